@@ -1,0 +1,42 @@
+/*
+ * clock.h - monotonic milliseconds and microseconds behind a struct, so that a test owns time.
+ */
+#ifndef DDPI_CLOCK_H
+#define DDPI_CLOCK_H
+
+#include <stdint.h>
+
+struct ddpi_clock {
+    uint64_t (*now_us)(void *ctx);
+    void *ctx;
+};
+
+/* CLOCK_MONOTONIC. */
+extern const struct ddpi_clock ddpi_clock_monotonic;
+
+static inline uint64_t ddpi_now_us(const struct ddpi_clock *clock)
+{
+    return clock->now_us(clock->ctx);
+}
+
+static inline uint64_t ddpi_now_ms(const struct ddpi_clock *clock)
+{
+    return ddpi_now_us(clock) / 1000;
+}
+
+/* A point in time @timeout_ms from @now_ms; a timeout of UINT64_MAX, or a sum beyond it, is never.
+ */
+static inline uint64_t ddpi_deadline(uint64_t now_ms, uint64_t timeout_ms)
+{
+    uint64_t deadline;
+    return __builtin_add_overflow(now_ms, timeout_ms, &deadline) ? UINT64_MAX : deadline;
+}
+
+/* Milliseconds from @now_ms to @deadline_ms for poll(2): 0 when passed, capped at INT32_MAX. */
+static inline int ddpi_remaining_ms(uint64_t now_ms, uint64_t deadline_ms)
+{
+    uint64_t left = deadline_ms > now_ms ? deadline_ms - now_ms : 0;
+    return left > INT32_MAX ? INT32_MAX : (int)left;
+}
+
+#endif

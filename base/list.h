@@ -1,0 +1,52 @@
+/*
+ * list.h - intrusive doubly linked list with a head node. No allocation; a node is in one list or
+ * in none, and a node that is in none points to itself, so removing it again is harmless.
+ */
+#ifndef DDPI_LIST_H
+#define DDPI_LIST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct ddpi_list {
+    struct ddpi_list *prev;
+    struct ddpi_list *next;
+};
+
+#define ddpi_container_of(ptr, type, member) \
+    ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
+
+/* @pos walks the nodes of @head; the _safe form allows removing (or freeing) @pos. */
+#define ddpi_list_for_each(pos, head) \
+    for (struct ddpi_list *pos = (head)->next; pos != (head); pos = pos->next)
+#define ddpi_list_for_each_safe(pos, head)                                             \
+    for (struct ddpi_list *pos = (head)->next, *pos##_next = pos->next; pos != (head); \
+         pos = pos##_next, pos##_next = pos->next)
+
+static inline void ddpi_list_init(struct ddpi_list *head)
+{
+    head->prev = head;
+    head->next = head;
+}
+
+static inline bool ddpi_list_empty(const struct ddpi_list *head)
+{
+    return head->next == head;
+}
+
+static inline void ddpi_list_append(struct ddpi_list *head, struct ddpi_list *node)
+{
+    node->prev = head->prev;
+    node->next = head;
+    head->prev->next = node;
+    head->prev = node;
+}
+
+static inline void ddpi_list_remove(struct ddpi_list *node)
+{
+    node->prev->next = node->next;
+    node->next->prev = node->prev;
+    ddpi_list_init(node);
+}
+
+#endif

@@ -1,0 +1,190 @@
+/*
+ * parse.c - strict parsing. The only caller of the strto family in the project; reads memory
+ * only, owns nothing.
+ */
+#include "parse.h"
+
+#include "error.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static bool all_digits(const char *text)
+{
+    if (*text == '\0')
+        return false;
+    for (; *text != '\0'; text++)
+        if (!isdigit((unsigned char)*text))
+            return false;
+    return true;
+}
+
+ddp_status ddpi_parse_int(const char *text, int64_t min, int64_t max, int64_t *ret,
+                          struct ddp_error *err)
+{
+    const char *digits = *text == '-' ? text + 1 : text;
+    if (!all_digits(digits))
+        return ddpi_error_set(err, DDP_E_INVALID, "'%s' is not a whole number from %lld to %lld",
+                              text, (long long)min, (long long)max);
+    errno = 0;
+    long long value = strtoll(text, NULL, 10);
+    if (errno == ERANGE || value < min || value > max)
+        return ddpi_error_set(err, DDP_E_INVALID, "'%s' is not in the range %lld to %lld", text,
+                              (long long)min, (long long)max);
+    *ret = value;
+    return DDP_OK;
+}
+
+ddp_status ddpi_parse_bool(const char *text, bool *ret, struct ddp_error *err)
+{
+    static const struct {
+        const char *word;
+        bool value;
+    } words[] = {{"0", false}, {"1", true}, {"false", false}, {"true", true}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcasecmp(text, words[i].word) == 0) {
+            *ret = words[i].value;
+            return DDP_OK;
+        }
+    return ddpi_error_set(err, DDP_E_INVALID, "'%s' is not 0, 1, false or true", text);
+}
+
+struct unit {
+    const char *name;
+    uint64_t factor;
+};
+
+static const struct unit *find_unit(const struct unit *units, const char *name)
+{
+    for (; units->name != NULL; units++)
+        if (strcasecmp(units->name, name) == 0)
+            return units;
+    return NULL;
+}
+
+/* digits, then a fraction of at most nine digits; *@rest is what follows. The value is returned as
+ * whole part and billionths, so that no rounding of binary fractions creeps in. */
+static bool parse_decimal(const char *text, uint64_t *whole, uint64_t *billionths,
+                          const char **rest)
+{
+    if (!isdigit((unsigned char)*text))
+        return false;
+    uint64_t value = 0;
+    for (; isdigit((unsigned char)*text); text++)
+        if (__builtin_mul_overflow(value, 10, &value) ||
+            __builtin_add_overflow(value, (uint64_t)(*text - '0'), &value))
+            return false;
+    uint64_t fraction = 0;
+    if (*text == '.') {
+        text++;
+        if (!isdigit((unsigned char)*text))
+            return false;
+        uint64_t weight = 100000000;
+        for (; isdigit((unsigned char)*text); text++, weight /= 10)
+            fraction += weight * (uint64_t)(*text - '0');
+    }
+    *whole = value;
+    *billionths = fraction;
+    *rest = text;
+    return true;
+}
+
+ddp_status ddpi_parse_duration_ms(const char *text, uint64_t unit_ms, uint64_t max_ms,
+                                  uint64_t *ret, struct ddp_error *err)
+{
+    const struct unit units[] = {{"", unit_ms}, {"ms", 1},      {"s", 1000},
+                                 {"m", 60000},  {"h", 3600000}, {NULL, 0}};
+    uint64_t whole, billionths, value;
+    const char *rest;
+    const struct unit *unit = NULL;
+    if (parse_decimal(text, &whole, &billionths, &rest))
+        unit = find_unit(units, rest);
+    if (unit == NULL)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "'%s' is not a duration such as 30, 1.5s, 200ms, 5m or 1h", text);
+    if (__builtin_mul_overflow(whole, unit->factor, &value) ||
+        __builtin_add_overflow(value, billionths * unit->factor / 1000000000, &value) ||
+        value > max_ms)
+        return ddpi_error_set(err, DDP_E_INVALID, "'%s' is longer than the limit of %llu ms", text,
+                              (unsigned long long)max_ms);
+    *ret = value;
+    return DDP_OK;
+}
+
+ddp_status ddpi_parse_size(const char *text, uint64_t max, uint64_t *ret, struct ddp_error *err)
+{
+    static const struct unit units[] = {{"", 1},          {"b", 1},         {"k", 1 << 10},
+                                        {"kib", 1 << 10}, {"m", 1 << 20},   {"mib", 1 << 20},
+                                        {"g", 1 << 30},   {"gib", 1 << 30}, {NULL, 0}};
+    uint64_t whole, billionths, value;
+    const char *rest;
+    const struct unit *unit = NULL;
+    if (strchr(text, '.') == NULL && parse_decimal(text, &whole, &billionths, &rest))
+        unit = find_unit(units, rest);
+    if (unit == NULL)
+        return ddpi_error_set(err, DDP_E_INVALID, "'%s' is not a size such as 4096, 64K, 1M or 2G",
+                              text);
+    if (__builtin_mul_overflow(whole, unit->factor, &value) || value > max)
+        return ddpi_error_set(err, DDP_E_INVALID, "'%s' is more than the limit of %llu bytes", text,
+                              (unsigned long long)max);
+    *ret = value;
+    return DDP_OK;
+}
+
+/* Splits into host and what follows it; false where the form is wrong. */
+static bool split_endpoint(const char *text, const char **host, size_t *host_len, const char **rest)
+{
+    if (*text == '[') {
+        const char *close = strchr(text, ']');
+        if (close == NULL)
+            return false;
+        *host = text + 1;
+        *host_len = (size_t)(close - text) - 1;
+        *rest = close + 1;
+    } else {
+        *host = text;
+        *host_len = strcspn(text, ":");
+        *rest = text + *host_len;
+        if (**rest == ':' && strchr(*rest + 1, ':') != NULL)
+            return false;
+    }
+    return *host_len > 0 && *host_len < DDPI_HOST_MAX && (**rest == '\0' || **rest == ':');
+}
+
+ddp_status ddpi_parse_endpoint(const char *text, struct ddpi_endpoint *ret, struct ddp_error *err)
+{
+    const char *host, *rest;
+    size_t host_len;
+    if (!split_endpoint(text, &host, &host_len, &rest))
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "'%s' is not HOST, HOST:PORT, [IPV6] or [IPV6]:PORT", text);
+    for (size_t i = 0; i < host_len; i++)
+        if (!isgraph((unsigned char)host[i]) || strchr("[]/,", host[i]) != NULL)
+            return ddpi_error_set(err, DDP_E_INVALID,
+                                  "'%s' has a character that no host name or address has", text);
+    struct ddpi_endpoint endpoint = {.has_port = *rest == ':'};
+    if (endpoint.has_port) {
+        int64_t port;
+        ddp_status status = ddpi_parse_int(rest + 1, 0, UINT16_MAX, &port, err);
+        if (status != DDP_OK)
+            return ddpi_error_wrap(err, "the port in '%s'", text);
+        endpoint.port = (uint16_t)port;
+    }
+    memcpy(endpoint.host, host, host_len);
+    *ret = endpoint;
+    return DDP_OK;
+}
+
+bool ddpi_parse_list_next(const char **cursor, char separator, const char **item, size_t *len)
+{
+    if (*cursor == NULL)
+        return false;
+    const char *end = strchr(*cursor, separator);
+    *item = *cursor;
+    *len = end != NULL ? (size_t)(end - *cursor) : strlen(*cursor);
+    *cursor = end != NULL ? end + 1 : NULL;
+    return true;
+}

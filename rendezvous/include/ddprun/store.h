@@ -1,0 +1,164 @@
+/*
+ * ddprun/store.h - client of the ddprun store: a small key-value service through which the
+ * processes of a job find each other.
+ *
+ * Keys and values are byte strings. Every value carries a version, which the server counts up over
+ * all its keys with each change; versions are what compare-and-swap compares.
+ *
+ * Threads: a handle may be used by one thread at a time. Different handles are independent.
+ * Blocking: every call blocks for at most the @timeout_ms it is given; no call waits without a
+ * limit. DDP_STORE_FOREVER is 2^32-1 ms (49 days).
+ * Errors: every call returns a ddp_status (see ddprun/status.h) and, when it fails, fills @err if
+ * it is not NULL. Any call may return, besides what its comment lists:
+ *   DDP_E_TIMEOUT   the deadline passed; the handle stays usable;
+ *   DDP_E_CLOSED    the server closed the connection; the handle is of no further use;
+ *   DDP_E_LIMIT     a key, a value or a list is larger than the server allows;
+ *   DDP_E_PROTOCOL  what answered is not a ddprun store, or speaks a version without overlap;
+ *   DDP_E_INVALID   an argument breaks a rule in its comment (nothing was sent);
+ *   DDP_E_NOMEM, DDP_E_SYSTEM.
+ * Output parameters are written on DDP_OK only, unless a comment says otherwise.
+ */
+#ifndef DDPRUN_STORE_H
+#define DDPRUN_STORE_H
+
+#include <ddprun/status.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define DDP_STORE_FOREVER   UINT32_MAX
+#define DDP_STORE_KEY_MAX   4096               /* bytes, prefix included */
+#define DDP_STORE_VALUE_MAX (16 * 1024 * 1024) /* bytes */
+#define DDP_STORE_MANY_MAX  4096               /* keys in one ddp_store_wait() */
+
+typedef struct ddp_store ddp_store;
+
+/*
+ * How to connect. Set @size to sizeof(struct ddp_store_options) and leave what you do not use
+ * zero; later versions append fields, and @size tells the library which of them you know.
+ */
+struct ddp_store_options {
+    size_t size;
+    const char *endpoint;        /* "host:port" or "[v6]:port"; required */
+    const char *prefix;          /* put in front of every key of this handle; NULL = "" */
+    uint32_t connect_timeout_ms; /* resolve, connect (tried again until then), greet; 0 = 10,000 */
+};
+
+/**
+ * Connect to the store at @options->endpoint.
+ *
+ * Blocks for at most connect_timeout_ms; while nobody listens there it tries again, so that client
+ * and server may start in any order. @options is not kept.
+ *
+ * On DDP_OK *@ret_store is a handle that the caller gives back with ddp_store_close().
+ * DDP_E_UNREACHABLE: nobody answered before the deadline; the sentence names each address tried.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_store_connect(const struct ddp_store_options *options,
+                                                    ddp_store **ret_store, struct ddp_error *err);
+
+/**
+ * Close the connection and free the handle. NULL is allowed. Does not block.
+ */
+DDP_API void ddp_store_close(ddp_store *store);
+
+/**
+ * Set @key to the @value_len bytes at @value (NULL is allowed when 0).
+ *
+ * On DDP_OK *@ret_version (may be NULL) is the version of the value that was written.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_store_set(ddp_store *store, const char *key,
+                                                const void *value, size_t value_len,
+                                                uint32_t timeout_ms, uint64_t *ret_version,
+                                                struct ddp_error *err);
+
+/**
+ * Wait until @key exists, and copy its value.
+ *
+ * On DDP_OK *@ret_value is a buffer of *@ret_len bytes (and a NUL behind them, not counted), which
+ * the caller frees with ddp_store_free(); *@ret_version (may be NULL) is the value's version.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_store_get(ddp_store *store, const char *key,
+                                                uint32_t timeout_ms, void **ret_value,
+                                                size_t *ret_len, uint64_t *ret_version,
+                                                struct ddp_error *err);
+
+/**
+ * Copy the value of @key if it exists; the same results as ddp_store_get().
+ *
+ * DDP_E_NOT_FOUND: there is no such key.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_store_try_get(ddp_store *store, const char *key,
+                                                    uint32_t timeout_ms, void **ret_value,
+                                                    size_t *ret_len, uint64_t *ret_version,
+                                                    struct ddp_error *err);
+
+/**
+ * Add @delta to the decimal integer stored at @key; a key that does not exist counts as 0.
+ *
+ * On DDP_OK *@ret_sum (may be NULL) is the sum, which is also the new value, as decimal text.
+ * DDP_E_TYPE: the value is not a decimal 64-bit integer, or the sum would not fit one; it is
+ * left as it was.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_store_add(ddp_store *store, const char *key, int64_t delta,
+                                                uint32_t timeout_ms, int64_t *ret_sum,
+                                                struct ddp_error *err);
+
+/**
+ * Set @key to @value if its version still is @expected_version; 0 means "if it does not exist".
+ *
+ * On DDP_OK *@ret_version (may be NULL) is the version that was written.
+ * DDP_E_CONFLICT: the key has another version, which is then in *@ret_version (0: no such key).
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_store_compare_and_swap(
+    ddp_store *store, const char *key, uint64_t expected_version, const void *value,
+    size_t value_len, uint32_t timeout_ms, uint64_t *ret_version, struct ddp_error *err);
+
+/**
+ * Wait until all @count keys exist at the same time. 1 <= @count <= DDP_STORE_MANY_MAX.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_store_wait(ddp_store *store, const char *const *keys,
+                                                 size_t count, uint32_t timeout_ms,
+                                                 struct ddp_error *err);
+
+/**
+ * Remove @key. DDP_E_NOT_FOUND: there was no such key.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_store_delete(ddp_store *store, const char *key,
+                                                   uint32_t timeout_ms, struct ddp_error *err);
+
+/**
+ * The names of all keys that begin with @prefix ("" = all of this handle), sorted by bytes, without
+ * the prefix of the handle.
+ *
+ * On DDP_OK *@ret_keys is an array of *@ret_count strings, freed as a whole with
+ * ddp_store_free(). DDP_E_LIMIT: the answer would be longer than DDP_STORE_VALUE_MAX bytes; ask
+ * for a longer prefix.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_store_list(ddp_store *store, const char *prefix,
+                                                 uint32_t timeout_ms, char ***ret_keys,
+                                                 size_t *ret_count, struct ddp_error *err);
+
+/**
+ * Wait until @count handles (of this or other processes) are in the barrier called @name.
+ *
+ * All of them are released at once, and the name can be used again. A caller whose deadline passes
+ * leaves the barrier again: DDP_E_TIMEOUT, and the sentence says how many had come.
+ * DDP_E_MISMATCH: others are in this barrier with another @count.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_store_barrier(ddp_store *store, const char *name,
+                                                    uint32_t count, uint32_t timeout_ms,
+                                                    struct ddp_error *err);
+
+/**
+ * Free what a call of this library returned. NULL is allowed. Does not block, any thread.
+ */
+DDP_API void ddp_store_free(void *memory);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
