@@ -1,0 +1,431 @@
+/*
+ * agent.c - the agent's machine and the events that drive it. Owns the workers, the log tree, the
+ * output, and its signal handlers. Does not own the loop, and never blocks it.
+ *
+ * The happy path: start all, every worker exits 0, sweep (nothing is left), drain, done. What may
+ * come instead: a worker fails (stop the others, sweep, report, start again or give up), a signal
+ * (stop, sweep, done), a worker cannot start, the guard is gone, a process cannot be killed.
+ */
+#include "agent.h"
+
+#include "clock.h"
+#include "error.h"
+#include "launch.h"
+#include "mem.h"
+#include "outcome.h"
+#include "reap.h"
+#include "signames.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+enum {
+    LINE_MAX_LEN = 1024,
+    SWEEP_AGAIN_MS = 5,    /* a child may have been missed while others were exiting */
+    SWEEP_LIMIT_MS = 5000, /* what survives SIGKILL for this long is stuck in the kernel */
+    DRAIN_LIMIT_MS = 2000, /* for a pipe that somebody outside the job holds open */
+};
+
+DDPI_SM_DEFINE(agent, AGENT_STATES);
+
+static void advance(struct agent *agent);
+
+void agent_store_prefix(char *text, size_t size, uint32_t generation)
+{
+    snprintf(text, size, "g%u/", generation);
+}
+
+void agent_say(struct agent *agent, const char *format, ...)
+{
+    char line[LINE_MAX_LEN];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    struct console *console = &agent->mux.consoles[1];
+    console_add(console, "ddprun: ", 8, line, strlen(line));
+    console_add(console, "", 0, "\n", 1);
+    console_flush(console);
+}
+
+static void set_cause(struct agent *agent, enum agent_cause cause)
+{
+    /* The first cause stays; only what makes going on impossible replaces it. */
+    if (agent->cause == AGENT_CAUSE_NONE || cause == AGENT_CAUSE_GUARD ||
+        cause == AGENT_CAUSE_STUCK)
+        agent->cause = cause;
+}
+
+/* ---- ending a generation -------------------------------------------------------------------- */
+
+static void on_sweep_timer(uv_timer_t *timer);
+
+/* SIGKILL to all that is below the agent, again and again until nothing is. */
+static void kill_everything(struct agent *agent)
+{
+    for (uint32_t i = 0; i < agent->config->nproc; i++)
+        worker_proc_stop(&agent->workers[i], SIGKILL);
+    reap_kill_children();
+}
+
+static void enter_sweeping(struct agent *agent)
+{
+    ddpi_sm_move(&agent->sm, AGENT_SWEEPING);
+    agent->sweep_deadline_ms = ddpi_now_ms(&ddpi_clock_monotonic) + SWEEP_LIMIT_MS;
+    uv_timer_start(&agent->timer, on_sweep_timer, SWEEP_AGAIN_MS, SWEEP_AGAIN_MS);
+    kill_everything(agent);
+    advance(agent);
+}
+
+static void on_grace_over(uv_timer_t *timer)
+{
+    enter_sweeping(timer->data);
+}
+
+static void enter_stopping(struct agent *agent, int sig)
+{
+    ddpi_sm_move(&agent->sm, AGENT_STOPPING);
+    for (uint32_t i = 0; i < agent->config->nproc; i++)
+        worker_proc_stop(&agent->workers[i], sig);
+    uv_timer_start(&agent->timer, on_grace_over, agent->config->shutdown_timeout_ms, 0);
+}
+
+static void say_stuck(void *ctx, pid_t pid, char state, const char *name)
+{
+    agent_say(ctx,
+              "process %d (%s) is still there %d s after SIGKILL, in state %c: it is stuck in the "
+              "kernel; nothing but its driver or file system can end it",
+              (int)pid, name, SWEEP_LIMIT_MS / 1000, state);
+}
+
+static void on_sweep_timer(uv_timer_t *timer)
+{
+    struct agent *agent = timer->data;
+    if (ddpi_now_ms(&ddpi_clock_monotonic) >= agent->sweep_deadline_ms) {
+        reap_each_child(say_stuck, agent);
+        set_cause(agent, AGENT_CAUSE_STUCK);
+    } else {
+        kill_everything(agent);
+    }
+    advance(agent);
+}
+
+/* ---- exits ---------------------------------------------------------------------------------- */
+
+static void worker_ended(struct agent *agent, struct worker_proc *worker, int wait_status)
+{
+    worker_proc_exited(worker, wait_status, ddpi_now_us(&ddpi_clock_monotonic));
+    agent->alive--;
+    bool running = agent->sm.state == AGENT_RUNNING;
+    if (worker_proc_failed(worker) && agent->cause == AGENT_CAUSE_NONE) {
+        set_cause(agent, AGENT_CAUSE_WORKER);
+        agent->root = worker;
+        agent->root_oom = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL &&
+                          oom_watch_new_kills(&agent->oom) > 0;
+        if (running && agent->alive > 0)
+            enter_stopping(agent, SIGTERM);
+    }
+    if (agent->alive == 0 &&
+        (agent->sm.state == AGENT_RUNNING || agent->sm.state == AGENT_STOPPING))
+        enter_sweeping(agent);
+}
+
+static void on_exit_ready(struct worker_proc *worker)
+{
+    int wait_status;
+    if (worker_proc_alive(worker) && waitpid(worker->pid, &wait_status, WNOHANG) == worker->pid)
+        worker_ended(worker->data, worker, wait_status);
+}
+
+static void on_unwatched(struct worker_proc *worker)
+{
+    advance(worker->data);
+}
+
+static void on_child_reaped(void *ctx, pid_t pid, int wait_status)
+{
+    struct agent *agent = ctx;
+    for (uint32_t i = 0; i < agent->config->nproc; i++)
+        if (agent->workers[i].pid == pid && worker_proc_alive(&agent->workers[i])) {
+            worker_ended(agent, &agent->workers[i], wait_status);
+            return;
+        }
+    /* An adopted orphan: it is buried, and nobody needs to know. */
+}
+
+/* ---- from sweeping to the end --------------------------------------------------------------- */
+
+static void on_drain_limit(uv_timer_t *timer)
+{
+    struct agent *agent = timer->data;
+    for (uint32_t i = 0; i < agent->config->nproc; i++)
+        for (int s = 0; s < 2; s++)
+            logmux_abandon(&agent->workers[i].streams[s]);
+}
+
+static bool may_restart(const struct agent *agent)
+{
+    return agent->cause == AGENT_CAUSE_WORKER && agent->restarts < agent->config->max_restarts;
+}
+
+static void start_again(struct agent *agent)
+{
+    agent->restarts++;
+    agent_say(agent, "starting all %u workers again (restart %u of %u)", agent->config->nproc,
+              agent->restarts, agent->config->max_restarts);
+    for (uint32_t i = 0; i < agent->config->nproc; i++)
+        worker_proc_reset(&agent->workers[i]);
+    agent->cause = AGENT_CAUSE_NONE;
+    agent->root = NULL;
+    agent->reported = false;
+    ddpi_sm_move(&agent->sm, AGENT_STARTING);
+    agent_start(agent);
+}
+
+static bool watches_closed(const struct agent *agent)
+{
+    for (uint32_t i = 0; i < agent->config->nproc; i++)
+        if (agent->workers[i].watched && !worker_proc_alive(&agent->workers[i]))
+            return false;
+    return true;
+}
+
+static void finish_draining(struct agent *agent)
+{
+    if (!agent->reported) {
+        agent->reported = true;
+        uv_timer_stop(&agent->timer);
+        outcome_report(agent);
+    }
+    if (may_restart(agent)) {
+        start_again(agent);
+        return;
+    }
+    if (!logmux_flushed(&agent->mux))
+        return; /* the reader of our output is slow: it gets everything, or interrupts us */
+    ddpi_sm_move(&agent->sm, AGENT_DONE);
+    agent->exit_code = outcome_exit_code(agent);
+    agent->done(agent->ctx, agent->exit_code);
+}
+
+/* Take every step that is possible now. Called after each event that could allow one. */
+static void advance(struct agent *agent)
+{
+    if (agent->sm.state == AGENT_SWEEPING) {
+        bool left = reap_collect(on_child_reaped, agent);
+        if (left && agent->cause != AGENT_CAUSE_STUCK)
+            return;
+        ddpi_sm_move(&agent->sm, AGENT_DRAINING);
+        uv_timer_start(&agent->timer, on_drain_limit, left ? 0 : DRAIN_LIMIT_MS, 0);
+    }
+    if (agent->sm.state == AGENT_DRAINING && logmux_streams_ended(&agent->mux) &&
+        watches_closed(agent))
+        finish_draining(agent);
+}
+
+/* ---- events from outside -------------------------------------------------------------------- */
+
+static void on_child_signal(uv_signal_t *handle, int sig)
+{
+    (void)sig;
+    struct agent *agent = handle->data;
+    if (agent->sm.state == AGENT_SWEEPING)
+        kill_everything(agent);
+    reap_collect(on_child_reaped, agent);
+    advance(agent);
+}
+
+static void on_ending_signal(uv_signal_t *handle, int sig)
+{
+    struct agent *agent = handle->data;
+    char name[SIGNAME_MAX];
+    switch (agent->sm.state) {
+    case AGENT_RUNNING:
+        set_cause(agent, AGENT_CAUSE_SIGNAL);
+        agent->signal = sig;
+        agent_say(agent, "%s: stopping %u workers (once more kills them)", signame_of(sig, name),
+                  agent->alive);
+        enter_stopping(agent, sig);
+        break;
+    case AGENT_STOPPING: /* impatience, or a signal after a failure: no restart either way */
+        agent->cause = AGENT_CAUSE_SIGNAL;
+        agent->signal = sig;
+        agent_say(agent, "%s: killing %u workers", signame_of(sig, name), agent->alive);
+        enter_sweeping(agent);
+        break;
+    case AGENT_SWEEPING:
+        agent->cause = AGENT_CAUSE_SIGNAL;
+        agent->signal = sig;
+        break;
+    case AGENT_DRAINING: /* output that nobody reads must not hold us */
+        on_drain_limit(&agent->timer);
+        for (int i = 0; i < 2; i++)
+            console_discard(&agent->mux.consoles[i]);
+        agent->cause = AGENT_CAUSE_SIGNAL;
+        agent->signal = sig;
+        advance(agent);
+        break;
+    default:
+        break;
+    }
+}
+
+static void on_forwarded_signal(uv_signal_t *handle, int sig)
+{
+    struct agent *agent = handle->data;
+    for (uint32_t i = 0; i < agent->config->nproc; i++)
+        worker_proc_forward(&agent->workers[i], sig);
+}
+
+static void on_guard(uv_poll_t *poll, int status, int events)
+{
+    (void)status;
+    (void)events;
+    struct agent *agent = poll->data;
+    uv_poll_stop(poll);
+    set_cause(agent, AGENT_CAUSE_GUARD);
+    for (int i = 0; i < 2; i++)
+        console_discard(&agent->mux.consoles[i]); /* whoever read it may be gone as well */
+    if (ddpi_sm_allowed(&agent->sm, AGENT_SWEEPING))
+        enter_sweeping(agent);
+    else
+        advance(agent);
+}
+
+static void on_output(void *ctx)
+{
+    advance(ctx);
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+/* A signal that was ignored when we were started stays so: nohup means it. */
+static bool inherited_ignored(int sig)
+{
+    struct sigaction action;
+    return sigaction(sig, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+static ddp_status watch_signal(struct agent *agent, int sig, uv_signal_cb callback,
+                               struct ddp_error *err)
+{
+    if (inherited_ignored(sig))
+        return DDP_OK;
+    int uv_status = uv_signal_init(agent->loop, &agent->signals[sig]);
+    if (uv_status == 0) {
+        agent->signal_open[sig] = true;
+        agent->signals[sig].data = agent;
+        uv_status = uv_signal_start(&agent->signals[sig], callback, sig);
+    }
+    return uv_status == 0 ? DDP_OK
+                          : ddpi_error_sys(err, -uv_status, "cannot handle signal %d", sig);
+}
+
+static ddp_status watch_signals(struct agent *agent, struct ddp_error *err)
+{
+    ddp_status status = watch_signal(agent, SIGCHLD, on_child_signal, err);
+    for (int sig = 1; sig < NSIG && status == DDP_OK; sig++) {
+        if (sigismember(&agent->config->ending_signals, sig) == 1)
+            status = watch_signal(agent, sig, on_ending_signal, err);
+        else if (sigismember(&agent->config->forwarded_signals, sig) == 1)
+            status = watch_signal(agent, sig, on_forwarded_signal, err);
+    }
+    return status;
+}
+
+static ddp_status watch_guard(struct agent *agent, struct ddp_error *err)
+{
+    if (agent->config->guard_fd < 0)
+        return DDP_OK;
+    int uv_status = uv_poll_init(agent->loop, &agent->guard, agent->config->guard_fd);
+    if (uv_status != 0)
+        return ddpi_error_sys(err, -uv_status, "cannot watch the guard process");
+    agent->guard_open = true;
+    agent->guard.data = agent;
+    uv_poll_start(&agent->guard, UV_READABLE | UV_DISCONNECT, on_guard);
+    return DDP_OK;
+}
+
+static bool wants_files(const struct agent_config *config)
+{
+    for (uint32_t i = 0; i < config->nproc; i++)
+        if (config->streams[i].redirect != 0 || config->streams[i].tee != 0)
+            return true;
+    return false;
+}
+
+ddp_status agent_init(struct agent *agent, uv_loop_t *loop, const struct agent_config *config,
+                      struct ddp_error *err)
+{
+    memset(agent, 0, sizeof *agent);
+    agent->config = config;
+    agent->loop = loop;
+    ddpi_sm_init(&agent->sm, &agent_sm);
+    logmux_init(&agent->mux, loop);
+    agent->mux.idle = on_output;
+    agent->mux.ctx = agent;
+    uv_timer_init(loop, &agent->timer);
+    agent->timer.data = agent;
+    agent->workers = ddpi_calloc(config->nproc, sizeof *agent->workers);
+    if (agent->workers == NULL)
+        return ddpi_error_nomem(err, config->nproc * sizeof *agent->workers);
+    for (uint32_t i = 0; i < config->nproc; i++) {
+        worker_proc_init(&agent->workers[i], i, i);
+        agent->workers[i].exit_ready = on_exit_ready;
+        agent->workers[i].unwatched = on_unwatched;
+        agent->workers[i].data = agent;
+    }
+    ddp_status status =
+        logdir_open(&agent->logs, config->log_dir, config->run_id, wants_files(config), err);
+    if (status == DDP_OK)
+        status = watch_signals(agent, err);
+    if (status == DDP_OK)
+        status = watch_guard(agent, err);
+    return status;
+}
+
+void agent_start(struct agent *agent)
+{
+    const struct agent_config *config = agent->config;
+    agent->new_generation(agent->ctx, agent->restarts);
+    for (uint32_t i = 0; i < config->nproc; i++) {
+        ddp_status status = launch_worker(agent, &agent->workers[i], &agent->error);
+        if (worker_proc_alive(&agent->workers[i]))
+            agent->alive++;
+        if (status != DDP_OK) {
+            set_cause(agent, AGENT_CAUSE_START);
+            enter_sweeping(agent);
+            return;
+        }
+    }
+    ddpi_sm_move(&agent->sm, AGENT_RUNNING);
+    oom_watch_init(&agent->oom);
+}
+
+static void close_handle(uv_handle_t *handle, bool open)
+{
+    if (open && !uv_is_closing(handle))
+        uv_close(handle, NULL);
+}
+
+void agent_close(struct agent *agent)
+{
+    for (int sig = 0; sig < NSIG; sig++)
+        close_handle((uv_handle_t *)&agent->signals[sig], agent->signal_open[sig]);
+    close_handle((uv_handle_t *)&agent->guard, agent->guard_open);
+    close_handle((uv_handle_t *)&agent->timer, true);
+    logmux_close(&agent->mux);
+}
+
+void agent_finish(struct agent *agent)
+{
+    for (uint32_t i = 0; agent->workers != NULL && i < agent->config->nproc; i++)
+        worker_proc_reset(&agent->workers[i]);
+    ddpi_free(agent->workers);
+    agent->workers = NULL;
+    logmux_finish(&agent->mux);
+    logdir_close(&agent->logs);
+}

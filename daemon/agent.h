@@ -1,0 +1,127 @@
+/*
+ * agent.h - the agent of one node: it starts the workers, watches them, ends all when one fails,
+ * starts them again while the budget lasts, and says what happened.
+ *
+ *     STARTING --all run--> RUNNING --failure, signal--> STOPPING (asked to stop, grace runs)
+ *        |                     |                            |
+ *        |                     +--all exited, guard gone--> | all exited, or grace over
+ *        +--one cannot start--------> SWEEPING <------------+
+ *                                         | nothing is left below the agent
+ *                                         v
+ *                                     DRAINING --restart--> STARTING
+ *                                         | output written
+ *                                         v
+ *                                        DONE
+ *
+ * In SWEEPING every process below the agent is killed, orphans of workers included: a generation
+ * starts only when nothing of the one before runs.
+ */
+#ifndef DAEMON_AGENT_H
+#define DAEMON_AGENT_H
+
+#include "logdir.h"
+#include "oom.h"
+#include "worker_proc.h"
+
+#include <ddprun/status.h>
+#include <signal.h>
+
+#define AGENT_STATES(X)                                                                         \
+    X(AGENT, STARTING, DDPI_SM_TO(AGENT_RUNNING) | DDPI_SM_TO(AGENT_SWEEPING), DDPI_SM_INITIAL) \
+    X(AGENT, RUNNING, DDPI_SM_TO(AGENT_STOPPING) | DDPI_SM_TO(AGENT_SWEEPING), 0)               \
+    X(AGENT, STOPPING, DDPI_SM_TO(AGENT_SWEEPING), 0)                                           \
+    X(AGENT, SWEEPING, DDPI_SM_TO(AGENT_DRAINING), 0)                                           \
+    X(AGENT, DRAINING, DDPI_SM_TO(AGENT_STARTING) | DDPI_SM_TO(AGENT_DONE), 0)                  \
+    X(AGENT, DONE, 0, DDPI_SM_FINAL)
+
+DDPI_SM_DECLARE(agent, AGENT_STATES);
+
+/* Which streams go where, per local rank: bit 0 stdout, bit 1 stderr. */
+struct agent_streams {
+    uint8_t redirect; /* to a file only */
+    uint8_t tee;      /* to a file and the console; stronger than redirect */
+    bool hidden;      /* not on the console */
+};
+
+/* What the user wants. Borrowed until agent_close(); everything is checked already. */
+struct agent_config {
+    const char *program; /* path to execute */
+    char *const *argv;   /* from argv[1] on, ${local_rank} is replaced */
+    char *const *envp;
+    const char *host; /* short name of this node */
+    const char *role;
+    const char *run_id;
+    const char *master_addr;
+    uint16_t master_port;
+    const char *store;         /* "host:port" */
+    const char *line_template; /* prefix of console lines; "" = none */
+    const char *log_dir;       /* or NULL */
+    uint32_t nproc;
+    uint32_t max_restarts;
+    uint64_t shutdown_timeout_ms;
+    const struct agent_streams *streams; /* nproc of them */
+    bool virtual_local_rank;
+    sigset_t ending_signals;    /* end the job */
+    sigset_t forwarded_signals; /* go to the workers, and nothing else happens */
+    const char *ending_signals_text;
+    int guard_fd; /* end-of-file: the guard is gone; -1: there is none */
+};
+
+/* Why the generation is ending. */
+enum agent_cause {
+    AGENT_CAUSE_NONE,   /* all is well */
+    AGENT_CAUSE_WORKER, /* a worker failed */
+    AGENT_CAUSE_SIGNAL, /* the user or the scheduler wants it */
+    AGENT_CAUSE_START,  /* a worker could not be started */
+    AGENT_CAUSE_GUARD,  /* the guard was killed */
+    AGENT_CAUSE_STUCK,  /* some process could not be killed */
+};
+
+struct agent {
+    struct ddpi_sm sm;
+    const struct agent_config *config;
+    uv_loop_t *loop;
+    struct logmux mux;
+    struct logdir logs;
+    struct oom_watch oom;
+    struct worker_proc *workers;
+    uint32_t alive;
+    uint32_t restarts;
+    enum agent_cause cause;
+    struct worker_proc *root; /* first worker that failed */
+    bool root_oom;
+    int signal;             /* that ends the job */
+    struct ddp_error error; /* of AGENT_CAUSE_START */
+    uv_signal_t signals[NSIG];
+    bool signal_open[NSIG];
+    uv_poll_t guard;
+    bool guard_open;
+    uv_timer_t timer; /* grace in STOPPING; look again in SWEEPING; give up in DRAINING */
+    uint64_t sweep_deadline_ms;
+    bool reported;
+    int exit_code;
+    /* A new generation is about to start: the keyspaces before it are of no use any more. */
+    void (*new_generation)(void *ctx, uint32_t generation);
+    /* DONE has been reached; exit_code is final. */
+    void (*done)(void *ctx, int exit_code);
+    void *ctx;
+};
+
+/* Prepare, without starting anything. On failure, too, agent_close() and agent_finish() follow. */
+DDP_MUST_CHECK ddp_status agent_init(struct agent *agent, uv_loop_t *loop,
+                                     const struct agent_config *config, struct ddp_error *err);
+
+/* Start the workers. From here on the agent runs by itself until it calls done(). */
+void agent_start(struct agent *agent);
+
+/* After done(): close the handles; agent_finish() once the loop has turned. */
+void agent_close(struct agent *agent);
+void agent_finish(struct agent *agent);
+
+/* One line on stderr, in order with what the workers print. */
+void agent_say(struct agent *agent, const char *format, ...) DDP_PRINTF(2, 3);
+
+/* The keyspace of @generation in the store, into @text. */
+void agent_store_prefix(char *text, size_t size, uint32_t generation);
+
+#endif

@@ -1,0 +1,129 @@
+/*
+ * console.c - one slow output. Owns the queue and the poll handle, not the descriptor.
+ *
+ * A pipe that polls as writable has room for at least PIPE_BUF bytes, so a blocking write of that
+ * many does not block; that is why the pieces are small.
+ */
+#include "console.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { FULL_BYTES = 1024 * 1024, FILE_PIECE = 256 * 1024 };
+
+void console_init(struct console *console, uv_loop_t *loop, int fd)
+{
+    *console = (struct console){.fd = fd};
+    ddpi_buf_init(&console->queue, SIZE_MAX);
+    struct stat st;
+    if (fstat(fd, &st) != 0) {
+        console->gone = true; /* the user closed it: "ddprun ... 2>&-" */
+        return;
+    }
+    if (S_ISREG(st.st_mode))
+        return;
+    /* Some character devices (/dev/null) cannot be polled; they do not block either. */
+    int flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || uv_poll_init(loop, &console->poll, fd) != 0)
+        return;
+    fcntl(fd, F_SETFL, flags); /* libuv has made it non-blocking, for the user's shell as well */
+    console->poll.data = console;
+    console->pollable = true;
+}
+
+void console_add(struct console *console, const char *prefix, size_t prefix_len, const char *text,
+                 size_t len)
+{
+    if (console->gone)
+        return;
+    if (ddpi_buf_reserve(&console->queue, prefix_len + len) == NULL)
+        return; /* no memory for a line: it is lost on the screen, not in the log file */
+    ddpi_buf_append(&console->queue, prefix, prefix_len);
+    ddpi_buf_append(&console->queue, text, len);
+}
+
+static bool writable_now(const struct console *console)
+{
+    struct pollfd pollfd = {.fd = console->fd, .events = POLLOUT};
+    return poll(&pollfd, 1, 0) > 0;
+}
+
+static void on_writable(uv_poll_t *poll, int status, int events)
+{
+    (void)status;
+    (void)events;
+    struct console *console = poll->data;
+    console_flush(console);
+    if (console->drained != NULL)
+        console->drained(console->ctx);
+}
+
+static void watch(struct console *console, bool on)
+{
+    if (!console->pollable || console->polling == on)
+        return;
+    console->polling = on;
+    if (on)
+        uv_poll_start(&console->poll, UV_WRITABLE, on_writable);
+    else
+        uv_poll_stop(&console->poll);
+}
+
+/* Returns false when nothing more can be written now. */
+static bool write_piece(struct console *console)
+{
+    size_t len = ddpi_buf_len(&console->queue);
+    size_t piece = console->pollable ? PIPE_BUF : FILE_PIECE;
+    if (console->pollable && !writable_now(console))
+        return false;
+    ssize_t written = write(console->fd, ddpi_buf_head(&console->queue), len < piece ? len : piece);
+    if (written > 0) {
+        ddpi_buf_consume(&console->queue, (size_t)written);
+        return true;
+    }
+    if (written < 0 && (errno == EAGAIN || errno == EINTR))
+        return errno == EINTR;
+    console_discard(console);
+    return false;
+}
+
+void console_discard(struct console *console)
+{
+    console->gone = true;
+    ddpi_buf_consume(&console->queue, ddpi_buf_len(&console->queue));
+    watch(console, false);
+}
+
+void console_flush(struct console *console)
+{
+    while (ddpi_buf_len(&console->queue) > 0 && write_piece(console))
+        ;
+    watch(console, ddpi_buf_len(&console->queue) > 0);
+}
+
+bool console_full(const struct console *console)
+{
+    return ddpi_buf_len(&console->queue) > FULL_BYTES;
+}
+
+bool console_idle(const struct console *console)
+{
+    return ddpi_buf_len(&console->queue) == 0;
+}
+
+void console_close(struct console *console)
+{
+    watch(console, false);
+    if (console->pollable)
+        uv_close((uv_handle_t *)&console->poll, NULL);
+    console->pollable = false;
+}
+
+void console_finish(struct console *console)
+{
+    ddpi_buf_finish(&console->queue);
+}

@@ -1,0 +1,32 @@
+/*
+ * guard.h - the process above the agent that ends everything when the agent is gone.
+ *
+ * Nothing inside the agent can clean up after a SIGKILL of the agent, so ddprun splits in two as
+ * its first act. The guard is the process that the user started: it forwards signals to the agent,
+ * waits for it, and passes its exit status on. When the agent dies of anything but its own exit,
+ * the guard kills all that the agent left behind; as a subreaper it has inherited every one of
+ * them. When the guard dies, the agent sees the end of a pipe and ends the job.
+ *
+ * The agent gets a process group of its own: Ctrl-C then reaches the guard alone and is counted
+ * once, and a SIGKILL to the shell's job leaves the agent alive to clean up.
+ */
+#ifndef DAEMON_GUARD_H
+#define DAEMON_GUARD_H
+
+#include <ddprun/status.h>
+#include <signal.h>
+
+struct guard_agent {
+    int guard_fd;         /* reads end-of-file once the guard is gone; owned by the agent */
+    sigset_t signal_mask; /* as the user's shell left it; every signal is blocked until the agent
+                             restores it, so that none is lost before its handlers stand */
+};
+
+/*
+ * Split off the agent. Returns DDP_OK in the agent only, with @ret_agent filled; in the guard it
+ * does not return: that process ends with the agent's exit code, or 128+N when signal N killed the
+ * agent. On failure there was no split.
+ */
+DDP_MUST_CHECK ddp_status guard_split(struct guard_agent *ret_agent, struct ddp_error *err);
+
+#endif

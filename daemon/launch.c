@@ -1,0 +1,196 @@
+/*
+ * launch.c - one worker from configuration to process: paths, prefix, environment, arguments,
+ * pipes and files, then spawn. What it makes belongs to the worker.
+ */
+#include "launch.h"
+
+#include "clock.h"
+#include "error.h"
+#include "mem.h"
+#include "placement.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Descriptors that go to the child; those above 2 are closed here afterwards. */
+struct child_stdio {
+    int fds[3];
+};
+
+static void close_stdio(struct child_stdio *stdio)
+{
+    for (int i = 0; i < 3; i++) {
+        if (stdio->fds[i] > 2)
+            close(stdio->fds[i]);
+        stdio->fds[i] = i;
+    }
+}
+
+static ddp_status open_null(int *ret_fd, struct ddp_error *err)
+{
+    int fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return ddpi_error_sys(err, errno, "cannot open /dev/null");
+    *ret_fd = fd;
+    return DDP_OK;
+}
+
+/* Where stream @i of @worker goes: straight into a file, nowhere, or through a pipe. stderr always
+ * leaves a trace for the failure report. */
+static ddp_status connect_stream(struct agent *agent, struct worker_proc *worker, int i,
+                                 int *ret_fd, struct ddp_error *err)
+{
+    const struct agent_streams *wanted = &agent->config->streams[worker->local_rank];
+    uint8_t bit = (uint8_t)(1u << i);
+    bool tee = (wanted->tee & bit) != 0;
+    bool to_file = (tee || (wanted->redirect & bit) != 0) && agent->logs.path != NULL;
+    int file_fd = -1;
+    if (to_file) {
+        ddp_status status = logdir_stream(&agent->logs, agent->restarts, worker->local_rank, i,
+                                          &worker->log_files[i], &file_fd, err);
+        if (status != DDP_OK)
+            return status;
+    }
+    if (to_file && !tee) {
+        *ret_fd = file_fd;
+        return DDP_OK;
+    }
+    if (wanted->hidden && !to_file && i == 0)
+        return open_null(ret_fd, err);
+    const struct logmux_sink sink = {.prefix = worker->prefix,
+                                     .console = wanted->hidden ? -1 : i,
+                                     .file_fd = file_fd,
+                                     .keep_tail = i == 1};
+    ddp_status status = logmux_open(&agent->mux, &worker->streams[i], &sink, ret_fd, err);
+    if (status != DDP_OK && file_fd >= 0)
+        close(file_fd);
+    return status;
+}
+
+static ddp_status connect_stdio(struct agent *agent, struct worker_proc *worker,
+                                struct child_stdio *stdio, struct ddp_error *err)
+{
+    ddp_status status = DDP_OK;
+    for (int i = 0; i < 2 && status == DDP_OK; i++)
+        status = connect_stream(agent, worker, i, &stdio->fds[i + 1], err);
+    return status;
+}
+
+static ddp_status make_prefix(const struct agent *agent, struct worker_proc *worker,
+                              struct ddp_error *err)
+{
+    char rank[16], local_rank[16];
+    snprintf(rank, sizeof rank, "%u", worker->rank);
+    snprintf(local_rank, sizeof local_rank, "%u", worker->local_rank);
+    const struct placement_var vars[] = {{"role_name", agent->config->role},
+                                         {"local_rank", local_rank},
+                                         {"rank", rank},
+                                         {"hostname", agent->config->host}};
+    worker->prefix =
+        placement_expand(agent->config->line_template, vars, sizeof vars / sizeof *vars);
+    return worker->prefix != NULL ? DDP_OK : ddpi_error_nomem(err, 256);
+}
+
+static void free_argv(char **argv)
+{
+    for (size_t i = 0; argv != NULL && argv[i] != NULL; i++)
+        ddpi_free(argv[i]);
+    ddpi_free(argv);
+}
+
+static ddp_status make_argv(const struct agent_config *config, uint32_t local_rank,
+                            char ***ret_argv, struct ddp_error *err)
+{
+    char number[16];
+    snprintf(number, sizeof number, "%u", local_rank);
+    const struct placement_var var = {"local_rank", number};
+    size_t count = 0;
+    while (config->argv[count] != NULL)
+        count++;
+    char **argv = ddpi_calloc(count + 1, sizeof *argv);
+    for (size_t i = 0; argv != NULL && i < count; i++) {
+        argv[i] =
+            i == 0 ? ddpi_strdup(config->argv[i]) : placement_expand(config->argv[i], &var, 1);
+        if (argv[i] == NULL) {
+            free_argv(argv);
+            argv = NULL;
+        }
+    }
+    if (argv == NULL)
+        return ddpi_error_nomem(err, count * sizeof *argv);
+    *ret_argv = argv;
+    return DDP_OK;
+}
+
+static ddp_status make_env(const struct agent *agent, const struct worker_proc *worker,
+                           char ***ret_envp, struct ddp_error *err)
+{
+    const struct agent_config *config = agent->config;
+    char store_prefix[32];
+    agent_store_prefix(store_prefix, sizeof store_prefix, agent->restarts);
+    const struct placement placement = {
+        .rank = worker->rank,
+        .local_rank = worker->local_rank,
+        .world_size = config->nproc,
+        .local_world_size = config->nproc,
+        .group_rank = 0,
+        .group_world_size = 1,
+        .role_rank = worker->rank,
+        .role_world_size = config->nproc,
+        .restart_count = agent->restarts,
+        .max_restarts = config->max_restarts,
+        .role = config->role,
+        .run_id = config->run_id,
+        .master_addr = config->master_addr,
+        .master_port = config->master_port,
+        .error_file = worker->error_file,
+        .store = config->store,
+        .store_prefix = store_prefix,
+        .signals_to_handle = config->ending_signals_text,
+        .virtual_local_rank = config->virtual_local_rank,
+    };
+    return placement_env(&placement, config->envp, ret_envp, err);
+}
+
+static ddp_status spawn_worker(struct agent *agent, struct worker_proc *worker,
+                               const struct child_stdio *stdio, struct ddp_error *err)
+{
+    char **argv = NULL, **envp = NULL;
+    struct spawn_child child;
+    ddp_status status = make_argv(agent->config, worker->local_rank, &argv, err);
+    if (status == DDP_OK)
+        status = make_env(agent, worker, &envp, err);
+    if (status == DDP_OK) {
+        const struct spawn_request request = {
+            .path = agent->config->program,
+            .argv = argv,
+            .envp = envp,
+            .stdio = {stdio->fds[0], stdio->fds[1], stdio->fds[2]},
+        };
+        status = spawn_process(&request, &child, err);
+    }
+    free_argv(argv);
+    placement_env_free(envp);
+    if (status != DDP_OK)
+        return status;
+    return worker_proc_started(worker, agent->loop, &child, ddpi_now_us(&ddpi_clock_monotonic),
+                               err);
+}
+
+ddp_status launch_worker(struct agent *agent, struct worker_proc *worker, struct ddp_error *err)
+{
+    struct child_stdio stdio = {{0, 1, 2}};
+    ddp_status status =
+        logdir_worker(&agent->logs, agent->restarts, worker->local_rank, &worker->error_file, err);
+    if (status == DDP_OK)
+        status = make_prefix(agent, worker, err);
+    if (status == DDP_OK)
+        status = connect_stdio(agent, worker, &stdio, err);
+    if (status == DDP_OK)
+        status = spawn_worker(agent, worker, &stdio, err);
+    close_stdio(&stdio);
+    return status;
+}

@@ -1,0 +1,31 @@
+/*
+ * linebuf.h - cuts a stream of bytes into lines, whatever pieces it arrives in. Pure.
+ */
+#ifndef DAEMON_LINEBUF_H
+#define DAEMON_LINEBUF_H
+
+#include "buf.h"
+
+/* Beyond this a line without an end is handed out in pieces. */
+enum { LINEBUF_LINE_MAX = 16 * 1024 * 1024 };
+
+struct linebuf {
+    struct ddpi_buf partial; /* the beginning of a line whose end has not come */
+    bool split_at_cr;        /* '\r' ends a line too: progress bars on a terminal */
+};
+
+/* @text is the line with its end; @len counts it. The last line of a stream may have no end. */
+typedef void (*linebuf_emit)(void *ctx, const char *text, size_t len);
+
+void linebuf_init(struct linebuf *lines, bool split_at_cr);
+void linebuf_finish(struct linebuf *lines);
+
+/* Hand out every line that @bytes complete, and keep the rest. Lines that lie whole in @bytes are
+ * not copied. When memory runs out a line comes in two pieces: late or torn beats lost. */
+void linebuf_feed(struct linebuf *lines, const char *bytes, size_t len, linebuf_emit emit,
+                  void *ctx);
+
+/* Hand out what is left, without an end. */
+void linebuf_flush(struct linebuf *lines, linebuf_emit emit, void *ctx);
+
+#endif

@@ -1,0 +1,213 @@
+/*
+ * logmux.c - moves worker output. Owns the reading ends of the pipes and the log files; the
+ * consoles do the slow writing.
+ *
+ * The happy path: a pipe turns readable, one chunk is read, its lines go to the console's queue
+ * and its bytes to the file and the tail, the queue is written. Possible failures: the console is
+ * slow (all pipes pause until it has caught up), the console is gone (console.c drops), the file
+ * cannot be written (noted once in file_errno, the report says it).
+ */
+#include "logmux.h"
+
+#include "error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+static void on_read(uv_stream_t *handle, ssize_t len, const uv_buf_t *buf);
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+{
+    (void)suggested;
+    struct logmux_stream *stream = handle->data;
+    *buf = uv_buf_init(stream->mux->chunk, sizeof stream->mux->chunk);
+}
+
+static void set_reading(struct logmux_stream *stream, bool on)
+{
+    if (stream->reading == on || stream->closing)
+        return;
+    stream->reading = on;
+    if (on)
+        uv_read_start((uv_stream_t *)&stream->pipe, on_alloc, on_read);
+    else
+        uv_read_stop((uv_stream_t *)&stream->pipe);
+}
+
+/* Pause every pipe while a console is full, resume when none is. */
+static void balance(struct logmux *mux)
+{
+    bool full = console_full(&mux->consoles[0]) || console_full(&mux->consoles[1]);
+    if (full == mux->paused)
+        return;
+    mux->paused = full;
+    ddpi_list_for_each (node, &mux->open) {
+        set_reading(ddpi_container_of(node, struct logmux_stream, node), !full);
+    }
+}
+
+static void on_drained(void *ctx)
+{
+    struct logmux *mux = ctx;
+    balance(mux);
+    if (mux->idle != NULL)
+        mux->idle(mux->ctx);
+}
+
+void logmux_init(struct logmux *mux, uv_loop_t *loop)
+{
+    mux->loop = loop;
+    mux->paused = false;
+    mux->idle = NULL;
+    ddpi_list_init(&mux->open);
+    for (int i = 0; i < 2; i++) {
+        console_init(&mux->consoles[i], loop, STDOUT_FILENO + i);
+        mux->consoles[i].drained = on_drained;
+        mux->consoles[i].ctx = mux;
+    }
+}
+
+static void show_line(void *ctx, const char *text, size_t len)
+{
+    struct logmux_stream *stream = ctx;
+    struct console *console = &stream->mux->consoles[stream->console];
+    console_add(console, stream->prefix, strlen(stream->prefix), text, len);
+}
+
+static void show_last_line(void *ctx, const char *text, size_t len)
+{
+    struct logmux_stream *stream = ctx;
+    show_line(ctx, text, len);
+    if (text[len - 1] != '\n')
+        console_add(&stream->mux->consoles[stream->console], "", 0, "\n", 1);
+}
+
+static void write_file(struct logmux_stream *stream, const char *bytes, size_t len)
+{
+    while (stream->file_fd >= 0 && len > 0) {
+        ssize_t written = write(stream->file_fd, bytes, len);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0) {
+            stream->file_errno = errno;
+            close(stream->file_fd);
+            stream->file_fd = -1;
+            return;
+        }
+        bytes += written;
+        len -= (size_t)written;
+    }
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct logmux_stream *stream = handle->data;
+    struct logmux *mux = stream->mux;
+    stream->open = false;
+    ddpi_list_remove(&stream->node);
+    if (mux->idle != NULL)
+        mux->idle(mux->ctx);
+}
+
+static void end_stream(struct logmux_stream *stream)
+{
+    if (stream->console >= 0) {
+        linebuf_flush(&stream->lines, show_last_line, stream);
+        console_flush(&stream->mux->consoles[stream->console]);
+    }
+    if (stream->file_fd >= 0)
+        close(stream->file_fd);
+    stream->file_fd = -1;
+    stream->reading = false;
+    stream->closing = true;
+    uv_close((uv_handle_t *)&stream->pipe, on_closed);
+}
+
+static void on_read(uv_stream_t *handle, ssize_t len, const uv_buf_t *buf)
+{
+    struct logmux_stream *stream = handle->data;
+    if (len < 0) { /* the end, or an error that is one */
+        end_stream(stream);
+        return;
+    }
+    size_t bytes = (size_t)len;
+    if (stream->keep_tail)
+        tail_add(&stream->tail, buf->base, bytes);
+    write_file(stream, buf->base, bytes);
+    if (stream->console < 0)
+        return;
+    linebuf_feed(&stream->lines, buf->base, bytes, show_line, stream);
+    console_flush(&stream->mux->consoles[stream->console]);
+    balance(stream->mux);
+}
+
+ddp_status logmux_open(struct logmux *mux, struct logmux_stream *stream,
+                       const struct logmux_sink *sink, int *ret_write_fd, struct ddp_error *err)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return ddpi_error_sys(err, errno,
+                              "cannot make a pipe for a worker's output (see 'ulimit -n')");
+    int uv_status = uv_pipe_init(mux->loop, &stream->pipe, 0);
+    if (uv_status == 0 && (uv_status = uv_pipe_open(&stream->pipe, ends[0])) != 0)
+        uv_close((uv_handle_t *)&stream->pipe, NULL);
+    if (uv_status != 0) {
+        close(ends[0]);
+        close(ends[1]);
+        return ddpi_error_sys(err, -uv_status, "cannot watch a worker's output");
+    }
+    stream->mux = mux;
+    stream->pipe.data = stream;
+    linebuf_init(&stream->lines,
+                 sink->console >= 0 && isatty(mux->consoles[sink->console].fd) == 1);
+    stream->prefix = sink->prefix;
+    stream->console = sink->console;
+    stream->file_fd = sink->file_fd;
+    stream->file_errno = 0;
+    stream->keep_tail = sink->keep_tail;
+    stream->open = true;
+    stream->closing = false;
+    ddpi_list_append(&mux->open, &stream->node);
+    set_reading(stream, !mux->paused);
+    *ret_write_fd = ends[1];
+    return DDP_OK;
+}
+
+void logmux_abandon(struct logmux_stream *stream)
+{
+    if (stream->open && !stream->closing)
+        end_stream(stream);
+}
+
+void logmux_stream_finish(struct logmux_stream *stream)
+{
+    if (stream->mux == NULL)
+        return; /* never opened */
+    linebuf_finish(&stream->lines);
+    tail_clear(&stream->tail);
+    stream->mux = NULL;
+}
+
+bool logmux_streams_ended(const struct logmux *mux)
+{
+    return ddpi_list_empty(&mux->open);
+}
+
+bool logmux_flushed(const struct logmux *mux)
+{
+    return console_idle(&mux->consoles[0]) && console_idle(&mux->consoles[1]);
+}
+
+void logmux_close(struct logmux *mux)
+{
+    for (int i = 0; i < 2; i++)
+        console_close(&mux->consoles[i]);
+}
+
+void logmux_finish(struct logmux *mux)
+{
+    for (int i = 0; i < 2; i++)
+        console_finish(&mux->consoles[i]);
+}

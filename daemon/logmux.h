@@ -1,0 +1,79 @@
+/*
+ * logmux.h - what the workers print, from their pipes to the console, to files, and into the tails
+ * that the failure report quotes.
+ *
+ * On the console every line is whole, carries its worker's prefix, and appears as soon as it is
+ * complete; a last line without an end gets one. A file gets the worker's bytes untouched. While
+ * the console's reader is slower than the workers, their pipes are left full, so that they wait
+ * as they would without a launcher; nothing is dropped and memory stays bounded.
+ */
+#ifndef DAEMON_LOGMUX_H
+#define DAEMON_LOGMUX_H
+
+#include "console.h"
+#include "linebuf.h"
+#include "list.h"
+#include "tail.h"
+
+#include <ddprun/status.h>
+#include <uv.h>
+
+struct logmux {
+    uv_loop_t *loop;
+    struct console consoles[2]; /* stdout and stderr of the agent */
+    struct ddpi_list open;      /* stream::node, those that have not seen their end */
+    bool paused;
+    void (*idle)(void *ctx); /* some stream ended, or some output was written; may be NULL */
+    void *ctx;
+    char chunk[64 * 1024]; /* shared by all reads: each is dealt with before the next */
+};
+
+/* One pipe from one worker. Zeroed, it is a stream that is not open. */
+struct logmux_stream {
+    struct ddpi_list node;
+    uv_pipe_t pipe;
+    struct logmux *mux;
+    struct linebuf lines;
+    struct tail tail;
+    const char *prefix; /* borrowed; lives as long as the stream */
+    int console;        /* 0 stdout, 1 stderr, -1 none: hidden */
+    int file_fd;        /* owned; -1 none */
+    int file_errno;     /* why writing the file stopped, 0 if it did not */
+    bool keep_tail;
+    bool reading;
+    bool open;    /* the handle exists */
+    bool closing; /* uv_close was called */
+};
+
+struct logmux_sink {
+    const char *prefix;
+    int console;
+    int file_fd; /* the stream takes it over */
+    bool keep_tail;
+};
+
+void logmux_init(struct logmux *mux, uv_loop_t *loop);
+
+/* Make a pipe, read its one end into @stream, and return the other in *@ret_write_fd, which the
+ * caller hands to the worker and closes. On failure the file of @sink is the caller's still. */
+DDP_MUST_CHECK ddp_status logmux_open(struct logmux *mux, struct logmux_stream *stream,
+                                      const struct logmux_sink *sink, int *ret_write_fd,
+                                      struct ddp_error *err);
+
+/* Give up on a stream whose writers cannot be killed; what has arrived is still shown. */
+void logmux_abandon(struct logmux_stream *stream);
+
+/* Forget a stream that has ended: its tail and its buffers. */
+void logmux_stream_finish(struct logmux_stream *stream);
+
+/* Every pipe has seen its end. */
+bool logmux_streams_ended(const struct logmux *mux);
+
+/* Everything has been written to the console. */
+bool logmux_flushed(const struct logmux *mux);
+
+/* Close the handles; logmux_finish() once the loop has turned. */
+void logmux_close(struct logmux *mux);
+void logmux_finish(struct logmux *mux);
+
+#endif

@@ -1,0 +1,184 @@
+/*
+ * outcome.c - collects the facts about an ended generation and has report.c write them down. Reads
+ * error files and the ends of log files; owns nothing that outlives a call.
+ */
+#include "outcome.h"
+
+#include "errfile.h"
+#include "error.h"
+#include "mem.h"
+#include "report.h"
+#include "signames.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static uint64_t since(uint64_t later_us, uint64_t earlier_us)
+{
+    return later_us > earlier_us ? later_us - earlier_us : 0;
+}
+
+static struct report_worker describe(const struct agent *agent, const struct worker_proc *worker)
+{
+    return (struct report_worker){
+        .rank = worker->rank,
+        .local_rank = worker->local_rank,
+        .pid = worker->pid,
+        .wait_status = worker->wait_status,
+        .by_us = worker->stopped_in != WORKER_RUNNING,
+        .forced = worker->stopped_in == WORKER_KILLING,
+        .ran_us = since(worker->ended_us, worker->started_us),
+        .after_root_us = since(worker->ended_us, agent->root->ended_us),
+        .stdout_log = worker->log_files[0],
+        .stderr_log = worker->log_files[1],
+    };
+}
+
+/* What is at the end of the file that stderr went to, when it did not pass through us. */
+static size_t read_file_end(const char *path, char *out, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    off_t end = lseek(fd, 0, SEEK_END);
+    off_t from = end > (off_t)size ? end - (off_t)size : 0;
+    ssize_t len = end > 0 ? pread(fd, out, size, from) : 0;
+    close(fd);
+    return len > 0 ? (size_t)len : 0;
+}
+
+static size_t stderr_tail(const struct worker_proc *worker, char *out)
+{
+    size_t len = tail_copy(&worker->streams[1].tail, out);
+    if (len == 0 && worker->log_files[1] != NULL)
+        len = read_file_end(worker->log_files[1], out, TAIL_SIZE);
+    return len;
+}
+
+static int by_end_time(const void *a, const void *b)
+{
+    const struct report_worker *x = a, *y = b;
+    if (x->after_root_us != y->after_root_us)
+        return x->after_root_us < y->after_root_us ? -1 : 1;
+    return x->rank < y->rank ? -1 : x->rank > y->rank;
+}
+
+/* Everyone but the root cause who did not end well, in the order of their ends. */
+static size_t describe_others(const struct agent *agent, struct report_worker *others)
+{
+    size_t count = 0;
+    for (uint32_t i = 0; i < agent->config->nproc; i++) {
+        const struct worker_proc *worker = &agent->workers[i];
+        if (worker != agent->root && worker_proc_failed(worker))
+            others[count++] = describe(agent, worker);
+    }
+    if (count > 1)
+        qsort(others, count, sizeof *others, by_end_time);
+    return count;
+}
+
+static void say_text(struct agent *agent, const struct ddpi_buf *text)
+{
+    struct console *console = &agent->mux.consoles[1];
+    console_add(console, "", 0, (const char *)ddpi_buf_head(text), ddpi_buf_len(text));
+    console_flush(console);
+}
+
+static void report_worker_failure(struct agent *agent)
+{
+    struct ddp_error error = {0};
+    struct errfile errfile = {0};
+    struct report_worker root = describe(agent, agent->root);
+    char *tail = ddpi_calloc(1, TAIL_SIZE);
+    struct report_worker *others = ddpi_calloc(agent->config->nproc, sizeof *others);
+    struct ddpi_buf text;
+    ddpi_buf_init(&text, 16 * 1024 * 1024);
+
+    root.oom = agent->root_oom;
+    if (tail != NULL) {
+        root.stderr_tail = tail;
+        root.stderr_tail_len = stderr_tail(agent->root, tail);
+    }
+    ddp_status status = errfile_read(agent->root->error_file, &errfile, &error);
+    if (status != DDP_OK && status != DDP_E_NOT_FOUND)
+        root.error_file_note = error.msg;
+    root.error_message = errfile.message;
+    root.error_traceback = errfile.traceback;
+
+    const struct report report = {
+        .host = agent->config->host,
+        .root = &root,
+        .others = others,
+        .others_count = others != NULL ? describe_others(agent, others) : 0,
+    };
+    if (report_failure(&report, &text))
+        say_text(agent, &text);
+    else
+        agent_say(agent, "rank %u failed first, and there is no memory for a report",
+                  agent->root->rank);
+    ddpi_buf_finish(&text);
+    errfile_finish(&errfile);
+    ddpi_free(others);
+    ddpi_free(tail);
+}
+
+static void report_file_losses(struct agent *agent)
+{
+    for (uint32_t i = 0; i < agent->config->nproc; i++)
+        for (int s = 0; s < 2; s++) {
+            int lost = agent->workers[i].streams[s].file_errno;
+            if (lost != 0)
+                agent_say(agent, "the log file '%s' is incomplete: %s",
+                          agent->workers[i].log_files[s], strerrordesc_np(lost));
+        }
+}
+
+void outcome_report(struct agent *agent)
+{
+    char name[SIGNAME_MAX];
+    report_file_losses(agent);
+    if (agent->root != NULL)
+        report_worker_failure(agent);
+    switch (agent->cause) {
+    case AGENT_CAUSE_SIGNAL:
+        agent_say(agent, "the job was ended by %s", signame_of(agent->signal, name));
+        break;
+    case AGENT_CAUSE_START:
+        agent_say(agent, "%s", agent->error.msg);
+        break;
+    case AGENT_CAUSE_STUCK:
+        agent_say(agent, "not starting again while processes of the last attempt are left");
+        break;
+    case AGENT_CAUSE_WORKER:
+        if (agent->config->max_restarts > 0 && agent->restarts == agent->config->max_restarts)
+            agent_say(agent, "giving up after %u restarts (--max-restarts=%u)", agent->restarts,
+                      agent->config->max_restarts);
+        break;
+    default:
+        break;
+    }
+}
+
+int outcome_exit_code(const struct agent *agent)
+{
+    switch (agent->cause) {
+    case AGENT_CAUSE_NONE:
+        return 0;
+    case AGENT_CAUSE_WORKER:
+        return worker_proc_exit_code(agent->root);
+    case AGENT_CAUSE_SIGNAL:
+        return 128 + agent->signal;
+    case AGENT_CAUSE_START:
+        return EXIT_CONFIG;
+    case AGENT_CAUSE_GUARD:
+        return 128 + SIGKILL;
+    case AGENT_CAUSE_STUCK:
+        return agent->root != NULL ? worker_proc_exit_code(agent->root)
+                                   : 128 + (agent->signal != 0 ? agent->signal : SIGKILL);
+    }
+    return 1;
+}

@@ -1,0 +1,18 @@
+/*
+ * outcome.h - how a generation ended: the report for the person, the exit code for the scheduler.
+ */
+#ifndef DAEMON_OUTCOME_H
+#define DAEMON_OUTCOME_H
+
+#include "agent.h"
+
+/* ddprun's own exit codes; a worker's code and 128+N for its signal come beside them. */
+enum { EXIT_USAGE = 2, EXIT_CONFIG = 78 };
+
+/* Say on stderr why the generation ended; nothing when all went well. */
+void outcome_report(struct agent *agent);
+
+/* The exit code of ddprun. */
+int outcome_exit_code(const struct agent *agent);
+
+#endif

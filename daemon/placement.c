@@ -1,0 +1,231 @@
+/*
+ * placement.c - the table of exported variables. Pure: reads the environment that it is given,
+ * never the process's own.
+ *
+ * The values are torchrun's, so that an unmodified script runs. What ddprun adds begins with
+ * DDPRUN_.
+ */
+#include "placement.h"
+
+#include "buf.h"
+#include "error.h"
+#include "mem.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { VALUE_MAX = 32 };
+
+/* Either a number or a text. NULL text: the variable is not set by us. */
+struct value {
+    const char *text;
+    char number[VALUE_MAX];
+};
+
+typedef void (*value_of)(const struct placement *p, char *const *inherited, struct value *out);
+
+static const char *lookup(char *const *env, const char *name)
+{
+    size_t len = strlen(name);
+    for (; *env != NULL; env++)
+        if (strncmp(*env, name, len) == 0 && (*env)[len] == '=')
+            return *env + len + 1;
+    return NULL;
+}
+
+static void set_number(struct value *out, uint32_t number)
+{
+    snprintf(out->number, sizeof out->number, "%" PRIu32, number);
+    out->text = out->number;
+}
+
+#define NUMBER_VALUE(fn, expression)                                                     \
+    static void fn(const struct placement *p, char *const *inherited, struct value *out) \
+    {                                                                                    \
+        (void)inherited;                                                                 \
+        set_number(out, expression);                                                     \
+    }
+#define TEXT_VALUE(fn, expression)                                                       \
+    static void fn(const struct placement *p, char *const *inherited, struct value *out) \
+    {                                                                                    \
+        (void)inherited;                                                                 \
+        (void)p;                                                                         \
+        out->text = (expression);                                                        \
+    }
+
+NUMBER_VALUE(rank, p->rank)
+NUMBER_VALUE(local_rank, p->virtual_local_rank ? 0 : p->local_rank)
+NUMBER_VALUE(world_size, p->world_size)
+NUMBER_VALUE(local_world_size, p->local_world_size)
+NUMBER_VALUE(group_rank, p->group_rank)
+NUMBER_VALUE(group_world_size, p->group_world_size)
+NUMBER_VALUE(role_rank, p->role_rank)
+NUMBER_VALUE(role_world_size, p->role_world_size)
+NUMBER_VALUE(restart_count, p->restart_count)
+NUMBER_VALUE(max_restarts, p->max_restarts)
+NUMBER_VALUE(master_port, p->master_port)
+TEXT_VALUE(role_name, p->role)
+TEXT_VALUE(run_id, p->run_id)
+TEXT_VALUE(master_addr, p->master_addr)
+TEXT_VALUE(error_file, p->error_file)
+TEXT_VALUE(store, p->store)
+TEXT_VALUE(store_prefix, p->store_prefix)
+TEXT_VALUE(signals_to_handle, p->signals_to_handle)
+/* PyTorch's client cannot talk to this store: rank 0 of a script hosts its own. */
+TEXT_VALUE(use_agent_store, "False")
+
+static void nccl_async(const struct placement *p, char *const *inherited, struct value *out)
+{
+    (void)p;
+    if (lookup(inherited, "TORCH_NCCL_ASYNC_ERROR_HANDLING") == NULL)
+        out->text = "1";
+}
+
+/* One thread a worker, as torchrun does it: several workers with a thread per core each would
+ * fight for the cores. */
+static void omp_num_threads(const struct placement *p, char *const *inherited, struct value *out)
+{
+    if (lookup(inherited, "OMP_NUM_THREADS") == NULL && p->local_world_size > 1)
+        out->text = "1";
+}
+
+/* Entry number local_rank of the inherited list, or the local rank itself. */
+static void visible_device(const struct placement *p, char *const *inherited, struct value *out)
+{
+    if (!p->virtual_local_rank)
+        return;
+    const char *list = lookup(inherited, "CUDA_VISIBLE_DEVICES");
+    set_number(out, p->local_rank);
+    for (uint32_t i = 0; list != NULL && i < p->local_rank; i++) {
+        list = strchr(list, ',');
+        list = list != NULL ? list + 1 : NULL;
+    }
+    if (list == NULL)
+        return;
+    list += strspn(list, " ");
+    size_t len = strcspn(list, ", ");
+    snprintf(out->number, sizeof out->number, "%.*s", (int)len, list);
+}
+
+static const struct {
+    const char *name;
+    value_of value;
+} variables[] = {
+    {"RANK", rank},
+    {"LOCAL_RANK", local_rank},
+    {"WORLD_SIZE", world_size},
+    {"LOCAL_WORLD_SIZE", local_world_size},
+    {"GROUP_RANK", group_rank},
+    {"GROUP_WORLD_SIZE", group_world_size},
+    {"ROLE_NAME", role_name},
+    {"ROLE_RANK", role_rank},
+    {"ROLE_WORLD_SIZE", role_world_size},
+    {"MASTER_ADDR", master_addr},
+    {"MASTER_PORT", master_port},
+    {"TORCHELASTIC_RUN_ID", run_id},
+    {"TORCHELASTIC_RESTART_COUNT", restart_count},
+    {"TORCHELASTIC_MAX_RESTARTS", max_restarts},
+    {"TORCHELASTIC_ERROR_FILE", error_file},
+    {"TORCHELASTIC_USE_AGENT_STORE", use_agent_store},
+    {"TORCHELASTIC_SIGNALS_TO_HANDLE", signals_to_handle},
+    {"TORCH_NCCL_ASYNC_ERROR_HANDLING", nccl_async},
+    {"OMP_NUM_THREADS", omp_num_threads},
+    {"CUDA_VISIBLE_DEVICES", visible_device},
+    {"DDPRUN_STORE", store},
+    {"DDPRUN_STORE_PREFIX", store_prefix},
+};
+
+enum { VARIABLES = sizeof variables / sizeof *variables };
+
+static bool is_replaced(const char *entry, const struct value values[VARIABLES])
+{
+    size_t len = strcspn(entry, "=");
+    for (size_t i = 0; i < VARIABLES; i++)
+        if (values[i].text != NULL && strlen(variables[i].name) == len &&
+            strncmp(entry, variables[i].name, len) == 0)
+            return true;
+    return false;
+}
+
+/* The array, then the text of our own entries, in one piece of memory. */
+ddp_status placement_env(const struct placement *placement, char *const *inherited,
+                         char ***ret_envp, struct ddp_error *err)
+{
+    struct value values[VARIABLES] = {0};
+    size_t entries = VARIABLES + 1, text_len = 0, used = 0;
+    for (size_t i = 0; i < VARIABLES; i++) {
+        variables[i].value(placement, inherited, &values[i]);
+        if (values[i].text != NULL)
+            text_len += strlen(variables[i].name) + strlen(values[i].text) + 2;
+    }
+    for (char *const *entry = inherited; *entry != NULL; entry++)
+        entries++;
+    size_t bytes = entries * sizeof(char *) + text_len;
+    char **envp = ddpi_calloc(bytes, 1);
+    if (envp == NULL)
+        return ddpi_error_nomem(err, bytes);
+
+    for (char *const *entry = inherited; *entry != NULL; entry++)
+        if (!is_replaced(*entry, values))
+            envp[used++] = *entry;
+    char *text = (char *)(envp + entries);
+    for (size_t i = 0; i < VARIABLES; i++) {
+        if (values[i].text == NULL)
+            continue;
+        envp[used++] = text;
+        size_t len =
+            1 + (size_t)snprintf(text, text_len, "%s=%s", variables[i].name, values[i].text);
+        text += len;
+        text_len -= len;
+    }
+    *ret_envp = envp;
+    return DDP_OK;
+}
+
+void placement_env_free(char **envp)
+{
+    ddpi_free(envp);
+}
+
+/* The variable that @text (behind a '$') names, with the length of the reference; or NULL. */
+static const struct placement_var *find_var(const char *text, const struct placement_var *vars,
+                                            unsigned count, size_t *ret_len)
+{
+    bool braced = *text == '{';
+    const char *name = text + braced;
+    size_t len = 0;
+    while (isalnum((unsigned char)name[len]) || name[len] == '_')
+        len++;
+    if (braced && name[len] != '}')
+        return NULL;
+    for (unsigned i = 0; i < count; i++)
+        if (strlen(vars[i].name) == len && strncmp(vars[i].name, name, len) == 0) {
+            *ret_len = len + (braced ? 2 : 0);
+            return &vars[i];
+        }
+    return NULL;
+}
+
+char *placement_expand(const char *text, const struct placement_var *vars, unsigned count)
+{
+    struct ddpi_buf out;
+    ddpi_buf_init(&out, SIZE_MAX);
+    bool ok = true;
+    while (*text != '\0' && ok) {
+        size_t len;
+        const struct placement_var *var =
+            *text == '$' ? find_var(text + 1, vars, count, &len) : NULL;
+        if (var != NULL) {
+            ok = ddpi_buf_append(&out, var->value, strlen(var->value));
+            text += 1 + len;
+        } else {
+            ok = ddpi_buf_append(&out, text, 1);
+            text += text[0] == '$' && text[1] == '$' ? 2 : 1;
+        }
+    }
+    char *result = ok ? ddpi_strndup((const char *)ddpi_buf_head(&out), ddpi_buf_len(&out)) : NULL;
+    ddpi_buf_finish(&out);
+    return result;
+}

@@ -1,0 +1,53 @@
+/*
+ * placement.h - where one worker stands in the job, and the environment that says so.
+ */
+#ifndef DAEMON_PLACEMENT_H
+#define DAEMON_PLACEMENT_H
+
+#include <ddprun/status.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Everything that differs between two workers, or between two generations. Strings are borrowed. */
+struct placement {
+    uint32_t rank;
+    uint32_t local_rank;
+    uint32_t world_size;
+    uint32_t local_world_size;
+    uint32_t group_rank; /* of the node */
+    uint32_t group_world_size;
+    uint32_t role_rank;
+    uint32_t role_world_size;
+    uint32_t restart_count;
+    uint32_t max_restarts;
+    const char *role;
+    const char *run_id;
+    const char *master_addr;
+    uint16_t master_port;
+    const char *error_file;
+    const char *store;        /* "host:port" */
+    const char *store_prefix; /* keyspace of this generation */
+    const char *signals_to_handle;
+    bool virtual_local_rank; /* LOCAL_RANK=0 and one device each */
+};
+
+/*
+ * The environment of a worker: @inherited with the variables of the placement in it. Each of these
+ * is set once; see placement.c for the table.
+ *
+ * On DDP_OK *@ret_envp is a NULL-terminated array, freed with placement_env_free(). Its entries
+ * point into @inherited and into memory of its own.
+ */
+DDP_MUST_CHECK ddp_status placement_env(const struct placement *placement, char *const *inherited,
+                                        char ***ret_envp, struct ddp_error *err);
+void placement_env_free(char **envp);
+
+/* Replace ${name} and $name of the given variables in @text; "$$" stands for "$", and what is not
+ * known stays as it is. The result is the caller's to ddpi_free(); NULL: no memory. */
+struct placement_var {
+    const char *name;
+    const char *value;
+};
+char *placement_expand(const char *text, const struct placement_var *vars, unsigned count);
+
+#endif

@@ -1,0 +1,209 @@
+/*
+ * reap.c - collecting and killing children. Owns nothing, allocates nothing, keeps no state: the
+ * kernel's own list of children is the only truth.
+ */
+#include "reap.h"
+
+#include "clock.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef void (*visit_pid)(void *ctx, pid_t pid);
+
+int reap_become_subreaper(void)
+{
+    return prctl(PR_SET_CHILD_SUBREAPER, 1) == 0 ? 0 : errno;
+}
+
+bool reap_collect(void (*on_exit)(void *ctx, pid_t pid, int wait_status), void *ctx)
+{
+    for (;;) {
+        int wait_status;
+        pid_t pid = waitpid(-1, &wait_status, WNOHANG);
+        if (pid > 0 && on_exit != NULL)
+            on_exit(ctx, pid, wait_status);
+        else if (pid == 0)
+            return true;
+        else if (pid < 0 && errno == ECHILD)
+            return false;
+    }
+}
+
+/* Reads "12 345 6 " in pieces, without memory for all of it. */
+static void visit_numbers(int fd, visit_pid visit, void *ctx)
+{
+    char piece[1024];
+    pid_t pid = 0;
+    ssize_t len;
+    while ((len = read(fd, piece, sizeof piece)) > 0)
+        for (ssize_t i = 0; i < len; i++) {
+            if (isdigit((unsigned char)piece[i])) {
+                pid = pid * 10 + (piece[i] - '0');
+            } else if (pid > 0) {
+                visit(ctx, pid);
+                pid = 0;
+            }
+        }
+    if (pid > 0)
+        visit(ctx, pid);
+}
+
+/* Calls @visit for each entry of the directory whose name is a number. getdents64 rather than
+ * readdir, which allocates. */
+static bool visit_numeric_entries(const char *path, visit_pid visit, void *ctx)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    _Alignas(struct dirent64) char entries[2048];
+    ssize_t len;
+    while ((len = getdents64(fd, entries, sizeof entries)) > 0)
+        for (ssize_t at = 0; at < len;) {
+            const struct dirent64 *entry = (const struct dirent64 *)(void *)(entries + at);
+            pid_t pid = 0;
+            for (const char *c = entry->d_name; isdigit((unsigned char)*c); c++)
+                pid = pid * 10 + (*c - '0');
+            if (pid > 0)
+                visit(ctx, pid);
+            at += entry->d_reclen;
+        }
+    close(fd);
+    return true;
+}
+
+struct child_visit {
+    visit_pid visit;
+    void *ctx;
+    bool listed; /* the kernel has the children file */
+};
+
+static void visit_task(void *arg, pid_t tid)
+{
+    struct child_visit *children = arg;
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)tid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    children->listed = true;
+    visit_numbers(fd, children->visit, children->ctx);
+    close(fd);
+}
+
+/* State, parent and name of @pid from /proc/PID/stat; the name may contain anything, so the
+ * fields are counted from the last parenthesis. */
+static bool read_stat(pid_t pid, char *ret_state, pid_t *ret_parent, char name[17])
+{
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    ssize_t len = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (len <= 0)
+        return false;
+    text[len] = '\0';
+    const char *open_paren = strchr(text, '(');
+    const char *close_paren = strrchr(text, ')');
+    if (open_paren == NULL || close_paren == NULL || close_paren + 4 >= text + len)
+        return false;
+    *ret_state = close_paren[2];
+    *ret_parent = 0;
+    for (const char *c = close_paren + 4; isdigit((unsigned char)*c); c++)
+        *ret_parent = *ret_parent * 10 + (*c - '0');
+    size_t name_len = (size_t)(close_paren - open_paren) - 1;
+    name_len = name_len < 16 ? name_len : 16;
+    memcpy(name, open_paren + 1, name_len);
+    name[name_len] = '\0';
+    return true;
+}
+
+static void visit_if_child(void *arg, pid_t pid)
+{
+    struct child_visit *children = arg;
+    char state, name[17];
+    pid_t parent;
+    if (read_stat(pid, &state, &parent, name) && parent == getpid())
+        children->visit(children->ctx, pid);
+}
+
+static void visit_children(visit_pid visit, void *ctx)
+{
+    struct child_visit children = {visit, ctx, false};
+    /* An adopted orphan hangs on some thread of ours, so all of them are asked. */
+    visit_numeric_entries("/proc/self/task", visit_task, &children);
+    if (!children.listed) /* a kernel without CONFIG_PROC_CHILDREN */
+        visit_numeric_entries("/proc", visit_if_child, &children);
+}
+
+static void kill_one(void *ctx, pid_t pid)
+{
+    size_t *count = ctx;
+    if (kill(pid, SIGKILL) == 0)
+        ++*count;
+}
+
+size_t reap_kill_children(void)
+{
+    size_t count = 0;
+    visit_children(kill_one, &count);
+    return count;
+}
+
+struct describe_visit {
+    void (*visit)(void *ctx, pid_t pid, char state, const char *name);
+    void *ctx;
+};
+
+static void describe_one(void *arg, pid_t pid)
+{
+    struct describe_visit *describe = arg;
+    char state, name[17];
+    pid_t parent;
+    if (read_stat(pid, &state, &parent, name))
+        describe->visit(describe->ctx, pid, state, name);
+}
+
+void reap_each_child(void (*visit)(void *ctx, pid_t pid, char state, const char *name), void *ctx)
+{
+    struct describe_visit describe = {visit, ctx};
+    visit_children(describe_one, &describe);
+}
+
+static void count_exit(void *ctx, pid_t pid, int wait_status)
+{
+    (void)pid;
+    (void)wait_status;
+    size_t *count = ctx;
+    ++*count;
+}
+
+bool reap_sweep(uint64_t timeout_ms, size_t *ret_ended)
+{
+    sigset_t child_signal;
+    sigemptyset(&child_signal);
+    sigaddset(&child_signal, SIGCHLD);
+    uint64_t deadline = ddpi_now_ms(&ddpi_clock_monotonic) + timeout_ms;
+    *ret_ended = 0;
+    for (;;) {
+        reap_kill_children();
+        if (!reap_collect(count_exit, ret_ended))
+            return true;
+        if (ddpi_now_ms(&ddpi_clock_monotonic) >= deadline)
+            return false;
+        /* The list may have missed one while others were exiting: look again soon in any case. */
+        const struct timespec soon = {.tv_nsec = 1000000};
+        sigtimedwait(&child_signal, NULL, &soon);
+    }
+}

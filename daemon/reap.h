@@ -1,0 +1,35 @@
+/*
+ * reap.h - collecting dead children and killing whatever still hangs below this process.
+ *
+ * Both the agent and the guard are subreapers: a process whose parent dies becomes their child,
+ * whatever session or group it moved to. So "everything below" is reached by killing direct
+ * children, reaping them, and looking again, until waitpid says that there are none. A child that
+ * is not reaped yet keeps its pid, so that no stranger is ever signalled.
+ */
+#ifndef DAEMON_REAP_H
+#define DAEMON_REAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* From now on orphans below this process become its children. Returns 0 or errno. */
+int reap_become_subreaper(void);
+
+/* Collect every dead child without blocking; @on_exit (may be NULL) gets pid and wait status.
+ * Returns false when no child is left at all, dead or alive. */
+bool reap_collect(void (*on_exit)(void *ctx, pid_t pid, int wait_status), void *ctx);
+
+/* SIGKILL every direct child. Returns how many were signalled. Allocates nothing. */
+size_t reap_kill_children(void);
+
+/* Visit each direct child: pid, one-letter state ('D' = stuck in the kernel) and name. */
+void reap_each_child(void (*visit)(void *ctx, pid_t pid, char state, const char *name), void *ctx);
+
+/* Kill and collect until nothing is left or @timeout_ms has passed; the caller has SIGCHLD
+ * blocked. Returns true when nothing is left, with the number of processes that died in
+ * *@ret_ended. Allocates nothing: it must work when memory has run out. */
+bool reap_sweep(uint64_t timeout_ms, size_t *ret_ended);
+
+#endif

@@ -1,0 +1,149 @@
+/*
+ * report.c - writes the failure report into a buffer. Owns nothing, reads no file, prints nothing.
+ */
+#include "report.h"
+
+#include "signames.h"
+#include "tail.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+enum { STDERR_LINES = 20, TRACEBACK_LINES = 40, LINE_SHOWN = 2000 };
+
+static bool add(struct ddpi_buf *out, const char *format, ...) DDP_PRINTF(2, 3);
+
+static bool add(struct ddpi_buf *out, const char *format, ...)
+{
+    char text[2048];
+    va_list args;
+    va_start(args, format);
+    int len = vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (len < 0)
+        return false;
+    size_t shown = (size_t)len < sizeof text ? (size_t)len : sizeof text - 1;
+    return ddpi_buf_append(out, text, shown);
+}
+
+void report_cause(const struct report_worker *worker, char *text, size_t size)
+{
+    int status = worker->wait_status;
+    char name[SIGNAME_MAX];
+    if (WIFEXITED(status)) {
+        snprintf(text, size, "exit code %d", WEXITSTATUS(status));
+        return;
+    }
+    int sig = WTERMSIG(status);
+    if (sig == SIGKILL && worker->oom)
+        snprintf(text, size, "killed by the kernel's out-of-memory killer (SIGKILL)");
+    else
+        snprintf(text, size, "killed by %s (%s)%s", signame_of(sig, name), signame_meaning(sig),
+                 WCOREDUMP(status) ? ", core dumped" : "");
+}
+
+static void format_time(uint64_t us, char *text, size_t size)
+{
+    if (us < 1000)
+        snprintf(text, size, "%" PRIu64 " us", us);
+    else if (us < 1000000)
+        snprintf(text, size, "%.1f ms", (double)us / 1e3);
+    else if (us < UINT64_C(3600) * 1000000)
+        snprintf(text, size, "%.1f s", (double)us / 1e6);
+    else
+        snprintf(text, size, "%" PRIu64 " h %02" PRIu64 " min", us / 3600000000,
+                 us / 60000000 % 60);
+}
+
+/* One line of a worker's text, made harmless. */
+static bool add_quoted_line(struct ddpi_buf *out, const char *line, size_t len)
+{
+    bool ok = add(out, "  | ");
+    size_t shown = len < LINE_SHOWN ? len : LINE_SHOWN;
+    for (size_t i = 0; i < shown && ok; i++) {
+        unsigned char c = (unsigned char)line[i];
+        if ((c < 0x20 && c != '\t') || c == 0x7f)
+            ok = c == '\r' || add(out, "\\x%02x", c);
+        else
+            ok = ddpi_buf_append(out, &line[i], 1);
+    }
+    return ok && add(out, shown < len ? " ... (%zu bytes more)\n" : "\n", len - shown);
+}
+
+static bool add_quoted(struct ddpi_buf *out, const char *text, size_t len, unsigned lines)
+{
+    size_t from = tail_last_lines(text, len, lines);
+    bool ok = true;
+    while (from < len && ok) {
+        const char *newline = memchr(text + from, '\n', len - from);
+        size_t line = newline != NULL ? (size_t)(newline - (text + from)) : len - from;
+        ok = add_quoted_line(out, text + from, line);
+        from += line + 1;
+    }
+    return ok;
+}
+
+static bool add_error_file(const struct report_worker *worker, struct ddpi_buf *out)
+{
+    if (worker->error_file_note != NULL && !add(out, "  note: %s\n", worker->error_file_note))
+        return false;
+    if (worker->error_message == NULL)
+        return true;
+    const char *text =
+        worker->error_traceback != NULL ? worker->error_traceback : worker->error_message;
+    return add(out, "  the error that it recorded:\n") &&
+           add_quoted(out, text, strlen(text), TRACEBACK_LINES);
+}
+
+static bool add_stderr(const struct report_worker *worker, struct ddpi_buf *out)
+{
+    if (worker->stderr_tail_len == 0)
+        return add(out, "  it wrote nothing to stderr\n");
+    return add(out, "  its last lines of stderr:\n") &&
+           add_quoted(out, worker->stderr_tail, worker->stderr_tail_len, STDERR_LINES);
+}
+
+static bool add_logs(const struct report_worker *worker, struct ddpi_buf *out)
+{
+    if (worker->stderr_log == NULL && worker->stdout_log == NULL)
+        return add(out, "  its log: not kept; '--log-dir=DIR --tee=3' keeps one per rank\n");
+    return (worker->stderr_log == NULL || add(out, "  its log: %s\n", worker->stderr_log)) &&
+           (worker->stdout_log == NULL || add(out, "  its log: %s\n", worker->stdout_log));
+}
+
+static bool add_root(const struct report *report, struct ddpi_buf *out)
+{
+    const struct report_worker *root = report->root;
+    char cause[160], ran[32];
+    report_cause(root, cause, sizeof cause);
+    format_time(root->ran_us, ran, sizeof ran);
+    return add(out, "ddprun: rank %" PRIu32 " failed first: %s, after %s", root->rank, cause,
+               ran) &&
+           add(out, " (local rank %" PRIu32 ", pid %d, host %s)\n", root->local_rank,
+               (int)root->pid, report->host) &&
+           add_error_file(root, out) && add_stderr(root, out) && add_logs(root, out);
+}
+
+static bool add_other(const struct report_worker *worker, struct ddpi_buf *out)
+{
+    char cause[160], later[32];
+    report_cause(worker, cause, sizeof cause);
+    format_time(worker->after_root_us, later, sizeof later);
+    const char *how = worker->forced  ? "did not stop in time, "
+                      : worker->by_us ? "stopped by ddprun, "
+                                      : "";
+    return add(out, "  then rank %" PRIu32 ": %s%s, %s later (pid %d)\n", worker->rank, how, cause,
+               later, (int)worker->pid);
+}
+
+bool report_failure(const struct report *report, struct ddpi_buf *out)
+{
+    bool ok = add_root(report, out);
+    for (size_t i = 0; i < report->others_count && ok; i++)
+        ok = add_other(&report->others[i], out);
+    return ok;
+}

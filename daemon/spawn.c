@@ -1,0 +1,156 @@
+/*
+ * spawn.c - the one spawn site. Owns nothing.
+ *
+ * The child shares the parent's memory while the parent stands still inside clone, so it must not
+ * allocate, take a lock, or return into the parent's code; whatever it needs is prepared before.
+ * Failure comes back as (step, errno) in that shared memory.
+ */
+#include "spawn.h"
+
+#include "error.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdalign.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { STACK_SIZE = 32 * 1024, CLOSE_MAX = 65536 };
+
+/* What the child does, in this order; the texts go into the error sentence. */
+#define SPAWN_STEPS(X)                                        \
+    X(STEP_SESSION, "make a session")                         \
+    X(STEP_DEATH_SIGNAL, "tie its life to the agent's")       \
+    X(STEP_STDIO, "connect standard input, output and error") \
+    X(STEP_CLOSE, "close inherited descriptors")              \
+    X(STEP_SIGNALS, "reset signals")                          \
+    X(STEP_EXEC, "execute it")
+
+enum spawn_step {
+#define STEP_ENUM(symbol, text) symbol,
+    SPAWN_STEPS(STEP_ENUM)
+#undef STEP_ENUM
+};
+
+static const char *const step_texts[] = {
+#define STEP_TEXT(symbol, text) text,
+    SPAWN_STEPS(STEP_TEXT)
+#undef STEP_TEXT
+};
+
+struct birth {
+    const struct spawn_request *request;
+    pid_t parent;
+    enum spawn_step step;
+    int sys_errno; /* 0: exec succeeded */
+};
+
+static int close_others(void)
+{
+    if (close_range(3, ~0U, 0) == 0)
+        return 0;
+    /* Kernels before 5.9, and seccomp filters that do not know the call. */
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return -1;
+    int end = limit.rlim_cur < CLOSE_MAX ? (int)limit.rlim_cur : CLOSE_MAX;
+    for (int fd = 3; fd < end; fd++)
+        close(fd);
+    return 0;
+}
+
+static int connect_stdio(const int stdio[3])
+{
+    for (int fd = 0; fd < 3; fd++)
+        if (stdio[fd] != fd && dup2(stdio[fd], fd) < 0)
+            return -1;
+    return 0;
+}
+
+static int reset_signals(void)
+{
+    /* exec resets handlers by itself, but what the agent ignores would stay ignored. */
+    struct sigaction dfl = {.sa_handler = SIG_DFL};
+    for (int sig = 1; sig < NSIG; sig++)
+        if (sigaction(sig, &dfl, NULL) != 0 && errno != EINVAL)
+            return -1;
+    sigset_t none;
+    sigemptyset(&none);
+    return sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* In the child, on its own small stack. */
+static int child_main(void *arg)
+{
+    struct birth *birth = arg;
+    const struct spawn_request *request = birth->request;
+
+    birth->step = STEP_SESSION;
+    if (setsid() < 0)
+        goto failed;
+    birth->step = STEP_DEATH_SIGNAL;
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
+        goto failed;
+    if (getppid() != birth->parent)
+        _exit(127); /* the agent died before the line above: no signal will come */
+    birth->step = STEP_STDIO;
+    if (connect_stdio(request->stdio) != 0)
+        goto failed;
+    birth->step = STEP_CLOSE;
+    if (close_others() != 0)
+        goto failed;
+    birth->step = STEP_SIGNALS;
+    if (reset_signals() != 0)
+        goto failed;
+    birth->step = STEP_EXEC;
+    birth->sys_errno = 0;
+    execve(request->path, request->argv, request->envp);
+failed:
+    birth->sys_errno = errno;
+    _exit(127);
+}
+
+static ddp_status describe_failure(const struct birth *birth, struct ddp_error *err)
+{
+    const char *path = birth->request->path;
+    if (birth->step == STEP_EXEC && birth->sys_errno == ENOEXEC)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "cannot start '%s': it is neither a binary for this machine nor a "
+                              "script with a #! line",
+                              path);
+    return ddpi_error_sys(err, birth->sys_errno, "cannot start '%s': could not %s", path,
+                          step_texts[birth->step]);
+}
+
+ddp_status spawn_process(const struct spawn_request *request, struct spawn_child *ret_child,
+                         struct ddp_error *err)
+{
+    alignas(16) char stack[STACK_SIZE];
+    struct birth birth = {.request = request, .parent = getpid()};
+    sigset_t all, before;
+    int pidfd = -1;
+
+    /* A handler that ran in the child would run on the parent's memory. */
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &before);
+    pid_t pid = clone(child_main, stack + sizeof stack,
+                      CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &birth, &pidfd);
+    int clone_errno = errno;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+
+    if (pid < 0)
+        return ddpi_error_sys(err, clone_errno, "cannot start '%s': clone failed", request->path);
+    if (birth.sys_errno != 0) {
+        /* It has called _exit already, or is about to: this does not block. */
+        while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+        close(pidfd);
+        return describe_failure(&birth, err);
+    }
+    ret_child->pid = pid;
+    ret_child->pidfd = pidfd;
+    return DDP_OK;
+}

@@ -1,0 +1,36 @@
+/*
+ * spawn.h - the one place where a process is started.
+ *
+ * A worker is born by clone(CLONE_VM | CLONE_VFORK | CLONE_PIDFD): as fast as posix_spawn however
+ * large the agent is, but with room between clone and exec for what posix_spawn cannot do. It gets
+ * a session of its own, dies with the agent's main thread (PR_SET_PDEATHSIG, a second belt only:
+ * see guard.h), has no descriptor but 0 to 2, every signal at its default and none blocked.
+ */
+#ifndef DAEMON_SPAWN_H
+#define DAEMON_SPAWN_H
+
+#include <ddprun/status.h>
+#include <sys/types.h>
+
+struct spawn_request {
+    const char *path;  /* no search in PATH */
+    char *const *argv; /* NULL-terminated */
+    char *const *envp; /* NULL-terminated */
+    int stdio[3];      /* descriptors that become 0, 1 and 2; each is i or above 2 */
+};
+
+struct spawn_child {
+    pid_t pid;
+    int pidfd; /* close-on-exec; the caller closes it */
+};
+
+/*
+ * Start a process. Returns when it has called exec, or cannot; does not wait for anything else.
+ * Call it from the main thread only: the child dies when the thread that made it ends.
+ *
+ * On failure no process is left, and the sentence names the step and the program.
+ */
+DDP_MUST_CHECK ddp_status spawn_process(const struct spawn_request *request,
+                                        struct spawn_child *ret_child, struct ddp_error *err);
+
+#endif

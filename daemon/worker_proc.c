@@ -1,0 +1,112 @@
+/*
+ * worker_proc.c - one worker process. Owns its pidfd, its streams and its paths; decides nothing:
+ * what an exit means for the others is the agent's business.
+ */
+#include "worker_proc.h"
+
+#include "error.h"
+#include "mem.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+DDPI_SM_DEFINE(worker, WORKER_STATES);
+
+void worker_proc_init(struct worker_proc *worker, uint32_t local_rank, uint32_t rank)
+{
+    *worker = (struct worker_proc){.local_rank = local_rank, .rank = rank, .pidfd = -1};
+    ddpi_sm_init(&worker->sm, &worker_sm);
+}
+
+static void on_pidfd(uv_poll_t *poll, int status, int events)
+{
+    (void)status;
+    (void)events;
+    struct worker_proc *worker = poll->data;
+    worker->exit_ready(worker);
+}
+
+ddp_status worker_proc_started(struct worker_proc *worker, uv_loop_t *loop,
+                               const struct spawn_child *child, uint64_t now_us,
+                               struct ddp_error *err)
+{
+    worker->pid = child->pid;
+    worker->pidfd = child->pidfd;
+    worker->started_us = now_us;
+    ddpi_sm_move(&worker->sm, WORKER_RUNNING);
+    int uv_status = uv_poll_init(loop, &worker->exit_watch, worker->pidfd);
+    if (uv_status != 0)
+        return ddpi_error_sys(err, -uv_status, "cannot watch worker %u (pid %d)",
+                              worker->local_rank, (int)worker->pid);
+    worker->watched = true;
+    worker->exit_watch.data = worker;
+    uv_poll_start(&worker->exit_watch, UV_READABLE, on_pidfd);
+    return DDP_OK;
+}
+
+void worker_proc_forward(const struct worker_proc *worker, int sig)
+{
+    /* The worker is not reaped yet, so neither its pid nor its group can be somebody else's. */
+    if (worker_proc_alive(worker))
+        kill(-worker->pid, sig);
+}
+
+void worker_proc_stop(struct worker_proc *worker, int sig)
+{
+    unsigned to = sig == SIGKILL ? WORKER_KILLING : WORKER_STOPPING;
+    if (!worker_proc_alive(worker))
+        return;
+    worker_proc_forward(worker, sig);
+    if (ddpi_sm_allowed(&worker->sm, to))
+        ddpi_sm_move(&worker->sm, to);
+}
+
+static void on_watch_closed(uv_handle_t *handle)
+{
+    struct worker_proc *worker = handle->data;
+    close(worker->pidfd);
+    worker->pidfd = -1;
+    worker->watched = false;
+    worker->unwatched(worker);
+}
+
+void worker_proc_exited(struct worker_proc *worker, int wait_status, uint64_t now_us)
+{
+    worker->stopped_in = worker->sm.state;
+    worker->wait_status = wait_status;
+    worker->ended_us = now_us;
+    ddpi_sm_move(&worker->sm, WORKER_EXITED);
+    if (worker->watched)
+        uv_close((uv_handle_t *)&worker->exit_watch, on_watch_closed);
+}
+
+bool worker_proc_alive(const struct worker_proc *worker)
+{
+    return worker->sm.state != WORKER_IDLE && worker->sm.state != WORKER_EXITED;
+}
+
+bool worker_proc_failed(const struct worker_proc *worker)
+{
+    return worker->sm.state == WORKER_EXITED && worker->wait_status != 0;
+}
+
+int worker_proc_exit_code(const struct worker_proc *worker)
+{
+    return WIFSIGNALED(worker->wait_status) ? 128 + WTERMSIG(worker->wait_status)
+                                            : WEXITSTATUS(worker->wait_status);
+}
+
+void worker_proc_reset(struct worker_proc *worker)
+{
+    for (int i = 0; i < 2; i++) {
+        logmux_stream_finish(&worker->streams[i]);
+        ddpi_free(worker->log_files[i]);
+        worker->log_files[i] = NULL;
+    }
+    ddpi_free(worker->prefix);
+    ddpi_free(worker->error_file);
+    worker->prefix = worker->error_file = NULL;
+    if (worker->sm.state == WORKER_EXITED)
+        ddpi_sm_move(&worker->sm, WORKER_IDLE);
+}
