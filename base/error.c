@@ -9,16 +9,23 @@
 #include <stdio.h>
 #include <string.h>
 
-static void mark_cut(char *text, size_t size, int wanted)
+static void mark_cut(struct ddp_error *err, size_t wanted)
 {
-    if (wanted >= 0 && (size_t)wanted >= size)
-        memcpy(text + size - 4, "...", 4);
+    if (wanted >= sizeof err->msg)
+        memcpy(err->msg + sizeof err->msg - 4, "...", 4);
 }
 
 static void format_msg(struct ddp_error *err, const char *format, va_list args)
 {
     int wanted = vsnprintf(err->msg, sizeof err->msg, format, args);
-    mark_cut(err->msg, sizeof err->msg, wanted);
+    mark_cut(err, wanted > 0 ? (size_t)wanted : 0);
+}
+
+static void append_part(struct ddp_error *err, const char *part)
+{
+    size_t used = strlen(err->msg);
+    snprintf(err->msg + used, sizeof err->msg - used, ": %s", part);
+    mark_cut(err, used + 2 + strlen(part));
 }
 
 ddp_status ddpi_error_set(struct ddp_error *err, ddp_status status, const char *format, ...)
@@ -45,28 +52,23 @@ ddp_status ddpi_error_sys(struct ddp_error *err, int sys_errno, const char *form
     va_start(args, format);
     format_msg(err, format, args);
     va_end(args);
-    size_t used = strlen(err->msg);
     const char *text = strerrordesc_np(sys_errno);
-    int wanted = snprintf(err->msg + used, sizeof err->msg - used, ": %s",
-                          text ? text : "unknown system error");
-    mark_cut(err->msg + used, sizeof err->msg - used, used + 4 < sizeof err->msg ? wanted : -1);
+    append_part(err, text != NULL ? text : "unknown system error");
     return status;
 }
 
-ddp_status ddpi_error_wrap(struct ddp_error *err, const char *format, ...)
+ddp_status ddpi_error_wrap(struct ddp_error *err, ddp_status status, const char *format, ...)
 {
     if (err == NULL)
-        return DDP_E_INTERNAL;
+        return status;
     char inner[DDP_ERROR_TEXT];
     memcpy(inner, err->msg, sizeof inner);
     va_list args;
     va_start(args, format);
     format_msg(err, format, args);
     va_end(args);
-    size_t used = strlen(err->msg);
-    int wanted = snprintf(err->msg + used, sizeof err->msg - used, ": %s", inner);
-    mark_cut(err->msg + used, sizeof err->msg - used, used + 4 < sizeof err->msg ? wanted : -1);
-    return err->status;
+    append_part(err, inner);
+    return status;
 }
 
 ddp_status ddpi_error_nomem(struct ddp_error *err, unsigned long long bytes)

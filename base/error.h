@@ -18,8 +18,10 @@ ddp_status ddpi_error_set(struct ddp_error *err, ddp_status status, const char *
 ddp_status ddpi_error_sys(struct ddp_error *err, int sys_errno, const char *format, ...)
     DDP_PRINTF(3, 4);
 
-/* Put "context: " in front of the sentence that is there; returns its status. */
-ddp_status ddpi_error_wrap(struct ddp_error *err, const char *format, ...) DDP_PRINTF(2, 3);
+/* Put "context: " in front of the sentence that is there; returns @status, which is the one that
+ * @err holds, but is known even where @err is NULL. */
+ddp_status ddpi_error_wrap(struct ddp_error *err, ddp_status status, const char *format, ...)
+    DDP_PRINTF(3, 4);
 
 /* DDP_E_NOMEM with the number of bytes that could not be had. */
 ddp_status ddpi_error_nomem(struct ddp_error *err, unsigned long long bytes);

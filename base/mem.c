@@ -13,7 +13,10 @@
 
 void *ddpi_calloc(size_t count, size_t size)
 {
-    return ddpi_alloc_allowed() ? calloc(count, size) : NULL;
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes) || !ddpi_alloc_allowed())
+        return NULL;
+    return calloc(count, size);
 }
 
 void *ddpi_realloc(void *old, size_t count, size_t size)
@@ -26,7 +29,8 @@ void *ddpi_realloc(void *old, size_t count, size_t size)
 
 char *ddpi_strndup(const char *text, size_t len)
 {
-    char *copy = ddpi_calloc(len + 1, 1);
+    size_t size;
+    char *copy = __builtin_add_overflow(len, 1, &size) ? NULL : ddpi_calloc(size, 1);
     if (copy != NULL && len > 0)
         memcpy(copy, text, len);
     return copy;

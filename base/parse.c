@@ -65,29 +65,31 @@ static const struct unit *find_unit(const struct unit *units, const char *name)
     return NULL;
 }
 
-/* digits, then a fraction of at most nine digits; *@rest is what follows. The value is returned as
- * whole part and billionths, so that no rounding of binary fractions creeps in. */
-static bool parse_decimal(const char *text, uint64_t *whole, uint64_t *billionths,
-                          const char **rest)
+/* Whole part and billionths, so that no rounding of binary fractions creeps in. */
+struct decimal {
+    uint64_t whole;
+    uint64_t billionths;
+    bool overflow; /* the whole part is too large for 64 bits */
+};
+
+/* digits, then maybe a fraction, of which nine digits count; *@rest is what follows. */
+static bool parse_decimal(const char *text, struct decimal *number, const char **rest)
 {
     if (!isdigit((unsigned char)*text))
         return false;
-    uint64_t value = 0;
+    *number = (struct decimal){0};
     for (; isdigit((unsigned char)*text); text++)
-        if (__builtin_mul_overflow(value, 10, &value) ||
-            __builtin_add_overflow(value, (uint64_t)(*text - '0'), &value))
-            return false;
-    uint64_t fraction = 0;
+        if (__builtin_mul_overflow(number->whole, 10, &number->whole) ||
+            __builtin_add_overflow(number->whole, (uint64_t)(*text - '0'), &number->whole))
+            number->overflow = true;
     if (*text == '.') {
         text++;
         if (!isdigit((unsigned char)*text))
             return false;
         uint64_t weight = 100000000;
         for (; isdigit((unsigned char)*text); text++, weight /= 10)
-            fraction += weight * (uint64_t)(*text - '0');
+            number->billionths += weight * (uint64_t)(*text - '0');
     }
-    *whole = value;
-    *billionths = fraction;
     *rest = text;
     return true;
 }
@@ -97,16 +99,17 @@ ddp_status ddpi_parse_duration_ms(const char *text, uint64_t unit_ms, uint64_t m
 {
     const struct unit units[] = {{"", unit_ms}, {"ms", 1},      {"s", 1000},
                                  {"m", 60000},  {"h", 3600000}, {NULL, 0}};
-    uint64_t whole, billionths, value;
+    struct decimal number;
+    uint64_t value;
     const char *rest;
     const struct unit *unit = NULL;
-    if (parse_decimal(text, &whole, &billionths, &rest))
+    if (parse_decimal(text, &number, &rest))
         unit = find_unit(units, rest);
     if (unit == NULL)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "'%s' is not a duration such as 30, 1.5s, 200ms, 5m or 1h", text);
-    if (__builtin_mul_overflow(whole, unit->factor, &value) ||
-        __builtin_add_overflow(value, billionths * unit->factor / 1000000000, &value) ||
+    if (number.overflow || __builtin_mul_overflow(number.whole, unit->factor, &value) ||
+        __builtin_add_overflow(value, number.billionths * unit->factor / 1000000000, &value) ||
         value > max_ms)
         return ddpi_error_set(err, DDP_E_INVALID, "'%s' is longer than the limit of %llu ms", text,
                               (unsigned long long)max_ms);
@@ -119,15 +122,17 @@ ddp_status ddpi_parse_size(const char *text, uint64_t max, uint64_t *ret, struct
     static const struct unit units[] = {{"", 1},          {"b", 1},         {"k", 1 << 10},
                                         {"kib", 1 << 10}, {"m", 1 << 20},   {"mib", 1 << 20},
                                         {"g", 1 << 30},   {"gib", 1 << 30}, {NULL, 0}};
-    uint64_t whole, billionths, value;
+    struct decimal number;
+    uint64_t value;
     const char *rest;
     const struct unit *unit = NULL;
-    if (strchr(text, '.') == NULL && parse_decimal(text, &whole, &billionths, &rest))
+    if (strchr(text, '.') == NULL && parse_decimal(text, &number, &rest))
         unit = find_unit(units, rest);
     if (unit == NULL)
         return ddpi_error_set(err, DDP_E_INVALID, "'%s' is not a size such as 4096, 64K, 1M or 2G",
                               text);
-    if (__builtin_mul_overflow(whole, unit->factor, &value) || value > max)
+    if (number.overflow || __builtin_mul_overflow(number.whole, unit->factor, &value) ||
+        value > max)
         return ddpi_error_set(err, DDP_E_INVALID, "'%s' is more than the limit of %llu bytes", text,
                               (unsigned long long)max);
     *ret = value;
@@ -170,7 +175,7 @@ ddp_status ddpi_parse_endpoint(const char *text, struct ddpi_endpoint *ret, stru
         int64_t port;
         ddp_status status = ddpi_parse_int(rest + 1, 0, UINT16_MAX, &port, err);
         if (status != DDP_OK)
-            return ddpi_error_wrap(err, "the port in '%s'", text);
+            return ddpi_error_wrap(err, status, "the port in '%s'", text);
         endpoint.port = (uint16_t)port;
     }
     memcpy(endpoint.host, host, host_len);

@@ -1,0 +1,51 @@
+# ddprun: a thin front for meson and ninja. Each target installs what it needs and the machine
+# lacks (scripts/setup), so that a fresh Debian machine needs nothing but make.
+# Everything is written below build/ and build-*/.
+
+PREFIX ?= /usr/local
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help build demo test lint bench install clean
+
+## help     show this list
+help:
+	@sed -n 's/^## /make /p' Makefile
+
+## build    compile everything into build/
+build:
+	@scripts/setup build
+	@scripts/build build
+
+## demo     train a small network on Fashion-MNIST with four workers
+demo:
+	@scripts/setup build demo
+	@scripts/build --quiet build
+	build/cmd/ddprun --nproc_per_node=4 ./build/examples/fashion_mnist
+
+## test     lint, then the whole suite: as built, and with sanitizers
+test:
+	@scripts/setup build test lint
+	@scripts/test
+
+## lint     check the rules that the compiler does not (scripts/lint --help)
+lint:
+	@scripts/setup build lint
+	@scripts/build --quiet build
+	@scripts/lint
+
+## bench    measure against other launchers; results go to build/bench/
+bench:
+	@scripts/setup build bench
+	@scripts/build --quiet build
+	@scripts/bench
+
+## install  install below PREFIX (/usr/local), staged in DESTDIR if that is set
+install:
+	@scripts/setup build
+	@scripts/build build "-Dprefix=$(PREFIX)"
+	meson install -C build --no-rebuild
+
+## clean    remove all build directories
+clean:
+	rm -rf build*/

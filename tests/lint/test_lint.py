@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""test_lint.py - each check of scripts/lint finds what it is for, at the right line, and no more.
+
+A case is a small tree with faults in it. Words that the check on words looks for are put together
+from halves, so that this file does not contain them.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+LINT = Path(__file__).resolve().parents[2] / 'scripts' / 'lint'
+API = 'rendezvous/include/ddprun/store.h'
+
+
+def lint(root, check):
+    """Exit status, set of "file:line", and everything that was printed."""
+    done = subprocess.run([sys.executable, LINT, '--root', root, check], capture_output=True,
+                          text=True)
+    places = re.findall(r'^(\S+:\d+): ', done.stdout, re.MULTILINE)
+    return done.returncode, set(places), done.stdout + done.stderr
+
+
+class LintTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+
+    def write(self, path, *lines):
+        target = self.root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text('\n'.join(lines) + '\n')
+        return target
+
+    def expect(self, check, *places):
+        status, found, output = lint(self.root, check)
+        self.assertEqual(found, set(places), output)
+        self.assertEqual(status, 1 if places else 0, output)
+        self.assertNotIn('skipped:', output)
+
+    def compile(self, source, output, *flags):
+        (self.root / output).parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run(['gcc', *flags, '-o', self.root / output, self.root / source], check=True)
+
+    def describe_build(self, name, kind, output, defined_in, sanitizer='none'):
+        """What meson would have written about a build of one target."""
+        self.write('build/meson-info/intro-targets.json', json.dumps([
+            {'name': name, 'type': kind, 'filename': [str(self.root / output)],
+             'defined_in': str(self.root / defined_in)}]))
+        self.write('build/meson-info/intro-buildoptions.json',
+                   json.dumps([{'name': 'b_sanitize', 'value': sanitizer}]))
+
+    def test_format(self):
+        status, _, output = lint(LINT.parents[1], 'format')
+        if 'skipped:' in output:
+            self.skipTest(output)
+        self.write('.clang-format', (LINT.parents[1] / '.clang-format').read_text())
+        self.write('base/good.c', 'int f(void);')
+        self.write('base/bad.c', 'int f(void);', 'int  g( void );')
+        self.expect('format', 'base/bad.c:2')
+
+    def test_banned_everywhere(self):
+        self.write('cmd/bad.c', '/* strcpy(a, b) in a comment */',
+                   'const char *s = "atoi(1)";', 'int n = atoi(s);', 'strcpy', '(a, s);',
+                   'ops->system(1);', 'my_sleep(1); printf("a program may");',
+                   'x = uv_default_loop ();')
+        self.expect('banned', 'cmd/bad.c:3', 'cmd/bad.c:4', 'cmd/bad.c:8')
+
+    def test_banned_in_libraries(self):
+        self.write('base/parse.c', 'long n = strtol(text, &end, 10);')
+        self.write('base/bad.c', 'snprintf(a, 1, "x");', 'printf("x");', 'exit(1);',
+                   'fprintf(stderr,', '"x");', 'fputs("x", out);', 'char *p = malloc(1);',
+                   'long n = strtol(text, &end, 10);')
+        self.expect('banned', *(f'base/bad.c:{line}' for line in (2, 3, 4, 7, 8)))
+
+    def test_includes(self):
+        self.write('base/buf.h')
+        self.write('daemon/agent.h')
+        self.write('worker/ring.h')
+        self.write('base/bad.c', '#include "buf.h"', '#include <stdio.h>', '#include "ring.h"',
+                   '#include <ddprun/status.h>', '#include <ddprun/store.h>', '#include <uv.h>')
+        self.write('worker/bad.c', '#include "buf.h"', '#include "ring.h"', '#include "agent.h"',
+                   '/* #include "agent.h" */', '  # include <jansson.h>')
+        self.write('daemon/bad.c', '#include <uv.h>', '#include <ddprun/comm.h>',
+                   '#include "ring.h"')
+        self.write('examples/bad.c', '#include <ddprun/comm.h>', '#include "buf.h"')
+        self.write('cmd/good.c', '#include "agent.h"', '#include "ring.h"', '#include <uv.h>')
+        self.write('rendezvous/server.c', '#include <uv.h>')
+        self.write('rendezvous/kv.c', '#include <curl/curl.h>', '#include <uv.h>')
+        self.expect('includes', 'base/bad.c:3', 'base/bad.c:5', 'base/bad.c:6', 'worker/bad.c:3',
+                    'worker/bad.c:5', 'daemon/bad.c:2', 'daemon/bad.c:3', 'examples/bad.c:2',
+                    'rendezvous/kv.c:2')
+
+    def test_opening(self):
+        self.write('base/good.c', '/*', ' * good.c - what it is.', ' */')
+        self.write('base/none.c', '#include "none.h"')
+        self.write('base/copied.c', '/*', ' * good.c - what it is.', ' */')
+        self.expect('opening', 'base/none.c:1', 'base/copied.c:2')
+
+    def test_words(self):
+        self.write('docs/bad.md', 'fine', 'TO' 'DO: more', 'see /ho' 'me/someone/x',
+                   'mkstemp("/tmp/XX' 'XXXX")')
+        self.write('build/ignored.md', 'TO' 'DO')
+        self.expect('words', 'docs/bad.md:2', 'docs/bad.md:3')
+
+    def test_api_comments(self):
+        self.write(API, '/**', ' * What it does.', ' */', 'DDP_API int ddp_a(void);',
+                   'DDP_API int ddp_b(void);', '', 'DDP_API int ddp_c(void);',
+                   '/* not for the manual */', 'DDP_API', 'int ddp_d(int a,', '          int b);')
+        self.expect('api-comments', f'{API}:7', f'{API}:9')
+
+    def test_headers(self):
+        self.write(API, '#ifdef __cplusplus', 'typedef int fine;', 'int class;', '#else',
+                   'int f(void);', 'size_t g(void);', '#endif')
+        self.expect('headers', f'{API}:3', f'{API}:6')
+
+    def test_symbol_lists(self):
+        self.write(API, 'DDP_API int ddp_a(void);', '/* DDP_API int ddp_old(void); */',
+                   '#define DDP_API')
+        self.write('tests/api/libddpstore.sym', 'ddp_b')
+        self.write('tests/api/libddpcomm.sym')
+        status, _, output = lint(self.root, 'symbol-lists')
+        self.assertEqual(status, 1)
+        self.assertIn('ddp_a is missing in the list', output)
+        self.assertIn('ddp_b is too much in the list', output)
+        self.assertNotIn('ddp_old', output)
+
+    def test_exports(self):
+        library = 'build/rendezvous/libddpstore.so'
+        self.write('tests/api/libddpstore.sym', 'ddp_a', 'ddp_gone')
+        self.write('store.c', 'int ddp_a(void) { return 0; }', 'int ddpi_leaked(void) { return 1; }')
+        self.describe_build('ddpstore', 'shared library', library, 'rendezvous/meson.build')
+        self.expect('exports', 'tests/api/libddpstore.sym:1')
+        self.compile('store.c', library, '-shared', '-fPIC')
+        status, _, output = lint(self.root, 'exports')
+        self.assertEqual(status, 1)
+        self.assertIn('ddp_gone is missing', output)
+        self.assertIn('ddpi_leaked is too much', output)
+        self.assertNotIn('ddp_a ', output)
+
+    def test_exports_are_skipped_without_a_build(self):
+        status, _, output = lint(self.root, 'exports')
+        self.assertEqual(status, 0)
+        self.assertIn('exports: skipped: build/ is not configured', output)
+
+    def test_mutable(self):
+        self.write('base/bad.c', 'static const int fixed[] = {1};',
+                   'const char *const words[] = {"a"};', 'int f(int i)', '{',
+                   '    static int calls;', '    return fixed[i] + words[i][0] + ++calls;', '}',
+                   'int shared = 1;', '__thread int per_thread;')
+        self.compile('base/bad.c', 'build/bad.c.o', '-c', '-fPIC')
+        subprocess.run(['ar', 'rcs', self.root / 'build/libbase.a', self.root / 'build/bad.c.o'],
+                       check=True)
+        self.describe_build('base', 'static library', 'build/libbase.a', 'base/meson.build')
+        self.expect('mutable', 'base/bad.c:5', 'base/bad.c:8', 'base/bad.c:9')
+
+    def test_mutable_is_skipped_with_a_sanitizer(self):
+        self.describe_build('base', 'static library', 'build/libbase.a', 'base/meson.build',
+                            sanitizer='address')
+        self.assertIn('mutable: skipped', lint(self.root, 'mutable')[2])
+
+    def test_scripts(self):
+        self.write('scripts/good', '#!/bin/sh', 'echo ok')
+        self.write('scripts/bad', '#!/bin/bash', 'if true; then', 'echo')
+        self.write('scripts/bad.py', 'x = 1', 'def f(:')
+        status, places, output = lint(self.root, 'scripts')
+        self.assertEqual(status, 1)
+        self.assertIn('scripts/bad.py:2', places, output)
+        self.assertTrue(any(place.startswith('scripts/bad:') for place in places), output)
+        self.assertFalse(any('good' in place for place in places), output)
+
+    def test_man(self):
+        self.write('docs/man/bad.1', '.Dd January 1, 2024', '.Dt BAD 1', '.Os', '.Sh NAME', '.Nm bad',
+                   '.Nd a page', '.Nonsense here')
+        status, places, output = lint(self.root, 'man')
+        if 'is not installed' in output:
+            self.skipTest(output)
+        self.assertEqual((status, places), (1, {'docs/man/bad.1:7'}), output)
+
+    def test_unknown_check(self):
+        self.assertEqual(lint(self.root, 'nonsense')[0], 2)
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -1,0 +1,69 @@
+/*
+ * test_clock.c - deadlines at the ends of their range, and clocks real and owned by a test.
+ */
+#include "check_main.h"
+#include "clock.h"
+
+START_TEST(the_real_clock_goes_forward)
+{
+    uint64_t before = ddpi_now_us(&ddpi_clock_monotonic);
+    ck_assert(before > 0);
+    uint64_t now = before;
+    /* Reading it takes well under a microsecond, so this ends; the runner's timeout watches. */
+    while (now == before)
+        now = ddpi_now_us(&ddpi_clock_monotonic);
+    ck_assert(now > before);
+    ck_assert(ddpi_now_ms(&ddpi_clock_monotonic) >= before / 1000);
+}
+END_TEST
+
+static uint64_t stopped_at(void *ctx)
+{
+    return *(uint64_t *)ctx;
+}
+
+START_TEST(a_test_owns_its_time)
+{
+    uint64_t now_us = 1999;
+    const struct ddpi_clock clock = {.now_us = stopped_at, .ctx = &now_us};
+    ck_assert(ddpi_now_us(&clock) == 1999);
+    ck_assert(ddpi_now_ms(&clock) == 1);
+    now_us = 2000;
+    ck_assert(ddpi_now_ms(&clock) == 2);
+}
+END_TEST
+
+START_TEST(deadlines_do_not_wrap_around)
+{
+    ck_assert(ddpi_deadline(5, 0) == 5);
+    ck_assert(ddpi_deadline(5, 10) == 15);
+    ck_assert(ddpi_deadline(5, UINT64_MAX) == UINT64_MAX);
+    ck_assert(ddpi_deadline(5, UINT64_MAX - 5) == UINT64_MAX);
+    ck_assert(ddpi_deadline(5, UINT64_MAX - 6) == UINT64_MAX - 1);
+    ck_assert(ddpi_deadline(0, UINT64_MAX) == UINT64_MAX);
+}
+END_TEST
+
+START_TEST(what_remains_fits_poll)
+{
+    ck_assert_int_eq(ddpi_remaining_ms(10, 10), 0);
+    ck_assert_int_eq(ddpi_remaining_ms(11, 10), 0);
+    ck_assert_int_eq(ddpi_remaining_ms(UINT64_MAX, 0), 0);
+    ck_assert_int_eq(ddpi_remaining_ms(10, 11), 1);
+    ck_assert_int_eq(ddpi_remaining_ms(10, 10 + (uint64_t)INT32_MAX), INT32_MAX);
+    ck_assert_int_eq(ddpi_remaining_ms(10, 11 + (uint64_t)INT32_MAX), INT32_MAX);
+    ck_assert_int_eq(ddpi_remaining_ms(0, UINT64_MAX), INT32_MAX);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("clock");
+    TCase *tcase = tcase_create("clock");
+    tcase_add_test(tcase, the_real_clock_goes_forward);
+    tcase_add_test(tcase, a_test_owns_its_time);
+    tcase_add_test(tcase, deadlines_do_not_wrap_around);
+    tcase_add_test(tcase, what_remains_fits_poll);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

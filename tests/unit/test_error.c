@@ -1,0 +1,109 @@
+/*
+ * test_error.c - sentences of struct ddp_error: set, with errno, wrapped, and cut when too long.
+ */
+#include "check_main.h"
+#include "error.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+static char long_text[2 * DDP_ERROR_TEXT];
+
+static const char *text_of(size_t len)
+{
+    memset(long_text, 'x', len);
+    long_text[len] = '\0';
+    return long_text;
+}
+
+static bool is_cut(const struct ddp_error *err)
+{
+    size_t len = strlen(err->msg);
+    return len == DDP_ERROR_TEXT - 1 && strcmp(err->msg + len - 3, "...") == 0;
+}
+
+START_TEST(set_fills_everything)
+{
+    struct ddp_error err = {.sys_errno = 5};
+    ck_assert_int_eq(ddpi_error_set(&err, DDP_E_TIMEOUT, "rank %d is late", 3), DDP_E_TIMEOUT);
+    ck_assert_int_eq(err.status, DDP_E_TIMEOUT);
+    ck_assert_int_eq(err.sys_errno, 0);
+    ck_assert_str_eq(err.msg, "rank 3 is late");
+}
+END_TEST
+
+START_TEST(sys_adds_the_reason)
+{
+    struct ddp_error err;
+    ck_assert_int_eq(ddpi_error_sys(&err, ECONNREFUSED, "connect to %s", "a:1"), DDP_E_UNREACHABLE);
+    ck_assert_int_eq(err.status, DDP_E_UNREACHABLE);
+    ck_assert_int_eq(err.sys_errno, ECONNREFUSED);
+    ck_assert_str_eq(err.msg, "connect to a:1: Connection refused");
+    ck_assert_int_eq(ddpi_error_sys(&err, 99999, "open"), DDP_E_SYSTEM);
+    ck_assert_str_eq(err.msg, "open: unknown system error");
+}
+END_TEST
+
+START_TEST(wrap_puts_context_in_front)
+{
+    struct ddp_error err;
+    ddp_status status = ddpi_error_sys(&err, EPIPE, "write");
+    ck_assert_int_eq(ddpi_error_wrap(&err, status, "node %d", 7), DDP_E_CLOSED);
+    ck_assert_str_eq(err.msg, "node 7: write: Broken pipe");
+    ck_assert_int_eq(err.status, DDP_E_CLOSED);
+    ck_assert_int_eq(err.sys_errno, EPIPE);
+}
+END_TEST
+
+START_TEST(nomem_names_the_size)
+{
+    struct ddp_error err;
+    ck_assert_int_eq(ddpi_error_nomem(&err, 4096), DDP_E_NOMEM);
+    ck_assert_str_eq(err.msg, "out of memory: 4096 bytes could not be had");
+}
+END_TEST
+
+START_TEST(the_result_is_the_same_without_an_error_object)
+{
+    ck_assert_int_eq(ddpi_error_set(NULL, DDP_E_LIMIT, "x"), DDP_E_LIMIT);
+    ck_assert_int_eq(ddpi_error_sys(NULL, ETIMEDOUT, "x"), DDP_E_TIMEOUT);
+    ck_assert_int_eq(ddpi_error_wrap(NULL, DDP_E_DENIED, "x"), DDP_E_DENIED);
+    ck_assert_int_eq(ddpi_error_nomem(NULL, 1), DDP_E_NOMEM);
+}
+END_TEST
+
+/* One case per length around the end of the buffer. */
+START_TEST(long_sentences_are_cut_and_say_so)
+{
+    size_t len = DDP_ERROR_TEXT - 16 + (size_t)_i;
+    struct ddp_error err;
+    ddpi_error_set(&err, DDP_E_INVALID, "%s", text_of(len));
+    ck_assert(is_cut(&err) == (len >= DDP_ERROR_TEXT));
+
+    ddpi_error_sys(&err, EPIPE, "%s", text_of(len - strlen(": Broken pipe")));
+    ck_assert(is_cut(&err) == (len >= DDP_ERROR_TEXT));
+
+    ddpi_error_set(&err, DDP_E_INVALID, "inner");
+    ddpi_error_wrap(&err, DDP_E_INVALID, "%s", text_of(len));
+    ck_assert(is_cut(&err) == (len + strlen(": inner") >= DDP_ERROR_TEXT));
+    ddpi_error_set(&err, DDP_E_INVALID, "%s", text_of(len - strlen("outer: ")));
+    ddpi_error_wrap(&err, DDP_E_INVALID, "outer");
+    ck_assert(is_cut(&err) == (len >= DDP_ERROR_TEXT));
+    ck_assert(strncmp(err.msg, "outer: xxx", 10) == 0);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("error");
+    TCase *tcase = tcase_create("sentences");
+    tcase_add_test(tcase, set_fills_everything);
+    tcase_add_test(tcase, sys_adds_the_reason);
+    tcase_add_test(tcase, wrap_puts_context_in_front);
+    tcase_add_test(tcase, nomem_names_the_size);
+    tcase_add_test(tcase, the_result_is_the_same_without_an_error_object);
+    tcase_add_loop_test(tcase, long_sentences_are_cut_and_say_so, 0, 24);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
