@@ -6,12 +6,15 @@
  * all its keys with each change; versions are what compare-and-swap compares.
  *
  * Threads: a handle may be used by one thread at a time. Different handles are independent.
- * Blocking: every call blocks for at most the @timeout_ms it is given; no call waits without a
- * limit. DDP_STORE_FOREVER is 2^32-1 ms (49 days).
+ * Blocking: every call has its answer after at most the @timeout_ms it is given, from the server
+ * itself, which may take one second more on its way; no call waits without a limit. 0 means look
+ * once. DDP_STORE_FOREVER is 2^32-1 ms (49 days).
  * Errors: every call returns a ddp_status (see ddprun/status.h) and, when it fails, fills @err if
  * it is not NULL. Any call may return, besides what its comment lists:
  *   DDP_E_TIMEOUT   the deadline passed; the handle stays usable;
- *   DDP_E_CLOSED    the server closed the connection; the handle is of no further use;
+ *   DDP_E_CLOSED    the server closed the connection, or was silent for a second beyond the
+ *                   deadline; the handle is of no further use, and what was asked may have been
+ *                   done or not;
  *   DDP_E_LIMIT     a key, a value or a list is larger than the server allows;
  *   DDP_E_PROTOCOL  what answered is not a ddprun store, or speaks a version without overlap;
  *   DDP_E_INVALID   an argument breaks a rule in its comment (nothing was sent);
@@ -51,7 +54,8 @@ struct ddp_store_options {
  * Connect to the store at @options->endpoint.
  *
  * Blocks for at most connect_timeout_ms; while nobody listens there it tries again, so that client
- * and server may start in any order. @options is not kept.
+ * and server may start in any order. (A name that only DNS knows is the exception: the system's
+ * resolver cannot be interrupted, and has its own timeout.) @options is not kept.
  *
  * On DDP_OK *@ret_store is a handle that the caller gives back with ddp_store_close().
  * DDP_E_UNREACHABLE: nobody answered before the deadline; the sentence names each address tried.

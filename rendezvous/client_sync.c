@@ -1,0 +1,524 @@
+/*
+ * client_sync.c - the blocking client behind <ddprun/store.h>. A handle owns its connection and
+ * has at most one request on the way.
+ *
+ * Requests that wait carry their timeout to the server, which answers DDP_E_TIMEOUT itself: so
+ * both sides agree on what happened. Only a server that says nothing for GRACE_MS after that is
+ * given up, and with it the handle, since a late answer would belong to no question.
+ */
+#include "clock.h"
+#include "error.h"
+#include "link.h"
+#include "mem.h"
+#include "parse.h"
+#include "proto.h"
+
+#include <ddprun/store.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    CONNECT_DEFAULT_MS = 10000,
+    GRACE_MS = 1000,
+    RETRY_FIRST_MS = 2,
+    RETRY_MAX_MS = 200,
+    ENDPOINT_TEXT = DDPI_HOST_MAX + 16,
+};
+
+struct ddp_store {
+    struct ddpi_link link; /* fd -1 once the handle is of no further use */
+    struct ddpi_welcome limits;
+    uint64_t next_id;
+    char endpoint[ENDPOINT_TEXT];
+    char *prefix;
+    size_t prefix_len;
+};
+
+/* One request and its reply; what the reply points to stays until the next one. */
+struct call {
+    struct ddpi_message request;
+    struct ddpi_message reply;
+    uint32_t timeout_ms;
+};
+
+/* --- frames --- */
+
+static void pause_ms(uint64_t ms)
+{
+    (void)poll(NULL, 0, (int)ms);
+}
+
+/* The sentence that the server sent. */
+static ddp_status refused(const struct ddpi_frame *frame, struct ddpi_bytes text,
+                          struct ddp_error *err)
+{
+    return ddpi_error_set(err, frame->status, "%.*s", (int)text.len, (const char *)text.data);
+}
+
+static ddp_status farewell(const struct ddpi_frame *frame, const void *payload,
+                           struct ddp_error *err)
+{
+    uint64_t version;
+    struct ddpi_bytes text;
+    if (!ddpi_refusal_get(payload, frame->payload_len, &version, &text))
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed BYE");
+    return refused(frame, text, err);
+}
+
+/* Receive one whole frame of at most @max bytes; its payload follows the header in link->in. */
+static ddp_status receive_frame(struct ddpi_link *link, size_t max, uint64_t deadline_ms,
+                                struct ddpi_frame *ret, struct ddp_error *err)
+{
+    ddp_status status = ddpi_link_receive(link, DDPI_FRAME_HEADER_SIZE, deadline_ms, err);
+    if (status != DDP_OK)
+        return status;
+    if (!ddpi_frame_get(ddpi_buf_head(&link->in), ret) || ret->payload_len > max)
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed frame header");
+    return ddpi_link_receive(link, DDPI_FRAME_HEADER_SIZE + ret->payload_len, deadline_ms, err);
+}
+
+static const uint8_t *payload_of(const struct ddpi_link *link)
+{
+    return ddpi_buf_head(&link->in) + DDPI_FRAME_HEADER_SIZE;
+}
+
+static void forget_frame(struct ddpi_link *link, const struct ddpi_frame *frame)
+{
+    ddpi_buf_consume(&link->in, DDPI_FRAME_HEADER_SIZE + frame->payload_len);
+}
+
+/* --- connecting --- */
+
+static ddp_status check_preamble(struct ddpi_link *link, const struct ddpi_preamble *ours,
+                                 struct ddp_error *err)
+{
+    struct ddpi_preamble theirs;
+    if (!ddpi_preamble_get(ddpi_buf_head(&link->in), &theirs))
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "what answers is not a ddprun store");
+    if (ddpi_version_choose(ours, &theirs) == 0)
+        return ddpi_error_set(
+            err, DDP_E_PROTOCOL, "the server speaks versions %u to %u, this library %u to %u",
+            theirs.version_min, theirs.version_max, ours->version_min, ours->version_max);
+    ddpi_buf_consume(&link->in, DDPI_PREAMBLE_SIZE);
+    return DDP_OK;
+}
+
+static ddp_status take_welcome(ddp_store *store, const struct ddpi_frame *frame,
+                               struct ddp_error *err)
+{
+    const uint8_t *payload = payload_of(&store->link);
+    if (frame->status != DDP_OK)
+        return farewell(frame, payload, err);
+    if (frame->type != DDPI_FRAME_HELLO ||
+        !ddpi_welcome_get(payload, frame->payload_len, &store->limits))
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed answer to HELLO");
+    return DDP_OK;
+}
+
+static ddp_status greet(ddp_store *store, uint64_t deadline_ms, struct ddp_error *err)
+{
+    static const struct ddpi_preamble ours = {DDPI_VERSION_MIN, DDPI_VERSION_MAX};
+    static const struct ddpi_hello hello = {.auth = DDPI_AUTH_NONE};
+    struct ddpi_link *link = &store->link;
+    struct ddpi_frame frame;
+    if (!ddpi_preamble_put(&link->out, &ours) || !ddpi_hello_put(&link->out, 0, &hello))
+        return ddpi_error_nomem(err, DDPI_HELLO_MAX);
+    ddp_status status = ddpi_link_send(link, deadline_ms, err);
+    if (status == DDP_OK || status == DDP_E_CLOSED) /* the reason may be there to be read */
+        status = ddpi_link_receive(link, DDPI_PREAMBLE_SIZE, deadline_ms, err);
+    if (status == DDP_OK)
+        status = check_preamble(link, &ours, err);
+    if (status == DDP_OK)
+        status = receive_frame(link, DDPI_HELLO_MAX, deadline_ms, &frame, err);
+    if (status == DDP_OK)
+        status = take_welcome(store, &frame, err);
+    if (status == DDP_OK)
+        forget_frame(link, &frame);
+    return status;
+}
+
+static ddp_status connect_once(ddp_store *store, const struct ddpi_endpoint *endpoint,
+                               uint64_t deadline_ms, struct ddp_error *err)
+{
+    ddp_status status =
+        ddpi_link_dial(&store->link, endpoint->host, endpoint->port, deadline_ms, err);
+    if (status == DDP_OK) {
+        status = greet(store, deadline_ms, err);
+        if (status == DDP_E_TIMEOUT)
+            status = ddpi_error_set(err, DDP_E_UNREACHABLE,
+                                    "something accepts connections there, but says nothing");
+    }
+    if (status != DDP_OK)
+        ddpi_link_close(&store->link);
+    return status;
+}
+
+/* A server that is starting, or ending before another takes its place, is worth another try. */
+static bool passing(ddp_status status)
+{
+    return status == DDP_E_UNREACHABLE || status == DDP_E_CLOSED;
+}
+
+static ddp_status connect_until(ddp_store *store, const struct ddpi_endpoint *endpoint,
+                                uint32_t timeout_ms, struct ddp_error *err)
+{
+    uint64_t deadline_ms = ddpi_deadline(ddpi_link_now(), timeout_ms);
+    struct ddp_error last = {0};
+    ddp_status status;
+    for (uint64_t wait_ms = RETRY_FIRST_MS;; wait_ms *= 2) {
+        status = connect_once(store, endpoint, deadline_ms, &last);
+        uint64_t left = (uint64_t)ddpi_remaining_ms(ddpi_link_now(), deadline_ms);
+        if (!passing(status) || left == 0)
+            break;
+        wait_ms = wait_ms < RETRY_MAX_MS ? wait_ms : RETRY_MAX_MS;
+        pause_ms(wait_ms < left ? wait_ms : left);
+    }
+    if (status == DDP_OK)
+        return DDP_OK;
+    if (passing(status))
+        return ddpi_error_set(err, DDP_E_UNREACHABLE,
+                              "no store answers at %s (tried for %u ms; is the server running "
+                              "there?): %s",
+                              store->endpoint, timeout_ms, last.msg);
+    return ddpi_error_set(err, status, "store at %s: %s", store->endpoint, last.msg);
+}
+
+/* Fields that a caller compiled against an older header does not know count as zero. */
+static ddp_status take_options(const struct ddp_store_options *given, struct ddp_store_options *ret,
+                               struct ddpi_endpoint *ret_endpoint, struct ddp_error *err)
+{
+    struct ddp_store_options options = {0};
+    if (given == NULL || given->size < offsetof(struct ddp_store_options, connect_timeout_ms) ||
+        given->size > DDP_STORE_KEY_MAX)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "struct ddp_store_options has no plausible size; set it to "
+                              "sizeof(struct ddp_store_options)");
+    memcpy(&options, given, given->size < sizeof options ? given->size : sizeof options);
+    if (options.endpoint == NULL)
+        return ddpi_error_set(err, DDP_E_INVALID, "no endpoint is given");
+    ddp_status status = ddpi_parse_endpoint(options.endpoint, ret_endpoint, err);
+    if (status != DDP_OK)
+        return status;
+    if (!ret_endpoint->has_port || ret_endpoint->port == 0)
+        return ddpi_error_set(err, DDP_E_INVALID, "the endpoint '%s' has no port",
+                              options.endpoint);
+    if (options.prefix != NULL && strlen(options.prefix) > DDP_STORE_KEY_MAX)
+        return ddpi_error_set(err, DDP_E_LIMIT, "a prefix of more than %d bytes",
+                              DDP_STORE_KEY_MAX);
+    *ret = options;
+    return DDP_OK;
+}
+
+ddp_status ddp_store_connect(const struct ddp_store_options *given, ddp_store **ret_store,
+                             struct ddp_error *err)
+{
+    struct ddp_store_options options = {0};
+    struct ddpi_endpoint endpoint = {0};
+    ddp_status status = take_options(given, &options, &endpoint, err);
+    if (status != DDP_OK)
+        return status;
+    ddp_store *store = ddpi_calloc(1, sizeof(*store));
+    if (store == NULL)
+        return ddpi_error_nomem(err, sizeof(*store));
+    ddpi_link_init(&store->link);
+    snprintf(store->endpoint, sizeof store->endpoint,
+             strchr(endpoint.host, ':') != NULL ? "[%s]:%u" : "%s:%u", endpoint.host,
+             endpoint.port);
+    store->prefix = ddpi_strdup(options.prefix != NULL ? options.prefix : "");
+    if (store->prefix == NULL) {
+        status = ddpi_error_nomem(err, 1);
+        goto fail;
+    }
+    store->prefix_len = strlen(store->prefix);
+    uint32_t timeout_ms = options.connect_timeout_ms;
+    status = connect_until(store, &endpoint, timeout_ms > 0 ? timeout_ms : CONNECT_DEFAULT_MS, err);
+    if (status != DDP_OK)
+        goto fail;
+    *ret_store = store;
+    return DDP_OK;
+
+fail:
+    ddp_store_close(store);
+    return status;
+}
+
+void ddp_store_close(ddp_store *store)
+{
+    if (store == NULL)
+        return;
+    ddpi_link_close(&store->link);
+    ddpi_free(store->prefix);
+    ddpi_free(store);
+}
+
+/* --- calls --- */
+
+/* "prefix" "key" as one new string. */
+static ddp_status full_key(const ddp_store *store, const char *key, char **ret,
+                           struct ddpi_bytes *ret_bytes, struct ddp_error *err)
+{
+    if (key == NULL)
+        return ddpi_error_set(err, DDP_E_INVALID, "a key is NULL");
+    size_t key_len = strlen(key);
+    if (key_len > DDP_STORE_KEY_MAX || store->prefix_len + key_len > store->limits.key_max)
+        return ddpi_error_set(err, DDP_E_LIMIT,
+                              "a key of %zu bytes, prefix included; at most %u are allowed",
+                              store->prefix_len + key_len, store->limits.key_max);
+    char *full = ddpi_asprintf("%s%s", store->prefix, key);
+    if (full == NULL)
+        return ddpi_error_nomem(err, store->prefix_len + key_len + 1);
+    *ret = full;
+    *ret_bytes = ddpi_bytes_of(full, store->prefix_len + key_len);
+    return DDP_OK;
+}
+
+static ddp_status check_value(const ddp_store *store, const void *value, size_t len,
+                              struct ddp_error *err)
+{
+    if (value == NULL && len > 0)
+        return ddpi_error_set(err, DDP_E_INVALID, "a value of %zu bytes at NULL", len);
+    if (len > store->limits.value_max)
+        return ddpi_error_set(err, DDP_E_LIMIT, "a value of %zu bytes; at most %u are allowed", len,
+                              store->limits.value_max);
+    return DDP_OK;
+}
+
+/* The reply to @call, or the server's BYE, which is an error. */
+static ddp_status take_reply(ddp_store *store, struct call *call, const struct ddpi_frame *frame,
+                             struct ddp_error *err)
+{
+    const uint8_t *payload = payload_of(&store->link);
+    if (frame->type == DDPI_FRAME_BYE) {
+        (void)farewell(frame, payload, err);
+        return err->status = DDP_E_CLOSED;
+    }
+    ddp_status status = ddpi_reply_get(frame, payload, &call->reply, err);
+    if (status != DDP_OK)
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed reply");
+    if (call->reply.id != call->request.id || call->reply.op != call->request.op)
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "a reply to something else");
+    return DDP_OK;
+}
+
+/* One request, one reply. A failure here is one of the connection: the handle is done with. */
+static ddp_status exchange(ddp_store *store, struct call *call, struct ddp_error *err)
+{
+    struct ddpi_link *link = &store->link;
+    uint64_t deadline_ms = ddpi_deadline(ddpi_link_now(), (uint64_t)call->timeout_ms + GRACE_MS);
+    struct ddpi_frame frame;
+    ddp_status status = ddpi_link_send(link, deadline_ms, err);
+    if (status == DDP_OK || status == DDP_E_CLOSED) /* the reason may be there to be read */
+        status = receive_frame(link, ddpi_reply_max(call->request.op), deadline_ms, &frame, err);
+    if (status == DDP_OK)
+        status = take_reply(store, call, &frame, err);
+    if (status == DDP_E_TIMEOUT)
+        status =
+            ddpi_error_set(err, DDP_E_CLOSED,
+                           "the server did not answer within %u ms after the deadline", GRACE_MS);
+    return status;
+}
+
+/* Serve @call and forget the frame before it, whose bytes the last reply pointed to. */
+static ddp_status run(ddp_store *store, struct call *call, struct ddp_error *err)
+{
+    struct ddpi_link *link = &store->link;
+    struct ddp_error why = {0};
+    if (link->fd < 0)
+        return ddpi_error_set(err, DDP_E_CLOSED, "the connection to the store at %s was closed",
+                              store->endpoint);
+    ddpi_buf_consume(&link->in, ddpi_buf_len(&link->in));
+    call->request.id = ++store->next_id;
+    call->request.timeout_ms = call->timeout_ms;
+    if (!ddpi_request_put(&link->out, &call->request))
+        return ddpi_error_nomem(err, call->request.value.len + call->request.keys.packed_len);
+    ddp_status status = exchange(store, call, &why);
+    if (status != DDP_OK)
+        ddpi_link_close(link);
+    else if (call->reply.status != DDP_OK)
+        status = ddpi_error_set(&why, call->reply.status, "%.*s", (int)call->reply.text.len,
+                                (const char *)call->reply.text.data);
+    if (status == DDP_OK)
+        return DDP_OK;
+    return ddpi_error_set(err, status, "%s at the store %s: %s", ddpi_op_name(call->request.op),
+                          store->endpoint, why.msg);
+}
+
+/* run() for an operation on one key. */
+static ddp_status run_key(ddp_store *store, const char *key, struct call *call,
+                          struct ddp_error *err)
+{
+    char *full;
+    ddp_status status = full_key(store, key, &full, &call->request.key, err);
+    if (status != DDP_OK)
+        return status;
+    status = run(store, call, err);
+    ddpi_free(full);
+    return status;
+}
+
+ddp_status ddp_store_set(ddp_store *store, const char *key, const void *value, size_t value_len,
+                         uint32_t timeout_ms, uint64_t *ret_version, struct ddp_error *err)
+{
+    struct call call = {.timeout_ms = timeout_ms,
+                        .request = {.op = DDPI_OP_SET, .value = {value, value_len}}};
+    ddp_status status = check_value(store, value, value_len, err);
+    if (status == DDP_OK)
+        status = run_key(store, key, &call, err);
+    if (status == DDP_OK && ret_version != NULL)
+        *ret_version = call.reply.version;
+    return status;
+}
+
+static ddp_status get(ddp_store *store, enum ddpi_op op, const char *key, uint32_t timeout_ms,
+                      void **ret_value, size_t *ret_len, uint64_t *ret_version,
+                      struct ddp_error *err)
+{
+    struct call call = {.timeout_ms = timeout_ms, .request = {.op = op}};
+    ddp_status status = run_key(store, key, &call, err);
+    if (status != DDP_OK)
+        return status;
+    void *copy = ddpi_strndup(call.reply.value.data, call.reply.value.len);
+    if (copy == NULL)
+        return ddpi_error_nomem(err, call.reply.value.len);
+    *ret_value = copy;
+    *ret_len = call.reply.value.len;
+    if (ret_version != NULL)
+        *ret_version = call.reply.version;
+    return DDP_OK;
+}
+
+ddp_status ddp_store_get(ddp_store *store, const char *key, uint32_t timeout_ms, void **ret_value,
+                         size_t *ret_len, uint64_t *ret_version, struct ddp_error *err)
+{
+    return get(store, DDPI_OP_GET, key, timeout_ms, ret_value, ret_len, ret_version, err);
+}
+
+ddp_status ddp_store_try_get(ddp_store *store, const char *key, uint32_t timeout_ms,
+                             void **ret_value, size_t *ret_len, uint64_t *ret_version,
+                             struct ddp_error *err)
+{
+    return get(store, DDPI_OP_TRY_GET, key, timeout_ms, ret_value, ret_len, ret_version, err);
+}
+
+ddp_status ddp_store_add(ddp_store *store, const char *key, int64_t delta, uint32_t timeout_ms,
+                         int64_t *ret_sum, struct ddp_error *err)
+{
+    struct call call = {.timeout_ms = timeout_ms, .request = {.op = DDPI_OP_ADD, .number = delta}};
+    ddp_status status = run_key(store, key, &call, err);
+    if (status == DDP_OK && ret_sum != NULL)
+        *ret_sum = call.reply.number;
+    return status;
+}
+
+ddp_status ddp_store_compare_and_swap(ddp_store *store, const char *key, uint64_t expected_version,
+                                      const void *value, size_t value_len, uint32_t timeout_ms,
+                                      uint64_t *ret_version, struct ddp_error *err)
+{
+    struct call call = {
+        .timeout_ms = timeout_ms,
+        .request = {.op = DDPI_OP_CAS, .version = expected_version, .value = {value, value_len}}};
+    ddp_status status = check_value(store, value, value_len, err);
+    if (status == DDP_OK)
+        status = run_key(store, key, &call, err);
+    if ((status == DDP_OK || status == DDP_E_CONFLICT) && ret_version != NULL)
+        *ret_version = call.reply.version;
+    return status;
+}
+
+static ddp_status pack_key(const ddp_store *store, const char *key, struct ddpi_buf *packed,
+                           struct ddp_error *err)
+{
+    char *full;
+    struct ddpi_bytes bytes;
+    ddp_status status = full_key(store, key, &full, &bytes, err);
+    if (status != DDP_OK)
+        return status;
+    if (!ddpi_keys_put(packed, bytes))
+        status = ddpi_error_nomem(err, bytes.len);
+    ddpi_free(full);
+    return status;
+}
+
+ddp_status ddp_store_wait(ddp_store *store, const char *const *keys, size_t count,
+                          uint32_t timeout_ms, struct ddp_error *err)
+{
+    if (count == 0 || count > DDP_STORE_MANY_MAX || keys == NULL)
+        return ddpi_error_set(err, DDP_E_INVALID, "a wait for %zu keys; 1 to %d are allowed", count,
+                              DDP_STORE_MANY_MAX);
+    if (count > store->limits.many_max)
+        return ddpi_error_set(err, DDP_E_LIMIT, "a wait for %zu keys; this server allows %u", count,
+                              store->limits.many_max);
+    struct ddpi_buf packed;
+    ddpi_buf_init(&packed, ddpi_request_max(DDPI_OP_WAIT));
+    ddp_status status = DDP_OK;
+    for (size_t i = 0; i < count && status == DDP_OK; i++)
+        status = pack_key(store, keys[i], &packed, err);
+    if (status == DDP_OK) {
+        struct call call = {.timeout_ms = timeout_ms, .request = {.op = DDPI_OP_WAIT}};
+        call.request.keys = (struct ddpi_keys){.packed = ddpi_buf_head(&packed),
+                                               .packed_len = ddpi_buf_len(&packed),
+                                               .count = (uint32_t)count};
+        status = run(store, &call, err);
+    }
+    ddpi_buf_finish(&packed);
+    return status;
+}
+
+ddp_status ddp_store_delete(ddp_store *store, const char *key, uint32_t timeout_ms,
+                            struct ddp_error *err)
+{
+    struct call call = {.timeout_ms = timeout_ms, .request = {.op = DDPI_OP_DELETE}};
+    return run_key(store, key, &call, err);
+}
+
+/* Pointers and strings in one block, without the prefix of the handle. */
+static ddp_status unpack_list(const ddp_store *store, struct ddpi_keys keys, char ***ret_keys,
+                              size_t *ret_count, struct ddp_error *err)
+{
+    size_t count = keys.count; /* checked by the codec: as many are there, four bytes each */
+    size_t size = (count + 1) * sizeof(char *) + keys.packed_len + count;
+    char **list = ddpi_calloc(size, 1);
+    if (list == NULL)
+        return ddpi_error_nomem(err, size);
+    char *at = (char *)(list + count + 1);
+    struct ddpi_bytes key;
+    for (size_t i = 0; ddpi_keys_next(&keys, &key); i++) {
+        if (key.len < store->prefix_len) {
+            ddpi_free(list);
+            return ddpi_error_set(err, DDP_E_PROTOCOL, "the store at %s listed a foreign key",
+                                  store->endpoint);
+        }
+        size_t len = key.len - store->prefix_len;
+        list[i] = memcpy(at, (const char *)key.data + store->prefix_len, len);
+        at += len + 1;
+    }
+    *ret_keys = list;
+    *ret_count = count;
+    return DDP_OK;
+}
+
+ddp_status ddp_store_list(ddp_store *store, const char *prefix, uint32_t timeout_ms,
+                          char ***ret_keys, size_t *ret_count, struct ddp_error *err)
+{
+    struct call call = {.timeout_ms = timeout_ms, .request = {.op = DDPI_OP_LIST}};
+    ddp_status status = run_key(store, prefix, &call, err);
+    if (status == DDP_OK)
+        status = unpack_list(store, call.reply.keys, ret_keys, ret_count, err);
+    return status;
+}
+
+ddp_status ddp_store_barrier(ddp_store *store, const char *name, uint32_t count,
+                             uint32_t timeout_ms, struct ddp_error *err)
+{
+    if (count == 0)
+        return ddpi_error_set(err, DDP_E_INVALID, "a barrier for nobody");
+    struct call call = {.timeout_ms = timeout_ms,
+                        .request = {.op = DDPI_OP_BARRIER, .count = count}};
+    return run_key(store, name, &call, err);
+}
+
+void ddp_store_free(void *memory)
+{
+    ddpi_free(memory);
+}

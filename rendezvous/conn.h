@@ -1,0 +1,96 @@
+/*
+ * conn.h - one connection of the server: bytes in, requests out; replies in, bytes out.
+ *
+ * States (conn.c has the table):
+ *   GREETING   until the dialect's handshake is complete; at most handshake_ms
+ *   OPEN       requests are served
+ *   LINGERING  the reason for closing has been sent; input is dropped until the peer closes too,
+ *              since closing with unread input would destroy what was sent; at most linger_ms
+ *   CLOSING    the handles are being closed; then the hook `closed`
+ */
+#ifndef DDPI_CONN_H
+#define DDPI_CONN_H
+
+#include "dialect.h"
+#include "log.h"
+#include "sm.h"
+
+#include <uv.h>
+
+struct ddpi_conn_limits {
+    uint32_t handshake_ms; /* from the connection to a complete handshake */
+    uint32_t frame_ms;     /* from the first byte of a frame to its last */
+    uint32_t output_ms;    /* how long the output may stay above output_soft */
+    uint32_t linger_ms;
+    size_t output_soft; /* above it no input is read */
+    size_t output_hard; /* above it the connection is closed */
+};
+
+/* 5 s, 60 s, 60 s, 1 s; 8 MiB, 32 MiB. */
+extern const struct ddpi_conn_limits ddpi_conn_limits_default;
+
+struct ddpi_conn;
+
+/* What the connections of one server share; unchanged while there are any. */
+struct ddpi_conn_env {
+    uv_loop_t *loop;
+    struct ddpi_conn_limits limits;
+    struct ddpi_kv_limits kv_limits;
+    const struct ddpi_log *log;
+    void *owner;
+    /* A request has come; it is answered through ddpi_conn_reply(), now or later. */
+    void (*request)(void *owner, struct ddpi_conn *conn, const struct ddpi_message *request);
+    /* All that was there has been handled: time to flush. */
+    void (*settle)(void *owner);
+    /* There is output to be flushed, or the connection is to be ended, at the next settle. */
+    void (*dirty)(void *owner, struct ddpi_conn *conn);
+    /* It asks no more and wants no replies. */
+    void (*gone)(void *owner, struct ddpi_conn *conn);
+    /* Its handles are closed; the memory is the hook's to free. */
+    void (*closed)(void *owner, struct ddpi_conn *conn);
+    char *scratch; /* every read of a connection without a half frame goes here */
+    size_t scratch_size;
+};
+
+struct ddpi_conn {
+    const struct ddpi_conn_env *env;
+    struct ddpi_list of_server;
+    struct ddpi_list of_dirty; /* in the owner's list while it has something to flush */
+    struct ddpi_kv_client client;
+
+    struct ddpi_sm sm;
+    const struct ddpi_dialect *dialect; /* NULL until the first byte */
+    struct ddpi_session session;
+    struct ddpi_buf in;     /* begins with a frame that is not whole, or not served yet */
+    size_t in_need;         /* what that frame wants in all */
+    struct ddpi_buf out;    /* not handed to libuv yet */
+    struct ddpi_buf flight; /* being written by libuv */
+    bool paused;            /* reads nothing until output has left */
+    bool overflow;          /* a reply did not fit: to be closed */
+    unsigned deadline;      /* which of the deadlines in conn.c runs */
+    unsigned handles;       /* not closed yet */
+
+    uv_tcp_t tcp;
+    uv_timer_t timer;
+    uv_write_t write;
+    uv_shutdown_t shutdown;
+};
+
+/* Takes over the connected socket @fd, also when it fails. *@ret is then NULL when there was no
+ * memory for it; else it is there, and must be closed as any other. */
+ddp_status ddpi_conn_create(const struct ddpi_conn_env *env, int fd, struct ddpi_conn **ret,
+                            struct ddp_error *err);
+
+/* Queue @reply, and the connection as dirty. */
+void ddpi_conn_reply(struct ddpi_conn *conn, const struct ddpi_message *reply);
+
+/* Send what is queued. */
+void ddpi_conn_flush(struct ddpi_conn *conn);
+
+/* Tell the peer why and linger until it has had time to read that. */
+void ddpi_conn_dismiss(struct ddpi_conn *conn, ddp_status status, const char *text);
+
+/* The same without lingering: what cannot be sent at once is lost. */
+void ddpi_conn_close(struct ddpi_conn *conn, ddp_status status, const char *text);
+
+#endif

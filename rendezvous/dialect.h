@@ -1,0 +1,53 @@
+/*
+ * dialect.h - what a connection needs to know of a protocol. Each dialect is one codec file and
+ * one row in the list of conn.c; the first byte that a client sends decides which is spoken.
+ *
+ * A dialect turns bytes into steps and replies into bytes. It does no I/O and keeps no bytes; what
+ * it must remember between steps is in struct ddpi_session.
+ */
+#ifndef DDPI_DIALECT_H
+#define DDPI_DIALECT_H
+
+#include "kv.h"
+
+struct ddpi_session {
+    const struct ddpi_kv_limits *limits;
+    unsigned phase; /* the dialect's own; 0 at first */
+    bool open;      /* set by the dialect when its handshake is complete */
+};
+
+enum ddpi_step_kind {
+    DDPI_STEP_MORE,     /* nothing whole is there yet; @need bytes will be */
+    DDPI_STEP_REQUEST,  /* @request, which points into the bytes */
+    DDPI_STEP_ANSWERED, /* the dialect has dealt with it and maybe put an answer into the output */
+    DDPI_STEP_CLOSE,    /* the peer broke a rule: the status and the error say which */
+};
+
+struct ddpi_step {
+    enum ddpi_step_kind kind;
+    size_t used; /* bytes done with; of a request: once it has been applied */
+    size_t need; /* MORE: from the first of the bytes on */
+    struct ddpi_message request;
+};
+
+struct ddpi_dialect {
+    const char *name;
+    uint8_t first_byte;
+
+    /* What do the @len > 0 bytes begin with? DDP_OK but for DDPI_STEP_CLOSE; DDP_E_NOMEM too if
+     * @out takes no more. */
+    ddp_status (*next)(struct ddpi_session *session, const uint8_t *bytes, size_t len,
+                       struct ddpi_buf *out, struct ddpi_step *ret_step, struct ddp_error *err);
+
+    /* Append to @out, the whole or, returning false, nothing. */
+    bool (*put_reply)(const struct ddpi_session *session, struct ddpi_buf *out,
+                      const struct ddpi_message *reply);
+
+    /* Say why the connection is about to be closed, if the dialect has words for it. */
+    void (*put_farewell)(const struct ddpi_session *session, struct ddpi_buf *out,
+                         ddp_status status, const char *text);
+};
+
+extern const struct ddpi_dialect ddpi_dialect_native;
+
+#endif

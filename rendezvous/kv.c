@@ -1,0 +1,380 @@
+/*
+ * kv.c - keys and values: the table of entries and the operations that never wait. Owns the
+ * entries; kv_wait.c hangs waiting requests onto them.
+ */
+#include "kv.h"
+
+#include "error.h"
+#include "kv_wait.h"
+#include "mem.h"
+#include "parse.h"
+
+#include <ddprun/store.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct ddpi_kv_limits ddpi_kv_limits_default = {
+    .keys = 1000000,
+    .bytes = (size_t)1 << 30,
+    .key_len = DDP_STORE_KEY_MAX,
+    .value_len = DDP_STORE_VALUE_MAX,
+    .keys_per_wait = DDP_STORE_MANY_MAX,
+    .waits_per_client = 1024,
+};
+
+struct ddpi_kv *ddpi_kv_create(const struct ddpi_kv_limits *limits,
+                               const uint8_t seed[DDPI_SEED_SIZE], ddpi_kv_reply_fn *reply,
+                               void *ctx)
+{
+    struct ddpi_kv *kv = ddpi_calloc(1, sizeof(*kv));
+    if (kv == NULL)
+        return NULL;
+    kv->limits = *limits;
+    kv->reply = reply;
+    kv->reply_ctx = ctx;
+    ddpi_table_init(&kv->keys, seed);
+    ddpi_table_init(&kv->barriers, seed);
+    return kv;
+}
+
+static struct kv_entry *entry_of(struct ddpi_table_node *node)
+{
+    return node != NULL ? ddpi_container_of(node, struct kv_entry, node) : NULL;
+}
+
+void ddpi_kv_destroy(struct ddpi_kv *kv)
+{
+    if (kv == NULL)
+        return;
+    struct ddpi_table_iter iter = {0};
+    for (struct kv_entry *entry; (entry = entry_of(ddpi_table_next(&kv->keys, &iter))) != NULL;) {
+        ddpi_free(entry->value);
+        ddpi_free(entry);
+    }
+    ddpi_table_finish(&kv->keys);
+    ddpi_table_finish(&kv->barriers);
+    ddpi_heap_finish(&kv->deadlines);
+    ddpi_free(kv);
+}
+
+struct kv_entry *ddpi_kv_find(const struct ddpi_kv *kv, struct ddpi_bytes key)
+{
+    return entry_of(ddpi_table_find(&kv->keys, key.data, key.len));
+}
+
+static struct kv_entry *find_value(const struct ddpi_kv *kv, struct ddpi_bytes key)
+{
+    struct kv_entry *entry = ddpi_kv_find(kv, key);
+    return entry != NULL && entry->version != 0 ? entry : NULL;
+}
+
+static size_t entry_size(size_t key_len)
+{
+    return sizeof(struct kv_entry) + key_len;
+}
+
+/* An entry without a value; NULL when out of memory. The caller has checked for room. */
+struct kv_entry *ddpi_kv_entry_make(struct ddpi_kv *kv, struct ddpi_bytes key)
+{
+    struct kv_entry *entry = ddpi_calloc(1, entry_size(key.len));
+    if (entry == NULL)
+        return NULL;
+    if (key.len > 0)
+        memcpy(entry->key, key.data, key.len);
+    entry->node.key = entry->key;
+    entry->node.key_len = key.len;
+    ddpi_list_init(&entry->links);
+    if (!ddpi_table_insert(&kv->keys, &entry->node)) {
+        ddpi_free(entry);
+        return NULL;
+    }
+    kv->bytes += entry_size(key.len);
+    return entry;
+}
+
+/* Nobody needs an entry that has no value and is not waited for. */
+void ddpi_kv_entry_release(struct ddpi_kv *kv, struct kv_entry *entry)
+{
+    if (entry->version != 0 || !ddpi_list_empty(&entry->links))
+        return;
+    ddpi_table_remove(&kv->keys, &entry->node);
+    kv->bytes -= entry_size(entry->node.key_len);
+    ddpi_free(entry);
+}
+
+bool ddpi_kv_has_room(const struct ddpi_kv *kv, size_t bytes)
+{
+    return kv->bytes <= kv->limits.bytes && bytes <= kv->limits.bytes - kv->bytes;
+}
+
+ddp_status ddpi_kv_no_room(const struct ddpi_kv *kv, struct ddp_error *err)
+{
+    return ddpi_error_set(err, DDP_E_LIMIT,
+                          "the store is full: it holds %zu of at most %zu bytes; delete keys or "
+                          "raise its limit",
+                          kv->bytes, kv->limits.bytes);
+}
+
+void ddpi_kv_answer(struct ddpi_kv *kv, struct ddpi_kv_client *client, struct ddpi_message *reply,
+                    enum ddpi_op op, uint64_t id)
+{
+    reply->op = op;
+    reply->id = id;
+    kv->reply(kv->reply_ctx, client, reply);
+}
+
+void ddpi_kv_answer_value(struct ddpi_message *reply, const struct kv_entry *entry)
+{
+    reply->value = ddpi_bytes_of(entry->value, entry->value_len);
+    reply->version = entry->version;
+}
+
+static ddp_status check_room(const struct ddpi_kv *kv, const struct kv_entry *entry,
+                             struct ddpi_bytes key, size_t value_len, struct ddp_error *err)
+{
+    bool fresh = entry == NULL || entry->version == 0;
+    if (fresh && kv->nkeys >= kv->limits.keys)
+        return ddpi_error_set(err, DDP_E_LIMIT,
+                              "the store holds %zu keys, which is its limit; delete some or raise "
+                              "the limit",
+                              kv->nkeys);
+    size_t held = fresh ? 0 : entry->value_len;
+    size_t needed = value_len > held ? value_len - held : 0;
+    if (!ddpi_kv_has_room(kv, needed + (entry == NULL ? entry_size(key.len) : 0)))
+        return ddpi_kv_no_room(kv, err);
+    return DDP_OK;
+}
+
+static ddp_status put(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
+                      uint64_t *ret_version, struct ddp_error *err)
+{
+    struct kv_entry *entry = ddpi_kv_find(kv, key);
+    ddp_status status = check_room(kv, entry, key, value.len, err);
+    if (status != DDP_OK)
+        return status;
+    char *copy = ddpi_strndup(value.data, value.len);
+    if (copy == NULL)
+        return ddpi_error_nomem(err, value.len);
+    if (entry == NULL && (entry = ddpi_kv_entry_make(kv, key)) == NULL) {
+        ddpi_free(copy);
+        return ddpi_error_nomem(err, entry_size(key.len));
+    }
+    bool fresh = entry->version == 0;
+    kv->bytes += value.len - entry->value_len;
+    kv->nkeys += fresh;
+    ddpi_free(entry->value);
+    entry->value = copy;
+    entry->value_len = value.len;
+    entry->version = ++kv->version;
+    *ret_version = entry->version;
+    if (fresh)
+        ddpi_kv_appeared(kv, entry);
+    return DDP_OK;
+}
+
+static void drop(struct ddpi_kv *kv, struct kv_entry *entry)
+{
+    kv->bytes -= entry->value_len;
+    kv->nkeys--;
+    kv->version++;
+    ddpi_free(entry->value);
+    entry->value = NULL;
+    entry->value_len = 0;
+    entry->version = 0;
+    ddpi_kv_vanished(entry);
+    ddpi_kv_entry_release(kv, entry);
+}
+
+static ddp_status not_found(struct kv_call *call)
+{
+    return ddpi_error_set(&call->err, DDP_E_NOT_FOUND, "there is no key '%.*s'",
+                          KV_QUOTE(call->request->key));
+}
+
+static ddp_status run_set(struct ddpi_kv *kv, struct kv_call *call)
+{
+    return put(kv, call->request->key, call->request->value, &call->reply.version, &call->err);
+}
+
+static ddp_status run_try_get(struct ddpi_kv *kv, struct kv_call *call)
+{
+    const struct kv_entry *entry = find_value(kv, call->request->key);
+    if (entry == NULL)
+        return not_found(call);
+    ddpi_kv_answer_value(&call->reply, entry);
+    return DDP_OK;
+}
+
+static ddp_status run_add(struct ddpi_kv *kv, struct kv_call *call)
+{
+    const struct ddpi_message *request = call->request;
+    const struct kv_entry *entry = find_value(kv, request->key);
+    int64_t old = 0, sum;
+    if (entry != NULL && (strlen(entry->value) != entry->value_len ||
+                          ddpi_parse_int(entry->value, INT64_MIN, INT64_MAX, &old, NULL) != DDP_OK))
+        return ddpi_error_set(&call->err, DDP_E_TYPE,
+                              "the value of '%.*s' is not a decimal 64-bit integer",
+                              KV_QUOTE(request->key));
+    if (__builtin_add_overflow(old, request->number, &sum))
+        return ddpi_error_set(&call->err, DDP_E_TYPE,
+                              "%" PRId64 " + %" PRId64 " at '%.*s' does not fit 64 bits", old,
+                              request->number, KV_QUOTE(request->key));
+    char text[24];
+    int len = snprintf(text, sizeof text, "%" PRId64, sum);
+    uint64_t version;
+    ddp_status status =
+        put(kv, request->key, ddpi_bytes_of(text, (size_t)len), &version, &call->err);
+    if (status == DDP_OK)
+        call->reply.number = sum;
+    return status;
+}
+
+static ddp_status run_cas(struct ddpi_kv *kv, struct kv_call *call)
+{
+    const struct ddpi_message *request = call->request;
+    const struct kv_entry *entry = find_value(kv, request->key);
+    uint64_t version = entry != NULL ? entry->version : 0;
+    if (version == request->version)
+        return run_set(kv, call);
+    call->reply.version = version;
+    return ddpi_error_set(&call->err, DDP_E_CONFLICT,
+                          "'%.*s' has version %" PRIu64 ", not %" PRIu64, KV_QUOTE(request->key),
+                          version, request->version);
+}
+
+static ddp_status run_delete(struct ddpi_kv *kv, struct kv_call *call)
+{
+    struct kv_entry *entry = find_value(kv, call->request->key);
+    if (entry == NULL)
+        return not_found(call);
+    drop(kv, entry);
+    return DDP_OK;
+}
+
+static bool has_prefix(const struct kv_entry *entry, struct ddpi_bytes prefix)
+{
+    return entry->version != 0 && entry->node.key_len >= prefix.len &&
+           (prefix.len == 0 || memcmp(entry->key, prefix.data, prefix.len) == 0);
+}
+
+static struct kv_entry *next_with_prefix(const struct ddpi_kv *kv, struct ddpi_table_iter *iter,
+                                         struct ddpi_bytes prefix)
+{
+    struct kv_entry *entry;
+    while ((entry = entry_of(ddpi_table_next(&kv->keys, iter))) != NULL)
+        if (has_prefix(entry, prefix))
+            return entry;
+    return NULL;
+}
+
+static int compare_keys(const void *left, const void *right)
+{
+    const struct kv_entry *a = *(const struct kv_entry *const *)left;
+    const struct kv_entry *b = *(const struct kv_entry *const *)right;
+    size_t common = a->node.key_len < b->node.key_len ? a->node.key_len : b->node.key_len;
+    int order = memcmp(a->key, b->key, common);
+    return order != 0 ? order
+                      : (a->node.key_len > b->node.key_len) - (a->node.key_len < b->node.key_len);
+}
+
+/* Sort @count entries with @prefix and answer with their packed names, @len bytes. */
+static ddp_status answer_list(struct ddpi_kv *kv, struct kv_call *call, size_t count, size_t len)
+{
+    struct ddpi_bytes prefix = call->request->key;
+    struct ddpi_buf packed;
+    ddpi_buf_init(&packed, len);
+    const struct kv_entry **sorted = ddpi_calloc(count + 1, sizeof(*sorted));
+    if (sorted == NULL || ddpi_buf_reserve(&packed, len) == NULL) {
+        ddpi_free(sorted);
+        return ddpi_error_nomem(&call->err, len + count * sizeof(*sorted));
+    }
+    struct ddpi_table_iter iter = {0};
+    for (size_t i = 0; i < count; i++)
+        sorted[i] = next_with_prefix(kv, &iter, prefix);
+    qsort(sorted, count, sizeof(*sorted), compare_keys);
+    for (size_t i = 0; i < count; i++)
+        (void)ddpi_keys_put(&packed, ddpi_bytes_of(sorted[i]->key, sorted[i]->node.key_len));
+    call->reply.keys = (struct ddpi_keys){
+        .packed = ddpi_buf_head(&packed), .packed_len = len, .count = (uint32_t)count};
+    ddpi_kv_answer(kv, call->client, &call->reply, DDPI_OP_LIST, call->request->id);
+    call->parked = true; /* answered here, while the packed names exist */
+    ddpi_buf_finish(&packed);
+    ddpi_free(sorted);
+    return DDP_OK;
+}
+
+static ddp_status run_list(struct ddpi_kv *kv, struct kv_call *call)
+{
+    struct ddpi_bytes prefix = call->request->key;
+    struct ddpi_table_iter iter = {0};
+    size_t count = 0, len = 0;
+    for (const struct kv_entry *entry; (entry = next_with_prefix(kv, &iter, prefix)) != NULL;) {
+        len += sizeof(uint32_t) + entry->node.key_len;
+        if (len > DDP_STORE_VALUE_MAX)
+            return ddpi_error_set(&call->err, DDP_E_LIMIT,
+                                  "the names of all keys that begin with '%.*s' are more than %d "
+                                  "bytes; ask for a longer prefix",
+                                  KV_QUOTE(prefix), DDP_STORE_VALUE_MAX);
+        count++;
+    }
+    return answer_list(kv, call, count, len);
+}
+
+size_t ddpi_kv_delete_prefix(struct ddpi_kv *kv, struct ddpi_bytes prefix)
+{
+    struct ddpi_table_iter iter = {0};
+    size_t count = 0;
+    for (struct kv_entry *entry; (entry = next_with_prefix(kv, &iter, prefix)) != NULL; count++)
+        drop(kv, entry);
+    return count;
+}
+
+static ddp_status check_lengths(const struct ddpi_kv *kv, struct kv_call *call)
+{
+    const struct ddpi_message *request = call->request;
+    if (request->key.len > kv->limits.key_len)
+        return ddpi_error_set(&call->err, DDP_E_LIMIT, "a key of %zu bytes; at most %u are allowed",
+                              request->key.len, kv->limits.key_len);
+    if (request->value.len > kv->limits.value_len)
+        return ddpi_error_set(&call->err, DDP_E_LIMIT,
+                              "a value of %zu bytes for '%.*s'; at most %u are allowed",
+                              request->value.len, KV_QUOTE(request->key), kv->limits.value_len);
+    return DDP_OK;
+}
+
+void ddpi_kv_apply(struct ddpi_kv *kv, struct ddpi_kv_client *client,
+                   const struct ddpi_message *request, uint64_t now_ms)
+{
+    static ddp_status (*const handlers[])(struct ddpi_kv *, struct kv_call *) = {
+        [DDPI_OP_SET] = run_set,
+        [DDPI_OP_GET] = ddpi_kv_get,
+        [DDPI_OP_TRY_GET] = run_try_get,
+        [DDPI_OP_ADD] = run_add,
+        [DDPI_OP_CAS] = run_cas,
+        [DDPI_OP_WAIT] = ddpi_kv_wait,
+        [DDPI_OP_DELETE] = run_delete,
+        [DDPI_OP_LIST] = run_list,
+        [DDPI_OP_BARRIER] = ddpi_kv_barrier,
+    };
+    _Static_assert(sizeof handlers / sizeof *handlers == DDPI_OP_COUNT, "a handler per operation");
+    struct kv_call call = {.client = client, .request = request, .now_ms = now_ms};
+    ddp_status status = check_lengths(kv, &call);
+    if (status == DDP_OK)
+        status = handlers[request->op](kv, &call);
+    if (call.parked)
+        return;
+    call.reply.status = status;
+    if (status != DDP_OK)
+        call.reply.text = ddpi_bytes_of(call.err.msg, strlen(call.err.msg));
+    ddpi_kv_answer(kv, client, &call.reply, request->op, request->id);
+}
+
+struct ddpi_kv_stats ddpi_kv_stats(const struct ddpi_kv *kv)
+{
+    return (struct ddpi_kv_stats){.keys = kv->nkeys,
+                                  .bytes = kv->bytes,
+                                  .waits = kv->deadlines.count,
+                                  .version = kv->version};
+}

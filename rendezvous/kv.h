@@ -1,0 +1,74 @@
+/*
+ * kv.h - the key-value core: keys with versions, requests that wait, barriers, deadlines.
+ *
+ * Pure: (request, client, now) -> replies, through one callback; no file descriptor, clock or log
+ * inside. A reply may come during the call that asked, during a later call, or never (the client
+ * went). What an operation costs depends on the keys it names and on who waits for these, not on
+ * how many others there are; only list and ddpi_kv_delete_prefix() look at all keys.
+ */
+#ifndef DDPI_KV_H
+#define DDPI_KV_H
+
+#include "list.h"
+#include "message.h"
+#include "siphash.h"
+
+/* Reaching one of them is DDP_E_LIMIT for the request that would exceed it, and for no other. */
+struct ddpi_kv_limits {
+    size_t keys;
+    size_t bytes; /* keys, values and waiting requests, with what it takes to hold them */
+    uint32_t key_len;
+    uint32_t value_len;
+    uint32_t keys_per_wait;
+    uint32_t waits_per_client; /* waiting requests at the same time, barriers included */
+};
+
+/* 1 M keys, 1 GiB, lengths as in <ddprun/store.h>, 1024 waits. */
+extern const struct ddpi_kv_limits ddpi_kv_limits_default;
+
+/*
+ * Somebody who asks: embedded in what the caller knows it by (a connection), so that finding one
+ * costs nothing. It may go only through ddpi_kv_client_gone().
+ */
+struct ddpi_kv_client {
+    struct ddpi_list waits; /* kv_wait::of_client */
+    uint32_t nwaits;
+};
+
+/* @reply and all it points to are valid during the call only, which must not call into the core. */
+typedef void ddpi_kv_reply_fn(void *ctx, struct ddpi_kv_client *client,
+                              const struct ddpi_message *reply);
+
+struct ddpi_kv_stats {
+    size_t keys;
+    size_t bytes;
+    size_t waits;
+    uint64_t version;
+};
+
+struct ddpi_kv;
+
+/* NULL when out of memory. @seed should be random: see table.h. */
+struct ddpi_kv *ddpi_kv_create(const struct ddpi_kv_limits *limits,
+                               const uint8_t seed[DDPI_SEED_SIZE], ddpi_kv_reply_fn *reply,
+                               void *ctx);
+/* All clients are gone. NULL is allowed. */
+void ddpi_kv_destroy(struct ddpi_kv *kv);
+
+void ddpi_kv_client_init(struct ddpi_kv_client *client);
+/* Drops its waiting requests and its places in barriers, without replies. */
+void ddpi_kv_client_gone(struct ddpi_kv *kv, struct ddpi_kv_client *client);
+
+void ddpi_kv_apply(struct ddpi_kv *kv, struct ddpi_kv_client *client,
+                   const struct ddpi_message *request, uint64_t now_ms);
+
+/* When ddpi_kv_expire() has something to do; UINT64_MAX: never. */
+uint64_t ddpi_kv_next_deadline(const struct ddpi_kv *kv);
+void ddpi_kv_expire(struct ddpi_kv *kv, uint64_t now_ms);
+
+/* For the owner of the store: removes all keys that begin with @prefix; returns how many. */
+size_t ddpi_kv_delete_prefix(struct ddpi_kv *kv, struct ddpi_bytes prefix);
+
+struct ddpi_kv_stats ddpi_kv_stats(const struct ddpi_kv *kv);
+
+#endif

@@ -1,0 +1,359 @@
+/*
+ * kv_wait.c - requests that wait: for a key, for many keys, in a barrier. Owns the waiting
+ * requests and the barriers.
+ *
+ * A waiting request counts the keys it still misses; it hangs on the entry of each of its keys, so
+ * that a key that comes or goes reaches those who wait for it and nobody else. It ends when
+ * nothing is missing, at its deadline, or with its client.
+ */
+#include "kv_wait.h"
+
+#include "clock.h"
+#include "error.h"
+#include "mem.h"
+
+#include <string.h>
+
+struct kv_barrier {
+    struct ddpi_table_node node;
+    struct ddpi_list waits; /* kv_wait::of_group */
+    uint32_t count;         /* full with so many */
+    uint32_t arrived;
+    char name[];
+};
+
+/* Hangs a waiting request onto one of its keys. */
+struct kv_link {
+    struct ddpi_list of_entry;
+    struct kv_entry *entry;
+    struct kv_wait *wait;
+};
+
+struct kv_wait {
+    struct ddpi_list of_client;
+    struct ddpi_list of_group; /* its barrier; or, for a moment, the list of those released */
+    struct ddpi_heap_node deadline;
+    struct ddpi_kv_client *client;
+    struct kv_barrier *barrier; /* NULL: waits for keys */
+    uint64_t id;
+    enum ddpi_op op;
+    uint32_t timeout_ms;
+    uint32_t missing;
+    uint32_t nlinks;
+    struct kv_link links[];
+};
+
+static size_t wait_size(uint32_t nlinks)
+{
+    return sizeof(struct kv_wait) + nlinks * sizeof(struct kv_link);
+}
+
+static size_t barrier_size(size_t name_len)
+{
+    return sizeof(struct kv_barrier) + name_len;
+}
+
+static struct ddpi_bytes name_of(const struct ddpi_table_node *node)
+{
+    return ddpi_bytes_of(node->key, node->key_len);
+}
+
+static void barrier_release(struct ddpi_kv *kv, struct kv_barrier *barrier)
+{
+    if (barrier->arrived > 0)
+        return;
+    ddpi_table_remove(&kv->barriers, &barrier->node);
+    kv->bytes -= barrier_size(barrier->node.key_len);
+    ddpi_free(barrier);
+}
+
+static void wait_destroy(struct ddpi_kv *kv, struct kv_wait *wait)
+{
+    for (uint32_t i = 0; i < wait->nlinks && wait->links[i].entry != NULL; i++) {
+        ddpi_list_remove(&wait->links[i].of_entry);
+        ddpi_kv_entry_release(kv, wait->links[i].entry);
+    }
+    ddpi_list_remove(&wait->of_group);
+    if (wait->barrier != NULL) {
+        wait->barrier->arrived--;
+        barrier_release(kv, wait->barrier);
+    }
+    ddpi_list_remove(&wait->of_client);
+    wait->client->nwaits--;
+    ddpi_heap_remove(&kv->deadlines, &wait->deadline);
+    kv->bytes -= wait_size(wait->nlinks);
+    ddpi_free(wait);
+}
+
+/* The request of @call as one that waits, with room for @nlinks keys. */
+static ddp_status wait_create(struct ddpi_kv *kv, struct kv_call *call, uint32_t nlinks,
+                              struct kv_wait **ret)
+{
+    if (call->client->nwaits >= kv->limits.waits_per_client)
+        return ddpi_error_set(&call->err, DDP_E_LIMIT,
+                              "this connection has %u waiting requests, which is the limit",
+                              call->client->nwaits);
+    if (!ddpi_kv_has_room(kv, wait_size(nlinks)))
+        return ddpi_kv_no_room(kv, &call->err);
+    struct kv_wait *wait = ddpi_calloc(1, wait_size(nlinks));
+    if (wait == NULL)
+        return ddpi_error_nomem(&call->err, wait_size(nlinks));
+    const struct ddpi_message *request = call->request;
+    if (!ddpi_heap_insert(&kv->deadlines, &wait->deadline,
+                          ddpi_deadline(call->now_ms, request->timeout_ms))) {
+        ddpi_free(wait);
+        return ddpi_error_nomem(&call->err, sizeof(void *));
+    }
+    wait->client = call->client;
+    wait->id = request->id;
+    wait->op = request->op;
+    wait->timeout_ms = request->timeout_ms;
+    wait->nlinks = nlinks;
+    ddpi_list_init(&wait->of_group);
+    ddpi_list_append(&call->client->waits, &wait->of_client);
+    call->client->nwaits++;
+    kv->bytes += wait_size(nlinks);
+    *ret = wait;
+    return DDP_OK;
+}
+
+static ddp_status link_key(struct ddpi_kv *kv, struct kv_call *call, struct kv_wait *wait,
+                           struct kv_link *link, struct ddpi_bytes key)
+{
+    struct kv_entry *entry = ddpi_kv_find(kv, key);
+    if (entry == NULL) {
+        if (!ddpi_kv_has_room(kv, sizeof(*entry) + key.len))
+            return ddpi_kv_no_room(kv, &call->err);
+        entry = ddpi_kv_entry_make(kv, key);
+    }
+    if (entry == NULL)
+        return ddpi_error_nomem(&call->err, sizeof(*entry) + key.len);
+    *link = (struct kv_link){.entry = entry, .wait = wait};
+    ddpi_list_append(&entry->links, &link->of_entry);
+    wait->missing += entry->version == 0;
+    return DDP_OK;
+}
+
+static void time_out(struct ddpi_kv *kv, struct kv_wait *wait);
+
+static void park(struct ddpi_kv *kv, struct kv_call *call, struct kv_wait *wait)
+{
+    call->parked = true;
+    if (wait->timeout_ms == 0)
+        time_out(kv, wait);
+}
+
+/* Wait for all of @keys, of which at least one is missing. */
+static ddp_status wait_for_keys(struct ddpi_kv *kv, struct kv_call *call, struct ddpi_keys keys)
+{
+    struct kv_wait *wait;
+    ddp_status status = wait_create(kv, call, keys.count, &wait);
+    if (status != DDP_OK)
+        return status;
+    struct ddpi_bytes key;
+    for (uint32_t i = 0; status == DDP_OK && ddpi_keys_next(&keys, &key); i++)
+        status = link_key(kv, call, wait, &wait->links[i], key);
+    if (status != DDP_OK)
+        wait_destroy(kv, wait);
+    else
+        park(kv, call, wait);
+    return status;
+}
+
+ddp_status ddpi_kv_get(struct ddpi_kv *kv, struct kv_call *call)
+{
+    const struct kv_entry *entry = ddpi_kv_find(kv, call->request->key);
+    if (entry != NULL && entry->version != 0) {
+        ddpi_kv_answer_value(&call->reply, entry);
+        return DDP_OK;
+    }
+    struct kv_wait *wait;
+    ddp_status status = wait_create(kv, call, 1, &wait);
+    if (status != DDP_OK)
+        return status;
+    status = link_key(kv, call, wait, &wait->links[0], call->request->key);
+    if (status != DDP_OK)
+        wait_destroy(kv, wait);
+    else
+        park(kv, call, wait);
+    return status;
+}
+
+ddp_status ddpi_kv_wait(struct ddpi_kv *kv, struct kv_call *call)
+{
+    struct ddpi_keys keys = call->request->keys;
+    if (keys.count == 0)
+        return ddpi_error_set(&call->err, DDP_E_INVALID, "a wait for no key at all");
+    if (keys.count > kv->limits.keys_per_wait)
+        return ddpi_error_set(&call->err, DDP_E_LIMIT, "a wait for %u keys; at most %u are allowed",
+                              keys.count, kv->limits.keys_per_wait);
+    bool missing = false;
+    for (struct ddpi_bytes key; ddpi_keys_next(&keys, &key);) {
+        if (key.len > kv->limits.key_len)
+            return ddpi_error_set(&call->err, DDP_E_LIMIT,
+                                  "a key of %zu bytes; at most %u are allowed", key.len,
+                                  kv->limits.key_len);
+        const struct kv_entry *entry = ddpi_kv_find(kv, key);
+        missing = missing || entry == NULL || entry->version == 0;
+    }
+    return missing ? wait_for_keys(kv, call, call->request->keys) : DDP_OK;
+}
+
+static void release(struct ddpi_kv *kv, struct kv_wait *wait)
+{
+    struct ddpi_message reply = {.status = DDP_OK};
+    if (wait->op == DDPI_OP_GET)
+        ddpi_kv_answer_value(&reply, wait->links[0].entry);
+    ddpi_kv_answer(kv, wait->client, &reply, wait->op, wait->id);
+    wait_destroy(kv, wait);
+}
+
+/* Ending a wait takes all its links out of their lists, so those that are complete are first
+ * gathered, and ended when nobody walks the entry's list any more. */
+void ddpi_kv_appeared(struct ddpi_kv *kv, struct kv_entry *entry)
+{
+    struct ddpi_list ready;
+    ddpi_list_init(&ready);
+    ddpi_list_for_each (node, &entry->links) {
+        struct kv_wait *wait = ddpi_container_of(node, struct kv_link, of_entry)->wait;
+        if (--wait->missing == 0)
+            ddpi_list_append(&ready, &wait->of_group);
+    }
+    while (!ddpi_list_empty(&ready))
+        release(kv, ddpi_container_of(ready.next, struct kv_wait, of_group));
+}
+
+void ddpi_kv_vanished(struct kv_entry *entry)
+{
+    ddpi_list_for_each (node, &entry->links)
+        ddpi_container_of(node, struct kv_link, of_entry)->wait->missing++;
+}
+
+static struct kv_barrier *barrier_create(struct ddpi_kv *kv, struct kv_call *call)
+{
+    struct ddpi_bytes name = call->request->key;
+    struct kv_barrier *barrier = ddpi_calloc(1, barrier_size(name.len));
+    if (barrier == NULL)
+        return NULL;
+    if (name.len > 0)
+        memcpy(barrier->name, name.data, name.len);
+    barrier->node.key = barrier->name;
+    barrier->node.key_len = name.len;
+    barrier->count = call->request->count;
+    ddpi_list_init(&barrier->waits);
+    if (!ddpi_table_insert(&kv->barriers, &barrier->node)) {
+        ddpi_free(barrier);
+        return NULL;
+    }
+    kv->bytes += barrier_size(name.len);
+    return barrier;
+}
+
+static ddp_status barrier_find(struct ddpi_kv *kv, struct kv_call *call, struct kv_barrier **ret)
+{
+    struct ddpi_bytes name = call->request->key;
+    struct ddpi_table_node *node = ddpi_table_find(&kv->barriers, name.data, name.len);
+    if (node == NULL && !ddpi_kv_has_room(kv, barrier_size(name.len)))
+        return ddpi_kv_no_room(kv, &call->err);
+    struct kv_barrier *barrier =
+        node != NULL ? ddpi_container_of(node, struct kv_barrier, node) : barrier_create(kv, call);
+    if (barrier == NULL)
+        return ddpi_error_nomem(&call->err, barrier_size(name.len));
+    if (barrier->count != call->request->count)
+        return ddpi_error_set(
+            &call->err, DDP_E_MISMATCH, "%u wait in barrier '%.*s' for %u in all, this call for %u",
+            barrier->arrived, KV_QUOTE(name), barrier->count, call->request->count);
+    *ret = barrier;
+    return DDP_OK;
+}
+
+/* All but the last wait here; the last one releases them and is answered by its own call. */
+static void barrier_open(struct ddpi_kv *kv, struct kv_barrier *barrier)
+{
+    for (uint32_t left = barrier->arrived; left > 0; left--)
+        release(kv, ddpi_container_of(barrier->waits.next, struct kv_wait, of_group));
+}
+
+ddp_status ddpi_kv_barrier(struct ddpi_kv *kv, struct kv_call *call)
+{
+    if (call->request->count == 0)
+        return ddpi_error_set(&call->err, DDP_E_INVALID, "a barrier for nobody");
+    struct kv_barrier *barrier = NULL;
+    ddp_status status = barrier_find(kv, call, &barrier);
+    if (barrier == NULL)
+        return status;
+    if (barrier->arrived == barrier->count - 1) {
+        if (barrier->arrived > 0)
+            barrier_open(kv, barrier);
+        else
+            barrier_release(kv, barrier);
+        return DDP_OK;
+    }
+    struct kv_wait *wait;
+    status = wait_create(kv, call, 0, &wait);
+    if (status != DDP_OK) {
+        barrier_release(kv, barrier);
+        return status;
+    }
+    wait->barrier = barrier;
+    barrier->arrived++;
+    ddpi_list_append(&barrier->waits, &wait->of_group);
+    park(kv, call, wait);
+    return DDP_OK;
+}
+
+/* The key it still misses; of several, the first in its list. */
+static struct ddpi_bytes missing_key(const struct kv_wait *wait)
+{
+    uint32_t i = 0;
+    while (wait->links[i].entry->version != 0)
+        i++;
+    return name_of(&wait->links[i].entry->node);
+}
+
+static void time_out(struct ddpi_kv *kv, struct kv_wait *wait)
+{
+    struct ddp_error err;
+    if (wait->barrier != NULL)
+        ddpi_error_set(&err, DDP_E_TIMEOUT, "%u of %u had come to barrier '%.*s' after %u ms",
+                       wait->barrier->arrived, wait->barrier->count,
+                       KV_QUOTE(name_of(&wait->barrier->node)), wait->timeout_ms);
+    else
+        ddpi_error_set(&err, DDP_E_TIMEOUT,
+                       "%u of %u keys did not exist after %u ms, among them '%.*s'", wait->missing,
+                       wait->nlinks, wait->timeout_ms, KV_QUOTE(missing_key(wait)));
+    struct ddpi_message reply = {.status = DDP_E_TIMEOUT,
+                                 .text = ddpi_bytes_of(err.msg, strlen(err.msg))};
+    ddpi_kv_answer(kv, wait->client, &reply, wait->op, wait->id);
+    wait_destroy(kv, wait);
+}
+
+static struct kv_wait *earliest(const struct ddpi_kv *kv)
+{
+    struct ddpi_heap_node *node = ddpi_heap_top(&kv->deadlines);
+    return node != NULL ? ddpi_container_of(node, struct kv_wait, deadline) : NULL;
+}
+
+uint64_t ddpi_kv_next_deadline(const struct ddpi_kv *kv)
+{
+    const struct kv_wait *wait = earliest(kv);
+    return wait != NULL ? wait->deadline.at : UINT64_MAX;
+}
+
+void ddpi_kv_expire(struct ddpi_kv *kv, uint64_t now_ms)
+{
+    for (struct kv_wait *wait; (wait = earliest(kv)) != NULL && wait->deadline.at <= now_ms;)
+        time_out(kv, wait);
+}
+
+void ddpi_kv_client_init(struct ddpi_kv_client *client)
+{
+    *client = (struct ddpi_kv_client){0};
+    ddpi_list_init(&client->waits);
+}
+
+void ddpi_kv_client_gone(struct ddpi_kv *kv, struct ddpi_kv_client *client)
+{
+    while (!ddpi_list_empty(&client->waits))
+        wait_destroy(kv, ddpi_container_of(client->waits.next, struct kv_wait, of_client));
+}

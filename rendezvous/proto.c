@@ -1,0 +1,317 @@
+/*
+ * proto.c - the codec of the native dialect. Every length is checked here against the limits of
+ * <ddprun/store.h>; what a server allows beyond that is decided by the core.
+ */
+#include "proto.h"
+
+#include "error.h"
+
+#include <ddprun/store.h>
+#include <string.h>
+
+struct row {
+    uint8_t type;
+    unsigned request;
+    unsigned reply;
+};
+
+static const struct row rows[] = {
+#define DDPI_MESSAGE(symbol, type, name, request, reply) {type, request, reply},
+#include "proto.def"
+#undef DDPI_MESSAGE
+};
+
+enum { LEN_SIZE = 4, REFUSAL_FIELDS = DDPI_VERSION | DDPI_TEXT };
+
+bool ddpi_preamble_put(struct ddpi_buf *buf, const struct ddpi_preamble *preamble)
+{
+    return ddpi_buf_reserve(buf, DDPI_PREAMBLE_SIZE) != NULL &&
+           ddpi_buf_append(buf, DDPI_MAGIC, strlen(DDPI_MAGIC)) &&
+           ddpi_buf_put_u16(buf, preamble->version_min) &&
+           ddpi_buf_put_u16(buf, preamble->version_max);
+}
+
+bool ddpi_preamble_plausible(const void *bytes, size_t len)
+{
+    size_t magic_len = strlen(DDPI_MAGIC);
+    return memcmp(bytes, DDPI_MAGIC, len < magic_len ? len : magic_len) == 0;
+}
+
+bool ddpi_preamble_get(const uint8_t bytes[DDPI_PREAMBLE_SIZE], struct ddpi_preamble *ret)
+{
+    struct ddpi_rd rd = ddpi_rd_of(bytes, DDPI_PREAMBLE_SIZE);
+    const uint8_t *magic = ddpi_rd_bytes(&rd, strlen(DDPI_MAGIC));
+    struct ddpi_preamble preamble = {.version_min = ddpi_rd_u16(&rd)};
+    preamble.version_max = ddpi_rd_u16(&rd);
+    if (memcmp(magic, DDPI_MAGIC, strlen(DDPI_MAGIC)) != 0 || preamble.version_min == 0 ||
+        preamble.version_max < preamble.version_min)
+        return false;
+    *ret = preamble;
+    return true;
+}
+
+uint16_t ddpi_version_choose(const struct ddpi_preamble *a, const struct ddpi_preamble *b)
+{
+    uint16_t highest = a->version_max < b->version_max ? a->version_max : b->version_max;
+    return highest >= a->version_min && highest >= b->version_min ? highest : 0;
+}
+
+static bool status_known(int status)
+{
+    switch (status) {
+#define ROW(symbol, value, name, text, retry) case value:
+        DDP_STATUS_MAP(ROW)
+#undef ROW
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* The header, and room behind it: what follows up to @payload_len cannot fail any more. */
+static bool put_header(struct ddpi_buf *buf, uint8_t type, ddp_status status, uint64_t id,
+                       size_t payload_len)
+{
+    if (payload_len > UINT32_MAX ||
+        ddpi_buf_reserve(buf, DDPI_FRAME_HEADER_SIZE + payload_len) == NULL)
+        return false;
+    return ddpi_buf_put_u32(buf, (uint32_t)payload_len) && ddpi_buf_put_u8(buf, type) &&
+           ddpi_buf_put_u8(buf, (uint8_t)(int8_t)status) && ddpi_buf_put_u16(buf, 0) &&
+           ddpi_buf_put_u64(buf, id);
+}
+
+bool ddpi_frame_get(const uint8_t header[DDPI_FRAME_HEADER_SIZE], struct ddpi_frame *ret)
+{
+    struct ddpi_rd rd = ddpi_rd_of(header, DDPI_FRAME_HEADER_SIZE);
+    struct ddpi_frame frame = {.payload_len = ddpi_rd_u32(&rd)};
+    frame.type = ddpi_rd_u8(&rd);
+    int status = (int8_t)ddpi_rd_u8(&rd);
+    uint16_t zero = ddpi_rd_u16(&rd);
+    frame.id = ddpi_rd_u64(&rd);
+    if (zero != 0 || !status_known(status))
+        return false;
+    frame.status = (ddp_status)status;
+    *ret = frame;
+    return true;
+}
+
+bool ddpi_hello_put(struct ddpi_buf *buf, uint64_t id, const struct ddpi_hello *hello)
+{
+    return put_header(buf, DDPI_FRAME_HELLO, DDP_OK, id, 4) && ddpi_buf_put_u32(buf, hello->auth);
+}
+
+bool ddpi_hello_get(const void *payload, size_t len, struct ddpi_hello *ret)
+{
+    struct ddpi_rd rd = ddpi_rd_of(payload, len);
+    struct ddpi_hello hello = {.auth = ddpi_rd_u32(&rd)};
+    if (rd.failed)
+        return false;
+    *ret = hello;
+    return true;
+}
+
+bool ddpi_welcome_put(struct ddpi_buf *buf, uint64_t id, const struct ddpi_welcome *welcome)
+{
+    return put_header(buf, DDPI_FRAME_HELLO, DDP_OK, id, 12) &&
+           ddpi_buf_put_u32(buf, welcome->key_max) && ddpi_buf_put_u32(buf, welcome->value_max) &&
+           ddpi_buf_put_u32(buf, welcome->many_max);
+}
+
+bool ddpi_welcome_get(const void *payload, size_t len, struct ddpi_welcome *ret)
+{
+    struct ddpi_rd rd = ddpi_rd_of(payload, len);
+    struct ddpi_welcome welcome = {.key_max = ddpi_rd_u32(&rd)};
+    welcome.value_max = ddpi_rd_u32(&rd);
+    welcome.many_max = ddpi_rd_u32(&rd);
+    if (rd.failed)
+        return false;
+    *ret = welcome;
+    return true;
+}
+
+bool ddpi_op_of_type(uint8_t type, enum ddpi_op *ret)
+{
+    for (unsigned op = 0; op < DDPI_OP_COUNT; op++)
+        if (rows[op].type == type) {
+            *ret = (enum ddpi_op)op;
+            return true;
+        }
+    return false;
+}
+
+uint8_t ddpi_type_of_op(enum ddpi_op op)
+{
+    return rows[op].type;
+}
+
+static size_t fields_max(unsigned fields, size_t keys_max)
+{
+    return (fields & DDPI_KEY ? LEN_SIZE + DDP_STORE_KEY_MAX : 0) +
+           (fields & DDPI_KEYS ? LEN_SIZE + keys_max : 0) +
+           (fields & DDPI_VALUE ? LEN_SIZE + (size_t)DDP_STORE_VALUE_MAX : 0) +
+           (fields & DDPI_VERSION ? 8 : 0) + (fields & DDPI_NUMBER ? 8 : 0) +
+           (fields & DDPI_COUNT ? 4 : 0) + (fields & DDPI_TIMEOUT ? 4 : 0) +
+           (fields & DDPI_TEXT ? LEN_SIZE + DDP_ERROR_TEXT : 0);
+}
+
+size_t ddpi_request_max(enum ddpi_op op)
+{
+    return fields_max(rows[op].request,
+                      (size_t)DDP_STORE_MANY_MAX * (LEN_SIZE + DDP_STORE_KEY_MAX));
+}
+
+size_t ddpi_reply_max(enum ddpi_op op)
+{
+    size_t good = fields_max(rows[op].reply, DDP_STORE_VALUE_MAX);
+    size_t bad = fields_max(REFUSAL_FIELDS, 0);
+    return good > bad ? good : bad;
+}
+
+static size_t fields_len(unsigned fields, const struct ddpi_message *m)
+{
+    return (fields & DDPI_KEY ? LEN_SIZE + m->key.len : 0) +
+           (fields & DDPI_KEYS ? LEN_SIZE + m->keys.packed_len : 0) +
+           (fields & DDPI_VALUE ? LEN_SIZE + m->value.len : 0) + (fields & DDPI_VERSION ? 8 : 0) +
+           (fields & DDPI_NUMBER ? 8 : 0) + (fields & DDPI_COUNT ? 4 : 0) +
+           (fields & DDPI_TIMEOUT ? 4 : 0) + (fields & DDPI_TEXT ? LEN_SIZE + m->text.len : 0);
+}
+
+static bool put_list(struct ddpi_buf *buf, const struct ddpi_keys *keys)
+{
+    return ddpi_buf_put_u32(buf, keys->count) &&
+           ddpi_buf_append(buf, keys->packed, keys->packed_len);
+}
+
+static bool put_message(struct ddpi_buf *buf, unsigned fields, ddp_status status,
+                        const struct ddpi_message *m)
+{
+    return put_header(buf, rows[m->op].type, status, m->id, fields_len(fields, m)) &&
+           (!(fields & DDPI_KEY) || ddpi_keys_put(buf, m->key)) &&
+           (!(fields & DDPI_KEYS) || put_list(buf, &m->keys)) &&
+           (!(fields & DDPI_VALUE) || ddpi_keys_put(buf, m->value)) &&
+           (!(fields & DDPI_VERSION) || ddpi_buf_put_u64(buf, m->version)) &&
+           (!(fields & DDPI_NUMBER) || ddpi_buf_put_u64(buf, (uint64_t)m->number)) &&
+           (!(fields & DDPI_COUNT) || ddpi_buf_put_u32(buf, m->count)) &&
+           (!(fields & DDPI_TIMEOUT) || ddpi_buf_put_u32(buf, m->timeout_ms));
+}
+
+/* Each get_ function is false only if a length is above its limit; a short read stays in @rd. */
+static bool get_bytes(struct ddpi_rd *rd, size_t max, struct ddpi_bytes *ret)
+{
+    size_t len = ddpi_rd_u32(rd);
+    *ret = ddpi_bytes_of(ddpi_rd_bytes(rd, len), len);
+    return len <= max;
+}
+
+static bool get_list(struct ddpi_rd *rd, uint32_t count_max, struct ddpi_keys *ret)
+{
+    uint32_t count = ddpi_rd_u32(rd);
+    const uint8_t *start = rd->at;
+    size_t left = rd->left;
+    bool fits = count <= count_max;
+    struct ddpi_bytes key;
+    for (uint32_t i = 0; i < count && !rd->failed; i++)
+        fits = get_bytes(rd, DDP_STORE_KEY_MAX, &key) && fits;
+    *ret = (struct ddpi_keys){.packed = start, .packed_len = left - rd->left, .count = count};
+    return fits;
+}
+
+static ddp_status get_message(struct ddpi_rd *rd, unsigned fields, uint32_t count_max,
+                              struct ddpi_message *m, struct ddp_error *err)
+{
+    bool fits = true;
+    if (fields & DDPI_KEY)
+        fits = get_bytes(rd, DDP_STORE_KEY_MAX, &m->key) && fits;
+    if (fields & DDPI_KEYS)
+        fits = get_list(rd, count_max, &m->keys) && fits;
+    if (fields & DDPI_VALUE)
+        fits = get_bytes(rd, DDP_STORE_VALUE_MAX, &m->value) && fits;
+    if (fields & DDPI_VERSION)
+        m->version = ddpi_rd_u64(rd);
+    if (fields & DDPI_NUMBER)
+        m->number = (int64_t)ddpi_rd_u64(rd);
+    if (fields & DDPI_COUNT)
+        m->count = ddpi_rd_u32(rd);
+    if (fields & DDPI_TIMEOUT)
+        m->timeout_ms = ddpi_rd_u32(rd);
+    if (fields & DDPI_TEXT)
+        fits = get_bytes(rd, DDP_ERROR_TEXT, &m->text) && fits;
+    if (!ddpi_rd_done(rd))
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed %s message", ddpi_op_name(m->op));
+    if (!fits)
+        return ddpi_error_set(
+            err, DDP_E_LIMIT, "%s: keys may have %d bytes, values %d bytes, and lists %d keys",
+            ddpi_op_name(m->op), DDP_STORE_KEY_MAX, DDP_STORE_VALUE_MAX, DDP_STORE_MANY_MAX);
+    return DDP_OK;
+}
+
+bool ddpi_refusal_put(struct ddpi_buf *buf, uint8_t type, uint64_t id, ddp_status status,
+                      uint64_t version, struct ddpi_bytes text)
+{
+    return put_header(buf, type, status, id, 8 + LEN_SIZE + text.len) &&
+           ddpi_buf_put_u64(buf, version) && ddpi_keys_put(buf, text);
+}
+
+bool ddpi_refusal_get(const void *payload, size_t len, uint64_t *ret_version,
+                      struct ddpi_bytes *ret_text)
+{
+    struct ddpi_rd rd = ddpi_rd_of(payload, len);
+    struct ddpi_message m = {0};
+    if (get_message(&rd, REFUSAL_FIELDS, 0, &m, NULL) != DDP_OK)
+        return false;
+    *ret_version = m.version;
+    *ret_text = m.text;
+    return true;
+}
+
+bool ddpi_request_put(struct ddpi_buf *buf, const struct ddpi_message *request)
+{
+    return put_message(buf, rows[request->op].request, DDP_OK, request);
+}
+
+bool ddpi_reply_put(struct ddpi_buf *buf, const struct ddpi_message *reply)
+{
+    if (reply->status != DDP_OK)
+        return ddpi_refusal_put(buf, rows[reply->op].type, reply->id, reply->status, reply->version,
+                                reply->text);
+    return put_message(buf, rows[reply->op].reply, DDP_OK, reply);
+}
+
+static ddp_status find_op(const struct ddpi_frame *frame, struct ddpi_message *m,
+                          struct ddp_error *err)
+{
+    m->id = frame->id;
+    m->status = frame->status;
+    if (!ddpi_op_of_type(frame->type, &m->op))
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "no operation has the type %u", frame->type);
+    return DDP_OK;
+}
+
+ddp_status ddpi_request_get(const struct ddpi_frame *frame, const void *payload,
+                            struct ddpi_message *ret, struct ddp_error *err)
+{
+    struct ddpi_message m = {0};
+    ddp_status status = find_op(frame, &m, err);
+    if (status == DDP_OK && m.status != DDP_OK)
+        status = ddpi_error_set(err, DDP_E_PROTOCOL, "a request with a status");
+    struct ddpi_rd rd = ddpi_rd_of(payload, frame->payload_len);
+    if (status == DDP_OK)
+        status = get_message(&rd, rows[m.op].request, DDP_STORE_MANY_MAX, &m, err);
+    if (status == DDP_OK)
+        *ret = m;
+    return status;
+}
+
+ddp_status ddpi_reply_get(const struct ddpi_frame *frame, const void *payload,
+                          struct ddpi_message *ret, struct ddp_error *err)
+{
+    struct ddpi_message m = {0};
+    ddp_status status = find_op(frame, &m, err);
+    struct ddpi_rd rd = ddpi_rd_of(payload, frame->payload_len);
+    if (status == DDP_OK)
+        status = get_message(&rd, m.status == DDP_OK ? rows[m.op].reply : (unsigned)REFUSAL_FIELDS,
+                             UINT32_MAX, &m, err);
+    if (status == DDP_OK)
+        *ret = m;
+    return status;
+}

@@ -1,0 +1,128 @@
+/*
+ * table.c - the hash table. Chains in slots, doubled at one node per slot; while it grows, both
+ * generations of slots are searched and each insertion empties a few of the old ones.
+ */
+#include "table.h"
+
+#include "mem.h"
+
+#include <string.h>
+
+/* Four old slots per insertion empty them long before the new ones are full. */
+enum { FIRST_SIZE = 64, MOVES_PER_INSERT = 4 };
+
+void ddpi_table_init(struct ddpi_table *table, const uint8_t seed[DDPI_SEED_SIZE])
+{
+    *table = (struct ddpi_table){0};
+    memcpy(table->seed, seed, DDPI_SEED_SIZE);
+}
+
+void ddpi_table_finish(struct ddpi_table *table)
+{
+    ddpi_free(table->now.at);
+    ddpi_free(table->old.at);
+    *table = (struct ddpi_table){0};
+}
+
+static struct ddpi_table_node **slot_of(const struct ddpi_table_slots *slots, uint64_t hash)
+{
+    return &slots->at[hash & (slots->size - 1)];
+}
+
+/* The pointer that points to the wanted node, or NULL. */
+static struct ddpi_table_node **search(const struct ddpi_table_slots *slots, uint64_t hash,
+                                       const void *key, size_t len)
+{
+    if (slots->size == 0)
+        return NULL;
+    for (struct ddpi_table_node **link = slot_of(slots, hash); *link != NULL; link = &(*link)->next)
+        if ((*link)->hash == hash && (*link)->key_len == len &&
+            (len == 0 || memcmp((*link)->key, key, len) == 0))
+            return link;
+    return NULL;
+}
+
+static struct ddpi_table_node **search_both(const struct ddpi_table *table, uint64_t hash,
+                                            const void *key, size_t len)
+{
+    struct ddpi_table_node **link = search(&table->now, hash, key, len);
+    return link != NULL ? link : search(&table->old, hash, key, len);
+}
+
+struct ddpi_table_node *ddpi_table_find(const struct ddpi_table *table, const void *key, size_t len)
+{
+    struct ddpi_table_node **link =
+        search_both(table, ddpi_siphash(table->seed, key, len), key, len);
+    return link != NULL ? *link : NULL;
+}
+
+static void push(const struct ddpi_table_slots *slots, struct ddpi_table_node *node)
+{
+    struct ddpi_table_node **slot = slot_of(slots, node->hash);
+    node->next = *slot;
+    *slot = node;
+}
+
+static void move_some(struct ddpi_table *table)
+{
+    for (int i = 0; i < MOVES_PER_INSERT && table->moved < table->old.size; i++) {
+        struct ddpi_table_node *node = table->old.at[table->moved];
+        table->old.at[table->moved++] = NULL;
+        while (node != NULL) {
+            struct ddpi_table_node *next = node->next;
+            push(&table->now, node);
+            node = next;
+        }
+    }
+    if (table->old.size > 0 && table->moved == table->old.size) {
+        ddpi_free(table->old.at);
+        table->old = (struct ddpi_table_slots){0};
+    }
+}
+
+/* A table that cannot grow stays correct, only its chains get longer. */
+static void grow(struct ddpi_table *table)
+{
+    size_t size = table->now.size > 0 ? table->now.size * 2 : FIRST_SIZE;
+    struct ddpi_table_node **at = ddpi_calloc(size, sizeof(*at));
+    if (at == NULL)
+        return;
+    table->old = table->now;
+    table->now = (struct ddpi_table_slots){.at = at, .size = size};
+    table->moved = 0;
+}
+
+bool ddpi_table_insert(struct ddpi_table *table, struct ddpi_table_node *node)
+{
+    if (table->count >= table->now.size && table->old.size == 0)
+        grow(table);
+    if (table->now.size == 0)
+        return false;
+    node->hash = ddpi_siphash(table->seed, node->key, node->key_len);
+    push(&table->now, node);
+    table->count++;
+    move_some(table);
+    return true;
+}
+
+void ddpi_table_remove(struct ddpi_table *table, struct ddpi_table_node *node)
+{
+    struct ddpi_table_node **link = search_both(table, node->hash, node->key, node->key_len);
+    *link = node->next;
+    node->next = NULL;
+    table->count--;
+}
+
+struct ddpi_table_node *ddpi_table_next(const struct ddpi_table *table,
+                                        struct ddpi_table_iter *iter)
+{
+    while (iter->next == NULL && iter->slot < table->now.size + table->old.size) {
+        size_t slot = iter->slot++;
+        iter->next =
+            slot < table->now.size ? table->now.at[slot] : table->old.at[slot - table->now.size];
+    }
+    struct ddpi_table_node *node = iter->next;
+    if (node != NULL)
+        iter->next = node->next;
+    return node;
+}
