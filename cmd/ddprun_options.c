@@ -1,0 +1,294 @@
+/*
+ * ddprun_options.c - ddprun's option table and the parsers of its particular values. The names,
+ * letters, variables and defaults are torchrun's.
+ */
+#include "ddprun_options.h"
+
+#include "error.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static ddp_status parse_nnodes(const struct option *option, const char *text, void *field,
+                               struct ddp_error *err)
+{
+    (void)option;
+    (void)field;
+    if (strcmp(text, "1") == 0 || strcmp(text, "1:1") == 0)
+        return DDP_OK;
+    const char *colon = strchr(text, ':');
+    char min[32];
+    int64_t low, high;
+    snprintf(min, sizeof min, "%.*s", colon != NULL ? (int)(colon - text) : 31, text);
+    ddp_status status = ddpi_parse_int(min, 1, 1000000, &low, err);
+    if (status == DDP_OK)
+        status = ddpi_parse_int(colon != NULL ? colon + 1 : min, low, 1000000, &high, err);
+    if (status != DDP_OK)
+        return ddpi_error_wrap(err, status, "'%s' is not N or MIN:MAX", text);
+    return ddpi_error_set(err, DDP_E_UNSUPPORTED,
+                          "this version runs one node, '%s' asks for more; use --nnodes=1", text);
+}
+
+static ddp_status parse_backend(const struct option *option, const char *text, void *field,
+                                struct ddp_error *err)
+{
+    if (strcmp(text, "static") != 0 && strcmp(text, "c10d") != 0)
+        return ddpi_error_set(err, DDP_E_UNSUPPORTED,
+                              "'%s' is not served; use static or c10d, which on one node differ "
+                              "only in the names of their options",
+                              text);
+    return option_text(option, text, field, err);
+}
+
+static ddp_status parse_endpoint(const struct option *option, const char *text, void *field,
+                                 struct ddp_error *err)
+{
+    (void)option;
+    if (*text == '\0')
+        return DDP_OK; /* torchrun's way to say "none" */
+    return ddpi_parse_endpoint(text, field, err);
+}
+
+static ddp_status parse_start_method(const struct option *option, const char *text, void *field,
+                                     struct ddp_error *err)
+{
+    (void)option;
+    (void)field;
+    if (strcmp(text, "spawn") == 0)
+        return DDP_OK;
+    return ddpi_error_set(err, DDP_E_UNSUPPORTED,
+                          "'%s' concerns interpreters inside the launcher, of which there are none "
+                          "here; leave it out",
+                          text);
+}
+
+static ddp_status parse_event_handler(const struct option *option, const char *text, void *field,
+                                      struct ddp_error *err)
+{
+    (void)option;
+    (void)field;
+    if (strcmp(text, "null") == 0)
+        return DDP_OK;
+    return ddpi_error_set(err, DDP_E_UNSUPPORTED, "'%s' is not served; use null", text);
+}
+
+#define FIELD(member) offsetof(struct ddprun_options, member)
+#define JOB           "The job"
+#define RESTART       "Failures and signals"
+#define OUTPUT        "Output"
+#define PROGRAM       "The program"
+#define MEETING       "Where the workers meet"
+#define OTHER         "Other"
+
+enum { RESTARTS_MAX = 1000000 };
+#define HOURS_MS (INT64_C(3600) * 1000)
+
+static const struct option table[] = {
+    {"nproc-per-node", 0, "N", "PET_NPROC_PER_NODE", "1", JOB,
+     "workers to start: a number; 'cpu' for one per CPU that this process may use; 'gpu' for one "
+     "per GPU; 'auto' for gpu where there is one, else cpu",
+     option_text, FIELD(nproc_per_node), 0, 0},
+    {"nnodes", 0, "N", "PET_NNODES", "1:1", JOB,
+     "nodes of the job, N or MIN:MAX; this version runs one", parse_nnodes, 0, 0, 0},
+    {"node-rank", 0, "N", "PET_NODE_RANK", "0", JOB, "rank of this node; one node is node 0",
+     option_u32, FIELD(node_rank), 0, 0},
+    {"standalone", 0, NULL, "PET_STANDALONE", NULL, JOB,
+     "a job of this node alone, with an id and ports of its own; overrides --rdzv-endpoint and "
+     "--rdzv-id",
+     option_switch, FIELD(standalone), 0, 0},
+    {"rdzv-id", 0, "ID", "PET_RDZV_ID", "a random one", JOB,
+     "name of the job: TORCHELASTIC_RUN_ID, and part of the log directory", option_text,
+     FIELD(rdzv_id), 0, 0},
+    {"role", 0, "NAME", "PET_ROLE", "default", JOB,
+     "name of the workers' role: ROLE_NAME, and part of the "
+     "prefix of their lines",
+     option_text, FIELD(role), 0, 0},
+
+    {"rdzv-backend", 0, "NAME", "PET_RDZV_BACKEND", "static", MEETING,
+     "static or c10d: which of torchrun's sets of options is meant; the store is ddprun's own "
+     "in both",
+     parse_backend, FIELD(rdzv_backend), 0, 0},
+    {"rdzv-endpoint", 0, "HOST[:PORT]", "PET_RDZV_ENDPOINT", NULL, MEETING,
+     "c10d: loopback address on which the job's store listens (port 0 or none: a free one); "
+     "static: MASTER_ADDR and MASTER_PORT",
+     parse_endpoint, FIELD(rdzv_endpoint), 0, 0},
+    {"master-addr", 0, "HOST", "PET_MASTER_ADDR", "127.0.0.1", MEETING,
+     "MASTER_ADDR of the workers", option_text, FIELD(master_addr), 0, 0},
+    {"master-port", 0, "PORT", "PET_MASTER_PORT", "a free one", MEETING,
+     "MASTER_PORT of the workers: a port of this node that their rank 0 may bind", option_u32,
+     FIELD(master_port), 0, 65535},
+    {"local-addr", 0, "HOST", "PET_LOCAL_ADDR", NULL, MEETING,
+     "address of this node as the workers shall use it (MASTER_ADDR with c10d)", option_text,
+     FIELD(local_addr), 0, 0},
+
+    {"max-restarts", 0, "K", "PET_MAX_RESTARTS", "0", RESTART,
+     "after a worker's failure start all workers again, up to K times", option_u32,
+     FIELD(max_restarts), 0, RESTARTS_MAX},
+    {"shutdown-timeout", 0, "DURATION", "PET_SHUTDOWN_TIMEOUT TORCH_ELASTIC_SHUTDOWN_TIMEOUT",
+     "30s", RESTART,
+     "time between asking workers to stop (SIGTERM, or the signal that arrived) and killing them; "
+     "seconds, or with a unit: 500ms, 2m",
+     option_duration, FIELD(shutdown_timeout_ms), 0, 24 * HOURS_MS},
+    {"signals-to-handle", 0, "LIST", "PET_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
+     RESTART, "signals that end the job: the workers get the same one; a second one kills them",
+     option_text, FIELD(signals_to_handle), 0, 0},
+    {"forward-signals", 0, "LIST", NULL, "SIGUSR1,SIGUSR2", RESTART,
+     "signals that are passed on to the workers without ending the job", option_text,
+     FIELD(forward_signals), 0, 0},
+    {"monitor-interval", 0, "DURATION", "PET_MONITOR_INTERVAL", NULL, RESTART,
+     "accepted for torchrun's sake; nothing here polls", option_duration,
+     FIELD(monitor_interval_ms), 0, 24 * HOURS_MS},
+
+    {"log-dir", 0, "DIR", "PET_LOG_DIR", NULL, OUTPUT,
+     "keep logs and error files below DIR, as ID_RANDOM/attempt_N/LOCAL_RANK/", option_text,
+     FIELD(log_dir), 0, 0},
+    {"redirects", 'r', "STREAMS", "PET_REDIRECTS", "0", OUTPUT,
+     "write to files instead of the console: 1 stdout, 2 stderr, 3 both; or for some local ranks "
+     "only: 0:3,1:2",
+     option_text, FIELD(redirects), 0, 0},
+    {"tee", 't', "STREAMS", "PET_TEE", "0", OUTPUT, "the same, to files and to the console",
+     option_text, FIELD(tee), 0, 0},
+    {"local-ranks-filter", 0, "LIST", "PET_LOCAL_RANKS_FILTER", "all", OUTPUT,
+     "local ranks shown on the console, such as 0,1", option_text, FIELD(local_ranks_filter), 0, 0},
+    {"log-line-prefix-template", 0, "TEXT",
+     "PET_LOG_LINE_PREFIX_TEMPLATE TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE",
+     "[${role_name}${local_rank}]:", OUTPUT,
+     "what stands before each line on the console; ${role_name}, ${local_rank}, ${rank} and "
+     "${hostname} are replaced",
+     option_text, FIELD(line_template), 0, 0},
+    {"no-prefix", 0, NULL, NULL, NULL, OUTPUT,
+     "nothing before the lines: for output that is read by a program", option_switch,
+     FIELD(no_prefix), 0, 0},
+
+    {"module", 'm', NULL, "PET_MODULE", NULL, PROGRAM,
+     "PROGRAM is a Python module: python3 -u -m PROGRAM", option_switch, FIELD(module), 0, 0},
+    {"no-python", 0, NULL, "PET_NO_PYTHON", NULL, PROGRAM,
+     "execute PROGRAM itself even if its name ends in .py", option_switch, FIELD(no_python), 0, 0},
+    {"virtual-local-rank", 0, NULL, "PET_VIRTUAL_LOCAL_RANK", NULL, PROGRAM,
+     "LOCAL_RANK=0 in every worker, and one GPU each in CUDA_VISIBLE_DEVICES", option_switch,
+     FIELD(virtual_local_rank), 0, 0},
+    {"start-method", 0, "NAME", "PET_START_METHOD", NULL, PROGRAM,
+     "accepted as 'spawn', torchrun's default; it concerns interpreters inside the launcher",
+     parse_start_method, 0, 0, 0},
+    {"event-log-handler", 0, "NAME", "PET_EVENT_LOG_HANDLER", NULL, OUTPUT,
+     "accepted as 'null', torchrun's default", parse_event_handler, 0, 0, 0},
+
+    {"help", 0, NULL, NULL, NULL, OTHER, "this list", option_switch, FIELD(help), 0, 0},
+    {"usage", 'h', NULL, NULL, NULL, OTHER, "the short of it, with examples", option_switch,
+     FIELD(usage), 0, 0},
+    {"version", 0, NULL, NULL, NULL, OTHER, "print the version and exit", option_switch,
+     FIELD(version), 0, 0},
+
+    {"rdzv-conf", 0, "LIST", "PET_RDZV_CONF", NULL, OTHER,
+     "its settings are about waiting for other nodes, and this version runs one; leave it out",
+     NULL, 0, 0, 0},
+    {"run-path", 0, NULL, "PET_RUN_PATH", NULL, OTHER,
+     "there is no Python interpreter in the launcher; give the script as the program instead", NULL,
+     0, 0, 0},
+    {"logs-specs", 0, "NAME", NULL, NULL, OTHER,
+     "Python plug-ins cannot be loaded; use --log-dir, --redirects and --tee", NULL, 0, 0, 0},
+    {"numa-binding", 0, "NAME", NULL, NULL, OTHER,
+     "workers are not bound to NUMA nodes; let the program be 'numactl ... ./worker'", NULL, 0, 0,
+     0},
+    {"duplicate-stdout-filters", 0, "LIST", "PET_DUPLICATE_STDOUT_FILTERS", NULL, OTHER,
+     "filtered copies are not written; use --tee=1 and grep over the log files", NULL, 0, 0, 0},
+    {"duplicate-stderr-filters", 0, "LIST", "PET_DUPLICATE_STDERR_FILTERS", NULL, OTHER,
+     "filtered copies are not written; use --tee=2 and grep over the log files", NULL, 0, 0, 0},
+    {"print-completion", 0, "SHELL", NULL, NULL, OTHER, "there are no completions to print", NULL,
+     0, 0, 0},
+    {"use-env", 0, NULL, NULL, NULL, OTHER,
+     "workers always read LOCAL_RANK from the environment; leave it out", NULL, 0, 0, 0},
+};
+
+const struct option_table ddprun_option_table = {
+    .program = "ddprun",
+    .refused_heading = "Known to torchrun, refused here with a reason",
+    .options = table,
+    .count = sizeof table / sizeof *table,
+};
+
+void ddprun_options_init(struct ddprun_options *options)
+{
+    *options = (struct ddprun_options){
+        .nproc_per_node = "1",
+        .rdzv_backend = "static",
+        .role = "default",
+        .redirects = "0",
+        .tee = "0",
+        .signals_to_handle = "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
+        .forward_signals = "SIGUSR1,SIGUSR2",
+        .master_port = UINT32_MAX,
+        .shutdown_timeout_ms = 30000,
+    };
+}
+
+static ddp_status parse_bits(const char *text, size_t len, uint8_t *ret_bits, struct ddp_error *err)
+{
+    if (len != 1 || *text < '0' || *text > '3')
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "'%.*s' is not 0 (none), 1 (stdout), 2 (stderr) or 3 (both)",
+                              (int)len, text);
+    *ret_bits = (uint8_t)(*text - '0');
+    return DDP_OK;
+}
+
+static ddp_status parse_local_rank(const char *text, size_t len, uint32_t nproc, uint32_t *ret_rank,
+                                   struct ddp_error *err)
+{
+    char number[24];
+    int64_t rank;
+    snprintf(number, sizeof number, "%.*s", len < sizeof number ? (int)len : 23, text);
+    ddp_status status = ddpi_parse_int(number, 0, (int64_t)nproc - 1, &rank, err);
+    if (status != DDP_OK)
+        return ddpi_error_wrap(err, status, "a local rank");
+    *ret_rank = (uint32_t)rank;
+    return DDP_OK;
+}
+
+ddp_status ddprun_parse_streams(const char *text, uint32_t nproc, uint8_t *ret_bits,
+                                struct ddp_error *err)
+{
+    uint8_t bits = 0;
+    if (strchr(text, ':') == NULL) {
+        ddp_status status = parse_bits(text, strlen(text), &bits, err);
+        if (status == DDP_OK)
+            memset(ret_bits, bits, nproc);
+        return status;
+    }
+    memset(ret_bits, 0, nproc);
+    const char *item;
+    size_t len;
+    for (const char *cursor = text; ddpi_parse_list_next(&cursor, ',', &item, &len);) {
+        const char *colon = memchr(item, ':', len);
+        uint32_t rank;
+        if (colon == NULL)
+            return ddpi_error_set(err, DDP_E_INVALID, "'%.*s' is not LOCAL_RANK:STREAMS", (int)len,
+                                  item);
+        size_t rank_len = (size_t)(colon - item);
+        ddp_status status = parse_local_rank(item, rank_len, nproc, &rank, err);
+        if (status == DDP_OK)
+            status = parse_bits(colon + 1, len - rank_len - 1, &bits, err);
+        if (status != DDP_OK)
+            return status;
+        ret_bits[rank] = bits;
+    }
+    return DDP_OK;
+}
+
+ddp_status ddprun_parse_filter(const char *text, uint32_t nproc, bool *ret_hidden,
+                               struct ddp_error *err)
+{
+    memset(ret_hidden, text != NULL && *text != '\0', nproc);
+    const char *item;
+    size_t len;
+    for (const char *cursor = text; ddpi_parse_list_next(&cursor, ',', &item, &len);) {
+        uint32_t rank;
+        if (len == 0)
+            continue;
+        ddp_status status = parse_local_rank(item, len, nproc, &rank, err);
+        if (status != DDP_OK)
+            return status;
+        ret_hidden[rank] = false;
+    }
+    return DDP_OK;
+}

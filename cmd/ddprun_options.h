@@ -1,0 +1,56 @@
+/*
+ * ddprun_options.h - what can be said on ddprun's command line, and how it is understood.
+ */
+#ifndef CMD_DDPRUN_OPTIONS_H
+#define CMD_DDPRUN_OPTIONS_H
+
+#include "agent.h"
+#include "options.h"
+#include "parse.h"
+
+/* The values as given; NULL and false mean "not given". */
+struct ddprun_options {
+    const char *nproc_per_node;
+    const char *rdzv_backend;
+    const char *rdzv_id;
+    const char *role;
+    const char *log_dir;
+    const char *redirects;
+    const char *tee;
+    const char *local_ranks_filter;
+    const char *line_template;
+    const char *signals_to_handle;
+    const char *forward_signals;
+    const char *master_addr;
+    const char *local_addr;
+    struct ddpi_endpoint rdzv_endpoint; /* host "" = not given */
+    uint32_t master_port;               /* UINT32_MAX = not given */
+    uint32_t max_restarts;
+    uint64_t shutdown_timeout_ms;
+    uint64_t monitor_interval_ms; /* accepted: nothing here polls */
+    uint32_t node_rank;
+    bool standalone;
+    bool module;
+    bool no_python;
+    bool no_prefix;
+    bool virtual_local_rank;
+    bool help;
+    bool usage;
+    bool version;
+};
+
+extern const struct option_table ddprun_option_table;
+
+/* The defaults, before environment and command line. */
+void ddprun_options_init(struct ddprun_options *options);
+
+/* "3", or "0:3,1:2" (local rank:streams), into one byte per local rank: bit 0 stdout, bit 1
+ * stderr. Ranks that are not named get 0. */
+DDP_MUST_CHECK ddp_status ddprun_parse_streams(const char *text, uint32_t nproc, uint8_t *ret_bits,
+                                               struct ddp_error *err);
+
+/* "0,2": the local ranks that are shown; all others are marked in @ret_hidden. */
+DDP_MUST_CHECK ddp_status ddprun_parse_filter(const char *text, uint32_t nproc, bool *ret_hidden,
+                                              struct ddp_error *err);
+
+#endif

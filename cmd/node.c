@@ -1,0 +1,155 @@
+/*
+ * node.c - asks this machine. Owns nothing; the reserved port belongs to the caller.
+ */
+#include "node.h"
+
+#include "error.h"
+#include "parse.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static uint32_t count_cpus(void)
+{
+    cpu_set_t cpus;
+    if (sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) > 0)
+        return (uint32_t)CPU_COUNT(&cpus);
+    long online = sysconf(_SC_NPROCESSORS_ONLN); /* more than 1,024 CPUs */
+    return online > 0 ? (uint32_t)online : 1;
+}
+
+/* GPUs that the driver has, less those that CUDA_VISIBLE_DEVICES hides. CUDA itself stops reading
+ * that list at the first entry that it does not know, such as -1. */
+static uint32_t count_gpus(void)
+{
+    uint32_t present = 0;
+    DIR *gpus = opendir("/proc/driver/nvidia/gpus");
+    if (gpus == NULL)
+        return 0;
+    for (struct dirent *entry; (entry = readdir(gpus)) != NULL;)
+        present += entry->d_name[0] != '.';
+    closedir(gpus);
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    if (visible == NULL)
+        return present;
+    uint32_t listed = 0;
+    const char *item;
+    size_t len;
+    while (ddpi_parse_list_next(&visible, ',', &item, &len)) {
+        if (len == 0 || *item == '-')
+            break;
+        listed++;
+    }
+    return listed < present ? listed : present;
+}
+
+ddp_status node_count_workers(const char *text, uint32_t *ret_nproc, struct ddp_error *err)
+{
+    uint32_t gpus = 0;
+    if (strcmp(text, "gpu") == 0 || strcmp(text, "auto") == 0)
+        gpus = count_gpus();
+    if (strcmp(text, "cpu") == 0 || (strcmp(text, "auto") == 0 && gpus == 0)) {
+        *ret_nproc = count_cpus();
+        return DDP_OK;
+    }
+    if (gpus > 0) {
+        *ret_nproc = gpus;
+        return DDP_OK;
+    }
+    if (strcmp(text, "gpu") == 0)
+        return ddpi_error_set(err, DDP_E_UNSUPPORTED,
+                              "--nproc-per-node=gpu: there is no NVIDIA GPU that this process may "
+                              "use; --nproc-per-node=cpu starts one worker per CPU (%u)",
+                              count_cpus());
+    int64_t value;
+    ddp_status status = ddpi_parse_int(text, 1, NODE_NPROC_MAX, &value, err);
+    if (status != DDP_OK)
+        return ddpi_error_set(err, status,
+                              "--nproc-per-node: '%s' is neither a whole number from 1 to %d nor "
+                              "cpu, gpu or auto",
+                              text, NODE_NPROC_MAX);
+    *ret_nproc = (uint32_t)value;
+    return DDP_OK;
+}
+
+/* On all addresses, of both families where the machine has IPv6: the workers' server may use
+ * either. */
+static int bind_port(int family, uint16_t port)
+{
+    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -1;
+    const int on = 1, off = 0;
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    bool is_v6 = family == AF_INET6;
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+        (is_v6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) != 0) ||
+        bind(fd, is_v6 ? (struct sockaddr *)&v6 : (struct sockaddr *)&v4,
+             is_v6 ? sizeof v6 : sizeof v4) != 0) {
+        int bind_errno = errno;
+        close(fd);
+        errno = bind_errno;
+        return -1;
+    }
+    return fd;
+}
+
+/* Binding next to a listener is an error only if that one listens: so a bound port is tried. */
+ddp_status node_reserve_port(uint16_t port, int *ret_fd, uint16_t *ret_port, struct ddp_error *err)
+{
+    int fd = bind_port(AF_INET6, port);
+    if (fd < 0 && errno != EADDRINUSE && errno != EACCES)
+        fd = bind_port(AF_INET, port);
+    if (fd < 0)
+        return ddpi_error_sys(err, errno,
+                              "port %u for the workers (MASTER_PORT) cannot be had; choose another "
+                              "--master-port, or leave it out for a free one",
+                              port);
+    struct sockaddr_storage bound;
+    socklen_t len = sizeof bound;
+    getsockname(fd, (struct sockaddr *)&bound, &len);
+    *ret_port = ntohs(bound.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&bound)->sin6_port
+                                                  : ((struct sockaddr_in *)&bound)->sin_port);
+    *ret_fd = fd;
+    return DDP_OK;
+}
+
+void node_host_name(char *name, size_t size)
+{
+    if (gethostname(name, size) != 0 || *name == '\0')
+        snprintf(name, size, "localhost");
+    name[size - 1] = '\0';
+    name[strcspn(name, ".")] = '\0';
+}
+
+void node_random_uuid(char text[NODE_UUID_SIZE])
+{
+    uint8_t b[16];
+    if (getrandom(b, sizeof b, 0) != sizeof b)
+        memset(b, 0, sizeof b); /* cannot fail for so few bytes once the system is up */
+    b[6] = (uint8_t)((b[6] & 0x0f) | 0x40);
+    b[8] = (uint8_t)((b[8] & 0x3f) | 0x80);
+    snprintf(text, NODE_UUID_SIZE,
+             "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
+             b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14],
+             b[15]);
+}
+
+int node_ensure_stdio(void)
+{
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY) != fd)
+            return errno;
+    return 0;
+}

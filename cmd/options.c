@@ -1,0 +1,352 @@
+/*
+ * options.c - the engine behind every command line of the project. Owns nothing; knows no option.
+ */
+#include "options.h"
+
+#include "error.h"
+#include "parse.h"
+
+#include <ctype.h>
+#include <string.h>
+
+enum { NAME_MAX_LEN = 64, HELP_COLUMN = 34, HELP_WIDTH = 98 };
+
+ddp_status option_text(const struct option *option, const char *text, void *field,
+                       struct ddp_error *err)
+{
+    (void)option;
+    (void)err;
+    *(const char **)field = text;
+    return DDP_OK;
+}
+
+ddp_status option_switch(const struct option *option, const char *text, void *field,
+                         struct ddp_error *err)
+{
+    (void)option;
+    return ddpi_parse_bool(text, field, err);
+}
+
+ddp_status option_u32(const struct option *option, const char *text, void *field,
+                      struct ddp_error *err)
+{
+    int64_t value;
+    ddp_status status = ddpi_parse_int(text, option->min, option->max, &value, err);
+    if (status == DDP_OK)
+        *(uint32_t *)field = (uint32_t)value;
+    return status;
+}
+
+ddp_status option_duration(const struct option *option, const char *text, void *field,
+                           struct ddp_error *err)
+{
+    return ddpi_parse_duration_ms(text, 1000, (uint64_t)option->max, field, err);
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static char plain(char c)
+{
+    return c == '_' ? '-' : c;
+}
+
+static bool begins(const char *full, const char *name, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        if (full[i] == '\0' || full[i] != plain(name[i]))
+            return false;
+    return true;
+}
+
+static size_t least(size_t a, size_t b, size_t c)
+{
+    size_t ab = a < b ? a : b;
+    return ab < c ? ab : c;
+}
+
+/* Levenshtein's distance, one row at a time. */
+static size_t distance(const char *a, const char *b, size_t b_len)
+{
+    size_t row[NAME_MAX_LEN + 1];
+    b_len = b_len < NAME_MAX_LEN ? b_len : NAME_MAX_LEN;
+    for (size_t j = 0; j <= b_len; j++)
+        row[j] = j;
+    for (size_t i = 1; *a != '\0'; a++, i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= b_len; j++) {
+            size_t above = row[j];
+            row[j] = least(above + 1, row[j - 1] + 1, diagonal + (*a != plain(b[j - 1])));
+            diagonal = above;
+        }
+    }
+    return row[b_len];
+}
+
+const struct option *options_nearest(const struct option_table *table, const char *name, size_t len)
+{
+    const struct option *best = NULL;
+    size_t best_distance = len / 3 + 2;
+    for (size_t i = 0; i < table->count; i++) {
+        size_t d = distance(table->options[i].name, name, len);
+        if (d < best_distance) {
+            best_distance = d;
+            best = &table->options[i];
+        }
+    }
+    return best;
+}
+
+static ddp_status find_long(const struct option_table *table, const char *name, size_t len,
+                            const struct option **ret, struct ddp_error *err)
+{
+    const struct option *found = NULL;
+    for (size_t i = 0; i < table->count; i++) {
+        const struct option *option = &table->options[i];
+        if (!begins(option->name, name, len))
+            continue;
+        if (option->name[len] == '\0') {
+            *ret = option;
+            return DDP_OK;
+        }
+        if (found != NULL)
+            return ddpi_error_set(err, DDP_E_INVALID,
+                                  "'--%.*s' could mean --%s or --%s: write more of it", (int)len,
+                                  name, found->name, option->name);
+        found = option;
+    }
+    if (found != NULL) {
+        *ret = found;
+        return DDP_OK;
+    }
+    const struct option *near = options_nearest(table, name, len);
+    if (near != NULL)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "there is no option '--%.*s'; did you mean '--%s'?", (int)len, name,
+                              near->name);
+    return ddpi_error_set(err, DDP_E_INVALID, "there is no option '--%.*s'; '%s --help' lists all",
+                          (int)len, name, table->program);
+}
+
+static ddp_status find_letter(const struct option_table *table, const char *word,
+                              const struct option **ret, struct ddp_error *err)
+{
+    for (size_t i = 0; i < table->count; i++)
+        if (table->options[i].letter == word[1]) {
+            *ret = &table->options[i];
+            return DDP_OK;
+        }
+    return ddpi_error_set(err, DDP_E_INVALID, "there is no option '%s'; '%s --help' lists all",
+                          word, table->program);
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static ddp_status refuse(const struct option *option, const char *written, struct ddp_error *err)
+{
+    return ddpi_error_set(err, DDP_E_UNSUPPORTED, "%s is not served by this version: %s", written,
+                          option->help);
+}
+
+static ddp_status apply(const struct option *option, const char *written, const char *text,
+                        void *config, struct ddp_error *err)
+{
+    if (option->parse == NULL)
+        return refuse(option, written, err);
+    ddp_status status = option->parse(option, text, (char *)config + option->offset, err);
+    return status == DDP_OK ? DDP_OK : ddpi_error_wrap(err, status, "%s", written);
+}
+
+static const char *lookup(char *const *envp, const char *name, size_t len)
+{
+    for (; *envp != NULL; envp++)
+        if (strncmp(*envp, name, len) == 0 && (*envp)[len] == '=')
+            return *envp + len + 1;
+    return NULL;
+}
+
+/* The value of the first variable of @option that is set, with its name; NULL if none is. */
+static const char *default_of(const struct option *option, char *const *envp, const char **ret_name,
+                              size_t *ret_len)
+{
+    const char *text = NULL;
+    for (const char *cursor = option->env;
+         text == NULL && ddpi_parse_list_next(&cursor, ' ', ret_name, ret_len);)
+        text = lookup(envp, *ret_name, *ret_len);
+    return text;
+}
+
+static ddp_status apply_env(const struct option_table *table, char *const *envp, void *config,
+                            struct ddp_error *err)
+{
+    for (size_t i = 0; i < table->count; i++) {
+        const char *name;
+        size_t len;
+        const char *text = default_of(&table->options[i], envp, &name, &len);
+        if (text == NULL)
+            continue;
+        char written[NAME_MAX_LEN + 32];
+        snprintf(written, sizeof written, "the environment variable %.*s", (int)len, name);
+        ddp_status status = apply(&table->options[i], written, text, config, err);
+        if (status != DDP_OK)
+            return status;
+    }
+    return DDP_OK;
+}
+
+/* One option word at argv[*at], its value maybe in the next; *at moves to the last word used. */
+static ddp_status parse_word(const struct option_table *table, int argc, char **argv, int *at,
+                             void *config, struct ddp_error *err)
+{
+    const char *word = argv[*at];
+    bool is_long = word[1] == '-';
+    size_t len = is_long ? strcspn(word + 2, "=") : 1;
+    const struct option *option = NULL;
+    ddp_status status = is_long ? find_long(table, word + 2, len, &option, err)
+                                : find_letter(table, word, &option, err);
+    if (status != DDP_OK)
+        return status;
+    const char *name_end = word + (is_long ? 2 : 1) + len;
+    const char *text = *name_end == '\0' ? NULL : name_end + (*name_end == '=');
+    char written[NAME_MAX_LEN + 8];
+    snprintf(written, sizeof written, is_long ? "--%s" : "-%.1s",
+             is_long ? option->name : word + 1);
+    if (option->parse == NULL)
+        return refuse(option, written, err);
+    if (option->arg == NULL && text != NULL)
+        return ddpi_error_set(err, DDP_E_INVALID, "%s takes no value, but '%s' was given", written,
+                              text);
+    if (option->arg == NULL)
+        text = "1";
+    if (text == NULL && *at + 1 < argc)
+        text = argv[++*at];
+    if (text == NULL)
+        return ddpi_error_set(err, DDP_E_INVALID, "%s needs a value: %s=%s", written, written,
+                              option->arg);
+    return apply(option, written, text, config, err);
+}
+
+ddp_status options_parse(const struct option_table *table, int argc, char **argv, char *const *envp,
+                         void *config, int *ret_operand, struct ddp_error *err)
+{
+    ddp_status status = apply_env(table, envp, config, err);
+    int at = 1;
+    for (; status == DDP_OK && at < argc; at++) {
+        if (argv[at][0] != '-' || argv[at][1] == '\0')
+            break;
+        if (strcmp(argv[at], "--") == 0) {
+            at++;
+            break;
+        }
+        status = parse_word(table, argc, argv, &at, config, err);
+    }
+    if (status == DDP_OK)
+        *ret_operand = at;
+    return status;
+}
+
+/* ---- help ------------------------------------------------------------------------------------ */
+
+/* Prints @text from column HELP_COLUMN on, broken at blanks. */
+static void print_wrapped(const char *text, FILE *out)
+{
+    int column = HELP_COLUMN;
+    while (*text != '\0') {
+        int word = (int)strcspn(text, " ");
+        if (column + word > HELP_WIDTH && column > HELP_COLUMN) {
+            fprintf(out, "\n%*s", HELP_COLUMN, "");
+            column = HELP_COLUMN;
+        }
+        fprintf(out, "%.*s", word, text);
+        column += word;
+        text += word;
+        if (*text == ' ') {
+            putc(' ', out);
+            column++;
+            text++;
+        }
+    }
+}
+
+static void print_option(const struct option *option, FILE *out)
+{
+    char head[NAME_MAX_LEN + 32], help[1024];
+    int len = snprintf(head, sizeof head, "  %c%c%s --%s%s%s", option->letter ? '-' : ' ',
+                       option->letter ? option->letter : ' ', option->letter ? "," : " ",
+                       option->name, option->arg ? "=" : "", option->arg ? option->arg : "");
+    snprintf(help, sizeof help, "%s%s%s%s", option->help, option->standard ? " (default: " : "",
+             option->standard ? option->standard : "", option->standard ? ")" : "");
+    if (len >= HELP_COLUMN - 1)
+        fprintf(out, "%s\n%*s", head, HELP_COLUMN, "");
+    else
+        fprintf(out, "%-*s", HELP_COLUMN, head);
+    print_wrapped(help, out);
+    putc('\n', out);
+}
+
+void options_print_help(const struct option_table *table, FILE *out)
+{
+    const char *group = NULL;
+    for (size_t i = 0; i < table->count; i++) {
+        const struct option *option = &table->options[i];
+        if (option->parse == NULL)
+            continue;
+        if (group == NULL || strcmp(group, option->group) != 0) {
+            group = option->group;
+            fprintf(out, "\n%s\n", group);
+        }
+        print_option(option, out);
+    }
+    fprintf(out, "\n%s\n ", table->refused_heading);
+    for (size_t i = 0; i < table->count; i++)
+        if (table->options[i].parse == NULL)
+            fprintf(out, " --%s", table->options[i].name);
+    fprintf(out, "\n");
+}
+
+/* roff takes a '-' for a hyphen and a line that begins with '.' or '\'' for a request. */
+static void print_roff(const char *text, FILE *out)
+{
+    if (*text == '.' || *text == '\'')
+        fputs("\\&", out);
+    for (; *text != '\0'; text++) {
+        if (*text == '-')
+            fputs("\\-", out);
+        else if (*text == '\\')
+            fputs("\\e", out);
+        else
+            putc(*text, out);
+    }
+}
+
+void options_print_man(const struct option_table *table, FILE *out)
+{
+    const char *group = NULL;
+    for (size_t i = 0; i < table->count; i++) {
+        const struct option *option = &table->options[i];
+        if (option->parse == NULL)
+            continue;
+        if (group == NULL || strcmp(group, option->group) != 0) {
+            group = option->group;
+            fprintf(out, ".SS %s\n", group);
+        }
+        fputs(".TP\n\\fB", out);
+        if (option->letter != 0)
+            fprintf(out, "\\-%c\\fR, \\fB", option->letter);
+        fputs("\\-\\-", out);
+        print_roff(option->name, out);
+        fprintf(out, "\\fR%s\\fI%s\\fR\n", option->arg ? "=" : "", option->arg ? option->arg : "");
+        print_roff(option->help, out);
+        if (option->standard != NULL) {
+            fputs(" (default: ", out);
+            print_roff(option->standard, out);
+            putc(')', out);
+        }
+        if (option->env != NULL) {
+            fputs("\nEnvironment: \\fB", out);
+            fputs(option->env, out);
+            fputs("\\fR.", out);
+        }
+        putc('\n', out);
+    }
+}
