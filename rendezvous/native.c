@@ -159,7 +159,6 @@ static void native_put_farewell(const struct ddpi_session *session, struct ddpi_
 }
 
 const struct ddpi_dialect ddpi_dialect_native = {
-    .name = "ddprun",
     .first_byte = 'D',
     .next = native_next,
     .put_reply = native_put_reply,
