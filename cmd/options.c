@@ -297,6 +297,8 @@ void options_print_help(const struct option_table *table, FILE *out)
         }
         print_option(option, out);
     }
+    if (table->refused_heading == NULL)
+        return;
     fprintf(out, "\n%s\n ", table->refused_heading);
     for (size_t i = 0; i < table->count; i++)
         if (table->options[i].parse == NULL)
