@@ -179,8 +179,8 @@ static ddp_status reserve_master_port(struct job *job, struct ddp_error *err)
     else if (options->master_port != UINT32_MAX)
         port = (uint16_t)options->master_port;
     job->config.master_addr = from_endpoint                  ? options->rdzv_endpoint.host
-                              : options->local_addr != NULL  ? options->local_addr
                               : options->master_addr != NULL ? options->master_addr
+                              : options->local_addr != NULL  ? options->local_addr
                                                              : "127.0.0.1";
     return node_reserve_port(port, &job->master_fd, &job->config.master_port, err);
 }
