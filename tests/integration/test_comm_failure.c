@@ -275,8 +275,7 @@ START_TEST(missing_ranks_are_named)
     struct world world = {.nranks = 5, .init_timeout_ms = 300};
     world_open(&world);
     for (uint32_t rank = 0; rank < 5; rank += 2) {
-        world.pids[rank] = fork();
-        if (world.pids[rank] != 0)
+        if (!world_fork(&world, rank))
             continue;
         struct ddp_comm_options options = world_options(&world, rank);
         ddp_comm *comm;
@@ -299,8 +298,7 @@ START_TEST(worlds_of_different_size_do_not_join)
     struct world world = {.nranks = 2, .init_timeout_ms = 2000};
     world_open(&world);
     for (uint32_t rank = 0; rank < 3; rank++) {
-        world.pids[rank] = fork();
-        if (world.pids[rank] != 0)
+        if (!world_fork(&world, rank))
             continue;
         struct ddp_comm_options options = world_options(&world, rank);
         options.world_size = rank == 0 ? 2 : 3;

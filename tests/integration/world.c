@@ -109,10 +109,15 @@ struct ddp_comm_options world_options(const struct world *world, uint32_t rank)
     };
 }
 
-void world_start_rank(struct world *world, uint32_t rank, rank_body *body)
+bool world_fork(struct world *world, uint32_t rank)
 {
     world->pids[rank] = fork_child();
-    if (world->pids[rank] != 0)
+    return world->pids[rank] == 0;
+}
+
+void world_start_rank(struct world *world, uint32_t rank, rank_body *body)
+{
+    if (!world_fork(world, rank))
         return;
     struct ddp_comm_options options = world_options(world, rank);
     ddp_comm *comm = NULL;

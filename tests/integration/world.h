@@ -41,11 +41,14 @@ struct world {
     _Atomic uint32_t *counter; /* shared by all ranks */
 };
 
-/* Runs in the process of @rank. The communicator is there, unless @comm is NULL: see joins. */
+/* Runs in the process of @rank, which has joined. */
 typedef void rank_body(struct world *world, uint32_t rank, ddp_comm *comm);
 
 void world_open(struct world *world); /* start the store */
 void world_close(struct world *world);
+
+/* Fork a process for @rank; true in that process. */
+bool world_fork(struct world *world, uint32_t rank);
 
 /* Start one rank; all of them; wait for them and expect exit status 0 (of those that run). */
 void world_start_rank(struct world *world, uint32_t rank, rank_body *body);
