@@ -46,7 +46,7 @@ int ddpi_failpoint_action(const char *spec, const char *name, unsigned hit)
     return 0;
 }
 
-#if DDP_FAILPOINTS
+#ifdef DDP_FAILPOINTS
 enum { POINTS_MAX = 64 };
 
 static unsigned count_hit(const char *name)

@@ -13,7 +13,7 @@
 #ifndef DDPI_FAILPOINT_H
 #define DDPI_FAILPOINT_H
 
-#if DDP_FAILPOINTS
+#ifdef DDP_FAILPOINTS
 #define DDPI_FAILPOINT(name) ddpi_failpoint(name)
 #else
 #define DDPI_FAILPOINT(name) 0
