@@ -266,12 +266,12 @@ static size_t train_step(struct trainer *trainer, size_t first)
     }
     struct ddp_error err;
     check(trainer,
-          ddp_all_reduce(trainer->comm, trainer->sums, trainer->sums, MLP_SUMS_FLOATS, DDP_FLOAT32,
+          ddp_all_reduce(trainer->comm, trainer->sums, trainer->sums, MLP_SUMS_DOUBLES, DDP_FLOAT64,
                          DDP_SUM, &err),
           &err);
     double all = (double)trainer->train.count * (double)trainer->options->epochs;
     double rate = trainer->options->rate * (1.0 - (double)trainer->images_done / all);
-    mlp_step(trainer->model, trainer->velocity, &trainer->sums->gradient, (float)batch, (float)rate,
+    mlp_step(trainer->model, trainer->velocity, trainer->sums, (double)batch, (float)rate,
              (float)trainer->options->momentum);
     trainer->images_done += batch;
     return batch;

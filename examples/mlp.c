@@ -21,6 +21,12 @@ static void add_scaled(float *restrict row, const float *restrict other, float f
         row[i] += factor * other[i];
 }
 
+static void add_to_sum(double *restrict sum, const float *restrict other, float factor)
+{
+    for (size_t i = 0; i < MLP_HIDDEN; i++)
+        sum[i] += (double)(factor * other[i]);
+}
+
 /* Eight partial sums, so that no addition waits for the one before it. */
 static float dot(const float *restrict a, const float *restrict b)
 {
@@ -82,32 +88,32 @@ void mlp_add_image(const struct mlp *model, const uint8_t *pixels, unsigned labe
 {
     struct activation at;
     forward(model, pixels, &at);
-    sums->loss += at.loss_base - at.score[label];
-    sums->correct += most_probable(&at) == label ? 1.0F : 0.0F;
+    sums->loss += (double)(at.loss_base - at.score[label]);
+    sums->correct += most_probable(&at) == label ? 1.0 : 0.0;
 
     float hidden_gradient[MLP_HIDDEN] = {0};
     for (size_t c = 0; c < MLP_CLASSES; c++) {
         float gradient = at.probability[c] - (c == label ? 1.0F : 0.0F);
         add_scaled(hidden_gradient, model->class_weight[c], gradient);
-        add_scaled(sums->gradient.class_weight[c], at.hidden, gradient);
-        sums->gradient.class_bias[c] += gradient;
+        add_to_sum(sums->gradient.class_weight[c], at.hidden, gradient);
+        sums->gradient.class_bias[c] += (double)gradient;
     }
     for (size_t i = 0; i < MLP_HIDDEN; i++)
         hidden_gradient[i] = at.hidden[i] > 0.0F ? hidden_gradient[i] : 0.0F;
-    add_scaled(sums->gradient.hidden_bias, hidden_gradient, 1.0F);
+    add_to_sum(sums->gradient.hidden_bias, hidden_gradient, 1.0F);
     for (size_t i = 0; i < MLP_INPUTS; i++)
         if (pixels[i] != 0)
-            add_scaled(sums->gradient.hidden_weight[i], hidden_gradient, at.input[i]);
+            add_to_sum(sums->gradient.hidden_weight[i], hidden_gradient, at.input[i]);
 }
 
-void mlp_step(struct mlp *model, struct mlp *velocity, const struct mlp *gradient, float count,
+void mlp_step(struct mlp *model, struct mlp *velocity, const struct mlp_sums *sums, double count,
               float rate, float momentum)
 {
     float *restrict weight = &model->hidden_weight[0][0];
     float *restrict speed = &velocity->hidden_weight[0][0];
-    const float *restrict slope = &gradient->hidden_weight[0][0];
+    const double *restrict slope = &sums->gradient.hidden_weight[0][0];
     for (size_t i = 0; i < MLP_FLOATS; i++) {
-        speed[i] = momentum * speed[i] + slope[i] / count;
+        speed[i] = momentum * speed[i] + (float)(slope[i] / count);
         weight[i] -= rate * speed[i];
     }
 }
