@@ -5,8 +5,9 @@
  *
  * All workers start with the weights of rank 0. In each step they share one global batch, each adds
  * up the gradients of its part, one all-reduce makes the sum of all parts, and every worker takes
- * the same step. So any number of workers sees the same batches, and the loss curves agree but for
- * the rounding of sums. Besides the C library this uses ddprun/comm.h and zlib only.
+ * the same step. So any number of workers sees the same batches, and the loss curves differ only by
+ * the rounding of sums: not visibly for some hundred steps, until training amplifies it. Besides
+ * the C library this uses ddprun/comm.h and zlib only.
  */
 #include "mlp.h"
 
@@ -343,6 +344,7 @@ static void join(struct trainer *trainer)
     if (trainer->loss_log == NULL)
         die(EXIT_CONFIG, "--loss-log: cannot write %s: %s", trainer->options->loss_log,
             strerror(errno));
+    setvbuf(trainer->loss_log, NULL, _IOLBF, 0); /* so that others can follow it */
 }
 
 static void release(struct trainer *trainer)
