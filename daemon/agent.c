@@ -40,15 +40,15 @@ void agent_store_prefix(char *text, size_t size, uint32_t generation)
 
 void agent_say(struct agent *agent, const char *format, ...)
 {
-    char line[LINE_MAX_LEN];
+    char line[LINE_MAX_LEN] = "ddprun: ";
+    size_t prefix = strlen(line);
     va_list args;
     va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
+    vsnprintf(line + prefix, sizeof line - prefix - 1, format, args);
     va_end(args);
-    struct console *console = &agent->mux.consoles[1];
-    console_add(console, "ddprun: ", 8, line, strlen(line));
-    console_add(console, "", 0, "\n", 1);
-    console_flush(console);
+    size_t len = strlen(line);
+    line[len] = '\n';
+    logmux_print(&agent->mux, 1, line, len + 1);
 }
 
 static void set_cause(struct agent *agent, enum agent_cause cause)
@@ -261,9 +261,8 @@ static void on_ending_signal(uv_signal_t *handle, int sig)
         agent->signal = sig;
         break;
     case AGENT_DRAINING: /* output that nobody reads must not hold us */
+        logmux_discard(&agent->mux);
         on_drain_limit(&agent->timer);
-        for (int i = 0; i < 2; i++)
-            console_discard(&agent->mux.consoles[i]);
         agent->cause = AGENT_CAUSE_SIGNAL;
         agent->signal = sig;
         advance(agent);
@@ -287,8 +286,7 @@ static void on_guard(uv_poll_t *poll, int status, int events)
     struct agent *agent = poll->data;
     uv_poll_stop(poll);
     set_cause(agent, AGENT_CAUSE_GUARD);
-    for (int i = 0; i < 2; i++)
-        console_discard(&agent->mux.consoles[i]); /* whoever read it may be gone as well */
+    logmux_discard(&agent->mux); /* whoever read it may be gone as well */
     if (ddpi_sm_allowed(&agent->sm, AGENT_SWEEPING))
         enter_sweeping(agent);
     else
