@@ -300,7 +300,8 @@ static void on_output(void *ctx)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-/* A signal that was ignored when we were started stays so: nohup means it. */
+/* A signal that was ignored when we were started stays so: nohup means it. But nobody means that
+ * wait statuses should disappear, which is what it does to SIGCHLD. */
 static bool inherited_ignored(int sig)
 {
     struct sigaction action;
@@ -310,7 +311,7 @@ static bool inherited_ignored(int sig)
 static ddp_status watch_signal(struct agent *agent, int sig, uv_signal_cb callback,
                                struct ddp_error *err)
 {
-    if (inherited_ignored(sig))
+    if (sig != SIGCHLD && inherited_ignored(sig))
         return DDP_OK;
     int uv_status = uv_signal_init(agent->loop, &agent->signals[sig]);
     if (uv_status == 0) {

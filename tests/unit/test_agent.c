@@ -381,6 +381,14 @@ START_TEST(an_ignored_signal_stays_ignored)
 }
 END_TEST
 
+START_TEST(an_ignored_child_signal_does_no_harm)
+{
+    configure(2, "exit $RANK");
+    signal(SIGCHLD, SIG_IGN);
+    run_job(1);
+}
+END_TEST
+
 START_TEST(without_its_guard_the_job_ends)
 {
     int ends[2];
@@ -593,6 +601,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, an_impatient_user_is_heard);
     tcase_add_test(tcase, a_forwarded_signal_reaches_every_worker);
     tcase_add_test(tcase, an_ignored_signal_stays_ignored);
+    tcase_add_test(tcase, an_ignored_child_signal_does_no_harm);
     tcase_add_test(tcase, without_its_guard_the_job_ends);
     tcase_add_test(tcase, whoever_holds_a_pipe_does_not_hold_the_job);
     tcase_add_test(tcase, a_signal_ends_the_wait_for_a_reader);
