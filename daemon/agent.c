@@ -158,12 +158,20 @@ static void on_child_reaped(void *ctx, pid_t pid, int wait_status)
 
 /* ---- from sweeping to the end --------------------------------------------------------------- */
 
-static void on_drain_limit(uv_timer_t *timer)
+static void abandon_streams(struct agent *agent)
 {
-    struct agent *agent = timer->data;
     for (uint32_t i = 0; i < agent->config->nproc; i++)
         for (int s = 0; s < 2; s++)
             logmux_abandon(&agent->workers[i].streams[s]);
+}
+
+static void on_drain_limit(uv_timer_t *timer)
+{
+    struct agent *agent = timer->data;
+    if (agent->mux.paused) /* nobody holds the pipes open: it is our reader who is slow */
+        uv_timer_start(timer, on_drain_limit, DRAIN_LIMIT_MS, 0);
+    else
+        abandon_streams(agent);
 }
 
 static bool may_restart(const struct agent *agent)
@@ -262,7 +270,7 @@ static void on_ending_signal(uv_signal_t *handle, int sig)
         break;
     case AGENT_DRAINING: /* output that nobody reads must not hold us */
         logmux_discard(&agent->mux);
-        on_drain_limit(&agent->timer);
+        abandon_streams(agent);
         agent->cause = AGENT_CAUSE_SIGNAL;
         agent->signal = sig;
         advance(agent);

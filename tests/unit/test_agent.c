@@ -457,6 +457,29 @@ static void let_time_pass(void)
     uv_close((uv_handle_t *)&idle, NULL);
 }
 
+START_TEST(a_slow_reader_gets_everything_however_late)
+{
+    configure(1, "exec yes >&2");
+    int reader = readers[1], unread = 0, fd = -1;
+    readers[1] = -1; /* nobody reads */
+    start();
+    struct logmux_stream *stream = &agent.workers[0].streams[1];
+    looptest_run_until(&loop, worker_waits, NULL);
+    kill(agent.workers[0].pid, SIGKILL);
+    looptest_run_until(&loop, is_draining, NULL);
+    ck_assert_int_eq(uv_fileno((uv_handle_t *)&stream->pipe, &fd), 0);
+    ck_assert_int_eq(ioctl(fd, FIONREAD, &unread), 0);
+    ck_assert_int_gt(unread, 0);
+    uint64_t before = stream->tail.total;
+    let_time_pass();
+    readers[1] = reader;
+    looptest_run_until(&loop, is_done, NULL);
+    ck_assert_uint_eq(stream->tail.total, before + (uint64_t)unread);
+    ends_with(128 + SIGKILL);
+    says(1, "rank 0 failed first: killed by SIGKILL (Killed)");
+}
+END_TEST
+
 START_TEST(whoever_holds_a_pipe_does_not_hold_the_job)
 {
     configure(1, "echo stands; while read a; do :; done <$FIFO");
@@ -603,6 +626,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, an_ignored_signal_stays_ignored);
     tcase_add_test(tcase, an_ignored_child_signal_does_no_harm);
     tcase_add_test(tcase, without_its_guard_the_job_ends);
+    tcase_add_test(tcase, a_slow_reader_gets_everything_however_late);
     tcase_add_test(tcase, whoever_holds_a_pipe_does_not_hold_the_job);
     tcase_add_test(tcase, a_signal_ends_the_wait_for_a_reader);
     tcase_add_test(tcase, log_files_are_as_torchruns);
