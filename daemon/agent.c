@@ -27,6 +27,7 @@ enum {
     SWEEP_AGAIN_MS = 5,    /* a child may have been missed while others were exiting */
     SWEEP_LIMIT_MS = 5000, /* what survives SIGKILL for this long is stuck in the kernel */
     DRAIN_LIMIT_MS = 2000, /* for a pipe that somebody outside the job holds open */
+    SAME_SIGNAL_MS = 250,  /* until then it is the same wish, which came by two ways */
 };
 
 DDPI_SM_DEFINE(agent, AGENT_STATES);
@@ -246,6 +247,14 @@ static void on_child_signal(uv_signal_t *handle, int sig)
     advance(agent);
 }
 
+/* Slurm and systemd signal every process of a job, guard and agent included, and the guard forwards
+ * its own. A person needs longer than that to become impatient. */
+static bool is_the_same_wish(const struct agent *agent)
+{
+    return agent->cause == AGENT_CAUSE_SIGNAL &&
+           ddpi_now_ms(&ddpi_clock_monotonic) - agent->signal_ms < SAME_SIGNAL_MS;
+}
+
 static void on_ending_signal(uv_signal_t *handle, int sig)
 {
     struct agent *agent = handle->data;
@@ -254,11 +263,14 @@ static void on_ending_signal(uv_signal_t *handle, int sig)
     case AGENT_RUNNING:
         set_cause(agent, AGENT_CAUSE_SIGNAL);
         agent->signal = sig;
+        agent->signal_ms = ddpi_now_ms(&ddpi_clock_monotonic);
         agent_say(agent, "%s: stopping %u workers (once more kills them)", signame_of(sig, name),
                   agent->alive);
         enter_stopping(agent, sig);
         break;
     case AGENT_STOPPING: /* impatience, or a signal after a failure: no restart either way */
+        if (is_the_same_wish(agent))
+            break;
         agent->cause = AGENT_CAUSE_SIGNAL;
         agent->signal = sig;
         agent_say(agent, "%s: killing %u workers", signame_of(sig, name), agent->alive);

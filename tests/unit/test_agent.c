@@ -340,6 +340,22 @@ START_TEST(a_signal_stops_the_job)
 }
 END_TEST
 
+/* Slurm and systemd signal every process of a job, the guard and the agent both, and the guard
+ * forwards: that is one wish, not impatience. */
+START_TEST(one_wish_that_arrives_twice_is_one)
+{
+    configure(2, two_that_stand);
+    start();
+    looptest_run_until(&loop, both_stand, NULL);
+    kill(getpid(), SIGTERM);
+    kill(getpid(), SIGTERM);
+    ends_with(128 + SIGTERM);
+    says(0, "[0]:got TERM\n");
+    says(0, "[1]:got TERM\n");
+    does_not_say(1, "killing");
+}
+END_TEST
+
 static void signal_ourselves(uv_timer_t *timer)
 {
     (void)timer;
@@ -621,6 +637,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, one_that_cannot_start_ends_those_that_have);
     tcase_add_test(tcase, an_orphan_does_not_outlive_the_job);
     tcase_add_test(tcase, a_signal_stops_the_job);
+    tcase_add_test(tcase, one_wish_that_arrives_twice_is_one);
     tcase_add_test(tcase, an_impatient_user_is_heard);
     tcase_add_test(tcase, a_forwarded_signal_reaches_every_worker);
     tcase_add_test(tcase, an_ignored_signal_stays_ignored);
