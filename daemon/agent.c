@@ -432,6 +432,8 @@ static void close_handle(uv_handle_t *handle, bool open)
 
 void agent_close(struct agent *agent)
 {
+    for (uint32_t i = 0; agent->workers != NULL && i < agent->config->nproc; i++)
+        worker_proc_unwatch(&agent->workers[i]); /* one that is stuck still has its watch */
     for (int sig = 0; sig < NSIG; sig++)
         close_handle((uv_handle_t *)&agent->signals[sig], agent->signal_open[sig]);
     close_handle((uv_handle_t *)&agent->guard, agent->guard_open);

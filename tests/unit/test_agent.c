@@ -12,11 +12,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -422,8 +424,21 @@ START_TEST(without_its_guard_the_job_ends)
 }
 END_TEST
 
-/* ---- output -----------------------------------------------------------------------------------
+/* ---- what cannot be ended ---------------------------------------------------------------------
  */
+
+static bool may_kill_others(bool on)
+{
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2];
+    if (syscall(SYS_capget, &head, data) != 0)
+        return false;
+    if (on)
+        data[0].effective |= 1u << CAP_KILL;
+    else
+        data[0].effective &= ~(1u << CAP_KILL);
+    return syscall(SYS_capset, &head, data) == 0;
+}
 
 static bool one_stands(void *ctx)
 {
@@ -431,6 +446,43 @@ static bool one_stands(void *ctx)
     read_console();
     return strstr(shown[0], "[0]:stands\n") != NULL;
 }
+
+static bool is_sweeping(void *ctx)
+{
+    (void)ctx;
+    return agent.sm.state == AGENT_SWEEPING;
+}
+
+/* A worker that we may not signal stands for one that is stuck in the kernel. */
+START_TEST(a_stuck_process_is_named_and_left)
+{
+    if (geteuid() != 0 || access("/usr/bin/setpriv", X_OK) != 0) {
+        ck_assert_int_eq(uv_loop_close(&loop), 0);
+        return; /* only root can make such a worker */
+    }
+    configure(1, "exec setpriv --reuid=65534 --clear-groups sh -c 'echo stands; exec sleep 100'");
+    config.max_restarts = 1;
+    config.shutdown_timeout_ms = 1;
+    start();
+    looptest_run_until(&loop, one_stands, NULL);
+    ck_assert(may_kill_others(false));
+    kill(getpid(), SIGTERM);
+    looptest_run_until(&loop, is_sweeping, NULL);
+    agent.sweep_deadline_ms = 0; /* so much for patience */
+    looptest_run_until(&loop, is_done, NULL);
+    ck_assert_int_eq(done_code, 128 + SIGTERM);
+    says(1, "is still there 5 s after SIGKILL, in state ");
+    pid_t stuck = agent.workers[0].pid;
+    close_agent();
+    ck_assert_uint_eq(done_calls, 1);
+    ck_assert(may_kill_others(true));
+    kill(stuck, SIGKILL);
+    ck_assert_int_eq(waitpid(stuck, NULL, 0), stuck);
+}
+END_TEST
+
+/* ---- output -----------------------------------------------------------------------------------
+ */
 
 static bool is_draining(void *ctx)
 {
@@ -643,6 +695,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, an_ignored_signal_stays_ignored);
     tcase_add_test(tcase, an_ignored_child_signal_does_no_harm);
     tcase_add_test(tcase, without_its_guard_the_job_ends);
+    tcase_add_test(tcase, a_stuck_process_is_named_and_left);
     tcase_add_test(tcase, a_slow_reader_gets_everything_however_late);
     tcase_add_test(tcase, whoever_holds_a_pipe_does_not_hold_the_job);
     tcase_add_test(tcase, a_signal_ends_the_wait_for_a_reader);
