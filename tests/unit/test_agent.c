@@ -584,7 +584,11 @@ START_TEST(log_files_are_as_torchruns)
 {
     char logs[64];
     snprintf(logs, sizeof logs, "%s/logs", dir);
-    configure(2, "printf 'no end'; echo err >&2; exit $RANK");
+    configure(2, "printf 'no end'; echo err >&2\n"
+                 "case $RANK in\n"
+                 "0) echo stands >$FIFO;;\n"
+                 "1) read a <$FIFO; exit 1;;\n"
+                 "esac");
     config.log_dir = logs;
     config.max_restarts = 1;
     streams[0].tee = 3;
