@@ -212,6 +212,21 @@ static void pause_reading(struct ddpi_conn *conn)
     update_deadline(conn, false);
 }
 
+/* Begin to write what is queued, unless a write is on its way already; its end goes on. */
+static int write_queue(struct ddpi_conn *conn)
+{
+    size_t len = ddpi_buf_len(&conn->out);
+    if (len == 0 || ddpi_buf_len(&conn->flight) > 0)
+        return 0;
+    uv_buf_t bytes = {.base = (char *)conn->out.data + conn->out.head, .len = len};
+    int sent = uv_try_write((uv_stream_t *)&conn->tcp, &bytes, 1);
+    if (sent < 0 && sent != UV_EAGAIN)
+        return sent;
+    if (sent > 0)
+        ddpi_buf_consume(&conn->out, (size_t)sent);
+    return ddpi_buf_len(&conn->out) > 0 ? write_rest(conn) : 0;
+}
+
 void ddpi_conn_flush(struct ddpi_conn *conn)
 {
     if (conn->sm.state == CONN_CLOSING)
@@ -220,19 +235,10 @@ void ddpi_conn_flush(struct ddpi_conn *conn)
         end(conn, "too many of its replies are waiting to be read");
         return;
     }
-    size_t len = ddpi_buf_len(&conn->out);
-    if (len == 0 || ddpi_buf_len(&conn->flight) > 0)
-        return;
-    uv_buf_t bytes = {.base = (char *)conn->out.data + conn->out.head, .len = len};
-    int sent = uv_try_write((uv_stream_t *)&conn->tcp, &bytes, 1);
-    if (sent > 0)
-        ddpi_buf_consume(&conn->out, (size_t)sent);
-    int uv_err = sent < 0 && sent != UV_EAGAIN ? sent : 0;
-    if (uv_err == 0 && ddpi_buf_len(&conn->out) > 0)
-        uv_err = write_rest(conn);
+    int uv_err = write_queue(conn);
     if (uv_err != 0)
         end(conn, uv_strerror(uv_err));
-    else if (serving(conn) && queued(conn) > conn->env->limits.output_soft)
+    else if (!conn->paused && serving(conn) && queued(conn) > conn->env->limits.output_soft)
         pause_reading(conn);
 }
 
