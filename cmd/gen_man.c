@@ -20,7 +20,8 @@ int main(int argc, char **argv)
         if (strcmp(line, "@OPTIONS@\n") == 0)
             options_print_man(&ddprun_option_table, stdout);
         else if (strncmp(line, ".TH ", 4) == 0)
-            fputs(".TH DDPRUN 1 \"\" \"ddprun " DDPRUN_VERSION "\" \"User Commands\"\n", stdout);
+            printf("%.*s \"ddprun " DDPRUN_VERSION "\" \"User Commands\"\n",
+                   (int)strcspn(line, "\n"), line);
         else
             fputs(line, stdout);
     fclose(template);
