@@ -27,6 +27,7 @@ enum {
     SWEEP_AGAIN_MS = 5,    /* a child may have been missed while others were exiting */
     SWEEP_LIMIT_MS = 5000, /* what survives SIGKILL for this long is stuck in the kernel */
     DRAIN_LIMIT_MS = 2000, /* for a pipe that somebody outside the job holds open */
+    SAME_SIGNAL_MS = 250,  /* until then it is the same wish, which came by two ways */
 };
 
 DDPI_SM_DEFINE(agent, AGENT_STATES);
@@ -40,15 +41,15 @@ void agent_store_prefix(char *text, size_t size, uint32_t generation)
 
 void agent_say(struct agent *agent, const char *format, ...)
 {
-    char line[LINE_MAX_LEN];
+    char line[LINE_MAX_LEN] = "ddprun: ";
+    size_t prefix = strlen(line);
     va_list args;
     va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
+    vsnprintf(line + prefix, sizeof line - prefix - 1, format, args);
     va_end(args);
-    struct console *console = &agent->mux.consoles[1];
-    console_add(console, "ddprun: ", 8, line, strlen(line));
-    console_add(console, "", 0, "\n", 1);
-    console_flush(console);
+    size_t len = strlen(line);
+    line[len] = '\n';
+    logmux_print(&agent->mux, 1, line, len + 1);
 }
 
 static void set_cause(struct agent *agent, enum agent_cause cause)
@@ -158,12 +159,20 @@ static void on_child_reaped(void *ctx, pid_t pid, int wait_status)
 
 /* ---- from sweeping to the end --------------------------------------------------------------- */
 
-static void on_drain_limit(uv_timer_t *timer)
+static void abandon_streams(struct agent *agent)
 {
-    struct agent *agent = timer->data;
     for (uint32_t i = 0; i < agent->config->nproc; i++)
         for (int s = 0; s < 2; s++)
             logmux_abandon(&agent->workers[i].streams[s]);
+}
+
+static void on_drain_limit(uv_timer_t *timer)
+{
+    struct agent *agent = timer->data;
+    if (agent->mux.paused) /* nobody holds the pipes open: it is our reader who is slow */
+        uv_timer_start(timer, on_drain_limit, DRAIN_LIMIT_MS, 0);
+    else
+        abandon_streams(agent);
 }
 
 static bool may_restart(const struct agent *agent)
@@ -238,6 +247,14 @@ static void on_child_signal(uv_signal_t *handle, int sig)
     advance(agent);
 }
 
+/* Slurm and systemd signal every process of a job, guard and agent included, and the guard forwards
+ * its own. A person needs longer than that to become impatient. */
+static bool is_the_same_wish(const struct agent *agent)
+{
+    return agent->cause == AGENT_CAUSE_SIGNAL &&
+           ddpi_now_ms(&ddpi_clock_monotonic) - agent->signal_ms < SAME_SIGNAL_MS;
+}
+
 static void on_ending_signal(uv_signal_t *handle, int sig)
 {
     struct agent *agent = handle->data;
@@ -246,11 +263,14 @@ static void on_ending_signal(uv_signal_t *handle, int sig)
     case AGENT_RUNNING:
         set_cause(agent, AGENT_CAUSE_SIGNAL);
         agent->signal = sig;
+        agent->signal_ms = ddpi_now_ms(&ddpi_clock_monotonic);
         agent_say(agent, "%s: stopping %u workers (once more kills them)", signame_of(sig, name),
                   agent->alive);
         enter_stopping(agent, sig);
         break;
     case AGENT_STOPPING: /* impatience, or a signal after a failure: no restart either way */
+        if (is_the_same_wish(agent))
+            break;
         agent->cause = AGENT_CAUSE_SIGNAL;
         agent->signal = sig;
         agent_say(agent, "%s: killing %u workers", signame_of(sig, name), agent->alive);
@@ -261,9 +281,8 @@ static void on_ending_signal(uv_signal_t *handle, int sig)
         agent->signal = sig;
         break;
     case AGENT_DRAINING: /* output that nobody reads must not hold us */
-        on_drain_limit(&agent->timer);
-        for (int i = 0; i < 2; i++)
-            console_discard(&agent->mux.consoles[i]);
+        logmux_discard(&agent->mux);
+        abandon_streams(agent);
         agent->cause = AGENT_CAUSE_SIGNAL;
         agent->signal = sig;
         advance(agent);
@@ -287,8 +306,7 @@ static void on_guard(uv_poll_t *poll, int status, int events)
     struct agent *agent = poll->data;
     uv_poll_stop(poll);
     set_cause(agent, AGENT_CAUSE_GUARD);
-    for (int i = 0; i < 2; i++)
-        console_discard(&agent->mux.consoles[i]); /* whoever read it may be gone as well */
+    logmux_discard(&agent->mux); /* whoever read it may be gone as well */
     if (ddpi_sm_allowed(&agent->sm, AGENT_SWEEPING))
         enter_sweeping(agent);
     else
@@ -302,7 +320,8 @@ static void on_output(void *ctx)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-/* A signal that was ignored when we were started stays so: nohup means it. */
+/* A signal that was ignored when we were started stays so: nohup means it. But nobody means that
+ * wait statuses should disappear, which is what it does to SIGCHLD. */
 static bool inherited_ignored(int sig)
 {
     struct sigaction action;
@@ -312,7 +331,7 @@ static bool inherited_ignored(int sig)
 static ddp_status watch_signal(struct agent *agent, int sig, uv_signal_cb callback,
                                struct ddp_error *err)
 {
-    if (inherited_ignored(sig))
+    if (sig != SIGCHLD && inherited_ignored(sig))
         return DDP_OK;
     int uv_status = uv_signal_init(agent->loop, &agent->signals[sig]);
     if (uv_status == 0) {
@@ -413,6 +432,8 @@ static void close_handle(uv_handle_t *handle, bool open)
 
 void agent_close(struct agent *agent)
 {
+    for (uint32_t i = 0; agent->workers != NULL && i < agent->config->nproc; i++)
+        worker_proc_unwatch(&agent->workers[i]); /* one that is stuck still has its watch */
     for (int sig = 0; sig < NSIG; sig++)
         close_handle((uv_handle_t *)&agent->signals[sig], agent->signal_open[sig]);
     close_handle((uv_handle_t *)&agent->guard, agent->guard_open);

@@ -91,6 +91,7 @@ struct agent {
     struct worker_proc *root; /* first worker that failed */
     bool root_oom;
     int signal;             /* that ends the job */
+    uint64_t signal_ms;     /* when it came first */
     struct ddp_error error; /* of AGENT_CAUSE_START */
     uv_signal_t signals[NSIG];
     bool signal_open[NSIG];

@@ -1,8 +1,10 @@
 /*
- * console.c - one slow output. Owns the queue and the poll handle, not the descriptor.
+ * console.c - one slow output. Owns the queue and the poll handle; the descriptor is the caller's.
  *
  * A pipe that polls as writable has room for at least PIPE_BUF bytes, so a blocking write of that
- * many does not block; that is why the pieces are small.
+ * many does not block; that is why the pieces are small. A terminal promises no such room: when it
+ * is stopped, or its line is dead, a write waits with the rest. So it is opened once more, as an
+ * open file of our own, which may be non-blocking without the shell noticing.
  */
 #include "console.h"
 
@@ -10,15 +12,30 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 enum { FULL_BYTES = 1024 * 1024, FILE_PIECE = 256 * 1024 };
 
+static void reopen_terminal(struct console *console)
+{
+    char path[32];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", console->fd);
+    int fd = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0)
+        return; /* somebody else's terminal, after "su": it may make us wait */
+    console->fd = fd;
+    console->reopened = true;
+}
+
 void console_init(struct console *console, uv_loop_t *loop, int fd)
 {
     *console = (struct console){.fd = fd};
     ddpi_buf_init(&console->queue, SIZE_MAX);
+    if (isatty(fd) == 1)
+        reopen_terminal(console);
+    fd = console->fd;
     struct stat st;
     if (fstat(fd, &st) != 0) {
         console->gone = true; /* the user closed it: "ddprun ... 2>&-" */
@@ -117,10 +134,13 @@ bool console_idle(const struct console *console)
 
 void console_close(struct console *console)
 {
-    watch(console, false);
+    console_discard(console);
     if (console->pollable)
         uv_close((uv_handle_t *)&console->poll, NULL);
     console->pollable = false;
+    if (console->reopened)
+        close(console->fd);
+    console->reopened = false;
 }
 
 void console_finish(struct console *console)

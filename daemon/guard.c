@@ -109,6 +109,7 @@ ddp_status guard_split(struct guard_agent *ret_agent, struct ddp_error *err)
     forwarded_signals(&blocked);
     sigaddset(&blocked, SIGCHLD);
     sigprocmask(SIG_BLOCK, &blocked, &before);
+    signal(SIGCHLD, SIG_DFL); /* inherited as ignored it would make wait statuses disappear */
 
     pid_t agent = fork();
     if (agent < 0) {

@@ -65,6 +65,8 @@ static const char *temporary_base(void)
 ddp_status logdir_open(struct logdir *dir, const char *base, const char *run_id, bool keep,
                        struct ddp_error *err)
 {
+    if (base != NULL && *base == '\0')
+        base = NULL;
     *dir = (struct logdir){.kept = keep || base != NULL};
     if (base != NULL && strcmp(base, "/dev/null") == 0)
         return DDP_OK;

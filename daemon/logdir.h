@@ -19,8 +19,8 @@ struct logdir {
     bool kept;
 };
 
-/* @base is --log-dir or NULL; @keep says that some stream goes to a file. The sentence names the
- * directory that could not be made. */
+/* @base is --log-dir, NULL or "" for none; @keep says that some stream goes to a file. The sentence
+ * names the directory that could not be made. */
 DDP_MUST_CHECK ddp_status logdir_open(struct logdir *dir, const char *base, const char *run_id,
                                       bool keep, struct ddp_error *err);
 

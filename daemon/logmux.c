@@ -175,6 +175,20 @@ ddp_status logmux_open(struct logmux *mux, struct logmux_stream *stream,
     return DDP_OK;
 }
 
+void logmux_print(struct logmux *mux, int console, const char *text, size_t len)
+{
+    console_add(&mux->consoles[console], "", 0, text, len);
+    console_flush(&mux->consoles[console]);
+    balance(mux); /* a console that turns out to be gone here must not keep the pipes paused */
+}
+
+void logmux_discard(struct logmux *mux)
+{
+    for (int i = 0; i < 2; i++)
+        console_discard(&mux->consoles[i]);
+    balance(mux);
+}
+
 void logmux_abandon(struct logmux_stream *stream)
 {
     if (stream->open && !stream->closing)

@@ -60,6 +60,12 @@ DDP_MUST_CHECK ddp_status logmux_open(struct logmux *mux, struct logmux_stream *
                                       const struct logmux_sink *sink, int *ret_write_fd,
                                       struct ddp_error *err);
 
+/* Show a text that is not a worker's, whole lines, in order with theirs. */
+void logmux_print(struct logmux *mux, int console, const char *text, size_t len);
+
+/* Nobody reads the consoles any more, or nobody should wait for it: the streams run on. */
+void logmux_discard(struct logmux *mux);
+
 /* Give up on a stream whose writers cannot be killed; what has arrived is still shown. */
 void logmux_abandon(struct logmux_stream *stream);
 

@@ -81,13 +81,6 @@ static size_t describe_others(const struct agent *agent, struct report_worker *o
     return count;
 }
 
-static void say_text(struct agent *agent, const struct ddpi_buf *text)
-{
-    struct console *console = &agent->mux.consoles[1];
-    console_add(console, "", 0, (const char *)ddpi_buf_head(text), ddpi_buf_len(text));
-    console_flush(console);
-}
-
 static void report_worker_failure(struct agent *agent)
 {
     struct ddp_error error = {0};
@@ -116,7 +109,7 @@ static void report_worker_failure(struct agent *agent)
         .others_count = others != NULL ? describe_others(agent, others) : 0,
     };
     if (report_failure(&report, &text))
-        say_text(agent, &text);
+        logmux_print(&agent->mux, 1, (const char *)ddpi_buf_head(&text), ddpi_buf_len(&text));
     else
         agent_say(agent, "rank %u failed first, and there is no memory for a report",
                   agent->root->rank);

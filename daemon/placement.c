@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { VALUE_MAX = 32 };
+enum { VALUE_MAX = 128 }; /* a number, or the name of a device */
 
 /* Either a number or a text. NULL text: the variable is not set by us. */
 struct value {
@@ -91,22 +91,63 @@ static void omp_num_threads(const struct placement *p, char *const *inherited, s
         out->text = "1";
 }
 
-/* Entry number local_rank of the inherited list, or the local rank itself. */
-static void visible_device(const struct placement *p, char *const *inherited, struct value *out)
+/* Entry number local_rank of the comma list, without the blanks around it; "" if it is too short.
+ */
+static const char *own_device(const struct placement *p, const char *list, size_t *ret_len)
 {
-    if (!p->virtual_local_rank)
-        return;
-    const char *list = lookup(inherited, "CUDA_VISIBLE_DEVICES");
-    set_number(out, p->local_rank);
     for (uint32_t i = 0; list != NULL && i < p->local_rank; i++) {
         list = strchr(list, ',');
         list = list != NULL ? list + 1 : NULL;
     }
     if (list == NULL)
-        return;
-    list += strspn(list, " ");
-    size_t len = strcspn(list, ", ");
-    snprintf(out->number, sizeof out->number, "%.*s", (int)len, list);
+        list = "";
+    list += strspn(list, " \t");
+    *ret_len = strcspn(list, ", \t");
+    return list;
+}
+
+static void one_device(const struct placement *p, const char *list, struct value *out)
+{
+    size_t len;
+    const char *device = own_device(p, list, &len);
+    snprintf(out->number, sizeof out->number, "%.*s", (int)len, device);
+    out->text = out->number;
+}
+
+static void cuda_device(const struct placement *p, char *const *inherited, struct value *out)
+{
+    const char *list = lookup(inherited, "CUDA_VISIBLE_DEVICES");
+    if (p->virtual_local_rank && list != NULL)
+        one_device(p, list, out);
+    else if (p->virtual_local_rank)
+        set_number(out, p->local_rank);
+}
+
+static void hip_device(const struct placement *p, char *const *inherited, struct value *out)
+{
+    const char *list = lookup(inherited, "HIP_VISIBLE_DEVICES");
+    if (p->virtual_local_rank && list != NULL)
+        one_device(p, list, out);
+}
+
+/* A worker without a device of its own would take a neighbour's. */
+static ddp_status check_devices(const struct placement *p, char *const *inherited,
+                                struct ddp_error *err)
+{
+    static const char *const names[] = {"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"};
+    for (size_t i = 0; p->virtual_local_rank && i < sizeof names / sizeof *names; i++) {
+        const char *list = lookup(inherited, names[i]);
+        size_t len;
+        if (list == NULL)
+            continue;
+        own_device(p, list, &len);
+        if (len == 0 || len >= VALUE_MAX)
+            return ddpi_error_set(err, DDP_E_INVALID,
+                                  "%s='%s' has no entry for local rank %" PRIu32
+                                  ", and --virtual-local-rank gives each worker one of them",
+                                  names[i], list, p->local_rank);
+    }
+    return DDP_OK;
 }
 
 static const struct {
@@ -132,7 +173,8 @@ static const struct {
     {"TORCHELASTIC_SIGNALS_TO_HANDLE", signals_to_handle},
     {"TORCH_NCCL_ASYNC_ERROR_HANDLING", nccl_async},
     {"OMP_NUM_THREADS", omp_num_threads},
-    {"CUDA_VISIBLE_DEVICES", visible_device},
+    {"CUDA_VISIBLE_DEVICES", cuda_device},
+    {"HIP_VISIBLE_DEVICES", hip_device},
     {"DDPRUN_STORE", store},
     {"DDPRUN_STORE_PREFIX", store_prefix},
 };
@@ -155,6 +197,9 @@ ddp_status placement_env(const struct placement *placement, char *const *inherit
 {
     struct value values[VARIABLES] = {0};
     size_t entries = VARIABLES + 1, text_len = 0, used = 0;
+    ddp_status status = check_devices(placement, inherited, err);
+    if (status != DDP_OK)
+        return status;
     for (size_t i = 0; i < VARIABLES; i++) {
         variables[i].value(placement, inherited, &values[i]);
         if (values[i].text != NULL)

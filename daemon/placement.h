@@ -33,7 +33,8 @@ struct placement {
 
 /*
  * The environment of a worker: @inherited with the variables of the placement in it. Each of these
- * is set once; see placement.c for the table.
+ * is set once; see placement.c for the table. DDP_E_INVALID: with a virtual local rank, the
+ * inherited list of devices has none for this worker.
  *
  * On DDP_OK *@ret_envp is a NULL-terminated array, freed with placement_env_free(). Its entries
  * point into @inherited and into memory of its own.

@@ -59,19 +59,36 @@ static void format_time(uint64_t us, char *text, size_t size)
                  us / 60000000 % 60);
 }
 
-/* One line of a worker's text, made harmless. */
+/* A character that could drive the terminal: C0, DEL, or C1 in UTF-8 (then @next is its second
+ * byte, and the first is passed over). */
+static bool is_control(unsigned char c, unsigned char next, bool *ret_pair)
+{
+    *ret_pair = c == 0xc2 && (next & 0xe0) == 0x80;
+    return *ret_pair || (c < 0x20 && c != '\t') || c == 0x7f;
+}
+
+static bool add_harmless(struct ddpi_buf *out, const char *text, size_t len)
+{
+    bool ok = true, pair;
+    for (size_t i = 0; i < len && ok; i++) {
+        unsigned char c = (unsigned char)text[i];
+        unsigned char next = i + 1 < len ? (unsigned char)text[i + 1] : 0;
+        if (is_control(c, next, &pair)) {
+            ok = c == '\r' || add(out, "\\x%02x", pair ? next : c);
+            i += pair;
+        } else {
+            ok = ddpi_buf_append(out, &text[i], 1);
+        }
+    }
+    return ok;
+}
+
+/* One line of a worker's text. */
 static bool add_quoted_line(struct ddpi_buf *out, const char *line, size_t len)
 {
-    bool ok = add(out, "  | ");
     size_t shown = len < LINE_SHOWN ? len : LINE_SHOWN;
-    for (size_t i = 0; i < shown && ok; i++) {
-        unsigned char c = (unsigned char)line[i];
-        if ((c < 0x20 && c != '\t') || c == 0x7f)
-            ok = c == '\r' || add(out, "\\x%02x", c);
-        else
-            ok = ddpi_buf_append(out, &line[i], 1);
-    }
-    return ok && add(out, shown < len ? " ... (%zu bytes more)\n" : "\n", len - shown);
+    return add(out, "  | ") && add_harmless(out, line, shown) &&
+           add(out, shown < len ? " ... (%zu bytes more)\n" : "\n", len - shown);
 }
 
 static bool add_quoted(struct ddpi_buf *out, const char *text, size_t len, unsigned lines)
@@ -89,7 +106,9 @@ static bool add_quoted(struct ddpi_buf *out, const char *text, size_t len, unsig
 
 static bool add_error_file(const struct report_worker *worker, struct ddpi_buf *out)
 {
-    if (worker->error_file_note != NULL && !add(out, "  note: %s\n", worker->error_file_note))
+    const char *note = worker->error_file_note; /* quotes the file */
+    if (note != NULL &&
+        !(add(out, "  note: ") && add_harmless(out, note, strlen(note)) && add(out, "\n")))
         return false;
     if (worker->error_message == NULL)
         return true;
@@ -107,12 +126,18 @@ static bool add_stderr(const struct report_worker *worker, struct ddpi_buf *out)
            add_quoted(out, worker->stderr_tail, worker->stderr_tail_len, STDERR_LINES);
 }
 
+/* In pieces, as a path may be longer than what one add() takes. */
+static bool add_log(const char *path, struct ddpi_buf *out)
+{
+    return path == NULL ||
+           (add(out, "  its log: ") && ddpi_buf_append(out, path, strlen(path)) && add(out, "\n"));
+}
+
 static bool add_logs(const struct report_worker *worker, struct ddpi_buf *out)
 {
     if (worker->stderr_log == NULL && worker->stdout_log == NULL)
         return add(out, "  its log: not kept; '--log-dir=DIR --tee=3' keeps one per rank\n");
-    return (worker->stderr_log == NULL || add(out, "  its log: %s\n", worker->stderr_log)) &&
-           (worker->stdout_log == NULL || add(out, "  its log: %s\n", worker->stdout_log));
+    return add_log(worker->stderr_log, out) && add_log(worker->stdout_log, out);
 }
 
 static bool add_root(const struct report *report, struct ddpi_buf *out)

@@ -62,13 +62,27 @@ void worker_proc_stop(struct worker_proc *worker, int sig)
         ddpi_sm_move(&worker->sm, to);
 }
 
+static void close_pidfd(struct worker_proc *worker)
+{
+    if (worker->pidfd >= 0)
+        close(worker->pidfd);
+    worker->pidfd = -1;
+}
+
 static void on_watch_closed(uv_handle_t *handle)
 {
     struct worker_proc *worker = handle->data;
-    close(worker->pidfd);
-    worker->pidfd = -1;
+    close_pidfd(worker);
     worker->watched = false;
     worker->unwatched(worker);
+}
+
+void worker_proc_unwatch(struct worker_proc *worker)
+{
+    if (!worker->watched)
+        close_pidfd(worker);
+    else if (!uv_is_closing((uv_handle_t *)&worker->exit_watch))
+        uv_close((uv_handle_t *)&worker->exit_watch, on_watch_closed);
 }
 
 void worker_proc_exited(struct worker_proc *worker, int wait_status, uint64_t now_us)
@@ -77,8 +91,7 @@ void worker_proc_exited(struct worker_proc *worker, int wait_status, uint64_t no
     worker->wait_status = wait_status;
     worker->ended_us = now_us;
     ddpi_sm_move(&worker->sm, WORKER_EXITED);
-    if (worker->watched)
-        uv_close((uv_handle_t *)&worker->exit_watch, on_watch_closed);
+    worker_proc_unwatch(worker);
 }
 
 bool worker_proc_alive(const struct worker_proc *worker)

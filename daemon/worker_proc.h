@@ -61,6 +61,9 @@ void worker_proc_forward(const struct worker_proc *worker, int sig);
 /* It has been waited for. */
 void worker_proc_exited(struct worker_proc *worker, int wait_status, uint64_t now_us);
 
+/* Close the handle of a worker that cannot be waited for; after an exit that happens by itself. */
+void worker_proc_unwatch(struct worker_proc *worker);
+
 bool worker_proc_alive(const struct worker_proc *worker);
 
 /* Ended with anything but exit code 0. */

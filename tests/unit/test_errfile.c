@@ -1,0 +1,225 @@
+/*
+ * test_errfile.c - the error file of a worker: both forms, and everything that a worker could put
+ * in its place.
+ */
+#include "check_main.h"
+#include "errfile.h"
+#include "failmem.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char dir[] = "/tmp/test_errfile_XXXXXX";
+static char path[64];
+
+static void make_dir(void)
+{
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/error.json", dir);
+}
+
+static void remove_dir(void)
+{
+    unlink(path);
+    rmdir(dir);
+}
+
+static void write_bytes(const char *bytes, size_t len)
+{
+    FILE *file = fopen(path, "w");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_uint_eq(fwrite(bytes, 1, len, file), len);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+static void holds(const char *text, const char *message, const char *traceback)
+{
+    struct errfile file = {0};
+    struct ddp_error error = {0};
+    write_bytes(text, strlen(text));
+    ck_assert_msg(errfile_read(path, &file, &error) == DDP_OK, "%s", error.msg);
+    ck_assert_str_eq(file.message, message);
+    ck_assert_pstr_eq(file.traceback, traceback);
+    errfile_finish(&file);
+    ck_assert_ptr_null(file.message);
+}
+
+START_TEST(both_forms_are_read)
+{
+    holds("{\"message\":{\"message\":\"ValueError: no\",\"extraInfo\":{\"py_callstack\":"
+          "\"Traceback:\\nx\",\"timestamp\":\"1700000000\"}}}",
+          "ValueError: no", "Traceback:\nx");
+    holds("{\"message\":\"plain\",\"timestamp\":12}", "plain", NULL);
+    holds("{\"message\":{\"message\":\"no callstack\",\"extraInfo\":{}}}", "no callstack", NULL);
+    holds("{\"message\":{\"message\":\"m\",\"extraInfo\":{\"py_callstack\":5}}}", "m", NULL);
+    holds("{\"message\":{\"message\":\"m\"}}\n", "m", NULL);
+    holds("{\"message\":\"\"}", "", NULL);
+}
+END_TEST
+
+/* Refused as invalid, with @in_sentence said and the result untouched. */
+static void refused(const char *in_sentence)
+{
+    struct errfile file = {.message = path};
+    struct ddp_error error = {0};
+    ck_assert_int_eq(errfile_read(path, &file, &error), DDP_E_INVALID);
+    ck_assert_ptr_eq(file.message, path);
+    ck_assert_msg(strstr(error.msg, in_sentence) != NULL, "'%s' lacks '%s'", error.msg,
+                  in_sentence);
+    ck_assert_ptr_nonnull(strstr(error.msg, path));
+}
+
+START_TEST(other_text_is_refused)
+{
+    static const struct {
+        const char *text;
+        const char *in_sentence;
+    } rows[] = {{"", "is not JSON"},
+                {"Traceback (most recent call last)", "is not JSON"},
+                {"{\"message\":\"a\"", "is not JSON"},
+                {"{\"message\":\"a\"}x", "is not JSON"},
+                {"{\"message\":\"a\",\"message\":\"b\"}", "is not JSON"},
+                {"{\"message\":\"nul \\u0000\"}", "is not JSON"},
+                {"{\"message\":\"\xff\"}", "is not JSON"},
+                {"[]", "no message"},
+                {"{}", "no message"},
+                {"{\"message\":5}", "no message"},
+                {"{\"message\":null}", "no message"},
+                {"{\"message\":{}}", "no message"},
+                {"{\"message\":{\"message\":[]}}", "no message"},
+                {"{\"message\":{\"extraInfo\":{\"py_callstack\":\"x\"}}}", "no message"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        write_bytes(rows[i].text, strlen(rows[i].text));
+        refused(rows[i].in_sentence);
+    }
+}
+END_TEST
+
+START_TEST(bytes_are_not_text)
+{
+    write_bytes("{\"message\":\"a\"}\0", 16);
+    refused("is not JSON");
+}
+END_TEST
+
+START_TEST(deep_nesting_does_not_end_us)
+{
+    enum { DEPTH = 500000 };
+    char *text = malloc(DEPTH);
+    ck_assert_ptr_nonnull(text);
+    memset(text, '[', DEPTH);
+    write_bytes(text, DEPTH);
+    refused("is not JSON");
+    free(text);
+}
+END_TEST
+
+START_TEST(a_missing_file_is_the_usual_case)
+{
+    struct errfile file = {0};
+    ck_assert_int_eq(errfile_read(path, &file, NULL), DDP_E_NOT_FOUND);
+    ck_assert_int_eq(errfile_read("", &file, NULL), DDP_E_NOT_FOUND);
+}
+END_TEST
+
+START_TEST(a_fifo_does_not_hold_us)
+{
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    refused("is not a regular file");
+}
+END_TEST
+
+START_TEST(a_directory_is_refused)
+{
+    struct errfile file = {0};
+    struct ddp_error error = {0};
+    ck_assert_int_eq(errfile_read(dir, &file, &error), DDP_E_INVALID);
+}
+END_TEST
+
+START_TEST(a_symlink_is_not_followed)
+{
+    struct errfile file = {0};
+    struct ddp_error error = {0};
+    ck_assert_int_eq(symlink("/etc/passwd", path), 0);
+    ddp_status status = errfile_read(path, &file, &error);
+    ck_assert_int_ne(status, DDP_OK);
+    ck_assert_int_ne(status, DDP_E_NOT_FOUND);
+    ck_assert_ptr_nonnull(strstr(error.msg, path));
+    ck_assert_ptr_null(file.message);
+}
+END_TEST
+
+START_TEST(size_is_checked_before_anything_is_read)
+{
+    write_bytes("{\"message\":\"a\"}", 15);
+    ck_assert_int_eq(truncate(path, 1024 * 1024 + 1), 0);
+    refused("at most 1048576 bytes");
+    ck_assert_int_eq(truncate(path, (off_t)1 << 40), 0);
+    refused("at most 1048576 bytes");
+}
+END_TEST
+
+START_TEST(the_largest_file_is_read)
+{
+    enum { SIZE = 1024 * 1024 };
+    char *text = malloc(SIZE + 1);
+    ck_assert_ptr_nonnull(text);
+    memset(text, 'x', SIZE);
+    memcpy(text, "{\"message\":\"", 12);
+    memcpy(text + SIZE - 2, "\"}", 3);
+    struct errfile file = {0};
+    struct ddp_error error = {0};
+    write_bytes(text, SIZE);
+    ck_assert_msg(errfile_read(path, &file, &error) == DDP_OK, "%s", error.msg);
+    ck_assert_uint_eq(strlen(file.message), SIZE - 14);
+    errfile_finish(&file);
+    free(text);
+}
+END_TEST
+
+START_TEST(without_memory_it_is_an_error)
+{
+    static const char text[] =
+        "{\"message\":{\"message\":\"m\",\"extraInfo\":{\"py_callstack\":\"t\"}}}";
+    write_bytes(text, sizeof text - 1);
+    for (unsigned successes = 0;; successes++) {
+        struct errfile file = {0};
+        struct ddp_error error = {0};
+        failmem_start(successes);
+        ddp_status status = errfile_read(path, &file, &error);
+        if (!failmem_stop()) {
+            ck_assert_int_eq(status, DDP_OK);
+            errfile_finish(&file);
+            break;
+        }
+        if (status == DDP_OK) { /* the traceback alone was too much */
+            ck_assert_str_eq(file.message, "m");
+            errfile_finish(&file);
+        }
+    }
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("errfile");
+    TCase *tcase = tcase_create("errfile");
+    tcase_add_checked_fixture(tcase, make_dir, remove_dir);
+    tcase_add_test(tcase, both_forms_are_read);
+    tcase_add_test(tcase, other_text_is_refused);
+    tcase_add_test(tcase, bytes_are_not_text);
+    tcase_add_test(tcase, deep_nesting_does_not_end_us);
+    tcase_add_test(tcase, a_missing_file_is_the_usual_case);
+    tcase_add_test(tcase, a_fifo_does_not_hold_us);
+    tcase_add_test(tcase, a_directory_is_refused);
+    tcase_add_test(tcase, a_symlink_is_not_followed);
+    tcase_add_test(tcase, size_is_checked_before_anything_is_read);
+    tcase_add_test(tcase, the_largest_file_is_read);
+    tcase_add_test(tcase, without_memory_it_is_an_error);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

@@ -1,0 +1,191 @@
+/*
+ * test_guard.c - the guard passes on exit codes and signals, and ends what a dead agent left. The
+ * process that each test forks becomes the guard.
+ */
+#include "check_main.h"
+#include "guard.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { DEADLINE_MS = 20000 };
+
+static int said[2]; /* from agent and orphans to the test; its end: they are gone */
+
+static _Noreturn void split_and_run(void (*agent)(const struct guard_agent *self))
+{
+    struct guard_agent self;
+    int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    dup2(null, STDERR_FILENO);
+    close(said[0]);
+    if (guard_split(&self, NULL) == DDP_OK)
+        agent(&self);
+    _exit(99);
+}
+
+/* Forks a process that becomes the guard of @agent. */
+static pid_t start_guard(void (*agent)(const struct guard_agent *self))
+{
+    ck_assert_int_eq(pipe2(said, O_CLOEXEC), 0);
+    pid_t guard = fork();
+    ck_assert_int_ge(guard, 0);
+    if (guard == 0)
+        split_and_run(agent);
+    close(said[1]);
+    return guard;
+}
+
+static void exits_with(pid_t guard, int code)
+{
+    int status;
+    ck_assert_int_eq(waitpid(guard, &status, 0), guard); /* Check's timeout is the deadline */
+    ck_assert(WIFEXITED(status));
+    ck_assert_int_eq(WEXITSTATUS(status), code);
+}
+
+static void say(char what)
+{
+    if (write(said[1], &what, 1) != 1)
+        _exit(98);
+}
+
+static char hear(void)
+{
+    struct pollfd pollfd = {.fd = said[0], .events = POLLIN};
+    char what = '-';
+    ck_assert_int_eq(poll(&pollfd, 1, DEADLINE_MS), 1);
+    return read(said[0], &what, 1) == 1 ? what : '.';
+}
+
+static void exit_with_seven(const struct guard_agent *self)
+{
+    (void)self;
+    _exit(7);
+}
+
+START_TEST(the_exit_code_is_passed_on)
+{
+    exits_with(start_guard(exit_with_seven), 7);
+}
+END_TEST
+
+/* Some supervisors start their children with SIGCHLD ignored: then nothing would be left to wait
+ * for. */
+START_TEST(an_ignored_child_signal_does_no_harm)
+{
+    signal(SIGCHLD, SIG_IGN);
+    pid_t guard = start_guard(exit_with_seven);
+    signal(SIGCHLD, SIG_DFL);
+    exits_with(guard, 7);
+}
+END_TEST
+
+/* The agent is killed, with a child in a session of its own that ignores what it can. */
+static void leave_an_orphan(const struct guard_agent *self)
+{
+    (void)self;
+    if (fork() == 0) {
+        setsid();
+        signal(SIGTERM, SIG_IGN);
+        say('o');
+        for (;;)
+            pause();
+    }
+    raise(SIGKILL);
+}
+
+START_TEST(what_a_killed_agent_left_is_ended)
+{
+    pid_t guard = start_guard(leave_an_orphan);
+    exits_with(guard, 128 + SIGKILL);
+    char last = hear();
+    ck_assert(last == '.' || (last == 'o' && hear() == '.'));
+}
+END_TEST
+
+static void wait_for_signal(const struct guard_agent *self)
+{
+    sigset_t set;
+    (void)self;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    sigaddset(&set, SIGTERM);
+    say(getpgrp() == getpid() ? 'g' : 'n');
+    _exit(sigwaitinfo(&set, NULL));
+}
+
+START_TEST(signals_are_forwarded)
+{
+    static const int signals[] = {SIGUSR1, SIGTERM};
+    for (int i = 0; i < 2; i++) {
+        pid_t guard = start_guard(wait_for_signal);
+        ck_assert_int_eq(hear(), 'g');
+        kill(guard, signals[i]);
+        exits_with(guard, signals[i]);
+        close(said[0]);
+    }
+}
+END_TEST
+
+static void wait_for_the_guards_end(const struct guard_agent *self)
+{
+    char byte;
+    say('r');
+    say(read(self->guard_fd, &byte, 1) == 0 ? 'e' : 'x');
+    _exit(0);
+}
+
+START_TEST(the_agent_sees_the_end_of_the_guard)
+{
+    ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+    pid_t guard = start_guard(wait_for_the_guards_end);
+    int status;
+    ck_assert_int_eq(hear(), 'r');
+    kill(guard, SIGKILL);
+    ck_assert_int_eq(waitpid(guard, &status, 0), guard);
+    ck_assert_int_eq(hear(), 'e');
+    ck_assert_int_eq(hear(), '.');
+    ck_assert_int_gt(waitpid(-1, &status, 0), 0); /* the agent, which we have adopted */
+    ck_assert_int_eq(waitpid(-1, &status, 0), -1);
+}
+END_TEST
+
+static void report_mask(const struct guard_agent *self)
+{
+    sigset_t now;
+    sigprocmask(SIG_SETMASK, NULL, &now);
+    bool right = sigismember(&now, SIGTERM) == 1 && sigismember(&now, SIGCHLD) == 1 &&
+                 sigismember(&now, SIGTSTP) == 0 && sigismember(&self->signal_mask, SIGTERM) == 0 &&
+                 sigismember(&self->signal_mask, SIGUSR2) == 1;
+    _exit(right ? 0 : 1);
+}
+
+START_TEST(no_signal_is_lost_before_the_agent_is_ready)
+{
+    sigset_t users;
+    sigemptyset(&users);
+    sigaddset(&users, SIGUSR2);
+    sigprocmask(SIG_BLOCK, &users, NULL);
+    exits_with(start_guard(report_mask), 0);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("guard");
+    TCase *tcase = tcase_create("guard");
+    tcase_set_timeout(tcase, 30);
+    tcase_add_test(tcase, the_exit_code_is_passed_on);
+    tcase_add_test(tcase, an_ignored_child_signal_does_no_harm);
+    tcase_add_test(tcase, what_a_killed_agent_left_is_ended);
+    tcase_add_test(tcase, signals_are_forwarded);
+    tcase_add_test(tcase, the_agent_sees_the_end_of_the_guard);
+    tcase_add_test(tcase, no_signal_is_lost_before_the_agent_is_ready);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

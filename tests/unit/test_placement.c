@@ -1,0 +1,342 @@
+/*
+ * test_placement.c - every variable that a worker sees, with the value that torchrun gives it, and
+ * the text in which variables are replaced.
+ */
+#include "check_main.h"
+#include "failmem.h"
+#include "mem.h"
+#include "placement.h"
+
+#include <string.h>
+
+/* Second worker of the second of three nodes, in its second generation. */
+static const struct placement place = {
+    .rank = 9,
+    .local_rank = 1,
+    .world_size = 24,
+    .local_world_size = 8,
+    .group_rank = 1,
+    .group_world_size = 3,
+    .role_rank = 5,
+    .role_world_size = 16,
+    .restart_count = 1,
+    .max_restarts = 4294967295u,
+    .role = "trainer",
+    .run_id = "job=7",
+    .master_addr = "2001:db8::1",
+    .master_port = 65535,
+    .error_file = "/logs/attempt_1/1/error.json",
+    .store = "10.0.0.1:29400",
+    .store_prefix = "g1/",
+    .signals_to_handle = "SIGTERM,SIGINT",
+};
+
+static const char *const no_entries[] = {NULL};
+
+static char **env_of(const struct placement *placement, const char *const *inherited)
+{
+    char **envp = NULL;
+    struct ddp_error error;
+    ck_assert_int_eq(placement_env(placement, (char *const *)(void *)inherited, &envp, &error),
+                     DDP_OK);
+    return envp;
+}
+
+/* The value of @name, which must be there at most once; NULL if it is not. */
+static const char *value(char *const *envp, const char *name)
+{
+    const char *found = NULL;
+    size_t len = strlen(name);
+    for (; *envp != NULL; envp++)
+        if (strncmp(*envp, name, len) == 0 && (*envp)[len] == '=') {
+            ck_assert_ptr_null(found);
+            found = *envp + len + 1;
+        }
+    return found;
+}
+
+static size_t entries(char *const *envp)
+{
+    size_t count = 0;
+    while (envp[count] != NULL)
+        count++;
+    return count;
+}
+
+static const struct {
+    const char *name;
+    const char *value;
+} expected[] = {
+    {"RANK", "9"},
+    {"LOCAL_RANK", "1"},
+    {"WORLD_SIZE", "24"},
+    {"LOCAL_WORLD_SIZE", "8"},
+    {"GROUP_RANK", "1"},
+    {"GROUP_WORLD_SIZE", "3"},
+    {"ROLE_NAME", "trainer"},
+    {"ROLE_RANK", "5"},
+    {"ROLE_WORLD_SIZE", "16"},
+    {"MASTER_ADDR", "2001:db8::1"},
+    {"MASTER_PORT", "65535"},
+    {"TORCHELASTIC_RUN_ID", "job=7"},
+    {"TORCHELASTIC_RESTART_COUNT", "1"},
+    {"TORCHELASTIC_MAX_RESTARTS", "4294967295"},
+    {"TORCHELASTIC_ERROR_FILE", "/logs/attempt_1/1/error.json"},
+    {"TORCHELASTIC_USE_AGENT_STORE", "False"},
+    {"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT"},
+    {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
+    {"OMP_NUM_THREADS", "1"},
+    {"DDPRUN_STORE", "10.0.0.1:29400"},
+    {"DDPRUN_STORE_PREFIX", "g1/"},
+};
+
+enum { EXPECTED = sizeof expected / sizeof *expected };
+
+START_TEST(every_variable_and_nothing_else)
+{
+    char **envp = env_of(&place, no_entries);
+    for (size_t i = 0; i < EXPECTED; i++) {
+        const char *seen = value(envp, expected[i].name);
+        ck_assert_msg(seen != NULL, "%s is missing", expected[i].name);
+        ck_assert_str_eq(seen, expected[i].value);
+    }
+    ck_assert_uint_eq(entries(envp), EXPECTED);
+    placement_env_free(envp);
+}
+END_TEST
+
+START_TEST(inherited_entries_are_replaced_once_and_others_stay)
+{
+    static const char *const inherited[] = {
+        "PATH=/bin",    "RANK=77",  "RANK=78", "RANKING=x", "NORANK=y",
+        "MASTER_ADDR=", "no equal", "=odd",    "EMPTY=",    "TORCHELASTIC_RUN_ID",
+        "LOCAL_RANK=3", "A=RANK=5", NULL};
+    char **envp = env_of(&place, inherited);
+    for (size_t i = 0; i < EXPECTED; i++)
+        ck_assert_str_eq(value(envp, expected[i].name), expected[i].value);
+    ck_assert_str_eq(value(envp, "PATH"), "/bin");
+    ck_assert_str_eq(value(envp, "RANKING"), "x");
+    ck_assert_str_eq(value(envp, "NORANK"), "y");
+    ck_assert_str_eq(value(envp, "EMPTY"), "");
+    ck_assert_str_eq(value(envp, "A"), "RANK=5");
+    /* Seven inherited entries are not ours. */
+    ck_assert_uint_eq(entries(envp), EXPECTED + 7);
+    ck_assert_str_eq(envp[0], "PATH=/bin");
+    placement_env_free(envp);
+}
+END_TEST
+
+START_TEST(threads_and_nccl_are_the_users_choice)
+{
+    static const char *const chosen[] = {"OMP_NUM_THREADS=6", "TORCH_NCCL_ASYNC_ERROR_HANDLING=3",
+                                         NULL};
+    char **envp = env_of(&place, chosen);
+    ck_assert_str_eq(value(envp, "OMP_NUM_THREADS"), "6");
+    ck_assert_str_eq(value(envp, "TORCH_NCCL_ASYNC_ERROR_HANDLING"), "3");
+    placement_env_free(envp);
+
+    static const char *const empty[] = {
+        "OMP_NUM_THREADS=", "TORCH_NCCL_ASYNC_ERROR_HANDLING=", NULL};
+    envp = env_of(&place, empty);
+    ck_assert_str_eq(value(envp, "OMP_NUM_THREADS"), "");
+    ck_assert_str_eq(value(envp, "TORCH_NCCL_ASYNC_ERROR_HANDLING"), "");
+    placement_env_free(envp);
+
+    struct placement alone = place;
+    alone.local_world_size = 1;
+    envp = env_of(&alone, no_entries);
+    ck_assert_ptr_null(value(envp, "OMP_NUM_THREADS"));
+    placement_env_free(envp);
+}
+END_TEST
+
+START_TEST(no_error_file_is_an_empty_variable)
+{
+    struct placement placement = place;
+    placement.error_file = "";
+    char **envp = env_of(&placement, no_entries);
+    ck_assert_str_eq(value(envp, "TORCHELASTIC_ERROR_FILE"), "");
+    placement_env_free(envp);
+}
+END_TEST
+
+START_TEST(devices_are_inherited_unless_virtual)
+{
+    static const char *const devices[] = {"CUDA_VISIBLE_DEVICES=4,5", NULL};
+    char **envp = env_of(&place, devices);
+    ck_assert_str_eq(value(envp, "CUDA_VISIBLE_DEVICES"), "4,5");
+    ck_assert_str_eq(value(envp, "LOCAL_RANK"), "1");
+    placement_env_free(envp);
+}
+END_TEST
+
+/* CUDA_VISIBLE_DEVICES of local rank @local_rank in virtual mode, given the inherited entry. */
+static void sees_device(const char *inherited, uint32_t local_rank, const char *device)
+{
+    struct placement placement = place;
+    placement.virtual_local_rank = true;
+    placement.local_rank = local_rank;
+    const char *const environment[] = {inherited, NULL};
+    char **envp = env_of(&placement, environment);
+    ck_assert_str_eq(value(envp, "LOCAL_RANK"), "0");
+    ck_assert_str_eq(value(envp, "CUDA_VISIBLE_DEVICES"), device);
+    placement_env_free(envp);
+}
+
+START_TEST(a_virtual_local_rank_sees_one_device)
+{
+    sees_device(NULL, 0, "0");
+    sees_device(NULL, 3, "3");
+    sees_device("CUDA_VISIBLE_DEVICES=6,7", 0, "6");
+    sees_device("CUDA_VISIBLE_DEVICES=6,7", 1, "7");
+    sees_device("CUDA_VISIBLE_DEVICES= 6 ,\t7 , 8", 1, "7");
+    sees_device("CUDA_VISIBLE_DEVICES=GPU-8932f937-d72c-4106-c12f-20bd9faed9f6,"
+                "MIG-GPU-8932f937-d72c-4106-c12f-20bd9faed9f6/11/12",
+                0, "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6");
+    sees_device("CUDA_VISIBLE_DEVICES=GPU-8932f937-d72c-4106-c12f-20bd9faed9f6,"
+                "MIG-GPU-8932f937-d72c-4106-c12f-20bd9faed9f6/11/12",
+                1, "MIG-GPU-8932f937-d72c-4106-c12f-20bd9faed9f6/11/12");
+}
+END_TEST
+
+START_TEST(amd_devices_follow_where_they_are_listed)
+{
+    struct placement placement = place;
+    placement.virtual_local_rank = true;
+    static const char *const listed[] = {"HIP_VISIBLE_DEVICES=2,3", NULL};
+    char **envp = env_of(&placement, listed);
+    ck_assert_str_eq(value(envp, "HIP_VISIBLE_DEVICES"), "3");
+    ck_assert_str_eq(value(envp, "CUDA_VISIBLE_DEVICES"), "1");
+    placement_env_free(envp);
+
+    envp = env_of(&placement, no_entries);
+    ck_assert_ptr_null(value(envp, "HIP_VISIBLE_DEVICES"));
+    placement_env_free(envp);
+
+    envp = env_of(&place, listed);
+    ck_assert_str_eq(value(envp, "HIP_VISIBLE_DEVICES"), "2,3");
+    placement_env_free(envp);
+}
+END_TEST
+
+START_TEST(a_device_that_is_not_there_is_refused)
+{
+    struct placement placement = place;
+    placement.virtual_local_rank = true;
+    placement.local_rank = 2;
+    static const char *const lists[] = {"CUDA_VISIBLE_DEVICES=6,7",
+                                        "CUDA_VISIBLE_DEVICES=", "CUDA_VISIBLE_DEVICES=6,7,",
+                                        "HIP_VISIBLE_DEVICES=0"};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        const char *const environment[] = {lists[i], NULL};
+        char **envp = NULL;
+        struct ddp_error error = {0};
+        ck_assert_int_eq(
+            placement_env(&placement, (char *const *)(const void *)environment, &envp, &error),
+            DDP_E_INVALID);
+        ck_assert_ptr_null(envp);
+        ck_assert_ptr_nonnull(strstr(error.msg, "VISIBLE_DEVICES"));
+        ck_assert_ptr_nonnull(strstr(error.msg, "local rank 2"));
+    }
+}
+END_TEST
+
+START_TEST(without_memory_the_environment_is_an_error)
+{
+    char **envp = NULL;
+    struct ddp_error error = {0};
+    failmem_start(0);
+    ddp_status status =
+        placement_env(&place, (char *const *)(const void *)no_entries, &envp, &error);
+    ck_assert(failmem_stop());
+    ck_assert_int_eq(status, DDP_E_NOMEM);
+    ck_assert_ptr_null(envp);
+    placement_env_free(NULL);
+}
+END_TEST
+
+static const struct placement_var vars[] = {{"local_rank", "3"}, {"rank", "11"}, {"empty", ""}};
+
+static void expands(const char *text, const char *result)
+{
+    char *expanded = placement_expand(text, vars, sizeof vars / sizeof *vars);
+    ck_assert_ptr_nonnull(expanded);
+    ck_assert_str_eq(expanded, result);
+    ddpi_free(expanded);
+}
+
+START_TEST(known_names_are_replaced)
+{
+    expands("", "");
+    expands("plain", "plain");
+    expands("${local_rank}", "3");
+    expands("$local_rank", "3");
+    expands("[$rank/${rank}]:", "[11/11]:");
+    expands("a${empty}b$empty", "ab");
+    expands("${rank}${local_rank}x", "113x");
+    expands("$local_rank-x", "3-x");
+}
+END_TEST
+
+START_TEST(all_else_stays_as_it_is)
+{
+    expands("$HOME ${HOME}", "$HOME ${HOME}");
+    expands("$local_rankx ${local_rank ${local_rank-}", "$local_rankx ${local_rank ${local_rank-}");
+    expands("$", "$");
+    expands("${", "${");
+    expands("${}", "${}");
+    expands("$1 5$", "$1 5$");
+    expands("local_rank", "local_rank");
+}
+END_TEST
+
+START_TEST(two_dollars_are_one)
+{
+    expands("$$", "$");
+    expands("$$local_rank", "$local_rank");
+    expands("$$$local_rank", "$3");
+    expands("$$$$", "$$");
+    expands("$$$", "$$");
+    expands("$${rank}", "${rank}");
+}
+END_TEST
+
+START_TEST(without_memory_there_is_no_text)
+{
+    char text[1000];
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    for (unsigned successes = 0;; successes++) {
+        failmem_start(successes);
+        char *expanded = placement_expand(text, vars, 1);
+        if (!failmem_stop()) {
+            ck_assert_str_eq(expanded, text);
+            ddpi_free(expanded);
+            ck_assert_uint_gt(successes, 2);
+            break;
+        }
+        ck_assert_ptr_null(expanded);
+    }
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("placement");
+    TCase *tcase = tcase_create("placement");
+    tcase_add_test(tcase, every_variable_and_nothing_else);
+    tcase_add_test(tcase, inherited_entries_are_replaced_once_and_others_stay);
+    tcase_add_test(tcase, threads_and_nccl_are_the_users_choice);
+    tcase_add_test(tcase, no_error_file_is_an_empty_variable);
+    tcase_add_test(tcase, devices_are_inherited_unless_virtual);
+    tcase_add_test(tcase, a_virtual_local_rank_sees_one_device);
+    tcase_add_test(tcase, amd_devices_follow_where_they_are_listed);
+    tcase_add_test(tcase, a_device_that_is_not_there_is_refused);
+    tcase_add_test(tcase, without_memory_the_environment_is_an_error);
+    tcase_add_test(tcase, known_names_are_replaced);
+    tcase_add_test(tcase, all_else_stays_as_it_is);
+    tcase_add_test(tcase, two_dollars_are_one);
+    tcase_add_test(tcase, without_memory_there_is_no_text);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

@@ -1,0 +1,274 @@
+/*
+ * test_spawn.c - what a child is born with, and what is said and left behind when it cannot be.
+ */
+#include "check_main.h"
+#include "spawn.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { DEADLINE_MS = 20000 };
+
+static const char *const empty_env[] = {NULL};
+
+/* What it takes is not const, only because execve() is older than const. */
+static struct spawn_request request_of(const char *path, const char *const *argv,
+                                       const char *const *envp, int out, int err)
+{
+    return (struct spawn_request){.path = path,
+                                  .argv = (char *const *)(const void *)argv,
+                                  .envp = (char *const *)(const void *)envp,
+                                  .stdio = {0, out, err}};
+}
+
+/* Runs @argv with its output in a pipe and gives back what it wrote. */
+static void output_of(const char *const *argv, const char *const *envp, char *text, size_t size,
+                      struct spawn_child *ret_child)
+{
+    int ends[2];
+    struct ddp_error error = {0};
+    ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
+    const struct spawn_request request = request_of(argv[0], argv, envp, ends[1], 2);
+    ck_assert_msg(spawn_process(&request, ret_child, &error) == DDP_OK, "%s", error.msg);
+    close(ends[1]);
+    size_t used = 0;
+    for (ssize_t len; (len = read(ends[0], text + used, size - 1 - used)) > 0;)
+        used += (size_t)len;
+    text[used] = '\0';
+    close(ends[0]);
+}
+
+/* It is reaped by us and nobody else, with exit code 0. */
+static void ends_well(const struct spawn_child *child)
+{
+    int status;
+    ck_assert_int_eq(waitpid(child->pid, &status, 0), child->pid);
+    ck_assert_int_eq(status, 0);
+    close(child->pidfd);
+}
+
+START_TEST(it_gets_arguments_environment_and_output)
+{
+    char text[256];
+    static const char *const envp[] = {"ONE=1", "RANK=3", NULL};
+    static const char *const argv[] = {"/bin/sh", "-c",          "echo \"$RANK-$ONE-$1\"",
+                                       "name",    "an argument", NULL};
+    struct spawn_child child;
+    output_of(argv, envp, text, sizeof text, &child);
+    ck_assert_str_eq(text, "3-1-an argument\n");
+    ends_well(&child);
+}
+END_TEST
+
+START_TEST(it_leads_a_session_of_its_own)
+{
+    char text[1024];
+    static const char *const argv[] = {"/bin/cat", "/proc/self/stat", NULL};
+    struct spawn_child child;
+    output_of(argv, empty_env, text, sizeof text, &child);
+    char expected[128];
+    snprintf(expected, sizeof expected, "%d (cat) R %d %d %d 0 ", (int)child.pid, (int)getpid(),
+             (int)child.pid, (int)child.pid);
+    text[strlen(expected)] = '\0'; /* pid, name, state, parent, group, session, no terminal */
+    ck_assert_str_eq(text, expected);
+    ends_well(&child);
+}
+END_TEST
+
+START_TEST(it_has_three_descriptors)
+{
+    char text[1024];
+    int leaked = dup(0); /* not close-on-exec */
+    ck_assert_int_ge(leaked, 3);
+    ck_assert_int_eq(dup2(leaked, 200), 200);
+    /* One digit each, without a process that would open something itself. */
+    static const char *const argv[] = {
+        "/bin/sh", "-c",
+        "for fd in 0 1 2 3 4 5 6 7 8 9 200; do test -e /proc/$$/fd/$fd && echo $fd; done; true",
+        NULL};
+    struct spawn_child child;
+    output_of(argv, empty_env, text, sizeof text, &child);
+    ck_assert_str_eq(text, "0\n1\n2\n");
+    ends_well(&child);
+    close(leaked);
+    close(200);
+}
+END_TEST
+
+START_TEST(it_has_no_signal_blocked_or_ignored)
+{
+    sigset_t all, before;
+    char text[4096];
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &before);
+    for (int sig = 1; sig < NSIG; sig++)
+        if (sig != SIGKILL && sig != SIGSTOP && sig != SIGCHLD)
+            signal(sig, SIG_IGN);
+    static const char *const argv[] = {"/bin/cat", "/proc/self/status", NULL};
+    struct spawn_child child;
+    output_of(argv, empty_env, text, sizeof text, &child);
+    ck_assert_ptr_nonnull(strstr(text, "\nSigBlk:\t0000000000000000\n"));
+    ck_assert_ptr_nonnull(strstr(text, "\nSigIgn:\t0000000000000000\n"));
+    ck_assert_ptr_nonnull(strstr(text, "\nSigCgt:\t0000000000000000\n"));
+    /* And here all is as it was. */
+    sigset_t now;
+    sigprocmask(SIG_SETMASK, NULL, &now);
+    ck_assert_int_eq(sigismember(&now, SIGTERM), 1);
+    struct sigaction action;
+    ck_assert_int_eq(sigaction(SIGTERM, NULL, &action), 0);
+    ck_assert(action.sa_handler == SIG_IGN);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    ends_well(&child);
+}
+END_TEST
+
+static bool readable_soon(int fd)
+{
+    struct pollfd pollfd = {.fd = fd, .events = POLLIN};
+    int ready;
+    while ((ready = poll(&pollfd, 1, DEADLINE_MS)) < 0 && errno == EINTR)
+        ;
+    return ready == 1;
+}
+
+START_TEST(its_pidfd_tells_its_end_and_is_not_inherited)
+{
+    static const char *const argv[] = {"/bin/true", NULL};
+    const struct spawn_request request = request_of(argv[0], argv, empty_env, 1, 2);
+    struct spawn_child child;
+    ck_assert_int_eq(spawn_process(&request, &child, NULL), DDP_OK);
+    ck_assert_int_ne(fcntl(child.pidfd, F_GETFD) & FD_CLOEXEC, 0);
+    ck_assert(readable_soon(child.pidfd));
+    ends_well(&child);
+}
+END_TEST
+
+/* A parent that starts a sleeper, tells its pid, and waits for its own end. */
+static _Noreturn void parent_of_a_sleeper(int tell)
+{
+    static const char *const argv[] = {"/bin/sleep", "100", NULL};
+    const struct spawn_request request = request_of(argv[0], argv, empty_env, 1, 2);
+    struct spawn_child child;
+    if (spawn_process(&request, &child, NULL) != DDP_OK ||
+        write(tell, &child.pid, sizeof child.pid) != (ssize_t)sizeof child.pid)
+        _exit(1);
+    for (;;)
+        pause();
+}
+
+START_TEST(it_dies_with_its_parent)
+{
+    int ends[2], status;
+    pid_t sleeper;
+    ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+    ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
+    pid_t parent = fork();
+    ck_assert_int_ge(parent, 0);
+    if (parent == 0)
+        parent_of_a_sleeper(ends[1]);
+    close(ends[1]);
+    ck_assert(readable_soon(ends[0]));
+    ck_assert_int_eq(read(ends[0], &sleeper, sizeof sleeper), sizeof sleeper);
+    kill(parent, SIGKILL);
+    ck_assert_int_eq(waitpid(parent, &status, 0), parent);
+    ck_assert_int_eq(waitpid(sleeper, &status, 0), sleeper); /* Check's timeout is the deadline */
+    ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    close(ends[0]);
+}
+END_TEST
+
+static int open_descriptors(void)
+{
+    int count = 0;
+    DIR *entries = opendir("/proc/self/fd");
+    ck_assert_ptr_nonnull(entries);
+    while (readdir(entries) != NULL)
+        count++;
+    closedir(entries);
+    return count;
+}
+
+/* Nothing is left, and the sentence has @path and @reason in it. */
+static void cannot_start(const char *path, int stderr_fd, const char *reason)
+{
+    static const char *const argv[] = {"name", NULL};
+    const struct spawn_request request = request_of(path, argv, empty_env, 1, stderr_fd);
+    struct spawn_child child = {.pid = 4711, .pidfd = 4712};
+    struct ddp_error error = {0};
+    int before = open_descriptors();
+    ck_assert_int_ne(spawn_process(&request, &child, &error), DDP_OK);
+    ck_assert_msg(strstr(error.msg, path) != NULL, "'%s' lacks '%s'", error.msg, path);
+    ck_assert_msg(strstr(error.msg, reason) != NULL, "'%s' lacks '%s'", error.msg, reason);
+    ck_assert_int_eq(child.pid, 4711);
+    ck_assert_int_eq(child.pidfd, 4712);
+    ck_assert_int_eq(waitpid(-1, NULL, 0), -1);
+    ck_assert_int_eq(errno, ECHILD);
+    ck_assert_int_eq(open_descriptors(), before);
+}
+
+static void write_program(const char *path, const char *text, mode_t mode)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    close(fd);
+}
+
+START_TEST(what_cannot_be_executed_is_explained)
+{
+    char dir[] = "/tmp/test_spawn_XXXXXX", plain[64], text[64], lost[64];
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    snprintf(plain, sizeof plain, "%s/plain", dir);
+    snprintf(text, sizeof text, "%s/text", dir);
+    snprintf(lost, sizeof lost, "%s/lost", dir);
+    write_program(plain, "#!/bin/sh\n", 0600);
+    write_program(text, "echo hello\n", 0700);
+    write_program(lost, "#!/no/such/interpreter\n", 0700);
+
+    cannot_start("/no/such/program", 2, "could not execute it: No such file or directory");
+    cannot_start("", 2, "could not execute it: No such file or directory");
+    cannot_start(plain, 2, "could not execute it: Permission denied");
+    cannot_start(dir, 2, "could not execute it: Permission denied");
+    cannot_start(text, 2, "neither a binary for this machine nor a script with a #! line");
+    cannot_start(lost, 2, "the interpreter in its first line does not exist");
+    unlink(plain);
+    unlink(text);
+    unlink(lost);
+    rmdir(dir);
+}
+END_TEST
+
+START_TEST(bad_descriptors_are_explained)
+{
+    cannot_start("/bin/true", 900,
+                 "could not connect standard input, output and error: Bad file descriptor");
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("spawn");
+    TCase *tcase = tcase_create("spawn");
+    tcase_set_timeout(tcase, 30);
+    tcase_add_test(tcase, it_gets_arguments_environment_and_output);
+    tcase_add_test(tcase, it_leads_a_session_of_its_own);
+    tcase_add_test(tcase, it_has_three_descriptors);
+    tcase_add_test(tcase, it_has_no_signal_blocked_or_ignored);
+    tcase_add_test(tcase, its_pidfd_tells_its_end_and_is_not_inherited);
+    tcase_add_test(tcase, it_dies_with_its_parent);
+    tcase_add_test(tcase, what_cannot_be_executed_is_explained);
+    tcase_add_test(tcase, bad_descriptors_are_explained);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
