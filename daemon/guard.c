@@ -127,6 +127,6 @@ ddp_status guard_split(struct guard_agent *ret_agent, struct ddp_error *err)
     setpgid(0, 0); /* on both sides, so that neither can be early */
     close(ends[1]);
     ret_agent->guard_fd = ends[0];
-    ret_agent->signal_mask = before;
+    sigemptyset(&ret_agent->signal_mask);
     return DDP_OK;
 }

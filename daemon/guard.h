@@ -18,8 +18,9 @@
 
 struct guard_agent {
     int guard_fd;         /* reads end-of-file once the guard is gone; owned by the agent */
-    sigset_t signal_mask; /* as the user's shell left it; every signal is blocked until the agent
-                             restores it, so that none is lost before its handlers stand */
+    sigset_t signal_mask; /* what the agent sets once its handlers stand; until then every signal is
+                             blocked, so that none is lost. Blocks nothing, whatever the caller of
+                             ddprun had blocked: a job must be possible to end */
 };
 
 /*

@@ -161,7 +161,7 @@ static void report_mask(const struct guard_agent *self)
     sigprocmask(SIG_SETMASK, NULL, &now);
     bool right = sigismember(&now, SIGTERM) == 1 && sigismember(&now, SIGCHLD) == 1 &&
                  sigismember(&now, SIGTSTP) == 0 && sigismember(&self->signal_mask, SIGTERM) == 0 &&
-                 sigismember(&self->signal_mask, SIGUSR2) == 1;
+                 sigismember(&self->signal_mask, SIGUSR2) == 0;
     _exit(right ? 0 : 1);
 }
 
