@@ -227,10 +227,10 @@ static void on_done(void *ctx, int exit_code)
 }
 
 /* The agent must be able to write to the terminal from its own process group, and to survive a
- * reader of its output that goes away. */
+ * reader of its output that goes away, and a log file that may not grow. */
 static void ignore_signals(void)
 {
-    static const int ignored[] = {SIGPIPE, SIGTTOU, SIGTTIN};
+    static const int ignored[] = {SIGPIPE, SIGTTOU, SIGTTIN, SIGXFSZ};
     struct sigaction ignore = {.sa_handler = SIG_IGN};
     for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
         sigaction(ignored[i], &ignore, NULL);
