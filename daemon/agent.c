@@ -280,11 +280,17 @@ static void on_ending_signal(uv_signal_t *handle, int sig)
         agent->cause = AGENT_CAUSE_SIGNAL;
         agent->signal = sig;
         break;
-    case AGENT_DRAINING: /* output that nobody reads must not hold us */
-        logmux_discard(&agent->mux);
-        abandon_streams(agent);
-        agent->cause = AGENT_CAUSE_SIGNAL;
-        agent->signal = sig;
+    case AGENT_DRAINING:
+        if (is_the_same_wish(agent))
+            break;
+        if (!agent->reported) {
+            agent->cause = AGENT_CAUSE_SIGNAL;
+            agent->signal = sig;
+        }
+        if (agent->mux.paused || !logmux_flushed(&agent->mux)) {
+            logmux_discard(&agent->mux); /* output that nobody reads must not hold us */
+            abandon_streams(agent);
+        }
         advance(agent);
         break;
     default:
