@@ -182,7 +182,10 @@ static ddp_status reserve_master_port(struct job *job, struct ddp_error *err)
                               : options->local_addr != NULL  ? options->local_addr
                               : options->master_addr != NULL ? options->master_addr
                                                              : "127.0.0.1";
-    return node_reserve_port(port, &job->master_fd, &job->config.master_port, err);
+    ddp_status status = node_reserve_port(port, &job->master_fd, &job->config.master_port, err);
+    if (status != DDP_OK && from_endpoint)
+        return ddpi_error_wrap(err, status, "--rdzv-endpoint");
+    return status;
 }
 
 static ddp_status create_store(const struct job *job, uv_loop_t *loop,
@@ -200,7 +203,10 @@ static ddp_status create_store(const struct job *job, uv_loop_t *loop,
         server.host = by_name ? "127.0.0.1" : options->rdzv_endpoint.host;
         server.port = options->rdzv_endpoint.port;
     }
-    return ddpi_server_create(loop, &server, ret_server, err);
+    ddp_status status = ddpi_server_create(loop, &server, ret_server, err);
+    if (status != DDP_OK && server.port != 0)
+        return ddpi_error_wrap(err, status, "--rdzv-endpoint");
+    return status;
 }
 
 struct run {
