@@ -416,6 +416,7 @@ void agent_start(struct agent *agent)
 {
     const struct agent_config *config = agent->config;
     agent->new_generation(agent->ctx, agent->restarts);
+    oom_watch_init(&agent->oom); /* before a worker can be killed */
     for (uint32_t i = 0; i < config->nproc; i++) {
         ddp_status status = launch_worker(agent, &agent->workers[i], &agent->error);
         if (worker_proc_alive(&agent->workers[i]))
@@ -427,7 +428,6 @@ void agent_start(struct agent *agent)
         }
     }
     ddpi_sm_move(&agent->sm, AGENT_RUNNING);
-    oom_watch_init(&agent->oom);
 }
 
 static void close_handle(uv_handle_t *handle, bool open)

@@ -41,7 +41,8 @@ static struct report_worker describe(const struct agent *agent, const struct wor
 /* What is at the end of the file that stderr went to, when it did not pass through us. */
 static size_t read_file_end(const char *path, char *out, size_t size)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    /* O_NONBLOCK: a worker may have put a FIFO there. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return 0;
     off_t end = lseek(fd, 0, SEEK_END);

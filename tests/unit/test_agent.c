@@ -584,7 +584,11 @@ START_TEST(log_files_are_as_torchruns)
 {
     char logs[64];
     snprintf(logs, sizeof logs, "%s/logs", dir);
-    configure(2, "printf 'no end'; echo err >&2; exit $RANK");
+    configure(2, "printf 'no end'; echo err >&2\n"
+                 "case $RANK in\n"
+                 "0) echo stands >$FIFO;;\n"
+                 "1) read a <$FIFO; exit 1;;\n"
+                 "esac");
     config.log_dir = logs;
     config.max_restarts = 1;
     streams[0].tee = 3;
@@ -608,6 +612,18 @@ START_TEST(log_files_are_as_torchruns)
             fclose(file);
         }
     free(job);
+}
+END_TEST
+
+START_TEST(a_fifo_in_place_of_a_log_holds_nobody)
+{
+    char logs[64];
+    snprintf(logs, sizeof logs, "%s/logs", dir);
+    configure(1, "cd ${TORCHELASTIC_ERROR_FILE%/*}; rm stderr.log; mkfifo stderr.log; exit 1");
+    config.log_dir = logs;
+    streams[0].redirect = 2;
+    run_job(1);
+    says(1, "it wrote nothing to stderr");
 }
 END_TEST
 
@@ -700,6 +716,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, whoever_holds_a_pipe_does_not_hold_the_job);
     tcase_add_test(tcase, a_signal_ends_the_wait_for_a_reader);
     tcase_add_test(tcase, log_files_are_as_torchruns);
+    tcase_add_test(tcase, a_fifo_in_place_of_a_log_holds_nobody);
     tcase_add_test(tcase, an_error_file_is_quoted);
     tcase_add_test(tcase, a_log_directory_that_cannot_be_made);
     tcase_add_test(tcase, memory_may_run_out_at_any_time);
