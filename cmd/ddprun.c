@@ -45,6 +45,7 @@ struct job {
     struct program program;
     struct agent_config config;
     struct agent_streams *streams;
+    struct logdir logs;
     char host[256];
     char run_id[NODE_UUID_SIZE];
     int master_fd; /* keeps the port aside */
@@ -140,14 +141,35 @@ static ddp_status plan(struct job *job, struct ddp_error *err)
     job->config.host = job->host;
     job->config.role = options->role;
     job->config.line_template = line_template(options);
-    job->config.log_dir =
-        options->log_dir != NULL && *options->log_dir != '\0' ? options->log_dir : NULL;
     job->config.max_restarts = options->max_restarts;
     job->config.shutdown_timeout_ms = options->shutdown_timeout_ms;
     job->config.streams = job->streams;
     job->config.virtual_local_rank = options->virtual_local_rank;
     job->config.envp = environ;
     return DDP_OK;
+}
+
+static bool wants_files(const struct job *job)
+{
+    for (uint32_t i = 0; i < job->config.nproc; i++)
+        if (job->streams[i].redirect != 0 || job->streams[i].tee != 0)
+            return true;
+    return false;
+}
+
+static ddp_status open_logs(struct job *job, struct ddp_error *err)
+{
+    const char *base = job->options.log_dir;
+    bool given = base != NULL && *base != '\0';
+    job->config.logs = &job->logs;
+    return logdir_open(&job->logs, given ? base : NULL, job->config.run_id, wants_files(job), err);
+}
+
+/* The agent does it as well: either may be killed. */
+static void close_logs(void *ctx)
+{
+    struct job *job = ctx;
+    logdir_close(&job->logs);
 }
 
 static ddp_status plan_program(struct job *job, char **operands, struct ddp_error *err)
@@ -303,15 +325,19 @@ static int run_job(struct job *job, char **operands)
 {
     struct ddp_error err;
     struct guard_agent split;
+    const struct guard_farewell farewell = {close_logs, job};
     ddp_status status = plan(job, &err);
     if (status != DDP_OK)
         return fail(EXIT_USAGE, &err);
     status = plan_program(job, operands, &err);
+    guard_hold_signals();
     if (status == DDP_OK)
-        status = guard_split(&split, &err);
-    if (status != DDP_OK)
-        return fail(EXIT_CONFIG, &err);
-    return agent_main(job, &split);
+        status = open_logs(job, &err);
+    if (status == DDP_OK)
+        status = guard_split(&farewell, &split, &err);
+    int code = status == DDP_OK ? agent_main(job, &split) : fail(EXIT_CONFIG, &err);
+    close_logs(job);
+    return code;
 }
 
 static void print_help(void)

@@ -55,7 +55,7 @@ struct agent_config {
     uint16_t master_port;
     const char *store;         /* "host:port" */
     const char *line_template; /* prefix of console lines; "" = none */
-    const char *log_dir;       /* or NULL */
+    const struct logdir *logs; /* open; whoever opened it closes it */
     uint32_t nproc;
     uint32_t max_restarts;
     uint64_t shutdown_timeout_ms;
@@ -82,7 +82,6 @@ struct agent {
     const struct agent_config *config;
     uv_loop_t *loop;
     struct logmux mux;
-    struct logdir logs;
     struct oom_watch oom;
     struct worker_proc *workers;
     uint32_t alive;

@@ -23,11 +23,22 @@ struct guard_agent {
                              ddprun had blocked: a job must be possible to end */
 };
 
+/* What the guard does last, whichever way the agent has ended. */
+struct guard_farewell {
+    void (*clean_up)(void *ctx); /* NULL: nothing */
+    void *ctx;
+};
+
+/* From here on signals wait for guard and agent. To be called before anything is made that the
+ * farewell has to clean up; guard_split() does it otherwise. */
+void guard_hold_signals(void);
+
 /*
  * Split off the agent. Returns DDP_OK in the agent only, with @ret_agent filled; in the guard it
  * does not return: that process ends with the agent's exit code, or 128+N when signal N killed the
  * agent. On failure there was no split.
  */
-DDP_MUST_CHECK ddp_status guard_split(struct guard_agent *ret_agent, struct ddp_error *err);
+DDP_MUST_CHECK ddp_status guard_split(const struct guard_farewell *farewell,
+                                      struct guard_agent *ret_agent, struct ddp_error *err);
 
 #endif

@@ -46,11 +46,11 @@ static ddp_status connect_stream(struct agent *agent, struct worker_proc *worker
     const struct agent_streams *wanted = &agent->config->streams[worker->local_rank];
     uint8_t bit = (uint8_t)(1u << i);
     bool tee = (wanted->tee & bit) != 0;
-    bool to_file = (tee || (wanted->redirect & bit) != 0) && agent->logs.path != NULL;
+    bool to_file = (tee || (wanted->redirect & bit) != 0) && agent->config->logs->path != NULL;
     int file_fd = -1;
     if (to_file) {
-        ddp_status status = logdir_stream(&agent->logs, agent->restarts, worker->local_rank, i,
-                                          &worker->log_files[i], &file_fd, err);
+        ddp_status status = logdir_stream(agent->config->logs, agent->restarts, worker->local_rank,
+                                          i, &worker->log_files[i], &file_fd, err);
         if (status != DDP_OK)
             return status;
     }
@@ -183,8 +183,8 @@ static ddp_status spawn_worker(struct agent *agent, struct worker_proc *worker,
 ddp_status launch_worker(struct agent *agent, struct worker_proc *worker, struct ddp_error *err)
 {
     struct child_stdio stdio = {{0, 1, 2}};
-    ddp_status status =
-        logdir_worker(&agent->logs, agent->restarts, worker->local_rank, &worker->error_file, err);
+    ddp_status status = logdir_worker(agent->config->logs, agent->restarts, worker->local_rank,
+                                      &worker->error_file, err);
     if (status == DDP_OK)
         status = make_prefix(agent, worker, err);
     if (status == DDP_OK)
