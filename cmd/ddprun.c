@@ -46,6 +46,7 @@ struct job {
     struct program program;
     struct agent_config config;
     struct agent_streams *streams;
+    struct logdir logs;
     char host[256];
     char run_id[NODE_UUID_SIZE];
     int master_fd; /* keeps the port aside */
@@ -141,14 +142,35 @@ static ddp_status plan(struct job *job, struct ddp_error *err)
     job->config.host = job->host;
     job->config.role = options->role;
     job->config.line_template = line_template(options);
-    job->config.log_dir =
-        options->log_dir != NULL && *options->log_dir != '\0' ? options->log_dir : NULL;
     job->config.max_restarts = options->max_restarts;
     job->config.shutdown_timeout_ms = options->shutdown_timeout_ms;
     job->config.streams = job->streams;
     job->config.virtual_local_rank = options->virtual_local_rank;
     job->config.envp = environ;
     return DDP_OK;
+}
+
+static bool wants_files(const struct job *job)
+{
+    for (uint32_t i = 0; i < job->config.nproc; i++)
+        if (job->streams[i].redirect != 0 || job->streams[i].tee != 0)
+            return true;
+    return false;
+}
+
+static ddp_status open_logs(struct job *job, struct ddp_error *err)
+{
+    const char *base = job->options.log_dir;
+    bool given = base != NULL && *base != '\0';
+    job->config.logs = &job->logs;
+    return logdir_open(&job->logs, given ? base : NULL, job->config.run_id, wants_files(job), err);
+}
+
+/* The agent does it as well: either may be killed. */
+static void close_logs(void *ctx)
+{
+    struct job *job = ctx;
+    logdir_close(&job->logs);
 }
 
 static ddp_status plan_program(struct job *job, char **operands, struct ddp_error *err)
@@ -183,7 +205,10 @@ static ddp_status reserve_master_port(struct job *job, struct ddp_error *err)
                               : options->master_addr != NULL ? options->master_addr
                               : options->local_addr != NULL  ? options->local_addr
                                                              : "127.0.0.1";
-    return node_reserve_port(port, &job->master_fd, &job->config.master_port, err);
+    ddp_status status = node_reserve_port(port, &job->master_fd, &job->config.master_port, err);
+    if (status != DDP_OK && from_endpoint)
+        return ddpi_error_wrap(err, status, "--rdzv-endpoint");
+    return status;
 }
 
 static ddp_status create_store(const struct job *job, uv_loop_t *loop,
@@ -201,7 +226,10 @@ static ddp_status create_store(const struct job *job, uv_loop_t *loop,
         server.host = by_name ? "127.0.0.1" : options->rdzv_endpoint.host;
         server.port = options->rdzv_endpoint.port;
     }
-    return ddpi_server_create(loop, &server, ret_server, err);
+    ddp_status status = ddpi_server_create(loop, &server, ret_server, err);
+    if (status != DDP_OK && server.port != 0)
+        return ddpi_error_wrap(err, status, "--rdzv-endpoint");
+    return status;
 }
 
 struct run {
@@ -228,10 +256,10 @@ static void on_done(void *ctx, int exit_code)
 }
 
 /* The agent must be able to write to the terminal from its own process group, and to survive a
- * reader of its output that goes away. */
+ * reader of its output that goes away, and a log file that may not grow. */
 static void ignore_signals(void)
 {
-    static const int ignored[] = {SIGPIPE, SIGTTOU, SIGTTIN};
+    static const int ignored[] = {SIGPIPE, SIGTTOU, SIGTTIN, SIGXFSZ};
     struct sigaction ignore = {.sa_handler = SIG_IGN};
     for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
         sigaction(ignored[i], &ignore, NULL);
@@ -298,15 +326,19 @@ static int run_job(struct job *job, char **operands)
 {
     struct ddp_error err;
     struct guard_agent split;
+    const struct guard_farewell farewell = {close_logs, job};
     ddp_status status = plan(job, &err);
     if (status != DDP_OK)
         return fail(EXIT_USAGE, &err);
     status = plan_program(job, operands, &err);
+    guard_hold_signals();
     if (status == DDP_OK)
-        status = guard_split(&split, &err);
-    if (status != DDP_OK)
-        return fail(EXIT_CONFIG, &err);
-    return agent_main(job, &split);
+        status = open_logs(job, &err);
+    if (status == DDP_OK)
+        status = guard_split(&farewell, &split, &err);
+    int code = status == DDP_OK ? agent_main(job, &split) : fail(EXIT_CONFIG, &err);
+    close_logs(job);
+    return code;
 }
 
 static void print_help(void)

@@ -1,6 +1,6 @@
 /*
- * agent.c - the agent's machine and the events that drive it. Owns the workers, the log tree, the
- * output, and its signal handlers. Does not own the loop, and never blocks it.
+ * agent.c - the agent's machine and the events that drive it. Owns the workers, the output, and its
+ * signal handlers. Does not own the loop, and never blocks it.
  *
  * The happy path: start all, every worker exits 0, sweep (nothing is left), drain, done. What may
  * come instead: a worker fails (stop the others, sweep, report, start again or give up), a signal
@@ -261,11 +261,17 @@ static void on_ending_signal(uv_signal_t *handle, int sig)
         agent->cause = AGENT_CAUSE_SIGNAL;
         agent->signal = sig;
         break;
-    case AGENT_DRAINING: /* output that nobody reads must not hold us */
-        logmux_discard(&agent->mux);
-        abandon_streams(agent);
-        agent->cause = AGENT_CAUSE_SIGNAL;
-        agent->signal = sig;
+    case AGENT_DRAINING:
+        if (is_the_same_wish(agent))
+            break;
+        if (!agent->reported) {
+            agent->cause = AGENT_CAUSE_SIGNAL;
+            agent->signal = sig;
+        }
+        if (agent->mux.paused || !logmux_flushed(&agent->mux)) {
+            logmux_discard(&agent->mux); /* output that nobody reads must not hold us */
+            abandon_streams(agent);
+        }
         advance(agent);
         break;
     default:
@@ -349,14 +355,6 @@ static ddp_status watch_guard(struct agent *agent, struct ddp_error *err)
     return DDP_OK;
 }
 
-static bool wants_files(const struct agent_config *config)
-{
-    for (uint32_t i = 0; i < config->nproc; i++)
-        if (config->streams[i].redirect != 0 || config->streams[i].tee != 0)
-            return true;
-    return false;
-}
-
 ddp_status agent_init(struct agent *agent, uv_loop_t *loop, const struct agent_config *config,
                       struct ddp_error *err)
 {
@@ -378,10 +376,7 @@ ddp_status agent_init(struct agent *agent, uv_loop_t *loop, const struct agent_c
         agent->workers[i].unwatched = on_unwatched;
         agent->workers[i].data = agent;
     }
-    ddp_status status =
-        logdir_open(&agent->logs, config->log_dir, config->run_id, wants_files(config), err);
-    if (status == DDP_OK)
-        status = watch_signals(agent, err);
+    ddp_status status = watch_signals(agent, err);
     if (status == DDP_OK)
         status = watch_guard(agent, err);
     return status;
@@ -392,11 +387,8 @@ void agent_start(struct agent *agent)
     const struct agent_config *config = agent->config;
     agent->new_generation(agent->ctx, agent->restarts);
     oom_watch_init(&agent->oom); /* before a worker can be killed */
-    const struct launch launch = {.config = config,
-                                  .logs = &agent->logs,
-                                  .mux = &agent->mux,
-                                  .loop = agent->loop,
-                                  .generation = agent->restarts};
+    const struct launch launch = {
+        .config = config, .mux = &agent->mux, .loop = agent->loop, .generation = agent->restarts};
     for (uint32_t i = 0; i < config->nproc; i++) {
         (void)DDPI_FAILPOINT("agent.launch");
         ddp_status status = launch_worker(&launch, &agent->workers[i], &agent->error);
@@ -435,5 +427,4 @@ void agent_finish(struct agent *agent)
     ddpi_free(agent->workers);
     agent->workers = NULL;
     logmux_finish(&agent->mux);
-    logdir_close(&agent->logs);
 }

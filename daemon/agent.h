@@ -51,7 +51,6 @@ struct agent {
     const struct agent_config *config;
     uv_loop_t *loop;
     struct logmux mux;
-    struct logdir logs;
     struct oom_watch oom;
     struct worker_proc *workers;
     uint32_t alive;

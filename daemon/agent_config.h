@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct logdir;
+
 /* Which streams go where, per local rank: bit 0 stdout, bit 1 stderr. */
 struct agent_streams {
     uint8_t redirect; /* to a file only */
@@ -28,7 +30,7 @@ struct agent_config {
     uint16_t master_port;
     const char *store;         /* "host:port" */
     const char *line_template; /* prefix of console lines; "" = none */
-    const char *log_dir;       /* or NULL */
+    const struct logdir *logs; /* open; whoever opened it closes it */
     uint32_t nproc;
     uint32_t max_restarts;
     uint64_t shutdown_timeout_ms;

@@ -1,7 +1,7 @@
 /*
  * guard.c - the guard process. Owns one end of a pipe and nothing else; after the split it
  * allocates nothing, opens no connection and runs no event loop: two dozen lines that can be
- * trusted to work when memory has run out.
+ * trusted to work when memory has run out. What it is given to clean up comes when all is ended.
  */
 #include "guard.h"
 
@@ -53,7 +53,7 @@ static void say_stuck(void *ctx, pid_t pid, char state, const char *name)
 }
 
 /* The agent is gone and reaped: end what it left, and exit the way it did. */
-static _Noreturn void finish(int wait_status)
+static _Noreturn void finish(int wait_status, const struct guard_farewell *farewell)
 {
     size_t ended;
     bool clean = reap_sweep(SWEEP_MS, &ended);
@@ -63,6 +63,8 @@ static _Noreturn void finish(int wait_status)
             WTERMSIG(wait_status), ended);
     if (!clean)
         reap_each_child(say_stuck, NULL);
+    if (farewell->clean_up != NULL)
+        farewell->clean_up(farewell->ctx);
     _exit(WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status));
 }
 
@@ -81,7 +83,7 @@ static void note_exit(void *ctx, pid_t pid, int wait_status)
     exit->wait_status = wait_status;
 }
 
-static _Noreturn void guard_main(pid_t agent)
+static _Noreturn void guard_main(pid_t agent, const struct guard_farewell *farewell)
 {
     sigset_t waited;
     forwarded_signals(&waited);
@@ -94,11 +96,19 @@ static _Noreturn void guard_main(pid_t agent)
         else if (sig > 0)
             kill(agent, sig);
         if (exit.gone)
-            finish(exit.wait_status);
+            finish(exit.wait_status, farewell);
     }
 }
 
-ddp_status guard_split(struct guard_agent *ret_agent, struct ddp_error *err)
+void guard_hold_signals(void)
+{
+    sigset_t held;
+    forwarded_signals(&held);
+    sigprocmask(SIG_BLOCK, &held, NULL);
+}
+
+ddp_status guard_split(const struct guard_farewell *farewell, struct guard_agent *ret_agent,
+                       struct ddp_error *err)
 {
     sigset_t blocked, before;
     int ends[2];
@@ -123,12 +133,12 @@ ddp_status guard_split(struct guard_agent *ret_agent, struct ddp_error *err)
     if (agent > 0) {
         setpgid(agent, agent);
         close(ends[0]); /* the writing end stays open for as long as the guard lives */
-        guard_main(agent);
+        guard_main(agent, farewell);
     }
     setpgid(0, 0); /* on both sides, so that neither can be early */
     close(ends[1]);
     (void)DDPI_FAILPOINT("guard.split"); /* only a kill makes sense */
     ret_agent->guard_fd = ends[0];
-    ret_agent->signal_mask = before;
+    sigemptyset(&ret_agent->signal_mask);
     return DDP_OK;
 }

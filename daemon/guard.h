@@ -18,15 +18,27 @@
 
 struct guard_agent {
     int guard_fd;         /* reads end-of-file once the guard is gone; owned by the agent */
-    sigset_t signal_mask; /* as the user's shell left it; every signal is blocked until the agent
-                             restores it, so that none is lost before its handlers stand */
+    sigset_t signal_mask; /* what the agent sets once its handlers stand; until then every signal is
+                             blocked, so that none is lost. Blocks nothing, whatever the caller of
+                             ddprun had blocked: a job must be possible to end */
 };
+
+/* What the guard does last, whichever way the agent has ended. */
+struct guard_farewell {
+    void (*clean_up)(void *ctx); /* NULL: nothing */
+    void *ctx;
+};
+
+/* From here on signals wait for guard and agent. To be called before anything is made that the
+ * farewell has to clean up; guard_split() does it otherwise. */
+void guard_hold_signals(void);
 
 /*
  * Split off the agent. Returns DDP_OK in the agent only, with @ret_agent filled; in the guard it
  * does not return: that process ends with the agent's exit code, or 128+N when signal N killed the
  * agent. On failure there was no split.
  */
-DDP_MUST_CHECK ddp_status guard_split(struct guard_agent *ret_agent, struct ddp_error *err);
+DDP_MUST_CHECK ddp_status guard_split(const struct guard_farewell *farewell,
+                                      struct guard_agent *ret_agent, struct ddp_error *err);
 
 #endif

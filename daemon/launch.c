@@ -6,6 +6,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "logdir.h"
 #include "mem.h"
 #include "placement.h"
 
@@ -46,11 +47,12 @@ static ddp_status connect_stream(const struct launch *launch, struct worker_proc
     const struct agent_streams *wanted = &launch->config->streams[worker->local_rank];
     uint8_t bit = (uint8_t)(1u << i);
     bool tee = (wanted->tee & bit) != 0;
-    bool to_file = (tee || (wanted->redirect & bit) != 0) && launch->logs->path != NULL;
+    bool to_file = (tee || (wanted->redirect & bit) != 0) && launch->config->logs->path != NULL;
     int file_fd = -1;
     if (to_file) {
-        ddp_status status = logdir_stream(launch->logs, launch->generation, worker->local_rank, i,
-                                          &worker->log_files[i], &file_fd, err);
+        ddp_status status =
+            logdir_stream(launch->config->logs, launch->generation, worker->local_rank, i,
+                          &worker->log_files[i], &file_fd, err);
         if (status != DDP_OK)
             return status;
     }
@@ -184,7 +186,7 @@ ddp_status launch_worker(const struct launch *launch, struct worker_proc *worker
                          struct ddp_error *err)
 {
     struct child_stdio stdio = {{0, 1, 2}};
-    ddp_status status = logdir_worker(launch->logs, launch->generation, worker->local_rank,
+    ddp_status status = logdir_worker(launch->config->logs, launch->generation, worker->local_rank,
                                       &worker->error_file, err);
     if (status == DDP_OK)
         status = make_prefix(launch, worker, err);

@@ -5,13 +5,11 @@
 #define DAEMON_LAUNCH_H
 
 #include "agent_config.h"
-#include "logdir.h"
 #include "worker_proc.h"
 
 /* What all workers of one generation have in common. */
 struct launch {
     const struct agent_config *config;
-    const struct logdir *logs;
     struct logmux *mux;
     uv_loop_t *loop;
     uint32_t generation; /* counts restarts */

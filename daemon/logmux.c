@@ -17,6 +17,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { STDERR_CONSOLE = 1 };
@@ -61,11 +62,26 @@ static void on_drained(void *ctx)
         mux->idle(mux->ctx);
 }
 
+/* Two queues for one pipe ("2>&1") would tear each other's lines, and change their order. */
+static bool same_file(int a, int b)
+{
+    struct stat first, second;
+    return fstat(a, &first) == 0 && fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
+           first.st_ino == second.st_ino && !S_ISREG(first.st_mode);
+}
+
+/* Where stdout (0) or stderr (1) is shown. */
+static struct console *console_of(struct logmux *mux, int stream)
+{
+    return &mux->consoles[mux->one_console ? 0 : stream];
+}
+
 void logmux_init(struct logmux *mux, uv_loop_t *loop)
 {
     mux->loop = loop;
     mux->paused = false;
     mux->idle = NULL;
+    mux->one_console = same_file(STDOUT_FILENO, STDERR_FILENO);
     ddpi_list_init(&mux->open);
     for (int i = 0; i < 2; i++) {
         console_init(&mux->consoles[i], loop, STDOUT_FILENO + i);
@@ -77,7 +93,7 @@ void logmux_init(struct logmux *mux, uv_loop_t *loop)
 static void show_line(void *ctx, const char *text, size_t len)
 {
     struct logmux_stream *stream = ctx;
-    struct console *console = &stream->mux->consoles[stream->console];
+    struct console *console = console_of(stream->mux, stream->console);
     console_add(console, stream->prefix, strlen(stream->prefix), text, len);
 }
 
@@ -86,7 +102,7 @@ static void show_last_line(void *ctx, const char *text, size_t len)
     struct logmux_stream *stream = ctx;
     show_line(ctx, text, len);
     if (text[len - 1] != '\n')
-        console_add(&stream->mux->consoles[stream->console], "", 0, "\n", 1);
+        console_add(console_of(stream->mux, stream->console), "", 0, "\n", 1);
 }
 
 static void write_file(struct logmux_stream *stream, const char *bytes, size_t len)
@@ -120,7 +136,7 @@ static void end_stream(struct logmux_stream *stream)
 {
     if (stream->console >= 0) {
         linebuf_flush(&stream->lines, show_last_line, stream);
-        console_flush(&stream->mux->consoles[stream->console]);
+        console_flush(console_of(stream->mux, stream->console));
     }
     if (stream->file_fd >= 0)
         close(stream->file_fd);
@@ -144,7 +160,7 @@ static void on_read(uv_stream_t *handle, ssize_t len, const uv_buf_t *buf)
     if (stream->console < 0)
         return;
     linebuf_feed(&stream->lines, buf->base, bytes, show_line, stream);
-    console_flush(&stream->mux->consoles[stream->console]);
+    console_flush(console_of(stream->mux, stream->console));
     balance(stream->mux);
 }
 
@@ -169,7 +185,7 @@ ddp_status logmux_open(struct logmux *mux, struct logmux_stream *stream,
     stream->mux = mux;
     stream->pipe.data = stream;
     linebuf_init(&stream->lines,
-                 sink->console >= 0 && isatty(mux->consoles[sink->console].fd) == 1);
+                 sink->console >= 0 && isatty(console_of(mux, sink->console)->fd) == 1);
     stream->prefix = sink->prefix;
     stream->console = sink->console;
     stream->file_fd = sink->file_fd;
@@ -185,8 +201,8 @@ ddp_status logmux_open(struct logmux *mux, struct logmux_stream *stream,
 
 void logmux_print(struct logmux *mux, int console, const char *text, size_t len)
 {
-    console_add(&mux->consoles[console], "", 0, text, len);
-    console_flush(&mux->consoles[console]);
+    console_add(console_of(mux, console), "", 0, text, len);
+    console_flush(console_of(mux, console));
     balance(mux); /* a console that turns out to be gone here must not keep the pipes paused */
 }
 

@@ -21,6 +21,7 @@
 struct logmux {
     uv_loop_t *loop;
     struct console consoles[2]; /* stdout and stderr of the agent */
+    bool one_console;           /* both are the same file: all goes to the first */
     struct ddpi_list open;      /* stream::node, those that have not seen their end */
     bool paused;
     void (*idle)(void *ctx); /* some stream ended, or some output was written; may be NULL */

@@ -15,6 +15,7 @@
 
 enum { DEADLINE_MS = 20000 };
 
+static struct guard_farewell farewell;
 static int said[2]; /* from agent and orphans to the test; its end: they are gone */
 
 static _Noreturn void split_and_run(void (*agent)(const struct guard_agent *self))
@@ -23,7 +24,7 @@ static _Noreturn void split_and_run(void (*agent)(const struct guard_agent *self
     int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
     dup2(null, STDERR_FILENO);
     close(said[0]);
-    if (guard_split(&self, NULL) == DDP_OK)
+    if (guard_split(&farewell, &self, NULL) == DDP_OK)
         agent(&self);
     _exit(99);
 }
@@ -161,7 +162,7 @@ static void report_mask(const struct guard_agent *self)
     sigprocmask(SIG_SETMASK, NULL, &now);
     bool right = sigismember(&now, SIGTERM) == 1 && sigismember(&now, SIGCHLD) == 1 &&
                  sigismember(&now, SIGTSTP) == 0 && sigismember(&self->signal_mask, SIGTERM) == 0 &&
-                 sigismember(&self->signal_mask, SIGUSR2) == 1;
+                 sigismember(&self->signal_mask, SIGUSR2) == 0;
     _exit(right ? 0 : 1);
 }
 

@@ -1,0 +1,49 @@
+/*
+ * probe_state.c - a worker that prints what it was born with: descriptors, session, group, the
+ * signal that its parent's death sends, blocked and ignored signals. One line each, "name value".
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+enum { FDS_SEEN = 4096 };
+
+static void print_descriptors(void)
+{
+    printf("fds");
+    for (int fd = 0; fd < FDS_SEEN; fd++)
+        if (fcntl(fd, F_GETFD) >= 0)
+            printf(" %d", fd);
+    printf("\n");
+}
+
+static void print_signals(void)
+{
+    sigset_t mask;
+    sigprocmask(SIG_BLOCK, NULL, &mask);
+    printf("blocked");
+    for (int sig = 1; sig < NSIG; sig++)
+        if (sigismember(&mask, sig) == 1)
+            printf(" %d", sig);
+    printf("\nignored");
+    for (int sig = 1; sig < NSIG; sig++) {
+        struct sigaction action;
+        if (sigaction(sig, NULL, &action) == 0 && action.sa_handler == SIG_IGN)
+            printf(" %d", sig);
+    }
+    printf("\n");
+}
+
+int main(void)
+{
+    int death_signal = 0;
+    prctl(PR_GET_PDEATHSIG, &death_signal);
+    print_descriptors();
+    printf("own_session %d\n", getsid(0) == getpid());
+    printf("own_group %d\n", getpgrp() == getpid());
+    printf("death_signal %d\n", death_signal);
+    print_signals();
+    return 0;
+}

@@ -1,0 +1,225 @@
+#!/usr/bin/env python3
+"""test_ddprun_environment.py - what a worker is given: variables, ports, and a clean start."""
+
+import contextlib
+import socket
+import sys
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
+from ddprun_run import DDPRUN, DdprunCase, probe
+
+UUID = r'[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}'
+PRINT_ENV = 'env | while IFS= read -r line; do echo "$RANK|$line"; done'
+# Variables of a shell's own.
+SHELL_MADE = {'PWD', 'OLDPWD', 'SHLVL', '_'}
+
+
+def environments(job):
+    """rank -> the variables of that worker, from the output of PRINT_ENV."""
+    found = {}
+    for line in job.out.splitlines():
+        rank, _, entry = line.partition('|')
+        name, _, value = entry.partition('=')
+        found.setdefault(int(rank), {})[name] = value
+    return found
+
+
+class Variables(DdprunCase):
+    def workers(self, *words, **options):
+        job = self.run_job(*words, '--no-prefix', 'sh', '-c', PRINT_ENV, **options)
+        self.assertEqual(job.code, 0, job.err)
+        self.assertEqual(job.err, '')
+        return environments(job)
+
+    def test_each_variable(self):
+        found = self.workers('--nproc-per-node=3', '--role=trainer', '--rdzv-id=job7',
+                             '--max-restarts=4', '--rdzv-backend=c10d')
+        self.assertEqual(sorted(found), [0, 1, 2])
+        for rank, env in found.items():
+            expected = {
+                'RANK': str(rank), 'LOCAL_RANK': str(rank), 'WORLD_SIZE': '3',
+                'LOCAL_WORLD_SIZE': '3', 'GROUP_RANK': '0', 'GROUP_WORLD_SIZE': '1',
+                'ROLE_NAME': 'trainer', 'ROLE_RANK': str(rank), 'ROLE_WORLD_SIZE': '3',
+                'MASTER_ADDR': '127.0.0.1', 'TORCHELASTIC_RUN_ID': 'job7',
+                'TORCHELASTIC_RESTART_COUNT': '0', 'TORCHELASTIC_MAX_RESTARTS': '4',
+                'TORCHELASTIC_USE_AGENT_STORE': 'False',
+                'TORCHELASTIC_SIGNALS_TO_HANDLE': 'SIGTERM,SIGINT,SIGHUP,SIGQUIT',
+                'TORCH_NCCL_ASYNC_ERROR_HANDLING': '1', 'OMP_NUM_THREADS': '1',
+                'DDPRUN_STORE_PREFIX': 'g0/',
+            }
+            self.assertEqual({name: env.get(name) for name in expected}, expected)
+            self.assertRegex(env['MASTER_PORT'], r'\A\d+\Z')
+            self.assertRegex(env['DDPRUN_STORE'], r'\A127\.0\.0\.1:\d+\Z')
+            self.assertRegex(env['TORCHELASTIC_ERROR_FILE'], r'\A/.+\.json\Z')
+        for shared in ('MASTER_PORT', 'DDPRUN_STORE'):
+            self.assertEqual(len({env[shared] for env in found.values()}), 1)
+        self.assertEqual(len({env['TORCHELASTIC_ERROR_FILE'] for env in found.values()}), 3)
+
+    def test_nothing_else_is_added_or_removed(self):
+        env = self.workers('--nproc-per-node=2', env={'KEPT': 'a b=c', 'EMPTY': ''})[1]
+        before = dict(self.jobs[0].env)
+        added = set(env) - set(before) - SHELL_MADE
+        self.assertEqual(added, {
+            'RANK', 'LOCAL_RANK', 'WORLD_SIZE', 'LOCAL_WORLD_SIZE', 'GROUP_RANK',
+            'GROUP_WORLD_SIZE', 'ROLE_NAME', 'ROLE_RANK', 'ROLE_WORLD_SIZE', 'MASTER_ADDR',
+            'MASTER_PORT', 'TORCHELASTIC_RUN_ID', 'TORCHELASTIC_RESTART_COUNT',
+            'TORCHELASTIC_MAX_RESTARTS', 'TORCHELASTIC_ERROR_FILE', 'TORCHELASTIC_USE_AGENT_STORE',
+            'TORCHELASTIC_SIGNALS_TO_HANDLE', 'TORCH_NCCL_ASYNC_ERROR_HANDLING', 'OMP_NUM_THREADS',
+            'DDPRUN_STORE', 'DDPRUN_STORE_PREFIX'})
+        for name, value in before.items():
+            if name not in SHELL_MADE:
+                self.assertEqual(env.get(name), value, name)
+
+    def test_inherited_ranks_are_replaced(self):
+        env = self.workers(env={'RANK': 5, 'WORLD_SIZE': 9, 'MASTER_PORT': 1,
+                                'TORCHELASTIC_RUN_ID': 'outer'})[0]
+        self.assertEqual((env['RANK'], env['WORLD_SIZE']), ('0', '1'))
+        self.assertNotEqual(env['MASTER_PORT'], '1')
+        self.assertRegex(env['TORCHELASTIC_RUN_ID'], rf'\A{UUID}\Z')
+
+    def test_omp_num_threads(self):
+        self.assertNotIn('OMP_NUM_THREADS', self.workers()[0])
+        self.assertEqual(self.workers('--nproc-per-node=2')[0]['OMP_NUM_THREADS'], '1')
+        for value in ('6', ''):
+            found = self.workers('--nproc-per-node=2', env={'OMP_NUM_THREADS': value})
+            self.assertEqual(found[1]['OMP_NUM_THREADS'], value)
+
+    def test_nccl_error_handling_is_a_default_only(self):
+        found = self.workers(env={'TORCH_NCCL_ASYNC_ERROR_HANDLING': '0'})
+        self.assertEqual(found[0]['TORCH_NCCL_ASYNC_ERROR_HANDLING'], '0')
+
+    def test_virtual_local_rank(self):
+        def seen(**env):
+            found = self.workers('--nproc-per-node=3', '--virtual-local-rank', env=env)
+            self.assertEqual({env['LOCAL_RANK'] for env in found.values()}, {'0'})
+            return [found[rank]['CUDA_VISIBLE_DEVICES'] for rank in range(3)]
+        self.assertEqual(seen(), ['0', '1', '2'])
+        self.assertEqual(seen(CUDA_VISIBLE_DEVICES='4, 6 ,9,1'), ['4', '6', '9'])
+        long = [f'GPU-8a56a4bc-d184-a047-2620-be19f0f2a00{n}' for n in range(3)]
+        self.assertEqual(seen(CUDA_VISIBLE_DEVICES=','.join(long)), long)
+
+    def test_visible_devices_stay_without_it(self):
+        env = self.workers('--nproc-per-node=2', env={'CUDA_VISIBLE_DEVICES': '3,5'})[1]
+        self.assertEqual(env['CUDA_VISIBLE_DEVICES'], '3,5')
+
+    def test_job_id(self):
+        def run_id(*words):
+            return self.workers(*words)[0]['TORCHELASTIC_RUN_ID']
+        self.assertRegex(run_id('--standalone', '--rdzv-id=x'), rf'\A{UUID}\Z')
+        self.assertEqual(run_id('--master-port=0'), 'none')
+        self.assertEqual(run_id('--rdzv-id=my job'), 'my job')
+        self.assertNotEqual(run_id(), run_id())
+
+    def test_master_address(self):
+        def address(*words):
+            return self.workers(*words)[0]['MASTER_ADDR']
+        self.assertEqual(address('--master-addr=node7'), 'node7')
+        self.assertEqual(address('--local-addr=10.0.0.9'), '10.0.0.9')
+
+    def test_a_value_of_any_length_arrives(self):
+        long = 'x' * 100000
+        self.assertEqual(self.workers(env={'LONG': long})[0]['LONG'], long)
+        self.assertEqual(self.workers('--rdzv-id=' + long)[0]['TORCHELASTIC_RUN_ID'], long)
+
+
+class Ports(DdprunCase):
+    LISTEN = ('import os, socket\n'
+              's = socket.socket(socket.{family})\n'
+              's.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)\n'
+              's.bind(("{host}", int(os.environ["MASTER_PORT"])))\n'
+              's.listen()\n'
+              'c = socket.create_connection(("127.0.0.1", int(os.environ["MASTER_PORT"])))\n'
+              's.accept()[0].sendall(b"hello")\n'
+              'print(os.environ["MASTER_PORT"], c.recv(5).decode())\n')
+
+    def test_rank_0_can_listen_on_the_master_port(self):
+        families = [('AF_INET', '127.0.0.1'), ('AF_INET', '')]
+        with contextlib.suppress(OSError), socket.socket(socket.AF_INET6) as s:
+            s.bind(('::1', 0))
+            families.append(('AF_INET6', '::'))
+        for family, host in families:
+            self.write('listen.py', self.LISTEN.format(family=family, host=host))
+            job = self.run_job('listen.py')
+            self.assertEqual(job.code, 0, job.err)
+            self.assertRegex(job.out, r'^\[default0\]:\d+ hello\n\Z')
+
+    def test_a_given_port_is_used(self):
+        with socket.socket() as s:
+            s.bind(('127.0.0.1', 0))
+            port = s.getsockname()[1]
+        self.write('listen.py', self.LISTEN.format(family='AF_INET', host=''))
+        for words in ((f'--master-port={port}',), (f'--rdzv-endpoint=127.0.0.1:{port}',)):
+            job = self.run_job(*words, 'listen.py')
+            self.assertEqual(job.out, f'[default0]:{port} hello\n', job.err)
+
+    def test_a_worker_can_listen_again_after_a_restart(self):
+        self.write('again.py', self.LISTEN.format(family='AF_INET', host='') +
+                   'raise SystemExit(os.environ["TORCHELASTIC_RESTART_COUNT"] == "0")\n')
+        job = self.run_job('--max-restarts=1', 'again.py')
+        self.assertEqual(job.code, 0, job.err)
+        self.assertEqual(len(set(job.out.splitlines())), 1)
+        self.assertEqual(len(job.out.splitlines()), 2)
+
+    def test_jobs_at_once_have_ports_of_their_own(self):
+        jobs = [self.start('--no-prefix', 'sh', '-c',
+                           'echo $MASTER_PORT; echo ${DDPRUN_STORE##*:}; read -r wait', stdin=-1)
+                for _ in range(6)]
+        for job in jobs:
+            job.read_until('\n', 2)
+        ports = [port for job in jobs for port in job.out.split()]
+        self.assertEqual(len(set(ports)), 12, ports)
+        for job in jobs:
+            job.process.stdin.close()
+            job.wait()
+
+    def test_the_store_is_reachable_by_loopback_only(self):
+        job = self.start('--no-prefix', 'sh', '-c', 'echo $DDPRUN_STORE; read -r wait', stdin=-1)
+        job.read_until('\n')
+        host, port = job.out.strip().rsplit(':', 1)
+        socket.create_connection((host, int(port)), 5).close()
+        listening = [line.split()[1] for path in ('/proc/net/tcp', '/proc/net/tcp6')
+                     for line in Path(path).read_text().splitlines()[1:]
+                     if line.split()[3] == '0A' and int(line.split()[1].split(':')[1], 16) == int(port)]
+        self.assertEqual(listening, [f'0100007F:{int(port):04X}'])
+        job.process.stdin.close()
+        job.wait()
+
+
+class Birth(DdprunCase):
+    CLEAN = ['fds 0 1 2', 'own_session 1', 'own_group 1', 'death_signal 9', 'blocked', 'ignored']
+
+    def test_a_worker_starts_clean(self):
+        job = self.run_job('--no-prefix', probe('state'))
+        self.assertEqual(job.out.splitlines(), self.CLEAN)
+
+    def test_with_files_and_many_siblings_too(self):
+        job = self.run_job('--nproc-per-node=20', '--tee=3', f'--log-dir={self.folder}/logs',
+                           probe('state'))
+        for rank in range(20):
+            lines = [line.split(':', 1)[1] for line in job.out.splitlines()
+                     if line.startswith(f'[default{rank}]:')]
+            self.assertEqual(lines, self.CLEAN)
+
+    def test_descriptors_of_the_caller_do_not_get_through(self):
+        with open('/dev/null') as file:
+            job = self.run_job('--no-prefix', probe('state'), pass_fds=[file.fileno()])
+        self.assertEqual(job.out.splitlines(), self.CLEAN)
+
+    def test_directory_and_standard_input_are_the_callers(self):
+        (self.folder / 'input').write_text('from the caller\n')
+        with open(self.folder / 'input') as file:
+            job = self.run_job('--no-prefix', 'sh', '-c', 'pwd; cat', stdin=file)
+        self.assertEqual(job.out, f'{self.folder}\nfrom the caller\n')
+
+    def test_a_launcher_in_a_launcher(self):
+        words = ['--nproc-per-node=2', '--no-prefix']
+        job = self.run_job(*words, DDPRUN, *words, 'sh', '-c', 'echo $RANK/$WORLD_SIZE')
+        self.assertEqual(sorted(job.out.splitlines()), ['0/2', '0/2', '1/2', '1/2'])
+
+
+
+if __name__ == '__main__':
+    unittest.main()

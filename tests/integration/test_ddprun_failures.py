@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+"""test_ddprun_failures.py - the first failure ends the job; its cause is the exit code and the report."""
+
+import json
+import os
+import re
+import signal
+import sys
+import unittest
+import uuid
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
+from ddprun_run import DdprunCase, in_order, probe, wait_until
+
+WAIT = 'exec sleep 1000'
+
+
+def only_rank(rank, action, others=WAIT):
+    return ['sh', '-c', f'if [ $RANK = {rank} ]; then {action}; fi; {others}']
+
+
+class ExitCode(DdprunCase):
+    def test_is_the_workers_own(self):
+        for code in (1, 2, 7, 78, 93, 124, 137, 255):
+            job = self.run_job('sh', '-c', f'exit {code}')
+            self.assertEqual(job.code, code, job.err)
+            self.assertIn(f'rank 0 failed first: exit code {code}, after', job.err)
+
+    def test_is_128_and_the_signal(self):
+        for sig in (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGTERM, signal.SIGUSR1,
+                    signal.SIGPIPE, signal.SIGHUP, signal.SIGINT):
+            job = self.run_job('sh', '-c', f'ulimit -c 0; kill -{int(sig)} $$$$')
+            self.assertEqual(job.code, 128 + sig, job.err)
+            self.assertIn(f'rank 0 failed first: killed by {sig.name} (', job.err)
+
+    def test_success_says_nothing(self):
+        job = self.run_job('--nproc-per-node=4', 'true')
+        self.assertEqual((job.code, job.out, job.err), (0, '', ''))
+
+    def test_a_worker_that_is_done_early_is_left_alone(self):
+        job = self.start('--nproc-per-node=2', '--no-prefix', 'sh', '-c',
+                         'echo up; if [ $RANK = 1 ]; then read -r wait; echo late; fi', stdin=-1)
+        job.read_until('up\n', 2)
+        job.process.stdin.close()
+        self.assertEqual(job.wait(), 0, job.err)
+        self.assertIn('late\n', job.out)
+
+
+class FirstFailure(DdprunCase):
+    def test_stops_the_others(self):
+        job = self.run_job('--nproc-per-node=4', *only_rank(2, 'echo reason >&2; exit 7'))
+        self.assertEqual(job.code, 7)
+        in_order(self, job.err, '[default2]:reason\n', 'rank 2 failed first: exit code 7, after',
+                 '(local rank 2, pid', '  | reason\n')
+        for rank in (0, 1, 3):
+            self.assertRegex(job.err, rf'then rank {rank}: stopped by ddprun, killed by SIGTERM ')
+        self.assertLess(job.seconds, 10)
+
+    def test_shows_the_last_lines_of_stderr(self):
+        script = 'i=0; while [ $i -lt 300 ]; do i=$((i+1)); echo "line $i" >&2; done; exit 1'
+        job = self.run_job('sh', '-c', script)
+        quoted = re.findall(r'^  \| (.*)$', job.err, re.MULTILINE)
+        self.assertEqual(quoted[-1], 'line 300')
+        self.assertEqual(quoted, [f'line {n}' for n in range(301 - len(quoted), 301)])
+        self.assertGreaterEqual(len(quoted), 10)
+
+    def test_makes_control_characters_harmless(self):
+        job = self.run_job('--local-ranks-filter=', 'sh', '-c',
+                           r'printf "\033[31mred\001\n" >&2; exit 1')
+        self.assertIn('  | \\x1b[31mred\\x01\n', job.err)
+
+    def test_kills_who_ignores_the_request(self):
+        job = self.run_job('--nproc-per-node=2', '--shutdown-timeout=200ms',
+                           *only_rank(0, 'sleep 0.1; exit 3', f'exec {probe("tree")} wait'))
+        self.assertEqual(job.code, 3)
+        self.assertRegex(job.err, r'then rank 1: did not stop in time, killed by SIGKILL')
+        self.assertLess(job.seconds, 5)
+
+    def test_kills_at_once_without_grace(self):
+        job = self.run_job('--nproc-per-node=2', '--shutdown-timeout=0',
+                           *only_rank(0, 'exit 3', f'exec {probe("tree")} wait'))
+        self.assertEqual(job.code, 3)
+        self.assertLess(job.seconds, 5)
+
+    def test_those_who_stop_by_themselves_are_not_blamed(self):
+        job = self.start('--nproc-per-node=2',
+                         *only_rank(0, 'read -r go; exit 5', f'exec {probe("signals")}'), stdin=-1)
+        job.read_until('ready')
+        job.process.stdin.close()
+        self.assertEqual(job.wait(), 5)
+        self.assertIn('got SIGTERM', job.out)
+        self.assertNotIn('then rank 1', job.err)
+
+    def test_is_the_one_that_died_first_however_late_it_is_seen(self):
+        for first, second in ((3, 1), (1, 3), (2, 0)):
+            job = self.start('--nproc-per-node=4', '--no-prefix', 'sh', '-c',
+                             f'echo "$RANK=$$$$."; {WAIT}')
+            job.read_until('.\n', 4)
+            pids = {int(r): int(p) for r, p in re.findall(r'(\d)=(\d+)\.', job.out)}
+            agent = job.agent()
+            os.kill(agent, signal.SIGSTOP)
+            wait_until(lambda: self.state(agent) == 'T', 'the agent to stop')
+            for rank in (first, second):
+                os.kill(pids[rank], signal.SIGKILL)
+                wait_until(lambda: self.state(pids[rank]) == 'Z', 'the death of a worker')
+            os.kill(agent, signal.SIGCONT)
+            self.assertEqual(job.wait(), 137)
+            in_order(self, job.err, f'rank {first} failed first: killed by SIGKILL', f'then rank {second}: ')
+
+    @staticmethod
+    def state(pid):
+        return Path(f'/proc/{pid}/stat').read_text().rsplit(')', 1)[1].split()[0]
+
+
+class Logs(DdprunCase):
+    def test_the_report_says_where_they_are(self):
+        for option in ('--tee=3', '--redirects=3', '--tee=2', '--redirects=2'):
+            with self.subTest(option):
+                job = self.run_job('--nproc-per-node=2', f'--log-dir={self.folder}/logs', option,
+                                   '--rdzv-id=j', *only_rank(1, 'echo why >&2; exit 1'))
+                path = re.search(r'its log: (\S+/attempt_0/1/stderr\.log)\n', job.err)
+                self.assertTrue(path, job.err)
+                self.assertEqual(Path(path[1]).read_text(), 'why\n')
+                self.assertIn('  | why\n', job.err)
+
+    def test_the_report_says_how_to_keep_them(self):
+        self.assertIn('--log-dir', self.run_job('false').err)
+
+    def test_they_are_private_and_complete(self):
+        self.run_job('--nproc-per-node=12', '--tee=1', f'--log-dir={self.folder}/a/b', '--rdzv-id=j',
+                     'sh', '-c', 'printf "out $RANK"; echo "err" >&2')
+        top, = (self.folder / 'a' / 'b').iterdir()
+        self.assertTrue(top.name.startswith('j_'))
+        self.assertEqual(top.stat().st_mode & 0o77, 0)
+        for rank in range(12):
+            where = top / 'attempt_0' / str(rank)
+            self.assertEqual([path.name for path in where.iterdir()], ['stdout.log'])
+            self.assertEqual((where / 'stdout.log').read_text(), f'out {rank}')
+
+
+class ErrorFile(DdprunCase):
+    def failing(self, text, before=''):
+        (self.folder / 'text').write_text(text)
+        job = self.run_job('sh', '-c', f'{before}cat text > $TORCHELASTIC_ERROR_FILE; exit 4')
+        self.assertEqual(job.code, 4, job.err)
+        return job.err
+
+    def test_as_record_writes_it(self):
+        err = self.failing(json.dumps({'message': {'message': 'ValueError: bad shape', 'extraInfo': {
+            'py_callstack': 'Traceback (most recent call last):\n  line 3\nValueError: bad shape\n',
+            'timestamp': '1700000000'}}}))
+        in_order(self, err, 'failed first: exit code 4', '  | Traceback (most recent call last):',
+                 '  |   line 3', '  | ValueError: bad shape\n')
+
+    def test_with_a_plain_message(self):
+        err = self.failing(json.dumps({'message': 'it broke', 'timestamp': 3}))
+        self.assertIn('  | it broke\n', err)
+
+    def test_garbage_is_a_note(self):
+        for text in ('not json', '', '[1', '{"message": 7}', '[]', '"x"', '\0\xff',
+                     '[' * 100000, '{"a":1,"a":2}'):
+            self.assertIn('  note: ', self.failing(text), text[:20])
+
+    def test_what_is_no_file_is_a_note(self):
+        job = self.run_job('sh', '-c', 'mkfifo $TORCHELASTIC_ERROR_FILE; exit 4')
+        self.assertIn('  note: ', job.err)
+        job = self.run_job('sh', '-c', 'ln -s /etc/hostname $TORCHELASTIC_ERROR_FILE; exit 4')
+        self.assertIn('  note: ', job.err)
+
+    def test_of_a_success_is_ignored(self):
+        job = self.run_job('sh', '-c', 'echo x > $TORCHELASTIC_ERROR_FILE')
+        self.assertEqual((job.code, job.err), (0, ''))
+
+    def test_is_kept_with_the_logs(self):
+        job = self.run_job(f'--log-dir={self.folder}/logs', '--rdzv-id=j', 'sh', '-c',
+                           'echo "{\\"message\\": \\"kept\\"}" > $TORCHELASTIC_ERROR_FILE; exit 1')
+        self.assertIn('  | kept\n', job.err)
+        path, = (self.folder / 'logs').glob('j_*/attempt_0/0/error.json')
+        self.assertIn('kept', path.read_text())
+
+    def test_is_off_without_a_log_directory(self):
+        job = self.run_job('--log-dir=/dev/null', '--tee=3', 'sh', '-c',
+                           'echo "<$TORCHELASTIC_ERROR_FILE>"; exit 1')
+        self.assertEqual((job.code, job.out), (1, '[default0]:<>\n'))
+
+
+class MemoryGroup:
+    """A control group with a limit on memory, version 2 or 1; SkipTest where none can be made."""
+
+    LIMIT = 64 << 20
+
+    def __init__(self, case):
+        name = f'ddprun_test_{uuid.uuid4().hex[:8]}'
+        for line in Path('/proc/self/mountinfo').read_text().splitlines():
+            fields, kind = line.split()[4], line.split(' - ')[1].split()
+            if kind[0] == 'cgroup2':
+                settings = {'memory.max': self.LIMIT, 'memory.swap.max': 0}
+            elif kind[0] == 'cgroup' and 'memory' in kind[2].split(','):
+                settings = {'memory.limit_in_bytes': self.LIMIT,
+                            'memory.memsw.limit_in_bytes': self.LIMIT}
+            else:
+                continue
+            if self.make(Path(fields) / name, settings):
+                case.addCleanup(self.path.rmdir)
+                return
+        raise unittest.SkipTest('no control group with a limit on memory can be made here')
+
+    def make(self, path, settings):
+        try:
+            path.mkdir()
+        except OSError:
+            return False
+        for n, (name, value) in enumerate(settings.items()):
+            try:
+                (path / name).write_text(str(value))
+            except OSError:
+                if n == 0: # without swap accounting the rest is not there
+                    path.rmdir()
+                    return False
+        self.path = path
+        return True
+
+    def enter(self):
+        """In a child, before it executes."""
+        (self.path / 'cgroup.procs').write_text(str(os.getpid()))
+
+
+class OutOfMemory(DdprunCase):
+    def test_is_called_by_its_name(self):
+        group = MemoryGroup(self)
+        job = self.start('--nproc-per-node=2', *only_rank(1, 'exec tail /dev/zero'),
+                         preexec_fn=group.enter)
+        self.assertEqual(job.wait(), 137, job.err)
+        job.wait_gone()
+        self.assertIn("rank 1 failed first: killed by the kernel's out-of-memory killer (SIGKILL)", job.err)
+
+    def test_another_kill_is_not(self):
+        self.assertNotIn('memory', self.run_job('sh', '-c', 'kill -9 $$$$').err)
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""test_ddprun_options.py - the command line as torchrun's users write it."""
+
+import sys
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
+from ddprun_run import DDPRUN, DdprunCase
+
+SHOW_SIZE = ['sh', '-c', 'echo $WORLD_SIZE']
+SHOW_ARGS = 'for word; do printf "<%s>\\n" "$word"; done'
+
+
+class Spellings(DdprunCase):
+    def size(self, *words, **options):
+        job = self.run_job('--no-prefix', *words, *SHOW_SIZE, **options)
+        self.assertEqual(job.code, 0, job.err)
+        sizes = job.out.split()
+        self.assertEqual(sizes, [str(len(sizes))] * len(sizes))
+        return len(sizes)
+
+    def test_of_one_option(self):
+        for words in (['--nproc-per-node=2'], ['--nproc-per-node', '2'], ['--nproc_per_node=2'],
+                      ['--nproc_per_node', '2'], ['--nproc-per_node=2'], ['--nproc-p=2'],
+                      ['--np', '2']):
+            with self.subTest(words):
+                self.assertEqual(self.size(*words), 2)
+
+    def test_the_last_wins(self):
+        self.assertEqual(self.size('--nproc-per-node=3', '--nproc_per_node=1', '--np=2'), 2)
+        self.assertEqual(self.size('--standalone', '--standalone'), 1)
+
+    def test_letters(self):
+        for words in (['-r3'], ['-r', '3'], ['-r=3'], ['-t0', '-r', '3']):
+            with self.subTest(words):
+                job = self.run_job(*words, f'--log-dir={self.folder}/logs', 'echo', 'hidden')
+                self.assertEqual((job.code, job.out), (0, ''), job.err)
+
+    def test_what_torchrun_users_write_is_accepted(self):
+        words = ['--nnodes=1:1', '--node_rank=0', '--standalone', '--rdzv_backend=c10d',
+                 '--rdzv_id=7', '--rdzv_endpoint=localhost:0', '--max_restarts=0',
+                 '--monitor_interval=0.1', '--start_method=spawn', '--role=x', '--tee=0',
+                 '--event_log_handler=null', '--local-ranks-filter=0', '--rdzv-endpoint=']
+        self.assertEqual(self.size(*words), 1)
+
+    def test_counts_by_name(self):
+        import os
+        self.assertEqual(self.size('--nproc-per-node=cpu'), len(os.sched_getaffinity(0)))
+
+    def test_environment_defaults(self):
+        self.assertEqual(self.size(env={'PET_NPROC_PER_NODE': 2}), 2)
+        self.assertEqual(self.size('--nproc-per-node=3', env={'PET_NPROC_PER_NODE': 2}), 3)
+        self.assertEqual(self.size(env={'PET_R': 3, 'PET_NPROC': 9}), 1)
+        job = self.run_job('sh', '-c', 'echo $ROLE_NAME', env={'PET_ROLE': 'actor'})
+        self.assertEqual(job.out, '[actor0]:actor\n')
+        job = self.run_job('json.tool', '--help', env={'PET_MODULE': 1, 'PET_STANDALONE': 0})
+        self.assertEqual(job.code, 0, job.err)
+        self.assertIn('json.tool', job.out)
+
+    def test_variables_that_stand_in(self):
+        env = {'TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE': '<${rank}>'}
+        self.assertEqual(self.run_job('echo', 'x', env=env).out, '<0>x\n')
+        job = self.run_job('--log-line-prefix-template=${role_name}-', 'echo', 'x', env=env)
+        self.assertEqual(job.out, 'default-x\n')
+
+    def test_help_and_version(self):
+        for words, text in ((['--help'], '--nproc-per-node'), (['-h'], '--help'),
+                            (['--version'], 'ddprun 0.')):
+            job = self.run_job(*words)
+            self.assertEqual((job.code, job.err), (0, ''))
+            self.assertIn(text, job.out)
+
+    def test_a_lost_help_text_is_a_failure(self):
+        with open('/dev/full', 'w') as full:
+            self.assertEqual(self.run_job('--help', stdout=full).code, 1)
+
+
+class Arguments(DdprunCase):
+    def shown(self, *words, options=()):
+        self.write('show', f'#!/bin/sh\n{SHOW_ARGS}\n')
+        job = self.run_job('--no-prefix', *options, './show', *words)
+        self.assertEqual(job.code, 0, job.err)
+        return [line[1:-1] for line in job.out.splitlines()]
+
+    def test_after_the_program_are_its_own(self):
+        words = ['--nproc-per-node=4', '-r3', '--', '-m', '', 'a b', '--help', '$HOME', '%s\\n',
+                 '--no-prefix', '-', '\xe4\u20ac']
+        self.assertEqual(self.shown(*words), words)
+        self.assertEqual(self.shown(*words, options=['--']), words)
+
+    def test_local_rank_is_replaced(self):
+        self.assertEqual(self.shown('--rank=${local_rank}', '$local_rank', 'a$$b', '$other',
+                                    '${rank}', '$', '${local_rank', '$local_ranks'),
+                         ['--rank=0', '0', 'a$b', '$other', '${rank}', '$', '${local_rank',
+                          '$local_ranks'])
+        job = self.run_job('--nproc-per-node=3', '--no-prefix', 'echo', 'r${local_rank}')
+        self.assertEqual(sorted(job.out.split()), ['r0', 'r1', 'r2'])
+
+    def test_many_and_long(self):
+        words = [f'word{n}' for n in range(5000)] + ['x' * 100000]
+        self.assertEqual(self.shown(*words), words)
+
+
+class Programs(DdprunCase):
+    SCRIPT = 'import sys, os\nprint(sys.argv[1:], __name__)\nprint(os.path.basename(sys.executable))\n'
+
+    def test_a_python_script(self):
+        self.write('script.py', self.SCRIPT, 0o644)
+        job = self.run_job('--no-prefix', 'script.py', '--nproc-per-node=7', '-m')
+        self.assertEqual(job.out.splitlines()[0], "['--nproc-per-node=7', '-m'] __main__", job.err)
+
+    def test_python_is_unbuffered(self):
+        self.write('wait.py', 'import sys\nprint("first")\nsys.stdin.read()\n')
+        job = self.start('wait.py', stdin=-1)
+        job.read_until('[default0]:first\n')
+        job.process.stdin.close()
+        self.assertEqual(job.wait(), 0)
+
+    def test_a_python_module(self):
+        self.write('some_module.py', self.SCRIPT)
+        for words in (['-m'], ['--module']):
+            job = self.run_job('--no-prefix', *words, 'some_module', '-x',
+                               env={'PYTHONPATH': self.folder})
+            self.assertEqual(job.out.splitlines()[0], "['-x'] __main__", job.err)
+
+    def test_no_python(self):
+        self.write('direct.py', '#!/bin/sh\necho run directly\n')
+        for words in (['--no-python'], ['--no_python']):
+            self.assertEqual(self.run_job('--no-prefix', *words, './direct.py').out, 'run directly\n')
+
+    def test_python_exec(self):
+        self.write('my_python', '#!/bin/sh\necho "instead: $*"\n')
+        self.write('script.py', '')
+        for name in (self.folder / 'my_python', 'my_python'):
+            job = self.run_job('--no-prefix', 'script.py', 'a',
+                               env={'PYTHON_EXEC': name, 'PATH': f'{self.folder}:/usr/bin:/bin'})
+            self.assertEqual(job.out, 'instead: -u script.py a\n', job.err)
+
+    def test_program_by_path_and_by_name(self):
+        self.write('tool', '#!/bin/sh\necho tool $0\n')
+        self.assertEqual(self.run_job('--no-prefix', './tool').out, 'tool ./tool\n')
+        job = self.run_job('--no-prefix', 'tool', env={'PATH': f'/nowhere:{self.folder}:/bin'})
+        self.assertEqual(job.out, f'tool {self.folder}/tool\n')
+
+    def test_by_name_the_directory_of_the_caller_is_not_searched(self):
+        self.write('tool_xyz', '#!/bin/sh\n')
+        self.assert_sentence(self.run_job('tool_xyz'), 78, "'tool_xyz'", './tool_xyz')
+
+    def test_a_name_with_a_dash_after_the_separator(self):
+        self.write('-tool', '#!/bin/sh\necho dashed\n')
+        job = self.run_job('--no-prefix', '--', '-tool', env={'PATH': f'{self.folder}:/bin'})
+        self.assertEqual(job.out, 'dashed\n', job.err)
+
+    def test_itself_without_a_program(self):
+        self.assertTrue(Path(DDPRUN).exists())
+        self.assert_sentence(self.run_job(), 2, 'no program', 'ddprun -h')
+        self.assert_sentence(self.run_job('--'), 2, 'no program')
+
+
+if __name__ == '__main__':
+    unittest.main()

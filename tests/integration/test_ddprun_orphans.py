@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""test_ddprun_orphans.py - nothing of a job outlives it, whatever is killed.
+
+Each worker of these jobs has descendants in sessions of their own that ignore polite signals. The
+last class is the control: the same processes without ddprun do survive, and the search finds them.
+"""
+
+import os
+import random
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import unittest
+import uuid
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
+from ddprun_run import (DDPRUN, DdprunCase, MARK, SANITIZED, children, marked_processes, probe, wait_until)
+
+WORKERS = 3
+PER_WORKER = 4  # the leader, and three that have fled
+ROUNDS = 5 if SANITIZED else 20
+SHORT_JOBS = 40 if SANITIZED else 200
+
+
+class Orphans(DdprunCase):
+    def tree(self, *words, mode=('wait',)):
+        job = self.start(f'--nproc-per-node={WORKERS}', *words, probe('tree'), *mode)
+        job.read_until('ready', WORKERS)
+        job.leaders = [int(pid) for pid in re.findall(r'ready (\d+)', job.out)]
+        return job
+
+    def measure(self, what, kill, expect, *words):
+        times = []
+        for _ in range(ROUNDS):
+            job = self.tree(*words)
+            self.assertEqual(len(job.running()), WORKERS * PER_WORKER + 2)
+            kill(job)
+            times.append(job.wait_gone())
+            self.assertIn(job.wait(), expect, job.err)
+        print(f'\n  {what}: nothing left after {statistics.median(times):.1f} ms '
+              f'({min(times):.1f} to {max(times):.1f}, {ROUNDS} times)', file=sys.stderr)
+
+    def test_the_agent_is_killed(self):
+        self.measure('agent killed', lambda job: os.kill(job.agent(), signal.SIGKILL), [137])
+        self.assertIn('the agent was killed by', self.jobs[-1].err)
+
+    def test_the_guard_is_killed(self):
+        self.measure('guard killed', lambda job: job.signal(signal.SIGKILL), [-9])
+
+    def test_a_worker_is_killed(self):
+        self.measure('worker killed', lambda job: os.kill(job.leaders[1], signal.SIGKILL), [137],
+                     '--shutdown-timeout=0')
+
+    def test_the_agent_is_stopped_and_the_guard_killed(self):
+        def kill(job):
+            agent = job.agent()
+            os.kill(agent, signal.SIGSTOP)
+            job.signal(signal.SIGKILL)
+            os.kill(agent, signal.SIGCONT)
+        job = self.tree()
+        kill(job)
+        job.wait_gone()
+
+    def test_the_agent_is_killed_by_a_worker(self):
+        job = self.start('--nproc-per-node=2', 'sh', '-c',
+                         f'{probe("tree")} exit; if [ $RANK = 1 ]; then kill -9 $PPID; fi; exec sleep 1000')
+        self.assertEqual(job.wait(), 137)
+        job.wait_gone()
+
+    def test_workers_end_and_leave_others_behind(self):
+        for code in (0, 3):
+            job = self.start(f'--nproc-per-node={WORKERS}', probe('tree'), 'exit', code)
+            self.assertEqual(job.wait(), code, job.err)
+            self.assertEqual(job.running(), [])
+
+    def test_a_signal_ends_the_job(self):
+        job = self.tree('--shutdown-timeout=100ms')
+        job.signal(signal.SIGTERM)
+        self.assertEqual(job.wait(), 143)
+        self.assertEqual(job.running(), [])
+
+    def test_stopped_processes_end_too(self):
+        job = self.tree()
+        for pid in job.leaders:
+            for child in children(pid):
+                os.kill(child, signal.SIGSTOP)
+            os.kill(pid, signal.SIGSTOP)
+        os.kill(job.agent(), signal.SIGKILL)
+        job.wait_gone()
+
+    def test_processes_that_change_their_pid_all_the_time_end_too(self):
+        for _ in range(3):
+            job = self.tree('--shutdown-timeout=0', mode=('flee',))
+            job.signal(signal.SIGTERM)
+            self.assertEqual(job.wait(), 143, job.err)
+            self.assertEqual(job.running(), [])
+            job = self.tree(mode=('flee',))
+            os.kill(job.agent(), signal.SIGKILL)
+            job.wait_gone()
+
+    def test_many_descendants(self):
+        script = ('i=0; while [ $i -lt 200 ]; do setsid sleep 1000 & i=$((i+1)); done; '
+                  'echo ready; exec sleep 1000')
+        job = self.start('sh', '-c', script)
+        job.read_until('ready')
+        os.kill(job.agent(), signal.SIGKILL)
+        print(f'\n  200 descendants: nothing left after {job.wait_gone():.1f} ms', file=sys.stderr)
+        job.wait()
+
+    def test_a_launcher_in_a_launcher(self):
+        job = self.start(DDPRUN, '--log-dir=/dev/null', '--nproc-per-node=2', probe('tree'), 'wait')
+        job.read_until('ready', 2)
+        os.kill(job.agent(), signal.SIGKILL)
+        job.wait_gone()
+
+
+class Stress(DdprunCase):
+    def test_short_jobs_and_random_kills(self):
+        choose = random.Random(1)
+        victims = {'nobody': 0, 'guard': 0, 'agent': 0, 'someone': 0}
+        running = []
+        for number in range(SHORT_JOBS):
+            running.append(self.start(
+                '--nproc-per-node=2', '--max-restarts=1', '--shutdown-timeout=0', 'sh', '-c',
+                f'{probe("tree")} exit; [ $RANK = {number % 3} ] || exec sleep 1000'))
+            if len(running) < 2:
+                continue
+            job = running.pop(0)
+            victims[self.end(job, choose, number)] += 1
+        for job in running:
+            victims[self.end(job, choose, 0)] += 1
+        print(f'\n  killed: {victims}', file=sys.stderr)
+
+    @staticmethod
+    def end(job, choose, number):
+        """Let @job run for a moment, kill one of its processes, and see to its end."""
+        moment = choose.random() * 0.02
+        job._collect(moment)
+        victim = ('nobody', 'guard', 'agent', 'someone')[number % 4]
+        pids = {'nobody': lambda: [], 'guard': lambda: [job.pid], 'agent': lambda: children(job.pid),
+                'someone': job.running}[victim]()
+        if pids:
+            try:
+                os.kill(choose.choice(pids), signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        if victim != 'guard' and job.process.poll() is None:
+            job.signal(signal.SIGTERM)
+        job.wait()
+        job.wait_gone()
+        return victim
+
+
+class Control(unittest.TestCase):
+    """Without ddprun the same processes survive, and the search above sees them."""
+
+    def test_they_do_survive(self):
+        mark = uuid.uuid4().hex
+        leader = subprocess.Popen([probe('tree'), 'wait'], stdout=subprocess.PIPE,
+                                  env=dict(os.environ, **{MARK: mark}))
+        try:
+            leader.stdout.readline()
+            self.assertEqual(len(marked_processes(mark)), PER_WORKER)
+            leader.kill()
+            leader.wait()
+            left = marked_processes(mark)
+            self.assertEqual(len(left), PER_WORKER - 1)
+            for pid in left:
+                os.kill(pid, signal.SIGTERM)
+            self.assertEqual(sorted(marked_processes(mark)), sorted(left))
+        finally:
+            leader.stdout.close()
+            for pid in marked_processes(mark):
+                os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not marked_processes(mark), 'the end of the control processes')
+
+
+if __name__ == '__main__':
+    unittest.main()

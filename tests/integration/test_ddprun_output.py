@@ -1,0 +1,242 @@
+#!/usr/bin/env python3
+"""test_ddprun_output.py - what workers print arrives whole, in order, and all of it."""
+
+import collections
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
+from ddprun_run import DdprunCase, SANITIZED, probe
+
+LINES = 2000 if SANITIZED else 10000
+LINE = re.compile(rb'\[default(\d)\]:<(\d) (\d+) (\d+) ([a-z]*)>')
+
+
+class Lines(DdprunCase):
+    def assert_whole(self, text, workers, lines, fds):
+        """Every line is one that probe_lines wrote, and each stream has all of its own in order."""
+        self.assertEqual(text[-1:], b'\n')
+        seen = collections.Counter()
+        for line in text[:-1].split(b'\n'):
+            match = LINE.fullmatch(line)
+            self.assertTrue(match, line[:300])
+            prefix, fd, rank, number, fill = match.groups()
+            self.assertEqual(prefix, rank)
+            self.assertEqual(int(number), seen[rank, fd])
+            self.assertEqual(len(set(fill)), 1 if fill else 0)
+            seen[rank, fd] += 1
+        self.assertEqual(seen, {(str(rank).encode(), str(fd).encode()): lines
+                                for rank in range(workers) for fd in fds})
+
+    def test_of_many_workers_are_never_torn(self):
+        job = self.run_job('--nproc-per-node=8', probe('lines'), LINES, 1)
+        self.assertEqual(job.code, 0)
+        self.assert_whole(job.out_bytes, 8, LINES, [1])
+
+    def test_of_both_streams(self):
+        job = self.run_job('--nproc-per-node=4', probe('lines'), LINES // 4, 1, 2)
+        self.assert_whole(job.out_bytes, 4, LINES // 4, [1])
+        self.assert_whole(job.err_bytes, 4, LINES // 4, [2])
+
+    def test_of_both_streams_into_one_pipe(self):
+        job = self.start('--nproc-per-node=4', probe('lines'), LINES // 2, 1, 2, stderr=-2)
+        while job.open: # slowly, in small pieces: there is always something in the queue
+            data = os.read(job.out_fd, 5000)
+            job.pipes[job.out_fd][1].extend(data)
+            if not data:
+                job.open.clear()
+        job.wait()
+        self.assert_whole(job.out_bytes, 4, LINES // 2, [1, 2])
+
+    def test_of_both_streams_into_one_file(self):
+        with open(self.folder / 'output', 'wb') as file:
+            self.run_job('--nproc-per-node=4', probe('lines'), LINES // 4, 1, 2, stdout=file,
+                         stderr=file)
+        self.assert_whole((self.folder / 'output').read_bytes(), 4, LINES // 4, [1, 2])
+
+    def test_the_last_one_needs_no_end(self):
+        job = self.run_job('--nproc-per-node=2', 'sh', '-c', 'printf "a\nb$RANK"; printf "e$RANK" >&2')
+        self.assertEqual(sorted(job.out.splitlines()), ['[default0]:a', '[default0]:b0',
+                                                        '[default1]:a', '[default1]:b1'])
+        self.assertEqual(sorted(job.err.splitlines()), ['[default0]:e0', '[default1]:e1'])
+
+    def test_the_last_one_of_a_killed_worker(self):
+        job = self.run_job('sh', '-c', 'printf partial; kill -9 $$$$')
+        self.assertEqual(job.out, '[default0]:partial\n')
+
+    def test_a_very_long_one(self):
+        size = 10 << 20
+        job = self.run_job('sh', '-c', f'head -c {size} /dev/zero | tr "\\0" x; echo')
+        self.assertEqual(job.out_bytes, b'[default0]:' + b'x' * size + b'\n')
+
+    def test_any_bytes(self):
+        (self.folder / 'bytes').write_bytes(bytes(range(256)) * 4000)
+        job = self.run_job('--tee=1', '--rdzv-id=j', f'--log-dir={self.folder}/logs', 'cat', 'bytes')
+        expected = bytes(range(256)) * 4000
+        shown = b'[default0]:' + expected.replace(b'\n', b'\n[default0]:') + b'\n'
+        self.assertEqual(job.out_bytes, shown)
+        path, = (self.folder / 'logs').glob('*/attempt_0/0/stdout.log')
+        self.assertEqual(path.read_bytes(), expected)
+
+    def test_empty_ones(self):
+        self.assertEqual(self.run_job('printf', '\\n\\n').out, '[default0]:\n[default0]:\n')
+        self.assertEqual(self.run_job('true').out, '')
+
+    def test_appear_while_the_worker_runs(self):
+        job = self.start('sh', '-c', 'echo early; read -r wait', stdin=-1)
+        job.read_until('[default0]:early\n')
+        job.process.stdin.close()
+        job.wait()
+
+
+class Closed(DdprunCase):
+    def test_a_worker_that_closes_its_output_goes_on(self):
+        job = self.run_job('sh', '-c', 'echo a; exec >&- 2>&-; : > reached; exit 5')
+        self.assertEqual((job.code, job.out), (5, '[default0]:a\n'))
+        self.assertTrue((self.folder / 'reached').exists())
+
+    def test_standard_descriptors_of_ddprun(self):
+        self.write('closed', '#!/bin/sh\nexec "$@"\n')
+        for fds, out, err in (((0,), '[default0]:fds 0 1 2', ''), ((1,), '', ''), ((2,), 'fds', ''),
+                              ((0, 1, 2), '', '')):
+            with self.subTest(fds):
+                job = self.run_job('sh', '-c', f'{probe("state")} | tee seen',
+                                   preexec_fn=lambda: [os.close(fd) for fd in fds])
+                self.assertEqual(job.code, 0)
+                self.assertIn(out, job.out)
+                seen = (self.folder / 'seen').read_text()
+                self.assertTrue(seen.startswith('fds 0 1 2\n'), seen)
+
+    def test_and_the_exit_code_still_comes(self):
+        job = self.run_job('sh', '-c', 'echo x; echo y >&2; exit 9',
+                           preexec_fn=lambda: os.closerange(0, 3))
+        self.assertEqual(job.code, 9)
+
+    def test_a_full_device(self):
+        with open('/dev/full', 'w') as full:
+            job = self.run_job('sh', '-c', 'echo x; exit 9', stdout=full)
+        self.assertEqual(job.code, 9)
+
+
+class Readers(DdprunCase):
+    def test_a_slow_one_loses_nothing(self):
+        job = self.start('--nproc-per-node=4', probe('lines'), LINES // 2, 1)
+        deadline = time.monotonic() + 3 # longer than what ddprun waits for leftover pipes
+        while time.monotonic() < deadline:
+            job.pipes[job.out_fd][1].extend(os.read(job.out_fd, 100))
+            select.select([], [], [], 0.02)
+        self.assertEqual(job.wait(), 0)
+        text = job.out_bytes
+        self.assertEqual(text.count(b'\n'), 4 * (LINES // 2))
+        for rank in range(4):
+            self.assertIn(f'<1 {rank} {LINES // 2 - 1} '.encode(), text)
+
+    def test_a_slow_one_makes_the_workers_wait(self):
+        job = self.start('--no-prefix', 'sh', '-c', 'exec head -c 50000000 /dev/zero')
+        agent = job.agent()
+        peak = 0
+        deadline = time.monotonic() + 0.5
+        while time.monotonic() < deadline:
+            status = Path(f'/proc/{agent}/status').read_text()
+            peak = max(peak, int(re.search(r'VmRSS:\s+(\d+)', status)[1]))
+        self.assertEqual(job.wait(), 0)
+        self.assertEqual(len(job.out_bytes.rstrip(b'\n')), 50000000)
+        if not SANITIZED:
+            self.assertLess(peak, 64 << 10, 'KiB')
+
+    def test_one_that_goes_away_does_not_end_the_job(self):
+        job = self.start('--nproc-per-node=2', 'sh', '-c',
+                         'echo ready; read -r go; i=0; while [ $i -lt 5000 ]; do echo line; '
+                         'i=$((i+1)); done; : > done$RANK; exit 0', stdin=-1)
+        job.read_until('ready', 2)
+        job.process.stdout.close()
+        job.open.discard(job.out_fd)
+        job.process.stdin.close()
+        self.assertEqual(job.wait(), 0, job.err)
+        self.assertTrue((self.folder / 'done0').exists() and (self.folder / 'done1').exists())
+
+    def test_one_that_is_stuck_can_be_given_up(self):
+        job = self.start('--no-prefix', 'sh', '-c', 'yes; exit 0')
+        job.read_until('y\n')
+        for _ in range(3):
+            if job.process.poll() is None:
+                job.signal(signal.SIGTERM)
+                try:
+                    job.process.wait(1)
+                except subprocess.TimeoutExpired:
+                    pass
+        self.assertEqual(job.process.wait(5), 143)
+
+
+class Destinations(DdprunCase):
+    WRITE = 'echo "o$RANK"; echo "e$RANK" >&2'
+
+    def files(self):
+        return {str(path.relative_to(path.parents[1])): path.read_text()
+                for path in (self.folder / 'logs').glob('*/attempt_0/*/*.log')}
+
+    def run_to_logs(self, *words, workers=3):
+        return self.run_job(f'--nproc-per-node={workers}', f'--log-dir={self.folder}/logs',
+                            *words, 'sh', '-c', self.WRITE)
+
+    def test_redirects_per_rank(self):
+        job = self.run_to_logs('--redirects=0:3,1:2')
+        self.assertEqual(self.files(), {'0/stdout.log': 'o0\n', '0/stderr.log': 'e0\n',
+                                        '1/stderr.log': 'e1\n'})
+        self.assertEqual(sorted(job.out.split()), ['[default1]:o1', '[default2]:o2'])
+        self.assertEqual(job.err, '[default2]:e2\n')
+
+    def test_tee_of_two_digit_ranks(self):
+        job = self.run_to_logs('--tee=10:1,11:2', workers=12)
+        self.assertEqual(self.files(), {'10/stdout.log': 'o10\n', '11/stderr.log': 'e11\n'})
+        self.assertEqual(sorted(job.out.split()), sorted(f'[default{n}]:o{n}' for n in range(12)))
+
+    def test_tee_is_stronger_than_redirects(self):
+        job = self.run_to_logs('--redirects=3', '-t', '1:1')
+        self.assertEqual(job.out, '[default1]:o1\n')
+        self.assertEqual(len(self.files()), 6)
+
+    def test_local_ranks_filter(self):
+        job = self.run_job('--nproc-per-node=4', '--local-ranks-filter=1,3', 'sh', '-c', self.WRITE)
+        self.assertEqual(sorted(job.out.split()), ['[default1]:o1', '[default3]:o3'])
+        self.assertEqual(sorted(job.err.split()), ['[default1]:e1', '[default3]:e3'])
+
+    def test_local_ranks_filter_leaves_files_and_reports_alone(self):
+        job = self.run_job('--nproc-per-node=2', '--local-ranks-filter=1', '--tee=1',
+                           f'--log-dir={self.folder}/logs', 'sh', '-c',
+                           self.WRITE + '; [ $RANK = 1 ] || exit 4')
+        self.assertEqual(self.files()['0/stdout.log'], 'o0\n')
+        self.assertNotIn('o0', job.out)
+        self.assertIn('  | e0\n', job.err)
+
+    def test_prefix(self):
+        job = self.run_job('--nproc-per-node=2', '--role=r', 'echo', '--log-line-prefix-template', 'x')
+        self.assertEqual(sorted(job.out.splitlines()), ['[r0]:--log-line-prefix-template x',
+                                                        '[r1]:--log-line-prefix-template x'])
+        job = self.run_job('--log-line-prefix-template=${hostname}|${rank}|${local_rank}|${role_name}|${x}|$$ ',
+                           'echo', 'y')
+        self.assertEqual(job.out, f'{os.uname().nodename.split(".")[0]}|0|0|default|${{x}}|$ y\n')
+
+    def test_no_prefix(self):
+        self.assertEqual(self.run_job('--no-prefix', 'echo', 'y').out, 'y\n')
+
+    def test_a_log_that_cannot_grow_is_said(self):
+        import resource
+        job = self.run_job('--tee=1', f'--log-dir={self.folder}/logs', 'sh', '-c',
+                           'i=0; while [ $i -lt 1000 ]; do echo 0123456789; i=$((i+1)); done',
+                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)))
+        self.assertEqual(job.code, 0, job.err)
+        self.assertEqual(len(job.out.splitlines()), 1000)
+        self.assertRegex(job.err, r"the log file '\S+/stdout\.log' is incomplete: File too large")
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""test_ddprun_refusals.py - what cannot be done is refused in one sentence, before anything runs.
+
+Each sentence names what was wrong as it was written, and what to do instead.
+"""
+
+import socket
+import sys
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
+from ddprun_run import DdprunCase
+
+USAGE, CONFIG = 2, 78
+
+
+class Refusals(DdprunCase):
+    def refused(self, code, texts, *words, **options):
+        with self.subTest(words, **options):
+            self.assert_sentence(self.run_job(*words, **options), code, *texts)
+
+    def test_options_that_do_not_exist(self):
+        for word, near in (('--max-restart5=3', '--max-restarts'), ('--nproc-per-nod3=3', '--nproc-per-node'),
+                           ('--standalonee', '--standalone'), ('--rdzvid=3', '--rdzv-id'),
+                           ('--log_dri=x', '--log-dir'), ('--ridirects', '--redirects')):
+            self.refused(USAGE, [f"'{word.split('=')[0]}'", near], word, 'true')
+        self.refused(USAGE, ["'--zzzzzzzzzzzz'", '--help'], '--zzzzzzzzzzzz', 'true')
+        self.refused(USAGE, ["'-x'", '--help'], '-x', 'true')
+        self.refused(USAGE, ["'--no'", '--no', 'write more'], '--no', 'true')
+
+    def test_process_counts(self):
+        for text in ('0', '-3', '4x', '99999999999', '18446744073709551617', '', ' 2', '1e3', '0x2',
+                     '4097', 'gpus', '2.0'):
+            self.refused(USAGE, [f"'{text}'", '1 to 4096', 'cpu'], f'--nproc-per-node={text}', 'true')
+
+    def test_values(self):
+        for word, *texts in (
+                ('--max-restarts=-1', "'-1'", '0 to'), ('--max-restarts=two', "'two'"),
+                ('--shutdown-timeout=soon', "'soon'", '30'), ('--shutdown-timeout=-1', "'-1'"),
+                ('--master-port=65536', "'65536'", '65535'), ('--master-port=', "''"),
+                ('--redirects=4', "'4'", '3 (both)'), ('--tee=0:3,1', "'1'", 'LOCAL_RANK'),
+                ('--tee=0:9', "'9'", '3 (both)'), ('--redirects=1:3', "'1'"),
+                ('--redirects=x:3', "'x'"), ('--local-ranks-filter=1', "'1'"),
+                ('--signals-to-handle=SIGFOO', "'SIGFOO'", 'SIGTERM'),
+                ('--signals-to-handle=SIGKILL', "'SIGKILL'", 'leave it out'),
+                ('--forward-signals=USR1,nope', "'nope'"),
+                ('--nnodes=2', "'2'", '--nnodes=1'), ('--nnodes=3:1', "'3:1'"),
+                ('--nnodes=0', "'0'"), ('--nnodes=:', "':'"),
+                ('--rdzv-backend=etcd-v2', "'etcd-v2'", 'c10d'),
+                ('--rdzv-endpoint=localhost:99999', '99999'),
+                ('--start-method=fork', "'fork'", 'leave it out'),
+                ('--event-log-handler=console', "'console'", 'null'),
+                ('--standalone=1', "'1'", '--standalone')):
+            self.refused(USAGE, [word.split('=')[0], *texts], word, 'true')
+
+    def test_a_value_that_is_missing(self):
+        for word in ('--role', '-r', '--nproc-per-node'):
+            self.refused(USAGE, [word, 'needs a value'], word)
+
+    def test_what_torchrun_has_and_this_has_not(self):
+        for word in ('--rdzv-conf=a=1', '--run-path', '--logs-specs=x', '--numa-binding=node',
+                     '--duplicate-stdout-filters=a', '--print-completion=bash', '--use-env'):
+            self.refused(USAGE, [word.split('=')[0]], word, 'true')
+
+    def test_malformed_environment_defaults(self):
+        for name, value in (('PET_NPROC_PER_NODE', 'four'), ('PET_STANDALONE', 'maybe'),
+                            ('PET_STANDALONE', ''), ('PET_MAX_RESTARTS', 'x'), ('PET_MODULE', '2'),
+                            ('PET_TEE', '5'), ('PET_NNODES', '3:1'), ('PET_SHUTDOWN_TIMEOUT', 'x'),
+                            ('TORCH_ELASTIC_SHUTDOWN_TIMEOUT', 'x'), ('PET_SIGNALS_TO_HANDLE', 'x')):
+            self.refused(USAGE, [f"'{value}'"], 'true', env={name: value})
+
+    def test_programs(self):
+        self.write('plain', 'text\n', 0o644)
+        (self.folder / 'directory.py').mkdir()
+        for words, *texts in (
+                (['no-such-program'], "'no-such-program'", './no-such-program'),
+                (['./missing'], "'./missing'", 'does not exist'),
+                (['./plain'], "'./plain'", 'chmod +x'),
+                ([str(self.tmp)], f"'{self.tmp}'", 'directory'),
+                (['directory.py'], "'directory.py'", 'directory'),
+                (['missing.py'], "'missing.py'"),
+                (['/dev/null'], "'/dev/null'"),
+                (['plain/x'], "'plain/x'"),
+                ([''], "''")):
+            self.refused(CONFIG, texts, *words)
+        self.refused(CONFIG, ["'no-python'"], '-m', 'x', env={'PYTHON_EXEC': 'no-python'})
+
+    def test_programs_that_the_kernel_refuses(self):
+        self.write('garbage', 'no binary\n')
+        self.write('interpreter', '#!/no/such/interpreter\n')
+        self.refused(CONFIG, ['./garbage', '#!'], './garbage')
+        self.refused(CONFIG, ['./interpreter', 'interpreter in its first line'], './interpreter')
+        self.refused(CONFIG, ['./garbage'], '--nproc-per-node=8', './garbage')
+
+    def test_log_directories(self):
+        self.write('file', '')
+        self.refused(CONFIG, ["'file/logs'"], '--log-dir=file/logs', 'true')
+        self.refused(CONFIG, ["'/proc/logs'"], '--log-dir=/proc/logs', 'true')
+        self.refused(CONFIG, ["'a/b'", '--rdzv-id'], f'--log-dir={self.folder}/l', '--rdzv-id=a/b', 'true')
+        self.refused(CONFIG, ['/nowhere/'], 'true', env={'TMPDIR': '/nowhere'})
+
+    def test_ports_in_use(self):
+        with socket.socket() as listener:
+            listener.bind(('127.0.0.1', 0))
+            listener.listen()
+            port = listener.getsockname()[1]
+            self.refused(CONFIG, [str(port), '--master-port'], f'--master-port={port}', 'true')
+            self.refused(CONFIG, [f'127.0.0.1:{port}', '--rdzv-endpoint'], '--rdzv-backend=c10d',
+                         f'--rdzv-endpoint=localhost:{port}', 'true')
+            self.refused(CONFIG, [str(port), '--rdzv-endpoint'], f'--rdzv-endpoint=localhost:{port}', 'true')
+            self.refused(CONFIG, [str(port), '--rdzv-endpoint'], '--rdzv-backend=c10d', 'true',
+                         env={'PET_RDZV_ENDPOINT': f'127.0.0.1:{port}'})
+
+    def test_an_endpoint_elsewhere(self):
+        self.refused(CONFIG, ["'node7'", 'localhost'], '--rdzv-backend=c10d',
+                     '--rdzv-endpoint=node7:29400', 'true')
+
+    def test_hostile_words(self):
+        for word in ('--' + 'x' * 100000, '--role\xff', '--=', '--%n%s', '-\x01', '---'):
+            job = self.run_job(word, 'true')
+            self.assert_sentence(job, USAGE)
+        job = self.run_job('--nproc-per-node=' + '9' * 100000, 'true')
+        self.assert_sentence(job, USAGE, '99999')
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""test_ddprun_restarts.py - --max-restarts: the whole group again, nothing shared with the last attempt."""
+
+import re
+import resource
+import signal
+import sys
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
+from ddprun_run import DdprunCase, in_order, probe
+
+SHOW = 'echo "$RANK $TORCHELASTIC_RESTART_COUNT $DDPRUN_STORE_PREFIX $DDPRUN_STORE $MASTER_PORT"'
+FAIL_ONCE = '[ $TORCHELASTIC_RESTART_COUNT -gt 0 ] || [ $RANK != 1 ] || exit 9'
+
+
+class Restarts(DdprunCase):
+    def test_success_at_the_second_attempt(self):
+        job = self.run_job('--nproc-per-node=3', '--max-restarts=3', '--no-prefix', 'sh', '-c',
+                           f'{SHOW}; {FAIL_ONCE}')
+        self.assertEqual(job.code, 0, job.err)
+        in_order(self, job.err, 'rank 1 failed first: exit code 9', 'restart 1 of 3')
+        self.assertNotIn('giving up', job.err)
+        again = [line.split() for line in job.out.splitlines() if line.split()[1] == '1']
+        self.assertEqual(sorted(words[0] for words in again), ['0', '1', '2'])
+        self.assertEqual({words[2] for words in again}, {'g1/'})
+
+    def test_count_prefix_and_addresses(self):
+        job = self.run_job('--max-restarts=3', '--no-prefix', 'sh', '-c', f'{SHOW}; exit 6')
+        self.assertEqual(job.code, 6)
+        lines = [line.split() for line in job.out.splitlines()]
+        self.assertEqual([words[1] for words in lines], ['0', '1', '2', '3'])
+        self.assertEqual([words[2] for words in lines], ['g0/', 'g1/', 'g2/', 'g3/'])
+        self.assertEqual(len({(words[3], words[4]) for words in lines}), 1)
+        self.assertEqual(job.err.count('rank 0 failed first: exit code 6'), 4)
+        self.assertIn('giving up after 3 restarts (--max-restarts=3)', job.err)
+
+    def test_none_by_default(self):
+        job = self.run_job('sh', '-c', 'echo x; exit 3')
+        self.assertEqual((job.code, job.out), (3, '[default0]:x\n'))
+        self.assertNotIn('restart', job.err.replace('--max-restarts', ''))
+
+    def test_logs_and_error_files_of_all_attempts_are_kept(self):
+        self.run_job('--nproc-per-node=2', '--max-restarts=2', '--tee=3', '--rdzv-id=j',
+                     f'--log-dir={self.folder}/logs', 'sh', '-c',
+                     'echo "out $TORCHELASTIC_RESTART_COUNT"; '
+                     'echo "{}" > $TORCHELASTIC_ERROR_FILE; exit 1')
+        top, = (self.folder / 'logs').iterdir()
+        for attempt in range(3):
+            where = top / f'attempt_{attempt}' / '0'
+            self.assertEqual((where / 'stdout.log').read_text(), f'out {attempt}\n')
+            self.assertTrue((where / 'error.json').exists())
+
+    def test_an_old_error_file_is_not_shown_again(self):
+        job = self.run_job('--max-restarts=1', 'sh', '-c',
+                           '[ $TORCHELASTIC_RESTART_COUNT = 1 ] || '
+                           'echo "{\\"message\\": \\"the first\\"}" > $TORCHELASTIC_ERROR_FILE; '
+                           'exit 1')
+        self.assertEqual(job.err.count('the first'), 1)
+
+    def test_nothing_of_the_last_attempt_runs_in_the_next(self):
+        self.write('worker.py', 'import os, subprocess, sys\n'
+                   'sys.path.insert(0, os.environ["LIB"])\n'
+                   'from ddprun_run import marked_processes, describe\n'
+                   'mine = [describe(p) for p in marked_processes(os.environ["DDPRUN_TEST_MARK"])]\n'
+                   'print([name for name in mine if "probe" in name])\n'
+                   'leader = subprocess.Popen([os.environ["TREE"], "exit"])\n'
+                   'leader.wait()\n'
+                   'raise SystemExit(1)\n')
+        job = self.run_job('--max-restarts=3', '--no-prefix', 'worker.py',
+                           env={'LIB': Path(__file__).resolve().parents[1] / 'lib',
+                                'TREE': probe('tree')})
+        self.assertEqual(re.findall(r'\[.*\]', job.out), ['[]'] * 4, job.err)
+
+    def test_output_of_an_attempt_comes_before_that_of_the_next(self):
+        job = self.run_job('--nproc-per-node=4', '--max-restarts=2', '--no-prefix', 'sh', '-c',
+                           'i=0; while [ $i -lt 200 ]; do i=$((i+1)); '
+                           'echo "a$TORCHELASTIC_RESTART_COUNT $i"; done; [ $RANK != 2 ]',
+                           stderr=-2)
+        attempts = re.findall(r'^a(\d) ', job.out, re.MULTILINE)
+        self.assertEqual(attempts, sorted(attempts))
+        in_order(self, job.out, 'a0 200', 'failed first', 'restart 1 of 2', 'a1 ', 'failed first')
+
+    def test_a_signal_ends_them(self):
+        job = self.start('--max-restarts=1000000', '--no-prefix', 'sh', '-c', 'echo x; exit 1')
+        job.read_until('restart 5 of')
+        job.signal(signal.SIGTERM)
+        self.assertEqual(job.wait(), 143, job.err[-1000:])
+        self.assertIn('ended by SIGTERM', job.err)
+
+    def test_many_leak_no_descriptor(self):
+        job = self.run_job('--nproc-per-node=2', '--max-restarts=60', '--tee=3',
+                           f'--log-dir={self.folder}/logs', 'false',
+                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40)))
+        self.assertIn('giving up after 60 restarts', job.err)
+
+
+if __name__ == '__main__':
+    unittest.main()

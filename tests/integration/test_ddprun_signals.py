@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+"""test_ddprun_signals.py - signals reach ddprun's own pid, as users, shells and schedulers send them."""
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import sys
+import termios
+import time
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
+from ddprun_run import DEADLINE, DdprunCase, probe, wait_until
+
+
+def ignoring(*signals):
+    def before_exec():
+        for sig in signals:
+            signal.signal(sig, signal.SIG_IGN)
+    return before_exec
+
+
+class SignalCase(DdprunCase):
+    def ready(self, *words, workers=2, **options):
+        job = self.start(f'--nproc-per-node={workers}', *words, **options)
+        job.read_until('ready', workers)
+        return job
+
+    def insist(self, job, sig):
+        """Send @sig as an impatient user does: what comes at once might be the first once more."""
+        def ended():
+            if job.process.poll() is None:
+                job.signal(sig)
+            return job.process.poll() is not None
+        wait_until(ended, 'the end of ddprun')
+
+
+class Ending(SignalCase):
+    def test_each_ends_the_job_with_its_own_code(self):
+        for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+            job = self.ready(probe('signals'))
+            job.signal(sig)
+            self.assertEqual(job.wait(), 128 + sig, job.err)
+            self.assertEqual(job.out.count(f'got {sig.name}\n'), 2, job.out)
+            self.assertIn(f'{sig.name}: stopping 2 workers', job.err)
+            self.assertIn(f'the job was ended by {sig.name}', job.err)
+            self.assertNotIn('failed first', job.err)
+            self.assertLess(job.seconds, 10)
+
+    def test_workers_that_die_of_it_are_no_failure(self):
+        job = self.ready('--max-restarts=3', 'sh', '-c', 'echo ready; exec sleep 1000')
+        job.signal(signal.SIGTERM)
+        self.assertEqual(job.wait(), 143)
+        self.assertNotIn('failed first', job.err)
+        self.assertNotIn('restart ', job.err)
+
+    def test_a_second_one_kills_at_once(self):
+        for second in (signal.SIGTERM, signal.SIGINT):
+            job = self.ready(probe('signals'), 'stay')
+            job.signal(signal.SIGTERM)
+            job.read_until('got SIGTERM', 2)
+            self.insist(job, second)
+            self.assertEqual(job.wait(), 128 + second, job.err)
+            self.assertIn(f'{second.name}: killing 2 workers', job.err)
+            self.assertLess(job.seconds, 10)
+
+    def test_one_that_comes_by_two_ways_is_one(self):
+        job = self.ready(probe('signals'), 'stay')
+        job.signal(signal.SIGTERM)
+        os.kill(job.agent(), signal.SIGTERM)
+        job.read_until('got SIGTERM', 2)
+        self.insist(job, signal.SIGTERM)
+        self.assertEqual(job.wait(), 143)
+        self.assertEqual(job.err.count('stopping'), 1)
+
+    def test_who_ignores_it_is_killed_after_the_grace(self):
+        job = self.ready('--shutdown-timeout=300ms', probe('tree'), 'wait')
+        job.signal(signal.SIGTERM)
+        self.assertEqual(job.wait(), 143)
+        self.assertLess(job.seconds, 10)
+
+    def test_while_a_failure_is_handled_it_ends_the_waiting(self):
+        job = self.start('--nproc-per-node=2', '--max-restarts=5', 'sh', '-c',
+                         f'if [ $RANK = 1 ]; then exec {probe("signals")} stay; fi; read -r go; exit 6',
+                         stdin=-1)
+        job.read_until('ready')
+        job.process.stdin.close()
+        job.read_until('got SIGTERM')
+        job.signal(signal.SIGINT)
+        self.assertEqual(job.wait(), 130, job.err)
+        self.assertIn('rank 0 failed first: exit code 6', job.err)
+
+    def test_a_list_of_ones_own(self):
+        job = self.ready('--signals-to-handle=SIGUSR1,usr2', probe('signals'), 'stay')
+        job.signal(signal.SIGUSR1)
+        job.read_until('got SIGUSR1', 2)
+        self.insist(job, signal.SIGUSR2)
+        self.assertEqual(job.wait(), 128 + signal.SIGUSR2, job.err)
+
+    def test_one_that_is_in_no_list_ends_all_the_same(self):
+        job = self.ready('--signals-to-handle=SIGTERM', '--forward-signals=', probe('tree'), 'wait')
+        job.signal(signal.SIGUSR1)
+        self.assertEqual(job.wait(), 128 + signal.SIGUSR1)
+        job.wait_gone()
+
+    def test_as_early_as_possible(self):
+        for _ in range(30):
+            job = self.start('sleep', '1000')
+            job.signal(signal.SIGTERM)
+            self.assertIn(job.wait(), (143, -15))
+            job.wait_gone()
+
+
+class Forwarded(SignalCase):
+    def test_a_notice_reaches_every_worker_and_ends_nothing(self):
+        job = self.ready(probe('signals'), workers=3)
+        for sig in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGUSR1):
+            before = job.out.count(f'got {sig.name}')
+            job.signal(sig)
+            job.read_until(f'got {sig.name}', before + 3)
+        job.signal(signal.SIGTERM)
+        self.assertEqual(job.wait(), 143)
+        self.assertEqual(job.out.count('got SIGUSR1'), 6)
+
+    def test_a_list_of_ones_own(self):
+        job = self.ready('--forward-signals=SIGWINCH,SIGALRM', probe('signals'), 'stay')
+        job.signal(signal.SIGALRM)
+        job.read_until('got SIGALRM', 2)
+        job.signal(signal.SIGTERM)
+        job.read_until('got SIGTERM', 2)
+        self.insist(job, signal.SIGTERM)
+        self.assertEqual(job.wait(), 143)
+
+
+class IgnoredByTheCaller(SignalCase):
+    def test_hangup_under_nohup(self):
+        job = self.ready(probe('signals'), preexec_fn=ignoring(signal.SIGHUP))
+        job.signal(signal.SIGHUP)
+        job.signal(signal.SIGUSR1)
+        job.read_until('got SIGUSR1', 2)
+        job.signal(signal.SIGTERM)
+        self.assertEqual(job.wait(), 143)
+        self.assertNotIn('SIGHUP', job.out + job.err)
+
+    def test_interrupt_in_the_background_of_a_script(self):
+        job = self.ready(probe('signals'), preexec_fn=ignoring(signal.SIGINT, signal.SIGQUIT))
+        job.signal(signal.SIGINT)
+        job.signal(signal.SIGUSR1)
+        job.read_until('got SIGUSR1', 2)
+        job.signal(signal.SIGTERM)
+        self.assertEqual(job.wait(), 143)
+
+
+class Terminal(SignalCase):
+    def on_terminal(self, *words):
+        """ddprun in the foreground of a terminal; the job and our end of the terminal."""
+        ours, theirs = pty.openpty()
+        self.addCleanup(os.close, ours)
+
+        def take_terminal():
+            os.setsid()
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        job = self.start(*words, stdin=theirs, stdout=theirs, stderr=theirs,
+                         preexec_fn=take_terminal)
+        os.close(theirs)
+        return job, ours
+
+    @staticmethod
+    def read_terminal(fd, text, got=b''):
+        """All that came, until @text is in it; or, without @text, until the other side is closed."""
+        deadline = time.monotonic() + DEADLINE
+        while text is None or text.encode() not in got:
+            if not select.select([fd], [], [], max(0, deadline - time.monotonic()))[0]:
+                raise AssertionError(f'{text!r} did not appear on the terminal: {got}')
+            try:
+                got += os.read(fd, 65536)
+            except OSError:
+                if text is None:
+                    break
+                raise
+        return got
+
+    def test_an_interrupt_counts_once(self):
+        job, terminal = self.on_terminal('--nproc-per-node=2', probe('signals'), 'stay')
+        got = self.read_terminal(terminal, 'default0]:ready')
+        got = self.read_terminal(terminal, 'default1]:ready', got)
+        os.write(terminal, b'\x03')
+        got = self.read_terminal(terminal, '0]:got SIGINT', got)
+        got = self.read_terminal(terminal, '1]:got SIGINT', got)
+        self.assertIsNone(job.process.poll())
+        self.assertNotIn(b'killing', got)
+
+        def ended():
+            os.write(terminal, b'\x03')
+            return job.process.poll() is not None
+        wait_until(ended, 'the end of ddprun')
+        self.assertEqual(job.process.wait(), 130)
+        got = self.read_terminal(terminal, None, got)
+        self.assertEqual(got.count(b'SIGINT: stopping'), 1)
+        self.assertEqual(got.count(b'SIGINT: killing'), 1)
+        self.assertEqual(got.count(b'got SIGINT'), 2)
+
+    def test_that_goes_away_ends_the_job(self):
+        job, terminal = self.on_terminal('--nproc-per-node=2', probe('signals'))
+        got = self.read_terminal(terminal, 'default0]:ready')
+        self.read_terminal(terminal, 'default1]:ready', got)
+        os.dup2(os.open('/dev/null', os.O_RDONLY), terminal) # closes the terminal
+        self.assertEqual(job.process.wait(10), 129)
+        job.wait_gone()
+
+    def test_output_is_not_stopped_by_a_background_rule(self):
+        job, terminal = self.on_terminal('sh', '-c', 'stty tostop </dev/tty 2>/dev/null; echo shown')
+        self.read_terminal(terminal, 'shown')
+        self.assertEqual(job.process.wait(10), 0)
+
+
+if __name__ == '__main__':
+    unittest.main()

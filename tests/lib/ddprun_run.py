@@ -1,0 +1,231 @@
+"""ddprun_run.py - runs ddprun as a user does, and finds whatever it leaves behind.
+
+Every process of a job inherits a mark in its environment, by which this module finds it wherever it
+has fled to; only marked processes are ever killed. Each test case has a temporary directory of its
+own, which is TMPDIR of the job too. After each case neither may have anything in it.
+"""
+
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import uuid
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+DDPRUN = os.environ.get('DDPRUN', str(ROOT / 'build' / 'cmd' / 'ddprun'))
+PROBES = Path(os.environ.get('DDPRUN_PROBES', ROOT / 'build' / 'tests' / 'integration' / 'probes'))
+SANITIZED = os.environ.get('DDPRUN_SANITIZED', '') == '1'
+
+MARK = 'DDPRUN_TEST_MARK'
+DEADLINE = 20  # seconds; for what should take none
+# The caller's own settings must not leak into a job, nor out of an outer launcher.
+FOREIGN = ('PET_', 'TORCH', 'DDPRUN', 'OMP_', 'CUDA_', 'RANK', 'WORLD_SIZE', 'LOCAL_', 'GROUP_',
+           'ROLE_', 'MASTER_', 'PYTHON')
+
+
+def probe(name):
+    return str(PROBES / f'probe_{name}')
+
+
+def clean_environment():
+    env = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+    # A python3 that starts at once, rather than a wrapper that looks for one.
+    env['PATH'] = os.path.dirname(os.path.realpath(sys.executable)) + ':' + env.get('PATH', '')
+    return env
+
+
+def wait_until(condition, what, timeout=DEADLINE):
+    """The first true value of condition(); an AssertionError naming @what after @timeout."""
+    deadline = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f'still waiting after {timeout} s: {what}')
+        select.select([], [], [], 0.001)
+
+
+def marked_processes(mark):
+    """The pids of all running processes that bear @mark. The dead have no environment."""
+    wanted = f'{MARK}={mark}'.encode()
+    found = []
+    for name in os.listdir('/proc'):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f'/proc/{name}/environ', 'rb') as file:
+                if wanted in file.read().split(b'\0'):
+                    found.append(int(name))
+        except OSError:
+            pass
+    return found
+
+
+def describe(pid):
+    try:
+        return f'{pid} ({Path(f"/proc/{pid}/comm").read_text().strip()})'
+    except OSError:
+        return str(pid)
+
+
+def children(pid):
+    try:
+        tasks = os.listdir(f'/proc/{pid}/task')
+        return [int(word) for task in tasks
+                for word in Path(f'/proc/{pid}/task/{task}/children').read_text().split()]
+    except OSError:
+        return []
+
+
+class Job:
+    """One ddprun, from start to end. Its output is collected as it comes."""
+
+    def __init__(self, case, words, env=None, **popen):
+        self.mark = uuid.uuid4().hex
+        self.env = dict(case.env, TMPDIR=str(case.tmp), **{MARK: self.mark})
+        self.env.update({name: str(value) for name, value in (env or {}).items()})
+        options = {'stdin': subprocess.DEVNULL, 'stdout': subprocess.PIPE,
+                   'stderr': subprocess.PIPE, 'cwd': str(case.folder)}
+        options.update(popen)
+        self.started = time.monotonic()
+        self.process = subprocess.Popen([DDPRUN, *map(str, words)], env=self.env, **options)
+        self.pid = self.process.pid
+        self.pipes = {file.fileno(): [file, bytearray()]
+                      for file in (self.process.stdout, self.process.stderr) if file}
+        self.out_fd = self.process.stdout.fileno() if self.process.stdout else None
+        self.err_fd = self.process.stderr.fileno() if self.process.stderr else None
+        self.open = set(self.pipes)
+
+    def _collect(self, timeout):
+        ready, _, _ = select.select(list(self.open), [], [], timeout)
+        for fd in ready:
+            data = os.read(fd, 1 << 20)
+            if data:
+                self.pipes[fd][1].extend(data)
+            else:
+                self.open.discard(fd)
+
+    @property
+    def out_bytes(self):
+        return bytes(self.pipes[self.out_fd][1]) if self.out_fd is not None else b''
+
+    @property
+    def err_bytes(self):
+        return bytes(self.pipes[self.err_fd][1]) if self.err_fd is not None else b''
+
+    @property
+    def out(self):
+        return self.out_bytes.decode(errors='backslashreplace')
+
+    @property
+    def err(self):
+        return self.err_bytes.decode(errors='backslashreplace')
+
+    def read_until(self, text, count=1, timeout=DEADLINE):
+        """Collect output until @text has appeared @count times on stdout and stderr together."""
+        deadline = time.monotonic() + timeout
+        while self.out.count(text) + self.err.count(text) < count:
+            if not self.open or time.monotonic() > deadline:
+                raise AssertionError(f'{text!r} did not appear {count} times:\n{self.out}{self.err}')
+            self._collect(0.1)
+
+    def signal(self, sig):
+        os.kill(self.pid, sig)
+
+    def agent(self):
+        """The guard's child."""
+        return wait_until(lambda: children(self.pid), 'the agent')[0]
+
+    def running(self):
+        return marked_processes(self.mark)
+
+    def wait(self, timeout=DEADLINE):
+        """Collect to the end; the exit code, or -N for signal N."""
+        deadline = time.monotonic() + timeout
+        while self.open:
+            if time.monotonic() > deadline:
+                raise AssertionError(f'ddprun did not end within {timeout} s:\n{self.out}{self.err}')
+            self._collect(0.05)
+        self.code = self.process.wait(max(0.1, deadline - time.monotonic()))
+        self.seconds = time.monotonic() - self.started
+        return self.code
+
+    def wait_gone(self, timeout=5):
+        """Milliseconds until no process of the job is left."""
+        begin = time.monotonic()
+        wait_until(lambda: not self.running(), f'the end of {self.running()}', timeout)
+        return (time.monotonic() - begin) * 1000
+
+    def close(self):
+        """End whatever is left; the names of what was."""
+        left = [describe(pid) for pid in self.running()]
+        deadline = time.monotonic() + 5
+        while (pids := self.running()) and time.monotonic() < deadline:
+            for pid in pids:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+        self.process.wait()
+        for file, _ in self.pipes.values():
+            file.close()
+        return left
+
+
+class DdprunCase(unittest.TestCase):
+    """A case that leaves nothing behind: no process of its jobs, no file in their TMPDIR."""
+
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix='ddprun_test_'))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.tmp = self.folder / 'tmp'
+        self.tmp.mkdir()
+        self.env = clean_environment()
+        self.jobs = []
+        self.addCleanup(self._check_nothing_left)
+
+    def _check_nothing_left(self):
+        left = [name for job in self.jobs for name in job.close()]
+        self.assertEqual(left, [], 'processes left')
+        self.assertEqual(sorted(os.listdir(self.tmp)), [], 'files left in TMPDIR')
+
+    def start(self, *words, **options):
+        job = Job(self, words, **options)
+        self.jobs.append(job)
+        return job
+
+    def run_job(self, *words, timeout=DEADLINE, **options):
+        job = self.start(*words, **options)
+        job.wait(timeout)
+        job.wait_gone()
+        return job
+
+    def write(self, name, text, mode=0o755):
+        path = self.folder / name
+        path.write_text(text)
+        path.chmod(mode)
+        return path
+
+    def assert_sentence(self, job, code, *texts):
+        """@job was refused: one line on stderr that has all of @texts in it, nothing on stdout."""
+        self.assertEqual(job.code, code, job.err)
+        self.assertEqual(job.out, '')
+        self.assertRegex(job.err, r'\Addprun: [^\n]+\n\Z')
+        for text in texts:
+            self.assertIn(text, job.err)
+
+
+def in_order(case, text, *parts):
+    """Assert that all of @parts occur in @text, one behind the other."""
+    at = 0
+    for part in parts:
+        found = text.find(part, at)
+        case.assertGreaterEqual(found, 0, f'{part!r} is not (in this place) in:\n{text}')
+        at = found + len(part)
