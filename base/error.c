@@ -21,11 +21,11 @@ static void format_msg(struct ddp_error *err, const char *format, va_list args)
     mark_cut(err, wanted > 0 ? (size_t)wanted : 0);
 }
 
-static void append_part(struct ddp_error *err, const char *part)
+static void append_part(struct ddp_error *err, const char *joint, const char *part)
 {
     size_t used = strlen(err->msg);
-    snprintf(err->msg + used, sizeof err->msg - used, ": %s", part);
-    mark_cut(err, used + 2 + strlen(part));
+    snprintf(err->msg + used, sizeof err->msg - used, "%s%s", joint, part);
+    mark_cut(err, used + strlen(joint) + strlen(part));
 }
 
 ddp_status ddpi_error_set(struct ddp_error *err, ddp_status status, const char *format, ...)
@@ -53,7 +53,7 @@ ddp_status ddpi_error_sys(struct ddp_error *err, int sys_errno, const char *form
     format_msg(err, format, args);
     va_end(args);
     const char *text = strerrordesc_np(sys_errno);
-    append_part(err, text != NULL ? text : "unknown system error");
+    append_part(err, ": ", text != NULL ? text : "unknown system error");
     return status;
 }
 
@@ -67,7 +67,20 @@ ddp_status ddpi_error_wrap(struct ddp_error *err, ddp_status status, const char 
     va_start(args, format);
     format_msg(err, format, args);
     va_end(args);
-    append_part(err, inner);
+    append_part(err, ": ", inner);
+    return status;
+}
+
+ddp_status ddpi_error_advise(struct ddp_error *err, ddp_status status, const char *format, ...)
+{
+    if (err == NULL)
+        return status;
+    char remedy[DDP_ERROR_TEXT];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(remedy, sizeof remedy, format, args);
+    va_end(args);
+    append_part(err, "; ", remedy);
     return status;
 }
 

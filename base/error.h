@@ -23,6 +23,10 @@ ddp_status ddpi_error_sys(struct ddp_error *err, int sys_errno, const char *form
 ddp_status ddpi_error_wrap(struct ddp_error *err, ddp_status status, const char *format, ...)
     DDP_PRINTF(3, 4);
 
+/* Put "; remedy" behind the sentence that is there: what the person should do. Returns @status. */
+ddp_status ddpi_error_advise(struct ddp_error *err, ddp_status status, const char *format, ...)
+    DDP_PRINTF(3, 4);
+
 /* DDP_E_NOMEM with the number of bytes that could not be had. */
 ddp_status ddpi_error_nomem(struct ddp_error *err, unsigned long long bytes);
 

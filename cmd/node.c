@@ -112,10 +112,9 @@ ddp_status node_reserve_port(uint16_t port, int *ret_fd, uint16_t *ret_port, str
     if (fd < 0 && errno != EADDRINUSE && errno != EACCES)
         fd = bind_port(AF_INET, port);
     if (fd < 0)
-        return ddpi_error_sys(err, errno,
-                              "port %u for the workers (MASTER_PORT) cannot be had; choose another "
-                              "--master-port, or leave it out for a free one",
-                              port);
+        return ddpi_error_advise(
+            err, ddpi_error_sys(err, errno, "port %u for the workers (MASTER_PORT)", port),
+            "choose another --master-port, or leave it out for a free one");
     struct sockaddr_storage bound;
     socklen_t len = sizeof bound;
     getsockname(fd, (struct sockaddr *)&bound, &len);

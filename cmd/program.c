@@ -38,10 +38,21 @@ static char *search_path(const char *name)
     return NULL;
 }
 
+/* What is wrong with a file that was named and is not there, or cannot be seen. */
+static ddp_status cannot_find(const char *what, const char *path, struct ddp_error *err)
+{
+    char here[256];
+    ddp_status status =
+        errno == ENOENT
+            ? ddpi_error_set(err, DDP_E_NOT_FOUND, "the %s '%s' does not exist", what, path)
+            : ddpi_error_sys(err, errno, "cannot read the %s '%s'", what, path);
+    if (*path == '/' || getcwd(here, sizeof here) == NULL)
+        return ddpi_error_advise(err, status, "check its path");
+    return ddpi_error_advise(err, status, "check its path, which counts from '%s'", here);
+}
+
 static ddp_status describe_missing(const char *name, struct ddp_error *err)
 {
-    if (strchr(name, '/') != NULL)
-        return ddpi_error_set(err, DDP_E_INVALID, "the program '%s' does not exist", name);
     struct stat st;
     bool here = stat(name, &st) == 0 && S_ISREG(st.st_mode);
     return ddpi_error_set(err, DDP_E_INVALID,
@@ -54,13 +65,13 @@ static ddp_status check_program(const char *path, struct ddp_error *err)
 {
     struct stat st;
     if (stat(path, &st) != 0)
-        return errno == ENOENT
-                   ? describe_missing(path, err)
-                   : ddpi_error_sys(err, errno, "cannot look at the program '%s'", path);
+        return cannot_find("program", path, err);
     if (S_ISDIR(st.st_mode))
-        return ddpi_error_set(err, DDP_E_INVALID, "'%s' is a directory, not a program", path);
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "'%s' is a directory, not a program; name a file in it", path);
     if (!S_ISREG(st.st_mode))
-        return ddpi_error_set(err, DDP_E_INVALID, "'%s' is not a regular file", path);
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "'%s' is a device or pipe, not a program; name a regular file", path);
     if (access(path, X_OK) != 0)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "'%s' is not executable; 'chmod +x %s' makes it so, and a Python "
@@ -89,12 +100,13 @@ static ddp_status resolve_path(const char *name, char **ret_path, struct ddp_err
 static ddp_status check_script(const char *path, struct ddp_error *err)
 {
     struct stat st;
-    if (stat(path, &st) != 0)
-        return ddpi_error_sys(err, errno, "cannot read the script '%s'", path);
+    if (strchr(path, '$') != NULL)
+        return DDP_OK; /* ${local_rank}: each worker has another */
+    if (stat(path, &st) != 0 || access(path, R_OK) != 0)
+        return cannot_find("script", path, err);
     if (S_ISDIR(st.st_mode))
-        return ddpi_error_set(err, DDP_E_INVALID, "'%s' is a directory, not a script", path);
-    if (access(path, R_OK) != 0)
-        return ddpi_error_sys(err, errno, "cannot read the script '%s'", path);
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "'%s' is a directory, not a script; name a file in it", path);
     return DDP_OK;
 }
 
@@ -104,10 +116,20 @@ static bool ends_in(const char *text, const char *end)
     return len > end_len && strcmp(text + len - end_len, end) == 0;
 }
 
-static const char *python_name(void)
+static ddp_status resolve_python(const char *script, char **ret_path, struct ddp_error *err)
 {
     const char *name = getenv("PYTHON_EXEC");
-    return name != NULL && *name != '\0' ? name : "python3";
+    bool given = name != NULL && *name != '\0';
+    ddp_status status = resolve_path(given ? name : "python3", ret_path, err);
+    if (status == DDP_OK || status == DDP_E_NOMEM)
+        return status;
+    return ddpi_error_set(err, status,
+                          given
+                              ? "'%s' cannot be run: PYTHON_EXEC='%s' is not a program; set it to "
+                                "an interpreter, or unset it to use python3"
+                              : "'%s' cannot be run: there is no python3 in PATH; install it, or "
+                                "set PYTHON_EXEC to an interpreter",
+                          script, name);
 }
 
 ddp_status program_resolve(char **operands, bool module, bool no_python,
@@ -115,14 +137,17 @@ ddp_status program_resolve(char **operands, bool module, bool no_python,
 {
     static char unbuffered[] = "-u", as_module[] = "-m";
     bool python = module || (!no_python && ends_in(operands[0], ".py"));
+    if (*operands[0] == '\0')
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "the name of the program is empty (''); is a variable of the shell "
+                              "that should hold it not set?");
     ddp_status status = python && !module ? check_script(operands[0], err) : DDP_OK;
     char *path = NULL;
     if (status == DDP_OK)
-        status = resolve_path(python ? python_name() : operands[0], &path, err);
+        status = python ? resolve_python(operands[0], &path, err)
+                        : resolve_path(operands[0], &path, err);
     if (status != DDP_OK)
-        return python && path == NULL && status == DDP_E_INVALID
-                   ? ddpi_error_wrap(err, status, "to run '%s'", operands[0])
-                   : status;
+        return status;
 
     size_t count = 0, used = 0;
     while (operands[count] != NULL)

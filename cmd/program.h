@@ -17,8 +17,8 @@ struct program {
  * "python3 -u" ($PYTHON_EXEC instead, if set), @module under "python3 -u -m"; anything else, or
  * all with @no_python, is executed: a name without '/' is looked up in PATH.
  *
- * DDP_E_INVALID: it does not exist, is a directory, or may not be executed; the sentence says
- * which, and what to try. On DDP_OK the caller gives it back with program_finish().
+ * A failure other than DDP_E_NOMEM: it does not exist, is a directory, or may not be executed; the
+ * sentence says which, and what to try. On DDP_OK the caller gives it back with program_finish().
  */
 DDP_MUST_CHECK ddp_status program_resolve(char **operands, bool module, bool no_python,
                                           struct program *ret_program, struct ddp_error *err);

@@ -128,7 +128,9 @@ ddp_status guard_split(const struct guard_farewell *farewell, struct guard_agent
         sigprocmask(SIG_SETMASK, &before, NULL);
         close(ends[0]);
         close(ends[1]);
-        return ddpi_error_sys(err, fork_errno, "cannot start the agent process");
+        return ddpi_error_advise(err,
+                                 ddpi_error_sys(err, fork_errno, "cannot start the agent process"),
+                                 "raise the limit on processes, 'ulimit -u', or end some of yours");
     }
     if (agent > 0) {
         setpgid(agent, agent);

@@ -20,6 +20,12 @@ enum { DIR_MODE = 0700, FILE_MODE = 0600 };
 
 static const char *const stream_names[] = {"stdout.log", "stderr.log"};
 
+static ddp_status cannot_make(const char *path, struct ddp_error *err)
+{
+    ddp_status status = ddpi_error_sys(err, errno, "cannot make the log directory '%s'", path);
+    return ddpi_error_advise(err, status, "give --log-dir a directory that you may write to");
+}
+
 /* mkdir -p. */
 static ddp_status make_parents(const char *path, struct ddp_error *err)
 {
@@ -33,7 +39,7 @@ static ddp_status make_parents(const char *path, struct ddp_error *err)
             continue;
         *c = '\0';
         if (mkdir(copy, 0777) != 0 && errno != EEXIST)
-            status = ddpi_error_sys(err, errno, "cannot make the log directory '%s'", copy);
+            status = cannot_make(copy, err);
         *c = end;
         if (end == '\0')
             break;
@@ -42,7 +48,9 @@ static ddp_status make_parents(const char *path, struct ddp_error *err)
     return status;
 }
 
-static ddp_status make_unique(struct logdir *dir, char *template, struct ddp_error *err)
+/* @setting decides where: the option or variable that is to be changed when it cannot be there. */
+static ddp_status make_unique(struct logdir *dir, char *template, const char *setting,
+                              struct ddp_error *err)
 {
     if (template == NULL)
         return ddpi_error_nomem(err, 256);
@@ -50,7 +58,8 @@ static ddp_status make_unique(struct logdir *dir, char *template, struct ddp_err
         ddp_status status = ddpi_error_sys(
             err, errno, "cannot make the directory '%s' for logs and error files", template);
         ddpi_free(template);
-        return status;
+        return ddpi_error_advise(err, status, "set %s to a directory that you may write to",
+                                 setting);
     }
     dir->path = template;
     return DDP_OK;
@@ -71,7 +80,7 @@ ddp_status logdir_open(struct logdir *dir, const char *base, const char *run_id,
     if (base != NULL && strcmp(base, "/dev/null") == 0)
         return DDP_OK;
     if (base == NULL)
-        return make_unique(dir, ddpi_asprintf("%s/ddprun_XXXXXX", temporary_base()), err);
+        return make_unique(dir, ddpi_asprintf("%s/ddprun_XXXXXX", temporary_base()), "TMPDIR", err);
     if (strchr(run_id, '/') != NULL)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "the job id '%s' contains '/', so no log directory can bear its "
@@ -80,13 +89,13 @@ ddp_status logdir_open(struct logdir *dir, const char *base, const char *run_id,
     ddp_status status = make_parents(base, err);
     if (status != DDP_OK)
         return status;
-    return make_unique(dir, ddpi_asprintf("%s/%s_XXXXXX", base, run_id), err);
+    return make_unique(dir, ddpi_asprintf("%s/%s_XXXXXX", base, run_id), "--log-dir", err);
 }
 
 static ddp_status make_dir(const char *path, struct ddp_error *err)
 {
     if (mkdir(path, DIR_MODE) != 0 && errno != EEXIST)
-        return ddpi_error_sys(err, errno, "cannot make the log directory '%s'", path);
+        return cannot_make(path, err);
     return DDP_OK;
 }
 
@@ -127,7 +136,7 @@ ddp_status logdir_stream(const struct logdir *dir, uint32_t attempt, uint32_t lo
     if (fd < 0) {
         ddp_status status = ddpi_error_sys(err, errno, "cannot open the log file '%s'", path);
         ddpi_free(path);
-        return status;
+        return ddpi_error_advise(err, status, "choose another --log-dir, or make room there");
     }
     *ret_path = path;
     *ret_fd = fd;

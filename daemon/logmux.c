@@ -172,8 +172,9 @@ ddp_status logmux_open(struct logmux *mux, struct logmux_stream *stream,
     if (pipe_errno == 0 && pipe2(ends, O_CLOEXEC) != 0)
         pipe_errno = errno;
     if (pipe_errno != 0)
-        return ddpi_error_sys(err, pipe_errno,
-                              "cannot make a pipe for a worker's output (see 'ulimit -n')");
+        return ddpi_error_advise(
+            err, ddpi_error_sys(err, pipe_errno, "cannot make a pipe for a worker's output"),
+            "raise the limit on open files, 'ulimit -n', or start fewer workers");
     int uv_status = uv_pipe_init(mux->loop, &stream->pipe, 0);
     if (uv_status == 0 && (uv_status = uv_pipe_open(&stream->pipe, ends[0])) != 0)
         uv_close((uv_handle_t *)&stream->pipe, NULL);

@@ -144,7 +144,8 @@ static ddp_status check_devices(const struct placement *p, char *const *inherite
         if (len == 0 || len >= VALUE_MAX)
             return ddpi_error_set(err, DDP_E_INVALID,
                                   "%s='%s' has no entry for local rank %" PRIu32
-                                  ", and --virtual-local-rank gives each worker one of them",
+                                  ", and --virtual-local-rank gives each worker one of them; "
+                                  "list more, or start fewer workers",
                                   names[i], list, p->local_rank);
     }
     return DDP_OK;

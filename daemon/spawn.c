@@ -121,11 +121,13 @@ static ddp_status describe_failure(const struct birth *birth, struct ddp_error *
     if (birth->step == STEP_EXEC && birth->sys_errno == ENOEXEC)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "cannot start '%s': it is neither a binary for this machine nor a "
-                              "script with a #! line",
+                              "script with a #! line; compile it for this machine, or give it a "
+                              "first line such as #!/bin/sh",
                               path);
     if (birth->step == STEP_EXEC && birth->sys_errno == ENOENT && access(path, F_OK) == 0)
         return ddpi_error_set(err, DDP_E_NOT_FOUND,
-                              "cannot start '%s': the interpreter in its first line does not exist",
+                              "cannot start '%s': the interpreter in its first line does not "
+                              "exist; install it, or correct that line",
                               path);
     return ddpi_error_sys(err, birth->sys_errno, "cannot start '%s': could not %s", path,
                           step_texts[birth->step]);
@@ -152,7 +154,9 @@ ddp_status spawn_process(const struct spawn_request *request, struct spawn_child
     sigprocmask(SIG_SETMASK, &before, NULL);
 
     if (pid < 0)
-        return ddpi_error_sys(err, clone_errno, "cannot start '%s': clone failed", request->path);
+        return ddpi_error_advise(
+            err, ddpi_error_sys(err, clone_errno, "cannot start '%s'", request->path),
+            "raise the limit on processes, 'ulimit -u', or start fewer workers");
     if (birth.sys_errno != 0) {
         /* It has called _exit already, or is about to: this does not block. */
         while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)

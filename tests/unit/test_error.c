@@ -56,6 +56,17 @@ START_TEST(wrap_puts_context_in_front)
 }
 END_TEST
 
+START_TEST(advise_puts_the_remedy_behind)
+{
+    struct ddp_error err;
+    ddp_status status = ddpi_error_sys(&err, EACCES, "open '%s'", "a");
+    ck_assert_int_eq(ddpi_error_advise(&err, status, "try '%s'", "b"), DDP_E_SYSTEM);
+    ck_assert_str_eq(err.msg, "open 'a': Permission denied; try 'b'");
+    ck_assert_int_eq(err.sys_errno, EACCES);
+    ck_assert_int_eq(ddpi_error_advise(NULL, DDP_E_LIMIT, "x"), DDP_E_LIMIT);
+}
+END_TEST
+
 START_TEST(nomem_names_the_size)
 {
     struct ddp_error err;
@@ -101,6 +112,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, set_fills_everything);
     tcase_add_test(tcase, sys_adds_the_reason);
     tcase_add_test(tcase, wrap_puts_context_in_front);
+    tcase_add_test(tcase, advise_puts_the_remedy_behind);
     tcase_add_test(tcase, nomem_names_the_size);
     tcase_add_test(tcase, the_result_is_the_same_without_an_error_object);
     tcase_add_loop_test(tcase, long_sentences_are_cut_and_say_so, 0, 24);

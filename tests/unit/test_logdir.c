@@ -196,6 +196,7 @@ static void refused(const char *log_dir, const char *run_id, const char *in_sent
     ck_assert_int_ne(logdir_open(&logs, log_dir, run_id, false, &error), DDP_OK);
     ck_assert_msg(strstr(error.msg, in_sentence) != NULL, "'%s' lacks '%s'", error.msg,
                   in_sentence);
+    ck_assert_msg(strstr(error.msg, "; ") != NULL, "'%s' lacks a remedy", error.msg);
     logdir_close(&logs);
 }
 

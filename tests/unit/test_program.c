@@ -1,0 +1,142 @@
+/*
+ * test_program.c - what a worker executes, and the sentences about what it cannot.
+ */
+#include "check_main.h"
+#include "program.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char dir[64];
+static char origin[4096];
+
+static void write_file(const char *name, mode_t mode)
+{
+    int fd = open(name, O_WRONLY | O_CREAT | O_CLOEXEC, mode);
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+}
+
+static void setup(void)
+{
+    ck_assert_ptr_nonnull(getcwd(origin, sizeof origin));
+    snprintf(dir, sizeof dir, "/tmp/test_program_XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    ck_assert_int_eq(chdir(dir), 0);
+    ck_assert_int_eq(mkdir("bin", 0700), 0);
+    ck_assert_int_eq(mkdir("folder", 0700), 0);
+    ck_assert_int_eq(mkdir("folder.py", 0700), 0);
+    write_file("bin/tool", 0700);
+    write_file("bin/python3", 0700);
+    write_file("worker", 0700);
+    write_file("plain", 0600);
+    write_file("train.py", 0600);
+    setenv("PATH", "bin", 1);
+    unsetenv("PYTHON_EXEC");
+}
+
+static void teardown(void)
+{
+    static const char *const files[] = {"bin/tool", "bin/python3", "worker", "plain", "train.py"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        unlink(files[i]);
+    rmdir("bin");
+    rmdir("folder");
+    rmdir("folder.py");
+    ck_assert_int_eq(chdir(origin), 0);
+    rmdir(dir);
+}
+
+/* @name with one argument resolves to the words of @expected, blanks between them. */
+static void resolves(const char *name, bool module, bool no_python, const char *expected)
+{
+    char word[64], argument[] = "--lr", line[256] = "";
+    snprintf(word, sizeof word, "%s", name);
+    char *operands[] = {word, argument, NULL};
+    struct program program;
+    struct ddp_error error;
+    ck_assert_msg(program_resolve(operands, module, no_python, &program, &error) == DDP_OK, "%s",
+                  error.msg);
+    size_t used = (size_t)snprintf(line, sizeof line, "%s:", program.path);
+    for (char **arg = program.argv; *arg != NULL; arg++)
+        used += (size_t)snprintf(line + used, sizeof line - used, " %s", *arg);
+    ck_assert_str_eq(line, expected);
+    program_finish(&program);
+}
+
+START_TEST(what_is_executed)
+{
+    resolves("./worker", false, false, "./worker: ./worker --lr");
+    resolves("tool", false, false, "bin/tool: tool --lr");
+    resolves("./worker", false, true, "./worker: ./worker --lr");
+    resolves("train.py", false, false, "bin/python3: bin/python3 -u train.py --lr");
+    resolves("package.train", true, false, "bin/python3: bin/python3 -u -m package.train --lr");
+    setenv("PYTHON_EXEC", "./worker", 1);
+    resolves("train.py", false, false, "./worker: ./worker -u train.py --lr");
+}
+END_TEST
+
+START_TEST(a_script_with_a_placeholder_is_looked_for_by_each_worker)
+{
+    resolves("part${local_rank}.py", false, false,
+             "bin/python3: bin/python3 -u part${local_rank}.py --lr");
+}
+END_TEST
+
+/* The sentence must contain @text, the offending word, and @remedy. */
+static void refused(const char *name, bool module, bool no_python, const char *text,
+                    const char *remedy)
+{
+    char word[64];
+    snprintf(word, sizeof word, "%s", name);
+    char *operands[] = {word, NULL};
+    struct program program;
+    struct ddp_error error = {0};
+    ck_assert_int_ne(program_resolve(operands, module, no_python, &program, &error), DDP_OK);
+    ck_assert_msg(strstr(error.msg, text) != NULL, "'%s' lacks '%s'", error.msg, text);
+    ck_assert_msg(strstr(error.msg, remedy) != NULL, "'%s' lacks '%s'", error.msg, remedy);
+}
+
+START_TEST(what_is_refused)
+{
+    refused("./missing", false, false, "the program './missing' does not exist", dir);
+    refused("/missing", false, false, "'/missing'", "check its path");
+    refused("./folder", false, false, "'./folder' is a directory", "name a file in it");
+    refused("/dev/null", false, false, "'/dev/null'", "name a regular file");
+    refused("./plain", false, false, "'./plain'", "chmod +x ./plain");
+    refused("./plain/x", false, false, "'./plain/x': Not a directory", "check its path");
+    refused("nowhere", false, false, "'nowhere'", "./nowhere");
+    refused("worker", false, false, "'worker'", "did you mean './worker'?");
+    refused("missing.py", false, false, "the script 'missing.py' does not exist", dir);
+    refused("folder.py", false, false, "'folder.py' is a directory", "name a file in it");
+    refused("train.py", false, true, "'train.py'", "./train.py");
+    refused("", false, false, "''", "variable");
+    refused("", true, false, "''", "variable");
+}
+END_TEST
+
+START_TEST(an_interpreter_that_is_not_there)
+{
+    unlink("bin/python3");
+    refused("train.py", false, false, "'train.py'", "install it");
+    setenv("PYTHON_EXEC", "./folder", 1);
+    refused("package", true, false, "PYTHON_EXEC='./folder'", "unset it");
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("program");
+    TCase *tcase = tcase_create("resolve");
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, what_is_executed);
+    tcase_add_test(tcase, a_script_with_a_placeholder_is_looked_for_by_each_worker);
+    tcase_add_test(tcase, what_is_refused);
+    tcase_add_test(tcase, an_interpreter_that_is_not_there);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
