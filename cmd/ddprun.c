@@ -19,6 +19,7 @@
 #include "signames.h"
 #include "version.h"
 
+#include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
 #include <signal.h>
@@ -32,9 +33,8 @@ static const char usage_text[] =
     "usage: ddprun [OPTIONS] [--] PROGRAM [ARGUMENTS]\n"
     "\n"
     "Starts the workers of a distributed training job, gives each its place in the job by\n"
-    "environment variables (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, ...), watches them, and "
-    "ends\n"
-    "all when one fails. Everything after PROGRAM belongs to PROGRAM.\n"
+    "environment variables (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, ...), watches them,\n"
+    "and ends all when one fails. Everything after PROGRAM belongs to PROGRAM.\n"
     "\n"
     "  ddprun --nproc-per-node=4 ./worker              four workers on this machine\n"
     "  ddprun --nproc-per-node=gpu train.py --lr 0.1   a Python script, one worker per GPU\n"
@@ -58,8 +58,7 @@ static int fail(int code, const struct ddp_error *err)
     return code;
 }
 
-/* ---- from options to configuration ------------------------------------------------------------
- */
+/* ---- from options to configuration ------------------------------------------------------- */
 
 static bool endpoint_given(const struct ddprun_options *options)
 {
@@ -79,13 +78,13 @@ static ddp_status plan_streams(struct job *job, struct ddp_error *err)
     bool hidden[NODE_NPROC_MAX];
     ddp_status status = ddprun_parse_streams(options->redirects, nproc, redirect, err);
     if (status != DDP_OK)
-        return ddpi_error_wrap(err, status, "--redirects");
+        return ddpi_error_wrap(err, status, "--redirects (or PET_REDIRECTS)");
     status = ddprun_parse_streams(options->tee, nproc, tee, err);
     if (status != DDP_OK)
-        return ddpi_error_wrap(err, status, "--tee");
+        return ddpi_error_wrap(err, status, "--tee (or PET_TEE)");
     status = ddprun_parse_filter(options->local_ranks_filter, nproc, hidden, err);
     if (status != DDP_OK)
-        return ddpi_error_wrap(err, status, "--local-ranks-filter");
+        return ddpi_error_wrap(err, status, "--local-ranks-filter (or PET_LOCAL_RANKS_FILTER)");
     job->streams = ddpi_calloc(nproc, sizeof *job->streams);
     if (job->streams == NULL)
         return ddpi_error_nomem(err, nproc * sizeof *job->streams);
@@ -94,17 +93,16 @@ static ddp_status plan_streams(struct job *job, struct ddp_error *err)
     return DDP_OK;
 }
 
+/* The lists were checked when they were read. */
 static ddp_status plan_signals(struct job *job, struct ddp_error *err)
 {
+    const struct ddprun_options *options = &job->options;
     ddp_status status =
-        signame_parse_list(job->options.signals_to_handle, &job->config.ending_signals, err);
-    if (status != DDP_OK)
-        return ddpi_error_wrap(err, status, "--signals-to-handle");
-    status = signame_parse_list(job->options.forward_signals, &job->config.forwarded_signals, err);
-    if (status != DDP_OK)
-        return ddpi_error_wrap(err, status, "--forward-signals");
-    job->config.ending_signals_text = job->options.signals_to_handle;
-    return DDP_OK;
+        signame_parse_list(options->signals_to_handle, &job->config.ending_signals, err);
+    if (status == DDP_OK)
+        status = signame_parse_list(options->forward_signals, &job->config.forwarded_signals, err);
+    job->config.ending_signals_text = options->signals_to_handle;
+    return status;
 }
 
 /* torchrun's static backend on one node, without an address, is a job of its own as well. */
@@ -130,9 +128,11 @@ static const char *line_template(const struct ddprun_options *options)
 static ddp_status plan(struct job *job, struct ddp_error *err)
 {
     const struct ddprun_options *options = &job->options;
-    ddp_status status = node_count_workers(options->nproc_per_node, &job->config.nproc, err);
-    if (status == DDP_OK)
-        status = plan_streams(job, err);
+    if (options->module && options->no_python)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "--module (-m) and --no-python contradict each other; leave one out");
+    job->config.nproc = options->nproc_per_node;
+    ddp_status status = plan_streams(job, err);
     if (status == DDP_OK)
         status = plan_signals(job, err);
     if (status != DDP_OK)
@@ -182,13 +182,17 @@ static ddp_status plan_program(struct job *job, char **operands, struct ddp_erro
     return status;
 }
 
-/* ---- the agent's process -----------------------------------------------------------------------
- */
+/* ---- the agent's process ----------------------------------------------------------------- */
 
 static bool is_loopback(const char *host)
 {
-    return strcmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0 ||
-           strcmp(host, "::1") == 0;
+    struct in_addr v4;
+    struct in6_addr v6;
+    if (inet_pton(AF_INET, host, &v4) == 1)
+        return ntohl(v4.s_addr) >> 24 == IN_LOOPBACKNET;
+    if (inet_pton(AF_INET6, host, &v6) == 1)
+        return IN6_IS_ADDR_LOOPBACK(&v6);
+    return strcmp(host, "localhost") == 0;
 }
 
 /* Where the workers of a script that brings its own rendezvous meet. */
@@ -319,8 +323,7 @@ static int agent_main(struct job *job, const struct guard_agent *split)
     return code;
 }
 
-/* ---- main
- * ----------------------------------------------------------------------------------------- */
+/* ---- main ---------------------------------------------------------------------------------- */
 
 static int run_job(struct job *job, char **operands)
 {

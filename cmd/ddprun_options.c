@@ -5,9 +5,30 @@
 #include "ddprun_options.h"
 
 #include "error.h"
+#include "node.h"
+#include "signames.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+static ddp_status parse_nproc(const struct option *option, const char *text, void *field,
+                              struct ddp_error *err)
+{
+    (void)option;
+    return node_count_workers(text, field, err);
+}
+
+static ddp_status parse_node_rank(const struct option *option, const char *text, void *field,
+                                  struct ddp_error *err)
+{
+    (void)option;
+    (void)field;
+    if (strcmp(text, "0") == 0)
+        return DDP_OK;
+    return ddpi_error_set(err, DDP_E_UNSUPPORTED,
+                          "this version runs one node, whose rank is 0, not '%s'; leave it out",
+                          text);
+}
 
 static ddp_status parse_nnodes(const struct option *option, const char *text, void *field,
                                struct ddp_error *err)
@@ -72,6 +93,32 @@ static ddp_status parse_event_handler(const struct option *option, const char *t
     return ddpi_error_set(err, DDP_E_UNSUPPORTED, "'%s' is not served; use null", text);
 }
 
+/* These stay text: what they mean depends on how many workers there are. */
+static ddp_status parse_streams_text(const struct option *option, const char *text, void *field,
+                                     struct ddp_error *err)
+{
+    uint8_t bits[NODE_NPROC_MAX];
+    ddp_status status = ddprun_parse_streams(text, NODE_NPROC_MAX, bits, err);
+    return status == DDP_OK ? option_text(option, text, field, err) : status;
+}
+
+static ddp_status parse_filter_text(const struct option *option, const char *text, void *field,
+                                    struct ddp_error *err)
+{
+    bool hidden[NODE_NPROC_MAX];
+    ddp_status status = ddprun_parse_filter(text, NODE_NPROC_MAX, hidden, err);
+    return status == DDP_OK ? option_text(option, text, field, err) : status;
+}
+
+/* Stays text too, as the workers see it in TORCHELASTIC_SIGNALS_TO_HANDLE. */
+static ddp_status parse_signals_text(const struct option *option, const char *text, void *field,
+                                     struct ddp_error *err)
+{
+    sigset_t set;
+    ddp_status status = signame_parse_list(text, &set, err);
+    return status == DDP_OK ? option_text(option, text, field, err) : status;
+}
+
 #define FIELD(member) offsetof(struct ddprun_options, member)
 #define JOB           "The job"
 #define RESTART       "Failures and signals"
@@ -87,11 +134,11 @@ static const struct option table[] = {
     {"nproc-per-node", 0, "N", "PET_NPROC_PER_NODE", "1", JOB,
      "workers to start: a number; 'cpu' for one per CPU that this process may use; 'gpu' for one "
      "per GPU; 'auto' for gpu where there is one, else cpu",
-     option_text, FIELD(nproc_per_node), 0, 0},
+     parse_nproc, FIELD(nproc_per_node), 0, 0},
     {"nnodes", 0, "N", "PET_NNODES", "1:1", JOB,
      "nodes of the job, N or MIN:MAX; this version runs one", parse_nnodes, 0, 0, 0},
     {"node-rank", 0, "N", "PET_NODE_RANK", "0", JOB, "rank of this node; one node is node 0",
-     option_u32, FIELD(node_rank), 0, 0},
+     parse_node_rank, 0, 0, 0},
     {"standalone", 0, NULL, "PET_STANDALONE", NULL, JOB,
      "a job of this node alone, with an id and ports of its own; overrides --rdzv-endpoint and "
      "--rdzv-id",
@@ -131,9 +178,9 @@ static const struct option table[] = {
      option_duration, FIELD(shutdown_timeout_ms), 0, 24 * HOURS_MS},
     {"signals-to-handle", 0, "LIST", "PET_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
      RESTART, "signals that end the job: the workers get the same one; a second one kills them",
-     option_text, FIELD(signals_to_handle), 0, 0},
+     parse_signals_text, FIELD(signals_to_handle), 0, 0},
     {"forward-signals", 0, "LIST", NULL, "SIGUSR1,SIGUSR2", RESTART,
-     "signals that are passed on to the workers without ending the job", option_text,
+     "signals that are passed on to the workers without ending the job", parse_signals_text,
      FIELD(forward_signals), 0, 0},
     {"monitor-interval", 0, "DURATION", "PET_MONITOR_INTERVAL", NULL, RESTART,
      "accepted for torchrun's sake; nothing here polls", option_duration,
@@ -145,11 +192,12 @@ static const struct option table[] = {
     {"redirects", 'r', "STREAMS", "PET_REDIRECTS", "0", OUTPUT,
      "write to files instead of the console: 1 stdout, 2 stderr, 3 both; or for some local ranks "
      "only: 0:3,1:2",
-     option_text, FIELD(redirects), 0, 0},
+     parse_streams_text, FIELD(redirects), 0, 0},
     {"tee", 't', "STREAMS", "PET_TEE", "0", OUTPUT, "the same, to files and to the console",
-     option_text, FIELD(tee), 0, 0},
+     parse_streams_text, FIELD(tee), 0, 0},
     {"local-ranks-filter", 0, "LIST", "PET_LOCAL_RANKS_FILTER", "all", OUTPUT,
-     "local ranks shown on the console, such as 0,1", option_text, FIELD(local_ranks_filter), 0, 0},
+     "local ranks shown on the console, such as 0,1", parse_filter_text, FIELD(local_ranks_filter),
+     0, 0},
     {"log-line-prefix-template", 0, "TEXT",
      "PET_LOG_LINE_PREFIX_TEMPLATE TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE",
      "[${role_name}${local_rank}]:", OUTPUT,
@@ -159,6 +207,8 @@ static const struct option table[] = {
     {"no-prefix", 0, NULL, NULL, NULL, OUTPUT,
      "nothing before the lines: for output that is read by a program", option_switch,
      FIELD(no_prefix), 0, 0},
+    {"event-log-handler", 0, "NAME", "PET_EVENT_LOG_HANDLER", NULL, OUTPUT,
+     "accepted as 'null', torchrun's default", parse_event_handler, 0, 0, 0},
 
     {"module", 'm', NULL, "PET_MODULE", NULL, PROGRAM,
      "PROGRAM is a Python module: python3 -u -m PROGRAM", option_switch, FIELD(module), 0, 0},
@@ -170,8 +220,6 @@ static const struct option table[] = {
     {"start-method", 0, "NAME", "PET_START_METHOD", NULL, PROGRAM,
      "accepted as 'spawn', torchrun's default; it concerns interpreters inside the launcher",
      parse_start_method, 0, 0, 0},
-    {"event-log-handler", 0, "NAME", "PET_EVENT_LOG_HANDLER", NULL, OUTPUT,
-     "accepted as 'null', torchrun's default", parse_event_handler, 0, 0, 0},
 
     {"help", 0, NULL, NULL, NULL, OTHER, "this list", option_switch, FIELD(help), 0, 0},
     {"usage", 'h', NULL, NULL, NULL, OTHER, "the short of it, with examples", option_switch,
@@ -194,8 +242,8 @@ static const struct option table[] = {
      "filtered copies are not written; use --tee=1 and grep over the log files", NULL, 0, 0, 0},
     {"duplicate-stderr-filters", 0, "LIST", "PET_DUPLICATE_STDERR_FILTERS", NULL, OTHER,
      "filtered copies are not written; use --tee=2 and grep over the log files", NULL, 0, 0, 0},
-    {"print-completion", 0, "SHELL", NULL, NULL, OTHER, "there are no completions to print", NULL,
-     0, 0, 0},
+    {"print-completion", 0, "SHELL", NULL, NULL, OTHER,
+     "there are no completions to print; leave it out", NULL, 0, 0, 0},
     {"use-env", 0, NULL, NULL, NULL, OTHER,
      "workers always read LOCAL_RANK from the environment; leave it out", NULL, 0, 0, 0},
 };
@@ -210,7 +258,7 @@ const struct option_table ddprun_option_table = {
 void ddprun_options_init(struct ddprun_options *options)
 {
     *options = (struct ddprun_options){
-        .nproc_per_node = "1",
+        .nproc_per_node = 1,
         .rdzv_backend = "static",
         .role = "default",
         .redirects = "0",
@@ -238,9 +286,10 @@ static ddp_status parse_local_rank(const char *text, size_t len, uint32_t nproc,
     char number[24];
     int64_t rank;
     snprintf(number, sizeof number, "%.*s", len < sizeof number ? (int)len : 23, text);
-    ddp_status status = ddpi_parse_int(number, 0, (int64_t)nproc - 1, &rank, err);
-    if (status != DDP_OK)
-        return ddpi_error_wrap(err, status, "a local rank");
+    if (ddpi_parse_int(number, 0, (int64_t)nproc - 1, &rank, NULL) != DDP_OK)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "'%.*s' is not a local rank; with %u workers these go from 0 to %u",
+                              (int)len, text, nproc, nproc - 1);
     *ret_rank = (uint32_t)rank;
     return DDP_OK;
 }
@@ -262,8 +311,8 @@ ddp_status ddprun_parse_streams(const char *text, uint32_t nproc, uint8_t *ret_b
         const char *colon = memchr(item, ':', len);
         uint32_t rank;
         if (colon == NULL)
-            return ddpi_error_set(err, DDP_E_INVALID, "'%.*s' is not LOCAL_RANK:STREAMS", (int)len,
-                                  item);
+            return ddpi_error_set(err, DDP_E_INVALID,
+                                  "'%.*s' is not LOCAL_RANK:STREAMS, such as 0:3", (int)len, item);
         size_t rank_len = (size_t)(colon - item);
         ddp_status status = parse_local_rank(item, rank_len, nproc, &rank, err);
         if (status == DDP_OK)

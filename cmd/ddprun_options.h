@@ -10,7 +10,6 @@
 
 /* The values as given; NULL and false mean "not given". */
 struct ddprun_options {
-    const char *nproc_per_node;
     const char *rdzv_backend;
     const char *rdzv_id;
     const char *role;
@@ -25,10 +24,10 @@ struct ddprun_options {
     const char *local_addr;
     struct ddpi_endpoint rdzv_endpoint; /* host "" = not given */
     uint32_t master_port;               /* UINT32_MAX = not given */
+    uint32_t nproc_per_node;
     uint32_t max_restarts;
     uint64_t shutdown_timeout_ms;
     uint64_t monitor_interval_ms; /* accepted: nothing here polls */
-    uint32_t node_rank;
     bool standalone;
     bool module;
     bool no_python;

@@ -6,7 +6,6 @@
 #include "error.h"
 #include "parse.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -68,15 +67,14 @@ ddp_status node_count_workers(const char *text, uint32_t *ret_nproc, struct ddp_
     }
     if (strcmp(text, "gpu") == 0)
         return ddpi_error_set(err, DDP_E_UNSUPPORTED,
-                              "--nproc-per-node=gpu: there is no NVIDIA GPU that this process may "
-                              "use; --nproc-per-node=cpu starts one worker per CPU (%u)",
+                              "'gpu' needs an NVIDIA GPU that this process may use, and there is "
+                              "none; 'cpu' starts one worker per CPU (%u)",
                               count_cpus());
     int64_t value;
     ddp_status status = ddpi_parse_int(text, 1, NODE_NPROC_MAX, &value, err);
     if (status != DDP_OK)
         return ddpi_error_set(err, status,
-                              "--nproc-per-node: '%s' is neither a whole number from 1 to %d nor "
-                              "cpu, gpu or auto",
+                              "'%s' is neither a whole number from 1 to %d nor cpu, gpu or auto",
                               text, NODE_NPROC_MAX);
     *ret_nproc = (uint32_t)value;
     return DDP_OK;

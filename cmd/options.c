@@ -6,10 +6,10 @@
 #include "error.h"
 #include "parse.h"
 
-#include <ctype.h>
+#include <assert.h>
 #include <string.h>
 
-enum { NAME_MAX_LEN = 64, HELP_COLUMN = 34, HELP_WIDTH = 98 };
+enum { NAME_MAX_LEN = 64, OPTIONS_MAX = 64, HELP_COLUMN = 34, HELP_WIDTH = 98 };
 
 ddp_status option_text(const struct option *option, const char *text, void *field,
                        struct ddp_error *err)
@@ -83,23 +83,40 @@ static size_t distance(const char *a, const char *b, size_t b_len)
     return row[b_len];
 }
 
-const struct option *options_nearest(const struct option_table *table, const char *name, size_t len)
+/* The option that begins with @name, else the one whose name is closest to it. */
+static const struct option *nearest(const struct option_table *table, const char *name, size_t len,
+                                    size_t *ret_distance)
 {
-    const struct option *best = NULL;
-    size_t best_distance = len / 3 + 2;
-    for (size_t i = 0; i < table->count; i++) {
-        size_t d = distance(table->options[i].name, name, len);
-        if (d < best_distance) {
-            best_distance = d;
+    const struct option *best = table->options;
+    *ret_distance = SIZE_MAX;
+    for (size_t i = 0; i<table->count && * ret_distance> 0; i++) {
+        const char *full = table->options[i].name;
+        size_t d = len > 0 && begins(full, name, len) ? 0 : distance(full, name, len);
+        if (d < *ret_distance) {
+            *ret_distance = d;
             best = &table->options[i];
         }
     }
     return best;
 }
 
-static ddp_status find_long(const struct option_table *table, const char *name, size_t len,
+/* @name lies in @word, behind its dashes. */
+static ddp_status unknown(const struct option_table *table, const char *word, const char *name,
+                          size_t len, struct ddp_error *err)
+{
+    size_t away;
+    const struct option *near = nearest(table, name, len, &away);
+    return ddpi_error_set(err, DDP_E_INVALID,
+                          "there is no option '%.*s'; %s '--%s'%s ('%s --help' lists all)",
+                          (int)(name - word) + (int)(len < 200 ? len : 200), word,
+                          away <= len / 3 + 1 ? "did you mean" : "the nearest is", near->name,
+                          away <= len / 3 + 1 ? "?" : "", table->program);
+}
+
+static ddp_status find_long(const struct option_table *table, const char *word, size_t len,
                             const struct option **ret, struct ddp_error *err)
 {
+    const char *name = word + 2;
     const struct option *found = NULL;
     for (size_t i = 0; i < table->count; i++) {
         const struct option *option = &table->options[i];
@@ -115,17 +132,10 @@ static ddp_status find_long(const struct option_table *table, const char *name, 
                                   name, found->name, option->name);
         found = option;
     }
-    if (found != NULL) {
-        *ret = found;
-        return DDP_OK;
-    }
-    const struct option *near = options_nearest(table, name, len);
-    if (near != NULL)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "there is no option '--%.*s'; did you mean '--%s'?", (int)len, name,
-                              near->name);
-    return ddpi_error_set(err, DDP_E_INVALID, "there is no option '--%.*s'; '%s --help' lists all",
-                          (int)len, name, table->program);
+    if (found == NULL)
+        return unknown(table, word, name, len, err);
+    *ret = found;
+    return DDP_OK;
 }
 
 static ddp_status find_letter(const struct option_table *table, const char *word,
@@ -136,8 +146,7 @@ static ddp_status find_letter(const struct option_table *table, const char *word
             *ret = &table->options[i];
             return DDP_OK;
         }
-    return ddpi_error_set(err, DDP_E_INVALID, "there is no option '%s'; '%s --help' lists all",
-                          word, table->program);
+    return unknown(table, word, word + 1, strcspn(word + 1, "="), err);
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -176,14 +185,15 @@ static const char *default_of(const struct option *option, char *const *envp, co
     return text;
 }
 
-static ddp_status apply_env(const struct option_table *table, char *const *envp, void *config,
-                            struct ddp_error *err)
+/* For the options that the command line does not give. */
+static ddp_status apply_env(const struct option_table *table, char *const *envp,
+                            const bool given[OPTIONS_MAX], void *config, struct ddp_error *err)
 {
     for (size_t i = 0; i < table->count; i++) {
         const char *name;
         size_t len;
         const char *text = default_of(&table->options[i], envp, &name, &len);
-        if (text == NULL)
+        if (text == NULL || given[i])
             continue;
         char written[NAME_MAX_LEN + 32];
         snprintf(written, sizeof written, "the environment variable %.*s", (int)len, name);
@@ -196,16 +206,17 @@ static ddp_status apply_env(const struct option_table *table, char *const *envp,
 
 /* One option word at argv[*at], its value maybe in the next; *at moves to the last word used. */
 static ddp_status parse_word(const struct option_table *table, int argc, char **argv, int *at,
-                             void *config, struct ddp_error *err)
+                             bool given[OPTIONS_MAX], void *config, struct ddp_error *err)
 {
     const char *word = argv[*at];
     bool is_long = word[1] == '-';
     size_t len = is_long ? strcspn(word + 2, "=") : 1;
     const struct option *option = NULL;
-    ddp_status status = is_long ? find_long(table, word + 2, len, &option, err)
+    ddp_status status = is_long ? find_long(table, word, len, &option, err)
                                 : find_letter(table, word, &option, err);
     if (status != DDP_OK)
         return status;
+    given[option - table->options] = true;
     const char *name_end = word + (is_long ? 2 : 1) + len;
     const char *text = *name_end == '\0' ? NULL : name_end + (*name_end == '=');
     char written[NAME_MAX_LEN + 8];
@@ -214,7 +225,8 @@ static ddp_status parse_word(const struct option_table *table, int argc, char **
     if (option->parse == NULL)
         return refuse(option, written, err);
     if (option->arg == NULL && text != NULL)
-        return ddpi_error_set(err, DDP_E_INVALID, "%s takes no value, but '%s' was given", written,
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "%s takes no value, but '%s' was given; leave that out", written,
                               text);
     if (option->arg == NULL)
         text = "1";
@@ -229,8 +241,10 @@ static ddp_status parse_word(const struct option_table *table, int argc, char **
 ddp_status options_parse(const struct option_table *table, int argc, char **argv, char *const *envp,
                          void *config, int *ret_operand, struct ddp_error *err)
 {
-    ddp_status status = apply_env(table, envp, config, err);
+    bool given[OPTIONS_MAX] = {false};
+    ddp_status status = DDP_OK;
     int at = 1;
+    assert(table->count <= OPTIONS_MAX);
     for (; status == DDP_OK && at < argc; at++) {
         if (argv[at][0] != '-' || argv[at][1] == '\0')
             break;
@@ -238,8 +252,10 @@ ddp_status options_parse(const struct option_table *table, int argc, char **argv
             at++;
             break;
         }
-        status = parse_word(table, argc, argv, &at, config, err);
+        status = parse_word(table, argc, argv, &at, given, config, err);
     }
+    if (status == DDP_OK)
+        status = apply_env(table, envp, given, config, err);
     if (status == DDP_OK)
         *ret_operand = at;
     return status;

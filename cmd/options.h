@@ -2,8 +2,9 @@
  * options.h - command lines and environment defaults from one table.
  *
  * Each program has one static const table. It feeds the parser, --help, the man page and the
- * environment defaults, so that they cannot disagree. Long options may be written with '-' or '_',
- * and by any unambiguous beginning; the last one given wins.
+ * environment defaults, so that they cannot disagree. A value is checked where it is read, so that
+ * the sentence can say whether an option or a variable holds it. Long options may be written with
+ * '-' or '_', and by any unambiguous beginning; the last one given wins.
  */
 #ifndef CMD_OPTIONS_H
 #define CMD_OPTIONS_H
@@ -48,9 +49,9 @@ ddp_status option_u32(const struct option *, const char *, void *, struct ddp_er
 ddp_status option_duration(const struct option *, const char *, void *, struct ddp_error *);
 
 /*
- * Fill @config from the environment, then from the command line up to the first operand, whose
- * index goes to *@ret_operand (argc if there is none; "--" ends the options too). Values point
- * into argv and envp.
+ * Fill @config from the command line up to the first operand, whose index goes to *@ret_operand
+ * (argc if there is none; "--" ends the options too), then from the environment what the command
+ * line left open. Values point into argv and envp.
  *
  * DDP_E_INVALID: the sentence names the option or variable, the offending text and the remedy.
  */
@@ -61,9 +62,5 @@ DDP_MUST_CHECK ddp_status options_parse(const struct option_table *table, int ar
 /* All options, grouped, for --help; and as the OPTIONS section of a man page. */
 void options_print_help(const struct option_table *table, FILE *out);
 void options_print_man(const struct option_table *table, FILE *out);
-
-/* The option whose name is closest to @name, or NULL if none is close. */
-const struct option *options_nearest(const struct option_table *table, const char *name,
-                                     size_t len);
 
 #endif

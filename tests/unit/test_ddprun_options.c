@@ -1,0 +1,116 @@
+/*
+ * test_ddprun_options.c - ddprun's option table, and what per-rank lists mean.
+ */
+#include "check_main.h"
+#include "ddprun_options.h"
+
+#include <string.h>
+
+static char *no_env[] = {NULL};
+static struct ddp_error error;
+
+static void streams(const char *text, uint32_t nproc, const char *expected)
+{
+    uint8_t bits[16];
+    ck_assert_msg(ddprun_parse_streams(text, nproc, bits, &error) == DDP_OK, "%s", error.msg);
+    for (uint32_t i = 0; i < nproc; i++)
+        ck_assert_int_eq(bits[i], expected[i] - '0');
+}
+
+START_TEST(streams_of_all_ranks_or_some)
+{
+    streams("0", 3, "000");
+    streams("3", 3, "333");
+    streams("0:3,2:1", 3, "301");
+    streams("10:2", 11, "00000000002");
+}
+END_TEST
+
+START_TEST(ranks_that_are_shown)
+{
+    bool hidden[3];
+    ck_assert_int_eq(ddprun_parse_filter("", 3, hidden, &error), DDP_OK);
+    ck_assert(!hidden[0] && !hidden[1] && !hidden[2]);
+    ck_assert_int_eq(ddprun_parse_filter("2,0", 3, hidden, &error), DDP_OK);
+    ck_assert(!hidden[0] && hidden[1] && !hidden[2]);
+    ck_assert_int_eq(ddprun_parse_filter("3", 3, hidden, &error), DDP_E_INVALID);
+    ck_assert_ptr_nonnull(strstr(error.msg, "'3' is not a local rank"));
+    ck_assert_ptr_nonnull(strstr(error.msg, "0 to 2"));
+}
+END_TEST
+
+/* What each option gets when its variable, or it itself, is malformed: the source, the text. */
+static const struct {
+    const char *option;
+    const char *variable;
+    const char *value;
+} malformed[] = {
+    {"--nproc-per-node", "PET_NPROC_PER_NODE", "4x"},
+    {"--nnodes", "PET_NNODES", "2"},
+    {"--node-rank", "PET_NODE_RANK", "1"},
+    {"--max-restarts", "PET_MAX_RESTARTS", "-1"},
+    {"--rdzv-backend", "PET_RDZV_BACKEND", "etcd"},
+    {"--rdzv-endpoint", "PET_RDZV_ENDPOINT", "a:b:c"},
+    {"--master-port", "PET_MASTER_PORT", "65536"},
+    {"--shutdown-timeout", "PET_SHUTDOWN_TIMEOUT", "soon"},
+    {"--monitor-interval", "PET_MONITOR_INTERVAL", "often"},
+    {"--redirects", "PET_REDIRECTS", "7"},
+    {"--tee", "PET_TEE", "0:3,x"},
+    {"--local-ranks-filter", "PET_LOCAL_RANKS_FILTER", "first"},
+    {"--signals-to-handle", "PET_SIGNALS_TO_HANDLE", "SIGFOO"},
+    {"--start-method", "PET_START_METHOD", "fork"},
+    {"--event-log-handler", "PET_EVENT_LOG_HANDLER", "console"},
+};
+
+static void refused(char **argv, int argc, char **env, const char *source, const char *value)
+{
+    struct ddprun_options options;
+    int operand;
+    ddprun_options_init(&options);
+    ck_assert_int_ne(
+        options_parse(&ddprun_option_table, argc, argv, env, &options, &operand, &error), DDP_OK);
+    ck_assert_msg(strstr(error.msg, source) != NULL, "'%s' lacks '%s'", error.msg, source);
+    ck_assert_msg(strstr(error.msg, value) != NULL, "'%s' lacks '%s'", error.msg, value);
+}
+
+START_TEST(a_malformed_value_names_its_source)
+{
+    char program[] = "ddprun", word[128], entry[128];
+    const char *value = malformed[_i].value;
+    snprintf(word, sizeof word, "%s=%s", malformed[_i].option, value);
+    snprintf(entry, sizeof entry, "%s=%s", malformed[_i].variable, value);
+    char *argv[] = {program, word, NULL}, *env[] = {entry, NULL};
+    const char *shown = strcmp(value, "0:3,x") == 0 ? "'x'" : value;
+    refused(argv, 2, no_env, malformed[_i].option, shown);
+    refused(argv, 1, env, malformed[_i].variable, shown);
+}
+END_TEST
+
+START_TEST(each_option_of_the_table_says_enough)
+{
+    for (size_t i = 0; i < ddprun_option_table.count; i++) {
+        const struct option *option = &ddprun_option_table.options[i];
+        ck_assert_uint_gt(strlen(option->help), 0);
+        for (size_t j = 0; j < i; j++) {
+            ck_assert_str_ne(option->name, ddprun_option_table.options[j].name);
+            /* A group that begins twice would have two headings. */
+            if (option->parse != NULL &&
+                strcmp(option->group, ddprun_option_table.options[i - 1].group) != 0)
+                ck_assert_str_ne(option->group, ddprun_option_table.options[j].group);
+        }
+    }
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("ddprun_options");
+    TCase *tcase = tcase_create("ddprun_options");
+    tcase_add_test(tcase, streams_of_all_ranks_or_some);
+    tcase_add_test(tcase, ranks_that_are_shown);
+    tcase_add_loop_test(tcase, a_malformed_value_names_its_source, 0,
+                        sizeof malformed / sizeof *malformed);
+    tcase_add_test(tcase, each_option_of_the_table_says_enough);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

@@ -1,0 +1,118 @@
+/*
+ * test_node.c - what this machine answers: workers, ports, names.
+ */
+#include "check_main.h"
+#include "node.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static struct ddp_error error;
+
+START_TEST(numbers_of_workers)
+{
+    uint32_t nproc = 0;
+    cpu_set_t cpus;
+    ck_assert_int_eq(node_count_workers("8", &nproc, &error), DDP_OK);
+    ck_assert_uint_eq(nproc, 8);
+    ck_assert_int_eq(node_count_workers("cpu", &nproc, &error), DDP_OK);
+    ck_assert_int_eq(sched_getaffinity(0, sizeof cpus, &cpus), 0);
+    ck_assert_uint_eq(nproc, (uint32_t)CPU_COUNT(&cpus));
+    setenv("CUDA_VISIBLE_DEVICES", "", 1);
+    ck_assert_int_eq(node_count_workers("auto", &nproc, &error), DDP_OK);
+    ck_assert_uint_eq(nproc, (uint32_t)CPU_COUNT(&cpus));
+}
+END_TEST
+
+START_TEST(what_is_no_number_of_workers)
+{
+    static const char *const texts[] = {"0", "-3", "4x", "99999999999", "", "4097", " 4", "CPU"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        uint32_t nproc = 77;
+        char quoted[32];
+        snprintf(quoted, sizeof quoted, "'%s'", texts[i]);
+        ck_assert_int_eq(node_count_workers(texts[i], &nproc, &error), DDP_E_INVALID);
+        ck_assert_uint_eq(nproc, 77);
+        ck_assert_ptr_nonnull(strstr(error.msg, quoted));
+        ck_assert_ptr_nonnull(strstr(error.msg, "from 1 to 4096"));
+    }
+    uint32_t nproc;
+    setenv("CUDA_VISIBLE_DEVICES", "", 1);
+    ck_assert_int_eq(node_count_workers("gpu", &nproc, &error), DDP_E_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(error.msg, "'cpu'"));
+}
+END_TEST
+
+static int bound_socket(uint16_t port)
+{
+    const int on = 1;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), 0);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+    ck_assert_int_eq(listen(fd, 1), 0);
+    return fd;
+}
+
+START_TEST(a_reserved_port_is_there_for_a_worker)
+{
+    int fd = -1;
+    uint16_t port = 0;
+    ck_assert_int_eq(node_reserve_port(0, &fd, &port, &error), DDP_OK);
+    ck_assert_uint_gt(port, 0);
+    int worker = bound_socket(port);
+
+    /* While somebody listens it cannot be had, and the sentence says what to do. */
+    int second = -1;
+    ck_assert_int_ne(node_reserve_port(port, &second, &port, &error), DDP_OK);
+    ck_assert_int_eq(error.sys_errno, EADDRINUSE);
+    ck_assert_ptr_nonnull(strstr(error.msg, "; choose another --master-port"));
+    ck_assert_int_eq(second, -1);
+    close(worker);
+    close(fd);
+}
+END_TEST
+
+START_TEST(names)
+{
+    char host[256], first[NODE_UUID_SIZE], second[NODE_UUID_SIZE];
+    node_host_name(host, sizeof host);
+    ck_assert_uint_gt(strlen(host), 0);
+    ck_assert_ptr_null(strchr(host, '.'));
+    node_random_uuid(first);
+    node_random_uuid(second);
+    ck_assert_uint_eq(strlen(first), NODE_UUID_SIZE - 1);
+    ck_assert_int_eq(first[14], '4'); /* the version */
+    ck_assert_str_ne(first, second);
+}
+END_TEST
+
+START_TEST(descriptors_that_were_closed)
+{
+    close(STDIN_FILENO);
+    close(STDERR_FILENO);
+    ck_assert_int_eq(node_ensure_stdio(), 0);
+    ck_assert_int_gt(dup(STDIN_FILENO), STDERR_FILENO);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("node");
+    TCase *tcase = tcase_create("node");
+    tcase_add_test(tcase, numbers_of_workers);
+    tcase_add_test(tcase, what_is_no_number_of_workers);
+    tcase_add_test(tcase, a_reserved_port_is_there_for_a_worker);
+    tcase_add_test(tcase, names);
+    tcase_add_test(tcase, descriptors_that_were_closed);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
