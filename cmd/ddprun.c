@@ -2,8 +2,8 @@
  * ddprun.c - main() of ddprun: command line -> configuration -> guard and agent -> exit code.
  *
  * It puts together what does not know of each other: the store's server and the agent, on one
- * event loop that it alone runs. Everything that can be wrong with the command line is found
- * before the split into guard and agent, so that nothing has been started by then.
+ * event loop that it alone runs. Everything that can be wrong with the command line, but a port in
+ * use, is found before the split into guard and agent; and that, too, before a worker is started.
  */
 #include "agent.h"
 #include "ddprun_options.h"
@@ -163,7 +163,12 @@ static ddp_status open_logs(struct job *job, struct ddp_error *err)
     const char *base = job->options.log_dir;
     bool given = base != NULL && *base != '\0';
     job->config.logs = &job->logs;
-    return logdir_open(&job->logs, given ? base : NULL, job->config.run_id, wants_files(job), err);
+    ddp_status status =
+        logdir_open(&job->logs, given ? base : NULL, job->config.run_id, wants_files(job), err);
+    if (status == DDP_OK && job->logs.kept && !given)
+        fprintf(stderr, "ddprun: logs are kept in '%s'; --log-dir=DIR puts them elsewhere\n",
+                job->logs.path);
+    return status;
 }
 
 /* The agent does it as well: either may be killed. */

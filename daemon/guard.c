@@ -8,6 +8,7 @@
 #include "error.h"
 #include "failpoint.h"
 #include "reap.h"
+#include "signames.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -40,7 +41,8 @@ static void say(const char *format, ...)
     va_start(args, format);
     int len = vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    if (len > 0 && write(STDERR_FILENO, line, (size_t)len) < 0)
+    size_t shown = len < (int)sizeof line ? (size_t)len : sizeof line - 1;
+    if (len > 0 && write(STDERR_FILENO, line, shown) < 0)
         return; /* nobody is left to be told */
 }
 
@@ -48,7 +50,7 @@ static void say_stuck(void *ctx, pid_t pid, char state, const char *name)
 {
     (void)ctx;
     say("ddprun: process %d (%s) is still there %d s after SIGKILL, in state %c: it is stuck in "
-        "the kernel\n",
+        "the kernel; nothing but its driver or file system can end it\n",
         (int)pid, name, SWEEP_MS / 1000, state);
 }
 
@@ -57,10 +59,13 @@ static _Noreturn void finish(int wait_status, const struct guard_farewell *farew
 {
     size_t ended;
     bool clean = reap_sweep(SWEEP_MS, &ended);
+    char name[SIGNAME_MAX];
     if (WIFSIGNALED(wait_status))
-        say("ddprun: the agent was killed by signal %d; the %zu processes that it left have been "
-            "killed too, nothing of the job is running any more\n",
-            WTERMSIG(wait_status), ended);
+        say("ddprun: the agent was killed by %s; what it left has been killed too (%zu of the "
+            "job's "
+            "processes)%s\n",
+            signame_of(WTERMSIG(wait_status), name), ended,
+            clean ? ", nothing of the job is running any more" : "");
     if (!clean)
         reap_each_child(say_stuck, NULL);
     if (farewell->clean_up != NULL)

@@ -1,11 +1,12 @@
 /*
  * guard.h - the process above the agent that ends everything when the agent is gone.
  *
- * Nothing inside the agent can clean up after a SIGKILL of the agent, so ddprun splits in two as
- * its first act. The guard is the process that the user started: it forwards signals to the agent,
- * waits for it, and passes its exit status on. When the agent dies of anything but its own exit,
- * the guard kills all that the agent left behind; as a subreaper it has inherited every one of
- * them. When the guard dies, the agent sees the end of a pipe and ends the job.
+ * Nothing inside the agent can clean up after a SIGKILL of the agent, so ddprun splits in two
+ * before it starts a process or opens a socket. The guard is the process that the user started: it
+ * forwards signals to the agent, waits for it, and passes its exit status on. When the agent dies
+ * of anything but its own exit, the guard kills all that the agent left behind; as a subreaper it
+ * has inherited every one of them. When the guard dies, the agent sees the end of a pipe and ends
+ * the job.
  *
  * The agent gets a process group of its own: Ctrl-C then reaches the guard alone and is counted
  * once, and a SIGKILL to the shell's job leaves the agent alive to clean up.

@@ -1,6 +1,8 @@
 /*
  * worker_proc.h - one worker process: its machine, its exit, its output.
  *
+ *                        +---------------kill-----------------------+
+ *                        |                                          v
  *     IDLE --start--> RUNNING --stop--> STOPPING --grace over--> KILLING
  *                        |                 |                        |
  *                        +-----------------+-------> EXITED <-------+

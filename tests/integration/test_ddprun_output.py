@@ -5,6 +5,7 @@ import collections
 import os
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -227,6 +228,14 @@ class Destinations(DdprunCase):
 
     def test_no_prefix(self):
         self.assertEqual(self.run_job('--no-prefix', 'echo', 'y').out, 'y\n')
+
+    def test_logs_without_a_place_are_kept_and_the_place_is_said(self):
+        job = self.run_job('--redirects=1', 'sh', '-c', self.WRITE)
+        place = re.match(rf"ddprun: logs are kept in '({self.tmp}/ddprun_\w+)'; --log-dir", job.err)
+        self.assertTrue(place, job.err)
+        kept = Path(place[1])
+        self.assertEqual((kept / 'attempt_0/0/stdout.log').read_text(), 'o0\n')
+        shutil.rmtree(kept)
 
     def test_a_log_that_cannot_grow_is_said(self):
         import resource
