@@ -45,6 +45,8 @@ install:
 	@scripts/setup build
 	@scripts/build build "-Dprefix=$(PREFIX)"
 	meson install -C build --no-rebuild
+	@# The loader finds libraries below /usr/local by its cache only.
+	@[ -n "$(DESTDIR)" ] || [ ! -w /etc/ld.so.cache ] || /sbin/ldconfig
 
 ## clean    remove all build directories
 clean:
