@@ -12,6 +12,7 @@
 #include "mem.h"
 #include "node.h"
 #include "outcome.h"
+#include "placement.h"
 #include "program.h"
 #include "reap.h"
 #include "server.h"
@@ -201,8 +202,8 @@ static ddp_status reserve_master_port(struct job *job, struct ddp_error *err)
     else if (options->master_port != UINT32_MAX)
         port = (uint16_t)options->master_port;
     job->config.master_addr = from_endpoint                  ? options->rdzv_endpoint.host
-                              : options->local_addr != NULL  ? options->local_addr
                               : options->master_addr != NULL ? options->master_addr
+                              : options->local_addr != NULL  ? options->local_addr
                                                              : "127.0.0.1";
     ddp_status status = node_reserve_port(port, &job->master_fd, &job->config.master_port, err);
     if (status != DDP_OK && from_endpoint)
@@ -242,7 +243,7 @@ static void on_new_generation(void *ctx, uint32_t generation)
     if (generation == 0)
         return;
     char prefix[32];
-    agent_store_prefix(prefix, sizeof prefix, generation - 1);
+    placement_store_prefix(prefix, sizeof prefix, generation - 1);
     ddpi_server_delete_prefix(run->server, prefix);
 }
 

@@ -118,8 +118,8 @@ static const struct option table[] = {
      "MASTER_PORT of the workers: a port of this node that their rank 0 may bind", option_u32,
      FIELD(master_port), 0, 65535},
     {"local-addr", 0, "HOST", "PET_LOCAL_ADDR", NULL, MEETING,
-     "address of this node as the workers shall use it (MASTER_ADDR with c10d)", option_text,
-     FIELD(local_addr), 0, 0},
+     "address of this node as the workers shall use it: MASTER_ADDR, unless --master-addr is given",
+     option_text, FIELD(local_addr), 0, 0},
 
     {"max-restarts", 0, "K", "PET_MAX_RESTARTS", "0", RESTART,
      "after a worker's failure start all workers again, up to K times", option_u32,

@@ -251,20 +251,18 @@ ddp_status options_parse(const struct option_table *table, int argc, char **argv
 static void print_wrapped(const char *text, FILE *out)
 {
     int column = HELP_COLUMN;
-    while (*text != '\0') {
+    const char *gap = "";
+    for (; *text != '\0'; text += *text == ' ') {
         int word = (int)strcspn(text, " ");
-        if (column + word > HELP_WIDTH && column > HELP_COLUMN) {
+        if (column + word + 1 > HELP_WIDTH && *gap != '\0') {
             fprintf(out, "\n%*s", HELP_COLUMN, "");
             column = HELP_COLUMN;
+            gap = "";
         }
-        fprintf(out, "%.*s", word, text);
-        column += word;
+        fprintf(out, "%s%.*s", gap, word, text);
+        column += word + (*gap != '\0');
+        gap = " ";
         text += word;
-        if (*text == ' ') {
-            putc(' ', out);
-            column++;
-            text++;
-        }
     }
 }
 
@@ -297,6 +295,8 @@ void options_print_help(const struct option_table *table, FILE *out)
         }
         print_option(option, out);
     }
+    if (table->refused_heading == NULL)
+        return;
     fprintf(out, "\n%s\n ", table->refused_heading);
     for (size_t i = 0; i < table->count; i++)
         if (table->options[i].parse == NULL)
@@ -343,9 +343,7 @@ void options_print_man(const struct option_table *table, FILE *out)
             putc(')', out);
         }
         if (option->env != NULL) {
-            fputs("\nEnvironment: \\fB", out);
-            fputs(option->env, out);
-            fputs("\\fR.", out);
+            fprintf(out, ".\n.br\nEnvironment: \\fB%s\\fR", option->env);
         }
         putc('\n', out);
     }

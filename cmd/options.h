@@ -36,7 +36,7 @@ struct option {
 
 struct option_table {
     const char *program;
-    const char *refused_heading; /* of the options without a parser, in --help */
+    const char *refused_heading; /* in --help, of the options without a parser; or NULL */
     const struct option *options;
     size_t count;
 };

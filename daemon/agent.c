@@ -10,6 +10,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "failpoint.h"
 #include "launch.h"
 #include "mem.h"
 #include "outcome.h"
@@ -17,13 +18,10 @@
 #include "signames.h"
 
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 
 enum {
-    LINE_MAX_LEN = 1024,
     SWEEP_AGAIN_MS = 5,    /* a child may have been missed while others were exiting */
     SWEEP_LIMIT_MS = 5000, /* what survives SIGKILL for this long is stuck in the kernel */
     DRAIN_LIMIT_MS = 2000, /* for a pipe that somebody outside the job holds open */
@@ -33,24 +31,6 @@ enum {
 DDPI_SM_DEFINE(agent, AGENT_STATES);
 
 static void advance(struct agent *agent);
-
-void agent_store_prefix(char *text, size_t size, uint32_t generation)
-{
-    snprintf(text, size, "g%u/", generation);
-}
-
-void agent_say(struct agent *agent, const char *format, ...)
-{
-    char line[LINE_MAX_LEN] = "ddprun: ";
-    size_t prefix = strlen(line);
-    va_list args;
-    va_start(args, format);
-    vsnprintf(line + prefix, sizeof line - prefix - 1, format, args);
-    va_end(args);
-    size_t len = strlen(line);
-    line[len] = '\n';
-    logmux_print(&agent->mux, 1, line, len + 1);
-}
 
 static void set_cause(struct agent *agent, enum agent_cause cause)
 {
@@ -96,17 +76,17 @@ static void enter_stopping(struct agent *agent, int sig)
 
 static void say_stuck(void *ctx, pid_t pid, char state, const char *name)
 {
-    agent_say(ctx,
-              "process %d (%s) is still there %d s after SIGKILL, in state %c: it is stuck in the "
-              "kernel; nothing but its driver or file system can end it",
-              (int)pid, name, SWEEP_LIMIT_MS / 1000, state);
+    logmux_say(ctx,
+               "process %d (%s) is still there %d s after SIGKILL, in state %c: it is stuck in the "
+               "kernel; nothing but its driver or file system can end it",
+               (int)pid, name, SWEEP_LIMIT_MS / 1000, state);
 }
 
 static void on_sweep_timer(uv_timer_t *timer)
 {
     struct agent *agent = timer->data;
     if (ddpi_now_ms(&ddpi_clock_monotonic) >= agent->sweep_deadline_ms) {
-        reap_each_child(say_stuck, agent);
+        reap_each_child(say_stuck, &agent->mux);
         set_cause(agent, AGENT_CAUSE_STUCK);
     } else {
         kill_everything(agent);
@@ -183,8 +163,8 @@ static bool may_restart(const struct agent *agent)
 static void start_again(struct agent *agent)
 {
     agent->restarts++;
-    agent_say(agent, "starting all %u workers again (restart %u of %u)", agent->config->nproc,
-              agent->restarts, agent->config->max_restarts);
+    logmux_say(&agent->mux, "starting all %u workers again (restart %u of %u)",
+               agent->config->nproc, agent->restarts, agent->config->max_restarts);
     for (uint32_t i = 0; i < agent->config->nproc; i++)
         worker_proc_reset(&agent->workers[i]);
     agent->cause = AGENT_CAUSE_NONE;
@@ -205,6 +185,7 @@ static bool watches_closed(const struct agent *agent)
 static void finish_draining(struct agent *agent)
 {
     if (!agent->reported) {
+        (void)DDPI_FAILPOINT("agent.report");
         agent->reported = true;
         uv_timer_stop(&agent->timer);
         outcome_report(agent);
@@ -264,8 +245,8 @@ static void on_ending_signal(uv_signal_t *handle, int sig)
         set_cause(agent, AGENT_CAUSE_SIGNAL);
         agent->signal = sig;
         agent->signal_ms = ddpi_now_ms(&ddpi_clock_monotonic);
-        agent_say(agent, "%s: stopping %u workers (once more kills them)", signame_of(sig, name),
-                  agent->alive);
+        logmux_say(&agent->mux, "%s: stopping %u workers (once more kills them)",
+                   signame_of(sig, name), agent->alive);
         enter_stopping(agent, sig);
         break;
     case AGENT_STOPPING: /* impatience, or a signal after a failure: no restart either way */
@@ -273,7 +254,7 @@ static void on_ending_signal(uv_signal_t *handle, int sig)
             break;
         agent->cause = AGENT_CAUSE_SIGNAL;
         agent->signal = sig;
-        agent_say(agent, "%s: killing %u workers", signame_of(sig, name), agent->alive);
+        logmux_say(&agent->mux, "%s: killing %u workers", signame_of(sig, name), agent->alive);
         enter_sweeping(agent);
         break;
     case AGENT_SWEEPING:
@@ -406,8 +387,11 @@ void agent_start(struct agent *agent)
     const struct agent_config *config = agent->config;
     agent->new_generation(agent->ctx, agent->restarts);
     oom_watch_init(&agent->oom); /* before a worker can be killed */
+    const struct launch launch = {
+        .config = config, .mux = &agent->mux, .loop = agent->loop, .generation = agent->restarts};
     for (uint32_t i = 0; i < config->nproc; i++) {
-        ddp_status status = launch_worker(agent, &agent->workers[i], &agent->error);
+        (void)DDPI_FAILPOINT("agent.launch");
+        ddp_status status = launch_worker(&launch, &agent->workers[i], &agent->error);
         if (worker_proc_alive(&agent->workers[i]))
             agent->alive++;
         if (status != DDP_OK) {

@@ -19,12 +19,12 @@
 #ifndef DAEMON_AGENT_H
 #define DAEMON_AGENT_H
 
+#include "agent_config.h"
 #include "logdir.h"
 #include "oom.h"
 #include "worker_proc.h"
 
 #include <ddprun/status.h>
-#include <signal.h>
 
 #define AGENT_STATES(X)                                                                         \
     X(AGENT, STARTING, DDPI_SM_TO(AGENT_RUNNING) | DDPI_SM_TO(AGENT_SWEEPING), DDPI_SM_INITIAL) \
@@ -35,37 +35,6 @@
     X(AGENT, DONE, 0, DDPI_SM_FINAL)
 
 DDPI_SM_DECLARE(agent, AGENT_STATES);
-
-/* Which streams go where, per local rank: bit 0 stdout, bit 1 stderr. */
-struct agent_streams {
-    uint8_t redirect; /* to a file only */
-    uint8_t tee;      /* to a file and the console; stronger than redirect */
-    bool hidden;      /* not on the console */
-};
-
-/* What the user wants. Borrowed until agent_close(); everything is checked already. */
-struct agent_config {
-    const char *program; /* path to execute */
-    char *const *argv;   /* from argv[1] on, ${local_rank} is replaced */
-    char *const *envp;
-    const char *host; /* short name of this node */
-    const char *role;
-    const char *run_id;
-    const char *master_addr;
-    uint16_t master_port;
-    const char *store;         /* "host:port" */
-    const char *line_template; /* prefix of console lines; "" = none */
-    const struct logdir *logs; /* open; whoever opened it closes it */
-    uint32_t nproc;
-    uint32_t max_restarts;
-    uint64_t shutdown_timeout_ms;
-    const struct agent_streams *streams; /* nproc of them */
-    bool virtual_local_rank;
-    sigset_t ending_signals;    /* end the job */
-    sigset_t forwarded_signals; /* go to the workers, and nothing else happens */
-    const char *ending_signals_text;
-    int guard_fd; /* end-of-file: the guard is gone; -1: there is none */
-};
 
 /* Why the generation is ending. */
 enum agent_cause {
@@ -117,11 +86,5 @@ void agent_start(struct agent *agent);
 /* After done(): close the handles; agent_finish() once the loop has turned. */
 void agent_close(struct agent *agent);
 void agent_finish(struct agent *agent);
-
-/* One line on stderr, in order with what the workers print. */
-void agent_say(struct agent *agent, const char *format, ...) DDP_PRINTF(2, 3);
-
-/* The keyspace of @generation in the store, into @text. */
-void agent_store_prefix(char *text, size_t size, uint32_t generation);
 
 #endif

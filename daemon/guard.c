@@ -6,6 +6,7 @@
 #include "guard.h"
 
 #include "error.h"
+#include "failpoint.h"
 #include "reap.h"
 
 #include <errno.h>
@@ -136,6 +137,7 @@ ddp_status guard_split(const struct guard_farewell *farewell, struct guard_agent
     }
     setpgid(0, 0); /* on both sides, so that neither can be early */
     close(ends[1]);
+    (void)DDPI_FAILPOINT("guard.split"); /* only a kill makes sense */
     ret_agent->guard_fd = ends[0];
     sigemptyset(&ret_agent->signal_mask);
     return DDP_OK;

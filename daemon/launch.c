@@ -6,6 +6,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "logdir.h"
 #include "mem.h"
 #include "placement.h"
 
@@ -40,17 +41,18 @@ static ddp_status open_null(int *ret_fd, struct ddp_error *err)
 
 /* Where stream @i of @worker goes: straight into a file, nowhere, or through a pipe. stderr always
  * leaves a trace for the failure report. */
-static ddp_status connect_stream(struct agent *agent, struct worker_proc *worker, int i,
+static ddp_status connect_stream(const struct launch *launch, struct worker_proc *worker, int i,
                                  int *ret_fd, struct ddp_error *err)
 {
-    const struct agent_streams *wanted = &agent->config->streams[worker->local_rank];
+    const struct agent_streams *wanted = &launch->config->streams[worker->local_rank];
     uint8_t bit = (uint8_t)(1u << i);
     bool tee = (wanted->tee & bit) != 0;
-    bool to_file = (tee || (wanted->redirect & bit) != 0) && agent->config->logs->path != NULL;
+    bool to_file = (tee || (wanted->redirect & bit) != 0) && launch->config->logs->path != NULL;
     int file_fd = -1;
     if (to_file) {
-        ddp_status status = logdir_stream(agent->config->logs, agent->restarts, worker->local_rank,
-                                          i, &worker->log_files[i], &file_fd, err);
+        ddp_status status =
+            logdir_stream(launch->config->logs, launch->generation, worker->local_rank, i,
+                          &worker->log_files[i], &file_fd, err);
         if (status != DDP_OK)
             return status;
     }
@@ -64,33 +66,33 @@ static ddp_status connect_stream(struct agent *agent, struct worker_proc *worker
                                      .console = wanted->hidden ? -1 : i,
                                      .file_fd = file_fd,
                                      .keep_tail = i == 1};
-    ddp_status status = logmux_open(&agent->mux, &worker->streams[i], &sink, ret_fd, err);
+    ddp_status status = logmux_open(launch->mux, &worker->streams[i], &sink, ret_fd, err);
     if (status != DDP_OK && file_fd >= 0)
         close(file_fd);
     return status;
 }
 
-static ddp_status connect_stdio(struct agent *agent, struct worker_proc *worker,
+static ddp_status connect_stdio(const struct launch *launch, struct worker_proc *worker,
                                 struct child_stdio *stdio, struct ddp_error *err)
 {
     ddp_status status = DDP_OK;
     for (int i = 0; i < 2 && status == DDP_OK; i++)
-        status = connect_stream(agent, worker, i, &stdio->fds[i + 1], err);
+        status = connect_stream(launch, worker, i, &stdio->fds[i + 1], err);
     return status;
 }
 
-static ddp_status make_prefix(const struct agent *agent, struct worker_proc *worker,
+static ddp_status make_prefix(const struct launch *launch, struct worker_proc *worker,
                               struct ddp_error *err)
 {
     char rank[16], local_rank[16];
     snprintf(rank, sizeof rank, "%u", worker->rank);
     snprintf(local_rank, sizeof local_rank, "%u", worker->local_rank);
-    const struct placement_var vars[] = {{"role_name", agent->config->role},
+    const struct placement_var vars[] = {{"role_name", launch->config->role},
                                          {"local_rank", local_rank},
                                          {"rank", rank},
-                                         {"hostname", agent->config->host}};
+                                         {"hostname", launch->config->host}};
     worker->prefix =
-        placement_expand(agent->config->line_template, vars, sizeof vars / sizeof *vars);
+        placement_expand(launch->config->line_template, vars, sizeof vars / sizeof *vars);
     return worker->prefix != NULL ? DDP_OK : ddpi_error_nomem(err, 256);
 }
 
@@ -125,12 +127,12 @@ static ddp_status make_argv(const struct agent_config *config, uint32_t local_ra
     return DDP_OK;
 }
 
-static ddp_status make_env(const struct agent *agent, const struct worker_proc *worker,
+static ddp_status make_env(const struct launch *launch, const struct worker_proc *worker,
                            char ***ret_envp, struct ddp_error *err)
 {
-    const struct agent_config *config = agent->config;
+    const struct agent_config *config = launch->config;
     char store_prefix[32];
-    agent_store_prefix(store_prefix, sizeof store_prefix, agent->restarts);
+    placement_store_prefix(store_prefix, sizeof store_prefix, launch->generation);
     const struct placement placement = {
         .rank = worker->rank,
         .local_rank = worker->local_rank,
@@ -140,7 +142,7 @@ static ddp_status make_env(const struct agent *agent, const struct worker_proc *
         .group_world_size = 1,
         .role_rank = worker->rank,
         .role_world_size = config->nproc,
-        .restart_count = agent->restarts,
+        .restart_count = launch->generation,
         .max_restarts = config->max_restarts,
         .role = config->role,
         .run_id = config->run_id,
@@ -155,17 +157,17 @@ static ddp_status make_env(const struct agent *agent, const struct worker_proc *
     return placement_env(&placement, config->envp, ret_envp, err);
 }
 
-static ddp_status spawn_worker(struct agent *agent, struct worker_proc *worker,
+static ddp_status spawn_worker(const struct launch *launch, struct worker_proc *worker,
                                const struct child_stdio *stdio, struct ddp_error *err)
 {
     char **argv = NULL, **envp = NULL;
     struct spawn_child child;
-    ddp_status status = make_argv(agent->config, worker->local_rank, &argv, err);
+    ddp_status status = make_argv(launch->config, worker->local_rank, &argv, err);
     if (status == DDP_OK)
-        status = make_env(agent, worker, &envp, err);
+        status = make_env(launch, worker, &envp, err);
     if (status == DDP_OK) {
         const struct spawn_request request = {
-            .path = agent->config->program,
+            .path = launch->config->program,
             .argv = argv,
             .envp = envp,
             .stdio = {stdio->fds[0], stdio->fds[1], stdio->fds[2]},
@@ -176,21 +178,22 @@ static ddp_status spawn_worker(struct agent *agent, struct worker_proc *worker,
     placement_env_free(envp);
     if (status != DDP_OK)
         return status;
-    return worker_proc_started(worker, agent->loop, &child, ddpi_now_us(&ddpi_clock_monotonic),
+    return worker_proc_started(worker, launch->loop, &child, ddpi_now_us(&ddpi_clock_monotonic),
                                err);
 }
 
-ddp_status launch_worker(struct agent *agent, struct worker_proc *worker, struct ddp_error *err)
+ddp_status launch_worker(const struct launch *launch, struct worker_proc *worker,
+                         struct ddp_error *err)
 {
     struct child_stdio stdio = {{0, 1, 2}};
-    ddp_status status = logdir_worker(agent->config->logs, agent->restarts, worker->local_rank,
+    ddp_status status = logdir_worker(launch->config->logs, launch->generation, worker->local_rank,
                                       &worker->error_file, err);
     if (status == DDP_OK)
-        status = make_prefix(agent, worker, err);
+        status = make_prefix(launch, worker, err);
     if (status == DDP_OK)
-        status = connect_stdio(agent, worker, &stdio, err);
+        status = connect_stdio(launch, worker, &stdio, err);
     if (status == DDP_OK)
-        status = spawn_worker(agent, worker, &stdio, err);
+        status = spawn_worker(launch, worker, &stdio, err);
     close_stdio(&stdio);
     return status;
 }

@@ -4,11 +4,20 @@
 #ifndef DAEMON_LAUNCH_H
 #define DAEMON_LAUNCH_H
 
-#include "agent.h"
+#include "agent_config.h"
+#include "worker_proc.h"
 
-/* Start @worker in the generation that @agent is in. On failure its streams may be open and will
- * end by themselves; no process is left. */
-DDP_MUST_CHECK ddp_status launch_worker(struct agent *agent, struct worker_proc *worker,
+/* What all workers of one generation have in common. */
+struct launch {
+    const struct agent_config *config;
+    struct logmux *mux;
+    uv_loop_t *loop;
+    uint32_t generation; /* counts restarts */
+};
+
+/* Start @worker. On failure its streams may be open and will end by themselves, and a process that
+ * has been started all the same is RUNNING. */
+DDP_MUST_CHECK ddp_status launch_worker(const struct launch *launch, struct worker_proc *worker,
                                         struct ddp_error *err);
 
 #endif

@@ -10,12 +10,17 @@
 #include "logmux.h"
 
 #include "error.h"
+#include "failpoint.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+enum { STDERR_CONSOLE = 1 };
 
 static void on_read(uv_stream_t *handle, ssize_t len, const uv_buf_t *buf);
 
@@ -163,8 +168,11 @@ ddp_status logmux_open(struct logmux *mux, struct logmux_stream *stream,
                        const struct logmux_sink *sink, int *ret_write_fd, struct ddp_error *err)
 {
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return ddpi_error_sys(err, errno,
+    int pipe_errno = DDPI_FAILPOINT("logmux.pipe");
+    if (pipe_errno == 0 && pipe2(ends, O_CLOEXEC) != 0)
+        pipe_errno = errno;
+    if (pipe_errno != 0)
+        return ddpi_error_sys(err, pipe_errno,
                               "cannot make a pipe for a worker's output (see 'ulimit -n')");
     int uv_status = uv_pipe_init(mux->loop, &stream->pipe, 0);
     if (uv_status == 0 && (uv_status = uv_pipe_open(&stream->pipe, ends[0])) != 0)
@@ -196,6 +204,19 @@ void logmux_print(struct logmux *mux, int console, const char *text, size_t len)
     console_add(console_of(mux, console), "", 0, text, len);
     console_flush(console_of(mux, console));
     balance(mux); /* a console that turns out to be gone here must not keep the pipes paused */
+}
+
+void logmux_say(struct logmux *mux, const char *format, ...)
+{
+    char line[1024] = "ddprun: ";
+    size_t prefix = strlen(line);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line + prefix, sizeof line - prefix - 1, format, args);
+    va_end(args);
+    size_t len = strlen(line);
+    line[len] = '\n';
+    logmux_print(mux, STDERR_CONSOLE, line, len + 1);
 }
 
 void logmux_discard(struct logmux *mux)

@@ -64,6 +64,9 @@ DDP_MUST_CHECK ddp_status logmux_open(struct logmux *mux, struct logmux_stream *
 /* Show a text that is not a worker's, whole lines, in order with theirs. */
 void logmux_print(struct logmux *mux, int console, const char *text, size_t len);
 
+/* One line of the agent's own on stderr. */
+void logmux_say(struct logmux *mux, const char *format, ...) DDP_PRINTF(2, 3);
+
 /* Nobody reads the consoles any more, or nobody should wait for it: the streams run on. */
 void logmux_discard(struct logmux *mux);
 

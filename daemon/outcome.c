@@ -112,8 +112,8 @@ static void report_worker_failure(struct agent *agent)
     if (report_failure(&report, &text))
         logmux_print(&agent->mux, 1, (const char *)ddpi_buf_head(&text), ddpi_buf_len(&text));
     else
-        agent_say(agent, "rank %u failed first, and there is no memory for a report",
-                  agent->root->rank);
+        logmux_say(&agent->mux, "rank %u failed first, and there is no memory for a report",
+                   agent->root->rank);
     ddpi_buf_finish(&text);
     errfile_finish(&errfile);
     ddpi_free(others);
@@ -126,8 +126,8 @@ static void report_file_losses(struct agent *agent)
         for (int s = 0; s < 2; s++) {
             int lost = agent->workers[i].streams[s].file_errno;
             if (lost != 0)
-                agent_say(agent, "the log file '%s' is incomplete: %s",
-                          agent->workers[i].log_files[s], strerrordesc_np(lost));
+                logmux_say(&agent->mux, "the log file '%s' is incomplete: %s",
+                           agent->workers[i].log_files[s], strerrordesc_np(lost));
         }
 }
 
@@ -139,18 +139,18 @@ void outcome_report(struct agent *agent)
         report_worker_failure(agent);
     switch (agent->cause) {
     case AGENT_CAUSE_SIGNAL:
-        agent_say(agent, "the job was ended by %s", signame_of(agent->signal, name));
+        logmux_say(&agent->mux, "the job was ended by %s", signame_of(agent->signal, name));
         break;
     case AGENT_CAUSE_START:
-        agent_say(agent, "%s", agent->error.msg);
+        logmux_say(&agent->mux, "%s", agent->error.msg);
         break;
     case AGENT_CAUSE_STUCK:
-        agent_say(agent, "not starting again while processes of the last attempt are left");
+        logmux_say(&agent->mux, "not starting again while processes of the last attempt are left");
         break;
     case AGENT_CAUSE_WORKER:
         if (agent->config->max_restarts > 0 && agent->restarts == agent->config->max_restarts)
-            agent_say(agent, "giving up after %u restarts (--max-restarts=%u)", agent->restarts,
-                      agent->config->max_restarts);
+            logmux_say(&agent->mux, "giving up after %u restarts (--max-restarts=%u)",
+                       agent->restarts, agent->config->max_restarts);
         break;
     default:
         break;

@@ -274,3 +274,8 @@ char *placement_expand(const char *text, const struct placement_var *vars, unsig
     ddpi_buf_finish(&out);
     return result;
 }
+
+void placement_store_prefix(char *text, size_t size, uint32_t generation)
+{
+    snprintf(text, size, "g%" PRIu32 "/", generation);
+}

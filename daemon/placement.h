@@ -6,6 +6,7 @@
 
 #include <ddprun/status.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* Everything that differs between two workers, or between two generations. Strings are borrowed. */
@@ -42,6 +43,9 @@ struct placement {
 DDP_MUST_CHECK ddp_status placement_env(const struct placement *placement, char *const *inherited,
                                         char ***ret_envp, struct ddp_error *err);
 void placement_env_free(char **envp);
+
+/* The keyspace of @generation in the store, into @text: 16 bytes are enough. */
+void placement_store_prefix(char *text, size_t size, uint32_t generation);
 
 /* Replace ${name} and $name of the given variables in @text; "$$" stands for "$", and what is not
  * known stays as it is. The result is the caller's to ddpi_free(); NULL: no memory. */

@@ -8,6 +8,7 @@
 #include "spawn.h"
 
 #include "error.h"
+#include "failpoint.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -141,9 +142,13 @@ ddp_status spawn_process(const struct spawn_request *request, struct spawn_child
     /* A handler that ran in the child would run on the parent's memory. */
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, &before);
-    pid_t pid = clone(child_main, stack + sizeof stack,
-                      CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &birth, &pidfd);
-    int clone_errno = errno;
+    pid_t pid = -1;
+    int clone_errno = DDPI_FAILPOINT("spawn.clone");
+    if (clone_errno == 0) {
+        pid = clone(child_main, stack + sizeof stack,
+                    CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &birth, &pidfd);
+        clone_errno = errno;
+    }
     sigprocmask(SIG_SETMASK, &before, NULL);
 
     if (pid < 0)

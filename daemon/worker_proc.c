@@ -5,6 +5,7 @@
 #include "worker_proc.h"
 
 #include "error.h"
+#include "failpoint.h"
 #include "mem.h"
 
 #include <signal.h>
@@ -35,7 +36,9 @@ ddp_status worker_proc_started(struct worker_proc *worker, uv_loop_t *loop,
     worker->pidfd = child->pidfd;
     worker->started_us = now_us;
     ddpi_sm_move(&worker->sm, WORKER_RUNNING);
-    int uv_status = uv_poll_init(loop, &worker->exit_watch, worker->pidfd);
+    int uv_status = -DDPI_FAILPOINT("worker.watch"); /* reached with a process that runs */
+    if (uv_status == 0)
+        uv_status = uv_poll_init(loop, &worker->exit_watch, worker->pidfd);
     if (uv_status != 0)
         return ddpi_error_sys(err, -uv_status, "cannot watch worker %u (pid %d)",
                               worker->local_rank, (int)worker->pid);

@@ -204,6 +204,29 @@ static int write_rest(struct ddpi_conn *conn)
     return uv_write(&conn->write, (uv_stream_t *)&conn->tcp, &bytes, 1, on_written);
 }
 
+/* Only with a write on its way, whose end resumes. */
+static void pause_reading(struct ddpi_conn *conn)
+{
+    conn->paused = true;
+    uv_read_stop((uv_stream_t *)&conn->tcp);
+    update_deadline(conn, false);
+}
+
+/* Begin to write what is queued, unless a write is on its way already; its end goes on. */
+static int write_queue(struct ddpi_conn *conn)
+{
+    size_t len = ddpi_buf_len(&conn->out);
+    if (len == 0 || ddpi_buf_len(&conn->flight) > 0)
+        return 0;
+    uv_buf_t bytes = {.base = (char *)conn->out.data + conn->out.head, .len = len};
+    int sent = uv_try_write((uv_stream_t *)&conn->tcp, &bytes, 1);
+    if (sent < 0 && sent != UV_EAGAIN)
+        return sent;
+    if (sent > 0)
+        ddpi_buf_consume(&conn->out, (size_t)sent);
+    return ddpi_buf_len(&conn->out) > 0 ? write_rest(conn) : 0;
+}
+
 void ddpi_conn_flush(struct ddpi_conn *conn)
 {
     if (conn->sm.state == CONN_CLOSING)
@@ -212,18 +235,11 @@ void ddpi_conn_flush(struct ddpi_conn *conn)
         end(conn, "too many of its replies are waiting to be read");
         return;
     }
-    size_t len = ddpi_buf_len(&conn->out);
-    if (len == 0 || ddpi_buf_len(&conn->flight) > 0)
-        return;
-    uv_buf_t bytes = {.base = (char *)conn->out.data + conn->out.head, .len = len};
-    int sent = uv_try_write((uv_stream_t *)&conn->tcp, &bytes, 1);
-    if (sent > 0)
-        ddpi_buf_consume(&conn->out, (size_t)sent);
-    int uv_err = sent < 0 && sent != UV_EAGAIN ? sent : 0;
-    if (uv_err == 0 && ddpi_buf_len(&conn->out) > 0)
-        uv_err = write_rest(conn);
+    int uv_err = write_queue(conn);
     if (uv_err != 0)
         end(conn, uv_strerror(uv_err));
+    else if (!conn->paused && serving(conn) && queued(conn) > conn->env->limits.output_soft)
+        pause_reading(conn);
 }
 
 void ddpi_conn_reply(struct ddpi_conn *conn, const struct ddpi_message *reply)
@@ -303,8 +319,9 @@ static size_t serve(struct ddpi_conn *conn, const uint8_t *bytes, size_t len)
     }
     struct ddp_error err;
     while (used < len && serving(conn)) {
-        conn->paused = queued(conn) > conn->env->limits.output_soft;
-        if (conn->paused || conn->overflow)
+        if (queued(conn) > conn->env->limits.output_soft)
+            ddpi_conn_flush(conn);
+        if (conn->paused || !serving(conn))
             break;
         struct ddpi_step step;
         ddp_status status =
@@ -366,11 +383,8 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
         end(conn, nread == UV_EOF ? "the peer closed it" : uv_strerror((int)nread));
     } else if (serving(conn)) {
         bool progress = serve_input(conn, buf, (size_t)nread);
-        if (serving(conn)) {
+        if (serving(conn))
             update_deadline(conn, progress);
-            if (conn->paused)
-                uv_read_stop(stream);
-        }
     }
     conn->env->settle(conn->env->owner);
 }
@@ -379,6 +393,7 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 static void resume(struct ddpi_conn *conn)
 {
     conn->paused = false;
+    update_deadline(conn, false); /* a pause that follows at once is a new one */
     if (ddpi_buf_len(&conn->in) > 0) {
         size_t used = serve(conn, ddpi_buf_head(&conn->in), ddpi_buf_len(&conn->in));
         if (serving(conn))

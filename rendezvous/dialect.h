@@ -31,7 +31,6 @@ struct ddpi_step {
 };
 
 struct ddpi_dialect {
-    const char *name;
     uint8_t first_byte;
 
     /* What do the @len > 0 bytes begin with? DDP_OK but for DDPI_STEP_CLOSE; DDP_E_NOMEM too if

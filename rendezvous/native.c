@@ -50,7 +50,8 @@ static ddp_status next_preamble(struct ddpi_session *session, const uint8_t *byt
                                  "the client speaks versions %u to %u, this server %u to %u",
                                  theirs.version_min, theirs.version_max, ours.version_min,
                                  ours.version_max));
-    session->phase = HELLO;
+    if (put)
+        session->phase = HELLO;
     return answered(step, DDPI_PREAMBLE_SIZE, put, err);
 }
 
@@ -158,7 +159,6 @@ static void native_put_farewell(const struct ddpi_session *session, struct ddpi_
 }
 
 const struct ddpi_dialect ddpi_dialect_native = {
-    .name = "ddprun",
     .first_byte = 'D',
     .next = native_next,
     .put_reply = native_put_reply,

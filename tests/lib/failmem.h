@@ -10,6 +10,9 @@
 /* Let @successes allocations succeed, then fail every one until failmem_stop(). */
 void failmem_start(unsigned successes);
 
+/* The same, but only @failures of them fail. */
+void failmem_start_some(unsigned successes, unsigned failures);
+
 /* Allocations succeed again. true if one was made to fail: a test that walks through all points of
  * failure counts @successes up until this is false. */
 bool failmem_stop(void);

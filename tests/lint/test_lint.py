@@ -175,12 +175,12 @@ class LintTest(unittest.TestCase):
         self.assertFalse(any('good' in place for place in places), output)
 
     def test_man(self):
-        self.write('docs/man/bad.1', '.Dd January 1, 2024', '.Dt BAD 1', '.Os', '.Sh NAME', '.Nm bad',
+        self.write('build/docs/bad.1', '.Dd January 1, 2024', '.Dt BAD 1', '.Os', '.Sh NAME', '.Nm bad',
                    '.Nd a page', '.Nonsense here')
         status, places, output = lint(self.root, 'man')
         if 'is not installed' in output:
             self.skipTest(output)
-        self.assertEqual((status, places), (1, {'docs/man/bad.1:7'}), output)
+        self.assertEqual((status, places), (1, {'build/docs/bad.1:7'}), output)
 
     def test_unknown_check(self):
         self.assertEqual(lint(self.root, 'nonsense')[0], 2)

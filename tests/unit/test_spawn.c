@@ -119,7 +119,12 @@ START_TEST(it_has_no_signal_blocked_or_ignored)
     struct spawn_child child;
     output_of(argv, empty_env, text, sizeof text, &child);
     ck_assert_ptr_nonnull(strstr(text, "\nSigBlk:\t0000000000000000\n"));
-    ck_assert_ptr_nonnull(strstr(text, "\nSigIgn:\t0000000000000000\n"));
+    /* glibc keeps 32 and 33 to itself: its posix_spawn starts children with both ignored, and its
+     * sigaction does not let anybody change that. */
+    const uint64_t glibcs_own = UINT64_C(3) << 31;
+    const char *ignored = strstr(text, "\nSigIgn:\t");
+    ck_assert_ptr_nonnull(ignored);
+    ck_assert_uint_eq(strtoull(ignored + strlen("\nSigIgn:\t"), NULL, 16) & ~glibcs_own, 0);
     ck_assert_ptr_nonnull(strstr(text, "\nSigCgt:\t0000000000000000\n"));
     /* And here all is as it was. */
     sigset_t now;

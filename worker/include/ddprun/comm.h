@@ -7,9 +7,10 @@
  *
  * Threads: a communicator may be used by one thread at a time; ddp_comm_abort() is the exception
  * and may be called from any thread.
- * Blocking: an operation returns when this rank's part is complete, and after at most the
- * communicator's timeout: it never hangs. A peer that dies is an error on every survivor that
- * names the rank.
+ * Blocking: an operation returns when this rank's part is complete. It never hangs: when the
+ * communicator's timeout has passed it fails, after at most 1.1 seconds more, in which the ranks
+ * find out which of them is to blame. A peer that dies is an error on every survivor that names
+ * the rank.
  * Errors: DDP_E_INVALID has no effect and leaves the communicator usable. Every other error is
  * final for the communicator: later calls return the same one, the contents of output buffers are
  * undefined, and only ddp_comm_destroy() is left to do. Besides what comments list, any operation
@@ -70,7 +71,8 @@ typedef enum ddp_reduce_op {
 /*
  * Which ranks to join. Set @size to sizeof(struct ddp_comm_options) and leave what you do not
  * use zero: a NULL or 0 is taken from the environment that ddprun sets. A process that was started
- * without a launcher (none of these variables set) becomes a world of one.
+ * without a launcher (neither RANK nor WORLD_SIZE set) becomes a world of one, which needs no
+ * store.
  */
 struct ddp_comm_options {
     size_t size;
@@ -147,7 +149,8 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_barrier(ddp_comm *comm, struct ddp_error *
 
 /**
  * Make the operation that is in progress, and all later ones, return DDP_E_ABORTED, here and on
- * all other ranks. May be called from any thread, also from a signal handler; does not block.
+ * all other ranks. An operation for which a rank has received everything already may still succeed
+ * there. May be called from any thread, also from a signal handler; does not block.
  */
 DDP_API void ddp_comm_abort(ddp_comm *comm);
 

@@ -1,0 +1,45 @@
+/*
+ * agent_config.h - what the user wants of the agent, as the command line leaves it: everything in
+ * it has been checked.
+ */
+#ifndef DAEMON_AGENT_CONFIG_H
+#define DAEMON_AGENT_CONFIG_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct logdir;
+
+/* Which streams go where, per local rank: bit 0 stdout, bit 1 stderr. */
+struct agent_streams {
+    uint8_t redirect; /* to a file only */
+    uint8_t tee;      /* to a file and the console; stronger than redirect */
+    bool hidden;      /* not on the console */
+};
+
+/* Borrowed until agent_close(). */
+struct agent_config {
+    const char *program; /* path to execute */
+    char *const *argv;   /* from argv[1] on, ${local_rank} is replaced */
+    char *const *envp;
+    const char *host; /* short name of this node */
+    const char *role;
+    const char *run_id;
+    const char *master_addr;
+    uint16_t master_port;
+    const char *store;         /* "host:port" */
+    const char *line_template; /* prefix of console lines; "" = none */
+    const struct logdir *logs; /* open; whoever opened it closes it */
+    uint32_t nproc;
+    uint32_t max_restarts;
+    uint64_t shutdown_timeout_ms;
+    const struct agent_streams *streams; /* nproc of them */
+    bool virtual_local_rank;
+    sigset_t ending_signals;    /* end the job */
+    sigset_t forwarded_signals; /* go to the workers, and nothing else happens */
+    const char *ending_signals_text;
+    int guard_fd; /* end-of-file: the guard is gone; -1: there is none */
+};
+
+#endif

@@ -1,0 +1,173 @@
+/*
+ * test_store_nomem.c - the Nth allocation of the store fails, for every N until none does: each
+ * call gives a result that it documents, nothing leaks, and the store works afterwards.
+ */
+#include "check_main.h"
+#include "failmem.h"
+#include "kv.h"
+#include "raw.h"
+#include "store_thread.h"
+
+#include <ddprun/store.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_MAX = 500, SOON_MS = 5000, ONCE = 1, FROM_NOW_ON = 1000000 };
+
+static void ignore(void *ctx, struct ddpi_kv_client *client, const struct ddpi_message *reply)
+{
+    (void)client;
+    size_t *replies = ctx;
+    ++*replies;
+    ck_assert(reply->status != DDP_E_INTERNAL);
+}
+
+static void core_requests(struct ddpi_kv *kv, struct ddpi_kv_client *clients)
+{
+    static const char packed[] = "\1\0\0\0a\1\0\0\0z";
+    const struct ddpi_message requests[] = {
+        {.op = DDPI_OP_SET, .key = {"a", 1}, .value = {"1", 1}},
+        {.op = DDPI_OP_SET, .key = {"a", 1}, .value = {"22", 2}},
+        {.op = DDPI_OP_ADD, .key = {"n", 1}, .number = 1},
+        {.op = DDPI_OP_CAS, .key = {"c", 1}, .value = {"1", 1}},
+        {.op = DDPI_OP_LIST, .key = {"", 0}},
+        {.op = DDPI_OP_GET, .key = {"g", 1}, .timeout_ms = 10},
+        {.op = DDPI_OP_WAIT, .keys = {packed, sizeof packed - 1, 2}, .timeout_ms = 10},
+        {.op = DDPI_OP_BARRIER, .key = {"b", 1}, .count = 3, .timeout_ms = 10},
+        {.op = DDPI_OP_SET, .key = {"g", 1}, .value = {"1", 1}},
+        {.op = DDPI_OP_BARRIER, .key = {"b", 1}, .count = 3, .timeout_ms = 5},
+    };
+    for (size_t i = 0; i < sizeof requests / sizeof *requests; i++)
+        ddpi_kv_apply(kv, &clients[i % 2], &requests[i], 0);
+}
+
+/* Each request is answered once, whatever fails; an account that is not even is a leak. */
+static bool core_survives(int good, int bad)
+{
+    static const uint8_t seed[DDPI_SEED_SIZE];
+    size_t replies = 0;
+    struct ddpi_kv_client clients[2];
+    failmem_start_some((unsigned)good, (unsigned)bad);
+    struct ddpi_kv *kv = ddpi_kv_create(&ddpi_kv_limits_default, seed, ignore, &replies);
+    if (kv != NULL) {
+        ddpi_kv_client_init(&clients[0]);
+        ddpi_kv_client_init(&clients[1]);
+        core_requests(kv, clients);
+        ddpi_kv_expire(kv, 1000);
+        ck_assert_uint_eq(replies, 10);
+        ddpi_kv_delete_prefix(kv, ddpi_bytes_of("", 0));
+        ck_assert_uint_eq(ddpi_kv_stats(kv).bytes, 0);
+        ck_assert_uint_eq(ddpi_kv_stats(kv).waits, 0);
+        ddpi_kv_destroy(kv);
+    }
+    return failmem_stop();
+}
+
+static const int bads[] = {ONCE, FROM_NOW_ON};
+
+START_TEST(the_core)
+{
+    int n = 0;
+    while (core_survives(n, bads[_i]))
+        ck_assert_int_lt(++n, N_MAX);
+    ck_assert_int_gt(n, 10);
+}
+END_TEST
+
+static bool creation_survives(int good, int bad)
+{
+    static const struct ddpi_server_options options;
+    uv_loop_t loop;
+    ck_assert_int_eq(uv_loop_init(&loop), 0);
+    struct ddpi_server *server = NULL;
+    struct ddp_error err;
+    failmem_start_some((unsigned)good, (unsigned)bad);
+    ddp_status status = ddpi_server_create(&loop, &options, &server, &err);
+    bool failed = failmem_stop();
+    ck_assert_int_eq(status, failed ? DDP_E_NOMEM : DDP_OK);
+    if (status == DDP_OK)
+        ddpi_server_close(server, NULL, NULL);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    ck_assert_int_eq(uv_loop_close(&loop), 0);
+    return failed;
+}
+
+START_TEST(creating_a_server)
+{
+    int n = 0;
+    while (creation_survives(n, bads[_i]))
+        ck_assert_int_lt(++n, N_MAX);
+    ck_assert_int_ge(n, 2);
+}
+END_TEST
+
+static void allowed(ddp_status status)
+{
+    ck_assert_msg(status == DDP_OK || status == DDP_E_NOMEM || status == DDP_E_CLOSED ||
+                      status == DDP_E_NOT_FOUND || status == DDP_E_TIMEOUT ||
+                      status == DDP_E_UNREACHABLE,
+                  "%s", ddp_status_name(status));
+}
+
+static void client_calls(ddp_store *store)
+{
+    const char *keys[] = {"a", "n"};
+    char **names = NULL;
+    void *value = NULL;
+    size_t len;
+    static char large[100000];
+    allowed(ddp_store_set(store, "a", large, sizeof large, 200, NULL, NULL));
+    allowed(ddp_store_add(store, "n", 1, 200, NULL, NULL));
+    allowed(ddp_store_get(store, "a", 200, &value, &len, NULL, NULL));
+    allowed(ddp_store_get(store, "later", 1, &value, &len, NULL, NULL));
+    allowed(ddp_store_wait(store, keys, 2, 1, NULL));
+    allowed(ddp_store_list(store, "", 200, &names, &len, NULL));
+    allowed(ddp_store_barrier(store, "b", 2, 1, NULL));
+    allowed(ddp_store_delete(store, "a", 200, NULL));
+    ddp_store_free(value);
+    ddp_store_free(names);
+}
+
+/* Client and server share the count: whoever comes to the Nth allocation fails. */
+static bool service_survives(int good)
+{
+    struct store_thread *server = store_thread_start(NULL);
+    struct ddp_store_options options = {.size = sizeof options,
+                                        .endpoint = store_thread_endpoint(server),
+                                        .connect_timeout_ms = SOON_MS};
+    ddp_store *store = NULL;
+    failmem_start_some((unsigned)good, ONCE);
+    ddp_status status = ddp_store_connect(&options, &store, NULL);
+    allowed(status);
+    if (status == DDP_OK)
+        client_calls(store);
+    bool failed = failmem_stop();
+    ddp_store_close(store);
+    ddp_store *after = NULL;
+    ck_assert_int_eq(ddp_store_connect(&options, &after, NULL), DDP_OK);
+    ck_assert_int_eq(ddp_store_set(after, "k", "v", 1, SOON_MS, NULL, NULL), DDP_OK);
+    ddp_store_close(after);
+    store_thread_stop(server);
+    return failed;
+}
+
+START_TEST(server_and_client)
+{
+    int n = 0;
+    while (service_survives(n))
+        ck_assert_int_lt(++n, N_MAX);
+    ck_assert_int_gt(n, 20);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("store_nomem");
+    TCase *tcase = tcase_create("fail the Nth allocation");
+    tcase_set_timeout(tcase, 100);
+    tcase_add_loop_test(tcase, the_core, 0, 2);
+    tcase_add_loop_test(tcase, creating_a_server, 0, 2);
+    tcase_add_test(tcase, server_and_client);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

@@ -1,0 +1,302 @@
+/*
+ * test_comm.c - collectives between real processes, through shared memory and through TCP: exact
+ * results, exact byte counts, the same bits everywhere.
+ */
+#include "check_main.h"
+#include "reduce.h"
+#include "ring.h"
+#include "world.h"
+
+#include <string.h>
+
+enum { LARGE = 1024 * 1024 + 1 };
+
+/* ---- values that every type holds exactly, and what becomes of them ---- */
+
+static int64_t sample(uint32_t rank, size_t i, ddp_reduce_op op)
+{
+    if (op == DDP_PRODUCT)
+        return (rank + i) % 3 == 0 ? 2 : (rank * 5 + i) % 4 == 0 ? -1 : 1;
+    return (int64_t)((rank * 7 + i * 3) % 9) - 4;
+}
+
+static int64_t combine(int64_t a, int64_t b, ddp_reduce_op op)
+{
+    switch (op) {
+    case DDP_SUM:
+    case DDP_AVERAGE:
+        return a + b;
+    case DDP_MIN:
+        return a < b ? a : b;
+    case DDP_MAX:
+        return a > b ? a : b;
+    case DDP_PRODUCT:
+        return a * b;
+    }
+    return 0;
+}
+
+static void put(void *buffer, size_t i, ddp_dtype dtype, int64_t value, uint32_t divisor)
+{
+    uint8_t *at = (uint8_t *)buffer + i * ddp_dtype_size(dtype);
+    double real = (double)value / divisor;
+    float single = (float)value / (float)divisor;
+    uint16_t half =
+        dtype == DDP_FLOAT16 ? ddpi_half_from_float(single) : ddpi_bfloat_from_float(single);
+    int64_t whole = value / (int64_t)divisor;
+    int32_t small = (int32_t)whole;
+    const void *const sources[] = {
+        [DDP_FLOAT32] = &single, [DDP_FLOAT64] = &real, [DDP_FLOAT16] = &half,
+        [DDP_BFLOAT16] = &half,  [DDP_INT32] = &small,  [DDP_INT64] = &whole};
+    memcpy(at, sources[dtype], ddp_dtype_size(dtype));
+}
+
+static void fill(void *buffer, size_t count, uint32_t rank, ddp_dtype dtype, ddp_reduce_op op)
+{
+    for (size_t i = 0; i < count; i++)
+        put(buffer, i, dtype, sample(rank, i, op), 1);
+}
+
+static void fill_expected(void *buffer, size_t count, uint32_t nranks, ddp_dtype dtype,
+                          ddp_reduce_op op)
+{
+    for (size_t i = 0; i < count; i++) {
+        int64_t value = sample(0, i, op);
+        for (uint32_t rank = 1; rank < nranks; rank++)
+            value = combine(value, sample(rank, i, op), op);
+        put(buffer, i, dtype, value, op == DDP_AVERAGE ? nranks : 1);
+    }
+}
+
+static uint64_t bytes_sent(ddp_comm *comm)
+{
+    struct ddp_comm_stats stats = {.size = sizeof stats};
+    CHECK(ddp_comm_get_stats(comm, &stats) == DDP_OK);
+    return stats.bytes_sent;
+}
+
+static uint64_t scheduled_bytes(uint32_t rank, uint32_t nranks, size_t count, size_t size)
+{
+    struct ddpi_ring ring = {.kind = DDPI_RING_ALL_REDUCE, .rank = rank, .nranks = nranks};
+    uint64_t sum = 0;
+    for (uint32_t step = 0; step < ddpi_ring_steps(&ring); step++)
+        sum += ddpi_ring_chunk(count, nranks, ddpi_ring_step(&ring, step).send_chunk).count;
+    return sum * size;
+}
+
+static void all_reduce_once(ddp_comm *comm, size_t count, ddp_dtype dtype, ddp_reduce_op op)
+{
+    uint32_t rank = ddp_comm_rank(comm), nranks = ddp_comm_world_size(comm);
+    size_t size = ddp_dtype_size(dtype), bytes = count * size;
+    uint8_t *ours = malloc(bytes + 1), *result = malloc(bytes + 1), *expected = malloc(bytes + 1);
+    CHECK(ours != NULL && result != NULL && expected != NULL);
+    fill(ours, count, rank, dtype, op);
+    fill_expected(expected, count, nranks, dtype, op);
+    uint64_t before = bytes_sent(comm);
+    /* Out of place, to an address that is no multiple of anything. */
+    CHECK_OK(ddp_all_reduce(comm, ours, result + 1, count, dtype, op, err));
+    CHECK(memcmp(result + 1, expected, bytes) == 0);
+    uint64_t sent = bytes_sent(comm) - before;
+    CHECK(sent == scheduled_bytes(rank, nranks, count, size));
+    if (count % nranks == 0)
+        CHECK(sent == 2 * bytes * (nranks - 1) / nranks);
+    CHECK_OK(ddp_all_reduce(comm, ours, ours, count, dtype, op, err));
+    CHECK(memcmp(ours, expected, bytes) == 0);
+    free(ours);
+    free(result);
+    free(expected);
+}
+
+static void all_reduce_matrix(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    (void)rank;
+    size_t n = world->nranks;
+    const size_t sizes[] = {0, 1, n - 1, n, n + 1, 16 * n, 1001};
+    for (ddp_dtype dtype = 0; dtype <= DDP_INT64; dtype++) {
+        for (ddp_reduce_op op = 0; op <= DDP_PRODUCT; op++)
+            for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+                all_reduce_once(comm, sizes[i], dtype, op);
+        if (n == 1 || n == 2 || n == 5)
+            all_reduce_once(comm, LARGE, dtype, DDP_AVERAGE);
+    }
+    struct ddp_comm_stats stats = {.size = sizeof stats};
+    CHECK(ddp_comm_get_stats(comm, &stats) == DDP_OK);
+    CHECK(stats.operations >= 6 * 5 * 14 && (stats.bytes_received > 0) == (n > 1));
+}
+
+/* @_i counts (world size, transport). */
+static struct world world_of(int i)
+{
+    return (struct world){.nranks = (uint32_t)i / 2 + 1, .tcp = i % 2 != 0};
+}
+
+START_TEST(all_reduce_is_exact)
+{
+    struct world world = world_of(_i);
+    world_open(&world);
+    world_run(&world, all_reduce_matrix);
+    world_close(&world);
+}
+END_TEST
+
+/* ---- sums that depend on their order ---- */
+
+static void inexact_sums(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    enum { COUNT = 40003 };
+    float *values = malloc(COUNT * sizeof *values);
+    CHECK(values != NULL);
+    uint32_t state = rank * 2654435761U + 1;
+    for (size_t i = 0; i < COUNT; i++) {
+        state = state * 1664525 + 1013904223;
+        values[i] = (float)(int32_t)state * 1e-7F;
+    }
+    CHECK_OK(ddp_all_reduce(comm, values, values, COUNT, DDP_FLOAT32, DDP_SUM, err));
+    uint64_t digest = 1469598103934665603U;
+    for (size_t i = 0; i < COUNT * sizeof *values; i++)
+        digest = (digest ^ ((const uint8_t *)values)[i]) * 1099511628211U;
+    world->reports[rank].digest = digest;
+    free(values);
+}
+
+START_TEST(all_ranks_get_the_same_bits_in_every_run)
+{
+    uint64_t digest = 0;
+    for (int run = 0; run < 4; run++) {
+        struct world world = {.nranks = 4, .tcp = run % 2 != 0};
+        world_open(&world);
+        world_run(&world, inexact_sums);
+        for (uint32_t rank = 0; rank < world.nranks; rank++) {
+            if (digest == 0)
+                digest = world.reports[rank].digest;
+            ck_assert(world.reports[rank].digest == digest);
+        }
+        world_close(&world);
+    }
+}
+END_TEST
+
+/* ---- broadcast, barrier ---- */
+
+static void broadcasts(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    static const size_t sizes[] = {0, 1, 7, 4096, 300001};
+    int32_t *values = malloc(sizes[4] * sizeof *values);
+    CHECK(values != NULL);
+    for (uint32_t root = 0; root < world->nranks; root++)
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+            for (size_t i = 0; i < sizes[s]; i++)
+                values[i] = (int32_t)(rank == root ? i * 3 + root : 0);
+            uint64_t before = bytes_sent(comm);
+            CHECK_OK(ddp_broadcast(comm, values, sizes[s], DDP_INT32, root, err));
+            for (size_t i = 0; i < sizes[s]; i++)
+                CHECK(values[i] == (int32_t)(i * 3 + root));
+            bool is_last = ddpi_ring_next(rank, world->nranks) == root;
+            CHECK(bytes_sent(comm) - before == (is_last ? 0 : sizes[s] * sizeof *values));
+        }
+    free(values);
+}
+
+START_TEST(broadcast_from_every_root)
+{
+    struct world world = world_of(_i);
+    world_open(&world);
+    world_run(&world, broadcasts);
+    world_close(&world);
+}
+END_TEST
+
+static void barriers(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    (void)rank;
+    for (uint32_t turn = 1; turn <= 50; turn++) {
+        atomic_fetch_add(world->counter, 1);
+        CHECK_OK(ddp_barrier(comm, err));
+        CHECK(atomic_load(world->counter) == turn * world->nranks);
+        CHECK_OK(ddp_barrier(comm, err));
+    }
+    CHECK(bytes_sent(comm) == 0);
+}
+
+START_TEST(barrier_holds_everybody)
+{
+    struct world world = world_of(_i);
+    world_open(&world);
+    world_run(&world, barriers);
+    world_close(&world);
+}
+END_TEST
+
+/* ---- several communicators, invalid arguments ---- */
+
+static void second_communicator(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    for (int turn = 0; turn < 3; turn++) { /* the same name again and again */
+        struct ddp_comm_options options = world_options(world, rank);
+        options.name = "evaluation";
+        ddp_comm *second;
+        CHECK_OK(ddp_comm_init(&options, &second, err));
+        int64_t one = 1;
+        CHECK_OK(ddp_all_reduce(second, &one, &one, 1, DDP_INT64, DDP_SUM, err));
+        CHECK(one == world->nranks);
+        CHECK_OK(ddp_all_reduce(comm, &one, &one, 1, DDP_INT64, DDP_SUM, err));
+        CHECK(one == world->nranks * world->nranks);
+        CHECK(ddp_comm_rank(second) == rank && ddp_comm_world_size(second) == world->nranks);
+        ddp_comm_destroy(second);
+    }
+}
+
+START_TEST(communicators_are_independent)
+{
+    struct world world = {.nranks = 3, .tcp = _i != 0};
+    world_open(&world);
+    world_run(&world, second_communicator);
+    world_close(&world);
+}
+END_TEST
+
+static void invalid_arguments(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    float values[8] = {0};
+    struct ddp_error error;
+    CHECK(ddp_all_reduce(comm, values, values, 8, (ddp_dtype)77, DDP_SUM, &error) == DDP_E_INVALID);
+    CHECK(ddp_all_reduce(comm, values, values, 8, DDP_FLOAT32, (ddp_reduce_op)77, &error) ==
+          DDP_E_INVALID);
+    CHECK(ddp_all_reduce(comm, NULL, values, 8, DDP_FLOAT32, DDP_SUM, &error) == DDP_E_INVALID);
+    CHECK(ddp_all_reduce(comm, values, values + 1, 4, DDP_FLOAT32, DDP_SUM, &error) ==
+          DDP_E_INVALID);
+    CHECK(ddp_all_reduce(comm, values, values, SIZE_MAX, DDP_FLOAT32, DDP_SUM, &error) ==
+          DDP_E_INVALID);
+    CHECK(ddp_broadcast(comm, values, 8, DDP_FLOAT32, world->nranks, &error) == DDP_E_INVALID);
+    CHECK(strstr(error.msg, "root 2") != NULL);
+    struct ddp_comm_stats stats = {.size = 1};
+    CHECK(ddp_comm_get_stats(comm, &stats) == DDP_E_INVALID);
+    values[0] = (float)rank; /* nothing of this has hurt it */
+    CHECK_OK(ddp_all_reduce(comm, values, values, 8, DDP_FLOAT32, DDP_SUM, err));
+    CHECK(values[0] == 1.0F);
+    CHECK_OK(ddp_all_reduce(comm, NULL, NULL, 0, DDP_FLOAT32, DDP_SUM, err));
+}
+
+START_TEST(invalid_arguments_have_no_effect)
+{
+    struct world world = {.nranks = 2};
+    world_open(&world);
+    world_run(&world, invalid_arguments);
+    world_close(&world);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("comm");
+    TCase *tcase = tcase_create("collectives");
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, all_reduce_is_exact, 0, 2 * WORLD_MAX);
+    tcase_add_test(tcase, all_ranks_get_the_same_bits_in_every_run);
+    tcase_add_loop_test(tcase, broadcast_from_every_root, 0, 2 * 5);
+    tcase_add_loop_test(tcase, barrier_holds_everybody, 0, 2 * 5);
+    tcase_add_loop_test(tcase, communicators_are_independent, 0, 2);
+    tcase_add_test(tcase, invalid_arguments_have_no_effect);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

@@ -1,0 +1,403 @@
+/*
+ * test_comm_failure.c - what survivors see when a rank is killed, stopped, leaves, aborts, calls
+ * something else or never comes: always an error, soon, that names the right rank.
+ */
+#include "card.h"
+#include "check_main.h"
+#include "sockets.h"
+#include "world.h"
+
+#include <ddprun/store.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+enum { COUNT = 50000, SOON_US = 2 * 1000 * 1000 };
+
+static void report(struct world *world, uint32_t rank, ddp_status status,
+                   const struct ddp_error *error)
+{
+    struct report *place = &world->reports[rank];
+    place->status = status;
+    place->error = *error;
+    atomic_store(&place->at_us, now_us());
+}
+
+/* Reduce again and again until it fails; afterwards every call must fail in the same way. */
+static void reduce_until_failure(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    static float values[COUNT];
+    struct ddp_error error = {0};
+    ddp_status status;
+    do {
+        status = ddp_all_reduce(comm, values, values, COUNT, DDP_FLOAT32, DDP_SUM, &error);
+        atomic_fetch_add(&world->reports[rank].steps, 1);
+    } while (status == DDP_OK);
+    report(world, rank, status, &error);
+    struct ddp_error again;
+    CHECK(ddp_barrier(comm, &again) == status);
+    CHECK(strcmp(again.msg, error.msg) == 0);
+    CHECK(ddp_broadcast(comm, values, 1, DDP_FLOAT32, 0, NULL) == status);
+}
+
+static void expect_report(const struct world *world, uint32_t rank, ddp_status status,
+                          const char *text)
+{
+    const struct report *seen = &world->reports[rank];
+    ck_assert_msg(seen->status == status, "rank %u: %s: %s", rank, ddp_status_name(seen->status),
+                  seen->error.msg);
+    ck_assert_int_eq(seen->error.status, status);
+    ck_assert_msg(strstr(seen->error.msg, text) != NULL, "rank %u: %s", rank, seen->error.msg);
+}
+
+/* All but @victim saw @status with "rank VICTIM" in it, soon after @since_us. */
+static void expect_blame(const struct world *world, uint32_t victim, ddp_status status,
+                         uint64_t since_us)
+{
+    char name[32];
+    snprintf(name, sizeof name, "rank %u (", victim);
+    for (uint32_t rank = 0; rank < world->nranks; rank++) {
+        if (rank == victim)
+            continue;
+        expect_report(world, rank, status, name);
+        ck_assert_uint_lt(world->reports[rank].at_us - since_us, SOON_US);
+    }
+}
+
+START_TEST(a_killed_rank_is_named_by_all)
+{
+    struct world world = {.nranks = 4, .tcp = _i >= 4};
+    uint32_t victim = (uint32_t)_i % 4;
+    world_open(&world);
+    world_start(&world, reduce_until_failure);
+    world_await_steps(&world, victim, 20);
+    uint64_t since = now_us();
+    world_kill_rank(&world, victim);
+    world_join(&world);
+    expect_blame(&world, victim, DDP_E_PEER_DEAD, since);
+    ck_assert_ptr_nonnull(strstr(world.reports[(victim + 1) % 4].error.msg, "has died"));
+    world_close(&world);
+}
+END_TEST
+
+START_TEST(a_stopped_rank_is_named_by_all)
+{
+    struct world world = {.nranks = 4, .tcp = _i >= 4, .timeout_ms = 400};
+    uint32_t victim = (uint32_t)_i % 4;
+    world_open(&world);
+    world_start(&world, reduce_until_failure);
+    world_await_steps(&world, victim, 20);
+    uint64_t since = now_us();
+    kill(world.pids[victim], SIGSTOP);
+    for (uint32_t rank = 0; rank < world.nranks; rank++)
+        if (rank != victim)
+            while (atomic_load(&world.reports[rank].at_us) == 0)
+                poll(NULL, 0, 1);
+    world_kill_rank(&world, victim);
+    world_join(&world);
+    expect_blame(&world, victim, DDP_E_TIMEOUT, since);
+    ck_assert_ptr_nonnull(strstr(world.reports[(victim + 1) % 4].error.msg, "all_reduce #"));
+    world_close(&world);
+}
+END_TEST
+
+/* Rank 1 is slow, but comes; nobody may be blamed before the timeout. */
+static void one_is_slow(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    (void)world;
+    int32_t value = 1;
+    if (rank == 1)
+        poll(NULL, 0, 700);
+    CHECK_OK(ddp_all_reduce(comm, &value, &value, 1, DDP_INT32, DDP_SUM, err));
+}
+
+START_TEST(a_slow_rank_is_waited_for)
+{
+    struct world world = {.nranks = 3, .tcp = _i != 0, .timeout_ms = 5000};
+    world_open(&world);
+    world_run(&world, one_is_slow);
+    world_close(&world);
+}
+END_TEST
+
+static void leave_in_the_middle(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    if (rank != 1) {
+        reduce_until_failure(world, rank, comm);
+        return;
+    }
+    static float values[COUNT];
+    for (int i = 0; i < 5; i++)
+        CHECK_OK(ddp_all_reduce(comm, values, values, COUNT, DDP_FLOAT32, DDP_SUM, err));
+}
+
+START_TEST(a_rank_that_leaves_is_named)
+{
+    struct world world = {.nranks = 3, .tcp = _i != 0};
+    world_open(&world);
+    uint64_t since = now_us();
+    world_run(&world, leave_in_the_middle);
+    expect_blame(&world, 1, DDP_E_PEER_DEAD, since);
+    expect_report(&world, 2, DDP_E_PEER_DEAD, "has left the communicator");
+    world_close(&world);
+}
+END_TEST
+
+/* A last operation, after which some leave at once, must succeed everywhere. */
+static void finish_and_leave(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    (void)world;
+    (void)rank;
+    static float values[COUNT];
+    CHECK_OK(ddp_broadcast(comm, values, COUNT, DDP_FLOAT32, 1, err));
+    CHECK_OK(ddp_all_reduce(comm, values, values, COUNT, DDP_FLOAT32, DDP_SUM, err));
+}
+
+START_TEST(leaving_after_the_last_operation_hurts_nobody)
+{
+    for (int turn = 0; turn < 10; turn++) {
+        struct world world = {.nranks = 4, .tcp = _i != 0};
+        world_open(&world);
+        world_run(&world, finish_and_leave);
+        world_close(&world);
+    }
+}
+END_TEST
+
+/* ---- mismatch ---- */
+
+static ddp_status deviate(ddp_comm *comm, uint32_t how, struct ddp_error *err)
+{
+    static double values[200];
+    switch (how) {
+    case 1:
+        return ddp_all_reduce(comm, values, values, 99, DDP_FLOAT32, DDP_SUM, err);
+    case 2:
+        return ddp_all_reduce(comm, values, values, 100, DDP_FLOAT64, DDP_SUM, err);
+    case 3:
+        return ddp_all_reduce(comm, values, values, 100, DDP_FLOAT32, DDP_MAX, err);
+    case 4:
+        return ddp_broadcast(comm, values, 100, DDP_FLOAT32, 1, err);
+    case 5:
+        return ddp_barrier(comm, err);
+    default:
+        return ddp_all_reduce(comm, values, values, 100, DDP_FLOAT32, DDP_SUM, err);
+    }
+}
+
+static const char *const deviations[] = {"sum of 100 float32",      "sum of 99 float32",
+                                         "sum of 100 float64",      "max of 100 float32",
+                                         "100 float32 from rank 1", "barrier"};
+
+static void call_something_else(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    struct ddp_error error;
+    ddp_status status = deviate(comm, rank == 1 ? world->stage : 0, &error);
+    report(world, rank, status, &error);
+}
+
+START_TEST(a_mismatch_names_both_calls)
+{
+    struct world world = {.nranks = 3, .tcp = _i % 2 != 0, .stage = (uint32_t)_i / 2 + 1};
+    world_open(&world);
+    world_run(&world, call_something_else);
+    for (uint32_t rank = 0; rank < world.nranks; rank++) {
+        expect_report(&world, rank, DDP_E_MISMATCH, deviations[0]);
+        expect_report(&world, rank, DDP_E_MISMATCH, deviations[world.stage]);
+        expect_report(&world, rank, DDP_E_MISMATCH, "rank 1");
+    }
+    world_close(&world);
+}
+END_TEST
+
+/* ---- abort ---- */
+
+static void *abort_soon(void *comm)
+{
+    poll(NULL, 0, 50);
+    ddp_comm_abort(comm);
+    return NULL;
+}
+
+static ddp_comm *comm_of_handler;
+
+static void abort_in_handler(int signal_number)
+{
+    (void)signal_number;
+    ddp_comm_abort(comm_of_handler);
+}
+
+/* Rank 2 does not come until the others have failed, so that they wait when the abort comes. */
+static void abort_from_aside(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    struct ddp_error error;
+    pthread_t thread;
+    bool by_thread = rank == 1 && world->stage == 0;
+    if (by_thread)
+        CHECK(pthread_create(&thread, NULL, abort_soon, comm) == 0);
+    if (rank == 1 && world->stage == 1) {
+        comm_of_handler = comm;
+        signal(SIGALRM, abort_in_handler);
+        const struct itimerval soon = {.it_value = {.tv_usec = 50000}};
+        setitimer(ITIMER_REAL, &soon, NULL);
+    }
+    if (rank == 2)
+        while (atomic_load(world->counter) < 2)
+            poll(NULL, 0, 1);
+    ddp_status status;
+    do { /* the first one may have all that rank 2 needs */
+        status = ddp_barrier(comm, &error);
+    } while (status == DDP_OK);
+    atomic_fetch_add(world->counter, 1);
+    report(world, rank, status, &error);
+    if (by_thread)
+        pthread_join(thread, NULL);
+}
+
+START_TEST(abort_reaches_all_ranks)
+{
+    struct world world = {.nranks = 3, .tcp = _i % 2 != 0, .stage = (uint32_t)_i / 2};
+    world_open(&world);
+    world_run(&world, abort_from_aside);
+    for (uint32_t rank = 0; rank < world.nranks; rank++)
+        expect_report(&world, rank, DDP_E_ABORTED, "rank 1 called ddp_comm_abort()");
+    world_close(&world);
+}
+END_TEST
+
+/* ---- init ---- */
+
+START_TEST(missing_ranks_are_named)
+{
+    struct world world = {.nranks = 5, .init_timeout_ms = 300};
+    world_open(&world);
+    for (uint32_t rank = 0; rank < 5; rank += 2) {
+        if (!world_fork(&world, rank))
+            continue;
+        struct ddp_comm_options options = world_options(&world, rank);
+        ddp_comm *comm;
+        struct ddp_error error;
+        ddp_status status = ddp_comm_init(&options, &comm, &error);
+        report(&world, rank, status, &error);
+        _exit(0);
+    }
+    world_join(&world);
+    for (uint32_t rank = 0; rank < 5; rank += 2) {
+        expect_report(&world, rank, DDP_E_TIMEOUT, "3 of 5 ranks");
+        expect_report(&world, rank, DDP_E_TIMEOUT, "missing: rank 1 and 3");
+    }
+    world_close(&world);
+}
+END_TEST
+
+START_TEST(worlds_of_different_size_do_not_join)
+{
+    struct world world = {.nranks = 2, .init_timeout_ms = 2000};
+    world_open(&world);
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        if (!world_fork(&world, rank))
+            continue;
+        struct ddp_comm_options options = world_options(&world, rank);
+        options.world_size = rank == 0 ? 2 : 3;
+        ddp_comm *comm;
+        struct ddp_error error;
+        ddp_status status = ddp_comm_init(&options, &comm, &error);
+        report(&world, rank, status, &error);
+        _exit(0);
+    }
+    world_join(&world);
+    expect_report(&world, 0, DDP_E_MISMATCH, "rank 1 joins a world of 3 ranks, rank 0 one of 2");
+    ck_assert_int_ne(world.reports[1].status, DDP_OK);
+    ck_assert_int_ne(world.reports[2].status, DDP_OK);
+    world_close(&world);
+}
+END_TEST
+
+START_TEST(a_store_that_is_not_there)
+{
+    struct sockaddr_storage address;
+    int fd;
+    ck_assert_int_eq(ddpi_source_address("127.0.0.1", 1, &address, NULL), DDP_OK);
+    ck_assert_int_eq(ddpi_listen_tcp(&address, &fd, NULL), DDP_OK);
+    char endpoint[DDPI_ADDRESS_TEXT];
+    ddpi_address_text(&address, endpoint);
+    close(fd); /* now nobody listens there */
+    const struct ddp_comm_options options = {.size = sizeof options,
+                                             .store_endpoint = endpoint,
+                                             .world_size = 2,
+                                             .init_timeout_ms = 300};
+    ddp_comm *comm;
+    struct ddp_error error;
+    ck_assert_int_eq(ddp_comm_init(&options, &comm, &error), DDP_E_UNREACHABLE);
+    ck_assert_msg(strstr(error.msg, endpoint) != NULL, "%s", error.msg);
+}
+END_TEST
+
+/* The card of rank 0, as a stranger would read it. */
+static void read_card(const struct world *world, struct ddpi_card *card)
+{
+    const struct ddp_store_options options = {
+        .size = sizeof options, .endpoint = world->endpoint, .prefix = "test/"};
+    ddp_store *store;
+    void *value;
+    size_t len;
+    ck_assert_int_eq(ddp_store_connect(&options, &store, NULL), DDP_OK);
+    ck_assert_int_eq(ddp_store_get(store, "comm/world/1/card/0", 10000, &value, &len, NULL, NULL),
+                     DDP_OK);
+    ck_assert(ddpi_card_decode(value, len, card));
+    ddp_store_free(value);
+    ddp_store_close(store);
+}
+
+START_TEST(strangers_are_turned_away)
+{
+    enum { STRANGERS = 6 };
+    struct world world = {.nranks = 2, .tcp = _i != 0};
+    world_open(&world);
+    world_start_rank(&world, 0, finish_and_leave);
+    struct ddpi_card card;
+    read_card(&world, &card);
+    int fds[STRANGERS];
+    for (int i = 0; i < STRANGERS; i++) {
+        if (world.tcp)
+            ck_assert_int_eq(ddpi_connect_tcp(&card.tcp, UINT64_MAX, &fds[i], NULL), DDP_OK);
+        else
+            ck_assert_int_eq(ddpi_connect_local(card.local, UINT64_MAX, &fds[i], NULL), DDP_OK);
+        char noise[100] = "GET / HTTP/1.1";
+        if (i % 3 != 0) /* silence, a piece of a greeting, a whole one without the token */
+            ck_assert_int_gt(write(fds[i], noise, i % 3 == 1 ? 10 : sizeof noise), 0);
+    }
+    close(fds[0]);
+    world_start_rank(&world, 1, finish_and_leave);
+    world_join(&world);
+    for (int i = 1; i < STRANGERS; i++)
+        close(fds[i]);
+    world_close(&world);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("comm failure");
+    TCase *tcase = tcase_create("failure");
+    tcase_set_timeout(tcase, 30);
+    tcase_add_loop_test(tcase, a_killed_rank_is_named_by_all, 0, 8);
+    tcase_add_loop_test(tcase, a_stopped_rank_is_named_by_all, 0, 8);
+    tcase_add_loop_test(tcase, a_slow_rank_is_waited_for, 0, 2);
+    tcase_add_loop_test(tcase, a_rank_that_leaves_is_named, 0, 2);
+    tcase_add_loop_test(tcase, leaving_after_the_last_operation_hurts_nobody, 0, 2);
+    tcase_add_loop_test(tcase, a_mismatch_names_both_calls, 0, 10);
+    tcase_add_loop_test(tcase, abort_reaches_all_ranks, 0, 4);
+    suite_add_tcase(suite, tcase);
+    tcase = tcase_create("init");
+    tcase_set_timeout(tcase, 30);
+    tcase_add_test(tcase, missing_ranks_are_named);
+    tcase_add_test(tcase, worlds_of_different_size_do_not_join);
+    tcase_add_test(tcase, a_store_that_is_not_there);
+    tcase_add_loop_test(tcase, strangers_are_turned_away, 0, 2);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

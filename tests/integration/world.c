@@ -1,0 +1,163 @@
+/*
+ * world.c - a store and ranks as processes. Owns them: whoever opens a world closes it, and each
+ * child asks the kernel to be killed with its parent.
+ */
+#include "world.h"
+
+#include "check_main.h"
+#include "clock.h"
+#include "server.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+uint64_t now_us(void)
+{
+    return ddpi_now_us(&ddpi_clock_monotonic);
+}
+
+static pid_t fork_child(void)
+{
+    pid_t parent = getpid();
+    fflush(NULL);
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent)
+            _exit(1);
+    }
+    return pid;
+}
+
+static void run_store(int out)
+{
+    uv_loop_t loop;
+    struct ddpi_server *server;
+    const struct ddpi_server_options options = {0};
+    if (uv_loop_init(&loop) != 0 || ddpi_server_create(&loop, &options, &server, NULL) != DDP_OK)
+        _exit(1);
+    const char *endpoint = ddpi_server_endpoint(server);
+    if (write(out, endpoint, strlen(endpoint)) < 0)
+        _exit(1);
+    close(out);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    _exit(0);
+}
+
+void world_open(struct world *world)
+{
+    int pipe_fds[2];
+    ck_assert_int_eq(pipe(pipe_fds), 0);
+    world->store = fork_child();
+    if (world->store == 0) {
+        close(pipe_fds[0]);
+        run_store(pipe_fds[1]);
+    }
+    close(pipe_fds[1]);
+    ssize_t len = read(pipe_fds[0], world->endpoint, sizeof world->endpoint - 1);
+    close(pipe_fds[0]);
+    ck_assert_int_gt(len, 0);
+    world->endpoint[len] = '\0';
+    size_t size = sizeof *world->reports * WORLD_MAX + sizeof *world->counter;
+    void *shared = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ck_assert(shared != MAP_FAILED);
+    world->reports = shared;
+    world->counter = (void *)(world->reports + WORLD_MAX);
+}
+
+static void end_process(pid_t *pid)
+{
+    if (*pid <= 0)
+        return;
+    kill(*pid, SIGKILL);
+    waitpid(*pid, NULL, 0);
+    *pid = 0;
+}
+
+void world_kill_rank(struct world *world, uint32_t rank)
+{
+    end_process(&world->pids[rank]);
+}
+
+void world_close(struct world *world)
+{
+    for (uint32_t rank = 0; rank < WORLD_MAX; rank++)
+        end_process(&world->pids[rank]);
+    end_process(&world->store);
+    munmap(world->reports, sizeof *world->reports * WORLD_MAX + sizeof *world->counter);
+}
+
+struct ddp_comm_options world_options(const struct world *world, uint32_t rank)
+{
+    return (struct ddp_comm_options){
+        .size = sizeof(struct ddp_comm_options),
+        .store_endpoint = world->endpoint,
+        .store_prefix = "test/",
+        .name = world->name,
+        .world_size = world->nranks,
+        .rank = rank,
+        .init_timeout_ms = world->init_timeout_ms != 0 ? world->init_timeout_ms : 20000,
+        .timeout_ms = world->timeout_ms != 0 ? world->timeout_ms : 20000,
+        .force_tcp = world->tcp,
+    };
+}
+
+bool world_fork(struct world *world, uint32_t rank)
+{
+    world->pids[rank] = fork_child();
+    return world->pids[rank] == 0;
+}
+
+void world_start_rank(struct world *world, uint32_t rank, rank_body *body)
+{
+    if (!world_fork(world, rank))
+        return;
+    struct ddp_comm_options options = world_options(world, rank);
+    ddp_comm *comm = NULL;
+    CHECK_OK(ddp_comm_init(&options, &comm, err));
+    body(world, rank, comm);
+    ddp_comm_destroy(comm);
+    _exit(0);
+}
+
+void world_start(struct world *world, rank_body *body)
+{
+    for (uint32_t rank = 0; rank < world->nranks; rank++)
+        world_start_rank(world, rank, body);
+}
+
+void world_join(struct world *world)
+{
+    bool good = true;
+    for (uint32_t rank = 0; rank < WORLD_MAX; rank++) {
+        if (world->pids[rank] == 0)
+            continue;
+        int status = 0;
+        waitpid(world->pids[rank], &status, 0);
+        world->pids[rank] = 0;
+        good &= WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    }
+    ck_assert_msg(good, "a rank failed; see above");
+}
+
+void world_run(struct world *world, rank_body *body)
+{
+    world_start(world, body);
+    world_join(world);
+}
+
+void world_await_steps(struct world *world, uint32_t rank, uint32_t steps)
+{
+    uint64_t deadline = now_us() + 10 * 1000 * 1000;
+    while (atomic_load(&world->reports[rank].steps) < steps) {
+        ck_assert_msg(now_us() < deadline, "rank %u does not get on", rank);
+        poll(NULL, 0, 1);
+    }
+}

@@ -1,0 +1,89 @@
+/*
+ * world.h - a store and a number of ranks as real processes, for tests of the collectives.
+ *
+ * The store's server runs in a process of its own. Each rank is a fork of the test; it reports
+ * through memory that all share, and fails by CHECK(), which ends the process with a line on
+ * stderr. Every process dies with the test that started it.
+ */
+#ifndef TESTS_WORLD_H
+#define TESTS_WORLD_H
+
+#include <ddprun/comm.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/types.h>
+
+enum { WORLD_MAX = 8 };
+
+/* What a rank tells the test. */
+struct report {
+    _Atomic uint32_t steps; /* of whatever the rank counts */
+    _Atomic uint64_t at_us; /* when it failed, CLOCK_MONOTONIC */
+    ddp_status status;
+    struct ddp_error error;
+    uint64_t digest;
+};
+
+struct world {
+    uint32_t nranks;
+    bool tcp;
+    uint32_t timeout_ms;      /* 0 = 20 s */
+    uint32_t init_timeout_ms; /* 0 = 20 s */
+    const char *name;
+    uint32_t stage; /* whatever the body wants to know */
+
+    char endpoint[64]; /* of the store; filled by world_open() */
+    pid_t store;
+    pid_t pids[WORLD_MAX]; /* 0 = not running */
+    struct report *reports;
+    _Atomic uint32_t *counter; /* shared by all ranks */
+};
+
+/* Runs in the process of @rank, which has joined. */
+typedef void rank_body(struct world *world, uint32_t rank, ddp_comm *comm);
+
+void world_open(struct world *world); /* start the store */
+void world_close(struct world *world);
+
+/* Fork a process for @rank; true in that process. */
+bool world_fork(struct world *world, uint32_t rank);
+
+/* Start one rank; all of them; wait for them and expect exit status 0 (of those that run). */
+void world_start_rank(struct world *world, uint32_t rank, rank_body *body);
+void world_start(struct world *world, rank_body *body);
+void world_join(struct world *world);
+void world_run(struct world *world, rank_body *body);
+
+/* Kill one and reap it. */
+void world_kill_rank(struct world *world, uint32_t rank);
+
+/* Wait until @rank has reported @steps; the test fails after ten seconds. */
+void world_await_steps(struct world *world, uint32_t rank, uint32_t steps);
+
+struct ddp_comm_options world_options(const struct world *world, uint32_t rank);
+
+uint64_t now_us(void);
+
+#define CHECK(condition)                                                                  \
+    do {                                                                                  \
+        if (!(condition)) {                                                               \
+            fprintf(stderr, "%s:%d: CHECK failed: %s\n", __FILE__, __LINE__, #condition); \
+            _Exit(1);                                                                     \
+        }                                                                                 \
+    } while (0)
+
+/* For a call that must return DDP_OK; prints the sentence if not. */
+#define CHECK_OK(call)                                                               \
+    do {                                                                             \
+        struct ddp_error err_ = {0};                                                 \
+        struct ddp_error *err = &err_;                                               \
+        if ((call) != DDP_OK) {                                                      \
+            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, err_.msg); \
+            _Exit(1);                                                                \
+        }                                                                            \
+        (void)err;                                                                   \
+    } while (0)
+
+#endif

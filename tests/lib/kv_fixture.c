@@ -1,0 +1,148 @@
+/*
+ * kv_fixture.c - the core under test, its clients, and the replies they got.
+ */
+#include "kv_fixture.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+struct ddpi_kv *kv;
+struct ddpi_kv_client clients[CLIENTS];
+struct got replies[REPLIES_MAX];
+size_t nreplies;
+uint64_t now;
+static const uint8_t seed[DDPI_SEED_SIZE] = {1};
+
+static void copy_text(char *to, size_t size, struct ddpi_bytes from)
+{
+    size_t len = from.len < size - 1 ? from.len : size - 1;
+    if (len > 0)
+        memcpy(to, from.data, len);
+    to[len] = '\0';
+}
+
+static void record(void *ctx, struct ddpi_kv_client *client, const struct ddpi_message *reply)
+{
+    ck_assert_ptr_eq(ctx, &kv);
+    ck_assert_uint_lt(nreplies, REPLIES_MAX);
+    struct got *got = &replies[nreplies++];
+    *got = (struct got){.client = (int)(client - clients),
+                        .id = reply->id,
+                        .version = reply->version,
+                        .status = reply->status,
+                        .number = reply->number,
+                        .count = reply->keys.count};
+    copy_text(got->value, sizeof got->value, reply->value);
+    copy_text(got->text, sizeof got->text, reply->text);
+    if (reply->op == DDPI_OP_LIST) { /* as "a,b,c" */
+        struct ddpi_keys keys = reply->keys;
+        struct ddpi_bytes key;
+        size_t used = 0;
+        while (ddpi_keys_next(&keys, &key) && used + key.len + 2 < sizeof got->text)
+            used += (size_t)snprintf(got->text + used, sizeof got->text - used, "%s%.*s",
+                                     used > 0 ? "," : "", (int)key.len, (const char *)key.data);
+    }
+    if (got->status != DDP_OK)
+        ck_assert_str_ne(got->text, "");
+}
+
+void kv_make(const struct ddpi_kv_limits *limits)
+{
+    kv = ddpi_kv_create(limits, seed, record, &kv);
+    ck_assert_ptr_nonnull(kv);
+    for (int i = 0; i < CLIENTS; i++)
+        ddpi_kv_client_init(&clients[i]);
+    nreplies = 0;
+    now = 1000;
+}
+
+void kv_setup(void)
+{
+    kv_make(&ddpi_kv_limits_default);
+}
+
+void kv_teardown(void)
+{
+    for (int i = 0; i < CLIENTS; i++)
+        ddpi_kv_client_gone(kv, &clients[i]);
+    ck_assert_uint_eq(ddpi_kv_stats(kv).waits, 0);
+    ddpi_kv_delete_prefix(kv, ddpi_bytes_of("", 0));
+    ck_assert_uint_eq(ddpi_kv_stats(kv).keys, 0);
+    ck_assert_uint_eq(ddpi_kv_stats(kv).bytes, 0); /* whatever happened, the account is even */
+    ddpi_kv_destroy(kv);
+}
+
+struct ddpi_bytes bytes(const char *text)
+{
+    return ddpi_bytes_of(text, strlen(text));
+}
+
+void ask(int client, struct ddpi_message request)
+{
+    ddpi_kv_apply(kv, &clients[client], &request, now);
+}
+
+struct got *last(void)
+{
+    ck_assert_uint_gt(nreplies, 0);
+    return &replies[nreplies - 1];
+}
+
+/* Ask, and expect one answer at once. */
+struct got *call(int client, struct ddpi_message request)
+{
+    size_t before = nreplies;
+    ask(client, request);
+    ck_assert_uint_eq(nreplies, before + 1);
+    ck_assert_uint_eq(last()->id, request.id);
+    return last();
+}
+
+struct got *set(const char *key, const char *value)
+{
+    size_t before = nreplies;
+    ask(0, (struct ddpi_message){.op = DDPI_OP_SET, .key = bytes(key), .value = bytes(value)});
+    ck_assert_uint_gt(nreplies, before); /* its own comes last, after those of who waited */
+    return last();
+}
+
+struct got *try_get(const char *key)
+{
+    return call(0, (struct ddpi_message){.op = DDPI_OP_TRY_GET, .key = bytes(key)});
+}
+
+struct got *drop_key(const char *key)
+{
+    return call(0, (struct ddpi_message){.op = DDPI_OP_DELETE, .key = bytes(key)});
+}
+
+void get(int client, uint64_t id, const char *key, uint32_t timeout_ms)
+{
+    ask(client, (struct ddpi_message){
+                    .op = DDPI_OP_GET, .id = id, .key = bytes(key), .timeout_ms = timeout_ms});
+}
+
+void barrier(int client, uint64_t id, const char *name, uint32_t count, uint32_t timeout_ms)
+{
+    ask(client, (struct ddpi_message){.op = DDPI_OP_BARRIER,
+                                      .id = id,
+                                      .key = bytes(name),
+                                      .count = count,
+                                      .timeout_ms = timeout_ms});
+}
+
+/* @names: one letter per key. */
+void wait_keys(int client, uint64_t id, const char *names, uint32_t timeout_ms)
+{
+    struct ddpi_buf packed;
+    ddpi_buf_init(&packed, 1 << 20);
+    for (const char *name = names; *name != '\0'; name++)
+        ck_assert(ddpi_keys_put(&packed, ddpi_bytes_of(name, 1)));
+    ask(client, (struct ddpi_message){.op = DDPI_OP_WAIT,
+                                      .id = id,
+                                      .keys = {ddpi_buf_head(&packed), ddpi_buf_len(&packed),
+                                               (uint32_t)strlen(names)},
+                                      .timeout_ms = timeout_ms});
+    ddpi_buf_finish(&packed);
+}

@@ -1,0 +1,34 @@
+/*
+ * raw.h - a bare TCP connection for tests that say what no client library would. Every wait has a
+ * deadline of ten seconds and fails the test when it passes.
+ */
+#ifndef TESTS_RAW_H
+#define TESTS_RAW_H
+
+#include "buf.h"
+#include "proto.h"
+
+int raw_connect(uint16_t port);
+/* A listening socket on a free port of 127.0.0.1. */
+int raw_listen(uint16_t *ret_port);
+int raw_accept(int listen_fd);
+
+/* All of it; a peer that closes meanwhile is no failure. */
+void raw_send(int fd, const void *bytes, size_t len);
+/* Exactly @len bytes. */
+void raw_receive(int fd, void *bytes, size_t len);
+/* Drop what comes until the peer has closed; the milliseconds that took. */
+uint64_t raw_until_closed(int fd);
+
+/* The client's preamble and HELLO. */
+void raw_put_greeting(struct ddpi_buf *buf, uint32_t auth);
+/* Greet and take the server's answer. */
+void raw_greet(int fd);
+/* The next frame of the server: the payload goes to @payload (DDPI_FRAME_HEADER_SIZE bytes and
+ * more are allowed for), which must be large enough. */
+struct ddpi_frame raw_frame(int fd, void *payload, size_t size);
+void raw_request(int fd, const struct ddpi_message *request);
+
+uint64_t raw_now_ms(void);
+
+#endif

@@ -1,0 +1,66 @@
+/*
+ * store_fixture.c - the shared fixture of the store's tests.
+ */
+#include "store_fixture.h"
+
+_Thread_local struct ddp_error why;
+struct store_thread *server;
+
+void store_setup(void)
+{
+    server = store_thread_start(NULL);
+}
+
+void store_teardown(void)
+{
+    store_thread_stop(server);
+}
+
+ddp_store *open_prefix(const char *prefix)
+{
+    struct ddp_store_options options = {.size = sizeof options,
+                                        .endpoint = store_thread_endpoint(server),
+                                        .prefix = prefix,
+                                        .connect_timeout_ms = SOON_MS};
+    ddp_store *store = NULL;
+    OK(ddp_store_connect(&options, &store, &why));
+    return store;
+}
+
+ddp_store *open_store(void)
+{
+    return open_prefix(NULL);
+}
+
+void assert_alive(ddp_store *store)
+{
+    int64_t before, after;
+    OK(ddp_store_add(store, "alive", 1, SOON_MS, &before, &why));
+    OK(ddp_store_add(store, "alive", 1, SOON_MS, &after, &why));
+    ck_assert_int_eq(after, before + 1);
+}
+
+void restart(const struct ddpi_server_options *options)
+{
+    store_thread_stop(server);
+    server = store_thread_start(options);
+}
+
+void await_connections(size_t wanted)
+{
+    uint64_t start_ms = raw_now_ms();
+    while (store_thread_stats(server).connections != wanted)
+        ck_assert_uint_lt(raw_now_ms() - start_ms, 2 * SOON_MS);
+}
+
+Suite *store_suite(const char *name, const TTest *const *tests, size_t count)
+{
+    Suite *suite = suite_create(name);
+    TCase *tcase = tcase_create("real");
+    tcase_set_timeout(tcase, 60);
+    tcase_add_checked_fixture(tcase, store_setup, store_teardown);
+    for (size_t i = 0; i < count; i++)
+        tcase_add_test(tcase, tests[i]);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

@@ -1,0 +1,38 @@
+/*
+ * store_fixture.h - what the tests of the store share: a server per test, and clients of it.
+ */
+#ifndef TESTS_STORE_FIXTURE_H
+#define TESTS_STORE_FIXTURE_H
+
+#include "check_main.h"
+#include "raw.h"
+#include "store_thread.h"
+
+#include <ddprun/store.h>
+
+enum { SOON_MS = 5000 };
+
+/* The sentence of a call that should have succeeded. */
+extern _Thread_local struct ddp_error why;
+
+#define OK(call) ck_assert_msg((call) == DDP_OK, "%s", why.msg)
+
+/* Between store_setup() and store_teardown(), a checked fixture. */
+extern struct store_thread *server;
+
+void store_setup(void);
+void store_teardown(void);
+/* Another server in its place. */
+void restart(const struct ddpi_server_options *options);
+
+ddp_store *open_prefix(const char *prefix);
+ddp_store *open_store(void);
+
+/* A client that works all right proves that the server does. */
+void assert_alive(ddp_store *store);
+void await_connections(size_t wanted);
+
+/* @tests, each with the fixture. */
+Suite *store_suite(const char *name, const TTest *const *tests, size_t count);
+
+#endif

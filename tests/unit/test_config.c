@@ -1,0 +1,141 @@
+/*
+ * test_config.c - options and environment of a communicator: defaults, precedence, and that
+ * anything malformed is named.
+ */
+#include "check_main.h"
+#include "config.h"
+
+#include <string.h>
+
+/* The environment of a test: name, value, name, value, ..., NULL. Check runs each test in a process
+ * of its own. */
+static const char *const *environment;
+
+static const char *test_env(const char *name)
+{
+    for (const char *const *at = environment; *at != NULL; at += 2)
+        if (strcmp(at[0], name) == 0)
+            return at[1];
+    return NULL;
+}
+
+#define SET(...)                                                    \
+    do {                                                            \
+        static const char *const variables[] = {__VA_ARGS__, NULL}; \
+        environment = variables;                                    \
+    } while (0)
+
+START_TEST(no_launcher_is_a_world_of_one)
+{
+    SET("DDPRUN_STORE", "127.0.0.1:29400");
+    struct ddpi_config config;
+    ck_assert_int_eq(ddpi_config_load(NULL, test_env, &config, NULL), DDP_OK);
+    ck_assert_uint_eq(config.world_size, 1);
+    ck_assert_uint_eq(config.rank, 0);
+    ck_assert_ptr_null(config.store_endpoint);
+    ck_assert_str_eq(config.name, "world");
+    ck_assert_uint_eq(config.timeout_ms, 600000);
+    ck_assert_uint_eq(config.init_timeout_ms, 600000);
+    ck_assert(!config.force_tcp);
+}
+END_TEST
+
+START_TEST(everything_from_the_environment)
+{
+    SET("RANK", "3", "WORLD_SIZE", "8", "DDPRUN_STORE", "10.0.0.1:29400", "DDPRUN_STORE_PREFIX",
+        "job/2/", "DDP_TIMEOUT", "1.5s", "DDP_INIT_TIMEOUT", "2m", "DDP_FORCE_TCP", "true");
+    struct ddpi_config config;
+    ck_assert_int_eq(ddpi_config_load(NULL, test_env, &config, NULL), DDP_OK);
+    ck_assert_uint_eq(config.rank, 3);
+    ck_assert_uint_eq(config.world_size, 8);
+    ck_assert_str_eq(config.store_endpoint, "10.0.0.1:29400");
+    ck_assert_str_eq(config.store_prefix, "job/2/");
+    ck_assert_uint_eq(config.timeout_ms, 1500);
+    ck_assert_uint_eq(config.init_timeout_ms, 120000);
+    ck_assert(config.force_tcp);
+}
+END_TEST
+
+START_TEST(options_come_first)
+{
+    SET("RANK", "nonsense", "WORLD_SIZE", "8", "DDPRUN_STORE", "a:1", "DDP_TIMEOUT", "nonsense",
+        "DDP_FORCE_TCP", "nonsense");
+    const struct ddp_comm_options options = {.size = sizeof options,
+                                             .store_endpoint = "b:2",
+                                             .name = "evaluation",
+                                             .world_size = 2,
+                                             .rank = 1,
+                                             .init_timeout_ms = 10,
+                                             .timeout_ms = 20,
+                                             .force_tcp = 1};
+    struct ddpi_config config;
+    ck_assert_int_eq(ddpi_config_load(&options, test_env, &config, NULL), DDP_OK);
+    ck_assert_uint_eq(config.rank, 1);
+    ck_assert_uint_eq(config.world_size, 2);
+    ck_assert_str_eq(config.store_endpoint, "b:2");
+    ck_assert_str_eq(config.name, "evaluation");
+    ck_assert_uint_eq(config.init_timeout_ms, 10);
+    ck_assert_uint_eq(config.timeout_ms, 20);
+}
+END_TEST
+
+static const struct {
+    const char *env[8];
+    const char *named; /* in the sentence */
+} refused[] = {
+    {{"RANK", "0"}, "WORLD_SIZE"},
+    {{"WORLD_SIZE", "2"}, "RANK"},
+    {{"RANK", "0", "WORLD_SIZE", "2"}, "DDPRUN_STORE"},
+    {{"RANK", "2", "WORLD_SIZE", "2", "DDPRUN_STORE", "a:1"}, "rank 2"},
+    {{"RANK", "-1", "WORLD_SIZE", "2", "DDPRUN_STORE", "a:1"}, "RANK"},
+    {{"RANK", " 1", "WORLD_SIZE", "2", "DDPRUN_STORE", "a:1"}, "RANK"},
+    {{"RANK", "0", "WORLD_SIZE", "0"}, "WORLD_SIZE"},
+    {{"RANK", "0", "WORLD_SIZE", "2x"}, "WORLD_SIZE"},
+    {{"RANK", "0", "WORLD_SIZE", "99999999999"}, "WORLD_SIZE"},
+    {{"DDP_TIMEOUT", "soon"}, "DDP_TIMEOUT"},
+    {{"DDP_TIMEOUT", "0"}, "DDP_TIMEOUT"},
+    {{"DDP_INIT_TIMEOUT", "-1"}, "DDP_INIT_TIMEOUT"},
+    {{"DDP_FORCE_TCP", "yes"}, "DDP_FORCE_TCP"},
+};
+
+START_TEST(malformed_variables_are_named)
+{
+    environment = refused[_i].env;
+    struct ddpi_config config = {.rank = 77};
+    struct ddp_error err;
+    ck_assert_int_eq(ddpi_config_load(NULL, test_env, &config, &err), DDP_E_INVALID);
+    ck_assert_msg(strstr(err.msg, refused[_i].named) != NULL, "%s", err.msg);
+    ck_assert_uint_eq(config.rank, 77);
+}
+END_TEST
+
+START_TEST(malformed_options_are_refused)
+{
+    SET(NULL);
+    const struct ddp_comm_options bad[] = {
+        {.size = 0, .world_size = 1},
+        {.size = sizeof bad[0], .world_size = 2, .rank = 2, .store_endpoint = "a:1"},
+        {.size = sizeof bad[0], .world_size = UINT32_MAX, .store_endpoint = "a:1"},
+        {.size = sizeof bad[0], .world_size = 2},
+        {.size = sizeof bad[0], .world_size = 1, .name = "a/b"},
+        {.size = sizeof bad[0], .world_size = 1, .name = ""},
+    };
+    struct ddpi_config config;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        ck_assert_int_eq(ddpi_config_load(&bad[i], test_env, &config, NULL), DDP_E_INVALID);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("config");
+    TCase *tcase = tcase_create("load");
+    tcase_add_test(tcase, no_launcher_is_a_world_of_one);
+    tcase_add_test(tcase, everything_from_the_environment);
+    tcase_add_test(tcase, options_come_first);
+    tcase_add_loop_test(tcase, malformed_variables_are_named, 0,
+                        (int)(sizeof refused / sizeof *refused));
+    tcase_add_test(tcase, malformed_options_are_refused);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

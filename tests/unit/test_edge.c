@@ -1,0 +1,303 @@
+/*
+ * test_edge.c - both transports of an edge between two ends in one process, the control messages
+ * beside them, and what a hostile or dead peer can do.
+ */
+#include "call.h"
+#include "card.h"
+#include "check_main.h"
+#include "transport.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { SHM, TCP, TRANSPORTS, TOTAL = 3 * 1000 * 1000 + 17 };
+
+struct pair {
+    struct ddpi_edge *a, *b;
+    int bell_a, bell_b; /* who rings for a and b */
+};
+
+static struct pair pair_create(int transport)
+{
+    struct pair pair = {.bell_a = -1, .bell_b = -1};
+    int control[2];
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, control), 0);
+    if (transport == TCP) {
+        int data[2];
+        ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, data), 0);
+        pair.a = ddpi_edge_tcp(data[0], control[0], NULL);
+        pair.b = ddpi_edge_tcp(data[1], control[1], NULL);
+    } else {
+        struct ddpi_shm_segment *ours, *theirs;
+        ck_assert_int_eq(ddpi_shm_create(&ours, NULL), DDP_OK);
+        ck_assert_int_eq(ddpi_shm_attach(dup(ddpi_shm_fd(ours)), &theirs, NULL), DDP_OK);
+        pair.bell_a = eventfd(0, EFD_NONBLOCK);
+        pair.bell_b = eventfd(0, EFD_NONBLOCK);
+        pair.a = ddpi_edge_shm(ours, 0, dup(pair.bell_b), control[0], NULL);
+        pair.b = ddpi_edge_shm(theirs, 1, dup(pair.bell_a), control[1], NULL);
+    }
+    ck_assert(pair.a != NULL && pair.b != NULL);
+    return pair;
+}
+
+static void pair_destroy(struct pair *pair)
+{
+    ddpi_edge_destroy(pair->a);
+    ddpi_edge_destroy(pair->b);
+    if (pair->bell_a >= 0)
+        close(pair->bell_a);
+    if (pair->bell_b >= 0)
+        close(pair->bell_b);
+}
+
+static uint8_t pattern(size_t i)
+{
+    return (uint8_t)(i * 131 + i / 251);
+}
+
+static size_t send_pattern(struct ddpi_edge *edge, size_t from, size_t len)
+{
+    uint8_t bytes[5000];
+    if (len > sizeof bytes)
+        len = sizeof bytes;
+    for (size_t i = 0; i < len; i++)
+        bytes[i] = pattern(from + i);
+    return edge->ops->send(edge, bytes, len);
+}
+
+static void check_pattern(const uint8_t *bytes, size_t from, size_t len)
+{
+    size_t wrong = 0;
+    for (size_t i = 0; i < len; i++)
+        wrong += bytes[i] != pattern(from + i);
+    ck_assert_uint_eq(wrong, 0);
+}
+
+/* Bytes go through in order whatever their portions, by peeking and by receiving, both ways. */
+START_TEST(bytes_arrive_in_order)
+{
+    struct pair pair = pair_create(_i % TRANSPORTS);
+    bool turned = _i >= TRANSPORTS;
+    struct ddpi_edge *from = turned ? pair.b : pair.a, *to = turned ? pair.a : pair.b;
+    size_t sent = 0, got = 0;
+    static uint8_t room[70000];
+    for (unsigned turn = 0; got < TOTAL; turn++) {
+        size_t want = 1 + turn * 977 % 5000;
+        if (sent < TOTAL)
+            sent += send_pattern(from, sent, want < TOTAL - sent ? want : TOTAL - sent);
+        if (turn % 3 == 0)
+            continue;
+        if (turn % 2 == 0) {
+            const uint8_t *bytes;
+            size_t there = to->ops->peek(to, 8, &bytes);
+            size_t take = there < want ? there : want;
+            check_pattern(bytes, got, take);
+            to->ops->consume(to, take);
+            got += take;
+        } else {
+            size_t take = to->ops->recv(to, room, turn % 5 == 0 ? sizeof room : want);
+            check_pattern(room, got, take);
+            got += take;
+        }
+    }
+    ck_assert_uint_eq(got, TOTAL);
+    pair_destroy(&pair);
+}
+END_TEST
+
+START_TEST(a_full_link_takes_nothing_and_wakes_the_sender)
+{
+    struct pair pair = pair_create(_i);
+    uint8_t bytes[4096] = {0};
+    while (pair.a->ops->send(pair.a, bytes, sizeof bytes) > 0)
+        continue;
+    struct pollfd pollfd;
+    ck_assert(!pair.a->ops->arm(pair.a, 0, true, &pollfd));
+    if (pollfd.fd < 0)
+        pollfd = (struct pollfd){.fd = pair.bell_a, .events = POLLIN};
+    ck_assert_int_eq(poll(&pollfd, 1, 0), 0);
+    const uint8_t *there;
+    size_t len;
+    while ((len = pair.b->ops->peek(pair.b, 1, &there)) > 0)
+        pair.b->ops->consume(pair.b, len);
+    ck_assert_int_eq(poll(&pollfd, 1, 1000), 1);
+    pair.a->ops->disarm(pair.a);
+    ck_assert_uint_gt(pair.a->ops->send(pair.a, bytes, 1), 0);
+    pair_destroy(&pair);
+}
+END_TEST
+
+START_TEST(a_sleeping_receiver_is_woken)
+{
+    struct pair pair = pair_create(_i);
+    struct pollfd pollfd;
+    ck_assert(!pair.b->ops->arm(pair.b, 4, false, &pollfd));
+    if (pollfd.fd < 0)
+        pollfd = (struct pollfd){.fd = pair.bell_b, .events = POLLIN};
+    ck_assert_int_eq(poll(&pollfd, 1, 0), 0);
+    ck_assert_uint_eq(pair.a->ops->send(pair.a, "1234", 4), 4);
+    ck_assert_int_eq(poll(&pollfd, 1, 1000), 1);
+    pair.b->ops->disarm(pair.b);
+    const uint8_t *bytes;
+    ck_assert_uint_eq(pair.b->ops->peek(pair.b, 4, &bytes), 4);
+    ck_assert(pair.b->ops->arm(pair.b, 4, false, &pollfd)); /* nothing to wait for */
+    pair.b->ops->disarm(pair.b);
+    if (_i == SHM) { /* nobody sleeps: no bell */
+        uint64_t rings;
+        ck_assert_int_eq(read(pair.bell_b, &rings, sizeof rings), sizeof rings);
+        ck_assert_uint_eq(pair.a->ops->send(pair.a, "5678", 4), 4);
+        ck_assert_int_eq(read(pair.bell_b, &rings, sizeof rings), -1);
+    }
+    pair_destroy(&pair);
+}
+END_TEST
+
+START_TEST(impossible_positions_break_the_link)
+{
+    /* Any rank can write anything into the shared header, as here through another mapping. */
+    int control[2];
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, control), 0);
+    struct ddpi_shm_segment *segment;
+    ck_assert_int_eq(ddpi_shm_create(&segment, NULL), DDP_OK);
+    uint8_t *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, ddpi_shm_fd(segment), 0);
+    ck_assert(page != MAP_FAILED);
+    struct ddpi_edge *edge = ddpi_edge_shm(segment, 0, eventfd(0, 0), control[0], NULL);
+    memset(page, 0x55, 4096);
+    const uint8_t *bytes;
+    ck_assert_uint_eq(edge->ops->peek(edge, 1, &bytes), 0);
+    ck_assert_ptr_nonnull(edge->broken);
+    ck_assert_uint_eq(edge->ops->send(edge, "x", 1), 0);
+    ddpi_edge_destroy(edge);
+    munmap(page, 4096);
+    close(control[1]);
+}
+END_TEST
+
+START_TEST(foreign_memory_is_refused)
+{
+    struct ddpi_shm_segment *segment;
+    int unsealed = memfd_create("test", MFD_CLOEXEC);
+    ck_assert_int_eq(ddpi_shm_attach(unsealed, &segment, NULL), DDP_E_PROTOCOL);
+    int small = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    ck_assert_int_eq(fcntl(small, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
+    ck_assert_int_eq(ddpi_shm_attach(small, &segment, NULL), DDP_E_PROTOCOL);
+    struct ddpi_shm_segment *own;
+    ck_assert_int_eq(ddpi_shm_create(&own, NULL), DDP_OK);
+    ck_assert_int_eq(ftruncate(ddpi_shm_fd(own), 0), -1); /* sealed */
+    ddpi_shm_destroy(own);
+}
+END_TEST
+
+START_TEST(control_messages_and_their_end)
+{
+    struct pair pair = pair_create(_i);
+    struct ddpi_control *a = &pair.a->control, *b = &pair.b->control;
+    struct ddpi_memo memo, got;
+    ck_assert_int_eq(ddpi_control_read(b, &got), DDPI_CONTROL_NONE);
+    ddpi_memo_fill(&memo, DDPI_NOTICE_FAILED, DDP_E_PEER_DEAD, "rank 2\nis dead");
+    ddpi_control_send(a, &memo);
+    ddpi_memo_fill(&memo, DDPI_NOTICE_LEFT, DDP_OK, "");
+    ddpi_control_send(a, &memo);
+    ck_assert_int_eq(ddpi_control_read(b, &got), DDPI_CONTROL_MEMO);
+    ck_assert_uint_eq(got.notice, DDPI_NOTICE_FAILED);
+    ck_assert_int_eq(got.status, DDP_E_PEER_DEAD);
+    ck_assert_str_eq(got.text, "rank 2?is dead"); /* nothing that could garble a terminal */
+    ck_assert_int_eq(ddpi_control_read(b, &got), DDPI_CONTROL_MEMO);
+    ck_assert_uint_eq(got.notice, DDPI_NOTICE_LEFT);
+    memset(&memo, 'x', sizeof memo);
+    ddpi_control_send(a, &memo);
+    ck_assert_int_eq(ddpi_control_read(b, &got), DDPI_CONTROL_GARBLED);
+    ddpi_edge_destroy(pair.a);
+    pair.a = NULL;
+    ck_assert_int_eq(ddpi_control_read(b, &got), DDPI_CONTROL_END);
+    pair_destroy(&pair);
+}
+END_TEST
+
+START_TEST(what_was_sent_before_the_end_arrives)
+{
+    struct pair pair = pair_create(_i);
+    ck_assert_uint_eq(pair.a->ops->send(pair.a, "last", 4), 4);
+    ddpi_edge_destroy(pair.a);
+    pair.a = NULL;
+    char text[8];
+    ck_assert_uint_eq(pair.b->ops->recv(pair.b, text, sizeof text), 4);
+    ck_assert_mem_eq(text, "last", 4);
+    ck_assert_uint_eq(pair.b->ops->recv(pair.b, text, sizeof text), 0);
+    if (_i == TCP)
+        ck_assert_ptr_nonnull(pair.b->broken);
+    pair_destroy(&pair);
+}
+END_TEST
+
+START_TEST(calls_on_the_wire)
+{
+    struct ddpi_call call = {DDPI_ALL_REDUCE, 1ULL << 40, 1ULL << 33, DDP_BFLOAT16, DDP_MAX, 0};
+    uint8_t wire[DDPI_CALL_WIRE_SIZE];
+    struct ddpi_call got;
+    ddpi_call_encode(&call, wire);
+    ck_assert(ddpi_call_decode(wire, &got));
+    ck_assert(ddpi_call_same(&call, &got));
+    got.count++;
+    ck_assert(!ddpi_call_same(&call, &got));
+    for (size_t i = 0; i < sizeof wire; i++) { /* whatever comes, describing it is safe */
+        uint8_t bad[DDPI_CALL_WIRE_SIZE];
+        memcpy(bad, wire, sizeof bad);
+        bad[i] ^= 0xff;
+        char text[DDPI_CALL_TEXT];
+        if (ddpi_call_decode(bad, &got))
+            ddpi_call_describe(&got, text);
+        if (i < 5 || i == 7)
+            ck_assert(!ddpi_call_decode(bad, &got));
+    }
+}
+END_TEST
+
+START_TEST(cards_on_the_wire)
+{
+    struct ddpi_card card = {.world_size = 4, .shm = true, .local = "name"}, got;
+    ck_assert_int_eq(ddpi_card_identify(&card, NULL), DDP_OK);
+    card.tcp.ss_family = _i == 0 ? AF_INET : AF_INET6;
+    struct ddpi_buf buf;
+    ddpi_buf_init(&buf, DDPI_CARD_WIRE_MAX);
+    ck_assert(ddpi_card_encode(&card, &buf));
+    size_t len = ddpi_buf_len(&buf);
+    ck_assert(ddpi_card_decode(ddpi_buf_head(&buf), len, &got));
+    ck_assert_uint_eq(got.world_size, 4);
+    ck_assert_uint_eq(got.pid, card.pid);
+    ck_assert_str_eq(got.local, "name");
+    ck_assert_str_eq(got.machine, card.machine);
+    ck_assert_mem_eq(got.token, card.token, sizeof got.token);
+    ck_assert(ddpi_card_share_memory(&card, &got));
+    got.machine[0] ^= 1;
+    ck_assert(!ddpi_card_share_memory(&card, &got));
+    for (size_t cut = 0; cut < len; cut++)
+        ck_assert(!ddpi_card_decode(ddpi_buf_head(&buf), cut, &got));
+    ddpi_buf_put_u8(&buf, 0);
+    ck_assert(!ddpi_card_decode(ddpi_buf_head(&buf), len + 1, &got));
+    ddpi_buf_finish(&buf);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("edge");
+    TCase *tcase = tcase_create("transports");
+    tcase_add_loop_test(tcase, bytes_arrive_in_order, 0, 2 * TRANSPORTS);
+    tcase_add_loop_test(tcase, a_full_link_takes_nothing_and_wakes_the_sender, 0, TRANSPORTS);
+    tcase_add_loop_test(tcase, a_sleeping_receiver_is_woken, 0, TRANSPORTS);
+    tcase_add_test(tcase, impossible_positions_break_the_link);
+    tcase_add_test(tcase, foreign_memory_is_refused);
+    tcase_add_loop_test(tcase, control_messages_and_their_end, 0, TRANSPORTS);
+    tcase_add_loop_test(tcase, what_was_sent_before_the_end_arrives, 0, TRANSPORTS);
+    suite_add_tcase(suite, tcase);
+    tcase = tcase_create("wire");
+    tcase_add_test(tcase, calls_on_the_wire);
+    tcase_add_loop_test(tcase, cards_on_the_wire, 0, 2);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

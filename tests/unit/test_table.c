@@ -1,0 +1,89 @@
+/*
+ * test_table.c - the keyed hash, the hash table while it grows and shrinks, and the heap.
+ */
+#include "check_main.h"
+#include "heap.h"
+#include "table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const uint8_t seed[DDPI_SEED_SIZE] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
+/* The first from the reference implementation, the others from CPython 3.11 with hash seed 0. */
+START_TEST(siphash_vectors)
+{
+    static const uint8_t zero[DDPI_SEED_SIZE];
+    ck_assert_uint_eq(ddpi_siphash(seed, "", 0), UINT64_C(0xabac0158050fc4dc));
+    ck_assert_int_eq((int64_t)ddpi_siphash(zero, "abc", 3), INT64_C(-4594863902769663758));
+    ck_assert_int_eq((int64_t)ddpi_siphash(zero, "hello world, longer", 19),
+                     INT64_C(-5134668841156632940));
+}
+END_TEST
+
+enum { NODES = 5000 };
+
+static struct ddpi_table_node nodes[NODES];
+static int names[NODES];
+
+START_TEST(everything_is_found_while_it_grows)
+{
+    struct ddpi_table table;
+    ddpi_table_init(&table, seed);
+    ck_assert_ptr_null(ddpi_table_find(&table, "x", 1));
+    for (int i = 0; i < NODES; i++) {
+        names[i] = i;
+        nodes[i].key = &names[i];
+        nodes[i].key_len = sizeof(int);
+        ck_assert(ddpi_table_insert(&table, &nodes[i]));
+        for (int j = i % 7; j <= i; j += 97)
+            ck_assert_ptr_eq(ddpi_table_find(&table, &names[j], sizeof(int)), &nodes[j]);
+    }
+    /* Each is seen once, and may be removed as it is seen. */
+    struct ddpi_table_iter iter = {0};
+    int seen = 0;
+    for (struct ddpi_table_node *node; (node = ddpi_table_next(&table, &iter)) != NULL; seen++)
+        if (*(const int *)node->key % 2 == 0)
+            ddpi_table_remove(&table, node);
+    ck_assert_int_eq(seen, NODES);
+    ck_assert_uint_eq(table.count, NODES / 2);
+    for (int i = 0; i < NODES; i++)
+        ck_assert_ptr_eq(ddpi_table_find(&table, &names[i], sizeof(int)),
+                         i % 2 == 0 ? NULL : &nodes[i]);
+    ddpi_table_finish(&table);
+}
+END_TEST
+
+START_TEST(heap_gives_the_earliest)
+{
+    struct ddpi_heap heap = {0};
+    static struct ddpi_heap_node items[500];
+    srand(1);
+    for (int i = 0; i < 500; i++)
+        ck_assert(ddpi_heap_insert(&heap, &items[i], (uint64_t)(rand() % 100)));
+    for (int i = 0; i < 500; i += 3) {
+        ddpi_heap_remove(&heap, &items[i]);
+        ddpi_heap_remove(&heap, &items[i]); /* in no heap: harmless */
+    }
+    uint64_t last = 0;
+    size_t count = 0;
+    for (struct ddpi_heap_node *top; (top = ddpi_heap_top(&heap)) != NULL; count++) {
+        ck_assert_uint_ge(top->at, last);
+        last = top->at;
+        ddpi_heap_remove(&heap, top);
+    }
+    ck_assert_uint_eq(count, 500 - 167);
+    ddpi_heap_finish(&heap);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("table");
+    TCase *tcase = tcase_create("containers");
+    tcase_add_test(tcase, siphash_vectors);
+    tcase_add_test(tcase, everything_is_found_while_it_grows);
+    tcase_add_test(tcase, heap_gives_the_earliest);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

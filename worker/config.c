@@ -1,0 +1,137 @@
+/*
+ * config.c - options and environment -> struct ddpi_config. The only place in the library that
+ * knows the names of environment variables. Owns nothing.
+ */
+#include "config.h"
+
+#include "error.h"
+
+#include <string.h>
+
+static ddp_status env_int(ddpi_getenv *env, const char *name, int64_t min, int64_t max,
+                          uint32_t *ret, struct ddp_error *err)
+{
+    const char *text = env(name);
+    if (text == NULL)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "%s is not set; ddprun sets RANK and WORLD_SIZE together", name);
+    int64_t value;
+    ddp_status status = ddpi_parse_int(text, min, max, &value, err);
+    if (status != DDP_OK)
+        return ddpi_error_wrap(err, status, "%s", name);
+    *ret = (uint32_t)value;
+    return DDP_OK;
+}
+
+/* Leaves *@ret, the default, as it is when the variable is not set. */
+static ddp_status env_duration(ddpi_getenv *env, const char *name, uint32_t *ret,
+                               struct ddp_error *err)
+{
+    const char *text = env(name);
+    if (text == NULL)
+        return DDP_OK;
+    uint64_t value;
+    ddp_status status = ddpi_parse_duration_ms(text, 1000, UINT32_MAX, &value, err);
+    if (status != DDP_OK)
+        return ddpi_error_wrap(err, status, "%s", name);
+    if (value == 0)
+        return ddpi_error_set(err, DDP_E_INVALID, "%s: a timeout of 0 leaves no time at all", name);
+    *ret = (uint32_t)value;
+    return DDP_OK;
+}
+
+static ddp_status env_flag(ddpi_getenv *env, const char *name, bool *ret, struct ddp_error *err)
+{
+    const char *text = env(name);
+    if (text == NULL)
+        return DDP_OK;
+    ddp_status status = ddpi_parse_bool(text, ret, err);
+    return status == DDP_OK ? DDP_OK : ddpi_error_wrap(err, status, "%s", name);
+}
+
+static ddp_status load_place(const struct ddp_comm_options *options, ddpi_getenv *env,
+                             struct ddpi_config *config, struct ddp_error *err)
+{
+    if (options->world_size != 0) {
+        config->world_size = options->world_size;
+        config->rank = options->rank;
+    } else if (env("RANK") == NULL && env("WORLD_SIZE") == NULL) {
+        config->world_size = 1;
+    } else {
+        ddp_status status = env_int(env, "WORLD_SIZE", 1, DDPI_WORLD_MAX, &config->world_size, err);
+        if (status == DDP_OK)
+            status = env_int(env, "RANK", 0, DDPI_WORLD_MAX - 1, &config->rank, err);
+        if (status != DDP_OK)
+            return status;
+    }
+    if (config->world_size > DDPI_WORLD_MAX)
+        return ddpi_error_set(err, DDP_E_INVALID, "a world of %u ranks is larger than %d",
+                              config->world_size, DDPI_WORLD_MAX);
+    if (config->rank >= config->world_size)
+        return ddpi_error_set(err, DDP_E_INVALID, "rank %u does not exist in a world of %u ranks",
+                              config->rank, config->world_size);
+    return DDP_OK;
+}
+
+static ddp_status load_store(const struct ddp_comm_options *options, ddpi_getenv *env,
+                             struct ddpi_config *config, struct ddp_error *err)
+{
+    config->name = options->name != NULL ? options->name : "world";
+    size_t name_len = strlen(config->name);
+    if (name_len == 0 || name_len > 128 || strchr(config->name, '/') != NULL)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "the name of a communicator has 1 to 128 characters and no '/'");
+    if (config->world_size == 1)
+        return DDP_OK;
+    config->store_prefix =
+        options->store_prefix != NULL ? options->store_prefix : env("DDPRUN_STORE_PREFIX");
+    config->store_endpoint =
+        options->store_endpoint != NULL ? options->store_endpoint : env("DDPRUN_STORE");
+    if (config->store_endpoint == NULL)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "DDPRUN_STORE is not set: %u ranks cannot find each other without a "
+                              "store; start the program with ddprun",
+                              config->world_size);
+    return DDP_OK;
+}
+
+static ddp_status load_limits(const struct ddp_comm_options *options, ddpi_getenv *env,
+                              struct ddpi_config *config, struct ddp_error *err)
+{
+    config->init_timeout_ms = options->init_timeout_ms;
+    config->timeout_ms = options->timeout_ms;
+    config->force_tcp = options->force_tcp != 0;
+    ddp_status status = DDP_OK;
+    if (config->init_timeout_ms == 0) {
+        config->init_timeout_ms = DDPI_DEFAULT_TIMEOUT_MS;
+        status = env_duration(env, "DDP_INIT_TIMEOUT", &config->init_timeout_ms, err);
+    }
+    if (status == DDP_OK && config->timeout_ms == 0) {
+        config->timeout_ms = DDPI_DEFAULT_TIMEOUT_MS;
+        status = env_duration(env, "DDP_TIMEOUT", &config->timeout_ms, err);
+    }
+    if (status == DDP_OK && !config->force_tcp)
+        status = env_flag(env, "DDP_FORCE_TCP", &config->force_tcp, err);
+    return status;
+}
+
+ddp_status ddpi_config_load(const struct ddp_comm_options *options, ddpi_getenv *env,
+                            struct ddpi_config *ret_config, struct ddp_error *err)
+{
+    const struct ddp_comm_options none = {.size = sizeof none};
+    if (options == NULL)
+        options = &none;
+    if (options->size < sizeof *options)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "size in struct ddp_comm_options is %zu, at least %zu expected",
+                              options->size, sizeof *options);
+    struct ddpi_config config = {0};
+    ddp_status status = load_place(options, env, &config, err);
+    if (status == DDP_OK)
+        status = load_store(options, env, &config, err);
+    if (status == DDP_OK)
+        status = load_limits(options, env, &config, err);
+    if (status == DDP_OK)
+        *ret_config = config;
+    return status;
+}

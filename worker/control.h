@@ -1,0 +1,55 @@
+/*
+ * control.h - the control socket of an edge: short messages beside the data, and the proof that the
+ * peer lives, as its end is seen when the peer is gone.
+ *
+ * Messages have one fixed size. They are few, so a send never blocks: one that the socket has no
+ * room for is dropped, as then the peer has not listened for hundreds of messages.
+ */
+#ifndef DDPI_CONTROL_H
+#define DDPI_CONTROL_H
+
+#include <ddprun/status.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum ddpi_notice {
+    DDPI_NOTICE_FAILED = 1, /* status and sentence of the first cause: fail with it, pass it on */
+    DDPI_NOTICE_LEFT,       /* the peer gave its communicator back; nothing more will come */
+    DDPI_NOTICE_ASK,        /* the peer has waited too long for us: are we waiting as well? */
+    DDPI_NOTICE_WAITING,    /* the answer: yes */
+};
+
+struct ddpi_memo {
+    uint32_t magic;
+    uint32_t notice;
+    int32_t status;
+    uint32_t reserved;
+    char text[DDP_ERROR_TEXT];
+};
+
+enum ddpi_control_event {
+    DDPI_CONTROL_NONE,   /* nothing more to read now */
+    DDPI_CONTROL_MEMO,   /* @ret_memo is filled */
+    DDPI_CONTROL_END,    /* closed, or broken by the kernel: the peer is gone */
+    DDPI_CONTROL_GARBLED /* what came is no message */
+};
+
+struct ddpi_control {
+    int fd; /* non-blocking; -1 = none */
+    uint32_t got;
+    struct ddpi_memo inbox; /* its first @got bytes are there */
+};
+
+/* Takes over @fd. */
+void ddpi_control_init(struct ddpi_control *control, int fd);
+void ddpi_control_finish(struct ddpi_control *control);
+
+void ddpi_memo_fill(struct ddpi_memo *memo, enum ddpi_notice notice, ddp_status status,
+                    const char *text);
+
+/* Async-signal-safe. */
+void ddpi_control_send(const struct ddpi_control *control, const struct ddpi_memo *memo);
+
+enum ddpi_control_event ddpi_control_read(struct ddpi_control *control, struct ddpi_memo *ret_memo);
+
+#endif

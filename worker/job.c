@@ -1,0 +1,276 @@
+/*
+ * job.c - the engine: runs a ring schedule over two edges. It moves bytes as they come and go,
+ * without a barrier between steps: what was received may be sent on at once.
+ *
+ * Two cursors walk the steps of the schedule, one for what goes out and one for what comes in. The
+ * one that goes out may be at most as far as the data that it passes on. Before the payload, each
+ * rank tells the next one what it called, and compares what the previous one says.
+ */
+#include "clock.h"
+#include "comm_impl.h"
+#include "reduce.h"
+
+enum { PIECE = 128 * 1024 }; /* bytes moved one way before looking the other way */
+
+struct cursor {
+    uint32_t step; /* steps before it are complete */
+    struct ddpi_ring_step now;
+    size_t offset; /* of the chunk, in the buffer */
+    size_t len;    /* of the chunk */
+    size_t done;
+};
+
+struct engine {
+    struct ddp_comm *comm;
+    struct ddpi_job *job;
+    struct ddpi_edge *next, *prev;
+    uint32_t steps;
+    struct cursor out, in;
+    struct {
+        uint8_t wire[DDPI_CALL_WIRE_SIZE];
+        size_t done;
+    } out_header, in_header;
+    struct ddpi_wait wait;
+    bool moved; /* something went in or out since it was last cleared */
+};
+
+/* Put @cursor at the first step from @cursor->step on that has bytes to move. */
+static void settle(const struct engine *engine, struct cursor *cursor, bool outwards)
+{
+    const struct ddpi_job *job = engine->job;
+    for (; cursor->step < engine->steps; cursor->step++) {
+        cursor->now = ddpi_ring_step(&job->ring, cursor->step);
+        if (outwards ? !cursor->now.sends : !cursor->now.receives)
+            continue;
+        uint32_t index = outwards ? cursor->now.send_chunk : cursor->now.recv_chunk;
+        struct ddpi_chunk chunk = ddpi_ring_chunk(job->count, ddpi_ring_chunks(&job->ring), index);
+        cursor->offset = chunk.first * job->element_size;
+        cursor->len = chunk.count * job->element_size;
+        cursor->done = 0;
+        if (cursor->len > 0)
+            return;
+    }
+}
+
+static void advance(const struct engine *engine, struct cursor *cursor, bool outwards, size_t len)
+{
+    cursor->done += len;
+    if (cursor->done < cursor->len)
+        return;
+    cursor->step++;
+    settle(engine, cursor, outwards);
+}
+
+/* How much of its chunk the outgoing cursor may send now: the chunk of step s came in at s - 1. */
+static size_t sendable(const struct engine *engine)
+{
+    const struct cursor *out = &engine->out, *in = &engine->in;
+    if (out->step >= engine->steps)
+        return 0;
+    size_t limit = out->len;
+    if (out->step > 0 && in->step < out->step)
+        limit = in->step == out->step - 1 ? in->done : 0;
+    size_t len = limit - out->done;
+    return len < PIECE ? len : PIECE;
+}
+
+static void move_out(struct engine *engine)
+{
+    struct ddpi_edge *next = engine->next;
+    if (engine->out_header.done < DDPI_CALL_WIRE_SIZE) {
+        size_t sent = next->ops->send(next, engine->out_header.wire + engine->out_header.done,
+                                      DDPI_CALL_WIRE_SIZE - engine->out_header.done);
+        engine->out_header.done += sent;
+        if (engine->out_header.done < DDPI_CALL_WIRE_SIZE)
+            return;
+    }
+    size_t len = sendable(engine);
+    if (len == 0)
+        return;
+    const struct ddpi_job *job = engine->job;
+    const uint8_t *from = engine->out.step == 0 ? job->send : job->recv;
+    size_t sent = next->ops->send(next, from + engine->out.offset + engine->out.done, len);
+    if (sent == 0)
+        return;
+    engine->job->bytes_sent += sent;
+    engine->moved = true;
+    next->asked_ms = 0;
+    advance(engine, &engine->out, true, sent);
+}
+
+static ddp_status compare_calls(struct engine *engine)
+{
+    struct ddp_comm *comm = engine->comm;
+    const struct ddpi_call *ours = &engine->job->call;
+    struct ddpi_call theirs;
+    if (!ddpi_call_decode(engine->in_header.wire, &theirs))
+        return ddpi_comm_fail(comm, NULL, DDP_E_PROTOCOL,
+                              "%s does not speak this version of libddpcomm",
+                              engine->prev->peer_name);
+    if (ddpi_call_same(ours, &theirs))
+        return DDP_OK;
+    char our_text[DDPI_CALL_TEXT], their_text[DDPI_CALL_TEXT];
+    ddpi_call_describe(ours, our_text);
+    ddpi_call_describe(&theirs, their_text);
+    return ddpi_comm_fail(comm, NULL, DDP_E_MISMATCH, "rank %u called %s, but %s called %s",
+                          comm->rank, our_text, engine->prev->peer_name, their_text);
+}
+
+static ddp_status move_header_in(struct engine *engine)
+{
+    size_t got =
+        engine->prev->ops->recv(engine->prev, engine->in_header.wire + engine->in_header.done,
+                                DDPI_CALL_WIRE_SIZE - engine->in_header.done);
+    engine->in_header.done += got;
+    engine->moved |= got > 0;
+    return engine->in_header.done == DDPI_CALL_WIRE_SIZE ? compare_calls(engine) : DDP_OK;
+}
+
+/* Reduce whole elements from where they lie in the edge; returns the bytes used up. */
+static size_t reduce_in(struct engine *engine, size_t offset, size_t left)
+{
+    const struct ddpi_job *job = engine->job;
+    const uint8_t *bytes;
+    size_t len = engine->prev->ops->peek(engine->prev, job->element_size, &bytes);
+    if (len > left)
+        len = left;
+    if (len > PIECE)
+        len = PIECE;
+    size_t count = len / job->element_size;
+    if (count == 0)
+        return 0;
+    ddpi_reduce(job->recv + offset, job->send + offset, bytes, count, job->call.dtype,
+                job->call.op);
+    if (engine->in.now.finishes && job->call.op == DDP_AVERAGE)
+        ddpi_divide(job->recv + offset, count, job->call.dtype, job->ring.nranks);
+    engine->prev->ops->consume(engine->prev, count * job->element_size);
+    return count * job->element_size;
+}
+
+static void move_in(struct engine *engine)
+{
+    if (engine->in.step >= engine->steps)
+        return;
+    struct ddpi_edge *prev = engine->prev;
+    size_t offset = engine->in.offset + engine->in.done;
+    size_t left = engine->in.len - engine->in.done;
+    size_t got;
+    if (engine->in.now.reduces)
+        got = reduce_in(engine, offset, left);
+    else
+        got = prev->ops->recv(prev, engine->job->recv + offset, left < PIECE ? left : PIECE);
+    if (got == 0)
+        return;
+    engine->job->bytes_received += got;
+    engine->wait.bytes_done = engine->job->bytes_received;
+    engine->moved = true;
+    prev->asked_ms = 0;
+    advance(engine, &engine->in, false, got);
+}
+
+static bool complete(const struct engine *engine)
+{
+    return engine->out_header.done == DDPI_CALL_WIRE_SIZE &&
+           engine->in_header.done == DDPI_CALL_WIRE_SIZE && engine->out.step >= engine->steps &&
+           engine->in.step >= engine->steps;
+}
+
+static ddp_status wait_for_edges(struct engine *engine)
+{
+    struct ddpi_need needs[DDPI_RING_EDGES] = {0};
+    needs[DDPI_NEXT].send = engine->out_header.done < DDPI_CALL_WIRE_SIZE || sendable(engine) > 0;
+    if (engine->in_header.done < DDPI_CALL_WIRE_SIZE)
+        needs[DDPI_PREV].recv_bytes = 1;
+    else if (engine->in.step < engine->steps)
+        needs[DDPI_PREV].recv_bytes = engine->in.now.reduces ? engine->job->element_size : 1;
+    return ddpi_wait(engine->comm, &engine->wait, needs);
+}
+
+static inline void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Move what can be moved now. */
+static ddp_status move(struct engine *engine)
+{
+    engine->moved = false;
+    move_out(engine);
+    if (engine->in_header.done < DDPI_CALL_WIRE_SIZE)
+        return move_header_in(engine);
+    move_in(engine);
+    return DDP_OK;
+}
+
+/* Others have failed, maybe in a later operation than this one: if all that this one needs is here
+ * already, it is a success, and the failure is for the next call. */
+static ddp_status finish_after_failure(struct engine *engine, ddp_status failure)
+{
+    do {
+        ddp_status status = move(engine);
+        if (status != DDP_OK)
+            return status;
+    } while (engine->moved);
+    return complete(engine) ? DDP_OK : failure;
+}
+
+static ddp_status run(struct engine *engine)
+{
+    uint32_t idle = 0;
+    for (;;) {
+        ddp_status status = move(engine);
+        if (status != DDP_OK || complete(engine))
+            return status;
+        if (engine->moved) {
+            idle = 0;
+            status = ddpi_wait_overdue(engine->comm, &engine->wait);
+        } else if (idle < engine->comm->spin_limit) {
+            idle++;
+            relax();
+        } else {
+            idle = 0;
+            status = wait_for_edges(engine);
+        }
+        if (status != DDP_OK)
+            return finish_after_failure(engine, status);
+    }
+}
+
+static uint64_t bytes_to_receive(const struct engine *engine)
+{
+    uint64_t sum = 0;
+    for (uint32_t step = 0; step < engine->steps; step++) {
+        struct ddpi_ring_step now = ddpi_ring_step(&engine->job->ring, step);
+        if (now.receives)
+            sum += ddpi_ring_chunk(engine->job->count, ddpi_ring_chunks(&engine->job->ring),
+                                   now.recv_chunk)
+                       .count;
+    }
+    return sum * engine->job->element_size;
+}
+
+ddp_status ddpi_job_run(struct ddp_comm *comm, struct ddpi_job *job)
+{
+    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
+    struct engine engine = {
+        .comm = comm,
+        .job = job,
+        .next = comm->edges[DDPI_NEXT],
+        .prev = comm->edges[DDPI_PREV],
+        .steps = ddpi_ring_steps(&job->ring),
+        .wait = {.call = &job->call,
+                 .started_ms = now,
+                 .deadline_ms = ddpi_deadline(now, job->timeout_ms)},
+    };
+    engine.wait.bytes_wanted = bytes_to_receive(&engine);
+    engine.next->asked_ms = 0;
+    engine.prev->asked_ms = 0;
+    ddpi_call_encode(&job->call, engine.out_header.wire);
+    settle(&engine, &engine.out, true);
+    settle(&engine, &engine.in, false);
+    return run(&engine);
+}

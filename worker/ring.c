@@ -1,0 +1,84 @@
+/*
+ * ring.c - ring schedules. Pure: no buffers, no I/O.
+ */
+#include "ring.h"
+
+/* (rank - back) mod nranks, for 0 <= back <= nranks. */
+static uint32_t behind(const struct ddpi_ring *ring, uint32_t back)
+{
+    return (uint32_t)(((uint64_t)ring->rank + ring->nranks - back) % ring->nranks);
+}
+
+/* Rank r sends chunk r - s and receives r - s - 1, to which it adds its own; after N - 1 steps it
+ * holds the finished chunk r + 1. */
+static struct ddpi_ring_step scatter_reduce(const struct ddpi_ring *ring, uint32_t step)
+{
+    return (struct ddpi_ring_step){.sends = true,
+                                   .receives = true,
+                                   .reduces = true,
+                                   .finishes = step == ring->nranks - 2,
+                                   .send_chunk = behind(ring, step),
+                                   .recv_chunk = behind(ring, step + 1)};
+}
+
+/* Whoever starts with chunk @ahead + r passes it on; what was received is passed on next. */
+static struct ddpi_ring_step all_gather(const struct ddpi_ring *ring, uint32_t step, uint32_t ahead)
+{
+    return (struct ddpi_ring_step){.sends = true,
+                                   .receives = true,
+                                   .send_chunk = (behind(ring, step) + ahead) % ring->nranks,
+                                   .recv_chunk = (behind(ring, step + 1) + ahead) % ring->nranks};
+}
+
+/* The root sends at step 0. All others receive at step 0 and, but for the last one, send at 1. */
+static struct ddpi_ring_step broadcast(const struct ddpi_ring *ring, uint32_t step)
+{
+    bool is_root = ring->rank == ring->root;
+    bool is_last = ddpi_ring_next(ring->rank, ring->nranks) == ring->root;
+    if (step == 0)
+        return (struct ddpi_ring_step){.sends = is_root, .receives = !is_root};
+    return (struct ddpi_ring_step){.sends = !is_root && !is_last};
+}
+
+uint32_t ddpi_ring_steps(const struct ddpi_ring *ring)
+{
+    if (ring->nranks < 2)
+        return 0;
+    switch (ring->kind) {
+    case DDPI_RING_ALL_REDUCE:
+        return 2 * (ring->nranks - 1);
+    case DDPI_RING_ALL_GATHER:
+        return ring->nranks - 1;
+    case DDPI_RING_BROADCAST:
+        return 2;
+    }
+    return 0;
+}
+
+uint32_t ddpi_ring_chunks(const struct ddpi_ring *ring)
+{
+    return ring->kind == DDPI_RING_BROADCAST ? 1 : ring->nranks;
+}
+
+struct ddpi_ring_step ddpi_ring_step(const struct ddpi_ring *ring, uint32_t step)
+{
+    switch (ring->kind) {
+    case DDPI_RING_ALL_REDUCE:
+        if (step < ring->nranks - 1)
+            return scatter_reduce(ring, step);
+        return all_gather(ring, step - (ring->nranks - 1), 1);
+    case DDPI_RING_ALL_GATHER:
+        return all_gather(ring, step, 0);
+    case DDPI_RING_BROADCAST:
+        return broadcast(ring, step);
+    }
+    return (struct ddpi_ring_step){0};
+}
+
+struct ddpi_chunk ddpi_ring_chunk(size_t count, uint32_t nchunks, uint32_t index)
+{
+    size_t base = count / nchunks;
+    size_t longer = count % nchunks; /* this many chunks have one element more */
+    return (struct ddpi_chunk){.first = index * base + (index < longer ? index : longer),
+                               .count = base + (index < longer ? 1 : 0)};
+}

@@ -1,0 +1,235 @@
+/*
+ * sockets.c - socket calls with deadlines and sentences. Owns nothing: descriptors go to the
+ * caller.
+ */
+#include "sockets.h"
+
+#include "clock.h"
+#include "error.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { BACKLOG = 64 };
+
+static bool route_to(const struct addrinfo *target, struct sockaddr_storage *ret)
+{
+    int fd = socket(target->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return false;
+    socklen_t len = sizeof *ret;
+    bool found = connect(fd, target->ai_addr, target->ai_addrlen) == 0 &&
+                 getsockname(fd, (struct sockaddr *)ret, &len) == 0;
+    close(fd);
+    return found;
+}
+
+ddp_status ddpi_source_address(const char *host, uint16_t port, struct sockaddr_storage *ret,
+                               struct ddp_error *err)
+{
+    char service[8];
+    snprintf(service, sizeof service, "%u", port);
+    const struct addrinfo hints = {.ai_socktype = SOCK_DGRAM};
+    struct addrinfo *found = NULL;
+    int error = getaddrinfo(host, service, &hints, &found);
+    if (error != 0)
+        return ddpi_error_set(err, DDP_E_UNREACHABLE, "resolve '%s': %s", host,
+                              gai_strerror(error));
+    bool routed = false;
+    for (const struct addrinfo *at = found; at != NULL && !routed; at = at->ai_next)
+        routed = (at->ai_family == AF_INET || at->ai_family == AF_INET6) && route_to(at, ret);
+    freeaddrinfo(found);
+    return routed ? DDP_OK
+                  : ddpi_error_set(err, DDP_E_UNREACHABLE, "there is no route to '%s'", host);
+}
+
+ddp_status ddpi_listen_tcp(struct sockaddr_storage *address, int *ret_fd, struct ddp_error *err)
+{
+    if (address->ss_family == AF_INET)
+        ((struct sockaddr_in *)(void *)address)->sin_port = 0;
+    else
+        ((struct sockaddr_in6 *)(void *)address)->sin6_port = 0;
+    char text[DDPI_ADDRESS_TEXT];
+    ddpi_address_text(address, text);
+    socklen_t len = sizeof *address;
+    int fd = socket(address->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)address, ddpi_address_len(address)) != 0 ||
+        listen(fd, BACKLOG) != 0 || getsockname(fd, (struct sockaddr *)address, &len) != 0) {
+        ddp_status status = ddpi_error_sys(err, errno, "listen on %s", text);
+        if (fd >= 0)
+            close(fd);
+        return status;
+    }
+    *ret_fd = fd;
+    return DDP_OK;
+}
+
+/* In the abstract namespace: no file, gone with the socket. */
+static socklen_t local_address(const char *name, struct sockaddr_un *ret)
+{
+    *ret = (struct sockaddr_un){.sun_family = AF_UNIX};
+    size_t len = strnlen(name, sizeof ret->sun_path - 1);
+    memcpy(ret->sun_path + 1, name, len);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len);
+}
+
+ddp_status ddpi_listen_local(const char *name, int *ret_fd, struct ddp_error *err)
+{
+    struct sockaddr_un address;
+    socklen_t len = local_address(name, &address);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&address, len) != 0 || listen(fd, BACKLOG) != 0) {
+        ddp_status status = ddpi_error_sys(err, errno, "listen on a Unix socket");
+        if (fd >= 0)
+            close(fd);
+        return status;
+    }
+    *ret_fd = fd;
+    return DDP_OK;
+}
+
+/* Wait for the end of a connect that is under way; returns its errno. */
+static int finish_connect(int fd, uint64_t deadline_ms)
+{
+    for (;;) {
+        struct pollfd pollfd = {.fd = fd, .events = POLLOUT};
+        int left = ddpi_remaining_ms(ddpi_now_ms(&ddpi_clock_monotonic), deadline_ms);
+        int count = poll(&pollfd, 1, left);
+        if (count == 0)
+            return ETIMEDOUT;
+        if (count < 0 && errno != EINTR)
+            return errno;
+        if (count > 0)
+            break;
+    }
+    int error = 0;
+    socklen_t len = sizeof error;
+    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) == 0 ? error : errno;
+}
+
+static ddp_status connect_to(const struct sockaddr *address, socklen_t len, const char *text,
+                             uint64_t deadline_ms, int *ret_fd, struct ddp_error *err)
+{
+    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int error = fd < 0 ? errno : 0;
+    if (error == 0 && connect(fd, address, len) != 0)
+        error = errno;
+    if (error == EINPROGRESS || error == EINTR)
+        error = finish_connect(fd, deadline_ms);
+    if (error == 0) {
+        *ret_fd = fd;
+        return DDP_OK;
+    }
+    if (fd >= 0)
+        close(fd);
+    return ddpi_error_sys(err, error, "connect to %s", text);
+}
+
+ddp_status ddpi_connect_tcp(const struct sockaddr_storage *address, uint64_t deadline_ms,
+                            int *ret_fd, struct ddp_error *err)
+{
+    char text[DDPI_ADDRESS_TEXT];
+    ddpi_address_text(address, text);
+    return connect_to((const struct sockaddr *)address, ddpi_address_len(address), text,
+                      deadline_ms, ret_fd, err);
+}
+
+ddp_status ddpi_connect_local(const char *name, uint64_t deadline_ms, int *ret_fd,
+                              struct ddp_error *err)
+{
+    struct sockaddr_un address;
+    socklen_t len = local_address(name, &address);
+    return connect_to((const struct sockaddr *)&address, len, "a Unix socket", deadline_ms, ret_fd,
+                      err);
+}
+
+void ddpi_tune_tcp(int fd)
+{
+    /* No TCP_USER_TIMEOUT: Linux applies it to a peer that is alive and merely does not read, as a
+     * rank that computes for a while. Probes on the control connection find dead machines. */
+    static const struct {
+        int level, name, value;
+    } options[] = {{IPPROTO_TCP, TCP_NODELAY, 1},
+                   {SOL_SOCKET, SO_KEEPALIVE, 1},
+                   {IPPROTO_TCP, TCP_KEEPIDLE, 4},
+                   {IPPROTO_TCP, TCP_KEEPINTVL, 2},
+                   {IPPROTO_TCP, TCP_KEEPCNT, 3}};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        (void)setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(int));
+}
+
+bool ddpi_peer_is_us(int fd)
+{
+    struct ucred peer;
+    socklen_t len = sizeof peer;
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 && peer.uid == geteuid();
+}
+
+ddp_status ddpi_send_fds(int fd, const void *bytes, size_t len, const int *fds, size_t nfds,
+                         struct ddp_error *err)
+{
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(DDPI_FDS_MAX * sizeof(int))];
+    } control = {0};
+    struct iovec part = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = len};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    if (nfds > 0) {
+        message.msg_control = &control;
+        message.msg_controllen = CMSG_SPACE(nfds * sizeof(int));
+        control.header = (struct cmsghdr){.cmsg_level = SOL_SOCKET,
+                                          .cmsg_type = SCM_RIGHTS,
+                                          .cmsg_len = CMSG_LEN(nfds * sizeof(int))};
+        memcpy(CMSG_DATA(&control.header), fds, nfds * sizeof(int));
+    }
+    ssize_t sent;
+    do {
+        sent = sendmsg(fd, &message, MSG_NOSIGNAL);
+    } while (sent < 0 && errno == EINTR);
+    if (sent < 0)
+        return ddpi_error_sys(err, errno, "send a greeting");
+    if ((size_t)sent < len)
+        return ddpi_error_set(err, DDP_E_SYSTEM, "a fresh socket has no room for a greeting");
+    return DDP_OK;
+}
+
+static void keep_fds(struct msghdr *message, int *fds, size_t *nfds)
+{
+    for (struct cmsghdr *at = CMSG_FIRSTHDR(message); at != NULL; at = CMSG_NXTHDR(message, at)) {
+        if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS)
+            continue;
+        size_t count = (at->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < count; i++) {
+            int fd;
+            memcpy(&fd, CMSG_DATA(at) + i * sizeof fd, sizeof fd);
+            if (*nfds < DDPI_FDS_MAX)
+                fds[(*nfds)++] = fd;
+            else
+                close(fd);
+        }
+    }
+}
+
+ssize_t ddpi_recv_fds(int fd, void *bytes, size_t len, int *fds, size_t *nfds)
+{
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(DDPI_FDS_MAX * sizeof(int))];
+    } control;
+    struct iovec part = {.iov_base = bytes, .iov_len = len};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = sizeof control};
+    ssize_t got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    if (got >= 0)
+        keep_fds(&message, fds, nfds);
+    return got;
+}

@@ -1,0 +1,285 @@
+/*
+ * wait.c - the one place where a rank sleeps, and how it fails: death of a peer, abort, failures
+ * passed on by others, the deadline.
+ *
+ * A peer that is gone matters only to a rank that needs something from it: one that has completed
+ * its last operation may leave while others still read what it sent. A failure that a peer reports
+ * matters at once, and is passed on, so all survivors return together with the first cause.
+ *
+ * When a deadline passes, the neighbour that was waited for need not be the one to blame: it may be
+ * waiting as well. So it is asked, over its control socket, and asks in turn whom it waits for.
+ * Who does not answer is stopped, or has not called the operation, and is named by the neighbour
+ * that asked it.
+ */
+#include "clock.h"
+#include "comm_impl.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    ANSWER_MS = 200,  /* for the answer of a rank that is waiting too */
+    VERDICT_MS = 900, /* for the verdict of others, when everybody answers */
+    LINGER_MS = 1000, /* between the ends of the two connections of one peer */
+};
+
+static uint64_t now_ms(void)
+{
+    return ddpi_now_ms(&ddpi_clock_monotonic);
+}
+
+static void tell_others(struct ddp_comm *comm, const struct ddpi_edge *from,
+                        const struct ddpi_memo *memo)
+{
+    for (unsigned i = 0; i < DDPI_RING_EDGES; i++)
+        if (comm->edges[i] != NULL && comm->edges[i] != from)
+            ddpi_control_send(&comm->edges[i]->control, memo);
+}
+
+ddp_status ddpi_comm_fail(struct ddp_comm *comm, const struct ddpi_edge *from, ddp_status status,
+                          const char *format, ...)
+{
+    if (comm->failed != DDP_OK)
+        return comm->failed;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(comm->cause, sizeof comm->cause, format, args);
+    va_end(args);
+    comm->failed = status;
+    struct ddpi_memo memo;
+    ddpi_memo_fill(&memo, DDPI_NOTICE_FAILED, status, comm->cause);
+    tell_others(comm, from, &memo);
+    return status;
+}
+
+ddp_status ddpi_comm_check_abort(struct ddp_comm *comm)
+{
+    if (!atomic_load(&comm->aborted))
+        return DDP_OK;
+    return ddpi_comm_fail(comm, NULL, DDP_E_ABORTED, "%s", comm->abort_notice.text);
+}
+
+static ddp_status fail_dead(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                            const struct ddpi_edge *edge)
+{
+    char call[DDPI_CALL_TEXT];
+    ddpi_call_name(wait->call, call);
+    const char *what = edge->left           ? "has left the communicator"
+                       : edge->gone_ms != 0 ? "has died"
+                                            : edge->broken;
+    return ddpi_comm_fail(comm, edge, DDP_E_PEER_DEAD, "%s %s; rank %u noticed it in %s",
+                          edge->peer_name, what, comm->rank, call);
+}
+
+static ddp_status fail_timeout(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                               const struct ddpi_edge *edge, const char *finding)
+{
+    char call[DDPI_CALL_TEXT];
+    ddpi_call_name(wait->call, call);
+    uint64_t elapsed = now_ms() - wait->started_ms;
+    return ddpi_comm_fail(
+        comm, NULL, DDP_E_TIMEOUT,
+        "%s: rank %u has waited %llu.%llu s for %s, which %s; %llu of %llu bytes had come", call,
+        comm->rank, (unsigned long long)elapsed / 1000, (unsigned long long)elapsed % 1000 / 100,
+        edge->peer_name, finding, (unsigned long long)wait->bytes_done,
+        (unsigned long long)wait->bytes_wanted);
+}
+
+ddp_status ddpi_wait_overdue(struct ddp_comm *comm, const struct ddpi_wait *wait)
+{
+    if (now_ms() < ddpi_deadline(wait->deadline_ms, ANSWER_MS + VERDICT_MS))
+        return DDP_OK;
+    return fail_timeout(comm, wait, comm->edges[DDPI_PREV], "is too slow");
+}
+
+static bool needed(const struct ddpi_need *need)
+{
+    return need->recv_bytes > 0 || need->send;
+}
+
+static void ask(struct ddpi_edge *edge, uint64_t now)
+{
+    struct ddpi_memo memo;
+    ddpi_memo_fill(&memo, DDPI_NOTICE_ASK, DDP_OK, "");
+    ddpi_control_send(&edge->control, &memo);
+    edge->asked_ms = now;
+    edge->answered = false;
+}
+
+static void ask_all(struct ddp_comm *comm, const struct ddpi_need *needs, uint64_t now)
+{
+    for (unsigned i = 0; i < DDPI_RING_EDGES; i++)
+        if (needed(&needs[i]) && comm->edges[i]->asked_ms == 0)
+            ask(comm->edges[i], now);
+}
+
+static void sooner(uint64_t *wake_ms, uint64_t candidate)
+{
+    if (candidate < *wake_ms)
+        *wake_ms = candidate;
+}
+
+/* A needed edge cannot go on: is its peer dead? Otherwise *@wake_ms is when to look again. */
+static ddp_status judge_life(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                             struct ddpi_edge *edge, uint64_t now, uint64_t *wake_ms)
+{
+    if (edge->broken != NULL && edge->broken_ms == 0)
+        edge->broken_ms = now;
+    if (edge->gone_ms == 0 && edge->broken_ms == 0)
+        return DDP_OK;
+    if (edge->gone_ms != 0 && (edge->broken_ms != 0 || !edge->ops->late_data))
+        return fail_dead(comm, wait, edge);
+    uint64_t until = (edge->gone_ms != 0 ? edge->gone_ms : edge->broken_ms) + LINGER_MS;
+    if (now >= until)
+        return fail_dead(comm, wait, edge);
+    sooner(wake_ms, until);
+    return DDP_OK;
+}
+
+/* A needed edge was asked whether it waits too. */
+static ddp_status judge_answer(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                               struct ddpi_edge *edge, uint64_t now, uint64_t *wake_ms)
+{
+    if (edge->asked_ms == 0)
+        return DDP_OK;
+    if (!edge->answered && now >= edge->asked_ms + ANSWER_MS)
+        return fail_timeout(comm, wait, edge,
+                            "does not answer: it is stopped, or has not called the operation");
+    if (now >= edge->asked_ms + ANSWER_MS + VERDICT_MS) {
+        if (now >= wait->deadline_ms)
+            return fail_timeout(comm, wait, edge, "waits for others itself");
+        edge->asked_ms = 0; /* it was another rank that asked us, and things have moved on */
+        return DDP_OK;
+    }
+    sooner(wake_ms, edge->asked_ms + ANSWER_MS + (edge->answered ? VERDICT_MS : 0));
+    return DDP_OK;
+}
+
+static ddp_status judge(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                        const struct ddpi_need *needs, uint64_t now, uint64_t *ret_wake_ms)
+{
+    uint64_t wake_ms = now < wait->deadline_ms ? wait->deadline_ms : UINT64_MAX;
+    if (now >= wait->deadline_ms)
+        ask_all(comm, needs, now);
+    ddp_status status = DDP_OK;
+    for (unsigned i = 0; i < DDPI_RING_EDGES && status == DDP_OK; i++) {
+        if (!needed(&needs[i]))
+            continue;
+        status = judge_life(comm, wait, comm->edges[i], now, &wake_ms);
+        if (status == DDP_OK)
+            status = judge_answer(comm, wait, comm->edges[i], now, &wake_ms);
+    }
+    *ret_wake_ms = wake_ms;
+    return status;
+}
+
+static ddp_status take_failure(struct ddp_comm *comm, const struct ddpi_edge *edge,
+                               const struct ddpi_memo *memo)
+{
+    ddp_status status = (ddp_status)memo->status;
+    if (status == DDP_OK || memo->text[0] == '\0')
+        status = DDP_E_PROTOCOL;
+    return ddpi_comm_fail(comm, edge, status, "%s", memo->text);
+}
+
+/* Read all that one peer has to say. */
+static ddp_status hear(struct ddp_comm *comm, struct ddpi_edge *edge, const struct ddpi_need *needs)
+{
+    struct ddpi_memo memo;
+    uint64_t now = now_ms();
+    for (;;) {
+        switch (ddpi_control_read(&edge->control, &memo)) {
+        case DDPI_CONTROL_NONE:
+            return DDP_OK;
+        case DDPI_CONTROL_END:
+            edge->gone_ms = now;
+            return DDP_OK;
+        case DDPI_CONTROL_GARBLED:
+            return ddpi_comm_fail(comm, edge, DDP_E_PROTOCOL,
+                                  "%s sent something that is no control message", edge->peer_name);
+        case DDPI_CONTROL_MEMO:
+            break;
+        }
+        switch ((enum ddpi_notice)memo.notice) {
+        case DDPI_NOTICE_FAILED:
+            return take_failure(comm, edge, &memo);
+        case DDPI_NOTICE_LEFT:
+            edge->left = true;
+            break;
+        case DDPI_NOTICE_ASK:
+            ddpi_memo_fill(&memo, DDPI_NOTICE_WAITING, DDP_OK, "");
+            ddpi_control_send(&edge->control, &memo);
+            ask_all(comm, needs, now);
+            break;
+        case DDPI_NOTICE_WAITING:
+            edge->answered = true;
+            break;
+        }
+    }
+}
+
+/* fds[0] is the bell; then each edge's control and data descriptor. */
+enum { POLL_BELL, POLL_EDGES, POLL_COUNT = POLL_EDGES + 2 * DDPI_RING_EDGES };
+
+/* true if a need is met already. */
+static bool arm(struct ddp_comm *comm, const struct ddpi_need *needs, struct pollfd *fds)
+{
+    bool ready = false;
+    fds[POLL_BELL] = (struct pollfd){.fd = comm->bell, .events = POLLIN};
+    for (unsigned i = 0; i < DDPI_RING_EDGES; i++) {
+        struct ddpi_edge *edge = comm->edges[i];
+        struct pollfd *control = &fds[POLL_EDGES + 2 * i], *data = control + 1;
+        *control =
+            (struct pollfd){.fd = edge->gone_ms == 0 ? edge->control.fd : -1, .events = POLLIN};
+        *data = (struct pollfd){.fd = -1};
+        if (needed(&needs[i]))
+            ready |= edge->ops->arm(edge, needs[i].recv_bytes, needs[i].send, data);
+    }
+    return ready;
+}
+
+static void disarm(struct ddp_comm *comm, const struct ddpi_need *needs)
+{
+    for (unsigned i = 0; i < DDPI_RING_EDGES; i++)
+        if (needed(&needs[i]))
+            comm->edges[i]->ops->disarm(comm->edges[i]);
+}
+
+static ddp_status sleep_until(struct ddp_comm *comm, const struct ddpi_need *needs,
+                              struct pollfd *fds, uint64_t now, uint64_t wake_ms)
+{
+    int count = poll(fds, POLL_COUNT, ddpi_remaining_ms(now, wake_ms));
+    if (count < 0 && errno != EINTR)
+        return ddpi_comm_fail(comm, NULL, DDP_E_SYSTEM, "rank %u: poll: %s", comm->rank,
+                              strerrordesc_np(errno));
+    if (count <= 0)
+        return DDP_OK;
+    uint64_t rings;
+    if (fds[POLL_BELL].revents != 0)
+        (void)!read(comm->bell, &rings, sizeof rings);
+    ddp_status status = DDP_OK;
+    for (unsigned i = 0; i < DDPI_RING_EDGES && status == DDP_OK; i++)
+        if (fds[POLL_EDGES + 2 * i].revents != 0)
+            status = hear(comm, comm->edges[i], needs);
+    return status;
+}
+
+ddp_status ddpi_wait(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                     const struct ddpi_need needs[DDPI_RING_EDGES])
+{
+    struct pollfd fds[POLL_COUNT];
+    uint64_t now = now_ms(), wake_ms;
+    ddp_status status = DDP_OK;
+    if (!arm(comm, needs, fds)) {
+        status = judge(comm, wait, needs, now, &wake_ms);
+        if (status == DDP_OK)
+            status = ddpi_comm_check_abort(comm);
+        if (status == DDP_OK)
+            status = sleep_until(comm, needs, fds, now, wake_ms);
+    }
+    disarm(comm, needs);
+    return status == DDP_OK ? ddpi_comm_check_abort(comm) : status;
+}
