@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 struct logdir;
+struct rlimit;
 
 /* Which streams go where, per local rank: bit 0 stdout, bit 1 stderr. */
 struct agent_streams {
@@ -36,8 +37,9 @@ struct agent_config {
     uint64_t shutdown_timeout_ms;
     const struct agent_streams *streams; /* nproc of them */
     bool virtual_local_rank;
-    sigset_t ending_signals;    /* end the job */
-    sigset_t forwarded_signals; /* go to the workers, and nothing else happens */
+    const struct rlimit *nofile; /* the workers' limit on open files; NULL: the agent's */
+    sigset_t ending_signals;     /* end the job */
+    sigset_t forwarded_signals;  /* go to the workers, and nothing else happens */
     const char *ending_signals_text;
     int guard_fd; /* end-of-file: the guard is gone; -1: there is none */
 };

@@ -171,6 +171,7 @@ static ddp_status spawn_worker(const struct launch *launch, struct worker_proc *
             .argv = argv,
             .envp = envp,
             .stdio = {stdio->fds[0], stdio->fds[1], stdio->fds[2]},
+            .nofile = launch->config->nofile,
         };
         status = spawn_process(&request, &child, err);
     }

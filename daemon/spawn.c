@@ -15,7 +15,6 @@
 #include <signal.h>
 #include <stdalign.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,6 +26,7 @@ enum { STACK_SIZE = 32 * 1024, CLOSE_MAX = 65536 };
     X(STEP_DEATH_SIGNAL, "tie its life to the agent's")       \
     X(STEP_STDIO, "connect standard input, output and error") \
     X(STEP_CLOSE, "close inherited descriptors")              \
+    X(STEP_LIMITS, "restore the limit on open files")         \
     X(STEP_SIGNALS, "reset signals")                          \
     X(STEP_EXEC, "execute it")
 
@@ -103,6 +103,9 @@ __attribute__((no_sanitize("address"))) static int child_main(void *arg)
         goto failed;
     birth->step = STEP_CLOSE;
     if (close_others() != 0)
+        goto failed;
+    birth->step = STEP_LIMITS;
+    if (request->nofile != NULL && setrlimit(RLIMIT_NOFILE, request->nofile) != 0)
         goto failed;
     birth->step = STEP_SIGNALS;
     if (reset_signals() != 0)

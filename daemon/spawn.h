@@ -10,13 +10,15 @@
 #define DAEMON_SPAWN_H
 
 #include <ddprun/status.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 struct spawn_request {
-    const char *path;  /* no search in PATH */
-    char *const *argv; /* NULL-terminated */
-    char *const *envp; /* NULL-terminated */
-    int stdio[3];      /* descriptors that become 0, 1 and 2; each is i or above 2 */
+    const char *path;            /* no search in PATH */
+    char *const *argv;           /* NULL-terminated */
+    char *const *envp;           /* NULL-terminated */
+    int stdio[3];                /* descriptors that become 0, 1 and 2; each is i or above 2 */
+    const struct rlimit *nofile; /* its limit on open files; NULL: ours */
 };
 
 struct spawn_child {

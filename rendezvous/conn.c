@@ -35,7 +35,7 @@
 DDPI_SM_DECLARE(ddpi_conn, CONN_STATES);
 DDPI_SM_DEFINE(ddpi_conn, CONN_STATES);
 
-static const struct ddpi_dialect *const dialects[] = {&ddpi_dialect_native};
+static const struct ddpi_dialect *const dialects[] = {&ddpi_dialect_native, &ddpi_dialect_tcpstore};
 
 const struct ddpi_conn_limits ddpi_conn_limits_default = {
     .handshake_ms = 5000,
@@ -98,6 +98,7 @@ static void conn_maybe_closed(uv_handle_t *handle)
     ddpi_buf_finish(&conn->in);
     ddpi_buf_finish(&conn->out);
     ddpi_buf_finish(&conn->flight);
+    ddpi_free(conn->refusal);
     conn->env->closed(conn->env->owner, conn);
 }
 
@@ -138,6 +139,7 @@ static void on_deadline(uv_timer_t *timer)
         end(conn, reasons[conn->deadline]);
     else
         ddpi_conn_dismiss(conn, DDP_E_TIMEOUT, reasons[conn->deadline]);
+    conn->env->settle(conn->env->owner);
 }
 
 static enum deadline wanted_deadline(const struct ddpi_conn *conn)
@@ -184,13 +186,13 @@ static void on_written(uv_write_t *write, int uv_err)
     ddpi_buf_consume(&conn->flight, ddpi_buf_len(&conn->flight));
     if (conn->sm.state == CONN_CLOSING)
         return;
-    if (uv_err != 0) {
+    if (uv_err != 0)
         end(conn, uv_strerror(uv_err));
-        return;
-    }
-    ddpi_conn_flush(conn);
+    else
+        ddpi_conn_flush(conn);
     if (conn->paused && serving(conn) && queued(conn) <= conn->env->limits.output_soft / 2)
         resume(conn);
+    conn->env->settle(conn->env->owner);
 }
 
 static int write_rest(struct ddpi_conn *conn)
@@ -244,13 +246,16 @@ void ddpi_conn_flush(struct ddpi_conn *conn)
 
 void ddpi_conn_reply(struct ddpi_conn *conn, const struct ddpi_message *reply)
 {
-    if (!serving(conn))
+    if (!serving(conn) || conn->overflow || conn->refused)
         return;
     size_t hard = conn->env->limits.output_hard;
     size_t at_libuv = uv_stream_get_write_queue_size((const uv_stream_t *)&conn->tcp);
     conn->out.limit = hard > at_libuv ? hard - at_libuv : 0;
-    if (!conn->dialect->put_reply(&conn->session, &conn->out, reply))
-        conn->overflow = true;
+    ddp_status status = conn->dialect->put_reply(&conn->session, &conn->out, reply);
+    conn->overflow = status == DDP_E_NOMEM;
+    conn->refused = status == DDP_E_CLOSED;
+    if (conn->refused)
+        conn->refusal = ddpi_strndup(reply->text.data, reply->text.len);
     conn->env->dirty(conn->env->owner, conn);
 }
 
@@ -288,12 +293,17 @@ void ddpi_conn_dismiss(struct ddpi_conn *conn, ddp_status status, const char *te
 
 /* --- input --- */
 
-static const struct ddpi_dialect *find_dialect(uint8_t first_byte)
+static bool choose_dialect(struct ddpi_conn *conn, uint8_t first_byte)
 {
-    for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++)
-        if (dialects[i]->first_byte == first_byte)
-            return dialects[i];
-    return NULL;
+    for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++) {
+        if (dialects[i]->first_byte != first_byte)
+            continue;
+        conn->dialect = dialects[i];
+        conn->client.scoped = dialects[i]->scoped;
+        return true;
+    }
+    ddpi_conn_dismiss(conn, DDP_E_PROTOCOL, "its first byte begins no protocol spoken here");
+    return false;
 }
 
 static void take_step(struct ddpi_conn *conn, const struct ddpi_step *step)
@@ -311,14 +321,10 @@ static size_t serve(struct ddpi_conn *conn, const uint8_t *bytes, size_t len)
 {
     size_t used = 0;
     conn->in_need = 0;
-    if (conn->dialect == NULL)
-        conn->dialect = find_dialect(bytes[0]);
-    if (conn->dialect == NULL) {
-        ddpi_conn_dismiss(conn, DDP_E_PROTOCOL, "its first byte begins no protocol spoken here");
+    if (conn->dialect == NULL && !choose_dialect(conn, bytes[0]))
         return len;
-    }
     struct ddp_error err;
-    while (used < len && serving(conn)) {
+    while (used < len && serving(conn) && !conn->overflow) {
         if (queued(conn) > conn->env->limits.output_soft)
             ddpi_conn_flush(conn);
         if (conn->paused || !serving(conn))
@@ -335,6 +341,11 @@ static size_t serve(struct ddpi_conn *conn, const uint8_t *bytes, size_t len)
             break;
         take_step(conn, &step);
         used += step.used;
+        if (conn->refused) {
+            ddpi_conn_dismiss(conn, DDP_E_CLOSED,
+                              conn->refusal != NULL ? conn->refusal : "no memory");
+            return len;
+        }
     }
     return used;
 }

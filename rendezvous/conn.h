@@ -67,6 +67,8 @@ struct ddpi_conn {
     struct ddpi_buf flight; /* being written by libuv */
     bool paused;            /* reads nothing until output has left */
     bool overflow;          /* a reply did not fit: to be closed */
+    bool refused;           /* a reply has no words in the dialect: to be closed ... */
+    char *refusal;          /* ... for this reason; NULL when there was no memory for it */
     unsigned deadline;      /* which of the deadlines in conn.c runs */
     unsigned handles;       /* not closed yet */
 

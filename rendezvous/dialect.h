@@ -14,6 +14,10 @@ struct ddpi_session {
     const struct ddpi_kv_limits *limits;
     unsigned phase; /* the dialect's own; 0 at first */
     bool open;      /* set by the dialect when its handshake is complete */
+
+    /* For a dialect whose requests do not say how long they are: of the one that is being read. */
+    size_t scanned;   /* bytes, 0: none is */
+    uint32_t strings; /* that are to come */
 };
 
 enum ddpi_step_kind {
@@ -32,15 +36,17 @@ struct ddpi_step {
 
 struct ddpi_dialect {
     uint8_t first_byte;
+    bool scoped; /* its clients are: see kv.h */
 
     /* What do the @len > 0 bytes begin with? DDP_OK but for DDPI_STEP_CLOSE; DDP_E_NOMEM too if
      * @out takes no more. */
     ddp_status (*next)(struct ddpi_session *session, const uint8_t *bytes, size_t len,
                        struct ddpi_buf *out, struct ddpi_step *ret_step, struct ddp_error *err);
 
-    /* Append to @out, the whole or, returning false, nothing. */
-    bool (*put_reply)(const struct ddpi_session *session, struct ddpi_buf *out,
-                      const struct ddpi_message *reply);
+    /* Append to @out, the whole or, returning anything but DDP_OK, nothing. DDP_E_NOMEM: @out takes
+     * no more; DDP_E_CLOSED: the only way to say it is to close the connection. */
+    ddp_status (*put_reply)(const struct ddpi_session *session, struct ddpi_buf *out,
+                            const struct ddpi_message *reply);
 
     /* Say why the connection is about to be closed, if the dialect has words for it. */
     void (*put_farewell)(const struct ddpi_session *session, struct ddpi_buf *out,
@@ -48,5 +54,6 @@ struct ddpi_dialect {
 };
 
 extern const struct ddpi_dialect ddpi_dialect_native;
+extern const struct ddpi_dialect ddpi_dialect_tcpstore;
 
 #endif

@@ -1,11 +1,11 @@
 /*
- * kv.c - keys and values: the table of entries and the operations that never wait. Owns the
- * entries; kv_wait.c hangs waiting requests onto them.
+ * kv.c - keys and values: the table of entries, the scope, and the native operations that never
+ * wait. Owns the entries; kv_wait.c hangs waiting requests onto them, kv_queue.c queues.
  */
 #include "kv.h"
 
 #include "error.h"
-#include "kv_wait.h"
+#include "kv_impl.h"
 #include "mem.h"
 #include "parse.h"
 
@@ -22,6 +22,9 @@ const struct ddpi_kv_limits ddpi_kv_limits_default = {
     .value_len = DDP_STORE_VALUE_MAX,
     .keys_per_wait = DDP_STORE_MANY_MAX,
     .waits_per_client = 1024,
+    .scoped_key_len = 8192,
+    .scoped_value_len = 8 * 1024 * 1024,
+    .scoped_many = 128 * 1024,
 };
 
 struct ddpi_kv *ddpi_kv_create(const struct ddpi_kv_limits *limits,
@@ -50,9 +53,11 @@ void ddpi_kv_destroy(struct ddpi_kv *kv)
         return;
     struct ddpi_table_iter iter = {0};
     for (struct kv_entry *entry; (entry = entry_of(ddpi_table_next(&kv->keys, &iter))) != NULL;) {
+        ddpi_kv_queue_clear(kv, entry);
         ddpi_free(entry->value);
         ddpi_free(entry);
     }
+    ddpi_free(kv->scope);
     ddpi_table_finish(&kv->keys);
     ddpi_table_finish(&kv->barriers);
     ddpi_heap_finish(&kv->deadlines);
@@ -64,13 +69,13 @@ struct kv_entry *ddpi_kv_find(const struct ddpi_kv *kv, struct ddpi_bytes key)
     return entry_of(ddpi_table_find(&kv->keys, key.data, key.len));
 }
 
-static struct kv_entry *find_value(const struct ddpi_kv *kv, struct ddpi_bytes key)
+struct kv_entry *ddpi_kv_find_value(const struct ddpi_kv *kv, struct ddpi_bytes key)
 {
     struct kv_entry *entry = ddpi_kv_find(kv, key);
     return entry != NULL && entry->version != 0 ? entry : NULL;
 }
 
-static size_t entry_size(size_t key_len)
+size_t ddpi_kv_entry_size(size_t key_len)
 {
     return sizeof(struct kv_entry) + key_len;
 }
@@ -78,7 +83,7 @@ static size_t entry_size(size_t key_len)
 /* An entry without a value; NULL when out of memory. The caller has checked for room. */
 struct kv_entry *ddpi_kv_entry_make(struct ddpi_kv *kv, struct ddpi_bytes key)
 {
-    struct kv_entry *entry = ddpi_calloc(1, entry_size(key.len));
+    struct kv_entry *entry = ddpi_calloc(1, ddpi_kv_entry_size(key.len));
     if (entry == NULL)
         return NULL;
     if (key.len > 0)
@@ -86,21 +91,23 @@ struct kv_entry *ddpi_kv_entry_make(struct ddpi_kv *kv, struct ddpi_bytes key)
     entry->node.key = entry->key;
     entry->node.key_len = key.len;
     ddpi_list_init(&entry->links);
+    ddpi_list_init(&entry->watchers);
     if (!ddpi_table_insert(&kv->keys, &entry->node)) {
         ddpi_free(entry);
         return NULL;
     }
-    kv->bytes += entry_size(key.len);
+    kv->bytes += ddpi_kv_entry_size(key.len);
     return entry;
 }
 
-/* Nobody needs an entry that has no value and is not waited for. */
+/* Nobody needs an entry that has no value and no queue and is not waited for. */
 void ddpi_kv_entry_release(struct ddpi_kv *kv, struct kv_entry *entry)
 {
-    if (entry->version != 0 || !ddpi_list_empty(&entry->links))
+    if (entry->version != 0 || entry->queue != NULL || !ddpi_list_empty(&entry->links) ||
+        !ddpi_list_empty(&entry->watchers))
         return;
     ddpi_table_remove(&kv->keys, &entry->node);
-    kv->bytes -= entry_size(entry->node.key_len);
+    kv->bytes -= ddpi_kv_entry_size(entry->node.key_len);
     ddpi_free(entry);
 }
 
@@ -131,6 +138,42 @@ void ddpi_kv_answer_value(struct ddpi_message *reply, const struct kv_entry *ent
     reply->version = entry->version;
 }
 
+static bool has_prefix(const struct kv_entry *entry, struct ddpi_bytes prefix)
+{
+    return entry->node.key_len >= prefix.len &&
+           (prefix.len == 0 || memcmp(entry->key, prefix.data, prefix.len) == 0);
+}
+
+static bool in_scope(const struct ddpi_kv *kv, const struct kv_entry *entry)
+{
+    return has_prefix(entry, ddpi_bytes_of(kv->scope, kv->scope_len));
+}
+
+ddp_status ddpi_kv_full_key(const struct ddpi_kv *kv, struct kv_call *call, struct ddpi_bytes key,
+                            struct ddpi_bytes *ret_full)
+{
+    bool scoped = call->client->scoped;
+    uint32_t max = scoped ? kv->limits.scoped_key_len : kv->limits.key_len;
+    if (key.len > max)
+        return ddpi_error_set(&call->err, DDP_E_LIMIT, "a key of %zu bytes; at most %u are allowed",
+                              key.len, max);
+    *ret_full = key;
+    if (!scoped || kv->scope_len == 0)
+        return DDP_OK;
+    if (key.len > 0)
+        memcpy(kv->scope + kv->scope_len, key.data, key.len);
+    *ret_full = ddpi_bytes_of(kv->scope, kv->scope_len + key.len);
+    return DDP_OK;
+}
+
+ddp_status ddpi_kv_next_key(const struct ddpi_kv *kv, struct kv_call *call, struct ddpi_keys *keys,
+                            struct ddpi_bytes *ret_full, bool *ret_more)
+{
+    struct ddpi_bytes key;
+    *ret_more = ddpi_keys_next(keys, &key);
+    return *ret_more ? ddpi_kv_full_key(kv, call, key, ret_full) : DDP_OK;
+}
+
 static ddp_status check_room(const struct ddpi_kv *kv, const struct kv_entry *entry,
                              struct ddpi_bytes key, size_t value_len, struct ddp_error *err)
 {
@@ -142,13 +185,13 @@ static ddp_status check_room(const struct ddpi_kv *kv, const struct kv_entry *en
                               kv->nkeys);
     size_t held = fresh ? 0 : entry->value_len;
     size_t needed = value_len > held ? value_len - held : 0;
-    if (!ddpi_kv_has_room(kv, needed + (entry == NULL ? entry_size(key.len) : 0)))
+    if (!ddpi_kv_has_room(kv, needed + (entry == NULL ? ddpi_kv_entry_size(key.len) : 0)))
         return ddpi_kv_no_room(kv, err);
     return DDP_OK;
 }
 
-static ddp_status put(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
-                      uint64_t *ret_version, struct ddp_error *err)
+ddp_status ddpi_kv_store(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
+                         struct kv_entry **ret_entry, struct ddp_error *err)
 {
     struct kv_entry *entry = ddpi_kv_find(kv, key);
     ddp_status status = check_room(kv, entry, key, value.len, err);
@@ -159,18 +202,31 @@ static ddp_status put(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_byt
         return ddpi_error_nomem(err, value.len);
     if (entry == NULL && (entry = ddpi_kv_entry_make(kv, key)) == NULL) {
         ddpi_free(copy);
-        return ddpi_error_nomem(err, entry_size(key.len));
+        return ddpi_error_nomem(err, ddpi_kv_entry_size(key.len));
     }
     bool fresh = entry->version == 0;
     kv->bytes += value.len - entry->value_len;
     kv->nkeys += fresh;
+    kv->scope_nkeys += fresh && in_scope(kv, entry);
     ddpi_free(entry->value);
     entry->value = copy;
     entry->value_len = value.len;
     entry->version = ++kv->version;
-    *ret_version = entry->version;
+    *ret_entry = entry;
     if (fresh)
         ddpi_kv_appeared(kv, entry);
+    return DDP_OK;
+}
+
+ddp_status ddpi_kv_put(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
+                       uint64_t *ret_version, struct ddp_error *err)
+{
+    struct kv_entry *entry;
+    ddp_status status = ddpi_kv_store(kv, key, value, &entry, err);
+    if (status != DDP_OK)
+        return status;
+    *ret_version = entry->version;
+    ddpi_kv_written(kv, entry);
     return DDP_OK;
 }
 
@@ -178,6 +234,7 @@ static void drop(struct ddpi_kv *kv, struct kv_entry *entry)
 {
     kv->bytes -= entry->value_len;
     kv->nkeys--;
+    kv->scope_nkeys -= in_scope(kv, entry);
     kv->version++;
     ddpi_free(entry->value);
     entry->value = NULL;
@@ -190,17 +247,17 @@ static void drop(struct ddpi_kv *kv, struct kv_entry *entry)
 static ddp_status not_found(struct kv_call *call)
 {
     return ddpi_error_set(&call->err, DDP_E_NOT_FOUND, "there is no key '%.*s'",
-                          KV_QUOTE(call->request->key));
+                          KV_QUOTE(call->key));
 }
 
 static ddp_status run_set(struct ddpi_kv *kv, struct kv_call *call)
 {
-    return put(kv, call->request->key, call->request->value, &call->reply.version, &call->err);
+    return ddpi_kv_put(kv, call->key, call->request->value, &call->reply.version, &call->err);
 }
 
 static ddp_status run_try_get(struct ddpi_kv *kv, struct kv_call *call)
 {
-    const struct kv_entry *entry = find_value(kv, call->request->key);
+    const struct kv_entry *entry = ddpi_kv_find_value(kv, call->key);
     if (entry == NULL)
         return not_found(call);
     ddpi_kv_answer_value(&call->reply, entry);
@@ -210,22 +267,22 @@ static ddp_status run_try_get(struct ddpi_kv *kv, struct kv_call *call)
 static ddp_status run_add(struct ddpi_kv *kv, struct kv_call *call)
 {
     const struct ddpi_message *request = call->request;
-    const struct kv_entry *entry = find_value(kv, request->key);
+    const struct kv_entry *entry = ddpi_kv_find_value(kv, call->key);
     int64_t old = 0, sum;
     if (entry != NULL && (strlen(entry->value) != entry->value_len ||
                           ddpi_parse_int(entry->value, INT64_MIN, INT64_MAX, &old, NULL) != DDP_OK))
         return ddpi_error_set(&call->err, DDP_E_TYPE,
                               "the value of '%.*s' is not a decimal 64-bit integer",
-                              KV_QUOTE(request->key));
+                              KV_QUOTE(call->key));
     if (__builtin_add_overflow(old, request->number, &sum))
         return ddpi_error_set(&call->err, DDP_E_TYPE,
                               "%" PRId64 " + %" PRId64 " at '%.*s' does not fit 64 bits", old,
-                              request->number, KV_QUOTE(request->key));
+                              request->number, KV_QUOTE(call->key));
     char text[24];
     int len = snprintf(text, sizeof text, "%" PRId64, sum);
     uint64_t version;
     ddp_status status =
-        put(kv, request->key, ddpi_bytes_of(text, (size_t)len), &version, &call->err);
+        ddpi_kv_put(kv, call->key, ddpi_bytes_of(text, (size_t)len), &version, &call->err);
     if (status == DDP_OK)
         call->reply.number = sum;
     return status;
@@ -234,37 +291,32 @@ static ddp_status run_add(struct ddpi_kv *kv, struct kv_call *call)
 static ddp_status run_cas(struct ddpi_kv *kv, struct kv_call *call)
 {
     const struct ddpi_message *request = call->request;
-    const struct kv_entry *entry = find_value(kv, request->key);
+    const struct kv_entry *entry = ddpi_kv_find_value(kv, call->key);
     uint64_t version = entry != NULL ? entry->version : 0;
     if (version == request->version)
         return run_set(kv, call);
     call->reply.version = version;
     return ddpi_error_set(&call->err, DDP_E_CONFLICT,
-                          "'%.*s' has version %" PRIu64 ", not %" PRIu64, KV_QUOTE(request->key),
+                          "'%.*s' has version %" PRIu64 ", not %" PRIu64, KV_QUOTE(call->key),
                           version, request->version);
 }
 
 static ddp_status run_delete(struct ddpi_kv *kv, struct kv_call *call)
 {
-    struct kv_entry *entry = find_value(kv, call->request->key);
+    struct kv_entry *entry = ddpi_kv_find_value(kv, call->key);
     if (entry == NULL)
         return not_found(call);
     drop(kv, entry);
     return DDP_OK;
 }
 
-static bool has_prefix(const struct kv_entry *entry, struct ddpi_bytes prefix)
-{
-    return entry->version != 0 && entry->node.key_len >= prefix.len &&
-           (prefix.len == 0 || memcmp(entry->key, prefix.data, prefix.len) == 0);
-}
-
+/* The next one with a value. */
 static struct kv_entry *next_with_prefix(const struct ddpi_kv *kv, struct ddpi_table_iter *iter,
                                          struct ddpi_bytes prefix)
 {
     struct kv_entry *entry;
     while ((entry = entry_of(ddpi_table_next(&kv->keys, iter))) != NULL)
-        if (has_prefix(entry, prefix))
+        if (entry->version != 0 && has_prefix(entry, prefix))
             return entry;
     return NULL;
 }
@@ -282,7 +334,8 @@ static int compare_keys(const void *left, const void *right)
 /* Sort @count entries with @prefix and answer with their packed names, @len bytes. */
 static ddp_status answer_list(struct ddpi_kv *kv, struct kv_call *call, size_t count, size_t len)
 {
-    struct ddpi_bytes prefix = call->request->key;
+    struct ddpi_bytes prefix = call->key;
+    size_t hidden = call->client->scoped ? kv->scope_len : 0;
     struct ddpi_buf packed;
     ddpi_buf_init(&packed, len);
     const struct kv_entry **sorted = ddpi_calloc(count + 1, sizeof(*sorted));
@@ -295,7 +348,8 @@ static ddp_status answer_list(struct ddpi_kv *kv, struct kv_call *call, size_t c
         sorted[i] = next_with_prefix(kv, &iter, prefix);
     qsort(sorted, count, sizeof(*sorted), compare_keys);
     for (size_t i = 0; i < count; i++)
-        (void)ddpi_keys_put(&packed, ddpi_bytes_of(sorted[i]->key, sorted[i]->node.key_len));
+        (void)ddpi_keys_put(
+            &packed, ddpi_bytes_of(sorted[i]->key + hidden, sorted[i]->node.key_len - hidden));
     call->reply.keys = (struct ddpi_keys){
         .packed = ddpi_buf_head(&packed), .packed_len = len, .count = (uint32_t)count};
     ddpi_kv_answer(kv, call->client, &call->reply, DDPI_OP_LIST, call->request->id);
@@ -307,11 +361,12 @@ static ddp_status answer_list(struct ddpi_kv *kv, struct kv_call *call, size_t c
 
 static ddp_status run_list(struct ddpi_kv *kv, struct kv_call *call)
 {
-    struct ddpi_bytes prefix = call->request->key;
+    struct ddpi_bytes prefix = call->key;
+    size_t hidden = call->client->scoped ? kv->scope_len : 0;
     struct ddpi_table_iter iter = {0};
     size_t count = 0, len = 0;
     for (const struct kv_entry *entry; (entry = next_with_prefix(kv, &iter, prefix)) != NULL;) {
-        len += sizeof(uint32_t) + entry->node.key_len;
+        len += sizeof(uint32_t) + entry->node.key_len - hidden;
         if (len > DDP_STORE_VALUE_MAX)
             return ddpi_error_set(&call->err, DDP_E_LIMIT,
                                   "the names of all keys that begin with '%.*s' are more than %d "
@@ -325,23 +380,58 @@ static ddp_status run_list(struct ddpi_kv *kv, struct kv_call *call)
 size_t ddpi_kv_delete_prefix(struct ddpi_kv *kv, struct ddpi_bytes prefix)
 {
     struct ddpi_table_iter iter = {0};
-    size_t count = 0;
-    for (struct kv_entry *entry; (entry = next_with_prefix(kv, &iter, prefix)) != NULL; count++)
-        drop(kv, entry);
-    return count;
+    size_t before = kv->nkeys;
+    for (struct kv_entry *entry; (entry = entry_of(ddpi_table_next(&kv->keys, &iter))) != NULL;) {
+        if (!has_prefix(entry, prefix))
+            continue;
+        ddpi_kv_queue_clear(kv, entry);
+        if (entry->version != 0)
+            drop(kv, entry);
+        else
+            ddpi_kv_entry_release(kv, entry);
+    }
+    return before - kv->nkeys;
+}
+
+ddp_status ddpi_kv_set_scope(struct ddpi_kv *kv, struct ddpi_bytes prefix, struct ddp_error *err)
+{
+    char *scope = ddpi_calloc(prefix.len + kv->limits.scoped_key_len + 1, 1);
+    if (scope == NULL)
+        return ddpi_error_nomem(err, prefix.len + kv->limits.scoped_key_len + 1);
+    if (prefix.len > 0)
+        memcpy(scope, prefix.data, prefix.len);
+    ddpi_free(kv->scope);
+    kv->scope = scope;
+    kv->scope_len = prefix.len;
+    kv->scope_nkeys = 0;
+    struct ddpi_table_iter iter = {0};
+    while (next_with_prefix(kv, &iter, prefix) != NULL)
+        kv->scope_nkeys++;
+    return DDP_OK;
 }
 
 static ddp_status check_lengths(const struct ddpi_kv *kv, struct kv_call *call)
 {
     const struct ddpi_message *request = call->request;
-    if (request->key.len > kv->limits.key_len)
-        return ddpi_error_set(&call->err, DDP_E_LIMIT, "a key of %zu bytes; at most %u are allowed",
-                              request->key.len, kv->limits.key_len);
-    if (request->value.len > kv->limits.value_len)
+    ddp_status status = ddpi_kv_full_key(kv, call, request->key, &call->key);
+    if (status != DDP_OK)
+        return status;
+    uint32_t max = call->client->scoped ? kv->limits.scoped_value_len : kv->limits.value_len;
+    if (request->value.len > max)
         return ddpi_error_set(&call->err, DDP_E_LIMIT,
                               "a value of %zu bytes for '%.*s'; at most %u are allowed",
-                              request->value.len, KV_QUOTE(request->key), kv->limits.value_len);
+                              request->value.len, KV_QUOTE(call->key), max);
     return DDP_OK;
+}
+
+/* A client that a queue has woken takes its value next, or leaves it to others. */
+static void settle_served(struct ddpi_kv *kv, struct kv_call *call)
+{
+    const struct kv_entry *served = call->client->served;
+    if (served == NULL)
+        return;
+    if (call->request->op != DDPI_OP_POP || served != ddpi_kv_find(kv, call->key))
+        ddpi_kv_unserve(kv, call->client);
 }
 
 void ddpi_kv_apply(struct ddpi_kv *kv, struct ddpi_kv_client *client,
@@ -357,12 +447,27 @@ void ddpi_kv_apply(struct ddpi_kv *kv, struct ddpi_kv_client *client,
         [DDPI_OP_DELETE] = run_delete,
         [DDPI_OP_LIST] = run_list,
         [DDPI_OP_BARRIER] = ddpi_kv_barrier,
+        [DDPI_OP_COMPARE_SET] = ddpi_kv_compare_set,
+        [DDPI_OP_ADD_WRAP] = ddpi_kv_add_wrap,
+        [DDPI_OP_CHECK] = ddpi_kv_check,
+        [DDPI_OP_WAIT_EACH] = ddpi_kv_wait_each,
+        [DDPI_OP_ARRIVE] = ddpi_kv_arrive,
+        [DDPI_OP_CANCEL] = ddpi_kv_cancel,
+        [DDPI_OP_COUNT_KEYS] = ddpi_kv_count_keys,
+        [DDPI_OP_APPEND] = ddpi_kv_append,
+        [DDPI_OP_GET_MANY] = ddpi_kv_get_many,
+        [DDPI_OP_SET_MANY] = ddpi_kv_set_many,
+        [DDPI_OP_PUSH] = ddpi_kv_push,
+        [DDPI_OP_POP] = ddpi_kv_pop,
+        [DDPI_OP_QUEUE_LEN] = ddpi_kv_queue_len,
     };
     _Static_assert(sizeof handlers / sizeof *handlers == DDPI_OP_COUNT, "a handler per operation");
     struct kv_call call = {.client = client, .request = request, .now_ms = now_ms};
     ddp_status status = check_lengths(kv, &call);
-    if (status == DDP_OK)
+    if (status == DDP_OK) {
+        settle_served(kv, &call);
         status = handlers[request->op](kv, &call);
+    }
     if (call.parked)
         return;
     call.reply.status = status;

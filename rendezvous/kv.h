@@ -1,10 +1,14 @@
 /*
- * kv.h - the key-value core: keys with versions, requests that wait, barriers, deadlines.
+ * kv.h - the key-value core: keys with versions, queues, requests that wait, barriers, deadlines.
  *
  * Pure: (request, client, now) -> replies, through one callback; no file descriptor, clock or log
  * inside. A reply may come during the call that asked, during a later call, or never (the client
  * went). What an operation costs depends on the keys it names and on who waits for these, not on
- * how many others there are; only list and ddpi_kv_delete_prefix() look at all keys.
+ * how many others there are; only list, and the two functions for the owner of the store, look at
+ * all keys.
+ *
+ * A client may be scoped: then it sees those keys only that begin with the core's scope, a prefix,
+ * and sees them without it.
  */
 #ifndef DDPI_KV_H
 #define DDPI_KV_H
@@ -21,9 +25,12 @@ struct ddpi_kv_limits {
     uint32_t value_len;
     uint32_t keys_per_wait;
     uint32_t waits_per_client; /* waiting requests at the same time, barriers included */
+    uint32_t scoped_key_len;   /* the same for scoped clients; the scope does not count */
+    uint32_t scoped_value_len;
+    uint32_t scoped_many; /* keys, or pairs of key and value, in one request */
 };
 
-/* 1 M keys, 1 GiB, lengths as in <ddprun/store.h>, 1024 waits. */
+/* 1 M keys, 1 GiB, lengths as in <ddprun/store.h>, 1024 waits; scoped: 8 KiB, 8 MiB, 128 K keys. */
 extern const struct ddpi_kv_limits ddpi_kv_limits_default;
 
 /*
@@ -33,6 +40,8 @@ extern const struct ddpi_kv_limits ddpi_kv_limits_default;
 struct ddpi_kv_client {
     struct ddpi_list waits; /* kv_wait::of_client */
     uint32_t nwaits;
+    bool scoped;             /* set by the caller before the first request */
+    struct kv_entry *served; /* the queue that has woken it, until it asks for something */
 };
 
 /* @reply and all it points to are valid during the call only, which must not call into the core. */
@@ -56,7 +65,7 @@ struct ddpi_kv *ddpi_kv_create(const struct ddpi_kv_limits *limits,
 void ddpi_kv_destroy(struct ddpi_kv *kv);
 
 void ddpi_kv_client_init(struct ddpi_kv_client *client);
-/* Drops its waiting requests and its places in barriers, without replies. */
+/* Drops its waiting requests and its places in barriers, without replies to itself. */
 void ddpi_kv_client_gone(struct ddpi_kv *kv, struct ddpi_kv_client *client);
 
 void ddpi_kv_apply(struct ddpi_kv *kv, struct ddpi_kv_client *client,
@@ -66,8 +75,13 @@ void ddpi_kv_apply(struct ddpi_kv *kv, struct ddpi_kv_client *client,
 uint64_t ddpi_kv_next_deadline(const struct ddpi_kv *kv);
 void ddpi_kv_expire(struct ddpi_kv *kv, uint64_t now_ms);
 
-/* For the owner of the store: removes all keys that begin with @prefix; returns how many. */
+/* For the owner of the store: removes all keys and queues that begin with @prefix; returns how many
+ * keys. */
 size_t ddpi_kv_delete_prefix(struct ddpi_kv *kv, struct ddpi_bytes prefix);
+
+/* What the keys of scoped clients begin with, at first "". No scoped client is there. Fails with
+ * nothing changed, and only for lack of memory. */
+ddp_status ddpi_kv_set_scope(struct ddpi_kv *kv, struct ddpi_bytes prefix, struct ddp_error *err);
 
 struct ddpi_kv_stats ddpi_kv_stats(const struct ddpi_kv *kv);
 

@@ -4,9 +4,11 @@
  *
  * A waiting request counts the keys it still misses; it hangs on the entry of each of its keys, so
  * that a key that comes or goes reaches those who wait for it and nobody else. It ends when
- * nothing is missing, at its deadline, or with its client.
+ * nothing is missing, at its deadline, or with its client. WAIT wants all keys at the same time and
+ * stays linked to each; WAIT_EACH hangs only on those it has not seen yet. ARRIVE waits for a write
+ * to a key that exists, so it hangs in another list of the entry.
  */
-#include "kv_wait.h"
+#include "kv_impl.h"
 
 #include "clock.h"
 #include "error.h"
@@ -25,7 +27,7 @@ struct kv_barrier {
 /* Hangs a waiting request onto one of its keys. */
 struct kv_link {
     struct ddpi_list of_entry;
-    struct kv_entry *entry;
+    struct kv_entry *entry; /* NULL: not linked, or no longer */
     struct kv_wait *wait;
 };
 
@@ -69,7 +71,9 @@ static void barrier_release(struct ddpi_kv *kv, struct kv_barrier *barrier)
 
 static void wait_destroy(struct ddpi_kv *kv, struct kv_wait *wait)
 {
-    for (uint32_t i = 0; i < wait->nlinks && wait->links[i].entry != NULL; i++) {
+    for (uint32_t i = 0; i < wait->nlinks; i++) {
+        if (wait->links[i].entry == NULL)
+            continue;
         ddpi_list_remove(&wait->links[i].of_entry);
         ddpi_kv_entry_release(kv, wait->links[i].entry);
     }
@@ -83,6 +87,13 @@ static void wait_destroy(struct ddpi_kv *kv, struct kv_wait *wait)
     ddpi_heap_remove(&kv->deadlines, &wait->deadline);
     kv->bytes -= wait_size(wait->nlinks);
     ddpi_free(wait);
+}
+
+static uint64_t deadline_of(const struct kv_call *call)
+{
+    return call->request->op < DDPI_OP_NATIVE_COUNT
+               ? ddpi_deadline(call->now_ms, call->request->timeout_ms)
+               : UINT64_MAX;
 }
 
 /* The request of @call as one that waits, with room for @nlinks keys. */
@@ -99,8 +110,7 @@ static ddp_status wait_create(struct ddpi_kv *kv, struct kv_call *call, uint32_t
     if (wait == NULL)
         return ddpi_error_nomem(&call->err, wait_size(nlinks));
     const struct ddpi_message *request = call->request;
-    if (!ddpi_heap_insert(&kv->deadlines, &wait->deadline,
-                          ddpi_deadline(call->now_ms, request->timeout_ms))) {
+    if (!ddpi_heap_insert(&kv->deadlines, &wait->deadline, deadline_of(call))) {
         ddpi_free(wait);
         return ddpi_error_nomem(&call->err, sizeof(void *));
     }
@@ -162,7 +172,7 @@ static ddp_status wait_for_keys(struct ddpi_kv *kv, struct kv_call *call, struct
 
 ddp_status ddpi_kv_get(struct ddpi_kv *kv, struct kv_call *call)
 {
-    const struct kv_entry *entry = ddpi_kv_find(kv, call->request->key);
+    const struct kv_entry *entry = ddpi_kv_find(kv, call->key);
     if (entry != NULL && entry->version != 0) {
         ddpi_kv_answer_value(&call->reply, entry);
         return DDP_OK;
@@ -171,7 +181,7 @@ ddp_status ddpi_kv_get(struct ddpi_kv *kv, struct kv_call *call)
     ddp_status status = wait_create(kv, call, 1, &wait);
     if (status != DDP_OK)
         return status;
-    status = link_key(kv, call, wait, &wait->links[0], call->request->key);
+    status = link_key(kv, call, wait, &wait->links[0], call->key);
     if (status != DDP_OK)
         wait_destroy(kv, wait);
     else
@@ -208,16 +218,25 @@ static void release(struct ddpi_kv *kv, struct kv_wait *wait)
     wait_destroy(kv, wait);
 }
 
+/* What it waits for has been there: it may go again. */
+static void cut(struct kv_link *link)
+{
+    ddpi_list_remove(&link->of_entry);
+    link->entry = NULL;
+}
+
 /* Ending a wait takes all its links out of their lists, so those that are complete are first
  * gathered, and ended when nobody walks the entry's list any more. */
 void ddpi_kv_appeared(struct ddpi_kv *kv, struct kv_entry *entry)
 {
     struct ddpi_list ready;
     ddpi_list_init(&ready);
-    ddpi_list_for_each (node, &entry->links) {
-        struct kv_wait *wait = ddpi_container_of(node, struct kv_link, of_entry)->wait;
-        if (--wait->missing == 0)
-            ddpi_list_append(&ready, &wait->of_group);
+    ddpi_list_for_each_safe (node, &entry->links) {
+        struct kv_link *link = ddpi_container_of(node, struct kv_link, of_entry);
+        if (link->wait->op == DDPI_OP_WAIT_EACH)
+            cut(link);
+        if (--link->wait->missing == 0)
+            ddpi_list_append(&ready, &link->wait->of_group);
     }
     while (!ddpi_list_empty(&ready))
         release(kv, ddpi_container_of(ready.next, struct kv_wait, of_group));
@@ -229,9 +248,110 @@ void ddpi_kv_vanished(struct kv_entry *entry)
         ddpi_container_of(node, struct kv_link, of_entry)->wait->missing++;
 }
 
+void ddpi_kv_written(struct ddpi_kv *kv, struct kv_entry *entry)
+{
+    while (!ddpi_list_empty(&entry->watchers))
+        release(kv, ddpi_container_of(entry->watchers.next, struct kv_link, of_entry)->wait);
+}
+
+struct ddpi_kv_client *ddpi_kv_wake_one(struct ddpi_kv *kv, struct kv_entry *entry)
+{
+    ddpi_list_for_each_safe (node, &entry->links) {
+        struct kv_link *link = ddpi_container_of(node, struct kv_link, of_entry);
+        struct kv_wait *wait = link->wait;
+        if (wait->op != DDPI_OP_WAIT_EACH)
+            continue;
+        cut(link);
+        if (--wait->missing > 0)
+            continue;
+        struct ddpi_kv_client *client = wait->client;
+        release(kv, wait);
+        return client;
+    }
+    return NULL;
+}
+
+static void drop_waits(struct ddpi_kv *kv, struct ddpi_kv_client *client)
+{
+    while (!ddpi_list_empty(&client->waits))
+        wait_destroy(kv, ddpi_container_of(client->waits.next, struct kv_wait, of_client));
+}
+
+ddp_status ddpi_kv_cancel(struct ddpi_kv *kv, struct kv_call *call)
+{
+    drop_waits(kv, call->client);
+    return DDP_OK;
+}
+
+/* Count the keys that are not there, and link those to @wait unless it is NULL. */
+static ddp_status each_missing(struct ddpi_kv *kv, struct kv_call *call, struct kv_wait *wait,
+                               uint32_t *ret_count)
+{
+    struct ddpi_keys keys = call->request->keys;
+    uint32_t count = 0;
+    for (;;) {
+        struct ddpi_bytes key;
+        bool more;
+        ddp_status status = ddpi_kv_next_key(kv, call, &keys, &key, &more);
+        if (status == DDP_OK && more && !ddpi_kv_present(ddpi_kv_find(kv, key))) {
+            if (wait != NULL)
+                status = link_key(kv, call, wait, &wait->links[count], key);
+            count++;
+        }
+        if (status != DDP_OK)
+            return status;
+        if (!more)
+            break;
+    }
+    *ret_count = count;
+    return DDP_OK;
+}
+
+ddp_status ddpi_kv_wait_each(struct ddpi_kv *kv, struct kv_call *call)
+{
+    drop_waits(kv, call->client);
+    uint32_t count;
+    ddp_status status = each_missing(kv, call, NULL, &count);
+    if (status != DDP_OK || count == 0)
+        return status;
+    struct kv_wait *wait;
+    status = wait_create(kv, call, count, &wait);
+    if (status != DDP_OK)
+        return status;
+    status = each_missing(kv, call, wait, &count);
+    if (status != DDP_OK)
+        wait_destroy(kv, wait);
+    else
+        call->parked = true;
+    return status;
+}
+
+/* Who has come is counted in the key, where others can read it, and stays counted. */
+ddp_status ddpi_kv_arrive(struct ddpi_kv *kv, struct kv_call *call)
+{
+    drop_waits(kv, call->client);
+    int64_t sum;
+    struct kv_entry *entry;
+    ddp_status status = ddpi_kv_count_up(kv, call, 1, &sum, &entry);
+    if (status != DDP_OK)
+        return status;
+    if (sum >= call->request->number) {
+        ddpi_kv_written(kv, entry);
+        return DDP_OK;
+    }
+    struct kv_wait *wait;
+    status = wait_create(kv, call, 1, &wait);
+    if (status != DDP_OK)
+        return status;
+    wait->links[0] = (struct kv_link){.entry = entry, .wait = wait};
+    ddpi_list_append(&entry->watchers, &wait->links[0].of_entry);
+    call->parked = true;
+    return DDP_OK;
+}
+
 static struct kv_barrier *barrier_create(struct ddpi_kv *kv, struct kv_call *call)
 {
-    struct ddpi_bytes name = call->request->key;
+    struct ddpi_bytes name = call->key;
     struct kv_barrier *barrier = ddpi_calloc(1, barrier_size(name.len));
     if (barrier == NULL)
         return NULL;
@@ -251,7 +371,7 @@ static struct kv_barrier *barrier_create(struct ddpi_kv *kv, struct kv_call *cal
 
 static ddp_status barrier_find(struct ddpi_kv *kv, struct kv_call *call, struct kv_barrier **ret)
 {
-    struct ddpi_bytes name = call->request->key;
+    struct ddpi_bytes name = call->key;
     struct ddpi_table_node *node = ddpi_table_find(&kv->barriers, name.data, name.len);
     if (node == NULL && !ddpi_kv_has_room(kv, barrier_size(name.len)))
         return ddpi_kv_no_room(kv, &call->err);
@@ -354,6 +474,6 @@ void ddpi_kv_client_init(struct ddpi_kv_client *client)
 
 void ddpi_kv_client_gone(struct ddpi_kv *kv, struct ddpi_kv_client *client)
 {
-    while (!ddpi_list_empty(&client->waits))
-        wait_destroy(kv, ddpi_container_of(client->waits.next, struct kv_wait, of_client));
+    drop_waits(kv, client);
+    ddpi_kv_unserve(kv, client);
 }

@@ -9,6 +9,9 @@ const char *ddpi_op_name(enum ddpi_op op)
 #define DDPI_MESSAGE(symbol, type, name, request, reply) name,
 #include "proto.def"
 #undef DDPI_MESSAGE
+#define DDPI_OP(symbol, name) name,
+        DDPI_OPS_BEYOND_NATIVE(DDPI_OP)
+#undef DDPI_OP
     };
     return op < DDPI_OP_COUNT ? names[op] : "unknown";
 }
@@ -27,11 +30,13 @@ bool ddpi_keys_next(struct ddpi_keys *keys, struct ddpi_bytes *ret_key)
     if (keys->count == 0)
         return false;
     struct ddpi_rd rd = ddpi_rd_of(keys->packed, keys->packed_len);
-    size_t len = ddpi_rd_u32(&rd);
+    size_t len = keys->wide ? ddpi_rd_u64(&rd) : ddpi_rd_u32(&rd);
     const void *data = ddpi_rd_bytes(&rd, len);
     if (rd.failed)
         return false;
     *ret_key = ddpi_bytes_of(data, len);
-    *keys = (struct ddpi_keys){.packed = rd.at, .packed_len = rd.left, .count = keys->count - 1};
+    keys->packed = rd.at;
+    keys->packed_len = rd.left;
+    keys->count--;
     return true;
 }

@@ -15,14 +15,56 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/*
+ * X(symbol, name) for the operations that the native dialect has no frames for: what PyTorch's
+ * clients ask beyond it. None of them has a timeout.
+ *
+ *   COMPARE_SET  key, expected, value -> value: set to @value if it is @expected, or if there is
+ *                none and @expected is empty; answers with what a client must see (kv_more.c)
+ *   ADD_WRAP     key, number -> number: reads a number as strtoll does, and wraps around
+ *   CHECK        keys -> DDP_E_NOT_FOUND if one of them is missing
+ *   WAIT_EACH    keys: until each of them has existed, if only for a moment; takes the place of
+ *                what else this client waits for
+ *   ARRIVE       key, number: ADD_WRAP of 1; until the sum is @number, or the key is written
+ *   CANCEL       drops what this client waits for
+ *   COUNT_KEYS   -> number
+ *   APPEND       key, value
+ *   GET_MANY     keys -> value, a reply for each key, empty if there is none
+ *   SET_MANY     keys: a key and a value by turns
+ *   PUSH         key, value: to the end of the queue of that name
+ *   POP          key -> number: how long the queue was; if not 0, its first value
+ *   QUEUE_LEN    key -> number
+ *
+ * Queues have names of their own, but CHECK and WAIT_EACH take one that is not empty for a key.
+ */
+#define DDPI_OPS_BEYOND_NATIVE(X) \
+    X(COMPARE_SET, "compare-set") \
+    X(ADD_WRAP, "add")            \
+    X(CHECK, "check")             \
+    X(WAIT_EACH, "wait")          \
+    X(ARRIVE, "barrier")          \
+    X(CANCEL, "cancel-wait")      \
+    X(COUNT_KEYS, "count-keys")   \
+    X(APPEND, "append")           \
+    X(GET_MANY, "multi-get")      \
+    X(SET_MANY, "multi-set")      \
+    X(PUSH, "queue-push")         \
+    X(POP, "queue-pop")           \
+    X(QUEUE_LEN, "queue-len")
+
 enum ddpi_op {
 #define DDPI_MESSAGE(symbol, type, name, request, reply) DDPI_OP_##symbol,
 #include "proto.def"
 #undef DDPI_MESSAGE
-    DDPI_OP_COUNT
+    DDPI_OP_NATIVE_COUNT,
+    DDPI_OP_NATIVE_LAST = DDPI_OP_NATIVE_COUNT - 1,
+#define DDPI_OP(symbol, name) DDPI_OP_##symbol,
+    DDPI_OPS_BEYOND_NATIVE(DDPI_OP)
+#undef DDPI_OP
+        DDPI_OP_COUNT
 };
 
-/* The members of struct ddpi_message, in the order in which they stand on the wire. */
+/* The members of struct ddpi_message, in the order in which they stand on the native wire. */
 enum ddpi_field {
     DDPI_KEY = 1,      /* also a prefix (list) and a name (barrier) */
     DDPI_KEYS = 2,     /* several keys */
@@ -39,11 +81,12 @@ struct ddpi_bytes {
     size_t len;
 };
 
-/* @count keys one behind the other, each a little-endian u32 length and its bytes. */
+/* @count keys one behind the other, each a little-endian length, u32 or u64, and its bytes. */
 struct ddpi_keys {
     const void *packed;
     size_t packed_len;
     uint32_t count;
+    bool wide; /* u64 */
 };
 
 struct ddpi_message {
@@ -53,6 +96,7 @@ struct ddpi_message {
     struct ddpi_bytes key;
     struct ddpi_keys keys;
     struct ddpi_bytes value;
+    struct ddpi_bytes expected;
     uint64_t version;
     int64_t number;
     uint32_t count;
@@ -68,7 +112,8 @@ static inline struct ddpi_bytes ddpi_bytes_of(const void *data, size_t len)
 /* "set", "compare-and-swap". */
 const char *ddpi_op_name(enum ddpi_op op);
 
-/* Append one key to a packed list; false, with nothing changed, if @buf does not take it. */
+/* Append one key to a packed list, which is not wide; false, with nothing changed, if @buf does not
+ * take it. */
 bool ddpi_keys_put(struct ddpi_buf *buf, struct ddpi_bytes key);
 
 /* Take the first key off @keys; false at the end, and where the list is malformed. */

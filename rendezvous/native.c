@@ -142,11 +142,11 @@ static ddp_status native_next(struct ddpi_session *session, const uint8_t *bytes
                                       : next_frame(session, bytes, len, out, step, err);
 }
 
-static bool native_put_reply(const struct ddpi_session *session, struct ddpi_buf *out,
-                             const struct ddpi_message *reply)
+static ddp_status native_put_reply(const struct ddpi_session *session, struct ddpi_buf *out,
+                                   const struct ddpi_message *reply)
 {
     (void)session;
-    return ddpi_reply_put(out, reply);
+    return ddpi_reply_put(out, reply) ? DDP_OK : DDP_E_NOMEM;
 }
 
 static void native_put_farewell(const struct ddpi_session *session, struct ddpi_buf *out,

@@ -131,7 +131,7 @@ bool ddpi_welcome_get(const void *payload, size_t len, struct ddpi_welcome *ret)
 
 bool ddpi_op_of_type(uint8_t type, enum ddpi_op *ret)
 {
-    for (unsigned op = 0; op < DDPI_OP_COUNT; op++)
+    for (unsigned op = 0; op < DDPI_OP_NATIVE_COUNT; op++)
         if (rows[op].type == type) {
             *ret = (enum ddpi_op)op;
             return true;
@@ -203,27 +203,36 @@ static bool get_bytes(struct ddpi_rd *rd, size_t max, struct ddpi_bytes *ret)
     return len <= max;
 }
 
-static bool get_list(struct ddpi_rd *rd, uint32_t count_max, struct ddpi_keys *ret)
+/* A server may list longer keys than its native clients can name: those of other dialects. */
+struct list_bounds {
+    uint32_t count;
+    size_t key_len;
+};
+
+static const struct list_bounds request_bounds = {DDP_STORE_MANY_MAX, DDP_STORE_KEY_MAX};
+static const struct list_bounds reply_bounds = {UINT32_MAX, UINT32_MAX};
+
+static bool get_list(struct ddpi_rd *rd, const struct list_bounds *bounds, struct ddpi_keys *ret)
 {
     uint32_t count = ddpi_rd_u32(rd);
     const uint8_t *start = rd->at;
     size_t left = rd->left;
-    bool fits = count <= count_max;
+    bool fits = count <= bounds->count;
     struct ddpi_bytes key;
     for (uint32_t i = 0; i < count && !rd->failed; i++)
-        fits = get_bytes(rd, DDP_STORE_KEY_MAX, &key) && fits;
+        fits = get_bytes(rd, bounds->key_len, &key) && fits;
     *ret = (struct ddpi_keys){.packed = start, .packed_len = left - rd->left, .count = count};
     return fits;
 }
 
-static ddp_status get_message(struct ddpi_rd *rd, unsigned fields, uint32_t count_max,
+static ddp_status get_message(struct ddpi_rd *rd, unsigned fields, const struct list_bounds *bounds,
                               struct ddpi_message *m, struct ddp_error *err)
 {
     bool fits = true;
     if (fields & DDPI_KEY)
         fits = get_bytes(rd, DDP_STORE_KEY_MAX, &m->key) && fits;
     if (fields & DDPI_KEYS)
-        fits = get_list(rd, count_max, &m->keys) && fits;
+        fits = get_list(rd, bounds, &m->keys) && fits;
     if (fields & DDPI_VALUE)
         fits = get_bytes(rd, DDP_STORE_VALUE_MAX, &m->value) && fits;
     if (fields & DDPI_VERSION)
@@ -257,7 +266,7 @@ bool ddpi_refusal_get(const void *payload, size_t len, uint64_t *ret_version,
 {
     struct ddpi_rd rd = ddpi_rd_of(payload, len);
     struct ddpi_message m = {0};
-    if (get_message(&rd, REFUSAL_FIELDS, 0, &m, NULL) != DDP_OK)
+    if (get_message(&rd, REFUSAL_FIELDS, &reply_bounds, &m, NULL) != DDP_OK)
         return false;
     *ret_version = m.version;
     *ret_text = m.text;
@@ -296,7 +305,7 @@ ddp_status ddpi_request_get(const struct ddpi_frame *frame, const void *payload,
         status = ddpi_error_set(err, DDP_E_PROTOCOL, "a request with a status");
     struct ddpi_rd rd = ddpi_rd_of(payload, frame->payload_len);
     if (status == DDP_OK)
-        status = get_message(&rd, rows[m.op].request, DDP_STORE_MANY_MAX, &m, err);
+        status = get_message(&rd, rows[m.op].request, &request_bounds, &m, err);
     if (status == DDP_OK)
         *ret = m;
     return status;
@@ -310,7 +319,7 @@ ddp_status ddpi_reply_get(const struct ddpi_frame *frame, const void *payload,
     struct ddpi_rd rd = ddpi_rd_of(payload, frame->payload_len);
     if (status == DDP_OK)
         status = get_message(&rd, m.status == DDP_OK ? rows[m.op].reply : (unsigned)REFUSAL_FIELDS,
-                             UINT32_MAX, &m, err);
+                             &reply_bounds, &m, err);
     if (status == DDP_OK)
         *ret = m;
     return status;

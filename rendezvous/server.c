@@ -36,6 +36,7 @@ enum {
     MAX_CONNECTIONS = 65536,
     OTHER_FILES = 32, /* what the process needs besides connections, at least */
     SCRATCH_SIZE = 32 * 1024,
+    TCPSTORE_KEY_MAX = 1024 * 1024,
 };
 
 struct ddpi_server {
@@ -293,6 +294,12 @@ static void on_connectable(uv_poll_t *poll, int uv_err, int events)
 
 #define OR_DEFAULT(value, standard) ((value) != 0 ? (value) : (standard))
 
+static void take_lower(uint32_t *ret_limit, uint32_t wanted, uint32_t most)
+{
+    if (wanted != 0)
+        *ret_limit = wanted < most ? wanted : most;
+}
+
 static void take_options(struct ddpi_server *server, const struct ddpi_server_options *options)
 {
     const struct ddpi_conn_limits *conn = &ddpi_conn_limits_default;
@@ -308,8 +315,10 @@ static void take_options(struct ddpi_server *server, const struct ddpi_server_op
     *kv = ddpi_kv_limits_default;
     kv->keys = OR_DEFAULT(options->max_keys, kv->keys);
     kv->bytes = OR_DEFAULT(options->max_bytes, kv->bytes);
-    if (options->max_value_len > 0 && options->max_value_len < kv->value_len)
-        kv->value_len = options->max_value_len;
+    take_lower(&kv->value_len, options->max_value_len, kv->value_len);
+    take_lower(&kv->scoped_key_len, options->tcpstore_max_key_len, TCPSTORE_KEY_MAX);
+    take_lower(&kv->scoped_value_len, options->tcpstore_max_value_len, DDP_STORE_VALUE_MAX);
+    take_lower(&kv->scoped_many, options->tcpstore_max_keys, kv->scoped_many);
     if (options->log != NULL)
         server->log = *options->log;
     server->max_connections = OR_DEFAULT(options->max_connections, MAX_CONNECTIONS);
@@ -347,13 +356,17 @@ static int start_handles(struct ddpi_server *server)
     return uv_poll_start(&server->listener, UV_READABLE, on_connectable);
 }
 
-static ddp_status create_core(struct ddpi_server *server, struct ddp_error *err)
+static ddp_status create_core(struct ddpi_server *server, const char *tcpstore_prefix,
+                              struct ddp_error *err)
 {
     uint8_t seed[DDPI_SEED_SIZE];
     if (getrandom(seed, sizeof seed, 0) != (ssize_t)sizeof seed)
         return ddpi_error_sys(err, errno, "cannot get random bytes");
     server->kv = ddpi_kv_create(&server->env.kv_limits, seed, on_reply, server);
-    return server->kv != NULL ? DDP_OK : ddpi_error_nomem(err, sizeof(void *));
+    if (server->kv == NULL)
+        return ddpi_error_nomem(err, sizeof(void *));
+    return ddpi_kv_set_scope(server->kv, ddpi_bytes_of(tcpstore_prefix, strlen(tcpstore_prefix)),
+                             err);
 }
 
 ddp_status ddpi_server_create(uv_loop_t *loop, const struct ddpi_server_options *options,
@@ -367,9 +380,10 @@ ddp_status ddpi_server_create(uv_loop_t *loop, const struct ddpi_server_options 
     ddpi_list_init(&server->conns);
     ddpi_list_init(&server->dirty);
     server->expiry_at = UINT64_MAX;
-    ddp_status status = create_core(server, err);
+    const char *prefix = options->tcpstore_prefix != NULL ? options->tcpstore_prefix : "tcp/";
+    ddp_status status = create_core(server, prefix, err);
     if (status != DDP_OK)
-        goto fail_server;
+        goto fail_core;
     const char *host = options->host != NULL ? options->host : "127.0.0.1";
     status = ddpi_listen(host, options->port, &server->listen_fd, &server->port, server->endpoint,
                          sizeof server->endpoint, err);
@@ -394,7 +408,6 @@ fail_listen:
         close(server->reserve_fd);
 fail_core:
     ddpi_kv_destroy(server->kv);
-fail_server:
     ddpi_free(server);
     return status;
 }
@@ -414,6 +427,21 @@ uint16_t ddpi_server_port(const struct ddpi_server *server)
 size_t ddpi_server_delete_prefix(struct ddpi_server *server, const char *prefix)
 {
     return ddpi_kv_delete_prefix(server->kv, ddpi_bytes_of(prefix, strlen(prefix)));
+}
+
+ddp_status ddpi_server_set_tcpstore_prefix(struct ddpi_server *server, const char *prefix,
+                                           struct ddp_error *err)
+{
+    ddp_status status = ddpi_kv_set_scope(server->kv, ddpi_bytes_of(prefix, strlen(prefix)), err);
+    if (status != DDP_OK)
+        return status;
+    ddpi_list_for_each (node, &server->conns) {
+        struct ddpi_conn *conn = ddpi_container_of(node, struct ddpi_conn, of_server);
+        if (conn->client.scoped)
+            ddpi_conn_dismiss(conn, DDP_E_CLOSED, "the generation it belongs to has ended");
+    }
+    settle(server);
+    return DDP_OK;
 }
 
 struct ddpi_server_stats ddpi_server_stats(const struct ddpi_server *server)

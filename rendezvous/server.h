@@ -15,12 +15,20 @@ struct ddpi_server;
 
 /* Zero means the default, everywhere. */
 struct ddpi_server_options {
-    const char *host;           /* address or name to listen on; NULL: 127.0.0.1 */
-    uint16_t port;              /* 0: a free one */
-    uint32_t max_connections;   /* 65,536, and never more than the limit of open files allows */
-    size_t max_keys;            /* 1 M */
-    size_t max_bytes;           /* 1 GiB: all keys and values */
-    uint32_t max_value_len;     /* 16 MiB, which is also the most */
+    const char *host;         /* address or name to listen on; NULL: 127.0.0.1 */
+    uint16_t port;            /* 0: a free one */
+    uint32_t max_connections; /* 65,536, and never more than the limit of open files allows */
+    size_t max_keys;          /* 1 M */
+    size_t max_bytes;         /* 1 GiB: all keys and values */
+    uint32_t max_value_len;   /* 16 MiB, which is also the most */
+
+    /* What PyTorch's TCPStore clients, who cannot say to which job they belong, see of the store:
+     * the keys with this prefix, which they see without it. */
+    const char *tcpstore_prefix;     /* "tcp/" */
+    uint32_t tcpstore_max_key_len;   /* 8 KiB, the prefix not counted; at most 1 MiB */
+    uint32_t tcpstore_max_value_len; /* 8 MiB; at most 16 MiB */
+    uint32_t tcpstore_max_keys;      /* in one request: 131,072, which is also the most */
+
     uint32_t handshake_ms;      /* 5 s: until a connection has said who it is */
     uint32_t frame_ms;          /* 60 s: until a request that was begun is there */
     uint32_t output_ms;         /* 60 s: how long replies above the soft limit may lie unread */
@@ -52,6 +60,12 @@ uint16_t ddpi_server_port(const struct ddpi_server *server);
 
 /* Remove all keys that begin with @prefix, such as those of an old generation; how many. */
 size_t ddpi_server_delete_prefix(struct ddpi_server *server, const char *prefix);
+
+/* Let TCPStore clients see the keys with @prefix from now on, such as those of a new generation.
+ * Those who are connected are closed, as they belong to the old one. The old keys stay. Fails with
+ * nothing changed, and only for lack of memory. */
+ddp_status ddpi_server_set_tcpstore_prefix(struct ddpi_server *server, const char *prefix,
+                                           struct ddp_error *err);
 
 struct ddpi_server_stats ddpi_server_stats(const struct ddpi_server *server);
 

@@ -32,13 +32,38 @@ static void core_requests(struct ddpi_kv *kv, struct ddpi_kv_client *clients)
         {.op = DDPI_OP_CAS, .key = {"c", 1}, .value = {"1", 1}},
         {.op = DDPI_OP_LIST, .key = {"", 0}},
         {.op = DDPI_OP_GET, .key = {"g", 1}, .timeout_ms = 10},
-        {.op = DDPI_OP_WAIT, .keys = {packed, sizeof packed - 1, 2}, .timeout_ms = 10},
+        {.op = DDPI_OP_WAIT, .keys = {packed, sizeof packed - 1, 2, false}, .timeout_ms = 10},
         {.op = DDPI_OP_BARRIER, .key = {"b", 1}, .count = 3, .timeout_ms = 10},
         {.op = DDPI_OP_SET, .key = {"g", 1}, .value = {"1", 1}},
         {.op = DDPI_OP_BARRIER, .key = {"b", 1}, .count = 3, .timeout_ms = 5},
     };
     for (size_t i = 0; i < sizeof requests / sizeof *requests; i++)
         ddpi_kv_apply(kv, &clients[i % 2], &requests[i], 0);
+}
+
+/* Those that need not be answered. */
+static void scoped_requests(struct ddpi_kv *kv, struct ddpi_kv_client *clients)
+{
+    static const char packed[] = "\1\0\0\0a\1\0\0\0z";
+    const struct ddpi_message requests[] = {
+        {.op = DDPI_OP_APPEND, .key = {"a", 1}, .value = {"33", 2}},
+        {.op = DDPI_OP_COMPARE_SET, .key = {"x", 1}, .value = {"1", 1}},
+        {.op = DDPI_OP_ADD_WRAP, .key = {"n", 1}, .number = 1},
+        {.op = DDPI_OP_SET_MANY, .keys = {packed, sizeof packed - 1, 2, false}},
+        {.op = DDPI_OP_PUSH, .key = {"q", 1}, .value = {"1", 1}},
+        {.op = DDPI_OP_ARRIVE, .key = {"r", 1}, .number = 2},
+        {.op = DDPI_OP_ARRIVE, .key = {"r", 1}, .number = 2},
+        {.op = DDPI_OP_WAIT_EACH, .keys = {packed, sizeof packed - 1, 2, false}},
+        {.op = DDPI_OP_POP, .key = {"q", 1}},
+    };
+    ddpi_kv_client_init(&clients[0]);
+    ddpi_kv_client_init(&clients[1]);
+    clients[0].scoped = clients[1].scoped = true;
+    if (ddpi_kv_set_scope(kv, ddpi_bytes_of("a", 1), NULL) == DDP_OK)
+        for (size_t i = 0; i < sizeof requests / sizeof *requests; i++)
+            ddpi_kv_apply(kv, &clients[i % 2], &requests[i], 0);
+    ddpi_kv_client_gone(kv, &clients[0]);
+    ddpi_kv_client_gone(kv, &clients[1]);
 }
 
 /* Each request is answered once, whatever fails; an account that is not even is a leak. */
@@ -55,6 +80,7 @@ static bool core_survives(int good, int bad)
         core_requests(kv, clients);
         ddpi_kv_expire(kv, 1000);
         ck_assert_uint_eq(replies, 10);
+        scoped_requests(kv, clients);
         ddpi_kv_delete_prefix(kv, ddpi_bytes_of("", 0));
         ck_assert_uint_eq(ddpi_kv_stats(kv).bytes, 0);
         ck_assert_uint_eq(ddpi_kv_stats(kv).waits, 0);

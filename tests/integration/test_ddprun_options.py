@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """test_ddprun_options.py - the command line as torchrun's users write it."""
 
+import os
 import sys
 import unittest
 from pathlib import Path
@@ -46,7 +47,6 @@ class Spellings(DdprunCase):
         self.assertEqual(self.size(*words), 1)
 
     def test_counts_by_name(self):
-        import os
         self.assertEqual(self.size('--nproc-per-node=cpu'), len(os.sched_getaffinity(0)))
 
     def test_environment_defaults(self):

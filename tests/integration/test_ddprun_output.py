@@ -4,6 +4,7 @@
 import collections
 import os
 import re
+import resource
 import select
 import shutil
 import signal
@@ -222,8 +223,8 @@ class Destinations(DdprunCase):
         job = self.run_job('--nproc-per-node=2', '--role=r', 'echo', '--log-line-prefix-template', 'x')
         self.assertEqual(sorted(job.out.splitlines()), ['[r0]:--log-line-prefix-template x',
                                                         '[r1]:--log-line-prefix-template x'])
-        job = self.run_job('--log-line-prefix-template=${hostname}|${rank}|${local_rank}|${role_name}|${x}|$$ ',
-                           'echo', 'y')
+        template = '${hostname}|${rank}|${local_rank}|${role_name}|${x}|$$ '
+        job = self.run_job(f'--log-line-prefix-template={template}', 'echo', 'y')
         self.assertEqual(job.out, f'{os.uname().nodename.split(".")[0]}|0|0|default|${{x}}|$ y\n')
 
     def test_no_prefix(self):
@@ -238,7 +239,6 @@ class Destinations(DdprunCase):
         shutil.rmtree(kept)
 
     def test_a_log_that_cannot_grow_is_said(self):
-        import resource
         job = self.run_job('--tee=1', f'--log-dir={self.folder}/logs', 'sh', '-c',
                            'i=0; while [ $i -lt 1000 ]; do echo 0123456789; i=$((i+1)); done',
                            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)))

@@ -43,7 +43,7 @@ class Restarts(DdprunCase):
         self.assertNotIn('restart', job.err.replace('--max-restarts', ''))
 
     def test_logs_and_error_files_of_all_attempts_are_kept(self):
-        self.run_job('--nproc-per-node=2', '--max-restarts=2', '--tee=3', '--rdzv-id=j',
+        self.run_job('--max-restarts=2', '--tee=3', '--rdzv-id=j',
                      f'--log-dir={self.folder}/logs', 'sh', '-c',
                      'echo "out $TORCHELASTIC_RESTART_COUNT"; '
                      'echo "{}" > $TORCHELASTIC_ERROR_FILE; exit 1')

@@ -110,7 +110,7 @@ START_TEST(garbage_closes_only_its_connection)
     } hellos[] = {
         {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", 27},
         {"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11},
-        {"\x00\xce\xf7\x85\x3c\x0d\x01\x00\x00\x00", 10},
+        {"\x00\xce\xf7\x85\x3d\x0d\x01\x00\x00\x00", 10},
         {"DDPX", 4},
         {"DDPS\x00\x00\x00\x00", 8},
         {"DDPS\x09\x00\x0a\x00", 8},

@@ -103,7 +103,8 @@ class Job:
         self.err_fd = self.process.stderr.fileno() if self.process.stderr else None
         self.open = set(self.pipes)
 
-    def _collect(self, timeout):
+    def collect(self, timeout):
+        """Wait for output for up to @timeout seconds, and keep what came."""
         ready, _, _ = select.select(list(self.open), [], [], timeout)
         for fd in ready:
             data = os.read(fd, 1 << 20)
@@ -134,7 +135,7 @@ class Job:
         while self.out.count(text) + self.err.count(text) < count:
             if not self.open or time.monotonic() > deadline:
                 raise AssertionError(f'{text!r} did not appear {count} times:\n{self.out}{self.err}')
-            self._collect(0.1)
+            self.collect(0.1)
 
     def signal(self, sig):
         os.kill(self.pid, sig)
@@ -152,7 +153,7 @@ class Job:
         while self.open:
             if time.monotonic() > deadline:
                 raise AssertionError(f'ddprun did not end within {timeout} s:\n{self.out}{self.err}')
-            self._collect(0.05)
+            self.collect(0.05)
         self.code = self.process.wait(max(0.1, deadline - time.monotonic()))
         self.seconds = time.monotonic() - self.started
         return self.code

@@ -142,7 +142,7 @@ void wait_keys(int client, uint64_t id, const char *names, uint32_t timeout_ms)
     ask(client, (struct ddpi_message){.op = DDPI_OP_WAIT,
                                       .id = id,
                                       .keys = {ddpi_buf_head(&packed), ddpi_buf_len(&packed),
-                                               (uint32_t)strlen(names)},
+                                               (uint32_t)strlen(names), false},
                                       .timeout_ms = timeout_ms});
     ddpi_buf_finish(&packed);
 }

@@ -106,6 +106,31 @@ START_TEST(it_has_three_descriptors)
 }
 END_TEST
 
+START_TEST(it_gets_the_limit_that_it_is_given)
+{
+    int ends[2];
+    ck_assert_int_eq(pipe(ends), 0);
+    static const char *const argv[] = {"/bin/sh", "-c", "ulimit -Sn; ulimit -Hn", NULL};
+    const struct rlimit limit = {.rlim_cur = 64, .rlim_max = 128};
+    struct spawn_request request = request_of(argv[0], argv, empty_env, ends[1], 2);
+    request.nofile = &limit;
+    struct rlimit before, after;
+    getrlimit(RLIMIT_NOFILE, &before);
+    struct spawn_child child;
+    ck_assert_int_eq(spawn_process(&request, &child, NULL), DDP_OK);
+    close(ends[1]);
+    char text[64] = "";
+    size_t used = 0;
+    for (ssize_t len; (len = read(ends[0], text + used, sizeof text - 1 - used)) > 0;)
+        used += (size_t)len;
+    close(ends[0]);
+    ck_assert_str_eq(text, "64\n128\n");
+    getrlimit(RLIMIT_NOFILE, &after);
+    ck_assert_uint_eq(after.rlim_cur, before.rlim_cur);
+    ends_well(&child);
+}
+END_TEST
+
 START_TEST(it_has_no_signal_blocked_or_ignored)
 {
     sigset_t all, before;
@@ -269,6 +294,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, it_gets_arguments_environment_and_output);
     tcase_add_test(tcase, it_leads_a_session_of_its_own);
     tcase_add_test(tcase, it_has_three_descriptors);
+    tcase_add_test(tcase, it_gets_the_limit_that_it_is_given);
     tcase_add_test(tcase, it_has_no_signal_blocked_or_ignored);
     tcase_add_test(tcase, its_pidfd_tells_its_end_and_is_not_inherited);
     tcase_add_test(tcase, it_dies_with_its_parent);

@@ -1,0 +1,119 @@
+/*
+ * kv_impl.h - what the files of the core share: kv.c (keys and values), kv_more.c (the operations
+ * beyond the native ones), kv_queue.c (queues) and kv_wait.c (requests that wait). Nobody else
+ * includes it.
+ */
+#ifndef DDPI_KV_IMPL_H
+#define DDPI_KV_IMPL_H
+
+#include "heap.h"
+#include "kv.h"
+#include "table.h"
+
+struct ddpi_kv {
+    struct ddpi_kv_limits limits;
+    struct ddpi_table keys;     /* kv_entry::node */
+    struct ddpi_table barriers; /* kv_barrier::node */
+    struct ddpi_heap deadlines; /* kv_wait::deadline */
+    size_t nkeys;               /* entries that have a value */
+    char *scope;                /* the prefix, and room for a key behind it */
+    size_t scope_len;
+    size_t scope_nkeys; /* of nkeys, those within the scope */
+    size_t bytes;
+    uint64_t version;
+    ddpi_kv_reply_fn *reply;
+    void *reply_ctx;
+};
+
+/* A key that has a value or a queue, or that somebody waits for. */
+struct kv_entry {
+    struct ddpi_table_node node;
+    struct ddpi_list links;    /* kv_link::of_entry, in order of arrival */
+    struct ddpi_list watchers; /* kv_link::of_entry of those who wait for the next write */
+    struct kv_queue *queue;    /* NULL: empty, and nobody has been woken for it */
+    uint64_t version;          /* 0: no value */
+    char *value;               /* a NUL behind it */
+    size_t value_len;
+    char key[];
+};
+
+/* One request while it is served. A handler fills @reply, or sets @parked: the reply comes later.
+ */
+struct kv_call {
+    struct ddpi_kv_client *client;
+    const struct ddpi_message *request;
+    struct ddpi_bytes key; /* the request's, with the scope */
+    uint64_t now_ms;
+    struct ddpi_message reply;
+    struct ddp_error err;
+    bool parked;
+};
+
+/* As much of a key as a sentence has room for: use with "%.*s". */
+#define KV_QUOTE(bytes) (int)((bytes).len < 160 ? (bytes).len : 160), (const char *)(bytes).data
+
+/* kv.c */
+struct kv_entry *ddpi_kv_find(const struct ddpi_kv *kv, struct ddpi_bytes key);
+struct kv_entry *ddpi_kv_find_value(const struct ddpi_kv *kv, struct ddpi_bytes key);
+size_t ddpi_kv_entry_size(size_t key_len);
+struct kv_entry *ddpi_kv_entry_make(struct ddpi_kv *kv, struct ddpi_bytes key);
+void ddpi_kv_entry_release(struct ddpi_kv *kv, struct kv_entry *entry);
+bool ddpi_kv_has_room(const struct ddpi_kv *kv, size_t bytes);
+ddp_status ddpi_kv_no_room(const struct ddpi_kv *kv, struct ddp_error *err);
+void ddpi_kv_answer(struct ddpi_kv *kv, struct ddpi_kv_client *client, struct ddpi_message *reply,
+                    enum ddpi_op op, uint64_t id);
+void ddpi_kv_answer_value(struct ddpi_message *reply, const struct kv_entry *entry);
+
+/* What @key of a request is in the core, valid until the next call. */
+ddp_status ddpi_kv_full_key(const struct ddpi_kv *kv, struct kv_call *call, struct ddpi_bytes key,
+                            struct ddpi_bytes *ret_full);
+/* The next of @keys as ddpi_kv_full_key() makes it; *@ret_more is false at their end. */
+ddp_status ddpi_kv_next_key(const struct ddpi_kv *kv, struct kv_call *call, struct ddpi_keys *keys,
+                            struct ddpi_bytes *ret_full, bool *ret_more);
+
+/* Give @key a value, and wake who waits for it to exist; ddpi_kv_put() wakes its watchers too. */
+ddp_status ddpi_kv_store(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
+                         struct kv_entry **ret_entry, struct ddp_error *err);
+ddp_status ddpi_kv_put(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
+                       uint64_t *ret_version, struct ddp_error *err);
+
+/* kv_more.c: what DDPI_OPS_BEYOND_NATIVE says */
+ddp_status ddpi_kv_compare_set(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_add_wrap(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_check(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_count_keys(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_append(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_get_many(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_set_many(struct ddpi_kv *kv, struct kv_call *call);
+
+/* Add @delta to the number at @call->key without waking its watchers. */
+ddp_status ddpi_kv_count_up(struct ddpi_kv *kv, struct kv_call *call, int64_t delta,
+                            int64_t *ret_sum, struct kv_entry **ret_entry);
+
+/* kv_queue.c */
+ddp_status ddpi_kv_push(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_pop(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_queue_len(struct ddpi_kv *kv, struct kv_call *call);
+/* A value, or a queue that is not empty. */
+bool ddpi_kv_present(const struct kv_entry *entry);
+/* @client was woken for a value, and will not take it: the next one may. */
+void ddpi_kv_unserve(struct ddpi_kv *kv, struct ddpi_kv_client *client);
+void ddpi_kv_queue_clear(struct ddpi_kv *kv, struct kv_entry *entry);
+
+/* kv_wait.c: the operations that may wait */
+ddp_status ddpi_kv_get(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_wait(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_barrier(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_wait_each(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_arrive(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_cancel(struct ddpi_kv *kv, struct kv_call *call);
+
+/* @entry has just got a value, or has just lost it, or was written to. */
+void ddpi_kv_appeared(struct ddpi_kv *kv, struct kv_entry *entry);
+void ddpi_kv_vanished(struct kv_entry *entry);
+void ddpi_kv_written(struct ddpi_kv *kv, struct kv_entry *entry);
+/* Tell those who wait for @entry's queue, one after the other, that it has a value, until one of
+ * them has all it waited for; that one is answered. NULL: nobody waits for nothing else. */
+struct ddpi_kv_client *ddpi_kv_wake_one(struct ddpi_kv *kv, struct kv_entry *entry);
+
+#endif

@@ -1,0 +1,162 @@
+/*
+ * kv_queue.c - queues: values under one name, taken in the order in which they came. Owns them and
+ * their values.
+ *
+ * Who waits for a queue is woken and then asks for its value, in two requests. So each value that
+ * comes wakes one client only; and if that client goes away, or asks for something else, while
+ * there still are more values than clients on their way, the next one is woken.
+ */
+#include "error.h"
+#include "kv_impl.h"
+#include "mem.h"
+
+#include <string.h>
+
+struct kv_item {
+    struct ddpi_list of_queue;
+    size_t len;
+    char bytes[];
+};
+
+struct kv_queue {
+    struct ddpi_list items; /* kv_item::of_queue */
+    size_t len;
+    size_t nserved; /* clients whose `served` it is */
+};
+
+static size_t item_size(size_t len)
+{
+    return sizeof(struct kv_item) + len;
+}
+
+static struct kv_item *first_item(const struct kv_queue *queue)
+{
+    return ddpi_container_of(queue->items.next, struct kv_item, of_queue);
+}
+
+static void item_destroy(struct ddpi_kv *kv, struct kv_queue *queue, struct kv_item *item)
+{
+    ddpi_list_remove(&item->of_queue);
+    queue->len--;
+    kv->bytes -= item_size(item->len);
+    ddpi_free(item);
+}
+
+static bool queue_make(struct ddpi_kv *kv, struct kv_entry *entry)
+{
+    entry->queue = ddpi_calloc(1, sizeof(*entry->queue));
+    if (entry->queue == NULL)
+        return false;
+    ddpi_list_init(&entry->queue->items);
+    kv->bytes += sizeof(*entry->queue);
+    return true;
+}
+
+/* Nobody needs a queue that is empty and on nobody's mind. */
+static void queue_release(struct ddpi_kv *kv, struct kv_entry *entry)
+{
+    if (entry->queue->len > 0 || entry->queue->nserved > 0)
+        return;
+    kv->bytes -= sizeof(*entry->queue);
+    ddpi_free(entry->queue);
+    entry->queue = NULL;
+}
+
+bool ddpi_kv_present(const struct kv_entry *entry)
+{
+    return entry != NULL &&
+           (entry->version != 0 || (entry->queue != NULL && entry->queue->len > 0));
+}
+
+static void wake(struct ddpi_kv *kv, struct kv_entry *entry)
+{
+    struct ddpi_kv_client *client = ddpi_kv_wake_one(kv, entry);
+    if (client == NULL)
+        return;
+    client->served = entry;
+    entry->queue->nserved++;
+}
+
+static void forget(struct ddpi_kv_client *client)
+{
+    client->served->queue->nserved--;
+    client->served = NULL;
+}
+
+void ddpi_kv_unserve(struct ddpi_kv *kv, struct ddpi_kv_client *client)
+{
+    struct kv_entry *entry = client->served;
+    if (entry == NULL)
+        return;
+    forget(client);
+    if (entry->queue->len > entry->queue->nserved)
+        wake(kv, entry);
+    queue_release(kv, entry);
+    ddpi_kv_entry_release(kv, entry);
+}
+
+void ddpi_kv_queue_clear(struct ddpi_kv *kv, struct kv_entry *entry)
+{
+    if (entry->queue == NULL)
+        return;
+    while (entry->queue->len > 0)
+        item_destroy(kv, entry->queue, first_item(entry->queue));
+    queue_release(kv, entry);
+}
+
+ddp_status ddpi_kv_push(struct ddpi_kv *kv, struct kv_call *call)
+{
+    struct ddpi_bytes value = call->request->value;
+    struct kv_entry *entry = ddpi_kv_find(kv, call->key);
+    size_t needed = item_size(value.len) + (entry == NULL ? ddpi_kv_entry_size(call->key.len) : 0) +
+                    (entry == NULL || entry->queue == NULL ? sizeof(struct kv_queue) : 0);
+    if (!ddpi_kv_has_room(kv, needed))
+        return ddpi_kv_no_room(kv, &call->err);
+    struct kv_item *item = ddpi_calloc(1, item_size(value.len));
+    if (item == NULL)
+        return ddpi_error_nomem(&call->err, item_size(value.len));
+    if (entry == NULL)
+        entry = ddpi_kv_entry_make(kv, call->key);
+    if (entry == NULL || (entry->queue == NULL && !queue_make(kv, entry))) {
+        ddpi_free(item);
+        if (entry != NULL)
+            ddpi_kv_entry_release(kv, entry);
+        return ddpi_error_nomem(&call->err, needed);
+    }
+    item->len = value.len;
+    if (value.len > 0)
+        memcpy(item->bytes, value.data, value.len);
+    ddpi_list_append(&entry->queue->items, &item->of_queue);
+    entry->queue->len++;
+    kv->bytes += item_size(value.len);
+    wake(kv, entry);
+    return DDP_OK;
+}
+
+ddp_status ddpi_kv_pop(struct ddpi_kv *kv, struct kv_call *call)
+{
+    struct kv_entry *entry = ddpi_kv_find(kv, call->key);
+    if (entry == NULL || entry->queue == NULL)
+        return DDP_OK; /* 0 */
+    if (call->client->served == entry)
+        forget(call->client);
+    call->reply.number = (int64_t)entry->queue->len;
+    if (entry->queue->len > 0) {
+        struct kv_item *item = first_item(entry->queue);
+        call->reply.value = ddpi_bytes_of(item->bytes, item->len);
+        ddpi_kv_answer(kv, call->client, &call->reply, DDPI_OP_POP, call->request->id);
+        call->parked = true; /* answered here, while the value exists */
+        item_destroy(kv, entry->queue, item);
+    }
+    queue_release(kv, entry);
+    ddpi_kv_entry_release(kv, entry);
+    return DDP_OK;
+}
+
+ddp_status ddpi_kv_queue_len(struct ddpi_kv *kv, struct kv_call *call)
+{
+    const struct kv_entry *entry = ddpi_kv_find(kv, call->key);
+    if (entry != NULL && entry->queue != NULL)
+        call->reply.number = (int64_t)entry->queue->len;
+    return DDP_OK;
+}
