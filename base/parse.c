@@ -183,6 +183,14 @@ ddp_status ddpi_parse_endpoint(const char *text, struct ddpi_endpoint *ret, stru
     return DDP_OK;
 }
 
+const char *ddpi_parse_env(char *const *envp, const char *name, size_t name_len)
+{
+    for (; *envp != NULL; envp++)
+        if (strncmp(*envp, name, name_len) == 0 && (*envp)[name_len] == '=')
+            return *envp + name_len + 1;
+    return NULL;
+}
+
 bool ddpi_parse_list_next(const char **cursor, char separator, const char **item, size_t *len)
 {
     if (*cursor == NULL)

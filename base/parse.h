@@ -40,6 +40,9 @@ struct ddpi_endpoint {
  * nobody can tell where such an address ends. */
 ddp_status ddpi_parse_endpoint(const char *text, struct ddpi_endpoint *ret, struct ddp_error *err);
 
+/* The value of the variable @name, of @name_len bytes, in @envp (as in environ); NULL: not set. */
+const char *ddpi_parse_env(char *const *envp, const char *name, size_t name_len);
+
 /* Walks "a,b,c": *@cursor starts at the text; each call yields the next item (maybe empty) and
  * returns true, or false at the end. */
 bool ddpi_parse_list_next(const char **cursor, char separator, const char **item, size_t *len);

@@ -166,14 +166,6 @@ static ddp_status apply(const struct option *option, const char *written, const 
     return status == DDP_OK ? DDP_OK : ddpi_error_wrap(err, status, "%s", written);
 }
 
-static const char *lookup(char *const *envp, const char *name, size_t len)
-{
-    for (; *envp != NULL; envp++)
-        if (strncmp(*envp, name, len) == 0 && (*envp)[len] == '=')
-            return *envp + len + 1;
-    return NULL;
-}
-
 /* The value of the first variable of @option that is set, with its name; NULL if none is. */
 static const char *default_of(const struct option *option, char *const *envp, const char **ret_name,
                               size_t *ret_len)
@@ -181,7 +173,7 @@ static const char *default_of(const struct option *option, char *const *envp, co
     const char *text = NULL;
     for (const char *cursor = option->env;
          text == NULL && ddpi_parse_list_next(&cursor, ' ', ret_name, ret_len);)
-        text = lookup(envp, *ret_name, *ret_len);
+        text = ddpi_parse_env(envp, *ret_name, *ret_len);
     return text;
 }
 

@@ -10,6 +10,7 @@
 #include "buf.h"
 #include "error.h"
 #include "mem.h"
+#include "parse.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -28,11 +29,7 @@ typedef void (*value_of)(const struct placement *p, char *const *inherited, stru
 
 static const char *lookup(char *const *env, const char *name)
 {
-    size_t len = strlen(name);
-    for (; *env != NULL; env++)
-        if (strncmp(*env, name, len) == 0 && (*env)[len] == '=')
-            return *env + len + 1;
-    return NULL;
+    return ddpi_parse_env(env, name, strlen(name));
 }
 
 static void set_number(struct value *out, uint32_t number)

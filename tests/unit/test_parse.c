@@ -404,6 +404,18 @@ START_TEST(lists_are_walked_item_by_item)
 }
 END_TEST
 
+START_TEST(variables_of_an_environment)
+{
+    char one[] = "ONE=1", once[] = "ONCE=", odd[] = "ODD", again[] = "ONE=2";
+    char *envp[] = {odd, once, one, again, NULL};
+    ck_assert_str_eq(ddpi_parse_env(envp, "ONE TWO", 3), "1");
+    ck_assert_str_eq(ddpi_parse_env(envp, "ONCE", 4), "");
+    ck_assert_ptr_null(ddpi_parse_env(envp, "ON", 2));
+    ck_assert_ptr_null(ddpi_parse_env(envp, "ODD", 3));
+    ck_assert_ptr_null(ddpi_parse_env(envp + 4, "ONE", 3));
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("parse");
@@ -421,6 +433,7 @@ Suite *test_suite(void)
     tcase_add_test(names, host_names_have_a_limit);
     tcase_add_test(names, the_sentence_names_port_and_endpoint);
     tcase_add_test(names, lists_are_walked_item_by_item);
+    tcase_add_test(names, variables_of_an_environment);
     suite_add_tcase(suite, names);
     return suite;
 }
