@@ -290,7 +290,9 @@ static void print_option(const struct option *option, FILE *out)
     putc('\n', out);
 }
 
-void options_print_help(const struct option_table *table, FILE *out)
+/* Each served option, behind the heading of its group where that begins. */
+static void print_grouped(const struct option_table *table, const char *heading,
+                          void (*print)(const struct option *option, FILE *out), FILE *out)
 {
     const char *group = NULL;
     for (size_t i = 0; i < table->count; i++) {
@@ -299,10 +301,15 @@ void options_print_help(const struct option_table *table, FILE *out)
             continue;
         if (group == NULL || strcmp(group, option->group) != 0) {
             group = option->group;
-            fprintf(out, "\n%s\n", group);
+            fprintf(out, "%s%s\n", heading, group);
         }
-        print_option(option, out);
+        print(option, out);
     }
+}
+
+void options_print_help(const struct option_table *table, FILE *out)
+{
+    print_grouped(table, "\n", print_option, out);
     if (table->refused_heading == NULL)
         return;
     fprintf(out, "\n%s\n ", table->refused_heading);
@@ -327,32 +334,26 @@ static void print_roff(const char *text, FILE *out)
     }
 }
 
+static void print_man_option(const struct option *option, FILE *out)
+{
+    fputs(".TP\n\\fB", out);
+    if (option->letter != 0)
+        fprintf(out, "\\-%c\\fR, \\fB", option->letter);
+    fputs("\\-\\-", out);
+    print_roff(option->name, out);
+    fprintf(out, "\\fR%s\\fI%s\\fR\n", option->arg ? "=" : "", option->arg ? option->arg : "");
+    print_roff(option->help, out);
+    if (option->standard != NULL) {
+        fputs(" (default: ", out);
+        print_roff(option->standard, out);
+        putc(')', out);
+    }
+    if (option->env != NULL)
+        fprintf(out, ".\n.br\nEnvironment: \\fB%s\\fR", option->env);
+    putc('\n', out);
+}
+
 void options_print_man(const struct option_table *table, FILE *out)
 {
-    const char *group = NULL;
-    for (size_t i = 0; i < table->count; i++) {
-        const struct option *option = &table->options[i];
-        if (option->parse == NULL)
-            continue;
-        if (group == NULL || strcmp(group, option->group) != 0) {
-            group = option->group;
-            fprintf(out, ".SS %s\n", group);
-        }
-        fputs(".TP\n\\fB", out);
-        if (option->letter != 0)
-            fprintf(out, "\\-%c\\fR, \\fB", option->letter);
-        fputs("\\-\\-", out);
-        print_roff(option->name, out);
-        fprintf(out, "\\fR%s\\fI%s\\fR\n", option->arg ? "=" : "", option->arg ? option->arg : "");
-        print_roff(option->help, out);
-        if (option->standard != NULL) {
-            fputs(" (default: ", out);
-            print_roff(option->standard, out);
-            putc(')', out);
-        }
-        if (option->env != NULL) {
-            fprintf(out, ".\n.br\nEnvironment: \\fB%s\\fR", option->env);
-        }
-        putc('\n', out);
-    }
+    print_grouped(table, ".SS ", print_man_option, out);
 }
