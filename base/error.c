@@ -5,6 +5,7 @@
 #include "error.h"
 
 #include "status.h"
+#include "text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -19,6 +20,7 @@ static void format_msg(struct ddp_error *err, const char *format, va_list args)
 {
     int wanted = vsnprintf(err->msg, sizeof err->msg, format, args);
     mark_cut(err, wanted > 0 ? (size_t)wanted : 0);
+    ddpi_text_mask(err->msg); /* names and values in it come from outside */
 }
 
 static void append_part(struct ddp_error *err, const char *joint, const char *part)

@@ -3,19 +3,11 @@
  */
 #include "log.h"
 
-#include <ctype.h>
+#include "text.h"
+
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
-
-/* Parts of a line come from other machines: they must not start a line of their own, nor command
- * the terminal. */
-static void mask_control_characters(char *line)
-{
-    for (; *line != '\0'; line++)
-        if (iscntrl((unsigned char)*line) && *line != '\t')
-            *line = '?';
-}
 
 void ddpi_log(const struct ddpi_log *log, enum ddpi_log_level level, const char *format, ...)
 {
@@ -26,7 +18,7 @@ void ddpi_log(const struct ddpi_log *log, enum ddpi_log_level level, const char 
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    mask_control_characters(line);
+    ddpi_text_mask(line);
     log->write(log->ctx, level, line);
 }
 

@@ -25,6 +25,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -49,7 +50,8 @@ struct job {
     struct logdir logs;
     char host[256];
     char run_id[NODE_UUID_SIZE];
-    int master_fd; /* keeps the port aside */
+    int master_fd;        /* keeps the port aside */
+    struct rlimit nofile; /* as it was */
 };
 
 static int fail(int code, const struct ddp_error *err)
@@ -302,6 +304,17 @@ static int run_agent(struct job *job, const struct guard_agent *split, struct ru
     return code;
 }
 
+/* Three descriptors a worker: take what the hard limit allows, and leave the workers' limit alone.
+ */
+static void raise_file_limit(struct job *job)
+{
+    if (getrlimit(RLIMIT_NOFILE, &job->nofile) != 0)
+        return;
+    const struct rlimit raised = {job->nofile.rlim_max, job->nofile.rlim_max};
+    if (setrlimit(RLIMIT_NOFILE, &raised) == 0)
+        job->config.nofile = &job->nofile;
+}
+
 static int agent_main(struct job *job, const struct guard_agent *split)
 {
     struct ddp_error err;
@@ -310,6 +323,7 @@ static int agent_main(struct job *job, const struct guard_agent *split)
     int sys_errno = reap_become_subreaper();
     int uv_status = uv_loop_init(&loop);
     ignore_signals();
+    raise_file_limit(job);
     if (run == NULL || sys_errno != 0 || uv_status != 0) {
         ddpi_error_sys(&err,
                        sys_errno != 0   ? sys_errno

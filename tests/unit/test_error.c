@@ -105,6 +105,16 @@ START_TEST(long_sentences_are_cut_and_say_so)
 }
 END_TEST
 
+START_TEST(a_sentence_cannot_drive_the_terminal)
+{
+    struct ddp_error err;
+    ddpi_error_set(&err, DDP_E_INVALID, "there is no option '%s'", "--\x1b[2J\n\x7f\xc3\xa4");
+    ck_assert_str_eq(err.msg, "there is no option '--?[2J??\xc3\xa4'");
+    ddpi_error_wrap(&err, DDP_E_INVALID, "in '%s'", "a\tb");
+    ck_assert_str_eq(err.msg, "in 'a\tb': there is no option '--?[2J??\xc3\xa4'");
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("error");
@@ -116,6 +126,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, nomem_names_the_size);
     tcase_add_test(tcase, the_result_is_the_same_without_an_error_object);
     tcase_add_loop_test(tcase, long_sentences_are_cut_and_say_so, 0, 24);
+    tcase_add_test(tcase, a_sentence_cannot_drive_the_terminal);
     suite_add_tcase(suite, tcase);
     return suite;
 }
