@@ -287,9 +287,11 @@ static ddp_status parse_local_rank(const char *text, size_t len, uint32_t nproc,
     int64_t rank;
     snprintf(number, sizeof number, "%.*s", len < sizeof number ? (int)len : 23, text);
     if (ddpi_parse_int(number, 0, (int64_t)nproc - 1, &rank, NULL) != DDP_OK)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "'%.*s' is not a local rank; with %u workers these go from 0 to %u",
-                              (int)len, text, nproc, nproc - 1);
+        return ddpi_error_set(
+            err, DDP_E_INVALID,
+            "'%.*s' is not a local rank; these go from 0 to %u here, one less than "
+            "the number of workers",
+            (int)len, text, nproc - 1);
     *ret_rank = (uint32_t)rank;
     return DDP_OK;
 }

@@ -159,7 +159,8 @@ ddp_status spawn_process(const struct spawn_request *request, struct spawn_child
     if (pid < 0)
         return ddpi_error_advise(
             err, ddpi_error_sys(err, clone_errno, "cannot start '%s'", request->path),
-            "raise the limit on processes, 'ulimit -u', or start fewer workers");
+            "raise the limit on %s, or start fewer workers",
+            clone_errno == EMFILE ? "open files, 'ulimit -n'" : "processes, 'ulimit -u'");
     if (birth.sys_errno != 0) {
         /* It has called _exit already, or is about to: this does not block. */
         while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -247,6 +248,30 @@ static void cannot_start(const char *path, int stderr_fd, const char *reason)
     ck_assert_int_eq(open_descriptors(), before);
 }
 
+START_TEST(a_limit_that_was_reached_is_named)
+{
+    struct rlimit limit;
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    int free_fd = dup(2);
+    ck_assert_int_ge(free_fd, 0);
+    limit.rlim_cur = (rlim_t)free_fd; /* the pidfd would be this one */
+    close(free_fd);
+    const rlim_t usual = limit.rlim_max;
+    static const char *const argv[] = {"true", NULL};
+    const struct spawn_request request = request_of("/bin/true", argv, empty_env, 1, 2);
+    struct spawn_child child;
+    struct ddp_error error = {0};
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    ddp_status status = spawn_process(&request, &child, &error);
+    limit.rlim_cur = usual;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    ck_assert_int_ne(status, DDP_OK);
+    ck_assert_int_eq(error.sys_errno, EMFILE);
+    ck_assert_ptr_nonnull(strstr(error.msg, "'/bin/true'"));
+    ck_assert_ptr_nonnull(strstr(error.msg, "ulimit -n"));
+}
+END_TEST
+
 static void write_program(const char *path, const char *text, mode_t mode)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
@@ -299,6 +324,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, its_pidfd_tells_its_end_and_is_not_inherited);
     tcase_add_test(tcase, it_dies_with_its_parent);
     tcase_add_test(tcase, what_cannot_be_executed_is_explained);
+    tcase_add_test(tcase, a_limit_that_was_reached_is_named);
     tcase_add_test(tcase, bad_descriptors_are_explained);
     suite_add_tcase(suite, tcase);
     return suite;
