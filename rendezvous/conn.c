@@ -261,8 +261,10 @@ void ddpi_conn_reply(struct ddpi_conn *conn, const struct ddpi_message *reply)
 
 static void on_shutdown(uv_shutdown_t *shutdown, int uv_err)
 {
-    (void)shutdown;
     (void)uv_err; /* the peer's EOF or the deadline ends the lingering */
+    struct ddpi_conn *conn = shutdown->handle->data;
+    if (conn->peer_done)
+        close_handles(conn);
 }
 
 static void linger(struct ddpi_conn *conn)
@@ -278,17 +280,22 @@ static void linger(struct ddpi_conn *conn)
         close_handles(conn);
 }
 
-void ddpi_conn_dismiss(struct ddpi_conn *conn, ddp_status status, const char *text)
+static void part(struct ddpi_conn *conn, const char *why)
 {
-    if (!serving(conn))
-        return;
-    log_end(conn, text);
-    if (conn->dialect != NULL)
-        conn->dialect->put_farewell(&conn->session, &conn->out, status, text);
+    log_end(conn, why);
     linger(conn);
     if (conn->sm.state == CONN_LINGERING &&
         uv_shutdown(&conn->shutdown, (uv_stream_t *)&conn->tcp, on_shutdown) != 0)
         close_handles(conn);
+}
+
+void ddpi_conn_dismiss(struct ddpi_conn *conn, ddp_status status, const char *text)
+{
+    if (!serving(conn))
+        return;
+    if (conn->dialect != NULL)
+        conn->dialect->put_farewell(&conn->session, &conn->out, status, text);
+    part(conn, text);
 }
 
 /* --- input --- */
@@ -390,7 +397,10 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
     struct ddpi_conn *conn = stream->data;
     if (nread == 0 || conn->sm.state == CONN_CLOSING)
         return;
-    if (nread < 0) {
+    if (nread == UV_EOF && serving(conn) && queued(conn) > 0) {
+        conn->peer_done = true; /* it may want the replies all the same */
+        part(conn, "the peer closed it");
+    } else if (nread < 0) {
         end(conn, nread == UV_EOF ? "the peer closed it" : uv_strerror((int)nread));
     } else if (serving(conn)) {
         bool progress = serve_input(conn, buf, (size_t)nread);

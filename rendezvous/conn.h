@@ -4,8 +4,9 @@
  * States (conn.c has the table):
  *   GREETING   until the dialect's handshake is complete; at most handshake_ms
  *   OPEN       requests are served
- *   LINGERING  the reason for closing has been sent; input is dropped until the peer closes too,
- *              since closing with unread input would destroy what was sent; at most linger_ms
+ *   LINGERING  the last replies, and the reason for closing, have been sent; input is dropped until
+ *              the peer closes too, since closing with unread input would destroy what was sent; at
+ *              most linger_ms
  *   CLOSING    the handles are being closed; then the hook `closed`
  */
 #ifndef DDPI_CONN_H
@@ -66,6 +67,7 @@ struct ddpi_conn {
     struct ddpi_buf out;    /* not handed to libuv yet */
     struct ddpi_buf flight; /* being written by libuv */
     bool paused;            /* reads nothing until output has left */
+    bool peer_done;         /* the peer has sent all it had to; it may still read */
     bool overflow;          /* a reply did not fit: to be closed */
     bool refused;           /* a reply has no words in the dialect: to be closed ... */
     char *refusal;          /* ... for this reason; NULL when there was no memory for it */
