@@ -29,6 +29,12 @@ FOREIGN = ('PET_', 'TORCH', 'DDPRUN', 'OMP_', 'CUDA_', 'RANK', 'WORLD_SIZE', 'LO
            'ROLE_', 'MASTER_', 'PYTHON')
 
 
+# "nohup make test &" ignores these, and a signal that ddprun inherits as ignored stays so.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+
 def probe(name):
     return str(PROBES / f'probe_{name}')
 
