@@ -30,6 +30,7 @@ struct agent_config {
     const char *master_addr;
     uint16_t master_port;
     const char *store;         /* "host:port" */
+    bool agent_store;          /* it is at master_addr:master_port as well */
     const char *line_template; /* prefix of console lines; "" = none */
     const struct logdir *logs; /* open; whoever opened it closes it */
     uint32_t nproc;

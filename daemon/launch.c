@@ -152,6 +152,7 @@ static ddp_status make_env(const struct launch *launch, const struct worker_proc
         .store = config->store,
         .store_prefix = store_prefix,
         .signals_to_handle = config->ending_signals_text,
+        .agent_store = config->agent_store,
         .virtual_local_rank = config->virtual_local_rank,
     };
     return placement_env(&placement, config->envp, ret_envp, err);

@@ -70,8 +70,8 @@ TEXT_VALUE(error_file, p->error_file)
 TEXT_VALUE(store, p->store)
 TEXT_VALUE(store_prefix, p->store_prefix)
 TEXT_VALUE(signals_to_handle, p->signals_to_handle)
-/* PyTorch's client cannot talk to this store: rank 0 of a script hosts its own. */
-TEXT_VALUE(use_agent_store, "False")
+/* PyTorch tests for exactly "True"; anything else makes its rank 0 host a store. */
+TEXT_VALUE(use_agent_store, p->agent_store ? "True" : "False")
 
 static void nccl_async(const struct placement *p, char *const *inherited, struct value *out)
 {

@@ -29,6 +29,7 @@ struct placement {
     const char *store;        /* "host:port" */
     const char *store_prefix; /* keyspace of this generation */
     const char *signals_to_handle;
+    bool agent_store;        /* the store is at master_addr:master_port */
     bool virtual_local_rank; /* LOCAL_RANK=0 and one device each */
 };
 

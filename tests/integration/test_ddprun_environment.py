@@ -45,13 +45,13 @@ class Variables(DdprunCase):
                 'ROLE_NAME': 'trainer', 'ROLE_RANK': str(rank), 'ROLE_WORLD_SIZE': '3',
                 'MASTER_ADDR': '127.0.0.1', 'TORCHELASTIC_RUN_ID': 'job7',
                 'TORCHELASTIC_RESTART_COUNT': '0', 'TORCHELASTIC_MAX_RESTARTS': '4',
-                'TORCHELASTIC_USE_AGENT_STORE': 'False',
+                'TORCHELASTIC_USE_AGENT_STORE': 'True',
                 'TORCHELASTIC_SIGNALS_TO_HANDLE': 'SIGTERM,SIGINT,SIGHUP,SIGQUIT',
                 'TORCH_NCCL_ASYNC_ERROR_HANDLING': '1', 'OMP_NUM_THREADS': '1',
                 'DDPRUN_STORE_PREFIX': 'g0/',
             }
             self.assertEqual({name: env.get(name) for name in expected}, expected)
-            self.assertRegex(env['MASTER_PORT'], r'\A\d+\Z')
+            self.assertEqual(env['DDPRUN_STORE'], f"127.0.0.1:{env['MASTER_PORT']}")
             self.assertRegex(env['DDPRUN_STORE'], r'\A127\.0\.0\.1:\d+\Z')
             self.assertRegex(env['TORCHELASTIC_ERROR_FILE'], r'\A/.+\.json\Z')
         for shared in ('MASTER_PORT', 'DDPRUN_STORE'):
@@ -125,7 +125,25 @@ class Variables(DdprunCase):
         self.assertEqual(self.workers('--rdzv-id=' + long)[0]['TORCHELASTIC_RUN_ID'], long)
 
 
+    def test_the_store_is_the_master_where_it_can_be(self):
+        for words, shared in (((), True), (('--master-addr=localhost',), True),
+                              (('--master-addr=127.0.0.3',), True),
+                              (('--rdzv-backend=c10d', '--rdzv-endpoint=localhost:0'), True),
+                              (('--master-addr=node7',), False),
+                              (('--local-addr=10.0.0.9',), False)):
+            with self.subTest(words):
+                env = self.workers(*words)[0]
+                self.assertEqual(env['TORCHELASTIC_USE_AGENT_STORE'], str(shared))
+                same_port = env['DDPRUN_STORE'].endswith(':' + env['MASTER_PORT'])
+                self.assertEqual(same_port, shared)
+        env = self.workers(env={'TORCH_DISABLE_SHARE_RDZV_TCP_STORE': 1})[0]
+        self.assertEqual(env['TORCHELASTIC_USE_AGENT_STORE'], 'False')
+
+
 class Ports(DdprunCase):
+    """A script that brings its own rendezvous: nothing but its rank 0 is at the master's port."""
+
+    OWN = {'TORCH_DISABLE_SHARE_RDZV_TCP_STORE': 1}
     LISTEN = ('import os, socket\n'
               's = socket.socket(socket.{family})\n'
               's.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)\n'
@@ -142,7 +160,7 @@ class Ports(DdprunCase):
             families.append(('AF_INET6', '::'))
         for family, host in families:
             self.write('listen.py', self.LISTEN.format(family=family, host=host))
-            job = self.run_job('listen.py')
+            job = self.run_job('listen.py', env=self.OWN)
             self.assertEqual(job.code, 0, job.err)
             self.assertRegex(job.out, r'^\[default0\]:\d+ hello\n\Z')
 
@@ -152,20 +170,21 @@ class Ports(DdprunCase):
             port = s.getsockname()[1]
         self.write('listen.py', self.LISTEN.format(family='AF_INET', host=''))
         for words in ((f'--master-port={port}',), (f'--rdzv-endpoint=127.0.0.1:{port}',)):
-            job = self.run_job(*words, 'listen.py')
+            job = self.run_job(*words, 'listen.py', env=self.OWN)
             self.assertEqual(job.out, f'[default0]:{port} hello\n', job.err)
 
     def test_a_worker_can_listen_again_after_a_restart(self):
         self.write('again.py', self.LISTEN.format(family='AF_INET', host='') +
                    'raise SystemExit(os.environ["TORCHELASTIC_RESTART_COUNT"] == "0")\n')
-        job = self.run_job('--max-restarts=1', 'again.py')
+        job = self.run_job('--max-restarts=1', 'again.py', env=self.OWN)
         self.assertEqual(job.code, 0, job.err)
         self.assertEqual(len(set(job.out.splitlines())), 1)
         self.assertEqual(len(job.out.splitlines()), 2)
 
     def test_jobs_at_once_have_ports_of_their_own(self):
         jobs = [self.start('--no-prefix', 'sh', '-c',
-                           'echo $MASTER_PORT; echo ${DDPRUN_STORE##*:}; read -r wait', stdin=-1)
+                           'echo $MASTER_PORT; echo ${DDPRUN_STORE##*:}; read -r wait', stdin=-1,
+                           env=self.OWN)
                 for _ in range(6)]
         for job in jobs:
             job.read_until('\n', 2)

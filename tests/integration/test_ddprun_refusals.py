@@ -114,7 +114,7 @@ class Refusals(DdprunCase):
                          env={'PET_RDZV_ENDPOINT': f'127.0.0.1:{port}'})
 
     def test_an_endpoint_elsewhere(self):
-        self.refused(CONFIG, ["'node7'", 'localhost'], '--rdzv-backend=c10d',
+        self.refused(USAGE, ["'node7'", 'localhost'], '--rdzv-backend=c10d',
                      '--rdzv-endpoint=node7:29400', 'true')
 
     def test_hostile_words(self):

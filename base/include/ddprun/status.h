@@ -52,7 +52,7 @@ typedef enum ddp_status {
 #undef DDP_STATUS_ENUM
 } ddp_status;
 
-#define DDP_ERROR_TEXT 512
+#define DDP_ERROR_TEXT 1024
 
 /*
  * The error of one call, filled only when the call fails. The caller owns it; it holds no

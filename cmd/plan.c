@@ -1,0 +1,238 @@
+/*
+ * plan.c - the decisions between a command line and a job. Owns the streams, the program and the
+ * log directory; starts nothing, opens no socket.
+ */
+#include "plan.h"
+
+#include "error.h"
+#include "mem.h"
+#include "signames.h"
+
+#include <arpa/inet.h>
+#include <string.h>
+
+static bool given(const char *text)
+{
+    return text != NULL && *text != '\0';
+}
+
+static bool endpoint_given(const struct ddprun_options *options)
+{
+    return options->rdzv_endpoint.host[0] != '\0' && !options->standalone;
+}
+
+static bool is_static(const struct ddprun_options *options)
+{
+    return strcmp(options->rdzv_backend, "static") == 0 && !options->standalone;
+}
+
+/* ---- streams, signals, names --------------------------------------------------------------- */
+
+static ddp_status plan_streams(struct plan *plan, const struct ddprun_options *options,
+                               struct ddp_error *err)
+{
+    uint32_t nproc = options->nproc_per_node;
+    uint8_t redirect[NODE_NPROC_MAX], tee[NODE_NPROC_MAX];
+    bool hidden[NODE_NPROC_MAX];
+    ddp_status status = ddprun_parse_streams(options->redirects, nproc, redirect, err);
+    if (status != DDP_OK)
+        return ddpi_error_wrap(err, status, "--redirects (or PET_REDIRECTS)");
+    status = ddprun_parse_streams(options->tee, nproc, tee, err);
+    if (status != DDP_OK)
+        return ddpi_error_wrap(err, status, "--tee (or PET_TEE)");
+    status = ddprun_parse_filter(options->local_ranks_filter, nproc, hidden, err);
+    if (status != DDP_OK)
+        return ddpi_error_wrap(err, status, "--local-ranks-filter (or PET_LOCAL_RANKS_FILTER)");
+    plan->streams = ddpi_calloc(nproc, sizeof *plan->streams);
+    if (plan->streams == NULL)
+        return ddpi_error_nomem(err, nproc * sizeof *plan->streams);
+    for (uint32_t i = 0; i < nproc; i++)
+        plan->streams[i] = (struct agent_streams){redirect[i], tee[i], hidden[i]};
+    plan->agent.streams = plan->streams;
+    return DDP_OK;
+}
+
+/* The lists were checked when they were read. */
+static ddp_status plan_signals(struct agent_config *agent, const struct ddprun_options *options,
+                               struct ddp_error *err)
+{
+    ddp_status status = signame_parse_list(options->signals_to_handle, &agent->ending_signals, err);
+    if (status == DDP_OK)
+        status = signame_parse_list(options->forward_signals, &agent->forwarded_signals, err);
+    agent->ending_signals_text = options->signals_to_handle;
+    return status;
+}
+
+/* torchrun's static backend on one node, without an address, is a job of its own as well. */
+static void plan_identity(struct plan *plan, const struct ddprun_options *options)
+{
+    bool named = given(options->rdzv_id) && !options->standalone;
+    bool fixed =
+        is_static(options) && (endpoint_given(options) || options->master_port != UINT32_MAX);
+    if (!named && !fixed)
+        node_random_uuid(plan->run_id);
+    plan->agent.run_id = named ? options->rdzv_id : fixed ? "none" : plan->run_id;
+}
+
+static const char *line_template(const struct ddprun_options *options)
+{
+    if (options->no_prefix)
+        return "";
+    return given(options->line_template) ? options->line_template : "[${role_name}${local_rank}]:";
+}
+
+/* ---- where the workers meet ---------------------------------------------------------------- */
+
+bool plan_is_loopback(const char *host)
+{
+    struct in_addr v4;
+    struct in6_addr v6;
+    if (inet_pton(AF_INET, host, &v4) == 1)
+        return ntohl(v4.s_addr) >> 24 == IN_LOOPBACKNET;
+    if (inet_pton(AF_INET6, host, &v6) == 1)
+        return IN6_IS_ADDR_LOOPBACK(&v6);
+    return strcmp(host, "localhost") == 0;
+}
+
+/* The address behind a loopback host: no resolver is asked for a name that means this machine. */
+static const char *listening_address(const char *host)
+{
+    return strcmp(host, "localhost") == 0 ? "127.0.0.1" : host;
+}
+
+static ddp_status plan_store(const struct ddprun_options *options, struct meeting *meeting,
+                             struct ddp_error *err)
+{
+    if (is_static(options) || !endpoint_given(options))
+        return DDP_OK;
+    const struct ddpi_endpoint *endpoint = &options->rdzv_endpoint;
+    if (!plan_is_loopback(endpoint->host))
+        return ddpi_error_set(err, DDP_E_UNSUPPORTED,
+                              "--rdzv-endpoint: '%s' is not a loopback address; a job of one node "
+                              "keeps its store to itself: use localhost, or leave it out",
+                              endpoint->host);
+    meeting->store_host = listening_address(endpoint->host);
+    meeting->store_port = endpoint->port;
+    meeting->store_flag = "--rdzv-endpoint";
+    return DDP_OK;
+}
+
+static void plan_master(const struct ddprun_options *options, struct meeting *meeting)
+{
+    const char *at_endpoint = endpoint_given(options) ? options->rdzv_endpoint.host : NULL;
+    meeting->master_addr = given(options->master_addr)  ? options->master_addr
+                           : given(options->local_addr) ? options->local_addr
+                           : at_endpoint != NULL        ? at_endpoint
+                                                        : "127.0.0.1";
+    if (options->master_port != UINT32_MAX) {
+        meeting->master_port = (uint16_t)options->master_port;
+        meeting->master_flag = "--master-port";
+    }
+    if (is_static(options) && at_endpoint != NULL) { /* there it means the master */
+        meeting->master_addr = at_endpoint;
+        meeting->master_port = options->rdzv_endpoint.port;
+        meeting->master_flag = "--rdzv-endpoint";
+    }
+}
+
+/* The store takes the master's place if it may listen there and is not to listen elsewhere. */
+static void share_store(struct meeting *meeting)
+{
+    if (!plan_is_loopback(meeting->master_addr))
+        return;
+    const char *address = listening_address(meeting->master_addr);
+    bool elsewhere = strcmp(address, meeting->store_host) != 0 ||
+                     (meeting->master_port != 0 && meeting->master_port != meeting->store_port);
+    if (meeting->store_flag != NULL && elsewhere)
+        return;
+    meeting->agent_store = true;
+    if (meeting->store_flag != NULL)
+        return;
+    meeting->store_host = address;
+    meeting->store_port = meeting->master_port;
+    meeting->store_flag = meeting->master_flag;
+}
+
+ddp_status plan_meeting(const struct ddprun_options *options, bool shared_off, struct meeting *ret,
+                        struct ddp_error *err)
+{
+    struct meeting meeting = {.store_host = "127.0.0.1"};
+    ddp_status status = plan_store(options, &meeting, err);
+    if (status != DDP_OK)
+        return status;
+    plan_master(options, &meeting);
+    if (!shared_off)
+        share_store(&meeting);
+    *ret = meeting;
+    return DDP_OK;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, char *const *envp,
+                    struct ddp_error *err)
+{
+    if (options->module && options->no_python)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "--module (-m) and --no-python contradict each other; leave one out");
+    static const char sharing[] = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE";
+    const char *shared_off = ddpi_parse_env(envp, sharing, strlen(sharing));
+    ddp_status status = plan_streams(plan, options, err);
+    if (status == DDP_OK)
+        status = plan_signals(&plan->agent, options, err);
+    if (status == DDP_OK)
+        status = plan_meeting(options, shared_off != NULL && strcmp(shared_off, "1") == 0,
+                              &plan->meeting, err);
+    if (status != DDP_OK)
+        return status;
+    plan_identity(plan, options);
+    node_host_name(plan->host, sizeof plan->host);
+    struct agent_config *agent = &plan->agent;
+    agent->nproc = options->nproc_per_node;
+    agent->host = plan->host;
+    agent->role = options->role;
+    agent->line_template = line_template(options);
+    agent->max_restarts = options->max_restarts;
+    agent->shutdown_timeout_ms = options->shutdown_timeout_ms;
+    agent->virtual_local_rank = options->virtual_local_rank;
+    agent->agent_store = plan->meeting.agent_store;
+    agent->master_addr = plan->meeting.master_addr;
+    agent->envp = envp;
+    agent->logs = &plan->logs;
+    return DDP_OK;
+}
+
+ddp_status plan_program(struct plan *plan, const struct ddprun_options *options, char **operands,
+                        struct ddp_error *err)
+{
+    ddp_status status =
+        program_resolve(operands, options->module, options->no_python, &plan->program, err);
+    plan->agent.program = plan->program.path;
+    plan->agent.argv = plan->program.argv;
+    return status;
+}
+
+static bool wants_files(const struct plan *plan)
+{
+    for (uint32_t i = 0; i < plan->agent.nproc; i++)
+        if (plan->streams[i].redirect != 0 || plan->streams[i].tee != 0)
+            return true;
+    return false;
+}
+
+ddp_status plan_logs(struct plan *plan, const struct ddprun_options *options, bool *ret_announce,
+                     struct ddp_error *err)
+{
+    const char *base = given(options->log_dir) ? options->log_dir : NULL;
+    ddp_status status = logdir_open(&plan->logs, base, plan->agent.run_id, wants_files(plan), err);
+    *ret_announce = status == DDP_OK && plan->logs.kept && base == NULL;
+    return status;
+}
+
+void plan_finish(struct plan *plan)
+{
+    logdir_close(&plan->logs);
+    program_finish(&plan->program);
+    ddpi_free(plan->streams);
+    plan->streams = NULL;
+}

@@ -1,0 +1,59 @@
+/*
+ * plan.h - from the command line to what guard, agent and store are told. Everything is decided and
+ * checked here before anything is started; the one thing that is made is the log directory.
+ */
+#ifndef CMD_PLAN_H
+#define CMD_PLAN_H
+
+#include "agent_config.h"
+#include "ddprun_options.h"
+#include "logdir.h"
+#include "node.h"
+#include "program.h"
+
+/* Where the workers meet. Strings are borrowed from the options. */
+struct meeting {
+    const char *store_host; /* on which the job's store listens */
+    uint16_t store_port;    /* 0 = a free one */
+    const char *store_flag; /* the option that fixed the port, for sentences; NULL: none did */
+    const char *master_addr;
+    uint16_t master_port; /* 0 = a free one; not used if the store is the master */
+    const char *master_flag;
+    bool agent_store; /* MASTER_ADDR:MASTER_PORT is the store: PyTorch's ranks are its clients */
+};
+
+struct plan {
+    struct agent_config agent; /* but for what is known only later: store, ports, guard */
+    struct meeting meeting;
+    struct program program;
+    struct agent_streams *streams;
+    struct logdir logs;
+    char host[256];
+    char run_id[NODE_UUID_SIZE];
+};
+
+/* Decide everything. DDP_E_INVALID or DDP_E_UNSUPPORTED: the command line is wrong. */
+DDP_MUST_CHECK ddp_status plan_job(struct plan *plan, const struct ddprun_options *options,
+                                   char *const *envp, struct ddp_error *err);
+
+/* Find the program, the first of @operands. */
+DDP_MUST_CHECK ddp_status plan_program(struct plan *plan, const struct ddprun_options *options,
+                                       char **operands, struct ddp_error *err);
+
+/* Make the directory for logs and error files. *@ret_announce: it was nobody's wish to have it
+ * there, so somebody should say where it is. */
+DDP_MUST_CHECK ddp_status plan_logs(struct plan *plan, const struct ddprun_options *options,
+                                    bool *ret_announce, struct ddp_error *err);
+
+/* Gives back what a plan holds; the log directory too. For one that is zeroed, too. */
+void plan_finish(struct plan *plan);
+
+/* Addresses that only this machine can reach; pure. */
+bool plan_is_loopback(const char *host);
+
+/* Where the workers meet; pure but for the sentence. @shared_off: as
+ * TORCH_DISABLE_SHARE_RDZV_TCP_STORE says. */
+DDP_MUST_CHECK ddp_status plan_meeting(const struct ddprun_options *options, bool shared_off,
+                                       struct meeting *ret, struct ddp_error *err);
+
+#endif

@@ -1,0 +1,112 @@
+/*
+ * test_plan.c - where the workers of a job meet, for every combination of what can be said about
+ * it.
+ */
+#include "check_main.h"
+#include "plan.h"
+
+#include <string.h>
+
+static struct ddprun_options base_options(void)
+{
+    struct ddprun_options options;
+    ddprun_options_init(&options);
+    return options;
+}
+
+static void set_endpoint(struct ddprun_options *options, const char *text)
+{
+    ck_assert_int_eq(ddpi_parse_endpoint(text, &options->rdzv_endpoint, NULL), DDP_OK);
+}
+
+static const struct row {
+    const char *backend, *endpoint, *master_addr, *local_addr;
+    uint32_t master_port;
+    bool standalone, shared_off;
+    /* what follows from it */
+    const char *store_host;
+    uint16_t store_port;
+    const char *addr;
+    uint16_t port;
+    bool shared;
+} rows[] = {
+    {"static", NULL, NULL, NULL, UINT32_MAX, false, false, "127.0.0.1", 0, "127.0.0.1", 0, true},
+    {"c10d", NULL, NULL, NULL, UINT32_MAX, false, false, "127.0.0.1", 0, "127.0.0.1", 0, true},
+    {"c10d", "localhost:29400", NULL, NULL, UINT32_MAX, false, false, "127.0.0.1", 29400,
+     "localhost", 0, true},
+    {"c10d", "[::1]:29400", NULL, NULL, UINT32_MAX, false, false, "::1", 29400, "::1", 0, true},
+    {"c10d", "[::1]:29400", "127.0.0.1", NULL, UINT32_MAX, false, false, "::1", 29400, "127.0.0.1",
+     0, false},
+    {"c10d", "localhost:29400", NULL, NULL, 29500, false, false, "127.0.0.1", 29400, "localhost",
+     29500, false},
+    {"static", NULL, NULL, NULL, 29500, false, false, "127.0.0.1", 29500, "127.0.0.1", 29500, true},
+    {"static", "localhost:29500", NULL, NULL, UINT32_MAX, false, false, "127.0.0.1", 29500,
+     "localhost", 29500, true},
+    {"static", "node7:29500", NULL, NULL, UINT32_MAX, false, false, "127.0.0.1", 0, "node7", 29500,
+     false},
+    {"static", NULL, "::1", NULL, UINT32_MAX, false, false, "::1", 0, "::1", 0, true},
+    {"static", NULL, "127.0.0.3", NULL, 0, false, false, "127.0.0.3", 0, "127.0.0.3", 0, true},
+    {"static", NULL, NULL, "10.0.0.9", UINT32_MAX, false, false, "127.0.0.1", 0, "10.0.0.9", 0,
+     false},
+    {"static", NULL, "node7", "10.0.0.9", UINT32_MAX, false, false, "127.0.0.1", 0, "node7", 0,
+     false},
+    {"static", NULL, NULL, NULL, 29500, false, true, "127.0.0.1", 0, "127.0.0.1", 29500, false},
+    {"c10d", "node7:29400", NULL, NULL, UINT32_MAX, true, false, "127.0.0.1", 0, "127.0.0.1", 0,
+     true},
+};
+
+START_TEST(where_they_meet)
+{
+    const struct row *row = &rows[_i];
+    struct ddprun_options options = base_options();
+    struct ddp_error err;
+    struct meeting meeting;
+    options.rdzv_backend = row->backend;
+    if (row->endpoint != NULL)
+        set_endpoint(&options, row->endpoint);
+    options.master_addr = row->master_addr;
+    options.local_addr = row->local_addr;
+    options.master_port = row->master_port;
+    options.standalone = row->standalone;
+    ck_assert_int_eq(plan_meeting(&options, row->shared_off, &meeting, &err), DDP_OK);
+    ck_assert_str_eq(meeting.store_host, row->store_host);
+    ck_assert_uint_eq(meeting.store_port, row->store_port);
+    ck_assert_str_eq(meeting.master_addr, row->addr);
+    ck_assert_uint_eq(meeting.master_port, row->port);
+    ck_assert_int_eq(meeting.agent_store, row->shared);
+}
+END_TEST
+
+START_TEST(an_endpoint_elsewhere_is_refused)
+{
+    struct ddprun_options options = base_options();
+    struct ddp_error err;
+    struct meeting meeting;
+    options.rdzv_backend = "c10d";
+    set_endpoint(&options, "node7:29400");
+    ck_assert_int_eq(plan_meeting(&options, false, &meeting, &err), DDP_E_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(err.msg, "'node7'"));
+}
+END_TEST
+
+START_TEST(loopback)
+{
+    static const char *const yes[] = {"localhost", "127.0.0.1", "127.9.9.9", "::1"};
+    static const char *const no[] = {"", "node1", "10.0.0.1", "127.example.org", "::2", "0.0.0.0"};
+    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++)
+        ck_assert_msg(plan_is_loopback(yes[i]), "'%s'", yes[i]);
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++)
+        ck_assert_msg(!plan_is_loopback(no[i]), "'%s'", no[i]);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("plan");
+    TCase *tcase = tcase_create("meeting");
+    tcase_add_loop_test(tcase, where_they_meet, 0, sizeof rows / sizeof *rows);
+    tcase_add_test(tcase, an_endpoint_elsewhere_is_refused);
+    tcase_add_test(tcase, loopback);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
