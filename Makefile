@@ -25,7 +25,7 @@ demo:
 
 ## test     lint, then the whole suite: as built, and with sanitizers
 test:
-	@scripts/setup build test lint
+	@scripts/setup build demo test lint
 	@scripts/test
 
 ## lint     check the rules that the compiler does not (scripts/lint --help)

@@ -23,8 +23,7 @@ extern char **environ;
 
 enum { MAX_WORDS = 12, RUN_LIMIT_MS = 20000, APPEAR_LIMIT_MS = 10000 };
 
-/* ---- running one command -----------------------------------------------------------------------
- */
+/* ---- running one command -------------------------------------------------- */
 
 static bool start(const char *const *words, int stdin_fd, pid_t *ret_pid)
 {
@@ -86,8 +85,7 @@ static double time_bare(uint32_t nproc)
     return good ? perf_now_us() - begin : -1;
 }
 
-/* ---- contenders
- * ---------------------------------------------------------------------------------- */
+/* ---- contenders ------------------------------------------------------------ */
 
 struct contender {
     const char *name;
@@ -129,7 +127,7 @@ static void print_row(struct perf *perf, struct contender *c, uint32_t nproc, do
     double median = perf_percentile(&c->samples, 50) / 1e3;
     double p90 = perf_percentile(&c->samples, 90) / 1e3;
     double max = perf_percentile(&c->samples, 100) / 1e3;
-    if (c->samples.count == 0) {
+    if (c->broken) { /* it failed or hung at least once: its other runs prove little */
         printf("| %u | %s | - | - | - | - | failed |\n", nproc, c->name);
         return;
     }
@@ -203,8 +201,7 @@ static bool compare_launchers(struct perf *perf, struct ddp_error *err)
     return true;
 }
 
-/* ---- memory
- * -------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------- */
 
 static size_t children_of(pid_t pid, pid_t *ret_first)
 {
@@ -281,6 +278,16 @@ static bool weigh(struct perf *perf, uint32_t nproc, struct weight *ret, struct 
     return !ddpi_error_set(err, DDP_E_SYSTEM, "%s did not run %u workers", perf->ddprun, nproc);
 }
 
+/* One more run, which must succeed. */
+static bool sample(struct contender *contender, uint32_t nproc, struct ddp_error *err)
+{
+    double us = run_contender(contender, nproc);
+    if (us < 0)
+        return !ddpi_error_set(err, DDP_E_SYSTEM, "%s failed to run %u processes", contender->name,
+                               nproc);
+    return perf_add(&contender->samples, us) || !ddpi_error_nomem(err, sizeof(double));
+}
+
 static bool show_growth(struct perf *perf, struct ddp_error *err)
 {
     static const uint32_t sizes[] = {1, 4, 16, 64, 256};
@@ -293,9 +300,8 @@ static bool show_growth(struct perf *perf, struct ddp_error *err)
         uint32_t nproc = sizes[i];
         uint32_t runs = nproc >= 64 ? perf->options.runs / 3 + 1 : perf->options.runs;
         for (uint32_t round = 0; round < runs; round++)
-            if (!perf_add(&bare.samples, run_contender(&bare, nproc)) ||
-                !perf_add(&ddprun.samples, run_contender(&ddprun, nproc)))
-                return !ddpi_error_nomem(err, sizeof(double));
+            if (!sample(&bare, nproc, err) || !sample(&ddprun, nproc, err))
+                return false;
         struct weight weight = {0};
         if (!weigh(perf, nproc, &weight, err))
             return false;
@@ -314,8 +320,7 @@ static bool show_growth(struct perf *perf, struct ddp_error *err)
     return true;
 }
 
-/* ---- the cost of being started
- * -------------------------------------------------------------------- */
+/* ---- the cost of being started --------------------------------------------- */
 
 static bool show_version(struct perf *perf, struct ddp_error *err)
 {
@@ -323,15 +328,13 @@ static bool show_version(struct perf *perf, struct ddp_error *err)
         printf("\nddprun --version: not measured, '%s' was not built.\n", perf->empty);
         return true;
     }
-    struct perf_samples empty = {0}, version = {0};
-    const char *const empty_words[] = {perf->empty, NULL};
-    const char *const version_words[] = {perf->ddprun, "--version", NULL};
-    bool good = true;
-    for (uint32_t round = 0; round < perf->options.runs * 3 && good; round++)
-        good = perf_add(&empty, time_command(empty_words)) &&
-               perf_add(&version, time_command(version_words));
-    double empty_ms = perf_percentile(&empty, 50) / 1e3;
-    double version_ms = perf_percentile(&version, 50) / 1e3;
+    struct contender empty = {.name = perf->empty, .words = {perf->empty}};
+    struct contender version = {.name = "ddprun --version", .words = {perf->ddprun, "--version"}};
+    for (uint32_t round = 0; round < perf->options.runs * 3; round++)
+        if (!sample(&empty, 1, err) || !sample(&version, 1, err))
+            return false;
+    double empty_ms = perf_percentile(&empty.samples, 50) / 1e3;
+    double version_ms = perf_percentile(&version.samples, 50) / 1e3;
     printf("\nddprun --version: median %.2f ms, an empty C program %.2f ms: %.2f ms more.\n",
            version_ms, empty_ms, version_ms - empty_ms);
     if (perf->json != NULL)
@@ -339,9 +342,9 @@ static bool show_version(struct perf *perf, struct ddp_error *err)
                 "{\"benchmark\":\"launch-version\",\"version_median_ms\":%.3f,"
                 "\"empty_median_ms\":%.3f}\n",
                 version_ms, empty_ms);
-    perf_samples_finish(&empty);
-    perf_samples_finish(&version);
-    return good || !ddpi_error_nomem(err, sizeof(double));
+    perf_samples_finish(&empty.samples);
+    perf_samples_finish(&version.samples);
+    return true;
 }
 
 bool perf_launch(struct perf *perf, struct ddp_error *err)

@@ -1,0 +1,57 @@
+/*
+ * test_perf_stats.c - percentiles by nearest rank, and samples that memory runs out for.
+ */
+#include "check_main.h"
+#include "failmem.h"
+#include "perf_stats.h"
+
+START_TEST(percentiles)
+{
+    struct perf_samples samples = {0};
+    ck_assert_double_eq(perf_percentile(&samples, 50), 0);
+    for (int i = 100; i >= 1; i--)
+        ck_assert(perf_add(&samples, i));
+    ck_assert_double_eq(perf_percentile(&samples, 0), 1);
+    ck_assert_double_eq(perf_percentile(&samples, 1), 1);
+    ck_assert_double_eq(perf_percentile(&samples, 50), 50);
+    ck_assert_double_eq(perf_percentile(&samples, 90), 90);
+    ck_assert_double_eq(perf_percentile(&samples, 99.5), 100);
+    ck_assert_double_eq(perf_percentile(&samples, 100), 100);
+    perf_samples_finish(&samples);
+    ck_assert_uint_eq(samples.count, 0);
+}
+END_TEST
+
+START_TEST(the_median_of_few)
+{
+    struct perf_samples samples = {0};
+    ck_assert(perf_add(&samples, 7));
+    ck_assert_double_eq(perf_percentile(&samples, 50), 7);
+    ck_assert(perf_add(&samples, 3) && perf_add(&samples, 5));
+    ck_assert_double_eq(perf_percentile(&samples, 50), 5);
+    ck_assert_double_eq(perf_percentile(&samples, 90), 7);
+    perf_samples_finish(&samples);
+}
+END_TEST
+
+START_TEST(without_memory)
+{
+    struct perf_samples samples = {0};
+    failmem_start(0);
+    ck_assert(!perf_add(&samples, 1));
+    ck_assert(failmem_stop());
+    ck_assert_uint_eq(samples.count, 0);
+    perf_samples_finish(&samples);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("perf_stats");
+    TCase *tcase = tcase_create("samples");
+    tcase_add_test(tcase, percentiles);
+    tcase_add_test(tcase, the_median_of_few);
+    tcase_add_test(tcase, without_memory);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
