@@ -85,7 +85,6 @@ static void find_programs(struct perf *perf)
     beside("ddp-perf-empty", perf->empty, sizeof perf->empty);
     beside("ddprun", perf->ddprun, sizeof perf->ddprun);
     beside("ddprund", perf->ddprund, sizeof perf->ddprund);
-    beside("ddp-perf", perf->self, sizeof perf->self);
     if (options->ddprun != NULL)
         snprintf(perf->ddprun, sizeof perf->ddprun, "%s", options->ddprun);
     if (options->ddprund != NULL)

@@ -27,7 +27,6 @@ struct perf {
     char ddprun[4096];
     char empty[4096];   /* a C program whose main() returns 0 */
     char ddprund[4096]; /* "": there is none, ddp-perf serves the store itself */
-    char self[4096];    /* ddp-perf */
 };
 
 /* One benchmark: returns false, with the sentence in @err, if it could not measure. */

@@ -56,9 +56,11 @@ static bool run_turn(struct perf *perf, struct contender *c, enum perf_op op, ui
 static void print_row(struct perf *perf, struct contender *c, size_t shape, enum perf_op op,
                       double ratio)
 {
-    char times[16] = "-";
-    if (ratio > 0)
+    char times[16] = "-", json_times[16] = "null";
+    if (ratio > 0) {
         snprintf(times, sizeof times, "%.2f", ratio);
+        snprintf(json_times, sizeof json_times, "%.3f", ratio);
+    }
     struct figures *figures = &c->figures[op];
     double rate = perf_percentile(&figures->rates, 50);
     double server_us = perf_percentile(&figures->server_us, 50);
@@ -70,10 +72,10 @@ static void print_row(struct perf *perf, struct contender *c, size_t shape, enum
     if (perf->json != NULL)
         fprintf(perf->json,
                 "{\"benchmark\":\"store\",\"connections\":%u,\"in_flight\":%u,\"op\":\"%s\","
-                "\"contender\":\"%s\",\"runs\":%zu,\"requests_per_s\":%.0f,\"ratio_to_redis\":%.3f,"
+                "\"contender\":\"%s\",\"runs\":%zu,\"requests_per_s\":%.0f,\"ratio_to_redis\":%s,"
                 "\"p50_us\":%.2f,\"p99_us\":%.2f,\"server_us_per_request\":%.3f}\n",
                 shapes[shape].connections, shapes[shape].in_flight, op_names[op], c->side->name,
-                figures->rates.count, rate, ratio, p50_us, p99_us, server_us);
+                figures->rates.count, rate, json_times, p50_us, p99_us, server_us);
 }
 
 static void print_shape(struct perf *perf, struct contest *contest, size_t shape)
