@@ -85,7 +85,7 @@ bool perf_server_start_ours(const struct perf *perf, struct perf_server *ret, st
 {
     char max_keys[32];
     snprintf(max_keys, sizeof max_keys, "--max-keys=%d", MAX_KEYS);
-    const char *const ddprund[] = {perf->ddprund, "--listen=127.0.0.1:0", "--log-level=warn",
+    const char *const ddprund[] = {perf->ddprund, "--listen=127.0.0.1:0", "--log-level=warning",
                                    max_keys, NULL};
     const char *const own[] = {"/proc/self/exe", "store-server", NULL};
     const char *const *words = *perf->ddprund != '\0' ? ddprund : own;
