@@ -358,6 +358,7 @@ static void take_options(struct ddpi_server *server, const struct ddpi_server_op
     *kv = ddpi_kv_limits_default;
     kv->keys = OR_DEFAULT(options->max_keys, kv->keys);
     kv->bytes = OR_DEFAULT(options->max_bytes, kv->bytes);
+    kv->waits_per_client = OR_DEFAULT(options->max_waits, kv->waits_per_client);
     take_lower(&kv->value_len, options->max_value_len, kv->value_len);
     take_lower(&kv->scoped_key_len, options->tcpstore_max_key_len, TCPSTORE_KEY_MAX);
     take_lower(&kv->scoped_value_len, options->tcpstore_max_value_len, DDP_STORE_VALUE_MAX);

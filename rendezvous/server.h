@@ -25,6 +25,7 @@ struct ddpi_server_options {
     size_t max_keys;          /* 1 M */
     size_t max_bytes;         /* 1 GiB: all keys and values */
     uint32_t max_value_len;   /* 16 MiB, which is also the most */
+    uint32_t max_waits;       /* 1,024: requests of one connection that wait */
 
     /* What PyTorch's TCPStore clients, who cannot say to which job they belong, see of the store:
      * the keys with this prefix, which they see without it. */
