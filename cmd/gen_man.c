@@ -2,6 +2,7 @@
  * gen_man.c - writes a program's manual page: a template, with the program's option table where it
  * says @OPTIONS@. Runs at build time only.
  */
+#include "ddpctl.h"
 #include "ddprun_options.h"
 #include "ddprund_options.h"
 #include "version.h"
@@ -14,6 +15,7 @@ static const struct {
     const struct option_table *table;
     const char *section;
 } pages[] = {
+    {"ddpctl.1", &ddpctl_store_table, "User Commands"},
     {"ddprun.1", &ddprun_option_table, "User Commands"},
     {"ddprund.8", &ddprund_option_table, "System Administration"},
 };

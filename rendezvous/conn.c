@@ -86,8 +86,8 @@ static void log_end(const struct ddpi_conn *conn, const char *why)
                   sizeof host);
         port = ntohs(is_v6 ? v6->sin6_port : v4->sin_port);
     }
-    ddpi_log(conn->env->log, DDPI_LOG_INFO, "connection from %s port %u closed: %s", host, port,
-             why);
+    ddpi_log(conn->env->log, conn->at_fault ? DDPI_LOG_WARN : DDPI_LOG_DEBUG,
+             "connection from %s port %u closed: %s", host, port, why);
 }
 
 static void conn_maybe_closed(uv_handle_t *handle)
