@@ -138,7 +138,7 @@ static void allowed(ddp_status status)
 static void client_calls(ddp_store *store)
 {
     const char *keys[] = {"a", "n"};
-    char **names = NULL;
+    char **names = NULL, *counters = NULL;
     void *value = NULL;
     size_t len;
     static char large[100000];
@@ -150,8 +150,10 @@ static void client_calls(ddp_store *store)
     allowed(ddp_store_list(store, "", 200, &names, &len, NULL));
     allowed(ddp_store_barrier(store, "b", 2, 1, NULL));
     allowed(ddp_store_delete(store, "a", 200, NULL));
+    allowed(ddp_store_stats(store, 200, &counters, NULL));
     ddp_store_free(value);
     ddp_store_free(names);
+    ddp_store_free(counters);
 }
 
 /* Client and server share the count: whoever comes to the Nth allocation fails. */
