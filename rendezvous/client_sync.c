@@ -518,6 +518,20 @@ ddp_status ddp_store_barrier(ddp_store *store, const char *name, uint32_t count,
     return run_key(store, name, &call, err);
 }
 
+ddp_status ddp_store_stats(ddp_store *store, uint32_t timeout_ms, char **ret_text,
+                           struct ddp_error *err)
+{
+    struct call call = {.timeout_ms = timeout_ms, .request = {.op = DDPI_OP_STATS}};
+    ddp_status status = run(store, &call, err);
+    if (status != DDP_OK)
+        return status;
+    char *text = ddpi_strndup(call.reply.value.data, call.reply.value.len);
+    if (text == NULL)
+        return ddpi_error_nomem(err, call.reply.value.len);
+    *ret_text = text;
+    return DDP_OK;
+}
+
 void ddp_store_free(void *memory)
 {
     ddpi_free(memory);

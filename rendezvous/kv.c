@@ -424,6 +424,13 @@ static ddp_status check_lengths(const struct ddpi_kv *kv, struct kv_call *call)
     return DDP_OK;
 }
 
+/* What is counted, connections and all, only the server knows. */
+static ddp_status refuse_stats(struct ddpi_kv *kv, struct kv_call *call)
+{
+    (void)kv;
+    return ddpi_error_set(&call->err, DDP_E_UNSUPPORTED, "this store counts nothing");
+}
+
 /* A client that a queue has woken takes its value next, or leaves it to others. */
 static void settle_served(struct ddpi_kv *kv, struct kv_call *call)
 {
@@ -447,6 +454,7 @@ void ddpi_kv_apply(struct ddpi_kv *kv, struct ddpi_kv_client *client,
         [DDPI_OP_DELETE] = run_delete,
         [DDPI_OP_LIST] = run_list,
         [DDPI_OP_BARRIER] = ddpi_kv_barrier,
+        [DDPI_OP_STATS] = refuse_stats,
         [DDPI_OP_COMPARE_SET] = ddpi_kv_compare_set,
         [DDPI_OP_ADD_WRAP] = ddpi_kv_add_wrap,
         [DDPI_OP_CHECK] = ddpi_kv_check,

@@ -157,6 +157,16 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_store_barrier(ddp_store *store, const char
                                                     struct ddp_error *err);
 
 /**
+ * What the server has counted: a line for each counter, its name, a blank, and a decimal number.
+ *
+ * "connections", "keys", "bytes" and "waits" (requests that wait) are what there is now; the
+ * others, such as "requests" and "refused" (connections), only grow. Later servers may have more
+ * lines. On DDP_OK *@ret_text is a string that the caller frees with ddp_store_free().
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_store_stats(ddp_store *store, uint32_t timeout_ms,
+                                                  char **ret_text, struct ddp_error *err);
+
+/**
  * Free what a call of this library returned. NULL is allowed. Does not block, any thread.
  */
 DDP_API void ddp_store_free(void *memory);
