@@ -6,14 +6,12 @@
  * both sides agree on what happened. Only a server that says nothing for GRACE_MS after that is
  * given up, and with it the handle, since a late answer would belong to no question.
  */
+#include "client_impl.h"
 #include "clock.h"
 #include "error.h"
-#include "link.h"
 #include "mem.h"
 #include "parse.h"
-#include "proto.h"
 
-#include <ddprun/store.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,23 +21,6 @@ enum {
     GRACE_MS = 1000,
     RETRY_FIRST_MS = 2,
     RETRY_MAX_MS = 200,
-    ENDPOINT_TEXT = DDPI_HOST_MAX + 16,
-};
-
-struct ddp_store {
-    struct ddpi_link link; /* fd -1 once the handle is of no further use */
-    struct ddpi_welcome limits;
-    uint64_t next_id;
-    char endpoint[ENDPOINT_TEXT];
-    char *prefix;
-    size_t prefix_len;
-};
-
-/* One request and its reply; what the reply points to stays until the next one. */
-struct call {
-    struct ddpi_message request;
-    struct ddpi_message reply;
-    uint32_t timeout_ms;
 };
 
 /* --- frames --- */
@@ -254,8 +235,7 @@ void ddp_store_close(ddp_store *store)
 
 /* --- calls --- */
 
-/* "prefix" "key" as one new string. */
-static ddp_status full_key(const ddp_store *store, const char *key, char **ret,
+ddp_status ddpi_client_key(const ddp_store *store, const char *key, char **ret,
                            struct ddpi_bytes *ret_bytes, struct ddp_error *err)
 {
     if (key == NULL)
@@ -273,8 +253,8 @@ static ddp_status full_key(const ddp_store *store, const char *key, char **ret,
     return DDP_OK;
 }
 
-static ddp_status check_value(const ddp_store *store, const void *value, size_t len,
-                              struct ddp_error *err)
+ddp_status ddpi_client_check_value(const ddp_store *store, const void *value, size_t len,
+                                   struct ddp_error *err)
 {
     if (value == NULL && len > 0)
         return ddpi_error_set(err, DDP_E_INVALID, "a value of %zu bytes at NULL", len);
@@ -319,8 +299,7 @@ static ddp_status exchange(ddp_store *store, struct call *call, struct ddp_error
     return status;
 }
 
-/* Serve @call and forget the frame before it, whose bytes the last reply pointed to. */
-static ddp_status run(ddp_store *store, struct call *call, struct ddp_error *err)
+ddp_status ddpi_client_run(ddp_store *store, struct call *call, struct ddp_error *err)
 {
     struct ddpi_link *link = &store->link;
     struct ddp_error why = {0};
@@ -344,15 +323,15 @@ static ddp_status run(ddp_store *store, struct call *call, struct ddp_error *err
                           store->endpoint, why.msg);
 }
 
-/* run() for an operation on one key. */
+/* ddpi_client_run() for an operation on one key. */
 static ddp_status run_key(ddp_store *store, const char *key, struct call *call,
                           struct ddp_error *err)
 {
     char *full;
-    ddp_status status = full_key(store, key, &full, &call->request.key, err);
+    ddp_status status = ddpi_client_key(store, key, &full, &call->request.key, err);
     if (status != DDP_OK)
         return status;
-    status = run(store, call, err);
+    status = ddpi_client_run(store, call, err);
     ddpi_free(full);
     return status;
 }
@@ -362,7 +341,7 @@ ddp_status ddp_store_set(ddp_store *store, const char *key, const void *value, s
 {
     struct call call = {.timeout_ms = timeout_ms,
                         .request = {.op = DDPI_OP_SET, .value = {value, value_len}}};
-    ddp_status status = check_value(store, value, value_len, err);
+    ddp_status status = ddpi_client_check_value(store, value, value_len, err);
     if (status == DDP_OK)
         status = run_key(store, key, &call, err);
     if (status == DDP_OK && ret_version != NULL)
@@ -418,7 +397,7 @@ ddp_status ddp_store_compare_and_swap(ddp_store *store, const char *key, uint64_
     struct call call = {
         .timeout_ms = timeout_ms,
         .request = {.op = DDPI_OP_CAS, .version = expected_version, .value = {value, value_len}}};
-    ddp_status status = check_value(store, value, value_len, err);
+    ddp_status status = ddpi_client_check_value(store, value, value_len, err);
     if (status == DDP_OK)
         status = run_key(store, key, &call, err);
     if ((status == DDP_OK || status == DDP_E_CONFLICT) && ret_version != NULL)
@@ -431,7 +410,7 @@ static ddp_status pack_key(const ddp_store *store, const char *key, struct ddpi_
 {
     char *full;
     struct ddpi_bytes bytes;
-    ddp_status status = full_key(store, key, &full, &bytes, err);
+    ddp_status status = ddpi_client_key(store, key, &full, &bytes, err);
     if (status != DDP_OK)
         return status;
     if (!ddpi_keys_put(packed, bytes))
@@ -459,7 +438,7 @@ ddp_status ddp_store_wait(ddp_store *store, const char *const *keys, size_t coun
         call.request.keys = (struct ddpi_keys){.packed = ddpi_buf_head(&packed),
                                                .packed_len = ddpi_buf_len(&packed),
                                                .count = (uint32_t)count};
-        status = run(store, &call, err);
+        status = ddpi_client_run(store, &call, err);
     }
     ddpi_buf_finish(&packed);
     return status;
@@ -522,7 +501,7 @@ ddp_status ddp_store_stats(ddp_store *store, uint32_t timeout_ms, char **ret_tex
                            struct ddp_error *err)
 {
     struct call call = {.timeout_ms = timeout_ms, .request = {.op = DDPI_OP_STATS}};
-    ddp_status status = run(store, &call, err);
+    ddp_status status = ddpi_client_run(store, &call, err);
     if (status != DDP_OK)
         return status;
     char *text = ddpi_strndup(call.reply.value.data, call.reply.value.len);

@@ -1,7 +1,7 @@
 /*
  * kv_impl.h - what the files of the core share: kv.c (keys and values), kv_more.c (the operations
- * beyond the native ones), kv_queue.c (queues) and kv_wait.c (requests that wait). Nobody else
- * includes it.
+ * beyond the native ones), kv_queue.c (queues), kv_txn.c (transactions) and kv_wait.c (requests
+ * that wait). Nobody else includes it.
  */
 #ifndef DDPI_KV_IMPL_H
 #define DDPI_KV_IMPL_H
@@ -71,6 +71,25 @@ ddp_status ddpi_kv_full_key(const struct ddpi_kv *kv, struct kv_call *call, stru
 ddp_status ddpi_kv_next_key(const struct ddpi_kv *kv, struct kv_call *call, struct ddpi_keys *keys,
                             struct ddpi_bytes *ret_full, bool *ret_more);
 
+/* Whether so many more keys and bytes would be within the limits. */
+ddp_status ddpi_kv_check_growth(const struct ddpi_kv *kv, size_t keys, size_t bytes,
+                                struct ddp_error *err);
+
+/* A new value with all the memory it takes: either committed, which cannot fail and wakes who waits
+ * for the key to exist, or abandoned. Of one entry there is one at a time. */
+struct kv_change {
+    struct kv_entry *entry;
+    char *value;
+    size_t value_len;
+};
+ddp_status ddpi_kv_prepare(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
+                           struct kv_change *ret, struct ddp_error *err);
+void ddpi_kv_commit(struct ddpi_kv *kv, const struct kv_change *change);
+void ddpi_kv_abandon(struct ddpi_kv *kv, const struct kv_change *change);
+
+/* @entry loses its value, and may be gone afterwards. */
+void ddpi_kv_drop(struct ddpi_kv *kv, struct kv_entry *entry);
+
 /* Give @key a value, and wake who waits for it to exist; ddpi_kv_put() wakes its watchers too. */
 ddp_status ddpi_kv_store(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
                          struct kv_entry **ret_entry, struct ddp_error *err);
@@ -99,6 +118,9 @@ bool ddpi_kv_present(const struct kv_entry *entry);
 /* @client was woken for a value, and will not take it: the next one may. */
 void ddpi_kv_unserve(struct ddpi_kv *kv, struct ddpi_kv_client *client);
 void ddpi_kv_queue_clear(struct ddpi_kv *kv, struct kv_entry *entry);
+
+/* kv_txn.c */
+ddp_status ddpi_kv_transact(struct ddpi_kv *kv, struct kv_call *call);
 
 /* kv_wait.c: the operations that may wait */
 ddp_status ddpi_kv_get(struct ddpi_kv *kv, struct kv_call *call);

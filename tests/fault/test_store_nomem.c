@@ -24,6 +24,8 @@ static void ignore(void *ctx, struct ddpi_kv_client *client, const struct ddpi_m
 
 static void core_requests(struct ddpi_kv *kv, struct ddpi_kv_client *clients)
 {
+    static const char clauses[] = "\3\0\0\0\0\0\0\0\0\1\0\0\0s\1\0\0\0v"
+                                  "\3\0\0\0\0\0\0\0\0\1\0\0\0t\1\0\0\0v";
     static const char packed[] = "\1\0\0\0a\1\0\0\0z";
     const struct ddpi_message requests[] = {
         {.op = DDPI_OP_SET, .key = {"a", 1}, .value = {"1", 1}},
@@ -36,6 +38,7 @@ static void core_requests(struct ddpi_kv *kv, struct ddpi_kv_client *clients)
         {.op = DDPI_OP_BARRIER, .key = {"b", 1}, .count = 3, .timeout_ms = 10},
         {.op = DDPI_OP_SET, .key = {"g", 1}, .value = {"1", 1}},
         {.op = DDPI_OP_BARRIER, .key = {"b", 1}, .count = 3, .timeout_ms = 5},
+        {.op = DDPI_OP_TRANSACT, .clauses = {clauses, sizeof clauses - 1, 2}},
     };
     for (size_t i = 0; i < sizeof requests / sizeof *requests; i++)
         ddpi_kv_apply(kv, &clients[i % 2], &requests[i], 0);
@@ -79,7 +82,7 @@ static bool core_survives(int good, int bad)
         ddpi_kv_client_init(&clients[1]);
         core_requests(kv, clients);
         ddpi_kv_expire(kv, 1000);
-        ck_assert_uint_eq(replies, 10);
+        ck_assert_uint_eq(replies, 11);
         scoped_requests(kv, clients);
         ddpi_kv_delete_prefix(kv, ddpi_bytes_of("", 0));
         ck_assert_uint_eq(ddpi_kv_stats(kv).bytes, 0);

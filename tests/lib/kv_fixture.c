@@ -117,6 +117,21 @@ struct got *drop_key(const char *key)
     return call(0, (struct ddpi_message){.op = DDPI_OP_DELETE, .key = bytes(key)});
 }
 
+struct got *transact(const struct ddpi_clause *clauses, uint32_t count)
+{
+    struct ddpi_buf packed;
+    ddpi_buf_init(&packed, 1 << 20);
+    for (uint32_t i = 0; i < count; i++)
+        ck_assert(ddpi_clauses_put(&packed, &clauses[i]));
+    size_t before = nreplies;
+    ask(0,
+        (struct ddpi_message){.op = DDPI_OP_TRANSACT,
+                              .clauses = {ddpi_buf_head(&packed), ddpi_buf_len(&packed), count}});
+    ck_assert_uint_gt(nreplies, before);
+    ddpi_buf_finish(&packed);
+    return last();
+}
+
 void get(int client, uint64_t id, const char *key, uint32_t timeout_ms)
 {
     ask(client, (struct ddpi_message){

@@ -37,6 +37,8 @@ extern "C" {
 #define DDP_STORE_VALUE_MAX (16 * 1024 * 1024) /* bytes */
 #define DDP_STORE_MANY_MAX  4096               /* keys in one ddp_store_wait() */
 
+#define DDP_STORE_CLAUSES_MAX 64 /* in one ddp_store_transact() */
+
 typedef struct ddp_store ddp_store;
 
 /*
@@ -119,6 +121,49 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_store_add(ddp_store *store, const char *ke
 DDP_API DDP_MUST_CHECK ddp_status ddp_store_compare_and_swap(
     ddp_store *store, const char *key, uint64_t expected_version, const void *value,
     size_t value_len, uint32_t timeout_ms, uint64_t *ret_version, struct ddp_error *err);
+
+/**
+ * Set @key to @value if its value is the @expected_len bytes at @expected.
+ *
+ * The two values together may have DDP_STORE_VALUE_MAX bytes.
+ * On DDP_OK *@ret_version (may be NULL) is the version that was written.
+ * DDP_E_CONFLICT: the key has another value, whose version is then in *@ret_version (0: there is no
+ * such key, not even with an empty value).
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_store_compare_and_swap_value(
+    ddp_store *store, const char *key, const void *expected, size_t expected_len, const void *value,
+    size_t value_len, uint32_t timeout_ms, uint64_t *ret_version, struct ddp_error *err);
+
+/* What a clause of a transaction says. */
+enum ddp_store_clause_kind {
+    DDP_STORE_IF_VERSION = 1, /* a condition: @key has the version @version; 0: it does not exist */
+    DDP_STORE_IF_VALUE = 2,   /* a condition: @key exists, and its value is @value */
+    DDP_STORE_THEN_SET = 3,   /* a change: set @key to @value */
+    DDP_STORE_THEN_DELETE = 4 /* a change: remove @key, if it exists */
+};
+
+/* One clause of a transaction; what its kind does not name is ignored, and best left zero. */
+struct ddp_store_clause {
+    enum ddp_store_clause_kind kind;
+    const char *key;
+    uint64_t version;
+    const void *value; /* NULL is allowed when @value_len is 0 */
+    size_t value_len;
+};
+
+/**
+ * Make all changes in @clauses if all conditions in it hold, and else none: nobody sees a part.
+ *
+ * 1 <= @count <= DDP_STORE_CLAUSES_MAX. Conditions stand before changes, and no key is changed
+ * twice (else DDP_E_INVALID). All values together may have DDP_STORE_VALUE_MAX bytes.
+ * On DDP_OK *@ret_version (may be NULL) is the version of the last change.
+ * DDP_E_CONFLICT: a condition does not hold; @err says of which key, whose version is then in
+ * *@ret_version (0: no such key).
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_store_transact(ddp_store *store,
+                                                     const struct ddp_store_clause *clauses,
+                                                     size_t count, uint32_t timeout_ms,
+                                                     uint64_t *ret_version, struct ddp_error *err);
 
 /**
  * Wait until all @count keys exist at the same time. 1 <= @count <= DDP_STORE_MANY_MAX.
