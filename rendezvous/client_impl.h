@@ -1,6 +1,6 @@
 /*
  * client_impl.h - what the files of the blocking client share: client_sync.c (the handle, and calls
- * on keys) and client_txn.c (transactions). Nobody else includes it.
+ * on keys), client_txn.c (transactions) and client_watch.c (watches). Nobody else includes it.
  */
 #ifndef DDPI_CLIENT_IMPL_H
 #define DDPI_CLIENT_IMPL_H
@@ -15,6 +15,8 @@ struct ddp_store {
     struct ddpi_link link; /* fd -1 once the handle is of no further use */
     struct ddpi_welcome limits;
     uint64_t next_id;
+    size_t held;            /* bytes at the head of link.in to which the last reply points */
+    struct ddpi_buf events; /* frames of watches that came while something else was asked */
     char endpoint[DDPI_HOST_MAX + 16];
     char *prefix;
     size_t prefix_len;
@@ -35,5 +37,16 @@ ddp_status ddpi_client_check_value(const ddp_store *store, const void *value, si
 
 /* Serve @call and forget the frame before it, whose bytes the last reply pointed to. */
 ddp_status ddpi_client_run(ddp_store *store, struct call *call, struct ddp_error *err);
+/* The same for an operation on one key, or name. */
+ddp_status ddpi_client_run_key(ddp_store *store, const char *key, struct call *call,
+                               struct ddp_error *err);
+
+/* Receive one whole frame; its payload follows the header in link.in. A frame that is not whole at
+ * the deadline stays there. */
+ddp_status ddpi_client_receive(ddp_store *store, uint64_t deadline_ms, struct ddpi_frame *ret,
+                               struct ddp_error *err);
+/* The server's BYE as an error. */
+ddp_status ddpi_client_farewell(const struct ddpi_frame *frame, const void *payload,
+                                struct ddp_error *err);
 
 #endif

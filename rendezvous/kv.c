@@ -22,6 +22,9 @@ const struct ddpi_kv_limits ddpi_kv_limits_default = {
     .value_len = DDP_STORE_VALUE_MAX,
     .keys_per_wait = DDP_STORE_MANY_MAX,
     .waits_per_client = 1024,
+    .watches_per_client = 1024,
+    .history_changes = 65536,
+    .history_bytes = (size_t)32 << 20,
     .scoped_key_len = 8192,
     .scoped_value_len = 8 * 1024 * 1024,
     .scoped_many = 128 * 1024,
@@ -39,6 +42,8 @@ struct ddpi_kv *ddpi_kv_create(const struct ddpi_kv_limits *limits,
     kv->reply_ctx = ctx;
     ddpi_table_init(&kv->keys, seed);
     ddpi_table_init(&kv->barriers, seed);
+    ddpi_table_init(&kv->watch_nodes, seed);
+    ddpi_list_init(&kv->history.changes);
     return kv;
 }
 
@@ -57,6 +62,7 @@ void ddpi_kv_destroy(struct ddpi_kv *kv)
         ddpi_free(entry->value);
         ddpi_free(entry);
     }
+    ddpi_kv_watch_finish(kv);
     ddpi_free(kv->scope);
     ddpi_table_finish(&kv->keys);
     ddpi_table_finish(&kv->barriers);
@@ -134,7 +140,7 @@ void ddpi_kv_answer(struct ddpi_kv *kv, struct ddpi_kv_client *client, struct dd
 
 void ddpi_kv_answer_value(struct ddpi_message *reply, const struct kv_entry *entry)
 {
-    reply->value = ddpi_bytes_of(entry->value, entry->value_len);
+    reply->value = ddpi_kv_value(entry);
     reply->version = entry->version;
 }
 
@@ -228,6 +234,7 @@ void ddpi_kv_commit(struct ddpi_kv *kv, const struct kv_change *change)
     entry->value = change->value;
     entry->value_len = change->value_len;
     entry->version = ++kv->version;
+    ddpi_kv_changed(kv, DDPI_CHANGE_SET, ddpi_kv_name(entry), ddpi_kv_value(entry));
     if (fresh)
         ddpi_kv_appeared(kv, entry);
 }
@@ -275,6 +282,7 @@ void ddpi_kv_drop(struct ddpi_kv *kv, struct kv_entry *entry)
     entry->value = NULL;
     entry->value_len = 0;
     entry->version = 0;
+    ddpi_kv_changed(kv, DDPI_CHANGE_DELETE, ddpi_kv_name(entry), ddpi_kv_value(entry));
     ddpi_kv_vanished(entry);
     ddpi_kv_entry_release(kv, entry);
 }
@@ -491,6 +499,8 @@ void ddpi_kv_apply(struct ddpi_kv *kv, struct ddpi_kv_client *client,
         [DDPI_OP_BARRIER] = ddpi_kv_barrier,
         [DDPI_OP_STATS] = refuse_stats,
         [DDPI_OP_TRANSACT] = ddpi_kv_transact,
+        [DDPI_OP_WATCH] = ddpi_kv_watch,
+        [DDPI_OP_UNWATCH] = ddpi_kv_unwatch,
         [DDPI_OP_COMPARE_SET] = ddpi_kv_compare_set,
         [DDPI_OP_ADD_WRAP] = ddpi_kv_add_wrap,
         [DDPI_OP_CHECK] = ddpi_kv_check,
@@ -525,5 +535,6 @@ struct ddpi_kv_stats ddpi_kv_stats(const struct ddpi_kv *kv)
     return (struct ddpi_kv_stats){.keys = kv->nkeys,
                                   .bytes = kv->bytes,
                                   .waits = kv->deadlines.count,
+                                  .watches = kv->nwatches,
                                   .version = kv->version};
 }

@@ -19,8 +19,7 @@ ddp_status ddpi_kv_compare_set(struct ddpi_kv *kv, struct kv_call *call)
 {
     const struct ddpi_message *request = call->request;
     const struct kv_entry *entry = ddpi_kv_find_value(kv, call->key);
-    struct ddpi_bytes current =
-        entry != NULL ? ddpi_bytes_of(entry->value, entry->value_len) : ddpi_bytes_of(NULL, 0);
+    struct ddpi_bytes current = entry != NULL ? ddpi_kv_value(entry) : ddpi_bytes_of(NULL, 0);
     if (!ddpi_bytes_equal(current, request->expected)) {
         call->reply.value = entry != NULL ? current : request->expected;
         return DDP_OK;
@@ -123,6 +122,7 @@ static ddp_status extend(struct ddpi_kv *kv, struct kv_entry *entry, struct ddpi
     entry->value = value;
     entry->value_len = len;
     entry->version = ++kv->version;
+    ddpi_kv_changed(kv, DDPI_CHANGE_SET, ddpi_kv_name(entry), ddpi_kv_value(entry));
     return DDP_OK;
 }
 

@@ -84,8 +84,7 @@ static ddp_status check_condition(const struct ddpi_kv *kv, const struct ddpi_cl
                               version, clause->version);
     }
     if (clause->kind == DDPI_IF_VALUE &&
-        (entry == NULL ||
-         !ddpi_bytes_equal(clause->value, ddpi_bytes_of(entry->value, entry->value_len)))) {
+        (entry == NULL || !ddpi_bytes_equal(clause->value, ddpi_kv_value(entry)))) {
         call->reply.version = version;
         return ddpi_error_set(&call->err, DDP_E_CONFLICT,
                               entry == NULL ? "there is no key '%.*s'"

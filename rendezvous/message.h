@@ -67,12 +67,12 @@ enum ddpi_op {
 
 /* The members of struct ddpi_message, in the order in which they stand on the native wire. */
 enum ddpi_field {
-    DDPI_KEY = 1,       /* also a prefix (list) and a name (barrier) */
+    DDPI_KEY = 1,       /* also a prefix (list, watch) and a name (barrier) */
     DDPI_KEYS = 2,      /* several keys */
     DDPI_VALUE = 4,     /* */
     DDPI_VERSION = 8,   /* */
-    DDPI_NUMBER = 16,   /* what to add, the sum */
-    DDPI_COUNT = 32,    /* how many make a barrier full */
+    DDPI_NUMBER = 16,   /* what to add, the sum; the kind of a change; the id of a watch */
+    DDPI_COUNT = 32,    /* how many make a barrier full; flags of a watch */
     DDPI_TIMEOUT = 64,  /* milliseconds */
     DDPI_TEXT = 128,    /* a sentence for a person: failures only */
     DDPI_CLAUSES = 256, /* of a transaction */
@@ -90,6 +90,16 @@ struct ddpi_keys {
     uint32_t count;
     bool wide; /* u64 */
 };
+
+/* What an answer to WATCH tells, in its number. */
+enum ddpi_change_kind {
+    DDPI_CHANGE_NONE = 0, /* the first answer: the watch has begun, at this version */
+    DDPI_CHANGE_SET = 1,
+    DDPI_CHANGE_DELETE = 2
+};
+
+/* In the count of WATCH. */
+enum ddpi_watch_flags { DDPI_WATCH_PREFIX = 1 };
 
 /* What a transaction is made of: conditions, then changes. */
 enum ddpi_clause_kind {

@@ -148,9 +148,9 @@ uint8_t ddpi_type_of_op(enum ddpi_op op)
     return rows[op].type;
 }
 
-static size_t fields_max(unsigned fields, size_t keys_max)
+static size_t fields_max(unsigned fields, size_t key_max, size_t keys_max)
 {
-    return (fields & DDPI_KEY ? LEN_SIZE + DDP_STORE_KEY_MAX : 0) +
+    return (fields & DDPI_KEY ? LEN_SIZE + key_max : 0) +
            (fields & DDPI_KEYS ? LEN_SIZE + keys_max : 0) +
            (fields & DDPI_VALUE ? LEN_SIZE + (size_t)DDP_STORE_VALUE_MAX : 0) +
            (fields & DDPI_VERSION ? 8 : 0) + (fields & DDPI_NUMBER ? 8 : 0) +
@@ -163,14 +163,14 @@ static size_t fields_max(unsigned fields, size_t keys_max)
 
 size_t ddpi_request_max(enum ddpi_op op)
 {
-    return fields_max(rows[op].request,
+    return fields_max(rows[op].request, DDP_STORE_KEY_MAX,
                       (size_t)DDP_STORE_MANY_MAX * (LEN_SIZE + DDP_STORE_KEY_MAX));
 }
 
 size_t ddpi_reply_max(enum ddpi_op op)
 {
-    size_t good = fields_max(rows[op].reply, DDP_STORE_VALUE_MAX);
-    size_t bad = fields_max(REFUSAL_FIELDS, 0);
+    size_t good = fields_max(rows[op].reply, DDP_STORE_VALUE_MAX, DDP_STORE_VALUE_MAX);
+    size_t bad = fields_max(REFUSAL_FIELDS, 0, 0);
     return good > bad ? good : bad;
 }
 
@@ -218,7 +218,8 @@ static bool get_bytes(struct ddpi_rd *rd, size_t max, struct ddpi_bytes *ret)
     return len <= max;
 }
 
-/* A server may list longer keys than its native clients can name: those of other dialects. */
+/* A server may list and tell of longer keys than its native clients can name: those of other
+ * dialects. */
 struct list_bounds {
     uint32_t count;
     size_t key_len;
@@ -263,7 +264,7 @@ static ddp_status get_message(struct ddpi_rd *rd, unsigned fields, const struct 
 {
     bool fits = true;
     if (fields & DDPI_KEY)
-        fits = get_bytes(rd, DDP_STORE_KEY_MAX, &m->key) && fits;
+        fits = get_bytes(rd, bounds->key_len, &m->key) && fits;
     if (fields & DDPI_KEYS)
         fits = get_list(rd, bounds, &m->keys) && fits;
     if (fields & DDPI_VALUE)

@@ -13,8 +13,8 @@ struct got {
     uint64_t id, version;
     ddp_status status;
     int64_t number;
-    char value[64], text[TEXT_MAX];
-    uint32_t count; /* of keys */
+    char value[64], text[TEXT_MAX]; /* of a watch, the key is the text */
+    uint32_t count;                 /* of keys */
 };
 
 extern struct ddpi_kv *kv;

@@ -201,12 +201,72 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_store_barrier(ddp_store *store, const char
                                                     uint32_t count, uint32_t timeout_ms,
                                                     struct ddp_error *err);
 
+#define DDP_STORE_WATCH_PREFIX 1u /* a flag of ddp_store_watch() */
+
+enum ddp_store_event_kind {
+    DDP_STORE_EVENT_SET = 1,    /* it has a value, a new one or the first */
+    DDP_STORE_EVENT_DELETED = 2 /* it is there no more */
+};
+
+/* One change. Later versions may append fields. */
+struct ddp_store_event {
+    enum ddp_store_event_kind kind;
+    uint64_t watch;   /* which watch tells it */
+    uint64_t version; /* of the change; those of a deletion count too */
+    const char *key;  /* without the prefix of the handle; a NUL behind it, not counted */
+    size_t key_len;
+    const void *value; /* the new one; a NUL behind it, not counted */
+    size_t value_len;
+};
+
+/**
+ * Watch the key @name, or with DDP_STORE_WATCH_PREFIX in @flags all keys that begin with @name (""
+ * = all of this handle): each change from now on is an event for ddp_store_next_event(). None is
+ * missing, none comes twice, and their versions only grow.
+ *
+ * @from_version 0 begins with the next change. To know the keys and all that happens to them,
+ * watch first, and then list and get them: what you read may be newer than the first events.
+ * Any other @from_version begins with the change that has this version: when a handle was closed,
+ * watch from the last version it told, plus 1, and nothing is lost. The server remembers a
+ * bounded number of changes since somebody first watched anything.
+ *
+ * On DDP_OK *@ret_watch (may be NULL) names the watch, and *@ret_version (may be NULL) is the
+ * version of the latest change in the store. The watch ends with ddp_store_unwatch() or with the
+ * handle. DDP_E_GONE: changes since @from_version are forgotten, or it is not this server's; watch
+ * from 0, and list the keys again. DDP_E_LIMIT: this handle has too many watches.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_store_watch(ddp_store *store, const char *name,
+                                                  uint32_t flags, uint64_t from_version,
+                                                  uint32_t timeout_ms, uint64_t *ret_watch,
+                                                  uint64_t *ret_version, struct ddp_error *err);
+
+/**
+ * End @watch. Events that came before are still told.
+ *
+ * DDP_E_NOT_FOUND: this handle has no such watch.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_store_unwatch(ddp_store *store, uint64_t watch,
+                                                    uint32_t timeout_ms, struct ddp_error *err);
+
+/**
+ * Wait for the next event of any watch of this handle.
+ *
+ * On DDP_OK *@ret_event is an event that the caller frees with ddp_store_free(); that frees its key
+ * and value, too. DDP_E_TIMEOUT: nothing that is watched has changed.
+ * Events wait in the handle while other calls are made: at most 64 MiB of them, then the call that
+ * would have to take one more closes the handle with DDP_E_LIMIT. The server does the same to a
+ * handle that leaves too many of them unread. Events that have come outlive the connection.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_store_next_event(ddp_store *store, uint32_t timeout_ms,
+                                                       struct ddp_store_event **ret_event,
+                                                       struct ddp_error *err);
+
 /**
  * What the server has counted: a line for each counter, its name, a blank, and a decimal number.
  *
- * "connections", "keys", "bytes" and "waits" (requests that wait) are what there is now; the
- * others, such as "requests" and "refused" (connections), only grow. Later servers may have more
- * lines. On DDP_OK *@ret_text is a string that the caller frees with ddp_store_free().
+ * "connections", "keys", "bytes", "waits" (requests that wait) and "watches" are what there is now;
+ * the others, such as "requests" and "refused" (connections), only grow. Later servers may have
+ * more lines. On DDP_OK *@ret_text is a string that the caller frees with ddp_store_free().
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_store_stats(ddp_store *store, uint32_t timeout_ms,
                                                   char **ret_text, struct ddp_error *err);
