@@ -35,7 +35,7 @@ lint:
 	@scripts/build --quiet build
 	@scripts/lint
 
-## bench    measure against other launchers; results go to build/bench/
+## bench    measure against other launchers and Redis; results go to build/bench/
 bench:
 	@scripts/setup build bench
 	@scripts/build --quiet build

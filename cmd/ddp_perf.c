@@ -21,6 +21,9 @@ static const struct {
     const char *help;
 } verbs[] = {
     {"launch", perf_launch, "start N x /bin/true and wait: ddprun, a bare loop, other launchers"},
+    {"store", perf_store,
+     "the store's server and Redis under the same load; growth; 10,000 clients"},
+    {"store-server", perf_store_server, "no benchmark: the server that 'store' measures"},
 };
 
 #define FIELD(member) offsetof(struct perf_options, member)
@@ -30,10 +33,14 @@ static const struct option table[] = {
      FIELD(runs), 1, 100000},
     {"slow-runs", 0, "N", NULL, "3", "Options",
      "the same for contenders that take seconds (torchrun)", option_u32, FIELD(slow_runs), 0, 1000},
+    {"duration", 0, "DURATION", NULL, "300ms", "Options", "store: how long each run lasts",
+     option_duration, FIELD(duration_ms), 1, 3600000},
     {"json", 0, "FILE", NULL, NULL, "Options", "write every figure to FILE, one JSON object a line",
      option_text, FIELD(json), 0, 0},
     {"ddprun", 0, "PATH", NULL, "the one beside ddp-perf", "Options", "the ddprun to measure",
      option_text, FIELD(ddprun), 0, 0},
+    {"ddprund", 0, "PATH", NULL, "the one beside ddp-perf, or else store-server", "Options",
+     "the server to measure", option_text, FIELD(ddprund), 0, 0},
     {"help", 'h', NULL, NULL, NULL, "Options", "this list", option_switch, FIELD(help), 0, 0},
 };
 
@@ -71,6 +78,22 @@ static void beside(const char *name, char *path, size_t size)
     snprintf(path + used, size - used, "%s", name);
 }
 
+/* Paths of what is measured: as given, or what was built together with this program. */
+static void find_programs(struct perf *perf)
+{
+    const struct perf_options *options = &perf->options;
+    beside("ddp-perf-empty", perf->empty, sizeof perf->empty);
+    beside("ddprun", perf->ddprun, sizeof perf->ddprun);
+    beside("ddprund", perf->ddprund, sizeof perf->ddprund);
+    beside("ddp-perf", perf->self, sizeof perf->self);
+    if (options->ddprun != NULL)
+        snprintf(perf->ddprun, sizeof perf->ddprun, "%s", options->ddprun);
+    if (options->ddprund != NULL)
+        snprintf(perf->ddprund, sizeof perf->ddprund, "%s", options->ddprund);
+    else if (access(perf->ddprund, X_OK) != 0)
+        *perf->ddprund = '\0';
+}
+
 static int fail(int code, const struct ddp_error *err)
 {
     fprintf(stderr, "ddp-perf: %s\n", err->msg);
@@ -80,11 +103,7 @@ static int fail(int code, const struct ddp_error *err)
 static int run_verb(struct perf *perf, perf_verb verb)
 {
     struct ddp_error err;
-    beside("ddp-perf-empty", perf->empty, sizeof perf->empty);
-    if (perf->options.ddprun != NULL)
-        snprintf(perf->ddprun, sizeof perf->ddprun, "%s", perf->options.ddprun);
-    else
-        beside("ddprun", perf->ddprun, sizeof perf->ddprun);
+    find_programs(perf);
     if (perf->options.json != NULL && (perf->json = fopen(perf->options.json, "we")) == NULL) {
         ddpi_error_sys(&err, errno, "cannot write to '%s'", perf->options.json);
         return fail(78, &err);
@@ -101,7 +120,7 @@ static int run_verb(struct perf *perf, perf_verb verb)
 int main(int argc, char **argv)
 {
     struct ddp_error err;
-    struct perf perf = {.options = {.runs = 30, .slow_runs = 3}};
+    struct perf perf = {.options = {.runs = 30, .slow_runs = 3, .duration_ms = 300}};
     int operand;
     perf_verb verb = argc > 1 ? find_verb(argv[1]) : NULL;
     int shift = verb != NULL;

@@ -9,12 +9,15 @@
 
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 struct perf_options {
     const char *json; /* file for JSON lines; NULL = none */
     const char *ddprun;
     uint32_t runs;
-    uint32_t slow_runs; /* for contenders that need seconds */
+    uint32_t slow_runs;   /* for contenders that need seconds */
+    uint64_t duration_ms; /* of one run, where a run has no end of its own */
+    const char *ddprund;
     bool help;
 };
 
@@ -22,15 +25,30 @@ struct perf {
     struct perf_options options;
     FILE *json; /* or NULL */
     char ddprun[4096];
-    char empty[4096]; /* a C program whose main() returns 0 */
+    char empty[4096];   /* a C program whose main() returns 0 */
+    char ddprund[4096]; /* "": there is none, ddp-perf serves the store itself */
+    char self[4096];    /* ddp-perf */
 };
 
 /* One benchmark: returns false, with the sentence in @err, if it could not measure. */
 typedef bool (*perf_verb)(struct perf *perf, struct ddp_error *err);
 
 bool perf_launch(struct perf *perf, struct ddp_error *err);
+bool perf_store(struct perf *perf, struct ddp_error *err);
+
+/* No benchmark: the store's server on a free port, which it prints, until it is killed. */
+bool perf_store_server(struct perf *perf, struct ddp_error *err);
 
 /* Microseconds on the monotonic clock. */
 double perf_now_us(void);
+
+/* There is a program @name in PATH. */
+bool perf_in_path(const char *name);
+
+/* A line of /proc/PID/status, such as "VmHWM:"; 0 if it is not there. */
+unsigned long perf_memory_kib(pid_t pid, const char *field);
+
+/* Processor time of the process's main thread; 0 if the kernel does not keep it. */
+double perf_cpu_us(pid_t pid);
 
 #endif

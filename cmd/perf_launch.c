@@ -95,20 +95,6 @@ struct contender {
     struct perf_samples samples;
 };
 
-static bool in_path(const char *name)
-{
-    const char *path = getenv("PATH");
-    char candidate[4096];
-    for (const char *dir = path != NULL ? path : ""; *dir != '\0';) {
-        size_t len = strcspn(dir, ":");
-        snprintf(candidate, sizeof candidate, "%.*s/%s", (int)len, dir, name);
-        if (access(candidate, X_OK) == 0)
-            return true;
-        dir += len + (dir[len] == ':');
-    }
-    return false;
-}
-
 static double run_contender(const struct contender *contender, uint32_t nproc)
 {
     if (contender->words[0] == NULL)
@@ -187,7 +173,7 @@ static bool compare_launchers(struct perf *perf, struct ddp_error *err)
     };
     size_t count = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (i < 2 || in_path(all[i].words[0]))
+        if (i < 2 || perf_in_path(all[i].words[0]))
             all[count++] = all[i];
         else
             printf("%s is not installed (%s).\n", all[i].name, all[i].words[0]);
@@ -225,23 +211,6 @@ static size_t children_of(pid_t pid, pid_t *ret_first)
     return count;
 }
 
-/* "VmHWM:   3456 kB" of /proc/PID/status, 0 if it is not there. */
-static unsigned long peak_kib(pid_t pid)
-{
-    char path[64], line[256];
-    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
-    FILE *file = fopen(path, "re");
-    unsigned long kib = 0;
-    while (file != NULL && fgets(line, sizeof line, file) != NULL)
-        if (strncmp(line, "VmHWM:", 6) == 0)
-            for (const char *c = line + 6; *c != '\0' && *c != 'k'; c++)
-                if (isdigit((unsigned char)*c))
-                    kib = kib * 10 + (unsigned long)(*c - '0');
-    if (file != NULL)
-        fclose(file);
-    return kib;
-}
-
 struct weight {
     unsigned long agent_kib;
     unsigned long guard_kib;
@@ -269,7 +238,7 @@ static bool weigh(struct perf *perf, uint32_t nproc, struct weight *ret, struct 
             workers = children_of(agent, &worker);
     }
     if (workers == nproc)
-        *ret = (struct weight){peak_kib(agent), peak_kib(guard)};
+        *ret = (struct weight){perf_memory_kib(agent, "VmHWM:"), perf_memory_kib(guard, "VmHWM:")};
     close(ends[1]); /* the workers see the end of their input */
     int status = -1;
     bool ended = started && finish(guard, &status);

@@ -27,20 +27,61 @@ static int ascending(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+/* Counts from one and rounds up. */
+static uint64_t nearest_rank(uint64_t count, double percent)
+{
+    double rank = percent / 100 * (double)count;
+    uint64_t at = (uint64_t)rank;
+    if ((double)at < rank || at == 0)
+        at++;
+    return at < count ? at : count;
+}
+
 double perf_percentile(struct perf_samples *samples, double percent)
 {
     if (samples->count == 0)
         return 0;
     qsort(samples->values, samples->count, sizeof *samples->values, ascending);
-    double rank = percent / 100 * (double)samples->count;
-    size_t at = (size_t)rank;
-    if ((double)at < rank || at == 0)
-        at++; /* nearest rank counts from one and rounds up */
-    return samples->values[(at < samples->count ? at : samples->count) - 1];
+    return samples->values[nearest_rank(samples->count, percent) - 1];
 }
 
 void perf_samples_finish(struct perf_samples *samples)
 {
     ddpi_free(samples->values);
     *samples = (struct perf_samples){0};
+}
+
+/* Below 2^PERF_FINE_BITS each value has its class; above, the leading bits choose one. */
+static size_t class_of(uint64_t value)
+{
+    if (value >> PERF_FINE_BITS == 0)
+        return (size_t)value;
+    unsigned shift = 63 - (unsigned)__builtin_clzll(value) - PERF_FINE_BITS;
+    return ((size_t)shift << PERF_FINE_BITS) + (size_t)(value >> shift);
+}
+
+static double middle_of(size_t class)
+{
+    if (class < 2u << PERF_FINE_BITS) /* the first two octaves' classes hold one value each */
+        return (double)class;
+    unsigned shift = (unsigned)(class >> PERF_FINE_BITS) - 1;
+    uint64_t leading = class - ((size_t)shift << PERF_FINE_BITS);
+    return (double)(leading << shift) + (double)(((uint64_t)1 << shift) - 1) / 2;
+}
+
+void perf_histogram_add(struct perf_histogram *histogram, uint64_t value)
+{
+    histogram->counts[class_of(value)]++;
+    histogram->total++;
+}
+
+double perf_histogram_percentile(const struct perf_histogram *histogram, double percent)
+{
+    if (histogram->total == 0)
+        return 0;
+    uint64_t rank = nearest_rank(histogram->total, percent);
+    size_t class = 0;
+    for (uint64_t seen = histogram->counts[0]; seen < rank; seen += histogram->counts[class])
+        class ++;
+    return middle_of(class);
 }

@@ -1,5 +1,6 @@
 /*
- * test_perf_stats.c - percentiles by nearest rank, and samples that memory runs out for.
+ * test_perf_stats.c - percentiles by nearest rank, of samples and of histograms, and samples that
+ * memory runs out for.
  */
 #include "check_main.h"
 #include "failmem.h"
@@ -45,6 +46,38 @@ START_TEST(without_memory)
 }
 END_TEST
 
+START_TEST(small_values_are_exact)
+{
+    struct perf_histogram histogram = {0};
+    ck_assert_double_eq(perf_histogram_percentile(&histogram, 50), 0);
+    for (uint64_t i = 100; i >= 1; i--)
+        perf_histogram_add(&histogram, i);
+    ck_assert_uint_eq(histogram.total, 100);
+    ck_assert_double_eq(perf_histogram_percentile(&histogram, 0), 1);
+    ck_assert_double_eq(perf_histogram_percentile(&histogram, 50), 50);
+    ck_assert_double_eq(perf_histogram_percentile(&histogram, 99), 99);
+    ck_assert_double_eq(perf_histogram_percentile(&histogram, 100), 100);
+}
+END_TEST
+
+/* Around each power of two, up to the largest value. */
+START_TEST(large_values_are_near)
+{
+    for (unsigned bit = 0; bit < 64; bit++)
+        for (int offset = -1; offset <= 1; offset++) {
+            struct perf_histogram histogram = {0};
+            uint64_t value = ((uint64_t)1 << bit) + (uint64_t)offset;
+            perf_histogram_add(&histogram, value);
+            double seen = perf_histogram_percentile(&histogram, 50);
+            ck_assert_double_le(seen, (double)value * (1 + 1.0 / 64));
+            ck_assert_double_ge(seen, (double)value * (1 - 1.0 / 64));
+        }
+    struct perf_histogram histogram = {0};
+    perf_histogram_add(&histogram, UINT64_MAX);
+    ck_assert_double_ge(perf_histogram_percentile(&histogram, 100), 0.98 * (double)UINT64_MAX);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("perf_stats");
@@ -52,6 +85,8 @@ Suite *test_suite(void)
     tcase_add_test(tcase, percentiles);
     tcase_add_test(tcase, the_median_of_few);
     tcase_add_test(tcase, without_memory);
+    tcase_add_test(tcase, small_values_are_exact);
+    tcase_add_test(tcase, large_values_are_near);
     suite_add_tcase(suite, tcase);
     return suite;
 }

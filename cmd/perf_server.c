@@ -1,0 +1,181 @@
+/*
+ * perf_server.c - starts and ends the servers that are measured, and is one of them. Owns the child
+ * processes, each from its start to perf_server_stop().
+ */
+#include "perf_server.h"
+
+#include "error.h"
+#include "server.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { START_LIMIT_MS = 10000, MAX_KEYS = 2000000 };
+
+/* In the child: @out_fd becomes its standard output. */
+static _Noreturn void become(const char *const *words, int out_fd)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    int null_fd = open("/dev/null", O_RDWR);
+    if (null_fd >= 0 && dup2(null_fd, STDIN_FILENO) >= 0 &&
+        dup2(out_fd >= 0 ? out_fd : null_fd, STDOUT_FILENO) >= 0)
+        execvp(words[0], (char *const *)(uintptr_t)words); /* its type is older than const */
+    _exit(127);
+}
+
+static bool start(const char *const *words, int out_fd, pid_t *ret, struct ddp_error *err)
+{
+    pid_t pid = fork();
+    if (pid < 0)
+        return !ddpi_error_sys(err, errno, "cannot start '%s'", words[0]);
+    if (pid == 0)
+        become(words, out_fd);
+    *ret = pid;
+    return true;
+}
+
+void perf_server_stop(struct perf_server *server)
+{
+    if (server->pid == 0)
+        return;
+    kill(server->pid, SIGKILL);
+    while (waitpid(server->pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    *server = (struct perf_server){0};
+}
+
+/* ---- ours ------------------------------------------------------------------- */
+
+/* The port in "listening on HOST:PORT", 0 if it does not come in time. */
+static uint16_t read_port(int fd)
+{
+    char text[256];
+    size_t len = 0;
+    unsigned port = 0;
+    double limit = perf_now_us() + START_LIMIT_MS * 1e3;
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    while (perf_now_us() < limit && len < sizeof text - 1) {
+        if (poll(&ready, 1, START_LIMIT_MS) <= 0)
+            continue;
+        ssize_t got = read(fd, text + len, sizeof text - 1 - len);
+        if (got <= 0)
+            break;
+        len += (size_t)got;
+        text[len] = '\0';
+        char *end = strchr(text, '\n');
+        if (end == NULL)
+            continue;
+        *end = '\0';
+        for (const char *c = strrchr(text, ':'); c != NULL && *++c >= '0' && *c <= '9';)
+            port = port * 10 + (unsigned)(*c - '0');
+        break;
+    }
+    return port <= UINT16_MAX ? (uint16_t)port : 0;
+}
+
+bool perf_server_start_ours(const struct perf *perf, struct perf_server *ret, struct ddp_error *err)
+{
+    char max_keys[32];
+    snprintf(max_keys, sizeof max_keys, "--max-keys=%d", MAX_KEYS);
+    const char *const ddprund[] = {perf->ddprund, "--listen=127.0.0.1:0", "--log-level=warn",
+                                   max_keys, NULL};
+    const char *const own[] = {perf->self, "store-server", NULL};
+    const char *const *words = *perf->ddprund != '\0' ? ddprund : own;
+    struct perf_server server = {0};
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return !ddpi_error_sys(err, errno, "cannot make a pipe");
+    bool started = start(words, ends[1], &server.pid, err);
+    close(ends[1]);
+    server.port = started ? read_port(ends[0]) : 0;
+    close(ends[0]);
+    if (started && server.port == 0) {
+        perf_server_stop(&server);
+        return !ddpi_error_set(err, DDP_E_SYSTEM, "'%s' did not say where it listens", words[0]);
+    }
+    *ret = server;
+    return started;
+}
+
+bool perf_store_server(struct perf *perf, struct ddp_error *err)
+{
+    (void)perf;
+    const struct ddpi_server_options options = {.max_keys = MAX_KEYS};
+    struct ddpi_server *server;
+    uv_loop_t loop;
+    if (uv_loop_init(&loop) != 0)
+        return !ddpi_error_set(err, DDP_E_SYSTEM, "cannot make an event loop");
+    if (ddpi_server_create(&loop, &options, &server, err) != DDP_OK)
+        return false;
+    printf("listening on %s\n", ddpi_server_endpoint(server));
+    uv_run(&loop, UV_RUN_DEFAULT); /* until it is killed */
+    return true;
+}
+
+/* ---- Redis ------------------------------------------------------------------ */
+
+static int bind_free(uint16_t *ret_port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd, (const struct sockaddr *)&address, len) != 0 ||
+        getsockname(fd, (struct sockaddr *)&address, &len) != 0)
+        return fd;
+    *ret_port = ntohs(address.sin_port);
+    return fd;
+}
+
+static bool runs(pid_t pid)
+{
+    siginfo_t info = {0};
+    return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0;
+}
+
+/* Nobody listens on the port yet when the server has just been started: try until it does. */
+static bool accepts(const struct perf_server *server)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons(server->port),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    double limit = perf_now_us() + START_LIMIT_MS * 1e3;
+    bool connected = false;
+    while (!connected && perf_now_us() < limit && runs(server->pid)) {
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        connected = connect(fd, (const struct sockaddr *)&address, sizeof address) == 0;
+        close(fd);
+        if (!connected)
+            poll(NULL, 0, 1);
+    }
+    return connected;
+}
+
+bool perf_server_start_redis(const struct perf *perf, struct perf_server *ret,
+                             struct ddp_error *err)
+{
+    (void)perf;
+    struct perf_server server = {0};
+    int reserved = bind_free(&server.port);
+    close(reserved); /* Redis cannot take it over, and does not know port 0 */
+    char port[8];
+    snprintf(port, sizeof port, "%u", server.port);
+    const char *const words[] = {"redis-server", "--port",       port,    "--bind",
+                                 "127.0.0.1",    "--save",       "",      "--appendonly",
+                                 "no",           "--maxclients", "15000", NULL};
+    if (!start(words, -1, &server.pid, err))
+        return false;
+    if (accepts(&server)) {
+        *ret = server;
+        return true;
+    }
+    perf_server_stop(&server);
+    return !ddpi_error_set(err, DDP_E_SYSTEM, "redis-server did not listen on port %s", port);
+}

@@ -1,0 +1,25 @@
+/*
+ * perf_server.h - the servers that ddp-perf measures, each a child process on a free port of
+ * 127.0.0.1 that dies with ddp-perf.
+ */
+#ifndef CMD_PERF_SERVER_H
+#define CMD_PERF_SERVER_H
+
+#include "perf.h"
+
+struct perf_server {
+    pid_t pid; /* 0: not started */
+    uint16_t port;
+};
+
+/* ddprund, or ddp-perf store-server: both print "listening on HOST:PORT". */
+bool perf_server_start_ours(const struct perf *perf, struct perf_server *ret,
+                            struct ddp_error *err);
+/* redis-server, which keeps nothing on the disk. */
+bool perf_server_start_redis(const struct perf *perf, struct perf_server *ret,
+                             struct ddp_error *err);
+
+/* Kill it and wait for its end; nothing if it was not started. */
+void perf_server_stop(struct perf_server *server);
+
+#endif
