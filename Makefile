@@ -26,6 +26,7 @@ demo:
 ## test     lint, then the whole suite: as built, and with sanitizers
 test:
 	@scripts/setup build demo test lint
+	@scripts/setup interop || echo "setup: the tests with PyTorch are skipped"
 	@scripts/test
 
 ## lint     check the rules that the compiler does not (scripts/lint --help)

@@ -6,14 +6,12 @@
  * both sides agree on what happened. Only a server that says nothing for GRACE_MS after that is
  * given up, and with it the handle, since a late answer would belong to no question.
  */
+#include "client_impl.h"
 #include "clock.h"
 #include "error.h"
-#include "link.h"
 #include "mem.h"
 #include "parse.h"
-#include "proto.h"
 
-#include <ddprun/store.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,23 +21,7 @@ enum {
     GRACE_MS = 1000,
     RETRY_FIRST_MS = 2,
     RETRY_MAX_MS = 200,
-    ENDPOINT_TEXT = DDPI_HOST_MAX + 16,
-};
-
-struct ddp_store {
-    struct ddpi_link link; /* fd -1 once the handle is of no further use */
-    struct ddpi_welcome limits;
-    uint64_t next_id;
-    char endpoint[ENDPOINT_TEXT];
-    char *prefix;
-    size_t prefix_len;
-};
-
-/* One request and its reply; what the reply points to stays until the next one. */
-struct call {
-    struct ddpi_message request;
-    struct ddpi_message reply;
-    uint32_t timeout_ms;
+    EVENTS_MAX = 64 * 1024 * 1024,
 };
 
 /* --- frames --- */
@@ -56,8 +38,8 @@ static ddp_status refused(const struct ddpi_frame *frame, struct ddpi_bytes text
     return ddpi_error_set(err, frame->status, "%.*s", (int)text.len, (const char *)text.data);
 }
 
-static ddp_status farewell(const struct ddpi_frame *frame, const void *payload,
-                           struct ddp_error *err)
+static ddp_status refusal(const struct ddpi_frame *frame, const void *payload,
+                          struct ddp_error *err)
 {
     uint64_t version;
     struct ddpi_bytes text;
@@ -66,14 +48,27 @@ static ddp_status farewell(const struct ddpi_frame *frame, const void *payload,
     return refused(frame, text, err);
 }
 
-/* Receive one whole frame of at most @max bytes; its payload follows the header in link->in. */
-static ddp_status receive_frame(struct ddpi_link *link, size_t max, uint64_t deadline_ms,
-                                struct ddpi_frame *ret, struct ddp_error *err)
+ddp_status ddpi_client_farewell(const struct ddpi_frame *frame, const void *payload,
+                                struct ddp_error *err)
 {
+    (void)refusal(frame, payload, err);
+    return err->status = DDP_E_CLOSED;
+}
+
+static size_t payload_max(uint8_t type)
+{
+    enum ddpi_op op;
+    return ddpi_op_of_type(type, &op) ? ddpi_reply_max(op) : DDPI_HELLO_MAX + DDP_ERROR_TEXT;
+}
+
+ddp_status ddpi_client_receive(ddp_store *store, uint64_t deadline_ms, struct ddpi_frame *ret,
+                               struct ddp_error *err)
+{
+    struct ddpi_link *link = &store->link;
     ddp_status status = ddpi_link_receive(link, DDPI_FRAME_HEADER_SIZE, deadline_ms, err);
     if (status != DDP_OK)
         return status;
-    if (!ddpi_frame_get(ddpi_buf_head(&link->in), ret) || ret->payload_len > max)
+    if (!ddpi_frame_get(ddpi_buf_head(&link->in), ret) || ret->payload_len > payload_max(ret->type))
         return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed frame header");
     return ddpi_link_receive(link, DDPI_FRAME_HEADER_SIZE + ret->payload_len, deadline_ms, err);
 }
@@ -109,7 +104,7 @@ static ddp_status take_welcome(ddp_store *store, const struct ddpi_frame *frame,
 {
     const uint8_t *payload = payload_of(&store->link);
     if (frame->status != DDP_OK)
-        return farewell(frame, payload, err);
+        return refusal(frame, payload, err);
     if (frame->type != DDPI_FRAME_HELLO ||
         !ddpi_welcome_get(payload, frame->payload_len, &store->limits))
         return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed answer to HELLO");
@@ -130,7 +125,7 @@ static ddp_status greet(ddp_store *store, uint64_t deadline_ms, struct ddp_error
     if (status == DDP_OK)
         status = check_preamble(link, &ours, err);
     if (status == DDP_OK)
-        status = receive_frame(link, DDPI_HELLO_MAX, deadline_ms, &frame, err);
+        status = ddpi_client_receive(store, deadline_ms, &frame, err);
     if (status == DDP_OK)
         status = take_welcome(store, &frame, err);
     if (status == DDP_OK)
@@ -222,6 +217,7 @@ ddp_status ddp_store_connect(const struct ddp_store_options *given, ddp_store **
     if (store == NULL)
         return ddpi_error_nomem(err, sizeof(*store));
     ddpi_link_init(&store->link);
+    ddpi_buf_init(&store->events, EVENTS_MAX);
     snprintf(store->endpoint, sizeof store->endpoint,
              strchr(endpoint.host, ':') != NULL ? "[%s]:%u" : "%s:%u", endpoint.host,
              endpoint.port);
@@ -248,14 +244,14 @@ void ddp_store_close(ddp_store *store)
     if (store == NULL)
         return;
     ddpi_link_close(&store->link);
+    ddpi_buf_finish(&store->events);
     ddpi_free(store->prefix);
     ddpi_free(store);
 }
 
 /* --- calls --- */
 
-/* "prefix" "key" as one new string. */
-static ddp_status full_key(const ddp_store *store, const char *key, char **ret,
+ddp_status ddpi_client_key(const ddp_store *store, const char *key, char **ret,
                            struct ddpi_bytes *ret_bytes, struct ddp_error *err)
 {
     if (key == NULL)
@@ -273,8 +269,8 @@ static ddp_status full_key(const ddp_store *store, const char *key, char **ret,
     return DDP_OK;
 }
 
-static ddp_status check_value(const ddp_store *store, const void *value, size_t len,
-                              struct ddp_error *err)
+ddp_status ddpi_client_check_value(const ddp_store *store, const void *value, size_t len,
+                                   struct ddp_error *err)
 {
     if (value == NULL && len > 0)
         return ddpi_error_set(err, DDP_E_INVALID, "a value of %zu bytes at NULL", len);
@@ -289,16 +285,50 @@ static ddp_status take_reply(ddp_store *store, struct call *call, const struct d
                              struct ddp_error *err)
 {
     const uint8_t *payload = payload_of(&store->link);
-    if (frame->type == DDPI_FRAME_BYE) {
-        (void)farewell(frame, payload, err);
-        return err->status = DDP_E_CLOSED;
-    }
+    if (frame->type == DDPI_FRAME_BYE)
+        return ddpi_client_farewell(frame, payload, err);
     ddp_status status = ddpi_reply_get(frame, payload, &call->reply, err);
     if (status != DDP_OK)
         return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed reply");
     if (call->reply.id != call->request.id || call->reply.op != call->request.op)
         return ddpi_error_set(err, DDP_E_PROTOCOL, "a reply to something else");
+    store->held = DDPI_FRAME_HEADER_SIZE + frame->payload_len;
     return DDP_OK;
+}
+
+/* Put the frame at the head of the input aside, for ddp_store_next_event(). */
+static ddp_status keep_event(ddp_store *store, const struct ddpi_frame *frame,
+                             struct ddp_error *err)
+{
+    struct ddpi_link *link = &store->link;
+    size_t len = DDPI_FRAME_HEADER_SIZE + frame->payload_len;
+    if (len > EVENTS_MAX - ddpi_buf_len(&store->events))
+        return ddpi_error_set(
+            err, DDP_E_LIMIT,
+            "%zu bytes of events wait for ddp_store_next_event(), and there is no "
+            "room for more",
+            ddpi_buf_len(&store->events));
+    if (!ddpi_buf_append(&store->events, ddpi_buf_head(&link->in), len))
+        return ddpi_error_nomem(err, len);
+    ddpi_buf_consume(&link->in, len);
+    return DDP_OK;
+}
+
+/* The reply to @call; what watches have to tell may come before it. */
+static ddp_status await_reply(ddp_store *store, struct call *call, uint64_t deadline_ms,
+                              struct ddp_error *err)
+{
+    for (;;) {
+        struct ddpi_frame frame;
+        ddp_status status = ddpi_client_receive(store, deadline_ms, &frame, err);
+        if (status != DDP_OK)
+            return status;
+        if (frame.type != ddpi_type_of_op(DDPI_OP_WATCH) || frame.id == call->request.id)
+            return take_reply(store, call, &frame, err);
+        status = keep_event(store, &frame, err);
+        if (status != DDP_OK)
+            return status;
+    }
 }
 
 /* One request, one reply. A failure here is one of the connection: the handle is done with. */
@@ -306,12 +336,9 @@ static ddp_status exchange(ddp_store *store, struct call *call, struct ddp_error
 {
     struct ddpi_link *link = &store->link;
     uint64_t deadline_ms = ddpi_deadline(ddpi_link_now(), (uint64_t)call->timeout_ms + GRACE_MS);
-    struct ddpi_frame frame;
     ddp_status status = ddpi_link_send(link, deadline_ms, err);
     if (status == DDP_OK || status == DDP_E_CLOSED) /* the reason may be there to be read */
-        status = receive_frame(link, ddpi_reply_max(call->request.op), deadline_ms, &frame, err);
-    if (status == DDP_OK)
-        status = take_reply(store, call, &frame, err);
+        status = await_reply(store, call, deadline_ms, err);
     if (status == DDP_E_TIMEOUT)
         status =
             ddpi_error_set(err, DDP_E_CLOSED,
@@ -319,15 +346,15 @@ static ddp_status exchange(ddp_store *store, struct call *call, struct ddp_error
     return status;
 }
 
-/* Serve @call and forget the frame before it, whose bytes the last reply pointed to. */
-static ddp_status run(ddp_store *store, struct call *call, struct ddp_error *err)
+ddp_status ddpi_client_run(ddp_store *store, struct call *call, struct ddp_error *err)
 {
     struct ddpi_link *link = &store->link;
     struct ddp_error why = {0};
     if (link->fd < 0)
         return ddpi_error_set(err, DDP_E_CLOSED, "the connection to the store at %s was closed",
                               store->endpoint);
-    ddpi_buf_consume(&link->in, ddpi_buf_len(&link->in));
+    ddpi_buf_consume(&link->in, store->held);
+    store->held = 0;
     call->request.id = ++store->next_id;
     call->request.timeout_ms = call->timeout_ms;
     if (!ddpi_request_put(&link->out, &call->request))
@@ -344,15 +371,14 @@ static ddp_status run(ddp_store *store, struct call *call, struct ddp_error *err
                           store->endpoint, why.msg);
 }
 
-/* run() for an operation on one key. */
-static ddp_status run_key(ddp_store *store, const char *key, struct call *call,
-                          struct ddp_error *err)
+ddp_status ddpi_client_run_key(ddp_store *store, const char *key, struct call *call,
+                               struct ddp_error *err)
 {
     char *full;
-    ddp_status status = full_key(store, key, &full, &call->request.key, err);
+    ddp_status status = ddpi_client_key(store, key, &full, &call->request.key, err);
     if (status != DDP_OK)
         return status;
-    status = run(store, call, err);
+    status = ddpi_client_run(store, call, err);
     ddpi_free(full);
     return status;
 }
@@ -362,9 +388,9 @@ ddp_status ddp_store_set(ddp_store *store, const char *key, const void *value, s
 {
     struct call call = {.timeout_ms = timeout_ms,
                         .request = {.op = DDPI_OP_SET, .value = {value, value_len}}};
-    ddp_status status = check_value(store, value, value_len, err);
+    ddp_status status = ddpi_client_check_value(store, value, value_len, err);
     if (status == DDP_OK)
-        status = run_key(store, key, &call, err);
+        status = ddpi_client_run_key(store, key, &call, err);
     if (status == DDP_OK && ret_version != NULL)
         *ret_version = call.reply.version;
     return status;
@@ -375,7 +401,7 @@ static ddp_status get(ddp_store *store, enum ddpi_op op, const char *key, uint32
                       struct ddp_error *err)
 {
     struct call call = {.timeout_ms = timeout_ms, .request = {.op = op}};
-    ddp_status status = run_key(store, key, &call, err);
+    ddp_status status = ddpi_client_run_key(store, key, &call, err);
     if (status != DDP_OK)
         return status;
     void *copy = ddpi_strndup(call.reply.value.data, call.reply.value.len);
@@ -405,7 +431,7 @@ ddp_status ddp_store_add(ddp_store *store, const char *key, int64_t delta, uint3
                          int64_t *ret_sum, struct ddp_error *err)
 {
     struct call call = {.timeout_ms = timeout_ms, .request = {.op = DDPI_OP_ADD, .number = delta}};
-    ddp_status status = run_key(store, key, &call, err);
+    ddp_status status = ddpi_client_run_key(store, key, &call, err);
     if (status == DDP_OK && ret_sum != NULL)
         *ret_sum = call.reply.number;
     return status;
@@ -418,9 +444,9 @@ ddp_status ddp_store_compare_and_swap(ddp_store *store, const char *key, uint64_
     struct call call = {
         .timeout_ms = timeout_ms,
         .request = {.op = DDPI_OP_CAS, .version = expected_version, .value = {value, value_len}}};
-    ddp_status status = check_value(store, value, value_len, err);
+    ddp_status status = ddpi_client_check_value(store, value, value_len, err);
     if (status == DDP_OK)
-        status = run_key(store, key, &call, err);
+        status = ddpi_client_run_key(store, key, &call, err);
     if ((status == DDP_OK || status == DDP_E_CONFLICT) && ret_version != NULL)
         *ret_version = call.reply.version;
     return status;
@@ -431,7 +457,7 @@ static ddp_status pack_key(const ddp_store *store, const char *key, struct ddpi_
 {
     char *full;
     struct ddpi_bytes bytes;
-    ddp_status status = full_key(store, key, &full, &bytes, err);
+    ddp_status status = ddpi_client_key(store, key, &full, &bytes, err);
     if (status != DDP_OK)
         return status;
     if (!ddpi_keys_put(packed, bytes))
@@ -459,7 +485,7 @@ ddp_status ddp_store_wait(ddp_store *store, const char *const *keys, size_t coun
         call.request.keys = (struct ddpi_keys){.packed = ddpi_buf_head(&packed),
                                                .packed_len = ddpi_buf_len(&packed),
                                                .count = (uint32_t)count};
-        status = run(store, &call, err);
+        status = ddpi_client_run(store, &call, err);
     }
     ddpi_buf_finish(&packed);
     return status;
@@ -469,7 +495,7 @@ ddp_status ddp_store_delete(ddp_store *store, const char *key, uint32_t timeout_
                             struct ddp_error *err)
 {
     struct call call = {.timeout_ms = timeout_ms, .request = {.op = DDPI_OP_DELETE}};
-    return run_key(store, key, &call, err);
+    return ddpi_client_run_key(store, key, &call, err);
 }
 
 /* Pointers and strings in one block, without the prefix of the handle. */
@@ -502,7 +528,7 @@ ddp_status ddp_store_list(ddp_store *store, const char *prefix, uint32_t timeout
                           char ***ret_keys, size_t *ret_count, struct ddp_error *err)
 {
     struct call call = {.timeout_ms = timeout_ms, .request = {.op = DDPI_OP_LIST}};
-    ddp_status status = run_key(store, prefix, &call, err);
+    ddp_status status = ddpi_client_run_key(store, prefix, &call, err);
     if (status == DDP_OK)
         status = unpack_list(store, call.reply.keys, ret_keys, ret_count, err);
     return status;
@@ -515,7 +541,21 @@ ddp_status ddp_store_barrier(ddp_store *store, const char *name, uint32_t count,
         return ddpi_error_set(err, DDP_E_INVALID, "a barrier for nobody");
     struct call call = {.timeout_ms = timeout_ms,
                         .request = {.op = DDPI_OP_BARRIER, .count = count}};
-    return run_key(store, name, &call, err);
+    return ddpi_client_run_key(store, name, &call, err);
+}
+
+ddp_status ddp_store_stats(ddp_store *store, uint32_t timeout_ms, char **ret_text,
+                           struct ddp_error *err)
+{
+    struct call call = {.timeout_ms = timeout_ms, .request = {.op = DDPI_OP_STATS}};
+    ddp_status status = ddpi_client_run(store, &call, err);
+    if (status != DDP_OK)
+        return status;
+    char *text = ddpi_strndup(call.reply.value.data, call.reply.value.len);
+    if (text == NULL)
+        return ddpi_error_nomem(err, call.reply.value.len);
+    *ret_text = text;
+    return DDP_OK;
 }
 
 void ddp_store_free(void *memory)

@@ -66,7 +66,7 @@ static bool serving(const struct ddpi_conn *conn)
     return conn->sm.state == CONN_GREETING || conn->sm.state == CONN_OPEN;
 }
 
-static size_t queued(const struct ddpi_conn *conn)
+size_t ddpi_conn_queued(const struct ddpi_conn *conn)
 {
     return ddpi_buf_len(&conn->out) +
            uv_stream_get_write_queue_size((const uv_stream_t *)&conn->tcp);
@@ -86,8 +86,8 @@ static void log_end(const struct ddpi_conn *conn, const char *why)
                   sizeof host);
         port = ntohs(is_v6 ? v6->sin6_port : v4->sin_port);
     }
-    ddpi_log(conn->env->log, DDPI_LOG_INFO, "connection from %s port %u closed: %s", host, port,
-             why);
+    ddpi_log(conn->env->log, conn->at_fault ? DDPI_LOG_WARN : DDPI_LOG_DEBUG,
+             "connection from %s port %u closed: %s", host, port, why);
 }
 
 static void conn_maybe_closed(uv_handle_t *handle)
@@ -135,6 +135,7 @@ static void on_deadline(uv_timer_t *timer)
         [DEADLINE_LINGER] = "",
     };
     struct ddpi_conn *conn = timer->data;
+    conn->at_fault = true;
     if (conn->sm.state == CONN_LINGERING || conn->deadline == DEADLINE_OUTPUT)
         end(conn, reasons[conn->deadline]);
     else
@@ -190,7 +191,8 @@ static void on_written(uv_write_t *write, int uv_err)
         end(conn, uv_strerror(uv_err));
     else
         ddpi_conn_flush(conn);
-    if (conn->paused && serving(conn) && queued(conn) <= conn->env->limits.output_soft / 2)
+    if (conn->paused && serving(conn) &&
+        ddpi_conn_queued(conn) <= conn->env->limits.output_soft / 2)
         resume(conn);
     conn->env->settle(conn->env->owner);
 }
@@ -234,13 +236,15 @@ void ddpi_conn_flush(struct ddpi_conn *conn)
     if (conn->sm.state == CONN_CLOSING)
         return;
     if (conn->overflow) {
+        conn->at_fault = true;
         end(conn, "too many of its replies are waiting to be read");
         return;
     }
     int uv_err = write_queue(conn);
     if (uv_err != 0)
         end(conn, uv_strerror(uv_err));
-    else if (!conn->paused && serving(conn) && queued(conn) > conn->env->limits.output_soft)
+    else if (!conn->paused && serving(conn) &&
+             ddpi_conn_queued(conn) > conn->env->limits.output_soft)
         pause_reading(conn);
 }
 
@@ -293,6 +297,7 @@ void ddpi_conn_dismiss(struct ddpi_conn *conn, ddp_status status, const char *te
 {
     if (!serving(conn))
         return;
+    conn->at_fault = status != DDP_E_CLOSED;
     if (conn->dialect != NULL)
         conn->dialect->put_farewell(&conn->session, &conn->out, status, text);
     part(conn, text);
@@ -332,7 +337,7 @@ static size_t serve(struct ddpi_conn *conn, const uint8_t *bytes, size_t len)
         return len;
     struct ddp_error err;
     while (used < len && serving(conn) && !conn->overflow) {
-        if (queued(conn) > conn->env->limits.output_soft)
+        if (ddpi_conn_queued(conn) > conn->env->limits.output_soft)
             ddpi_conn_flush(conn);
         if (conn->paused || !serving(conn))
             break;
@@ -397,7 +402,7 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
     struct ddpi_conn *conn = stream->data;
     if (nread == 0 || conn->sm.state == CONN_CLOSING)
         return;
-    if (nread == UV_EOF && serving(conn) && queued(conn) > 0) {
+    if (nread == UV_EOF && serving(conn) && ddpi_conn_queued(conn) > 0) {
         conn->peer_done = true; /* it may want the replies all the same */
         part(conn, "the peer closed it");
     } else if (nread < 0) {

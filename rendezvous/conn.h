@@ -71,6 +71,7 @@ struct ddpi_conn {
     bool overflow;          /* a reply did not fit: to be closed */
     bool refused;           /* a reply has no words in the dialect: to be closed ... */
     char *refusal;          /* ... for this reason; NULL when there was no memory for it */
+    bool at_fault;          /* it is ended for a rule that its peer broke */
     unsigned deadline;      /* which of the deadlines in conn.c runs */
     unsigned handles;       /* not closed yet */
 
@@ -90,6 +91,9 @@ void ddpi_conn_reply(struct ddpi_conn *conn, const struct ddpi_message *reply);
 
 /* Send what is queued. */
 void ddpi_conn_flush(struct ddpi_conn *conn);
+
+/* Bytes that have not left. */
+size_t ddpi_conn_queued(const struct ddpi_conn *conn);
 
 /* Tell the peer why and linger until it has had time to read that. */
 void ddpi_conn_dismiss(struct ddpi_conn *conn, ddp_status status, const char *text);

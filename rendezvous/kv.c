@@ -22,6 +22,9 @@ const struct ddpi_kv_limits ddpi_kv_limits_default = {
     .value_len = DDP_STORE_VALUE_MAX,
     .keys_per_wait = DDP_STORE_MANY_MAX,
     .waits_per_client = 1024,
+    .watches_per_client = 1024,
+    .history_changes = 65536,
+    .history_bytes = (size_t)32 << 20,
     .scoped_key_len = 8192,
     .scoped_value_len = 8 * 1024 * 1024,
     .scoped_many = 128 * 1024,
@@ -39,6 +42,8 @@ struct ddpi_kv *ddpi_kv_create(const struct ddpi_kv_limits *limits,
     kv->reply_ctx = ctx;
     ddpi_table_init(&kv->keys, seed);
     ddpi_table_init(&kv->barriers, seed);
+    ddpi_table_init(&kv->watch_nodes, seed);
+    ddpi_list_init(&kv->history.changes);
     return kv;
 }
 
@@ -57,6 +62,7 @@ void ddpi_kv_destroy(struct ddpi_kv *kv)
         ddpi_free(entry->value);
         ddpi_free(entry);
     }
+    ddpi_kv_watch_finish(kv);
     ddpi_free(kv->scope);
     ddpi_table_finish(&kv->keys);
     ddpi_table_finish(&kv->barriers);
@@ -134,7 +140,7 @@ void ddpi_kv_answer(struct ddpi_kv *kv, struct ddpi_kv_client *client, struct dd
 
 void ddpi_kv_answer_value(struct ddpi_message *reply, const struct kv_entry *entry)
 {
-    reply->value = ddpi_bytes_of(entry->value, entry->value_len);
+    reply->value = ddpi_kv_value(entry);
     reply->version = entry->version;
 }
 
@@ -190,31 +196,67 @@ static ddp_status check_room(const struct ddpi_kv *kv, const struct kv_entry *en
     return DDP_OK;
 }
 
+ddp_status ddpi_kv_check_growth(const struct ddpi_kv *kv, size_t keys, size_t bytes,
+                                struct ddp_error *err)
+{
+    if (keys > 0 && keys > kv->limits.keys - kv->nkeys)
+        return ddpi_error_set(err, DDP_E_LIMIT,
+                              "%zu keys more than the %zu there are; the store may hold %zu", keys,
+                              kv->nkeys, kv->limits.keys);
+    return ddpi_kv_has_room(kv, bytes) ? DDP_OK : ddpi_kv_no_room(kv, err);
+}
+
+ddp_status ddpi_kv_prepare(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
+                           struct kv_change *ret, struct ddp_error *err)
+{
+    struct kv_change change = {.entry = ddpi_kv_find(kv, key), .value_len = value.len};
+    change.value = ddpi_strndup(value.data, value.len);
+    if (change.value == NULL)
+        return ddpi_error_nomem(err, value.len);
+    if (change.entry == NULL)
+        change.entry = ddpi_kv_entry_make(kv, key);
+    if (change.entry == NULL) {
+        ddpi_free(change.value);
+        return ddpi_error_nomem(err, ddpi_kv_entry_size(key.len));
+    }
+    *ret = change;
+    return DDP_OK;
+}
+
+void ddpi_kv_commit(struct ddpi_kv *kv, const struct kv_change *change)
+{
+    struct kv_entry *entry = change->entry;
+    bool fresh = entry->version == 0;
+    kv->bytes += change->value_len - entry->value_len;
+    kv->nkeys += fresh;
+    kv->scope_nkeys += fresh && in_scope(kv, entry);
+    ddpi_free(entry->value);
+    entry->value = change->value;
+    entry->value_len = change->value_len;
+    entry->version = ++kv->version;
+    ddpi_kv_changed(kv, DDPI_CHANGE_SET, ddpi_kv_name(entry), ddpi_kv_value(entry));
+    if (fresh)
+        ddpi_kv_appeared(kv, entry);
+}
+
+void ddpi_kv_abandon(struct ddpi_kv *kv, const struct kv_change *change)
+{
+    ddpi_free(change->value);
+    ddpi_kv_entry_release(kv, change->entry);
+}
+
 ddp_status ddpi_kv_store(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
                          struct kv_entry **ret_entry, struct ddp_error *err)
 {
     struct kv_entry *entry = ddpi_kv_find(kv, key);
     ddp_status status = check_room(kv, entry, key, value.len, err);
+    struct kv_change change;
+    if (status == DDP_OK)
+        status = ddpi_kv_prepare(kv, key, value, &change, err);
     if (status != DDP_OK)
         return status;
-    char *copy = ddpi_strndup(value.data, value.len);
-    if (copy == NULL)
-        return ddpi_error_nomem(err, value.len);
-    if (entry == NULL && (entry = ddpi_kv_entry_make(kv, key)) == NULL) {
-        ddpi_free(copy);
-        return ddpi_error_nomem(err, ddpi_kv_entry_size(key.len));
-    }
-    bool fresh = entry->version == 0;
-    kv->bytes += value.len - entry->value_len;
-    kv->nkeys += fresh;
-    kv->scope_nkeys += fresh && in_scope(kv, entry);
-    ddpi_free(entry->value);
-    entry->value = copy;
-    entry->value_len = value.len;
-    entry->version = ++kv->version;
-    *ret_entry = entry;
-    if (fresh)
-        ddpi_kv_appeared(kv, entry);
+    ddpi_kv_commit(kv, &change);
+    *ret_entry = change.entry;
     return DDP_OK;
 }
 
@@ -230,7 +272,7 @@ ddp_status ddpi_kv_put(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_by
     return DDP_OK;
 }
 
-static void drop(struct ddpi_kv *kv, struct kv_entry *entry)
+void ddpi_kv_drop(struct ddpi_kv *kv, struct kv_entry *entry)
 {
     kv->bytes -= entry->value_len;
     kv->nkeys--;
@@ -240,6 +282,7 @@ static void drop(struct ddpi_kv *kv, struct kv_entry *entry)
     entry->value = NULL;
     entry->value_len = 0;
     entry->version = 0;
+    ddpi_kv_changed(kv, DDPI_CHANGE_DELETE, ddpi_kv_name(entry), ddpi_kv_value(entry));
     ddpi_kv_vanished(entry);
     ddpi_kv_entry_release(kv, entry);
 }
@@ -306,7 +349,7 @@ static ddp_status run_delete(struct ddpi_kv *kv, struct kv_call *call)
     struct kv_entry *entry = ddpi_kv_find_value(kv, call->key);
     if (entry == NULL)
         return not_found(call);
-    drop(kv, entry);
+    ddpi_kv_drop(kv, entry);
     return DDP_OK;
 }
 
@@ -386,7 +429,7 @@ size_t ddpi_kv_delete_prefix(struct ddpi_kv *kv, struct ddpi_bytes prefix)
             continue;
         ddpi_kv_queue_clear(kv, entry);
         if (entry->version != 0)
-            drop(kv, entry);
+            ddpi_kv_drop(kv, entry);
         else
             ddpi_kv_entry_release(kv, entry);
     }
@@ -424,6 +467,13 @@ static ddp_status check_lengths(const struct ddpi_kv *kv, struct kv_call *call)
     return DDP_OK;
 }
 
+/* What is counted, connections and all, only the server knows. */
+static ddp_status refuse_stats(struct ddpi_kv *kv, struct kv_call *call)
+{
+    (void)kv;
+    return ddpi_error_set(&call->err, DDP_E_UNSUPPORTED, "this store counts nothing");
+}
+
 /* A client that a queue has woken takes its value next, or leaves it to others. */
 static void settle_served(struct ddpi_kv *kv, struct kv_call *call)
 {
@@ -447,6 +497,10 @@ void ddpi_kv_apply(struct ddpi_kv *kv, struct ddpi_kv_client *client,
         [DDPI_OP_DELETE] = run_delete,
         [DDPI_OP_LIST] = run_list,
         [DDPI_OP_BARRIER] = ddpi_kv_barrier,
+        [DDPI_OP_STATS] = refuse_stats,
+        [DDPI_OP_TRANSACT] = ddpi_kv_transact,
+        [DDPI_OP_WATCH] = ddpi_kv_watch,
+        [DDPI_OP_UNWATCH] = ddpi_kv_unwatch,
         [DDPI_OP_COMPARE_SET] = ddpi_kv_compare_set,
         [DDPI_OP_ADD_WRAP] = ddpi_kv_add_wrap,
         [DDPI_OP_CHECK] = ddpi_kv_check,
@@ -481,5 +535,6 @@ struct ddpi_kv_stats ddpi_kv_stats(const struct ddpi_kv *kv)
     return (struct ddpi_kv_stats){.keys = kv->nkeys,
                                   .bytes = kv->bytes,
                                   .waits = kv->deadlines.count,
+                                  .watches = kv->nwatches,
                                   .version = kv->version};
 }

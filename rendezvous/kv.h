@@ -1,11 +1,15 @@
 /*
- * kv.h - the key-value core: keys with versions, queues, requests that wait, barriers, deadlines.
+ * kv.h - the key-value core: keys with versions, queues, requests that wait, barriers, watches,
+ * deadlines.
  *
  * Pure: (request, client, now) -> replies, through one callback; no file descriptor, clock or log
  * inside. A reply may come during the call that asked, during a later call, or never (the client
  * went). What an operation costs depends on the keys it names and on who waits for these, not on
  * how many others there are; only list, and the two functions for the owner of the store, look at
  * all keys.
+ *
+ * A watch is answered again and again: once for each change of its key, or of keys with its prefix,
+ * in the order of the changes.
  *
  * A client may be scoped: then it sees those keys only that begin with the core's scope, a prefix,
  * and sees them without it.
@@ -25,12 +29,16 @@ struct ddpi_kv_limits {
     uint32_t value_len;
     uint32_t keys_per_wait;
     uint32_t waits_per_client; /* waiting requests at the same time, barriers included */
-    uint32_t scoped_key_len;   /* the same for scoped clients; the scope does not count */
+    uint32_t watches_per_client;
+    size_t history_changes;  /* remembered for watches that begin in the past; not in bytes ... */
+    size_t history_bytes;    /* ... keys and values in all, which count here */
+    uint32_t scoped_key_len; /* the same for scoped clients; the scope does not count */
     uint32_t scoped_value_len;
     uint32_t scoped_many; /* keys, or pairs of key and value, in one request */
 };
 
-/* 1 M keys, 1 GiB, lengths as in <ddprun/store.h>, 1024 waits; scoped: 8 KiB, 8 MiB, 128 K keys. */
+/* 1 M keys, 1 GiB, lengths as in <ddprun/store.h>, 1024 waits and watches; scoped: 8 KiB, 8 MiB,
+ * 128 K keys. */
 extern const struct ddpi_kv_limits ddpi_kv_limits_default;
 
 /*
@@ -40,6 +48,8 @@ extern const struct ddpi_kv_limits ddpi_kv_limits_default;
 struct ddpi_kv_client {
     struct ddpi_list waits; /* kv_wait::of_client */
     uint32_t nwaits;
+    struct ddpi_list watches; /* kv_watch::of_client */
+    uint32_t nwatches;
     bool scoped;             /* set by the caller before the first request */
     struct kv_entry *served; /* the queue that has woken it, until it asks for something */
 };
@@ -52,6 +62,7 @@ struct ddpi_kv_stats {
     size_t keys;
     size_t bytes;
     size_t waits;
+    size_t watches;
     uint64_t version;
 };
 
@@ -65,7 +76,7 @@ struct ddpi_kv *ddpi_kv_create(const struct ddpi_kv_limits *limits,
 void ddpi_kv_destroy(struct ddpi_kv *kv);
 
 void ddpi_kv_client_init(struct ddpi_kv_client *client);
-/* Drops its waiting requests and its places in barriers, without replies to itself. */
+/* Drops its waiting requests, its watches and its places in barriers, without replies to itself. */
 void ddpi_kv_client_gone(struct ddpi_kv *kv, struct ddpi_kv_client *client);
 
 void ddpi_kv_apply(struct ddpi_kv *kv, struct ddpi_kv_client *client,

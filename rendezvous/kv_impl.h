@@ -1,7 +1,7 @@
 /*
  * kv_impl.h - what the files of the core share: kv.c (keys and values), kv_more.c (the operations
- * beyond the native ones), kv_queue.c (queues) and kv_wait.c (requests that wait). Nobody else
- * includes it.
+ * beyond the native ones), kv_queue.c (queues), kv_txn.c (transactions), kv_wait.c (requests that
+ * wait) and kv_watch.c (watches). Nobody else includes it.
  */
 #ifndef DDPI_KV_IMPL_H
 #define DDPI_KV_IMPL_H
@@ -9,6 +9,16 @@
 #include "heap.h"
 #include "kv.h"
 #include "table.h"
+
+/* The latest changes, in order, of which each has the version that follows that of the one before.
+ */
+struct kv_history {
+    bool on; /* since the first watch: a store that nobody watches remembers nothing */
+    struct ddpi_list changes; /* kv_past::of_history */
+    size_t count;
+    size_t bytes;
+    uint64_t floor; /* changes up to this version are not in it, all others are */
+};
 
 struct ddpi_kv {
     struct ddpi_kv_limits limits;
@@ -21,6 +31,10 @@ struct ddpi_kv {
     size_t scope_nkeys; /* of nkeys, those within the scope */
     size_t bytes;
     uint64_t version;
+    struct ddpi_table watch_nodes;    /* kv_watch_node::node, all but the root */
+    struct kv_watch_node *watch_root; /* NULL while nobody watches anything */
+    size_t nwatches;
+    struct kv_history history;
     ddpi_kv_reply_fn *reply;
     void *reply_ctx;
 };
@@ -36,6 +50,16 @@ struct kv_entry {
     size_t value_len;
     char key[];
 };
+
+static inline struct ddpi_bytes ddpi_kv_name(const struct kv_entry *entry)
+{
+    return ddpi_bytes_of(entry->key, entry->node.key_len);
+}
+
+static inline struct ddpi_bytes ddpi_kv_value(const struct kv_entry *entry)
+{
+    return ddpi_bytes_of(entry->value, entry->value_len);
+}
 
 /* One request while it is served. A handler fills @reply, or sets @parked: the reply comes later.
  */
@@ -71,6 +95,25 @@ ddp_status ddpi_kv_full_key(const struct ddpi_kv *kv, struct kv_call *call, stru
 ddp_status ddpi_kv_next_key(const struct ddpi_kv *kv, struct kv_call *call, struct ddpi_keys *keys,
                             struct ddpi_bytes *ret_full, bool *ret_more);
 
+/* Whether so many more keys and bytes would be within the limits. */
+ddp_status ddpi_kv_check_growth(const struct ddpi_kv *kv, size_t keys, size_t bytes,
+                                struct ddp_error *err);
+
+/* A new value with all the memory it takes: either committed, which cannot fail and wakes who waits
+ * for the key to exist, or abandoned. Of one entry there is one at a time. */
+struct kv_change {
+    struct kv_entry *entry;
+    char *value;
+    size_t value_len;
+};
+ddp_status ddpi_kv_prepare(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
+                           struct kv_change *ret, struct ddp_error *err);
+void ddpi_kv_commit(struct ddpi_kv *kv, const struct kv_change *change);
+void ddpi_kv_abandon(struct ddpi_kv *kv, const struct kv_change *change);
+
+/* @entry loses its value, and may be gone afterwards. */
+void ddpi_kv_drop(struct ddpi_kv *kv, struct kv_entry *entry);
+
 /* Give @key a value, and wake who waits for it to exist; ddpi_kv_put() wakes its watchers too. */
 ddp_status ddpi_kv_store(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
                          struct kv_entry **ret_entry, struct ddp_error *err);
@@ -99,6 +142,19 @@ bool ddpi_kv_present(const struct kv_entry *entry);
 /* @client was woken for a value, and will not take it: the next one may. */
 void ddpi_kv_unserve(struct ddpi_kv *kv, struct ddpi_kv_client *client);
 void ddpi_kv_queue_clear(struct ddpi_kv *kv, struct kv_entry *entry);
+
+/* kv_txn.c */
+ddp_status ddpi_kv_transact(struct ddpi_kv *kv, struct kv_call *call);
+
+/* kv_watch.c */
+ddp_status ddpi_kv_watch(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_unwatch(struct ddpi_kv *kv, struct kv_call *call);
+/* Tell those who watch @key that it has just changed, at kv->version. */
+void ddpi_kv_changed(struct ddpi_kv *kv, enum ddpi_change_kind kind, struct ddpi_bytes key,
+                     struct ddpi_bytes value);
+void ddpi_kv_drop_watches(struct ddpi_kv *kv, struct ddpi_kv_client *client);
+/* All clients are gone. */
+void ddpi_kv_watch_finish(struct ddpi_kv *kv);
 
 /* kv_wait.c: the operations that may wait */
 ddp_status ddpi_kv_get(struct ddpi_kv *kv, struct kv_call *call);

@@ -13,25 +13,19 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool same(struct ddpi_bytes a, struct ddpi_bytes b)
-{
-    return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
-}
-
 /* A client sees that it has succeeded by getting back what it wanted to set. One whose key does
  * not exist, though it expected a value, gets back what it expected. */
 ddp_status ddpi_kv_compare_set(struct ddpi_kv *kv, struct kv_call *call)
 {
     const struct ddpi_message *request = call->request;
     const struct kv_entry *entry = ddpi_kv_find_value(kv, call->key);
-    struct ddpi_bytes current =
-        entry != NULL ? ddpi_bytes_of(entry->value, entry->value_len) : ddpi_bytes_of(NULL, 0);
-    if (!same(current, request->expected)) {
+    struct ddpi_bytes current = entry != NULL ? ddpi_kv_value(entry) : ddpi_bytes_of(NULL, 0);
+    if (!ddpi_bytes_equal(current, request->expected)) {
         call->reply.value = entry != NULL ? current : request->expected;
         return DDP_OK;
     }
     call->reply.value = request->value;
-    if (entry != NULL && same(current, request->value))
+    if (entry != NULL && ddpi_bytes_equal(current, request->value))
         return DDP_OK; /* nothing changes, so nobody wakes */
     return ddpi_kv_put(kv, call->key, request->value, &call->reply.version, &call->err);
 }
@@ -128,6 +122,7 @@ static ddp_status extend(struct ddpi_kv *kv, struct kv_entry *entry, struct ddpi
     entry->value = value;
     entry->value_len = len;
     entry->version = ++kv->version;
+    ddpi_kv_changed(kv, DDPI_CHANGE_SET, ddpi_kv_name(entry), ddpi_kv_value(entry));
     return DDP_OK;
 }
 
@@ -195,13 +190,7 @@ static ddp_status check_pairs(struct ddpi_kv *kv, struct kv_call *call)
         fresh += entry == NULL || entry->version == 0;
         needed += value.len + (entry == NULL ? ddpi_kv_entry_size(key.len) : 0);
     }
-    if (status == DDP_OK && fresh > 0 && fresh > kv->limits.keys - kv->nkeys)
-        return ddpi_error_set(&call->err, DDP_E_LIMIT,
-                              "%zu keys more than the %zu there are; the store may hold %zu", fresh,
-                              kv->nkeys, kv->limits.keys);
-    if (status == DDP_OK && !ddpi_kv_has_room(kv, needed))
-        return ddpi_kv_no_room(kv, &call->err);
-    return status;
+    return status == DDP_OK ? ddpi_kv_check_growth(kv, fresh, needed, &call->err) : status;
 }
 
 /* All pairs or, unless the heap gives out half-way, none. */

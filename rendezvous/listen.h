@@ -1,17 +1,28 @@
 /*
- * listen.h - a listening socket, made and named without libuv, so that every failure is known
- * before there is a handle to be closed.
+ * listen.h - listening sockets, made, judged and named without libuv, so that every failure is
+ * known before there is a handle to be closed.
  */
 #ifndef DDPI_LISTEN_H
 #define DDPI_LISTEN_H
 
 #include <ddprun/status.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* Non-blocking, close-on-exec, listening on the first address of @host that can be had. @ret_text
- * is its "address:port". */
-ddp_status ddpi_listen(const char *host, uint16_t port, int *ret_fd, uint16_t *ret_port,
-                       char *ret_text, size_t text_size, struct ddp_error *err);
+/*
+ * A socket that listens on the first address of @host that can be had, close-on-exec and
+ * non-blocking. One for IPv6 takes IPv6 only, so that 0.0.0.0 and [::] can share a port.
+ *
+ * DDP_E_DENIED: with @loopback_only, the address is not one of this machine alone.
+ */
+ddp_status ddpi_listen(const char *host, uint16_t port, bool loopback_only, int *ret_fd,
+                       struct ddp_error *err);
+
+/* Whether @fd, which somebody else has made, is such a socket; the same results. */
+ddp_status ddpi_listen_check(int fd, bool loopback_only, struct ddp_error *err);
+
+/* "address:port" and the port of a socket that ddpi_listen() or ddpi_listen_check() approved. */
+void ddpi_listen_name(int fd, char *text, size_t size, uint16_t *ret_port);
 
 #endif

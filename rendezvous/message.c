@@ -1,5 +1,6 @@
 /*
- * message.c - names of operations, and packed lists of keys. Allocates nothing of its own.
+ * message.c - names of operations, and packed lists of keys and of clauses. Allocates nothing of
+ * its own.
  */
 #include "message.h"
 
@@ -38,5 +39,40 @@ bool ddpi_keys_next(struct ddpi_keys *keys, struct ddpi_bytes *ret_key)
     keys->packed = rd.at;
     keys->packed_len = rd.left;
     keys->count--;
+    return true;
+}
+
+bool ddpi_clauses_put(struct ddpi_buf *buf, const struct ddpi_clause *clause)
+{
+    size_t len = sizeof(uint8_t) + sizeof(uint64_t) + 2 * sizeof(uint32_t);
+    if (clause->key.len > UINT32_MAX || clause->value.len > UINT32_MAX ||
+        __builtin_add_overflow(len, clause->key.len, &len) ||
+        __builtin_add_overflow(len, clause->value.len, &len) || ddpi_buf_reserve(buf, len) == NULL)
+        return false;
+    return ddpi_buf_put_u8(buf, clause->kind) && ddpi_buf_put_u64(buf, clause->version) &&
+           ddpi_keys_put(buf, clause->key) && ddpi_keys_put(buf, clause->value);
+}
+
+static struct ddpi_bytes take_bytes(struct ddpi_rd *rd)
+{
+    size_t len = ddpi_rd_u32(rd);
+    return ddpi_bytes_of(ddpi_rd_bytes(rd, len), len);
+}
+
+bool ddpi_clauses_next(struct ddpi_clauses *clauses, struct ddpi_clause *ret_clause)
+{
+    if (clauses->count == 0)
+        return false;
+    struct ddpi_rd rd = ddpi_rd_of(clauses->packed, clauses->packed_len);
+    struct ddpi_clause clause = {.kind = ddpi_rd_u8(&rd)};
+    clause.version = ddpi_rd_u64(&rd);
+    clause.key = take_bytes(&rd);
+    clause.value = take_bytes(&rd);
+    if (rd.failed)
+        return false;
+    *ret_clause = clause;
+    clauses->packed = rd.at;
+    clauses->packed_len = rd.left;
+    clauses->count--;
     return true;
 }

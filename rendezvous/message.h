@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /*
  * X(symbol, name) for the operations that the native dialect has no frames for: what PyTorch's
@@ -66,14 +67,15 @@ enum ddpi_op {
 
 /* The members of struct ddpi_message, in the order in which they stand on the native wire. */
 enum ddpi_field {
-    DDPI_KEY = 1,      /* also a prefix (list) and a name (barrier) */
-    DDPI_KEYS = 2,     /* several keys */
-    DDPI_VALUE = 4,    /* */
-    DDPI_VERSION = 8,  /* */
-    DDPI_NUMBER = 16,  /* what to add, the sum */
-    DDPI_COUNT = 32,   /* how many make a barrier full */
-    DDPI_TIMEOUT = 64, /* milliseconds */
-    DDPI_TEXT = 128,   /* a sentence for a person: failures only */
+    DDPI_KEY = 1,       /* also a prefix (list, watch) and a name (barrier) */
+    DDPI_KEYS = 2,      /* several keys */
+    DDPI_VALUE = 4,     /* */
+    DDPI_VERSION = 8,   /* */
+    DDPI_NUMBER = 16,   /* what to add, the sum; the kind of a change; the id of a watch */
+    DDPI_COUNT = 32,    /* how many make a barrier full; flags of a watch */
+    DDPI_TIMEOUT = 64,  /* milliseconds */
+    DDPI_TEXT = 128,    /* a sentence for a person: failures only */
+    DDPI_CLAUSES = 256, /* of a transaction */
 };
 
 struct ddpi_bytes {
@@ -89,6 +91,38 @@ struct ddpi_keys {
     bool wide; /* u64 */
 };
 
+/* What an answer to WATCH tells, in its number. */
+enum ddpi_change_kind {
+    DDPI_CHANGE_NONE = 0, /* the first answer: the watch has begun, at this version */
+    DDPI_CHANGE_SET = 1,
+    DDPI_CHANGE_DELETE = 2
+};
+
+/* In the count of WATCH. */
+enum ddpi_watch_flags { DDPI_WATCH_PREFIX = 1 };
+
+/* What a transaction is made of: conditions, then changes. */
+enum ddpi_clause_kind {
+    DDPI_IF_VERSION = 1, /* @key has this version; 0: it does not exist */
+    DDPI_IF_VALUE = 2,   /* @key exists with this value */
+    DDPI_THEN_SET = 3,   /* */
+    DDPI_THEN_DELETE = 4 /* if it exists */
+};
+
+struct ddpi_clause {
+    uint8_t kind; /* enum ddpi_clause_kind, if the peer knows what it does */
+    uint64_t version;
+    struct ddpi_bytes key;
+    struct ddpi_bytes value;
+};
+
+/* @count clauses one behind the other, each a u8 kind, a u64 version, a key and a value. */
+struct ddpi_clauses {
+    const void *packed;
+    size_t packed_len;
+    uint32_t count;
+};
+
 struct ddpi_message {
     enum ddpi_op op;
     uint64_t id;       /* chosen by who asks; its reply carries the same */
@@ -102,11 +136,17 @@ struct ddpi_message {
     uint32_t count;
     uint32_t timeout_ms;
     struct ddpi_bytes text;
+    struct ddpi_clauses clauses;
 };
 
 static inline struct ddpi_bytes ddpi_bytes_of(const void *data, size_t len)
 {
     return (struct ddpi_bytes){.data = data, .len = len};
+}
+
+static inline bool ddpi_bytes_equal(struct ddpi_bytes a, struct ddpi_bytes b)
+{
+    return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
 }
 
 /* "set", "compare-and-swap". */
@@ -118,5 +158,9 @@ bool ddpi_keys_put(struct ddpi_buf *buf, struct ddpi_bytes key);
 
 /* Take the first key off @keys; false at the end, and where the list is malformed. */
 bool ddpi_keys_next(struct ddpi_keys *keys, struct ddpi_bytes *ret_key);
+
+/* The same for clauses. */
+bool ddpi_clauses_put(struct ddpi_buf *buf, const struct ddpi_clause *clause);
+bool ddpi_clauses_next(struct ddpi_clauses *clauses, struct ddpi_clause *ret_clause);
 
 #endif

@@ -21,7 +21,11 @@ static const struct row rows[] = {
 #undef DDPI_MESSAGE
 };
 
-enum { LEN_SIZE = 4, REFUSAL_FIELDS = DDPI_VERSION | DDPI_TEXT };
+enum {
+    LEN_SIZE = 4,
+    REFUSAL_FIELDS = DDPI_VERSION | DDPI_TEXT,
+    CLAUSE_MAX = 1 + 8 + LEN_SIZE + DDP_STORE_KEY_MAX + LEN_SIZE, /* the value not counted */
+};
 
 bool ddpi_preamble_put(struct ddpi_buf *buf, const struct ddpi_preamble *preamble)
 {
@@ -144,26 +148,29 @@ uint8_t ddpi_type_of_op(enum ddpi_op op)
     return rows[op].type;
 }
 
-static size_t fields_max(unsigned fields, size_t keys_max)
+static size_t fields_max(unsigned fields, size_t key_max, size_t keys_max)
 {
-    return (fields & DDPI_KEY ? LEN_SIZE + DDP_STORE_KEY_MAX : 0) +
+    return (fields & DDPI_KEY ? LEN_SIZE + key_max : 0) +
            (fields & DDPI_KEYS ? LEN_SIZE + keys_max : 0) +
            (fields & DDPI_VALUE ? LEN_SIZE + (size_t)DDP_STORE_VALUE_MAX : 0) +
            (fields & DDPI_VERSION ? 8 : 0) + (fields & DDPI_NUMBER ? 8 : 0) +
            (fields & DDPI_COUNT ? 4 : 0) + (fields & DDPI_TIMEOUT ? 4 : 0) +
-           (fields & DDPI_TEXT ? LEN_SIZE + DDP_ERROR_TEXT : 0);
+           (fields & DDPI_TEXT ? LEN_SIZE + DDP_ERROR_TEXT : 0) +
+           (fields & DDPI_CLAUSES
+                ? LEN_SIZE + (size_t)DDP_STORE_CLAUSES_MAX * CLAUSE_MAX + DDP_STORE_VALUE_MAX
+                : 0);
 }
 
 size_t ddpi_request_max(enum ddpi_op op)
 {
-    return fields_max(rows[op].request,
+    return fields_max(rows[op].request, DDP_STORE_KEY_MAX,
                       (size_t)DDP_STORE_MANY_MAX * (LEN_SIZE + DDP_STORE_KEY_MAX));
 }
 
 size_t ddpi_reply_max(enum ddpi_op op)
 {
-    size_t good = fields_max(rows[op].reply, DDP_STORE_VALUE_MAX);
-    size_t bad = fields_max(REFUSAL_FIELDS, 0);
+    size_t good = fields_max(rows[op].reply, DDP_STORE_VALUE_MAX, DDP_STORE_VALUE_MAX);
+    size_t bad = fields_max(REFUSAL_FIELDS, 0, 0);
     return good > bad ? good : bad;
 }
 
@@ -173,13 +180,20 @@ static size_t fields_len(unsigned fields, const struct ddpi_message *m)
            (fields & DDPI_KEYS ? LEN_SIZE + m->keys.packed_len : 0) +
            (fields & DDPI_VALUE ? LEN_SIZE + m->value.len : 0) + (fields & DDPI_VERSION ? 8 : 0) +
            (fields & DDPI_NUMBER ? 8 : 0) + (fields & DDPI_COUNT ? 4 : 0) +
-           (fields & DDPI_TIMEOUT ? 4 : 0) + (fields & DDPI_TEXT ? LEN_SIZE + m->text.len : 0);
+           (fields & DDPI_TIMEOUT ? 4 : 0) + (fields & DDPI_TEXT ? LEN_SIZE + m->text.len : 0) +
+           (fields & DDPI_CLAUSES ? LEN_SIZE + m->clauses.packed_len : 0);
 }
 
 static bool put_list(struct ddpi_buf *buf, const struct ddpi_keys *keys)
 {
     return ddpi_buf_put_u32(buf, keys->count) &&
            ddpi_buf_append(buf, keys->packed, keys->packed_len);
+}
+
+static bool put_clauses(struct ddpi_buf *buf, const struct ddpi_clauses *clauses)
+{
+    return ddpi_buf_put_u32(buf, clauses->count) &&
+           ddpi_buf_append(buf, clauses->packed, clauses->packed_len);
 }
 
 static bool put_message(struct ddpi_buf *buf, unsigned fields, ddp_status status,
@@ -192,7 +206,8 @@ static bool put_message(struct ddpi_buf *buf, unsigned fields, ddp_status status
            (!(fields & DDPI_VERSION) || ddpi_buf_put_u64(buf, m->version)) &&
            (!(fields & DDPI_NUMBER) || ddpi_buf_put_u64(buf, (uint64_t)m->number)) &&
            (!(fields & DDPI_COUNT) || ddpi_buf_put_u32(buf, m->count)) &&
-           (!(fields & DDPI_TIMEOUT) || ddpi_buf_put_u32(buf, m->timeout_ms));
+           (!(fields & DDPI_TIMEOUT) || ddpi_buf_put_u32(buf, m->timeout_ms)) &&
+           (!(fields & DDPI_CLAUSES) || put_clauses(buf, &m->clauses));
 }
 
 /* Each get_ function is false only if a length is above its limit; a short read stays in @rd. */
@@ -203,7 +218,8 @@ static bool get_bytes(struct ddpi_rd *rd, size_t max, struct ddpi_bytes *ret)
     return len <= max;
 }
 
-/* A server may list longer keys than its native clients can name: those of other dialects. */
+/* A server may list and tell of longer keys than its native clients can name: those of other
+ * dialects. */
 struct list_bounds {
     uint32_t count;
     size_t key_len;
@@ -225,12 +241,30 @@ static bool get_list(struct ddpi_rd *rd, const struct list_bounds *bounds, struc
     return fits;
 }
 
+static bool get_clauses(struct ddpi_rd *rd, struct ddpi_clauses *ret)
+{
+    uint32_t count = ddpi_rd_u32(rd);
+    struct ddpi_clauses rest = {.packed = rd->at, .packed_len = rd->left, .count = count};
+    *ret = rest;
+    bool fits = count <= DDP_STORE_CLAUSES_MAX;
+    size_t values_len = 0; /* no more than what is there, so it cannot overflow */
+    for (struct ddpi_clause clause; ddpi_clauses_next(&rest, &clause);) {
+        values_len += clause.value.len;
+        fits = fits && clause.key.len <= DDP_STORE_KEY_MAX && values_len <= DDP_STORE_VALUE_MAX;
+    }
+    rd->failed = rd->failed || rest.count > 0;
+    ret->packed_len -= rest.packed_len;
+    rd->at = rest.packed;
+    rd->left = rest.packed_len;
+    return fits;
+}
+
 static ddp_status get_message(struct ddpi_rd *rd, unsigned fields, const struct list_bounds *bounds,
                               struct ddpi_message *m, struct ddp_error *err)
 {
     bool fits = true;
     if (fields & DDPI_KEY)
-        fits = get_bytes(rd, DDP_STORE_KEY_MAX, &m->key) && fits;
+        fits = get_bytes(rd, bounds->key_len, &m->key) && fits;
     if (fields & DDPI_KEYS)
         fits = get_list(rd, bounds, &m->keys) && fits;
     if (fields & DDPI_VALUE)
@@ -245,12 +279,17 @@ static ddp_status get_message(struct ddpi_rd *rd, unsigned fields, const struct 
         m->timeout_ms = ddpi_rd_u32(rd);
     if (fields & DDPI_TEXT)
         fits = get_bytes(rd, DDP_ERROR_TEXT, &m->text) && fits;
+    if (fields & DDPI_CLAUSES)
+        fits = get_clauses(rd, &m->clauses) && fits;
     if (!ddpi_rd_done(rd))
         return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed %s message", ddpi_op_name(m->op));
     if (!fits)
         return ddpi_error_set(
-            err, DDP_E_LIMIT, "%s: keys may have %d bytes, values %d bytes, and lists %d keys",
-            ddpi_op_name(m->op), DDP_STORE_KEY_MAX, DDP_STORE_VALUE_MAX, DDP_STORE_MANY_MAX);
+            err, DDP_E_LIMIT,
+            "%s: keys may have %d bytes, values %d bytes (all of a transaction together), lists "
+            "%d keys, and transactions %d clauses",
+            ddpi_op_name(m->op), DDP_STORE_KEY_MAX, DDP_STORE_VALUE_MAX, DDP_STORE_MANY_MAX,
+            DDP_STORE_CLAUSES_MAX);
     return DDP_OK;
 }
 

@@ -8,7 +8,8 @@
  *
  * A frame is a header of sixteen bytes and a payload; all integers are little-endian:
  *   u32 payload length   u8 type   i8 status (0 in requests)   u16 zero   u64 id
- * Keys and values are a u32 length and bytes; a list of keys is a u32 count and that many keys.
+ * Keys and values are a u32 length and bytes; a list of keys, or of clauses (message.h), is a u32
+ * count and that many of them.
  * The server's BYE (id 0) says why it is about to close.
  */
 #ifndef DDPI_PROTO_H

@@ -1,16 +1,13 @@
 /*
- * server.c - listener, connections and core, put together. Owns all three, and the timer for the
+ * server.c - listeners, connections and core, put together. Owns all three, and the timer for the
  * core's deadlines.
  *
- * The happy path: a connection is accepted, its requests go to the core, the core's replies to the
+ * The happy path: a connection comes in, its requests go to the core, the core's replies to the
  * connections they belong to; each event ends in settle(), which flushes what was written to and
  * sets the timer.
  *
- * Possible failure modes are:
- *   - too many connections: the newest is told so and closed;
- *   - no file descriptor left: the reserve is given up for a moment to take the newest connection
- *     and close it, since one that stays in the backlog would wake the loop without end;
- *   - the system has no memory for another connection: accepting pauses for PAUSE_MS.
+ * Possible failure modes are those of listener.c and conn.c, and:
+ *   - too many connections: the newest is told so and closed.
  */
 #include "server.h"
 
@@ -19,11 +16,11 @@
 #include "listen.h"
 #include "mem.h"
 #include "proto.h"
-#include "uvx.h"
 
 #include <ddprun/store.h>
 #include <errno.h>
-#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/resource.h>
@@ -31,8 +28,6 @@
 #include <unistd.h>
 
 enum {
-    ACCEPTS_PER_TURN = 256, /* then the others have their turn */
-    PAUSE_MS = 100,
     MAX_CONNECTIONS = 65536,
     OTHER_FILES = 32, /* what the process needs besides connections, at least */
     SCRATCH_SIZE = 32 * 1024,
@@ -41,25 +36,22 @@ enum {
 
 struct ddpi_server {
     struct ddpi_conn_env env;
+    struct ddpi_listener_env listener_env;
     struct ddpi_kv *kv;
-    struct ddpi_list conns; /* ddpi_conn::of_server */
-    struct ddpi_list dirty; /* ddpi_conn::of_dirty */
+    struct ddpi_list listeners; /* ddpi_listener::of_server */
+    struct ddpi_list conns;     /* ddpi_conn::of_server */
+    struct ddpi_list dirty;     /* ddpi_conn::of_dirty */
     struct ddpi_log log;
     uint32_t max_connections;
-    uint64_t accepted, refused, requests;
-    size_t connections;
+    bool loopback_only;
+    struct ddpi_server_stats counts; /* without what the core knows */
 
-    int listen_fd;
-    int reserve_fd;
-    uint16_t port;
-    char endpoint[DDPI_ENDPOINT_MAX];
-
-    uv_poll_t listener;
     uv_timer_t expiry; /* the core's next deadline */
-    uv_timer_t pause;  /* until accepting goes on */
     uint64_t expiry_at;
-    unsigned handles; /* not closed yet */
+    unsigned handles; /* not closed yet: the timer, and each listener */
     bool closing;
+    void (*drained_cb)(void *ctx); /* NULL: not draining, or it has been called */
+    void *drained_ctx;
     void (*close_cb)(void *ctx);
     void *close_ctx;
 
@@ -70,7 +62,7 @@ struct ddpi_server {
 
 static void server_maybe_closed(struct ddpi_server *server)
 {
-    if (server->handles > 0 || server->connections > 0)
+    if (server->handles > 0 || server->counts.connections > 0)
         return;
     void (*cb)(void *ctx) = server->close_cb;
     void *ctx = server->close_ctx;
@@ -80,11 +72,22 @@ static void server_maybe_closed(struct ddpi_server *server)
         cb(ctx);
 }
 
-static void on_handle_closed(uv_handle_t *handle)
+static void handle_closed(void *owner)
 {
-    struct ddpi_server *server = handle->data;
+    struct ddpi_server *server = owner;
     server->handles--;
     server_maybe_closed(server);
+}
+
+static void on_expiry_closed(uv_handle_t *handle)
+{
+    handle_closed(handle->data);
+}
+
+static void stop_listening(struct ddpi_server *server)
+{
+    ddpi_list_for_each_safe (node, &server->listeners)
+        ddpi_listener_close(ddpi_container_of(node, struct ddpi_listener, of_server));
 }
 
 void ddpi_server_close(struct ddpi_server *server, void (*cb)(void *ctx), void *ctx)
@@ -95,13 +98,8 @@ void ddpi_server_close(struct ddpi_server *server, void (*cb)(void *ctx), void *
     ddpi_list_for_each_safe (node, &server->conns)
         ddpi_conn_close(ddpi_container_of(node, struct ddpi_conn, of_server), DDP_E_CLOSED,
                         "the server is shutting down");
-    uv_poll_stop(&server->listener);
-    uv_close((uv_handle_t *)&server->listener, on_handle_closed);
-    uv_close((uv_handle_t *)&server->expiry, on_handle_closed);
-    uv_close((uv_handle_t *)&server->pause, on_handle_closed);
-    close(server->listen_fd);
-    if (server->reserve_fd >= 0)
-        close(server->reserve_fd);
+    stop_listening(server);
+    uv_close((uv_handle_t *)&server->expiry, on_expiry_closed);
 }
 
 /* --- requests and replies --- */
@@ -129,6 +127,24 @@ static void update_expiry(struct ddpi_server *server)
         uv_timer_start(&server->expiry, on_expiry, at > now ? at - now : 0, 0);
 }
 
+static bool has_unsent_replies(const struct ddpi_server *server)
+{
+    ddpi_list_for_each (node, &server->conns)
+        if (ddpi_conn_queued(ddpi_container_of(node, struct ddpi_conn, of_server)) > 0)
+            return true;
+    return false;
+}
+
+static void tell_if_drained(struct ddpi_server *server)
+{
+    if (server->drained_cb == NULL || ddpi_kv_stats(server->kv).waits > 0 ||
+        has_unsent_replies(server))
+        return;
+    void (*cb)(void *ctx) = server->drained_cb;
+    server->drained_cb = NULL;
+    cb(server->drained_ctx);
+}
+
 static void settle(void *owner)
 {
     struct ddpi_server *server = owner;
@@ -140,18 +156,53 @@ static void settle(void *owner)
         ddpi_conn_flush(ddpi_container_of(node, struct ddpi_conn, of_dirty));
     }
     update_expiry(server);
+    tell_if_drained(server);
+}
+
+void ddpi_server_drain(struct ddpi_server *server, void (*cb)(void *ctx), void *ctx)
+{
+    server->drained_cb = cb;
+    server->drained_ctx = ctx;
+    stop_listening(server);
+    uv_timer_start(&server->expiry, on_expiry, 0, 0); /* nothing else might happen */
+}
+
+/* A line for each of DDPI_SERVER_STATS: its name, a blank, the number. */
+static void answer_stats(struct ddpi_server *server, struct ddpi_conn *conn, uint64_t id)
+{
+    char text[1024];
+    struct ddpi_server_stats stats = ddpi_server_stats(server);
+    int len = snprintf(text, sizeof text,
+#define FORMAT(name) #name " %" PRIu64 "\n"
+                       DDPI_SERVER_STATS(FORMAT)
+#undef FORMAT
+#define VALUE(name) , stats.name
+                           DDPI_SERVER_STATS(VALUE)
+#undef VALUE
+    );
+    const struct ddpi_message reply = {
+        .op = DDPI_OP_STATS, .id = id, .value = ddpi_bytes_of(text, (size_t)len)};
+    ddpi_conn_reply(conn, &reply);
 }
 
 static void on_request(void *owner, struct ddpi_conn *conn, const struct ddpi_message *request)
 {
     struct ddpi_server *server = owner;
-    server->requests++;
-    ddpi_kv_apply(server->kv, &conn->client, request, uv_now(server->env.loop));
+    server->counts.requests++;
+    if (request->op == DDPI_OP_STATS)
+        answer_stats(server, conn, request->id);
+    else
+        ddpi_kv_apply(server->kv, &conn->client, request, uv_now(server->env.loop));
 }
 
 static void on_reply(void *ctx, struct ddpi_kv_client *client, const struct ddpi_message *reply)
 {
-    (void)ctx;
+    struct ddpi_server *server = ctx;
+    if (reply->status == DDP_E_LIMIT) {
+        server->counts.limited++;
+        ddpi_log(&server->log, DDPI_LOG_WARN, "refused a %s: %.*s", ddpi_op_name(reply->op),
+                 (int)reply->text.len, (const char *)reply->text.data);
+    }
     ddpi_conn_reply(ddpi_container_of(client, struct ddpi_conn, client), reply);
 }
 
@@ -165,6 +216,7 @@ static void on_dirty(void *owner, struct ddpi_conn *conn)
 static void on_gone(void *owner, struct ddpi_conn *conn)
 {
     struct ddpi_server *server = owner;
+    server->counts.dismissed += conn->at_fault;
     ddpi_kv_client_gone(server->kv, &conn->client);
 }
 
@@ -173,12 +225,12 @@ static void on_conn_closed(void *owner, struct ddpi_conn *conn)
     struct ddpi_server *server = owner;
     ddpi_list_remove(&conn->of_server);
     ddpi_list_remove(&conn->of_dirty);
-    server->connections--;
+    server->counts.connections--;
     ddpi_free(conn);
     server_maybe_closed(server);
 }
 
-/* --- accepting --- */
+/* --- connections --- */
 
 /* A few bytes into an empty socket buffer: they fit, or the peer does without. */
 static void refuse(struct ddpi_server *server, int fd)
@@ -192,14 +244,16 @@ static void refuse(struct ddpi_server *server, int fd)
         (void)!send(fd, ddpi_buf_head(&out), ddpi_buf_len(&out), MSG_NOSIGNAL | MSG_DONTWAIT);
     ddpi_buf_finish(&out);
     close(fd);
-    server->refused++;
-    ddpi_log(&server->log, DDPI_LOG_WARN, "refused a connection: there are %zu, which is the limit",
-             server->connections);
+    server->counts.refused++;
+    ddpi_log(&server->log, DDPI_LOG_WARN,
+             "refused a connection: there are %" PRIu64 ", which is the limit",
+             server->counts.connections);
 }
 
-static void admit(struct ddpi_server *server, int fd)
+static void on_connected(void *owner, int fd)
 {
-    if (server->connections >= server->max_connections) {
+    struct ddpi_server *server = owner;
+    if (server->counts.connections >= server->max_connections) {
         refuse(server, fd);
         return;
     }
@@ -208,86 +262,75 @@ static void admit(struct ddpi_server *server, int fd)
     ddp_status status = ddpi_conn_create(&server->env, fd, &conn, &err);
     if (conn != NULL) {
         ddpi_list_append(&server->conns, &conn->of_server);
-        server->connections++;
+        server->counts.connections++;
     }
     if (status == DDP_OK) {
-        server->accepted++;
+        server->counts.accepted++;
         return;
     }
-    server->refused++;
+    server->counts.refused++;
     ddpi_log(&server->log, DDPI_LOG_WARN, "lost a connection: %s", err.msg);
     if (conn != NULL)
         ddpi_conn_close(conn, status, err.msg);
 }
 
-static int accept_one(struct ddpi_server *server)
+static void on_shed(void *owner)
+{
+    struct ddpi_server *server = owner;
+    server->counts.refused++;
+}
+
+/* --- listening --- */
+
+/* Takes over @fd. */
+static ddp_status add_listener(struct ddpi_server *server, int fd, struct ddp_error *err)
+{
+    struct ddpi_listener *listener;
+    ddp_status status = ddpi_listener_create(&server->listener_env, fd, &listener, err);
+    if (status != DDP_OK)
+        return status;
+    ddpi_list_append(&server->listeners, &listener->of_server);
+    server->handles++;
+    return DDP_OK;
+}
+
+ddp_status ddpi_server_listen(struct ddpi_server *server, const char *host, uint16_t port,
+                              struct ddp_error *err)
 {
     int fd;
-    do
-        fd = accept4(server->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    while (fd < 0 && (errno == EINTR || errno == ECONNABORTED));
-    return fd;
+    ddp_status status = ddpi_listen(host, port, server->loopback_only, &fd, err);
+    return status == DDP_OK ? add_listener(server, fd, err) : status;
 }
 
-static int open_reserve(void)
+ddp_status ddpi_server_adopt(struct ddpi_server *server, int fd, struct ddp_error *err)
 {
-    return open("/dev/null", O_RDONLY | O_CLOEXEC);
+    ddp_status status = ddpi_listen_check(fd, server->loopback_only, err);
+    return status == DDP_OK ? add_listener(server, fd, err) : status;
 }
 
-/* false if there was no reserve to be given up. */
-static bool shed(struct ddpi_server *server)
+static const struct ddpi_listener *listener_at(const struct ddpi_server *server, size_t index)
 {
-    if (server->reserve_fd < 0)
-        return false;
-    close(server->reserve_fd);
-    int fd = accept_one(server);
-    if (fd >= 0) {
-        close(fd);
-        server->refused++;
-        ddpi_log(&server->log, DDPI_LOG_WARN,
-                 "refused a connection: no file descriptor is left (raise ulimit -n)");
-    }
-    server->reserve_fd = open_reserve();
-    return fd >= 0;
+    ddpi_list_for_each (node, &server->listeners)
+        if (index-- == 0)
+            return ddpi_container_of(node, struct ddpi_listener, of_server);
+    return NULL;
 }
 
-static void on_connectable(uv_poll_t *poll, int uv_err, int events);
-
-static void on_pause_over(uv_timer_t *timer)
+const char *ddpi_server_endpoint_at(const struct ddpi_server *server, size_t index)
 {
-    struct ddpi_server *server = timer->data;
-    if (server->reserve_fd < 0)
-        server->reserve_fd = open_reserve();
-    uv_poll_start(&server->listener, UV_READABLE, on_connectable);
+    const struct ddpi_listener *listener = listener_at(server, index);
+    return listener != NULL ? listener->endpoint : NULL;
 }
 
-static void pause_accepting(struct ddpi_server *server, const char *why)
+const char *ddpi_server_endpoint(const struct ddpi_server *server)
 {
-    ddpi_log(&server->log, DDPI_LOG_WARN, "accepts no connection for %d ms: %s", PAUSE_MS, why);
-    uv_poll_stop(&server->listener);
-    uv_timer_start(&server->pause, on_pause_over, PAUSE_MS, 0);
+    return ddpi_server_endpoint_at(server, 0);
 }
 
-static void on_connectable(uv_poll_t *poll, int uv_err, int events)
+uint16_t ddpi_server_port(const struct ddpi_server *server)
 {
-    (void)events;
-    struct ddpi_server *server = poll->data;
-    if (uv_err != 0) {
-        pause_accepting(server, uv_strerror(uv_err));
-        return;
-    }
-    for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
-        int fd = accept_one(server);
-        int sys_errno = errno;
-        if (fd >= 0) {
-            admit(server, fd);
-        } else if (sys_errno == EAGAIN) {
-            break;
-        } else if ((sys_errno != EMFILE && sys_errno != ENFILE) || !shed(server)) {
-            pause_accepting(server, uv_strerror(uv_translate_sys_error(sys_errno)));
-            break;
-        }
-    }
+    const struct ddpi_listener *listener = listener_at(server, 0);
+    return listener != NULL ? listener->port : 0;
 }
 
 /* --- beginning --- */
@@ -315,12 +358,14 @@ static void take_options(struct ddpi_server *server, const struct ddpi_server_op
     *kv = ddpi_kv_limits_default;
     kv->keys = OR_DEFAULT(options->max_keys, kv->keys);
     kv->bytes = OR_DEFAULT(options->max_bytes, kv->bytes);
+    kv->waits_per_client = OR_DEFAULT(options->max_waits, kv->waits_per_client);
     take_lower(&kv->value_len, options->max_value_len, kv->value_len);
     take_lower(&kv->scoped_key_len, options->tcpstore_max_key_len, TCPSTORE_KEY_MAX);
     take_lower(&kv->scoped_value_len, options->tcpstore_max_value_len, DDP_STORE_VALUE_MAX);
     take_lower(&kv->scoped_many, options->tcpstore_max_keys, kv->scoped_many);
     if (options->log != NULL)
         server->log = *options->log;
+    server->loopback_only = options->loopback_only;
     server->max_connections = OR_DEFAULT(options->max_connections, MAX_CONNECTIONS);
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur > 2 * OTHER_FILES &&
@@ -340,20 +385,12 @@ static void init_env(struct ddpi_server *server, uv_loop_t *loop)
     server->env.closed = on_conn_closed;
     server->env.scratch = server->scratch;
     server->env.scratch_size = sizeof server->scratch;
-}
-
-/* The last step of creation; what it has begun on failure, ddpi_server_close() ends. */
-static int start_handles(struct ddpi_server *server)
-{
-    uv_loop_t *loop = server->env.loop;
-    int uv_err = uv_poll_init_socket(loop, &server->listener, server->listen_fd);
-    if (uv_err != 0)
-        return uv_err;
-    uv_timer_init(loop, &server->expiry);
-    uv_timer_init(loop, &server->pause);
-    server->listener.data = server->expiry.data = server->pause.data = server;
-    server->handles = 3;
-    return uv_poll_start(&server->listener, UV_READABLE, on_connectable);
+    server->listener_env = (struct ddpi_listener_env){.loop = loop,
+                                                      .log = &server->log,
+                                                      .owner = server,
+                                                      .connected = on_connected,
+                                                      .shed = on_shed,
+                                                      .closed = handle_closed};
 }
 
 static ddp_status create_core(struct ddpi_server *server, const char *tcpstore_prefix,
@@ -369,60 +406,49 @@ static ddp_status create_core(struct ddpi_server *server, const char *tcpstore_p
                              err);
 }
 
-ddp_status ddpi_server_create(uv_loop_t *loop, const struct ddpi_server_options *options,
-                              struct ddpi_server **ret, struct ddp_error *err)
+ddp_status ddpi_server_create_deaf(uv_loop_t *loop, const struct ddpi_server_options *options,
+                                   struct ddpi_server **ret, struct ddp_error *err)
 {
     struct ddpi_server *server = ddpi_calloc(1, sizeof(*server));
     if (server == NULL)
         return ddpi_error_nomem(err, sizeof(*server));
     take_options(server, options);
     init_env(server, loop);
+    ddpi_list_init(&server->listeners);
     ddpi_list_init(&server->conns);
     ddpi_list_init(&server->dirty);
     server->expiry_at = UINT64_MAX;
     const char *prefix = options->tcpstore_prefix != NULL ? options->tcpstore_prefix : "tcp/";
     ddp_status status = create_core(server, prefix, err);
-    if (status != DDP_OK)
-        goto fail_core;
-    const char *host = options->host != NULL ? options->host : "127.0.0.1";
-    status = ddpi_listen(host, options->port, &server->listen_fd, &server->port, server->endpoint,
-                         sizeof server->endpoint, err);
-    if (status != DDP_OK)
-        goto fail_core;
-    server->reserve_fd = open_reserve();
-    int uv_err = start_handles(server);
-    if (uv_err != 0) {
-        status = ddpi_uv_error(err, uv_err, "cannot watch the listening socket");
-        goto fail_listen;
-    }
-    *ret = server;
-    return DDP_OK;
-
-fail_listen:
-    if (server->handles > 0) {
-        ddpi_server_close(server, NULL, NULL);
+    if (status != DDP_OK) {
+        ddpi_kv_destroy(server->kv);
+        ddpi_free(server);
         return status;
     }
-    close(server->listen_fd);
-    if (server->reserve_fd >= 0)
-        close(server->reserve_fd);
-fail_core:
-    ddpi_kv_destroy(server->kv);
-    ddpi_free(server);
+    uv_timer_init(loop, &server->expiry);
+    server->expiry.data = server;
+    server->handles = 1;
+    *ret = server;
+    return DDP_OK;
+}
+
+ddp_status ddpi_server_create(uv_loop_t *loop, const struct ddpi_server_options *options,
+                              struct ddpi_server **ret, struct ddp_error *err)
+{
+    struct ddpi_server *server;
+    ddp_status status = ddpi_server_create_deaf(loop, options, &server, err);
+    if (status != DDP_OK)
+        return status;
+    const char *host = options->host != NULL ? options->host : "127.0.0.1";
+    status = ddpi_server_listen(server, host, options->port, err);
+    if (status != DDP_OK)
+        ddpi_server_close(server, NULL, NULL);
+    else
+        *ret = server;
     return status;
 }
 
 /* --- for the owner --- */
-
-const char *ddpi_server_endpoint(const struct ddpi_server *server)
-{
-    return server->endpoint;
-}
-
-uint16_t ddpi_server_port(const struct ddpi_server *server)
-{
-    return server->port;
-}
 
 size_t ddpi_server_delete_prefix(struct ddpi_server *server, const char *prefix)
 {
@@ -446,12 +472,11 @@ ddp_status ddpi_server_set_tcpstore_prefix(struct ddpi_server *server, const cha
 
 struct ddpi_server_stats ddpi_server_stats(const struct ddpi_server *server)
 {
+    struct ddpi_server_stats stats = server->counts;
     struct ddpi_kv_stats kv = ddpi_kv_stats(server->kv);
-    return (struct ddpi_server_stats){.accepted = server->accepted,
-                                      .refused = server->refused,
-                                      .requests = server->requests,
-                                      .connections = server->connections,
-                                      .keys = kv.keys,
-                                      .bytes = kv.bytes,
-                                      .waits = kv.waits};
+    stats.keys = kv.keys;
+    stats.bytes = kv.bytes;
+    stats.waits = kv.waits;
+    stats.watches = kv.watches;
+    return stats;
 }

@@ -1,26 +1,31 @@
 /*
- * server.h - the store's server on the caller's libuv loop: a listener, its connections and the
- * key-value core. It never runs the loop and never blocks it.
+ * server.h - the store's server on the caller's libuv loop: listeners, their connections and one
+ * key-value core. It never runs the loop and, but for resolving a name to listen on, never blocks
+ * it.
  */
 #ifndef DDPI_SERVER_H
 #define DDPI_SERVER_H
 
+#include "listener.h"
+
 #include <ddprun/status.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <uv.h>
 
-struct ddpi_log;
 struct ddpi_server;
 
 /* Zero means the default, everywhere. */
 struct ddpi_server_options {
-    const char *host;         /* address or name to listen on; NULL: 127.0.0.1 */
-    uint16_t port;            /* 0: a free one */
+    const char *host;         /* for ddpi_server_create(): NULL: 127.0.0.1 */
+    uint16_t port;            /* the same; 0: a free one */
+    bool loopback_only;       /* refuse to listen where other machines could connect */
     uint32_t max_connections; /* 65,536, and never more than the limit of open files allows */
     size_t max_keys;          /* 1 M */
     size_t max_bytes;         /* 1 GiB: all keys and values */
     uint32_t max_value_len;   /* 16 MiB, which is also the most */
+    uint32_t max_waits;       /* 1,024: requests of one connection that wait */
 
     /* What PyTorch's TCPStore clients, who cannot say to which job they belong, see of the store:
      * the keys with this prefix, which they see without it. */
@@ -37,24 +42,48 @@ struct ddpi_server_options {
     const struct ddpi_log *log; /* NULL: none; lives as long as the server */
 };
 
+/* X(name): what is counted. The last five are what there is now, the others only grow. */
+#define DDPI_SERVER_STATS(X)                                                           \
+    X(accepted)  /* connections */                                                     \
+    X(refused)   /* connections: too many, or no file descriptor or memory for them */ \
+    X(dismissed) /* connections closed because the peer broke a rule or a deadline */  \
+    X(requests)                                                                        \
+    X(limited) /* requests that would have exceeded a limit of the core */             \
+    X(connections)                                                                     \
+    X(keys)                                                                            \
+    X(bytes)                                                                           \
+    X(waits) /* requests that wait */                                                  \
+    X(watches)
+
 struct ddpi_server_stats {
-    uint64_t accepted; /* connections */
-    uint64_t refused;  /* connections: too many, or no file descriptor or memory for them */
-    uint64_t requests;
-    size_t connections; /* now */
-    size_t keys;
-    size_t bytes;
-    size_t waits; /* requests that wait now */
+#define DDPI_SERVER_STAT(name) uint64_t name;
+    DDPI_SERVER_STATS(DDPI_SERVER_STAT)
+#undef DDPI_SERVER_STAT
 };
 
-enum { DDPI_ENDPOINT_MAX = 300 };
-
-/* Begin to listen. On failure nothing is left but maybe handles that close in the next turns of
- * the loop. When the address is in use, @err->sys_errno is EADDRINUSE. */
+/* A server that listens on one address. On failure nothing is left but maybe handles that close in
+ * the next turns of the loop. When the address is in use, @err->sys_errno is EADDRINUSE. */
 ddp_status ddpi_server_create(uv_loop_t *loop, const struct ddpi_server_options *options,
                               struct ddpi_server **ret, struct ddp_error *err);
 
-/* "127.0.0.1:29400", "[::1]:29400": where it listens; lives as long as the server. */
+/* One that listens nowhere yet. */
+ddp_status ddpi_server_create_deaf(uv_loop_t *loop, const struct ddpi_server_options *options,
+                                   struct ddpi_server **ret, struct ddp_error *err);
+
+/* Listen on one more address: @host is an address or a name, of which the first address counts;
+ * one of IPv6 takes IPv6 only. Fails with nothing changed. DDP_E_DENIED: see loopback_only. */
+ddp_status ddpi_server_listen(struct ddpi_server *server, const char *host, uint16_t port,
+                              struct ddp_error *err);
+
+/* The same with a listening socket that somebody else has made. On success @fd belongs to the
+ * server; on failure it may have been closed. */
+ddp_status ddpi_server_adopt(struct ddpi_server *server, int fd, struct ddp_error *err);
+
+/* "127.0.0.1:29400", "[::1]:29400": where it listens, in the order in which that began; NULL beyond
+ * the last. They live until the server is drained or closed. */
+const char *ddpi_server_endpoint_at(const struct ddpi_server *server, size_t index);
+
+/* The first of them. */
 const char *ddpi_server_endpoint(const struct ddpi_server *server);
 uint16_t ddpi_server_port(const struct ddpi_server *server);
 
@@ -68,6 +97,11 @@ ddp_status ddpi_server_set_tcpstore_prefix(struct ddpi_server *server, const cha
                                            struct ddp_error *err);
 
 struct ddpi_server_stats ddpi_server_stats(const struct ddpi_server *server);
+
+/* Accept no more connections; those that are there are served as before. @cb is called from the
+ * loop once no request waits and all replies have left, which a peer can put off for ever: to end
+ * it, close the server, maybe from @cb. */
+void ddpi_server_drain(struct ddpi_server *server, void (*cb)(void *ctx), void *ctx);
 
 /* Stop, tell the clients, free everything, then call @cb (may be NULL) from the loop. */
 void ddpi_server_close(struct ddpi_server *server, void (*cb)(void *ctx), void *ctx);

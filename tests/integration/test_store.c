@@ -57,6 +57,54 @@ START_TEST(every_call)
 }
 END_TEST
 
+START_TEST(transactions)
+{
+    ddp_store *store = open_prefix("g1/");
+    struct ddp_error err;
+    uint64_t first, version = 99;
+    OK(ddp_store_set(store, "k", "v", 1, 100, &first, &why));
+    ck_assert_int_eq(
+        ddp_store_compare_and_swap_value(store, "k", "x", 1, "w", 1, 100, &version, &err),
+        DDP_E_CONFLICT);
+    ck_assert_uint_eq(version, first);
+    ck_assert_ptr_nonnull(strstr(err.msg, "'g1/k'"));
+    ck_assert_int_eq(
+        ddp_store_compare_and_swap_value(store, "no", NULL, 0, "w", 1, 100, &version, &err),
+        DDP_E_CONFLICT);
+    ck_assert_uint_eq(version, 0);
+    OK(ddp_store_compare_and_swap_value(store, "k", "v", 1, "w", 1, 100, &version, &why));
+    ck_assert_uint_gt(version, first);
+    assert_value(store, "k", "w");
+
+    const struct ddp_store_clause move[] = {
+        {.kind = DDP_STORE_IF_VERSION, .key = "k", .version = version},
+        {.kind = DDP_STORE_IF_VALUE, .key = "k", .value = "w", .value_len = 1},
+        {.kind = DDP_STORE_IF_VERSION, .key = "l"},
+        {.kind = DDP_STORE_THEN_DELETE, .key = "k"},
+        {.kind = DDP_STORE_THEN_SET, .key = "l", .value = "w", .value_len = 1},
+    };
+    OK(ddp_store_transact(store, move, 5, 100, &version, &why));
+    assert_value(store, "l", "w");
+    void *value;
+    size_t len;
+    ck_assert_int_eq(ddp_store_try_get(store, "k", 100, &value, &len, NULL, &err), DDP_E_NOT_FOUND);
+    ck_assert_int_eq(ddp_store_transact(store, move, 5, 100, NULL, &err), DDP_E_CONFLICT);
+
+    ck_assert_int_eq(ddp_store_transact(store, move, 0, 100, NULL, &err), DDP_E_INVALID);
+    ck_assert_int_eq(ddp_store_transact(store, move, 65, 100, NULL, &err), DDP_E_INVALID);
+    const struct ddp_store_clause twice[] = {move[3], move[3]}, unknown = {.key = "k"},
+                                  large = {.kind = DDP_STORE_THEN_SET,
+                                           .key = "k",
+                                           .value = "",
+                                           .value_len = DDP_STORE_VALUE_MAX + 1};
+    ck_assert_int_eq(ddp_store_transact(store, twice, 2, 100, NULL, &err), DDP_E_INVALID);
+    ck_assert_int_eq(ddp_store_transact(store, &unknown, 1, 100, NULL, &err), DDP_E_INVALID);
+    ck_assert_int_eq(ddp_store_transact(store, &large, 1, 100, NULL, &err), DDP_E_LIMIT);
+    assert_alive(store);
+    ddp_store_close(store);
+}
+END_TEST
+
 START_TEST(prefixes_and_lists)
 {
     ddp_store *all = open_store(), *one = open_prefix("g1/");
@@ -396,6 +444,7 @@ Suite *test_suite(void)
 {
     const TTest *const tests[] = {
         every_call,
+        transactions,
         prefixes_and_lists,
         the_owner_deletes_a_generation,
         deadlines_leave_the_handle_usable,

@@ -91,9 +91,9 @@ def children(pid):
 
 
 class Job:
-    """One ddprun, from start to end. Its output is collected as it comes."""
+    """One ddprun (or other program), from start to end. Its output is collected as it comes."""
 
-    def __init__(self, case, words, env=None, **popen):
+    def __init__(self, case, words, env=None, program=DDPRUN, **popen):
         self.mark = uuid.uuid4().hex
         self.env = dict(case.env, TMPDIR=str(case.tmp), **{MARK: self.mark})
         self.env.update({name: str(value) for name, value in (env or {}).items()})
@@ -101,7 +101,7 @@ class Job:
                    'stderr': subprocess.PIPE, 'cwd': str(case.folder)}
         options.update(popen)
         self.started = time.monotonic()
-        self.process = subprocess.Popen([DDPRUN, *map(str, words)], env=self.env, **options)
+        self.process = subprocess.Popen([program, *map(str, words)], env=self.env, **options)
         self.pid = self.process.pid
         self.pipes = {file.fileno(): [file, bytearray()]
                       for file in (self.process.stdout, self.process.stderr) if file}
@@ -220,11 +220,11 @@ class DdprunCase(unittest.TestCase):
         path.chmod(mode)
         return path
 
-    def assert_sentence(self, job, code, *texts):
+    def assert_sentence(self, job, code, *texts, program='ddprun'):
         """@job was refused: one line on stderr that has all of @texts in it, nothing on stdout."""
         self.assertEqual(job.code, code, job.err)
         self.assertEqual(job.out, '')
-        self.assertRegex(job.err, r'\Addprun: [^\n]+\n\Z')
+        self.assertRegex(job.err, rf'\A{program}: [^\n]+\n\Z')
         for text in texts:
             self.assertIn(text, job.err)
 

@@ -43,6 +43,8 @@ static void record(void *ctx, struct ddpi_kv_client *client, const struct ddpi_m
             used += (size_t)snprintf(got->text + used, sizeof got->text - used, "%s%.*s",
                                      used > 0 ? "," : "", (int)key.len, (const char *)key.data);
     }
+    if (reply->op == DDPI_OP_WATCH && reply->status == DDP_OK)
+        copy_text(got->text, sizeof got->text, reply->key);
     if (got->status != DDP_OK)
         ck_assert_str_ne(got->text, "");
 }
@@ -67,6 +69,7 @@ void kv_teardown(void)
     for (int i = 0; i < CLIENTS; i++)
         ddpi_kv_client_gone(kv, &clients[i]);
     ck_assert_uint_eq(ddpi_kv_stats(kv).waits, 0);
+    ck_assert_uint_eq(ddpi_kv_stats(kv).watches, 0);
     ddpi_kv_delete_prefix(kv, ddpi_bytes_of("", 0));
     ck_assert_uint_eq(ddpi_kv_stats(kv).keys, 0);
     ck_assert_uint_eq(ddpi_kv_stats(kv).bytes, 0); /* whatever happened, the account is even */
@@ -115,6 +118,21 @@ struct got *try_get(const char *key)
 struct got *drop_key(const char *key)
 {
     return call(0, (struct ddpi_message){.op = DDPI_OP_DELETE, .key = bytes(key)});
+}
+
+struct got *transact(const struct ddpi_clause *clauses, uint32_t count)
+{
+    struct ddpi_buf packed;
+    ddpi_buf_init(&packed, 1 << 20);
+    for (uint32_t i = 0; i < count; i++)
+        ck_assert(ddpi_clauses_put(&packed, &clauses[i]));
+    size_t before = nreplies;
+    ask(0,
+        (struct ddpi_message){.op = DDPI_OP_TRANSACT,
+                              .clauses = {ddpi_buf_head(&packed), ddpi_buf_len(&packed), count}});
+    ck_assert_uint_gt(nreplies, before);
+    ddpi_buf_finish(&packed);
+    return last();
 }
 
 void get(int client, uint64_t id, const char *key, uint32_t timeout_ms)

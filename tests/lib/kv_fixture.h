@@ -1,5 +1,5 @@
 /*
- * kv_fixture.h - the key-value core with fake time and recorded replies, for its two test programs.
+ * kv_fixture.h - the key-value core with fake time and recorded replies, for its test programs.
  */
 #ifndef TESTS_KV_FIXTURE_H
 #define TESTS_KV_FIXTURE_H
@@ -13,8 +13,8 @@ struct got {
     uint64_t id, version;
     ddp_status status;
     int64_t number;
-    char value[64], text[TEXT_MAX];
-    uint32_t count; /* of keys */
+    char value[64], text[TEXT_MAX]; /* of a watch, the key is the text */
+    uint32_t count;                 /* of keys */
 };
 
 extern struct ddpi_kv *kv;
@@ -34,6 +34,8 @@ struct got *call(int client, struct ddpi_message request);
 struct got *set(const char *key, const char *value);
 struct got *try_get(const char *key);
 struct got *drop_key(const char *key);
+/* One transaction of @count clauses, asked by client 0; its own answer comes last. */
+struct got *transact(const struct ddpi_clause *clauses, uint32_t count);
 void get(int client, uint64_t id, const char *key, uint32_t timeout_ms);
 void barrier(int client, uint64_t id, const char *name, uint32_t count, uint32_t timeout_ms);
 void wait_keys(int client, uint64_t id, const char *names, uint32_t timeout_ms);

@@ -209,6 +209,33 @@ static void step_key(int client, uint64_t id)
     ask(client, request);
 }
 
+/* A condition on one key, and a change to each of two. */
+static void step_transaction(void)
+{
+    int keys[] = {rand() % MODEL_KEYS, rand() % MODEL_KEYS, rand() % MODEL_KEYS};
+    char names[] = {(char)('a' + keys[0]), (char)('a' + keys[1]), (char)('a' + keys[2])};
+    struct ddpi_clause clauses[] = {
+        {.kind = DDPI_IF_VERSION, .version = rand() % 4 ? model.versions[keys[0]] : 0},
+        {.kind = rand() % 2 ? DDPI_THEN_SET : DDPI_THEN_DELETE, .value = bytes("1")},
+        {.kind = rand() % 2 ? DDPI_THEN_SET : DDPI_THEN_DELETE, .value = bytes("1")},
+    };
+    for (int i = 0; i < 3; i++)
+        clauses[i].key = ddpi_bytes_of(&names[i], 1);
+    ddp_status wanted = keys[1] == keys[2]                              ? DDP_E_INVALID
+                        : clauses[0].version != model.versions[keys[0]] ? DDP_E_CONFLICT
+                                                                        : DDP_OK;
+    for (int i = 1; i < 3 && wanted == DDP_OK; i++)
+        if (clauses[i].kind == DDPI_THEN_DELETE) {
+            model.version += model.versions[keys[i]] != 0;
+            model.versions[keys[i]] = 0;
+        }
+    for (int i = 1; i < 3 && wanted == DDP_OK; i++)
+        if (clauses[i].kind == DDPI_THEN_SET)
+            model_set(keys[i]);
+    expect(0, 0, wanted);
+    transact(clauses, 3);
+}
+
 static void step_time(void)
 {
     now += (uint64_t)(rand() % 15);
@@ -242,6 +269,8 @@ START_TEST(behaves_like_the_model)
             step_wait(client, (uint64_t)step);
         else if (kind < 8 && model_slot() != NULL)
             step_barrier(client, (uint64_t)step);
+        else if (kind < 9)
+            step_transaction();
         else if (kind < 16)
             step_key(client, (uint64_t)step);
         else if (kind < 19)

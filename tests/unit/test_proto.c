@@ -12,17 +12,20 @@ enum { BIG = 80 * 1024 * 1024 };
 
 static struct ddpi_buf wire;
 static struct ddpi_buf packed;
+static struct ddpi_buf clauses;
 
 static void setup(void)
 {
     ddpi_buf_init(&wire, BIG);
     ddpi_buf_init(&packed, BIG);
+    ddpi_buf_init(&clauses, BIG);
 }
 
 static void teardown(void)
 {
     ddpi_buf_finish(&wire);
     ddpi_buf_finish(&packed);
+    ddpi_buf_finish(&clauses);
 }
 
 static struct ddpi_bytes text_of(const char *text)
@@ -35,12 +38,26 @@ static void put_key(const char *key)
     ck_assert(ddpi_keys_put(&packed, text_of(key)));
 }
 
+static void put_clause(struct ddpi_bytes key, struct ddpi_bytes value)
+{
+    struct ddpi_clause clause = {
+        .kind = 250, .version = UINT64_MAX - 2, .key = key, .value = value};
+    ck_assert(ddpi_clauses_put(&clauses, &clause));
+}
+
+static struct ddpi_clauses clauses_of(uint32_t count)
+{
+    return (struct ddpi_clauses){ddpi_buf_head(&clauses), ddpi_buf_len(&clauses), count};
+}
+
 /* Every member set, so that one which crosses the wire by mistake or not at all is seen. */
 static struct ddpi_message sample(enum ddpi_op op)
 {
     put_key("a");
     put_key("");
     put_key("key three");
+    put_clause(text_of("x"), text_of("value"));
+    put_clause(text_of(""), text_of(""));
     return (struct ddpi_message){
         .op = op,
         .id = UINT64_C(0x1122334455667788),
@@ -52,6 +69,7 @@ static struct ddpi_message sample(enum ddpi_op op)
         .count = UINT32_MAX,
         .timeout_ms = 123456789,
         .text = text_of("why it failed"),
+        .clauses = clauses_of(2),
     };
 }
 
@@ -73,6 +91,10 @@ static void assert_fields(const struct ddpi_message *got, const struct ddpi_mess
     assert_bytes(ddpi_bytes_of(got->keys.packed, got->keys.packed_len),
                  ddpi_bytes_of(wanted->keys.packed, wanted->keys.packed_len), fields & DDPI_KEYS);
     ck_assert_uint_eq(got->keys.count, fields & DDPI_KEYS ? wanted->keys.count : 0);
+    assert_bytes(ddpi_bytes_of(got->clauses.packed, got->clauses.packed_len),
+                 ddpi_bytes_of(wanted->clauses.packed, wanted->clauses.packed_len),
+                 fields & DDPI_CLAUSES);
+    ck_assert_uint_eq(got->clauses.count, fields & DDPI_CLAUSES ? wanted->clauses.count : 0);
     ck_assert_uint_eq(got->version, fields & DDPI_VERSION ? wanted->version : 0);
     ck_assert_int_eq(got->number, fields & DDPI_NUMBER ? wanted->number : 0);
     ck_assert_uint_eq(got->count, fields & DDPI_COUNT ? wanted->count : 0);
@@ -199,6 +221,52 @@ START_TEST(limits_hold_to_the_byte)
         ck_assert_int_eq(decode(), wanted);
     }
     free(bytes);
+}
+END_TEST
+
+static ddp_status transact(uint32_t count)
+{
+    struct ddpi_message m = {.op = DDPI_OP_TRANSACT, .clauses = clauses_of(count)};
+    ck_assert(ddpi_request_put(&wire, &m));
+    ck_assert_uint_le(ddpi_buf_len(&wire) - DDPI_FRAME_HEADER_SIZE,
+                      ddpi_request_max(DDPI_OP_TRANSACT) + 1000);
+    ddpi_buf_consume(&clauses, ddpi_buf_len(&clauses));
+    return decode();
+}
+
+START_TEST(limits_of_transactions)
+{
+    char *bytes = calloc(DDP_STORE_VALUE_MAX + 1, 1);
+    for (size_t more = 0; more <= 1; more++) {
+        ddp_status wanted = more == 0 ? DDP_OK : DDP_E_LIMIT;
+        for (size_t i = 0; i < DDP_STORE_CLAUSES_MAX + more; i++)
+            put_clause(text_of("k"), text_of(""));
+        ck_assert_int_eq(transact((uint32_t)(DDP_STORE_CLAUSES_MAX + more)), wanted);
+        put_clause(ddpi_bytes_of(bytes, DDP_STORE_KEY_MAX + more), text_of(""));
+        ck_assert_int_eq(transact(1), wanted);
+        put_clause(text_of("k"), ddpi_bytes_of(bytes, DDP_STORE_VALUE_MAX / 2));
+        put_clause(text_of("l"), ddpi_bytes_of(bytes, DDP_STORE_VALUE_MAX / 2 + more));
+        ck_assert_int_eq(transact(2), wanted);
+    }
+    free(bytes);
+}
+END_TEST
+
+START_TEST(clauses_come_back)
+{
+    put_clause(text_of("key"), ddpi_bytes_of("a\0b", 3));
+    struct ddpi_clauses all = clauses_of(1);
+    struct ddpi_clause got;
+    for (size_t len = 0; len < all.packed_len; len++) {
+        struct ddpi_clauses cut = {all.packed, len, 1};
+        ck_assert(!ddpi_clauses_next(&cut, &got));
+    }
+    ck_assert(ddpi_clauses_next(&all, &got));
+    ck_assert_uint_eq(got.kind, 250);
+    ck_assert_uint_eq(got.version, UINT64_MAX - 2);
+    ck_assert(ddpi_bytes_equal(got.key, text_of("key")));
+    ck_assert(ddpi_bytes_equal(got.value, ddpi_bytes_of("a\0b", 3)));
+    ck_assert(!ddpi_clauses_next(&all, &got));
 }
 END_TEST
 
@@ -334,6 +402,8 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, failed_replies_round_trip, 0, DDPI_OP_NATIVE_COUNT);
     tcase_add_test(tcase, negative_statuses_cross);
     tcase_add_test(tcase, limits_hold_to_the_byte);
+    tcase_add_test(tcase, limits_of_transactions);
+    tcase_add_test(tcase, clauses_come_back);
     tcase_add_test(tcase, absurd_counts_and_lengths_are_refused);
     tcase_add_test(tcase, a_full_buffer_takes_nothing);
     tcase_add_test(tcase, headers_are_strict);

@@ -37,6 +37,8 @@ extern "C" {
 #define DDP_STORE_VALUE_MAX (16 * 1024 * 1024) /* bytes */
 #define DDP_STORE_MANY_MAX  4096               /* keys in one ddp_store_wait() */
 
+#define DDP_STORE_CLAUSES_MAX 64 /* in one ddp_store_transact() */
+
 typedef struct ddp_store ddp_store;
 
 /*
@@ -121,6 +123,49 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_store_compare_and_swap(
     size_t value_len, uint32_t timeout_ms, uint64_t *ret_version, struct ddp_error *err);
 
 /**
+ * Set @key to @value if its value is the @expected_len bytes at @expected.
+ *
+ * The two values together may have DDP_STORE_VALUE_MAX bytes.
+ * On DDP_OK *@ret_version (may be NULL) is the version that was written.
+ * DDP_E_CONFLICT: the key has another value, whose version is then in *@ret_version (0: there is no
+ * such key, not even with an empty value).
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_store_compare_and_swap_value(
+    ddp_store *store, const char *key, const void *expected, size_t expected_len, const void *value,
+    size_t value_len, uint32_t timeout_ms, uint64_t *ret_version, struct ddp_error *err);
+
+/* What a clause of a transaction says. */
+enum ddp_store_clause_kind {
+    DDP_STORE_IF_VERSION = 1, /* a condition: @key has the version @version; 0: it does not exist */
+    DDP_STORE_IF_VALUE = 2,   /* a condition: @key exists, and its value is @value */
+    DDP_STORE_THEN_SET = 3,   /* a change: set @key to @value */
+    DDP_STORE_THEN_DELETE = 4 /* a change: remove @key, if it exists */
+};
+
+/* One clause of a transaction; what its kind does not name is ignored, and best left zero. */
+struct ddp_store_clause {
+    enum ddp_store_clause_kind kind;
+    const char *key;
+    uint64_t version;
+    const void *value; /* NULL is allowed when @value_len is 0 */
+    size_t value_len;
+};
+
+/**
+ * Make all changes in @clauses if all conditions in it hold, and else none: nobody sees a part.
+ *
+ * 1 <= @count <= DDP_STORE_CLAUSES_MAX. Conditions stand before changes, and no key is changed
+ * twice (else DDP_E_INVALID). All values together may have DDP_STORE_VALUE_MAX bytes.
+ * On DDP_OK *@ret_version (may be NULL) is the version of the last change.
+ * DDP_E_CONFLICT: a condition does not hold; @err says of which key, whose version is then in
+ * *@ret_version (0: no such key).
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_store_transact(ddp_store *store,
+                                                     const struct ddp_store_clause *clauses,
+                                                     size_t count, uint32_t timeout_ms,
+                                                     uint64_t *ret_version, struct ddp_error *err);
+
+/**
  * Wait until all @count keys exist at the same time. 1 <= @count <= DDP_STORE_MANY_MAX.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_store_wait(ddp_store *store, const char *const *keys,
@@ -155,6 +200,76 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_store_list(ddp_store *store, const char *p
 DDP_API DDP_MUST_CHECK ddp_status ddp_store_barrier(ddp_store *store, const char *name,
                                                     uint32_t count, uint32_t timeout_ms,
                                                     struct ddp_error *err);
+
+#define DDP_STORE_WATCH_PREFIX 1u /* a flag of ddp_store_watch() */
+
+enum ddp_store_event_kind {
+    DDP_STORE_EVENT_SET = 1,    /* it has a value, a new one or the first */
+    DDP_STORE_EVENT_DELETED = 2 /* it is there no more */
+};
+
+/* One change. Later versions may append fields. */
+struct ddp_store_event {
+    enum ddp_store_event_kind kind;
+    uint64_t watch;   /* which watch tells it */
+    uint64_t version; /* of the change; those of a deletion count too */
+    const char *key;  /* without the prefix of the handle; a NUL behind it, not counted */
+    size_t key_len;
+    const void *value; /* the new one; a NUL behind it, not counted */
+    size_t value_len;
+};
+
+/**
+ * Watch the key @name, or with DDP_STORE_WATCH_PREFIX in @flags all keys that begin with @name (""
+ * = all of this handle): each change from now on is an event for ddp_store_next_event(). None is
+ * missing, none comes twice, and their versions only grow.
+ *
+ * @from_version 0 begins with the next change. To know the keys and all that happens to them,
+ * watch first, and then list and get them: what you read may be newer than the first events.
+ * Any other @from_version begins with the change that has this version: when a handle was closed,
+ * watch from the last version it told, plus 1, and nothing is lost. The server remembers a
+ * bounded number of changes since somebody first watched anything.
+ *
+ * On DDP_OK *@ret_watch (may be NULL) names the watch, and *@ret_version (may be NULL) is the
+ * version of the latest change in the store. The watch ends with ddp_store_unwatch() or with the
+ * handle. DDP_E_GONE: changes since @from_version are forgotten, or it is not this server's; watch
+ * from 0, and list the keys again. DDP_E_LIMIT: this handle has too many watches.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_store_watch(ddp_store *store, const char *name,
+                                                  uint32_t flags, uint64_t from_version,
+                                                  uint32_t timeout_ms, uint64_t *ret_watch,
+                                                  uint64_t *ret_version, struct ddp_error *err);
+
+/**
+ * End @watch. Events that came before are still told.
+ *
+ * DDP_E_NOT_FOUND: this handle has no such watch.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_store_unwatch(ddp_store *store, uint64_t watch,
+                                                    uint32_t timeout_ms, struct ddp_error *err);
+
+/**
+ * Wait for the next event of any watch of this handle.
+ *
+ * On DDP_OK *@ret_event is an event that the caller frees with ddp_store_free(); that frees its key
+ * and value, too. DDP_E_TIMEOUT: nothing that is watched has changed.
+ * Events wait in the handle while other calls are made: at most 64 MiB of them, then the call that
+ * would have to take one more closes the handle with DDP_E_LIMIT. The server does the same to a
+ * handle that leaves too many of them unread. Events that have come outlive the connection.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_store_next_event(ddp_store *store, uint32_t timeout_ms,
+                                                       struct ddp_store_event **ret_event,
+                                                       struct ddp_error *err);
+
+/**
+ * What the server has counted: a line for each counter, its name, a blank, and a decimal number.
+ *
+ * "connections", "keys", "bytes", "waits" (requests that wait) and "watches" are what there is now;
+ * the others, such as "requests" and "refused" (connections), only grow. Later servers may have
+ * more lines. On DDP_OK *@ret_text is a string that the caller frees with ddp_store_free().
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_store_stats(ddp_store *store, uint32_t timeout_ms,
+                                                  char **ret_text, struct ddp_error *err);
 
 /**
  * Free what a call of this library returned. NULL is allowed. Does not block, any thread.

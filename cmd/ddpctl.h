@@ -1,0 +1,33 @@
+/*
+ * ddpctl.h - what the verbs of ddpctl have in common. Each is a file of its own with its own option
+ * table; ddpctl.c picks one.
+ */
+#ifndef CMD_DDPCTL_H
+#define CMD_DDPCTL_H
+
+#include "options.h"
+
+#include <jansson.h>
+
+/* Scripts depend on them. */
+enum ddpctl_exit {
+    DDPCTL_DONE = 0,
+    DDPCTL_FAILED = 1, /* no such key, another version, a limit, a value of another type */
+    DDPCTL_USAGE = 2,
+    DDPCTL_UNREACHABLE = 69,
+    DDPCTL_TIMEOUT = 75,
+    DDPCTL_DENIED = 77,
+};
+
+/* A verb: the words from its own name on; returns the exit code, having said why. */
+typedef int (*ddpctl_verb)(int argc, char **argv);
+
+int ddpctl_store(int argc, char **argv);
+extern const struct option_table ddpctl_store_table;
+
+enum ddpctl_exit ddpctl_exit_of(ddp_status status);
+
+/* Bytes as JSON: a string if they are UTF-8, else {"base64": "..."}. NULL when out of memory. */
+json_t *ddpctl_json_bytes(const void *bytes, size_t len);
+
+#endif

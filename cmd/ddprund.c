@@ -1,0 +1,291 @@
+/*
+ * ddprund.c - main() of ddprund: the store as a service of its own.
+ *
+ * It owns the loop, the server on it, the log, and the signals: SIGTERM and SIGINT drain, a second
+ * one ends at once, SIGHUP opens the log file again. The life of the process:
+ *
+ *   listening --SIGTERM--> draining --nobody waits, time is up, second signal--> stopped
+ */
+#include "ddprund_options.h"
+#include "error.h"
+#include "logfile.h"
+#include "node.h"
+#include "systemd.h"
+#include "version.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum { EXIT_USAGE = 2, EXIT_CONFIG = 78 };
+
+static const char usage_text[] =
+    "usage: ddprund [OPTIONS]\n"
+    "\n"
+    "The ddprun store as a service of its own, for any number of jobs: native clients and "
+    "PyTorch's\n"
+    "TCPStore clients on the same ports. It prints 'listening on HOST:PORT' for each address.\n"
+    "\n"
+    "  ddprund                                        on 127.0.0.1:29400\n"
+    "  ddprund --listen=127.0.0.1:0,[::1]:0           on free ports, IPv4 and IPv6\n"
+    "  ddprund --listen=10.0.0.1:29400 --no-auth      for other machines, without authentication\n";
+
+static const int handled_signals[] = {SIGTERM, SIGINT, SIGHUP};
+enum { SIGNALS = sizeof handled_signals / sizeof *handled_signals };
+
+struct daemon {
+    struct ddprund_options options;
+    struct logfile logfile;
+    const char *notify_socket;
+    uv_loop_t loop;
+    uv_signal_t signals[SIGNALS];
+    uv_timer_t drain_timer;
+    struct ddpi_server *server;
+    bool draining;
+    bool stopped;
+};
+
+static int fail(int code, const struct ddp_error *err)
+{
+    fprintf(stderr, "ddprund: %s\n", err->msg);
+    return code;
+}
+
+static void notify(struct daemon *daemon, const char *state)
+{
+    struct ddp_error err;
+    if (systemd_notify(daemon->notify_socket, state, &err) != DDP_OK)
+        ddpi_log(&daemon->logfile.log, DDPI_LOG_WARN, "%s", err.msg);
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+static void log_totals(struct daemon *daemon)
+{
+    struct ddpi_server_stats stats = ddpi_server_stats(daemon->server);
+    ddpi_log(&daemon->logfile.log, DDPI_LOG_INFO,
+             "stopped with %" PRIu64 " connections and %" PRIu64 " requests waiting; it had "
+             "%" PRIu64 " connections and %" PRIu64 " requests, refused %" PRIu64
+             " connections, dismissed %" PRIu64 ", and refused %" PRIu64 " requests",
+             stats.connections, stats.waits, stats.accepted, stats.requests, stats.refused,
+             stats.dismissed, stats.limited);
+}
+
+static void stop(struct daemon *daemon)
+{
+    if (daemon->stopped)
+        return;
+    daemon->stopped = true;
+    log_totals(daemon);
+    ddpi_server_close(daemon->server, NULL, NULL);
+    uv_close((uv_handle_t *)&daemon->drain_timer, NULL);
+    for (size_t i = 0; i < SIGNALS; i++)
+        uv_close((uv_handle_t *)&daemon->signals[i], NULL);
+}
+
+static void on_drained(void *ctx)
+{
+    stop(ctx);
+}
+
+static void on_drain_timeout(uv_timer_t *timer)
+{
+    struct daemon *daemon = timer->data;
+    ddpi_log(&daemon->logfile.log, DDPI_LOG_WARN,
+             "requests still wait after %" PRIu64 " ms; their connections are closed",
+             daemon->options.drain_timeout_ms);
+    stop(daemon);
+}
+
+static void drain(struct daemon *daemon, int signum)
+{
+    if (daemon->draining) {
+        stop(daemon);
+        return;
+    }
+    daemon->draining = true;
+    ddpi_log(&daemon->logfile.log, DDPI_LOG_INFO,
+             "%s: no new connections; %" PRIu64 " waiting requests have %" PRIu64 " ms",
+             strsignal(signum), ddpi_server_stats(daemon->server).waits,
+             daemon->options.drain_timeout_ms);
+    notify(daemon, "STOPPING=1");
+    uv_timer_start(&daemon->drain_timer, on_drain_timeout, daemon->options.drain_timeout_ms, 0);
+    ddpi_server_drain(daemon->server, on_drained, daemon);
+}
+
+/* ---- signals --------------------------------------------------------------------------------- */
+
+static void reload(struct daemon *daemon)
+{
+    char state[64];
+    struct ddp_error err;
+    snprintf(state, sizeof state, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64,
+             ddpi_now_us(&ddpi_clock_monotonic));
+    notify(daemon, state);
+    if (logfile_reopen(&daemon->logfile, &err) == DDP_OK)
+        ddpi_log(&daemon->logfile.log, DDPI_LOG_INFO, "the log was opened again");
+    else
+        ddpi_log(&daemon->logfile.log, DDPI_LOG_ERROR, "%s; the old one stays in use", err.msg);
+    notify(daemon, "READY=1");
+}
+
+static void on_signal(uv_signal_t *handle, int signum)
+{
+    struct daemon *daemon = handle->data;
+    if (signum == SIGHUP)
+        reload(daemon);
+    else
+        drain(daemon, signum);
+}
+
+/* A reader of the output that goes away, or a log file that may not grow, ends no service; and a
+ * caller who has blocked signals must not keep this one from ending. */
+static void prepare_signals(void)
+{
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    sigset_t none;
+    sigaction(SIGPIPE, &ignore, NULL);
+    sigaction(SIGXFSZ, &ignore, NULL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static void watch_signals(struct daemon *daemon)
+{
+    for (size_t i = 0; i < SIGNALS; i++) {
+        uv_signal_init(&daemon->loop, &daemon->signals[i]);
+        daemon->signals[i].data = daemon;
+        uv_signal_start(&daemon->signals[i], on_signal, handled_signals[i]);
+    }
+    uv_timer_init(&daemon->loop, &daemon->drain_timer);
+    daemon->drain_timer.data = daemon;
+}
+
+/* ---- the beginning --------------------------------------------------------------------------- */
+
+static void raise_file_limit(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+}
+
+static ddp_status adopt_sockets(struct daemon *daemon, uint32_t *ret_count, struct ddp_error *err)
+{
+    uint32_t count = 0;
+    ddp_status status =
+        systemd_listen_fds(getenv("LISTEN_PID"), getenv("LISTEN_FDS"), getpid(), &count, err);
+    for (uint32_t i = 0; status == DDP_OK && i < count; i++) {
+        status = ddpi_server_adopt(daemon->server, SYSTEMD_FIRST_FD + (int)i, err);
+        if (status != DDP_OK)
+            status = ddpi_error_wrap(err, status, "LISTEN_FDS");
+    }
+    *ret_count = count;
+    return status;
+}
+
+static ddp_status listen_everywhere(struct daemon *daemon, struct ddp_error *err)
+{
+    const struct ddprund_listen *listen = &daemon->options.listen;
+    uint32_t adopted = 0;
+    ddp_status status = adopt_sockets(daemon, &adopted, err);
+    for (uint32_t i = 0; status == DDP_OK && i < listen->count; i++)
+        status = ddpi_server_listen(daemon->server, listen->at[i].host, listen->at[i].port, err);
+    if (status == DDP_OK && adopted + listen->count == 0)
+        status = ddpi_server_listen(daemon->server, "127.0.0.1", DDPRUND_PORT, err);
+    if (status == DDP_E_DENIED)
+        return ddpi_error_wrap(err, status, "only --no-auth allows this");
+    return status;
+}
+
+static void announce(struct daemon *daemon)
+{
+    const char *endpoint;
+    if (daemon->options.no_auth)
+        fputs(
+            "ddprund: clients are not authenticated (--no-auth): whoever reaches an address below "
+            "can read and change all keys\n",
+            stderr);
+    for (size_t i = 0; (endpoint = ddpi_server_endpoint_at(daemon->server, i)) != NULL; i++) {
+        printf("listening on %s\n", endpoint);
+        ddpi_log(&daemon->logfile.log, DDPI_LOG_INFO, "listening on %s", endpoint);
+    }
+    if (fflush(stdout) != 0)
+        ddpi_log(&daemon->logfile.log, DDPI_LOG_WARN, "standard output cannot be written");
+    notify(daemon, "READY=1");
+}
+
+static int serve(struct daemon *daemon)
+{
+    struct ddp_error err;
+    struct ddpi_server_options *server = &daemon->options.server;
+    server->log = &daemon->logfile.log;
+    ddp_status status = ddpi_server_create_deaf(&daemon->loop, server, &daemon->server, &err);
+    if (status != DDP_OK)
+        return fail(EXIT_CONFIG, &err);
+    status = listen_everywhere(daemon, &err);
+    if (status != DDP_OK) {
+        ddpi_server_close(daemon->server, NULL, NULL);
+        uv_run(&daemon->loop, UV_RUN_DEFAULT);
+        return fail(EXIT_CONFIG, &err);
+    }
+    watch_signals(daemon);
+    announce(daemon);
+    uv_run(&daemon->loop, UV_RUN_DEFAULT);
+    return 0;
+}
+
+static int run(struct daemon *daemon)
+{
+    struct ddp_error err;
+    const char *path = daemon->options.log_file;
+    prepare_signals();
+    raise_file_limit();
+    daemon->notify_socket = getenv("NOTIFY_SOCKET");
+    ddp_status status = logfile_open(&daemon->logfile, path, daemon->options.log_level,
+                                     &ddpi_clock_monotonic, &err);
+    if (status != DDP_OK)
+        return fail(EXIT_CONFIG, &err);
+    int uv_err = uv_loop_init(&daemon->loop);
+    if (uv_err != 0) {
+        ddpi_error_sys(&err, -uv_err, "cannot set up the event loop");
+        return fail(EXIT_CONFIG, &err);
+    }
+    int code = serve(daemon);
+    int left = uv_loop_close(&daemon->loop);
+    assert(left == 0 && "a handle was not closed");
+    (void)left;
+    logfile_close(&daemon->logfile);
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    struct ddp_error err;
+    struct daemon daemon = {0};
+    if (node_ensure_stdio() != 0)
+        return EXIT_CONFIG; /* there is nowhere to say why */
+    if (ddprund_options_parse(argc, argv, environ, &daemon.options, &err) != DDP_OK)
+        return fail(EXIT_USAGE, &err);
+    if (daemon.options.version) {
+        puts("ddprund " DDPRUN_VERSION);
+    } else if (daemon.options.help) {
+        fputs(usage_text, stdout);
+        options_print_help(&ddprund_option_table, stdout);
+    } else if (daemon.options.usage) {
+        fputs(usage_text, stdout);
+        puts("\n'ddprund --help' lists all options.");
+    } else {
+        return run(&daemon);
+    }
+    return fflush(stdout) == 0 ? 0 : 1;
+}

@@ -1,0 +1,213 @@
+/*
+ * ddprund_options.c - ddprund's option table and the parsers of its particular values.
+ */
+#include "ddprund_options.h"
+
+#include "error.h"
+
+#include <string.h>
+
+/* HOST:PORT, several with commas between, added to those that are there. */
+static ddp_status parse_listen(const struct option *option, const char *text, void *field,
+                               struct ddp_error *err)
+{
+    (void)option;
+    struct ddprund_listen *listen = field;
+    if (listen->is_default)
+        *listen = (struct ddprund_listen){0};
+    const char *item;
+    size_t len;
+    for (const char *cursor = text; ddpi_parse_list_next(&cursor, ',', &item, &len);) {
+        char one[DDPI_HOST_MAX + 16];
+        snprintf(one, sizeof one, "%.*s", (int)(len < sizeof one ? len : sizeof one), item);
+        struct ddpi_endpoint endpoint;
+        ddp_status status = ddpi_parse_endpoint(one, &endpoint, err);
+        if (status != DDP_OK)
+            return status;
+        if (!endpoint.has_port)
+            return ddpi_error_set(
+                err, DDP_E_INVALID,
+                "'%s' has no port; write HOST:PORT, where port 0 takes a free one", one);
+        if (listen->count == DDPRUND_LISTEN_MAX)
+            return ddpi_error_set(err, DDP_E_INVALID, "more than %d addresses", DDPRUND_LISTEN_MAX);
+        listen->at[listen->count++] = endpoint;
+    }
+    return DDP_OK;
+}
+
+static ddp_status parse_level(const struct option *option, const char *text, void *field,
+                              struct ddp_error *err)
+{
+    (void)option;
+    for (int level = DDPI_LOG_ERROR; level <= DDPI_LOG_DEBUG; level++)
+        if (strcmp(text, ddpi_log_level_name((enum ddpi_log_level)level)) == 0) {
+            *(enum ddpi_log_level *)field = (enum ddpi_log_level)level;
+            return DDP_OK;
+        }
+    return ddpi_error_set(err, DDP_E_INVALID, "'%s' is not error, warning, info or debug", text);
+}
+
+static ddp_status parse_count(const struct option *option, const char *text, void *field,
+                              struct ddp_error *err)
+{
+    int64_t value;
+    ddp_status status = ddpi_parse_int(text, option->min, option->max, &value, err);
+    if (status == DDP_OK)
+        *(size_t *)field = (size_t)value;
+    return status;
+}
+
+static ddp_status parse_size(const struct option *option, const char *text, void *field,
+                             struct ddp_error *err)
+{
+    uint64_t value;
+    ddp_status status = ddpi_parse_size(text, (uint64_t)option->max, &value, err);
+    if (status != DDP_OK)
+        return status;
+    if (value < (uint64_t)option->min)
+        return ddpi_error_set(err, DDP_E_INVALID, "'%s' is less than %lld bytes", text,
+                              (long long)option->min);
+    *(size_t *)field = (size_t)value;
+    return DDP_OK;
+}
+
+static ddp_status parse_length(const struct option *option, const char *text, void *field,
+                               struct ddp_error *err)
+{
+    size_t value;
+    ddp_status status = parse_size(option, text, &value, err);
+    if (status == DDP_OK)
+        *(uint32_t *)field = (uint32_t)value;
+    return status;
+}
+
+static ddp_status parse_ms(const struct option *option, const char *text, void *field,
+                           struct ddp_error *err)
+{
+    uint64_t value;
+    ddp_status status = option_duration(option, text, &value, err);
+    if (status != DDP_OK)
+        return status;
+    if (value < (uint64_t)option->min)
+        return ddpi_error_set(err, DDP_E_INVALID, "'%s' is less than %lld ms", text,
+                              (long long)option->min);
+    *(uint32_t *)field = (uint32_t)value;
+    return DDP_OK;
+}
+
+#define FIELD(member) offsetof(struct ddprund_options, member)
+#define LISTENING     "Listening"
+#define LIMITS        "Limits: what exceeds one is refused, counted and logged"
+#define TCPSTORE      "PyTorch's TCPStore clients"
+#define RUNNING       "Log and end"
+#define OTHER         "Other"
+
+#define KIB   INT64_C(1024)
+#define MIB   (1024 * KIB)
+#define TIB   (1024 * 1024 * MIB)
+#define HOURS (INT64_C(3600) * 1000)
+
+static const struct option table[] = {
+    {"listen", 0, "HOST:PORT", "DDPRUND_LISTEN", "127.0.0.1:29400", LISTENING,
+     "address to listen on; several with commas between, or by several options; port 0 takes a "
+     "free "
+     "one; an IPv6 address stands in brackets, and takes IPv6 only",
+     parse_listen, FIELD(listen), 0, 0},
+    {"no-auth", 0, NULL, "DDPRUND_NO_AUTH", NULL, LISTENING,
+     "allow addresses that other machines can reach, though clients are not authenticated: "
+     "whoever reaches one can read and change all keys",
+     option_switch, FIELD(no_auth), 0, 0},
+
+    {"max-connections", 0, "N", "DDPRUND_MAX_CONNECTIONS",
+     "65536, if the limit on open files "
+     "allows as many",
+     LIMITS, "connections at the same time", option_u32, FIELD(server.max_connections), 1,
+     10000000},
+    {"max-keys", 0, "N", "DDPRUND_MAX_KEYS", "1000000", LIMITS, "keys", parse_count,
+     FIELD(server.max_keys), 1, INT64_C(1000000000)},
+    {"max-bytes", 0, "SIZE", "DDPRUND_MAX_BYTES", "1G", LIMITS,
+     "keys, values and waiting requests together, with what it takes to hold them", parse_size,
+     FIELD(server.max_bytes), 4 * KIB, 16 * TIB},
+    {"max-value", 0, "SIZE", "DDPRUND_MAX_VALUE", "16M", LIMITS, "one value; at most 16M",
+     parse_length, FIELD(server.max_value_len), 1, 16 * MIB},
+    {"max-waits", 0, "N", "DDPRUND_MAX_WAITS", "1024", LIMITS,
+     "requests of one connection that wait at the same time", option_u32, FIELD(server.max_waits),
+     1, 1000000},
+    {"output-limit", 0, "SIZE", "DDPRUND_OUTPUT_LIMIT", "32M", LIMITS,
+     "replies that a client has not read; beyond it is closed", parse_size,
+     FIELD(server.output_hard), 64 * KIB, 16 * KIB *MIB},
+    {"output-soft-limit", 0, "SIZE", "DDPRUND_OUTPUT_SOFT_LIMIT", "a quarter of --output-limit",
+     LIMITS, "unread replies above which no further requests of this client are read", parse_size,
+     FIELD(server.output_soft), 4 * KIB, 16 * KIB *MIB},
+    {"output-timeout", 0, "DURATION", "DDPRUND_OUTPUT_TIMEOUT", "60s", LIMITS,
+     "how long a client may stay above the soft limit", parse_ms, FIELD(server.output_ms), 1,
+     24 * HOURS},
+    {"greeting-timeout", 0, "DURATION", "DDPRUND_GREETING_TIMEOUT", "5s", LIMITS,
+     "until a connection has said which protocol it speaks", parse_ms, FIELD(server.handshake_ms),
+     1, 24 * HOURS},
+    {"request-timeout", 0, "DURATION", "DDPRUND_REQUEST_TIMEOUT", "60s", LIMITS,
+     "until a request that was begun is complete", parse_ms, FIELD(server.frame_ms), 1, 24 * HOURS},
+
+    {"tcpstore-prefix", 0, "TEXT", "DDPRUND_TCPSTORE_PREFIX", "tcp/", TCPSTORE,
+     "what their keys begin with in this store; they do not see it", option_text,
+     FIELD(server.tcpstore_prefix), 0, 0},
+    {"tcpstore-max-key", 0, "SIZE", "DDPRUND_TCPSTORE_MAX_KEY", "8K", TCPSTORE,
+     "one key; at most 1M", parse_length, FIELD(server.tcpstore_max_key_len), 1, MIB},
+    {"tcpstore-max-value", 0, "SIZE", "DDPRUND_TCPSTORE_MAX_VALUE", "8M", TCPSTORE,
+     "one value; at most 16M", parse_length, FIELD(server.tcpstore_max_value_len), 1, 16 * MIB},
+    {"tcpstore-max-keys", 0, "N", "DDPRUND_TCPSTORE_MAX_KEYS", "131072", TCPSTORE,
+     "keys in one request; at most 131072", option_u32, FIELD(server.tcpstore_max_keys), 1,
+     128 * KIB},
+
+    {"log-file", 0, "FILE", "DDPRUND_LOG_FILE", "standard error", RUNNING,
+     "append the log to FILE; SIGHUP opens it again", option_text, FIELD(log_file), 0, 0},
+    {"log-level", 0, "LEVEL", "DDPRUND_LOG_LEVEL", "info", RUNNING,
+     "error, warning, info or debug: the least that is logged", parse_level, FIELD(log_level), 0,
+     0},
+    {"drain-timeout", 0, "DURATION", "DDPRUND_DRAIN_TIMEOUT", "5s", RUNNING,
+     "how long, after SIGTERM or SIGINT, requests that wait may still be answered", option_duration,
+     FIELD(drain_timeout_ms), 0, 24 * HOURS},
+
+    {"help", 0, NULL, NULL, NULL, OTHER, "this list", option_switch, FIELD(help), 0, 0},
+    {"usage", 'h', NULL, NULL, NULL, OTHER, "the short of it, with examples", option_switch,
+     FIELD(usage), 0, 0},
+    {"version", 0, NULL, NULL, NULL, OTHER, "print the version and exit", option_switch,
+     FIELD(version), 0, 0},
+};
+
+const struct option_table ddprund_option_table = {
+    .program = "ddprund",
+    .options = table,
+    .count = sizeof table / sizeof *table,
+};
+
+/* A server closes whoever exceeds its hard limit before a higher soft one could slow him down. */
+static void derive_limits(struct ddpi_server_options *server)
+{
+    if (server->output_hard != 0 && server->output_soft == 0)
+        server->output_soft = server->output_hard / 4;
+}
+
+ddp_status ddprund_options_parse(int argc, char **argv, char *const *envp,
+                                 struct ddprund_options *ret_options, struct ddp_error *err)
+{
+    char *const no_envp[] = {NULL};
+    struct ddprund_options options = {.log_level = DDPI_LOG_INFO, .drain_timeout_ms = 5000};
+    int operand = argc;
+    ddp_status status =
+        options_parse(&ddprund_option_table, 1, argv, envp, &options, &operand, err);
+    options.listen.is_default = true;
+    if (status == DDP_OK)
+        status = options_parse(&ddprund_option_table, argc, argv, no_envp, &options, &operand, err);
+    if (status != DDP_OK)
+        return status;
+    if (operand < argc)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "'%s' is no option, and ddprund takes nothing else; 'ddprund --help' "
+                              "lists the options",
+                              argv[operand]);
+    derive_limits(&options.server);
+    options.server.loopback_only = !options.no_auth;
+    *ret_options = options;
+    return DDP_OK;
+}

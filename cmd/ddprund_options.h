@@ -1,0 +1,40 @@
+/*
+ * ddprund_options.h - what can be said on ddprund's command line, and how it is understood.
+ */
+#ifndef CMD_DDPRUND_OPTIONS_H
+#define CMD_DDPRUND_OPTIONS_H
+
+#include "log.h"
+#include "options.h"
+#include "parse.h"
+#include "server.h"
+
+enum { DDPRUND_LISTEN_MAX = 16, DDPRUND_PORT = 29400 };
+
+/* Where to listen: of --listen, all that are given. */
+struct ddprund_listen {
+    struct ddpi_endpoint at[DDPRUND_LISTEN_MAX];
+    uint32_t count;
+    bool is_default; /* from the environment: the command line replaces it */
+};
+
+struct ddprund_options {
+    struct ddprund_listen listen;
+    struct ddpi_server_options server; /* zero: not given */
+    const char *log_file;              /* NULL: stderr */
+    enum ddpi_log_level log_level;
+    uint64_t drain_timeout_ms;
+    bool no_auth;
+    bool help;
+    bool usage;
+    bool version;
+};
+
+extern const struct option_table ddprund_option_table;
+
+/* Defaults, environment and command line, which must not have operands. */
+DDP_MUST_CHECK ddp_status ddprund_options_parse(int argc, char **argv, char *const *envp,
+                                                struct ddprund_options *ret_options,
+                                                struct ddp_error *err);
+
+#endif

@@ -1,0 +1,48 @@
+/*
+ * listener.h - a listening socket on the loop: hands over connections as they come. It knows
+ * nothing of what is spoken on them.
+ */
+#ifndef DDPI_LISTENER_H
+#define DDPI_LISTENER_H
+
+#include "list.h"
+#include "log.h"
+
+#include <ddprun/status.h>
+#include <stdint.h>
+#include <uv.h>
+
+enum { DDPI_ENDPOINT_MAX = 300 };
+
+struct ddpi_listener;
+
+/* What the listeners of one server share; lives as long as they do. */
+struct ddpi_listener_env {
+    uv_loop_t *loop;
+    const struct ddpi_log *log;
+    void *owner;
+    void (*connected)(void *owner, int fd); /* the descriptor is the hook's now */
+    void (*shed)(void *owner);              /* one was closed for lack of descriptors */
+    void (*closed)(void *owner);            /* the listener is gone, its memory too */
+};
+
+struct ddpi_listener {
+    struct ddpi_list of_server;
+    const struct ddpi_listener_env *env;
+    int fd;
+    int reserve_fd; /* -1: none could be had */
+    uint16_t port;
+    unsigned handles; /* not closed yet */
+    uv_poll_t poll;
+    uv_timer_t pause; /* until accepting goes on */
+    char endpoint[DDPI_ENDPOINT_MAX];
+};
+
+/* Takes over @fd, which ddpi_listen() or ddpi_listen_check() approved, also when it fails. */
+ddp_status ddpi_listener_create(const struct ddpi_listener_env *env, int fd,
+                                struct ddpi_listener **ret, struct ddp_error *err);
+
+/* Nobody can connect any more; the hook `closed` is called from the loop. */
+void ddpi_listener_close(struct ddpi_listener *listener);
+
+#endif

@@ -1,0 +1,152 @@
+/*
+ * test_store_watch.c - watches through the blocking client: events beside other calls, after a new
+ * connection, and of those who do not read them.
+ */
+#include "store_fixture.h"
+
+#include <string.h>
+
+static void expect_event(ddp_store *store, uint64_t watch, enum ddp_store_event_kind kind,
+                         const char *key, const char *value, uint64_t *ret_version)
+{
+    struct ddp_store_event *event;
+    OK(ddp_store_next_event(store, SOON_MS, &event, &why));
+    ck_assert_uint_eq(event->watch, watch);
+    ck_assert_int_eq(event->kind, kind);
+    ck_assert_str_eq(event->key, key);
+    ck_assert_uint_eq(event->key_len, strlen(key));
+    ck_assert_str_eq(event->value, value);
+    ck_assert_uint_eq(event->value_len, strlen(value));
+    if (ret_version != NULL)
+        *ret_version = event->version;
+    ddp_store_free(event);
+}
+
+static void set_text(ddp_store *store, const char *key, const char *value)
+{
+    OK(ddp_store_set(store, key, value, strlen(value), SOON_MS, NULL, &why));
+}
+
+START_TEST(events_come_beside_other_calls)
+{
+    ddp_store *watcher = open_prefix("g1/"), *writer = open_prefix("g1/");
+    uint64_t key, all, version, second;
+    struct ddp_store_event *event = NULL;
+    struct ddp_error err;
+    OK(ddp_store_watch(watcher, "k", 0, 0, SOON_MS, &key, &version, &why));
+    OK(ddp_store_watch(watcher, "", DDP_STORE_WATCH_PREFIX, 0, SOON_MS, &all, NULL, &why));
+    ck_assert_int_eq(ddp_store_next_event(watcher, 0, &event, &err), DDP_E_TIMEOUT);
+    ck_assert_int_eq(ddp_store_next_event(watcher, 20, &event, &err), DDP_E_TIMEOUT);
+    ck_assert_ptr_nonnull(strstr(err.msg, store_thread_endpoint(server)));
+    set_text(writer, "k", "1");
+    void *value;
+    size_t len;
+    OK(ddp_store_get(watcher, "k", SOON_MS, &value, &len, &version, &why)); /* overtakes nothing */
+    ck_assert_str_eq(value, "1");
+    ddp_store_free(value);
+    OK(ddp_store_delete(writer, "k", SOON_MS, &why));
+    expect_event(watcher, all, DDP_STORE_EVENT_SET, "k", "1", &second);
+    ck_assert_uint_eq(second, version);
+    expect_event(watcher, key, DDP_STORE_EVENT_SET, "k", "1", &second);
+    expect_event(watcher, all, DDP_STORE_EVENT_DELETED, "k", "", &second);
+    ck_assert_uint_eq(second, version + 1);
+    expect_event(watcher, key, DDP_STORE_EVENT_DELETED, "k", "", NULL);
+
+    set_text(watcher, "own", "2"); /* one's own changes, too */
+    expect_event(watcher, all, DDP_STORE_EVENT_SET, "own", "2", NULL);
+    OK(ddp_store_unwatch(watcher, all, SOON_MS, &why));
+    ck_assert_int_eq(ddp_store_unwatch(watcher, all, SOON_MS, &err), DDP_E_NOT_FOUND);
+    set_text(watcher, "own", "3");
+    ck_assert_int_eq(ddp_store_next_event(watcher, 0, &event, &err), DDP_E_TIMEOUT);
+    ck_assert_int_eq(ddp_store_watch(watcher, "k", 2, 0, SOON_MS, NULL, NULL, &err), DDP_E_INVALID);
+    ck_assert_ptr_null(event);
+    assert_alive(watcher);
+    ck_assert_uint_eq(store_thread_stats(server).watches, 1);
+    ddp_store_close(watcher);
+    ddp_store_close(writer);
+}
+END_TEST
+
+START_TEST(a_new_connection_goes_on_where_the_last_was)
+{
+    ddp_store *first = open_store(), *writer = open_store(), *next = open_store();
+    uint64_t watch, version;
+    struct ddp_error err;
+    OK(ddp_store_watch(first, "a/", DDP_STORE_WATCH_PREFIX, 0, SOON_MS, &watch, NULL, &why));
+    set_text(writer, "a/1", "1");
+    expect_event(first, watch, DDP_STORE_EVENT_SET, "a/1", "1", &version);
+    ddp_store_close(first);
+    await_connections(2);
+    set_text(writer, "a/2", "2");
+    set_text(writer, "b", "2");
+    set_text(writer, "a/1", "3");
+    OK(ddp_store_watch(next, "a/", DDP_STORE_WATCH_PREFIX, version + 1, SOON_MS, &watch, NULL,
+                       &why));
+    expect_event(next, watch, DDP_STORE_EVENT_SET, "a/2", "2", NULL);
+    expect_event(next, watch, DDP_STORE_EVENT_SET, "a/1", "3", &version);
+    set_text(writer, "a/3", "4");
+    expect_event(next, watch, DDP_STORE_EVENT_SET, "a/3", "4", NULL);
+    uint64_t latest = 0;
+    ck_assert_int_eq(ddp_store_watch(next, "a/", 0, version + 100, SOON_MS, NULL, &latest, &err),
+                     DDP_E_GONE);
+    ck_assert_uint_eq(latest, version + 1);
+    ddp_store_close(writer);
+    ddp_store_close(next);
+}
+END_TEST
+
+START_TEST(who_does_not_read_is_closed_alone)
+{
+    restart(&(struct ddpi_server_options){.output_soft = 64 * 1024, .output_hard = 1024 * 1024});
+    ddp_store *watcher = open_store(), *writer = open_store();
+    static char large[256 * 1024];
+    OK(ddp_store_watch(watcher, "", DDP_STORE_WATCH_PREFIX, 0, SOON_MS, NULL, NULL, &why));
+    uint64_t start_ms = raw_now_ms();
+    while (store_thread_stats(server).connections == 2) {
+        ck_assert_uint_lt(raw_now_ms() - start_ms, SOON_MS);
+        OK(ddp_store_set(writer, "k", large, sizeof large, SOON_MS, NULL, &why));
+    }
+    ck_assert_uint_eq(store_thread_stats(server).watches, 0);
+    assert_alive(writer);
+    struct ddp_store_event *event;
+    struct ddp_error err;
+    ddp_status status;
+    uint64_t version = 0;
+    while ((status = ddp_store_next_event(watcher, SOON_MS, &event, &err)) == DDP_OK) {
+        ck_assert_uint_gt(event->version, version); /* what had left before */
+        version = event->version;
+        ddp_store_free(event);
+    }
+    ck_assert_int_eq(status, DDP_E_CLOSED);
+    ck_assert_int_eq(ddp_store_next_event(watcher, 0, &event, &err), DDP_E_CLOSED);
+    ddp_store_close(watcher);
+    ddp_store_close(writer);
+}
+END_TEST
+
+START_TEST(events_outlive_the_connection)
+{
+    ddp_store *watcher = open_store();
+    uint64_t watch;
+    struct ddp_error err;
+    struct ddp_store_event *event;
+    OK(ddp_store_watch(watcher, "k", 0, 0, SOON_MS, &watch, NULL, &why));
+    set_text(watcher, "k", "1");
+    restart(NULL);
+    ck_assert_int_eq(ddp_store_set(watcher, "k", "2", 1, SOON_MS, NULL, &err), DDP_E_CLOSED);
+    expect_event(watcher, watch, DDP_STORE_EVENT_SET, "k", "1", NULL);
+    ck_assert_int_eq(ddp_store_next_event(watcher, SOON_MS, &event, &err), DDP_E_CLOSED);
+    ddp_store_close(watcher);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    const TTest *const tests[] = {
+        events_come_beside_other_calls,
+        a_new_connection_goes_on_where_the_last_was,
+        who_does_not_read_is_closed_alone,
+        events_outlive_the_connection,
+    };
+    return store_suite("store_watch", tests, sizeof tests / sizeof *tests);
+}

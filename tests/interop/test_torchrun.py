@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""test_torchrun.py - PyTorch's own torchrun agents meet in ddprund.
+
+Two agents of one worker each, with the c10d backend and is_host=0: their whole rendezvous goes
+through PyTorch's TCPStore client to ddprund. $INTEROP_PYTHON is the Python that has PyTorch; skipped
+(77) where there is none, unless DDPRUN_INTEROP=1 makes that a failure.
+"""
+
+import os
+import subprocess
+import sys
+import unittest
+
+DDPRUND = os.environ.get('DDPRUND', '')
+PYTHON = os.environ.get('INTEROP_PYTHON', '')
+WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'torch_worker.py')
+DEADLINE_S = 120
+
+
+class Torchrun(unittest.TestCase):
+    def setUp(self):
+        self.daemon = subprocess.Popen([DDPRUND, '--listen=127.0.0.1:0'], text=True,
+                                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        self.addCleanup(self.stop)
+        line = self.daemon.stdout.readline()
+        self.assertRegex(line, r'^listening on 127\.0\.0\.1:\d+\n$')
+        self.endpoint = line.split()[-1]
+
+    def stop(self):
+        self.daemon.terminate()
+        self.assertEqual(self.daemon.wait(DEADLINE_S), 0)
+        self.daemon.stdout.close()
+
+    def agent(self, *words):
+        return subprocess.Popen(
+            [PYTHON, '-m', 'torch.distributed.run', '--nnodes=2', '--nproc-per-node=1',
+             '--rdzv-backend=c10d', '--rdzv-id=job', f'--rdzv-endpoint={self.endpoint}',
+             '--rdzv-conf=is_host=0', '--local-addr=127.0.0.1', *words, WORKER],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def test_two_agents_meet(self):
+        agents = [self.agent(), self.agent()]
+        try:
+            results = [agent.communicate(timeout=DEADLINE_S) for agent in agents]
+        finally:
+            for agent in agents:
+                agent.kill()
+                agent.wait()
+        for agent, (_, errors) in zip(agents, results):
+            self.assertEqual(agent.returncode, 0, errors)
+        self.assertEqual(sorted(line for output, _ in results for line in output.splitlines()),
+                         ['rank 0 of 2, attempt 0: 3.0', 'rank 1 of 2, attempt 0: 3.0'])
+
+
+if __name__ == '__main__':
+    if not os.access(PYTHON, os.X_OK):
+        print(f'there is no PyTorch: {PYTHON or "INTEROP_PYTHON"} does not exist; '
+              'run scripts/setup interop')
+        sys.exit(1 if os.environ.get('DDPRUN_INTEROP') == '1' else 77)
+    unittest.main()

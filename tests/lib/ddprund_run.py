@@ -1,0 +1,86 @@
+"""ddprund_run.py - runs ddprund and ddpctl as a user does; nothing of them is left behind."""
+
+import json
+import os
+import socket
+import subprocess
+
+from ddprun_run import DEADLINE, ROOT, DdprunCase, wait_until
+
+DDPRUND = os.environ.get('DDPRUND', str(ROOT / 'build' / 'cmd' / 'ddprund'))
+DDPCTL = os.environ.get('DDPCTL', str(ROOT / 'build' / 'cmd' / 'ddpctl'))
+
+USAGE, UNREACHABLE, TIMEOUT, CONFIG = 2, 69, 75, 78
+
+
+def has_ipv6():
+    try:
+        with socket.socket(socket.AF_INET6) as sock:
+            sock.bind(('::1', 0))
+        return True
+    except OSError:
+        return False
+
+
+def connect(endpoint):
+    host, _, port = endpoint.rpartition(':')
+    return socket.create_connection((host.strip('[]'), int(port)), DEADLINE)
+
+
+class DdprundCase(DdprunCase):
+    """A case with services, and clients of them."""
+
+    def daemon(self, *words, **options):
+        """A ddprund with exactly these @words."""
+        return self.start(*words, **{'program': DDPRUND, **options})
+
+    def serve(self, *words, listen='127.0.0.1:0', listeners=1, **options):
+        """A ddprund that listens; its addresses are in .endpoints."""
+        words = [f'--listen={listen}', *words] if listen else words
+        job = self.daemon(*words, **options)
+        wait_until(lambda: job.collect(0.1) or job.out.count('\n') == listeners or not job.open,
+                   'listening on')
+        job.endpoints = [line.removeprefix('listening on ') for line in job.out.splitlines()]
+        self.assertEqual(job.out.count('listening on '), listeners, job.err)
+        return job
+
+    def ctl_start(self, endpoint, *words, **options):
+        env = dict(self.env, **options.pop('env', {}))
+        if endpoint:
+            env['DDPRUN_STORE'] = endpoint
+        process = subprocess.Popen([DDPCTL, 'store', *map(str, words)], env=env,
+                                   stdin=options.pop('stdin', subprocess.DEVNULL),
+                                   stdout=options.pop('stdout', subprocess.PIPE),
+                                   stderr=subprocess.PIPE, **options)
+        self.addCleanup(self._end, process)
+        return process
+
+    @staticmethod
+    def _end(process):
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+    def ctl(self, endpoint, *words, given=None, **options):
+        """One ddpctl store to its end: exit code, stdout as bytes, stderr as text."""
+        if given is not None:
+            options['stdin'] = subprocess.PIPE
+        process = self.ctl_start(endpoint, *words, **options)
+        out, err = process.communicate(given, DEADLINE)
+        return process.returncode, out, err.decode()
+
+    def done(self, endpoint, *words, **options):
+        """The same for what must succeed, without a word on stderr; its stdout."""
+        code, out, err = self.ctl(endpoint, *words, **options)
+        self.assertEqual((code, err), (0, ''), words)
+        return out
+
+    def stats(self, endpoint):
+        return json.loads(self.done(endpoint, 'stats', '--json'))
+
+    def await_stat(self, endpoint, name, value):
+        wait_until(lambda: self.stats(endpoint)[name] == value, f'{name} to be {value}')
+
+    def stop(self, job, code=0):
+        job.signal(15)
+        self.assertEqual(job.wait(), code, job.err)

@@ -1,0 +1,177 @@
+/*
+ * test_ddprund_options.c - ddprund's command line and environment: what each option sets, how
+ * --listen adds up, and the sentences about what cannot be.
+ */
+#include "check_main.h"
+#include "ddprund_options.h"
+
+#include <string.h>
+
+static struct ddprund_options options;
+static struct ddp_error err;
+
+/* @words and @variables end with NULL. */
+static ddp_status parse(const char *const *words, const char *const *variables)
+{
+    static char program[] = "ddprund";
+    int argc = 0;
+    char *argv[32] = {program};
+    while (words[argc] != NULL) {
+        argv[argc + 1] = (char *)words[argc];
+        argc++;
+    }
+    return ddprund_options_parse(argc + 1, argv, (char *const *)variables, &options, &err);
+}
+
+#define WORDS(...) ((const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
+
+#define PARSED(words, variables) ck_assert_msg(parse(words, variables) == DDP_OK, "%s", err.msg)
+
+START_TEST(nothing_given)
+{
+    PARSED(WORDS(), WORDS());
+    static const struct ddpi_server_options expected = {.loopback_only = true};
+    ck_assert_uint_eq(options.listen.count, 0);
+    ck_assert_mem_eq(&options.server, &expected, sizeof expected);
+    ck_assert_int_eq(options.log_level, DDPI_LOG_INFO);
+    ck_assert_uint_eq(options.drain_timeout_ms, 5000);
+    ck_assert_ptr_null(options.log_file);
+}
+END_TEST
+
+static void assert_listens(uint32_t index, const char *host, uint16_t port)
+{
+    ck_assert_uint_lt(index, options.listen.count);
+    ck_assert_str_eq(options.listen.at[index].host, host);
+    ck_assert_uint_eq(options.listen.at[index].port, port);
+}
+
+START_TEST(addresses_add_up)
+{
+    PARSED(WORDS("--listen=127.0.0.1:0,[::1]:29400", "--listen", "node7:1"), WORDS());
+    ck_assert_uint_eq(options.listen.count, 3);
+    assert_listens(0, "127.0.0.1", 0);
+    assert_listens(1, "::1", 29400);
+    assert_listens(2, "node7", 1);
+}
+END_TEST
+
+START_TEST(the_command_line_replaces_the_environment)
+{
+    PARSED(WORDS(), WORDS("DDPRUND_LISTEN=a:1,b:2", "DDPRUND_MAX_KEYS=5"));
+    ck_assert_uint_eq(options.listen.count, 2);
+    ck_assert_uint_eq(options.server.max_keys, 5);
+    PARSED(WORDS("--listen=c:3", "--listen=d:4", "--max-keys=6"),
+           WORDS("DDPRUND_LISTEN=a:1,b:2", "DDPRUND_MAX_KEYS=5"));
+    ck_assert_uint_eq(options.listen.count, 2);
+    assert_listens(0, "c", 3);
+    assert_listens(1, "d", 4);
+    ck_assert_uint_eq(options.server.max_keys, 6);
+}
+END_TEST
+
+START_TEST(every_limit_has_its_option)
+{
+    PARSED(WORDS("--max-connections=1", "--max-keys=2", "--max-bytes=1M", "--max-value=3K",
+                 "--max-waits=4", "--output-limit=128K", "--output-soft-limit=64K",
+                 "--output-timeout=1.5s", "--greeting-timeout=20ms", "--request-timeout=2m",
+                 "--tcpstore-prefix=p/", "--tcpstore-max-key=5", "--tcpstore-max-value=6K",
+                 "--tcpstore-max-keys=7"),
+           WORDS());
+    const struct ddpi_server_options *server = &options.server;
+    ck_assert_uint_eq(server->max_connections, 1);
+    ck_assert_uint_eq(server->max_keys, 2);
+    ck_assert_uint_eq(server->max_bytes, 1 << 20);
+    ck_assert_uint_eq(server->max_value_len, 3 << 10);
+    ck_assert_uint_eq(server->max_waits, 4);
+    ck_assert_uint_eq(server->output_hard, 128 << 10);
+    ck_assert_uint_eq(server->output_soft, 64 << 10);
+    ck_assert_uint_eq(server->output_ms, 1500);
+    ck_assert_uint_eq(server->handshake_ms, 20);
+    ck_assert_uint_eq(server->frame_ms, 120000);
+    ck_assert_str_eq(server->tcpstore_prefix, "p/");
+    ck_assert_uint_eq(server->tcpstore_max_key_len, 5);
+    ck_assert_uint_eq(server->tcpstore_max_value_len, 6 << 10);
+    ck_assert_uint_eq(server->tcpstore_max_keys, 7);
+}
+END_TEST
+
+START_TEST(the_soft_limit_follows_the_hard_one)
+{
+    PARSED(WORDS("--output-limit=1M"), WORDS());
+    ck_assert_uint_eq(options.server.output_soft, 256 << 10);
+}
+END_TEST
+
+START_TEST(log_and_authentication)
+{
+    PARSED(WORDS("--log-level=debug", "--log-file=x", "--no-auth", "--drain-timeout=0"), WORDS());
+    ck_assert_int_eq(options.log_level, DDPI_LOG_DEBUG);
+    ck_assert_str_eq(options.log_file, "x");
+    ck_assert(!options.server.loopback_only);
+    ck_assert_uint_eq(options.drain_timeout_ms, 0);
+}
+END_TEST
+
+static const struct {
+    const char *word, *text;
+} refused[] = {
+    {"--listen=", "''"},
+    {"--listen=localhost", "port 0 takes a free one"},
+    {"--listen=29400", "no port"},
+    {"--listen=::1:80", "'::1:80'"},
+    {"--listen=a:1,,b:2", "''"},
+    {"--listen=a:65536", "65535"},
+    {"--listen=a:1,a:1,a:1,a:1,a:1,a:1,a:1,a:1,a:1,a:1,a:1,a:1,a:1,a:1,a:1,a:1,a:1", "16"},
+    {"--max-connections=0", "'0'"},
+    {"--max-keys=-1", "'-1'"},
+    {"--max-bytes=1", "4096"},
+    {"--max-bytes=99999999G", "limit"},
+    {"--max-value=17M", "16777216"},
+    {"--max-value=0", "'0'"},
+    {"--output-limit=x", "'x'"},
+    {"--output-timeout=0", "1 ms"},
+    {"--request-timeout=25h", "--request-timeout"},
+    {"--tcpstore-max-keys=131073", "131072"},
+    {"--log-level=loud", "'loud'"},
+    {"--drain-timeout=soon", "'soon'"},
+    {"--no-auth=yes", "--no-auth"},
+    {"--lisen=a:1", "--listen"},
+    {"operand", "'operand'"},
+};
+
+START_TEST(refusals)
+{
+    char word[200];
+    snprintf(word, sizeof word, "%s", refused[_i].word);
+    options.log_file = "unchanged";
+    ck_assert_int_eq(parse(WORDS(word), WORDS()), DDP_E_INVALID);
+    ck_assert_msg(strstr(err.msg, refused[_i].text) != NULL, "%s", err.msg);
+    ck_assert_str_eq(options.log_file, "unchanged");
+}
+END_TEST
+
+START_TEST(a_long_address_is_not_cut)
+{
+    char word[1000] = "--listen=";
+    memset(word + strlen(word), 'h', 600);
+    memcpy(word + strlen(word), ":1", 3);
+    ck_assert_int_eq(parse(WORDS(word), WORDS()), DDP_E_INVALID);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("ddprund_options");
+    TCase *tcase = tcase_create("parse");
+    tcase_add_test(tcase, nothing_given);
+    tcase_add_test(tcase, addresses_add_up);
+    tcase_add_test(tcase, the_command_line_replaces_the_environment);
+    tcase_add_test(tcase, every_limit_has_its_option);
+    tcase_add_test(tcase, the_soft_limit_follows_the_hard_one);
+    tcase_add_test(tcase, log_and_authentication);
+    tcase_add_loop_test(tcase, refusals, 0, (int)(sizeof refused / sizeof *refused));
+    tcase_add_test(tcase, a_long_address_is_not_cut);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
