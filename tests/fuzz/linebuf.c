@@ -34,6 +34,8 @@ static void on_line(void *ctx, const char *text, size_t len)
     HOLDS(last == '\n' || (lines->split_at_cr && last == '\r') || lines->flushing);
     lines->input += len;
     lines->left -= len;
+    /* "\r\n" is one end. */
+    HOLDS(!lines->split_at_cr || last != '\r' || lines->left == 0 || *lines->input != '\n');
     lines->count++;
     lines->ends = lines->ends * 31 + lines->left;
 }
