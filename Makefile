@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build demo test lint bench install clean
+.PHONY: help build demo test lint fuzz bench install clean
 
 ## help     show this list
 help:
@@ -34,6 +34,11 @@ lint:
 	@scripts/setup build lint
 	@scripts/build --quiet build
 	@scripts/lint
+
+## fuzz     run each fuzz target for a minute from its corpus (scripts/fuzz)
+fuzz:
+	@scripts/setup build fuzz
+	@scripts/fuzz
 
 ## bench    measure against other launchers and Redis; results go to build/bench/
 bench:

@@ -16,6 +16,7 @@ static void mark_cut(struct ddp_error *err, size_t wanted)
         memcpy(err->msg + sizeof err->msg - 4, "...", 4);
 }
 
+DDP_PRINTF(2, 0)
 static void format_msg(struct ddp_error *err, const char *format, va_list args)
 {
     int wanted = vsnprintf(err->msg, sizeof err->msg, format, args);
