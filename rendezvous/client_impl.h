@@ -1,6 +1,7 @@
 /*
  * client_impl.h - what the files of the blocking client share: client_sync.c (the handle, and calls
- * on keys), client_txn.c (transactions) and client_watch.c (watches). Nobody else includes it.
+ * on keys), client_txn.c (transactions), client_session.c (sessions) and client_watch.c (watches).
+ * Nobody else includes it.
  */
 #ifndef DDPI_CLIENT_IMPL_H
 #define DDPI_CLIENT_IMPL_H

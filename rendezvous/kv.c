@@ -23,6 +23,7 @@ const struct ddpi_kv_limits ddpi_kv_limits_default = {
     .keys_per_wait = DDP_STORE_MANY_MAX,
     .waits_per_client = 1024,
     .watches_per_client = 1024,
+    .sessions = 65536,
     .history_changes = 65536,
     .history_bytes = (size_t)32 << 20,
     .scoped_key_len = 8192,
@@ -43,6 +44,7 @@ struct ddpi_kv *ddpi_kv_create(const struct ddpi_kv_limits *limits,
     ddpi_table_init(&kv->keys, seed);
     ddpi_table_init(&kv->barriers, seed);
     ddpi_table_init(&kv->watch_nodes, seed);
+    ddpi_table_init(&kv->sessions, seed);
     ddpi_list_init(&kv->history.changes);
     return kv;
 }
@@ -56,6 +58,7 @@ void ddpi_kv_destroy(struct ddpi_kv *kv)
 {
     if (kv == NULL)
         return;
+    ddpi_kv_session_finish(kv);
     struct ddpi_table_iter iter = {0};
     for (struct kv_entry *entry; (entry = entry_of(ddpi_table_next(&kv->keys, &iter))) != NULL;) {
         ddpi_kv_queue_clear(kv, entry);
@@ -98,6 +101,7 @@ struct kv_entry *ddpi_kv_entry_make(struct ddpi_kv *kv, struct ddpi_bytes key)
     entry->node.key_len = key.len;
     ddpi_list_init(&entry->links);
     ddpi_list_init(&entry->watchers);
+    ddpi_list_init(&entry->of_session);
     if (!ddpi_table_insert(&kv->keys, &entry->node)) {
         ddpi_free(entry);
         return NULL;
@@ -230,6 +234,7 @@ void ddpi_kv_commit(struct ddpi_kv *kv, const struct kv_change *change)
     kv->bytes += change->value_len - entry->value_len;
     kv->nkeys += fresh;
     kv->scope_nkeys += fresh && in_scope(kv, entry);
+    ddpi_list_remove(&entry->of_session);
     ddpi_free(entry->value);
     entry->value = change->value;
     entry->value_len = change->value_len;
@@ -278,6 +283,7 @@ void ddpi_kv_drop(struct ddpi_kv *kv, struct kv_entry *entry)
     kv->nkeys--;
     kv->scope_nkeys -= in_scope(kv, entry);
     kv->version++;
+    ddpi_list_remove(&entry->of_session);
     ddpi_free(entry->value);
     entry->value = NULL;
     entry->value_len = 0;
@@ -501,6 +507,10 @@ void ddpi_kv_apply(struct ddpi_kv *kv, struct ddpi_kv_client *client,
         [DDPI_OP_TRANSACT] = ddpi_kv_transact,
         [DDPI_OP_WATCH] = ddpi_kv_watch,
         [DDPI_OP_UNWATCH] = ddpi_kv_unwatch,
+        [DDPI_OP_SESSION_OPEN] = ddpi_kv_session_open,
+        [DDPI_OP_SESSION_KEEP] = ddpi_kv_session_keep,
+        [DDPI_OP_SESSION_CLOSE] = ddpi_kv_session_close,
+        [DDPI_OP_SET_EPHEMERAL] = ddpi_kv_set_ephemeral,
         [DDPI_OP_COMPARE_SET] = ddpi_kv_compare_set,
         [DDPI_OP_ADD_WRAP] = ddpi_kv_add_wrap,
         [DDPI_OP_CHECK] = ddpi_kv_check,
@@ -536,5 +546,6 @@ struct ddpi_kv_stats ddpi_kv_stats(const struct ddpi_kv *kv)
                                   .bytes = kv->bytes,
                                   .waits = kv->deadlines.count,
                                   .watches = kv->nwatches,
+                                  .sessions = kv->leases.count,
                                   .version = kv->version};
 }

@@ -1,6 +1,6 @@
 /*
  * kv.h - the key-value core: keys with versions, queues, requests that wait, barriers, watches,
- * deadlines.
+ * sessions, deadlines.
  *
  * Pure: (request, client, now) -> replies, through one callback; no file descriptor, clock or log
  * inside. A reply may come during the call that asked, during a later call, or never (the client
@@ -30,6 +30,7 @@ struct ddpi_kv_limits {
     uint32_t keys_per_wait;
     uint32_t waits_per_client; /* waiting requests at the same time, barriers included */
     uint32_t watches_per_client;
+    size_t sessions;
     size_t history_changes;  /* remembered for watches that begin in the past; not in bytes ... */
     size_t history_bytes;    /* ... keys and values in all, which count here */
     uint32_t scoped_key_len; /* the same for scoped clients; the scope does not count */
@@ -37,7 +38,8 @@ struct ddpi_kv_limits {
     uint32_t scoped_many; /* keys, or pairs of key and value, in one request */
 };
 
-/* 1 M keys, 1 GiB, lengths as in <ddprun/store.h>, 1024 waits and watches; scoped: 8 KiB, 8 MiB,
+/* 1 M keys, 1 GiB, lengths as in <ddprun/store.h>, 1024 waits and watches, 64 K
+ * sessions; scoped: 8 KiB, 8 MiB,
  * 128 K keys. */
 extern const struct ddpi_kv_limits ddpi_kv_limits_default;
 
@@ -63,6 +65,7 @@ struct ddpi_kv_stats {
     size_t bytes;
     size_t waits;
     size_t watches;
+    size_t sessions;
     uint64_t version;
 };
 

@@ -1,7 +1,7 @@
 /*
  * kv_impl.h - what the files of the core share: kv.c (keys and values), kv_more.c (the operations
- * beyond the native ones), kv_queue.c (queues), kv_txn.c (transactions), kv_wait.c (requests that
- * wait) and kv_watch.c (watches). Nobody else includes it.
+ * beyond the native ones), kv_queue.c (queues), kv_session.c (sessions), kv_txn.c (transactions),
+ * kv_wait.c (requests that wait) and kv_watch.c (watches). Nobody else includes it.
  */
 #ifndef DDPI_KV_IMPL_H
 #define DDPI_KV_IMPL_H
@@ -25,8 +25,11 @@ struct ddpi_kv {
     struct ddpi_table keys;     /* kv_entry::node */
     struct ddpi_table barriers; /* kv_barrier::node */
     struct ddpi_heap deadlines; /* kv_wait::deadline */
-    size_t nkeys;               /* entries that have a value */
-    char *scope;                /* the prefix, and room for a key behind it */
+    struct ddpi_table sessions; /* kv_session::node */
+    struct ddpi_heap leases;    /* kv_session::lease */
+    uint64_t last_session;
+    size_t nkeys; /* entries that have a value */
+    char *scope;  /* the prefix, and room for a key behind it */
     size_t scope_len;
     size_t scope_nkeys; /* of nkeys, those within the scope */
     size_t bytes;
@@ -42,11 +45,12 @@ struct ddpi_kv {
 /* A key that has a value or a queue, or that somebody waits for. */
 struct kv_entry {
     struct ddpi_table_node node;
-    struct ddpi_list links;    /* kv_link::of_entry, in order of arrival */
-    struct ddpi_list watchers; /* kv_link::of_entry of those who wait for the next write */
-    struct kv_queue *queue;    /* NULL: empty, and nobody has been woken for it */
-    uint64_t version;          /* 0: no value */
-    char *value;               /* a NUL behind it */
+    struct ddpi_list links;      /* kv_link::of_entry, in order of arrival */
+    struct ddpi_list watchers;   /* kv_link::of_entry of those who wait for the next write */
+    struct ddpi_list of_session; /* in its list of keys while it is to vanish with one */
+    struct kv_queue *queue;      /* NULL: empty, and nobody has been woken for it */
+    uint64_t version;            /* 0: no value */
+    char *value;                 /* a NUL behind it */
     size_t value_len;
     char key[];
 };
@@ -142,6 +146,16 @@ bool ddpi_kv_present(const struct kv_entry *entry);
 /* @client was woken for a value, and will not take it: the next one may. */
 void ddpi_kv_unserve(struct ddpi_kv *kv, struct ddpi_kv_client *client);
 void ddpi_kv_queue_clear(struct ddpi_kv *kv, struct kv_entry *entry);
+
+/* kv_session.c */
+ddp_status ddpi_kv_session_open(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_session_keep(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_session_close(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_set_ephemeral(struct ddpi_kv *kv, struct kv_call *call);
+/* UINT64_MAX: never. */
+uint64_t ddpi_kv_next_lease(const struct ddpi_kv *kv);
+void ddpi_kv_expire_leases(struct ddpi_kv *kv, uint64_t now_ms);
+void ddpi_kv_session_finish(struct ddpi_kv *kv);
 
 /* kv_txn.c */
 ddp_status ddpi_kv_transact(struct ddpi_kv *kv, struct kv_call *call);

@@ -119,6 +119,7 @@ static ddp_status extend(struct ddpi_kv *kv, struct kv_entry *entry, struct ddpi
         memcpy(value + entry->value_len, more.data, more.len);
     value[len] = '\0';
     kv->bytes += more.len;
+    ddpi_list_remove(&entry->of_session);
     entry->value = value;
     entry->value_len = len;
     entry->version = ++kv->version;

@@ -457,13 +457,15 @@ static struct kv_wait *earliest(const struct ddpi_kv *kv)
 uint64_t ddpi_kv_next_deadline(const struct ddpi_kv *kv)
 {
     const struct kv_wait *wait = earliest(kv);
-    return wait != NULL ? wait->deadline.at : UINT64_MAX;
+    uint64_t lease = ddpi_kv_next_lease(kv);
+    return wait != NULL && wait->deadline.at < lease ? wait->deadline.at : lease;
 }
 
 void ddpi_kv_expire(struct ddpi_kv *kv, uint64_t now_ms)
 {
     for (struct kv_wait *wait; (wait = earliest(kv)) != NULL && wait->deadline.at <= now_ms;)
         time_out(kv, wait);
+    ddpi_kv_expire_leases(kv, now_ms);
 }
 
 void ddpi_kv_client_init(struct ddpi_kv_client *client)

@@ -72,10 +72,11 @@ enum ddpi_field {
     DDPI_VALUE = 4,     /* */
     DDPI_VERSION = 8,   /* */
     DDPI_NUMBER = 16,   /* what to add, the sum; the kind of a change; the id of a watch */
-    DDPI_COUNT = 32,    /* how many make a barrier full; flags of a watch */
+    DDPI_COUNT = 32,    /* how many make a barrier full; flags of a watch; ms of a lease */
     DDPI_TIMEOUT = 64,  /* milliseconds */
     DDPI_TEXT = 128,    /* a sentence for a person: failures only */
     DDPI_CLAUSES = 256, /* of a transaction */
+    DDPI_SESSION = 512, /* a token */
 };
 
 struct ddpi_bytes {
@@ -90,6 +91,8 @@ struct ddpi_keys {
     uint32_t count;
     bool wide; /* u64 */
 };
+
+enum { DDPI_SESSION_SIZE = 24 }; /* bytes of a token */
 
 /* What an answer to WATCH tells, in its number. */
 enum ddpi_change_kind {
@@ -137,6 +140,7 @@ struct ddpi_message {
     uint32_t timeout_ms;
     struct ddpi_bytes text;
     struct ddpi_clauses clauses;
+    struct ddpi_bytes session;
 };
 
 static inline struct ddpi_bytes ddpi_bytes_of(const void *data, size_t len)

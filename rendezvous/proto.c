@@ -158,7 +158,8 @@ static size_t fields_max(unsigned fields, size_t key_max, size_t keys_max)
            (fields & DDPI_TEXT ? LEN_SIZE + DDP_ERROR_TEXT : 0) +
            (fields & DDPI_CLAUSES
                 ? LEN_SIZE + (size_t)DDP_STORE_CLAUSES_MAX * CLAUSE_MAX + DDP_STORE_VALUE_MAX
-                : 0);
+                : 0) +
+           (fields & DDPI_SESSION ? LEN_SIZE + DDPI_SESSION_SIZE : 0);
 }
 
 size_t ddpi_request_max(enum ddpi_op op)
@@ -181,7 +182,8 @@ static size_t fields_len(unsigned fields, const struct ddpi_message *m)
            (fields & DDPI_VALUE ? LEN_SIZE + m->value.len : 0) + (fields & DDPI_VERSION ? 8 : 0) +
            (fields & DDPI_NUMBER ? 8 : 0) + (fields & DDPI_COUNT ? 4 : 0) +
            (fields & DDPI_TIMEOUT ? 4 : 0) + (fields & DDPI_TEXT ? LEN_SIZE + m->text.len : 0) +
-           (fields & DDPI_CLAUSES ? LEN_SIZE + m->clauses.packed_len : 0);
+           (fields & DDPI_CLAUSES ? LEN_SIZE + m->clauses.packed_len : 0) +
+           (fields & DDPI_SESSION ? LEN_SIZE + m->session.len : 0);
 }
 
 static bool put_list(struct ddpi_buf *buf, const struct ddpi_keys *keys)
@@ -207,7 +209,8 @@ static bool put_message(struct ddpi_buf *buf, unsigned fields, ddp_status status
            (!(fields & DDPI_NUMBER) || ddpi_buf_put_u64(buf, (uint64_t)m->number)) &&
            (!(fields & DDPI_COUNT) || ddpi_buf_put_u32(buf, m->count)) &&
            (!(fields & DDPI_TIMEOUT) || ddpi_buf_put_u32(buf, m->timeout_ms)) &&
-           (!(fields & DDPI_CLAUSES) || put_clauses(buf, &m->clauses));
+           (!(fields & DDPI_CLAUSES) || put_clauses(buf, &m->clauses)) &&
+           (!(fields & DDPI_SESSION) || ddpi_keys_put(buf, m->session));
 }
 
 /* Each get_ function is false only if a length is above its limit; a short read stays in @rd. */
@@ -281,6 +284,8 @@ static ddp_status get_message(struct ddpi_rd *rd, unsigned fields, const struct 
         fits = get_bytes(rd, DDP_ERROR_TEXT, &m->text) && fits;
     if (fields & DDPI_CLAUSES)
         fits = get_clauses(rd, &m->clauses) && fits;
+    if (fields & DDPI_SESSION)
+        fits = get_bytes(rd, DDPI_SESSION_SIZE, &m->session) && fits;
     if (!ddpi_rd_done(rd))
         return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed %s message", ddpi_op_name(m->op));
     if (!fits)

@@ -478,5 +478,6 @@ struct ddpi_server_stats ddpi_server_stats(const struct ddpi_server *server)
     stats.bytes = kv.bytes;
     stats.waits = kv.waits;
     stats.watches = kv.watches;
+    stats.sessions = kv.sessions;
     return stats;
 }

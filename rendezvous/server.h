@@ -42,7 +42,7 @@ struct ddpi_server_options {
     const struct ddpi_log *log; /* NULL: none; lives as long as the server */
 };
 
-/* X(name): what is counted. The last five are what there is now, the others only grow. */
+/* X(name): what is counted. The last six are what there is now, the others only grow. */
 #define DDPI_SERVER_STATS(X)                                                           \
     X(accepted)  /* connections */                                                     \
     X(refused)   /* connections: too many, or no file descriptor or memory for them */ \
@@ -53,7 +53,8 @@ struct ddpi_server_options {
     X(keys)                                                                            \
     X(bytes)                                                                           \
     X(waits) /* requests that wait */                                                  \
-    X(watches)
+    X(watches)                                                                         \
+    X(sessions)
 
 struct ddpi_server_stats {
 #define DDPI_SERVER_STAT(name) uint64_t name;

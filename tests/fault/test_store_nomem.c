@@ -40,6 +40,8 @@ static void core_requests(struct ddpi_kv *kv, struct ddpi_kv_client *clients)
         {.op = DDPI_OP_BARRIER, .key = {"b", 1}, .count = 3, .timeout_ms = 5},
         {.op = DDPI_OP_WATCH, .key = {"s", 1}, .count = DDPI_WATCH_PREFIX},
         {.op = DDPI_OP_UNWATCH, .number = 4711},
+        {.op = DDPI_OP_SESSION_OPEN, .count = 10},
+        {.op = DDPI_OP_SESSION_KEEP, .session = {clauses, DDPI_SESSION_SIZE}},
         {.op = DDPI_OP_TRANSACT, .clauses = {clauses, sizeof clauses - 1, 2}},
     };
     for (size_t i = 0; i < sizeof requests / sizeof *requests; i++)
@@ -84,8 +86,8 @@ static bool core_survives(int good, int bad)
         ddpi_kv_client_init(&clients[1]);
         core_requests(kv, clients);
         ddpi_kv_expire(kv, 1000);
-        ck_assert_uint_ge(replies, 13);
-        ck_assert_uint_le(replies, 14); /* the last is watched */
+        ck_assert_uint_ge(replies, 15);
+        ck_assert_uint_le(replies, 16); /* the last is watched */
         ddpi_kv_client_gone(kv, &clients[0]);
         ddpi_kv_client_gone(kv, &clients[1]);
         scoped_requests(kv, clients);
@@ -162,6 +164,10 @@ static void client_calls(ddp_store *store)
     allowed(ddp_store_barrier(store, "b", 2, 1, NULL));
     allowed(ddp_store_delete(store, "a", 200, NULL));
     allowed(ddp_store_stats(store, 200, &counters, NULL));
+    struct ddp_store_session session = {{0}};
+    allowed(ddp_store_session_open(store, 1000, 200, &session, NULL));
+    allowed(ddp_store_set_ephemeral(store, &session, "e", "v", 1, 200, NULL, NULL));
+    allowed(ddp_store_session_keep(store, &session, 200, NULL));
     allowed(ddp_store_next_event(store, 1, &event, NULL));
     ddp_store_free(event);
     ddp_store_free(value);

@@ -1,6 +1,7 @@
 /*
- * test_store_watch.c - watches through the blocking client: events beside other calls, after a new
- * connection, and of those who do not read them.
+ * test_store_watch.c - watches and sessions through the blocking client: events beside other calls,
+ * after a new connection, and of those who do not read them; keys that outlive a connection, but
+ * not their session.
  */
 #include "store_fixture.h"
 
@@ -140,13 +141,51 @@ START_TEST(events_outlive_the_connection)
 }
 END_TEST
 
+START_TEST(keys_vanish_with_their_session)
+{
+    ddp_store *first = open_prefix("g1/"), *other = open_prefix("g1/");
+    struct ddp_store_session session, wrong = {{0}};
+    struct ddp_error err;
+    uint64_t watch, version;
+    void *value;
+    size_t len;
+    ck_assert_int_eq(ddp_store_session_open(first, 0, SOON_MS, &session, &err), DDP_E_INVALID);
+    ck_assert_int_eq(ddp_store_session_keep(first, NULL, SOON_MS, &err), DDP_E_INVALID);
+    OK(ddp_store_session_open(first, SOON_MS, SOON_MS, &session, &why));
+    OK(ddp_store_set_ephemeral(first, &session, "rank0", "here", 4, SOON_MS, &version, &why));
+    ck_assert_int_eq(ddp_store_set_ephemeral(first, &wrong, "x", "", 0, SOON_MS, NULL, &err),
+                     DDP_E_NOT_FOUND);
+    ddp_store_close(first);
+    await_connections(1);
+    OK(ddp_store_session_keep(other, &session, SOON_MS, &why)); /* on a new connection */
+    OK(ddp_store_get(other, "rank0", SOON_MS, &value, &len, NULL, &why));
+    ck_assert_str_eq(value, "here");
+    ddp_store_free(value);
+    OK(ddp_store_watch(other, "rank", DDP_STORE_WATCH_PREFIX, 0, SOON_MS, &watch, NULL, &why));
+    OK(ddp_store_session_close(other, &session, SOON_MS, &why));
+    expect_event(other, watch, DDP_STORE_EVENT_DELETED, "rank0", "", NULL);
+    ck_assert_int_eq(ddp_store_session_close(other, &session, SOON_MS, &err), DDP_E_NOT_FOUND);
+
+    OK(ddp_store_session_open(other, 30, SOON_MS, &session, &why)); /* nobody keeps it */
+    ck_assert_uint_le(store_thread_stats(server).sessions, 1);
+    ddp_status status =
+        ddp_store_set_ephemeral(other, &session, "rank1", "", 0, SOON_MS, NULL, &err);
+    if (status == DDP_OK) { /* in time, on a machine that is not too busy */
+        expect_event(other, watch, DDP_STORE_EVENT_SET, "rank1", "", NULL);
+        expect_event(other, watch, DDP_STORE_EVENT_DELETED, "rank1", "", NULL);
+    }
+    ck_assert_int_eq(ddp_store_session_keep(other, &session, SOON_MS, &err),
+                     status == DDP_OK ? DDP_E_NOT_FOUND : status);
+    ddp_store_close(other);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     const TTest *const tests[] = {
-        events_come_beside_other_calls,
-        a_new_connection_goes_on_where_the_last_was,
-        who_does_not_read_is_closed_alone,
-        events_outlive_the_connection,
+        events_come_beside_other_calls,    a_new_connection_goes_on_where_the_last_was,
+        who_does_not_read_is_closed_alone, events_outlive_the_connection,
+        keys_vanish_with_their_session,
     };
     return store_suite("store_watch", tests, sizeof tests / sizeof *tests);
 }

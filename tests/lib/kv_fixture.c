@@ -43,6 +43,8 @@ static void record(void *ctx, struct ddpi_kv_client *client, const struct ddpi_m
             used += (size_t)snprintf(got->text + used, sizeof got->text - used, "%s%.*s",
                                      used > 0 ? "," : "", (int)key.len, (const char *)key.data);
     }
+    if (reply->op == DDPI_OP_SESSION_OPEN)
+        copy_text(got->value, sizeof got->value, reply->session);
     if (reply->op == DDPI_OP_WATCH && reply->status == DDP_OK)
         copy_text(got->text, sizeof got->text, reply->key);
     if (got->status != DDP_OK)
@@ -70,6 +72,8 @@ void kv_teardown(void)
         ddpi_kv_client_gone(kv, &clients[i]);
     ck_assert_uint_eq(ddpi_kv_stats(kv).waits, 0);
     ck_assert_uint_eq(ddpi_kv_stats(kv).watches, 0);
+    ddpi_kv_expire(kv, UINT64_MAX); /* all leases */
+    ck_assert_uint_eq(ddpi_kv_stats(kv).sessions, 0);
     ddpi_kv_delete_prefix(kv, ddpi_bytes_of("", 0));
     ck_assert_uint_eq(ddpi_kv_stats(kv).keys, 0);
     ck_assert_uint_eq(ddpi_kv_stats(kv).bytes, 0); /* whatever happened, the account is even */

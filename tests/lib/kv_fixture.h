@@ -13,7 +13,8 @@ struct got {
     uint64_t id, version;
     ddp_status status;
     int64_t number;
-    char value[64], text[TEXT_MAX]; /* of a watch, the key is the text */
+    char value[64], text[TEXT_MAX]; /* of a watch, the key is the text; of a
+                                       session, the token is the value */
     uint32_t count;                 /* of keys */
 };
 

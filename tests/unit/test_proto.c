@@ -70,6 +70,7 @@ static struct ddpi_message sample(enum ddpi_op op)
         .timeout_ms = 123456789,
         .text = text_of("why it failed"),
         .clauses = clauses_of(2),
+        .session = text_of("a token of some length"),
     };
 }
 
@@ -94,6 +95,7 @@ static void assert_fields(const struct ddpi_message *got, const struct ddpi_mess
     assert_bytes(ddpi_bytes_of(got->clauses.packed, got->clauses.packed_len),
                  ddpi_bytes_of(wanted->clauses.packed, wanted->clauses.packed_len),
                  fields & DDPI_CLAUSES);
+    assert_bytes(got->session, wanted->session, fields & DDPI_SESSION);
     ck_assert_uint_eq(got->clauses.count, fields & DDPI_CLAUSES ? wanted->clauses.count : 0);
     ck_assert_uint_eq(got->version, fields & DDPI_VERSION ? wanted->version : 0);
     ck_assert_int_eq(got->number, fields & DDPI_NUMBER ? wanted->number : 0);

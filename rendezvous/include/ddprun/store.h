@@ -261,12 +261,65 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_store_next_event(ddp_store *store, uint32_
                                                        struct ddp_store_event **ret_event,
                                                        struct ddp_error *err);
 
+#define DDP_STORE_LEASE_MAX_MS (24 * 60 * 60 * 1000)
+
+/*
+ * A session, by which keys can vanish when those who set them do. It belongs to no handle: whoever
+ * has a copy of these bytes may use it, after a lost connection or in another process, and nobody
+ * else.
+ */
+struct ddp_store_session {
+    unsigned char token[24];
+};
+
+/**
+ * Begin a session, which ends when nobody has called ddp_store_session_keep() for @lease_ms
+ * milliseconds of the server's clock (1 to DDP_STORE_LEASE_MAX_MS), or by
+ * ddp_store_session_close().
+ *
+ * Closing the handle does not end it. On DDP_OK the session is in *@ret_session.
+ * DDP_E_LIMIT: the store has too many of them.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_store_session_open(ddp_store *store, uint32_t lease_ms,
+                                                         uint32_t timeout_ms,
+                                                         struct ddp_store_session *ret_session,
+                                                         struct ddp_error *err);
+
+/**
+ * Begin the lease of @session anew. A third of the lease between two calls leaves time for trouble.
+ *
+ * DDP_E_NOT_FOUND: it has ended, and its keys are gone.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_store_session_keep(ddp_store *store,
+                                                         const struct ddp_store_session *session,
+                                                         uint32_t timeout_ms,
+                                                         struct ddp_error *err);
+
+/**
+ * End @session and remove its keys. DDP_E_NOT_FOUND: it has ended before.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_store_session_close(ddp_store *store,
+                                                          const struct ddp_store_session *session,
+                                                          uint32_t timeout_ms,
+                                                          struct ddp_error *err);
+
+/**
+ * ddp_store_set() of a key that is removed when @session ends, and watched as a deletion then.
+ *
+ * The last change decides: whoever sets, adds to or swaps the key by another call makes it stay.
+ * DDP_E_NOT_FOUND: the session has ended; nothing is set.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_store_set_ephemeral(
+    ddp_store *store, const struct ddp_store_session *session, const char *key, const void *value,
+    size_t value_len, uint32_t timeout_ms, uint64_t *ret_version, struct ddp_error *err);
+
 /**
  * What the server has counted: a line for each counter, its name, a blank, and a decimal number.
  *
- * "connections", "keys", "bytes", "waits" (requests that wait) and "watches" are what there is now;
- * the others, such as "requests" and "refused" (connections), only grow. Later servers may have
- * more lines. On DDP_OK *@ret_text is a string that the caller frees with ddp_store_free().
+ * "connections", "keys", "bytes", "waits" (requests that wait), "watches" and "sessions" are what
+ * there is now; the others, such as "requests" and "refused" (connections), only grow. Later
+ * servers may have more lines. On DDP_OK *@ret_text is a string that the caller frees with
+ * ddp_store_free().
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_store_stats(ddp_store *store, uint32_t timeout_ms,
                                                   char **ret_text, struct ddp_error *err);

@@ -1,0 +1,172 @@
+/*
+ * kv_session.c - sessions: each has a lease, which whoever knows its token renews, from whatever
+ * connection; the keys tied to it vanish when it is closed or its lease is over. Owns the sessions;
+ * the entries are kv.c's.
+ *
+ * A session does not belong to a connection, so there is nothing to take over when one is lost: the
+ * token is the session's number and a secret, which only the store's seed can make.
+ */
+#include "clock.h"
+#include "error.h"
+#include "kv_impl.h"
+#include "mem.h"
+
+#include <ddprun/store.h>
+#include <string.h>
+
+_Static_assert(sizeof(struct ddp_store_session) == DDPI_SESSION_SIZE, "tokens cross as they are");
+
+struct kv_session {
+    struct ddpi_table_node node; /* by number */
+    struct ddpi_heap_node lease; /* until when */
+    struct ddpi_list keys;       /* kv_entry::of_session */
+    uint32_t lease_ms;
+    uint64_t number;
+    uint8_t token[DDPI_SESSION_SIZE]; /* the number, then two words of secret */
+};
+
+static void make_token(const struct ddpi_kv *kv, struct kv_session *session)
+{
+    for (uint64_t part = 0; part < DDPI_SESSION_SIZE / sizeof part; part++) {
+        const uint64_t words[] = {session->number, part};
+        uint64_t word =
+            part == 0 ? session->number : ddpi_siphash(kv->sessions.seed, words, sizeof words);
+        memcpy(session->token + part * sizeof word, &word, sizeof word);
+    }
+}
+
+/* In a time that does not tell where they differ. */
+static bool same_token(const uint8_t *a, const uint8_t *b)
+{
+    uint8_t differ = 0;
+    for (size_t i = 0; i < DDPI_SESSION_SIZE; i++)
+        differ |= a[i] ^ b[i];
+    return differ == 0;
+}
+
+static void session_end(struct ddpi_kv *kv, struct kv_session *session)
+{
+    while (!ddpi_list_empty(&session->keys))
+        ddpi_kv_drop(kv, ddpi_container_of(session->keys.next, struct kv_entry, of_session));
+    ddpi_table_remove(&kv->sessions, &session->node);
+    ddpi_heap_remove(&kv->leases, &session->lease);
+    kv->bytes -= sizeof(*session);
+    ddpi_free(session);
+}
+
+static ddp_status session_find(struct ddpi_kv *kv, struct kv_call *call, struct kv_session **ret)
+{
+    struct ddpi_bytes token = call->request->session;
+    if (token.len == DDPI_SESSION_SIZE) {
+        struct ddpi_table_node *node = ddpi_table_find(&kv->sessions, token.data, sizeof(uint64_t));
+        struct kv_session *session =
+            node != NULL ? ddpi_container_of(node, struct kv_session, node) : NULL;
+        if (session != NULL && same_token(session->token, token.data)) {
+            if (session->lease.at > call->now_ms) {
+                *ret = session;
+                return DDP_OK;
+            }
+            session_end(kv, session);
+        }
+    }
+    return ddpi_error_set(&call->err, DDP_E_NOT_FOUND,
+                          "there is no such session: its lease is over, or it was closed");
+}
+
+static ddp_status check_open(const struct ddpi_kv *kv, struct kv_call *call)
+{
+    uint32_t lease_ms = call->request->count;
+    if (lease_ms == 0 || lease_ms > DDP_STORE_LEASE_MAX_MS)
+        return ddpi_error_set(&call->err, DDP_E_INVALID, "a lease of %u ms; it may have 1 to %d ms",
+                              lease_ms, DDP_STORE_LEASE_MAX_MS);
+    if (kv->leases.count >= kv->limits.sessions)
+        return ddpi_error_set(&call->err, DDP_E_LIMIT,
+                              "the store has %zu sessions, which is its limit", kv->leases.count);
+    return ddpi_kv_check_growth(kv, 0, sizeof(struct kv_session), &call->err);
+}
+
+ddp_status ddpi_kv_session_open(struct ddpi_kv *kv, struct kv_call *call)
+{
+    ddp_status status = check_open(kv, call);
+    if (status != DDP_OK)
+        return status;
+    struct kv_session *session = ddpi_calloc(1, sizeof(*session));
+    if (session == NULL)
+        return ddpi_error_nomem(&call->err, sizeof(*session));
+    session->number = ++kv->last_session;
+    session->lease_ms = call->request->count;
+    session->node.key = session->token;
+    session->node.key_len = sizeof session->number;
+    ddpi_list_init(&session->keys);
+    make_token(kv, session);
+    uint64_t until = ddpi_deadline(call->now_ms, session->lease_ms);
+    if (!ddpi_heap_insert(&kv->leases, &session->lease, until) ||
+        !ddpi_table_insert(&kv->sessions, &session->node)) {
+        ddpi_heap_remove(&kv->leases, &session->lease);
+        ddpi_free(session);
+        return ddpi_error_nomem(&call->err, sizeof(*session));
+    }
+    kv->bytes += sizeof(*session);
+    call->reply.session = ddpi_bytes_of(session->token, sizeof session->token);
+    return DDP_OK;
+}
+
+ddp_status ddpi_kv_session_keep(struct ddpi_kv *kv, struct kv_call *call)
+{
+    struct kv_session *session = NULL;
+    ddp_status status = session_find(kv, call, &session);
+    if (session == NULL)
+        return status;
+    ddpi_heap_remove(&kv->leases, &session->lease); /* which leaves the room that it takes next */
+    (void)ddpi_heap_insert(&kv->leases, &session->lease,
+                           ddpi_deadline(call->now_ms, session->lease_ms));
+    return DDP_OK;
+}
+
+ddp_status ddpi_kv_session_close(struct ddpi_kv *kv, struct kv_call *call)
+{
+    struct kv_session *session = NULL;
+    ddp_status status = session_find(kv, call, &session);
+    if (session != NULL)
+        session_end(kv, session);
+    return status;
+}
+
+ddp_status ddpi_kv_set_ephemeral(struct ddpi_kv *kv, struct kv_call *call)
+{
+    struct kv_session *session = NULL;
+    ddp_status status = session_find(kv, call, &session);
+    if (session == NULL)
+        return status;
+    status = ddpi_kv_put(kv, call->key, call->request->value, &call->reply.version, &call->err);
+    if (status == DDP_OK)
+        ddpi_list_append(&session->keys, &ddpi_kv_find_value(kv, call->key)->of_session);
+    return status;
+}
+
+static struct kv_session *earliest(const struct ddpi_kv *kv)
+{
+    struct ddpi_heap_node *node = ddpi_heap_top(&kv->leases);
+    return node != NULL ? ddpi_container_of(node, struct kv_session, lease) : NULL;
+}
+
+uint64_t ddpi_kv_next_lease(const struct ddpi_kv *kv)
+{
+    const struct kv_session *session = earliest(kv);
+    return session != NULL ? session->lease.at : UINT64_MAX;
+}
+
+void ddpi_kv_expire_leases(struct ddpi_kv *kv, uint64_t now_ms)
+{
+    for (struct kv_session *session;
+         (session = earliest(kv)) != NULL && session->lease.at <= now_ms;)
+        session_end(kv, session);
+}
+
+void ddpi_kv_session_finish(struct ddpi_kv *kv)
+{
+    for (struct kv_session *session; (session = earliest(kv)) != NULL;)
+        session_end(kv, session);
+    ddpi_table_finish(&kv->sessions);
+    ddpi_heap_finish(&kv->leases);
+}
