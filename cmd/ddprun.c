@@ -137,6 +137,14 @@ static void raise_file_limit(struct plan *plan, struct run *run)
         plan->agent.nofile = &run->nofile;
 }
 
+/* Whatever the caller of ddprun had blocked, too: a job must be possible to end. */
+static void unblock_signals(void)
+{
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
 static int run_agent(struct plan *plan, const struct guard_agent *split, struct run *run,
                      uv_loop_t *loop)
 {
@@ -154,7 +162,7 @@ static int run_agent(struct plan *plan, const struct guard_agent *split, struct 
     run->agent.new_generation = on_new_generation;
     run->agent.done = on_done;
     run->agent.ctx = run;
-    sigprocmask(SIG_SETMASK, &split->signal_mask, NULL);
+    unblock_signals();
     if (status == DDP_OK)
         agent_start(&run->agent);
     else

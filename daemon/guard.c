@@ -1,7 +1,7 @@
 /*
  * guard.c - the guard process. Owns one end of a pipe and nothing else; after the split it
- * allocates nothing, opens no connection and runs no event loop: two dozen lines that can be
- * trusted to work when memory has run out. What it is given to clean up comes when all is ended.
+ * allocates nothing, opens no connection and runs no event loop: little enough to be trusted when
+ * memory has run out. What it is given to clean up comes when all is ended.
  */
 #include "guard.h"
 
@@ -146,6 +146,5 @@ ddp_status guard_split(const struct guard_farewell *farewell, struct guard_agent
     close(ends[1]);
     (void)DDPI_FAILPOINT("guard.split"); /* only a kill makes sense */
     ret_agent->guard_fd = ends[0];
-    sigemptyset(&ret_agent->signal_mask);
     return DDP_OK;
 }

@@ -15,13 +15,9 @@
 #define DAEMON_GUARD_H
 
 #include <ddprun/status.h>
-#include <signal.h>
 
 struct guard_agent {
-    int guard_fd;         /* reads end-of-file once the guard is gone; owned by the agent */
-    sigset_t signal_mask; /* what the agent sets once its handlers stand; until then every signal is
-                             blocked, so that none is lost. Blocks nothing, whatever the caller of
-                             ddprun had blocked: a job must be possible to end */
+    int guard_fd; /* reads end-of-file once the guard is gone; owned by the agent */
 };
 
 /* What the guard does last, whichever way the agent has ended. */
@@ -37,7 +33,9 @@ void guard_hold_signals(void);
 /*
  * Split off the agent. Returns DDP_OK in the agent only, with @ret_agent filled; in the guard it
  * does not return: that process ends with the agent's exit code, or 128+N when signal N killed the
- * agent. On failure there was no split.
+ * agent. On failure there was no split. Signals stay blocked in the agent, so that none is lost:
+ * once its handlers stand it unblocks them all, whatever the caller of ddprun had blocked, as a job
+ * must be possible to end.
  */
 DDP_MUST_CHECK ddp_status guard_split(const struct guard_farewell *farewell,
                                       struct guard_agent *ret_agent, struct ddp_error *err);

