@@ -41,10 +41,11 @@ struct ddpi_conn_env {
     void *owner;
     /* A request has come; it is answered through ddpi_conn_reply(), now or later. */
     void (*request)(void *owner, struct ddpi_conn *conn, const struct ddpi_message *request);
-    /* All that was there has been handled: time to flush. */
-    void (*settle)(void *owner);
-    /* There is output to be flushed, or the connection is to be ended, at the next settle. */
+    /* There is output to be flushed, or the connection is to be ended, at the end of this turn of
+     * the loop. */
     void (*dirty)(void *owner, struct ddpi_conn *conn);
+    /* The output of one connection has grown so much that all is to be flushed now. */
+    void (*settle)(void *owner);
     /* It asks no more and wants no replies. */
     void (*gone)(void *owner, struct ddpi_conn *conn);
     /* Its handles are closed; the memory is the hook's to free. */
@@ -71,6 +72,7 @@ struct ddpi_conn {
     bool overflow;          /* a reply did not fit: to be closed */
     bool refused;           /* a reply has no words in the dialect: to be closed ... */
     char *refusal;          /* ... for this reason; NULL when there was no memory for it */
+    bool hung_up;           /* the peer has been told that nothing more comes */
     bool at_fault;          /* it is ended for a rule that its peer broke */
     unsigned deadline;      /* which of the deadlines in conn.c runs */
     unsigned handles;       /* not closed yet */

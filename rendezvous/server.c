@@ -3,8 +3,8 @@
  * core's deadlines.
  *
  * The happy path: a connection comes in, its requests go to the core, the core's replies to the
- * connections they belong to; each event ends in settle(), which flushes what was written to and
- * sets the timer.
+ * connections they belong to; each turn of the loop ends in settle(), which flushes what was
+ * written to and sets the timer.
  *
  * Possible failure modes are those of listener.c and conn.c, and:
  *   - too many connections: the newest is told so and closed.
@@ -48,7 +48,9 @@ struct ddpi_server {
 
     uv_timer_t expiry; /* the core's next deadline */
     uint64_t expiry_at;
-    unsigned handles; /* not closed yet: the timer, and each listener */
+    uv_check_t after_io; /* these two end a turn: behind connections, and behind timers */
+    uv_prepare_t before_io;
+    unsigned handles; /* not closed yet: these three, and each listener */
     bool closing;
     void (*drained_cb)(void *ctx); /* NULL: not draining, or it has been called */
     void *drained_ctx;
@@ -79,7 +81,7 @@ static void handle_closed(void *owner)
     server_maybe_closed(server);
 }
 
-static void on_expiry_closed(uv_handle_t *handle)
+static void on_handle_closed(uv_handle_t *handle)
 {
     handle_closed(handle->data);
 }
@@ -99,19 +101,18 @@ void ddpi_server_close(struct ddpi_server *server, void (*cb)(void *ctx), void *
         ddpi_conn_close(ddpi_container_of(node, struct ddpi_conn, of_server), DDP_E_CLOSED,
                         "the server is shutting down");
     stop_listening(server);
-    uv_close((uv_handle_t *)&server->expiry, on_expiry_closed);
+    uv_close((uv_handle_t *)&server->expiry, on_handle_closed);
+    uv_close((uv_handle_t *)&server->after_io, on_handle_closed);
+    uv_close((uv_handle_t *)&server->before_io, on_handle_closed);
 }
 
 /* --- requests and replies --- */
-
-static void settle(void *owner);
 
 static void on_expiry(uv_timer_t *timer)
 {
     struct ddpi_server *server = timer->data;
     server->expiry_at = UINT64_MAX;
     ddpi_kv_expire(server->kv, uv_now(server->env.loop));
-    settle(server);
 }
 
 static void update_expiry(struct ddpi_server *server)
@@ -159,12 +160,21 @@ static void settle(void *owner)
     tell_if_drained(server);
 }
 
+static void on_after_io(uv_check_t *check)
+{
+    settle(check->data);
+}
+
+static void on_before_io(uv_prepare_t *prepare)
+{
+    settle(prepare->data);
+}
+
 void ddpi_server_drain(struct ddpi_server *server, void (*cb)(void *ctx), void *ctx)
 {
     server->drained_cb = cb;
     server->drained_ctx = ctx;
     stop_listening(server);
-    uv_timer_start(&server->expiry, on_expiry, 0, 0); /* nothing else might happen */
 }
 
 /* A line for each of DDPI_SERVER_STATS: its name, a blank, the number. */
@@ -406,6 +416,18 @@ static ddp_status create_core(struct ddpi_server *server, const char *tcpstore_p
                              err);
 }
 
+/* None of these calls can fail. */
+static void init_handles(struct ddpi_server *server)
+{
+    uv_timer_init(server->env.loop, &server->expiry);
+    uv_check_init(server->env.loop, &server->after_io);
+    uv_prepare_init(server->env.loop, &server->before_io);
+    server->expiry.data = server->after_io.data = server->before_io.data = server;
+    server->handles = 3;
+    uv_check_start(&server->after_io, on_after_io);
+    uv_prepare_start(&server->before_io, on_before_io);
+}
+
 ddp_status ddpi_server_create_deaf(uv_loop_t *loop, const struct ddpi_server_options *options,
                                    struct ddpi_server **ret, struct ddp_error *err)
 {
@@ -425,9 +447,7 @@ ddp_status ddpi_server_create_deaf(uv_loop_t *loop, const struct ddpi_server_opt
         ddpi_free(server);
         return status;
     }
-    uv_timer_init(loop, &server->expiry);
-    server->expiry.data = server;
-    server->handles = 1;
+    init_handles(server);
     *ret = server;
     return DDP_OK;
 }
@@ -466,7 +486,6 @@ ddp_status ddpi_server_set_tcpstore_prefix(struct ddpi_server *server, const cha
         if (conn->client.scoped)
             ddpi_conn_dismiss(conn, DDP_E_CLOSED, "the generation it belongs to has ended");
     }
-    settle(server);
     return DDP_OK;
 }
 
