@@ -486,3 +486,9 @@ void ddpi_conn_close(struct ddpi_conn *conn, ddp_status status, const char *text
     }
     close_handles(conn);
 }
+
+void ddpi_conn_drop(struct ddpi_conn *conn, const char *why)
+{
+    ddpi_buf_consume(&conn->out, ddpi_buf_len(&conn->out));
+    end(conn, why);
+}

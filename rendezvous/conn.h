@@ -103,4 +103,7 @@ void ddpi_conn_dismiss(struct ddpi_conn *conn, ddp_status status, const char *te
 /* The same without lingering: what cannot be sent at once is lost. */
 void ddpi_conn_close(struct ddpi_conn *conn, ddp_status status, const char *text);
 
+/* The same without a word: what is queued is lost, too. */
+void ddpi_conn_drop(struct ddpi_conn *conn, const char *why);
+
 #endif

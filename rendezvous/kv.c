@@ -58,6 +58,7 @@ void ddpi_kv_destroy(struct ddpi_kv *kv)
 {
     if (kv == NULL)
         return;
+    kv->sink = NULL; /* what is freed has not changed */
     ddpi_kv_session_finish(kv);
     struct ddpi_table_iter iter = {0};
     for (struct kv_entry *entry; (entry = entry_of(ddpi_table_next(&kv->keys, &iter))) != NULL;) {

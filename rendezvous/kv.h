@@ -19,6 +19,7 @@
 
 #include "list.h"
 #include "message.h"
+#include "sink.h"
 #include "siphash.h"
 
 /* Reaching one of them is DDP_E_LIMIT for the request that would exceed it, and for no other. */
@@ -96,6 +97,20 @@ size_t ddpi_kv_delete_prefix(struct ddpi_kv *kv, struct ddpi_bytes prefix);
 /* What the keys of scoped clients begin with, at first "". No scoped client is there. Fails with
  * nothing changed, and only for lack of memory. */
 ddp_status ddpi_kv_set_scope(struct ddpi_kv *kv, struct ddpi_bytes prefix, struct ddp_error *err);
+
+/* Tell @change of all changes from now on; NULL: nobody. */
+void ddpi_kv_set_sink(struct ddpi_kv *kv, void (*change)(void *, const struct ddpi_mutation *),
+                      void *ctx);
+struct ddpi_mark ddpi_kv_mark(const struct ddpi_kv *kv);
+
+/*
+ * Put back what a sink has kept: sessions, keys, what ties them, queues, past changes, and at last
+ * the mark. The core is fresh and has no sink. The limits do not count, as what was promised is to
+ * be held; leases begin anew. DDP_E_PROTOCOL: it cannot have come from a core.
+ */
+ddp_status ddpi_kv_restore(struct ddpi_kv *kv, const struct ddpi_mutation *mutation,
+                           uint64_t now_ms, struct ddp_error *err);
+void ddpi_kv_restore_mark(struct ddpi_kv *kv, const struct ddpi_mark *mark);
 
 struct ddpi_kv_stats ddpi_kv_stats(const struct ddpi_kv *kv);
 

@@ -1,7 +1,8 @@
 /*
  * kv_impl.h - what the files of the core share: kv.c (keys and values), kv_more.c (the operations
- * beyond the native ones), kv_queue.c (queues), kv_session.c (sessions), kv_txn.c (transactions),
- * kv_wait.c (requests that wait) and kv_watch.c (watches). Nobody else includes it.
+ * beyond the native ones), kv_queue.c (queues), kv_restore.c (the way to and from a sink),
+ * kv_session.c (sessions), kv_txn.c (transactions), kv_wait.c (requests that wait) and kv_watch.c
+ * (watches). Nobody else includes it.
  */
 #ifndef DDPI_KV_IMPL_H
 #define DDPI_KV_IMPL_H
@@ -40,6 +41,8 @@ struct ddpi_kv {
     struct kv_history history;
     ddpi_kv_reply_fn *reply;
     void *reply_ctx;
+    void (*sink)(void *ctx, const struct ddpi_mutation *mutation); /* NULL: none */
+    void *sink_ctx;
 };
 
 /* A key that has a value or a queue, or that somebody waits for. */
@@ -146,6 +149,12 @@ bool ddpi_kv_present(const struct kv_entry *entry);
 /* @client was woken for a value, and will not take it: the next one may. */
 void ddpi_kv_unserve(struct ddpi_kv *kv, struct ddpi_kv_client *client);
 void ddpi_kv_queue_clear(struct ddpi_kv *kv, struct kv_entry *entry);
+/* A copy of @value at the end of the queue of @key, within the limits or not. */
+ddp_status ddpi_kv_enqueue(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
+                           struct kv_entry **ret_entry, struct ddp_error *err);
+
+/* kv_restore.c */
+void ddpi_kv_emit(struct ddpi_kv *kv, const struct ddpi_mutation *mutation);
 
 /* kv_session.c */
 ddp_status ddpi_kv_session_open(struct ddpi_kv *kv, struct kv_call *call);
@@ -156,6 +165,11 @@ ddp_status ddpi_kv_set_ephemeral(struct ddpi_kv *kv, struct kv_call *call);
 uint64_t ddpi_kv_next_lease(const struct ddpi_kv *kv);
 void ddpi_kv_expire_leases(struct ddpi_kv *kv, uint64_t now_ms);
 void ddpi_kv_session_finish(struct ddpi_kv *kv);
+/* The session @number with @token. */
+ddp_status ddpi_kv_session_restore(struct ddpi_kv *kv, uint64_t number, struct ddpi_bytes token,
+                                   uint32_t lease_ms, uint64_t now_ms, struct ddp_error *err);
+/* @entry is to vanish with the session @number; false: there is none. */
+bool ddpi_kv_session_tie(struct ddpi_kv *kv, uint64_t number, struct kv_entry *entry);
 
 /* kv_txn.c */
 ddp_status ddpi_kv_transact(struct ddpi_kv *kv, struct kv_call *call);
@@ -166,6 +180,9 @@ ddp_status ddpi_kv_unwatch(struct ddpi_kv *kv, struct kv_call *call);
 /* Tell those who watch @key that it has just changed, at kv->version. */
 void ddpi_kv_changed(struct ddpi_kv *kv, enum ddpi_change_kind kind, struct ddpi_bytes key,
                      struct ddpi_bytes value);
+/* Behind all that is remembered, a change that happened before this core was. */
+void ddpi_kv_remember_past(struct ddpi_kv *kv, enum ddpi_change_kind kind, uint64_t version,
+                           struct ddpi_bytes key, struct ddpi_bytes value);
 void ddpi_kv_drop_watches(struct ddpi_kv *kv, struct ddpi_kv_client *client);
 /* All clients are gone. */
 void ddpi_kv_watch_finish(struct ddpi_kv *kv);

@@ -7,7 +7,8 @@
  * written to and sets the timer.
  *
  * Possible failure modes are those of listener.c and conn.c, and:
- *   - too many connections: the newest is told so and closed.
+ *   - too many connections: the newest is told so and closed;
+ *   - what has changed cannot be made durable: nothing is answered any more.
  */
 #include "server.h"
 
@@ -45,6 +46,11 @@ struct ddpi_server {
     uint32_t max_connections;
     bool loopback_only;
     struct ddpi_server_stats counts; /* without what the core knows */
+
+    struct ddpi_sink sink; /* commit NULL: none */
+    void (*sink_failed)(void *ctx, const struct ddp_error *why);
+    void *sink_failed_ctx;
+    bool changed; /* since the last commit */
 
     uv_timer_t expiry; /* the core's next deadline */
     uint64_t expiry_at;
@@ -92,20 +98,6 @@ static void stop_listening(struct ddpi_server *server)
         ddpi_listener_close(ddpi_container_of(node, struct ddpi_listener, of_server));
 }
 
-void ddpi_server_close(struct ddpi_server *server, void (*cb)(void *ctx), void *ctx)
-{
-    server->close_cb = cb;
-    server->close_ctx = ctx;
-    server->closing = true;
-    ddpi_list_for_each_safe (node, &server->conns)
-        ddpi_conn_close(ddpi_container_of(node, struct ddpi_conn, of_server), DDP_E_CLOSED,
-                        "the server is shutting down");
-    stop_listening(server);
-    uv_close((uv_handle_t *)&server->expiry, on_handle_closed);
-    uv_close((uv_handle_t *)&server->after_io, on_handle_closed);
-    uv_close((uv_handle_t *)&server->before_io, on_handle_closed);
-}
-
 /* --- requests and replies --- */
 
 static void on_expiry(uv_timer_t *timer)
@@ -146,11 +138,45 @@ static void tell_if_drained(struct ddpi_server *server)
     cb(server->drained_ctx);
 }
 
+static void on_change(void *ctx, const struct ddpi_mutation *mutation)
+{
+    struct ddpi_server *server = ctx;
+    server->changed = true;
+    server->sink.change(server->sink.ctx, mutation);
+}
+
+/* What clients have not been told has not happened for them, and will not have when the store
+ * starts again with what its sink holds. */
+static void abandon(struct ddpi_server *server, const struct ddp_error *why)
+{
+    server->closing = true;
+    ddpi_kv_set_sink(server->kv, NULL, NULL);
+    ddpi_list_for_each_safe (node, &server->conns)
+        ddpi_conn_drop(ddpi_container_of(node, struct ddpi_conn, of_server), why->msg);
+}
+
+static ddp_status commit(struct ddpi_server *server, struct ddp_error *err)
+{
+    if (!server->changed)
+        return DDP_OK;
+    const struct ddpi_mark mark = ddpi_kv_mark(server->kv);
+    server->changed = false;
+    ddp_status status = server->sink.commit(server->sink.ctx, &mark, err);
+    if (status != DDP_OK)
+        abandon(server, err);
+    return status;
+}
+
 static void settle(void *owner)
 {
     struct ddpi_server *server = owner;
+    struct ddp_error why = {0};
     if (server->closing)
         return;
+    if (commit(server, &why) != DDP_OK) {
+        server->sink_failed(server->sink_failed_ctx, &why);
+        return;
+    }
     while (!ddpi_list_empty(&server->dirty)) {
         struct ddpi_list *node = server->dirty.next;
         ddpi_list_remove(node);
@@ -175,6 +201,23 @@ void ddpi_server_drain(struct ddpi_server *server, void (*cb)(void *ctx), void *
     server->drained_cb = cb;
     server->drained_ctx = ctx;
     stop_listening(server);
+}
+
+void ddpi_server_close(struct ddpi_server *server, void (*cb)(void *ctx), void *ctx)
+{
+    server->close_cb = cb;
+    server->close_ctx = ctx;
+    struct ddp_error why = {0};
+    if (commit(server, &why) != DDP_OK)
+        ddpi_log(&server->log, DDPI_LOG_ERROR, "%s", why.msg);
+    server->closing = true;
+    ddpi_list_for_each_safe (node, &server->conns)
+        ddpi_conn_close(ddpi_container_of(node, struct ddpi_conn, of_server), DDP_E_CLOSED,
+                        "the server is shutting down");
+    stop_listening(server);
+    uv_close((uv_handle_t *)&server->expiry, on_handle_closed);
+    uv_close((uv_handle_t *)&server->after_io, on_handle_closed);
+    uv_close((uv_handle_t *)&server->before_io, on_handle_closed);
 }
 
 /* A line for each of DDPI_SERVER_STATS: its name, a blank, the number. */
@@ -469,6 +512,26 @@ ddp_status ddpi_server_create(uv_loop_t *loop, const struct ddpi_server_options 
 }
 
 /* --- for the owner --- */
+
+ddp_status ddpi_server_restore(struct ddpi_server *server, const struct ddpi_mutation *mutation,
+                               struct ddp_error *err)
+{
+    return ddpi_kv_restore(server->kv, mutation, uv_now(server->env.loop), err);
+}
+
+void ddpi_server_restore_mark(struct ddpi_server *server, const struct ddpi_mark *mark)
+{
+    ddpi_kv_restore_mark(server->kv, mark);
+}
+
+void ddpi_server_set_sink(struct ddpi_server *server, const struct ddpi_sink *sink,
+                          void (*failed)(void *ctx, const struct ddp_error *why), void *ctx)
+{
+    server->sink = *sink;
+    server->sink_failed = failed;
+    server->sink_failed_ctx = ctx;
+    ddpi_kv_set_sink(server->kv, on_change, server);
+}
 
 size_t ddpi_server_delete_prefix(struct ddpi_server *server, const char *prefix)
 {
