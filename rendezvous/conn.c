@@ -214,12 +214,15 @@ static void pause_reading(struct ddpi_conn *conn)
     update_deadline(conn, false);
 }
 
-/* Begin to write what is queued, unless a write is on its way already; its end goes on. */
+/* Begin to write what is queued, unless a write is on its way already; its end goes on. It is also
+ * what ends a pause, so then there must be one. */
 static int write_queue(struct ddpi_conn *conn)
 {
     size_t len = ddpi_buf_len(&conn->out);
     if (len == 0 || ddpi_buf_len(&conn->flight) > 0)
         return 0;
+    if (conn->paused)
+        return write_rest(conn);
     uv_buf_t bytes = {.base = (char *)conn->out.data + conn->out.head, .len = len};
     int sent = uv_try_write((uv_stream_t *)&conn->tcp, &bytes, 1);
     if (sent < 0 && sent != UV_EAGAIN)
@@ -311,17 +314,28 @@ static bool choose_dialect(struct ddpi_conn *conn, uint8_t first_byte)
         if (dialects[i]->first_byte != first_byte)
             continue;
         conn->dialect = dialects[i];
-        conn->client.scoped = dialects[i]->scoped;
+        conn->client.tcpstore = dialects[i]->tcpstore;
         return true;
     }
     ddpi_conn_dismiss(conn, DDP_E_PROTOCOL, "its first byte begins no protocol spoken here");
     return false;
 }
 
+static void open_conn(struct ddpi_conn *conn)
+{
+    struct ddp_error err;
+    ddpi_sm_move(&conn->sm, CONN_OPEN);
+    ddp_status status = conn->env->admit(conn->env->owner, conn, &err);
+    if (status != DDP_OK)
+        ddpi_conn_dismiss(conn, status, err.msg);
+}
+
 static void take_step(struct ddpi_conn *conn, const struct ddpi_step *step)
 {
     if (conn->session.open && conn->sm.state == CONN_GREETING)
-        ddpi_sm_move(&conn->sm, CONN_OPEN);
+        open_conn(conn);
+    if (!serving(conn))
+        return;
     if (step->kind == DDPI_STEP_REQUEST)
         conn->env->request(conn->env->owner, conn, &step->request);
     else

@@ -39,6 +39,9 @@ struct ddpi_conn_env {
     struct ddpi_kv_limits kv_limits;
     const struct ddpi_log *log;
     void *owner;
+    /* Its handshake is complete, and its first request comes next, if this returns DDP_OK; else
+     * it is dismissed for the reason in @err. */
+    ddp_status (*admit)(void *owner, struct ddpi_conn *conn, struct ddp_error *err);
     /* A request has come; it is answered through ddpi_conn_reply(), now or later. */
     void (*request)(void *owner, struct ddpi_conn *conn, const struct ddpi_message *request);
     /* There is output to be flushed, or the connection is to be ended, at the end of this turn of
@@ -46,7 +49,7 @@ struct ddpi_conn_env {
     void (*dirty)(void *owner, struct ddpi_conn *conn);
     /* The output of one connection has grown so much that all is to be flushed now. */
     void (*settle)(void *owner);
-    /* It asks no more and wants no replies. */
+    /* It asks no more and wants no replies, whether it was admitted or not. */
     void (*gone)(void *owner, struct ddpi_conn *conn);
     /* Its handles are closed; the memory is the hook's to free. */
     void (*closed)(void *owner, struct ddpi_conn *conn);

@@ -189,7 +189,10 @@ static void remember(struct ddpi_kv *kv, enum ddpi_change_kind kind, uint64_t ve
 static void tell(struct ddpi_kv *kv, const struct kv_watch *watch, enum ddpi_change_kind kind,
                  uint64_t version, struct ddpi_bytes key, struct ddpi_bytes value)
 {
-    struct ddpi_message reply = {.key = key, .value = value, .version = version, .number = kind};
+    struct ddpi_message reply = {.key = key.len > 0 ? ddpi_kv_seen_key(watch->client, key) : key,
+                                 .value = value,
+                                 .version = version,
+                                 .number = kind};
     ddpi_kv_answer(kv, watch->client, &reply, DDPI_OP_WATCH, watch->id);
 }
 

@@ -39,6 +39,7 @@ struct ddpi_server {
     struct ddpi_conn_env env;
     struct ddpi_listener_env listener_env;
     struct ddpi_kv *kv;
+    struct ddpi_kv_scope *tcpstore_scope;
     struct ddpi_list listeners; /* ddpi_listener::of_server */
     struct ddpi_list conns;     /* ddpi_conn::of_server */
     struct ddpi_list dirty;     /* ddpi_conn::of_dirty */
@@ -74,6 +75,7 @@ static void server_maybe_closed(struct ddpi_server *server)
         return;
     void (*cb)(void *ctx) = server->close_cb;
     void *ctx = server->close_ctx;
+    ddpi_kv_scope_put(server->kv, server->tcpstore_scope);
     ddpi_kv_destroy(server->kv);
     ddpi_free(server);
     if (cb != NULL)
@@ -271,6 +273,17 @@ static void on_gone(void *owner, struct ddpi_conn *conn)
     struct ddpi_server *server = owner;
     server->counts.dismissed += conn->at_fault;
     ddpi_kv_client_gone(server->kv, &conn->client);
+    ddpi_kv_scope_put(server->kv, conn->client.scope);
+    conn->client.scope = NULL;
+}
+
+static ddp_status on_admit(void *owner, struct ddpi_conn *conn, struct ddp_error *err)
+{
+    struct ddpi_server *server = owner;
+    if (!conn->client.tcpstore)
+        return DDP_OK;
+    return ddpi_kv_scope_get(server->kv, ddpi_kv_scope_prefix(server->tcpstore_scope),
+                             &conn->client.scope, err);
 }
 
 static void on_conn_closed(void *owner, struct ddpi_conn *conn)
@@ -413,9 +426,9 @@ static void take_options(struct ddpi_server *server, const struct ddpi_server_op
     kv->bytes = OR_DEFAULT(options->max_bytes, kv->bytes);
     kv->waits_per_client = OR_DEFAULT(options->max_waits, kv->waits_per_client);
     take_lower(&kv->value_len, options->max_value_len, kv->value_len);
-    take_lower(&kv->scoped_key_len, options->tcpstore_max_key_len, TCPSTORE_KEY_MAX);
-    take_lower(&kv->scoped_value_len, options->tcpstore_max_value_len, DDP_STORE_VALUE_MAX);
-    take_lower(&kv->scoped_many, options->tcpstore_max_keys, kv->scoped_many);
+    take_lower(&kv->tcpstore_key_len, options->tcpstore_max_key_len, TCPSTORE_KEY_MAX);
+    take_lower(&kv->tcpstore_value_len, options->tcpstore_max_value_len, DDP_STORE_VALUE_MAX);
+    take_lower(&kv->tcpstore_many, options->tcpstore_max_keys, kv->tcpstore_many);
     if (options->log != NULL)
         server->log = *options->log;
     server->loopback_only = options->loopback_only;
@@ -431,6 +444,7 @@ static void init_env(struct ddpi_server *server, uv_loop_t *loop)
     server->env.loop = loop;
     server->env.log = &server->log;
     server->env.owner = server;
+    server->env.admit = on_admit;
     server->env.request = on_request;
     server->env.settle = settle;
     server->env.dirty = on_dirty;
@@ -455,8 +469,8 @@ static ddp_status create_core(struct ddpi_server *server, const char *tcpstore_p
     server->kv = ddpi_kv_create(&server->env.kv_limits, seed, on_reply, server);
     if (server->kv == NULL)
         return ddpi_error_nomem(err, sizeof(void *));
-    return ddpi_kv_set_scope(server->kv, ddpi_bytes_of(tcpstore_prefix, strlen(tcpstore_prefix)),
-                             err);
+    return ddpi_kv_scope_get(server->kv, ddpi_bytes_of(tcpstore_prefix, strlen(tcpstore_prefix)),
+                             &server->tcpstore_scope, err);
 }
 
 /* None of these calls can fail. */
@@ -541,12 +555,16 @@ size_t ddpi_server_delete_prefix(struct ddpi_server *server, const char *prefix)
 ddp_status ddpi_server_set_tcpstore_prefix(struct ddpi_server *server, const char *prefix,
                                            struct ddp_error *err)
 {
-    ddp_status status = ddpi_kv_set_scope(server->kv, ddpi_bytes_of(prefix, strlen(prefix)), err);
+    struct ddpi_kv_scope *scope;
+    ddp_status status =
+        ddpi_kv_scope_get(server->kv, ddpi_bytes_of(prefix, strlen(prefix)), &scope, err);
     if (status != DDP_OK)
         return status;
+    ddpi_kv_scope_put(server->kv, server->tcpstore_scope);
+    server->tcpstore_scope = scope;
     ddpi_list_for_each (node, &server->conns) {
         struct ddpi_conn *conn = ddpi_container_of(node, struct ddpi_conn, of_server);
-        if (conn->client.scoped)
+        if (conn->client.tcpstore)
             ddpi_conn_dismiss(conn, DDP_E_CLOSED, "the generation it belongs to has ended");
     }
     return DDP_OK;
