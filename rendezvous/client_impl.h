@@ -6,6 +6,7 @@
 #ifndef DDPI_CLIENT_IMPL_H
 #define DDPI_CLIENT_IMPL_H
 
+#include "client_frame.h"
 #include "link.h"
 #include "parse.h"
 #include "proto.h"
@@ -42,12 +43,11 @@ ddp_status ddpi_client_run(ddp_store *store, struct call *call, struct ddp_error
 ddp_status ddpi_client_run_key(ddp_store *store, const char *key, struct call *call,
                                struct ddp_error *err);
 
-/* Receive one whole frame; its payload follows the header in link.in. A frame that is not whole at
- * the deadline stays there. */
-ddp_status ddpi_client_receive(ddp_store *store, uint64_t deadline_ms, struct ddpi_frame *ret,
-                               struct ddp_error *err);
+/* Receive one whole frame, which stays at the head of link.in. One that is not whole at the
+ * deadline stays there too. */
+ddp_status ddpi_client_receive(ddp_store *store, uint64_t deadline_ms,
+                               struct ddpi_client_frame *ret, struct ddp_error *err);
 /* The server's BYE as an error. */
-ddp_status ddpi_client_farewell(const struct ddpi_frame *frame, const void *payload,
-                                struct ddp_error *err);
+ddp_status ddpi_client_farewell(const struct ddpi_client_frame *frame, struct ddp_error *err);
 
 #endif

@@ -7,6 +7,8 @@
  * given up, and with it the handle, since a late answer would belong to no question.
  */
 #include "client_impl.h"
+
+#include "client_greet.h"
 #include "clock.h"
 #include "error.h"
 #include "mem.h"
@@ -31,105 +33,43 @@ static void pause_ms(uint64_t ms)
     (void)poll(NULL, 0, (int)ms);
 }
 
-/* The sentence that the server sent. */
-static ddp_status refused(const struct ddpi_frame *frame, struct ddpi_bytes text,
-                          struct ddp_error *err)
+ddp_status ddpi_client_farewell(const struct ddpi_client_frame *frame, struct ddp_error *err)
 {
-    return ddpi_error_set(err, frame->status, "%.*s", (int)text.len, (const char *)text.data);
-}
-
-static ddp_status refusal(const struct ddpi_frame *frame, const void *payload,
-                          struct ddp_error *err)
-{
-    uint64_t version;
-    struct ddpi_bytes text;
-    if (!ddpi_refusal_get(payload, frame->payload_len, &version, &text))
-        return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed BYE");
-    return refused(frame, text, err);
-}
-
-ddp_status ddpi_client_farewell(const struct ddpi_frame *frame, const void *payload,
-                                struct ddp_error *err)
-{
-    (void)refusal(frame, payload, err);
+    (void)ddpi_client_frame_refusal(frame, err);
     return err->status = DDP_E_CLOSED;
 }
 
-static size_t payload_max(uint8_t type)
-{
-    enum ddpi_op op;
-    return ddpi_op_of_type(type, &op) ? ddpi_reply_max(op) : DDPI_HELLO_MAX + DDP_ERROR_TEXT;
-}
-
-ddp_status ddpi_client_receive(ddp_store *store, uint64_t deadline_ms, struct ddpi_frame *ret,
-                               struct ddp_error *err)
+ddp_status ddpi_client_receive(ddp_store *store, uint64_t deadline_ms,
+                               struct ddpi_client_frame *ret, struct ddp_error *err)
 {
     struct ddpi_link *link = &store->link;
-    ddp_status status = ddpi_link_receive(link, DDPI_FRAME_HEADER_SIZE, deadline_ms, err);
-    if (status != DDP_OK)
-        return status;
-    if (!ddpi_frame_get(ddpi_buf_head(&link->in), ret) || ret->payload_len > payload_max(ret->type))
-        return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed frame header");
-    return ddpi_link_receive(link, DDPI_FRAME_HEADER_SIZE + ret->payload_len, deadline_ms, err);
-}
-
-static const uint8_t *payload_of(const struct ddpi_link *link)
-{
-    return ddpi_buf_head(&link->in) + DDPI_FRAME_HEADER_SIZE;
-}
-
-static void forget_frame(struct ddpi_link *link, const struct ddpi_frame *frame)
-{
-    ddpi_buf_consume(&link->in, DDPI_FRAME_HEADER_SIZE + frame->payload_len);
+    for (;;) {
+        size_t need;
+        ddp_status status = ddpi_client_frame_next(&link->in, ret, &need, err);
+        if (status == DDP_OK && need > 0)
+            status = ddpi_link_receive(link, need, deadline_ms, err);
+        if (status != DDP_OK || need == 0)
+            return status;
+    }
 }
 
 /* --- connecting --- */
 
-static ddp_status check_preamble(struct ddpi_link *link, const struct ddpi_preamble *ours,
-                                 struct ddp_error *err)
-{
-    struct ddpi_preamble theirs;
-    if (!ddpi_preamble_get(ddpi_buf_head(&link->in), &theirs))
-        return ddpi_error_set(err, DDP_E_PROTOCOL, "what answers is not a ddprun store");
-    if (ddpi_version_choose(ours, &theirs) == 0)
-        return ddpi_error_set(
-            err, DDP_E_PROTOCOL, "the server speaks versions %u to %u, this library %u to %u",
-            theirs.version_min, theirs.version_max, ours->version_min, ours->version_max);
-    ddpi_buf_consume(&link->in, DDPI_PREAMBLE_SIZE);
-    return DDP_OK;
-}
-
-static ddp_status take_welcome(ddp_store *store, const struct ddpi_frame *frame,
-                               struct ddp_error *err)
-{
-    const uint8_t *payload = payload_of(&store->link);
-    if (frame->status != DDP_OK)
-        return refusal(frame, payload, err);
-    if (frame->type != DDPI_FRAME_HELLO ||
-        !ddpi_welcome_get(payload, frame->payload_len, &store->limits))
-        return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed answer to HELLO");
-    return DDP_OK;
-}
-
 static ddp_status greet(ddp_store *store, uint64_t deadline_ms, struct ddp_error *err)
 {
-    static const struct ddpi_preamble ours = {DDPI_VERSION_MIN, DDPI_VERSION_MAX};
-    static const struct ddpi_hello hello = {.auth = DDPI_AUTH_NONE};
     struct ddpi_link *link = &store->link;
-    struct ddpi_frame frame;
-    if (!ddpi_preamble_put(&link->out, &ours) || !ddpi_hello_put(&link->out, 0, &hello))
-        return ddpi_error_nomem(err, DDPI_HELLO_MAX);
-    ddp_status status = ddpi_link_send(link, deadline_ms, err);
-    if (status == DDP_OK || status == DDP_E_CLOSED) /* the reason may be there to be read */
-        status = ddpi_link_receive(link, DDPI_PREAMBLE_SIZE, deadline_ms, err);
+    struct ddpi_greet greet;
+    size_t need = 1;
+    ddp_status status = ddpi_greet_begin(&greet, &link->out, err);
+    while (status == DDP_OK && need > 0) {
+        status = ddpi_link_send(link, deadline_ms, err);
+        if (status == DDP_OK || status == DDP_E_CLOSED) /* the reason may be there to be read */
+            status = ddpi_greet_take(&greet, &link->in, &link->out, &need, err);
+        if (status == DDP_OK && need > 0)
+            status = ddpi_link_receive(link, need, deadline_ms, err);
+    }
     if (status == DDP_OK)
-        status = check_preamble(link, &ours, err);
-    if (status == DDP_OK)
-        status = ddpi_client_receive(store, deadline_ms, &frame, err);
-    if (status == DDP_OK)
-        status = take_welcome(store, &frame, err);
-    if (status == DDP_OK)
-        forget_frame(link, &frame);
+        store->limits = greet.welcome;
     return status;
 }
 
@@ -281,27 +221,26 @@ ddp_status ddpi_client_check_value(const ddp_store *store, const void *value, si
 }
 
 /* The reply to @call, or the server's BYE, which is an error. */
-static ddp_status take_reply(ddp_store *store, struct call *call, const struct ddpi_frame *frame,
-                             struct ddp_error *err)
+static ddp_status take_reply(ddp_store *store, struct call *call,
+                             const struct ddpi_client_frame *frame, struct ddp_error *err)
 {
-    const uint8_t *payload = payload_of(&store->link);
-    if (frame->type == DDPI_FRAME_BYE)
-        return ddpi_client_farewell(frame, payload, err);
-    ddp_status status = ddpi_reply_get(frame, payload, &call->reply, err);
+    if (frame->header.type == DDPI_FRAME_BYE)
+        return ddpi_client_farewell(frame, err);
+    ddp_status status = ddpi_reply_get(&frame->header, frame->payload, &call->reply, err);
     if (status != DDP_OK)
         return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed reply");
     if (call->reply.id != call->request.id || call->reply.op != call->request.op)
         return ddpi_error_set(err, DDP_E_PROTOCOL, "a reply to something else");
-    store->held = DDPI_FRAME_HEADER_SIZE + frame->payload_len;
+    store->held = frame->size;
     return DDP_OK;
 }
 
 /* Put the frame at the head of the input aside, for ddp_store_next_event(). */
-static ddp_status keep_event(ddp_store *store, const struct ddpi_frame *frame,
+static ddp_status keep_event(ddp_store *store, const struct ddpi_client_frame *frame,
                              struct ddp_error *err)
 {
     struct ddpi_link *link = &store->link;
-    size_t len = DDPI_FRAME_HEADER_SIZE + frame->payload_len;
+    size_t len = frame->size;
     if (len > EVENTS_MAX - ddpi_buf_len(&store->events))
         return ddpi_error_set(
             err, DDP_E_LIMIT,
@@ -319,11 +258,12 @@ static ddp_status await_reply(ddp_store *store, struct call *call, uint64_t dead
                               struct ddp_error *err)
 {
     for (;;) {
-        struct ddpi_frame frame;
+        struct ddpi_client_frame frame;
         ddp_status status = ddpi_client_receive(store, deadline_ms, &frame, err);
         if (status != DDP_OK)
             return status;
-        if (frame.type != ddpi_type_of_op(DDPI_OP_WATCH) || frame.id == call->request.id)
+        if (frame.header.type != ddpi_type_of_op(DDPI_OP_WATCH) ||
+            frame.header.id == call->request.id)
             return take_reply(store, call, &frame, err);
         status = keep_event(store, &frame, err);
         if (status != DDP_OK)

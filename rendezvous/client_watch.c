@@ -70,28 +70,29 @@ static ddp_status make_event(const ddp_store *store, const struct ddpi_message *
 static ddp_status take_event(ddp_store *store, struct ddpi_buf *buf,
                              struct ddp_store_event **ret_event, struct ddp_error *err)
 {
-    struct ddpi_frame frame;
-    const uint8_t *bytes = ddpi_buf_head(buf), *payload = bytes + DDPI_FRAME_HEADER_SIZE;
+    struct ddpi_client_frame frame;
     struct ddpi_message reply;
-    if (!ddpi_frame_get(bytes, &frame))
-        return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed frame header");
-    if (frame.type == DDPI_FRAME_BYE)
-        return ddpi_client_farewell(&frame, payload, err);
-    if (frame.type != ddpi_type_of_op(DDPI_OP_WATCH))
+    size_t need;
+    ddp_status status = ddpi_client_frame_next(buf, &frame, &need, err);
+    if (status != DDP_OK)
+        return status;
+    if (frame.header.type == DDPI_FRAME_BYE)
+        return ddpi_client_farewell(&frame, err);
+    if (frame.header.type != ddpi_type_of_op(DDPI_OP_WATCH))
         return ddpi_error_set(err, DDP_E_PROTOCOL, "a reply to nothing that was asked");
-    ddp_status status = ddpi_reply_get(&frame, payload, &reply, err);
+    status = ddpi_reply_get(&frame.header, frame.payload, &reply, err);
     if (status != DDP_OK)
         return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed event");
     status = make_event(store, &reply, ret_event, err);
     if (status == DDP_OK)
-        ddpi_buf_consume(buf, DDPI_FRAME_HEADER_SIZE + frame.payload_len);
+        ddpi_buf_consume(buf, frame.size);
     return status;
 }
 
 static ddp_status receive_event(ddp_store *store, uint32_t timeout_ms,
                                 struct ddp_store_event **ret_event, struct ddp_error *err)
 {
-    struct ddpi_frame frame;
+    struct ddpi_client_frame frame;
     uint64_t deadline_ms = ddpi_deadline(ddpi_link_now(), timeout_ms);
     ddpi_buf_consume(&store->link.in, store->held);
     store->held = 0;
