@@ -393,7 +393,7 @@ START_TEST(a_server_that_falls_silent)
     struct ddpi_buf buf;
     ddpi_buf_init(&buf, 1024);
     struct ddpi_preamble preamble = {1, 1};
-    struct ddpi_welcome welcome = {4096, 4096, 16};
+    struct ddpi_welcome welcome = {4096, 4096, 16, 1};
     ck_assert(ddpi_preamble_put(&buf, &preamble) && ddpi_welcome_put(&buf, 0, &welcome));
     uint16_t port;
     struct fake fake = {.bytes = ddpi_buf_head(&buf), .len = ddpi_buf_len(&buf)};
