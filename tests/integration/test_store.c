@@ -405,7 +405,8 @@ START_TEST(a_server_that_falls_silent)
     ck_assert_int_eq(connect_to_fake(port, &store, &err), DDP_OK);
     ck_assert_int_eq(ddp_store_set(store, "k", "v", 1, 50, NULL, &err), DDP_E_CLOSED);
     ck_assert_ptr_nonnull(strstr(err.msg, "did not answer"));
-    ck_assert_int_eq(ddp_store_set(store, "k", "v", 1, 50, NULL, &err), DDP_E_CLOSED);
+    ck_assert_int_eq(ddp_store_set(store, "k", "v", 1, 50, NULL, &err), DDP_E_UNREACHABLE);
+    ck_assert_ptr_nonnull(strstr(err.msg, "says nothing"));
     ddp_store_close(store);
     uv_thread_join(&thread);
     close(fake.listen_fd);
@@ -415,7 +416,7 @@ END_TEST
 
 static void wait_forever(void *arg)
 {
-    ddp_store *store = open_store();
+    ddp_store *store = open_mortal();
     struct ddp_error *err = arg;
     void *value;
     size_t len;
