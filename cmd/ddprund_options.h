@@ -21,6 +21,7 @@ struct ddprund_listen {
 struct ddprund_options {
     struct ddprund_listen listen;
     struct ddpi_server_options server; /* zero: not given */
+    const char *state;                 /* NULL: in memory */
     const char *log_file;              /* NULL: stderr */
     enum ddpi_log_level log_level;
     uint64_t drain_timeout_ms;

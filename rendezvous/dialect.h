@@ -37,7 +37,7 @@ struct ddpi_step {
 
 struct ddpi_dialect {
     uint8_t first_byte;
-    bool scoped; /* its clients are: see kv.h */
+    bool tcpstore; /* its clients are PyTorch's: see kv.h */
 
     /* What do the @len > 0 bytes begin with? DDP_OK but for DDPI_STEP_CLOSE; DDP_E_NOMEM too if
      * @out takes no more. */
