@@ -372,6 +372,7 @@ static ddp_status perform(const struct action *action, struct call *call, struct
         .endpoint = call->options->endpoint,
         .prefix = call->options->prefix,
         .connect_timeout_ms = call->timeout_ms > CONNECT_MIN_MS ? call->timeout_ms : CONNECT_MIN_MS,
+        .flags = DDP_STORE_NO_RECONNECT, /* a person wants to know at once */
     };
     status = ddp_store_connect(&options, &call->store, err);
     if (status != DDP_OK)

@@ -498,6 +498,7 @@ ddp_status ddpi_conn_create(const struct ddpi_conn_env *env, int fd, struct ddpi
     }
     conn->env = env;
     conn->session.limits = &env->kv_limits;
+    conn->session.incarnation = env->incarnation;
     ddpi_sm_init(&conn->sm, &ddpi_conn_sm);
     ddpi_kv_client_init(&conn->client);
     ddpi_list_init(&conn->of_server);

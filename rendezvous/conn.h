@@ -37,6 +37,7 @@ struct ddpi_conn_env {
     uv_loop_t *loop;
     struct ddpi_conn_limits limits;
     struct ddpi_kv_limits kv_limits;
+    uint64_t incarnation; /* of the store, by which clients know it again */
     const struct ddpi_log *log;
     void *owner;
     /* Its handshake is complete, and its first request comes next, if this returns DDP_OK; else

@@ -12,8 +12,9 @@
 
 struct ddpi_session {
     const struct ddpi_kv_limits *limits;
-    unsigned phase; /* the dialect's own; 0 at first */
-    bool open;      /* set by the dialect when its handshake is complete */
+    uint64_t incarnation; /* of the store */
+    unsigned phase;       /* the dialect's own; 0 at first */
+    bool open;            /* set by the dialect when its handshake is complete */
 
     /* For a dialect whose requests do not say how long they are: of the one that is being read. */
     size_t scanned;   /* bytes, 0: none is */

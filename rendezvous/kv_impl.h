@@ -215,6 +215,7 @@ ddp_status ddpi_kv_barrier(struct ddpi_kv *kv, struct kv_call *call);
 ddp_status ddpi_kv_wait_each(struct ddpi_kv *kv, struct kv_call *call);
 ddp_status ddpi_kv_arrive(struct ddpi_kv *kv, struct kv_call *call);
 ddp_status ddpi_kv_cancel(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_cancel_request(struct ddpi_kv *kv, struct kv_call *call);
 
 /* @entry has just got a value, or has just lost it, or was written to. */
 void ddpi_kv_appeared(struct ddpi_kv *kv, struct kv_entry *entry);

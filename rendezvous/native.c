@@ -69,7 +69,8 @@ static ddp_status finish_hello(struct ddpi_session *session, const struct ddpi_f
                                          hello.auth));
     struct ddpi_welcome welcome = {.key_max = session->limits->key_len,
                                    .value_max = session->limits->value_len,
-                                   .many_max = session->limits->keys_per_wait};
+                                   .many_max = session->limits->keys_per_wait,
+                                   .incarnation = session->incarnation};
     session->phase = OPEN;
     session->open = true;
     return answered(step, DDPI_FRAME_HEADER_SIZE + frame->payload_len,

@@ -54,6 +54,7 @@ struct ddpi_welcome {
     uint32_t key_max;
     uint32_t value_max;
     uint32_t many_max;
+    uint64_t incarnation; /* another one: not the store it was, with other versions */
 };
 
 /* All _put functions append to @buf: the whole or, returning false, nothing. */

@@ -472,7 +472,9 @@ static ddp_status create_core(struct ddpi_server *server, const char *tcpstore_p
                               struct ddp_error *err)
 {
     uint8_t seed[DDPI_SEED_SIZE];
-    if (getrandom(seed, sizeof seed, 0) != (ssize_t)sizeof seed)
+    uint64_t *incarnation = &server->env.incarnation;
+    if (getrandom(seed, sizeof seed, 0) != (ssize_t)sizeof seed ||
+        getrandom(incarnation, sizeof *incarnation, 0) != (ssize_t)sizeof *incarnation)
         return ddpi_error_sys(err, errno, "cannot get random bytes");
     server->kv = ddpi_kv_create(&server->env.kv_limits, seed, on_reply, server);
     if (server->kv == NULL)

@@ -358,13 +358,14 @@ START_TEST(hello_welcome_and_refusal)
         ck_assert(!ddpi_hello_get(payload, cut, &got_hello));
     ddpi_buf_consume(&wire, ddpi_buf_len(&wire));
 
-    struct ddpi_welcome welcome = {1, 2, 3}, got;
+    struct ddpi_welcome welcome = {1, 2, 3, 4}, got;
     ck_assert(ddpi_welcome_put(&wire, 9, &welcome));
     ck_assert(ddpi_buf_put_u32(&wire, 99)); /* a later version may append */
     payload = ddpi_buf_head(&wire) + DDPI_FRAME_HEADER_SIZE;
     len = ddpi_buf_len(&wire) - DDPI_FRAME_HEADER_SIZE;
     ck_assert(ddpi_welcome_get(payload, len, &got));
     ck_assert(got.key_max == 1 && got.value_max == 2 && got.many_max == 3);
+    ck_assert_uint_eq(got.incarnation, 4);
     for (size_t cut = 0; cut < len - 4; cut++)
         ck_assert(!ddpi_welcome_get(payload, cut, &got));
     ddpi_buf_consume(&wire, ddpi_buf_len(&wire));

@@ -1,0 +1,43 @@
+/*
+ * client_frame.c - frames in the client's input. No length that a server announces is waited for
+ * before it is checked.
+ */
+#include "client_frame.h"
+
+#include "error.h"
+
+static size_t payload_max(uint8_t type)
+{
+    enum ddpi_op op;
+    return ddpi_op_of_type(type, &op) ? ddpi_reply_max(op) : DDPI_HELLO_MAX + DDP_ERROR_TEXT;
+}
+
+ddp_status ddpi_client_frame_next(const struct ddpi_buf *in, struct ddpi_client_frame *ret,
+                                  size_t *ret_need, struct ddp_error *err)
+{
+    struct ddpi_client_frame frame = {.size = DDPI_FRAME_HEADER_SIZE};
+    if (ddpi_buf_len(in) >= frame.size) {
+        if (!ddpi_frame_get(ddpi_buf_head(in), &frame.header) ||
+            frame.header.payload_len > payload_max(frame.header.type))
+            return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed frame header");
+        frame.size += frame.header.payload_len;
+        if (ddpi_buf_len(in) >= frame.size) {
+            frame.payload = ddpi_buf_head(in) + DDPI_FRAME_HEADER_SIZE;
+            *ret = frame;
+            *ret_need = 0;
+            return DDP_OK;
+        }
+    }
+    *ret_need = frame.size;
+    return DDP_OK;
+}
+
+ddp_status ddpi_client_frame_refusal(const struct ddpi_client_frame *frame, struct ddp_error *err)
+{
+    uint64_t version;
+    struct ddpi_bytes text;
+    if (!ddpi_refusal_get(frame->payload, frame->header.payload_len, &version, &text))
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed BYE");
+    return ddpi_error_set(err, frame->header.status, "%.*s", (int)text.len,
+                          (const char *)text.data);
+}
