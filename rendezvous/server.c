@@ -546,6 +546,7 @@ ddp_status ddpi_server_restore(struct ddpi_server *server, const struct ddpi_mut
 void ddpi_server_restore_mark(struct ddpi_server *server, const struct ddpi_mark *mark)
 {
     ddpi_kv_restore_mark(server->kv, mark);
+    server->env.incarnation = mark->incarnation;
 }
 
 void ddpi_server_set_sink(struct ddpi_server *server, const struct ddpi_sink *sink,
