@@ -28,6 +28,13 @@ struct ddpi_address ddpi_address_of(const struct sockaddr *sockaddr)
     return address;
 }
 
+uint16_t ddpi_address_port(const struct sockaddr *sockaddr)
+{
+    const struct sockaddr_in *v4 = (const void *)sockaddr;
+    const struct sockaddr_in6 *v6 = (const void *)sockaddr;
+    return ntohs(sockaddr->sa_family == AF_INET6 ? v6->sin6_port : v4->sin_port);
+}
+
 bool ddpi_address_is_loopback(const struct ddpi_address *address)
 {
     struct in6_addr v6;
@@ -36,8 +43,8 @@ bool ddpi_address_is_loopback(const struct ddpi_address *address)
                           : IN6_IS_ADDR_LOOPBACK(&v6);
 }
 
-void ddpi_address_text(const struct ddpi_address *address, char text[DDPI_ADDRESS_TEXT])
+void ddpi_address_format(const struct ddpi_address *address, char text[DDPI_ADDRESS_CHARS])
 {
     const void *bytes = is_v4(address) ? address->ip + sizeof v4_prefix : address->ip;
-    inet_ntop(is_v4(address) ? AF_INET : AF_INET6, bytes, text, DDPI_ADDRESS_TEXT);
+    inet_ntop(is_v4(address) ? AF_INET : AF_INET6, bytes, text, DDPI_ADDRESS_CHARS);
 }

@@ -17,13 +17,14 @@ struct ddpi_address {
 };
 
 struct ddpi_address ddpi_address_of(const struct sockaddr *sockaddr);
+uint16_t ddpi_address_port(const struct sockaddr *sockaddr);
 
 /* Who has it is a process of this machine. */
 bool ddpi_address_is_loopback(const struct ddpi_address *address);
 
-enum { DDPI_ADDRESS_TEXT = INET6_ADDRSTRLEN };
+enum { DDPI_ADDRESS_CHARS = INET6_ADDRSTRLEN };
 
 /* "10.0.0.1", "fe80::1". */
-void ddpi_address_text(const struct ddpi_address *address, char text[DDPI_ADDRESS_TEXT]);
+void ddpi_address_format(const struct ddpi_address *address, char text[DDPI_ADDRESS_CHARS]);
 
 #endif

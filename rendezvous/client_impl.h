@@ -6,6 +6,7 @@
 #ifndef DDPI_CLIENT_IMPL_H
 #define DDPI_CLIENT_IMPL_H
 
+#include "client_auth.h"
 #include "client_frame.h"
 #include "link.h"
 #include "parse.h"
@@ -15,6 +16,8 @@
 
 struct ddp_store {
     struct ddpi_link link; /* fd -1 once the handle is of no further use */
+    struct ddpi_client_auth auth;
+    struct ddpi_seals seals; /* of this connection */
     struct ddpi_welcome limits;
     uint64_t next_id;
     size_t held;            /* bytes at the head of link.in to which the last reply points */
@@ -47,6 +50,9 @@ ddp_status ddpi_client_run_key(ddp_store *store, const char *key, struct call *c
  * deadline stays there too. */
 ddp_status ddpi_client_receive(ddp_store *store, uint64_t deadline_ms,
                                struct ddpi_client_frame *ret, struct ddp_error *err);
+/* Put the frame at the head of the input aside, without its seal, for ddp_store_next_event(). */
+ddp_status ddpi_client_keep_event(ddp_store *store, const struct ddpi_client_frame *frame,
+                                  struct ddp_error *err);
 /* The server's BYE as an error. */
 ddp_status ddpi_client_farewell(const struct ddpi_client_frame *frame, struct ddp_error *err);
 

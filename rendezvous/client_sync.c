@@ -45,7 +45,7 @@ ddp_status ddpi_client_receive(ddp_store *store, uint64_t deadline_ms,
     struct ddpi_link *link = &store->link;
     for (;;) {
         size_t need;
-        ddp_status status = ddpi_client_frame_next(&link->in, ret, &need, err);
+        ddp_status status = ddpi_client_frame_next(&link->in, &store->seals, ret, &need, err);
         if (status == DDP_OK && need > 0)
             status = ddpi_link_receive(link, need, deadline_ms, err);
         if (status != DDP_OK || need == 0)
@@ -58,18 +58,25 @@ ddp_status ddpi_client_receive(ddp_store *store, uint64_t deadline_ms,
 static ddp_status greet(ddp_store *store, uint64_t deadline_ms, struct ddp_error *err)
 {
     struct ddpi_link *link = &store->link;
+    struct ddpi_greet_terms terms;
     struct ddpi_greet greet;
     size_t need = 1;
-    ddp_status status = ddpi_greet_begin(&greet, &link->out, err);
+    struct ddpi_address peer = ddpi_link_peer(link);
+    ddp_status status = ddpi_client_auth_terms(&store->auth, &peer, &terms, err);
+    if (status == DDP_OK)
+        status = ddpi_greet_begin(&greet, &terms, &link->out, err);
     while (status == DDP_OK && need > 0) {
         status = ddpi_link_send(link, deadline_ms, err);
         if (status == DDP_OK || status == DDP_E_CLOSED) /* the reason may be there to be read */
             status = ddpi_greet_take(&greet, &link->in, &link->out, &need, err);
-        if (status == DDP_OK && need > 0)
+        if (status == DDP_OK && need > 0 && ddpi_buf_len(&link->out) == 0)
             status = ddpi_link_receive(link, need, deadline_ms, err);
     }
-    if (status == DDP_OK)
+    if (status == DDP_OK) {
         store->limits = greet.welcome;
+        store->seals = greet.seals;
+    }
+    ddpi_wipe(&greet, sizeof greet);
     return status;
 }
 
@@ -167,6 +174,9 @@ ddp_status ddp_store_connect(const struct ddp_store_options *given, ddp_store **
         goto fail;
     }
     store->prefix_len = strlen(store->prefix);
+    status = ddpi_client_auth_init(&store->auth, &options, err);
+    if (status != DDP_OK)
+        goto fail;
     uint32_t timeout_ms = options.connect_timeout_ms;
     status = connect_until(store, &endpoint, timeout_ms > 0 ? timeout_ms : CONNECT_DEFAULT_MS, err);
     if (status != DDP_OK)
@@ -185,6 +195,8 @@ void ddp_store_close(ddp_store *store)
         return;
     ddpi_link_close(&store->link);
     ddpi_buf_finish(&store->events);
+    ddpi_client_auth_finish(&store->auth);
+    ddpi_wipe(&store->seals, sizeof store->seals);
     ddpi_free(store->prefix);
     ddpi_free(store);
 }
@@ -235,12 +247,11 @@ static ddp_status take_reply(ddp_store *store, struct call *call,
     return DDP_OK;
 }
 
-/* Put the frame at the head of the input aside, for ddp_store_next_event(). */
-static ddp_status keep_event(ddp_store *store, const struct ddpi_client_frame *frame,
-                             struct ddp_error *err)
+ddp_status ddpi_client_keep_event(ddp_store *store, const struct ddpi_client_frame *frame,
+                                  struct ddp_error *err)
 {
     struct ddpi_link *link = &store->link;
-    size_t len = frame->size;
+    size_t len = frame->size - ddpi_seals_size(&store->seals);
     if (len > EVENTS_MAX - ddpi_buf_len(&store->events))
         return ddpi_error_set(
             err, DDP_E_LIMIT,
@@ -249,7 +260,7 @@ static ddp_status keep_event(ddp_store *store, const struct ddpi_client_frame *f
             ddpi_buf_len(&store->events));
     if (!ddpi_buf_append(&store->events, ddpi_buf_head(&link->in), len))
         return ddpi_error_nomem(err, len);
-    ddpi_buf_consume(&link->in, len);
+    ddpi_buf_consume(&link->in, frame->size);
     return DDP_OK;
 }
 
@@ -265,7 +276,7 @@ static ddp_status await_reply(ddp_store *store, struct call *call, uint64_t dead
         if (frame.header.type != ddpi_type_of_op(DDPI_OP_WATCH) ||
             frame.header.id == call->request.id)
             return take_reply(store, call, &frame, err);
-        status = keep_event(store, &frame, err);
+        status = ddpi_client_keep_event(store, &frame, err);
         if (status != DDP_OK)
             return status;
     }
@@ -297,7 +308,9 @@ ddp_status ddpi_client_run(ddp_store *store, struct call *call, struct ddp_error
     store->held = 0;
     call->request.id = ++store->next_id;
     call->request.timeout_ms = call->timeout_ms;
-    if (!ddpi_request_put(&link->out, &call->request))
+    size_t before = ddpi_buf_len(&link->out);
+    if (!ddpi_seals_put(&store->seals, &link->out, before,
+                        ddpi_request_put(&link->out, &call->request)))
         return ddpi_error_nomem(err, call->request.value.len + call->request.keys.packed_len);
     ddp_status status = exchange(store, call, &why);
     if (status != DDP_OK)

@@ -66,14 +66,15 @@ static ddp_status make_event(const ddp_store *store, const struct ddpi_message *
     return DDP_OK;
 }
 
-/* The frame that @buf begins with, which is whole; it is taken only if all goes well. */
-static ddp_status take_event(ddp_store *store, struct ddpi_buf *buf,
-                             struct ddp_store_event **ret_event, struct ddp_error *err)
+/* The frame that was put aside first; it is taken only if all goes well. */
+static ddp_status take_event(ddp_store *store, struct ddp_store_event **ret_event,
+                             struct ddp_error *err)
 {
+    struct ddpi_seals none = {0}; /* it was seen to when the frame came */
     struct ddpi_client_frame frame;
     struct ddpi_message reply;
     size_t need;
-    ddp_status status = ddpi_client_frame_next(buf, &frame, &need, err);
+    ddp_status status = ddpi_client_frame_next(&store->events, &none, &frame, &need, err);
     if (status != DDP_OK)
         return status;
     if (frame.header.type == DDPI_FRAME_BYE)
@@ -85,7 +86,7 @@ static ddp_status take_event(ddp_store *store, struct ddpi_buf *buf,
         return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed event");
     status = make_event(store, &reply, ret_event, err);
     if (status == DDP_OK)
-        ddpi_buf_consume(buf, frame.size);
+        ddpi_buf_consume(&store->events, frame.size);
     return status;
 }
 
@@ -98,7 +99,9 @@ static ddp_status receive_event(ddp_store *store, uint32_t timeout_ms,
     store->held = 0;
     ddp_status status = ddpi_client_receive(store, deadline_ms, &frame, err);
     if (status == DDP_OK)
-        status = take_event(store, &store->link.in, ret_event, err);
+        status = ddpi_client_keep_event(store, &frame, err);
+    if (status == DDP_OK)
+        status = take_event(store, ret_event, err);
     return status;
 }
 
@@ -107,7 +110,7 @@ ddp_status ddp_store_next_event(ddp_store *store, uint32_t timeout_ms,
 {
     struct ddp_error why = {0};
     if (ddpi_buf_len(&store->events) > 0)
-        return take_event(store, &store->events, ret_event, err != NULL ? err : &why);
+        return take_event(store, ret_event, err != NULL ? err : &why);
     if (store->link.fd < 0)
         return ddpi_error_set(err, DDP_E_CLOSED, "the connection to the store at %s was closed",
                               store->endpoint);
@@ -119,7 +122,7 @@ ddp_status ddp_store_next_event(ddp_store *store, uint32_t timeout_ms,
                               "nothing that is watched at the store %s has changed "
                               "within %u ms",
                               store->endpoint, timeout_ms);
-    if (status != DDP_E_NOMEM)
+    if (status != DDP_E_NOMEM || store->seals.on) /* a sealed frame can be looked at once only */
         ddpi_link_close(&store->link);
     return ddpi_error_set(err, status, "watching at the store %s: %s", store->endpoint, why.msg);
 }

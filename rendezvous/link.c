@@ -145,6 +145,15 @@ ddp_status ddpi_link_dial(struct ddpi_link *link, const char *host, uint16_t por
     return link->fd >= 0 ? DDP_OK : ddpi_error_set(err, DDP_E_UNREACHABLE, "%s", tried);
 }
 
+struct ddpi_address ddpi_link_peer(const struct ddpi_link *link)
+{
+    struct sockaddr_storage name = {0};
+    socklen_t len = sizeof name;
+    if (getpeername(link->fd, (struct sockaddr *)&name, &len) != 0)
+        return (struct ddpi_address){0};
+    return ddpi_address_of((const struct sockaddr *)&name);
+}
+
 ddp_status ddpi_link_send(struct ddpi_link *link, uint64_t deadline_ms, struct ddp_error *err)
 {
     while (ddpi_buf_len(&link->out) > 0) {

@@ -5,6 +5,7 @@
 #ifndef DDPI_LINK_H
 #define DDPI_LINK_H
 
+#include "address.h"
 #include "buf.h"
 
 #include <ddprun/status.h>
@@ -25,6 +26,9 @@ void ddpi_link_close(struct ddpi_link *link);
  * DDP_E_UNREACHABLE: the sentence names each of them and what it said. */
 ddp_status ddpi_link_dial(struct ddpi_link *link, const char *host, uint16_t port,
                           uint64_t deadline_ms, struct ddp_error *err);
+
+/* Who is at the other end; zeroed if nobody is any more. */
+struct ddpi_address ddpi_link_peer(const struct ddpi_link *link);
 
 /* Send all of @link->out. */
 ddp_status ddpi_link_send(struct ddpi_link *link, uint64_t deadline_ms, struct ddp_error *err);

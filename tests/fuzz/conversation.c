@@ -25,6 +25,8 @@ static const struct ddpi_kv_limits limits = {
     .scoped_many = 16,
 };
 
+static const struct ddpi_gate gate; /* without a token: fuzz_handshake has one */
+
 struct player {
     const struct ddpi_dialect *dialect;
     check_request *check;
@@ -57,6 +59,7 @@ static void start(struct player *player)
     ddpi_kv_client_init(&player->client);
     player->client.scoped = player->dialect->scoped;
     player->session.limits = &limits;
+    player->session.gate = &gate;
     ddpi_buf_init(&player->talk.out, OUT_MAX);
 }
 

@@ -56,10 +56,10 @@ END_TEST
 START_TEST(addresses_as_text)
 {
     static const char *const texts[] = {"10.0.0.1", "127.0.0.1", "fe80::1", "2001:db8::42"};
-    char text[DDPI_ADDRESS_TEXT];
+    char text[DDPI_ADDRESS_CHARS];
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct ddpi_address it = address(texts[i]);
-        ddpi_address_text(&it, text);
+        ddpi_address_format(&it, text);
         ck_assert_str_eq(text, texts[i]);
     }
 }

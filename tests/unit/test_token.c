@@ -346,10 +346,10 @@ START_TEST(where_the_token_of_a_user_is)
     static const struct {
         const char *config_home, *home, *wanted;
     } rows[] = {
-        {NULL, "/home/u", "/home/u/.config/ddprun/token"},
-        {"", "/home/u", "/home/u/.config/ddprun/token"},
-        {"relative", "/home/u", "/home/u/.config/ddprun/token"},
-        {"/etc/xdg", "/home/u", "/etc/xdg/ddprun/token"},
+        {NULL, "/at/u", "/at/u/.config/ddprun/token"},
+        {"", "/at/u", "/at/u/.config/ddprun/token"},
+        {"relative", "/at/u", "/at/u/.config/ddprun/token"},
+        {"/etc/xdg", "/at/u", "/etc/xdg/ddprun/token"},
         {"/etc/xdg", NULL, "/etc/xdg/ddprun/token"},
         {NULL, NULL, NULL},
         {NULL, "", NULL},
