@@ -404,6 +404,7 @@ static ddp_status connect_store(struct call *call, struct ddp_error *err)
         .role = given->role.role,
         .job = given->job,
         .epoch = given->epoch,
+        .flags = DDP_STORE_NO_RECONNECT, /* a person wants to know at once */
     };
     if (!given->no_auth && given->token_file == NULL && given->token_fd == 0 &&
         ddpi_token_default_path(getenv("XDG_CONFIG_HOME"), getenv("HOME"), &home_token, NULL) ==

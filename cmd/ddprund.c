@@ -1,8 +1,8 @@
 /*
  * ddprund.c - main() of ddprund: the store as a service of its own.
  *
- * It owns the loop, the server on it, the log, and the signals: SIGTERM and SIGINT drain, a second
- * one ends at once, SIGHUP opens the log file again. The life of the process:
+ * It owns the loop, the server on it, its state, the log, and the signals: SIGTERM and SIGINT
+ * drain, a second one ends at once, SIGHUP opens the log file again. The life of the process:
  *
  *   listening --SIGTERM--> draining --nobody waits, time is up, second signal--> stopped
  */
@@ -11,6 +11,7 @@
 #include "logfile.h"
 #include "mem.h"
 #include "node.h"
+#include "state.h"
 #include "systemd.h"
 #include "token.h"
 #include "version.h"
@@ -37,6 +38,7 @@ static const char usage_text[] =
     "\n"
     "  ddprund                                        on 127.0.0.1:29400\n"
     "  ddprund --listen=127.0.0.1:0,[::1]:0           on free ports, IPv4 and IPv6\n"
+    "  ddprund --state=/var/lib/ddprund/state         goes on where it was when it starts again\n"
     "  ddprund --listen=10.0.0.1:29400                for other machines, which need the token in\n"
     "                                                 ~/.config/ddprun/token\n";
 
@@ -51,8 +53,10 @@ struct daemon {
     uv_signal_t signals[SIGNALS];
     uv_timer_t drain_timer;
     struct ddpi_server *server;
+    struct ddpi_state *state; /* NULL: the store is in memory only */
     bool draining;
     bool stopped;
+    int code; /* to exit with */
 };
 
 static int fail(int code, const struct ddp_error *err)
@@ -122,6 +126,42 @@ static void drain(struct daemon *daemon, int signum)
     notify(daemon, "STOPPING=1");
     uv_timer_start(&daemon->drain_timer, on_drain_timeout, daemon->options.drain_timeout_ms, 0);
     ddpi_server_drain(daemon->server, on_drained, daemon);
+}
+
+/* ---- state ----------------------------------------------------------------------------------- */
+
+static void on_state_failed(void *ctx, const struct ddp_error *why)
+{
+    struct daemon *daemon = ctx;
+    ddpi_log(&daemon->logfile.log, DDPI_LOG_ERROR, "%s", why->msg);
+    daemon->code = fail(EXIT_CONFIG, why);
+    stop(daemon);
+}
+
+static ddp_status take_mutation(void *ctx, const struct ddpi_mutation *mutation,
+                                struct ddp_error *err)
+{
+    return ddpi_server_restore(ctx, mutation, err);
+}
+
+static ddp_status open_state(struct daemon *daemon, struct ddp_error *err)
+{
+    struct ddpi_mark mark;
+    if (daemon->options.state == NULL)
+        return DDP_OK;
+    ddp_status status = ddpi_state_open(daemon->options.state, &daemon->state, err);
+    if (status == DDP_OK)
+        status = ddpi_state_load(daemon->state, take_mutation, daemon->server, &mark, err);
+    if (status != DDP_OK)
+        return status;
+    ddpi_server_restore_mark(daemon->server, &mark);
+    const struct ddpi_sink sink = ddpi_state_sink(daemon->state);
+    ddpi_server_set_sink(daemon->server, &sink, on_state_failed, daemon);
+    struct ddpi_server_stats stats = ddpi_server_stats(daemon->server);
+    ddpi_log(&daemon->logfile.log, DDPI_LOG_INFO,
+             "%s holds %" PRIu64 " keys and %" PRIu64 " sessions; the latest version is %" PRIu64,
+             daemon->options.state, stats.keys, stats.sessions, mark.version);
+    return DDP_OK;
 }
 
 /* ---- signals --------------------------------------------------------------------------------- */
@@ -297,7 +337,9 @@ static int serve(struct daemon *daemon)
     ddp_status status = ddpi_server_create_deaf(&daemon->loop, server, &daemon->server, &err);
     if (status != DDP_OK)
         return fail(EXIT_CONFIG, &err);
-    status = listen_everywhere(daemon, &err);
+    status = open_state(daemon, &err);
+    if (status == DDP_OK)
+        status = listen_everywhere(daemon, &err);
     if (status != DDP_OK) {
         ddpi_server_close(daemon->server, NULL, NULL);
         uv_run(&daemon->loop, UV_RUN_DEFAULT);
@@ -306,7 +348,7 @@ static int serve(struct daemon *daemon)
     watch_signals(daemon);
     announce(daemon);
     uv_run(&daemon->loop, UV_RUN_DEFAULT);
-    return 0;
+    return daemon->code;
 }
 
 static int run(struct daemon *daemon)
@@ -326,6 +368,7 @@ static int run(struct daemon *daemon)
         return fail(EXIT_CONFIG, &err);
     }
     int code = serve(daemon);
+    ddpi_state_close(daemon->state);
     int left = uv_loop_close(&daemon->loop);
     assert(left == 0 && "a handle was not closed");
     (void)left;

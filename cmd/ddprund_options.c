@@ -125,6 +125,7 @@ static ddp_status parse_ms(const struct option *option, const char *text, void *
 #define AUTHENTICATION "Authentication"
 #define LIMITS         "Limits: what exceeds one is refused, counted and logged"
 #define TCPSTORE       "PyTorch's TCPStore clients"
+#define STATE          "State"
 #define RUNNING        "Log and end"
 #define OTHER          "Other"
 
@@ -193,6 +194,11 @@ static const struct option table[] = {
     {"tcpstore-max-keys", 0, "N", "DDPRUND_TCPSTORE_MAX_KEYS", "131072", TCPSTORE,
      "keys in one request; at most 131072", option_u32, FIELD(server.tcpstore_max_keys), 1,
      128 * KIB},
+
+    {"state", 0, "FILE", "DDPRUND_STATE", "in memory only", STATE,
+     "keep keys, queues and sessions in FILE (SQLite): no change is acknowledged before it is on "
+     "the disk, and a restart goes on with all of them",
+     option_text, FIELD(state), 0, 0},
 
     {"log-file", 0, "FILE", "DDPRUND_LOG_FILE", "standard error", RUNNING,
      "append the log to FILE; SIGHUP opens it again", option_text, FIELD(log_file), 0, 0},

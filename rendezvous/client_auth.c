@@ -50,8 +50,11 @@ static ddp_status load(struct ddpi_client_auth *auth, const char *path, int fd,
                                      : ddpi_token_read_fd(fd, &credential, err);
     if (status == DDP_OK)
         take_credential(auth, &credential);
-    else if (status == DDP_E_NOT_FOUND)
-        status = DDP_E_DENIED; /* of a call that is about no key */
+    if (status == DDP_E_NOT_FOUND) { /* that is said of keys in the store */
+        status = DDP_E_DENIED;
+        if (err != NULL)
+            err->status = status;
+    }
     ddpi_wipe(&credential, sizeof credential);
     return status;
 }

@@ -82,8 +82,7 @@ static ddp_status next_frame(const struct ddpi_buf *in, enum ddpi_frame_type typ
     if (ret->header.status != DDP_OK)
         return ddpi_client_frame_refusal(ret, err);
     if (ret->header.type != type)
-        return ddpi_error_set(err, DDP_E_PROTOCOL, "a frame of type %u where type %u belongs",
-                              ret->header.type, type);
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed answer to HELLO");
     return DDP_OK;
 }
 

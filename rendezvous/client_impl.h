@@ -1,59 +1,73 @@
 /*
- * client_impl.h - what the files of the blocking client share: client_sync.c (the handle, and calls
- * on keys), client_txn.c (transactions), client_session.c (sessions) and client_watch.c (watches).
- * Nobody else includes it.
+ * client_impl.h - what the files of the blocking client share: client_sync.c (the handle, and what
+ * its threads wait for), client_calls.c (calls on keys), client_txn.c (transactions),
+ * client_session.c (sessions) and client_watch.c (events). Nobody else includes it.
  */
 #ifndef DDPI_CLIENT_IMPL_H
 #define DDPI_CLIENT_IMPL_H
 
-#include "client_auth.h"
-#include "client_frame.h"
+#include "client_core.h"
+#include "client_target.h"
 #include "link.h"
-#include "parse.h"
-#include "proto.h"
 
 #include <ddprun/store.h>
+#include <pthread.h>
 
 struct ddp_store {
-    struct ddpi_link link; /* fd -1 once the handle is of no further use */
-    struct ddpi_client_auth auth;
-    struct ddpi_seals seals; /* of this connection */
-    struct ddpi_welcome limits;
-    uint64_t next_id;
-    size_t held;            /* bytes at the head of link.in to which the last reply points */
-    struct ddpi_buf events; /* frames of watches that came while something else was asked */
-    char endpoint[DDPI_HOST_MAX + 16];
-    char *prefix;
-    size_t prefix_len;
+    struct ddpi_target target;  /* does not change, nor does ... */
+    struct ddpi_welcome limits; /* ... this: the first server's */
+    pthread_mutex_t lock;       /* for all that follows */
+    struct ddpi_client core;
+    struct ddpi_link link; /* touched by who leads; others may send */
+    bool led;              /* a thread is in poll(2), or resolves a name, unlocked */
+    bool poked;            /* and has been told to look again */
+    int wake_fd;           /* by which it is told */
+    uint64_t led_until_ms; /* when it looks again anyway */
+    uint64_t io_ms;        /* when bytes last came or went */
+    uint64_t jitter;
+    struct ddpi_list waiters; /* waiter::of_store */
+    struct ddpi_list events;  /* ddpi_event::of_store */
+    size_t events_size;
 };
 
-/* One request and its reply; what the reply points to stays until the next one. */
+/* A thread that waits. */
+struct waiter {
+    struct ddpi_list of_store;
+    pthread_cond_t cond;
+    bool ready;      /* what it waits for is there */
+    bool for_events; /* that is: an event */
+    bool canceled;
+};
+
+/* One request of one thread. */
 struct call {
-    struct ddpi_message request;
-    struct ddpi_message reply;
-    uint32_t timeout_ms;
+    struct ddpi_client_request request;
+    struct waiter waiter;
+    ddp_status status;
+    struct ddp_error *err; /* may be NULL */
+    uint64_t version;
+    int64_t number;
+    /* Copy what else is wanted of a good reply; NULL: nothing. */
+    ddp_status (*take)(const ddp_store *store, struct call *call, const struct ddpi_message *reply,
+                       struct ddp_error *err);
+    void *ret;      /* where @take puts it, */
+    size_t ret_len; /* and how much */
 };
 
-/* "prefix" "key" as one new string, which is also *@ret_bytes. */
-ddp_status ddpi_client_key(const ddp_store *store, const char *key, char **ret,
-                           struct ddpi_bytes *ret_bytes, struct ddp_error *err);
-ddp_status ddpi_client_check_value(const ddp_store *store, const void *value, size_t len,
-                                   struct ddp_error *err);
+#define CALL_MESSAGE(...) .request = {.message = {__VA_ARGS__}}
 
-/* Serve @call and forget the frame before it, whose bytes the last reply pointed to. */
-ddp_status ddpi_client_run(ddp_store *store, struct call *call, struct ddp_error *err);
+/* Ask for @call->request.message and wait for the answer. */
+ddp_status ddpi_store_run(ddp_store *store, struct call *call, uint32_t timeout_ms,
+                          struct ddp_error *err);
 /* The same for an operation on one key, or name. */
-ddp_status ddpi_client_run_key(ddp_store *store, const char *key, struct call *call,
-                               struct ddp_error *err);
+ddp_status ddpi_store_run_key(ddp_store *store, const char *key, struct call *call,
+                              uint32_t timeout_ms, struct ddp_error *err);
 
-/* Receive one whole frame, which stays at the head of link.in. One that is not whole at the
- * deadline stays there too. */
-ddp_status ddpi_client_receive(ddp_store *store, uint64_t deadline_ms,
-                               struct ddpi_client_frame *ret, struct ddp_error *err);
-/* Put the frame at the head of the input aside, without its seal, for ddp_store_next_event(). */
-ddp_status ddpi_client_keep_event(ddp_store *store, const struct ddpi_client_frame *frame,
-                                  struct ddp_error *err);
-/* The server's BYE as an error. */
-ddp_status ddpi_client_farewell(const struct ddpi_client_frame *frame, struct ddp_error *err);
+/* Wait, locked, until @waiter is ready or the time has come. */
+void ddpi_store_await(ddp_store *store, struct waiter *waiter, uint64_t until_ms);
+
+/* client_watch.c: the core's hook. */
+ddp_status ddpi_store_on_event(void *ctx, struct ddpi_client_watch *watch,
+                               const struct ddpi_message *message, struct ddp_error *err);
 
 #endif

@@ -1,128 +1,121 @@
 /*
- * client_watch.c - the blocking client's watches. An event is a reply to a request of long ago: it
- * comes when nothing is asked, or before the reply to something else (client_sync.c puts it aside).
+ * client_watch.c - the blocking client's watches and its events. Events come whenever some thread
+ * of the handle receives, and wait in a queue for ddp_store_next_event().
+ *
+ * The queue is bounded. A watch for whose event there is no room gets one that says so instead, and
+ * the rest is dropped until that one is read: from then on nothing is missing.
  */
 #include "client_impl.h"
 #include "clock.h"
 #include "error.h"
-#include "mem.h"
 
-#include <string.h>
-
-_Static_assert((int)DDP_STORE_WATCH_PREFIX == (int)DDPI_WATCH_PREFIX &&
-                   (int)DDP_STORE_EVENT_SET == (int)DDPI_CHANGE_SET &&
-                   (int)DDP_STORE_EVENT_DELETED == (int)DDPI_CHANGE_DELETE,
-               "flags and kinds cross the wire as they are");
+enum { EVENTS_MAX = 64 * 1024 * 1024 };
 
 ddp_status ddp_store_watch(ddp_store *store, const char *name, uint32_t flags,
                            uint64_t from_version, uint32_t timeout_ms, uint64_t *ret_watch,
                            uint64_t *ret_version, struct ddp_error *err)
 {
-    struct call call = {.timeout_ms = timeout_ms,
-                        .request = {.op = DDPI_OP_WATCH, .version = from_version, .count = flags}};
+    struct call call = {CALL_MESSAGE(.op = DDPI_OP_WATCH, .version = from_version, .count = flags)};
     if (flags & ~(uint32_t)DDP_STORE_WATCH_PREFIX)
         return ddpi_error_set(err, DDP_E_INVALID, "a watch with unknown flags: 0x%x", flags);
-    ddp_status status = ddpi_client_run_key(store, name, &call, err);
+    ddp_status status = ddpi_store_run_key(store, name, &call, timeout_ms, err);
     if (status == DDP_OK && ret_watch != NULL)
-        *ret_watch = call.request.id;
+        *ret_watch = call.request.message.id;
     if ((status == DDP_OK || status == DDP_E_GONE) && ret_version != NULL)
-        *ret_version = call.reply.version;
+        *ret_version = call.version;
     return status;
 }
 
 ddp_status ddp_store_unwatch(ddp_store *store, uint64_t watch, uint32_t timeout_ms,
                              struct ddp_error *err)
 {
-    struct call call = {.timeout_ms = timeout_ms,
-                        .request = {.op = DDPI_OP_UNWATCH, .number = (int64_t)watch}};
-    return ddpi_client_run(store, &call, err);
+    struct call call = {CALL_MESSAGE(.op = DDPI_OP_UNWATCH, .number = (int64_t)watch)};
+    return ddpi_store_run(store, &call, timeout_ms, err);
 }
 
-/* Event, key and value in one block. */
-static ddp_status make_event(const ddp_store *store, const struct ddpi_message *reply,
-                             struct ddp_store_event **ret, struct ddp_error *err)
+static void wake_one(ddp_store *store)
 {
-    if (reply->key.len < store->prefix_len || reply->status != DDP_OK)
-        return ddpi_error_set(err, DDP_E_PROTOCOL, "the store at %s told of a foreign key",
-                              store->endpoint);
-    size_t key_len = reply->key.len - store->prefix_len;
-    size_t size = sizeof(struct ddp_store_event) + key_len + 1 + reply->value.len + 1;
-    struct ddp_store_event *event = ddpi_calloc(size, 1);
-    if (event == NULL)
-        return ddpi_error_nomem(err, size);
-    char *key = (char *)(event + 1), *value = key + key_len + 1;
-    memcpy(key, (const char *)reply->key.data + store->prefix_len, key_len);
-    if (reply->value.len > 0)
-        memcpy(value, reply->value.data, reply->value.len);
-    *event = (struct ddp_store_event){
-        .kind = reply->number == DDPI_CHANGE_SET ? DDP_STORE_EVENT_SET : DDP_STORE_EVENT_DELETED,
-        .watch = reply->id,
-        .version = reply->version,
-        .key = key,
-        .key_len = key_len,
-        .value = value,
-        .value_len = reply->value.len};
-    *ret = event;
+    ddpi_list_for_each (node, &store->waiters) {
+        struct waiter *waiter = ddpi_container_of(node, struct waiter, of_store);
+        if (!waiter->for_events || waiter->ready)
+            continue;
+        waiter->ready = true;
+        pthread_cond_signal(&waiter->cond);
+        return;
+    }
+}
+
+ddp_status ddpi_store_on_event(void *ctx, struct ddpi_client_watch *watch,
+                               const struct ddpi_message *message, struct ddp_error *err)
+{
+    ddp_store *store = ctx;
+    struct ddpi_event *event;
+    const struct ddpi_message missed = {.version = message->version};
+    size_t size = sizeof *event + message->key.len + message->value.len;
+    if (watch->missed)
+        return DDP_OK;
+    bool full = store->events_size + size > EVENTS_MAX;
+    ddp_status status =
+        ddpi_target_event(&store->target, watch->id, full ? &missed : message, &event, err);
+    if (status != DDP_OK)
+        return status;
+    if (full)
+        event->size = 0;
+    watch->missed = full;
+    ddpi_list_append(&store->events, &event->of_store);
+    store->events_size += event->size;
+    wake_one(store);
     return DDP_OK;
 }
 
-/* The frame that was put aside first; it is taken only if all goes well. */
-static ddp_status take_event(ddp_store *store, struct ddp_store_event **ret_event,
-                             struct ddp_error *err)
+static struct ddp_store_event *take_event(ddp_store *store)
 {
-    struct ddpi_seals none = {0}; /* it was seen to when the frame came */
-    struct ddpi_client_frame frame;
-    struct ddpi_message reply;
-    size_t need;
-    ddp_status status = ddpi_client_frame_next(&store->events, &none, &frame, &need, err);
-    if (status != DDP_OK)
-        return status;
-    if (frame.header.type == DDPI_FRAME_BYE)
-        return ddpi_client_farewell(&frame, err);
-    if (frame.header.type != ddpi_type_of_op(DDPI_OP_WATCH))
-        return ddpi_error_set(err, DDP_E_PROTOCOL, "a reply to nothing that was asked");
-    status = ddpi_reply_get(&frame.header, frame.payload, &reply, err);
-    if (status != DDP_OK)
-        return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed event");
-    status = make_event(store, &reply, ret_event, err);
-    if (status == DDP_OK)
-        ddpi_buf_consume(&store->events, frame.size);
-    return status;
+    struct ddpi_event *event = ddpi_container_of(store->events.next, struct ddpi_event, of_store);
+    ddpi_list_remove(&event->of_store);
+    store->events_size -= event->size;
+    struct ddpi_client_watch *watch = ddpi_client_watch_find(&store->core, event->event.watch);
+    if (event->event.kind == DDP_STORE_EVENT_LOST && watch != NULL)
+        watch->missed = false;
+    return &event->event;
 }
 
-static ddp_status receive_event(ddp_store *store, uint32_t timeout_ms,
-                                struct ddp_store_event **ret_event, struct ddp_error *err)
+/* Locked; the sentence is not complete. */
+static ddp_status await_event(ddp_store *store, uint64_t until_ms, struct ddp_error *err)
 {
-    struct ddpi_client_frame frame;
-    uint64_t deadline_ms = ddpi_deadline(ddpi_link_now(), timeout_ms);
-    ddpi_buf_consume(&store->link.in, store->held);
-    store->held = 0;
-    ddp_status status = ddpi_client_receive(store, deadline_ms, &frame, err);
-    if (status == DDP_OK)
-        status = ddpi_client_keep_event(store, &frame, err);
-    if (status == DDP_OK)
-        status = take_event(store, ret_event, err);
+    struct waiter waiter = {.for_events = true};
+    ddp_status status = DDP_OK;
+    pthread_cond_init(&waiter.cond, NULL);
+    while (status == DDP_OK && ddpi_list_empty(&store->events)) {
+        waiter.ready = false;
+        if (store->core.sm.state != CLIENT_CLOSED)
+            ddpi_store_await(store, &waiter, until_ms);
+        if (!ddpi_list_empty(&store->events))
+            break;
+        if (store->core.sm.state == CLIENT_CLOSED)
+            status = ddpi_error_set(err, DDP_E_CLOSED, "%s", store->core.why.msg);
+        else if (waiter.canceled)
+            status = ddpi_error_set(err, DDP_E_CANCELED, "canceled");
+        else if (ddpi_link_now() >= until_ms)
+            status =
+                ddpi_error_set(err, DDP_E_TIMEOUT, "nothing that is watched has changed in time");
+    }
+    pthread_cond_destroy(&waiter.cond);
     return status;
 }
 
 ddp_status ddp_store_next_event(ddp_store *store, uint32_t timeout_ms,
                                 struct ddp_store_event **ret_event, struct ddp_error *err)
 {
-    struct ddp_error why = {0};
-    if (ddpi_buf_len(&store->events) > 0)
-        return take_event(store, ret_event, err != NULL ? err : &why);
-    if (store->link.fd < 0)
-        return ddpi_error_set(err, DDP_E_CLOSED, "the connection to the store at %s was closed",
-                              store->endpoint);
-    ddp_status status = receive_event(store, timeout_ms, ret_event, &why);
+    struct ddp_error why;
+    struct ddp_store_event *event = NULL;
+    pthread_mutex_lock(&store->lock);
+    ddp_status status = await_event(store, ddpi_deadline(ddpi_link_now(), timeout_ms), &why);
     if (status == DDP_OK)
-        return DDP_OK;
-    if (status == DDP_E_TIMEOUT)
-        return ddpi_error_set(err, status,
-                              "nothing that is watched at the store %s has changed "
-                              "within %u ms",
-                              store->endpoint, timeout_ms);
-    if (status != DDP_E_NOMEM || store->seals.on) /* a sealed frame can be looked at once only */
-        ddpi_link_close(&store->link);
-    return ddpi_error_set(err, status, "watching at the store %s: %s", store->endpoint, why.msg);
+        event = take_event(store);
+    pthread_mutex_unlock(&store->lock);
+    if (status != DDP_OK)
+        return ddpi_error_set(err, status, "watching at the store %s: %s", store->target.endpoint,
+                              why.msg);
+    *ret_event = event;
+    return DDP_OK;
 }

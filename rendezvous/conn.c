@@ -3,7 +3,7 @@
  *
  * The happy path: the first byte chooses the dialect, whose handshake opens the connection; then
  * each whole frame becomes a request to the owner, and replies are gathered in `out` until the
- * owner flushes.
+ * owner flushes: never before, as what they acknowledge may have to be made durable first.
  *
  * Possible failure modes are:
  *   - nobody knows the first byte, or the dialect objects: the peer is told (where it can be) and
@@ -152,7 +152,6 @@ static void on_deadline(uv_timer_t *timer)
         part(conn);
     } else
         ddpi_conn_dismiss(conn, DDP_E_TIMEOUT, reasons[conn->deadline]);
-    conn->env->settle(conn->env->owner);
 }
 
 static enum deadline wanted_deadline(const struct ddpi_conn *conn)
@@ -212,12 +211,11 @@ static void on_written(uv_write_t *write, int uv_err)
         return;
     if (uv_err != 0)
         end(conn, uv_strerror(uv_err));
-    else
-        ddpi_conn_flush(conn);
+    else if (ddpi_buf_len(&conn->out) > 0)
+        conn->env->dirty(conn->env->owner, conn);
     if (conn->paused && serving(conn) &&
         ddpi_conn_queued(conn) <= conn->env->limits.output_soft / 2)
         resume(conn);
-    conn->env->settle(conn->env->owner);
 }
 
 static int write_rest(struct ddpi_conn *conn)
@@ -239,12 +237,15 @@ static void pause_reading(struct ddpi_conn *conn)
     update_deadline(conn, false);
 }
 
-/* Begin to write what is queued, unless a write is on its way already; its end goes on. */
+/* Begin to write what is queued, unless a write is on its way already; its end goes on. It is also
+ * what ends a pause, so then there must be one. */
 static int write_queue(struct ddpi_conn *conn)
 {
     size_t len = ddpi_buf_len(&conn->out);
     if (len == 0 || ddpi_buf_len(&conn->flight) > 0)
         return 0;
+    if (conn->paused)
+        return write_rest(conn);
     uv_buf_t bytes = {.base = (char *)conn->out.data + conn->out.head, .len = len};
     int sent = uv_try_write((uv_stream_t *)&conn->tcp, &bytes, 1);
     if (sent < 0 && sent != UV_EAGAIN)
@@ -252,6 +253,24 @@ static int write_queue(struct ddpi_conn *conn)
     if (sent > 0)
         ddpi_buf_consume(&conn->out, (size_t)sent);
     return ddpi_buf_len(&conn->out) > 0 ? write_rest(conn) : 0;
+}
+
+static void on_shutdown(uv_shutdown_t *shutdown, int uv_err)
+{
+    (void)uv_err; /* the peer's EOF or the deadline ends the lingering */
+    struct ddpi_conn *conn = shutdown->handle->data;
+    if (conn->peer_done)
+        close_handles(conn);
+}
+
+/* The last of what it had to say is with libuv: say that nothing more comes. */
+static void hang_up(struct ddpi_conn *conn)
+{
+    if (conn->hung_up || ddpi_buf_len(&conn->out) > 0)
+        return;
+    conn->hung_up = true;
+    if (uv_shutdown(&conn->shutdown, (uv_stream_t *)&conn->tcp, on_shutdown) != 0)
+        close_handles(conn);
 }
 
 void ddpi_conn_flush(struct ddpi_conn *conn)
@@ -266,6 +285,8 @@ void ddpi_conn_flush(struct ddpi_conn *conn)
     int uv_err = write_queue(conn);
     if (uv_err != 0)
         end(conn, uv_strerror(uv_err));
+    else if (conn->sm.state == CONN_LINGERING)
+        hang_up(conn);
     else if (!conn->paused && serving(conn) &&
              ddpi_conn_queued(conn) > conn->env->limits.output_soft)
         pause_reading(conn);
@@ -286,31 +307,13 @@ void ddpi_conn_reply(struct ddpi_conn *conn, const struct ddpi_message *reply)
     conn->env->dirty(conn->env->owner, conn);
 }
 
-static void on_shutdown(uv_shutdown_t *shutdown, int uv_err)
-{
-    (void)uv_err; /* the peer's EOF or the deadline ends the lingering */
-    struct ddpi_conn *conn = shutdown->handle->data;
-    if (conn->peer_done)
-        close_handles(conn);
-}
-
-static void linger(struct ddpi_conn *conn)
-{
-    leave(conn, CONN_LINGERING);
-    ddpi_conn_flush(conn);
-    if (conn->sm.state != CONN_LINGERING)
-        return;
-    ddpi_buf_consume(&conn->in, ddpi_buf_len(&conn->in));
-    update_deadline(conn, false);
-    if (conn->paused && uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_read) != 0)
-        close_handles(conn);
-}
-
 static void part(struct ddpi_conn *conn)
 {
-    linger(conn);
-    if (conn->sm.state == CONN_LINGERING &&
-        uv_shutdown(&conn->shutdown, (uv_stream_t *)&conn->tcp, on_shutdown) != 0)
+    leave(conn, CONN_LINGERING);
+    ddpi_buf_consume(&conn->in, ddpi_buf_len(&conn->in));
+    update_deadline(conn, false);
+    conn->env->dirty(conn->env->owner, conn);
+    if (conn->paused && uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_read) != 0)
         close_handles(conn);
 }
 
@@ -350,28 +353,27 @@ static bool choose_dialect(struct ddpi_conn *conn, uint8_t first_byte)
         if (dialects[i]->first_byte != first_byte)
             continue;
         conn->dialect = dialects[i];
-        conn->client.scoped = dialects[i]->scoped;
+        conn->client.tcpstore = dialects[i]->tcpstore;
         return true;
     }
     ddpi_conn_dismiss(conn, DDP_E_PROTOCOL, "its first byte begins no protocol spoken here");
     return false;
 }
 
-/* The dialect's handshake is complete; whether the connection may stay. */
-static bool open_up(struct ddpi_conn *conn)
+static void open_conn(struct ddpi_conn *conn)
 {
     struct ddp_error err;
+    ddpi_sm_move(&conn->sm, CONN_OPEN);
     ddp_status status = conn->env->admit(conn->env->owner, conn, &err);
-    if (status == DDP_OK)
-        ddpi_sm_move(&conn->sm, CONN_OPEN);
-    else
+    if (status != DDP_OK)
         ddpi_conn_dismiss(conn, status, err.msg);
-    return status == DDP_OK;
 }
 
 static void take_step(struct ddpi_conn *conn, const struct ddpi_step *step)
 {
-    if (conn->session.open && conn->sm.state == CONN_GREETING && !open_up(conn))
+    if (conn->session.open && conn->sm.state == CONN_GREETING)
+        open_conn(conn);
+    if (!serving(conn))
         return;
     if (step->kind == DDPI_STEP_REQUEST)
         conn->env->request(conn->env->owner, conn, &step->request);
@@ -389,7 +391,7 @@ static size_t serve(struct ddpi_conn *conn, const uint8_t *bytes, size_t len)
     struct ddp_error err;
     while (used < len && serving(conn) && !conn->overflow) {
         if (ddpi_conn_queued(conn) > conn->env->limits.output_soft)
-            ddpi_conn_flush(conn);
+            conn->env->settle(conn->env->owner);
         if (conn->paused || !serving(conn))
             break;
         struct ddpi_step step;
@@ -468,7 +470,6 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
         if (serving(conn))
             update_deadline(conn, progress);
     }
-    conn->env->settle(conn->env->owner);
 }
 
 /* Output has left: serve what came in meanwhile, and read on. */
@@ -487,7 +488,6 @@ static void resume(struct ddpi_conn *conn)
         if (uv_err != 0)
             end(conn, uv_strerror(uv_err));
     }
-    conn->env->settle(conn->env->owner);
 }
 
 /* --- life --- */
@@ -539,6 +539,7 @@ ddp_status ddpi_conn_create(const struct ddpi_conn_env *env, int fd, struct ddpi
     conn->env = env;
     conn->session.limits = &env->kv_limits;
     conn->session.gate = &env->gate;
+    conn->session.incarnation = env->incarnation;
     ddpi_sm_init(&conn->sm, &ddpi_conn_sm);
     ddpi_kv_client_init(&conn->client);
     ddpi_list_init(&conn->of_server);
@@ -560,4 +561,10 @@ void ddpi_conn_close(struct ddpi_conn *conn, ddp_status status, const char *text
         ddpi_conn_flush(conn);
     }
     close_handles(conn);
+}
+
+void ddpi_conn_drop(struct ddpi_conn *conn, const char *why)
+{
+    ddpi_buf_consume(&conn->out, ddpi_buf_len(&conn->out));
+    end(conn, why);
 }

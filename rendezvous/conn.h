@@ -41,19 +41,22 @@ struct ddpi_conn_env {
     struct ddpi_conn_limits limits;
     struct ddpi_kv_limits kv_limits;
     struct ddpi_gate gate;
+    uint64_t incarnation; /* of the store, by which clients know it again */
     const struct ddpi_log *log;
     void *owner;
-    /* Its handshake is complete. DDP_OK, and requests follow; or why it may not stay. */
+    /* Its handshake is complete, and its first request comes next, if this returns DDP_OK; else
+     * it is dismissed for the reason in @err. */
     ddp_status (*admit)(void *owner, struct ddpi_conn *conn, struct ddp_error *err);
     /* It is turned away for who it is, or could not prove to be; whether the log may say so. */
     bool (*denied)(void *owner);
     /* A request has come; it is answered through ddpi_conn_reply(), now or later. */
     void (*request)(void *owner, struct ddpi_conn *conn, const struct ddpi_message *request);
-    /* All that was there has been handled: time to flush. */
-    void (*settle)(void *owner);
-    /* There is output to be flushed, or the connection is to be ended, at the next settle. */
+    /* There is output to be flushed, or the connection is to be ended, at the end of this turn of
+     * the loop. */
     void (*dirty)(void *owner, struct ddpi_conn *conn);
-    /* It asks no more and wants no replies. */
+    /* The output of one connection has grown so much that all is to be flushed now. */
+    void (*settle)(void *owner);
+    /* It asks no more and wants no replies, whether it was admitted or not. */
     void (*gone)(void *owner, struct ddpi_conn *conn);
     /* Its handles are closed; the memory is the hook's to free. */
     void (*closed)(void *owner, struct ddpi_conn *conn);
@@ -82,6 +85,7 @@ struct ddpi_conn {
     bool overflow;          /* a reply did not fit: to be closed */
     bool refused;           /* a reply has no words in the dialect: to be closed ... */
     char *refusal;          /* ... for this reason; NULL when there was no memory for it */
+    bool hung_up;           /* the peer has been told that nothing more comes */
     bool at_fault;          /* it is ended for a rule that its peer broke */
     bool denied;            /* it is ended for who its peer is, or could not prove to be */
     unsigned deadline;      /* which of the deadlines in conn.c runs */
@@ -112,5 +116,8 @@ void ddpi_conn_dismiss(struct ddpi_conn *conn, ddp_status status, const char *te
 
 /* The same without lingering: what cannot be sent at once is lost. */
 void ddpi_conn_close(struct ddpi_conn *conn, ddp_status status, const char *text);
+
+/* The same without a word: what is queued is lost, too. */
+void ddpi_conn_drop(struct ddpi_conn *conn, const char *why);
 
 #endif

@@ -22,8 +22,9 @@ struct ddpi_gate {
 struct ddpi_session {
     const struct ddpi_kv_limits *limits;
     const struct ddpi_gate *gate;
-    unsigned phase; /* the dialect's own; 0 at first */
-    bool open;      /* set by the dialect when its handshake is complete */
+    uint64_t incarnation; /* of the store */
+    unsigned phase;       /* the dialect's own; 0 at first */
+    bool open;            /* set by the dialect when its handshake is complete */
 
     bool must_prove; /* who he is, before anything else is done for him */
     struct ddpi_identity identity;
@@ -53,8 +54,7 @@ struct ddpi_step {
 
 struct ddpi_dialect {
     uint8_t first_byte;
-    bool scoped;    /* its clients are: see kv.h */
-    bool anonymous; /* its clients cannot say who they are */
+    bool tcpstore; /* its clients are PyTorch's: see kv.h; they cannot say who they are */
 
     /* What do the @len > 0 bytes begin with? DDP_OK but for DDPI_STEP_CLOSE and DENIED;
      * DDP_E_NOMEM too if @out takes no more. */

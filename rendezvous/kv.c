@@ -1,5 +1,5 @@
 /*
- * kv.c - keys and values: the table of entries, the scope, and the native operations that never
+ * kv.c - keys and values: the table of entries, and the native operations that never
  * wait. Owns the entries; kv_wait.c hangs waiting requests onto them, kv_queue.c queues.
  */
 #include "kv.h"
@@ -12,7 +12,6 @@
 #include <ddprun/store.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 const struct ddpi_kv_limits ddpi_kv_limits_default = {
@@ -26,9 +25,9 @@ const struct ddpi_kv_limits ddpi_kv_limits_default = {
     .sessions = 65536,
     .history_changes = 65536,
     .history_bytes = (size_t)32 << 20,
-    .scoped_key_len = 8192,
-    .scoped_value_len = 8 * 1024 * 1024,
-    .scoped_many = 128 * 1024,
+    .tcpstore_key_len = 8192,
+    .tcpstore_value_len = 8 * 1024 * 1024,
+    .tcpstore_many = 128 * 1024,
 };
 
 struct ddpi_kv *ddpi_kv_create(const struct ddpi_kv_limits *limits,
@@ -36,8 +35,15 @@ struct ddpi_kv *ddpi_kv_create(const struct ddpi_kv_limits *limits,
                                void *ctx)
 {
     struct ddpi_kv *kv = ddpi_calloc(1, sizeof(*kv));
-    if (kv == NULL)
+    size_t key_len =
+        limits->key_len > limits->tcpstore_key_len ? limits->key_len : limits->tcpstore_key_len;
+    char *full_key = ddpi_calloc(DDPI_KV_SCOPE_MAX + key_len, 1);
+    if (kv == NULL || full_key == NULL) {
+        ddpi_free(kv);
+        ddpi_free(full_key);
         return NULL;
+    }
+    kv->full_key = full_key;
     kv->limits = *limits;
     kv->reply = reply;
     kv->reply_ctx = ctx;
@@ -58,6 +64,7 @@ void ddpi_kv_destroy(struct ddpi_kv *kv)
 {
     if (kv == NULL)
         return;
+    kv->sink = NULL; /* what is freed has not changed */
     ddpi_kv_session_finish(kv);
     struct ddpi_table_iter iter = {0};
     for (struct kv_entry *entry; (entry = entry_of(ddpi_table_next(&kv->keys, &iter))) != NULL;) {
@@ -66,7 +73,8 @@ void ddpi_kv_destroy(struct ddpi_kv *kv)
         ddpi_free(entry);
     }
     ddpi_kv_watch_finish(kv);
-    ddpi_free(kv->scope);
+    ddpi_kv_scope_finish(kv);
+    ddpi_free(kv->full_key);
     ddpi_table_finish(&kv->keys);
     ddpi_table_finish(&kv->barriers);
     ddpi_heap_finish(&kv->deadlines);
@@ -106,6 +114,7 @@ struct kv_entry *ddpi_kv_entry_make(struct ddpi_kv *kv, struct ddpi_bytes key)
         ddpi_free(entry);
         return NULL;
     }
+    ddpi_kv_order_insert(kv, entry);
     kv->bytes += ddpi_kv_entry_size(key.len);
     return entry;
 }
@@ -117,6 +126,7 @@ void ddpi_kv_entry_release(struct ddpi_kv *kv, struct kv_entry *entry)
         !ddpi_list_empty(&entry->watchers))
         return;
     ddpi_table_remove(&kv->keys, &entry->node);
+    ddpi_kv_order_remove(kv, entry);
     kv->bytes -= ddpi_kv_entry_size(entry->node.key_len);
     ddpi_free(entry);
 }
@@ -148,40 +158,12 @@ void ddpi_kv_answer_value(struct ddpi_message *reply, const struct kv_entry *ent
     reply->version = entry->version;
 }
 
-static bool has_prefix(const struct kv_entry *entry, struct ddpi_bytes prefix)
-{
-    return entry->node.key_len >= prefix.len &&
-           (prefix.len == 0 || memcmp(entry->key, prefix.data, prefix.len) == 0);
-}
-
-static bool in_scope(const struct ddpi_kv *kv, const struct kv_entry *entry)
-{
-    return has_prefix(entry, ddpi_bytes_of(kv->scope, kv->scope_len));
-}
-
-ddp_status ddpi_kv_full_key(const struct ddpi_kv *kv, struct kv_call *call, struct ddpi_bytes key,
-                            struct ddpi_bytes *ret_full)
-{
-    bool scoped = call->client->scoped;
-    uint32_t max = scoped ? kv->limits.scoped_key_len : kv->limits.key_len;
-    if (key.len > max)
-        return ddpi_error_set(&call->err, DDP_E_LIMIT, "a key of %zu bytes; at most %u are allowed",
-                              key.len, max);
-    *ret_full = key;
-    if (!scoped || kv->scope_len == 0)
-        return DDP_OK;
-    if (key.len > 0)
-        memcpy(kv->scope + kv->scope_len, key.data, key.len);
-    *ret_full = ddpi_bytes_of(kv->scope, kv->scope_len + key.len);
-    return DDP_OK;
-}
-
 ddp_status ddpi_kv_next_key(const struct ddpi_kv *kv, struct kv_call *call, struct ddpi_keys *keys,
                             struct ddpi_bytes *ret_full, bool *ret_more)
 {
     struct ddpi_bytes key;
     *ret_more = ddpi_keys_next(keys, &key);
-    return *ret_more ? ddpi_kv_full_key(kv, call, key, ret_full) : DDP_OK;
+    return *ret_more ? ddpi_kv_full_key(kv, call->client, key, ret_full, &call->err) : DDP_OK;
 }
 
 static ddp_status check_room(const struct ddpi_kv *kv, const struct kv_entry *entry,
@@ -233,7 +215,8 @@ void ddpi_kv_commit(struct ddpi_kv *kv, const struct kv_change *change)
     bool fresh = entry->version == 0;
     kv->bytes += change->value_len - entry->value_len;
     kv->nkeys += fresh;
-    kv->scope_nkeys += fresh && in_scope(kv, entry);
+    if (fresh)
+        ddpi_kv_scope_count(kv, ddpi_kv_name(entry), 1);
     ddpi_list_remove(&entry->of_session);
     ddpi_free(entry->value);
     entry->value = change->value;
@@ -281,7 +264,7 @@ void ddpi_kv_drop(struct ddpi_kv *kv, struct kv_entry *entry)
 {
     kv->bytes -= entry->value_len;
     kv->nkeys--;
-    kv->scope_nkeys -= in_scope(kv, entry);
+    ddpi_kv_scope_count(kv, ddpi_kv_name(entry), -1);
     kv->version++;
     ddpi_list_remove(&entry->of_session);
     ddpi_free(entry->value);
@@ -359,80 +342,61 @@ static ddp_status run_delete(struct ddpi_kv *kv, struct kv_call *call)
     return DDP_OK;
 }
 
-/* The next one with a value. */
-static struct kv_entry *next_with_prefix(const struct ddpi_kv *kv, struct ddpi_table_iter *iter,
-                                         struct ddpi_bytes prefix)
+/* The first, and then the next one, with a value. */
+static const struct kv_entry *first_with_prefix(const struct ddpi_kv *kv, struct ddpi_bytes prefix)
 {
-    struct kv_entry *entry;
-    while ((entry = entry_of(ddpi_table_next(&kv->keys, iter))) != NULL)
-        if (entry->version != 0 && has_prefix(entry, prefix))
-            return entry;
-    return NULL;
+    const struct kv_entry *entry = ddpi_kv_order_first(kv, prefix);
+    while (entry != NULL && entry->version == 0)
+        entry = ddpi_kv_order_next(kv, entry, prefix);
+    return entry;
 }
 
-static int compare_keys(const void *left, const void *right)
+static const struct kv_entry *
+next_with_prefix(const struct ddpi_kv *kv, const struct kv_entry *entry, struct ddpi_bytes prefix)
 {
-    const struct kv_entry *a = *(const struct kv_entry *const *)left;
-    const struct kv_entry *b = *(const struct kv_entry *const *)right;
-    size_t common = a->node.key_len < b->node.key_len ? a->node.key_len : b->node.key_len;
-    int order = memcmp(a->key, b->key, common);
-    return order != 0 ? order
-                      : (a->node.key_len > b->node.key_len) - (a->node.key_len < b->node.key_len);
+    do
+        entry = ddpi_kv_order_next(kv, entry, prefix);
+    while (entry != NULL && entry->version == 0);
+    return entry;
 }
 
-/* Sort @count entries with @prefix and answer with their packed names, @len bytes. */
-static ddp_status answer_list(struct ddpi_kv *kv, struct kv_call *call, size_t count, size_t len)
+static ddp_status put_name(struct kv_call *call, struct ddpi_buf *packed,
+                           const struct kv_entry *entry)
 {
-    struct ddpi_bytes prefix = call->key;
-    size_t hidden = call->client->scoped ? kv->scope_len : 0;
-    struct ddpi_buf packed;
-    ddpi_buf_init(&packed, len);
-    const struct kv_entry **sorted = ddpi_calloc(count + 1, sizeof(*sorted));
-    if (sorted == NULL || ddpi_buf_reserve(&packed, len) == NULL) {
-        ddpi_free(sorted);
-        return ddpi_error_nomem(&call->err, len + count * sizeof(*sorted));
-    }
-    struct ddpi_table_iter iter = {0};
-    for (size_t i = 0; i < count; i++)
-        sorted[i] = next_with_prefix(kv, &iter, prefix);
-    qsort(sorted, count, sizeof(*sorted), compare_keys);
-    for (size_t i = 0; i < count; i++)
-        (void)ddpi_keys_put(
-            &packed, ddpi_bytes_of(sorted[i]->key + hidden, sorted[i]->node.key_len - hidden));
-    call->reply.keys = (struct ddpi_keys){
-        .packed = ddpi_buf_head(&packed), .packed_len = len, .count = (uint32_t)count};
-    ddpi_kv_answer(kv, call->client, &call->reply, DDPI_OP_LIST, call->request->id);
-    call->parked = true; /* answered here, while the packed names exist */
-    ddpi_buf_finish(&packed);
-    ddpi_free(sorted);
-    return DDP_OK;
+    struct ddpi_bytes name = ddpi_kv_seen_key(call->client, ddpi_kv_name(entry));
+    if (ddpi_buf_len(packed) + sizeof(uint32_t) + name.len > DDP_STORE_VALUE_MAX)
+        return ddpi_error_set(&call->err, DDP_E_LIMIT,
+                              "the names of all keys that begin with '%.*s' are more than %d "
+                              "bytes; ask for a longer prefix",
+                              KV_QUOTE(call->key), DDP_STORE_VALUE_MAX);
+    return ddpi_keys_put(packed, name) ? DDP_OK : ddpi_error_nomem(&call->err, name.len);
 }
 
 static ddp_status run_list(struct ddpi_kv *kv, struct kv_call *call)
 {
-    struct ddpi_bytes prefix = call->key;
-    size_t hidden = call->client->scoped ? kv->scope_len : 0;
-    struct ddpi_table_iter iter = {0};
-    size_t count = 0, len = 0;
-    for (const struct kv_entry *entry; (entry = next_with_prefix(kv, &iter, prefix)) != NULL;) {
-        len += sizeof(uint32_t) + entry->node.key_len - hidden;
-        if (len > DDP_STORE_VALUE_MAX)
-            return ddpi_error_set(&call->err, DDP_E_LIMIT,
-                                  "the names of all keys that begin with '%.*s' are more than %d "
-                                  "bytes; ask for a longer prefix",
-                                  KV_QUOTE(prefix), DDP_STORE_VALUE_MAX);
-        count++;
+    struct ddpi_buf packed;
+    uint32_t count = 0;
+    ddp_status status = DDP_OK;
+    ddpi_buf_init(&packed, DDP_STORE_VALUE_MAX);
+    for (const struct kv_entry *entry = first_with_prefix(kv, call->key);
+         status == DDP_OK && entry != NULL; entry = next_with_prefix(kv, entry, call->key), count++)
+        status = put_name(call, &packed, entry);
+    if (status == DDP_OK) {
+        call->reply.keys = (struct ddpi_keys){
+            .packed = ddpi_buf_head(&packed), .packed_len = ddpi_buf_len(&packed), .count = count};
+        ddpi_kv_answer(kv, call->client, &call->reply, DDPI_OP_LIST, call->request->id);
+        call->parked = true; /* answered here, while the packed names exist */
     }
-    return answer_list(kv, call, count, len);
+    ddpi_buf_finish(&packed);
+    return status;
 }
 
 size_t ddpi_kv_delete_prefix(struct ddpi_kv *kv, struct ddpi_bytes prefix)
 {
-    struct ddpi_table_iter iter = {0};
     size_t before = kv->nkeys;
-    for (struct kv_entry *entry; (entry = entry_of(ddpi_table_next(&kv->keys, &iter))) != NULL;) {
-        if (!has_prefix(entry, prefix))
-            continue;
+    struct kv_entry *next;
+    for (struct kv_entry *entry = ddpi_kv_order_first(kv, prefix); entry != NULL; entry = next) {
+        next = ddpi_kv_order_next(kv, entry, prefix);
         ddpi_kv_queue_clear(kv, entry);
         if (entry->version != 0)
             ddpi_kv_drop(kv, entry);
@@ -442,30 +406,13 @@ size_t ddpi_kv_delete_prefix(struct ddpi_kv *kv, struct ddpi_bytes prefix)
     return before - kv->nkeys;
 }
 
-ddp_status ddpi_kv_set_scope(struct ddpi_kv *kv, struct ddpi_bytes prefix, struct ddp_error *err)
-{
-    char *scope = ddpi_calloc(prefix.len + kv->limits.scoped_key_len + 1, 1);
-    if (scope == NULL)
-        return ddpi_error_nomem(err, prefix.len + kv->limits.scoped_key_len + 1);
-    if (prefix.len > 0)
-        memcpy(scope, prefix.data, prefix.len);
-    ddpi_free(kv->scope);
-    kv->scope = scope;
-    kv->scope_len = prefix.len;
-    kv->scope_nkeys = 0;
-    struct ddpi_table_iter iter = {0};
-    while (next_with_prefix(kv, &iter, prefix) != NULL)
-        kv->scope_nkeys++;
-    return DDP_OK;
-}
-
 static ddp_status check_lengths(const struct ddpi_kv *kv, struct kv_call *call)
 {
     const struct ddpi_message *request = call->request;
-    ddp_status status = ddpi_kv_full_key(kv, call, request->key, &call->key);
+    ddp_status status = ddpi_kv_full_key(kv, call->client, request->key, &call->key, &call->err);
     if (status != DDP_OK)
         return status;
-    uint32_t max = call->client->scoped ? kv->limits.scoped_value_len : kv->limits.value_len;
+    uint32_t max = call->client->tcpstore ? kv->limits.tcpstore_value_len : kv->limits.value_len;
     if (request->value.len > max)
         return ddpi_error_set(&call->err, DDP_E_LIMIT,
                               "a value of %zu bytes for '%.*s'; at most %u are allowed",
@@ -511,6 +458,7 @@ void ddpi_kv_apply(struct ddpi_kv *kv, struct ddpi_kv_client *client,
         [DDPI_OP_SESSION_KEEP] = ddpi_kv_session_keep,
         [DDPI_OP_SESSION_CLOSE] = ddpi_kv_session_close,
         [DDPI_OP_SET_EPHEMERAL] = ddpi_kv_set_ephemeral,
+        [DDPI_OP_CANCEL_REQUEST] = ddpi_kv_cancel_request,
         [DDPI_OP_COMPARE_SET] = ddpi_kv_compare_set,
         [DDPI_OP_ADD_WRAP] = ddpi_kv_add_wrap,
         [DDPI_OP_CHECK] = ddpi_kv_check,

@@ -11,14 +11,15 @@
  * A watch is answered again and again: once for each change of its key, or of keys with its prefix,
  * in the order of the changes.
  *
- * A client may be scoped: then it sees those keys only that begin with the core's scope, a prefix,
- * and sees them without it.
+ * A client may have a scope: then it sees those keys only that begin with its prefix, and sees
+ * them without it.
  */
 #ifndef DDPI_KV_H
 #define DDPI_KV_H
 
 #include "list.h"
 #include "message.h"
+#include "sink.h"
 #include "siphash.h"
 
 /* Reaching one of them is DDP_E_LIMIT for the request that would exceed it, and for no other. */
@@ -31,15 +32,15 @@ struct ddpi_kv_limits {
     uint32_t waits_per_client; /* waiting requests at the same time, barriers included */
     uint32_t watches_per_client;
     size_t sessions;
-    size_t history_changes;  /* remembered for watches that begin in the past; not in bytes ... */
-    size_t history_bytes;    /* ... keys and values in all, which count here */
-    uint32_t scoped_key_len; /* the same for scoped clients; the scope does not count */
-    uint32_t scoped_value_len;
-    uint32_t scoped_many; /* keys, or pairs of key and value, in one request */
+    size_t history_changes;    /* remembered for watches that begin in the past; not in bytes ... */
+    size_t history_bytes;      /* ... keys and values in all, which count here */
+    uint32_t tcpstore_key_len; /* the same for clients of PyTorch; a scope does not count */
+    uint32_t tcpstore_value_len;
+    uint32_t tcpstore_many; /* keys, or pairs of key and value, in one request */
 };
 
 /* 1 M keys, 1 GiB, lengths as in <ddprun/store.h>, 1024 waits and watches, 64 K
- * sessions; scoped: 8 KiB, 8 MiB,
+ * sessions; PyTorch's clients: 8 KiB, 8 MiB,
  * 128 K keys. */
 extern const struct ddpi_kv_limits ddpi_kv_limits_default;
 
@@ -52,8 +53,9 @@ struct ddpi_kv_client {
     uint32_t nwaits;
     struct ddpi_list watches; /* kv_watch::of_client */
     uint32_t nwatches;
-    bool scoped;             /* set by the caller before the first request */
-    struct kv_entry *served; /* the queue that has woken it, until it asks for something */
+    struct ddpi_kv_scope *scope; /* these two are the caller's; NULL: it sees all keys */
+    bool tcpstore;               /* other limits count */
+    struct kv_entry *served;     /* the queue that has woken it, until it asks for something */
 };
 
 /* @reply and all it points to are valid during the call only, which must not call into the core. */
@@ -93,9 +95,30 @@ void ddpi_kv_expire(struct ddpi_kv *kv, uint64_t now_ms);
  * keys. */
 size_t ddpi_kv_delete_prefix(struct ddpi_kv *kv, struct ddpi_bytes prefix);
 
-/* What the keys of scoped clients begin with, at first "". No scoped client is there. Fails with
- * nothing changed, and only for lack of memory. */
-ddp_status ddpi_kv_set_scope(struct ddpi_kv *kv, struct ddpi_bytes prefix, struct ddp_error *err);
+/*
+ * The scope with @prefix ("" is one, too), for clients to have: a client that has it stands for one
+ * call of get, and so does each other use; put when it is over. Fails for lack of memory, or
+ * DDP_E_LIMIT when @prefix is longer than DDPI_KV_SCOPE_MAX.
+ */
+enum { DDPI_KV_SCOPE_MAX = 1024 };
+ddp_status ddpi_kv_scope_get(struct ddpi_kv *kv, struct ddpi_bytes prefix,
+                             struct ddpi_kv_scope **ret, struct ddp_error *err);
+void ddpi_kv_scope_put(struct ddpi_kv *kv, struct ddpi_kv_scope *scope); /* NULL is allowed */
+struct ddpi_bytes ddpi_kv_scope_prefix(const struct ddpi_kv_scope *scope);
+
+/* Tell @change of all changes from now on; NULL: nobody. */
+void ddpi_kv_set_sink(struct ddpi_kv *kv, void (*change)(void *, const struct ddpi_mutation *),
+                      void *ctx);
+struct ddpi_mark ddpi_kv_mark(const struct ddpi_kv *kv);
+
+/*
+ * Put back what a sink has kept: sessions, keys, what ties them, queues, past changes, and at last
+ * the mark. The core is fresh and has no sink. The limits do not count, as what was promised is to
+ * be held; leases begin anew. DDP_E_PROTOCOL: it cannot have come from a core.
+ */
+ddp_status ddpi_kv_restore(struct ddpi_kv *kv, const struct ddpi_mutation *mutation,
+                           uint64_t now_ms, struct ddp_error *err);
+void ddpi_kv_restore_mark(struct ddpi_kv *kv, const struct ddpi_mark *mark);
 
 struct ddpi_kv_stats ddpi_kv_stats(const struct ddpi_kv *kv);
 

@@ -1,6 +1,7 @@
 /*
  * kv_impl.h - what the files of the core share: kv.c (keys and values), kv_more.c (the operations
- * beyond the native ones), kv_queue.c (queues), kv_session.c (sessions), kv_txn.c (transactions),
+ * beyond the native ones), kv_order.c (entries in order), kv_queue.c (queues), kv_restore.c (the
+ * way to and from a sink), kv_scope.c (scopes), kv_session.c (sessions), kv_txn.c (transactions),
  * kv_wait.c (requests that wait) and kv_watch.c (watches). Nobody else includes it.
  */
 #ifndef DDPI_KV_IMPL_H
@@ -28,10 +29,11 @@ struct ddpi_kv {
     struct ddpi_table sessions; /* kv_session::node */
     struct ddpi_heap leases;    /* kv_session::lease */
     uint64_t last_session;
-    size_t nkeys; /* entries that have a value */
-    char *scope;  /* the prefix, and room for a key behind it */
-    size_t scope_len;
-    size_t scope_nkeys; /* of nkeys, those within the scope */
+    size_t nkeys;          /* entries that have a value */
+    struct kv_entry *root; /* of all entries, in the order of their keys */
+    struct ddpi_kv_scope **scopes;
+    size_t nscopes;
+    char *full_key; /* room for the longest prefix of a scope and the longest key */
     size_t bytes;
     uint64_t version;
     struct ddpi_table watch_nodes;    /* kv_watch_node::node, all but the root */
@@ -40,17 +42,20 @@ struct ddpi_kv {
     struct kv_history history;
     ddpi_kv_reply_fn *reply;
     void *reply_ctx;
+    void (*sink)(void *ctx, const struct ddpi_mutation *mutation); /* NULL: none */
+    void *sink_ctx;
 };
 
 /* A key that has a value or a queue, or that somebody waits for. */
 struct kv_entry {
     struct ddpi_table_node node;
-    struct ddpi_list links;      /* kv_link::of_entry, in order of arrival */
-    struct ddpi_list watchers;   /* kv_link::of_entry of those who wait for the next write */
-    struct ddpi_list of_session; /* in its list of keys while it is to vanish with one */
-    struct kv_queue *queue;      /* NULL: empty, and nobody has been woken for it */
-    uint64_t version;            /* 0: no value */
-    char *value;                 /* a NUL behind it */
+    struct kv_entry *left, *right; /* kv_order.c */
+    struct ddpi_list links;        /* kv_link::of_entry, in order of arrival */
+    struct ddpi_list watchers;     /* kv_link::of_entry of those who wait for the next write */
+    struct ddpi_list of_session;   /* in its list of keys while it is to vanish with one */
+    struct kv_queue *queue;        /* NULL: empty, and nobody has been woken for it */
+    uint64_t version;              /* 0: no value */
+    char *value;                   /* a NUL behind it */
     size_t value_len;
     char key[];
 };
@@ -92,9 +97,6 @@ void ddpi_kv_answer(struct ddpi_kv *kv, struct ddpi_kv_client *client, struct dd
                     enum ddpi_op op, uint64_t id);
 void ddpi_kv_answer_value(struct ddpi_message *reply, const struct kv_entry *entry);
 
-/* What @key of a request is in the core, valid until the next call. */
-ddp_status ddpi_kv_full_key(const struct ddpi_kv *kv, struct kv_call *call, struct ddpi_bytes key,
-                            struct ddpi_bytes *ret_full);
 /* The next of @keys as ddpi_kv_full_key() makes it; *@ret_more is false at their end. */
 ddp_status ddpi_kv_next_key(const struct ddpi_kv *kv, struct kv_call *call, struct ddpi_keys *keys,
                             struct ddpi_bytes *ret_full, bool *ret_more);
@@ -124,6 +126,27 @@ ddp_status ddpi_kv_store(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_
 ddp_status ddpi_kv_put(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
                        uint64_t *ret_version, struct ddp_error *err);
 
+/* kv_order.c */
+bool ddpi_kv_has_prefix(struct ddpi_bytes key, struct ddpi_bytes prefix);
+void ddpi_kv_order_insert(struct ddpi_kv *kv, struct kv_entry *entry);
+void ddpi_kv_order_remove(struct ddpi_kv *kv, struct kv_entry *entry);
+/* All entries with @prefix, whether they have a value or not; NULL at the end. */
+struct kv_entry *ddpi_kv_order_first(const struct ddpi_kv *kv, struct ddpi_bytes prefix);
+struct kv_entry *ddpi_kv_order_next(const struct ddpi_kv *kv, const struct kv_entry *entry,
+                                    struct ddpi_bytes prefix);
+
+/* kv_scope.c */
+/* What @key of a request is in the core, valid until the next call. */
+ddp_status ddpi_kv_full_key(const struct ddpi_kv *kv, const struct ddpi_kv_client *client,
+                            struct ddpi_bytes key, struct ddpi_bytes *ret_full,
+                            struct ddp_error *err);
+/* The way back. */
+struct ddpi_bytes ddpi_kv_seen_key(const struct ddpi_kv_client *client, struct ddpi_bytes full);
+/* @key has got a value, 1, or lost it, -1. */
+void ddpi_kv_scope_count(struct ddpi_kv *kv, struct ddpi_bytes key, int change);
+size_t ddpi_kv_scope_nkeys(const struct ddpi_kv *kv, const struct ddpi_kv_scope *scope);
+void ddpi_kv_scope_finish(struct ddpi_kv *kv);
+
 /* kv_more.c: what DDPI_OPS_BEYOND_NATIVE says */
 ddp_status ddpi_kv_compare_set(struct ddpi_kv *kv, struct kv_call *call);
 ddp_status ddpi_kv_add_wrap(struct ddpi_kv *kv, struct kv_call *call);
@@ -146,6 +169,12 @@ bool ddpi_kv_present(const struct kv_entry *entry);
 /* @client was woken for a value, and will not take it: the next one may. */
 void ddpi_kv_unserve(struct ddpi_kv *kv, struct ddpi_kv_client *client);
 void ddpi_kv_queue_clear(struct ddpi_kv *kv, struct kv_entry *entry);
+/* A copy of @value at the end of the queue of @key, within the limits or not. */
+ddp_status ddpi_kv_enqueue(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
+                           struct kv_entry **ret_entry, struct ddp_error *err);
+
+/* kv_restore.c */
+void ddpi_kv_emit(struct ddpi_kv *kv, const struct ddpi_mutation *mutation);
 
 /* kv_session.c */
 ddp_status ddpi_kv_session_open(struct ddpi_kv *kv, struct kv_call *call);
@@ -156,6 +185,11 @@ ddp_status ddpi_kv_set_ephemeral(struct ddpi_kv *kv, struct kv_call *call);
 uint64_t ddpi_kv_next_lease(const struct ddpi_kv *kv);
 void ddpi_kv_expire_leases(struct ddpi_kv *kv, uint64_t now_ms);
 void ddpi_kv_session_finish(struct ddpi_kv *kv);
+/* The session @number with @token. */
+ddp_status ddpi_kv_session_restore(struct ddpi_kv *kv, uint64_t number, struct ddpi_bytes token,
+                                   uint32_t lease_ms, uint64_t now_ms, struct ddp_error *err);
+/* @entry is to vanish with the session @number; false: there is none. */
+bool ddpi_kv_session_tie(struct ddpi_kv *kv, uint64_t number, struct kv_entry *entry);
 
 /* kv_txn.c */
 ddp_status ddpi_kv_transact(struct ddpi_kv *kv, struct kv_call *call);
@@ -166,6 +200,9 @@ ddp_status ddpi_kv_unwatch(struct ddpi_kv *kv, struct kv_call *call);
 /* Tell those who watch @key that it has just changed, at kv->version. */
 void ddpi_kv_changed(struct ddpi_kv *kv, enum ddpi_change_kind kind, struct ddpi_bytes key,
                      struct ddpi_bytes value);
+/* Behind all that is remembered, a change that happened before this core was. */
+void ddpi_kv_remember_past(struct ddpi_kv *kv, enum ddpi_change_kind kind, uint64_t version,
+                           struct ddpi_bytes key, struct ddpi_bytes value);
 void ddpi_kv_drop_watches(struct ddpi_kv *kv, struct ddpi_kv_client *client);
 /* All clients are gone. */
 void ddpi_kv_watch_finish(struct ddpi_kv *kv);
@@ -177,6 +214,7 @@ ddp_status ddpi_kv_barrier(struct ddpi_kv *kv, struct kv_call *call);
 ddp_status ddpi_kv_wait_each(struct ddpi_kv *kv, struct kv_call *call);
 ddp_status ddpi_kv_arrive(struct ddpi_kv *kv, struct kv_call *call);
 ddp_status ddpi_kv_cancel(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_cancel_request(struct ddpi_kv *kv, struct kv_call *call);
 
 /* @entry has just got a value, or has just lost it, or was written to. */
 void ddpi_kv_appeared(struct ddpi_kv *kv, struct kv_entry *entry);

@@ -98,7 +98,7 @@ ddp_status ddpi_kv_check(struct ddpi_kv *kv, struct kv_call *call)
 
 ddp_status ddpi_kv_count_keys(struct ddpi_kv *kv, struct kv_call *call)
 {
-    call->reply.number = (int64_t)(call->client->scoped ? kv->scope_nkeys : kv->nkeys);
+    call->reply.number = (int64_t)ddpi_kv_scope_nkeys(kv, call->client->scope);
     return DDP_OK;
 }
 
@@ -170,7 +170,7 @@ static ddp_status next_pair(const struct ddpi_kv *kv, struct kv_call *call, stru
     if (!ddpi_keys_next(keys, ret_value))
         return ddpi_error_set(&call->err, DDP_E_INVALID, "'%.*s' is given without a value",
                               KV_QUOTE(*ret_key));
-    uint32_t max = call->client->scoped ? kv->limits.scoped_value_len : kv->limits.value_len;
+    uint32_t max = call->client->tcpstore ? kv->limits.tcpstore_value_len : kv->limits.value_len;
     if (ret_value->len > max)
         return ddpi_error_set(&call->err, DDP_E_LIMIT,
                               "a value of %zu bytes for '%.*s'; at most %u are allowed",

@@ -34,12 +34,15 @@ static struct kv_item *first_item(const struct kv_queue *queue)
     return ddpi_container_of(queue->items.next, struct kv_item, of_queue);
 }
 
-static void item_destroy(struct ddpi_kv *kv, struct kv_queue *queue, struct kv_item *item)
+static void drop_first(struct ddpi_kv *kv, const struct kv_entry *entry)
 {
+    struct kv_item *item = first_item(entry->queue);
     ddpi_list_remove(&item->of_queue);
-    queue->len--;
+    entry->queue->len--;
     kv->bytes -= item_size(item->len);
     ddpi_free(item);
+    ddpi_kv_emit(kv,
+                 &(struct ddpi_mutation){.kind = DDPI_MUTATION_POP, .key = ddpi_kv_name(entry)});
 }
 
 static bool queue_make(struct ddpi_kv *kv, struct kv_entry *entry)
@@ -100,28 +103,24 @@ void ddpi_kv_queue_clear(struct ddpi_kv *kv, struct kv_entry *entry)
     if (entry->queue == NULL)
         return;
     while (entry->queue->len > 0)
-        item_destroy(kv, entry->queue, first_item(entry->queue));
+        drop_first(kv, entry);
     queue_release(kv, entry);
 }
 
-ddp_status ddpi_kv_push(struct ddpi_kv *kv, struct kv_call *call)
+ddp_status ddpi_kv_enqueue(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
+                           struct kv_entry **ret_entry, struct ddp_error *err)
 {
-    struct ddpi_bytes value = call->request->value;
-    struct kv_entry *entry = ddpi_kv_find(kv, call->key);
-    size_t needed = item_size(value.len) + (entry == NULL ? ddpi_kv_entry_size(call->key.len) : 0) +
-                    (entry == NULL || entry->queue == NULL ? sizeof(struct kv_queue) : 0);
-    if (!ddpi_kv_has_room(kv, needed))
-        return ddpi_kv_no_room(kv, &call->err);
+    struct kv_entry *entry = ddpi_kv_find(kv, key);
     struct kv_item *item = ddpi_calloc(1, item_size(value.len));
     if (item == NULL)
-        return ddpi_error_nomem(&call->err, item_size(value.len));
+        return ddpi_error_nomem(err, item_size(value.len));
     if (entry == NULL)
-        entry = ddpi_kv_entry_make(kv, call->key);
+        entry = ddpi_kv_entry_make(kv, key);
     if (entry == NULL || (entry->queue == NULL && !queue_make(kv, entry))) {
         ddpi_free(item);
         if (entry != NULL)
             ddpi_kv_entry_release(kv, entry);
-        return ddpi_error_nomem(&call->err, needed);
+        return ddpi_error_nomem(err, sizeof(struct kv_queue));
     }
     item->len = value.len;
     if (value.len > 0)
@@ -129,8 +128,25 @@ ddp_status ddpi_kv_push(struct ddpi_kv *kv, struct kv_call *call)
     ddpi_list_append(&entry->queue->items, &item->of_queue);
     entry->queue->len++;
     kv->bytes += item_size(value.len);
-    wake(kv, entry);
+    ddpi_kv_emit(kv,
+                 &(struct ddpi_mutation){.kind = DDPI_MUTATION_PUSH, .key = key, .value = value});
+    *ret_entry = entry;
     return DDP_OK;
+}
+
+ddp_status ddpi_kv_push(struct ddpi_kv *kv, struct kv_call *call)
+{
+    struct ddpi_bytes value = call->request->value;
+    const struct kv_entry *old = ddpi_kv_find(kv, call->key);
+    size_t needed = item_size(value.len) + (old == NULL ? ddpi_kv_entry_size(call->key.len) : 0) +
+                    (old == NULL || old->queue == NULL ? sizeof(struct kv_queue) : 0);
+    if (!ddpi_kv_has_room(kv, needed))
+        return ddpi_kv_no_room(kv, &call->err);
+    struct kv_entry *entry;
+    ddp_status status = ddpi_kv_enqueue(kv, call->key, value, &entry, &call->err);
+    if (status == DDP_OK)
+        wake(kv, entry);
+    return status;
 }
 
 ddp_status ddpi_kv_pop(struct ddpi_kv *kv, struct kv_call *call)
@@ -146,7 +162,7 @@ ddp_status ddpi_kv_pop(struct ddpi_kv *kv, struct kv_call *call)
         call->reply.value = ddpi_bytes_of(item->bytes, item->len);
         ddpi_kv_answer(kv, call->client, &call->reply, DDPI_OP_POP, call->request->id);
         call->parked = true; /* answered here, while the value exists */
-        item_destroy(kv, entry->queue, item);
+        drop_first(kv, entry);
     }
     queue_release(kv, entry);
     ddpi_kv_entry_release(kv, entry);

@@ -50,6 +50,8 @@ static void session_end(struct ddpi_kv *kv, struct kv_session *session)
         ddpi_kv_drop(kv, ddpi_container_of(session->keys.next, struct kv_entry, of_session));
     ddpi_table_remove(&kv->sessions, &session->node);
     ddpi_heap_remove(&kv->leases, &session->lease);
+    ddpi_kv_emit(
+        kv, &(struct ddpi_mutation){.kind = DDPI_MUTATION_SESSION_END, .session = session->number});
     kv->bytes -= sizeof(*session);
     ddpi_free(session);
 }
@@ -85,30 +87,75 @@ static ddp_status check_open(const struct ddpi_kv *kv, struct kv_call *call)
     return ddpi_kv_check_growth(kv, 0, sizeof(struct kv_session), &call->err);
 }
 
-ddp_status ddpi_kv_session_open(struct ddpi_kv *kv, struct kv_call *call)
+static ddp_status session_create(struct ddpi_kv *kv, uint64_t number, uint32_t lease_ms,
+                                 uint64_t now_ms, struct kv_session **ret, struct ddp_error *err)
 {
-    ddp_status status = check_open(kv, call);
-    if (status != DDP_OK)
-        return status;
     struct kv_session *session = ddpi_calloc(1, sizeof(*session));
     if (session == NULL)
-        return ddpi_error_nomem(&call->err, sizeof(*session));
-    session->number = ++kv->last_session;
-    session->lease_ms = call->request->count;
+        return ddpi_error_nomem(err, sizeof(*session));
+    session->number = number;
+    session->lease_ms = lease_ms;
     session->node.key = session->token;
     session->node.key_len = sizeof session->number;
     ddpi_list_init(&session->keys);
     make_token(kv, session);
-    uint64_t until = ddpi_deadline(call->now_ms, session->lease_ms);
-    if (!ddpi_heap_insert(&kv->leases, &session->lease, until) ||
+    if (!ddpi_heap_insert(&kv->leases, &session->lease, ddpi_deadline(now_ms, lease_ms)) ||
         !ddpi_table_insert(&kv->sessions, &session->node)) {
         ddpi_heap_remove(&kv->leases, &session->lease);
         ddpi_free(session);
-        return ddpi_error_nomem(&call->err, sizeof(*session));
+        return ddpi_error_nomem(err, sizeof(*session));
     }
     kv->bytes += sizeof(*session);
-    call->reply.session = ddpi_bytes_of(session->token, sizeof session->token);
+    *ret = session;
     return DDP_OK;
+}
+
+ddp_status ddpi_kv_session_open(struct ddpi_kv *kv, struct kv_call *call)
+{
+    struct kv_session *session = NULL;
+    ddp_status status = check_open(kv, call);
+    if (status == DDP_OK)
+        status = session_create(kv, kv->last_session + 1, call->request->count, call->now_ms,
+                                &session, &call->err);
+    if (status != DDP_OK)
+        return status;
+    kv->last_session = session->number;
+    call->reply.session = ddpi_bytes_of(session->token, sizeof session->token);
+    ddpi_kv_emit(kv, &(struct ddpi_mutation){.kind = DDPI_MUTATION_SESSION_OPEN,
+                                             .session = session->number,
+                                             .value = call->reply.session,
+                                             .lease_ms = session->lease_ms});
+    return DDP_OK;
+}
+
+static struct kv_session *session_numbered(const struct ddpi_kv *kv, uint64_t number)
+{
+    struct ddpi_table_node *node = ddpi_table_find(&kv->sessions, &number, sizeof number);
+    return node != NULL ? ddpi_container_of(node, struct kv_session, node) : NULL;
+}
+
+ddp_status ddpi_kv_session_restore(struct ddpi_kv *kv, uint64_t number, struct ddpi_bytes token,
+                                   uint32_t lease_ms, uint64_t now_ms, struct ddp_error *err)
+{
+    struct kv_session *session;
+    if (token.len != DDPI_SESSION_SIZE || memcmp(token.data, &number, sizeof number) != 0 ||
+        session_numbered(kv, number) != NULL || lease_ms == 0 || lease_ms > DDP_STORE_LEASE_MAX_MS)
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed session");
+    ddp_status status = session_create(kv, number, lease_ms, now_ms, &session, err);
+    if (status != DDP_OK)
+        return status;
+    memcpy(session->token, token.data, token.len); /* its secret is that of another seed */
+    kv->last_session = number > kv->last_session ? number : kv->last_session;
+    return DDP_OK;
+}
+
+bool ddpi_kv_session_tie(struct ddpi_kv *kv, uint64_t number, struct kv_entry *entry)
+{
+    struct kv_session *session = session_numbered(kv, number);
+    if (session == NULL)
+        return false;
+    ddpi_list_append(&session->keys, &entry->of_session);
+    return true;
 }
 
 ddp_status ddpi_kv_session_keep(struct ddpi_kv *kv, struct kv_call *call)
@@ -139,9 +186,12 @@ ddp_status ddpi_kv_set_ephemeral(struct ddpi_kv *kv, struct kv_call *call)
     if (session == NULL)
         return status;
     status = ddpi_kv_put(kv, call->key, call->request->value, &call->reply.version, &call->err);
-    if (status == DDP_OK)
-        ddpi_list_append(&session->keys, &ddpi_kv_find_value(kv, call->key)->of_session);
-    return status;
+    if (status != DDP_OK)
+        return status;
+    ddpi_list_append(&session->keys, &ddpi_kv_find_value(kv, call->key)->of_session);
+    ddpi_kv_emit(kv, &(struct ddpi_mutation){
+                         .kind = DDPI_MUTATION_TIE, .key = call->key, .session = session->number});
+    return DDP_OK;
 }
 
 static struct kv_session *earliest(const struct ddpi_kv *kv)

@@ -94,11 +94,20 @@ static ddp_status check_condition(const struct ddpi_kv *kv, const struct ddpi_cl
     return DDP_OK;
 }
 
+/* The next of @clauses, whose key is what it is in the core, valid until the next call. */
+static bool next_clause(const struct ddpi_kv *kv, const struct kv_call *call,
+                        struct ddpi_clauses *clauses, struct ddpi_clause *ret)
+{
+    /* The lengths have been checked. */
+    return ddpi_clauses_next(clauses, ret) &&
+           ddpi_kv_full_key(kv, call->client, ret->key, &ret->key, NULL) == DDP_OK;
+}
+
 static ddp_status check_conditions(const struct ddpi_kv *kv, struct kv_call *call)
 {
     struct ddpi_clauses clauses = call->request->clauses;
     ddp_status status = DDP_OK;
-    for (struct ddpi_clause clause; status == DDP_OK && ddpi_clauses_next(&clauses, &clause);)
+    for (struct ddpi_clause clause; status == DDP_OK && next_clause(kv, call, &clauses, &clause);)
         status = check_condition(kv, &clause, call);
     return status;
 }
@@ -109,7 +118,7 @@ static ddp_status check_room(const struct ddpi_kv *kv, struct kv_call *call)
 {
     struct ddpi_clauses clauses = call->request->clauses;
     size_t fresh = 0, needed = 0;
-    for (struct ddpi_clause clause; ddpi_clauses_next(&clauses, &clause);) {
+    for (struct ddpi_clause clause; next_clause(kv, call, &clauses, &clause);) {
         if (clause.kind != DDPI_THEN_SET)
             continue;
         const struct kv_entry *entry = ddpi_kv_find(kv, clause.key);
@@ -128,7 +137,7 @@ static ddp_status prepare(struct ddpi_kv *kv, struct kv_call *call, struct kv_ch
     struct ddpi_clauses clauses = call->request->clauses;
     ddp_status status = DDP_OK;
     size_t count = 0;
-    for (struct ddpi_clause clause; status == DDP_OK && ddpi_clauses_next(&clauses, &clause);) {
+    for (struct ddpi_clause clause; status == DDP_OK && next_clause(kv, call, &clauses, &clause);) {
         if (clause.kind != DDPI_THEN_SET)
             continue;
         status = ddpi_kv_prepare(kv, clause.key, clause.value, &changes[count], &call->err);
@@ -142,9 +151,10 @@ static ddp_status prepare(struct ddpi_kv *kv, struct kv_call *call, struct kv_ch
     return status;
 }
 
-static void delete_keys(struct ddpi_kv *kv, struct ddpi_clauses clauses)
+static void delete_keys(struct ddpi_kv *kv, const struct kv_call *call)
 {
-    for (struct ddpi_clause clause; ddpi_clauses_next(&clauses, &clause);) {
+    struct ddpi_clauses clauses = call->request->clauses;
+    for (struct ddpi_clause clause; next_clause(kv, call, &clauses, &clause);) {
         if (clause.kind != DDPI_THEN_DELETE)
             continue;
         struct kv_entry *entry = ddpi_kv_find_value(kv, clause.key);
@@ -166,7 +176,7 @@ ddp_status ddpi_kv_transact(struct ddpi_kv *kv, struct kv_call *call)
         status = prepare(kv, call, changes, &count);
     if (status != DDP_OK)
         return status;
-    delete_keys(kv, call->request->clauses);
+    delete_keys(kv, call);
     for (size_t i = 0; i < count; i++) {
         ddpi_kv_commit(kv, &changes[i]);
         ddpi_kv_written(kv, changes[i].entry);

@@ -14,6 +14,7 @@
 #include "error.h"
 #include "mem.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 struct kv_barrier {
@@ -281,6 +282,24 @@ ddp_status ddpi_kv_cancel(struct ddpi_kv *kv, struct kv_call *call)
 {
     drop_waits(kv, call->client);
     return DDP_OK;
+}
+
+ddp_status ddpi_kv_cancel_request(struct ddpi_kv *kv, struct kv_call *call)
+{
+    static const char text[] = "the client gave it up";
+    uint64_t id = (uint64_t)call->request->number;
+    ddpi_list_for_each (node, &call->client->waits) {
+        struct kv_wait *wait = ddpi_container_of(node, struct kv_wait, of_client);
+        if (wait->id != id)
+            continue;
+        struct ddpi_message reply = {.status = DDP_E_CANCELED,
+                                     .text = ddpi_bytes_of(text, sizeof text - 1)};
+        ddpi_kv_answer(kv, wait->client, &reply, wait->op, id);
+        wait_destroy(kv, wait);
+        return DDP_OK;
+    }
+    return ddpi_error_set(&call->err, DDP_E_NOT_FOUND,
+                          "no request %" PRIu64 " of this connection waits", id);
 }
 
 /* Count the keys that are not there, and link those to @wait unless it is NULL. */

@@ -148,7 +148,7 @@ static void forget_all(struct kv_history *history)
 
 /* NULL if it is larger than the whole history may be, or out of memory. */
 static struct kv_past *past_make(const struct ddpi_kv *kv, enum ddpi_change_kind kind,
-                                 struct ddpi_bytes key, struct ddpi_bytes value)
+                                 uint64_t version, struct ddpi_bytes key, struct ddpi_bytes value)
 {
     size_t len = key.len + value.len;
     struct kv_past *past =
@@ -156,7 +156,7 @@ static struct kv_past *past_make(const struct ddpi_kv *kv, enum ddpi_change_kind
     if (past == NULL)
         return NULL;
     past->kind = kind;
-    past->version = kv->version;
+    past->version = version;
     past->key_len = key.len;
     past->value_len = value.len;
     if (key.len > 0)
@@ -167,14 +167,14 @@ static struct kv_past *past_make(const struct ddpi_kv *kv, enum ddpi_change_kind
 }
 
 /* A change succeeds whether it can be remembered or not: a history with a gap begins behind it. */
-static void remember(struct ddpi_kv *kv, enum ddpi_change_kind kind, struct ddpi_bytes key,
-                     struct ddpi_bytes value)
+static void remember(struct ddpi_kv *kv, enum ddpi_change_kind kind, uint64_t version,
+                     struct ddpi_bytes key, struct ddpi_bytes value)
 {
     struct kv_history *history = &kv->history;
-    struct kv_past *past = past_make(kv, kind, key, value);
+    struct kv_past *past = past_make(kv, kind, version, key, value);
     if (past == NULL) {
         forget_all(history);
-        history->floor = kv->version;
+        history->floor = version;
         return;
     }
     ddpi_list_append(&history->changes, &past->of_history);
@@ -189,7 +189,10 @@ static void remember(struct ddpi_kv *kv, enum ddpi_change_kind kind, struct ddpi
 static void tell(struct ddpi_kv *kv, const struct kv_watch *watch, enum ddpi_change_kind kind,
                  uint64_t version, struct ddpi_bytes key, struct ddpi_bytes value)
 {
-    struct ddpi_message reply = {.key = key, .value = value, .version = version, .number = kind};
+    struct ddpi_message reply = {.key = key.len > 0 ? ddpi_kv_seen_key(watch->client, key) : key,
+                                 .value = value,
+                                 .version = version,
+                                 .number = kind};
     ddpi_kv_answer(kv, watch->client, &reply, DDPI_OP_WATCH, watch->id);
 }
 
@@ -203,9 +206,16 @@ static void tell_all(struct ddpi_kv *kv, const struct ddpi_list *watches,
 void ddpi_kv_changed(struct ddpi_kv *kv, enum ddpi_change_kind kind, struct ddpi_bytes key,
                      struct ddpi_bytes value)
 {
+    const struct ddpi_mutation mutation = {.kind = kind == DDPI_CHANGE_SET ? DDPI_MUTATION_SET
+                                                                           : DDPI_MUTATION_DELETE,
+                                           .remembered = kv->history.on,
+                                           .key = key,
+                                           .value = value,
+                                           .version = kv->version};
+    ddpi_kv_emit(kv, &mutation);
     if (!kv->history.on)
         return;
-    remember(kv, kind, key, value);
+    remember(kv, kind, kv->version, key, value);
     const uint8_t *bytes = key.data;
     const struct kv_watch_node *node = kv->watch_root;
     for (size_t i = 0; node != NULL; i++) {
@@ -331,6 +341,16 @@ ddp_status ddpi_kv_unwatch(struct ddpi_kv *kv, struct kv_call *call)
         }
     }
     return ddpi_error_set(&call->err, DDP_E_NOT_FOUND, "this connection has no watch %" PRIu64, id);
+}
+
+void ddpi_kv_remember_past(struct ddpi_kv *kv, enum ddpi_change_kind kind, uint64_t version,
+                           struct ddpi_bytes key, struct ddpi_bytes value)
+{
+    struct kv_history *history = &kv->history;
+    if (!history->on)
+        history->floor = version - 1;
+    history->on = true;
+    remember(kv, kind, version, key, value);
 }
 
 void ddpi_kv_drop_watches(struct ddpi_kv *kv, struct ddpi_kv_client *client)

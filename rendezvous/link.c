@@ -1,6 +1,6 @@
 /*
- * link.c - a non-blocking socket and poll(2). Owns the socket and two buffers; knows nothing of
- * what it carries.
+ * link.c - a non-blocking socket. Owns the socket and, while it dials, the list of addresses; knows
+ * nothing of what it carries.
  */
 #include "link.h"
 
@@ -9,18 +9,15 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 enum {
-    BUFFER_MAX = 64 * 1024 * 1024, /* a last bound; proto.h has the limits of frames */
-    DIAL_MAX_MS = 3000,            /* for one address while there are others to try */
+    DIAL_MAX_MS = 3000, /* for one address while there are others to try */
     ADDRESS_TEXT = INET6_ADDRSTRLEN + 8,
 };
 
@@ -31,34 +28,46 @@ uint64_t ddpi_link_now(void)
 
 void ddpi_link_init(struct ddpi_link *link)
 {
-    link->fd = -1;
-    ddpi_buf_init(&link->in, BUFFER_MAX);
-    ddpi_buf_init(&link->out, BUFFER_MAX);
+    *link = (struct ddpi_link){.fd = -1};
 }
 
-void ddpi_link_close(struct ddpi_link *link)
+static void forget_addresses(struct ddpi_link *link)
+{
+    if (link->infos != NULL)
+        freeaddrinfo(link->infos);
+    link->infos = link->next = NULL;
+    link->dialling = false;
+}
+
+static void close_socket(struct ddpi_link *link)
 {
     if (link->fd >= 0)
         close(link->fd);
     link->fd = -1;
-    ddpi_buf_finish(&link->in);
-    ddpi_buf_finish(&link->out);
 }
 
-/* 0, ETIMEDOUT, or what poll said. */
-static int wait_for(int fd, short events, uint64_t deadline_ms)
+void ddpi_link_close(struct ddpi_link *link)
 {
-    struct pollfd poll_fd = {.fd = fd, .events = events};
-    for (;;) {
-        int ready = poll(&poll_fd, 1, ddpi_remaining_ms(ddpi_link_now(), deadline_ms));
-        if (ready > 0)
-            return 0;
-        if (ready < 0 && errno != EINTR)
-            return errno;
-        if (ddpi_link_now() >= deadline_ms)
-            return ETIMEDOUT;
-    }
+    close_socket(link);
+    forget_addresses(link);
 }
+
+ddp_status ddpi_link_resolve(const char *host, uint16_t port, struct addrinfo **ret,
+                             struct ddp_error *err)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+    char service[8];
+    snprintf(service, sizeof service, "%u", port);
+    int eai = getaddrinfo(host, service, &hints, ret);
+    if (eai == EAI_MEMORY)
+        return ddpi_error_set(err, DDP_E_NOMEM, "out of memory while resolving '%s'", host);
+    if (eai != 0)
+        return ddpi_error_set(err, DDP_E_UNREACHABLE, "cannot resolve '%s': %s", host,
+                              gai_strerror(eai));
+    return DDP_OK;
+}
+
+/* --- dialling --- */
 
 /* On one machine, dialling a port on which nobody listens may pick that very port as its own and
  * so reach itself: it would answer to nobody and keep the server from its port. */
@@ -71,78 +80,87 @@ static bool reached_itself(int fd)
            memcmp(&here, &there, here_len) == 0;
 }
 
-static int finish_connect(int fd, uint64_t deadline_ms)
-{
-    int sys_errno = wait_for(fd, POLLOUT, deadline_ms);
-    socklen_t len = sizeof sys_errno;
-    if (sys_errno == 0 && getsockopt(fd, SOL_SOCKET, SO_ERROR, &sys_errno, &len) != 0)
-        sys_errno = errno;
-    return sys_errno;
-}
-
-/* 0 and *@ret_fd, or an errno. */
-static int dial_address(const struct addrinfo *info, uint64_t deadline_ms, int *ret_fd)
-{
-    int fd = socket(info->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return errno;
-    int sys_errno = connect(fd, info->ai_addr, info->ai_addrlen) == 0 ? 0 : errno;
-    if (sys_errno == EINPROGRESS)
-        sys_errno = finish_connect(fd, deadline_ms);
-    if (sys_errno == 0 && reached_itself(fd))
-        sys_errno = ECONNREFUSED;
-    if (sys_errno != 0) {
-        close(fd);
-        return sys_errno;
-    }
-    int on = 1;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    *ret_fd = fd;
-    return 0;
-}
-
 /* Add "10.0.0.1: Connection refused" to the sentence. */
-static void note_attempt(char *tried, size_t size, const struct addrinfo *info, int sys_errno)
+static void note_attempt(struct ddpi_link *link, const struct addrinfo *info, int sys_errno)
 {
     char host[ADDRESS_TEXT] = "?";
     getnameinfo(info->ai_addr, info->ai_addrlen, host, sizeof host, NULL, 0, NI_NUMERICHOST);
-    size_t used = strlen(tried);
+    size_t used = strlen(link->tried);
     const char *text = strerrordesc_np(sys_errno);
-    snprintf(tried + used, size - used, "%s%s: %s", used > 0 ? "; " : "", host,
+    snprintf(link->tried + used, sizeof link->tried - used, "%s%s: %s", used > 0 ? "; " : "", host,
              text != NULL ? text : "unknown error");
 }
 
-static uint64_t share_of(uint64_t deadline_ms, const struct addrinfo *info)
+/* 0: connected; EINPROGRESS; or why not. */
+static int begin_connect(struct ddpi_link *link, const struct addrinfo *info)
 {
-    if (info->ai_next == NULL)
-        return deadline_ms;
-    uint64_t now_ms = ddpi_link_now();
-    uint64_t half = (uint64_t)ddpi_remaining_ms(now_ms, deadline_ms) / 2;
+    link->fd = socket(info->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (link->fd < 0)
+        return errno;
+    return connect(link->fd, info->ai_addr, info->ai_addrlen) == 0 ? 0 : errno;
+}
+
+static int finish_connect(const struct ddpi_link *link, bool ready, uint64_t now_ms)
+{
+    int sys_errno = 0;
+    socklen_t len = sizeof sys_errno;
+    if (!ready)
+        return now_ms >= link->until_ms ? ETIMEDOUT : EINPROGRESS;
+    return getsockopt(link->fd, SOL_SOCKET, SO_ERROR, &sys_errno, &len) == 0 ? sys_errno : errno;
+}
+
+static void set_up(struct ddpi_link *link)
+{
+    int on = 1;
+    setsockopt(link->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(link->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    forget_addresses(link);
+}
+
+static uint64_t share_of(const struct ddpi_link *link, uint64_t now_ms)
+{
+    if (link->next == NULL)
+        return link->deadline_ms;
+    uint64_t half = (uint64_t)ddpi_remaining_ms(now_ms, link->deadline_ms) / 2;
     return now_ms + (half < DIAL_MAX_MS ? half : DIAL_MAX_MS);
 }
 
-ddp_status ddpi_link_dial(struct ddpi_link *link, const char *host, uint16_t port,
+/* Settle what became of the address @info, and try the next ones until one is not hopeless. */
+static ddp_status settle(struct ddpi_link *link, const struct addrinfo *info, int sys_errno,
+                         uint64_t now_ms, struct ddp_error *err)
+{
+    for (;;) {
+        if (sys_errno == EINPROGRESS)
+            return DDP_OK;
+        if (sys_errno == 0 && reached_itself(link->fd))
+            sys_errno = ECONNREFUSED;
+        if (sys_errno == 0) {
+            set_up(link);
+            return DDP_OK;
+        }
+        note_attempt(link, info, sys_errno);
+        close_socket(link);
+        info = link->next;
+        if (info == NULL)
+            break;
+        link->next = info->ai_next;
+        link->until_ms = share_of(link, now_ms);
+        sys_errno = begin_connect(link, info);
+    }
+    forget_addresses(link);
+    return ddpi_error_set(err, DDP_E_UNREACHABLE, "%s", link->tried);
+}
+
+ddp_status ddpi_link_dial(struct ddpi_link *link, struct addrinfo *infos, uint64_t now_ms,
                           uint64_t deadline_ms, struct ddp_error *err)
 {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
-    struct addrinfo *infos;
-    char service[8];
-    snprintf(service, sizeof service, "%u", port);
-    int eai = getaddrinfo(host, service, &hints, &infos);
-    if (eai == EAI_MEMORY)
-        return ddpi_error_set(err, DDP_E_NOMEM, "out of memory while resolving '%s'", host);
-    if (eai != 0)
-        return ddpi_error_set(err, DDP_E_UNREACHABLE, "cannot resolve '%s': %s", host,
-                              gai_strerror(eai));
-    char tried[DDP_ERROR_TEXT / 2] = "";
-    for (const struct addrinfo *info = infos; link->fd < 0 && info != NULL; info = info->ai_next) {
-        int sys_errno = dial_address(info, share_of(deadline_ms, info), &link->fd);
-        if (sys_errno != 0)
-            note_attempt(tried, sizeof tried, info, sys_errno);
-    }
-    freeaddrinfo(infos);
-    return link->fd >= 0 ? DDP_OK : ddpi_error_set(err, DDP_E_UNREACHABLE, "%s", tried);
+    link->infos = infos;
+    link->next = infos->ai_next;
+    link->deadline_ms = deadline_ms;
+    link->until_ms = share_of(link, now_ms);
+    link->dialling = true;
+    link->tried[0] = '\0';
+    return settle(link, infos, begin_connect(link, infos), now_ms, err);
 }
 
 struct ddpi_address ddpi_link_peer(const struct ddpi_link *link)
@@ -154,40 +172,35 @@ struct ddpi_address ddpi_link_peer(const struct ddpi_link *link)
     return ddpi_address_of((const struct sockaddr *)&name);
 }
 
-ddp_status ddpi_link_send(struct ddpi_link *link, uint64_t deadline_ms, struct ddp_error *err)
+ddp_status ddpi_link_go_on(struct ddpi_link *link, bool ready, uint64_t now_ms,
+                           struct ddp_error *err)
 {
-    while (ddpi_buf_len(&link->out) > 0) {
-        ssize_t sent =
-            send(link->fd, ddpi_buf_head(&link->out), ddpi_buf_len(&link->out), MSG_NOSIGNAL);
-        if (sent >= 0) {
-            ddpi_buf_consume(&link->out, (size_t)sent);
-            continue;
-        }
-        int sys_errno = errno == EAGAIN ? wait_for(link->fd, POLLOUT, deadline_ms) : errno;
-        if (sys_errno != 0 && sys_errno != EINTR)
-            return ddpi_error_sys(err, sys_errno, "sending");
-    }
+    const struct addrinfo *info = link->infos;
+    while (info->ai_next != link->next)
+        info = info->ai_next;
+    return settle(link, info, finish_connect(link, ready, now_ms), now_ms, err);
+}
+
+/* --- bytes --- */
+
+ddp_status ddpi_link_send(struct ddpi_link *link, const void *bytes, size_t len, size_t *ret_len,
+                          struct ddp_error *err)
+{
+    ssize_t sent = send(link->fd, bytes, len, MSG_NOSIGNAL);
+    if (sent < 0 && errno != EAGAIN && errno != EINTR)
+        return ddpi_error_sys(err, errno, "sending");
+    *ret_len = sent > 0 ? (size_t)sent : 0;
     return DDP_OK;
 }
 
-ddp_status ddpi_link_receive(struct ddpi_link *link, size_t want, uint64_t deadline_ms,
+ddp_status ddpi_link_receive(struct ddpi_link *link, void *bytes, size_t size, size_t *ret_len,
                              struct ddp_error *err)
 {
-    while (ddpi_buf_len(&link->in) < want) {
-        size_t room = want - ddpi_buf_len(&link->in);
-        uint8_t *at = ddpi_buf_reserve(&link->in, room);
-        if (at == NULL)
-            return ddpi_error_nomem(err, room);
-        ssize_t got = recv(link->fd, at, room, 0);
-        if (got > 0) {
-            ddpi_buf_added(&link->in, (size_t)got);
-            continue;
-        }
-        if (got == 0)
-            return ddpi_error_set(err, DDP_E_CLOSED, "the server closed the connection");
-        int sys_errno = errno == EAGAIN ? wait_for(link->fd, POLLIN, deadline_ms) : errno;
-        if (sys_errno != 0 && sys_errno != EINTR)
-            return ddpi_error_sys(err, sys_errno, "receiving");
-    }
+    ssize_t got = recv(link->fd, bytes, size, 0);
+    if (got == 0)
+        return ddpi_error_set(err, DDP_E_CLOSED, "the server closed the connection");
+    if (got < 0 && errno != EAGAIN && errno != EINTR)
+        return ddpi_error_sys(err, errno, "receiving");
+    *ret_len = got > 0 ? (size_t)got : 0;
     return DDP_OK;
 }

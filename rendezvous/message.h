@@ -67,12 +67,12 @@ enum ddpi_op {
 
 /* The members of struct ddpi_message, in the order in which they stand on the native wire. */
 enum ddpi_field {
-    DDPI_KEY = 1,       /* also a prefix (list, watch) and a name (barrier) */
-    DDPI_KEYS = 2,      /* several keys */
-    DDPI_VALUE = 4,     /* */
-    DDPI_VERSION = 8,   /* */
-    DDPI_NUMBER = 16,   /* what to add, the sum; the kind of a change; the id of a watch */
-    DDPI_COUNT = 32,    /* how many make a barrier full; flags of a watch; ms of a lease */
+    DDPI_KEY = 1,     /* also a prefix (list, watch) and a name (barrier) */
+    DDPI_KEYS = 2,    /* several keys */
+    DDPI_VALUE = 4,   /* */
+    DDPI_VERSION = 8, /* */
+    DDPI_NUMBER = 16, /* what to add, the sum; the kind of a change; the id of a watch, a request */
+    DDPI_COUNT = 32,  /* how many make a barrier full; flags of a watch; ms of a lease */
     DDPI_TIMEOUT = 64,  /* milliseconds */
     DDPI_TEXT = 128,    /* a sentence for a person: failures only */
     DDPI_CLAUSES = 256, /* of a transaction */

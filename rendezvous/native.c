@@ -85,7 +85,8 @@ static bool put_welcome(struct ddpi_session *session, uint64_t id, struct ddpi_b
 {
     struct ddpi_welcome welcome = {.key_max = session->limits->key_len,
                                    .value_max = session->limits->value_len,
-                                   .many_max = session->limits->keys_per_wait};
+                                   .many_max = session->limits->keys_per_wait,
+                                   .incarnation = session->incarnation};
     size_t before = ddpi_buf_len(out);
     if (!ddpi_welcome_put(out, id, &welcome))
         return false;

@@ -149,9 +149,10 @@ bool ddpi_hello_get(const void *payload, size_t len, struct ddpi_hello *ret)
 
 bool ddpi_welcome_put(struct ddpi_buf *buf, uint64_t id, const struct ddpi_welcome *welcome)
 {
-    return put_header(buf, DDPI_FRAME_HELLO, DDP_OK, id, 12 + DDPI_PROOF_SIZE) &&
+    return put_header(buf, DDPI_FRAME_HELLO, DDP_OK, id, 20 + DDPI_PROOF_SIZE) &&
            ddpi_buf_put_u32(buf, welcome->key_max) && ddpi_buf_put_u32(buf, welcome->value_max) &&
            ddpi_buf_put_u32(buf, welcome->many_max) &&
+           ddpi_buf_put_u64(buf, welcome->incarnation) &&
            ddpi_buf_append(buf, welcome->proof, DDPI_PROOF_SIZE);
 }
 
@@ -161,6 +162,7 @@ bool ddpi_welcome_get(const void *payload, size_t len, struct ddpi_welcome *ret)
     struct ddpi_welcome welcome = {.key_max = ddpi_rd_u32(&rd)};
     welcome.value_max = ddpi_rd_u32(&rd);
     welcome.many_max = ddpi_rd_u32(&rd);
+    welcome.incarnation = ddpi_rd_u64(&rd);
     if (rd.left > sizeof welcome.proof) /* what later versions have to say */
         ddpi_rd_bytes(&rd, rd.left - sizeof welcome.proof);
     get_fixed(&rd, welcome.proof, sizeof welcome.proof);

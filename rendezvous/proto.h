@@ -65,6 +65,7 @@ struct ddpi_welcome {
     uint32_t key_max;
     uint32_t value_max;
     uint32_t many_max;
+    uint64_t incarnation; /* another one: not the store it was, with other versions */
     /* That the server knows the key; zero where nobody asked. Always the last of the payload, as it
      * is about all that comes before it. */
     uint8_t proof[DDPI_PROOF_SIZE];

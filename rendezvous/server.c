@@ -3,11 +3,12 @@
  * core's deadlines.
  *
  * The happy path: a connection comes in, its requests go to the core, the core's replies to the
- * connections they belong to; each event ends in settle(), which flushes what was written to and
- * sets the timer.
+ * connections they belong to; each turn of the loop ends in settle(), which flushes what was
+ * written to and sets the timer.
  *
  * Possible failure modes are those of listener.c and conn.c, and:
- *   - too many connections: the newest is told so and closed.
+ *   - too many connections: the newest is told so and closed;
+ *   - what has changed cannot be made durable: nothing is answered any more.
  */
 #include "server.h"
 
@@ -43,6 +44,7 @@ struct ddpi_server {
     struct ddpi_conn_env env;
     struct ddpi_listener_env listener_env;
     struct ddpi_kv *kv;
+    struct ddpi_kv_scope *tcpstore_scope;
     struct ddpi_list listeners; /* ddpi_listener::of_server */
     struct ddpi_list conns;     /* ddpi_conn::of_server */
     struct ddpi_list dirty;     /* ddpi_conn::of_dirty */
@@ -57,9 +59,16 @@ struct ddpi_server {
     } denials;
     struct ddpi_server_stats counts; /* without what the core knows */
 
+    struct ddpi_sink sink; /* commit NULL: none */
+    void (*sink_failed)(void *ctx, const struct ddp_error *why);
+    void *sink_failed_ctx;
+    bool changed; /* since the last commit */
+
     uv_timer_t expiry; /* the core's next deadline */
     uint64_t expiry_at;
-    unsigned handles; /* not closed yet: the timer, and each listener */
+    uv_check_t after_io; /* these two end a turn: behind connections, and behind timers */
+    uv_prepare_t before_io;
+    unsigned handles; /* not closed yet: these three, and each listener */
     bool closing;
     void (*drained_cb)(void *ctx); /* NULL: not draining, or it has been called */
     void *drained_ctx;
@@ -77,6 +86,7 @@ static void server_maybe_closed(struct ddpi_server *server)
         return;
     void (*cb)(void *ctx) = server->close_cb;
     void *ctx = server->close_ctx;
+    ddpi_kv_scope_put(server->kv, server->tcpstore_scope);
     ddpi_kv_destroy(server->kv);
     ddpi_admission_finish(&server->admission);
     ddpi_wipe(&server->token, sizeof server->token);
@@ -92,7 +102,7 @@ static void handle_closed(void *owner)
     server_maybe_closed(server);
 }
 
-static void on_expiry_closed(uv_handle_t *handle)
+static void on_handle_closed(uv_handle_t *handle)
 {
     handle_closed(handle->data);
 }
@@ -103,28 +113,13 @@ static void stop_listening(struct ddpi_server *server)
         ddpi_listener_close(ddpi_container_of(node, struct ddpi_listener, of_server));
 }
 
-void ddpi_server_close(struct ddpi_server *server, void (*cb)(void *ctx), void *ctx)
-{
-    server->close_cb = cb;
-    server->close_ctx = ctx;
-    server->closing = true;
-    ddpi_list_for_each_safe (node, &server->conns)
-        ddpi_conn_close(ddpi_container_of(node, struct ddpi_conn, of_server), DDP_E_CLOSED,
-                        "the server is shutting down");
-    stop_listening(server);
-    uv_close((uv_handle_t *)&server->expiry, on_expiry_closed);
-}
-
 /* --- requests and replies --- */
-
-static void settle(void *owner);
 
 static void on_expiry(uv_timer_t *timer)
 {
     struct ddpi_server *server = timer->data;
     server->expiry_at = UINT64_MAX;
     ddpi_kv_expire(server->kv, uv_now(server->env.loop));
-    settle(server);
 }
 
 static void update_expiry(struct ddpi_server *server)
@@ -158,11 +153,45 @@ static void tell_if_drained(struct ddpi_server *server)
     cb(server->drained_ctx);
 }
 
+static void on_change(void *ctx, const struct ddpi_mutation *mutation)
+{
+    struct ddpi_server *server = ctx;
+    server->changed = true;
+    server->sink.change(server->sink.ctx, mutation);
+}
+
+/* What clients have not been told has not happened for them, and will not have when the store
+ * starts again with what its sink holds. */
+static void abandon(struct ddpi_server *server, const struct ddp_error *why)
+{
+    server->closing = true;
+    ddpi_kv_set_sink(server->kv, NULL, NULL);
+    ddpi_list_for_each_safe (node, &server->conns)
+        ddpi_conn_drop(ddpi_container_of(node, struct ddpi_conn, of_server), why->msg);
+}
+
+static ddp_status commit(struct ddpi_server *server, struct ddp_error *err)
+{
+    if (!server->changed)
+        return DDP_OK;
+    const struct ddpi_mark mark = ddpi_kv_mark(server->kv);
+    server->changed = false;
+    ddp_status status = server->sink.commit(server->sink.ctx, &mark, err);
+    if (status != DDP_OK)
+        abandon(server, err);
+    return status;
+}
+
 static void settle(void *owner)
 {
     struct ddpi_server *server = owner;
+    struct ddp_error why = {0};
     if (server->closing)
         return;
+    if (commit(server, &why) != DDP_OK) {
+        server->sink_failed(server->sink_failed_ctx, &why);
+        return;
+    }
     while (!ddpi_list_empty(&server->dirty)) {
         struct ddpi_list *node = server->dirty.next;
         ddpi_list_remove(node);
@@ -172,12 +201,38 @@ static void settle(void *owner)
     tell_if_drained(server);
 }
 
+static void on_after_io(uv_check_t *check)
+{
+    settle(check->data);
+}
+
+static void on_before_io(uv_prepare_t *prepare)
+{
+    settle(prepare->data);
+}
+
 void ddpi_server_drain(struct ddpi_server *server, void (*cb)(void *ctx), void *ctx)
 {
     server->drained_cb = cb;
     server->drained_ctx = ctx;
     stop_listening(server);
-    uv_timer_start(&server->expiry, on_expiry, 0, 0); /* nothing else might happen */
+}
+
+void ddpi_server_close(struct ddpi_server *server, void (*cb)(void *ctx), void *ctx)
+{
+    server->close_cb = cb;
+    server->close_ctx = ctx;
+    struct ddp_error why = {0};
+    if (commit(server, &why) != DDP_OK)
+        ddpi_log(&server->log, DDPI_LOG_ERROR, "%s", why.msg);
+    server->closing = true;
+    ddpi_list_for_each_safe (node, &server->conns)
+        ddpi_conn_close(ddpi_container_of(node, struct ddpi_conn, of_server), DDP_E_CLOSED,
+                        "the server is shutting down");
+    stop_listening(server);
+    uv_close((uv_handle_t *)&server->expiry, on_handle_closed);
+    uv_close((uv_handle_t *)&server->after_io, on_handle_closed);
+    uv_close((uv_handle_t *)&server->before_io, on_handle_closed);
 }
 
 /* A line for each of DDPI_SERVER_STATS: its name, a blank, the number. */
@@ -239,15 +294,23 @@ static void on_dirty(void *owner, struct ddpi_conn *conn)
         ddpi_list_append(&server->dirty, &conn->of_dirty);
 }
 
+static ddp_status admit_tcpstore(struct ddpi_server *server, struct ddpi_conn *conn,
+                                 struct ddp_error *err)
+{
+    if (conn->session.must_prove && !ddpi_admission_vouched(&server->admission, &conn->address))
+        return ddpi_error_set(err, DDP_E_DENIED,
+                              "a TCPStore client cannot prove who it is, and no agent that has the "
+                              "token is connected from its host");
+    return ddpi_kv_scope_get(server->kv, ddpi_kv_scope_prefix(server->tcpstore_scope),
+                             &conn->client.scope, err);
+}
+
 static ddp_status on_admit(void *owner, struct ddpi_conn *conn, struct ddp_error *err)
 {
     struct ddpi_server *server = owner;
     const struct ddpi_identity *who = &conn->session.identity;
-    if (conn->dialect->anonymous && conn->session.must_prove &&
-        !ddpi_admission_vouched(&server->admission, &conn->address))
-        return ddpi_error_set(err, DDP_E_DENIED,
-                              "a TCPStore client cannot prove who it is, and no agent that has the "
-                              "token is connected from its host");
+    if (conn->client.tcpstore)
+        return admit_tcpstore(server, conn, err);
     if (who->proven && who->role == DDPI_ROLE_AGENT) {
         if (!ddpi_admission_enter(&server->admission, &conn->address))
             return ddpi_error_nomem(err, sizeof conn->address);
@@ -281,6 +344,8 @@ static void on_gone(void *owner, struct ddpi_conn *conn)
     if (conn->vouches)
         ddpi_admission_leave(&server->admission, &conn->address);
     ddpi_kv_client_gone(server->kv, &conn->client);
+    ddpi_kv_scope_put(server->kv, conn->client.scope);
+    conn->client.scope = NULL;
 }
 
 static void on_conn_closed(void *owner, struct ddpi_conn *conn)
@@ -441,9 +506,9 @@ static void take_options(struct ddpi_server *server, const struct ddpi_server_op
     kv->bytes = OR_DEFAULT(options->max_bytes, kv->bytes);
     kv->waits_per_client = OR_DEFAULT(options->max_waits, kv->waits_per_client);
     take_lower(&kv->value_len, options->max_value_len, kv->value_len);
-    take_lower(&kv->scoped_key_len, options->tcpstore_max_key_len, TCPSTORE_KEY_MAX);
-    take_lower(&kv->scoped_value_len, options->tcpstore_max_value_len, DDP_STORE_VALUE_MAX);
-    take_lower(&kv->scoped_many, options->tcpstore_max_keys, kv->scoped_many);
+    take_lower(&kv->tcpstore_key_len, options->tcpstore_max_key_len, TCPSTORE_KEY_MAX);
+    take_lower(&kv->tcpstore_value_len, options->tcpstore_max_value_len, DDP_STORE_VALUE_MAX);
+    take_lower(&kv->tcpstore_many, options->tcpstore_max_keys, kv->tcpstore_many);
     if (options->log != NULL)
         server->log = *options->log;
     server->env.gate = (struct ddpi_gate){
@@ -484,14 +549,28 @@ static ddp_status create_core(struct ddpi_server *server, const char *tcpstore_p
                               struct ddp_error *err)
 {
     uint8_t seed[DDPI_SEED_SIZE];
-    if (getrandom(seed, sizeof seed, 0) != (ssize_t)sizeof seed)
+    uint64_t *incarnation = &server->env.incarnation;
+    if (getrandom(seed, sizeof seed, 0) != (ssize_t)sizeof seed ||
+        getrandom(incarnation, sizeof *incarnation, 0) != (ssize_t)sizeof *incarnation)
         return ddpi_error_sys(err, errno, "cannot get random bytes");
     ddpi_admission_init(&server->admission, seed);
     server->kv = ddpi_kv_create(&server->env.kv_limits, seed, on_reply, server);
     if (server->kv == NULL)
         return ddpi_error_nomem(err, sizeof(void *));
-    return ddpi_kv_set_scope(server->kv, ddpi_bytes_of(tcpstore_prefix, strlen(tcpstore_prefix)),
-                             err);
+    return ddpi_kv_scope_get(server->kv, ddpi_bytes_of(tcpstore_prefix, strlen(tcpstore_prefix)),
+                             &server->tcpstore_scope, err);
+}
+
+/* None of these calls can fail. */
+static void init_handles(struct ddpi_server *server)
+{
+    uv_timer_init(server->env.loop, &server->expiry);
+    uv_check_init(server->env.loop, &server->after_io);
+    uv_prepare_init(server->env.loop, &server->before_io);
+    server->expiry.data = server->after_io.data = server->before_io.data = server;
+    server->handles = 3;
+    uv_check_start(&server->after_io, on_after_io);
+    uv_prepare_start(&server->before_io, on_before_io);
 }
 
 ddp_status ddpi_server_create_deaf(uv_loop_t *loop, const struct ddpi_server_options *options,
@@ -515,9 +594,7 @@ ddp_status ddpi_server_create_deaf(uv_loop_t *loop, const struct ddpi_server_opt
         ddpi_free(server);
         return status;
     }
-    uv_timer_init(loop, &server->expiry);
-    server->expiry.data = server;
-    server->handles = 1;
+    init_handles(server);
     *ret = server;
     return DDP_OK;
 }
@@ -553,6 +630,26 @@ ddp_status ddpi_server_set_token(struct ddpi_server *server, const struct ddpi_c
     return DDP_OK;
 }
 
+ddp_status ddpi_server_restore(struct ddpi_server *server, const struct ddpi_mutation *mutation,
+                               struct ddp_error *err)
+{
+    return ddpi_kv_restore(server->kv, mutation, uv_now(server->env.loop), err);
+}
+
+void ddpi_server_restore_mark(struct ddpi_server *server, const struct ddpi_mark *mark)
+{
+    ddpi_kv_restore_mark(server->kv, mark);
+}
+
+void ddpi_server_set_sink(struct ddpi_server *server, const struct ddpi_sink *sink,
+                          void (*failed)(void *ctx, const struct ddp_error *why), void *ctx)
+{
+    server->sink = *sink;
+    server->sink_failed = failed;
+    server->sink_failed_ctx = ctx;
+    ddpi_kv_set_sink(server->kv, on_change, server);
+}
+
 size_t ddpi_server_delete_prefix(struct ddpi_server *server, const char *prefix)
 {
     return ddpi_kv_delete_prefix(server->kv, ddpi_bytes_of(prefix, strlen(prefix)));
@@ -561,15 +658,18 @@ size_t ddpi_server_delete_prefix(struct ddpi_server *server, const char *prefix)
 ddp_status ddpi_server_set_tcpstore_prefix(struct ddpi_server *server, const char *prefix,
                                            struct ddp_error *err)
 {
-    ddp_status status = ddpi_kv_set_scope(server->kv, ddpi_bytes_of(prefix, strlen(prefix)), err);
+    struct ddpi_kv_scope *scope;
+    ddp_status status =
+        ddpi_kv_scope_get(server->kv, ddpi_bytes_of(prefix, strlen(prefix)), &scope, err);
     if (status != DDP_OK)
         return status;
+    ddpi_kv_scope_put(server->kv, server->tcpstore_scope);
+    server->tcpstore_scope = scope;
     ddpi_list_for_each (node, &server->conns) {
         struct ddpi_conn *conn = ddpi_container_of(node, struct ddpi_conn, of_server);
-        if (conn->client.scoped)
+        if (conn->client.tcpstore)
             ddpi_conn_dismiss(conn, DDP_E_CLOSED, "the generation it belongs to has ended");
     }
-    settle(server);
     return DDP_OK;
 }
 

@@ -8,6 +8,7 @@
 
 #include "auth.h"
 #include "listener.h"
+#include "sink.h"
 
 #include <ddprun/status.h>
 #include <stdbool.h>
@@ -106,6 +107,21 @@ const char *ddpi_server_endpoint_at(const struct ddpi_server *server, size_t ind
 /* The first of them. */
 const char *ddpi_server_endpoint(const struct ddpi_server *server);
 uint16_t ddpi_server_port(const struct ddpi_server *server);
+
+/* Begin with what a sink has kept: all mutations in the order of kv.h, then the mark. The server
+ * listens nowhere yet. */
+ddp_status ddpi_server_restore(struct ddpi_server *server, const struct ddpi_mutation *mutation,
+                               struct ddp_error *err);
+void ddpi_server_restore_mark(struct ddpi_server *server, const struct ddpi_mark *mark);
+
+/*
+ * Tell @sink, which is copied, of all changes from now on. What has changed in a turn of the loop
+ * is committed at its end, and no answer leaves before. If that fails, all connections are closed
+ * without an answer, and @failed is called from the loop, once: close the server then, as what it
+ * holds in memory is more than it has promised.
+ */
+void ddpi_server_set_sink(struct ddpi_server *server, const struct ddpi_sink *sink,
+                          void (*failed)(void *ctx, const struct ddp_error *why), void *ctx);
 
 /* Remove all keys that begin with @prefix, such as those of an old generation; how many. */
 size_t ddpi_server_delete_prefix(struct ddpi_server *server, const char *prefix);

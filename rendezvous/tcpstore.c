@@ -92,7 +92,7 @@ static ddp_status next_hello(struct ddpi_session *session, const uint8_t *bytes,
 static ddp_status begin(struct ddpi_session *session, const struct row *row, const uint8_t *bytes,
                         size_t len, struct ddpi_step *step, struct ddp_error *err)
 {
-    uint64_t max = session->limits->scoped_many;
+    uint64_t max = session->limits->tcpstore_many;
     if (row->strings != KEYS && row->strings != PAIRS) {
         session->strings = row->strings;
         session->scanned = 1;
@@ -128,7 +128,8 @@ static ddp_status scan(struct ddpi_session *session, const struct row *row, cons
             return more(step, least);
         uint64_t string_len = number_at(bytes + session->scanned);
         bool is_key = key_is_next(session, row);
-        uint64_t max = is_key ? session->limits->scoped_key_len : session->limits->scoped_value_len;
+        uint64_t max =
+            is_key ? session->limits->tcpstore_key_len : session->limits->tcpstore_value_len;
         if (string_len > max)
             return close_step(step, ddpi_error_set(err, DDP_E_LIMIT,
                                                    "%s with a %s of %llu bytes; at most %llu "
@@ -318,8 +319,7 @@ static void tcpstore_put_farewell(struct ddpi_session *session, struct ddpi_buf 
 
 const struct ddpi_dialect ddpi_dialect_tcpstore = {
     .first_byte = DDPI_TCPSTORE_VALIDATE,
-    .scoped = true,
-    .anonymous = true,
+    .tcpstore = true,
     .next = tcpstore_next,
     .put_reply = tcpstore_put_reply,
     .put_farewell = tcpstore_put_farewell,

@@ -16,7 +16,7 @@ DDPRUN = os.path.abspath(sys.argv.pop(1))
 DEADLINE_S = 20
 WORKERS = 3
 
-# The list of all failpoints, with what can be asked of each.
+# The list of all failpoints of ddprun, with what can be asked of each.
 POINTS = {
     'guard.split': ['kill'],
     'agent.launch': ['kill@1', 'kill@2', 'kill@3'],
@@ -83,7 +83,8 @@ class Failpoints(unittest.TestCase):
                 if name.endswith('.c'):
                     with open(os.path.join(root, folder, name), encoding='utf-8') as source:
                         found |= set(re.findall(r'DDPI_FAILPOINT\("([^"]+)"\)', source.read()))
-        self.assertEqual(found, set(POINTS))
+        # Those of the store's state are test_state_crash's.
+        self.assertEqual({name for name in found if not name.startswith('state.')}, set(POINTS))
 
     def test_control_arm(self):
         """Without a failpoint the same job runs, and is seen by the search for what is left."""

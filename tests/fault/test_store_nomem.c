@@ -65,12 +65,16 @@ static void scoped_requests(struct ddpi_kv *kv, struct ddpi_kv_client *clients)
     };
     ddpi_kv_client_init(&clients[0]);
     ddpi_kv_client_init(&clients[1]);
-    clients[0].scoped = clients[1].scoped = true;
-    if (ddpi_kv_set_scope(kv, ddpi_bytes_of("a", 1), NULL) == DDP_OK)
+    clients[0].tcpstore = clients[1].tcpstore = true;
+    struct ddpi_kv_scope *scope = NULL;
+    if (ddpi_kv_scope_get(kv, ddpi_bytes_of("a", 1), &scope, NULL) == DDP_OK)
+        clients[0].scope = clients[1].scope = scope;
+    if (scope != NULL)
         for (size_t i = 0; i < sizeof requests / sizeof *requests; i++)
             ddpi_kv_apply(kv, &clients[i % 2], &requests[i], 0);
     ddpi_kv_client_gone(kv, &clients[0]);
     ddpi_kv_client_gone(kv, &clients[1]);
+    ddpi_kv_scope_put(kv, scope);
 }
 
 /* Each request is answered once, whatever fails; an account that is not even is a leak. */

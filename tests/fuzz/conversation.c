@@ -20,9 +20,9 @@ static const struct ddpi_kv_limits limits = {
     .value_len = 256,
     .keys_per_wait = 8,
     .waits_per_client = 4,
-    .scoped_key_len = 48,
-    .scoped_value_len = 256,
-    .scoped_many = 16,
+    .tcpstore_key_len = 48,
+    .tcpstore_value_len = 256,
+    .tcpstore_many = 16,
 };
 
 static const struct ddpi_gate gate; /* without a token: fuzz_handshake has one */
@@ -55,9 +55,10 @@ static void start(struct player *player)
     static const uint8_t seed[DDPI_SEED_SIZE] = {1};
     player->kv = ddpi_kv_create(&limits, seed, on_reply, player);
     HOLDS(player->kv != NULL);
-    HOLDS(ddpi_kv_set_scope(player->kv, ddpi_bytes_of("t/", 2), NULL) == DDP_OK);
     ddpi_kv_client_init(&player->client);
-    player->client.scoped = player->dialect->scoped;
+    player->client.tcpstore = player->dialect->tcpstore;
+    HOLDS(ddpi_kv_scope_get(player->kv, ddpi_bytes_of("t/", 2), &player->client.scope, NULL) ==
+          DDP_OK);
     player->session.limits = &limits;
     player->session.gate = &gate;
     ddpi_buf_init(&player->talk.out, OUT_MAX);
@@ -69,6 +70,7 @@ static void end(struct player *player)
     for (uint64_t now; (now = ddpi_kv_next_deadline(player->kv)) != UINT64_MAX;)
         ddpi_kv_expire(player->kv, now);
     ddpi_kv_client_gone(player->kv, &player->client);
+    ddpi_kv_scope_put(player->kv, player->client.scope);
     ddpi_kv_delete_prefix(player->kv, ddpi_bytes_of("", 0));
     struct ddpi_kv_stats stats = ddpi_kv_stats(player->kv);
     HOLDS(stats.keys == 0 && stats.bytes == 0 && stats.waits == 0);

@@ -1,6 +1,6 @@
 /*
  * replies.c - fuzzes what a store may send to a native client: preamble, WELCOME, replies, BYE, as
- * client_sync.c decodes them. What is decoded encodes to the bytes it came from.
+ * the client core decodes them. What is decoded encodes to the bytes it came from.
  */
 #include "fuzz.h"
 #include "proto.h"
@@ -46,7 +46,7 @@ static void check_own(const struct ddpi_frame *frame, const uint8_t *payload,
     uint64_t version;
     if (frame->status == DDP_OK && ddpi_welcome_get(payload, frame->payload_len, &welcome)) {
         HOLDS(ddpi_welcome_put(again, frame->id, &welcome));
-        HOLDS(memcmp(ddpi_buf_head(again) + DDPI_FRAME_HEADER_SIZE, payload, 12) == 0);
+        HOLDS(memcmp(ddpi_buf_head(again) + DDPI_FRAME_HEADER_SIZE, payload, 20) == 0);
         ddpi_buf_consume(again, ddpi_buf_len(again));
     }
     if (ddpi_refusal_get(payload, frame->payload_len, &version, &text)) {

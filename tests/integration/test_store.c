@@ -393,7 +393,8 @@ START_TEST(a_server_that_falls_silent)
     struct ddpi_buf buf;
     ddpi_buf_init(&buf, 1024);
     struct ddpi_preamble preamble = {1, 1};
-    struct ddpi_welcome welcome = {.key_max = 4096, .value_max = 4096, .many_max = 16};
+    struct ddpi_welcome welcome = {
+        .key_max = 4096, .value_max = 4096, .many_max = 16, .incarnation = 1};
     ck_assert(ddpi_preamble_put(&buf, &preamble) && ddpi_welcome_put(&buf, 0, &welcome));
     uint16_t port;
     struct fake fake = {.bytes = ddpi_buf_head(&buf), .len = ddpi_buf_len(&buf)};
@@ -405,7 +406,8 @@ START_TEST(a_server_that_falls_silent)
     ck_assert_int_eq(connect_to_fake(port, &store, &err), DDP_OK);
     ck_assert_int_eq(ddp_store_set(store, "k", "v", 1, 50, NULL, &err), DDP_E_CLOSED);
     ck_assert_ptr_nonnull(strstr(err.msg, "did not answer"));
-    ck_assert_int_eq(ddp_store_set(store, "k", "v", 1, 50, NULL, &err), DDP_E_CLOSED);
+    ck_assert_int_eq(ddp_store_set(store, "k", "v", 1, 50, NULL, &err), DDP_E_UNREACHABLE);
+    ck_assert_ptr_nonnull(strstr(err.msg, "says nothing"));
     ddp_store_close(store);
     uv_thread_join(&thread);
     close(fake.listen_fd);
@@ -415,7 +417,7 @@ END_TEST
 
 static void wait_forever(void *arg)
 {
-    ddp_store *store = open_store();
+    ddp_store *store = open_mortal();
     struct ddp_error *err = arg;
     void *value;
     size_t len;

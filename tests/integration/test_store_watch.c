@@ -99,7 +99,7 @@ END_TEST
 START_TEST(who_does_not_read_is_closed_alone)
 {
     restart(&(struct ddpi_server_options){.output_soft = 64 * 1024, .output_hard = 1024 * 1024});
-    ddp_store *watcher = open_store(), *writer = open_store();
+    ddp_store *watcher = open_mortal(), *writer = open_store();
     static char large[256 * 1024];
     OK(ddp_store_watch(watcher, "", DDP_STORE_WATCH_PREFIX, 0, SOON_MS, NULL, NULL, &why));
     uint64_t start_ms = raw_now_ms();
@@ -127,7 +127,7 @@ END_TEST
 
 START_TEST(events_outlive_the_connection)
 {
-    ddp_store *watcher = open_store();
+    ddp_store *watcher = open_mortal();
     uint64_t watch;
     struct ddp_error err;
     struct ddp_store_event *event;

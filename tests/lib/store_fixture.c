@@ -16,15 +16,26 @@ void store_teardown(void)
     store_thread_stop(server);
 }
 
-ddp_store *open_prefix(const char *prefix)
+static ddp_store *open_with(const char *prefix, uint32_t flags)
 {
     struct ddp_store_options options = {.size = sizeof options,
                                         .endpoint = store_thread_endpoint(server),
                                         .prefix = prefix,
-                                        .connect_timeout_ms = SOON_MS};
+                                        .connect_timeout_ms = SOON_MS,
+                                        .flags = flags};
     ddp_store *store = NULL;
     OK(ddp_store_connect(&options, &store, &why));
     return store;
+}
+
+ddp_store *open_prefix(const char *prefix)
+{
+    return open_with(prefix, 0);
+}
+
+ddp_store *open_mortal(void)
+{
+    return open_with(NULL, DDP_STORE_NO_RECONNECT);
 }
 
 ddp_store *open_store(void)

@@ -27,6 +27,8 @@ void restart(const struct ddpi_server_options *options);
 
 ddp_store *open_prefix(const char *prefix);
 ddp_store *open_store(void);
+/* With DDP_STORE_NO_RECONNECT. */
+ddp_store *open_mortal(void);
 
 /* A client that works all right proves that the server does. */
 void assert_alive(ddp_store *store);

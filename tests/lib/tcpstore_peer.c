@@ -38,15 +38,31 @@ void peers_make(const struct ddpi_kv_limits *limits)
     limits_now = *limits;
     kv = ddpi_kv_create(&limits_now, seed, on_reply, NULL);
     ck_assert_ptr_nonnull(kv);
-    ck_assert_int_eq(ddpi_kv_set_scope(kv, ddpi_bytes_of("t/", 2), NULL), DDP_OK);
     ddpi_buf_init(&building, BUFFER_MAX);
     for (int i = 0; i < PEERS; i++) {
         peers[i] = (struct peer){.session.limits = &limits_now};
         ddpi_kv_client_init(&peers[i].client);
-        peers[i].client.scoped = true;
+        peers[i].client.tcpstore = true;
         ddpi_buf_init(&peers[i].in, BUFFER_MAX);
         ddpi_buf_init(&peers[i].out, BUFFER_MAX);
     }
+    peers_scope("t/");
+}
+
+static void set_scope(struct peer *peer, const char *prefix)
+{
+    ddpi_kv_scope_put(kv, peer->client.scope);
+    peer->client.scope = NULL;
+    if (prefix != NULL)
+        ck_assert_int_eq(
+            ddpi_kv_scope_get(kv, ddpi_bytes_of(prefix, strlen(prefix)), &peer->client.scope, NULL),
+            DDP_OK);
+}
+
+void peers_scope(const char *prefix)
+{
+    for (int i = 0; i < PEERS; i++)
+        set_scope(&peers[i], prefix);
 }
 
 void peers_setup(void)
@@ -60,6 +76,7 @@ void peers_teardown(void)
         return;
     for (int i = 0; i < PEERS; i++) {
         peer_close(&peers[i]);
+        set_scope(&peers[i], NULL);
         ddpi_buf_finish(&peers[i].in);
         ddpi_buf_finish(&peers[i].out);
     }

@@ -30,6 +30,9 @@ void peers_teardown(void);
 /* The core and the peers once more, with other limits. */
 void peers_make(const struct ddpi_kv_limits *limits);
 
+/* All peers see what begins with @prefix from now on. */
+void peers_scope(const char *prefix);
+
 /* The bytes arrive as one segment. */
 void peer_feed(struct peer *peer, const void *bytes, size_t len);
 /* VALIDATE; returns the peer. */

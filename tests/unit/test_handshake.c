@@ -357,9 +357,9 @@ START_TEST(what_roles_may_do)
 {
     static const struct ddpi_identity observer = {.role = DDPI_ROLE_OBSERVER},
                                       any_worker = {.role = DDPI_ROLE_WORKER};
-    static const enum ddpi_op reads[] = {DDPI_OP_GET,    DDPI_OP_TRY_GET, DDPI_OP_WAIT,
-                                         DDPI_OP_LIST,   DDPI_OP_STATS,   DDPI_OP_WATCH,
-                                         DDPI_OP_UNWATCH};
+    static const enum ddpi_op reads[] = {DDPI_OP_GET,     DDPI_OP_TRY_GET,       DDPI_OP_WAIT,
+                                         DDPI_OP_LIST,    DDPI_OP_STATS,         DDPI_OP_WATCH,
+                                         DDPI_OP_UNWATCH, DDPI_OP_CANCEL_REQUEST};
     for (int op = 0; op < DDPI_OP_NATIVE_COUNT; op++) {
         bool read = false;
         for (size_t i = 0; i < sizeof reads / sizeof *reads; i++)

@@ -149,6 +149,29 @@ START_TEST(deadlines)
 }
 END_TEST
 
+static struct got *cancel(int client, uint64_t id)
+{
+    ask(client, (struct ddpi_message){.op = DDPI_OP_CANCEL_REQUEST, .number = (int64_t)id});
+    return last();
+}
+
+START_TEST(one_request_is_canceled)
+{
+    get(1, 11, "k", 100);
+    get(1, 12, "k", 200);
+    get(2, 11, "k", 300);
+    ck_assert_int_eq(cancel(1, 13)->status, DDP_E_NOT_FOUND);
+    ck_assert_int_eq(cancel(1, 11)->status, DDP_OK);
+    ck_assert_uint_eq(nreplies, 3);
+    ck_assert(replies[1].client == 1 && replies[1].id == 11);
+    ck_assert_int_eq(replies[1].status, DDP_E_CANCELED);
+    ck_assert_uint_eq(ddpi_kv_next_deadline(kv), now + 200);
+    ck_assert_int_eq(cancel(1, 11)->status, DDP_E_NOT_FOUND);
+    set("k", "v");
+    ck_assert_uint_eq(nreplies, 7); /* the other two, and set */
+}
+END_TEST
+
 START_TEST(waits_for_all_at_the_same_time)
 {
     set("a", "1");
@@ -293,6 +316,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, list_is_sorted_by_bytes);
     tcase_add_test(tcase, a_get_waits);
     tcase_add_test(tcase, deadlines);
+    tcase_add_test(tcase, one_request_is_canceled);
     tcase_add_test(tcase, waits_for_all_at_the_same_time);
     tcase_add_test(tcase, barriers_open_and_can_be_used_again);
     tcase_add_test(tcase, barriers_lose_those_who_leave);

@@ -445,7 +445,8 @@ END_TEST
 START_TEST(welcome)
 {
     enum { APPENDED = 4 };
-    struct ddpi_welcome sent = {.key_max = 1, .value_max = 2, .many_max = 3}, got;
+    struct ddpi_welcome sent = {.key_max = 1, .value_max = 2, .many_max = 3, .incarnation = 4};
+    struct ddpi_welcome got;
     uint8_t bytes[DDPI_HELLO_MAX];
     memset(sent.proof, 0xa5, sizeof sent.proof);
     ck_assert(ddpi_welcome_put(&wire, 9, &sent));
@@ -455,6 +456,7 @@ START_TEST(welcome)
     for (int later = 0; later < 2; later++) { /* fields of a later version stand before the proof */
         ck_assert(ddpi_welcome_get(bytes, len, &got));
         ck_assert(got.key_max == 1 && got.value_max == 2 && got.many_max == 3);
+        ck_assert_uint_eq(got.incarnation, 4);
         ck_assert_mem_eq(got.proof, sent.proof, sizeof got.proof);
         memmove(bytes + len - DDPI_PROOF_SIZE + APPENDED, bytes + len - DDPI_PROOF_SIZE,
                 DDPI_PROOF_SIZE);

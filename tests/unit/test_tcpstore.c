@@ -250,9 +250,9 @@ END_TEST
 static const struct ddpi_kv_limits small = {.keys = 100,
                                             .bytes = 100000,
                                             .waits_per_client = 2,
-                                            .scoped_key_len = 8,
-                                            .scoped_value_len = 20,
-                                            .scoped_many = 3};
+                                            .tcpstore_key_len = 8,
+                                            .tcpstore_value_len = 20,
+                                            .tcpstore_many = 3};
 
 /* @number where the type has a length or a count first: is that refused at once? */
 static bool refused(uint8_t type, const char *strings_before, uint64_t number)
@@ -479,8 +479,11 @@ static void assert_num_keys(struct peer *peer, uint64_t wanted)
 static void native(struct ddpi_message message)
 {
     struct peer *peer = &peers[PEERS - 1];
-    peer->client.scoped = false;
+    struct ddpi_kv_scope *scope = peer->client.scope;
+    peer->client.scope = NULL;
+    peer->client.tcpstore = false;
     ddpi_kv_apply(kv, &peer->client, &message, 0);
+    peer->client.scope = scope;
     ddpi_buf_consume(&peer->out, ddpi_buf_len(&peer->out));
     peer->closed = false;
 }
@@ -509,12 +512,12 @@ START_TEST(clients_see_their_scope_only)
     assert_num_keys(peer, 1);
 
     peer_close(peer);
-    ck_assert_int_eq(ddpi_kv_set_scope(kv, ddpi_bytes_of("t/2/", 4), NULL), DDP_OK);
+    peers_scope("t/2/");
     peer = peer_open(1);
     assert_num_keys(peer, 0);
     native((struct ddpi_message){.op = DDPI_OP_SET, .key = {"t/3/k", 5}});
     peer_close(peer);
-    ck_assert_int_eq(ddpi_kv_set_scope(kv, ddpi_bytes_of("t/", 2), NULL), DDP_OK);
+    peers_scope("t/");
     peer = peer_open(2);
     assert_num_keys(peer, 2);
     ck_assert_uint_eq(ddpi_kv_delete_prefix(kv, ddpi_bytes_of("t/", 2)), 2);
@@ -524,7 +527,7 @@ END_TEST
 
 START_TEST(an_empty_scope_is_everything)
 {
-    ck_assert_int_eq(ddpi_kv_set_scope(kv, ddpi_bytes_of("", 0), NULL), DDP_OK);
+    peers_scope("");
     struct peer *peer = peer_open(0);
     native((struct ddpi_message){.op = DDPI_OP_SET, .key = {"elsewhere", 9}});
     set_key(peer, "");

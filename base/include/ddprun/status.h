@@ -45,7 +45,8 @@ extern "C" {
     X(DDP_E_MISMATCH, 9, "mismatch", "the ranks called different operations", 0)                 \
     X(DDP_E_PEER_DEAD, 10, "peer-dead", "a peer has died", 0)                                    \
     X(DDP_E_ABORTED, 11, "aborted", "the operation was aborted", 0)                              \
-    X(DDP_E_GONE, 12, "gone", "the changes asked for are not remembered any more", 0)
+    X(DDP_E_GONE, 12, "gone", "the changes asked for are not remembered any more", 0)            \
+    X(DDP_E_CANCELED, 13, "canceled", "the caller gave it up", 0)
 
 typedef enum ddp_status {
 #define DDP_STATUS_ENUM(symbol, value, name, text, retry) symbol = value,

@@ -5,16 +5,33 @@
  * Keys and values are byte strings. Every value carries a version, which the server counts up over
  * all its keys with each change; versions are what compare-and-swap compares.
  *
- * Threads: a handle may be used by one thread at a time. Different handles are independent.
+ * Threads: any number of threads may use one handle at the same time, and none holds up another: a
+ * get that waits for an hour does not delay a set. The library has no threads of its own: the
+ * callers that wait work for each other. ddp_store_close() is the exception: by then no other
+ * thread may be in a call (ddp_store_cancel() ends those that are). Different handles are
+ * independent. A handle belongs to the process that made it: after fork() the child leaves it alone
+ * and does not even close it.
  * Blocking: every call has its answer after at most the @timeout_ms it is given, from the server
  * itself, which may take one second more on its way; no call waits without a limit. 0 means look
  * once. DDP_STORE_FOREVER is 2^32-1 ms (49 days).
+ * Lost connections: the handle connects again by itself while it is used, first after some
+ * milliseconds, then less and less often, at least every two seconds. Sessions do not belong to a
+ * connection, and go on. Watches go on behind the last change they told, before anything else is
+ * asked: none is missed, doubled or out of order, and they keep their numbers; where that cannot be
+ * had, because the server has forgotten the changes or is another one that began anew, there is one
+ * event DDP_STORE_EVENT_LOST. Calls that were not sent yet, and those that only read, wait, watch,
+ * or keep a session, are sent again within their time. Those that change or count something, and
+ * may have been done, return DDP_E_CLOSED: only the caller knows whether to do them twice. While
+ * there is no connection a call waits for one until its deadline, then DDP_E_UNREACHABLE. With
+ * DDP_STORE_NO_RECONNECT the first loss is the end of the handle.
  * Errors: every call returns a ddp_status (see ddprun/status.h) and, when it fails, fills @err if
  * it is not NULL. Any call may return, besides what its comment lists:
  *   DDP_E_TIMEOUT   the deadline passed; the handle stays usable;
- *   DDP_E_CLOSED    the server closed the connection, or was silent for a second beyond the
- *                   deadline; the handle is of no further use, and what was asked may have been
- *                   done or not;
+ *   DDP_E_CLOSED    the connection was lost, or the server was silent for a second beyond the
+ *                   deadline; what was asked may have been done or not. The handle stays usable,
+ *                   but for DDP_STORE_NO_RECONNECT;
+ *   DDP_E_UNREACHABLE  there was no connection until the deadline: nothing was done;
+ *   DDP_E_CANCELED  ddp_store_cancel() was called; what was asked may have been done or not;
  *   DDP_E_LIMIT     a key, a value or a list is larger than the server allows;
  *   DDP_E_DENIED    the role of this client may not do that;
  *   DDP_E_PROTOCOL  what answered is not a ddprun store, or speaks a version without overlap;
@@ -80,7 +97,11 @@ struct ddp_store_options {
     enum ddp_store_role role; /* with job and epoch; all zero: agent, or what the key is for */
     const char *job;          /* 1 to 64 of [A-Za-z0-9._-], the first no '.'; NULL or "" = none */
     uint64_t epoch;
+
+    uint32_t flags; /* DDP_STORE_NO_RECONNECT */
 };
+
+#define DDP_STORE_NO_RECONNECT 1u /* the handle ends with its first connection */
 
 /**
  * Connect to the store at @options->endpoint.
@@ -98,7 +119,15 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_store_connect(const struct ddp_store_optio
                                                     ddp_store **ret_store, struct ddp_error *err);
 
 /**
+ * End all calls that are in progress on this handle, with DDP_E_CANCELED. From any thread; does not
+ * block. Calls that begin later are not concerned.
+ */
+DDP_API void ddp_store_cancel(ddp_store *store);
+
+/**
  * Close the connection and free the handle. NULL is allowed. Does not block.
+ *
+ * No other thread may be in a call on it.
  */
 DDP_API void ddp_store_close(ddp_store *store);
 
@@ -236,11 +265,13 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_store_barrier(ddp_store *store, const char
 #define DDP_STORE_WATCH_PREFIX 1u /* a flag of ddp_store_watch() */
 
 enum ddp_store_event_kind {
-    DDP_STORE_EVENT_SET = 1,    /* it has a value, a new one or the first */
-    DDP_STORE_EVENT_DELETED = 2 /* it is there no more */
+    DDP_STORE_EVENT_SET = 1,     /* it has a value, a new one or the first */
+    DDP_STORE_EVENT_DELETED = 2, /* it is there no more */
+    DDP_STORE_EVENT_LOST = 3     /* changes were missed; list and get again: the rest is told */
 };
 
-/* One change. Later versions may append fields. */
+/* One change. Of DDP_STORE_EVENT_LOST, key and value are empty. Later versions may append fields.
+ */
 struct ddp_store_event {
     enum ddp_store_event_kind kind;
     uint64_t watch;   /* which watch tells it */
@@ -260,7 +291,8 @@ struct ddp_store_event {
  * watch first, and then list and get them: what you read may be newer than the first events.
  * Any other @from_version begins with the change that has this version: when a handle was closed,
  * watch from the last version it told, plus 1, and nothing is lost. The server remembers a
- * bounded number of changes since somebody first watched anything.
+ * bounded number of changes since somebody first watched anything. A handle that lost its
+ * connection does that by itself.
  *
  * On DDP_OK *@ret_watch (may be NULL) names the watch, and *@ret_version (may be NULL) is the
  * version of the latest change in the store. The watch ends with ddp_store_unwatch() or with the
@@ -285,9 +317,11 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_store_unwatch(ddp_store *store, uint64_t w
  *
  * On DDP_OK *@ret_event is an event that the caller frees with ddp_store_free(); that frees its key
  * and value, too. DDP_E_TIMEOUT: nothing that is watched has changed.
- * Events wait in the handle while other calls are made: at most 64 MiB of them, then the call that
- * would have to take one more closes the handle with DDP_E_LIMIT. The server does the same to a
- * handle that leaves too many of them unread. Events that have come outlive the connection.
+ * Several threads may wait; each event goes to one of them. Events wait in the handle while other
+ * calls are made: at most 64 MiB of them, then those of a watch end with one DDP_STORE_EVENT_LOST,
+ * and go on when that has been read. While no call is made nothing is read, and the server closes
+ * the connection of a handle that leaves too much unread; the next call makes a new one. Events
+ * that have come outlive the connection.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_store_next_event(ddp_store *store, uint32_t timeout_ms,
                                                        struct ddp_store_event **ret_event,

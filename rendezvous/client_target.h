@@ -1,0 +1,58 @@
+/*
+ * client_target.h - whom a handle talks to and under which prefix: what the blocking and the
+ * asynchronous client make of struct ddp_store_options, and what they do with keys.
+ */
+#ifndef DDPI_CLIENT_TARGET_H
+#define DDPI_CLIENT_TARGET_H
+
+#include "client_auth.h"
+#include "client_core.h"
+#include "parse.h"
+
+#include <ddprun/store.h>
+
+struct ddpi_target {
+    struct ddpi_endpoint address;
+    char endpoint[DDPI_HOST_MAX + 16]; /* for sentences */
+    char *prefix;
+    size_t prefix_len;
+    uint32_t connect_timeout_ms;
+    uint32_t flags;
+    struct ddpi_client_auth auth;
+};
+
+/* Check @options, whose unknown fields count as zero, and copy them. */
+ddp_status ddpi_target_init(struct ddpi_target *target, const struct ddp_store_options *options,
+                            struct ddp_error *err);
+void ddpi_target_finish(struct ddpi_target *target);
+
+/* "prefix" "key" as one new string, which is also *@ret_bytes. */
+ddp_status ddpi_target_key(const struct ddpi_target *target, const struct ddpi_welcome *limits,
+                           const char *key, char **ret, struct ddpi_bytes *ret_bytes,
+                           struct ddp_error *err);
+ddp_status ddpi_target_check_value(const struct ddpi_welcome *limits, const void *value, size_t len,
+                                   struct ddp_error *err);
+/* The same for @count keys in one packed list, which the caller finishes in any case. */
+ddp_status ddpi_target_pack_keys(const struct ddpi_target *target,
+                                 const struct ddpi_welcome *limits, const char *const *keys,
+                                 size_t count, struct ddpi_buf *packed, struct ddp_error *err);
+ddp_status ddpi_target_pack_clauses(const struct ddpi_target *target,
+                                    const struct ddpi_welcome *limits,
+                                    const struct ddp_store_clause *clauses, size_t count,
+                                    struct ddpi_buf *packed, struct ddp_error *err);
+
+/* Pointers and strings in one block, without the prefix. */
+ddp_status ddpi_target_unpack(const struct ddpi_target *target, struct ddpi_keys keys,
+                              char ***ret_keys, size_t *ret_count, struct ddp_error *err);
+
+/* An event, its key and its value in one block, which begins with what the caller gets. */
+struct ddpi_event {
+    struct ddp_store_event event;
+    struct ddpi_list of_store;
+    size_t size; /* of the block, for who counts */
+};
+ddp_status ddpi_target_event(const struct ddpi_target *target, uint64_t watch,
+                             const struct ddpi_message *message, struct ddpi_event **ret,
+                             struct ddp_error *err);
+
+#endif

@@ -1,0 +1,174 @@
+/*
+ * kv_scope.c - scopes: prefixes behind which clients see a store of their own. Owns them.
+ *
+ * Each counts its keys, as its clients may ask how many there are. They stand sorted by prefix, and
+ * each knows the innermost other one that it lies in: so the scopes of a key are the last one that
+ * does not sort behind it, if that is a prefix of the key, and those around it.
+ */
+#include "error.h"
+#include "kv_impl.h"
+#include "mem.h"
+
+struct ddpi_kv_scope {
+    struct ddpi_kv_scope *outer;
+    size_t nkeys;
+    unsigned refs;
+    size_t len;
+    char prefix[];
+};
+
+static struct ddpi_bytes prefix_of(const struct ddpi_kv_scope *scope)
+{
+    return ddpi_bytes_of(scope->prefix, scope->len);
+}
+
+struct ddpi_bytes ddpi_kv_scope_prefix(const struct ddpi_kv_scope *scope)
+{
+    return scope != NULL ? prefix_of(scope) : ddpi_bytes_of("", 0);
+}
+
+size_t ddpi_kv_scope_nkeys(const struct ddpi_kv *kv, const struct ddpi_kv_scope *scope)
+{
+    return scope != NULL ? scope->nkeys : kv->nkeys;
+}
+
+/* How many do not sort behind @key. */
+static size_t rank_of(const struct ddpi_kv *kv, struct ddpi_bytes key)
+{
+    size_t low = 0, high = kv->nscopes;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        struct ddpi_bytes prefix = prefix_of(kv->scopes[middle]);
+        size_t common = prefix.len < key.len ? prefix.len : key.len;
+        int order = common > 0 ? memcmp(prefix.data, key.data, common) : 0;
+        if (order < 0 || (order == 0 && prefix.len <= key.len))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The innermost around @key, among those before @rank. */
+static struct ddpi_kv_scope *around(const struct ddpi_kv *kv, struct ddpi_bytes key, size_t rank)
+{
+    struct ddpi_kv_scope *scope = rank > 0 ? kv->scopes[rank - 1] : NULL;
+    while (scope != NULL && !ddpi_kv_has_prefix(key, prefix_of(scope)))
+        scope = scope->outer;
+    return scope;
+}
+
+void ddpi_kv_scope_count(struct ddpi_kv *kv, struct ddpi_bytes key, int change)
+{
+    struct ddpi_kv_scope *scope = around(kv, key, rank_of(kv, key));
+    for (; scope != NULL; scope = scope->outer)
+        scope->nkeys += (size_t)change;
+}
+
+static struct ddpi_kv_scope *find(const struct ddpi_kv *kv, struct ddpi_bytes prefix)
+{
+    size_t rank = rank_of(kv, prefix);
+    bool there = rank > 0 && ddpi_bytes_equal(prefix_of(kv->scopes[rank - 1]), prefix);
+    return there ? kv->scopes[rank - 1] : NULL;
+}
+
+/* Those directly inside @from, from @rank on, as far as they lie in @prefix, are inside @to now. */
+static void move_inner(struct ddpi_kv *kv, size_t rank, struct ddpi_bytes prefix,
+                       const struct ddpi_kv_scope *from, struct ddpi_kv_scope *to)
+{
+    for (; rank < kv->nscopes && ddpi_kv_has_prefix(prefix_of(kv->scopes[rank]), prefix); rank++)
+        if (kv->scopes[rank]->outer == from)
+            kv->scopes[rank]->outer = to;
+}
+
+static void insert(struct ddpi_kv *kv, struct ddpi_kv_scope *scope)
+{
+    struct ddpi_bytes prefix = prefix_of(scope);
+    size_t rank = rank_of(kv, prefix);
+    scope->outer = around(kv, prefix, rank);
+    move_inner(kv, rank, prefix, scope->outer, scope);
+    memmove(kv->scopes + rank + 1, kv->scopes + rank,
+            (kv->nscopes - rank) * sizeof(struct ddpi_kv_scope *));
+    kv->scopes[rank] = scope;
+    kv->nscopes++;
+    for (const struct kv_entry *entry = ddpi_kv_order_first(kv, prefix); entry != NULL;
+         entry = ddpi_kv_order_next(kv, entry, prefix))
+        scope->nkeys += entry->version != 0;
+}
+
+/* NULL when out of memory. */
+static struct ddpi_kv_scope *make(struct ddpi_kv *kv, struct ddpi_bytes prefix)
+{
+    struct ddpi_kv_scope **scopes =
+        ddpi_realloc(kv->scopes, kv->nscopes + 1, sizeof(struct ddpi_kv_scope *));
+    if (scopes == NULL)
+        return NULL;
+    kv->scopes = scopes;
+    struct ddpi_kv_scope *scope = ddpi_calloc(1, sizeof(*scope) + prefix.len + 1);
+    if (scope == NULL)
+        return NULL;
+    scope->len = prefix.len;
+    if (prefix.len > 0)
+        memcpy(scope->prefix, prefix.data, prefix.len);
+    insert(kv, scope);
+    return scope;
+}
+
+ddp_status ddpi_kv_scope_get(struct ddpi_kv *kv, struct ddpi_bytes prefix,
+                             struct ddpi_kv_scope **ret, struct ddp_error *err)
+{
+    if (prefix.len > DDPI_KV_SCOPE_MAX)
+        return ddpi_error_set(err, DDP_E_LIMIT, "a prefix of %zu bytes; at most %d are allowed",
+                              prefix.len, DDPI_KV_SCOPE_MAX);
+    struct ddpi_kv_scope *scope = find(kv, prefix);
+    if (scope == NULL)
+        scope = make(kv, prefix);
+    if (scope == NULL)
+        return ddpi_error_nomem(err, sizeof(*scope) + prefix.len + 1);
+    scope->refs++;
+    *ret = scope;
+    return DDP_OK;
+}
+
+void ddpi_kv_scope_put(struct ddpi_kv *kv, struct ddpi_kv_scope *scope)
+{
+    if (scope == NULL || --scope->refs > 0)
+        return;
+    struct ddpi_bytes prefix = prefix_of(scope);
+    size_t rank = rank_of(kv, prefix); /* behind its own */
+    kv->nscopes--;
+    memmove(kv->scopes + rank - 1, kv->scopes + rank,
+            (kv->nscopes - rank + 1) * sizeof(struct ddpi_kv_scope *));
+    move_inner(kv, rank - 1, prefix, scope, scope->outer);
+    ddpi_free(scope);
+}
+
+void ddpi_kv_scope_finish(struct ddpi_kv *kv)
+{
+    ddpi_free(kv->scopes);
+}
+
+ddp_status ddpi_kv_full_key(const struct ddpi_kv *kv, const struct ddpi_kv_client *client,
+                            struct ddpi_bytes key, struct ddpi_bytes *ret_full,
+                            struct ddp_error *err)
+{
+    uint32_t max = client->tcpstore ? kv->limits.tcpstore_key_len : kv->limits.key_len;
+    if (key.len > max)
+        return ddpi_error_set(err, DDP_E_LIMIT, "a key of %zu bytes; at most %u are allowed",
+                              key.len, max);
+    *ret_full = key;
+    const struct ddpi_kv_scope *scope = client->scope;
+    if (scope == NULL || scope->len == 0)
+        return DDP_OK;
+    memcpy(kv->full_key, scope->prefix, scope->len);
+    if (key.len > 0)
+        memcpy(kv->full_key + scope->len, key.data, key.len);
+    *ret_full = ddpi_bytes_of(kv->full_key, scope->len + key.len);
+    return DDP_OK;
+}
+
+struct ddpi_bytes ddpi_kv_seen_key(const struct ddpi_kv_client *client, struct ddpi_bytes full)
+{
+    size_t hidden = client->scope != NULL ? client->scope->len : 0;
+    return ddpi_bytes_of((const char *)full.data + hidden, full.len - hidden);
+}

@@ -1,0 +1,317 @@
+/*
+ * test_store_threads.c - one handle, many threads: nobody holds up another, all can be canceled,
+ * and a server that goes and comes back is missed by none for longer than it takes.
+ */
+#include "store_fixture.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { THREADS = 8, ROUNDS = 40, LONG_MS = 600000, IDLE_MS = 20 };
+
+struct shared {
+    ddp_store *store;
+    atomic_int next;
+    atomic_int failed;
+    atomic_bool stop;
+};
+
+static void set_text(ddp_store *store, const char *key, const char *value)
+{
+    OK(ddp_store_set(store, key, value, strlen(value), SOON_MS, NULL, &why));
+}
+
+static void await_stat(uint64_t (*stat)(struct ddpi_server_stats), uint64_t wanted)
+{
+    uint64_t start_ms = raw_now_ms();
+    while (stat(store_thread_stats(server)) != wanted)
+        ck_assert_uint_lt(raw_now_ms() - start_ms, 2 * SOON_MS);
+}
+
+static uint64_t waits(struct ddpi_server_stats stats)
+{
+    return stats.waits;
+}
+
+/* --- nobody waits for another --- */
+
+static void get_own(void *arg)
+{
+    struct shared *shared = arg;
+    char key[16];
+    void *value;
+    size_t len;
+    snprintf(key, sizeof key, "k%d", atomic_fetch_add(&shared->next, 1));
+    OK(ddp_store_get(shared->store, key, LONG_MS, &value, &len, NULL, &why));
+    ck_assert_str_eq(value, key);
+    ddp_store_free(value);
+}
+
+START_TEST(a_wait_does_not_delay_a_set)
+{
+    struct shared shared = {.store = open_store()};
+    uv_thread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        ck_assert_int_eq(uv_thread_create(&threads[i], get_own, &shared), 0);
+    await_stat(waits, THREADS);
+    for (int i = THREADS - 1; i >= 0; i--) { /* the last to come is the first to go */
+        char key[16];
+        snprintf(key, sizeof key, "k%d", i);
+        set_text(shared.store, key, key);
+    }
+    for (int i = 0; i < THREADS; i++)
+        uv_thread_join(&threads[i]);
+    assert_alive(shared.store);
+    ddp_store_close(shared.store);
+}
+END_TEST
+
+static void count_up(void *arg)
+{
+    struct shared *shared = arg;
+    static const char large[40000];
+    char key[32];
+    void *value;
+    size_t len;
+    for (int i = 0; i < ROUNDS; i++) {
+        int number = atomic_fetch_add(&shared->next, 1);
+        snprintf(key, sizeof key, "large/%d", number);
+        OK(ddp_store_set(shared->store, key, large, (size_t)number * 20, SOON_MS, NULL, &why));
+        OK(ddp_store_add(shared->store, "sum", 1, SOON_MS, NULL, &why));
+        OK(ddp_store_get(shared->store, key, SOON_MS, &value, &len, NULL, &why));
+        ck_assert_uint_eq(len, (size_t)number * 20);
+        ddp_store_free(value);
+    }
+}
+
+START_TEST(all_at_once)
+{
+    struct shared shared = {.store = open_store()};
+    uv_thread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        ck_assert_int_eq(uv_thread_create(&threads[i], count_up, &shared), 0);
+    for (int i = 0; i < THREADS; i++)
+        uv_thread_join(&threads[i]);
+    int64_t sum;
+    OK(ddp_store_add(shared.store, "sum", 0, SOON_MS, &sum, &why));
+    ck_assert_int_eq(sum, THREADS * ROUNDS);
+    ck_assert_uint_eq(store_thread_stats(server).connections, 1);
+    ddp_store_close(shared.store);
+}
+END_TEST
+
+/* A short deadline beside a long one, which leads. */
+START_TEST(each_has_its_own_deadline)
+{
+    struct shared shared = {.store = open_store()};
+    uv_thread_t thread;
+    ck_assert_int_eq(uv_thread_create(&thread, get_own, &shared), 0);
+    await_stat(waits, 1);
+    struct ddp_error err;
+    struct ddp_store_event *event;
+    void *value;
+    size_t len;
+    uint64_t start_ms = raw_now_ms();
+    ck_assert_int_eq(ddp_store_get(shared.store, "no", 30, &value, &len, NULL, &err),
+                     DDP_E_TIMEOUT);
+    ck_assert_int_eq(ddp_store_next_event(shared.store, 30, &event, &err), DDP_E_TIMEOUT);
+    ck_assert_uint_ge(raw_now_ms() - start_ms + 4, 60);
+    ck_assert_uint_lt(raw_now_ms() - start_ms, SOON_MS);
+    set_text(shared.store, "k0", "k0");
+    uv_thread_join(&thread);
+    ddp_store_close(shared.store);
+}
+END_TEST
+
+/* --- cancel --- */
+
+static void be_canceled(void *arg)
+{
+    struct shared *shared = arg;
+    struct ddp_error err;
+    struct ddp_store_event *event;
+    void *value;
+    size_t len;
+    const char *keys[] = {"no"};
+    ddp_status status;
+    switch (atomic_fetch_add(&shared->next, 1) % 4) {
+    case 0:
+        status = ddp_store_get(shared->store, "no", LONG_MS, &value, &len, NULL, &err);
+        break;
+    case 1:
+        status = ddp_store_wait(shared->store, keys, 1, LONG_MS, &err);
+        break;
+    case 2:
+        status = ddp_store_barrier(shared->store, "b", 100, LONG_MS, &err);
+        break;
+    default:
+        status = ddp_store_next_event(shared->store, LONG_MS, &event, &err);
+    }
+    ck_assert_int_eq(status, DDP_E_CANCELED);
+    ck_assert_ptr_nonnull(strstr(err.msg, "canceled"));
+    atomic_fetch_add(&shared->failed, 1);
+}
+
+START_TEST(cancel_ends_all_that_wait)
+{
+    struct shared shared = {.store = open_store()};
+    uv_thread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        ck_assert_int_eq(uv_thread_create(&threads[i], be_canceled, &shared), 0);
+    await_stat(waits, THREADS * 3 / 4);
+    uint64_t start_ms = raw_now_ms();
+    while (atomic_load(&shared.failed) < THREADS) { /* who waits for events cannot be seen to */
+        ddp_store_cancel(shared.store);
+        ck_assert_uint_lt(raw_now_ms() - start_ms, SOON_MS);
+    }
+    for (int i = 0; i < THREADS; i++)
+        uv_thread_join(&threads[i]);
+    assert_alive(shared.store); /* later calls are not concerned */
+    await_stat(waits, 0);       /* and the server waits for nobody */
+    ddp_store_close(shared.store);
+}
+END_TEST
+
+/* --- a server that goes and comes back --- */
+
+/* Whatever happens, no call takes much longer than its time, and each ends as documented. */
+static void go_on(void *arg)
+{
+    struct shared *shared = arg;
+    char key[32];
+    snprintf(key, sizeof key, "go/%d", atomic_fetch_add(&shared->next, 1));
+    struct ddp_error err;
+    while (!atomic_load(&shared->stop)) {
+        void *value = NULL;
+        size_t len;
+        uint64_t start_ms = raw_now_ms();
+        ddp_status status = ddp_store_set(shared->store, key, "v", 1, SOON_MS, NULL, &err);
+        ck_assert_msg(status == DDP_OK || status == DDP_E_CLOSED || status == DDP_E_CANCELED, "%s",
+                      err.msg);
+        status = ddp_store_get(shared->store, key, 50, &value, &len, NULL, &err);
+        ck_assert_msg(status == DDP_OK || status == DDP_E_TIMEOUT || status == DDP_E_CANCELED ||
+                          status == DDP_E_UNREACHABLE,
+                      "%s", err.msg);
+        ddp_store_free(value);
+        ck_assert_uint_lt(raw_now_ms() - start_ms, 2 * SOON_MS);
+    }
+}
+
+static void read_events(void *arg)
+{
+    struct shared *shared = arg;
+    struct ddp_store_event *event;
+    struct ddp_error err;
+    while (!atomic_load(&shared->stop)) {
+        ddp_status status = ddp_store_next_event(shared->store, 20, &event, &err);
+        ck_assert_msg(status == DDP_OK || status == DDP_E_TIMEOUT || status == DDP_E_CANCELED, "%s",
+                      err.msg);
+        if (status == DDP_OK)
+            ddp_store_free(event);
+    }
+}
+
+START_TEST(a_server_that_comes_and_goes)
+{
+    struct shared shared = {.store = open_store()};
+    const struct ddpi_server_options same = {.port = store_thread_port(server)};
+    uv_thread_t threads[THREADS];
+    OK(ddp_store_watch(shared.store, "go/", DDP_STORE_WATCH_PREFIX, 0, SOON_MS, NULL, NULL, &why));
+    for (int i = 0; i < THREADS; i++)
+        ck_assert_int_eq(
+            uv_thread_create(&threads[i], i < THREADS - 2 ? go_on : read_events, &shared), 0);
+    for (int round = 0; round < 5; round++) {
+        restart(&same);
+        await_connections(1);
+        ddp_store_cancel(shared.store);
+        uint64_t before = store_thread_stats(server).requests, start_ms = raw_now_ms();
+        while (store_thread_stats(server).requests < before + 200)
+            ck_assert_uint_lt(raw_now_ms() - start_ms, 2 * SOON_MS);
+    }
+    atomic_store(&shared.stop, true);
+    for (int i = 0; i < THREADS; i++)
+        uv_thread_join(&threads[i]);
+    assert_alive(shared.store);
+    ck_assert_uint_eq(store_thread_stats(server).watches, 1);
+    ddp_store_close(shared.store);
+}
+END_TEST
+
+START_TEST(a_wait_survives_a_restart)
+{
+    struct shared shared = {.store = open_store()};
+    const struct ddpi_server_options same = {.port = store_thread_port(server)};
+    uv_thread_t thread;
+    ck_assert_int_eq(uv_thread_create(&thread, get_own, &shared), 0);
+    await_stat(waits, 1);
+    restart(&same);
+    await_stat(waits, 1);
+    ddp_store *other = open_store();
+    set_text(other, "k0", "k0");
+    uv_thread_join(&thread);
+    ddp_store_close(other);
+    ddp_store_close(shared.store);
+}
+END_TEST
+
+START_TEST(an_idle_handle_notices_a_restart_before_it_asks)
+{
+    ddp_store *store = open_store();
+    const struct ddpi_server_options same = {.port = store_thread_port(server)};
+    set_text(store, "k", "1");
+    restart(&same);
+    uv_sleep(IDLE_MS);
+    set_text(store, "k", "2"); /* would be DDP_E_CLOSED if it had been sent in vain */
+    struct ddp_error err;
+    store_thread_stop(server);
+    uv_sleep(IDLE_MS);
+    ck_assert_int_eq(ddp_store_set(store, "k", "3", 1, 100, NULL, &err), DDP_E_UNREACHABLE);
+    ck_assert_ptr_nonnull(strstr(err.msg, "Connection refused"));
+    server = store_thread_start(&same);
+    set_text(store, "k", "4");
+    ddp_store_close(store);
+}
+END_TEST
+
+START_TEST(another_store_in_its_place)
+{
+    ddp_store *store = open_store();
+    const struct ddpi_server_options same = {.port = store_thread_port(server)};
+    struct ddp_store_event *event;
+    uint64_t watch, version;
+    OK(ddp_store_watch(store, "a", DDP_STORE_WATCH_PREFIX, 0, SOON_MS, &watch, NULL, &why));
+    set_text(store, "a1", "1");
+    OK(ddp_store_next_event(store, SOON_MS, &event, &why));
+    ddp_store_free(event);
+    restart(&same);
+    OK(ddp_store_next_event(store, SOON_MS, &event, &why));
+    ck_assert_int_eq(event->kind, DDP_STORE_EVENT_LOST);
+    ck_assert_uint_eq(event->watch, watch);
+    ck_assert_str_eq(event->key, "");
+    ddp_store_free(event);
+    OK(ddp_store_set(store, "a2", "2", 1, SOON_MS, &version, &why));
+    OK(ddp_store_next_event(store, SOON_MS, &event, &why));
+    ck_assert_str_eq(event->key, "a2");
+    ck_assert_uint_eq(event->version, version);
+    ck_assert_uint_eq(event->watch, watch);
+    ddp_store_free(event);
+    OK(ddp_store_unwatch(store, watch, SOON_MS, &why));
+    ddp_store_close(store);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    const TTest *const tests[] = {
+        a_wait_does_not_delay_a_set,
+        all_at_once,
+        each_has_its_own_deadline,
+        cancel_ends_all_that_wait,
+        a_server_that_comes_and_goes,
+        a_wait_survives_a_restart,
+        an_idle_handle_notices_a_restart_before_it_asks,
+        another_store_in_its_place,
+    };
+    return store_suite("store_threads", tests, sizeof tests / sizeof *tests);
+}
