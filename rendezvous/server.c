@@ -586,11 +586,14 @@ ddp_status ddpi_server_create_deaf(uv_loop_t *loop, const struct ddpi_server_opt
     ddpi_list_init(&server->dirty);
     server->expiry_at = UINT64_MAX;
     const char *prefix = options->tcpstore_prefix != NULL ? options->tcpstore_prefix : "tcp/";
-    ddp_status status = create_core(server, prefix, err);
-    if (status == DDP_OK && options->token != NULL)
+    ddp_status status = DDP_OK;
+    if (options->token != NULL)
         status = ddpi_server_set_token(server, options->token, err);
+    if (status == DDP_OK)
+        status = create_core(server, prefix, err);
     if (status != DDP_OK) {
         ddpi_kv_destroy(server->kv);
+        ddpi_wipe(&server->token, sizeof server->token);
         ddpi_free(server);
         return status;
     }

@@ -90,9 +90,8 @@ static void play_server(const uint8_t *data, size_t size)
         status = ddpi_greet_take(&greet, &in, &out, &need, &err);
         HOLDS(status != DDP_OK || need == 0 || need > ddpi_buf_len(&in));
         HOLDS(greet.seals.on == (status == DDP_OK && need == 0));
-        if (status != DDP_OK)
-            fuzz_check_error(&err, status);
-        else if (need == 0)
+        HOLDS(status == DDP_OK || err.status == status); /* the sentence may be the server's own */
+        if (status == DDP_OK && need == 0)
             take_frames(&greet, &in);
     }
     ddpi_buf_finish(&in);
