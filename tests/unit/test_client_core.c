@@ -17,6 +17,9 @@ struct told {
     int64_t number;
 };
 
+static const struct ddpi_identity nobody;
+static const struct ddpi_greet_terms nobody_in_particular = {.identity = &nobody};
+
 static struct ddpi_client client;
 static struct ddpi_client_request requests[REQUESTS_MAX];
 static ddp_status results[REQUESTS_MAX]; /* DDP_E_INTERNAL: none */
@@ -81,7 +84,8 @@ static void teardown(void)
 static void put_welcome(uint64_t incarnation)
 {
     static const struct ddpi_preamble preamble = {DDPI_VERSION_MIN, DDPI_VERSION_MAX};
-    const struct ddpi_welcome welcome = {4096, 4096, 16, incarnation};
+    const struct ddpi_welcome welcome = {
+        .key_max = 4096, .value_max = 4096, .many_max = 16, .incarnation = incarnation};
     ck_assert(ddpi_preamble_put(&wire, &preamble) && ddpi_welcome_put(&wire, 0, &welcome));
 }
 
@@ -150,7 +154,7 @@ static void greet(uint64_t incarnation)
     if (client.sm.state == CLIENT_WAITING)
         ddpi_client_tick(&client, client.at_ms);
     ck_assert_uint_eq(client.sm.state, CLIENT_DIALING);
-    ddpi_client_connected(&client, NOW);
+    ddpi_client_connected(&client, &nobody_in_particular, NOW);
     ddpi_client_sent(&client, ddpi_buf_len(&client.out));
     put_welcome(incarnation);
     deliver();
@@ -435,7 +439,7 @@ START_TEST(attempts_end_and_become_rare)
         ck_assert_uint_eq(client.sm.state, CLIENT_DIALING);
     }
     jitter = 0;
-    ddpi_client_connected(&client, now_ms);
+    ddpi_client_connected(&client, &nobody_in_particular, now_ms);
     ddpi_client_tick(&client, client.at_ms);
     ck_assert_ptr_nonnull(strstr(client.why.msg, "says nothing"));
     greet(1);
@@ -597,7 +601,7 @@ static bool converse(size_t cut)
         if (client.sm.state == CLIENT_WAITING)
             ddpi_client_tick(&client, client.at_ms);
         if (client.sm.state == CLIENT_DIALING)
-            ddpi_client_connected(&client, NOW);
+            ddpi_client_connected(&client, &nobody_in_particular, NOW);
         serve(&latest);
         size_t len = ddpi_buf_len(&wire);
         if (!was_cut && cut < len) {
@@ -649,7 +653,7 @@ static bool converse_without_memory(unsigned n)
         if (client.sm.state == CLIENT_WAITING)
             ddpi_client_tick(&client, client.at_ms);
         if (client.sm.state == CLIENT_DIALING)
-            ddpi_client_connected(&client, NOW);
+            ddpi_client_connected(&client, &nobody_in_particular, NOW);
         ddpi_client_fill(&client, NOW);
         bool sent = ddpi_buf_len(&client.out) > 0;
         bool failed = failmem_stop(); /* the server has memory */
