@@ -33,7 +33,7 @@ static const struct option table[] = {
      "(everything)",
      ddpctl_option_role, FIELD(role), 0, 0},
     {"job", 0, "NAME", NULL, NULL, OPTIONS,
-     "keep the key to one job, so to the keys that begin with job/NAME/", option_text, FIELD(job),
+     "keep the key to one job, whose keys are all that it sees", option_text, FIELD(job),
      0, 0},
     {"epoch", 0, "N", NULL, "0", OPTIONS, "keep the key to one epoch of the job",
      ddpctl_option_number, FIELD(epoch), 0, INT64_MAX},

@@ -265,14 +265,17 @@ static ddp_status give_named_token(struct daemon *daemon, struct ddp_error *err)
     return give_token(daemon, err);
 }
 
-static ddp_status listen_at(struct daemon *daemon, const char *host, uint16_t port,
+static ddp_status listen_at(struct daemon *daemon, const struct ddprund_address *at,
                             struct ddp_error *err)
 {
-    ddp_status status = ddpi_server_listen(daemon->server, host, port, err);
+    const struct ddpi_endpoint *where = &at->endpoint;
+    ddp_status status = ddpi_server_listen(daemon->server, where->host, where->port, at->job, err);
     if (status != DDP_E_DENIED)
         return status;
     status = give_token(daemon, err);
-    return status == DDP_OK ? ddpi_server_listen(daemon->server, host, port, err) : status;
+    return status == DDP_OK
+               ? ddpi_server_listen(daemon->server, where->host, where->port, at->job, err)
+               : status;
 }
 
 static ddp_status adopt(struct daemon *daemon, int fd, struct ddp_error *err)
@@ -300,15 +303,20 @@ static ddp_status adopt_sockets(struct daemon *daemon, uint32_t *ret_count, stru
 
 static ddp_status listen_everywhere(struct daemon *daemon, struct ddp_error *err)
 {
+    static const struct ddprund_address standard = {
+        .endpoint = {.host = "127.0.0.1", .port = DDPRUND_PORT, .has_port = true}};
     const struct ddprund_listen *listen = &daemon->options.listen;
+    const struct ddprund_listen *data_ports = &daemon->options.data_ports;
     uint32_t adopted = 0;
     ddp_status status = give_named_token(daemon, err);
     if (status == DDP_OK)
         status = adopt_sockets(daemon, &adopted, err);
     for (uint32_t i = 0; status == DDP_OK && i < listen->count; i++)
-        status = listen_at(daemon, listen->at[i].host, listen->at[i].port, err);
+        status = listen_at(daemon, &listen->at[i], err);
     if (status == DDP_OK && adopted + listen->count == 0)
-        status = listen_at(daemon, "127.0.0.1", DDPRUND_PORT, err);
+        status = listen_at(daemon, &standard, err);
+    for (uint32_t i = 0; status == DDP_OK && i < data_ports->count; i++)
+        status = listen_at(daemon, &data_ports->at[i], err);
     return status;
 }
 
@@ -321,8 +329,10 @@ static void announce(struct daemon *daemon)
             "can read and change all keys\n",
             stderr);
     for (size_t i = 0; (endpoint = ddpi_server_endpoint_at(daemon->server, i)) != NULL; i++) {
-        printf("listening on %s\n", endpoint);
-        ddpi_log(&daemon->logfile.log, DDPI_LOG_INFO, "listening on %s", endpoint);
+        const char *job = ddpi_server_job_at(daemon->server, i);
+        const char *whose = *job != '\0' ? " for the job " : "";
+        printf("listening on %s%s%s\n", endpoint, whose, job);
+        ddpi_log(&daemon->logfile.log, DDPI_LOG_INFO, "listening on %s%s%s", endpoint, whose, job);
     }
     if (fflush(stdout) != 0)
         ddpi_log(&daemon->logfile.log, DDPI_LOG_WARN, "standard output cannot be written");

@@ -7,32 +7,77 @@
 
 #include <string.h>
 
-/* HOST:PORT, several with commas between, added to those that are there. */
-static ddp_status parse_listen(const struct option *option, const char *text, void *field,
+static ddp_status take_address(struct ddprund_listen *listen, const char *job, const char *text,
                                struct ddp_error *err)
 {
-    (void)option;
-    struct ddprund_listen *listen = field;
+    struct ddprund_address address = {0};
+    ddp_status status = ddpi_parse_endpoint(text, &address.endpoint, err);
+    if (status != DDP_OK)
+        return status;
+    if (!address.endpoint.has_port)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "'%s' has no port; write HOST:PORT, where port 0 takes a free one",
+                              text);
+    if (listen->count == DDPRUND_LISTEN_MAX)
+        return ddpi_error_set(err, DDP_E_INVALID, "more than %d addresses", DDPRUND_LISTEN_MAX);
+    memcpy(address.job, job, strlen(job) + 1);
+    listen->at[listen->count++] = address;
+    return DDP_OK;
+}
+
+enum { ADDRESS_TEXT = DDPI_JOB_MAX + DDPI_HOST_MAX + 16 };
+
+/* @take each of those with commas between, which are added to those that are there. */
+static ddp_status take_list(const char *text, struct ddprund_listen *listen,
+                            ddp_status (*take)(struct ddprund_listen *, char *, struct ddp_error *),
+                            struct ddp_error *err)
+{
     if (listen->is_default)
         *listen = (struct ddprund_listen){0};
     const char *item;
     size_t len;
-    for (const char *cursor = text; ddpi_parse_list_next(&cursor, ',', &item, &len);) {
-        char one[DDPI_HOST_MAX + 16];
+    ddp_status status = DDP_OK;
+    for (const char *cursor = text;
+         status == DDP_OK && ddpi_parse_list_next(&cursor, ',', &item, &len);) {
+        char one[ADDRESS_TEXT];
         snprintf(one, sizeof one, "%.*s", (int)(len < sizeof one ? len : sizeof one), item);
-        struct ddpi_endpoint endpoint;
-        ddp_status status = ddpi_parse_endpoint(one, &endpoint, err);
-        if (status != DDP_OK)
-            return status;
-        if (!endpoint.has_port)
-            return ddpi_error_set(
-                err, DDP_E_INVALID,
-                "'%s' has no port; write HOST:PORT, where port 0 takes a free one", one);
-        if (listen->count == DDPRUND_LISTEN_MAX)
-            return ddpi_error_set(err, DDP_E_INVALID, "more than %d addresses", DDPRUND_LISTEN_MAX);
-        listen->at[listen->count++] = endpoint;
+        status = take(listen, one, err);
     }
-    return DDP_OK;
+    return status;
+}
+
+/* HOST:PORT */
+static ddp_status take_listen(struct ddprund_listen *listen, char *text, struct ddp_error *err)
+{
+    return take_address(listen, "", text, err);
+}
+
+/* JOB=HOST:PORT */
+static ddp_status take_data_port(struct ddprund_listen *listen, char *text, struct ddp_error *err)
+{
+    char *equals = strchr(text, '=');
+    if (equals == NULL || !ddpi_job_valid(text, (size_t)(equals - text)))
+        return ddpi_error_set(
+            err, DDP_E_INVALID,
+            "'%s' is not JOB=HOST:PORT, with a JOB of 1 to %d of [A-Za-z0-9._-] of "
+            "which the first is no '.'",
+            text, DDPI_JOB_MAX);
+    *equals = '\0';
+    return take_address(listen, text, equals + 1, err);
+}
+
+static ddp_status parse_listen(const struct option *option, const char *text, void *field,
+                               struct ddp_error *err)
+{
+    (void)option;
+    return take_list(text, field, take_listen, err);
+}
+
+static ddp_status parse_data_port(const struct option *option, const char *text, void *field,
+                                  struct ddp_error *err)
+{
+    (void)option;
+    return take_list(text, field, take_data_port, err);
 }
 
 static ddp_status parse_level(const struct option *option, const char *text, void *field,
@@ -140,6 +185,10 @@ static const struct option table[] = {
      "free "
      "one; an IPv6 address stands in brackets, and takes IPv6 only",
      parse_listen, FIELD(listen), 0, 0},
+    {"data-port", 0, "JOB=HOST:PORT", "DDPRUND_DATA_PORT", NULL, LISTENING,
+     "address where PyTorch's TCPStore clients, who cannot say to which job they belong, are those "
+     "of JOB; several as with --listen",
+     parse_data_port, FIELD(data_ports), 0, 0},
 
     {"auth", 0, "WHOM", "DDPRUND_AUTH", "default", AUTHENTICATION,
      "who has to prove that he has the token: default, whoever comes from another machine; always, "
@@ -159,6 +208,9 @@ static const struct option table[] = {
      "allows as many",
      LIMITS, "connections at the same time", option_u32, FIELD(server.max_connections), 1,
      10000000},
+    {"max-data-ports", 0, "N", "DDPRUND_MAX_DATA_PORTS", "256", LIMITS,
+     "data ports that clients have opened for their jobs", option_u32, FIELD(server.max_data_ports),
+     1, 65536},
     {"max-keys", 0, "N", "DDPRUND_MAX_KEYS", "1000000", LIMITS, "keys", parse_count,
      FIELD(server.max_keys), 1, INT64_C(1000000000)},
     {"max-bytes", 0, "SIZE", "DDPRUND_MAX_BYTES", "1G", LIMITS,
@@ -237,7 +289,7 @@ ddp_status ddprund_options_parse(int argc, char **argv, char *const *envp,
     int operand = argc;
     ddp_status status =
         options_parse(&ddprund_option_table, 1, argv, envp, &options, &operand, err);
-    options.listen.is_default = true;
+    options.listen.is_default = options.data_ports.is_default = true;
     if (status == DDP_OK)
         status = options_parse(&ddprund_option_table, argc, argv, no_envp, &options, &operand, err);
     if (status != DDP_OK)

@@ -11,15 +11,19 @@
 
 enum { DDPRUND_LISTEN_MAX = 16, DDPRUND_PORT = 29400 };
 
-/* Where to listen: of --listen, all that are given. */
+/* Where to listen: of --listen, or of --data-port, all that are given. */
 struct ddprund_listen {
-    struct ddpi_endpoint at[DDPRUND_LISTEN_MAX];
+    struct ddprund_address {
+        char job[DDPI_JOB_MAX + 1]; /* of a data port; else "" */
+        struct ddpi_endpoint endpoint;
+    } at[DDPRUND_LISTEN_MAX];
     uint32_t count;
     bool is_default; /* from the environment: the command line replaces it */
 };
 
 struct ddprund_options {
     struct ddprund_listen listen;
+    struct ddprund_listen data_ports;
     struct ddpi_server_options server; /* zero: not given */
     const char *token_file;            /* NULL: where the user's is, if one is needed */
     uint32_t token_fd;                 /* 0: not given */

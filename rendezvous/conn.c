@@ -588,3 +588,13 @@ void ddpi_conn_drop(struct ddpi_conn *conn, const char *why)
     ddpi_buf_consume(&conn->out, ddpi_buf_len(&conn->out));
     end(conn, why);
 }
+
+void ddpi_conn_local_host(const struct ddpi_conn *conn, char *text, size_t size)
+{
+    struct sockaddr_storage address = {.ss_family = AF_INET};
+    int len = sizeof address;
+    *text = '\0';
+    if (uv_tcp_getsockname(&conn->tcp, (struct sockaddr *)&address, &len) == 0)
+        (void)getnameinfo((struct sockaddr *)&address, (socklen_t)len, text, (socklen_t)size, NULL,
+                          0, NI_NUMERICHOST);
+}

@@ -68,6 +68,7 @@ struct ddpi_conn_env {
 
 struct ddpi_conn {
     const struct ddpi_conn_env *env;
+    char job[DDPI_JOB_MAX + 1]; /* of the port it came in by; "": any */
     struct ddpi_list of_server;
     struct ddpi_list of_dirty; /* in the owner's list while it has something to flush */
     struct ddpi_kv_client client;
@@ -103,6 +104,9 @@ struct ddpi_conn {
  * memory for it; else it is there, and must be closed as any other. */
 ddp_status ddpi_conn_create(const struct ddpi_conn_env *env, int fd, struct ddpi_conn **ret,
                             struct ddp_error *err);
+
+/* The address at which the peer has reached this machine, as text. */
+void ddpi_conn_local_host(const struct ddpi_conn *conn, char *text, size_t size);
 
 /* Queue @reply, and the connection as dirty. */
 void ddpi_conn_reply(struct ddpi_conn *conn, const struct ddpi_message *reply);

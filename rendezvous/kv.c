@@ -425,6 +425,19 @@ static ddp_status run_list(struct ddpi_kv *kv, struct kv_call *call)
     return status;
 }
 
+struct ddpi_bytes ddpi_kv_peek(const struct ddpi_kv *kv, struct ddpi_bytes key)
+{
+    const struct kv_entry *entry = ddpi_kv_find_value(kv, key);
+    return entry != NULL ? ddpi_kv_value(entry) : ddpi_bytes_of(NULL, 0);
+}
+
+ddp_status ddpi_kv_poke(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
+                        struct ddp_error *err)
+{
+    uint64_t version;
+    return ddpi_kv_put(kv, key, value, &version, err);
+}
+
 size_t ddpi_kv_delete_prefix(struct ddpi_kv *kv, struct ddpi_bytes prefix)
 {
     size_t before = kv->nkeys;
@@ -454,11 +467,12 @@ static ddp_status check_lengths(const struct ddpi_kv *kv, struct kv_call *call)
     return DDP_OK;
 }
 
-/* What is counted, connections and all, only the server knows. */
-static ddp_status refuse_stats(struct ddpi_kv *kv, struct kv_call *call)
+/* The server answers what concerns connections; without one nobody does. */
+static ddp_status refuse(struct ddpi_kv *kv, struct kv_call *call)
 {
     (void)kv;
-    return ddpi_error_set(&call->err, DDP_E_UNSUPPORTED, "this store counts nothing");
+    return ddpi_error_set(&call->err, DDP_E_UNSUPPORTED, "this store has no server to ask for '%s'",
+                          ddpi_op_name(call->request->op));
 }
 
 /* A client that a queue has woken takes its value next, or leaves it to others. */
@@ -484,7 +498,9 @@ void ddpi_kv_apply(struct ddpi_kv *kv, struct ddpi_kv_client *client,
         [DDPI_OP_DELETE] = run_delete,
         [DDPI_OP_LIST] = run_list,
         [DDPI_OP_BARRIER] = ddpi_kv_barrier,
-        [DDPI_OP_STATS] = refuse_stats,
+        [DDPI_OP_STATS] = refuse,
+        [DDPI_OP_OPEN_PORT] = refuse,
+        [DDPI_OP_FENCE] = refuse,
         [DDPI_OP_TRANSACT] = ddpi_kv_transact,
         [DDPI_OP_WATCH] = ddpi_kv_watch,
         [DDPI_OP_UNWATCH] = ddpi_kv_unwatch,

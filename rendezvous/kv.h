@@ -97,6 +97,15 @@ void ddpi_kv_prefetch(const struct ddpi_kv *kv, const struct ddpi_kv_client *cli
 uint64_t ddpi_kv_next_deadline(const struct ddpi_kv *kv);
 void ddpi_kv_expire(struct ddpi_kv *kv, uint64_t now_ms);
 
+/* For the owner of the store: the value of @key, with a NUL behind it, valid until the next call;
+ * and another value, within the limits. */
+struct ddpi_bytes ddpi_kv_peek(const struct ddpi_kv *kv, struct ddpi_bytes key);
+ddp_status ddpi_kv_poke(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
+                        struct ddp_error *err);
+
+/* The number of the session with @token, by which a sink knows it; 0 if there is none. */
+uint64_t ddpi_kv_session_number(struct ddpi_kv *kv, struct ddpi_bytes token, uint64_t now_ms);
+
 /* For the owner of the store: removes all keys and queues that begin with @prefix; returns how many
  * keys. */
 size_t ddpi_kv_delete_prefix(struct ddpi_kv *kv, struct ddpi_bytes prefix);

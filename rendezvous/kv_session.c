@@ -56,23 +56,36 @@ static void session_end(struct ddpi_kv *kv, struct kv_session *session)
     ddpi_free(session);
 }
 
+/* NULL if it is over, which this may be the first to see. */
+static struct kv_session *session_with(struct ddpi_kv *kv, struct ddpi_bytes token, uint64_t now_ms)
+{
+    if (token.len != DDPI_SESSION_SIZE)
+        return NULL;
+    struct ddpi_table_node *node = ddpi_table_find(&kv->sessions, token.data, sizeof(uint64_t));
+    struct kv_session *session =
+        node != NULL ? ddpi_container_of(node, struct kv_session, node) : NULL;
+    if (session == NULL || !same_token(session->token, token.data))
+        return NULL;
+    if (session->lease.at > now_ms)
+        return session;
+    session_end(kv, session);
+    return NULL;
+}
+
 static ddp_status session_find(struct ddpi_kv *kv, struct kv_call *call, struct kv_session **ret)
 {
-    struct ddpi_bytes token = call->request->session;
-    if (token.len == DDPI_SESSION_SIZE) {
-        struct ddpi_table_node *node = ddpi_table_find(&kv->sessions, token.data, sizeof(uint64_t));
-        struct kv_session *session =
-            node != NULL ? ddpi_container_of(node, struct kv_session, node) : NULL;
-        if (session != NULL && same_token(session->token, token.data)) {
-            if (session->lease.at > call->now_ms) {
-                *ret = session;
-                return DDP_OK;
-            }
-            session_end(kv, session);
-        }
-    }
-    return ddpi_error_set(&call->err, DDP_E_NOT_FOUND,
-                          "there is no such session: its lease is over, or it was closed");
+    struct kv_session *session = session_with(kv, call->request->session, call->now_ms);
+    if (session == NULL)
+        return ddpi_error_set(&call->err, DDP_E_NOT_FOUND,
+                              "there is no such session: its lease is over, or it was closed");
+    *ret = session;
+    return DDP_OK;
+}
+
+uint64_t ddpi_kv_session_number(struct ddpi_kv *kv, struct ddpi_bytes token, uint64_t now_ms)
+{
+    const struct kv_session *session = session_with(kv, token, now_ms);
+    return session != NULL ? session->number : 0;
 }
 
 static ddp_status check_open(const struct ddpi_kv *kv, struct kv_call *call)

@@ -87,7 +87,7 @@ static void on_connectable(uv_poll_t *poll, int uv_err, int events)
         int fd = accept_one(listener);
         int sys_errno = errno;
         if (fd >= 0) {
-            listener->env->connected(listener->env->owner, fd);
+            listener->env->connected(listener->env->owner, listener, fd);
         } else if (sys_errno == EAGAIN) {
             break;
         } else if ((sys_errno != EMFILE && sys_errno != ENFILE) || !shed(listener)) {

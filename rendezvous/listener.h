@@ -5,6 +5,7 @@
 #ifndef DDPI_LISTENER_H
 #define DDPI_LISTENER_H
 
+#include "auth.h"
 #include "list.h"
 #include "log.h"
 
@@ -21,9 +22,10 @@ struct ddpi_listener_env {
     uv_loop_t *loop;
     const struct ddpi_log *log;
     void *owner;
-    void (*connected)(void *owner, int fd); /* the descriptor is the hook's now */
-    void (*shed)(void *owner);              /* one was closed for lack of descriptors */
-    void (*closed)(void *owner);            /* the listener is gone, its memory too */
+    /* The descriptor is the hook's now. */
+    void (*connected)(void *owner, const struct ddpi_listener *listener, int fd);
+    void (*shed)(void *owner);   /* one was closed for lack of descriptors */
+    void (*closed)(void *owner); /* the listener is gone, its memory too */
 };
 
 struct ddpi_listener {
@@ -36,6 +38,8 @@ struct ddpi_listener {
     uv_poll_t poll;
     uv_timer_t pause; /* until accepting goes on */
     char endpoint[DDPI_ENDPOINT_MAX];
+    char job[DDPI_JOB_MAX + 1]; /* these two are the owner's */
+    uint64_t session;
 };
 
 /* Takes over @fd, which ddpi_listen() or ddpi_listen_check() approved, also when it fails. */

@@ -7,8 +7,8 @@
 #include "auth.h"
 #include "message.h"
 
-/* An agent may ask everything; a worker may change, and an observer only read. Both are kept to the
- * keys of their job, if they have one: those that begin with "job/NAME/". DDP_E_DENIED. */
+/* An agent may ask everything; a worker may change, and an observer only read. DDP_E_DENIED. To
+ * which keys that applies is not decided here: who has a job sees no others (server_jobs.c). */
 ddp_status ddpi_role_permits(const struct ddpi_identity *identity,
                              const struct ddpi_message *request, struct ddp_error *err);
 

@@ -24,6 +24,7 @@
 
 enum {
     MAX_CONNECTIONS = 65536,
+    MAX_DATA_PORTS = 256,
     OTHER_FILES = 32, /* what the process needs besides connections, at least */
     TCPSTORE_KEY_MAX = 1024 * 1024,
 };
@@ -85,13 +86,13 @@ void ddpi_server_close(struct ddpi_server *server, void (*cb)(void *ctx), void *
 /* --- listening --- */
 
 /* Takes over @fd. */
-static ddp_status add_listener(struct ddpi_server *server, int fd, struct ddp_error *err)
+static ddp_status take_socket(struct ddpi_server *server, int fd, struct ddpi_listener **ret,
+                              struct ddp_error *err)
 {
-    struct ddpi_listener *listener;
-    ddp_status status = ddpi_listener_create(&server->listener_env, fd, &listener, err);
+    ddp_status status = ddpi_listener_create(&server->listener_env, fd, ret, err);
     if (status != DDP_OK)
         return status;
-    ddpi_list_append(&server->listeners, &listener->of_server);
+    ddpi_list_append(&server->listeners, &(*ret)->of_server);
     server->handles++;
     return DDP_OK;
 }
@@ -108,24 +109,46 @@ static ddp_status check_token(const struct ddpi_server *server, bool *ret_loopba
     return DDP_OK;
 }
 
-ddp_status ddpi_server_listen(struct ddpi_server *server, const char *host, uint16_t port,
-                              struct ddp_error *err)
+ddp_status ddpi_server_add_listener(struct ddpi_server *server, const struct ddpi_listen_at *at,
+                                    const struct ddpi_listener **ret, struct ddp_error *err)
 {
     int fd;
     bool loopback_only;
+    struct ddpi_listener *listener;
     ddp_status status = check_token(server, &loopback_only, err);
     if (status == DDP_OK)
-        status = ddpi_listen(host, port, loopback_only, &fd, err);
-    return status == DDP_OK ? add_listener(server, fd, err) : status;
+        status = ddpi_listen(at->host, at->port, loopback_only, &fd, err);
+    if (status == DDP_OK)
+        status = take_socket(server, fd, &listener, err);
+    if (status != DDP_OK)
+        return status;
+    memcpy(listener->job, at->job, sizeof listener->job);
+    listener->session = at->session;
+    if (ret != NULL)
+        *ret = listener;
+    return DDP_OK;
+}
+
+ddp_status ddpi_server_listen(struct ddpi_server *server, const char *host, uint16_t port,
+                              const char *job, struct ddp_error *err)
+{
+    struct ddpi_listen_at at = {.host = host, .port = port};
+    size_t len = job != NULL ? strlen(job) : 0;
+    if (len > 0 && !ddpi_job_valid(job, len))
+        return ddpi_error_set(err, DDP_E_INVALID, "'%s' cannot be the name of a job", job);
+    if (len > 0)
+        memcpy(at.job, job, len);
+    return ddpi_server_add_listener(server, &at, NULL, err);
 }
 
 ddp_status ddpi_server_adopt(struct ddpi_server *server, int fd, struct ddp_error *err)
 {
     bool loopback_only;
+    struct ddpi_listener *listener;
     ddp_status status = check_token(server, &loopback_only, err);
     if (status == DDP_OK)
         status = ddpi_listen_check(fd, loopback_only, err);
-    return status == DDP_OK ? add_listener(server, fd, err) : status;
+    return status == DDP_OK ? take_socket(server, fd, &listener, err) : status;
 }
 
 static const struct ddpi_listener *listener_at(const struct ddpi_server *server, size_t index)
@@ -140,6 +163,12 @@ const char *ddpi_server_endpoint_at(const struct ddpi_server *server, size_t ind
 {
     const struct ddpi_listener *listener = listener_at(server, index);
     return listener != NULL ? listener->endpoint : NULL;
+}
+
+const char *ddpi_server_job_at(const struct ddpi_server *server, size_t index)
+{
+    const struct ddpi_listener *listener = listener_at(server, index);
+    return listener != NULL ? listener->job : "";
 }
 
 const char *ddpi_server_endpoint(const struct ddpi_server *server)
@@ -191,6 +220,7 @@ static void take_options(struct ddpi_server *server, const struct ddpi_server_op
         .random = ddpi_token_random,
     };
     server->max_connections = OR_DEFAULT(options->max_connections, MAX_CONNECTIONS);
+    server->max_data_ports = OR_DEFAULT(options->max_data_ports, MAX_DATA_PORTS);
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur > 2 * OTHER_FILES &&
         server->max_connections > files.rlim_cur - OTHER_FILES)
@@ -259,6 +289,7 @@ ddp_status ddpi_server_create_deaf(uv_loop_t *loop, const struct ddpi_server_opt
         ddpi_free(server);
         return status;
     }
+    ddpi_kv_set_sink(server->kv, ddpi_server_on_change, server);
     init_handles(server);
     *ret = server;
     return DDP_OK;
@@ -272,7 +303,7 @@ ddp_status ddpi_server_create(uv_loop_t *loop, const struct ddpi_server_options 
     if (status != DDP_OK)
         return status;
     const char *host = options->host != NULL ? options->host : "127.0.0.1";
-    status = ddpi_server_listen(server, host, options->port, err);
+    status = ddpi_server_listen(server, host, options->port, NULL, err);
     if (status != DDP_OK)
         ddpi_server_close(server, NULL, NULL);
     else
@@ -313,7 +344,6 @@ void ddpi_server_set_sink(struct ddpi_server *server, const struct ddpi_sink *si
     server->sink = *sink;
     server->sink_failed = failed;
     server->sink_failed_ctx = ctx;
-    ddpi_kv_set_sink(server->kv, ddpi_server_on_change, server);
 }
 
 size_t ddpi_server_delete_prefix(struct ddpi_server *server, const char *prefix)

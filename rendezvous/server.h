@@ -35,6 +35,7 @@ struct ddpi_server_options {
     const struct ddpi_credential *token;
     enum ddpi_server_auth auth;
     uint32_t max_connections; /* 65,536, and never more than the limit of open files allows */
+    uint32_t max_data_ports;  /* 256: opened by clients */
     size_t max_keys;          /* 1 M */
     size_t max_bytes;         /* 1 GiB: all keys and values */
     uint32_t max_value_len;   /* 16 MiB, which is also the most */
@@ -85,11 +86,12 @@ ddp_status ddpi_server_create(uv_loop_t *loop, const struct ddpi_server_options 
 ddp_status ddpi_server_create_deaf(uv_loop_t *loop, const struct ddpi_server_options *options,
                                    struct ddpi_server **ret, struct ddp_error *err);
 
-/* Listen on one more address: @host is an address or a name, of which the first address counts;
+/* Listen on one more address, for all jobs (@job NULL) or as a data port of one, on which TCPStore
+ * clients are that job's: @host is an address or a name, of which the first address counts;
  * one of IPv6 takes IPv6 only. Fails with nothing changed. DDP_E_DENIED: there has to be a token.
  */
 ddp_status ddpi_server_listen(struct ddpi_server *server, const char *host, uint16_t port,
-                              struct ddp_error *err);
+                              const char *job, struct ddp_error *err);
 
 /* The same with a listening socket that somebody else has made. On success @fd belongs to the
  * server; on failure it may have been closed, but with DDP_E_DENIED it is still the caller's. */
@@ -103,6 +105,9 @@ ddp_status ddpi_server_set_token(struct ddpi_server *server, const struct ddpi_c
 /* "127.0.0.1:29400", "[::1]:29400": where it listens, in the order in which that began; NULL beyond
  * the last. They live until the server is drained or closed. */
 const char *ddpi_server_endpoint_at(const struct ddpi_server *server, size_t index);
+
+/* The job whose data port that is; "": no such. */
+const char *ddpi_server_job_at(const struct ddpi_server *server, size_t index);
 
 /* The first of them. */
 const char *ddpi_server_endpoint(const struct ddpi_server *server);

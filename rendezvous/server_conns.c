@@ -62,6 +62,10 @@ static void tell_if_drained(struct ddpi_server *server)
 void ddpi_server_on_change(void *ctx, const struct ddpi_mutation *mutation)
 {
     struct ddpi_server *server = ctx;
+    if (mutation->kind == DDPI_MUTATION_SESSION_END)
+        ddpi_server_close_ports(server, mutation->session);
+    if (server->sink.change == NULL)
+        return;
     server->changed = true;
     server->sink.change(server->sink.ctx, mutation);
 }
@@ -133,27 +137,44 @@ static void on_ahead(void *owner, struct ddpi_conn *conn, const struct ddpi_byte
     ddpi_kv_prefetch(server->kv, &conn->client, keys, count);
 }
 
-static void refuse_request(struct ddpi_conn *conn, const struct ddpi_message *request,
-                           const struct ddp_error *why)
+/* What the core knows nothing of: connections and listeners. */
+static ddp_status serve_request(struct ddpi_server *server, struct ddpi_conn *conn,
+                                const struct ddpi_message *request, struct ddpi_message *reply,
+                                struct ddp_error *err)
 {
-    const struct ddpi_message reply = {.op = request->op,
-                                       .id = request->id,
-                                       .status = why->status,
-                                       .text = ddpi_bytes_of(why->msg, strlen(why->msg))};
-    ddpi_conn_reply(conn, &reply);
+    if (request->op == DDPI_OP_FENCE)
+        return ddpi_server_fence(server, conn, request, reply, err);
+    return ddpi_server_open_port(server, conn, request, reply, err);
+}
+
+static void answer(struct ddpi_conn *conn, const struct ddpi_message *request,
+                   struct ddpi_message *reply, ddp_status status, const struct ddp_error *err)
+{
+    reply->op = request->op;
+    reply->id = request->id;
+    reply->status = status;
+    if (status != DDP_OK)
+        reply->text = ddpi_bytes_of(err->msg, strlen(err->msg));
+    ddpi_conn_reply(conn, reply);
 }
 
 static void on_request(void *owner, struct ddpi_conn *conn, const struct ddpi_message *request)
 {
     struct ddpi_server *server = owner;
+    struct ddpi_message reply = {0};
     struct ddp_error err;
     server->counts.requests++;
-    if (ddpi_role_permits(&conn->session.identity, request, &err) != DDP_OK)
-        refuse_request(conn, request, &err);
-    else if (request->op == DDPI_OP_STATS)
+    ddp_status status = ddpi_role_permits(&conn->session.identity, request, &err);
+    if (status != DDP_OK) {
+        answer(conn, request, &reply, status, &err);
+    } else if (request->op == DDPI_OP_STATS) {
         answer_stats(server, conn, request->id);
-    else
+    } else if (request->op == DDPI_OP_FENCE || request->op == DDPI_OP_OPEN_PORT) {
+        status = serve_request(server, conn, request, &reply, &err);
+        answer(conn, request, &reply, status, &err);
+    } else {
         ddpi_kv_apply(server->kv, &conn->client, request, uv_now(server->env.loop));
+    }
 }
 
 void ddpi_server_on_reply(void *ctx, struct ddpi_kv_client *client,
@@ -177,29 +198,20 @@ static void on_dirty(void *owner, struct ddpi_conn *conn)
 
 /* --- who comes and goes --- */
 
-static ddp_status admit_tcpstore(struct ddpi_server *server, struct ddpi_conn *conn,
-                                 struct ddp_error *err)
-{
-    if (conn->session.must_prove && !ddpi_admission_vouched(&server->admission, &conn->address))
-        return ddpi_error_set(err, DDP_E_DENIED,
-                              "a TCPStore client cannot prove who it is, and no agent that has the "
-                              "token is connected from its host");
-    return ddpi_kv_scope_get(server->kv, ddpi_kv_scope_prefix(server->tcpstore_scope),
-                             &conn->client.scope, err);
-}
-
 static ddp_status on_admit(void *owner, struct ddpi_conn *conn, struct ddp_error *err)
 {
     struct ddpi_server *server = owner;
     const struct ddpi_identity *who = &conn->session.identity;
-    if (conn->client.tcpstore)
-        return admit_tcpstore(server, conn, err);
-    if (who->proven && who->role == DDPI_ROLE_AGENT) {
-        if (!ddpi_admission_enter(&server->admission, &conn->address))
-            return ddpi_error_nomem(err, sizeof conn->address);
-        conn->vouches = true;
-    }
-    return DDP_OK;
+    if (conn->client.tcpstore && conn->session.must_prove &&
+        !ddpi_admission_vouched(&server->admission, &conn->address))
+        return ddpi_error_set(err, DDP_E_DENIED,
+                              "a TCPStore client cannot prove who it is, and no agent that has the "
+                              "token is connected from its host");
+    ddp_status status = ddpi_server_enter_job(server, conn, err);
+    if (status != DDP_OK || !who->proven || who->role != DDPI_ROLE_AGENT)
+        return status;
+    conn->vouches = ddpi_admission_enter(&server->admission, &conn->address);
+    return conn->vouches ? DDP_OK : ddpi_error_nomem(err, sizeof conn->address);
 }
 
 /* Whoever can connect could fill the log otherwise. */
@@ -259,7 +271,7 @@ static void refuse(struct ddpi_server *server, int fd)
              server->counts.connections);
 }
 
-static void on_connected(void *owner, int fd)
+static void on_connected(void *owner, const struct ddpi_listener *listener, int fd)
 {
     struct ddpi_server *server = owner;
     if (server->counts.connections >= server->max_connections) {
@@ -270,6 +282,7 @@ static void on_connected(void *owner, int fd)
     struct ddpi_conn *conn = NULL;
     ddp_status status = ddpi_conn_create(&server->env, fd, &conn, &err);
     if (conn != NULL) {
+        memcpy(conn->job, listener->job, sizeof conn->job);
         ddpi_list_append(&server->conns, &conn->of_server);
         server->counts.connections++;
     }

@@ -1,6 +1,7 @@
 /*
- * server_impl.h - what the files of the server share: server.c (its life, and where it listens) and
- * server_conns.c (who is connected, what they ask, the end of a turn). Nobody else includes it.
+ * server_impl.h - what the files of the server share: server.c (its life, and where it listens),
+ * server_conns.c (who is connected, what they ask, the end of a turn) and server_jobs.c (jobs and
+ * their data ports). Nobody else includes it.
  */
 #ifndef DDPI_SERVER_IMPL_H
 #define DDPI_SERVER_IMPL_H
@@ -21,6 +22,7 @@ struct ddpi_server {
     struct ddpi_list dirty;     /* ddpi_conn::of_dirty */
     struct ddpi_log log;
     uint32_t max_connections;
+    uint32_t max_data_ports;
     struct ddpi_credential token; /* env.gate points here where there is one */
     struct ddpi_admission admission;
     struct denials {
@@ -51,6 +53,30 @@ struct ddpi_server {
 
 /* server.c */
 void ddpi_server_maybe_closed(struct ddpi_server *server);
+
+/* Where a listener is to be, and whom it is for. */
+struct ddpi_listen_at {
+    const char *host;
+    uint16_t port;
+    char job[DDPI_JOB_MAX + 1]; /* "": any */
+    uint64_t session;           /* it ends with this session; 0: with the server */
+};
+ddp_status ddpi_server_add_listener(struct ddpi_server *server, const struct ddpi_listen_at *at,
+                                    const struct ddpi_listener **ret, struct ddp_error *err);
+
+/* server_jobs.c */
+/* Who is about to be admitted belongs to a job, or to all: to that of its port, or that it says. */
+ddp_status ddpi_server_enter_job(struct ddpi_server *server, struct ddpi_conn *conn,
+                                 struct ddp_error *err);
+/* The requests FENCE and OPEN_PORT. */
+ddp_status ddpi_server_fence(struct ddpi_server *server, struct ddpi_conn *conn,
+                             const struct ddpi_message *request, struct ddpi_message *reply,
+                             struct ddp_error *err);
+ddp_status ddpi_server_open_port(struct ddpi_server *server, struct ddpi_conn *conn,
+                                 const struct ddpi_message *request, struct ddpi_message *reply,
+                                 struct ddp_error *err);
+/* @session has ended. */
+void ddpi_server_close_ports(struct ddpi_server *server, uint64_t session);
 
 /* server_conns.c */
 /* What connections and listeners call back; the limits and the gate are server.c's to set. */

@@ -124,8 +124,11 @@ class Stores(DdprundCase):
         key = self.home / 'worker.key'
         key.write_text(self.token('derive', '--role=worker', '--job=j', '--epoch=1') + '\n')
         key.chmod(0o600)
-        self.done(store, f'--token-file={key}', 'set', 'job/j/k', 'v')
-        self.denied(store, "'job/j/'", f'--token-file={key}', 'get', 'job/i/k')
+        self.done(store, f'--token-file={key}', 'set', 'k', 'v')
+        self.done(store, f'--token-file={self.file}', 'set', 'job/i/k', 'v')
+        self.assertEqual(self.done(store, f'--token-file={self.file}', 'list', 'job/'),
+                         b'job/i/k\njob/j/k\n')
+        self.assertEqual(self.done(store, f'--token-file={key}', 'list', ''), b'k\n')
 
     def test_files_that_are_refused(self):
         store = self.strict().endpoints[0]

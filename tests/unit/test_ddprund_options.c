@@ -42,8 +42,8 @@ END_TEST
 static void assert_listens(uint32_t index, const char *host, uint16_t port)
 {
     ck_assert_uint_lt(index, options.listen.count);
-    ck_assert_str_eq(options.listen.at[index].host, host);
-    ck_assert_uint_eq(options.listen.at[index].port, port);
+    ck_assert_str_eq(options.listen.at[index].endpoint.host, host);
+    ck_assert_uint_eq(options.listen.at[index].endpoint.port, port);
 }
 
 START_TEST(addresses_add_up)

@@ -366,44 +366,11 @@ START_TEST(what_roles_may_do)
             read = read || (int)reads[i] == op;
         ck_assert_int_eq(may(&observer, (enum ddpi_op)op, "k"), read ? DDP_OK : DDP_E_DENIED);
         ck_assert_int_eq(may(&agent, (enum ddpi_op)op, "k"), DDP_OK);
-        if (op <= DDPI_OP_SET_EPHEMERAL)
-            ck_assert_int_eq(may(&any_worker, (enum ddpi_op)op, "k"), DDP_OK);
+        bool all_jobs = op == DDPI_OP_OPEN_PORT || op == DDPI_OP_FENCE;
+        ck_assert_int_eq(may(&any_worker, (enum ddpi_op)op, "k"), all_jobs ? DDP_E_DENIED : DDP_OK);
     }
     ck_assert_int_eq(may(&observer, DDPI_OP_SET, "k"), DDP_E_DENIED);
     ck_assert_ptr_nonnull(strstr(talk.err.msg, "'observer' may not ask for 'set'"));
-}
-END_TEST
-
-START_TEST(a_worker_keeps_to_its_job)
-{
-    ck_assert_int_eq(may(&worker, DDPI_OP_SET, "job/job/k"), DDP_OK);
-    ck_assert_int_eq(may(&worker, DDPI_OP_LIST, "job/job/"), DDP_OK);
-    ck_assert_int_eq(may(&worker, DDPI_OP_STATS, ""), DDP_OK);
-    static const char *const outside[] = {"", "k", "job/job", "job/jo", "job/jobs/k", "Job/job/k"};
-    for (size_t i = 0; i < sizeof outside / sizeof *outside; i++) {
-        ck_assert_int_eq(may(&worker, DDPI_OP_GET, outside[i]), DDP_E_DENIED);
-        ck_assert_ptr_nonnull(strstr(talk.err.msg, "'job/job/'"));
-    }
-    struct ddpi_buf packed;
-    ddpi_buf_init(&packed, WIRE_MAX);
-    ck_assert(ddpi_keys_put(&packed, ddpi_bytes_of("job/job/a", 9)));
-    struct ddpi_message wait = {.op = DDPI_OP_WAIT};
-    wait.keys = (struct ddpi_keys){ddpi_buf_head(&packed), ddpi_buf_len(&packed), 1, false};
-    ck_assert_int_eq(ddpi_role_permits(&worker, &wait, NULL), DDP_OK);
-    ck_assert(ddpi_keys_put(&packed, ddpi_bytes_of("b", 1)));
-    wait.keys = (struct ddpi_keys){ddpi_buf_head(&packed), ddpi_buf_len(&packed), 2, false};
-    ck_assert_int_eq(ddpi_role_permits(&worker, &wait, NULL), DDP_E_DENIED);
-    ddpi_buf_consume(&packed, ddpi_buf_len(&packed));
-    struct ddpi_clause clause = {.kind = DDPI_THEN_SET, .key = {"job/job/a", 9}};
-    ck_assert(ddpi_clauses_put(&packed, &clause));
-    struct ddpi_message transact = {.op = DDPI_OP_TRANSACT};
-    transact.clauses = (struct ddpi_clauses){ddpi_buf_head(&packed), ddpi_buf_len(&packed), 1};
-    ck_assert_int_eq(ddpi_role_permits(&worker, &transact, NULL), DDP_OK);
-    clause.key = ddpi_bytes_of("other", 5);
-    ck_assert(ddpi_clauses_put(&packed, &clause));
-    transact.clauses = (struct ddpi_clauses){ddpi_buf_head(&packed), ddpi_buf_len(&packed), 2};
-    ck_assert_int_eq(ddpi_role_permits(&worker, &transact, NULL), DDP_E_DENIED);
-    ddpi_buf_finish(&packed);
 }
 END_TEST
 
@@ -426,7 +393,6 @@ Suite *test_suite(void)
     suite_add_tcase(suite, handshake);
     TCase *roles = tcase_create("roles");
     tcase_add_test(roles, what_roles_may_do);
-    tcase_add_test(roles, a_worker_keeps_to_its_job);
     suite_add_tcase(suite, roles);
     return suite;
 }

@@ -71,8 +71,9 @@ enum ddp_store_auth {
     DDP_STORE_AUTH_BEYOND_LOOPBACK = 3
 };
 
-/* What a client may do. A worker and an observer with a job are kept to the keys of that job, which
- * begin with "job/NAME/". What may not be done is DDP_E_DENIED, and the handle stays usable. */
+/* What a client may do. Who has a job sees the keys of that job only, and without the "job/NAME/"
+ * with which they begin for those who have none. What may not be done is DDP_E_DENIED, and the
+ * handle stays usable. */
 enum ddp_store_role {
     DDP_STORE_AGENT = 0,
     DDP_STORE_WORKER = 1,  /* read, and change keys */
