@@ -119,6 +119,8 @@ void ddpi_client_cancel(struct ddpi_client *client, struct ddpi_client_request *
 void ddpi_client_connected(struct ddpi_client *client, uint64_t now_ms);
 /* The first @len bytes of `out` have been given to the connection. */
 void ddpi_client_sent(struct ddpi_client *client, size_t len);
+/* All of `out` has been given to the connection in exchange for the empty buffer @buf. */
+void ddpi_client_take_output(struct ddpi_client *client, struct ddpi_buf *buf);
 /* Room in `in` for what comes; NULL: no memory. */
 uint8_t *ddpi_client_room(struct ddpi_client *client, size_t *ret_len);
 /* @len bytes of the room were filled. */
