@@ -18,6 +18,7 @@ static const struct {
     {"ddpctl.1", &ddpctl_store_table, "User Commands"},
     {"ddprun.1", &ddprun_option_table, "User Commands"},
     {"ddprund.8", &ddprund_option_table, "System Administration"},
+    {"libddpstore.3", NULL, "Library Functions"}, /* has no options */
 };
 
 static int write_page(size_t page, FILE *template)
