@@ -22,7 +22,8 @@
  * event DDP_STORE_EVENT_LOST. Calls that were not sent yet, and those that only read, wait, watch,
  * or keep a session, are sent again within their time. Those that change or count something, and
  * may have been done, return DDP_E_CLOSED: only the caller knows whether to do them twice. While
- * there is no connection a call waits for one until its deadline, then DDP_E_UNREACHABLE. With
+ * there is no connection a call waits for one until its deadline, then DDP_E_UNREACHABLE. (The call
+ * that looks up a name which only DNS knows is the exception, as in ddp_store_connect().) With
  * DDP_STORE_NO_RECONNECT the first loss is the end of the handle.
  * Errors: every call returns a ddp_status (see ddprun/status.h) and, when it fails, fills @err if
  * it is not NULL. Any call may return, besides what its comment lists:
