@@ -5,6 +5,7 @@
 
 #include "mem.h"
 
+#include <endian.h>
 #include <string.h>
 
 enum { FIRST_SIZE = 256, KEEP_SIZE = 64 * 1024 };
@@ -71,10 +72,8 @@ bool ddpi_buf_append(struct ddpi_buf *buf, const void *bytes, size_t len)
 
 static bool put_le(struct ddpi_buf *buf, uint64_t value, size_t bytes)
 {
-    uint8_t wire[8];
-    for (size_t i = 0; i < bytes; i++)
-        wire[i] = (uint8_t)(value >> (8 * i));
-    return ddpi_buf_append(buf, wire, bytes);
+    const uint64_t wire = htole64(value);
+    return ddpi_buf_append(buf, &wire, bytes);
 }
 
 bool ddpi_buf_put_u8(struct ddpi_buf *buf, uint8_t value)
@@ -126,9 +125,9 @@ static uint64_t get_le(struct ddpi_rd *rd, size_t bytes)
 {
     const uint8_t *wire = ddpi_rd_bytes(rd, bytes);
     uint64_t value = 0;
-    for (size_t i = 0; wire != NULL && i < bytes; i++)
-        value |= (uint64_t)wire[i] << (8 * i);
-    return value;
+    if (wire != NULL)
+        memcpy(&value, wire, bytes);
+    return le64toh(value);
 }
 
 uint8_t ddpi_rd_u8(struct ddpi_rd *rd)

@@ -342,10 +342,28 @@ static void take_step(struct ddpi_conn *conn, const struct ddpi_step *step)
         conn->env->dirty(conn->env->owner, conn);
 }
 
+/* Announce the requests that @bytes begin with; returns how many bytes they have. One alone is not
+ * worth it. */
+static size_t look_ahead(struct ddpi_conn *conn, const uint8_t *bytes, size_t len)
+{
+    struct ddpi_bytes keys[DDPI_KV_AHEAD];
+    size_t count = 0, seen = 0, size = 1;
+    if (conn->dialect->peek == NULL)
+        return len;
+    while (count < DDPI_KV_AHEAD && seen < len && size > 0) {
+        size = conn->dialect->peek(&conn->session, bytes + seen, len - seen, &keys[count]);
+        count += size > 0;
+        seen += size;
+    }
+    if (count > 1)
+        conn->env->ahead(conn->env->owner, conn, keys, count);
+    return seen;
+}
+
 /* Serve the frames that @bytes begin with; returns how many bytes are done with. */
 static size_t serve(struct ddpi_conn *conn, const uint8_t *bytes, size_t len)
 {
-    size_t used = 0;
+    size_t used = 0, announced = 0;
     conn->in_need = 0;
     if (conn->dialect == NULL && !choose_dialect(conn, bytes[0]))
         return len;
@@ -355,6 +373,8 @@ static size_t serve(struct ddpi_conn *conn, const uint8_t *bytes, size_t len)
             conn->env->settle(conn->env->owner);
         if (conn->paused || !serving(conn))
             break;
+        if (used >= announced)
+            announced = used + look_ahead(conn, bytes + used, len - used);
         struct ddpi_step step;
         ddp_status status =
             conn->dialect->next(&conn->session, bytes + used, len - used, &conn->out, &step, &err);

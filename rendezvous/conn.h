@@ -43,6 +43,8 @@ struct ddpi_conn_env {
     /* Its handshake is complete, and its first request comes next, if this returns DDP_OK; else
      * it is dismissed for the reason in @err. */
     ddp_status (*admit)(void *owner, struct ddpi_conn *conn, struct ddp_error *err);
+    /* Requests that name these keys come next, at most DDPI_KV_AHEAD. */
+    void (*ahead)(void *owner, struct ddpi_conn *conn, const struct ddpi_bytes *keys, size_t count);
     /* A request has come; it is answered through ddpi_conn_reply(), now or later. */
     void (*request)(void *owner, struct ddpi_conn *conn, const struct ddpi_message *request);
     /* There is output to be flushed, or the connection is to be ended, at the end of this turn of

@@ -44,6 +44,11 @@ struct ddpi_dialect {
     ddp_status (*next)(struct ddpi_session *session, const uint8_t *bytes, size_t len,
                        struct ddpi_buf *out, struct ddpi_step *ret_step, struct ddp_error *err);
 
+    /* The key that the request at the beginning of @bytes names, once the session is open, and how
+     * many bytes the request has; 0 if that cannot be told at a glance. NULL: it never can. */
+    size_t (*peek)(const struct ddpi_session *session, const uint8_t *bytes, size_t len,
+                   struct ddpi_bytes *ret_key);
+
     /* Append to @out, the whole or, returning anything but DDP_OK, nothing. DDP_E_NOMEM: @out takes
      * no more; DDP_E_CLOSED: the only way to say it is to close the connection. */
     ddp_status (*put_reply)(const struct ddpi_session *session, struct ddpi_buf *out,

@@ -86,6 +86,25 @@ struct kv_entry *ddpi_kv_find(const struct ddpi_kv *kv, struct ddpi_bytes key)
     return entry_of(ddpi_table_find(&kv->keys, key.data, key.len));
 }
 
+void ddpi_kv_prefetch(const struct ddpi_kv *kv, const struct ddpi_kv_client *client,
+                      const struct ddpi_bytes *keys, size_t count)
+{
+    uint64_t hashes[DDPI_KV_AHEAD] = {0};
+    struct ddpi_table_node *nodes[DDPI_KV_AHEAD];
+    for (size_t i = 0; i < count; i++) {
+        struct ddpi_bytes key = keys[i];
+        (void)ddpi_kv_full_key(kv, client, keys[i], &key, NULL);
+        hashes[i] = ddpi_table_hash(&kv->keys, key.data, key.len);
+    }
+    ddpi_table_prefetch(&kv->keys, hashes, count, nodes);
+    for (size_t i = 0; i < count; i++)
+        if (nodes[i] != NULL) {
+            const struct kv_entry *entry = entry_of(nodes[i]);
+            __builtin_prefetch(entry->key);
+            __builtin_prefetch(entry->value);
+        }
+}
+
 struct kv_entry *ddpi_kv_find_value(const struct ddpi_kv *kv, struct ddpi_bytes key)
 {
     struct kv_entry *entry = ddpi_kv_find(kv, key);
@@ -195,7 +214,12 @@ ddp_status ddpi_kv_check_growth(const struct ddpi_kv *kv, size_t keys, size_t by
 ddp_status ddpi_kv_prepare(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
                            struct kv_change *ret, struct ddp_error *err)
 {
-    struct kv_change change = {.entry = ddpi_kv_find(kv, key), .value_len = value.len};
+    struct kv_change change = {.entry = ddpi_kv_find(kv, key), .bytes = value};
+    if (change.entry != NULL && change.entry->version != 0 &&
+        change.entry->value_len == value.len) {
+        *ret = change;
+        return DDP_OK;
+    }
     change.value = ddpi_strndup(value.data, value.len);
     if (change.value == NULL)
         return ddpi_error_nomem(err, value.len);
@@ -209,18 +233,28 @@ ddp_status ddpi_kv_prepare(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddp
     return DDP_OK;
 }
 
+static void set_value(struct kv_entry *entry, const struct kv_change *change)
+{
+    if (change->value == NULL) {
+        if (change->bytes.len > 0)
+            memcpy(entry->value, change->bytes.data, change->bytes.len);
+        return;
+    }
+    ddpi_free(entry->value);
+    entry->value = change->value;
+    entry->value_len = change->bytes.len;
+}
+
 void ddpi_kv_commit(struct ddpi_kv *kv, const struct kv_change *change)
 {
     struct kv_entry *entry = change->entry;
     bool fresh = entry->version == 0;
-    kv->bytes += change->value_len - entry->value_len;
+    kv->bytes += change->bytes.len - entry->value_len;
     kv->nkeys += fresh;
     if (fresh)
         ddpi_kv_scope_count(kv, ddpi_kv_name(entry), 1);
     ddpi_list_remove(&entry->of_session);
-    ddpi_free(entry->value);
-    entry->value = change->value;
-    entry->value_len = change->value_len;
+    set_value(entry, change);
     entry->version = ++kv->version;
     ddpi_kv_changed(kv, DDPI_CHANGE_SET, ddpi_kv_name(entry), ddpi_kv_value(entry));
     if (fresh)

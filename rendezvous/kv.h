@@ -87,6 +87,12 @@ void ddpi_kv_client_gone(struct ddpi_kv *kv, struct ddpi_kv_client *client);
 void ddpi_kv_apply(struct ddpi_kv *kv, struct ddpi_kv_client *client,
                    const struct ddpi_message *request, uint64_t now_ms);
 
+/* What @client asks next names these keys, at most DDPI_KV_AHEAD: let the processor fetch what
+ * looking them up touches, all at the same time rather than one after the other. */
+enum { DDPI_KV_AHEAD = 16 };
+void ddpi_kv_prefetch(const struct ddpi_kv *kv, const struct ddpi_kv_client *client,
+                      const struct ddpi_bytes *keys, size_t count);
+
 /* When ddpi_kv_expire() has something to do; UINT64_MAX: never. */
 uint64_t ddpi_kv_next_deadline(const struct ddpi_kv *kv);
 void ddpi_kv_expire(struct ddpi_kv *kv, uint64_t now_ms);

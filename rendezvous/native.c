@@ -159,9 +159,21 @@ static void native_put_farewell(const struct ddpi_session *session, struct ddpi_
                                ddpi_bytes_of(text, strlen(text)));
 }
 
+static size_t native_peek(const struct ddpi_session *session, const uint8_t *bytes, size_t len,
+                          struct ddpi_bytes *ret_key)
+{
+    struct ddpi_frame frame;
+    if (session->phase != OPEN || len < DDPI_FRAME_HEADER_SIZE || !ddpi_frame_get(bytes, &frame) ||
+        frame.payload_len > len - DDPI_FRAME_HEADER_SIZE ||
+        !ddpi_request_key(&frame, bytes + DDPI_FRAME_HEADER_SIZE, ret_key))
+        return 0;
+    return DDPI_FRAME_HEADER_SIZE + frame.payload_len;
+}
+
 const struct ddpi_dialect ddpi_dialect_native = {
     .first_byte = 'D',
     .next = native_next,
+    .peek = native_peek,
     .put_reply = native_put_reply,
     .put_farewell = native_put_farewell,
 };

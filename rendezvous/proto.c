@@ -356,6 +356,17 @@ ddp_status ddpi_request_get(const struct ddpi_frame *frame, const void *payload,
     return status;
 }
 
+bool ddpi_request_key(const struct ddpi_frame *frame, const void *payload,
+                      struct ddpi_bytes *ret_key)
+{
+    enum ddpi_op op;
+    struct ddpi_rd rd = ddpi_rd_of(payload, frame->payload_len);
+    if (!ddpi_op_of_type(frame->type, &op) || !(rows[op].request & DDPI_KEY) ||
+        !get_bytes(&rd, DDP_STORE_KEY_MAX, ret_key))
+        return false;
+    return !rd.failed;
+}
+
 ddp_status ddpi_reply_get(const struct ddpi_frame *frame, const void *payload,
                           struct ddpi_message *ret, struct ddp_error *err)
 {

@@ -95,6 +95,9 @@ size_t ddpi_reply_max(enum ddpi_op op);
 bool ddpi_request_put(struct ddpi_buf *buf, const struct ddpi_message *request);
 ddp_status ddpi_request_get(const struct ddpi_frame *frame, const void *payload,
                             struct ddpi_message *ret, struct ddp_error *err);
+/* The key that a request names, without looking at the rest; false if it names none. */
+bool ddpi_request_key(const struct ddpi_frame *frame, const void *payload,
+                      struct ddpi_bytes *ret_key);
 bool ddpi_reply_put(struct ddpi_buf *buf, const struct ddpi_message *reply);
 ddp_status ddpi_reply_get(const struct ddpi_frame *frame, const void *payload,
                           struct ddpi_message *ret, struct ddp_error *err);

@@ -240,6 +240,13 @@ static void answer_stats(struct ddpi_server *server, struct ddpi_conn *conn, uin
     ddpi_conn_reply(conn, &reply);
 }
 
+static void on_ahead(void *owner, struct ddpi_conn *conn, const struct ddpi_bytes *keys,
+                     size_t count)
+{
+    const struct ddpi_server *server = owner;
+    ddpi_kv_prefetch(server->kv, &conn->client, keys, count);
+}
+
 static void on_request(void *owner, struct ddpi_conn *conn, const struct ddpi_message *request)
 {
     struct ddpi_server *server = owner;
@@ -445,6 +452,7 @@ static void init_env(struct ddpi_server *server, uv_loop_t *loop)
     server->env.log = &server->log;
     server->env.owner = server;
     server->env.admit = on_admit;
+    server->env.ahead = on_ahead;
     server->env.request = on_request;
     server->env.settle = settle;
     server->env.dirty = on_dirty;

@@ -4,6 +4,9 @@
  */
 #include "siphash.h"
 
+#include <endian.h>
+#include <string.h>
+
 struct state {
     uint64_t v0, v1, v2, v3;
 };
@@ -21,7 +24,7 @@ static uint64_t rotl(uint64_t word, unsigned bits)
     return word << bits | word >> (64 - bits);
 }
 
-static void sip_round(struct state *s)
+static inline void sip_round(struct state *s)
 {
     s->v0 += s->v1;
     s->v1 = rotl(s->v1, 13) ^ s->v0;
@@ -35,7 +38,7 @@ static void sip_round(struct state *s)
     s->v2 = rotl(s->v2, 32);
 }
 
-static void absorb(struct state *s, uint64_t word)
+static inline void absorb(struct state *s, uint64_t word)
 {
     s->v3 ^= word;
     sip_round(s);
@@ -51,8 +54,11 @@ uint64_t ddpi_siphash(const uint8_t seed[DDPI_SEED_SIZE], const void *bytes, siz
                       .v3 = k1 ^ UINT64_C(0x7465646279746573)};
     const uint8_t *at = bytes;
     size_t left = len;
-    for (; left >= 8; at += 8, left -= 8)
-        absorb(&s, load_le(at, 8));
+    for (; left >= 8; at += 8, left -= 8) {
+        uint64_t word;
+        memcpy(&word, at, sizeof word);
+        absorb(&s, le64toh(word));
+    }
     absorb(&s, load_le(at, left) | (uint64_t)len << 56);
     s.v2 ^= 0xff;
     for (int i = 0; i < 3; i++)

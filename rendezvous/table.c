@@ -1,6 +1,6 @@
 /*
- * table.c - the hash table. Chains in slots, doubled at one node per slot; while it grows, both
- * generations of slots are searched and each insertion empties a few of the old ones.
+ * table.c - the hash table. Chains in slots, doubled at one node per two slots; while it grows,
+ * both generations of slots are searched and each insertion empties a few of the old ones.
  */
 #include "table.h"
 
@@ -49,11 +49,27 @@ static struct ddpi_table_node **search_both(const struct ddpi_table *table, uint
     return link != NULL ? link : search(&table->old, hash, key, len);
 }
 
+uint64_t ddpi_table_hash(const struct ddpi_table *table, const void *key, size_t len)
+{
+    return ddpi_siphash(table->seed, key, len);
+}
+
 struct ddpi_table_node *ddpi_table_find(const struct ddpi_table *table, const void *key, size_t len)
 {
-    struct ddpi_table_node **link =
-        search_both(table, ddpi_siphash(table->seed, key, len), key, len);
+    struct ddpi_table_node **link = search_both(table, ddpi_table_hash(table, key, len), key, len);
     return link != NULL ? *link : NULL;
+}
+
+void ddpi_table_prefetch(const struct ddpi_table *table, const uint64_t *hashes, size_t count,
+                         struct ddpi_table_node **ret_nodes)
+{
+    for (size_t i = 0; i < count; i++)
+        if (table->now.size > 0)
+            __builtin_prefetch(slot_of(&table->now, hashes[i]));
+    for (size_t i = 0; i < count; i++) {
+        ret_nodes[i] = table->now.size > 0 ? *slot_of(&table->now, hashes[i]) : NULL;
+        __builtin_prefetch(ret_nodes[i]);
+    }
 }
 
 static void push(const struct ddpi_table_slots *slots, struct ddpi_table_node *node)
@@ -94,11 +110,11 @@ static void grow(struct ddpi_table *table)
 
 bool ddpi_table_insert(struct ddpi_table *table, struct ddpi_table_node *node)
 {
-    if (table->count >= table->now.size && table->old.size == 0)
+    if (table->count >= table->now.size / 2 && table->old.size == 0)
         grow(table);
     if (table->now.size == 0)
         return false;
-    node->hash = ddpi_siphash(table->seed, node->key, node->key_len);
+    node->hash = ddpi_table_hash(table, node->key, node->key_len);
     push(&table->now, node);
     table->count++;
     move_some(table);

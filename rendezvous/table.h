@@ -39,6 +39,15 @@ void ddpi_table_finish(struct ddpi_table *table);
 struct ddpi_table_node *ddpi_table_find(const struct ddpi_table *table, const void *key,
                                         size_t len);
 
+uint64_t ddpi_table_hash(const struct ddpi_table *table, const void *key, size_t len);
+
+/* Keys with these @hashes will be looked for next: let the processor fetch what that touches, for
+ * all of them at the same time. Stores the nodes where they will probably be found, or NULL, in
+ * @ret_nodes. */
+enum { DDPI_TABLE_AHEAD = 16 };
+void ddpi_table_prefetch(const struct ddpi_table *table, const uint64_t *hashes, size_t count,
+                         struct ddpi_table_node **ret_nodes);
+
 /* @node->key and key_len are set, and the key is not in the table. false, with nothing changed,
  * only when the very first slots cannot be had. */
 bool ddpi_table_insert(struct ddpi_table *table, struct ddpi_table_node *node);
