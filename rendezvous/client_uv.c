@@ -378,7 +378,7 @@ static uint32_t next_random(void *ctx)
 
 static ddp_status check_hooks(const struct ddp_store_uv_hooks *hooks, struct ddp_error *err)
 {
-    if (hooks != NULL && hooks->size != sizeof *hooks)
+    if (hooks != NULL && (hooks->size < sizeof *hooks || hooks->size > DDP_STORE_KEY_MAX))
         return ddpi_error_set(err, DDP_E_INVALID,
                               "struct ddp_store_uv_hooks has no plausible size; set it to "
                               "sizeof(struct ddp_store_uv_hooks)");

@@ -55,7 +55,7 @@ static void request_destroy(struct uv_request *asked)
 
 static ddp_status check(const struct ddp_store_request *given, struct ddp_error *err)
 {
-    if (given == NULL || given->size != sizeof *given)
+    if (given == NULL || given->size < sizeof *given || given->size > DDP_STORE_KEY_MAX)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "struct ddp_store_request has no plausible size; set it to "
                               "sizeof(struct ddp_store_request)");
