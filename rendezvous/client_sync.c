@@ -187,16 +187,24 @@ static void wake_for_events(ddp_store *store)
     }
 }
 
-/* One turn of who leads: carry what can be carried, wait for more at most until @until_ms. */
-static void lead(ddp_store *store, uint64_t until_ms)
+/* One turn of who leads, for @waiter (NULL: for the first connection): carry what can be carried,
+ * wait for more at most until @until_ms. */
+static void lead(ddp_store *store, const struct waiter *waiter, uint64_t until_ms)
 {
     struct ddpi_client *core = &store->core;
     struct ddpi_link *link = &store->link;
     uint64_t now_ms = ddpi_link_now();
     struct ddp_error err;
+    unsigned state = core->sm.state;
+    if (state == CLIENT_CLOSED) {
+        wake_for_events(store); /* there will be none */
+        return;
+    }
     follow_state(store);
     if (connected(store))
         lead_output(store, now_ms);
+    if (core->sm.state != state || (waiter != NULL && waiter->ready))
+        return; /* there may be nothing to wait for */
     bool output = link->dialling || ddpi_buf_len(&core->out) > 0;
     struct pollfd fds[] = {
         {.fd = link->fd,
@@ -217,8 +225,6 @@ static void lead(ddp_store *store, uint64_t until_ms)
     else if (ready && (fds[0].revents & ~POLLOUT) != 0)
         take_input(store, now_ms);
     ddpi_client_tick(core, now_ms);
-    if (core->sm.state == CLIENT_CLOSED)
-        wake_for_events(store);
 }
 
 /* Another thread leads. */
@@ -251,7 +257,7 @@ void ddpi_store_await(ddp_store *store, struct waiter *waiter, uint64_t until_ms
         if (store->led)
             follow(store, waiter, until_ms);
         else
-            lead(store, until_ms);
+            lead(store, waiter, until_ms);
         if (until_ms != UINT64_MAX)
             now_ms = ddpi_link_now();
     }
@@ -343,6 +349,9 @@ void ddp_store_cancel(ddp_store *store)
         waiter->canceled = true;
         make_ready(waiter);
     }
+    struct ddp_error err;
+    if (connected(store)) /* the server need not wait for them either; a failure will be found */
+        (void)send_output(store, ddpi_link_now(), &err);
     poke(store);
     pthread_mutex_unlock(&store->lock);
 }
@@ -374,7 +383,7 @@ static ddp_status connect_until(ddp_store *store, struct ddp_error *err)
     ddpi_client_start(core, now_ms);
     while (core->sm.state != CLIENT_OPEN && now_ms < deadline_ms &&
            (core->why.status == DDP_OK || passing(core->why.status))) {
-        lead(store, deadline_ms);
+        lead(store, NULL, deadline_ms);
         now_ms = ddpi_link_now();
     }
     if (core->sm.state == CLIENT_OPEN) {
