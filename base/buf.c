@@ -109,6 +109,11 @@ void ddpi_buf_consume(struct ddpi_buf *buf, size_t len)
     }
 }
 
+void ddpi_buf_truncate(struct ddpi_buf *buf, size_t len)
+{
+    buf->tail = buf->head + len;
+}
+
 const uint8_t *ddpi_rd_bytes(struct ddpi_rd *rd, size_t len)
 {
     if (rd->failed || rd->left < len) {

@@ -48,6 +48,9 @@ bool ddpi_buf_put_u64(struct ddpi_buf *buf, uint64_t value);
 /* Forget the first @len unread bytes. An emptied buffer that had grown large is given back. */
 void ddpi_buf_consume(struct ddpi_buf *buf, size_t len);
 
+/* Forget all but the first @len unread bytes, of which there are at least so many. */
+void ddpi_buf_truncate(struct ddpi_buf *buf, size_t len);
+
 struct ddpi_rd {
     const uint8_t *at;
     size_t left;

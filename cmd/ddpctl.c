@@ -12,6 +12,7 @@ static const struct {
     const char *help;
 } verbs[] = {
     {"store", ddpctl_store, "look into a store, or change it"},
+    {"token", ddpctl_token, "the token by which clients and servers know each other"},
 };
 
 enum { VERBS = sizeof verbs / sizeof *verbs };

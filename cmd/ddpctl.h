@@ -7,6 +7,7 @@
 
 #include "options.h"
 
+#include <ddprun/store.h>
 #include <jansson.h>
 
 /* Scripts depend on them. */
@@ -24,6 +25,17 @@ typedef int (*ddpctl_verb)(int argc, char **argv);
 
 int ddpctl_store(int argc, char **argv);
 extern const struct option_table ddpctl_store_table;
+int ddpctl_token(int argc, char **argv);
+extern const struct option_table ddpctl_token_table;
+
+/* Fields that option.h does not know. */
+struct ddpctl_role {
+    enum ddp_store_role role;
+    bool given;
+};
+ddp_status ddpctl_option_role(const struct option *, const char *, void *, struct ddp_error *);
+/* uint64_t, from min to max. */
+ddp_status ddpctl_option_number(const struct option *, const char *, void *, struct ddp_error *);
 
 enum ddpctl_exit ddpctl_exit_of(ddp_status status);
 

@@ -5,12 +5,15 @@
 #include "buf.h"
 #include "ddpctl.h"
 #include "error.h"
+#include "mem.h"
 #include "parse.h"
+#include "token.h"
 
 #include <ctype.h>
 #include <ddprun/store.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -26,6 +29,12 @@ struct store_options {
     const char *endpoint;
     const char *prefix;
     uint64_t timeout_ms;
+    const char *token_file;
+    uint32_t token_fd; /* 0: not given */
+    bool no_auth;
+    struct ddpctl_role role;
+    const char *job;
+    uint64_t epoch;
     int64_t if_version; /* -1: not given */
     bool json;
     bool help;
@@ -33,6 +42,7 @@ struct store_options {
 
 #define FIELD(member) offsetof(struct store_options, member)
 #define OPTIONS       "Options"
+#define IDENTITY      "Authentication"
 
 static ddp_status parse_version(const struct option *option, const char *text, void *field,
                                 struct ddp_error *err)
@@ -56,6 +66,22 @@ static const struct option table[] = {
     {"json", 0, NULL, NULL, NULL, OPTIONS,
      "one JSON object on a line; what is not UTF-8 stands as {\"base64\": \"...\"}", option_switch,
      FIELD(json), 0, 0},
+    {"token-file", 0, "FILE", "DDPRUN_TOKEN_FILE",
+     "~/.config/ddprun/token, for stores on other machines", IDENTITY,
+     "prove by the token in FILE, or by a key made by 'ddpctl token derive', who this is, and have "
+     "the store do the same",
+     option_text, FIELD(token_file), 0, 0},
+    {"token-fd", 0, "N", "DDPRUN_TOKEN_FD", NULL, IDENTITY,
+     "the same from the open descriptor N, before --token-file", option_u32, FIELD(token_fd), 3,
+     INT32_MAX},
+    {"no-auth", 0, NULL, NULL, NULL, IDENTITY,
+     "prove nothing, and take whatever answers for the store", option_switch, FIELD(no_auth), 0, 0},
+    {"role", 0, "ROLE", NULL, "agent, or what the key is for", IDENTITY,
+     "agent, worker or observer: be allowed no more than that", ddpctl_option_role, FIELD(role), 0,
+     0},
+    {"job", 0, "NAME", NULL, NULL, IDENTITY, "belong to this job", option_text, FIELD(job), 0, 0},
+    {"epoch", 0, "N", NULL, "0", IDENTITY, "and to this epoch of it", ddpctl_option_number,
+     FIELD(epoch), 0, INT64_MAX},
     {"help", 'h', NULL, NULL, NULL, OPTIONS, "this list", option_switch, FIELD(help), 0, 0},
 };
 
@@ -361,20 +387,43 @@ static ddp_status parse(int argc, char **argv, struct store_options *options,
     return status;
 }
 
+/* With the token that is named; else with that of this user, but only where it may be asked for. A
+ * user without a home has none. */
+static ddp_status connect_store(struct call *call, struct ddp_error *err)
+{
+    const struct store_options *given = call->options;
+    char *home_token = NULL;
+    struct ddp_store_options options = {
+        .size = sizeof options,
+        .endpoint = given->endpoint,
+        .prefix = given->prefix,
+        .connect_timeout_ms = call->timeout_ms > CONNECT_MIN_MS ? call->timeout_ms : CONNECT_MIN_MS,
+        .auth = given->no_auth ? DDP_STORE_AUTH_NONE : DDP_STORE_AUTH_DEFAULT,
+        .token_file = given->token_file,
+        .token_fd = (int)given->token_fd,
+        .role = given->role.role,
+        .job = given->job,
+        .epoch = given->epoch,
+        .flags = DDP_STORE_NO_RECONNECT, /* a person wants to know at once */
+    };
+    if (!given->no_auth && given->token_file == NULL && given->token_fd == 0 &&
+        ddpi_token_default_path(getenv("XDG_CONFIG_HOME"), getenv("HOME"), &home_token, NULL) ==
+            DDP_OK) {
+        options.auth = DDP_STORE_AUTH_BEYOND_LOOPBACK;
+        options.token_file = home_token;
+    }
+    ddp_status status = ddp_store_connect(&options, &call->store, err);
+    ddpi_free(home_token);
+    return status;
+}
+
 static ddp_status perform(const struct action *action, struct call *call, struct ddp_error *err)
 {
     ddp_status status = check_words(action, call, err);
     if (status != DDP_OK)
         return status;
     call->timeout_ms = (uint32_t)call->options->timeout_ms;
-    const struct ddp_store_options options = {
-        .size = sizeof options,
-        .endpoint = call->options->endpoint,
-        .prefix = call->options->prefix,
-        .connect_timeout_ms = call->timeout_ms > CONNECT_MIN_MS ? call->timeout_ms : CONNECT_MIN_MS,
-        .flags = DDP_STORE_NO_RECONNECT, /* a person wants to know at once */
-    };
-    status = ddp_store_connect(&options, &call->store, err);
+    status = connect_store(call, err);
     if (status != DDP_OK)
         return status;
     status = action->run(call, err);

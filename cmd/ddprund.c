@@ -9,9 +9,11 @@
 #include "ddprund_options.h"
 #include "error.h"
 #include "logfile.h"
+#include "mem.h"
 #include "node.h"
 #include "state.h"
 #include "systemd.h"
+#include "token.h"
 #include "version.h"
 
 #include <assert.h>
@@ -37,7 +39,8 @@ static const char usage_text[] =
     "  ddprund                                        on 127.0.0.1:29400\n"
     "  ddprund --listen=127.0.0.1:0,[::1]:0           on free ports, IPv4 and IPv6\n"
     "  ddprund --state=/var/lib/ddprund/state         goes on where it was when it starts again\n"
-    "  ddprund --listen=10.0.0.1:29400 --no-auth      for other machines, without authentication\n";
+    "  ddprund --listen=10.0.0.1:29400                for other machines, which need the token in\n"
+    "                                                 ~/.config/ddprun/token\n";
 
 static const int handled_signals[] = {SIGTERM, SIGINT, SIGHUP};
 enum { SIGNALS = sizeof handled_signals / sizeof *handled_signals };
@@ -77,9 +80,10 @@ static void log_totals(struct daemon *daemon)
     ddpi_log(&daemon->logfile.log, DDPI_LOG_INFO,
              "stopped with %" PRIu64 " connections and %" PRIu64 " requests waiting; it had "
              "%" PRIu64 " connections and %" PRIu64 " requests, refused %" PRIu64
-             " connections, dismissed %" PRIu64 ", and refused %" PRIu64 " requests",
+             " connections, dismissed %" PRIu64 ", denied %" PRIu64 ", and refused %" PRIu64
+             " requests",
              stats.connections, stats.waits, stats.accepted, stats.requests, stats.refused,
-             stats.dismissed, stats.limited);
+             stats.dismissed, stats.denied, stats.limited);
 }
 
 static void stop(struct daemon *daemon)
@@ -219,13 +223,74 @@ static void raise_file_limit(void)
     }
 }
 
+/* The default one is made, and not until somebody has to prove something. */
+static ddp_status read_token(struct daemon *daemon, struct ddpi_credential *ret,
+                             struct ddp_error *err)
+{
+    const struct ddprund_options *options = &daemon->options;
+    char *path;
+    if (options->token_fd > 0)
+        return ddpi_token_read_fd((int)options->token_fd, ret, err);
+    if (options->token_file != NULL)
+        return ddpi_token_read(options->token_file, ret, err);
+    ddp_status status =
+        ddpi_token_default_path(getenv("XDG_CONFIG_HOME"), getenv("HOME"), &path, err);
+    if (status != DDP_OK)
+        return status;
+    status = ddpi_token_obtain(path, ret, err);
+    if (status == DDP_OK)
+        ddpi_log(&daemon->logfile.log, DDPI_LOG_INFO,
+                 "clients have to prove that they have the token in %s", path);
+    ddpi_free(path);
+    return status;
+}
+
+static ddp_status give_token(struct daemon *daemon, struct ddp_error *err)
+{
+    struct ddpi_credential token;
+    ddp_status status = read_token(daemon, &token, err);
+    if (status == DDP_OK)
+        status = ddpi_server_set_token(daemon->server, &token, err);
+    ddpi_wipe(&token, sizeof token);
+    return status;
+}
+
+/* A token that is named is used in any case, but for --no-auth. */
+static ddp_status give_named_token(struct daemon *daemon, struct ddp_error *err)
+{
+    const struct ddprund_options *options = &daemon->options;
+    bool named = options->token_fd > 0 || options->token_file != NULL;
+    if (!named || options->server.auth == DDPI_SERVER_AUTH_NEVER)
+        return DDP_OK;
+    return give_token(daemon, err);
+}
+
+static ddp_status listen_at(struct daemon *daemon, const char *host, uint16_t port,
+                            struct ddp_error *err)
+{
+    ddp_status status = ddpi_server_listen(daemon->server, host, port, err);
+    if (status != DDP_E_DENIED)
+        return status;
+    status = give_token(daemon, err);
+    return status == DDP_OK ? ddpi_server_listen(daemon->server, host, port, err) : status;
+}
+
+static ddp_status adopt(struct daemon *daemon, int fd, struct ddp_error *err)
+{
+    ddp_status status = ddpi_server_adopt(daemon->server, fd, err);
+    if (status != DDP_E_DENIED)
+        return status;
+    status = give_token(daemon, err);
+    return status == DDP_OK ? ddpi_server_adopt(daemon->server, fd, err) : status;
+}
+
 static ddp_status adopt_sockets(struct daemon *daemon, uint32_t *ret_count, struct ddp_error *err)
 {
     uint32_t count = 0;
     ddp_status status =
         systemd_listen_fds(getenv("LISTEN_PID"), getenv("LISTEN_FDS"), getpid(), &count, err);
     for (uint32_t i = 0; status == DDP_OK && i < count; i++) {
-        status = ddpi_server_adopt(daemon->server, SYSTEMD_FIRST_FD + (int)i, err);
+        status = adopt(daemon, SYSTEMD_FIRST_FD + (int)i, err);
         if (status != DDP_OK)
             status = ddpi_error_wrap(err, status, "LISTEN_FDS");
     }
@@ -237,20 +302,20 @@ static ddp_status listen_everywhere(struct daemon *daemon, struct ddp_error *err
 {
     const struct ddprund_listen *listen = &daemon->options.listen;
     uint32_t adopted = 0;
-    ddp_status status = adopt_sockets(daemon, &adopted, err);
+    ddp_status status = give_named_token(daemon, err);
+    if (status == DDP_OK)
+        status = adopt_sockets(daemon, &adopted, err);
     for (uint32_t i = 0; status == DDP_OK && i < listen->count; i++)
-        status = ddpi_server_listen(daemon->server, listen->at[i].host, listen->at[i].port, err);
+        status = listen_at(daemon, listen->at[i].host, listen->at[i].port, err);
     if (status == DDP_OK && adopted + listen->count == 0)
-        status = ddpi_server_listen(daemon->server, "127.0.0.1", DDPRUND_PORT, err);
-    if (status == DDP_E_DENIED)
-        return ddpi_error_wrap(err, status, "only --no-auth allows this");
+        status = listen_at(daemon, "127.0.0.1", DDPRUND_PORT, err);
     return status;
 }
 
 static void announce(struct daemon *daemon)
 {
     const char *endpoint;
-    if (daemon->options.no_auth)
+    if (daemon->options.server.auth == DDPI_SERVER_AUTH_NEVER)
         fputs(
             "ddprund: clients are not authenticated (--no-auth): whoever reaches an address below "
             "can read and change all keys\n",

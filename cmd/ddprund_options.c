@@ -47,6 +47,31 @@ static ddp_status parse_level(const struct option *option, const char *text, voi
     return ddpi_error_set(err, DDP_E_INVALID, "'%s' is not error, warning, info or debug", text);
 }
 
+static ddp_status parse_auth(const struct option *option, const char *text, void *field,
+                             struct ddp_error *err)
+{
+    static const char *const names[] = {[DDPI_SERVER_AUTH_DEFAULT] = "default",
+                                        [DDPI_SERVER_AUTH_ALWAYS] = "always",
+                                        [DDPI_SERVER_AUTH_NEVER] = "never"};
+    (void)option;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(text, names[i]) == 0) {
+            *(enum ddpi_server_auth *)field = (enum ddpi_server_auth)i;
+            return DDP_OK;
+        }
+    return ddpi_error_set(err, DDP_E_INVALID, "'%s' is not default, always or never", text);
+}
+
+static ddp_status parse_no_auth(const struct option *option, const char *text, void *field,
+                                struct ddp_error *err)
+{
+    bool off;
+    ddp_status status = option_switch(option, text, &off, err);
+    if (status == DDP_OK && off)
+        *(enum ddpi_server_auth *)field = DDPI_SERVER_AUTH_NEVER;
+    return status;
+}
+
 static ddp_status parse_count(const struct option *option, const char *text, void *field,
                               struct ddp_error *err)
 {
@@ -95,13 +120,14 @@ static ddp_status parse_ms(const struct option *option, const char *text, void *
     return DDP_OK;
 }
 
-#define FIELD(member) offsetof(struct ddprund_options, member)
-#define LISTENING     "Listening"
-#define LIMITS        "Limits: what exceeds one is refused, counted and logged"
-#define TCPSTORE      "PyTorch's TCPStore clients"
-#define STATE         "State"
-#define RUNNING       "Log and end"
-#define OTHER         "Other"
+#define FIELD(member)  offsetof(struct ddprund_options, member)
+#define LISTENING      "Listening"
+#define AUTHENTICATION "Authentication"
+#define LIMITS         "Limits: what exceeds one is refused, counted and logged"
+#define TCPSTORE       "PyTorch's TCPStore clients"
+#define STATE          "State"
+#define RUNNING        "Log and end"
+#define OTHER          "Other"
 
 #define KIB   INT64_C(1024)
 #define MIB   (1024 * KIB)
@@ -114,10 +140,19 @@ static const struct option table[] = {
      "free "
      "one; an IPv6 address stands in brackets, and takes IPv6 only",
      parse_listen, FIELD(listen), 0, 0},
-    {"no-auth", 0, NULL, "DDPRUND_NO_AUTH", NULL, LISTENING,
-     "allow addresses that other machines can reach, though clients are not authenticated: "
-     "whoever reaches one can read and change all keys",
-     option_switch, FIELD(no_auth), 0, 0},
+
+    {"auth", 0, "WHOM", "DDPRUND_AUTH", "default", AUTHENTICATION,
+     "who has to prove that he has the token: default, whoever comes from another machine; always, "
+     "everybody; never, nobody: then whoever reaches an address can read and change all keys",
+     parse_auth, FIELD(server.auth), 0, 0},
+    {"no-auth", 0, NULL, "DDPRUND_NO_AUTH", NULL, AUTHENTICATION, "the same as --auth=never",
+     parse_no_auth, FIELD(server.auth), 0, 0},
+    {"token-file", 0, "FILE", "DDPRUN_TOKEN_FILE", "~/.config/ddprun/token", AUTHENTICATION,
+     "the token; the default one is made when it is first needed", option_text, FIELD(token_file),
+     0, 0},
+    {"token-fd", 0, "N", "DDPRUN_TOKEN_FD", NULL, AUTHENTICATION,
+     "the same from the open descriptor N, before --token-file", option_u32, FIELD(token_fd), 3,
+     INT32_MAX},
 
     {"max-connections", 0, "N", "DDPRUND_MAX_CONNECTIONS",
      "65536, if the limit on open files "
@@ -213,7 +248,6 @@ ddp_status ddprund_options_parse(int argc, char **argv, char *const *envp,
                               "lists the options",
                               argv[operand]);
     derive_limits(&options.server);
-    options.server.loopback_only = !options.no_auth;
     *ret_options = options;
     return DDP_OK;
 }

@@ -21,11 +21,12 @@ struct ddprund_listen {
 struct ddprund_options {
     struct ddprund_listen listen;
     struct ddpi_server_options server; /* zero: not given */
+    const char *token_file;            /* NULL: where the user's is, if one is needed */
+    uint32_t token_fd;                 /* 0: not given */
     const char *state;                 /* NULL: in memory */
     const char *log_file;              /* NULL: stderr */
     enum ddpi_log_level log_level;
     uint64_t drain_timeout_ms;
-    bool no_auth;
     bool help;
     bool usage;
     bool version;

@@ -1,6 +1,6 @@
 /*
- * gen_man.c - writes a program's manual page: a template, with the program's option table where it
- * says @OPTIONS@. Runs at build time only.
+ * gen_man.c - writes a program's manual page: a template, with an option table of the program where
+ * it has its placeholder. Runs at build time only.
  */
 #include "ddpctl.h"
 #include "ddprun_options.h"
@@ -12,33 +12,48 @@
 
 static const struct {
     const char *page;
-    const struct option_table *table;
     const char *section;
+    const char *placeholder;
+    const struct option_table *table;
 } pages[] = {
-    {"ddpctl.1", &ddpctl_store_table, "User Commands"},
-    {"ddprun.1", &ddprun_option_table, "User Commands"},
-    {"ddprund.8", &ddprund_option_table, "System Administration"},
-    {"libddpstore.3", NULL, "Library Functions"}, /* has no options */
+    {"ddpctl.1", "User Commands", "@OPTIONS@\n", &ddpctl_store_table},
+    {"ddpctl.1", "User Commands", "@TOKEN_OPTIONS@\n", &ddpctl_token_table},
+    {"ddprun.1", "User Commands", "@OPTIONS@\n", &ddprun_option_table},
+    {"ddprund.8", "System Administration", "@OPTIONS@\n", &ddprund_option_table},
+    {"libddpstore.3", "Library Functions", "", NULL}, /* has no options */
 };
+
+enum { PAGES = sizeof pages / sizeof *pages };
+
+/* The table whose place in the page @line is, or NULL. */
+static const struct option_table *table_at(const char *page, const char *line)
+{
+    for (size_t i = 0; i < PAGES; i++)
+        if (strcmp(pages[i].page, page) == 0 && strcmp(pages[i].placeholder, line) == 0)
+            return pages[i].table;
+    return NULL;
+}
 
 static int write_page(size_t page, FILE *template)
 {
     char line[1024];
-    while (fgets(line, sizeof line, template) != NULL)
-        if (strcmp(line, "@OPTIONS@\n") == 0)
-            options_print_man(pages[page].table, stdout);
+    while (fgets(line, sizeof line, template) != NULL) {
+        const struct option_table *table = table_at(pages[page].page, line);
+        if (table != NULL)
+            options_print_man(table, stdout);
         else if (strncmp(line, ".TH ", 4) == 0)
             printf("%.*s \"ddprun " DDPRUN_VERSION "\" \"%s\"\n", (int)strcspn(line, "\n"), line,
                    pages[page].section);
         else
             fputs(line, stdout);
+    }
     return fflush(stdout) == 0 ? 0 : 1;
 }
 
 int main(int argc, char **argv)
 {
     FILE *template = argc == 3 ? fopen(argv[2], "r") : NULL;
-    for (size_t i = 0; template != NULL && i < sizeof pages / sizeof *pages; i++)
+    for (size_t i = 0; template != NULL && i < PAGES; i++)
         if (strcmp(argv[1], pages[i].page) == 0)
             return write_page(i, template);
     fprintf(stderr, "usage: gen-man PAGE TEMPLATE, where PAGE is such as ddprun.1\n");

@@ -50,6 +50,7 @@ void ddpi_client_finish(struct ddpi_client *client)
             ddpi_container_of(client->watches.next, struct ddpi_client_watch, of_client));
     ddpi_buf_finish(&client->in);
     ddpi_buf_finish(&client->out);
+    ddpi_wipe(&client->greet, sizeof client->greet);
 }
 
 static void dial(struct ddpi_client *client, uint64_t now_ms)
@@ -98,7 +99,9 @@ static void fail_all(struct ddpi_client *client, struct ddpi_list *requests,
 
 static bool put(struct ddpi_client *client, const struct ddpi_message *message)
 {
-    return ddpi_request_put(&client->out, message);
+    size_t before = ddpi_buf_len(&client->out);
+    return ddpi_seals_put(&client->greet.seals, &client->out, before,
+                          ddpi_request_put(&client->out, message));
 }
 
 bool ddpi_client_put(struct ddpi_client *client, struct ddpi_message *message)
@@ -245,6 +248,7 @@ static void forget_connection(struct ddpi_client *client)
 {
     ddpi_buf_consume(&client->in, ddpi_buf_len(&client->in));
     ddpi_buf_consume(&client->out, ddpi_buf_len(&client->out));
+    ddpi_wipe(&client->greet, sizeof client->greet);
     client->need = 0;
     client->left = 0;
 }
@@ -292,11 +296,12 @@ void ddpi_client_why(const struct ddpi_client *client, struct ddp_error *err)
 
 /* --- input --- */
 
-void ddpi_client_connected(struct ddpi_client *client, uint64_t now_ms)
+void ddpi_client_connected(struct ddpi_client *client, const struct ddpi_greet_terms *terms,
+                           uint64_t now_ms)
 {
     struct ddp_error err;
     ddpi_sm_move(&client->sm, CLIENT_GREETING);
-    if (ddpi_greet_begin(&client->greet, &client->out, &err) != DDP_OK)
+    if (ddpi_greet_begin(&client->greet, terms, &client->out, &err) != DDP_OK)
         ddpi_client_lost(client, &err, now_ms);
 }
 
@@ -375,7 +380,8 @@ static bool take_next(struct ddpi_client *client, uint64_t now_ms, ddp_status *r
         return *ret_status == DDP_OK && client->need == 0;
     }
     struct ddpi_client_frame frame;
-    *ret_status = ddpi_client_frame_next(&client->in, &frame, &client->need, err);
+    *ret_status =
+        ddpi_client_frame_next(&client->in, &client->greet.seals, &frame, &client->need, err);
     if (*ret_status != DDP_OK || client->need > 0)
         return false;
     *ret_status = take_frame(client, &frame, err);

@@ -115,8 +115,9 @@ void ddpi_client_fill(struct ddpi_client *client, uint64_t now_ms);
 /* Answer it with DDP_E_CANCELED at once, and let the server forget it. */
 void ddpi_client_cancel(struct ddpi_client *client, struct ddpi_client_request *request);
 
-/* In DIALING: there is a connection. */
-void ddpi_client_connected(struct ddpi_client *client, uint64_t now_ms);
+/* In DIALING: there is a connection, on which to say who the client is. */
+void ddpi_client_connected(struct ddpi_client *client, const struct ddpi_greet_terms *terms,
+                           uint64_t now_ms);
 /* The first @len bytes of `out` have been given to the connection. */
 void ddpi_client_sent(struct ddpi_client *client, size_t len);
 /* All of `out` has been given to the connection in exchange for the empty buffer @buf. */

@@ -12,23 +12,29 @@ static size_t payload_max(uint8_t type)
     return ddpi_op_of_type(type, &op) ? ddpi_reply_max(op) : DDPI_HELLO_MAX + DDP_ERROR_TEXT;
 }
 
-ddp_status ddpi_client_frame_next(const struct ddpi_buf *in, struct ddpi_client_frame *ret,
-                                  size_t *ret_need, struct ddp_error *err)
+ddp_status ddpi_client_frame_next(const struct ddpi_buf *in, struct ddpi_seals *seals,
+                                  struct ddpi_client_frame *ret, size_t *ret_need,
+                                  struct ddp_error *err)
 {
     struct ddpi_client_frame frame = {.size = DDPI_FRAME_HEADER_SIZE};
-    if (ddpi_buf_len(in) >= frame.size) {
-        if (!ddpi_frame_get(ddpi_buf_head(in), &frame.header) ||
-            frame.header.payload_len > payload_max(frame.header.type))
-            return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed frame header");
-        frame.size += frame.header.payload_len;
-        if (ddpi_buf_len(in) >= frame.size) {
-            frame.payload = ddpi_buf_head(in) + DDPI_FRAME_HEADER_SIZE;
-            *ret = frame;
-            *ret_need = 0;
-            return DDP_OK;
-        }
-    }
+    const uint8_t *bytes = ddpi_buf_head(in);
     *ret_need = frame.size;
+    if (ddpi_buf_len(in) < frame.size)
+        return DDP_OK;
+    if (!ddpi_frame_get(bytes, &frame.header) ||
+        frame.header.payload_len > payload_max(frame.header.type))
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed frame header");
+    size_t sealed = frame.size + frame.header.payload_len;
+    frame.size = *ret_need = sealed + ddpi_seals_size(seals);
+    if (ddpi_buf_len(in) < frame.size)
+        return DDP_OK;
+    if (seals->on && !ddpi_seals_check(seals, bytes, sealed))
+        return ddpi_error_set(err, DDP_E_DENIED,
+                              "a frame is not what the server has sent at this place: somebody "
+                              "between has changed, dropped or repeated one");
+    frame.payload = bytes + DDPI_FRAME_HEADER_SIZE;
+    *ret = frame;
+    *ret_need = 0;
     return DDP_OK;
 }
 

@@ -6,16 +6,44 @@
 #include "client_frame.h"
 #include "error.h"
 
-enum phase { PREAMBLE, WELCOME, DONE };
+#include <assert.h>
+
+enum phase { PREAMBLE, CHALLENGE, WELCOME, DONE };
 
 static const struct ddpi_preamble ours = {DDPI_VERSION_MIN, DDPI_VERSION_MAX};
 
-ddp_status ddpi_greet_begin(struct ddpi_greet *greet, struct ddpi_buf *out, struct ddp_error *err)
+/* Put what comes first, and remember it for the transcript. */
+static bool put_hello(struct ddpi_greet *greet, const struct ddpi_hello *hello,
+                      struct ddpi_buf *out)
 {
-    static const struct ddpi_hello hello = {.auth = DDPI_AUTH_NONE};
+    size_t before = ddpi_buf_len(out);
+    if (!ddpi_preamble_put(out, &ours) || !ddpi_hello_put(out, 0, hello))
+        return false;
+    const uint8_t *preamble = ddpi_buf_head(out) + before;
+    ddpi_handshake_begin(&greet->handshake);
+    ddpi_handshake_add(&greet->handshake, preamble, DDPI_PREAMBLE_SIZE);
+    greet->hello_len = ddpi_buf_len(out) - before - DDPI_PREAMBLE_SIZE;
+    assert(greet->hello_len <= sizeof greet->hello);
+    memcpy(greet->hello, preamble + DDPI_PREAMBLE_SIZE, greet->hello_len);
+    return true;
+}
+
+ddp_status ddpi_greet_begin(struct ddpi_greet *greet, const struct ddpi_greet_terms *terms,
+                            struct ddpi_buf *out, struct ddp_error *err)
+{
+    struct ddpi_hello hello = {.auth = DDPI_AUTH_NONE, .identity = *terms->identity};
     *greet = (struct ddpi_greet){.phase = PREAMBLE};
-    if (!ddpi_preamble_put(out, &ours) || !ddpi_hello_put(out, 0, &hello))
-        return ddpi_error_nomem(err, DDPI_HELLO_MAX);
+    if (terms->credential != NULL) {
+        ddp_status status =
+            ddpi_credential_key(terms->credential, terms->identity, greet->handshake.key, err);
+        if (status != DDP_OK)
+            return status;
+        hello.auth = DDPI_AUTH_HMAC;
+        terms->random(hello.nonce, sizeof hello.nonce);
+        greet->proves = true;
+    }
+    if (!put_hello(greet, &hello, out))
+        return ddpi_error_nomem(err, sizeof greet->hello);
     return DDP_OK;
 }
 
@@ -35,8 +63,61 @@ static ddp_status take_preamble(struct ddpi_greet *greet, struct ddpi_buf *in, s
         return ddpi_error_set(
             err, DDP_E_PROTOCOL, "the server speaks versions %u to %u, this library %u to %u",
             theirs.version_min, theirs.version_max, ours.version_min, ours.version_max);
+    ddpi_handshake_add(&greet->handshake, ddpi_buf_head(in), DDPI_PREAMBLE_SIZE);
+    ddpi_handshake_add(&greet->handshake, greet->hello, greet->hello_len);
     ddpi_buf_consume(in, DDPI_PREAMBLE_SIZE);
+    *ret_need = 0;
+    greet->phase = greet->proves ? CHALLENGE : WELCOME;
+    return DDP_OK;
+}
+
+/* The next frame, if it is whole; *@ret_need is 0 then. It is of @type, or the server's "no". */
+static ddp_status next_frame(const struct ddpi_buf *in, enum ddpi_frame_type type,
+                             struct ddpi_client_frame *ret, size_t *ret_need, struct ddp_error *err)
+{
+    struct ddpi_seals none = {0};
+    ddp_status status = ddpi_client_frame_next(in, &none, ret, ret_need, err);
+    if (status != DDP_OK || *ret_need > 0)
+        return status;
+    if (ret->header.status != DDP_OK)
+        return ddpi_client_frame_refusal(ret, err);
+    if (ret->header.type != type)
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed answer to HELLO");
+    return DDP_OK;
+}
+
+static ddp_status take_challenge(struct ddpi_greet *greet, struct ddpi_buf *in,
+                                 struct ddpi_buf *out, size_t *ret_need, struct ddp_error *err)
+{
+    struct ddpi_client_frame frame;
+    uint8_t bytes[DDPI_PROOF_SIZE];
+    ddp_status status = next_frame(in, DDPI_FRAME_CHALLENGE, &frame, ret_need, err);
+    if (status != DDP_OK || *ret_need > 0)
+        return status;
+    if (!ddpi_secret_get(frame.payload, frame.header.payload_len, bytes))
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed CHALLENGE");
+    ddpi_handshake_add(&greet->handshake, ddpi_buf_head(in), frame.size);
+    ddpi_buf_consume(in, frame.size);
+    ddpi_handshake_prove(&greet->handshake, DDPI_SIDE_CLIENT, bytes);
+    size_t before = ddpi_buf_len(out);
+    if (!ddpi_secret_put(out, DDPI_FRAME_PROOF, 0, bytes))
+        return ddpi_error_nomem(err, sizeof bytes);
+    ddpi_handshake_add(&greet->handshake, ddpi_buf_head(out) + before, ddpi_buf_len(out) - before);
     greet->phase = WELCOME;
+    return DDP_OK;
+}
+
+/* Whoever answers knows our key, or may not go on: it is not the server that is meant. */
+static ddp_status check_server(struct ddpi_greet *greet, const struct ddpi_client_frame *frame,
+                               struct ddp_error *err)
+{
+    ddpi_handshake_add(&greet->handshake, frame->payload - DDPI_FRAME_HEADER_SIZE,
+                       frame->size - DDPI_PROOF_SIZE);
+    if (!ddpi_handshake_check(&greet->handshake, DDPI_SIDE_SERVER, greet->welcome.proof))
+        return ddpi_error_set(err, DDP_E_DENIED,
+                              "what answers there cannot prove that it has this token: it is not "
+                              "the server that you mean, or somebody is between");
+    ddpi_seals_begin(&greet->seals, &greet->handshake, DDPI_SIDE_CLIENT);
     return DDP_OK;
 }
 
@@ -44,15 +125,17 @@ static ddp_status take_welcome(struct ddpi_greet *greet, struct ddpi_buf *in, si
                                struct ddp_error *err)
 {
     struct ddpi_client_frame frame;
-    ddp_status status = ddpi_client_frame_next(in, &frame, ret_need, err);
+    ddp_status status = next_frame(in, DDPI_FRAME_HELLO, &frame, ret_need, err);
     if (status != DDP_OK || *ret_need > 0)
         return status;
-    if (frame.header.status != DDP_OK)
-        return ddpi_client_frame_refusal(&frame, err);
-    if (frame.header.type != DDPI_FRAME_HELLO ||
-        !ddpi_welcome_get(frame.payload, frame.header.payload_len, &greet->welcome))
+    if (!ddpi_welcome_get(frame.payload, frame.header.payload_len, &greet->welcome))
         return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed answer to HELLO");
+    if (greet->proves)
+        status = check_server(greet, &frame, err);
+    if (status != DDP_OK)
+        return status;
     ddpi_buf_consume(in, frame.size);
+    ddpi_wipe(&greet->handshake, sizeof greet->handshake);
     greet->phase = DONE;
     return DDP_OK;
 }
@@ -60,12 +143,13 @@ static ddp_status take_welcome(struct ddpi_greet *greet, struct ddpi_buf *in, si
 ddp_status ddpi_greet_take(struct ddpi_greet *greet, struct ddpi_buf *in, struct ddpi_buf *out,
                            size_t *ret_need, struct ddp_error *err)
 {
-    (void)out;
     ddp_status status = DDP_OK;
     *ret_need = 0;
     if (greet->phase == PREAMBLE)
         status = take_preamble(greet, in, ret_need, err);
-    if (status == DDP_OK && greet->phase == WELCOME)
+    if (status == DDP_OK && greet->phase == CHALLENGE)
+        status = take_challenge(greet, in, out, ret_need, err);
+    if (status == DDP_OK && *ret_need == 0 && greet->phase == WELCOME)
         status = take_welcome(greet, in, ret_need, err);
     return status;
 }

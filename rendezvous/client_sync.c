@@ -112,13 +112,24 @@ static void lead_output(ddp_store *store, uint64_t now_ms)
         lose(store, &err, now_ms);
 }
 
+static void greet(ddp_store *store, uint64_t now_ms)
+{
+    struct ddp_error err;
+    struct ddpi_greet_terms terms;
+    struct ddpi_address peer = ddpi_link_peer(&store->link);
+    if (ddpi_client_auth_terms(&store->target.auth, &peer, &terms, &err) != DDP_OK)
+        lose(store, &err, now_ms);
+    else
+        ddpi_client_connected(&store->core, &terms, now_ms);
+}
+
 static void dialled(ddp_store *store, ddp_status status, const struct ddp_error *err,
                     uint64_t now_ms)
 {
     if (status != DDP_OK)
         lose(store, err, now_ms);
     else if (!store->link.dialling)
-        ddpi_client_connected(&store->core, now_ms);
+        greet(store, now_ms);
 }
 
 /* A resolver may take long: meanwhile each of the others looks after its own deadline. */

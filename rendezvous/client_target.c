@@ -64,12 +64,19 @@ ddp_status ddpi_target_init(struct ddpi_target *target, const struct ddp_store_o
         options.connect_timeout_ms > 0 ? options.connect_timeout_ms : CONNECT_DEFAULT_MS;
     snprintf(target->endpoint, sizeof target->endpoint,
              strchr(address.host, ':') != NULL ? "[%s]:%u" : "%s:%u", address.host, address.port);
+    status = ddpi_client_auth_init(&target->auth, &options, err);
+    if (status != DDP_OK)
+        return status;
     target->prefix = ddpi_strdup(prefix);
-    return target->prefix != NULL ? DDP_OK : ddpi_error_nomem(err, target->prefix_len + 1);
+    if (target->prefix != NULL)
+        return DDP_OK;
+    ddpi_client_auth_finish(&target->auth);
+    return ddpi_error_nomem(err, target->prefix_len + 1);
 }
 
 void ddpi_target_finish(struct ddpi_target *target)
 {
+    ddpi_client_auth_finish(&target->auth);
     ddpi_free(target->prefix);
     target->prefix = NULL;
 }

@@ -5,6 +5,7 @@
 #ifndef DDPI_CLIENT_TARGET_H
 #define DDPI_CLIENT_TARGET_H
 
+#include "client_auth.h"
 #include "client_core.h"
 #include "parse.h"
 
@@ -17,6 +18,7 @@ struct ddpi_target {
     size_t prefix_len;
     uint32_t connect_timeout_ms;
     uint32_t flags;
+    struct ddpi_client_auth auth;
 };
 
 /* Check @options, whose unknown fields count as zero, and copy them. */

@@ -168,6 +168,20 @@ static void note_attempt(ddp_store_uv *store, int uv_err)
              uv_strerror(uv_err));
 }
 
+static void greet(ddp_store_uv *store)
+{
+    struct ddp_error err;
+    struct ddpi_greet_terms terms;
+    struct sockaddr_storage name = {0};
+    int len = sizeof name;
+    (void)uv_tcp_getpeername(&store->tcp, (struct sockaddr *)&name, &len);
+    struct ddpi_address peer = ddpi_address_of((const struct sockaddr *)&name);
+    if (ddpi_client_auth_terms(&store->target.auth, &peer, &terms, &err) == DDP_OK)
+        ddpi_client_connected(&store->core, &terms, ddpi_uv_now());
+    else
+        ddpi_client_lost(&store->core, &err, ddpi_uv_now());
+}
+
 static void on_connected(uv_connect_t *connect, int uv_err)
 {
     ddp_store_uv *store = connect->data;
@@ -182,7 +196,7 @@ static void on_connected(uv_connect_t *connect, int uv_err)
         uv_tcp_nodelay(&store->tcp, 1);
         uv_tcp_keepalive(&store->tcp, 1, 60);
         if (store->core.sm.state == CLIENT_DIALING)
-            ddpi_client_connected(&store->core, ddpi_uv_now());
+            greet(store);
     } else {
         note_attempt(store, uv_err);
         close_tcp(store);

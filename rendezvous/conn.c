@@ -8,6 +8,7 @@
  * Possible failure modes are:
  *   - nobody knows the first byte, or the dialect objects: the peer is told (where it can be) and
  *     the connection lingers, then closes;
+ *   - the peer cannot prove who he is, or a frame is not his: the same, after a random while;
  *   - a handshake or a frame that stays incomplete, output that nobody takes: a deadline ends it;
  *   - the output limit is reached, or memory is short: it ends at once;
  *   - the peer closes or resets: it ends at once, with all that waits for it.
@@ -20,16 +21,17 @@
 #include "mem.h"
 #include "uvx.h"
 
-#include <arpa/inet.h>
-#include <string.h>
 #include <unistd.h>
 
-#define CONN_STATES(X)                                                               \
-    X(CONN, GREETING,                                                                \
-      DDPI_SM_TO(CONN_OPEN) | DDPI_SM_TO(CONN_LINGERING) | DDPI_SM_TO(CONN_CLOSING), \
-      DDPI_SM_INITIAL)                                                               \
-    X(CONN, OPEN, DDPI_SM_TO(CONN_LINGERING) | DDPI_SM_TO(CONN_CLOSING), 0)          \
-    X(CONN, LINGERING, DDPI_SM_TO(CONN_CLOSING), 0)                                  \
+#define CONN_STATES(X)                                                                     \
+    X(CONN, GREETING,                                                                      \
+      DDPI_SM_TO(CONN_OPEN) | DDPI_SM_TO(CONN_DENYING) | DDPI_SM_TO(CONN_LINGERING) |      \
+          DDPI_SM_TO(CONN_CLOSING),                                                        \
+      DDPI_SM_INITIAL)                                                                     \
+    X(CONN, OPEN,                                                                          \
+      DDPI_SM_TO(CONN_DENYING) | DDPI_SM_TO(CONN_LINGERING) | DDPI_SM_TO(CONN_CLOSING), 0) \
+    X(CONN, DENYING, DDPI_SM_TO(CONN_LINGERING) | DDPI_SM_TO(CONN_CLOSING), 0)             \
+    X(CONN, LINGERING, DDPI_SM_TO(CONN_CLOSING), 0)                                        \
     X(CONN, CLOSING, 0, DDPI_SM_FINAL)
 
 DDPI_SM_DECLARE(ddpi_conn, CONN_STATES);
@@ -51,6 +53,8 @@ enum {
     READ_MAX = 256 * 1024,
     INPUT_MAX = 64 * 1024 * 1024, /* a last bound: the dialects allow no frame as long as this */
     KEEPALIVE_S = 60,
+    DENIAL_MIN_MS = 50, /* until a peer that is denied hears of it; */
+    DENIAL_MAX_MS = 150,
 };
 
 enum deadline {
@@ -58,6 +62,7 @@ enum deadline {
     DEADLINE_HANDSHAKE,
     DEADLINE_FRAME,
     DEADLINE_OUTPUT,
+    DEADLINE_DENIAL,
     DEADLINE_LINGER
 };
 
@@ -74,20 +79,13 @@ size_t ddpi_conn_queued(const struct ddpi_conn *conn)
 
 static void log_end(const struct ddpi_conn *conn, const char *why)
 {
-    struct sockaddr_storage address;
-    int len = sizeof address;
-    char host[INET6_ADDRSTRLEN] = "?";
-    unsigned port = 0;
-    if (uv_tcp_getpeername(&conn->tcp, (struct sockaddr *)&address, &len) == 0) {
-        const struct sockaddr_in *v4 = (const struct sockaddr_in *)&address;
-        const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&address;
-        bool is_v6 = address.ss_family == AF_INET6;
-        inet_ntop(address.ss_family, is_v6 ? (const void *)&v6->sin6_addr : &v4->sin_addr, host,
-                  sizeof host);
-        port = ntohs(is_v6 ? v6->sin6_port : v4->sin_port);
-    }
+    char host[DDPI_ADDRESS_CHARS];
+    if (conn->denied && !conn->env->denied(conn->env->owner))
+        return;
+    ddpi_address_format(&conn->address, host);
     ddpi_log(conn->env->log, conn->at_fault ? DDPI_LOG_WARN : DDPI_LOG_DEBUG,
-             "connection from %s port %u closed: %s", host, port, why);
+             "connection from %s port %u %s: %s", host, conn->port,
+             conn->denied ? "denied" : "closed", why);
 }
 
 static void conn_maybe_closed(uv_handle_t *handle)
@@ -99,17 +97,24 @@ static void conn_maybe_closed(uv_handle_t *handle)
     ddpi_buf_finish(&conn->out);
     ddpi_buf_finish(&conn->flight);
     ddpi_free(conn->refusal);
+    ddpi_wipe(&conn->session, sizeof conn->session);
     conn->env->closed(conn->env->owner, conn);
+}
+
+/* On to a state in which nobody is served. */
+static void leave(struct ddpi_conn *conn, unsigned state)
+{
+    bool was_serving = serving(conn);
+    ddpi_sm_move(&conn->sm, state);
+    if (was_serving)
+        conn->env->gone(conn->env->owner, conn);
 }
 
 static void close_handles(struct ddpi_conn *conn)
 {
     if (conn->sm.state == CONN_CLOSING)
         return;
-    bool was_serving = serving(conn);
-    ddpi_sm_move(&conn->sm, CONN_CLOSING);
-    if (was_serving)
-        conn->env->gone(conn->env->owner, conn);
+    leave(conn, CONN_CLOSING);
     uv_close((uv_handle_t *)&conn->tcp, conn_maybe_closed);
     uv_close((uv_handle_t *)&conn->timer, conn_maybe_closed);
 }
@@ -118,12 +123,15 @@ static void end(struct ddpi_conn *conn, const char *why)
 {
     if (conn->sm.state == CONN_CLOSING)
         return;
-    if (conn->sm.state != CONN_LINGERING)
+    if (serving(conn))
         log_end(conn, why);
     close_handles(conn);
 }
 
 /* --- deadlines --- */
+
+static void part(struct ddpi_conn *conn);
+static void tell(struct ddpi_conn *conn, ddp_status status, const char *text);
 
 static void on_deadline(uv_timer_t *timer)
 {
@@ -132,13 +140,17 @@ static void on_deadline(uv_timer_t *timer)
         [DEADLINE_HANDSHAKE] = "its greeting was not complete in time",
         [DEADLINE_FRAME] = "it began a request and did not finish it in time",
         [DEADLINE_OUTPUT] = "it does not read its replies",
+        [DEADLINE_DENIAL] = "",
         [DEADLINE_LINGER] = "",
     };
     struct ddpi_conn *conn = timer->data;
     conn->at_fault = true;
-    if (conn->sm.state == CONN_LINGERING || conn->deadline == DEADLINE_OUTPUT)
+    if (conn->sm.state == CONN_LINGERING || conn->deadline == DEADLINE_OUTPUT) {
         end(conn, reasons[conn->deadline]);
-    else
+    } else if (conn->sm.state == CONN_DENYING) {
+        tell(conn, DDP_E_DENIED, "denied");
+        part(conn);
+    } else
         ddpi_conn_dismiss(conn, DDP_E_TIMEOUT, reasons[conn->deadline]);
 }
 
@@ -146,11 +158,20 @@ static enum deadline wanted_deadline(const struct ddpi_conn *conn)
 {
     if (conn->sm.state == CONN_LINGERING)
         return DEADLINE_LINGER;
+    if (conn->sm.state == CONN_DENYING)
+        return DEADLINE_DENIAL;
     if (conn->sm.state == CONN_GREETING)
         return DEADLINE_HANDSHAKE;
     if (conn->paused)
         return DEADLINE_OUTPUT;
     return ddpi_buf_len(&conn->in) > 0 ? DEADLINE_FRAME : DEADLINE_NONE;
+}
+
+static uint32_t denial_ms(const struct ddpi_conn *conn)
+{
+    uint32_t number;
+    conn->env->gate.random(&number, sizeof number);
+    return DENIAL_MIN_MS + number % (DENIAL_MAX_MS - DENIAL_MIN_MS + 1);
 }
 
 /* @progress: a frame was completed, so that another one is half there now. */
@@ -162,6 +183,7 @@ static void update_deadline(struct ddpi_conn *conn, bool progress)
         [DEADLINE_HANDSHAKE] = limits->handshake_ms,
         [DEADLINE_FRAME] = limits->frame_ms,
         [DEADLINE_OUTPUT] = limits->output_ms,
+        [DEADLINE_DENIAL] = 0,
         [DEADLINE_LINGER] = limits->linger_ms,
     };
     enum deadline wanted = wanted_deadline(conn);
@@ -171,7 +193,8 @@ static void update_deadline(struct ddpi_conn *conn, bool progress)
     if (wanted == DEADLINE_NONE)
         uv_timer_stop(&conn->timer);
     else
-        uv_timer_start(&conn->timer, on_deadline, durations[wanted], 0);
+        uv_timer_start(&conn->timer, on_deadline,
+                       wanted == DEADLINE_DENIAL ? denial_ms(conn) : durations[wanted], 0);
 }
 
 /* --- output --- */
@@ -284,11 +307,9 @@ void ddpi_conn_reply(struct ddpi_conn *conn, const struct ddpi_message *reply)
     conn->env->dirty(conn->env->owner, conn);
 }
 
-static void part(struct ddpi_conn *conn, const char *why)
+static void part(struct ddpi_conn *conn)
 {
-    log_end(conn, why);
-    ddpi_sm_move(&conn->sm, CONN_LINGERING);
-    conn->env->gone(conn->env->owner, conn);
+    leave(conn, CONN_LINGERING);
     ddpi_buf_consume(&conn->in, ddpi_buf_len(&conn->in));
     update_deadline(conn, false);
     conn->env->dirty(conn->env->owner, conn);
@@ -296,14 +317,32 @@ static void part(struct ddpi_conn *conn, const char *why)
         close_handles(conn);
 }
 
+static void tell(struct ddpi_conn *conn, ddp_status status, const char *text)
+{
+    if (conn->dialect != NULL)
+        conn->dialect->put_farewell(&conn->session, &conn->out, status, text);
+}
+
 void ddpi_conn_dismiss(struct ddpi_conn *conn, ddp_status status, const char *text)
 {
     if (!serving(conn))
         return;
+    conn->denied = status == DDP_E_DENIED;
     conn->at_fault = status != DDP_E_CLOSED;
-    if (conn->dialect != NULL)
-        conn->dialect->put_farewell(&conn->session, &conn->out, status, text);
-    part(conn, text);
+    tell(conn, status, text);
+    log_end(conn, text);
+    part(conn);
+}
+
+/* Say nothing and hear nothing for a while; then part. */
+static void deny(struct ddpi_conn *conn, const char *why)
+{
+    conn->denied = conn->at_fault = conn->paused = true;
+    log_end(conn, why);
+    leave(conn, CONN_DENYING);
+    uv_read_stop((uv_stream_t *)&conn->tcp);
+    ddpi_buf_consume(&conn->in, ddpi_buf_len(&conn->in));
+    update_deadline(conn, false);
 }
 
 /* --- input --- */
@@ -382,6 +421,10 @@ static size_t serve(struct ddpi_conn *conn, const uint8_t *bytes, size_t len)
             ddpi_conn_dismiss(conn, status, err.msg);
             return len;
         }
+        if (step.kind == DDPI_STEP_DENIED) {
+            deny(conn, err.msg);
+            return len;
+        }
         conn->in_need = step.need;
         if (step.kind == DDPI_STEP_MORE)
             break;
@@ -438,7 +481,8 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
         return;
     if (nread == UV_EOF && serving(conn) && ddpi_conn_queued(conn) > 0) {
         conn->peer_done = true; /* it may want the replies all the same */
-        part(conn, "the peer closed it");
+        log_end(conn, "the peer closed it");
+        part(conn);
     } else if (nread < 0) {
         end(conn, nread == UV_EOF ? "the peer closed it" : uv_strerror((int)nread));
     } else if (serving(conn)) {
@@ -475,6 +519,21 @@ static void init_buffers(struct ddpi_conn *conn)
     ddpi_buf_init(&conn->flight, conn->env->limits.output_hard);
 }
 
+/* Who is at the other end, and what that asks of him. One who has gone already is nobody. */
+static void look_at_peer(struct ddpi_conn *conn)
+{
+    const struct ddpi_gate *gate = &conn->env->gate;
+    struct sockaddr_storage name = {0};
+    int len = sizeof name;
+    const struct sockaddr *peer = (const struct sockaddr *)&name;
+    if (uv_tcp_getpeername(&conn->tcp, (struct sockaddr *)&name, &len) == 0) {
+        conn->address = ddpi_address_of(peer);
+        conn->port = ddpi_address_port(peer);
+    }
+    conn->session.must_prove =
+        !gate->open_to_all && !(gate->open_to_loopback && ddpi_address_is_loopback(&conn->address));
+}
+
 static int start(struct ddpi_conn *conn, int fd)
 {
     int uv_err = uv_tcp_open(&conn->tcp, fd);
@@ -482,6 +541,7 @@ static int start(struct ddpi_conn *conn, int fd)
         close(fd);
         return uv_err;
     }
+    look_at_peer(conn);
     uv_tcp_nodelay(&conn->tcp, 1);
     uv_tcp_keepalive(&conn->tcp, 1, KEEPALIVE_S);
     update_deadline(conn, false);
@@ -498,6 +558,7 @@ ddp_status ddpi_conn_create(const struct ddpi_conn_env *env, int fd, struct ddpi
     }
     conn->env = env;
     conn->session.limits = &env->kv_limits;
+    conn->session.gate = &env->gate;
     conn->session.incarnation = env->incarnation;
     ddpi_sm_init(&conn->sm, &ddpi_conn_sm);
     ddpi_kv_client_init(&conn->client);
@@ -515,8 +576,8 @@ ddp_status ddpi_conn_create(const struct ddpi_conn_env *env, int fd, struct ddpi
 
 void ddpi_conn_close(struct ddpi_conn *conn, ddp_status status, const char *text)
 {
-    if (serving(conn) && conn->dialect != NULL) {
-        conn->dialect->put_farewell(&conn->session, &conn->out, status, text);
+    if (serving(conn)) {
+        tell(conn, status, text);
         ddpi_conn_flush(conn);
     }
     close_handles(conn);

@@ -4,6 +4,8 @@
  * States (conn.c has the table):
  *   GREETING   until the dialect's handshake is complete; at most handshake_ms
  *   OPEN       requests are served
+ *   DENYING    the peer could not prove who he is, and is told so after a random while that says
+ *              nothing of how far he came; nothing is read
  *   LINGERING  the last replies, and the reason for closing, have been sent; input is dropped until
  *              the peer closes too, since closing with unread input would destroy what was sent; at
  *              most linger_ms
@@ -12,6 +14,7 @@
 #ifndef DDPI_CONN_H
 #define DDPI_CONN_H
 
+#include "address.h"
 #include "dialect.h"
 #include "log.h"
 #include "sm.h"
@@ -37,6 +40,7 @@ struct ddpi_conn_env {
     uv_loop_t *loop;
     struct ddpi_conn_limits limits;
     struct ddpi_kv_limits kv_limits;
+    struct ddpi_gate gate;
     uint64_t incarnation; /* of the store, by which clients know it again */
     const struct ddpi_log *log;
     void *owner;
@@ -45,6 +49,8 @@ struct ddpi_conn_env {
     ddp_status (*admit)(void *owner, struct ddpi_conn *conn, struct ddp_error *err);
     /* Requests that name these keys come next, at most DDPI_KV_AHEAD. */
     void (*ahead)(void *owner, struct ddpi_conn *conn, const struct ddpi_bytes *keys, size_t count);
+    /* It is turned away for who it is, or could not prove to be; whether the log may say so. */
+    bool (*denied)(void *owner);
     /* A request has come; it is answered through ddpi_conn_reply(), now or later. */
     void (*request)(void *owner, struct ddpi_conn *conn, const struct ddpi_message *request);
     /* There is output to be flushed, or the connection is to be ended, at the end of this turn of
@@ -65,6 +71,9 @@ struct ddpi_conn {
     struct ddpi_list of_server;
     struct ddpi_list of_dirty; /* in the owner's list while it has something to flush */
     struct ddpi_kv_client client;
+    struct ddpi_address address; /* of the peer */
+    uint16_t port;
+    bool vouches; /* the owner's: the peer counts in its admission */
 
     struct ddpi_sm sm;
     const struct ddpi_dialect *dialect; /* NULL until the first byte */
@@ -80,6 +89,7 @@ struct ddpi_conn {
     char *refusal;          /* ... for this reason; NULL when there was no memory for it */
     bool hung_up;           /* the peer has been told that nothing more comes */
     bool at_fault;          /* it is ended for a rule that its peer broke */
+    bool denied;            /* it is ended for who its peer is, or could not prove to be */
     unsigned deadline;      /* which of the deadlines in conn.c runs */
     unsigned handles;       /* not closed yet */
 

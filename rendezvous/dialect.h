@@ -8,13 +8,28 @@
 #ifndef DDPI_DIALECT_H
 #define DDPI_DIALECT_H
 
+#include "auth.h"
 #include "kv.h"
+
+/* What a server asks of those who come; its connections share it. */
+struct ddpi_gate {
+    const struct ddpi_credential *token; /* NULL: none, so nobody can prove anything */
+    bool open_to_loopback;               /* who comes from this machine need not prove anything */
+    bool open_to_all;
+    void (*random)(void *bytes, size_t len);
+};
 
 struct ddpi_session {
     const struct ddpi_kv_limits *limits;
+    const struct ddpi_gate *gate;
     uint64_t incarnation; /* of the store */
     unsigned phase;       /* the dialect's own; 0 at first */
     bool open;            /* set by the dialect when its handshake is complete */
+
+    bool must_prove; /* who he is, before anything else is done for him */
+    struct ddpi_identity identity;
+    struct ddpi_handshake handshake; /* until it is complete */
+    struct ddpi_seals seals;
 
     /* For a dialect whose requests do not say how long they are: of the one that is being read. */
     size_t scanned;   /* bytes, 0: none is */
@@ -26,6 +41,8 @@ enum ddpi_step_kind {
     DDPI_STEP_REQUEST,  /* @request, which points into the bytes */
     DDPI_STEP_ANSWERED, /* the dialect has dealt with it and maybe put an answer into the output */
     DDPI_STEP_CLOSE,    /* the peer broke a rule: the status and the error say which */
+    DDPI_STEP_DENIED,   /* he is not who he says, or somebody is between: the error is for the log
+                           only, the peer hears nothing but "denied", and that late */
 };
 
 struct ddpi_step {
@@ -37,10 +54,10 @@ struct ddpi_step {
 
 struct ddpi_dialect {
     uint8_t first_byte;
-    bool tcpstore; /* its clients are PyTorch's: see kv.h */
+    bool tcpstore; /* its clients are PyTorch's: see kv.h; they cannot say who they are */
 
-    /* What do the @len > 0 bytes begin with? DDP_OK but for DDPI_STEP_CLOSE; DDP_E_NOMEM too if
-     * @out takes no more. */
+    /* What do the @len > 0 bytes begin with? DDP_OK but for DDPI_STEP_CLOSE and DENIED;
+     * DDP_E_NOMEM too if @out takes no more. */
     ddp_status (*next)(struct ddpi_session *session, const uint8_t *bytes, size_t len,
                        struct ddpi_buf *out, struct ddpi_step *ret_step, struct ddp_error *err);
 
@@ -51,12 +68,12 @@ struct ddpi_dialect {
 
     /* Append to @out, the whole or, returning anything but DDP_OK, nothing. DDP_E_NOMEM: @out takes
      * no more; DDP_E_CLOSED: the only way to say it is to close the connection. */
-    ddp_status (*put_reply)(const struct ddpi_session *session, struct ddpi_buf *out,
+    ddp_status (*put_reply)(struct ddpi_session *session, struct ddpi_buf *out,
                             const struct ddpi_message *reply);
 
     /* Say why the connection is about to be closed, if the dialect has words for it. */
-    void (*put_farewell)(const struct ddpi_session *session, struct ddpi_buf *out,
-                         ddp_status status, const char *text);
+    void (*put_farewell)(struct ddpi_session *session, struct ddpi_buf *out, ddp_status status,
+                         const char *text);
 };
 
 extern const struct ddpi_dialect ddpi_dialect_native;

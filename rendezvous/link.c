@@ -163,6 +163,15 @@ ddp_status ddpi_link_dial(struct ddpi_link *link, struct addrinfo *infos, uint64
     return settle(link, infos, begin_connect(link, infos), now_ms, err);
 }
 
+struct ddpi_address ddpi_link_peer(const struct ddpi_link *link)
+{
+    struct sockaddr_storage name = {0};
+    socklen_t len = sizeof name;
+    if (getpeername(link->fd, (struct sockaddr *)&name, &len) != 0)
+        return (struct ddpi_address){0};
+    return ddpi_address_of((const struct sockaddr *)&name);
+}
+
 ddp_status ddpi_link_go_on(struct ddpi_link *link, bool ready, uint64_t now_ms,
                            struct ddp_error *err)
 {

@@ -5,6 +5,8 @@
 #ifndef DDPI_LINK_H
 #define DDPI_LINK_H
 
+#include "address.h"
+
 #include <ddprun/status.h>
 #include <netdb.h>
 #include <stdbool.h>
@@ -40,6 +42,9 @@ ddp_status ddpi_link_dial(struct ddpi_link *link, struct addrinfo *infos, uint64
 /* The socket is @ready for output, or time has passed: go on. The same results. */
 ddp_status ddpi_link_go_on(struct ddpi_link *link, bool ready, uint64_t now_ms,
                            struct ddp_error *err);
+
+/* Who is at the other end; zeroed if nobody is any more. */
+struct ddpi_address ddpi_link_peer(const struct ddpi_link *link);
 
 /* As much of @len bytes as goes without waiting: *@ret_len, maybe 0. */
 ddp_status ddpi_link_send(struct ddpi_link *link, const void *bytes, size_t len, size_t *ret_len,

@@ -4,9 +4,9 @@
  */
 #include "listen.h"
 
+#include "address.h"
 #include "error.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -26,23 +26,10 @@ static void name_address(const struct sockaddr *address, socklen_t len, char *te
                          uint16_t *ret_port)
 {
     char host[HOST_TEXT] = "?"; /* with the interface of a link-local address */
-    const struct sockaddr_in *v4 = (const void *)address;
-    const struct sockaddr_in6 *v6 = (const void *)address;
     bool is_v6 = address->sa_family == AF_INET6;
     (void)getnameinfo(address, len, host, sizeof host, NULL, 0, NI_NUMERICHOST);
-    *ret_port = ntohs(is_v6 ? v6->sin6_port : v4->sin_port);
+    *ret_port = ddpi_address_port(address);
     snprintf(text, size, is_v6 ? "[%s]:%u" : "%s:%u", host, *ret_port);
-}
-
-static bool is_loopback(const struct sockaddr *address)
-{
-    const struct sockaddr_in *v4 = (const void *)address;
-    const struct sockaddr_in6 *v6 = (const void *)address;
-    if (address->sa_family == AF_INET)
-        return (ntohl(v4->sin_addr.s_addr) >> 24) == IN_LOOPBACKNET;
-    const uint8_t *bytes = v6->sin6_addr.s6_addr;
-    return IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr) ||
-           (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr) && bytes[12] == IN_LOOPBACKNET);
 }
 
 static ddp_status check_loopback(const struct sockaddr *address, socklen_t len,
@@ -50,12 +37,13 @@ static ddp_status check_loopback(const struct sockaddr *address, socklen_t len,
 {
     char text[ADDRESS_TEXT];
     uint16_t port;
-    if (is_loopback(address))
+    struct ddpi_address host = ddpi_address_of(address);
+    if (ddpi_address_is_loopback(&host))
         return DDP_OK;
     name_address(address, len, text, sizeof text, &port);
     return ddpi_error_set(
         err, DDP_E_DENIED,
-        "%s is not a loopback address, and clients are not authenticated: whoever "
+        "%s is not a loopback address, and without a token clients are not authenticated: whoever "
         "reaches it could read and change every key",
         text);
 }

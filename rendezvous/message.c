@@ -7,7 +7,7 @@
 const char *ddpi_op_name(enum ddpi_op op)
 {
     static const char *const names[] = {
-#define DDPI_MESSAGE(symbol, type, name, request, reply) name,
+#define DDPI_MESSAGE(symbol, type, name, role, request, reply) name,
 #include "proto.def"
 #undef DDPI_MESSAGE
 #define DDPI_OP(symbol, name) name,

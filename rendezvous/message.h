@@ -54,7 +54,7 @@
     X(QUEUE_LEN, "queue-len")
 
 enum ddpi_op {
-#define DDPI_MESSAGE(symbol, type, name, request, reply) DDPI_OP_##symbol,
+#define DDPI_MESSAGE(symbol, type, name, role, request, reply) DDPI_OP_##symbol,
 #include "proto.def"
 #undef DDPI_MESSAGE
     DDPI_OP_NATIVE_COUNT,

@@ -1,6 +1,7 @@
 /*
- * native.c - the server's side of the native dialect: preamble, HELLO, then requests. The codec is
- * proto.c; here is only what may follow what.
+ * native.c - the server's side of the native dialect: preamble, HELLO, maybe a CHALLENGE and its
+ * PROOF, then requests. The codec is proto.c, the cryptography auth.c; here is only what may follow
+ * what.
  */
 #include "dialect.h"
 #include "error.h"
@@ -8,12 +9,18 @@
 
 #include <string.h>
 
-enum phase { PREAMBLE, HELLO, OPEN };
+enum phase { PREAMBLE, HELLO, PROOF, OPEN };
 
 static ddp_status close_step(struct ddpi_step *step, ddp_status status)
 {
     step->kind = DDPI_STEP_CLOSE;
     return status;
+}
+
+static ddp_status denied_step(struct ddpi_step *step)
+{
+    step->kind = DDPI_STEP_DENIED;
+    return DDP_E_DENIED;
 }
 
 static ddp_status more(struct ddpi_step *step, size_t need)
@@ -43,6 +50,7 @@ static ddp_status next_preamble(struct ddpi_session *session, const uint8_t *byt
     if (!plausible || !ddpi_preamble_get(bytes, &theirs))
         return close_step(step, ddpi_error_set(err, DDP_E_PROTOCOL,
                                                "the first bytes are not those of a ddprun client"));
+    size_t before = ddpi_buf_len(out);
     bool put = ddpi_preamble_put(out, &ours);
     if (ddpi_version_choose(&ours, &theirs) == 0)
         return close_step(
@@ -50,45 +58,151 @@ static ddp_status next_preamble(struct ddpi_session *session, const uint8_t *byt
                                  "the client speaks versions %u to %u, this server %u to %u",
                                  theirs.version_min, theirs.version_max, ours.version_min,
                                  ours.version_max));
-    if (put)
+    if (put) {
         session->phase = HELLO;
+        ddpi_handshake_begin(&session->handshake);
+        ddpi_handshake_add(&session->handshake, bytes, DDPI_PREAMBLE_SIZE);
+        ddpi_handshake_add(&session->handshake, ddpi_buf_head(out) + before, DDPI_PREAMBLE_SIZE);
+    }
     return answered(step, DDPI_PREAMBLE_SIZE, put, err);
 }
 
-static ddp_status finish_hello(struct ddpi_session *session, const struct ddpi_frame *frame,
-                               const uint8_t *payload, struct ddpi_buf *out, struct ddpi_step *step,
-                               struct ddp_error *err)
+/* Put the proof in its place at the end of the WELCOME that begins @before bytes behind the head of
+ * @out; what follows is sealed. */
+static void prove(struct ddpi_session *session, struct ddpi_buf *out, size_t before)
 {
-    struct ddpi_hello hello;
-    if (!ddpi_hello_get(payload, frame->payload_len, &hello))
-        return close_step(step, ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed HELLO"));
-    if (hello.auth != DDPI_AUTH_NONE)
-        return close_step(step,
-                          ddpi_error_set(err, DDP_E_DENIED,
-                                         "this server does not know the authentication method %u",
-                                         hello.auth));
+    uint8_t proof[DDPI_PROOF_SIZE];
+    size_t end = ddpi_buf_len(out) - sizeof proof;
+    ddpi_handshake_add(&session->handshake, ddpi_buf_head(out) + before, end - before);
+    ddpi_handshake_prove(&session->handshake, DDPI_SIDE_SERVER, proof);
+    ddpi_buf_truncate(out, end);
+    (void)ddpi_buf_append(out, proof, sizeof proof); /* there is room: it was there before */
+    ddpi_seals_begin(&session->seals, &session->handshake, DDPI_SIDE_SERVER);
+}
+
+/* The handshake is complete. */
+static bool put_welcome(struct ddpi_session *session, uint64_t id, struct ddpi_buf *out)
+{
     struct ddpi_welcome welcome = {.key_max = session->limits->key_len,
                                    .value_max = session->limits->value_len,
                                    .many_max = session->limits->keys_per_wait,
                                    .incarnation = session->incarnation};
+    size_t before = ddpi_buf_len(out);
+    if (!ddpi_welcome_put(out, id, &welcome))
+        return false;
+    if (session->identity.proven)
+        prove(session, out, before);
+    ddpi_wipe(&session->handshake, sizeof session->handshake);
     session->phase = OPEN;
     session->open = true;
-    return answered(step, DDPI_FRAME_HEADER_SIZE + frame->payload_len,
-                    ddpi_welcome_put(out, frame->id, &welcome), err);
+    return true;
 }
 
-static ddp_status finish_request(const struct ddpi_frame *frame, const uint8_t *payload,
-                                 struct ddpi_buf *out, struct ddpi_step *step,
+static bool put_challenge(struct ddpi_session *session, const struct ddpi_frame *frame,
+                          const uint8_t *bytes, struct ddpi_buf *out)
+{
+    uint8_t nonce[DDPI_NONCE_SIZE];
+    size_t before = ddpi_buf_len(out);
+    session->gate->random(nonce, sizeof nonce);
+    if (!ddpi_secret_put(out, DDPI_FRAME_CHALLENGE, frame->id, nonce))
+        return false;
+    ddpi_handshake_add(&session->handshake, bytes, DDPI_FRAME_HEADER_SIZE + frame->payload_len);
+    ddpi_handshake_add(&session->handshake, ddpi_buf_head(out) + before,
+                       ddpi_buf_len(out) - before);
+    session->phase = PROOF;
+    return true;
+}
+
+/* Whether the client may try what its HELLO asks for. What is wrong is no secret. */
+static ddp_status check_hello(const struct ddpi_session *session, const struct ddpi_hello *hello,
+                              struct ddp_error *err)
+{
+    const struct ddpi_credential *token = session->gate->token;
+    if (hello->auth == DDPI_AUTH_NONE && session->must_prove)
+        return ddpi_error_set(err, DDP_E_DENIED,
+                              "this server wants to know who connects, which needs its token: give "
+                              "--token-file=FILE, or set DDPRUN_TOKEN_FILE");
+    if (hello->auth == DDPI_AUTH_HMAC && token == NULL)
+        return ddpi_error_set(
+            err, DDP_E_DENIED,
+            "this server has no token, so it can neither check one nor prove that "
+            "it is the right server; give it the token, or connect without one "
+            "(--no-auth)");
+    if (hello->auth != DDPI_AUTH_NONE && hello->auth != DDPI_AUTH_HMAC)
+        return ddpi_error_set(err, DDP_E_DENIED,
+                              "this server does not know the authentication method %u",
+                              hello->auth);
+    return DDP_OK;
+}
+
+static ddp_status finish_hello(struct ddpi_session *session, const struct ddpi_frame *frame,
+                               const uint8_t *bytes, struct ddpi_buf *out, struct ddpi_step *step,
+                               struct ddp_error *err)
+{
+    struct ddpi_hello hello;
+    if (!ddpi_hello_get(bytes + DDPI_FRAME_HEADER_SIZE, frame->payload_len, &hello))
+        return close_step(step, ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed HELLO"));
+    ddp_status status = check_hello(session, &hello, err);
+    if (status != DDP_OK)
+        return close_step(step, status);
+    session->identity = hello.identity;
+    bool put = hello.auth == DDPI_AUTH_NONE ? put_welcome(session, frame->id, out)
+                                            : put_challenge(session, frame, bytes, out);
+    return answered(step, DDPI_FRAME_HEADER_SIZE + frame->payload_len, put, err);
+}
+
+static ddp_status finish_proof(struct ddpi_session *session, const struct ddpi_frame *frame,
+                               const uint8_t *bytes, struct ddpi_buf *out, struct ddpi_step *step,
+                               struct ddp_error *err)
+{
+    uint8_t proof[DDPI_PROOF_SIZE];
+    struct ddpi_identity *who = &session->identity;
+    if (!ddpi_secret_get(bytes + DDPI_FRAME_HEADER_SIZE, frame->payload_len, proof))
+        return close_step(step, ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed PROOF"));
+    ddp_status status = ddpi_credential_key(session->gate->token, who, session->handshake.key, err);
+    if (status != DDP_OK)
+        return close_step(step, status);
+    if (!ddpi_handshake_check(&session->handshake, DDPI_SIDE_CLIENT, proof)) {
+        ddpi_error_set(err, DDP_E_DENIED,
+                       "it wanted to be %s of job '%s' in epoch %llu, and has another token than "
+                       "this server, or the key of somebody else",
+                       ddpi_role_name(who->role), who->job, (unsigned long long)who->epoch);
+        return denied_step(step);
+    }
+    who->proven = true;
+    ddpi_handshake_add(&session->handshake, bytes, DDPI_FRAME_HEADER_SIZE + frame->payload_len);
+    return answered(step, DDPI_FRAME_HEADER_SIZE + frame->payload_len,
+                    put_welcome(session, frame->id, out), err);
+}
+
+static bool put_refusal(struct ddpi_session *session, struct ddpi_buf *out, uint8_t type,
+                        uint64_t id, ddp_status status, const char *text)
+{
+    size_t before = ddpi_buf_len(out);
+    return ddpi_seals_put(
+        &session->seals, out, before,
+        ddpi_refusal_put(out, type, id, status, 0, ddpi_bytes_of(text, strlen(text))));
+}
+
+static ddp_status finish_request(struct ddpi_session *session, const struct ddpi_frame *frame,
+                                 const uint8_t *bytes, struct ddpi_buf *out, struct ddpi_step *step,
                                  struct ddp_error *err)
 {
     struct ddp_error why;
-    ddp_status status = ddpi_request_get(frame, payload, &step->request, &why);
-    size_t used = DDPI_FRAME_HEADER_SIZE + frame->payload_len;
+    size_t size = DDPI_FRAME_HEADER_SIZE + frame->payload_len;
+    size_t used = size + ddpi_seals_size(&session->seals);
+    if (session->seals.on && !ddpi_seals_check(&session->seals, bytes, size)) {
+        ddpi_error_set(err, DDP_E_DENIED,
+                       "a frame of type %u is not what its client has sent at this place: somebody "
+                       "between has changed, dropped or repeated one",
+                       frame->type);
+        return denied_step(step);
+    }
+    ddp_status status =
+        ddpi_request_get(frame, bytes + DDPI_FRAME_HEADER_SIZE, &step->request, &why);
     if (status == DDP_E_LIMIT) /* the frame is sound: only this request fails */
         return answered(step, used,
-                        ddpi_refusal_put(out, frame->type, frame->id, status, 0,
-                                         ddpi_bytes_of(why.msg, strlen(why.msg))),
-                        err);
+                        put_refusal(session, out, frame->type, frame->id, status, why.msg), err);
     if (status != DDP_OK)
         return close_step(step, ddpi_error_set(err, status, "%s", why.msg));
     step->kind = DDPI_STEP_REQUEST;
@@ -103,6 +217,8 @@ static ddp_status payload_max(const struct ddpi_session *session, const struct d
     enum ddpi_op op;
     if (session->phase == HELLO && frame->type == DDPI_FRAME_HELLO)
         *ret_max = DDPI_HELLO_MAX;
+    else if (session->phase == PROOF && frame->type == DDPI_FRAME_PROOF)
+        *ret_max = DDPI_PROOF_SIZE;
     else if (session->phase == OPEN && ddpi_op_of_type(frame->type, &op))
         *ret_max = ddpi_request_max(op);
     else
@@ -128,11 +244,14 @@ static ddp_status next_frame(struct ddpi_session *session, const uint8_t *bytes,
                                                "a frame of type %u with %u bytes; at most %zu are "
                                                "allowed",
                                                frame.type, frame.payload_len, max));
-    if (len - DDPI_FRAME_HEADER_SIZE < frame.payload_len)
-        return more(step, DDPI_FRAME_HEADER_SIZE + frame.payload_len);
-    const uint8_t *payload = bytes + DDPI_FRAME_HEADER_SIZE;
-    return session->phase == HELLO ? finish_hello(session, &frame, payload, out, step, err)
-                                   : finish_request(&frame, payload, out, step, err);
+    size_t need = DDPI_FRAME_HEADER_SIZE + frame.payload_len + ddpi_seals_size(&session->seals);
+    if (len < need)
+        return more(step, need);
+    static ddp_status (*const finish[])(
+        struct ddpi_session * session, const struct ddpi_frame *frame, const uint8_t *bytes,
+        struct ddpi_buf *out, struct ddpi_step *step, struct ddp_error *err) = {
+        [HELLO] = finish_hello, [PROOF] = finish_proof, [OPEN] = finish_request};
+    return finish[session->phase](session, &frame, bytes, out, step, err);
 }
 
 static ddp_status native_next(struct ddpi_session *session, const uint8_t *bytes, size_t len,
@@ -143,20 +262,20 @@ static ddp_status native_next(struct ddpi_session *session, const uint8_t *bytes
                                       : next_frame(session, bytes, len, out, step, err);
 }
 
-static ddp_status native_put_reply(const struct ddpi_session *session, struct ddpi_buf *out,
+static ddp_status native_put_reply(struct ddpi_session *session, struct ddpi_buf *out,
                                    const struct ddpi_message *reply)
 {
-    (void)session;
-    return ddpi_reply_put(out, reply) ? DDP_OK : DDP_E_NOMEM;
+    size_t before = ddpi_buf_len(out);
+    bool put = ddpi_seals_put(&session->seals, out, before, ddpi_reply_put(out, reply));
+    return put ? DDP_OK : DDP_E_NOMEM;
 }
 
-static void native_put_farewell(const struct ddpi_session *session, struct ddpi_buf *out,
+static void native_put_farewell(struct ddpi_session *session, struct ddpi_buf *out,
                                 ddp_status status, const char *text)
 {
     /* Before the preambles are exchanged, nobody knows what the peer would make of a frame. */
     if (session->phase != PREAMBLE)
-        (void)ddpi_refusal_put(out, DDPI_FRAME_BYE, 0, status, 0,
-                               ddpi_bytes_of(text, strlen(text)));
+        (void)put_refusal(session, out, DDPI_FRAME_BYE, 0, status, text);
 }
 
 static size_t native_peek(const struct ddpi_session *session, const uint8_t *bytes, size_t len,

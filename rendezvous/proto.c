@@ -16,7 +16,7 @@ struct row {
 };
 
 static const struct row rows[] = {
-#define DDPI_MESSAGE(symbol, type, name, request, reply) {type, request, reply},
+#define DDPI_MESSAGE(symbol, type, name, role, request, reply) {type, request, reply},
 #include "proto.def"
 #undef DDPI_MESSAGE
 };
@@ -101,13 +101,46 @@ bool ddpi_frame_get(const uint8_t header[DDPI_FRAME_HEADER_SIZE], struct ddpi_fr
 
 bool ddpi_hello_put(struct ddpi_buf *buf, uint64_t id, const struct ddpi_hello *hello)
 {
-    return put_header(buf, DDPI_FRAME_HELLO, DDP_OK, id, 4) && ddpi_buf_put_u32(buf, hello->auth);
+    const struct ddpi_identity *who = &hello->identity;
+    struct ddpi_bytes job = ddpi_bytes_of(who->job, strlen(who->job));
+    return put_header(buf, DDPI_FRAME_HELLO, DDP_OK, id,
+                      4 + 1 + 8 + LEN_SIZE + job.len + DDPI_NONCE_SIZE) &&
+           ddpi_buf_put_u32(buf, hello->auth) && ddpi_buf_put_u8(buf, (uint8_t)who->role) &&
+           ddpi_buf_put_u64(buf, who->epoch) && ddpi_keys_put(buf, job) &&
+           ddpi_buf_append(buf, hello->nonce, DDPI_NONCE_SIZE);
+}
+
+/* @size bytes, of which there is no copy if @rd has failed. */
+static void get_fixed(struct ddpi_rd *rd, void *ret, size_t size)
+{
+    const uint8_t *bytes = ddpi_rd_bytes(rd, size);
+    if (bytes != NULL)
+        memcpy(ret, bytes, size);
+}
+
+static bool get_identity(struct ddpi_rd *rd, struct ddpi_identity *ret)
+{
+    unsigned role = ddpi_rd_u8(rd);
+    uint64_t epoch = ddpi_rd_u64(rd);
+    size_t job_len = ddpi_rd_u32(rd);
+    const void *job = ddpi_rd_bytes(rd, job_len);
+    if (rd->failed || ddpi_role_name(role) == NULL ||
+        (job_len > 0 && !ddpi_job_valid(job, job_len)))
+        return false;
+    *ret = (struct ddpi_identity){.role = (enum ddpi_role)role, .epoch = epoch};
+    memcpy(ret->job, job, job_len);
+    return true;
 }
 
 bool ddpi_hello_get(const void *payload, size_t len, struct ddpi_hello *ret)
 {
     struct ddpi_rd rd = ddpi_rd_of(payload, len);
     struct ddpi_hello hello = {.auth = ddpi_rd_u32(&rd)};
+    bool more = rd.left > 0 || hello.auth == DDPI_AUTH_HMAC;
+    if (more && !get_identity(&rd, &hello.identity))
+        return false;
+    if (more)
+        get_fixed(&rd, hello.nonce, sizeof hello.nonce);
     if (rd.failed)
         return false;
     *ret = hello;
@@ -116,9 +149,11 @@ bool ddpi_hello_get(const void *payload, size_t len, struct ddpi_hello *ret)
 
 bool ddpi_welcome_put(struct ddpi_buf *buf, uint64_t id, const struct ddpi_welcome *welcome)
 {
-    return put_header(buf, DDPI_FRAME_HELLO, DDP_OK, id, 20) &&
+    return put_header(buf, DDPI_FRAME_HELLO, DDP_OK, id, 20 + DDPI_PROOF_SIZE) &&
            ddpi_buf_put_u32(buf, welcome->key_max) && ddpi_buf_put_u32(buf, welcome->value_max) &&
-           ddpi_buf_put_u32(buf, welcome->many_max) && ddpi_buf_put_u64(buf, welcome->incarnation);
+           ddpi_buf_put_u32(buf, welcome->many_max) &&
+           ddpi_buf_put_u64(buf, welcome->incarnation) &&
+           ddpi_buf_append(buf, welcome->proof, DDPI_PROOF_SIZE);
 }
 
 bool ddpi_welcome_get(const void *payload, size_t len, struct ddpi_welcome *ret)
@@ -128,9 +163,30 @@ bool ddpi_welcome_get(const void *payload, size_t len, struct ddpi_welcome *ret)
     welcome.value_max = ddpi_rd_u32(&rd);
     welcome.many_max = ddpi_rd_u32(&rd);
     welcome.incarnation = ddpi_rd_u64(&rd);
+    if (rd.left > sizeof welcome.proof) /* what later versions have to say */
+        ddpi_rd_bytes(&rd, rd.left - sizeof welcome.proof);
+    get_fixed(&rd, welcome.proof, sizeof welcome.proof);
     if (rd.failed)
         return false;
     *ret = welcome;
+    return true;
+}
+
+bool ddpi_secret_put(struct ddpi_buf *buf, enum ddpi_frame_type type, uint64_t id,
+                     const uint8_t bytes[DDPI_PROOF_SIZE])
+{
+    return put_header(buf, (uint8_t)type, DDP_OK, id, DDPI_PROOF_SIZE) &&
+           ddpi_buf_append(buf, bytes, DDPI_PROOF_SIZE);
+}
+
+bool ddpi_secret_get(const void *payload, size_t len, uint8_t ret[DDPI_PROOF_SIZE])
+{
+    struct ddpi_rd rd = ddpi_rd_of(payload, len);
+    uint8_t bytes[DDPI_PROOF_SIZE];
+    get_fixed(&rd, bytes, sizeof bytes);
+    if (!ddpi_rd_done(&rd))
+        return false;
+    memcpy(ret, bytes, sizeof bytes);
     return true;
 }
 

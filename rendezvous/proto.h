@@ -3,8 +3,11 @@
  *
  * Each side first sends a preamble of eight bytes, "DDPS" and the range of versions it speaks
  * (2 x u16); the highest that both know is spoken. The client's first frame, sent without
- * waiting, is HELLO, whose layout no version changes except by appending. Then requests and
- * replies flow freely: an id pairs them, and a reply may overtake an earlier one that waits.
+ * waiting, is HELLO, whose layout no version changes except by appending; the server's answer is
+ * a frame of the same type, WELCOME. Where the client wants to prove who it is, the server's
+ * CHALLENGE and the client's PROOF come between them, and after WELCOME each frame of either
+ * side has a seal behind it (auth.h) which its length does not count. Then requests and replies
+ * flow freely: an id pairs them, and a reply may overtake an earlier one that waits.
  *
  * A frame is a header of sixteen bytes and a payload; all integers are little-endian:
  *   u32 payload length   u8 type   i8 status (0 in requests)   u16 zero   u64 id
@@ -15,6 +18,7 @@
 #ifndef DDPI_PROTO_H
 #define DDPI_PROTO_H
 
+#include "auth.h"
 #include "message.h"
 
 enum {
@@ -22,16 +26,21 @@ enum {
     DDPI_FRAME_HEADER_SIZE = 16,
     DDPI_VERSION_MIN = 1,
     DDPI_VERSION_MAX = 1,
-    DDPI_HELLO_MAX = 1000, /* payload bytes: with the rest under 1 KiB before authentication */
+    DDPI_HELLO_MAX = 952, /* payload bytes: with preamble and PROOF 1 KiB before authentication */
 };
 
 #define DDPI_MAGIC "DDPS"
 
 /* Frames of the connection itself; the operations have theirs in proto.def. */
-enum ddpi_frame_type { DDPI_FRAME_HELLO = 1, DDPI_FRAME_BYE = 2 };
+enum ddpi_frame_type {
+    DDPI_FRAME_HELLO = 1,
+    DDPI_FRAME_BYE = 2,
+    DDPI_FRAME_CHALLENGE = 3, /* the server's nonce */
+    DDPI_FRAME_PROOF = 4,     /* the client's */
+};
 
 /* How the client proves who it is. */
-enum ddpi_auth { DDPI_AUTH_NONE = 0 };
+enum ddpi_auth { DDPI_AUTH_NONE = 0, DDPI_AUTH_HMAC = 1 };
 
 struct ddpi_preamble {
     uint16_t version_min;
@@ -47,6 +56,8 @@ struct ddpi_frame {
 
 struct ddpi_hello {
     uint32_t auth; /* enum ddpi_auth */
+    struct ddpi_identity identity;
+    uint8_t nonce[DDPI_NONCE_SIZE]; /* zero where nothing is to be proven */
 };
 
 /* What the server accepts from this client. */
@@ -55,6 +66,9 @@ struct ddpi_welcome {
     uint32_t value_max;
     uint32_t many_max;
     uint64_t incarnation; /* another one: not the store it was, with other versions */
+    /* That the server knows the key; zero where nobody asked. Always the last of the payload, as it
+     * is about all that comes before it. */
+    uint8_t proof[DDPI_PROOF_SIZE];
 };
 
 /* All _put functions append to @buf: the whole or, returning false, nothing. */
@@ -72,9 +86,14 @@ uint16_t ddpi_version_choose(const struct ddpi_preamble *a, const struct ddpi_pr
 bool ddpi_frame_get(const uint8_t header[DDPI_FRAME_HEADER_SIZE], struct ddpi_frame *ret);
 
 bool ddpi_hello_put(struct ddpi_buf *buf, uint64_t id, const struct ddpi_hello *hello);
+/* A HELLO that ends behind its first field is that of an agent of no job. */
 bool ddpi_hello_get(const void *payload, size_t len, struct ddpi_hello *ret);
 bool ddpi_welcome_put(struct ddpi_buf *buf, uint64_t id, const struct ddpi_welcome *welcome);
 bool ddpi_welcome_get(const void *payload, size_t len, struct ddpi_welcome *ret);
+/* CHALLENGE and PROOF: a nonce, or a proof, and nothing else. */
+bool ddpi_secret_put(struct ddpi_buf *buf, enum ddpi_frame_type type, uint64_t id,
+                     const uint8_t bytes[DDPI_PROOF_SIZE]);
+bool ddpi_secret_get(const void *payload, size_t len, uint8_t ret[DDPI_PROOF_SIZE]);
 
 /* A frame of @type that says no: what a failed reply looks like, and BYE. */
 bool ddpi_refusal_put(struct ddpi_buf *buf, uint8_t type, uint64_t id, ddp_status status,

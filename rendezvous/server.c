@@ -12,11 +12,14 @@
  */
 #include "server.h"
 
+#include "admission.h"
 #include "conn.h"
 #include "error.h"
 #include "listen.h"
 #include "mem.h"
 #include "proto.h"
+#include "roles.h"
+#include "token.h"
 
 #include <ddprun/store.h>
 #include <errno.h>
@@ -33,6 +36,8 @@ enum {
     OTHER_FILES = 32, /* what the process needs besides connections, at least */
     SCRATCH_SIZE = 32 * 1024,
     TCPSTORE_KEY_MAX = 1024 * 1024,
+    DENIALS_LOGGED = 10, /* in so many milliseconds; the others are counted: */
+    DENIALS_MS = 10000,
 };
 
 struct ddpi_server {
@@ -45,7 +50,13 @@ struct ddpi_server {
     struct ddpi_list dirty;     /* ddpi_conn::of_dirty */
     struct ddpi_log log;
     uint32_t max_connections;
-    bool loopback_only;
+    struct ddpi_credential token; /* env.gate points here where there is one */
+    struct ddpi_admission admission;
+    struct denials {
+        uint64_t since_ms;
+        unsigned logged;
+        unsigned unlogged;
+    } denials;
     struct ddpi_server_stats counts; /* without what the core knows */
 
     struct ddpi_sink sink; /* commit NULL: none */
@@ -77,6 +88,8 @@ static void server_maybe_closed(struct ddpi_server *server)
     void *ctx = server->close_ctx;
     ddpi_kv_scope_put(server->kv, server->tcpstore_scope);
     ddpi_kv_destroy(server->kv);
+    ddpi_admission_finish(&server->admission);
+    ddpi_wipe(&server->token, sizeof server->token);
     ddpi_free(server);
     if (cb != NULL)
         cb(ctx);
@@ -247,11 +260,24 @@ static void on_ahead(void *owner, struct ddpi_conn *conn, const struct ddpi_byte
     ddpi_kv_prefetch(server->kv, &conn->client, keys, count);
 }
 
+static void refuse_request(struct ddpi_conn *conn, const struct ddpi_message *request,
+                           const struct ddp_error *why)
+{
+    const struct ddpi_message reply = {.op = request->op,
+                                       .id = request->id,
+                                       .status = why->status,
+                                       .text = ddpi_bytes_of(why->msg, strlen(why->msg))};
+    ddpi_conn_reply(conn, &reply);
+}
+
 static void on_request(void *owner, struct ddpi_conn *conn, const struct ddpi_message *request)
 {
     struct ddpi_server *server = owner;
+    struct ddp_error err;
     server->counts.requests++;
-    if (request->op == DDPI_OP_STATS)
+    if (ddpi_role_permits(&conn->session.identity, request, &err) != DDP_OK)
+        refuse_request(conn, request, &err);
+    else if (request->op == DDPI_OP_STATS)
         answer_stats(server, conn, request->id);
     else
         ddpi_kv_apply(server->kv, &conn->client, request, uv_now(server->env.loop));
@@ -275,22 +301,58 @@ static void on_dirty(void *owner, struct ddpi_conn *conn)
         ddpi_list_append(&server->dirty, &conn->of_dirty);
 }
 
-static void on_gone(void *owner, struct ddpi_conn *conn)
+static ddp_status admit_tcpstore(struct ddpi_server *server, struct ddpi_conn *conn,
+                                 struct ddp_error *err)
 {
-    struct ddpi_server *server = owner;
-    server->counts.dismissed += conn->at_fault;
-    ddpi_kv_client_gone(server->kv, &conn->client);
-    ddpi_kv_scope_put(server->kv, conn->client.scope);
-    conn->client.scope = NULL;
+    if (conn->session.must_prove && !ddpi_admission_vouched(&server->admission, &conn->address))
+        return ddpi_error_set(err, DDP_E_DENIED,
+                              "a TCPStore client cannot prove who it is, and no agent that has the "
+                              "token is connected from its host");
+    return ddpi_kv_scope_get(server->kv, ddpi_kv_scope_prefix(server->tcpstore_scope),
+                             &conn->client.scope, err);
 }
 
 static ddp_status on_admit(void *owner, struct ddpi_conn *conn, struct ddp_error *err)
 {
     struct ddpi_server *server = owner;
-    if (!conn->client.tcpstore)
-        return DDP_OK;
-    return ddpi_kv_scope_get(server->kv, ddpi_kv_scope_prefix(server->tcpstore_scope),
-                             &conn->client.scope, err);
+    const struct ddpi_identity *who = &conn->session.identity;
+    if (conn->client.tcpstore)
+        return admit_tcpstore(server, conn, err);
+    if (who->proven && who->role == DDPI_ROLE_AGENT) {
+        if (!ddpi_admission_enter(&server->admission, &conn->address))
+            return ddpi_error_nomem(err, sizeof conn->address);
+        conn->vouches = true;
+    }
+    return DDP_OK;
+}
+
+/* Whoever can connect could fill the log otherwise. */
+static bool on_denied(void *owner)
+{
+    struct ddpi_server *server = owner;
+    struct denials *denials = &server->denials;
+    uint64_t now_ms = uv_now(server->env.loop);
+    server->counts.denied++;
+    if (denials->logged == 0 || now_ms - denials->since_ms >= DENIALS_MS) {
+        if (denials->unlogged > 0)
+            ddpi_log(&server->log, DDPI_LOG_WARN, "denied %u more connections", denials->unlogged);
+        *denials = (struct denials){.since_ms = now_ms};
+    }
+    bool room = denials->logged < DENIALS_LOGGED;
+    denials->logged += room;
+    denials->unlogged += !room;
+    return room;
+}
+
+static void on_gone(void *owner, struct ddpi_conn *conn)
+{
+    struct ddpi_server *server = owner;
+    server->counts.dismissed += conn->at_fault && !conn->denied;
+    if (conn->vouches)
+        ddpi_admission_leave(&server->admission, &conn->address);
+    ddpi_kv_client_gone(server->kv, &conn->client);
+    ddpi_kv_scope_put(server->kv, conn->client.scope);
+    conn->client.scope = NULL;
 }
 
 static void on_conn_closed(void *owner, struct ddpi_conn *conn)
@@ -367,17 +429,35 @@ static ddp_status add_listener(struct ddpi_server *server, int fd, struct ddp_er
     return DDP_OK;
 }
 
+/* Without a token there are addresses where nobody could be admitted, or everybody would be. */
+static ddp_status check_token(const struct ddpi_server *server, bool *ret_loopback_only,
+                              struct ddp_error *err)
+{
+    const struct ddpi_gate *gate = &server->env.gate;
+    *ret_loopback_only = gate->token == NULL && !gate->open_to_all;
+    if (*ret_loopback_only && !gate->open_to_loopback)
+        return ddpi_error_set(err, DDP_E_DENIED,
+                              "all clients have to prove who they are, but there is no token");
+    return DDP_OK;
+}
+
 ddp_status ddpi_server_listen(struct ddpi_server *server, const char *host, uint16_t port,
                               struct ddp_error *err)
 {
     int fd;
-    ddp_status status = ddpi_listen(host, port, server->loopback_only, &fd, err);
+    bool loopback_only;
+    ddp_status status = check_token(server, &loopback_only, err);
+    if (status == DDP_OK)
+        status = ddpi_listen(host, port, loopback_only, &fd, err);
     return status == DDP_OK ? add_listener(server, fd, err) : status;
 }
 
 ddp_status ddpi_server_adopt(struct ddpi_server *server, int fd, struct ddp_error *err)
 {
-    ddp_status status = ddpi_listen_check(fd, server->loopback_only, err);
+    bool loopback_only;
+    ddp_status status = check_token(server, &loopback_only, err);
+    if (status == DDP_OK)
+        status = ddpi_listen_check(fd, loopback_only, err);
     return status == DDP_OK ? add_listener(server, fd, err) : status;
 }
 
@@ -438,7 +518,11 @@ static void take_options(struct ddpi_server *server, const struct ddpi_server_op
     take_lower(&kv->tcpstore_many, options->tcpstore_max_keys, kv->tcpstore_many);
     if (options->log != NULL)
         server->log = *options->log;
-    server->loopback_only = options->loopback_only;
+    server->env.gate = (struct ddpi_gate){
+        .open_to_loopback = options->auth != DDPI_SERVER_AUTH_ALWAYS,
+        .open_to_all = options->auth == DDPI_SERVER_AUTH_NEVER,
+        .random = ddpi_token_random,
+    };
     server->max_connections = OR_DEFAULT(options->max_connections, MAX_CONNECTIONS);
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur > 2 * OTHER_FILES &&
@@ -453,6 +537,7 @@ static void init_env(struct ddpi_server *server, uv_loop_t *loop)
     server->env.owner = server;
     server->env.admit = on_admit;
     server->env.ahead = on_ahead;
+    server->env.denied = on_denied;
     server->env.request = on_request;
     server->env.settle = settle;
     server->env.dirty = on_dirty;
@@ -476,6 +561,7 @@ static ddp_status create_core(struct ddpi_server *server, const char *tcpstore_p
     if (getrandom(seed, sizeof seed, 0) != (ssize_t)sizeof seed ||
         getrandom(incarnation, sizeof *incarnation, 0) != (ssize_t)sizeof *incarnation)
         return ddpi_error_sys(err, errno, "cannot get random bytes");
+    ddpi_admission_init(&server->admission, seed);
     server->kv = ddpi_kv_create(&server->env.kv_limits, seed, on_reply, server);
     if (server->kv == NULL)
         return ddpi_error_nomem(err, sizeof(void *));
@@ -508,9 +594,14 @@ ddp_status ddpi_server_create_deaf(uv_loop_t *loop, const struct ddpi_server_opt
     ddpi_list_init(&server->dirty);
     server->expiry_at = UINT64_MAX;
     const char *prefix = options->tcpstore_prefix != NULL ? options->tcpstore_prefix : "tcp/";
-    ddp_status status = create_core(server, prefix, err);
+    ddp_status status = DDP_OK;
+    if (options->token != NULL)
+        status = ddpi_server_set_token(server, options->token, err);
+    if (status == DDP_OK)
+        status = create_core(server, prefix, err);
     if (status != DDP_OK) {
         ddpi_kv_destroy(server->kv);
+        ddpi_wipe(&server->token, sizeof server->token);
         ddpi_free(server);
         return status;
     }
@@ -536,6 +627,19 @@ ddp_status ddpi_server_create(uv_loop_t *loop, const struct ddpi_server_options 
 }
 
 /* --- for the owner --- */
+
+ddp_status ddpi_server_set_token(struct ddpi_server *server, const struct ddpi_credential *token,
+                                 struct ddp_error *err)
+{
+    if (!token->is_token)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "a server needs the token itself; this is the key of the role '%s' "
+                              "only",
+                              ddpi_role_name(token->identity.role));
+    server->token = *token;
+    server->env.gate.token = &server->token;
+    return DDP_OK;
+}
 
 ddp_status ddpi_server_restore(struct ddpi_server *server, const struct ddpi_mutation *mutation,
                                struct ddp_error *err)

@@ -6,6 +6,7 @@
 #ifndef DDPI_SERVER_H
 #define DDPI_SERVER_H
 
+#include "auth.h"
 #include "listener.h"
 #include "sink.h"
 
@@ -17,11 +18,22 @@
 
 struct ddpi_server;
 
+/* Who has to prove who he is. PyTorch's TCPStore clients cannot: where it would be asked of them,
+ * they are admitted from hosts from which a proven agent is connected. */
+enum ddpi_server_auth {
+    DDPI_SERVER_AUTH_DEFAULT, /* whoever comes from another machine */
+    DDPI_SERVER_AUTH_ALWAYS,
+    DDPI_SERVER_AUTH_NEVER, /* who wants to may */
+};
+
 /* Zero means the default, everywhere. */
 struct ddpi_server_options {
-    const char *host;         /* for ddpi_server_create(): NULL: 127.0.0.1 */
-    uint16_t port;            /* the same; 0: a free one */
-    bool loopback_only;       /* refuse to listen where other machines could connect */
+    const char *host; /* for ddpi_server_create(): NULL: 127.0.0.1 */
+    uint16_t port;    /* the same; 0: a free one */
+    /* By which clients prove who they are, and this server to them; not kept. NULL: none, and then
+     * only NEVER allows addresses that other machines can reach. */
+    const struct ddpi_credential *token;
+    enum ddpi_server_auth auth;
     uint32_t max_connections; /* 65,536, and never more than the limit of open files allows */
     size_t max_keys;          /* 1 M */
     size_t max_bytes;         /* 1 GiB: all keys and values */
@@ -44,17 +56,18 @@ struct ddpi_server_options {
 };
 
 /* X(name): what is counted. The last six are what there is now, the others only grow. */
-#define DDPI_SERVER_STATS(X)                                                           \
-    X(accepted)  /* connections */                                                     \
-    X(refused)   /* connections: too many, or no file descriptor or memory for them */ \
-    X(dismissed) /* connections closed because the peer broke a rule or a deadline */  \
-    X(requests)                                                                        \
-    X(limited) /* requests that would have exceeded a limit of the core */             \
-    X(connections)                                                                     \
-    X(keys)                                                                            \
-    X(bytes)                                                                           \
-    X(waits) /* requests that wait */                                                  \
-    X(watches)                                                                         \
+#define DDPI_SERVER_STATS(X)                                                             \
+    X(accepted)  /* connections */                                                       \
+    X(refused)   /* connections: too many, or no file descriptor or memory for them */   \
+    X(dismissed) /* connections closed because the peer broke a rule or a deadline */    \
+    X(denied)    /* connections of peers who may not, or could not prove who they are */ \
+    X(requests)                                                                          \
+    X(limited) /* requests that would have exceeded a limit of the core */               \
+    X(connections)                                                                       \
+    X(keys)                                                                              \
+    X(bytes)                                                                             \
+    X(waits) /* requests that wait */                                                    \
+    X(watches)                                                                           \
     X(sessions)
 
 struct ddpi_server_stats {
@@ -73,13 +86,19 @@ ddp_status ddpi_server_create_deaf(uv_loop_t *loop, const struct ddpi_server_opt
                                    struct ddpi_server **ret, struct ddp_error *err);
 
 /* Listen on one more address: @host is an address or a name, of which the first address counts;
- * one of IPv6 takes IPv6 only. Fails with nothing changed. DDP_E_DENIED: see loopback_only. */
+ * one of IPv6 takes IPv6 only. Fails with nothing changed. DDP_E_DENIED: there has to be a token.
+ */
 ddp_status ddpi_server_listen(struct ddpi_server *server, const char *host, uint16_t port,
                               struct ddp_error *err);
 
 /* The same with a listening socket that somebody else has made. On success @fd belongs to the
- * server; on failure it may have been closed. */
+ * server; on failure it may have been closed, but with DDP_E_DENIED it is still the caller's. */
 ddp_status ddpi_server_adopt(struct ddpi_server *server, int fd, struct ddp_error *err);
+
+/* Give it a token, or another one for those who come from now on. DDP_E_INVALID: it is the key of
+ * one role only. */
+ddp_status ddpi_server_set_token(struct ddpi_server *server, const struct ddpi_credential *token,
+                                 struct ddp_error *err);
 
 /* "127.0.0.1:29400", "[::1]:29400": where it listens, in the order in which that began; NULL beyond
  * the last. They live until the server is drained or closed. */

@@ -298,7 +298,7 @@ static const struct reply_row replies[DDPI_OP_COUNT] = {
     [DDPI_OP_ARRIVE] = {put_ready, false},
 };
 
-static ddp_status tcpstore_put_reply(const struct ddpi_session *session, struct ddpi_buf *out,
+static ddp_status tcpstore_put_reply(struct ddpi_session *session, struct ddpi_buf *out,
                                      const struct ddpi_message *reply)
 {
     (void)session;
@@ -308,7 +308,7 @@ static ddp_status tcpstore_put_reply(const struct ddpi_session *session, struct 
     return row->put(out, reply) ? DDP_OK : DDP_E_NOMEM;
 }
 
-static void tcpstore_put_farewell(const struct ddpi_session *session, struct ddpi_buf *out,
+static void tcpstore_put_farewell(struct ddpi_session *session, struct ddpi_buf *out,
                                   ddp_status status, const char *text)
 {
     (void)session; /* the protocol has no words for it */

@@ -57,10 +57,12 @@ static void ask(struct state *state)
 
 static void connect_again(struct ddpi_client *client)
 {
+    static const struct ddpi_identity nobody;
+    static const struct ddpi_greet_terms terms = {.identity = &nobody};
     if (client->sm.state == CLIENT_WAITING)
         ddpi_client_tick(client, client->at_ms);
     if (client->sm.state == CLIENT_DIALING)
-        ddpi_client_connected(client, 0);
+        ddpi_client_connected(client, &terms, 0);
     ddpi_client_fill(client, 0);
     ddpi_client_sent(client, ddpi_buf_len(&client->out));
 }

@@ -25,6 +25,8 @@ static const struct ddpi_kv_limits limits = {
     .tcpstore_many = 16,
 };
 
+static const struct ddpi_gate gate; /* without a token: fuzz_handshake has one */
+
 struct player {
     const struct ddpi_dialect *dialect;
     check_request *check;
@@ -58,6 +60,7 @@ static void start(struct player *player)
     HOLDS(ddpi_kv_scope_get(player->kv, ddpi_bytes_of("t/", 2), &player->client.scope, NULL) ==
           DDP_OK);
     player->session.limits = &limits;
+    player->session.gate = &gate;
     ddpi_buf_init(&player->talk.out, OUT_MAX);
 }
 

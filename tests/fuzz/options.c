@@ -110,7 +110,9 @@ static void check_ddprund(struct words *words)
     HOLDS(options.listen.count <= DDPRUND_LISTEN_MAX);
     for (uint32_t i = 0; i < options.listen.count; i++)
         HOLDS(options.listen.at[i].has_port && options.listen.at[i].host[0] != '\0');
-    HOLDS(options.server.loopback_only == !options.no_auth);
+    HOLDS(options.server.auth <= DDPI_SERVER_AUTH_NEVER);
+    HOLDS(is_given(words, options.token_file, NULL));
+    HOLDS(options.token_fd == 0 || options.token_fd >= 3);
     HOLDS(options.server.max_value_len <= 16 << 20 && options.server.max_waits <= 1000000);
     HOLDS(options.server.output_hard == 0 || options.server.output_soft != 0);
     HOLDS(options.log_level <= DDPI_LOG_DEBUG);

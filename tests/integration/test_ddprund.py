@@ -49,8 +49,9 @@ class Listening(DdprundCase):
 
     def test_what_others_could_reach(self):
         for host in ('0.0.0.0', '[::]', '192.0.2.1'):
-            self.refused(CONFIG, [host, '--no-auth', 'not authenticated'], f'--listen={host}:0')
-        self.refused(CONFIG, ['0.0.0.0', '--no-auth'], env={'DDPRUND_LISTEN': '0.0.0.0:0'})
+            self.refused(CONFIG, ['--token-file'], f'--listen={host}:0', env={'HOME': ''})
+        self.refused(CONFIG, ['--token-file'], env={'HOME': '', 'DDPRUND_LISTEN': '0.0.0.0:0'})
+        self.refused(CONFIG, ['192.0.2.1', 'no such address'], '--listen=192.0.2.1:0', '--no-auth')
 
     def test_no_auth_is_said(self):
         job = self.serve('--no-auth', listen='0.0.0.0:0')
@@ -308,12 +309,13 @@ class ServiceManagers(DdprundCase):
         self.stop(job)
 
     def test_what_cannot_be_adopted(self):
+        self.env['HOME'] = ''  # so there is no token
         with socket.socket() as mute, socket.socket(socket.AF_UNIX) as local:
             for socks, options, texts in (
                     ([mute], {}, ['LISTEN_FDS', 'descriptor 3']),
                     ([local], {}, ['LISTEN_FDS', 'descriptor 3']),
                     ([self.listening_socket()], {'count': 40}, ['LISTEN_FDS', 'descriptor']),
-                    ([self.listening_socket('0.0.0.0')], {}, ['LISTEN_FDS', '--no-auth'])):
+                    ([self.listening_socket('0.0.0.0')], {}, ['LISTEN_FDS', '--token-file'])):
                 with self.subTest(texts=texts):
                     self.assert_sentence(self.activated(socks, **options), CONFIG, *texts,
                                          program='ddprund')

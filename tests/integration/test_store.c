@@ -268,7 +268,7 @@ START_TEST(a_port_in_use)
     ck_assert_int_eq(err.sys_errno, EADDRINUSE);
     ck_assert_ptr_nonnull(strstr(err.msg, store_thread_endpoint(server)));
     ck_assert_ptr_nonnull(strstr(err.msg, "choose another port"));
-    options = (struct ddpi_server_options){.host = "192.0.2.1"};
+    options = (struct ddpi_server_options){.host = "192.0.2.1", .auth = DDPI_SERVER_AUTH_NEVER};
     ck_assert_int_eq(ddpi_server_create(&loop, &options, &second, &err), DDP_E_UNREACHABLE);
     ck_assert_ptr_nonnull(strstr(err.msg, "no such address"));
     ck_assert_ptr_null(second);
@@ -393,7 +393,8 @@ START_TEST(a_server_that_falls_silent)
     struct ddpi_buf buf;
     ddpi_buf_init(&buf, 1024);
     struct ddpi_preamble preamble = {1, 1};
-    struct ddpi_welcome welcome = {4096, 4096, 16, 1};
+    struct ddpi_welcome welcome = {
+        .key_max = 4096, .value_max = 4096, .many_max = 16, .incarnation = 1};
     ck_assert(ddpi_preamble_put(&buf, &preamble) && ddpi_welcome_put(&buf, 0, &welcome));
     uint16_t port;
     struct fake fake = {.bytes = ddpi_buf_head(&buf), .len = ddpi_buf_len(&buf)};

@@ -96,6 +96,7 @@ START_TEST(ipv6_is_ipv6_only)
 {
     if (!has_ipv6())
         return;
+    restart(&(struct ddpi_server_options){.auth = DDPI_SERVER_AUTH_NEVER});
     struct attempt v6 = {.host = "::", .port = store_thread_port(server), .index = 1};
     try_to_listen(&v6);
     ck_assert_msg(v6.status == DDP_OK, "%s", v6.err.msg);
@@ -148,9 +149,8 @@ START_TEST(a_socket_made_by_others)
 }
 END_TEST
 
-START_TEST(loopback_only)
+START_TEST(loopback_only_without_a_token)
 {
-    restart(&(struct ddpi_server_options){.loopback_only = true});
     struct attempt fine = {.host = "127.1.2.3"};
     try_to_listen(&fine);
     ck_assert_int_eq(fine.status, DDP_OK);
@@ -296,7 +296,7 @@ Suite *test_suite(void)
         ipv6_is_ipv6_only,
         a_failure_to_listen_changes_nothing,
         a_socket_made_by_others,
-        loopback_only,
+        loopback_only_without_a_token,
         draining_lets_those_who_wait_be_answered,
         draining_when_nobody_waits_is_over_at_once,
         counters,

@@ -7,6 +7,9 @@
 
 #include <stdio.h>
 
+static const struct ddpi_identity nobody;
+const struct ddpi_greet_terms nobody_in_particular = {.identity = &nobody};
+
 struct ddpi_client client;
 struct ddpi_client_request requests[REQUESTS_MAX];
 ddp_status results[REQUESTS_MAX]; /* DDP_E_INTERNAL: none */
@@ -71,7 +74,8 @@ void client_teardown(void)
 void put_welcome(uint64_t incarnation)
 {
     static const struct ddpi_preamble preamble = {DDPI_VERSION_MIN, DDPI_VERSION_MAX};
-    const struct ddpi_welcome welcome = {4096, 4096, 16, incarnation};
+    const struct ddpi_welcome welcome = {
+        .key_max = 4096, .value_max = 4096, .many_max = 16, .incarnation = incarnation};
     ck_assert(ddpi_preamble_put(&wire, &preamble) && ddpi_welcome_put(&wire, 0, &welcome));
 }
 
@@ -138,7 +142,7 @@ void greet(uint64_t incarnation)
     if (client.sm.state == CLIENT_WAITING)
         ddpi_client_tick(&client, client.at_ms);
     ck_assert_uint_eq(client.sm.state, CLIENT_DIALING);
-    ddpi_client_connected(&client, NOW);
+    ddpi_client_connected(&client, &nobody_in_particular, NOW);
     ddpi_client_sent(&client, ddpi_buf_len(&client.out));
     put_welcome(incarnation);
     deliver();

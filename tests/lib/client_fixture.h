@@ -14,6 +14,9 @@ struct told {
     int64_t number;
 };
 
+/* A client that proves nothing. */
+extern const struct ddpi_greet_terms nobody_in_particular;
+
 extern struct ddpi_client client;
 extern struct ddpi_client_request requests[REQUESTS_MAX];
 extern ddp_status results[REQUESTS_MAX]; /* DDP_E_INTERNAL: none */

@@ -10,7 +10,7 @@ from ddprun_run import DEADLINE, ROOT, DdprunCase, wait_until
 DDPRUND = os.environ.get('DDPRUND', str(ROOT / 'build' / 'cmd' / 'ddprund'))
 DDPCTL = os.environ.get('DDPCTL', str(ROOT / 'build' / 'cmd' / 'ddpctl'))
 
-USAGE, UNREACHABLE, TIMEOUT, CONFIG = 2, 69, 75, 78
+USAGE, UNREACHABLE, TIMEOUT, DENIED, CONFIG = 2, 69, 75, 77, 78
 
 
 def has_ipv6():
@@ -28,7 +28,14 @@ def connect(endpoint):
 
 
 class DdprundCase(DdprunCase):
-    """A case with services, and clients of them."""
+    """A case with services, and clients of them, in a home directory of their own."""
+
+    def setUp(self):
+        super().setUp()
+        self.home = self.folder / 'home'
+        self.home.mkdir()
+        self.env['HOME'] = str(self.home)
+        self.env.pop('XDG_CONFIG_HOME', None)
 
     def daemon(self, *words, **options):
         """A ddprund with exactly these @words."""
@@ -44,11 +51,11 @@ class DdprundCase(DdprunCase):
         self.assertEqual(job.out.count('listening on '), listeners, job.err)
         return job
 
-    def ctl_start(self, endpoint, *words, **options):
+    def ctl_start(self, endpoint, *words, verb='store', **options):
         env = dict(self.env, **options.pop('env', {}))
         if endpoint:
             env['DDPRUN_STORE'] = endpoint
-        process = subprocess.Popen([DDPCTL, 'store', *map(str, words)], env=env,
+        process = subprocess.Popen([DDPCTL, verb, *map(str, words)], env=env,
                                    stdin=options.pop('stdin', subprocess.DEVNULL),
                                    stdout=options.pop('stdout', subprocess.PIPE),
                                    stderr=subprocess.PIPE, **options)
@@ -62,7 +69,7 @@ class DdprundCase(DdprunCase):
         process.communicate()
 
     def ctl(self, endpoint, *words, given=None, **options):
-        """One ddpctl store to its end: exit code, stdout as bytes, stderr as text."""
+        """One ddpctl to its end: exit code, stdout as bytes, stderr as text."""
         if given is not None:
             options['stdin'] = subprocess.PIPE
         process = self.ctl_start(endpoint, *words, **options)
@@ -74,6 +81,10 @@ class DdprundCase(DdprunCase):
         code, out, err = self.ctl(endpoint, *words, **options)
         self.assertEqual((code, err), (0, ''), words)
         return out
+
+    def token(self, *words, **options):
+        """ddpctl token, which must succeed; the line that it prints."""
+        return self.done(None, *words, verb='token', **options).decode().rstrip('\n')
 
     def stats(self, endpoint):
         return json.loads(self.done(endpoint, 'stats', '--json'))

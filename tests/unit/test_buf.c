@@ -106,6 +106,22 @@ START_TEST(room_in_front_is_used_again)
 }
 END_TEST
 
+START_TEST(what_was_appended_can_be_taken_back)
+{
+    struct ddpi_buf buf;
+    ddpi_buf_init(&buf, 100);
+    append_counting(&buf, 0, 50);
+    ddpi_buf_consume(&buf, 10);
+    ddpi_buf_truncate(&buf, 30);
+    assert_counts_up(&buf, 10, 30);
+    append_counting(&buf, 40, 20);
+    assert_counts_up(&buf, 10, 50);
+    ddpi_buf_truncate(&buf, 0);
+    ck_assert_uint_eq(ddpi_buf_len(&buf), 0);
+    ddpi_buf_finish(&buf);
+}
+END_TEST
+
 START_TEST(reserved_bytes_count_once_added)
 {
     struct ddpi_buf buf;
@@ -260,6 +276,7 @@ Suite *test_suite(void)
     tcase_add_test(bytes, a_limit_of_zero_and_one_without_end);
     tcase_add_test(bytes, growth_keeps_the_bytes);
     tcase_add_test(bytes, room_in_front_is_used_again);
+    tcase_add_test(bytes, what_was_appended_can_be_taken_back);
     tcase_add_test(bytes, reserved_bytes_count_once_added);
     tcase_add_test(bytes, a_large_buffer_is_given_back_when_empty);
     tcase_add_test(bytes, finish_leaves_an_empty_buffer);

@@ -254,7 +254,7 @@ START_TEST(attempts_end_and_become_rare)
         ck_assert_uint_eq(client.sm.state, CLIENT_DIALING);
     }
     jitter = 0;
-    ddpi_client_connected(&client, now_ms);
+    ddpi_client_connected(&client, &nobody_in_particular, now_ms);
     ddpi_client_tick(&client, client.at_ms);
     ck_assert_ptr_nonnull(strstr(client.why.msg, "says nothing"));
     greet(1);
@@ -378,7 +378,7 @@ static void reach(unsigned state)
     else if (state == CLIENT_DIALING || state == CLIENT_GREETING)
         ddpi_client_start(&client, NOW);
     if (state == CLIENT_GREETING)
-        ddpi_client_connected(&client, NOW);
+        ddpi_client_connected(&client, &nobody_in_particular, NOW);
     jitter = 10;
     if (state == CLIENT_WAITING)
         lose(NOW);

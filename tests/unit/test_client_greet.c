@@ -5,6 +5,9 @@
 #include "client_greet.h"
 #include "failmem.h"
 
+static const struct ddpi_identity nobody;
+static const struct ddpi_greet_terms nobody_in_particular = {.identity = &nobody};
+
 static struct ddpi_buf in, out;
 static struct ddpi_greet greet;
 
@@ -12,7 +15,7 @@ static void setup(void)
 {
     ddpi_buf_init(&in, 65536);
     ddpi_buf_init(&out, 65536);
-    ck_assert_int_eq(ddpi_greet_begin(&greet, &out, NULL), DDP_OK);
+    ck_assert_int_eq(ddpi_greet_begin(&greet, &nobody_in_particular, &out, NULL), DDP_OK);
 }
 
 static void teardown(void)
@@ -24,7 +27,8 @@ static void teardown(void)
 static void put_good(struct ddpi_buf *buf)
 {
     static const struct ddpi_preamble preamble = {DDPI_VERSION_MIN, DDPI_VERSION_MAX};
-    static const struct ddpi_welcome welcome = {1, 2, 3, 4};
+    static const struct ddpi_welcome welcome = {
+        .key_max = 1, .value_max = 2, .many_max = 3, .incarnation = 4};
     ck_assert(ddpi_preamble_put(buf, &preamble) && ddpi_welcome_put(buf, 0, &welcome));
 }
 
@@ -53,7 +57,7 @@ START_TEST(cut_at_every_byte)
     for (size_t cut = 0; cut < len; cut++) {
         ddpi_buf_consume(&in, ddpi_buf_len(&in));
         ddpi_buf_consume(&out, ddpi_buf_len(&out));
-        ck_assert_int_eq(ddpi_greet_begin(&greet, &out, NULL), DDP_OK);
+        ck_assert_int_eq(ddpi_greet_begin(&greet, &nobody_in_particular, &out, NULL), DDP_OK);
         ck_assert(ddpi_buf_append(&in, ddpi_buf_head(&all), cut));
         ck_assert_int_eq(ddpi_greet_take(&greet, &in, &out, &need, NULL), DDP_OK);
         ck_assert_uint_gt(need, ddpi_buf_len(&in));
@@ -100,7 +104,7 @@ START_TEST(no_memory)
     struct ddpi_buf none;
     ddpi_buf_init(&none, 1024);
     failmem_start(0);
-    ck_assert_int_eq(ddpi_greet_begin(&greet, &none, NULL), DDP_E_NOMEM);
+    ck_assert_int_eq(ddpi_greet_begin(&greet, &nobody_in_particular, &none, NULL), DDP_E_NOMEM);
     ck_assert(failmem_stop());
     ddpi_buf_finish(&none);
 }

@@ -58,7 +58,7 @@ static bool converse(size_t cut)
         if (client.sm.state == CLIENT_WAITING)
             ddpi_client_tick(&client, client.at_ms);
         if (client.sm.state == CLIENT_DIALING)
-            ddpi_client_connected(&client, NOW);
+            ddpi_client_connected(&client, &nobody_in_particular, NOW);
         serve(&latest);
         size_t len = ddpi_buf_len(&wire);
         if (!was_cut && cut < len) {
@@ -110,7 +110,7 @@ static bool converse_without_memory(unsigned n)
         if (client.sm.state == CLIENT_WAITING)
             ddpi_client_tick(&client, client.at_ms);
         if (client.sm.state == CLIENT_DIALING)
-            ddpi_client_connected(&client, NOW);
+            ddpi_client_connected(&client, &nobody_in_particular, NOW);
         ddpi_client_fill(&client, NOW);
         bool sent = ddpi_buf_len(&client.out) > 0;
         bool failed = failmem_stop(); /* the server has memory */

@@ -30,7 +30,7 @@ static ddp_status parse(const char *const *words, const char *const *variables)
 START_TEST(nothing_given)
 {
     PARSED(WORDS(), WORDS());
-    static const struct ddpi_server_options expected = {.loopback_only = true};
+    static const struct ddpi_server_options expected;
     ck_assert_uint_eq(options.listen.count, 0);
     ck_assert_mem_eq(&options.server, &expected, sizeof expected);
     ck_assert_int_eq(options.log_level, DDPI_LOG_INFO);
@@ -108,8 +108,17 @@ START_TEST(log_and_authentication)
     PARSED(WORDS("--log-level=debug", "--log-file=x", "--no-auth", "--drain-timeout=0"), WORDS());
     ck_assert_int_eq(options.log_level, DDPI_LOG_DEBUG);
     ck_assert_str_eq(options.log_file, "x");
-    ck_assert(!options.server.loopback_only);
+    ck_assert_int_eq(options.server.auth, DDPI_SERVER_AUTH_NEVER);
     ck_assert_uint_eq(options.drain_timeout_ms, 0);
+    PARSED(WORDS("--auth=always", "--token-file=t", "--token-fd=7"), WORDS("DDPRUND_NO_AUTH=1"));
+    ck_assert_int_eq(options.server.auth, DDPI_SERVER_AUTH_ALWAYS);
+    ck_assert_str_eq(options.token_file, "t");
+    ck_assert_uint_eq(options.token_fd, 7);
+    PARSED(WORDS(), WORDS("DDPRUND_NO_AUTH=0", "DDPRUN_TOKEN_FILE=e"));
+    ck_assert_int_eq(options.server.auth, DDPI_SERVER_AUTH_DEFAULT);
+    ck_assert_str_eq(options.token_file, "e");
+    PARSED(WORDS("--auth=never"), WORDS());
+    ck_assert_int_eq(options.server.auth, DDPI_SERVER_AUTH_NEVER);
 }
 END_TEST
 
@@ -136,6 +145,8 @@ static const struct {
     {"--log-level=loud", "'loud'"},
     {"--drain-timeout=soon", "'soon'"},
     {"--no-auth=yes", "--no-auth"},
+    {"--auth=yes", "default, always or never"},
+    {"--token-fd=0", "'0'"},
     {"--lisen=a:1", "--listen"},
     {"operand", "'operand'"},
 };

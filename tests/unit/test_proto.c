@@ -106,7 +106,7 @@ static void assert_fields(const struct ddpi_message *got, const struct ddpi_mess
 static const struct {
     unsigned request, reply;
 } rows[] = {
-#define DDPI_MESSAGE(symbol, type, name, request, reply) {request, reply},
+#define DDPI_MESSAGE(symbol, type, name, role, request, reply) {request, reply},
 #include "proto.def"
 #undef DDPI_MESSAGE
 };
@@ -347,29 +347,129 @@ START_TEST(preambles)
 }
 END_TEST
 
-START_TEST(hello_welcome_and_refusal)
+static struct ddpi_hello hello_of(uint32_t auth)
 {
-    struct ddpi_hello hello = {.auth = 7}, got_hello;
-    ck_assert(ddpi_hello_put(&wire, 9, &hello));
-    const uint8_t *payload = ddpi_buf_head(&wire) + DDPI_FRAME_HEADER_SIZE;
+    struct ddpi_hello hello = {
+        .auth = auth,
+        .identity = {.role = DDPI_ROLE_WORKER, .job = "a.job", .epoch = UINT64_MAX - 1}};
+    memset(hello.nonce, 0x5a, sizeof hello.nonce);
+    return hello;
+}
+
+/* What the frame in the wire has, without its header; the wire is empty then. */
+static size_t take_payload(uint8_t *ret, size_t size)
+{
     size_t len = ddpi_buf_len(&wire) - DDPI_FRAME_HEADER_SIZE;
-    ck_assert(ddpi_hello_get(payload, len, &got_hello) && got_hello.auth == 7);
+    ck_assert_uint_le(len, size);
+    memcpy(ret, ddpi_buf_head(&wire) + DDPI_FRAME_HEADER_SIZE, len);
+    ddpi_buf_consume(&wire, ddpi_buf_len(&wire));
+    return len;
+}
+
+START_TEST(hello)
+{
+    struct ddpi_hello sent = hello_of(DDPI_AUTH_HMAC), got;
+    uint8_t bytes[DDPI_HELLO_MAX];
+    ck_assert(ddpi_hello_put(&wire, 9, &sent));
+    size_t len = take_payload(bytes, sizeof bytes);
     for (size_t cut = 0; cut < len; cut++)
-        ck_assert(!ddpi_hello_get(payload, cut, &got_hello));
-    ddpi_buf_consume(&wire, ddpi_buf_len(&wire));
+        ck_assert(!ddpi_hello_get(bytes, cut, &got));
+    for (size_t more = 0; more < 5; more++) { /* a later version may append */
+        memset(&got, 0xff, sizeof got);
+        ck_assert(ddpi_hello_get(bytes, len + more, &got));
+        ck_assert(got.auth == DDPI_AUTH_HMAC && got.identity.role == DDPI_ROLE_WORKER &&
+                  got.identity.epoch == UINT64_MAX - 1 && !got.identity.proven);
+        ck_assert_str_eq(got.identity.job, "a.job");
+        ck_assert_mem_eq(got.nonce, sent.nonce, sizeof got.nonce);
+    }
+    /* Who has nothing to prove may leave out who he is, but not say half of it. */
+    bytes[0] = DDPI_AUTH_NONE;
+    for (size_t cut = 0; cut < len; cut++)
+        ck_assert_int_eq(ddpi_hello_get(bytes, cut, &got), cut == 4);
+    ck_assert(ddpi_hello_get(bytes, 4, &got) && got.identity.role == DDPI_ROLE_AGENT);
+    ck_assert(got.identity.job[0] == '\0' && got.identity.epoch == 0);
+}
+END_TEST
 
-    struct ddpi_welcome welcome = {1, 2, 3, 4}, got;
-    ck_assert(ddpi_welcome_put(&wire, 9, &welcome));
-    ck_assert(ddpi_buf_put_u32(&wire, 99)); /* a later version may append */
-    payload = ddpi_buf_head(&wire) + DDPI_FRAME_HEADER_SIZE;
-    len = ddpi_buf_len(&wire) - DDPI_FRAME_HEADER_SIZE;
-    ck_assert(ddpi_welcome_get(payload, len, &got));
-    ck_assert(got.key_max == 1 && got.value_max == 2 && got.many_max == 3);
-    ck_assert_uint_eq(got.incarnation, 4);
-    for (size_t cut = 0; cut < len - 4; cut++)
-        ck_assert(!ddpi_welcome_get(payload, cut, &got));
-    ddpi_buf_consume(&wire, ddpi_buf_len(&wire));
+START_TEST(hello_with_a_bad_identity)
+{
+    enum { ROLE_AT = 4, JOB_LEN_AT = 13, JOB_AT = 17 };
+    struct ddpi_hello sent = hello_of(DDPI_AUTH_HMAC), got;
+    uint8_t bytes[DDPI_HELLO_MAX];
+    memset(sent.identity.job, 'j', DDPI_JOB_MAX);
+    ck_assert(ddpi_hello_put(&wire, 9, &sent));
+    size_t len = take_payload(bytes, sizeof bytes);
+    ck_assert_uint_lt(len, DDPI_HELLO_MAX);
+    ck_assert(ddpi_hello_get(bytes, len, &got));
+    bytes[ROLE_AT] = 3;
+    ck_assert(!ddpi_hello_get(bytes, len, &got));
+    bytes[ROLE_AT] = DDPI_ROLE_OBSERVER;
+    bytes[JOB_AT] = '.';
+    ck_assert(!ddpi_hello_get(bytes, len, &got));
+    bytes[JOB_AT] = 'j';
+    bytes[JOB_LEN_AT]++; /* one more than a name may have */
+    memset(bytes + len, 'j', 32);
+    ck_assert(!ddpi_hello_get(bytes, len + 32, &got));
+    bytes[JOB_LEN_AT + 3] = 0xff;
+    ck_assert(!ddpi_hello_get(bytes, len, &got));
+}
+END_TEST
 
+START_TEST(before_authentication_there_is_one_kibibyte)
+{
+    uint8_t proof[DDPI_PROOF_SIZE] = {0};
+    ck_assert(ddpi_secret_put(&wire, DDPI_FRAME_PROOF, 0, proof));
+    ck_assert_uint_eq(
+        DDPI_PREAMBLE_SIZE + DDPI_FRAME_HEADER_SIZE + DDPI_HELLO_MAX + ddpi_buf_len(&wire), 1024);
+}
+END_TEST
+
+START_TEST(challenge_and_proof)
+{
+    uint8_t sent[DDPI_PROOF_SIZE], got[DDPI_PROOF_SIZE] = {0}, bytes[DDPI_PROOF_SIZE + 1];
+    struct ddpi_frame frame;
+    memset(sent, 0xa5, sizeof sent);
+    ck_assert(ddpi_secret_put(&wire, DDPI_FRAME_CHALLENGE, 3, sent));
+    ck_assert(ddpi_frame_get(ddpi_buf_head(&wire), &frame));
+    ck_assert(frame.type == DDPI_FRAME_CHALLENGE && frame.id == 3);
+    size_t len = take_payload(bytes, sizeof bytes);
+    ck_assert_uint_eq(len, DDPI_PROOF_SIZE);
+    for (size_t cut = 0; cut < len; cut++)
+        ck_assert(!ddpi_secret_get(bytes, cut, got));
+    ck_assert(!ddpi_secret_get(bytes, len + 1, got) && got[0] == 0);
+    ck_assert(ddpi_secret_get(bytes, len, got));
+    ck_assert_mem_eq(got, sent, sizeof got);
+}
+END_TEST
+
+START_TEST(welcome)
+{
+    enum { APPENDED = 4 };
+    struct ddpi_welcome sent = {.key_max = 1, .value_max = 2, .many_max = 3, .incarnation = 4};
+    struct ddpi_welcome got;
+    uint8_t bytes[DDPI_HELLO_MAX];
+    memset(sent.proof, 0xa5, sizeof sent.proof);
+    ck_assert(ddpi_welcome_put(&wire, 9, &sent));
+    size_t len = take_payload(bytes, sizeof bytes);
+    for (size_t cut = 0; cut < len; cut++)
+        ck_assert(!ddpi_welcome_get(bytes, cut, &got));
+    for (int later = 0; later < 2; later++) { /* fields of a later version stand before the proof */
+        ck_assert(ddpi_welcome_get(bytes, len, &got));
+        ck_assert(got.key_max == 1 && got.value_max == 2 && got.many_max == 3);
+        ck_assert_uint_eq(got.incarnation, 4);
+        ck_assert_mem_eq(got.proof, sent.proof, sizeof got.proof);
+        memmove(bytes + len - DDPI_PROOF_SIZE + APPENDED, bytes + len - DDPI_PROOF_SIZE,
+                DDPI_PROOF_SIZE);
+        memset(bytes + len - DDPI_PROOF_SIZE, 0, APPENDED);
+        len += APPENDED;
+    }
+}
+END_TEST
+
+START_TEST(refusal)
+{
+    const uint8_t *payload;
+    size_t len;
     uint64_t version;
     struct ddpi_bytes text;
     ck_assert(ddpi_refusal_put(&wire, DDPI_FRAME_BYE, 0, DDP_E_DENIED, 5, text_of("no")));
@@ -411,7 +511,12 @@ Suite *test_suite(void)
     tcase_add_test(tcase, a_full_buffer_takes_nothing);
     tcase_add_test(tcase, headers_are_strict);
     tcase_add_test(tcase, preambles);
-    tcase_add_test(tcase, hello_welcome_and_refusal);
+    tcase_add_test(tcase, hello);
+    tcase_add_test(tcase, hello_with_a_bad_identity);
+    tcase_add_test(tcase, before_authentication_there_is_one_kibibyte);
+    tcase_add_test(tcase, challenge_and_proof);
+    tcase_add_test(tcase, welcome);
+    tcase_add_test(tcase, refusal);
     tcase_add_test(tcase, types_are_unique);
     suite_add_tcase(suite, tcase);
     return suite;

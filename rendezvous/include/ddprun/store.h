@@ -34,6 +34,7 @@
  *   DDP_E_UNREACHABLE  there was no connection until the deadline: nothing was done;
  *   DDP_E_CANCELED  ddp_store_cancel() was called; what was asked may have been done or not;
  *   DDP_E_LIMIT     a key, a value or a list is larger than the server allows;
+ *   DDP_E_DENIED    the role of this client may not do that;
  *   DDP_E_PROTOCOL  what answered is not a ddprun store, or speaks a version without overlap;
  *   DDP_E_INVALID   an argument breaks a rule in its comment (nothing was sent);
  *   DDP_E_NOMEM, DDP_E_SYSTEM.
@@ -59,6 +60,26 @@ extern "C" {
 
 typedef struct ddp_store ddp_store;
 
+/* Whether client and server prove to each other that they have the same token. Where they do,
+ * nobody between them can change, repeat or drop what they say without being noticed; all of it
+ * can be read, though. */
+enum ddp_store_auth {
+    DDP_STORE_AUTH_DEFAULT = 0, /* with token_file or token_fd, if one is given, else not */
+    DDP_STORE_AUTH_NONE = 1,    /* not, even so */
+    DDP_STORE_AUTH_TOKEN = 2,   /* by token_file or token_fd */
+    /* The same, but not towards a server on a loopback address, where none asks for it; token_file
+     * is read only when it is needed. */
+    DDP_STORE_AUTH_BEYOND_LOOPBACK = 3
+};
+
+/* What a client may do. A worker and an observer with a job are kept to the keys of that job, which
+ * begin with "job/NAME/". What may not be done is DDP_E_DENIED, and the handle stays usable. */
+enum ddp_store_role {
+    DDP_STORE_AGENT = 0,
+    DDP_STORE_WORKER = 1,  /* read, and change keys */
+    DDP_STORE_OBSERVER = 2 /* read */
+};
+
 /*
  * How to connect. Set @size to sizeof(struct ddp_store_options) and leave what you do not use
  * zero; later versions append fields, and @size tells the library which of them you know.
@@ -68,7 +89,17 @@ struct ddp_store_options {
     const char *endpoint;        /* "host:port" or "[v6]:port"; required */
     const char *prefix;          /* put in front of every key of this handle; NULL = "" */
     uint32_t connect_timeout_ms; /* resolve, connect (tried again until then), greet; 0 = 10,000 */
-    uint32_t flags;              /* DDP_STORE_NO_RECONNECT */
+
+    /* Who this client is, and by what it proves that. The library reads no environment: programs
+     * that want DDPRUN_TOKEN_FILE or DDPRUN_TOKEN_FD to count pass them on. */
+    enum ddp_store_auth auth;
+    const char *token_file;   /* a token, or the key of a role (ddpctl token); NULL = none */
+    int token_fd;             /* the same from an open descriptor, before token_file; 0 = none */
+    enum ddp_store_role role; /* with job and epoch; all zero: agent, or what the key is for */
+    const char *job;          /* 1 to 64 of [A-Za-z0-9._-], the first no '.'; NULL or "" = none */
+    uint64_t epoch;
+
+    uint32_t flags; /* DDP_STORE_NO_RECONNECT */
 };
 
 #define DDP_STORE_NO_RECONNECT 1u /* the handle ends with its first connection */
@@ -82,6 +113,8 @@ struct ddp_store_options {
  *
  * On DDP_OK *@ret_store is a handle that the caller gives back with ddp_store_close().
  * DDP_E_UNREACHABLE: nobody answered before the deadline; the sentence names each address tried.
+ * DDP_E_DENIED: the server does not let this client in, or could not prove that it is the right
+ * one; or the token file may not be trusted, or is not there. The sentence says what to do.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_store_connect(const struct ddp_store_options *options,
                                                     ddp_store **ret_store, struct ddp_error *err);

@@ -1,0 +1,107 @@
+/*
+ * client_auth.c - options into an identity and what proves it.
+ */
+#include "client_auth.h"
+
+#include "error.h"
+#include "mem.h"
+#include "token.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+static_assert((int)DDP_STORE_AGENT == DDPI_ROLE_AGENT, "the numbers are those on the wire");
+static_assert((int)DDP_STORE_WORKER == DDPI_ROLE_WORKER, "the numbers are those on the wire");
+static_assert((int)DDP_STORE_OBSERVER == DDPI_ROLE_OBSERVER, "the numbers are those on the wire");
+
+static ddp_status take_identity(const struct ddp_store_options *options, struct ddpi_identity *ret,
+                                struct ddp_error *err)
+{
+    const char *job = options->job != NULL ? options->job : "";
+    if (ddpi_role_name((unsigned)options->role) == NULL)
+        return ddpi_error_set(err, DDP_E_INVALID, "there is no role %d", (int)options->role);
+    if (*job != '\0' && !ddpi_job_valid(job, strlen(job)))
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "'%s' is no name of a job: 1 to %d letters, digits and any of '._-', "
+                              "of which the first is no '.'",
+                              job, DDPI_JOB_MAX);
+    *ret = (struct ddpi_identity){.role = (enum ddpi_role)options->role, .epoch = options->epoch};
+    snprintf(ret->job, sizeof ret->job, "%s", job);
+    return DDP_OK;
+}
+
+/* Who has a key of one role only, and says nothing else, has that role. */
+static void take_credential(struct ddpi_client_auth *auth, const struct ddpi_credential *credential)
+{
+    struct ddpi_identity *who = &auth->identity;
+    bool silent = who->role == DDPI_ROLE_AGENT && who->job[0] == '\0' && who->epoch == 0;
+    auth->credential = *credential;
+    auth->proves = true;
+    if (!credential->is_token && silent)
+        *who = credential->identity;
+}
+
+/* From @path if it is not NULL, else from @fd. */
+static ddp_status load(struct ddpi_client_auth *auth, const char *path, int fd,
+                       struct ddp_error *err)
+{
+    struct ddpi_credential credential;
+    ddp_status status = path != NULL ? ddpi_token_read(path, &credential, err)
+                                     : ddpi_token_read_fd(fd, &credential, err);
+    if (status == DDP_OK)
+        take_credential(auth, &credential);
+    if (status == DDP_E_NOT_FOUND) { /* that is said of keys in the store */
+        status = DDP_E_DENIED;
+        if (err != NULL)
+            err->status = status;
+    }
+    ddpi_wipe(&credential, sizeof credential);
+    return status;
+}
+
+ddp_status ddpi_client_auth_init(struct ddpi_client_auth *auth,
+                                 const struct ddp_store_options *options, struct ddp_error *err)
+{
+    bool given = options->token_file != NULL || options->token_fd > 0;
+    *auth = (struct ddpi_client_auth){0};
+    ddp_status status = take_identity(options, &auth->identity, err);
+    if (status != DDP_OK)
+        return status;
+    if (options->auth == DDP_STORE_AUTH_NONE || (options->auth == DDP_STORE_AUTH_DEFAULT && !given))
+        return DDP_OK;
+    if (options->auth > DDP_STORE_AUTH_BEYOND_LOOPBACK || !given)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "auth is %d, but neither token_file nor token_fd is given",
+                              (int)options->auth);
+    auth->beyond_loopback_only = options->auth == DDP_STORE_AUTH_BEYOND_LOOPBACK;
+    if (!auth->beyond_loopback_only || options->token_fd > 0)
+        return load(auth, options->token_fd > 0 ? NULL : options->token_file, options->token_fd,
+                    err);
+    auth->later = ddpi_strdup(options->token_file);
+    return auth->later != NULL ? DDP_OK : ddpi_error_nomem(err, 1);
+}
+
+void ddpi_client_auth_finish(struct ddpi_client_auth *auth)
+{
+    ddpi_free(auth->later);
+    ddpi_wipe(auth, sizeof *auth);
+}
+
+ddp_status ddpi_client_auth_terms(struct ddpi_client_auth *auth, const struct ddpi_address *peer,
+                                  struct ddpi_greet_terms *ret_terms, struct ddp_error *err)
+{
+    bool wanted = !auth->beyond_loopback_only || !ddpi_address_is_loopback(peer);
+    if (wanted && auth->later != NULL) {
+        ddp_status status = load(auth, auth->later, -1, err);
+        if (status != DDP_OK)
+            return status;
+        ddpi_free(auth->later);
+        auth->later = NULL;
+    }
+    *ret_terms = (struct ddpi_greet_terms){
+        .identity = &auth->identity,
+        .credential = wanted && auth->proves ? &auth->credential : NULL,
+        .random = ddpi_token_random,
+    };
+    return DDP_OK;
+}

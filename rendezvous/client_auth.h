@@ -1,0 +1,31 @@
+/*
+ * client_auth.h - what a handle proves about itself, and when: what the clients make of the fields
+ * auth, token_file, token_fd, role, job and epoch of struct ddp_store_options. Owns the secret.
+ */
+#ifndef DDPI_CLIENT_AUTH_H
+#define DDPI_CLIENT_AUTH_H
+
+#include "address.h"
+#include "client_greet.h"
+
+#include <ddprun/store.h>
+
+struct ddpi_client_auth {
+    bool beyond_loopback_only;
+    char *later; /* the token file that has not been read yet, as nobody asked; or NULL */
+    bool proves; /* `credential` is there, and */
+    struct ddpi_credential credential;
+    struct ddpi_identity identity;
+};
+
+/* Zeroed, it proves nothing. All fields of @options are known; reads the token, where it will be
+ * needed. On failure there is nothing to finish. */
+ddp_status ddpi_client_auth_init(struct ddpi_client_auth *auth,
+                                 const struct ddp_store_options *options, struct ddp_error *err);
+void ddpi_client_auth_finish(struct ddpi_client_auth *auth);
+
+/* What to say to the server at @peer; the terms point into @auth. */
+ddp_status ddpi_client_auth_terms(struct ddpi_client_auth *auth, const struct ddpi_address *peer,
+                                  struct ddpi_greet_terms *ret_terms, struct ddp_error *err);
+
+#endif

@@ -1,0 +1,126 @@
+/*
+ * test_admission.c - addresses, and the count of those for whom agents vouch.
+ */
+#include "address.h"
+#include "admission.h"
+#include "check_main.h"
+
+#include <arpa/inet.h>
+#include <string.h>
+
+static const uint8_t seed[DDPI_SEED_SIZE] = {7};
+
+static struct ddpi_address address(const char *text)
+{
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(4711)};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(4711)};
+    if (inet_pton(AF_INET, text, &v4.sin_addr) == 1)
+        return ddpi_address_of((struct sockaddr *)&v4);
+    ck_assert_int_eq(inet_pton(AF_INET6, text, &v6.sin6_addr), 1);
+    return ddpi_address_of((struct sockaddr *)&v6);
+}
+
+static bool same(const struct ddpi_address *a, const struct ddpi_address *b)
+{
+    return memcmp(a, b, sizeof *a) == 0;
+}
+
+START_TEST(one_host_is_one_address)
+{
+    struct ddpi_address v4 = address("10.0.0.1"), mapped = address("::ffff:10.0.0.1"),
+                        other = address("10.0.0.2"), v6 = address("fe80::1"), far = v6;
+    far.scope = 2;
+    ck_assert(same(&v4, &mapped) && !same(&v4, &other) && !same(&v4, &v6) && !same(&v6, &far));
+}
+END_TEST
+
+START_TEST(loopback)
+{
+    static const char *const here[] = {"127.0.0.1", "127.255.0.9", "::1", "::ffff:127.0.0.1"};
+    static const char *const elsewhere[] = {"10.0.0.1",        "128.0.0.1", "::2",        "fe80::1",
+                                            "::ffff:10.0.0.1", "0.0.0.0",   "::127.0.0.1"};
+    for (size_t i = 0; i < sizeof here / sizeof *here; i++) {
+        struct ddpi_address it = address(here[i]);
+        ck_assert_msg(ddpi_address_is_loopback(&it), "%s", here[i]);
+    }
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++) {
+        struct ddpi_address it = address(elsewhere[i]);
+        ck_assert_msg(!ddpi_address_is_loopback(&it), "%s", elsewhere[i]);
+    }
+    ck_assert(!ddpi_address_is_loopback(&(struct ddpi_address){0}));
+    struct ddpi_address local = ddpi_address_of(&(struct sockaddr){.sa_family = AF_UNIX});
+    ck_assert(same(&local, &(struct ddpi_address){0}));
+}
+END_TEST
+
+START_TEST(addresses_as_text)
+{
+    static const char *const texts[] = {"10.0.0.1", "127.0.0.1", "fe80::1", "2001:db8::42"};
+    char text[DDPI_ADDRESS_CHARS];
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct ddpi_address it = address(texts[i]);
+        ddpi_address_format(&it, text);
+        ck_assert_str_eq(text, texts[i]);
+    }
+}
+END_TEST
+
+START_TEST(as_long_as_one_is_there)
+{
+    struct ddpi_admission admission;
+    struct ddpi_address one = address("10.0.0.1"), two = address("10.0.0.2");
+    ddpi_admission_init(&admission, seed);
+    ck_assert(!ddpi_admission_vouched(&admission, &one));
+    ddpi_admission_leave(&admission, &one);
+    ck_assert(ddpi_admission_enter(&admission, &one) && ddpi_admission_enter(&admission, &one));
+    ck_assert(ddpi_admission_vouched(&admission, &one) &&
+              !ddpi_admission_vouched(&admission, &two));
+    ddpi_admission_leave(&admission, &one);
+    ck_assert(ddpi_admission_vouched(&admission, &one));
+    ddpi_admission_leave(&admission, &one);
+    ck_assert(!ddpi_admission_vouched(&admission, &one));
+    ck_assert(ddpi_admission_enter(&admission, &one));
+    ck_assert(ddpi_admission_vouched(&admission, &one));
+    ddpi_admission_finish(&admission);
+}
+END_TEST
+
+START_TEST(many_hosts)
+{
+    enum { HOSTS = 5000 };
+    struct ddpi_admission admission;
+    struct ddpi_address it = address("10.0.0.0");
+    ddpi_admission_init(&admission, seed);
+    for (uint32_t round = 0; round < 3; round++)
+        for (uint32_t i = 0; i < HOSTS; i++) {
+            memcpy(it.ip + 12, &i, sizeof i);
+            if (round < 2)
+                ck_assert(ddpi_admission_enter(&admission, &it));
+            else if (i % 2 == 0)
+                ddpi_admission_leave(&admission, &it);
+            ck_assert(ddpi_admission_vouched(&admission, &it));
+        }
+    for (uint32_t i = 0; i < HOSTS; i += 2) {
+        memcpy(it.ip + 12, &i, sizeof i);
+        ddpi_admission_leave(&admission, &it);
+        ck_assert(!ddpi_admission_vouched(&admission, &it));
+    }
+    ck_assert_uint_eq(admission.hosts.count, HOSTS / 2);
+    ddpi_admission_finish(&admission); /* a sanitizer sees what it forgets */
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("admission");
+    TCase *addresses = tcase_create("addresses");
+    tcase_add_test(addresses, one_host_is_one_address);
+    tcase_add_test(addresses, loopback);
+    tcase_add_test(addresses, addresses_as_text);
+    suite_add_tcase(suite, addresses);
+    TCase *counts = tcase_create("counts");
+    tcase_add_test(counts, as_long_as_one_is_there);
+    tcase_add_test(counts, many_hosts);
+    suite_add_tcase(suite, counts);
+    return suite;
+}

@@ -1,0 +1,432 @@
+/*
+ * test_handshake.c - both sides of the native handshake against each other, without a network:
+ * client_greet.c and native.c. Whatever somebody between them changes is seen by one of them.
+ */
+#include "check_main.h"
+#include "client_frame.h"
+#include "client_greet.h"
+#include "dialect.h"
+#include "error.h"
+#include "roles.h"
+
+#include <ddprun/store.h>
+#include <stdio.h>
+
+enum { WIRE_MAX = 65536 };
+
+static const struct ddpi_credential token = {.is_token = true,
+                                             .secret = "a token of thirty-two bytes...."};
+static const struct ddpi_credential other_token = {.is_token = true,
+                                                   .secret = "another one of thirty-two bytes"};
+static uint8_t last_random;
+
+static void count_up(void *bytes, size_t len)
+{
+    memset(bytes, ++last_random, len);
+}
+
+/* One conversation. */
+static struct {
+    struct ddpi_gate gate;
+    struct ddpi_session session;
+    struct ddpi_greet greet;
+    struct ddpi_buf to_server, to_client;
+    ddp_status server_status, client_status;
+    struct ddp_error err;
+    enum ddpi_step_kind last_step;
+    bool done; /* says the client */
+} talk;
+
+static void end_talk(void)
+{
+    ddpi_buf_finish(&talk.to_server);
+    ddpi_buf_finish(&talk.to_client);
+}
+
+static void begin_talk(const struct ddpi_credential *of_server,
+                       const struct ddpi_credential *of_client,
+                       const struct ddpi_identity *identity)
+{
+    const struct ddpi_greet_terms terms = {identity, of_client, count_up};
+    end_talk();
+    memset(&talk, 0, sizeof talk);
+    talk.gate = (struct ddpi_gate){.token = of_server, .random = count_up};
+    talk.session.limits = &ddpi_kv_limits_default;
+    talk.session.gate = &talk.gate;
+    talk.session.must_prove = true;
+    ddpi_buf_init(&talk.to_server, WIRE_MAX);
+    ddpi_buf_init(&talk.to_client, WIRE_MAX);
+    talk.client_status = ddpi_greet_begin(&talk.greet, &terms, &talk.to_server, &talk.err);
+}
+
+/* The server takes all that is whole. */
+static void serve(void)
+{
+    while (ddpi_buf_len(&talk.to_server) > 0 && talk.server_status == DDP_OK) {
+        struct ddpi_step step;
+        talk.server_status = ddpi_dialect_native.next(&talk.session, ddpi_buf_head(&talk.to_server),
+                                                      ddpi_buf_len(&talk.to_server),
+                                                      &talk.to_client, &step, &talk.err);
+        talk.last_step = step.kind;
+        if (step.kind == DDPI_STEP_MORE)
+            return;
+        if (talk.server_status == DDP_OK)
+            ddpi_buf_consume(&talk.to_server, step.used);
+    }
+}
+
+static void greet(void)
+{
+    size_t need;
+    if (talk.client_status == DDP_OK && !talk.done) {
+        talk.client_status =
+            ddpi_greet_take(&talk.greet, &talk.to_client, &talk.to_server, &need, &talk.err);
+        talk.done = talk.client_status == DDP_OK && need == 0;
+    }
+}
+
+static void finish_talk(void)
+{
+    for (int i = 0; i < 3; i++) {
+        serve();
+        greet();
+    }
+}
+
+static const struct ddpi_identity worker = {DDPI_ROLE_WORKER, "job", 3, false};
+static const struct ddpi_identity agent = {DDPI_ROLE_AGENT, "", 0, false};
+
+static bool both_open(void)
+{
+    return talk.session.open && talk.done && talk.server_status == DDP_OK &&
+           talk.client_status == DDP_OK;
+}
+
+START_TEST(the_same_token_opens)
+{
+    begin_talk(&token, &token, &worker);
+    finish_talk();
+    ck_assert_msg(both_open(), "%s", talk.err.msg);
+    ck_assert(talk.session.identity.proven && talk.session.identity.epoch == 3);
+    ck_assert_str_eq(talk.session.identity.job, "job");
+    ck_assert_uint_eq(talk.greet.welcome.key_max, ddpi_kv_limits_default.key_len);
+    ck_assert(talk.session.seals.on && talk.greet.seals.on);
+    ck_assert_mem_eq(&talk.session.seals.in, &talk.greet.seals.out, sizeof(struct ddpi_seal));
+    ck_assert_mem_eq(&talk.session.seals.out, &talk.greet.seals.in, sizeof(struct ddpi_seal));
+    ck_assert_mem_ne(&talk.session.seals.out.keys, &talk.session.seals.in.keys,
+                     sizeof talk.session.seals.in.keys);
+    /* The key is needed no more. */
+    static const uint8_t zero[DDPI_KEY_SIZE];
+    ck_assert_mem_eq(talk.session.handshake.key, zero, sizeof zero);
+    ck_assert_mem_eq(talk.greet.handshake.key, zero, sizeof zero);
+}
+END_TEST
+
+START_TEST(another_token_is_denied)
+{
+    begin_talk(&token, &other_token, &worker);
+    finish_talk();
+    ck_assert(!talk.session.open && !talk.done && !talk.session.identity.proven);
+    ck_assert_int_eq(talk.server_status, DDP_E_DENIED);
+    ck_assert_int_eq(talk.last_step, DDPI_STEP_DENIED);
+    ck_assert_ptr_nonnull(strstr(talk.err.msg, "worker of job 'job' in epoch 3"));
+}
+END_TEST
+
+START_TEST(a_key_opens_as_its_identity_only)
+{
+    struct ddpi_credential key = {.identity = worker};
+    struct ddpi_identity others[] = {worker, worker, worker};
+    others[0].role = DDPI_ROLE_OBSERVER;
+    others[1].job[0] = 'k';
+    others[2].epoch++;
+    ck_assert_int_eq(ddpi_credential_key(&token, &worker, key.secret, NULL), DDP_OK);
+    begin_talk(&token, &key, &worker);
+    finish_talk();
+    ck_assert(both_open());
+    for (size_t i = 0; i < 3; i++) {
+        begin_talk(&token, &key, &others[i]);
+        ck_assert_int_eq(talk.client_status, DDP_E_DENIED);
+        key.identity = others[i]; /* who lies about it gets as far as the proof */
+        begin_talk(&token, &key, &others[i]);
+        finish_talk();
+        ck_assert_int_eq(talk.last_step, DDPI_STEP_DENIED);
+        ck_assert(!talk.session.open);
+        key.identity = worker;
+    }
+}
+END_TEST
+
+START_TEST(who_has_to_prove_is_told_how)
+{
+    begin_talk(&token, NULL, &agent);
+    finish_talk();
+    ck_assert(talk.server_status == DDP_E_DENIED && talk.last_step == DDPI_STEP_CLOSE);
+    ck_assert_ptr_nonnull(strstr(talk.err.msg, "--token-file"));
+    ck_assert_ptr_nonnull(strstr(talk.err.msg, "DDPRUN_TOKEN_FILE"));
+    begin_talk(&token, NULL, &worker);
+    talk.session.must_prove = false;
+    finish_talk();
+    ck_assert(both_open() && !talk.session.identity.proven && !talk.greet.seals.on);
+    ck_assert_int_eq(talk.session.identity.role, DDPI_ROLE_WORKER);
+}
+END_TEST
+
+/* Downgrades: neither a server without a token, nor one that says welcome at once, is taken. */
+START_TEST(who_wants_proof_gets_it)
+{
+    begin_talk(NULL, &token, &agent);
+    talk.session.must_prove = false;
+    finish_talk();
+    ck_assert(!talk.done && talk.server_status == DDP_E_DENIED);
+    ck_assert_ptr_nonnull(strstr(talk.err.msg, "no token"));
+
+    begin_talk(&token, NULL, &agent); /* what a server says to somebody who asks for nothing */
+    talk.session.must_prove = false;
+    finish_talk();
+    ck_assert(both_open());
+    struct ddpi_buf easy;
+    ddpi_buf_init(&easy, WIRE_MAX);
+    static const struct ddpi_preamble preamble = {DDPI_VERSION_MIN, DDPI_VERSION_MAX};
+    ck_assert(ddpi_preamble_put(&easy, &preamble) &&
+              ddpi_welcome_put(&easy, 0, &talk.greet.welcome));
+    begin_talk(&token, &token, &agent);
+    ck_assert(ddpi_buf_append(&talk.to_client, ddpi_buf_head(&easy), ddpi_buf_len(&easy)));
+    greet();
+    ck_assert_int_eq(talk.client_status, DDP_E_PROTOCOL);
+    /* Nor is one that makes up a challenge, and a welcome without a proof. */
+    begin_talk(&token, &token, &agent);
+    ck_assert(ddpi_preamble_put(&talk.to_client, &preamble) &&
+              ddpi_secret_put(&talk.to_client, DDPI_FRAME_CHALLENGE, 0, (uint8_t[32]){0}));
+    greet();
+    ck_assert_int_eq(talk.client_status, DDP_OK);
+    ck_assert(ddpi_buf_append(&talk.to_client, ddpi_buf_head(&easy) + DDPI_PREAMBLE_SIZE,
+                              ddpi_buf_len(&easy) - DDPI_PREAMBLE_SIZE));
+    greet();
+    ck_assert_int_eq(talk.client_status, DDP_E_DENIED);
+    ck_assert(!talk.greet.seals.on);
+    ddpi_buf_finish(&easy);
+}
+END_TEST
+
+/* Flip bit @bit of what has been said in the turn @turn: 0 is the client's preamble and HELLO, 1
+ * the answer to it, 2 PROOF, 3 WELCOME. false: it has no so many. */
+static bool play_with_flip(int turn, size_t bit)
+{
+    last_random = 0;
+    begin_talk(&token, &token, &worker);
+    for (int now = 0; now < 4; now++) {
+        struct ddpi_buf *buf = now % 2 == 0 ? &talk.to_server : &talk.to_client;
+        if (now == turn) {
+            if (bit / 8 >= ddpi_buf_len(buf))
+                return false;
+            buf->data[buf->head + bit / 8] ^= (uint8_t)(1 << bit % 8);
+        }
+        if (now % 2 == 0)
+            serve();
+        else
+            greet();
+    }
+    return true;
+}
+
+START_TEST(every_flipped_bit_keeps_it_shut)
+{
+    size_t bits = 0;
+    for (size_t bit = 0; play_with_flip(_i, bit); bit++, bits++)
+        ck_assert_msg(!both_open(), "turn %d, bit %zu", _i, bit);
+    ck_assert_uint_gt(bits, 300);
+}
+END_TEST
+
+/* What a client said once opens nothing later: the server's nonce is another one. */
+START_TEST(a_recording_opens_nothing)
+{
+    struct ddpi_buf recorded;
+    ddpi_buf_init(&recorded, WIRE_MAX);
+    begin_talk(&token, &token, &worker);
+    for (int turn = 0; turn < 2; turn++) {
+        ck_assert(ddpi_buf_append(&recorded, ddpi_buf_head(&talk.to_server),
+                                  ddpi_buf_len(&talk.to_server)));
+        serve();
+        greet();
+    }
+    ck_assert(both_open());
+    begin_talk(&token, &token, &worker);
+    ddpi_buf_truncate(&talk.to_server, 0);
+    ck_assert(ddpi_buf_append(&talk.to_server, ddpi_buf_head(&recorded), ddpi_buf_len(&recorded)));
+    serve();
+    ck_assert(!talk.session.open && talk.last_step == DDPI_STEP_DENIED);
+    ddpi_buf_finish(&recorded);
+}
+END_TEST
+
+START_TEST(a_proof_has_its_place)
+{
+    begin_talk(&token, &token, &worker);
+    ddpi_buf_truncate(&talk.to_server, DDPI_PREAMBLE_SIZE);
+    ck_assert(ddpi_secret_put(&talk.to_server, DDPI_FRAME_PROOF, 0, (uint8_t[32]){0}));
+    serve();
+    ck_assert_int_eq(talk.server_status, DDP_E_PROTOCOL);
+    /* Nor may anything be asked before it. */
+    begin_talk(&token, &token, &worker);
+    serve();
+    struct ddpi_message get = {.op = DDPI_OP_TRY_GET, .key = {"k", 1}};
+    ck_assert(ddpi_request_put(&talk.to_server, &get));
+    serve();
+    ck_assert_int_eq(talk.server_status, DDP_E_PROTOCOL);
+    /* HELLO comes once. */
+    begin_talk(&token, &token, &worker);
+    struct ddpi_hello again = {.auth = DDPI_AUTH_NONE};
+    ck_assert(ddpi_hello_put(&talk.to_server, 0, &again));
+    serve();
+    ck_assert_int_eq(talk.server_status, DDP_E_PROTOCOL);
+}
+END_TEST
+
+/* --- after it --- */
+
+static size_t put_request(const char *key)
+{
+    struct ddpi_message get = {.op = DDPI_OP_TRY_GET, .key = ddpi_bytes_of(key, strlen(key))};
+    size_t before = ddpi_buf_len(&talk.to_server);
+    ck_assert(ddpi_seals_put(&talk.greet.seals, &talk.to_server, before,
+                             ddpi_request_put(&talk.to_server, &get)));
+    return before;
+}
+
+START_TEST(requests_are_sealed)
+{
+    begin_talk(&token, &token, &worker);
+    finish_talk();
+    put_request("one");
+    put_request("two");
+    serve();
+    ck_assert_int_eq(talk.server_status, DDP_OK);
+    ck_assert_int_eq(talk.last_step, DDPI_STEP_REQUEST);
+    put_request("three");
+    talk.to_server.data[talk.to_server.tail - 1] ^= 1;
+    serve();
+    ck_assert_int_eq(talk.server_status, DDP_E_DENIED);
+    ck_assert_int_eq(talk.last_step, DDPI_STEP_DENIED);
+}
+END_TEST
+
+START_TEST(dropped_requests_are_missed)
+{
+    begin_talk(&token, &token, &worker);
+    finish_talk();
+    put_request("one");
+    size_t two = put_request("two");
+    ddpi_buf_consume(&talk.to_server, two);
+    serve();
+    ck_assert_int_eq(talk.last_step, DDPI_STEP_DENIED);
+}
+END_TEST
+
+START_TEST(replies_are_sealed)
+{
+    begin_talk(&token, &token, &worker);
+    finish_talk();
+    struct ddpi_client_frame frame;
+    struct ddpi_message reply = {.op = DDPI_OP_TRY_GET, .id = 1, .value = {"value", 5}};
+    size_t need;
+    ck_assert_int_eq(ddpi_dialect_native.put_reply(&talk.session, &talk.to_client, &reply), DDP_OK);
+    ddpi_dialect_native.put_farewell(&talk.session, &talk.to_client, DDP_E_CLOSED, "bye");
+    ck_assert_int_eq(
+        ddpi_client_frame_next(&talk.to_client, &talk.greet.seals, &frame, &need, &talk.err),
+        DDP_OK);
+    ck_assert_uint_eq(need, 0);
+    ddpi_buf_consume(&talk.to_client, frame.size);
+    talk.to_client.data[talk.to_client.head + DDPI_FRAME_HEADER_SIZE] ^= 1;
+    ck_assert_int_eq(
+        ddpi_client_frame_next(&talk.to_client, &talk.greet.seals, &frame, &need, &talk.err),
+        DDP_E_DENIED);
+}
+END_TEST
+
+/* --- roles --- */
+
+static ddp_status may(const struct ddpi_identity *who, enum ddpi_op op, const char *key)
+{
+    struct ddpi_message request = {.op = op, .key = ddpi_bytes_of(key, strlen(key))};
+    return ddpi_role_permits(who, &request, &talk.err);
+}
+
+START_TEST(what_roles_may_do)
+{
+    static const struct ddpi_identity observer = {.role = DDPI_ROLE_OBSERVER},
+                                      any_worker = {.role = DDPI_ROLE_WORKER};
+    static const enum ddpi_op reads[] = {DDPI_OP_GET,     DDPI_OP_TRY_GET,       DDPI_OP_WAIT,
+                                         DDPI_OP_LIST,    DDPI_OP_STATS,         DDPI_OP_WATCH,
+                                         DDPI_OP_UNWATCH, DDPI_OP_CANCEL_REQUEST};
+    for (int op = 0; op < DDPI_OP_NATIVE_COUNT; op++) {
+        bool read = false;
+        for (size_t i = 0; i < sizeof reads / sizeof *reads; i++)
+            read = read || (int)reads[i] == op;
+        ck_assert_int_eq(may(&observer, (enum ddpi_op)op, "k"), read ? DDP_OK : DDP_E_DENIED);
+        ck_assert_int_eq(may(&agent, (enum ddpi_op)op, "k"), DDP_OK);
+        if (op <= DDPI_OP_SET_EPHEMERAL)
+            ck_assert_int_eq(may(&any_worker, (enum ddpi_op)op, "k"), DDP_OK);
+    }
+    ck_assert_int_eq(may(&observer, DDPI_OP_SET, "k"), DDP_E_DENIED);
+    ck_assert_ptr_nonnull(strstr(talk.err.msg, "'observer' may not ask for 'set'"));
+}
+END_TEST
+
+START_TEST(a_worker_keeps_to_its_job)
+{
+    ck_assert_int_eq(may(&worker, DDPI_OP_SET, "job/job/k"), DDP_OK);
+    ck_assert_int_eq(may(&worker, DDPI_OP_LIST, "job/job/"), DDP_OK);
+    ck_assert_int_eq(may(&worker, DDPI_OP_STATS, ""), DDP_OK);
+    static const char *const outside[] = {"", "k", "job/job", "job/jo", "job/jobs/k", "Job/job/k"};
+    for (size_t i = 0; i < sizeof outside / sizeof *outside; i++) {
+        ck_assert_int_eq(may(&worker, DDPI_OP_GET, outside[i]), DDP_E_DENIED);
+        ck_assert_ptr_nonnull(strstr(talk.err.msg, "'job/job/'"));
+    }
+    struct ddpi_buf packed;
+    ddpi_buf_init(&packed, WIRE_MAX);
+    ck_assert(ddpi_keys_put(&packed, ddpi_bytes_of("job/job/a", 9)));
+    struct ddpi_message wait = {.op = DDPI_OP_WAIT};
+    wait.keys = (struct ddpi_keys){ddpi_buf_head(&packed), ddpi_buf_len(&packed), 1, false};
+    ck_assert_int_eq(ddpi_role_permits(&worker, &wait, NULL), DDP_OK);
+    ck_assert(ddpi_keys_put(&packed, ddpi_bytes_of("b", 1)));
+    wait.keys = (struct ddpi_keys){ddpi_buf_head(&packed), ddpi_buf_len(&packed), 2, false};
+    ck_assert_int_eq(ddpi_role_permits(&worker, &wait, NULL), DDP_E_DENIED);
+    ddpi_buf_consume(&packed, ddpi_buf_len(&packed));
+    struct ddpi_clause clause = {.kind = DDPI_THEN_SET, .key = {"job/job/a", 9}};
+    ck_assert(ddpi_clauses_put(&packed, &clause));
+    struct ddpi_message transact = {.op = DDPI_OP_TRANSACT};
+    transact.clauses = (struct ddpi_clauses){ddpi_buf_head(&packed), ddpi_buf_len(&packed), 1};
+    ck_assert_int_eq(ddpi_role_permits(&worker, &transact, NULL), DDP_OK);
+    clause.key = ddpi_bytes_of("other", 5);
+    ck_assert(ddpi_clauses_put(&packed, &clause));
+    transact.clauses = (struct ddpi_clauses){ddpi_buf_head(&packed), ddpi_buf_len(&packed), 2};
+    ck_assert_int_eq(ddpi_role_permits(&worker, &transact, NULL), DDP_E_DENIED);
+    ddpi_buf_finish(&packed);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("handshake");
+    TCase *handshake = tcase_create("handshake");
+    tcase_add_checked_fixture(handshake, NULL, end_talk);
+    tcase_add_test(handshake, the_same_token_opens);
+    tcase_add_test(handshake, another_token_is_denied);
+    tcase_add_test(handshake, a_key_opens_as_its_identity_only);
+    tcase_add_test(handshake, who_has_to_prove_is_told_how);
+    tcase_add_test(handshake, who_wants_proof_gets_it);
+    tcase_add_loop_test(handshake, every_flipped_bit_keeps_it_shut, 0, 4);
+    tcase_add_test(handshake, a_recording_opens_nothing);
+    tcase_add_test(handshake, a_proof_has_its_place);
+    tcase_add_test(handshake, requests_are_sealed);
+    tcase_add_test(handshake, dropped_requests_are_missed);
+    tcase_add_test(handshake, replies_are_sealed);
+    suite_add_tcase(suite, handshake);
+    TCase *roles = tcase_create("roles");
+    tcase_add_test(roles, what_roles_may_do);
+    tcase_add_test(roles, a_worker_keeps_to_its_job);
+    suite_add_tcase(suite, roles);
+    return suite;
+}
