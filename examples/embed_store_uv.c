@@ -8,6 +8,7 @@
  *   cc embed_store_uv.c $(pkg-config --cflags --libs ddpstore libuv)
  */
 #include <ddprun/store_uv.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,6 +157,7 @@ int main(int argc, char **argv)
     const struct ddp_store_uv_hooks hooks = {
         .size = sizeof hooks, .data = &self, .event = on_event, .session_ended = on_session_ended};
     struct ddp_error err;
+    signal(SIGPIPE, SIG_IGN); /* libuv writes without MSG_NOSIGNAL */
     uv_loop_init(&self.loop);
     uv_signal_init(&self.loop, &self.interrupt);
     if (ddp_store_uv_open(&self.loop, &options, &hooks, &self.store, &err) != DDP_OK) {

@@ -7,6 +7,7 @@
 #include "store_fixture.h"
 
 #include <ddprun/store_uv.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -126,6 +127,7 @@ START_TEST(an_asynchronous_watch_is_complete)
     static struct record wanted, got;
     memset(&wanted, 0, sizeof wanted);
     memset(&got, 0, sizeof got);
+    signal(SIGPIPE, SIG_IGN);
     uv_loop_t loop;
     uv_thread_t thread;
     char endpoint[32];

@@ -6,8 +6,12 @@
 #include "store_fixture.h"
 
 #include <ddprun/store_uv.h>
+#include <signal.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 enum { ANSWERS_MAX = 512, EVENTS_MAX = 64, NEVER_MS = 600000 };
 
@@ -40,6 +44,7 @@ static void on_guard(uv_timer_t *timer)
 static void setup(void)
 {
     store_setup();
+    signal(SIGPIPE, SIG_IGN);
     ck_assert_int_eq(uv_loop_init(&loop), 0);
     uv_timer_init(&loop, &guard);
     uv_timer_start(&guard, on_guard, 4 * SOON_MS, 0);
@@ -392,6 +397,50 @@ START_TEST(a_server_that_comes_later_and_goes)
 }
 END_TEST
 
+/* Sealed frames, on one connection and on the next. */
+START_TEST(a_token_is_proven_on_every_connection)
+{
+    static const struct ddpi_credential token = {.is_token = true,
+                                                 .secret = "thirty-two bytes that are secret"};
+    static char large[100000];
+    const struct ddpi_server_options strict = {
+        .port = store_thread_port(server), .token = &token, .auth = DDPI_SERVER_AUTH_ALWAYS};
+    char line[2 * DDPI_KEY_SIZE + 2];
+    sodium_bin2hex(line, sizeof line, token.secret, DDPI_KEY_SIZE);
+    int fd = memfd_create("secret", MFD_CLOEXEC);
+    ck_assert_int_eq(dprintf(fd, "%s\n", line), 2 * DDPI_KEY_SIZE + 1);
+    restart(&strict);
+    ddp_store_uv *store;
+    const struct ddp_store_options options = {.size = sizeof options,
+                                              .endpoint = store_thread_endpoint(server),
+                                              .auth = DDP_STORE_AUTH_TOKEN,
+                                              .token_fd = fd};
+    const struct ddp_store_uv_hooks hooks = {
+        .size = sizeof hooks, .data = &loop, .state = on_state};
+    OK(ddp_store_uv_open(&loop, &options, &hooks, &store, &why));
+    for (unsigned round = 0; round < 2; round++) {
+        for (size_t i = 0; i < 100; i++)
+            ASK(store, i, .op = DDP_STORE_OP_SET, .key = "large", .value = large,
+                .value_len = sizeof large);
+        UNTIL(nanswers == 100);
+        for (size_t i = 0; i < 100; i++)
+            ck_assert_msg(answers[i].status == DDP_OK, "%s", answers[i].text);
+        nanswers = 0;
+        restart(&strict);
+        UNTIL(losses == round + 1);
+    }
+    close_uv(store);
+    ddp_store_uv *stranger = open_uv();
+    ck_assert_int_eq(CALL(stranger, .op = DDP_STORE_OP_STATS, .timeout_ms = 200)->status,
+                     DDP_E_UNREACHABLE);
+    ck_assert_msg(strstr(answers[ANSWERS_MAX - 1].text, "token") != NULL, "%s",
+                  answers[ANSWERS_MAX - 1].text);
+    closed = false;
+    close_uv(stranger);
+    close(fd);
+}
+END_TEST
+
 START_TEST(an_end_with_the_first_loss)
 {
     ddp_store_uv *store = open_at(store_thread_endpoint(server), DDP_STORE_NO_RECONNECT);
@@ -449,6 +498,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, close_within_a_callback);
     tcase_add_test(tcase, many_at_once);
     tcase_add_test(tcase, a_server_that_comes_later_and_goes);
+    tcase_add_test(tcase, a_token_is_proven_on_every_connection);
     tcase_add_test(tcase, an_end_with_the_first_loss);
     tcase_add_test(tcase, kept_sessions_live_on);
     suite_add_tcase(suite, tcase);
