@@ -5,12 +5,11 @@
  * Threads: all calls are made, and all callbacks come, on the thread that runs the loop. Nothing
  * here blocks, runs the loop or starts a thread (but for names, which libuv looks up in one of its
  * own).
- * Signals: the program ignores SIGPIPE, as libuv asks of all that use its streams; else a connection
- * that breaks while something is sent would end it.
- * Callbacks: they come from the loop, never from within a call of this header, and may make any of
- * its calls. What they are given is valid until they return.
- * Lost connections: as in ddprun/store.h. Requests wait for the connection, the first one included,
- * until their own deadlines.
+ * Signals: the program ignores SIGPIPE, as libuv asks of all that use its streams; else a
+ * connection that breaks while something is sent would end it. Callbacks: they come from the loop,
+ * never from within a call of this header, and may make any of its calls. What they are given is
+ * valid until they return. Lost connections: as in ddprun/store.h. Requests wait for the
+ * connection, the first one included, until their own deadlines.
  */
 #ifndef DDPRUN_STORE_UV_H
 #define DDPRUN_STORE_UV_H
