@@ -10,77 +10,27 @@
  *   - too many connections: the newest is told so and closed;
  *   - what has changed cannot be made durable: nothing is answered any more.
  */
-#include "server.h"
-
-#include "admission.h"
-#include "conn.h"
 #include "error.h"
 #include "listen.h"
 #include "mem.h"
-#include "proto.h"
-#include "roles.h"
+#include "server_impl.h"
 #include "token.h"
 
 #include <ddprun/store.h>
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 enum {
     MAX_CONNECTIONS = 65536,
     OTHER_FILES = 32, /* what the process needs besides connections, at least */
-    SCRATCH_SIZE = 32 * 1024,
     TCPSTORE_KEY_MAX = 1024 * 1024,
-    DENIALS_LOGGED = 10, /* in so many milliseconds; the others are counted: */
-    DENIALS_MS = 10000,
-};
-
-struct ddpi_server {
-    struct ddpi_conn_env env;
-    struct ddpi_listener_env listener_env;
-    struct ddpi_kv *kv;
-    struct ddpi_kv_scope *tcpstore_scope;
-    struct ddpi_list listeners; /* ddpi_listener::of_server */
-    struct ddpi_list conns;     /* ddpi_conn::of_server */
-    struct ddpi_list dirty;     /* ddpi_conn::of_dirty */
-    struct ddpi_log log;
-    uint32_t max_connections;
-    struct ddpi_credential token; /* env.gate points here where there is one */
-    struct ddpi_admission admission;
-    struct denials {
-        uint64_t since_ms;
-        unsigned logged;
-        unsigned unlogged;
-    } denials;
-    struct ddpi_server_stats counts; /* without what the core knows */
-
-    struct ddpi_sink sink; /* commit NULL: none */
-    void (*sink_failed)(void *ctx, const struct ddp_error *why);
-    void *sink_failed_ctx;
-    bool changed; /* since the last commit */
-
-    uv_timer_t expiry; /* the core's next deadline */
-    uint64_t expiry_at;
-    uv_check_t after_io; /* these two end a turn: behind connections, and behind timers */
-    uv_prepare_t before_io;
-    unsigned handles; /* not closed yet: these three, and each listener */
-    bool closing;
-    void (*drained_cb)(void *ctx); /* NULL: not draining, or it has been called */
-    void *drained_ctx;
-    void (*close_cb)(void *ctx);
-    void *close_ctx;
-
-    char scratch[SCRATCH_SIZE];
 };
 
 /* --- end --- */
 
-static void server_maybe_closed(struct ddpi_server *server)
+void ddpi_server_maybe_closed(struct ddpi_server *server)
 {
     if (server->handles > 0 || server->counts.connections > 0)
         return;
@@ -95,120 +45,17 @@ static void server_maybe_closed(struct ddpi_server *server)
         cb(ctx);
 }
 
-static void handle_closed(void *owner)
-{
-    struct ddpi_server *server = owner;
-    server->handles--;
-    server_maybe_closed(server);
-}
-
 static void on_handle_closed(uv_handle_t *handle)
 {
-    handle_closed(handle->data);
+    struct ddpi_server *server = handle->data;
+    server->handles--;
+    ddpi_server_maybe_closed(server);
 }
 
 static void stop_listening(struct ddpi_server *server)
 {
     ddpi_list_for_each_safe (node, &server->listeners)
         ddpi_listener_close(ddpi_container_of(node, struct ddpi_listener, of_server));
-}
-
-/* --- requests and replies --- */
-
-static void on_expiry(uv_timer_t *timer)
-{
-    struct ddpi_server *server = timer->data;
-    server->expiry_at = UINT64_MAX;
-    ddpi_kv_expire(server->kv, uv_now(server->env.loop));
-}
-
-static void update_expiry(struct ddpi_server *server)
-{
-    uint64_t at = ddpi_kv_next_deadline(server->kv);
-    if (at == server->expiry_at)
-        return;
-    server->expiry_at = at;
-    uint64_t now = uv_now(server->env.loop);
-    if (at == UINT64_MAX)
-        uv_timer_stop(&server->expiry);
-    else
-        uv_timer_start(&server->expiry, on_expiry, at > now ? at - now : 0, 0);
-}
-
-static bool has_unsent_replies(const struct ddpi_server *server)
-{
-    ddpi_list_for_each (node, &server->conns)
-        if (ddpi_conn_queued(ddpi_container_of(node, struct ddpi_conn, of_server)) > 0)
-            return true;
-    return false;
-}
-
-static void tell_if_drained(struct ddpi_server *server)
-{
-    if (server->drained_cb == NULL || ddpi_kv_stats(server->kv).waits > 0 ||
-        has_unsent_replies(server))
-        return;
-    void (*cb)(void *ctx) = server->drained_cb;
-    server->drained_cb = NULL;
-    cb(server->drained_ctx);
-}
-
-static void on_change(void *ctx, const struct ddpi_mutation *mutation)
-{
-    struct ddpi_server *server = ctx;
-    server->changed = true;
-    server->sink.change(server->sink.ctx, mutation);
-}
-
-/* What clients have not been told has not happened for them, and will not have when the store
- * starts again with what its sink holds. */
-static void abandon(struct ddpi_server *server, const struct ddp_error *why)
-{
-    server->closing = true;
-    ddpi_kv_set_sink(server->kv, NULL, NULL);
-    ddpi_list_for_each_safe (node, &server->conns)
-        ddpi_conn_drop(ddpi_container_of(node, struct ddpi_conn, of_server), why->msg);
-}
-
-static ddp_status commit(struct ddpi_server *server, struct ddp_error *err)
-{
-    if (!server->changed)
-        return DDP_OK;
-    const struct ddpi_mark mark = ddpi_kv_mark(server->kv);
-    server->changed = false;
-    ddp_status status = server->sink.commit(server->sink.ctx, &mark, err);
-    if (status != DDP_OK)
-        abandon(server, err);
-    return status;
-}
-
-static void settle(void *owner)
-{
-    struct ddpi_server *server = owner;
-    struct ddp_error why = {0};
-    if (server->closing)
-        return;
-    if (commit(server, &why) != DDP_OK) {
-        server->sink_failed(server->sink_failed_ctx, &why);
-        return;
-    }
-    while (!ddpi_list_empty(&server->dirty)) {
-        struct ddpi_list *node = server->dirty.next;
-        ddpi_list_remove(node);
-        ddpi_conn_flush(ddpi_container_of(node, struct ddpi_conn, of_dirty));
-    }
-    update_expiry(server);
-    tell_if_drained(server);
-}
-
-static void on_after_io(uv_check_t *check)
-{
-    settle(check->data);
-}
-
-static void on_before_io(uv_prepare_t *prepare)
-{
-    settle(prepare->data);
 }
 
 void ddpi_server_drain(struct ddpi_server *server, void (*cb)(void *ctx), void *ctx)
@@ -223,7 +70,7 @@ void ddpi_server_close(struct ddpi_server *server, void (*cb)(void *ctx), void *
     server->close_cb = cb;
     server->close_ctx = ctx;
     struct ddp_error why = {0};
-    if (commit(server, &why) != DDP_OK)
+    if (ddpi_server_commit(server, &why) != DDP_OK)
         ddpi_log(&server->log, DDPI_LOG_ERROR, "%s", why.msg);
     server->closing = true;
     ddpi_list_for_each_safe (node, &server->conns)
@@ -233,186 +80,6 @@ void ddpi_server_close(struct ddpi_server *server, void (*cb)(void *ctx), void *
     uv_close((uv_handle_t *)&server->expiry, on_handle_closed);
     uv_close((uv_handle_t *)&server->after_io, on_handle_closed);
     uv_close((uv_handle_t *)&server->before_io, on_handle_closed);
-}
-
-/* A line for each of DDPI_SERVER_STATS: its name, a blank, the number. */
-static void answer_stats(struct ddpi_server *server, struct ddpi_conn *conn, uint64_t id)
-{
-    char text[1024];
-    struct ddpi_server_stats stats = ddpi_server_stats(server);
-    int len = snprintf(text, sizeof text,
-#define FORMAT(name) #name " %" PRIu64 "\n"
-                       DDPI_SERVER_STATS(FORMAT)
-#undef FORMAT
-#define VALUE(name) , stats.name
-                           DDPI_SERVER_STATS(VALUE)
-#undef VALUE
-    );
-    const struct ddpi_message reply = {
-        .op = DDPI_OP_STATS, .id = id, .value = ddpi_bytes_of(text, (size_t)len)};
-    ddpi_conn_reply(conn, &reply);
-}
-
-static void on_ahead(void *owner, struct ddpi_conn *conn, const struct ddpi_bytes *keys,
-                     size_t count)
-{
-    const struct ddpi_server *server = owner;
-    ddpi_kv_prefetch(server->kv, &conn->client, keys, count);
-}
-
-static void refuse_request(struct ddpi_conn *conn, const struct ddpi_message *request,
-                           const struct ddp_error *why)
-{
-    const struct ddpi_message reply = {.op = request->op,
-                                       .id = request->id,
-                                       .status = why->status,
-                                       .text = ddpi_bytes_of(why->msg, strlen(why->msg))};
-    ddpi_conn_reply(conn, &reply);
-}
-
-static void on_request(void *owner, struct ddpi_conn *conn, const struct ddpi_message *request)
-{
-    struct ddpi_server *server = owner;
-    struct ddp_error err;
-    server->counts.requests++;
-    if (ddpi_role_permits(&conn->session.identity, request, &err) != DDP_OK)
-        refuse_request(conn, request, &err);
-    else if (request->op == DDPI_OP_STATS)
-        answer_stats(server, conn, request->id);
-    else
-        ddpi_kv_apply(server->kv, &conn->client, request, uv_now(server->env.loop));
-}
-
-static void on_reply(void *ctx, struct ddpi_kv_client *client, const struct ddpi_message *reply)
-{
-    struct ddpi_server *server = ctx;
-    if (reply->status == DDP_E_LIMIT) {
-        server->counts.limited++;
-        ddpi_log(&server->log, DDPI_LOG_WARN, "refused a %s: %.*s", ddpi_op_name(reply->op),
-                 (int)reply->text.len, (const char *)reply->text.data);
-    }
-    ddpi_conn_reply(ddpi_container_of(client, struct ddpi_conn, client), reply);
-}
-
-static void on_dirty(void *owner, struct ddpi_conn *conn)
-{
-    struct ddpi_server *server = owner;
-    if (ddpi_list_empty(&conn->of_dirty))
-        ddpi_list_append(&server->dirty, &conn->of_dirty);
-}
-
-static ddp_status admit_tcpstore(struct ddpi_server *server, struct ddpi_conn *conn,
-                                 struct ddp_error *err)
-{
-    if (conn->session.must_prove && !ddpi_admission_vouched(&server->admission, &conn->address))
-        return ddpi_error_set(err, DDP_E_DENIED,
-                              "a TCPStore client cannot prove who it is, and no agent that has the "
-                              "token is connected from its host");
-    return ddpi_kv_scope_get(server->kv, ddpi_kv_scope_prefix(server->tcpstore_scope),
-                             &conn->client.scope, err);
-}
-
-static ddp_status on_admit(void *owner, struct ddpi_conn *conn, struct ddp_error *err)
-{
-    struct ddpi_server *server = owner;
-    const struct ddpi_identity *who = &conn->session.identity;
-    if (conn->client.tcpstore)
-        return admit_tcpstore(server, conn, err);
-    if (who->proven && who->role == DDPI_ROLE_AGENT) {
-        if (!ddpi_admission_enter(&server->admission, &conn->address))
-            return ddpi_error_nomem(err, sizeof conn->address);
-        conn->vouches = true;
-    }
-    return DDP_OK;
-}
-
-/* Whoever can connect could fill the log otherwise. */
-static bool on_denied(void *owner)
-{
-    struct ddpi_server *server = owner;
-    struct denials *denials = &server->denials;
-    uint64_t now_ms = uv_now(server->env.loop);
-    server->counts.denied++;
-    if (denials->logged == 0 || now_ms - denials->since_ms >= DENIALS_MS) {
-        if (denials->unlogged > 0)
-            ddpi_log(&server->log, DDPI_LOG_WARN, "denied %u more connections", denials->unlogged);
-        *denials = (struct denials){.since_ms = now_ms};
-    }
-    bool room = denials->logged < DENIALS_LOGGED;
-    denials->logged += room;
-    denials->unlogged += !room;
-    return room;
-}
-
-static void on_gone(void *owner, struct ddpi_conn *conn)
-{
-    struct ddpi_server *server = owner;
-    server->counts.dismissed += conn->at_fault && !conn->denied;
-    if (conn->vouches)
-        ddpi_admission_leave(&server->admission, &conn->address);
-    ddpi_kv_client_gone(server->kv, &conn->client);
-    ddpi_kv_scope_put(server->kv, conn->client.scope);
-    conn->client.scope = NULL;
-}
-
-static void on_conn_closed(void *owner, struct ddpi_conn *conn)
-{
-    struct ddpi_server *server = owner;
-    ddpi_list_remove(&conn->of_server);
-    ddpi_list_remove(&conn->of_dirty);
-    server->counts.connections--;
-    ddpi_free(conn);
-    server_maybe_closed(server);
-}
-
-/* --- connections --- */
-
-/* A few bytes into an empty socket buffer: they fit, or the peer does without. */
-static void refuse(struct ddpi_server *server, int fd)
-{
-    static const struct ddpi_preamble ours = {DDPI_VERSION_MIN, DDPI_VERSION_MAX};
-    static const char text[] = "the server has as many connections as it may have";
-    struct ddpi_buf out;
-    ddpi_buf_init(&out, 1024);
-    if (ddpi_preamble_put(&out, &ours) && ddpi_refusal_put(&out, DDPI_FRAME_BYE, 0, DDP_E_LIMIT, 0,
-                                                           ddpi_bytes_of(text, sizeof text - 1)))
-        (void)!send(fd, ddpi_buf_head(&out), ddpi_buf_len(&out), MSG_NOSIGNAL | MSG_DONTWAIT);
-    ddpi_buf_finish(&out);
-    close(fd);
-    server->counts.refused++;
-    ddpi_log(&server->log, DDPI_LOG_WARN,
-             "refused a connection: there are %" PRIu64 ", which is the limit",
-             server->counts.connections);
-}
-
-static void on_connected(void *owner, int fd)
-{
-    struct ddpi_server *server = owner;
-    if (server->counts.connections >= server->max_connections) {
-        refuse(server, fd);
-        return;
-    }
-    struct ddp_error err;
-    struct ddpi_conn *conn = NULL;
-    ddp_status status = ddpi_conn_create(&server->env, fd, &conn, &err);
-    if (conn != NULL) {
-        ddpi_list_append(&server->conns, &conn->of_server);
-        server->counts.connections++;
-    }
-    if (status == DDP_OK) {
-        server->counts.accepted++;
-        return;
-    }
-    server->counts.refused++;
-    ddpi_log(&server->log, DDPI_LOG_WARN, "lost a connection: %s", err.msg);
-    if (conn != NULL)
-        ddpi_conn_close(conn, status, err.msg);
-}
-
-static void on_shed(void *owner)
-{
-    struct ddpi_server *server = owner;
-    server->counts.refused++;
 }
 
 /* --- listening --- */
@@ -530,29 +197,6 @@ static void take_options(struct ddpi_server *server, const struct ddpi_server_op
         server->max_connections = (uint32_t)(files.rlim_cur - OTHER_FILES);
 }
 
-static void init_env(struct ddpi_server *server, uv_loop_t *loop)
-{
-    server->env.loop = loop;
-    server->env.log = &server->log;
-    server->env.owner = server;
-    server->env.admit = on_admit;
-    server->env.ahead = on_ahead;
-    server->env.denied = on_denied;
-    server->env.request = on_request;
-    server->env.settle = settle;
-    server->env.dirty = on_dirty;
-    server->env.gone = on_gone;
-    server->env.closed = on_conn_closed;
-    server->env.scratch = server->scratch;
-    server->env.scratch_size = sizeof server->scratch;
-    server->listener_env = (struct ddpi_listener_env){.loop = loop,
-                                                      .log = &server->log,
-                                                      .owner = server,
-                                                      .connected = on_connected,
-                                                      .shed = on_shed,
-                                                      .closed = handle_closed};
-}
-
 static ddp_status create_core(struct ddpi_server *server, const char *tcpstore_prefix,
                               struct ddp_error *err)
 {
@@ -562,11 +206,21 @@ static ddp_status create_core(struct ddpi_server *server, const char *tcpstore_p
         getrandom(incarnation, sizeof *incarnation, 0) != (ssize_t)sizeof *incarnation)
         return ddpi_error_sys(err, errno, "cannot get random bytes");
     ddpi_admission_init(&server->admission, seed);
-    server->kv = ddpi_kv_create(&server->env.kv_limits, seed, on_reply, server);
+    server->kv = ddpi_kv_create(&server->env.kv_limits, seed, ddpi_server_on_reply, server);
     if (server->kv == NULL)
         return ddpi_error_nomem(err, sizeof(void *));
     return ddpi_kv_scope_get(server->kv, ddpi_bytes_of(tcpstore_prefix, strlen(tcpstore_prefix)),
                              &server->tcpstore_scope, err);
+}
+
+static void on_after_io(uv_check_t *check)
+{
+    ddpi_server_settle(check->data);
+}
+
+static void on_before_io(uv_prepare_t *prepare)
+{
+    ddpi_server_settle(prepare->data);
 }
 
 /* None of these calls can fail. */
@@ -588,7 +242,7 @@ ddp_status ddpi_server_create_deaf(uv_loop_t *loop, const struct ddpi_server_opt
     if (server == NULL)
         return ddpi_error_nomem(err, sizeof(*server));
     take_options(server, options);
-    init_env(server, loop);
+    ddpi_server_init_env(server, loop);
     ddpi_list_init(&server->listeners);
     ddpi_list_init(&server->conns);
     ddpi_list_init(&server->dirty);
@@ -650,6 +304,7 @@ ddp_status ddpi_server_restore(struct ddpi_server *server, const struct ddpi_mut
 void ddpi_server_restore_mark(struct ddpi_server *server, const struct ddpi_mark *mark)
 {
     ddpi_kv_restore_mark(server->kv, mark);
+    server->env.incarnation = mark->incarnation;
 }
 
 void ddpi_server_set_sink(struct ddpi_server *server, const struct ddpi_sink *sink,
@@ -658,7 +313,7 @@ void ddpi_server_set_sink(struct ddpi_server *server, const struct ddpi_sink *si
     server->sink = *sink;
     server->sink_failed = failed;
     server->sink_failed_ctx = ctx;
-    ddpi_kv_set_sink(server->kv, on_change, server);
+    ddpi_kv_set_sink(server->kv, ddpi_server_on_change, server);
 }
 
 size_t ddpi_server_delete_prefix(struct ddpi_server *server, const char *prefix)

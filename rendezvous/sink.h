@@ -33,8 +33,9 @@ struct ddpi_mutation {
 
 /* What is true of the contents as a whole after some mutations. */
 struct ddpi_mark {
-    uint64_t version; /* of the latest change */
-    uint64_t floor;   /* the history of watches holds only what is above */
+    uint64_t version;     /* of the latest change */
+    uint64_t floor;       /* the history of watches holds only what is above */
+    uint64_t incarnation; /* for restoring: which store it is; the sink's to draw and to keep */
 };
 
 struct ddpi_sink {

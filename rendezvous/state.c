@@ -69,7 +69,6 @@ struct ddpi_state {
     sqlite3 *db;
     sqlite3_stmt *statements[STATEMENT_COUNT];
     char *path;
-    uint64_t incarnation;
     bool changing;            /* a transaction is open */
     struct ddp_error failure; /* the first since the last commit; status DDP_OK: none */
 };
@@ -316,13 +315,10 @@ ddp_status ddpi_state_load(struct ddpi_state *state,
     if (status == DDP_OK)
         status = load_meta(state, "version", &mark.version, err);
     if (status == DDP_OK)
+        status = load_meta(state, "incarnation", &mark.incarnation, err);
+    if (status == DDP_OK)
         *ret_mark = mark;
     return status;
-}
-
-uint64_t ddpi_state_incarnation(const struct ddpi_state *state)
-{
-    return state->incarnation;
 }
 
 /* --- opening --- */
@@ -436,8 +432,6 @@ static ddp_status open_database(struct ddpi_state *state, struct ddp_error *err)
         status = make_schema(state, err);
     if (status == DDP_OK)
         status = prepare_statements(state, err);
-    if (status == DDP_OK)
-        status = load_meta(state, "incarnation", &state->incarnation, err);
     return status;
 }
 

@@ -27,9 +27,6 @@ ddp_status ddpi_state_load(struct ddpi_state *state,
                                               struct ddp_error *err),
                            void *ctx, struct ddpi_mark *ret_mark, struct ddp_error *err);
 
-/* Which store this is: a number drawn at random when the file was made. */
-uint64_t ddpi_state_incarnation(const struct ddpi_state *state);
-
 /* Valid as long as @state. */
 struct ddpi_sink ddpi_state_sink(struct ddpi_state *state);
 

@@ -1,0 +1,325 @@
+/*
+ * server_conns.c - the server at work: who is admitted, what they ask and are answered, and the end
+ * of a turn, at which answers leave. Connections own themselves; here is the list of them.
+ */
+#include "error.h"
+#include "mem.h"
+#include "proto.h"
+#include "roles.h"
+#include "server_impl.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    DENIALS_LOGGED = 10, /* in so many milliseconds; the others are counted: */
+    DENIALS_MS = 10000,
+};
+
+/* --- the end of a turn --- */
+
+static void on_expiry(uv_timer_t *timer)
+{
+    struct ddpi_server *server = timer->data;
+    server->expiry_at = UINT64_MAX;
+    ddpi_kv_expire(server->kv, uv_now(server->env.loop));
+}
+
+static void update_expiry(struct ddpi_server *server)
+{
+    uint64_t at = ddpi_kv_next_deadline(server->kv);
+    if (at == server->expiry_at)
+        return;
+    server->expiry_at = at;
+    uint64_t now = uv_now(server->env.loop);
+    if (at == UINT64_MAX)
+        uv_timer_stop(&server->expiry);
+    else
+        uv_timer_start(&server->expiry, on_expiry, at > now ? at - now : 0, 0);
+}
+
+static bool has_unsent_replies(const struct ddpi_server *server)
+{
+    ddpi_list_for_each (node, &server->conns)
+        if (ddpi_conn_queued(ddpi_container_of(node, struct ddpi_conn, of_server)) > 0)
+            return true;
+    return false;
+}
+
+static void tell_if_drained(struct ddpi_server *server)
+{
+    if (server->drained_cb == NULL || ddpi_kv_stats(server->kv).waits > 0 ||
+        has_unsent_replies(server))
+        return;
+    void (*cb)(void *ctx) = server->drained_cb;
+    server->drained_cb = NULL;
+    cb(server->drained_ctx);
+}
+
+void ddpi_server_on_change(void *ctx, const struct ddpi_mutation *mutation)
+{
+    struct ddpi_server *server = ctx;
+    server->changed = true;
+    server->sink.change(server->sink.ctx, mutation);
+}
+
+/* What clients have not been told has not happened for them, and will not have when the store
+ * starts again with what its sink holds. */
+static void abandon(struct ddpi_server *server, const struct ddp_error *why)
+{
+    server->closing = true;
+    ddpi_kv_set_sink(server->kv, NULL, NULL);
+    ddpi_list_for_each_safe (node, &server->conns)
+        ddpi_conn_drop(ddpi_container_of(node, struct ddpi_conn, of_server), why->msg);
+}
+
+ddp_status ddpi_server_commit(struct ddpi_server *server, struct ddp_error *err)
+{
+    if (!server->changed)
+        return DDP_OK;
+    const struct ddpi_mark mark = ddpi_kv_mark(server->kv);
+    server->changed = false;
+    ddp_status status = server->sink.commit(server->sink.ctx, &mark, err);
+    if (status != DDP_OK)
+        abandon(server, err);
+    return status;
+}
+
+void ddpi_server_settle(struct ddpi_server *server)
+{
+    struct ddp_error why = {0};
+    if (server->closing)
+        return;
+    if (ddpi_server_commit(server, &why) != DDP_OK) {
+        server->sink_failed(server->sink_failed_ctx, &why);
+        return;
+    }
+    while (!ddpi_list_empty(&server->dirty)) {
+        struct ddpi_list *node = server->dirty.next;
+        ddpi_list_remove(node);
+        ddpi_conn_flush(ddpi_container_of(node, struct ddpi_conn, of_dirty));
+    }
+    update_expiry(server);
+    tell_if_drained(server);
+}
+
+/* --- requests and replies --- */
+
+/* A line for each of DDPI_SERVER_STATS: its name, a blank, the number. */
+static void answer_stats(struct ddpi_server *server, struct ddpi_conn *conn, uint64_t id)
+{
+    char text[1024];
+    struct ddpi_server_stats stats = ddpi_server_stats(server);
+    int len = snprintf(text, sizeof text,
+#define FORMAT(name) #name " %" PRIu64 "\n"
+                       DDPI_SERVER_STATS(FORMAT)
+#undef FORMAT
+#define VALUE(name) , stats.name
+                           DDPI_SERVER_STATS(VALUE)
+#undef VALUE
+    );
+    const struct ddpi_message reply = {
+        .op = DDPI_OP_STATS, .id = id, .value = ddpi_bytes_of(text, (size_t)len)};
+    ddpi_conn_reply(conn, &reply);
+}
+
+static void on_ahead(void *owner, struct ddpi_conn *conn, const struct ddpi_bytes *keys,
+                     size_t count)
+{
+    const struct ddpi_server *server = owner;
+    ddpi_kv_prefetch(server->kv, &conn->client, keys, count);
+}
+
+static void refuse_request(struct ddpi_conn *conn, const struct ddpi_message *request,
+                           const struct ddp_error *why)
+{
+    const struct ddpi_message reply = {.op = request->op,
+                                       .id = request->id,
+                                       .status = why->status,
+                                       .text = ddpi_bytes_of(why->msg, strlen(why->msg))};
+    ddpi_conn_reply(conn, &reply);
+}
+
+static void on_request(void *owner, struct ddpi_conn *conn, const struct ddpi_message *request)
+{
+    struct ddpi_server *server = owner;
+    struct ddp_error err;
+    server->counts.requests++;
+    if (ddpi_role_permits(&conn->session.identity, request, &err) != DDP_OK)
+        refuse_request(conn, request, &err);
+    else if (request->op == DDPI_OP_STATS)
+        answer_stats(server, conn, request->id);
+    else
+        ddpi_kv_apply(server->kv, &conn->client, request, uv_now(server->env.loop));
+}
+
+void ddpi_server_on_reply(void *ctx, struct ddpi_kv_client *client,
+                          const struct ddpi_message *reply)
+{
+    struct ddpi_server *server = ctx;
+    if (reply->status == DDP_E_LIMIT) {
+        server->counts.limited++;
+        ddpi_log(&server->log, DDPI_LOG_WARN, "refused a %s: %.*s", ddpi_op_name(reply->op),
+                 (int)reply->text.len, (const char *)reply->text.data);
+    }
+    ddpi_conn_reply(ddpi_container_of(client, struct ddpi_conn, client), reply);
+}
+
+static void on_dirty(void *owner, struct ddpi_conn *conn)
+{
+    struct ddpi_server *server = owner;
+    if (ddpi_list_empty(&conn->of_dirty))
+        ddpi_list_append(&server->dirty, &conn->of_dirty);
+}
+
+/* --- who comes and goes --- */
+
+static ddp_status admit_tcpstore(struct ddpi_server *server, struct ddpi_conn *conn,
+                                 struct ddp_error *err)
+{
+    if (conn->session.must_prove && !ddpi_admission_vouched(&server->admission, &conn->address))
+        return ddpi_error_set(err, DDP_E_DENIED,
+                              "a TCPStore client cannot prove who it is, and no agent that has the "
+                              "token is connected from its host");
+    return ddpi_kv_scope_get(server->kv, ddpi_kv_scope_prefix(server->tcpstore_scope),
+                             &conn->client.scope, err);
+}
+
+static ddp_status on_admit(void *owner, struct ddpi_conn *conn, struct ddp_error *err)
+{
+    struct ddpi_server *server = owner;
+    const struct ddpi_identity *who = &conn->session.identity;
+    if (conn->client.tcpstore)
+        return admit_tcpstore(server, conn, err);
+    if (who->proven && who->role == DDPI_ROLE_AGENT) {
+        if (!ddpi_admission_enter(&server->admission, &conn->address))
+            return ddpi_error_nomem(err, sizeof conn->address);
+        conn->vouches = true;
+    }
+    return DDP_OK;
+}
+
+/* Whoever can connect could fill the log otherwise. */
+static bool on_denied(void *owner)
+{
+    struct ddpi_server *server = owner;
+    struct denials *denials = &server->denials;
+    uint64_t now_ms = uv_now(server->env.loop);
+    server->counts.denied++;
+    if (denials->logged == 0 || now_ms - denials->since_ms >= DENIALS_MS) {
+        if (denials->unlogged > 0)
+            ddpi_log(&server->log, DDPI_LOG_WARN, "denied %u more connections", denials->unlogged);
+        *denials = (struct denials){.since_ms = now_ms};
+    }
+    bool room = denials->logged < DENIALS_LOGGED;
+    denials->logged += room;
+    denials->unlogged += !room;
+    return room;
+}
+
+static void on_gone(void *owner, struct ddpi_conn *conn)
+{
+    struct ddpi_server *server = owner;
+    server->counts.dismissed += conn->at_fault && !conn->denied;
+    if (conn->vouches)
+        ddpi_admission_leave(&server->admission, &conn->address);
+    ddpi_kv_client_gone(server->kv, &conn->client);
+    ddpi_kv_scope_put(server->kv, conn->client.scope);
+    conn->client.scope = NULL;
+}
+
+static void on_conn_closed(void *owner, struct ddpi_conn *conn)
+{
+    struct ddpi_server *server = owner;
+    ddpi_list_remove(&conn->of_server);
+    ddpi_list_remove(&conn->of_dirty);
+    server->counts.connections--;
+    ddpi_free(conn);
+    ddpi_server_maybe_closed(server);
+}
+
+/* A few bytes into an empty socket buffer: they fit, or the peer does without. */
+static void refuse(struct ddpi_server *server, int fd)
+{
+    static const struct ddpi_preamble ours = {DDPI_VERSION_MIN, DDPI_VERSION_MAX};
+    static const char text[] = "the server has as many connections as it may have";
+    struct ddpi_buf out;
+    ddpi_buf_init(&out, 1024);
+    if (ddpi_preamble_put(&out, &ours) && ddpi_refusal_put(&out, DDPI_FRAME_BYE, 0, DDP_E_LIMIT, 0,
+                                                           ddpi_bytes_of(text, sizeof text - 1)))
+        (void)!send(fd, ddpi_buf_head(&out), ddpi_buf_len(&out), MSG_NOSIGNAL | MSG_DONTWAIT);
+    ddpi_buf_finish(&out);
+    close(fd);
+    server->counts.refused++;
+    ddpi_log(&server->log, DDPI_LOG_WARN,
+             "refused a connection: there are %" PRIu64 ", which is the limit",
+             server->counts.connections);
+}
+
+static void on_connected(void *owner, int fd)
+{
+    struct ddpi_server *server = owner;
+    if (server->counts.connections >= server->max_connections) {
+        refuse(server, fd);
+        return;
+    }
+    struct ddp_error err;
+    struct ddpi_conn *conn = NULL;
+    ddp_status status = ddpi_conn_create(&server->env, fd, &conn, &err);
+    if (conn != NULL) {
+        ddpi_list_append(&server->conns, &conn->of_server);
+        server->counts.connections++;
+    }
+    if (status == DDP_OK) {
+        server->counts.accepted++;
+        return;
+    }
+    server->counts.refused++;
+    ddpi_log(&server->log, DDPI_LOG_WARN, "lost a connection: %s", err.msg);
+    if (conn != NULL)
+        ddpi_conn_close(conn, status, err.msg);
+}
+
+static void on_shed(void *owner)
+{
+    struct ddpi_server *server = owner;
+    server->counts.refused++;
+}
+
+static void on_settle(void *owner)
+{
+    ddpi_server_settle(owner);
+}
+
+static void on_listener_closed(void *owner)
+{
+    struct ddpi_server *server = owner;
+    server->handles--;
+    ddpi_server_maybe_closed(server);
+}
+
+void ddpi_server_init_env(struct ddpi_server *server, uv_loop_t *loop)
+{
+    server->env.loop = loop;
+    server->env.log = &server->log;
+    server->env.owner = server;
+    server->env.admit = on_admit;
+    server->env.ahead = on_ahead;
+    server->env.denied = on_denied;
+    server->env.request = on_request;
+    server->env.settle = on_settle;
+    server->env.dirty = on_dirty;
+    server->env.gone = on_gone;
+    server->env.closed = on_conn_closed;
+    server->env.scratch = server->scratch;
+    server->env.scratch_size = sizeof server->scratch;
+    server->listener_env = (struct ddpi_listener_env){.loop = loop,
+                                                      .log = &server->log,
+                                                      .owner = server,
+                                                      .connected = on_connected,
+                                                      .shed = on_shed,
+                                                      .closed = on_listener_closed};
+}

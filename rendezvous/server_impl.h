@@ -1,0 +1,67 @@
+/*
+ * server_impl.h - what the files of the server share: server.c (its life, and where it listens) and
+ * server_conns.c (who is connected, what they ask, the end of a turn). Nobody else includes it.
+ */
+#ifndef DDPI_SERVER_IMPL_H
+#define DDPI_SERVER_IMPL_H
+
+#include "admission.h"
+#include "conn.h"
+#include "server.h"
+
+enum { DDPI_SERVER_SCRATCH = 32 * 1024 };
+
+struct ddpi_server {
+    struct ddpi_conn_env env;
+    struct ddpi_listener_env listener_env;
+    struct ddpi_kv *kv;
+    struct ddpi_kv_scope *tcpstore_scope;
+    struct ddpi_list listeners; /* ddpi_listener::of_server */
+    struct ddpi_list conns;     /* ddpi_conn::of_server */
+    struct ddpi_list dirty;     /* ddpi_conn::of_dirty */
+    struct ddpi_log log;
+    uint32_t max_connections;
+    struct ddpi_credential token; /* env.gate points here where there is one */
+    struct ddpi_admission admission;
+    struct denials {
+        uint64_t since_ms;
+        unsigned logged;
+        unsigned unlogged;
+    } denials;
+    struct ddpi_server_stats counts; /* without what the core knows */
+
+    struct ddpi_sink sink; /* commit NULL: none */
+    void (*sink_failed)(void *ctx, const struct ddp_error *why);
+    void *sink_failed_ctx;
+    bool changed; /* since the last commit */
+
+    uv_timer_t expiry; /* the core's next deadline */
+    uint64_t expiry_at;
+    uv_check_t after_io; /* these two end a turn: behind connections, and behind timers */
+    uv_prepare_t before_io;
+    unsigned handles; /* not closed yet: these three, and each listener */
+    bool closing;
+    void (*drained_cb)(void *ctx); /* NULL: not draining, or it has been called */
+    void *drained_ctx;
+    void (*close_cb)(void *ctx);
+    void *close_ctx;
+
+    char scratch[DDPI_SERVER_SCRATCH];
+};
+
+/* server.c */
+void ddpi_server_maybe_closed(struct ddpi_server *server);
+
+/* server_conns.c */
+/* What connections and listeners call back; the limits and the gate are server.c's to set. */
+void ddpi_server_init_env(struct ddpi_server *server, uv_loop_t *loop);
+/* The core's callback. */
+void ddpi_server_on_reply(void *ctx, struct ddpi_kv_client *client,
+                          const struct ddpi_message *reply);
+void ddpi_server_on_change(void *ctx, const struct ddpi_mutation *mutation);
+/* What has changed is durable, or all connections are dropped. */
+ddp_status ddpi_server_commit(struct ddpi_server *server, struct ddp_error *err);
+/* The end of a turn: what was answered leaves. */
+void ddpi_server_settle(struct ddpi_server *server);
+
+#endif
