@@ -156,6 +156,14 @@ void ddpi_client_sent(struct ddpi_client *client, size_t len)
     ddpi_buf_consume(&client->out, len);
 }
 
+void ddpi_client_take_output(struct ddpi_client *client, struct ddpi_buf *buf)
+{
+    struct ddpi_buf emptied = *buf;
+    *buf = client->out;
+    client->out = emptied;
+    client->left += ddpi_buf_len(buf);
+}
+
 static bool may_wait(enum ddpi_op op)
 {
     return op == DDPI_OP_GET || op == DDPI_OP_WAIT || op == DDPI_OP_BARRIER;
@@ -193,6 +201,7 @@ static bool repeatable(enum ddpi_op op)
     case DDPI_OP_WATCH:
     case DDPI_OP_UNWATCH:
     case DDPI_OP_SESSION_KEEP:
+    case DDPI_OP_FENCE:
         return true;
     default:
         return false;

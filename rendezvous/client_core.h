@@ -120,12 +120,14 @@ void ddpi_client_connected(struct ddpi_client *client, const struct ddpi_greet_t
                            uint64_t now_ms);
 /* The first @len bytes of `out` have been given to the connection. */
 void ddpi_client_sent(struct ddpi_client *client, size_t len);
+/* All of `out` has been given to the connection in exchange for the empty buffer @buf. */
+void ddpi_client_take_output(struct ddpi_client *client, struct ddpi_buf *buf);
 /* Room in `in` for what comes; NULL: no memory. */
 uint8_t *ddpi_client_room(struct ddpi_client *client, size_t *ret_len);
 /* @len bytes of the room were filled. */
 void ddpi_client_received(struct ddpi_client *client, size_t len, uint64_t now_ms);
-/* The connection is lost, or did not come about, because of @err. The edge closes what it has of
- * it, as it does whenever it finds the state WAITING or CLOSED. */
+/* In DIALING, GREETING and OPEN: the connection is lost, or did not come about, because of @err.
+ * The edge closes what it has of it, as it does whenever it finds the state WAITING or CLOSED. */
 void ddpi_client_lost(struct ddpi_client *client, const struct ddp_error *err, uint64_t now_ms);
 
 /* Time has passed. */

@@ -20,6 +20,7 @@ struct ddp_store {
     struct ddpi_client core;
     struct ddpi_link link; /* touched by who leads; others may send */
     bool led;              /* a thread is in poll(2), or resolves a name, unlocked */
+    bool resolving;        /* it is the latter, and nobody looks after the time meanwhile */
     bool poked;            /* and has been told to look again */
     int wake_fd;           /* by which it is told */
     uint64_t led_until_ms; /* when it looks again anyway */

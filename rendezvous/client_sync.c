@@ -5,7 +5,8 @@
  * Of the threads that wait, one leads: it dials, polls and reads for all, with the lock released
  * while it polls. The others sleep, each on its own condition variable, and are woken when their
  * answer is there. Who leads leaves when it has its own answer, and wakes the next. The leader
- * alone opens and closes the socket and moves the core's state; others put their request into the
+ * alone opens and closes the socket and moves the core's state (but for the time in which it
+ * resolves a name, when there is no socket); others put their request into the
  * output and send it themselves. They poke the leader, by an eventfd, when the output is stuck or
  * their deadline comes before the leader would look again.
  *
@@ -131,17 +132,31 @@ static void dialled(ddp_store *store, ddp_status status, const struct ddp_error 
         greet(store, now_ms);
 }
 
+/* A resolver may take long: meanwhile each of the others looks after its own deadline. */
+static ddp_status resolve_unlocked(ddp_store *store, struct addrinfo **ret, struct ddp_error *err)
+{
+    const struct ddpi_endpoint *address = &store->target.address;
+    store->led = store->resolving = true;
+    ddpi_list_for_each (node, &store->waiters)
+        pthread_cond_signal(&ddpi_container_of(node, struct waiter, of_store)->cond);
+    pthread_mutex_unlock(&store->lock);
+    ddp_status status = ddpi_link_resolve(address->host, address->port, ret, err);
+    pthread_mutex_lock(&store->lock);
+    store->led = store->resolving = false;
+    return status;
+}
+
 static void begin_dial(ddp_store *store)
 {
     struct ddp_error err;
     struct addrinfo *infos;
-    const struct ddpi_endpoint *address = &store->target.address;
-    store->led = true;
-    pthread_mutex_unlock(&store->lock);
-    ddp_status status = ddpi_link_resolve(address->host, address->port, &infos, &err);
-    pthread_mutex_lock(&store->lock);
-    store->led = false;
+    ddp_status status = resolve_unlocked(store, &infos, &err);
     uint64_t now_ms = ddpi_link_now();
+    if (store->core.sm.state != CLIENT_DIALING) { /* that attempt has been given up */
+        if (status == DDP_OK)
+            freeaddrinfo(infos);
+        return;
+    }
     if (status == DDP_OK)
         status = ddpi_link_dial(&store->link, infos, now_ms, store->core.at_ms, &err);
     dialled(store, status, &err, now_ms);
@@ -183,16 +198,24 @@ static void wake_for_events(ddp_store *store)
     }
 }
 
-/* One turn of who leads: carry what can be carried, wait for more at most until @until_ms. */
-static void lead(ddp_store *store, uint64_t until_ms)
+/* One turn of who leads, for @waiter (NULL: for the first connection): carry what can be carried,
+ * wait for more at most until @until_ms. */
+static void lead(ddp_store *store, const struct waiter *waiter, uint64_t until_ms)
 {
     struct ddpi_client *core = &store->core;
     struct ddpi_link *link = &store->link;
     uint64_t now_ms = ddpi_link_now();
     struct ddp_error err;
+    unsigned state = core->sm.state;
+    if (state == CLIENT_CLOSED) {
+        wake_for_events(store); /* there will be none */
+        return;
+    }
     follow_state(store);
     if (connected(store))
         lead_output(store, now_ms);
+    if (core->sm.state != state || (waiter != NULL && waiter->ready))
+        return; /* there may be nothing to wait for */
     bool output = link->dialling || ddpi_buf_len(&core->out) > 0;
     struct pollfd fds[] = {
         {.fd = link->fd,
@@ -213,19 +236,21 @@ static void lead(ddp_store *store, uint64_t until_ms)
     else if (ready && (fds[0].revents & ~POLLOUT) != 0)
         take_input(store, now_ms);
     ddpi_client_tick(core, now_ms);
-    if (core->sm.state == CLIENT_CLOSED)
-        wake_for_events(store);
 }
 
-static void sleep_until(ddp_store *store, struct waiter *waiter, uint64_t until_ms)
+/* Another thread leads. */
+static void follow(ddp_store *store, struct waiter *waiter, uint64_t until_ms)
 {
-    if (until_ms == UINT64_MAX) {
-        pthread_cond_wait(&waiter->cond, &store->lock);
-        return;
-    }
+    uint64_t next_ms = store->resolving ? ddpi_client_next(&store->core) : UINT64_MAX;
+    until_ms = next_ms < until_ms ? next_ms : until_ms;
     const struct timespec until = {.tv_sec = (time_t)(until_ms / 1000),
                                    .tv_nsec = (long)(until_ms % 1000) * 1000000};
-    pthread_cond_clockwait(&waiter->cond, &store->lock, CLOCK_MONOTONIC, &until);
+    if (until_ms == UINT64_MAX)
+        pthread_cond_wait(&waiter->cond, &store->lock);
+    else
+        pthread_cond_clockwait(&waiter->cond, &store->lock, CLOCK_MONOTONIC, &until);
+    if (store->resolving)
+        ddpi_client_tick(&store->core, ddpi_link_now());
 }
 
 static void wake_a_leader(ddp_store *store)
@@ -241,9 +266,9 @@ void ddpi_store_await(ddp_store *store, struct waiter *waiter, uint64_t until_ms
     ddpi_list_append(&store->waiters, &waiter->of_store);
     for (uint64_t now_ms = 0; !waiter->ready && now_ms < until_ms;) {
         if (store->led)
-            sleep_until(store, waiter, until_ms);
+            follow(store, waiter, until_ms);
         else
-            lead(store, until_ms);
+            lead(store, waiter, until_ms);
         if (until_ms != UINT64_MAX)
             now_ms = ddpi_link_now();
     }
@@ -335,6 +360,9 @@ void ddp_store_cancel(ddp_store *store)
         waiter->canceled = true;
         make_ready(waiter);
     }
+    struct ddp_error err;
+    if (connected(store)) /* the server need not wait for them either; a failure will be found */
+        (void)send_output(store, ddpi_link_now(), &err);
     poke(store);
     pthread_mutex_unlock(&store->lock);
 }
@@ -366,7 +394,7 @@ static ddp_status connect_until(ddp_store *store, struct ddp_error *err)
     ddpi_client_start(core, now_ms);
     while (core->sm.state != CLIENT_OPEN && now_ms < deadline_ms &&
            (core->why.status == DDP_OK || passing(core->why.status))) {
-        lead(store, deadline_ms);
+        lead(store, NULL, deadline_ms);
         now_ms = ddpi_link_now();
     }
     if (core->sm.state == CLIENT_OPEN) {

@@ -360,21 +360,10 @@ static bool choose_dialect(struct ddpi_conn *conn, uint8_t first_byte)
     return false;
 }
 
-static void open_conn(struct ddpi_conn *conn)
-{
-    struct ddp_error err;
-    ddpi_sm_move(&conn->sm, CONN_OPEN);
-    ddp_status status = conn->env->admit(conn->env->owner, conn, &err);
-    if (status != DDP_OK)
-        ddpi_conn_dismiss(conn, status, err.msg);
-}
-
 static void take_step(struct ddpi_conn *conn, const struct ddpi_step *step)
 {
     if (conn->session.open && conn->sm.state == CONN_GREETING)
-        open_conn(conn);
-    if (!serving(conn))
-        return;
+        ddpi_sm_move(&conn->sm, CONN_OPEN);
     if (step->kind == DDPI_STEP_REQUEST)
         conn->env->request(conn->env->owner, conn, &step->request);
     else
@@ -512,6 +501,12 @@ static void resume(struct ddpi_conn *conn)
 
 /* --- life --- */
 
+static ddp_status admit(struct ddpi_session *session, struct ddp_error *err)
+{
+    struct ddpi_conn *conn = ddpi_container_of(session, struct ddpi_conn, session);
+    return conn->env->admit(conn->env->owner, conn, err);
+}
+
 static void init_buffers(struct ddpi_conn *conn)
 {
     ddpi_buf_init(&conn->in, INPUT_MAX);
@@ -558,6 +553,7 @@ ddp_status ddpi_conn_create(const struct ddpi_conn_env *env, int fd, struct ddpi
     }
     conn->env = env;
     conn->session.limits = &env->kv_limits;
+    conn->session.admit = admit;
     conn->session.gate = &env->gate;
     conn->session.incarnation = env->incarnation;
     ddpi_sm_init(&conn->sm, &ddpi_conn_sm);

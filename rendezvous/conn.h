@@ -44,8 +44,8 @@ struct ddpi_conn_env {
     uint64_t incarnation; /* of the store, by which clients know it again */
     const struct ddpi_log *log;
     void *owner;
-    /* Its handshake is complete, and its first request comes next, if this returns DDP_OK; else
-     * it is dismissed for the reason in @err. */
+    /* Its handshake is complete but for the last word, which is the reason in @err if this does not
+     * return DDP_OK. */
     ddp_status (*admit)(void *owner, struct ddpi_conn *conn, struct ddp_error *err);
     /* Requests that name these keys come next, at most DDPI_KV_AHEAD. */
     void (*ahead)(void *owner, struct ddpi_conn *conn, const struct ddpi_bytes *keys, size_t count);

@@ -28,6 +28,9 @@ struct ddpi_session {
 
     bool must_prove; /* who he is, before anything else is done for him */
     struct ddpi_identity identity;
+    /* Asked when the peer has said, and where it has to has proven, who it is, and before it is
+     * told that it is welcome; NULL: all are. */
+    ddp_status (*admit)(struct ddpi_session *session, struct ddp_error *err);
     struct ddpi_handshake handshake; /* until it is complete */
     struct ddpi_seals seals;
 
@@ -35,6 +38,11 @@ struct ddpi_session {
     size_t scanned;   /* bytes, 0: none is */
     uint32_t strings; /* that are to come */
 };
+
+static inline ddp_status ddpi_session_admit(struct ddpi_session *session, struct ddp_error *err)
+{
+    return session->admit != NULL ? session->admit(session, err) : DDP_OK;
+}
 
 enum ddpi_step_kind {
     DDPI_STEP_MORE,     /* nothing whole is there yet; @need bytes will be */

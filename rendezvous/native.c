@@ -80,7 +80,6 @@ static void prove(struct ddpi_session *session, struct ddpi_buf *out, size_t bef
     ddpi_seals_begin(&session->seals, &session->handshake, DDPI_SIDE_SERVER);
 }
 
-/* The handshake is complete. */
 static bool put_welcome(struct ddpi_session *session, uint64_t id, struct ddpi_buf *out)
 {
     struct ddpi_welcome welcome = {.key_max = session->limits->key_len,
@@ -96,6 +95,16 @@ static bool put_welcome(struct ddpi_session *session, uint64_t id, struct ddpi_b
     session->phase = OPEN;
     session->open = true;
     return true;
+}
+
+static ddp_status finish_handshake(struct ddpi_session *session, uint64_t id, size_t used,
+                                   struct ddpi_buf *out, struct ddpi_step *step,
+                                   struct ddp_error *err)
+{
+    ddp_status status = ddpi_session_admit(session, err);
+    if (status != DDP_OK)
+        return close_step(step, status);
+    return answered(step, used, put_welcome(session, id, out), err);
 }
 
 static bool put_challenge(struct ddpi_session *session, const struct ddpi_frame *frame,
@@ -146,9 +155,10 @@ static ddp_status finish_hello(struct ddpi_session *session, const struct ddpi_f
     if (status != DDP_OK)
         return close_step(step, status);
     session->identity = hello.identity;
-    bool put = hello.auth == DDPI_AUTH_NONE ? put_welcome(session, frame->id, out)
-                                            : put_challenge(session, frame, bytes, out);
-    return answered(step, DDPI_FRAME_HEADER_SIZE + frame->payload_len, put, err);
+    size_t used = DDPI_FRAME_HEADER_SIZE + frame->payload_len;
+    if (hello.auth == DDPI_AUTH_NONE)
+        return finish_handshake(session, frame->id, used, out, step, err);
+    return answered(step, used, put_challenge(session, frame, bytes, out), err);
 }
 
 static ddp_status finish_proof(struct ddpi_session *session, const struct ddpi_frame *frame,
@@ -171,8 +181,8 @@ static ddp_status finish_proof(struct ddpi_session *session, const struct ddpi_f
     }
     who->proven = true;
     ddpi_handshake_add(&session->handshake, bytes, DDPI_FRAME_HEADER_SIZE + frame->payload_len);
-    return answered(step, DDPI_FRAME_HEADER_SIZE + frame->payload_len,
-                    put_welcome(session, frame->id, out), err);
+    return finish_handshake(session, frame->id, DDPI_FRAME_HEADER_SIZE + frame->payload_len, out,
+                            step, err);
 }
 
 static bool put_refusal(struct ddpi_session *session, struct ddpi_buf *out, uint8_t type,

@@ -81,6 +81,9 @@ static ddp_status next_hello(struct ddpi_session *session, const uint8_t *bytes,
                                                "TCPStore"));
     if (there < DDPI_TCPSTORE_HELLO_SIZE)
         return more(step, DDPI_TCPSTORE_HELLO_SIZE);
+    ddp_status status = ddpi_session_admit(session, err);
+    if (status != DDP_OK)
+        return close_step(step, status);
     session->phase = OPEN;
     session->open = true;
     step->kind = DDPI_STEP_ANSWERED;

@@ -12,8 +12,8 @@
 #include "history.h"
 
 #include <ddprun/store.h>
+#include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
@@ -27,6 +27,7 @@
 
 enum {
     CLIENTS = 8,
+    NAME = 24,
     CALLS = 24, /* of each client in a run */
     KEYS = 6,   /* of them, the last two count */
     COUNTERS = 2,
@@ -38,7 +39,7 @@ enum {
 extern char **environ;
 
 struct server {
-    char folder[PATH_MAX], state[PATH_MAX + 8];
+    char folder[512], state[512 + 8];
     pid_t pid;
     unsigned port;
 };
@@ -77,19 +78,17 @@ static uint64_t now_ns(void)
 
 static void server_start(struct server *server)
 {
-    char listen[64], state[PATH_MAX + 32], line[256] = "";
+    char listen[64], state[512 + 32], line[256] = "";
     const char *program = getenv("DDPRUND");
     ck_assert_ptr_nonnull(program);
     snprintf(listen, sizeof listen, "--listen=127.0.0.1:%u", server->port);
     snprintf(state, sizeof state, "--state=%s", server->state);
     char *argv[] = {(char *)program, listen, state, (char *)"--log-level=error", NULL};
     int out[2];
-    ck_assert_int_eq(pipe(out), 0);
+    ck_assert_int_eq(pipe2(out, O_CLOEXEC), 0);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
-    posix_spawn_file_actions_addclose(&actions, out[0]);
-    posix_spawn_file_actions_addclose(&actions, out[1]);
     ck_assert_int_eq(posix_spawn(&server->pid, program, &actions, NULL, argv, environ), 0);
     posix_spawn_file_actions_destroy(&actions);
     close(out[1]);
@@ -112,7 +111,7 @@ static void remove_files(const struct server *server)
 {
     static const char *const suffixes[] = {"", "-wal", "-shm", "-journal"};
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
-        char file[PATH_MAX + 32];
+        char file[512 + 32];
         snprintf(file, sizeof file, "%s%s", server->state, suffixes[i]);
         unlink(file);
     }
@@ -131,9 +130,9 @@ static ddp_store *open_store(const struct run *run, struct ddp_error *err)
     return ddp_store_connect(&options, &store, err) == DDP_OK ? store : NULL;
 }
 
-static const char *name_of(unsigned key, char name[16])
+static const char *name_of(unsigned key, char name[NAME])
 {
-    snprintf(name, 16, key >= KEYS - COUNTERS ? "count/%u" : "key/%u", key);
+    snprintf(name, NAME, key >= KEYS - COUNTERS ? "count/%u" : "key/%u", key);
     return name;
 }
 
@@ -154,14 +153,14 @@ static bool expected(ddp_status status)
 static ddp_status write_key(struct client *client, ddp_store *store, struct history_call *call,
                             bool swap, struct ddp_error *err)
 {
-    char name[16], value[24];
+    char name[NAME], value[24];
     int len = snprintf(value, sizeof value, "%" PRIu64, call->value);
     call->expected = swap ? client->seen[call->key] : UINT64_MAX;
     name_of(call->key, name);
-    ddp_status status = swap ? ddp_store_compare_and_swap(store, name, call->expected, value,
-                                                          (size_t)len, SOON_MS, &call->version, err)
-                             : ddp_store_set(store, name, value, (size_t)len, SOON_MS,
-                                             &call->version, err);
+    ddp_status status =
+        swap ? ddp_store_compare_and_swap(store, name, call->expected, value, (size_t)len, SOON_MS,
+                                          &call->version, err)
+             : ddp_store_set(store, name, value, (size_t)len, SOON_MS, &call->version, err);
     call->outcome = outcome_of(status);
     if (status == DDP_E_CONFLICT) {
         call->kind = HISTORY_READ;
@@ -172,7 +171,7 @@ static ddp_status write_key(struct client *client, ddp_store *store, struct hist
 
 static ddp_status read_key(ddp_store *store, struct history_call *call, struct ddp_error *err)
 {
-    char name[16];
+    char name[NAME];
     void *value;
     size_t len;
     ddp_status status = ddp_store_try_get(store, name_of(call->key, name), SOON_MS, &value, &len,
@@ -181,14 +180,13 @@ static ddp_status read_key(ddp_store *store, struct history_call *call, struct d
         ddp_store_free(value);
     if (status == DDP_E_NOT_FOUND)
         call->version = 0;
-    call->outcome =
-        status == DDP_OK || status == DDP_E_NOT_FOUND ? HISTORY_DONE : HISTORY_NOTHING;
+    call->outcome = status == DDP_OK || status == DDP_E_NOT_FOUND ? HISTORY_DONE : HISTORY_NOTHING;
     return status;
 }
 
 static ddp_status count(ddp_store *store, struct history_call *call, struct ddp_error *err)
 {
-    char name[16];
+    char name[NAME];
     int64_t sum = 0;
     ddp_status status = ddp_store_add(store, name_of(call->key, name), 1, SOON_MS, &sum, err);
     call->value = (uint64_t)sum;
@@ -198,7 +196,7 @@ static ddp_status count(ddp_store *store, struct history_call *call, struct ddp_
 
 static ddp_status delete_key(ddp_store *store, struct history_call *call, struct ddp_error *err)
 {
-    char name[16];
+    char name[NAME];
     ddp_status status = ddp_store_delete(store, name_of(call->key, name), SOON_MS, err);
     call->outcome = outcome_of(status);
     if (status == DDP_E_NOT_FOUND) {
@@ -234,7 +232,7 @@ static void do_call(struct client *client, ddp_store *store, struct history_call
     if (call->outcome == HISTORY_DONE && call->kind != HISTORY_ADD)
         client->seen[call->key] = call->kind == HISTORY_DELETE ? 0 : call->version;
     if (!expected(status))
-        snprintf(client->why, sizeof client->why, "%d: %s", status, err.msg);
+        snprintf(client->why, sizeof client->why, "%d: %.900s", status, err.msg);
 }
 
 static void *run_client(void *arg)

@@ -8,7 +8,7 @@
 #include "raw.h"
 #include "store_thread.h"
 
-#include <ddprun/store.h>
+#include <ddprun/store_uv.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -211,6 +211,72 @@ START_TEST(server_and_client)
 }
 END_TEST
 
+static void on_done(void *data, const struct ddp_store_result *result)
+{
+    allowed(result->status);
+    ++*(size_t *)data;
+}
+
+/* How many were asked; each of them is answered once. */
+static size_t submit_all(ddp_store_uv *store, size_t *answers)
+{
+    static const char *const keys[] = {"a", "b"};
+    static char large[100000];
+    const struct ddp_store_clause clause = {.kind = DDP_STORE_THEN_SET, .key = "b"};
+    const struct ddp_store_request requests[] = {
+        {.op = DDP_STORE_OP_WATCH, .key = "", .flags = DDP_STORE_WATCH_PREFIX},
+        {.op = DDP_STORE_OP_SET, .key = "a", .value = large, .value_len = sizeof large},
+        {.op = DDP_STORE_OP_TRANSACT, .clauses = &clause, .count = 1},
+        {.op = DDP_STORE_OP_GET, .key = "a"},
+        {.op = DDP_STORE_OP_LIST, .key = ""},
+        {.op = DDP_STORE_OP_WAIT, .keys = keys, .count = 2},
+        {.op = DDP_STORE_OP_SESSION_OPEN, .lease_ms = 1000, .flags = DDP_STORE_KEEP},
+    };
+    size_t asked = 0;
+    for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
+        struct ddp_store_request request = requests[i];
+        request.size = sizeof request;
+        request.timeout_ms = 500;
+        ddp_status status = ddp_store_uv_submit(store, &request, on_done, answers, NULL, NULL);
+        allowed(status);
+        asked += status == DDP_OK;
+    }
+    return asked;
+}
+
+static bool loop_survives(int good)
+{
+    struct store_thread *server = store_thread_start(NULL);
+    const struct ddp_store_options options = {.size = sizeof options,
+                                              .endpoint = store_thread_endpoint(server)};
+    uv_loop_t loop;
+    ck_assert_int_eq(uv_loop_init(&loop), 0);
+    ddp_store_uv *store = NULL;
+    failmem_start_some((unsigned)good, ONCE);
+    ddp_status status = ddp_store_uv_open(&loop, &options, NULL, &store, NULL);
+    allowed(status);
+    size_t answers = 0, asked = status == DDP_OK ? submit_all(store, &answers) : 0;
+    while (answers < asked)
+        uv_run(&loop, UV_RUN_ONCE);
+    bool failed = failmem_stop();
+    if (status == DDP_OK)
+        ddp_store_uv_close(store, NULL, NULL);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    ck_assert_uint_eq(answers, asked);
+    ck_assert_int_eq(uv_loop_close(&loop), 0);
+    store_thread_stop(server);
+    return failed;
+}
+
+START_TEST(server_and_asynchronous_client)
+{
+    int n = 0;
+    while (loop_survives(n))
+        ck_assert_int_lt(++n, N_MAX);
+    ck_assert_int_gt(n, 20);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("store_nomem");
@@ -219,6 +285,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, the_core, 0, 2);
     tcase_add_loop_test(tcase, creating_a_server, 0, 2);
     tcase_add_test(tcase, server_and_client);
+    tcase_add_test(tcase, server_and_asynchronous_client);
     suite_add_tcase(suite, tcase);
     return suite;
 }

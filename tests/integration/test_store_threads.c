@@ -167,8 +167,8 @@ START_TEST(cancel_ends_all_that_wait)
     }
     for (int i = 0; i < THREADS; i++)
         uv_thread_join(&threads[i]);
-    assert_alive(shared.store); /* later calls are not concerned */
-    await_stat(waits, 0);       /* and the server waits for nobody */
+    await_stat(waits, 0);       /* the server waits for nobody */
+    assert_alive(shared.store); /* and later calls are not concerned */
     ddp_store_close(shared.store);
 }
 END_TEST
@@ -255,6 +255,34 @@ START_TEST(a_wait_survives_a_restart)
 }
 END_TEST
 
+static void wait_for_the_end(void *arg)
+{
+    struct shared *shared = arg;
+    struct ddp_error err;
+    struct ddp_store_event *event;
+    void *value;
+    size_t len;
+    ddp_status status = atomic_fetch_add(&shared->next, 1) % 2
+                            ? ddp_store_get(shared->store, "no", LONG_MS, &value, &len, NULL, &err)
+                            : ddp_store_next_event(shared->store, LONG_MS, &event, &err);
+    ck_assert_int_eq(status, DDP_E_CLOSED);
+    ck_assert_ptr_nonnull(strstr(err.msg, "shutting down"));
+}
+
+START_TEST(the_end_of_a_handle_is_told_to_all)
+{
+    struct shared shared = {.store = open_mortal()};
+    uv_thread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        ck_assert_int_eq(uv_thread_create(&threads[i], wait_for_the_end, &shared), 0);
+    await_stat(waits, THREADS / 2);
+    restart(NULL);
+    for (int i = 0; i < THREADS; i++)
+        uv_thread_join(&threads[i]);
+    ddp_store_close(shared.store);
+}
+END_TEST
+
 START_TEST(an_idle_handle_notices_a_restart_before_it_asks)
 {
     ddp_store *store = open_store();
@@ -304,13 +332,10 @@ END_TEST
 Suite *test_suite(void)
 {
     const TTest *const tests[] = {
-        a_wait_does_not_delay_a_set,
-        all_at_once,
-        each_has_its_own_deadline,
-        cancel_ends_all_that_wait,
-        a_server_that_comes_and_goes,
-        a_wait_survives_a_restart,
-        an_idle_handle_notices_a_restart_before_it_asks,
+        a_wait_does_not_delay_a_set,        all_at_once,
+        each_has_its_own_deadline,          cancel_ends_all_that_wait,
+        a_server_that_comes_and_goes,       a_wait_survives_a_restart,
+        the_end_of_a_handle_is_told_to_all, an_idle_handle_notices_a_restart_before_it_asks,
         another_store_in_its_place,
     };
     return store_suite("store_threads", tests, sizeof tests / sizeof *tests);

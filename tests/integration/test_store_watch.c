@@ -5,6 +5,7 @@
  */
 #include "store_fixture.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static void expect_event(ddp_store *store, uint64_t watch, enum ddp_store_event_kind kind,
@@ -125,6 +126,33 @@ START_TEST(who_does_not_read_is_closed_alone)
 }
 END_TEST
 
+/* The queue of the handle is full: what is dropped is said to be missing. */
+START_TEST(events_beyond_the_queue_are_said_to_be_missing)
+{
+    enum { LARGE = 15 * 1024 * 1024, SETS = 6, FIT = 4 };
+    ddp_store *watcher = open_store(), *writer = open_store();
+    struct ddp_store_event *event;
+    uint64_t watch, version = 0;
+    char *large = calloc(LARGE, 1);
+    OK(ddp_store_watch(watcher, "k", DDP_STORE_WATCH_PREFIX, 0, SOON_MS, &watch, NULL, &why));
+    for (int i = 0; i < SETS; i++) {
+        OK(ddp_store_set(writer, "k", large, LARGE, SOON_MS, &version, &why));
+        assert_alive(watcher); /* takes the event in */
+    }
+    for (int i = 0; i < FIT; i++) {
+        OK(ddp_store_next_event(watcher, SOON_MS, &event, &why));
+        ck_assert_uint_eq(event->value_len, LARGE);
+        ddp_store_free(event);
+    }
+    expect_event(watcher, watch, DDP_STORE_EVENT_LOST, "", "", &version);
+    set_text(writer, "k2", "2");
+    expect_event(watcher, watch, DDP_STORE_EVENT_SET, "k2", "2", NULL);
+    free(large);
+    ddp_store_close(watcher);
+    ddp_store_close(writer);
+}
+END_TEST
+
 START_TEST(events_outlive_the_connection)
 {
     ddp_store *watcher = open_mortal();
@@ -185,7 +213,7 @@ Suite *test_suite(void)
     const TTest *const tests[] = {
         events_come_beside_other_calls,    a_new_connection_goes_on_where_the_last_was,
         who_does_not_read_is_closed_alone, events_outlive_the_connection,
-        keys_vanish_with_their_session,
+        keys_vanish_with_their_session,    events_beyond_the_queue_are_said_to_be_missing,
     };
     return store_suite("store_watch", tests, sizeof tests / sizeof *tests);
 }

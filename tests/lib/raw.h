@@ -9,6 +9,8 @@
 #include "proto.h"
 
 int raw_connect(uint16_t port);
+/* -1 if nobody listens there. */
+int raw_try_connect(uint16_t port);
 /* A listening socket on a free port of 127.0.0.1. */
 int raw_listen(uint16_t *ret_port);
 int raw_accept(int listen_fd);

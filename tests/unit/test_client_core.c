@@ -1,196 +1,11 @@
 /*
  * test_client_core.c - the client core against a scripted server: what is asked, answered and told,
- * and what becomes of it when the connection is lost at any byte, or memory at any allocation.
+ * in every state, and what becomes of it when the connection is lost.
  */
 #include "check_main.h"
-#include "client_core.h"
-#include "failmem.h"
+#include "client_fixture.h"
 
-#include <ddprun/store.h>
-#include <stdio.h>
-
-enum { REQUESTS_MAX = 16, TOLD_MAX = 64, NOW = 1000, SOON_MS = 500 };
-
-struct told {
-    uint64_t watch;
-    uint64_t version;
-    int64_t number;
-};
-
-static const struct ddpi_identity nobody;
-static const struct ddpi_greet_terms nobody_in_particular = {.identity = &nobody};
-
-static struct ddpi_client client;
-static struct ddpi_client_request requests[REQUESTS_MAX];
-static ddp_status results[REQUESTS_MAX]; /* DDP_E_INTERNAL: none */
-static char texts[REQUESTS_MAX][256];
-static unsigned answers;
-static struct told told[TOLD_MAX];
-static size_t ntold;
-static uint32_t jitter;
-static struct ddpi_buf wire; /* from the server */
-
-static void on_done(void *ctx, struct ddpi_client_request *request,
-                    const struct ddpi_message *reply)
-{
-    ck_assert_ptr_eq(ctx, &client);
-    size_t i = (size_t)(request - requests);
-    ck_assert_int_eq(results[i], DDP_E_INTERNAL); /* once */
-    results[i] = reply->status;
-    snprintf(texts[i], sizeof texts[i], "%.*s", (int)reply->text.len,
-             (const char *)reply->text.data);
-    answers++;
-}
-
-static ddp_status on_event(void *ctx, struct ddpi_client_watch *watch,
-                           const struct ddpi_message *event, struct ddp_error *err)
-{
-    (void)ctx;
-    (void)err;
-    ck_assert_uint_lt(ntold, TOLD_MAX);
-    told[ntold++] = (struct told){watch->id, event->version, event->number};
-    return DDP_OK;
-}
-
-static uint32_t next_random(void *ctx)
-{
-    (void)ctx;
-    return jitter;
-}
-
-static void setup(void)
-{
-    const struct ddpi_client_hooks hooks = {
-        .ctx = &client, .done = on_done, .event = on_event, .random = next_random};
-    ddpi_client_init(&client, &hooks);
-    ddpi_buf_init(&wire, 1024 * 1024);
-    for (size_t i = 0; i < REQUESTS_MAX; i++)
-        results[i] = DDP_E_INTERNAL;
-    answers = 0;
-    ntold = 0;
-    jitter = 0;
-}
-
-static void teardown(void)
-{
-    struct ddp_error err = {.status = DDP_E_CANCELED};
-    ddpi_client_close(&client, &err);
-    ddpi_client_finish(&client);
-    ddpi_buf_finish(&wire);
-}
-
-/* --- the scripted server --- */
-
-static void put_welcome(uint64_t incarnation)
-{
-    static const struct ddpi_preamble preamble = {DDPI_VERSION_MIN, DDPI_VERSION_MAX};
-    const struct ddpi_welcome welcome = {
-        .key_max = 4096, .value_max = 4096, .many_max = 16, .incarnation = incarnation};
-    ck_assert(ddpi_preamble_put(&wire, &preamble) && ddpi_welcome_put(&wire, 0, &welcome));
-}
-
-static void put_reply(const struct ddpi_message *reply)
-{
-    ck_assert(ddpi_reply_put(&wire, reply));
-}
-
-#define REPLY(...) put_reply(&(const struct ddpi_message){__VA_ARGS__})
-
-/* The first @len bytes of what the server has to say. */
-static void deliver_some(size_t len, uint64_t now_ms)
-{
-    while (len > 0 && (client.sm.state == CLIENT_GREETING || client.sm.state == CLIENT_OPEN)) {
-        size_t room;
-        uint8_t *at = ddpi_client_room(&client, &room);
-        if (at == NULL) { /* as the edges do */
-            const struct ddp_error err = {.status = DDP_E_NOMEM, .msg = "no room"};
-            ddpi_client_lost(&client, &err, now_ms);
-            return;
-        }
-        room = room < len ? room : len;
-        memcpy(at, ddpi_buf_head(&wire), room);
-        ddpi_buf_consume(&wire, room);
-        ddpi_client_received(&client, room, now_ms);
-        len -= room;
-    }
-}
-
-static void deliver(void)
-{
-    deliver_some(ddpi_buf_len(&wire), NOW);
-    ck_assert_uint_eq(ddpi_buf_len(&wire), 0);
-}
-
-static void lose(uint64_t now_ms)
-{
-    const struct ddp_error err = {.status = DDP_E_CLOSED, .msg = "cut"};
-    ddpi_buf_consume(&wire, ddpi_buf_len(&wire));
-    ddpi_client_lost(&client, &err, now_ms);
-}
-
-/* Everything in the output leaves; what was asked must be @op. */
-static void expect_asked(enum ddpi_op op, struct ddpi_message *ret)
-{
-    struct ddpi_frame frame;
-    ddpi_client_fill(&client, NOW);
-    ck_assert_uint_ge(ddpi_buf_len(&client.out), DDPI_FRAME_HEADER_SIZE);
-    const uint8_t *bytes = ddpi_buf_head(&client.out);
-    ck_assert(ddpi_frame_get(bytes, &frame));
-    ck_assert_int_eq(ddpi_request_get(&frame, bytes + DDPI_FRAME_HEADER_SIZE, ret, NULL), DDP_OK);
-    ck_assert_int_eq(ret->op, op);
-    ddpi_client_sent(&client, DDPI_FRAME_HEADER_SIZE + frame.payload_len);
-}
-
-static void expect_nothing_asked(void)
-{
-    ddpi_client_fill(&client, NOW);
-    ck_assert_uint_eq(ddpi_buf_len(&client.out), 0);
-}
-
-static void greet(uint64_t incarnation)
-{
-    if (client.sm.state == CLIENT_IDLE)
-        ddpi_client_start(&client, NOW);
-    if (client.sm.state == CLIENT_WAITING)
-        ddpi_client_tick(&client, client.at_ms);
-    ck_assert_uint_eq(client.sm.state, CLIENT_DIALING);
-    ddpi_client_connected(&client, &nobody_in_particular, NOW);
-    ddpi_client_sent(&client, ddpi_buf_len(&client.out));
-    put_welcome(incarnation);
-    deliver();
-    ck_assert_uint_eq(client.sm.state, CLIENT_OPEN);
-}
-
-static struct ddpi_client_request *ask(size_t i, const struct ddpi_message *message,
-                                       uint32_t timeout_ms)
-{
-    requests[i] = (struct ddpi_client_request){.message = *message};
-    ck_assert_int_eq(ddpi_client_submit(&client, &requests[i], timeout_ms, NOW, NULL), DDP_OK);
-    return &requests[i];
-}
-
-#define ASK(i, ...) ask(i, &(const struct ddpi_message){__VA_ARGS__}, SOON_MS)
-#define KEY(text)   .key = {text, sizeof text - 1}
-
-/* A watch of everything that has begun at version 5. */
-static uint64_t begin_watch(void)
-{
-    struct ddpi_message asked;
-    struct ddpi_client_request *request = ASK(0, .op = DDPI_OP_WATCH, KEY("w"), .count = 1);
-    expect_asked(DDPI_OP_WATCH, &asked);
-    REPLY(.op = DDPI_OP_WATCH, .id = asked.id, .version = 5);
-    deliver();
-    ck_assert_int_eq(results[0], DDP_OK);
-    return request->message.id;
-}
-
-static void change(uint64_t watch, uint64_t version)
-{
-    REPLY(.op = DDPI_OP_WATCH, .id = watch, .version = version, .number = DDPI_CHANGE_SET,
-          KEY("w1"), .value = {"v", 1});
-}
-
-/* --- tests --- */
+#include <limits.h>
 
 START_TEST(the_table_is_sound)
 {
@@ -551,134 +366,75 @@ START_TEST(servers_that_break_the_rules)
 }
 END_TEST
 
-/* --- a whole conversation, cut anywhere --- */
+/* --- every state, every input --- */
 
-enum { LAST_CHANGE = 20, CUTS_MAX = 4000 };
+enum input { TICK, LATE, SUBMIT, CANCEL, LOSE, CLOSE, INPUTS };
 
-/* The server's store: changes 6 to LAST_CHANGE happen one after the other; requests are answered
- * as they come. Returns what it has to say to all that was sent. */
-static void serve(uint64_t *latest)
+static void reach(unsigned state)
 {
-    ddpi_client_fill(&client, NOW);
-    while (ddpi_buf_len(&client.out) > 0) {
-        struct ddpi_frame frame;
-        struct ddpi_message asked;
-        const uint8_t *bytes = ddpi_buf_head(&client.out);
-        if (bytes[0] == 'D') { /* the greeting */
-            ddpi_client_sent(&client, ddpi_buf_len(&client.out));
-            put_welcome(1);
-            return;
-        }
-        ck_assert(ddpi_frame_get(bytes, &frame));
-        ck_assert_int_eq(ddpi_request_get(&frame, bytes + DDPI_FRAME_HEADER_SIZE, &asked, NULL),
-                         DDP_OK);
-        if (asked.op == DDPI_OP_WATCH) {
-            uint64_t from = asked.version != 0 ? asked.version : *latest + 1;
-            REPLY(.op = DDPI_OP_WATCH, .id = asked.id, .version = *latest);
-            for (; from <= *latest; from++)
-                change(asked.id, from);
-        } else {
-            REPLY(.op = asked.op, .id = asked.id);
-        }
-        ddpi_client_sent(&client, DDPI_FRAME_HEADER_SIZE + frame.payload_len);
-    }
-    if (client.watches.next != &client.watches && *latest < LAST_CHANGE &&
-        client.sm.state == CLIENT_OPEN)
-        change(1, ++*latest);
+    struct ddp_error err = {.status = DDP_E_CLOSED, .msg = "closed"};
+    if (state == CLIENT_OPEN || state == CLIENT_WAITING)
+        greet(1);
+    else if (state == CLIENT_DIALING || state == CLIENT_GREETING)
+        ddpi_client_start(&client, NOW);
+    if (state == CLIENT_GREETING)
+        ddpi_client_connected(&client, &nobody_in_particular, NOW);
+    jitter = 10;
+    if (state == CLIENT_WAITING)
+        lose(NOW);
+    if (state == CLIENT_CLOSED)
+        ddpi_client_close(&client, &err);
+    ck_assert_uint_eq(client.sm.state, state);
 }
 
-/* One conversation in which the connection is cut after @cut bytes from the server; false: it was
- * over before. */
-static bool converse(size_t cut)
-{
-    uint64_t latest = 5;
-    bool was_cut = false;
-    ddpi_client_start(&client, NOW);
-    ASK(0, .op = DDPI_OP_WATCH, KEY("w"), .version = 6, .count = 1);
-    ASK(1, .op = DDPI_OP_SET, KEY("k"), .value = {"v", 1});
-    ASK(2, .op = DDPI_OP_TRY_GET, KEY("k"));
-    for (int turn = 0; turn < 200 && (answers < 3 || ntold < LAST_CHANGE - 5); turn++) {
-        if (client.sm.state == CLIENT_WAITING)
-            ddpi_client_tick(&client, client.at_ms);
-        if (client.sm.state == CLIENT_DIALING)
-            ddpi_client_connected(&client, &nobody_in_particular, NOW);
-        serve(&latest);
-        size_t len = ddpi_buf_len(&wire);
-        if (!was_cut && cut < len) {
-            was_cut = true;
-            deliver_some(cut, NOW);
-            lose(NOW);
-        } else {
-            deliver();
-            cut -= was_cut ? 0 : len;
-        }
-    }
-    ck_assert_uint_eq(answers, 3);
-    ck_assert_int_eq(results[0], DDP_OK);
-    ck_assert(results[1] == DDP_OK || (was_cut && results[1] == DDP_E_CLOSED));
-    ck_assert_int_eq(results[2], DDP_OK);
-    ck_assert_uint_eq(ntold, LAST_CHANGE - 5);
-    for (size_t i = 0; i < ntold; i++)
-        ck_assert_uint_eq(told[i].version, 6 + i);
-    return was_cut;
-}
+#define SAME UINT_MAX
+static const unsigned reached[CLIENT_CLOSED + 1][INPUTS] = {
+    [CLIENT_IDLE] = {SAME, SAME, SAME, SAME, SAME, CLIENT_CLOSED},
+    [CLIENT_DIALING] = {SAME, CLIENT_WAITING, SAME, SAME, CLIENT_WAITING, CLIENT_CLOSED},
+    [CLIENT_GREETING] = {SAME, CLIENT_WAITING, SAME, SAME, CLIENT_WAITING, CLIENT_CLOSED},
+    [CLIENT_OPEN] = {SAME, CLIENT_WAITING, SAME, SAME, CLIENT_WAITING, CLIENT_CLOSED},
+    [CLIENT_WAITING] = {SAME, CLIENT_DIALING, SAME, SAME, SAME, CLIENT_CLOSED},
+    [CLIENT_CLOSED] = {SAME, SAME, SAME, SAME, SAME, SAME},
+};
 
-START_TEST(a_loss_at_every_byte)
+START_TEST(every_state_takes_every_input)
 {
-    size_t cut = 0;
-    while (converse(cut)) {
-        ck_assert_uint_lt(++cut, CUTS_MAX);
-        teardown();
-        setup();
-    }
-    ck_assert_uint_gt(cut, 300);
-}
-END_TEST
-
-/* The same, while the Nth allocation fails: whatever comes of it, each request is answered once and
- * no change is told twice. */
-static bool converse_without_memory(unsigned n)
-{
-    uint64_t latest = 5;
-    for (int i = 0; i < 3; i++)
-        requests[i] = (struct ddpi_client_request){
-            .message = {.op = i == 0 ? DDPI_OP_WATCH : DDPI_OP_GET, KEY("w"), .count = 1}};
-    requests[0].message.version = 6;
-    ddpi_client_start(&client, NOW);
-    failmem_start_some(n, 1);
-    unsigned asked = 0;
-    for (int i = 0; i < 3; i++)
-        asked += ddpi_client_submit(&client, &requests[i], SOON_MS, NOW, NULL) == DDP_OK;
-    for (int turn = 0; turn < 60; turn++) {
-        if (client.sm.state == CLIENT_WAITING)
-            ddpi_client_tick(&client, client.at_ms);
-        if (client.sm.state == CLIENT_DIALING)
-            ddpi_client_connected(&client, &nobody_in_particular, NOW);
+    unsigned state = (unsigned)_i / INPUTS, input = (unsigned)_i % INPUTS;
+    const struct ddp_error err = {.status = DDP_E_CANCELED, .msg = "end"};
+    bool lives = state != CLIENT_CLOSED;
+    bool loses = state == CLIENT_DIALING || state == CLIENT_GREETING || state == CLIENT_OPEN;
+    reach(state);
+    if (lives) {
+        ASK(0, .op = DDPI_OP_SET, KEY("k"));
         ddpi_client_fill(&client, NOW);
-        bool sent = ddpi_buf_len(&client.out) > 0;
-        bool failed = failmem_stop(); /* the server has memory */
-        if (sent || client.sm.state == CLIENT_OPEN)
-            serve(&latest);
-        if (!failed)
-            failmem_start_some(n, 1);
-        deliver_some(ddpi_buf_len(&wire), NOW);
-        ddpi_buf_consume(&wire, ddpi_buf_len(&wire));
     }
-    bool failed = failmem_stop();
-    ddpi_client_tick(&client, NOW + SOON_MS + DDPI_CLIENT_GRACE_MS);
-    ck_assert_uint_eq(answers, asked);
-    for (size_t i = 1; i < ntold; i++)
-        ck_assert_uint_eq(told[i].version, told[i - 1].version + 1);
-    return failed;
-}
-
-START_TEST(no_memory_at_any_point)
-{
-    for (unsigned n = 0; n < 12; n++) {
-        (void)converse_without_memory(n);
-        teardown();
-        setup();
+    switch (input) {
+    case TICK:
+        ddpi_client_tick(&client, NOW);
+        break;
+    case LATE:
+        ddpi_client_tick(&client, NOW + 10 * DDPI_CLIENT_ATTEMPT_MS);
+        break;
+    case SUBMIT:
+        requests[1].message.op = DDPI_OP_STATS;
+        ck_assert_int_eq(ddpi_client_submit(&client, &requests[1], SOON_MS, NOW, NULL),
+                         lives ? DDP_OK : DDP_E_CLOSED);
+        break;
+    case CANCEL:
+        if (lives)
+            ddpi_client_cancel(&client, &requests[0]);
+        break;
+    case LOSE:
+        if (loses)
+            lose(NOW);
+        break;
+    default:
+        ddpi_client_close(&client, &err);
     }
+    unsigned wanted = reached[state][input] == SAME ? state : reached[state][input];
+    ck_assert_uint_eq(client.sm.state, wanted);
+    bool ends = input == LATE || input == CANCEL || input == CLOSE;
+    ck_assert_uint_eq(answers, lives && ends ? 1 : 0);
 }
 END_TEST
 
@@ -686,7 +442,7 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("client_core");
     TCase *tcase = tcase_create("core");
-    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_checked_fixture(tcase, client_setup, client_teardown);
     tcase_add_test(tcase, the_table_is_sound);
     tcase_add_test(tcase, answers_find_their_requests);
     tcase_add_loop_test(tcase, only_what_does_no_harm_is_sent_again, 0, sizeof ops / sizeof *ops);
@@ -701,8 +457,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, what_is_canceled);
     tcase_add_test(tcase, an_end_for_good);
     tcase_add_loop_test(tcase, servers_that_break_the_rules, 0, 5);
-    tcase_add_test(tcase, a_loss_at_every_byte);
-    tcase_add_test(tcase, no_memory_at_any_point);
+    tcase_add_loop_test(tcase, every_state_takes_every_input, 0, (CLIENT_CLOSED + 1) * INPUTS);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -22,7 +22,8 @@
  * event DDP_STORE_EVENT_LOST. Calls that were not sent yet, and those that only read, wait, watch,
  * or keep a session, are sent again within their time. Those that change or count something, and
  * may have been done, return DDP_E_CLOSED: only the caller knows whether to do them twice. While
- * there is no connection a call waits for one until its deadline, then DDP_E_UNREACHABLE. With
+ * there is no connection a call waits for one until its deadline, then DDP_E_UNREACHABLE. (The call
+ * that looks up a name which only DNS knows is the exception, as in ddp_store_connect().) With
  * DDP_STORE_NO_RECONNECT the first loss is the end of the handle.
  * Errors: every call returns a ddp_status (see ddprun/status.h) and, when it fails, fills @err if
  * it is not NULL. Any call may return, besides what its comment lists:
@@ -379,6 +380,33 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_store_session_close(ddp_store *store,
 DDP_API DDP_MUST_CHECK ddp_status ddp_store_set_ephemeral(
     ddp_store *store, const struct ddp_store_session *session, const char *key, const void *value,
     size_t value_len, uint32_t timeout_ms, uint64_t *ret_version, struct ddp_error *err);
+
+/**
+ * Open a port for PyTorch's TCPStore clients of @job, who cannot say to which job they belong: those
+ * who connect there see the keys of that job that begin with "tcp/", without that, and no others.
+ *
+ * @job is that of the handle if it has one, and may then be NULL. The port is on the address at
+ * which this client has reached the server. It ends with @session, or with the server: after a
+ * restart, ask for another. On DDP_OK *@ret_port is its number.
+ * DDP_E_NOT_FOUND: the session has ended. DDP_E_LIMIT: the server has too many such ports.
+ * DDP_E_DENIED: the handle is no agent's, or belongs to another job.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_store_open_port(ddp_store *store,
+                                                      const struct ddp_store_session *session,
+                                                      const char *job, uint32_t timeout_ms,
+                                                      uint16_t *ret_port, struct ddp_error *err);
+
+/**
+ * End all epochs of @job before @epoch: their workers, and all its TCPStore clients, are
+ * disconnected, and let in no more; the keys of the TCPStore clients are removed.
+ *
+ * @job as in ddp_store_open_port(). Asking for the epoch that is there already changes nothing. On
+ * DDP_OK *@ret_epoch (may be NULL) is @epoch. DDP_E_CONFLICT: the job is in a later epoch, which is
+ * then in *@ret_epoch. DDP_E_DENIED: as above.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_store_fence(ddp_store *store, const char *job, uint64_t epoch,
+                                                  uint32_t timeout_ms, uint64_t *ret_epoch,
+                                                  struct ddp_error *err);
 
 /**
  * What the server has counted: a line for each counter, its name, a blank, and a decimal number.

@@ -1,0 +1,177 @@
+/*
+ * embed_store_uv.c - a program with a libuv loop of its own that knows its peers.
+ *
+ *   embed_store_uv --endpoint=HOST:PORT NAME
+ *
+ * It registers itself under NAME, for as long as it lives, and prints who comes and goes, until
+ * Ctrl-C. Build it against the installed library:
+ *   cc embed_store_uv.c $(pkg-config --cflags --libs ddpstore libuv)
+ */
+#include <ddprun/store_uv.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <uv.h>
+
+enum { LEASE_MS = 3000, TIMEOUT_MS = 30000 };
+
+struct member {
+    uv_loop_t loop;
+    uv_signal_t interrupt;
+    ddp_store_uv *store;
+    const char *name;
+    struct ddp_store_session session;
+    int exit_code;
+};
+
+static void on_closed(void *data)
+{
+    struct member *self = data;
+    uv_close((uv_handle_t *)&self->interrupt, NULL); /* the last handle: the loop ends */
+}
+
+static void leave(struct member *self, int exit_code)
+{
+    self->exit_code = exit_code;
+    if (self->store != NULL)
+        ddp_store_uv_close(self->store, on_closed, self);
+    self->store = NULL;
+}
+
+/* Nothing that this program asks may fail, but for what happens to be asked when it leaves. */
+static int good(struct member *self, const struct ddp_store_result *result)
+{
+    if (result->status == DDP_OK)
+        return 1;
+    if (self->store != NULL)
+        fprintf(stderr, "embed_store_uv: %s\n", result->message);
+    leave(self, EXIT_FAILURE);
+    return 0;
+}
+
+static void ask(struct member *self, struct ddp_store_request request, ddp_store_uv_done *done)
+{
+    struct ddp_error err;
+    request.size = sizeof request;
+    request.timeout_ms = TIMEOUT_MS;
+    if (self->store == NULL ||
+        ddp_store_uv_submit(self->store, &request, done, self, NULL, &err) == DDP_OK)
+        return;
+    fprintf(stderr, "embed_store_uv: %s\n", err.msg);
+    leave(self, EXIT_FAILURE);
+}
+
+static void on_listed(void *data, const struct ddp_store_result *result)
+{
+    if (!good(data, result))
+        return;
+    for (size_t i = 0; i < result->count; i++)
+        printf("= %s\n", result->keys[i]);
+    fflush(stdout);
+}
+
+static void list(struct member *self)
+{
+    ask(self, (struct ddp_store_request){.op = DDP_STORE_OP_LIST, .key = ""}, on_listed);
+}
+
+/* Watch first, then list: nobody can come in between unseen. */
+static void on_watching(void *data, const struct ddp_store_result *result)
+{
+    if (good(data, result))
+        list(data);
+}
+
+static void on_event(void *data, ddp_store_uv *store, const struct ddp_store_event *event)
+{
+    (void)store;
+    if (event->kind == DDP_STORE_EVENT_LOST)
+        list(data);
+    else
+        printf("%c %s\n", event->kind == DDP_STORE_EVENT_SET ? '+' : '-', event->key);
+    fflush(stdout);
+}
+
+static void on_registered(void *data, const struct ddp_store_result *result)
+{
+    (void)good(data, result);
+}
+
+static void on_session(void *data, const struct ddp_store_result *result)
+{
+    struct member *self = data;
+    if (!good(self, result))
+        return;
+    self->session = *result->session;
+    ask(self,
+        (struct ddp_store_request){
+            .op = DDP_STORE_OP_SET_EPHEMERAL, .key = self->name, .session = &self->session},
+        on_registered);
+}
+
+static void come(struct member *self)
+{
+    ask(self,
+        (struct ddp_store_request){
+            .op = DDP_STORE_OP_SESSION_OPEN, .lease_ms = LEASE_MS, .flags = DDP_STORE_KEEP},
+        on_session);
+}
+
+/* The store was away for longer than the lease, or is another one. */
+static void on_session_ended(void *data, ddp_store_uv *store,
+                             const struct ddp_store_session *session)
+{
+    (void)store;
+    (void)session;
+    come(data);
+}
+
+/* A good-bye, so that the others need not wait for the lease; and if it cannot be said, go anyway.
+ */
+static void on_good_bye(void *data, const struct ddp_store_result *result)
+{
+    (void)result;
+    leave(data, EXIT_SUCCESS);
+}
+
+static void on_interrupt(uv_signal_t *signal, int number)
+{
+    struct member *self = signal->data;
+    (void)number;
+    ask(self,
+        (struct ddp_store_request){.op = DDP_STORE_OP_SESSION_CLOSE, .session = &self->session},
+        on_good_bye);
+}
+
+int main(int argc, char **argv)
+{
+    static const char flag[] = "--endpoint=";
+    if (argc != 3 || strncmp(argv[1], flag, strlen(flag)) != 0) {
+        fprintf(stderr, "usage: embed_store_uv --endpoint=HOST:PORT NAME\n");
+        return 2;
+    }
+    struct member self = {.name = argv[2]};
+    const struct ddp_store_options options = {
+        .size = sizeof options, .endpoint = argv[1] + strlen(flag), .prefix = "members/"};
+    const struct ddp_store_uv_hooks hooks = {
+        .size = sizeof hooks, .data = &self, .event = on_event, .session_ended = on_session_ended};
+    struct ddp_error err;
+    signal(SIGPIPE, SIG_IGN); /* libuv writes without MSG_NOSIGNAL */
+    uv_loop_init(&self.loop);
+    uv_signal_init(&self.loop, &self.interrupt);
+    if (ddp_store_uv_open(&self.loop, &options, &hooks, &self.store, &err) != DDP_OK) {
+        fprintf(stderr, "embed_store_uv: %s\n", err.msg);
+        return EXIT_FAILURE;
+    }
+    self.interrupt.data = &self;
+    uv_signal_start(&self.interrupt, on_interrupt, SIGINT);
+    ask(&self,
+        (struct ddp_store_request){
+            .op = DDP_STORE_OP_WATCH, .key = "", .flags = DDP_STORE_WATCH_PREFIX},
+        on_watching);
+    come(&self);
+    uv_run(&self.loop, UV_RUN_DEFAULT);
+    uv_loop_close(&self.loop);
+    return self.exit_code;
+}

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""test_examples.py - the examples that embed the store, against a ddprund."""
+
+import os
+import signal
+import sys
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
+from ddprun_run import wait_until
+from ddprund_run import DdprundCase
+
+EXAMPLES = Path(os.environ['DDPRUN_EXAMPLES'])
+
+
+class Examples(DdprundCase):
+    def setUp(self):
+        super().setUp()
+        self.job = self.serve()
+        self.addCleanup(lambda: self.stop(self.job))
+        self.store = self.job.endpoints[0]
+
+    def example(self, name, *words):
+        return self.start(*words, program=str(EXAMPLES / name))
+
+    def sees(self, job, line):
+        wait_until(lambda: job.collect(0.1) or line in job.out.splitlines(), line)
+
+    def leave(self, job):
+        job.signal(signal.SIGINT)
+        self.assertEqual(job.wait(), 0, job.err)
+
+    def test_ranks_find_each_other(self):
+        ranks = [self.example('embed_store', self.store, rank, 3) for rank in range(3)]
+        for rank in ranks:
+            self.sees(rank, 'rank 2 is at 10.0.0.3:5000')
+            self.assertEqual(rank.wait(), 0)
+
+    def test_members_come_and_go(self):
+        anna = self.example('embed_store_uv', f'--endpoint={self.store}', 'anna')
+        self.sees(anna, '+ anna')
+        ben = self.example('embed_store_uv', f'--endpoint={self.store}', 'ben')
+        self.sees(ben, '= anna')
+        self.sees(anna, '+ ben')
+        self.leave(ben)
+        self.sees(anna, '- ben')
+        carl = self.example('embed_store_uv', f'--endpoint={self.store}', 'carl')
+        self.sees(anna, '+ carl')
+        carl.signal(signal.SIGKILL)  # says no good-bye: its lease is over some seconds later
+        carl.wait()
+        self.sees(anna, '- carl')
+        self.leave(anna)
+
+    def test_members_outlive_the_service(self):
+        anna = self.example('embed_store_uv', f'--endpoint={self.store}', 'anna')
+        self.sees(anna, '+ anna')
+        self.stop(self.job)
+        self.job = self.serve(listen=self.store)
+        wait_until(lambda: anna.collect(0.1) or anna.out.count('+ anna') == 2, 'again')
+        self.leave(anna)
+
+
+if __name__ == '__main__':
+    unittest.main()
