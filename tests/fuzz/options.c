@@ -109,7 +109,8 @@ static void check_ddprund(struct words *words)
     }
     HOLDS(options.listen.count <= DDPRUND_LISTEN_MAX);
     for (uint32_t i = 0; i < options.listen.count; i++)
-        HOLDS(options.listen.at[i].endpoint.has_port && options.listen.at[i].endpoint.host[0] != '\0');
+        HOLDS(options.listen.at[i].endpoint.has_port &&
+              options.listen.at[i].endpoint.host[0] != '\0');
     HOLDS(options.server.auth <= DDPI_SERVER_AUTH_NEVER);
     HOLDS(is_given(words, options.token_file, NULL));
     HOLDS(options.token_fd == 0 || options.token_fd >= 3);

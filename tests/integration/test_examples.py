@@ -61,6 +61,26 @@ class Examples(DdprundCase):
         wait_until(lambda: anna.collect(0.1) or anna.out.count('+ anna') == 2, 'again')
         self.leave(anna)
 
+    def test_a_server_inside_a_program(self):
+        program = self.example('embed_server', '0')
+        wait_until(lambda: program.collect(0.1) or '\n' in program.out, 'listening on')
+        endpoint = program.out.splitlines()[0].removeprefix('listening on ')
+        self.done(endpoint, 'set', 'job/a', '1')
+        self.done(endpoint, 'set', 'elsewhere', '1')
+        self.done(endpoint, 'delete', 'job/a')
+        self.sees(program, 'job/a is 1')
+        self.sees(program, 'job/a is gone')
+        self.assertNotIn('elsewhere', program.out)
+        self.leave(program)
+
+    def test_a_server_where_none_can_be(self):
+        taken = self.example('embed_server', self.store)
+        self.assertEqual(taken.wait(), 1)
+        self.assertIn('choose another port', taken.err)
+        open_to_all = self.example('embed_server', '0.0.0.0:0')
+        self.assertEqual(open_to_all.wait(), 1)
+        self.assertIn('not a loopback address', open_to_all.err)
+
 
 if __name__ == '__main__':
     unittest.main()

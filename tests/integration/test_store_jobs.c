@@ -215,6 +215,6 @@ END_TEST
 Suite *test_suite(void)
 {
     const TTest *const tests[] = {jobs_do_not_see_each_other, a_data_port_is_its_job_s,
-                                         data_ports_that_are_refused, a_fence_ends_epochs};
+                                  data_ports_that_are_refused, a_fence_ends_epochs};
     return store_suite("store_jobs", tests, sizeof tests / sizeof *tests);
 }

@@ -30,9 +30,9 @@ struct attempt {
 static void listen_there(struct ddpi_server *at, void *ctx)
 {
     struct attempt *attempt = ctx;
-    attempt->status = attempt->host != NULL
-                          ? ddpi_server_listen(at, attempt->host, attempt->port, NULL, &attempt->err)
-                          : ddpi_server_adopt(at, attempt->fd, &attempt->err);
+    attempt->status = attempt->host != NULL ? ddpi_server_listen(at, attempt->host, attempt->port,
+                                                                 NULL, &attempt->err)
+                                            : ddpi_server_adopt(at, attempt->fd, &attempt->err);
     const char *endpoint = ddpi_server_endpoint_at(at, attempt->index);
     snprintf(attempt->endpoint, sizeof attempt->endpoint, "%s", endpoint != NULL ? endpoint : "");
 }

@@ -382,8 +382,9 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_store_set_ephemeral(
     size_t value_len, uint32_t timeout_ms, uint64_t *ret_version, struct ddp_error *err);
 
 /**
- * Open a port for PyTorch's TCPStore clients of @job, who cannot say to which job they belong: those
- * who connect there see the keys of that job that begin with "tcp/", without that, and no others.
+ * Open a port for PyTorch's TCPStore clients of @job, who cannot say to which job they belong:
+ * those who connect there see the keys of that job that begin with "tcp/", without that, and no
+ * others.
  *
  * @job is that of the handle if it has one, and may then be NULL. The port is on the address at
  * which this client has reached the server. It ends with @session, or with the server: after a
