@@ -75,6 +75,13 @@ void perf_histogram_add(struct perf_histogram *histogram, uint64_t value)
     histogram->total++;
 }
 
+void perf_histogram_merge(struct perf_histogram *histogram, const struct perf_histogram *other)
+{
+    for (size_t class = 0; class < PERF_CLASSES; class ++)
+        histogram->counts[class] += other->counts[class];
+    histogram->total += other->total;
+}
+
 double perf_histogram_percentile(const struct perf_histogram *histogram, double percent)
 {
     if (histogram->total == 0)

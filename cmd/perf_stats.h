@@ -34,6 +34,9 @@ struct perf_histogram {
 
 void perf_histogram_add(struct perf_histogram *histogram, uint64_t value);
 
+/* Add all that is in @other. */
+void perf_histogram_merge(struct perf_histogram *histogram, const struct perf_histogram *other);
+
 /* As above; the middle of the class in which it lies. */
 double perf_histogram_percentile(const struct perf_histogram *histogram, double percent);
 

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""test_ddpctl.py - ddpctl store against a ddprund: what it prints, and its exit codes."""
+"""test_ddpctl.py - ddpctl store against a ddprund: what it prints, how what goes on is ended, and
+its exit codes."""
 
 import base64
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -12,8 +14,8 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
-from ddprun_run import DEADLINE
-from ddprund_run import DDPCTL, TIMEOUT, UNREACHABLE, USAGE, DdprundCase
+from ddprun_run import DEADLINE, wait_until
+from ddprund_run import DDPCTL, DENIED, TIMEOUT, UNREACHABLE, USAGE, DdprundCase
 
 FAILED = 1
 
@@ -131,6 +133,179 @@ class Actions(WithStore):
         script = '"$0" store set from-worker yes && "$0" store list'
         job = self.run_job('--no-prefix', 'sh', '-c', script, DDPCTL)
         self.assertEqual((job.code, job.out), (0, 'from-worker\n'), job.err)
+
+
+class Watch(WithStore):
+    def watch(self, *words, watches=1):
+        """A watch that has begun."""
+        client = self.ctl_start(self.store, 'watch', *words)
+        self.await_stat(self.store, 'watches', watches)
+        return client
+
+    def lines(self, client, count):
+        return [client.stdout.readline().decode().rstrip('\n') for _ in range(count)]
+
+    def ended(self, client, code=0):
+        out, err = client.communicate(timeout=DEADLINE)
+        self.assertEqual(client.returncode, code, err)
+        return out.decode(), err.decode()
+
+    def test_changes_are_lines(self):
+        client = self.watch('--count=3', 'a')
+        self.run_ok('set', 'b', '1')
+        version = self.run_json('set', 'a\n', 'x\ty\\')['version']
+        self.assertEqual(self.lines(client, 1), [f'{version}\tset\ta\\x0a\tx\\x09y\\\\'])
+        self.run_ok('delete', 'a\n')
+        self.run_ok('set', 'abc', '')
+        self.assertEqual(self.ended(client), (f'{version + 1}\tdeleted\ta\\x0a\n'
+                                              f'{version + 2}\tset\tabc\t\n', ''))
+
+    def test_one_key_as_json(self):
+        client = self.watch('--key', '--json', '--count=2', 'a')
+        self.run_ok('set', 'ab', '1')
+        version = self.run_json('set', 'a', '-', given=b'\xff')['version']
+        self.run_ok('delete', 'a')
+        lines = [json.loads(line) for line in self.ended(client)[0].splitlines()]
+        self.assertEqual(lines, [
+            {'key': 'a', 'value': {'base64': '/w=='}, 'version': version, 'kind': 'set'},
+            {'key': 'a', 'value': None, 'version': version + 1, 'kind': 'deleted'}])
+
+    def test_initial(self):
+        for key in ('b/2', 'a', 'b/1'):
+            self.run_ok('set', key, key)
+        client = self.watch('--initial', '--count=1', 'b/')
+        self.assertEqual(self.lines(client, 2), ['3\tset\tb/1\tb/1', '1\tset\tb/2\tb/2'])
+        self.run_ok('delete', 'b/2')
+        self.assertEqual(self.ended(client)[0], '4\tdeleted\tb/2\n')
+        for key, lines in (('a', ['2\tset\ta\ta']), ('none', [])):
+            code, out, _ = self.ctl(self.store, 'watch', '--initial', '--key', '--timeout=100ms', key)
+            self.assertEqual((code, out.decode().splitlines()), (TIMEOUT, lines))
+
+    def test_from_a_version(self):
+        self.watch()  # from now on the server remembers
+        for value in 'xyz':
+            self.run_ok('set', 'a', value)
+        out = self.run_ok('watch', '--from=2', '--count=2').decode()
+        self.assertEqual(out, '2\tset\ta\ty\n3\tset\ta\tz\n')
+        self.fails(FAILED, 'cannot be told', 'watch', '--from=99')
+
+    def test_a_timeout_begins_anew_with_each_change(self):
+        client = self.watch('--timeout=1s')
+        self.run_ok('set', 'a', '1')
+        self.assertEqual(self.lines(client, 1), ['1\tset\ta\t1'])
+        self.assertIn('nothing has changed', self.ended(client, TIMEOUT)[1])
+
+    def test_signals(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            client = self.watch()
+            client.send_signal(number)
+            self.assertEqual(self.ended(client), ('', ''))
+            self.await_stat(self.store, 'watches', 0)
+
+    def test_nobody_reads_any_more(self):
+        client = self.watch()
+        client.stdout.close()
+        self.assertEqual(client.wait(DEADLINE), 0)
+        client.stdout = open(os.devnull, 'rb')
+        self.assertEqual(client.stderr.read(), b'')
+
+    def test_a_server_that_starts_again(self):
+        state = self.folder / 'state'
+        job = self.serve(f'--state={state}')
+        self.store = job.endpoints[0]
+        client = self.watch('--count=3')
+        self.run_ok('set', 'a', '1')
+        self.stop(job)
+        again = self.serve(f'--state={state}', listen=self.store)
+        self.addCleanup(self.stop, again)
+        self.await_stat(self.store, 'watches', 1)
+        self.run_ok('set', 'b', '2')
+        self.run_ok('delete', 'a')
+        out, err = self.ended(client)
+        self.assertEqual(out, '1\tset\ta\t1\n2\tset\tb\t2\n3\tdeleted\ta\n')
+        self.assertRegex(err, r'\Addpctl: the connection is lost \([^\n]+\n'
+                              r'ddpctl: the connection is there again\n\Z')
+
+    def test_a_server_that_has_forgotten(self):
+        job = self.serve()
+        self.store = job.endpoints[0]
+        client = self.watch('--initial', '--count=2')
+        self.run_ok('set', 'a', '1')
+        self.stop(job)
+        again = self.serve(listen=self.store)
+        self.addCleanup(self.stop, again)
+        self.await_stat(self.store, 'watches', 1)
+        self.run_ok('set', 'b', '2')
+        out, err = self.ended(client)
+        self.assertIn('1\tset\tb\t2\n', out)
+        self.assertIn('changes were missed', err)
+
+
+class Bench(WithStore):
+    def test_figures(self):
+        self.run_ok('set', 'key', 'value')
+        for words in ([], ['--op=set', '--clients=3'], ['--op=get', '--clients=3', '--shared'],
+                      ['--value-size=100K', '--prefix=p/']):
+            figures = self.run_json('bench', '--duration=50ms', *words)
+            self.assertGreater(figures['requests'], 0)
+            self.assertGreaterEqual(figures['seconds'], 0.05)
+            self.assertLessEqual(figures['p50_us'], figures['p99_us'])
+            self.assertLess(0, figures['max_us'])
+        self.assertEqual(self.run_ok('list'), b'key\n')
+        self.assertRegex(self.run_ok('bench', '--duration=20ms').decode(),
+                         r'\Amix, 1 client, values of 64 bytes, [^\n]+\n\d+ requests/s; p50 [^\n]+\n\Z')
+
+    def test_an_interrupted_one_leaves_nothing(self):
+        client = self.ctl_start(self.store, 'bench', '--clients=2', '--duration=1m')
+        wait_until(lambda: self.stats(self.store)['keys'] == 32, 'keys of both clients')
+        client.send_signal(signal.SIGINT)
+        out, err = client.communicate(timeout=DEADLINE)
+        self.assertEqual((client.returncode, err), (0, b''))
+        self.assertIn(b'requests/s', out)
+        self.assertEqual(self.run_ok('list'), b'')
+
+    def test_refusals(self):
+        self.fails(DENIED, 'observer', 'bench', '--role=observer')
+        self.fails(USAGE, "'put'", 'bench', '--op=put')
+        self.fails(USAGE, 'bench only', 'list', '--clients=2')
+        self.fails(USAGE, 'watch only', 'list', '--count=2')
+
+
+class Jobs(WithStore):
+    def test_fence(self):
+        self.assertEqual(self.run_ok('fence', 'train', '3'), b'')
+        self.assertEqual(self.run_json('fence', 'train', '3'), {'job': 'train', 'epoch': 3})
+        self.fails(FAILED, 'epoch 3', 'fence', 'train', '2')
+        self.fails(USAGE, "'x'", 'fence', 'train', 'x')
+        self.fails(DENIED, "'train'", '--job=train', 'fence', 'other', '1')
+        worker = ['--role=worker', '--job=train']
+        self.fails(DENIED, 'epoch 3', *worker, '--epoch=2', 'list')
+        self.run_ok(*worker, '--epoch=3', 'set', 'key', 'value')
+        self.assertEqual(self.run_ok('list'), b'epoch/train\njob/train/key\n')
+
+    def test_port(self):
+        client = self.ctl_start(self.store, 'port', '--json', 'train')
+        answer = json.loads(client.stdout.readline())
+        self.assertEqual(answer['job'], 'train')
+        address = ('127.0.0.1', answer['port'])
+        self.run_ok('set', 'key', 'value')
+        self.run_ok('set', 'job/train/key', 'of the job')
+        self.assertEqual(self.done('127.0.0.1:%d' % address[1], 'get', 'key'), b'of the job')
+        client.send_signal(signal.SIGTERM)
+        self.assertEqual(client.wait(DEADLINE), 0)
+        wait_until(lambda: self.is_closed(address), 'the port to be closed')
+
+    @staticmethod
+    def is_closed(address):
+        with socket.socket() as sock:
+            return sock.connect_ex(address) != 0
+
+    def test_a_port_ends_with_its_server(self):
+        job = self.serve()
+        client = self.ctl_start(job.endpoints[0], 'port', 'train')
+        self.assertRegex(client.stdout.readline(), rb'\A\d+\n\Z')
+        self.stop(job)
+        self.assertEqual(client.wait(DEADLINE), UNREACHABLE)
 
 
 class CommandLine(WithStore):

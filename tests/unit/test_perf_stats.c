@@ -78,6 +78,18 @@ START_TEST(large_values_are_near)
 }
 END_TEST
 
+START_TEST(merged_histograms)
+{
+    struct perf_histogram all = {0}, some = {0};
+    for (uint64_t i = 1; i <= 100; i++)
+        perf_histogram_add(i % 3 == 0 ? &some : &all, i);
+    perf_histogram_merge(&all, &some);
+    ck_assert_uint_eq(all.total, 100);
+    for (int percent = 1; percent <= 100; percent++)
+        ck_assert_double_eq(perf_histogram_percentile(&all, percent), percent);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("perf_stats");
@@ -87,6 +99,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, without_memory);
     tcase_add_test(tcase, small_values_are_exact);
     tcase_add_test(tcase, large_values_are_near);
+    tcase_add_test(tcase, merged_histograms);
     suite_add_tcase(suite, tcase);
     return suite;
 }
