@@ -22,7 +22,7 @@ static const struct {
 } verbs[] = {
     {"launch", perf_launch, "start N x /bin/true and wait: ddprun, a bare loop, other launchers"},
     {"store", perf_store,
-     "the store's server and Redis under the same load; growth; 10,000 clients"},
+     "the store's server beside Redis, and PyTorch's for its own client; growth; 10,000 clients"},
     {"store-server", perf_store_server, "no benchmark: the server that 'store' measures"},
 };
 
@@ -41,6 +41,8 @@ static const struct option table[] = {
      option_text, FIELD(ddprun), 0, 0},
     {"ddprund", 0, "PATH", NULL, "the one beside ddp-perf, or else store-server", "Options",
      "the server to measure", option_text, FIELD(ddprund), 0, 0},
+    {"python", 0, "PATH", NULL, "build/venv's, or python3", "Options",
+     "store: a Python that has PyTorch", option_text, FIELD(python), 0, 0},
     {"help", 'h', NULL, NULL, NULL, "Options", "this list", option_switch, FIELD(help), 0, 0},
 };
 
@@ -83,6 +85,7 @@ static void find_programs(struct perf *perf)
 {
     const struct perf_options *options = &perf->options;
     beside("ddp-perf-empty", perf->empty, sizeof perf->empty);
+    beside("../venv/bin/python", perf->python, sizeof perf->python);
     beside("ddprun", perf->ddprun, sizeof perf->ddprun);
     beside("ddprund", perf->ddprund, sizeof perf->ddprund);
     if (options->ddprun != NULL)

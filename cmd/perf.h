@@ -18,6 +18,7 @@ struct perf_options {
     uint32_t slow_runs;   /* for contenders that need seconds */
     uint64_t duration_ms; /* of one run, where a run has no end of its own */
     const char *ddprund;
+    const char *python; /* one that has PyTorch */
     bool help;
 };
 
@@ -26,6 +27,7 @@ struct perf {
     FILE *json; /* or NULL */
     char ddprun[4096];
     char empty[4096];   /* a C program whose main() returns 0 */
+    char python[4096];  /* where scripts/setup has installed PyTorch for it, if it has */
     char ddprund[4096]; /* "": there is none, ddp-perf serves the store itself */
 };
 

@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { START_LIMIT_MS = 10000, MAX_KEYS = 2000000 };
+enum { START_LIMIT_MS = 60000, /* PyTorch takes seconds */ MAX_KEYS = 2000000 };
 
 /* In the child: @out_fd becomes its standard output. */
 static _Noreturn void become(const char *const *words, int out_fd)
@@ -81,6 +81,36 @@ static uint16_t read_port(int fd)
     return port <= UINT16_MAX ? (uint16_t)port : 0;
 }
 
+bool perf_server_spawn(const char *const *words, pid_t *ret_pid, int *ret_fd, struct ddp_error *err)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return !ddpi_error_sys(err, errno, "cannot make a pipe");
+    bool started = start(words, ends[1], ret_pid, err);
+    close(ends[1]);
+    if (started)
+        *ret_fd = ends[0];
+    else
+        close(ends[0]);
+    return started;
+}
+
+bool perf_server_start(const char *const *words, struct perf_server *ret, struct ddp_error *err)
+{
+    struct perf_server server = {0};
+    int fd;
+    if (!perf_server_spawn(words, &server.pid, &fd, err))
+        return false;
+    server.port = read_port(fd);
+    close(fd);
+    if (server.port == 0) {
+        perf_server_stop(&server);
+        return !ddpi_error_set(err, DDP_E_SYSTEM, "'%s' did not say where it listens", words[0]);
+    }
+    *ret = server;
+    return true;
+}
+
 bool perf_server_start_ours(const struct perf *perf, struct perf_server *ret, struct ddp_error *err)
 {
     char max_keys[32];
@@ -88,21 +118,7 @@ bool perf_server_start_ours(const struct perf *perf, struct perf_server *ret, st
     const char *const ddprund[] = {perf->ddprund, "--listen=127.0.0.1:0", "--log-level=warning",
                                    max_keys, NULL};
     const char *const own[] = {"/proc/self/exe", "store-server", NULL};
-    const char *const *words = *perf->ddprund != '\0' ? ddprund : own;
-    struct perf_server server = {0};
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return !ddpi_error_sys(err, errno, "cannot make a pipe");
-    bool started = start(words, ends[1], &server.pid, err);
-    close(ends[1]);
-    server.port = started ? read_port(ends[0]) : 0;
-    close(ends[0]);
-    if (started && server.port == 0) {
-        perf_server_stop(&server);
-        return !ddpi_error_set(err, DDP_E_SYSTEM, "'%s' did not say where it listens", words[0]);
-    }
-    *ret = server;
-    return started;
+    return perf_server_start(*perf->ddprund != '\0' ? ddprund : own, ret, err);
 }
 
 bool perf_store_server(struct perf *perf, struct ddp_error *err)

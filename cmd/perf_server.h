@@ -19,6 +19,12 @@ bool perf_server_start_ours(const struct perf *perf, struct perf_server *ret,
 bool perf_server_start_redis(const struct perf *perf, struct perf_server *ret,
                              struct ddp_error *err);
 
+/* @words, with "listening on HOST:PORT" as its first line. */
+bool perf_server_start(const char *const *words, struct perf_server *ret, struct ddp_error *err);
+/* A process that is none, with a pipe from its standard output. */
+bool perf_server_spawn(const char *const *words, pid_t *ret_pid, int *ret_fd,
+                       struct ddp_error *err);
+
 /* Kill it and wait for its end; nothing if it was not started. */
 void perf_server_stop(struct perf_server *server);
 

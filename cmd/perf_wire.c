@@ -31,13 +31,16 @@ static bool native_put(struct ddpi_buf *out, const struct perf_request *request)
         [PERF_GET] = DDPI_OP_TRY_GET,
         [PERF_WAIT] = DDPI_OP_GET,
         [PERF_BARRIER] = DDPI_OP_BARRIER,
+        [PERF_WATCH] = DDPI_OP_WATCH,
+        [PERF_LIST] = DDPI_OP_LIST,
+        [PERF_SESSION] = DDPI_OP_SESSION_OPEN,
     };
     const struct ddpi_message message = {
         .op = ops[request->op],
         .id = request->id,
         .key = request->key,
         .value = request->value,
-        .count = request->arrivals,
+        .count = request->op == PERF_SESSION ? WAIT_MS : request->arrivals, /* its lease */
         .timeout_ms = WAIT_MS,
     };
     return ddpi_request_put(out, &message);
@@ -162,7 +165,9 @@ bool perf_script_init(struct perf_script *script, const struct perf_wire *wire,
     ddpi_buf_init(&script->bytes, SCRIPT_MAX);
     for (uint32_t i = 0; i < count; i++) {
         uint64_t number = (pattern->first + i * pattern->step) % pattern->keys;
-        int len = snprintf(key, sizeof key, "%s%09" PRIu64, pattern->prefix, number);
+        int len = pattern->op == PERF_LIST
+                      ? snprintf(key, sizeof key, "%s", pattern->prefix)
+                      : snprintf(key, sizeof key, "%s%09" PRIu64, pattern->prefix, number);
         request.key = ddpi_bytes_of(key, (size_t)len);
         request.id = ((uint64_t)pattern->op << 32) + i + 1;
         if (!wire->put(&script->bytes, &request))

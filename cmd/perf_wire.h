@@ -12,6 +12,9 @@ enum perf_op {
     PERF_GET,     /* of a key that is there */
     PERF_WAIT,    /* a get that waits until its key is there; RESP has none */
     PERF_BARRIER, /* RESP has none */
+    PERF_WATCH,   /* the key; RESP has none */
+    PERF_LIST,    /* of a script: all keys with its prefix; RESP has none */
+    PERF_SESSION, /* begins one; RESP has none */
 };
 
 struct perf_request {

@@ -63,8 +63,10 @@ END_TEST
 
 START_TEST(native_requests)
 {
-    static const enum ddpi_op ops[] = {DDPI_OP_SET, DDPI_OP_TRY_GET, DDPI_OP_GET, DDPI_OP_BARRIER};
-    for (int op = PERF_SET; op <= PERF_BARRIER; op++) {
+    static const enum ddpi_op ops[] = {DDPI_OP_SET,         DDPI_OP_TRY_GET, DDPI_OP_GET,
+                                       DDPI_OP_BARRIER,     DDPI_OP_WATCH,   DDPI_OP_LIST,
+                                       DDPI_OP_SESSION_OPEN};
+    for (int op = PERF_SET; op <= PERF_SESSION; op++) {
         const struct perf_request request = {.op = (enum perf_op)op,
                                              .id = 7,
                                              .key = text("key"),
@@ -81,11 +83,13 @@ START_TEST(native_requests)
             DDP_OK);
         ck_assert_int_eq(message.op, ops[op]);
         ck_assert_uint_eq(message.id, 7);
-        ck_assert_uint_eq(message.key.len, 3);
+        ck_assert_uint_eq(message.key.len, op == PERF_SESSION ? 0 : 3);
         if (op == PERF_SET)
             ck_assert_uint_eq(message.value.len, 5);
         if (op == PERF_BARRIER)
             ck_assert_uint_eq(message.count, 3);
+        if (op == PERF_SESSION)
+            ck_assert_uint_gt(message.count, 60000); /* ms of its lease */
         if (op == PERF_WAIT || op == PERF_BARRIER)
             ck_assert_uint_gt(message.timeout_ms, 60000);
         ddpi_buf_finish(&buf);
@@ -152,6 +156,23 @@ START_TEST(scripts)
 }
 END_TEST
 
+START_TEST(a_list_names_the_prefix)
+{
+    const struct perf_pattern pattern = {
+        .op = PERF_LIST, .prefix = "p/", .first = 8, .step = 3, .keys = 10};
+    struct perf_script script;
+    struct ddpi_frame frame;
+    struct ddpi_message message = {0};
+    ck_assert(perf_script_init(&script, &perf_wire_native, &pattern, 2));
+    const uint8_t *request = ddpi_buf_head(&script.bytes) + script.each;
+    ck_assert(ddpi_frame_get(request, &frame));
+    ck_assert_int_eq(ddpi_request_get(&frame, request + DDPI_FRAME_HEADER_SIZE, &message, NULL),
+                     DDP_OK);
+    ck_assert(ddpi_bytes_equal(message.key, text("p/")));
+    perf_script_finish(&script);
+}
+END_TEST
+
 START_TEST(scripts_that_cannot_be)
 {
     const struct perf_pattern set = {.op = PERF_SET, .prefix = "p/", .step = 1, .keys = 10};
@@ -176,6 +197,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, native_replies);
     tcase_add_test(tcase, native_refusals);
     tcase_add_test(tcase, scripts);
+    tcase_add_test(tcase, a_list_names_the_prefix);
     tcase_add_test(tcase, scripts_that_cannot_be);
     suite_add_tcase(suite, tcase);
     return suite;
