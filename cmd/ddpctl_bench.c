@@ -3,6 +3,7 @@
  * in flight each, through the blocking client, on keys below a prefix of their own that is removed
  * afterwards. How fast the server can be, ddp-perf says.
  */
+#include "clock.h"
 #include "ddpctl_store.h"
 #include "error.h"
 #include "mem.h"
@@ -12,8 +13,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { KEYS_EACH = 16, DURATION_MS = 2000, VALUE_SIZE = 64, PREFIX_MAX = 64 };
@@ -23,7 +22,7 @@ struct bench {
     char prefix[PREFIX_MAX];
     void *value;
     size_t value_len;
-    unsigned sets, gets; /* that many of one kind, then of the other */
+    const char *op; /* set, get or mix */
     atomic_bool stop;
 };
 
@@ -32,20 +31,16 @@ struct client {
     uint32_t number;
     pthread_t thread;
     ddp_store *store;
-    struct perf_histogram latencies; /* nanoseconds */
-    uint64_t max_ns;
+    struct perf_histogram latencies; /* microseconds */
+    double rate;                     /* requests per second */
     ddp_status status;
     struct ddp_error err;
 };
 
-static uint64_t now_ns(void)
+static uint64_t now_us(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+    return ddpi_now_us(&ddpi_clock_monotonic);
 }
-
-/* ---- requests -------------------------------------------------------------------------------- */
 
 static ddp_status ask(struct client *client, uint64_t request, bool set)
 {
@@ -70,13 +65,18 @@ static void *run_client(void *arg)
     struct bench *bench = client->bench;
     for (uint64_t i = 0; client->status == DDP_OK && i < KEYS_EACH; i++) /* not counted */
         client->status = ask(client, i, true);
+    uint64_t begin = now_us(), before = begin, after = begin;
     for (uint64_t i = 0; client->status == DDP_OK && !atomic_load(&bench->stop); i++) {
-        uint64_t begin = now_ns();
-        client->status = ask(client, i, i % (bench->sets + bench->gets) < bench->sets);
-        uint64_t took = now_ns() - begin;
-        perf_histogram_add(&client->latencies, took);
-        client->max_ns = took > client->max_ns ? took : client->max_ns;
+        bool set = *bench->op == 's' || (*bench->op == 'm' && i % 2 == 0);
+        client->status = ask(client, i, set);
+        after = now_us();
+        perf_histogram_add(&client->latencies, after - before);
+        before = after;
     }
+    if (after > begin)
+        client->rate = (double)client->latencies.total * 1e6 / (double)(after - begin);
+    if (client->status != DDP_OK)
+        kill(getpid(), SIGTERM); /* the others need not go on */
     return NULL;
 }
 
@@ -94,8 +94,6 @@ static ddp_status remove_keys(struct bench *bench, ddp_store *store, struct ddp_
     return status;
 }
 
-/* ---- clients --------------------------------------------------------------------------------- */
-
 static ddp_status connect_all(struct bench *bench, struct client *clients, uint32_t count,
                               struct ddp_error *err)
 {
@@ -111,73 +109,64 @@ static ddp_status connect_all(struct bench *bench, struct client *clients, uint3
     return status;
 }
 
-static void close_all(struct client *clients, uint32_t count)
+/* Until the time is over, a signal comes, or one has failed. Signals stay blocked from here on: the
+ * keys are still to be removed. */
+static void run_all(struct bench *bench, struct client *clients, uint32_t count,
+                    uint64_t duration_ms)
 {
-    for (uint32_t i = 0; i < count; i++)
-        if (i == 0 || clients[i].store != clients[0].store)
-            ddp_store_close(clients[i].store);
-}
-
-/* Until the time is over, a signal comes, or nothing works; returns the seconds that it took. */
-static double run_all(struct bench *bench, struct client *clients, uint32_t count,
-                      uint64_t duration_ms)
-{
-    sigset_t ends, before;
-    uint32_t started = 0;
     const struct timespec duration = {(time_t)(duration_ms / 1000),
                                       (long)(duration_ms % 1000) * 1000000};
+    uint32_t started = 0;
+    int failed = 0;
+    sigset_t ends;
     sigemptyset(&ends);
     sigaddset(&ends, SIGINT);
     sigaddset(&ends, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &ends, &before); /* the threads inherit that */
-    uint64_t begin = now_ns();
-    for (int failed = 0; started < count && failed == 0; started += failed == 0)
-        if ((failed = pthread_create(&clients[started].thread, NULL, run_client,
-                                     &clients[started])) != 0)
-            clients[started].status =
-                ddpi_error_sys(&clients[started].err, failed, "cannot start a thread");
-    if (started == count)
+    pthread_sigmask(SIG_BLOCK, &ends, NULL); /* the threads inherit that */
+    for (; started < count && failed == 0; started += failed == 0)
+        failed = pthread_create(&clients[started].thread, NULL, run_client, &clients[started]);
+    if (failed != 0)
+        clients[started].status =
+            ddpi_error_sys(&clients[started].err, failed, "cannot start a thread");
+    else
         (void)sigtimedwait(&ends, NULL, &duration);
     atomic_store(&bench->stop, true);
     for (uint32_t i = 0; i < started; i++)
         pthread_join(clients[i].thread, NULL);
-    return (double)(now_ns() - begin) / 1e9; /* signals stay blocked until the keys are removed */
 }
 
-/* ---- figures --------------------------------------------------------------------------------- */
-
-static ddp_status print_figures(const struct ddpctl_call *call, const struct bench *bench,
-                                const struct client *total, uint32_t clients, double seconds,
-                                struct ddp_error *err)
+static ddp_status print_figures(const struct bench *bench, const struct client *total,
+                                uint32_t clients, struct ddp_error *err)
 {
-    const char *op = call->options->bench.op != NULL ? call->options->bench.op : "mix";
-    double rate = (double)total->latencies.total / seconds, max_us = (double)total->max_ns / 1e3;
-    double p50_us = perf_histogram_percentile(&total->latencies, 50) / 1e3;
-    double p99_us = perf_histogram_percentile(&total->latencies, 99) / 1e3;
-    if (call->options->json)
+    const struct ddpctl_store_options *options = bench->call->options;
+    double p50_us = perf_histogram_percentile(&total->latencies, 50);
+    double p99_us = perf_histogram_percentile(&total->latencies, 99);
+    double max_us = perf_histogram_percentile(&total->latencies, 100);
+    if (options->json)
         return ddpctl_print_json(
-            json_pack("{s:s,s:I,s:b,s:I,s:f,s:I,s:f,s:f,s:f,s:f}", "op", op, "clients",
-                      (json_int_t)clients, "shared", (int)call->options->bench.shared, "value_size",
-                      (json_int_t)bench->value_len, "seconds", seconds, "requests",
-                      (json_int_t)total->latencies.total, "requests_per_s", rate, "p50_us", p50_us,
-                      "p99_us", p99_us, "max_us", max_us),
+            json_pack("{s:s,s:I,s:b,s:I,s:I,s:f,s:f,s:f,s:f}", "op", bench->op, "clients",
+                      (json_int_t)clients, "shared", (int)options->bench.shared, "value_size",
+                      (json_int_t)bench->value_len, "requests", (json_int_t)total->latencies.total,
+                      "requests_per_s", total->rate, "p50_us", p50_us, "p99_us", p99_us, "max_us",
+                      max_us),
             err);
-    printf("%s, %" PRIu32 " client%s, values of %zu bytes, %.1f s\n"
-           "%.0f requests/s; p50 %.1f us, p99 %.1f us, max %.1f us\n",
-           op, clients, clients == 1 ? "" : "s", bench->value_len, seconds, rate, p50_us, p99_us,
-           max_us);
+    printf("%s, %" PRIu32 " client%s, values of %zu bytes: %.0f requests/s\n"
+           "latency: p50 %.0f us, p99 %.0f us, max %.0f us\n",
+           bench->op, clients, clients == 1 ? "" : "s", bench->value_len, total->rate, p50_us,
+           p99_us, max_us);
     return DDP_OK;
 }
 
 /* Into the first one; the first failure counts. */
 static ddp_status sum_up(struct client *clients, uint32_t count, struct ddp_error *err)
 {
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count; i++) {
         if (clients[i].status != DDP_OK)
             return ddpi_error_set(err, clients[i].status, "%s", clients[i].err.msg);
-    for (uint32_t i = 1; i < count; i++) {
+        if (i == 0)
+            continue;
         perf_histogram_merge(&clients->latencies, &clients[i].latencies);
-        clients->max_ns = clients[i].max_ns > clients->max_ns ? clients[i].max_ns : clients->max_ns;
+        clients->rate += clients[i].rate;
     }
     return DDP_OK;
 }
@@ -188,15 +177,16 @@ static ddp_status measure(struct bench *bench, struct client *clients, uint32_t 
     uint64_t duration_ms = bench->call->options->bench.duration_ms;
     ddp_status status = connect_all(bench, clients, count, err);
     if (status == DDP_OK) {
-        double seconds =
-            run_all(bench, clients, count, duration_ms > 0 ? duration_ms : DURATION_MS);
+        run_all(bench, clients, count, duration_ms > 0 ? duration_ms : DURATION_MS);
         status = sum_up(clients, count, err);
         ddp_status removed = remove_keys(bench, clients->store, status == DDP_OK ? err : NULL);
         status = status == DDP_OK ? removed : status;
-        if (status == DDP_OK)
-            status = print_figures(bench->call, bench, clients, count, seconds, err);
     }
-    close_all(clients, count);
+    if (status == DDP_OK)
+        status = print_figures(bench, clients, count, err);
+    for (uint32_t i = count; i-- > 0;) /* the first one's last: it may be everybody's */
+        if (i == 0 || clients[i].store != clients[0].store)
+            ddp_store_close(clients[i].store);
     return status;
 }
 
@@ -206,13 +196,10 @@ ddp_status ddpctl_run_bench(struct ddpctl_call *call, struct ddp_error *err)
     struct bench bench = {.call = call,
                           .value_len = given->value_size != UINT64_MAX ? (size_t)given->value_size
                                                                        : VALUE_SIZE,
-                          .sets = given->op == NULL || strcmp(given->op, "set") == 0,
-                          .gets = given->op == NULL || strcmp(given->op, "get") == 0};
-    if (given->op != NULL && strcmp(given->op, "mix") == 0)
-        bench.sets = bench.gets = 1;
+                          .op = given->op != NULL ? given->op : "mix"};
     uint32_t count = given->clients > 0 ? given->clients : 1;
     snprintf(bench.prefix, sizeof bench.prefix, "ddpctl-bench/%d-%" PRIx64 "/", (int)getpid(),
-             now_ns());
+             now_us());
     struct client *clients = ddpi_calloc(count, sizeof *clients);
     bench.value = ddpi_calloc(1, bench.value_len + 1);
     ddp_status status = clients != NULL && bench.value != NULL

@@ -188,8 +188,10 @@ bool perf_torch(struct perf *perf, struct ddp_error *err)
     static const uint32_t clients[] = {1, 8};
     struct torch torch = {0};
     if (!start_theirs(perf, &torch, err)) {
+        if (perf->options.python != NULL)
+            return !ddpi_error_wrap(err, err->status, "PyTorch's server");
         printf("\nPyTorch is not there (--python=PATH names a Python that has it).\n");
-        return perf->options.python == NULL;
+        return true;
     }
     bool done = perf_server_start_ours(perf, &torch.servers[PERF_TORCH_OURS], err);
     printf(
