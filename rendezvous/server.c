@@ -18,12 +18,14 @@
 
 #include <ddprun/store.h>
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 
 enum {
     MAX_CONNECTIONS = 65536,
+    BUSY_POLL_US = 100,
     MAX_DATA_PORTS = 256,
     OTHER_FILES = 32, /* what the process needs besides connections, at least */
     TCPSTORE_KEY_MAX = 1024 * 1024,
@@ -81,6 +83,7 @@ void ddpi_server_close(struct ddpi_server *server, void (*cb)(void *ctx), void *
     uv_close((uv_handle_t *)&server->expiry, on_handle_closed);
     uv_close((uv_handle_t *)&server->after_io, on_handle_closed);
     uv_close((uv_handle_t *)&server->before_io, on_handle_closed);
+    uv_close((uv_handle_t *)&server->no_sleep, on_handle_closed);
 }
 
 /* --- listening --- */
@@ -192,6 +195,16 @@ static void take_lower(uint32_t *ret_limit, uint32_t wanted, uint32_t most)
         *ret_limit = wanted < most ? wanted : most;
 }
 
+/* With one processor, whoever is to ask next waits for the one that looks for it. */
+static uint64_t busy_poll_ns(uint32_t busy_poll_us)
+{
+    cpu_set_t cpus;
+    if (busy_poll_us == DDPI_SERVER_NO_BUSY_POLL ||
+        (sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) < 2))
+        return 0;
+    return (uint64_t)OR_DEFAULT(busy_poll_us, (uint32_t)BUSY_POLL_US) * 1000;
+}
+
 static void take_options(struct ddpi_server *server, const struct ddpi_server_options *options)
 {
     const struct ddpi_conn_limits *conn = &ddpi_conn_limits_default;
@@ -219,6 +232,7 @@ static void take_options(struct ddpi_server *server, const struct ddpi_server_op
         .open_to_all = options->auth == DDPI_SERVER_AUTH_NEVER,
         .random = ddpi_token_random,
     };
+    server->awake.window_ns = busy_poll_ns(options->busy_poll_us);
     server->max_connections = OR_DEFAULT(options->max_connections, MAX_CONNECTIONS);
     server->max_data_ports = OR_DEFAULT(options->max_data_ports, MAX_DATA_PORTS);
     struct rlimit files;
@@ -243,9 +257,25 @@ static ddp_status create_core(struct ddpi_server *server, const char *tcpstore_p
                              &server->tcpstore_scope, err);
 }
 
+/* While it is active the loop does not sleep; others who want the processor get it. */
+static void on_no_sleep(uv_idle_t *idle)
+{
+    const struct ddpi_server *server = idle->data;
+    if (ddpi_awake_stay(&server->awake, uv_hrtime()))
+        sched_yield();
+    else
+        uv_idle_stop(idle);
+}
+
 static void on_after_io(uv_check_t *check)
 {
-    ddpi_server_settle(check->data);
+    struct ddpi_server *server = check->data;
+    if (!ddpi_list_empty(&server->dirty)) {
+        ddpi_awake_busy(&server->awake, uv_hrtime());
+        if (ddpi_awake_stay(&server->awake, server->awake.busy_ns))
+            uv_idle_start(&server->no_sleep, on_no_sleep);
+    }
+    ddpi_server_settle(server);
 }
 
 static void on_before_io(uv_prepare_t *prepare)
@@ -259,8 +289,10 @@ static void init_handles(struct ddpi_server *server)
     uv_timer_init(server->env.loop, &server->expiry);
     uv_check_init(server->env.loop, &server->after_io);
     uv_prepare_init(server->env.loop, &server->before_io);
+    uv_idle_init(server->env.loop, &server->no_sleep);
+    server->no_sleep.data = server;
     server->expiry.data = server->after_io.data = server->before_io.data = server;
-    server->handles = 3;
+    server->handles = 4;
     uv_check_start(&server->after_io, on_after_io);
     uv_prepare_start(&server->before_io, on_before_io);
 }

@@ -26,6 +26,8 @@ enum ddpi_server_auth {
     DDPI_SERVER_AUTH_NEVER, /* who wants to may */
 };
 
+#define DDPI_SERVER_NO_BUSY_POLL UINT32_MAX
+
 /* Zero means the default, everywhere. */
 struct ddpi_server_options {
     const char *host; /* for ddpi_server_create(): NULL: 127.0.0.1 */
@@ -53,6 +55,7 @@ struct ddpi_server_options {
     uint32_t output_ms;         /* 60 s: how long replies above the soft limit may lie unread */
     size_t output_soft;         /* 8 MiB */
     size_t output_hard;         /* 32 MiB */
+    uint32_t busy_poll_us;      /* 100: see awake.h; DDPI_SERVER_NO_BUSY_POLL: none */
     const struct ddpi_log *log; /* NULL: none; lives as long as the server */
 };
 

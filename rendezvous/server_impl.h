@@ -7,6 +7,7 @@
 #define DDPI_SERVER_IMPL_H
 
 #include "admission.h"
+#include "awake.h"
 #include "conn.h"
 #include "server.h"
 
@@ -41,7 +42,9 @@ struct ddpi_server {
     uint64_t expiry_at;
     uv_check_t after_io; /* these two end a turn: behind connections, and behind timers */
     uv_prepare_t before_io;
-    unsigned handles; /* not closed yet: these three, and each listener */
+    uv_idle_t no_sleep; /* active: the loop polls without sleeping */
+    struct ddpi_awake awake;
+    unsigned handles; /* not closed yet: these four, and each listener */
     bool closing;
     void (*drained_cb)(void *ctx); /* NULL: not draining, or it has been called */
     void *drained_ctx;
