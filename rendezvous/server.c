@@ -263,8 +263,13 @@ static void on_no_sleep(uv_idle_t *idle)
     const struct ddpi_server *server = idle->data;
     if (ddpi_awake_stay(&server->awake, uv_hrtime()))
         sched_yield();
-    else
+    else if (!server->expiry_due)
         uv_idle_stop(idle);
+}
+
+void ddpi_server_poll_once_more(struct ddpi_server *server)
+{
+    uv_idle_start(&server->no_sleep, on_no_sleep);
 }
 
 static void on_after_io(uv_check_t *check)
@@ -275,6 +280,7 @@ static void on_after_io(uv_check_t *check)
         if (ddpi_awake_stay(&server->awake, server->awake.busy_ns))
             uv_idle_start(&server->no_sleep, on_no_sleep);
     }
+    ddpi_server_expire(server);
     ddpi_server_settle(server);
 }
 
