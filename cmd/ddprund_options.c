@@ -117,6 +117,16 @@ static ddp_status parse_no_auth(const struct option *option, const char *text, v
     return status;
 }
 
+static ddp_status parse_busy_poll(const struct option *option, const char *text, void *field,
+                                  struct ddp_error *err)
+{
+    int64_t value;
+    ddp_status status = ddpi_parse_int(text, option->min, option->max, &value, err);
+    if (status == DDP_OK)
+        *(uint32_t *)field = value > 0 ? (uint32_t)value : DDPI_SERVER_NO_BUSY_POLL;
+    return status;
+}
+
 static ddp_status parse_count(const struct option *option, const char *text, void *field,
                               struct ddp_error *err)
 {
@@ -268,6 +278,11 @@ static const struct option table[] = {
      1, 24 * HOURS},
     {"request-timeout", 0, "DURATION", "DDPRUND_REQUEST_TIMEOUT", "60s", LIMITS,
      "until a request that was begun is complete", parse_ms, FIELD(server.frame_ms), 1, 24 * HOURS},
+
+    {"busy-poll", 0, "USEC", "DDPRUND_BUSY_POLL", "100", RUNNING,
+     "how long to look for the next request without sleeping, if the last two came as soon one "
+     "after the other; 0: never",
+     parse_busy_poll, FIELD(server.busy_poll_us), 0, 1000000},
 
     {"tcpstore-prefix", 0, "TEXT", "DDPRUND_TCPSTORE_PREFIX", "tcp/", TCPSTORE,
      "what their keys begin with in this store; they do not see it", option_text,

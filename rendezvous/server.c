@@ -18,6 +18,7 @@
 
 #include <ddprun/store.h>
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/resource.h>
@@ -28,6 +29,7 @@ enum {
     CONNECTION_RATE = 20, /* a second; and as many at once as in this time: */
     CONNECTION_BURST_S = 10,
     CONNECTION_RATE_MAX = 1000000,
+    BUSY_POLL_US = 100,
     MAX_DATA_PORTS = 256,
     OTHER_FILES = 32, /* what the process needs besides connections, at least */
     TCPSTORE_KEY_MAX = 1024 * 1024,
@@ -87,6 +89,7 @@ void ddpi_server_close(struct ddpi_server *server, void (*cb)(void *ctx), void *
     uv_close((uv_handle_t *)&server->expiry, on_handle_closed);
     uv_close((uv_handle_t *)&server->after_io, on_handle_closed);
     uv_close((uv_handle_t *)&server->before_io, on_handle_closed);
+    uv_close((uv_handle_t *)&server->no_sleep, on_handle_closed);
 }
 
 /* --- listening --- */
@@ -214,6 +217,16 @@ static void take_common_options(struct ddpi_server *server,
     server->shared.output.limit = OR_DEFAULT(options->output_total, 1024 * MIB);
 }
 
+/* With one processor, whoever is to ask next waits for the one that looks for it. */
+static uint64_t busy_poll_ns(uint32_t busy_poll_us)
+{
+    cpu_set_t cpus;
+    if (busy_poll_us == DDPI_SERVER_NO_BUSY_POLL ||
+        (sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) < 2))
+        return 0;
+    return (uint64_t)OR_DEFAULT(busy_poll_us, (uint32_t)BUSY_POLL_US) * 1000;
+}
+
 static void take_options(struct ddpi_server *server, const struct ddpi_server_options *options)
 {
     const struct ddpi_conn_limits *conn = &ddpi_conn_limits_default;
@@ -247,6 +260,7 @@ static void take_options(struct ddpi_server *server, const struct ddpi_server_op
         .open_to_all = options->auth == DDPI_SERVER_AUTH_NEVER,
         .random = ddpi_token_random,
     };
+    server->awake.window_ns = busy_poll_ns(options->busy_poll_us);
     server->max_data_ports = OR_DEFAULT(options->max_data_ports, MAX_DATA_PORTS);
 }
 
@@ -267,9 +281,31 @@ static ddp_status create_core(struct ddpi_server *server, uint32_t rate,
                              &server->tcpstore_scope, err);
 }
 
+/* While it is active the loop does not sleep; others who want the processor get it. */
+static void on_no_sleep(uv_idle_t *idle)
+{
+    const struct ddpi_server *server = idle->data;
+    if (ddpi_awake_stay(&server->awake, uv_hrtime()))
+        sched_yield();
+    else if (!server->expiry_due)
+        uv_idle_stop(idle);
+}
+
+void ddpi_server_poll_once_more(struct ddpi_server *server)
+{
+    uv_idle_start(&server->no_sleep, on_no_sleep);
+}
+
 static void on_after_io(uv_check_t *check)
 {
-    ddpi_server_settle(check->data);
+    struct ddpi_server *server = check->data;
+    if (!ddpi_list_empty(&server->dirty)) {
+        ddpi_awake_busy(&server->awake, uv_hrtime());
+        if (ddpi_awake_stay(&server->awake, server->awake.busy_ns))
+            uv_idle_start(&server->no_sleep, on_no_sleep);
+    }
+    ddpi_server_expire(server);
+    ddpi_server_settle(server);
 }
 
 static void on_before_io(uv_prepare_t *prepare)
@@ -285,8 +321,10 @@ static void init_handles(struct ddpi_server *server)
     uv_timer_init(server->env.loop, &server->expiry);
     uv_check_init(server->env.loop, &server->after_io);
     uv_prepare_init(server->env.loop, &server->before_io);
+    uv_idle_init(server->env.loop, &server->no_sleep);
+    server->no_sleep.data = server;
     server->expiry.data = server->after_io.data = server->before_io.data = server;
-    server->handles = 3;
+    server->handles = 4;
     uv_check_start(&server->after_io, on_after_io);
     uv_prepare_start(&server->before_io, on_before_io);
 }

@@ -26,6 +26,8 @@ enum ddpi_server_auth {
     DDPI_SERVER_AUTH_NEVER, /* who wants to may */
 };
 
+#define DDPI_SERVER_NO_BUSY_POLL UINT32_MAX
+
 /* Zero means the default, everywhere. */
 struct ddpi_server_options {
     const char *host; /* for ddpi_server_create(): NULL: 127.0.0.1 */
@@ -63,6 +65,7 @@ struct ddpi_server_options {
     size_t output_hard;    /* 32 MiB */
     size_t output_total;   /* 1 GiB: of all connections; the first 16 KiB of each are free ... */
     size_t input_total;    /* ... 512 MiB: the same for requests that are not complete */
+    uint32_t busy_poll_us; /* 100: see awake.h; DDPI_SERVER_NO_BUSY_POLL: none */
     const struct ddpi_log *log; /* NULL: none; lives as long as the server */
 };
 

@@ -20,7 +20,8 @@ static void on_expiry(uv_timer_t *timer)
 {
     struct ddpi_server *server = timer->data;
     server->expiry_at = UINT64_MAX;
-    ddpi_kv_expire(server->kv, uv_now(server->env.loop));
+    server->expiry_due = true;
+    ddpi_server_poll_once_more(server);
 }
 
 static void update_expiry(struct ddpi_server *server)
@@ -100,6 +101,16 @@ static void give_memory_back(struct ddpi_server *server)
         return;
     ddpi_heap_trim();
     server->most_held = held;
+}
+
+/* Not before all that has come is read: a server that was suspended would else find leases over
+ * that were kept, and waits late that were canceled. */
+void ddpi_server_expire(struct ddpi_server *server)
+{
+    if (!server->expiry_due || server->closing)
+        return;
+    server->expiry_due = false;
+    ddpi_kv_expire(server->kv, uv_now(server->env.loop));
 }
 
 void ddpi_server_settle(struct ddpi_server *server)

@@ -7,6 +7,7 @@
 #define DDPI_SERVER_IMPL_H
 
 #include "admission.h"
+#include "awake.h"
 #include "conn.h"
 #include "rate.h"
 #include "server.h"
@@ -67,9 +68,12 @@ struct ddpi_server {
 
     uv_timer_t expiry; /* the core's next deadline */
     uint64_t expiry_at;
+    bool expiry_due;
     uv_check_t after_io; /* these two end a turn: behind connections, and behind timers */
     uv_prepare_t before_io;
-    unsigned handles; /* not closed yet: these three, and each listener */
+    uv_idle_t no_sleep; /* active: the loop polls without sleeping */
+    struct ddpi_awake awake;
+    unsigned handles; /* not closed yet: these four, and each listener */
     bool closing;
     void (*drained_cb)(void *ctx); /* NULL: not draining, or it has been called */
     void *drained_ctx;
@@ -81,6 +85,8 @@ struct ddpi_server {
 
 /* server.c */
 void ddpi_server_maybe_closed(struct ddpi_server *server);
+/* In this turn the loop looks for input without sleeping. */
+void ddpi_server_poll_once_more(struct ddpi_server *server);
 
 /* Where a listener is to be, and whom it is for. */
 struct ddpi_listen_at {
@@ -130,6 +136,8 @@ void ddpi_server_on_reply(void *ctx, struct ddpi_kv_client *client,
 void ddpi_server_on_change(void *ctx, const struct ddpi_mutation *mutation);
 /* What has changed is durable, or all connections are dropped. */
 ddp_status ddpi_server_commit(struct ddpi_server *server, struct ddp_error *err);
+/* All input of this turn is read: what is over ends, if something is. */
+void ddpi_server_expire(struct ddpi_server *server);
 /* The end of a turn: what was answered leaves. */
 void ddpi_server_settle(struct ddpi_server *server);
 
