@@ -6,6 +6,7 @@
 
 #include "memhook.h"
 
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,4 +60,9 @@ char *ddpi_asprintf(const char *format, ...)
 void ddpi_free(void *ptr)
 {
     free(ptr);
+}
+
+void ddpi_heap_trim(void)
+{
+    malloc_trim(0);
 }

@@ -25,4 +25,7 @@ char *ddpi_asprintf(const char *format, ...)
 /* NULL is allowed. */
 void ddpi_free(void *ptr);
 
+/* Give what was freed back to the system, wherever in the heap it lies; looks at all of it. */
+void ddpi_heap_trim(void);
+
 #endif

@@ -18,6 +18,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +28,7 @@
 
 extern char **environ;
 
-enum { EXIT_USAGE = 2, EXIT_CONFIG = 78 };
+enum { EXIT_USAGE = 2, EXIT_CONFIG = 78, LARGE_BLOCK = 256 * 1024 };
 
 static const char usage_text[] =
     "usage: ddprund [OPTIONS]\n"
@@ -80,10 +81,12 @@ static void log_totals(struct daemon *daemon)
     ddpi_log(&daemon->logfile.log, DDPI_LOG_INFO,
              "stopped with %" PRIu64 " connections and %" PRIu64 " requests waiting; it had "
              "%" PRIu64 " connections and %" PRIu64 " requests, refused %" PRIu64
-             " connections, dismissed %" PRIu64 ", denied %" PRIu64 ", and refused %" PRIu64
+             " connections, displaced %" PRIu64 ", turned away %" PRIu64 ", dismissed %" PRIu64
+             ", denied %" PRIu64 ", closed %" PRIu64 " for what all take, and refused %" PRIu64
              " requests",
              stats.connections, stats.waits, stats.accepted, stats.requests, stats.refused,
-             stats.dismissed, stats.denied, stats.limited);
+             stats.displaced, stats.throttled, stats.dismissed, stats.denied, stats.overloaded,
+             stats.limited);
 }
 
 static void stop(struct daemon *daemon)
@@ -213,6 +216,14 @@ static void watch_signals(struct daemon *daemon)
 }
 
 /* ---- the beginning --------------------------------------------------------------------------- */
+
+/* Without this the heap's idea of a large block grows with what is freed, up to 32 MiB: then what
+ * clients do not read grows by being copied, and what they have left behind is not given back. */
+static void keep_heap_small(void)
+{
+    mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK);
+    mallopt(M_TRIM_THRESHOLD, LARGE_BLOCK);
+}
 
 static void raise_file_limit(void)
 {
@@ -367,6 +378,7 @@ static int run(struct daemon *daemon)
     const char *path = daemon->options.log_file;
     prepare_signals();
     raise_file_limit();
+    keep_heap_small();
     daemon->notify_socket = getenv("NOTIFY_SOCKET");
     ddp_status status = logfile_open(&daemon->logfile, path, daemon->options.log_level,
                                      &ddpi_clock_monotonic, &err);

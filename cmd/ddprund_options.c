@@ -117,6 +117,16 @@ static ddp_status parse_no_auth(const struct option *option, const char *text, v
     return status;
 }
 
+static ddp_status parse_busy_poll(const struct option *option, const char *text, void *field,
+                                  struct ddp_error *err)
+{
+    int64_t value;
+    ddp_status status = ddpi_parse_int(text, option->min, option->max, &value, err);
+    if (status == DDP_OK)
+        *(uint32_t *)field = value > 0 ? (uint32_t)value : DDPI_SERVER_NO_BUSY_POLL;
+    return status;
+}
+
 static ddp_status parse_count(const struct option *option, const char *text, void *field,
                               struct ddp_error *err)
 {
@@ -208,6 +218,15 @@ static const struct option table[] = {
      "allows as many",
      LIMITS, "connections at the same time", option_u32, FIELD(server.max_connections), 1,
      10000000},
+    {"max-half-open", 0, "N", "DDPRUND_MAX_HALF_OPEN", "4096", LIMITS,
+     "connections that have not yet said, or proven, whose they are; beyond it the oldest of them "
+     "is closed",
+     option_u32, FIELD(server.max_half_open), 1, 10000000},
+    {"connection-rate", 0, "N", "DDPRUND_CONNECTION_RATE", "20", LIMITS,
+     "connections a second, and ten times as many at once, that may end before they were admitted, "
+     "for each address; beyond it is not accepted; does not count for loopback, unless "
+     "--auth=always",
+     option_u32, FIELD(server.connection_rate), 1, 1000000},
     {"max-data-ports", 0, "N", "DDPRUND_MAX_DATA_PORTS", "256", LIMITS,
      "data ports that clients have opened for their jobs", option_u32, FIELD(server.max_data_ports),
      1, 65536},
@@ -216,17 +235,41 @@ static const struct option table[] = {
     {"max-bytes", 0, "SIZE", "DDPRUND_MAX_BYTES", "1G", LIMITS,
      "keys, values and waiting requests together, with what it takes to hold them", parse_size,
      FIELD(server.max_bytes), 4 * KIB, 16 * TIB},
+    {"max-key", 0, "SIZE", "DDPRUND_MAX_KEY", "4K", LIMITS, "one key; at most 4K", parse_length,
+     FIELD(server.max_key_len), 1, 4 * KIB},
     {"max-value", 0, "SIZE", "DDPRUND_MAX_VALUE", "16M", LIMITS, "one value; at most 16M",
      parse_length, FIELD(server.max_value_len), 1, 16 * MIB},
     {"max-waits", 0, "N", "DDPRUND_MAX_WAITS", "1024", LIMITS,
      "requests of one connection that wait at the same time", option_u32, FIELD(server.max_waits),
      1, 1000000},
+    {"max-keys-per-wait", 0, "N", "DDPRUND_MAX_KEYS_PER_WAIT", "4096", LIMITS,
+     "keys for which one request waits; at most 4096", option_u32, FIELD(server.max_keys_per_wait),
+     1, 4 * KIB},
+    {"max-watches", 0, "N", "DDPRUND_MAX_WATCHES", "1024", LIMITS,
+     "watches of one connection at the same time", option_u32, FIELD(server.max_watches), 1,
+     1000000},
+    {"max-sessions", 0, "N", "DDPRUND_MAX_SESSIONS", "65536", LIMITS, "sessions at the same time",
+     parse_count, FIELD(server.max_sessions), 1, 10000000},
+    {"history", 0, "N", "DDPRUND_HISTORY", "65536", LIMITS,
+     "the latest changes, from which a watch that was cut off can go on; older ones are forgotten",
+     parse_count, FIELD(server.history_changes), 1, INT64_C(1000000000)},
+    {"history-bytes", 0, "SIZE", "DDPRUND_HISTORY_BYTES", "32M", LIMITS,
+     "keys and values in these changes together", parse_size, FIELD(server.history_bytes), 1,
+     16 * TIB},
     {"output-limit", 0, "SIZE", "DDPRUND_OUTPUT_LIMIT", "32M", LIMITS,
      "replies that a client has not read; beyond it is closed", parse_size,
      FIELD(server.output_hard), 64 * KIB, 16 * KIB *MIB},
     {"output-soft-limit", 0, "SIZE", "DDPRUND_OUTPUT_SOFT_LIMIT", "a quarter of --output-limit",
      LIMITS, "unread replies above which no further requests of this client are read", parse_size,
      FIELD(server.output_soft), 4 * KIB, 16 * KIB *MIB},
+    {"max-output-total", 0, "SIZE", "DDPRUND_MAX_OUTPUT_TOTAL", "1G", LIMITS,
+     "unread replies of all clients together, but for the first 16K of each; the client for whom "
+     "there would be more is closed",
+     parse_size, FIELD(server.output_total), 64 * KIB, 16 * TIB},
+    {"max-input-total", 0, "SIZE", "DDPRUND_MAX_INPUT_TOTAL", "512M", LIMITS,
+     "requests of all clients that are not complete, together, but for the first 16K of each; the "
+     "client who would send more is closed",
+     parse_size, FIELD(server.input_total), 64 * KIB, 16 * TIB},
     {"output-timeout", 0, "DURATION", "DDPRUND_OUTPUT_TIMEOUT", "60s", LIMITS,
      "how long a client may stay above the soft limit", parse_ms, FIELD(server.output_ms), 1,
      24 * HOURS},
@@ -235,6 +278,11 @@ static const struct option table[] = {
      1, 24 * HOURS},
     {"request-timeout", 0, "DURATION", "DDPRUND_REQUEST_TIMEOUT", "60s", LIMITS,
      "until a request that was begun is complete", parse_ms, FIELD(server.frame_ms), 1, 24 * HOURS},
+
+    {"busy-poll", 0, "USEC", "DDPRUND_BUSY_POLL", "100", RUNNING,
+     "how long to look for the next request without sleeping, if the last two came as soon one "
+     "after the other; 0: never",
+     parse_busy_poll, FIELD(server.busy_poll_us), 0, 1000000},
 
     {"tcpstore-prefix", 0, "TEXT", "DDPRUND_TCPSTORE_PREFIX", "tcp/", TCPSTORE,
      "what their keys begin with in this store; they do not see it", option_text,

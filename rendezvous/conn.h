@@ -15,6 +15,7 @@
 #define DDPI_CONN_H
 
 #include "address.h"
+#include "budget.h"
 #include "dialect.h"
 #include "log.h"
 #include "sm.h"
@@ -33,6 +34,13 @@ struct ddpi_conn_limits {
 /* 5 s, 60 s, 60 s, 1 s; 8 MiB, 32 MiB. */
 extern const struct ddpi_conn_limits ddpi_conn_limits_default;
 
+/* What changes while there are connections. */
+struct ddpi_conn_shared {
+    uint64_t turn; /* of the loop: each is read from once */
+    struct ddpi_budget input;
+    struct ddpi_budget output;
+};
+
 struct ddpi_conn;
 
 /* What the connections of one server share; unchanged while there are any. */
@@ -41,6 +49,7 @@ struct ddpi_conn_env {
     struct ddpi_conn_limits limits;
     struct ddpi_kv_limits kv_limits;
     struct ddpi_gate gate;
+    struct ddpi_conn_shared *shared;
     uint64_t incarnation; /* of the store, by which clients know it again */
     const struct ddpi_log *log;
     void *owner;
@@ -49,8 +58,8 @@ struct ddpi_conn_env {
     ddp_status (*admit)(void *owner, struct ddpi_conn *conn, struct ddp_error *err);
     /* Requests that name these keys come next, at most DDPI_KV_AHEAD. */
     void (*ahead)(void *owner, struct ddpi_conn *conn, const struct ddpi_bytes *keys, size_t count);
-    /* It is turned away for who it is, or could not prove to be; whether the log may say so. */
-    bool (*denied)(void *owner);
+    /* It is ended for what its peer did, or is: at_fault is set. Whether the log may say so. */
+    bool (*fault)(void *owner, const struct ddpi_conn *conn);
     /* A request has come; it is answered through ddpi_conn_reply(), now or later. */
     void (*request)(void *owner, struct ddpi_conn *conn, const struct ddpi_message *request);
     /* There is output to be flushed, or the connection is to be ended, at the end of this turn of
@@ -70,7 +79,8 @@ struct ddpi_conn {
     const struct ddpi_conn_env *env;
     char job[DDPI_JOB_MAX + 1]; /* of the port it came in by; "": any */
     struct ddpi_list of_server;
-    struct ddpi_list of_dirty; /* in the owner's list while it has something to flush */
+    struct ddpi_list of_half_open; /* in the owner's list until its peer has been admitted */
+    struct ddpi_list of_dirty;     /* in the owner's list while it has something to flush */
     struct ddpi_kv_client client;
     struct ddpi_address address; /* of the peer */
     uint16_t port;
@@ -83,16 +93,20 @@ struct ddpi_conn {
     size_t in_need;         /* what that frame wants in all */
     struct ddpi_buf out;    /* not handed to libuv yet */
     struct ddpi_buf flight; /* being written by libuv */
-    bool paused;            /* reads nothing until output has left */
-    bool peer_done;         /* the peer has sent all it had to; it may still read */
-    bool overflow;          /* a reply did not fit: to be closed */
-    bool refused;           /* a reply has no words in the dialect: to be closed ... */
-    char *refusal;          /* ... for this reason; NULL when there was no memory for it */
-    bool hung_up;           /* the peer has been told that nothing more comes */
-    bool at_fault;          /* it is ended for a rule that its peer broke */
-    bool denied;            /* it is ended for who its peer is, or could not prove to be */
-    unsigned deadline;      /* which of the deadlines in conn.c runs */
-    unsigned handles;       /* not closed yet */
+    size_t in_held;         /* what these take, as it was last told to the budgets */
+    size_t out_held;
+    uint64_t turn;     /* of the last read */
+    bool paused;       /* reads nothing until output has left */
+    bool peer_done;    /* the peer has sent all it had to; it may still read */
+    bool overflow;     /* a reply did not fit: to be closed */
+    bool refused;      /* a reply has no words in the dialect: to be closed ... */
+    char *refusal;     /* ... for this reason; NULL when there was no memory for it */
+    bool hung_up;      /* the peer has been told that nothing more comes */
+    bool at_fault;     /* it is ended for a rule that its peer broke */
+    bool denied;       /* ... for who its peer is, or could not prove to be */
+    bool overloaded;   /* ... for what all connections take together */
+    unsigned deadline; /* which of the deadlines in conn.c runs */
+    unsigned handles;  /* not closed yet */
 
     uv_tcp_t tcp;
     uv_timer_t timer;
@@ -100,10 +114,10 @@ struct ddpi_conn {
     uv_shutdown_t shutdown;
 };
 
-/* Takes over the connected socket @fd, also when it fails. *@ret is then NULL when there was no
- * memory for it; else it is there, and must be closed as any other. */
-ddp_status ddpi_conn_create(const struct ddpi_conn_env *env, int fd, struct ddpi_conn **ret,
-                            struct ddp_error *err);
+/* Takes over @fd, which is connected to @peer, also when it fails. *@ret is then NULL when there
+ * was no memory for it; else it is there, and must be closed as any other. */
+ddp_status ddpi_conn_create(const struct ddpi_conn_env *env, int fd, const struct sockaddr *peer,
+                            struct ddpi_conn **ret, struct ddp_error *err);
 
 /* The address at which the peer has reached this machine, as text. */
 void ddpi_conn_local_host(const struct ddpi_conn *conn, char *text, size_t size);

@@ -104,7 +104,7 @@ ddp_status ddpi_kv_poke(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_b
                         struct ddp_error *err);
 
 /* The number of the session with @token, by which a sink knows it; 0 if there is none. */
-uint64_t ddpi_kv_session_number(struct ddpi_kv *kv, struct ddpi_bytes token, uint64_t now_ms);
+uint64_t ddpi_kv_session_number(const struct ddpi_kv *kv, struct ddpi_bytes token);
 
 /* For the owner of the store: removes all keys and queues that begin with @prefix; returns how many
  * keys. */

@@ -56,25 +56,20 @@ static void session_end(struct ddpi_kv *kv, struct kv_session *session)
     ddpi_free(session);
 }
 
-/* NULL if it is over, which this may be the first to see. */
-static struct kv_session *session_with(struct ddpi_kv *kv, struct ddpi_bytes token, uint64_t now_ms)
+/* A lease is over when ddpi_kv_expire() says so: what was asked before then came in time. */
+static struct kv_session *session_with(const struct ddpi_kv *kv, struct ddpi_bytes token)
 {
     if (token.len != DDPI_SESSION_SIZE)
         return NULL;
     struct ddpi_table_node *node = ddpi_table_find(&kv->sessions, token.data, sizeof(uint64_t));
     struct kv_session *session =
         node != NULL ? ddpi_container_of(node, struct kv_session, node) : NULL;
-    if (session == NULL || !same_token(session->token, token.data))
-        return NULL;
-    if (session->lease.at > now_ms)
-        return session;
-    session_end(kv, session);
-    return NULL;
+    return session != NULL && same_token(session->token, token.data) ? session : NULL;
 }
 
 static ddp_status session_find(struct ddpi_kv *kv, struct kv_call *call, struct kv_session **ret)
 {
-    struct kv_session *session = session_with(kv, call->request->session, call->now_ms);
+    struct kv_session *session = session_with(kv, call->request->session);
     if (session == NULL)
         return ddpi_error_set(&call->err, DDP_E_NOT_FOUND,
                               "there is no such session: its lease is over, or it was closed");
@@ -82,9 +77,9 @@ static ddp_status session_find(struct ddpi_kv *kv, struct kv_call *call, struct 
     return DDP_OK;
 }
 
-uint64_t ddpi_kv_session_number(struct ddpi_kv *kv, struct ddpi_bytes token, uint64_t now_ms)
+uint64_t ddpi_kv_session_number(const struct ddpi_kv *kv, struct ddpi_bytes token)
 {
-    const struct kv_session *session = session_with(kv, token, now_ms);
+    const struct kv_session *session = session_with(kv, token);
     return session != NULL ? session->number : 0;
 }
 

@@ -22,15 +22,16 @@
 #include <unistd.h>
 
 enum {
-    ACCEPTS_PER_TURN = 256, /* then the others have their turn */
+    ACCEPTS_PER_TURN = 8, /* then the others have their turn */
     PAUSE_MS = 100,
 };
 
-static int accept_one(const struct ddpi_listener *listener)
+static int accept_one(const struct ddpi_listener *listener, struct sockaddr_storage *ret_peer)
 {
     int fd;
+    socklen_t len = sizeof *ret_peer;
     do
-        fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        fd = accept4(listener->fd, (struct sockaddr *)ret_peer, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
     while (fd < 0 && (errno == EINTR || errno == ECONNABORTED));
     return fd;
 }
@@ -46,12 +47,11 @@ static bool shed(struct ddpi_listener *listener)
     if (listener->reserve_fd < 0)
         return false;
     close(listener->reserve_fd);
-    int fd = accept_one(listener);
+    struct sockaddr_storage peer;
+    int fd = accept_one(listener, &peer);
     if (fd >= 0) {
         close(fd);
         listener->env->shed(listener->env->owner);
-        ddpi_log(listener->env->log, DDPI_LOG_WARN,
-                 "refused a connection: no file descriptor is left (raise ulimit -n)");
     }
     listener->reserve_fd = open_reserve();
     return fd >= 0;
@@ -84,10 +84,12 @@ static void on_connectable(uv_poll_t *poll, int uv_err, int events)
         return;
     }
     for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
-        int fd = accept_one(listener);
+        struct sockaddr_storage peer = {0};
+        int fd = accept_one(listener, &peer);
         int sys_errno = errno;
         if (fd >= 0) {
-            listener->env->connected(listener->env->owner, listener, fd);
+            listener->env->connected(listener->env->owner, listener, fd,
+                                     (const struct sockaddr *)&peer);
         } else if (sys_errno == EAGAIN) {
             break;
         } else if ((sys_errno != EMFILE && sys_errno != ENFILE) || !shed(listener)) {

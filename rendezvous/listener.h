@@ -22,8 +22,9 @@ struct ddpi_listener_env {
     uv_loop_t *loop;
     const struct ddpi_log *log;
     void *owner;
-    /* The descriptor is the hook's now. */
-    void (*connected)(void *owner, const struct ddpi_listener *listener, int fd);
+    /* From @peer; the descriptor is the hook's now. */
+    void (*connected)(void *owner, const struct ddpi_listener *listener, int fd,
+                      const struct sockaddr *peer);
     void (*shed)(void *owner);   /* one was closed for lack of descriptors */
     void (*closed)(void *owner); /* the listener is gone, its memory too */
 };

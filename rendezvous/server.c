@@ -18,12 +18,18 @@
 
 #include <ddprun/store.h>
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 
 enum {
     MAX_CONNECTIONS = 65536,
+    MAX_HALF_OPEN = 4096,
+    CONNECTION_RATE = 20, /* a second; and as many at once as in this time: */
+    CONNECTION_BURST_S = 10,
+    CONNECTION_RATE_MAX = 1000000,
+    BUSY_POLL_US = 100,
     MAX_DATA_PORTS = 256,
     OTHER_FILES = 32, /* what the process needs besides connections, at least */
     TCPSTORE_KEY_MAX = 1024 * 1024,
@@ -40,6 +46,7 @@ void ddpi_server_maybe_closed(struct ddpi_server *server)
     ddpi_kv_scope_put(server->kv, server->tcpstore_scope);
     ddpi_kv_destroy(server->kv);
     ddpi_admission_finish(&server->admission);
+    ddpi_rate_finish(&server->rate);
     ddpi_wipe(&server->token, sizeof server->token);
     ddpi_free(server);
     if (cb != NULL)
@@ -74,6 +81,7 @@ void ddpi_server_close(struct ddpi_server *server, void (*cb)(void *ctx), void *
     if (ddpi_server_commit(server, &why) != DDP_OK)
         ddpi_log(&server->log, DDPI_LOG_ERROR, "%s", why.msg);
     server->closing = true;
+    ddpi_server_log_refusals(server);
     ddpi_list_for_each_safe (node, &server->conns)
         ddpi_conn_close(ddpi_container_of(node, struct ddpi_conn, of_server), DDP_E_CLOSED,
                         "the server is shutting down");
@@ -81,6 +89,7 @@ void ddpi_server_close(struct ddpi_server *server, void (*cb)(void *ctx), void *
     uv_close((uv_handle_t *)&server->expiry, on_handle_closed);
     uv_close((uv_handle_t *)&server->after_io, on_handle_closed);
     uv_close((uv_handle_t *)&server->before_io, on_handle_closed);
+    uv_close((uv_handle_t *)&server->no_sleep, on_handle_closed);
 }
 
 /* --- listening --- */
@@ -192,6 +201,32 @@ static void take_lower(uint32_t *ret_limit, uint32_t wanted, uint32_t most)
         *ret_limit = wanted < most ? wanted : most;
 }
 
+#define MIB ((size_t)1024 * 1024)
+
+/* Of all connections together, and of those that are half-open. */
+static void take_common_options(struct ddpi_server *server,
+                                const struct ddpi_server_options *options)
+{
+    struct rlimit files;
+    server->max_connections = OR_DEFAULT(options->max_connections, MAX_CONNECTIONS);
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur > 2 * OTHER_FILES &&
+        server->max_connections > files.rlim_cur - OTHER_FILES)
+        server->max_connections = (uint32_t)(files.rlim_cur - OTHER_FILES);
+    server->max_half_open = OR_DEFAULT(options->max_half_open, MAX_HALF_OPEN);
+    server->shared.input.limit = OR_DEFAULT(options->input_total, 512 * MIB);
+    server->shared.output.limit = OR_DEFAULT(options->output_total, 1024 * MIB);
+}
+
+/* With one processor, whoever is to ask next waits for the one that looks for it. */
+static uint64_t busy_poll_ns(uint32_t busy_poll_us)
+{
+    cpu_set_t cpus;
+    if (busy_poll_us == DDPI_SERVER_NO_BUSY_POLL ||
+        (sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) < 2))
+        return 0;
+    return (uint64_t)OR_DEFAULT(busy_poll_us, (uint32_t)BUSY_POLL_US) * 1000;
+}
+
 static void take_options(struct ddpi_server *server, const struct ddpi_server_options *options)
 {
     const struct ddpi_conn_limits *conn = &ddpi_conn_limits_default;
@@ -208,6 +243,12 @@ static void take_options(struct ddpi_server *server, const struct ddpi_server_op
     kv->keys = OR_DEFAULT(options->max_keys, kv->keys);
     kv->bytes = OR_DEFAULT(options->max_bytes, kv->bytes);
     kv->waits_per_client = OR_DEFAULT(options->max_waits, kv->waits_per_client);
+    kv->watches_per_client = OR_DEFAULT(options->max_watches, kv->watches_per_client);
+    kv->sessions = OR_DEFAULT(options->max_sessions, kv->sessions);
+    kv->history_changes = OR_DEFAULT(options->history_changes, kv->history_changes);
+    kv->history_bytes = OR_DEFAULT(options->history_bytes, kv->history_bytes);
+    take_lower(&kv->keys_per_wait, options->max_keys_per_wait, kv->keys_per_wait);
+    take_lower(&kv->key_len, options->max_key_len, kv->key_len);
     take_lower(&kv->value_len, options->max_value_len, kv->value_len);
     take_lower(&kv->tcpstore_key_len, options->tcpstore_max_key_len, TCPSTORE_KEY_MAX);
     take_lower(&kv->tcpstore_value_len, options->tcpstore_max_value_len, DDP_STORE_VALUE_MAX);
@@ -219,16 +260,12 @@ static void take_options(struct ddpi_server *server, const struct ddpi_server_op
         .open_to_all = options->auth == DDPI_SERVER_AUTH_NEVER,
         .random = ddpi_token_random,
     };
-    server->max_connections = OR_DEFAULT(options->max_connections, MAX_CONNECTIONS);
+    server->awake.window_ns = busy_poll_ns(options->busy_poll_us);
     server->max_data_ports = OR_DEFAULT(options->max_data_ports, MAX_DATA_PORTS);
-    struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur > 2 * OTHER_FILES &&
-        server->max_connections > files.rlim_cur - OTHER_FILES)
-        server->max_connections = (uint32_t)(files.rlim_cur - OTHER_FILES);
 }
 
-static ddp_status create_core(struct ddpi_server *server, const char *tcpstore_prefix,
-                              struct ddp_error *err)
+static ddp_status create_core(struct ddpi_server *server, uint32_t rate,
+                              const char *tcpstore_prefix, struct ddp_error *err)
 {
     uint8_t seed[DDPI_SEED_SIZE];
     uint64_t *incarnation = &server->env.incarnation;
@@ -236,6 +273,7 @@ static ddp_status create_core(struct ddpi_server *server, const char *tcpstore_p
         getrandom(incarnation, sizeof *incarnation, 0) != (ssize_t)sizeof *incarnation)
         return ddpi_error_sys(err, errno, "cannot get random bytes");
     ddpi_admission_init(&server->admission, seed);
+    ddpi_rate_init(&server->rate, rate, rate * CONNECTION_BURST_S, seed);
     server->kv = ddpi_kv_create(&server->env.kv_limits, seed, ddpi_server_on_reply, server);
     if (server->kv == NULL)
         return ddpi_error_nomem(err, sizeof(void *));
@@ -243,14 +281,38 @@ static ddp_status create_core(struct ddpi_server *server, const char *tcpstore_p
                              &server->tcpstore_scope, err);
 }
 
+/* While it is active the loop does not sleep; others who want the processor get it. */
+static void on_no_sleep(uv_idle_t *idle)
+{
+    const struct ddpi_server *server = idle->data;
+    if (ddpi_awake_stay(&server->awake, uv_hrtime()))
+        sched_yield();
+    else if (!server->expiry_due)
+        uv_idle_stop(idle);
+}
+
+void ddpi_server_poll_once_more(struct ddpi_server *server)
+{
+    uv_idle_start(&server->no_sleep, on_no_sleep);
+}
+
 static void on_after_io(uv_check_t *check)
 {
-    ddpi_server_settle(check->data);
+    struct ddpi_server *server = check->data;
+    if (!ddpi_list_empty(&server->dirty)) {
+        ddpi_awake_busy(&server->awake, uv_hrtime());
+        if (ddpi_awake_stay(&server->awake, server->awake.busy_ns))
+            uv_idle_start(&server->no_sleep, on_no_sleep);
+    }
+    ddpi_server_expire(server);
+    ddpi_server_settle(server);
 }
 
 static void on_before_io(uv_prepare_t *prepare)
 {
-    ddpi_server_settle(prepare->data);
+    struct ddpi_server *server = prepare->data;
+    ddpi_server_settle(server);
+    server->shared.turn++;
 }
 
 /* None of these calls can fail. */
@@ -259,8 +321,10 @@ static void init_handles(struct ddpi_server *server)
     uv_timer_init(server->env.loop, &server->expiry);
     uv_check_init(server->env.loop, &server->after_io);
     uv_prepare_init(server->env.loop, &server->before_io);
+    uv_idle_init(server->env.loop, &server->no_sleep);
+    server->no_sleep.data = server;
     server->expiry.data = server->after_io.data = server->before_io.data = server;
-    server->handles = 3;
+    server->handles = 4;
     uv_check_start(&server->after_io, on_after_io);
     uv_prepare_start(&server->before_io, on_before_io);
 }
@@ -272,17 +336,21 @@ ddp_status ddpi_server_create_deaf(uv_loop_t *loop, const struct ddpi_server_opt
     if (server == NULL)
         return ddpi_error_nomem(err, sizeof(*server));
     take_options(server, options);
+    take_common_options(server, options);
     ddpi_server_init_env(server, loop);
     ddpi_list_init(&server->listeners);
     ddpi_list_init(&server->conns);
+    ddpi_list_init(&server->half_open);
     ddpi_list_init(&server->dirty);
     server->expiry_at = UINT64_MAX;
     const char *prefix = options->tcpstore_prefix != NULL ? options->tcpstore_prefix : "tcp/";
+    uint32_t rate = CONNECTION_RATE;
+    take_lower(&rate, options->connection_rate, CONNECTION_RATE_MAX);
     ddp_status status = DDP_OK;
     if (options->token != NULL)
         status = ddpi_server_set_token(server, options->token, err);
     if (status == DDP_OK)
-        status = create_core(server, prefix, err);
+        status = create_core(server, rate, prefix, err);
     if (status != DDP_OK) {
         ddpi_kv_destroy(server->kv);
         ddpi_wipe(&server->token, sizeof server->token);
@@ -378,5 +446,7 @@ struct ddpi_server_stats ddpi_server_stats(const struct ddpi_server *server)
     stats.waits = kv.waits;
     stats.watches = kv.watches;
     stats.sessions = kv.sessions;
+    stats.input = server->shared.input.held;
+    stats.output = server->shared.output.held;
     return stats;
 }

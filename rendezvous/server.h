@@ -26,6 +26,8 @@ enum ddpi_server_auth {
     DDPI_SERVER_AUTH_NEVER, /* who wants to may */
 };
 
+#define DDPI_SERVER_NO_BUSY_POLL UINT32_MAX
+
 /* Zero means the default, everywhere. */
 struct ddpi_server_options {
     const char *host; /* for ddpi_server_create(): NULL: 127.0.0.1 */
@@ -34,12 +36,20 @@ struct ddpi_server_options {
      * only NEVER allows addresses that other machines can reach. */
     const struct ddpi_credential *token;
     enum ddpi_server_auth auth;
-    uint32_t max_connections; /* 65,536, and never more than the limit of open files allows */
-    uint32_t max_data_ports;  /* 256: opened by clients */
-    size_t max_keys;          /* 1 M */
-    size_t max_bytes;         /* 1 GiB: all keys and values */
-    uint32_t max_value_len;   /* 16 MiB, which is also the most */
-    uint32_t max_waits;       /* 1,024: requests of one connection that wait */
+    uint32_t max_connections;   /* 65,536, and never more than the limit of open files allows */
+    uint32_t max_half_open;     /* 4,096: whose peers have not been admitted */
+    uint32_t connection_rate;   /* 20 a second: connections of one address that may fail */
+    uint32_t max_data_ports;    /* 256: opened by clients */
+    size_t max_keys;            /* 1 M */
+    size_t max_bytes;           /* 1 GiB: all keys and values */
+    uint32_t max_key_len;       /* 4 KiB, which is also the most */
+    uint32_t max_value_len;     /* 16 MiB, which is also the most */
+    uint32_t max_waits;         /* 1,024: requests of one connection that wait */
+    uint32_t max_keys_per_wait; /* 4,096, which is also the most */
+    uint32_t max_watches;       /* 1,024: of one connection */
+    size_t max_sessions;        /* 65,536 */
+    size_t history_changes;     /* 65,536: what watches can go back to ... */
+    size_t history_bytes;       /* ... 32 MiB: its keys and values */
 
     /* What PyTorch's TCPStore clients, who cannot say to which job they belong, see of the store:
      * the keys with this prefix, which they see without it. */
@@ -48,27 +58,36 @@ struct ddpi_server_options {
     uint32_t tcpstore_max_value_len; /* 8 MiB; at most 16 MiB */
     uint32_t tcpstore_max_keys;      /* in one request: 131,072, which is also the most */
 
-    uint32_t handshake_ms;      /* 5 s: until a connection has said who it is */
-    uint32_t frame_ms;          /* 60 s: until a request that was begun is there */
-    uint32_t output_ms;         /* 60 s: how long replies above the soft limit may lie unread */
-    size_t output_soft;         /* 8 MiB */
-    size_t output_hard;         /* 32 MiB */
+    uint32_t handshake_ms; /* 5 s: until a connection has said who it is */
+    uint32_t frame_ms;     /* 60 s: until a request that was begun is there */
+    uint32_t output_ms;    /* 60 s: how long replies above the soft limit may lie unread */
+    size_t output_soft;    /* 8 MiB */
+    size_t output_hard;    /* 32 MiB */
+    size_t output_total;   /* 1 GiB: of all connections; the first 16 KiB of each are free ... */
+    size_t input_total;    /* ... 512 MiB: the same for requests that are not complete */
+    uint32_t busy_poll_us; /* 100: see awake.h; DDPI_SERVER_NO_BUSY_POLL: none */
     const struct ddpi_log *log; /* NULL: none; lives as long as the server */
 };
 
-/* X(name): what is counted. The last six are what there is now, the others only grow. */
-#define DDPI_SERVER_STATS(X)                                                             \
-    X(accepted)  /* connections */                                                       \
-    X(refused)   /* connections: too many, or no file descriptor or memory for them */   \
-    X(dismissed) /* connections closed because the peer broke a rule or a deadline */    \
-    X(denied)    /* connections of peers who may not, or could not prove who they are */ \
-    X(requests)                                                                          \
-    X(limited) /* requests that would have exceeded a limit of the core */               \
-    X(connections)                                                                       \
-    X(keys)                                                                              \
-    X(bytes)                                                                             \
-    X(waits) /* requests that wait */                                                    \
-    X(watches)                                                                           \
+/* X(name): what is counted. From connections on it is what there is now, the others only grow. */
+#define DDPI_SERVER_STATS(X)                                                              \
+    X(accepted)   /* connections */                                                       \
+    X(refused)    /* connections: too many, or no file descriptor or memory for them */   \
+    X(displaced)  /* half-open connections that gave way to newer ones */                 \
+    X(throttled)  /* connections from addresses whose connections fail too often */       \
+    X(dismissed)  /* connections closed because the peer broke a rule or a deadline */    \
+    X(denied)     /* connections of peers who may not, or could not prove who they are */ \
+    X(overloaded) /* connections closed for what all of them have in buffers */           \
+    X(requests)                                                                           \
+    X(limited) /* requests that would have exceeded a limit of the core */                \
+    X(connections)                                                                        \
+    X(half_open) /* of these: their peers have not been admitted */                       \
+    X(input)     /* bytes in buffers, of requests that are not complete */                \
+    X(output)    /* the same, of replies that have not left */                            \
+    X(keys)                                                                               \
+    X(bytes)                                                                              \
+    X(waits) /* requests that wait */                                                     \
+    X(watches)                                                                            \
     X(sessions)
 
 struct ddpi_server_stats {

@@ -1,23 +1,18 @@
 /*
  * server_conns.c - the server at work: who is admitted, what they ask and are answered, and the end
- * of a turn, at which answers leave. Connections own themselves; here is the list of them.
+ * of a turn, at which answers leave. Connections own themselves; who may become one is
+ * server_door.c's to say.
  */
 #include "error.h"
 #include "mem.h"
-#include "proto.h"
 #include "roles.h"
 #include "server_impl.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-enum {
-    DENIALS_LOGGED = 10, /* in so many milliseconds; the others are counted: */
-    DENIALS_MS = 10000,
-};
+enum { WORTH_GIVING_BACK = 16 * 1024 * 1024 };
 
 /* --- the end of a turn --- */
 
@@ -25,7 +20,8 @@ static void on_expiry(uv_timer_t *timer)
 {
     struct ddpi_server *server = timer->data;
     server->expiry_at = UINT64_MAX;
-    ddpi_kv_expire(server->kv, uv_now(server->env.loop));
+    server->expiry_due = true;
+    ddpi_server_poll_once_more(server);
 }
 
 static void update_expiry(struct ddpi_server *server)
@@ -92,6 +88,31 @@ ddp_status ddpi_server_commit(struct ddpi_server *server, struct ddp_error *err)
     return status;
 }
 
+/* The C library gives back only what lies at the end of its heap, and one key that stays can keep
+ * it from that. To look through all of it takes some ms for each 100 MiB, so it is done when half
+ * of what was there has gone. */
+static void give_memory_back(struct ddpi_server *server)
+{
+    size_t held =
+        ddpi_kv_stats(server->kv).bytes + server->shared.input.held + server->shared.output.held;
+    if (held > server->most_held)
+        server->most_held = held;
+    if (server->most_held - held < server->most_held / 2 + WORTH_GIVING_BACK)
+        return;
+    ddpi_heap_trim();
+    server->most_held = held;
+}
+
+/* Not before all that has come is read: a server that was suspended would else find leases over
+ * that were kept, and waits late that were canceled. */
+void ddpi_server_expire(struct ddpi_server *server)
+{
+    if (!server->expiry_due || server->closing)
+        return;
+    server->expiry_due = false;
+    ddpi_kv_expire(server->kv, uv_now(server->env.loop));
+}
+
 void ddpi_server_settle(struct ddpi_server *server)
 {
     struct ddp_error why = {0};
@@ -107,6 +128,7 @@ void ddpi_server_settle(struct ddpi_server *server)
         ddpi_conn_flush(ddpi_container_of(node, struct ddpi_conn, of_dirty));
     }
     update_expiry(server);
+    give_memory_back(server);
     tell_if_drained(server);
 }
 
@@ -181,11 +203,9 @@ void ddpi_server_on_reply(void *ctx, struct ddpi_kv_client *client,
                           const struct ddpi_message *reply)
 {
     struct ddpi_server *server = ctx;
-    if (reply->status == DDP_E_LIMIT) {
-        server->counts.limited++;
+    if (reply->status == DDP_E_LIMIT && ddpi_server_refuse(server, REFUSAL_limited))
         ddpi_log(&server->log, DDPI_LOG_WARN, "refused a %s: %.*s", ddpi_op_name(reply->op),
                  (int)reply->text.len, (const char *)reply->text.data);
-    }
     ddpi_conn_reply(ddpi_container_of(client, struct ddpi_conn, client), reply);
 }
 
@@ -208,34 +228,21 @@ static ddp_status on_admit(void *owner, struct ddpi_conn *conn, struct ddp_error
                               "a TCPStore client cannot prove who it is, and no agent that has the "
                               "token is connected from its host");
     ddp_status status = ddpi_server_enter_job(server, conn, err);
-    if (status != DDP_OK || !who->proven || who->role != DDPI_ROLE_AGENT)
+    if (status != DDP_OK)
         return status;
-    conn->vouches = ddpi_admission_enter(&server->admission, &conn->address);
-    return conn->vouches ? DDP_OK : ddpi_error_nomem(err, sizeof conn->address);
-}
-
-/* Whoever can connect could fill the log otherwise. */
-static bool on_denied(void *owner)
-{
-    struct ddpi_server *server = owner;
-    struct denials *denials = &server->denials;
-    uint64_t now_ms = uv_now(server->env.loop);
-    server->counts.denied++;
-    if (denials->logged == 0 || now_ms - denials->since_ms >= DENIALS_MS) {
-        if (denials->unlogged > 0)
-            ddpi_log(&server->log, DDPI_LOG_WARN, "denied %u more connections", denials->unlogged);
-        *denials = (struct denials){.since_ms = now_ms};
+    if (who->proven && who->role == DDPI_ROLE_AGENT) {
+        if (!ddpi_admission_enter(&server->admission, &conn->address))
+            return ddpi_error_nomem(err, sizeof conn->address);
+        conn->vouches = true;
     }
-    bool room = denials->logged < DENIALS_LOGGED;
-    denials->logged += room;
-    denials->unlogged += !room;
-    return room;
+    ddpi_server_not_half_open(server, conn);
+    return DDP_OK;
 }
 
 static void on_gone(void *owner, struct ddpi_conn *conn)
 {
     struct ddpi_server *server = owner;
-    server->counts.dismissed += conn->at_fault && !conn->denied;
+    ddpi_server_charge(server, conn);
     if (conn->vouches)
         ddpi_admission_leave(&server->admission, &conn->address);
     ddpi_kv_client_gone(server->kv, &conn->client);
@@ -246,60 +253,12 @@ static void on_gone(void *owner, struct ddpi_conn *conn)
 static void on_conn_closed(void *owner, struct ddpi_conn *conn)
 {
     struct ddpi_server *server = owner;
+    ddpi_server_not_half_open(server, conn);
     ddpi_list_remove(&conn->of_server);
     ddpi_list_remove(&conn->of_dirty);
     server->counts.connections--;
     ddpi_free(conn);
     ddpi_server_maybe_closed(server);
-}
-
-/* A few bytes into an empty socket buffer: they fit, or the peer does without. */
-static void refuse(struct ddpi_server *server, int fd)
-{
-    static const struct ddpi_preamble ours = {DDPI_VERSION_MIN, DDPI_VERSION_MAX};
-    static const char text[] = "the server has as many connections as it may have";
-    struct ddpi_buf out;
-    ddpi_buf_init(&out, 1024);
-    if (ddpi_preamble_put(&out, &ours) && ddpi_refusal_put(&out, DDPI_FRAME_BYE, 0, DDP_E_LIMIT, 0,
-                                                           ddpi_bytes_of(text, sizeof text - 1)))
-        (void)!send(fd, ddpi_buf_head(&out), ddpi_buf_len(&out), MSG_NOSIGNAL | MSG_DONTWAIT);
-    ddpi_buf_finish(&out);
-    close(fd);
-    server->counts.refused++;
-    ddpi_log(&server->log, DDPI_LOG_WARN,
-             "refused a connection: there are %" PRIu64 ", which is the limit",
-             server->counts.connections);
-}
-
-static void on_connected(void *owner, const struct ddpi_listener *listener, int fd)
-{
-    struct ddpi_server *server = owner;
-    if (server->counts.connections >= server->max_connections) {
-        refuse(server, fd);
-        return;
-    }
-    struct ddp_error err;
-    struct ddpi_conn *conn = NULL;
-    ddp_status status = ddpi_conn_create(&server->env, fd, &conn, &err);
-    if (conn != NULL) {
-        memcpy(conn->job, listener->job, sizeof conn->job);
-        ddpi_list_append(&server->conns, &conn->of_server);
-        server->counts.connections++;
-    }
-    if (status == DDP_OK) {
-        server->counts.accepted++;
-        return;
-    }
-    server->counts.refused++;
-    ddpi_log(&server->log, DDPI_LOG_WARN, "lost a connection: %s", err.msg);
-    if (conn != NULL)
-        ddpi_conn_close(conn, status, err.msg);
-}
-
-static void on_shed(void *owner)
-{
-    struct ddpi_server *server = owner;
-    server->counts.refused++;
 }
 
 static void on_settle(void *owner)
@@ -321,18 +280,19 @@ void ddpi_server_init_env(struct ddpi_server *server, uv_loop_t *loop)
     server->env.owner = server;
     server->env.admit = on_admit;
     server->env.ahead = on_ahead;
-    server->env.denied = on_denied;
+    server->env.fault = ddpi_server_on_fault;
     server->env.request = on_request;
     server->env.settle = on_settle;
     server->env.dirty = on_dirty;
     server->env.gone = on_gone;
     server->env.closed = on_conn_closed;
+    server->env.shared = &server->shared;
     server->env.scratch = server->scratch;
     server->env.scratch_size = sizeof server->scratch;
     server->listener_env = (struct ddpi_listener_env){.loop = loop,
                                                       .log = &server->log,
                                                       .owner = server,
-                                                      .connected = on_connected,
-                                                      .shed = on_shed,
+                                                      .connected = ddpi_server_on_connected,
+                                                      .shed = ddpi_server_on_shed,
                                                       .closed = on_listener_closed};
 }

@@ -1,16 +1,44 @@
 /*
  * server_impl.h - what the files of the server share: server.c (its life, and where it listens),
- * server_conns.c (who is connected, what they ask, the end of a turn) and server_jobs.c (jobs and
- * their data ports). Nobody else includes it.
+ * server_door.c (who comes in, and what is refused), server_conns.c (what they ask, the end of a
+ * turn) and server_jobs.c (jobs and their data ports). Nobody else includes it.
  */
 #ifndef DDPI_SERVER_IMPL_H
 #define DDPI_SERVER_IMPL_H
 
 #include "admission.h"
+#include "awake.h"
 #include "conn.h"
+#include "rate.h"
 #include "server.h"
 
-enum { DDPI_SERVER_SCRATCH = 32 * 1024 };
+/* As much as one connection can make the server do in one turn by what it sends. */
+enum { DDPI_SERVER_SCRATCH = 4 * 1024 };
+
+/* X(counter, words): what peers can make the server refuse as often as they like, which must not
+ * fill the log; and how it says that there were so many more. */
+#define SERVER_REFUSALS(X)                                                          \
+    X(refused, "refused %u more connections")                                       \
+    X(displaced, "closed %u more connections that had not yet said whose they are") \
+    X(throttled, "turned away %u more connections of those who fail too often")     \
+    X(dismissed, "closed %u more connections for what their peers did")             \
+    X(denied, "denied %u more connections")                                         \
+    X(overloaded, "closed %u more connections for what all take together")          \
+    X(limited, "refused %u more requests")
+
+enum refusal {
+#define REFUSAL(counter, words) REFUSAL_##counter,
+    SERVER_REFUSALS(REFUSAL)
+#undef REFUSAL
+        REFUSALS
+};
+
+/* What of one kind of refusals the log has been told. */
+struct hush {
+    uint64_t since_ms;
+    unsigned logged;
+    unsigned unlogged;
+};
 
 struct ddpi_server {
     struct ddpi_conn_env env;
@@ -19,17 +47,18 @@ struct ddpi_server {
     struct ddpi_kv_scope *tcpstore_scope;
     struct ddpi_list listeners; /* ddpi_listener::of_server */
     struct ddpi_list conns;     /* ddpi_conn::of_server */
+    struct ddpi_list half_open; /* ddpi_conn::of_half_open, in order of arrival */
     struct ddpi_list dirty;     /* ddpi_conn::of_dirty */
     struct ddpi_log log;
     uint32_t max_connections;
     uint32_t max_data_ports;
+    uint32_t max_half_open;
+    struct ddpi_rate rate; /* of connections that fail */
+    struct ddpi_conn_shared shared;
+    size_t most_held;             /* bytes, since memory was given back last */
     struct ddpi_credential token; /* env.gate points here where there is one */
     struct ddpi_admission admission;
-    struct denials {
-        uint64_t since_ms;
-        unsigned logged;
-        unsigned unlogged;
-    } denials;
+    struct hush hushes[REFUSALS];
     struct ddpi_server_stats counts; /* without what the core knows */
 
     struct ddpi_sink sink; /* commit NULL: none */
@@ -39,9 +68,12 @@ struct ddpi_server {
 
     uv_timer_t expiry; /* the core's next deadline */
     uint64_t expiry_at;
+    bool expiry_due;
     uv_check_t after_io; /* these two end a turn: behind connections, and behind timers */
     uv_prepare_t before_io;
-    unsigned handles; /* not closed yet: these three, and each listener */
+    uv_idle_t no_sleep; /* active: the loop polls without sleeping */
+    struct ddpi_awake awake;
+    unsigned handles; /* not closed yet: these four, and each listener */
     bool closing;
     void (*drained_cb)(void *ctx); /* NULL: not draining, or it has been called */
     void *drained_ctx;
@@ -53,6 +85,8 @@ struct ddpi_server {
 
 /* server.c */
 void ddpi_server_maybe_closed(struct ddpi_server *server);
+/* In this turn the loop looks for input without sleeping. */
+void ddpi_server_poll_once_more(struct ddpi_server *server);
 
 /* Where a listener is to be, and whom it is for. */
 struct ddpi_listen_at {
@@ -78,6 +112,21 @@ ddp_status ddpi_server_open_port(struct ddpi_server *server, struct ddpi_conn *c
 /* @session has ended. */
 void ddpi_server_close_ports(struct ddpi_server *server, uint64_t session);
 
+/* server_door.c */
+/* Hooks of the listeners and of connections. */
+void ddpi_server_on_connected(void *owner, const struct ddpi_listener *listener, int fd,
+                              const struct sockaddr *peer);
+void ddpi_server_on_shed(void *owner);
+bool ddpi_server_on_fault(void *owner, const struct ddpi_conn *conn);
+/* Its peer has been admitted, or it is closed. */
+void ddpi_server_not_half_open(struct ddpi_server *server, struct ddpi_conn *conn);
+/* It ends; its peer's address pays for that, if it is half-open. */
+void ddpi_server_charge(struct ddpi_server *server, const struct ddpi_conn *conn);
+/* Count it; whether the log may say so. */
+bool ddpi_server_refuse(struct ddpi_server *server, enum refusal refusal);
+/* Tell the log what it has not been told. */
+void ddpi_server_log_refusals(struct ddpi_server *server);
+
 /* server_conns.c */
 /* What connections and listeners call back; the limits and the gate are server.c's to set. */
 void ddpi_server_init_env(struct ddpi_server *server, uv_loop_t *loop);
@@ -87,6 +136,8 @@ void ddpi_server_on_reply(void *ctx, struct ddpi_kv_client *client,
 void ddpi_server_on_change(void *ctx, const struct ddpi_mutation *mutation);
 /* What has changed is durable, or all connections are dropped. */
 ddp_status ddpi_server_commit(struct ddpi_server *server, struct ddp_error *err);
+/* All input of this turn is read: what is over ends, if something is. */
+void ddpi_server_expire(struct ddpi_server *server);
 /* The end of a turn: what was answered leaves. */
 void ddpi_server_settle(struct ddpi_server *server);
 

@@ -157,7 +157,7 @@ ddp_status ddpi_server_open_port(struct ddpi_server *server, struct ddpi_conn *c
     ddp_status status = take_job(conn, request, at.job, err);
     if (status != DDP_OK)
         return status;
-    at.session = ddpi_kv_session_number(server->kv, request->session, uv_now(server->env.loop));
+    at.session = ddpi_kv_session_number(server->kv, request->session);
     if (at.session == 0)
         return ddpi_error_set(err, DDP_E_NOT_FOUND,
                               "there is no such session: its lease is over, or it was closed");

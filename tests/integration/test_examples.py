@@ -2,6 +2,7 @@
 """test_examples.py - the examples that embed the store, against a ddprund."""
 
 import os
+import select
 import signal
 import sys
 import unittest
@@ -12,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import wait_until
 from ddprund_run import DdprundCase
 
+LEASE_S = 3  # of the members
 EXAMPLES = Path(os.environ['DDPRUN_EXAMPLES'])
 
 
@@ -51,6 +53,19 @@ class Examples(DdprundCase):
         carl.signal(signal.SIGKILL)  # says no good-bye: its lease is over some seconds later
         carl.wait()
         self.sees(anna, '- carl')
+        self.leave(anna)
+
+    def test_a_suspended_service_takes_nobody_for_dead(self):
+        anna = self.example('embed_store_uv', f'--endpoint={self.store}', 'anna')
+        self.sees(anna, '+ anna')
+        self.job.signal(signal.SIGSTOP)
+        select.select([], [], [], 2 * LEASE_S)  # nothing can be seen of what must not happen
+        self.job.signal(signal.SIGCONT)
+        ben = self.example('embed_store_uv', f'--endpoint={self.store}', 'ben')
+        self.sees(ben, '= anna')
+        self.sees(anna, '+ ben')
+        self.assertNotIn('- anna', anna.out + ben.out)
+        self.leave(ben)
         self.leave(anna)
 
     def test_members_outlive_the_service(self):

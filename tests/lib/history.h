@@ -4,7 +4,8 @@
  *
  * The store's versions are that order, so there is nothing to search for: what a watch of all keys
  * has told, the log, must be whole, each write must be in it where its answer says, and each read
- * must fit between two of its lines. Pure.
+ * must fit between two of its lines. Only deletions have no version: no two clients may delete the
+ * same key, so that those of a key come one after the other. Pure.
  */
 #ifndef TESTS_HISTORY_H
 #define TESTS_HISTORY_H

@@ -76,7 +76,10 @@ START_TEST(every_limit_has_its_option)
                  "--max-waits=4", "--output-limit=128K", "--output-soft-limit=64K",
                  "--output-timeout=1.5s", "--greeting-timeout=20ms", "--request-timeout=2m",
                  "--tcpstore-prefix=p/", "--tcpstore-max-key=5", "--tcpstore-max-value=6K",
-                 "--tcpstore-max-keys=7"),
+                 "--tcpstore-max-keys=7", "--max-half-open=8", "--connection-rate=9",
+                 "--max-key=10", "--max-keys-per-wait=11", "--max-watches=12", "--max-sessions=13",
+                 "--history=14", "--history-bytes=15", "--max-output-total=65K",
+                 "--max-input-total=66K"),
            WORDS());
     const struct ddpi_server_options *server = &options.server;
     ck_assert_uint_eq(server->max_connections, 1);
@@ -93,6 +96,16 @@ START_TEST(every_limit_has_its_option)
     ck_assert_uint_eq(server->tcpstore_max_key_len, 5);
     ck_assert_uint_eq(server->tcpstore_max_value_len, 6 << 10);
     ck_assert_uint_eq(server->tcpstore_max_keys, 7);
+    ck_assert_uint_eq(server->max_half_open, 8);
+    ck_assert_uint_eq(server->connection_rate, 9);
+    ck_assert_uint_eq(server->max_key_len, 10);
+    ck_assert_uint_eq(server->max_keys_per_wait, 11);
+    ck_assert_uint_eq(server->max_watches, 12);
+    ck_assert_uint_eq(server->max_sessions, 13);
+    ck_assert_uint_eq(server->history_changes, 14);
+    ck_assert_uint_eq(server->history_bytes, 15);
+    ck_assert_uint_eq(server->output_total, 65 << 10);
+    ck_assert_uint_eq(server->input_total, 66 << 10);
 }
 END_TEST
 
@@ -139,6 +152,18 @@ static const struct {
     {"--max-value=17M", "16777216"},
     {"--max-value=0", "'0'"},
     {"--output-limit=x", "'x'"},
+    {"--max-half-open=0", "'0'"},
+    {"--connection-rate=0", "'0'"},
+    {"--connection-rate=1000001", "1000000"},
+    {"--max-key=0", "'0'"},
+    {"--max-key=4097", "4096"},
+    {"--max-keys-per-wait=4097", "4096"},
+    {"--max-watches=0", "'0'"},
+    {"--max-sessions=0", "'0'"},
+    {"--history=-1", "'-1'"},
+    {"--history-bytes=0", "'0'"},
+    {"--max-output-total=1K", "65536"},
+    {"--max-input-total=1K", "65536"},
     {"--output-timeout=0", "1 ms"},
     {"--request-timeout=25h", "--request-timeout"},
     {"--tcpstore-max-keys=131073", "131072"},

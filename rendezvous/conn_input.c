@@ -1,0 +1,186 @@
+/*
+ * conn_input.c - bytes in, requests out: what a connection reads, how much of it at once, and what
+ * it keeps of a frame that is not whole yet.
+ *
+ * In one turn of the loop each connection is read from once, so that nobody's flood is served
+ * before others have had their turn; and it keeps what has come, never what was announced.
+ */
+#include "conn_impl.h"
+
+enum {
+    READ_AHEAD = 16 * 1024,
+    READ_MAX = 256 * 1024,
+};
+
+static bool choose_dialect(struct ddpi_conn *conn, uint8_t first_byte)
+{
+    conn->dialect = ddpi_dialect_of(first_byte);
+    if (conn->dialect == NULL) {
+        ddpi_conn_dismiss(conn, DDP_E_PROTOCOL, "its first byte begins no protocol spoken here");
+        return false;
+    }
+    conn->client.tcpstore = conn->dialect->tcpstore;
+    return true;
+}
+
+static void take_step(struct ddpi_conn *conn, const struct ddpi_step *step)
+{
+    if (conn->session.open && conn->sm.state == CONN_GREETING)
+        ddpi_sm_move(&conn->sm, CONN_OPEN);
+    if (step->kind == DDPI_STEP_REQUEST)
+        conn->env->request(conn->env->owner, conn, &step->request);
+    else
+        conn->env->dirty(conn->env->owner, conn);
+}
+
+/* Announce the requests that @bytes begin with; returns how many bytes they have. One alone is not
+ * worth it. */
+static size_t look_ahead(struct ddpi_conn *conn, const uint8_t *bytes, size_t len)
+{
+    struct ddpi_bytes keys[DDPI_KV_AHEAD];
+    size_t count;
+    size_t seen = ddpi_dialect_look_ahead(conn->dialect, &conn->session, bytes, len, keys, &count);
+    if (count > 1)
+        conn->env->ahead(conn->env->owner, conn, keys, count);
+    return seen;
+}
+
+/* Serve the frames that @bytes begin with; returns how many bytes are done with. */
+static size_t serve(struct ddpi_conn *conn, const uint8_t *bytes, size_t len)
+{
+    size_t used = 0, announced = 0;
+    conn->in_need = 0;
+    if (conn->dialect == NULL && !choose_dialect(conn, bytes[0]))
+        return len;
+    struct ddp_error err;
+    while (used < len && ddpi_conn_serving(conn) && !conn->overflow) {
+        if (ddpi_conn_queued(conn) > conn->env->limits.output_soft)
+            conn->env->settle(conn->env->owner);
+        if (conn->paused || !ddpi_conn_serving(conn))
+            break;
+        if (used >= announced)
+            announced = used + look_ahead(conn, bytes + used, len - used);
+        struct ddpi_step step;
+        ddp_status status =
+            conn->dialect->next(&conn->session, bytes + used, len - used, &conn->out, &step, &err);
+        if (step.kind == DDPI_STEP_CLOSE) {
+            ddpi_conn_dismiss(conn, status, err.msg);
+            return len;
+        }
+        if (step.kind == DDPI_STEP_DENIED) {
+            ddpi_conn_deny(conn, err.msg);
+            return len;
+        }
+        conn->in_need = step.need;
+        if (step.kind == DDPI_STEP_MORE)
+            break;
+        take_step(conn, &step);
+        used += step.used;
+        if (conn->refused) {
+            ddpi_conn_dismiss(conn, DDP_E_CLOSED,
+                              conn->refusal != NULL ? conn->refusal : "no memory");
+            return len;
+        }
+    }
+    return used;
+}
+
+static bool has_read(const struct ddpi_conn *conn)
+{
+    return conn->turn == conn->env->shared->turn;
+}
+
+static void end_overloaded(struct ddpi_conn *conn)
+{
+    conn->overloaded = true;
+    ddpi_conn_dismiss(conn, DDP_E_LIMIT,
+                      "all connections together have as many unfinished requests as they may");
+}
+
+/* Room for the rest of the frame that is there, but not for more than the peer has shown to be
+ * willing to send: what it announces is not what it is given. There is none for a second read in
+ * one turn of the loop, which ends libuv's reading on: whoever sends without end has one share. */
+void ddpi_conn_on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *ret)
+{
+    (void)suggested;
+    struct ddpi_conn *conn = handle->data;
+    size_t have = ddpi_buf_len(&conn->in);
+    if (has_read(conn)) {
+        *ret = uv_buf_init(NULL, 0);
+        return;
+    }
+    if (have == 0 || !ddpi_conn_serving(conn)) {
+        *ret = uv_buf_init(conn->env->scratch, (unsigned)conn->env->scratch_size);
+        return;
+    }
+    size_t rest = conn->in_need > have ? conn->in_need - have : READ_AHEAD;
+    size_t room = have < READ_AHEAD ? READ_AHEAD - have : have;
+    room = room < rest ? room : rest;
+    room = room < READ_MAX ? room : READ_MAX;
+    char *base = (char *)ddpi_buf_reserve(&conn->in, room);
+    *ret = uv_buf_init(base, base != NULL ? (unsigned)room : 0);
+    if (!ddpi_conn_count(conn)) {
+        end_overloaded(conn);
+        *ret = uv_buf_init(conn->env->scratch, (unsigned)conn->env->scratch_size);
+    }
+}
+
+static bool serve_input(struct ddpi_conn *conn, const uv_buf_t *buf, size_t len)
+{
+    size_t used;
+    conn->turn = conn->env->shared->turn;
+    if (buf->base == conn->env->scratch) {
+        used = serve(conn, (const uint8_t *)buf->base, len);
+        if (ddpi_conn_serving(conn) && !ddpi_buf_append(&conn->in, buf->base + used, len - used))
+            ddpi_conn_end(conn, "no memory for its request");
+    } else {
+        ddpi_buf_added(&conn->in, len);
+        used = serve(conn, ddpi_buf_head(&conn->in), ddpi_buf_len(&conn->in));
+        if (ddpi_conn_serving(conn))
+            ddpi_buf_consume(&conn->in, used);
+    }
+    ddpi_conn_trim(&conn->in);
+    if (!ddpi_conn_count(conn))
+        end_overloaded(conn);
+    return used > 0;
+}
+
+void ddpi_conn_on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
+{
+    struct ddpi_conn *conn = stream->data;
+    bool had_its_share = nread == UV_ENOBUFS && has_read(conn);
+    if (nread == 0 || had_its_share || conn->sm.state == CONN_CLOSING)
+        return;
+    if (nread == UV_EOF && ddpi_conn_serving(conn) && ddpi_conn_queued(conn) > 0) {
+        conn->peer_done = true; /* it may want the replies all the same */
+        ddpi_conn_log_end(conn, "the peer closed it");
+        ddpi_conn_part(conn);
+    } else if (nread < 0) {
+        ddpi_conn_end(conn, nread == UV_EOF ? "the peer closed it" : uv_strerror((int)nread));
+    } else if (ddpi_conn_serving(conn)) {
+        bool progress = serve_input(conn, buf, (size_t)nread);
+        if (ddpi_conn_serving(conn))
+            ddpi_conn_update_deadline(conn, progress);
+    }
+}
+
+void ddpi_conn_resume(struct ddpi_conn *conn)
+{
+    conn->paused = false;
+    ddpi_conn_update_deadline(conn, false); /* a pause that follows at once is a new one */
+    if (ddpi_buf_len(&conn->in) > 0) {
+        size_t used = serve(conn, ddpi_buf_head(&conn->in), ddpi_buf_len(&conn->in));
+        if (ddpi_conn_serving(conn))
+            ddpi_buf_consume(&conn->in, used);
+        ddpi_conn_trim(&conn->in);
+        (void)ddpi_conn_count(conn);
+    }
+    if (ddpi_conn_serving(conn)) {
+        ddpi_conn_update_deadline(conn, true);
+        int uv_err = conn->paused ? 0
+                                  : uv_read_start((uv_stream_t *)&conn->tcp, ddpi_conn_on_alloc,
+                                                  ddpi_conn_on_read);
+        if (uv_err != 0)
+            ddpi_conn_end(conn, uv_strerror(uv_err));
+    }
+}
