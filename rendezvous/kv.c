@@ -44,6 +44,7 @@ struct ddpi_kv *ddpi_kv_create(const struct ddpi_kv_limits *limits,
         return NULL;
     }
     kv->full_key = full_key;
+    kv->reserved = "";
     kv->limits = *limits;
     kv->reply = reply;
     kv->reply_ctx = ctx;
@@ -271,7 +272,9 @@ ddp_status ddpi_kv_store(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_
                          struct kv_entry **ret_entry, struct ddp_error *err)
 {
     struct kv_entry *entry = ddpi_kv_find(kv, key);
-    ddp_status status = check_room(kv, entry, key, value.len, err);
+    ddp_status status = ddpi_kv_check_owner(kv, key, err);
+    if (status == DDP_OK)
+        status = check_room(kv, entry, key, value.len, err);
     struct kv_change change;
     if (status == DDP_OK)
         status = ddpi_kv_prepare(kv, key, value, &change, err);
@@ -313,7 +316,7 @@ void ddpi_kv_drop(struct ddpi_kv *kv, struct kv_entry *entry)
 static ddp_status not_found(struct kv_call *call)
 {
     return ddpi_error_set(&call->err, DDP_E_NOT_FOUND, "there is no key '%.*s'",
-                          KV_QUOTE(call->key));
+                          KV_QUOTE(call->request->key));
 }
 
 static ddp_status run_set(struct ddpi_kv *kv, struct kv_call *call)
@@ -339,11 +342,11 @@ static ddp_status run_add(struct ddpi_kv *kv, struct kv_call *call)
                           ddpi_parse_int(entry->value, INT64_MIN, INT64_MAX, &old, NULL) != DDP_OK))
         return ddpi_error_set(&call->err, DDP_E_TYPE,
                               "the value of '%.*s' is not a decimal 64-bit integer",
-                              KV_QUOTE(call->key));
+                              KV_QUOTE(call->request->key));
     if (__builtin_add_overflow(old, request->number, &sum))
         return ddpi_error_set(&call->err, DDP_E_TYPE,
                               "%" PRId64 " + %" PRId64 " at '%.*s' does not fit 64 bits", old,
-                              request->number, KV_QUOTE(call->key));
+                              request->number, KV_QUOTE(call->request->key));
     char text[24];
     int len = snprintf(text, sizeof text, "%" PRId64, sum);
     uint64_t version;
@@ -363,13 +366,16 @@ static ddp_status run_cas(struct ddpi_kv *kv, struct kv_call *call)
         return run_set(kv, call);
     call->reply.version = version;
     return ddpi_error_set(&call->err, DDP_E_CONFLICT,
-                          "'%.*s' has version %" PRIu64 ", not %" PRIu64, KV_QUOTE(call->key),
-                          version, request->version);
+                          "'%.*s' has version %" PRIu64 ", not %" PRIu64,
+                          KV_QUOTE(call->request->key), version, request->version);
 }
 
 static ddp_status run_delete(struct ddpi_kv *kv, struct kv_call *call)
 {
     struct kv_entry *entry = ddpi_kv_find_value(kv, call->key);
+    ddp_status status = ddpi_kv_check_owner(kv, call->key, &call->err);
+    if (status != DDP_OK)
+        return status;
     if (entry == NULL)
         return not_found(call);
     ddpi_kv_drop(kv, entry);
@@ -402,7 +408,7 @@ static ddp_status put_name(struct kv_call *call, struct ddpi_buf *packed,
         return ddpi_error_set(&call->err, DDP_E_LIMIT,
                               "the names of all keys that begin with '%.*s' are more than %d "
                               "bytes; ask for a longer prefix",
-                              KV_QUOTE(call->key), DDP_STORE_VALUE_MAX);
+                              KV_QUOTE(call->request->key), DDP_STORE_VALUE_MAX);
     return ddpi_keys_put(packed, name) ? DDP_OK : ddpi_error_nomem(&call->err, name.len);
 }
 
@@ -434,8 +440,28 @@ struct ddpi_bytes ddpi_kv_peek(const struct ddpi_kv *kv, struct ddpi_bytes key)
 ddp_status ddpi_kv_poke(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
                         struct ddp_error *err)
 {
-    uint64_t version;
-    return ddpi_kv_put(kv, key, value, &version, err);
+    struct kv_change change;
+    ddp_status status = ddpi_kv_prepare(kv, key, value, &change, err);
+    if (status != DDP_OK)
+        return status;
+    ddpi_kv_commit(kv, &change);
+    ddpi_kv_written(kv, change.entry);
+    return DDP_OK;
+}
+
+void ddpi_kv_reserve(struct ddpi_kv *kv, const char *prefix)
+{
+    kv->reserved = prefix;
+}
+
+ddp_status ddpi_kv_check_owner(const struct ddpi_kv *kv, struct ddpi_bytes key,
+                               struct ddp_error *err)
+{
+    size_t len = strlen(kv->reserved);
+    if (len == 0 || !ddpi_kv_has_prefix(key, ddpi_bytes_of(kv->reserved, len)))
+        return DDP_OK;
+    return ddpi_error_set(err, DDP_E_DENIED, "keys that begin with '%s' are the server's to change",
+                          kv->reserved);
 }
 
 size_t ddpi_kv_delete_prefix(struct ddpi_kv *kv, struct ddpi_bytes prefix)
@@ -463,7 +489,7 @@ static ddp_status check_lengths(const struct ddpi_kv *kv, struct kv_call *call)
     if (request->value.len > max)
         return ddpi_error_set(&call->err, DDP_E_LIMIT,
                               "a value of %zu bytes for '%.*s'; at most %u are allowed",
-                              request->value.len, KV_QUOTE(call->key), max);
+                              request->value.len, KV_QUOTE(call->request->key), max);
     return DDP_OK;
 }
 

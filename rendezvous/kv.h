@@ -5,8 +5,7 @@
  * Pure: (request, client, now) -> replies, through one callback; no file descriptor, clock or log
  * inside. A reply may come during the call that asked, during a later call, or never (the client
  * went). What an operation costs depends on the keys it names and on who waits for these, not on
- * how many others there are; only list, and the two functions for the owner of the store, look at
- * all keys.
+ * how many others there are; what names a prefix costs what there is with it.
  *
  * A watch is answered again and again: once for each change of its key, or of keys with its prefix,
  * in the order of the changes.
@@ -97,8 +96,12 @@ void ddpi_kv_prefetch(const struct ddpi_kv *kv, const struct ddpi_kv_client *cli
 uint64_t ddpi_kv_next_deadline(const struct ddpi_kv *kv);
 void ddpi_kv_expire(struct ddpi_kv *kv, uint64_t now_ms);
 
+/* For the owner of the store: keys with @prefix, which lives as long as the core, are his alone to
+ * change: DDP_E_DENIED for clients. */
+void ddpi_kv_reserve(struct ddpi_kv *kv, const char *prefix);
+
 /* For the owner of the store: the value of @key, with a NUL behind it, valid until the next call;
- * and another value, within the limits. */
+ * and another value, within the limits or not: clients cannot keep him from it. */
 struct ddpi_bytes ddpi_kv_peek(const struct ddpi_kv *kv, struct ddpi_bytes key);
 ddp_status ddpi_kv_poke(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
                         struct ddp_error *err);
@@ -133,7 +136,7 @@ struct ddpi_mark ddpi_kv_mark(const struct ddpi_kv *kv);
  */
 ddp_status ddpi_kv_restore(struct ddpi_kv *kv, const struct ddpi_mutation *mutation,
                            uint64_t now_ms, struct ddp_error *err);
-void ddpi_kv_restore_mark(struct ddpi_kv *kv, const struct ddpi_mark *mark);
+void ddpi_kv_restore_mark(struct ddpi_kv *kv, const struct ddpi_mark *mark, uint64_t now_ms);
 
 struct ddpi_kv_stats ddpi_kv_stats(const struct ddpi_kv *kv);
 

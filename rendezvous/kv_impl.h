@@ -33,7 +33,8 @@ struct ddpi_kv {
     struct kv_entry *root; /* of all entries, in the order of their keys */
     struct ddpi_kv_scope **scopes;
     size_t nscopes;
-    char *full_key; /* room for the longest prefix of a scope and the longest key */
+    const char *reserved; /* a prefix */
+    char *full_key;       /* room for the longest prefix of a scope and the longest key */
     size_t bytes;
     uint64_t version;
     struct ddpi_table watch_nodes;    /* kv_watch_node::node, all but the root */
@@ -85,6 +86,8 @@ struct kv_call {
 
 /* As much of a key as a sentence has room for: use with "%.*s". */
 #define KV_QUOTE(bytes) (int)((bytes).len < 160 ? (bytes).len : 160), (const char *)(bytes).data
+/* The same for a key as it is in the core, for a client that may see it otherwise. */
+#define KV_QUOTE_SEEN(client, full) KV_QUOTE(ddpi_kv_seen_key(client, full))
 
 /* kv.c */
 struct kv_entry *ddpi_kv_find(const struct ddpi_kv *kv, struct ddpi_bytes key);
@@ -113,6 +116,9 @@ struct kv_change {
     char *value;             /* NULL: as long as the old one, whose place it takes */
     struct ddpi_bytes bytes; /* of the request */
 };
+/* Whether a client may change it. */
+ddp_status ddpi_kv_check_owner(const struct ddpi_kv *kv, struct ddpi_bytes key,
+                               struct ddp_error *err);
 ddp_status ddpi_kv_prepare(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
                            struct kv_change *ret, struct ddp_error *err);
 void ddpi_kv_commit(struct ddpi_kv *kv, const struct kv_change *change);
@@ -145,7 +151,7 @@ ddp_status ddpi_kv_full_key(const struct ddpi_kv *kv, const struct ddpi_kv_clien
 struct ddpi_bytes ddpi_kv_seen_key(const struct ddpi_kv_client *client, struct ddpi_bytes full);
 /* @key has got a value, 1, or lost it, -1. */
 void ddpi_kv_scope_count(struct ddpi_kv *kv, struct ddpi_bytes key, int change);
-size_t ddpi_kv_scope_nkeys(const struct ddpi_kv *kv, const struct ddpi_kv_scope *scope);
+size_t ddpi_kv_scope_nkeys(const struct ddpi_kv *kv, struct ddpi_kv_scope *scope);
 void ddpi_kv_scope_finish(struct ddpi_kv *kv);
 
 /* kv_more.c: what DDPI_OPS_BEYOND_NATIVE says */
@@ -189,6 +195,8 @@ void ddpi_kv_session_finish(struct ddpi_kv *kv);
 /* The session @number with @token. */
 ddp_status ddpi_kv_session_restore(struct ddpi_kv *kv, uint64_t number, struct ddpi_bytes token,
                                    uint32_t lease_ms, uint64_t now_ms, struct ddp_error *err);
+/* All of them begin anew. */
+void ddpi_kv_renew_leases(struct ddpi_kv *kv, uint64_t now_ms);
 /* @entry is to vanish with the session @number; false: there is none. */
 bool ddpi_kv_session_tie(struct ddpi_kv *kv, uint64_t number, struct kv_entry *entry);
 

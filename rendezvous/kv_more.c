@@ -60,7 +60,7 @@ ddp_status ddpi_kv_count_up(struct ddpi_kv *kv, struct kv_call *call, int64_t de
     if (entry != NULL && !leading_number(entry->value, &sum))
         return ddpi_error_set(&call->err, DDP_E_TYPE,
                               "the value of '%.*s' does not begin with a 64-bit integer",
-                              KV_QUOTE(call->key));
+                              KV_QUOTE(call->request->key));
     (void)__builtin_add_overflow(sum, delta, &sum); /* it wraps */
     char text[24];
     int len = snprintf(text, sizeof text, "%" PRId64, sum);
@@ -92,7 +92,7 @@ ddp_status ddpi_kv_check(struct ddpi_kv *kv, struct kv_call *call)
             return status;
         if (!ddpi_kv_present(ddpi_kv_find(kv, key)))
             return ddpi_error_set(&call->err, DDP_E_NOT_FOUND, "there is no key '%.*s'",
-                                  KV_QUOTE(key));
+                                  KV_QUOTE_SEEN(call->client, key));
     }
 }
 
@@ -105,6 +105,9 @@ ddp_status ddpi_kv_count_keys(struct ddpi_kv *kv, struct kv_call *call)
 static ddp_status extend(struct ddpi_kv *kv, struct kv_entry *entry, struct ddpi_bytes more,
                          struct ddp_error *err)
 {
+    ddp_status status = ddpi_kv_check_owner(kv, ddpi_kv_name(entry), err);
+    if (status != DDP_OK)
+        return status;
     if (more.len > DDP_STORE_VALUE_MAX - entry->value_len)
         return ddpi_error_set(err, DDP_E_LIMIT,
                               "%zu bytes appended to a value of %zu; a value has at most %d",
@@ -169,12 +172,12 @@ static ddp_status next_pair(const struct ddpi_kv *kv, struct kv_call *call, stru
         return status;
     if (!ddpi_keys_next(keys, ret_value))
         return ddpi_error_set(&call->err, DDP_E_INVALID, "'%.*s' is given without a value",
-                              KV_QUOTE(*ret_key));
+                              KV_QUOTE_SEEN(call->client, *ret_key));
     uint32_t max = call->client->tcpstore ? kv->limits.tcpstore_value_len : kv->limits.value_len;
     if (ret_value->len > max)
         return ddpi_error_set(&call->err, DDP_E_LIMIT,
                               "a value of %zu bytes for '%.*s'; at most %u are allowed",
-                              ret_value->len, KV_QUOTE(*ret_key), max);
+                              ret_value->len, KV_QUOTE_SEEN(call->client, *ret_key), max);
     return DDP_OK;
 }
 

@@ -23,6 +23,7 @@ void ddpi_kv_emit(struct ddpi_kv *kv, const struct ddpi_mutation *mutation)
 struct ddpi_mark ddpi_kv_mark(const struct ddpi_kv *kv)
 {
     return (struct ddpi_mark){.version = kv->version,
+                              .remembers = kv->history.on,
                               .floor = kv->history.on ? kv->history.floor : kv->version};
 }
 
@@ -81,14 +82,17 @@ ddp_status ddpi_kv_restore(struct ddpi_kv *kv, const struct ddpi_mutation *mutat
     case DDPI_MUTATION_DELETE:
     case DDPI_MUTATION_POP:
     case DDPI_MUTATION_SESSION_END:
+    case DDPI_MUTATION_REMEMBER:
         break;
     }
     return ddpi_error_set(err, DDP_E_PROTOCOL, "a change where contents belong");
 }
 
-void ddpi_kv_restore_mark(struct ddpi_kv *kv, const struct ddpi_mark *mark)
+void ddpi_kv_restore_mark(struct ddpi_kv *kv, const struct ddpi_mark *mark, uint64_t now_ms)
 {
     kv->version = mark->version > kv->version ? mark->version : kv->version;
-    if (kv->history.on && mark->floor > kv->history.floor)
+    if (mark->remembers && !kv->history.on)
         kv->history.floor = mark->floor;
+    kv->history.on = kv->history.on || mark->remembers;
+    ddpi_kv_renew_leases(kv, now_ms);
 }

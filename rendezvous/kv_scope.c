@@ -1,9 +1,9 @@
 /*
  * kv_scope.c - scopes: prefixes behind which clients see a store of their own. Owns them.
  *
- * Each counts its keys, as its clients may ask how many there are. They stand sorted by prefix, and
- * each knows the innermost other one that it lies in: so the scopes of a key are the last one that
- * does not sort behind it, if that is a prefix of the key, and those around it.
+ * Each counts its keys from when the first client asks how many there are. They stand sorted by
+ * prefix, and each knows the innermost other one that it lies in: so the scopes of a key are the
+ * last one that does not sort behind it, if that is a prefix of the key, and those around it.
  */
 #include "error.h"
 #include "kv_impl.h"
@@ -11,6 +11,7 @@
 
 struct ddpi_kv_scope {
     struct ddpi_kv_scope *outer;
+    bool counted; /* somebody has asked for the number: */
     size_t nkeys;
     unsigned refs;
     size_t len;
@@ -27,9 +28,18 @@ struct ddpi_bytes ddpi_kv_scope_prefix(const struct ddpi_kv_scope *scope)
     return scope != NULL ? prefix_of(scope) : ddpi_bytes_of("", 0);
 }
 
-size_t ddpi_kv_scope_nkeys(const struct ddpi_kv *kv, const struct ddpi_kv_scope *scope)
+size_t ddpi_kv_scope_nkeys(const struct ddpi_kv *kv, struct ddpi_kv_scope *scope)
 {
-    return scope != NULL ? scope->nkeys : kv->nkeys;
+    if (scope == NULL)
+        return kv->nkeys;
+    if (scope->counted)
+        return scope->nkeys;
+    struct ddpi_bytes prefix = prefix_of(scope);
+    for (const struct kv_entry *entry = ddpi_kv_order_first(kv, prefix); entry != NULL;
+         entry = ddpi_kv_order_next(kv, entry, prefix))
+        scope->nkeys += entry->version != 0;
+    scope->counted = true;
+    return scope->nkeys;
 }
 
 /* How many do not sort behind @key. */
@@ -62,7 +72,8 @@ void ddpi_kv_scope_count(struct ddpi_kv *kv, struct ddpi_bytes key, int change)
 {
     struct ddpi_kv_scope *scope = around(kv, key, rank_of(kv, key));
     for (; scope != NULL; scope = scope->outer)
-        scope->nkeys += (size_t)change;
+        if (scope->counted)
+            scope->nkeys += (size_t)change;
 }
 
 static struct ddpi_kv_scope *find(const struct ddpi_kv *kv, struct ddpi_bytes prefix)
@@ -91,9 +102,6 @@ static void insert(struct ddpi_kv *kv, struct ddpi_kv_scope *scope)
             (kv->nscopes - rank) * sizeof(struct ddpi_kv_scope *));
     kv->scopes[rank] = scope;
     kv->nscopes++;
-    for (const struct kv_entry *entry = ddpi_kv_order_first(kv, prefix); entry != NULL;
-         entry = ddpi_kv_order_next(kv, entry, prefix))
-        scope->nkeys += entry->version != 0;
 }
 
 /* NULL when out of memory. */

@@ -166,15 +166,26 @@ bool ddpi_kv_session_tie(struct ddpi_kv *kv, uint64_t number, struct kv_entry *e
     return true;
 }
 
+static void renew(struct ddpi_kv *kv, struct kv_session *session, uint64_t now_ms)
+{
+    ddpi_heap_remove(&kv->leases, &session->lease); /* which leaves the room that it takes next */
+    (void)ddpi_heap_insert(&kv->leases, &session->lease, ddpi_deadline(now_ms, session->lease_ms));
+}
+
+void ddpi_kv_renew_leases(struct ddpi_kv *kv, uint64_t now_ms)
+{
+    struct ddpi_table_iter iter = {0};
+    for (struct ddpi_table_node *node; (node = ddpi_table_next(&kv->sessions, &iter)) != NULL;)
+        renew(kv, ddpi_container_of(node, struct kv_session, node), now_ms);
+}
+
 ddp_status ddpi_kv_session_keep(struct ddpi_kv *kv, struct kv_call *call)
 {
     struct kv_session *session = NULL;
     ddp_status status = session_find(kv, call, &session);
     if (session == NULL)
         return status;
-    ddpi_heap_remove(&kv->leases, &session->lease); /* which leaves the room that it takes next */
-    (void)ddpi_heap_insert(&kv->leases, &session->lease,
-                           ddpi_deadline(call->now_ms, session->lease_ms));
+    renew(kv, session, call->now_ms);
     return DDP_OK;
 }
 

@@ -80,8 +80,8 @@ static ddp_status check_condition(const struct ddpi_kv *kv, const struct ddpi_cl
     if (clause->kind == DDPI_IF_VERSION && version != clause->version) {
         call->reply.version = version;
         return ddpi_error_set(&call->err, DDP_E_CONFLICT,
-                              "'%.*s' has version %" PRIu64 ", not %" PRIu64, KV_QUOTE(clause->key),
-                              version, clause->version);
+                              "'%.*s' has version %" PRIu64 ", not %" PRIu64,
+                              KV_QUOTE_SEEN(call->client, clause->key), version, clause->version);
     }
     if (clause->kind == DDPI_IF_VALUE &&
         (entry == NULL || !ddpi_bytes_equal(clause->value, ddpi_kv_value(entry)))) {
@@ -89,7 +89,7 @@ static ddp_status check_condition(const struct ddpi_kv *kv, const struct ddpi_cl
         return ddpi_error_set(&call->err, DDP_E_CONFLICT,
                               entry == NULL ? "there is no key '%.*s'"
                                             : "'%.*s' does not have the expected value",
-                              KV_QUOTE(clause->key));
+                              KV_QUOTE_SEEN(call->client, clause->key));
     }
     return DDP_OK;
 }
@@ -112,13 +112,17 @@ static ddp_status check_conditions(const struct ddpi_kv *kv, struct kv_call *cal
     return status;
 }
 
-/* What the deletes would give back is not counted: they come first, but for a moment the new values
- * are there beside the old ones. */
-static ddp_status check_room(const struct ddpi_kv *kv, struct kv_call *call)
+/* Whether they may be made, and have room. What the deletes would give back is not counted: they
+ * come first, but for a moment the new values are there beside the old ones. */
+static ddp_status check_changes(const struct ddpi_kv *kv, struct kv_call *call)
 {
     struct ddpi_clauses clauses = call->request->clauses;
     size_t fresh = 0, needed = 0;
     for (struct ddpi_clause clause; next_clause(kv, call, &clauses, &clause);) {
+        ddp_status status =
+            is_change(&clause) ? ddpi_kv_check_owner(kv, clause.key, &call->err) : DDP_OK;
+        if (status != DDP_OK)
+            return status;
         if (clause.kind != DDPI_THEN_SET)
             continue;
         const struct kv_entry *entry = ddpi_kv_find(kv, clause.key);
@@ -171,7 +175,7 @@ ddp_status ddpi_kv_transact(struct ddpi_kv *kv, struct kv_call *call)
     if (status == DDP_OK)
         status = check_conditions(kv, call);
     if (status == DDP_OK)
-        status = check_room(kv, call);
+        status = check_changes(kv, call);
     if (status == DDP_OK)
         status = prepare(kv, call, changes, &count);
     if (status != DDP_OK)

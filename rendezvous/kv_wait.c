@@ -162,8 +162,12 @@ static ddp_status wait_for_keys(struct ddpi_kv *kv, struct kv_call *call, struct
     if (status != DDP_OK)
         return status;
     struct ddpi_bytes key;
-    for (uint32_t i = 0; status == DDP_OK && ddpi_keys_next(&keys, &key); i++)
-        status = link_key(kv, call, wait, &wait->links[i], key);
+    bool more = true;
+    for (uint32_t i = 0; status == DDP_OK && more; i++) {
+        status = ddpi_kv_next_key(kv, call, &keys, &key, &more);
+        if (status == DDP_OK && more)
+            status = link_key(kv, call, wait, &wait->links[i], key);
+    }
     if (status != DDP_OK)
         wait_destroy(kv, wait);
     else
@@ -198,16 +202,15 @@ ddp_status ddpi_kv_wait(struct ddpi_kv *kv, struct kv_call *call)
     if (keys.count > kv->limits.keys_per_wait)
         return ddpi_error_set(&call->err, DDP_E_LIMIT, "a wait for %u keys; at most %u are allowed",
                               keys.count, kv->limits.keys_per_wait);
-    bool missing = false;
-    for (struct ddpi_bytes key; ddpi_keys_next(&keys, &key);) {
-        if (key.len > kv->limits.key_len)
-            return ddpi_error_set(&call->err, DDP_E_LIMIT,
-                                  "a key of %zu bytes; at most %u are allowed", key.len,
-                                  kv->limits.key_len);
-        const struct kv_entry *entry = ddpi_kv_find(kv, key);
-        missing = missing || entry == NULL || entry->version == 0;
+    for (;;) {
+        struct ddpi_bytes key;
+        bool more;
+        ddp_status status = ddpi_kv_next_key(kv, call, &keys, &key, &more);
+        if (status != DDP_OK || !more)
+            return status;
+        if (ddpi_kv_find_value(kv, key) == NULL)
+            return wait_for_keys(kv, call, call->request->keys);
     }
-    return missing ? wait_for_keys(kv, call, call->request->keys) : DDP_OK;
 }
 
 static void release(struct ddpi_kv *kv, struct kv_wait *wait)
@@ -399,9 +402,10 @@ static ddp_status barrier_find(struct ddpi_kv *kv, struct kv_call *call, struct 
     if (barrier == NULL)
         return ddpi_error_nomem(&call->err, barrier_size(name.len));
     if (barrier->count != call->request->count)
-        return ddpi_error_set(
-            &call->err, DDP_E_MISMATCH, "%u wait in barrier '%.*s' for %u in all, this call for %u",
-            barrier->arrived, KV_QUOTE(name), barrier->count, call->request->count);
+        return ddpi_error_set(&call->err, DDP_E_MISMATCH,
+                              "%u wait in barrier '%.*s' for %u in all, this call for %u",
+                              barrier->arrived, KV_QUOTE_SEEN(call->client, name), barrier->count,
+                              call->request->count);
     *ret = barrier;
     return DDP_OK;
 }
@@ -456,11 +460,13 @@ static void time_out(struct ddpi_kv *kv, struct kv_wait *wait)
     if (wait->barrier != NULL)
         ddpi_error_set(&err, DDP_E_TIMEOUT, "%u of %u had come to barrier '%.*s' after %u ms",
                        wait->barrier->arrived, wait->barrier->count,
-                       KV_QUOTE(name_of(&wait->barrier->node)), wait->timeout_ms);
+                       KV_QUOTE_SEEN(wait->client, name_of(&wait->barrier->node)),
+                       wait->timeout_ms);
     else
         ddpi_error_set(&err, DDP_E_TIMEOUT,
                        "%u of %u keys did not exist after %u ms, among them '%.*s'", wait->missing,
-                       wait->nlinks, wait->timeout_ms, KV_QUOTE(missing_key(wait)));
+                       wait->nlinks, wait->timeout_ms,
+                       KV_QUOTE_SEEN(wait->client, missing_key(wait)));
     struct ddpi_message reply = {.status = DDP_E_TIMEOUT,
                                  .text = ddpi_bytes_of(err.msg, strlen(err.msg))};
     ddpi_kv_answer(kv, wait->client, &reply, wait->op, wait->id);

@@ -266,7 +266,7 @@ static ddp_status check_watch(const struct ddpi_kv *kv, struct kv_call *call)
                           "the changes from version %" PRIu64
                           " on cannot be told, only those from %" PRIu64 " on, and the latest is "
                           "%" PRIu64 "; watch '%.*s' from now on, and look at the keys again",
-                          from, floor + 1, kv->version, KV_QUOTE(call->key));
+                          from, floor + 1, kv->version, KV_QUOTE(call->request->key));
 }
 
 static ddp_status watch_create(struct ddpi_kv *kv, struct kv_call *call, struct kv_watch **ret)
@@ -299,6 +299,7 @@ static void begin_history(struct ddpi_kv *kv)
         return;
     kv->history.on = true;
     kv->history.floor = kv->version;
+    ddpi_kv_emit(kv, &(struct ddpi_mutation){.kind = DDPI_MUTATION_REMEMBER});
 }
 
 ddp_status ddpi_kv_watch(struct ddpi_kv *kv, struct kv_call *call)

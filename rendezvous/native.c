@@ -296,7 +296,8 @@ static size_t native_peek(const struct ddpi_session *session, const uint8_t *byt
         frame.payload_len > len - DDPI_FRAME_HEADER_SIZE ||
         !ddpi_request_key(&frame, bytes + DDPI_FRAME_HEADER_SIZE, ret_key))
         return 0;
-    return DDPI_FRAME_HEADER_SIZE + frame.payload_len;
+    size_t size = DDPI_FRAME_HEADER_SIZE + frame.payload_len + ddpi_seals_size(&session->seals);
+    return size <= len ? size : 0;
 }
 
 const struct ddpi_dialect ddpi_dialect_native = {

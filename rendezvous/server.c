@@ -68,6 +68,7 @@ static void stop_listening(struct ddpi_server *server)
 
 void ddpi_server_drain(struct ddpi_server *server, void (*cb)(void *ctx), void *ctx)
 {
+    server->draining = true;
     server->drained_cb = cb;
     server->drained_ctx = ctx;
     stop_listening(server);
@@ -160,11 +161,15 @@ ddp_status ddpi_server_adopt(struct ddpi_server *server, int fd, struct ddp_erro
     return status == DDP_OK ? take_socket(server, fd, &listener, err) : status;
 }
 
+/* Of those that the owner has asked for: clients open and close theirs at any time. */
 static const struct ddpi_listener *listener_at(const struct ddpi_server *server, size_t index)
 {
-    ddpi_list_for_each (node, &server->listeners)
-        if (index-- == 0)
-            return ddpi_container_of(node, struct ddpi_listener, of_server);
+    ddpi_list_for_each (node, &server->listeners) {
+        const struct ddpi_listener *listener =
+            ddpi_container_of(node, struct ddpi_listener, of_server);
+        if (listener->session == 0 && index-- == 0)
+            return listener;
+    }
     return NULL;
 }
 
@@ -358,6 +363,7 @@ ddp_status ddpi_server_create_deaf(uv_loop_t *loop, const struct ddpi_server_opt
         return status;
     }
     ddpi_kv_set_sink(server->kv, ddpi_server_on_change, server);
+    ddpi_kv_reserve(server->kv, "epoch/");
     init_handles(server);
     *ret = server;
     return DDP_OK;
@@ -402,7 +408,8 @@ ddp_status ddpi_server_restore(struct ddpi_server *server, const struct ddpi_mut
 
 void ddpi_server_restore_mark(struct ddpi_server *server, const struct ddpi_mark *mark)
 {
-    ddpi_kv_restore_mark(server->kv, mark);
+    uv_update_time(server->env.loop); /* loading may have taken long */
+    ddpi_kv_restore_mark(server->kv, mark, uv_now(server->env.loop));
     server->env.incarnation = mark->incarnation;
 }
 
@@ -431,7 +438,7 @@ ddp_status ddpi_server_set_tcpstore_prefix(struct ddpi_server *server, const cha
     server->tcpstore_scope = scope;
     ddpi_list_for_each (node, &server->conns) {
         struct ddpi_conn *conn = ddpi_container_of(node, struct ddpi_conn, of_server);
-        if (conn->client.tcpstore)
+        if (conn->client.tcpstore && conn->session.identity.job[0] == '\0')
             ddpi_conn_dismiss(conn, DDP_E_CLOSED, "the generation it belongs to has ended");
     }
     return DDP_OK;

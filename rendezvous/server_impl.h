@@ -75,6 +75,7 @@ struct ddpi_server {
     struct ddpi_awake awake;
     unsigned handles; /* not closed yet: these four, and each listener */
     bool closing;
+    bool draining;
     void (*drained_cb)(void *ctx); /* NULL: not draining, or it has been called */
     void *drained_ctx;
     void (*close_cb)(void *ctx);

@@ -26,7 +26,7 @@ static void join(struct text *text, const char *before, const char *job, const c
     text->all = ddpi_bytes_of(text->bytes, (size_t)len);
 }
 
-/* 0 as long as nobody has fenced it. */
+/* 0 as long as nobody has fenced it. What cannot be understood keeps everybody out. */
 static uint64_t epoch_of(const struct ddpi_server *server, const char *job)
 {
     struct text key;
@@ -34,7 +34,7 @@ static uint64_t epoch_of(const struct ddpi_server *server, const char *job)
     join(&key, "epoch/", job, "");
     struct ddpi_bytes value = ddpi_kv_peek(server->kv, key.all);
     if (value.len > 0 && ddpi_parse_int(value.data, 0, INT64_MAX, &epoch, NULL) != DDP_OK)
-        return 0;
+        return INT64_MAX;
     return (uint64_t)epoch;
 }
 
@@ -111,6 +111,17 @@ static void dismiss_old(struct ddpi_server *server, const char *job, uint64_t ep
     }
 }
 
+/* The ports that clients have opened for @job: those of TCPStore clients of an epoch that is over.
+ */
+static void close_ports_of(struct ddpi_server *server, const char *job)
+{
+    ddpi_list_for_each_safe (node, &server->listeners) {
+        struct ddpi_listener *listener = ddpi_container_of(node, struct ddpi_listener, of_server);
+        if (listener->session != 0 && strcmp(listener->job, job) == 0)
+            ddpi_listener_close(listener);
+    }
+}
+
 ddp_status ddpi_server_fence(struct ddpi_server *server, struct ddpi_conn *conn,
                              const struct ddpi_message *request, struct ddpi_message *reply,
                              struct ddp_error *err)
@@ -135,6 +146,7 @@ ddp_status ddpi_server_fence(struct ddpi_server *server, struct ddpi_conn *conn,
     if (status != DDP_OK)
         return status;
     reply->version = epoch;
+    close_ports_of(server, job);
     dismiss_old(server, job, epoch);
     (void)ddpi_kv_delete_prefix(server->kv, keyspace.all);
     return DDP_OK;
@@ -157,6 +169,8 @@ ddp_status ddpi_server_open_port(struct ddpi_server *server, struct ddpi_conn *c
     ddp_status status = take_job(conn, request, at.job, err);
     if (status != DDP_OK)
         return status;
+    if (server->draining)
+        return ddpi_error_set(err, DDP_E_CLOSED, "the server is about to end");
     at.session = ddpi_kv_session_number(server->kv, request->session);
     if (at.session == 0)
         return ddpi_error_set(err, DDP_E_NOT_FOUND,

@@ -17,6 +17,7 @@ enum ddpi_mutation_kind {
     DDPI_MUTATION_POP,          /* key: the first value of its queue */
     DDPI_MUTATION_SESSION_OPEN, /* session, value: its token, lease_ms */
     DDPI_MUTATION_SESSION_END,  /* session; its keys are deleted one by one before */
+    DDPI_MUTATION_REMEMBER,     /* the history of watches begins: see the mark */
     DDPI_MUTATION_PAST_SET,     /* as SET and DELETE: only what the history of watches holds; ... */
     DDPI_MUTATION_PAST_DELETE,  /* ... for restoring, in the order of versions, behind the keys */
 };
@@ -34,7 +35,8 @@ struct ddpi_mutation {
 /* What is true of the contents as a whole after some mutations. */
 struct ddpi_mark {
     uint64_t version;     /* of the latest change */
-    uint64_t floor;       /* the history of watches holds only what is above */
+    bool remembers;       /* there is a history of watches, and it ... */
+    uint64_t floor;       /* ... holds all that is above this version */
     uint64_t incarnation; /* for restoring: which store it is; the sink's to draw and to keep */
 };
 

@@ -43,6 +43,7 @@ enum { APPLICATION_ID = 0x64647072, SCHEMA = 1 };
     X(REMEMBER, "INSERT INTO changes (version, kind, key, value) VALUES (?3, ?6, ?1, ?2)")    \
     X(FORGET, "DELETE FROM changes WHERE version <= ?3")                                      \
     X(MARK, "INSERT OR REPLACE INTO meta (name, number) VALUES ('version', ?3)")              \
+    X(HISTORY, "INSERT OR REPLACE INTO meta (name, number) VALUES ('history', ?3)")           \
     X(LOAD_SESSIONS, "SELECT NULL, token, 0, number, lease_ms, 0 FROM sessions")              \
     X(LOAD_KEYS, "SELECT key, value, version, session, 0, 0 FROM keys ORDER BY version")      \
     X(LOAD_QUEUED, "SELECT key, value, 0, 0, 0, 0 FROM queued ORDER BY id")                   \
@@ -166,7 +167,7 @@ static ddp_status keep(struct ddpi_state *state, const struct ddpi_mutation *mut
     }
     if (status == DDP_OK)
         status = injected("the state", DDPI_FAILPOINT("state.change"), err);
-    if (status == DDP_OK)
+    if (status == DDP_OK && mutation->kind != DDPI_MUTATION_REMEMBER) /* the mark says it */
         status = run(state, statements[mutation->kind], mutation, err);
     if (status == DDP_OK && mutation->remembered)
         status = run(state, STATEMENT_REMEMBER, mutation, err);
@@ -189,7 +190,10 @@ static ddp_status finish(struct ddpi_state *state, const struct ddpi_mark *mark,
     }
     const struct ddpi_mutation version = {.version = mark->version};
     const struct ddpi_mutation floor = {.version = mark->floor};
+    const struct ddpi_mutation history = {.version = mark->remembers ? mark->floor + 1 : 0};
     ddp_status status = run(state, STATEMENT_MARK, &version, err);
+    if (status == DDP_OK)
+        status = run(state, STATEMENT_HISTORY, &history, err);
     if (status == DDP_OK)
         status = run(state, STATEMENT_FORGET, &floor, err);
     if (status == DDP_OK)
@@ -309,6 +313,7 @@ ddp_status ddpi_state_load(struct ddpi_state *state,
                  {STATEMENT_LOAD_CHANGES, DDPI_MUTATION_PAST_SET}};
     const struct loading loading = {.take = take, .ctx = ctx};
     struct ddpi_mark mark = {0};
+    uint64_t history = 0;
     ddp_status status = injected(state->path, DDPI_FAILPOINT("state.load"), err);
     for (size_t i = 0; status == DDP_OK && i < sizeof parts / sizeof *parts; i++)
         status = load_rows(state, parts[i].statement, parts[i].kind, &loading, err);
@@ -317,8 +322,13 @@ ddp_status ddpi_state_load(struct ddpi_state *state,
     if (status == DDP_OK)
         status = load_meta(state, "incarnation", &mark.incarnation, err);
     if (status == DDP_OK)
-        *ret_mark = mark;
-    return status;
+        status = load_meta(state, "history", &history, err);
+    if (status != DDP_OK)
+        return status;
+    mark.remembers = history > 0;
+    mark.floor = history > 0 ? history - 1 : 0;
+    *ret_mark = mark;
+    return DDP_OK;
 }
 
 /* --- opening --- */
@@ -336,6 +346,7 @@ static const char schema_text[] =
     "CREATE TABLE changes (version INTEGER PRIMARY KEY, kind INTEGER NOT NULL,"
     " key BLOB NOT NULL, value BLOB NOT NULL);"
     "INSERT INTO meta VALUES ('version', 0);"
+    "INSERT INTO meta VALUES ('history', 0);" /* its floor plus 1, or 0: there is none */
     "INSERT INTO meta VALUES ('incarnation', %" PRId64 ");"
     "PRAGMA application_id = %d;"
     "PRAGMA user_version = %d;"

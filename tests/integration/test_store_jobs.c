@@ -169,6 +169,36 @@ START_TEST(data_ports_that_are_refused)
 }
 END_TEST
 
+START_TEST(waits_are_for_a_job_s_own_keys)
+{
+    ddp_store *a = open_job("a", DDP_STORE_WORKER, 0), *b = open_job("b", DDP_STORE_WORKER, 0);
+    static const char *const own[] = {"k", "l"}, *const foreign[] = {"job/a/k"};
+    set_key(a, "k");
+    set_key(a, "l");
+    OK(ddp_store_wait(a, own, 2, SOON_MS, &why));
+    ck_assert_int_eq(ddp_store_wait(b, foreign, 1, 0, &why), DDP_E_TIMEOUT);
+    ddp_store_close(a);
+    ddp_store_close(b);
+}
+END_TEST
+
+START_TEST(a_fence_cannot_be_prevented)
+{
+    restart(&(struct ddpi_server_options){.max_keys = 1});
+    ddp_store *all = open_store(), *old = open_job("a", DDP_STORE_WORKER, 1);
+    struct ddp_store_session session = session_of(all);
+    uint16_t port = port_for(all, &session, "a");
+    set_key(old, "full");
+    OK(ddp_store_fence(all, "a", 2, SOON_MS, NULL, &why));
+    ck_assert_int_lt(raw_try_connect(port), 0); /* it was the old epoch's */
+    ck_assert_int_eq(ddp_store_set(all, "epoch/a", "1", 1, SOON_MS, NULL, &why), DDP_E_DENIED);
+    ck_assert_int_eq(ddp_store_delete(all, "epoch/a", SOON_MS, &why), DDP_E_DENIED);
+    ck_assert_int_eq(try_job("a", store_thread_port(server), DDP_STORE_WORKER, 1), DDP_E_DENIED);
+    ddp_store_close(all);
+    ddp_store_close(old);
+}
+END_TEST
+
 START_TEST(a_fence_ends_epochs)
 {
     ddp_store *all = open_store(), *agent = open_job("a", DDP_STORE_AGENT, 0),
@@ -214,7 +244,8 @@ END_TEST
 
 Suite *test_suite(void)
 {
-    const TTest *const tests[] = {jobs_do_not_see_each_other, a_data_port_is_its_job_s,
-                                  data_ports_that_are_refused, a_fence_ends_epochs};
+    const TTest *const tests[] = {jobs_do_not_see_each_other,  a_data_port_is_its_job_s,
+                                  data_ports_that_are_refused, waits_are_for_a_job_s_own_keys,
+                                  a_fence_cannot_be_prevented, a_fence_ends_epochs};
     return store_suite("store_jobs", tests, sizeof tests / sizeof *tests);
 }

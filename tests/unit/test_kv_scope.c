@@ -93,6 +93,80 @@ START_TEST(watches_and_waits_stay_inside)
 }
 END_TEST
 
+START_TEST(waits_for_several_keys_stay_inside)
+{
+    enter(1, "a/");
+    enter(2, "b/");
+    set_as(0, "k", "0");
+    set_as(0, "a/k", "1");
+    set_as(0, "a/l", "1");
+    nreplies = 0;
+    wait_keys(1, 20, "kl", 1000); /* two keys of a letter each */
+    ck_assert_uint_eq(nreplies, 1);
+    ck_assert_int_eq(last()->status, DDP_OK);
+    wait_keys(2, 21, "k", 1000);
+    wait_keys(2, 22, "kl", 1000);
+    ck_assert_uint_eq(nreplies, 1); /* none is there for it */
+    set_as(2, "k", "2");
+    ck_assert_uint_eq(nreplies, 3);
+    ck_assert_uint_eq(replies[1].id, 21);
+    now += 1000;
+    ddpi_kv_expire(kv, now);
+    ck_assert_int_eq(last()->status, DDP_E_TIMEOUT);
+    ck_assert_ptr_nonnull(strstr(last()->text, "'l'"));
+}
+END_TEST
+
+START_TEST(sentences_show_keys_as_the_client_sees_them)
+{
+    enter(1, "job/a/");
+    const struct got *got =
+        call(1, (struct ddpi_message){.op = DDPI_OP_TRY_GET, .key = bytes("k")});
+    ck_assert_str_eq(got->text, "there is no key 'k'");
+    set_as(1, "k", "text");
+    got = call(1, (struct ddpi_message){.op = DDPI_OP_ADD, .key = bytes("k"), .number = 1});
+    ck_assert_int_eq(got->status, DDP_E_TYPE);
+    ck_assert_ptr_null(strstr(got->text, "job/a/"));
+}
+END_TEST
+
+START_TEST(what_is_reserved_is_the_owner_s)
+{
+    const struct ddpi_bytes key = bytes("epoch/a");
+    ddpi_kv_reserve(kv, "epoch/");
+    ck_assert_int_eq(ddpi_kv_poke(kv, key, bytes("1"), NULL), DDP_OK);
+    const enum ddpi_op ops[] = {DDPI_OP_SET,    DDPI_OP_ADD,         DDPI_OP_DELETE,  DDPI_OP_CAS,
+                                DDPI_OP_APPEND, DDPI_OP_COMPARE_SET, DDPI_OP_ADD_WRAP};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        ck_assert_int_eq(call(0, (struct ddpi_message){.op = ops[i],
+                                                       .key = key,
+                                                       .expected = bytes("1"),
+                                                       .value = bytes("2"),
+                                                       .version = 1})
+                             ->status,
+                         DDP_E_DENIED);
+    const struct ddpi_clause clauses[] = {{.kind = DDPI_THEN_SET, .key = bytes("x")},
+                                          {.kind = DDPI_THEN_DELETE, .key = key}};
+    ck_assert_int_eq(transact(clauses, 2)->status, DDP_E_DENIED);
+    ck_assert_int_eq(try_get("x")->status, DDP_E_NOT_FOUND);
+    ck_assert_str_eq(try_get("epoch/a")->value, "1");
+    set_as(0, "epoch", "free");
+    ck_assert_int_eq(last()->status, DDP_OK);
+}
+END_TEST
+
+START_TEST(nobody_can_keep_the_owner_from_it)
+{
+    struct ddpi_kv_limits limits = ddpi_kv_limits_default;
+    kv_teardown();
+    limits.keys = 1;
+    kv_make(&limits);
+    set("full", "1");
+    ck_assert_int_eq(ddpi_kv_poke(kv, bytes("epoch/a"), bytes("1"), NULL), DDP_OK);
+    ck_assert_str_eq(ddpi_kv_peek(kv, bytes("epoch/a")).data, "1");
+}
+END_TEST
+
 START_TEST(transactions_stay_inside)
 {
     char packed[256];
@@ -248,6 +322,10 @@ Suite *test_suite(void)
     tcase_add_checked_fixture(tcase, kv_setup, leave_all);
     tcase_add_test(tcase, each_sees_its_own);
     tcase_add_test(tcase, watches_and_waits_stay_inside);
+    tcase_add_test(tcase, waits_for_several_keys_stay_inside);
+    tcase_add_test(tcase, sentences_show_keys_as_the_client_sees_them);
+    tcase_add_test(tcase, what_is_reserved_is_the_owner_s);
+    tcase_add_test(tcase, nobody_can_keep_the_owner_from_it);
     tcase_add_test(tcase, transactions_stay_inside);
     tcase_add_test(tcase, the_longest_key_fits_behind_the_longest_prefix);
     tcase_add_test(tcase, random_scopes_and_keys);

@@ -67,7 +67,7 @@ static void begin(const struct ddpi_kv_limits *limits)
     ck_assert_msg(ddpi_state_open(path, &state, &why) == DDP_OK, "%s", why.msg);
     ck_assert_msg(ddpi_state_load(state, give_back, NULL, &restored, &why) == DDP_OK, "%s",
                   why.msg);
-    ddpi_kv_restore_mark(kv, &restored);
+    ddpi_kv_restore_mark(kv, &restored, now);
     sink = ddpi_state_sink(state);
     ddpi_kv_set_sink(kv, sink.change, sink.ctx);
 }
@@ -310,6 +310,40 @@ START_TEST(sessions_end_when_their_new_lease_is_over)
 }
 END_TEST
 
+START_TEST(leases_begin_when_all_is_loaded)
+{
+    begin(&ddpi_kv_limits_default);
+    call(0, (struct ddpi_message){.op = DDPI_OP_SESSION_OPEN, .count = 50});
+    commit();
+    end();
+    begin(&ddpi_kv_limits_default);
+    now += 1000; /* it took that long */
+    ddpi_kv_restore_mark(kv, &restored, now);
+    ck_assert_uint_eq(ddpi_kv_next_deadline(kv), now + 50);
+    end();
+}
+END_TEST
+
+START_TEST(a_watch_of_what_does_not_change_goes_on)
+{
+    begin(&ddpi_kv_limits_default);
+    set("a", "1");
+    commit();
+    ask(1, (struct ddpi_message){.op = DDPI_OP_WATCH, .count = DDPI_WATCH_PREFIX});
+    commit();
+    end();
+    begin(&ddpi_kv_limits_default);
+    set("a", "2"); /* before the watcher is back */
+    nreplies = 0;
+    ask(1, (struct ddpi_message){.op = DDPI_OP_WATCH, .count = DDPI_WATCH_PREFIX, .version = 2});
+    ck_assert_uint_eq(nreplies, 2);
+    ck_assert_int_eq(replies[0].status, DDP_OK);
+    ck_assert_str_eq(replies[1].value, "2");
+    ddpi_kv_client_gone(kv, &clients[1]);
+    end();
+}
+END_TEST
+
 START_TEST(an_incarnation_belongs_to_the_file)
 {
     begin(&ddpi_kv_limits_default);
@@ -437,6 +471,8 @@ Suite *test_suite(void)
     tcase_add_test(tcase, what_was_not_committed_has_not_happened);
     tcase_add_test(tcase, the_owner_s_deletions_are_kept_too);
     tcase_add_test(tcase, sessions_end_when_their_new_lease_is_over);
+    tcase_add_test(tcase, leases_begin_when_all_is_loaded);
+    tcase_add_test(tcase, a_watch_of_what_does_not_change_goes_on);
     tcase_add_test(tcase, an_incarnation_belongs_to_the_file);
     tcase_add_test(tcase, what_is_no_state_is_refused);
     tcase_add_test(tcase, one_process_at_a_time);

@@ -398,8 +398,10 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_store_open_port(ddp_store *store,
                                                       uint16_t *ret_port, struct ddp_error *err);
 
 /**
- * End all epochs of @job before @epoch: their workers, and all its TCPStore clients, are
- * disconnected, and let in no more; the keys of the TCPStore clients are removed.
+ * End all epochs of @job before @epoch: their workers are disconnected, and let in no more; so are
+ * all its TCPStore clients, who do not say theirs, and the ports that clients have opened for them
+ * are closed: open one for the new epoch. (A port that the server was started with stays open.) The
+ * keys of the TCPStore clients are removed.
  *
  * @job as in ddp_store_open_port(). Asking for the epoch that is there already changes nothing. On
  * DDP_OK *@ret_epoch (may be NULL) is @epoch. DDP_E_CONFLICT: the job is in a later epoch, which is
