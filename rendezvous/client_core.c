@@ -349,15 +349,16 @@ static ddp_status take_reply(struct ddpi_client *client, const struct ddpi_clien
         return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed reply");
     if (reply.id > client->last_id)
         return ddpi_error_set(err, DDP_E_PROTOCOL, "a reply to nothing that was asked");
-    client->attempts = 0;
     struct ddpi_client_request *request = find_asked(client, reply.id);
     if (request != NULL && request->message.op != reply.op)
         return ddpi_error_set(err, DDP_E_PROTOCOL, "a reply to something else");
     if (request != NULL)
         answer(client, request, &reply);
     else if (reply.op == DDPI_OP_WATCH)
-        return ddpi_client_watch_take(client, &reply, err);
-    return DDP_OK;
+        status = ddpi_client_watch_take(client, &reply, err);
+    if (status == DDP_OK && client->attempts > 0 && ddpi_client_watch_settled(client))
+        client->attempts = 0; /* else what is lost over a watch would be dialled without a pause */
+    return status;
 }
 
 static ddp_status take_frame(struct ddpi_client *client, const struct ddpi_client_frame *frame,

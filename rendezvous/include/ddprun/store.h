@@ -19,12 +19,13 @@
  * connection, and go on. Watches go on behind the last change they told, before anything else is
  * asked: none is missed, doubled or out of order, and they keep their numbers; where that cannot be
  * had, because the server has forgotten the changes or is another one that began anew, there is one
- * event DDP_STORE_EVENT_LOST. Calls that were not sent yet, and those that only read, wait, watch,
- * or keep a session, are sent again within their time. Those that change or count something, and
- * may have been done, return DDP_E_CLOSED: only the caller knows whether to do them twice. While
- * there is no connection a call waits for one until its deadline, then DDP_E_UNREACHABLE. (The call
- * that looks up a name which only DNS knows is the exception, as in ddp_store_connect().) With
- * DDP_STORE_NO_RECONNECT the first loss is the end of the handle.
+ * event DDP_STORE_EVENT_LOST; where the server refuses to go on with a watch (it has too many,
+ * say), that event says so, and the watch has ended. Calls that were not sent yet, and those that
+ * only read, wait, watch, or keep a session, are sent again within their time. Those that change or
+ * count something, and may have been done, return DDP_E_CLOSED: only the caller knows whether to do
+ * them twice. While there is no connection a call waits for one until its deadline, then
+ * DDP_E_UNREACHABLE. (The call that looks up a name which only DNS knows is the exception, as in
+ * ddp_store_connect().) With DDP_STORE_NO_RECONNECT the first loss is the end of the handle.
  * Errors: every call returns a ddp_status (see ddprun/status.h) and, when it fails, fills @err if
  * it is not NULL. Any call may return, besides what its comment lists:
  *   DDP_E_TIMEOUT   the deadline passed; the handle stays usable;
@@ -272,8 +273,9 @@ enum ddp_store_event_kind {
     DDP_STORE_EVENT_LOST = 3     /* changes were missed; list and get again: the rest is told */
 };
 
-/* One change. Of DDP_STORE_EVENT_LOST, key and value are empty. Later versions may append fields.
- */
+/* One change. Of DDP_STORE_EVENT_LOST the key is empty, and so is the value while the watch goes
+ * on; if there is one, the watch has ended, and the value is the sentence that says why. Later
+ * versions may append fields. */
 struct ddp_store_event {
     enum ddp_store_event_kind kind;
     uint64_t watch;   /* which watch tells it */

@@ -34,7 +34,8 @@ enum ddp_store_uv_state {
 struct ddp_store_uv_hooks {
     size_t size;
     void *data; /* given to each of them */
-    /* A change of something watched. */
+    /* A change of something watched. A DDP_STORE_EVENT_LOST with a value is the last of its watch;
+     * the value says why it ended. */
     void (*event)(void *data, ddp_store_uv *store, const struct ddp_store_event *event);
     /* The connection; @why is a sentence, "" for DDP_STORE_UV_CONNECTED. */
     void (*state)(void *data, ddp_store_uv *store, enum ddp_store_uv_state state, const char *why);
