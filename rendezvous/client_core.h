@@ -16,7 +16,8 @@
  *
  * A new connection first begins all watches again, each behind the last change it told; then what
  * is asked is sent. Of that, what may have been done already, and would be done twice, is not sent
- * again but answered DDP_E_CLOSED.
+ * again but answered DDP_E_CLOSED. A server that does not let the client in has answered all that is
+ * asked; it is dialled again, seldom, only while something new is asked or something is watched.
  */
 #ifndef DDPI_CLIENT_CORE_H
 #define DDPI_CLIENT_CORE_H
@@ -86,6 +87,7 @@ struct ddpi_client {
     struct ddpi_client_hooks hooks;
     bool no_reconnect;
     bool was_open; /* once, at least */
+    bool refused;  /* the latest attempt, for a reason that will not pass by itself */
     struct ddpi_greet greet;
     struct ddpi_welcome welcome; /* of the latest server */
     struct ddpi_buf in;

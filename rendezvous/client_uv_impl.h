@@ -27,8 +27,8 @@ struct ddp_store_uv {
     struct ddp_store_uv_hooks hooks;
     struct ddpi_client core;
     struct ddpi_list kept; /* kept::of_store */
-    bool told_connected;
-    bool told_ended;
+    enum ddp_store_uv_state told; /* 0: nothing yet */
+    bool told_refused;
     bool any_canceled; /* some request is to be given up */
 
     struct ddpi_sm link;

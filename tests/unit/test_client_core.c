@@ -327,6 +327,65 @@ START_TEST(attempts_end_and_become_rare)
 }
 END_TEST
 
+static void refuse(ddp_status status)
+{
+    static const struct ddpi_preamble preamble = {DDPI_VERSION_MIN, DDPI_VERSION_MAX};
+    ck_assert_uint_eq(client.sm.state, CLIENT_DIALING);
+    ddpi_client_connected(&client, &nobody_in_particular, NOW);
+    ddpi_client_sent(&client, ddpi_buf_len(&client.out));
+    ck_assert(ddpi_preamble_put(&wire, &preamble) &&
+              ddpi_refusal_put(&wire, DDPI_FRAME_BYE, 0, status, 0, ddpi_bytes_of("not you", 7)));
+    deliver();
+    ck_assert_uint_eq(client.sm.state, CLIENT_WAITING);
+}
+
+START_TEST(a_server_that_lets_nobody_in)
+{
+    ddp_status status = _i == 0 ? DDP_E_DENIED : DDP_E_PROTOCOL;
+    jitter = DDPI_CLIENT_BACKOFF_MAX_MS;
+    ddpi_client_start(&client, NOW);
+    ASK(0, .op = DDPI_OP_SET, KEY("k"));
+    ASK(1, .op = DDPI_OP_WATCH, KEY("w"));
+    refuse(status);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(results[i], status);
+        ck_assert_str_eq(texts[i], "not you");
+    }
+    ck_assert_uint_eq(client.at_ms, NOW + DDPI_CLIENT_BACKOFF_MAX_MS);
+    ddpi_client_tick(&client, client.at_ms); /* for nobody */
+    ck_assert_uint_eq(client.sm.state, CLIENT_WAITING);
+    ck_assert_uint_eq(ddpi_client_next(&client), UINT64_MAX);
+
+    ASK(2, .op = DDPI_OP_SET, KEY("k")); /* has less time than it takes until the next attempt */
+    ck_assert_uint_eq(ddpi_client_next(&client), NOW + SOON_MS);
+    ddpi_client_tick(&client, NOW + SOON_MS);
+    ck_assert_int_eq(results[2], status);
+    ck_assert_ptr_nonnull(strstr(texts[2], "not you"));
+
+    struct ddpi_message asked;
+    ask(3, &(const struct ddpi_message){.op = DDPI_OP_STATS}, 100000);
+    ck_assert_uint_eq(ddpi_client_next(&client), client.at_ms);
+    greet(1);
+    expect_asked(DDPI_OP_STATS, &asked);
+}
+END_TEST
+
+START_TEST(a_watch_is_reason_enough_to_ask_again)
+{
+    greet(1);
+    (void)begin_watch();
+    lose(NOW);
+    ddpi_client_tick(&client, client.at_ms);
+    jitter = DDPI_CLIENT_BACKOFF_MAX_MS;
+    refuse(DDP_E_DENIED);
+    ddpi_client_tick(&client, NOW); /* nothing is late */
+    ck_assert_uint_eq(ddpi_client_next(&client), NOW + DDPI_CLIENT_BACKOFF_MAX_MS);
+    greet(1);
+    struct ddpi_message asked;
+    expect_asked(DDPI_OP_WATCH, &asked);
+}
+END_TEST
+
 START_TEST(what_is_canceled)
 {
     struct ddpi_message asked;
@@ -515,6 +574,8 @@ Suite *test_suite(void)
     tcase_add_test(tcase, deadlines_without_a_connection);
     tcase_add_test(tcase, a_silent_server_is_given_up);
     tcase_add_test(tcase, attempts_end_and_become_rare);
+    tcase_add_loop_test(tcase, a_server_that_lets_nobody_in, 0, 2);
+    tcase_add_test(tcase, a_watch_is_reason_enough_to_ask_again);
     tcase_add_test(tcase, what_is_canceled);
     tcase_add_test(tcase, an_end_for_good);
     tcase_add_loop_test(tcase, servers_that_break_the_rules, 0, 5);
