@@ -100,7 +100,7 @@ struct ddp_store_options {
     const char *token_file;   /* a token, or the key of a role (ddpctl token); NULL = none */
     int token_fd;             /* the same from an open descriptor, before token_file; 0 = none */
     enum ddp_store_role role; /* with job and epoch; all zero: agent, or what the key is for */
-    const char *job;          /* 1 to 64 of [A-Za-z0-9._-], the first no '.'; NULL or "" = none */
+    const char *job; /* 1 to 64 of [A-Za-z0-9._-], the first no '.', not "-"; NULL, "" = none */
     uint64_t epoch;
 
     uint32_t flags; /* DDP_STORE_NO_RECONNECT */
