@@ -16,8 +16,8 @@
  *
  * A new connection first begins all watches again, each behind the last change it told; then what
  * is asked is sent. Of that, what may have been done already, and would be done twice, is not sent
- * again but answered DDP_E_CLOSED. A server that does not let the client in has answered all that is
- * asked; it is dialled again, seldom, only while something new is asked or something is watched.
+ * again but answered DDP_E_CLOSED. A server that does not let the client in has answered all that
+ * is asked; it is dialled again, seldom, only while something new is asked or something is watched.
  */
 #ifndef DDPI_CLIENT_CORE_H
 #define DDPI_CLIENT_CORE_H
