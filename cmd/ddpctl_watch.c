@@ -174,6 +174,10 @@ static void on_event(void *data, ddp_store_uv *store, const struct ddp_store_eve
     if (watching->loop.closing)
         return;
     restart_timer(watching);
+    if (event->kind == DDP_STORE_EVENT_LOST && event->value_len > 0) {
+        ddpctl_loop_end(&watching->loop, DDP_E_CLOSED, event->value);
+        return;
+    }
     if (event->kind == DDP_STORE_EVENT_LOST) {
         fputs("ddpctl: changes were missed; those that come from now on are told\n", stderr);
         show_initial(watching);

@@ -66,8 +66,10 @@ static void on_event(void *data, ddp_store_uv *client, const struct ddp_store_ev
     (void)client;
     if (event->kind == DDP_STORE_EVENT_SET)
         printf("%s is %.*s\n", event->key, (int)event->value_len, (const char *)event->value);
-    else
+    else if (event->kind == DDP_STORE_EVENT_DELETED)
         printf("%s is gone\n", event->key);
+    else
+        printf("changes were missed\n");
     fflush(stdout);
 }
 

@@ -64,7 +64,7 @@ bool ddpi_job_valid(const char *name, size_t len)
 {
     static const char allowed[] =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
-    if (len == 0 || len > DDPI_JOB_MAX || name[0] == '.')
+    if (len == 0 || len > DDPI_JOB_MAX || name[0] == '.' || (len == 1 && name[0] == '-'))
         return false;
     for (size_t i = 0; i < len; i++)
         if (memchr(allowed, name[i], sizeof allowed - 1) == NULL)

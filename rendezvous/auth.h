@@ -47,7 +47,8 @@ const char *ddpi_role_name(unsigned role);
 /* false if no role has this name. */
 bool ddpi_role_of_name(const char *name, enum ddpi_role *ret);
 
-/* 1 to DDPI_JOB_MAX bytes of [A-Za-z0-9._-], of which the first is no '.'. */
+/* 1 to DDPI_JOB_MAX bytes of [A-Za-z0-9._-], of which the first is no '.'; "-" alone is none,
+ * since it stands for "no job" in a key file. */
 bool ddpi_job_valid(const char *name, size_t len);
 
 /* --- keys --- */

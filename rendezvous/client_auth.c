@@ -23,7 +23,7 @@ static ddp_status take_identity(const struct ddp_store_options *options, struct 
     if (*job != '\0' && !ddpi_job_valid(job, strlen(job)))
         return ddpi_error_set(err, DDP_E_INVALID,
                               "'%s' is no name of a job: 1 to %d letters, digits and any of '._-', "
-                              "of which the first is no '.'",
+                              "of which the first is no '.', and not '-' alone",
                               job, DDPI_JOB_MAX);
     *ret = (struct ddpi_identity){.role = (enum ddpi_role)options->role, .epoch = options->epoch};
     snprintf(ret->job, sizeof ret->job, "%s", job);

@@ -10,7 +10,9 @@
  *     no frames, no memory for them: the connection is lost, and dialled again later;
  *   - a request still waits when its deadline, and a while more, has passed: the connection is lost
  *     as well, since the server is silent;
- *   - a request's deadline passes while there is no connection: it alone fails.
+ *   - a request's deadline passes while there is no connection: it alone fails;
+ *   - the server does not let us in: that is the answer to all requests, and it is dialled again
+ *     only for new ones and for what is watched.
  * An answer to something that was given up is dropped.
  */
 #include "client_core.h"
@@ -237,8 +239,9 @@ static void take_back(struct ddpi_client *client, struct ddpi_list *unsure)
 
 static uint64_t backoff(struct ddpi_client *client)
 {
-    uint64_t most = client->was_open ? DDPI_CLIENT_BACKOFF_MAX_MS : DDPI_CLIENT_BACKOFF_START_MS;
-    uint64_t limit = DDPI_CLIENT_BACKOFF_FIRST_MS;
+    bool seldom = client->was_open || client->refused;
+    uint64_t most = seldom ? DDPI_CLIENT_BACKOFF_MAX_MS : DDPI_CLIENT_BACKOFF_START_MS;
+    uint64_t limit = client->refused ? most : DDPI_CLIENT_BACKOFF_FIRST_MS;
     for (unsigned i = 0; i < client->attempts && limit < most; i++)
         limit *= 2;
     client->attempts++;
@@ -254,12 +257,25 @@ static void forget_connection(struct ddpi_client *client)
     client->left = 0;
 }
 
+/* Whether the next attempt would end in the same way: a proof, a job, an epoch or a version is not
+ * what the server wants, or the token file not one that may be used. */
+static bool is_refusal(const struct ddpi_client *client, ddp_status status)
+{
+    return client->sm.state != CLIENT_OPEN &&
+           (status == DDP_E_DENIED || status == DDP_E_PROTOCOL || status == DDP_E_INVALID);
+}
+
 void ddpi_client_lost(struct ddpi_client *client, const struct ddp_error *err, uint64_t now_ms)
 {
-    struct ddpi_list unsure;
+    const struct ddp_error why = *err; /* who is answered may do anything */
+    struct ddpi_list unsure, refused;
     ddpi_list_init(&unsure);
-    client->why = *err;
+    ddpi_list_init(&refused);
+    client->why = why;
+    client->refused = is_refusal(client, why.status);
     take_back(client, &unsure);
+    if (client->refused)
+        append_all(&refused, &client->queued);
     forget_connection(client);
     struct ddp_error unsure_why;
     ddpi_error_set(&unsure_why, DDP_E_CLOSED, "it may have been done or not: %s", err->msg);
@@ -272,6 +288,7 @@ void ddpi_client_lost(struct ddpi_client *client, const struct ddp_error *err, u
         ddpi_sm_move(&client->sm, CLIENT_WAITING);
     }
     fail_all(client, &unsure, &unsure_why);
+    fail_all(client, &refused, &why);
 }
 
 void ddpi_client_close(struct ddpi_client *client, const struct ddp_error *err)
@@ -322,6 +339,7 @@ static void open_up(struct ddpi_client *client, uint64_t now_ms)
         client->was_open && client->welcome.incarnation != client->greet.welcome.incarnation;
     client->welcome = client->greet.welcome;
     client->was_open = true;
+    client->refused = false;
     ddpi_sm_move(&client->sm, CLIENT_OPEN);
     if (ddpi_client_watch_resume(client, other)) {
         ddpi_client_fill(client, now_ms);
@@ -349,15 +367,16 @@ static ddp_status take_reply(struct ddpi_client *client, const struct ddpi_clien
         return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed reply");
     if (reply.id > client->last_id)
         return ddpi_error_set(err, DDP_E_PROTOCOL, "a reply to nothing that was asked");
-    client->attempts = 0;
     struct ddpi_client_request *request = find_asked(client, reply.id);
     if (request != NULL && request->message.op != reply.op)
         return ddpi_error_set(err, DDP_E_PROTOCOL, "a reply to something else");
     if (request != NULL)
         answer(client, request, &reply);
     else if (reply.op == DDPI_OP_WATCH)
-        return ddpi_client_watch_take(client, &reply, err);
-    return DDP_OK;
+        status = ddpi_client_watch_take(client, &reply, err);
+    if (status == DDP_OK && client->attempts > 0 && ddpi_client_watch_settled(client))
+        client->attempts = 0; /* else what is lost over a watch would be dialled without a pause */
+    return status;
 }
 
 static ddp_status take_frame(struct ddpi_client *client, const struct ddpi_client_frame *frame,
@@ -416,9 +435,16 @@ static bool trying(const struct ddpi_client *client)
     return client->sm.state == CLIENT_DIALING || client->sm.state == CLIENT_GREETING;
 }
 
+/* In WAITING: whether anybody needs a connection enough to dial at `at_ms`. */
+static bool is_wanted(const struct ddpi_client *client)
+{
+    return !client->refused || !ddpi_list_empty(&client->queued) ||
+           !ddpi_list_empty(&client->watches);
+}
+
 uint64_t ddpi_client_next(const struct ddpi_client *client)
 {
-    bool timed = trying(client) || client->sm.state == CLIENT_WAITING;
+    bool timed = trying(client) || (client->sm.state == CLIENT_WAITING && is_wanted(client));
     return timed && client->at_ms < client->look_ms ? client->at_ms : client->look_ms;
 }
 
@@ -457,14 +483,15 @@ static void expire(struct ddpi_client *client, uint64_t now_ms)
         ddpi_client_why(client, &why);
         if (client->sm.state == CLIENT_OPEN)
             ddpi_error_set(&why, DDP_E_UNREACHABLE, "the server takes nothing");
-        ddpi_error_set(&err, DDP_E_UNREACHABLE, "not sent before the deadline: %s", why.msg);
+        ddpi_error_set(&err, client->refused ? why.status : DDP_E_UNREACHABLE,
+                       "not sent before the deadline: %s", why.msg);
         fail_all(client, &late, &err);
     }
 }
 
 void ddpi_client_tick(struct ddpi_client *client, uint64_t now_ms)
 {
-    if (client->sm.state == CLIENT_WAITING && now_ms >= client->at_ms) {
+    if (client->sm.state == CLIENT_WAITING && now_ms >= client->at_ms && is_wanted(client)) {
         dial(client, now_ms);
     } else if (trying(client) && now_ms >= client->at_ms) {
         struct ddp_error err;

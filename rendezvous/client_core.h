@@ -16,7 +16,8 @@
  *
  * A new connection first begins all watches again, each behind the last change it told; then what
  * is asked is sent. Of that, what may have been done already, and would be done twice, is not sent
- * again but answered DDP_E_CLOSED.
+ * again but answered DDP_E_CLOSED. A server that does not let the client in has answered all that
+ * is asked; it is dialled again, seldom, only while something new is asked or something is watched.
  */
 #ifndef DDPI_CLIENT_CORE_H
 #define DDPI_CLIENT_CORE_H
@@ -61,7 +62,8 @@ struct ddpi_client_watch {
     uint64_t told; /* all changes up to this version */
     uint32_t flags;
     bool on;     /* whoever asked for it knows that it has begun */
-    bool gap;    /* the answer that is due ends a time whose changes are not told */
+    bool due;    /* it was begun again on this connection, and the answer has not come */
+    bool gap;    /* that answer ends a time whose changes are not told */
     bool missed; /* the owner's */
     size_t name_len;
     char name[];
@@ -72,7 +74,9 @@ struct ddpi_client_hooks {
     /* @request, which is the owner's again, is answered; @reply is valid during the call. */
     void (*done)(void *ctx, struct ddpi_client_request *request, const struct ddpi_message *reply);
     /* A change, valid during the call; with the number DDPI_CHANGE_NONE: changes up to its version
-     * were missed. What is not DDP_OK ends the connection; on the next one it comes again. */
+     * were missed, and if it has a value, the server does not go on with the watch, which ends;
+     * the value says why. What is not DDP_OK ends the connection; on the next one it comes again.
+     */
     ddp_status (*event)(void *ctx, struct ddpi_client_watch *watch,
                         const struct ddpi_message *event, struct ddp_error *err);
     uint32_t (*random)(void *ctx);
@@ -83,6 +87,7 @@ struct ddpi_client {
     struct ddpi_client_hooks hooks;
     bool no_reconnect;
     bool was_open; /* once, at least */
+    bool refused;  /* the latest attempt, for a reason that will not pass by itself */
     struct ddpi_greet greet;
     struct ddpi_welcome welcome; /* of the latest server */
     struct ddpi_buf in;
@@ -92,7 +97,7 @@ struct ddpi_client {
     uint64_t last_id;         /* given */
     uint64_t at_ms;           /* WAITING: when to dial; DIALING and GREETING: when to give up */
     uint64_t look_ms;         /* no request expires before */
-    unsigned attempts;        /* to connect, since a server last answered something */
+    unsigned attempts;        /* to connect, since a server last served all there is */
     struct ddpi_list queued;  /* ddpi_client_request::of_client, not put into `out` yet */
     struct ddpi_list asked;   /* the same, put there */
     struct ddpi_list watches; /* ddpi_client_watch::of_client */
@@ -156,6 +161,8 @@ ddp_status ddpi_client_watch_take(struct ddpi_client *client, const struct ddpi_
                                   struct ddp_error *err);
 /* Begin all of them again; @anew: from now on. */
 bool ddpi_client_watch_resume(struct ddpi_client *client, bool anew);
+/* All of them go on. */
+bool ddpi_client_watch_settled(const struct ddpi_client *client);
 /* Ask for something whose answer nobody wants. */
 bool ddpi_client_put(struct ddpi_client *client, struct ddpi_message *message);
 

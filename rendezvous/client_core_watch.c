@@ -4,7 +4,8 @@
  * A watch has the id of the request that began it, on every connection, so its owner knows it by
  * one number. On a new connection it goes on behind the last change that it told. Where the server
  * cannot tell these any more, or is another one, it begins anew, and its owner is told that changes
- * were missed once it has: what is looked up from then on is covered.
+ * were missed once it has: what is looked up from then on is covered. What the server refuses for
+ * good ends, and its owner is told why; the connection, and the other watches, go on.
  */
 #include "client_core.h"
 #include "error.h"
@@ -77,10 +78,19 @@ bool ddpi_client_watch_resume(struct ddpi_client *client, bool anew)
             ddpi_container_of(node, struct ddpi_client_watch, of_client);
         if (!watch->on)
             continue;
+        watch->due = true;
         watch->gap = watch->gap || anew;
         if (!ask(client, watch))
             return false;
     }
+    return true;
+}
+
+bool ddpi_client_watch_settled(const struct ddpi_client *client)
+{
+    ddpi_list_for_each (node, &client->watches)
+        if (ddpi_container_of(node, struct ddpi_client_watch, of_client)->due)
+            return false;
     return true;
 }
 
@@ -95,17 +105,56 @@ static ddp_status refuse(struct ddpi_client *client, const struct ddpi_message *
     return ddpi_error_nomem(err, DDPI_FRAME_HEADER_SIZE);
 }
 
+/* Changes up to @version were missed; @why, if it is not empty: and the watch ends. */
+static ddp_status tell_missed(struct ddpi_client *client, struct ddpi_client_watch *watch,
+                              uint64_t version, struct ddpi_bytes why, struct ddp_error *err)
+{
+    const struct ddpi_message missed = {.op = DDPI_OP_WATCH,
+                                        .id = watch->id,
+                                        .version = version,
+                                        .number = DDPI_CHANGE_NONE,
+                                        .value = why};
+    return client->hooks.event(client->hooks.ctx, watch, &missed, err);
+}
+
 /* It has begun again. */
 static ddp_status told_again(struct ddpi_client *client, struct ddpi_client_watch *watch,
                              const struct ddpi_message *reply, struct ddp_error *err)
 {
-    if (!watch->gap)
-        return DDP_OK;
-    ddp_status status = client->hooks.event(client->hooks.ctx, watch, reply, err);
-    if (status == DDP_OK) {
-        watch->gap = false;
+    ddp_status status = DDP_OK;
+    if (watch->gap)
+        status = tell_missed(client, watch, reply->version, ddpi_bytes_of(NULL, 0), err);
+    if (status != DDP_OK)
+        return status;
+    if (watch->gap)
         watch->told = reply->version;
+    watch->gap = watch->due = false;
+    return DDP_OK;
+}
+
+/* Whether the answer would be the same on the next connection. */
+static bool for_good(ddp_status status)
+{
+    return status == DDP_E_LIMIT || status == DDP_E_DENIED || status == DDP_E_INVALID ||
+           status == DDP_E_UNSUPPORTED;
+}
+
+static ddp_status not_resumed(struct ddpi_client *client, struct ddpi_client_watch *watch,
+                              const struct ddpi_message *reply, struct ddp_error *err)
+{
+    struct ddpi_bytes why = reply->text;
+    if (reply->status == DDP_E_GONE && !watch->gap) {
+        watch->gap = true;
+        return ask(client, watch) ? DDP_OK : ddpi_error_nomem(err, watch->name_len);
     }
+    if (!for_good(reply->status))
+        return ddpi_error_set(err, reply->status, "a watch cannot go on: %.*s", (int)why.len,
+                              (const char *)why.data);
+    if (why.len == 0)
+        why = ddpi_bytes_of("refused", strlen("refused"));
+    ddp_status status = tell_missed(client, watch, watch->told, why, err);
+    if (status == DDP_OK)
+        ddpi_client_watch_drop(watch);
     return status;
 }
 
@@ -115,13 +164,8 @@ ddp_status ddpi_client_watch_take(struct ddpi_client *client, const struct ddpi_
     struct ddpi_client_watch *watch = ddpi_client_watch_find(client, reply->id);
     if (watch == NULL || !watch->on)
         return refuse(client, reply, err);
-    if (reply->status == DDP_E_GONE && !watch->gap) {
-        watch->gap = true;
-        return ask(client, watch) ? DDP_OK : ddpi_error_nomem(err, watch->name_len);
-    }
     if (reply->status != DDP_OK)
-        return ddpi_error_set(err, reply->status, "a watch cannot go on: %.*s",
-                              (int)reply->text.len, (const char *)reply->text.data);
+        return not_resumed(client, watch, reply, err);
     if (reply->number == DDPI_CHANGE_NONE)
         return told_again(client, watch, reply, err);
     if (reply->version <= watch->told || reply->number < 0 || reply->number > DDPI_CHANGE_DELETE)

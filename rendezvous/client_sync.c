@@ -295,13 +295,13 @@ static void on_done(void *ctx, struct ddpi_client_request *request,
 }
 
 /* While another thread leads: let it do for this request only what this one cannot. */
-static void ask_beside(ddp_store *store, const struct call *call, uint64_t now_ms)
+static void ask_beside(ddp_store *store, uint64_t now_ms)
 {
     struct ddp_error err;
     if (store->core.sm.state == CLIENT_OPEN &&
         (send_output(store, now_ms, &err) != DDP_OK || ddpi_buf_len(&store->core.out) > 0))
         poke(store);
-    if (ddpi_client_expiry(&call->request) < store->led_until_ms)
+    if (ddpi_client_next(&store->core) < store->led_until_ms)
         poke(store);
 }
 
@@ -319,7 +319,7 @@ ddp_status ddpi_store_run(ddp_store *store, struct call *call, uint32_t timeout_
     call->status = ddpi_client_submit(&store->core, &call->request, timeout_ms, now_ms, &why);
     if (call->status == DDP_OK) {
         if (store->led)
-            ask_beside(store, call, now_ms);
+            ask_beside(store, now_ms);
         ddpi_store_await(store, &call->waiter, UINT64_MAX);
     }
     pthread_mutex_unlock(&store->lock);

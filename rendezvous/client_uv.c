@@ -315,18 +315,19 @@ static void follow_state(ddp_store_uv *store, uint64_t now_ms)
 
 static void tell_state(ddp_store_uv *store)
 {
-    bool open = store->core.sm.state == CLIENT_OPEN;
-    bool ended = store->core.sm.state == CLIENT_CLOSED;
-    if (open == store->told_connected && ended == store->told_ended)
+    const struct ddpi_client *core = &store->core;
+    bool open = core->sm.state == CLIENT_OPEN, ended = core->sm.state == CLIENT_CLOSED;
+    enum ddp_store_uv_state state = open    ? DDP_STORE_UV_CONNECTED
+                                    : ended ? DDP_STORE_UV_ENDED
+                                            : DDP_STORE_UV_LOST;
+    bool first = state == DDP_STORE_UV_LOST && core->why.status == DDP_OK; /* is not over yet */
+    bool news = state != store->told || (core->refused && !store->told_refused);
+    if (first || !news)
         return;
-    store->told_connected = open;
-    store->told_ended = ended;
+    store->told = state;
+    store->told_refused = core->refused;
     if (store->hooks.state != NULL)
-        store->hooks.state(store->hooks.data, store,
-                           open    ? DDP_STORE_UV_CONNECTED
-                           : ended ? DDP_STORE_UV_ENDED
-                                   : DDP_STORE_UV_LOST,
-                           open ? "" : store->core.why.msg);
+        store->hooks.state(store->hooks.data, store, state, open ? "" : core->why.msg);
 }
 
 static void on_timer(uv_timer_t *timer)

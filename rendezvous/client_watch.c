@@ -3,7 +3,8 @@
  * of the handle receives, and wait in a queue for ddp_store_next_event().
  *
  * The queue is bounded. A watch for whose event there is no room gets one that says so instead, and
- * the rest is dropped until that one is read: from then on nothing is missing.
+ * the rest is dropped until that one is read: from then on nothing is missing. Only the end of a
+ * watch finds room always: it comes once.
  */
 #include "client_impl.h"
 #include "clock.h"
@@ -52,9 +53,10 @@ ddp_status ddpi_store_on_event(void *ctx, struct ddpi_client_watch *watch,
     struct ddpi_event *event;
     const struct ddpi_message missed = {.version = message->version};
     size_t size = sizeof *event + message->key.len + message->value.len;
-    if (watch->missed)
+    bool ends = message->number == DDPI_CHANGE_NONE && message->value.len > 0;
+    if (watch->missed && !ends)
         return DDP_OK;
-    bool full = store->events_size + size > EVENTS_MAX;
+    bool full = !ends && store->events_size + size > EVENTS_MAX;
     ddp_status status =
         ddpi_target_event(&store->target, watch->id, full ? &missed : message, &event, err);
     if (status != DDP_OK)

@@ -90,7 +90,8 @@ static ddp_status explain(const struct ddpi_state *state, int code, struct ddp_e
     case SQLITE_NOTADB:
         return ddpi_error_set(err, DDP_E_PROTOCOL,
                               "the state %s is damaged, or something else than a state (%s); "
-                              "restore a copy, or name another file",
+                              "restore the latest copy (after an older one watches may miss "
+                              "changes), or name a fresh file",
                               state->path, sqlite3_errmsg(state->db));
     case SQLITE_NOMEM:
         return ddpi_error_set(err, DDP_E_NOMEM, "out of memory for the state %s", state->path);

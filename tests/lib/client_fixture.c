@@ -38,7 +38,10 @@ static ddp_status on_event(void *ctx, struct ddpi_client_watch *watch,
     (void)ctx;
     (void)err;
     ck_assert_uint_lt(ntold, TOLD_MAX);
-    told[ntold++] = (struct told){watch->id, event->version, event->number};
+    struct told *it = &told[ntold++];
+    *it = (struct told){.watch = watch->id, .version = event->version, .number = event->number};
+    snprintf(it->value, sizeof it->value, "%.*s", (int)event->value.len,
+             event->value.len > 0 ? (const char *)event->value.data : "");
     return DDP_OK;
 }
 

@@ -12,6 +12,7 @@ struct told {
     uint64_t watch;
     uint64_t version;
     int64_t number;
+    char value[16];
 };
 
 /* A client that proves nothing. */

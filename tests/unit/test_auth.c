@@ -76,10 +76,11 @@ START_TEST(names_of_jobs)
     ck_assert(ddpi_job_valid("a", 1) && ddpi_job_valid("A-z_0.9", 7) && ddpi_job_valid("_.", 2));
     ck_assert(ddpi_job_valid(name, DDPI_JOB_MAX) && !ddpi_job_valid(name, DDPI_JOB_MAX + 1));
     ck_assert(!ddpi_job_valid("", 0) && !ddpi_job_valid(".a", 2) && !ddpi_job_valid("..", 2));
+    ck_assert(!ddpi_job_valid("-", 1) && ddpi_job_valid("--", 2)); /* a key file's "none" */
     for (int c = 0; c < 256; c++) {
         char one = (char)c;
-        bool allowed = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                       c == '-' || c == '_';
+        bool allowed =
+            (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
         ck_assert_int_eq(ddpi_job_valid(&one, 1), allowed);
     }
 }

@@ -172,10 +172,68 @@ START_TEST(a_watch_from_a_version)
     lose(NOW);
     greet(1);
     expect_asked(DDPI_OP_WATCH, &asked);
-    REPLY(.op = DDPI_OP_WATCH, .id = asked.id, .status = DDP_E_LIMIT, .text = {"no", 2});
+    REPLY(.op = DDPI_OP_WATCH, .id = asked.id, .status = DDP_E_NOMEM, .text = {"no", 2});
     deliver(); /* a watch that cannot go on: another try on another connection */
     ck_assert_uint_eq(client.sm.state, CLIENT_WAITING);
     ck_assert_ptr_nonnull(strstr(client.why.msg, "a watch cannot go on: no"));
+}
+END_TEST
+
+static const ddp_status for_good[] = {DDP_E_LIMIT, DDP_E_DENIED, DDP_E_INVALID, DDP_E_UNSUPPORTED};
+
+START_TEST(a_watch_that_is_refused_for_good)
+{
+    struct ddpi_message asked;
+    greet(1);
+    uint64_t watch = begin_watch();
+    lose(NOW);
+    greet(1);
+    expect_asked(DDPI_OP_WATCH, &asked);
+    if (_i % 2 == 0)
+        REPLY(.op = DDPI_OP_WATCH, .id = watch, .status = for_good[_i], .text = {"no", 2});
+    else
+        REPLY(.op = DDPI_OP_WATCH, .id = watch, .status = for_good[_i]);
+    deliver();
+    ck_assert_uint_eq(ntold, 1);
+    ck_assert_uint_eq(told[0].watch, watch);
+    ck_assert_int_eq(told[0].number, DDPI_CHANGE_NONE);
+    ck_assert_uint_eq(told[0].version, 5);
+    ck_assert_str_eq(told[0].value, _i % 2 == 0 ? "no" : "refused");
+    ck_assert_uint_eq(client.sm.state, CLIENT_OPEN); /* all else goes on */
+    ck_assert(ddpi_list_empty(&client.watches));
+    lose(NOW);
+    greet(1);
+    expect_nothing_asked();
+}
+END_TEST
+
+/* However well others go on: what loses the connection each time is dialled less and less often. */
+START_TEST(a_watch_that_loses_the_connection)
+{
+    struct ddpi_message asked;
+    greet(1);
+    uint64_t good = begin_watch();
+    ASK(1, .op = DDPI_OP_WATCH, KEY("x"), .count = 1);
+    expect_asked(DDPI_OP_WATCH, &asked);
+    uint64_t bad = asked.id;
+    REPLY(.op = DDPI_OP_WATCH, .id = bad, .version = 5);
+    deliver();
+    lose(NOW);
+    jitter = UINT32_MAX / 2;
+    for (unsigned i = 1; i < 8; i++) {
+        greet(1);
+        ck_assert_uint_eq(client.attempts, i);
+        REPLY(.op = DDPI_OP_WATCH, .id = good, .version = 5);
+        REPLY(.op = DDPI_OP_WATCH, .id = bad, .status = DDP_E_GONE);
+        REPLY(.op = DDPI_OP_WATCH, .id = bad, .status = _i == 0 ? DDP_E_GONE : DDP_E_NOMEM);
+        deliver();
+        ck_assert_uint_eq(client.sm.state, CLIENT_WAITING);
+    }
+    greet(1);
+    REPLY(.op = DDPI_OP_WATCH, .id = good, .version = 5);
+    REPLY(.op = DDPI_OP_WATCH, .id = bad, .version = 5);
+    deliver();
+    ck_assert_uint_eq(client.attempts, 0);
 }
 END_TEST
 
@@ -266,6 +324,65 @@ START_TEST(attempts_end_and_become_rare)
     jitter = DDPI_CLIENT_BACKOFF_FIRST_MS;
     lose(now_ms); /* it served: back to short waits */
     ck_assert_uint_eq(client.at_ms, now_ms + DDPI_CLIENT_BACKOFF_FIRST_MS);
+}
+END_TEST
+
+static void refuse(ddp_status status)
+{
+    static const struct ddpi_preamble preamble = {DDPI_VERSION_MIN, DDPI_VERSION_MAX};
+    ck_assert_uint_eq(client.sm.state, CLIENT_DIALING);
+    ddpi_client_connected(&client, &nobody_in_particular, NOW);
+    ddpi_client_sent(&client, ddpi_buf_len(&client.out));
+    ck_assert(ddpi_preamble_put(&wire, &preamble) &&
+              ddpi_refusal_put(&wire, DDPI_FRAME_BYE, 0, status, 0, ddpi_bytes_of("not you", 7)));
+    deliver();
+    ck_assert_uint_eq(client.sm.state, CLIENT_WAITING);
+}
+
+START_TEST(a_server_that_lets_nobody_in)
+{
+    ddp_status status = _i == 0 ? DDP_E_DENIED : DDP_E_PROTOCOL;
+    jitter = DDPI_CLIENT_BACKOFF_MAX_MS;
+    ddpi_client_start(&client, NOW);
+    ASK(0, .op = DDPI_OP_SET, KEY("k"));
+    ASK(1, .op = DDPI_OP_WATCH, KEY("w"));
+    refuse(status);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(results[i], status);
+        ck_assert_str_eq(texts[i], "not you");
+    }
+    ck_assert_uint_eq(client.at_ms, NOW + DDPI_CLIENT_BACKOFF_MAX_MS);
+    ddpi_client_tick(&client, client.at_ms); /* for nobody */
+    ck_assert_uint_eq(client.sm.state, CLIENT_WAITING);
+    ck_assert_uint_eq(ddpi_client_next(&client), UINT64_MAX);
+
+    ASK(2, .op = DDPI_OP_SET, KEY("k")); /* has less time than it takes until the next attempt */
+    ck_assert_uint_eq(ddpi_client_next(&client), NOW + SOON_MS);
+    ddpi_client_tick(&client, NOW + SOON_MS);
+    ck_assert_int_eq(results[2], status);
+    ck_assert_ptr_nonnull(strstr(texts[2], "not you"));
+
+    struct ddpi_message asked;
+    ask(3, &(const struct ddpi_message){.op = DDPI_OP_STATS}, 100000);
+    ck_assert_uint_eq(ddpi_client_next(&client), client.at_ms);
+    greet(1);
+    expect_asked(DDPI_OP_STATS, &asked);
+}
+END_TEST
+
+START_TEST(a_watch_is_reason_enough_to_ask_again)
+{
+    greet(1);
+    (void)begin_watch();
+    lose(NOW);
+    ddpi_client_tick(&client, client.at_ms);
+    jitter = DDPI_CLIENT_BACKOFF_MAX_MS;
+    refuse(DDP_E_DENIED);
+    ddpi_client_tick(&client, NOW); /* nothing is late */
+    ck_assert_uint_eq(ddpi_client_next(&client), NOW + DDPI_CLIENT_BACKOFF_MAX_MS);
+    greet(1);
+    struct ddpi_message asked;
+    expect_asked(DDPI_OP_WATCH, &asked);
 }
 END_TEST
 
@@ -450,10 +567,15 @@ Suite *test_suite(void)
     tcase_add_test(tcase, a_server_that_has_forgotten);
     tcase_add_test(tcase, another_server);
     tcase_add_test(tcase, a_watch_from_a_version);
+    tcase_add_loop_test(tcase, a_watch_that_is_refused_for_good, 0,
+                        sizeof for_good / sizeof *for_good);
+    tcase_add_loop_test(tcase, a_watch_that_loses_the_connection, 0, 2);
     tcase_add_test(tcase, an_ended_watch_stays_ended);
     tcase_add_test(tcase, deadlines_without_a_connection);
     tcase_add_test(tcase, a_silent_server_is_given_up);
     tcase_add_test(tcase, attempts_end_and_become_rare);
+    tcase_add_loop_test(tcase, a_server_that_lets_nobody_in, 0, 2);
+    tcase_add_test(tcase, a_watch_is_reason_enough_to_ask_again);
     tcase_add_test(tcase, what_is_canceled);
     tcase_add_test(tcase, an_end_for_good);
     tcase_add_loop_test(tcase, servers_that_break_the_rules, 0, 5);

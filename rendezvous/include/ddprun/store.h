@@ -19,22 +19,25 @@
  * connection, and go on. Watches go on behind the last change they told, before anything else is
  * asked: none is missed, doubled or out of order, and they keep their numbers; where that cannot be
  * had, because the server has forgotten the changes or is another one that began anew, there is one
- * event DDP_STORE_EVENT_LOST. Calls that were not sent yet, and those that only read, wait, watch,
- * or keep a session, are sent again within their time. Those that change or count something, and
- * may have been done, return DDP_E_CLOSED: only the caller knows whether to do them twice. While
- * there is no connection a call waits for one until its deadline, then DDP_E_UNREACHABLE. (The call
- * that looks up a name which only DNS knows is the exception, as in ddp_store_connect().) With
- * DDP_STORE_NO_RECONNECT the first loss is the end of the handle.
- * Errors: every call returns a ddp_status (see ddprun/status.h) and, when it fails, fills @err if
- * it is not NULL. Any call may return, besides what its comment lists:
- *   DDP_E_TIMEOUT   the deadline passed; the handle stays usable;
- *   DDP_E_CLOSED    the connection was lost, or the server was silent for a second beyond the
+ * event DDP_STORE_EVENT_LOST; where the server refuses to go on with a watch (it has too many,
+ * say), that event says so, and the watch has ended. Calls that were not sent yet, and those that
+ * only read, wait, watch, or keep a session, are sent again within their time. Those that change or
+ * count something, and may have been done, return DDP_E_CLOSED: only the caller knows whether to do
+ * them twice. While there is no connection a call waits for one until its deadline, then
+ * DDP_E_UNREACHABLE. A server that is there but does not let the handle in any more (its epoch was
+ * fenced, say) ends all calls at once with its reason, DDP_E_DENIED or DDP_E_PROTOCOL; it is asked
+ * again, every two seconds at most, for a new call or for what is watched. (The call that looks up
+ * a name which only DNS knows is the exception, as in ddp_store_connect().) With
+ * DDP_STORE_NO_RECONNECT the first loss is the end of the handle. Errors: every call returns a
+ * ddp_status (see ddprun/status.h) and, when it fails, fills @err if it is not NULL. Any call may
+ * return, besides what its comment lists: DDP_E_TIMEOUT   the deadline passed; the handle stays
+ * usable; DDP_E_CLOSED    the connection was lost, or the server was silent for a second beyond the
  *                   deadline; what was asked may have been done or not. The handle stays usable,
  *                   but for DDP_STORE_NO_RECONNECT;
  *   DDP_E_UNREACHABLE  there was no connection until the deadline: nothing was done;
  *   DDP_E_CANCELED  ddp_store_cancel() was called; what was asked may have been done or not;
  *   DDP_E_LIMIT     a key, a value or a list is larger than the server allows;
- *   DDP_E_DENIED    the role of this client may not do that;
+ *   DDP_E_DENIED    the role of this client may not do that, or it is not let in any more;
  *   DDP_E_PROTOCOL  what answered is not a ddprun store, or speaks a version without overlap;
  *   DDP_E_INVALID   an argument breaks a rule in its comment (nothing was sent);
  *   DDP_E_NOMEM, DDP_E_SYSTEM.
@@ -97,7 +100,7 @@ struct ddp_store_options {
     const char *token_file;   /* a token, or the key of a role (ddpctl token); NULL = none */
     int token_fd;             /* the same from an open descriptor, before token_file; 0 = none */
     enum ddp_store_role role; /* with job and epoch; all zero: agent, or what the key is for */
-    const char *job;          /* 1 to 64 of [A-Za-z0-9._-], the first no '.'; NULL or "" = none */
+    const char *job; /* 1 to 64 of [A-Za-z0-9._-], the first no '.', not "-"; NULL, "" = none */
     uint64_t epoch;
 
     uint32_t flags; /* DDP_STORE_NO_RECONNECT */
@@ -272,8 +275,9 @@ enum ddp_store_event_kind {
     DDP_STORE_EVENT_LOST = 3     /* changes were missed; list and get again: the rest is told */
 };
 
-/* One change. Of DDP_STORE_EVENT_LOST, key and value are empty. Later versions may append fields.
- */
+/* One change. Of DDP_STORE_EVENT_LOST the key is empty, and so is the value while the watch goes
+ * on; if there is one, the watch has ended, and the value is the sentence that says why. Later
+ * versions may append fields. */
 struct ddp_store_event {
     enum ddp_store_event_kind kind;
     uint64_t watch;   /* which watch tells it */

@@ -9,7 +9,8 @@
  * connection that breaks while something is sent would end it. Callbacks: they come from the loop,
  * never from within a call of this header, and may make any of its calls. What they are given is
  * valid until they return. Lost connections: as in ddprun/store.h. Requests wait for the
- * connection, the first one included, until their own deadlines.
+ * connection, the first one included, until their own deadlines; a server that is there but does
+ * not let the client in answers them all at once, DDP_E_DENIED or DDP_E_PROTOCOL.
  */
 #ifndef DDPRUN_STORE_UV_H
 #define DDPRUN_STORE_UV_H
@@ -26,7 +27,7 @@ typedef struct ddp_store_uv ddp_store_uv;
 
 enum ddp_store_uv_state {
     DDP_STORE_UV_CONNECTED = 1, /* to the server, and the watches go on */
-    DDP_STORE_UV_LOST = 2,      /* it connects again by itself */
+    DDP_STORE_UV_LOST = 2,      /* or the first attempt failed; it connects again by itself */
     DDP_STORE_UV_ENDED = 3      /* for good: the option DDP_STORE_NO_RECONNECT */
 };
 
@@ -34,9 +35,11 @@ enum ddp_store_uv_state {
 struct ddp_store_uv_hooks {
     size_t size;
     void *data; /* given to each of them */
-    /* A change of something watched. */
+    /* A change of something watched. A DDP_STORE_EVENT_LOST with a value is the last of its watch;
+     * the value says why it ended. */
     void (*event)(void *data, ddp_store_uv *store, const struct ddp_store_event *event);
-    /* The connection; @why is a sentence, "" for DDP_STORE_UV_CONNECTED. */
+    /* The connection; @why is a sentence, "" for DDP_STORE_UV_CONNECTED. DDP_STORE_UV_LOST comes
+     * once more when the server is there again but does not let the client in. */
     void (*state)(void *data, ddp_store_uv *store, enum ddp_store_uv_state state, const char *why);
     /* A session that was to be kept has ended all the same, and its keys are gone. */
     void (*session_ended)(void *data, ddp_store_uv *store, const struct ddp_store_session *session);
