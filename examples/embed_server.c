@@ -73,9 +73,14 @@ static void on_event(void *data, ddp_store_uv *client, const struct ddp_store_ev
     fflush(stdout);
 }
 
+/* Only now others are invited: of what they do nothing is missed. */
 static void on_watching(void *data, const struct ddp_store_result *result)
 {
     struct program *program = data;
+    if (result->status == DDP_OK) {
+        printf("listening on %s\n", ddp_store_server_endpoint(program->server, 0));
+        fflush(stdout);
+    }
     if (result->status == DDP_OK || result->status == DDP_E_CANCELED)
         return;
     fprintf(stderr, "embed_server: %s\n", result->message);
@@ -110,10 +115,6 @@ static ddp_status serve(struct program *program, const char *host, uint16_t port
     ddp_status status = ddp_store_server_open(&program->loop, &options, &program->server, err);
     if (status == DDP_OK)
         status = ddp_store_server_listen(program->server, host, port, NULL, err);
-    if (status == DDP_OK) {
-        printf("listening on %s\n", ddp_store_server_endpoint(program->server, 0));
-        fflush(stdout);
-    }
     return status;
 }
 
