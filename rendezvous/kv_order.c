@@ -9,16 +9,9 @@
  */
 #include "kv_impl.h"
 
-static int compare(struct ddpi_bytes a, struct ddpi_bytes b)
-{
-    size_t common = a.len < b.len ? a.len : b.len;
-    int order = common > 0 ? memcmp(a.data, b.data, common) : 0;
-    return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
-}
-
 static bool is_before(const struct kv_entry *entry, struct ddpi_bytes key)
 {
-    return compare(ddpi_kv_name(entry), key) < 0;
+    return ddpi_bytes_compare(ddpi_kv_name(entry), key) < 0;
 }
 
 bool ddpi_kv_has_prefix(struct ddpi_bytes key, struct ddpi_bytes prefix)
@@ -75,7 +68,7 @@ static struct kv_entry *first_from(const struct ddpi_kv *kv, struct ddpi_bytes k
 {
     struct kv_entry *found = NULL, *at = kv->root;
     while (at != NULL) {
-        int order = compare(ddpi_kv_name(at), key);
+        int order = ddpi_bytes_compare(ddpi_kv_name(at), key);
         if (order > 0 || (order == 0 && !strictly)) {
             found = at;
             at = at->left;

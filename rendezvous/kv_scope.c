@@ -48,10 +48,7 @@ static size_t rank_of(const struct ddpi_kv *kv, struct ddpi_bytes key)
     size_t low = 0, high = kv->nscopes;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        struct ddpi_bytes prefix = prefix_of(kv->scopes[middle]);
-        size_t common = prefix.len < key.len ? prefix.len : key.len;
-        int order = common > 0 ? memcmp(prefix.data, key.data, common) : 0;
-        if (order < 0 || (order == 0 && prefix.len <= key.len))
+        if (ddpi_bytes_compare(prefix_of(kv->scopes[middle]), key) <= 0)
             low = middle + 1;
         else
             high = middle;

@@ -153,6 +153,14 @@ static inline bool ddpi_bytes_equal(struct ddpi_bytes a, struct ddpi_bytes b)
     return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
 }
 
+/* Below, at or above 0, as @a sorts before, with or behind @b. */
+static inline int ddpi_bytes_compare(struct ddpi_bytes a, struct ddpi_bytes b)
+{
+    size_t common = a.len < b.len ? a.len : b.len;
+    int order = common > 0 ? memcmp(a.data, b.data, common) : 0;
+    return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
+}
+
 /* "set", "compare-and-swap". */
 const char *ddpi_op_name(enum ddpi_op op);
 
