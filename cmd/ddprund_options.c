@@ -60,7 +60,7 @@ static ddp_status take_data_port(struct ddprund_listen *listen, char *text, stru
         return ddpi_error_set(
             err, DDP_E_INVALID,
             "'%s' is not JOB=HOST:PORT, with a JOB of 1 to %d of [A-Za-z0-9._-] of "
-            "which the first is no '.'",
+            "which the first is no '.', and not '-' alone",
             text, DDPI_JOB_MAX);
     *equals = '\0';
     return take_address(listen, text, equals + 1, err);

@@ -87,7 +87,7 @@ static ddp_status take_job(const struct ddpi_conn *conn, const struct ddpi_messa
         return ddpi_error_set(
             err, DDP_E_INVALID,
             "'%.*s' cannot be the name of a job: it has 1 to %d of [A-Za-z0-9._-], "
-            "of which the first is no '.'",
+            "of which the first is no '.', and is not '-' alone",
             (int)(name.len < 80 ? name.len : 80), (const char *)name.data, DDPI_JOB_MAX);
     if (own[0] != '\0' && !ddpi_bytes_equal(name, ddpi_bytes_of(own, strlen(own))))
         return ddpi_error_set(err, DDP_E_DENIED, "this client belongs to the job '%s'", own);

@@ -24,6 +24,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { APPLICATION_ID = 0x64647072, SCHEMA = 1 };
@@ -359,7 +360,12 @@ static ddp_status make_file(const char *path, struct ddp_error *err)
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return ddpi_error_sys(err, errno, "cannot open the state %s", path);
+    struct stat kind;
+    bool regular = fstat(fd, &kind) == 0 && S_ISREG(kind.st_mode);
     close(fd);
+    if (!regular)
+        return ddpi_error_set(err, DDP_E_INVALID, "the state %s is no regular file; name another",
+                              path);
     return DDP_OK;
 }
 

@@ -12,8 +12,9 @@ struct ddpi_state;
 /*
  * The file at @path, made with mode 0600 if there is none. One process at a time.
  *
- * Fails with a sentence that names @path: DDP_E_DENIED, another process has it open;
- * DDP_E_PROTOCOL, it is damaged, or something else than a state; DDP_E_SYSTEM.
+ * Fails with a sentence that names @path: DDP_E_INVALID, it is no regular file; DDP_E_DENIED,
+ * another process has it open; DDP_E_PROTOCOL, it is damaged, or something else than a state;
+ * DDP_E_SYSTEM.
  */
 ddp_status ddpi_state_open(const char *path, struct ddpi_state **ret, struct ddp_error *err);
 
