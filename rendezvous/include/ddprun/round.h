@@ -82,7 +82,9 @@ enum ddp_round_order {
     DDP_ROUND_END = 3   /* the job is over, or goes on without this member: @exit_code, @text */
 };
 
-/* What a member is to do. Beyond the texts, each order has what its comment names; RUN the rest. */
+/* What a member is to do. Beyond the texts, each order has what its comment names; RUN the rest,
+ * which WAIT and STOP keep as it was. A member that has not acted on a RUN and is told STOP for that
+ * generation says IDLE of it all the same. */
 struct ddp_round_seat {
     enum ddp_round_order order;
     uint64_t generation;
