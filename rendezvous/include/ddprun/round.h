@@ -50,6 +50,7 @@ struct ddp_round_failure {
     uint32_t rank;
     int32_t exit_code; /* of the worker, 128+N for signal N; -1: it is dying, not known yet */
     uint64_t ran_ms;   /* for how long it had run */
+    bool final;      /* to start again cannot mend it */
     char text[DDP_ROUND_TEXT_SIZE]; /* a sentence: who, where, how */
 };
 
@@ -76,7 +77,7 @@ struct ddp_round_member {
 };
 
 enum ddp_round_order {
-    DDP_ROUND_WAIT = 0, /* no seat; @text says for what */
+    DDP_ROUND_WAIT = 0, /* no seat; @text says for what; @generation runs without us, if not 0 */
     DDP_ROUND_RUN = 1,  /* run @generation */
     DDP_ROUND_STOP = 2, /* end what runs of @generation and be IDLE; @text says why */
     DDP_ROUND_END = 3   /* the job is over, or goes on without this member: @exit_code, @text */
