@@ -237,8 +237,7 @@ static bool in_touch(const struct member *member, uint64_t now_ms)
 static bool limited(const struct member *member)
 {
     return !member->leaving && member->join_timeout_ms > 0 &&
-           (member->seat_void || member->seat.order != DDP_ROUND_WAIT ||
-            member->seat.generation == 0);
+           (member->seat_void || member->seat.order != DDP_ROUND_WAIT || !member->seat.spare);
 }
 
 uint64_t member_deadline(const struct member *member)
@@ -276,7 +275,8 @@ static void give_up(struct member *member, uint64_t now_ms)
                  seconds);
         enter_over(member, EXIT_UNREACHABLE, why);
     } else {
-        snprintf(why, sizeof why, "no seat in the job after %.0f s (--join-timeout): %.160s", seconds,
+        snprintf(why, sizeof why, "no seat in the job after %.0f s (--join-timeout): %.160s",
+                 seconds,
                  member->seat.text[0] != '\0' ? member->seat.text : "the store has not said why");
         enter_over(member, EXIT_TRY_AGAIN, why);
     }

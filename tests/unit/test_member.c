@@ -301,7 +301,8 @@ END_TEST
 START_TEST(a_spare_waits_without_limit)
 {
     setup();
-    seat(DDP_ROUND_WAIT, 6, 1010); /* generation 6 runs without us */
+    struct ddp_round_seat spare = {.order = DDP_ROUND_WAIT, .spare = true};
+    member_seat(&member, &spare, 1010);
     ck_assert_uint_eq(member_deadline(&member), UINT64_MAX);
     seat(DDP_ROUND_WAIT, 0, 1020);
     ck_assert_uint_eq(member_deadline(&member), 1000 + JOIN_TIMEOUT);

@@ -77,7 +77,7 @@ struct ddp_round_member {
 };
 
 enum ddp_round_order {
-    DDP_ROUND_WAIT = 0, /* no seat; @text says for what; @generation runs without us, if not 0 */
+    DDP_ROUND_WAIT = 0, /* no seat; @text says for what */
     DDP_ROUND_RUN = 1,  /* run @generation */
     DDP_ROUND_STOP = 2, /* end what runs of @generation and be IDLE; @text says why */
     DDP_ROUND_END = 3   /* the job is over, or goes on without this member: @exit_code, @text */
@@ -88,6 +88,7 @@ struct ddp_round_seat {
     enum ddp_round_order order;
     uint64_t generation;
     bool failed;        /* STOP: workers have failed or are lost, the others have nothing to save */
+    bool spare;         /* WAIT: a generation runs without this member */
     int32_t exit_code;  /* END */
     uint32_t node_rank; /* 0 .. nodes - 1 */
     uint32_t nodes;
