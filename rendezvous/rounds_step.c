@@ -109,7 +109,7 @@ static void form(struct ddpi_rounds *rounds, uint64_t now_ms)
 
 static void stop_after_failure(struct ddpi_rounds *rounds, uint64_t now_ms)
 {
-    if (rounds->restarts < rounds->terms.max_restarts)
+    if (!rounds->root.record.final && rounds->restarts < rounds->terms.max_restarts)
         rounds->restarts++;
     else
         set_verdict(rounds, rounds->root.record.exit_code);
@@ -233,7 +233,8 @@ static void judge_failure(struct ddpi_rounds *rounds)
 {
     bool budget_left = !rounds->closing;
     count_failure(rounds);
-    if ((rounds->closing && rounds->wish.stop) || !crash_loop(rounds))
+    if ((rounds->closing && (rounds->wish.stop || rounds->root.record.final)) ||
+        !crash_loop(rounds))
         return;
     if (budget_left)
         rounds->restarts--; /* there will be none */
