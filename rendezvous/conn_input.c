@@ -2,6 +2,10 @@
  * conn_input.c - bytes in, requests out: what a connection reads, how much of it at once, and what
  * it keeps of a frame that is not whole yet.
  *
+ * An end of file says that no process has the peer's end of the connection any more, since a client
+ * that gives one up and lives on resets it. A reset says less: the peer's kernel also sends one
+ * when a process dies with something unread.
+ *
  * In one turn of the loop each connection is read from once, so that nobody's flood is served
  * before others have had their turn; and it keeps what has come, never what was announced.
  */
@@ -151,6 +155,7 @@ void ddpi_conn_on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
     bool had_its_share = nread == UV_ENOBUFS && has_read(conn);
     if (nread == 0 || had_its_share || conn->sm.state == CONN_CLOSING)
         return;
+    conn->peer_ended = nread == UV_EOF;
     if (nread == UV_EOF && ddpi_conn_serving(conn) && ddpi_conn_queued(conn) > 0) {
         conn->peer_done = true; /* it may want the replies all the same */
         ddpi_conn_log_end(conn, "the peer closed it");

@@ -52,6 +52,7 @@ struct ddpi_kv_client {
     uint32_t nwaits;
     struct ddpi_list watches; /* kv_watch::of_client */
     uint32_t nwatches;
+    struct ddpi_list held;       /* kv_session::of_holder */
     struct ddpi_kv_scope *scope; /* these two are the caller's; NULL: it sees all keys */
     bool tcpstore;               /* other limits count */
     struct kv_entry *served;     /* the queue that has woken it, until it asks for something */
@@ -80,8 +81,11 @@ struct ddpi_kv *ddpi_kv_create(const struct ddpi_kv_limits *limits,
 void ddpi_kv_destroy(struct ddpi_kv *kv);
 
 void ddpi_kv_client_init(struct ddpi_kv_client *client);
-/* Drops its waiting requests, its watches and its places in barriers, without replies to itself. */
+/* Drops its waiting requests, its watches and its places in barriers, without replies to itself.
+ * Sessions that it holds wait for another holder, or for their leases. */
 void ddpi_kv_client_gone(struct ddpi_kv *kv, struct ddpi_kv_client *client);
+/* Nobody is at the other end any more, which is certain: the sessions that it holds are over. */
+void ddpi_kv_client_dead(struct ddpi_kv *kv, struct ddpi_kv_client *client);
 
 void ddpi_kv_apply(struct ddpi_kv *kv, struct ddpi_kv_client *client,
                    const struct ddpi_message *request, uint64_t now_ms);

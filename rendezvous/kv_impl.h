@@ -186,8 +186,11 @@ void ddpi_kv_emit(struct ddpi_kv *kv, const struct ddpi_mutation *mutation);
 /* kv_session.c */
 ddp_status ddpi_kv_session_open(struct ddpi_kv *kv, struct kv_call *call);
 ddp_status ddpi_kv_session_keep(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_session_hold(struct ddpi_kv *kv, struct kv_call *call);
 ddp_status ddpi_kv_session_close(struct ddpi_kv *kv, struct kv_call *call);
 ddp_status ddpi_kv_set_ephemeral(struct ddpi_kv *kv, struct kv_call *call);
+/* @client holds none any more. */
+void ddpi_kv_session_release(struct ddpi_kv_client *client);
 /* UINT64_MAX: never. */
 uint64_t ddpi_kv_next_lease(const struct ddpi_kv *kv);
 void ddpi_kv_expire_leases(struct ddpi_kv *kv, uint64_t now_ms);

@@ -245,6 +245,8 @@ static void on_gone(void *owner, struct ddpi_conn *conn)
     ddpi_server_charge(server, conn);
     if (conn->vouches)
         ddpi_admission_leave(&server->admission, &conn->address);
+    if (conn->peer_ended)
+        ddpi_kv_client_dead(server->kv, &conn->client);
     ddpi_kv_client_gone(server->kv, &conn->client);
     ddpi_kv_scope_put(server->kv, conn->client.scope);
     conn->client.scope = NULL;
