@@ -94,8 +94,7 @@ void member_cleared(struct member *member, uint64_t now_ms);
 
 /* The user or the scheduler wants this node to leave: @exit_code, because of @why; how workers are
  * ended. Called again with KILL by somebody impatient. */
-void member_leave(struct member *member, int exit_code, const char *why, enum member_stop how,
-                  uint64_t now_ms);
+void member_leave(struct member *member, int exit_code, const char *why, enum member_stop how);
 
 /* Something may be due; when the next time. UINT64_MAX: never. */
 void member_tick(struct member *member, uint64_t now_ms);

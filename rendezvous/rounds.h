@@ -40,7 +40,7 @@ struct ddpi_rounds_summary {
     enum ddpi_rounds_state state;
     uint64_t generation; /* the latest; 0: none yet */
     uint32_t members;    /* all that are there, seated or not */
-    uint32_t seated;
+    uint32_t seated;     /* in the latest generation, of those that are there */
     uint32_t world_size;
     uint32_t restarts;                /* after failures */
     struct ddp_round_terms terms;     /* all zero while nobody has come */
@@ -53,6 +53,7 @@ struct ddpi_rounds_summary {
     uint64_t running_ms; /* all its workers had been started */
 };
 
+/* None of them may call back into the machine. */
 struct ddpi_rounds_hooks {
     void *ctx;
     /* Before the first seat of @generation is told: make its keyspace, and end those before. What
@@ -73,7 +74,8 @@ struct ddpi_rounds *ddpi_rounds_create(const struct ddpi_rounds_hooks *hooks,
 void ddpi_rounds_destroy(struct ddpi_rounds *rounds);
 
 /* What @member says of itself; it is a new member if it is not known. A newcomer with other terms
- * than the job's gets the order END with a sentence that says which differ. DDP_E_NOMEM. */
+ * than the job's gets the order END with a sentence that says which differ. Its name and terms stay
+ * as they were when it came. DDP_E_NOMEM. */
 ddp_status ddpi_rounds_member(struct ddpi_rounds *rounds, uint64_t member,
                               const struct ddp_round_member *says);
 
@@ -105,8 +107,10 @@ uint64_t ddpi_rounds_deadline(const struct ddpi_rounds *rounds);
 void ddpi_rounds_summary(const struct ddpi_rounds *rounds, struct ddpi_rounds_summary *ret);
 
 /* --- a server that starts again ---
- * After create: the summary it had stored, then each member (ddpi_rounds_member) and the seat that
- * it had been told. Nothing is told before the next step. */
+ * After create: the summary it had stored, then each member (ddpi_rounds_member), in the order in
+ * which they had come, and the seat that it had been told; then what people want. Nothing is told
+ * before the next step. The seats may be newer than the summary, and some of them may be older than
+ * others; how often failures were alike is forgotten. */
 void ddpi_rounds_restore(struct ddpi_rounds *rounds, const struct ddpi_rounds_summary *summary);
 void ddpi_rounds_restore_seat(struct ddpi_rounds *rounds, uint64_t member,
                               const struct ddp_round_seat *seat);

@@ -50,6 +50,7 @@ struct ddp_round_failure {
     uint32_t rank;
     int32_t exit_code; /* of the worker, 128+N for signal N; -1: it is dying, not known yet */
     uint64_t ran_ms;   /* for how long it had run */
+    bool final;      /* to start again cannot mend it */
     char text[DDP_ROUND_TEXT_SIZE]; /* a sentence: who, where, how */
 };
 
@@ -82,11 +83,14 @@ enum ddp_round_order {
     DDP_ROUND_END = 3   /* the job is over, or goes on without this member: @exit_code, @text */
 };
 
-/* What a member is to do. Beyond the texts, each order has what its comment names; RUN the rest. */
+/* What a member is to do. Beyond the texts, each order has what its comment names; RUN the rest,
+ * which WAIT and STOP keep as it was. A member that has not acted on a RUN and is told STOP for that
+ * generation says IDLE of it all the same. */
 struct ddp_round_seat {
     enum ddp_round_order order;
     uint64_t generation;
     bool failed;        /* STOP: workers have failed or are lost, the others have nothing to save */
+    bool spare;         /* WAIT: a generation runs without this member */
     int32_t exit_code;  /* END */
     uint32_t node_rank; /* 0 .. nodes - 1 */
     uint32_t nodes;

@@ -1,0 +1,299 @@
+/*
+ * member.c - the machine of member.h. Owns what this node says of itself; starts and ends nothing
+ * itself, and never looks at a clock.
+ */
+#include "member.h"
+
+#include "clock.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    EXIT_UNREACHABLE = 69, /* the store */
+    EXIT_TRY_AGAIN = 75,   /* no seat in time */
+};
+
+DDPI_SM_DEFINE(member, MEMBER_STATES);
+
+uint32_t member_margin_ms(uint32_t lease_ms)
+{
+    return lease_ms / 8;
+}
+
+void member_init(struct member *member, const struct member_config *config,
+                 const struct member_hooks *hooks)
+{
+    memset(member, 0, sizeof *member);
+    ddpi_sm_init(&member->sm, &member_sm);
+    member->hooks = *hooks;
+    member->says = config->says;
+    member->lease_ms = config->lease_ms;
+    member->join_timeout_ms = config->join_timeout_ms;
+}
+
+static void publish(struct member *member)
+{
+    member->hooks.publish(member->hooks.ctx, &member->says);
+}
+
+static void say_phase(struct member *member, enum ddp_round_phase phase, uint64_t generation)
+{
+    member->says.phase = phase;
+    member->says.generation = generation;
+    publish(member);
+}
+
+static void enter_waiting(struct member *member, uint64_t now_ms)
+{
+    ddpi_sm_move(&member->sm, MEMBER_WAITING);
+    member->waiting_since_ms = now_ms;
+}
+
+static void enter_over(struct member *member, int exit_code, const char *why)
+{
+    ddpi_sm_move(&member->sm, MEMBER_OVER);
+    member->hooks.over(member->hooks.ctx, exit_code, why);
+}
+
+static void enter_running(struct member *member)
+{
+    ddpi_sm_move(&member->sm, MEMBER_RUNNING);
+    say_phase(member, DDP_ROUND_STARTING, member->seat.generation);
+    member->hooks.start(member->hooks.ctx, &member->seat);
+}
+
+static void enter_ending(struct member *member, enum member_stop how, const char *why)
+{
+    ddpi_sm_move(&member->sm, MEMBER_ENDING);
+    member->hooks.stop(member->hooks.ctx, how, why);
+}
+
+/* ---- the seat ------------------------------------------------------------------------------- */
+
+/* Nothing runs here. A seat of a generation that has been here before is an old one, told again. */
+static void follow_while_idle(struct member *member, uint64_t now_ms)
+{
+    const struct ddp_round_seat *seat = &member->seat;
+    bool is_new = seat->generation > member->says.generation;
+    switch (seat->order) {
+    case DDP_ROUND_END:
+        enter_over(member, seat->exit_code, seat->text);
+        return;
+    case DDP_ROUND_RUN:
+        if (is_new)
+            enter_running(member);
+        return;
+    case DDP_ROUND_STOP:
+        if (member->sm.state == MEMBER_FINISHED)
+            enter_waiting(member, now_ms);
+        if (is_new || member->says.phase != DDP_ROUND_IDLE)
+            say_phase(member, DDP_ROUND_IDLE, seat->generation);
+        return;
+    case DDP_ROUND_WAIT:
+        if (member->sm.state == MEMBER_FINISHED && is_new) {
+            enter_waiting(member, now_ms);
+            say_phase(member, DDP_ROUND_IDLE, member->says.generation);
+        }
+        return;
+    }
+}
+
+/* The seat is that of what runs, or what runs must end; what comes then is in the seat. */
+static void follow_while_running(struct member *member)
+{
+    const struct ddp_round_seat *seat = &member->seat;
+    uint64_t running = member->says.generation;
+    if (seat->order == DDP_ROUND_RUN && seat->generation == running)
+        return;
+    if (seat->order == DDP_ROUND_STOP && seat->generation < running)
+        return; /* told again, from before */
+    bool orderly = seat->order == DDP_ROUND_STOP && !seat->failed;
+    enter_ending(member, orderly ? MEMBER_STOP_ORDERLY : MEMBER_STOP_FAILED, seat->text);
+}
+
+static void follow_seat(struct member *member, uint64_t now_ms)
+{
+    switch (member->sm.state) {
+    case MEMBER_WAITING:
+    case MEMBER_FINISHED:
+        follow_while_idle(member, now_ms);
+        break;
+    case MEMBER_RUNNING:
+        follow_while_running(member);
+        break;
+    default: /* ENDING looks at it when all is cleared */
+        break;
+    }
+}
+
+void member_seat(struct member *member, const struct ddp_round_seat *seat, uint64_t now_ms)
+{
+    member->seat = *seat;
+    member->seat_void = false;
+    if (!member->leaving)
+        follow_seat(member, now_ms);
+}
+
+/* ---- from the server ------------------------------------------------------------------------ */
+
+void member_join(struct member *member, uint64_t now_ms)
+{
+    member->waiting_since_ms = now_ms;
+    publish(member);
+}
+
+void member_contact(struct member *member, uint64_t sent_ms, uint64_t now_ms)
+{
+    member->heard = true;
+    if (sent_ms > member->contact_ms)
+        member->contact_ms = sent_ms;
+    member_tick(member, now_ms);
+}
+
+void member_lost(struct member *member, const char *why, uint64_t now_ms)
+{
+    member->seat = (struct ddp_round_seat){.order = DDP_ROUND_WAIT};
+    member->seat_void = true;
+    member->says.failure = (struct ddp_round_failure){0}; /* it was of the member that is lost */
+    if (member->sm.state == MEMBER_RUNNING) {
+        enter_ending(member, MEMBER_STOP_KILL, why);
+        return;
+    }
+    if (member->sm.state == MEMBER_FINISHED)
+        enter_waiting(member, now_ms);
+    if (member->sm.state == MEMBER_WAITING)
+        say_phase(member, DDP_ROUND_IDLE, member->says.generation);
+}
+
+/* ---- from the workers ----------------------------------------------------------------------- */
+
+void member_started(struct member *member)
+{
+    if (member->sm.state == MEMBER_RUNNING)
+        say_phase(member, DDP_ROUND_RUNNING, member->says.generation);
+}
+
+void member_failed(struct member *member, const struct ddp_round_failure *failure)
+{
+    member->says.failure = *failure;
+    publish(member);
+    if (member->sm.state == MEMBER_RUNNING)
+        enter_ending(member, MEMBER_STOP_FAILED, failure->text);
+}
+
+void member_finished(struct member *member, uint64_t now_ms)
+{
+    ddpi_sm_move(&member->sm, MEMBER_FINISHED);
+    say_phase(member, DDP_ROUND_DONE, member->says.generation);
+    if (!member->seat_void)
+        follow_seat(member, now_ms);
+}
+
+void member_cleared(struct member *member, uint64_t now_ms)
+{
+    if (member->leaving) {
+        enter_over(member, member->exit_code, member->why);
+        return;
+    }
+    enter_waiting(member, now_ms);
+    say_phase(member, DDP_ROUND_IDLE, member->says.generation);
+    if (!member->seat_void)
+        follow_seat(member, now_ms);
+}
+
+/* ---- leaving -------------------------------------------------------------------------------- */
+
+void member_leave(struct member *member, int exit_code, const char *why, enum member_stop how)
+{
+    if (member->sm.state == MEMBER_OVER)
+        return;
+    bool first = !member->leaving;
+    member->leaving = true;
+    member->exit_code = exit_code;
+    snprintf(member->why, sizeof member->why, "%s", why);
+    if (first) {
+        member->says.leaving = true;
+        publish(member);
+    }
+    if (member->sm.state == MEMBER_RUNNING)
+        enter_ending(member, how, why);
+    else if (member->sm.state == MEMBER_ENDING)
+        member->hooks.stop(member->hooks.ctx, how, why);
+    else
+        enter_over(member, exit_code, why);
+}
+
+/* ---- time ----------------------------------------------------------------------------------- */
+
+static bool in_touch(const struct member *member, uint64_t now_ms)
+{
+    return member->lease_ms == 0 ||
+           (member->heard && now_ms < ddpi_deadline(member->contact_ms, member->lease_ms));
+}
+
+/* Not while the job goes on without us: spares wait for as long as they are wanted. */
+static bool limited(const struct member *member)
+{
+    return !member->leaving && member->join_timeout_ms > 0 &&
+           (member->seat_void || member->seat.order != DDP_ROUND_WAIT || !member->seat.spare);
+}
+
+uint64_t member_deadline(const struct member *member)
+{
+    switch (member->sm.state) {
+    case MEMBER_RUNNING:
+        return member->lease_ms == 0
+                   ? UINT64_MAX
+                   : ddpi_deadline(member->contact_ms,
+                                   member->lease_ms - member_margin_ms(member->lease_ms));
+    case MEMBER_WAITING:
+        return limited(member) ? ddpi_deadline(member->waiting_since_ms, member->join_timeout_ms)
+                               : UINT64_MAX;
+    case MEMBER_FINISHED:
+        return member->lease_ms == 0 || member->join_timeout_ms == 0
+                   ? UINT64_MAX
+                   : ddpi_deadline(member->contact_ms, member->join_timeout_ms);
+    default:
+        return UINT64_MAX;
+    }
+}
+
+static void give_up(struct member *member, uint64_t now_ms)
+{
+    char why[DDP_ROUND_TEXT_SIZE];
+    double seconds = (double)(now_ms - member->waiting_since_ms) / 1e3;
+    if (member->sm.state == MEMBER_FINISHED) {
+        snprintf(why, sizeof why,
+                 "the workers of this node have ended well, but the store has not answered for "
+                 "%.0f s, and what became of the others is not known",
+                 (double)(now_ms - member->contact_ms) / 1e3);
+        enter_over(member, EXIT_UNREACHABLE, why);
+    } else if (!in_touch(member, now_ms)) {
+        snprintf(why, sizeof why, "the store was not to be reached for %.0f s (--join-timeout)",
+                 seconds);
+        enter_over(member, EXIT_UNREACHABLE, why);
+    } else {
+        snprintf(why, sizeof why, "no seat in the job after %.0f s (--join-timeout): %.160s",
+                 seconds,
+                 member->seat.text[0] != '\0' ? member->seat.text : "the store has not said why");
+        enter_over(member, EXIT_TRY_AGAIN, why);
+    }
+}
+
+void member_tick(struct member *member, uint64_t now_ms)
+{
+    if (now_ms < member_deadline(member))
+        return;
+    if (member->sm.state == MEMBER_RUNNING) {
+        char why[DDP_ROUND_TEXT_SIZE];
+        snprintf(why, sizeof why,
+                 "the store has not answered for %" PRIu64 " ms, and gives the ranks of this node "
+                 "away after %u ms (--lease): its workers must end",
+                 now_ms - member->contact_ms, member->lease_ms);
+        enter_ending(member, MEMBER_STOP_KILL, why);
+    } else {
+        give_up(member, now_ms);
+    }
+}

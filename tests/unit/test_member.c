@@ -1,0 +1,343 @@
+/*
+ * test_member.c - this node's part in the rounds: each state with each thing that can happen in it,
+ * and the fence.
+ */
+#include "check_main.h"
+#include "member.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LEASE = 800, JOIN_TIMEOUT = 5000 };
+
+static struct member member;
+static char calls[512]; /* what the member has asked for since the last look, in a word each */
+
+static void note(const char *format, ...) DDP_PRINTF(1, 2);
+
+static void note(const char *format, ...)
+{
+    size_t used = strlen(calls);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(calls + used, sizeof calls - used, format, args);
+    va_end(args);
+}
+
+static void on_start(void *ctx, const struct ddp_round_seat *seat)
+{
+    ck_assert_ptr_eq(ctx, &member);
+    note("start%d ", (int)seat->generation);
+}
+
+static void on_stop(void *ctx, enum member_stop how, const char *why)
+{
+    static const char *const names[] = {"orderly", "failed", "kill"};
+    ck_assert_ptr_eq(ctx, &member);
+    ck_assert_ptr_nonnull(why);
+    note("stop-%s ", names[how]);
+}
+
+static void on_publish(void *ctx, const struct ddp_round_member *says)
+{
+    static const char *const names[] = {"idle", "starting", "running", "done"};
+    ck_assert_ptr_eq(ctx, &member);
+    note("%s%d%s%s ", names[says->phase], (int)says->generation,
+         says->failure.generation != 0 ? "!" : "", says->leaving ? "-leaving" : "");
+}
+
+static void on_over(void *ctx, int exit_code, const char *why)
+{
+    ck_assert_ptr_eq(ctx, &member);
+    ck_assert_ptr_nonnull(why);
+    note("over%d ", exit_code);
+}
+
+#define asked(expected)                    \
+    do {                                   \
+        ck_assert_str_eq(calls, expected); \
+        calls[0] = '\0';                   \
+    } while (0)
+
+static void seat(enum ddp_round_order order, uint64_t generation, uint64_t now_ms)
+{
+    struct ddp_round_seat given = {
+        .order = order, .generation = generation, .exit_code = 7, .text = "because"};
+    member_seat(&member, &given, now_ms);
+}
+
+static void setup(void)
+{
+    const struct member_hooks hooks = {
+        .ctx = &member, .start = on_start, .stop = on_stop, .publish = on_publish, .over = on_over};
+    const struct member_config config = {
+        .says = {.name = "a", .nproc = 2}, .lease_ms = LEASE, .join_timeout_ms = JOIN_TIMEOUT};
+    calls[0] = '\0';
+    member_init(&member, &config, &hooks);
+    member_join(&member, 1000);
+    asked("idle0 ");
+    member_contact(&member, 1000, 1001);
+}
+
+static void setup_running(void)
+{
+    setup();
+    seat(DDP_ROUND_RUN, 3, 1010);
+    asked("starting3 start3 ");
+    member_started(&member);
+    asked("running3 ");
+}
+
+static void worker_fails(int exit_code)
+{
+    const struct ddp_round_failure failure = {
+        .generation = member.says.generation, .exit_code = exit_code, .text = "died"};
+    member_failed(&member, &failure);
+}
+
+START_TEST(the_table_is_valid)
+{
+    ck_assert(ddpi_sm_table_valid(&member_sm));
+}
+END_TEST
+
+START_TEST(all_ends_well)
+{
+    setup_running();
+    member_finished(&member, 1100);
+    asked("done3 ");
+    seat(DDP_ROUND_RUN, 3, 1110); /* told again */
+    asked("");
+    seat(DDP_ROUND_END, 3, 1120);
+    asked("over7 ");
+    ck_assert(ddpi_sm_final(&member.sm));
+}
+END_TEST
+
+START_TEST(a_round_later)
+{
+    setup_running();
+    seat(DDP_ROUND_STOP, 3, 1100);
+    asked("stop-orderly ");
+    member_cleared(&member, 1110);
+    asked("idle3 "); /* and not once more for the seat, which says the same */
+    seat(DDP_ROUND_RUN, 3, 1115);
+    asked(""); /* that has been */
+    seat(DDP_ROUND_RUN, 4, 1120);
+    asked("starting4 start4 ");
+}
+END_TEST
+
+START_TEST(a_seat_that_came_while_ending)
+{
+    setup_running();
+    seat(DDP_ROUND_STOP, 3, 1100);
+    asked("stop-orderly ");
+    seat(DDP_ROUND_RUN, 5, 1105); /* a server that has forgotten us */
+    asked("");
+    member_cleared(&member, 1110);
+    asked("idle3 starting5 start5 ");
+}
+END_TEST
+
+START_TEST(a_stop_of_what_never_came)
+{
+    setup();
+    seat(DDP_ROUND_STOP, 4, 1010);
+    asked("idle4 ");
+    seat(DDP_ROUND_STOP, 4, 1011);
+    asked("");
+    seat(DDP_ROUND_RUN, 4, 1012);
+    asked(""); /* we have said that nothing of it runs: it must not, any more */
+}
+END_TEST
+
+START_TEST(what_runs_ends_when_the_seat_is_another)
+{
+    static const enum ddp_round_order orders[] = {DDP_ROUND_WAIT, DDP_ROUND_RUN, DDP_ROUND_END};
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
+        setup_running();
+        seat(DDP_ROUND_STOP, 2, 1050); /* an older one does not */
+        asked("");
+        seat(orders[i], 4, 1100);
+        asked("stop-failed ");
+        member_cleared(&member, 1110);
+        if (orders[i] == DDP_ROUND_END)
+            asked("idle3 over7 ");
+        else
+            asked(orders[i] == DDP_ROUND_RUN ? "idle3 starting4 start4 " : "idle3 ");
+    }
+}
+END_TEST
+
+START_TEST(a_failure_is_told_and_kept)
+{
+    setup_running();
+    worker_fails(-1);
+    asked("running3! stop-failed ");
+    worker_fails(9);
+    asked("running3! ");
+    seat(DDP_ROUND_STOP, 3, 1100);
+    asked("");
+    member_cleared(&member, 1110);
+    asked("idle3! ");
+    ck_assert_int_eq(member.says.failure.exit_code, 9);
+}
+END_TEST
+
+START_TEST(a_finished_node_runs_again)
+{
+    setup_running();
+    member_finished(&member, 1100);
+    asked("done3 ");
+    seat(DDP_ROUND_STOP, 3, 1110);
+    asked("idle3 ");
+    seat(DDP_ROUND_RUN, 4, 1120);
+    asked("starting4 start4 ");
+    member_finished(&member, 1130);
+    asked("done4 ");
+    seat(DDP_ROUND_RUN, 5, 1140); /* the order to stop has been missed */
+    asked("starting5 start5 ");
+}
+END_TEST
+
+START_TEST(the_fence)
+{
+    setup_running();
+    uint64_t deadline = member_deadline(&member);
+    ck_assert_uint_lt(deadline, 1000 + LEASE); /* since it was sent, and not answered */
+    ck_assert_uint_eq(deadline, 1000 + LEASE - member_margin_ms(LEASE));
+    member_tick(&member, deadline - 1);
+    asked("");
+    member_contact(&member, 1200, 1205);
+    member_contact(&member, 1100, 1206); /* an older answer does no harm */
+    member_tick(&member, deadline);
+    asked("");
+    member_tick(&member, 1200 + LEASE);
+    asked("stop-kill ");
+    member_cleared(&member, 2010);
+    asked("idle3 ");
+    member_contact(&member, 2015, 2016); /* it had not given us up yet */
+    seat(DDP_ROUND_RUN, 3, 2016);
+    asked("");
+    seat(DDP_ROUND_STOP, 3, 2020);
+    asked("");
+    seat(DDP_ROUND_RUN, 4, 2030);
+    asked("starting4 start4 ");
+}
+END_TEST
+
+START_TEST(who_was_stopped_itself_fences_at_once)
+{
+    setup_running();
+    member_contact(&member, 1001, 900000); /* the answer was there before it slept */
+    asked("stop-kill ");
+}
+END_TEST
+
+START_TEST(given_up_by_the_server)
+{
+    setup_running();
+    worker_fails(4);
+    asked("running3! stop-failed ");
+    member_lost(&member, "lost", 1100);
+    member_cleared(&member, 1110);
+    asked("idle3 "); /* a newcomer, without the failure of another life, and without its seat */
+    member_lost(&member, "lost", 1120);
+    asked("idle3 ");
+    setup_running();
+    member_lost(&member, "lost", 1100);
+    asked("stop-kill ");
+    setup_running();
+    member_finished(&member, 1100);
+    asked("done3 ");
+    member_lost(&member, "lost", 1110);
+    asked("idle3 ");
+}
+END_TEST
+
+START_TEST(leaving)
+{
+    setup();
+    member_leave(&member, 130, "signal", MEMBER_STOP_ORDERLY);
+    asked("idle0-leaving over130 ");
+    member_leave(&member, 130, "signal", MEMBER_STOP_KILL);
+    asked("");
+    setup_running();
+    member_leave(&member, 130, "signal", MEMBER_STOP_ORDERLY);
+    asked("running3-leaving stop-orderly ");
+    seat(DDP_ROUND_STOP, 3, 1100);
+    member_leave(&member, 131, "signal", MEMBER_STOP_KILL);
+    asked("stop-kill ");
+    member_cleared(&member, 1200);
+    asked("over131 ");
+    setup_running();
+    member_finished(&member, 1100);
+    asked("done3 ");
+    member_leave(&member, 130, "signal", MEMBER_STOP_ORDERLY);
+    asked("done3-leaving over130 ");
+}
+END_TEST
+
+START_TEST(giving_up)
+{
+    setup();
+    ck_assert_uint_eq(member_deadline(&member), 1000 + JOIN_TIMEOUT);
+    member_contact(&member, 5900, 5901);
+    member_tick(&member, 1000 + JOIN_TIMEOUT);
+    asked("over75 "); /* the store is there, the others are not */
+    setup();
+    member_tick(&member, 1000 + JOIN_TIMEOUT);
+    asked("over69 ");
+    setup_running();
+    member_finished(&member, 1100);
+    asked("done3 ");
+    member_tick(&member, 1000 + JOIN_TIMEOUT);
+    asked("over69 ");
+}
+END_TEST
+
+START_TEST(a_spare_waits_without_limit)
+{
+    setup();
+    struct ddp_round_seat spare = {.order = DDP_ROUND_WAIT, .spare = true};
+    member_seat(&member, &spare, 1010);
+    ck_assert_uint_eq(member_deadline(&member), UINT64_MAX);
+    seat(DDP_ROUND_WAIT, 0, 1020);
+    ck_assert_uint_eq(member_deadline(&member), 1000 + JOIN_TIMEOUT);
+}
+END_TEST
+
+START_TEST(without_a_store_nothing_is_fenced)
+{
+    setup_running();
+    member.lease_ms = 0;
+    ck_assert_uint_eq(member_deadline(&member), UINT64_MAX);
+    member_tick(&member, UINT64_MAX - 1);
+    asked("");
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("member");
+    TCase *tcase = tcase_create("member");
+    tcase_add_test(tcase, the_table_is_valid);
+    tcase_add_test(tcase, all_ends_well);
+    tcase_add_test(tcase, a_round_later);
+    tcase_add_test(tcase, a_seat_that_came_while_ending);
+    tcase_add_test(tcase, a_stop_of_what_never_came);
+    tcase_add_test(tcase, what_runs_ends_when_the_seat_is_another);
+    tcase_add_test(tcase, a_failure_is_told_and_kept);
+    tcase_add_test(tcase, a_finished_node_runs_again);
+    tcase_add_test(tcase, the_fence);
+    tcase_add_test(tcase, who_was_stopped_itself_fences_at_once);
+    tcase_add_test(tcase, given_up_by_the_server);
+    tcase_add_test(tcase, leaving);
+    tcase_add_test(tcase, giving_up);
+    tcase_add_test(tcase, a_spare_waits_without_limit);
+    tcase_add_test(tcase, without_a_store_nothing_is_fenced);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

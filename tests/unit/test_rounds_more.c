@@ -1,0 +1,345 @@
+/*
+ * test_rounds_more.c - the round machine and what people want of it, crash loops, and a server that
+ * starts again.
+ */
+#include "check_main.h"
+#include "rounds_fixture.h"
+
+#include <string.h>
+
+static const char *const abc[] = {"a", "b", "c"};
+static struct rounds_fixture at;
+
+static void setup(void)
+{
+    rounds_start(&at);
+}
+
+static void teardown(void)
+{
+    rounds_finish(&at);
+}
+
+static void assert_closed(int exit_code, const char *words)
+{
+    struct ddpi_rounds_summary summary = rounds_summary(&at);
+    ck_assert_int_eq(summary.state, ROUNDS_CLOSED);
+    ck_assert_int_eq(summary.exit_code, exit_code);
+    ck_assert_msg(strstr(summary.reason, words) != NULL, "'%s'", summary.reason);
+    ck_assert_uint_eq(ddpi_rounds_deadline(at.rounds), UINT64_MAX);
+}
+
+/* --- what people want --- */
+
+START_TEST(stopped_by_request)
+{
+    if (_i != 0)
+        rounds_run(&at, 2, abc);
+    if (_i == 2)
+        rounds_gone(&at, 0);
+    ddpi_rounds_wish(at.rounds, &(struct ddpi_rounds_wish){.stop = true});
+    rounds_step(&at);
+    rounds_obey(&at, 2);
+    assert_closed(143, "stopped by request");
+}
+END_TEST
+
+START_TEST(drained_nodes_go_and_may_come_back)
+{
+    rounds_run(&at, 3, abc);
+    ck_assert_int_eq(ddpi_rounds_drain(at.rounds, "b", true), DDP_OK);
+    rounds_step(&at);
+    rounds_assert_seat(&at, 1, DDP_ROUND_STOP, "node b is drained");
+    ck_assert(!at.seat[1].failed);
+    rounds_obey(&at, 3);
+    rounds_assert_seat(&at, 1, DDP_ROUND_END, "drained");
+    ck_assert_int_eq(at.seat[1].exit_code, 0);
+    ck_assert_uint_eq(at.seat[0].nodes, 2);
+    rounds_gone(&at, 1);
+    rounds_join(&at, 1, "b");
+    rounds_assert_seat(&at, 1, DDP_ROUND_END, "drained");
+    rounds_gone(&at, 1);
+    ck_assert_int_eq(ddpi_rounds_drain(at.rounds, "b", false), DDP_OK);
+    rounds_join(&at, 1, "b");
+    rounds_assert_seat(&at, 0, DDP_ROUND_STOP, "node b joins");
+    rounds_obey(&at, 3);
+    ck_assert_uint_eq(at.seat[1].nodes, 3);
+}
+END_TEST
+
+START_TEST(drained_below_the_minimum_ends_the_job)
+{
+    rounds_run(&at, 2, abc);
+    ck_assert_int_eq(ddpi_rounds_drain(at.rounds, "a", true), DDP_OK);
+    rounds_step(&at);
+    rounds_obey(&at, 2);
+    assert_closed(143, "node a was drained, and 1 of at least 2 nodes is left");
+    ck_assert_int_eq(at.seat[0].exit_code, 0);
+    ck_assert_int_eq(at.seat[1].exit_code, 143);
+}
+END_TEST
+
+START_TEST(a_drained_node_that_is_done_stops_nobody)
+{
+    rounds_run(&at, 2, abc);
+    rounds_say(&at, 0, DDP_ROUND_DONE, 1);
+    ck_assert_int_eq(ddpi_rounds_drain(at.rounds, "a", true), DDP_OK);
+    rounds_step(&at);
+    rounds_assert_seat(&at, 0, DDP_ROUND_END, "drained");
+    rounds_gone(&at, 0);
+    rounds_say(&at, 1, DDP_ROUND_DONE, 1);
+    assert_closed(0, "ended well");
+}
+END_TEST
+
+START_TEST(the_job_is_scaled)
+{
+    rounds_run(&at, 3, abc);
+    ddpi_rounds_wish(at.rounds, &(struct ddpi_rounds_wish){.max_nodes = 1});
+    rounds_step(&at);
+    rounds_assert_seat(&at, 0, DDP_ROUND_STOP, "scaled from 3 to at most 1 nodes");
+    rounds_obey(&at, 3);
+    ck_assert_uint_eq(at.seat[0].nodes, 1);
+    rounds_assert_seat(&at, 1, DDP_ROUND_WAIT, "all 1 seats are taken");
+    ddpi_rounds_wish(at.rounds, &(struct ddpi_rounds_wish){.min_nodes = 4});
+    rounds_step(&at);
+    rounds_assert_seat(&at, 0, DDP_ROUND_STOP, "scaled from 1 to at least 4 nodes");
+    rounds_obey(&at, 3);
+    rounds_assert_seat(&at, 2, DDP_ROUND_WAIT, "waiting for 1 more node: 3 of at least 4 are here");
+    rounds_join(&at, 3, "d");
+    ck_assert_uint_eq(at.seat[3].nodes, 4);
+}
+END_TEST
+
+START_TEST(terms_must_agree)
+{
+    rounds_join(&at, 0, "a");
+    at.terms.max_nodes = 5;
+    rounds_join(&at, 1, "b");
+    rounds_assert_seat(&at, 1, DDP_ROUND_END,
+                       "greatest number of nodes is 5 on this node and 3 in");
+    ck_assert_int_eq(at.seat[1].exit_code, 78);
+    at.terms.max_nodes = 3;
+    at.terms.join = DDP_ROUND_JOIN_NEVER;
+    rounds_join(&at, 2, "c");
+    rounds_assert_seat(&at, 2, DDP_ROUND_END, "'never' says this node and 'now' the job");
+    rounds_assert_state(&at, ROUNDS_FORMING);
+    rounds_gone(&at, 0); /* those who were refused do not count: the next sets the terms */
+    rounds_join(&at, 3, "d");
+    rounds_assert_seat(&at, 3, DDP_ROUND_WAIT, "1 of at least 2");
+    ck_assert_int_eq(rounds_summary(&at).terms.join, DDP_ROUND_JOIN_NEVER);
+}
+END_TEST
+
+/* --- crash loops --- */
+
+static void fail_and_form(unsigned id, int exit_code, uint64_t ran_ms)
+{
+    rounds_fail(&at, id, exit_code, ran_ms);
+    rounds_obey(&at, 3); /* quiet */
+    if (rounds_summary(&at).state == ROUNDS_RUNNING)
+        rounds_obey(&at, 3);
+}
+
+START_TEST(one_worker_that_fails_again_and_again)
+{
+    at.terms.max_restarts = 10;
+    at.terms.crash_loop = 3;
+    rounds_run(&at, 3, abc);
+    fail_and_form(1, 1, 1200);
+    fail_and_form(1, 1, 20000); /* it has worked for a while: the row is broken */
+    fail_and_form(1, 1, 1200);
+    fail_and_form(1, 1, 300);
+    rounds_assert_state(&at, ROUNDS_RUNNING);
+    rounds_fail(&at, 1, -1, 200); /* known only later */
+    rounds_fail(&at, 1, 1, 200);
+    rounds_obey(&at, 3);
+    assert_closed(93, "rank 2 on node b has failed 3 times in a row with exit code 1, each time "
+                      "within 1.2 s of its start: it would fail again");
+    ck_assert_uint_eq(rounds_summary(&at).restarts, 4);
+}
+END_TEST
+
+START_TEST(one_node_that_fails_again_and_again)
+{
+    at.terms.max_restarts = 10;
+    at.terms.crash_loop = 3;
+    rounds_run(&at, 3, abc);
+    fail_and_form(0, 4, 100);
+    fail_and_form(1, 1, 1000);
+    fail_and_form(1, 2, 100);
+    rounds_assert_state(&at, ROUNDS_RUNNING);
+    fail_and_form(1, 3, 500);
+    assert_closed(93, "workers on node b have failed 3 times in a row, each time within 1.0 s");
+}
+END_TEST
+
+START_TEST(one_node_alone_is_no_pattern)
+{
+    at.terms = (struct ddp_round_terms){1, 1, 10, 0, 2, DDP_ROUND_JOIN_NOW};
+    rounds_run(&at, 1, abc);
+    fail_and_form(0, 4, 100);
+    fail_and_form(0, 5, 100);
+    rounds_assert_state(&at, ROUNDS_RUNNING);
+    fail_and_form(0, 5, 100);
+    assert_closed(93, "rank 0 on node a has failed 2 times in a row with exit code 5");
+}
+END_TEST
+
+/* --- summary, restart --- */
+
+START_TEST(a_recovery_is_timed)
+{
+    rounds_run(&at, 3, abc);
+    struct ddpi_rounds_summary summary = rounds_summary(&at);
+    ck_assert_uint_eq(summary.seated_ms, 0);
+    ck_assert_uint_eq(summary.world_size, 6);
+    ck_assert_uint_eq(summary.seated, 3);
+    rounds_gone(&at, 0);
+    at.now_ms += 20;
+    rounds_say(&at, 1, DDP_ROUND_IDLE, 1);
+    at.now_ms += 5;
+    rounds_say(&at, 2, DDP_ROUND_IDLE, 1);
+    at.now_ms += 30;
+    rounds_obey(&at, 3);
+    summary = rounds_summary(&at);
+    ck_assert_uint_eq(summary.quiet_ms, 25);
+    ck_assert_uint_eq(summary.seated_ms, 25);
+    ck_assert_uint_eq(summary.running_ms, 55);
+    ck_assert_str_eq(summary.reason, "node a is lost");
+}
+END_TEST
+
+/* In each state, a machine that is restored tells nobody anything new, and goes on. */
+START_TEST(a_server_that_starts_again_goes_on)
+{
+    for (unsigned id = 0; id < 2; id++)
+        rounds_join(&at, id, abc[id]);
+    rounds_step_after(&at, 50);
+    rounds_restart(&at);
+    rounds_step(&at);
+    rounds_step_after(&at, 1000);
+    rounds_assert_state(&at, ROUNDS_RUNNING);
+    rounds_obey(&at, 2);
+    unsigned told = at.told_all;
+    rounds_restart(&at);
+    rounds_step(&at);
+    ck_assert_uint_eq(at.told_all, told);
+    rounds_assert_state(&at, ROUNDS_RUNNING);
+    rounds_fail(&at, 0, 3, 10);
+    told = at.told_all;
+    rounds_restart(&at);
+    rounds_step(&at);
+    rounds_assert_state(&at, ROUNDS_STOPPING);
+    ck_assert_uint_eq(at.told_all, told);
+    rounds_obey(&at, 2);
+    rounds_assert_state(&at, ROUNDS_RUNNING);
+    ck_assert_uint_eq(at.seat[0].generation, 2);
+    ck_assert_uint_eq(at.seat[0].restarts, 1);
+    rounds_gone(&at, 0);
+    rounds_obey(&at, 2);
+    rounds_assert_state(&at, ROUNDS_FORMING);
+    rounds_restart(&at);
+    rounds_join(&at, 0, "0");
+    rounds_assert_state(&at, ROUNDS_RUNNING);
+    ck_assert_uint_eq(at.seat[1].node_rank, 0); /* was there before */
+    ck_assert_uint_eq(at.seat[1].generation, 3);
+    rounds_say(&at, 0, DDP_ROUND_DONE, 3);
+    rounds_say(&at, 1, DDP_ROUND_DONE, 3);
+    rounds_restart(&at);
+    rounds_step(&at);
+    assert_closed(0, "ended well");
+    rounds_join(&at, 2, "c");
+    rounds_assert_seat(&at, 2, DDP_ROUND_END, "over");
+}
+END_TEST
+
+START_TEST(an_exit_code_may_come_after_a_restart)
+{
+    at.terms.max_restarts = 0;
+    rounds_run(&at, 2, abc);
+    rounds_fail(&at, 0, -1, 10);
+    rounds_restart(&at);
+    rounds_fail(&at, 0, 9, 10);
+    rounds_obey(&at, 2);
+    assert_closed(9, "rank 0 on node a failed: 9");
+}
+END_TEST
+
+START_TEST(whoever_was_lost_meanwhile_is_missed)
+{
+    rounds_run(&at, 3, abc);
+    at.says[1].name[0] = '\0';
+    rounds_restart(&at);
+    rounds_step(&at);
+    rounds_assert_seat(&at, 0, DDP_ROUND_STOP, "lost while the server was away");
+    rounds_obey(&at, 3);
+    ck_assert_uint_eq(at.seat[0].nodes, 2);
+}
+END_TEST
+
+/* The server ended while it told the members to run, or to stop. */
+START_TEST(what_was_told_by_halves_is_undone)
+{
+    static const struct ddp_round_seat none;
+    for (unsigned id = 0; id < 2; id++)
+        rounds_join(&at, id, abc[id]);
+    struct ddpi_rounds_summary before = rounds_summary(&at);
+    struct ddp_round_seat waiting = at.seat[1];
+    rounds_join(&at, 2, "c");
+    if (_i == 0) {
+        at.seat[1] = waiting; /* has not been told to run */
+    } else if (_i == 2) {
+        rounds_obey(&at, 3);
+        before = rounds_summary(&at);
+        rounds_gone(&at, 2);
+        at.seat[0].order = DDP_ROUND_RUN; /* has not been told to stop */
+    }
+    ddpi_rounds_destroy(at.rounds);
+    at.rounds = ddpi_rounds_create(&at.hooks, 0);
+    ddpi_rounds_restore(at.rounds, &before);
+    for (unsigned id = 0; id < (_i == 2 ? 2 : 3); id++) {
+        ck_assert_int_eq(ddpi_rounds_member(at.rounds, id, &at.says[id]), DDP_OK);
+        if (memcmp(&at.seat[id], &none, sizeof none) != 0)
+            ddpi_rounds_restore_seat(at.rounds, id, &at.seat[id]);
+    }
+    rounds_step(&at);
+    if (_i == 1) { /* all had been told, but the summary was not stored */
+        rounds_assert_state(&at, ROUNDS_RUNNING);
+        ck_assert_uint_eq(rounds_summary(&at).world_size, 6);
+        return;
+    }
+    rounds_assert_state(&at, ROUNDS_STOPPING);
+    rounds_obey(&at, 3);
+    rounds_assert_state(&at, ROUNDS_RUNNING);
+    ck_assert_uint_eq(at.seat[0].generation, 2);
+    ck_assert_uint_eq(at.seat[0].nodes, _i == 0 ? 3 : 2);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    const TTest *const tests[] = {
+        drained_nodes_go_and_may_come_back,
+        drained_below_the_minimum_ends_the_job,
+        a_drained_node_that_is_done_stops_nobody,
+        the_job_is_scaled,
+        terms_must_agree,
+        one_worker_that_fails_again_and_again,
+        one_node_that_fails_again_and_again,
+        one_node_alone_is_no_pattern,
+        a_recovery_is_timed,
+        a_server_that_starts_again_goes_on,
+        an_exit_code_may_come_after_a_restart,
+        whoever_was_lost_meanwhile_is_missed,
+    };
+    Suite *suite = suite_create("rounds_more");
+    TCase *tcase = tcase_create("rules");
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
+        tcase_add_test(tcase, tests[i]);
+    tcase_add_loop_test(tcase, stopped_by_request, 0, 3);
+    tcase_add_loop_test(tcase, what_was_told_by_halves_is_undone, 0, 3);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
