@@ -1,8 +1,9 @@
 /*
  * kv_impl.h - what the files of the core share: kv.c (keys and values), kv_more.c (the operations
- * beyond the native ones), kv_order.c (entries in order), kv_queue.c (queues), kv_restore.c (the
- * way to and from a sink), kv_scope.c (scopes), kv_session.c (sessions), kv_txn.c (transactions),
- * kv_wait.c (requests that wait) and kv_watch.c (watches). Nobody else includes it.
+ * beyond the native ones), kv_order.c (entries in order), kv_owner.c (what the owner of the store
+ * may do), kv_queue.c (queues), kv_restore.c (the way to and from a sink), kv_scope.c (scopes),
+ * kv_session.c (sessions), kv_txn.c (transactions), kv_wait.c (requests that wait) and kv_watch.c
+ * (watches). Nobody else includes it.
  */
 #ifndef DDPI_KV_IMPL_H
 #define DDPI_KV_IMPL_H

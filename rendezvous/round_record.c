@@ -98,6 +98,7 @@ static const struct field member_fields[] = {
     NUMBER_OF(MEMBER, "failure_rank", failure.rank, 0, UINT32_MAX),
     SIGNED_OF(MEMBER, "failure_exit_code", failure.exit_code, -1, INT32_MAX),
     NUMBER_OF(MEMBER, "failure_ran_ms", failure.ran_ms, 0, INT64_MAX),
+    WORD_OF(MEMBER, "failure_final", failure.final, no_yes),
     TEXT_OF(MEMBER, "failure", failure.text, 0),
 };
 
@@ -105,6 +106,7 @@ static const struct field seat_fields[] = {
     WORD_OF(SEAT, "order", order, orders),
     NUMBER_OF(SEAT, "generation", generation, 0, INT64_MAX),
     WORD_OF(SEAT, "failed", failed, no_yes),
+    WORD_OF(SEAT, "spare", spare, no_yes),
     SIGNED_OF(SEAT, "exit_code", exit_code, INT32_MIN, INT32_MAX),
     NUMBER_OF(SEAT, "node_rank", node_rank, 0, UINT32_MAX),
     NUMBER_OF(SEAT, "nodes", nodes, 0, UINT32_MAX),

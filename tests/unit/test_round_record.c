@@ -28,12 +28,14 @@ static const struct ddp_round_member a_member = {
                 .rank = 11,
                 .exit_code = -1,
                 .ran_ms = 123456789012,
+                .final = true,
                 .text = "rank 11 on node3: killed by signal 9 (\xc3\xbc)"},
     .leaving = true};
 
 static const struct ddp_round_seat a_seat = {.order = DDP_ROUND_STOP,
                                              .generation = INT64_MAX,
                                              .failed = true,
+                                             .spare = true,
                                              .exit_code = INT32_MIN,
                                              .node_rank = 1,
                                              .nodes = 2,
@@ -143,12 +145,14 @@ START_TEST(each_field_has_its_place)
     ck_assert(got.phase == DDP_ROUND_RUNNING && got.generation == 7 && got.leaving);
     ck_assert(got.failure.generation == 6 && got.failure.rank == 11);
     ck_assert(got.failure.exit_code == -1 && got.failure.ran_ms == 123456789012);
+    ck_assert(got.failure.final);
     ck_assert_str_eq(got.failure.text, a_member.failure.text);
     free(text);
     text = written(1);
     struct ddp_round_seat seat;
     ck_assert_int_eq(ddpi_round_seat_get(ddpi_bytes_of(text, strlen(text)), &seat, &why), DDP_OK);
     ck_assert(seat.order == DDP_ROUND_STOP && seat.generation == INT64_MAX && seat.failed);
+    ck_assert(seat.spare);
     ck_assert(seat.exit_code == INT32_MIN && seat.node_rank == 1 && seat.nodes == 2);
     ck_assert(seat.first_rank == 8 && seat.world_size == 16 && seat.restarts == 3);
     ck_assert_str_eq(seat.master_address, "fe80::1");
