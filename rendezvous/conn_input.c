@@ -149,13 +149,22 @@ static bool serve_input(struct ddpi_conn *conn, const uv_buf_t *buf, size_t len)
     return used > 0;
 }
 
+/* libuv also tells an end of file where a reset came behind data, as it then reads no further. */
+static bool ended_in_order(const struct ddpi_conn *conn)
+{
+    char byte;
+    uv_os_fd_t fd;
+    return uv_fileno((const uv_handle_t *)&conn->tcp, &fd) == 0 &&
+           recv(fd, &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 void ddpi_conn_on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 {
     struct ddpi_conn *conn = stream->data;
     bool had_its_share = nread == UV_ENOBUFS && has_read(conn);
     if (nread == 0 || had_its_share || conn->sm.state == CONN_CLOSING)
         return;
-    conn->peer_ended = nread == UV_EOF;
+    conn->peer_ended = nread == UV_EOF && ended_in_order(conn);
     if (nread == UV_EOF && ddpi_conn_serving(conn) && ddpi_conn_queued(conn) > 0) {
         conn->peer_done = true; /* it may want the replies all the same */
         ddpi_conn_log_end(conn, "the peer closed it");

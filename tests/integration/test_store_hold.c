@@ -46,6 +46,12 @@ static void raw_hold(int fd, const struct ddp_store_session *session)
     ck_assert_int_eq(raw_frame(fd, payload, sizeof payload).status, DDP_OK);
 }
 
+static void raw_setup(void)
+{
+    signal(SIGPIPE, SIG_IGN); /* the server is in this process */
+    store_setup();
+}
+
 static int raw_client(void)
 {
     int fd = raw_connect(store_thread_port(server));
@@ -103,6 +109,29 @@ START_TEST(a_reset_leaves_it_to_its_lease)
     raw_hold(fd, &session);
     reset(fd);
     ck_assert_uint_gt(lasts_ms(store), AT_ONCE_MS);
+    ddp_store_close(store);
+}
+END_TEST
+
+/* Whether the server reads what was said before together with the reset or not. */
+START_TEST(a_reset_behind_data_is_one)
+{
+    enum { TRIES = 50 };
+    struct ddp_store_session sessions[TRIES];
+    const struct ddpi_message last = {.op = DDPI_OP_STATS, .id = 9};
+    ddp_store *store = open_store();
+    for (size_t i = 0; i < TRIES; i++) {
+        int fd = raw_client();
+        sessions[i] = raw_session(fd);
+        raw_hold(fd, &sessions[i]);
+        raw_request(fd, &last);
+        reset(fd);
+        assert_alive(store);
+        OK(ddp_store_session_keep(store, &sessions[i], SOON_MS, &why));
+    }
+    await_connections(1);
+    for (size_t i = 0; i < TRIES; i++)
+        OK(ddp_store_session_keep(store, &sessions[i], SOON_MS, &why));
     ddp_store_close(store);
 }
 END_TEST
@@ -356,9 +385,10 @@ Suite *test_suite(void)
     Suite *suite = suite_create("store_hold");
     TCase *raw = tcase_create("raw");
     tcase_set_timeout(raw, 60);
-    tcase_add_checked_fixture(raw, store_setup, store_teardown);
+    tcase_add_checked_fixture(raw, raw_setup, store_teardown);
     tcase_add_test(raw, an_end_of_file_ends_it);
     tcase_add_test(raw, a_reset_leaves_it_to_its_lease);
+    tcase_add_test(raw, a_reset_behind_data_is_one);
     tcase_add_test(raw, who_does_not_hold_it_any_more_ends_nothing);
     tcase_add_test(raw, a_connection_that_the_server_ends_leaves_it);
     suite_add_tcase(suite, raw);
