@@ -113,22 +113,35 @@ bool ddpi_client_put(struct ddpi_client *client, struct ddpi_message *message)
     return put(client, message);
 }
 
+static void date(struct ddpi_client *client, struct ddpi_client_request *request,
+                 uint32_t timeout_ms, uint64_t now_ms)
+{
+    request->message.id = ++client->last_id;
+    request->deadline_ms = ddpi_deadline(now_ms, timeout_ms);
+    request->frame_end = 0;
+    if (client->look_ms > request->deadline_ms)
+        client->look_ms = request->deadline_ms;
+}
+
+void ddpi_client_urge(struct ddpi_client *client, struct ddpi_client_request *request,
+                      uint32_t timeout_ms, uint64_t now_ms)
+{
+    date(client, request, timeout_ms, now_ms);
+    ddpi_list_append(client->queued.next, &request->of_client);
+}
+
 ddp_status ddpi_client_submit(struct ddpi_client *client, struct ddpi_client_request *request,
                               uint32_t timeout_ms, uint64_t now_ms, struct ddp_error *err)
 {
     if (client->sm.state == CLIENT_CLOSED)
         return ddpi_error_set(err, DDP_E_CLOSED, "the connection was closed: %s", client->why.msg);
-    request->message.id = ++client->last_id;
-    request->deadline_ms = ddpi_deadline(now_ms, timeout_ms);
-    request->frame_end = 0;
+    date(client, request, timeout_ms, now_ms);
     if (request->message.op == DDPI_OP_WATCH) {
         ddp_status status = ddpi_client_watch_add(client, request, err);
         if (status != DDP_OK)
             return status;
     }
     ddpi_list_append(&client->queued, &request->of_client);
-    if (client->look_ms > request->deadline_ms)
-        client->look_ms = request->deadline_ms;
     return DDP_OK;
 }
 
@@ -203,6 +216,7 @@ static bool repeatable(enum ddpi_op op)
     case DDPI_OP_WATCH:
     case DDPI_OP_UNWATCH:
     case DDPI_OP_SESSION_KEEP:
+    case DDPI_OP_SESSION_HOLD:
     case DDPI_OP_FENCE:
         return true;
     default:
@@ -341,6 +355,8 @@ static void open_up(struct ddpi_client *client, uint64_t now_ms)
     client->was_open = true;
     client->refused = false;
     ddpi_sm_move(&client->sm, CLIENT_OPEN);
+    if (client->hooks.opened != NULL)
+        client->hooks.opened(client->hooks.ctx);
     if (ddpi_client_watch_resume(client, other)) {
         ddpi_client_fill(client, now_ms);
         return;

@@ -79,6 +79,8 @@ struct ddpi_client_hooks {
      */
     ddp_status (*event)(void *ctx, struct ddpi_client_watch *watch,
                         const struct ddpi_message *event, struct ddp_error *err);
+    /* A server speaks to us; NULL: nobody is told. What is urged from here goes first. */
+    void (*opened)(void *ctx);
     uint32_t (*random)(void *ctx);
 };
 
@@ -115,6 +117,9 @@ void ddpi_client_start(struct ddpi_client *client, uint64_t now_ms);
  * is asked: DDP_E_CLOSED, DDP_E_NOMEM. */
 ddp_status ddpi_client_submit(struct ddpi_client *client, struct ddpi_client_request *request,
                               uint32_t timeout_ms, uint64_t now_ms, struct ddp_error *err);
+/* From the hook `opened`: the same, before all else that is asked. */
+void ddpi_client_urge(struct ddpi_client *client, struct ddpi_client_request *request,
+                      uint32_t timeout_ms, uint64_t now_ms);
 /* Put what is asked into `out`, as far as the state and the room there allow. */
 void ddpi_client_fill(struct ddpi_client *client, uint64_t now_ms);
 /* Answer it with DDP_E_CANCELED at once, and let the server forget it. */

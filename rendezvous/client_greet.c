@@ -59,7 +59,8 @@ static ddp_status take_preamble(struct ddpi_greet *greet, struct ddpi_buf *in, s
         return DDP_OK;
     if (!ddpi_preamble_get(ddpi_buf_head(in), &theirs))
         return ddpi_error_set(err, DDP_E_PROTOCOL, "what answers is not a ddprun store");
-    if (ddpi_version_choose(&ours, &theirs) == 0)
+    greet->version = ddpi_version_choose(&ours, &theirs);
+    if (greet->version == 0)
         return ddpi_error_set(
             err, DDP_E_PROTOCOL, "the server speaks versions %u to %u, this library %u to %u",
             theirs.version_min, theirs.version_max, ours.version_min, ours.version_max);

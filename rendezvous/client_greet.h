@@ -19,6 +19,7 @@ struct ddpi_greet_terms {
  * caller wipes it. */
 struct ddpi_greet {
     unsigned phase;
+    uint16_t version; /* that is spoken */
     bool proves;
     struct ddpi_handshake handshake;
     uint8_t

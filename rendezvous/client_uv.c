@@ -91,6 +91,13 @@ static void finish(ddp_store_uv *store)
     uv_close((uv_handle_t *)&store->soon, on_handle_closed);
 }
 
+int ddp_store_uv_socket(const ddp_store_uv *store)
+{
+    uv_os_fd_t fd;
+    bool up = store->link.state == UV_LINK_UP && store->core.sm.state == CLIENT_OPEN;
+    return up && uv_fileno((const uv_handle_t *)&store->tcp, &fd) == 0 ? fd : -1;
+}
+
 void ddp_store_uv_close(ddp_store_uv *store, void (*closed)(void *data), void *data)
 {
     store->closed_cb = closed;
@@ -112,10 +119,12 @@ static void on_tcp_closed(uv_handle_t *handle)
         settle(store);
 }
 
+/* An end of file would tell the server that this process is no more, and all that it holds over. */
 static void close_tcp(ddp_store_uv *store)
 {
     ddpi_sm_move(&store->link, UV_LINK_CLOSING);
-    uv_close((uv_handle_t *)&store->tcp, on_tcp_closed);
+    if (!ddpi_uv_holds(store) || uv_tcp_close_reset(&store->tcp, on_tcp_closed) != 0)
+        uv_close((uv_handle_t *)&store->tcp, on_tcp_closed);
 }
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *ret)
@@ -383,6 +392,11 @@ static ddp_status on_event(void *ctx, struct ddpi_client_watch *watch,
     return DDP_OK;
 }
 
+static void on_opened(void *ctx)
+{
+    ddpi_uv_keep_all(ctx);
+}
+
 static uint32_t next_random(void *ctx)
 {
     (void)ctx;
@@ -393,7 +407,8 @@ static uint32_t next_random(void *ctx)
 
 static ddp_status check_hooks(const struct ddp_store_uv_hooks *hooks, struct ddp_error *err)
 {
-    if (hooks != NULL && (hooks->size < sizeof *hooks || hooks->size > DDP_STORE_KEY_MAX))
+    size_t least = offsetof(struct ddp_store_uv_hooks, session_kept);
+    if (hooks != NULL && (hooks->size < least || hooks->size > DDP_STORE_KEY_MAX))
         return ddpi_error_set(err, DDP_E_INVALID,
                               "struct ddp_store_uv_hooks has no plausible size; set it to "
                               "sizeof(struct ddp_store_uv_hooks)");
@@ -415,12 +430,16 @@ ddp_status ddp_store_uv_open(struct uv_loop_s *loop, const struct ddp_store_opti
         ddpi_free(store);
         return status;
     }
-    const struct ddpi_client_hooks core_hooks = {
-        .ctx = store, .done = ddpi_uv_done, .event = on_event, .random = next_random};
+    const struct ddpi_client_hooks core_hooks = {.ctx = store,
+                                                 .done = ddpi_uv_done,
+                                                 .event = on_event,
+                                                 .opened = on_opened,
+                                                 .random = next_random};
     ddpi_client_init(&store->core, &core_hooks);
     store->core.no_reconnect = store->target.flags & DDP_STORE_NO_RECONNECT;
     if (hooks != NULL)
-        store->hooks = *hooks;
+        memcpy(&store->hooks, hooks,
+               hooks->size < sizeof store->hooks ? hooks->size : sizeof store->hooks);
     ddpi_list_init(&store->kept);
     ddpi_sm_init(&store->link, &ddpi_uv_link_sm);
     ddpi_buf_init(&store->flight, store->core.out.limit);

@@ -65,6 +65,13 @@ struct uv_request {
     struct kept *kept; /* SESSION_OPEN: to be used if it succeeds; else whose keep-alive this is */
 };
 
+/* A request of client_uv_keep.c. */
+static inline bool ddpi_uv_is_keep(const struct uv_request *asked)
+{
+    enum ddpi_op op = asked->request.message.op;
+    return asked->kept != NULL && (op == DDPI_OP_SESSION_KEEP || op == DDPI_OP_SESSION_HOLD);
+}
+
 /* Monotonic milliseconds. */
 uint64_t ddpi_uv_now(void);
 /* Come back in the next turn of the loop. */
@@ -75,7 +82,8 @@ void ddpi_uv_done(void *ctx, struct ddpi_client_request *request, const struct d
 void ddpi_uv_cancel_marked(ddp_store_uv *store);
 
 /* client_uv_keep.c */
-struct kept *ddpi_uv_kept_create(uint32_t lease_ms);
+/* @hold: by DDP_STORE_HOLD. */
+struct kept *ddpi_uv_kept_create(uint32_t lease_ms, bool hold);
 void ddpi_uv_kept_destroy(struct kept *kept);
 /* @kept is a session from now on. */
 void ddpi_uv_keep(ddp_store_uv *store, struct kept *kept, const struct ddp_store_session *session);
@@ -83,6 +91,10 @@ void ddpi_uv_keep(ddp_store_uv *store, struct kept *kept, const struct ddp_store
 void ddpi_uv_unkeep(ddp_store_uv *store, const struct ddp_store_session *session);
 /* A keep-alive was answered. */
 void ddpi_uv_was_kept(ddp_store_uv *store, struct kept *kept, ddp_status status);
+/* A new connection: keep all of them by it. */
+void ddpi_uv_keep_all(ddp_store_uv *store);
+/* The connection stands for the life of this process. */
+bool ddpi_uv_holds(const ddp_store_uv *store);
 /* Keep those whose time has come. */
 void ddpi_uv_keep_due(ddp_store_uv *store, uint64_t now_ms);
 uint64_t ddpi_uv_keep_next(const ddp_store_uv *store);

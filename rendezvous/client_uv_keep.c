@@ -1,30 +1,38 @@
 /*
- * client_uv_keep.c - sessions that the asynchronous client keeps alive: a keep-alive at each third
- * of the lease, and soon again when one failed for any other reason than that the session has
- * ended. Owns what is kept.
+ * client_uv_keep.c - sessions that the asynchronous client keeps alive: a keep-alive at each sixth
+ * of the lease, first thing on each new connection, and soon again when one failed for any other
+ * reason than that the session has ended. Owns what is kept.
+ *
+ * A keep-alive that is sent counts from when it was asked: one that still waits when there is a new
+ * connection is asked anew there, so that what it says is true.
  */
 #include "client_uv_impl.h"
 #include "clock.h"
 #include "error.h"
 #include "mem.h"
 
-enum { AGAIN_MS = 100 };
+#include <netinet/tcp.h>
+
+enum { AGAIN_MS = 100, KEEPS_A_LEASE = 6 };
 
 struct kept {
     struct ddpi_list of_store;
     struct uv_request request;
     struct ddp_store_session session;
     uint32_t lease_ms;
+    bool hold;
     uint64_t next_ms;
-    bool asked;  /* the request is on its way */
-    bool closed; /* nobody wants it kept any more */
+    uint64_t asked_ms; /* when the request was made */
+    bool asked;        /* the request is on its way */
+    bool closed;       /* nobody wants it kept any more */
 };
 
-struct kept *ddpi_uv_kept_create(uint32_t lease_ms)
+struct kept *ddpi_uv_kept_create(uint32_t lease_ms, bool hold)
 {
     struct kept *kept = ddpi_calloc(1, sizeof(*kept));
     if (kept != NULL) {
         kept->lease_ms = lease_ms;
+        kept->hold = hold;
         ddpi_list_init(&kept->of_store);
     }
     return kept;
@@ -43,11 +51,30 @@ static struct kept *kept_of(struct ddpi_list *node)
     return ddpi_container_of(node, struct kept, of_store);
 }
 
+/* A link that is silent for half a lease is given up while there is time to make another one. */
+static void limit_silence(ddp_store_uv *store, const struct kept *kept)
+{
+    unsigned ms = kept->lease_ms / 2 > AGAIN_MS ? kept->lease_ms / 2 : AGAIN_MS;
+    uv_os_fd_t fd;
+    if (uv_fileno((uv_handle_t *)&store->tcp, &fd) == 0)
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
+}
+
 void ddpi_uv_keep(ddp_store_uv *store, struct kept *kept, const struct ddp_store_session *session)
 {
     kept->session = *session;
-    kept->next_ms = ddpi_deadline(ddpi_uv_now(), kept->lease_ms / 3);
+    kept->next_ms = kept->hold ? 0 : ddpi_deadline(ddpi_uv_now(), kept->lease_ms / KEEPS_A_LEASE);
     ddpi_list_append(&store->kept, &kept->of_store);
+    if (kept->hold)
+        limit_silence(store, kept);
+}
+
+bool ddpi_uv_holds(const ddp_store_uv *store)
+{
+    ddpi_list_for_each (node, &store->kept)
+        if (kept_of(node)->hold)
+            return true;
+    return false;
 }
 
 void ddpi_uv_unkeep(ddp_store_uv *store, const struct ddp_store_session *session)
@@ -64,10 +91,14 @@ void ddpi_uv_unkeep(ddp_store_uv *store, const struct ddp_store_session *session
 
 void ddpi_uv_was_kept(ddp_store_uv *store, struct kept *kept, ddp_status status)
 {
-    uint32_t third_ms = kept->lease_ms / 3;
+    uint32_t pause_ms = kept->lease_ms / KEEPS_A_LEASE;
     kept->asked = false;
-    kept->next_ms =
-        ddpi_deadline(ddpi_uv_now(), status == DDP_OK || third_ms < AGAIN_MS ? third_ms : AGAIN_MS);
+    if (status == DDP_OK)
+        kept->next_ms = ddpi_deadline(kept->asked_ms, pause_ms);
+    else
+        kept->next_ms = ddpi_deadline(ddpi_uv_now(), pause_ms < AGAIN_MS ? pause_ms : AGAIN_MS);
+    if (status == DDP_OK && !kept->closed && store->hooks.session_kept != NULL && !store->closing)
+        store->hooks.session_kept(store->hooks.data, store, &kept->session, kept->asked_ms);
     bool ended = status == DDP_E_NOT_FOUND && !kept->closed;
     if (ended)
         ddpi_list_remove(&kept->of_store); /* before anybody closes it */
@@ -77,15 +108,45 @@ void ddpi_uv_was_kept(ddp_store_uv *store, struct kept *kept, ddp_status status)
         ddpi_uv_kept_destroy(kept);
 }
 
-static void keep(ddp_store_uv *store, struct kept *kept, uint64_t now_ms)
+/* An answer that has not come after half the lease comes too late for another try. */
+static uint32_t patience_ms(const struct kept *kept)
 {
+    return kept->lease_ms / 2;
+}
+
+static void prepare(ddp_store_uv *store, struct kept *kept, uint64_t now_ms)
+{
+    bool hold = kept->hold && store->core.greet.version >= DDPI_VERSION_HOLD;
+    kept->asked_ms = now_ms;
     kept->request = (struct uv_request){
         .kept = kept,
-        .request = {.message = {.op = DDPI_OP_SESSION_KEEP,
+        .request = {.message = {.op = hold ? DDPI_OP_SESSION_HOLD : DDPI_OP_SESSION_KEEP,
                                 .session = ddpi_bytes_of(kept->session.token,
                                                          sizeof kept->session.token)}}};
-    kept->asked = ddpi_client_submit(&store->core, &kept->request.request, kept->lease_ms, now_ms,
-                                     NULL) == DDP_OK;
+}
+
+void ddpi_uv_keep_all(ddp_store_uv *store)
+{
+    uint64_t now_ms = ddpi_uv_now();
+    ddpi_list_for_each (node, &store->kept) {
+        struct kept *kept = kept_of(node);
+        if (kept->closed)
+            continue; /* its request is on its way */
+        if (kept->asked)
+            ddpi_client_cancel(&store->core, &kept->request.request);
+        prepare(store, kept, now_ms);
+        ddpi_client_urge(&store->core, &kept->request.request, patience_ms(kept), now_ms);
+        kept->asked = true;
+        if (kept->hold)
+            limit_silence(store, kept);
+    }
+}
+
+static void keep(ddp_store_uv *store, struct kept *kept, uint64_t now_ms)
+{
+    prepare(store, kept, now_ms);
+    kept->asked = ddpi_client_submit(&store->core, &kept->request.request, patience_ms(kept),
+                                     now_ms, NULL) == DDP_OK;
     if (!kept->asked)
         kept->next_ms = UINT64_MAX; /* the handle has ended */
 }

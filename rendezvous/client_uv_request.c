@@ -26,7 +26,7 @@ static const struct row {
     [DDP_STORE_OP_BARRIER] = {DDPI_OP_BARRIER, KEY, 0},
     [DDP_STORE_OP_WATCH] = {DDPI_OP_WATCH, KEY, DDP_STORE_WATCH_PREFIX},
     [DDP_STORE_OP_UNWATCH] = {DDPI_OP_UNWATCH, 0, 0},
-    [DDP_STORE_OP_SESSION_OPEN] = {DDPI_OP_SESSION_OPEN, 0, DDP_STORE_KEEP},
+    [DDP_STORE_OP_SESSION_OPEN] = {DDPI_OP_SESSION_OPEN, 0, DDP_STORE_KEEP | DDP_STORE_HOLD},
     [DDP_STORE_OP_SESSION_KEEP] = {DDPI_OP_SESSION_KEEP, SESSION, 0},
     [DDP_STORE_OP_SESSION_CLOSE] = {DDPI_OP_SESSION_CLOSE, SESSION, 0},
     [DDP_STORE_OP_SET_EPHEMERAL] = {DDPI_OP_SET_EPHEMERAL, KEY | VALUE | SESSION, 0},
@@ -163,8 +163,8 @@ static ddp_status copy(ddp_store_uv *store, const struct ddp_store_request *give
         status = copy_lists(store, limits, given, asked, err);
     if (status == DDP_OK && (row->takes & SESSION))
         status = copy_session(given, asked, err);
-    if (status == DDP_OK && (given->flags & DDP_STORE_KEEP)) {
-        asked->kept = ddpi_uv_kept_create(given->lease_ms);
+    if (status == DDP_OK && given->op == DDP_STORE_OP_SESSION_OPEN && given->flags != 0) {
+        asked->kept = ddpi_uv_kept_create(given->lease_ms, given->flags & DDP_STORE_HOLD);
         status = asked->kept != NULL ? DDP_OK : ddpi_error_nomem(err, given->lease_ms);
     }
     return status;
@@ -208,8 +208,7 @@ static struct uv_request *find(struct ddpi_list *requests, uint64_t id)
     ddpi_list_for_each (node, requests) {
         struct uv_request *asked =
             request_of(ddpi_container_of(node, struct ddpi_client_request, of_client));
-        bool own = asked->kept != NULL && asked->request.message.op == DDPI_OP_SESSION_KEEP;
-        if (asked->request.message.id == id && !own)
+        if (asked->request.message.id == id && !ddpi_uv_is_keep(asked))
             return asked;
     }
     return NULL;
@@ -322,7 +321,7 @@ void ddpi_uv_done(void *ctx, struct ddpi_client_request *request, const struct d
 {
     ddp_store_uv *store = ctx;
     struct uv_request *asked = request_of(request);
-    if (asked->kept != NULL && reply->op == DDPI_OP_SESSION_KEEP) {
+    if (ddpi_uv_is_keep(asked)) {
         ddpi_uv_was_kept(store, asked->kept, reply->status);
         return;
     }

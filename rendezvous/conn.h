@@ -98,6 +98,7 @@ struct ddpi_conn {
     uint64_t turn;     /* of the last read */
     bool paused;       /* reads nothing until output has left */
     bool peer_done;    /* the peer has sent all it had to; it may still read */
+    bool peer_ended;   /* it was the peer who ended it, and in good order (see conn_input.c) */
     bool overflow;     /* a reply did not fit: to be closed */
     bool refused;      /* a reply has no words in the dialect: to be closed ... */
     char *refusal;     /* ... for this reason; NULL when there was no memory for it */

@@ -2,6 +2,10 @@
  * conn_input.c - bytes in, requests out: what a connection reads, how much of it at once, and what
  * it keeps of a frame that is not whole yet.
  *
+ * An end of file says that no process has the peer's end of the connection any more, since a client
+ * that gives one up and lives on resets it. A reset says less: the peer's kernel also sends one
+ * when a process dies with something unread.
+ *
  * In one turn of the loop each connection is read from once, so that nobody's flood is served
  * before others have had their turn; and it keeps what has come, never what was announced.
  */
@@ -145,12 +149,22 @@ static bool serve_input(struct ddpi_conn *conn, const uv_buf_t *buf, size_t len)
     return used > 0;
 }
 
+/* libuv also tells an end of file where a reset came behind data, as it then reads no further. */
+static bool ended_in_order(const struct ddpi_conn *conn)
+{
+    char byte;
+    uv_os_fd_t fd;
+    return uv_fileno((const uv_handle_t *)&conn->tcp, &fd) == 0 &&
+           recv(fd, &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 void ddpi_conn_on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 {
     struct ddpi_conn *conn = stream->data;
     bool had_its_share = nread == UV_ENOBUFS && has_read(conn);
     if (nread == 0 || had_its_share || conn->sm.state == CONN_CLOSING)
         return;
+    conn->peer_ended = nread == UV_EOF && ended_in_order(conn);
     if (nread == UV_EOF && ddpi_conn_serving(conn) && ddpi_conn_queued(conn) > 0) {
         conn->peer_done = true; /* it may want the replies all the same */
         ddpi_conn_log_end(conn, "the peer closed it");

@@ -431,54 +431,6 @@ static ddp_status run_list(struct ddpi_kv *kv, struct kv_call *call)
     return status;
 }
 
-struct ddpi_bytes ddpi_kv_peek(const struct ddpi_kv *kv, struct ddpi_bytes key)
-{
-    const struct kv_entry *entry = ddpi_kv_find_value(kv, key);
-    return entry != NULL ? ddpi_kv_value(entry) : ddpi_bytes_of(NULL, 0);
-}
-
-ddp_status ddpi_kv_poke(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
-                        struct ddp_error *err)
-{
-    struct kv_change change;
-    ddp_status status = ddpi_kv_prepare(kv, key, value, &change, err);
-    if (status != DDP_OK)
-        return status;
-    ddpi_kv_commit(kv, &change);
-    ddpi_kv_written(kv, change.entry);
-    return DDP_OK;
-}
-
-void ddpi_kv_reserve(struct ddpi_kv *kv, const char *prefix)
-{
-    kv->reserved = prefix;
-}
-
-ddp_status ddpi_kv_check_owner(const struct ddpi_kv *kv, struct ddpi_bytes key,
-                               struct ddp_error *err)
-{
-    size_t len = strlen(kv->reserved);
-    if (len == 0 || !ddpi_kv_has_prefix(key, ddpi_bytes_of(kv->reserved, len)))
-        return DDP_OK;
-    return ddpi_error_set(err, DDP_E_DENIED, "keys that begin with '%s' are the server's to change",
-                          kv->reserved);
-}
-
-size_t ddpi_kv_delete_prefix(struct ddpi_kv *kv, struct ddpi_bytes prefix)
-{
-    size_t before = kv->nkeys;
-    struct kv_entry *next;
-    for (struct kv_entry *entry = ddpi_kv_order_first(kv, prefix); entry != NULL; entry = next) {
-        next = ddpi_kv_order_next(kv, entry, prefix);
-        ddpi_kv_queue_clear(kv, entry);
-        if (entry->version != 0)
-            ddpi_kv_drop(kv, entry);
-        else
-            ddpi_kv_entry_release(kv, entry);
-    }
-    return before - kv->nkeys;
-}
-
 static ddp_status check_lengths(const struct ddpi_kv *kv, struct kv_call *call)
 {
     const struct ddpi_message *request = call->request;
@@ -532,6 +484,7 @@ void ddpi_kv_apply(struct ddpi_kv *kv, struct ddpi_kv_client *client,
         [DDPI_OP_UNWATCH] = ddpi_kv_unwatch,
         [DDPI_OP_SESSION_OPEN] = ddpi_kv_session_open,
         [DDPI_OP_SESSION_KEEP] = ddpi_kv_session_keep,
+        [DDPI_OP_SESSION_HOLD] = ddpi_kv_session_hold,
         [DDPI_OP_SESSION_CLOSE] = ddpi_kv_session_close,
         [DDPI_OP_SET_EPHEMERAL] = ddpi_kv_set_ephemeral,
         [DDPI_OP_CANCEL_REQUEST] = ddpi_kv_cancel_request,

@@ -52,6 +52,7 @@ struct ddpi_kv_client {
     uint32_t nwaits;
     struct ddpi_list watches; /* kv_watch::of_client */
     uint32_t nwatches;
+    struct ddpi_list held;       /* kv_session::of_holder */
     struct ddpi_kv_scope *scope; /* these two are the caller's; NULL: it sees all keys */
     bool tcpstore;               /* other limits count */
     struct kv_entry *served;     /* the queue that has woken it, until it asks for something */
@@ -80,8 +81,11 @@ struct ddpi_kv *ddpi_kv_create(const struct ddpi_kv_limits *limits,
 void ddpi_kv_destroy(struct ddpi_kv *kv);
 
 void ddpi_kv_client_init(struct ddpi_kv_client *client);
-/* Drops its waiting requests, its watches and its places in barriers, without replies to itself. */
+/* Drops its waiting requests, its watches and its places in barriers, without replies to itself.
+ * Sessions that it holds wait for another holder, or for their leases. */
 void ddpi_kv_client_gone(struct ddpi_kv *kv, struct ddpi_kv_client *client);
+/* Nobody is at the other end any more, which is certain: the sessions that it holds are over. */
+void ddpi_kv_client_dead(struct ddpi_kv *kv, struct ddpi_kv_client *client);
 
 void ddpi_kv_apply(struct ddpi_kv *kv, struct ddpi_kv_client *client,
                    const struct ddpi_message *request, uint64_t now_ms);
@@ -100,7 +104,8 @@ void ddpi_kv_expire(struct ddpi_kv *kv, uint64_t now_ms);
  * change: DDP_E_DENIED for clients. */
 void ddpi_kv_reserve(struct ddpi_kv *kv, const char *prefix);
 
-/* For the owner of the store: the value of @key, with a NUL behind it, valid until the next call;
+/* For the owner of the store: the value of @key, with a NUL behind it, valid until the next call
+ * (NULL: there is none);
  * and another value, within the limits or not: clients cannot keep him from it. */
 struct ddpi_bytes ddpi_kv_peek(const struct ddpi_kv *kv, struct ddpi_bytes key);
 ddp_status ddpi_kv_poke(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
@@ -108,6 +113,15 @@ ddp_status ddpi_kv_poke(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_b
 
 /* The number of the session with @token, by which a sink knows it; 0 if there is none. */
 uint64_t ddpi_kv_session_number(const struct ddpi_kv *kv, struct ddpi_bytes token);
+
+/* For the owner of the store: removes @key, if it is there. */
+void ddpi_kv_remove(struct ddpi_kv *kv, struct ddpi_bytes key);
+
+/* For the owner of the store: all keys with @prefix, in their order, until @visit returns false. It
+ * must not change anything. */
+void ddpi_kv_each(const struct ddpi_kv *kv, struct ddpi_bytes prefix,
+                  bool (*visit)(void *ctx, struct ddpi_bytes key, struct ddpi_bytes value),
+                  void *ctx);
 
 /* For the owner of the store: removes all keys and queues that begin with @prefix; returns how many
  * keys. */

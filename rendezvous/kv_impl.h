@@ -1,8 +1,9 @@
 /*
  * kv_impl.h - what the files of the core share: kv.c (keys and values), kv_more.c (the operations
- * beyond the native ones), kv_order.c (entries in order), kv_queue.c (queues), kv_restore.c (the
- * way to and from a sink), kv_scope.c (scopes), kv_session.c (sessions), kv_txn.c (transactions),
- * kv_wait.c (requests that wait) and kv_watch.c (watches). Nobody else includes it.
+ * beyond the native ones), kv_order.c (entries in order), kv_owner.c (what the owner of the store
+ * may do), kv_queue.c (queues), kv_restore.c (the way to and from a sink), kv_scope.c (scopes),
+ * kv_session.c (sessions), kv_txn.c (transactions), kv_wait.c (requests that wait) and kv_watch.c
+ * (watches). Nobody else includes it.
  */
 #ifndef DDPI_KV_IMPL_H
 #define DDPI_KV_IMPL_H
@@ -186,8 +187,11 @@ void ddpi_kv_emit(struct ddpi_kv *kv, const struct ddpi_mutation *mutation);
 /* kv_session.c */
 ddp_status ddpi_kv_session_open(struct ddpi_kv *kv, struct kv_call *call);
 ddp_status ddpi_kv_session_keep(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_session_hold(struct ddpi_kv *kv, struct kv_call *call);
 ddp_status ddpi_kv_session_close(struct ddpi_kv *kv, struct kv_call *call);
 ddp_status ddpi_kv_set_ephemeral(struct ddpi_kv *kv, struct kv_call *call);
+/* @client holds none any more. */
+void ddpi_kv_session_release(struct ddpi_kv_client *client);
 /* UINT64_MAX: never. */
 uint64_t ddpi_kv_next_lease(const struct ddpi_kv *kv);
 void ddpi_kv_expire_leases(struct ddpi_kv *kv, uint64_t now_ms);

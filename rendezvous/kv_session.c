@@ -4,7 +4,9 @@
  * the entries are kv.c's.
  *
  * A session does not belong to a connection, so there is nothing to take over when one is lost: the
- * token is the session's number and a secret, which only the store's seed can make.
+ * token is the session's number and a secret, which only the store's seed can make. A client may
+ * hold one, until another does: then the session does not outlive its process. Whether a connection
+ * has ended with a process, or only got lost, is for the server to say (conn.h).
  */
 #include "clock.h"
 #include "error.h"
@@ -20,6 +22,7 @@ struct kv_session {
     struct ddpi_table_node node; /* by number */
     struct ddpi_heap_node lease; /* until when */
     struct ddpi_list keys;       /* kv_entry::of_session */
+    struct ddpi_list of_holder;  /* in its list while a client holds it */
     uint32_t lease_ms;
     uint64_t number;
     uint8_t token[DDPI_SESSION_SIZE]; /* the number, then two words of secret */
@@ -50,6 +53,7 @@ static void session_end(struct ddpi_kv *kv, struct kv_session *session)
         ddpi_kv_drop(kv, ddpi_container_of(session->keys.next, struct kv_entry, of_session));
     ddpi_table_remove(&kv->sessions, &session->node);
     ddpi_heap_remove(&kv->leases, &session->lease);
+    ddpi_list_remove(&session->of_holder);
     ddpi_kv_emit(
         kv, &(struct ddpi_mutation){.kind = DDPI_MUTATION_SESSION_END, .session = session->number});
     kv->bytes -= sizeof(*session);
@@ -106,6 +110,7 @@ static ddp_status session_create(struct ddpi_kv *kv, uint64_t number, uint32_t l
     session->node.key = session->token;
     session->node.key_len = sizeof session->number;
     ddpi_list_init(&session->keys);
+    ddpi_list_init(&session->of_holder);
     make_token(kv, session);
     if (!ddpi_heap_insert(&kv->leases, &session->lease, ddpi_deadline(now_ms, lease_ms)) ||
         !ddpi_table_insert(&kv->sessions, &session->node)) {
@@ -187,6 +192,35 @@ ddp_status ddpi_kv_session_keep(struct ddpi_kv *kv, struct kv_call *call)
         return status;
     renew(kv, session, call->now_ms);
     return DDP_OK;
+}
+
+ddp_status ddpi_kv_session_hold(struct ddpi_kv *kv, struct kv_call *call)
+{
+    struct kv_session *session = NULL;
+    ddp_status status = session_find(kv, call, &session);
+    if (session == NULL)
+        return status;
+    renew(kv, session, call->now_ms);
+    ddpi_list_remove(&session->of_holder);
+    ddpi_list_append(&call->client->held, &session->of_holder);
+    return DDP_OK;
+}
+
+static struct kv_session *held_first(const struct ddpi_kv_client *client)
+{
+    return ddpi_container_of(client->held.next, struct kv_session, of_holder);
+}
+
+void ddpi_kv_session_release(struct ddpi_kv_client *client)
+{
+    while (!ddpi_list_empty(&client->held))
+        ddpi_list_remove(&held_first(client)->of_holder);
+}
+
+void ddpi_kv_client_dead(struct ddpi_kv *kv, struct ddpi_kv_client *client)
+{
+    while (!ddpi_list_empty(&client->held))
+        session_end(kv, held_first(client));
 }
 
 ddp_status ddpi_kv_session_close(struct ddpi_kv *kv, struct kv_call *call)

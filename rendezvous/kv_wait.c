@@ -498,11 +498,13 @@ void ddpi_kv_client_init(struct ddpi_kv_client *client)
     *client = (struct ddpi_kv_client){0};
     ddpi_list_init(&client->waits);
     ddpi_list_init(&client->watches);
+    ddpi_list_init(&client->held);
 }
 
 void ddpi_kv_client_gone(struct ddpi_kv *kv, struct ddpi_kv_client *client)
 {
     drop_waits(kv, client);
     ddpi_kv_drop_watches(kv, client);
+    ddpi_kv_session_release(client);
     ddpi_kv_unserve(kv, client);
 }

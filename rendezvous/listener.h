@@ -39,8 +39,9 @@ struct ddpi_listener {
     uv_poll_t poll;
     uv_timer_t pause; /* until accepting goes on */
     char endpoint[DDPI_ENDPOINT_MAX];
-    char job[DDPI_JOB_MAX + 1]; /* these two are the owner's */
+    char job[DDPI_JOB_MAX + 1]; /* these three are the owner's */
     uint64_t session;
+    uint64_t generation;
 };
 
 /* Takes over @fd, which ddpi_listen() or ddpi_listen_check() approved, also when it fails. */

@@ -14,6 +14,9 @@
  * Keys and values are a u32 length and bytes; a list of keys, or of clauses (message.h), is a u32
  * count and that many of them.
  * The server's BYE (id 0) says why it is about to close.
+ *
+ * Version 2 has the request SESSION_HOLD; a client asks for nothing that the version spoken has
+ * not.
  */
 #ifndef DDPI_PROTO_H
 #define DDPI_PROTO_H
@@ -25,8 +28,9 @@ enum {
     DDPI_PREAMBLE_SIZE = 8,
     DDPI_FRAME_HEADER_SIZE = 16,
     DDPI_VERSION_MIN = 1,
-    DDPI_VERSION_MAX = 1,
-    DDPI_HELLO_MAX = 952, /* payload bytes: with preamble and PROOF 1 KiB before authentication */
+    DDPI_VERSION_MAX = 2,
+    DDPI_VERSION_HOLD = 2, /* the first with SESSION_HOLD */
+    DDPI_HELLO_MAX = 952,  /* payload bytes: with preamble and PROOF 1 KiB before authentication */
 };
 
 #define DDPI_MAGIC "DDPS"

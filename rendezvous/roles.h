@@ -8,7 +8,8 @@
 #include "message.h"
 
 /* An agent may ask everything; a worker may change, and an observer only read. DDP_E_DENIED. To
- * which keys that applies is not decided here: who has a job sees no others (server_jobs.c). */
+ * which keys that applies is not decided here: who has a job sees no others (server_jobs.c). But
+ * what rounds are made of is for agents alone to change, also where a worker sees all keys. */
 ddp_status ddpi_role_permits(const struct ddpi_identity *identity,
                              const struct ddpi_message *request, struct ddp_error *err);
 

@@ -43,6 +43,7 @@ void ddpi_server_maybe_closed(struct ddpi_server *server)
         return;
     void (*cb)(void *ctx) = server->close_cb;
     void *ctx = server->close_ctx;
+    ddpi_round_keys_destroy(server->rounds);
     ddpi_kv_scope_put(server->kv, server->tcpstore_scope);
     ddpi_kv_destroy(server->kv);
     ddpi_admission_finish(&server->admission);
@@ -134,6 +135,7 @@ ddp_status ddpi_server_add_listener(struct ddpi_server *server, const struct ddp
         return status;
     memcpy(listener->job, at->job, sizeof listener->job);
     listener->session = at->session;
+    listener->generation = at->generation;
     if (ret != NULL)
         *ret = listener;
     return DDP_OK;
@@ -167,7 +169,7 @@ static const struct ddpi_listener *listener_at(const struct ddpi_server *server,
     ddpi_list_for_each (node, &server->listeners) {
         const struct ddpi_listener *listener =
             ddpi_container_of(node, struct ddpi_listener, of_server);
-        if (listener->session == 0 && index-- == 0)
+        if (ddpi_server_is_permanent(listener) && index-- == 0)
             return listener;
     }
     return NULL;
@@ -282,6 +284,9 @@ static ddp_status create_core(struct ddpi_server *server, uint32_t rate,
     server->kv = ddpi_kv_create(&server->env.kv_limits, seed, ddpi_server_on_reply, server);
     if (server->kv == NULL)
         return ddpi_error_nomem(err, sizeof(void *));
+    ddp_status status = ddpi_server_create_rounds(server, seed, err);
+    if (status != DDP_OK)
+        return status;
     return ddpi_kv_scope_get(server->kv, ddpi_bytes_of(tcpstore_prefix, strlen(tcpstore_prefix)),
                              &server->tcpstore_scope, err);
 }
@@ -357,6 +362,7 @@ ddp_status ddpi_server_create_deaf(uv_loop_t *loop, const struct ddpi_server_opt
     if (status == DDP_OK)
         status = create_core(server, rate, prefix, err);
     if (status != DDP_OK) {
+        ddpi_round_keys_destroy(server->rounds);
         ddpi_kv_destroy(server->kv);
         ddpi_wipe(&server->token, sizeof server->token);
         ddpi_free(server);
@@ -411,6 +417,7 @@ void ddpi_server_restore_mark(struct ddpi_server *server, const struct ddpi_mark
     uv_update_time(server->env.loop); /* loading may have taken long */
     ddpi_kv_restore_mark(server->kv, mark, uv_now(server->env.loop));
     server->env.incarnation = mark->incarnation;
+    ddpi_round_keys_restore(server->rounds);
 }
 
 void ddpi_server_set_sink(struct ddpi_server *server, const struct ddpi_sink *sink,
@@ -453,6 +460,7 @@ struct ddpi_server_stats ddpi_server_stats(const struct ddpi_server *server)
     stats.waits = kv.waits;
     stats.watches = kv.watches;
     stats.sessions = kv.sessions;
+    ddpi_round_keys_count(server->rounds, &stats.jobs, &stats.members);
     stats.input = server->shared.input.held;
     stats.output = server->shared.output.held;
     return stats;

@@ -88,7 +88,9 @@ struct ddpi_server_options {
     X(bytes)                                                                              \
     X(waits) /* requests that wait */                                                     \
     X(watches)                                                                            \
-    X(sessions)
+    X(sessions)                                                                           \
+    X(jobs)    /* that have rounds, */                                                    \
+    X(members) /* and these */
 
 struct ddpi_server_stats {
 #define DDPI_SERVER_STAT(name) uint64_t name;

@@ -27,6 +27,8 @@ static void on_expiry(uv_timer_t *timer)
 static void update_expiry(struct ddpi_server *server)
 {
     uint64_t at = ddpi_kv_next_deadline(server->kv);
+    uint64_t rounds_at = server->draining ? UINT64_MAX : ddpi_round_keys_deadline(server->rounds);
+    at = rounds_at < at ? rounds_at : at;
     if (at == server->expiry_at)
         return;
     server->expiry_at = at;
@@ -60,6 +62,7 @@ void ddpi_server_on_change(void *ctx, const struct ddpi_mutation *mutation)
     struct ddpi_server *server = ctx;
     if (mutation->kind == DDPI_MUTATION_SESSION_END)
         ddpi_server_close_ports(server, mutation->session);
+    ddpi_round_keys_note(server->rounds, mutation);
     if (server->sink.change == NULL)
         return;
     server->changed = true;
@@ -118,6 +121,8 @@ void ddpi_server_settle(struct ddpi_server *server)
     struct ddp_error why = {0};
     if (server->closing)
         return;
+    if (!server->draining) /* a server that is about to end begins nothing: the next one does */
+        ddpi_round_keys_act(server->rounds, uv_now(server->env.loop));
     if (ddpi_server_commit(server, &why) != DDP_OK) {
         server->sink_failed(server->sink_failed_ctx, &why);
         return;
@@ -245,6 +250,8 @@ static void on_gone(void *owner, struct ddpi_conn *conn)
     ddpi_server_charge(server, conn);
     if (conn->vouches)
         ddpi_admission_leave(&server->admission, &conn->address);
+    if (conn->peer_ended)
+        ddpi_kv_client_dead(server->kv, &conn->client);
     ddpi_kv_client_gone(server->kv, &conn->client);
     ddpi_kv_scope_put(server->kv, conn->client.scope);
     conn->client.scope = NULL;

@@ -1,7 +1,8 @@
 /*
  * server_impl.h - what the files of the server share: server.c (its life, and where it listens),
  * server_door.c (who comes in, and what is refused), server_conns.c (what they ask, the end of a
- * turn) and server_jobs.c (jobs and their data ports). Nobody else includes it.
+ * turn), server_jobs.c (jobs and their data ports) and server_rounds.c (what rounds ask of a
+ * server). Nobody else includes it.
  */
 #ifndef DDPI_SERVER_IMPL_H
 #define DDPI_SERVER_IMPL_H
@@ -10,6 +11,7 @@
 #include "awake.h"
 #include "conn.h"
 #include "rate.h"
+#include "round_keys.h"
 #include "server.h"
 
 /* As much as one connection can make the server do in one turn by what it sends. */
@@ -44,6 +46,7 @@ struct ddpi_server {
     struct ddpi_conn_env env;
     struct ddpi_listener_env listener_env;
     struct ddpi_kv *kv;
+    struct ddpi_round_keys *rounds;
     struct ddpi_kv_scope *tcpstore_scope;
     struct ddpi_list listeners; /* ddpi_listener::of_server */
     struct ddpi_list conns;     /* ddpi_conn::of_server */
@@ -66,7 +69,7 @@ struct ddpi_server {
     void *sink_failed_ctx;
     bool changed; /* since the last commit */
 
-    uv_timer_t expiry; /* the core's next deadline */
+    uv_timer_t expiry; /* the next deadline of the core, or of a round */
     uint64_t expiry_at;
     bool expiry_due;
     uv_check_t after_io; /* these two end a turn: behind connections, and behind timers */
@@ -95,7 +98,15 @@ struct ddpi_listen_at {
     uint16_t port;
     char job[DDPI_JOB_MAX + 1]; /* "": any */
     uint64_t session;           /* it ends with this session; 0: with the server */
+    uint64_t generation;        /* ... or with this generation of the job; 0: with none */
 };
+
+/* It was asked for by the owner of the server, and stays. */
+static inline bool ddpi_server_is_permanent(const struct ddpi_listener *listener)
+{
+    return listener->session == 0 && listener->generation == 0;
+}
+
 ddp_status ddpi_server_add_listener(struct ddpi_server *server, const struct ddpi_listen_at *at,
                                     const struct ddpi_listener **ret, struct ddp_error *err);
 
@@ -110,8 +121,22 @@ ddp_status ddpi_server_fence(struct ddpi_server *server, struct ddpi_conn *conn,
 ddp_status ddpi_server_open_port(struct ddpi_server *server, struct ddpi_conn *conn,
                                  const struct ddpi_message *request, struct ddpi_message *reply,
                                  struct ddp_error *err);
+/* 0 as long as nobody has fenced it. What cannot be understood keeps everybody out. */
+uint64_t ddpi_server_epoch(const struct ddpi_server *server, const char *job);
+/* End all epochs of @job before @epoch. DDP_E_CONFLICT: it is in a later one. */
+ddp_status ddpi_server_set_epoch(struct ddpi_server *server, const char *job, uint64_t epoch,
+                                 struct ddp_error *err);
+/* Those that @job has besides what the server was started with. */
+void ddpi_server_close_ports_of(struct ddpi_server *server, const char *job);
+/* Whether there may be @more data ports. DDP_E_LIMIT. */
+ddp_status ddpi_server_check_ports(const struct ddpi_server *server, size_t more,
+                                   struct ddp_error *err);
 /* @session has ended. */
 void ddpi_server_close_ports(struct ddpi_server *server, uint64_t session);
+
+/* server_rounds.c */
+ddp_status ddpi_server_create_rounds(struct ddpi_server *server, const uint8_t seed[DDPI_SEED_SIZE],
+                                     struct ddp_error *err);
 
 /* server_door.c */
 /* Hooks of the listeners and of connections. */

@@ -26,8 +26,7 @@ static void join(struct text *text, const char *before, const char *job, const c
     text->all = ddpi_bytes_of(text->bytes, (size_t)len);
 }
 
-/* 0 as long as nobody has fenced it. What cannot be understood keeps everybody out. */
-static uint64_t epoch_of(const struct ddpi_server *server, const char *job)
+uint64_t ddpi_server_epoch(const struct ddpi_server *server, const char *job)
 {
     struct text key;
     int64_t epoch = 0;
@@ -41,7 +40,7 @@ static uint64_t epoch_of(const struct ddpi_server *server, const char *job)
 static ddp_status check_epoch(const struct ddpi_server *server, const struct ddpi_identity *who,
                               struct ddp_error *err)
 {
-    uint64_t epoch = epoch_of(server, who->job);
+    uint64_t epoch = ddpi_server_epoch(server, who->job);
     if (who->role != DDPI_ROLE_WORKER || who->epoch >= epoch)
         return DDP_OK;
     return ddpi_error_set(err, DDP_E_DENIED,
@@ -111,29 +110,22 @@ static void dismiss_old(struct ddpi_server *server, const char *job, uint64_t ep
     }
 }
 
-/* The ports that clients have opened for @job: those of TCPStore clients of an epoch that is over.
- */
-static void close_ports_of(struct ddpi_server *server, const char *job)
+void ddpi_server_close_ports_of(struct ddpi_server *server, const char *job)
 {
     ddpi_list_for_each_safe (node, &server->listeners) {
         struct ddpi_listener *listener = ddpi_container_of(node, struct ddpi_listener, of_server);
-        if (listener->session != 0 && strcmp(listener->job, job) == 0)
+        if (!ddpi_server_is_permanent(listener) && strcmp(listener->job, job) == 0)
             ddpi_listener_close(listener);
     }
 }
 
-ddp_status ddpi_server_fence(struct ddpi_server *server, struct ddpi_conn *conn,
-                             const struct ddpi_message *request, struct ddpi_message *reply,
-                             struct ddp_error *err)
+ddp_status ddpi_server_set_epoch(struct ddpi_server *server, const char *job, uint64_t epoch,
+                                 struct ddp_error *err)
 {
-    char job[DDPI_JOB_MAX + 1], value[24];
+    char value[24];
     struct text key, keyspace;
-    ddp_status status = take_job(conn, request, job, err);
-    if (status != DDP_OK)
-        return status;
-    uint64_t now = epoch_of(server, job), epoch = (uint64_t)request->number;
-    reply->version = now;
-    if (request->number < 0 || epoch < now)
+    uint64_t now = ddpi_server_epoch(server, job);
+    if (epoch > INT64_MAX || epoch < now)
         return ddpi_error_set(err, DDP_E_CONFLICT,
                               "the job '%s' is in epoch %" PRIu64 ", and epochs only grow", job,
                               now);
@@ -142,22 +134,40 @@ ddp_status ddpi_server_fence(struct ddpi_server *server, struct ddpi_conn *conn,
     join(&key, "epoch/", job, "");
     join(&keyspace, "job/", job, "/tcp/");
     int len = snprintf(value, sizeof value, "%" PRIu64, epoch);
-    status = ddpi_kv_poke(server->kv, key.all, ddpi_bytes_of(value, (size_t)len), err);
+    ddp_status status = ddpi_kv_poke(server->kv, key.all, ddpi_bytes_of(value, (size_t)len), err);
     if (status != DDP_OK)
         return status;
-    reply->version = epoch;
-    close_ports_of(server, job);
+    /* Its TCPStore clients do not say their epoch, but their ports are of one that is over. */
+    ddpi_server_close_ports_of(server, job);
     dismiss_old(server, job, epoch);
     (void)ddpi_kv_delete_prefix(server->kv, keyspace.all);
     return DDP_OK;
 }
 
-static size_t count_ports(const struct ddpi_server *server)
+ddp_status ddpi_server_fence(struct ddpi_server *server, struct ddpi_conn *conn,
+                             const struct ddpi_message *request, struct ddpi_message *reply,
+                             struct ddp_error *err)
+{
+    char job[DDPI_JOB_MAX + 1];
+    ddp_status status = take_job(conn, request, job, err);
+    if (status != DDP_OK)
+        return status;
+    status = ddpi_server_set_epoch(server, job, (uint64_t)request->number, err);
+    reply->version = ddpi_server_epoch(server, job);
+    return status;
+}
+
+ddp_status ddpi_server_check_ports(const struct ddpi_server *server, size_t more,
+                                   struct ddp_error *err)
 {
     size_t count = 0;
     ddpi_list_for_each (node, &server->listeners)
-        count += ddpi_container_of(node, struct ddpi_listener, of_server)->session != 0;
-    return count;
+        count +=
+            !ddpi_server_is_permanent(ddpi_container_of(node, struct ddpi_listener, of_server));
+    if (count + more <= server->max_data_ports)
+        return DDP_OK;
+    return ddpi_error_set(err, DDP_E_LIMIT, "there are %zu data ports, and %u is the limit", count,
+                          server->max_data_ports);
 }
 
 ddp_status ddpi_server_open_port(struct ddpi_server *server, struct ddpi_conn *conn,
@@ -175,9 +185,9 @@ ddp_status ddpi_server_open_port(struct ddpi_server *server, struct ddpi_conn *c
     if (at.session == 0)
         return ddpi_error_set(err, DDP_E_NOT_FOUND,
                               "there is no such session: its lease is over, or it was closed");
-    if (count_ports(server) >= server->max_data_ports)
-        return ddpi_error_set(err, DDP_E_LIMIT, "there are %u data ports, which is the limit",
-                              server->max_data_ports);
+    status = ddpi_server_check_ports(server, 1, err);
+    if (status != DDP_OK)
+        return status;
     ddpi_conn_local_host(conn, host, sizeof host);
     at.host = host;
     const struct ddpi_listener *listener;

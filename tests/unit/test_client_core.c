@@ -45,7 +45,7 @@ static const struct {
     {DDPI_OP_TRANSACT, false},      {DDPI_OP_WATCH, true},
     {DDPI_OP_UNWATCH, true},        {DDPI_OP_SESSION_OPEN, false},
     {DDPI_OP_SESSION_KEEP, true},   {DDPI_OP_SESSION_CLOSE, false},
-    {DDPI_OP_SET_EPHEMERAL, false},
+    {DDPI_OP_SET_EPHEMERAL, false}, {DDPI_OP_SESSION_HOLD, true},
 };
 
 START_TEST(only_what_does_no_harm_is_sent_again)

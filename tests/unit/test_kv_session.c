@@ -174,6 +174,52 @@ START_TEST(limits_hold)
 }
 END_TEST
 
+static ddp_status hold(int client, const struct token *token)
+{
+    return use(client, DDPI_OP_SESSION_HOLD, token);
+}
+
+START_TEST(what_is_held_ends_with_its_holder)
+{
+    struct token token = open_session(10), other = open_session(10), wrong = token;
+    wrong.bytes[20] ^= 1;
+    ck_assert_int_eq(hold(1, &wrong), DDP_E_NOT_FOUND);
+    set_ephemeral(&token, "e", "1");
+    set_ephemeral(&other, "o", "1");
+    ck_assert_int_eq(hold(1, &token), DDP_OK);
+    ck_assert_int_eq(hold(1, &token), DDP_OK); /* twice is as good as once */
+    ddpi_kv_client_dead(kv, &clients[2]);      /* holds nothing */
+    ck_assert_str_eq(try_get("e")->value, "1");
+    ddpi_kv_client_dead(kv, &clients[1]);
+    ck_assert_int_eq(try_get("e")->status, DDP_E_NOT_FOUND);
+    ck_assert_int_eq(keep(&token), DDP_E_NOT_FOUND);
+    ck_assert_str_eq(try_get("o")->value, "1");
+    ck_assert_uint_eq(ddpi_kv_stats(kv).sessions, 1);
+}
+END_TEST
+
+START_TEST(the_last_holder_counts)
+{
+    struct token token = open_session(10), closed = open_session(10);
+    set_ephemeral(&token, "e", "1");
+    pass(9);
+    ck_assert_int_eq(hold(1, &token), DDP_OK); /* which keeps it, too */
+    ck_assert_int_eq(hold(2, &token), DDP_OK);
+    pass(9);
+    ddpi_kv_client_dead(kv, &clients[1]);
+    ck_assert_str_eq(try_get("e")->value, "1");
+    ddpi_kv_client_gone(kv, &clients[2]); /* lost, but maybe alive */
+    ddpi_kv_client_dead(kv, &clients[2]);
+    ck_assert_str_eq(try_get("e")->value, "1");
+    ck_assert_int_eq(hold(1, &token), DDP_OK);
+    pass(10); /* the lease is over all the same */
+    ck_assert_int_eq(try_get("e")->status, DDP_E_NOT_FOUND);
+    ck_assert_int_eq(hold(1, &closed), DDP_E_NOT_FOUND);
+    ddpi_kv_client_dead(kv, &clients[1]);
+    ck_assert_uint_eq(ddpi_kv_stats(kv).sessions, 0);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("kv_session");
@@ -184,6 +230,8 @@ Suite *test_suite(void)
     tcase_add_test(tcase, the_last_change_decides);
     tcase_add_test(tcase, those_who_watch_see_keys_vanish);
     tcase_add_test(tcase, limits_hold);
+    tcase_add_test(tcase, what_is_held_ends_with_its_holder);
+    tcase_add_test(tcase, the_last_holder_counts);
     suite_add_tcase(suite, tcase);
     return suite;
 }

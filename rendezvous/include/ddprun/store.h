@@ -358,7 +358,7 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_store_session_open(ddp_store *store, uint3
                                                          struct ddp_error *err);
 
 /**
- * Begin the lease of @session anew. A third of the lease between two calls leaves time for trouble.
+ * Begin the lease of @session anew. A sixth of the lease between two calls leaves time for trouble.
  *
  * DDP_E_NOT_FOUND: it has ended, and its keys are gone.
  */

@@ -43,6 +43,11 @@ struct ddp_store_uv_hooks {
     void (*state)(void *data, ddp_store_uv *store, enum ddp_store_uv_state state, const char *why);
     /* A session that was to be kept has ended all the same, and its keys are gone. */
     void (*session_ended)(void *data, ddp_store_uv *store, const struct ddp_store_session *session);
+    /* A session was kept: the server has answered what was sent at @sent_ms (milliseconds of
+     * CLOCK_MONOTONIC) or later, so its lease is not over before so much time has passed since. A
+     * program that knows it by @size may leave this member out. */
+    void (*session_kept)(void *data, ddp_store_uv *store, const struct ddp_store_session *session,
+                         uint64_t sent_ms);
 };
 
 /* What can be asked, each as the function of that name in ddprun/store.h. */
@@ -68,9 +73,18 @@ enum ddp_store_op {
     DDP_STORE_OP_FENCE             /* key: the job; number: the epoch -> version: its epoch */
 };
 
-/* A flag of DDP_STORE_OP_SESSION_OPEN: keep it, at a third of its lease, until it is closed by this
- * handle or the handle is. */
+/* A flag of DDP_STORE_OP_SESSION_OPEN: keep it, at a sixth of its lease and on each new connection,
+ * until it is closed by this handle or the handle is. */
 #define DDP_STORE_KEEP 2u
+
+/* The same, and hold it: it ends at once when this process does, or when ddp_store_uv_close() ends
+ * the connection. The peer's kernel says so by a FIN once no process has the socket any more;
+ * whoever gives a duplicate of it to another process (ddp_store_uv_socket()) has the session end
+ * with the last of them. A connection that is lost in any other way, also that of a machine that is
+ * gone, changes nothing: the lease decides. So it does when a process dies before it has read all
+ * that the server had sent, since the kernel then sends a RST, and where the server is older than
+ * this flag. */
+#define DDP_STORE_HOLD 4u
 
 /* What is asked. Set @size to sizeof(struct ddp_store_request), and what the operation does not
  * name to zero. All that it points to is copied. */
@@ -145,9 +159,17 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_store_uv_submit(ddp_store_uv *store,
 DDP_API ddp_status ddp_store_uv_cancel(ddp_store_uv *store, uint64_t request);
 
 /**
+ * The socket of the connection, or -1 while there is none on which the server has let the client
+ * in. It stays the handle's: to look at, and to duplicate (see DDP_STORE_HOLD), but not to read or
+ * write.
+ */
+DDP_API int ddp_store_uv_socket(const ddp_store_uv *store);
+
+/**
  * Answer all requests with DDP_E_CANCELED, close the connection, free the handle, then call @closed
- * (may be NULL) with @data. All of that from the loop. Sessions are not closed: those that were
- * kept end with their leases. Call it once; later only callbacks may still mention the handle.
+ * (may be NULL) with @data. All of that from the loop. Sessions are not closed: those that are held
+ * end with the connection, those that were kept with their leases. Call it once; later only
+ * callbacks may still mention the handle.
  */
 DDP_API void ddp_store_uv_close(ddp_store_uv *store, void (*closed)(void *data), void *data);
 
