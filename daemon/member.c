@@ -154,6 +154,8 @@ static void follow_seat(struct member *member, uint64_t now_ms)
 
 void member_seat(struct member *member, const struct ddp_round_seat *seat, uint64_t now_ms)
 {
+    if (member->seat.spare && !seat->spare)
+        member->waiting_since_ms = now_ms; /* it has not been in need of a seat until now */
     member->seat = *seat;
     member->seat_void = false;
     if (!member->leaving)

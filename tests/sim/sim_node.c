@@ -124,7 +124,7 @@ static void on_start(void *ctx, const struct ddp_round_seat *seat)
 
 static void on_stop(void *ctx, enum member_stop how, const char *why)
 {
-    static const uint64_t longest_ms[] = {400, 150, SIM_KILL_MS};
+    static const uint64_t longest_ms[] = {2 * SIM_LEASE_MS, 150, SIM_KILL_MS};
     struct sim_node *node = ctx;
     struct sim *sim = node->sim;
     uint64_t after_ms = 1 + sim_random(sim, longest_ms[how]);

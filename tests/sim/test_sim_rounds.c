@@ -15,7 +15,7 @@
 #include <string.h>
 
 enum {
-    RUNS = 300,
+    RUNS = 1000,
     SETTLED_MS = 15000 /* after the last fault: its end, leases, joins that give up and try again */
 };
 

@@ -336,7 +336,7 @@ START_TEST(a_spare_waits_without_limit)
     member_seat(&member, &spare, 1010);
     ck_assert_uint_eq(member_deadline(&member), UINT64_MAX);
     seat(DDP_ROUND_WAIT, 0, 1020);
-    ck_assert_uint_eq(member_deadline(&member), 1000 + JOIN_TIMEOUT);
+    ck_assert_uint_eq(member_deadline(&member), 1020 + JOIN_TIMEOUT);
 }
 END_TEST
 
