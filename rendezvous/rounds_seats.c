@@ -312,7 +312,7 @@ static void work_out(const struct ddpi_rounds *rounds, const struct round_member
             order_stop(seat, member->says.generation, true, "this node has no seat");
     } else if (state == ROUNDS_FORMING) {
         seat->order = DDP_ROUND_WAIT;
-        seat->failed = false;
+        seat->failed = seat->spare = false;
         ddpi_rounds_say(seat->text, "%s", waiting);
     }
 }
