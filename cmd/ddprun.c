@@ -5,10 +5,11 @@
  * event loop that it alone runs. Everything that can be wrong with the command line, but a port in
  * use, is found before the split into guard and agent; and that, too, before a worker is started.
  */
-#include "agent.h"
 #include "error.h"
 #include "guard.h"
+#include "local_job.h"
 #include "mem.h"
+#include "membership.h"
 #include "outcome.h"
 #include "placement.h"
 #include "plan.h"
@@ -49,38 +50,54 @@ static int fail(int code, const struct ddp_error *err)
 
 /* The store, and what belongs to the time in which the agent runs. */
 struct run {
-    struct agent agent;
+    struct membership membership;
+    struct local_job job;
     struct ddpi_server *server;
-    int master_fd;        /* keeps the port aside; -1: the store is the master */
+    uint16_t master_port;
+    int master_fd;        /* keeps that port aside; -1: the store is the master */
     struct rlimit nofile; /* as it was */
+    int exit_code;
 };
 
 /* What TCPStore clients, who cannot say to which generation they belong, see of the store. */
-static void tcpstore_prefix(char *text, size_t size, uint32_t generation)
+static void tcpstore_prefix(char *text, size_t size, uint64_t generation)
 {
-    placement_store_prefix(text, size, generation);
+    placement_store_prefix(text, size, "", generation);
     size_t used = strlen(text);
     snprintf(text + used, size - used, "tcp/");
 }
 
-static void on_new_generation(void *ctx, uint32_t generation)
+/* The keyspaces before it are of no use any more. */
+static ddp_status on_begin(void *ctx, uint64_t generation, struct ddp_round_seat *seat,
+                           struct ddp_error *err)
 {
     struct run *run = ctx;
     char prefix[PREFIX_SIZE];
-    if (generation == 0)
-        return;
+    seat->master_port = run->master_port;
     tcpstore_prefix(prefix, sizeof prefix, generation);
-    if (ddpi_server_set_tcpstore_prefix(run->server, prefix, NULL) != DDP_OK)
-        return; /* no memory for a few bytes: then they keep the old keys, too */
-    placement_store_prefix(prefix, sizeof prefix, generation - 1);
+    ddp_status status = ddpi_server_set_tcpstore_prefix(run->server, prefix, err);
+    placement_store_prefix(prefix, sizeof prefix, "", generation - 1);
     ddpi_server_delete_prefix(run->server, prefix);
+    return status;
+}
+
+static void on_publish(void *ctx, const struct ddp_round_member *says)
+{
+    struct run *run = ctx;
+    local_job_publish(&run->job, says);
+}
+
+static void on_leave(void *ctx)
+{
+    (void)ctx; /* the job ends with its one node */
 }
 
 static void on_done(void *ctx, int exit_code)
 {
-    (void)exit_code; /* it stays in the agent */
     struct run *run = ctx;
-    agent_close(&run->agent);
+    run->exit_code = exit_code;
+    membership_close(&run->membership);
+    local_job_close(&run->job);
     ddpi_server_close(run->server, NULL, NULL);
 }
 
@@ -107,11 +124,10 @@ static ddp_status open_meeting(struct plan *plan, struct run *run, uv_loop_t *lo
         return status;
     plan->agent.store = ddpi_server_endpoint(run->server);
     if (plan->meeting.agent_store) {
-        plan->agent.master_port = ddpi_server_port(run->server);
+        run->master_port = ddpi_server_port(run->server);
         return DDP_OK;
     }
-    status = node_reserve_port(plan->meeting.master_port, &run->master_fd, &plan->agent.master_port,
-                               err);
+    status = node_reserve_port(plan->meeting.master_port, &run->master_fd, &run->master_port, err);
     if (status != DDP_OK && plan->meeting.master_flag != NULL)
         return ddpi_error_wrap(err, status, "%s", plan->meeting.master_flag);
     return status;
@@ -156,20 +172,25 @@ static int run_agent(struct plan *plan, const struct guard_agent *split, struct 
             ddpi_server_close(run->server, NULL, NULL);
         return fail(EXIT_CONFIG, &err);
     }
-    plan->agent.guard_fd = split->guard_fd;
+    plan->agent.guard = split;
 
-    status = agent_init(&run->agent, loop, &plan->agent, &err);
-    run->agent.new_generation = on_new_generation;
-    run->agent.done = on_done;
-    run->agent.ctx = run;
+    const struct membership_link link = {
+        .ctx = run, .publish = on_publish, .leave = on_leave, .done = on_done};
+    const struct member_config member = {.says = plan->says};
+    run->job.begin = on_begin;
+    run->job.ctx = run;
+    status = membership_init(&run->membership, loop, &plan->agent, &member, &link, &err);
+    ddp_status job_status = local_job_init(&run->job, loop, &run->membership, &err);
+    if (status == DDP_OK)
+        status = job_status;
     unblock_signals();
     if (status == DDP_OK)
-        agent_start(&run->agent);
+        membership_start(&run->membership);
     else
         on_done(run, EXIT_CONFIG);
     uv_run(loop, UV_RUN_DEFAULT);
-    int code = status == DDP_OK ? run->agent.exit_code : fail(EXIT_CONFIG, &err);
-    agent_finish(&run->agent);
+    int code = status == DDP_OK ? run->exit_code : fail(EXIT_CONFIG, &err);
+    membership_finish(&run->membership);
     return code;
 }
 

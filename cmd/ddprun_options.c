@@ -10,6 +10,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+
+enum { RESTARTS_MAX = 1000000, NODES_MAX = 1000000 };
 
 static ddp_status parse_nproc(const struct option *option, const char *text, void *field,
                               struct ddp_error *err)
@@ -18,36 +21,99 @@ static ddp_status parse_nproc(const struct option *option, const char *text, voi
     return node_count_workers(text, field, err);
 }
 
-static ddp_status parse_node_rank(const struct option *option, const char *text, void *field,
-                                  struct ddp_error *err)
-{
-    (void)option;
-    (void)field;
-    if (strcmp(text, "0") == 0)
-        return DDP_OK;
-    return ddpi_error_set(err, DDP_E_UNSUPPORTED,
-                          "this version runs one node, whose rank is 0, not '%s'; leave it out",
-                          text);
-}
-
 static ddp_status parse_nnodes(const struct option *option, const char *text, void *field,
                                struct ddp_error *err)
 {
     (void)option;
-    (void)field;
-    if (strcmp(text, "1") == 0 || strcmp(text, "1:1") == 0)
-        return DDP_OK;
+    uint32_t *range = field; /* min_nodes, and max_nodes behind it */
     const char *colon = strchr(text, ':');
     char min[32];
     int64_t low, high;
     snprintf(min, sizeof min, "%.*s", colon != NULL ? (int)(colon - text) : 31, text);
-    ddp_status status = ddpi_parse_int(min, 1, 1000000, &low, err);
+    ddp_status status = ddpi_parse_int(min, 1, NODES_MAX, &low, err);
     if (status == DDP_OK)
-        status = ddpi_parse_int(colon != NULL ? colon + 1 : min, low, 1000000, &high, err);
+        status = ddpi_parse_int(colon != NULL ? colon + 1 : min, low, NODES_MAX, &high, err);
     if (status != DDP_OK)
         return ddpi_error_wrap(err, status, "'%s' is not N or MIN:MAX", text);
-    return ddpi_error_set(err, DDP_E_UNSUPPORTED,
-                          "this version runs one node, '%s' asks for more; use --nnodes=1", text);
+    range[0] = (uint32_t)low;
+    range[1] = (uint32_t)high;
+    return DDP_OK;
+}
+
+static ddp_status parse_join_policy(const struct option *option, const char *text, void *field,
+                                    struct ddp_error *err)
+{
+    static const char *const names[] = {[DDP_ROUND_JOIN_NOW] = "now",
+                                        [DDP_ROUND_JOIN_CHECKPOINT] = "checkpoint",
+                                        [DDP_ROUND_JOIN_NEVER] = "never"};
+    (void)option;
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(text, names[i]) == 0) {
+            *(enum ddp_round_join *)field = (enum ddp_round_join)i;
+            return DDP_OK;
+        }
+    return ddpi_error_set(err, DDP_E_INVALID, "'%s' is not now, checkpoint or never", text);
+}
+
+/* --- --rdzv-conf: torchrun's settings, in whole seconds, for those that exist here --- */
+
+static ddp_status set_conf_seconds(const char *text, size_t offset, struct ddprun_options *options,
+                                   struct ddp_error *err)
+{
+    int64_t seconds;
+    ddp_status status = ddpi_parse_int(text, 0, 24 * 3600, &seconds, err);
+    if (status == DDP_OK)
+        *(uint64_t *)(void *)((char *)options + offset) = (uint64_t)seconds * 1000;
+    return status;
+}
+
+static ddp_status set_conf(const char *key, const char *value, struct ddprun_options *options,
+                           struct ddp_error *err)
+{
+    static const struct {
+        const char *key;
+        size_t offset;
+    } seconds[] = {
+        {"join_timeout", offsetof(struct ddprun_options, join_timeout_ms)},
+        {"timeout", offsetof(struct ddprun_options, join_timeout_ms)},
+        {"last_call_timeout", offsetof(struct ddprun_options, settle_ms)},
+    };
+    for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++)
+        if (strcmp(key, seconds[i].key) == 0)
+            return set_conf_seconds(value, seconds[i].offset, options, err);
+    if (strcmp(key, "is_host") == 0) {
+        bool yes = strcasecmp(value, "true") == 0 || strcmp(value, "1") == 0;
+        bool no = strcasecmp(value, "false") == 0 || strcmp(value, "0") == 0;
+        options->is_host = yes;
+        return yes || no ? DDP_OK
+                         : ddpi_error_set(err, DDP_E_INVALID, "'%s' is not true or false", value);
+    }
+    return ddpi_error_set(err, DDP_E_INVALID,
+                          "'%s' is no setting of ddprun; join_timeout, timeout, last_call_timeout "
+                          "and is_host are (a node is lost after --lease)",
+                          key);
+}
+
+static ddp_status parse_conf(const struct option *option, const char *text, void *field,
+                             struct ddp_error *err)
+{
+    (void)option;
+    const char *item;
+    size_t len;
+    for (const char *cursor = text; ddpi_parse_list_next(&cursor, ',', &item, &len);) {
+        char pair[128];
+        if (len == 0)
+            continue;
+        snprintf(pair, sizeof pair, "%.*s", len < sizeof pair ? (int)len : 127, item);
+        char *equals = strchr(pair, '=');
+        if (equals == NULL)
+            return ddpi_error_set(err, DDP_E_INVALID, "'%s' is not KEY=VALUE", pair);
+        *equals = '\0';
+        ddp_status status = set_conf(pair, equals + 1, field, err);
+        if (status != DDP_OK)
+            return ddpi_error_wrap(err, status, "'%s'", pair);
+    }
+    return DDP_OK;
 }
 
 static ddp_status parse_backend(const struct option *option, const char *text, void *field,
@@ -55,8 +121,8 @@ static ddp_status parse_backend(const struct option *option, const char *text, v
 {
     if (strcmp(text, "static") != 0 && strcmp(text, "c10d") != 0)
         return ddpi_error_set(err, DDP_E_UNSUPPORTED,
-                              "'%s' is not served; use static or c10d, which on one node differ "
-                              "only in the names of their options",
+                              "'%s' is not served; use static or c10d, which differ only in what "
+                              "their options mean: the store is ddprun's own",
                               text);
     return option_text(option, text, field, err);
 }
@@ -127,7 +193,6 @@ static ddp_status parse_signals_text(const struct option *option, const char *te
 #define MEETING       "Where the workers meet"
 #define OTHER         "Other"
 
-enum { RESTARTS_MAX = 1000000 };
 #define HOURS_MS (INT64_C(3600) * 1000)
 
 static const struct option table[] = {
@@ -135,10 +200,13 @@ static const struct option table[] = {
      "workers to start: a number; 'cpu' for one per CPU that this process may use; 'gpu' for one "
      "per GPU; 'auto' for gpu where there is one, else cpu",
      parse_nproc, FIELD(nproc_per_node), 0, 0},
-    {"nnodes", 0, "N", "PET_NNODES", "1:1", JOB,
-     "nodes of the job, N or MIN:MAX; this version runs one", parse_nnodes, 0, 0, 0},
-    {"node-rank", 0, "N", "PET_NODE_RANK", "0", JOB, "rank of this node; one node is node 0",
-     parse_node_rank, 0, 0, 0},
+    {"nnodes", 0, "N|MIN:MAX", "PET_NNODES", "1:1", JOB,
+     "nodes of the job: it runs with at least MIN and at most MAX of them, and goes on with others "
+     "when some come or go; start this command on each",
+     parse_nnodes, FIELD(min_nodes), 0, 0},
+    {"node-rank", 0, "N", "PET_NODE_RANK", "by name", JOB,
+     "rank that this node would like to have among the nodes", option_u32, FIELD(node_rank), 0,
+     NODES_MAX - 1},
     {"standalone", 0, NULL, "PET_STANDALONE", NULL, JOB,
      "a job of this node alone, with an id and ports of its own; overrides --rdzv-endpoint and "
      "--rdzv-id",
@@ -156,9 +224,34 @@ static const struct option table[] = {
      "in both",
      parse_backend, FIELD(rdzv_backend), 0, 0},
     {"rdzv-endpoint", 0, "HOST[:PORT]", "PET_RDZV_ENDPOINT", NULL, MEETING,
-     "c10d: loopback address on which the job's store listens (port 0 or none: a free one); "
-     "static: MASTER_ADDR and MASTER_PORT",
+     "several nodes: the job's store, which is a ddprund, or else the node that has this address "
+     "(port 29400 unless given). One node: c10d: loopback address of its store (port 0 or none: a "
+     "free one); static: MASTER_ADDR and MASTER_PORT",
      parse_endpoint, FIELD(rdzv_endpoint), 0, 0},
+    {"rdzv-conf", 0, "LIST", "PET_RDZV_CONF", NULL, MEETING,
+     "torchrun's settings, KEY=VALUE,...: join_timeout or timeout (--join-timeout), "
+     "last_call_timeout (--settle), in seconds, and is_host (whether this node has the store)",
+     parse_conf, 0, 0, 0},
+    {"settle", 0, "DURATION", NULL, "1s", MEETING,
+     "with MIN nodes there, how long the first start waits for more; not when MAX are there",
+     option_duration, FIELD(settle_ms), 0, 24 * HOURS_MS},
+    {"join-timeout", 0, "DURATION", NULL, "10m", MEETING,
+     "give up when the store is not to be reached, or there are too few nodes, for so long",
+     option_duration, FIELD(join_timeout_ms), 1, 24 * HOURS_MS},
+    {"join-policy", 0, "WHEN", NULL, "now", MEETING,
+     "when a node that comes later, and for which there is a place, is let in: now, checkpoint "
+     "(when a worker sets the key ddprun/checkpoint), or never (when workers are started again "
+     "for another reason)",
+     parse_join_policy, FIELD(join_policy), 0, 0},
+    {"lease", 0, "DURATION", NULL, "3s", MEETING,
+     "a node of which the store has not heard for so long is lost, and has ended its workers",
+     option_duration, FIELD(lease_ms), 200, HOURS_MS},
+    {"token-file", 0, "FILE", "DDPRUN_TOKEN_FILE", "~/.config/ddprun/token", MEETING,
+     "what nodes prove to the store, and it to them, unless it is on a loopback address",
+     option_text, FIELD(token_file), 0, 0},
+    {"no-auth", 0, NULL, NULL, NULL, MEETING,
+     "nobody proves anything: whoever reaches the store can change all of it", option_switch,
+     FIELD(no_auth), 0, 0},
     {"master-addr", 0, "HOST", "PET_MASTER_ADDR", "127.0.0.1", MEETING,
      "MASTER_ADDR of the workers", option_text, FIELD(master_addr), 0, 0},
     {"master-port", 0, "PORT", "PET_MASTER_PORT", "a free one", MEETING,
@@ -176,6 +269,13 @@ static const struct option table[] = {
      "time between asking workers to stop (SIGTERM, or the signal that arrived) and killing them; "
      "seconds, or with a unit: 500ms, 2m",
      option_duration, FIELD(shutdown_timeout_ms), 0, 24 * HOURS_MS},
+    {"failure-timeout", 0, "DURATION", NULL, "1s", RESTART,
+     "the same when other workers have failed or are lost", option_duration,
+     FIELD(failure_timeout_ms), 0, 24 * HOURS_MS},
+    {"crash-loop", 0, "K", NULL, "5", RESTART,
+     "give up, with exit code 93, after K failures in a row that look the same, each within 10 s "
+     "of its start; 0: never",
+     option_u32, FIELD(crash_loop), 0, 1000},
     {"signals-to-handle", 0, "LIST", "PET_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
      RESTART, "signals that end the job: the workers get the same one; a second one kills them",
      parse_signals_text, FIELD(signals_to_handle), 0, 0},
@@ -227,9 +327,6 @@ static const struct option table[] = {
     {"version", 0, NULL, NULL, NULL, OTHER, "print the version and exit", option_switch,
      FIELD(version), 0, 0},
 
-    {"rdzv-conf", 0, "LIST", "PET_RDZV_CONF", NULL, OTHER,
-     "its settings are about waiting for other nodes, and this version runs one; leave it out",
-     NULL, 0, 0, 0},
     {"run-path", 0, NULL, "PET_RUN_PATH", NULL, OTHER,
      "there is no Python interpreter in the launcher; give the script as the program instead", NULL,
      0, 0, 0},
@@ -266,7 +363,16 @@ void ddprun_options_init(struct ddprun_options *options)
         .signals_to_handle = "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
         .forward_signals = "SIGUSR1,SIGUSR2",
         .master_port = UINT32_MAX,
+        .min_nodes = 1,
+        .max_nodes = 1,
+        .node_rank = UINT32_MAX,
+        .crash_loop = 5,
         .shutdown_timeout_ms = 30000,
+        .failure_timeout_ms = 1000,
+        .settle_ms = 1000,
+        .lease_ms = 3000,
+        .join_timeout_ms = 600000,
+        .is_host = -1,
     };
 }
 

@@ -6,7 +6,9 @@
 
 #include "agent.h"
 #include "options.h"
+
 #include "parse.h"
+#include <ddprun/round.h>
 
 /* The values as given; NULL and false mean "not given". */
 struct ddprun_options {
@@ -25,8 +27,20 @@ struct ddprun_options {
     struct ddpi_endpoint rdzv_endpoint; /* host "" = not given */
     uint32_t master_port;               /* UINT32_MAX = not given */
     uint32_t nproc_per_node;
+    uint32_t min_nodes;
+    uint32_t max_nodes;
+    uint32_t node_rank; /* UINT32_MAX = not given */
     uint32_t max_restarts;
+    uint32_t crash_loop;
     uint64_t shutdown_timeout_ms;
+    uint64_t failure_timeout_ms;
+    uint64_t settle_ms;
+    uint64_t lease_ms;
+    uint64_t join_timeout_ms;
+    enum ddp_round_join join_policy;
+    const char *token_file;
+    bool no_auth;
+    int is_host;                  /* of --rdzv-conf: 1 yes, 0 no, -1 not said */
     uint64_t monitor_interval_ms; /* accepted: nothing here polls */
     bool standalone;
     bool module;

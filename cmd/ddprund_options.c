@@ -166,13 +166,9 @@ static ddp_status parse_ms(const struct option *option, const char *text, void *
 {
     uint64_t value;
     ddp_status status = option_duration(option, text, &value, err);
-    if (status != DDP_OK)
-        return status;
-    if (value < (uint64_t)option->min)
-        return ddpi_error_set(err, DDP_E_INVALID, "'%s' is less than %lld ms", text,
-                              (long long)option->min);
-    *(uint32_t *)field = (uint32_t)value;
-    return DDP_OK;
+    if (status == DDP_OK)
+        *(uint32_t *)field = (uint32_t)value;
+    return status;
 }
 
 #define FIELD(member)  offsetof(struct ddprund_options, member)

@@ -7,6 +7,7 @@
 #include "parse.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <string.h>
 
 enum { NAME_MAX_LEN = 64, OPTIONS_MAX = 64, HELP_COLUMN = 34, HELP_WIDTH = 98 };
@@ -40,7 +41,15 @@ ddp_status option_u32(const struct option *option, const char *text, void *field
 ddp_status option_duration(const struct option *option, const char *text, void *field,
                            struct ddp_error *err)
 {
-    return ddpi_parse_duration_ms(text, 1000, (uint64_t)option->max, field, err);
+    uint64_t ms;
+    ddp_status status = ddpi_parse_duration_ms(text, 1000, (uint64_t)option->max, &ms, err);
+    if (status != DDP_OK)
+        return status;
+    if (ms < (uint64_t)option->min)
+        return ddpi_error_set(err, DDP_E_INVALID, "'%s' is less than %" PRId64 " ms", text,
+                              option->min);
+    *(uint64_t *)field = ms;
+    return DDP_OK;
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */

@@ -136,8 +136,8 @@ static bool take_replies(struct perf_load *load, struct perf_conn *conn, const u
 
 static bool receive(struct perf_load *load, struct perf_conn *conn, struct ddp_error *err)
 {
-    uint8_t scratch[SCRATCH_SIZE];
-    ssize_t got = recv(conn->fd, scratch, sizeof scratch, MSG_DONTWAIT);
+    uint8_t *scratch = load->scratch;
+    ssize_t got = recv(conn->fd, scratch, SCRATCH_SIZE, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return true;
     if (got < 0)
@@ -274,8 +274,9 @@ bool perf_load_open(struct perf_load *load, const struct perf_wire *wire, uint16
     if (load->epoll_fd < 0)
         return !ddpi_error_sys(err, errno, "epoll_create1");
     load->conns = ddpi_calloc(count, sizeof *load->conns);
-    if (load->conns == NULL)
-        return !ddpi_error_nomem(err, count * sizeof *load->conns);
+    load->scratch = ddpi_calloc(SCRATCH_SIZE, 1);
+    if (load->conns == NULL || load->scratch == NULL)
+        return !ddpi_error_nomem(err, SCRATCH_SIZE + count * sizeof *load->conns);
     struct ddpi_buf greeting;
     ddpi_buf_init(&greeting, SCRATCH_SIZE);
     uint64_t begin = now_ns();
@@ -295,5 +296,6 @@ void perf_load_close(struct perf_load *load)
     if (load->epoll_fd > 0) /* a zeroed one was never opened */
         close(load->epoll_fd);
     ddpi_free(load->conns);
+    ddpi_free(load->scratch);
     *load = (struct perf_load){0};
 }

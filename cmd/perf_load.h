@@ -16,6 +16,7 @@ struct perf_load {
     int epoll_fd;
     struct perf_conn *conns;
     uint32_t count;
+    uint8_t *scratch; /* replies are received here; no local array, which is zeroed in each call */
     uint64_t outstanding; /* answers that are still to come, on all connections */
 
     /* While perf_load_play() runs. */

@@ -167,6 +167,22 @@ ddp_status plan_meeting(const struct ddprun_options *options, bool shared_off, s
     return DDP_OK;
 }
 
+/* What this node says when it joins its job. */
+static void plan_member(struct plan *plan, const struct ddprun_options *options)
+{
+    struct ddp_round_member *says = &plan->says;
+    *says = (struct ddp_round_member){
+        .nproc = options->nproc_per_node,
+        .node_rank = -1,
+        .terms = {.min_nodes = 1,
+                  .max_nodes = 1,
+                  .max_restarts = options->max_restarts,
+                  .crash_loop = options->crash_loop},
+    };
+    snprintf(says->name, sizeof says->name, "%.*s", DDP_ROUND_NAME_SIZE - 1, plan->host);
+    snprintf(says->address, sizeof says->address, "%s", plan->agent.master_addr);
+}
+
 /* ---- the whole ------------------------------------------------------------------------------ */
 
 ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, char *const *envp,
@@ -194,11 +210,14 @@ ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, cha
     agent->line_template = line_template(options);
     agent->max_restarts = options->max_restarts;
     agent->shutdown_timeout_ms = options->shutdown_timeout_ms;
+    agent->failure_timeout_ms = options->failure_timeout_ms;
+    agent->store_prefix = "";
     agent->virtual_local_rank = options->virtual_local_rank;
     agent->agent_store = plan->meeting.agent_store;
     agent->master_addr = plan->meeting.master_addr;
     agent->envp = envp;
     agent->logs = &plan->logs;
+    plan_member(plan, options);
     return DDP_OK;
 }
 

@@ -11,6 +11,8 @@
 #include "node.h"
 #include "program.h"
 
+#include <ddprun/round.h>
+
 /* Where the workers meet. Strings are borrowed from the options. */
 struct meeting {
     const char *store_host; /* on which the job's store listens */
@@ -23,7 +25,8 @@ struct meeting {
 };
 
 struct plan {
-    struct agent_config agent; /* but for what is known only later: store, ports, guard */
+    struct agent_config agent;    /* but for what is known only later: store, ports, guard */
+    struct ddp_round_member says; /* of this node, when it joins */
     struct meeting meeting;
     struct program program;
     struct agent_streams *streams;

@@ -2,15 +2,16 @@
  * agent.c - the agent's machine and the events that drive it. Owns the workers, the output, and its
  * signal handlers. Does not own the loop, and never blocks it.
  *
- * The happy path: start all, every worker exits 0, sweep (nothing is left), drain, done. What may
- * come instead: a worker fails (stop the others, sweep, report, start again or give up), a signal
- * (stop, sweep, done), a worker cannot start, the guard is gone, a process cannot be killed.
+ * The happy path: start all, every worker exits 0, sweep (nothing is left), drain, idle. What may
+ * come instead: a worker fails (stop the others, sweep, report), an order or a signal (stop,
+ * sweep), a worker cannot start, the guard is gone, a process cannot be killed.
  */
 #include "agent.h"
 
 #include "clock.h"
 #include "error.h"
 #include "failpoint.h"
+#include "guard.h"
 #include "launch.h"
 #include "mem.h"
 #include "outcome.h"
@@ -40,6 +41,11 @@ static void set_cause(struct agent *agent, enum agent_cause cause)
         agent->cause = cause;
 }
 
+static void leave(struct agent *agent, int exit_code, const char *why, enum member_stop how)
+{
+    agent->hooks.leave(agent->hooks.ctx, exit_code, why, how);
+}
+
 /* ---- ending a generation -------------------------------------------------------------------- */
 
 static void on_sweep_timer(uv_timer_t *timer);
@@ -66,12 +72,36 @@ static void on_grace_over(uv_timer_t *timer)
     enter_sweeping(timer->data);
 }
 
-static void enter_stopping(struct agent *agent, int sig)
+static void enter_stopping(struct agent *agent, uint64_t grace_ms)
 {
+    int sig = agent->signal != 0 ? agent->signal : SIGTERM;
     ddpi_sm_move(&agent->sm, AGENT_STOPPING);
     for (uint32_t i = 0; i < agent->config->nproc; i++)
         worker_proc_stop(&agent->workers[i], sig);
-    uv_timer_start(&agent->timer, on_grace_over, agent->config->shutdown_timeout_ms, 0);
+    uv_timer_start(&agent->timer, on_grace_over, grace_ms, 0);
+}
+
+/* Grace that is running ends at least so soon. */
+static void shorten_grace(struct agent *agent, uint64_t grace_ms)
+{
+    if (uv_timer_get_due_in(&agent->timer) > grace_ms)
+        uv_timer_start(&agent->timer, on_grace_over, grace_ms, 0);
+}
+
+void agent_stop(struct agent *agent, enum member_stop how)
+{
+    const struct agent_config *config = agent->config;
+    uint64_t grace_ms =
+        how == MEMBER_STOP_ORDERLY ? config->shutdown_timeout_ms : config->failure_timeout_ms;
+    if (agent->sm.state == AGENT_STARTING || agent->sm.state == AGENT_IDLE)
+        return; /* a worker cannot be started, which agent_run() sees to; or nothing runs */
+    set_cause(agent, AGENT_CAUSE_ORDER);
+    if (agent->sm.state == AGENT_RUNNING && how != MEMBER_STOP_KILL && agent->alive > 0)
+        enter_stopping(agent, grace_ms);
+    else if (agent->sm.state == AGENT_STOPPING && how != MEMBER_STOP_KILL)
+        shorten_grace(agent, grace_ms);
+    else if (ddpi_sm_allowed(&agent->sm, AGENT_SWEEPING))
+        enter_sweeping(agent);
 }
 
 static void say_stuck(void *ctx, pid_t pid, char state, const char *name)
@@ -96,18 +126,23 @@ static void on_sweep_timer(uv_timer_t *timer)
 
 /* ---- exits ---------------------------------------------------------------------------------- */
 
+static void tell_failure(struct agent *agent)
+{
+    struct ddp_round_failure failure;
+    outcome_failure(agent, &failure);
+    agent->hooks.failed(agent->hooks.ctx, &failure);
+}
+
 static void worker_ended(struct agent *agent, struct worker_proc *worker, int wait_status)
 {
     worker_proc_exited(worker, wait_status, ddpi_now_us(&ddpi_clock_monotonic));
     agent->alive--;
-    bool running = agent->sm.state == AGENT_RUNNING;
     if (worker_proc_failed(worker) && agent->cause == AGENT_CAUSE_NONE) {
         set_cause(agent, AGENT_CAUSE_WORKER);
         agent->root = worker;
         agent->root_oom = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL &&
                           oom_watch_new_kills(&agent->oom) > 0;
-        if (running && agent->alive > 0)
-            enter_stopping(agent, SIGTERM);
+        tell_failure(agent);
     }
     if (agent->alive == 0 &&
         (agent->sm.state == AGENT_RUNNING || agent->sm.state == AGENT_STOPPING))
@@ -155,25 +190,6 @@ static void on_drain_limit(uv_timer_t *timer)
         abandon_streams(agent);
 }
 
-static bool may_restart(const struct agent *agent)
-{
-    return agent->cause == AGENT_CAUSE_WORKER && agent->restarts < agent->config->max_restarts;
-}
-
-static void start_again(struct agent *agent)
-{
-    agent->restarts++;
-    logmux_say(&agent->mux, "starting all %u workers again (restart %u of %u)",
-               agent->config->nproc, agent->restarts, agent->config->max_restarts);
-    for (uint32_t i = 0; i < agent->config->nproc; i++)
-        worker_proc_reset(&agent->workers[i]);
-    agent->cause = AGENT_CAUSE_NONE;
-    agent->root = NULL;
-    agent->reported = false;
-    ddpi_sm_move(&agent->sm, AGENT_STARTING);
-    agent_start(agent);
-}
-
 static bool watches_closed(const struct agent *agent)
 {
     for (uint32_t i = 0; i < agent->config->nproc; i++)
@@ -184,21 +200,23 @@ static bool watches_closed(const struct agent *agent)
 
 static void finish_draining(struct agent *agent)
 {
-    if (!agent->reported) {
-        (void)DDPI_FAILPOINT("agent.report");
-        agent->reported = true;
-        uv_timer_stop(&agent->timer);
-        outcome_report(agent);
-    }
-    if (may_restart(agent)) {
-        start_again(agent);
-        return;
-    }
+    bool well = agent->cause == AGENT_CAUSE_NONE;
+    (void)DDPI_FAILPOINT("agent.report");
+    uv_timer_stop(&agent->timer);
+    outcome_report(agent);
+    ddpi_sm_move(&agent->sm, AGENT_IDLE);
+    if (agent->cause == AGENT_CAUSE_STUCK)
+        leave(agent, outcome_stuck_code(agent), "processes are left that cannot be killed",
+              MEMBER_STOP_KILL);
+    agent->hooks.ended(agent->hooks.ctx, well);
+}
+
+static void finish_flushing(struct agent *agent)
+{
     if (!logmux_flushed(&agent->mux))
         return; /* the reader of our output is slow: it gets everything, or interrupts us */
     ddpi_sm_move(&agent->sm, AGENT_DONE);
-    agent->exit_code = outcome_exit_code(agent);
-    agent->done(agent->ctx, agent->exit_code);
+    agent->hooks.done(agent->hooks.ctx, agent->exit_code);
 }
 
 /* Take every step that is possible now. Called after each event that could allow one. */
@@ -214,6 +232,15 @@ static void advance(struct agent *agent)
     if (agent->sm.state == AGENT_DRAINING && logmux_streams_ended(&agent->mux) &&
         watches_closed(agent))
         finish_draining(agent);
+    if (agent->sm.state == AGENT_FLUSHING)
+        finish_flushing(agent);
+}
+
+void agent_end(struct agent *agent, int exit_code)
+{
+    agent->exit_code = exit_code;
+    ddpi_sm_move(&agent->sm, AGENT_FLUSHING);
+    advance(agent);
 }
 
 /* ---- events from outside -------------------------------------------------------------------- */
@@ -236,42 +263,56 @@ static bool is_the_same_wish(const struct agent *agent)
            ddpi_now_ms(&ddpi_clock_monotonic) - agent->signal_ms < SAME_SIGNAL_MS;
 }
 
+static void leave_for_signal(struct agent *agent, int sig, enum member_stop how)
+{
+    char why[64], name[SIGNAME_MAX];
+    agent->cause = AGENT_CAUSE_SIGNAL;
+    agent->signal = sig;
+    agent->signal_ms = ddpi_now_ms(&ddpi_clock_monotonic);
+    snprintf(why, sizeof why, "the job was ended by %s", signame_of(sig, name));
+    leave(agent, 128 + sig, why, how);
+}
+
+/* Output that nobody reads must not hold us. */
+static void drop_output(struct agent *agent)
+{
+    if (agent->mux.paused || !logmux_flushed(&agent->mux)) {
+        logmux_discard(&agent->mux);
+        abandon_streams(agent);
+    }
+}
+
 static void on_ending_signal(uv_signal_t *handle, int sig)
 {
     struct agent *agent = handle->data;
     char name[SIGNAME_MAX];
     switch (agent->sm.state) {
     case AGENT_RUNNING:
-        set_cause(agent, AGENT_CAUSE_SIGNAL);
-        agent->signal = sig;
-        agent->signal_ms = ddpi_now_ms(&ddpi_clock_monotonic);
         logmux_say(&agent->mux, "%s: stopping %u workers (once more kills them)",
                    signame_of(sig, name), agent->alive);
-        enter_stopping(agent, sig);
+        leave_for_signal(agent, sig, MEMBER_STOP_ORDERLY);
         break;
     case AGENT_STOPPING: /* impatience, or a signal after a failure: no restart either way */
         if (is_the_same_wish(agent))
             break;
-        agent->cause = AGENT_CAUSE_SIGNAL;
-        agent->signal = sig;
         logmux_say(&agent->mux, "%s: killing %u workers", signame_of(sig, name), agent->alive);
-        enter_sweeping(agent);
+        leave_for_signal(agent, sig, MEMBER_STOP_KILL);
         break;
+    case AGENT_IDLE:
     case AGENT_SWEEPING:
-        agent->cause = AGENT_CAUSE_SIGNAL;
-        agent->signal = sig;
+        leave_for_signal(agent, sig, MEMBER_STOP_KILL);
         break;
     case AGENT_DRAINING:
         if (is_the_same_wish(agent))
             break;
-        if (!agent->reported) {
-            agent->cause = AGENT_CAUSE_SIGNAL;
-            agent->signal = sig;
-        }
-        if (agent->mux.paused || !logmux_flushed(&agent->mux)) {
-            logmux_discard(&agent->mux); /* output that nobody reads must not hold us */
-            abandon_streams(agent);
-        }
+        drop_output(agent);
+        leave_for_signal(agent, sig, MEMBER_STOP_KILL);
+        advance(agent);
+        break;
+    case AGENT_FLUSHING:
+        if (is_the_same_wish(agent))
+            break;
+        drop_output(agent);
         advance(agent);
         break;
     default:
@@ -294,10 +335,8 @@ static void on_guard(uv_poll_t *poll, int status, int events)
     uv_poll_stop(poll);
     set_cause(agent, AGENT_CAUSE_GUARD);
     logmux_discard(&agent->mux); /* whoever read it may be gone as well */
-    if (ddpi_sm_allowed(&agent->sm, AGENT_SWEEPING))
-        enter_sweeping(agent);
-    else
-        advance(agent);
+    leave(agent, 128 + SIGKILL, "the guard process was killed", MEMBER_STOP_KILL);
+    advance(agent);
 }
 
 static void on_output(void *ctx)
@@ -344,9 +383,9 @@ static ddp_status watch_signals(struct agent *agent, struct ddp_error *err)
 
 static ddp_status watch_guard(struct agent *agent, struct ddp_error *err)
 {
-    if (agent->config->guard_fd < 0)
+    if (agent->config->guard == NULL)
         return DDP_OK;
-    int uv_status = uv_poll_init(agent->loop, &agent->guard, agent->config->guard_fd);
+    int uv_status = uv_poll_init(agent->loop, &agent->guard, agent->config->guard->guard_fd);
     if (uv_status != 0)
         return ddpi_error_sys(err, -uv_status, "cannot watch the guard process");
     agent->guard_open = true;
@@ -356,10 +395,11 @@ static ddp_status watch_guard(struct agent *agent, struct ddp_error *err)
 }
 
 ddp_status agent_init(struct agent *agent, uv_loop_t *loop, const struct agent_config *config,
-                      struct ddp_error *err)
+                      const struct agent_hooks *hooks, struct ddp_error *err)
 {
     memset(agent, 0, sizeof *agent);
     agent->config = config;
+    agent->hooks = *hooks;
     agent->loop = loop;
     ddpi_sm_init(&agent->sm, &agent_sm);
     logmux_init(&agent->mux, loop);
@@ -382,13 +422,29 @@ ddp_status agent_init(struct agent *agent, uv_loop_t *loop, const struct agent_c
     return status;
 }
 
-void agent_start(struct agent *agent)
+static void begin_attempt(struct agent *agent, const struct ddp_round_seat *seat)
+{
+    for (uint32_t i = 0; i < agent->config->nproc; i++) {
+        worker_proc_reset(&agent->workers[i]);
+        agent->workers[i].rank = seat->first_rank + i;
+    }
+    agent->seat = *seat;
+    agent->attempts++;
+    agent->cause = AGENT_CAUSE_NONE;
+    agent->root = NULL;
+    oom_watch_init(&agent->oom); /* before a worker can be killed */
+}
+
+void agent_run(struct agent *agent, const struct ddp_round_seat *seat)
 {
     const struct agent_config *config = agent->config;
-    agent->new_generation(agent->ctx, agent->restarts);
-    oom_watch_init(&agent->oom); /* before a worker can be killed */
-    const struct launch launch = {
-        .config = config, .mux = &agent->mux, .loop = agent->loop, .generation = agent->restarts};
+    ddpi_sm_move(&agent->sm, AGENT_STARTING);
+    begin_attempt(agent, seat);
+    const struct launch launch = {.config = config,
+                                  .mux = &agent->mux,
+                                  .loop = agent->loop,
+                                  .seat = &agent->seat,
+                                  .attempt = agent->attempts - 1};
     for (uint32_t i = 0; i < config->nproc; i++) {
         (void)DDPI_FAILPOINT("agent.launch");
         ddp_status status = launch_worker(&launch, &agent->workers[i], &agent->error);
@@ -396,11 +452,13 @@ void agent_start(struct agent *agent)
             agent->alive++;
         if (status != DDP_OK) {
             set_cause(agent, AGENT_CAUSE_START);
+            tell_failure(agent);
             enter_sweeping(agent);
             return;
         }
     }
     ddpi_sm_move(&agent->sm, AGENT_RUNNING);
+    agent->hooks.started(agent->hooks.ctx);
 }
 
 static void close_handle(uv_handle_t *handle, bool open)

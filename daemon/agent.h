@@ -1,37 +1,38 @@
 /*
- * agent.h - the agent of one node: it starts the workers, watches them, ends all when one fails,
- * starts them again while the budget lasts, and says what happened.
+ * agent.h - the agent of one node at work: it starts the workers of a generation, watches them,
+ * ends them when it is told to or when nothing else is left to do, and says what happened. Whether
+ * there is a generation to run at all is not its business: membership.h tells it.
  *
- *     STARTING --all run--> RUNNING --failure, signal--> STOPPING (asked to stop, grace runs)
- *        |                     |                            |
- *        |                     +--all exited, guard gone--> | all exited, or grace over
- *        +--one cannot start--------> SWEEPING <------------+
- *                                         | nothing is left below the agent
- *                                         v
- *                                     DRAINING --restart--> STARTING
- *                                         | output written
- *                                         v
- *                                        DONE
+ *     IDLE --agent_run--> STARTING --all run--> RUNNING --agent_stop--> STOPPING (asked; grace
+ * runs) ^                     |                     |                       | | | +--all exited |
+ * all exited, grace over |                     +--one cannot start---+--> SWEEPING <---------+ | |
+ * nothing is left below the agent
+ *      +--output written, told-- DRAINING <----------------+
+ *
+ *     IDLE --agent_end--> FLUSHING --output read--> DONE
  *
  * In SWEEPING every process below the agent is killed, orphans of workers included: a generation
- * starts only when nothing of the one before runs.
+ * is over only when nothing of it runs.
  */
 #ifndef DAEMON_AGENT_H
 #define DAEMON_AGENT_H
 
 #include "agent_config.h"
 #include "logdir.h"
+#include "member.h"
 #include "oom.h"
 #include "worker_proc.h"
 
 #include <ddprun/status.h>
 
-#define AGENT_STATES(X)                                                                         \
-    X(AGENT, STARTING, DDPI_SM_TO(AGENT_RUNNING) | DDPI_SM_TO(AGENT_SWEEPING), DDPI_SM_INITIAL) \
-    X(AGENT, RUNNING, DDPI_SM_TO(AGENT_STOPPING) | DDPI_SM_TO(AGENT_SWEEPING), 0)               \
-    X(AGENT, STOPPING, DDPI_SM_TO(AGENT_SWEEPING), 0)                                           \
-    X(AGENT, SWEEPING, DDPI_SM_TO(AGENT_DRAINING), 0)                                           \
-    X(AGENT, DRAINING, DDPI_SM_TO(AGENT_STARTING) | DDPI_SM_TO(AGENT_DONE), 0)                  \
+#define AGENT_STATES(X)                                                                      \
+    X(AGENT, IDLE, DDPI_SM_TO(AGENT_STARTING) | DDPI_SM_TO(AGENT_FLUSHING), DDPI_SM_INITIAL) \
+    X(AGENT, STARTING, DDPI_SM_TO(AGENT_RUNNING) | DDPI_SM_TO(AGENT_SWEEPING), 0)            \
+    X(AGENT, RUNNING, DDPI_SM_TO(AGENT_STOPPING) | DDPI_SM_TO(AGENT_SWEEPING), 0)            \
+    X(AGENT, STOPPING, DDPI_SM_TO(AGENT_SWEEPING), 0)                                        \
+    X(AGENT, SWEEPING, DDPI_SM_TO(AGENT_DRAINING), 0)                                        \
+    X(AGENT, DRAINING, DDPI_SM_TO(AGENT_IDLE), 0)                                            \
+    X(AGENT, FLUSHING, DDPI_SM_TO(AGENT_DONE), 0)                                            \
     X(AGENT, DONE, 0, DDPI_SM_FINAL)
 
 DDPI_SM_DECLARE(agent, AGENT_STATES);
@@ -40,21 +41,41 @@ DDPI_SM_DECLARE(agent, AGENT_STATES);
 enum agent_cause {
     AGENT_CAUSE_NONE,   /* all is well */
     AGENT_CAUSE_WORKER, /* a worker failed */
+    AGENT_CAUSE_ORDER,  /* agent_stop() */
     AGENT_CAUSE_SIGNAL, /* the user or the scheduler wants it */
     AGENT_CAUSE_START,  /* a worker could not be started */
     AGENT_CAUSE_GUARD,  /* the guard was killed */
     AGENT_CAUSE_STUCK,  /* some process could not be killed */
 };
 
+/* Who is told what; all of them from the loop, or from within agent_run() and agent_stop(). */
+struct agent_hooks {
+    void *ctx;
+    /* All workers run. */
+    void (*started)(void *ctx);
+    /* The first worker of this generation has failed, or cannot be started: stop them, please. */
+    void (*failed)(void *ctx, const struct ddp_round_failure *failure);
+    /* IDLE again: nothing is left, and what there was to say is said. @well: all ended by
+     * themselves, with exit code 0. */
+    void (*ended)(void *ctx, bool well);
+    /* This node must leave the job: a signal, a guard that is gone, a process that cannot be
+     * killed. Told again, with KILL, by who is impatient. */
+    void (*leave)(void *ctx, int exit_code, const char *why, enum member_stop how);
+    /* DONE. */
+    void (*done)(void *ctx, int exit_code);
+};
+
 struct agent {
     struct ddpi_sm sm;
     const struct agent_config *config;
+    struct agent_hooks hooks;
     uv_loop_t *loop;
     struct logmux mux;
     struct oom_watch oom;
     struct worker_proc *workers;
+    struct ddp_round_seat seat; /* of the generation that runs, or ran last */
+    uint32_t attempts;          /* generations that were begun here */
     uint32_t alive;
-    uint32_t restarts;
     enum agent_cause cause;
     struct worker_proc *root; /* first worker that failed */
     bool root_oom;
@@ -67,21 +88,22 @@ struct agent {
     bool guard_open;
     uv_timer_t timer; /* grace in STOPPING; look again in SWEEPING; give up in DRAINING */
     uint64_t sweep_deadline_ms;
-    bool reported;
-    int exit_code;
-    /* A new generation is about to start: the keyspaces before it are of no use any more. */
-    void (*new_generation)(void *ctx, uint32_t generation);
-    /* DONE has been reached; exit_code is final. */
-    void (*done)(void *ctx, int exit_code);
-    void *ctx;
+    int exit_code; /* of FLUSHING and DONE */
 };
 
 /* Prepare, without starting anything. On failure, too, agent_close() and agent_finish() follow. */
 DDP_MUST_CHECK ddp_status agent_init(struct agent *agent, uv_loop_t *loop,
-                                     const struct agent_config *config, struct ddp_error *err);
+                                     const struct agent_config *config,
+                                     const struct agent_hooks *hooks, struct ddp_error *err);
 
-/* Start the workers. From here on the agent runs by itself until it calls done(). */
-void agent_start(struct agent *agent);
+/* IDLE: start the workers of @seat. */
+void agent_run(struct agent *agent, const struct ddp_round_seat *seat);
+
+/* End what runs. While that goes on already: no later than so. */
+void agent_stop(struct agent *agent, enum member_stop how);
+
+/* IDLE: done() follows, when all output has been taken. */
+void agent_end(struct agent *agent, int exit_code);
 
 /* After done(): close the handles; agent_finish() once the loop has turned. */
 void agent_close(struct agent *agent);

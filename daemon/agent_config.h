@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct guard_agent;
 struct logdir;
 struct rlimit;
 
@@ -27,22 +28,23 @@ struct agent_config {
     const char *host; /* short name of this node */
     const char *role;
     const char *run_id;
-    const char *master_addr;
-    uint16_t master_port;
+    const char *master_addr;   /* where a seat does not name one */
     const char *store;         /* "host:port" */
-    bool agent_store;          /* it is at master_addr:master_port as well */
+    const char *store_prefix;  /* of the job's keys, before that of a generation */
+    bool agent_store;          /* the workers' meeting point is the store itself */
     const char *line_template; /* prefix of console lines; "" = none */
     const struct logdir *logs; /* open; whoever opened it closes it */
     uint32_t nproc;
     uint32_t max_restarts;
-    uint64_t shutdown_timeout_ms;
+    uint64_t shutdown_timeout_ms;        /* from asking workers to stop to killing them */
+    uint64_t failure_timeout_ms;         /* the same after a failure */
     const struct agent_streams *streams; /* nproc of them */
     bool virtual_local_rank;
     const struct rlimit *nofile; /* the workers' limit on open files; NULL: the agent's */
     sigset_t ending_signals;     /* end the job */
     sigset_t forwarded_signals;  /* go to the workers, and nothing else happens */
     const char *ending_signals_text;
-    int guard_fd; /* end-of-file: the guard is gone; -1: there is none */
+    const struct guard_agent *guard; /* its end-of-file: the guard is gone; NULL: there is none */
 };
 
 #endif

@@ -1,20 +1,25 @@
 /*
- * guard.c - the guard process. Owns one end of a pipe and nothing else; after the split it
- * allocates nothing, opens no connection and runs no event loop: little enough to be trusted when
- * memory has run out. What it is given to clean up comes when all is ended.
+ * guard.c - the guard process. Owns one end of a socket pair, and what the agent gives it to hold;
+ * after the split it allocates nothing, opens no connection and runs no event loop: little enough
+ * to be trusted when memory has run out. What it is given to clean up comes when all is ended.
  */
 #include "guard.h"
 
+#include "clock.h"
 #include "error.h"
 #include "failpoint.h"
 #include "reap.h"
 #include "signames.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -54,12 +59,37 @@ static void say_stuck(void *ctx, pid_t pid, char state, const char *name)
         (int)pid, name, SWEEP_MS / 1000, state);
 }
 
+struct guard {
+    const struct guard_farewell *farewell;
+    pid_t agent;
+    bool gone; /* it is reaped, and this is how it ended */
+    int wait_status;
+    int signals;    /* signalfd */
+    int from_agent; /* our end of the socket pair */
+    int held;       /* -1: nothing */
+    _Atomic uint64_t *fence_at_ms;
+    uint64_t fenced_at_ms; /* the time that has been dealt with */
+};
+
+/* What has come over the connection is nobody's any more; left unread, its end would look to the
+ * store like a failure of the network. */
+static void let_go(int held)
+{
+    char ignored[4096];
+    while (recv(held, ignored, sizeof ignored, MSG_DONTWAIT) > 0)
+        continue;
+    close(held);
+}
+
 /* The agent is gone and reaped: end what it left, and exit the way it did. */
-static _Noreturn void finish(int wait_status, const struct guard_farewell *farewell)
+static _Noreturn void finish(const struct guard *guard)
 {
     size_t ended;
+    int wait_status = guard->wait_status;
     bool clean = reap_sweep(SWEEP_MS, &ended);
     char name[SIGNAME_MAX];
+    if (guard->held >= 0 && clean)
+        let_go(guard->held);
     if (WIFSIGNALED(wait_status))
         say("ddprun: the agent was killed by %s; what it left has been killed too (%zu of the "
             "job's "
@@ -68,40 +98,112 @@ static _Noreturn void finish(int wait_status, const struct guard_farewell *farew
             clean ? ", nothing of the job is running any more" : "");
     if (!clean)
         reap_each_child(say_stuck, NULL);
-    if (farewell->clean_up != NULL)
-        farewell->clean_up(farewell->ctx);
+    if (guard->farewell->clean_up != NULL)
+        guard->farewell->clean_up(guard->farewell->ctx);
     _exit(WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status));
 }
 
-struct agent_exit {
-    pid_t agent;
-    bool gone;
-    int wait_status;
-};
-
 static void note_exit(void *ctx, pid_t pid, int wait_status)
 {
-    struct agent_exit *exit = ctx;
-    if (pid != exit->agent)
+    struct guard *guard = ctx;
+    if (pid != guard->agent)
         return;
-    exit->gone = true;
-    exit->wait_status = wait_status;
+    guard->gone = true;
+    guard->wait_status = wait_status;
 }
 
-static _Noreturn void guard_main(pid_t agent, const struct guard_farewell *farewell)
+static void take_signals(struct guard *guard)
 {
-    sigset_t waited;
-    forwarded_signals(&waited);
-    sigaddset(&waited, SIGCHLD);
-    struct agent_exit exit = {.agent = agent};
+    struct signalfd_siginfo info;
+    while (read(guard->signals, &info, sizeof info) == sizeof info) {
+        if (info.ssi_signo == SIGCHLD)
+            reap_collect(note_exit, guard);
+        else if (!guard->gone)
+            kill(guard->agent, (int)info.ssi_signo);
+    }
+}
+
+union fd_message {
+    char bytes[CMSG_SPACE(sizeof(int))];
+    struct cmsghdr align;
+};
+
+/* Returns the descriptor in the agent's message, or -1; *@ret_end: there will be none any more. */
+static int receive_socket(int from_agent, bool *ret_end)
+{
+    char one;
+    union fd_message control;
+    struct iovec iov = {&one, 1};
+    struct msghdr message = {.msg_iov = &iov,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
+    ssize_t len = recvmsg(from_agent, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    const struct cmsghdr *header = len > 0 ? CMSG_FIRSTHDR(&message) : NULL;
+    int fd = -1;
+    *ret_end = len == 0 || (len < 0 && errno != EAGAIN && errno != EINTR);
+    if (header != NULL && header->cmsg_type == SCM_RIGHTS)
+        memcpy(&fd, CMSG_DATA(header), sizeof fd);
+    return fd;
+}
+
+static void take_socket(struct guard *guard)
+{
+    bool end;
+    int fd = receive_socket(guard->from_agent, &end);
+    if (fd >= 0) {
+        if (guard->held >= 0)
+            close(guard->held);
+        guard->held = fd;
+    }
+    if (end)
+        guard->from_agent = -1; /* the agent has closed its end, or is gone: it stays open here */
+}
+
+/* The agent has not put its fence off in time, and has not ended its workers: it must have been
+ * stopped. They end, and it goes on when somebody lets it. What a worker leaves behind becomes the
+ * agent's child when the worker is dead, so the list is looked at until it has been empty twice. */
+static void fence(const struct guard *guard)
+{
+    uint64_t until = ddpi_now_ms(&ddpi_clock_monotonic) + SWEEP_MS;
+    unsigned empty = 0;
+    size_t ended = 0;
+    while (empty < 2 && ddpi_now_ms(&ddpi_clock_monotonic) < until) {
+        size_t alive = reap_kill_children_of(guard->agent);
+        empty = alive == 0 ? empty + 1 : 0;
+        ended += alive;
+        poll(NULL, 0, 1); /* they need a moment; nobody tells us, as they are not our children */
+    }
+    if (ended > 0)
+        say("ddprun: the agent was stopped for so long that the store gives the ranks of this node "
+            "away; its workers have been killed\n");
+}
+
+/* How long to wait for something else; a fence that is due is dealt with. One that is put off wakes
+ * nobody: it is found when the time before has come. */
+static int until_fence(struct guard *guard)
+{
+    uint64_t at = atomic_load(guard->fence_at_ms), now = ddpi_now_ms(&ddpi_clock_monotonic);
+    if (at == 0 || at == guard->fenced_at_ms)
+        return -1;
+    if (now < at)
+        return ddpi_remaining_ms(now, at);
+    fence(guard);
+    guard->fenced_at_ms = at;
+    return -1;
+}
+
+static _Noreturn void guard_main(struct guard *guard)
+{
     for (;;) {
-        int sig = sigwaitinfo(&waited, NULL);
-        if (sig == SIGCHLD)
-            reap_collect(note_exit, &exit);
-        else if (sig > 0)
-            kill(agent, sig);
-        if (exit.gone)
-            finish(exit.wait_status, farewell);
+        struct pollfd fds[] = {{.fd = guard->signals, .events = POLLIN},
+                               {.fd = guard->from_agent, .events = POLLIN}};
+        int ready = poll(fds, 2, until_fence(guard));
+        if (ready > 0 && fds[1].revents != 0)
+            take_socket(guard);
+        take_signals(guard);
+        if (guard->gone)
+            finish(guard);
     }
 }
 
@@ -112,18 +214,96 @@ void guard_hold_signals(void)
     sigprocmask(SIG_BLOCK, &held, NULL);
 }
 
+/* A byte, and a descriptor with it unless @fd is -1. */
+static void tell_guard(const struct guard_agent *guard, int fd)
+{
+    char one = 0;
+    union fd_message control = {{0}};
+    struct iovec iov = {&one, 1};
+    struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+    if (fd >= 0) {
+        message.msg_control = control.bytes;
+        message.msg_controllen = sizeof control.bytes;
+        control.align = (struct cmsghdr){
+            .cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+        memcpy(CMSG_DATA(&control.align), &fd, sizeof fd);
+    }
+    while (sendmsg(guard->guard_fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno == EINTR)
+        continue;
+}
+
+void guard_hold_socket(const struct guard_agent *guard, int socket)
+{
+    tell_guard(guard, socket);
+}
+
+void guard_set_fence(const struct guard_agent *guard, uint64_t at_ms)
+{
+    /* The guard sleeps until the time that it knows; only where it knows none it must be woken. */
+    if (atomic_exchange(guard->fence_at_ms, at_ms) == 0 && at_ms != 0)
+        tell_guard(guard, -1);
+}
+
+/* What guard and agent share: made before the split. */
+struct shared {
+    int ends[2]; /* the guard's, the agent's */
+    int signals;
+    _Atomic uint64_t *fence_at_ms;
+};
+
+static void close_shared(const struct shared *shared)
+{
+    const int fds[] = {shared->ends[0], shared->ends[1], shared->signals};
+    for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    if (shared->fence_at_ms != NULL)
+        munmap((void *)shared->fence_at_ms, sizeof *shared->fence_at_ms);
+}
+
+static ddp_status make_shared(struct shared *shared, const sigset_t *waited, struct ddp_error *err)
+{
+    *shared = (struct shared){.ends = {-1, -1}, .signals = -1};
+    void *page = mmap(NULL, sizeof *shared->fence_at_ms, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (page != MAP_FAILED)
+        shared->fence_at_ms = page;
+    if (page != MAP_FAILED && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, shared->ends) == 0)
+        shared->signals = signalfd(-1, waited, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (shared->signals >= 0)
+        return DDP_OK;
+    int sys_errno = errno;
+    close_shared(shared);
+    return ddpi_error_sys(err, sys_errno, "cannot make what guard and agent share");
+}
+
+static _Noreturn void become_guard(const struct shared *shared, pid_t agent,
+                                   const struct guard_farewell *farewell)
+{
+    struct guard guard = {.farewell = farewell,
+                          .agent = agent,
+                          .signals = shared->signals,
+                          .from_agent = shared->ends[0],
+                          .held = -1,
+                          .fence_at_ms = shared->fence_at_ms};
+    setpgid(agent, agent);
+    close(shared->ends[1]); /* ours stays open for as long as the guard lives */
+    guard_main(&guard);
+}
+
 ddp_status guard_split(const struct guard_farewell *farewell, struct guard_agent *ret_agent,
                        struct ddp_error *err)
 {
     sigset_t blocked, before;
-    int ends[2];
+    struct shared shared;
     int sys_errno = reap_become_subreaper();
     if (sys_errno != 0)
         return ddpi_error_sys(err, sys_errno, "cannot become the reaper of orphaned processes");
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return ddpi_error_sys(err, errno, "cannot make the pipe between guard and agent");
     forwarded_signals(&blocked);
     sigaddset(&blocked, SIGCHLD);
+    ddp_status status = make_shared(&shared, &blocked, err);
+    if (status != DDP_OK)
+        return status;
     sigprocmask(SIG_BLOCK, &blocked, &before);
     signal(SIGCHLD, SIG_DFL); /* inherited as ignored it would make wait statuses disappear */
 
@@ -131,20 +311,18 @@ ddp_status guard_split(const struct guard_farewell *farewell, struct guard_agent
     if (agent < 0) {
         int fork_errno = errno;
         sigprocmask(SIG_SETMASK, &before, NULL);
-        close(ends[0]);
-        close(ends[1]);
+        close_shared(&shared);
         return ddpi_error_advise(err,
                                  ddpi_error_sys(err, fork_errno, "cannot start the agent process"),
                                  "raise the limit on processes, 'ulimit -u', or end some of yours");
     }
-    if (agent > 0) {
-        setpgid(agent, agent);
-        close(ends[0]); /* the writing end stays open for as long as the guard lives */
-        guard_main(agent, farewell);
-    }
+    if (agent > 0)
+        become_guard(&shared, agent, farewell);
     setpgid(0, 0); /* on both sides, so that neither can be early */
-    close(ends[1]);
+    close(shared.ends[0]);
+    close(shared.signals);
     (void)DDPI_FAILPOINT("guard.split"); /* only a kill makes sense */
-    ret_agent->guard_fd = ends[0];
+    *ret_agent =
+        (struct guard_agent){.guard_fd = shared.ends[1], .fence_at_ms = shared.fence_at_ms};
     return DDP_OK;
 }

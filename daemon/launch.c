@@ -50,9 +50,8 @@ static ddp_status connect_stream(const struct launch *launch, struct worker_proc
     bool to_file = (tee || (wanted->redirect & bit) != 0) && launch->config->logs->path != NULL;
     int file_fd = -1;
     if (to_file) {
-        ddp_status status =
-            logdir_stream(launch->config->logs, launch->generation, worker->local_rank, i,
-                          &worker->log_files[i], &file_fd, err);
+        ddp_status status = logdir_stream(launch->config->logs, launch->attempt, worker->local_rank,
+                                          i, &worker->log_files[i], &file_fd, err);
         if (status != DDP_OK)
             return status;
     }
@@ -131,23 +130,25 @@ static ddp_status make_env(const struct launch *launch, const struct worker_proc
                            char ***ret_envp, struct ddp_error *err)
 {
     const struct agent_config *config = launch->config;
-    char store_prefix[32];
-    placement_store_prefix(store_prefix, sizeof store_prefix, launch->generation);
+    const struct ddp_round_seat *seat = launch->seat;
+    char store_prefix[128];
+    placement_store_prefix(store_prefix, sizeof store_prefix, config->store_prefix,
+                           seat->generation);
     const struct placement placement = {
         .rank = worker->rank,
         .local_rank = worker->local_rank,
-        .world_size = config->nproc,
+        .world_size = seat->world_size,
         .local_world_size = config->nproc,
-        .group_rank = 0,
-        .group_world_size = 1,
+        .group_rank = seat->node_rank,
+        .group_world_size = seat->nodes,
         .role_rank = worker->rank,
-        .role_world_size = config->nproc,
-        .restart_count = launch->generation,
+        .role_world_size = seat->world_size,
+        .restart_count = seat->restarts,
         .max_restarts = config->max_restarts,
         .role = config->role,
         .run_id = config->run_id,
-        .master_addr = config->master_addr,
-        .master_port = config->master_port,
+        .master_addr = seat->master_address[0] != '\0' ? seat->master_address : config->master_addr,
+        .master_port = seat->master_port,
         .error_file = worker->error_file,
         .store = config->store,
         .store_prefix = store_prefix,
@@ -188,7 +189,7 @@ ddp_status launch_worker(const struct launch *launch, struct worker_proc *worker
                          struct ddp_error *err)
 {
     struct child_stdio stdio = {{0, 1, 2}};
-    ddp_status status = logdir_worker(launch->config->logs, launch->generation, worker->local_rank,
+    ddp_status status = logdir_worker(launch->config->logs, launch->attempt, worker->local_rank,
                                       &worker->error_file, err);
     if (status == DDP_OK)
         status = make_prefix(launch, worker, err);

@@ -7,12 +7,15 @@
 #include "agent_config.h"
 #include "worker_proc.h"
 
+#include <ddprun/round.h>
+
 /* What all workers of one generation have in common. */
 struct launch {
     const struct agent_config *config;
     struct logmux *mux;
     uv_loop_t *loop;
-    uint32_t generation; /* counts restarts */
+    const struct ddp_round_seat *seat;
+    uint32_t attempt; /* counts generations on this node, from 0 */
 };
 
 /* Start @worker. On failure its streams may be open and will end by themselves, and a process that

@@ -131,48 +131,41 @@ static void report_file_losses(struct agent *agent)
         }
 }
 
+void outcome_failure(const struct agent *agent, struct ddp_round_failure *ret)
+{
+    *ret = (struct ddp_round_failure){.generation = agent->seat.generation};
+    if (agent->root == NULL) {
+        ret->rank = agent->seat.first_rank;
+        ret->exit_code = EXIT_CONFIG;
+        ret->final = true;
+        snprintf(ret->text, sizeof ret->text, "%.200s (on %.40s)", agent->error.msg,
+                 agent->config->host);
+        return;
+    }
+    struct report_worker root = describe(agent, agent->root);
+    char cause[160];
+    root.oom = agent->root_oom;
+    report_cause(&root, cause, sizeof cause);
+    ret->rank = root.rank;
+    ret->exit_code = worker_proc_exit_code(agent->root);
+    ret->ran_ms = root.ran_us / 1000;
+    snprintf(ret->text, sizeof ret->text, "rank %u on %.60s failed: %s", root.rank,
+             agent->config->host, cause);
+}
+
 void outcome_report(struct agent *agent)
 {
-    char name[SIGNAME_MAX];
     report_file_losses(agent);
     if (agent->root != NULL)
         report_worker_failure(agent);
-    switch (agent->cause) {
-    case AGENT_CAUSE_SIGNAL:
-        logmux_say(&agent->mux, "the job was ended by %s", signame_of(agent->signal, name));
-        break;
-    case AGENT_CAUSE_START:
+    if (agent->cause == AGENT_CAUSE_START)
         logmux_say(&agent->mux, "%s", agent->error.msg);
-        break;
-    case AGENT_CAUSE_STUCK:
+    if (agent->cause == AGENT_CAUSE_STUCK)
         logmux_say(&agent->mux, "not starting again while processes of the last attempt are left");
-        break;
-    case AGENT_CAUSE_WORKER:
-        if (agent->config->max_restarts > 0 && agent->restarts == agent->config->max_restarts)
-            logmux_say(&agent->mux, "giving up after %u restarts (--max-restarts=%u)",
-                       agent->restarts, agent->config->max_restarts);
-        break;
-    default:
-        break;
-    }
 }
 
-int outcome_exit_code(const struct agent *agent)
+int outcome_stuck_code(const struct agent *agent)
 {
-    switch (agent->cause) {
-    case AGENT_CAUSE_NONE:
-        return 0;
-    case AGENT_CAUSE_WORKER:
-        return worker_proc_exit_code(agent->root);
-    case AGENT_CAUSE_SIGNAL:
-        return 128 + agent->signal;
-    case AGENT_CAUSE_START:
-        return EXIT_CONFIG;
-    case AGENT_CAUSE_GUARD:
-        return 128 + SIGKILL;
-    case AGENT_CAUSE_STUCK:
-        return agent->root != NULL ? worker_proc_exit_code(agent->root)
-                                   : 128 + (agent->signal != 0 ? agent->signal : SIGKILL);
-    }
-    return 1;
+    return agent->root != NULL ? worker_proc_exit_code(agent->root)
+                               : 128 + (agent->signal != 0 ? agent->signal : SIGKILL);
 }

@@ -273,7 +273,7 @@ char *placement_expand(const char *text, const struct placement_var *vars, unsig
     return result;
 }
 
-void placement_store_prefix(char *text, size_t size, uint32_t generation)
+void placement_store_prefix(char *text, size_t size, const char *of_job, uint64_t generation)
 {
-    snprintf(text, size, "g%" PRIu32 "/", generation);
+    snprintf(text, size, "%sg%" PRIu64 "/", of_job, generation);
 }

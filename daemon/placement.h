@@ -45,8 +45,8 @@ DDP_MUST_CHECK ddp_status placement_env(const struct placement *placement, char 
                                         char ***ret_envp, struct ddp_error *err);
 void placement_env_free(char **envp);
 
-/* The keyspace of @generation in the store, into @text: 16 bytes are enough. */
-void placement_store_prefix(char *text, size_t size, uint32_t generation);
+/* The keyspace of @generation in the store, below the job's own: 24 bytes more are enough. */
+void placement_store_prefix(char *text, size_t size, const char *of_job, uint64_t generation);
 
 /* Replace ${name} and $name of the given variables in @text; "$$" stands for "$", and what is not
  * known stays as it is. The result is the caller's to ddpi_free(); NULL: no memory. */

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -82,6 +83,7 @@ static bool visit_numeric_entries(const char *path, visit_pid visit, void *ctx)
 }
 
 struct child_visit {
+    pid_t parent;
     visit_pid visit;
     void *ctx;
     bool listed; /* the kernel has the children file */
@@ -91,7 +93,7 @@ static void visit_task(void *arg, pid_t tid)
 {
     struct child_visit *children = arg;
     char path[64];
-    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)tid);
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)children->parent, (int)tid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return;
@@ -134,17 +136,24 @@ static void visit_if_child(void *arg, pid_t pid)
     struct child_visit *children = arg;
     char state, name[17];
     pid_t parent;
-    if (read_stat(pid, &state, &parent, name) && parent == getpid())
+    if (read_stat(pid, &state, &parent, name) && parent == children->parent)
         children->visit(children->ctx, pid);
+}
+
+static void visit_children_of(pid_t parent, visit_pid visit, void *ctx)
+{
+    struct child_visit children = {parent, visit, ctx, false};
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/task", (int)parent);
+    /* An adopted orphan hangs on some thread of its parent, so all of them are asked. */
+    visit_numeric_entries(path, visit_task, &children);
+    if (!children.listed) /* a kernel without CONFIG_PROC_CHILDREN */
+        visit_numeric_entries("/proc", visit_if_child, &children);
 }
 
 static void visit_children(visit_pid visit, void *ctx)
 {
-    struct child_visit children = {visit, ctx, false};
-    /* An adopted orphan hangs on some thread of ours, so all of them are asked. */
-    visit_numeric_entries("/proc/self/task", visit_task, &children);
-    if (!children.listed) /* a kernel without CONFIG_PROC_CHILDREN */
-        visit_numeric_entries("/proc", visit_if_child, &children);
+    visit_children_of(getpid(), visit, ctx);
 }
 
 static void kill_one(void *ctx, pid_t pid)
@@ -159,6 +168,37 @@ size_t reap_kill_children(void)
     size_t count = 0;
     visit_children(kill_one, &count);
     return count;
+}
+
+struct kill_visit {
+    pid_t parent;
+    size_t alive;
+};
+
+/* Only its parent can reap it, who is not us: the pid might be somebody else's by now. Where the
+ * kernel has pidfds, the descriptor is taken first and the parent looked at then. */
+static void kill_if_alive(void *arg, pid_t pid)
+{
+    struct kill_visit *visit = arg;
+    char state, name[17];
+    pid_t parent;
+    int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (read_stat(pid, &state, &parent, name) && parent == visit->parent && state != 'Z') {
+        visit->alive++;
+        if (pidfd >= 0)
+            syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
+        else
+            kill(pid, SIGKILL);
+    }
+    if (pidfd >= 0)
+        close(pidfd);
+}
+
+size_t reap_kill_children_of(pid_t parent)
+{
+    struct kill_visit visit = {parent, 0};
+    visit_children_of(parent, kill_if_alive, &visit);
+    return visit.alive;
 }
 
 struct describe_visit {

@@ -24,6 +24,10 @@ bool reap_collect(void (*on_exit)(void *ctx, pid_t pid, int wait_status), void *
 /* SIGKILL every direct child. Returns how many were signalled. Allocates nothing. */
 size_t reap_kill_children(void);
 
+/* SIGKILL every direct child of @parent, another process, that is alive, as long as it is
+ * @parent's. Returns how many were. Allocates nothing. */
+size_t reap_kill_children_of(pid_t parent);
+
 /* Visit each direct child: pid, one-letter state ('D' = stuck in the kernel) and name. */
 void reap_each_child(void (*visit)(void *ctx, pid_t pid, char state, const char *name), void *ctx);
 

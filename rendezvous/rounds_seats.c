@@ -108,6 +108,7 @@ void ddpi_rounds_copy_seat(struct ddp_round_seat *to, const struct ddp_round_sea
     to->order = from->order;
     to->generation = from->generation;
     to->failed = from->failed;
+    to->spare = from->spare;
     to->exit_code = from->exit_code;
     to->node_rank = from->node_rank;
     to->nodes = from->nodes;
@@ -305,12 +306,13 @@ static void work_out(const struct ddpi_rounds *rounds, const struct round_member
         order_stop(seat, rounds->generation, rounds->failed, rounds->reason);
     } else if (!member->seated) {
         memset(seat, 0, sizeof *seat);
+        seat->spare = state == ROUNDS_RUNNING || (state == ROUNDS_STOPPING && member->seat.spare);
         ddpi_rounds_say(seat->text, "%s", waiting);
         if (busy) /* with something of which this job does not know */
             order_stop(seat, member->says.generation, true, "this node has no seat");
     } else if (state == ROUNDS_FORMING) {
         seat->order = DDP_ROUND_WAIT;
-        seat->failed = false;
+        seat->failed = seat->spare = false;
         ddpi_rounds_say(seat->text, "%s", waiting);
     }
 }

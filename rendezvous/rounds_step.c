@@ -109,7 +109,7 @@ static void form(struct ddpi_rounds *rounds, uint64_t now_ms)
 
 static void stop_after_failure(struct ddpi_rounds *rounds, uint64_t now_ms)
 {
-    if (rounds->restarts < rounds->terms.max_restarts)
+    if (!rounds->root.record.final && rounds->restarts < rounds->terms.max_restarts)
         rounds->restarts++;
     else
         set_verdict(rounds, rounds->root.record.exit_code);
@@ -215,12 +215,12 @@ static bool crash_loop(struct ddpi_rounds *rounds)
     if (rounds->of_worker.times >= enough)
         ddpi_rounds_say(rounds->reason,
                         "rank %u on node %s has failed %u times in a row with exit code %d, each "
-                        "time within %.1f s of its start: it would fail again",
+                        "time within %.3g s of its start: it would fail again",
                         failure->rank, rounds->root.node, rounds->of_worker.times,
                         (int)failure->exit_code, (double)rounds->of_worker.longest_ms / 1000);
     else if (rounds->of_node.times >= enough)
         ddpi_rounds_say(rounds->reason,
-                        "workers on node %s have failed %u times in a row, each time within %.1f "
+                        "workers on node %s have failed %u times in a row, each time within %.3g "
                         "s of their start: they would fail again",
                         rounds->root.node, rounds->of_node.times,
                         (double)rounds->of_node.longest_ms / 1000);
@@ -233,7 +233,8 @@ static void judge_failure(struct ddpi_rounds *rounds)
 {
     bool budget_left = !rounds->closing;
     count_failure(rounds);
-    if ((rounds->closing && rounds->wish.stop) || !crash_loop(rounds))
+    if ((rounds->closing && (rounds->wish.stop || rounds->root.record.final)) ||
+        !crash_loop(rounds))
         return;
     if (budget_left)
         rounds->restarts--; /* there will be none */

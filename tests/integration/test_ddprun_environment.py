@@ -48,7 +48,7 @@ class Variables(DdprunCase):
                 'TORCHELASTIC_USE_AGENT_STORE': 'True',
                 'TORCHELASTIC_SIGNALS_TO_HANDLE': 'SIGTERM,SIGINT,SIGHUP,SIGQUIT',
                 'TORCH_NCCL_ASYNC_ERROR_HANDLING': '1', 'OMP_NUM_THREADS': '1',
-                'DDPRUN_STORE_PREFIX': 'g0/',
+                'DDPRUN_STORE_PREFIX': 'g1/',
             }
             self.assertEqual({name: env.get(name) for name in expected}, expected)
             self.assertEqual(env['DDPRUN_STORE'], f"127.0.0.1:{env['MASTER_PORT']}")

@@ -25,14 +25,14 @@ class Restarts(DdprunCase):
         self.assertNotIn('giving up', job.err)
         again = [line.split() for line in job.out.splitlines() if line.split()[1] == '1']
         self.assertEqual(sorted(words[0] for words in again), ['0', '1', '2'])
-        self.assertEqual({words[2] for words in again}, {'g1/'})
+        self.assertEqual({words[2] for words in again}, {'g2/'})
 
     def test_count_prefix_and_addresses(self):
         job = self.run_job('--max-restarts=3', '--no-prefix', 'sh', '-c', f'{SHOW}; exit 6')
         self.assertEqual(job.code, 6)
         lines = [line.split() for line in job.out.splitlines()]
         self.assertEqual([words[1] for words in lines], ['0', '1', '2', '3'])
-        self.assertEqual([words[2] for words in lines], ['g0/', 'g1/', 'g2/', 'g3/'])
+        self.assertEqual([words[2] for words in lines], ['g1/', 'g2/', 'g3/', 'g4/'])
         self.assertEqual(len({(words[3], words[4]) for words in lines}), 1)
         self.assertEqual(job.err.count('rank 0 failed first: exit code 6'), 4)
         self.assertIn('giving up after 3 restarts (--max-restarts=3)', job.err)
@@ -84,14 +84,14 @@ class Restarts(DdprunCase):
         in_order(self, job.out, 'a0 200', 'failed first', 'restart 1 of 2', 'a1 ', 'failed first')
 
     def test_a_signal_ends_them(self):
-        job = self.start('--max-restarts=1000000', '--no-prefix', 'sh', '-c', 'echo x; exit 1')
+        job = self.start('--max-restarts=1000000', '--crash-loop=0', '--no-prefix', 'sh', '-c', 'echo x; exit 1')
         job.read_until('restart 5 of')
         job.signal(signal.SIGTERM)
         self.assertEqual(job.wait(), 143, job.err[-1000:])
         self.assertIn('ended by SIGTERM', job.err)
 
     def test_many_leak_no_descriptor(self):
-        job = self.run_job('--nproc-per-node=2', '--max-restarts=60', '--tee=3',
+        job = self.run_job('--nproc-per-node=2', '--max-restarts=60', '--crash-loop=0', '--tee=3',
                            f'--log-dir={self.folder}/logs', 'false',
                            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40)))
         self.assertIn('giving up after 60 restarts', job.err)

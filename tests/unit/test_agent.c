@@ -1,11 +1,14 @@
 /*
- * test_agent.c - the agent with real workers (shell scripts) on a loop: every way in which a job
- * ends, and that nothing is left of it: no process, no handle, no descriptor, no file.
+ * test_agent.c - the agent with real workers (shell scripts) on a loop, as the one member of its
+ * job: every way in which a job ends, and that nothing is left of it: no process, no handle, no
+ * descriptor, no file.
  */
-#include "agent.h"
 #include "check_main.h"
 #include "failmem.h"
+#include "guard.h"
+#include "local_job.h"
 #include "looptest.h"
+#include "membership.h"
 #include "outcome.h"
 #include "reap.h"
 
@@ -25,7 +28,9 @@
 enum { NPROC_MAX = 4, SHOWN_MAX = 8 * 1024 * 1024, GENERATIONS_MAX = 8 };
 
 static uv_loop_t loop;
-static struct agent agent;
+static struct membership membership;
+static struct agent *const agent = &membership.agent;
+static struct local_job local;
 static struct agent_config config;
 static struct agent_streams streams[NPROC_MAX];
 static const char *argv[5];
@@ -37,22 +42,36 @@ static char shown[2][SHOWN_MAX];
 static size_t shown_len[2];
 static unsigned done_calls;
 static int done_code;
-static uint32_t generations[GENERATIONS_MAX];
+static uint64_t generations[GENERATIONS_MAX];
 static unsigned generations_count;
 static int fds_before;
 
 static void on_done(void *ctx, int exit_code)
 {
-    ck_assert_ptr_eq(ctx, &agent);
+    ck_assert_ptr_eq(ctx, &local);
     done_calls++;
     done_code = exit_code;
 }
 
-static void on_generation(void *ctx, uint32_t generation)
+static void on_publish(void *ctx, const struct ddp_round_member *says)
 {
-    ck_assert_ptr_eq(ctx, &agent);
+    local_job_publish(ctx, says);
+}
+
+static void on_leave(void *ctx)
+{
+    ck_assert_ptr_eq(ctx, &local);
+}
+
+static ddp_status on_begin(void *ctx, uint64_t generation, struct ddp_round_seat *seat,
+                           struct ddp_error *err)
+{
+    (void)err;
+    ck_assert_ptr_eq(ctx, &local);
     ck_assert_uint_lt(generations_count, GENERATIONS_MAX);
     generations[generations_count++] = generation;
+    seat->master_port = 29500;
+    return DDP_OK;
 }
 
 /* A job of @nproc workers that run @script. Scripts tell the test and each other that they stand
@@ -76,14 +95,14 @@ static void configure(uint32_t nproc, const char *script)
         .role = "default",
         .run_id = "job",
         .master_addr = "127.0.0.1",
-        .master_port = 29500,
         .store = "127.0.0.1:29400",
+        .store_prefix = "",
         .line_template = "[${rank}]:",
         .nproc = nproc,
         .shutdown_timeout_ms = 15000,
+        .failure_timeout_ms = 15000,
         .streams = streams,
         .ending_signals_text = "SIGTERM",
-        .guard_fd = -1,
     };
     sigemptyset(&config.ending_signals);
     sigaddset(&config.ending_signals, SIGTERM);
@@ -142,21 +161,29 @@ static void open_logs(void)
     config.logs = &opened;
 }
 
-static ddp_status init_agent(struct ddp_error *err)
+static ddp_status init_job(struct ddp_error *err)
 {
-    ddp_status status = agent_init(&agent, &loop, &config, err);
-    agent.new_generation = on_generation;
-    agent.done = on_done;
-    agent.ctx = &agent;
-    return status;
+    const struct membership_link link = {
+        .ctx = &local, .publish = on_publish, .leave = on_leave, .done = on_done};
+    const struct member_config member = {
+        .says = {.name = "here",
+                 .address = "127.0.0.1",
+                 .nproc = config.nproc,
+                 .node_rank = -1,
+                 .terms = {.min_nodes = 1, .max_nodes = 1, .max_restarts = config.max_restarts}}};
+    local.begin = on_begin;
+    local.ctx = &local;
+    ddp_status status = membership_init(&membership, &loop, &config, &member, &link, err);
+    ddp_status job_status = local_job_init(&local, &loop, &membership, err);
+    return status == DDP_OK ? job_status : status;
 }
 
 static void start(void)
 {
     struct ddp_error error = {0};
     open_logs();
-    ck_assert_msg(init_agent(&error) == DDP_OK, "%s", error.msg);
-    agent_start(&agent);
+    ck_assert_msg(init_job(&error) == DDP_OK, "%s", error.msg);
+    membership_start(&membership);
 }
 
 static void read_console(void)
@@ -176,9 +203,10 @@ static bool is_done(void *ctx)
 
 static void close_agent(void)
 {
-    agent_close(&agent);
+    membership_close(&membership);
+    local_job_close(&local);
     looptest_close(&loop);
-    agent_finish(&agent);
+    membership_finish(&membership);
     logdir_close(&opened);
     ck_assert_int_eq(looptest_open_fds(), fds_before);
 }
@@ -194,10 +222,10 @@ static void ends_with(int exit_code)
 {
     looptest_run_until(&loop, is_done, NULL);
     read_console();
-    ck_assert_uint_eq(agent.sm.state, AGENT_DONE);
+    ck_assert_uint_eq(agent->sm.state, AGENT_DONE);
     ck_assert_msg(done_code == exit_code, "exit code %d, not %d: %s", done_code, exit_code,
                   shown[1]);
-    ck_assert_int_eq(agent.exit_code, exit_code);
+    ck_assert_int_eq(agent->exit_code, exit_code);
     close_agent();
     ck_assert_uint_eq(done_calls, 1);
     no_process_is_left();
@@ -238,7 +266,7 @@ START_TEST(all_succeed)
     says(0, "[2]:2 of 3\n");
     ck_assert_uint_eq(shown_len[1], 3 * strlen("[0]:err\n")); /* and not a word of ours */
     ck_assert_uint_eq(generations_count, 1);
-    ck_assert_uint_eq(generations[0], 0);
+    ck_assert_uint_eq(generations[0], 1);
 }
 END_TEST
 
@@ -266,7 +294,7 @@ START_TEST(who_does_not_stop_in_time_is_killed)
                  "0) trap '' TERM; echo stands >$FIFO; while :; do sleep 100; done;;\n"
                  "1) read a <$FIFO; exit 5;;\n"
                  "esac");
-    config.shutdown_timeout_ms = 30;
+    config.failure_timeout_ms = 30;
     run_job(5);
     says(1, "rank 1 failed first: exit code 5");
     says(1, "  then rank 0: did not stop in time, killed by SIGKILL (Killed), ");
@@ -279,11 +307,11 @@ START_TEST(a_job_is_started_again)
                  "[ $TORCHELASTIC_RESTART_COUNT = 2 ] || exit 9");
     config.max_restarts = 3;
     run_job(0);
-    says(0, "[1]:attempt 2 in g2/\n");
+    says(0, "[1]:attempt 2 in g3/\n");
     says(1, "starting all 2 workers again (restart 2 of 3)");
     does_not_say(1, "restart 3 of 3");
     ck_assert_uint_eq(generations_count, 3);
-    ck_assert_uint_eq(generations[2], 2);
+    ck_assert_uint_eq(generations[2], 3);
 }
 END_TEST
 
@@ -426,7 +454,9 @@ START_TEST(without_its_guard_the_job_ends)
     int ends[2];
     configure(2, two_that_stand);
     ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
-    config.guard_fd = ends[0];
+    _Atomic uint64_t never = 0;
+    const struct guard_agent guard = {.guard_fd = ends[0], .fence_at_ms = &never};
+    config.guard = &guard;
     start();
     looptest_run_until(&loop, both_stand, NULL);
     close(ends[1]);
@@ -464,7 +494,7 @@ static bool one_stands(void *ctx)
 static bool is_sweeping(void *ctx)
 {
     (void)ctx;
-    return agent.sm.state == AGENT_SWEEPING;
+    return agent->sm.state == AGENT_SWEEPING;
 }
 
 /* A worker that we may not signal stands for one that is stuck in the kernel. */
@@ -482,11 +512,11 @@ START_TEST(a_stuck_process_is_named_and_left)
     ck_assert(may_kill_others(false));
     kill(getpid(), SIGTERM);
     looptest_run_until(&loop, is_sweeping, NULL);
-    agent.sweep_deadline_ms = 0; /* so much for patience */
+    agent->sweep_deadline_ms = 0; /* so much for patience */
     looptest_run_until(&loop, is_done, NULL);
     ck_assert_int_eq(done_code, 128 + SIGTERM);
     says(1, "is still there 5 s after SIGKILL, in state ");
-    pid_t stuck = agent.workers[0].pid;
+    pid_t stuck = agent->workers[0].pid;
     close_agent();
     ck_assert_uint_eq(done_calls, 1);
     ck_assert(may_kill_others(true));
@@ -501,7 +531,7 @@ END_TEST
 static bool is_draining(void *ctx)
 {
     (void)ctx;
-    return agent.sm.state == AGENT_DRAINING;
+    return agent->sm.state == AGENT_DRAINING;
 }
 
 /* The console's queue is full, and so is the worker's pipe: it takes no whole page any more. */
@@ -510,9 +540,9 @@ static bool worker_waits(void *ctx)
     (void)ctx;
     int fd, unread = 0;
     for (int i = 0; i < 2; i++)
-        if (uv_fileno((uv_handle_t *)&agent.workers[0].streams[i].pipe, &fd) == 0 &&
+        if (uv_fileno((uv_handle_t *)&agent->workers[0].streams[i].pipe, &fd) == 0 &&
             ioctl(fd, FIONREAD, &unread) == 0 && unread > 0)
-            return agent.mux.paused;
+            return agent->mux.paused;
     return false;
 }
 
@@ -534,7 +564,7 @@ static void let_time_pass(void)
     unsigned turns = 5;
     uv_idle_init(&loop, &idle);
     uv_idle_start(&idle, on_idle);
-    uv_timer_start(&agent.timer, agent.timer.timer_cb, 0, 0);
+    uv_timer_start(&agent->timer, agent->timer.timer_cb, 0, 0);
     looptest_run_until(&loop, turns_have_passed, &turns);
     uv_close((uv_handle_t *)&idle, NULL);
 }
@@ -545,9 +575,9 @@ START_TEST(a_slow_reader_gets_everything_however_late)
     int reader = readers[1], unread = 0, fd = -1;
     readers[1] = -1; /* nobody reads */
     start();
-    struct logmux_stream *stream = &agent.workers[0].streams[1];
+    struct logmux_stream *stream = &agent->workers[0].streams[1];
     looptest_run_until(&loop, worker_waits, NULL);
-    kill(agent.workers[0].pid, SIGKILL);
+    kill(agent->workers[0].pid, SIGKILL);
     looptest_run_until(&loop, is_draining, NULL);
     ck_assert_int_eq(uv_fileno((uv_handle_t *)&stream->pipe, &fd), 0);
     ck_assert_int_eq(ioctl(fd, FIONREAD, &unread), 0);
@@ -568,13 +598,13 @@ START_TEST(whoever_holds_a_pipe_does_not_hold_the_job)
     start();
     looptest_run_until(&loop, one_stands, NULL);
     char path[64];
-    snprintf(path, sizeof path, "/proc/%d/fd/1", (int)agent.workers[0].pid);
+    snprintf(path, sizeof path, "/proc/%d/fd/1", (int)agent->workers[0].pid);
     int held = open(path, O_WRONLY | O_CLOEXEC); /* as somebody outside the job might */
     ck_assert_int_ge(held, 0);
     fds_before++;
-    kill(agent.workers[0].pid, SIGKILL);
+    kill(agent->workers[0].pid, SIGKILL);
     looptest_run_until(&loop, is_draining, NULL);
-    ck_assert(!logmux_streams_ended(&agent.mux));
+    ck_assert(!logmux_streams_ended(&agent->mux));
     let_time_pass();
     ends_with(128 + SIGKILL);
     close(held);
@@ -587,7 +617,7 @@ START_TEST(a_signal_ends_the_wait_for_a_reader)
     readers[0] = -1;
     start();
     looptest_run_until(&loop, worker_waits, NULL);
-    kill(agent.workers[0].pid, SIGKILL);
+    kill(agent->workers[0].pid, SIGKILL);
     looptest_run_until(&loop, is_draining, NULL);
     kill(getpid(), SIGTERM);
     ends_with(128 + SIGTERM);
@@ -659,9 +689,9 @@ static void run_with_allocations(unsigned successes, bool *ret_complete)
     struct ddp_error error = {0};
     open_logs();
     failmem_start(successes);
-    ddp_status status = init_agent(&error);
+    ddp_status status = init_job(&error);
     if (status == DDP_OK) {
-        agent_start(&agent);
+        membership_start(&membership);
         looptest_run_until(&loop, is_done, NULL);
     }
     *ret_complete = !failmem_stop();

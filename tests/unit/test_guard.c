@@ -3,13 +3,18 @@
  * process that each test forks becomes the guard.
  */
 #include "check_main.h"
+#include "clock.h"
 #include "guard.h"
+#include "reap.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -176,6 +181,136 @@ START_TEST(no_signal_is_lost_before_the_agent_is_ready)
 }
 END_TEST
 
+/* ---- an agent that has a store ----------------------------------------------------------------
+ */
+
+static int link_ends[2]; /* the agent's connection, and its peer: the test */
+
+/* The agent is killed while an orphan lives that only the guard can end. */
+static void hand_over_and_die(const struct guard_agent *self)
+{
+    close(link_ends[1]);
+    guard_hold_socket(self, link_ends[0]);
+    leave_an_orphan(self);
+}
+
+START_TEST(the_connection_ends_after_all_else)
+{
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, link_ends), 0);
+    pid_t guard = start_guard(hand_over_and_die);
+    close(link_ends[0]);
+    char byte;
+    ck_assert_int_eq(read(link_ends[1], &byte, 1), 0); /* Check's timeout is the deadline */
+    struct pollfd orphan = {.fd = said[0], .events = 0};
+    ck_assert_int_eq(poll(&orphan, 1, 0), 1); /* and the orphan was gone before */
+    ck_assert_int_ne(orphan.revents & POLLHUP, 0);
+    exits_with(guard, 128 + SIGKILL);
+    close(link_ends[1]);
+}
+END_TEST
+
+static void keep_pending_input(const struct guard_agent *self)
+{
+    close(link_ends[1]);
+    guard_hold_socket(self, link_ends[0]);
+    raise(SIGKILL);
+}
+
+/* Over TCP an end with something unread would be a reset, which does not say that all is over. */
+START_TEST(what_nobody_reads_does_not_spoil_the_end)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_eq(bind(listener, (struct sockaddr *)&at, len), 0);
+    ck_assert_int_eq(listen(listener, 1), 0);
+    ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&at, &len), 0);
+    link_ends[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_eq(connect(link_ends[0], (struct sockaddr *)&at, len), 0);
+    link_ends[1] = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    ck_assert_int_ge(link_ends[1], 0);
+    ck_assert_int_eq(write(link_ends[1], "unread", 6), 6);
+    pid_t guard = start_guard(keep_pending_input);
+    close(link_ends[0]);
+    exits_with(guard, 128 + SIGKILL);
+    char byte;
+    ck_assert_int_eq(read(link_ends[1], &byte, 1), 0); /* an end, no ECONNRESET */
+    close(link_ends[1]);
+    close(listener);
+}
+END_TEST
+
+static void say_pid(bool of_agent)
+{
+    pid_t own = of_agent ? -getpid() : getpid();
+    if (write(said[1], &own, sizeof own) != sizeof own)
+        _exit(98);
+}
+
+/* Two workers, one with a child in a session of its own; then the agent is stopped. */
+static void be_stopped(const struct guard_agent *self)
+{
+    if (reap_become_subreaper() != 0)
+        _exit(97);
+    for (int i = 0; i < 2; i++)
+        if (fork() == 0) {
+            if (i == 0 && fork() == 0)
+                setsid();
+            say_pid(false);
+            for (;;)
+                pause();
+        }
+    guard_set_fence(self, ddpi_now_ms(&ddpi_clock_monotonic) + 300);
+    say_pid(true);
+    raise(SIGSTOP);
+    _exit(5);
+}
+
+START_TEST(workers_of_a_stopped_agent_are_ended_in_time)
+{
+    enum { PROCESSES = 4 };
+    pid_t agent = 0, pid;
+    struct pollfd ends[PROCESSES];
+    unsigned workers = 0;
+    pid_t guard = start_guard(be_stopped);
+    for (int i = 0; i < PROCESSES; i++) {
+        ck_assert_int_eq(read(said[0], &pid, sizeof pid), sizeof pid);
+        if (pid < 0)
+            agent = -pid;
+        else
+            ends[workers++] = (struct pollfd){(int)syscall(SYS_pidfd_open, pid, 0), POLLIN, 0};
+    }
+    for (unsigned i = 0; i < workers; i++) {
+        ck_assert_int_eq(poll(&ends[i], 1, DEADLINE_MS), 1);
+        close(ends[i].fd);
+    }
+    ck_assert_int_eq(kill(agent, SIGCONT), 0); /* it is there still, and goes on */
+    exits_with(guard, 5);
+}
+END_TEST
+
+/* The fence is put off for as long as the store answers, and lifted when nothing runs. */
+static void put_it_off(const struct guard_agent *self)
+{
+    if (fork() == 0) {
+        close(said[1]);
+        for (;;)
+            pause();
+    }
+    uint64_t begin = ddpi_now_ms(&ddpi_clock_monotonic), now = begin;
+    for (; now < begin + 200; now = ddpi_now_ms(&ddpi_clock_monotonic))
+        guard_set_fence(self, now + 50);
+    guard_set_fence(self, 0);
+    poll(NULL, 0, 100);
+    _exit(waitpid(-1, NULL, WNOHANG) == 0 ? 6 : 7);
+}
+
+START_TEST(a_fence_that_is_put_off_ends_nobody)
+{
+    exits_with(start_guard(put_it_off), 6);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("guard");
@@ -187,6 +322,10 @@ Suite *test_suite(void)
     tcase_add_test(tcase, signals_are_forwarded);
     tcase_add_test(tcase, the_agent_sees_the_end_of_the_guard);
     tcase_add_test(tcase, no_signal_is_lost_before_the_agent_is_ready);
+    tcase_add_test(tcase, the_connection_ends_after_all_else);
+    tcase_add_test(tcase, what_nobody_reads_does_not_spoil_the_end);
+    tcase_add_test(tcase, workers_of_a_stopped_agent_are_ended_in_time);
+    tcase_add_test(tcase, a_fence_that_is_put_off_ends_nobody);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -142,6 +142,7 @@ START_TEST(whoever_is_too_many_is_a_spare)
     rounds_run(&at, 3, abc);
     rounds_join(&at, 3, "a0");
     rounds_assert_seat(&at, 3, DDP_ROUND_WAIT, "all 3 seats are taken; this node is a spare");
+    ck_assert(at.seat[3].spare);
     rounds_gone(&at, 1);
     rounds_assert_seat(&at, 0, DDP_ROUND_STOP, "node b is lost");
     ck_assert(at.seat[0].failed);
@@ -298,6 +299,17 @@ START_TEST(an_exit_code_that_stays_unknown_is_1)
 }
 END_TEST
 
+START_TEST(a_failure_that_is_final_ends_the_job)
+{
+    rounds_run(&at, 2, abc);
+    at.says[1].failure.final = true;
+    rounds_fail(&at, 1, 78, 10);
+    ck_assert(rounds_summary(&at).closing);
+    rounds_obey(&at, 2);
+    assert_closed(78, "node b");
+}
+END_TEST
+
 START_TEST(newcomers_join_as_the_policy_says)
 {
     at.terms.join = _i == 0 ? DDP_ROUND_JOIN_CHECKPOINT : DDP_ROUND_JOIN_NEVER;
@@ -422,6 +434,7 @@ Suite *test_suite(void)
         who_fences_itself_or_leaves_stops_the_generation,
         failures_consume_the_budget_once,
         an_exit_code_that_stays_unknown_is_1,
+        a_failure_that_is_final_ends_the_job,
         a_lost_node_is_waited_for,
         too_few_after_one_has_left_ends_the_job,
         before_the_first_generation_nobody_is_missed,

@@ -50,7 +50,7 @@ struct ddp_round_failure {
     uint32_t rank;
     int32_t exit_code; /* of the worker, 128+N for signal N; -1: it is dying, not known yet */
     uint64_t ran_ms;   /* for how long it had run */
-    bool final;      /* to start again cannot mend it */
+    bool final;        /* to start again cannot mend it */
     char text[DDP_ROUND_TEXT_SIZE]; /* a sentence: who, where, how */
 };
 
@@ -84,8 +84,8 @@ enum ddp_round_order {
 };
 
 /* What a member is to do. Beyond the texts, each order has what its comment names; RUN the rest,
- * which WAIT and STOP keep as it was. A member that has not acted on a RUN and is told STOP for that
- * generation says IDLE of it all the same. */
+ * which WAIT and STOP keep as it was. A member that has not acted on a RUN and is told STOP for
+ * that generation says IDLE of it all the same. */
 struct ddp_round_seat {
     enum ddp_round_order order;
     uint64_t generation;

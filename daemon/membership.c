@@ -1,0 +1,228 @@
+/*
+ * membership.c - passes on what agent, member and link tell each other, and keeps the member's
+ * deadline. Decides nothing: member.c does.
+ */
+#include "membership.h"
+
+#include "clock.h"
+#include "guard.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static uint64_t now_ms(void)
+{
+    return ddpi_now_ms(&ddpi_clock_monotonic);
+}
+
+/* ---- time ----------------------------------------------------------------------------------- */
+
+static void on_deadline(uv_timer_t *timer);
+
+/* The guard comes later than the member, who then must have been stopped itself, and still before
+ * the lease is over. */
+static uint64_t guard_deadline(const struct member *member, uint64_t deadline_ms)
+{
+    bool fenced = member->sm.state == MEMBER_RUNNING && deadline_ms != UINT64_MAX;
+    return fenced ? deadline_ms + member_margin_ms(member->lease_ms) / 2 : 0;
+}
+
+static void rearm(struct membership *membership)
+{
+    uint64_t now = now_ms(), deadline = member_deadline(&membership->member);
+    const struct guard_agent *guard = membership->agent.config->guard;
+    if (guard != NULL)
+        guard_set_fence(guard, guard_deadline(&membership->member, deadline));
+    if (deadline == UINT64_MAX)
+        uv_timer_stop(&membership->timer);
+    else
+        uv_timer_start(&membership->timer, on_deadline, deadline > now ? deadline - now : 0, 0);
+}
+
+static void on_deadline(uv_timer_t *timer)
+{
+    struct membership *membership = timer->data;
+    member_tick(&membership->member, now_ms());
+    rearm(membership);
+}
+
+/* ---- what the member wants ------------------------------------------------------------------ */
+
+static bool several_nodes(const struct membership *membership)
+{
+    return membership->member.says.terms.max_nodes > 1;
+}
+
+static void say_start(struct membership *membership, const struct ddp_round_seat *seat)
+{
+    struct agent *agent = &membership->agent;
+    uint32_t nproc = agent->config->nproc;
+    if (agent->attempts > 0 && seat->restarts > agent->seat.restarts)
+        logmux_say(&agent->mux, "starting all %u workers again (restart %u of %u)",
+                   seat->world_size, seat->restarts, agent->config->max_restarts);
+    if (several_nodes(membership))
+        logmux_say(&agent->mux,
+                   "generation %" PRIu64 ": this node is %u of %u, its workers are ranks %u to %u "
+                   "of %u",
+                   seat->generation, seat->node_rank, seat->nodes, seat->first_rank,
+                   seat->first_rank + nproc - 1, seat->world_size);
+}
+
+static void on_start(void *ctx, const struct ddp_round_seat *seat)
+{
+    struct membership *membership = ctx;
+    say_start(membership, seat);
+    membership->waiting[0] = '\0';
+    agent_run(&membership->agent, seat);
+}
+
+static void on_stop(void *ctx, enum member_stop how, const char *why)
+{
+    struct membership *membership = ctx;
+    bool news = !membership->member.leaving && strcmp(why, membership->reported) != 0;
+    if (news && *why != '\0')
+        logmux_say(&membership->agent.mux, "%s %u workers: %s",
+                   how == MEMBER_STOP_KILL ? "killing" : "stopping", membership->agent.alive, why);
+    agent_stop(&membership->agent, how);
+}
+
+static void on_publish(void *ctx, const struct ddp_round_member *says)
+{
+    struct membership *membership = ctx;
+    membership->link.publish(membership->link.ctx, says);
+}
+
+static void say_over(struct membership *membership, int exit_code, const char *why)
+{
+    struct agent *agent = &membership->agent;
+    const struct agent_config *config = agent->config;
+    bool told = strcmp(why, membership->reported) == 0;
+    bool well = exit_code == 0 && agent->attempts > 0 && agent->cause == AGENT_CAUSE_NONE;
+    if (!told && !well && *why != '\0')
+        logmux_say(&agent->mux, "%s", why);
+    if (agent->cause == AGENT_CAUSE_WORKER && config->max_restarts > 0 &&
+        agent->seat.restarts == config->max_restarts)
+        logmux_say(&agent->mux, "giving up after %u restarts (--max-restarts=%u)",
+                   agent->seat.restarts, config->max_restarts);
+}
+
+static void on_over(void *ctx, int exit_code, const char *why)
+{
+    struct membership *membership = ctx;
+    say_over(membership, exit_code, why);
+    membership->link.leave(membership->link.ctx);
+    agent_end(&membership->agent, exit_code);
+}
+
+/* ---- what the agent tells ------------------------------------------------------------------- */
+
+static void on_started(void *ctx)
+{
+    struct membership *membership = ctx;
+    member_started(&membership->member);
+}
+
+static void on_failed(void *ctx, const struct ddp_round_failure *failure)
+{
+    struct membership *membership = ctx;
+    memcpy(membership->reported, failure->text, sizeof membership->reported);
+    member_failed(&membership->member, failure);
+    rearm(membership);
+}
+
+static void on_ended(void *ctx, bool well)
+{
+    struct membership *membership = ctx;
+    if (well)
+        member_finished(&membership->member, now_ms());
+    else
+        member_cleared(&membership->member, now_ms());
+    rearm(membership);
+}
+
+static void on_leave(void *ctx, int exit_code, const char *why, enum member_stop how)
+{
+    struct membership *membership = ctx;
+    member_leave(&membership->member, exit_code, why, how);
+    rearm(membership);
+}
+
+static void on_done(void *ctx, int exit_code)
+{
+    struct membership *membership = ctx;
+    membership->link.done(membership->link.ctx, exit_code);
+}
+
+/* ---- what the rounds tell ------------------------------------------------------------------- */
+
+static void say_waiting(struct membership *membership, const struct ddp_round_seat *seat)
+{
+    if (seat->order != DDP_ROUND_WAIT || seat->text[0] == '\0' ||
+        strcmp(seat->text, membership->waiting) == 0)
+        return;
+    memcpy(membership->waiting, seat->text, sizeof membership->waiting);
+    logmux_say(&membership->agent.mux, "%s", seat->text);
+}
+
+void membership_seat(struct membership *membership, const struct ddp_round_seat *seat)
+{
+    say_waiting(membership, seat);
+    member_seat(&membership->member, seat, now_ms());
+    rearm(membership);
+}
+
+void membership_contact(struct membership *membership, uint64_t sent_ms)
+{
+    member_contact(&membership->member, sent_ms, now_ms());
+    rearm(membership);
+}
+
+void membership_lost(struct membership *membership, const char *why)
+{
+    member_lost(&membership->member, why, now_ms());
+    rearm(membership);
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+ddp_status membership_init(struct membership *membership, uv_loop_t *loop,
+                           const struct agent_config *agent, const struct member_config *member,
+                           const struct membership_link *link, struct ddp_error *err)
+{
+    memset(membership, 0, sizeof *membership);
+    membership->link = *link;
+    uv_timer_init(loop, &membership->timer);
+    membership->timer.data = membership;
+    const struct member_hooks of_member = {.ctx = membership,
+                                           .start = on_start,
+                                           .stop = on_stop,
+                                           .publish = on_publish,
+                                           .over = on_over};
+    const struct agent_hooks of_agent = {.ctx = membership,
+                                         .started = on_started,
+                                         .failed = on_failed,
+                                         .ended = on_ended,
+                                         .leave = on_leave,
+                                         .done = on_done};
+    member_init(&membership->member, member, &of_member);
+    return agent_init(&membership->agent, loop, agent, &of_agent, err);
+}
+
+void membership_start(struct membership *membership)
+{
+    member_join(&membership->member, now_ms());
+    rearm(membership);
+}
+
+void membership_close(struct membership *membership)
+{
+    if (!uv_is_closing((uv_handle_t *)&membership->timer))
+        uv_close((uv_handle_t *)&membership->timer, NULL);
+    agent_close(&membership->agent);
+}
+
+void membership_finish(struct membership *membership)
+{
+    agent_finish(&membership->agent);
+}

@@ -1,0 +1,50 @@
+/*
+ * membership.h - ties this node's part in the rounds (member.h) to the agent that does the work,
+ * and to the link by which the rounds are reached. Owns both machines and the timer of the first;
+ * says to the person at the console what happens to the job.
+ */
+#ifndef DAEMON_MEMBERSHIP_H
+#define DAEMON_MEMBERSHIP_H
+
+#include "agent.h"
+#include "member.h"
+
+/* To the round machine, wherever it is: in this process, or behind a store. */
+struct membership_link {
+    void *ctx;
+    void (*publish)(void *ctx, const struct ddp_round_member *says);
+    /* Nothing runs here any more, and nothing will. */
+    void (*leave)(void *ctx);
+    /* All is said and done; membership_close() is what is left. */
+    void (*done)(void *ctx, int exit_code);
+};
+
+struct membership {
+    struct agent agent;
+    struct member member;
+    struct membership_link link;
+    uv_timer_t timer;                   /* the member's deadline */
+    char reported[DDP_ROUND_TEXT_SIZE]; /* the failure of this node that the agent has told */
+    char waiting[DDP_ROUND_TEXT_SIZE];  /* for what, as told last */
+};
+
+/* Prepare. On failure, too, membership_close() and membership_finish() follow. */
+DDP_MUST_CHECK ddp_status membership_init(struct membership *membership, uv_loop_t *loop,
+                                          const struct agent_config *agent,
+                                          const struct member_config *member,
+                                          const struct membership_link *link,
+                                          struct ddp_error *err);
+
+/* Say that we are here; all else follows. */
+void membership_start(struct membership *membership);
+
+/* From the rounds: see struct ddp_round_hooks. Not from within publish(). */
+void membership_seat(struct membership *membership, const struct ddp_round_seat *seat);
+void membership_contact(struct membership *membership, uint64_t sent_ms);
+void membership_lost(struct membership *membership, const char *why);
+
+/* After done(): close the handles; membership_finish() once the loop has turned. */
+void membership_close(struct membership *membership);
+void membership_finish(struct membership *membership);
+
+#endif

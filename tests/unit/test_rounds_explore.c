@@ -1,0 +1,493 @@
+/*
+ * test_rounds_explore.c - the round machine with two or three small members, through all that can
+ * happen in all orders up to some depth: what is said and told is under way for as long as it
+ * likes, workers take their time to end, members fail, go and come, and the server starts again.
+ *
+ * A path is a sequence of events; a situation that has been met before is not followed again. In
+ * each one, the promises of rounds.h hold; and when from then on nothing more goes wrong, the job
+ * gets going again.
+ */
+#include "check_main.h"
+#include "rounds.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { AGENTS = 3, DEPTH_MAX = 24, SITUATIONS = 1 << 18, MIN_NODES = 2 };
+
+/* Per agent, then of the job. */
+enum event { JOIN, SEE, SAY, UP, CLEARED, DONE, FAIL, LOST, LEAVE, PER_AGENT };
+enum job_event { TIME, RESTART, DRAIN, UNDRAIN, STOP, JOB_EVENTS };
+
+struct agent {
+    bool there;
+    uint64_t id;
+    uint64_t runs; /* workers of this generation are alive; 0: none */
+    bool ending;   /* and will not be for long */
+    bool unseen;   /* it has been told @told, and does not know yet */
+    bool unsaid;   /* the machine does not know @says yet */
+    struct ddp_round_member says;
+    struct ddp_round_seat told;
+    struct ddp_round_member heard; /* by the machine */
+};
+
+struct world {
+    struct ddpi_rounds *rounds;
+    struct agent agents[AGENTS];
+    unsigned count;
+    uint64_t now_ms, ids, generation;
+    bool drained, stopped;
+};
+
+struct path {
+    uint8_t events[DEPTH_MAX];
+    unsigned len;
+};
+
+/* Like an assertion of Check, which would write to a pipe each time that all is well. */
+static void must(bool holds, const char *what)
+{
+    if (!holds)
+        ck_abort_msg("%s", what);
+}
+
+/* --- the machine's side --- */
+
+static ddp_status on_begin(void *ctx, uint64_t generation, struct ddp_round_seat *seat,
+                           struct ddp_error *err)
+{
+    (void)seat, (void)err;
+    struct world *world = ctx;
+    must(generation > world->generation, "a generation came before");
+    world->generation = generation;
+    for (unsigned i = 0; i < world->count; i++)
+        must(world->agents[i].runs == 0, "a generation begins while another runs");
+    return DDP_OK;
+}
+
+static void on_seat(void *ctx, uint64_t member, const struct ddp_round_seat *seat)
+{
+    struct world *world = ctx;
+    for (unsigned i = 0; i < world->count; i++) {
+        struct agent *agent = &world->agents[i];
+        if (!agent->there)
+            continue;
+        if (agent->id == member) {
+            agent->told = *seat;
+            agent->unseen = true;
+        } else if (seat->order == DDP_ROUND_RUN && agent->told.order == DDP_ROUND_RUN &&
+                   agent->told.generation == seat->generation) {
+            must(agent->told.node_rank != seat->node_rank &&
+                     agent->told.first_rank != seat->first_rank,
+                 "two have one rank");
+        }
+    }
+}
+
+static void on_changed(void *ctx)
+{
+    (void)ctx;
+}
+
+static struct ddpi_rounds_hooks hooks_of(struct world *world)
+{
+    return (struct ddpi_rounds_hooks){world, on_begin, on_seat, on_changed};
+}
+
+static void step(struct world *world)
+{
+    ddpi_rounds_step(world->rounds, world->now_ms);
+}
+
+static struct ddpi_rounds_summary summary_of(const struct world *world)
+{
+    struct ddpi_rounds_summary summary;
+    ddpi_rounds_summary(world->rounds, &summary);
+    return summary;
+}
+
+static void restart(struct world *world)
+{
+    struct ddpi_rounds_hooks hooks = hooks_of(world);
+    struct ddpi_rounds_summary summary = summary_of(world);
+    ddpi_rounds_destroy(world->rounds);
+    world->rounds = ddpi_rounds_create(&hooks, 0);
+    ddpi_rounds_restore(world->rounds, &summary);
+    for (unsigned i = 0; i < world->count; i++) {
+        struct agent *agent = &world->agents[i];
+        if (!agent->there)
+            continue;
+        must(ddpi_rounds_member(world->rounds, agent->id, &agent->heard) == DDP_OK, "no memory");
+        ddpi_rounds_restore_seat(world->rounds, agent->id, &agent->told);
+    }
+    if (world->drained)
+        must(ddpi_rounds_drain(world->rounds, "a", true) == DDP_OK, "no memory");
+    ddpi_rounds_wish(world->rounds, &(struct ddpi_rounds_wish){.stop = world->stopped});
+}
+
+/* --- the members' side --- */
+
+static void say(struct agent *agent, enum ddp_round_phase phase, uint64_t generation)
+{
+    agent->says.phase = phase;
+    agent->says.generation = generation;
+    agent->unsaid = true;
+}
+
+static void deliver(struct world *world, struct agent *agent)
+{
+    agent->unsaid = false;
+    agent->heard = agent->says;
+    must(ddpi_rounds_member(world->rounds, agent->id, &agent->says) == DDP_OK, "no memory");
+}
+
+static void join(struct world *world, struct agent *agent, unsigned index)
+{
+    *agent = (struct agent){.there = true, .id = ++world->ids};
+    agent->says = (struct ddp_round_member){
+        .nproc = 1,
+        .node_rank = -1,
+        .terms = {.min_nodes = MIN_NODES, .max_nodes = 3, .max_restarts = 1, .settle_ms = 10}};
+    (void)snprintf(agent->says.name, sizeof agent->says.name, "%c", 'a' + (int)index);
+    deliver(world, agent);
+}
+
+static void vanish(struct world *world, struct agent *agent)
+{
+    ddpi_rounds_gone(world->rounds, agent->id);
+    memset(agent, 0, sizeof *agent);
+}
+
+static void see(struct world *world, struct agent *agent)
+{
+    uint64_t generation = agent->told.generation;
+    agent->unseen = false;
+    switch (agent->told.order) {
+    case DDP_ROUND_RUN:
+        if (agent->runs != 0 || agent->says.leaving || generation <= agent->says.generation)
+            return;
+        agent->runs = generation;
+        say(agent, DDP_ROUND_STARTING, generation);
+        return;
+    case DDP_ROUND_STOP:
+        if (agent->runs != 0)
+            agent->ending = true;
+        else if (generation > agent->says.generation || agent->says.phase != DDP_ROUND_IDLE)
+            say(agent, DDP_ROUND_IDLE, generation);
+        return;
+    case DDP_ROUND_WAIT:
+        agent->ending = agent->runs != 0;
+        return;
+    case DDP_ROUND_END:
+        if (agent->runs != 0)
+            agent->ending = true;
+        else
+            vanish(world, agent);
+        return;
+    }
+}
+
+static void break_down(struct agent *agent)
+{
+    agent->says.failure = (struct ddp_round_failure){
+        .generation = agent->runs, .rank = agent->told.first_rank, .exit_code = 5, .ran_ms = 1};
+    agent->ending = true;
+    agent->unsaid = true;
+}
+
+static bool agent_event(struct world *world, unsigned index, enum event event)
+{
+    struct agent *agent = &world->agents[index];
+    if (agent->there == (event == JOIN))
+        return false;
+    switch (event) {
+    case JOIN:
+        join(world, agent, index);
+        return true;
+    case SEE: /* while it is ending workers, it looks at nothing */
+        if (!agent->unseen || agent->ending)
+            return false;
+        see(world, agent);
+        return true;
+    case SAY:
+        if (!agent->unsaid)
+            return false;
+        deliver(world, agent);
+        return true;
+    case UP:
+        if (agent->runs == 0 || agent->ending || agent->says.phase != DDP_ROUND_STARTING)
+            return false;
+        say(agent, DDP_ROUND_RUNNING, agent->runs);
+        return true;
+    case CLEARED:
+        if (!agent->ending)
+            return false;
+        say(agent, DDP_ROUND_IDLE, agent->runs);
+        agent->runs = 0;
+        agent->ending = false;
+        agent->unseen = true; /* it looks now */
+        return true;
+    case DONE:
+        if (agent->runs == 0 || agent->ending || agent->says.phase != DDP_ROUND_RUNNING)
+            return false;
+        say(agent, DDP_ROUND_DONE, agent->runs);
+        agent->runs = 0;
+        return true;
+    case FAIL:
+        if (agent->runs == 0 || agent->ending)
+            return false;
+        break_down(agent);
+        return true;
+    case LOST:
+        vanish(world, agent);
+        return true;
+    case LEAVE:
+        if (agent->says.leaving)
+            return false;
+        agent->says.leaving = agent->unsaid = true;
+        agent->ending = agent->runs != 0;
+        return true;
+    case PER_AGENT:
+        break;
+    }
+    return false;
+}
+
+static bool job_event(struct world *world, enum job_event event)
+{
+    switch (event) {
+    case TIME:
+        if (ddpi_rounds_deadline(world->rounds) == UINT64_MAX)
+            return false;
+        world->now_ms += 1000;
+        return true;
+    case RESTART:
+        restart(world);
+        return true;
+    case DRAIN:
+    case UNDRAIN:
+        if (world->drained == (event == DRAIN))
+            return false;
+        world->drained = event == DRAIN;
+        must(ddpi_rounds_drain(world->rounds, "a", world->drained) == DDP_OK, "no memory");
+        return true;
+    case STOP:
+        if (world->stopped)
+            return false;
+        world->stopped = true;
+        ddpi_rounds_wish(world->rounds, &(struct ddpi_rounds_wish){.stop = true});
+        return true;
+    case JOB_EVENTS:
+        break;
+    }
+    return false;
+}
+
+/* false: it cannot happen now. */
+static bool happen(struct world *world, unsigned event)
+{
+    bool happened = event < PER_AGENT * world->count
+                        ? agent_event(world, event / PER_AGENT, (enum event)(event % PER_AGENT))
+                        : job_event(world, (enum job_event)(event - PER_AGENT * world->count));
+    if (happened)
+        step(world);
+    return happened;
+}
+
+/* --- situations --- */
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 29;
+}
+
+/* All that can make a difference. */
+static uint64_t situation(const struct world *world)
+{
+    struct ddpi_rounds_summary summary = summary_of(world);
+    uint64_t deadline_ms = ddpi_rounds_deadline(world->rounds);
+    uint64_t hash = mix(mix(summary.state, summary.generation), summary.restarts);
+    hash = mix(mix(hash, summary.closing), (uint64_t)summary.exit_code);
+    hash = mix(hash, deadline_ms == UINT64_MAX ? 0 : deadline_ms <= world->now_ms ? 1 : 2);
+    hash = mix(hash, (uint64_t)world->drained << 1 | world->stopped);
+    for (unsigned i = 0; i < world->count; i++) {
+        const struct agent *agent = &world->agents[i];
+        hash = mix(hash, (uint64_t)agent->there << 3 | (uint64_t)agent->ending << 2 |
+                             (uint64_t)agent->unseen << 1 | agent->unsaid);
+        hash = mix(mix(hash, agent->runs), agent->told.order);
+        hash = mix(mix(hash, agent->told.generation), agent->told.node_rank);
+        const struct ddp_round_member *said[] = {&agent->says, &agent->heard};
+        for (unsigned j = 0; j < 2; j++)
+            hash = mix(mix(mix(mix(hash, said[j]->phase), said[j]->generation), said[j]->leaving),
+                       said[j]->failure.generation);
+    }
+    return hash;
+}
+
+static void world_init(struct world *world, unsigned agents)
+{
+    memset(world, 0, sizeof *world);
+    world->count = agents;
+    struct ddpi_rounds_hooks hooks = hooks_of(world);
+    world->rounds = ddpi_rounds_create(&hooks, 0);
+    must(world->rounds != NULL, "no memory");
+}
+
+static bool running(const struct world *world)
+{
+    if (summary_of(world).state != ROUNDS_RUNNING)
+        return false;
+    for (unsigned i = 0; i < world->count; i++)
+        if (world->agents[i].there && world->agents[i].told.order == DDP_ROUND_RUN &&
+            world->agents[i].runs != world->generation &&
+            world->agents[i].says.phase != DDP_ROUND_DONE)
+            return false;
+    return true;
+}
+
+/* There is a reason for which nothing runs. */
+static bool excused(const struct world *world)
+{
+    struct ddpi_rounds_summary summary = summary_of(world);
+    unsigned there = 0;
+    for (unsigned i = 0; i < world->count; i++)
+        there += world->agents[i].there;
+    return summary.state == ROUNDS_CLOSED ? there == 0
+                                          : summary.state == ROUNDS_FORMING && there < MIN_NODES;
+}
+
+/* From here on all goes well, and those who leave, leave. */
+static void settle(struct world *world)
+{
+    for (unsigned turn = 0; turn < 12; turn++) {
+        for (unsigned i = 0; i < world->count; i++) {
+            static const enum event good[] = {CLEARED, SAY, SEE, SAY, UP, SAY};
+            for (unsigned j = 0; j < sizeof good / sizeof *good; j++)
+                (void)happen(world, i * PER_AGENT + (unsigned)good[j]);
+            const struct agent *agent = &world->agents[i];
+            if (agent->there && agent->says.leaving && agent->runs == 0)
+                (void)happen(world, i * PER_AGENT + LOST);
+        }
+        (void)happen(world, PER_AGENT * world->count + TIME);
+    }
+}
+
+static void describe(unsigned agents, const struct path *path, char *text, size_t size)
+{
+    static const char *const names[] = {"join", "see",  "say",  "up",   "cleared",
+                                        "done", "fail", "lost", "leave"};
+    static const char *const job_names[] = {"time", "restart", "drain", "undrain", "stop"};
+    size_t len = 0;
+    text[0] = '\0';
+    for (unsigned i = 0; i < path->len && len < size; i++) {
+        unsigned event = path->events[i];
+        len += (size_t)(event < PER_AGENT * agents
+                            ? snprintf(text + len, size - len, " %c:%s",
+                                       'a' + (int)(event / PER_AGENT), names[event % PER_AGENT])
+                            : snprintf(text + len, size - len, " %s",
+                                       job_names[event - PER_AGENT * agents]));
+    }
+}
+
+struct search {
+    unsigned agents;
+    uint64_t *seen;     /* open addressing; 0: free */
+    struct path *paths; /* one to each situation, in the order in which they were found */
+    unsigned found;
+};
+
+static bool is_new(struct search *search, uint64_t hash)
+{
+    hash |= hash == 0;
+    size_t at = hash % SITUATIONS;
+    while (search->seen[at] != 0 && search->seen[at] != hash)
+        at = (at + 1) % SITUATIONS;
+    if (search->seen[at] == hash)
+        return false;
+    search->seen[at] = hash;
+    return true;
+}
+
+static void assert_gets_going(struct world *world, const struct path *path)
+{
+    settle(world);
+    if (running(world) || excused(world))
+        return;
+    char text[1000];
+    describe(world->count, path, text, sizeof text);
+    ck_abort_msg("stuck in %s after%s", ddpi_rounds_sm.states[summary_of(world).state].name, text);
+}
+
+/* Where @path leads to, and @event from there. */
+static void follow(struct search *search, struct path path, unsigned event)
+{
+    struct world world;
+    world_init(&world, search->agents);
+    for (unsigned i = 0; i < path.len; i++)
+        (void)happen(&world, path.events[i]);
+    if (happen(&world, event) && is_new(search, situation(&world))) {
+        must(search->found < SITUATIONS / 2, "too many situations");
+        path.events[path.len++] = (uint8_t)event;
+        search->paths[search->found++] = path;
+        assert_gets_going(&world, &path);
+    }
+    ddpi_rounds_destroy(world.rounds);
+}
+
+/* From what @start leads to, everything that @depth events can do. */
+static void explore(unsigned agents, const struct path *start, unsigned depth)
+{
+    struct search search = {.agents = agents,
+                            .seen = calloc(SITUATIONS, sizeof(uint64_t)),
+                            .paths = malloc(SITUATIONS / 2 * sizeof(struct path)),
+                            .found = 1};
+    ck_assert(search.seen != NULL && search.paths != NULL);
+    search.paths[0] = *start;
+    for (unsigned i = 0; i < search.found; i++)
+        if (search.paths[i].len < start->len + depth)
+            for (unsigned event = 0; event < PER_AGENT * agents + JOB_EVENTS; event++)
+                follow(&search, search.paths[i], event);
+    ck_assert_uint_gt(search.found, 1000);
+    printf("%u members, %u events: %u situations\n", agents, depth, search.found);
+    free(search.seen);
+    free(search.paths);
+}
+
+#define OF(agent, event) ((agent)*PER_AGENT + (event))
+
+START_TEST(from_nothing)
+{
+    explore(2, &(struct path){.len = 0}, 9);
+}
+END_TEST
+
+/* With as many as fit, so that they are seated at once. */
+START_TEST(from_a_generation_that_starts)
+{
+    static const struct path start = {{OF(0, JOIN), OF(1, JOIN), OF(2, JOIN)}, 3};
+    explore(3, &start, 5);
+}
+END_TEST
+
+START_TEST(from_a_generation_that_runs)
+{
+    static const struct path start = {{OF(0, JOIN), OF(1, JOIN), 2 * PER_AGENT + TIME, OF(0, SEE),
+                                       OF(1, SEE), OF(0, UP), OF(1, UP), OF(0, SAY), OF(1, SAY)},
+                                      9};
+    explore(2, &start, 7);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("rounds_explore");
+    TCase *tcase = tcase_create("everything");
+    tcase_set_timeout(tcase, 50);
+    tcase_add_test(tcase, from_nothing);
+    tcase_add_test(tcase, from_a_generation_that_starts);
+    tcase_add_test(tcase, from_a_generation_that_runs);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
