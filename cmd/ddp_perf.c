@@ -23,6 +23,8 @@ static const struct {
     {"launch", perf_launch, "start N x /bin/true and wait: ddprun, a bare loop, other launchers"},
     {"store", perf_store,
      "the store's server beside Redis, and PyTorch's for its own client; growth; 10,000 clients"},
+    {"rendezvous", perf_rendezvous,
+     "10,000 nodes meet, and meet again when one is lost: time, and memory of the server"},
     {"store-server", perf_store_server, "no benchmark: the server that 'store' measures"},
 };
 

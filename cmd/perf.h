@@ -36,6 +36,7 @@ typedef bool (*perf_verb)(struct perf *perf, struct ddp_error *err);
 
 bool perf_launch(struct perf *perf, struct ddp_error *err);
 bool perf_store(struct perf *perf, struct ddp_error *err);
+bool perf_rendezvous(struct perf *perf, struct ddp_error *err);
 
 /* No benchmark: the store's server on a free port, which it prints, until it is killed. */
 bool perf_store_server(struct perf *perf, struct ddp_error *err);

@@ -387,6 +387,12 @@ static void tell_change(struct round_job *job, const struct ddpi_rounds_summary 
     struct round_key key;
     ddpi_round_key(&key, job, "state", 0);
     ddp_status status = ddpi_round_summary_put(&keys->record, summary, &err);
+    struct ddpi_bytes record =
+        ddpi_bytes_of(ddpi_buf_head(&keys->record), ddpi_buf_len(&keys->record));
+    if (status == DDP_OK && ddpi_bytes_equal(record, ddpi_kv_peek(keys->kv, key.all))) {
+        ddpi_buf_consume(&keys->record, record.len); /* an earlier server has told it */
+        return;
+    }
     if (poke_record(keys, key.all, status, &err) != DDP_OK)
         ddpi_round_trouble(job, &err);
     job->told = *summary;

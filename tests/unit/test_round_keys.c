@@ -1,0 +1,459 @@
+/*
+ * test_round_keys.c - rounds as keys, on a core with fake time: which keys make and end a job, what
+ * members find at their seats, and a second start on the same keys.
+ */
+#include "check_main.h"
+#include "error.h"
+#include "kv_fixture.h"
+#include "round_keys.h"
+#include "round_record.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct ddpi_round_keys *keys;
+static struct ddp_error why;
+static uint64_t epoch;
+static unsigned begins, resumes, changes, troubles, overs;
+static bool store_is_master, begin_fails;
+
+static uint64_t on_epoch(void *ctx, const char *job)
+{
+    (void)ctx;
+    ck_assert_str_eq(job, "j");
+    return epoch;
+}
+
+static ddp_status on_begin(void *ctx, const char *job, uint64_t generation, bool master,
+                           struct ddp_round_seat *seat, struct ddp_error *err)
+{
+    (void)ctx;
+    ck_assert_str_eq(job, "j");
+    if (begin_fails)
+        return ddpi_error_set(err, DDP_E_LIMIT, "no ports");
+    ck_assert_uint_gt(generation, epoch);
+    epoch = generation;
+    store_is_master = master;
+    seat->master_port = 4711;
+    begins++;
+    return DDP_OK;
+}
+
+static void on_resume(void *ctx, const char *job, const struct ddp_round_seat *seat)
+{
+    (void)ctx;
+    (void)job;
+    ck_assert_int_eq(seat->order, DDP_ROUND_RUN);
+    ck_assert_uint_eq(seat->master_port, 29500);
+    resumes++;
+}
+
+static void on_changed(void *ctx, const char *job, const struct ddpi_rounds_summary *before,
+                       const struct ddpi_rounds_summary *after)
+{
+    (void)ctx;
+    (void)job;
+    ck_assert_mem_ne(before, after, sizeof *before);
+    changes++;
+}
+
+static void on_trouble(void *ctx, const char *job, const char *what)
+{
+    (void)ctx;
+    (void)job;
+    ck_assert_uint_gt(strlen(what), 0);
+    troubles++;
+}
+
+static void on_over(void *ctx, const char *job)
+{
+    (void)ctx;
+    ck_assert_str_eq(job, "j");
+    overs++;
+}
+
+static void note(void *ctx, const struct ddpi_mutation *mutation)
+{
+    (void)ctx;
+    ddpi_round_keys_note(keys, mutation);
+}
+
+static void make_keys(void)
+{
+    static const uint8_t seed[DDPI_SEED_SIZE] = {1};
+    static const struct ddpi_round_keys_hooks hooks = {.epoch = on_epoch,
+                                                       .begin = on_begin,
+                                                       .resume = on_resume,
+                                                       .changed = on_changed,
+                                                       .trouble = on_trouble,
+                                                       .over = on_over};
+    keys = ddpi_round_keys_create(kv, seed, &hooks);
+    ck_assert_ptr_nonnull(keys);
+}
+
+static void setup(void)
+{
+    kv_setup();
+    epoch = begins = resumes = changes = troubles = overs = 0;
+    begin_fails = false;
+    make_keys();
+    ddpi_kv_set_sink(kv, note, NULL);
+}
+
+static void teardown(void)
+{
+    ddpi_kv_set_sink(kv, NULL, NULL);
+    ddpi_round_keys_destroy(keys);
+    kv_teardown();
+}
+
+/* --- the scene --- */
+
+static void act(void)
+{
+    ddpi_round_keys_act(keys, now);
+}
+
+static void put(const char *key, const char *value)
+{
+    ck_assert_int_eq(ddpi_kv_poke(kv, bytes(key), bytes(value), &why), DDP_OK);
+}
+
+static void drop(const char *key)
+{
+    ddpi_kv_remove(kv, bytes(key));
+}
+
+static const char *value_of(const char *key)
+{
+    return ddpi_kv_peek(kv, bytes(key)).data;
+}
+
+static struct ddp_round_member member(uint64_t id)
+{
+    struct ddp_round_member says = {.nproc = 2,
+                                    .node_rank = -1,
+                                    .master_port = 29500,
+                                    .terms = {.min_nodes = 1, .max_nodes = 3, .settle_ms = 100}};
+    snprintf(says.name, sizeof says.name, "n%" PRIu64, id);
+    snprintf(says.address, sizeof says.address, "10.0.0.%" PRIu64, id);
+    return says;
+}
+
+static void publish(uint64_t id, const struct ddp_round_member *says)
+{
+    struct ddpi_buf record;
+    char key[64];
+    ddpi_buf_init(&record, DDPI_ROUND_RECORD_MAX);
+    ck_assert_int_eq(ddpi_round_member_put(&record, says, &why), DDP_OK);
+    snprintf(key, sizeof key, "round/j/member/%" PRIu64, id);
+    ck_assert_int_eq(ddpi_kv_poke(kv, bytes(key),
+                                  ddpi_bytes_of(ddpi_buf_head(&record), ddpi_buf_len(&record)),
+                                  &why),
+                     DDP_OK);
+    ddpi_buf_finish(&record);
+}
+
+static void join(uint64_t id)
+{
+    struct ddp_round_member says = member(id);
+    publish(id, &says);
+}
+
+static void say(uint64_t id, enum ddp_round_phase phase, uint64_t generation)
+{
+    struct ddp_round_member says = member(id);
+    says.phase = phase;
+    says.generation = generation;
+    publish(id, &says);
+}
+
+static struct ddp_round_seat seat_of(uint64_t id)
+{
+    struct ddp_round_seat seat = {.order = (enum ddp_round_order) - 1};
+    char key[64];
+    snprintf(key, sizeof key, "round/j/seat/%" PRIu64, id);
+    struct ddpi_bytes record = ddpi_kv_peek(kv, bytes(key));
+    if (record.data != NULL)
+        ck_assert_msg(ddpi_round_seat_get(record, &seat, &why) == DDP_OK, "%s", why.msg);
+    return seat;
+}
+
+static void assert_state(const char *words)
+{
+    const char *state = value_of("round/j/state");
+    ck_assert_ptr_nonnull(state);
+    ck_assert_msg(strstr(state, words) != NULL, "no '%s' in %s", words, state);
+}
+
+/* Two nodes in generation 1. */
+static void form(void)
+{
+    join(2);
+    join(10);
+    act();
+    now += 100;
+    act();
+    ck_assert_int_eq(seat_of(2).order, DDP_ROUND_RUN);
+    say(2, DDP_ROUND_RUNNING, 1);
+    say(10, DDP_ROUND_RUNNING, 1);
+    act();
+}
+
+/* --- tests --- */
+
+START_TEST(a_job_from_its_first_member_to_its_last)
+{
+    uint64_t jobs, members;
+    ck_assert_uint_eq(ddpi_round_keys_deadline(keys), UINT64_MAX);
+    join(2);
+    ck_assert_ptr_null(value_of("round/j/state")); /* nothing before the end of the turn */
+    act();
+    ck_assert_int_eq(seat_of(2).order, DDP_ROUND_WAIT);
+    assert_state("state forming\n");
+    ck_assert_uint_eq(ddpi_round_keys_deadline(keys), now + 100);
+    join(10);
+    act();
+    now += 99;
+    act();
+    ck_assert_int_eq(seat_of(2).order, DDP_ROUND_WAIT);
+    now++;
+    act();
+    struct ddp_round_seat seat = seat_of(10);
+    ck_assert(seat.order == DDP_ROUND_RUN && seat.generation == 1 && seat.nodes == 2);
+    ck_assert(seat.node_rank == 1 && seat.first_rank == 2 && seat.world_size == 4);
+    ck_assert(begins == 1 && !store_is_master);
+    assert_state("state running\ngeneration 1\nmembers 2\nseated 2\n");
+    ddpi_round_keys_count(keys, &jobs, &members);
+    ck_assert(jobs == 1 && members == 2);
+    put("round/j/want/drain/x", "");
+    drop("round/j/member/2");
+    act();
+    ck_assert_ptr_null(value_of("round/j/seat/2"));
+    ck_assert_int_eq(seat_of(10).order, DDP_ROUND_STOP);
+    drop("round/j/member/10");
+    act();
+    ck_assert_uint_eq(ddpi_kv_delete_prefix(kv, bytes("round/")), 0);
+    ddpi_round_keys_count(keys, &jobs, &members);
+    ck_assert(jobs == 0 && members == 0 && overs == 1);
+    ck_assert_uint_eq(ddpi_round_keys_deadline(keys), UINT64_MAX);
+    form(); /* under the same name, but not the same number */
+}
+END_TEST
+
+START_TEST(the_store_as_the_master)
+{
+    struct ddp_round_member says = member(2);
+    says.master_port = 0;
+    epoch = 6;
+    join(3); /* whose port its workers would not be asked for */
+    publish(2, &says);
+    act();
+    now += 100;
+    act();
+    ck_assert(begins == 1 && store_is_master);
+    struct ddp_round_seat seat = seat_of(3);
+    ck_assert(seat.generation == 7 && seat.master_port == 4711);
+    ck_assert_str_eq(seat.master_address, "");
+}
+END_TEST
+
+START_TEST(nothing_is_done_twice)
+{
+    form();
+    uint64_t version = ddpi_kv_stats(kv).version;
+    act();
+    now += 100000;
+    act();
+    say(2, DDP_ROUND_RUNNING, 1);
+    act();
+    ck_assert_uint_eq(ddpi_kv_stats(kv).version, version + 1); /* what the member has set */
+}
+END_TEST
+
+START_TEST(what_cannot_be_read_is_told_so)
+{
+    form();
+    put("round/j/member/11", "name n11\n");
+    put("round/j/member/012", "name n12\n");
+    put("round/j/member/-1", "");
+    put("round/j/member/9223372036854775808", "");
+    act();
+    struct ddp_round_seat seat = seat_of(11);
+    ck_assert(seat.order == DDP_ROUND_END && seat.exit_code == 78);
+    ck_assert_ptr_nonnull(strstr(seat.text, "it has no 'address'"));
+    ck_assert_ptr_nonnull(strstr(value_of("round/j/seat/012"), "does not end with a number"));
+    ck_assert_ptr_nonnull(value_of("round/j/seat/-1"));
+    ck_assert_ptr_nonnull(value_of("round/j/seat/9223372036854775808"));
+    drop("round/j/member/11");
+    drop("round/j/member/012");
+    act();
+    ck_assert_ptr_null(value_of("round/j/seat/11"));
+    ck_assert_ptr_null(value_of("round/j/seat/012"));
+    ck_assert_int_eq(seat_of(2).order, DDP_ROUND_RUN);
+    static const char *const odd[] = {
+        "round/",          "round/j",        "round/j/",       "round/.j/member/1",
+        "round//member/1", "round/j/member", "round/j/colour", "job/j/ddprun/checkpoint/"};
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++)
+        put(odd[i], "x");
+    act();
+    uint64_t jobs, members;
+    ddpi_round_keys_count(keys, &jobs, &members);
+    ck_assert(jobs == 1 && members == 2);
+}
+END_TEST
+
+START_TEST(people_may_want_things_before)
+{
+    put("round/j/want/size", "2:2");
+    put("round/j/want/drain/n3", "");
+    act();
+    ck_assert_ptr_null(value_of("round/j/state"));
+    join(2);
+    join(3);
+    act();
+    now += 1000;
+    act();
+    ck_assert_int_eq(seat_of(2).order, DDP_ROUND_WAIT); /* 3 is not to be */
+    drop("round/j/want/drain/n3");
+    act();
+    join(4);
+    act();
+    ck_assert_int_eq(seat_of(2).order, DDP_ROUND_RUN);
+    ck_assert_int_eq(seat_of(4).order, DDP_ROUND_RUN);
+    static const char *const bad[] = {"",    "1",   ":",    "2:1",
+                                      "0:1", "1:x", "1:2 ", "1:99999999999999999999999999999999"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        put("round/j/want/size", bad[i]);
+        act();
+        ck_assert_uint_eq(troubles, i + 1);
+    }
+    put("round/j/want/stop", "");
+    act();
+    ck_assert_int_eq(seat_of(2).order, DDP_ROUND_STOP);
+}
+END_TEST
+
+START_TEST(a_checkpoint_in_any_keyspace)
+{
+    static const char *const saved[] = {"job/j/ddprun/checkpoint", "job/j/g1/ddprun/checkpoint",
+                                        "job/j/tcp/ddprun/checkpoint"};
+    static const char *const other[] = {"job/k/ddprun/checkpoint", "ddprun/checkpoint",
+                                        "job/j/ddprun/checkpoints", "job/j/xddprun/checkpoint"};
+    struct ddp_round_member says = member(2);
+    says.terms.join = DDP_ROUND_JOIN_CHECKPOINT;
+    publish(2, &says);
+    act();
+    now += 100;
+    act();
+    says.phase = DDP_ROUND_RUNNING;
+    says.generation = 1;
+    publish(2, &says);
+    struct ddp_round_member late = member(3);
+    late.terms.join = DDP_ROUND_JOIN_CHECKPOINT;
+    publish(3, &late);
+    act();
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++)
+        put(other[i], "");
+    drop("job/k/ddprun/checkpoint");
+    act();
+    ck_assert_int_eq(seat_of(2).order, DDP_ROUND_RUN);
+    put(saved[_i], "");
+    act();
+    ck_assert_int_eq(seat_of(2).order, DDP_ROUND_STOP);
+}
+END_TEST
+
+START_TEST(a_generation_that_cannot_begin)
+{
+    begin_fails = true;
+    join(2);
+    act();
+    now += 100;
+    act();
+    ck_assert_int_eq(seat_of(2).order, DDP_ROUND_END);
+    assert_state("no ports");
+}
+END_TEST
+
+/* Whatever it was doing, another server finds it so. */
+START_TEST(a_second_start_goes_on)
+{
+    form();
+    if (_i == 1) {
+        drop("round/j/member/2");
+        act();
+    }
+    uint64_t version = ddpi_kv_stats(kv).version;
+    ddpi_round_keys_destroy(keys);
+    unsigned before = changes;
+    make_keys();
+    ddpi_round_keys_restore(keys);
+    act();
+    ck_assert_uint_eq(resumes, _i == 0 ? 1 : 0);
+    ck_assert_uint_eq(changes, before);
+    ck_assert_uint_eq(ddpi_kv_stats(kv).version, version); /* there is nothing to tell */
+    ck_assert_int_eq(seat_of(10).order, _i == 0 ? DDP_ROUND_RUN : DDP_ROUND_STOP);
+    if (_i == 0) {
+        drop("round/j/member/2");
+        act();
+    }
+    say(10, DDP_ROUND_IDLE, 1);
+    act();
+    ck_assert(seat_of(10).order == DDP_ROUND_RUN && seat_of(10).generation == 2);
+}
+END_TEST
+
+/* The member's key has gone with its session while no server looked. */
+START_TEST(who_went_meanwhile_is_missed)
+{
+    form();
+    ddpi_round_keys_destroy(keys);
+    ddpi_kv_set_sink(kv, NULL, NULL);
+    drop("round/j/member/2");
+    make_keys();
+    ddpi_kv_set_sink(kv, note, NULL);
+    ddpi_round_keys_restore(keys);
+    act();
+    ck_assert_int_eq(seat_of(10).order, DDP_ROUND_STOP);
+    ck_assert_ptr_null(value_of("round/j/seat/2"));
+}
+END_TEST
+
+START_TEST(leftovers_are_cleared)
+{
+    form();
+    ddpi_round_keys_destroy(keys);
+    ddpi_kv_set_sink(kv, NULL, NULL);
+    drop("round/j/member/2");
+    drop("round/j/member/10");
+    put("round/k/want/stop", "");
+    make_keys();
+    ddpi_kv_set_sink(kv, note, NULL);
+    ddpi_round_keys_restore(keys);
+    act();
+    ck_assert_uint_eq(overs, 1);
+    ck_assert_uint_eq(ddpi_kv_delete_prefix(kv, bytes("round/j/")), 0);
+    ck_assert_ptr_nonnull(value_of("round/k/want/stop"));
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("round_keys");
+    TCase *tcase = tcase_create("core");
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, a_job_from_its_first_member_to_its_last);
+    tcase_add_test(tcase, the_store_as_the_master);
+    tcase_add_test(tcase, nothing_is_done_twice);
+    tcase_add_test(tcase, what_cannot_be_read_is_told_so);
+    tcase_add_test(tcase, people_may_want_things_before);
+    tcase_add_loop_test(tcase, a_checkpoint_in_any_keyspace, 0, 3);
+    tcase_add_test(tcase, a_generation_that_cannot_begin);
+    tcase_add_loop_test(tcase, a_second_start_goes_on, 0, 2);
+    tcase_add_test(tcase, who_went_meanwhile_is_missed);
+    tcase_add_test(tcase, leftovers_are_cleared);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
