@@ -323,8 +323,21 @@ ddp_status plan_logs(struct plan *plan, const struct ddprun_options *options, bo
     return status;
 }
 
+ddp_status plan_events(struct plan *plan, const struct ddprun_options *options,
+                       struct ddp_error *err)
+{
+    if (!given(options->event_log))
+        return DDP_OK;
+    ddp_status status = event_log_open(&plan->event_log, options->event_log, err);
+    if (status == DDP_OK)
+        plan->agent.event_log = &plan->event_log;
+    return status;
+}
+
 void plan_finish(struct plan *plan)
 {
+    if (plan->agent.event_log != NULL)
+        event_log_close(&plan->event_log);
     logdir_close(&plan->logs);
     program_finish(&plan->program);
     ddpi_free(plan->streams);

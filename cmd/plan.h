@@ -7,6 +7,7 @@
 
 #include "agent_config.h"
 #include "ddprun_options.h"
+#include "events.h"
 #include "logdir.h"
 #include "node.h"
 #include "program.h"
@@ -35,6 +36,7 @@ struct plan {
     struct program program;
     struct agent_streams *streams;
     struct logdir logs;
+    struct event_log event_log;
     char host[256];
     char run_id[NODE_UUID_SIZE];
     char store[DDPI_HOST_MAX + 8]; /* of several nodes, and the prefix of the job's keys there */
@@ -53,6 +55,10 @@ DDP_MUST_CHECK ddp_status plan_program(struct plan *plan, const struct ddprun_op
  * there, so somebody should say where it is. */
 DDP_MUST_CHECK ddp_status plan_logs(struct plan *plan, const struct ddprun_options *options,
                                     bool *ret_announce, struct ddp_error *err);
+
+/* Open the log of events, if there is to be one. */
+DDP_MUST_CHECK ddp_status plan_events(struct plan *plan, const struct ddprun_options *options,
+                                      struct ddp_error *err);
 
 /* Gives back what a plan holds; the log directory too. For one that is zeroed, too. */
 void plan_finish(struct plan *plan);

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct event_log;
 struct guard_agent;
 struct logdir;
 struct rlimit;
@@ -28,12 +29,13 @@ struct agent_config {
     const char *host; /* short name of this node */
     const char *role;
     const char *run_id;
-    const char *master_addr;   /* where a seat does not name one */
-    const char *store;         /* "host:port" */
-    const char *store_prefix;  /* of the job's keys, before that of a generation */
-    bool agent_store;          /* the workers' meeting point is the store itself */
-    const char *line_template; /* prefix of console lines; "" = none */
-    const struct logdir *logs; /* open; whoever opened it closes it */
+    const char *master_addr;           /* where a seat does not name one */
+    const char *store;                 /* "host:port" */
+    const char *store_prefix;          /* of the job's keys, before that of a generation */
+    bool agent_store;                  /* the workers' meeting point is the store itself */
+    const char *line_template;         /* prefix of console lines; "" = none */
+    const struct logdir *logs;         /* open; whoever opened it closes it */
+    const struct event_log *event_log; /* the same; NULL: none is wanted */
     uint32_t nproc;
     uint32_t max_restarts;
     uint64_t shutdown_timeout_ms;        /* from asking workers to stop to killing them */
