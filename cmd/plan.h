@@ -12,6 +12,7 @@
 #include "node.h"
 #include "program.h"
 #include "remote_job.h"
+#include "worker_keys.h"
 
 #include <ddprun/round.h>
 
@@ -32,7 +33,9 @@ struct plan {
     struct meeting meeting;
     bool several;                    /* nodes: the store is at @remote's endpoint */
     struct remote_job_config remote; /* */
-    uint64_t join_timeout_ms;        /* 0: none */
+    struct worker_keys worker_keys;
+    struct agent_keys agent_keys;
+    uint64_t join_timeout_ms; /* 0: none */
     struct program program;
     struct agent_streams *streams;
     struct logdir logs;

@@ -5,6 +5,7 @@
 #ifndef DAEMON_AGENT_CONFIG_H
 #define DAEMON_AGENT_CONFIG_H
 
+#include <ddprun/status.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,6 +22,13 @@ struct agent_streams {
     bool hidden;      /* not on the console */
 };
 
+/* Where the workers' proof to the store comes from: make() gives a descriptor with a key that is
+ * good in @generation, which the agent closes, or 0, if there is none. */
+struct agent_keys {
+    ddp_status (*make)(void *ctx, uint64_t generation, int *ret_fd, struct ddp_error *err);
+    void *ctx;
+};
+
 /* Borrowed until agent_close(). */
 struct agent_config {
     const char *program; /* path to execute */
@@ -32,6 +40,7 @@ struct agent_config {
     const char *master_addr;           /* where a seat does not name one */
     const char *store;                 /* "host:port" */
     const char *store_prefix;          /* of the job's keys, before that of a generation */
+    const struct agent_keys *keys;     /* NULL: workers need not prove anything */
     bool agent_store;                  /* the workers' meeting point is the store itself */
     const char *line_template;         /* prefix of console lines; "" = none */
     const struct logdir *logs;         /* open; whoever opened it closes it */
