@@ -14,6 +14,7 @@
 #include "placement.h"
 #include "plan.h"
 #include "reap.h"
+#include "remote_job.h"
 #include "server.h"
 #include "version.h"
 
@@ -51,7 +52,9 @@ static int fail(int code, const struct ddp_error *err)
 /* The store, and what belongs to the time in which the agent runs. */
 struct run {
     struct membership membership;
-    struct local_job job;
+    bool several; /* nodes: then @remote has the rounds, else @local, whose store is @server */
+    struct local_job local;
+    struct remote_job remote;
     struct ddpi_server *server;
     uint16_t master_port;
     int master_fd;        /* keeps that port aside; -1: the store is the master */
@@ -84,20 +87,35 @@ static ddp_status on_begin(void *ctx, uint64_t generation, struct ddp_round_seat
 static void on_publish(void *ctx, const struct ddp_round_member *says)
 {
     struct run *run = ctx;
-    local_job_publish(&run->job, says);
+    if (run->several)
+        remote_job_publish(&run->remote, says);
+    else
+        local_job_publish(&run->local, says);
 }
 
 static void on_leave(void *ctx)
 {
-    (void)ctx; /* the job ends with its one node */
+    struct run *run = ctx;
+    if (run->several) /* a job of one node ends with it */
+        remote_job_leave(&run->remote);
+}
+
+static void on_remote_closed(void *ctx)
+{
+    struct run *run = ctx;
+    membership_close(&run->membership);
 }
 
 static void on_done(void *ctx, int exit_code)
 {
     struct run *run = ctx;
     run->exit_code = exit_code;
+    if (run->several) {
+        remote_job_close(&run->remote, on_remote_closed, run);
+        return;
+    }
     membership_close(&run->membership);
-    local_job_close(&run->job);
+    local_job_close(&run->local);
     ddpi_server_close(run->server, NULL, NULL);
 }
 
@@ -114,23 +132,38 @@ static ddp_status create_store(const struct meeting *meeting, uv_loop_t *loop,
     return status;
 }
 
-/* The workers of a script that brings its own rendezvous meet at a port that is kept free for
- * their rank 0, all others at the store. */
-static ddp_status open_meeting(struct plan *plan, struct run *run, uv_loop_t *loop,
+/* A port of this node that its first worker may bind, for a script that brings its own rendezvous.
+ */
+static ddp_status reserve_port(const struct meeting *meeting, struct run *run,
                                struct ddp_error *err)
 {
-    ddp_status status = create_store(&plan->meeting, loop, &run->server, err);
+    ddp_status status =
+        node_reserve_port(meeting->master_port, &run->master_fd, &run->master_port, err);
+    if (status != DDP_OK && meeting->master_flag != NULL)
+        return ddpi_error_wrap(err, status, "%s", meeting->master_flag);
+    return status;
+}
+
+/* Where the rounds are, and where the workers meet: at the store, or at a port that is kept free
+ * for rank 0. */
+static ddp_status open_job(struct plan *plan, struct run *run, uv_loop_t *loop,
+                           struct ddp_error *err)
+{
+    ddp_status status = DDP_OK;
+    if (!plan->agent.agent_store)
+        status = reserve_port(&plan->meeting, run, err);
+    if (status == DDP_OK && plan->several) {
+        plan->says.master_port = run->master_port;
+        return DDP_OK;
+    }
+    if (status == DDP_OK)
+        status = create_store(&plan->meeting, loop, &run->server, err);
     if (status != DDP_OK)
         return status;
     plan->agent.store = ddpi_server_endpoint(run->server);
-    if (plan->meeting.agent_store) {
+    if (plan->agent.agent_store)
         run->master_port = ddpi_server_port(run->server);
-        return DDP_OK;
-    }
-    status = node_reserve_port(plan->meeting.master_port, &run->master_fd, &run->master_port, err);
-    if (status != DDP_OK && plan->meeting.master_flag != NULL)
-        return ddpi_error_wrap(err, status, "%s", plan->meeting.master_flag);
-    return status;
+    return DDP_OK;
 }
 
 /* The agent must be able to write to the terminal from its own process group, and to survive a
@@ -161,28 +194,39 @@ static void unblock_signals(void)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+/* Everything that the agent needs; on failure what was made is closed. */
+static ddp_status open_run(struct plan *plan, const struct guard_agent *split, struct run *run,
+                           uv_loop_t *loop, struct ddp_error *err)
+{
+    const struct membership_link link = {
+        .ctx = run, .publish = on_publish, .leave = on_leave, .done = on_done};
+    const struct member_config member = {.says = plan->says,
+                                         .lease_ms = plan->several ? plan->remote.lease_ms : 0,
+                                         .join_timeout_ms = plan->join_timeout_ms};
+    plan->agent.guard = split;
+    ddp_status status = membership_init(&run->membership, loop, &plan->agent, &member, &link, err);
+    struct ddp_error *first = status == DDP_OK ? err : NULL;
+    ddp_status of_job = run->several ? remote_job_open(&run->remote, loop, &plan->remote,
+                                                       &run->membership, split, first)
+                                     : local_job_init(&run->local, loop, &run->membership, first);
+    return status == DDP_OK ? of_job : status;
+}
+
 static int run_agent(struct plan *plan, const struct guard_agent *split, struct run *run,
                      uv_loop_t *loop)
 {
     struct ddp_error err;
     raise_file_limit(plan, run);
-    ddp_status status = open_meeting(plan, run, loop, &err);
+    ddp_status status = open_job(plan, run, loop, &err);
     if (status != DDP_OK) {
         if (run->server != NULL)
             ddpi_server_close(run->server, NULL, NULL);
         return fail(EXIT_CONFIG, &err);
     }
-    plan->agent.guard = split;
-
-    const struct membership_link link = {
-        .ctx = run, .publish = on_publish, .leave = on_leave, .done = on_done};
-    const struct member_config member = {.says = plan->says};
-    run->job.begin = on_begin;
-    run->job.ctx = run;
-    status = membership_init(&run->membership, loop, &plan->agent, &member, &link, &err);
-    ddp_status job_status = local_job_init(&run->job, loop, &run->membership, &err);
-    if (status == DDP_OK)
-        status = job_status;
+    run->several = plan->several;
+    run->local.begin = on_begin;
+    run->local.ctx = run;
+    status = open_run(plan, split, run, loop, &err);
     unblock_signals();
     if (status == DDP_OK)
         membership_start(&run->membership);

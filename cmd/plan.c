@@ -9,7 +9,10 @@
 #include "signames.h"
 
 #include <arpa/inet.h>
+#include <stdio.h>
 #include <string.h>
+
+enum { DEFAULT_PORT = 29400 }; /* torchrun's */
 
 static bool given(const char *text)
 {
@@ -167,20 +170,85 @@ ddp_status plan_meeting(const struct ddprun_options *options, bool shared_off, s
     return DDP_OK;
 }
 
-/* What this node says when it joins its job. */
+/* What this node says when it joins its job. Without an address it is the one by which it reaches
+ * the store. */
 static void plan_member(struct plan *plan, const struct ddprun_options *options)
 {
     struct ddp_round_member *says = &plan->says;
+    const char *address = !plan->several               ? plan->agent.master_addr
+                          : given(options->local_addr) ? options->local_addr
+                                                       : "";
     *says = (struct ddp_round_member){
         .nproc = options->nproc_per_node,
-        .node_rank = -1,
-        .terms = {.min_nodes = 1,
-                  .max_nodes = 1,
+        .node_rank = options->node_rank == UINT32_MAX ? -1 : (int32_t)options->node_rank,
+        .terms = {.min_nodes = options->min_nodes,
+                  .max_nodes = options->max_nodes,
                   .max_restarts = options->max_restarts,
-                  .crash_loop = options->crash_loop},
+                  .settle_ms = (uint32_t)options->settle_ms,
+                  .crash_loop = options->crash_loop,
+                  .join = options->join_policy},
     };
     snprintf(says->name, sizeof says->name, "%.*s", DDP_ROUND_NAME_SIZE - 1, plan->host);
-    snprintf(says->address, sizeof says->address, "%s", plan->agent.master_addr);
+    snprintf(says->address, sizeof says->address, "%.*s", DDP_ROUND_ADDRESS_SIZE - 1, address);
+}
+
+/* ---- several nodes --------------------------------------------------------------------------- */
+
+/* The static backend says where the store is by --master-addr and --master-port. */
+static ddp_status plan_endpoint(const struct ddprun_options *options, struct ddpi_endpoint *ret,
+                                struct ddp_error *err)
+{
+    *ret = options->rdzv_endpoint;
+    if (ret->host[0] == '\0' && given(options->master_addr))
+        snprintf(ret->host, sizeof ret->host, "%s", options->master_addr);
+    if (ret->host[0] == '\0')
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "--nnodes=%u:%u needs --rdzv-endpoint=HOST[:PORT], the same on all "
+                              "nodes: where a ddprund listens, or an address of one of the nodes, "
+                              "which then has the store",
+                              options->min_nodes, options->max_nodes);
+    if (!ret->has_port && options->rdzv_endpoint.host[0] == '\0' &&
+        options->master_port != UINT32_MAX)
+        ret->port = (uint16_t)options->master_port;
+    else if (!ret->has_port)
+        ret->port = DEFAULT_PORT;
+    if (ret->port == 0)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "--rdzv-endpoint: port 0 is known to nobody else; give one that all "
+                              "nodes know, such as %d",
+                              DEFAULT_PORT);
+    return DDP_OK;
+}
+
+static ddp_status plan_several(struct plan *plan, const struct ddprun_options *options,
+                               bool shared_off, struct ddp_error *err)
+{
+    struct agent_config *agent = &plan->agent;
+    struct remote_job_config *remote = &plan->remote;
+    const char *name = given(options->rdzv_id) ? options->rdzv_id : "none";
+    ddp_status status = plan_endpoint(options, &remote->endpoint, err);
+    if (status != DDP_OK)
+        return status;
+    if (!ddpi_job_valid(name, strlen(name)))
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "--rdzv-id: '%s' cannot be the name of a job of several nodes: it "
+                              "has 1 to %d of [A-Za-z0-9._-], the first no '.'",
+                              name, DDPI_JOB_MAX);
+    remote->job = name;
+    remote->is_host = options->is_host;
+    remote->token_file = given(options->token_file) ? options->token_file : NULL;
+    remote->no_auth = options->no_auth;
+    remote->lease_ms = (uint32_t)options->lease_ms;
+    bool v6 = strchr(remote->endpoint.host, ':') != NULL;
+    snprintf(plan->store, sizeof plan->store, v6 ? "[%s]:%u" : "%s:%u", remote->endpoint.host,
+             remote->endpoint.port);
+    snprintf(plan->store_prefix, sizeof plan->store_prefix, "job/%s/", name);
+    agent->run_id = name;
+    agent->store = plan->store;
+    agent->store_prefix = plan->store_prefix;
+    agent->agent_store = !shared_off;
+    plan->join_timeout_ms = options->join_timeout_ms;
+    return DDP_OK;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */
@@ -196,12 +264,16 @@ ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, cha
     ddp_status status = plan_streams(plan, options, err);
     if (status == DDP_OK)
         status = plan_signals(&plan->agent, options, err);
+    bool off = shared_off != NULL && strcmp(shared_off, "1") == 0;
+    plan->several = options->max_nodes > 1 && !options->standalone;
+    if (options->standalone && options->max_nodes > 1)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "--standalone is a job of one node; leave it or --nnodes out");
     if (status == DDP_OK)
-        status = plan_meeting(options, shared_off != NULL && strcmp(shared_off, "1") == 0,
-                              &plan->meeting, err);
+        status = plan->several ? plan_several(plan, options, off, err)
+                               : plan_meeting(options, off, &plan->meeting, err);
     if (status != DDP_OK)
         return status;
-    plan_identity(plan, options);
     node_host_name(plan->host, sizeof plan->host);
     struct agent_config *agent = &plan->agent;
     agent->nproc = options->nproc_per_node;
@@ -211,10 +283,13 @@ ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, cha
     agent->max_restarts = options->max_restarts;
     agent->shutdown_timeout_ms = options->shutdown_timeout_ms;
     agent->failure_timeout_ms = options->failure_timeout_ms;
-    agent->store_prefix = "";
     agent->virtual_local_rank = options->virtual_local_rank;
-    agent->agent_store = plan->meeting.agent_store;
-    agent->master_addr = plan->meeting.master_addr;
+    if (!plan->several) {
+        plan_identity(plan, options);
+        agent->store_prefix = "";
+        agent->agent_store = plan->meeting.agent_store;
+        agent->master_addr = plan->meeting.master_addr;
+    }
     agent->envp = envp;
     agent->logs = &plan->logs;
     plan_member(plan, options);

@@ -10,6 +10,7 @@
 #include "logdir.h"
 #include "node.h"
 #include "program.h"
+#include "remote_job.h"
 
 #include <ddprun/round.h>
 
@@ -28,11 +29,16 @@ struct plan {
     struct agent_config agent;    /* but for what is known only later: store, ports, guard */
     struct ddp_round_member says; /* of this node, when it joins */
     struct meeting meeting;
+    bool several;                    /* nodes: the store is at @remote's endpoint */
+    struct remote_job_config remote; /* */
+    uint64_t join_timeout_ms;        /* 0: none */
     struct program program;
     struct agent_streams *streams;
     struct logdir logs;
     char host[256];
     char run_id[NODE_UUID_SIZE];
+    char store[DDPI_HOST_MAX + 8]; /* of several nodes, and the prefix of the job's keys there */
+    char store_prefix[sizeof "job//" + DDPI_JOB_MAX];
 };
 
 /* Decide everything. DDP_E_INVALID or DDP_E_UNSUPPORTED: the command line is wrong. */

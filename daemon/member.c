@@ -64,15 +64,39 @@ static void enter_running(struct member *member)
     member->hooks.start(member->hooks.ctx, &member->seat);
 }
 
+static void end_workers(struct member *member, enum member_stop how, const char *why)
+{
+    member->killing = how == MEMBER_STOP_KILL;
+    member->hooks.stop(member->hooks.ctx, how, why);
+}
+
 static void enter_ending(struct member *member, enum member_stop how, const char *why)
 {
     ddpi_sm_move(&member->sm, MEMBER_ENDING);
-    member->hooks.stop(member->hooks.ctx, how, why);
+    end_workers(member, how, why);
+}
+
+/* Whatever time they had been given. */
+static void kill_workers(struct member *member, const char *why)
+{
+    if (member->sm.state == MEMBER_RUNNING)
+        enter_ending(member, MEMBER_STOP_KILL, why);
+    else if (member->sm.state == MEMBER_ENDING && !member->killing)
+        end_workers(member, MEMBER_STOP_KILL, why);
 }
 
 /* ---- the seat ------------------------------------------------------------------------------- */
 
-/* Nothing runs here. A seat of a generation that has been here before is an old one, told again. */
+/* The server keeps us for long enough that workers which start now can be ended in time. */
+static bool kept(const struct member *member, uint64_t now_ms)
+{
+    uint32_t safe_ms = member->lease_ms - member_margin_ms(member->lease_ms);
+    return member->lease_ms == 0 ||
+           (member->heard && now_ms < ddpi_deadline(member->contact_ms, safe_ms));
+}
+
+/* Nothing runs here. A seat of a generation that has been here before is an old one, told again;
+ * one that was read late, after a pause of this node, may be somebody else's by now. */
 static void follow_while_idle(struct member *member, uint64_t now_ms)
 {
     const struct ddp_round_seat *seat = &member->seat;
@@ -82,7 +106,7 @@ static void follow_while_idle(struct member *member, uint64_t now_ms)
         enter_over(member, seat->exit_code, seat->text);
         return;
     case DDP_ROUND_RUN:
-        if (is_new)
+        if (is_new && kept(member, now_ms))
             enter_running(member);
         return;
     case DDP_ROUND_STOP:
@@ -130,6 +154,8 @@ static void follow_seat(struct member *member, uint64_t now_ms)
 
 void member_seat(struct member *member, const struct ddp_round_seat *seat, uint64_t now_ms)
 {
+    if (member->seat.spare && !seat->spare)
+        member->waiting_since_ms = now_ms; /* it has not been in need of a seat until now */
     member->seat = *seat;
     member->seat_void = false;
     if (!member->leaving)
@@ -149,6 +175,8 @@ void member_contact(struct member *member, uint64_t sent_ms, uint64_t now_ms)
     member->heard = true;
     if (sent_ms > member->contact_ms)
         member->contact_ms = sent_ms;
+    if (!member->leaving && !member->seat_void && member->seat.order == DDP_ROUND_RUN)
+        follow_seat(member, now_ms); /* it may have waited for this */
     member_tick(member, now_ms);
 }
 
@@ -157,10 +185,7 @@ void member_lost(struct member *member, const char *why, uint64_t now_ms)
     member->seat = (struct ddp_round_seat){.order = DDP_ROUND_WAIT};
     member->seat_void = true;
     member->says.failure = (struct ddp_round_failure){0}; /* it was of the member that is lost */
-    if (member->sm.state == MEMBER_RUNNING) {
-        enter_ending(member, MEMBER_STOP_KILL, why);
-        return;
-    }
+    kill_workers(member, why);
     if (member->sm.state == MEMBER_FINISHED)
         enter_waiting(member, now_ms);
     if (member->sm.state == MEMBER_WAITING)
@@ -219,9 +244,9 @@ void member_leave(struct member *member, int exit_code, const char *why, enum me
     }
     if (member->sm.state == MEMBER_RUNNING)
         enter_ending(member, how, why);
-    else if (member->sm.state == MEMBER_ENDING)
-        member->hooks.stop(member->hooks.ctx, how, why);
-    else
+    else if (member->sm.state == MEMBER_ENDING && !member->killing)
+        end_workers(member, how, why);
+    else if (member->sm.state != MEMBER_ENDING)
         enter_over(member, exit_code, why);
 }
 
@@ -244,7 +269,8 @@ uint64_t member_deadline(const struct member *member)
 {
     switch (member->sm.state) {
     case MEMBER_RUNNING:
-        return member->lease_ms == 0
+    case MEMBER_ENDING: /* in good order, but not for longer than the ranks are ours */
+        return member->lease_ms == 0 || (member->sm.state == MEMBER_ENDING && member->killing)
                    ? UINT64_MAX
                    : ddpi_deadline(member->contact_ms,
                                    member->lease_ms - member_margin_ms(member->lease_ms));
@@ -286,13 +312,13 @@ void member_tick(struct member *member, uint64_t now_ms)
 {
     if (now_ms < member_deadline(member))
         return;
-    if (member->sm.state == MEMBER_RUNNING) {
+    if (member->sm.state == MEMBER_RUNNING || member->sm.state == MEMBER_ENDING) {
         char why[DDP_ROUND_TEXT_SIZE];
         snprintf(why, sizeof why,
                  "the store has not answered for %" PRIu64 " ms, and gives the ranks of this node "
                  "away after %u ms (--lease): its workers must end",
                  now_ms - member->contact_ms, member->lease_ms);
-        enter_ending(member, MEMBER_STOP_KILL, why);
+        kill_workers(member, why);
     } else {
         give_up(member, now_ms);
     }

@@ -64,6 +64,7 @@ struct member {
     bool heard;                   /* of the server, ever */
     bool seat_void;               /* the server has given us up: @seat is of no account */
     bool leaving;                 /* OVER follows ENDING, WAITING */
+    bool killing;                 /* ENDING: it cannot be more urgent */
     int exit_code;                /* of OVER */
     char why[DDP_ROUND_TEXT_SIZE];
 };

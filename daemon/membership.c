@@ -8,6 +8,7 @@
 #include "guard.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -182,6 +183,21 @@ void membership_lost(struct membership *membership, const char *why)
 {
     member_lost(&membership->member, why, now_ms());
     rearm(membership);
+}
+
+void membership_leave(struct membership *membership, int exit_code, const char *why)
+{
+    on_leave(membership, exit_code, why, MEMBER_STOP_KILL);
+}
+
+void membership_say(struct membership *membership, const char *format, ...)
+{
+    char line[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    logmux_say(&membership->agent.mux, "%s", line);
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */

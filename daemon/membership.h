@@ -43,6 +43,12 @@ void membership_seat(struct membership *membership, const struct ddp_round_seat 
 void membership_contact(struct membership *membership, uint64_t sent_ms);
 void membership_lost(struct membership *membership, const char *why);
 
+/* Leave for a reason that is neither the workers' nor a signal: @exit_code, because of @why. */
+void membership_leave(struct membership *membership, int exit_code, const char *why);
+
+/* One line for the person at the console. */
+void membership_say(struct membership *membership, const char *format, ...) DDP_PRINTF(2, 3);
+
 /* After done(): close the handles; membership_finish() once the loop has turned. */
 void membership_close(struct membership *membership);
 void membership_finish(struct membership *membership);

@@ -326,15 +326,14 @@ static void tell_state(ddp_store_uv *store)
 {
     const struct ddpi_client *core = &store->core;
     bool open = core->sm.state == CLIENT_OPEN, ended = core->sm.state == CLIENT_CLOSED;
-    enum ddp_store_uv_state state = open    ? DDP_STORE_UV_CONNECTED
-                                    : ended ? DDP_STORE_UV_ENDED
-                                            : DDP_STORE_UV_LOST;
+    enum ddp_store_uv_state state = open            ? DDP_STORE_UV_CONNECTED
+                                    : ended         ? DDP_STORE_UV_ENDED
+                                    : core->refused ? DDP_STORE_UV_REFUSED
+                                                    : DDP_STORE_UV_LOST;
     bool first = state == DDP_STORE_UV_LOST && core->why.status == DDP_OK; /* is not over yet */
-    bool news = state != store->told || (core->refused && !store->told_refused);
-    if (first || !news)
+    if (first || state == store->told)
         return;
     store->told = state;
-    store->told_refused = core->refused;
     if (store->hooks.state != NULL)
         store->hooks.state(store->hooks.data, store, state, open ? "" : core->why.msg);
 }

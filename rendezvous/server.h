@@ -165,6 +165,9 @@ struct ddpi_server_stats ddpi_server_stats(const struct ddpi_server *server);
  * it, close the server, maybe from @cb. */
 void ddpi_server_drain(struct ddpi_server *server, void (*cb)(void *ctx), void *ctx);
 
+/* Call @cb, once, from the loop, when no job has members any more. */
+void ddpi_server_when_deserted(struct ddpi_server *server, void (*cb)(void *ctx), void *ctx);
+
 /* Stop, tell the clients, free everything, then call @cb (may be NULL) from the loop. */
 void ddpi_server_close(struct ddpi_server *server, void (*cb)(void *ctx), void *ctx);
 

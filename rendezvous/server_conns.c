@@ -57,6 +57,22 @@ static void tell_if_drained(struct ddpi_server *server)
     cb(server->drained_ctx);
 }
 
+static void tell_if_deserted(struct ddpi_server *server)
+{
+    if (server->deserted_cb == NULL || ddpi_server_stats(server).members > 0)
+        return;
+    void (*cb)(void *ctx) = server->deserted_cb;
+    server->deserted_cb = NULL;
+    cb(server->deserted_ctx);
+}
+
+void ddpi_server_when_deserted(struct ddpi_server *server, void (*cb)(void *ctx), void *ctx)
+{
+    server->deserted_cb = cb;
+    server->deserted_ctx = ctx;
+    ddpi_server_poll_once_more(server);
+}
+
 void ddpi_server_on_change(void *ctx, const struct ddpi_mutation *mutation)
 {
     struct ddpi_server *server = ctx;
@@ -135,6 +151,7 @@ void ddpi_server_settle(struct ddpi_server *server)
     update_expiry(server);
     give_memory_back(server);
     tell_if_drained(server);
+    tell_if_deserted(server);
 }
 
 /* --- requests and replies --- */

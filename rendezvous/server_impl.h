@@ -81,6 +81,8 @@ struct ddpi_server {
     bool draining;
     void (*drained_cb)(void *ctx); /* NULL: not draining, or it has been called */
     void *drained_ctx;
+    void (*deserted_cb)(void *ctx); /* NULL: nobody waits for that, or it has been called */
+    void *deserted_ctx;
     void (*close_cb)(void *ctx);
     void *close_ctx;
 

@@ -236,12 +236,43 @@ START_TEST(who_was_stopped_itself_fences_at_once)
 }
 END_TEST
 
+/* Whatever time the workers have to end in good order, it is not longer than the lease. */
+START_TEST(fences_while_workers_end)
+{
+    setup_running();
+    seat(DDP_ROUND_STOP, 3, 1100);
+    asked("stop-orderly ");
+    uint64_t deadline_ms = member_deadline(&member);
+    ck_assert_uint_lt(deadline_ms, member.contact_ms + member.lease_ms);
+    member_tick(&member, deadline_ms);
+    asked("stop-kill ");
+    ck_assert_uint_eq(member_deadline(&member), UINT64_MAX);
+    member_tick(&member, deadline_ms + 1);
+    asked("");
+}
+END_TEST
+
+/* It was frozen, and finds a seat that may be somebody else's by now. */
+START_TEST(a_seat_that_is_read_late_waits_for_an_answer)
+{
+    setup_running();
+    seat(DDP_ROUND_STOP, 3, 1100);
+    member_cleared(&member, 1110);
+    asked("stop-orderly idle3 ");
+    seat(DDP_ROUND_RUN, 4, 900000);
+    asked("");
+    member_contact(&member, 900001, 900002);
+    asked("starting4 start4 ");
+}
+END_TEST
+
 START_TEST(given_up_by_the_server)
 {
     setup_running();
     worker_fails(4);
     asked("running3! stop-failed ");
     member_lost(&member, "lost", 1100);
+    asked("stop-kill ");
     member_cleared(&member, 1110);
     asked("idle3 "); /* a newcomer, without the failure of another life, and without its seat */
     member_lost(&member, "lost", 1120);
@@ -305,7 +336,7 @@ START_TEST(a_spare_waits_without_limit)
     member_seat(&member, &spare, 1010);
     ck_assert_uint_eq(member_deadline(&member), UINT64_MAX);
     seat(DDP_ROUND_WAIT, 0, 1020);
-    ck_assert_uint_eq(member_deadline(&member), 1000 + JOIN_TIMEOUT);
+    ck_assert_uint_eq(member_deadline(&member), 1020 + JOIN_TIMEOUT);
 }
 END_TEST
 
@@ -333,6 +364,8 @@ Suite *test_suite(void)
     tcase_add_test(tcase, a_finished_node_runs_again);
     tcase_add_test(tcase, the_fence);
     tcase_add_test(tcase, who_was_stopped_itself_fences_at_once);
+    tcase_add_test(tcase, fences_while_workers_end);
+    tcase_add_test(tcase, a_seat_that_is_read_late_waits_for_an_answer);
     tcase_add_test(tcase, given_up_by_the_server);
     tcase_add_test(tcase, leaving);
     tcase_add_test(tcase, giving_up);

@@ -28,7 +28,9 @@ typedef struct ddp_store_uv ddp_store_uv;
 enum ddp_store_uv_state {
     DDP_STORE_UV_CONNECTED = 1, /* to the server, and the watches go on */
     DDP_STORE_UV_LOST = 2,      /* or the first attempt failed; it connects again by itself */
-    DDP_STORE_UV_ENDED = 3      /* for good: the option DDP_STORE_NO_RECONNECT */
+    DDP_STORE_UV_ENDED = 3,     /* for good: the option DDP_STORE_NO_RECONNECT */
+    DDP_STORE_UV_REFUSED =
+        4 /* the server is there, but does not let the client in; it asks again */
 };
 
 /* Who is told what. NULL is allowed everywhere. Set @size to sizeof(struct ddp_store_uv_hooks). */
@@ -38,8 +40,7 @@ struct ddp_store_uv_hooks {
     /* A change of something watched. A DDP_STORE_EVENT_LOST with a value is the last of its watch;
      * the value says why it ended. */
     void (*event)(void *data, ddp_store_uv *store, const struct ddp_store_event *event);
-    /* The connection; @why is a sentence, "" for DDP_STORE_UV_CONNECTED. DDP_STORE_UV_LOST comes
-     * once more when the server is there again but does not let the client in. */
+    /* The connection; @why is a sentence, "" for DDP_STORE_UV_CONNECTED. */
     void (*state)(void *data, ddp_store_uv *store, enum ddp_store_uv_state state, const char *why);
     /* A session that was to be kept has ended all the same, and its keys are gone. */
     void (*session_ended)(void *data, ddp_store_uv *store, const struct ddp_store_session *session);

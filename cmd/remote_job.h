@@ -1,0 +1,56 @@
+/*
+ * remote_job.h - this node's way to the rounds of a job of several: a member at a store, which is a
+ * ddprund's, another node's, or, when nobody else has it and the endpoint is an address of this
+ * machine, one in this very process.
+ */
+#ifndef CMD_REMOTE_JOB_H
+#define CMD_REMOTE_JOB_H
+
+#include "guard.h"
+#include "membership.h"
+#include "parse.h"
+#include "server.h"
+
+#include <ddprun/round.h>
+#include <uv.h>
+
+struct remote_job_config {
+    const char *job;
+    struct ddpi_endpoint endpoint; /* of the store, as it was given */
+    int is_host;            /* whether to have the store: 1 yes, 0 no, -1 if the address is ours */
+    const char *token_file; /* NULL: the user's own */
+    bool no_auth;
+    uint32_t lease_ms;
+};
+
+struct remote_job {
+    const struct remote_job_config *config;
+    struct membership *membership;
+    const struct guard_agent *guard; /* NULL: there is none */
+    char store[DDPI_HOST_MAX + 8];   /* "host:port" */
+    ddp_round *round;
+    struct ddpi_server *server; /* NULL: the store is somebody else's */
+    uv_timer_t linger;          /* how long the store waits for the others to leave */
+    bool connected;             /* as told last */
+    bool told;
+    bool left;
+    void (*closed)(void *ctx); /* of remote_job_close() */
+    void *ctx;
+};
+
+/* Have the store, if it is to be had here, and connect to it in any case. On failure, too,
+ * remote_job_close() follows. DDP_E_UNREACHABLE, DDP_E_DENIED: as the sentence says. */
+DDP_MUST_CHECK ddp_status remote_job_open(struct remote_job *job, uv_loop_t *loop,
+                                          const struct remote_job_config *config,
+                                          struct membership *membership,
+                                          const struct guard_agent *guard, struct ddp_error *err);
+
+/* What the member publishes; that it leaves. */
+void remote_job_publish(struct remote_job *job, const struct ddp_round_member *says);
+void remote_job_leave(struct remote_job *job);
+
+/* Close all of it, after remote_job_leave() when that has been answered: @closed follows from the
+ * loop. Who has the store goes last: when the others have left, or have had their time to. */
+void remote_job_close(struct remote_job *job, void (*closed)(void *ctx), void *ctx);
+
+#endif
