@@ -23,10 +23,12 @@ static void on_deadline(uv_timer_t *timer);
 
 /* The guard comes later than the member, who then must have been stopped itself, and still before
  * the lease is over. */
-static uint64_t guard_deadline(const struct member *member, uint64_t deadline_ms)
+static uint64_t guard_deadline(const struct member *member)
 {
-    bool fenced = member->sm.state == MEMBER_RUNNING && deadline_ms != UINT64_MAX;
-    return fenced ? deadline_ms + member_margin_ms(member->lease_ms) / 2 : 0;
+    bool fenced = member->lease_ms != 0 &&
+                  (member->sm.state == MEMBER_RUNNING || member->sm.state == MEMBER_ENDING);
+    uint32_t margin_ms = member_margin_ms(member->lease_ms) / 2;
+    return fenced ? ddpi_deadline(member->contact_ms, member->lease_ms - margin_ms) : 0;
 }
 
 static void rearm(struct membership *membership)
@@ -34,7 +36,7 @@ static void rearm(struct membership *membership)
     uint64_t now = now_ms(), deadline = member_deadline(&membership->member);
     const struct guard_agent *guard = membership->agent.config->guard;
     if (guard != NULL)
-        guard_set_fence(guard, guard_deadline(&membership->member, deadline));
+        guard_set_fence(guard, guard_deadline(&membership->member));
     if (deadline == UINT64_MAX)
         uv_timer_stop(&membership->timer);
     else
