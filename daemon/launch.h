@@ -16,6 +16,7 @@ struct launch {
     uv_loop_t *loop;
     const struct ddp_round_seat *seat;
     uint32_t attempt; /* counts generations on this node, from 0 */
+    int key_fd;       /* what they prove themselves with to the store; 0: nothing */
 };
 
 /* Start @worker. On failure its streams may be open and will end by themselves, and a process that

@@ -107,6 +107,48 @@ START_TEST(it_has_three_descriptors)
 }
 END_TEST
 
+/* As descriptor 3, whatever number it has here, 3 itself included. */
+START_TEST(it_gets_its_key)
+{
+    static const char *const argv[] = {
+        "/bin/sh", "-c",
+        "cat <&3; for fd in 4 5 6 7 8 9; do test -e /proc/$$/fd/$fd && echo $fd; "
+        "done; true",
+        NULL};
+    static const int numbers[] = {3, 50};
+    int ends[2];
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        FILE *file = tmpfile();
+        ck_assert_ptr_nonnull(file);
+        ck_assert_int_ge(fputs("key\n", file), 0);
+        rewind(file);
+        int high = fcntl(fileno(file), F_DUPFD_CLOEXEC, 100);
+        ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
+        struct spawn_request request = request_of(argv[0], argv, empty_env, ends[1], 2);
+        request.key_fd = numbers[i];
+        struct spawn_child child;
+        int aside = fcntl(numbers[i], F_DUPFD_CLOEXEC, 100); /* Check may use it: no assertions */
+        dup3(high, numbers[i], O_CLOEXEC);
+        ddp_status status = spawn_process(&request, &child, NULL);
+        if (aside >= 0)
+            dup3(aside, numbers[i], O_CLOEXEC);
+        else
+            close(numbers[i]);
+        ck_assert_int_eq(status, DDP_OK);
+        close(ends[1]);
+        char text[64] = "";
+        size_t used = 0;
+        for (ssize_t len; (len = read(ends[0], text + used, sizeof text - 1 - used)) > 0;)
+            used += (size_t)len;
+        ck_assert_str_eq(text, "key\n");
+        ends_well(&child);
+        close(ends[0]);
+        close(aside);
+        close(high);
+    }
+}
+END_TEST
+
 START_TEST(it_gets_the_limit_that_it_is_given)
 {
     int ends[2];
@@ -319,6 +361,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, it_gets_arguments_environment_and_output);
     tcase_add_test(tcase, it_leads_a_session_of_its_own);
     tcase_add_test(tcase, it_has_three_descriptors);
+    tcase_add_test(tcase, it_gets_its_key);
     tcase_add_test(tcase, it_gets_the_limit_that_it_is_given);
     tcase_add_test(tcase, it_has_no_signal_blocked_or_ignored);
     tcase_add_test(tcase, its_pidfd_tells_its_end_and_is_not_inherited);
