@@ -102,6 +102,9 @@ class JobCase(DdprundCase):
     def job(self, name='train'):
         return self.json(name)['jobs'][0]
 
+    def version(self, key):
+        return json.loads(self.done(self.store, 'get', '--json', key))['version']
+
     def text(self, *words, verb='status'):
         return self.done(self.store, *words, verb=verb).decode()
 
@@ -320,8 +323,13 @@ class Changes(JobCase):
         self.assertRegex(out, r'\Ajob train is ending with generation \d+: stopped by request\n\Z')
         workers = self.job()['nodes'][0]['workers']
         self.assertEqual({worker['state'] for worker in workers}, {'stopping'})
+        before = self.version('round/train/want/stop')
+        stop = self.ctl_start(self.store, '--no-wait', '--wait', verb='stop')
+        wait_until(lambda: self.version('round/train/want/stop') > before, 'it to be told again')
         (self.folder / 'go').touch()
-        self.assertIn('is over', self.text('--wait', verb='stop'))
+        out, err = stop.communicate(timeout=DEADLINE)
+        self.assertEqual((stop.returncode, err), (0, b''))
+        self.assertIn(b'is over', out)
 
     def test_drain(self):
         jobs = {name: self.node(name, nnodes='1:2') for name in 'abc'}
