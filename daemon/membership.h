@@ -1,8 +1,8 @@
 /*
  * membership.h - ties this node's part in the rounds (member.h) to the agent that does the work,
  * and to the link by which the rounds are reached. Owns both machines and the timer of the first;
- * tells people how the workers are, and says to the person at the console, and to the log of events,
- * what happens to the job.
+ * tells people how the workers are, and says to the person at the console, and to the log of
+ * events, what happens to the job.
  */
 #ifndef DAEMON_MEMBERSHIP_H
 #define DAEMON_MEMBERSHIP_H

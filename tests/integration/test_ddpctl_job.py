@@ -14,7 +14,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import DEADLINE, wait_until
-from ddprund_run import TIMEOUT, UNREACHABLE, USAGE, DdprundCase
+from ddprund_run import DENIED, TIMEOUT, UNREACHABLE, USAGE, DdprundCase
 
 FAILED = 1
 STOPPED = 143
@@ -255,6 +255,33 @@ class Status(JobCase):
         code, out, err = self.ctl(self.store, 'train', evil, verb='drain')
         self.assertEqual((code, out), (FAILED, b''))
         self.assertNotIn('\x1b', err)
+
+    def test_the_store_of_a_node(self):
+        with socket.socket() as taken:
+            taken.bind(('127.0.0.1', 0))
+            self.store = '127.0.0.1:%d' % taken.getsockname()[1]
+        job = self.node('a')
+        job.read_until('generation 1')
+        self.await_runs(1)
+        self.assertIn('is over', self.text(verb='stop'))
+        self.assertEqual(job.wait(), STOPPED)  # though we have been its client
+
+    def test_an_observer_looks(self):
+        token, key = self.home / 'token', self.home / 'observer.key'
+        self.token('make', f'--token-file={token}')
+        key.write_text(self.token('derive', '--role=observer', f'--token-file={token}') + '\n')
+        key.chmod(0o600)
+        self.env['DDPRUN_TOKEN_FILE'] = str(token)
+        service = self.serve(f'--token-file={token}')
+        self.addCleanup(self.stop, service)
+        self.store = service.endpoints[0]
+        self.node('a')
+        self.await_runs(1)
+        self.env['DDPRUN_TOKEN_FILE'] = str(key)
+        self.assertIn('job train is running', self.text())
+        self.fails(DENIED, "'observer'", 'stop')
+        self.env['DDPRUN_TOKEN_FILE'] = str(token)
+        self.assertIn('is over', self.text(verb='stop'))
 
     def test_bad_words(self):
         for verb, *words in (('status', 'a', 'b'), ('drain',), ('scale',), ('drain', 'a', 'b', 'c'),
