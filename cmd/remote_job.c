@@ -226,6 +226,12 @@ void remote_job_publish(struct remote_job *job, const struct ddp_round_member *s
         membership_say(job->membership, "%s", err.msg);
 }
 
+void remote_job_describe(struct remote_job *job, const char *text)
+{
+    if (job->round != NULL)
+        (void)!ddp_round_describe(job->round, text, NULL); /* a member that has left has none */
+}
+
 static void advance(struct remote_job *job);
 
 static void on_left(void *ctx)

@@ -1,16 +1,23 @@
 /*
  * membership.c - passes on what agent, member and link tell each other, and keeps the member's
- * deadline. Decides nothing: member.c does.
+ * deadline. Decides nothing: member.c does. What becomes of the workers it gathers for a moment
+ * before it is told, as they tend to end together.
  */
 #include "membership.h"
 
 #include "clock.h"
+#include "describe.h"
 #include "guard.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+enum {
+    DESCRIBE_AFTER_MS = 20,
+    DESCRIPTION_MAX = 64 * 1024, /* of so many workers that theirs do not fit, the first are told */
+};
 
 static uint64_t now_ms(void)
 {
@@ -23,10 +30,12 @@ static void on_deadline(uv_timer_t *timer);
 
 /* The guard comes later than the member, who then must have been stopped itself, and still before
  * the lease is over. */
-static uint64_t guard_deadline(const struct member *member, uint64_t deadline_ms)
+static uint64_t guard_deadline(const struct member *member)
 {
-    bool fenced = member->sm.state == MEMBER_RUNNING && deadline_ms != UINT64_MAX;
-    return fenced ? deadline_ms + member_margin_ms(member->lease_ms) / 2 : 0;
+    bool fenced = member->lease_ms != 0 &&
+                  (member->sm.state == MEMBER_RUNNING || member->sm.state == MEMBER_ENDING);
+    uint32_t margin_ms = member_margin_ms(member->lease_ms) / 2;
+    return fenced ? ddpi_deadline(member->contact_ms, member->lease_ms - margin_ms) : 0;
 }
 
 static void rearm(struct membership *membership)
@@ -34,7 +43,7 @@ static void rearm(struct membership *membership)
     uint64_t now = now_ms(), deadline = member_deadline(&membership->member);
     const struct guard_agent *guard = membership->agent.config->guard;
     if (guard != NULL)
-        guard_set_fence(guard, guard_deadline(&membership->member, deadline));
+        guard_set_fence(guard, guard_deadline(&membership->member));
     if (deadline == UINT64_MAX)
         uv_timer_stop(&membership->timer);
     else
@@ -116,12 +125,44 @@ static void on_over(void *ctx, int exit_code, const char *why)
     agent_end(&membership->agent, exit_code);
 }
 
+/* ---- how the workers are --------------------------------------------------------------------- */
+
+static void on_describe(uv_timer_t *timer)
+{
+    struct membership *membership = timer->data;
+    const struct agent *agent = &membership->agent;
+    struct describe_worker worker;
+    struct ddpi_buf text;
+    bool written = true;
+    ddpi_buf_init(&text, DESCRIPTION_MAX + 1);
+    for (uint32_t i = 0; i < agent->config->nproc && written; i++)
+        if (worker_proc_describe(&agent->workers[i], &worker))
+            written = ddpi_buf_len(&text) <= DESCRIPTION_MAX - DESCRIBE_LINE_MAX &&
+                      describe_put(&text, &worker);
+    if (ddpi_buf_put_u8(&text, '\0'))
+        membership->link.describe(membership->link.ctx, (const char *)ddpi_buf_head(&text));
+    ddpi_buf_finish(&text);
+}
+
+static void describe_soon(struct membership *membership)
+{
+    uv_timer_t *timer = &membership->describing;
+    if (membership->link.describe != NULL && !uv_is_active((uv_handle_t *)timer))
+        uv_timer_start(timer, on_describe, DESCRIBE_AFTER_MS, 0);
+}
+
 /* ---- what the agent tells ------------------------------------------------------------------- */
 
 static void on_started(void *ctx)
 {
     struct membership *membership = ctx;
     member_started(&membership->member);
+    describe_soon(membership);
+}
+
+static void on_changed(void *ctx)
+{
+    describe_soon(ctx);
 }
 
 static void on_failed(void *ctx, const struct ddp_round_failure *failure)
@@ -139,6 +180,7 @@ static void on_ended(void *ctx, bool well)
         member_finished(&membership->member, now_ms());
     else
         member_cleared(&membership->member, now_ms());
+    describe_soon(membership);
     rearm(membership);
 }
 
@@ -210,6 +252,8 @@ ddp_status membership_init(struct membership *membership, uv_loop_t *loop,
     membership->link = *link;
     uv_timer_init(loop, &membership->timer);
     membership->timer.data = membership;
+    uv_timer_init(loop, &membership->describing);
+    membership->describing.data = membership;
     const struct member_hooks of_member = {.ctx = membership,
                                            .start = on_start,
                                            .stop = on_stop,
@@ -217,6 +261,7 @@ ddp_status membership_init(struct membership *membership, uv_loop_t *loop,
                                            .over = on_over};
     const struct agent_hooks of_agent = {.ctx = membership,
                                          .started = on_started,
+                                         .changed = on_changed,
                                          .failed = on_failed,
                                          .ended = on_ended,
                                          .leave = on_leave,
@@ -233,8 +278,10 @@ void membership_start(struct membership *membership)
 
 void membership_close(struct membership *membership)
 {
-    if (!uv_is_closing((uv_handle_t *)&membership->timer))
-        uv_close((uv_handle_t *)&membership->timer, NULL);
+    uv_timer_t *const timers[] = {&membership->timer, &membership->describing};
+    for (size_t i = 0; i < sizeof timers / sizeof *timers; i++)
+        if (!uv_is_closing((uv_handle_t *)timers[i]))
+            uv_close((uv_handle_t *)timers[i], NULL);
     agent_close(&membership->agent);
 }
 

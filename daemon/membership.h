@@ -1,7 +1,7 @@
 /*
  * membership.h - ties this node's part in the rounds (member.h) to the agent that does the work,
  * and to the link by which the rounds are reached. Owns both machines and the timer of the first;
- * says to the person at the console what happens to the job.
+ * tells people how the workers are, and says to the person at the console what happens to the job.
  */
 #ifndef DAEMON_MEMBERSHIP_H
 #define DAEMON_MEMBERSHIP_H
@@ -13,6 +13,8 @@
 struct membership_link {
     void *ctx;
     void (*publish)(void *ctx, const struct ddp_round_member *says);
+    /* How each worker of this node is, for people (describe.h). NULL: nobody can look. */
+    void (*describe)(void *ctx, const char *text);
     /* Nothing runs here any more, and nothing will. */
     void (*leave)(void *ctx);
     /* All is said and done; membership_close() is what is left. */
@@ -24,6 +26,7 @@ struct membership {
     struct member member;
     struct membership_link link;
     uv_timer_t timer;                   /* the member's deadline */
+    uv_timer_t describing;              /* workers have changed, which has not been told */
     char reported[DDP_ROUND_TEXT_SIZE]; /* the failure of this node that the agent has told */
     char waiting[DDP_ROUND_TEXT_SIZE];  /* for what, as told last */
 };

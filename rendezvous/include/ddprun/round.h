@@ -118,8 +118,8 @@ struct ddp_round_hooks {
     /* The server has just answered what was sent at @sent_ms (milliseconds of CLOCK_MONOTONIC):
      * it keeps this member for its lease from a moment that is not before that. */
     void (*contact)(void *data, uint64_t sent_ms);
-    /* The server had given this member up, or does not know it: its seat is void, and may be
-     * somebody else's. It joins anew by itself, as a newcomer, with what is published next. */
+    /* The server had given this member up, does not know it, or does not take it: its seat is void,
+     * and may be somebody else's. It joins anew, as a newcomer, with what is published next. */
     void (*lost)(void *data, const char *why);
     /* The connection, as in ddprun/store_uv.h. */
     void (*state)(void *data, enum ddp_store_uv_state state, const char *why);
@@ -142,7 +142,8 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_round_join(struct uv_loop_s *loop,
 
 /**
  * Say how this member fares now; the first call is what makes it a member. @member is copied; an
- * empty address in it stands for the one from which the store is reached.
+ * empty address in it stands for the one from which the store is reached. Its name and terms stay
+ * as they were when it came.
  *
  * It is sent as soon as there is a connection; of several that wait, the last. DDP_E_INVALID: a
  * field breaks a rule of its comment. DDP_E_NOMEM.
