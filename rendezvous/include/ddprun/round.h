@@ -40,6 +40,7 @@ struct ddp_round_terms {
     uint32_t max_nodes;
     uint32_t max_restarts;    /* after failures of workers, of the whole job */
     uint32_t settle_ms;       /* with min_nodes there, how long to wait for more */
+    uint32_t lease_ms;        /* as given to ddp_round_join(); 0: nobody can be lost silently */
     uint32_t crash_loop;      /* this many failures of one pattern end the job; 0: never */
     enum ddp_round_join join; /* */
 };
@@ -74,6 +75,7 @@ struct ddp_round_member {
     uint64_t generation; /* 0: none yet */
     struct ddp_round_failure failure;
     bool leaving; /* it ends its workers, and then its session */
+    bool fenced;  /* it was out of touch for so long that it has killed those of @generation */
 };
 
 enum ddp_round_order {
