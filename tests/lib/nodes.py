@@ -26,13 +26,18 @@ Record = namedtuple('Record', 'generation rank world node pid start alive')
 Generation = namedtuple('Generation', 'number ranks') # rank -> Record
 
 
-def is_alive(pid):
-    """It can run: a zombie cannot."""
+def state_of(pid):
+    """The kernel's letter; X for those that are not there."""
     try:
         with open(f'/proc/{pid}/stat', encoding='ascii', errors='replace') as file:
-            return file.read().rpartition(')')[2].split()[0] not in 'ZX'
+            return file.read().rpartition(')')[2].split()[0]
     except OSError:
-        return False
+        return 'X'
+
+
+def is_alive(pid):
+    """It can run: a zombie cannot."""
+    return state_of(pid) not in 'ZX'
 
 
 def kill_all(pids, sig=signal.SIGKILL):
@@ -249,7 +254,8 @@ class Cluster:
         while (found := self.processes(node)) != pids: # until none can fork any more
             pids = found
             self.freeze(pids)
-        kill_all(pids)
+            wait_until(lambda: all(state_of(pid) in 'TZX' for pid in pids), 'all to stop')
+        kill_all(reversed(pids)) # an agent without a guard is continued by the kernel
 
     def freeze(self, pids):
         kill_all(pids, signal.SIGSTOP)
