@@ -93,6 +93,12 @@ static void on_publish(void *ctx, const struct ddp_round_member *says)
         local_job_publish(&run->local, says);
 }
 
+static void on_describe(void *ctx, const char *text)
+{
+    struct run *run = ctx;
+    remote_job_describe(&run->remote, text);
+}
+
 static void on_leave(void *ctx)
 {
     struct run *run = ctx;
@@ -199,7 +205,11 @@ static ddp_status open_run(struct plan *plan, const struct guard_agent *split, s
                            uv_loop_t *loop, struct ddp_error *err)
 {
     const struct membership_link link = {
-        .ctx = run, .publish = on_publish, .leave = on_leave, .done = on_done};
+        .ctx = run,
+        .publish = on_publish,
+        .describe = run->several ? on_describe : NULL, /* nobody looks at one node */
+        .leave = on_leave,
+        .done = on_done};
     const struct member_config member = {.says = plan->says,
                                          .lease_ms = plan->several ? plan->remote.lease_ms : 0,
                                          .join_timeout_ms = plan->join_timeout_ms};

@@ -185,6 +185,7 @@ static void plan_member(struct plan *plan, const struct ddprun_options *options)
                   .max_nodes = options->max_nodes,
                   .max_restarts = options->max_restarts,
                   .settle_ms = (uint32_t)options->settle_ms,
+                  .lease_ms = plan->several ? (uint32_t)options->lease_ms : 0,
                   .crash_loop = options->crash_loop,
                   .join = options->join_policy},
     };

@@ -45,8 +45,9 @@ DDP_MUST_CHECK ddp_status remote_job_open(struct remote_job *job, uv_loop_t *loo
                                           struct membership *membership,
                                           const struct guard_agent *guard, struct ddp_error *err);
 
-/* What the member publishes; that it leaves. */
+/* What the member publishes; how its workers are; that it leaves. */
 void remote_job_publish(struct remote_job *job, const struct ddp_round_member *says);
+void remote_job_describe(struct remote_job *job, const char *text);
 void remote_job_leave(struct remote_job *job);
 
 /* Close all of it, after remote_job_leave() when that has been answered: @closed follows from the

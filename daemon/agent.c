@@ -80,6 +80,7 @@ static void enter_stopping(struct agent *agent, uint64_t grace_ms)
     for (uint32_t i = 0; i < agent->config->nproc; i++)
         worker_proc_stop(&agent->workers[i], sig);
     uv_timer_start(&agent->timer, on_grace_over, grace_ms, 0);
+    agent->hooks.changed(agent->hooks.ctx);
 }
 
 /* Grace that is running ends at least so soon. */
@@ -138,6 +139,7 @@ static void worker_ended(struct agent *agent, struct worker_proc *worker, int wa
 {
     worker_proc_exited(worker, wait_status, ddpi_now_us(&ddpi_clock_monotonic));
     agent->alive--;
+    agent->hooks.changed(agent->hooks.ctx);
     if (worker_proc_failed(worker) && agent->cause == AGENT_CAUSE_NONE) {
         set_cause(agent, AGENT_CAUSE_WORKER);
         agent->root = worker;

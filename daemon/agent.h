@@ -53,6 +53,8 @@ struct agent_hooks {
     void *ctx;
     /* All workers run. */
     void (*started)(void *ctx);
+    /* A worker has ended, or they have been asked to. */
+    void (*changed)(void *ctx);
     /* The first worker of this generation has failed, or cannot be started: stop them, please. */
     void (*failed)(void *ctx, const struct ddp_round_failure *failure);
     /* IDLE again: nothing is left, and what there was to say is said. @well: all ended by

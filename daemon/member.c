@@ -41,6 +41,7 @@ static void publish(struct member *member)
 static void say_phase(struct member *member, enum ddp_round_phase phase, uint64_t generation)
 {
     member->says.phase = phase;
+    member->says.fenced &= generation == member->says.generation;
     member->says.generation = generation;
     publish(member);
 }
@@ -318,6 +319,7 @@ void member_tick(struct member *member, uint64_t now_ms)
                  "the store has not answered for %" PRIu64 " ms, and gives the ranks of this node "
                  "away after %u ms (--lease): its workers must end",
                  now_ms - member->contact_ms, member->lease_ms);
+        member->says.fenced |= member->sm.state == MEMBER_RUNNING;
         kill_workers(member, why);
     } else {
         give_up(member, now_ms);

@@ -1,16 +1,23 @@
 /*
  * membership.c - passes on what agent, member and link tell each other, and keeps the member's
- * deadline. Decides nothing: member.c does.
+ * deadline. Decides nothing: member.c does. What becomes of the workers it gathers for a moment
+ * before it is told, as they tend to end together.
  */
 #include "membership.h"
 
 #include "clock.h"
+#include "describe.h"
 #include "guard.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+enum {
+    DESCRIBE_AFTER_MS = 20,
+    DESCRIPTION_MAX = 64 * 1024, /* of so many workers that theirs do not fit, the first are told */
+};
 
 static uint64_t now_ms(void)
 {
@@ -127,6 +134,32 @@ static void on_over(void *ctx, int exit_code, const char *why)
     agent_end(&membership->agent, exit_code);
 }
 
+/* ---- how the workers are --------------------------------------------------------------------- */
+
+static void on_describe(uv_timer_t *timer)
+{
+    struct membership *membership = timer->data;
+    const struct agent *agent = &membership->agent;
+    struct describe_worker worker;
+    struct ddpi_buf text;
+    bool written = true;
+    ddpi_buf_init(&text, DESCRIPTION_MAX + 1);
+    for (uint32_t i = 0; i < agent->config->nproc && written; i++)
+        if (worker_proc_describe(&agent->workers[i], &worker))
+            written = ddpi_buf_len(&text) <= DESCRIPTION_MAX - DESCRIBE_LINE_MAX &&
+                      describe_put(&text, &worker);
+    if (ddpi_buf_put_u8(&text, '\0'))
+        membership->link.describe(membership->link.ctx, (const char *)ddpi_buf_head(&text));
+    ddpi_buf_finish(&text);
+}
+
+static void describe_soon(struct membership *membership)
+{
+    uv_timer_t *timer = &membership->describing;
+    if (membership->link.describe != NULL && !uv_is_active((uv_handle_t *)timer))
+        uv_timer_start(timer, on_describe, DESCRIBE_AFTER_MS, 0);
+}
+
 /* ---- what the agent tells ------------------------------------------------------------------- */
 
 static void on_started(void *ctx)
@@ -134,6 +167,12 @@ static void on_started(void *ctx)
     struct membership *membership = ctx;
     events_started(&membership->events);
     member_started(&membership->member);
+    describe_soon(membership);
+}
+
+static void on_changed(void *ctx)
+{
+    describe_soon(ctx);
 }
 
 static void on_failed(void *ctx, const struct ddp_round_failure *failure)
@@ -153,6 +192,7 @@ static void on_ended(void *ctx, bool well)
         member_finished(&membership->member, now_ms());
     else
         member_cleared(&membership->member, now_ms());
+    describe_soon(membership);
     settle(membership);
 }
 
@@ -237,6 +277,8 @@ ddp_status membership_init(struct membership *membership, uv_loop_t *loop,
     membership->link = *link;
     uv_timer_init(loop, &membership->timer);
     membership->timer.data = membership;
+    uv_timer_init(loop, &membership->describing);
+    membership->describing.data = membership;
     const struct member_hooks of_member = {.ctx = membership,
                                            .start = on_start,
                                            .stop = on_stop,
@@ -244,6 +286,7 @@ ddp_status membership_init(struct membership *membership, uv_loop_t *loop,
                                            .over = on_over};
     const struct agent_hooks of_agent = {.ctx = membership,
                                          .started = on_started,
+                                         .changed = on_changed,
                                          .failed = on_failed,
                                          .ended = on_ended,
                                          .leave = on_leave,
@@ -262,8 +305,10 @@ void membership_start(struct membership *membership)
 
 void membership_close(struct membership *membership)
 {
-    if (!uv_is_closing((uv_handle_t *)&membership->timer))
-        uv_close((uv_handle_t *)&membership->timer, NULL);
+    uv_timer_t *const timers[] = {&membership->timer, &membership->describing};
+    for (size_t i = 0; i < sizeof timers / sizeof *timers; i++)
+        if (!uv_is_closing((uv_handle_t *)timers[i]))
+            uv_close((uv_handle_t *)timers[i], NULL);
     agent_close(&membership->agent);
 }
 

@@ -1,7 +1,8 @@
 /*
  * membership.h - ties this node's part in the rounds (member.h) to the agent that does the work,
  * and to the link by which the rounds are reached. Owns both machines and the timer of the first;
- * says to the person at the console, and to the log of events, what happens to the job.
+ * tells people how the workers are, and says to the person at the console, and to the log of
+ * events, what happens to the job.
  */
 #ifndef DAEMON_MEMBERSHIP_H
 #define DAEMON_MEMBERSHIP_H
@@ -14,6 +15,8 @@
 struct membership_link {
     void *ctx;
     void (*publish)(void *ctx, const struct ddp_round_member *says);
+    /* How each worker of this node is, for people (describe.h). NULL: nobody can look. */
+    void (*describe)(void *ctx, const char *text);
     /* Nothing runs here any more, and nothing will. */
     void (*leave)(void *ctx);
     /* All is said and done; membership_close() is what is left. */
@@ -26,6 +29,7 @@ struct membership {
     struct events events;
     struct membership_link link;
     uv_timer_t timer;                   /* the member's deadline */
+    uv_timer_t describing;              /* workers have changed, which has not been told */
     char reported[DDP_ROUND_TEXT_SIZE]; /* the failure of this node that the agent has told */
     char waiting[DDP_ROUND_TEXT_SIZE];  /* for what, as told last */
 };

@@ -12,6 +12,7 @@
 #ifndef DAEMON_WORKER_PROC_H
 #define DAEMON_WORKER_PROC_H
 
+#include "describe.h"
 #include "logmux.h"
 #include "sm.h"
 #include "spawn.h"
@@ -70,6 +71,9 @@ bool worker_proc_alive(const struct worker_proc *worker);
 
 /* Ended with anything but exit code 0. */
 bool worker_proc_failed(const struct worker_proc *worker);
+
+/* It as people are told of it; false: it has not been started. */
+bool worker_proc_describe(const struct worker_proc *worker, struct describe_worker *ret);
 
 /* Exit code for a shell: its own, or 128+N for signal N. */
 int worker_proc_exit_code(const struct worker_proc *worker);

@@ -1,359 +1,20 @@
 /*
  * client_round.c - a member's side of the rounds: <ddprun/round.h> on an asynchronous client of the
  * store. Owns that client; what becomes of a member is the server's to say (round_keys.h).
- *
- * The happy path: something is published, so a session is opened and held; its number is the
- * member's. Its seat is watched, then its member key is set, and again with each change. Answers
- * are told apart by the numbers of their requests: one that is not waited for any more is dropped.
- *
- * Possible failure modes are:
- *   - the connection is lost: what may not have arrived is set again on the next one; the client
- *     holds the session and goes on with the watch by itself;
- *   - the session has ended, or the server refuses something for good: the member is lost, and
- *     with the next publication begins anew.
  */
-#include "address.h"
-#include "auth.h"
+#include "client_round_impl.h"
 #include "clock.h"
 #include "error.h"
 #include "mem.h"
-#include "parse.h"
-#include "round_keys.h"
 #include "round_record.h"
 
-#include <ddprun/round.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
-#define ROUND_STATES(X)                                                                   \
-    X(ROUND, ABSENT, DDPI_SM_TO(ROUND_OPENING) | DDPI_SM_TO(ROUND_LEFT), DDPI_SM_INITIAL) \
-    X(ROUND, OPENING,                                                                     \
-      DDPI_SM_TO(ROUND_ABSENT) | DDPI_SM_TO(ROUND_JOINED) | DDPI_SM_TO(ROUND_LEFT), 0)    \
-    X(ROUND, JOINED, DDPI_SM_TO(ROUND_ABSENT) | DDPI_SM_TO(ROUND_LEFT), 0)                \
-    X(ROUND, LEFT, 0, DDPI_SM_FINAL)
-
-DDPI_SM_DECLARE(round, ROUND_STATES);
-DDPI_SM_DEFINE(round, ROUND_STATES);
-
-enum {
-    DESCRIPTION_MAX = 64 * 1024,
-    KEY_SIZE = sizeof DDPI_ROUND_PREFIX "/member/" + DDPI_JOB_MAX + 24,
-};
-
-/* One of the member's keys. */
-struct part {
-    const char *kind;
-    bool due;         /* it has a value that has not been sent */
-    uint64_t request; /* by which the latest is being set; 0: none is */
-};
-
-struct ddp_round {
-    struct ddpi_sm sm;
-    ddp_store_uv *store;
-    struct ddp_round_hooks hooks;
-    char job[DDPI_JOB_MAX + 1];
-    char host[DDPI_HOST_MAX]; /* of the store */
-    uint32_t lease_ms;
-    bool connected;
-    bool closing;
-
-    uint64_t id; /* these four while it is JOINED */
-    struct ddp_store_session session;
-    uint64_t watch;             /* 0: it has not begun */
-    struct ddp_round_seat seat; /* as told last */
-    uint64_t asked; /* OPENING: the session; JOINED: the watch, or a look at the seat; 0: nothing */
-
-    struct part member;
-    struct ddp_round_member says;
-    struct part node;
-    char *description;
-
-    void (*left)(void *data);
-    void *left_data;
-    uint64_t leave_until_ms;
-    void (*closed)(void *data);
-    void *closed_data;
-};
-
-static void key_of(const ddp_round *round, const char *kind, char key[KEY_SIZE])
-{
-    snprintf(key, KEY_SIZE, DDPI_ROUND_PREFIX "%s/%s/%" PRIu64, round->job, kind, round->id);
-}
-
-static ddp_status ask(ddp_round *round, struct ddp_store_request request, ddp_store_uv_done *done,
-                      uint64_t *ret_request, struct ddp_error *err)
-{
-    request.size = sizeof request;
-    request.timeout_ms = DDP_STORE_FOREVER;
-    return ddp_store_uv_submit(round->store, &request, done, round, ret_request, err);
-}
-
-/* An answer that nobody waits for: the membership that asked is over, or so is @round. */
-static bool is_stale(const ddp_round *round, const struct ddp_store_result *result, uint64_t asked)
-{
-    return round->closing || result->request != asked;
-}
+enum { DESCRIPTION_MAX = 64 * 1024 };
 
 static uint64_t now_ms(void)
 {
     return ddpi_now_ms(&ddpi_clock_monotonic);
-}
-
-/* --- being lost --- */
-
-static void forget(ddp_round *round)
-{
-    struct ddp_store_request unwatch = {
-        .size = sizeof unwatch, .op = DDP_STORE_OP_UNWATCH, .watch = round->watch};
-    if (round->watch != 0)
-        (void)!ddp_store_uv_submit(round->store, &unwatch, NULL, NULL, NULL, NULL);
-    round->watch = round->asked = round->member.request = round->node.request = 0;
-    round->member.due = false;
-    round->node.due = round->description != NULL;
-    round->seat = (struct ddp_round_seat){0};
-}
-
-/* It is asked for no answer: if it does not arrive, the lease ends the session. */
-static void close_session(ddp_round *round)
-{
-    const struct ddp_store_request close = {.size = sizeof close,
-                                            .op = DDP_STORE_OP_SESSION_CLOSE,
-                                            .timeout_ms = round->lease_ms,
-                                            .session = &round->session};
-    (void)!ddp_store_uv_submit(round->store, &close, NULL, NULL, NULL, NULL);
-}
-
-static void lose(ddp_round *round, const char *why)
-{
-    if (round->sm.state == ROUND_ABSENT || round->sm.state == ROUND_LEFT || round->closing)
-        return;
-    if (round->sm.state == ROUND_JOINED)
-        close_session(round);
-    ddpi_sm_move(&round->sm, ROUND_ABSENT);
-    forget(round);
-    round->hooks.lost(round->hooks.data, why);
-}
-
-/* --- seats --- */
-
-static void take_seat(ddp_round *round, const void *record, size_t len)
-{
-    struct ddp_round_seat seat;
-    struct ddp_error err;
-    if (ddpi_round_seat_get(ddpi_bytes_of(record, len), &seat, &err) != DDP_OK) {
-        lose(round, err.msg);
-        return;
-    }
-    if (seat.master_address[0] == '\0')
-        memcpy(seat.master_address, round->host, sizeof seat.master_address);
-    if (memcmp(&seat, &round->seat, sizeof seat) == 0)
-        return;
-    round->seat = seat;
-    round->hooks.seat(round->hooks.data, &seat);
-}
-
-static void on_looked(void *data, const struct ddp_store_result *result)
-{
-    ddp_round *round = data;
-    if (is_stale(round, result, round->asked))
-        return;
-    round->asked = 0;
-    if (result->status == DDP_OK)
-        take_seat(round, result->value, result->value_len);
-    else if (result->status != DDP_E_NOT_FOUND) /* else it has not been given any */
-        lose(round, result->message);
-}
-
-/* Changes of it were missed. */
-static void look_at_seat(ddp_round *round)
-{
-    char key[KEY_SIZE];
-    struct ddp_error err;
-    key_of(round, "seat", key);
-    if (ask(round, (struct ddp_store_request){.op = DDP_STORE_OP_TRY_GET, .key = key}, on_looked,
-            &round->asked, &err) != DDP_OK)
-        lose(round, err.msg);
-}
-
-static void on_event(void *data, ddp_store_uv *store, const struct ddp_store_event *event)
-{
-    ddp_round *round = data;
-    (void)store;
-    if (round->sm.state != ROUND_JOINED || event->watch != round->watch)
-        return;
-    if (event->kind == DDP_STORE_EVENT_SET)
-        take_seat(round, event->value, event->value_len);
-    else if (event->kind == DDP_STORE_EVENT_DELETED)
-        lose(round, "the server has given this member up");
-    else if (event->value_len > 0)
-        lose(round, event->value);
-    else
-        look_at_seat(round);
-}
-
-/* --- what is published --- */
-
-static void go_on(ddp_round *round);
-
-static void took(ddp_round *round, struct part *part, const struct ddp_store_result *result)
-{
-    if (is_stale(round, result, part->request))
-        return;
-    part->request = 0;
-    if (result->status == DDP_E_CLOSED)
-        part->due = true; /* it may have arrived, or not */
-    else if (result->status != DDP_OK)
-        lose(round, result->message);
-    go_on(round);
-}
-
-static void on_member_set(void *data, const struct ddp_store_result *result)
-{
-    took(data, &((ddp_round *)data)->member, result);
-}
-
-static void on_node_set(void *data, const struct ddp_store_result *result)
-{
-    took(data, &((ddp_round *)data)->node, result);
-}
-
-static ddp_status set(ddp_round *round, struct part *part, struct ddpi_bytes value,
-                      ddp_store_uv_done *done, struct ddp_error *err)
-{
-    char key[KEY_SIZE];
-    key_of(round, part->kind, key);
-    ddp_status status = ask(round,
-                            (struct ddp_store_request){.op = DDP_STORE_OP_SET_EPHEMERAL,
-                                                       .key = key,
-                                                       .value = value.data,
-                                                       .value_len = value.len,
-                                                       .session = &round->session},
-                            done, &part->request, err);
-    part->due = status != DDP_OK;
-    return status;
-}
-
-/* The address from which the store is reached. */
-static void own_address(const ddp_round *round, char *text, size_t size)
-{
-    struct sockaddr_storage name = {0};
-    socklen_t len = sizeof name;
-    char host[DDPI_ADDRESS_CHARS];
-    int fd = ddp_store_uv_socket(round->store);
-    if (fd < 0 || getsockname(fd, (struct sockaddr *)&name, &len) != 0)
-        return;
-    struct ddpi_address address = ddpi_address_of((const struct sockaddr *)&name);
-    ddpi_address_format(&address, host);
-    snprintf(text, size, "%s", host);
-}
-
-static ddp_status send_member(ddp_round *round, struct ddp_error *err)
-{
-    struct ddp_round_member member = round->says;
-    struct ddpi_buf record;
-    ddpi_buf_init(&record, DDPI_ROUND_RECORD_MAX);
-    if (member.address[0] == '\0')
-        own_address(round, member.address, sizeof member.address);
-    ddp_status status = ddpi_round_member_put(&record, &member, err);
-    if (status == DDP_OK)
-        status =
-            set(round, &round->member, ddpi_bytes_of(ddpi_buf_head(&record), ddpi_buf_len(&record)),
-                on_member_set, err);
-    ddpi_buf_finish(&record);
-    return status;
-}
-
-/* Send what is due. With no connection it waits here, where the next publication replaces it. */
-static ddp_status send_due(ddp_round *round, struct ddp_error *err)
-{
-    ddp_status status = DDP_OK;
-    if (!round->connected)
-        return DDP_OK;
-    if (round->member.due && round->member.request == 0)
-        status = send_member(round, err);
-    if (status == DDP_OK && round->node.due && round->node.request == 0)
-        status =
-            set(round, &round->node, ddpi_bytes_of(round->description, strlen(round->description)),
-                on_node_set, err);
-    return status;
-}
-
-/* --- joining --- */
-
-static void on_watched(void *data, const struct ddp_store_result *result)
-{
-    ddp_round *round = data;
-    if (is_stale(round, result, round->asked))
-        return;
-    round->asked = 0;
-    if (result->status == DDP_OK)
-        round->watch = result->watch;
-    else
-        lose(round, result->message);
-}
-
-static ddp_status watch_seat(ddp_round *round, struct ddp_error *err)
-{
-    char key[KEY_SIZE];
-    key_of(round, "seat", key);
-    return ask(round, (struct ddp_store_request){.op = DDP_STORE_OP_WATCH, .key = key}, on_watched,
-               &round->asked, err);
-}
-
-/* A session's token begins with its number (proto.def). */
-static uint64_t number_of(const struct ddp_store_session *session)
-{
-    struct ddpi_rd rd = ddpi_rd_of(session->token, sizeof session->token);
-    return ddpi_rd_u64(&rd);
-}
-
-static void on_opened(void *data, const struct ddp_store_result *result)
-{
-    ddp_round *round = data;
-    if (is_stale(round, result, round->asked))
-        return;
-    round->asked = 0;
-    struct ddp_error err;
-    if (result->status == DDP_E_CLOSED) { /* if one was opened, nobody knows it */
-        ddpi_sm_move(&round->sm, ROUND_ABSENT);
-    } else if (result->status != DDP_OK) {
-        lose(round, result->message);
-    } else {
-        round->session = *result->session;
-        round->id = number_of(&round->session);
-        ddpi_sm_move(&round->sm, ROUND_JOINED);
-        if (watch_seat(round, &err) != DDP_OK)
-            lose(round, err.msg);
-    }
-    go_on(round);
-}
-
-static ddp_status open_session(ddp_round *round, struct ddp_error *err)
-{
-    ddp_status status = ask(round,
-                            (struct ddp_store_request){.op = DDP_STORE_OP_SESSION_OPEN,
-                                                       .lease_ms = round->lease_ms,
-                                                       .flags = DDP_STORE_HOLD},
-                            on_opened, &round->asked, err);
-    if (status == DDP_OK)
-        ddpi_sm_move(&round->sm, ROUND_OPENING);
-    return status;
-}
-
-/* Ask for what comes next; if that fails, it is due all the same. */
-static ddp_status kick(ddp_round *round, struct ddp_error *err)
-{
-    if (round->sm.state == ROUND_ABSENT && round->member.due)
-        return open_session(round, err);
-    return round->sm.state == ROUND_JOINED ? send_due(round, err) : DDP_OK;
-}
-
-static void go_on(ddp_round *round)
-{
-    struct ddp_error err;
-    if (!round->closing && kick(round, &err) != DDP_OK)
-        lose(round, err.msg);
 }
 
 /* --- hooks of the client --- */
@@ -366,7 +27,7 @@ static void on_state(void *data, ddp_store_uv *store, enum ddp_store_uv_state st
     if (round->closing)
         return;
     round->connected = state == DDP_STORE_UV_CONNECTED;
-    go_on(round);
+    ddpi_round_go_on(round);
     if (!round->closing)
         round->hooks.state(round->hooks.data, state, why);
 }
@@ -392,8 +53,9 @@ static void on_session_ended(void *data, ddp_store_uv *store,
     ddp_round *round = data;
     (void)store;
     if (is_own(round, session))
-        lose(round, "the server does not know this member any more: its lease is over, or the "
-                    "server has begun anew");
+        ddpi_round_lose_session(
+            round, "the server does not know this member any more: its lease is over, or the "
+                   "server has begun anew");
 }
 
 /* --- leaving --- */
@@ -406,22 +68,23 @@ static void tell_left(ddp_round *round)
         left(round->left_data);
 }
 
-static void on_left(void *data, const struct ddp_store_result *result);
-
-/* Ask for something whose answer ends the leaving. */
-static void ask_last(ddp_round *round, struct ddp_store_request request)
+/* In what is left of the time to leave. */
+static void ask(ddp_round *round, struct ddp_store_request request, ddp_store_uv_done *done)
 {
     uint64_t now = now_ms();
     request.size = sizeof request;
     request.timeout_ms = round->leave_until_ms > now ? (uint32_t)(round->leave_until_ms - now) : 0;
-    if (ddp_store_uv_submit(round->store, &request, on_left, round, NULL, NULL) != DDP_OK)
+    if (ddp_store_uv_submit(round->store, &request, done, round, NULL, NULL) != DDP_OK)
         tell_left(round);
 }
 
+static void on_left(void *data, const struct ddp_store_result *result);
+
 static void ask_to_leave(ddp_round *round)
 {
-    ask_last(round, (struct ddp_store_request){.op = DDP_STORE_OP_SESSION_CLOSE,
-                                               .session = &round->session});
+    ask(round,
+        (struct ddp_store_request){.op = DDP_STORE_OP_SESSION_CLOSE, .session = &round->session},
+        on_left);
 }
 
 static void on_left(void *data, const struct ddp_store_result *result)
@@ -433,6 +96,17 @@ static void on_left(void *data, const struct ddp_store_result *result)
         tell_left(round);
 }
 
+/* The server acts upon what has come when it has read all there is: what was published and the end
+ * of the session, read together, would look as if the member were lost. So the end waits for an
+ * answer to what came behind the publication. */
+static void on_heard(void *data, const struct ddp_store_result *result)
+{
+    ddp_round *round = data;
+    (void)result;
+    if (!round->closing)
+        ask_to_leave(round);
+}
+
 void ddp_round_leave(ddp_round *round, uint32_t timeout_ms, void (*left)(void *data), void *data)
 {
     bool joined = round->sm.state == ROUND_JOINED;
@@ -442,17 +116,20 @@ void ddp_round_leave(ddp_round *round, uint32_t timeout_ms, void (*left)(void *d
     round->left_data = data;
     round->leave_until_ms = now_ms() + timeout_ms;
     if (joined && round->connected && round->member.due)
-        (void)send_member(round, NULL);
+        (void)ddpi_round_send_member(round, NULL);
+    bool unheard = joined && round->member.request != 0;
     if (round->sm.state == ROUND_OPENING)
         (void)ddp_store_uv_cancel(round->store, round->asked);
     ddpi_sm_move(&round->sm, ROUND_LEFT);
-    forget(round);
-    if (joined) {
+    ddpi_round_forget(round);
+    ddpi_round_end_old(round);
+    if (joined && !unheard) {
         ask_to_leave(round);
         return;
     }
-    round->leave_until_ms = 0; /* there is nothing to leave: answered at once, whatever it is */
-    ask_last(round, (struct ddp_store_request){.op = DDP_STORE_OP_STATS});
+    if (!joined)
+        round->leave_until_ms = 0; /* there is nothing to leave: answered at once, whatever it is */
+    ask(round, (struct ddp_store_request){.op = DDP_STORE_OP_STATS}, joined ? on_heard : on_left);
 }
 
 /* --- for the caller --- */
@@ -496,7 +173,7 @@ static ddp_status open_store(ddp_round *round, struct uv_loop_s *loop,
     options.flags &= ~DDP_STORE_NO_RECONNECT;
     const struct ddp_store_uv_hooks hooks = {.size = sizeof hooks,
                                              .data = round,
-                                             .event = on_event,
+                                             .event = ddpi_round_on_event,
                                              .state = on_state,
                                              .session_ended = on_session_ended,
                                              .session_kept = on_session_kept};
@@ -516,7 +193,7 @@ ddp_status ddp_round_join(struct uv_loop_s *loop, const struct ddp_store_options
     ddp_round *round = ddpi_calloc(1, sizeof(*round));
     if (round == NULL)
         return ddpi_error_nomem(err, sizeof(*round));
-    ddpi_sm_init(&round->sm, &round_sm);
+    ddpi_sm_init(&round->sm, &ddpi_round_client_sm);
     round->hooks = *hooks;
     round->lease_ms = lease_ms;
     round->member.kind = "member";
@@ -551,7 +228,7 @@ ddp_status ddp_round_publish(ddp_round *round, const struct ddp_round_member *me
         return status;
     round->says = *member;
     round->member.due = true;
-    return kick(round, err);
+    return ddpi_round_kick(round, err);
 }
 
 ddp_status ddp_round_describe(ddp_round *round, const char *text, struct ddp_error *err)
@@ -568,7 +245,7 @@ ddp_status ddp_round_describe(ddp_round *round, const char *text, struct ddp_err
     ddpi_free(round->description);
     round->description = description;
     round->node.due = true;
-    return kick(round, err);
+    return ddpi_round_kick(round, err);
 }
 
 int ddp_round_socket(const ddp_round *round)

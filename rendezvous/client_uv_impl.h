@@ -28,7 +28,7 @@ struct ddp_store_uv {
     struct ddpi_client core;
     struct ddpi_list kept;        /* kept::of_store */
     enum ddp_store_uv_state told; /* 0: nothing yet */
-    bool any_canceled; /* some request is to be given up */
+    bool any_canceled;            /* some request is to be given up */
 
     struct ddpi_sm link;
     struct addrinfo *infos; /* of the last look-up */

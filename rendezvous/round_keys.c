@@ -269,14 +269,24 @@ static void forget_member(struct ddpi_round_keys *keys, struct ddpi_bytes name,
     job->fed = true;
 }
 
+/* Nobody can have meant a job that has not begun. */
+static void drop_stale_stop(struct round_job *job)
+{
+    struct round_key key;
+    ddpi_round_key(&key, job, "want/stop", 0);
+    ddpi_kv_remove(job->keys->kv, key.all);
+}
+
 static struct round_job *need_job(struct ddpi_round_keys *keys, struct ddpi_bytes name)
 {
     struct round_job *job = ddpi_round_find_job(keys, name);
     if (job != NULL)
         return job;
     job = ddpi_round_job_create(keys, name);
-    if (job != NULL)
-        ddpi_round_take_wants(job);
+    if (job == NULL)
+        return NULL;
+    drop_stale_stop(job);
+    ddpi_round_take_wants(job);
     return job;
 }
 

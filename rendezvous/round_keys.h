@@ -8,7 +8,7 @@
  *     node/ID          what people may want to know of its workers; nothing here reads it
  *     seat/ID          what the member is to do
  *     state            how the job stands
- *     want/stop        end the job
+ *     want/stop        end the job; one from before its first member ends nothing, and is removed
  *     want/size        "MIN:MAX", how many nodes it is to have
  *     want/drain/NAME  nodes of this name are to go
  *

@@ -77,6 +77,7 @@ static const char *const states[] = {[ROUNDS_FORMING] = "forming",
         NUMBER_OF(type, "max_nodes", terms.max_nodes, least, UINT32_MAX),   \
         NUMBER_OF(type, "max_restarts", terms.max_restarts, 0, UINT32_MAX), \
         NUMBER_OF(type, "settle_ms", terms.settle_ms, 0, UINT32_MAX),       \
+        NUMBER_OF(type, "lease_ms", terms.lease_ms, 0, UINT32_MAX),         \
         NUMBER_OF(type, "crash_loop", terms.crash_loop, 0, UINT32_MAX),     \
         WORD_OF(type, "join", terms.join, joins)
 
@@ -94,6 +95,7 @@ static const struct field member_fields[] = {
     WORD_OF(MEMBER, "phase", phase, phases),
     NUMBER_OF(MEMBER, "generation", generation, 0, INT64_MAX),
     WORD_OF(MEMBER, "leaving", leaving, no_yes),
+    WORD_OF(MEMBER, "fenced", fenced, no_yes),
     NUMBER_OF(MEMBER, "failure_generation", failure.generation, 0, INT64_MAX),
     NUMBER_OF(MEMBER, "failure_rank", failure.rank, 0, UINT32_MAX),
     SIGNED_OF(MEMBER, "failure_exit_code", failure.exit_code, -1, INT32_MAX),
@@ -126,6 +128,7 @@ static const struct field summary_fields[] = {
     NUMBER_OF(SUMMARY, "world_size", world_size, 0, UINT32_MAX),
     NUMBER_OF(SUMMARY, "restarts", restarts, 0, UINT32_MAX),
     TERMS_OF(SUMMARY, 0),
+    WORD_OF(SUMMARY, "judging", judging, no_yes),
     WORD_OF(SUMMARY, "closing", closing, no_yes),
     SIGNED_OF(SUMMARY, "exit_code", exit_code, INT32_MIN, INT32_MAX),
     NUMBER_OF(SUMMARY, "quiet_ms", quiet_ms, 0, INT64_MAX),

@@ -232,8 +232,10 @@ ddp_status ddpi_rounds_member(struct ddpi_rounds *rounds, uint64_t id,
         if (done && says->phase == DDP_ROUND_IDLE) /* which takes nothing back */
             member->says.phase = DDP_ROUND_DONE;
     }
-    if (says->generation > rounds->last && says->generation <= GENERATION_MAX)
+    if (says->generation > rounds->last && says->generation <= GENERATION_MAX) {
         rounds->last = says->generation;
+        rounds->forgotten = !rounds->formed;
+    }
     ddpi_rounds_recount(rounds, member);
     ddpi_rounds_notice(rounds, member, false);
     if (!member->seated || member->drained)
@@ -255,45 +257,65 @@ void ddpi_rounds_gone(struct ddpi_rounds *rounds, uint64_t id)
 
 static void notice_failure(struct ddpi_rounds *rounds, const struct round_member *member)
 {
+    const struct ddp_round_failure *failure = &member->says.failure;
     bool first = ddpi_rounds_state(rounds) == ROUNDS_RUNNING ? rounds->cause == ROUND_NO_CAUSE
-                                                             : rounds->exit_code < 0;
+                                                             : rounds->judging;
     if (rounds->root.known ? rounds->root.member != member->id : !first)
         return;
     rounds->root.known = true;
     rounds->root.member = member->id;
-    rounds->root.record = member->says.failure;
+    rounds->root.record = *failure;
     memcpy(rounds->root.node, member->says.name, sizeof rounds->root.node);
     if (ddpi_rounds_state(rounds) == ROUNDS_RUNNING)
         rounds->cause = ROUND_CAUSE_FAILURE;
-    else if (rounds->closing && rounds->exit_code >= 0)
-        return; /* it is over for another reason */
-    else if (rounds->closing)
-        rounds->exit_code = member->says.failure.exit_code;
-    ddpi_rounds_say(rounds->reason, "%s", member->says.failure.text);
+    else if (failure->final) /* whatever else has happened */
+        rounds->judging = true;
+    else if (!rounds->judging)
+        return;
+    rounds->exit_code = failure->exit_code;
+    ddpi_rounds_say(rounds->reason, "%s", failure->text);
+}
+
+/* What @member has done to the generation; NULL: nothing that would keep it from going on. */
+static const char *departure(const struct ddpi_rounds *rounds, const struct round_member *member,
+                             bool gone)
+{
+    const struct ddp_round_member *says = &member->says;
+    bool current = says->generation == rounds->generation;
+    if (current && says->phase == DDP_ROUND_DONE)
+        return NULL;
+    if (says->leaving)
+        return gone ? "has left" : "is leaving";
+    if (gone)
+        return "is lost";
+    return current && says->phase == DDP_ROUND_IDLE ? "has given up its part" : NULL;
+}
+
+/* A failure has been noted. @member, with workers that its peers may have talked to, was lost. */
+static bool explains_failure(const struct ddpi_rounds *rounds, const struct round_member *member,
+                             bool gone)
+{
+    bool judging = ddpi_rounds_state(rounds) == ROUNDS_RUNNING
+                       ? rounds->cause == ROUND_CAUSE_FAILURE
+                       : rounds->judging;
+    bool lost = gone ? (member->traits >> ROUND_ACTIVE & 1) != 0 : member->says.fenced;
+    return judging && lost && !member->says.leaving && !rounds->root.record.final;
 }
 
 void ddpi_rounds_notice(struct ddpi_rounds *rounds, const struct round_member *member, bool gone)
 {
     const struct ddp_round_member *says = &member->says;
     enum ddpi_rounds_state state = ddpi_rounds_state(rounds);
-    bool current = says->generation == rounds->generation;
     if (!member->seated || (state != ROUNDS_RUNNING && state != ROUNDS_STOPPING))
         return;
     if (says->failure.generation == rounds->generation)
         notice_failure(rounds, member);
-    if (state != ROUNDS_RUNNING || rounds->cause != ROUND_NO_CAUSE ||
-        (current && says->phase == DDP_ROUND_DONE))
-        return;
-    const char *what = NULL;
-    if (says->leaving)
-        what = gone ? "has left" : "is leaving";
-    else if (gone)
-        what = "is lost";
-    else if (current && says->phase == DDP_ROUND_IDLE)
-        what = "has given up its part";
-    if (what == NULL)
+    const char *what = departure(rounds, member, gone);
+    bool first = state == ROUNDS_RUNNING && rounds->cause == ROUND_NO_CAUSE;
+    if (what == NULL || (!first && !explains_failure(rounds, member, gone)))
         return;
     rounds->cause = ROUND_CAUSE_MEMBER;
+    rounds->judging = false;
     rounds->failed = !says->leaving;
     ddpi_rounds_say(rounds->reason, "node %s %s", says->name, what);
 }
@@ -371,6 +393,7 @@ void ddpi_rounds_summary(const struct ddpi_rounds *rounds, struct ddpi_rounds_su
     ret->restarts = rounds->restarts;
     ret->terms = rounds->terms;
     memcpy(ret->reason, rounds->reason, sizeof ret->reason);
+    ret->judging = rounds->judging;
     ret->closing = rounds->closing;
     ret->exit_code = rounds->exit_code;
     ret->quiet_ms = rounds->quiet_ms;
@@ -392,6 +415,7 @@ void ddpi_rounds_restore(struct ddpi_rounds *rounds, const struct ddpi_rounds_su
     rounds->restarts = summary->restarts;
     rounds->terms = summary->terms;
     ddpi_rounds_say(rounds->reason, "%s", summary->reason);
+    rounds->judging = summary->judging;
     rounds->closing = summary->closing;
     rounds->exit_code = summary->exit_code;
     rounds->quiet_ms = summary->quiet_ms;

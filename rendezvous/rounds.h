@@ -13,6 +13,13 @@
  * has said that nothing of it runs any more, or is gone (which its session's end proves: whoever
  * loses touch ends its workers before its lease can be over).
  *
+ * A failure may be the effect of a node that was lost at the same time: its peers' workers see
+ * their connections break long before anybody knows of the loss. So a failure stops the generation
+ * at once, and is judged when all is quiet: if a node was lost until then, that was the cause, and
+ * neither the number of restarts nor the job's end comes of the failure. As a node that was lost
+ * without a word keeps the generation from being quiet until its lease is over, nobody is judged
+ * too early.
+ *
  * Facts go in at any time and only are noted; ddpi_rounds_step() takes all steps that they allow.
  */
 #ifndef DDPI_ROUNDS_H
@@ -45,8 +52,9 @@ struct ddpi_rounds_summary {
     uint32_t restarts;                /* after failures */
     struct ddp_round_terms terms;     /* all zero while nobody has come */
     char reason[DDP_ROUND_TEXT_SIZE]; /* why the last generation was stopped, or the job is over */
-    bool closing;                     /* STOPPING leads to CLOSED; CLOSED */
-    int32_t exit_code;                /* of the job, once it is closing */
+    bool judging; /* STOPPING after a failure: whether it counts is decided when all is quiet */
+    bool closing; /* STOPPING leads to CLOSED; CLOSED */
+    int32_t exit_code; /* of the job, once it is closing; of the failure, while judging */
     /* The last recovery, in ms after the moment in which its cause was noted; 0: not yet. */
     uint64_t quiet_ms;   /* nothing of the old generation ran */
     uint64_t seated_ms;  /* the new one was begun */

@@ -76,6 +76,9 @@ struct ddpi_rounds {
     bool formed;    /* a generation has been begun by this machine, or by the one it goes on from */
     bool finishing; /* a member has been done with the latest generation */
     bool checkpoint; /* noted since the last step */
+    bool forgotten;  /* there was a generation that nothing but a newcomer's word is left of */
+    bool stepped;
+    uint64_t born_ms; /* the first step */
 
     uint64_t settle_ms;  /* FORMING: when to seat whoever is there; UINT64_MAX: too few */
     uint64_t refresh_ms; /* when the texts of those who wait may next be told anew */
@@ -85,6 +88,7 @@ struct ddpi_rounds {
     enum round_cause cause;
     bool failed; /* the latest was stopped because workers failed or were lost */
     char reason[DDP_ROUND_TEXT_SIZE];
+    bool judging; /* what stopped the generation is a failure, and no loss that explains it */
     bool closing;
     int32_t exit_code; /* -1: that of the failure, once it is known */
 
@@ -131,8 +135,9 @@ void ddpi_rounds_recount(struct ddpi_rounds *rounds, struct round_member *member
 /* @member's seat is to be looked at in the next step. */
 void ddpi_rounds_look_at(struct ddpi_rounds *rounds, struct round_member *member);
 
-/* Note what @member, which is seated in the generation that runs, has said or (@gone) not been able
- * to say, if that is why the generation must be stopped. */
+/* Note what @member, which is seated in the latest generation, has said or (@gone) not been able to
+ * say, if that is why the generation must be stopped, or explains the failure that has stopped it.
+ */
 void ddpi_rounds_notice(struct ddpi_rounds *rounds, const struct round_member *member, bool gone);
 
 /* Give out the seats of the next generation, of which there are enough takers. */

@@ -172,7 +172,7 @@ static void enter_generation(struct ddpi_rounds *rounds, uint64_t generation, ui
     rounds->nodes = nodes;
     rounds->world_size = world_size;
     rounds->formed = true;
-    rounds->finishing = false;
+    rounds->forgotten = rounds->finishing = false;
     rounds->cause = ROUND_NO_CAUSE;
     rounds->root.known = false;
     memset(&rounds->departed, 0, sizeof rounds->departed);
@@ -229,6 +229,13 @@ static void say_forming(const struct ddpi_rounds *rounds, char *text)
             continue;
         ddpi_rounds_say(text, "waiting for node %s to end its workers of generation %llu",
                         member->says.name, (unsigned long long)member->says.generation);
+        return;
+    }
+    if (rounds->forgotten && here >= max) {
+        ddpi_rounds_say(text,
+                        "the store does not know what became of generation %llu; waiting up to "
+                        "%.1f s, until all nodes that it has forgotten have ended their workers",
+                        (unsigned long long)rounds->last, (double)rounds->terms.lease_ms / 1000);
         return;
     }
     ddpi_rounds_say(text, "waiting up to %.1f s for more nodes: %u of at most %u are here",
@@ -360,6 +367,7 @@ bool ddpi_rounds_terms_differ(const struct ddp_round_terms *job, const struct dd
         {"greatest number of nodes", offsetof(struct ddp_round_terms, max_nodes)},
         {"number of restarts", offsetof(struct ddp_round_terms, max_restarts)},
         {"time to wait for more nodes, in ms,", offsetof(struct ddp_round_terms, settle_ms)},
+        {"lease, in ms,", offsetof(struct ddp_round_terms, lease_ms)},
         {"number of failures that make a crash loop", offsetof(struct ddp_round_terms, crash_loop)},
     };
     static const char *const joins[] = {"now", "checkpoint", "never"};

@@ -84,6 +84,18 @@ static void close_deserted(struct ddpi_rounds *rounds)
     enter_closed(rounds);
 }
 
+/* When those who are here may be seated. Members that this machine has never heard of, of a
+ * generation that it did not begin, take themselves for lost within a lease of its own first step.
+ */
+static uint64_t seating_ms(const struct ddpi_rounds *rounds)
+{
+    uint64_t forgotten_ms = rounds->forgotten ? rounds->born_ms + rounds->terms.lease_ms : 0;
+    bool all = rounds->count[ROUND_WILLING] >= ddpi_rounds_max(rounds);
+    return rounds->settle_ms == UINT64_MAX || (!all && rounds->settle_ms > forgotten_ms)
+               ? rounds->settle_ms
+               : forgotten_ms;
+}
+
 static void form(struct ddpi_rounds *rounds, uint64_t now_ms)
 {
     uint32_t here = rounds->count[ROUND_WILLING];
@@ -99,22 +111,12 @@ static void form(struct ddpi_rounds *rounds, uint64_t now_ms)
         /* Survivors are all known, and there is nobody else to wait for. */
         if (rounds->settle_ms == UINT64_MAX)
             rounds->settle_ms = rounds->formed ? now_ms : now_ms + rounds->terms.settle_ms;
-        if (rounds->count[ROUND_BUSY] == 0 &&
-            (now_ms >= rounds->settle_ms || here >= ddpi_rounds_max(rounds)))
+        if (rounds->count[ROUND_BUSY] == 0 && now_ms >= seating_ms(rounds))
             begin(rounds, now_ms);
     }
 }
 
 /* --- running --- */
-
-static void stop_after_failure(struct ddpi_rounds *rounds, uint64_t now_ms)
-{
-    if (!rounds->root.record.final && rounds->restarts < rounds->terms.max_restarts)
-        rounds->restarts++;
-    else
-        set_verdict(rounds, rounds->root.record.exit_code);
-    stop(rounds, true, now_ms);
-}
 
 /* The first member that has all of @traits; there is one. */
 static const char *name_of(const struct ddpi_rounds *rounds, enum round_trait trait)
@@ -167,7 +169,8 @@ static void watch(struct ddpi_rounds *rounds, uint64_t now_ms)
         rounds->count[ROUND_UP] == rounds->count[ROUND_SEATED])
         rounds->running_ms = since_cause(rounds, now_ms);
     if (rounds->cause == ROUND_CAUSE_FAILURE) {
-        stop_after_failure(rounds, now_ms);
+        rounds->judging = true;
+        stop(rounds, true, now_ms);
     } else if (rounds->cause == ROUND_CAUSE_MEMBER) {
         stop(rounds, rounds->failed, now_ms);
     } else if (rounds->count[ROUND_DONE] == rounds->count[ROUND_SEATED]) {
@@ -231,27 +234,36 @@ static bool crash_loop(struct ddpi_rounds *rounds)
 
 static void judge_failure(struct ddpi_rounds *rounds)
 {
-    bool budget_left = !rounds->closing;
-    count_failure(rounds);
-    if ((rounds->closing && (rounds->wish.stop || rounds->root.record.final)) ||
-        !crash_loop(rounds))
+    bool final = rounds->root.known && rounds->root.record.final;
+    rounds->judging = false;
+    if (rounds->root.known)
+        count_failure(rounds);
+    if (rounds->root.known && !final && !rounds->wish.stop && crash_loop(rounds))
+        set_verdict(rounds, EXIT_CRASH_LOOP);
+    else if (final || rounds->restarts >= rounds->terms.max_restarts)
+        set_verdict(rounds, rounds->exit_code);
+    else
+        rounds->restarts++;
+}
+
+/* What has failed goes before what is wished. */
+static void heed_stop(struct ddpi_rounds *rounds)
+{
+    if (!rounds->wish.stop || rounds->closing || rounds->judging)
         return;
-    if (budget_left)
-        rounds->restarts--; /* there will be none */
-    set_verdict(rounds, EXIT_CRASH_LOOP);
+    ddpi_rounds_say(rounds->reason, "stopped by request");
+    set_verdict(rounds, EXIT_STOPPED);
 }
 
 static void wait_for_quiet(struct ddpi_rounds *rounds, uint64_t now_ms)
 {
-    if (rounds->wish.stop && !rounds->closing) {
-        ddpi_rounds_say(rounds->reason, "stopped by request");
-        set_verdict(rounds, EXIT_STOPPED);
-    }
+    heed_stop(rounds);
     if (rounds->count[ROUND_ACTIVE] != 0)
         return;
     rounds->quiet_ms = since_cause(rounds, now_ms);
-    if (rounds->root.known)
+    if (rounds->judging)
         judge_failure(rounds);
+    heed_stop(rounds);
     if (rounds->closing)
         enter_closed(rounds);
     else
@@ -290,6 +302,9 @@ void ddpi_rounds_step(struct ddpi_rounds *rounds, uint64_t now_ms)
 {
     static void (*const conclude[])(struct ddpi_rounds *, uint64_t) = {
         [ROUNDS_FORMING] = form, [ROUNDS_RUNNING] = watch, [ROUNDS_STOPPING] = wait_for_quiet};
+    if (!rounds->stepped)
+        rounds->born_ms = now_ms;
+    rounds->stepped = true;
     if (rounds->restored)
         go_on(rounds);
     for (enum ddpi_rounds_state before = ROUNDS_CLOSED;
@@ -308,7 +323,7 @@ void ddpi_rounds_step(struct ddpi_rounds *rounds, uint64_t now_ms)
 
 uint64_t ddpi_rounds_deadline(const struct ddpi_rounds *rounds)
 {
-    uint64_t settle_ms = rounds->count[ROUND_BUSY] == 0 ? rounds->settle_ms : UINT64_MAX;
+    uint64_t seating = rounds->count[ROUND_BUSY] == 0 ? seating_ms(rounds) : UINT64_MAX;
     uint64_t refresh_ms = rounds->stale ? rounds->refresh_ms : UINT64_MAX;
-    return settle_ms < refresh_ms ? settle_ms : refresh_ms;
+    return seating < refresh_ms ? seating : refresh_ms;
 }

@@ -42,6 +42,27 @@ START_TEST(a_reset_is_no_death)
 }
 END_TEST
 
+/* A member that finds itself refused may still have workers: its session stays for them. */
+START_TEST(who_is_refused_counts_until_it_is_there_again)
+{
+    char seat[sizeof answer_text], old[sizeof answer_text];
+    join(0, "a", elastic);
+    UNTIL(runs(1, 1));
+    ck_assert(listed("round/train/member/"));
+    memcpy(old, answer_text, sizeof old);
+    ck_assert(listed("round/train/seat/"));
+    memcpy(seat, answer_text, sizeof seat);
+    ask((struct ddp_store_request){.op = DDP_STORE_OP_DELETE, .key = seat});
+    UNTIL(nodes[0].losses == 1);
+    uint64_t start_ms = raw_now_ms();
+    UNTIL(raw_now_ms() - start_ms > 2 * LEASE_MS);
+    ck_assert_ptr_nonnull(get_key(old));
+    say(&nodes[0], DDP_ROUND_IDLE, 0);
+    UNTIL(get_key(old) == NULL);
+    UNTIL(runs(2, 1));
+}
+END_TEST
+
 START_TEST(a_new_connection_keeps_the_seat)
 {
     join(0, "a", two);
@@ -162,6 +183,7 @@ Suite *test_suite(void)
 {
     const TTest *const tests[] = {a_dead_member_is_missed_at_once,
                                   a_reset_is_no_death,
+                                  who_is_refused_counts_until_it_is_there_again,
                                   a_new_connection_keeps_the_seat,
                                   another_server_knows_nobody,
                                   a_durable_server_goes_on,

@@ -5,6 +5,7 @@
 #include "store_thread.h"
 
 #include <check.h>
+#include <signal.h>
 #include <stdlib.h>
 
 struct store_thread {
@@ -45,6 +46,7 @@ struct store_thread *store_thread_start(const struct ddpi_server_options *option
     static const struct ddpi_server_options defaults;
     struct store_thread *thread = calloc(1, sizeof *thread);
     ck_assert_ptr_nonnull(thread);
+    signal(SIGPIPE, SIG_IGN); /* as every program that has a server must */
     ck_assert_int_eq(uv_loop_init(&thread->loop), 0);
     ck_assert_int_eq(uv_async_init(&thread->loop, &thread->async, on_async), 0);
     thread->async.data = thread;

@@ -33,6 +33,7 @@ enum sim_kind {
     SIM_STARTED,
     SIM_ENDED_WELL,
     SIM_FAILED,
+    SIM_BROKEN_OFF, /* a worker fails because another node's have vanished */
     SIM_CLEARED,
     SIM_BOOT, /* the node's agent, the server */
     SIM_FAULT
@@ -45,6 +46,7 @@ struct sim_message {
     uint64_t session; /* 0: a new one, please */
     uint64_t epoch;   /* of the connection */
     uint64_t sent_ms; /* by the member's clock; an ACK has that of what it answers */
+    unsigned life;    /* of the server that gives the seat */
     struct ddp_round_member says;
     struct ddp_round_seat seat;
 };
@@ -82,6 +84,7 @@ struct sim_node {
     struct ddp_round_member says; /* as it would be sent now */
     /* Its workers. */
     uint64_t runs; /* the generation; 0: none */
+    unsigned life; /* of the server that gave the last seat */
     uint32_t first_rank, nproc;
     uint64_t run_stamp;
     uint64_t cleared_at_ms; /* 0: nobody has asked for it */
@@ -104,11 +107,15 @@ struct sim_server {
     bool up;
     struct ddpi_rounds *rounds;
     struct ddpi_rounds_summary stored;
+    bool has_stored;
     struct ddpi_rounds_wish wish;
     struct sim_session sessions[SIM_SESSIONS];
     uint64_t session_count;
     uint64_t generation;
     bool drained[SIM_NODES];
+    unsigned life;  /* how often it has lost what it had stored */
+    bool forgetful; /* it has, and has begun nothing since, */
+    bool reminded;  /* but somebody has come who knew of it */
 };
 
 struct sim {
@@ -122,7 +129,7 @@ struct sim {
     struct sim_server server;
     uint64_t faults_end_ms;
     bool left, drained, finishing; /* what may have ended the job */
-    unsigned failures;
+    unsigned failures;             /* of workers by themselves */
     unsigned generations;
     char broken[256]; /* the promise that was broken; "": none */
 };
@@ -147,7 +154,7 @@ void sim_node_die(struct sim_node *node, bool with_guard);
 
 /* sim_server.c */
 void sim_server_event(struct sim_server *server, const struct sim_event *event);
-void sim_server_die(struct sim_server *server, uint64_t down_ms);
+void sim_server_die(struct sim_server *server, uint64_t down_ms, bool forgets);
 void sim_server_want(struct sim_server *server);
 void sim_server_drain(struct sim_server *server, unsigned node, bool drain);
 

@@ -47,10 +47,17 @@ static void pause(struct sim *sim, struct sim_node *node)
               (int)for_ms);
 }
 
+/* In a job without restarts only what is no fault of its own happens to a worker: it must go on. */
 static void fail_worker(struct sim *sim, struct sim_node *node)
 {
-    if (node->alive && node->runs != 0)
+    if (sim->terms.max_restarts != 0 && node->alive && node->runs != 0)
         sim_post(sim, 0, SIM_FAILED, node->index, node->run_stamp);
+}
+
+static void kill_server(struct sim *sim)
+{
+    bool forgets = sim_random(sim, 4) == 0 && sim->server.stored.state != ROUNDS_CLOSED;
+    sim_server_die(&sim->server, 1 + sim_random(sim, 900), forgets);
 }
 
 static void leave(struct sim *sim, struct sim_node *node)
@@ -89,7 +96,7 @@ void sim_fault(struct sim *sim)
     else if (which < 60)
         pause(sim, node);
     else if (which < 72 && sim->server.up)
-        sim_server_die(&sim->server, 1 + sim_random(sim, 900));
+        kill_server(sim);
     else if (which < 85)
         fail_worker(sim, node);
     else if (which < 88)

@@ -66,8 +66,11 @@ static void receive(struct sim_node *node, const struct sim_message *message)
         member_contact(&node->member, message->sent_ms, now_ms);
         break;
     case SIM_SEAT:
-        if (message->session == node->session)
-            member_seat(&node->member, &message->seat, now_ms);
+        if (message->session != node->session)
+            break;
+        if (node->runs == 0)
+            node->life = message->life;
+        member_seat(&node->member, &message->seat, now_ms);
         break;
     default:
         if (message->session != node->session)
@@ -103,6 +106,17 @@ static void check_promises(const struct sim_node *node)
     }
 }
 
+/* Its workers have vanished; those of its peers see their connections break, and fail. */
+static void break_off(const struct sim_node *node)
+{
+    struct sim *sim = node->sim;
+    for (unsigned i = 0; i < sim->node_count; i++) {
+        const struct sim_node *peer = &sim->nodes[i];
+        if (peer != node && peer->runs != 0 && peer->runs == node->runs && peer->life == node->life)
+            sim_post(sim, sim_random(sim, 30), SIM_BROKEN_OFF, i, peer->run_stamp);
+    }
+}
+
 static void on_start(void *ctx, const struct ddp_round_seat *seat)
 {
     struct sim_node *node = ctx;
@@ -129,6 +143,8 @@ static void on_stop(void *ctx, enum member_stop how, const char *why)
     struct sim *sim = node->sim;
     uint64_t after_ms = 1 + sim_random(sim, longest_ms[how]);
     sim_trace(sim, "node %u ends generation %d: %s", node->index, (int)node->runs, why);
+    if (node->member.says.fenced || node->member.seat_void)
+        break_off(node);
     if (node->cleared_at_ms != 0 && node->cleared_at_ms <= sim->now_ms + after_ms)
         return;
     node->cleared_at_ms = sim->now_ms + after_ms;
@@ -158,7 +174,7 @@ static void on_over(void *ctx, int exit_code, const char *why)
 
 /* --- what happens to workers --- */
 
-static void worker_fails(struct sim_node *node)
+static void worker_fails(struct sim_node *node, bool by_itself)
 {
     bool known = node->failed_once || sim_random(node->sim, 2) == 0;
     struct ddp_round_failure failure = {.generation = node->runs,
@@ -167,10 +183,11 @@ static void worker_fails(struct sim_node *node)
                                         .ran_ms = 20000};
     (void)snprintf(failure.text, sizeof failure.text, "rank %u has failed", failure.rank);
     sim_trace(node->sim, "node %u: a worker of generation %d fails", node->index, (int)node->runs);
-    node->sim->failures++;
+    node->sim->failures += by_itself;
     node->failed_once = true;
     if (!known)
-        sim_post(node->sim, 1, SIM_FAILED, node->index, node->run_stamp);
+        sim_post(node->sim, 1, by_itself ? SIM_FAILED : SIM_BROKEN_OFF, node->index,
+                 node->run_stamp);
     member_failed(&node->member, &failure);
 }
 
@@ -188,7 +205,10 @@ static void worker_event(struct sim_node *node, enum sim_kind kind)
         member_finished(&node->member, clock_of(node));
         break;
     case SIM_FAILED:
-        worker_fails(node);
+        worker_fails(node, true);
+        break;
+    case SIM_BROKEN_OFF:
+        worker_fails(node, false);
         break;
     default: /* SIM_CLEARED */
         if (node->cleared_at_ms > node->sim->now_ms)
@@ -227,6 +247,8 @@ void sim_node_boot(struct sim_node *node)
 void sim_node_die(struct sim_node *node, bool with_guard)
 {
     sim_trace(node->sim, "node %u: %s", node->index, with_guard ? "agent killed" : "power lost");
+    if (!node->member.leaving)
+        break_off(node);
     node->runs = 0;
     node->run_stamp++;
     node->cleared_at_ms = 0;

@@ -21,10 +21,23 @@ static void tell(struct sim_server *server, uint64_t id, enum sim_word word, uin
                                    .session = id,
                                    .epoch = session->epoch,
                                    .sent_ms = sent_ms,
+                                   .life = server->life,
                                    .seat = session->seat});
 }
 
 /* --- the machine's hooks --- */
+
+/* Nobody who has come knew of another generation, so no server could know that one runs: until its
+ * members have fenced themselves. */
+static void exempt_the_forgotten(struct sim_server *server)
+{
+    for (unsigned i = 0; i < server->sim->node_count; i++) {
+        struct sim_node *node = &server->sim->nodes[i];
+        uint64_t until_ms = server->sim->now_ms + SIM_LEASE_MS + SIM_KILL_MS;
+        if (node->runs != 0 && node->exempt_until_ms < until_ms)
+            node->exempt_until_ms = until_ms;
+    }
+}
 
 static ddp_status on_begin(void *ctx, uint64_t generation, struct ddp_round_seat *seat,
                            struct ddp_error *err)
@@ -34,6 +47,9 @@ static ddp_status on_begin(void *ctx, uint64_t generation, struct ddp_round_seat
     if (generation <= server->generation)
         sim_break(server->sim, "generation %d is begun after %d", (int)generation,
                   (int)server->generation);
+    if (server->forgetful && !server->reminded)
+        exempt_the_forgotten(server);
+    server->forgetful = false;
     server->generation = generation;
     server->sim->generations++;
     seat->master_port = 1;
@@ -56,6 +72,7 @@ static void on_changed(void *ctx)
 {
     struct sim_server *server = ctx;
     ddpi_rounds_summary(server->rounds, &server->stored);
+    server->has_stored = true;
 }
 
 static void step(struct sim_server *server)
@@ -123,6 +140,7 @@ static void receive(struct sim_server *server, unsigned node, const struct sim_m
     if (message->word != SIM_SAY)
         return;
     session->says = message->says;
+    server->reminded |= message->says.generation != 0;
     if (ddpi_rounds_member(server->rounds, id, &message->says) != DDP_OK)
         abort();
 }
@@ -136,7 +154,7 @@ static void boot(struct sim_server *server)
     server->rounds = ddpi_rounds_create(&hooks, server->generation);
     if (server->rounds == NULL)
         abort();
-    if (server->session_count != 0)
+    if (server->has_stored)
         ddpi_rounds_restore(server->rounds, &server->stored);
     for (uint64_t id = 1; id <= server->session_count; id++) {
         struct sim_session *session = &server->sessions[id];
@@ -159,9 +177,25 @@ static void boot(struct sim_server *server)
     sim_server_want(server);
 }
 
-void sim_server_die(struct sim_server *server, uint64_t down_ms)
+/* All but the ids of sessions, which no server gives twice. */
+static void forget(struct sim_server *server)
 {
-    sim_trace(server->sim, "server dies, for %d ms", (int)down_ms);
+    for (uint64_t id = 1; id <= server->session_count; id++)
+        server->sessions[id].open = false;
+    memset(&server->stored, 0, sizeof server->stored);
+    server->has_stored = false;
+    server->generation = 0;
+    server->life++;
+    server->forgetful = true;
+    server->reminded = false;
+}
+
+void sim_server_die(struct sim_server *server, uint64_t down_ms, bool forgets)
+{
+    sim_trace(server->sim, "server dies, for %d ms%s", (int)down_ms,
+              forgets ? ", and forgets all" : "");
+    if (forgets)
+        forget(server);
     ddpi_rounds_destroy(server->rounds);
     server->rounds = NULL;
     server->up = false;

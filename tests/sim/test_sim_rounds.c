@@ -1,7 +1,8 @@
 /*
  * test_sim_rounds.c - many simulated jobs, each with its own schedule of faults. At every start of
  * workers: no rank runs twice, nothing of another generation runs. And after the last fault, the
- * job gets going again, or is over for a reason that it has had.
+ * job gets going again, or is over for a reason that it has had: that workers fail when those of
+ * another node vanish is none.
  *
  * DDPRUN_SIM_RUNS=N runs so many, from the seed DDPRUN_SIM_SEED on; DDPRUN_SIM_TRACE=1 tells what
  * happens. What is printed of a failure is enough to see it again.
@@ -37,7 +38,9 @@ static void begin(struct sim *sim, uint64_t seed, bool trace)
     sim->terms.min_nodes = 1 + (uint32_t)sim_random(sim, sim->node_count);
     sim->terms.max_nodes = sim->terms.min_nodes +
                            (uint32_t)sim_random(sim, sim->node_count - sim->terms.min_nodes + 1);
-    sim->terms.max_restarts = (uint32_t)sim_random(sim, 2) * 5 + 2;
+    static const uint32_t restarts[] = {0, 2, 7};
+    sim->terms.max_restarts = restarts[sim_random(sim, 3)];
+    sim->terms.lease_ms = SIM_LEASE_MS;
     sim->terms.settle_ms = (uint32_t)sim_random(sim, 300);
     sim->terms.join = (enum ddp_round_join)sim_random(sim, 3);
     sim->finishing = sim_random(sim, 4) == 0;

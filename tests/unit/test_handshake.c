@@ -374,6 +374,35 @@ START_TEST(what_roles_may_do)
 }
 END_TEST
 
+/* What rounds are made of: a worker that sees all keys may read it. */
+START_TEST(rounds_are_for_agents_to_change)
+{
+    static const struct ddpi_identity any = {.role = DDPI_ROLE_WORKER},
+                                      of_job = {.role = DDPI_ROLE_WORKER, .job = "j"};
+    static const enum ddpi_op changes[] = {DDPI_OP_SET, DDPI_OP_ADD, DDPI_OP_CAS, DDPI_OP_DELETE,
+                                           DDPI_OP_SET_EPHEMERAL};
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        ck_assert_int_eq(may(&any, changes[i], "round/j/want/stop"), DDP_E_DENIED);
+        ck_assert_int_eq(may(&any, changes[i], "round"), DDP_OK);
+        ck_assert_int_eq(may(&of_job, changes[i], "round/j/want/stop"), DDP_OK); /* its own key */
+        ck_assert_int_eq(may(&agent, changes[i], "round/j/want/stop"), DDP_OK);
+    }
+    ck_assert_int_eq(may(&any, DDPI_OP_GET, "round/j/state"), DDP_OK);
+    ck_assert_int_eq(may(&any, DDPI_OP_WATCH, "round/"), DDP_OK);
+    for (int kind = DDPI_IF_VERSION; kind <= DDPI_THEN_DELETE; kind++) {
+        struct ddpi_buf packed;
+        ddpi_buf_init(&packed, 1024);
+        const struct ddpi_clause clause = {.kind = (uint8_t)kind, .key = {"round/j/state", 13}};
+        ck_assert(ddpi_clauses_put(&packed, &clause));
+        const struct ddpi_message request = {
+            .op = DDPI_OP_TRANSACT, .clauses = {ddpi_buf_head(&packed), ddpi_buf_len(&packed), 1}};
+        ck_assert_int_eq(ddpi_role_permits(&any, &request, &talk.err),
+                         kind >= DDPI_THEN_SET ? DDP_E_DENIED : DDP_OK);
+        ddpi_buf_finish(&packed);
+    }
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("handshake");
@@ -393,6 +422,7 @@ Suite *test_suite(void)
     suite_add_tcase(suite, handshake);
     TCase *roles = tcase_create("roles");
     tcase_add_test(roles, what_roles_may_do);
+    tcase_add_test(roles, rounds_are_for_agents_to_change);
     suite_add_tcase(suite, roles);
     return suite;
 }

@@ -44,7 +44,10 @@ static void on_publish(void *ctx, const struct ddp_round_member *says)
     static const char *const names[] = {"idle", "starting", "running", "done"};
     ck_assert_ptr_eq(ctx, &member);
     note("%s%d%s%s ", names[says->phase], (int)says->generation,
-         says->failure.generation != 0 ? "!" : "", says->leaving ? "-leaving" : "");
+         says->failure.generation != 0 ? "!" : "",
+         says->leaving  ? "-leaving"
+         : says->fenced ? "-fenced"
+                        : "");
 }
 
 static void on_over(void *ctx, int exit_code, const char *why)
@@ -217,7 +220,7 @@ START_TEST(the_fence)
     member_tick(&member, 1200 + LEASE);
     asked("stop-kill ");
     member_cleared(&member, 2010);
-    asked("idle3 ");
+    asked("idle3-fenced ");
     member_contact(&member, 2015, 2016); /* it had not given us up yet */
     seat(DDP_ROUND_RUN, 3, 2016);
     asked("");
@@ -249,6 +252,8 @@ START_TEST(fences_while_workers_end)
     ck_assert_uint_eq(member_deadline(&member), UINT64_MAX);
     member_tick(&member, deadline_ms + 1);
     asked("");
+    member_cleared(&member, deadline_ms + 2);
+    asked("idle3 "); /* they were to end in any case */
 }
 END_TEST
 

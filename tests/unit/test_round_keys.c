@@ -335,6 +335,52 @@ START_TEST(people_may_want_things_before)
 }
 END_TEST
 
+/* By mistake, or too late for the job that was meant. */
+START_TEST(a_stop_before_the_job_is_no_stop)
+{
+    put("round/j/want/stop", "");
+    act();
+    form();
+    ck_assert_int_eq(seat_of(2).order, DDP_ROUND_RUN);
+    ck_assert_ptr_null(value_of("round/j/want/stop"));
+    put("round/j/want/stop", "");
+    act();
+    ck_assert_int_eq(seat_of(2).order, DDP_ROUND_STOP);
+}
+END_TEST
+
+/* With the job go the wishes for it. */
+START_TEST(the_next_job_of_a_name_is_not_stopped)
+{
+    form();
+    put("round/j/want/stop", "");
+    put("round/j/want/size", "2:2");
+    put("round/j/want/drain/n2", "");
+    act();
+    drop("round/j/member/2");
+    drop("round/j/member/10");
+    act();
+    ck_assert_uint_eq(overs, 1);
+    form();
+    ck_assert_int_eq(seat_of(2).order, DDP_ROUND_RUN);
+}
+END_TEST
+
+/* A server that was told to stop a job, and starts again, still knows. */
+START_TEST(a_stop_outlives_the_server)
+{
+    form();
+    ddpi_round_keys_destroy(keys);
+    ddpi_kv_set_sink(kv, NULL, NULL);
+    put("round/j/want/stop", "");
+    make_keys();
+    ddpi_kv_set_sink(kv, note, NULL);
+    ddpi_round_keys_restore(keys);
+    act();
+    ck_assert_int_eq(seat_of(2).order, DDP_ROUND_STOP);
+}
+END_TEST
+
 START_TEST(a_checkpoint_in_any_keyspace)
 {
     static const char *const saved[] = {"job/j/ddprun/checkpoint", "job/j/g1/ddprun/checkpoint",
@@ -449,6 +495,9 @@ Suite *test_suite(void)
     tcase_add_test(tcase, nothing_is_done_twice);
     tcase_add_test(tcase, what_cannot_be_read_is_told_so);
     tcase_add_test(tcase, people_may_want_things_before);
+    tcase_add_test(tcase, a_stop_before_the_job_is_no_stop);
+    tcase_add_test(tcase, the_next_job_of_a_name_is_not_stopped);
+    tcase_add_test(tcase, a_stop_outlives_the_server);
     tcase_add_loop_test(tcase, a_checkpoint_in_any_keyspace, 0, 3);
     tcase_add_test(tcase, a_generation_that_cannot_begin);
     tcase_add_loop_test(tcase, a_second_start_goes_on, 0, 2);

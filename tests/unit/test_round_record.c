@@ -20,6 +20,7 @@ static const struct ddp_round_member a_member = {
               .max_nodes = 4,
               .max_restarts = 3,
               .settle_ms = 500,
+              .lease_ms = 3000,
               .crash_loop = 5,
               .join = DDP_ROUND_JOIN_CHECKPOINT},
     .phase = DDP_ROUND_RUNNING,
@@ -30,7 +31,8 @@ static const struct ddp_round_member a_member = {
                 .ran_ms = 123456789012,
                 .final = true,
                 .text = "rank 11 on node3: killed by signal 9 (\xc3\xbc)"},
-    .leaving = true};
+    .leaving = true,
+    .fenced = true};
 
 static const struct ddp_round_seat a_seat = {.order = DDP_ROUND_STOP,
                                              .generation = INT64_MAX,
@@ -53,6 +55,7 @@ static const struct ddpi_rounds_summary a_summary = {.state = ROUNDS_STOPPING,
                                                      .world_size = UINT32_MAX,
                                                      .restarts = 1,
                                                      .reason = "why not",
+                                                     .judging = true,
                                                      .closing = true,
                                                      .exit_code = 143,
                                                      .quiet_ms = 1,
@@ -143,6 +146,7 @@ START_TEST(each_field_has_its_place)
     ck_assert(got.nproc == 8 && got.node_rank == -1 && got.master_port == 29500);
     ck_assert_mem_eq(&got.terms, &a_member.terms, sizeof got.terms);
     ck_assert(got.phase == DDP_ROUND_RUNNING && got.generation == 7 && got.leaving);
+    ck_assert(got.fenced);
     ck_assert(got.failure.generation == 6 && got.failure.rank == 11);
     ck_assert(got.failure.exit_code == -1 && got.failure.ran_ms == 123456789012);
     ck_assert(got.failure.final);
@@ -164,7 +168,7 @@ START_TEST(each_field_has_its_place)
     ck_assert_int_eq(ddpi_round_summary_get(ddpi_bytes_of(text, strlen(text)), &sum, &why), DDP_OK);
     ck_assert(sum.state == ROUNDS_STOPPING && sum.generation == 9 && sum.members == 3);
     ck_assert(sum.seated == 2 && sum.world_size == UINT32_MAX && sum.restarts == 1);
-    ck_assert(sum.closing && sum.exit_code == 143 && sum.terms.max_nodes == 0);
+    ck_assert(sum.judging && sum.closing && sum.exit_code == 143 && sum.terms.max_nodes == 0);
     ck_assert(sum.quiet_ms == 1 && sum.seated_ms == 2 && sum.running_ms == 3);
     ck_assert_str_eq(sum.reason, "why not");
     free(text);

@@ -38,6 +38,8 @@ struct world {
     unsigned count;
     uint64_t now_ms, ids, generation;
     bool drained, stopped;
+    bool lost;         /* a member that was running the latest generation */
+    uint32_t restarts; /* when that was begun */
 };
 
 struct path {
@@ -61,6 +63,7 @@ static ddp_status on_begin(void *ctx, uint64_t generation, struct ddp_round_seat
     struct world *world = ctx;
     must(generation > world->generation, "a generation came before");
     world->generation = generation;
+    world->lost = false;
     for (unsigned i = 0; i < world->count; i++)
         must(world->agents[i].runs == 0, "a generation begins while another runs");
     return DDP_OK;
@@ -95,16 +98,23 @@ static struct ddpi_rounds_hooks hooks_of(struct world *world)
     return (struct ddpi_rounds_hooks){world, on_begin, on_seat, on_changed};
 }
 
-static void step(struct world *world)
-{
-    ddpi_rounds_step(world->rounds, world->now_ms);
-}
-
 static struct ddpi_rounds_summary summary_of(const struct world *world)
 {
     struct ddpi_rounds_summary summary;
     ddpi_rounds_summary(world->rounds, &summary);
     return summary;
+}
+
+static void step(struct world *world)
+{
+    bool lost = world->lost; /* in the generation that this step may leave */
+    ddpi_rounds_step(world->rounds, world->now_ms);
+    struct ddpi_rounds_summary summary = summary_of(world);
+    if (lost) {
+        must(summary.restarts == world->restarts, "a loss has cost a restart");
+        must(summary.state != ROUNDS_CLOSED || summary.exit_code != 5, "a loss has cost the job");
+    }
+    world->restarts = summary.restarts;
 }
 
 static void restart(struct world *world)
@@ -153,8 +163,21 @@ static void join(struct world *world, struct agent *agent, unsigned index)
     deliver(world, agent);
 }
 
+/* The machine has seated it, and does not know that it has ended its workers in order. */
+static bool is_active(const struct world *world, const struct agent *agent)
+{
+    enum ddpi_rounds_state state = summary_of(world).state;
+    bool told = agent->told.generation == world->generation &&
+                (agent->told.order == DDP_ROUND_RUN || agent->told.order == DDP_ROUND_STOP);
+    bool quiet = agent->heard.generation == world->generation &&
+                 (agent->heard.phase == DDP_ROUND_IDLE || agent->heard.phase == DDP_ROUND_DONE);
+    return (state == ROUNDS_RUNNING || state == ROUNDS_STOPPING) && told && !quiet &&
+           !agent->heard.leaving;
+}
+
 static void vanish(struct world *world, struct agent *agent)
 {
+    world->lost |= is_active(world, agent);
     ddpi_rounds_gone(world->rounds, agent->id);
     memset(agent, 0, sizeof *agent);
 }
@@ -310,6 +333,7 @@ static uint64_t situation(const struct world *world)
     uint64_t deadline_ms = ddpi_rounds_deadline(world->rounds);
     uint64_t hash = mix(mix(summary.state, summary.generation), summary.restarts);
     hash = mix(mix(hash, summary.closing), (uint64_t)summary.exit_code);
+    hash = mix(mix(hash, summary.judging), world->lost);
     hash = mix(hash, deadline_ms == UINT64_MAX ? 0 : deadline_ms <= world->now_ms ? 1 : 2);
     hash = mix(hash, (uint64_t)world->drained << 1 | world->stopped);
     for (unsigned i = 0; i < world->count; i++) {

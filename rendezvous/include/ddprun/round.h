@@ -40,6 +40,7 @@ struct ddp_round_terms {
     uint32_t max_nodes;
     uint32_t max_restarts;    /* after failures of workers, of the whole job */
     uint32_t settle_ms;       /* with min_nodes there, how long to wait for more */
+    uint32_t lease_ms;        /* as given to ddp_round_join(); 0: nobody can be lost silently */
     uint32_t crash_loop;      /* this many failures of one pattern end the job; 0: never */
     enum ddp_round_join join; /* */
 };
@@ -74,6 +75,7 @@ struct ddp_round_member {
     uint64_t generation; /* 0: none yet */
     struct ddp_round_failure failure;
     bool leaving; /* it ends its workers, and then its session */
+    bool fenced;  /* it was out of touch for so long that it has killed those of @generation */
 };
 
 enum ddp_round_order {
@@ -116,8 +118,8 @@ struct ddp_round_hooks {
     /* The server has just answered what was sent at @sent_ms (milliseconds of CLOCK_MONOTONIC):
      * it keeps this member for its lease from a moment that is not before that. */
     void (*contact)(void *data, uint64_t sent_ms);
-    /* The server had given this member up, or does not know it: its seat is void, and may be
-     * somebody else's. It joins anew by itself, as a newcomer, with what is published next. */
+    /* The server had given this member up, does not know it, or does not take it: its seat is void,
+     * and may be somebody else's. It joins anew, as a newcomer, with what is published next. */
     void (*lost)(void *data, const char *why);
     /* The connection, as in ddprun/store_uv.h. */
     void (*state)(void *data, enum ddp_store_uv_state state, const char *why);
@@ -140,7 +142,8 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_round_join(struct uv_loop_s *loop,
 
 /**
  * Say how this member fares now; the first call is what makes it a member. @member is copied; an
- * empty address in it stands for the one from which the store is reached.
+ * empty address in it stands for the one from which the store is reached. Its name and terms stay
+ * as they were when it came.
  *
  * It is sent as soon as there is a connection; of several that wait, the last. DDP_E_INVALID: a
  * field breaks a rule of its comment. DDP_E_NOMEM.

@@ -418,10 +418,10 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_store_fence(ddp_store *store, const char *
 /**
  * What the server has counted: a line for each counter, its name, a blank, and a decimal number.
  *
- * "connections", "keys", "bytes", "waits" (requests that wait), "watches" and "sessions" are what
- * there is now; the others, such as "requests" and "refused" (connections), only grow. Later
- * servers may have more lines. On DDP_OK *@ret_text is a string that the caller frees with
- * ddp_store_free().
+ * "connections", "keys", "bytes", "waits" (requests that wait), "watches", "sessions", "jobs" (that
+ * have rounds) and "members" are what there is now; the others, such as "requests" and "refused"
+ * (connections), only grow. Later servers may have more lines. On DDP_OK *@ret_text is a string
+ * that the caller frees with ddp_store_free().
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_store_stats(ddp_store *store, uint32_t timeout_ms,
                                                   char **ret_text, struct ddp_error *err);
