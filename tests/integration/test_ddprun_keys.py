@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test_worker_keys.py - workers of a job whose store is beyond loopback: they prove themselves, without the token.
+"""test_ddprun_keys.py - workers of a job whose store is beyond loopback: they prove themselves, without the token.
 
 In a network namespace of its own, where an address that is not loopback reaches nobody. Skipped
 where such a namespace may not be made.
