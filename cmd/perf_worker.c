@@ -5,10 +5,12 @@
  *
  * With "fork" it has two children, one of which flees into a session of its own.
  */
+#include "parse.h"
 #include "perf_board.h"
 
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -24,13 +26,24 @@ static uint64_t now_us(void)
     return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
+static uint32_t number(const char *text)
+{
+    int64_t value = 0;
+    return text != NULL && ddpi_parse_int(text, 0, INT32_MAX, &value, NULL) == DDP_OK
+               ? (uint32_t)value
+               : 0;
+}
+
 /* N of ddprun's ".../gN/", or torchrun's count of restarts. */
-static uint64_t generation(void)
+static uint32_t generation(void)
 {
     const char *prefix = getenv("DDPRUN_STORE_PREFIX");
-    const char *restarts = getenv("TORCHELASTIC_RESTART_COUNT");
     const char *at = prefix != NULL ? strrchr(prefix, 'g') : NULL;
-    return strtoull(at != NULL ? at + 1 : restarts != NULL ? restarts : "0", NULL, 10);
+    char text[16] = {0};
+    if (at == NULL)
+        return number(getenv("TORCHELASTIC_RESTART_COUNT"));
+    snprintf(text, sizeof text, "%.*s", (int)strcspn(at + 1, "/"), at + 1);
+    return number(text);
 }
 
 static uint64_t hash(uint64_t before, const char *text)
@@ -87,7 +100,7 @@ int main(int argc, char **argv)
     void *shared = mmap(NULL, sizeof(struct perf_board), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (shared == MAP_FAILED || world == NULL)
         return 2;
-    stamp(shared, (uint32_t)strtoul(world, NULL, 10));
+    stamp(shared, number(world));
     if (argc > 2 && strcmp(argv[2], "fork") == 0)
         start_children(shared);
     wait_for_the_end(shared);
