@@ -401,6 +401,18 @@ class Cables(Wired):
         self.assertEqual(order(after), ['n1', 'n3', 'n5', 'n2'])
         job.end('n1', 'n2', 'n3', 'n5')
 
+    def test_the_node_of_rank_0_is_replaced(self):
+        """Workers that bring a rendezvous of their own are told where rank 0 is now, old and new."""
+        job = self.cluster('3', env={'TORCH_DISABLE_SHARE_RDZV_TCP_STORE': '1'})
+        before = job.start_all(*TRIO)
+        self.assertTrue(before.ranks[0].master.startswith(self.wires.address_of('n1') + ':'))
+        job.kill_node('n1')
+        job.expect('n1', -9)
+        job.start('n4')
+        after = job.running('n2', 'n3', 'n4', after=before.number)
+        self.assertTrue(after.ranks[0].master.startswith(self.wires.address_of('n2') + ':'))
+        job.end('n2', 'n3', 'n4')
+
     def test_power_failure(self):
         """No kernel is left to close a connection."""
         job = self.cluster('2:5')
