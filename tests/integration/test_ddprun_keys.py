@@ -55,7 +55,7 @@ class WorkerKeys(DdprundCase):
                 'key=/proc/self/fd/3; cut -d" " -f1-5 <$key; '
                 f'store() {{ DDPRUN_TOKEN_FILE=$KEY HOME=/nowhere {DDPCTL} store "$@"; }}; '
                 'umask 077; KEY=key; cat $key >$KEY; '
-                'store set ${DDPRUN_STORE_PREFIX}mine yes && store get ${DDPRUN_STORE_PREFIX}mine; echo; '
+                'store set ${DDPRUN_STORE_PREFIX}mine yes && echo "$(store get ${DDPRUN_STORE_PREFIX}mine)"; '
                 'store fence train 99 || echo "fence $?"; wait')
         job = self.two_nodes(look)
         self.assertEqual(job.code, 0, job.err)
