@@ -245,7 +245,7 @@ static void on_left(void *ctx)
 
 void remote_job_leave(struct remote_job *job)
 {
-    ddp_round_leave(job->round, LEAVE_MS, on_left, job);
+    ddp_round_leave(job->round, job->connected ? LEAVE_MS : 0, on_left, job);
 }
 
 static void on_closed(void *ctx)

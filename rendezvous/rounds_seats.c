@@ -363,12 +363,12 @@ bool ddpi_rounds_terms_differ(const struct ddp_round_terms *job, const struct dd
         const char *what;
         size_t at;
     } numbers[] = {
-        {"least number of nodes", offsetof(struct ddp_round_terms, min_nodes)},
-        {"greatest number of nodes", offsetof(struct ddp_round_terms, max_nodes)},
-        {"number of restarts", offsetof(struct ddp_round_terms, max_restarts)},
-        {"time to wait for more nodes, in ms,", offsetof(struct ddp_round_terms, settle_ms)},
-        {"lease, in ms,", offsetof(struct ddp_round_terms, lease_ms)},
-        {"number of failures that make a crash loop", offsetof(struct ddp_round_terms, crash_loop)},
+        {"MIN of --nnodes", offsetof(struct ddp_round_terms, min_nodes)},
+        {"MAX of --nnodes", offsetof(struct ddp_round_terms, max_nodes)},
+        {"--max-restarts", offsetof(struct ddp_round_terms, max_restarts)},
+        {"--settle (in ms)", offsetof(struct ddp_round_terms, settle_ms)},
+        {"--lease (in ms)", offsetof(struct ddp_round_terms, lease_ms)},
+        {"--crash-loop", offsetof(struct ddp_round_terms, crash_loop)},
     };
     static const char *const joins[] = {"now", "checkpoint", "never"};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
@@ -379,7 +379,7 @@ bool ddpi_rounds_terms_differ(const struct ddp_round_terms *job, const struct dd
             continue;
         if (text != NULL)
             ddpi_rounds_say(text,
-                            "the %s is %u on this node and %u in the job; start all nodes with the "
+                            "%s is %u on this node and %u in the job; start all nodes with the "
                             "same settings",
                             numbers[i].what, ours, theirs);
         return true;
@@ -388,7 +388,7 @@ bool ddpi_rounds_terms_differ(const struct ddp_round_terms *job, const struct dd
         return false;
     if (text != NULL)
         ddpi_rounds_say(text,
-                        "nodes join '%s' says this node and '%s' the job; start all nodes "
+                        "--join-policy is '%s' on this node and '%s' in the job; start all nodes "
                         "with the same settings",
                         joins[own->join % 3], joins[job->join % 3]);
     return true;

@@ -270,7 +270,7 @@ class Comings(NodesCase):
     def test_nodes_that_disagree(self):
         job = self.cluster('1:3', at_least=1)
         job.start_all('n1')
-        for node, word, texts in (('n2', '--nnodes=2:3', ['least number of nodes is 2 on this node and 1 in the job']),
+        for node, word, texts in (('n2', '--nnodes=2:3', ['MIN of --nnodes is 2 on this node and 1 in the job']),
                                   ('n3', '--max-restarts=4', ['restarts is 4 on this node and 0 in the job'])):
             job.start(node, word)
             job.expect(node, 78, *texts)

@@ -117,13 +117,12 @@ START_TEST(terms_must_agree)
     rounds_join(&at, 0, "a");
     at.terms.max_nodes = 5;
     rounds_join(&at, 1, "b");
-    rounds_assert_seat(&at, 1, DDP_ROUND_END,
-                       "greatest number of nodes is 5 on this node and 3 in");
+    rounds_assert_seat(&at, 1, DDP_ROUND_END, "MAX of --nnodes is 5 on this node and 3 in");
     ck_assert_int_eq(at.seat[1].exit_code, 78);
     at.terms.max_nodes = 3;
     at.terms.join = DDP_ROUND_JOIN_NEVER;
     rounds_join(&at, 2, "c");
-    rounds_assert_seat(&at, 2, DDP_ROUND_END, "'never' says this node and 'now' the job");
+    rounds_assert_seat(&at, 2, DDP_ROUND_END, "'never' on this node and 'now' in the job");
     rounds_assert_state(&at, ROUNDS_FORMING);
     rounds_gone(&at, 0); /* those who were refused do not count: the next sets the terms */
     rounds_join(&at, 3, "d");
