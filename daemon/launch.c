@@ -155,6 +155,7 @@ static ddp_status make_env(const struct launch *launch, const struct worker_proc
         .signals_to_handle = config->ending_signals_text,
         .agent_store = config->agent_store,
         .virtual_local_rank = config->virtual_local_rank,
+        .life_fd = launch->life_fd >= 0 ? SPAWN_EXTRA_FD : -1,
     };
     return placement_env(&placement, config->envp, ret_envp, err);
 }
@@ -173,6 +174,7 @@ static ddp_status spawn_worker(const struct launch *launch, struct worker_proc *
             .argv = argv,
             .envp = envp,
             .stdio = {stdio->fds[0], stdio->fds[1], stdio->fds[2]},
+            .extra_fd = launch->life_fd >= 0 ? launch->life_fd : 0,
             .nofile = launch->config->nofile,
         };
         status = spawn_process(&request, &child, err);

@@ -11,6 +11,7 @@
 #include "failpoint.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdalign.h>
@@ -25,6 +26,7 @@ enum { STACK_SIZE = 32 * 1024, CLOSE_MAX = 65536 };
     X(STEP_SESSION, "make a session")                         \
     X(STEP_DEATH_SIGNAL, "tie its life to the agent's")       \
     X(STEP_STDIO, "connect standard input, output and error") \
+    X(STEP_EXTRA, "pass a descriptor on")                     \
     X(STEP_CLOSE, "close inherited descriptors")              \
     X(STEP_LIMITS, "restore the limit on open files")         \
     X(STEP_SIGNALS, "reset signals")                          \
@@ -49,16 +51,16 @@ struct birth {
     int sys_errno; /* 0: exec succeeded */
 };
 
-static int close_others(void)
+static int close_others(int from)
 {
-    if (close_range(3, ~0U, 0) == 0)
+    if (close_range((unsigned)from, ~0U, 0) == 0)
         return 0;
     /* Kernels before 5.9, and seccomp filters that do not know the call. */
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return -1;
     int end = limit.rlim_cur < CLOSE_MAX ? (int)limit.rlim_cur : CLOSE_MAX;
-    for (int fd = 3; fd < end; fd++)
+    for (int fd = from; fd < end; fd++)
         close(fd);
     return 0;
 }
@@ -69,6 +71,13 @@ static int connect_stdio(const int stdio[3])
         if (stdio[fd] != fd && dup2(stdio[fd], fd) < 0)
             return -1;
     return 0;
+}
+
+static int pass_on(int fd)
+{
+    if (fd == SPAWN_EXTRA_FD)
+        return fcntl(fd, F_SETFD, 0);
+    return fd != 0 ? dup2(fd, SPAWN_EXTRA_FD) : 0;
 }
 
 static int reset_signals(void)
@@ -101,8 +110,11 @@ __attribute__((no_sanitize("address"))) static int child_main(void *arg)
     birth->step = STEP_STDIO;
     if (connect_stdio(request->stdio) != 0)
         goto failed;
+    birth->step = STEP_EXTRA;
+    if (pass_on(request->extra_fd) < 0)
+        goto failed;
     birth->step = STEP_CLOSE;
-    if (close_others() != 0)
+    if (close_others(request->extra_fd != 0 ? SPAWN_EXTRA_FD + 1 : SPAWN_EXTRA_FD) != 0)
         goto failed;
     birth->step = STEP_LIMITS;
     if (request->nofile != NULL && setrlimit(RLIMIT_NOFILE, request->nofile) != 0)

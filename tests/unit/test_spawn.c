@@ -107,6 +107,35 @@ START_TEST(it_has_three_descriptors)
 }
 END_TEST
 
+/* Whoever runs this test may use the number itself: it is only lent, and nothing is asserted then.
+ */
+START_TEST(it_gets_one_more_that_it_is_given)
+{
+    int ends[2], given = _i == 0 ? 60 : SPAWN_EXTRA_FD;
+    ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
+    static const char *const argv[] = {
+        "/bin/sh", "-c", "echo extra >&3; test -e /proc/$$/fd/4 && echo more >&3; true", NULL};
+    struct spawn_request request = request_of(argv[0], argv, empty_env, 1, 2);
+    request.extra_fd = given;
+    struct spawn_child child;
+    int lent = fcntl(given, F_DUPFD_CLOEXEC, 100);
+    dup3(ends[1], given, O_CLOEXEC);
+    ddp_status status = spawn_process(&request, &child, NULL);
+    if (lent >= 0)
+        dup2(lent, given);
+    else
+        close(given);
+    close(lent);
+    ck_assert_int_eq(status, DDP_OK);
+    char text[64] = "";
+    ends_well(&child);
+    ck_assert_int_eq(read(ends[0], text, sizeof text - 1), 6);
+    ck_assert_str_eq(text, "extra\n");
+    close(ends[0]);
+    close(ends[1]);
+}
+END_TEST
+
 START_TEST(it_gets_the_limit_that_it_is_given)
 {
     int ends[2];
@@ -319,6 +348,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, it_gets_arguments_environment_and_output);
     tcase_add_test(tcase, it_leads_a_session_of_its_own);
     tcase_add_test(tcase, it_has_three_descriptors);
+    tcase_add_loop_test(tcase, it_gets_one_more_that_it_is_given, 0, 2);
     tcase_add_test(tcase, it_gets_the_limit_that_it_is_given);
     tcase_add_test(tcase, it_has_no_signal_blocked_or_ignored);
     tcase_add_test(tcase, its_pidfd_tells_its_end_and_is_not_inherited);
