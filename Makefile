@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build demo test lint fuzz bench install clean
+.PHONY: help build demo demo-elastic test lint fuzz bench install clean
 
 ## help     show this list
 help:
@@ -22,6 +22,13 @@ demo:
 	@scripts/setup build demo
 	@scripts/build --quiet build
 	build/cmd/ddprun --nproc_per_node=4 ./build/examples/fashion_mnist
+
+## demo-elastic  lose a node, gain one, lose a worker while training (scripts/demo-elastic)
+demo-elastic:
+	@scripts/setup build elastic
+	@scripts/setup demo || echo "setup: made-up images instead of Fashion-MNIST"
+	@scripts/build --quiet build
+	@scripts/demo-elastic
 
 ## test     lint, then the whole suite: as built, and with sanitizers
 test:

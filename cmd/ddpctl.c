@@ -11,6 +11,10 @@ static const struct {
     ddpctl_verb run;
     const char *help;
 } verbs[] = {
+    {"status", ddpctl_job, "show the jobs of a store, their nodes and workers"},
+    {"stop", ddpctl_job, "end a job"},
+    {"drain", ddpctl_job, "take a node out of a job, which goes on without it"},
+    {"scale", ddpctl_job, "say how many nodes a job is to have"},
     {"store", ddpctl_store, "look into a store, or change it"},
     {"token", ddpctl_token, "the token by which clients and servers know each other"},
 };

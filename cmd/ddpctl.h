@@ -25,6 +25,9 @@ typedef int (*ddpctl_verb)(int argc, char **argv);
 
 int ddpctl_store(int argc, char **argv);
 extern const struct option_table ddpctl_store_table;
+/* status, stop, drain, scale. */
+int ddpctl_job(int argc, char **argv);
+extern const struct option_table ddpctl_job_table;
 int ddpctl_token(int argc, char **argv);
 extern const struct option_table ddpctl_token_table;
 
@@ -38,6 +41,21 @@ ddp_status ddpctl_option_role(const struct option *, const char *, void *, struc
 ddp_status ddpctl_option_number(const struct option *, const char *, void *, struct ddp_error *);
 
 enum ddpctl_exit ddpctl_exit_of(ddp_status status);
+
+/* How the first of @len > 0 bytes, with those that belong to it, is shown on a terminal: written to
+ * @shown; control characters, and what is not UTF-8, as \xNN, \ as \\. Returns how many bytes. */
+enum { DDPCTL_SHOWN_MAX = 8 };
+size_t ddpctl_show(const void *bytes, size_t len, char shown[DDPCTL_SHOWN_MAX]);
+
+/* A word within a line, whatever it consists of. */
+void ddpctl_print_bytes(FILE *out, const void *bytes, size_t len);
+
+/* A line of its own. Takes over @object, which may be NULL: then memory has run out. */
+ddp_status ddpctl_print_json(json_t *object, struct ddp_error *err);
+
+/* With the token that is named; else with that of this user, but only where it may be asked for: it
+ * is put into @options. The caller frees *@ret_home_token after their use. */
+void ddpctl_choose_token(struct ddp_store_options *options, char **ret_home_token);
 
 /* Bytes as JSON: a string if they are UTF-8, else {"base64": "..."}. NULL when out of memory. */
 json_t *ddpctl_json_bytes(const void *bytes, size_t len);

@@ -7,7 +7,6 @@
 #include "error.h"
 #include "parse.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -16,18 +15,6 @@
 enum { CHUNK = 64 * 1024 };
 
 /* ---- output ---------------------------------------------------------------------------------- */
-
-ddp_status ddpctl_print_json(json_t *object, struct ddp_error *err)
-{
-    if (object == NULL)
-        return ddpi_error_nomem(err, sizeof *object);
-    int failed = json_dumpf(object, stdout, JSON_COMPACT | JSON_ENSURE_ASCII);
-    json_decref(object);
-    if (failed != 0)
-        return ddpi_error_set(err, DDP_E_SYSTEM, "cannot write the answer as JSON");
-    putchar('\n');
-    return DDP_OK;
-}
 
 static json_t *json_word(const char *word)
 {
@@ -51,17 +38,6 @@ static ddp_status print_words(const struct ddpctl_call *call, char *const *words
     return call->options->json
                ? ddpctl_print_json(json_pack("{s:o}", "keys", json_words(words, count)), err)
                : DDP_OK;
-}
-
-void ddpctl_print_bytes(const void *bytes, size_t len)
-{
-    for (const unsigned char *c = bytes; len > 0; c++, len--)
-        if (*c == '\\')
-            fputs("\\\\", stdout);
-        else if (iscntrl(*c))
-            printf("\\x%02x", *c);
-        else
-            putchar(*c);
 }
 
 /* ---- actions --------------------------------------------------------------------------------- */
@@ -173,7 +149,7 @@ ddp_status ddpctl_run_list(struct ddpctl_call *call, struct ddp_error *err)
     if (status != DDP_OK)
         return status;
     for (size_t i = 0; i < count && !call->options->json; i++) {
-        ddpctl_print_bytes(keys[i], strlen(keys[i]));
+        ddpctl_print_bytes(stdout, keys[i], strlen(keys[i]));
         putchar('\n');
     }
     status = print_words(call, keys, count, err);

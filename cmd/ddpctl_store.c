@@ -6,10 +6,8 @@
 #include "error.h"
 #include "mem.h"
 #include "parse.h"
-#include "token.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 extern char **environ;
@@ -214,19 +212,6 @@ static ddp_status parse(int argc, char **argv, struct ddpctl_store_options *opti
     return status;
 }
 
-/* With the token that is named; else with that of this user, but only where it may be asked for. A
- * user without a home has none. */
-static void choose_token(const struct ddpctl_store_options *given,
-                         struct ddp_store_options *options, char **ret_home_token)
-{
-    if (given->no_auth || given->token_file != NULL || given->token_fd != 0 ||
-        ddpi_token_default_path(getenv("XDG_CONFIG_HOME"), getenv("HOME"), ret_home_token, NULL) !=
-            DDP_OK)
-        return;
-    options->auth = DDP_STORE_AUTH_BEYOND_LOOPBACK;
-    options->token_file = *ret_home_token;
-}
-
 static ddp_status connect_and_run(const struct action *action, struct ddpctl_call *call,
                                   struct ddp_error *err)
 {
@@ -262,7 +247,7 @@ static ddp_status perform(const struct action *action, struct ddpctl_call *call,
         .epoch = given->epoch,
         .flags = DDP_STORE_NO_RECONNECT, /* a person wants to know at once */
     };
-    choose_token(given, &options, &home_token);
+    ddpctl_choose_token(&options, &home_token);
     call->connect = &options;
     status = connect_and_run(action, call, err);
     ddpi_free(home_token);

@@ -63,10 +63,4 @@ ddp_status ddpctl_run_watch(struct ddpctl_call *call, struct ddp_error *err);
 ddp_status ddpctl_run_bench(struct ddpctl_call *call, struct ddp_error *err);
 ddp_status ddpctl_run_port(struct ddpctl_call *call, struct ddp_error *err);
 
-/* A line of its own. Takes over @object, which may be NULL: then memory has run out. */
-ddp_status ddpctl_print_json(json_t *object, struct ddp_error *err);
-
-/* A word within a line, whatever it consists of: control characters as \xNN, \ as \\. */
-void ddpctl_print_bytes(const void *bytes, size_t len);
-
 #endif

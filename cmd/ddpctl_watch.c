@@ -40,10 +40,10 @@ static ddp_status print_line(const struct line *line, bool json, struct ddp_erro
             err);
     }
     printf("%" PRIu64 "\t%s\t", line->version, line->kind);
-    ddpctl_print_bytes(line->key, line->key_len);
+    ddpctl_print_bytes(stdout, line->key, line->key_len);
     if (line->value != NULL)
         putchar('\t');
-    ddpctl_print_bytes(line->value, line->value_len);
+    ddpctl_print_bytes(stdout, line->value, line->value_len);
     putchar('\n');
     return DDP_OK;
 }

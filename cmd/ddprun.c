@@ -295,6 +295,8 @@ static int run_job(const struct ddprun_options *options, char **operands)
         bad = EXIT_CONFIG;
         status = plan_program(&plan, options, operands, &err);
     }
+    if (status == DDP_OK)
+        status = plan_events(&plan, options, &err);
     if (status == DDP_OK) {
         guard_hold_signals();
         status = plan_logs(&plan, options, &announce_logs, &err);

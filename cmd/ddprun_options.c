@@ -153,10 +153,12 @@ static ddp_status parse_event_handler(const struct option *option, const char *t
                                       struct ddp_error *err)
 {
     (void)option;
-    (void)field;
-    if (strcmp(text, "null") == 0)
-        return DDP_OK;
-    return ddpi_error_set(err, DDP_E_UNSUPPORTED, "'%s' is not served; use null", text);
+    bool console = strcmp(text, "console") == 0;
+    if (!console && strcmp(text, "null") != 0)
+        return ddpi_error_set(err, DDP_E_UNSUPPORTED, "'%s' is not served; use console or null",
+                              text);
+    *(const char **)field = console ? "-" : NULL;
+    return DDP_OK;
 }
 
 /* These stay text: what they mean depends on how many workers there are. */
@@ -308,7 +310,12 @@ static const struct option table[] = {
      "nothing before the lines: for output that is read by a program", option_switch,
      FIELD(no_prefix), 0, 0},
     {"event-log-handler", 0, "NAME", "PET_EVENT_LOG_HANDLER", NULL, OUTPUT,
-     "accepted as 'null', torchrun's default", parse_event_handler, 0, 0, 0},
+     "torchrun's way to say it: console for --event-log=-, null for none", parse_event_handler,
+     FIELD(event_log), 0, 0},
+    {"event-log", 0, "FILE", NULL, NULL, OUTPUT,
+     "append what happens to the job on this node to FILE, a line of JSON each; '-': to standard "
+     "error",
+     option_text, FIELD(event_log), 0, 0},
 
     {"module", 'm', NULL, "PET_MODULE", NULL, PROGRAM,
      "PROGRAM is a Python module: python3 -u -m PROGRAM", option_switch, FIELD(module), 0, 0},

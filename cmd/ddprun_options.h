@@ -20,6 +20,7 @@ struct ddprun_options {
     const char *tee;
     const char *local_ranks_filter;
     const char *line_template;
+    const char *event_log; /* "-": standard error */
     const char *signals_to_handle;
     const char *forward_signals;
     const char *master_addr;

@@ -17,6 +17,7 @@ static const struct {
     const struct option_table *table;
 } pages[] = {
     {"ddpctl.1", "User Commands", "@OPTIONS@\n", &ddpctl_store_table},
+    {"ddpctl.1", "User Commands", "@JOB_OPTIONS@\n", &ddpctl_job_table},
     {"ddpctl.1", "User Commands", "@TOKEN_OPTIONS@\n", &ddpctl_token_table},
     {"ddprun.1", "User Commands", "@OPTIONS@\n", &ddprun_option_table},
     {"ddprund.8", "System Administration", "@OPTIONS@\n", &ddprund_option_table},

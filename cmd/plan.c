@@ -221,6 +221,17 @@ static ddp_status plan_endpoint(const struct ddprun_options *options, struct ddp
     return DDP_OK;
 }
 
+/* A store on a loopback address asks nobody for a proof. */
+static void plan_keys(struct plan *plan)
+{
+    const struct remote_job_config *remote = &plan->remote;
+    if (remote->no_auth || plan_is_loopback(remote->endpoint.host))
+        return;
+    plan->worker_keys = (struct worker_keys){.job = remote->job, .token_file = remote->token_file};
+    plan->agent_keys = (struct agent_keys){worker_keys_make, &plan->worker_keys};
+    plan->agent.keys = &plan->agent_keys;
+}
+
 static ddp_status plan_several(struct plan *plan, const struct ddprun_options *options,
                                bool shared_off, struct ddp_error *err)
 {
@@ -249,6 +260,7 @@ static ddp_status plan_several(struct plan *plan, const struct ddprun_options *o
     agent->store_prefix = plan->store_prefix;
     agent->agent_store = !shared_off;
     plan->join_timeout_ms = options->join_timeout_ms;
+    plan_keys(plan);
     return DDP_OK;
 }
 
@@ -324,8 +336,22 @@ ddp_status plan_logs(struct plan *plan, const struct ddprun_options *options, bo
     return status;
 }
 
+ddp_status plan_events(struct plan *plan, const struct ddprun_options *options,
+                       struct ddp_error *err)
+{
+    if (!given(options->event_log))
+        return DDP_OK;
+    ddp_status status = event_log_open(&plan->event_log, options->event_log, err);
+    if (status == DDP_OK)
+        plan->agent.event_log = &plan->event_log;
+    return status;
+}
+
 void plan_finish(struct plan *plan)
 {
+    worker_keys_finish(&plan->worker_keys);
+    if (plan->agent.event_log != NULL)
+        event_log_close(&plan->event_log);
     logdir_close(&plan->logs);
     program_finish(&plan->program);
     ddpi_free(plan->streams);

@@ -7,10 +7,12 @@
 
 #include "agent_config.h"
 #include "ddprun_options.h"
+#include "events.h"
 #include "logdir.h"
 #include "node.h"
 #include "program.h"
 #include "remote_job.h"
+#include "worker_keys.h"
 
 #include <ddprun/round.h>
 
@@ -31,10 +33,13 @@ struct plan {
     struct meeting meeting;
     bool several;                    /* nodes: the store is at @remote's endpoint */
     struct remote_job_config remote; /* */
-    uint64_t join_timeout_ms;        /* 0: none */
+    struct worker_keys worker_keys;
+    struct agent_keys agent_keys;
+    uint64_t join_timeout_ms; /* 0: none */
     struct program program;
     struct agent_streams *streams;
     struct logdir logs;
+    struct event_log event_log;
     char host[256];
     char run_id[NODE_UUID_SIZE];
     char store[DDPI_HOST_MAX + 8]; /* of several nodes, and the prefix of the job's keys there */
@@ -53,6 +58,10 @@ DDP_MUST_CHECK ddp_status plan_program(struct plan *plan, const struct ddprun_op
  * there, so somebody should say where it is. */
 DDP_MUST_CHECK ddp_status plan_logs(struct plan *plan, const struct ddprun_options *options,
                                     bool *ret_announce, struct ddp_error *err);
+
+/* Open the log of events, if there is to be one. */
+DDP_MUST_CHECK ddp_status plan_events(struct plan *plan, const struct ddprun_options *options,
+                                      struct ddp_error *err);
 
 /* Gives back what a plan holds; the log directory too. For one that is zeroed, too. */
 void plan_finish(struct plan *plan);

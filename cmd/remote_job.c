@@ -190,7 +190,9 @@ static ddp_status join(struct remote_job *job, uv_loop_t *loop, struct ddp_error
     const struct ddp_store_options options = {
         .size = sizeof options,
         .endpoint = job->store,
-        .auth = config->no_auth ? DDP_STORE_AUTH_NONE : DDP_STORE_AUTH_BEYOND_LOOPBACK,
+        .auth = config->no_auth              ? DDP_STORE_AUTH_NONE
+                : config->token_file != NULL ? DDP_STORE_AUTH_TOKEN
+                                             : DDP_STORE_AUTH_BEYOND_LOOPBACK,
         .token_file = config->token_file != NULL ? config->token_file : path,
     };
     const struct ddp_round_hooks hooks = {.size = sizeof hooks,

@@ -21,6 +21,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 enum {
     SWEEP_AGAIN_MS = 5,    /* a child may have been missed while others were exiting */
@@ -457,28 +458,40 @@ static void begin_attempt(struct agent *agent, const struct ddp_round_seat *seat
     oom_watch_init(&agent->oom); /* before a worker can be killed */
 }
 
-void agent_run(struct agent *agent, const struct ddp_round_seat *seat)
+/* Up to the first that cannot be started. */
+static ddp_status launch_all(struct agent *agent)
 {
     const struct agent_config *config = agent->config;
-    ddpi_sm_move(&agent->sm, AGENT_STARTING);
-    begin_attempt(agent, seat);
-    const struct launch launch = {.config = config,
-                                  .mux = &agent->mux,
-                                  .loop = agent->loop,
-                                  .seat = &agent->seat,
-                                  .life_fd = agent->life.fd,
-                                  .attempt = agent->attempts - 1};
-    for (uint32_t i = 0; i < config->nproc; i++) {
+    struct launch launch = {.config = config,
+                            .mux = &agent->mux,
+                            .loop = agent->loop,
+                            .seat = &agent->seat,
+                            .life_fd = agent->life.fd,
+                            .attempt = agent->attempts - 1};
+    ddp_status status = DDP_OK;
+    if (config->keys != NULL)
+        status = config->keys->make(config->keys->ctx, agent->seat.generation, &launch.key_fd,
+                                    &agent->error);
+    for (uint32_t i = 0; i < config->nproc && status == DDP_OK; i++) {
         (void)DDPI_FAILPOINT("agent.launch");
-        ddp_status status = launch_worker(&launch, &agent->workers[i], &agent->error);
+        status = launch_worker(&launch, &agent->workers[i], &agent->error);
         if (worker_proc_alive(&agent->workers[i]))
             agent->alive++;
-        if (status != DDP_OK) {
-            set_cause(agent, AGENT_CAUSE_START);
-            tell_failure(agent);
-            enter_sweeping(agent);
-            return;
-        }
+    }
+    if (launch.key_fd > 0)
+        close(launch.key_fd);
+    return status;
+}
+
+void agent_run(struct agent *agent, const struct ddp_round_seat *seat)
+{
+    ddpi_sm_move(&agent->sm, AGENT_STARTING);
+    begin_attempt(agent, seat);
+    if (launch_all(agent) != DDP_OK) {
+        set_cause(agent, AGENT_CAUSE_START);
+        tell_failure(agent);
+        enter_sweeping(agent);
+        return;
     }
     ddpi_sm_move(&agent->sm, AGENT_RUNNING);
     agent->hooks.started(agent->hooks.ctx);

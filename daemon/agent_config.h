@@ -5,10 +5,12 @@
 #ifndef DAEMON_AGENT_CONFIG_H
 #define DAEMON_AGENT_CONFIG_H
 
+#include <ddprun/status.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+struct event_log;
 struct guard_agent;
 struct logdir;
 struct rlimit;
@@ -20,6 +22,13 @@ struct agent_streams {
     bool hidden;      /* not on the console */
 };
 
+/* Where the workers' proof to the store comes from: make() gives a descriptor with a key that is
+ * good in @generation, which the agent closes, or 0, if there is none. */
+struct agent_keys {
+    ddp_status (*make)(void *ctx, uint64_t generation, int *ret_fd, struct ddp_error *err);
+    void *ctx;
+};
+
 /* Borrowed until agent_close(). */
 struct agent_config {
     const char *program; /* path to execute */
@@ -28,12 +37,14 @@ struct agent_config {
     const char *host; /* short name of this node */
     const char *role;
     const char *run_id;
-    const char *master_addr;   /* where a seat does not name one */
-    const char *store;         /* "host:port" */
-    const char *store_prefix;  /* of the job's keys, before that of a generation */
-    bool agent_store;          /* the workers' meeting point is the store itself */
-    const char *line_template; /* prefix of console lines; "" = none */
-    const struct logdir *logs; /* open; whoever opened it closes it */
+    const char *master_addr;           /* where a seat does not name one */
+    const char *store;                 /* "host:port" */
+    const char *store_prefix;          /* of the job's keys, before that of a generation */
+    const struct agent_keys *keys;     /* NULL: workers need not prove anything */
+    bool agent_store;                  /* the workers' meeting point is the store itself */
+    const char *line_template;         /* prefix of console lines; "" = none */
+    const struct logdir *logs;         /* open; whoever opened it closes it */
+    const struct event_log *event_log; /* the same; NULL: none is wanted */
     uint32_t nproc;
     uint32_t max_restarts;
     uint64_t shutdown_timeout_ms;        /* from asking workers to stop to killing them */

@@ -160,15 +160,17 @@ static void take_socket(struct guard *guard)
         guard->from_agent = -1; /* the agent has closed its end, or is gone: it stays open here */
 }
 
-/* The agent has not put its fence off in time, and has not ended its workers: it must have been
- * stopped. They end, and it goes on when somebody lets it. What a worker leaves behind becomes the
- * agent's child when the worker is dead, so the list is looked at until it has been empty twice. */
-static void fence(const struct guard *guard)
+/* The agent has not put off its fence of @at_ms in time, and has not ended its workers: it must
+ * have been stopped. They end, and it goes on when somebody lets it; it sees to them itself then,
+ * and what it has started since is none of ours. What a worker leaves behind becomes the agent's
+ * child when the worker is dead, so the list is looked at until it has been empty twice. */
+static void fence(const struct guard *guard, uint64_t at_ms)
 {
     uint64_t until = ddpi_now_ms(&ddpi_clock_monotonic) + SWEEP_MS;
     unsigned empty = 0;
     size_t ended = 0;
-    while (empty < 2 && ddpi_now_ms(&ddpi_clock_monotonic) < until) {
+    while (empty < 2 && atomic_load(guard->fence_at_ms) == at_ms &&
+           ddpi_now_ms(&ddpi_clock_monotonic) < until) {
         size_t alive = reap_kill_children_of(guard->agent);
         empty = alive == 0 ? empty + 1 : 0;
         ended += alive;
@@ -188,7 +190,7 @@ static int until_fence(struct guard *guard)
         return -1;
     if (now < at)
         return ddpi_remaining_ms(now, at);
-    fence(guard);
+    fence(guard, at);
     guard->fenced_at_ms = at;
     return -1;
 }

@@ -132,7 +132,9 @@ static ddp_status make_env(const struct launch *launch, const struct worker_proc
     const struct agent_config *config = launch->config;
     const struct ddp_round_seat *seat = launch->seat;
     char store_prefix[128];
-    placement_store_prefix(store_prefix, sizeof store_prefix, config->store_prefix,
+    /* Who has a key sees the keys of its job only, without the prefix that these have in common. */
+    bool proves = launch->key_fd > 0;
+    placement_store_prefix(store_prefix, sizeof store_prefix, proves ? "" : config->store_prefix,
                            seat->generation);
     const struct placement placement = {
         .rank = worker->rank,
@@ -152,10 +154,11 @@ static ddp_status make_env(const struct launch *launch, const struct worker_proc
         .error_file = worker->error_file,
         .store = config->store,
         .store_prefix = store_prefix,
+        .token_fd = proves ? SPAWN_KEY_FD : 0,
         .signals_to_handle = config->ending_signals_text,
         .agent_store = config->agent_store,
         .virtual_local_rank = config->virtual_local_rank,
-        .life_fd = launch->life_fd >= 0 ? SPAWN_EXTRA_FD : -1,
+        .life_fd = launch->life_fd > 0 ? SPAWN_LIFE_FD : 0,
     };
     return placement_env(&placement, config->envp, ret_envp, err);
 }
@@ -174,7 +177,8 @@ static ddp_status spawn_worker(const struct launch *launch, struct worker_proc *
             .argv = argv,
             .envp = envp,
             .stdio = {stdio->fds[0], stdio->fds[1], stdio->fds[2]},
-            .extra_fd = launch->life_fd >= 0 ? launch->life_fd : 0,
+            .key_fd = launch->key_fd,
+            .life_fd = launch->life_fd,
             .nofile = launch->config->nofile,
         };
         status = spawn_process(&request, &child, err);

@@ -15,8 +15,9 @@ struct launch {
     struct logmux *mux;
     uv_loop_t *loop;
     const struct ddp_round_seat *seat;
-    int life_fd;      /* of life.h; -1: there is none */
+    int life_fd;      /* of life.h; 0: there is none */
     uint32_t attempt; /* counts generations on this node, from 0 */
+    int key_fd;       /* what they prove themselves with to the store; 0: nothing */
 };
 
 /* Start @worker. On failure its streams may be open and will end by themselves, and a process that

@@ -83,9 +83,10 @@ static void on_news(uv_async_t *async)
 static bool make_page(struct life *life, uint32_t count)
 {
     life->page_size = count * sizeof *life->page;
-    life->fd = memfd_create("ddprun-life", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (life->fd < 0)
+    int fd = memfd_create("ddprun-life", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
         return false;
+    life->fd = fd;
     if (fallocate(life->fd, 0, 0, (off_t)life->page_size) == 0 &&
         fcntl(life->fd, F_ADD_SEALS, DDPI_LIFE_SEALS) == 0) {
         void *page = mmap(NULL, life->page_size, PROT_READ | PROT_WRITE, MAP_SHARED, life->fd, 0);
@@ -98,10 +99,10 @@ static void drop_page(struct life *life)
 {
     if (life->page != NULL)
         munmap(life->page, life->page_size);
-    if (life->fd >= 0)
+    if (life->fd > 0)
         close(life->fd);
     life->page = NULL;
-    life->fd = -1;
+    life->fd = 0;
 }
 
 /* Signals are the main thread's. */

@@ -20,7 +20,7 @@ struct ddpi_life_slot;
 enum { LIFE_WATCHED = 127 }; /* slots, at most: the kernel waits for 128 futexes at once */
 
 struct life {
-    int fd; /* of the page, for workers; -1: there is none */
+    int fd; /* of the page, for workers; 0: there is none */
     uint32_t count;
     struct ddpi_life_slot *page;
     size_t page_size;

@@ -38,8 +38,12 @@ static uint64_t guard_deadline(const struct member *member)
     return fenced ? ddpi_deadline(member->contact_ms, member->lease_ms - margin_ms) : 0;
 }
 
-static void rearm(struct membership *membership)
+/* After whatever may have moved the member. */
+static void settle(struct membership *membership)
 {
+    if (membership->member.sm.state == MEMBER_WAITING)
+        events_meeting(&membership->events);
+
     uint64_t now = now_ms(), deadline = member_deadline(&membership->member);
     const struct guard_agent *guard = membership->agent.config->guard;
     if (guard != NULL)
@@ -54,7 +58,7 @@ static void on_deadline(uv_timer_t *timer)
 {
     struct membership *membership = timer->data;
     member_tick(&membership->member, now_ms());
-    rearm(membership);
+    settle(membership);
 }
 
 /* ---- what the member wants ------------------------------------------------------------------ */
@@ -84,12 +88,16 @@ static void on_start(void *ctx, const struct ddp_round_seat *seat)
     struct membership *membership = ctx;
     say_start(membership, seat);
     membership->waiting[0] = '\0';
+    events_seated(&membership->events, seat);
     agent_run(&membership->agent, seat);
 }
 
 static void on_stop(void *ctx, enum member_stop how, const char *why)
 {
     struct membership *membership = ctx;
+    if (how != MEMBER_STOP_ORDERLY && !membership->member.leaving)
+        events_failure(&membership->events, why);
+    events_ending(&membership->events, why);
     bool news = !membership->member.leaving && strcmp(why, membership->reported) != 0;
     if (news && *why != '\0')
         logmux_say(&membership->agent.mux, "%s %u workers: %s",
@@ -121,6 +129,7 @@ static void on_over(void *ctx, int exit_code, const char *why)
 {
     struct membership *membership = ctx;
     say_over(membership, exit_code, why);
+    events_over(&membership->events, exit_code, why);
     membership->link.leave(membership->link.ctx);
     agent_end(&membership->agent, exit_code);
 }
@@ -156,6 +165,7 @@ static void describe_soon(struct membership *membership)
 static void on_started(void *ctx)
 {
     struct membership *membership = ctx;
+    events_started(&membership->events);
     member_started(&membership->member);
     describe_soon(membership);
 }
@@ -169,26 +179,28 @@ static void on_failed(void *ctx, const struct ddp_round_failure *failure)
 {
     struct membership *membership = ctx;
     memcpy(membership->reported, failure->text, sizeof membership->reported);
+    events_failure(&membership->events, failure->text);
     member_failed(&membership->member, failure);
-    rearm(membership);
+    settle(membership);
 }
 
 static void on_ended(void *ctx, bool well)
 {
     struct membership *membership = ctx;
+    events_terminated(&membership->events);
     if (well)
         member_finished(&membership->member, now_ms());
     else
         member_cleared(&membership->member, now_ms());
     describe_soon(membership);
-    rearm(membership);
+    settle(membership);
 }
 
 static void on_leave(void *ctx, int exit_code, const char *why, enum member_stop how)
 {
     struct membership *membership = ctx;
     member_leave(&membership->member, exit_code, why, how);
-    rearm(membership);
+    settle(membership);
 }
 
 static void on_done(void *ctx, int exit_code)
@@ -208,23 +220,36 @@ static void say_waiting(struct membership *membership, const struct ddp_round_se
     logmux_say(&membership->agent.mux, "%s", seat->text);
 }
 
+/* What this node ran last has to end, or has ended already, because of others. */
+static bool tells_failure(const struct membership *membership, const struct ddp_round_seat *seat)
+{
+    return seat->order == DDP_ROUND_STOP && seat->failed && membership->agent.attempts > 0 &&
+           seat->generation == membership->agent.seat.generation;
+}
+
 void membership_seat(struct membership *membership, const struct ddp_round_seat *seat)
 {
     say_waiting(membership, seat);
+    if (tells_failure(membership, seat))
+        events_failure(&membership->events, seat->text);
+    else if (membership->member.sm.state == MEMBER_FINISHED)
+        events_ending(&membership->events, seat->text);
     member_seat(&membership->member, seat, now_ms());
-    rearm(membership);
+    settle(membership);
 }
 
 void membership_contact(struct membership *membership, uint64_t sent_ms)
 {
     member_contact(&membership->member, sent_ms, now_ms());
-    rearm(membership);
+    settle(membership);
 }
 
 void membership_lost(struct membership *membership, const char *why)
 {
+    if (membership->member.sm.state == MEMBER_FINISHED)
+        events_failure(&membership->events, why);
     member_lost(&membership->member, why, now_ms());
-    rearm(membership);
+    settle(membership);
 }
 
 void membership_leave(struct membership *membership, int exit_code, const char *why)
@@ -267,13 +292,15 @@ ddp_status membership_init(struct membership *membership, uv_loop_t *loop,
                                          .leave = on_leave,
                                          .done = on_done};
     member_init(&membership->member, member, &of_member);
+    events_init(&membership->events, agent->event_log, &membership->agent.mux, agent->run_id,
+                agent->host);
     return agent_init(&membership->agent, loop, agent, &of_agent, err);
 }
 
 void membership_start(struct membership *membership)
 {
     member_join(&membership->member, now_ms());
-    rearm(membership);
+    settle(membership);
 }
 
 void membership_close(struct membership *membership)

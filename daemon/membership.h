@@ -1,12 +1,14 @@
 /*
  * membership.h - ties this node's part in the rounds (member.h) to the agent that does the work,
  * and to the link by which the rounds are reached. Owns both machines and the timer of the first;
- * tells people how the workers are, and says to the person at the console what happens to the job.
+ * tells people how the workers are, and says to the person at the console, and to the log of
+ * events, what happens to the job.
  */
 #ifndef DAEMON_MEMBERSHIP_H
 #define DAEMON_MEMBERSHIP_H
 
 #include "agent.h"
+#include "events.h"
 #include "member.h"
 
 /* To the round machine, wherever it is: in this process, or behind a store. */
@@ -24,6 +26,7 @@ struct membership_link {
 struct membership {
     struct agent agent;
     struct member member;
+    struct events events;
     struct membership_link link;
     uv_timer_t timer;                   /* the member's deadline */
     uv_timer_t describing;              /* workers have changed, which has not been told */

@@ -20,9 +20,11 @@
 
 enum { VALUE_MAX = 128 }; /* a number, or the name of a device */
 
-/* Either a number or a text. NULL text: the variable is not set by us. */
+/* Either a number or a text. NULL text: the variable is not set by us, and stays as it is unless
+ * it is to be @gone. */
 struct value {
     const char *text;
+    bool gone;
     char number[VALUE_MAX];
 };
 
@@ -73,6 +75,16 @@ TEXT_VALUE(store_prefix, p->store_prefix)
 TEXT_VALUE(signals_to_handle, p->signals_to_handle)
 /* PyTorch tests for exactly "True"; anything else makes its rank 0 host a store. */
 TEXT_VALUE(use_agent_store, p->agent_store ? "True" : "False")
+
+/* That of a job around this one is of no use here. */
+static void token_fd(const struct placement *p, char *const *inherited, struct value *out)
+{
+    (void)inherited;
+    if (p->token_fd > 0)
+        set_number(out, (uint32_t)p->token_fd);
+    else
+        out->gone = true;
+}
 
 static void nccl_async(const struct placement *p, char *const *inherited, struct value *out)
 {
@@ -133,7 +145,7 @@ static void life_fd(const struct placement *p, char *const *inherited, struct va
 {
     (void)inherited;
     out->text = "";
-    if (p->life_fd >= 0)
+    if (p->life_fd > 0)
         set_number(out, (uint32_t)p->life_fd);
 }
 
@@ -141,7 +153,7 @@ static void life_slot(const struct placement *p, char *const *inherited, struct 
 {
     (void)inherited;
     out->text = "";
-    if (p->life_fd >= 0)
+    if (p->life_fd > 0)
         set_number(out, p->local_rank);
 }
 
@@ -193,6 +205,7 @@ static const struct {
     {"HIP_VISIBLE_DEVICES", hip_device},
     {"DDPRUN_STORE", store},
     {"DDPRUN_STORE_PREFIX", store_prefix},
+    {"DDPRUN_TOKEN_FD", token_fd},
     {DDPI_LIFE_FD_ENV, life_fd},
     {DDPI_LIFE_SLOT_ENV, life_slot},
 };
@@ -203,7 +216,7 @@ static bool is_replaced(const char *entry, const struct value values[VARIABLES])
 {
     size_t len = strcspn(entry, "=");
     for (size_t i = 0; i < VARIABLES; i++)
-        if (values[i].text != NULL && strlen(variables[i].name) == len &&
+        if ((values[i].text != NULL || values[i].gone) && strlen(variables[i].name) == len &&
             strncmp(entry, variables[i].name, len) == 0)
             return true;
     return false;

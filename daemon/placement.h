@@ -28,10 +28,11 @@ struct placement {
     const char *error_file;
     const char *store;        /* "host:port" */
     const char *store_prefix; /* keyspace of this generation */
+    int token_fd;             /* with the worker's key for the store; 0: it has none */
     const char *signals_to_handle;
     bool agent_store;        /* the store is at master_addr:master_port */
     bool virtual_local_rank; /* LOCAL_RANK=0 and one device each */
-    int life_fd;             /* of life_slot.h, in the worker; -1: none */
+    int life_fd;             /* of life_slot.h, in the worker; 0: none */
 };
 
 /*

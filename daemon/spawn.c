@@ -26,7 +26,7 @@ enum { STACK_SIZE = 32 * 1024, CLOSE_MAX = 65536 };
     X(STEP_SESSION, "make a session")                         \
     X(STEP_DEATH_SIGNAL, "tie its life to the agent's")       \
     X(STEP_STDIO, "connect standard input, output and error") \
-    X(STEP_EXTRA, "pass a descriptor on")                     \
+    X(STEP_PASS, "pass descriptors on")                       \
     X(STEP_CLOSE, "close inherited descriptors")              \
     X(STEP_LIMITS, "restore the limit on open files")         \
     X(STEP_SIGNALS, "reset signals")                          \
@@ -51,16 +51,16 @@ struct birth {
     int sys_errno; /* 0: exec succeeded */
 };
 
-static int close_others(int from)
+static int close_others(int first)
 {
-    if (close_range((unsigned)from, ~0U, 0) == 0)
+    if (close_range((unsigned)first, ~0U, 0) == 0)
         return 0;
     /* Kernels before 5.9, and seccomp filters that do not know the call. */
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return -1;
     int end = limit.rlim_cur < CLOSE_MAX ? (int)limit.rlim_cur : CLOSE_MAX;
-    for (int fd = from; fd < end; fd++)
+    for (int fd = first; fd < end; fd++)
         close(fd);
     return 0;
 }
@@ -73,11 +73,21 @@ static int connect_stdio(const int stdio[3])
     return 0;
 }
 
-static int pass_on(int fd)
+/* Neither may take the other's number before that has its own. */
+static int pass_on(const struct spawn_request *request)
 {
-    if (fd == SPAWN_EXTRA_FD)
-        return fcntl(fd, F_SETFD, 0);
-    return fd != 0 ? dup2(fd, SPAWN_EXTRA_FD) : 0;
+    const int from[] = {request->key_fd, request->life_fd}, to[] = {SPAWN_KEY_FD, SPAWN_LIFE_FD};
+    int aside[] = {-1, -1};
+    for (int i = 0; i < 2; i++)
+        if (from[i] > 0 && (aside[i] = fcntl(from[i], F_DUPFD_CLOEXEC, SPAWN_FREE_FD)) < 0)
+            return -1;
+    for (int i = 0; i < 2; i++) {
+        if (aside[i] < 0)
+            close(to[i]);
+        else if (dup2(aside[i], to[i]) < 0)
+            return -1;
+    }
+    return 0;
 }
 
 static int reset_signals(void)
@@ -110,11 +120,11 @@ __attribute__((no_sanitize("address"))) static int child_main(void *arg)
     birth->step = STEP_STDIO;
     if (connect_stdio(request->stdio) != 0)
         goto failed;
-    birth->step = STEP_EXTRA;
-    if (pass_on(request->extra_fd) < 0)
+    birth->step = STEP_PASS;
+    if (pass_on(request) != 0)
         goto failed;
     birth->step = STEP_CLOSE;
-    if (close_others(request->extra_fd != 0 ? SPAWN_EXTRA_FD + 1 : SPAWN_EXTRA_FD) != 0)
+    if (close_others(SPAWN_FREE_FD) != 0)
         goto failed;
     birth->step = STEP_LIMITS;
     if (request->nofile != NULL && setrlimit(RLIMIT_NOFILE, request->nofile) != 0)

@@ -4,8 +4,8 @@
  * A worker is born by clone(CLONE_VM | CLONE_VFORK | CLONE_PIDFD): as fast as posix_spawn however
  * large the agent is, but with room between clone and exec for what posix_spawn cannot do. It gets
  * a session of its own, dies with the agent's main thread (PR_SET_PDEATHSIG, a second belt only:
- * see guard.h), has no descriptor but 0 to 2 and, if it is given one, SPAWN_EXTRA_FD, every signal
- * at its default and none blocked.
+ * see guard.h), has no descriptor but 0 to 2, the key and the life page it may be given, every
+ * signal at its default and none blocked.
  */
 #ifndef DAEMON_SPAWN_H
 #define DAEMON_SPAWN_H
@@ -14,14 +14,15 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
-enum { SPAWN_EXTRA_FD = 3 };
+enum { SPAWN_KEY_FD = 3, SPAWN_LIFE_FD, SPAWN_FREE_FD };
 
 struct spawn_request {
     const char *path;            /* no search in PATH */
     char *const *argv;           /* NULL-terminated */
     char *const *envp;           /* NULL-terminated */
     int stdio[3];                /* descriptors that become 0, 1 and 2; each is i or above 2 */
-    int extra_fd;                /* becomes SPAWN_EXTRA_FD; 0: there is none */
+    int key_fd;                  /* becomes SPAWN_KEY_FD, for the worker to read; 0: none */
+    int life_fd;                 /* becomes SPAWN_LIFE_FD, the page of life.h; 0: none */
     const struct rlimit *nofile; /* its limit on open files; NULL: ours */
 };
 

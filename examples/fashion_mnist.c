@@ -3,25 +3,20 @@
  *
  *     ddprun --nproc-per-node=2 fashion_mnist --epochs 3
  *
- * All workers start with the weights of rank 0. In each step they share one global batch, each adds
- * up the gradients of its part, one all-reduce makes the sum of all parts, and every worker takes
- * the same step. So any number of workers sees the same batches and follows the same loss curve.
- * Besides the C library this uses ddprun/comm.h and zlib only.
+ * All workers start with the weights of rank 0, and any number of them sees the same batches and
+ * follows the same loss curve (trainer.h). Besides the C library this uses ddprun/comm.h and zlib
+ * only.
  */
-#include "mlp.h"
+#include "trainer.h"
 
-#include <ddprun/comm.h>
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-enum { EXIT_USAGE = 2, EXIT_CONFIG = 78, SYNTHETIC_TRAIN = 12000, SYNTHETIC_TEST = 2000 };
 
 struct options {
     long epochs, batch, limit;
@@ -31,16 +26,10 @@ struct options {
     bool synthetic;
 };
 
-struct trainer {
+struct run {
     const struct options *options;
-    ddp_comm *comm;
-    uint32_t rank, workers;
-    struct images train, test;
-    uint32_t *order; /* of the training images in this epoch */
-    struct mlp *model, *velocity;
-    struct mlp_sums *sums;
+    struct trainer trainer;
     FILE *loss_log; /* rank 0 with --loss-log */
-    size_t steps_per_epoch;
     double started, last_line;
     size_t images_done;
 };
@@ -56,45 +45,6 @@ static const char usage[] =
     "  --synthetic      made-up images instead of the data set\n"
     "  --limit N        use only the first N training images\n"
     "  --loss-log FILE  write step and loss of each step (rank 0)\n";
-
-__attribute__((format(printf, 2, 3), noreturn)) static void die(int code, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    fputs("fashion_mnist: ", stderr);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
-    va_end(args);
-    exit(code);
-}
-
-/* Every call of the library goes through here. */
-static void check(const struct trainer *trainer, ddp_status status, const struct ddp_error *err)
-{
-    if (status != DDP_OK)
-        die(EXIT_FAILURE, "rank %u: %s (%s)", trainer->rank, err->msg, ddp_status_name(status));
-}
-
-/* ---- options ---- */
-
-static long whole_number(const char *name, const char *text, long min, long max)
-{
-    char *end;
-    errno = 0;
-    long value = strtol(text, &end, 10);
-    if (end == text || *end != '\0' || errno != 0 || value < min || value > max)
-        die(EXIT_USAGE, "--%s: '%s' is not a whole number from %ld to %ld", name, text, min, max);
-    return value;
-}
-
-static double real_number(const char *name, const char *text, double max)
-{
-    char *end;
-    double value = strtod(text, &end);
-    if (end == text || *end != '\0' || !(value >= 0.0 && value <= max))
-        die(EXIT_USAGE, "--%s: '%s' is not a number from 0 to %g", name, text, max);
-    return value;
-}
 
 static struct options parse_options(int argc, char **argv)
 {
@@ -159,42 +109,6 @@ static struct options parse_options(int argc, char **argv)
     return options;
 }
 
-/* ---- data ---- */
-
-static void load_images(struct trainer *trainer)
-{
-    const struct options *options = trainer->options;
-    size_t limit = (size_t)options->limit;
-    if (options->synthetic) {
-        size_t count = limit != 0 ? limit : SYNTHETIC_TRAIN;
-        if (!images_make_up(2, count, &trainer->train) ||
-            !images_make_up(3, SYNTHETIC_TEST, &trainer->test))
-            die(EXIT_FAILURE, "out of memory");
-        return;
-    }
-    char why[4500];
-    if (!images_read(options->data, "train", limit, &trainer->train, why, sizeof why) ||
-        !images_read(options->data, "t10k", 0, &trainer->test, why, sizeof why))
-        die(EXIT_CONFIG,
-            "%s\nGet the data set with 'apt-get install dataset-fashion-mnist', name its folder "
-            "with --data, or use --synthetic.",
-            why);
-}
-
-/* The same shuffle on every worker: nobody has to tell anybody. */
-static void shuffle(struct trainer *trainer, long epoch)
-{
-    uint64_t state = trainer->options->seed * 1000003U + (uint64_t)epoch;
-    for (uint32_t i = 0; i < trainer->train.count; i++)
-        trainer->order[i] = i;
-    for (size_t i = trainer->train.count - 1; i > 0; i--) {
-        size_t j = random_next(&state) % (i + 1);
-        uint32_t swap = trainer->order[i];
-        trainer->order[i] = trainer->order[j];
-        trainer->order[j] = swap;
-    }
-}
-
 /* ---- what rank 0 prints ---- */
 
 static double now(void)
@@ -220,158 +134,96 @@ static const char *with_commas(double value, char text[32])
 }
 
 /* About once a second; on a terminal the line is written over. */
-static void show_progress(struct trainer *trainer, long epoch, size_t step, double loss)
+static void show_progress(struct run *run, long epoch, size_t step, double loss)
 {
     double time = now();
-    if (trainer->rank != 0 || time - trainer->last_line < 1.0)
+    if (run->trainer.rank != 0 || time - run->last_line < 1.0)
         return;
-    trainer->last_line = time;
+    run->last_line = time;
     bool terminal = isatty(STDOUT_FILENO) != 0;
-    double speed = (double)trainer->images_done / (time - trainer->started);
-    double all = (double)trainer->train.count * (double)trainer->options->epochs;
-    long left = lround((all - (double)trainer->images_done) / speed);
+    double speed = (double)run->images_done / (time - run->started);
+    double all = (double)run->trainer.train.count * (double)run->options->epochs;
+    long left = lround((all - (double)run->images_done) / speed);
     char text[32];
     printf("%sepoch %ld/%ld  step %zu/%zu  loss %.4f  %s images/s  %ld:%02ld left%s",
-           terminal ? "\r" : "", epoch + 1, trainer->options->epochs, step + 1,
-           trainer->steps_per_epoch, loss, with_commas(speed, text), left / 60, left % 60,
+           terminal ? "\r" : "", epoch + 1, run->options->epochs, step + 1,
+           run->trainer.steps_per_epoch, loss, with_commas(speed, text), left / 60, left % 60,
            terminal ? "\033[K" : "\n");
     fflush(stdout);
 }
 
-static void show_epoch(const struct trainer *trainer, long epoch, double loss, double accuracy,
+static void show_epoch(const struct run *run, long epoch, double loss, double accuracy,
                        double seconds)
 {
-    if (trainer->rank != 0)
+    if (run->trainer.rank != 0)
         return;
     printf("%sepoch %ld/%ld  train loss %.4f  train accuracy %.2f %%  %.1f s\n",
-           isatty(STDOUT_FILENO) ? "\r\033[K" : "", epoch + 1, trainer->options->epochs, loss,
+           isatty(STDOUT_FILENO) ? "\r\033[K" : "", epoch + 1, run->options->epochs, loss,
            100.0 * accuracy, seconds);
     fflush(stdout);
 }
 
 /* ---- training ---- */
 
-/* One global batch, which starts at @first: this worker's part of it, then the sum of all. */
-static size_t train_step(struct trainer *trainer, size_t first)
+static void train_epoch(struct run *run, long epoch)
 {
-    size_t left = trainer->train.count - first;
-    size_t batch = (size_t)trainer->options->batch < left ? (size_t)trainer->options->batch : left;
-    size_t begin = first + batch * trainer->rank / trainer->workers;
-    size_t end = first + batch * (trainer->rank + 1) / trainer->workers;
-    memset(trainer->sums, 0, sizeof *trainer->sums);
-    for (size_t i = begin; i < end; i++) {
-        size_t image = trainer->order[i];
-        mlp_add_image(trainer->model, trainer->train.pixels + image * IMAGE_PIXELS,
-                      trainer->train.labels[image], trainer->sums);
-    }
-    struct ddp_error err;
-    check(trainer,
-          ddp_all_reduce(trainer->comm, trainer->sums, trainer->sums, MLP_SUMS_DOUBLES, DDP_FLOAT64,
-                         DDP_SUM, &err),
-          &err);
-    double all = (double)trainer->train.count * (double)trainer->options->epochs;
-    double rate = trainer->options->rate * (1.0 - (double)trainer->images_done / all);
-    mlp_step(trainer->model, trainer->velocity, trainer->sums, (double)batch, (float)rate,
-             (float)trainer->options->momentum);
-    trainer->images_done += batch;
-    return batch;
-}
-
-static void train_epoch(struct trainer *trainer, long epoch)
-{
+    struct trainer *trainer = &run->trainer;
+    const struct options *options = run->options;
     double loss = 0.0, correct = 0.0, started = now();
-    size_t count = trainer->train.count, first = 0;
-    shuffle(trainer, epoch);
+    double count = (double)trainer->train.count, all = count * (double)options->epochs;
+    trainer_shuffle(trainer, options->seed, (size_t)epoch);
     for (size_t step = 0; step < trainer->steps_per_epoch; step++) {
-        size_t batch = train_step(trainer, first);
-        first += batch;
+        double rate = options->rate * (1.0 - (double)run->images_done / all);
+        trainer_step(trainer, step, rate, options->momentum);
+        run->images_done += trainer_batch(trainer, step);
         loss += trainer->sums->loss;
         correct += trainer->sums->correct;
-        double mean = trainer->sums->loss / (double)batch;
-        if (trainer->loss_log != NULL)
-            fprintf(trainer->loss_log, "%zu %.9g\n",
-                    (size_t)epoch * trainer->steps_per_epoch + step, mean);
-        show_progress(trainer, epoch, step, mean);
+        double mean = trainer->sums->loss / (double)trainer_batch(trainer, step);
+        if (run->loss_log != NULL)
+            fprintf(run->loss_log, "%zu %.9g\n", (size_t)epoch * trainer->steps_per_epoch + step,
+                    mean);
+        show_progress(run, epoch, step, mean);
     }
-    show_epoch(trainer, epoch, loss / (double)count, correct / (double)count, now() - started);
+    show_epoch(run, epoch, loss / count, correct / count, now() - started);
 }
 
-/* Each worker looks at its part of the test images. */
-static double test_accuracy(struct trainer *trainer)
+static void join(struct run *run)
 {
-    size_t count = trainer->test.count;
-    int64_t correct = 0;
-    for (size_t i = trainer->rank; i < count; i += trainer->workers)
-        correct += mlp_classify(trainer->model, trainer->test.pixels + i * IMAGE_PIXELS) ==
-                   trainer->test.labels[i];
-    struct ddp_error err;
-    check(trainer, ddp_all_reduce(trainer->comm, &correct, &correct, 1, DDP_INT64, DDP_SUM, &err),
-          &err);
-    return (double)correct / (double)count;
-}
-
-static void prepare(struct trainer *trainer)
-{
-    load_images(trainer);
-    trainer->order = malloc(trainer->train.count * sizeof *trainer->order);
-    trainer->model = malloc(sizeof *trainer->model);
-    trainer->velocity = calloc(1, sizeof *trainer->velocity);
-    trainer->sums = malloc(sizeof *trainer->sums);
-    if (trainer->order == NULL || trainer->model == NULL || trainer->velocity == NULL ||
-        trainer->sums == NULL)
-        die(EXIT_FAILURE, "out of memory");
-    size_t batch = (size_t)trainer->options->batch;
-    trainer->steps_per_epoch = (trainer->train.count + batch - 1) / batch;
-}
-
-static void join(struct trainer *trainer)
-{
-    struct ddp_error err;
-    ddp_status status = ddp_comm_init(NULL, &trainer->comm, &err);
-    if (status != DDP_OK)
-        die(status == DDP_E_INVALID ? EXIT_CONFIG : EXIT_FAILURE, "%s (%s)", err.msg,
-            ddp_status_name(status));
-    trainer->rank = ddp_comm_rank(trainer->comm);
-    trainer->workers = ddp_comm_world_size(trainer->comm);
+    struct trainer *trainer = &run->trainer;
+    trainer_join(trainer);
     if (trainer->rank == 0)
-        mlp_init(trainer->model, trainer->options->seed);
-    check(trainer, ddp_broadcast(trainer->comm, trainer->model, MLP_FLOATS, DDP_FLOAT32, 0, &err),
-          &err);
-    if (trainer->rank != 0 || trainer->options->loss_log == NULL)
+        mlp_init(trainer->model, run->options->seed);
+    trainer_share(trainer, trainer->model);
+    if (trainer->rank != 0 || run->options->loss_log == NULL)
         return;
-    trainer->loss_log = fopen(trainer->options->loss_log, "w");
-    if (trainer->loss_log == NULL)
-        die(EXIT_CONFIG, "--loss-log: cannot write %s: %s", trainer->options->loss_log,
+    run->loss_log = fopen(run->options->loss_log, "w");
+    if (run->loss_log == NULL)
+        die(EXIT_CONFIG, "--loss-log: cannot write %s: %s", run->options->loss_log,
             strerror(errno));
-    setvbuf(trainer->loss_log, NULL, _IOLBF, 0); /* so that others can follow it */
+    setvbuf(run->loss_log, NULL, _IOLBF, 0); /* so that others can follow it */
 }
 
-static void release(struct trainer *trainer)
+static void release(struct run *run)
 {
-    if (trainer->loss_log != NULL && fclose(trainer->loss_log) != 0)
-        die(EXIT_FAILURE, "--loss-log: cannot write %s: %s", trainer->options->loss_log,
+    if (run->loss_log != NULL && fclose(run->loss_log) != 0)
+        die(EXIT_FAILURE, "--loss-log: cannot write %s: %s", run->options->loss_log,
             strerror(errno));
-    ddp_comm_destroy(trainer->comm);
-    images_free(&trainer->train);
-    images_free(&trainer->test);
-    free(trainer->order);
-    free(trainer->model);
-    free(trainer->velocity);
-    free(trainer->sums);
+    trainer_finish(&run->trainer);
 }
 
 int main(int argc, char **argv)
 {
     struct options options = parse_options(argc, argv);
-    struct trainer trainer = {.options = &options};
-    prepare(&trainer);
-    join(&trainer);
-    trainer.started = trainer.last_line = now();
+    struct run run = {.options = &options};
+    trainer_init(&run.trainer, options.synthetic ? NULL : options.data, (size_t)options.limit,
+                 (size_t)options.batch);
+    join(&run);
+    run.started = run.last_line = now();
     for (long epoch = 0; epoch < options.epochs; epoch++)
-        train_epoch(&trainer, epoch);
-    double accuracy = test_accuracy(&trainer);
-    if (trainer.rank == 0)
+        train_epoch(&run, epoch);
+    double accuracy = trainer_accuracy(&run.trainer);
+    if (run.trainer.rank == 0)
         printf("test accuracy %.2f %%\n", 100.0 * accuracy);
-    release(&trainer);
+    release(&run);
     return EXIT_SUCCESS;
 }

@@ -68,22 +68,23 @@ static void tell_left(ddp_round *round)
         left(round->left_data);
 }
 
-static void on_left(void *data, const struct ddp_store_result *result);
-
-/* Ask for something whose answer ends the leaving. */
-static void ask_last(ddp_round *round, struct ddp_store_request request)
+/* In what is left of the time to leave. */
+static void ask(ddp_round *round, struct ddp_store_request request, ddp_store_uv_done *done)
 {
     uint64_t now = now_ms();
     request.size = sizeof request;
     request.timeout_ms = round->leave_until_ms > now ? (uint32_t)(round->leave_until_ms - now) : 0;
-    if (ddp_store_uv_submit(round->store, &request, on_left, round, NULL, NULL) != DDP_OK)
+    if (ddp_store_uv_submit(round->store, &request, done, round, NULL, NULL) != DDP_OK)
         tell_left(round);
 }
 
+static void on_left(void *data, const struct ddp_store_result *result);
+
 static void ask_to_leave(ddp_round *round)
 {
-    ask_last(round, (struct ddp_store_request){.op = DDP_STORE_OP_SESSION_CLOSE,
-                                               .session = &round->session});
+    ask(round,
+        (struct ddp_store_request){.op = DDP_STORE_OP_SESSION_CLOSE, .session = &round->session},
+        on_left);
 }
 
 static void on_left(void *data, const struct ddp_store_result *result)
@@ -93,6 +94,17 @@ static void on_left(void *data, const struct ddp_store_result *result)
         ask_to_leave(round); /* the connection was lost */
     else
         tell_left(round);
+}
+
+/* The server acts upon what has come when it has read all there is: what was published and the end
+ * of the session, read together, would look as if the member were lost. So the end waits for an
+ * answer to what came behind the publication. */
+static void on_heard(void *data, const struct ddp_store_result *result)
+{
+    ddp_round *round = data;
+    (void)result;
+    if (!round->closing)
+        ask_to_leave(round);
 }
 
 void ddp_round_leave(ddp_round *round, uint32_t timeout_ms, void (*left)(void *data), void *data)
@@ -105,17 +117,19 @@ void ddp_round_leave(ddp_round *round, uint32_t timeout_ms, void (*left)(void *d
     round->leave_until_ms = now_ms() + timeout_ms;
     if (joined && round->connected && round->member.due)
         (void)ddpi_round_send_member(round, NULL);
+    bool unheard = joined && round->member.request != 0;
     if (round->sm.state == ROUND_OPENING)
         (void)ddp_store_uv_cancel(round->store, round->asked);
     ddpi_sm_move(&round->sm, ROUND_LEFT);
     ddpi_round_forget(round);
     ddpi_round_end_old(round);
-    if (joined) {
+    if (joined && !unheard) {
         ask_to_leave(round);
         return;
     }
-    round->leave_until_ms = 0; /* there is nothing to leave: answered at once, whatever it is */
-    ask_last(round, (struct ddp_store_request){.op = DDP_STORE_OP_STATS});
+    if (!joined)
+        round->leave_until_ms = 0; /* there is nothing to leave: answered at once, whatever it is */
+    ask(round, (struct ddp_store_request){.op = DDP_STORE_OP_STATS}, joined ? on_heard : on_left);
 }
 
 /* --- for the caller --- */

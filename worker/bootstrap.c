@@ -65,10 +65,14 @@ static ddp_status open_store(struct bootstrap *boot)
     uint32_t timeout_ms = left_ms(boot);
     if (timeout_ms > STORE_CONNECT_MAX_MS)
         timeout_ms = STORE_CONNECT_MAX_MS;
+    int token_fd = boot->config->token_fd;
     const struct ddp_store_options options = {.size = sizeof options,
                                               .endpoint = boot->config->store_endpoint,
                                               .prefix = boot->config->store_prefix,
-                                              .connect_timeout_ms = timeout_ms};
+                                              .connect_timeout_ms = timeout_ms,
+                                              .auth = token_fd > 0 ? DDP_STORE_AUTH_BEYOND_LOOPBACK
+                                                                   : DDP_STORE_AUTH_DEFAULT,
+                                              .token_fd = token_fd};
     ddp_status status = ddp_store_connect(&options, &boot->store, boot->err);
     if (status != DDP_OK)
         return status;

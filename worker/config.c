@@ -88,6 +88,19 @@ static ddp_status load_place(const struct ddp_comm_options *options, ddpi_getenv
     return DDP_OK;
 }
 
+/* It is for the launcher's store, not for one that the caller names. */
+static ddp_status load_token(const struct ddp_comm_options *options, ddpi_getenv *env,
+                             struct ddpi_config *config, struct ddp_error *err)
+{
+    uint32_t fd;
+    if (options->store_endpoint != NULL || env("DDPRUN_TOKEN_FD") == NULL)
+        return DDP_OK;
+    ddp_status status = env_int(env, "DDPRUN_TOKEN_FD", 3, INT32_MAX, &fd, err);
+    if (status == DDP_OK)
+        config->token_fd = (int)fd;
+    return status;
+}
+
 static ddp_status load_store(const struct ddp_comm_options *options, ddpi_getenv *env,
                              struct ddpi_config *config, struct ddp_error *err)
 {
@@ -107,7 +120,7 @@ static ddp_status load_store(const struct ddp_comm_options *options, ddpi_getenv
                               "DDPRUN_STORE is not set: %u ranks cannot find each other without a "
                               "store; start the program with ddprun",
                               config->world_size);
-    return DDP_OK;
+    return load_token(options, env, config, err);
 }
 
 static ddp_status load_limits(const struct ddp_comm_options *options, ddpi_getenv *env,

@@ -51,7 +51,7 @@ class Refusals(DdprunCase):
                 ('--rdzv-backend=etcd-v2', "'etcd-v2'", 'c10d'),
                 ('--rdzv-endpoint=localhost:99999', '99999'),
                 ('--start-method=fork', "'fork'", 'leave it out'),
-                ('--event-log-handler=console', "'console'", 'null'),
+                ('--event-log-handler=wandb', "'wandb'", 'console or null'),
                 ('--standalone=1', "'1'", '--standalone')):
             self.refused(USAGE, [word.split('=')[0], *texts], word, 'true')
 

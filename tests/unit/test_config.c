@@ -43,7 +43,8 @@ END_TEST
 START_TEST(everything_from_the_environment)
 {
     SET("RANK", "3", "WORLD_SIZE", "8", "DDPRUN_STORE", "10.0.0.1:29400", "DDPRUN_STORE_PREFIX",
-        "job/2/", "DDP_TIMEOUT", "1.5s", "DDP_INIT_TIMEOUT", "2m", "DDP_FORCE_TCP", "true");
+        "job/2/", "DDP_TIMEOUT", "1.5s", "DDP_INIT_TIMEOUT", "2m", "DDP_FORCE_TCP", "true",
+        "DDPRUN_TOKEN_FD", "3");
     struct ddpi_config config;
     ck_assert_int_eq(ddpi_config_load(NULL, test_env, &config, NULL), DDP_OK);
     ck_assert_uint_eq(config.rank, 3);
@@ -53,13 +54,14 @@ START_TEST(everything_from_the_environment)
     ck_assert_uint_eq(config.timeout_ms, 1500);
     ck_assert_uint_eq(config.init_timeout_ms, 120000);
     ck_assert(config.force_tcp);
+    ck_assert_int_eq(config.token_fd, 3);
 }
 END_TEST
 
 START_TEST(options_come_first)
 {
     SET("RANK", "nonsense", "WORLD_SIZE", "8", "DDPRUN_STORE", "a:1", "DDP_TIMEOUT", "nonsense",
-        "DDP_FORCE_TCP", "nonsense");
+        "DDP_FORCE_TCP", "nonsense", "DDPRUN_TOKEN_FD", "nonsense");
     const struct ddp_comm_options options = {.size = sizeof options,
                                              .store_endpoint = "b:2",
                                              .name = "evaluation",
@@ -76,11 +78,12 @@ START_TEST(options_come_first)
     ck_assert_str_eq(config.name, "evaluation");
     ck_assert_uint_eq(config.init_timeout_ms, 10);
     ck_assert_uint_eq(config.timeout_ms, 20);
+    ck_assert_int_eq(config.token_fd, 0); /* it is for the launcher's store */
 }
 END_TEST
 
 static const struct {
-    const char *env[8];
+    const char *env[9];
     const char *named; /* in the sentence */
 } refused[] = {
     {{"RANK", "0"}, "WORLD_SIZE"},
@@ -96,6 +99,8 @@ static const struct {
     {{"DDP_TIMEOUT", "0"}, "DDP_TIMEOUT"},
     {{"DDP_INIT_TIMEOUT", "-1"}, "DDP_INIT_TIMEOUT"},
     {{"DDP_FORCE_TCP", "yes"}, "DDP_FORCE_TCP"},
+    {{"RANK", "0", "WORLD_SIZE", "2", "DDPRUN_STORE", "a:1", "DDPRUN_TOKEN_FD", "2"},
+     "DDPRUN_TOKEN_FD"},
 };
 
 START_TEST(malformed_variables_are_named)

@@ -40,6 +40,38 @@ START_TEST(other_bytes_are_base64)
 }
 END_TEST
 
+START_TEST(what_a_terminal_may_see)
+{
+    static const struct {
+        const char *bytes, *shown;
+    } rows[] = {
+        {"", ""},
+        {"plain ~", "plain ~"},
+        {"a\tb\n\x1b\x7f", "a\\x09b\\x0a\\x1b\\x7f"},
+        {"back\\slash", "back\\\\slash"},
+        {"\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80", "\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80"},
+        {"\xc2\x9b \xc2\xa0", "\\xc2\\x9b \xc2\xa0"}, /* of eight bits: it drives one */
+        {"\x9b \xff", "\\x9b \\xff"},                 /* begins nothing */
+        {"\xe2\x82", "\\xe2\\x82"},                   /* cut off */
+        {"\xe2\x82x", "\\xe2\\x82x"},
+        {"\xc0\x9b", "\\xc0\\x9b"}, /* longer than it had to be */
+        {"\xe0\x82\x9b", "\\xe0\\x82\\x9b"},
+        {"\xed\xa0\x80", "\\xed\\xa0\\x80"},          /* half of a pair */
+        {"\xf4\x90\x80\x80", "\\xf4\\x90\\x80\\x80"}, /* beyond the last */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *text = NULL;
+        size_t size;
+        FILE *out = open_memstream(&text, &size);
+        ck_assert_ptr_nonnull(out);
+        ddpctl_print_bytes(out, rows[i].bytes, strlen(rows[i].bytes));
+        ck_assert_int_eq(fclose(out), 0);
+        ck_assert_str_eq(text, rows[i].shown);
+        free(text);
+    }
+}
+END_TEST
+
 START_TEST(exit_codes)
 {
     static const struct {
@@ -63,6 +95,7 @@ Suite *test_suite(void)
     TCase *tcase = tcase_create("values");
     tcase_add_test(tcase, text_is_a_string);
     tcase_add_test(tcase, other_bytes_are_base64);
+    tcase_add_test(tcase, what_a_terminal_may_see);
     tcase_add_test(tcase, exit_codes);
     suite_add_tcase(suite, tcase);
     return suite;

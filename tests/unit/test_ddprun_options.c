@@ -62,7 +62,7 @@ static const struct {
     {"--local-ranks-filter", "PET_LOCAL_RANKS_FILTER", "first"},
     {"--signals-to-handle", "PET_SIGNALS_TO_HANDLE", "SIGFOO"},
     {"--start-method", "PET_START_METHOD", "fork"},
-    {"--event-log-handler", "PET_EVENT_LOG_HANDLER", "console"},
+    {"--event-log-handler", "PET_EVENT_LOG_HANDLER", "wandb"},
 };
 
 static void refused(char **argv, int argc, char **env, const char *source, const char *value)

@@ -27,9 +27,10 @@ static const struct placement place = {
     .master_port = 65535,
     .error_file = "/logs/attempt_1/1/error.json",
     .store = "10.0.0.1:29400",
-    .life_fd = 3,
+    .life_fd = 4,
     .store_prefix = "g1/",
     .signals_to_handle = "SIGTERM,SIGINT",
+    .token_fd = 3,
 };
 
 static const char *const no_entries[] = {NULL};
@@ -89,7 +90,8 @@ static const struct {
     {"OMP_NUM_THREADS", "1"},
     {"DDPRUN_STORE", "10.0.0.1:29400"},
     {"DDPRUN_STORE_PREFIX", "g1/"},
-    {"DDPRUN_LIFE_FD", "3"},
+    {"DDPRUN_TOKEN_FD", "3"},
+    {"DDPRUN_LIFE_FD", "4"},
     {"DDPRUN_LIFE_SLOT", "1"},
 };
 
@@ -125,6 +127,17 @@ START_TEST(inherited_entries_are_replaced_once_and_others_stay)
     /* Seven inherited entries are not ours. */
     ck_assert_uint_eq(entries(envp), EXPECTED + 7);
     ck_assert_str_eq(envp[0], "PATH=/bin");
+    placement_env_free(envp);
+}
+END_TEST
+
+START_TEST(the_key_of_an_outer_job_is_taken_away)
+{
+    static const char *const inherited[] = {"DDPRUN_TOKEN_FD=7", NULL};
+    struct placement without = place;
+    without.token_fd = 0;
+    char **envp = env_of(&without, inherited);
+    ck_assert_ptr_null(value(envp, "DDPRUN_TOKEN_FD"));
     placement_env_free(envp);
 }
 END_TEST
@@ -329,6 +342,7 @@ Suite *test_suite(void)
     TCase *tcase = tcase_create("placement");
     tcase_add_test(tcase, every_variable_and_nothing_else);
     tcase_add_test(tcase, inherited_entries_are_replaced_once_and_others_stay);
+    tcase_add_test(tcase, the_key_of_an_outer_job_is_taken_away);
     tcase_add_test(tcase, threads_and_nccl_are_the_users_choice);
     tcase_add_test(tcase, no_error_file_is_an_empty_variable);
     tcase_add_test(tcase, devices_are_inherited_unless_virtual);

@@ -107,32 +107,88 @@ START_TEST(it_has_three_descriptors)
 }
 END_TEST
 
-/* Whoever runs this test may use the number itself: it is only lent, and nothing is asserted then.
- */
-START_TEST(it_gets_one_more_that_it_is_given)
+/* As descriptor 3, whatever number it has here, 3 itself included. */
+START_TEST(it_gets_its_key)
 {
-    int ends[2], given = _i == 0 ? 60 : SPAWN_EXTRA_FD;
-    ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
     static const char *const argv[] = {
-        "/bin/sh", "-c", "echo extra >&3; test -e /proc/$$/fd/4 && echo more >&3; true", NULL};
-    struct spawn_request request = request_of(argv[0], argv, empty_env, 1, 2);
-    request.extra_fd = given;
-    struct spawn_child child;
-    int lent = fcntl(given, F_DUPFD_CLOEXEC, 100);
-    dup3(ends[1], given, O_CLOEXEC);
-    ddp_status status = spawn_process(&request, &child, NULL);
-    if (lent >= 0)
-        dup2(lent, given);
-    else
-        close(given);
-    close(lent);
-    ck_assert_int_eq(status, DDP_OK);
+        "/bin/sh", "-c",
+        "cat <&3; for fd in 4 5 6 7 8 9; do test -e /proc/$$/fd/$fd && echo $fd; "
+        "done; true",
+        NULL};
+    static const int numbers[] = {3, 50};
+    int ends[2];
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        FILE *file = tmpfile();
+        ck_assert_ptr_nonnull(file);
+        ck_assert_int_ge(fputs("key\n", file), 0);
+        rewind(file);
+        int high = fcntl(fileno(file), F_DUPFD_CLOEXEC, 100);
+        ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
+        struct spawn_request request = request_of(argv[0], argv, empty_env, ends[1], 2);
+        request.key_fd = numbers[i];
+        struct spawn_child child;
+        int aside = fcntl(numbers[i], F_DUPFD_CLOEXEC, 100); /* Check may use it: no assertions */
+        dup3(high, numbers[i], O_CLOEXEC);
+        ddp_status status = spawn_process(&request, &child, NULL);
+        if (aside >= 0)
+            dup3(aside, numbers[i], O_CLOEXEC);
+        else
+            close(numbers[i]);
+        ck_assert_int_eq(status, DDP_OK);
+        close(ends[1]);
+        char text[64] = "";
+        size_t used = 0;
+        for (ssize_t len; (len = read(ends[0], text + used, sizeof text - 1 - used)) > 0;)
+            used += (size_t)len;
+        ck_assert_str_eq(text, "key\n");
+        ends_well(&child);
+        close(ends[0]);
+        close(aside);
+        close(high);
+    }
+}
+END_TEST
+
+/* Here each has the other's number. */
+START_TEST(it_gets_key_and_page_in_their_places)
+{
+    static const char *const argv[] = {
+        "/bin/sh", "-c", "echo key >&3; echo page >&4; test -e /proc/$$/fd/5 && echo 5 >&3; true",
+        NULL};
+    int key[2], page[2], aside[2];
     char text[64] = "";
+    ck_assert_int_eq(pipe2(key, O_CLOEXEC), 0);
+    ck_assert_int_eq(pipe2(page, O_CLOEXEC), 0);
+    int ends[] = {fcntl(key[0], F_DUPFD_CLOEXEC, 100), fcntl(key[1], F_DUPFD_CLOEXEC, 100),
+                  fcntl(page[0], F_DUPFD_CLOEXEC, 100), fcntl(page[1], F_DUPFD_CLOEXEC, 100)};
+    for (int i = 0; i < 2; i++) {
+        close(key[i]);
+        close(page[i]);
+    }
+    struct spawn_request request = request_of(argv[0], argv, empty_env, 1, 2);
+    request.key_fd = SPAWN_LIFE_FD;
+    request.life_fd = SPAWN_KEY_FD;
+    struct spawn_child child;
+    for (int i = 0; i < 2; i++) { /* Check may use them: no assertions */
+        aside[i] = fcntl(SPAWN_KEY_FD + i, F_DUPFD_CLOEXEC, 100);
+        dup3(i == 0 ? ends[3] : ends[1], SPAWN_KEY_FD + i, O_CLOEXEC);
+    }
+    ddp_status status = spawn_process(&request, &child, NULL);
+    for (int i = 0; i < 2; i++) {
+        if (aside[i] >= 0)
+            dup3(aside[i], SPAWN_KEY_FD + i, O_CLOEXEC);
+        else
+            close(SPAWN_KEY_FD + i);
+        close(aside[i]);
+    }
+    ck_assert_int_eq(status, DDP_OK);
     ends_well(&child);
-    ck_assert_int_eq(read(ends[0], text, sizeof text - 1), 6);
-    ck_assert_str_eq(text, "extra\n");
-    close(ends[0]);
-    close(ends[1]);
+    ck_assert_int_eq(read(ends[0], text, sizeof text), 4);
+    ck_assert_mem_eq(text, "key\n", 4);
+    ck_assert_int_eq(read(ends[2], text, sizeof text), 5);
+    ck_assert_mem_eq(text, "page\n", 5);
+    for (int i = 0; i < 4; i++)
+        close(ends[i]);
 }
 END_TEST
 
@@ -348,7 +404,8 @@ Suite *test_suite(void)
     tcase_add_test(tcase, it_gets_arguments_environment_and_output);
     tcase_add_test(tcase, it_leads_a_session_of_its_own);
     tcase_add_test(tcase, it_has_three_descriptors);
-    tcase_add_loop_test(tcase, it_gets_one_more_that_it_is_given, 0, 2);
+    tcase_add_test(tcase, it_gets_its_key);
+    tcase_add_test(tcase, it_gets_key_and_page_in_their_places);
     tcase_add_test(tcase, it_gets_the_limit_that_it_is_given);
     tcase_add_test(tcase, it_has_no_signal_blocked_or_ignored);
     tcase_add_test(tcase, its_pidfd_tells_its_end_and_is_not_inherited);

@@ -76,7 +76,7 @@ typedef enum ddp_reduce_op {
  */
 struct ddp_comm_options {
     size_t size;
-    const char *store_endpoint; /* "host:port"; NULL = DDPRUN_STORE */
+    const char *store_endpoint; /* "host:port"; NULL = DDPRUN_STORE, with DDPRUN_TOKEN_FD */
     const char *store_prefix;   /* keyspace of this generation; NULL = DDPRUN_STORE_PREFIX */
     const char *name;           /* tells several communicators of one job apart; NULL = "world" */
     uint32_t world_size;        /* 0 = rank and world size from RANK and WORLD_SIZE */

@@ -1,0 +1,276 @@
+/*
+ * job_show_text.c - a job as lines on a terminal. Every text of the store goes through
+ * ddpctl_print_bytes(), which lets nothing through that drives a terminal.
+ */
+#include "ddpctl.h"
+#include "job_show.h"
+#include "mem.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WORDS_MAX = 512 };
+
+/* ---- the job ----------------------------------------------------------------------------------
+ */
+
+void job_show_state(const struct job_view *view, char *text, size_t size)
+{
+    const struct ddpi_rounds_summary *job = &view->summary;
+    const char *waiting = job_view_waiting(view);
+    if (job_view_is(view, ROUNDS_CLOSED)) {
+        snprintf(text, size, "is over, exit code %d: %s", job->exit_code, job->reason);
+    } else if (!view->state.there) {
+        snprintf(text, size, "has gone");
+    } else if (view->state.bad) {
+        snprintf(text, size, "is there, but what the store says of it cannot be read");
+    } else if (job->state == ROUNDS_FORMING) {
+        snprintf(text, size, "is %s", *waiting != '\0' ? waiting : "waiting for its nodes");
+    } else if (job->state == ROUNDS_STOPPING) {
+        snprintf(text, size, "is %s generation %" PRIu64 ": %s",
+                 job->closing ? "ending with" : "stopping", job->generation, job->reason);
+    } else {
+        snprintf(text, size, "is %s generation %" PRIu64,
+                 job_view_up(view) ? "running" : "starting", job->generation);
+    }
+}
+
+static void put_text(FILE *out, const char *text)
+{
+    ddpctl_print_bytes(out, text, strlen(text));
+}
+
+static uint32_t count_spares(const struct job_view *view)
+{
+    uint32_t count = 0;
+    for (size_t i = 0; i < view->nnodes; i++)
+        count += job_node_spare(view->nodes[i]);
+    return count;
+}
+
+static void put_recovery(const struct ddpi_rounds_summary *job, FILE *out)
+{
+    const struct {
+        const char *name;
+        uint64_t ms;
+    } phases[] = {
+        {"quiet", job->quiet_ms}, {"seated", job->seated_ms}, {"running", job->running_ms}};
+    if (job->quiet_ms == 0)
+        return;
+    fputs("  recovery    ", out);
+    for (size_t i = 0; i < sizeof phases / sizeof *phases && phases[i].ms != 0; i++)
+        fprintf(out, "%s%s after %" PRIu64 " ms", i > 0 ? ", " : "", phases[i].name, phases[i].ms);
+    putc('\n', out);
+}
+
+static void put_wishes(const struct job_view *view, FILE *out)
+{
+    static const char drain[] = "drain/";
+    const char *before = "  wanted      ";
+    for (size_t i = 0; i < view->nwants; i++) {
+        const struct job_want *want = &view->wants[i];
+        bool is_drain = strncmp(want->what, drain, sizeof drain - 1) == 0;
+        if (!want->record.there)
+            continue;
+        fputs(before, out);
+        if (is_drain)
+            fputs("drain ", out);
+        put_text(out, is_drain ? want->what + sizeof drain - 1 : want->what);
+        if (*want->value != '\0')
+            putc(' ', out);
+        put_text(out, want->value);
+        before = ", ";
+    }
+    if (*before == ',')
+        putc('\n', out);
+}
+
+static void put_job(const struct job_view *view, FILE *out)
+{
+    const struct ddpi_rounds_summary *job = &view->summary;
+    char state[WORDS_MAX];
+    uint32_t min, max, spares = count_spares(view);
+    job_show_state(view, state, sizeof state);
+    fprintf(out, "job %s ", view->name);
+    put_text(out, state);
+    putc('\n', out);
+    if (view->state.bad)
+        return;
+    job_view_size(view, &min, &max);
+    fprintf(out, "  nodes       %u (%u to %u)", job->seated, min, max);
+    if (spares > 0)
+        fprintf(out, ", %u spare%s", spares, spares == 1 ? "" : "s");
+    fprintf(out, "\n  world size  %u\n  restarts    %u of %u\n", job->world_size, job->restarts,
+            job->terms.max_restarts);
+    if (job->reason[0] != '\0' && job->state != ROUNDS_CLOSED && job->state != ROUNDS_STOPPING) {
+        fputs("  last stop   ", out);
+        put_text(out, job->reason);
+        putc('\n', out);
+    }
+    put_recovery(job, out);
+    put_wishes(view, out);
+}
+
+/* ---- its nodes --------------------------------------------------------------------------------
+ */
+
+static void put_rank(const struct job_view *view, const struct job_node *node, FILE *out)
+{
+    if (job_node_seated(view, node))
+        fprintf(out, "%u", node->seat.node_rank);
+    else
+        putc('-', out);
+}
+
+static void put_name(const struct job_view *view, const struct job_node *node, FILE *out)
+{
+    (void)view;
+    put_text(out, node->member.bad ? "(cannot be read)" : node->says.name);
+}
+
+static void put_address(const struct job_view *view, const struct job_node *node, FILE *out)
+{
+    (void)view;
+    put_text(out, node->says.address[0] != '\0' ? node->says.address : "-");
+}
+
+static void put_phase(const struct job_view *view, const struct job_node *node, FILE *out)
+{
+    static const char *const names[] = {[DDP_ROUND_IDLE] = "idle",
+                                        [DDP_ROUND_STARTING] = "starting",
+                                        [DDP_ROUND_RUNNING] = "running",
+                                        [DDP_ROUND_DONE] = "done"};
+    (void)view;
+    fputs(node->says.leaving ? "leaving, " : "", out);
+    fputs(names[node->says.phase], out);
+    if (node->says.generation != 0)
+        fprintf(out, " %" PRIu64, node->says.generation);
+}
+
+static void put_order(const struct job_view *view, const struct job_node *node, FILE *out)
+{
+    static const char *const names[] = {[DDP_ROUND_WAIT] = "wait",
+                                        [DDP_ROUND_RUN] = "run",
+                                        [DDP_ROUND_STOP] = "stop",
+                                        [DDP_ROUND_END] = "end"};
+    (void)view;
+    if (!node->order.there || node->order.bad)
+        putc('-', out);
+    else
+        fputs(job_node_spare(node) ? "spare" : names[node->seat.order], out);
+}
+
+static void put_ranks(const struct job_view *view, const struct job_node *node, FILE *out)
+{
+    uint32_t first = node->seat.first_rank;
+    if (!job_node_seated(view, node) || node->says.nproc == 0)
+        putc('-', out);
+    else if (node->says.nproc == 1)
+        fprintf(out, "%u", first);
+    else
+        fprintf(out, "%u-%u", first, first + node->says.nproc - 1);
+}
+
+static void put_workers(const struct job_view *view, const struct job_node *node, FILE *out)
+{
+    struct describe_worker worker;
+    const char *at = node->workers, *before = "";
+    (void)view;
+    for (size_t left = node->workers_len; describe_next(&at, &left, &worker); before = ", ") {
+        fprintf(out, "%s%d %s", before, worker.pid, describe_state_name(worker.state));
+        if (worker.state == DESCRIBE_EXITED)
+            fprintf(out, " %u", worker.exit_code);
+        else if (worker.state == DESCRIBE_KILLED)
+            fprintf(out, " %s", worker.signal);
+    }
+    if (*before == '\0')
+        putc('-', out);
+}
+
+static const struct column {
+    const char *heading;
+    void (*put)(const struct job_view *view, const struct job_node *node, FILE *out);
+} columns[] = {{"NODE", put_rank},      {"NAME", put_name},   {"ADDRESS", put_address},
+               {"PHASE", put_phase},    {"ORDER", put_order}, {"RANKS", put_ranks},
+               {"WORKERS", put_workers}};
+enum { COLUMNS = sizeof columns / sizeof *columns };
+
+/* What stands in a cell; NULL: no memory. The caller frees it. */
+static char *cell_of(const struct job_view *view, const struct job_node *node,
+                     const struct column *column)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    if (out == NULL)
+        return NULL;
+    column->put(view, node, out);
+    if (fclose(out) == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
+/* Characters, of text that is UTF-8. */
+static int width_of(const char *text)
+{
+    int width = 0;
+    for (; *text != '\0'; text++)
+        width += ((unsigned char)*text & 0xc0) != 0x80;
+    return width;
+}
+
+static bool measure(const struct job_view *view, struct job_node *const *nodes, size_t count,
+                    int width[COLUMNS])
+{
+    for (size_t c = 0; c < COLUMNS; c++)
+        width[c] = width_of(columns[c].heading);
+    for (size_t i = 0; i < count; i++)
+        for (size_t c = 0; c < COLUMNS - 1; c++) {
+            char *cell = cell_of(view, nodes[i], &columns[c]);
+            if (cell == NULL)
+                return false;
+            int needs = width_of(cell);
+            width[c] = needs > width[c] ? needs : width[c];
+            free(cell);
+        }
+    return true;
+}
+
+static void put_cell(FILE *out, size_t column, const char *text, const int width[COLUMNS])
+{
+    bool last = column == COLUMNS - 1;
+    fprintf(out, "  %s%*s", text, last ? 0 : width[column] - width_of(text), "");
+    if (last)
+        putc('\n', out);
+}
+
+static bool put_node(const struct job_view *view, const struct job_node *node,
+                     const int width[COLUMNS], FILE *out)
+{
+    for (size_t c = 0; c < COLUMNS; c++) {
+        char *cell = cell_of(view, node, &columns[c]);
+        if (cell == NULL)
+            return false;
+        put_cell(out, c, cell, width);
+        free(cell);
+    }
+    return true;
+}
+
+bool job_show_text(const struct job_view *view, FILE *out)
+{
+    int width[COLUMNS];
+    size_t count;
+    struct job_node **nodes = job_view_order(view, &count);
+    bool done = nodes != NULL && measure(view, nodes, count, width);
+    if (done)
+        put_job(view, out);
+    for (size_t c = 0; done && count > 0 && c < COLUMNS; c++)
+        put_cell(out, c, columns[c].heading, width);
+    for (size_t i = 0; i < count && done; i++)
+        done = put_node(view, nodes[i], width, out);
+    ddpi_free(nodes);
+    return done;
+}

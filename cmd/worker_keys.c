@@ -1,0 +1,74 @@
+/*
+ * worker_keys.c - reads the token when it is needed first, and derives keys from it. Owns the copy
+ * of the token.
+ *
+ * The key is handed on as a descriptor rather than by the environment, which other programs of the
+ * user can read, and which children inherit.
+ */
+#include "worker_keys.h"
+
+#include "error.h"
+#include "mem.h"
+#include "token.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static ddp_status load(struct worker_keys *keys, struct ddp_error *err)
+{
+    char *path = NULL;
+    ddp_status status = DDP_OK;
+    if (keys->token_file == NULL)
+        status = ddpi_token_default_path(getenv("XDG_CONFIG_HOME"), getenv("HOME"), &path, err);
+    if (status == DDP_OK)
+        status = ddpi_token_read(path != NULL ? path : keys->token_file, &keys->token, err);
+    ddpi_free(path);
+    keys->loaded = status == DDP_OK;
+    return status;
+}
+
+static ddp_status seal(const char *line, int *ret_fd, struct ddp_error *err)
+{
+    size_t len = strlen(line);
+    int fd = memfd_create("ddprun-key", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd >= 0 && write(fd, line, len) == (ssize_t)len &&
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) == 0) {
+        *ret_fd = fd;
+        return DDP_OK;
+    }
+    ddp_status status = ddpi_error_sys(err, errno, "cannot make a key for the workers");
+    if (fd >= 0)
+        close(fd);
+    return status;
+}
+
+ddp_status worker_keys_make(void *ctx, uint64_t generation, int *ret_fd, struct ddp_error *err)
+{
+    struct worker_keys *keys = ctx;
+    ddp_status status = keys->loaded ? DDP_OK : load(keys, err);
+    if (status == DDP_E_NOT_FOUND || (status == DDP_OK && !keys->token.is_token)) {
+        *ret_fd = 0; /* the store has let this agent in all the same: workers may manage as well */
+        return DDP_OK;
+    }
+    if (status != DDP_OK)
+        return status;
+    char line[DDPI_KEY_LINE];
+    struct ddpi_identity worker = {.role = DDPI_ROLE_WORKER, .epoch = generation};
+    snprintf(worker.job, sizeof worker.job, "%s", keys->job);
+    status = ddpi_token_key_line(&keys->token, &worker, line, err);
+    if (status == DDP_OK)
+        status = seal(line, ret_fd, err);
+    ddpi_wipe(line, sizeof line);
+    return status;
+}
+
+void worker_keys_finish(struct worker_keys *keys)
+{
+    ddpi_wipe(&keys->token, sizeof keys->token);
+    keys->loaded = false;
+}

@@ -1,0 +1,270 @@
+/*
+ * elastic.c - training that survives its workers and nodes: Fashion-MNIST, with checkpoints.
+ *
+ *     ddprun --nnodes=1:4 --nproc-per-node=2 --max-restarts=10 --join-policy=checkpoint \
+ *            --rdzv-id=train --rdzv-endpoint=HOST:29400 elastic --checkpoints /shared/train
+ *
+ * A worker whose peer has died gets an error from its all-reduce, and exits; ddprun starts all that
+ * are left again, as many as there are, and they go on from the newest good checkpoint. Nothing
+ * else is needed: which images are in a step depends on the seed and its number only, not on how
+ * many workers there are, so the run ends with the same accuracy, whatever has happened to it.
+ *
+ * Not the same bits: sums are made in another order by another number of workers. They are sums of
+ * doubles, of which a float shows little; in the tests the accuracy of a disturbed run is within
+ * 0.1 percentage points, ten of 10,000 images.
+ */
+#include "checkpoint.h"
+#include "trainer.h"
+
+#include <ddprun/store.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STORE_TIMEOUT_MS = 5000, FIRST_FREE_FD = 3, LAST_FD = 1000000 };
+
+struct options {
+    long epochs, batch, limit, every;
+    double rate, momentum;
+    unsigned long seed;
+    const char *data, *checkpoints;
+    bool synthetic;
+};
+
+struct run {
+    const struct options *options;
+    struct trainer trainer;
+    struct checkpoint checkpoint;
+    int64_t steps;    /* of the whole run */
+    ddp_store *store; /* rank 0 below ddprun */
+};
+
+static const char usage[] =
+    "Usage: elastic --checkpoints DIR [options]\n"
+    "  --checkpoints DIR  a folder that all nodes share\n"
+    "  --every N          steps between checkpoints (100)\n"
+    "  --epochs N         passes over the training images (5)\n"
+    "  --batch N          images per step, of all workers together (128)\n"
+    "  --lr X             learning rate at the start; falls evenly to 0 (0.1)\n"
+    "  --momentum X       momentum (0.9)\n"
+    "  --seed N           of weights and order (1)\n"
+    "  --data DIR         where the data set is (/usr/share/datasets/fashion-mnist)\n"
+    "  --synthetic        made-up images instead of the data set\n"
+    "  --limit N          use only the first N training images\n";
+
+static struct options parse_options(int argc, char **argv)
+{
+    static const struct option table[] = {{"checkpoints", required_argument, NULL, 'c'},
+                                          {"every", required_argument, NULL, 'n'},
+                                          {"epochs", required_argument, NULL, 'e'},
+                                          {"batch", required_argument, NULL, 'b'},
+                                          {"lr", required_argument, NULL, 'r'},
+                                          {"momentum", required_argument, NULL, 'm'},
+                                          {"seed", required_argument, NULL, 's'},
+                                          {"data", required_argument, NULL, 'd'},
+                                          {"synthetic", no_argument, NULL, 'y'},
+                                          {"limit", required_argument, NULL, 'l'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {NULL, 0, NULL, 0}};
+    struct options options = {.epochs = 5,
+                              .batch = 128,
+                              .every = 100,
+                              .rate = 0.1,
+                              .momentum = 0.9,
+                              .seed = 1,
+                              .data = "/usr/share/datasets/fashion-mnist"};
+    int option, index;
+    while ((option = getopt_long(argc, argv, "", table, &index)) != -1) {
+        const char *name = option != '?' ? table[index].name : "";
+        switch (option) {
+        case 'c':
+            options.checkpoints = optarg;
+            break;
+        case 'n':
+            options.every = whole_number(name, optarg, 1, 1000000000);
+            break;
+        case 'e':
+            options.epochs = whole_number(name, optarg, 1, 100000);
+            break;
+        case 'b':
+            options.batch = whole_number(name, optarg, 1, 1000000);
+            break;
+        case 'r':
+            options.rate = real_number(name, optarg, 100.0);
+            break;
+        case 'm':
+            options.momentum = real_number(name, optarg, 1.0);
+            break;
+        case 's':
+            options.seed = (unsigned long)whole_number(name, optarg, 0, 1000000000);
+            break;
+        case 'd':
+            options.data = optarg;
+            break;
+        case 'y':
+            options.synthetic = true;
+            break;
+        case 'l':
+            options.limit = whole_number(name, optarg, 1, 10000000);
+            break;
+        case 'h':
+            fputs(usage, stdout);
+            exit(EXIT_SUCCESS);
+        default:
+            fputs(usage, stderr);
+            exit(EXIT_USAGE);
+        }
+    }
+    if (optind < argc)
+        die(EXIT_USAGE, "'%s' is not an option; see --help", argv[optind]);
+    if (options.checkpoints == NULL)
+        die(EXIT_USAGE, "--checkpoints DIR is missing; see --help");
+    return options;
+}
+
+/* ---- checkpoints ---- */
+
+/* The newest good one that there is, or the beginning. One that is damaged is no reason to stop;
+ * one of another run is, because it would be overwritten. */
+static void resume(struct run *run)
+{
+    static const char *const names[] = {"newest", "previous"};
+    const char *dir = run->options->checkpoints;
+    char why[4500];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        enum checkpoint_found found =
+            checkpoint_read(dir, names[i], &run->checkpoint, why, sizeof why);
+        if (found == CHECKPOINT_GOOD)
+            return;
+        if (found == CHECKPOINT_FOREIGN)
+            die(EXIT_CONFIG, "%s; remove it, or name another folder", why);
+        if (found == CHECKPOINT_BAD)
+            fprintf(stderr, "elastic: %s; trying the one before\n", why);
+    }
+    run->checkpoint.step = 0;
+    mlp_init(run->trainer.model, run->options->seed);
+    memset(run->trainer.velocity, 0, sizeof *run->trainer.velocity);
+}
+
+/* Tell ddprun that this is a good moment to let other nodes in (--join-policy=checkpoint). If it
+ * cannot be told, the next checkpoint will do. */
+static void announce(struct run *run)
+{
+    struct ddp_error err;
+    char step[32];
+    int len = snprintf(step, sizeof step, "%lld", (long long)run->checkpoint.step);
+    if (run->store != NULL && ddp_store_set(run->store, "ddprun/checkpoint", step, (size_t)len,
+                                            STORE_TIMEOUT_MS, NULL, &err) != DDP_OK)
+        fprintf(stderr, "elastic: the checkpoint was not announced: %s\n", err.msg);
+}
+
+static void save(struct run *run, double loss)
+{
+    char why[4500];
+    if (!checkpoint_write(run->options->checkpoints, &run->checkpoint, why, sizeof why))
+        die(EXIT_FAILURE, "%s", why);
+    printf("step %lld/%lld  loss %.4f  %u workers\n", (long long)run->checkpoint.step,
+           (long long)run->steps, loss, run->trainer.workers);
+    fflush(stdout);
+    announce(run);
+}
+
+/* ---- start ---- */
+
+static void open_store(struct run *run)
+{
+    const char *endpoint = getenv("DDPRUN_STORE"), *fd = getenv("DDPRUN_TOKEN_FD");
+    struct ddp_store_options options = {
+        .size = sizeof options, .endpoint = endpoint, .prefix = getenv("DDPRUN_STORE_PREFIX")};
+    struct ddp_error err;
+    if (endpoint == NULL)
+        return; /* nobody has started us but the user */
+    if (fd != NULL) {
+        options.token_fd = (int)whole_number("DDPRUN_TOKEN_FD", fd, FIRST_FREE_FD, LAST_FD);
+        options.auth = DDP_STORE_AUTH_BEYOND_LOOPBACK;
+    }
+    trainer_check(&run->trainer, ddp_store_connect(&options, &run->store, &err), &err);
+}
+
+/* Rank 0 decides where to go on; the others get it from there. */
+static void join(struct run *run)
+{
+    struct trainer *trainer = &run->trainer;
+    struct ddp_error err;
+    trainer_join(trainer);
+    if (trainer->rank == 0) {
+        resume(run);
+        open_store(run);
+    }
+    trainer_check(trainer,
+                  ddp_broadcast(trainer->comm, &run->checkpoint.step, 1, DDP_INT64, 0, &err), &err);
+    trainer_share(trainer, trainer->model);
+    trainer_share(trainer, trainer->velocity);
+    if (trainer->rank != 0)
+        return;
+    printf("from step %lld/%lld with %u workers\n", (long long)run->checkpoint.step,
+           (long long)run->steps, trainer->workers);
+    fflush(stdout);
+}
+
+static void prepare(struct run *run)
+{
+    const struct options *options = run->options;
+    struct trainer *trainer = &run->trainer;
+    trainer_init(trainer, options->synthetic ? NULL : options->data, (size_t)options->limit,
+                 (size_t)options->batch);
+    run->steps = (int64_t)options->epochs * (int64_t)trainer->steps_per_epoch;
+    run->checkpoint = (struct checkpoint){.run = {.seed = options->seed,
+                                                  .images = trainer->train.count,
+                                                  .batch = (uint64_t)options->batch,
+                                                  .epochs = (uint64_t)options->epochs,
+                                                  .rate = options->rate,
+                                                  .momentum = options->momentum},
+                                          .model = trainer->model,
+                                          .velocity = trainer->velocity};
+}
+
+/* ---- training ---- */
+
+/* The learning rate, too, follows from the number of the step alone. */
+static double rate_at(const struct run *run, size_t epoch, size_t step)
+{
+    const struct trainer *trainer = &run->trainer;
+    size_t done = epoch * trainer->train.count + trainer_images_before(trainer, step);
+    double all = (double)trainer->train.count * (double)run->options->epochs;
+    return run->options->rate * (1.0 - (double)done / all);
+}
+
+static void train(struct run *run)
+{
+    struct trainer *trainer = &run->trainer;
+    size_t shuffled = SIZE_MAX;
+    int64_t per_epoch = (int64_t)trainer->steps_per_epoch;
+    for (int64_t *at = &run->checkpoint.step; *at < run->steps;) {
+        size_t epoch = (size_t)(*at / per_epoch), step = (size_t)(*at % per_epoch);
+        if (shuffled != epoch)
+            trainer_shuffle(trainer, run->options->seed, epoch);
+        shuffled = epoch;
+        trainer_step(trainer, step, rate_at(run, epoch, step), run->options->momentum);
+        ++*at;
+        bool due = *at % run->options->every == 0 || *at == run->steps;
+        if (due && trainer->rank == 0)
+            save(run, trainer->sums->loss / (double)trainer_batch(trainer, step));
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct options options = parse_options(argc, argv);
+    struct run run = {.options = &options};
+    prepare(&run);
+    join(&run);
+    train(&run);
+    double accuracy = trainer_accuracy(&run.trainer);
+    if (run.trainer.rank == 0)
+        printf("test accuracy %.2f %%\n", 100.0 * accuracy);
+    ddp_store_close(run.store);
+    trainer_finish(&run.trainer);
+    return EXIT_SUCCESS;
+}

@@ -1,0 +1,167 @@
+/*
+ * trainer.c - the steps that the training programs have in common. Any failure ends the process:
+ * what becomes of the job is the launcher's to decide.
+ */
+#include "trainer.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SYNTHETIC_TRAIN = 12000, SYNTHETIC_TEST = 2000 };
+
+void die(int code, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "%s: ", program_invocation_short_name);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    exit(code);
+}
+
+long whole_number(const char *name, const char *text, long min, long max)
+{
+    char *end;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    if (end == text || *end != '\0' || errno != 0 || value < min || value > max)
+        die(EXIT_USAGE, "--%s: '%s' is not a whole number from %ld to %ld", name, text, min, max);
+    return value;
+}
+
+double real_number(const char *name, const char *text, double max)
+{
+    char *end;
+    double value = strtod(text, &end);
+    if (end == text || *end != '\0' || !(value >= 0.0 && value <= max))
+        die(EXIT_USAGE, "--%s: '%s' is not a number from 0 to %g", name, text, max);
+    return value;
+}
+
+static void load_images(struct trainer *trainer, const char *data, size_t limit)
+{
+    if (data == NULL) {
+        if (!images_make_up(2, limit != 0 ? limit : SYNTHETIC_TRAIN, &trainer->train) ||
+            !images_make_up(3, SYNTHETIC_TEST, &trainer->test))
+            die(EXIT_FAILURE, "out of memory");
+        return;
+    }
+    char why[4500];
+    if (!images_read(data, "train", limit, &trainer->train, why, sizeof why) ||
+        !images_read(data, "t10k", 0, &trainer->test, why, sizeof why))
+        die(EXIT_CONFIG,
+            "%s\nGet the data set with 'apt-get install dataset-fashion-mnist', name its folder "
+            "with --data, or use --synthetic.",
+            why);
+}
+
+void trainer_init(struct trainer *trainer, const char *data, size_t limit, size_t batch)
+{
+    *trainer = (struct trainer){.batch = batch};
+    load_images(trainer, data, limit);
+    trainer->order = malloc(trainer->train.count * sizeof *trainer->order);
+    trainer->model = malloc(sizeof *trainer->model);
+    trainer->velocity = calloc(1, sizeof *trainer->velocity);
+    trainer->sums = malloc(sizeof *trainer->sums);
+    if (trainer->order == NULL || trainer->model == NULL || trainer->velocity == NULL ||
+        trainer->sums == NULL)
+        die(EXIT_FAILURE, "out of memory");
+    trainer->steps_per_epoch = (trainer->train.count + batch - 1) / batch;
+}
+
+void trainer_finish(struct trainer *trainer)
+{
+    ddp_comm_destroy(trainer->comm);
+    images_free(&trainer->train);
+    images_free(&trainer->test);
+    free(trainer->order);
+    free(trainer->model);
+    free(trainer->velocity);
+    free(trainer->sums);
+}
+
+void trainer_check(const struct trainer *trainer, ddp_status status, const struct ddp_error *err)
+{
+    if (status != DDP_OK)
+        die(EXIT_FAILURE, "rank %u: %s (%s)", trainer->rank, err->msg, ddp_status_name(status));
+}
+
+void trainer_join(struct trainer *trainer)
+{
+    struct ddp_error err;
+    ddp_status status = ddp_comm_init(NULL, &trainer->comm, &err);
+    if (status != DDP_OK)
+        die(status == DDP_E_INVALID ? EXIT_CONFIG : EXIT_FAILURE, "%s (%s)", err.msg,
+            ddp_status_name(status));
+    trainer->rank = ddp_comm_rank(trainer->comm);
+    trainer->workers = ddp_comm_world_size(trainer->comm);
+}
+
+void trainer_share(struct trainer *trainer, struct mlp *model)
+{
+    struct ddp_error err;
+    trainer_check(trainer, ddp_broadcast(trainer->comm, model, MLP_FLOATS, DDP_FLOAT32, 0, &err),
+                  &err);
+}
+
+/* The same shuffle on every worker: nobody has to tell anybody. */
+void trainer_shuffle(struct trainer *trainer, unsigned long seed, size_t epoch)
+{
+    uint64_t state = seed * 1000003U + (uint64_t)epoch;
+    for (uint32_t i = 0; i < trainer->train.count; i++)
+        trainer->order[i] = i;
+    for (size_t i = trainer->train.count - 1; i > 0; i--) {
+        size_t j = random_next(&state) % (i + 1);
+        uint32_t swap = trainer->order[i];
+        trainer->order[i] = trainer->order[j];
+        trainer->order[j] = swap;
+    }
+}
+
+size_t trainer_images_before(const struct trainer *trainer, size_t step)
+{
+    return step < trainer->steps_per_epoch ? step * trainer->batch : trainer->train.count;
+}
+
+size_t trainer_batch(const struct trainer *trainer, size_t step)
+{
+    return trainer_images_before(trainer, step + 1) - trainer_images_before(trainer, step);
+}
+
+void trainer_step(struct trainer *trainer, size_t step, double rate, double momentum)
+{
+    size_t first = trainer_images_before(trainer, step), batch = trainer_batch(trainer, step);
+    size_t begin = first + batch * trainer->rank / trainer->workers;
+    size_t end = first + batch * (trainer->rank + 1) / trainer->workers;
+    memset(trainer->sums, 0, sizeof *trainer->sums);
+    for (size_t i = begin; i < end; i++) {
+        size_t image = trainer->order[i];
+        mlp_add_image(trainer->model, trainer->train.pixels + image * IMAGE_PIXELS,
+                      trainer->train.labels[image], trainer->sums);
+    }
+    struct ddp_error err;
+    trainer_check(trainer,
+                  ddp_all_reduce(trainer->comm, trainer->sums, trainer->sums, MLP_SUMS_DOUBLES,
+                                 DDP_FLOAT64, DDP_SUM, &err),
+                  &err);
+    mlp_step(trainer->model, trainer->velocity, trainer->sums, (double)batch, (float)rate,
+             (float)momentum);
+}
+
+double trainer_accuracy(struct trainer *trainer)
+{
+    size_t count = trainer->test.count;
+    int64_t correct = 0;
+    for (size_t i = trainer->rank; i < count; i += trainer->workers)
+        correct += mlp_classify(trainer->model, trainer->test.pixels + i * IMAGE_PIXELS) ==
+                   trainer->test.labels[i];
+    struct ddp_error err;
+    trainer_check(trainer,
+                  ddp_all_reduce(trainer->comm, &correct, &correct, 1, DDP_INT64, DDP_SUM, &err),
+                  &err);
+    return (double)correct / (double)count;
+}

@@ -1,0 +1,62 @@
+/*
+ * trainer.h - data-parallel training of mlp.h, for programs that differ in what they do around it:
+ * the data, the communicator, one step on a global batch, the test.
+ *
+ * All workers share one global batch a step: each adds up the gradients of its part, one all-reduce
+ * makes the sum of all parts, and every worker takes the same step. Which images are in a batch
+ * depends on seed and step only, so any number of workers follows the same path.
+ */
+#ifndef EXAMPLES_TRAINER_H
+#define EXAMPLES_TRAINER_H
+
+#include "mlp.h"
+
+#include <ddprun/comm.h>
+
+enum { EXIT_USAGE = 2, EXIT_CONFIG = 78 };
+
+struct trainer {
+    ddp_comm *comm;
+    uint32_t rank, workers;
+    struct images train, test;
+    uint32_t *order; /* of the training images in this epoch */
+    struct mlp *model, *velocity;
+    struct mlp_sums *sums; /* of the last step */
+    size_t batch;          /* images a step, of all workers together */
+    size_t steps_per_epoch;
+};
+
+/* Print a line with the program's name in front, and exit. */
+__attribute__((format(printf, 2, 3), noreturn)) void die(int code, const char *format, ...);
+
+/* The value of option --@name, or exit with a sentence. */
+long whole_number(const char *name, const char *text, long min, long max);
+double real_number(const char *name, const char *text, double max);
+
+/* Memory and images: from the folder @data, or made up if that is NULL; at most @limit of them for
+ * training, if that is not 0. */
+void trainer_init(struct trainer *trainer, const char *data, size_t limit, size_t batch);
+void trainer_finish(struct trainer *trainer);
+
+/* Every result of the library goes through here: what is not DDP_OK is the end. */
+void trainer_check(const struct trainer *trainer, ddp_status status, const struct ddp_error *err);
+
+void trainer_join(struct trainer *trainer);
+
+/* What rank 0 has of both, to all. */
+void trainer_share(struct trainer *trainer, struct mlp *model);
+
+/* Put the images into the order of @epoch. */
+void trainer_shuffle(struct trainer *trainer, unsigned long seed, size_t epoch);
+
+/* How many images the steps of an epoch before @step had, and how many @step has. */
+size_t trainer_images_before(const struct trainer *trainer, size_t step);
+size_t trainer_batch(const struct trainer *trainer, size_t step);
+
+/* Step number @step of the epoch. */
+void trainer_step(struct trainer *trainer, size_t step, double rate, double momentum);
+
+/* On the test images, of which each worker looks at a part. */
+double trainer_accuracy(struct trainer *trainer);
+
+#endif

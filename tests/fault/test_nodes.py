@@ -1,0 +1,551 @@
+#!/usr/bin/env python3
+"""test_nodes.py - jobs of several nodes: nodes die, hang, come, leave and lose their cables, and the
+job goes on with whoever is left.
+
+After each case: nothing of the job is left, no two workers had one rank of one generation, and none
+was there when the next generation had begun. The first class needs nothing; the second, root.
+"""
+
+import os
+import random
+import signal
+import sys
+import time
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
+from ddprun_run import wait_until
+from nodes import (CRASH_LOOP, LEASE, TRY_AGAIN, UNREACHABLE, NodesCase, NotPermitted, Wires, free_port,
+                   is_alive)
+
+TRIO = ('n1', 'n2', 'n3')
+STORMS = 20
+
+
+def order(generation):
+    """The nodes by rank, each once."""
+    return list(dict.fromkeys(record.node for _, record in sorted(generation.ranks.items())))
+
+
+def pids_of(generation):
+    return {rank: record.pid for rank, record in generation.ranks.items()}
+
+
+class Deaths(NodesCase):
+    """What ends by itself, or is killed: one store, agents on loopback."""
+
+    def setUp(self):
+        super().setUp()
+        self.daemon_job = self.store()
+
+    def assert_survived(self, before, after, lost):
+        """Survivors keep their order."""
+        self.assertEqual(order(after), [node for node in order(before) if node not in lost])
+
+    def test_an_agent_is_killed(self):
+        job = self.cluster('2:3')
+        before = job.start_all(*TRIO)
+        job.kill_agent('n2')
+        after = job.running('n1', 'n3', after=before.number)
+        self.assert_survived(before, after, ['n2'])
+        job.expect('n2', 137, 'the agent was killed by SIGKILL')
+        job.end('n1', 'n3')
+
+    def test_the_agent_of_rank_0_is_killed(self):
+        job = self.cluster('1:3')
+        before = job.start_all(*TRIO)
+        first, *others = order(before)
+        job.kill_agent(first)
+        after = job.running(*others, after=before.number)
+        self.assert_survived(before, after, [first])
+        job.expect(first, 137)
+        job.end(*others)
+
+    def test_a_whole_node_is_killed(self):
+        job = self.cluster('1:3', mode=['fork'])
+        before = job.start_all(*TRIO)
+        job.kill_node('n3')
+        after = job.running('n1', 'n2', after=before.number, timeout=LEASE)
+        self.assert_survived(before, after, ['n3'])
+        job.expect('n3', -9)
+        job.end('n1', 'n2')
+
+    def test_a_node_that_was_killed_is_replaced(self):
+        job = self.cluster('3')
+        before = job.start_all(*TRIO)
+        job.kill_node('n1')
+        job.expect('n1', -9)
+        for node in ('n2', 'n3'): # too few: nobody runs
+            wait_until(lambda node=node: not any(map(is_alive, job.workers_of(node, before))),
+                       'the end of the workers')
+        job.start('n4')
+        job.running('n2', 'n3', 'n4', after=before.number)
+        job.end('n2', 'n3', 'n4')
+
+    def test_a_guard_is_killed(self):
+        job = self.cluster('1:2')
+        before = job.start_all('n1', 'n2')
+        job.agents['n2'].signal(signal.SIGKILL)
+        job.running('n1', after=before.number)
+        job.expect('n2', -9)
+        job.end('n1')
+
+    def test_a_worker_is_killed(self):
+        """All nodes start again, and each restart is the job's, on whichever node it failed."""
+        job = self.cluster('3', '--max-restarts=2', '--crash-loop=0')
+        generation = job.start_all(*TRIO)
+        for node in TRIO[:2]:
+            os.kill(job.workers_of(node, generation)[0], signal.SIGKILL)
+            generation = job.running(*TRIO, after=generation.number)
+        job.fail(generation, generation.ranks[5].rank)
+        for node in TRIO:
+            job.expect(node, 7, 'rank 5')
+
+    def test_crash_loop(self):
+        job = self.cluster('2', '--max-restarts=100', mode=['crash'], at_least=5)
+        for node in TRIO[:2]:
+            job.start(node)
+        for node in TRIO[:2]:
+            job.expect(node, CRASH_LOOP, 'has failed 5 times in a row with exit code 3')
+
+    def test_restart_storm(self):
+        """Workers die at random moments, also while others are being started."""
+        job = self.cluster('3', f'--max-restarts={STORMS}', '--crash-loop=0', at_least=STORMS)
+        generation = job.start_all(*TRIO)
+        choose = random.Random(5)
+        for _ in range(STORMS):
+            time.sleep(choose.random() * 0.05) # part of the storm, not a wait for something
+            victim = choose.choice(list(generation.ranks.values()))
+            os.kill(victim.pid, choose.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV]))
+            generation = job.running(*TRIO, after=generation.number)
+        job.fail(generation, 0)
+        for node in TRIO:
+            job.expect(node, 7)
+
+    def test_the_store_is_killed_and_remembers(self):
+        """What was running goes on, and so does the job afterwards."""
+        port = free_port()
+        daemon = self.store(f'--state={self.folder}/state', port=port)
+        job = self.cluster('2:3')
+        before = job.start_all(*TRIO)
+        daemon.signal(signal.SIGKILL)
+        daemon.wait()
+        self.store(f'--state={self.folder}/state', port=port)
+        for node in TRIO:
+            job.agents[node].read_until('connected to the store')
+        time.sleep(LEASE) # nobody must be lost by this
+        self.assertEqual(pids_of(job.running(*TRIO)), pids_of(before))
+        job.kill_agent('n1')
+        job.running('n2', 'n3', after=before.number)
+        job.expect('n1', 137)
+        job.end('n2', 'n3')
+
+    def test_the_store_is_killed_and_forgets(self):
+        """Its members are new to it, and begin anew behind the generations that they have had."""
+        port = free_port()
+        daemon = self.store(port=port)
+        job = self.cluster('3')
+        before = job.start_all(*TRIO)
+        daemon.signal(signal.SIGKILL)
+        daemon.wait()
+        self.store(port=port)
+        job.running(*TRIO, after=before.number)
+        job.end(*TRIO)
+
+    def test_the_store_is_killed_for_good(self):
+        job = self.cluster('1:3', '--join-timeout=2s', at_least=1)
+        before = job.start_all(*TRIO)
+        began = time.monotonic()
+        self.daemon_job.signal(signal.SIGKILL)
+        wait_until(lambda: not any(is_alive(record.pid) for record in before.ranks.values()),
+                   'the end of the workers')
+        self.assertLess(time.monotonic() - began, LEASE)
+        for node in TRIO:
+            job.expect(node, UNREACHABLE, '--join-timeout')
+        self.assertLess(time.monotonic() - began, LEASE + 5)
+
+    def test_a_node_hosts_the_store_and_dies(self):
+        self.endpoint = f'127.0.0.1:{free_port()}'
+        job = self.cluster('1:3', '--join-timeout=2s', at_least=1)
+        job.start('n1')
+        job.running('n1')
+        for node in ('n2', 'n3'):
+            job.start(node)
+        before = job.running(*TRIO)
+        began = time.monotonic()
+        job.kill_node('n1')
+        job.expect('n1', -9)
+        for node in ('n2', 'n3'):
+            job.expect(node, UNREACHABLE, '--join-timeout')
+            self.assertFalse(any(map(is_alive, job.workers_of(node, before))))
+        self.assertLess(time.monotonic() - began, LEASE + 5)
+
+
+class Comings(NodesCase):
+    """Nodes that come, wait, leave, and do not fit: one store, agents on loopback."""
+
+    def setUp(self):
+        super().setUp()
+        self.store()
+
+    def checkpoint(self, job, key):
+        self.done(self.endpoint, 'set', f'job/{job.name}/{key}', 'x')
+
+    def test_a_newcomer_comes_in_at_once(self):
+        job = self.cluster('1:2')
+        before = job.start_all('n1')
+        job.start('n2')
+        after = job.running('n1', 'n2', after=before.number)
+        self.assertEqual(order(after), ['n1', 'n2'])
+        job.end('n1', 'n2')
+
+    def test_a_newcomer_waits_for_a_checkpoint(self):
+        job = self.cluster('1:3', '--join-policy=checkpoint')
+        before = job.start_all('n1')
+        job.start('n2').read_until('saved their state')
+        self.assertEqual(job.running('n1').number, before.number)
+        self.checkpoint(job, 'ddprun/checkpoint')
+        after = job.running('n1', 'n2', after=before.number)
+        job.start('n3').read_until('saved their state')
+        self.checkpoint(job, f'g{after.number}/ddprun/checkpoint')
+        job.running(*TRIO, after=after.number)
+        job.end(*TRIO)
+
+    def test_a_newcomer_is_never_let_in_but_after_a_failure(self):
+        job = self.cluster('1:2', '--join-policy=never', '--max-restarts=1')
+        before = job.start_all('n1')
+        job.start('n2').read_until('stopped for another reason')
+        self.checkpoint(job, 'ddprun/checkpoint')
+        self.assertEqual(job.running('n1').number, before.number)
+        job.fail(before, 1)
+        job.running('n1', 'n2', after=before.number)
+        job.end('n1', 'n2')
+
+    def test_a_spare_steps_in(self):
+        """A node beyond MAX waits, and takes the place of one that is lost."""
+        job = self.cluster('2')
+        before = job.start_all('n1', 'n2')
+        job.start('n3').read_until('all 2 seats are taken; this node is a spare')
+        job.kill_node('n1')
+        after = job.running('n2', 'n3', after=before.number)
+        self.assertEqual(order(after), ['n2', 'n3'])
+        job.expect('n1', -9)
+        job.end('n2', 'n3')
+
+    def test_a_spare_that_is_not_needed_ends_with_the_job(self):
+        job = self.cluster('1', name='one-of-two', at_least=1)
+        job.nnodes = '1:2'
+        job.start_all('n1', 'n2')
+        job.start('n3').read_until('all 2 seats are taken; this node is a spare')
+        job.end('n1', 'n2', 'n3')
+
+    def test_ctrl_c_on_one_node_of_three(self):
+        """Leaving is not closing, unless too few are left."""
+        job = self.cluster('2:3')
+        before = job.start_all(*TRIO)
+        job.agents['n2'].signal(signal.SIGINT)
+        job.running('n1', 'n3', after=before.number)
+        job.expect('n2', 130, 'the job was ended by SIGINT')
+        job.end('n1', 'n3')
+
+    def test_ctrl_c_that_leaves_too_few(self):
+        job = self.cluster('3', at_least=1)
+        job.start_all(*TRIO)
+        job.agents['n2'].signal(signal.SIGINT)
+        for node in ('n1', 'n3'):
+            job.expect(node, 130, 'has left, and 2 of at least 3 nodes are left')
+        job.expect('n2', 130)
+
+    def test_a_node_leaves_before_its_workers_obey(self):
+        """Its workers ignore SIGTERM: the others wait for their end, not for a lease."""
+        job = self.cluster('1:2', '--shutdown-timeout=700ms', mode=['deaf'])
+        before = job.start_all('n1', 'n2')
+        job.agents['n2'].signal(signal.SIGTERM)
+        job.running('n1', after=before.number)
+        job.expect('n2', 143)
+        job.end('n1')
+
+    def test_nodes_that_disagree(self):
+        job = self.cluster('1:3', at_least=1)
+        job.start_all('n1')
+        for node, word, texts in (('n2', '--nnodes=2:3', ['least number of nodes is 2 on this node and 1 in the job']),
+                                  ('n3', '--max-restarts=4', ['restarts is 4 on this node and 0 in the job'])):
+            job.start(node, word)
+            job.expect(node, 78, *texts)
+        self.assertEqual(job.running('n1').number, 1)
+        job.end('n1')
+
+    def test_too_few_come(self):
+        job = self.cluster('2', '--join-timeout=500ms', at_least=0)
+        job.start('n1')
+        job.expect('n1', TRY_AGAIN, '--join-timeout')
+
+    def test_two_agents_of_one_name(self):
+        """On loopback all nodes have one: each is a member of its own, and so is one that joins twice."""
+        job = self.cluster('1:4')
+        before = job.start_all(*TRIO)
+        job.start('again', host='n2')
+        generation = job.running(*TRIO, 'again', after=before.number)
+        job.kill_agent('n2')
+        generation = job.running('n1', 'n3', 'again', after=generation.number)
+        job.expect('n2', 137)
+        job.end('n1', 'n3', 'again')
+
+    def test_workers_of_different_numbers(self):
+        job = self.cluster('2', at_least=1)
+        job.start('n1', '--nproc-per-node=1')
+        job.start('n2', '--nproc-per-node=3')
+        generation = job.running('n1', 'n2')
+        self.assertIn([record.node for _, record in sorted(generation.ranks.items())],
+                      (['n1', 'n2', 'n2', 'n2'], ['n2', 'n2', 'n2', 'n1']))
+        job.end('n1', 'n2')
+
+
+class Pauses(NodesCase):
+    """Processes that stop for a while: shorter than the lease is slow, longer is lost."""
+
+    def setUp(self):
+        super().setUp()
+        self.store()
+
+    def stop(self, job, node, whole):
+        """Stop its agent, or all that it is; what lets it go on."""
+        pids = job.processes(node) if whole else [job.agent_of(node)]
+        job.freeze(pids)
+        return lambda: job.thaw(pids)
+
+    def start_two(self):
+        jobs = {True: self.cluster('1:3', name='whole'), False: self.cluster('1:3', name='agent')}
+        return jobs, {whole: job.start_all(*TRIO) for whole, job in jobs.items()}
+
+    def test_shorter_than_the_lease(self):
+        jobs, before = self.start_two()
+        go_on = [self.stop(job, 'n2', whole) for whole, job in jobs.items()]
+        time.sleep(1)
+        for each in go_on:
+            each()
+        time.sleep(LEASE)
+        for whole, job in jobs.items():
+            job.at_least = 1
+            self.assertEqual(pids_of(job.running(*TRIO)), pids_of(before[whole]))
+            job.end(*TRIO)
+
+    def test_longer_than_the_lease(self):
+        """The others go on; the guard has ended the workers of an agent that is stopped alone. What
+        wakes up must see that it is lost before it does anything, and joins anew."""
+        jobs, before = self.start_two()
+        began = time.monotonic()
+        go_on = {whole: self.stop(job, 'n2', whole) for whole, job in jobs.items()}
+        without = {}
+        for whole, job in jobs.items():
+            without[whole] = job.running('n1', 'n3', after=before[whole].number)
+        self.assertLess(time.monotonic() - began, LEASE + 1.5)
+        self.assertFalse(any(map(is_alive, jobs[False].workers_of('n2', before[False]))))
+        time.sleep(max(0, began + 5 - time.monotonic()))
+        for whole, job in jobs.items():
+            go_on[whole]()
+        for whole, job in jobs.items():
+            job.running(*TRIO, after=without[whole].number)
+            job.end(*TRIO)
+
+
+FIVE = ('n1', 'n2', 'n3', 'n4', 'n5')
+
+
+class Wired(NodesCase):
+    """Five nodes and the store, each in a network namespace; any cable can be cut."""
+
+    @classmethod
+    def setUpClass(cls):
+        try:
+            cls.wires = Wires(['store', *FIVE])
+        except NotPermitted as fault:
+            raise unittest.SkipTest(str(fault)) from None
+        cls.addClassCleanup(cls.wires.close)
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(self.wires.heal)
+        self.token('make')
+
+    def assert_gone_before(self, job, node, before, after):
+        """The workers of a node that cannot be heard end before their ranks are somebody else's."""
+        ended = max(record.alive for record in job.records()
+                    if record.node == node and record.generation == before.number)
+        started = min(record.start for record in after.ranks.values())
+        self.assertLess(ended, started)
+        self.assertFalse(any(map(is_alive, job.workers_of(node, before))))
+
+
+class Cables(Wired):
+    """The store is in a place of its own."""
+
+    def setUp(self):
+        super().setUp()
+        self.store(node='store', port=29400)
+
+    def test_agents_and_nodes_are_killed(self):
+        job = self.cluster('2:5')
+        before = job.start_all(*FIVE)
+        self.assertEqual(order(before), list(FIVE))
+        job.kill_agent('n2')
+        after = job.running('n1', 'n3', 'n4', 'n5', after=before.number, timeout=LEASE)
+        job.expect('n2', 137)
+        job.kill_node('n4')
+        after = job.running('n1', 'n3', 'n5', after=after.number, timeout=LEASE)
+        job.expect('n4', -9)
+        job.start('n2') # it comes back, and goes to the end of the line
+        after = job.running('n1', 'n3', 'n5', 'n2', after=after.number)
+        self.assertEqual(order(after), ['n1', 'n3', 'n5', 'n2'])
+        job.end('n1', 'n2', 'n3', 'n5')
+
+    def test_power_failure(self):
+        """No kernel is left to close a connection."""
+        job = self.cluster('2:5')
+        before = job.start_all(*FIVE)
+        began = time.monotonic()
+        self.wires.cut('n1')
+        job.kill_node('n1')
+        after = job.running(*FIVE[1:], after=before.number)
+        self.assertLess(time.monotonic() - began, LEASE + 1)
+        self.assertEqual(order(after), list(FIVE[1:]))
+        job.expect('n1', -9)
+        job.end(*FIVE[1:])
+
+    def test_a_cable_is_cut_and_mended(self):
+        job = self.cluster('2:5')
+        before = job.start_all(*FIVE)
+        began = time.monotonic()
+        self.wires.cut('n3')
+        after = job.running('n1', 'n2', 'n4', 'n5', after=before.number)
+        self.assertLess(time.monotonic() - began, LEASE + 1)
+        self.assert_gone_before(job, 'n3', before, after)
+        self.wires.heal('n3')
+        after = job.running('n1', 'n2', 'n4', 'n5', 'n3', after=after.number)
+        self.assertEqual(order(after), ['n1', 'n2', 'n4', 'n5', 'n3'])
+        job.end(*FIVE)
+
+    def test_a_cable_is_loose(self):
+        """For less than the lease: nothing happens."""
+        job = self.cluster('2:5', at_least=1)
+        before = job.start_all(*FIVE)
+        for _ in range(2):
+            self.wires.cut('n1', 'n5')
+            time.sleep(1)
+            self.wires.heal('n1', 'n5')
+            time.sleep(1.5)
+        self.assertEqual(pids_of(job.running(*FIVE)), pids_of(before))
+        job.end(*FIVE)
+
+    def test_a_minority_is_cut_off(self):
+        """It cannot go on by itself, although it is as many as MIN."""
+        job = self.cluster('2:5')
+        before = job.start_all(*FIVE)
+        self.wires.part('n4', 'n5')
+        after = job.running('n1', 'n2', 'n3', after=before.number)
+        for node in ('n4', 'n5'):
+            self.assert_gone_before(job, node, before, after)
+        self.assertEqual({record.generation for record in job.records() if record.node in ('n4', 'n5')},
+                         {before.number})
+        self.wires.heal('n4', 'n5')
+        job.running(*FIVE, after=after.number)
+        job.end(*FIVE)
+
+    def test_the_store_is_cut_off(self):
+        """Nobody may run, and all go on when it is back."""
+        job = self.cluster('2:5')
+        before = job.start_all(*FIVE)
+        self.wires.cut('store')
+        began = time.monotonic()
+        wait_until(lambda: not any(is_alive(record.pid) for record in before.ranks.values()),
+                   'the end of the workers')
+        self.assertLess(time.monotonic() - began, LEASE)
+        time.sleep(max(0, began + LEASE + 0.5 - time.monotonic())) # the server has given up all
+        self.wires.heal('store')
+        job.running(*FIVE, after=before.number)
+        job.end(*FIVE)
+
+    def test_a_node_is_stopped(self):
+        """All of it, for a little longer than the lease. When it wakes up, in any order, it may not
+        do a thing for its old ranks; nor may the guard, late, do something to its new ones."""
+        job = self.cluster('2:5', '--lease=600ms')
+        after = job.start_all(*FIVE)
+        for turn in range(4):
+            pids = job.processes('n2')
+            job.freeze(pids)
+            after = job.running('n1', 'n3', 'n4', 'n5', after=after.number)
+            job.thaw(reversed(pids) if turn % 2 else pids)
+            after = job.running('n1', 'n3', 'n4', 'n5', 'n2', after=after.number)
+        job.end(*FIVE)
+
+    def test_a_node_joins_twice(self):
+        """Two agents on one machine are two members; the job loses only the one that is lost."""
+        job = self.cluster('2:5')
+        before = job.start_all('n1', 'n2')
+        job.start('n2-again', host='n2')
+        after = job.running('n1', 'n2', 'n2-again', after=before.number)
+        job.kill_agent('n2')
+        after = job.running('n1', 'n2-again', after=after.number)
+        job.expect('n2', 137)
+        job.end('n1', 'n2-again')
+
+    def test_a_node_restarts_while_it_is_still_a_member(self):
+        """Its power fails, and it is back before the lease is over: the old one is lost as if it had
+        never come back."""
+        job = self.cluster('2:3')
+        before = job.start_all(*TRIO)
+        self.wires.cut('n2')
+        job.kill_node('n2')
+        job.expect('n2', -9)
+        self.wires.heal('n2')
+        job.start('n2')
+        job.running(*TRIO, after=before.number)
+        job.end(*TRIO)
+
+
+class Hosts(Wired):
+    """A node has the store."""
+
+    def setUp(self):
+        super().setUp()
+        self.endpoint = f'{self.wires.address_of("n1")}:29400'
+
+    def test_it_dies(self):
+        job = self.cluster('2:5', '--join-timeout=2s', at_least=1)
+        before = job.start_all(*FIVE)
+        began = time.monotonic()
+        job.kill_node('n1')
+        job.expect('n1', -9)
+        for node in FIVE[1:]:
+            job.expect(node, UNREACHABLE, '--join-timeout')
+            self.assertFalse(any(map(is_alive, job.workers_of(node, before))))
+        self.assertLess(time.monotonic() - began, LEASE + 5)
+
+    def test_it_loses_its_cable(self):
+        """It is a minority of one with the store: the others' workers end, and its own, too few for
+        MIN, wait."""
+        job = self.cluster('2:5')
+        before = job.start_all(*FIVE)
+        began = time.monotonic()
+        self.wires.cut('n1')
+        wait_until(lambda: not any(is_alive(record.pid) for record in before.ranks.values()),
+                   'the end of all workers')
+        self.assertLess(time.monotonic() - began, LEASE + 1)
+        self.wires.heal('n1')
+        job.running(*FIVE, after=before.number)
+        job.end(*FIVE)
+
+    def test_it_leaves(self):
+        """Its workers end, and the others', but the store stays until they have gone."""
+        job = self.cluster('2:5', at_least=2)
+        before = job.start_all(*FIVE)
+        job.agents['n1'].signal(signal.SIGTERM)
+        job.running(*FIVE[1:], after=before.number)
+        job.end(*FIVE[1:])
+        job.expect('n1', 143)
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -1,0 +1,124 @@
+/*
+ * probe_node.c - a worker that leaves a record of when it ran, by which a test can see afterwards
+ * that no two of one rank, and none of two generations, did so at the same time:
+ *
+ *     probe_node DIR [MODE]
+ *
+ * It keeps one line in DIR/GENERATION-RANK-PID, "generation rank world node pid start alive": from
+ * when it ran until when at least, in nanoseconds of CLOCK_MONOTONIC. It ends well when there is
+ * DIR/end, and with code 7 when there is DIR/fail-GENERATION-RANK. MODE:
+ *
+ *     crash   rank 0 exits with code 3 at once
+ *     fork    leaves two children behind, one of them in a session of its own
+ *     deaf    ignores SIGTERM
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { TICK_NS = 1000000, PATH_SIZE = 512 };
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static const char *variable(const char *name)
+{
+    const char *value = getenv(name);
+    if (value != NULL)
+        return value;
+    fprintf(stderr, "probe_node: %s is not set\n", name);
+    exit(2);
+}
+
+/* N of ".../gN/". */
+static unsigned long generation(void)
+{
+    const char *prefix = variable("DDPRUN_STORE_PREFIX"), *at = prefix + strlen(prefix);
+    while (at > prefix && at[-1] != 'g')
+        at--;
+    return strtoul(at, NULL, 10);
+}
+
+struct record {
+    int fd;
+    unsigned long generation;
+    const char *rank;
+    uint64_t start_ns;
+};
+
+/* Lines have one length, so that each write replaces the one before. */
+static void write_line(const struct record *record)
+{
+    char line[256];
+    int len =
+        snprintf(line, sizeof line, "%08lu %6s %6s %16s %08d %020llu %020llu\n", record->generation,
+                 record->rank, variable("WORLD_SIZE"), variable("PROBE_NODE"), (int)getpid(),
+                 (unsigned long long)record->start_ns, (unsigned long long)now_ns());
+    if (pwrite(record->fd, line, (size_t)len, 0) != len)
+        exit(4);
+}
+
+static void begin(struct record *record, const char *dir)
+{
+    char path[PATH_SIZE];
+    *record = (struct record){.start_ns = now_ns(), .generation = generation()};
+    record->rank = variable("RANK");
+    snprintf(path, sizeof path, "%s/%lu-%s-%d", dir, record->generation, record->rank,
+             (int)getpid());
+    record->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    if (record->fd < 0) {
+        fprintf(stderr, "probe_node: cannot make %s: %s\n", path, strerror(errno));
+        exit(4);
+    }
+    write_line(record);
+}
+
+static void leave_children(void)
+{
+    for (int i = 0; i < 2; i++) {
+        if (fork() != 0)
+            continue;
+        signal(SIGTERM, SIG_IGN);
+        if (i == 1)
+            setsid();
+        for (;;)
+            pause();
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const char *mode = argc > 2 ? argv[2] : "";
+    char end[PATH_SIZE], fail[PATH_SIZE];
+    struct record record;
+    const struct timespec tick = {0, TICK_NS};
+    if (argc < 2)
+        return 2;
+    if (strcmp(mode, "deaf") == 0)
+        signal(SIGTERM, SIG_IGN);
+    begin(&record, argv[1]);
+    if (strcmp(mode, "crash") == 0 && strcmp(record.rank, "0") == 0)
+        return 3;
+    if (strcmp(mode, "fork") == 0)
+        leave_children();
+    snprintf(end, sizeof end, "%s/end", argv[1]);
+    snprintf(fail, sizeof fail, "%s/fail-%lu-%s", argv[1], record.generation, record.rank);
+    for (;;) {
+        nanosleep(&tick, NULL);
+        write_line(&record);
+        if (access(end, F_OK) == 0)
+            return 0;
+        if (access(fail, F_OK) == 0)
+            return 7;
+    }
+}

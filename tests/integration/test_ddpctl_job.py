@@ -1,0 +1,419 @@
+#!/usr/bin/env python3
+"""test_ddpctl_job.py - ddpctl status, stop, drain and scale on jobs of several nodes, which are
+agents on this machine that take it for machines of other names."""
+
+import ctypes
+import json
+import os
+import signal
+import socket
+import sys
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
+from ddprun_run import DEADLINE, wait_until
+from ddprund_run import DENIED, TIMEOUT, UNREACHABLE, USAGE, DdprundCase
+
+FAILED = 1
+STOPPED = 143
+CLONE_NEWUTS, CLONE_NEWUSER = 0x04000000, 0x10000000
+
+
+def become(name):
+    """Have this process, and those it starts, live on a machine called @name."""
+    libc = ctypes.CDLL(None)
+    if libc.unshare(CLONE_NEWUTS) != 0 and libc.unshare(CLONE_NEWUTS | CLONE_NEWUSER) != 0:
+        os._exit(99)
+    socket.sethostname(name)
+
+
+def can_become():
+    pid = os.fork()
+    if pid == 0:
+        try:
+            become('other')
+            os._exit(0 if socket.gethostname() == 'other' else 1)
+        finally:
+            os._exit(1)
+    return os.waitpid(pid, 0)[1] == 0
+
+
+# Ends when it is told to, or fails when there is a file "fail-RANK".
+WORKER = 'until rm "fail-$RANK" 2>/dev/null; do sleep 0.02; done; echo it hurts >&2; exit 7'
+
+# Of a field: its types, or the same of what is in it.
+NUMBER, TEXT, MAYBE_NUMBER, MAYBE_TEXT = (int,), (str,), (int, type(None)), (str, type(None))
+WORKER_SCHEMA = {'local_rank': NUMBER, 'rank': NUMBER, 'pid': NUMBER, 'state': TEXT,
+                 'exit_code': MAYBE_NUMBER, 'signal': MAYBE_TEXT}
+NODE_SCHEMA = {'id': NUMBER, 'name': MAYBE_TEXT, 'address': MAYBE_TEXT, 'nproc': MAYBE_NUMBER,
+               'phase': MAYBE_TEXT, 'phase_generation': MAYBE_NUMBER, 'leaving': (bool,),
+               'failure': (dict, type(None)), 'order': MAYBE_TEXT, 'order_text': MAYBE_TEXT,
+               'node_rank': MAYBE_NUMBER, 'first_rank': MAYBE_NUMBER, 'spare': (bool,),
+               'drained': (bool,), 'workers': [WORKER_SCHEMA]}
+JOB_SCHEMA = {'job': TEXT, 'state': TEXT, 'generation': NUMBER, 'members': NUMBER,
+              'seated': NUMBER, 'min_nodes': NUMBER, 'max_nodes': NUMBER, 'world_size': NUMBER,
+              'restarts': NUMBER, 'max_restarts': NUMBER, 'reason': TEXT,
+              'exit_code': MAYBE_NUMBER,
+              'recovery': {'quiet_ms': MAYBE_NUMBER, 'seated_ms': MAYBE_NUMBER,
+                           'running_ms': MAYBE_NUMBER},
+              'wanted': {'stop': (bool,), 'size': MAYBE_TEXT, 'drain': [TEXT]},
+              'nodes': [NODE_SCHEMA]}
+STATUS_SCHEMA = {'schema': NUMBER, 'jobs': [JOB_SCHEMA]}
+
+
+def fits(value, schema, where='$'):
+    """What is wrong with @value; '' if nothing is."""
+    if isinstance(schema, dict):
+        if not isinstance(value, dict) or value.keys() != schema.keys():
+            return f'{where}: {value} has not the fields {sorted(schema)}'
+        return ''.join(fits(value[name], schema[name], f'{where}.{name}') for name in schema)
+    if isinstance(schema, list):
+        return ''.join(fits(item, schema[0], f'{where}[{i}]') for i, item in enumerate(value))
+    right = isinstance(value, schema) and (bool in schema or not isinstance(value, bool))
+    return '' if right else f'{where}: {value!r}; '
+
+
+class JobCase(DdprundCase):
+    def setUp(self):
+        super().setUp()
+        self.service = self.serve()
+        self.addCleanup(self.stop, self.service)
+        self.store = self.service.endpoints[0]
+
+    def node(self, name, *words, nnodes='1:3', nproc=2, job='train', worker=WORKER):
+        node = self.start(f'--nnodes={nnodes}', f'--nproc-per-node={nproc}', f'--rdzv-id={job}',
+                          f'--rdzv-endpoint={self.store}', '--settle=0.2', '--shutdown-timeout=5',
+                          *words, '--no-python', 'sh', '-c', worker,
+                          preexec_fn=lambda: become(name))
+        self.addCleanup(self.kill, node)
+        return node
+
+    @staticmethod
+    def kill(node):
+        if node.process.poll() is None:
+            node.signal(signal.SIGKILL)
+        node.wait_gone()
+
+    def json(self, *words, verb='status', **options):
+        return json.loads(self.done(self.store, '--json', *words, verb=verb, **options))
+
+    def job(self, name='train'):
+        return self.json(name)['jobs'][0]
+
+    def version(self, key):
+        return json.loads(self.done(self.store, 'get', '--json', key))['version']
+
+    def text(self, *words, verb='status'):
+        return self.done(self.store, *words, verb=verb).decode()
+
+    def await_job(self, what, condition, name='train'):
+        """The job, when it is there and so."""
+        def there():
+            jobs = [job for job in self.json()['jobs'] if job['job'] == name]
+            return jobs[0] if jobs and condition(jobs[0]) else None
+        return wait_until(there, what)
+
+    def await_runs(self, nodes, generation=None, members=None):
+        return self.await_job(
+            f'{nodes} nodes to run', lambda job: job['state'] == 'running' and
+            job['seated'] == nodes and (generation is None or job['generation'] == generation) and
+            (members is None or job['members'] == members) and
+            all(node['phase'] == 'running' and len(node['workers']) == node['nproc'] and
+                {worker['state'] for worker in node['workers']} == {'running'}
+                for node in job['nodes'] if node['order'] == 'run'))
+
+    def fails(self, code, text, verb, *words, store=None):
+        got, out, err = self.ctl(store or self.store, *words, verb=verb)
+        self.assertEqual((got, out), (code, b''), err)
+        self.assertRegex(err, r'\Addpctl: [^\n]+\n\Z')
+        self.assertIn(text, err)
+
+
+@unittest.skipUnless(can_become(), 'a process may not have a host name of its own here')
+class Status(JobCase):
+    def test_no_jobs(self):
+        self.assertEqual(self.text(), 'no jobs\n')
+        self.assertEqual(self.json(), {'schema': 1, 'jobs': []})
+        self.fails(FAILED, "no job 'train'", 'status', 'train')
+        self.fails(FAILED, "no job '../x'", 'status', '../x')
+
+    def test_what_waits(self):
+        self.node('a', nnodes='2:3')
+        self.await_job('a node', lambda job: job['nodes'])
+        self.assertRegex(self.text(), r'\Ajob train is waiting for 1 more node: 1 of at least 2 is')
+        self.assertEqual((self.job()['state'], self.job()['generation']), ('forming', 0))
+
+    def test_what_runs(self):
+        self.node('a', '--node-rank=0', '--max-restarts=3')
+        self.node('b', '--node-rank=1', '--max-restarts=3')
+        job = self.await_runs(2)
+        self.assertEqual(fits(self.json(), STATUS_SCHEMA), '')
+        self.assertEqual((job['world_size'], job['restarts'], job['max_restarts'],
+                          job['min_nodes'], job['max_nodes']), (4, 0, 3, 1, 3))
+        self.assertEqual([node['name'] for node in job['nodes']], ['a', 'b'])
+        self.assertEqual([node['first_rank'] for node in job['nodes']], [0, 2])
+        ranks = {}
+        for node in job['nodes']:
+            self.assertEqual((node['address'], node['order'], node['spare']),
+                             ('127.0.0.1', 'run', False))
+            for worker in node['workers']:
+                env = Path(f'/proc/{worker["pid"]}/environ').read_bytes().split(b'\0')
+                self.assertIn(b'RANK=%d' % worker['rank'], env)
+                self.assertIn(b'LOCAL_RANK=%d' % worker['local_rank'], env)
+                ranks[worker['rank']] = worker['pid']
+        self.assertEqual(sorted(ranks), [0, 1, 2, 3])
+        generation = job['generation']
+        lines = self.text('train').splitlines()
+        self.assertEqual(lines[0], f'job train is running generation {generation}')
+        self.assertRegex(lines[1], r'\A  nodes +2 \(1 to 3\)\Z')
+        self.assertRegex(lines[-3], r'\A  NODE +NAME +ADDRESS +PHASE +ORDER +RANKS +WORKERS\Z')
+        self.assertRegex(lines[-1], rf'\A  1 +b +127.0.0.1 +running {generation} +run +2-3 +'
+                                    rf'{ranks[2]} running, {ranks[3]} running\Z')
+
+    def test_several_jobs(self):
+        self.node('a', job='one')
+        self.node('b', job='two')
+        wait_until(lambda: [job['job'] for job in self.json()['jobs']] == ['one', 'two'], 'both')
+        heads = [line.split()[1] for line in self.text().splitlines() if line.startswith('job ')]
+        self.assertEqual(heads, ['one', 'two'])
+        self.assertEqual([job['job'] for job in self.json('two')['jobs']], ['two'])
+        self.fails(USAGE, 'more than one job', 'stop')
+
+    def test_after_a_failure(self):
+        self.node('a', '--max-restarts=2', nnodes='2:2')
+        self.node('b', '--max-restarts=2', nnodes='2:2')
+        before = self.await_runs(2)['generation']
+        (self.folder / 'fail-2').touch()
+        job = self.await_runs(2, before + 1)
+        job = self.await_job('the recovery', lambda job: job['recovery']['running_ms'])
+        self.assertEqual((job['restarts'], job['max_restarts']), (1, 2))
+        self.assertIn('rank 2', job['reason'])
+        phases = [job['recovery'][name] for name in ('quiet_ms', 'seated_ms', 'running_ms')]
+        self.assertEqual(phases, sorted(phases))
+        self.assertEqual([node['failure']['exit_code'] for node in job['nodes']
+                          if node['failure'] is not None], [7])
+        text = self.text()
+        self.assertRegex(text, r'\n  last stop +.*rank 2')
+        self.assertRegex(text, r'\n  recovery +quiet after \d+ ms, seated after \d+ ms, running ')
+
+    def test_workers_that_have_ended(self):
+        self.node('a', nproc=3, worker='case $RANK in 0) exit 0;; 1) kill -9 $$;; *) exec sleep 99;; esac')
+        # Rank 1 ends the job, and all are told of until the node has gone.
+        self.node('b', job='other', nproc=2,
+                  worker='test $RANK = 0 && exit 0; exec sleep 99')
+        job = self.await_job('a worker to end', lambda job: [
+            (worker['state'], worker['exit_code']) for node in job['nodes']
+            for worker in node['workers']] == [('exited', 0), ('running', None)], 'other')
+        self.assertRegex(self.text('other'), r' \d+ exited 0, \d+ running\n\Z')
+        self.assertEqual(job['state'], 'running')
+
+    def test_a_spare(self):
+        for name in 'abc':
+            self.node(name, nnodes='1:2')
+        job = self.await_runs(2, members=3)
+        spares = [node for node in job['nodes'] if node['spare']]
+        self.assertEqual([(node['node_rank'], node['first_rank'], node['order'], node['workers'])
+                          for node in spares], [(None, None, 'wait', [])])
+        self.assertIn('spare', spares[0]['order_text'])
+        text = self.text()
+        self.assertIn('2 (1 to 2), 1 spare\n', text)
+        self.assertRegex(text, rf'\n  - +{spares[0]["name"]} +127.0.0.1 +idle.* +spare +- +-\n')
+
+    def test_hostile_keys(self):
+        """What people or strangers have written there neither drives a terminal nor stops us."""
+        self.node('a')
+        self.await_runs(1)
+        evil = '\x1b[31m\u009b2J\u20ac\\'
+        member = self.done(self.store, 'get', next(
+            key for key in self.done(self.store, 'list', 'round/train/member/').decode().split()))
+        named = member.replace(b'name a\n', f'name b\u009b2J\u20ac\\\n'.encode(), 1)
+        for key, value in ((f'round/{evil}/state', 'x'), ('round/bad/state', f'{evil}\n'),
+                           (f'round/train/want/drain/{evil}', ''),
+                           ('round/train/want/size', f'1:2{evil}'),
+                           ('round/train/want/' + evil, evil),
+                           ('round/train/node/777', f'0 0 1 running\n0 0 2 killed {evil}\n'),
+                           ('round/train/member/777', named.decode()),
+                           ('round/train/member/888', evil), ('round/train/member/x', evil),
+                           ('round/train/seat/888', evil), ('round/train/member/0', ''),
+                           ('round/train/' + evil, evil)):
+            self.done(self.store, 'set', '--', key, value)
+        text = self.text()
+        for bad in ('\x1b', '\u009b'):
+            self.assertNotIn(bad, text)
+        self.assertIn('job bad is there, but', text)
+        self.assertRegex(text, r'\n  wanted .*drain \\x1b\[31m\\xc2\\x9b2J\u20ac\\\\')
+        self.assertIn(' b\\xc2\\x9b2J\u20ac\\\\ ', text)
+        self.assertIn('(cannot be read)', text)
+        self.assertIn(' 1 running\n', text)
+        status = self.json()
+        self.assertEqual([job['job'] for job in status['jobs']], ['bad', 'train'])
+        self.assertEqual(fits(status['jobs'][1], JOB_SCHEMA), '')
+        self.assertEqual(status['jobs'][0]['state'], 'unreadable')
+        self.assertIn(evil, status['jobs'][1]['wanted']['drain'])
+        code, out, err = self.ctl(self.store, 'train', evil, verb='drain')
+        self.assertEqual((code, out), (FAILED, b''))
+        self.assertNotIn('\x1b', err)
+
+    def test_the_store_of_a_node(self):
+        with socket.socket() as taken:
+            taken.bind(('127.0.0.1', 0))
+            self.store = '127.0.0.1:%d' % taken.getsockname()[1]
+        job = self.node('a')
+        job.read_until('generation 1')
+        self.await_runs(1)
+        self.assertIn('is over', self.text(verb='stop'))
+        self.assertEqual(job.wait(), STOPPED)  # though we have been its client
+
+    def test_an_observer_looks(self):
+        token, key = self.home / 'token', self.home / 'observer.key'
+        self.token('make', f'--token-file={token}')
+        key.write_text(self.token('derive', '--role=observer', f'--token-file={token}') + '\n')
+        key.chmod(0o600)
+        self.env['DDPRUN_TOKEN_FILE'] = str(token)
+        service = self.serve(f'--token-file={token}')
+        self.addCleanup(self.stop, service)
+        self.store = service.endpoints[0]
+        self.node('a')
+        self.await_runs(1)
+        self.env['DDPRUN_TOKEN_FILE'] = str(key)
+        self.assertIn('job train is running', self.text())
+        self.fails(DENIED, "'observer'", 'stop')
+        self.env['DDPRUN_TOKEN_FILE'] = str(token)
+        self.assertIn('is over', self.text(verb='stop'))
+
+    def test_bad_words(self):
+        for verb, *words in (('status', 'a', 'b'), ('drain',), ('scale',), ('drain', 'a', 'b', 'c'),
+                             ('stop', 'a', 'b'), ('status', '--undo'), ('stop', '--force'),
+                             ('status', '--no-wait'), ('scale', '1'), ('scale', '2:1'),
+                             ('scale', '0:1'), ('scale', 'j', '1:x'), ('status', '--timeout=soon')):
+            with self.subTest(verb=verb, words=words):
+                got, out, err = self.ctl(self.store, *words, verb=verb)
+                self.assertEqual((got, out), (USAGE, b''), err)
+                self.assertRegex(err, r'\Addpctl: [^\n]+\n\Z')
+        self.assertEqual(self.ctl(None, verb='status')[0], USAGE)
+        for verb in ('status', 'stop', 'drain', 'scale'):
+            self.assertIn(f'usage: ddpctl {verb} ', self.text('--help', verb=verb))
+
+    def test_a_store_that_is_not_there(self):
+        with socket.socket() as taken:
+            taken.bind(('127.0.0.1', 0))
+            gone = '127.0.0.1:%d' % taken.getsockname()[1]
+            for verb, *words in (('status',), ('stop', 'x'), ('scale', '1:1')):
+                self.fails(UNREACHABLE, gone, verb, *words, '--timeout=0.1', store=gone)
+
+
+@unittest.skipUnless(can_become(), 'a process may not have a host name of its own here')
+class Changes(JobCase):
+    def test_stop(self):
+        jobs = [self.node('a'), self.node('b')]
+        generation = self.await_runs(2)['generation']
+        self.assertEqual(self.text('train', verb='stop'),
+                         f'job train is over, exit code {STOPPED}: stopped by request\n')
+        for job in jobs:
+            self.assertEqual(job.wait(), STOPPED, job.err)
+        wait_until(lambda: self.json()['jobs'] == [], 'the job to go')
+        self.assertEqual(self.done(self.store, 'list', 'round/'), b'')
+        self.fails(FAILED, "no job 'train'", 'stop', 'train')
+        self.fails(FAILED, 'no job', 'stop')
+        # Nothing of that is left to end the next one.
+        self.node('a')
+        self.assertGreater(self.await_runs(1)['generation'], generation)
+
+    def test_stop_as_json(self):
+        self.node('a')
+        self.await_runs(1)
+        told = self.json(verb='stop')
+        self.assertEqual((told['schema'], told['done']), (1, True))
+        self.assertEqual((told['jobs'][0]['state'], told['jobs'][0]['exit_code']),
+                         ('closed', STOPPED))
+
+    def test_stop_what_waits_for_nodes(self):
+        job = self.node('a', nnodes='2:3')
+        self.await_job('a node', lambda job: job['nodes'])
+        self.assertIn('stopped by request', self.text(verb='stop'))
+        self.assertEqual(job.wait(), STOPPED)
+
+    def test_a_stop_of_no_job(self):
+        """Written by hand, before the job is there."""
+        self.done(self.store, 'set', 'round/train/want/stop', '')
+        self.node('a')
+        self.await_runs(1)
+        self.assertEqual(self.job()['wanted']['stop'], False)
+
+    def test_workers_that_take_their_time(self):
+        self.node('a', worker='trap "" TERM; until test -e go; do sleep 0.02; done')
+        self.await_runs(1)
+        self.fails(TIMEOUT, 'job train is ending with generation', 'stop', '--timeout=0.3')
+        out = self.text('--no-wait', verb='stop')
+        self.assertRegex(out, r'\Ajob train is ending with generation \d+: stopped by request\n\Z')
+        workers = self.job()['nodes'][0]['workers']
+        self.assertEqual({worker['state'] for worker in workers}, {'stopping'})
+        before = self.version('round/train/want/stop')
+        stop = self.ctl_start(self.store, '--no-wait', '--wait', verb='stop')
+        wait_until(lambda: self.version('round/train/want/stop') > before, 'it to be told again')
+        (self.folder / 'go').touch()
+        out, err = stop.communicate(timeout=DEADLINE)
+        self.assertEqual((stop.returncode, err), (0, b''))
+        self.assertIn(b'is over', out)
+
+    def test_drain(self):
+        jobs = {name: self.node(name, nnodes='1:2') for name in 'abc'}
+        job = self.await_runs(2, members=3)
+        name = job['nodes'][0]['name']
+        self.fails(FAILED, "no node 'x'", 'drain', 'train', 'x')
+        self.fails(FAILED, "no node 'x' to be drained", 'drain', '--undo', 'train', 'x')
+        self.assertRegex(self.text('train', name, verb='drain'), rf'\Anode {name} is drained; job ')
+        self.assertEqual(jobs[name].wait(), 0, jobs[name].err)
+        job = self.await_runs(2, job['generation'] + 1, members=2)
+        self.assertNotIn(name, [node['name'] for node in job['nodes']])
+        self.assertEqual(job['wanted']['drain'], [name])
+        self.assertRegex(self.text(), rf'\n  wanted +drain {name}\n')
+        again = self.node(name, nnodes='1:2')
+        self.assertEqual(again.wait(), 0, again.err)
+        self.assertIn('drained', again.err)
+        self.assertIn('may have a seat again', self.text(name, '--undo', verb='drain'))
+        self.node(name, nnodes='1:2')
+        self.await_runs(2, members=3)
+
+    def test_drain_of_one_too_many(self):
+        job = {name: self.node(name, nnodes='2:2') for name in 'ab'}
+        self.await_runs(2)
+        self.fails(FAILED, '1 of at least 2 nodes', 'drain', 'a')
+        self.assertEqual(self.job()['wanted']['drain'], [])
+        self.assertIn('node a is drained', self.text('a', '--force', verb='drain'))
+        for name in 'ab':
+            job[name].wait()
+        wait_until(lambda: self.json()['jobs'] == [], 'the job to go')
+
+    def test_scale(self):
+        for name in 'abc':
+            self.node(name, nnodes='1:2')
+        generation = self.await_runs(2, members=3)['generation']
+        self.assertEqual(self.text('train', '1:1', verb='scale'),
+                         f'job train is running generation {generation + 1}\n')
+        job = self.job()
+        self.assertEqual((job['seated'], job['min_nodes'], job['max_nodes']), (1, 1, 1))
+        self.assertEqual(sum(node['spare'] for node in job['nodes']), 2)
+        told = self.json('3:3', verb='scale')
+        self.assertEqual((told['done'], told['jobs'][0]['seated']), (True, 3))
+        self.assertEqual(told['jobs'][0]['wanted']['size'], '3:3')
+        self.fails(TIMEOUT, 'waiting for 1 more node: 3 of at least 4', 'scale', '4:4',
+                   '--timeout=1')
+        self.node('d', nnodes='1:2')
+        self.await_runs(4)
+
+    def test_a_job_that_ends_meanwhile(self):
+        self.node('a', worker='until test -e go; do sleep 0.02; done')
+        self.await_runs(1)
+        scale = self.ctl_start(self.store, '3:3', verb='scale')
+        self.await_job('the wish', lambda job: job['wanted']['size'] == '3:3')
+        self.done(self.store, verb='stop')
+        _, err = scale.communicate(timeout=DEADLINE)
+        self.assertEqual(scale.returncode, FAILED)
+        self.assertIn(b'stopped by request', err)
+
+
+if __name__ == '__main__':
+    unittest.main()

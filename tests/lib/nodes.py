@@ -1,0 +1,351 @@
+"""nodes.py - several nodes on one machine: agents of ddprun, the store, and the wires between them.
+
+On loopback nodes are nothing but processes. In network namespaces (root, and `ip netns`) each has an
+address and a cable of its own, which can be cut without a word to anybody; the store has one too.
+Workers are probe_node, whose records say afterwards who ran when: check_records() finds two of one
+rank, and workers of a generation that were still there when the next had begun.
+"""
+
+import atexit
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections import namedtuple
+
+from ddprun_run import DDPRUN, children, marked_processes, probe, wait_until
+from ddprund_run import DDPRUND, DdprundCase
+
+UNREACHABLE, TRY_AGAIN, CRASH_LOOP = 69, 75, 93
+THAW_NS = 100_000_000
+LEASE = 3 # seconds; ddprun's default
+
+Record = namedtuple('Record', 'generation rank world node pid start alive')
+Generation = namedtuple('Generation', 'number ranks') # rank -> Record
+
+
+def state_of(pid):
+    """The kernel's letter; X for those that are not there."""
+    try:
+        with open(f'/proc/{pid}/stat', encoding='ascii', errors='replace') as file:
+            return file.read().rpartition(')')[2].split()[0]
+    except OSError:
+        return 'X'
+
+
+def is_alive(pid):
+    """It can run: a zombie cannot."""
+    return state_of(pid) not in 'ZX'
+
+
+def kill_all(pids, sig=signal.SIGKILL):
+    for pid in pids:
+        try:
+            os.kill(pid, sig)
+        except ProcessLookupError:
+            pass
+
+
+def descendants(pid):
+    """All below @pid, whatever session they are in; the agent adopts orphans."""
+    found = []
+    for child in children(pid):
+        found += [child, *descendants(child)]
+    return found
+
+
+# ---- wires ------------------------------------------------------------------------------------
+
+class Loopback:
+    """No wires: everything is on 127.0.0.1."""
+
+    cables = False
+
+    def __init__(self):
+        self.address = '127.0.0.1'
+
+    def enter(self, name, words):
+        """The command by which @words run on node @name."""
+        return words
+
+    def address_of(self, name):
+        return self.address
+
+    def close(self):
+        pass
+
+
+class NotPermitted(Exception):
+    pass
+
+
+class Wires:
+    """A namespace for each node, and one for a switch with two halves. Their names bear our pid, so
+    that those of a test that was killed can be found, and removed by the next."""
+
+    PREFIX = 'ddpn'
+    SWITCH = 'sw'
+    cables = True
+
+    def __init__(self, nodes):
+        self.made = []
+        self.numbers = {name: number for number, name in enumerate(nodes, 1)}
+        self._remove_leftovers()
+        atexit.register(self.close)
+        try:
+            self._build(nodes)
+        except (OSError, subprocess.CalledProcessError) as fault:
+            self.close()
+            detail = getattr(fault, 'stderr', None) or str(fault)
+            raise NotPermitted(f'network namespaces cannot be made here: {detail.strip()}') from fault
+
+    @staticmethod
+    def _ip(*words, given=None):
+        subprocess.run(['ip', *words], input=given, check=True, capture_output=True, text=True,
+                       timeout=20)
+
+    def _name(self, node):
+        return f'{self.PREFIX}{os.getpid()}-{node}'
+
+    def _remove_leftovers(self):
+        if not os.path.isdir('/run/netns'):
+            return
+        for name in os.listdir('/run/netns'):
+            match = re.fullmatch(rf'{self.PREFIX}(\d+)-\w+', name)
+            if match and not os.path.exists(f'/proc/{match[1]}'):
+                subprocess.run(['ip', 'netns', 'delete', name], check=False, capture_output=True)
+
+    def _build(self, nodes):
+        for node in (self.SWITCH, *nodes):
+            self._ip('netns', 'add', self._name(node))
+            self.made.append(node)
+        switch = ['link add left type bridge', 'link add right type bridge', 'link set left up',
+                  'link set right up']
+        for node in nodes:
+            switch += [f'link add {node} type veth peer name eth0 netns {self._name(node)}',
+                       f'link set {node} master left', f'link set {node} up']
+        self._switch(*switch)
+        for node in nodes:
+            self._ip('-n', self._name(node), '-batch', '-',
+                     given=f'link set lo up\naddress add {self.address_of(node)}/24 dev eth0\n'
+                           'link set eth0 up\n')
+
+    def _switch(self, *lines):
+        self._ip('-n', self._name(self.SWITCH), '-batch', '-', given='\n'.join(lines) + '\n')
+
+    def address_of(self, node):
+        return f'10.99.0.{self.numbers[node]}'
+
+    def enter(self, node, words):
+        """In its namespace, and with a host name of its own."""
+        return ['nsenter', f'--net=/run/netns/{self._name(node)}', 'unshare', '--uts', 'sh', '-c',
+                'hostname "$0" && exec "$@"', node, *words]
+
+    def cut(self, *nodes):
+        """The switch's ports go down: what is sent is lost without a word."""
+        self._switch(*[f'link set {node} down' for node in nodes])
+
+    def part(self, *nodes):
+        """These are on the other half of the switch, with each other alone."""
+        self._switch(*[f'link set {node} master right' for node in nodes])
+
+    def heal(self, *nodes):
+        self._switch(*[line for node in nodes or self.numbers
+                       for line in (f'link set {node} master left', f'link set {node} up')])
+
+    def close(self):
+        while self.made:
+            subprocess.run(['ip', 'netns', 'delete', self._name(self.made.pop())], check=False,
+                           capture_output=True)
+        atexit.unregister(self.close)
+
+
+# ---- jobs -------------------------------------------------------------------------------------
+
+class Cluster:
+    """One job: its agents by name, the directory with its workers' records."""
+
+    def __init__(self, case, name, nnodes, *words, nproc=2, mode=(), at_least=2):
+        """@at_least: generations, or the test has proved too little."""
+        self.case, self.name, self.nnodes, self.nproc = case, name, nnodes, nproc
+        self.words, self.mode = words, mode
+        self.records_dir = case.folder / f'records-{name}'
+        self.records_dir.mkdir()
+        self.agents = {}
+        self.thawed = {} # pid -> when, in nanoseconds
+        self.at_least = at_least
+
+    def start(self, node, *words, host=None, program=None):
+        """An agent on @node; a second one of that name takes the first one's place here."""
+        command = [DDPRUN, f'--nnodes={self.nnodes}', f'--nproc-per-node={self.nproc}',
+                   f'--rdzv-id={self.name}', f'--rdzv-endpoint={self.case.endpoint}',
+                   '--settle=300ms', '--failure-timeout=300ms',
+                   '--log-dir=/dev/null', *self.words, *words,
+                   *(program or [probe('node'), self.records_dir, *self.mode])]
+        command = self.case.wires.enter(host or node, [str(word) for word in command])
+        self.agents[node] = self.case.start(*command[1:], program=command[0],
+                                            env={'PROBE_NODE': node})
+        return self.agents[node]
+
+    def start_all(self, *nodes):
+        for node in nodes:
+            self.start(node)
+        return self.running(*nodes)
+
+    def records(self):
+        found = []
+        for path in self.records_dir.iterdir():
+            words = path.read_text().split() if path.name[0].isdigit() else []
+            if len(words) == len(Record._fields):
+                numbers = [word if field == 'node' else int(word)
+                           for field, word in zip(Record._fields, words)]
+                found.append(Record(*numbers))
+        return found
+
+    def running(self, *nodes, after=0, timeout=20):
+        """The generation behind @after that runs with exactly these @nodes, once all of its workers
+        do."""
+        def look():
+            by_rank = {}
+            records = self.records()
+            number = max((record.generation for record in records), default=0)
+            for record in records:
+                if record.generation == number and is_alive(record.pid):
+                    by_rank[record.rank] = record
+            world = {record.world for record in by_rank.values()}
+            if number > after and world == {len(by_rank)} and \
+                    {record.node for record in by_rank.values()} == set(nodes):
+                return Generation(number, by_rank)
+            self.collect()
+            return None
+        try:
+            return wait_until(look, f'a generation after {after} on {nodes}', timeout)
+        except AssertionError as fault:
+            raise AssertionError(f'{fault}\n{self.tell()}') from None
+
+    def collect(self):
+        for agent in self.agents.values():
+            if agent.open:
+                agent.collect(0)
+
+    def tell(self):
+        self.collect()
+        return '\n'.join(f'--- {node}\n{agent.err}' for node, agent in self.agents.items()) + \
+            '\n' + '\n'.join(map(str, sorted(self.records())))
+
+    def processes(self, node):
+        """Guard, agent and all below."""
+        return [self.agents[node].pid, *descendants(self.agents[node].pid)]
+
+    def agent_of(self, node):
+        return self.agents[node].agent()
+
+    def workers_of(self, node, generation):
+        return [record.pid for record in generation.ranks.values() if record.node == node]
+
+    def kill_agent(self, node):
+        os.kill(self.agent_of(node), signal.SIGKILL)
+
+    def kill_node(self, node):
+        """As if its power had failed: all at the same time, nobody has time to say something."""
+        pids = []
+        while (found := self.processes(node)) != pids: # until none can fork any more
+            pids = found
+            self.freeze(pids)
+            wait_until(lambda: all(state_of(pid) in 'TZX' for pid in pids), 'all to stop')
+        kill_all(reversed(pids)) # an agent without a guard is continued by the kernel
+
+    def freeze(self, pids):
+        kill_all(pids, signal.SIGSTOP)
+
+    def thaw(self, pids):
+        """Workers among them that were stopped are back at once; nobody can prevent that they run
+        until their agent or guard, back at the same time, ends them."""
+        for pid in pids:
+            self.thawed[pid] = time.monotonic_ns()
+            kill_all([pid], signal.SIGCONT)
+
+    def end(self, *nodes):
+        """Let the workers end well; the agents do as well."""
+        (self.records_dir / 'end').touch()
+        for node in nodes:
+            self.expect(node, 0)
+
+    def fail(self, generation, rank):
+        (self.records_dir / f'fail-{generation.number}-{rank}').touch()
+
+    def expect(self, node, code, *texts, timeout=20):
+        """@node's agent ends with @code, having said @texts, and leaves nothing behind."""
+        agent = self.agents[node]
+        agent.wait(timeout)
+        self.case.assertEqual(agent.code, code, f'{node}:\n{agent.err}')
+        for text in texts:
+            self.case.assertIn(text, agent.err)
+        agent.wait_gone()
+
+    def check(self):
+        """The invariants, of all that has run."""
+        records = sorted(self.records(), key=lambda record: record.start)
+        fail = self.case.fail
+        seats, first_start = {}, {}
+        for record in records:
+            seat = record.generation, record.rank
+            if seat in seats:
+                fail(f'two workers had rank and generation: {seats[seat]}, {record}')
+            seats[seat] = record
+            first_start.setdefault(record.generation, record.start)
+        begun = sorted(first_start, key=first_start.get)
+        self.case.assertEqual(begun, sorted(begun), f'generations do not grow\n{self.tell()}')
+        for record in records:
+            for number, start in first_start.items():
+                allowed = self.thawed.get(record.pid, 0) + THAW_NS
+                if number > record.generation and record.alive > max(start, allowed):
+                    fail(f'{record} ran {(record.alive - start) / 1e6:.1f} ms into generation '
+                         f'{number}\n{self.tell()}')
+        self.case.assertGreaterEqual(len(begun), self.at_least, 'too little has happened')
+
+
+class NodesCase(DdprundCase):
+    """A case with a store (self.endpoint) and jobs on self.wires."""
+
+    wires = Loopback()
+
+    def setUp(self):
+        super().setUp()
+        self.clusters = []
+        # Before the processes are ended, so that what is found is the jobs' own doing.
+        self.addCleanup(self._check_clusters)
+
+    def _check_clusters(self):
+        for cluster in self.clusters:
+            cluster.check()
+
+    def store(self, *words, node='store', port=0):
+        """A ddprund, on @node."""
+        address = self.wires.address_of(node)
+        command = self.wires.enter(node, [DDPRUND, f'--listen={address}:{port}',
+                                          '--log-level=warning', *map(str, words)])
+        daemon = self.start(*command[1:], program=command[0])
+        daemon.read_until('\n')
+        self.endpoint = re.search(r'listening on (\S+)', daemon.out)[1]
+        self.addCleanup(self._stop_store, daemon)
+        return daemon
+
+    @staticmethod
+    def _stop_store(daemon):
+        if daemon.process.poll() is None:
+            daemon.signal(signal.SIGTERM)
+            daemon.wait()
+
+    def cluster(self, nnodes, *words, name='j', **options):
+        cluster = Cluster(self, name, nnodes, *words, **options)
+        self.clusters.append(cluster)
+        return cluster
+
+
+def free_port():
+    with socket.socket() as sock:
+        sock.bind(('127.0.0.1', 0))
+        return sock.getsockname()[1]
