@@ -8,6 +8,7 @@
  */
 #include "agent.h"
 
+#include "cgroup.h"
 #include "clock.h"
 #include "error.h"
 #include "failpoint.h"
@@ -54,6 +55,7 @@ static void on_sweep_timer(uv_timer_t *timer);
 /* SIGKILL to all that is below the agent, again and again until nothing is. */
 static void kill_everything(struct agent *agent)
 {
+    cgroup_kill(agent->config->cgroup);
     for (uint32_t i = 0; i < agent->config->nproc; i++)
         worker_proc_stop(&agent->workers[i], SIGKILL);
     reap_kill_children();

@@ -109,6 +109,8 @@ __attribute__((no_sanitize("address"))) static int child_main(void *arg)
     struct birth *birth = arg;
     const struct spawn_request *request = birth->request;
 
+    if (request->cgroup_fd > 0)
+        (void)!write(request->cgroup_fd, "0", 1); /* otherwise it is found without */
     birth->step = STEP_SESSION;
     if (setsid() < 0)
         goto failed;

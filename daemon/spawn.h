@@ -22,6 +22,7 @@ struct spawn_request {
     char *const *envp;           /* NULL-terminated */
     int stdio[3];                /* descriptors that become 0, 1 and 2; each is i or above 2 */
     int key_fd;                  /* becomes SPAWN_KEY_FD, for the worker to read; 0: none */
+    int cgroup_fd;               /* of a cgroup's procs: its group, if that can be; 0: ours */
     int life_fd;                 /* becomes SPAWN_LIFE_FD, the page of life.h; 0: none */
     const struct rlimit *nofile; /* its limit on open files; NULL: ours */
 };
