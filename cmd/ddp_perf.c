@@ -25,6 +25,8 @@ static const struct {
      "the store's server beside Redis, and PyTorch's for its own client; growth; 10,000 clients"},
     {"rendezvous", perf_rendezvous,
      "10,000 nodes meet, and meet again when one is lost: time, and memory of the server"},
+    {"restart", perf_restart,
+     "workers, agents and nodes die and come: time until all run again; what is left behind"},
     {"store-server", perf_store_server, "no benchmark: the server that 'store' measures"},
 };
 
@@ -37,6 +39,12 @@ static const struct option table[] = {
      "the same for contenders that take seconds (torchrun)", option_u32, FIELD(slow_runs), 0, 1000},
     {"duration", 0, "DURATION", NULL, "300ms", "Options", "store: how long each run lasts",
      option_duration, FIELD(duration_ms), 1, 3600000},
+    {"kills", 0, "N", NULL, "1000", "Options",
+     "restart: how often an agent is killed to see what it leaves behind", option_u32, FIELD(kills),
+     0, 1000000},
+    {"watch", 0, "DURATION", NULL, "0", "Options",
+     "restart: for how long three nodes are watched under load: none may be lost", option_duration,
+     FIELD(watch_ms), 0, 24 * 3600000},
     {"json", 0, "FILE", NULL, NULL, "Options", "write every figure to FILE, one JSON object a line",
      option_text, FIELD(json), 0, 0},
     {"ddprun", 0, "PATH", NULL, "the one beside ddp-perf", "Options", "the ddprun to measure",
@@ -44,7 +52,7 @@ static const struct option table[] = {
     {"ddprund", 0, "PATH", NULL, "the one beside ddp-perf, or else store-server", "Options",
      "the server to measure", option_text, FIELD(ddprund), 0, 0},
     {"python", 0, "PATH", NULL, "build/venv's, or python3", "Options",
-     "store: a Python that has PyTorch", option_text, FIELD(python), 0, 0},
+     "store, restart: a Python that has PyTorch", option_text, FIELD(python), 0, 0},
     {"help", 'h', NULL, NULL, NULL, "Options", "this list", option_switch, FIELD(help), 0, 0},
 };
 
@@ -72,24 +80,14 @@ static perf_verb find_verb(const char *name)
     return NULL;
 }
 
-/* @name in the directory where this program is. */
-static void beside(const char *name, char *path, size_t size)
-{
-    ssize_t len = readlink("/proc/self/exe", path, size - 1);
-    path[len > 0 ? len : 0] = '\0';
-    char *slash = strrchr(path, '/');
-    size_t used = slash != NULL ? (size_t)(slash - path) + 1 : 0;
-    snprintf(path + used, size - used, "%s", name);
-}
-
 /* Paths of what is measured: as given, or what was built together with this program. */
 static void find_programs(struct perf *perf)
 {
     const struct perf_options *options = &perf->options;
-    beside("ddp-perf-empty", perf->empty, sizeof perf->empty);
-    beside("../venv/bin/python", perf->python, sizeof perf->python);
-    beside("ddprun", perf->ddprun, sizeof perf->ddprun);
-    beside("ddprund", perf->ddprund, sizeof perf->ddprund);
+    perf_beside("ddp-perf-empty", perf->empty, sizeof perf->empty);
+    perf_beside("../venv/bin/python", perf->python, sizeof perf->python);
+    perf_beside("ddprun", perf->ddprun, sizeof perf->ddprun);
+    perf_beside("ddprund", perf->ddprund, sizeof perf->ddprund);
     if (options->ddprun != NULL)
         snprintf(perf->ddprun, sizeof perf->ddprun, "%s", options->ddprun);
     if (options->ddprund != NULL)
@@ -124,7 +122,7 @@ static int run_verb(struct perf *perf, perf_verb verb)
 int main(int argc, char **argv)
 {
     struct ddp_error err;
-    struct perf perf = {.options = {.runs = 30, .slow_runs = 3, .duration_ms = 300}};
+    struct perf perf = {.options = {.runs = 30, .slow_runs = 3, .duration_ms = 300, .kills = 1000}};
     int operand;
     perf_verb verb = argc > 1 ? find_verb(argv[1]) : NULL;
     int shift = verb != NULL;

@@ -17,6 +17,8 @@ struct perf_options {
     uint32_t runs;
     uint32_t slow_runs;   /* for contenders that need seconds */
     uint64_t duration_ms; /* of one run, where a run has no end of its own */
+    uint32_t kills;
+    uint64_t watch_ms;
     const char *ddprund;
     const char *python; /* one that has PyTorch */
     bool help;
@@ -37,6 +39,7 @@ typedef bool (*perf_verb)(struct perf *perf, struct ddp_error *err);
 bool perf_launch(struct perf *perf, struct ddp_error *err);
 bool perf_store(struct perf *perf, struct ddp_error *err);
 bool perf_rendezvous(struct perf *perf, struct ddp_error *err);
+bool perf_restart(struct perf *perf, struct ddp_error *err);
 
 /* No benchmark: the store's server on a free port, which it prints, until it is killed. */
 bool perf_store_server(struct perf *perf, struct ddp_error *err);
@@ -49,6 +52,12 @@ bool perf_in_path(const char *name);
 
 /* A line of /proc/PID/status, such as "VmHWM:"; 0 if it is not there. */
 unsigned long perf_memory_kib(pid_t pid, const char *field);
+
+/* How many children it has, and the pid of the first. */
+size_t perf_children(pid_t pid, pid_t *ret_first);
+
+/* @name in the directory where this program is. */
+void perf_beside(const char *name, char *path, size_t size);
 
 /* Processor time of the process's main thread; 0 if the kernel does not keep it. */
 double perf_cpu_us(pid_t pid);

@@ -7,7 +7,6 @@
 #include "error.h"
 #include "perf.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -189,28 +188,6 @@ static bool compare_launchers(struct perf *perf, struct ddp_error *err)
 
 /* ---- memory ---------------------------------------------------------------- */
 
-static size_t children_of(pid_t pid, pid_t *ret_first)
-{
-    char path[64], text[8192];
-    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return 0;
-    ssize_t len = read(fd, text, sizeof text - 1);
-    close(fd);
-    text[len > 0 ? len : 0] = '\0';
-    size_t count = 0;
-    pid_t first = 0;
-    for (const char *c = text; *c != '\0'; c++) {
-        if (isdigit((unsigned char)*c) && count == 0)
-            first = first * 10 + (*c - '0');
-        else if (*c == ' ')
-            count++;
-    }
-    *ret_first = first;
-    return count;
-}
-
 struct weight {
     unsigned long agent_kib;
     unsigned long guard_kib;
@@ -233,9 +210,9 @@ static bool weigh(struct perf *perf, uint32_t nproc, struct weight *ret, struct 
     while (started && workers < nproc && perf_now_us() < limit) {
         poll(NULL, 0, 1);
         if (agent == 0)
-            children_of(guard, &agent);
+            perf_children(guard, &agent);
         else
-            workers = children_of(agent, &worker);
+            workers = perf_children(agent, &worker);
     }
     if (workers == nproc)
         *ret = (struct weight){perf_memory_kib(agent, "VmHWM:"), perf_memory_kib(guard, "VmHWM:")};

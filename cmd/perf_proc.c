@@ -4,6 +4,7 @@
 #include "perf.h"
 
 #include <ctype.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +41,28 @@ unsigned long perf_memory_kib(pid_t pid, const char *field)
     return kib;
 }
 
+size_t perf_children(pid_t pid, pid_t *ret_first)
+{
+    char path[64], text[8192];
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    ssize_t len = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[len > 0 ? len : 0] = '\0';
+    size_t count = 0;
+    pid_t first = 0;
+    for (const char *c = text; *c != '\0'; c++) {
+        if (isdigit((unsigned char)*c) && count == 0)
+            first = first * 10 + (*c - '0');
+        else if (*c == ' ')
+            count++;
+    }
+    *ret_first = first;
+    return count;
+}
+
 double perf_cpu_us(pid_t pid)
 {
     char path[64];
@@ -51,4 +74,13 @@ double perf_cpu_us(pid_t pid)
     if (file != NULL)
         fclose(file);
     return (double)ns / 1e3;
+}
+
+void perf_beside(const char *name, char *path, size_t size)
+{
+    ssize_t len = readlink("/proc/self/exe", path, size - 1);
+    path[len > 0 ? len : 0] = '\0';
+    char *slash = strrchr(path, '/');
+    size_t used = slash != NULL ? (size_t)(slash - path) + 1 : 0;
+    snprintf(path + used, size - used, "%s", name);
 }

@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
-from ddprun_run import wait_until
+from ddprun_run import SANITIZED, wait_until
 from nodes import (CRASH_LOOP, LEASE, TRY_AGAIN, UNREACHABLE, NodesCase, NotPermitted, Wires, free_port,
                    is_alive)
 
@@ -401,6 +401,18 @@ class Cables(Wired):
         self.assertEqual(order(after), ['n1', 'n3', 'n5', 'n2'])
         job.end('n1', 'n2', 'n3', 'n5')
 
+    def test_the_node_of_rank_0_is_replaced(self):
+        """Workers that bring a rendezvous of their own are told where rank 0 is now, old and new."""
+        job = self.cluster('3', env={'TORCH_DISABLE_SHARE_RDZV_TCP_STORE': '1'})
+        before = job.start_all(*TRIO)
+        self.assertTrue(before.ranks[0].master.startswith(self.wires.address_of('n1') + ':'))
+        job.kill_node('n1')
+        job.expect('n1', -9)
+        job.start('n4')
+        after = job.running('n2', 'n3', 'n4', after=before.number)
+        self.assertTrue(after.ranks[0].master.startswith(self.wires.address_of('n2') + ':'))
+        job.end('n2', 'n3', 'n4')
+
     def test_power_failure(self):
         """No kernel is left to close a connection."""
         job = self.cluster('2:5')
@@ -425,6 +437,19 @@ class Cables(Wired):
         self.wires.heal('n3')
         after = job.running('n1', 'n2', 'n4', 'n5', 'n3', after=after.number)
         self.assertEqual(order(after), ['n1', 'n2', 'n4', 'n5', 'n3'])
+        job.end(*FIVE)
+
+    def test_a_short_lease(self):
+        """The survivors go on within a second."""
+        job = self.cluster('2:5', '--lease=600ms')
+        before = job.start_all(*FIVE)
+        began = time.monotonic()
+        self.wires.cut('n3')
+        after = job.running('n1', 'n2', 'n4', 'n5', after=before.number)
+        self.assertLess(time.monotonic() - began, 3 if SANITIZED else 1)
+        self.assert_gone_before(job, 'n3', before, after)
+        self.wires.heal('n3')
+        job.running(*FIVE, after=after.number)
         job.end(*FIVE)
 
     def test_a_cable_is_loose(self):

@@ -22,7 +22,7 @@ UNREACHABLE, TRY_AGAIN, CRASH_LOOP = 69, 75, 93
 THAW_NS = 100_000_000
 LEASE = 3 # seconds; ddprun's default
 
-Record = namedtuple('Record', 'generation rank world node pid start alive')
+Record = namedtuple('Record', 'generation rank world node master pid start alive')
 Generation = namedtuple('Generation', 'number ranks') # rank -> Record
 
 
@@ -167,26 +167,28 @@ class Wires:
 class Cluster:
     """One job: its agents by name, the directory with its workers' records."""
 
-    def __init__(self, case, name, nnodes, *words, nproc=2, mode=(), at_least=2):
+    def __init__(self, case, name, nnodes, *words, nproc=2, mode=(), at_least=2,
+                 env=None):
         """@at_least: generations, or the test has proved too little."""
         self.case, self.name, self.nnodes, self.nproc = case, name, nnodes, nproc
         self.words, self.mode = words, mode
         self.records_dir = case.folder / f'records-{name}'
         self.records_dir.mkdir()
+        self.env = env or {}
         self.agents = {}
         self.thawed = {} # pid -> when, in nanoseconds
         self.at_least = at_least
 
-    def start(self, node, *words, host=None, program=None):
+    def start(self, node, *words, host=None):
         """An agent on @node; a second one of that name takes the first one's place here."""
         command = [DDPRUN, f'--nnodes={self.nnodes}', f'--nproc-per-node={self.nproc}',
                    f'--rdzv-id={self.name}', f'--rdzv-endpoint={self.case.endpoint}',
                    '--settle=300ms', '--failure-timeout=300ms',
                    '--log-dir=/dev/null', *self.words, *words,
-                   *(program or [probe('node'), self.records_dir, *self.mode])]
+                   probe('node'), self.records_dir, *self.mode]
         command = self.case.wires.enter(host or node, [str(word) for word in command])
         self.agents[node] = self.case.start(*command[1:], program=command[0],
-                                            env={'PROBE_NODE': node})
+                                            env={'PROBE_NODE': node, **self.env})
         return self.agents[node]
 
     def start_all(self, *nodes):
@@ -197,9 +199,10 @@ class Cluster:
     def records(self):
         found = []
         for path in self.records_dir.iterdir():
-            words = path.read_text().split() if path.name[0].isdigit() else []
+            text = path.read_text() if path.name[0].isdigit() else ''
+            words = text.replace(': ', ':').split()
             if len(words) == len(Record._fields):
-                numbers = [word if field == 'node' else int(word)
+                numbers = [word if field in ('node', 'master') else int(word)
                            for field, word in zip(Record._fields, words)]
                 found.append(Record(*numbers))
         return found
@@ -289,13 +292,16 @@ class Cluster:
         """The invariants, of all that has run."""
         records = sorted(self.records(), key=lambda record: record.start)
         fail = self.case.fail
-        seats, first_start = {}, {}
+        seats, first_start, masters = {}, {}, {}
         for record in records:
             seat = record.generation, record.rank
             if seat in seats:
                 fail(f'two workers had rank and generation: {seats[seat]}, {record}')
             seats[seat] = record
             first_start.setdefault(record.generation, record.start)
+            if masters.setdefault(record.generation, record.master) != record.master:
+                fail(f'workers of one generation are to meet at {masters[record.generation]}, and: '
+                     f'{record}')
         begun = sorted(first_start, key=first_start.get)
         self.case.assertEqual(begun, sorted(begun), f'generations do not grow\n{self.tell()}')
         for record in records:

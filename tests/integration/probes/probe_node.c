@@ -4,9 +4,9 @@
  *
  *     probe_node DIR [MODE]
  *
- * It keeps one line in DIR/GENERATION-RANK-PID, "generation rank world node pid start alive": from
- * when it ran until when at least, in nanoseconds of CLOCK_MONOTONIC. It ends well when there is
- * DIR/end, and with code 7 when there is DIR/fail-GENERATION-RANK. MODE:
+ * It keeps one line in DIR/GENERATION-RANK-PID, "generation rank world node master pid start
+ * alive": from when it ran until when at least, in nanoseconds of CLOCK_MONOTONIC. It ends well
+ * when there is DIR/end, and with code 7 when there is DIR/fail-GENERATION-RANK. MODE:
  *
  *     crash   rank 0 exits with code 3 at once
  *     fork    leaves two children behind, one of them in a session of its own
@@ -61,8 +61,9 @@ static void write_line(const struct record *record)
 {
     char line[256];
     int len =
-        snprintf(line, sizeof line, "%08lu %6s %6s %16s %08d %020llu %020llu\n", record->generation,
-                 record->rank, variable("WORLD_SIZE"), variable("PROBE_NODE"), (int)getpid(),
+        snprintf(line, sizeof line, "%08lu %6s %6s %16s %60s:%5s %08d %020llu %020llu\n",
+                 record->generation, record->rank, variable("WORLD_SIZE"), variable("PROBE_NODE"),
+                 variable("MASTER_ADDR"), variable("MASTER_PORT"), (int)getpid(),
                  (unsigned long long)record->start_ns, (unsigned long long)now_ns());
     if (pwrite(record->fd, line, (size_t)len, 0) != len)
         exit(4);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test_worker_keys.py - workers of a job whose store is beyond loopback: they prove themselves, without the token.
+"""test_ddprun_keys.py - workers of a job whose store is beyond loopback: they prove themselves, without the token.
 
 In a network namespace of its own, where an address that is not loopback reaches nobody. Skipped
 where such a namespace may not be made.
@@ -55,7 +55,7 @@ class WorkerKeys(DdprundCase):
                 'key=/proc/self/fd/3; cut -d" " -f1-5 <$key; '
                 f'store() {{ DDPRUN_TOKEN_FILE=$KEY HOME=/nowhere {DDPCTL} store "$@"; }}; '
                 'umask 077; KEY=key; cat $key >$KEY; '
-                'store set ${DDPRUN_STORE_PREFIX}mine yes && store get ${DDPRUN_STORE_PREFIX}mine; echo; '
+                'store set ${DDPRUN_STORE_PREFIX}mine yes && echo "$(store get ${DDPRUN_STORE_PREFIX}mine)"; '
                 'store fence train 99 || echo "fence $?"; wait')
         job = self.two_nodes(look)
         self.assertEqual(job.code, 0, job.err)
