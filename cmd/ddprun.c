@@ -279,6 +279,7 @@ static int agent_main(struct plan *plan, const struct guard_agent *split)
 static void clean_up(void *ctx)
 {
     struct plan *plan = ctx;
+    cgroup_remove(&plan->cgroup);
     logdir_close(&plan->logs);
 }
 
@@ -287,7 +288,7 @@ static int run_job(const struct ddprun_options *options, char **operands)
     struct ddp_error err;
     struct plan plan = {0};
     struct guard_agent split;
-    const struct guard_farewell farewell = {clean_up, &plan};
+    const struct guard_farewell farewell = {clean_up, &plan, &plan.cgroup};
     bool announce_logs = false;
     int bad = EXIT_USAGE;
     ddp_status status = plan_job(&plan, options, environ, &err);
@@ -304,10 +305,14 @@ static int run_job(const struct ddprun_options *options, char **operands)
     if (announce_logs)
         fprintf(stderr, "ddprun: logs are kept in '%s'; --log-dir=DIR puts them elsewhere\n",
                 plan.logs.path);
-    if (status == DDP_OK)
+    if (status == DDP_OK) {
+        cgroup_make(&plan.cgroup);
+        plan.agent.cgroup = &plan.cgroup;
         status = guard_split(&farewell, &split, &err);
+    }
     int code = status == DDP_OK ? agent_main(&plan, &split) : fail(bad, &err);
-    plan_finish(&plan); /* in the agent; the guard does its part of it in clean_up() */
+    cgroup_remove(&plan.cgroup); /* the guard may be gone */
+    plan_finish(&plan);          /* in the agent; the guard does its part of it in clean_up() */
     return code;
 }
 

@@ -6,6 +6,7 @@
 #define CMD_PLAN_H
 
 #include "agent_config.h"
+#include "cgroup.h"
 #include "ddprun_options.h"
 #include "events.h"
 #include "logdir.h"
@@ -39,6 +40,7 @@ struct plan {
     struct program program;
     struct agent_streams *streams;
     struct logdir logs;
+    struct cgroup cgroup; /* of the workers, made just before the split */
     struct event_log event_log;
     char host[256];
     char run_id[NODE_UUID_SIZE];

@@ -8,6 +8,7 @@
  */
 #include "agent.h"
 
+#include "cgroup.h"
 #include "clock.h"
 #include "error.h"
 #include "failpoint.h"
@@ -54,6 +55,7 @@ static void on_sweep_timer(uv_timer_t *timer);
 /* SIGKILL to all that is below the agent, again and again until nothing is. */
 static void kill_everything(struct agent *agent)
 {
+    cgroup_kill(agent->config->cgroup);
     for (uint32_t i = 0; i < agent->config->nproc; i++)
         worker_proc_stop(&agent->workers[i], SIGKILL);
     reap_kill_children();
@@ -140,7 +142,8 @@ static void worker_ended(struct agent *agent, struct worker_proc *worker, int wa
     worker_proc_exited(worker, wait_status, ddpi_now_us(&ddpi_clock_monotonic));
     agent->alive--;
     agent->hooks.changed(agent->hooks.ctx);
-    if (worker_proc_failed(worker) && agent->cause == AGENT_CAUSE_NONE) {
+    if (worker == agent->dying ||
+        (worker_proc_failed(worker) && agent->cause == AGENT_CAUSE_NONE)) {
         set_cause(agent, AGENT_CAUSE_WORKER);
         agent->root = worker;
         agent->root_oom = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL &&
@@ -150,6 +153,23 @@ static void worker_ended(struct agent *agent, struct worker_proc *worker, int wa
     if (agent->alive == 0 &&
         (agent->sm.state == AGENT_RUNNING || agent->sm.state == AGENT_STOPPING))
         enter_sweeping(agent);
+}
+
+/* It is certain that it has failed, and may take long until it can be waited for: the others need
+ * not go on until then. What is to be said of it follows when it has ended. */
+static void on_life_hint(void *ctx, uint32_t local_rank)
+{
+    struct agent *agent = ctx;
+    struct worker_proc *worker = &agent->workers[local_rank];
+    struct ddp_round_failure failure;
+    if (agent->sm.state != AGENT_RUNNING || agent->cause != AGENT_CAUSE_NONE ||
+        !worker_proc_alive(worker) || !reap_is_failing(worker->pid))
+        return;
+    set_cause(agent, AGENT_CAUSE_WORKER);
+    worker->dying = true;
+    agent->dying = worker;
+    outcome_dying(agent, worker, &failure);
+    agent->hooks.failed(agent->hooks.ctx, &failure);
 }
 
 static void on_exit_ready(struct worker_proc *worker)
@@ -419,6 +439,7 @@ ddp_status agent_init(struct agent *agent, uv_loop_t *loop, const struct agent_c
         agent->workers[i].unwatched = on_unwatched;
         agent->workers[i].data = agent;
     }
+    life_open(&agent->life, loop, config->nproc, on_life_hint, agent);
     ddp_status status = watch_signals(agent, err);
     if (status == DDP_OK)
         status = watch_guard(agent, err);
@@ -434,7 +455,8 @@ static void begin_attempt(struct agent *agent, const struct ddp_round_seat *seat
     agent->seat = *seat;
     agent->attempts++;
     agent->cause = AGENT_CAUSE_NONE;
-    agent->root = NULL;
+    agent->root = agent->dying = NULL;
+    life_renew(&agent->life);
     oom_watch_init(&agent->oom); /* before a worker can be killed */
 }
 
@@ -446,6 +468,7 @@ static ddp_status launch_all(struct agent *agent)
                             .mux = &agent->mux,
                             .loop = agent->loop,
                             .seat = &agent->seat,
+                            .life_fd = agent->life.fd,
                             .attempt = agent->attempts - 1};
     ddp_status status = DDP_OK;
     if (config->keys != NULL)
@@ -488,6 +511,7 @@ void agent_close(struct agent *agent)
         worker_proc_unwatch(&agent->workers[i]); /* one that is stuck still has its watch */
     for (int sig = 0; sig < NSIG; sig++)
         close_handle((uv_handle_t *)&agent->signals[sig], agent->signal_open[sig]);
+    life_close(&agent->life);
     close_handle((uv_handle_t *)&agent->guard, agent->guard_open);
     close_handle((uv_handle_t *)&agent->timer, true);
     logmux_close(&agent->mux);

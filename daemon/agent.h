@@ -18,6 +18,7 @@
 #define DAEMON_AGENT_H
 
 #include "agent_config.h"
+#include "life.h"
 #include "logdir.h"
 #include "member.h"
 #include "oom.h"
@@ -74,12 +75,14 @@ struct agent {
     uv_loop_t *loop;
     struct logmux mux;
     struct oom_watch oom;
+    struct life life;
     struct worker_proc *workers;
     struct ddp_round_seat seat; /* of the generation that runs, or ran last */
     uint32_t attempts;          /* generations that were begun here */
     uint32_t alive;
     enum agent_cause cause;
-    struct worker_proc *root; /* first worker that failed */
+    struct worker_proc *root;  /* first worker that failed */
+    struct worker_proc *dying; /* it will be: told before it could be waited for */
     bool root_oom;
     int signal;             /* that ends the job */
     uint64_t signal_ms;     /* when it came first */

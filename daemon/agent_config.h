@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 struct event_log;
+struct cgroup;
 struct guard_agent;
 struct logdir;
 struct rlimit;
@@ -55,6 +56,7 @@ struct agent_config {
     sigset_t ending_signals;     /* end the job */
     sigset_t forwarded_signals;  /* go to the workers, and nothing else happens */
     const char *ending_signals_text;
+    const struct cgroup *cgroup;     /* that workers are put into; NULL: none */
     const struct guard_agent *guard; /* its end-of-file: the guard is gone; NULL: there is none */
 };
 

@@ -5,6 +5,7 @@
  */
 #include "guard.h"
 
+#include "cgroup.h"
 #include "clock.h"
 #include "error.h"
 #include "failpoint.h"
@@ -86,6 +87,7 @@ static _Noreturn void finish(const struct guard *guard)
 {
     size_t ended;
     int wait_status = guard->wait_status;
+    cgroup_kill(guard->farewell->cgroup);
     bool clean = reap_sweep(SWEEP_MS, &ended);
     char name[SIGNAME_MAX];
     if (guard->held >= 0 && clean)
@@ -172,6 +174,7 @@ static void fence(const struct guard *guard, uint64_t at_ms)
     while (empty < 2 && atomic_load(guard->fence_at_ms) == at_ms &&
            ddpi_now_ms(&ddpi_clock_monotonic) < until) {
         size_t alive = reap_kill_children_of(guard->agent);
+        cgroup_kill(guard->farewell->cgroup); /* after they were counted */
         empty = alive == 0 ? empty + 1 : 0;
         ended += alive;
         poll(NULL, 0, 1); /* they need a moment; nobody tells us, as they are not our children */

@@ -23,6 +23,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+struct cgroup;
+
 struct guard_agent {
     int guard_fd; /* reads end-of-file once the guard is gone; owned by the agent */
     _Atomic uint64_t *fence_at_ms; /* shared: guard_set_fence() */
@@ -32,6 +34,7 @@ struct guard_agent {
 struct guard_farewell {
     void (*clean_up)(void *ctx); /* NULL: nothing */
     void *ctx;
+    const struct cgroup *cgroup; /* in which the workers are, made before the split; NULL: none */
 };
 
 /* From here on signals wait for guard and agent. To be called before anything is made that the

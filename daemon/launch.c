@@ -4,6 +4,7 @@
  */
 #include "launch.h"
 
+#include "cgroup.h"
 #include "clock.h"
 #include "error.h"
 #include "logdir.h"
@@ -158,6 +159,7 @@ static ddp_status make_env(const struct launch *launch, const struct worker_proc
         .signals_to_handle = config->ending_signals_text,
         .agent_store = config->agent_store,
         .virtual_local_rank = config->virtual_local_rank,
+        .life_fd = launch->life_fd > 0 ? SPAWN_LIFE_FD : 0,
     };
     return placement_env(&placement, config->envp, ret_envp, err);
 }
@@ -165,6 +167,7 @@ static ddp_status make_env(const struct launch *launch, const struct worker_proc
 static ddp_status spawn_worker(const struct launch *launch, struct worker_proc *worker,
                                const struct child_stdio *stdio, struct ddp_error *err)
 {
+    const struct cgroup *group = launch->config->cgroup;
     char **argv = NULL, **envp = NULL;
     struct spawn_child child;
     ddp_status status = make_argv(launch->config, worker->local_rank, &argv, err);
@@ -177,6 +180,8 @@ static ddp_status spawn_worker(const struct launch *launch, struct worker_proc *
             .envp = envp,
             .stdio = {stdio->fds[0], stdio->fds[1], stdio->fds[2]},
             .key_fd = launch->key_fd,
+            .life_fd = launch->life_fd,
+            .cgroup_fd = group != NULL && group->path[0] != '\0' ? group->procs_fd : 0,
             .nofile = launch->config->nofile,
         };
         status = spawn_process(&request, &child, err);

@@ -15,6 +15,7 @@ struct launch {
     struct logmux *mux;
     uv_loop_t *loop;
     const struct ddp_round_seat *seat;
+    int life_fd;      /* of life.h; 0: there is none */
     uint32_t attempt; /* counts generations on this node, from 0 */
     int key_fd;       /* what they prove themselves with to the store; 0: nothing */
 };

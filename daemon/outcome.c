@@ -4,6 +4,7 @@
  */
 #include "outcome.h"
 
+#include "clock.h"
 #include "errfile.h"
 #include "error.h"
 #include "mem.h"
@@ -151,6 +152,18 @@ void outcome_failure(const struct agent *agent, struct ddp_round_failure *ret)
     ret->ran_ms = root.ran_us / 1000;
     snprintf(ret->text, sizeof ret->text, "rank %u on %.60s failed: %s", root.rank,
              agent->config->host, cause);
+}
+
+void outcome_dying(const struct agent *agent, const struct worker_proc *worker,
+                   struct ddp_round_failure *ret)
+{
+    uint64_t now_us = ddpi_now_us(&ddpi_clock_monotonic);
+    *ret = (struct ddp_round_failure){.generation = agent->seat.generation,
+                                      .rank = worker->rank,
+                                      .exit_code = -1,
+                                      .ran_ms = since(now_us, worker->started_us) / 1000};
+    snprintf(ret->text, sizeof ret->text, "rank %u on %.60s is dying", worker->rank,
+             agent->config->host);
 }
 
 void outcome_report(struct agent *agent)

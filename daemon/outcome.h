@@ -10,6 +10,10 @@
 enum { EXIT_USAGE = 2, EXIT_CONFIG = 78 };
 
 /* Say on stderr why the generation ended; nothing when all went well. */
+/* The same of @worker, which is dying: how it will have ended is not known yet. */
+void outcome_dying(const struct agent *agent, const struct worker_proc *worker,
+                   struct ddp_round_failure *ret);
+
 void outcome_report(struct agent *agent);
 
 /* The failure that ends this generation, for the rest of the job: of agent->root, or of the worker

@@ -9,6 +9,7 @@
 
 #include "buf.h"
 #include "error.h"
+#include "life_slot.h"
 #include "mem.h"
 #include "parse.h"
 
@@ -139,6 +140,23 @@ static void hip_device(const struct placement *p, char *const *inherited, struct
         one_device(p, list, out);
 }
 
+/* Empty rather than left out: what this process has inherited is not for its workers. */
+static void life_fd(const struct placement *p, char *const *inherited, struct value *out)
+{
+    (void)inherited;
+    out->text = "";
+    if (p->life_fd > 0)
+        set_number(out, (uint32_t)p->life_fd);
+}
+
+static void life_slot(const struct placement *p, char *const *inherited, struct value *out)
+{
+    (void)inherited;
+    out->text = "";
+    if (p->life_fd > 0)
+        set_number(out, p->local_rank);
+}
+
 /* A worker without a device of its own would take a neighbour's. */
 static ddp_status check_devices(const struct placement *p, char *const *inherited,
                                 struct ddp_error *err)
@@ -188,6 +206,8 @@ static const struct {
     {"DDPRUN_STORE", store},
     {"DDPRUN_STORE_PREFIX", store_prefix},
     {"DDPRUN_TOKEN_FD", token_fd},
+    {DDPI_LIFE_FD_ENV, life_fd},
+    {DDPI_LIFE_SLOT_ENV, life_slot},
 };
 
 enum { VARIABLES = sizeof variables / sizeof *variables };

@@ -32,6 +32,7 @@ struct placement {
     const char *signals_to_handle;
     bool agent_store;        /* the store is at master_addr:master_port */
     bool virtual_local_rank; /* LOCAL_RANK=0 and one device each */
+    int life_fd;             /* of life_slot.h, in the worker; 0: none */
 };
 
 /*

@@ -131,6 +131,26 @@ static bool read_stat(pid_t pid, char *ret_state, pid_t *ret_parent, char name[1
     return true;
 }
 
+bool reap_is_failing(pid_t pid)
+{
+    char path[64], text[1024];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    ssize_t len = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (len <= 0)
+        return false;
+    text[len] = '\0';
+    const char *name_end = strrchr(text, ')'), *last = strrchr(text, ' ');
+    if (name_end == NULL || last == NULL || last <= name_end + 2)
+        return false;
+    /* The last field is the status for wait, and of a process that is stopped the signal. */
+    bool stopped = name_end[2] == 'T' || name_end[2] == 't';
+    return !stopped && last[1] >= '1' && last[1] <= '9';
+}
+
 static void visit_if_child(void *arg, pid_t pid)
 {
     struct child_visit *children = arg;

@@ -21,6 +21,10 @@ int reap_become_subreaper(void);
  * Returns false when no child is left at all, dead or alive. */
 bool reap_collect(void (*on_exit)(void *ctx, pid_t pid, int wait_status), void *ctx);
 
+/* Whether the kernel has begun to end @pid, a child, which will not have exited with 0: known
+ * before it can be waited for, from Linux 5.17 on. */
+bool reap_is_failing(pid_t pid);
+
 /* SIGKILL every direct child. Returns how many were signalled. Allocates nothing. */
 size_t reap_kill_children(void);
 

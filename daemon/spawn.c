@@ -26,7 +26,7 @@ enum { STACK_SIZE = 32 * 1024, CLOSE_MAX = 65536 };
     X(STEP_SESSION, "make a session")                         \
     X(STEP_DEATH_SIGNAL, "tie its life to the agent's")       \
     X(STEP_STDIO, "connect standard input, output and error") \
-    X(STEP_KEY, "hand over its key")                          \
+    X(STEP_PASS, "pass descriptors on")                       \
     X(STEP_CLOSE, "close inherited descriptors")              \
     X(STEP_LIMITS, "restore the limit on open files")         \
     X(STEP_SIGNALS, "reset signals")                          \
@@ -73,10 +73,21 @@ static int connect_stdio(const int stdio[3])
     return 0;
 }
 
-/* dup2() leaves the flag alone where both are the same. */
-static int hand_over(int key_fd)
+/* Neither may take the other's number before that has its own. */
+static int pass_on(const struct spawn_request *request)
 {
-    return key_fd == SPAWN_KEY_FD ? fcntl(key_fd, F_SETFD, 0) : dup2(key_fd, SPAWN_KEY_FD);
+    const int from[] = {request->key_fd, request->life_fd}, to[] = {SPAWN_KEY_FD, SPAWN_LIFE_FD};
+    int aside[] = {-1, -1};
+    for (int i = 0; i < 2; i++)
+        if (from[i] > 0 && (aside[i] = fcntl(from[i], F_DUPFD_CLOEXEC, SPAWN_FREE_FD)) < 0)
+            return -1;
+    for (int i = 0; i < 2; i++) {
+        if (aside[i] < 0)
+            close(to[i]);
+        else if (dup2(aside[i], to[i]) < 0)
+            return -1;
+    }
+    return 0;
 }
 
 static int reset_signals(void)
@@ -98,6 +109,8 @@ __attribute__((no_sanitize("address"))) static int child_main(void *arg)
     struct birth *birth = arg;
     const struct spawn_request *request = birth->request;
 
+    if (request->cgroup_fd > 0)
+        (void)!write(request->cgroup_fd, "0", 1); /* otherwise it is found without */
     birth->step = STEP_SESSION;
     if (setsid() < 0)
         goto failed;
@@ -109,11 +122,11 @@ __attribute__((no_sanitize("address"))) static int child_main(void *arg)
     birth->step = STEP_STDIO;
     if (connect_stdio(request->stdio) != 0)
         goto failed;
-    birth->step = STEP_KEY;
-    if (request->key_fd > 0 && hand_over(request->key_fd) < 0)
+    birth->step = STEP_PASS;
+    if (pass_on(request) != 0)
         goto failed;
     birth->step = STEP_CLOSE;
-    if (close_others(request->key_fd > 0 ? SPAWN_KEY_FD + 1 : SPAWN_KEY_FD) != 0)
+    if (close_others(SPAWN_FREE_FD) != 0)
         goto failed;
     birth->step = STEP_LIMITS;
     if (request->nofile != NULL && setrlimit(RLIMIT_NOFILE, request->nofile) != 0)

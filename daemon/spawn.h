@@ -4,8 +4,8 @@
  * A worker is born by clone(CLONE_VM | CLONE_VFORK | CLONE_PIDFD): as fast as posix_spawn however
  * large the agent is, but with room between clone and exec for what posix_spawn cannot do. It gets
  * a session of its own, dies with the agent's main thread (PR_SET_PDEATHSIG, a second belt only:
- * see guard.h), has no descriptor but 0 to 2 and the key it may be given, every signal at its
- * default and none blocked.
+ * see guard.h), has no descriptor but 0 to 2, the key and the life page it may be given, every
+ * signal at its default and none blocked.
  */
 #ifndef DAEMON_SPAWN_H
 #define DAEMON_SPAWN_H
@@ -14,7 +14,7 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
-enum { SPAWN_KEY_FD = 3 };
+enum { SPAWN_KEY_FD = 3, SPAWN_LIFE_FD, SPAWN_FREE_FD };
 
 struct spawn_request {
     const char *path;            /* no search in PATH */
@@ -22,6 +22,8 @@ struct spawn_request {
     char *const *envp;           /* NULL-terminated */
     int stdio[3];                /* descriptors that become 0, 1 and 2; each is i or above 2 */
     int key_fd;                  /* becomes SPAWN_KEY_FD, for the worker to read; 0: none */
+    int cgroup_fd;               /* of a cgroup's procs: its group, if that can be; 0: ours */
+    int life_fd;                 /* becomes SPAWN_LIFE_FD, the page of life.h; 0: none */
     const struct rlimit *nofile; /* its limit on open files; NULL: ours */
 };
 

@@ -34,6 +34,7 @@ ddp_status worker_proc_started(struct worker_proc *worker, uv_loop_t *loop,
 {
     worker->pid = child->pid;
     worker->pidfd = child->pidfd;
+    worker->dying = false;
     worker->started_us = now_us;
     ddpi_sm_move(&worker->sm, WORKER_RUNNING);
     int uv_status = -DDPI_FAILPOINT("worker.watch"); /* reached with a process that runs */
@@ -61,7 +62,7 @@ void worker_proc_stop(struct worker_proc *worker, int sig)
     if (!worker_proc_alive(worker))
         return;
     worker_proc_forward(worker, sig);
-    if (ddpi_sm_allowed(&worker->sm, to))
+    if (!worker->dying && ddpi_sm_allowed(&worker->sm, to))
         ddpi_sm_move(&worker->sm, to);
 }
 

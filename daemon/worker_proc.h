@@ -34,6 +34,7 @@ struct worker_proc {
     pid_t pid;
     int wait_status;     /* valid once EXITED */
     unsigned stopped_in; /* state in which it was when it ended: by itself, or by us */
+    bool dying;          /* the kernel is ending it: nobody stops it any more */
     uint64_t started_us;
     uint64_t ended_us;
     struct logmux_stream streams[2];

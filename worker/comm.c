@@ -53,6 +53,8 @@ ddp_status ddp_comm_init(const struct ddp_comm_options *options, ddp_comm **ret_
     if (comm == NULL)
         return ddpi_error_nomem(err, sizeof *comm);
     status = comm_fill(comm, &config, err);
+    if (status == DDP_OK)
+        comm->life = ddpi_life_hold(config.life_fd, config.life_slot);
     if (status == DDP_OK && comm->world_size > 1)
         status = ddpi_bootstrap(comm, &config, err);
     if (status != DDP_OK) {
@@ -74,6 +76,7 @@ void ddp_comm_destroy(ddp_comm *comm)
             ddpi_control_send(&comm->edges[i]->control, &farewell);
         ddpi_edge_destroy(comm->edges[i]);
     }
+    ddpi_life_release(comm->life);
     if (comm->bell >= 0)
         close(comm->bell);
     ddpi_free(comm->tokens);

@@ -7,6 +7,7 @@
 
 #include "call.h"
 #include "config.h"
+#include "life.h"
 #include "ring.h"
 #include "transport.h"
 
@@ -25,6 +26,7 @@ struct ddp_comm {
     uint64_t bytes_sent; /* by them */
     uint64_t bytes_received;
     struct ddpi_edge *edges[DDPI_RING_EDGES]; /* NULL in a world of one */
+    struct ddpi_life *life;                   /* NULL: there is no agent that would want it */
     uint8_t *tokens;                          /* what barriers pass round, one byte per rank */
 
     /* The first cause; DDP_OK while all is well. */

@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "error.h"
+#include "life_slot.h"
 
 #include <string.h>
 
@@ -38,6 +39,20 @@ static ddp_status env_duration(ddpi_getenv *env, const char *name, uint32_t *ret
         return ddpi_error_set(err, DDP_E_INVALID, "%s: a timeout of 0 leaves no time at all", name);
     *ret = (uint32_t)value;
     return DDP_OK;
+}
+
+/* Only a help, which is not there if it does not make sense. */
+static void load_life(ddpi_getenv *env, struct ddpi_config *config)
+{
+    const char *fd_text = env(DDPI_LIFE_FD_ENV), *slot_text = env(DDPI_LIFE_SLOT_ENV);
+    int64_t fd, slot;
+    config->life_fd = -1;
+    if (fd_text == NULL || slot_text == NULL ||
+        ddpi_parse_int(fd_text, 3, INT32_MAX, &fd, NULL) != DDP_OK ||
+        ddpi_parse_int(slot_text, 0, INT32_MAX, &slot, NULL) != DDP_OK)
+        return;
+    config->life_fd = (int)fd;
+    config->life_slot = (uint32_t)slot;
 }
 
 static ddp_status env_flag(ddpi_getenv *env, const char *name, bool *ret, struct ddp_error *err)
@@ -144,6 +159,7 @@ ddp_status ddpi_config_load(const struct ddp_comm_options *options, ddpi_getenv 
         status = load_store(options, env, &config, err);
     if (status == DDP_OK)
         status = load_limits(options, env, &config, err);
+    load_life(env, &config);
     if (status == DDP_OK)
         *ret_config = config;
     return status;

@@ -22,6 +22,8 @@ struct ddpi_config {
     uint32_t init_timeout_ms;
     uint32_t timeout_ms;
     bool force_tcp;
+    int life_fd; /* of life_slot.h; -1: none */
+    uint32_t life_slot;
 };
 
 /* Looks a variable up: getenv(), or a test's own. NULL = not set. */

@@ -68,7 +68,7 @@ class Variables(DdprunCase):
             'MASTER_PORT', 'TORCHELASTIC_RUN_ID', 'TORCHELASTIC_RESTART_COUNT',
             'TORCHELASTIC_MAX_RESTARTS', 'TORCHELASTIC_ERROR_FILE', 'TORCHELASTIC_USE_AGENT_STORE',
             'TORCHELASTIC_SIGNALS_TO_HANDLE', 'TORCH_NCCL_ASYNC_ERROR_HANDLING', 'OMP_NUM_THREADS',
-            'DDPRUN_STORE', 'DDPRUN_STORE_PREFIX'})
+            'DDPRUN_STORE', 'DDPRUN_STORE_PREFIX', 'DDPRUN_LIFE_FD', 'DDPRUN_LIFE_SLOT'})
         for name, value in before.items():
             if name not in SHELL_MADE:
                 self.assertEqual(env.get(name), value, name)

@@ -27,6 +27,7 @@ static const struct placement place = {
     .master_port = 65535,
     .error_file = "/logs/attempt_1/1/error.json",
     .store = "10.0.0.1:29400",
+    .life_fd = 4,
     .store_prefix = "g1/",
     .signals_to_handle = "SIGTERM,SIGINT",
     .token_fd = 3,
@@ -90,6 +91,8 @@ static const struct {
     {"DDPRUN_STORE", "10.0.0.1:29400"},
     {"DDPRUN_STORE_PREFIX", "g1/"},
     {"DDPRUN_TOKEN_FD", "3"},
+    {"DDPRUN_LIFE_FD", "4"},
+    {"DDPRUN_LIFE_SLOT", "1"},
 };
 
 enum { EXPECTED = sizeof expected / sizeof *expected };

@@ -281,6 +281,44 @@ START_TEST(children_are_described_whatever_their_name)
 END_TEST
 
 /* More children than fit into one read of the kernel's list. */
+static void exit_with_0(void)
+{
+    _exit(0);
+}
+
+static void exit_with_3(void)
+{
+    _exit(3);
+}
+
+/* As far as can be seen of those who are waiting to be waited for. */
+static bool seen_failing(void (*run)(void), int sig)
+{
+    siginfo_t info;
+    pid_t pid = start(run);
+    ck_assert(!reap_is_failing(getpid()));
+    if (sig != 0) {
+        wait_until_standing(1);
+        ck_assert(!reap_is_failing(pid));
+        ck_assert_int_eq(kill(pid, sig), 0);
+    }
+    ck_assert_int_eq(waitid(P_PID, (id_t)pid, &info, WEXITED | WSTOPPED | WNOWAIT), 0);
+    bool failing = reap_is_failing(pid);
+    kill(pid, SIGKILL);
+    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    return failing;
+}
+
+START_TEST(who_is_failing_is_known_before_the_end)
+{
+    ck_assert(!seen_failing(exit_with_0, 0));
+    ck_assert(seen_failing(exit_with_3, 0));
+    ck_assert(seen_failing(refuse_to_end, SIGKILL));
+    ck_assert(!seen_failing(refuse_to_end, SIGSTOP));
+    ck_assert(!reap_is_failing(0x7ffffff));
+}
+END_TEST
+
 START_TEST(a_long_list_is_read_whole)
 {
     enum { MANY = 250 };
@@ -309,6 +347,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, collecting_tells_each_end_and_what_is_left);
     tcase_add_test(tcase, children_of_every_thread_are_found);
     tcase_add_test(tcase, children_are_described_whatever_their_name);
+    tcase_add_test(tcase, who_is_failing_is_known_before_the_end);
     tcase_add_test(tcase, a_long_list_is_read_whole);
     suite_add_tcase(suite, tcase);
     return suite;

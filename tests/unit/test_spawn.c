@@ -149,6 +149,49 @@ START_TEST(it_gets_its_key)
 }
 END_TEST
 
+/* Here each has the other's number. */
+START_TEST(it_gets_key_and_page_in_their_places)
+{
+    static const char *const argv[] = {
+        "/bin/sh", "-c", "echo key >&3; echo page >&4; test -e /proc/$$/fd/5 && echo 5 >&3; true",
+        NULL};
+    int key[2], page[2], aside[2];
+    char text[64] = "";
+    ck_assert_int_eq(pipe2(key, O_CLOEXEC), 0);
+    ck_assert_int_eq(pipe2(page, O_CLOEXEC), 0);
+    int ends[] = {fcntl(key[0], F_DUPFD_CLOEXEC, 100), fcntl(key[1], F_DUPFD_CLOEXEC, 100),
+                  fcntl(page[0], F_DUPFD_CLOEXEC, 100), fcntl(page[1], F_DUPFD_CLOEXEC, 100)};
+    for (int i = 0; i < 2; i++) {
+        close(key[i]);
+        close(page[i]);
+    }
+    struct spawn_request request = request_of(argv[0], argv, empty_env, 1, 2);
+    request.key_fd = SPAWN_LIFE_FD;
+    request.life_fd = SPAWN_KEY_FD;
+    struct spawn_child child;
+    for (int i = 0; i < 2; i++) { /* Check may use them: no assertions */
+        aside[i] = fcntl(SPAWN_KEY_FD + i, F_DUPFD_CLOEXEC, 100);
+        dup3(i == 0 ? ends[3] : ends[1], SPAWN_KEY_FD + i, O_CLOEXEC);
+    }
+    ddp_status status = spawn_process(&request, &child, NULL);
+    for (int i = 0; i < 2; i++) {
+        if (aside[i] >= 0)
+            dup3(aside[i], SPAWN_KEY_FD + i, O_CLOEXEC);
+        else
+            close(SPAWN_KEY_FD + i);
+        close(aside[i]);
+    }
+    ck_assert_int_eq(status, DDP_OK);
+    ends_well(&child);
+    ck_assert_int_eq(read(ends[0], text, sizeof text), 4);
+    ck_assert_mem_eq(text, "key\n", 4);
+    ck_assert_int_eq(read(ends[2], text, sizeof text), 5);
+    ck_assert_mem_eq(text, "page\n", 5);
+    for (int i = 0; i < 4; i++)
+        close(ends[i]);
+}
+END_TEST
+
 START_TEST(it_gets_the_limit_that_it_is_given)
 {
     int ends[2];
@@ -362,6 +405,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, it_leads_a_session_of_its_own);
     tcase_add_test(tcase, it_has_three_descriptors);
     tcase_add_test(tcase, it_gets_its_key);
+    tcase_add_test(tcase, it_gets_key_and_page_in_their_places);
     tcase_add_test(tcase, it_gets_the_limit_that_it_is_given);
     tcase_add_test(tcase, it_has_no_signal_blocked_or_ignored);
     tcase_add_test(tcase, its_pidfd_tells_its_end_and_is_not_inherited);

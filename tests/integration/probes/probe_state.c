@@ -1,20 +1,32 @@
 /*
  * probe_state.c - a worker that prints what it was born with: descriptors, session, group, the
  * signal that its parent's death sends, blocked and ignored signals. One line each, "name value".
+ * The page that lets its agent see it die, DDPRUN_LIFE_FD, is no descriptor to speak of.
  */
+#include "life_slot.h"
+
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 enum { FDS_SEEN = 4096 };
 
+static bool is_life_page(int fd)
+{
+    const char *text = getenv(DDPI_LIFE_FD_ENV);
+    return text != NULL && *text != '\0' && strtol(text, NULL, 10) == fd &&
+           fcntl(fd, F_GET_SEALS) == DDPI_LIFE_SEALS;
+}
+
 static void print_descriptors(void)
 {
     printf("fds");
     for (int fd = 0; fd < FDS_SEEN; fd++)
-        if (fcntl(fd, F_GETFD) >= 0)
+        if (fcntl(fd, F_GETFD) >= 0 && !is_life_page(fd))
             printf(" %d", fd);
     printf("\n");
 }

@@ -1,0 +1,143 @@
+/*
+ * test_life.c - the thread that holds a worker's slot: what is in the slot while it lives, when it
+ * has gone in order, and when its process was killed; and pages that are none.
+ */
+#include "check_main.h"
+#include "life.h"
+#include "life_slot.h"
+
+#include <linux/futex.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SLOTS = 3, LIMIT_MS = 20000 };
+
+static int page_fd;
+static struct ddpi_life_slot *page;
+
+static int make_page(int seals)
+{
+    int fd = memfd_create("page", MFD_ALLOW_SEALING | MFD_CLOEXEC);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(ftruncate(fd, SLOTS * sizeof *page), 0);
+    ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, seals), 0);
+    return fd;
+}
+
+static void setup(void)
+{
+    page_fd = make_page(DDPI_LIFE_SEALS);
+    page = mmap(NULL, SLOTS * sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED, page_fd, 0);
+    ck_assert(page != MAP_FAILED);
+}
+
+static void teardown(void)
+{
+    munmap(page, SLOTS * sizeof *page);
+    close(page_fd);
+}
+
+/* Until the thread has taken its slot. */
+static uint32_t held_word(unsigned slot)
+{
+    uint32_t word = 0;
+    for (int i = 0; i < LIMIT_MS && (word = atomic_load(&page[slot].word)) == 0; i++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    return word;
+}
+
+START_TEST(held_until_it_is_released)
+{
+    struct ddpi_life *life = ddpi_life_hold(page_fd, 1);
+    ck_assert_ptr_nonnull(life);
+    uint32_t word = held_word(1);
+    ck_assert((word & FUTEX_WAITERS) != 0 && (word & FUTEX_OWNER_DIED) == 0);
+    ck_assert_uint_ne(word & FUTEX_TID_MASK, 0);
+    ck_assert(page[0].word == 0 && page[2].word == 0);
+    ddpi_life_release(life);
+    ck_assert_uint_eq(page[1].word, 0);
+}
+END_TEST
+
+START_TEST(a_second_one_leaves_it_to_the_first)
+{
+    struct ddpi_life *first = ddpi_life_hold(page_fd, 0);
+    uint32_t word = held_word(0);
+    struct ddpi_life *second = ddpi_life_hold(page_fd, 0);
+    ddpi_life_release(second);
+    ck_assert_uint_eq(page[0].word, word);
+    ddpi_life_release(first);
+    ck_assert_uint_eq(page[0].word, 0);
+}
+END_TEST
+
+static void live_in_child(void)
+{
+    if (ddpi_life_hold(page_fd, 2) == NULL)
+        _exit(1);
+    for (;;)
+        pause();
+}
+
+START_TEST(a_death_is_seen)
+{
+    pid_t pid = fork();
+    if (pid == 0)
+        live_in_child();
+    uint32_t word = held_word(2);
+    ck_assert_uint_ne(word, 0);
+    ck_assert_int_eq(kill(pid, SIGKILL), 0);
+    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    ck_assert_uint_ne(page[2].word & FUTEX_OWNER_DIED, 0);
+}
+END_TEST
+
+START_TEST(a_forked_child_holds_nothing)
+{
+    struct ddpi_life *life = ddpi_life_hold(page_fd, 0);
+    uint32_t word = held_word(0);
+    int status;
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (_i == 0)
+            ddpi_life_release(life);
+        _exit(0);
+    }
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 0);
+    ck_assert_uint_eq(page[0].word, word);
+    ddpi_life_release(life);
+}
+END_TEST
+
+START_TEST(what_is_no_page_is_left_alone)
+{
+    int unsealed = make_page(F_SEAL_SHRINK), flags = fcntl(unsealed, F_GETFD);
+    ck_assert_ptr_null(ddpi_life_hold(-1, 0));
+    ck_assert_ptr_null(ddpi_life_hold(1000, 0));
+    ck_assert_ptr_null(ddpi_life_hold(2, 0));
+    ck_assert_ptr_null(ddpi_life_hold(unsealed, 0));
+    ck_assert_ptr_null(ddpi_life_hold(page_fd, SLOTS));
+    ck_assert_ptr_null(ddpi_life_hold(page_fd, UINT32_MAX));
+    ck_assert_int_eq(fcntl(unsealed, F_GETFD), flags);
+    ddpi_life_release(NULL);
+    close(unsealed);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("life");
+    TCase *tcase = tcase_create("slot");
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, held_until_it_is_released);
+    tcase_add_test(tcase, a_second_one_leaves_it_to_the_first);
+    tcase_add_test(tcase, a_death_is_seen);
+    tcase_add_loop_test(tcase, a_forked_child_holds_nothing, 0, 2);
+    tcase_add_test(tcase, what_is_no_page_is_left_alone);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
