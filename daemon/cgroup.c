@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 enum { TEXT_SIZE = 64 * 1024, FIELD_SIZE = CGROUP_PATH_SIZE / 2 };
@@ -105,6 +106,15 @@ static bool find_own(char *path, size_t size)
            cgroup_find(mountinfo, groups, path, size);
 }
 
+/* systemd marks what it has handed over, to a unit with Delegate=yes say. Elsewhere we leave groups
+ * alone: those of others are not ours to divide, and the first move into one costs some 10 ms. */
+static bool is_delegated(const char *path)
+{
+    char value[2];
+    return (getxattr(path, "user.delegate", value, sizeof value) == 1 && value[0] == '1') ||
+           (getxattr(path, "trusted.delegate", value, sizeof value) == 1 && value[0] == '1');
+}
+
 static int open_file(const struct cgroup *group, const char *name)
 {
     char path[CGROUP_PATH_SIZE + 32];
@@ -126,7 +136,7 @@ void cgroup_make(struct cgroup *group)
 {
     char own[CGROUP_PATH_SIZE - 32], procs[CGROUP_PATH_SIZE];
     *group = (struct cgroup){.procs_fd = -1, .kill_fd = -1};
-    if (!find_own(own, sizeof own))
+    if (!find_own(own, sizeof own) || !is_delegated(own))
         return;
     /* Whoever moves from one group to another must be allowed to write in what they are both in. */
     snprintf(procs, sizeof procs, "%s/cgroup.procs", own);

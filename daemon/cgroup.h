@@ -1,7 +1,8 @@
 /*
  * cgroup.h - a control group of its own for the workers of a node, where the system has given us
- * one to divide (version 2, alone or beside version 1). To kill all of a group is one write, which
- * no process escapes by forking; without it the sweep (reap.h) does the same, more slowly.
+ * one to divide: version 2, alone or beside version 1, and marked as delegated. To kill all of a
+ * group is one write, which no process escapes by forking; without it the sweep (reap.h) does the
+ * same, more slowly.
  *
  * A help only: whatever is not possible is left out, and nobody is told.
  */

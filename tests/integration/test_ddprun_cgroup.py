@@ -16,24 +16,40 @@ from ddprun_run import DdprunCase, probe, wait_until
 
 
 def own_group():
-    """The directory of our own group of version 2, if we may make others in it."""
+    """The directory of our own group of version 2."""
     line = re.search(r'^0::(/.*)$', Path('/proc/self/cgroup').read_text(), re.MULTILINE)
     mount = re.search(r'^\S+ \S+ \S+ / (\S+) .* - cgroup2 ',
                       Path('/proc/self/mountinfo').read_text(), re.MULTILINE)
-    if not line or not mount:
+    return Path(mount.group(1) + line.group(1).rstrip('/')) if line and mount else None
+
+
+def delegated_group():
+    """Make a group below our own, marked as systemd marks those that it hands over; None: we may not."""
+    above = own_group()
+    if above is None:
         return None
-    group = Path(mount.group(1) + line.group(1).rstrip('/'))
-    try_out = group / f'ddprun-test-{os.getpid()}'
+    group = above / f'test-{os.getpid()}'
     try:
-        try_out.mkdir()
-        usable = (try_out / 'cgroup.kill').exists() and os.access(group / 'cgroup.procs', os.W_OK)
-        try_out.rmdir()
+        group.mkdir()
     except OSError:
         return None
-    return group if usable else None
+    try:
+        os.setxattr(group, 'user.delegate', b'1')
+        if (group / 'cgroup.kill').exists() and os.access(above / 'cgroup.procs', os.W_OK):
+            return group
+    except OSError:
+        pass
+    group.rmdir()
+    return None
 
 
 class Cgroup(DdprunCase):
+    @classmethod
+    def setUpClass(cls):
+        (OWN / 'cgroup.procs').write_text('0')  # what we start is there, too
+        cls.addClassCleanup(OWN.rmdir)
+        cls.addClassCleanup((OWN.parent / 'cgroup.procs').write_text, '0')
+
     def tree(self):
         job = self.start('--nproc-per-node=2', '--shutdown-timeout=0', probe('tree'), 'wait')
         job.read_until('ready', 2)
@@ -65,9 +81,19 @@ class Cgroup(DdprunCase):
         self.assertEqual(job.wait(), 0, job.err)
         self.assertFalse((OWN / f'ddprun-{job.pid}').exists())
 
+    def test_a_group_that_was_not_handed_over_is_left_alone(self):
+        os.removexattr(OWN, 'user.delegate')
+        try:
+            job = self.tree()
+            self.assertFalse(job.group.exists())
+        finally:
+            os.setxattr(OWN, 'user.delegate', b'1')
+        os.kill(job.pid, signal.SIGTERM)
+        job.wait()
+
 
 if __name__ == '__main__':
-    OWN = own_group()
+    OWN = delegated_group()
     if OWN is None:
         print('skipped: no cgroup v2 is ours to divide here')
         sys.exit(77)
