@@ -251,10 +251,19 @@ static void take_back(struct ddpi_client *client, struct ddpi_list *unsure)
     client->look_ms = 0; /* some may be too late to be asked again */
 }
 
-static uint64_t backoff(struct ddpi_client *client)
+/* A server that is back is not to be found too late, nor dialled without a pause. */
+static uint64_t backoff_max(const struct ddpi_client *client)
 {
     bool seldom = client->was_open || client->refused;
     uint64_t most = seldom ? DDPI_CLIENT_BACKOFF_MAX_MS : DDPI_CLIENT_BACKOFF_START_MS;
+    if (client->backoff_max_ms != 0 && client->backoff_max_ms < most)
+        most = client->backoff_max_ms;
+    return most > DDPI_CLIENT_BACKOFF_FIRST_MS ? most : DDPI_CLIENT_BACKOFF_FIRST_MS;
+}
+
+static uint64_t backoff(struct ddpi_client *client)
+{
+    uint64_t most = backoff_max(client);
     uint64_t limit = client->refused ? most : DDPI_CLIENT_BACKOFF_FIRST_MS;
     for (unsigned i = 0; i < client->attempts && limit < most; i++)
         limit *= 2;

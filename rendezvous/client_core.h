@@ -88,8 +88,9 @@ struct ddpi_client {
     struct ddpi_sm sm;
     struct ddpi_client_hooks hooks;
     bool no_reconnect;
-    bool was_open; /* once, at least */
-    bool refused;  /* the latest attempt, for a reason that will not pass by itself */
+    bool was_open;           /* once, at least */
+    bool refused;            /* the latest attempt, for a reason that will not pass by itself */
+    uint64_t backoff_max_ms; /* the edge's: no longer between attempts; 0: no matter */
     struct ddpi_greet greet;
     struct ddpi_welcome welcome; /* of the latest server */
     struct ddpi_buf in;

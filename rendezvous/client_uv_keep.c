@@ -1,7 +1,8 @@
 /*
  * client_uv_keep.c - sessions that the asynchronous client keeps alive: a keep-alive at each sixth
  * of the lease, first thing on each new connection, and soon again when one failed for any other
- * reason than that the session has ended. Owns what is kept.
+ * reason than that the session has ended; while there is no connection, one is tried for often
+ * enough that a store that is back within the lease is found in time. Owns what is kept.
  *
  * A keep-alive that is sent counts from when it was asked: one that still waits when there is a new
  * connection is asked anew there, so that what it says is true.
@@ -13,7 +14,7 @@
 
 #include <netinet/tcp.h>
 
-enum { AGAIN_MS = 100, KEEPS_A_LEASE = 6 };
+enum { AGAIN_MS = 100, KEEPS_A_LEASE = 6, DIALS_A_LEASE = 8 };
 
 struct kept {
     struct ddpi_list of_store;
@@ -60,11 +61,24 @@ static void limit_silence(ddp_store_uv *store, const struct kept *kept)
         (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
 }
 
+static void limit_backoff(ddp_store_uv *store)
+{
+    uint64_t least_ms = UINT64_MAX;
+    ddpi_list_for_each (node, &store->kept) {
+        const struct kept *kept = kept_of(node);
+        if (!kept->closed && kept->lease_ms < least_ms)
+            least_ms = kept->lease_ms;
+    }
+    uint64_t pause_ms = least_ms / DIALS_A_LEASE;
+    store->core.backoff_max_ms = least_ms == UINT64_MAX ? 0 : pause_ms != 0 ? pause_ms : 1;
+}
+
 void ddpi_uv_keep(ddp_store_uv *store, struct kept *kept, const struct ddp_store_session *session)
 {
     kept->session = *session;
     kept->next_ms = kept->hold ? 0 : ddpi_deadline(ddpi_uv_now(), kept->lease_ms / KEEPS_A_LEASE);
     ddpi_list_append(&store->kept, &kept->of_store);
+    limit_backoff(store);
     if (kept->hold)
         limit_silence(store, kept);
 }
@@ -87,6 +101,7 @@ void ddpi_uv_unkeep(ddp_store_uv *store, const struct ddp_store_session *session
         if (!kept->asked)
             ddpi_uv_kept_destroy(kept);
     }
+    limit_backoff(store);
 }
 
 void ddpi_uv_was_kept(ddp_store_uv *store, struct kept *kept, ddp_status status)
@@ -100,8 +115,10 @@ void ddpi_uv_was_kept(ddp_store_uv *store, struct kept *kept, ddp_status status)
     if (status == DDP_OK && !kept->closed && store->hooks.session_kept != NULL && !store->closing)
         store->hooks.session_kept(store->hooks.data, store, &kept->session, kept->asked_ms);
     bool ended = status == DDP_E_NOT_FOUND && !kept->closed;
-    if (ended)
+    if (ended) {
         ddpi_list_remove(&kept->of_store); /* before anybody closes it */
+        limit_backoff(store);
+    }
     if (ended && store->hooks.session_ended != NULL && !store->closing)
         store->hooks.session_ended(store->hooks.data, store, &kept->session);
     if (ended || kept->closed)

@@ -389,6 +389,14 @@ static void job_over(struct round_job *job)
     job_destroy(job);
 }
 
+/* What was wanted of the job that is over is not wanted of the one that comes after it. */
+static void drop_wants(struct round_job *job)
+{
+    struct round_key prefix;
+    ddpi_round_key(&prefix, job, "want/", 0);
+    (void)ddpi_kv_delete_prefix(job->keys->kv, prefix.all);
+}
+
 static void tell_change(struct round_job *job, const struct ddpi_rounds_summary *summary)
 {
     struct ddpi_round_keys *keys = job->keys;
@@ -416,6 +424,8 @@ static void step(struct round_job *job, uint64_t now_ms)
     ddpi_rounds_step(job->rounds, now_ms);
     job->deadline_ms = ddpi_rounds_deadline(job->rounds);
     ddpi_rounds_summary(job->rounds, &summary);
+    if (job->told.state == ROUNDS_CLOSED && summary.state != ROUNDS_CLOSED)
+        drop_wants(job);
     if (job->changed)
         tell_change(job, &summary);
     if (summary.members == 0)

@@ -60,17 +60,22 @@ static void member_destroy(struct ddpi_rounds *rounds, struct round_member *memb
     ddpi_free(member);
 }
 
+static void forget_all_drained(struct ddpi_rounds *rounds)
+{
+    struct ddpi_table_iter iter = {0};
+    for (struct ddpi_table_node *node; (node = ddpi_table_next(&rounds->drained, &iter)) != NULL;) {
+        ddpi_table_remove(&rounds->drained, node);
+        ddpi_free(ddpi_container_of(node, struct drained_name, node));
+    }
+}
+
 void ddpi_rounds_destroy(struct ddpi_rounds *rounds)
 {
     if (rounds == NULL)
         return;
     while (!ddpi_list_empty(&rounds->members))
         member_destroy(rounds, ddpi_rounds_member_of(rounds->members.next));
-    struct ddpi_table_iter iter = {0};
-    for (struct ddpi_table_node *node; (node = ddpi_table_next(&rounds->drained, &iter)) != NULL;) {
-        ddpi_table_remove(&rounds->drained, node);
-        ddpi_free(ddpi_container_of(node, struct drained_name, node));
-    }
+    forget_all_drained(rounds);
     ddpi_table_finish(&rounds->by_id);
     ddpi_table_finish(&rounds->drained);
     ddpi_free(rounds->sorted);
@@ -120,6 +125,7 @@ static uint32_t traits_of(const struct ddpi_rounds *rounds, const struct round_m
         [ROUND_UP] = done || (current && member->says.phase == DDP_ROUND_RUNNING),
         [ROUND_DONE] = done,
         [ROUND_DRAINED] = member->seated && member->drained && !done,
+        [ROUND_LATE] = live && member->late,
     };
     uint32_t traits = 0;
     for (unsigned trait = 0; trait < ROUND_TRAITS; trait++)
@@ -171,6 +177,8 @@ static ddp_status reserve_sorted(struct ddpi_rounds *rounds)
 static void agree(struct ddpi_rounds *rounds, struct round_member *member)
 {
     bool nobody = rounds->count[ROUND_LIVE] == 0 && !rounds->restored;
+    if (member->late)
+        return;
     if (rounds->terms.min_nodes == 0 || (nobody && ddpi_rounds_state(rounds) == ROUNDS_FORMING))
         rounds->terms = member->says.terms;
     member->refused = ddpi_rounds_terms_differ(&rounds->terms, &member->says.terms, NULL);
@@ -193,8 +201,9 @@ static ddp_status member_create(struct ddpi_rounds *rounds, uint64_t id,
     }
     member->arrival = rounds->arrivals++;
     member->says = *says;
-    member->drained =
-        ddpi_table_find(&rounds->drained, member->says.name, strlen(member->says.name)) != NULL;
+    member->late = ddpi_rounds_state(rounds) == ROUNDS_CLOSED;
+    member->drained = !member->late && ddpi_table_find(&rounds->drained, member->says.name,
+                                                       strlen(member->says.name)) != NULL;
     agree(rounds, member);
     ddpi_list_append(&rounds->members, &member->of_job);
     ddpi_list_init(&member->of_news);
@@ -250,7 +259,7 @@ void ddpi_rounds_gone(struct ddpi_rounds *rounds, uint64_t id)
         return;
     ddpi_rounds_notice(rounds, member, true);
     member_destroy(rounds, member);
-    rounds->stale |= ddpi_rounds_state(rounds) == ROUNDS_FORMING;
+    rounds->stale |= ddpi_rounds_state(rounds) == ROUNDS_FORMING || rounds->count[ROUND_LATE] != 0;
 }
 
 /* --- why a generation cannot go on --- */
@@ -363,7 +372,7 @@ ddp_status ddpi_rounds_drain(struct ddpi_rounds *rounds, const char *name, bool 
         return DDP_E_NOMEM;
     ddpi_list_for_each (at, &rounds->members) {
         struct round_member *member = ddpi_rounds_member_of(at);
-        if (member->drained == drain || strcmp(member->says.name, name) != 0)
+        if (member->late || member->drained == drain || strcmp(member->says.name, name) != 0)
             continue;
         if (drain)
             depart(rounds, member, true);
@@ -372,6 +381,47 @@ ddp_status ddpi_rounds_drain(struct ddpi_rounds *rounds, const char *name, bool 
         ddpi_rounds_look_at(rounds, member);
     }
     return DDP_OK;
+}
+
+/* --- the next job --- */
+
+static void forget_verdict(struct ddpi_rounds *rounds)
+{
+    rounds->cause = ROUND_NO_CAUSE;
+    rounds->failed = rounds->judging = rounds->closing = false;
+    rounds->exit_code = 0;
+    ddpi_rounds_say(rounds->reason, "%s", "");
+    rounds->root = rounds->before = (struct round_failure){0};
+    rounds->of_worker = rounds->of_node = (struct round_streak){0};
+    memset(&rounds->departed, 0, sizeof rounds->departed);
+    rounds->recovering = false;
+    rounds->quiet_ms = rounds->seated_ms = rounds->running_ms = 0;
+}
+
+static void admit_late(struct ddpi_rounds *rounds)
+{
+    rounds->terms = ddpi_rounds_member_of(rounds->members.next)->says.terms;
+    ddpi_list_for_each (at, &rounds->members) {
+        struct round_member *member = ddpi_rounds_member_of(at);
+        member->late = false;
+        member->refused = ddpi_rounds_terms_differ(&rounds->terms, &member->says.terms, NULL);
+        ddpi_rounds_recount(rounds, member);
+    }
+}
+
+void ddpi_rounds_renew(struct ddpi_rounds *rounds)
+{
+    ddpi_sm_move(&rounds->sm, ROUNDS_FORMING);
+    rounds->generation = 0;
+    rounds->nodes = rounds->world_size = rounds->restarts = 0;
+    rounds->wish = (struct ddpi_rounds_wish){0};
+    rounds->formed = rounds->finishing = rounds->checkpoint = false;
+    rounds->restored_seated = 0;
+    rounds->settle_ms = UINT64_MAX;
+    rounds->retell = true;
+    forget_all_drained(rounds);
+    forget_verdict(rounds);
+    admit_late(rounds);
 }
 
 void ddpi_rounds_checkpoint(struct ddpi_rounds *rounds)
@@ -430,6 +480,8 @@ static void follow_seat(struct ddpi_rounds *rounds, const struct ddp_round_seat 
     if (seat->order != DDP_ROUND_RUN || seat->generation <= rounds->generation ||
         seat->generation > GENERATION_MAX)
         return;
+    if (ddpi_rounds_state(rounds) == ROUNDS_CLOSED)
+        ddpi_rounds_renew(rounds);
     rounds->generation = seat->generation;
     rounds->last = rounds->last > seat->generation ? rounds->last : seat->generation;
     rounds->formed = true;
@@ -450,7 +502,10 @@ void ddpi_rounds_restore_seat(struct ddpi_rounds *rounds, uint64_t id,
         return;
     follow_seat(rounds, seat);
     ddpi_rounds_copy_seat(&member->seat, seat);
-    member->seated = seat->generation != 0 && seat->generation == rounds->generation;
+    /* A job is not closed before it has told its members to end. */
+    member->late &= seat->order == DDP_ROUND_WAIT || seat->order == DDP_ROUND_STOP;
+    member->seated =
+        !member->late && seat->generation != 0 && seat->generation == rounds->generation;
     if (member->seated) {
         rounds->nodes = seat->nodes;
         rounds->failed |= seat->order == DDP_ROUND_STOP && seat->failed;

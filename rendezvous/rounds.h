@@ -8,6 +8,9 @@
  *        |                        +--all done, nothing to stop--+--verdict--> CLOSED
  *        +--verdict-----------------------------------------------------------^
  *
+ * Whoever comes when the job is CLOSED waits; when all who were there before have gone, the machine
+ * is FORMING again, as a new job of those who have waited. Only the generations go on counting.
+ *
  * The two promises on which all else rests: no two members have a seat with one rank in one
  * generation, and a generation is begun only when every member that was seated in the one before
  * has said that nothing of it runs any more, or is gone (which its session's end proves: whoever
@@ -36,7 +39,7 @@
     X(ROUNDS, FORMING, DDPI_SM_TO(ROUNDS_RUNNING) | DDPI_SM_TO(ROUNDS_CLOSED), DDPI_SM_INITIAL) \
     X(ROUNDS, RUNNING, DDPI_SM_TO(ROUNDS_STOPPING) | DDPI_SM_TO(ROUNDS_CLOSED), 0)              \
     X(ROUNDS, STOPPING, DDPI_SM_TO(ROUNDS_FORMING) | DDPI_SM_TO(ROUNDS_CLOSED), 0)              \
-    X(ROUNDS, CLOSED, 0, DDPI_SM_FINAL)
+    X(ROUNDS, CLOSED, DDPI_SM_TO(ROUNDS_FORMING), 0)
 
 DDPI_SM_DECLARE(ddpi_rounds, DDPI_ROUNDS_STATES);
 
@@ -45,7 +48,7 @@ struct ddpi_rounds;
 /* How the job stands, for those who look, and for a server that starts again. */
 struct ddpi_rounds_summary {
     enum ddpi_rounds_state state;
-    uint64_t generation; /* the latest; 0: none yet */
+    uint64_t generation; /* the latest of this job; 0: none yet */
     uint32_t members;    /* all that are there, seated or not */
     uint32_t seated;     /* in the latest generation, of those that are there */
     uint32_t world_size;

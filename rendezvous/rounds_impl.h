@@ -21,6 +21,7 @@ enum round_trait {
     ROUND_UP,      /* seated, and its workers of the latest generation all started or done */
     ROUND_DONE,    /* seated, and its workers of the latest generation have ended well */
     ROUND_DRAINED, /* seated, to go, and not done */
+    ROUND_LATE,    /* waits until the job that is closed is gone */
     ROUND_TRAITS
 };
 
@@ -33,6 +34,7 @@ struct round_member {
     uint32_t traits; /* set of 1 << enum round_trait, as counted */
     bool seated;     /* in the latest generation; then @seat has its place there */
     bool drained;
+    bool late;    /* it came when the job was closed, and is no part of it */
     bool refused; /* its terms are not the job's; @seat says so */
     struct ddp_round_member says;
     struct ddp_round_seat seat; /* as told last */
@@ -128,6 +130,10 @@ void ddpi_rounds_say(char *text, const char *format, ...) __attribute__((format(
 /* What the terms and the people's wish come to. 1 <= min <= max. */
 uint32_t ddpi_rounds_min(const struct ddpi_rounds *rounds);
 uint32_t ddpi_rounds_max(const struct ddpi_rounds *rounds);
+
+/* All who were there before have left the closed job: a new one, of those who have waited. What
+ * was wanted of the old one is forgotten. */
+void ddpi_rounds_renew(struct ddpi_rounds *rounds);
 
 /* @member has changed, or what its traits depend on. */
 void ddpi_rounds_recount(struct ddpi_rounds *rounds, struct round_member *member);

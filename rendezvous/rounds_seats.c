@@ -254,6 +254,13 @@ static void say_running(const struct ddpi_rounds *rounds, char *text)
         ddpi_rounds_say(text, "there is a seat when the workers have saved their state");
 }
 
+static void say_closed(const struct ddpi_rounds *rounds, char *text)
+{
+    uint32_t left = (uint32_t)rounds->by_id.count - rounds->count[ROUND_LATE];
+    ddpi_rounds_say(text, "waiting for the last %u node%s of the job before this one to leave",
+                    left, left == 1 ? "" : "s");
+}
+
 /* What all who have nothing else to do are waiting for. */
 static void say_waiting(const struct ddpi_rounds *rounds, char *text)
 {
@@ -269,6 +276,7 @@ static void say_waiting(const struct ddpi_rounds *rounds, char *text)
                         (unsigned long long)rounds->generation);
         break;
     case ROUNDS_CLOSED:
+        say_closed(rounds, text);
         break;
     }
 }
@@ -305,7 +313,7 @@ static void work_out(const struct ddpi_rounds *rounds, const struct round_member
         order_end(seat, EXIT_CONFIG, which);
     } else if (member->drained && !busy) {
         order_end(seat, 0, "drained");
-    } else if (state == ROUNDS_CLOSED) {
+    } else if (state == ROUNDS_CLOSED && !member->late) {
         order_end(seat, rounds->exit_code, rounds->reason);
         if (!member->seated)
             ddpi_rounds_say(seat->text, "the job is over: %s", rounds->reason);

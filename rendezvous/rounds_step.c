@@ -270,6 +270,15 @@ static void wait_for_quiet(struct ddpi_rounds *rounds, uint64_t now_ms)
         move(rounds, ROUNDS_FORMING);
 }
 
+/* --- closed --- */
+
+static void wait_for_last(struct ddpi_rounds *rounds, uint64_t now_ms)
+{
+    (void)now_ms;
+    if (rounds->count[ROUND_LATE] != 0 && rounds->count[ROUND_LATE] == rounds->by_id.count)
+        ddpi_rounds_renew(rounds);
+}
+
 /* --- a server that has started again --- */
 
 /* What was stored may be of two moments: some had been told of a generation, or to stop, and the
@@ -300,18 +309,21 @@ static void go_on(struct ddpi_rounds *rounds)
 
 void ddpi_rounds_step(struct ddpi_rounds *rounds, uint64_t now_ms)
 {
-    static void (*const conclude[])(struct ddpi_rounds *, uint64_t) = {
-        [ROUNDS_FORMING] = form, [ROUNDS_RUNNING] = watch, [ROUNDS_STOPPING] = wait_for_quiet};
+    static void (*const conclude[])(struct ddpi_rounds *,
+                                    uint64_t) = {[ROUNDS_FORMING] = form,
+                                                 [ROUNDS_RUNNING] = watch,
+                                                 [ROUNDS_STOPPING] = wait_for_quiet,
+                                                 [ROUNDS_CLOSED] = wait_for_last};
     if (!rounds->stepped)
         rounds->born_ms = now_ms;
     rounds->stepped = true;
     if (rounds->restored)
         go_on(rounds);
-    for (enum ddpi_rounds_state before = ROUNDS_CLOSED;
-         before != ddpi_rounds_state(rounds) && ddpi_rounds_state(rounds) != ROUNDS_CLOSED;) {
+    enum ddpi_rounds_state before;
+    do {
         before = ddpi_rounds_state(rounds);
         conclude[before](rounds, now_ms);
-    }
+    } while (before != ddpi_rounds_state(rounds));
     ddpi_rounds_tell(rounds, now_ms);
     struct ddpi_rounds_summary summary;
     ddpi_rounds_summary(rounds, &summary);

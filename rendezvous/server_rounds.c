@@ -185,11 +185,14 @@ static void on_changed(void *ctx, const char *job, const struct ddpi_rounds_summ
                        const struct ddpi_rounds_summary *now)
 {
     const struct ddpi_server *server = ctx;
-    bool begun = now->generation != before->generation;
+    bool begun = now->generation > before->generation;
     if (before->state == ROUNDS_RUNNING && now->state != ROUNDS_CLOSED &&
         (begun || now->state != ROUNDS_RUNNING))
         ddpi_log(&server->log, DDPI_LOG_INFO, "job %s: stopping generation %" PRIu64 ": %s", job,
                  before->generation, now->reason);
+    if (before->state == ROUNDS_CLOSED && now->state != ROUNDS_CLOSED)
+        ddpi_log(&server->log, DDPI_LOG_INFO,
+                 "job %s: its last node has left; it begins anew with those that have waited", job);
     if (begun)
         ddpi_log(&server->log, DDPI_LOG_INFO,
                  "job %s: generation %" PRIu64 " with %u nodes, %u workers", job, now->generation,

@@ -467,6 +467,7 @@ START_TEST(kept_sessions_live_on)
         CALL(store, .op = DDP_STORE_OP_SESSION_OPEN, .lease_ms = 300, .flags = DDP_STORE_KEEP);
     ck_assert_msg(a->status == DDP_OK, "%s", a->text);
     struct ddp_store_session session = a->session;
+    ck_assert_uint_eq(store->core.backoff_max_ms, 300 / 8); /* it is to be found in time */
     CALL(store, .op = DDP_STORE_OP_SET_EPHEMERAL, .key = "e", .session = &session);
     a = CALL(store, .op = DDP_STORE_OP_GET, .key = "no", .timeout_ms = 1000);
     ck_assert_int_eq(a->status, DDP_E_TIMEOUT); /* three leases later */
@@ -475,6 +476,7 @@ START_TEST(kept_sessions_live_on)
                      DDP_OK);
     ck_assert_int_eq(CALL(store, .op = DDP_STORE_OP_SESSION_CLOSE, .session = &session)->status,
                      DDP_OK);
+    ck_assert_uint_eq(store->core.backoff_max_ms, 0);
     a = CALL(store, .op = DDP_STORE_OP_TRY_GET, .key = "e");
     ck_assert_int_eq(a->status, DDP_E_NOT_FOUND);
     a = CALL(store, .op = DDP_STORE_OP_SESSION_OPEN, .lease_ms = 300, .flags = DDP_STORE_KEEP);

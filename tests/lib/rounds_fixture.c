@@ -152,7 +152,7 @@ void rounds_restart(struct rounds_fixture *fixture)
 {
     struct ddpi_rounds_summary summary = rounds_summary(fixture);
     ddpi_rounds_destroy(fixture->rounds);
-    fixture->rounds = ddpi_rounds_create(&fixture->hooks, summary.generation);
+    fixture->rounds = ddpi_rounds_create(&fixture->hooks, fixture->begun_generation);
     ddpi_rounds_restore(fixture->rounds, &summary);
     for (unsigned id = 0; id < ROUNDS_MEMBERS; id++) {
         if (fixture->says[id].name[0] == '\0')

@@ -129,6 +129,8 @@ struct sim {
     struct sim_server server;
     uint64_t faults_end_ms;
     bool left, drained, finishing; /* what may have ended the job */
+    bool again;                    /* nodes come back to a job that is over */
+    bool renewed;                  /* and one of those has begun, maybe without some */
     unsigned failures;             /* of workers by themselves */
     unsigned generations;
     char broken[256]; /* the promise that was broken; "": none */

@@ -258,6 +258,12 @@ void sim_node_die(struct sim_node *node, bool with_guard)
     node->boots++;
 }
 
+static bool may_boot(const struct sim *sim)
+{
+    return sim->server.stored.state != ROUNDS_CLOSED ||
+           (sim->again && sim->now_ms < sim->faults_end_ms);
+}
+
 void sim_node_event(struct sim_node *node, const struct sim_event *event)
 {
     bool of_worker = event->kind >= SIM_STARTED && event->kind <= SIM_CLEARED;
@@ -270,7 +276,7 @@ void sim_node_event(struct sim_node *node, const struct sim_event *event)
         return;
     if (of_worker)
         worker_event(node, event->kind);
-    else if (event->kind == SIM_BOOT && node->sim->server.stored.state != ROUNDS_CLOSED)
+    else if (event->kind == SIM_BOOT && may_boot(node->sim))
         sim_node_boot(node);
     else if (event->kind == SIM_BEAT && node->alive)
         beat(node);

@@ -71,8 +71,15 @@ static void on_seat(void *ctx, uint64_t id, const struct ddp_round_seat *seat)
 static void on_changed(void *ctx)
 {
     struct sim_server *server = ctx;
+    bool closed = server->stored.state == ROUNDS_CLOSED;
     ddpi_rounds_summary(server->rounds, &server->stored);
     server->has_stored = true;
+    if (!closed || server->stored.state == ROUNDS_CLOSED)
+        return;
+    sim_trace(server->sim, "server: the next job");
+    server->sim->renewed = true;
+    server->wish = (struct ddpi_rounds_wish){0};
+    memset(server->drained, 0, sizeof server->drained);
 }
 
 static void step(struct sim_server *server)

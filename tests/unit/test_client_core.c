@@ -327,6 +327,31 @@ START_TEST(attempts_end_and_become_rare)
 }
 END_TEST
 
+/* Whoever keeps a session must find a server that is back before it is lost. */
+START_TEST(attempts_do_not_become_too_rare)
+{
+    static const uint64_t limits[][2] = {{0, DDPI_CLIENT_BACKOFF_MAX_MS},
+                                         {125, 125},
+                                         {1, DDPI_CLIENT_BACKOFF_FIRST_MS},
+                                         {100000, DDPI_CLIENT_BACKOFF_MAX_MS}};
+    client.backoff_max_ms = limits[_i][0];
+    greet(1);
+    for (int i = 0; i < 20; i++) {
+        jitter = 0;
+        lose(NOW);
+        ddpi_client_tick(&client, client.at_ms);
+        ck_assert_uint_eq(client.sm.state, CLIENT_DIALING);
+    }
+    jitter = (uint32_t)limits[_i][1];
+    lose(NOW);
+    ck_assert_uint_eq(client.at_ms, NOW + limits[_i][1]);
+    ddpi_client_tick(&client, client.at_ms);
+    jitter = (uint32_t)limits[_i][1] + 1; /* beyond what is drawn from */
+    lose(NOW);
+    ck_assert_uint_eq(client.at_ms, NOW);
+}
+END_TEST
+
 static void refuse(ddp_status status)
 {
     static const struct ddpi_preamble preamble = {DDPI_VERSION_MIN, DDPI_VERSION_MAX};
@@ -574,6 +599,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, deadlines_without_a_connection);
     tcase_add_test(tcase, a_silent_server_is_given_up);
     tcase_add_test(tcase, attempts_end_and_become_rare);
+    tcase_add_loop_test(tcase, attempts_do_not_become_too_rare, 0, 4);
     tcase_add_loop_test(tcase, a_server_that_lets_nobody_in, 0, 2);
     tcase_add_test(tcase, a_watch_is_reason_enough_to_ask_again);
     tcase_add_test(tcase, what_is_canceled);

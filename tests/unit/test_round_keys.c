@@ -366,6 +366,52 @@ START_TEST(the_next_job_of_a_name_is_not_stopped)
 }
 END_TEST
 
+/* Nor is one that has waited for the end of it. */
+START_TEST(the_job_that_waits_is_not_stopped)
+{
+    form();
+    put("round/j/want/stop", "");
+    put("round/j/want/size", "2:2");
+    put("round/j/want/drain/n11", "");
+    act();
+    say(2, DDP_ROUND_IDLE, 1);
+    say(10, DDP_ROUND_IDLE, 1);
+    act();
+    assert_state("state closed\n");
+    join(11);
+    act();
+    ck_assert_int_eq(seat_of(11).order, DDP_ROUND_WAIT);
+    drop("round/j/member/2");
+    act();
+    now += 1000;
+    act();
+    if (_i == 1) {
+        ddpi_round_keys_destroy(keys);
+        make_keys();
+        ddpi_round_keys_restore(keys);
+        act();
+    }
+    assert_state("state closed\n");
+    ck_assert_ptr_nonnull(strstr(seat_of(11).text, "the last 1 node of"));
+    drop("round/j/member/10");
+    act();
+    assert_state("state forming\n");
+    ck_assert_ptr_null(value_of("round/j/want/stop"));
+    ck_assert_ptr_null(value_of("round/j/want/size"));
+    ck_assert_ptr_null(value_of("round/j/want/drain/n11"));
+    if (_i == 2) {
+        ddpi_round_keys_destroy(keys);
+        make_keys();
+        ddpi_round_keys_restore(keys);
+        act();
+    }
+    now += 100;
+    act();
+    ck_assert(seat_of(11).order == DDP_ROUND_RUN && seat_of(11).generation == 2);
+    ck_assert_uint_eq(overs, 0);
+}
+END_TEST
+
 /* A server that was told to stop a job, and starts again, still knows. */
 START_TEST(a_stop_outlives_the_server)
 {
@@ -497,6 +543,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, people_may_want_things_before);
     tcase_add_test(tcase, a_stop_before_the_job_is_no_stop);
     tcase_add_test(tcase, the_next_job_of_a_name_is_not_stopped);
+    tcase_add_loop_test(tcase, the_job_that_waits_is_not_stopped, 0, 3);
     tcase_add_test(tcase, a_stop_outlives_the_server);
     tcase_add_loop_test(tcase, a_checkpoint_in_any_keyspace, 0, 3);
     tcase_add_test(tcase, a_generation_that_cannot_begin);

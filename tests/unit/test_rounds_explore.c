@@ -105,11 +105,26 @@ static struct ddpi_rounds_summary summary_of(const struct world *world)
     return summary;
 }
 
+/* Nobody is left of the job that was closed, and nothing that was wanted of it. */
+static void must_be_new(const struct world *world, const struct ddpi_rounds_summary *summary)
+{
+    must(summary->restarts == 0 && !summary->closing && summary->exit_code == 0,
+         "a job begins with another's history");
+    for (unsigned i = 0; i < world->count; i++)
+        must(!world->agents[i].there || world->agents[i].told.order != DDP_ROUND_END,
+             "the job before has not left");
+}
+
 static void step(struct world *world)
 {
     bool lost = world->lost; /* in the generation that this step may leave */
+    bool closed = summary_of(world).state == ROUNDS_CLOSED;
     ddpi_rounds_step(world->rounds, world->now_ms);
     struct ddpi_rounds_summary summary = summary_of(world);
+    if (closed && summary.state != ROUNDS_CLOSED) {
+        must_be_new(world, &summary);
+        lost = world->lost = world->stopped = world->drained = false;
+    }
     if (lost) {
         must(summary.restarts == world->restarts, "a loss has cost a restart");
         must(summary.state != ROUNDS_CLOSED || summary.exit_code != 5, "a loss has cost the job");
@@ -122,7 +137,7 @@ static void restart(struct world *world)
     struct ddpi_rounds_hooks hooks = hooks_of(world);
     struct ddpi_rounds_summary summary = summary_of(world);
     ddpi_rounds_destroy(world->rounds);
-    world->rounds = ddpi_rounds_create(&hooks, 0);
+    world->rounds = ddpi_rounds_create(&hooks, world->generation);
     ddpi_rounds_restore(world->rounds, &summary);
     for (unsigned i = 0; i < world->count; i++) {
         struct agent *agent = &world->agents[i];
@@ -504,6 +519,15 @@ START_TEST(from_a_generation_that_runs)
 }
 END_TEST
 
+/* Stopped, and one has left when it comes again. */
+START_TEST(from_a_job_that_is_over)
+{
+    static const struct path start = {
+        {OF(0, JOIN), OF(1, JOIN), 2 * PER_AGENT + STOP, OF(0, SEE), OF(0, JOIN)}, 5};
+    explore(2, &start, 8);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("rounds_explore");
@@ -512,6 +536,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, from_nothing);
     tcase_add_test(tcase, from_a_generation_that_starts);
     tcase_add_test(tcase, from_a_generation_that_runs);
+    tcase_add_test(tcase, from_a_job_that_is_over);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -250,7 +250,7 @@ START_TEST(a_server_that_starts_again_goes_on)
     rounds_step(&at);
     assert_closed(0, "ended well");
     rounds_join(&at, 2, "c");
-    rounds_assert_seat(&at, 2, DDP_ROUND_END, "over");
+    rounds_assert_seat(&at, 2, DDP_ROUND_WAIT, "of the job before this one");
 }
 END_TEST
 
@@ -317,6 +317,126 @@ START_TEST(what_was_told_by_halves_is_undone)
 }
 END_TEST
 
+/* --- a job after the job --- */
+
+/* Two members that are told to end, the second failed; three that come after that, with other
+ * terms, of which the last is not like its peers. */
+static void close_and_queue(void)
+{
+    at.terms.max_restarts = 1;
+    at.terms.crash_loop = 2;
+    rounds_run(&at, 2, abc);
+    fail_and_form(1, 3, 100);
+    ddpi_rounds_wish(at.rounds, &(struct ddpi_rounds_wish){.max_nodes = 2});
+    ck_assert_int_eq(ddpi_rounds_drain(at.rounds, "e", true), DDP_OK);
+    rounds_fail(&at, 1, 3, 100);
+    rounds_obey(&at, 2);
+    assert_closed(93, "would fail again");
+    ddpi_rounds_wish(at.rounds, &(struct ddpi_rounds_wish){.stop = true, .max_nodes = 2});
+    rounds_step_after(&at, 1000);
+    at.terms.max_restarts = 5;
+    rounds_join(&at, 2, "d");
+    rounds_join(&at, 3, "e");
+    at.terms.max_nodes = 7;
+    rounds_join(&at, 4, "f");
+}
+
+START_TEST(who_comes_too_late_waits_for_the_next)
+{
+    close_and_queue();
+    if (_i == 1) {
+        rounds_restart(&at);
+        rounds_step(&at);
+    }
+    for (unsigned id = 2; id < 5; id++) {
+        rounds_assert_seat(&at, id, DDP_ROUND_WAIT,
+                           "waiting for the last 2 nodes of the job before this one to leave");
+        ck_assert(!at.seat[id].spare);
+    }
+    assert_closed(93, "would fail again");
+    rounds_gone(&at, 0);
+    rounds_step_after(&at, 1000);
+    rounds_assert_seat(&at, 2, DDP_ROUND_WAIT, "the last 1 node of");
+    if (_i == 1) {
+        ddpi_rounds_gone(at.rounds, 1); /* the last goes while no server is there */
+        at.says[1].name[0] = '\0';
+        rounds_restart(&at);
+        rounds_step(&at);
+    } else {
+        rounds_gone(&at, 1);
+    }
+    rounds_assert_state(&at, ROUNDS_FORMING);
+    struct ddpi_rounds_summary summary = rounds_summary(&at);
+    ck_assert(summary.generation == 0 && summary.restarts == 0 && summary.exit_code == 0);
+    ck_assert(!summary.closing && summary.reason[0] == '\0' && summary.quiet_ms == 0);
+    ck_assert_uint_eq(summary.terms.max_restarts, 5);
+    rounds_assert_seat(&at, 4, DDP_ROUND_END, "MAX of --nnodes is 7 on this node and 3 in the job");
+    rounds_assert_seat(&at, 2, DDP_ROUND_WAIT, "waiting up to 0.1 s for more nodes");
+    ck_assert_uint_eq(ddpi_rounds_deadline(at.rounds), at.now_ms + 100);
+    if (_i == 2)
+        rounds_restart(&at);
+    rounds_step(&at);
+    rounds_step_after(&at, 100);
+    rounds_assert_state(&at, ROUNDS_RUNNING);
+    ck_assert(at.seat[3].generation == 3 && at.seat[3].nodes == 2 && at.seat[3].restarts == 0);
+    rounds_obey(&at, 4);
+    rounds_fail(&at, 3, 3, 100); /* as often as before, but for the first time */
+    rounds_obey(&at, 4);
+    rounds_assert_state(&at, ROUNDS_RUNNING);
+    ck_assert_uint_eq(rounds_summary(&at).restarts, 1);
+}
+END_TEST
+
+/* What the machine has ended itself needs no lease; what runs on a newcomer must end first. */
+START_TEST(the_next_knows_what_has_ended)
+{
+    at.terms.lease_ms = 60000;
+    rounds_run(&at, 2, abc);
+    rounds_say(&at, 0, DDP_ROUND_DONE, 1);
+    rounds_say(&at, 1, DDP_ROUND_DONE, 1);
+    assert_closed(0, "ended well");
+    for (unsigned id = 2; id < 5; id++)
+        rounds_join(&at, id, abc[id - 2]);
+    rounds_say(&at, 2, DDP_ROUND_IDLE, 1);
+    rounds_say(&at, 3, DDP_ROUND_RUNNING, 1);
+    rounds_assert_seat(&at, 3, DDP_ROUND_STOP, "this node has no seat");
+    rounds_restart(&at);
+    rounds_gone(&at, 0);
+    rounds_gone(&at, 1);
+    rounds_assert_state(&at, ROUNDS_FORMING);
+    rounds_say(&at, 3, DDP_ROUND_IDLE, 1);
+    rounds_assert_state(&at, ROUNDS_RUNNING);
+    ck_assert_uint_eq(at.seat[2].generation, 2);
+    ck_assert_uint_eq(at.seat[2].nodes, 3);
+}
+END_TEST
+
+/* The next job's first seats were stored, and the server ended before its state was. */
+START_TEST(a_next_job_that_was_stored_by_halves)
+{
+    close_and_queue();
+    rounds_gone(&at, 0);
+    struct ddpi_rounds_summary before = rounds_summary(&at);
+    rounds_gone(&at, 1);
+    rounds_gone(&at, 4);
+    rounds_step_after(&at, 100);
+    rounds_assert_state(&at, ROUNDS_RUNNING);
+    ddpi_rounds_destroy(at.rounds);
+    at.rounds = ddpi_rounds_create(&at.hooks, at.begun_generation);
+    ddpi_rounds_restore(at.rounds, &before);
+    for (unsigned id = 2; id < 4; id++) {
+        ck_assert_int_eq(ddpi_rounds_member(at.rounds, id, &at.says[id]), DDP_OK);
+        ddpi_rounds_restore_seat(at.rounds, id, &at.seat[id]);
+    }
+    unsigned told = at.told_all;
+    rounds_step(&at);
+    rounds_assert_state(&at, ROUNDS_RUNNING);
+    ck_assert_uint_eq(at.told_all, told);
+    ck_assert_uint_eq(rounds_summary(&at).generation, 3);
+    ck_assert_uint_eq(rounds_summary(&at).terms.max_restarts, 5);
+}
+END_TEST
+
 /* Whatever cannot be had, is not noted; it can be said again. */
 START_TEST(memory_may_be_short)
 {
@@ -361,6 +481,8 @@ Suite *test_suite(void)
         a_server_that_starts_again_goes_on,
         an_exit_code_may_come_after_a_restart,
         whoever_was_lost_meanwhile_is_missed,
+        the_next_knows_what_has_ended,
+        a_next_job_that_was_stored_by_halves,
         memory_may_be_short,
     };
     Suite *suite = suite_create("rounds_more");
@@ -369,6 +491,7 @@ Suite *test_suite(void)
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
         tcase_add_test(tcase, tests[i]);
     tcase_add_loop_test(tcase, stopped_by_request, 0, 3);
+    tcase_add_loop_test(tcase, who_comes_too_late_waits_for_the_next, 0, 3);
     tcase_add_loop_test(tcase, what_was_told_by_halves_is_undone, 0, 3);
     suite_add_tcase(suite, tcase);
     return suite;
