@@ -83,8 +83,9 @@ struct sim_node {
     bool joined;                  /* has something to say, to whatever session */
     struct ddp_round_member says; /* as it would be sent now */
     /* Its workers. */
-    uint64_t runs; /* the generation; 0: none */
-    unsigned life; /* of the server that gave the last seat */
+    uint64_t runs;     /* the generation; 0: none */
+    unsigned life;     /* of the server that gave the last seat */
+    unsigned run_life; /* the same of the seat that runs */
     uint32_t first_rank, nproc;
     uint64_t run_stamp;
     uint64_t cleared_at_ms; /* 0: nobody has asked for it */
@@ -119,6 +120,9 @@ struct sim_server {
 };
 
 struct sim {
+    /* Until then members of the server's former life may run that it could not know of: nobody who
+     * had come knew of another generation. */
+    uint64_t forgotten_until_ms;
     uint64_t seed, random, now_ms, seq;
     bool trace;
     struct sim_event *events; /* a heap */

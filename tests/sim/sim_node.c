@@ -95,7 +95,8 @@ static void check_promises(const struct sim_node *node)
     struct sim *sim = node->sim;
     for (unsigned i = 0; i < sim->node_count; i++) {
         const struct sim_node *other = &sim->nodes[i];
-        if (other == node || other->runs == 0 || other->exempt_until_ms > sim->now_ms)
+        bool forgotten = other->run_life != node->run_life && sim->now_ms < sim->forgotten_until_ms;
+        if (other == node || other->runs == 0 || other->exempt_until_ms > sim->now_ms || forgotten)
             continue;
         if (other->runs != node->runs)
             sim_break(sim, "generation %d starts on node %u while %d runs on node %u",
@@ -126,6 +127,7 @@ static void on_start(void *ctx, const struct ddp_round_seat *seat)
     if (node->runs != 0)
         sim_break(sim, "node %u starts workers while it has some", node->index);
     node->runs = seat->generation;
+    node->run_life = node->life;
     node->first_rank = seat->first_rank;
     node->run_stamp++;
     node->cleared_at_ms = 0;

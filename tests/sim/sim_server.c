@@ -27,18 +27,6 @@ static void tell(struct sim_server *server, uint64_t id, enum sim_word word, uin
 
 /* --- the machine's hooks --- */
 
-/* Nobody who has come knew of another generation, so no server could know that one runs: until its
- * members have fenced themselves. */
-static void exempt_the_forgotten(struct sim_server *server)
-{
-    for (unsigned i = 0; i < server->sim->node_count; i++) {
-        struct sim_node *node = &server->sim->nodes[i];
-        uint64_t until_ms = server->sim->now_ms + SIM_LEASE_MS + SIM_KILL_MS;
-        if (node->runs != 0 && node->exempt_until_ms < until_ms)
-            node->exempt_until_ms = until_ms;
-    }
-}
-
 static ddp_status on_begin(void *ctx, uint64_t generation, struct ddp_round_seat *seat,
                            struct ddp_error *err)
 {
@@ -48,7 +36,7 @@ static ddp_status on_begin(void *ctx, uint64_t generation, struct ddp_round_seat
         sim_break(server->sim, "generation %d is begun after %d", (int)generation,
                   (int)server->generation);
     if (server->forgetful && !server->reminded)
-        exempt_the_forgotten(server);
+        server->sim->forgotten_until_ms = server->sim->now_ms + SIM_LEASE_MS + SIM_KILL_MS;
     server->forgetful = false;
     server->generation = generation;
     server->sim->generations++;
