@@ -106,6 +106,12 @@ static void on_leave(void *ctx)
         remote_job_leave(&run->remote);
 }
 
+static void on_hurry(void *ctx)
+{
+    struct run *run = ctx;
+    remote_job_hurry(&run->remote);
+}
+
 static void on_remote_closed(void *ctx)
 {
     struct run *run = ctx;
@@ -209,13 +215,14 @@ static ddp_status open_run(struct plan *plan, const struct guard_agent *split, s
         .publish = on_publish,
         .describe = run->several ? on_describe : NULL, /* nobody looks at one node */
         .leave = on_leave,
+        .hurry = run->several ? on_hurry : NULL,
         .done = on_done};
     const struct member_config member = {.says = plan->says,
                                          .lease_ms = plan->several ? plan->remote.lease_ms : 0,
                                          .join_timeout_ms = plan->join_timeout_ms};
     plan->agent.guard = split;
     ddp_status status = membership_init(&run->membership, loop, &plan->agent, &member, &link, err);
-    struct ddp_error *first = status == DDP_OK ? err : NULL;
+    struct ddp_error ignored, *first = status == DDP_OK ? err : &ignored;
     ddp_status of_job = run->several ? remote_job_open(&run->remote, loop, &plan->remote,
                                                        &run->membership, split, first)
                                      : local_job_init(&run->local, loop, &run->membership, first);

@@ -103,21 +103,14 @@ static const char *listening_address(const char *host)
     return strcmp(host, "localhost") == 0 ? "127.0.0.1" : host;
 }
 
-static ddp_status plan_store(const struct ddprun_options *options, struct meeting *meeting,
-                             struct ddp_error *err)
+static void plan_store(const struct ddprun_options *options, struct meeting *meeting)
 {
     if (is_static(options) || !endpoint_given(options))
-        return DDP_OK;
+        return;
     const struct ddpi_endpoint *endpoint = &options->rdzv_endpoint;
-    if (!plan_is_loopback(endpoint->host))
-        return ddpi_error_set(err, DDP_E_UNSUPPORTED,
-                              "--rdzv-endpoint: '%s' is not a loopback address; a job of one node "
-                              "keeps its store to itself: use localhost, or leave it out",
-                              endpoint->host);
     meeting->store_host = listening_address(endpoint->host);
     meeting->store_port = endpoint->port;
     meeting->store_flag = "--rdzv-endpoint";
-    return DDP_OK;
 }
 
 static void plan_master(const struct ddprun_options *options, struct meeting *meeting)
@@ -156,18 +149,14 @@ static void share_store(struct meeting *meeting)
     meeting->store_flag = meeting->master_flag;
 }
 
-ddp_status plan_meeting(const struct ddprun_options *options, bool shared_off, struct meeting *ret,
-                        struct ddp_error *err)
+void plan_meeting(const struct ddprun_options *options, bool shared_off, struct meeting *ret)
 {
     struct meeting meeting = {.store_host = "127.0.0.1"};
-    ddp_status status = plan_store(options, &meeting, err);
-    if (status != DDP_OK)
-        return status;
+    plan_store(options, &meeting);
     plan_master(options, &meeting);
     if (!shared_off)
         share_store(&meeting);
     *ret = meeting;
-    return DDP_OK;
 }
 
 /* What this node says when it joins its job. Without an address it is the one by which it reaches
@@ -181,8 +170,8 @@ static void plan_member(struct plan *plan, const struct ddprun_options *options)
     *says = (struct ddp_round_member){
         .nproc = options->nproc_per_node,
         .node_rank = options->node_rank == UINT32_MAX ? -1 : (int32_t)options->node_rank,
-        .terms = {.min_nodes = options->min_nodes,
-                  .max_nodes = options->max_nodes,
+        .terms = {.min_nodes = plan->several ? options->min_nodes : 1,
+                  .max_nodes = plan->several ? options->max_nodes : 1,
                   .max_restarts = options->max_restarts,
                   .settle_ms = (uint32_t)options->settle_ms,
                   .lease_ms = plan->several ? (uint32_t)options->lease_ms : 0,
@@ -232,6 +221,13 @@ static void plan_keys(struct plan *plan)
     plan->agent.keys = &plan->agent_keys;
 }
 
+bool plan_needs_a_store(const struct ddprun_options *options)
+{
+    bool elsewhere = endpoint_given(options) && !is_static(options) &&
+                     !plan_is_loopback(options->rdzv_endpoint.host);
+    return !options->standalone && (options->max_nodes > 1 || elsewhere);
+}
+
 static ddp_status plan_several(struct plan *plan, const struct ddprun_options *options,
                                bool shared_off, struct ddp_error *err)
 {
@@ -278,13 +274,17 @@ ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, cha
     if (status == DDP_OK)
         status = plan_signals(&plan->agent, options, err);
     bool off = shared_off != NULL && strcmp(shared_off, "1") == 0;
-    plan->several = options->max_nodes > 1 && !options->standalone;
-    if (options->standalone && options->max_nodes > 1)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "--standalone is a job of one node; leave it or --nnodes out");
-    if (status == DDP_OK)
-        status = plan->several ? plan_several(plan, options, off, err)
-                               : plan_meeting(options, off, &plan->meeting, err);
+    if (options->standalone && options->min_nodes > 1)
+        return ddpi_error_set(
+            err, DDP_E_INVALID,
+            "--standalone is a job of one node, and %u are asked for (--nnodes, or "
+            "PET_NNODES)",
+            options->min_nodes);
+    plan->several = plan_needs_a_store(options);
+    if (status == DDP_OK && plan->several)
+        status = plan_several(plan, options, off, err);
+    else
+        plan_meeting(options, off, &plan->meeting);
     if (status != DDP_OK)
         return status;
     node_host_name(plan->host, sizeof plan->host);

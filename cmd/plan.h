@@ -71,9 +71,12 @@ void plan_finish(struct plan *plan);
 /* Addresses that only this machine can reach; pure. */
 bool plan_is_loopback(const char *host);
 
-/* Where the workers meet; pure but for the sentence. @shared_off: as
+/* Where the workers of a job of one node meet; pure. @shared_off: as
  * TORCH_DISABLE_SHARE_RDZV_TCP_STORE says. */
-DDP_MUST_CHECK ddp_status plan_meeting(const struct ddprun_options *options, bool shared_off,
-                                       struct meeting *ret, struct ddp_error *err);
+void plan_meeting(const struct ddprun_options *options, bool shared_off, struct meeting *ret);
+
+/* The job is of several nodes, or of one that is told of a store beyond loopback, as scripts do
+ * that run on one node or many. Pure. */
+bool plan_needs_a_store(const struct ddprun_options *options);
 
 #endif

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <ifaddrs.h>
+#include <inttypes.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -20,8 +21,7 @@
 #include <string.h>
 
 enum {
-    LEAVE_MS = 2000,   /* for the server to hear that we leave */
-    LINGER_MS = 30000, /* for the others to leave, whose store we have */
+    LEAVE_MS = 2000, /* for the server to hear that we leave */
     EXIT_REFUSED = 77,
 };
 
@@ -39,10 +39,17 @@ static bool same_address(const struct sockaddr *a, const struct sockaddr *b)
                               &((const struct sockaddr_in6 *)(const void *)b)->sin6_addr);
 }
 
+static bool is_loopback(const struct sockaddr *address)
+{
+    return address->sa_family == AF_INET &&
+           ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr) >> 24 ==
+               IN_LOOPBACKNET;
+}
+
 static bool is_ours(const struct sockaddr *address)
 {
     struct ifaddrs *interfaces;
-    bool found = false;
+    bool found = is_loopback(address); /* all of 127.0.0.0/8, which no interface lists */
     if (getifaddrs(&interfaces) != 0)
         return false;
     for (const struct ifaddrs *at = interfaces; at != NULL && !found; at = at->ifa_next)
@@ -150,6 +157,17 @@ static void on_lost(void *ctx, const char *why)
     membership_lost(job->membership, why);
 }
 
+static void refuse(struct remote_job *job, const char *why)
+{
+    char text[1024]; /* longer than a reason can be: it is cut */
+    const char *file = job->config->token_file;
+    snprintf(
+        text, sizeof text,
+        "the store at %s does not let this node in (%.80s): both need the same token, here in %s",
+        job->store, why, file != NULL ? file : "~/.config/ddprun/token");
+    membership_leave(job->membership, EXIT_REFUSED, text);
+}
+
 static void on_state(void *ctx, enum ddp_store_uv_state state, const char *why)
 {
     struct remote_job *job = ctx;
@@ -157,7 +175,7 @@ static void on_state(void *ctx, enum ddp_store_uv_state state, const char *why)
     if (connected && job->guard != NULL)
         guard_hold_socket(job->guard, ddp_round_socket(job->round));
     if (state == DDP_STORE_UV_REFUSED) {
-        membership_leave(job->membership, EXIT_REFUSED, why);
+        refuse(job, why);
         return;
     }
     if (connected && job->told)
@@ -215,8 +233,6 @@ ddp_status remote_job_open(struct remote_job *job, uv_loop_t *loop,
     job->membership = membership;
     job->guard = guard;
     write_store(job);
-    uv_timer_init(loop, &job->linger);
-    job->linger.data = job;
     ddp_status status = host_store(job, loop, err);
     return status == DDP_OK ? join(job, loop, err) : status;
 }
@@ -251,7 +267,6 @@ void remote_job_leave(struct remote_job *job)
 static void on_closed(void *ctx)
 {
     struct remote_job *job = ctx;
-    uv_close((uv_handle_t *)&job->linger, NULL);
     job->closed(job->ctx);
 }
 
@@ -259,7 +274,6 @@ static void close_server(struct remote_job *job)
 {
     struct ddpi_server *server = job->server;
     job->server = NULL;
-    uv_timer_stop(&job->linger);
     if (server != NULL)
         ddpi_server_close(server, on_closed, job);
 }
@@ -269,11 +283,7 @@ static void on_deserted(void *ctx)
     close_server(ctx);
 }
 
-static void on_linger(uv_timer_t *timer)
-{
-    close_server(timer->data);
-}
-
+/* Those who are there end with the job, or are lost at the latest when their leases are over. */
 static void on_round_closed(void *ctx)
 {
     struct remote_job *job = ctx;
@@ -281,8 +291,20 @@ static void on_round_closed(void *ctx)
         on_closed(job);
         return;
     }
-    uv_timer_start(&job->linger, on_linger, LINGER_MS, 0);
+    uint64_t others = ddpi_server_stats(job->server).members;
+    if (others > 0)
+        membership_say(job->membership,
+                       "this node has the store, and stays until the other nodes (%" PRIu64
+                       ") have left the job; one more signal ends it, and the job",
+                       others);
+    job->lingering = true;
     ddpi_server_when_deserted(job->server, on_deserted, job);
+}
+
+void remote_job_hurry(struct remote_job *job)
+{
+    if (job->lingering)
+        close_server(job);
 }
 
 /* Once we have left and are to close. */

@@ -30,10 +30,10 @@ struct remote_job {
     char store[DDPI_HOST_MAX + 8];   /* "host:port" */
     ddp_round *round;
     struct ddpi_server *server; /* NULL: the store is somebody else's */
-    uv_timer_t linger;          /* how long the store waits for the others to leave */
     bool connected;             /* as told last */
     bool told;
     bool left;
+    bool lingering;            /* all is over but that others need our store */
     void (*closed)(void *ctx); /* of remote_job_close() */
     void *ctx;
 };
@@ -51,7 +51,8 @@ void remote_job_describe(struct remote_job *job, const char *text);
 void remote_job_leave(struct remote_job *job);
 
 /* Close all of it, after remote_job_leave() when that has been answered: @closed follows from the
- * loop. Who has the store goes last: when the others have left, or have had their time to. */
+ * loop. Who has the store goes last, when all others have left; or after remote_job_hurry(). */
 void remote_job_close(struct remote_job *job, void (*closed)(void *ctx), void *ctx);
+void remote_job_hurry(struct remote_job *job);
 
 #endif

@@ -318,12 +318,24 @@ static void on_ending_signal(uv_signal_t *handle, int sig)
     case AGENT_STOPPING: /* impatience, or a signal after a failure: no restart either way */
         if (is_the_same_wish(agent))
             break;
+        if (agent->cause ==
+            AGENT_CAUSE_ORDER) { /* they stop for the job: nobody is impatient yet */
+            logmux_say(&agent->mux,
+                       "%s: leaving when %u workers have stopped (once more kills them)",
+                       signame_of(sig, name), agent->alive);
+            leave_for_signal(agent, sig, MEMBER_STOP_ORDERLY);
+            break;
+        }
         logmux_say(&agent->mux, "%s: killing %u workers", signame_of(sig, name), agent->alive);
         leave_for_signal(agent, sig, MEMBER_STOP_KILL);
         break;
     case AGENT_IDLE:
     case AGENT_SWEEPING:
         leave_for_signal(agent, sig, MEMBER_STOP_KILL);
+        break;
+    case AGENT_DONE: /* the others may still need something that we have */
+        if (!is_the_same_wish(agent))
+            leave_for_signal(agent, sig, MEMBER_STOP_KILL);
         break;
     case AGENT_DRAINING:
         if (is_the_same_wish(agent))
@@ -509,6 +521,8 @@ void agent_close(struct agent *agent)
 {
     for (uint32_t i = 0; agent->workers != NULL && i < agent->config->nproc; i++)
         worker_proc_unwatch(&agent->workers[i]); /* one that is stuck still has its watch */
+    /* Without a handler they would kill us on the last steps to our exit code. */
+    sigprocmask(SIG_BLOCK, &agent->config->ending_signals, NULL);
     for (int sig = 0; sig < NSIG; sig++)
         close_handle((uv_handle_t *)&agent->signals[sig], agent->signal_open[sig]);
     life_close(&agent->life);

@@ -180,7 +180,10 @@ static void on_failed(void *ctx, const struct ddp_round_failure *failure)
     struct membership *membership = ctx;
     memcpy(membership->reported, failure->text, sizeof membership->reported);
     events_failure(&membership->events, failure->text);
-    member_failed(&membership->member, failure);
+    if (failure->final && several_nodes(membership)) /* it is this node's trouble, not the job's */
+        member_leave(&membership->member, failure->exit_code, failure->text, MEMBER_STOP_FAILED);
+    else
+        member_failed(&membership->member, failure);
     settle(membership);
 }
 
@@ -199,7 +202,10 @@ static void on_ended(void *ctx, bool well)
 static void on_leave(void *ctx, int exit_code, const char *why, enum member_stop how)
 {
     struct membership *membership = ctx;
-    member_leave(&membership->member, exit_code, why, how);
+    if (!ddpi_sm_final(&membership->member.sm))
+        member_leave(&membership->member, exit_code, why, how);
+    else if (membership->link.hurry != NULL)
+        membership->link.hurry(membership->link.ctx);
     settle(membership);
 }
 

@@ -19,6 +19,8 @@ struct membership_link {
     void (*describe)(void *ctx, const char *text);
     /* Nothing runs here any more, and nothing will. */
     void (*leave)(void *ctx);
+    /* The user wants it to be over at once, even after done(). NULL: nothing could hold it up. */
+    void (*hurry)(void *ctx);
     /* All is said and done; membership_close() is what is left. */
     void (*done)(void *ctx, int exit_code);
 };

@@ -313,8 +313,8 @@ static bool explains_failure(const struct ddpi_rounds *rounds, const struct roun
     bool judging = ddpi_rounds_state(rounds) == ROUNDS_RUNNING
                        ? rounds->cause == ROUND_CAUSE_FAILURE
                        : rounds->judging;
-    bool lost = gone ? (member->traits >> ROUND_ACTIVE & 1) != 0 : member->says.fenced;
-    return judging && lost && !member->says.leaving && !rounds->root.record.final;
+    bool vanished = gone && (member->traits >> ROUND_ACTIVE & 1) && !member->says.leaving;
+    return judging && (vanished || member->says.fenced) && !rounds->root.record.final;
 }
 
 void ddpi_rounds_notice(struct ddpi_rounds *rounds, const struct round_member *member, bool gone)

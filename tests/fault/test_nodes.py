@@ -267,6 +267,18 @@ class Comings(NodesCase):
         job.expect('n2', 143)
         job.end('n1')
 
+    def test_a_signal_while_workers_stop_for_another_node(self):
+        """It is this node's first: nobody is impatient, and its workers have their time."""
+        job = self.cluster('3', '--shutdown-timeout=700ms', mode=['deaf'], at_least=1)
+        job.start_all(*TRIO)
+        job.agents['n1'].signal(signal.SIGTERM)
+        job.agents['n2'].read_until('is leaving', 1)
+        job.agents['n2'].signal(signal.SIGTERM)
+        job.expect('n1', 143)
+        job.expect('n2', 143, 'leaving when 2 workers have stopped')
+        self.assertNotIn('killing', job.agents['n2'].err)
+        job.expect('n3', 130)
+
     def test_nodes_that_disagree(self):
         job = self.cluster('1:3', at_least=1)
         job.start_all('n1')
@@ -569,7 +581,7 @@ class Hosts(Wired):
         job.agents['n1'].signal(signal.SIGTERM)
         job.running(*FIVE[1:], after=before.number)
         job.end(*FIVE[1:])
-        job.expect('n1', 143)
+        job.expect('n1', 143, 'this node has the store, and stays until the other nodes (4) have left')
 
 
 if __name__ == '__main__':

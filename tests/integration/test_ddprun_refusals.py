@@ -114,9 +114,11 @@ class Refusals(DdprunCase):
             self.refused(CONFIG, [str(port), '--rdzv-endpoint'], '--rdzv-backend=c10d', 'true',
                          env={'PET_RDZV_ENDPOINT': f'127.0.0.1:{port}'})
 
-    def test_an_endpoint_elsewhere(self):
-        self.refused(USAGE, ["'node7'", 'localhost'], '--rdzv-backend=c10d',
-                     '--rdzv-endpoint=node7:29400', 'true')
+    def test_several_nodes_without_what_they_need(self):
+        self.refused(USAGE, ['--rdzv-endpoint=HOST'], '--nnodes=2', 'true')
+        self.refused(USAGE, ['--standalone', '--nnodes'], '--standalone', '--nnodes=2', 'true')
+        self.refused(USAGE, ['port 0'], '--nnodes=2', '--rdzv-endpoint=localhost:0', 'true')
+        self.refused(USAGE, ["'a b'", '--rdzv-id'], '--nnodes=2', '--rdzv-endpoint=localhost', '--rdzv-id=a b', 'true')
 
     def test_hostile_words(self):
         for word in ('--' + 'x' * 100000, '--role\xff', '--=', '--%n%s', '-\x01', '---'):

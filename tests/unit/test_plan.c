@@ -59,7 +59,6 @@ START_TEST(where_they_meet)
 {
     const struct row *row = &rows[_i];
     struct ddprun_options options = base_options();
-    struct ddp_error err;
     struct meeting meeting;
     options.rdzv_backend = row->backend;
     if (row->endpoint != NULL)
@@ -68,7 +67,7 @@ START_TEST(where_they_meet)
     options.local_addr = row->local_addr;
     options.master_port = row->master_port;
     options.standalone = row->standalone;
-    ck_assert_int_eq(plan_meeting(&options, row->shared_off, &meeting, &err), DDP_OK);
+    plan_meeting(&options, row->shared_off, &meeting);
     ck_assert_str_eq(meeting.store_host, row->store_host);
     ck_assert_uint_eq(meeting.store_port, row->store_port);
     ck_assert_str_eq(meeting.master_addr, row->addr);
@@ -77,15 +76,20 @@ START_TEST(where_they_meet)
 }
 END_TEST
 
-START_TEST(an_endpoint_elsewhere_is_refused)
+START_TEST(an_endpoint_elsewhere_is_a_store)
 {
     struct ddprun_options options = base_options();
-    struct ddp_error err;
-    struct meeting meeting;
     options.rdzv_backend = "c10d";
+    ck_assert(!plan_needs_a_store(&options));
     set_endpoint(&options, "node7:29400");
-    ck_assert_int_eq(plan_meeting(&options, false, &meeting, &err), DDP_E_UNSUPPORTED);
-    ck_assert_ptr_nonnull(strstr(err.msg, "'node7'"));
+    ck_assert(plan_needs_a_store(&options));
+    options.standalone = true;
+    ck_assert(!plan_needs_a_store(&options));
+    options.standalone = false;
+    set_endpoint(&options, "localhost:29400");
+    ck_assert(!plan_needs_a_store(&options));
+    options.max_nodes = 2;
+    ck_assert(plan_needs_a_store(&options));
 }
 END_TEST
 
@@ -105,7 +109,7 @@ Suite *test_suite(void)
     Suite *suite = suite_create("plan");
     TCase *tcase = tcase_create("meeting");
     tcase_add_loop_test(tcase, where_they_meet, 0, sizeof rows / sizeof *rows);
-    tcase_add_test(tcase, an_endpoint_elsewhere_is_refused);
+    tcase_add_test(tcase, an_endpoint_elsewhere_is_a_store);
     tcase_add_test(tcase, loopback);
     suite_add_tcase(suite, tcase);
     return suite;
