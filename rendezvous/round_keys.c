@@ -28,6 +28,7 @@ enum {
 /* A key that a worker sets when it has saved its state, whatever keyspace of the job it is in. */
 static const char checkpoint_key[] = "/ddprun/checkpoint";
 static const char job_prefix[] = "job/";
+static const char epoch_prefix[] = "epoch/"; /* of the job whose name follows */
 
 void ddpi_round_key(struct round_key *key, const struct round_job *job, const char *kind,
                     uint64_t id)
@@ -334,7 +335,8 @@ void ddpi_round_keys_note(struct ddpi_round_keys *keys, const struct ddpi_mutati
     bool set = mutation->kind == DDPI_MUTATION_SET;
     if (keys->acting || keys->look_all || (!set && mutation->kind != DDPI_MUTATION_DELETE))
         return;
-    if (!ddpi_round_take_prefix(&key, DDPI_ROUND_PREFIX) && !(set && is_checkpoint(key)))
+    if (!ddpi_round_take_prefix(&key, DDPI_ROUND_PREFIX) &&
+        !ddpi_round_take_prefix(&key, epoch_prefix) && !(set && is_checkpoint(key)))
         return;
     if (ddpi_keys_put(&keys->noted, mutation->key))
         keys->nnoted++;
@@ -342,9 +344,20 @@ void ddpi_round_keys_note(struct ddpi_round_keys *keys, const struct ddpi_mutati
         keys->look_all = true;
 }
 
+void ddpi_round_take_epoch(struct round_job *job)
+{
+    ddpi_rounds_epoch(job->rounds, job->keys->hooks.epoch(job->keys->hooks.ctx, job->name));
+}
+
 static void take_key(struct ddpi_round_keys *keys, struct ddpi_bytes key)
 {
     struct ddpi_bytes rest = key, name;
+    if (ddpi_round_take_prefix(&rest, epoch_prefix)) {
+        struct round_job *fenced = ddpi_round_find_job(keys, rest);
+        if (fenced != NULL)
+            ddpi_round_take_epoch(fenced);
+        return;
+    }
     bool checkpoint = ddpi_round_take_prefix(&rest, job_prefix);
     if ((!checkpoint && !ddpi_round_take_prefix(&rest, DDPI_ROUND_PREFIX)) ||
         !ddpi_round_take_part(&rest, &name) || !ddpi_job_valid(name.data, name.len))

@@ -12,6 +12,8 @@
  *     want/size        "MIN:MAX", how many nodes it is to have
  *     want/drain/NAME  nodes of this name are to go
  *
+ * Whoever raises the key "epoch/JOB" has the next generation come after that.
+ *
  * A job is there from its first member to its last, with which all its keys go; where others wait
  * for its end, what is wanted of it goes, and the rest becomes theirs. What changes is
  * noted, and acted upon at the end of the turn: so it is before the answers of that turn leave, and

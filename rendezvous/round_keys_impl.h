@@ -67,6 +67,8 @@ struct round_job *ddpi_round_find_job(const struct ddpi_round_keys *keys, struct
 struct round_job *ddpi_round_job_create(struct ddpi_round_keys *keys, struct ddpi_bytes name);
 /* What is wanted of the job as a whole. */
 void ddpi_round_take_wants(struct round_job *job);
+/* Somebody may have raised it. */
+void ddpi_round_take_epoch(struct round_job *job);
 /* The value of the key of a member, whose data are NULL where there is none. */
 void ddpi_round_take_member(struct ddpi_round_keys *keys, struct ddpi_bytes name,
                             struct ddpi_bytes id_text, struct ddpi_bytes value);

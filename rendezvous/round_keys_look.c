@@ -133,6 +133,7 @@ static void look_at_job(struct ddpi_round_keys *keys, struct ddpi_bytes name)
     if (fresh && keys->restored)
         restore_seats(job, &members);
     take_absent(job);
+    ddpi_round_take_epoch(job);
     ddpi_round_take_wants(job);
     ddpi_free(members.at);
 }

@@ -13,8 +13,8 @@
 
 DDPI_SM_DEFINE(ddpi_rounds, DDPI_ROUNDS_STATES);
 
-/* A member that says it knows a later one than this is wrong. */
-#define GENERATION_MAX (UINT64_MAX / 2)
+/* A member that says it knows a later one than this is wrong; many can still come after it. */
+#define GENERATION_MAX (DDPI_GENERATION_MAX / 2)
 
 struct drained_name {
     struct ddpi_table_node node;
@@ -250,6 +250,12 @@ ddp_status ddpi_rounds_member(struct ddpi_rounds *rounds, uint64_t id,
     if (!member->seated || member->drained)
         ddpi_rounds_look_at(rounds, member);
     return DDP_OK;
+}
+
+void ddpi_rounds_epoch(struct ddpi_rounds *rounds, uint64_t epoch)
+{
+    if (epoch > rounds->last)
+        rounds->last = epoch;
 }
 
 void ddpi_rounds_gone(struct ddpi_rounds *rounds, uint64_t id)

@@ -43,6 +43,9 @@
 
 DDPI_SM_DECLARE(ddpi_rounds, DDPI_ROUNDS_STATES);
 
+/* No generation can be later; what a member says of one is no record. */
+#define DDPI_GENERATION_MAX (INT64_C(1) << 53)
+
 struct ddpi_rounds;
 
 /* How the job stands, for those who look, and for a server that starts again. */
@@ -89,6 +92,9 @@ void ddpi_rounds_destroy(struct ddpi_rounds *rounds);
  * as they were when it came. DDP_E_NOMEM. */
 ddp_status ddpi_rounds_member(struct ddpi_rounds *rounds, uint64_t member,
                               const struct ddp_round_member *says);
+
+/* All generations up to @epoch are void: the next comes after it. */
+void ddpi_rounds_epoch(struct ddpi_rounds *rounds, uint64_t epoch);
 
 /* @member's session has ended. No effect if it is not known. */
 void ddpi_rounds_gone(struct ddpi_rounds *rounds, uint64_t member);

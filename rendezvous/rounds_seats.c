@@ -136,6 +136,15 @@ static uint32_t choose(struct ddpi_rounds *rounds)
     return count;
 }
 
+static ddp_status check_generation(uint64_t generation, struct ddp_error *err)
+{
+    if (generation <= DDPI_GENERATION_MAX)
+        return DDP_OK;
+    return ddpi_error_set(err, DDP_E_LIMIT,
+                          "the job's epoch was set so high that no generation can come after it; "
+                          "start it under another name");
+}
+
 static ddp_status count_ranks(const struct ddpi_rounds *rounds, uint32_t nodes, uint32_t *ret,
                               struct ddp_error *err)
 {
@@ -189,7 +198,9 @@ ddp_status ddpi_rounds_seat_all(struct ddpi_rounds *rounds, struct ddp_error *er
     uint64_t generation = rounds->last + 1;
     uint32_t world_size = 0, nodes = choose(rounds);
     struct ddp_round_seat begun = {0}, seat;
-    ddp_status status = count_ranks(rounds, nodes, &world_size, err);
+    ddp_status status = check_generation(generation, err);
+    if (status == DDP_OK)
+        status = count_ranks(rounds, nodes, &world_size, err);
     if (status == DDP_OK)
         status = find_master(rounds, generation, &begun, err);
     if (status != DDP_OK)

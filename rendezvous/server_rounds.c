@@ -121,7 +121,7 @@ static bool find_old(void *ctx, struct ddpi_bytes key, struct ddpi_bytes value)
     const char *at = (const char *)key.data + old->skip;
     const char *slash = memchr(at, '/', key.len - old->skip);
     size_t len = slash != NULL ? (size_t)(slash - at) : 0;
-    if (len == 0 || len >= sizeof digits)
+    if (len == 0 || len >= sizeof digits || memchr(at, '\0', len) != NULL)
         return true;
     memcpy(digits, at, len);
     digits[len] = '\0';
@@ -138,12 +138,14 @@ static void drop_old_keyspaces(struct ddpi_server *server, const char *job, uint
     struct old_keyspace old = {.before = generation};
     int len = snprintf(old.prefix, sizeof old.prefix, "job/%s/g", job);
     old.skip = (size_t)len;
+    size_t deleted;
     do {
+        deleted = 0;
         old.prefix[old.skip] = '\0';
         ddpi_kv_each(server->kv, ddpi_bytes_of(old.prefix, old.skip), find_old, &old);
         if (old.prefix[old.skip] != '\0')
-            (void)ddpi_server_delete_prefix(server, old.prefix);
-    } while (old.prefix[old.skip] != '\0');
+            deleted = ddpi_server_delete_prefix(server, old.prefix);
+    } while (deleted != 0);
 }
 
 /* --- hooks --- */

@@ -168,6 +168,44 @@ START_TEST(who_is_drained_is_done_without)
 }
 END_TEST
 
+/* The generations of a job that is fenced while it runs come after its epoch. */
+START_TEST(a_fence_ends_no_job)
+{
+    join(0, "a", two);
+    join(1, "b", two);
+    UNTIL(runs(1, 2));
+    OK(ask((struct ddp_store_request){.op = DDP_STORE_OP_FENCE, .key = "train", .number = 9}));
+    leave(&nodes[1]);
+    close_node(&nodes[1]);
+    join(1, "b", two);
+    UNTIL(runs(10, 2));
+    ck_assert_str_eq(get_key("epoch/train"), "10");
+}
+END_TEST
+
+/* Started again while one of the old nodes is still there. */
+START_TEST(a_job_after_the_job)
+{
+    join(0, "a", two);
+    join(1, "b", two);
+    UNTIL(runs(1, 2));
+    say(&nodes[0], DDP_ROUND_DONE, 1);
+    say(&nodes[1], DDP_ROUND_DONE, 1);
+    UNTIL(nodes[0].seat.order == DDP_ROUND_END && nodes[1].seat.order == DDP_ROUND_END);
+    leave(&nodes[0]);
+    close_node(&nodes[0]);
+    join(0, "a", two);
+    join(2, "c", two);
+    UNTIL(nodes[0].seats > 0 && nodes[2].seats > 0);
+    ck_assert_int_eq(nodes[0].seat.order, DDP_ROUND_WAIT);
+    ck_assert_ptr_nonnull(strstr(nodes[0].seat.text, "the job before this one to leave"));
+    leave(&nodes[1]);
+    UNTIL(nodes[0].seat.order == DDP_ROUND_RUN && nodes[2].seat.order == DDP_ROUND_RUN);
+    ck_assert(nodes[2].seat.generation == 2 && nodes[2].seat.nodes == 2);
+    assert_logged("job train: its last node has left; it begins anew");
+}
+END_TEST
+
 START_TEST(people_stop_and_scale)
 {
     join(0, "a", elastic);
@@ -205,6 +243,7 @@ Suite *test_suite(void)
                                   a_newcomer_is_seated,         others_than_agreed_are_refused,
                                   a_failure_begins_a_new_round, it_is_over_when_all_are_done,
                                   who_leaves_is_done_without,   who_is_drained_is_done_without,
+                                  a_fence_ends_no_job,          a_job_after_the_job,
                                   people_stop_and_scale,        a_checkpoint_lets_others_in};
     Suite *suite = suite_create("rounds");
     TCase *tcase = tcase_create("real");

@@ -427,6 +427,55 @@ START_TEST(a_stop_outlives_the_server)
 }
 END_TEST
 
+/* Somebody fences the job while it runs; a member says what cannot be. */
+START_TEST(a_generation_comes_after_the_epoch)
+{
+    form();
+    epoch = _i == 3 ? UINT64_C(1) << 53 : 9;
+    if (_i == 1)
+        ddpi_round_keys_restore(keys); /* nothing of it was noted */
+    else
+        put("epoch/j", "9");
+    put("epoch/", "1");
+    put("epoch/k", "1");
+    act();
+    ck_assert_int_eq(seat_of(2).order, DDP_ROUND_RUN);
+    if (_i == 2)
+        say(2, DDP_ROUND_IDLE, UINT64_C(1) << 53);
+    act();
+    drop("round/j/member/2");
+    say(10, DDP_ROUND_IDLE, 1);
+    act();
+    struct ddp_round_seat seat = seat_of(10);
+    if (_i == 3) {
+        ck_assert_int_eq(seat.order, DDP_ROUND_END);
+        ck_assert_ptr_nonnull(strstr(seat.text, "no generation can come after it"));
+        return;
+    }
+    ck_assert(seat.order == DDP_ROUND_RUN && seat.generation == 10);
+}
+END_TEST
+
+/* So near the end of all numbers that nothing could come after it. */
+START_TEST(an_absurd_generation_is_no_record)
+{
+    form();
+    const char *record = value_of("round/j/member/2"), *at = strstr(record, "\ngeneration 1\n");
+    char absurd[4096];
+    ck_assert_ptr_nonnull(at);
+    snprintf(absurd, sizeof absurd, "%.*s\ngeneration 9223372036854775807\n%s", (int)(at - record),
+             record, at + strlen("\ngeneration 1\n"));
+    put("round/j/member/11", absurd);
+    act();
+    struct ddp_round_seat seat = seat_of(11);
+    ck_assert(seat.order == DDP_ROUND_END && seat.exit_code == 78);
+    drop("round/j/member/2");
+    say(10, DDP_ROUND_IDLE, 1);
+    act();
+    ck_assert(seat_of(10).order == DDP_ROUND_RUN && seat_of(10).generation == 2);
+}
+END_TEST
+
 START_TEST(a_checkpoint_in_any_keyspace)
 {
     static const char *const saved[] = {"job/j/ddprun/checkpoint", "job/j/g1/ddprun/checkpoint",
@@ -545,6 +594,8 @@ Suite *test_suite(void)
     tcase_add_test(tcase, the_next_job_of_a_name_is_not_stopped);
     tcase_add_loop_test(tcase, the_job_that_waits_is_not_stopped, 0, 3);
     tcase_add_test(tcase, a_stop_outlives_the_server);
+    tcase_add_loop_test(tcase, a_generation_comes_after_the_epoch, 0, 4);
+    tcase_add_test(tcase, an_absurd_generation_is_no_record);
     tcase_add_loop_test(tcase, a_checkpoint_in_any_keyspace, 0, 3);
     tcase_add_test(tcase, a_generation_that_cannot_begin);
     tcase_add_loop_test(tcase, a_second_start_goes_on, 0, 2);

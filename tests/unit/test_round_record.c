@@ -302,6 +302,8 @@ START_TEST(what_cannot_be_read_is_not_written)
     REFUSED(member.terms.join = (enum ddp_round_join)3);
     REFUSED(member.phase = (enum ddp_round_phase)4);
     REFUSED(member.generation = UINT64_MAX);
+    REFUSED(member.generation = (UINT64_C(1) << 53) + 1);
+    REFUSED(member.failure.generation = INT64_MAX);
     REFUSED(member.failure.exit_code = -2);
     ck_assert_str_eq(why.msg, "the failure_exit_code of a member must be -1 to 2147483647");
     struct ddpi_buf small;
