@@ -7,9 +7,11 @@
 #include "error.h"
 #include "mem.h"
 #include "signames.h"
+#include "token.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { DEFAULT_PORT = 29400 }; /* torchrun's */
@@ -210,11 +212,26 @@ static ddp_status plan_endpoint(const struct ddprun_options *options, struct ddp
     return DDP_OK;
 }
 
-/* A store on a loopback address asks nobody for a proof. */
+/* The token is the one that is named; else the user's own, which a user without a home has not. */
+static void plan_token(struct plan *plan, const struct ddprun_options *options)
+{
+    struct remote_job_config *remote = &plan->remote;
+    remote->no_auth = options->no_auth;
+    if (remote->no_auth)
+        return;
+    remote->token_named = given(options->token_file);
+    if (!remote->token_named)
+        (void)!ddpi_token_default_path(getenv("XDG_CONFIG_HOME"), getenv("HOME"), &plan->home_token,
+                                       NULL);
+    remote->token_file = remote->token_named ? options->token_file : plan->home_token;
+}
+
+/* A store on a loopback address asks nobody for a proof, unless it has been told to. */
 static void plan_keys(struct plan *plan)
 {
     const struct remote_job_config *remote = &plan->remote;
-    if (remote->no_auth || plan_is_loopback(remote->endpoint.host))
+    bool asked = remote->token_named || !plan_is_loopback(remote->endpoint.host);
+    if (remote->token_file == NULL || !asked)
         return;
     plan->worker_keys = (struct worker_keys){.job = remote->job, .token_file = remote->token_file};
     plan->agent_keys = (struct agent_keys){worker_keys_make, &plan->worker_keys};
@@ -244,8 +261,7 @@ static ddp_status plan_several(struct plan *plan, const struct ddprun_options *o
                               name, DDPI_JOB_MAX);
     remote->job = name;
     remote->is_host = options->is_host;
-    remote->token_file = given(options->token_file) ? options->token_file : NULL;
-    remote->no_auth = options->no_auth;
+    remote->store = plan->store;
     remote->lease_ms = (uint32_t)options->lease_ms;
     bool v6 = strchr(remote->endpoint.host, ':') != NULL;
     snprintf(plan->store, sizeof plan->store, v6 ? "[%s]:%u" : "%s:%u", remote->endpoint.host,
@@ -256,6 +272,7 @@ static ddp_status plan_several(struct plan *plan, const struct ddprun_options *o
     agent->store_prefix = plan->store_prefix;
     agent->agent_store = !shared_off;
     plan->join_timeout_ms = options->join_timeout_ms;
+    plan_token(plan, options);
     plan_keys(plan);
     return DDP_OK;
 }
@@ -354,6 +371,8 @@ void plan_finish(struct plan *plan)
         event_log_close(&plan->event_log);
     logdir_close(&plan->logs);
     program_finish(&plan->program);
+    ddpi_free(plan->home_token);
+    plan->home_token = NULL;
     ddpi_free(plan->streams);
     plan->streams = NULL;
 }

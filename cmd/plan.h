@@ -44,6 +44,7 @@ struct plan {
     struct event_log event_log;
     char host[256];
     char run_id[NODE_UUID_SIZE];
+    char *home_token;              /* where the user's own token is; NULL: it is not used */
     char store[DDPI_HOST_MAX + 8]; /* of several nodes, and the prefix of the job's keys there */
     char store_prefix[sizeof "job//" + DDPI_JOB_MAX];
 };

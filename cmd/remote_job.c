@@ -8,7 +8,6 @@
 #include "remote_job.h"
 
 #include "error.h"
-#include "mem.h"
 #include "token.h"
 
 #include <errno.h>
@@ -17,7 +16,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -74,36 +72,34 @@ static bool own_address(const char *host, char *text, size_t size)
     return found;
 }
 
-static ddp_status read_token(const struct remote_job_config *config, struct ddpi_credential *ret,
-                             struct ddp_error *err)
-{
-    char *path;
-    if (config->token_file != NULL)
-        return ddpi_token_read(config->token_file, ret, err);
-    ddp_status status =
-        ddpi_token_default_path(getenv("XDG_CONFIG_HOME"), getenv("HOME"), &path, err);
-    if (status != DDP_OK)
-        return status;
-    status = ddpi_token_obtain(path, ret, err);
-    ddpi_free(path);
-    return status;
-}
-
+/* The user's own token is made where there is none; one that was named has to be there. */
 static ddp_status give_token(struct remote_job *job, struct ddp_error *err)
 {
-    struct ddpi_credential token;
-    ddp_status status = read_token(job->config, &token, err);
+    const struct remote_job_config *config = job->config;
+    struct ddpi_credential token = {0};
+    if (config->token_file == NULL)
+        return ddpi_error_set(
+            err, DDP_E_DENIED,
+            "nodes have to prove a token to the store at %s, and there is no HOME "
+            "for one; name it by --token-file, or give --no-auth",
+            config->store);
+    ddp_status status = config->token_named ? ddpi_token_read(config->token_file, &token, err)
+                                            : ddpi_token_obtain(config->token_file, &token, err);
     if (status == DDP_OK)
         status = ddpi_server_set_token(job->server, &token, err);
     ddpi_wipe(&token, sizeof token);
     return status;
 }
 
+/* A token that was named is asked for on any address, another where there must be one. */
 static ddp_status listen_at(struct remote_job *job, const char *host, struct ddp_error *err)
 {
-    uint16_t port = job->config->endpoint.port;
-    ddp_status status = ddpi_server_listen(job->server, host, port, NULL, err);
-    if (status == DDP_E_DENIED && !job->config->no_auth) {
+    const struct remote_job_config *config = job->config;
+    uint16_t port = config->endpoint.port;
+    ddp_status status = config->token_named ? give_token(job, err) : DDP_OK;
+    if (status == DDP_OK)
+        status = ddpi_server_listen(job->server, host, port, NULL, err);
+    if (status == DDP_E_DENIED && !config->no_auth && !config->token_named) {
         status = give_token(job, err);
         if (status == DDP_OK)
             status = ddpi_server_listen(job->server, host, port, NULL, err);
@@ -161,10 +157,9 @@ static void refuse(struct remote_job *job, const char *why)
 {
     char text[1024]; /* longer than a reason can be: it is cut */
     const char *file = job->config->token_file;
-    snprintf(
-        text, sizeof text,
-        "the store at %s does not let this node in (%.80s): both need the same token, here in %s",
-        job->store, why, file != NULL ? file : "~/.config/ddprun/token");
+    snprintf(text, sizeof text,
+             "the store at %s does not let this node in (%.110s); its token is %s",
+             job->config->store, why, file != NULL ? file : "none (--no-auth)");
     membership_leave(job->membership, EXIT_REFUSED, text);
 }
 
@@ -179,39 +174,26 @@ static void on_state(void *ctx, enum ddp_store_uv_state state, const char *why)
         return;
     }
     if (connected && job->told)
-        membership_say(job->membership, "connected to the store at %s again", job->store);
+        membership_say(job->membership, "connected to the store at %s again", job->config->store);
     else if (!connected && !job->told)
-        membership_say(job->membership, "the store at %s: %s; trying again", job->store, why);
+        membership_say(job->membership, "the store at %s: %s; trying again", job->config->store,
+                       why);
     job->told = !connected;
     job->connected = connected;
 }
 
 /* ---- life ---------------------------------------------------------------------------------- */
 
-static void write_store(struct remote_job *job)
-{
-    const struct ddpi_endpoint *at = &job->config->endpoint;
-    bool v6 = strchr(at->host, ':') != NULL;
-    snprintf(job->store, sizeof job->store, v6 ? "[%.*s]:%u" : "%.*s:%u", DDPI_HOST_MAX - 1,
-             at->host, at->port);
-}
-
 static ddp_status join(struct remote_job *job, uv_loop_t *loop, struct ddp_error *err)
 {
     const struct remote_job_config *config = job->config;
-    char *path = NULL;
-    ddp_status status = DDP_OK;
-    if (config->token_file == NULL && !config->no_auth)
-        status = ddpi_token_default_path(getenv("XDG_CONFIG_HOME"), getenv("HOME"), &path, err);
-    if (status != DDP_OK)
-        return status;
     const struct ddp_store_options options = {
         .size = sizeof options,
-        .endpoint = job->store,
-        .auth = config->no_auth              ? DDP_STORE_AUTH_NONE
-                : config->token_file != NULL ? DDP_STORE_AUTH_TOKEN
-                                             : DDP_STORE_AUTH_BEYOND_LOOPBACK,
-        .token_file = config->token_file != NULL ? config->token_file : path,
+        .endpoint = config->store,
+        .auth = config->token_file == NULL ? DDP_STORE_AUTH_NONE
+                : config->token_named      ? DDP_STORE_AUTH_TOKEN
+                                           : DDP_STORE_AUTH_BEYOND_LOOPBACK,
+        .token_file = config->token_file,
     };
     const struct ddp_round_hooks hooks = {.size = sizeof hooks,
                                           .data = job,
@@ -219,10 +201,7 @@ static ddp_status join(struct remote_job *job, uv_loop_t *loop, struct ddp_error
                                           .contact = on_contact,
                                           .lost = on_lost,
                                           .state = on_state};
-    status =
-        ddp_round_join(loop, &options, config->job, config->lease_ms, &hooks, &job->round, err);
-    ddpi_free(path);
-    return status;
+    return ddp_round_join(loop, &options, config->job, config->lease_ms, &hooks, &job->round, err);
 }
 
 ddp_status remote_job_open(struct remote_job *job, uv_loop_t *loop,
@@ -232,7 +211,6 @@ ddp_status remote_job_open(struct remote_job *job, uv_loop_t *loop,
     job->config = config;
     job->membership = membership;
     job->guard = guard;
-    write_store(job);
     ddp_status status = host_store(job, loop, err);
     return status == DDP_OK ? join(job, loop, err) : status;
 }

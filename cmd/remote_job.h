@@ -18,7 +18,9 @@ struct remote_job_config {
     const char *job;
     struct ddpi_endpoint endpoint; /* of the store, as it was given */
     int is_host;            /* whether to have the store: 1 yes, 0 no, -1 if the address is ours */
-    const char *token_file; /* NULL: the user's own */
+    const char *store;      /* the same as text, "host:port" */
+    const char *token_file; /* NULL: there is none, and nothing is proven */
+    bool token_named;       /* by the user: then everywhere; else it is his own, beyond loopback */
     bool no_auth;
     uint32_t lease_ms;
 };
@@ -27,7 +29,6 @@ struct remote_job {
     const struct remote_job_config *config;
     struct membership *membership;
     const struct guard_agent *guard; /* NULL: there is none */
-    char store[DDPI_HOST_MAX + 8];   /* "host:port" */
     ddp_round *round;
     struct ddpi_server *server; /* NULL: the store is somebody else's */
     bool connected;             /* as told last */

@@ -8,29 +8,14 @@
 #include "worker_keys.h"
 
 #include "error.h"
-#include "mem.h"
 #include "token.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-static ddp_status load(struct worker_keys *keys, struct ddp_error *err)
-{
-    char *path = NULL;
-    ddp_status status = DDP_OK;
-    if (keys->token_file == NULL)
-        status = ddpi_token_default_path(getenv("XDG_CONFIG_HOME"), getenv("HOME"), &path, err);
-    if (status == DDP_OK)
-        status = ddpi_token_read(path != NULL ? path : keys->token_file, &keys->token, err);
-    ddpi_free(path);
-    keys->loaded = status == DDP_OK;
-    return status;
-}
 
 static ddp_status seal(const char *line, int *ret_fd, struct ddp_error *err)
 {
@@ -50,7 +35,9 @@ static ddp_status seal(const char *line, int *ret_fd, struct ddp_error *err)
 ddp_status worker_keys_make(void *ctx, uint64_t generation, int *ret_fd, struct ddp_error *err)
 {
     struct worker_keys *keys = ctx;
-    ddp_status status = keys->loaded ? DDP_OK : load(keys, err);
+    ddp_status status =
+        keys->loaded ? DDP_OK : ddpi_token_read(keys->token_file, &keys->token, err);
+    keys->loaded = status == DDP_OK;
     if (status == DDP_E_NOT_FOUND || (status == DDP_OK && !keys->token.is_token)) {
         *ret_fd = 0; /* the store has let this agent in all the same: workers may manage as well */
         return DDP_OK;

@@ -10,7 +10,7 @@
 
 struct worker_keys {
     const char *job;
-    const char *token_file; /* NULL: the user's own */
+    const char *token_file;
     struct ddpi_credential token;
     bool loaded;
 };

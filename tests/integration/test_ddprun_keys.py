@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""test_ddprun_keys.py - workers of a job whose store is beyond loopback: they prove themselves, without the token.
+"""test_ddprun_keys.py - the token of a job of several nodes, and what its workers prove themselves with instead.
 
-In a network namespace of its own, where an address that is not loopback reaches nobody. Skipped
-where such a namespace may not be made.
+A store beyond loopback is in a network namespace of its own, where such an address reaches nobody;
+skipped where that may not be made. On loopback nobody is asked, unless a token is named.
 """
 
 import os
@@ -15,6 +15,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import DDPRUN
 from ddprund_run import DdprundCase, DDPCTL
+from nodes import free_port
 
 ADDRESS = '192.0.2.1'
 STORE = f'{ADDRESS}:29400'
@@ -69,6 +70,43 @@ class WorkerKeys(DdprundCase):
                              '--no-auth')
         self.assertEqual(job.code, 0, job.err)
         self.assertIn('job/train/g1/ none', job.out.splitlines())
+
+
+class OnLoopback(DdprundCase):
+    LOOK = 'echo "$DDPRUN_STORE_PREFIX ${DDPRUN_TOKEN_FD-none}"'
+
+    def setUp(self):
+        super().setUp()
+        self.named = self.folder / 'token'
+        self.token('make', f'--token-file={self.named}')
+
+    def lone_node(self, store, *options, **env):
+        job = self.start('--nnodes=1:2', '--settle=50ms', '--rdzv-id=train', f'--rdzv-endpoint={store}',
+                         '--no-prefix', *options, 'sh', '-c', self.LOOK, env=env)
+        job.wait()
+        return job
+
+    def test_a_store_that_asks_for_it(self):
+        daemon = self.serve('--auth=always', f'--token-file={self.named}')
+        self.addCleanup(self.stop, daemon)
+        job = self.lone_node(daemon.endpoints[0], f'--token-file={self.named}')
+        self.assertEqual((job.code, job.out), (0, 'g1/ 3\n'), job.err)
+        self.token('make', f'--token-file={self.folder}/other')
+        job = self.lone_node(daemon.endpoints[0], f'--token-file={self.folder}/other')
+        self.assertEqual(job.code, 77, job.err)
+        self.assertIn(f'{daemon.endpoints[0]} does not let this node in', job.err)
+        self.assertIn(f'{self.folder}/other', job.err)
+
+    def test_the_node_that_has_the_store_asks_for_it(self):
+        """Also by way of the environment, where it may be meant for other programs."""
+        for options, env in (((f'--token-file={self.named}',), {}), ((), {'DDPRUN_TOKEN_FILE': str(self.named)})):
+            job = self.lone_node(f'127.0.0.1:{free_port()}', *options, **env)
+            self.assertEqual((job.code, job.out), (0, 'g1/ 3\n'), job.err)
+
+    def test_nobody_asks_for_one_that_was_not_named(self):
+        for env in ({}, {'HOME': ''}):
+            job = self.lone_node(f'127.0.0.1:{free_port()}', **env)
+            self.assertEqual((job.code, job.out), (0, 'job/train/g1/ none\n'), job.err)
 
 
 if __name__ == '__main__':
