@@ -4,6 +4,8 @@
  */
 #include "cgroup.h"
 
+#include "text_file.h"
+
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -84,25 +86,11 @@ bool cgroup_find(const char *mountinfo, const char *groups, char *ret_path, size
 
 /* --- a group of our own --- */
 
-static bool read_text(const char *path, char *text, size_t size)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    size_t used = 0;
-    ssize_t len;
-    while (used + 1 < size && (len = read(fd, text + used, size - 1 - used)) > 0)
-        used += (size_t)len;
-    close(fd);
-    text[used] = '\0';
-    return used > 0;
-}
-
 static bool find_own(char *path, size_t size)
 {
     char mountinfo[TEXT_SIZE], groups[TEXT_SIZE / 4];
-    return read_text("/proc/self/mountinfo", mountinfo, sizeof mountinfo) &&
-           read_text("/proc/self/cgroup", groups, sizeof groups) &&
+    return text_read("/proc/self/mountinfo", mountinfo, sizeof mountinfo) &&
+           text_read("/proc/self/cgroup", groups, sizeof groups) &&
            cgroup_find(mountinfo, groups, path, size);
 }
 

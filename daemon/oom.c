@@ -6,24 +6,10 @@
  */
 #include "oom.h"
 
-#include <fcntl.h>
+#include "text_file.h"
+
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
-
-static bool read_text(const char *path, char *text, size_t size)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    size_t used = 0;
-    ssize_t len;
-    while (used + 1 < size && (len = read(fd, text + used, size - 1 - used)) > 0)
-        used += (size_t)len;
-    close(fd);
-    text[used] = '\0';
-    return used > 0;
-}
 
 bool oom_parse_counter(const char *text, uint64_t *ret_kills)
 {
@@ -44,7 +30,7 @@ bool oom_parse_counter(const char *text, uint64_t *ret_kills)
 static bool read_counter(const char *path, uint64_t *ret_kills)
 {
     char text[16 * 1024]; /* /proc/vmstat is the longest, 4 KiB today */
-    return read_text(path, text, sizeof text) && oom_parse_counter(text, ret_kills);
+    return text_read(path, text, sizeof text) && oom_parse_counter(text, ret_kills);
 }
 
 /* Copies what follows @marker to the end of its line. */
@@ -68,7 +54,7 @@ static bool try_path(struct oom_watch *watch, const char *mount, const char *gro
 static bool find_counter(struct oom_watch *watch)
 {
     char cgroups[4096], group[256];
-    if (read_text("/proc/self/cgroup", cgroups, sizeof cgroups)) {
+    if (text_read("/proc/self/cgroup", cgroups, sizeof cgroups)) {
         if (text_after(cgroups, "0::", group, sizeof group) &&
             (try_path(watch, "/sys/fs/cgroup", group, "memory.events") ||
              try_path(watch, "/sys/fs/cgroup/unified", group, "memory.events")))

@@ -168,3 +168,12 @@ struct ddpi_rounds_summary rounds_summary(const struct rounds_fixture *fixture)
     ddpi_rounds_summary(fixture->rounds, &summary);
     return summary;
 }
+
+void rounds_assert_closed(const struct rounds_fixture *at, int exit_code, const char *words)
+{
+    struct ddpi_rounds_summary summary = rounds_summary(at);
+    ck_assert_int_eq(summary.state, ROUNDS_CLOSED);
+    ck_assert_int_eq(summary.exit_code, exit_code);
+    ck_assert_msg(strstr(summary.reason, words) != NULL, "'%s'", summary.reason);
+    ck_assert_uint_eq(ddpi_rounds_deadline(at->rounds), UINT64_MAX);
+}

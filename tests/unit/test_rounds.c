@@ -22,15 +22,6 @@ static void teardown(void)
     rounds_finish(&at);
 }
 
-static void assert_closed(int exit_code, const char *words)
-{
-    struct ddpi_rounds_summary summary = rounds_summary(&at);
-    ck_assert_int_eq(summary.state, ROUNDS_CLOSED);
-    ck_assert_int_eq(summary.exit_code, exit_code);
-    ck_assert_msg(strstr(summary.reason, words) != NULL, "'%s'", summary.reason);
-    ck_assert_uint_eq(ddpi_rounds_deadline(at.rounds), UINT64_MAX);
-}
-
 /* --- forming --- */
 
 START_TEST(the_table_is_valid)
@@ -177,7 +168,7 @@ START_TEST(a_generation_that_cannot_begin_ends_the_job)
     at.begin_status = DDP_E_NOMEM;
     for (unsigned id = 0; id < 3; id++)
         rounds_join(&at, id, abc[id]);
-    assert_closed(1, "generation 1 could not be begun: the disk is full");
+    rounds_assert_closed(&at, 1, "generation 1 could not be begun: the disk is full");
     rounds_assert_seat(&at, 0, DDP_ROUND_END, "the disk is full");
 }
 END_TEST
@@ -189,7 +180,7 @@ START_TEST(too_many_workers_are_refused)
     at.says[0].nproc = UINT32_MAX;
     rounds_say(&at, 0, DDP_ROUND_IDLE, 0);
     rounds_join(&at, 1, "b");
-    assert_closed(1, "2 nodes would have 4294967297 workers");
+    rounds_assert_closed(&at, 1, "2 nodes would have 4294967297 workers");
 }
 END_TEST
 
@@ -220,7 +211,7 @@ START_TEST(all_done_ends_the_job_well)
     rounds_gone(&at, 0);
     rounds_assert_state(&at, ROUNDS_RUNNING);
     rounds_say(&at, 1, DDP_ROUND_DONE, 1);
-    assert_closed(0, "all workers have ended well");
+    rounds_assert_closed(&at, 0, "all workers have ended well");
     ck_assert_int_eq(at.seat[1].order, DDP_ROUND_END);
     ck_assert_int_eq(at.seat[2].order, DDP_ROUND_END);
     rounds_join(&at, 3, "d");
@@ -283,7 +274,7 @@ START_TEST(failures_consume_the_budget_once)
     rounds_fail(&at, 0, 3, 20000); /* an effect, not the cause */
     rounds_fail(&at, 2, 137, 20000);
     rounds_obey(&at, 3);
-    assert_closed(137, "rank 4 on node c failed: 137");
+    rounds_assert_closed(&at, 137, "rank 4 on node c failed: 137");
     ck_assert_int_eq(at.seat[0].exit_code, 137);
 }
 END_TEST
@@ -294,7 +285,7 @@ START_TEST(an_exit_code_that_stays_unknown_is_1)
     rounds_run(&at, 2, abc);
     rounds_fail(&at, 0, -1, 20000);
     rounds_obey(&at, 2);
-    assert_closed(1, "node a");
+    rounds_assert_closed(&at, 1, "node a");
 }
 END_TEST
 
@@ -305,7 +296,7 @@ START_TEST(a_failure_that_is_final_ends_the_job)
     rounds_fail(&at, 1, 78, 10);
     ck_assert(rounds_summary(&at).judging);
     rounds_obey(&at, 2);
-    assert_closed(78, "node b");
+    rounds_assert_closed(&at, 78, "node b");
 }
 END_TEST
 
@@ -350,7 +341,7 @@ START_TEST(too_few_after_one_has_left_ends_the_job)
     rounds_leave(&at, 0);
     rounds_gone(&at, 0);
     rounds_obey(&at, 2);
-    assert_closed(130, "node a has left, and 1 of at least 2 nodes is left");
+    rounds_assert_closed(&at, 130, "node a has left, and 1 of at least 2 nodes is left");
     rounds_assert_seat(&at, 1, DDP_ROUND_END, "node a has left");
 }
 END_TEST
@@ -364,7 +355,7 @@ START_TEST(before_the_first_generation_nobody_is_missed)
     rounds_join(&at, 0, "a");
     rounds_join(&at, 1, "b");
     rounds_leave(&at, 0); /* there were enough */
-    assert_closed(130, "node a has left");
+    rounds_assert_closed(&at, 130, "node a has left");
 }
 END_TEST
 

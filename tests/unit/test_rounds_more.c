@@ -21,15 +21,6 @@ static void teardown(void)
     rounds_finish(&at);
 }
 
-static void assert_closed(int exit_code, const char *words)
-{
-    struct ddpi_rounds_summary summary = rounds_summary(&at);
-    ck_assert_int_eq(summary.state, ROUNDS_CLOSED);
-    ck_assert_int_eq(summary.exit_code, exit_code);
-    ck_assert_msg(strstr(summary.reason, words) != NULL, "'%s'", summary.reason);
-    ck_assert_uint_eq(ddpi_rounds_deadline(at.rounds), UINT64_MAX);
-}
-
 /* --- what people want --- */
 
 START_TEST(stopped_by_request)
@@ -41,7 +32,7 @@ START_TEST(stopped_by_request)
     ddpi_rounds_wish(at.rounds, &(struct ddpi_rounds_wish){.stop = true});
     rounds_step(&at);
     rounds_obey(&at, 2);
-    assert_closed(143, "stopped by request");
+    rounds_assert_closed(&at, 143, "stopped by request");
 }
 END_TEST
 
@@ -74,7 +65,7 @@ START_TEST(drained_below_the_minimum_ends_the_job)
     ck_assert_int_eq(ddpi_rounds_drain(at.rounds, "a", true), DDP_OK);
     rounds_step(&at);
     rounds_obey(&at, 2);
-    assert_closed(143, "node a was drained, and 1 of at least 2 nodes is left");
+    rounds_assert_closed(&at, 143, "node a was drained, and 1 of at least 2 nodes is left");
     ck_assert_int_eq(at.seat[0].exit_code, 0);
     ck_assert_int_eq(at.seat[1].exit_code, 143);
 }
@@ -89,7 +80,7 @@ START_TEST(a_drained_node_that_is_done_stops_nobody)
     rounds_assert_seat(&at, 0, DDP_ROUND_END, "drained");
     rounds_gone(&at, 0);
     rounds_say(&at, 1, DDP_ROUND_DONE, 1);
-    assert_closed(0, "ended well");
+    rounds_assert_closed(&at, 0, "ended well");
 }
 END_TEST
 
@@ -154,8 +145,9 @@ START_TEST(one_worker_that_fails_again_and_again)
     rounds_fail(&at, 1, -1, 200); /* known only later */
     rounds_fail(&at, 1, 1, 200);
     rounds_obey(&at, 3);
-    assert_closed(93, "rank 2 on node b has failed 3 times in a row with exit code 1, each time "
-                      "within 1.2 s of its start: it would fail again");
+    rounds_assert_closed(&at, 93,
+                         "rank 2 on node b has failed 3 times in a row with exit code 1, each time "
+                         "within 1.2 s of its start: it would fail again");
     ck_assert_uint_eq(rounds_summary(&at).restarts, 4);
 }
 END_TEST
@@ -170,7 +162,8 @@ START_TEST(one_node_that_fails_again_and_again)
     fail_and_form(1, 2, 100);
     rounds_assert_state(&at, ROUNDS_RUNNING);
     fail_and_form(1, 3, 500);
-    assert_closed(93, "workers on node b have failed 3 times in a row, each time within 1 s");
+    rounds_assert_closed(&at, 93,
+                         "workers on node b have failed 3 times in a row, each time within 1 s");
 }
 END_TEST
 
@@ -182,7 +175,7 @@ START_TEST(one_node_alone_is_no_pattern)
     fail_and_form(0, 5, 100);
     rounds_assert_state(&at, ROUNDS_RUNNING);
     fail_and_form(0, 5, 100);
-    assert_closed(93, "rank 0 on node a has failed 2 times in a row with exit code 5");
+    rounds_assert_closed(&at, 93, "rank 0 on node a has failed 2 times in a row with exit code 5");
 }
 END_TEST
 
@@ -248,7 +241,7 @@ START_TEST(a_server_that_starts_again_goes_on)
     rounds_say(&at, 1, DDP_ROUND_DONE, 3);
     rounds_restart(&at);
     rounds_step(&at);
-    assert_closed(0, "ended well");
+    rounds_assert_closed(&at, 0, "ended well");
     rounds_join(&at, 2, "c");
     rounds_assert_seat(&at, 2, DDP_ROUND_WAIT, "of the job before this one");
 }
@@ -262,7 +255,7 @@ START_TEST(an_exit_code_may_come_after_a_restart)
     rounds_restart(&at);
     rounds_fail(&at, 0, 9, 10);
     rounds_obey(&at, 2);
-    assert_closed(9, "rank 0 on node a failed: 9");
+    rounds_assert_closed(&at, 9, "rank 0 on node a failed: 9");
 }
 END_TEST
 
@@ -331,7 +324,7 @@ static void close_and_queue(void)
     ck_assert_int_eq(ddpi_rounds_drain(at.rounds, "e", true), DDP_OK);
     rounds_fail(&at, 1, 3, 100);
     rounds_obey(&at, 2);
-    assert_closed(93, "would fail again");
+    rounds_assert_closed(&at, 93, "would fail again");
     ddpi_rounds_wish(at.rounds, &(struct ddpi_rounds_wish){.stop = true, .max_nodes = 2});
     rounds_step_after(&at, 1000);
     at.terms.max_restarts = 5;
@@ -353,7 +346,7 @@ START_TEST(who_comes_too_late_waits_for_the_next)
                            "waiting for the last 2 nodes of the job before this one to leave");
         ck_assert(!at.seat[id].spare);
     }
-    assert_closed(93, "would fail again");
+    rounds_assert_closed(&at, 93, "would fail again");
     rounds_gone(&at, 0);
     rounds_step_after(&at, 1000);
     rounds_assert_seat(&at, 2, DDP_ROUND_WAIT, "the last 1 node of");
@@ -394,7 +387,7 @@ START_TEST(the_next_knows_what_has_ended)
     rounds_run(&at, 2, abc);
     rounds_say(&at, 0, DDP_ROUND_DONE, 1);
     rounds_say(&at, 1, DDP_ROUND_DONE, 1);
-    assert_closed(0, "ended well");
+    rounds_assert_closed(&at, 0, "ended well");
     for (unsigned id = 2; id < 5; id++)
         rounds_join(&at, id, abc[id - 2]);
     rounds_say(&at, 2, DDP_ROUND_IDLE, 1);
