@@ -12,7 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PREFIX_SIZE = sizeof DDPI_ROUND_PREFIX + DDPI_JOB_MAX + 2 };
+enum {
+    PREFIX_SIZE = sizeof DDPI_ROUND_PREFIX + DDPI_JOB_MAX + 2,
+    AT_ONCE = 64, /* keys that are read; of 64 KiB at most each (client_round.c) */
+};
 
 uint32_t ddpctl_job_left_ms(const struct ddpctl_job_call *call)
 {
@@ -72,19 +75,19 @@ static ddp_status take(struct ddpctl_job_call *call, const char *key, uint64_t v
     return status == DDP_OK ? DDP_OK : ddpi_error_nomem(err, len);
 }
 
-static ddp_status read_key(struct ddpctl_job_call *call, const char *key, struct ddp_error *err)
+static ddp_status read_keys(struct ddpctl_job_call *call, char *const *keys, size_t count,
+                            struct ddp_error *err)
 {
-    void *value;
-    size_t len;
-    uint64_t version;
-    ddp_status status =
-        ddp_store_try_get(call->store, key, ddpctl_job_left_ms(call), &value, &len, &version, err);
-    if (status == DDP_E_NOT_FOUND)
-        return DDP_OK; /* it has just been deleted */
+    struct ddp_store_value *values;
+    ddp_status status = ddp_store_try_get_many(call->store, (const char *const *)keys, count,
+                                               ddpctl_job_left_ms(call), &values, err);
     if (status != DDP_OK)
         return status;
-    status = take(call, key, version, value != NULL ? value : "", len, err);
-    ddp_store_free(value);
+    for (size_t i = 0; i < count && status == DDP_OK; i++)
+        if (values[i].version != 0) /* else it has just been deleted */
+            status =
+                take(call, keys[i], values[i].version, values[i].value, values[i].value_len, err);
+    ddp_store_free(values);
     return status;
 }
 
@@ -101,8 +104,8 @@ ddp_status ddpctl_job_read(struct ddpctl_job_call *call, const char *job, struct
         ddp_store_list(call->store, prefix, ddpctl_job_left_ms(call), &keys, &count, err);
     if (status != DDP_OK)
         return status;
-    for (size_t i = 0; i < count && status == DDP_OK; i++)
-        status = read_key(call, keys[i], err);
+    for (size_t i = 0; i < count && status == DDP_OK; i += AT_ONCE)
+        status = read_keys(call, keys + i, count - i < AT_ONCE ? count - i : AT_ONCE, err);
     ddp_store_free(keys);
     return status;
 }

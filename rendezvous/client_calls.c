@@ -18,8 +18,8 @@ ddp_status ddp_store_set(ddp_store *store, const char *key, const void *value, s
     return status;
 }
 
-static ddp_status take_value(const ddp_store *store, struct call *call,
-                             const struct ddpi_message *reply, struct ddp_error *err)
+ddp_status ddpi_store_take_value(const ddp_store *store, struct call *call,
+                                 const struct ddpi_message *reply, struct ddp_error *err)
 {
     (void)store;
     call->ret = ddpi_strndup(reply->value.data, reply->value.len);
@@ -31,7 +31,7 @@ static ddp_status get(ddp_store *store, enum ddpi_op op, const char *key, uint32
                       void **ret_value, size_t *ret_len, uint64_t *ret_version,
                       struct ddp_error *err)
 {
-    struct call call = {CALL_MESSAGE(.op = op), .take = take_value};
+    struct call call = {CALL_MESSAGE(.op = op), .take = ddpi_store_take_value};
     ddp_status status = ddpi_store_run_key(store, key, &call, timeout_ms, err);
     if (status != DDP_OK)
         return status;
@@ -137,7 +137,7 @@ ddp_status ddp_store_barrier(ddp_store *store, const char *name, uint32_t count,
 ddp_status ddp_store_stats(ddp_store *store, uint32_t timeout_ms, char **ret_text,
                            struct ddp_error *err)
 {
-    struct call call = {CALL_MESSAGE(.op = DDPI_OP_STATS), .take = take_value};
+    struct call call = {CALL_MESSAGE(.op = DDPI_OP_STATS), .take = ddpi_store_take_value};
     ddp_status status = ddpi_store_run(store, &call, timeout_ms, err);
     if (status == DDP_OK)
         *ret_text = call.ret;

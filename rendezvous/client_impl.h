@@ -1,7 +1,8 @@
 /*
  * client_impl.h - what the files of the blocking client share: client_sync.c (the handle, and what
- * its threads wait for), client_calls.c (calls on keys), client_txn.c (transactions),
- * client_session.c (sessions) and client_watch.c (events). Nobody else includes it.
+ * its threads wait for), client_calls.c (calls on keys), client_many.c (one call on many keys),
+ * client_txn.c (transactions), client_session.c (sessions) and client_watch.c (events). Nobody else
+ * includes it.
  */
 #ifndef DDPI_CLIENT_IMPL_H
 #define DDPI_CLIENT_IMPL_H
@@ -51,8 +52,9 @@ struct call {
     /* Copy what else is wanted of a good reply; NULL: nothing. */
     ddp_status (*take)(const ddp_store *store, struct call *call, const struct ddpi_message *reply,
                        struct ddp_error *err);
-    void *ret;      /* where @take puts it, */
-    size_t ret_len; /* and how much */
+    void *ret;         /* where @take puts it, */
+    size_t ret_len;    /* and how much */
+    struct call *next; /* that is asked together with this one; NULL: none */
 };
 
 #define CALL_MESSAGE(...) .request = {.message = {__VA_ARGS__}}
@@ -60,9 +62,19 @@ struct call {
 /* Ask for @call->request.message and wait for the answer. */
 ddp_status ddpi_store_run(ddp_store *store, struct call *call, uint32_t timeout_ms,
                           struct ddp_error *err);
-/* The same for an operation on one key, or name. */
+/* The same for @first and all that follow it, which leave before the first answer is waited for.
+ * The caller has set @err of each, and finds its status there. */
+void ddpi_store_run_all(ddp_store *store, struct call *first, uint32_t timeout_ms);
+/* The sentence of @call, which has failed for the reason @why. Returns its status. */
+ddp_status ddpi_store_tell(const ddp_store *store, const struct call *call,
+                           const struct ddp_error *why, struct ddp_error *err);
+/* ddpi_store_run() for an operation on one key, or name. */
 ddp_status ddpi_store_run_key(ddp_store *store, const char *key, struct call *call,
                               uint32_t timeout_ms, struct ddp_error *err);
+
+/* client_calls.c, for struct call: a copy of the value. */
+ddp_status ddpi_store_take_value(const ddp_store *store, struct call *call,
+                                 const struct ddpi_message *reply, struct ddp_error *err);
 
 /* Wait, locked, until @waiter is ready or the time has come. */
 void ddpi_store_await(ddp_store *store, struct waiter *waiter, uint64_t until_ms);

@@ -305,29 +305,42 @@ static void ask_beside(ddp_store *store, uint64_t now_ms)
         poke(store);
 }
 
+void ddpi_store_run_all(ddp_store *store, struct call *first, uint32_t timeout_ms)
+{
+    pthread_mutex_lock(&store->lock);
+    uint64_t now_ms = ddpi_link_now();
+    if (!store->led && connected(store) && now_ms - store->io_ms >= IDLE_MS)
+        take_input(store, now_ms);
+    for (struct call *call = first; call != NULL; call = call->next) {
+        pthread_cond_init(&call->waiter.cond, NULL);
+        ddpi_list_init(&call->waiter.of_store);
+        call->status =
+            ddpi_client_submit(&store->core, &call->request, timeout_ms, now_ms, call->err);
+    }
+    if (store->led)
+        ask_beside(store, now_ms);
+    for (struct call *call = first; call != NULL; call = call->next) {
+        if (call->status == DDP_OK) /* it has been submitted, and may have been answered */
+            ddpi_store_await(store, &call->waiter, UINT64_MAX);
+        pthread_cond_destroy(&call->waiter.cond);
+    }
+    pthread_mutex_unlock(&store->lock);
+}
+
+ddp_status ddpi_store_tell(const ddp_store *store, const struct call *call,
+                           const struct ddp_error *why, struct ddp_error *err)
+{
+    return ddpi_error_set(err, call->status, "%s at the store %s: %s",
+                          ddpi_op_name(call->request.message.op), store->target.endpoint, why->msg);
+}
+
 ddp_status ddpi_store_run(ddp_store *store, struct call *call, uint32_t timeout_ms,
                           struct ddp_error *err)
 {
     struct ddp_error why;
     call->err = &why;
-    pthread_cond_init(&call->waiter.cond, NULL);
-    ddpi_list_init(&call->waiter.of_store);
-    pthread_mutex_lock(&store->lock);
-    uint64_t now_ms = ddpi_link_now();
-    if (!store->led && connected(store) && now_ms - store->io_ms >= IDLE_MS)
-        take_input(store, now_ms);
-    call->status = ddpi_client_submit(&store->core, &call->request, timeout_ms, now_ms, &why);
-    if (call->status == DDP_OK) {
-        if (store->led)
-            ask_beside(store, now_ms);
-        ddpi_store_await(store, &call->waiter, UINT64_MAX);
-    }
-    pthread_mutex_unlock(&store->lock);
-    pthread_cond_destroy(&call->waiter.cond);
-    if (call->status == DDP_OK)
-        return DDP_OK;
-    return ddpi_error_set(err, call->status, "%s at the store %s: %s",
-                          ddpi_op_name(call->request.message.op), store->target.endpoint, why.msg);
+    ddpi_store_run_all(store, call, timeout_ms);
+    return call->status == DDP_OK ? DDP_OK : ddpi_store_tell(store, call, &why, err);
 }
 
 ddp_status ddpi_store_run_key(ddp_store *store, const char *key, struct call *call,

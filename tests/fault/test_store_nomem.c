@@ -160,6 +160,7 @@ static void client_calls(ddp_store *store)
     size_t len;
     static char large[100000];
     struct ddp_store_event *event = NULL;
+    struct ddp_store_value *values = NULL;
     allowed(ddp_store_watch(store, "", DDP_STORE_WATCH_PREFIX, 0, 200, NULL, NULL, NULL));
     allowed(ddp_store_set(store, "a", large, sizeof large, 200, NULL, NULL));
     allowed(ddp_store_add(store, "n", 1, 200, NULL, NULL));
@@ -175,6 +176,8 @@ static void client_calls(ddp_store *store)
     allowed(ddp_store_set_ephemeral(store, &session, "e", "v", 1, 200, NULL, NULL));
     allowed(ddp_store_session_keep(store, &session, 200, NULL));
     allowed(ddp_store_next_event(store, 1, &event, NULL));
+    allowed(ddp_store_try_get_many(store, keys, 2, 200, &values, NULL));
+    ddp_store_free(values);
     ddp_store_free(event);
     ddp_store_free(value);
     ddp_store_free(names);

@@ -256,6 +256,18 @@ class Status(JobCase):
         self.assertEqual((code, out), (FAILED, b''))
         self.assertNotIn('\x1b', err)
 
+    def test_more_keys_than_are_read_at_once(self):
+        self.node('a')
+        self.await_runs(1)
+        keys = self.done(self.store, 'list', 'round/train/member/').decode().split()
+        member = self.done(self.store, 'get', keys[0]).decode()
+        names = [f'n{number}' for number in range(150)]
+        for number, name in enumerate(names, 1000):
+            self.done(self.store, 'set', f'round/train/member/{number}',
+                      member.replace('name a\n', f'name {name}\n', 1))
+        self.assertEqual([node['name'] for node in self.job()['nodes']], ['a', *names])
+        self.assertIn(' n149 ', self.text())
+
     def test_the_store_of_a_node(self):
         with socket.socket() as taken:
             taken.bind(('127.0.0.1', 0))

@@ -57,6 +57,43 @@ START_TEST(every_call)
 }
 END_TEST
 
+START_TEST(many_keys_at_once)
+{
+    enum { KEYS = DDP_STORE_MANY_MAX };
+    static char names[KEYS][16];
+    static const char *keys[KEYS + 1];
+    ddp_store *store = open_prefix("g1/");
+    struct ddp_store_value *values = NULL;
+    struct ddp_error err;
+    uint64_t versions[KEYS] = {0};
+    for (size_t i = 0; i < KEYS; i++) {
+        snprintf(names[i], sizeof names[i], "k%zu", i);
+        keys[i] = names[i];
+        if (i % 64 == 1)
+            OK(ddp_store_set(store, keys[i], names, i, SOON_MS, &versions[i], &why));
+    }
+    OK(ddp_store_try_get_many(store, keys, KEYS, SOON_MS, &values, &why));
+    for (size_t i = 0; i < KEYS; i++) {
+        ck_assert_uint_eq(values[i].version, versions[i]);
+        if (versions[i] == 0)
+            continue;
+        ck_assert_uint_eq(values[i].value_len, i);
+        ck_assert_mem_eq(values[i].value, names, i);
+        ck_assert_int_eq(((const char *)values[i].value)[i], '\0');
+    }
+    ddp_store_free(values);
+    values = NULL;
+    ck_assert_int_eq(ddp_store_try_get_many(store, keys, KEYS + 1, 100, &values, &err),
+                     DDP_E_INVALID);
+    ck_assert_int_eq(ddp_store_try_get_many(store, keys, 0, 100, &values, &err), DDP_E_INVALID);
+    keys[7] = NULL;
+    ck_assert_int_eq(ddp_store_try_get_many(store, keys, KEYS, 100, &values, &err), DDP_E_INVALID);
+    ck_assert_ptr_null(values);
+    assert_alive(store);
+    ddp_store_close(store);
+}
+END_TEST
+
 START_TEST(transactions)
 {
     ddp_store *store = open_prefix("g1/");
@@ -408,6 +445,11 @@ START_TEST(a_server_that_falls_silent)
     ck_assert_ptr_nonnull(strstr(err.msg, "did not answer"));
     ck_assert_int_eq(ddp_store_set(store, "k", "v", 1, 50, NULL, &err), DDP_E_UNREACHABLE);
     ck_assert_ptr_nonnull(strstr(err.msg, "says nothing"));
+    const char *keys[] = {"k", "l", "m"};
+    struct ddp_store_value *values;
+    uint64_t before_ms = uv_hrtime() / 1000000;
+    ck_assert_int_eq(ddp_store_try_get_many(store, keys, 3, 50, &values, &err), DDP_E_UNREACHABLE);
+    ck_assert_uint_lt(uv_hrtime() / 1000000 - before_ms, 50 + SOON_MS); /* not for each of them */
     ddp_store_close(store);
     uv_thread_join(&thread);
     close(fake.listen_fd);
@@ -446,6 +488,7 @@ Suite *test_suite(void)
 {
     const TTest *const tests[] = {
         every_call,
+        many_keys_at_once,
         transactions,
         prefixes_and_lists,
         the_owner_deletes_a_generation,

@@ -57,7 +57,7 @@ extern "C" {
 #define DDP_STORE_FOREVER   UINT32_MAX
 #define DDP_STORE_KEY_MAX   4096               /* bytes, prefix included */
 #define DDP_STORE_VALUE_MAX (16 * 1024 * 1024) /* bytes */
-#define DDP_STORE_MANY_MAX  4096               /* keys in one ddp_store_wait() */
+#define DDP_STORE_MANY_MAX  4096               /* keys in one call */
 
 #define DDP_STORE_CLAUSES_MAX 64 /* in one ddp_store_transact() */
 
@@ -166,6 +166,28 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_store_try_get(ddp_store *store, const char
                                                     uint32_t timeout_ms, void **ret_value,
                                                     size_t *ret_len, uint64_t *ret_version,
                                                     struct ddp_error *err);
+
+/* What ddp_store_try_get_many() has found of a key. */
+struct ddp_store_value {
+    uint64_t version;  /* 0: there is no such key */
+    const void *value; /* a NUL behind it, not counted */
+    size_t value_len;
+};
+
+/**
+ * Copy the values of those of the @count keys that exist, in one round trip.
+ * 1 <= @count <= DDP_STORE_MANY_MAX.
+ *
+ * Each value is that of some moment of the call, and not all of the same one. Their answers come
+ * one behind the other without being asked for again: who expects large values asks for fewer at a
+ * time, so that the server does not take him for a client that leaves too much unread. On DDP_OK
+ * *@ret_values is an array of @count values in the order of @keys, freed as a whole with
+ * ddp_store_free(). A key that does not exist is no failure.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_store_try_get_many(ddp_store *store, const char *const *keys,
+                                                         size_t count, uint32_t timeout_ms,
+                                                         struct ddp_store_value **ret_values,
+                                                         struct ddp_error *err);
 
 /**
  * Add @delta to the decimal integer stored at @key; a key that does not exist counts as 0.
