@@ -51,6 +51,7 @@ static int fail(int code, const struct ddp_error *err)
 
 /* The store, and what belongs to the time in which the agent runs. */
 struct run {
+    uv_loop_t loop;
     struct membership membership;
     bool several; /* nodes: then @remote has the rounds, else @local, whose store is @server */
     struct local_job local;
@@ -112,10 +113,12 @@ static void on_hurry(void *ctx)
     remote_job_hurry(&run->remote);
 }
 
+/* The loop is not to wait for a look-up of a name that has been given up. */
 static void on_remote_closed(void *ctx)
 {
     struct run *run = ctx;
     membership_close(&run->membership);
+    uv_stop(&run->loop);
 }
 
 static void on_done(void *ctx, int exit_code)
@@ -129,6 +132,27 @@ static void on_done(void *ctx, int exit_code)
     membership_close(&run->membership);
     local_job_close(&run->local);
     ddpi_server_close(run->server, NULL, NULL);
+}
+
+static void count_handle(uv_handle_t *handle, void *arg)
+{
+    (void)handle;
+    ++*(unsigned *)arg;
+}
+
+static unsigned count_handles(uv_loop_t *loop)
+{
+    unsigned count = 0;
+    uv_walk(loop, count_handle, &count);
+    return count;
+}
+
+/* All of them have been closed, or are being. */
+static void await_handles(uv_loop_t *loop)
+{
+    while (count_handles(loop) > 0 && uv_loop_alive(loop))
+        uv_run(loop, UV_RUN_ONCE);
+    assert(count_handles(loop) == 0 && "a handle was not closed");
 }
 
 static ddp_status create_store(const struct meeting *meeting, uv_loop_t *loop,
@@ -208,7 +232,7 @@ static void unblock_signals(void)
 
 /* Everything that the agent needs; on failure what was made is closed. */
 static ddp_status open_run(struct plan *plan, const struct guard_agent *split, struct run *run,
-                           uv_loop_t *loop, struct ddp_error *err)
+                           struct ddp_error *err)
 {
     const struct membership_link link = {
         .ctx = run,
@@ -221,48 +245,51 @@ static ddp_status open_run(struct plan *plan, const struct guard_agent *split, s
                                          .lease_ms = plan->several ? plan->remote.lease_ms : 0,
                                          .join_timeout_ms = plan->join_timeout_ms};
     plan->agent.guard = split;
-    ddp_status status = membership_init(&run->membership, loop, &plan->agent, &member, &link, err);
-    struct ddp_error ignored, *first = status == DDP_OK ? err : &ignored;
-    ddp_status of_job = run->several ? remote_job_open(&run->remote, loop, &plan->remote,
-                                                       &run->membership, split, first)
-                                     : local_job_init(&run->local, loop, &run->membership, first);
-    return status == DDP_OK ? of_job : status;
+    ddp_status status =
+        membership_init(&run->membership, &run->loop, &plan->agent, &member, &link, err);
+    if (status != DDP_OK)
+        return status;
+    return run->several ? remote_job_open(&run->remote, &run->loop, &plan->remote, &run->membership,
+                                          split, err)
+                        : local_job_init(&run->local, &run->loop, &run->membership, err);
 }
 
-static int run_agent(struct plan *plan, const struct guard_agent *split, struct run *run,
-                     uv_loop_t *loop)
+static int run_agent(struct plan *plan, const struct guard_agent *split, struct run *run)
 {
     struct ddp_error err;
     raise_file_limit(plan, run);
-    ddp_status status = open_job(plan, run, loop, &err);
+    ddp_status status = open_job(plan, run, &run->loop, &err);
     if (status != DDP_OK) {
         if (run->server != NULL)
             ddpi_server_close(run->server, NULL, NULL);
+        await_handles(&run->loop);
         return fail(EXIT_CONFIG, &err);
     }
     run->several = plan->several;
     run->local.begin = on_begin;
     run->local.ctx = run;
-    status = open_run(plan, split, run, loop, &err);
+    status = open_run(plan, split, run, &err);
     unblock_signals();
     if (status == DDP_OK)
         membership_start(&run->membership);
     else
         on_done(run, EXIT_CONFIG);
-    uv_run(loop, UV_RUN_DEFAULT);
+    uv_run(&run->loop, UV_RUN_DEFAULT);
+    await_handles(&run->loop);
     int code = status == DDP_OK ? run->exit_code : fail(EXIT_CONFIG, &err);
     membership_finish(&run->membership);
     return code;
 }
 
-static int agent_main(struct plan *plan, const struct guard_agent *split)
+/* *@ret_waiting: a thread still waits for an answer about a name, and nothing can end it but the
+ * end of the process. */
+static int agent_main(struct plan *plan, const struct guard_agent *split, bool *ret_waiting)
 {
     struct ddp_error err;
-    uv_loop_t loop;
     struct run *run = ddpi_calloc(1, sizeof *run);
     int sys_errno = run == NULL ? ENOMEM : reap_become_subreaper();
     if (sys_errno == 0)
-        sys_errno = -uv_loop_init(&loop);
+        sys_errno = -uv_loop_init(&run->loop);
     ignore_signals();
     if (sys_errno != 0) {
         ddpi_error_sys(&err, sys_errno, "cannot set up the agent");
@@ -270,14 +297,12 @@ static int agent_main(struct plan *plan, const struct guard_agent *split)
         return fail(EXIT_CONFIG, &err);
     }
     run->master_fd = -1;
-    int code = run_agent(plan, split, run, &loop);
-    uv_run(&loop, UV_RUN_DEFAULT); /* handles that a failure left closing */
-    int left = uv_loop_close(&loop);
-    assert(left == 0 && "a handle was not closed");
-    (void)left;
+    int code = run_agent(plan, split, run);
     if (run->master_fd >= 0)
         close(run->master_fd);
-    ddpi_free(run);
+    *ret_waiting = uv_loop_close(&run->loop) != 0;
+    if (!*ret_waiting) /* else the thread has the loop still */
+        ddpi_free(run);
     return code;
 }
 
@@ -296,7 +321,7 @@ static int run_job(const struct ddprun_options *options, char **operands)
     struct plan plan = {0};
     struct guard_agent split;
     const struct guard_farewell farewell = {clean_up, &plan, &plan.cgroup};
-    bool announce_logs = false;
+    bool announce_logs = false, waiting = false;
     int bad = EXIT_USAGE;
     ddp_status status = plan_job(&plan, options, environ, &err);
     if (status == DDP_OK) {
@@ -317,9 +342,11 @@ static int run_job(const struct ddprun_options *options, char **operands)
         plan.agent.cgroup = &plan.cgroup;
         status = guard_split(&farewell, &split, &err);
     }
-    int code = status == DDP_OK ? agent_main(&plan, &split) : fail(bad, &err);
+    int code = status == DDP_OK ? agent_main(&plan, &split, &waiting) : fail(bad, &err);
     cgroup_remove(&plan.cgroup); /* the guard may be gone */
     plan_finish(&plan);          /* in the agent; the guard does its part of it in clean_up() */
+    if (waiting)
+        _exit(code); /* exit() would wait for the thread */
     return code;
 }
 

@@ -67,7 +67,10 @@ void local_job_publish(struct local_job *job, const struct ddp_round_member *say
 
 void local_job_close(struct local_job *job)
 {
+    if (job->membership == NULL)
+        return; /* it was never begun */
     ddpi_rounds_destroy(job->rounds);
     job->rounds = NULL;
+    job->membership = NULL;
     uv_close((uv_handle_t *)&job->soon, NULL);
 }

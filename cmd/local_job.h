@@ -29,6 +29,7 @@ DDP_MUST_CHECK ddp_status local_job_init(struct local_job *job, uv_loop_t *loop,
 /* What its member publishes. */
 void local_job_publish(struct local_job *job, const struct ddp_round_member *says);
 
+/* Nothing happens to a job that is all zero. */
 void local_job_close(struct local_job *job);
 
 #endif

@@ -3,11 +3,14 @@
  * Owns the server and the client.
  *
  * Who has the store is not guessed from names: whoever has the endpoint's address tries to bind it,
- * and becomes a client like all others when somebody else has.
+ * and becomes a client like all others when somebody else has. The address is looked up by a thread
+ * of libuv's, as a resolver may take long: meanwhile the loop serves signals and the deadline.
  */
 #include "remote_job.h"
 
 #include "error.h"
+#include "mem.h"
+#include "outcome.h"
 #include "token.h"
 
 #include <errno.h>
@@ -56,20 +59,21 @@ static bool is_ours(const struct sockaddr *address)
     return found;
 }
 
-/* The endpoint's first address of this machine, as text. A name that is not known yet is not ours:
- * the client asks again. */
-static bool own_address(const char *host, char *text, size_t size)
+/* Of the endpoint's addresses the first of this machine, else the first, as text in @host; "": it
+ * has none. True: of this machine. */
+static bool choose_address(const struct addrinfo *infos, char host[DDPI_HOST_MAX])
 {
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-    struct addrinfo *infos;
-    bool found = false;
-    if (getaddrinfo(host, NULL, &hints, &infos) != 0)
-        return false;
-    for (const struct addrinfo *at = infos; at != NULL && !found; at = at->ai_next)
-        found = is_ours(at->ai_addr) && getnameinfo(at->ai_addr, at->ai_addrlen, text,
-                                                    (socklen_t)size, NULL, 0, NI_NUMERICHOST) == 0;
-    freeaddrinfo(infos);
-    return found;
+    const struct addrinfo *chosen = infos;
+    bool ours = false;
+    for (const struct addrinfo *at = infos; at != NULL && !ours; at = at->ai_next) {
+        ours = is_ours(at->ai_addr);
+        chosen = ours ? at : chosen;
+    }
+    host[0] = '\0';
+    return chosen != NULL &&
+           getnameinfo(chosen->ai_addr, chosen->ai_addrlen, host, DDPI_HOST_MAX, NULL, 0,
+                       NI_NUMERICHOST) == 0 &&
+           ours;
 }
 
 /* The user's own token is made where there is none; one that was named has to be there. */
@@ -113,18 +117,25 @@ static void drop_server(struct remote_job *job)
     job->server = NULL;
 }
 
-static ddp_status host_store(struct remote_job *job, uv_loop_t *loop, struct ddp_error *err)
+/* A name that is not known yet is not ours: the client asks again. */
+static ddp_status host_store(struct remote_job *job, const struct addrinfo *infos,
+                             struct ddp_error *err)
 {
     const struct remote_job_config *config = job->config;
     char host[DDPI_HOST_MAX];
-    bool ours = own_address(config->endpoint.host, host, sizeof host);
-    if (config->is_host == 0 || (config->is_host < 0 && !ours))
+    bool ours = choose_address(infos, host);
+    if (config->is_host < 0 && !ours)
         return DDP_OK;
+    if (host[0] == '\0')
+        return ddpi_error_set(err, DDP_E_UNREACHABLE,
+                              "this node is to have the store (is_host), and the name '%s' has no "
+                              "address; give one of this machine's",
+                              config->endpoint.host);
     const struct ddpi_server_options options = {.auth = config->no_auth ? DDPI_SERVER_AUTH_NEVER
                                                                         : DDPI_SERVER_AUTH_DEFAULT};
-    ddp_status status = ddpi_server_create_deaf(loop, &options, &job->server, err);
+    ddp_status status = ddpi_server_create_deaf(job->loop, &options, &job->server, err);
     if (status == DDP_OK)
-        status = listen_at(job, ours ? host : config->endpoint.host, err);
+        status = listen_at(job, host, err);
     if (status == DDP_OK)
         return DDP_OK;
     bool taken = err->sys_errno == EADDRINUSE;
@@ -184,7 +195,7 @@ static void on_state(void *ctx, enum ddp_store_uv_state state, const char *why)
 
 /* ---- life ---------------------------------------------------------------------------------- */
 
-static ddp_status join(struct remote_job *job, uv_loop_t *loop, struct ddp_error *err)
+static ddp_status join(struct remote_job *job, struct ddp_error *err)
 {
     const struct remote_job_config *config = job->config;
     const struct ddp_store_options options = {
@@ -201,7 +212,65 @@ static ddp_status join(struct remote_job *job, uv_loop_t *loop, struct ddp_error
                                           .contact = on_contact,
                                           .lost = on_lost,
                                           .state = on_state};
-    return ddp_round_join(loop, &options, config->job, config->lease_ms, &hooks, &job->round, err);
+    return ddp_round_join(job->loop, &options, config->job, config->lease_ms, &hooks, &job->round,
+                          err);
+}
+
+/* Nobody can interrupt the resolver: a look-up that is not wanted any more goes on by itself. */
+struct remote_job_lookup {
+    uv_getaddrinfo_t request;
+    struct remote_job *job; /* NULL: it is not wanted */
+};
+
+static void on_looked_up(uv_getaddrinfo_t *request, int uv_status, struct addrinfo *infos)
+{
+    struct remote_job_lookup *lookup = request->data;
+    struct remote_job *job = lookup->job;
+    struct ddp_error err;
+    (void)uv_status; /* no addresses, then */
+    ddpi_free(lookup);
+    if (job != NULL) {
+        job->lookup = NULL;
+        ddp_status status = host_store(job, infos, &err);
+        if (status == DDP_OK)
+            status = join(job, &err);
+        if (status == DDP_OK)
+            remote_job_publish(job, &job->membership->member.says);
+        else
+            membership_leave(job->membership, EXIT_CONFIG, err.msg);
+    }
+    uv_freeaddrinfo(infos);
+}
+
+static ddp_status look_up(struct remote_job *job, struct ddp_error *err)
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    struct remote_job_lookup *lookup = ddpi_calloc(1, sizeof *lookup);
+    if (lookup == NULL)
+        return ddpi_error_nomem(err, sizeof *lookup);
+    lookup->job = job;
+    lookup->request.data = lookup;
+    int uv_status = uv_getaddrinfo(job->loop, &lookup->request, on_looked_up,
+                                   job->config->endpoint.host, NULL, &hints);
+    if (uv_status != 0) {
+        ddpi_free(lookup);
+        return ddpi_error_sys(err, -uv_status, "cannot look up the store's address");
+    }
+    job->lookup = lookup;
+    return DDP_OK;
+}
+
+static void give_up_lookup(struct remote_job *job)
+{
+    if (job->lookup == NULL)
+        return;
+    membership_say(job->membership,
+                   "the address of the store, '%s', is still being looked up: does the resolver "
+                   "(/etc/resolv.conf) answer?",
+                   job->config->endpoint.host);
+    job->lookup->job = NULL;
+    (void)uv_cancel((uv_req_t *)&job->lookup->request);
+    job->lookup = NULL;
 }
 
 ddp_status remote_job_open(struct remote_job *job, uv_loop_t *loop,
@@ -211,13 +280,15 @@ ddp_status remote_job_open(struct remote_job *job, uv_loop_t *loop,
     job->config = config;
     job->membership = membership;
     job->guard = guard;
-    ddp_status status = host_store(job, loop, err);
-    return status == DDP_OK ? join(job, loop, err) : status;
+    job->loop = loop;
+    return config->is_host == 0 ? join(job, err) : look_up(job, err);
 }
 
 void remote_job_publish(struct remote_job *job, const struct ddp_round_member *says)
 {
     struct ddp_error err;
+    if (job->round == NULL)
+        return;
     if (ddp_round_publish(job->round, says, &err) != DDP_OK)
         membership_say(job->membership, "%s", err.msg);
 }
@@ -239,7 +310,11 @@ static void on_left(void *ctx)
 
 void remote_job_leave(struct remote_job *job)
 {
-    ddp_round_leave(job->round, job->connected ? LEAVE_MS : 0, on_left, job);
+    give_up_lookup(job);
+    if (job->round != NULL)
+        ddp_round_leave(job->round, job->connected ? LEAVE_MS : 0, on_left, job);
+    else
+        on_left(job);
 }
 
 static void on_closed(void *ctx)

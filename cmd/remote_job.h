@@ -25,13 +25,17 @@ struct remote_job_config {
     uint32_t lease_ms;
 };
 
+struct remote_job_lookup;
+
 struct remote_job {
     const struct remote_job_config *config;
     struct membership *membership;
     const struct guard_agent *guard; /* NULL: there is none */
-    ddp_round *round;
-    struct ddpi_server *server; /* NULL: the store is somebody else's */
-    bool connected;             /* as told last */
+    uv_loop_t *loop;
+    struct remote_job_lookup *lookup; /* of the endpoint's addresses; NULL: that is over */
+    ddp_round *round;                 /* NULL: until then, and in the end */
+    struct ddpi_server *server;       /* NULL: the store is somebody else's */
+    bool connected;                   /* as told last */
     bool told;
     bool left;
     bool lingering;            /* all is over but that others need our store */
@@ -39,20 +43,23 @@ struct remote_job {
     void *ctx;
 };
 
-/* Have the store, if it is to be had here, and connect to it in any case. On failure, too,
- * remote_job_close() follows. DDP_E_UNREACHABLE, DDP_E_DENIED: as the sentence says. */
+/* Have the store, if it is to be had here, and connect to it in any case: as soon as the loop has
+ * looked up the endpoint's addresses, which is not waited for. What fails then, the member leaves
+ * for. On failure, too, remote_job_close() follows. */
 DDP_MUST_CHECK ddp_status remote_job_open(struct remote_job *job, uv_loop_t *loop,
                                           const struct remote_job_config *config,
                                           struct membership *membership,
                                           const struct guard_agent *guard, struct ddp_error *err);
 
-/* What the member publishes; how its workers are; that it leaves. */
+/* What the member publishes, which is told when there is somebody to tell; how its workers are;
+ * that it leaves. */
 void remote_job_publish(struct remote_job *job, const struct ddp_round_member *says);
 void remote_job_describe(struct remote_job *job, const char *text);
 void remote_job_leave(struct remote_job *job);
 
-/* Close all of it, after remote_job_leave() when that has been answered: @closed follows from the
- * loop. Who has the store goes last, when all others have left; or after remote_job_hurry(). */
+/* Close all of it, after remote_job_leave() when that has been answered: @closed follows, from the
+ * loop or at once. Who has the store goes last, when all others have left; or after
+ * remote_job_hurry(). A look-up that nobody can interrupt may be left to the loop. */
 void remote_job_close(struct remote_job *job, void (*closed)(void *ctx), void *ctx);
 void remote_job_hurry(struct remote_job *job);
 

@@ -10,7 +10,8 @@
  *   - the name is unknown, all addresses refuse or are silent, the connection ends: the core is
  * told that it is lost, and will want another one;
  *   - the socket is still closing when the next one is wanted: that waits for its end;
- *   - the caller closes the handle meanwhile: look-up and socket are ended first, then the memory.
+ *   - the caller closes the handle meanwhile: the socket is ended first, then the memory; a look-up
+ *     is left to itself.
  */
 #include "client_uv_impl.h"
 #include "error.h"
@@ -79,6 +80,15 @@ static void on_handle_closed(uv_handle_t *handle)
     maybe_closed(store);
 }
 
+/* If it has begun, it ends when the resolver likes. */
+static void leave_lookup(ddp_store_uv *store)
+{
+    store->lookup->store = NULL;
+    (void)uv_cancel((uv_req_t *)&store->lookup->request); /* in any case its callback comes */
+    store->lookup = NULL;
+    ddpi_sm_move(&store->link, UV_LINK_NONE);
+}
+
 static void finish(ddp_store_uv *store)
 {
     const struct ddp_error err = {.status = DDP_E_CANCELED, .msg = "the handle is closed"};
@@ -86,7 +96,7 @@ static void finish(ddp_store_uv *store)
     ddpi_client_close(&store->core, &err);
     ddpi_uv_unkeep_all(store);
     if (store->link.state == UV_LINK_RESOLVING)
-        (void)uv_cancel((uv_req_t *)&store->resolve); /* in any case its callback comes */
+        leave_lookup(store);
     uv_close((uv_handle_t *)&store->timer, on_handle_closed);
     uv_close((uv_handle_t *)&store->soon, on_handle_closed);
 }
@@ -230,13 +240,16 @@ static void connect_next(ddp_store_uv *store, uint64_t now_ms)
 
 static void on_resolved(uv_getaddrinfo_t *resolve, int uv_err, struct addrinfo *infos)
 {
-    ddp_store_uv *store = resolve->data;
-    ddpi_sm_move(&store->link, UV_LINK_NONE);
-    store->infos = store->next = infos;
-    if (store->finished) {
-        maybe_closed(store);
+    struct uv_lookup *lookup = resolve->data;
+    ddp_store_uv *store = lookup->store;
+    ddpi_free(lookup);
+    if (store == NULL) {
+        uv_freeaddrinfo(infos);
         return;
     }
+    store->lookup = NULL;
+    ddpi_sm_move(&store->link, UV_LINK_NONE);
+    store->infos = store->next = infos;
     if (uv_err != 0 && store->core.sm.state == CLIENT_DIALING)
         lose(store, uv_err, "cannot resolve the name of the store");
     settle(store);
@@ -250,13 +263,21 @@ static void look_up(ddp_store_uv *store)
     uv_freeaddrinfo(store->infos);
     store->infos = store->next = NULL;
     store->tried[0] = '\0';
-    store->resolve.data = store;
-    int uv_err = uv_getaddrinfo(store->loop, &store->resolve, on_resolved,
+    struct uv_lookup *lookup = ddpi_calloc(1, sizeof *lookup);
+    int uv_err = UV_ENOMEM;
+    if (lookup != NULL) {
+        lookup->store = store;
+        lookup->request.data = lookup;
+        uv_err = uv_getaddrinfo(store->loop, &lookup->request, on_resolved,
                                 store->target.address.host, service, &hints);
-    if (uv_err == 0)
+    }
+    if (uv_err == 0) {
+        store->lookup = lookup;
         ddpi_sm_move(&store->link, UV_LINK_RESOLVING);
-    else
+    } else {
+        ddpi_free(lookup);
         lose(store, uv_err, "cannot resolve the name of the store");
+    }
 }
 
 /* The core wants a connection, and there is none. */

@@ -22,6 +22,13 @@
 
 DDPI_SM_DECLARE(ddpi_uv_link, UV_LINK_STATES);
 
+/* A look-up of the store's name. Nobody can interrupt the system's resolver: when the handle is
+ * closed meanwhile, the look-up goes on by itself, and its result is dropped. */
+struct uv_lookup {
+    uv_getaddrinfo_t request;
+    ddp_store_uv *store; /* NULL: it is closed */
+};
+
 struct ddp_store_uv {
     struct ddpi_target target;
     struct ddp_store_uv_hooks hooks;
@@ -40,8 +47,8 @@ struct ddp_store_uv {
     uv_loop_t *loop;
     uv_tcp_t tcp; /* CONNECTING to CLOSING */
     uv_timer_t timer;
-    uv_idle_t soon; /* there is something to do in the next turn */
-    uv_getaddrinfo_t resolve;
+    uv_idle_t soon;           /* there is something to do in the next turn */
+    struct uv_lookup *lookup; /* RESOLVING; it belongs to the loop */
     uv_connect_t connect;
     uv_write_t write;
     unsigned handles; /* timer and soon, not closed yet */

@@ -9,6 +9,7 @@ was there when the next generation had begun. The first class needs nothing; the
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 import unittest
@@ -16,7 +17,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
-from ddprun_run import SANITIZED, wait_until
+from ddprun_run import DDPRUN, SANITIZED, wait_until
 from nodes import (CRASH_LOOP, LEASE, TRY_AGAIN, UNREACHABLE, NodesCase, NotPermitted, Wires, free_port,
                    is_alive)
 
@@ -313,6 +314,64 @@ class Comings(NodesCase):
         self.assertIn([record.node for _, record in sorted(generation.ranks.items())],
                       (['n1', 'n2', 'n2', 'n2'], ['n2', 'n2', 'n2', 'n1']))
         job.end('n1', 'n2')
+
+
+class Names(NodesCase):
+    """The name of the store has to be asked for, and the name server never answers. It is a socket
+    that is bound before ddprun is executed, and that nobody reads."""
+
+    BIND = 'import os, socket, sys; server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); ' \
+           'server.bind(("127.0.0.1", 53)); server.set_inheritable(True); ' \
+           'os.execv(sys.argv[1], sys.argv[1:])'
+    SETTLE = 'ip link set lo up && mount --bind "$0" /etc/resolv.conf && ' \
+             'mount --bind "$1" /etc/nsswitch.conf && shift && exec "$@"'
+    ALONE = ['unshare', '--net', '--mount', *([] if os.geteuid() == 0 else ['--map-root-user'])]
+
+    def enter(self):
+        resolver = self.write('resolv.conf', 'nameserver 127.0.0.1\noptions timeout:30\n')
+        return [*self.ALONE, 'sh', '-c', self.SETTLE, str(resolver),
+                str(self.write('nsswitch.conf', 'hosts: dns\n')), sys.executable, '-c', self.BIND]
+
+    def setUp(self):
+        super().setUp()
+        tried = subprocess.run([*self.enter(), '/bin/true'], capture_output=True, text=True,
+                               check=False, env=self.env)
+        if tried.returncode != 0:
+            self.skipTest(f'namespaces cannot be made here: {tried.stderr.strip()}')
+
+    @staticmethod
+    def was_asked(pid):
+        """There is something in the name server's queue."""
+        lines = [line.split() for line in Path(f'/proc/{pid}/net/udp').read_text().splitlines()]
+        return any(line[1] == '0100007F:0035' and int(line[4].split(':')[1], 16) > 0
+                   for line in lines[1:])
+
+    def look_up(self, *words):
+        enter = self.enter()
+        job = self.start(*enter[1:], DDPRUN, '--nnodes=2', '--rdzv-endpoint=store.example:29400',
+                         *words, 'true', program=enter[0])
+        wait_until(lambda: self.was_asked(job.pid), 'a question to the name server')
+        return job
+
+    def assert_over(self, job, code, *texts):
+        self.assertEqual(job.wait(5), code, job.err)
+        job.wait_gone()
+        for text in texts:
+            self.assertIn(text, job.err)
+
+    def test_a_signal_ends_it(self):
+        job = self.look_up()
+        job.signal(signal.SIGINT)
+        self.assert_over(job, 130, "the address of the store, 'store.example', is still being looked up")
+
+    def test_so_it_does_in_a_node_that_is_not_to_have_the_store(self):
+        job = self.look_up('--rdzv-conf=is_host=0')
+        job.signal(signal.SIGTERM)
+        self.assert_over(job, 143)
+
+    def test_so_does_the_time_to_join(self):
+        job = self.look_up('--join-timeout=1s')
+        self.assert_over(job, UNREACHABLE, '--join-timeout', 'is still being looked up')
 
 
 class Pauses(NodesCase):

@@ -6,6 +6,9 @@
 #include "store_fixture.h"
 
 #include <ddprun/store_uv.h>
+#include <dlfcn.h>
+#include <netdb.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -329,6 +332,41 @@ START_TEST(close_with_requests)
 }
 END_TEST
 
+/* A resolver that nobody answers; for other names than this it is the system's. */
+static const char silent_name[] = "silent.invalid";
+static sem_t was_asked, may_answer;
+
+__attribute__((visibility("default"))) int getaddrinfo(const char *name, const char *service,
+                                                       const struct addrinfo *hints,
+                                                       struct addrinfo **ret)
+{
+    int (*systems)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    if (name != NULL && strcmp(name, silent_name) == 0) {
+        sem_post(&was_asked);
+        while (sem_wait(&may_answer) != 0)
+            ;
+        return EAI_AGAIN;
+    }
+    *(void **)(void *)&systems = dlsym(RTLD_NEXT, "getaddrinfo");
+    return systems(name, service, hints, ret);
+}
+
+START_TEST(close_does_not_wait_for_the_resolver)
+{
+    char endpoint[64];
+    snprintf(endpoint, sizeof endpoint, "%s:1", silent_name);
+    ck_assert_int_eq(sem_init(&was_asked, 0, 0) | sem_init(&may_answer, 0, 0), 0);
+    ddp_store_uv *store = open_at(endpoint, 0);
+    ASK(store, 0, .op = DDP_STORE_OP_STATS, .timeout_ms = NEVER_MS);
+    while (sem_trywait(&was_asked) != 0)
+        uv_run(&loop, UV_RUN_NOWAIT);
+    close_uv(store);
+    ck_assert_int_eq(answers[0].status, DDP_E_CANCELED);
+    ck_assert(uv_loop_alive(&loop));
+    sem_post(&may_answer); /* the loop ends, and all memory is given back */
+}
+END_TEST
+
 static void on_done_close(void *data, const struct ddp_store_result *result)
 {
     ck_assert_int_eq(result->status, DDP_OK);
@@ -501,6 +539,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, cancel);
     tcase_add_loop_test(tcase, close_with_requests, 0, 12);
     tcase_add_test(tcase, close_within_a_callback);
+    tcase_add_test(tcase, close_does_not_wait_for_the_resolver);
     tcase_add_test(tcase, many_at_once);
     tcase_add_test(tcase, a_server_that_comes_later_and_goes);
     tcase_add_test(tcase, a_token_is_proven_on_every_connection);

@@ -174,8 +174,7 @@ static ddp_status init_job(struct ddp_error *err)
     local.begin = on_begin;
     local.ctx = &local;
     ddp_status status = membership_init(&membership, &loop, &config, &member, &link, err);
-    ddp_status job_status = local_job_init(&local, &loop, &membership, err);
-    return status == DDP_OK ? job_status : status;
+    return status == DDP_OK ? local_job_init(&local, &loop, &membership, err) : status;
 }
 
 static void start(void)

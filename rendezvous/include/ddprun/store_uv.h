@@ -170,7 +170,8 @@ DDP_API int ddp_store_uv_socket(const ddp_store_uv *store);
  * Answer all requests with DDP_E_CANCELED, close the connection, free the handle, then call @closed
  * (may be NULL) with @data. All of that from the loop. Sessions are not closed: those that are held
  * end with the connection, those that were kept with their leases. Call it once; later only
- * callbacks may still mention the handle.
+ * callbacks may still mention the handle. If the store's name is just being looked up, which nobody
+ * can interrupt, @closed does not wait for that, but the loop is alive until the resolver gives up.
  */
 DDP_API void ddp_store_uv_close(ddp_store_uv *store, void (*closed)(void *data), void *data);
 
