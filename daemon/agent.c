@@ -2,9 +2,11 @@
  * agent.c - the agent's machine and the events that drive it. Owns the workers, the output, and its
  * signal handlers. Does not own the loop, and never blocks it.
  *
- * The happy path: start all, every worker exits 0, sweep (nothing is left), drain, idle. What may
- * come instead: a worker fails (stop the others, sweep, report), an order or a signal (stop,
- * sweep), a worker cannot start, the guard is gone, a process cannot be killed.
+ * The happy path: start all, every worker exits 0, sweep (nothing is left), drain (take what they
+ * have left in their pipes, without waiting for whoever reads our own output: the rest of the job
+ * waits for us), idle. What may come instead: a worker fails (stop the others, sweep, report), an
+ * order or a signal (stop, sweep), a worker cannot start, the guard is gone, a process cannot be
+ * killed.
  */
 #include "agent.h"
 
@@ -206,11 +208,7 @@ static void abandon_streams(struct agent *agent)
 
 static void on_drain_limit(uv_timer_t *timer)
 {
-    struct agent *agent = timer->data;
-    if (agent->mux.paused) /* nobody holds the pipes open: it is our reader who is slow */
-        uv_timer_start(timer, on_drain_limit, DRAIN_LIMIT_MS, 0);
-    else
-        abandon_streams(agent);
+    abandon_streams(timer->data);
 }
 
 static bool watches_closed(const struct agent *agent)
@@ -249,8 +247,10 @@ static void advance(struct agent *agent)
         bool left = reap_collect(on_child_reaped, agent);
         if (left && agent->cause != AGENT_CAUSE_STUCK)
             return;
+        bool all_read = !agent->mux.paused; /* but for what has just come */
         ddpi_sm_move(&agent->sm, AGENT_DRAINING);
-        uv_timer_start(&agent->timer, on_drain_limit, left ? 0 : DRAIN_LIMIT_MS, 0);
+        logmux_take_rest(&agent->mux);
+        uv_timer_start(&agent->timer, on_drain_limit, left && all_read ? 0 : DRAIN_LIMIT_MS, 0);
     }
     if (agent->sm.state == AGENT_DRAINING && logmux_streams_ended(&agent->mux) &&
         watches_closed(agent))
@@ -299,7 +299,7 @@ static void leave_for_signal(struct agent *agent, int sig, enum member_stop how)
 /* Output that nobody reads must not hold us. */
 static void drop_output(struct agent *agent)
 {
-    if (agent->mux.paused || !logmux_flushed(&agent->mux)) {
+    if (!logmux_flushed(&agent->mux)) {
         logmux_discard(&agent->mux);
         abandon_streams(agent);
     }

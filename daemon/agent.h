@@ -3,11 +3,12 @@
  * ends them when it is told to or when nothing else is left to do, and says what happened. Whether
  * there is a generation to run at all is not its business: membership.h tells it.
  *
- *     IDLE --agent_run--> STARTING --all run--> RUNNING --agent_stop--> STOPPING (asked; grace
- * runs) ^                     |                     |                       | | | +--all exited |
- * all exited, grace over |                     +--one cannot start---+--> SWEEPING <---------+ | |
- * nothing is left below the agent
- *      +--output written, told-- DRAINING <----------------+
+ *     IDLE --agent_run--> STARTING --all run--> RUNNING --agent_stop--> STOPPING (grace runs)
+ *      ^                     |                     |                       |
+ *      |                     |                     +--all exited           | exited, grace over
+ *      |                     +--one cannot start---+--> SWEEPING <---------+
+ *      |                                                   | nothing is left below the agent
+ *      +--pipes are empty, told-- DRAINING <---------------+
  *
  *     IDLE --agent_end--> FLUSHING --output read--> DONE
  *
@@ -58,8 +59,8 @@ struct agent_hooks {
     void (*changed)(void *ctx);
     /* The first worker of this generation has failed, or cannot be started: stop them, please. */
     void (*failed)(void *ctx, const struct ddp_round_failure *failure);
-    /* IDLE again: nothing is left, and what there was to say is said. @well: all ended by
-     * themselves, with exit code 0. */
+    /* IDLE again: nothing is left, and what there was to say is said, or queued for whoever reads
+     * it. @well: all ended by themselves, with exit code 0. */
     void (*ended)(void *ctx, bool well);
     /* This node must leave the job: a signal, a guard that is gone, a process that cannot be
      * killed. Told again, with KILL, by who is impatient. */

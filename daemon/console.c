@@ -32,7 +32,7 @@ static void reopen_terminal(struct console *console)
 void console_init(struct console *console, uv_loop_t *loop, int fd)
 {
     *console = (struct console){.fd = fd};
-    ddpi_buf_init(&console->queue, SIZE_MAX);
+    ddpi_buf_init(&console->queue, CONSOLE_QUEUE_MAX);
     if (isatty(fd) == 1)
         reopen_terminal(console);
     fd = console->fd;
@@ -52,15 +52,32 @@ void console_init(struct console *console, uv_loop_t *loop, int fd)
     console->pollable = true;
 }
 
+/* Whole, or not at all. */
+static bool queue(struct console *console, const char *prefix, size_t prefix_len, const char *text,
+                  size_t len)
+{
+    return ddpi_buf_reserve(&console->queue, prefix_len + len) != NULL &&
+           ddpi_buf_append(&console->queue, prefix, prefix_len) &&
+           ddpi_buf_append(&console->queue, text, len);
+}
+
+/* It stands where something is missing: until there is room for it, there is none for anything. */
+static void queue_notice(struct console *console)
+{
+    static const char notice[] =
+        "ddprun: some output is missing here: there was no room for more that nobody had read\n";
+    if (console->lost && queue(console, "", 0, notice, sizeof notice - 1))
+        console->lost = false;
+}
+
 void console_add(struct console *console, const char *prefix, size_t prefix_len, const char *text,
                  size_t len)
 {
     if (console->gone)
         return;
-    if (ddpi_buf_reserve(&console->queue, prefix_len + len) == NULL)
-        return; /* no memory for a line: it is lost on the screen, not in the log file */
-    ddpi_buf_append(&console->queue, prefix, prefix_len);
-    ddpi_buf_append(&console->queue, text, len);
+    queue_notice(console);
+    /* What is lost here is not lost in the log file. */
+    console->lost = console->lost || !queue(console, prefix, prefix_len, text, len);
 }
 
 static bool writable_now(const struct console *console)
@@ -111,14 +128,16 @@ static bool write_piece(struct console *console)
 void console_discard(struct console *console)
 {
     console->gone = true;
+    console->lost = false;
     ddpi_buf_consume(&console->queue, ddpi_buf_len(&console->queue));
     watch(console, false);
 }
 
 void console_flush(struct console *console)
 {
-    while (ddpi_buf_len(&console->queue) > 0 && write_piece(console))
-        ;
+    do
+        queue_notice(console);
+    while (ddpi_buf_len(&console->queue) > 0 && write_piece(console));
     watch(console, ddpi_buf_len(&console->queue) > 0);
 }
 

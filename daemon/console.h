@@ -4,7 +4,8 @@
  * Lines are queued whole and written as fast as the reader takes them, without making the
  * descriptor non-blocking: it is shared with the user's shell. While too much is queued, whoever
  * produces should pause (console_full). A reader that has gone away loses what follows; the job
- * goes on.
+ * goes on. One that never comes while more and more is added loses it as well, beyond
+ * CONSOLE_QUEUE_MAX, and is told so in its place.
  */
 #ifndef DAEMON_CONSOLE_H
 #define DAEMON_CONSOLE_H
@@ -13,6 +14,8 @@
 
 #include <uv.h>
 
+enum { CONSOLE_QUEUE_MAX = 256 * 1024 * 1024 };
+
 struct console {
     uv_poll_t poll;
     struct ddpi_buf queue;
@@ -20,6 +23,7 @@ struct console {
     bool reopened; /* fd is ours: a terminal, opened once more so that it need not block */
     bool pollable; /* a pipe, terminal or socket; a file never blocks for long */
     bool polling;
+    bool lost;                  /* there was no room for something, which is still to be said */
     bool gone;                  /* EPIPE or another error: drop everything */
     void (*drained)(void *ctx); /* the loop has written some of the queue; may be NULL */
     void *ctx;

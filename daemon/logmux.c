@@ -45,7 +45,8 @@ static void set_reading(struct logmux_stream *stream, bool on)
 /* Pause every pipe while a console is full, resume when none is. */
 static void balance(struct logmux *mux)
 {
-    bool full = console_full(&mux->consoles[0]) || console_full(&mux->consoles[1]);
+    bool full =
+        !mux->taking_rest && (console_full(&mux->consoles[0]) || console_full(&mux->consoles[1]));
     if (full == mux->paused)
         return;
     mux->paused = full;
@@ -80,6 +81,7 @@ void logmux_init(struct logmux *mux, uv_loop_t *loop)
 {
     mux->loop = loop;
     mux->paused = false;
+    mux->taking_rest = false;
     mux->idle = NULL;
     mux->one_console = same_file(STDOUT_FILENO, STDERR_FILENO);
     ddpi_list_init(&mux->open);
@@ -128,6 +130,10 @@ static void on_closed(uv_handle_t *handle)
     struct logmux *mux = stream->mux;
     stream->open = false;
     ddpi_list_remove(&stream->node);
+    if (mux->taking_rest && logmux_streams_ended(mux)) {
+        mux->taking_rest = false; /* whoever comes next has to wait again */
+        balance(mux);
+    }
     if (mux->idle != NULL)
         mux->idle(mux->ctx);
 }
@@ -224,6 +230,12 @@ void logmux_discard(struct logmux *mux)
 {
     for (int i = 0; i < 2; i++)
         console_discard(&mux->consoles[i]);
+    balance(mux);
+}
+
+void logmux_take_rest(struct logmux *mux)
+{
+    mux->taking_rest = !logmux_streams_ended(mux);
     balance(mux);
 }
 

@@ -5,7 +5,8 @@
  * On the console every line is whole, carries its worker's prefix, and appears as soon as it is
  * complete; a last line without an end gets one. A file gets the worker's bytes untouched. While
  * the console's reader is slower than the workers, their pipes are left full, so that they wait
- * as they would without a launcher; nothing is dropped and memory stays bounded.
+ * as they would without a launcher; nothing is dropped and memory stays bounded. What workers leave
+ * behind in their pipes when they have ended waits in the console's queue instead.
  */
 #ifndef DAEMON_LOGMUX_H
 #define DAEMON_LOGMUX_H
@@ -24,6 +25,7 @@ struct logmux {
     bool one_console;           /* both are the same file: all goes to the first */
     struct ddpi_list open;      /* stream::node, those that have not seen their end */
     bool paused;
+    bool taking_rest;        /* of workers that have ended: never paused */
     void (*idle)(void *ctx); /* some stream ended, or some output was written; may be NULL */
     void *ctx;
     char chunk[64 * 1024]; /* shared by all reads: each is dealt with before the next */
@@ -69,6 +71,10 @@ void logmux_say(struct logmux *mux, const char *format, ...) DDP_PRINTF(2, 3);
 
 /* Nobody reads the consoles any more, or nobody should wait for it: the streams run on. */
 void logmux_discard(struct logmux *mux);
+
+/* Nobody writes any more: read what the pipes still hold, however full the consoles are, so that
+ * the streams end without waiting for their reader. It is at most what the pipes have room for. */
+void logmux_take_rest(struct logmux *mux);
 
 /* Give up on a stream whose writers cannot be killed; what has arrived is still shown. */
 void logmux_abandon(struct logmux_stream *stream);

@@ -8,6 +8,7 @@ was there when the next generation had begun. The first class needs nothing; the
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -103,6 +104,39 @@ class Deaths(NodesCase):
         job.fail(generation, generation.ranks[5].rank)
         for node in TRIO:
             job.expect(node, 7, 'rank 5')
+
+    def stand_still(self, job, node):
+        """The workers of @node, but those of the others do not."""
+        job.collect()
+        still = {record.node for record in job.records()
+                 if record.alive < time.monotonic_ns() - 500_000_000}
+        return still == {node}
+
+    def test_nobody_reads_the_console_of_a_node(self):
+        """Its workers wait until they can print, but the others' next generation does not, nor does
+        its own. What is read at last is whole and in order."""
+        job = self.cluster('3', '--max-restarts=1', mode=['talk'])
+        for node in TRIO:
+            job.start(node)
+        stuck = job.agents['n2']
+        stuck.open.discard(stuck.out_fd)
+        before = job.running(*TRIO)
+        wait_until(lambda: self.stand_still(job, 'n2'), 'the workers of n2 to stand still')
+        began = time.monotonic()
+        rank = next(rank for rank, record in before.ranks.items() if record.node == 'n1')
+        job.fail(before, rank)
+        job.running(*TRIO, after=before.number)
+        self.assertLess(time.monotonic() - began, 5 if SANITIZED else 1.5)
+        stuck.open.add(stuck.out_fd)
+        job.end(*TRIO)
+        pattern, next_line = r'\A\[default(\d+)\]:(\d+) (\d+) x+\Z', {}
+        for line in stuck.out.splitlines():
+            self.assertRegex(line, pattern)
+            worker, generation, number = re.match(pattern, line).groups()
+            self.assertGreaterEqual(int(generation), max((key[0] for key in next_line), default=0))
+            self.assertEqual(int(number), next_line.get((int(generation), worker), 0), line)
+            next_line[int(generation), worker] = int(number) + 1
+        self.assertEqual(len(next_line), 4, next_line.keys())
 
     def test_crash_loop(self):
         job = self.cluster('2', '--max-restarts=100', mode=['crash'], at_least=5)

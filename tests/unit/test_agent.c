@@ -545,6 +545,12 @@ static bool worker_waits(void *ctx)
     return false;
 }
 
+static bool is_flushing(void *ctx)
+{
+    (void)ctx;
+    return agent->sm.state == AGENT_FLUSHING;
+}
+
 static bool turns_have_passed(void *ctx)
 {
     unsigned *turns = ctx;
@@ -576,18 +582,49 @@ START_TEST(a_slow_reader_gets_everything_however_late)
     start();
     struct logmux_stream *stream = &agent->workers[0].streams[1];
     looptest_run_until(&loop, worker_waits, NULL);
-    kill(agent->workers[0].pid, SIGKILL);
-    looptest_run_until(&loop, is_draining, NULL);
     ck_assert_int_eq(uv_fileno((uv_handle_t *)&stream->pipe, &fd), 0);
     ck_assert_int_eq(ioctl(fd, FIONREAD, &unread), 0);
     ck_assert_int_gt(unread, 0);
     uint64_t before = stream->tail.total;
+    kill(agent->workers[0].pid, SIGKILL);
+    looptest_run_until(&loop, is_flushing, NULL);
+    ck_assert_uint_ge(stream->tail.total, before + (uint64_t)unread);
     let_time_pass();
+    ck_assert_uint_eq(agent->sm.state, AGENT_FLUSHING);
     readers[1] = reader;
-    looptest_run_until(&loop, is_done, NULL);
-    ck_assert_uint_eq(stream->tail.total, before + (uint64_t)unread);
     ends_with(128 + SIGKILL);
     says(1, "rank 0 failed first: killed by SIGKILL (Killed)");
+}
+END_TEST
+
+static bool second_runs(void *ctx)
+{
+    (void)ctx;
+    return agent->attempts == 2;
+}
+
+/* The rounds, and so the other nodes of a job of several, do not wait for whoever reads us; and
+ * what he reads then is whole and in order. */
+START_TEST(nobody_waits_for_a_reader_to_start_again)
+{
+    configure(1, "[ $TORCHELASTIC_RESTART_COUNT = 0 ] || exec echo second; exec yes first");
+    config.max_restarts = 1;
+    int reader = readers[0];
+    readers[0] = -1; /* nobody reads */
+    start();
+    looptest_run_until(&loop, worker_waits, NULL);
+    kill(agent->workers[0].pid, SIGKILL);
+    looptest_run_until(&loop, second_runs, NULL);
+    ck_assert(!logmux_flushed(&agent->mux));
+    looptest_run_until(&loop, is_flushing, NULL);
+    readers[0] = reader;
+    ends_with(0);
+    const char *at = shown[0];
+    while (strncmp(at, "[0]:first\n", 10) == 0)
+        at += 10;
+    at += strncmp(at, "[0]:second", 10) == 0 ? 0 : strcspn(at, "\n") + 1; /* it was cut */
+    ck_assert_str_eq(at, "[0]:second\n");
+    ck_assert_int_gt(at - shown[0], 1024 * 1024);
 }
 END_TEST
 
@@ -617,9 +654,9 @@ START_TEST(a_signal_ends_the_wait_for_a_reader)
     start();
     looptest_run_until(&loop, worker_waits, NULL);
     kill(agent->workers[0].pid, SIGKILL);
-    looptest_run_until(&loop, is_draining, NULL);
+    looptest_run_until(&loop, is_flushing, NULL);
     kill(getpid(), SIGTERM);
-    ends_with(128 + SIGTERM);
+    ends_with(128 + SIGKILL); /* that of the job, which was over */
 }
 END_TEST
 
@@ -746,6 +783,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, without_its_guard_the_job_ends);
     tcase_add_test(tcase, a_stuck_process_is_named_and_left);
     tcase_add_test(tcase, a_slow_reader_gets_everything_however_late);
+    tcase_add_test(tcase, nobody_waits_for_a_reader_to_start_again);
     tcase_add_test(tcase, whoever_holds_a_pipe_does_not_hold_the_job);
     tcase_add_test(tcase, a_signal_ends_the_wait_for_a_reader);
     tcase_add_test(tcase, log_files_are_as_torchruns);

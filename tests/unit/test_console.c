@@ -277,10 +277,10 @@ START_TEST(devices_without_poll_work_too)
 }
 END_TEST
 
-START_TEST(without_memory_a_whole_line_is_lost)
+START_TEST(without_memory_a_whole_line_is_lost_and_that_is_said)
 {
     int reader, fd = make_pipe(&reader);
-    char text[64];
+    char text[256];
     size_t used = 0;
     start(fd);
     failmem_start(0);
@@ -289,9 +289,37 @@ START_TEST(without_memory_a_whole_line_is_lost)
     ck_assert(failmem_stop());
     add("[0]:", "kept\n");
     console_flush(&console);
-    ck_assert(looptest_read(reader, text, sizeof text, &used));
-    ck_assert_uint_eq(used, 9);
-    ck_assert_mem_eq(text, "[0]:kept\n", 9);
+    ck_assert(looptest_read(reader, text, sizeof text - 1, &used));
+    text[used] = '\0';
+    ck_assert_msg(strncmp(text, "ddprun: some output is missing here", 35) == 0, "%s", text);
+    ck_assert_str_eq(strchr(text, '\n'), "\n[0]:kept\n");
+    finish();
+}
+END_TEST
+
+/* It is put in its place as soon as there is room, whether or not more is added. */
+START_TEST(beyond_the_limit_all_is_lost_until_that_is_said)
+{
+    enum { LIMIT = 300 };
+    int reader, fd = make_pipe(&reader);
+    char text[2 * LIMIT], line[LIMIT - 20];
+    size_t used = 0;
+    start(fd);
+    console.queue.limit = LIMIT;
+    memset(line, 'x', sizeof line);
+    line[sizeof line - 1] = '\n';
+    console_add(&console, "[0]:", 4, line, sizeof line);
+    console_add(&console, "[1]:", 4, line, sizeof line);
+    add("", "short\n"); /* would fit */
+    console_flush(&console);
+    add("[0]:", "kept\n");
+    console_flush(&console);
+    ck_assert(looptest_read(reader, text, sizeof text - 1, &used));
+    text[used] = '\0';
+    ck_assert_int_eq(memcmp(text + 4, line, sizeof line), 0);
+    const char *behind = text + 4 + sizeof line;
+    ck_assert_msg(strncmp(behind, "ddprun: some output is missing here", 35) == 0, "%s", behind);
+    ck_assert_str_eq(strchr(behind, '\n'), "\n[0]:kept\n");
     finish();
 }
 END_TEST
@@ -321,7 +349,8 @@ Suite *test_suite(void)
     tcase_add_test(tcase, a_closed_descriptor_is_a_reader_that_is_gone);
     tcase_add_test(tcase, a_file_takes_all_at_once);
     tcase_add_test(tcase, devices_without_poll_work_too);
-    tcase_add_test(tcase, without_memory_a_whole_line_is_lost);
+    tcase_add_test(tcase, without_memory_a_whole_line_is_lost_and_that_is_said);
+    tcase_add_test(tcase, beyond_the_limit_all_is_lost_until_that_is_said);
     tcase_add_test(tcase, closing_twice_is_harmless);
     suite_add_tcase(suite, tcase);
     return suite;

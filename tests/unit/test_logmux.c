@@ -343,6 +343,45 @@ START_TEST(a_stream_that_is_opened_meanwhile_waits_too)
 }
 END_TEST
 
+static bool streams_ended(void *ctx)
+{
+    (void)ctx;
+    return logmux_streams_ended(&mux);
+}
+
+/* What is opened behind it waits for the reader as before. */
+START_TEST(the_rest_is_taken_although_nobody_reads)
+{
+    enum { LINES = 128 * 1024 };
+    char *on_console, *text = number_lines(LINES, &on_console);
+    struct logmux_stream stream, late;
+    struct producer producer;
+    logmux_take_rest(&mux); /* of nobody: nothing changes */
+    ck_assert(!mux.taking_rest);
+    start_producer(&producer, &stream, text, LINES * 16);
+    looptest_run_until(&loop, producer_waits, &producer);
+    close(producer.fd);
+    producer.fd = -1;
+    logmux_take_rest(&mux);
+    looptest_run_until(&loop, streams_ended, NULL);
+    ck_assert(mux.paused);
+    int fd = open_stream(&late, &to_stdout);
+    ck_assert(!late.reading);
+    put_text(fd, "late\n");
+    close(fd);
+    looptest_run_until(&loop, produced_and_shown, &producer);
+    static const char last[] = "\n[0]:late\n"; /* behind the last line, which was cut */
+    size_t cut = producer.written % 16;
+    size_t len = producer.written / 16 * 20 + (cut > 0 ? 4 + cut : 0) - (cut == 0);
+    memcpy(on_console + len, last, sizeof last - 1);
+    console_shows(0, on_console, len + sizeof last - 1);
+    logmux_stream_finish(&stream);
+    logmux_stream_finish(&late);
+    free(text);
+    free(on_console);
+}
+END_TEST
+
 START_TEST(when_the_reader_goes_the_workers_go_on)
 {
     enum { LINES = 256 * 1024 };
@@ -518,6 +557,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, a_line_of_ten_megabytes_stays_one);
     tcase_add_test(tcase, a_slow_reader_makes_workers_wait_and_loses_nothing);
     tcase_add_test(tcase, a_stream_that_is_opened_meanwhile_waits_too);
+    tcase_add_test(tcase, the_rest_is_taken_although_nobody_reads);
     tcase_add_test(tcase, when_the_reader_goes_the_workers_go_on);
     tcase_add_test(tcase, a_reader_found_gone_by_a_message_holds_nobody);
     tcase_add_test(tcase, discarding_the_console_lets_workers_go_on);

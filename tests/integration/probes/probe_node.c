@@ -11,6 +11,8 @@
  *     crash   rank 0 exits with code 3 at once
  *     fork    leaves two children behind, one of them in a session of its own
  *     deaf    ignores SIGTERM
+ *     talk    prints lines, "generation number xx...x", as fast as they are taken, but for a short
+ *             sleep now and then; each write is whole or is not
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TICK_NS = 1000000, PATH_SIZE = 512 };
+enum { TICK_NS = 1000000, PATH_SIZE = 512, LINE_SIZE = 64, LINES = 4096 / LINE_SIZE };
 
 static uint64_t now_ns(void)
 {
@@ -97,10 +99,24 @@ static void leave_children(void)
     }
 }
 
+static void talk(const struct record *record, unsigned *number)
+{
+    char text[LINES * LINE_SIZE];
+    memset(text, 'x', sizeof text);
+    for (char *line = text; line < text + sizeof text; line += LINE_SIZE) {
+        int len = snprintf(line, LINE_SIZE, "%lu %u ", record->generation, (*number)++);
+        line[len] = 'x';
+        line[LINE_SIZE - 1] = '\n';
+    }
+    if (write(STDOUT_FILENO, text, sizeof text) != sizeof text)
+        exit(4);
+}
+
 int main(int argc, char **argv)
 {
     const char *mode = argc > 2 ? argv[2] : "";
     char end[PATH_SIZE], fail[PATH_SIZE];
+    unsigned lines = 0;
     struct record record;
     const struct timespec tick = {0, TICK_NS};
     if (argc < 2)
@@ -117,6 +133,8 @@ int main(int argc, char **argv)
     for (;;) {
         nanosleep(&tick, NULL);
         write_line(&record);
+        if (strcmp(mode, "talk") == 0)
+            talk(&record, &lines);
         if (access(end, F_OK) == 0)
             return 0;
         if (access(fail, F_OK) == 0)
