@@ -23,7 +23,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -58,8 +57,7 @@ struct run {
     struct remote_job remote;
     struct ddpi_server *server;
     uint16_t master_port;
-    int master_fd;        /* keeps that port aside; -1: the store is the master */
-    struct rlimit nofile; /* as it was */
+    int master_fd; /* keeps that port aside; -1: the store is the master */
     int exit_code;
 };
 
@@ -212,16 +210,6 @@ static void ignore_signals(void)
         sigaction(ignored[i], &ignore, NULL);
 }
 
-/* Three descriptors a worker: take what the hard limit allows, leave the workers' limit alone. */
-static void raise_file_limit(struct plan *plan, struct run *run)
-{
-    if (getrlimit(RLIMIT_NOFILE, &run->nofile) != 0)
-        return;
-    const struct rlimit raised = {run->nofile.rlim_max, run->nofile.rlim_max};
-    if (setrlimit(RLIMIT_NOFILE, &raised) == 0)
-        plan->agent.nofile = &run->nofile;
-}
-
 /* Whatever the caller of ddprun had blocked, too: a job must be possible to end. */
 static void unblock_signals(void)
 {
@@ -257,7 +245,6 @@ static ddp_status open_run(struct plan *plan, const struct guard_agent *split, s
 static int run_agent(struct plan *plan, const struct guard_agent *split, struct run *run)
 {
     struct ddp_error err;
-    raise_file_limit(plan, run);
     ddp_status status = open_job(plan, run, &run->loop, &err);
     if (status != DDP_OK) {
         if (run->server != NULL)
@@ -328,6 +315,8 @@ static int run_job(const struct ddprun_options *options, char **operands)
         bad = EXIT_CONFIG;
         status = plan_program(&plan, options, operands, &err);
     }
+    if (status == DDP_OK)
+        status = plan_files(&plan, &err);
     if (status == DDP_OK)
         status = plan_events(&plan, options, &err);
     if (status == DDP_OK) {

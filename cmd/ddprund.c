@@ -23,12 +23,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 extern char **environ;
 
-enum { EXIT_USAGE = 2, EXIT_CONFIG = 78, LARGE_BLOCK = 256 * 1024 };
+enum {
+    EXIT_USAGE = 2,
+    EXIT_CONFIG = 78,
+    LARGE_BLOCK = 256 * 1024,
+    OWN_FILES = 16, /* the loop's, the log, the state, a listener, a few clients */
+};
 
 static const char usage_text[] =
     "usage: ddprund [OPTIONS]\n"
@@ -225,15 +229,6 @@ static void keep_heap_small(void)
     mallopt(M_TRIM_THRESHOLD, LARGE_BLOCK);
 }
 
-static void raise_file_limit(void)
-{
-    struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-        files.rlim_cur = files.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &files);
-    }
-}
-
 /* The default one is made, and not until somebody has to prove something. */
 static ddp_status read_token(struct daemon *daemon, struct ddpi_credential *ret,
                              struct ddp_error *err)
@@ -377,11 +372,15 @@ static int run(struct daemon *daemon)
     struct ddp_error err;
     const char *path = daemon->options.log_file;
     prepare_signals();
-    raise_file_limit();
+    ddp_status status = node_need_files(OWN_FILES, NULL, &err);
+    if (status != DDP_OK) {
+        ddpi_error_advise(&err, status, "raise it: 'ulimit -n', or LimitNOFILE= of the service");
+        return fail(EXIT_CONFIG, &err);
+    }
     keep_heap_small();
     daemon->notify_socket = getenv("NOTIFY_SOCKET");
-    ddp_status status = logfile_open(&daemon->logfile, path, daemon->options.log_level,
-                                     &ddpi_clock_monotonic, &err);
+    status = logfile_open(&daemon->logfile, path, daemon->options.log_level, &ddpi_clock_monotonic,
+                          &err);
     if (status != DDP_OK)
         return fail(EXIT_CONFIG, &err);
     int uv_err = uv_loop_init(&daemon->loop);

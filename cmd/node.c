@@ -9,6 +9,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <stdio.h>
@@ -141,6 +143,26 @@ void node_random_uuid(char text[NODE_UUID_SIZE])
              "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
              b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14],
              b[15]);
+}
+
+ddp_status node_need_files(uint32_t needed, struct rlimit *ret_before, struct ddp_error *err)
+{
+    struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    if (ret_before != NULL)
+        *ret_before = limit;
+    const struct rlimit raised = {limit.rlim_max, limit.rlim_max};
+    if (setrlimit(RLIMIT_NOFILE, &raised) == 0)
+        limit = raised;
+    uint32_t can_be = 0;
+    for (rlim_t fd = 0; fd < limit.rlim_cur && fd < INT_MAX && can_be < needed; fd++)
+        can_be += fcntl((int)fd, F_GETFD) < 0;
+    if (can_be == needed)
+        return DDP_OK;
+    return ddpi_error_set(err, DDP_E_LIMIT,
+                          "%u files have to be opened, and the limit on open files, %" PRIu64
+                          ", leaves room for %u",
+                          needed, (uint64_t)limit.rlim_cur, can_be);
 }
 
 int node_ensure_stdio(void)

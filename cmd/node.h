@@ -7,6 +7,7 @@
 #include <ddprun/status.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/resource.h>
 
 /* More than any machine has cores for; a typing error, not a job. */
 enum { NODE_NPROC_MAX = 4096 };
@@ -32,6 +33,15 @@ void node_host_name(char *name, size_t size);
 /* A random (version 4) UUID as text. */
 enum { NODE_UUID_SIZE = 37 };
 void node_random_uuid(char text[NODE_UUID_SIZE]);
+
+/*
+ * Raise the soft limit on open files to the hard one, as far as that goes, and see whether @needed
+ * more can be opened: libuv aborts the process for some of those that it cannot have.
+ *
+ * DDP_E_LIMIT: no. *@ret_before (may be NULL) is the limit as it was, in any case.
+ */
+DDP_MUST_CHECK ddp_status node_need_files(uint32_t needed, struct rlimit *ret_before,
+                                          struct ddp_error *err);
 
 /* Descriptors 0 to 2 exist afterwards, if need be as /dev/null: no pipe of ours may get such a
  * number. Returns 0 or errno. */

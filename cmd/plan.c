@@ -14,7 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_PORT = 29400 }; /* torchrun's */
+enum {
+    DEFAULT_PORT = 29400, /* torchrun's */
+    OWN_FILES = 24,       /* the loop's, the guard's, the store's, and a few for a moment */
+    FILES_OF_WORKER = 4,  /* two pipes, its pidfd, its connection to our store */
+};
 
 static bool given(const char *text)
 {
@@ -323,6 +327,18 @@ ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, cha
     agent->envp = envp;
     agent->logs = &plan->logs;
     plan_member(plan, options);
+    return DDP_OK;
+}
+
+ddp_status plan_files(struct plan *plan, struct ddp_error *err)
+{
+    uint32_t needed = OWN_FILES + plan->agent.nproc * FILES_OF_WORKER;
+    for (uint32_t i = 0; i < plan->agent.nproc; i++)
+        needed += (uint32_t)__builtin_popcount(plan->streams[i].tee);
+    ddp_status status = node_need_files(needed, &plan->nofile, err);
+    if (status != DDP_OK)
+        return ddpi_error_advise(err, status, "raise it, 'ulimit -n', or start fewer workers");
+    plan->agent.nofile = &plan->nofile;
     return DDP_OK;
 }
 

@@ -42,6 +42,7 @@ struct plan {
     struct logdir logs;
     struct cgroup cgroup; /* of the workers, made just before the split */
     struct event_log event_log;
+    struct rlimit nofile; /* as it was: the workers' */
     char host[256];
     char run_id[NODE_UUID_SIZE];
     char *home_token;              /* where the user's own token is; NULL: it is not used */
@@ -56,6 +57,10 @@ DDP_MUST_CHECK ddp_status plan_job(struct plan *plan, const struct ddprun_option
 /* Find the program, the first of @operands. */
 DDP_MUST_CHECK ddp_status plan_program(struct plan *plan, const struct ddprun_options *options,
                                        char **operands, struct ddp_error *err);
+
+/* Take what the hard limit on open files allows; the workers' stays as it was. DDP_E_LIMIT: that is
+ * not enough for so many workers. */
+DDP_MUST_CHECK ddp_status plan_files(struct plan *plan, struct ddp_error *err);
 
 /* Make the directory for logs and error files. *@ret_announce: it was nobody's wish to have it
  * there, so somebody should say where it is. */

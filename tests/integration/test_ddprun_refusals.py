@@ -4,6 +4,7 @@
 Each sentence names what was wrong as it was written, and what to do instead.
 """
 
+import resource
 import socket
 import sys
 import unittest
@@ -101,6 +102,29 @@ class Refusals(DdprunCase):
         self.refused(CONFIG, ["'/proc/logs'"], '--log-dir=/proc/logs', 'true')
         self.refused(CONFIG, ["'a/b'", '--rdzv-id'], f'--log-dir={self.folder}/l', '--rdzv-id=a/b', 'true')
         self.refused(CONFIG, ['/nowhere/'], 'true', env={'TMPDIR': '/nowhere'})
+
+    def with_files(self, soft, hard, *words):
+        return self.run_job(*words, preexec_fn=lambda: resource.setrlimit(
+            resource.RLIMIT_NOFILE, (soft, hard)))
+
+    def test_a_low_limit_on_open_files(self):
+        """Either it is said, or it is enough for the largest use of so many workers."""
+        script = 'echo "$RANK $(ulimit -Sn) $(ulimit -Hn)"'
+        words = ['--nproc-per-node=3', '--no-prefix', '--tee=3', f'--log-dir={self.folder}/logs',
+                 '--event-log=events', 'sh', '-c', script]
+        codes = []
+        for hard in range(5, 60):
+            job = self.with_files(min(hard, 16), hard, *words)
+            codes.append(job.code)
+            if job.code != 0:
+                self.assert_sentence(job, CONFIG, 'open')
+                self.assertNotIn('guard', job.err)
+                continue
+            self.assertEqual(sorted(job.out.splitlines()), [f'{rank} 16 {hard}' for rank in range(3)])
+        self.assertEqual(codes, sorted(codes, reverse=True))
+        self.assertEqual({codes[0], codes[-1]}, {CONFIG, 0})
+        self.assertIn('open', self.with_files(6, 6, 'true').err)
+        self.assertIn('start fewer workers', self.with_files(99, 99, '--nproc-per-node=64', 'true').err)
 
     def test_ports_in_use(self):
         with socket.socket() as listener:

@@ -72,6 +72,12 @@ class Listening(DdprundCase):
         self.refused(CONFIG, ["'no.such.host.invalid'"], '--listen=no.such.host.invalid:0')
         self.refused(CONFIG, ["'/no/such/log'"], '--log-file=/no/such/log')
 
+    def test_hardly_any_files(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_NOFILE, (5, 5))
+        self.refused(CONFIG, ['the limit on open files, 5,', 'LimitNOFILE='], '--listen=127.0.0.1:0',
+                     preexec_fn=limit)
+
     def test_help_and_version(self):
         for words, text in ((['--help'], '--drain-timeout'), (['-h'], '--help'),
                             (['--version'], 'ddprund 0.')):

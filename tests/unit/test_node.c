@@ -5,6 +5,7 @@
 #include "node.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <stdio.h>
@@ -104,6 +105,27 @@ START_TEST(descriptors_that_were_closed)
 }
 END_TEST
 
+START_TEST(files_are_to_be_had_up_to_the_hard_limit)
+{
+    const struct rlimit small = {8, 20};
+    struct rlimit before, now;
+    uint32_t room = 0;
+    for (int fd = 0; fd < 20; fd++)
+        room += fcntl(fd, F_GETFD) < 0;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &small), 0);
+    ck_assert_int_eq(node_need_files(room, &before, &error), DDP_OK);
+    ck_assert_uint_eq(before.rlim_cur, 8);
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &now), 0);
+    ck_assert_uint_eq(now.rlim_cur, 20);
+    int fd = dup(0);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(node_need_files(room, NULL, &error), DDP_E_LIMIT);
+    ck_assert_ptr_nonnull(strstr(error.msg, "the limit on open files, 20, leaves room for"));
+    close(fd);
+    ck_assert_int_eq(node_need_files(room, NULL, &error), DDP_OK);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("node");
@@ -113,6 +135,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, a_reserved_port_is_there_for_a_worker);
     tcase_add_test(tcase, names);
     tcase_add_test(tcase, descriptors_that_were_closed);
+    tcase_add_test(tcase, files_are_to_be_had_up_to_the_hard_limit);
     suite_add_tcase(suite, tcase);
     return suite;
 }
