@@ -268,8 +268,8 @@ static int run_agent(struct plan *plan, const struct guard_agent *split, struct 
     return code;
 }
 
-/* *@ret_waiting: a thread still waits for an answer about a name, and nothing can end it but the
- * end of the process. */
+/* *@ret_waiting: a thread still waits for an answer, about a name or from a GPU's driver, and
+ * nothing can end it but the end of the process. */
 static int agent_main(struct plan *plan, const struct guard_agent *split, bool *ret_waiting)
 {
     struct ddp_error err;
@@ -287,8 +287,9 @@ static int agent_main(struct plan *plan, const struct guard_agent *split, bool *
     int code = run_agent(plan, split, run);
     if (run->master_fd >= 0)
         close(run->master_fd);
-    *ret_waiting = uv_loop_close(&run->loop) != 0;
-    if (!*ret_waiting) /* else the thread has the loop still */
+    bool resolving = uv_loop_close(&run->loop) != 0;
+    *ret_waiting = resolving || run->membership.agent.gpus.left;
+    if (!resolving) /* else the thread has the loop still */
         ddpi_free(run);
     return code;
 }
@@ -335,7 +336,7 @@ static int run_job(const struct ddprun_options *options, char **operands)
     cgroup_remove(&plan.cgroup); /* the guard may be gone */
     plan_finish(&plan);          /* in the agent; the guard does its part of it in clean_up() */
     if (waiting)
-        _exit(code); /* exit() would wait for the thread */
+        _exit(code); /* exit() would wait for the thread, or take a library away from it */
     return code;
 }
 
@@ -356,8 +357,8 @@ int main(int argc, char **argv)
     ddprun_options_init(&options);
     ddp_status status =
         options_parse(&ddprun_option_table, argc, argv, environ, &options, &operand, &err);
-    if (status != DDP_OK)
-        return fail(EXIT_USAGE, &err);
+    if (status != DDP_OK) /* the command line may be good, and this machine without a GPU */
+        return fail(status == DDP_E_SYSTEM ? EXIT_CONFIG : EXIT_USAGE, &err);
     if (options.version) {
         puts("ddprun " DDPRUN_VERSION);
     } else if (options.help) {

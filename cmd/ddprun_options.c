@@ -274,6 +274,11 @@ static const struct option table[] = {
     {"failure-timeout", 0, "DURATION", NULL, "1s", RESTART,
      "the same when other workers have failed or are lost", option_duration,
      FIELD(failure_timeout_ms), 0, 24 * HOURS_MS},
+    {"gpu-memory-timeout", 0, "DURATION", NULL, "5s", RESTART,
+     "how long to wait, before workers are started again, until the memory that the last ones had "
+     "on "
+     "GPUs is free; who still has some is named then",
+     option_duration, FIELD(gpu_memory_timeout_ms), 0, HOURS_MS},
     {"crash-loop", 0, "K", NULL, "5", RESTART,
      "give up, with exit code 93, after K failures in a row that look the same, each within 10 s "
      "of its start; 0: never",
@@ -376,6 +381,7 @@ void ddprun_options_init(struct ddprun_options *options)
         .crash_loop = 5,
         .shutdown_timeout_ms = 30000,
         .failure_timeout_ms = 1000,
+        .gpu_memory_timeout_ms = 5000,
         .settle_ms = 1000,
         .lease_ms = 3000,
         .join_timeout_ms = 600000,

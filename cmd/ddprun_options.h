@@ -35,6 +35,7 @@ struct ddprun_options {
     uint32_t crash_loop;
     uint64_t shutdown_timeout_ms;
     uint64_t failure_timeout_ms;
+    uint64_t gpu_memory_timeout_ms;
     uint64_t settle_ms;
     uint64_t lease_ms;
     uint64_t join_timeout_ms;

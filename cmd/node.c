@@ -4,9 +4,9 @@
 #include "node.h"
 
 #include "error.h"
+#include "gpu_count.h"
 #include "parse.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -20,6 +20,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+enum { GPU_TIMEOUT_MS = 30000 }; /* a driver that has to be woken takes seconds for each */
+
 static uint32_t count_cpus(void)
 {
     cpu_set_t cpus;
@@ -29,49 +31,34 @@ static uint32_t count_cpus(void)
     return online > 0 ? (uint32_t)online : 1;
 }
 
-/* GPUs that the driver has, less those that CUDA_VISIBLE_DEVICES hides. CUDA itself stops reading
- * that list at the first entry that it does not know, such as -1. */
-static uint32_t count_gpus(void)
+/* CUDA's devices, or none where that leaves CPUs to be counted. */
+static ddp_status count_gpus(bool or_cpus, uint32_t *ret_nproc, struct ddp_error *err)
 {
-    uint32_t present = 0;
-    DIR *gpus = opendir("/proc/driver/nvidia/gpus");
-    if (gpus == NULL)
-        return 0;
-    for (struct dirent *entry; (entry = readdir(gpus)) != NULL;)
-        present += entry->d_name[0] != '.';
-    closedir(gpus);
-    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-    if (visible == NULL)
-        return present;
-    uint32_t listed = 0;
-    const char *item;
-    size_t len;
-    while (ddpi_parse_list_next(&visible, ',', &item, &len)) {
-        if (len == 0 || *item == '-')
-            break;
-        listed++;
+    struct ddp_error local;
+    struct ddp_error *why = err != NULL ? err : &local;
+    uint32_t gpus;
+    ddp_status status = gpu_count(getenv("CUDA_VISIBLE_DEVICES"), GPU_TIMEOUT_MS, &gpus, why);
+    if (status != DDP_OK)
+        return ddpi_error_wrap(err, DDP_E_SYSTEM, "the GPUs cannot be counted");
+    if (gpus == 0 && !or_cpus) {
+        ddpi_error_wrap(why, DDP_E_SYSTEM,
+                        "'gpu' needs an NVIDIA GPU that this process may use, and there is none");
+        return ddpi_error_advise(err, DDP_E_SYSTEM, "'cpu' starts one worker per CPU (%u)",
+                                 count_cpus());
     }
-    return listed < present ? listed : present;
+    *ret_nproc = gpus > 0 ? gpus : count_cpus();
+    return DDP_OK;
 }
 
 ddp_status node_count_workers(const char *text, uint32_t *ret_nproc, struct ddp_error *err)
 {
-    uint32_t gpus = 0;
-    if (strcmp(text, "gpu") == 0 || strcmp(text, "auto") == 0)
-        gpus = count_gpus();
-    if (strcmp(text, "cpu") == 0 || (strcmp(text, "auto") == 0 && gpus == 0)) {
+    bool or_cpus = strcmp(text, "auto") == 0;
+    if (or_cpus || strcmp(text, "gpu") == 0)
+        return count_gpus(or_cpus, ret_nproc, err);
+    if (strcmp(text, "cpu") == 0) {
         *ret_nproc = count_cpus();
         return DDP_OK;
     }
-    if (gpus > 0) {
-        *ret_nproc = gpus;
-        return DDP_OK;
-    }
-    if (strcmp(text, "gpu") == 0)
-        return ddpi_error_set(err, DDP_E_UNSUPPORTED,
-                              "'gpu' needs an NVIDIA GPU that this process may use, and there is "
-                              "none; 'cpu' starts one worker per CPU (%u)",
-                              count_cpus());
     int64_t value;
     ddp_status status = ddpi_parse_int(text, 1, NODE_NPROC_MAX, &value, err);
     if (status != DDP_OK)

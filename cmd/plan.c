@@ -317,6 +317,7 @@ ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, cha
     agent->max_restarts = options->max_restarts;
     agent->shutdown_timeout_ms = options->shutdown_timeout_ms;
     agent->failure_timeout_ms = options->failure_timeout_ms;
+    agent->gpu_memory_timeout_ms = options->gpu_memory_timeout_ms;
     agent->virtual_local_rank = options->virtual_local_rank;
     if (!plan->several) {
         plan_identity(plan, options);

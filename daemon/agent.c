@@ -18,6 +18,7 @@
 #include "launch.h"
 #include "mem.h"
 #include "outcome.h"
+#include "parse.h"
 #include "reap.h"
 #include "signames.h"
 
@@ -211,6 +212,13 @@ static void on_drain_limit(uv_timer_t *timer)
     abandon_streams(timer->data);
 }
 
+/* Of workers that failed or were told to stop others come next, maybe; else nobody waits. */
+static void reclaim_gpus(struct agent *agent)
+{
+    if (agent->cause == AGENT_CAUSE_WORKER || agent->cause == AGENT_CAUSE_ORDER)
+        gpu_watch_reclaim(&agent->gpus, agent->config->gpu_memory_timeout_ms);
+}
+
 static bool watches_closed(const struct agent *agent)
 {
     for (uint32_t i = 0; i < agent->config->nproc; i++)
@@ -249,11 +257,12 @@ static void advance(struct agent *agent)
             return;
         bool all_read = !agent->mux.paused; /* but for what has just come */
         ddpi_sm_move(&agent->sm, AGENT_DRAINING);
+        reclaim_gpus(agent);
         logmux_take_rest(&agent->mux);
         uv_timer_start(&agent->timer, on_drain_limit, left && all_read ? 0 : DRAIN_LIMIT_MS, 0);
     }
     if (agent->sm.state == AGENT_DRAINING && logmux_streams_ended(&agent->mux) &&
-        watches_closed(agent))
+        watches_closed(agent) && gpu_watch_settled(&agent->gpus))
         finish_draining(agent);
     if (agent->sm.state == AGENT_FLUSHING)
         finish_flushing(agent);
@@ -341,6 +350,7 @@ static void on_ending_signal(uv_signal_t *handle, int sig)
         if (is_the_same_wish(agent))
             break;
         drop_output(agent);
+        gpu_watch_give_up(&agent->gpus);
         leave_for_signal(agent, sig, MEMBER_STOP_KILL);
         advance(agent);
         break;
@@ -370,11 +380,23 @@ static void on_guard(uv_poll_t *poll, int status, int events)
     uv_poll_stop(poll);
     set_cause(agent, AGENT_CAUSE_GUARD);
     logmux_discard(&agent->mux); /* whoever read it may be gone as well */
+    gpu_watch_give_up(&agent->gpus);
     leave(agent, 128 + SIGKILL, "the guard process was killed", MEMBER_STOP_KILL);
     advance(agent);
 }
 
 static void on_output(void *ctx)
+{
+    advance(ctx);
+}
+
+static void on_gpu_line(void *ctx, const char *line)
+{
+    struct agent *agent = ctx;
+    logmux_say(&agent->mux, "%s", line);
+}
+
+static void on_gpus_settled(void *ctx)
 {
     advance(ctx);
 }
@@ -442,7 +464,9 @@ ddp_status agent_init(struct agent *agent, uv_loop_t *loop, const struct agent_c
     agent->mux.ctx = agent;
     uv_timer_init(loop, &agent->timer);
     agent->timer.data = agent;
-    agent->workers = ddpi_calloc(config->nproc, sizeof *agent->workers);
+    agent->pids = ddpi_calloc(config->nproc, sizeof *agent->pids);
+    if (agent->pids != NULL)
+        agent->workers = ddpi_calloc(config->nproc, sizeof *agent->workers);
     if (agent->workers == NULL)
         return ddpi_error_nomem(err, config->nproc * sizeof *agent->workers);
     for (uint32_t i = 0; i < config->nproc; i++) {
@@ -451,6 +475,8 @@ ddp_status agent_init(struct agent *agent, uv_loop_t *loop, const struct agent_c
         agent->workers[i].unwatched = on_unwatched;
         agent->workers[i].data = agent;
     }
+    const struct gpu_watch_hooks gpu_hooks = {agent, on_gpu_line, on_gpus_settled};
+    gpu_watch_init(&agent->gpus, loop, &gpu_hooks);
     life_open(&agent->life, loop, config->nproc, on_life_hint, agent);
     ddp_status status = watch_signals(agent, err);
     if (status == DDP_OK)
@@ -497,6 +523,17 @@ static ddp_status launch_all(struct agent *agent)
     return status;
 }
 
+/* Behind everything else of a start, as none waits for it. */
+static void watch_gpus(struct agent *agent)
+{
+    static const char name[] = "CUDA_VISIBLE_DEVICES";
+    const struct agent_config *config = agent->config;
+    for (uint32_t i = 0; i < config->nproc; i++)
+        agent->pids[i] = agent->workers[i].pid;
+    gpu_watch_begin(&agent->gpus, agent->pids, config->nproc,
+                    ddpi_parse_env(config->envp, name, strlen(name)));
+}
+
 void agent_run(struct agent *agent, const struct ddp_round_seat *seat)
 {
     ddpi_sm_move(&agent->sm, AGENT_STARTING);
@@ -509,6 +546,7 @@ void agent_run(struct agent *agent, const struct ddp_round_seat *seat)
     }
     ddpi_sm_move(&agent->sm, AGENT_RUNNING);
     agent->hooks.started(agent->hooks.ctx);
+    watch_gpus(agent);
 }
 
 static void close_handle(uv_handle_t *handle, bool open)
@@ -526,6 +564,7 @@ void agent_close(struct agent *agent)
     for (int sig = 0; sig < NSIG; sig++)
         close_handle((uv_handle_t *)&agent->signals[sig], agent->signal_open[sig]);
     life_close(&agent->life);
+    gpu_watch_close(&agent->gpus);
     close_handle((uv_handle_t *)&agent->guard, agent->guard_open);
     close_handle((uv_handle_t *)&agent->timer, true);
     logmux_close(&agent->mux);
@@ -536,6 +575,8 @@ void agent_finish(struct agent *agent)
     for (uint32_t i = 0; agent->workers != NULL && i < agent->config->nproc; i++)
         worker_proc_reset(&agent->workers[i]);
     ddpi_free(agent->workers);
+    ddpi_free(agent->pids);
     agent->workers = NULL;
+    agent->pids = NULL;
     logmux_finish(&agent->mux);
 }

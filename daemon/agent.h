@@ -13,12 +13,13 @@
  *     IDLE --agent_end--> FLUSHING --output read--> DONE
  *
  * In SWEEPING every process below the agent is killed, orphans of workers included: a generation
- * is over only when nothing of it runs.
+ * is over only when nothing of it runs, and, where GPUs are watched, when their memory is back.
  */
 #ifndef DAEMON_AGENT_H
 #define DAEMON_AGENT_H
 
 #include "agent_config.h"
+#include "gpu_watch.h"
 #include "life.h"
 #include "logdir.h"
 #include "member.h"
@@ -77,6 +78,7 @@ struct agent {
     struct logmux mux;
     struct oom_watch oom;
     struct life life;
+    struct gpu_watch gpus;
     struct worker_proc *workers;
     struct ddp_round_seat seat; /* of the generation that runs, or ran last */
     uint32_t attempts;          /* generations that were begun here */
@@ -92,6 +94,7 @@ struct agent {
     bool signal_open[NSIG];
     uv_poll_t guard;
     bool guard_open;
+    pid_t *pids;      /* of the workers by local rank, for @gpus */
     uv_timer_t timer; /* grace in STOPPING; look again in SWEEPING; give up in DRAINING */
     uint64_t sweep_deadline_ms;
     int exit_code; /* of FLUSHING and DONE */

@@ -50,6 +50,7 @@ struct agent_config {
     uint32_t max_restarts;
     uint64_t shutdown_timeout_ms;        /* from asking workers to stop to killing them */
     uint64_t failure_timeout_ms;         /* the same after a failure */
+    uint64_t gpu_memory_timeout_ms;      /* for memory of GPUs to come back before a restart */
     const struct agent_streams *streams; /* nproc of them */
     bool virtual_local_rank;
     const struct rlimit *nofile; /* the workers' limit on open files; NULL: the agent's */

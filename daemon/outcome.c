@@ -83,15 +83,27 @@ static size_t describe_others(const struct agent *agent, struct report_worker *o
     return count;
 }
 
+static void describe_gpus(const struct agent *agent, char *text, size_t size,
+                          struct report_worker *root, struct ddpi_buf *faults)
+{
+    uint32_t local_rank = agent->root->local_rank;
+    uint64_t ended_us = agent->root->ended_us;
+    if (gpu_watch_describe(&agent->gpus, local_rank, ended_us, text, size))
+        root->gpus = text;
+    (void)!gpu_watch_faults(&agent->gpus, local_rank, ended_us, faults);
+}
+
 static void report_worker_failure(struct agent *agent)
 {
+    char gpus[1024];
     struct ddp_error error = {0};
     struct errfile errfile = {0};
     struct report_worker root = describe(agent, agent->root);
     char *tail = ddpi_calloc(1, TAIL_SIZE);
     struct report_worker *others = ddpi_calloc(agent->config->nproc, sizeof *others);
-    struct ddpi_buf text;
+    struct ddpi_buf text, gpu_faults;
     ddpi_buf_init(&text, 16 * 1024 * 1024);
+    ddpi_buf_init(&gpu_faults, 64 * 1024);
 
     root.oom = agent->root_oom;
     if (tail != NULL) {
@@ -103,12 +115,15 @@ static void report_worker_failure(struct agent *agent)
         root.error_file_note = error.msg;
     root.error_message = errfile.message;
     root.error_traceback = errfile.traceback;
+    describe_gpus(agent, gpus, sizeof gpus, &root, &gpu_faults);
 
     const struct report report = {
         .host = agent->config->host,
         .root = &root,
         .others = others,
         .others_count = others != NULL ? describe_others(agent, others) : 0,
+        .gpu_faults = (const char *)ddpi_buf_head(&gpu_faults),
+        .gpu_faults_len = ddpi_buf_len(&gpu_faults),
     };
     if (report_failure(&report, &text))
         logmux_print(&agent->mux, 1, (const char *)ddpi_buf_head(&text), ddpi_buf_len(&text));
@@ -116,6 +131,7 @@ static void report_worker_failure(struct agent *agent)
         logmux_say(&agent->mux, "rank %u failed first, and there is no memory for a report",
                    agent->root->rank);
     ddpi_buf_finish(&text);
+    ddpi_buf_finish(&gpu_faults);
     errfile_finish(&errfile);
     ddpi_free(others);
     ddpi_free(tail);
@@ -150,8 +166,11 @@ void outcome_failure(const struct agent *agent, struct ddp_round_failure *ret)
     ret->rank = root.rank;
     ret->exit_code = worker_proc_exit_code(agent->root);
     ret->ran_ms = root.ran_us / 1000;
-    snprintf(ret->text, sizeof ret->text, "rank %u on %.60s failed: %s", root.rank,
-             agent->config->host, cause);
+    int len = snprintf(ret->text, sizeof ret->text, "rank %u on %.60s failed: %s", root.rank,
+                       agent->config->host, cause);
+    char fault[160];
+    if (gpu_watch_cause(&agent->gpus, root.local_rank, agent->root->ended_us, fault, sizeof fault))
+        snprintf(ret->text + len, sizeof ret->text - (size_t)len, "; %s", fault);
 }
 
 void outcome_dying(const struct agent *agent, const struct worker_proc *worker,

@@ -46,7 +46,7 @@ void report_cause(const struct report_worker *worker, char *text, size_t size)
                  WCOREDUMP(status) ? ", core dumped" : "");
 }
 
-static void format_time(uint64_t us, char *text, size_t size)
+void report_duration(uint64_t us, char *text, size_t size)
 {
     if (us < 1000)
         snprintf(text, size, "%" PRIu64 " us", us);
@@ -140,24 +140,32 @@ static bool add_logs(const struct report_worker *worker, struct ddpi_buf *out)
     return add_log(worker->stderr_log, out) && add_log(worker->stdout_log, out);
 }
 
+static bool add_gpus(const struct report *report, struct ddpi_buf *out)
+{
+    const char *gpus = report->root->gpus;
+    return (gpus == NULL || add(out, "  its GPU: %s\n", gpus)) &&
+           ddpi_buf_append(out, report->gpu_faults, report->gpu_faults_len);
+}
+
 static bool add_root(const struct report *report, struct ddpi_buf *out)
 {
     const struct report_worker *root = report->root;
     char cause[160], ran[32];
     report_cause(root, cause, sizeof cause);
-    format_time(root->ran_us, ran, sizeof ran);
+    report_duration(root->ran_us, ran, sizeof ran);
     return add(out, "ddprun: rank %" PRIu32 " failed first: %s, after %s", root->rank, cause,
                ran) &&
            add(out, " (local rank %" PRIu32 ", pid %d, host %s)\n", root->local_rank,
                (int)root->pid, report->host) &&
-           add_error_file(root, out) && add_stderr(root, out) && add_logs(root, out);
+           add_gpus(report, out) && add_error_file(root, out) && add_stderr(root, out) &&
+           add_logs(root, out);
 }
 
 static bool add_other(const struct report_worker *worker, struct ddpi_buf *out)
 {
     char cause[160], later[32];
     report_cause(worker, cause, sizeof cause);
-    format_time(worker->after_root_us, later, sizeof later);
+    report_duration(worker->after_root_us, later, sizeof later);
     const char *how = worker->forced  ? "did not stop in time, "
                       : worker->by_us ? "stopped by ddprun, "
                                       : "";

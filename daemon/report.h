@@ -31,6 +31,7 @@ struct report_worker {
     const char *error_message; /* from its error file */
     const char *error_traceback;
     const char *error_file_note; /* why its error file could not be read */
+    const char *gpus;            /* that it used */
 };
 
 struct report {
@@ -38,6 +39,8 @@ struct report {
     const struct report_worker *root;
     const struct report_worker *others;
     size_t others_count;
+    const char *gpu_faults; /* whole lines, indented */
+    size_t gpu_faults_len;
 };
 
 /* Append the report to @out. Returns false when memory ran out on the way. */
@@ -45,5 +48,8 @@ bool report_failure(const struct report *report, struct ddpi_buf *out);
 
 /* "exit code 3", "killed by SIGSEGV (Segmentation fault), core dumped". */
 void report_cause(const struct report_worker *worker, char *text, size_t size);
+
+/* "12.0 ms". */
+void report_duration(uint64_t us, char *text, size_t size);
 
 #endif

@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 enum { DEADLINE_MS = 20000, LOOK_AGAIN_MS = 5 };
@@ -57,15 +58,29 @@ void looptest_close(uv_loop_t *loop)
     ck_assert_int_eq(uv_loop_close(loop), 0);
 }
 
-int looptest_open_fds(void)
+static int count_entries(const char *folder)
 {
     int count = 0;
-    DIR *entries = opendir("/proc/self/fd");
+    DIR *entries = opendir(folder);
     ck_assert_ptr_nonnull(entries);
     while (readdir(entries) != NULL)
         count++;
     closedir(entries);
     return count;
+}
+
+void looptest_await_threads(void)
+{
+    enum { ONE = 3 }; /* with "." and ".." */
+    for (int waited_ms = 0; count_entries("/proc/self/task") > ONE; waited_ms++) {
+        ck_assert_msg(waited_ms < DEADLINE_MS, "a thread is still there after %d ms", DEADLINE_MS);
+        poll(NULL, 0, 1);
+    }
+}
+
+int looptest_open_fds(void)
+{
+    return count_entries("/proc/self/fd");
 }
 
 int looptest_capture(int fd)

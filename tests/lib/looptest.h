@@ -15,6 +15,9 @@ void looptest_run_until(uv_loop_t *loop, bool (*done)(void *ctx), void *ctx);
 /* Turn @loop until every handle is closed, and close it. A handle left open fails the test. */
 void looptest_close(uv_loop_t *loop);
 
+/* Wait until no thread but the caller's is left, of those that nobody joins. */
+void looptest_await_threads(void);
+
 /* How many descriptors this process has open. */
 int looptest_open_fds(void);
 

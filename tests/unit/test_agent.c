@@ -207,6 +207,7 @@ static void close_agent(void)
     looptest_close(&loop);
     membership_finish(&membership);
     logdir_close(&opened);
+    looptest_await_threads(); /* one may still look for NVML */
     ck_assert_int_eq(looptest_open_fds(), fds_before);
 }
 

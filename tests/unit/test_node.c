@@ -45,7 +45,7 @@ START_TEST(what_is_no_number_of_workers)
     }
     uint32_t nproc;
     setenv("CUDA_VISIBLE_DEVICES", "", 1);
-    ck_assert_int_eq(node_count_workers("gpu", &nproc, &error), DDP_E_UNSUPPORTED);
+    ck_assert_int_eq(node_count_workers("gpu", &nproc, &error), DDP_E_SYSTEM);
     ck_assert_ptr_nonnull(strstr(error.msg, "'cpu'"));
 }
 END_TEST

@@ -123,6 +123,27 @@ START_TEST(stderr_and_logs)
 }
 END_TEST
 
+START_TEST(what_is_known_of_gpus_comes_first)
+{
+    static const char faults[] = "  Xid 79\n  Xid 45\n";
+    struct report_worker root = plain_root;
+    root.gpus = "GPU 3 (NVIDIA H200, GPU-8a56a4bc)";
+    const struct report report = {
+        .host = "node1", .root = &root, .gpu_faults = faults, .gpu_faults_len = sizeof faults - 1};
+    struct ddpi_buf out;
+    ddpi_buf_init(&out, 1024 * 1024);
+    ck_assert(report_failure(&report, &out));
+    char *text = strndup((const char *)ddpi_buf_head(&out), ddpi_buf_len(&out));
+    ddpi_buf_finish(&out);
+    ck_assert_ptr_nonnull(strstr(text, "host node1)\n"
+                                       "  its GPU: GPU 3 (NVIDIA H200, GPU-8a56a4bc)\n"
+                                       "  Xid 79\n"
+                                       "  Xid 45\n"
+                                       "  it wrote nothing to stderr\n"));
+    free(text);
+}
+END_TEST
+
 START_TEST(the_traceback_is_preferred_to_the_message)
 {
     struct report_worker root = plain_root;
@@ -299,6 +320,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, a_silent_exit);
     tcase_add_test(tcase, times_have_a_fitting_unit);
     tcase_add_test(tcase, stderr_and_logs);
+    tcase_add_test(tcase, what_is_known_of_gpus_comes_first);
     tcase_add_test(tcase, the_traceback_is_preferred_to_the_message);
     tcase_add_test(tcase, control_characters_are_spelled_out);
     tcase_add_test(tcase, the_note_cannot_drive_the_terminal);

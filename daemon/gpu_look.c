@@ -1,0 +1,286 @@
+/*
+ * gpu_look.c - asks NVML for processes and memory of GPUs. Owns nothing; keeps what it has seen.
+ *
+ * NVML lists who has a context, with its memory. Memory that is in use and listed for nobody is the
+ * driver's, or that of somebody whom this container cannot see; on a GPU that workers have used it
+ * must not have grown when they are gone.
+ */
+#include "gpu_look.h"
+
+#include "clock.h"
+#include "error.h"
+#include "parse.h"
+#include "text_file.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    PROCESSES_MAX = 128,
+    ANCESTORS_MAX = 64,
+    NAME_SHOWN = 80,
+};
+
+#define TOLERANCE (UINT64_C(512) << 20) /* what a driver may keep for itself */
+
+struct snapshot {
+    struct nvmllib_process processes[PROCESSES_MAX];
+    unsigned count;
+    uint64_t unlisted;
+};
+
+static bool take_snapshot(const struct gpu_look *look, uint32_t gpu, struct snapshot *ret)
+{
+    const struct nvmllib *nvml = &look->nvml;
+    nvmllib_device device = look->devices[gpu];
+    struct nvmllib_memory memory = {.version = NVMLLIB_MEMORY_VERSION};
+    ret->count = PROCESSES_MAX;
+    if (nvml->get_processes == NULL || nvml->get_memory == NULL ||
+        nvml->get_processes(device, &ret->count, ret->processes) != NVMLLIB_SUCCESS ||
+        nvml->get_memory(device, &memory) != NVMLLIB_SUCCESS)
+        return false;
+    uint64_t listed = 0;
+    for (unsigned i = 0; i < ret->count; i++)
+        if (ret->processes[i].memory != NVMLLIB_UNKNOWN)
+            listed += ret->processes[i].memory;
+    ret->unlisted = memory.used > listed ? memory.used - listed : 0;
+    return true;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+/* Of a list of MIG instances each worker may be given another, so all GPUs are watched then. */
+static void choose_watched(struct gpu_look *look)
+{
+    bool split = look->visible_count == 1 && look->gpus[look->visible[0]].split;
+    for (uint32_t i = 0; i < look->count; i++)
+        look->watched[i] = split;
+    for (uint32_t i = 0; i < look->visible_count; i++)
+        look->watched[look->visible[i]] = true;
+}
+
+static void note_unlisted(struct gpu_look *look)
+{
+    struct snapshot now;
+    for (uint32_t i = 0; i < look->count; i++)
+        look->unlisted[i] =
+            look->watched[i] && take_snapshot(look, i, &now) ? now.unlisted : UINT64_MAX;
+}
+
+ddp_status gpu_look_open(struct gpu_look *look, const char *list, struct ddp_error *err)
+{
+    ddp_status status = nvmllib_open(&look->nvml, err);
+    if (status == DDP_OK)
+        status = nvmllib_list(&look->nvml, look->gpus, look->devices, &look->count, err);
+    if (status != DDP_OK)
+        return status;
+    look->visible_count = gpu_visible(look->gpus, look->count, list, look->visible);
+    if (look->visible_count == 0)
+        return ddpi_error_set(err, DDP_E_NOT_FOUND, "there is no GPU that workers see");
+    choose_watched(look);
+    note_unlisted(look);
+    return DDP_OK;
+}
+
+/* ---- who uses what --------------------------------------------------------------------------- */
+
+/* Behind the name, which may have anything in it, are state and parent. */
+static pid_t parent_of(pid_t pid)
+{
+    enum { STATE_LEN = 4 }; /* ") S " */
+    char path[32], text[512];
+    int64_t parent = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    char *name_end = text_read(path, text, sizeof text) ? strrchr(text, ')') : NULL;
+    if (name_end == NULL || strlen(name_end) <= STATE_LEN)
+        return 0;
+    char *number = name_end + STATE_LEN;
+    number[strcspn(number, " ")] = '\0';
+    (void)!ddpi_parse_int(number, 0, INT32_MAX, &parent, NULL);
+    return (pid_t)parent;
+}
+
+/* The worker that @pid is, or descends from; @count if it is a stranger. */
+static uint32_t owner_of(pid_t pid, const pid_t *workers, uint32_t count)
+{
+    for (int i = 0; i < ANCESTORS_MAX && pid > 1; i++, pid = parent_of(pid))
+        for (uint32_t worker = 0; worker < count; worker++)
+            if (workers[worker] == pid)
+                return worker;
+    return count;
+}
+
+static struct gpu_use *find_use(struct gpu_look *look, uint32_t gpu, pid_t pid)
+{
+    for (uint32_t i = 0; i < look->uses_count; i++)
+        if (look->uses[i].gpu == gpu && look->uses[i].pid == pid)
+            return &look->uses[i];
+    return NULL;
+}
+
+static void note_use(struct gpu_look *look, const struct gpu_use *use)
+{
+    struct gpu_use *known = find_use(look, use->gpu, use->pid);
+    if (known == NULL && look->uses_count < GPU_USES_MAX)
+        known = &look->uses[look->uses_count++];
+    if (known != NULL)
+        *known = *use;
+}
+
+void gpu_look_forget(struct gpu_look *look)
+{
+    look->uses_count = 0;
+}
+
+void gpu_look_take(struct gpu_look *look, const pid_t *workers, uint32_t count)
+{
+    struct snapshot now;
+    for (uint32_t gpu = 0; gpu < look->count; gpu++) {
+        if (!look->watched[gpu] || !take_snapshot(look, gpu, &now))
+            continue;
+        for (unsigned i = 0; i < now.count; i++) {
+            pid_t pid = (pid_t)now.processes[i].pid;
+            const struct gpu_use use = {.local_rank = owner_of(pid, workers, count),
+                                        .gpu = gpu,
+                                        .pid = pid,
+                                        .bytes = now.processes[i].memory,
+                                        .seen_us = ddpi_now_us(&ddpi_clock_monotonic)};
+            if (use.local_rank < count)
+                note_use(look, &use);
+        }
+    }
+}
+
+/* ---- whether it is back ---------------------------------------------------------------------- */
+
+static bool was_used(const struct gpu_look *look, uint32_t gpu)
+{
+    for (uint32_t i = 0; i < look->uses_count; i++)
+        if (look->uses[i].gpu == gpu)
+            return true;
+    return false;
+}
+
+/* One of those that have ended: a worker, or who was seen below one. */
+static bool is_ours(struct gpu_look *look, uint32_t gpu, pid_t pid, const pid_t *workers,
+                    uint32_t count)
+{
+    if (find_use(look, gpu, pid) != NULL)
+        return true;
+    for (uint32_t i = 0; i < count; i++)
+        if (workers[i] == pid)
+            return true;
+    return false;
+}
+
+static bool has_grown(const struct gpu_look *look, uint32_t gpu, const struct snapshot *now)
+{
+    uint64_t before = look->unlisted[gpu];
+    return was_used(look, gpu) && now->unlisted > before && now->unlisted - before > TOLERANCE;
+}
+
+static bool gpu_is_free(struct gpu_look *look, uint32_t gpu, const struct snapshot *now,
+                        const pid_t *workers, uint32_t count)
+{
+    for (unsigned i = 0; i < now->count; i++)
+        if (is_ours(look, gpu, (pid_t)now->processes[i].pid, workers, count))
+            return false;
+    return !has_grown(look, gpu, now);
+}
+
+bool gpu_look_is_free(struct gpu_look *look, const pid_t *workers, uint32_t count)
+{
+    struct snapshot now;
+    for (uint32_t gpu = 0; gpu < look->count; gpu++)
+        if (look->watched[gpu] && take_snapshot(look, gpu, &now) &&
+            !gpu_is_free(look, gpu, &now, workers, count))
+            return false;
+    return true;
+}
+
+/* ---- who has it ------------------------------------------------------------------------------ */
+
+/* The beginning of its command line, as people may see it. */
+static void name_of(pid_t pid, char text[NAME_SHOWN])
+{
+    char path[32], words[NAME_SHOWN] = "";
+    snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
+    FILE *file = fopen(path, "re");
+    size_t len = file != NULL ? fread(words, 1, sizeof words - 1, file) : 0;
+    if (file != NULL)
+        fclose(file);
+    while (len > 0 && words[len - 1] == '\0')
+        len--;
+    for (size_t i = 0; i < len; i++)
+        if (words[i] < ' ' || words[i] > '~')
+            words[i] = words[i] == '\0' ? ' ' : '?';
+    snprintf(text, NAME_SHOWN, "%s", len > 0 ? words : "not visible from here");
+}
+
+struct lines {
+    char *text;
+    size_t used;
+};
+
+static void add_line(struct lines *lines, const char *format, ...) DDP_PRINTF(2, 3);
+
+/* Whole lines, as many as there is room for. */
+static void add_line(struct lines *lines, const char *format, ...)
+{
+    size_t room = GPU_HOLDERS_TEXT - lines->used;
+    va_list args;
+    va_start(args, format);
+    int len = vsnprintf(lines->text + lines->used, room, format, args);
+    va_end(args);
+    if (len >= 0 && (size_t)len < room)
+        lines->used += (size_t)len;
+    else
+        lines->text[lines->used] = '\0';
+}
+
+static void add_holder(struct lines *lines, const char *label,
+                       const struct nvmllib_process *process, bool ours)
+{
+    char size[GPU_SIZE_TEXT] = "memory", name[NAME_SHOWN];
+    pid_t pid = (pid_t)process->pid;
+    if (process->memory != NVMLLIB_UNKNOWN)
+        gpu_size(process->memory, size);
+    name_of(pid, name);
+    if (!ours)
+        add_line(lines, "%s still has %s of pid %d (%s), not one of ours\n", label, size, (int)pid,
+                 name);
+    else
+        add_line(lines,
+                 "%s still has %s of pid %d, which was ours and has ended: the driver has not let "
+                 "go of it\n",
+                 label, size, (int)pid);
+}
+
+static void add_holders(struct gpu_look *look, uint32_t gpu, const struct snapshot *now,
+                        const pid_t *workers, uint32_t count, struct lines *lines)
+{
+    char label[GPU_LABEL], size[GPU_SIZE_TEXT];
+    gpu_label(&look->gpus[gpu], label);
+    for (unsigned i = 0; i < now->count; i++)
+        add_holder(lines, label, &now->processes[i],
+                   is_ours(look, gpu, (pid_t)now->processes[i].pid, workers, count));
+    if (!has_grown(look, gpu, now))
+        return;
+    gpu_size(now->unlisted - look->unlisted[gpu], size);
+    add_line(lines, "%s has %s more in use than before the workers, and NVML lists nobody for it\n",
+             label, size);
+    look->unlisted[gpu] = now->unlisted;
+}
+
+void gpu_look_holders(struct gpu_look *look, const pid_t *workers, uint32_t count,
+                      char text[GPU_HOLDERS_TEXT])
+{
+    struct lines lines = {.text = text};
+    struct snapshot now;
+    text[0] = '\0';
+    for (uint32_t gpu = 0; gpu < look->count; gpu++)
+        if (look->watched[gpu] && take_snapshot(look, gpu, &now) &&
+            !gpu_is_free(look, gpu, &now, workers, count))
+            add_holders(look, gpu, &now, workers, count, &lines);
+}
