@@ -139,10 +139,15 @@ static size_t reduce_in(struct engine *engine, size_t offset, size_t left)
     size_t count = len / job->element_size;
     if (count == 0)
         return 0;
-    ddpi_reduce(job->recv + offset, job->send + offset, bytes, count, job->call.dtype,
-                job->call.op);
-    if (engine->in.now.finishes && job->call.op == DDP_AVERAGE)
-        ddpi_divide(job->recv + offset, count, job->call.dtype, job->ring.nranks);
+    bool divides = engine->in.now.finishes && job->call.op == DDP_AVERAGE;
+    ddpi_reduce_many(&(struct ddpi_reduction){.in = {job->send + offset, bytes},
+                                              .out = {job->recv + offset},
+                                              .nin = 2,
+                                              .nout = 1,
+                                              .count = count,
+                                              .dtype = job->call.dtype,
+                                              .op = job->call.op,
+                                              .divisor = divides ? job->ring.nranks : 1});
     engine->prev->ops->consume(engine->prev, count * job->element_size);
     return count * job->element_size;
 }

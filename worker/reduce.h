@@ -8,13 +8,27 @@
 
 #include <ddprun/comm.h>
 
-/* dst[i] = a[i] op b[i]. @dst may be @a or @b; otherwise nothing overlaps. For DDP_AVERAGE this is
- * the sum; ddpi_divide() follows once the sum is complete. */
-void ddpi_reduce(void *dst, const void *a, const void *b, size_t count, ddp_dtype dtype,
-                 ddp_reduce_op op);
+enum { DDPI_REDUCE_MOST = 16 }; /* inputs, and outputs, of one reduction */
 
-/* values[i] /= divisor; integers truncate toward zero. */
-void ddpi_divide(void *values, size_t count, ddp_dtype dtype, uint32_t divisor);
+/*
+ * out[0][i] = out[1][i] = ... = round((in[0][i] op in[1][i] op ...) / divisor), in this order.
+ *
+ * The 16-bit types are folded and divided in float32 and rounded once, to nearest even; with one
+ * input and no divisor they are copied as they are. Integers wrap around and are divided toward
+ * zero. An output may be one of the inputs; otherwise nothing overlaps.
+ */
+struct ddpi_reduction {
+    const void *in[DDPI_REDUCE_MOST];
+    void *out[DDPI_REDUCE_MOST];
+    uint32_t nin; /* at least 1 */
+    uint32_t nout;
+    size_t count; /* elements of each */
+    ddp_dtype dtype;
+    ddp_reduce_op op; /* DDP_AVERAGE folds like DDP_SUM */
+    uint32_t divisor; /* of a sum; 1 = none, as for every other operation */
+};
+
+void ddpi_reduce_many(const struct ddpi_reduction *work);
 
 /* One value at a time, for tests and for programs that fill buffers. */
 float ddpi_float_from_half(uint16_t half);

@@ -1,12 +1,16 @@
 /*
- * reduce_cpu.c - element arithmetic on the host. Pure.
+ * reduce_cpu.c - element arithmetic on the host. Pure. The kernels in cuda/reduce_copy.cu give the
+ * same bits, but for what is in a NaN.
  *
+ * A reduction goes through its buffers in blocks, so that what lies between the first input and the
+ * last is read and written in the processor's nearest cache.
  * Every loop is written so that the compiler turns it into vector code: no branches in the body,
  * no calls that cannot be inlined. Contraction is off in this file's build, so that a result does
  * not depend on the machine having fused multiply-add.
  */
 #include "reduce.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 /* Elements as they lie in the caller's memory or in a ring: at any address. */
@@ -139,7 +143,7 @@ DEFINE_EXTREMES(bf16, uint16_t, int16_t, 15, 0x7f80U)
 DEFINE_EXTREMES(f32, uint32_t, int32_t, 31, 0x7f800000U)
 DEFINE_EXTREMES(f64, uint64_t, int64_t, 63, 0x7ff0000000000000U)
 
-/* One loop: dst[i] = EXPRESSION of x = a[i] and y = b[i]. */
+/* One loop: dst[i] = EXPRESSION of x = a[i] and y = b[i]; @dst may be @a or @b. */
 #define DEFINE_LOOP(name, element, expression)                                              \
     static void loop_##name(void *dst_at, const void *a_at, const void *b_at, size_t count) \
     {                                                                                       \
@@ -176,7 +180,8 @@ DEFINE_LOOP(max_bf16, u16_at, max_bf16(x, y))
 DEFINE_LOOP(max_i32, u32_at, (int32_t)x > (int32_t)y ? x : y)
 DEFINE_LOOP(max_i64, u64_at, (int64_t)x > (int64_t)y ? x : y)
 
-typedef void reduce_loop(void *dst, const void *a, const void *b, size_t count);
+/* dst[i] = a[i] op b[i], rounded. */
+typedef void pair_loop(void *dst, const void *a, const void *b, size_t count);
 
 #define LOOPS_OF(op)                                                        \
     {                                                                       \
@@ -185,39 +190,158 @@ typedef void reduce_loop(void *dst, const void *a, const void *b, size_t count);
         [DDP_INT32] = loop_##op##_i32, [DDP_INT64] = loop_##op##_i64        \
     }
 
-static reduce_loop *const loops[][DDP_INT64 + 1] = {
+static pair_loop *const pairs[][DDP_INT64 + 1] = {
     [DDP_SUM] = LOOPS_OF(sum), [DDP_AVERAGE] = LOOPS_OF(sum),     [DDP_MIN] = LOOPS_OF(min),
     [DDP_MAX] = LOOPS_OF(max), [DDP_PRODUCT] = LOOPS_OF(product),
 };
 
-void ddpi_reduce(void *dst, const void *a, const void *b, size_t count, ddp_dtype dtype,
-                 ddp_reduce_op op)
-{
-    loops[op][dtype](dst, a, b, count);
-}
-
-#define DEFINE_DIVIDE(name, element, expression)                               \
-    static void divide_##name(void *values_at, size_t count, uint32_t divisor) \
-    {                                                                          \
-        element *values = values_at;                                           \
-        for (size_t i = 0; i < count; i++) {                                   \
-            element x = values[i];                                             \
-            values[i] = (expression);                                          \
-        }                                                                      \
+/* One loop: dst[i] = EXPRESSION of x = src[i]; @dst may be @src. */
+#define DEFINE_DIVIDE(name, dst_element, src_element, expression)                               \
+    static void divide_##name(void *dst_at, const void *src_at, size_t count, uint32_t divisor) \
+    {                                                                                           \
+        dst_element *dst = dst_at;                                                              \
+        const src_element *src = src_at;                                                        \
+        for (size_t i = 0; i < count; i++) {                                                    \
+            src_element x = src[i];                                                             \
+            dst[i] = (expression);                                                              \
+        }                                                                                       \
     }
 
-DEFINE_DIVIDE(f32, f32_at, x / (float)divisor)
-DEFINE_DIVIDE(f64, f64_at, x / (double)divisor)
-DEFINE_DIVIDE(f16, u16_at, float_to_half(half_to_float(x) / (float)divisor))
-DEFINE_DIVIDE(bf16, u16_at, float_to_bfloat(bfloat_to_float(x) / (float)divisor))
-DEFINE_DIVIDE(i32, u32_at, (uint32_t)((int64_t)(int32_t)x / divisor))
-DEFINE_DIVIDE(i64, u64_at, (uint64_t)((int64_t)x / (int64_t)divisor))
+DEFINE_DIVIDE(f32, f32_at, f32_at, x / (float)divisor)
+DEFINE_DIVIDE(f64, f64_at, f64_at, x / (double)divisor)
+DEFINE_DIVIDE(f16, u16_at, u16_at, float_to_half(half_to_float(x) / (float)divisor))
+DEFINE_DIVIDE(bf16, u16_at, u16_at, float_to_bfloat(bfloat_to_float(x) / (float)divisor))
+/* A double holds the quotient of two such integers closely enough to cut it off exactly, and there
+ * are vector instructions for that. */
+DEFINE_DIVIDE(i32, u32_at, u32_at, (uint32_t)(int32_t)((double)(int32_t)x / (double)divisor))
+DEFINE_DIVIDE(i64, u64_at, u64_at, (uint64_t)((int64_t)x / (int64_t)divisor))
+DEFINE_DIVIDE(wide_f16, u16_at, float, float_to_half(x / (float)divisor))
+DEFINE_DIVIDE(wide_bf16, u16_at, float, float_to_bfloat(x / (float)divisor))
 
-void ddpi_divide(void *values, size_t count, ddp_dtype dtype, uint32_t divisor)
+typedef void divide_loop(void *dst, const void *src, size_t count, uint32_t divisor);
+
+static divide_loop *const divides[] = {
+    [DDP_FLOAT32] = divide_f32,   [DDP_FLOAT64] = divide_f64, [DDP_FLOAT16] = divide_f16,
+    [DDP_BFLOAT16] = divide_bf16, [DDP_INT32] = divide_i32,   [DDP_INT64] = divide_i64,
+};
+
+/* ---- 16-bit types, folded in float32 ---- */
+
+#define DEFINE_WIDE(format, to_float, from_float)                                       \
+    static void widen_##format(float *restrict wide, const u16_at *in, size_t count)    \
+    {                                                                                   \
+        for (size_t i = 0; i < count; i++)                                              \
+            wide[i] = to_float(in[i]);                                                  \
+    }                                                                                   \
+    static void add_##format(float *restrict wide, const u16_at *in, size_t count)      \
+    {                                                                                   \
+        for (size_t i = 0; i < count; i++)                                              \
+            wide[i] += to_float(in[i]);                                                 \
+    }                                                                                   \
+    static void multiply_##format(float *restrict wide, const u16_at *in, size_t count) \
+    {                                                                                   \
+        for (size_t i = 0; i < count; i++)                                              \
+            wide[i] *= to_float(in[i]);                                                 \
+    }                                                                                   \
+    static void narrow_##format(u16_at *out, const float *restrict wide, size_t count)  \
+    {                                                                                   \
+        for (size_t i = 0; i < count; i++)                                              \
+            out[i] = from_float(wide[i]);                                               \
+    }
+
+DEFINE_WIDE(f16, half_to_float, float_to_half)
+DEFINE_WIDE(bf16, bfloat_to_float, float_to_bfloat)
+
+typedef void wide_loop(float *restrict wide, const u16_at *in, size_t count);
+
+struct format {
+    wide_loop *widen, *add, *multiply;
+    void (*narrow)(u16_at *out, const float *restrict wide, size_t count);
+    divide_loop *divide;
+};
+
+static const struct format half = {widen_f16, add_f16, multiply_f16, narrow_f16, divide_wide_f16};
+static const struct format bfloat = {widen_bf16, add_bf16, multiply_bf16, narrow_bf16,
+                                     divide_wide_bf16};
+
+/* ---- reductions of many inputs ---- */
+
+enum { BLOCK = 1024 }; /* elements */
+
+/* What one block has come to between the first input and the last. */
+union partial {
+    float wide[BLOCK];
+    uint64_t plain[BLOCK];
+};
+
+/* Elements @first to @first + @count of @work into the first output, in float32 between. */
+static void fold_wide(const struct ddpi_reduction *work, const struct format *format,
+                      union partial *partial, size_t first, size_t count)
 {
-    static void (*const divides[])(void *values, size_t count, uint32_t divisor) = {
-        [DDP_FLOAT32] = divide_f32,   [DDP_FLOAT64] = divide_f64, [DDP_FLOAT16] = divide_f16,
-        [DDP_BFLOAT16] = divide_bf16, [DDP_INT32] = divide_i32,   [DDP_INT64] = divide_i64,
-    };
-    divides[dtype](values, count, divisor);
+    wide_loop *fold = work->op == DDP_PRODUCT ? format->multiply : format->add;
+    format->widen(partial->wide, (const u16_at *)work->in[0] + first, count);
+    for (uint32_t k = 1; k < work->nin; k++)
+        fold(partial->wide, (const u16_at *)work->in[k] + first, count);
+    u16_at *out = (u16_at *)work->out[0] + first;
+    if (work->divisor == 1)
+        format->narrow(out, partial->wide, count);
+    else
+        format->divide(out, partial->wide, count, work->divisor);
+}
+
+/* @count elements from byte @offset on, in the type itself. The output may be any of the inputs:
+ * nothing is written to it before the last one is read. */
+static void fold_plain(const struct ddpi_reduction *work, union partial *partial, size_t offset,
+                       size_t count)
+{
+    pair_loop *pair = pairs[work->op][work->dtype];
+    void *out = (char *)work->out[0] + offset;
+    const void *folded = (const char *)work->in[0] + offset;
+    for (uint32_t k = 1; k < work->nin; k++) {
+        bool complete = k + 1 == work->nin && work->divisor == 1;
+        void *dst = complete ? out : partial->plain;
+        pair(dst, folded, (const char *)work->in[k] + offset, count);
+        folded = dst;
+    }
+    if (work->divisor != 1)
+        divides[work->dtype](out, folded, count, work->divisor);
+    else if (folded != out)
+        memcpy(out, folded, count * ddp_dtype_size(work->dtype));
+}
+
+/* What to fold @work in; NULL: its own type, for an extreme is one of the inputs, and the sum or
+ * product of two is rounded as it is made. */
+static const struct format *wide_format(const struct ddpi_reduction *work)
+{
+    bool extreme = work->op == DDP_MIN || work->op == DDP_MAX;
+    bool rounded_once = work->nin == 1 || (work->nin == 2 && work->divisor == 1);
+    if (extreme || rounded_once)
+        return NULL;
+    return work->dtype == DDP_FLOAT16 ? &half : work->dtype == DDP_BFLOAT16 ? &bfloat : NULL;
+}
+
+static void reduce_blocks(const struct ddpi_reduction *work)
+{
+    const struct format *format = wide_format(work);
+    size_t size = ddp_dtype_size(work->dtype);
+    union partial partial;
+    for (size_t first = 0; first < work->count; first += BLOCK) {
+        size_t count = work->count - first < BLOCK ? work->count - first : BLOCK;
+        if (format != NULL)
+            fold_wide(work, format, &partial, first, count);
+        else
+            fold_plain(work, &partial, first * size, count);
+        for (uint32_t j = 1; j < work->nout; j++)
+            memcpy((char *)work->out[j] + first * size, (char *)work->out[0] + first * size,
+                   count * size);
+    }
+}
+
+void ddpi_reduce_many(const struct ddpi_reduction *work)
+{
+    /* A hop of the ring: a single loop does it all. */
+    if (work->nin == 2 && work->nout == 1 && work->divisor == 1)
+        pairs[work->op][work->dtype](work->out[0], work->in[0], work->in[1], work->count);
+    else
+        reduce_blocks(work);
 }

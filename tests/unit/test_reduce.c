@@ -11,6 +11,31 @@
 
 enum { COUNT = 67, DTYPES = DDP_INT64 + 1, OPS = DDP_PRODUCT + 1 };
 
+static void reduce_pair(void *dst, const void *a, const void *b, size_t count, ddp_dtype dtype,
+                        ddp_reduce_op op)
+{
+    ddpi_reduce_many(&(struct ddpi_reduction){.in = {a, b},
+                                              .out = {dst},
+                                              .nin = 2,
+                                              .nout = 1,
+                                              .count = count,
+                                              .dtype = dtype,
+                                              .op = op,
+                                              .divisor = 1});
+}
+
+static void divide(void *values, size_t count, ddp_dtype dtype, uint32_t divisor)
+{
+    ddpi_reduce_many(&(struct ddpi_reduction){.in = {values},
+                                              .out = {values},
+                                              .nin = 1,
+                                              .nout = 1,
+                                              .count = count,
+                                              .dtype = dtype,
+                                              .op = DDP_AVERAGE,
+                                              .divisor = divisor});
+}
+
 static uint32_t bits32(float value)
 {
     uint32_t bits;
@@ -173,7 +198,7 @@ START_TEST(every_type_with_every_reduction)
             int64_t result = reference(sample(0, i), sample(1, i), op);
             put(expected, i, dtype, result == 0 ? 0 : result);
         }
-        ddpi_reduce(a, a, b, COUNT, dtype, op);
+        reduce_pair(a, a, b, COUNT, dtype, op);
         for (size_t i = 0; i < COUNT; i++) {
             /* A product may be -0; as a number it is right. */
             if (op == DDP_PRODUCT && reference(sample(0, i), sample(1, i), op) == 0)
@@ -192,7 +217,7 @@ START_TEST(division_by_the_world)
         put(values, i, dtype, sample(0, i) * 4);
         put(expected, i, dtype, sample(0, i));
     }
-    ddpi_divide(values, COUNT, dtype, 4);
+    divide(values, COUNT, dtype, 4);
     ck_assert_mem_eq(values, expected, COUNT * ddp_dtype_size(dtype));
 }
 END_TEST
@@ -200,13 +225,13 @@ END_TEST
 START_TEST(integer_division_truncates_toward_zero)
 {
     int32_t small[] = {7, -7, INT32_MIN, INT32_MAX};
-    ddpi_divide(small, 4, DDP_INT32, 2);
+    divide(small, 4, DDP_INT32, 2);
     ck_assert_int_eq(small[0], 3);
     ck_assert_int_eq(small[1], -3);
     ck_assert_int_eq(small[2], INT32_MIN / 2);
     ck_assert_int_eq(small[3], INT32_MAX / 2);
     int64_t large[] = {7, -7, INT64_MIN, INT64_MAX};
-    ddpi_divide(large, 4, DDP_INT64, 3);
+    divide(large, 4, DDP_INT64, 3);
     ck_assert_int_eq(large[0], 2);
     ck_assert_int_eq(large[1], -2);
     ck_assert(large[2] == INT64_MIN / 3 && large[3] == INT64_MAX / 3);
@@ -216,13 +241,13 @@ END_TEST
 START_TEST(integers_wrap_around)
 {
     int32_t a32[] = {INT32_MAX, INT32_MIN, INT32_MIN}, b32[] = {1, -1, -1};
-    ddpi_reduce(a32, a32, b32, 2, DDP_INT32, DDP_SUM);
+    reduce_pair(a32, a32, b32, 2, DDP_INT32, DDP_SUM);
     ck_assert_int_eq(a32[0], INT32_MIN);
     ck_assert_int_eq(a32[1], INT32_MAX);
-    ddpi_reduce(a32 + 2, a32 + 2, b32 + 2, 1, DDP_INT32, DDP_PRODUCT);
+    reduce_pair(a32 + 2, a32 + 2, b32 + 2, 1, DDP_INT32, DDP_PRODUCT);
     ck_assert_int_eq(a32[2], INT32_MIN);
     int64_t a64[] = {INT64_MAX, INT64_MIN}, b64[] = {1, -1};
-    ddpi_reduce(a64, a64, b64, 2, DDP_INT64, DDP_SUM);
+    reduce_pair(a64, a64, b64, 2, DDP_INT64, DDP_SUM);
     ck_assert(a64[0] == INT64_MIN && a64[1] == INT64_MAX);
 }
 END_TEST
@@ -256,7 +281,7 @@ static struct specials specials_of(ddp_dtype dtype)
 static uint64_t apply(const struct specials *of, ddp_reduce_op op, uint64_t a, uint64_t b)
 {
     uint64_t result = 0;
-    ddpi_reduce(&result, &a, &b, 1, of->dtype, op);
+    reduce_pair(&result, &a, &b, 1, of->dtype, op);
     return result;
 }
 
@@ -300,8 +325,8 @@ START_TEST(sixteen_bit_sums_are_made_in_float32)
 {
     for (uint32_t i = 0; i <= UINT16_MAX; i += 7) {
         uint16_t a = (uint16_t)i, b = (uint16_t)(i * 40503U), half, bfloat;
-        ddpi_reduce(&half, &a, &b, 1, DDP_FLOAT16, DDP_SUM);
-        ddpi_reduce(&bfloat, &a, &b, 1, DDP_BFLOAT16, DDP_SUM);
+        reduce_pair(&half, &a, &b, 1, DDP_FLOAT16, DDP_SUM);
+        reduce_pair(&bfloat, &a, &b, 1, DDP_BFLOAT16, DDP_SUM);
         float half_sum = ddpi_float_from_half(a) + ddpi_float_from_half(b);
         float bfloat_sum = ddpi_float_from_bfloat(a) + ddpi_float_from_bfloat(b);
         if (!isnan(half_sum))
