@@ -34,6 +34,7 @@ extern "C" {
     X(DDP_E_PROTOCOL, -4, "protocol", "the peer does not speak this protocol", 0)                \
     X(DDP_E_INTERNAL, -5, "internal", "a bug in ddprun", 0)                                      \
     X(DDP_E_UNSUPPORTED, -6, "unsupported", "not available in this build or on this machine", 0) \
+    X(DDP_E_CUDA, -7, "cuda", "the CUDA driver refused a call", 0)                               \
     X(DDP_E_TIMEOUT, 1, "timeout", "the deadline passed", 1)                                     \
     X(DDP_E_NOT_FOUND, 2, "not-found", "no such key", 0)                                         \
     X(DDP_E_CONFLICT, 3, "conflict", "the key has another version", 1)                           \

@@ -1,0 +1,103 @@
+/*
+ * twins.c - the kernels of the library in C: the host path's arithmetic on the memory that the
+ * kernel would reach. They refuse what the device would: memory out of reach, and packs that do not
+ * lie on 16 bytes.
+ */
+#include "host.h"
+#include "kernels.h"
+#include "reduce.h"
+
+#include <string.h>
+
+enum { OP_sum = DDP_SUM, OP_min = DDP_MIN, OP_max = DDP_MAX, OP_product = DDP_PRODUCT };
+
+enum {
+#define DTYPE(dtype, type) DTYPE_##type = dtype,
+    DDPI_KERNEL_TYPES(DTYPE)
+#undef DTYPE
+};
+
+/* The buffers of a piece of work where this process has them. */
+struct reached {
+    const void *in[DDPI_KERNEL_BUFFERS];
+    void *out[DDPI_KERNEL_BUFFERS];
+};
+
+static ddpi_cu_result reach(const void *pointer, const struct ddpi_kernel_work *work,
+                            size_t element, int device, void **ret)
+{
+    ddpi_cu_deviceptr address = (uintptr_t)pointer;
+    if (address % element != 0 ||
+        (work->packs > 0 && (address + work->head * element) % DDPI_KERNEL_PACK != 0))
+        return DDPI_CU_ERROR_MISALIGNED_ADDRESS;
+    *ret = host_memory_reach(address, work->count * element, device);
+    return *ret != NULL ? DDPI_CU_SUCCESS : DDPI_CU_ERROR_ILLEGAL_ADDRESS;
+}
+
+static ddpi_cu_result reach_all(const struct ddpi_kernel_work *work, size_t element, int device,
+                                struct reached *ret)
+{
+    if (work->nin < 1 || work->nin > DDPI_KERNEL_BUFFERS || work->nout < 1 ||
+        work->nout > DDPI_KERNEL_BUFFERS ||
+        work->head + work->packs * (DDPI_KERNEL_PACK / element) > work->count)
+        return DDPI_CU_ERROR_LAUNCH_FAILED;
+    ddpi_cu_result result = DDPI_CU_SUCCESS;
+    for (uint32_t i = 0; i < work->nin && result == DDPI_CU_SUCCESS; i++) {
+        void *in = NULL;
+        result = reach(work->in[i], work, element, device, &in);
+        ret->in[i] = in;
+    }
+    for (uint32_t i = 0; i < work->nout && result == DDPI_CU_SUCCESS; i++)
+        result = reach(work->out[i], work, element, device, &ret->out[i]);
+    return result;
+}
+
+static ddpi_cu_result run_copy(const struct host_kernel *kernel, const void *parameter, int device)
+{
+    (void)kernel;
+    const struct ddpi_kernel_work *work = parameter;
+    struct reached reached = {0};
+    ddpi_cu_result result = reach_all(work, 1, device, &reached);
+    for (uint32_t i = 0; i < work->nout && result == DDPI_CU_SUCCESS; i++)
+        memmove(reached.out[i], reached.in[0], work->count);
+    return result;
+}
+
+static ddpi_cu_result run_reduce(const struct host_kernel *kernel, const void *parameter,
+                                 int device)
+{
+    const struct ddpi_kernel_work *work = parameter;
+    struct reached reached = {0};
+    ddp_dtype dtype = (ddp_dtype)kernel->dtype;
+    ddpi_cu_result result = reach_all(work, ddp_dtype_size(dtype), device, &reached);
+    if (result != DDPI_CU_SUCCESS)
+        return result;
+    struct ddpi_reduction reduction = {.nin = work->nin,
+                                       .nout = work->nout,
+                                       .count = work->count,
+                                       .dtype = dtype,
+                                       .op = (ddp_reduce_op)kernel->op,
+                                       .divisor = work->divisor};
+    memcpy(reduction.in, reached.in, sizeof reduction.in);
+    memcpy(reduction.out, reached.out, sizeof reduction.out);
+    ddpi_reduce_many(&reduction);
+    return DDPI_CU_SUCCESS;
+}
+
+#define NAME_TEXT(name) #name
+#define NAME(name)      NAME_TEXT(name)
+#define TWIN(type, op)                                                                            \
+    {NAME(DDPI_KERNEL_NAME(type, op)), sizeof(struct ddpi_kernel_work), run_reduce, DTYPE_##type, \
+     OP_##op},
+#define TWINS(dtype, type) DDPI_KERNEL_OPS(TWIN, type)
+
+static const struct host_kernel kernels[] = {
+    {"ddp_copy", sizeof(struct ddpi_kernel_work), run_copy, 0, 0}, DDPI_KERNEL_TYPES(TWINS)};
+
+const struct host_kernel *host_kernel_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
+        if (strcmp(kernels[i].name, name) == 0)
+            return &kernels[i];
+    return NULL;
+}
