@@ -1,0 +1,162 @@
+/*
+ * test_launch.c - how a reduction is dealt out, and what becomes of it when the driver says no.
+ * What the kernels make of it is in tests/gpu.
+ */
+#include "fixture.h"
+#include "image.h"
+#include "launch.h"
+
+#include <stdlib.h>
+
+/* ---- how it is dealt out ---- */
+
+static struct ddpi_kernel_plan plan_of(ddp_dtype dtype, size_t count, uintptr_t in, uintptr_t out)
+{
+    struct ddpi_reduction work = {.in = {(const void *)in, (const void *)(in + 4096)},
+                                  .out = {(void *)out},
+                                  .nin = 2,
+                                  .nout = 1,
+                                  .count = count,
+                                  .dtype = dtype,
+                                  .op = DDP_SUM,
+                                  .divisor = 1};
+    return ddpi_kernel_plan(&work, 10);
+}
+
+START_TEST(packs_begin_where_all_buffers_lie_on_16_bytes)
+{
+    struct ddpi_kernel_plan plan = plan_of(DDP_FLOAT32, 103, 0x1000, 0x9000);
+    ck_assert_uint_eq(plan.work.head, 0);
+    ck_assert_uint_eq(plan.work.packs, 25); /* three are left over */
+    plan = plan_of(DDP_FLOAT32, 103, 0x1004, 0x9014);
+    ck_assert_uint_eq(plan.work.head, 3);
+    ck_assert_uint_eq(plan.work.packs, 25);
+    plan = plan_of(DDP_FLOAT16, 6, 0x1002, 0x9012); /* fewer than there are to the next 16 bytes */
+    ck_assert_uint_eq(plan.work.head, 6);
+    ck_assert_uint_eq(plan.work.packs, 0);
+}
+END_TEST
+
+START_TEST(buffers_that_lie_differently_go_by_elements)
+{
+    struct ddpi_kernel_plan plan = plan_of(DDP_FLOAT64, 100, 0x1000, 0x9008);
+    ck_assert_uint_eq(plan.work.packs, 0);
+    ck_assert_uint_eq(plan.work.count, 100);
+}
+END_TEST
+
+START_TEST(one_input_without_a_divisor_is_copied_as_bytes)
+{
+    struct ddpi_reduction work = {.in = {(const void *)0x1002},
+                                  .out = {(void *)0x9002},
+                                  .nin = 1,
+                                  .nout = 1,
+                                  .count = 20,
+                                  .dtype = DDP_BFLOAT16,
+                                  .op = DDP_MAX,
+                                  .divisor = 1};
+    struct ddpi_kernel_plan plan = ddpi_kernel_plan(&work, 10);
+    ck_assert_uint_eq(plan.work.count, 40);
+    ck_assert_uint_eq(plan.work.head, 14);
+    ck_assert_uint_eq(plan.work.packs, 1);
+    work.divisor = 2;
+    work.op = DDP_AVERAGE;
+    ck_assert_uint_eq(ddpi_kernel_plan(&work, 10).work.count, 20);
+}
+END_TEST
+
+START_TEST(there_are_as_many_blocks_as_there_is_work_or_room_for)
+{
+    ck_assert_uint_eq(plan_of(DDP_FLOAT32, 1, 0x1000, 0x9000).blocks, 1);
+    ck_assert_uint_eq(plan_of(DDP_FLOAT32, 4 * 256, 0x1000, 0x9000).blocks, 1);
+    ck_assert_uint_eq(plan_of(DDP_FLOAT32, 4 * 257, 0x1000, 0x9000).blocks, 2);
+    ck_assert_uint_eq(plan_of(DDP_FLOAT32, 4 * 257, 0x1000, 0x9004).blocks, 5);
+    ck_assert_uint_eq(plan_of(DDP_FLOAT32, (size_t)1 << 40, 0x1000, 0x9000).blocks,
+                      10 * DDPI_KERNEL_BLOCKS);
+}
+END_TEST
+
+/* ---- what becomes of it when the driver says no ---- */
+
+static ddp_status launch_one(struct ddpi_kernels *kernels, struct ddp_error *err)
+{
+    ddpi_cu_deviceptr at = allocate(64);
+    struct ddpi_reduction work = {.in = {(const void *)(uintptr_t)at, (const void *)(uintptr_t)at},
+                                  .out = {(void *)(uintptr_t)at},
+                                  .nin = 2,
+                                  .nout = 1,
+                                  .count = 4,
+                                  .dtype = DDP_INT32,
+                                  .op = DDP_MAX,
+                                  .divisor = 1};
+    ddp_status status = ddpi_kernels_launch(kernels, &work, create_stream(), err);
+    CU(cuda.mem_free(at));
+    return status;
+}
+
+static const struct {
+    const char *fault; /* once: the next launch succeeds */
+    const char *sentence;
+} refusals[] = {
+    {"cuCtxGetDevice:1:201", "CUDA_ERROR_INVALID_CONTEXT"},
+    {"cuDeviceGetAttribute:1:101", "multiprocessors"},
+    {"cuModuleGetFunction:1:500", "ddp_reduce_copy_f32_sum"},
+    {"cuModuleGetFunction:31:500", "ddp_copy"},
+    {"cuLaunchKernel:1:719", "cannot launch the reduction of 4 int32"},
+};
+
+START_TEST(a_refusal_is_reported_and_leaves_nothing_behind)
+{
+    struct ddpi_kernels kernels;
+    struct ddp_error err = {0};
+    setenv("DDP_HOST_CUDA_FAIL", refusals[_i].fault, 1);
+    start("1");
+    ddpi_kernels_init(&kernels, &cuda);
+    ck_assert_int_eq(launch_one(&kernels, &err), DDP_E_CUDA);
+    ck_assert_msg(strstr(err.msg, refusals[_i].sentence) != NULL, "%s", err.msg);
+    ck_assert_int_eq(launch_one(&kernels, &err), DDP_OK);
+    ddpi_kernels_finish(&kernels);
+    ck_assert_ptr_null(kernels.module);
+}
+END_TEST
+
+START_TEST(an_image_that_is_refused_names_what_is_in_it)
+{
+    struct ddpi_kernels kernels;
+    struct ddp_error err = {0};
+    setenv("DDP_HOST_CUDA_FAIL", "cuModuleLoadData:1:2", 1);
+    start("1");
+    ddpi_kernels_init(&kernels, &cuda);
+    ddp_status status = ddpi_kernels_load(&kernels, &err);
+    if (ddpi_cuda_image_len == 0) {
+        ck_assert_int_eq(status, DDP_E_UNSUPPORTED);
+        ck_assert_ptr_nonnull(strstr(err.msg, "this libddpcomm was built without nvcc"));
+    } else {
+        ck_assert_int_eq(status, DDP_E_CUDA);
+        ck_assert_msg(strstr(err.msg, "CUDA_ERROR_OUT_OF_MEMORY") != NULL, "%s", err.msg);
+        ck_assert_ptr_nonnull(strstr(err.msg, ddpi_cuda_image_targets));
+    }
+    ck_assert_int_eq(ddpi_kernels_load(&kernels, &err), DDP_OK);
+    ddpi_cu_module loaded = kernels.module;
+    ck_assert_int_eq(ddpi_kernels_load(&kernels, &err), DDP_OK);
+    ck_assert_ptr_eq(kernels.module, loaded);
+    ddpi_kernels_finish(&kernels);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("launch");
+    TCase *tcase = tcase_create("plan");
+    tcase_add_test(tcase, packs_begin_where_all_buffers_lie_on_16_bytes);
+    tcase_add_test(tcase, buffers_that_lie_differently_go_by_elements);
+    tcase_add_test(tcase, one_input_without_a_divisor_is_copied_as_bytes);
+    tcase_add_test(tcase, there_are_as_many_blocks_as_there_is_work_or_room_for);
+    suite_add_tcase(suite, tcase);
+    tcase = tcase_create("refusals");
+    tcase_add_loop_test(tcase, a_refusal_is_reported_and_leaves_nothing_behind, 0,
+                        sizeof refusals / sizeof *refusals);
+    tcase_add_test(tcase, an_image_that_is_refused_names_what_is_in_it);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

@@ -1,0 +1,132 @@
+/*
+ * test_kernel_source.cc - the source of the kernels, compiled for the host and run one thread after
+ * the other: that they go through every element once, whatever its place, and fold, divide and
+ * round as ddpi_reduce_many() does. What only a GPU can show is in test_reduce_copy.c.
+ */
+#include "cuda_words.h"
+
+#include "reduce_copy.cu"
+
+extern "C" {
+#include "check_main.h"
+#include "elements.h"
+#include "launch.h"
+}
+
+#include <vector>
+
+namespace
+{
+
+constexpr uint32_t DTYPES = DDP_INT64 + 1, OPS = DDP_PRODUCT + 1, MOST = DDPI_REDUCE_MOST;
+constexpr size_t LONGEST = 20000; /* elements: several rounds of a small grid */
+constexpr unsigned char POISON = 0x5a;
+
+using kernel = void(ddpi_kernel_work);
+
+kernel *kernel_for(const ddpi_reduction &work)
+{
+    static kernel *const table[DTYPES][OPS] = {
+#define ROW(symbol, type)                                                                   \
+    {DDPI_KERNEL_NAME(type, sum), DDPI_KERNEL_NAME(type, sum), DDPI_KERNEL_NAME(type, min), \
+     DDPI_KERNEL_NAME(type, max), DDPI_KERNEL_NAME(type, product)},
+        DDPI_KERNEL_TYPES(ROW)
+#undef ROW
+    };
+    return work.nin == 1 && work.divisor == 1 ? ddp_copy : table[work.dtype][work.op];
+}
+
+void run_grid(const ddpi_reduction &work, uint32_t multiprocessors)
+{
+    struct ddpi_kernel_plan plan = ddpi_kernel_plan(&work, multiprocessors);
+    ck_assert_uint_le(plan.blocks, multiprocessors * DDPI_KERNEL_BLOCKS);
+    gridDim.x = plan.blocks;
+    for (blockIdx.x = 0; blockIdx.x < gridDim.x; blockIdx.x++)
+        for (threadIdx.x = 0; threadIdx.x < DDPI_KERNEL_THREADS; threadIdx.x++)
+            kernel_for(work)(plan.work);
+}
+
+/* The buffers of a case, each in a space of its own that begins at a multiple of 16. */
+struct spaces {
+    static constexpr size_t room = LONGEST / 2 + 2; /* of 16 bytes: for the largest elements */
+    std::vector<uint4> bytes = std::vector<uint4>(2 * MOST * room);
+
+    unsigned char *at(uint32_t k)
+    {
+        return reinterpret_cast<unsigned char *>(bytes.data() + k * room);
+    }
+};
+
+struct kernels_case {
+    uint64_t seed;
+    spaces device, host;
+
+    uint32_t pick(uint32_t below)
+    {
+        return uint32_t(elements_scramble(&seed) >> 33) % below;
+    }
+
+    /* Both sides of the same case; @placing as in test_reduce_copy.c. */
+    void fill(ddpi_reduction &there, ddpi_reduction &here, int placing)
+    {
+        const size_t size = ddp_dtype_size(there.dtype);
+        const uint32_t shifts = uint32_t(DDPI_KERNEL_PACK / size), alike = pick(shifts);
+        memset(device.bytes.data(), POISON, device.bytes.size() * sizeof(uint4));
+        for (uint32_t k = 0; k < 2 * MOST; k++) {
+            size_t shift = size * (placing == 0 ? 0 : placing == 1 ? alike : pick(shifts));
+            if (k < MOST) {
+                elements_fill(device.at(k) + shift, there.count, there.dtype, &seed);
+                there.in[k] = device.at(k) + shift;
+                here.in[k] = host.at(k) + shift;
+            } else {
+                there.out[k - MOST] = device.at(k) + shift;
+                here.out[k - MOST] = host.at(k) + shift;
+            }
+        }
+        host.bytes = device.bytes;
+    }
+
+    void compare(const ddpi_reduction &there, const ddpi_reduction &here)
+    {
+        const size_t bytes = there.count * ddp_dtype_size(there.dtype);
+        for (uint32_t j = 0; j < there.nout; j++) {
+            ck_assert_uint_eq(elements_differ(there.dtype, there.out[j], here.out[j], there.count),
+                              there.count);
+            memcpy(there.out[j], here.out[j], bytes); /* equalises NaN */
+        }
+        ck_assert(
+            memcmp(device.bytes.data(), host.bytes.data(), host.bytes.size() * sizeof(uint4)) == 0);
+    }
+};
+
+} // namespace
+
+START_TEST(the_same_bits_as_the_twin)
+{
+    static const uint32_t counts[] = {1, 3, 16, 17, 255, 1025, 4099, LONGEST};
+    kernels_case of{uint64_t(_i), {}, {}};
+    ddpi_reduction work{};
+    work.dtype = ddp_dtype(uint32_t(_i) / OPS);
+    work.op = ddp_reduce_op(uint32_t(_i) % OPS);
+    for (work.nin = 1; work.nin <= MOST; work.nin++) {
+        work.count = counts[of.pick(sizeof counts / sizeof *counts)];
+        work.nout = 1 + of.pick(MOST);
+        work.divisor = work.op == DDP_AVERAGE ? 1 + of.pick(16) : 1;
+        ddpi_reduction twin = work;
+        of.fill(work, twin, int(work.nin % 3));
+        run_grid(work, 1 + of.pick(3));
+        ddpi_reduce_many(&twin);
+        of.compare(work, twin);
+    }
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("kernel_source");
+    TCase *tcase = tcase_create("on the host");
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, the_same_bits_as_the_twin, 0, DTYPES * OPS);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

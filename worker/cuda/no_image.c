@@ -1,0 +1,9 @@
+/*
+ * no_image.c - what stands in for the kernels in a build without nvcc: nothing that a driver of a
+ * GPU would take.
+ */
+#include "image.h"
+
+const uint64_t ddpi_cuda_image[16] = {0};
+const size_t ddpi_cuda_image_len = 0;
+const char ddpi_cuda_image_targets[] = "";
