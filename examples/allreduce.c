@@ -17,7 +17,7 @@ int main(void)
     }
     uint32_t rank = ddp_comm_rank(comm);
     float number = (float)rank + 1.0F, sum;
-    if (ddp_all_reduce(comm, &number, &sum, 1, DDP_FLOAT32, DDP_SUM, &err) != DDP_OK) {
+    if (ddp_all_reduce(comm, &number, &sum, 1, DDP_FLOAT32, DDP_SUM, NULL, &err) != DDP_OK) {
         fprintf(stderr, "allreduce: rank %u: %s\n", rank, err.msg);
         ddp_comm_destroy(comm);
         return EXIT_FAILURE;

@@ -198,7 +198,8 @@ static void join(struct run *run)
         open_store(run);
     }
     trainer_check(trainer,
-                  ddp_broadcast(trainer->comm, &run->checkpoint.step, 1, DDP_INT64, 0, &err), &err);
+                  ddp_broadcast(trainer->comm, &run->checkpoint.step, 1, DDP_INT64, 0, NULL, &err),
+                  &err);
     trainer_share(trainer, trainer->model);
     trainer_share(trainer, trainer->velocity);
     if (trainer->rank != 0)

@@ -104,8 +104,8 @@ void trainer_join(struct trainer *trainer)
 void trainer_share(struct trainer *trainer, struct mlp *model)
 {
     struct ddp_error err;
-    trainer_check(trainer, ddp_broadcast(trainer->comm, model, MLP_FLOATS, DDP_FLOAT32, 0, &err),
-                  &err);
+    trainer_check(
+        trainer, ddp_broadcast(trainer->comm, model, MLP_FLOATS, DDP_FLOAT32, 0, NULL, &err), &err);
 }
 
 /* The same shuffle on every worker: nobody has to tell anybody. */
@@ -146,7 +146,7 @@ void trainer_step(struct trainer *trainer, size_t step, double rate, double mome
     struct ddp_error err;
     trainer_check(trainer,
                   ddp_all_reduce(trainer->comm, trainer->sums, trainer->sums, MLP_SUMS_DOUBLES,
-                                 DDP_FLOAT64, DDP_SUM, &err),
+                                 DDP_FLOAT64, DDP_SUM, NULL, &err),
                   &err);
     mlp_step(trainer->model, trainer->velocity, trainer->sums, (double)batch, (float)rate,
              (float)momentum);
@@ -160,8 +160,8 @@ double trainer_accuracy(struct trainer *trainer)
         correct += mlp_classify(trainer->model, trainer->test.pixels + i * IMAGE_PIXELS) ==
                    trainer->test.labels[i];
     struct ddp_error err;
-    trainer_check(trainer,
-                  ddp_all_reduce(trainer->comm, &correct, &correct, 1, DDP_INT64, DDP_SUM, &err),
-                  &err);
+    trainer_check(
+        trainer,
+        ddp_all_reduce(trainer->comm, &correct, &correct, 1, DDP_INT64, DDP_SUM, NULL, &err), &err);
     return (double)correct / (double)count;
 }

@@ -1,6 +1,6 @@
 /*
- * bootstrap.c - from the store to a ring. Owns the connection to the store and the listeners while
- * it runs; the edges go to the communicator.
+ * bootstrap.c - from the store to a ring. Owns the connection to the store while it runs; edges and
+ * listeners belong to the communicator.
  *
  * Keys, below the prefix of this generation, for the NAME of a communicator:
  *
@@ -9,18 +9,19 @@
  *     comm/NAME/ROUND/machine/ID     how many ranks run on this machine
  *
  * A rank publishes its card, waits for all cards (so who is missing is known by name), connects to
- * the next rank, accepts the previous one, and ends with a round of tokens. The address that is
+ * the next rank, accepts the previous one, and ends with a round in which all cards are passed on,
+ * for the edges to come: so nobody reads more than two of them from the store. The address that is
  * published is the source address of the way to the store: nothing is derived from a host name.
  */
 #include "bootstrap.h"
 
 #include "clock.h"
 #include "error.h"
-#include "handshake.h"
 #include "mem.h"
-#include "sockets.h"
 
 #include <ddprun/store.h>
+#include <errno.h>
+#include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -39,7 +40,7 @@ struct bootstrap {
     uint64_t deadline_ms;
     ddp_store *store;
     int64_t round;
-    struct ddpi_meeting meeting;
+    struct ddpi_meeting *meeting; /* the communicator's */
 };
 
 static uint32_t left_ms(const struct bootstrap *boot)
@@ -57,7 +58,7 @@ static void card_key(const struct bootstrap *boot, uint32_t rank, char key[KEY_T
 static void machine_key(const struct bootstrap *boot, char key[KEY_TEXT])
 {
     snprintf(key, KEY_TEXT, "comm/%s/%lld/machine/%s", boot->config->name, (long long)boot->round,
-             boot->meeting.card.machine);
+             boot->meeting->card.machine);
 }
 
 static ddp_status open_store(struct bootstrap *boot)
@@ -89,15 +90,13 @@ static ddp_status open_listeners(struct bootstrap *boot)
     if (status == DDP_OK)
         status = ddpi_source_address(endpoint.host, endpoint.port, &address, boot->err);
     if (status == DDP_OK)
-        status = ddpi_meeting_init(&boot->meeting, boot->comm->rank, boot->comm->bell, &address,
-                                   !boot->config->force_tcp, boot->err);
+        status = ddpi_meeting_init(boot->meeting, boot->comm->rank, boot->comm->world_size,
+                                   boot->comm->bell, &address, !boot->config->force_tcp, boot->err);
     return status;
 }
 
 static ddp_status publish_card(struct bootstrap *boot)
 {
-    struct ddpi_card *card = &boot->meeting.card;
-    card->world_size = boot->comm->world_size;
     char key[KEY_TEXT];
     machine_key(boot, key);
     ddp_status status = ddp_store_add(boot->store, key, 1, left_ms(boot), NULL, boot->err);
@@ -106,7 +105,7 @@ static ddp_status publish_card(struct bootstrap *boot)
     struct ddpi_buf wire;
     ddpi_buf_init(&wire, DDPI_CARD_WIRE_MAX);
     card_key(boot, boot->comm->rank, key);
-    if (!ddpi_card_encode(card, &wire))
+    if (!ddpi_card_encode(&boot->meeting->card, &wire))
         status = ddpi_error_nomem(boot->err, DDPI_CARD_WIRE_MAX);
     else
         status = ddp_store_set(boot->store, key, ddpi_buf_head(&wire), ddpi_buf_len(&wire),
@@ -198,7 +197,8 @@ static ddp_status await_cards(struct bootstrap *boot)
     return status;
 }
 
-static ddp_status read_card(struct bootstrap *boot, uint32_t rank, struct ddpi_peer *ret_peer)
+/* Into its slot in the meeting. */
+static ddp_status read_card(struct bootstrap *boot, uint32_t rank)
 {
     char key[KEY_TEXT];
     card_key(boot, rank, key);
@@ -208,21 +208,21 @@ static ddp_status read_card(struct bootstrap *boot, uint32_t rank, struct ddpi_p
         ddp_store_get(boot->store, key, left_ms(boot), &value, &len, NULL, boot->err);
     if (status != DDP_OK)
         return status;
-    ret_peer->rank = rank;
-    bool valid = ddpi_card_decode(value, len, &ret_peer->card);
+    struct ddpi_card card;
+    bool valid = ddpi_card_decode(value, len, &card);
     ddp_store_free(value);
     if (!valid)
         return ddpi_error_set(boot->err, DDP_E_PROTOCOL,
                               "rank %u uses another version of libddpcomm", rank);
-    if (ret_peer->card.world_size != boot->comm->world_size)
+    if (card.world_size != boot->comm->world_size)
         return ddpi_error_set(boot->err, DDP_E_MISMATCH,
                               "rank %u joins a world of %u ranks, rank %u one of %u", rank,
-                              ret_peer->card.world_size, boot->comm->rank, boot->comm->world_size);
-    return DDP_OK;
+                              card.world_size, boot->comm->rank, boot->comm->world_size);
+    return ddpi_card_put(&card, ddpi_meeting_slot(boot->meeting, rank))
+               ? DDP_OK
+               : ddpi_error_nomem(boot->err, DDPI_CARD_SLOT);
 }
 
-/* Spinning pays only while every rank of this machine has a processor of its own, and only where
- * looking costs no system call. */
 static ddp_status choose_spins(struct bootstrap *boot)
 {
     char key[KEY_TEXT];
@@ -238,34 +238,62 @@ static ddp_status choose_spins(struct bootstrap *boot)
     ddp_store_free(value);
     if (status != DDP_OK)
         return ddpi_error_wrap(boot->err, status, "number of ranks on this machine");
-    cpu_set_t cpus;
-    bool room =
-        sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) >= (int)local_ranks;
-    boot->comm->spin_limit = room && boot->meeting.card.shm ? SPINS : 0;
+    if (boot->meeting->card.shm)
+        ddpi_bootstrap_spins(boot->comm, local_ranks);
     return DDP_OK;
 }
 
-static ddp_status make_edges(struct bootstrap *boot)
+void ddpi_bootstrap_spins(struct ddp_comm *comm, int64_t local_ranks)
+{
+    cpu_set_t cpus;
+    if (sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) >= local_ranks)
+        comm->spin_limit = SPINS;
+}
+
+/* The time is up, or somebody has something to say. */
+static ddp_status await_neighbours(struct bootstrap *boot, uint32_t next, uint32_t prev)
+{
+    const struct ddpi_edges *edges = &boot->comm->edges;
+    struct pollfd pollfd = {.fd = ddpi_meeting_wait_fd(boot->meeting), .events = POLLIN};
+    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic),
+             wake_ms = ddpi_meeting_wake_ms(boot->meeting);
+    const struct ddpi_edge *asked = &boot->meeting->attempt.edge;
+    if (asked->broken != NULL)
+        return ddpi_error_set(boot->err, DDP_E_PEER_DEAD, "%s %s", asked->peer_name, asked->broken);
+    if (now >= boot->deadline_ms && edges->ring[DDPI_NEXT] == NULL)
+        return ddpi_error_set(boot->err, DDP_E_TIMEOUT, "rank %u has not answered in time", next);
+    if (now >= boot->deadline_ms)
+        return ddpi_error_set(boot->err, DDP_E_TIMEOUT, "rank %u has not connected in time", prev);
+    if (boot->deadline_ms < wake_ms)
+        wake_ms = boot->deadline_ms;
+    if (poll(&pollfd, 1, ddpi_remaining_ms(now, wake_ms)) < 0 && errno != EINTR)
+        return ddpi_error_sys(boot->err, errno, "poll");
+    return DDP_OK;
+}
+
+/* The previous rank is the only one that comes in by itself now: others know our card only when the
+ * last round is over, and that needs us. */
+static ddp_status make_ring(struct bootstrap *boot)
 {
     struct ddp_comm *comm = boot->comm;
-    struct ddpi_peer next, prev;
-    ddp_status status = read_card(boot, ddpi_ring_next(comm->rank, comm->world_size), &next);
+    struct ddpi_edge *const *ring = comm->edges.ring;
+    uint32_t next = ddpi_ring_next(comm->rank, comm->world_size);
+    uint32_t prev = ddpi_ring_prev(comm->rank, comm->world_size);
+    ddp_status status = read_card(boot, next);
     if (status == DDP_OK)
-        status = read_card(boot, ddpi_ring_prev(comm->rank, comm->world_size), &prev);
-    if (status != DDP_OK)
-        return status;
-    struct ddpi_half_edge half = {.control_fd = -1, .data_fd = -1};
-    status = ddpi_meeting_connect(&boot->meeting, &next, boot->deadline_ms, &half, boot->err);
-    if (status != DDP_OK)
-        return status;
-    status = ddpi_meeting_accept(&boot->meeting, &prev, &half, boot->deadline_ms,
-                                 &comm->edges[DDPI_PREV], boot->err);
-    if (status != DDP_OK) {
-        ddpi_half_edge_close(&half);
-        return status;
+        status = read_card(boot, prev);
+    if (status == DDP_OK)
+        status = ddpi_meeting_ask(boot->meeting, next, DDPI_LINK_RING, boot->err);
+    while (status == DDP_OK && (ring[DDPI_NEXT] == NULL || ring[DDPI_PREV] == NULL)) {
+        struct ddpi_arrival arrival;
+        status = ddpi_meeting_advance(boot->meeting, &arrival, boot->err);
+        if (status == DDP_OK && arrival.edge != NULL)
+            status = ddpi_edges_set_ring(&comm->edges, arrival.asked ? DDPI_NEXT : DDPI_PREV,
+                                         arrival.edge, boot->err);
+        else if (status == DDP_OK)
+            status = await_neighbours(boot, next, prev);
     }
-    return ddpi_meeting_confirm(&boot->meeting, &next, &half, boot->deadline_ms,
-                                &comm->edges[DDPI_NEXT], boot->err);
+    return status;
 }
 
 ddp_status ddpi_bootstrap(struct ddp_comm *comm, const struct ddpi_config *config,
@@ -276,18 +304,18 @@ ddp_status ddpi_bootstrap(struct ddp_comm *comm, const struct ddpi_config *confi
         .config = config,
         .err = err,
         .deadline_ms = ddpi_deadline(ddpi_now_ms(&ddpi_clock_monotonic), config->init_timeout_ms),
-        .meeting = {.tcp_listener = -1, .local_listener = -1}};
+        .meeting = &comm->edges.meeting};
     static ddp_status (*const steps[])(struct bootstrap *) = {
-        open_store, open_listeners, publish_card, await_cards, choose_spins, make_edges};
+        open_store, open_listeners, publish_card, await_cards, choose_spins, make_ring};
     ddp_status status = DDP_OK;
     for (size_t i = 0; i < sizeof steps / sizeof *steps && status == DDP_OK; i++)
         status = steps[i](&boot);
-    ddpi_meeting_finish(&boot.meeting);
     ddp_store_close(boot.store);
     if (status == DDP_OK)
         status = ddpi_comm_join(comm, left_ms(&boot), err);
     if (status == DDP_OK)
+        status = ddpi_edges_open(&comm->edges, err);
+    if (status == DDP_OK)
         return DDP_OK;
-    ddpi_error_wrap(err, status, "rank %u cannot join '%s'", comm->rank, config->name);
-    return status;
+    return ddpi_error_wrap(err, status, "rank %u cannot join '%s'", comm->rank, config->name);
 }

@@ -11,6 +11,7 @@
 
 #include <arpa/inet.h>
 #include <ctype.h>
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -141,6 +142,29 @@ bool ddpi_card_decode(const void *wire, size_t len, struct ddpi_card *ret_card)
         return false;
     *ret_card = card;
     return true;
+}
+
+bool ddpi_card_put(const struct ddpi_card *card, uint8_t slot[DDPI_CARD_SLOT])
+{
+    struct ddpi_buf wire;
+    ddpi_buf_init(&wire, DDPI_CARD_SLOT - sizeof(uint16_t));
+    bool fits = ddpi_card_encode(card, &wire);
+    if (fits) {
+        uint16_t len = htole16((uint16_t)ddpi_buf_len(&wire));
+        memset(slot, 0, DDPI_CARD_SLOT);
+        memcpy(slot, &len, sizeof len);
+        memcpy(slot + sizeof len, ddpi_buf_head(&wire), ddpi_buf_len(&wire));
+    }
+    ddpi_buf_finish(&wire);
+    return fits;
+}
+
+bool ddpi_card_get(const uint8_t slot[DDPI_CARD_SLOT], struct ddpi_card *ret_card)
+{
+    struct ddpi_rd rd = ddpi_rd_of(slot, DDPI_CARD_SLOT);
+    size_t len = ddpi_rd_u16(&rd);
+    const uint8_t *wire = ddpi_rd_bytes(&rd, len);
+    return !rd.failed && ddpi_card_decode(wire, len, ret_card);
 }
 
 bool ddpi_card_share_memory(const struct ddpi_card *a, const struct ddpi_card *b)

@@ -18,6 +18,7 @@ enum {
     DDPI_NODE_TEXT = 65,
     DDPI_LOCAL_NAME = 48,
     DDPI_CARD_WIRE_MAX = 512,
+    DDPI_CARD_SLOT = 264, /* the longest card that ddpi_card_encode() makes, and its length */
     DDPI_ADDRESS_TEXT = 64,
 };
 
@@ -40,6 +41,10 @@ bool ddpi_card_encode(const struct ddpi_card *card, struct ddpi_buf *buf);
 
 /* false: these bytes are no card of this version. */
 bool ddpi_card_decode(const void *wire, size_t len, struct ddpi_card *ret_card);
+
+/* The same in a slot of fixed size, as ranks pass cards round; a slot of zeros holds none. */
+bool ddpi_card_put(const struct ddpi_card *card, uint8_t slot[DDPI_CARD_SLOT]);
+bool ddpi_card_get(const uint8_t slot[DDPI_CARD_SLOT], struct ddpi_card *ret_card);
 
 /* Whether the edge between two ranks goes through shared memory; both come to the same answer. */
 bool ddpi_card_share_memory(const struct ddpi_card *a, const struct ddpi_card *b);

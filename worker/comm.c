@@ -9,18 +9,19 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 /* On failure ddp_comm_destroy() is still to be called. */
-static ddp_status comm_fill(struct ddp_comm *comm, const struct ddpi_config *config,
-                            struct ddp_error *err)
+static ddp_status fill(struct ddp_comm *comm, const struct ddpi_config *config,
+                       struct ddp_error *err)
 {
+    ddpi_edges_clear(&comm->edges);
     comm->rank = config->rank;
     comm->world_size = config->world_size;
     comm->timeout_ms = config->timeout_ms;
+    comm->algorithm = config->algorithm;
     atomic_init(&comm->aborted, false);
     char text[DDP_ERROR_TEXT];
     snprintf(text, sizeof text, "rank %u called ddp_comm_abort()", comm->rank);
@@ -29,7 +30,28 @@ static ddp_status comm_fill(struct ddp_comm *comm, const struct ddpi_config *con
     if (comm->bell < 0)
         return ddpi_error_sys(err, errno, "make an eventfd");
     comm->tokens = ddpi_calloc(comm->world_size, 1);
-    return comm->tokens != NULL ? DDP_OK : ddpi_error_nomem(err, comm->world_size);
+    if (comm->tokens == NULL)
+        return ddpi_error_nomem(err, comm->world_size);
+    if (comm->world_size > 1) {
+        comm->scratch = ddpi_calloc(DDPI_SCRATCH_SIZE, 1);
+        if (comm->scratch == NULL)
+            return ddpi_error_nomem(err, DDPI_SCRATCH_SIZE);
+    }
+    return ddpi_edges_init(&comm->edges, comm->world_size, err);
+}
+
+ddp_status ddpi_comm_create(const struct ddpi_config *config, struct ddp_comm **ret_comm,
+                            struct ddp_error *err)
+{
+    struct ddp_comm *comm = ddpi_calloc(1, sizeof *comm);
+    if (comm == NULL)
+        return ddpi_error_nomem(err, sizeof *comm);
+    ddp_status status = fill(comm, config, err);
+    if (status == DDP_OK)
+        *ret_comm = comm;
+    else
+        ddp_comm_destroy(comm);
+    return status;
 }
 
 static ddp_status report(const struct ddp_comm *comm, struct ddp_error *err)
@@ -37,25 +59,19 @@ static ddp_status report(const struct ddp_comm *comm, struct ddp_error *err)
     return ddpi_error_set(err, comm->failed, "%s", comm->cause);
 }
 
-static const char *from_environment(const char *name)
-{
-    return getenv(name);
-}
-
 ddp_status ddp_comm_init(const struct ddp_comm_options *options, ddp_comm **ret_comm,
                          struct ddp_error *err)
 {
     struct ddpi_config config;
-    ddp_status status = ddpi_config_load(options, from_environment, &config, err);
+    ddp_status status = ddpi_config_load(options, ddpi_config_getenv, &config, err);
     if (status != DDP_OK)
         return status;
-    struct ddp_comm *comm = ddpi_calloc(1, sizeof *comm);
-    if (comm == NULL)
-        return ddpi_error_nomem(err, sizeof *comm);
-    status = comm_fill(comm, &config, err);
-    if (status == DDP_OK)
-        comm->life = ddpi_life_hold(config.life_fd, config.life_slot);
-    if (status == DDP_OK && comm->world_size > 1)
+    struct ddp_comm *comm;
+    status = ddpi_comm_create(&config, &comm, err);
+    if (status != DDP_OK)
+        return status;
+    comm->life = ddpi_life_hold(config.life_fd, config.life_slot);
+    if (comm->world_size > 1)
         status = ddpi_bootstrap(comm, &config, err);
     if (status != DDP_OK) {
         ddp_comm_destroy(comm);
@@ -69,16 +85,12 @@ void ddp_comm_destroy(ddp_comm *comm)
 {
     if (comm == NULL)
         return;
-    struct ddpi_memo farewell;
-    ddpi_memo_fill(&farewell, DDPI_NOTICE_LEFT, DDP_OK, "");
-    for (unsigned i = 0; i < DDPI_RING_EDGES; i++) {
-        if (comm->edges[i] != NULL)
-            ddpi_control_send(&comm->edges[i]->control, &farewell);
-        ddpi_edge_destroy(comm->edges[i]);
-    }
+    ddpi_edges_farewell(&comm->edges, comm->failed, comm->cause);
+    ddpi_edges_finish(&comm->edges);
     ddpi_life_release(comm->life);
     if (comm->bell >= 0)
         close(comm->bell);
+    ddpi_free(comm->scratch);
     ddpi_free(comm->tokens);
     ddpi_free(comm);
 }
@@ -99,44 +111,148 @@ void ddp_comm_abort(ddp_comm *comm)
     atomic_store(&comm->aborted, true);
     const uint64_t one = 1;
     (void)!write(comm->bell, &one, sizeof one);
-    for (unsigned i = 0; i < DDPI_RING_EDGES; i++)
-        if (comm->edges[i] != NULL)
-            ddpi_control_send(&comm->edges[i]->control, &comm->abort_notice);
+    ddpi_edges_tell(&comm->edges, NULL, &comm->abort_notice);
     errno = saved_errno;
 }
 
 ddp_status ddp_comm_get_stats(const ddp_comm *comm, struct ddp_comm_stats *ret_stats)
 {
-    if (ret_stats->size < sizeof *ret_stats)
+    size_t size = ret_stats->size;
+    struct ddp_comm_stats stats = {.size = size};
+    if (size < offsetof(struct ddp_comm_stats, stream_us))
         return DDP_E_INVALID;
-    ret_stats->operations = comm->operations;
-    ret_stats->bytes_sent = comm->bytes_sent;
-    ret_stats->bytes_received = comm->bytes_received;
+    stats.operations = comm->operations;
+    stats.bytes_sent = comm->bytes_sent;
+    stats.bytes_received = comm->bytes_received;
+    memcpy(ret_stats, &stats, size < sizeof stats ? size : sizeof stats);
     return DDP_OK;
 }
 
-/* Whatever can be wrong with a buffer argument. */
-static ddp_status check_buffer(const void *buffer, size_t count, ddp_dtype dtype,
-                               struct ddp_error *err)
+ddp_status ddp_comm_check(ddp_comm *comm, struct ddp_error *err)
 {
-    size_t size = ddp_dtype_size(dtype), bytes;
+    return ddpi_comm_check_abort(comm) == DDP_OK && comm->failed == DDP_OK ? DDP_OK
+                                                                           : report(comm, err);
+}
+
+/* ---- what a call must be like ---- */
+
+static const struct shape {
+    enum ddpi_ring_kind ring;
+    bool reduces;      /* it has a reduction */
+    bool rooted;       /* it has a root */
+    bool sends_all;    /* the send buffer has a part for each rank */
+    bool receives_all; /* the receive buffer has a part of each rank */
+    const char *in_place;
+} shapes[] = {
+    [DDPI_JOIN] = {.ring = DDPI_RING_ALL_GATHER, .receives_all = true},
+    [DDPI_BARRIER] = {.ring = DDPI_RING_ALL_GATHER, .receives_all = true},
+    [DDPI_BROADCAST] = {.ring = DDPI_RING_BROADCAST, .rooted = true},
+    [DDPI_ALL_REDUCE] = {.ring = DDPI_RING_ALL_REDUCE,
+                         .reduces = true,
+                         .in_place = "they must be equal"},
+    [DDPI_REDUCE] = {.ring = DDPI_RING_REDUCE,
+                     .reduces = true,
+                     .rooted = true,
+                     .in_place = "they must be equal"},
+    [DDPI_ALL_GATHER] = {.ring = DDPI_RING_ALL_GATHER,
+                         .receives_all = true,
+                         .in_place = "send must be this rank's part of recv"},
+    [DDPI_REDUCE_SCATTER] = {.ring = DDPI_RING_REDUCE_SCATTER,
+                             .reduces = true,
+                             .sends_all = true,
+                             .in_place = "recv must be this rank's part of send"},
+    [DDPI_SEND] = {0}, /* between two: p2p.c */
+    [DDPI_RECV] = {0},
+};
+
+static const struct shape *shape_of(const struct ddpi_call *call)
+{
+    return &shapes[call->operation];
+}
+
+/* Into how many parts the larger buffer of @call is divided. */
+static uint32_t parts_of(const struct ddp_comm *comm, const struct ddpi_call *call)
+{
+    return shape_of(call)->sends_all || shape_of(call)->receives_all ? comm->world_size : 1;
+}
+
+ddp_status ddpi_comm_check_call(const struct ddp_comm *comm, const struct ddpi_call *call,
+                                struct ddp_error *err)
+{
+    const struct shape *shape = shape_of(call);
+    size_t size = ddp_dtype_size(call->dtype), count, bytes;
     if (size == 0)
-        return ddpi_error_set(err, DDP_E_INVALID, "%d is no element type", (int)dtype);
-    if (__builtin_mul_overflow(count, size, &bytes) || bytes > PTRDIFF_MAX)
-        return ddpi_error_set(err, DDP_E_INVALID, "%zu elements of %zu bytes are too many", count,
-                              size);
-    if (buffer == NULL && count > 0)
-        return ddpi_error_set(err, DDP_E_INVALID, "the buffer of %zu elements is NULL", count);
+        return ddpi_error_set(err, DDP_E_INVALID, "%d is no element type", (int)call->dtype);
+    if (shape->reduces && (unsigned)call->op > DDP_PRODUCT)
+        return ddpi_error_set(err, DDP_E_INVALID, "%d is no reduction", (int)call->op);
+    if (shape->rooted && call->root >= comm->world_size)
+        return ddpi_error_set(err, DDP_E_INVALID, "root %u does not exist in a world of %u ranks",
+                              call->root, comm->world_size);
+    uint32_t parts = parts_of(comm, call);
+    if (__builtin_mul_overflow(call->count, parts, &count) ||
+        __builtin_mul_overflow(count, size, &bytes) || bytes > PTRDIFF_MAX)
+        return ddpi_error_set(err, DDP_E_INVALID, "%zu elements of %zu bytes%s are too many",
+                              call->count, size, parts > 1 ? " for each rank" : "");
     return DDP_OK;
 }
 
-static bool overlap(const void *a, const void *b, size_t len)
+/* Where in a buffer with @parts for all ranks this rank's part is. */
+static uintptr_t own_part(const struct ddp_comm *comm, const void *buffer, bool parts, size_t len)
 {
-    uintptr_t at_a = (uintptr_t)a, at_b = (uintptr_t)b;
-    return at_a < at_b ? at_b - at_a < len : at_a - at_b < len;
+    return (uintptr_t)buffer + (parts ? comm->rank * len : 0);
 }
 
-/* Run @job as the next operation of @comm. */
+/* The buffers are used in place, or do not overlap. */
+static bool buffers_fit(const struct ddp_comm *comm, const struct ddpi_job *job)
+{
+    const struct shape *shape = shape_of(&job->call);
+    size_t len = job->call.count * job->element_size, all = job->count * job->element_size;
+    if (own_part(comm, job->send, shape->sends_all, len) ==
+        own_part(comm, job->recv, shape->receives_all, len))
+        return true;
+    uintptr_t send = (uintptr_t)job->send, recv = (uintptr_t)job->recv;
+    return send < recv ? recv - send >= (shape->sends_all ? all : len)
+                       : send - recv >= (shape->receives_all ? all : len);
+}
+
+static ddp_status check_buffers(const struct ddp_comm *comm, const struct ddpi_job *job,
+                                struct ddp_error *err)
+{
+    if (job->count == 0)
+        return DDP_OK;
+    bool receives = job->call.operation != DDPI_REDUCE || comm->rank == job->call.root;
+    if (job->send == NULL || (receives && job->recv == NULL))
+        return ddpi_error_set(err, DDP_E_INVALID, "the buffer of %zu elements is NULL",
+                              job->call.count);
+    if (receives && !buffers_fit(comm, job))
+        return ddpi_error_set(err, DDP_E_INVALID, "send and receive buffer overlap; in place, %s",
+                              shape_of(&job->call)->in_place);
+    return DDP_OK;
+}
+
+/* ---- how it is run ---- */
+
+/* What all ranks together do, in a world of one. */
+static void run_alone(const struct ddpi_job *job)
+{
+    if (job->send != job->recv && job->count > 0)
+        memcpy(job->recv, job->send, job->count * job->element_size);
+}
+
+static bool is_direct(const struct ddp_comm *comm, const struct ddpi_job *job)
+{
+    return shape_of(&job->call)->reduces && comm->algorithm == DDP_ALGORITHM_DIRECT;
+}
+
+static void fill_ring(const struct ddp_comm *comm, struct ddpi_job *job)
+{
+    job->ring = (struct ddpi_ring){.kind = shape_of(&job->call)->ring,
+                                   .rank = comm->rank,
+                                   .nranks = comm->world_size,
+                                   .root = job->call.root};
+}
+
+/* Run @job, of which everything is good, as the next operation of @comm. */
 static ddp_status operate(struct ddp_comm *comm, struct ddpi_job *job)
 {
     if (comm->failed != DDP_OK)
@@ -144,17 +260,36 @@ static ddp_status operate(struct ddp_comm *comm, struct ddpi_job *job)
     ddp_status status = ddpi_comm_check_abort(comm);
     if (status != DDP_OK)
         return status;
+    bool direct = is_direct(comm, job);
     job->call.seq = comm->seq++;
-    job->ring.rank = comm->rank;
-    job->ring.nranks = comm->world_size;
-    return comm->world_size == 1 ? DDP_OK : ddpi_job_run(comm, job);
+    if (shape_of(&job->call)->reduces)
+        job->call.algorithm = direct ? DDP_ALGORITHM_DIRECT : DDP_ALGORITHM_RING;
+    job->gathered = direct;
+    if (direct)
+        job->ring.kind = DDPI_RING_ALL_GATHER;
+    if (comm->world_size > 1)
+        return ddpi_job_run(comm, job);
+    run_alone(job);
+    return DDP_OK;
 }
 
-/* The same for an operation that the caller asked for, with its payload counted. */
-static ddp_status collect(struct ddp_comm *comm, struct ddpi_job *job, struct ddp_error *err)
+/* Every collective comes through here, with call, send and recv of @job filled in. */
+static ddp_status collect(struct ddp_comm *comm, struct ddpi_job *job, void *stream,
+                          struct ddp_error *err)
 {
+    ddp_status status = ddpi_comm_check_call(comm, &job->call, err);
+    if (status != DDP_OK)
+        return status;
+    job->count = job->call.count * parts_of(comm, &job->call);
+    job->element_size = ddp_dtype_size(job->call.dtype);
+    status = check_buffers(comm, job, err);
+    if (status != DDP_OK)
+        return status;
+    fill_ring(comm, job);
     job->timeout_ms = comm->timeout_ms;
-    ddp_status status = operate(comm, job);
+    if (stream != NULL && job->count > 0)
+        return ddpi_error_set(err, DDP_E_INVALID, "host memory takes no stream: pass NULL");
+    status = operate(comm, job);
     comm->bytes_sent += job->bytes_sent;
     comm->bytes_received += job->bytes_received;
     if (status != DDP_OK)
@@ -164,76 +299,83 @@ static ddp_status collect(struct ddp_comm *comm, struct ddpi_job *job, struct dd
 }
 
 ddp_status ddp_all_reduce(ddp_comm *comm, const void *send, void *recv, size_t count,
-                          ddp_dtype dtype, ddp_reduce_op op, struct ddp_error *err)
+                          ddp_dtype dtype, ddp_reduce_op op, void *stream, struct ddp_error *err)
 {
-    ddp_status status = check_buffer(send, count, dtype, err);
-    if (status == DDP_OK)
-        status = check_buffer(recv, count, dtype, err);
-    if (status != DDP_OK)
-        return status;
-    if ((unsigned)op > DDP_PRODUCT)
-        return ddpi_error_set(err, DDP_E_INVALID, "%d is no reduction", (int)op);
-    size_t size = ddp_dtype_size(dtype);
-    if (send != recv && overlap(send, recv, count * size))
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "send and receive buffer overlap; they must be equal or apart");
     struct ddpi_job job = {
         .call = {.operation = DDPI_ALL_REDUCE, .count = count, .dtype = dtype, .op = op},
-        .ring = {.kind = DDPI_RING_ALL_REDUCE},
         .send = send,
-        .recv = recv,
-        .count = count,
-        .element_size = size};
-    status = collect(comm, &job, err);
-    if (status == DDP_OK && comm->world_size == 1 && send != recv && count > 0)
-        memcpy(recv, send, count * size);
-    return status;
+        .recv = recv};
+    return collect(comm, &job, stream, err);
+}
+
+ddp_status ddp_reduce(ddp_comm *comm, const void *send, void *recv, size_t count, ddp_dtype dtype,
+                      ddp_reduce_op op, uint32_t root, void *stream, struct ddp_error *err)
+{
+    struct ddpi_job job = {
+        .call = {.operation = DDPI_REDUCE, .count = count, .dtype = dtype, .op = op, .root = root},
+        .send = send,
+        .recv = comm->rank == root ? recv : NULL};
+    return collect(comm, &job, stream, err);
 }
 
 ddp_status ddp_broadcast(ddp_comm *comm, void *buffer, size_t count, ddp_dtype dtype, uint32_t root,
-                         struct ddp_error *err)
+                         void *stream, struct ddp_error *err)
 {
-    ddp_status status = check_buffer(buffer, count, dtype, err);
-    if (status != DDP_OK)
-        return status;
-    if (root >= comm->world_size)
-        return ddpi_error_set(err, DDP_E_INVALID, "root %u does not exist in a world of %u ranks",
-                              root, comm->world_size);
     struct ddpi_job job = {
         .call = {.operation = DDPI_BROADCAST, .count = count, .dtype = dtype, .root = root},
-        .ring = {.kind = DDPI_RING_BROADCAST, .root = root},
         .send = buffer,
-        .recv = buffer,
-        .count = count,
-        .element_size = ddp_dtype_size(dtype)};
-    return collect(comm, &job, err);
+        .recv = buffer};
+    return collect(comm, &job, stream, err);
 }
 
-static struct ddpi_job token_round(struct ddp_comm *comm, enum ddpi_operation operation)
+ddp_status ddp_all_gather(ddp_comm *comm, const void *send, void *recv, size_t count,
+                          ddp_dtype dtype, void *stream, struct ddp_error *err)
 {
-    return (struct ddpi_job){.call = {.operation = operation},
-                             .ring = {.kind = DDPI_RING_ALL_GATHER},
-                             .send = comm->tokens,
-                             .recv = comm->tokens,
-                             .count = comm->world_size,
-                             .element_size = 1};
+    struct ddpi_job job = {.call = {.operation = DDPI_ALL_GATHER, .count = count, .dtype = dtype},
+                           .send = send,
+                           .recv = recv};
+    return collect(comm, &job, stream, err);
 }
 
-ddp_status ddp_barrier(ddp_comm *comm, struct ddp_error *err)
+ddp_status ddp_reduce_scatter(ddp_comm *comm, const void *send, void *recv, size_t count,
+                              ddp_dtype dtype, ddp_reduce_op op, void *stream,
+                              struct ddp_error *err)
 {
-    struct ddpi_job job = token_round(comm, DDPI_BARRIER);
-    job.timeout_ms = comm->timeout_ms;
-    ddp_status status = operate(comm, &job); /* tokens are no payload */
-    if (status != DDP_OK)
-        return report(comm, err);
-    comm->operations++;
-    return DDP_OK;
+    struct ddpi_job job = {
+        .call = {.operation = DDPI_REDUCE_SCATTER, .count = count, .dtype = dtype, .op = op},
+        .send = send,
+        .recv = recv};
+    return collect(comm, &job, stream, err);
+}
+
+/* ---- rounds in which each rank passes its part to all others, which is no payload ---- */
+
+static ddp_status pass_round(struct ddp_comm *comm, enum ddpi_operation operation, uint8_t *parts,
+                             size_t part_size, uint64_t timeout_ms, struct ddp_error *err)
+{
+    struct ddpi_job job = {.call = {.operation = operation},
+                           .send = parts + comm->rank * part_size,
+                           .recv = parts,
+                           .count = comm->world_size,
+                           .element_size = part_size,
+                           .timeout_ms = timeout_ms};
+    fill_ring(comm, &job);
+    ddp_status status = operate(comm, &job);
+    return status == DDP_OK ? DDP_OK : report(comm, err);
+}
+
+ddp_status ddp_barrier(ddp_comm *comm, void *stream, struct ddp_error *err)
+{
+    if (stream != NULL)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "there is no device whose stream could wait: pass NULL");
+    ddp_status status = pass_round(comm, DDPI_BARRIER, comm->tokens, 1, comm->timeout_ms, err);
+    if (status == DDP_OK)
+        comm->operations++;
+    return status;
 }
 
 ddp_status ddpi_comm_join(struct ddp_comm *comm, uint64_t timeout_ms, struct ddp_error *err)
 {
-    struct ddpi_job job = token_round(comm, DDPI_JOIN);
-    job.timeout_ms = timeout_ms;
-    ddp_status status = operate(comm, &job);
-    return status == DDP_OK ? DDP_OK : report(comm, err);
+    return pass_round(comm, DDPI_JOIN, comm->edges.meeting.cards, DDPI_CARD_SLOT, timeout_ms, err);
 }

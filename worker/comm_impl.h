@@ -7,27 +7,28 @@
 
 #include "call.h"
 #include "config.h"
+#include "edges.h"
+#include "layout.h"
 #include "life.h"
 #include "ring.h"
-#include "transport.h"
 
 #include <ddprun/comm.h>
 #include <stdatomic.h>
-
-enum { DDPI_NEXT, DDPI_PREV, DDPI_RING_EDGES };
 
 struct ddp_comm {
     uint32_t rank;
     uint32_t world_size;
     uint32_t timeout_ms;
     uint32_t spin_limit; /* looks at the edges before a rank goes to sleep */
+    ddp_algorithm algorithm;
     uint64_t seq;        /* number of the last operation that was begun */
     uint64_t operations; /* that were completed */
     uint64_t bytes_sent; /* by them */
     uint64_t bytes_received;
-    struct ddpi_edge *edges[DDPI_RING_EDGES]; /* NULL in a world of one */
-    struct ddpi_life *life;                   /* NULL: there is no agent that would want it */
-    uint8_t *tokens;                          /* what barriers pass round, one byte per rank */
+    struct ddpi_edges edges;
+    struct ddpi_life *life; /* NULL: there is no agent that would want it */
+    uint8_t *tokens;        /* what barriers pass round, one byte per rank */
+    uint8_t *scratch;       /* for layouts; NULL in a world of one */
 
     /* The first cause; DDP_OK while all is well. */
     ddp_status failed;
@@ -41,10 +42,14 @@ struct ddp_comm {
 
 /* ---- wait.c ---- */
 
-/* What an edge must become before this rank can go on. */
+enum { DDPI_NEEDS_MAX = 4 };
+
+/* What @edge must become before this rank can go on; all zero: nothing. */
 struct ddpi_need {
+    struct ddpi_edge *edge;
     size_t recv_bytes; /* this many bytes have arrived; 0 = do not care */
     bool send;         /* there is room to send */
+    bool handover;     /* its peer has handed a descriptor over (control.h) */
 };
 
 /* The operation that waits, for deadlines and sentences. */
@@ -52,17 +57,37 @@ struct ddpi_wait {
     const struct ddpi_call *call;
     uint64_t started_ms;
     uint64_t deadline_ms;
-    uint64_t bytes_done; /* of @bytes_wanted to be received */
+    uint64_t bytes_done; /* of @bytes_wanted to be received, or to be sent */
     uint64_t bytes_wanted;
+    bool sends;      /* they are to be sent */
+    uint32_t nap_us; /* sleep no longer than this; 0: until something happens */
 };
 
-/* Sleep until one of @needs (indexed like comm->edges) may be met, and hear what peers have to
- * say. Anything but DDP_OK has made the communicator fail. */
+/* Sleep until one of @count <= DDPI_NEEDS_MAX @needs may be met, and hear what peers have to say,
+ * on all edges. Anything but DDP_OK has made the communicator fail. */
 ddp_status ddpi_wait(struct ddp_comm *comm, const struct ddpi_wait *wait,
-                     const struct ddpi_need needs[DDPI_RING_EDGES]);
+                     const struct ddpi_need *needs, unsigned count);
 
-/* The time is up and more: fail, whoever is to blame. */
-ddp_status ddpi_wait_overdue(struct ddp_comm *comm, const struct ddpi_wait *wait);
+/* Hear what peers have to say, and let in who has come, without sleeping. */
+ddp_status ddpi_wait_hear(struct ddp_comm *comm, const struct ddpi_wait *wait);
+
+/* The time is up and more: fail, as the peer of @edge is too slow. */
+ddp_status ddpi_wait_overdue(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                             const struct ddpi_edge *edge);
+
+/* Fail, as the peer of @edge is gone. */
+ddp_status ddpi_wait_gone(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                          const struct ddpi_edge *edge);
+
+/* Tell the processor that this thread only looks again and again. */
+static inline void ddpi_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
 
 /* Make the communicator fail, unless it has already, and tell all peers but @from (may be NULL).
  * Returns the status of the first cause. */
@@ -74,14 +99,16 @@ ddp_status ddpi_comm_check_abort(struct ddp_comm *comm);
 
 /* ---- job.c ---- */
 
-/* One operation: a schedule over buffers. */
+/* One operation: a schedule over buffers. The caller fills call, but for its number and algorithm,
+ * and the buffers; what follows from them is found out before it is run. */
 struct ddpi_job {
     struct ddpi_call call;
-    struct ddpi_ring ring;
     const uint8_t *send; /* this rank's contribution */
-    uint8_t *recv;       /* the result; may be @send */
-    size_t count;        /* elements */
+    uint8_t *recv;       /* the result */
+    struct ddpi_ring ring;
+    size_t count; /* elements of @send or @recv, whichever is longer */
     size_t element_size;
+    bool gathered; /* see ddpi_layout */
     uint64_t timeout_ms;
     uint64_t bytes_sent;     /* counted while it runs */
     uint64_t bytes_received; /* counted while it runs */
@@ -92,7 +119,15 @@ ddp_status ddpi_job_run(struct ddp_comm *comm, struct ddpi_job *job);
 
 /* ---- comm.c ---- */
 
-/* The round of tokens that ends ddp_comm_init(): returns when all ranks are in it. */
+/* A communicator without edges. */
+ddp_status ddpi_comm_create(const struct ddpi_config *config, struct ddp_comm **ret_comm,
+                            struct ddp_error *err);
+
+/* Whatever can be wrong with the numbers of @call. */
+ddp_status ddpi_comm_check_call(const struct ddp_comm *comm, const struct ddpi_call *call,
+                                struct ddp_error *err);
+
+/* The round that ends ddp_comm_init(): returns when all ranks are in it, with everybody's card. */
 ddp_status ddpi_comm_join(struct ddp_comm *comm, uint64_t timeout_ms, struct ddp_error *err);
 
 #endif

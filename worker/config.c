@@ -7,7 +7,13 @@
 #include "error.h"
 #include "life_slot.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+const char *ddpi_config_getenv(const char *name)
+{
+    return getenv(name);
+}
 
 static ddp_status env_int(ddpi_getenv *env, const char *name, int64_t min, int64_t max,
                           uint32_t *ret, struct ddp_error *err)
@@ -62,6 +68,40 @@ static ddp_status env_flag(ddpi_getenv *env, const char *name, bool *ret, struct
         return DDP_OK;
     ddp_status status = ddpi_parse_bool(text, ret, err);
     return status == DDP_OK ? DDP_OK : ddpi_error_wrap(err, status, "%s", name);
+}
+
+static ddp_status env_algorithm(ddpi_getenv *env, const char *name, ddp_algorithm *ret,
+                                struct ddp_error *err)
+{
+    static const struct {
+        const char *name;
+        ddp_algorithm algorithm;
+    } known[] = {
+#define ALGORITHM_ROW(symbol, name) {name, symbol},
+        DDP_ALGORITHM_MAP(ALGORITHM_ROW)
+#undef ALGORITHM_ROW
+    };
+    const char *text = env(name);
+    if (text == NULL)
+        return DDP_OK;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(text, known[i].name) == 0) {
+            *ret = known[i].algorithm;
+            return DDP_OK;
+        }
+    return ddpi_error_set(err, DDP_E_INVALID, "%s: '%s' is neither ring nor direct, nor auto", name,
+                          text);
+}
+
+static ddp_status load_algorithm(const struct ddp_comm_options *options, ddpi_getenv *env,
+                                 struct ddpi_config *config, struct ddp_error *err)
+{
+    config->algorithm = options->algorithm;
+    if ((unsigned)options->algorithm > DDP_ALGORITHM_DIRECT)
+        return ddpi_error_set(err, DDP_E_INVALID, "%d is no algorithm", (int)options->algorithm);
+    if (config->algorithm != DDP_ALGORITHM_AUTO)
+        return DDP_OK;
+    return env_algorithm(env, "DDP_ALGORITHM", &config->algorithm, err);
 }
 
 static ddp_status load_place(const struct ddp_comm_options *options, ddpi_getenv *env,
@@ -159,6 +199,8 @@ ddp_status ddpi_config_load(const struct ddp_comm_options *options, ddpi_getenv 
         status = load_store(options, env, &config, err);
     if (status == DDP_OK)
         status = load_limits(options, env, &config, err);
+    if (status == DDP_OK)
+        status = load_algorithm(options, env, &config, err);
     load_life(env, &config);
     if (status == DDP_OK)
         *ret_config = config;

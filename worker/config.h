@@ -22,12 +22,14 @@ struct ddpi_config {
     uint32_t init_timeout_ms;
     uint32_t timeout_ms;
     bool force_tcp;
+    ddp_algorithm algorithm;
     int life_fd; /* of life_slot.h; -1: none */
     uint32_t life_slot;
 };
 
 /* Looks a variable up: getenv(), or a test's own. NULL = not set. */
 typedef const char *ddpi_getenv(const char *name);
+ddpi_getenv ddpi_config_getenv;
 
 /* @options may be NULL. DDP_E_INVALID names the option or the variable. */
 ddp_status ddpi_config_load(const struct ddp_comm_options *options, ddpi_getenv *env,

@@ -4,6 +4,8 @@
  */
 #include "control.h"
 
+#include "sockets.h"
+
 #include <ctype.h>
 #include <endian.h>
 #include <errno.h>
@@ -13,16 +15,28 @@
 
 enum { MEMO_MAGIC = 0x43504444 /* "DDPC" */ };
 
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
 void ddpi_control_init(struct ddpi_control *control, int fd)
 {
-    *control = (struct ddpi_control){.fd = fd};
+    int domain = 0;
+    socklen_t len = sizeof domain;
+    (void)getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len);
+    *control = (struct ddpi_control){.fd = fd, .local = domain == AF_UNIX, .inbox_fd = -1};
 }
 
 void ddpi_control_finish(struct ddpi_control *control)
 {
-    if (control->fd >= 0)
-        close(control->fd);
-    control->fd = -1;
+    for (uint32_t i = 0; i < control->handed_count; i++)
+        close(control->handed[i].fd);
+    control->handed_count = 0;
+    close_fd(&control->inbox_fd);
+    close_fd(&control->fd);
 }
 
 void ddpi_memo_fill(struct ddpi_memo *memo, enum ddpi_notice notice, ddp_status status,
@@ -46,30 +60,85 @@ static bool memo_check(struct ddpi_memo *memo)
 {
     memo->notice = le32toh(memo->notice);
     memo->status = (int32_t)le32toh((uint32_t)memo->status);
+    memo->tag = le32toh(memo->tag);
     memo->text[sizeof memo->text - 1] = '\0';
     for (char *at = memo->text; *at != '\0'; at++)
         if (!isprint((unsigned char)*at))
             *at = '?';
     return memo->magic == htole32(MEMO_MAGIC) && memo->notice >= DDPI_NOTICE_FAILED &&
-           memo->notice <= DDPI_NOTICE_WAITING;
+           memo->notice <= DDPI_NOTICE_HANDOVER;
+}
+
+bool ddpi_control_hand_over(const struct ddpi_control *control, uint32_t tag, int fd)
+{
+    struct ddpi_memo memo;
+    ddpi_memo_fill(&memo, DDPI_NOTICE_HANDOVER, DDP_OK, "");
+    memo.tag = htole32(tag);
+    return control->local && ddpi_send_fds(control->fd, &memo, sizeof memo, &fd, 1, NULL) == DDP_OK;
+}
+
+int ddpi_control_take_over(struct ddpi_control *control, uint32_t *ret_tag)
+{
+    if (control->handed_count == 0)
+        return -1;
+    int fd = control->handed[0].fd;
+    *ret_tag = control->handed[0].tag;
+    control->handed_count--;
+    memmove(control->handed, control->handed + 1, control->handed_count * sizeof *control->handed);
+    return fd;
+}
+
+/* As recv(2); a descriptor that comes along belongs to the message in the inbox. */
+static ssize_t receive(struct ddpi_control *control)
+{
+    char *at = (char *)&control->inbox + control->got;
+    size_t left = sizeof control->inbox - control->got;
+    if (!control->local)
+        return recv(control->fd, at, left, MSG_DONTWAIT);
+    int fds[DDPI_FDS_MAX];
+    size_t nfds = 0;
+    ssize_t len = ddpi_recv_fds(control->fd, at, left, fds, &nfds);
+    for (size_t i = 0; i < nfds; i++) {
+        close_fd(&control->inbox_fd);
+        control->inbox_fd = fds[i];
+    }
+    return len;
+}
+
+/* A descriptor comes with a handover, and with nothing else. */
+static bool keep_handover(struct ddpi_control *control)
+{
+    bool handover = control->inbox.notice == DDPI_NOTICE_HANDOVER;
+    if (handover != (control->inbox_fd >= 0))
+        return false;
+    if (!handover)
+        return true;
+    if (control->handed_count == DDPI_HANDED_MAX)
+        return false;
+    control->handed[control->handed_count].tag = control->inbox.tag;
+    control->handed[control->handed_count].fd = control->inbox_fd;
+    control->handed_count++;
+    control->inbox_fd = -1;
+    return true;
 }
 
 enum ddpi_control_event ddpi_control_read(struct ddpi_control *control, struct ddpi_memo *ret_memo)
 {
     ssize_t len;
     do {
-        len = recv(control->fd, (char *)&control->inbox + control->got,
-                   sizeof control->inbox - control->got, MSG_DONTWAIT);
+        len = receive(control);
     } while (len < 0 && errno == EINTR);
     if (len < 0 && errno == EAGAIN)
         return DDPI_CONTROL_NONE;
+    if (len < 0 && errno == EPROTO)
+        return DDPI_CONTROL_GARBLED;
     if (len <= 0)
         return DDPI_CONTROL_END;
     control->got += (uint32_t)len;
     if (control->got < sizeof control->inbox)
         return DDPI_CONTROL_NONE;
     control->got = 0;
-    if (!memo_check(&control->inbox))
+    if (!memo_check(&control->inbox) || !keep_handover(control))
         return DDPI_CONTROL_GARBLED;
     *ret_memo = control->inbox;
     return DDPI_CONTROL_MEMO;

@@ -17,13 +17,14 @@ enum ddpi_notice {
     DDPI_NOTICE_LEFT,       /* the peer gave its communicator back; nothing more will come */
     DDPI_NOTICE_ASK,        /* the peer has waited too long for us: are we waiting as well? */
     DDPI_NOTICE_WAITING,    /* the answer: yes */
+    DDPI_NOTICE_HANDOVER,   /* a descriptor comes with it, and a tag */
 };
 
 struct ddpi_memo {
     uint32_t magic;
     uint32_t notice;
     int32_t status;
-    uint32_t reserved;
+    uint32_t tag;
     char text[DDP_ERROR_TEXT];
 };
 
@@ -34,10 +35,19 @@ enum ddpi_control_event {
     DDPI_CONTROL_GARBLED /* what came is no message */
 };
 
+enum { DDPI_HANDED_MAX = 16 };
+
 struct ddpi_control {
-    int fd; /* non-blocking; -1 = none */
+    int fd;     /* non-blocking; -1 = none */
+    bool local; /* a Unix socket: descriptors can be handed over */
     uint32_t got;
     struct ddpi_memo inbox; /* its first @got bytes are there */
+    int inbox_fd;           /* came with them; -1 = none */
+    struct {
+        uint32_t tag;
+        int fd;
+    } handed[DDPI_HANDED_MAX]; /* what the peer handed over and nobody has taken, oldest first */
+    uint32_t handed_count;
 };
 
 /* Takes over @fd. */
@@ -49,6 +59,15 @@ void ddpi_memo_fill(struct ddpi_memo *memo, enum ddpi_notice notice, ddp_status 
 
 /* Async-signal-safe. */
 void ddpi_control_send(const struct ddpi_control *control, const struct ddpi_memo *memo);
+
+/* Hand @fd, which stays the caller's, over to the peer, with a @tag for him. false: this socket
+ * cannot do that (control->local), or is full as the peer has not listened for long. The peer has
+ * to take them: one that holds DDPI_HANDED_MAX takes a further one for garbage. */
+bool ddpi_control_hand_over(const struct ddpi_control *control, uint32_t tag, int fd);
+
+/* The first of the descriptors that the peer has handed over, in order; the caller closes it.
+ * -1: none has been read. */
+int ddpi_control_take_over(struct ddpi_control *control, uint32_t *ret_tag);
 
 enum ddpi_control_event ddpi_control_read(struct ddpi_control *control, struct ddpi_memo *ret_memo);
 

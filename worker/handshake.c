@@ -1,59 +1,38 @@
 /*
- * handshake.c - greetings between neighbours, and the edges that come of them. Owns the listeners
- * and the memory file of a meeting, and every connection until it is part of an edge.
+ * handshake.c - where a rank meets others: its listeners, and who comes in through them. Owns them,
+ * the table of cards, and every connection until it is part of an edge.
  *
- * A greeting carries the token from the card of whom it greets, so a connection from somebody who
- * has not read the store is turned away; the answer carries the token of the one who connected.
- * On a Unix socket the kernel also says whose process the peer is.
+ * On a Unix socket the kernel also says whose process the visitor is. Strangers are sent away; one
+ * that says nothing has to give way when there is no room. The places are bounded: one for each
+ * connection that a rank of this world can have with us, and a few more.
  */
 #include "handshake.h"
 
-#include "clock.h"
 #include "error.h"
-#include "sockets.h"
+#include "mem.h"
 
-#include <endian.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
-enum { GREETING_MAGIC = 0x47504444 /* "DDPG" */, PENDING_MAX = 16 };
+enum { STRANGERS_MAX = 16, CONNECTIONS_PER_RANK = 2 };
 
-enum greeting_kind { GREET_SHM = 1, GREET_CONTROL, GREET_DATA, GREET_ANSWER };
-
-struct greeting {
-    uint32_t magic;
-    uint32_t kind;
-    uint32_t rank;
-    uint32_t zero;
-    uint8_t token[DDPI_TOKEN_SIZE];
+/* Who has connected. Complete ones stay as long as they are half of an edge, or as our own attempt
+ * to reach the same rank is under way. */
+struct visitor {
+    struct ddpi_list node; /* ddpi_meeting::visitors, the oldest first */
+    struct ddpi_incoming in;
+    bool complete;
 };
 
-/* A connection whose greeting is not complete. */
-struct pending {
-    int fd; /* -1 = this place is free */
-    bool local;
-    size_t got;
-    struct greeting greeting;
-    int fds[DDPI_FDS_MAX];
-    size_t nfds;
-};
-
-static uint64_t now_ms(void)
+static struct visitor *visitor_of(struct ddpi_list *node)
 {
-    return ddpi_now_ms(&ddpi_clock_monotonic);
+    return ddpi_container_of(node, struct visitor, node);
 }
 
-static void close_fd(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
-/* ---- meeting ---- */
+/* ---- life ---- */
 
 static void random_name(const uint8_t token[DDPI_TOKEN_SIZE], char name[DDPI_LOCAL_NAME])
 {
@@ -75,339 +54,331 @@ static bool prepare_shm(struct ddpi_meeting *meeting)
     return false;
 }
 
-ddp_status ddpi_meeting_init(struct ddpi_meeting *meeting, uint32_t rank, int bell,
-                             const struct sockaddr_storage *address, bool use_shm,
+/* Watch @fd for bytes to read; @owner is told from others by its address. */
+static ddp_status watch(const struct ddpi_meeting *meeting, int fd, void *owner,
+                        struct ddp_error *err)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = owner};
+    if (fd < 0 || epoll_ctl(meeting->events, EPOLL_CTL_ADD, fd, &event) == 0)
+        return DDP_OK;
+    return ddpi_error_sys(err, errno, "watch a socket");
+}
+
+void ddpi_meeting_clear(struct ddpi_meeting *meeting)
+{
+    *meeting = (struct ddpi_meeting){.events = -1, .tcp_listener = -1, .local_listener = -1};
+    ddpi_list_init(&meeting->visitors);
+    ddpi_attempt_clear(&meeting->attempt);
+}
+
+static ddp_status listen_everywhere(struct ddpi_meeting *meeting,
+                                    const struct sockaddr_storage *address, bool use_shm,
+                                    struct ddp_error *err)
+{
+    ddp_status status = DDP_OK;
+    meeting->card.tcp.ss_family = AF_INET;
+    if (address != NULL) {
+        meeting->card.tcp = *address;
+        status = ddpi_listen_tcp(&meeting->card.tcp, &meeting->tcp_listener, err);
+    }
+    if (status == DDP_OK && use_shm && meeting->card.machine[0] != '\0')
+        meeting->card.shm = prepare_shm(meeting);
+    return status;
+}
+
+ddp_status ddpi_meeting_init(struct ddpi_meeting *meeting, uint32_t rank, uint32_t world_size,
+                             int bell, const struct sockaddr_storage *address, bool use_shm,
                              struct ddp_error *err)
 {
-    *meeting =
-        (struct ddpi_meeting){.rank = rank, .bell = bell, .tcp_listener = -1, .local_listener = -1};
+    ddpi_meeting_clear(meeting);
+    meeting->rank = rank;
+    meeting->world_size = world_size;
+    meeting->card.world_size = world_size;
+    meeting->bell = bell;
+    meeting->cards = ddpi_calloc(world_size, DDPI_CARD_SLOT);
+    if (meeting->cards == NULL)
+        return ddpi_error_nomem(err, (unsigned long long)world_size * DDPI_CARD_SLOT);
+    meeting->events = epoll_create1(EPOLL_CLOEXEC);
+    if (meeting->events < 0)
+        return ddpi_error_sys(err, errno, "make an epoll descriptor");
     ddp_status status = ddpi_card_identify(&meeting->card, err);
-    if (status != DDP_OK)
-        return status;
-    meeting->card.tcp = *address;
-    status = ddpi_listen_tcp(&meeting->card.tcp, &meeting->tcp_listener, err);
-    if (status != DDP_OK)
-        return status;
-    if (use_shm && meeting->card.machine[0] != '\0')
-        meeting->card.shm = prepare_shm(meeting);
-    return DDP_OK;
+    if (status == DDP_OK)
+        status = listen_everywhere(meeting, address, use_shm, err);
+    if (status == DDP_OK)
+        status = watch(meeting, meeting->tcp_listener, &meeting->tcp_listener, err);
+    if (status == DDP_OK)
+        status = watch(meeting, meeting->local_listener, &meeting->local_listener, err);
+    if (status == DDP_OK && !ddpi_card_put(&meeting->card, ddpi_meeting_slot(meeting, rank)))
+        status = ddpi_error_nomem(err, DDPI_CARD_SLOT);
+    return status;
+}
+
+static void visitor_drop(struct ddpi_meeting *meeting, struct visitor *visitor)
+{
+    if (!visitor->complete)
+        epoll_ctl(meeting->events, EPOLL_CTL_DEL, visitor->in.fd, NULL);
+    ddpi_incoming_drop(&visitor->in);
+    ddpi_list_remove(&visitor->node);
+    ddpi_free(visitor);
+    meeting->visitor_count--;
+}
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
 }
 
 void ddpi_meeting_finish(struct ddpi_meeting *meeting)
 {
+    ddpi_list_for_each_safe (at, &meeting->visitors)
+        visitor_drop(meeting, visitor_of(at));
+    ddpi_attempt_drop(meeting);
     close_fd(&meeting->tcp_listener);
     close_fd(&meeting->local_listener);
+    close_fd(&meeting->events);
     ddpi_shm_destroy(meeting->segment);
-    meeting->segment = NULL;
+    ddpi_free(meeting->cards);
+    ddpi_meeting_clear(meeting);
 }
 
-/* ---- greetings ---- */
+/* ---- visitors ---- */
 
-static ddp_status greet(const struct ddpi_meeting *meeting, int fd, enum greeting_kind kind,
-                        const struct ddpi_peer *peer, const int *fds, size_t nfds,
-                        struct ddp_error *err)
+static void drop_rank(struct ddpi_meeting *meeting, uint32_t rank, enum ddpi_link link)
 {
-    struct greeting greeting = {.magic = htole32(GREETING_MAGIC),
-                                .kind = htole32((uint32_t)kind),
-                                .rank = htole32(meeting->rank)};
-    memcpy(greeting.token, peer->card.token, sizeof greeting.token);
-    return ddpi_send_fds(fd, &greeting, sizeof greeting, fds, nfds, err);
+    ddpi_list_for_each_safe (at, &meeting->visitors)
+        if (visitor_of(at)->complete && ddpi_incoming_is(&visitor_of(at)->in, rank, link))
+            visitor_drop(meeting, visitor_of(at));
 }
 
-static void pending_drop(struct pending *pending)
+/* The edge to @rank is there: whatever else that rank has begun comes too late. */
+static void forget(struct ddpi_meeting *meeting, uint32_t rank)
 {
-    for (size_t i = 0; i < pending->nfds; i++)
-        close(pending->fds[i]);
-    pending->nfds = 0;
-    close_fd(&pending->fd);
+    drop_rank(meeting, rank, DDPI_LINK_PEER);
+    memset(ddpi_meeting_slot(meeting, rank), 0, DDPI_CARD_SLOT);
 }
 
-/* Read on; true once the greeting is complete. A connection that ends or fails is dropped. */
-static bool pending_read(struct pending *pending)
+static void make_room(struct ddpi_meeting *meeting)
 {
-    char *at = (char *)&pending->greeting + pending->got;
-    size_t left = sizeof pending->greeting - pending->got;
-    ssize_t got = pending->local
-                      ? ddpi_recv_fds(pending->fd, at, left, pending->fds, &pending->nfds)
-                      : recv(pending->fd, at, left, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR))
-        return false;
-    if (got <= 0) {
-        pending_drop(pending);
-        return false;
-    }
-    pending->got += (size_t)got;
-    return pending->got == sizeof pending->greeting;
+    uint64_t places = (uint64_t)meeting->world_size * CONNECTIONS_PER_RANK + STRANGERS_MAX;
+    if (meeting->visitor_count < places)
+        return;
+    ddpi_list_for_each_safe (at, &meeting->visitors)
+        if (!visitor_of(at)->complete) {
+            visitor_drop(meeting, visitor_of(at));
+            return;
+        }
 }
 
-/* All bytes are compared, so that time tells nothing about them. */
-static bool same_token(const uint8_t *a, const uint8_t *b)
+static ddp_status take_in(struct ddpi_meeting *meeting, int listener, struct ddp_error *err)
 {
-    unsigned difference = 0;
-    for (size_t i = 0; i < DDPI_TOKEN_SIZE; i++)
-        difference |= a[i] ^ b[i];
-    return difference == 0;
-}
-
-static bool greeting_is(const struct pending *pending, const struct ddpi_meeting *meeting,
-                        uint32_t rank)
-{
-    return le32toh(pending->greeting.magic) == GREETING_MAGIC &&
-           le32toh(pending->greeting.rank) == rank &&
-           same_token(pending->greeting.token, meeting->card.token);
-}
-
-static struct ddpi_edge *name_edge(struct ddpi_edge *edge, const struct ddpi_peer *peer)
-{
-    edge->peer = peer->rank;
-    snprintf(edge->peer_name, sizeof edge->peer_name, "rank %u (pid %u on %s)", peer->rank,
-             peer->card.pid, peer->card.node);
-    return edge;
-}
-
-/* ---- connecting ---- */
-
-static ddp_status connect_shm(struct ddpi_meeting *meeting, const struct ddpi_peer *next,
-                              uint64_t deadline_ms, struct ddpi_half_edge *half,
-                              struct ddp_error *err)
-{
-    ddp_status status = ddpi_connect_local(next->card.local, deadline_ms, &half->control_fd, err);
-    if (status != DDP_OK)
-        return status;
-    const int fds[] = {ddpi_shm_fd(meeting->segment), meeting->bell};
-    return greet(meeting, half->control_fd, GREET_SHM, next, fds, 2, err);
-}
-
-static ddp_status connect_tcp(struct ddpi_meeting *meeting, const struct ddpi_peer *next,
-                              uint64_t deadline_ms, struct ddpi_half_edge *half,
-                              struct ddp_error *err)
-{
-    ddp_status status = ddpi_connect_tcp(&next->card.tcp, deadline_ms, &half->control_fd, err);
-    if (status == DDP_OK)
-        status = ddpi_connect_tcp(&next->card.tcp, deadline_ms, &half->data_fd, err);
-    if (status != DDP_OK)
-        return status;
-    ddpi_tune_tcp(half->control_fd);
-    ddpi_tune_tcp(half->data_fd);
-    status = greet(meeting, half->control_fd, GREET_CONTROL, next, NULL, 0, err);
-    if (status == DDP_OK)
-        status = greet(meeting, half->data_fd, GREET_DATA, next, NULL, 0, err);
-    return status;
-}
-
-void ddpi_half_edge_close(struct ddpi_half_edge *half)
-{
-    close_fd(&half->control_fd);
-    close_fd(&half->data_fd);
-}
-
-ddp_status ddpi_meeting_connect(struct ddpi_meeting *meeting, const struct ddpi_peer *next,
-                                uint64_t deadline_ms, struct ddpi_half_edge *ret_half,
-                                struct ddp_error *err)
-{
-    struct ddpi_half_edge half = {.control_fd = -1, .data_fd = -1};
-    ddp_status status = ddpi_card_share_memory(&meeting->card, &next->card)
-                            ? connect_shm(meeting, next, deadline_ms, &half, err)
-                            : connect_tcp(meeting, next, deadline_ms, &half, err);
+    int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
+        return ddpi_error_sys(err, errno, "accept a connection");
+    if (fd < 0)
+        return DDP_OK; /* who wanted in has changed his mind */
+    make_room(meeting);
+    struct visitor *visitor = ddpi_calloc(1, sizeof *visitor);
+    ddp_status status =
+        visitor != NULL ? watch(meeting, fd, visitor, err) : ddpi_error_nomem(err, sizeof *visitor);
     if (status != DDP_OK) {
-        ddpi_half_edge_close(&half);
-        return ddpi_error_wrap(err, status, "rank %u on %s", next->rank, next->card.node);
+        ddpi_free(visitor);
+        close(fd);
+        return status;
     }
-    *ret_half = half;
+    visitor->in = (struct ddpi_incoming){.fd = fd, .local = listener == meeting->local_listener};
+    ddpi_list_append(&meeting->visitors, &visitor->node);
+    meeting->visitor_count++;
     return DDP_OK;
+}
+
+static struct visitor *find(struct ddpi_meeting *meeting, uint32_t rank, enum ddpi_link link,
+                            enum ddpi_greeting_kind kind)
+{
+    ddpi_list_for_each (at, &meeting->visitors) {
+        struct visitor *visitor = visitor_of(at);
+        if (visitor->complete && ddpi_incoming_is(&visitor->in, rank, link) &&
+            visitor->in.greeting.kind == (uint32_t)kind)
+            return visitor;
+    }
+    return NULL;
 }
 
 /* ---- accepting ---- */
 
-struct acceptor {
-    struct ddpi_meeting *meeting;
-    const struct ddpi_peer *prev;
-    bool shm; /* what the cards agree on */
-    int control_fd, data_fd;
-    struct pending pending[PENDING_MAX];
-};
-
-static void take_in(struct acceptor *acceptor, int listener, bool local)
+/* false: it has gone away again, which matters only to somebody who needs it. */
+static bool answer(const struct ddpi_meeting *meeting, const struct ddpi_incoming *in,
+                   const struct ddpi_card *card, size_t nfds)
 {
-    int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd < 0)
-        return;
-    for (unsigned i = 0; i < PENDING_MAX; i++)
-        if (acceptor->pending[i].fd < 0) {
-            acceptor->pending[i] = (struct pending){.fd = fd, .local = local};
-            return;
-        }
-    close(fd); /* more strangers at a time than anybody expects */
+    return ddpi_greet(in->fd, DDPI_GREET_ANSWER, (enum ddpi_link)in->greeting.link, meeting->rank,
+                      card, &meeting->bell, nfds, NULL) == DDP_OK;
 }
 
-static ddp_status finish_shm(struct acceptor *acceptor, struct pending *pending,
-                             struct ddpi_edge **ret_edge, struct ddp_error *err)
-{
-    struct ddpi_meeting *meeting = acceptor->meeting;
-    struct ddpi_shm_segment *segment = NULL;
-    ddp_status status =
-        greet(meeting, pending->fd, GREET_ANSWER, acceptor->prev, &meeting->bell, 1, err);
-    if (status == DDP_OK) {
-        status = ddpi_shm_attach(pending->fds[0], &segment, err);
-        pending->fds[0] = pending->fds[1];
-        pending->nfds = 1;
-    }
-    if (status != DDP_OK) {
-        pending_drop(pending);
-        return status;
-    }
-    struct ddpi_edge *edge = ddpi_edge_shm(segment, 1, pending->fds[0], pending->fd, err);
-    pending->nfds = 0;
-    pending->fd = -1;
-    if (edge == NULL)
-        return DDP_E_NOMEM;
-    *ret_edge = name_edge(edge, acceptor->prev);
-    return DDP_OK;
-}
-
-static ddp_status finish_tcp(struct acceptor *acceptor, struct ddpi_edge **ret_edge,
+static ddp_status accept_shm(struct ddpi_meeting *meeting, struct ddpi_incoming *in,
+                             const struct ddpi_card *card, struct ddpi_edge **ret_edge,
                              struct ddp_error *err)
 {
-    ddpi_tune_tcp(acceptor->control_fd);
-    ddpi_tune_tcp(acceptor->data_fd);
-    ddp_status status =
-        greet(acceptor->meeting, acceptor->control_fd, GREET_ANSWER, acceptor->prev, NULL, 0, err);
+    if (!answer(meeting, in, card, 1))
+        return DDP_OK;
+    struct ddpi_shm_segment *segment;
+    int bell = in->fds[1];
+    ddp_status status = ddpi_shm_attach(in->fds[0], &segment, err);
+    in->fds[0] = bell;
+    in->nfds = 1;
     if (status != DDP_OK)
         return status;
-    struct ddpi_edge *edge = ddpi_edge_tcp(acceptor->data_fd, acceptor->control_fd, err);
-    acceptor->data_fd = -1;
-    acceptor->control_fd = -1;
-    if (edge == NULL)
-        return DDP_E_NOMEM;
-    *ret_edge = name_edge(edge, acceptor->prev);
-    return DDP_OK;
+    *ret_edge = ddpi_edge_shm(segment, 1, bell, in->fd, err);
+    in->nfds = 0;
+    in->fd = -1;
+    return *ret_edge != NULL ? DDP_OK : DDP_E_NOMEM;
 }
 
-/* A complete greeting: part of the edge that is expected, or a stranger. */
-static ddp_status welcome(struct acceptor *acceptor, struct pending *pending,
-                          struct ddpi_edge **ret_edge, struct ddp_error *err)
+static ddp_status accept_tcp(struct ddpi_meeting *meeting, struct ddpi_incoming *control,
+                             struct ddpi_incoming *data, const struct ddpi_card *card,
+                             struct ddpi_edge **ret_edge, struct ddp_error *err)
 {
-    uint32_t kind = le32toh(pending->greeting.kind);
-    bool known = greeting_is(pending, acceptor->meeting, acceptor->prev->rank);
-    if (known && acceptor->shm && kind == GREET_SHM && pending->nfds == 2 &&
-        ddpi_peer_is_us(pending->fd))
-        return finish_shm(acceptor, pending, ret_edge, err);
-    int *place = kind == GREET_CONTROL ? &acceptor->control_fd : &acceptor->data_fd;
-    if (known && !acceptor->shm && (kind == GREET_CONTROL || kind == GREET_DATA) && *place < 0) {
-        *place = pending->fd;
-        pending->fd = -1;
-    }
-    pending_drop(pending);
-    if (acceptor->control_fd < 0 || acceptor->data_fd < 0)
+    ddpi_tune_tcp(control->fd);
+    ddpi_tune_tcp(data->fd);
+    if (!answer(meeting, control, card, 0))
         return DDP_OK;
-    return finish_tcp(acceptor, ret_edge, err);
+    *ret_edge = ddpi_edge_tcp(data->fd, control->fd, err);
+    data->fd = -1;
+    control->fd = -1;
+    return *ret_edge != NULL ? DDP_OK : DDP_E_NOMEM;
 }
 
-enum { POLL_TCP, POLL_LOCAL, POLL_HALF, POLL_PENDING, POLL_COUNT = POLL_PENDING + PENDING_MAX };
-
-static ddp_status accept_once(struct acceptor *acceptor, const struct ddpi_half_edge *half,
-                              uint64_t deadline_ms, struct ddpi_edge **ret_edge,
-                              struct ddp_error *err)
+/* Our own attempt to reach @rank counts, not his to reach us. */
+static bool ours_counts(const struct ddpi_meeting *meeting, uint32_t rank, enum ddpi_link link)
 {
-    const struct ddpi_meeting *meeting = acceptor->meeting;
-    struct pollfd fds[POLL_COUNT] = {{.fd = meeting->tcp_listener, .events = POLLIN},
-                                     {.fd = meeting->local_listener, .events = POLLIN},
-                                     {.fd = half->control_fd, .events = 0}};
-    for (unsigned i = 0; i < PENDING_MAX; i++)
-        fds[POLL_PENDING + i] = (struct pollfd){.fd = acceptor->pending[i].fd, .events = POLLIN};
-    int count = poll(fds, POLL_COUNT, ddpi_remaining_ms(now_ms(), deadline_ms));
-    if (count < 0 && errno != EINTR)
-        return ddpi_error_sys(err, errno, "poll");
-    if (count == 0)
-        return ddpi_error_set(err, DDP_E_TIMEOUT, "rank %u on %s has not connected in time",
-                              acceptor->prev->rank, acceptor->prev->card.node);
-    if (count < 0)
+    const struct ddpi_attempt *attempt = &meeting->attempt;
+    return link == DDPI_LINK_PEER && attempt->stage != DDPI_ATTEMPT_NONE &&
+           attempt->stage != DDPI_ATTEMPT_GONE && attempt->link == DDPI_LINK_PEER &&
+           attempt->edge.peer == rank && meeting->rank < rank;
+}
+
+/* All that @rank has to bring for an edge may be here. */
+static ddp_status receive(struct ddpi_meeting *meeting, uint32_t rank, enum ddpi_link link,
+                          const struct ddpi_card *card, struct ddpi_edge **ret_edge,
+                          struct ddp_error *err)
+{
+    struct visitor *shm = find(meeting, rank, link, DDPI_GREET_SHM);
+    struct visitor *control = find(meeting, rank, link, DDPI_GREET_CONTROL);
+    struct visitor *data = find(meeting, rank, link, DDPI_GREET_DATA);
+    if ((shm == NULL && (control == NULL || data == NULL)) || ours_counts(meeting, rank, link))
         return DDP_OK;
-    if (fds[POLL_HALF].revents != 0)
-        return ddpi_error_set(err, DDP_E_PEER_DEAD,
-                              "the next rank closed its connection during init");
-    ddp_status status = DDP_OK;
-    for (unsigned i = 0; i < PENDING_MAX && status == DDP_OK && *ret_edge == NULL; i++)
-        if (fds[POLL_PENDING + i].revents != 0 && pending_read(&acceptor->pending[i]))
-            status = welcome(acceptor, &acceptor->pending[i], ret_edge, err);
-    if (fds[POLL_TCP].revents != 0)
-        take_in(acceptor, meeting->tcp_listener, false);
-    if (fds[POLL_LOCAL].revents != 0)
-        take_in(acceptor, meeting->local_listener, true);
-    return status;
-}
-
-ddp_status ddpi_meeting_accept(struct ddpi_meeting *meeting, const struct ddpi_peer *prev,
-                               const struct ddpi_half_edge *half, uint64_t deadline_ms,
-                               struct ddpi_edge **ret_edge, struct ddp_error *err)
-{
-    struct acceptor acceptor = {.meeting = meeting,
-                                .prev = prev,
-                                .shm = ddpi_card_share_memory(&meeting->card, &prev->card),
-                                .control_fd = -1,
-                                .data_fd = -1};
-    for (unsigned i = 0; i < PENDING_MAX; i++)
-        acceptor.pending[i].fd = -1;
-    struct ddpi_edge *edge = NULL;
-    ddp_status status = DDP_OK;
-    while (status == DDP_OK && edge == NULL)
-        status = accept_once(&acceptor, half, deadline_ms, &edge, err);
-    for (unsigned i = 0; i < PENDING_MAX; i++)
-        pending_drop(&acceptor.pending[i]);
-    close_fd(&acceptor.control_fd);
-    close_fd(&acceptor.data_fd);
-    if (status == DDP_OK)
-        *ret_edge = edge;
-    return status;
-}
-
-/* ---- confirming ---- */
-
-static ddp_status await_answer(struct pending *answer, const struct ddpi_peer *next,
-                               uint64_t deadline_ms, struct ddp_error *err)
-{
-    while (!pending_read(answer)) {
-        if (answer->fd < 0)
-            return ddpi_error_set(err, DDP_E_PEER_DEAD,
-                                  "rank %u on %s closed its connection during init", next->rank,
-                                  next->card.node);
-        struct pollfd pollfd = {.fd = answer->fd, .events = POLLIN};
-        int count = poll(&pollfd, 1, ddpi_remaining_ms(now_ms(), deadline_ms));
-        if (count == 0)
-            return ddpi_error_set(err, DDP_E_TIMEOUT, "rank %u on %s has not answered in time",
-                                  next->rank, next->card.node);
-        if (count < 0 && errno != EINTR)
-            return ddpi_error_sys(err, errno, "poll");
-    }
-    return DDP_OK;
-}
-
-ddp_status ddpi_meeting_confirm(struct ddpi_meeting *meeting, const struct ddpi_peer *next,
-                                struct ddpi_half_edge *half, uint64_t deadline_ms,
-                                struct ddpi_edge **ret_edge, struct ddp_error *err)
-{
-    bool shm = half->data_fd < 0;
-    struct pending answer = {.fd = half->control_fd, .local = shm};
-    half->control_fd = -1;
-    ddp_status status = await_answer(&answer, next, deadline_ms, err);
-    if (status == DDP_OK &&
-        (!greeting_is(&answer, meeting, next->rank) ||
-         le32toh(answer.greeting.kind) != GREET_ANSWER || answer.nfds != (shm ? 1 : 0)))
-        status =
-            ddpi_error_set(err, DDP_E_PROTOCOL,
-                           "what answers at the address of rank %u is not that rank", next->rank);
-    if (status != DDP_OK) {
-        pending_drop(&answer);
-        ddpi_half_edge_close(half);
+    if (link == DDPI_LINK_PEER && meeting->attempt.edge.peer == rank)
+        ddpi_attempt_drop(meeting);
+    ddp_status status = shm != NULL
+                            ? accept_shm(meeting, &shm->in, card, ret_edge, err)
+                            : accept_tcp(meeting, &control->in, &data->in, card, ret_edge, err);
+    drop_rank(meeting, rank, link);
+    if (*ret_edge == NULL)
         return status;
-    }
-    struct ddpi_edge *edge = shm ? ddpi_edge_shm(meeting->segment, 0, answer.fds[0], answer.fd, err)
-                                 : ddpi_edge_tcp(half->data_fd, answer.fd, err);
-    if (shm)
-        meeting->segment = NULL;
-    half->data_fd = -1;
-    if (edge == NULL)
-        return DDP_E_NOMEM;
-    *ret_edge = name_edge(edge, next);
+    ddpi_edge_name(*ret_edge, rank, card);
+    if (link == DDPI_LINK_PEER)
+        forget(meeting, rank);
     return DDP_OK;
+}
+
+/* From the rank that may connect for this, in the way that both cards agree on, and not twice? */
+static bool expected(struct ddpi_meeting *meeting, const struct visitor *visitor,
+                     const struct ddpi_card *card)
+{
+    const struct ddpi_greeting *greeting = &visitor->in.greeting;
+    enum ddpi_greeting_kind kind = (enum ddpi_greeting_kind)greeting->kind;
+    enum ddpi_link link = (enum ddpi_link)greeting->link;
+    uint32_t prev = (meeting->rank + meeting->world_size - 1) % meeting->world_size;
+    if (link > DDPI_LINK_PEER || (link == DDPI_LINK_RING && greeting->rank != prev) ||
+        greeting->rank == meeting->rank || find(meeting, greeting->rank, link, kind) != visitor)
+        return false;
+    if (ddpi_card_share_memory(&meeting->card, card))
+        return kind == DDPI_GREET_SHM && visitor->in.nfds == 2 && ddpi_peer_is_us(visitor->in.fd);
+    return (kind == DDPI_GREET_CONTROL || kind == DDPI_GREET_DATA) && visitor->in.nfds == 0;
+}
+
+/* A visitor has something to say. */
+static ddp_status listen_to(struct ddpi_meeting *meeting, struct visitor *visitor,
+                            struct ddpi_arrival *arrival, struct ddp_error *err)
+{
+    enum ddpi_incoming_state state = ddpi_incoming_read(&visitor->in);
+    if (state == DDPI_INCOMING_MORE)
+        return DDP_OK;
+    struct ddpi_card card;
+    uint32_t rank = visitor->in.greeting.rank;
+    if (state == DDPI_INCOMING_ENDED || !ddpi_incoming_valid(&visitor->in, &meeting->card) ||
+        rank >= meeting->world_size || !ddpi_card_get(ddpi_meeting_slot(meeting, rank), &card)) {
+        visitor_drop(meeting, visitor);
+        return DDP_OK;
+    }
+    epoll_ctl(meeting->events, EPOLL_CTL_DEL, visitor->in.fd, NULL);
+    visitor->complete = true;
+    if (!expected(meeting, visitor, &card)) {
+        visitor_drop(meeting, visitor);
+        return DDP_OK;
+    }
+    arrival->link = (enum ddpi_link)visitor->in.greeting.link;
+    arrival->asked = false;
+    return receive(meeting, rank, arrival->link, &card, &arrival->edge, err);
+}
+
+/* ---- both sides ---- */
+
+ddp_status ddpi_meeting_ask(struct ddpi_meeting *meeting, uint32_t peer, enum ddpi_link link,
+                            struct ddp_error *err)
+{
+    struct ddpi_attempt *attempt = &meeting->attempt;
+    ddpi_attempt_clear(attempt);
+    if (!ddpi_card_get(ddpi_meeting_slot(meeting, peer), &attempt->card))
+        return ddpi_error_set(err, DDP_E_PROTOCOL,
+                              "the card of rank %u is from another version of libddpcomm", peer);
+    if (ddpi_card_share_memory(&meeting->card, &attempt->card)) {
+        attempt->segment = meeting->segment;
+        meeting->segment = NULL;
+        ddp_status status =
+            attempt->segment == NULL ? ddpi_shm_create(&attempt->segment, err) : DDP_OK;
+        if (status != DDP_OK)
+            return status;
+    }
+    ddpi_edge_name(&attempt->edge, peer, &attempt->card);
+    attempt->link = link;
+    attempt->stage = DDPI_ATTEMPT_QUEUE;
+    return DDP_OK;
+}
+
+static ddp_status push(struct ddpi_meeting *meeting, struct ddpi_arrival *arrival,
+                       struct ddp_error *err)
+{
+    arrival->link = meeting->attempt.link;
+    arrival->asked = true;
+    ddp_status status = ddpi_attempt_push(meeting, &arrival->edge, err);
+    if (arrival->edge != NULL && arrival->link == DDPI_LINK_PEER)
+        forget(meeting, arrival->edge->peer);
+    return status;
+}
+
+ddp_status ddpi_meeting_advance(struct ddpi_meeting *meeting, struct ddpi_arrival *ret_arrival,
+                                struct ddp_error *err)
+{
+    struct ddpi_arrival arrival = {0};
+    ddp_status status = DDP_OK;
+    struct epoll_event event;
+    while (status == DDP_OK && arrival.edge == NULL &&
+           epoll_wait(meeting->events, &event, 1, 0) == 1) {
+        if (event.data.ptr == &meeting->tcp_listener)
+            status = take_in(meeting, meeting->tcp_listener, err);
+        else if (event.data.ptr == &meeting->local_listener)
+            status = take_in(meeting, meeting->local_listener, err);
+        else if (event.data.ptr == &meeting->attempt)
+            status = push(meeting, &arrival, err);
+        else
+            status = listen_to(meeting, event.data.ptr, &arrival, err);
+    }
+    if (status == DDP_OK && arrival.edge == NULL && meeting->attempt.stage == DDPI_ATTEMPT_QUEUE)
+        status = push(meeting, &arrival, err);
+    if (status != DDP_OK)
+        ddpi_attempt_drop(meeting);
+    else
+        *ret_arrival = arrival;
+    return status;
 }

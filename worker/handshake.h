@@ -1,60 +1,111 @@
 /*
- * handshake.h - two ranks that have each other's cards become an edge.
+ * handshake.h - two ranks that have each other's cards become an edge. Nothing here blocks: the
+ * caller waits for what ddpi_meeting_wait_fd() says, together with whatever else it waits for.
  *
- * For each edge of the ring the earlier rank connects and the later one accepts. Shared memory: one
- * connection over an abstract Unix socket, which carries the memory file and both bells and stays
- * open as the control socket. TCP: one connection for control and one for data.
+ * Who needs an edge first connects, and the other one accepts as soon as it listens. Shared memory:
+ * one connection over an abstract Unix socket, which carries the memory file and both bells and
+ * stays open as the control socket. TCP: one connection for control and one for data. If two ranks
+ * connect to each other, the attempt of the lower one counts, and the higher one gives its own up
+ * as soon as it has accepted.
+ *
+ * As the listener of a rank lives as long as its communicator, an attempt sees at once when the
+ * rank dies, whether or not it has accepted yet.
  */
 #ifndef DDPI_HANDSHAKE_H
 #define DDPI_HANDSHAKE_H
 
-#include "card.h"
+#include "greeting.h"
+#include "list.h"
 #include "transport.h"
 
-/* What a rank holds while it looks for its neighbours. */
+enum ddpi_attempt_stage {
+    DDPI_ATTEMPT_NONE,
+    DDPI_ATTEMPT_QUEUE,   /* there are too many in line; try again at retry_ms */
+    DDPI_ATTEMPT_CONNECT, /* TCP is at work */
+    DDPI_ATTEMPT_ANSWER,  /* greeted; the peer has to accept */
+    DDPI_ATTEMPT_GONE,    /* the peer is, and edge.broken says so */
+};
+
+/* An edge that this rank has asked for. */
+struct ddpi_attempt {
+    enum ddpi_attempt_stage stage;
+    enum ddpi_link link;
+    struct ddpi_card card;       /* of the peer */
+    struct ddpi_edge edge;       /* stands for the one to come where somebody waits for it */
+    struct ddpi_incoming answer; /* its connection is the one for control */
+    int data_fd;                 /* -1 with shared memory */
+    struct ddpi_shm_segment *segment;
+    uint64_t retry_ms;
+};
+
+/* Where a rank meets others. */
 struct ddpi_meeting {
     struct ddpi_card card; /* its own */
     uint32_t rank;
-    int bell; /* borrowed from the communicator */
-    int tcp_listener;
-    int local_listener;               /* -1 without shared memory */
-    struct ddpi_shm_segment *segment; /* for the edge to the next rank; NULL without */
+    uint32_t world_size;
+    int bell;         /* borrowed from the communicator */
+    uint8_t *cards;   /* a slot (card.h) for each rank; zeros: not known, or not needed any more */
+    int events;       /* an epoll descriptor for all of this */
+    int tcp_listener; /* -1: none */
+    int local_listener;               /* -1: no shared memory */
+    struct ddpi_shm_segment *segment; /* for the first attempt; NULL: it makes its own */
+    struct ddpi_list visitors;        /* of struct visitor: who has connected to us */
+    uint32_t visitor_count;
+    struct ddpi_attempt attempt; /* one at a time */
 };
 
-/* A peer and its card. */
-struct ddpi_peer {
-    uint32_t rank;
-    struct ddpi_card card;
-};
+/* Make @meeting such that it can be finished. */
+void ddpi_meeting_clear(struct ddpi_meeting *meeting);
 
-/* Connected, and greeted, but not confirmed yet. */
-struct ddpi_half_edge {
-    int control_fd;
-    int data_fd; /* -1 with shared memory */
-};
-
-void ddpi_half_edge_close(struct ddpi_half_edge *half);
-
-/* Listen on @address (its port is ignored) and, with @use_shm, on an abstract socket, and fill the
- * card. Where shared memory cannot be had, the card says so and nothing fails. */
-ddp_status ddpi_meeting_init(struct ddpi_meeting *meeting, uint32_t rank, int bell,
-                             const struct sockaddr_storage *address, bool use_shm,
+/* Listen on @address (NULL: nowhere; its port is ignored) and, with @use_shm, on an abstract
+ * socket, and fill the card. Where shared memory cannot be had, the card says so and nothing fails.
+ * On failure ddpi_meeting_finish() is still to be called. */
+ddp_status ddpi_meeting_init(struct ddpi_meeting *meeting, uint32_t rank, uint32_t world_size,
+                             int bell, const struct sockaddr_storage *address, bool use_shm,
                              struct ddp_error *err);
 void ddpi_meeting_finish(struct ddpi_meeting *meeting);
 
-/* Reach out to the next rank. */
-ddp_status ddpi_meeting_connect(struct ddpi_meeting *meeting, const struct ddpi_peer *next,
-                                uint64_t deadline_ms, struct ddpi_half_edge *ret_half,
+static inline uint8_t *ddpi_meeting_slot(const struct ddpi_meeting *meeting, uint32_t rank)
+{
+    return meeting->cards + (size_t)rank * DDPI_CARD_SLOT;
+}
+
+/* Begin to connect to @peer, whose card is known; no attempt may be under way. */
+ddp_status ddpi_meeting_ask(struct ddpi_meeting *meeting, uint32_t peer, enum ddpi_link link,
+                            struct ddp_error *err);
+
+/* An edge that has come of it all; edge NULL: none. */
+struct ddpi_arrival {
+    struct ddpi_edge *edge;
+    enum ddpi_link link;
+    bool asked; /* we have asked for it, the peer has not */
+};
+
+/* Go on until an edge is there, or until there is nothing to do now. Any failure ends the attempt;
+ * that its peer is gone is none, but breaks the edge that stands for it. */
+ddp_status ddpi_meeting_advance(struct ddpi_meeting *meeting, struct ddpi_arrival *ret_arrival,
                                 struct ddp_error *err);
 
-/* Accept the previous rank. Strangers are sent away. Gives up if @half breaks meanwhile. */
-ddp_status ddpi_meeting_accept(struct ddpi_meeting *meeting, const struct ddpi_peer *prev,
-                               const struct ddpi_half_edge *half, uint64_t deadline_ms,
-                               struct ddpi_edge **ret_edge, struct ddp_error *err);
+/* Readable when ddpi_meeting_advance() has something to do; and when it has so without that. */
+static inline int ddpi_meeting_wait_fd(const struct ddpi_meeting *meeting)
+{
+    return meeting->events;
+}
 
-/* Hear that the next rank has accepted. Takes over @half in any case. */
-ddp_status ddpi_meeting_confirm(struct ddpi_meeting *meeting, const struct ddpi_peer *next,
-                                struct ddpi_half_edge *half, uint64_t deadline_ms,
-                                struct ddpi_edge **ret_edge, struct ddp_error *err);
+static inline uint64_t ddpi_meeting_wake_ms(const struct ddpi_meeting *meeting)
+{
+    return meeting->attempt.stage == DDPI_ATTEMPT_QUEUE ? meeting->attempt.retry_ms : UINT64_MAX;
+}
+
+/* ---- attempt.c: the connecting side, for handshake.c ---- */
+
+void ddpi_attempt_clear(struct ddpi_attempt *attempt);
+void ddpi_attempt_drop(struct ddpi_meeting *meeting);
+/* Go on with the attempt as far as that is possible now. */
+ddp_status ddpi_attempt_push(struct ddpi_meeting *meeting, struct ddpi_edge **ret_edge,
+                             struct ddp_error *err);
+/* Give @edge, to @peer, its names. */
+struct ddpi_edge *ddpi_edge_name(struct ddpi_edge *edge, uint32_t peer,
+                                 const struct ddpi_card *card);
 
 #endif

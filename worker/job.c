@@ -1,6 +1,7 @@
 /*
  * job.c - the engine: runs a ring schedule over two edges. It moves bytes as they come and go,
- * without a barrier between steps: what was received may be sent on at once.
+ * without a barrier between steps: what was received may be sent on at once. A job that needs
+ * scratch memory is run in parts (layout.h), with no barrier between them either.
  *
  * Two cursors walk the steps of the schedule, one for what goes out and one for what comes in. The
  * one that goes out may be at most as far as the data that it passes on. Before the payload, each
@@ -8,16 +9,18 @@
  */
 #include "clock.h"
 #include "comm_impl.h"
+#include "fold.h"
 #include "reduce.h"
+
+#include <string.h>
 
 enum { PIECE = 128 * 1024 }; /* bytes moved one way before looking the other way */
 
 struct cursor {
     uint32_t step; /* steps before it are complete */
     struct ddpi_ring_step now;
-    size_t offset; /* of the chunk, in the buffer */
-    size_t len;    /* of the chunk */
-    size_t done;
+    struct ddpi_place place; /* of the chunk */
+    size_t done;             /* bytes of it */
 };
 
 struct engine {
@@ -25,29 +28,29 @@ struct engine {
     struct ddpi_job *job;
     struct ddpi_edge *next, *prev;
     uint32_t steps;
+    struct ddpi_layout layout;
+    size_t part;
     struct cursor out, in;
     struct {
         uint8_t wire[DDPI_CALL_WIRE_SIZE];
         size_t done;
     } out_header, in_header;
     struct ddpi_wait wait;
-    bool moved; /* something went in or out since it was last cleared */
+    ddp_status failure; /* no more waiting: only what is here already counts */
+    bool moved;         /* something went in or out since it was last cleared */
 };
 
 /* Put @cursor at the first step from @cursor->step on that has bytes to move. */
 static void settle(const struct engine *engine, struct cursor *cursor, bool outwards)
 {
-    const struct ddpi_job *job = engine->job;
     for (; cursor->step < engine->steps; cursor->step++) {
-        cursor->now = ddpi_ring_step(&job->ring, cursor->step);
+        cursor->now = ddpi_ring_step(&engine->job->ring, cursor->step);
         if (outwards ? !cursor->now.sends : !cursor->now.receives)
             continue;
         uint32_t index = outwards ? cursor->now.send_chunk : cursor->now.recv_chunk;
-        struct ddpi_chunk chunk = ddpi_ring_chunk(job->count, ddpi_ring_chunks(&job->ring), index);
-        cursor->offset = chunk.first * job->element_size;
-        cursor->len = chunk.count * job->element_size;
+        cursor->place = ddpi_layout_place(&engine->layout, engine->part, index);
         cursor->done = 0;
-        if (cursor->len > 0)
+        if (cursor->place.len > 0)
             return;
     }
 }
@@ -55,7 +58,7 @@ static void settle(const struct engine *engine, struct cursor *cursor, bool outw
 static void advance(const struct engine *engine, struct cursor *cursor, bool outwards, size_t len)
 {
     cursor->done += len;
-    if (cursor->done < cursor->len)
+    if (cursor->done < cursor->place.len)
         return;
     cursor->step++;
     settle(engine, cursor, outwards);
@@ -67,7 +70,7 @@ static size_t sendable(const struct engine *engine)
     const struct cursor *out = &engine->out, *in = &engine->in;
     if (out->step >= engine->steps)
         return 0;
-    size_t limit = out->len;
+    size_t limit = out->place.len;
     if (out->step > 0 && in->step < out->step)
         limit = in->step == out->step - 1 ? in->done : 0;
     size_t len = limit - out->done;
@@ -87,9 +90,9 @@ static void move_out(struct engine *engine)
     size_t len = sendable(engine);
     if (len == 0)
         return;
-    const struct ddpi_job *job = engine->job;
-    const uint8_t *from = engine->out.step == 0 ? job->send : job->recv;
-    size_t sent = next->ops->send(next, from + engine->out.offset + engine->out.done, len);
+    const struct ddpi_place *place = &engine->out.place;
+    const uint8_t *from = engine->out.step == 0 ? place->own : place->held;
+    size_t sent = next->ops->send(next, from + engine->out.done, len);
     if (sent == 0)
         return;
     engine->job->bytes_sent += sent;
@@ -127,9 +130,10 @@ static ddp_status move_header_in(struct engine *engine)
 }
 
 /* Reduce whole elements from where they lie in the edge; returns the bytes used up. */
-static size_t reduce_in(struct engine *engine, size_t offset, size_t left)
+static size_t reduce_in(struct engine *engine, size_t left)
 {
     const struct ddpi_job *job = engine->job;
+    const struct cursor *in = &engine->in;
     const uint8_t *bytes;
     size_t len = engine->prev->ops->peek(engine->prev, job->element_size, &bytes);
     if (len > left)
@@ -139,9 +143,9 @@ static size_t reduce_in(struct engine *engine, size_t offset, size_t left)
     size_t count = len / job->element_size;
     if (count == 0)
         return 0;
-    bool divides = engine->in.now.finishes && job->call.op == DDP_AVERAGE;
-    ddpi_reduce_many(&(struct ddpi_reduction){.in = {job->send + offset, bytes},
-                                              .out = {job->recv + offset},
+    bool divides = in->now.finishes && job->call.op == DDP_AVERAGE;
+    ddpi_reduce_many(&(struct ddpi_reduction){.in = {in->place.own + in->done, bytes},
+                                              .out = {in->place.held + in->done},
                                               .nin = 2,
                                               .nout = 1,
                                               .count = count,
@@ -154,23 +158,23 @@ static size_t reduce_in(struct engine *engine, size_t offset, size_t left)
 
 static void move_in(struct engine *engine)
 {
-    if (engine->in.step >= engine->steps)
+    struct cursor *in = &engine->in;
+    if (in->step >= engine->steps)
         return;
     struct ddpi_edge *prev = engine->prev;
-    size_t offset = engine->in.offset + engine->in.done;
-    size_t left = engine->in.len - engine->in.done;
+    size_t left = in->place.len - in->done;
     size_t got;
-    if (engine->in.now.reduces)
-        got = reduce_in(engine, offset, left);
+    if (in->now.reduces)
+        got = reduce_in(engine, left);
     else
-        got = prev->ops->recv(prev, engine->job->recv + offset, left < PIECE ? left : PIECE);
+        got = prev->ops->recv(prev, in->place.held + in->done, left < PIECE ? left : PIECE);
     if (got == 0)
         return;
     engine->job->bytes_received += got;
     engine->wait.bytes_done = engine->job->bytes_received;
     engine->moved = true;
     prev->asked_ms = 0;
-    advance(engine, &engine->in, false, got);
+    advance(engine, in, false, got);
 }
 
 static bool complete(const struct engine *engine)
@@ -182,22 +186,14 @@ static bool complete(const struct engine *engine)
 
 static ddp_status wait_for_edges(struct engine *engine)
 {
-    struct ddpi_need needs[DDPI_RING_EDGES] = {0};
+    struct ddpi_need needs[DDPI_RING_EDGES] = {
+        [DDPI_NEXT] = {.edge = engine->next}, [DDPI_PREV] = {.edge = engine->prev}};
     needs[DDPI_NEXT].send = engine->out_header.done < DDPI_CALL_WIRE_SIZE || sendable(engine) > 0;
     if (engine->in_header.done < DDPI_CALL_WIRE_SIZE)
         needs[DDPI_PREV].recv_bytes = 1;
     else if (engine->in.step < engine->steps)
         needs[DDPI_PREV].recv_bytes = engine->in.now.reduces ? engine->job->element_size : 1;
-    return ddpi_wait(engine->comm, &engine->wait, needs);
-}
-
-static inline void relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
+    return ddpi_wait(engine->comm, &engine->wait, needs, DDPI_RING_EDGES);
 }
 
 /* Move what can be moved now. */
@@ -213,36 +209,65 @@ static ddp_status move(struct engine *engine)
 
 /* Others have failed, maybe in a later operation than this one: if all that this one needs is here
  * already, it is a success, and the failure is for the next call. */
-static ddp_status finish_after_failure(struct engine *engine, ddp_status failure)
+static ddp_status finish_after_failure(struct engine *engine)
 {
     do {
         ddp_status status = move(engine);
         if (status != DDP_OK)
             return status;
     } while (engine->moved);
-    return complete(engine) ? DDP_OK : failure;
+    return complete(engine) ? DDP_OK : engine->failure;
 }
 
-static ddp_status run(struct engine *engine)
+static ddp_status run_part(struct engine *engine)
 {
     uint32_t idle = 0;
-    for (;;) {
+    while (engine->failure == DDP_OK) {
         ddp_status status = move(engine);
         if (status != DDP_OK || complete(engine))
             return status;
         if (engine->moved) {
             idle = 0;
-            status = ddpi_wait_overdue(engine->comm, &engine->wait);
+            engine->failure = ddpi_wait_overdue(engine->comm, &engine->wait, engine->prev);
         } else if (idle < engine->comm->spin_limit) {
             idle++;
-            relax();
+            ddpi_relax();
         } else {
             idle = 0;
-            status = wait_for_edges(engine);
+            engine->failure = wait_for_edges(engine);
         }
-        if (status != DDP_OK)
-            return finish_after_failure(engine, status);
     }
+    return finish_after_failure(engine);
+}
+
+/* Who gathers holds its own contribution where the others' come to lie. */
+static void begin_part(struct engine *engine)
+{
+    const struct ddpi_ring *ring = &engine->job->ring;
+    engine->out = engine->in = (struct cursor){0};
+    settle(engine, &engine->out, true);
+    settle(engine, &engine->in, false);
+    if (ring->kind != DDPI_RING_ALL_GATHER)
+        return;
+    struct ddpi_place place = ddpi_layout_place(&engine->layout, engine->part, ring->rank);
+    if (place.own != place.held && place.len > 0)
+        memcpy(place.held, place.own, place.len);
+}
+
+static void finish_part(const struct engine *engine)
+{
+    const struct ddpi_job *job = engine->job;
+    struct ddpi_gathered gathered;
+    if (!ddpi_layout_gathered(&engine->layout, engine->part, &gathered))
+        return;
+    ddpi_fold(&(struct ddpi_fold){.in = gathered.in,
+                                  .stride = gathered.stride,
+                                  .nin = job->ring.nranks,
+                                  .out = gathered.out,
+                                  .count = gathered.count,
+                                  .dtype = job->call.dtype,
+                                  .op = job->call.op,
+                                  .divisor = job->call.op == DDP_AVERAGE ? job->ring.nranks : 1});
 }
 
 static uint64_t bytes_to_receive(const struct engine *engine)
@@ -251,11 +276,9 @@ static uint64_t bytes_to_receive(const struct engine *engine)
     for (uint32_t step = 0; step < engine->steps; step++) {
         struct ddpi_ring_step now = ddpi_ring_step(&engine->job->ring, step);
         if (now.receives)
-            sum += ddpi_ring_chunk(engine->job->count, ddpi_ring_chunks(&engine->job->ring),
-                                   now.recv_chunk)
-                       .count;
+            sum += ddpi_layout_len(&engine->layout, now.recv_chunk);
     }
-    return sum * engine->job->element_size;
+    return sum;
 }
 
 ddp_status ddpi_job_run(struct ddp_comm *comm, struct ddpi_job *job)
@@ -264,9 +287,18 @@ ddp_status ddpi_job_run(struct ddp_comm *comm, struct ddpi_job *job)
     struct engine engine = {
         .comm = comm,
         .job = job,
-        .next = comm->edges[DDPI_NEXT],
-        .prev = comm->edges[DDPI_PREV],
+        .next = comm->edges.ring[DDPI_NEXT],
+        .prev = comm->edges.ring[DDPI_PREV],
         .steps = ddpi_ring_steps(&job->ring),
+        .layout = {.call = &job->call,
+                   .ring = &job->ring,
+                   .send = job->send,
+                   .recv = job->recv,
+                   .scratch = comm->scratch,
+                   .scratch_size = DDPI_SCRATCH_SIZE,
+                   .count = job->count,
+                   .element_size = job->element_size,
+                   .gathered = job->gathered},
         .wait = {.call = &job->call,
                  .started_ms = now,
                  .deadline_ms = ddpi_deadline(now, job->timeout_ms)},
@@ -275,7 +307,13 @@ ddp_status ddpi_job_run(struct ddp_comm *comm, struct ddpi_job *job)
     engine.next->asked_ms = 0;
     engine.prev->asked_ms = 0;
     ddpi_call_encode(&job->call, engine.out_header.wire);
-    settle(&engine, &engine.out, true);
-    settle(&engine, &engine.in, false);
-    return run(&engine);
+    size_t parts = ddpi_layout_parts(&engine.layout);
+    for (; engine.part < parts; engine.part++) {
+        begin_part(&engine);
+        ddp_status status = run_part(&engine);
+        if (status != DDP_OK)
+            return status;
+        finish_part(&engine);
+    }
+    return DDP_OK;
 }

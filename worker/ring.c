@@ -9,16 +9,18 @@ static uint32_t behind(const struct ddpi_ring *ring, uint32_t back)
     return (uint32_t)(((uint64_t)ring->rank + ring->nranks - back) % ring->nranks);
 }
 
-/* Rank r sends chunk r - s and receives r - s - 1, to which it adds its own; after N - 1 steps it
- * holds the finished chunk r + 1. */
-static struct ddpi_ring_step scatter_reduce(const struct ddpi_ring *ring, uint32_t step)
+/* Rank r begins by sending chunk r - @start. At each step it receives the chunk before the one that
+ * it sends, to which it adds its own; after N - 1 steps it holds the finished chunk r - @start + 1.
+ */
+static struct ddpi_ring_step scatter_reduce(const struct ddpi_ring *ring, uint32_t step,
+                                            uint32_t start)
 {
     return (struct ddpi_ring_step){.sends = true,
                                    .receives = true,
                                    .reduces = true,
                                    .finishes = step == ring->nranks - 2,
-                                   .send_chunk = behind(ring, step),
-                                   .recv_chunk = behind(ring, step + 1)};
+                                   .send_chunk = behind(ring, start + step),
+                                   .recv_chunk = behind(ring, start + step + 1)};
 }
 
 /* Whoever starts with chunk @ahead + r passes it on; what was received is passed on next. */
@@ -40,6 +42,18 @@ static struct ddpi_ring_step broadcast(const struct ddpi_ring *ring, uint32_t st
     return (struct ddpi_ring_step){.sends = !is_root && !is_last};
 }
 
+/* The rank behind the root sends at step 0. All others receive at step 0 and, but for the root,
+ * send at 1. */
+static struct ddpi_ring_step reduce(const struct ddpi_ring *ring, uint32_t step)
+{
+    bool is_root = ring->rank == ring->root;
+    bool is_first = ring->rank == ddpi_ring_next(ring->root, ring->nranks);
+    if (step == 0)
+        return (struct ddpi_ring_step){
+            .sends = is_first, .receives = !is_first, .reduces = !is_first, .finishes = is_root};
+    return (struct ddpi_ring_step){.sends = !is_first && !is_root};
+}
+
 uint32_t ddpi_ring_steps(const struct ddpi_ring *ring)
 {
     if (ring->nranks < 2)
@@ -48,8 +62,10 @@ uint32_t ddpi_ring_steps(const struct ddpi_ring *ring)
     case DDPI_RING_ALL_REDUCE:
         return 2 * (ring->nranks - 1);
     case DDPI_RING_ALL_GATHER:
+    case DDPI_RING_REDUCE_SCATTER:
         return ring->nranks - 1;
     case DDPI_RING_BROADCAST:
+    case DDPI_RING_REDUCE:
         return 2;
     }
     return 0;
@@ -57,7 +73,8 @@ uint32_t ddpi_ring_steps(const struct ddpi_ring *ring)
 
 uint32_t ddpi_ring_chunks(const struct ddpi_ring *ring)
 {
-    return ring->kind == DDPI_RING_BROADCAST ? 1 : ring->nranks;
+    bool is_chain = ring->kind == DDPI_RING_BROADCAST || ring->kind == DDPI_RING_REDUCE;
+    return is_chain ? 1 : ring->nranks;
 }
 
 struct ddpi_ring_step ddpi_ring_step(const struct ddpi_ring *ring, uint32_t step)
@@ -65,12 +82,16 @@ struct ddpi_ring_step ddpi_ring_step(const struct ddpi_ring *ring, uint32_t step
     switch (ring->kind) {
     case DDPI_RING_ALL_REDUCE:
         if (step < ring->nranks - 1)
-            return scatter_reduce(ring, step);
+            return scatter_reduce(ring, step, 0);
         return all_gather(ring, step - (ring->nranks - 1), 1);
     case DDPI_RING_ALL_GATHER:
         return all_gather(ring, step, 0);
+    case DDPI_RING_REDUCE_SCATTER:
+        return scatter_reduce(ring, step, 1);
     case DDPI_RING_BROADCAST:
         return broadcast(ring, step);
+    case DDPI_RING_REDUCE:
+        return reduce(ring, step);
     }
     return (struct ddpi_ring_step){0};
 }

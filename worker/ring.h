@@ -14,16 +14,18 @@
 #include <stdint.h>
 
 enum ddpi_ring_kind {
-    DDPI_RING_ALL_REDUCE, /* scatter-reduce, then all-gather: 2(N-1) steps over N chunks */
-    DDPI_RING_ALL_GATHER, /* rank r starts with chunk r: N-1 steps over N chunks */
-    DDPI_RING_BROADCAST,  /* from the root onwards: at most 2 steps over one chunk */
+    DDPI_RING_ALL_REDUCE,     /* scatter-reduce, then all-gather: 2(N-1) steps over N chunks */
+    DDPI_RING_ALL_GATHER,     /* rank r starts with chunk r: N-1 steps over N chunks */
+    DDPI_RING_REDUCE_SCATTER, /* rank r ends with chunk r, reduced: N-1 steps over N chunks */
+    DDPI_RING_BROADCAST,      /* from the root onwards: at most 2 steps over one chunk */
+    DDPI_RING_REDUCE,         /* from behind the root round to it: at most 2 steps, one chunk */
 };
 
 struct ddpi_ring {
     enum ddpi_ring_kind kind;
     uint32_t rank;
     uint32_t nranks;
-    uint32_t root; /* broadcast only */
+    uint32_t root; /* broadcast and reduce only */
 };
 
 struct ddpi_ring_step {

@@ -17,7 +17,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { BACKLOG = 64 };
+enum { BACKLOG = 4096 }; /* ranks that compute let others wait; the system may allow fewer */
 
 static bool route_to(const struct addrinfo *target, struct sockaddr_storage *ret)
 {
@@ -95,59 +95,41 @@ ddp_status ddpi_listen_local(const char *name, int *ret_fd, struct ddp_error *er
     return DDP_OK;
 }
 
-/* Wait for the end of a connect that is under way; returns its errno. */
-static int finish_connect(int fd, uint64_t deadline_ms)
-{
-    for (;;) {
-        struct pollfd pollfd = {.fd = fd, .events = POLLOUT};
-        int left = ddpi_remaining_ms(ddpi_now_ms(&ddpi_clock_monotonic), deadline_ms);
-        int count = poll(&pollfd, 1, left);
-        if (count == 0)
-            return ETIMEDOUT;
-        if (count < 0 && errno != EINTR)
-            return errno;
-        if (count > 0)
-            break;
-    }
-    int error = 0;
-    socklen_t len = sizeof error;
-    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) == 0 ? error : errno;
-}
-
-static ddp_status connect_to(const struct sockaddr *address, socklen_t len, const char *text,
-                             uint64_t deadline_ms, int *ret_fd, struct ddp_error *err)
+static int begin_to(const struct sockaddr *address, socklen_t len, int *ret_fd)
 {
     int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    int error = fd < 0 ? errno : 0;
-    if (error == 0 && connect(fd, address, len) != 0)
-        error = errno;
-    if (error == EINPROGRESS || error == EINTR)
-        error = finish_connect(fd, deadline_ms);
-    if (error == 0) {
+    if (fd < 0)
+        return errno;
+    int error = connect(fd, address, len) == 0 ? 0 : errno;
+    if (error == EINTR)
+        error = EINPROGRESS;
+    if (error == 0 || error == EINPROGRESS)
         *ret_fd = fd;
-        return DDP_OK;
-    }
-    if (fd >= 0)
+    else
         close(fd);
-    return ddpi_error_sys(err, error, "connect to %s", text);
+    return error;
 }
 
-ddp_status ddpi_connect_tcp(const struct sockaddr_storage *address, uint64_t deadline_ms,
-                            int *ret_fd, struct ddp_error *err)
+int ddpi_begin_tcp(const struct sockaddr_storage *address, int *ret_fd)
 {
-    char text[DDPI_ADDRESS_TEXT];
-    ddpi_address_text(address, text);
-    return connect_to((const struct sockaddr *)address, ddpi_address_len(address), text,
-                      deadline_ms, ret_fd, err);
+    return begin_to((const struct sockaddr *)address, ddpi_address_len(address), ret_fd);
 }
 
-ddp_status ddpi_connect_local(const char *name, uint64_t deadline_ms, int *ret_fd,
-                              struct ddp_error *err)
+int ddpi_begin_local(const char *name, int *ret_fd)
 {
     struct sockaddr_un address;
     socklen_t len = local_address(name, &address);
-    return connect_to((const struct sockaddr *)&address, len, "a Unix socket", deadline_ms, ret_fd,
-                      err);
+    return begin_to((const struct sockaddr *)&address, len, ret_fd);
+}
+
+int ddpi_connect_result(int fd)
+{
+    struct pollfd pollfd = {.fd = fd, .events = POLLOUT};
+    if (poll(&pollfd, 1, 0) <= 0)
+        return EINPROGRESS;
+    int error = 0;
+    socklen_t len = sizeof error;
+    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) == 0 ? error : errno;
 }
 
 void ddpi_tune_tcp(int fd)
@@ -191,12 +173,12 @@ ddp_status ddpi_send_fds(int fd, const void *bytes, size_t len, const int *fds, 
     }
     ssize_t sent;
     do {
-        sent = sendmsg(fd, &message, MSG_NOSIGNAL);
+        sent = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     } while (sent < 0 && errno == EINTR);
     if (sent < 0)
-        return ddpi_error_sys(err, errno, "send a greeting");
+        return ddpi_error_sys(err, errno, "send %zu bytes", len);
     if ((size_t)sent < len)
-        return ddpi_error_set(err, DDP_E_SYSTEM, "a fresh socket has no room for a greeting");
+        return ddpi_error_set(err, DDP_E_SYSTEM, "a socket has no room for %zu bytes", len);
     return DDP_OK;
 }
 
@@ -231,5 +213,9 @@ ssize_t ddpi_recv_fds(int fd, void *bytes, size_t len, int *fds, size_t *nfds)
     ssize_t got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     if (got >= 0)
         keep_fds(&message, fds, nfds);
+    if (got >= 0 && (message.msg_flags & MSG_CTRUNC) != 0) {
+        errno = EPROTO;
+        return -1;
+    }
     return got;
 }

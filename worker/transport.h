@@ -24,7 +24,9 @@ struct ddpi_edge;
 
 struct ddpi_edge_ops {
     const char *name;
-    bool late_data; /* data may still be under way when the control socket has ended */
+    /* For so long after one of its two connections has ended, the other one, or other ranks, may
+     * still have news; 0 where that cannot be. */
+    uint32_t linger_ms;
 
     /* Take as many of the @len bytes as there is room for; returns how many. */
     size_t (*send)(struct ddpi_edge *edge, const void *bytes, size_t len);

@@ -18,6 +18,7 @@
 
 enum {
     STAGE_SIZE = 256 * 1024,
+    LINGER_MS = 1000,
     DIRECT_MIN = 32 * 1024, /* below it, one system call that takes more saves the next one */
 };
 
@@ -126,7 +127,7 @@ struct ddpi_edge *ddpi_edge_tcp(int data_fd, int control_fd, struct ddp_error *e
 {
     static const struct ddpi_edge_ops ops = {
         .name = "TCP",
-        .late_data = true,
+        .linger_ms = LINGER_MS,
         .send = tcp_send,
         .recv = tcp_recv,
         .peek = tcp_peek,

@@ -18,25 +18,17 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
 enum {
     ANSWER_MS = 200,  /* for the answer of a rank that is waiting too */
     VERDICT_MS = 900, /* for the verdict of others, when everybody answers */
-    LINGER_MS = 1000, /* between the ends of the two connections of one peer */
 };
 
 static uint64_t now_ms(void)
 {
     return ddpi_now_ms(&ddpi_clock_monotonic);
-}
-
-static void tell_others(struct ddp_comm *comm, const struct ddpi_edge *from,
-                        const struct ddpi_memo *memo)
-{
-    for (unsigned i = 0; i < DDPI_RING_EDGES; i++)
-        if (comm->edges[i] != NULL && comm->edges[i] != from)
-            ddpi_control_send(&comm->edges[i]->control, memo);
 }
 
 ddp_status ddpi_comm_fail(struct ddp_comm *comm, const struct ddpi_edge *from, ddp_status status,
@@ -51,7 +43,7 @@ ddp_status ddpi_comm_fail(struct ddp_comm *comm, const struct ddpi_edge *from, d
     comm->failed = status;
     struct ddpi_memo memo;
     ddpi_memo_fill(&memo, DDPI_NOTICE_FAILED, status, comm->cause);
-    tell_others(comm, from, &memo);
+    ddpi_edges_tell(&comm->edges, from, &memo);
     return status;
 }
 
@@ -62,8 +54,8 @@ ddp_status ddpi_comm_check_abort(struct ddp_comm *comm)
     return ddpi_comm_fail(comm, NULL, DDP_E_ABORTED, "%s", comm->abort_notice.text);
 }
 
-static ddp_status fail_dead(struct ddp_comm *comm, const struct ddpi_wait *wait,
-                            const struct ddpi_edge *edge)
+ddp_status ddpi_wait_gone(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                          const struct ddpi_edge *edge)
 {
     char call[DDPI_CALL_TEXT];
     ddpi_call_name(wait->call, call);
@@ -82,22 +74,28 @@ static ddp_status fail_timeout(struct ddp_comm *comm, const struct ddpi_wait *wa
     uint64_t elapsed = now_ms() - wait->started_ms;
     return ddpi_comm_fail(
         comm, NULL, DDP_E_TIMEOUT,
-        "%s: rank %u has waited %llu.%llu s for %s, which %s; %llu of %llu bytes had come", call,
+        "%s: rank %u has waited %llu.%llu s for %s, which %s; %llu of %llu bytes had %s", call,
         comm->rank, (unsigned long long)elapsed / 1000, (unsigned long long)elapsed % 1000 / 100,
         edge->peer_name, finding, (unsigned long long)wait->bytes_done,
-        (unsigned long long)wait->bytes_wanted);
+        (unsigned long long)wait->bytes_wanted, wait->sends ? "left" : "come");
 }
 
-ddp_status ddpi_wait_overdue(struct ddp_comm *comm, const struct ddpi_wait *wait)
+ddp_status ddpi_wait_overdue(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                             const struct ddpi_edge *edge)
 {
     if (now_ms() < ddpi_deadline(wait->deadline_ms, ANSWER_MS + VERDICT_MS))
         return DDP_OK;
-    return fail_timeout(comm, wait, comm->edges[DDPI_PREV], "is too slow");
+    return fail_timeout(comm, wait, edge, "is too slow");
 }
+
+struct needs {
+    const struct ddpi_need *list;
+    unsigned count;
+};
 
 static bool needed(const struct ddpi_need *need)
 {
-    return need->recv_bytes > 0 || need->send;
+    return need->recv_bytes > 0 || need->send || need->handover;
 }
 
 static void ask(struct ddpi_edge *edge, uint64_t now)
@@ -109,11 +107,11 @@ static void ask(struct ddpi_edge *edge, uint64_t now)
     edge->answered = false;
 }
 
-static void ask_all(struct ddp_comm *comm, const struct ddpi_need *needs, uint64_t now)
+static void ask_all(const struct needs *needs, uint64_t now)
 {
-    for (unsigned i = 0; i < DDPI_RING_EDGES; i++)
-        if (needed(&needs[i]) && comm->edges[i]->asked_ms == 0)
-            ask(comm->edges[i], now);
+    for (unsigned i = 0; i < needs->count; i++)
+        if (needed(&needs->list[i]) && needs->list[i].edge->asked_ms == 0)
+            ask(needs->list[i].edge, now);
 }
 
 static void sooner(uint64_t *wake_ms, uint64_t candidate)
@@ -130,11 +128,11 @@ static ddp_status judge_life(struct ddp_comm *comm, const struct ddpi_wait *wait
         edge->broken_ms = now;
     if (edge->gone_ms == 0 && edge->broken_ms == 0)
         return DDP_OK;
-    if (edge->gone_ms != 0 && (edge->broken_ms != 0 || !edge->ops->late_data))
-        return fail_dead(comm, wait, edge);
-    uint64_t until = (edge->gone_ms != 0 ? edge->gone_ms : edge->broken_ms) + LINGER_MS;
+    if (edge->gone_ms != 0 && (edge->broken_ms != 0 || edge->ops->linger_ms == 0))
+        return ddpi_wait_gone(comm, wait, edge);
+    uint64_t until = (edge->gone_ms != 0 ? edge->gone_ms : edge->broken_ms) + edge->ops->linger_ms;
     if (now >= until)
-        return fail_dead(comm, wait, edge);
+        return ddpi_wait_gone(comm, wait, edge);
     sooner(wake_ms, until);
     return DDP_OK;
 }
@@ -159,18 +157,19 @@ static ddp_status judge_answer(struct ddp_comm *comm, const struct ddpi_wait *wa
 }
 
 static ddp_status judge(struct ddp_comm *comm, const struct ddpi_wait *wait,
-                        const struct ddpi_need *needs, uint64_t now, uint64_t *ret_wake_ms)
+                        const struct needs *needs, uint64_t now, uint64_t *ret_wake_ms)
 {
     uint64_t wake_ms = now < wait->deadline_ms ? wait->deadline_ms : UINT64_MAX;
     if (now >= wait->deadline_ms)
-        ask_all(comm, needs, now);
+        ask_all(needs, now);
+    sooner(&wake_ms, ddpi_meeting_wake_ms(&comm->edges.meeting));
     ddp_status status = DDP_OK;
-    for (unsigned i = 0; i < DDPI_RING_EDGES && status == DDP_OK; i++) {
-        if (!needed(&needs[i]))
+    for (unsigned i = 0; i < needs->count && status == DDP_OK; i++) {
+        if (!needed(&needs->list[i]))
             continue;
-        status = judge_life(comm, wait, comm->edges[i], now, &wake_ms);
+        status = judge_life(comm, wait, needs->list[i].edge, now, &wake_ms);
         if (status == DDP_OK)
-            status = judge_answer(comm, wait, comm->edges[i], now, &wake_ms);
+            status = judge_answer(comm, wait, needs->list[i].edge, now, &wake_ms);
     }
     *ret_wake_ms = wake_ms;
     return status;
@@ -186,7 +185,7 @@ static ddp_status take_failure(struct ddp_comm *comm, const struct ddpi_edge *ed
 }
 
 /* Read all that one peer has to say. */
-static ddp_status hear(struct ddp_comm *comm, struct ddpi_edge *edge, const struct ddpi_need *needs)
+static ddp_status hear(struct ddp_comm *comm, struct ddpi_edge *edge, const struct needs *needs)
 {
     struct ddpi_memo memo;
     uint64_t now = now_ms();
@@ -196,6 +195,7 @@ static ddp_status hear(struct ddp_comm *comm, struct ddpi_edge *edge, const stru
             return DDP_OK;
         case DDPI_CONTROL_END:
             edge->gone_ms = now;
+            ddpi_edges_ignore(&comm->edges, edge);
             return DDP_OK;
         case DDPI_CONTROL_GARBLED:
             return ddpi_comm_fail(comm, edge, DDP_E_PROTOCOL,
@@ -212,46 +212,81 @@ static ddp_status hear(struct ddp_comm *comm, struct ddpi_edge *edge, const stru
         case DDPI_NOTICE_ASK:
             ddpi_memo_fill(&memo, DDPI_NOTICE_WAITING, DDP_OK, "");
             ddpi_control_send(&edge->control, &memo);
-            ask_all(comm, needs, now);
+            ask_all(needs, now);
             break;
         case DDPI_NOTICE_WAITING:
             edge->answered = true;
+            break;
+        case DDPI_NOTICE_HANDOVER: /* its descriptor waits in the control socket */
             break;
         }
     }
 }
 
-/* fds[0] is the bell; then each edge's control and data descriptor. */
-enum { POLL_BELL, POLL_EDGES, POLL_COUNT = POLL_EDGES + 2 * DDPI_RING_EDGES };
+static ddp_status hear_all(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                           const struct needs *needs)
+{
+    enum { BATCH = 8 }; /* what is left over comes next time */
+    struct epoll_event events[BATCH];
+    int count = epoll_wait(comm->edges.controls, events, BATCH, 0);
+    ddp_status status = DDP_OK;
+    for (int i = 0; i < count && status == DDP_OK; i++)
+        status = events[i].data.ptr == &comm->edges.meeting ? ddpi_edges_let_in(comm, wait)
+                                                            : hear(comm, events[i].data.ptr, needs);
+    return status;
+}
+
+ddp_status ddpi_wait_hear(struct ddp_comm *comm, const struct ddpi_wait *wait)
+{
+    return hear_all(comm, wait, &(const struct needs){0});
+}
+
+/* The bell, all control sockets with who wants to come in; then the data of each need. */
+enum { POLL_BELL, POLL_CONTROLS, POLL_DATA, POLL_MAX = POLL_DATA + DDPI_NEEDS_MAX };
 
 /* true if a need is met already. */
-static bool arm(struct ddp_comm *comm, const struct ddpi_need *needs, struct pollfd *fds)
+static bool arm(const struct ddp_comm *comm, const struct needs *needs, struct pollfd *fds)
 {
     bool ready = false;
     fds[POLL_BELL] = (struct pollfd){.fd = comm->bell, .events = POLLIN};
-    for (unsigned i = 0; i < DDPI_RING_EDGES; i++) {
-        struct ddpi_edge *edge = comm->edges[i];
-        struct pollfd *control = &fds[POLL_EDGES + 2 * i], *data = control + 1;
-        *control =
-            (struct pollfd){.fd = edge->gone_ms == 0 ? edge->control.fd : -1, .events = POLLIN};
-        *data = (struct pollfd){.fd = -1};
-        if (needed(&needs[i]))
-            ready |= edge->ops->arm(edge, needs[i].recv_bytes, needs[i].send, data);
+    fds[POLL_CONTROLS] = (struct pollfd){.fd = comm->edges.controls, .events = POLLIN};
+    for (unsigned i = 0; i < needs->count; i++) {
+        const struct ddpi_need *need = &needs->list[i];
+        fds[POLL_DATA + i] = (struct pollfd){.fd = -1};
+        if (need->recv_bytes > 0 || need->send)
+            ready |=
+                need->edge->ops->arm(need->edge, need->recv_bytes, need->send, &fds[POLL_DATA + i]);
+        ready |= need->handover && need->edge->control.handed_count > 0;
     }
     return ready;
 }
 
-static void disarm(struct ddp_comm *comm, const struct ddpi_need *needs)
+static void disarm(const struct needs *needs)
 {
-    for (unsigned i = 0; i < DDPI_RING_EDGES; i++)
-        if (needed(&needs[i]))
-            comm->edges[i]->ops->disarm(comm->edges[i]);
+    for (unsigned i = 0; i < needs->count; i++)
+        if (needs->list[i].recv_bytes > 0 || needs->list[i].send)
+            needs->list[i].edge->ops->disarm(needs->list[i].edge);
 }
 
-static ddp_status sleep_until(struct ddp_comm *comm, const struct ddpi_need *needs,
-                              struct pollfd *fds, uint64_t now, uint64_t wake_ms)
+/* How long to sleep; NULL: there is no end. */
+static struct timespec *time_to(const struct ddpi_wait *wait, uint64_t now, uint64_t wake_ms,
+                                struct timespec *time)
 {
-    int count = poll(fds, POLL_COUNT, ddpi_remaining_ms(now, wake_ms));
+    int left_ms = ddpi_remaining_ms(now, wake_ms);
+    if (wait->nap_us > 0 && (left_ms < 0 || wait->nap_us < (uint64_t)left_ms * 1000)) {
+        *time = (struct timespec){.tv_nsec = (long)wait->nap_us * 1000};
+        return time;
+    }
+    *time = (struct timespec){.tv_sec = left_ms / 1000, .tv_nsec = left_ms % 1000 * 1000000L};
+    return left_ms < 0 ? NULL : time;
+}
+
+static ddp_status sleep_until(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                              const struct needs *needs, struct pollfd *fds, uint64_t now,
+                              uint64_t wake_ms)
+{
+    struct timespec time;
+    int count = ppoll(fds, POLL_DATA + needs->count, time_to(wait, now, wake_ms, &time), NULL);
     if (count < 0 && errno != EINTR)
         return ddpi_comm_fail(comm, NULL, DDP_E_SYSTEM, "rank %u: poll: %s", comm->rank,
                               strerrordesc_np(errno));
@@ -261,25 +296,25 @@ static ddp_status sleep_until(struct ddp_comm *comm, const struct ddpi_need *nee
     if (fds[POLL_BELL].revents != 0)
         (void)!read(comm->bell, &rings, sizeof rings);
     ddp_status status = DDP_OK;
-    for (unsigned i = 0; i < DDPI_RING_EDGES && status == DDP_OK; i++)
-        if (fds[POLL_EDGES + 2 * i].revents != 0)
-            status = hear(comm, comm->edges[i], needs);
+    if (fds[POLL_CONTROLS].revents != 0)
+        status = hear_all(comm, wait, needs);
     return status;
 }
 
 ddp_status ddpi_wait(struct ddp_comm *comm, const struct ddpi_wait *wait,
-                     const struct ddpi_need needs[DDPI_RING_EDGES])
+                     const struct ddpi_need *list, unsigned count)
 {
-    struct pollfd fds[POLL_COUNT];
+    const struct needs needs = {.list = list, .count = count};
+    struct pollfd fds[POLL_MAX];
     uint64_t now = now_ms(), wake_ms;
     ddp_status status = DDP_OK;
-    if (!arm(comm, needs, fds)) {
-        status = judge(comm, wait, needs, now, &wake_ms);
+    if (!arm(comm, &needs, fds)) {
+        status = judge(comm, wait, &needs, now, &wake_ms);
         if (status == DDP_OK)
             status = ddpi_comm_check_abort(comm);
         if (status == DDP_OK)
-            status = sleep_until(comm, needs, fds, now, wake_ms);
+            status = sleep_until(comm, wait, &needs, fds, now, wake_ms);
     }
-    disarm(comm, needs);
+    disarm(&needs);
     return status == DDP_OK ? ddpi_comm_check_abort(comm) : status;
 }

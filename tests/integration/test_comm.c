@@ -94,13 +94,13 @@ static void all_reduce_once(ddp_comm *comm, size_t count, ddp_dtype dtype, ddp_r
     fill_expected(expected, count, nranks, dtype, op);
     uint64_t before = bytes_sent(comm);
     /* Out of place, to an address that is no multiple of anything. */
-    CHECK_OK(ddp_all_reduce(comm, ours, result + 1, count, dtype, op, err));
+    CHECK_OK(ddp_all_reduce(comm, ours, result + 1, count, dtype, op, NULL, err));
     CHECK(memcmp(result + 1, expected, bytes) == 0);
     uint64_t sent = bytes_sent(comm) - before;
     CHECK(sent == scheduled_bytes(rank, nranks, count, size));
     if (count % nranks == 0)
         CHECK(sent == 2 * bytes * (nranks - 1) / nranks);
-    CHECK_OK(ddp_all_reduce(comm, ours, ours, count, dtype, op, err));
+    CHECK_OK(ddp_all_reduce(comm, ours, ours, count, dtype, op, NULL, err));
     CHECK(memcmp(ours, expected, bytes) == 0);
     free(ours);
     free(result);
@@ -151,7 +151,7 @@ static void inexact_sums(struct world *world, uint32_t rank, ddp_comm *comm)
         state = state * 1664525 + 1013904223;
         values[i] = (float)(int32_t)state * 1e-7F;
     }
-    CHECK_OK(ddp_all_reduce(comm, values, values, COUNT, DDP_FLOAT32, DDP_SUM, err));
+    CHECK_OK(ddp_all_reduce(comm, values, values, COUNT, DDP_FLOAT32, DDP_SUM, NULL, err));
     uint64_t digest = 1469598103934665603U;
     for (size_t i = 0; i < COUNT * sizeof *values; i++)
         digest = (digest ^ ((const uint8_t *)values)[i]) * 1099511628211U;
@@ -188,7 +188,7 @@ static void broadcasts(struct world *world, uint32_t rank, ddp_comm *comm)
             for (size_t i = 0; i < sizes[s]; i++)
                 values[i] = (int32_t)(rank == root ? i * 3 + root : 0);
             uint64_t before = bytes_sent(comm);
-            CHECK_OK(ddp_broadcast(comm, values, sizes[s], DDP_INT32, root, err));
+            CHECK_OK(ddp_broadcast(comm, values, sizes[s], DDP_INT32, root, NULL, err));
             for (size_t i = 0; i < sizes[s]; i++)
                 CHECK(values[i] == (int32_t)(i * 3 + root));
             bool is_last = ddpi_ring_next(rank, world->nranks) == root;
@@ -211,9 +211,9 @@ static void barriers(struct world *world, uint32_t rank, ddp_comm *comm)
     (void)rank;
     for (uint32_t turn = 1; turn <= 50; turn++) {
         atomic_fetch_add(world->counter, 1);
-        CHECK_OK(ddp_barrier(comm, err));
+        CHECK_OK(ddp_barrier(comm, NULL, err));
         CHECK(atomic_load(world->counter) == turn * world->nranks);
-        CHECK_OK(ddp_barrier(comm, err));
+        CHECK_OK(ddp_barrier(comm, NULL, err));
     }
     CHECK(bytes_sent(comm) == 0);
 }
@@ -237,9 +237,9 @@ static void second_communicator(struct world *world, uint32_t rank, ddp_comm *co
         ddp_comm *second;
         CHECK_OK(ddp_comm_init(&options, &second, err));
         int64_t one = 1;
-        CHECK_OK(ddp_all_reduce(second, &one, &one, 1, DDP_INT64, DDP_SUM, err));
+        CHECK_OK(ddp_all_reduce(second, &one, &one, 1, DDP_INT64, DDP_SUM, NULL, err));
         CHECK(one == world->nranks);
-        CHECK_OK(ddp_all_reduce(comm, &one, &one, 1, DDP_INT64, DDP_SUM, err));
+        CHECK_OK(ddp_all_reduce(comm, &one, &one, 1, DDP_INT64, DDP_SUM, NULL, err));
         CHECK(one == world->nranks * world->nranks);
         CHECK(ddp_comm_rank(second) == rank && ddp_comm_world_size(second) == world->nranks);
         ddp_comm_destroy(second);
@@ -259,22 +259,25 @@ static void invalid_arguments(struct world *world, uint32_t rank, ddp_comm *comm
 {
     float values[8] = {0};
     struct ddp_error error;
-    CHECK(ddp_all_reduce(comm, values, values, 8, (ddp_dtype)77, DDP_SUM, &error) == DDP_E_INVALID);
-    CHECK(ddp_all_reduce(comm, values, values, 8, DDP_FLOAT32, (ddp_reduce_op)77, &error) ==
+    CHECK(ddp_all_reduce(comm, values, values, 8, (ddp_dtype)77, DDP_SUM, NULL, &error) ==
           DDP_E_INVALID);
-    CHECK(ddp_all_reduce(comm, NULL, values, 8, DDP_FLOAT32, DDP_SUM, &error) == DDP_E_INVALID);
-    CHECK(ddp_all_reduce(comm, values, values + 1, 4, DDP_FLOAT32, DDP_SUM, &error) ==
+    CHECK(ddp_all_reduce(comm, values, values, 8, DDP_FLOAT32, (ddp_reduce_op)77, NULL, &error) ==
           DDP_E_INVALID);
-    CHECK(ddp_all_reduce(comm, values, values, SIZE_MAX, DDP_FLOAT32, DDP_SUM, &error) ==
+    CHECK(ddp_all_reduce(comm, NULL, values, 8, DDP_FLOAT32, DDP_SUM, NULL, &error) ==
           DDP_E_INVALID);
-    CHECK(ddp_broadcast(comm, values, 8, DDP_FLOAT32, world->nranks, &error) == DDP_E_INVALID);
+    CHECK(ddp_all_reduce(comm, values, values + 1, 4, DDP_FLOAT32, DDP_SUM, NULL, &error) ==
+          DDP_E_INVALID);
+    CHECK(ddp_all_reduce(comm, values, values, SIZE_MAX, DDP_FLOAT32, DDP_SUM, NULL, &error) ==
+          DDP_E_INVALID);
+    CHECK(ddp_broadcast(comm, values, 8, DDP_FLOAT32, world->nranks, NULL, &error) ==
+          DDP_E_INVALID);
     CHECK(strstr(error.msg, "root 2") != NULL);
     struct ddp_comm_stats stats = {.size = 1};
     CHECK(ddp_comm_get_stats(comm, &stats) == DDP_E_INVALID);
     values[0] = (float)rank; /* nothing of this has hurt it */
-    CHECK_OK(ddp_all_reduce(comm, values, values, 8, DDP_FLOAT32, DDP_SUM, err));
+    CHECK_OK(ddp_all_reduce(comm, values, values, 8, DDP_FLOAT32, DDP_SUM, NULL, err));
     CHECK(values[0] == 1.0F);
-    CHECK_OK(ddp_all_reduce(comm, NULL, NULL, 0, DDP_FLOAT32, DDP_SUM, err));
+    CHECK_OK(ddp_all_reduce(comm, NULL, NULL, 0, DDP_FLOAT32, DDP_SUM, NULL, err));
 }
 
 START_TEST(invalid_arguments_have_no_effect)

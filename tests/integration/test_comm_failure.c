@@ -8,6 +8,7 @@
 #include "world.h"
 
 #include <ddprun/store.h>
+#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -15,7 +16,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-enum { COUNT = 50000, SOON_US = 2 * 1000 * 1000 };
+enum { COUNT = 200000, SOON_US = 2 * 1000 * 1000 };
 
 static void report(struct world *world, uint32_t rank, ddp_status status,
                    const struct ddp_error *error)
@@ -26,21 +27,77 @@ static void report(struct world *world, uint32_t rank, ddp_status status,
     atomic_store(&place->at_us, now_us());
 }
 
-/* Reduce again and again until it fails; afterwards every call must fail in the same way. */
-static void reduce_until_failure(struct world *world, uint32_t rank, ddp_comm *comm)
+/* Every call, and by `direct` those that differ there; world->stage says which. COUNT elements take
+ * more than one part. */
+enum { RANKS = 4 };
+
+static float values[COUNT], gathered[COUNT];
+
+static ddp_status call_all_reduce(ddp_comm *comm, struct ddp_error *err)
 {
-    static float values[COUNT];
+    return ddp_all_reduce(comm, values, values, COUNT, DDP_FLOAT32, DDP_SUM, NULL, err);
+}
+
+static ddp_status call_reduce(ddp_comm *comm, struct ddp_error *err)
+{
+    return ddp_reduce(comm, values, gathered, COUNT, DDP_FLOAT32, DDP_SUM, 1, NULL, err);
+}
+
+static ddp_status call_broadcast(ddp_comm *comm, struct ddp_error *err)
+{
+    return ddp_broadcast(comm, values, COUNT, DDP_FLOAT32, 1, NULL, err);
+}
+
+static ddp_status call_all_gather(ddp_comm *comm, struct ddp_error *err)
+{
+    return ddp_all_gather(comm, values, gathered, COUNT / RANKS, DDP_FLOAT32, NULL, err);
+}
+
+static ddp_status call_reduce_scatter(ddp_comm *comm, struct ddp_error *err)
+{
+    return ddp_reduce_scatter(comm, values, gathered, COUNT / RANKS, DDP_FLOAT32, DDP_SUM, NULL,
+                              err);
+}
+
+static const struct {
+    const char *name; /* as in a sentence */
+    ddp_status (*run)(ddp_comm *comm, struct ddp_error *err);
+    ddp_algorithm algorithm;
+} calls[] = {
+    {"all_reduce #", call_all_reduce, DDP_ALGORITHM_RING},
+    {"reduce #", call_reduce, DDP_ALGORITHM_RING},
+    {"broadcast #", call_broadcast, DDP_ALGORITHM_RING},
+    {"all_gather #", call_all_gather, DDP_ALGORITHM_RING},
+    {"reduce_scatter #", call_reduce_scatter, DDP_ALGORITHM_RING},
+    {"all_reduce #", call_all_reduce, DDP_ALGORITHM_DIRECT},
+    {"reduce #", call_reduce, DDP_ALGORITHM_DIRECT},
+    {"reduce_scatter #", call_reduce_scatter, DDP_ALGORITHM_DIRECT},
+};
+enum { CALLS = sizeof calls / sizeof *calls };
+
+/* The test's number counts (call, victim). */
+static struct world world_of(int i)
+{
+    uint32_t stage = (uint32_t)i / RANKS;
+    return (struct world){.nranks = RANKS, .stage = stage, .algorithm = calls[stage].algorithm};
+}
+
+/* Call again and again until it fails; afterwards every call must fail in the same way. */
+static void call_until_failure(struct world *world, uint32_t rank, ddp_comm *comm)
+{
     struct ddp_error error = {0};
     ddp_status status;
     do {
-        status = ddp_all_reduce(comm, values, values, COUNT, DDP_FLOAT32, DDP_SUM, &error);
+        status = calls[world->stage].run(comm, &error);
         atomic_fetch_add(&world->reports[rank].steps, 1);
     } while (status == DDP_OK);
     report(world, rank, status, &error);
     struct ddp_error again;
-    CHECK(ddp_barrier(comm, &again) == status);
+    CHECK(ddp_barrier(comm, NULL, &again) == status);
     CHECK(strcmp(again.msg, error.msg) == 0);
-    CHECK(ddp_broadcast(comm, values, 1, DDP_FLOAT32, 0, NULL) == status);
+    CHECK(ddp_comm_check(comm, &again) == status);
+    CHECK(strcmp(again.msg, error.msg) == 0);
+    CHECK(ddp_broadcast(comm, values, 1, DDP_FLOAT32, 0, NULL, NULL) == status);
 }
 
 static void expect_report(const struct world *world, uint32_t rank, ddp_status status,
@@ -69,27 +126,30 @@ static void expect_blame(const struct world *world, uint32_t victim, ddp_status 
 
 START_TEST(a_killed_rank_is_named_by_all)
 {
-    struct world world = {.nranks = 4, .tcp = _i >= 4};
-    uint32_t victim = (uint32_t)_i % 4;
+    struct world world = world_of(_i / 2);
+    uint32_t victim = (uint32_t)_i / 2 % RANKS;
+    world.tcp = _i % 2 != 0;
     world_open(&world);
-    world_start(&world, reduce_until_failure);
-    world_await_steps(&world, victim, 20);
+    world_start(&world, call_until_failure);
+    world_await_steps(&world, victim, 5);
     uint64_t since = now_us();
     world_kill_rank(&world, victim);
     world_join(&world);
     expect_blame(&world, victim, DDP_E_PEER_DEAD, since);
-    ck_assert_ptr_nonnull(strstr(world.reports[(victim + 1) % 4].error.msg, "has died"));
+    ck_assert_ptr_nonnull(strstr(world.reports[(victim + 1) % RANKS].error.msg, "has died"));
     world_close(&world);
 }
 END_TEST
 
 START_TEST(a_stopped_rank_is_named_by_all)
 {
-    struct world world = {.nranks = 4, .tcp = _i >= 4, .timeout_ms = 400};
-    uint32_t victim = (uint32_t)_i % 4;
+    struct world world = world_of(_i);
+    uint32_t victim = (uint32_t)_i % RANKS;
+    world.timeout_ms = 400;
+    world.tcp = (world.stage + victim) % 2 != 0;
     world_open(&world);
-    world_start(&world, reduce_until_failure);
-    world_await_steps(&world, victim, 20);
+    world_start(&world, call_until_failure);
+    world_await_steps(&world, victim, 5);
     uint64_t since = now_us();
     kill(world.pids[victim], SIGSTOP);
     for (uint32_t rank = 0; rank < world.nranks; rank++)
@@ -99,7 +159,8 @@ START_TEST(a_stopped_rank_is_named_by_all)
     world_kill_rank(&world, victim);
     world_join(&world);
     expect_blame(&world, victim, DDP_E_TIMEOUT, since);
-    ck_assert_ptr_nonnull(strstr(world.reports[(victim + 1) % 4].error.msg, "all_reduce #"));
+    ck_assert_ptr_nonnull(
+        strstr(world.reports[(victim + 1) % RANKS].error.msg, calls[world.stage].name));
     world_close(&world);
 }
 END_TEST
@@ -111,7 +172,7 @@ static void one_is_slow(struct world *world, uint32_t rank, ddp_comm *comm)
     int32_t value = 1;
     if (rank == 1)
         poll(NULL, 0, 700);
-    CHECK_OK(ddp_all_reduce(comm, &value, &value, 1, DDP_INT32, DDP_SUM, err));
+    CHECK_OK(ddp_all_reduce(comm, &value, &value, 1, DDP_INT32, DDP_SUM, NULL, err));
 }
 
 START_TEST(a_slow_rank_is_waited_for)
@@ -126,12 +187,11 @@ END_TEST
 static void leave_in_the_middle(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     if (rank != 1) {
-        reduce_until_failure(world, rank, comm);
+        call_until_failure(world, rank, comm);
         return;
     }
-    static float values[COUNT];
     for (int i = 0; i < 5; i++)
-        CHECK_OK(ddp_all_reduce(comm, values, values, COUNT, DDP_FLOAT32, DDP_SUM, err));
+        CHECK_OK(ddp_all_reduce(comm, values, values, COUNT, DDP_FLOAT32, DDP_SUM, NULL, err));
 }
 
 START_TEST(a_rank_that_leaves_is_named)
@@ -149,17 +209,16 @@ END_TEST
 /* A last operation, after which some leave at once, must succeed everywhere. */
 static void finish_and_leave(struct world *world, uint32_t rank, ddp_comm *comm)
 {
-    (void)world;
     (void)rank;
-    static float values[COUNT];
-    CHECK_OK(ddp_broadcast(comm, values, COUNT, DDP_FLOAT32, 1, err));
-    CHECK_OK(ddp_all_reduce(comm, values, values, COUNT, DDP_FLOAT32, DDP_SUM, err));
+    CHECK_OK(ddp_broadcast(comm, values, COUNT, DDP_FLOAT32, 1, NULL, err));
+    CHECK_OK(calls[world->stage].run(comm, err));
 }
 
 START_TEST(leaving_after_the_last_operation_hurts_nobody)
 {
-    for (int turn = 0; turn < 10; turn++) {
-        struct world world = {.nranks = 4, .tcp = _i != 0};
+    for (int turn = 0; turn < 5; turn++) {
+        struct world world = world_of(_i / 2 * RANKS);
+        world.tcp = _i % 2 != 0;
         world_open(&world);
         world_run(&world, finish_and_leave);
         world_close(&world);
@@ -171,26 +230,40 @@ END_TEST
 
 static ddp_status deviate(ddp_comm *comm, uint32_t how, struct ddp_error *err)
 {
-    static double values[200];
+    static double doubles[200];
     switch (how) {
     case 1:
-        return ddp_all_reduce(comm, values, values, 99, DDP_FLOAT32, DDP_SUM, err);
+        return ddp_all_reduce(comm, doubles, doubles, 99, DDP_FLOAT32, DDP_SUM, NULL, err);
     case 2:
-        return ddp_all_reduce(comm, values, values, 100, DDP_FLOAT64, DDP_SUM, err);
+        return ddp_all_reduce(comm, doubles, doubles, 100, DDP_FLOAT64, DDP_SUM, NULL, err);
     case 3:
-        return ddp_all_reduce(comm, values, values, 100, DDP_FLOAT32, DDP_MAX, err);
+        return ddp_all_reduce(comm, doubles, doubles, 100, DDP_FLOAT32, DDP_MAX, NULL, err);
     case 4:
-        return ddp_broadcast(comm, values, 100, DDP_FLOAT32, 1, err);
+        return ddp_broadcast(comm, doubles, 100, DDP_FLOAT32, 1, NULL, err);
     case 5:
-        return ddp_barrier(comm, err);
+        return ddp_barrier(comm, NULL, err);
+    case 6:
+        return ddp_reduce(comm, doubles, doubles, 100, DDP_FLOAT32, DDP_SUM, 2, NULL, err);
+    case 7:
+        return ddp_all_gather(comm, doubles, gathered, 100, DDP_FLOAT32, NULL, err);
+    case 8:
+        return ddp_reduce_scatter(comm, values, gathered, 100, DDP_FLOAT32, DDP_SUM, NULL, err);
     default:
-        return ddp_all_reduce(comm, values, values, 100, DDP_FLOAT32, DDP_SUM, err);
+        return ddp_all_reduce(comm, doubles, doubles, 100, DDP_FLOAT32, DDP_SUM, NULL, err);
     }
 }
 
-static const char *const deviations[] = {"sum of 100 float32",      "sum of 99 float32",
-                                         "sum of 100 float64",      "max of 100 float32",
-                                         "100 float32 from rank 1", "barrier"};
+static const char *const deviations[] = {"sum of 100 float32",
+                                         "sum of 99 float32",
+                                         "sum of 100 float64",
+                                         "max of 100 float32",
+                                         "100 float32 from rank 1",
+                                         "barrier",
+                                         "sum of 100 float32 to rank 2, ring",
+                                         "all_gather #1 (100 float32)",
+                                         "reduce_scatter #1 (sum of 100 float32, ring)",
+                                         "sum of 100 float32, direct"};
+enum { DEVIATIONS = sizeof deviations / sizeof *deviations };
 
 static void call_something_else(struct world *world, uint32_t rank, ddp_comm *comm)
 {
@@ -203,7 +276,12 @@ START_TEST(a_mismatch_names_both_calls)
 {
     struct world world = {.nranks = 3, .tcp = _i % 2 != 0, .stage = (uint32_t)_i / 2 + 1};
     world_open(&world);
-    world_run(&world, call_something_else);
+    for (uint32_t rank = 0; rank < world.nranks; rank++) {
+        bool other = rank == 1 && world.stage == DEVIATIONS - 1;
+        world.algorithm = other ? DDP_ALGORITHM_DIRECT : DDP_ALGORITHM_RING;
+        world_start_rank(&world, rank, call_something_else);
+    }
+    world_join(&world);
     for (uint32_t rank = 0; rank < world.nranks; rank++) {
         expect_report(&world, rank, DDP_E_MISMATCH, deviations[0]);
         expect_report(&world, rank, DDP_E_MISMATCH, deviations[world.stage]);
@@ -249,7 +327,7 @@ static void abort_from_aside(struct world *world, uint32_t rank, ddp_comm *comm)
             poll(NULL, 0, 1);
     ddp_status status;
     do { /* the first one may have all that rank 2 needs */
-        status = ddp_barrier(comm, &error);
+        status = ddp_barrier(comm, NULL, &error);
     } while (status == DDP_OK);
     atomic_fetch_add(world->counter, 1);
     report(world, rank, status, &error);
@@ -363,9 +441,10 @@ START_TEST(strangers_are_turned_away)
     int fds[STRANGERS];
     for (int i = 0; i < STRANGERS; i++) {
         if (world.tcp)
-            ck_assert_int_eq(ddpi_connect_tcp(&card.tcp, UINT64_MAX, &fds[i], NULL), DDP_OK);
+            ck_assert_int_eq(ddpi_begin_tcp(&card.tcp, &fds[i]), EINPROGRESS);
         else
-            ck_assert_int_eq(ddpi_connect_local(card.local, UINT64_MAX, &fds[i], NULL), DDP_OK);
+            ck_assert_int_eq(ddpi_begin_local(card.local, &fds[i]), 0);
+        ck_assert_int_eq(poll(&(struct pollfd){.fd = fds[i], .events = POLLOUT}, 1, 5000), 1);
         char noise[100] = "GET / HTTP/1.1";
         if (i % 3 != 0) /* silence, a piece of a greeting, a whole one without the token */
             ck_assert_int_gt(write(fds[i], noise, i % 3 == 1 ? 10 : sizeof noise), 0);
@@ -384,12 +463,12 @@ Suite *test_suite(void)
     Suite *suite = suite_create("comm failure");
     TCase *tcase = tcase_create("failure");
     tcase_set_timeout(tcase, 30);
-    tcase_add_loop_test(tcase, a_killed_rank_is_named_by_all, 0, 8);
-    tcase_add_loop_test(tcase, a_stopped_rank_is_named_by_all, 0, 8);
+    tcase_add_loop_test(tcase, a_killed_rank_is_named_by_all, 0, 2 * RANKS * CALLS);
+    tcase_add_loop_test(tcase, a_stopped_rank_is_named_by_all, 0, RANKS * CALLS);
     tcase_add_loop_test(tcase, a_slow_rank_is_waited_for, 0, 2);
     tcase_add_loop_test(tcase, a_rank_that_leaves_is_named, 0, 2);
-    tcase_add_loop_test(tcase, leaving_after_the_last_operation_hurts_nobody, 0, 2);
-    tcase_add_loop_test(tcase, a_mismatch_names_both_calls, 0, 10);
+    tcase_add_loop_test(tcase, leaving_after_the_last_operation_hurts_nobody, 0, 2 * CALLS);
+    tcase_add_loop_test(tcase, a_mismatch_names_both_calls, 0, 2 * (DEVIATIONS - 1));
     tcase_add_loop_test(tcase, abort_reaches_all_ranks, 0, 4);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("init");

@@ -6,7 +6,6 @@
 
 #include "check_main.h"
 #include "clock.h"
-#include "server.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -36,21 +35,6 @@ static pid_t fork_child(void)
     return pid;
 }
 
-static void run_store(int out)
-{
-    uv_loop_t loop;
-    struct ddpi_server *server;
-    const struct ddpi_server_options options = {0};
-    if (uv_loop_init(&loop) != 0 || ddpi_server_create(&loop, &options, &server, NULL) != DDP_OK)
-        _exit(1);
-    const char *endpoint = ddpi_server_endpoint(server);
-    if (write(out, endpoint, strlen(endpoint)) < 0)
-        _exit(1);
-    close(out);
-    uv_run(&loop, UV_RUN_DEFAULT);
-    _exit(0);
-}
-
 void world_open(struct world *world)
 {
     int pipe_fds[2];
@@ -58,7 +42,7 @@ void world_open(struct world *world)
     world->store = fork_child();
     if (world->store == 0) {
         close(pipe_fds[0]);
-        run_store(pipe_fds[1]);
+        world_serve(pipe_fds[1]);
     }
     close(pipe_fds[1]);
     ssize_t len = read(pipe_fds[0], world->endpoint, sizeof world->endpoint - 1);
@@ -106,6 +90,7 @@ struct ddp_comm_options world_options(const struct world *world, uint32_t rank)
         .init_timeout_ms = world->init_timeout_ms != 0 ? world->init_timeout_ms : 20000,
         .timeout_ms = world->timeout_ms != 0 ? world->timeout_ms : 20000,
         .force_tcp = world->tcp,
+        .algorithm = world->algorithm,
     };
 }
 

@@ -31,6 +31,7 @@ struct world {
     bool tcp;
     uint32_t timeout_ms;      /* 0 = 20 s */
     uint32_t init_timeout_ms; /* 0 = 20 s */
+    ddp_algorithm algorithm;
     const char *name;
     uint32_t stage; /* whatever the body wants to know */
 
@@ -43,6 +44,9 @@ struct world {
 
 /* Runs in the process of @rank, which has joined. */
 typedef void rank_body(struct world *world, uint32_t rank, ddp_comm *comm);
+
+/* The process of the store: writes the endpoint to @out and serves until it is killed. */
+_Noreturn void world_serve(int out);
 
 void world_open(struct world *world); /* start the store */
 void world_close(struct world *world);

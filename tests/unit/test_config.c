@@ -37,6 +37,7 @@ START_TEST(no_launcher_is_a_world_of_one)
     ck_assert_uint_eq(config.timeout_ms, 600000);
     ck_assert_uint_eq(config.init_timeout_ms, 600000);
     ck_assert(!config.force_tcp);
+    ck_assert_int_eq(config.algorithm, DDP_ALGORITHM_AUTO);
 }
 END_TEST
 
@@ -44,7 +45,7 @@ START_TEST(everything_from_the_environment)
 {
     SET("RANK", "3", "WORLD_SIZE", "8", "DDPRUN_STORE", "10.0.0.1:29400", "DDPRUN_STORE_PREFIX",
         "job/2/", "DDP_TIMEOUT", "1.5s", "DDP_INIT_TIMEOUT", "2m", "DDP_FORCE_TCP", "true",
-        "DDPRUN_TOKEN_FD", "3");
+        "DDPRUN_TOKEN_FD", "3", "DDP_ALGORITHM", "direct");
     struct ddpi_config config;
     ck_assert_int_eq(ddpi_config_load(NULL, test_env, &config, NULL), DDP_OK);
     ck_assert_uint_eq(config.rank, 3);
@@ -54,6 +55,7 @@ START_TEST(everything_from_the_environment)
     ck_assert_uint_eq(config.timeout_ms, 1500);
     ck_assert_uint_eq(config.init_timeout_ms, 120000);
     ck_assert(config.force_tcp);
+    ck_assert_int_eq(config.algorithm, DDP_ALGORITHM_DIRECT);
     ck_assert_int_eq(config.token_fd, 3);
 }
 END_TEST
@@ -61,7 +63,7 @@ END_TEST
 START_TEST(options_come_first)
 {
     SET("RANK", "nonsense", "WORLD_SIZE", "8", "DDPRUN_STORE", "a:1", "DDP_TIMEOUT", "nonsense",
-        "DDP_FORCE_TCP", "nonsense", "DDPRUN_TOKEN_FD", "nonsense");
+        "DDP_FORCE_TCP", "nonsense", "DDPRUN_TOKEN_FD", "nonsense", "DDP_ALGORITHM", "nonsense");
     const struct ddp_comm_options options = {.size = sizeof options,
                                              .store_endpoint = "b:2",
                                              .name = "evaluation",
@@ -69,7 +71,8 @@ START_TEST(options_come_first)
                                              .rank = 1,
                                              .init_timeout_ms = 10,
                                              .timeout_ms = 20,
-                                             .force_tcp = 1};
+                                             .force_tcp = 1,
+                                             .algorithm = DDP_ALGORITHM_RING};
     struct ddpi_config config;
     ck_assert_int_eq(ddpi_config_load(&options, test_env, &config, NULL), DDP_OK);
     ck_assert_uint_eq(config.rank, 1);
@@ -78,6 +81,7 @@ START_TEST(options_come_first)
     ck_assert_str_eq(config.name, "evaluation");
     ck_assert_uint_eq(config.init_timeout_ms, 10);
     ck_assert_uint_eq(config.timeout_ms, 20);
+    ck_assert_int_eq(config.algorithm, DDP_ALGORITHM_RING);
     ck_assert_int_eq(config.token_fd, 0); /* it is for the launcher's store */
 }
 END_TEST
@@ -99,6 +103,8 @@ static const struct {
     {{"DDP_TIMEOUT", "0"}, "DDP_TIMEOUT"},
     {{"DDP_INIT_TIMEOUT", "-1"}, "DDP_INIT_TIMEOUT"},
     {{"DDP_FORCE_TCP", "yes"}, "DDP_FORCE_TCP"},
+    {{"DDP_ALGORITHM", "tree"}, "DDP_ALGORITHM: 'tree'"},
+    {{"DDP_ALGORITHM", ""}, "DDP_ALGORITHM"},
     {{"RANK", "0", "WORLD_SIZE", "2", "DDPRUN_STORE", "a:1", "DDPRUN_TOKEN_FD", "2"},
      "DDPRUN_TOKEN_FD"},
 };
@@ -124,6 +130,7 @@ START_TEST(malformed_options_are_refused)
         {.size = sizeof bad[0], .world_size = 2},
         {.size = sizeof bad[0], .world_size = 1, .name = "a/b"},
         {.size = sizeof bad[0], .world_size = 1, .name = ""},
+        {.size = sizeof bad[0], .world_size = 1, .algorithm = (ddp_algorithm)3},
     };
     struct ddpi_config config;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)

@@ -5,6 +5,7 @@
 #include "call.h"
 #include "card.h"
 #include "check_main.h"
+#include "sockets.h"
 #include "transport.h"
 
 #include <fcntl.h>
@@ -12,6 +13,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { SHM, TCP, TRANSPORTS, TOTAL = 3 * 1000 * 1000 + 17 };
@@ -218,6 +220,77 @@ START_TEST(control_messages_and_their_end)
 }
 END_TEST
 
+static ino_t file_of(int fd)
+{
+    struct stat info;
+    ck_assert_int_eq(fstat(fd, &info), 0);
+    return info.st_ino;
+}
+
+START_TEST(descriptors_are_handed_over_in_order)
+{
+    struct pair pair = pair_create(_i);
+    struct ddpi_control *a = &pair.a->control, *b = &pair.b->control;
+    int files[] = {memfd_create("one", 0), memfd_create("two", 0)};
+    uint32_t tag;
+    struct ddpi_memo got;
+    ck_assert_int_eq(ddpi_control_take_over(b, &tag), -1);
+    for (uint32_t i = 0; i < 2; i++)
+        ck_assert(ddpi_control_hand_over(a, 10 + i, files[i]));
+    for (uint32_t i = 0; i < 2; i++) {
+        ck_assert_int_eq(ddpi_control_read(b, &got), DDPI_CONTROL_MEMO);
+        ck_assert_uint_eq(got.notice, DDPI_NOTICE_HANDOVER);
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        int fd = ddpi_control_take_over(b, &tag);
+        ck_assert_uint_eq(tag, 10 + i);
+        ck_assert_uint_eq(file_of(fd), file_of(files[i]));
+        ck_assert_int_eq(fcntl(fd, F_GETFD), FD_CLOEXEC);
+        close(fd);
+    }
+    /* What nobody takes is closed with the edge. */
+    ck_assert(ddpi_control_hand_over(a, 3, files[0]));
+    ck_assert_int_eq(ddpi_control_read(b, &got), DDPI_CONTROL_MEMO);
+    int kept = b->handed[0].fd;
+    pair_destroy(&pair);
+    ck_assert_int_eq(fcntl(kept, F_GETFD), -1);
+    close(files[0]);
+    close(files[1]);
+}
+END_TEST
+
+START_TEST(bad_handovers_are_garbage)
+{
+    struct pair pair = pair_create(SHM);
+    struct ddpi_control *a = &pair.a->control, *b = &pair.b->control;
+    struct ddpi_memo memo, got;
+    if (_i == 0) { /* none comes along */
+        ddpi_memo_fill(&memo, DDPI_NOTICE_HANDOVER, DDP_OK, "");
+        ddpi_control_send(a, &memo);
+    } else if (_i == 1) { /* one comes along with something else */
+        ddpi_memo_fill(&memo, DDPI_NOTICE_ASK, DDP_OK, "");
+        ck_assert_int_eq(ddpi_send_fds(a->fd, &memo, sizeof memo, &pair.bell_a, 1, NULL), DDP_OK);
+    } else { /* more than anybody takes */
+        for (uint32_t i = 0; i <= DDPI_HANDED_MAX; i++) {
+            ck_assert(ddpi_control_hand_over(a, i, pair.bell_a));
+            if (i < DDPI_HANDED_MAX)
+                ck_assert_int_eq(ddpi_control_read(b, &got), DDPI_CONTROL_MEMO);
+        }
+    }
+    ck_assert_int_eq(ddpi_control_read(b, &got), DDPI_CONTROL_GARBLED);
+    pair_destroy(&pair);
+}
+END_TEST
+
+START_TEST(descriptors_need_a_unix_socket)
+{
+    struct ddpi_control control;
+    ddpi_control_init(&control, socket(AF_INET, SOCK_STREAM, 0));
+    ck_assert(!control.local && !ddpi_control_hand_over(&control, 0, 0));
+    ddpi_control_finish(&control);
+}
+END_TEST
+
 START_TEST(what_was_sent_before_the_end_arrives)
 {
     struct pair pair = pair_create(_i);
@@ -236,7 +309,12 @@ END_TEST
 
 START_TEST(calls_on_the_wire)
 {
-    struct ddpi_call call = {DDPI_ALL_REDUCE, 1ULL << 40, 1ULL << 33, DDP_BFLOAT16, DDP_MAX, 0};
+    struct ddpi_call call = {.operation = DDPI_ALL_REDUCE,
+                             .seq = 1ULL << 40,
+                             .count = 1ULL << 33,
+                             .dtype = DDP_BFLOAT16,
+                             .op = DDP_MAX,
+                             .algorithm = DDP_ALGORITHM_DIRECT};
     uint8_t wire[DDPI_CALL_WIRE_SIZE];
     struct ddpi_call got;
     ddpi_call_encode(&call, wire);
@@ -275,6 +353,12 @@ START_TEST(cards_on_the_wire)
     ck_assert(ddpi_card_share_memory(&card, &got));
     got.machine[0] ^= 1;
     ck_assert(!ddpi_card_share_memory(&card, &got));
+    uint8_t slot[DDPI_CARD_SLOT] = {0};
+    ck_assert(!ddpi_card_get(slot, &got)); /* an empty one */
+    ck_assert(ddpi_card_put(&card, slot) && ddpi_card_get(slot, &got));
+    ck_assert_mem_eq(got.token, card.token, sizeof got.token);
+    memset(slot, 0xff, 2);
+    ck_assert(!ddpi_card_get(slot, &got));
     for (size_t cut = 0; cut < len; cut++)
         ck_assert(!ddpi_card_decode(ddpi_buf_head(&buf), cut, &got));
     ddpi_buf_put_u8(&buf, 0);
@@ -293,6 +377,9 @@ Suite *test_suite(void)
     tcase_add_test(tcase, impossible_positions_break_the_link);
     tcase_add_test(tcase, foreign_memory_is_refused);
     tcase_add_loop_test(tcase, control_messages_and_their_end, 0, TRANSPORTS);
+    tcase_add_loop_test(tcase, descriptors_are_handed_over_in_order, 0, TRANSPORTS);
+    tcase_add_loop_test(tcase, bad_handovers_are_garbage, 0, 3);
+    tcase_add_test(tcase, descriptors_need_a_unix_socket);
     tcase_add_loop_test(tcase, what_was_sent_before_the_end_arrives, 0, TRANSPORTS);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("wire");

@@ -85,6 +85,52 @@ START_TEST(all_gather_reaches_everybody)
 }
 END_TEST
 
+START_TEST(reduce_scatter_ends_with_the_own_chunk)
+{
+    uint32_t n = (uint32_t)_i;
+    struct world world = {.nranks = n};
+    for (uint32_t rank = 0; rank < n; rank++)
+        for (uint32_t chunk = 0; chunk < n; chunk++)
+            world.held[rank][chunk] = 1U << rank;
+    struct ddpi_ring ring = ring_of(DDPI_RING_REDUCE_SCATTER, 0, n, 0);
+    ck_assert_uint_eq(ddpi_ring_steps(&ring), n - 1);
+    ck_assert_uint_eq(ddpi_ring_chunks(&ring), n);
+    for (uint32_t step = 0; step < n - 1; step++)
+        run_step(&world, DDPI_RING_REDUCE_SCATTER, 0, step);
+    for (uint32_t rank = 0; rank < n; rank++) {
+        ck_assert_uint_eq(world.held[rank][rank], (1U << n) - 1);
+        ring = ring_of(DDPI_RING_REDUCE_SCATTER, rank, n, 0);
+        for (uint32_t step = 0; step < n - 1; step++) /* it would be lost in scratch memory */
+            ck_assert_uint_ne(ddpi_ring_step(&ring, step).send_chunk, rank);
+    }
+}
+END_TEST
+
+/* The rank behind the root begins; each one adds its own to what the one before has sent. */
+START_TEST(reduce_collects_at_the_root)
+{
+    uint32_t n = (uint32_t)_i;
+    for (uint32_t root = 0; root < n; root++) {
+        uint32_t held = 0;
+        for (uint32_t hop = 0; hop < n; hop++) {
+            uint32_t rank = (root + 1 + hop) % n;
+            struct ddpi_ring ring = ring_of(DDPI_RING_REDUCE, rank, n, root);
+            ck_assert_uint_eq(ddpi_ring_chunks(&ring), 1);
+            ck_assert_uint_eq(ddpi_ring_steps(&ring), 2);
+            struct ddpi_ring_step first = ddpi_ring_step(&ring, 0);
+            struct ddpi_ring_step second = ddpi_ring_step(&ring, 1);
+            ck_assert_int_eq(first.receives, hop > 0);
+            ck_assert_int_eq(first.reduces, hop > 0);
+            ck_assert_int_eq(first.sends, hop == 0);
+            ck_assert_int_eq(second.sends, hop > 0 && rank != root);
+            ck_assert(!second.receives);
+            held |= 1U << rank;
+            ck_assert_int_eq(first.finishes, held == (1U << n) - 1);
+        }
+    }
+}
+END_TEST
+
 START_TEST(broadcast_passes_every_rank)
 {
     uint32_t n = (uint32_t)_i;
@@ -113,8 +159,9 @@ END_TEST
 START_TEST(what_is_sent_came_in_one_step_before)
 {
     uint32_t n = (uint32_t)_i;
-    static const enum ddpi_ring_kind kinds[] = {DDPI_RING_ALL_REDUCE, DDPI_RING_ALL_GATHER};
-    for (size_t kind = 0; kind < 2; kind++)
+    static const enum ddpi_ring_kind kinds[] = {DDPI_RING_ALL_REDUCE, DDPI_RING_ALL_GATHER,
+                                                DDPI_RING_REDUCE_SCATTER};
+    for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++)
         for (uint32_t rank = 0; rank < n; rank++) {
             struct ddpi_ring ring = ring_of(kinds[kind], rank, n, 0);
             for (uint32_t step = 1; step < ddpi_ring_steps(&ring); step++)
@@ -163,6 +210,8 @@ Suite *test_suite(void)
     TCase *tcase = tcase_create("schedules");
     tcase_add_loop_test(tcase, all_reduce_adds_each_rank_once, 2, MAX_RANKS + 1);
     tcase_add_loop_test(tcase, all_gather_reaches_everybody, 2, MAX_RANKS + 1);
+    tcase_add_loop_test(tcase, reduce_scatter_ends_with_the_own_chunk, 2, MAX_RANKS + 1);
+    tcase_add_loop_test(tcase, reduce_collects_at_the_root, 2, MAX_RANKS + 1);
     tcase_add_loop_test(tcase, broadcast_passes_every_rank, 2, MAX_RANKS + 1);
     tcase_add_loop_test(tcase, what_is_sent_came_in_one_step_before, 2, MAX_RANKS + 1);
     tcase_add_loop_test(tcase, chunks_cover_everything_evenly, 1, MAX_RANKS + 1);

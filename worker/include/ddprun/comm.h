@@ -5,12 +5,17 @@
  * memory, others through TCP. Every rank must call the same operations in the same order with the
  * same count, type and operation; a rank that does not is told so (DDP_E_MISMATCH).
  *
+ * Buffers: in the memory of the host, with any alignment. @count counts elements, not bytes, and
+ * may be 0; then no buffer is looked at. Where two buffers are passed they do not overlap, or lie
+ * as the comment of the function says for "in place".
+ * Blocking: an operation returns when this rank's part is complete, and @stream is NULL. It
+ * never hangs: when the communicator's timeout has passed it fails, after at most 1.1 seconds
+ * more, in which the ranks find out which of them is to blame. A peer that dies is an error on
+ * every survivor that names the rank.
+ *
  * Threads: a communicator may be used by one thread at a time; ddp_comm_abort() is the exception
- * and may be called from any thread.
- * Blocking: an operation returns when this rank's part is complete. It never hangs: when the
- * communicator's timeout has passed it fails, after at most 1.1 seconds more, in which the ranks
- * find out which of them is to blame. A peer that dies is an error on every survivor that names
- * the rank.
+ * and may be called from any thread. Below ddprun the library has a thread of its own, with all
+ * signals blocked, which only waits: by its end the agent sees that the process dies.
  * Errors: DDP_E_INVALID has no effect and leaves the communicator usable. Every other error is
  * final for the communicator: later calls return the same one, the contents of output buffers are
  * undefined, and only ddp_comm_destroy() is left to do. Besides what comments list, any operation
@@ -50,10 +55,10 @@ typedef enum ddp_dtype {
 } ddp_dtype;
 
 /*
- * X(symbol, name). Integers wrap around. Average divides the sum by the world size: floats once,
- * after the sum; integers truncate toward zero. Min and max return NaN if an input is NaN, and
- * order -0 before +0. The 16-bit types are added in float32 and rounded to nearest even at each
- * hop of the ring.
+ * X(symbol, name). Integers wrap around. Average divides the sum by the world size, after the sum;
+ * integers truncate toward zero. Min and max return NaN if an input is NaN, and order -0 before
+ * +0. The 16-bit types are computed in float32, an average including its division; when they are
+ * rounded, to nearest even, is up to the algorithm.
  */
 #define DDP_REDUCE_OP_MAP(X)  \
     X(DDP_SUM, "sum")         \
@@ -67,6 +72,28 @@ typedef enum ddp_reduce_op {
     DDP_REDUCE_OP_MAP(DDP_REDUCE_OP_ENUM)
 #undef DDP_REDUCE_OP_ENUM
 } ddp_reduce_op;
+
+/*
+ * X(symbol, name). In which order elements are reduced, and so which bits come out; the same on
+ * all ranks. All ranks get identical bits, and the same
+ * bits in every run.
+ *   ring    partial results go round the ring: rank by rank, from one that depends on where the
+ *           element lies, each rank's own element before what came in. 16-bit types are rounded at
+ *           each hop. The least traffic that a reduction can have.
+ *   direct  everybody's elements, in the order of ranks from 0 on, with one rounding at the end.
+ *           Bits depend neither on @count nor on where an element lies. N - 1 times the traffic.
+ *   auto    ring.
+ */
+#define DDP_ALGORITHM_MAP(X)      \
+    X(DDP_ALGORITHM_AUTO, "auto") \
+    X(DDP_ALGORITHM_RING, "ring") \
+    X(DDP_ALGORITHM_DIRECT, "direct")
+
+typedef enum ddp_algorithm {
+#define DDP_ALGORITHM_ENUM(symbol, name) symbol,
+    DDP_ALGORITHM_MAP(DDP_ALGORITHM_ENUM)
+#undef DDP_ALGORITHM_ENUM
+} ddp_algorithm;
 
 /*
  * Which ranks to join. Set @size to sizeof(struct ddp_comm_options) and leave what you do not
@@ -84,16 +111,22 @@ struct ddp_comm_options {
     uint32_t init_timeout_ms;   /* until all ranks are there; 0 = DDP_INIT_TIMEOUT, else 600,000 */
     uint32_t timeout_ms;        /* of each operation; 0 = DDP_TIMEOUT (a duration), else 600,000 */
     uint32_t force_tcp;         /* 1 = no shared memory, as between machines; 0 = DDP_FORCE_TCP */
+    ddp_algorithm algorithm;    /* of reductions; AUTO = DDP_ALGORITHM (a name), else auto */
 };
 
 /*
- * What a communicator has done so far, in bytes of payload.
+ * What a communicator has done so far, in bytes of payload; and where the time of what was enqueued
+ * on streams went on this rank, in microseconds.
  */
 struct ddp_comm_stats {
     size_t size;             /* set to sizeof(struct ddp_comm_stats) before the call */
-    uint64_t operations;     /* collectives completed */
+    uint64_t operations;     /* completed: collectives, sends and receives */
     uint64_t bytes_sent;     /* by this rank, all links; headers are not counted */
     uint64_t bytes_received; /* by this rank, all links */
+    uint64_t stream_us;      /* since it was enqueued, until the stream had come to it */
+    uint64_t offers_us;      /* then, until all ranks were there and knew the others' buffers */
+    uint64_t work_us;        /* then, until this rank had moved and reduced what is its to do */
+    uint64_t news_us;        /* then, until it had heard that others are done, if it has to */
 };
 
 /**
@@ -121,31 +154,92 @@ DDP_API uint32_t ddp_comm_rank(const ddp_comm *comm);
 DDP_API uint32_t ddp_comm_world_size(const ddp_comm *comm);
 
 /**
+ * Whether @comm still works: DDP_OK, or the first cause of its failure, with the sentence in @err.
+ *
+ * Does not block, and asks nobody: it tells what this rank has seen so far.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_comm_check(ddp_comm *comm, struct ddp_error *err);
+
+/**
  * Reduce @count elements of @dtype over all ranks; every rank gets the result in @recv.
  *
- * @send and @recv hold @count elements each and are either equal (in place) or do not overlap.
- * @count may be 0. Ring: a scatter-reduce, then an all-gather; each rank sends 2K(N-1)/N bytes of
- * the K bytes, rounded to whole elements (Patarasuk and Yuan, "Bandwidth optimal all-reduce
- * algorithms for clusters of workstations", 2009). All ranks get identical bits, and the same bits
- * in every run.
+ * @send and @recv hold @count elements each, and are equal in place. Ring: a scatter-reduce, then
+ * an all-gather; each rank sends 2K(N-1)/N bytes of the K bytes, rounded to whole elements
+ * (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations",
+ * 2009). Direct: K(N-1) bytes. Blocks until complete. Both
+ * buffers stay the caller's.
+ *
+ * DDP_E_INVALID: @dtype or @op is none, a buffer is NULL or overlaps the other one, @count is
+ * beyond all memory, or @stream is not NULL with host memory.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_all_reduce(ddp_comm *comm, const void *send, void *recv,
                                                  size_t count, ddp_dtype dtype, ddp_reduce_op op,
-                                                 struct ddp_error *err);
+                                                 void *stream, struct ddp_error *err);
+
+/**
+ * Reduce @count elements of @dtype over all ranks; rank @root gets the result in @recv.
+ *
+ * @send and, on @root, @recv hold @count elements each, and are equal in place; elsewhere @recv is
+ * not looked at and may be NULL. @send is not changed, unless it is @recv on @root. @root must be
+ * the same on all ranks. Ring: a chain from the rank behind the root round to it, as a pipeline;
+ * each rank but the root sends the K bytes once. Direct: K(N-1) bytes each. Blocks until complete.
+ * Both buffers stay the caller's.
+ *
+ * DDP_E_INVALID: as ddp_all_reduce(), or @root does not exist.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_reduce(ddp_comm *comm, const void *send, void *recv,
+                                             size_t count, ddp_dtype dtype, ddp_reduce_op op,
+                                             uint32_t root, void *stream, struct ddp_error *err);
 
 /**
  * Copy @count elements of @dtype at @buffer from rank @root to all ranks.
  *
- * @root must be the same on all ranks. The data goes round the ring in a pipeline of chunks.
+ * @root must be the same on all ranks. The data goes round the ring in a pipeline of chunks; each
+ * rank but the one before the root sends it once. Blocks until complete. @buffer stays the
+ * caller's.
+ *
+ * DDP_E_INVALID: @dtype is none, @buffer is NULL, @count is beyond all memory, @root does not
+ * exist, or @stream is not NULL with host memory.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_broadcast(ddp_comm *comm, void *buffer, size_t count,
-                                                ddp_dtype dtype, uint32_t root,
+                                                ddp_dtype dtype, uint32_t root, void *stream,
                                                 struct ddp_error *err);
 
 /**
- * Return when all ranks have called it.
+ * Collect @count elements of @dtype from each rank; every rank gets all of them in @recv.
+ *
+ * @send holds @count elements, @recv the world size times as many: those of rank r begin at
+ * element r * @count. In place, @send is this rank's part of @recv. Each rank passes N - 1 parts on
+ * round the ring: @count * (N - 1) elements. Blocks until complete. Both buffers stay the caller's.
+ *
+ * DDP_E_INVALID: @dtype is none, a buffer is NULL or overlaps the other one, the elements of all
+ * ranks are beyond all memory, or @stream is not NULL with host memory.
  */
-DDP_API DDP_MUST_CHECK ddp_status ddp_barrier(ddp_comm *comm, struct ddp_error *err);
+DDP_API DDP_MUST_CHECK ddp_status ddp_all_gather(ddp_comm *comm, const void *send, void *recv,
+                                                 size_t count, ddp_dtype dtype, void *stream,
+                                                 struct ddp_error *err);
+
+/**
+ * Reduce over all ranks; rank r gets elements [r * @count, (r + 1) * @count) of the result.
+ *
+ * @send holds world size times @count elements of @dtype, @recv @count. In place, @recv is this
+ * rank's part of @send; nothing else of @send is changed. Ring: a scatter-reduce, which is the
+ * first half of an all-reduce; each rank sends @count * (N - 1) elements. Direct: N times as many.
+ * Blocks until complete. Both buffers stay the caller's.
+ *
+ * DDP_E_INVALID: as ddp_all_reduce(), or the elements of all ranks are beyond all memory.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_reduce_scatter(ddp_comm *comm, const void *send, void *recv,
+                                                     size_t count, ddp_dtype dtype,
+                                                     ddp_reduce_op op, void *stream,
+                                                     struct ddp_error *err);
+
+/**
+ * Return when all ranks have called it.
+ *
+ * The host waits; @stream is NULL.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_barrier(ddp_comm *comm, void *stream, struct ddp_error *err);
 
 /**
  * Make the operation that is in progress, and all later ones, return DDP_E_ABORTED, here and on
@@ -155,7 +249,8 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_barrier(ddp_comm *comm, struct ddp_error *
 DDP_API void ddp_comm_abort(ddp_comm *comm);
 
 /**
- * Fill @ret_stats, of which size must be set. Does not block. DDP_E_INVALID: size is not set.
+ * Fill @ret_stats up to its size, which must be set. Does not block. DDP_E_INVALID: size is not
+ * set, or leaves no room for the counts of bytes.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_comm_get_stats(const ddp_comm *comm,
                                                      struct ddp_comm_stats *ret_stats);

@@ -1,0 +1,175 @@
+/*
+ * edges.c - all edges of a communicator. Owns them, the meeting through which new ones come, and
+ * the descriptor that watches their control sockets.
+ */
+#include "edges.h"
+
+#include "comm_impl.h"
+#include "error.h"
+#include "mem.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+void ddpi_edges_clear(struct ddpi_edges *edges)
+{
+    *edges = (struct ddpi_edges){.controls = -1};
+    ddpi_meeting_clear(&edges->meeting);
+}
+
+ddp_status ddpi_edges_init(struct ddpi_edges *edges, uint32_t world_size, struct ddp_error *err)
+{
+    edges->world_size = world_size;
+    if (world_size == 1)
+        return DDP_OK;
+    edges->peers = ddpi_calloc(world_size, sizeof *edges->peers);
+    if (edges->peers == NULL)
+        return ddpi_error_nomem(err, (unsigned long long)world_size * sizeof *edges->peers);
+    edges->controls = epoll_create1(EPOLL_CLOEXEC);
+    return edges->controls >= 0 ? DDP_OK : ddpi_error_sys(err, errno, "make an epoll descriptor");
+}
+
+static struct ddpi_edge *peer_edge(const struct ddpi_edges *edges, uint32_t rank)
+{
+    return edges->peers != NULL ? atomic_load(&edges->peers[rank]) : NULL;
+}
+
+void ddpi_edges_finish(struct ddpi_edges *edges)
+{
+    ddpi_meeting_finish(&edges->meeting);
+    for (unsigned i = 0; i < DDPI_RING_EDGES; i++)
+        ddpi_edge_destroy(edges->ring[i]);
+    for (uint32_t rank = 0; rank < edges->world_size; rank++)
+        ddpi_edge_destroy(peer_edge(edges, rank));
+    if (edges->controls >= 0)
+        close(edges->controls);
+    ddpi_free(edges->peers);
+    ddpi_edges_clear(edges);
+}
+
+static ddp_status watch(const struct ddpi_edges *edges, struct ddpi_edge *edge,
+                        struct ddp_error *err)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = edge};
+    if (epoll_ctl(edges->controls, EPOLL_CTL_ADD, edge->control.fd, &event) == 0)
+        return DDP_OK;
+    ddp_status status = ddpi_error_sys(err, errno, "watch the connection to %s", edge->peer_name);
+    ddpi_edge_destroy(edge);
+    return status;
+}
+
+void ddpi_edges_ignore(const struct ddpi_edges *edges, const struct ddpi_edge *edge)
+{
+    epoll_ctl(edges->controls, EPOLL_CTL_DEL, edge->control.fd, NULL);
+}
+
+ddp_status ddpi_edges_set_ring(struct ddpi_edges *edges, unsigned which, struct ddpi_edge *edge,
+                               struct ddp_error *err)
+{
+    ddp_status status = watch(edges, edge, err);
+    if (status == DDP_OK)
+        edges->ring[which] = edge;
+    return status;
+}
+
+ddp_status ddpi_edges_open(struct ddpi_edges *edges, struct ddp_error *err)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = &edges->meeting};
+    int fd = ddpi_meeting_wait_fd(&edges->meeting);
+    if (epoll_ctl(edges->controls, EPOLL_CTL_ADD, fd, &event) != 0)
+        return ddpi_error_sys(err, errno, "watch the listeners");
+    edges->open = true;
+    return DDP_OK;
+}
+
+static void tell(const struct ddpi_edge *edge, const struct ddpi_edge *from,
+                 const struct ddpi_memo *memo)
+{
+    if (edge != NULL && edge != from)
+        ddpi_control_send(&edge->control, memo);
+}
+
+void ddpi_edges_tell(const struct ddpi_edges *edges, const struct ddpi_edge *from,
+                     const struct ddpi_memo *memo)
+{
+    for (unsigned i = 0; i < DDPI_RING_EDGES; i++)
+        tell(edges->ring[i], from, memo);
+    for (uint32_t rank = 0; rank < edges->world_size; rank++)
+        tell(peer_edge(edges, rank), from, memo);
+}
+
+/* Who has come becomes an edge. */
+static ddp_status let_in(struct ddpi_edges *edges, struct ddp_error *err)
+{
+    struct ddpi_arrival arrival = {0};
+    if (!edges->open)
+        return DDP_OK;
+    do {
+        ddp_status status = ddpi_meeting_advance(&edges->meeting, &arrival, err);
+        if (status == DDP_OK && arrival.edge != NULL)
+            status = watch(edges, arrival.edge, err);
+        if (status != DDP_OK)
+            return status;
+        if (arrival.edge != NULL)
+            atomic_store(&edges->peers[arrival.edge->peer], arrival.edge);
+    } while (arrival.edge != NULL);
+    return DDP_OK;
+}
+
+static ddp_status fail(struct ddp_comm *comm, const struct ddpi_wait *wait, ddp_status status,
+                       const struct ddp_error *cause)
+{
+    char call[DDPI_CALL_TEXT];
+    ddpi_call_name(wait->call, call);
+    return ddpi_comm_fail(comm, NULL, status, "%s: rank %u: %s", call, comm->rank, cause->msg);
+}
+
+ddp_status ddpi_edges_let_in(struct ddp_comm *comm, const struct ddpi_wait *wait)
+{
+    struct ddp_error cause = {0};
+    ddp_status status = let_in(&comm->edges, &cause);
+    return status == DDP_OK ? DDP_OK : fail(comm, wait, status, &cause);
+}
+
+void ddpi_edges_farewell(struct ddpi_edges *edges, ddp_status failed, const char *cause)
+{
+    struct ddpi_memo memo;
+    (void)!let_in(edges, NULL); /* so that they, too, are told why they wait in vain */
+    ddpi_memo_fill(&memo, DDPI_NOTICE_FAILED, failed, cause);
+    if (failed != DDP_OK)
+        ddpi_edges_tell(edges, NULL, &memo);
+    ddpi_memo_fill(&memo, DDPI_NOTICE_LEFT, DDP_OK, "");
+    ddpi_edges_tell(edges, NULL, &memo);
+}
+
+static ddp_status make(struct ddp_comm *comm, const struct ddpi_wait *wait, uint32_t peer)
+{
+    struct ddpi_meeting *meeting = &comm->edges.meeting;
+    struct ddp_error cause;
+    ddp_status status = ddpi_meeting_ask(meeting, peer, DDPI_LINK_PEER, &cause);
+    if (status != DDP_OK)
+        return fail(comm, wait, status, &cause);
+    for (;;) {
+        status = ddpi_edges_let_in(comm, wait);
+        if (status != DDP_OK || peer_edge(&comm->edges, peer) != NULL)
+            return status;
+        const struct ddpi_need need = {.edge = &meeting->attempt.edge, .recv_bytes = 1};
+        status = ddpi_wait(comm, wait, &need, 1);
+        if (status != DDP_OK)
+            return status;
+    }
+}
+
+ddp_status ddpi_comm_edge(struct ddp_comm *comm, const struct ddpi_wait *wait, uint32_t peer,
+                          struct ddpi_edge **ret_edge)
+{
+    ddp_status status = DDP_OK;
+    if (peer_edge(&comm->edges, peer) == NULL)
+        status = ddpi_edges_let_in(comm, wait);
+    if (status == DDP_OK && peer_edge(&comm->edges, peer) == NULL)
+        status = make(comm, wait, peer);
+    if (status == DDP_OK)
+        *ret_edge = peer_edge(&comm->edges, peer);
+    return status;
+}

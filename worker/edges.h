@@ -1,0 +1,59 @@
+/*
+ * edges.h - all edges of a communicator: the two of its ring, and those to other ranks, which are
+ * made when the first of two ranks needs one.
+ */
+#ifndef DDPI_EDGES_H
+#define DDPI_EDGES_H
+
+#include "handshake.h"
+
+#include <stdatomic.h>
+
+struct ddp_comm;
+struct ddpi_wait;
+
+enum { DDPI_NEXT, DDPI_PREV, DDPI_RING_EDGES };
+
+struct ddpi_edges {
+    struct ddpi_edge *ring[DDPI_RING_EDGES]; /* NULL in a world of one */
+    /* By rank; NULL = not made. Only ever added to, as ddp_comm_abort() may be reading; the array
+     * itself is NULL in a world of one. */
+    _Atomic(struct ddpi_edge *) *peers;
+    uint32_t world_size;
+    int controls; /* of epoll: all control sockets that have not ended, and the meeting */
+    bool open;    /* others may come in */
+    struct ddpi_meeting meeting; /* where they do */
+};
+
+/* Make @edges such that they can be finished; and ready for edges. On failure, too, finish them. */
+void ddpi_edges_clear(struct ddpi_edges *edges);
+ddp_status ddpi_edges_init(struct ddpi_edges *edges, uint32_t world_size, struct ddp_error *err);
+void ddpi_edges_finish(struct ddpi_edges *edges);
+
+/* Put @edge into its place, which is free; takes it over in any case. */
+ddp_status ddpi_edges_set_ring(struct ddpi_edges *edges, unsigned which, struct ddpi_edge *edge,
+                               struct ddp_error *err);
+
+/* All cards are there: let others in from now on. */
+ddp_status ddpi_edges_open(struct ddpi_edges *edges, struct ddp_error *err);
+
+/* Send @memo to all peers but @from (may be NULL). Async-signal-safe. */
+void ddpi_edges_tell(const struct ddpi_edges *edges, const struct ddpi_edge *from,
+                     const struct ddpi_memo *memo);
+
+/* Tell all peers, and those who wait at the door, that this rank leaves, and, unless @failed is
+ * DDP_OK, of the failure before it. */
+void ddpi_edges_farewell(struct ddpi_edges *edges, ddp_status failed, const char *cause);
+
+/* The control socket of @edge has ended; nobody needs to be woken for it any more. */
+void ddpi_edges_ignore(const struct ddpi_edges *edges, const struct ddpi_edge *edge);
+
+/* Let in who has come. Anything but DDP_OK has made the communicator fail. */
+ddp_status ddpi_edges_let_in(struct ddp_comm *comm, const struct ddpi_wait *wait);
+
+/* The edge to @peer, which is another rank: made, if it is not there, as part of the operation that
+ * @wait describes. Waits until the peer listens, which it does in every operation. */
+ddp_status ddpi_comm_edge(struct ddp_comm *comm, const struct ddpi_wait *wait, uint32_t peer,
+                          struct ddpi_edge **ret_edge);
+
+#endif
