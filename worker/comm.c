@@ -30,8 +30,9 @@ static ddp_status fill(struct ddp_comm *comm, const struct ddpi_config *config,
     if (comm->bell < 0)
         return ddpi_error_sys(err, errno, "make an eventfd");
     comm->tokens = ddpi_calloc(comm->world_size, 1);
-    if (comm->tokens == NULL)
-        return ddpi_error_nomem(err, comm->world_size);
+    comm->numbers = ddpi_calloc(comm->world_size, sizeof *comm->numbers);
+    if (comm->tokens == NULL || comm->numbers == NULL)
+        return ddpi_error_nomem(err, comm->world_size * (1 + sizeof *comm->numbers));
     if (comm->world_size > 1) {
         comm->scratch = ddpi_calloc(DDPI_SCRATCH_SIZE, 1);
         if (comm->scratch == NULL)
@@ -91,6 +92,7 @@ void ddp_comm_destroy(ddp_comm *comm)
     if (comm->bell >= 0)
         close(comm->bell);
     ddpi_free(comm->scratch);
+    ddpi_free(comm->numbers);
     ddpi_free(comm->tokens);
     ddpi_free(comm);
 }

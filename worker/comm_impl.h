@@ -15,6 +15,12 @@
 #include <ddprun/comm.h>
 #include <stdatomic.h>
 
+/* Of the next send to a rank, and of the next receive from it. */
+struct ddpi_numbers {
+    uint64_t send;
+    uint64_t recv;
+};
+
 struct ddp_comm {
     uint32_t rank;
     uint32_t world_size;
@@ -26,9 +32,10 @@ struct ddp_comm {
     uint64_t bytes_sent; /* by them */
     uint64_t bytes_received;
     struct ddpi_edges edges;
-    struct ddpi_life *life; /* NULL: there is no agent that would want it */
-    uint8_t *tokens;        /* what barriers pass round, one byte per rank */
-    uint8_t *scratch;       /* for layouts; NULL in a world of one */
+    struct ddpi_life *life;       /* NULL: there is no agent that would want it */
+    uint8_t *tokens;              /* what barriers pass round, one byte per rank */
+    uint8_t *scratch;             /* for layouts; NULL in a world of one */
+    struct ddpi_numbers *numbers; /* by rank */
 
     /* The first cause; DDP_OK while all is well. */
     ddp_status failed;

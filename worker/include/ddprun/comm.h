@@ -235,6 +235,29 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_reduce_scatter(ddp_comm *comm, const void 
                                                      struct ddp_error *err);
 
 /**
+ * Send @count elements of @dtype at @buffer to rank @peer, which receives them; and the reverse.
+ *
+ * Only these two ranks take part. Messages from one rank to another have numbers of their own: the
+ * first ddp_recv() from a rank meets its first ddp_send() to this one, and both must name the same
+ * count and type. Host memory: ddp_recv() returns when all is here, ddp_send() when @buffer may be
+ * changed again; what was sent may then still be under way, and that the peer is dead or calls
+ * something else is an error of a later operation. The first message between two ranks waits until
+ * the other one is in an operation, whichever, as that is when it lets others in. As with MPI_Send,
+ * nobody may count on room for what is under way: of two ranks that both send to each other before
+ * they receive, each may wait for the other until the timeout. In a ring of shifts let even ranks
+ * send first and odd ones receive first. @buffer stays the caller's.
+ *
+ * DDP_E_INVALID: @dtype is none, @buffer is NULL, @count is beyond all memory, @peer does not exist
+ * or is this rank, or @stream is not NULL with host memory.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_send(ddp_comm *comm, const void *buffer, size_t count,
+                                           ddp_dtype dtype, uint32_t peer, void *stream,
+                                           struct ddp_error *err);
+DDP_API DDP_MUST_CHECK ddp_status ddp_recv(ddp_comm *comm, void *buffer, size_t count,
+                                           ddp_dtype dtype, uint32_t peer, void *stream,
+                                           struct ddp_error *err);
+
+/**
  * Return when all ranks have called it.
  *
  * The host waits; @stream is NULL.
