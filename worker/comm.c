@@ -18,6 +18,7 @@ static ddp_status fill(struct ddp_comm *comm, const struct ddpi_config *config,
                        struct ddp_error *err)
 {
     ddpi_edges_clear(&comm->edges);
+    comm->device = -1;
     comm->rank = config->rank;
     comm->world_size = config->world_size;
     comm->timeout_ms = config->timeout_ms;

@@ -36,6 +36,7 @@ struct ddp_comm {
     uint8_t *tokens;              /* what barriers pass round, one byte per rank */
     uint8_t *scratch;             /* for layouts; NULL in a world of one */
     struct ddpi_numbers *numbers; /* by rank */
+    int device;                   /* the one of this rank; -1: whichever its first call finds */
 
     /* The first cause; DDP_OK while all is well. */
     ddp_status failed;

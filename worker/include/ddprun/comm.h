@@ -142,6 +142,27 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_comm_init(const struct ddp_comm_options *o
                                                 ddp_comm **ret_comm, struct ddp_error *err);
 
 /**
+ * Make the @ndev communicators of a world within this process: *@comms becomes rank 0, and so on.
+ *
+ * For one process with a thread for each device: needs neither store nor launcher, and waits for
+ * nobody. Rank r is for device @devices[r], or for device r if @devices is NULL, which is only
+ * looked at with device memory; several ranks may name one device. @devices is not kept.
+ * Threads: as with any communicator, each one is used by one thread at a time, whichever that is;
+ * the thread that made them need not be among those. As operations wait for the other ranks, each
+ * rank needs a thread of its own while it is in one. All is as between processes: a rank whose
+ * communicator is destroyed has left, and any of them can abort. Timeouts are those of the
+ * environment. Ranks that share a device share its context: begin with a collective, not with a
+ * message, and free no device memory while another rank's operation waits for this thread.
+ *
+ * On DDP_OK the caller gives each of them back with ddp_comm_destroy(), in any order. On failure
+ * @comms is untouched. DDP_E_INVALID: @ndev is 0 or beyond 256, a device is negative, or a variable
+ * of the environment is malformed; DDP_E_SYSTEM: there is no shared memory for them, at about 1 MiB
+ * a rank.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_comm_init_local(uint32_t ndev, const int *devices,
+                                                      ddp_comm **comms, struct ddp_error *err);
+
+/**
  * Leave the communicator and free it. NULL is allowed. Does not wait for other ranks: those that
  * still are in an operation with this rank get DDP_E_PEER_DEAD.
  */
