@@ -4,6 +4,7 @@
  */
 #include "bootstrap.h"
 #include "comm_impl.h"
+#include "cuda/device.h"
 #include "error.h"
 #include "mem.h"
 
@@ -87,8 +88,10 @@ void ddp_comm_destroy(ddp_comm *comm)
 {
     if (comm == NULL)
         return;
+    ddpi_device_stop(comm->gpu);
     ddpi_edges_farewell(&comm->edges, comm->failed, comm->cause);
     ddpi_edges_finish(&comm->edges);
+    ddpi_device_destroy(comm->gpu); /* may wait for ranks of this process, who wait for the news */
     ddpi_life_release(comm->life);
     if (comm->bell >= 0)
         close(comm->bell);
@@ -124,15 +127,24 @@ ddp_status ddp_comm_get_stats(const ddp_comm *comm, struct ddp_comm_stats *ret_s
     struct ddp_comm_stats stats = {.size = size};
     if (size < offsetof(struct ddp_comm_stats, stream_us))
         return DDP_E_INVALID;
+    if (comm->gpu != NULL)
+        ddpi_device_lock(comm->gpu);
     stats.operations = comm->operations;
     stats.bytes_sent = comm->bytes_sent;
     stats.bytes_received = comm->bytes_received;
+    if (comm->gpu != NULL) {
+        ddpi_device_tell(comm->gpu, &stats);
+        ddpi_device_unlock(comm->gpu);
+    }
     memcpy(ret_stats, &stats, size < sizeof stats ? size : sizeof stats);
     return DDP_OK;
 }
 
+/* While operations are enqueued the communicator is not ours to look into. */
 ddp_status ddp_comm_check(ddp_comm *comm, struct ddp_error *err)
 {
+    if (comm->gpu != NULL && ddpi_device_busy(comm->gpu))
+        return DDP_OK;
     return ddpi_comm_check_abort(comm) == DDP_OK && comm->failed == DDP_OK ? DDP_OK
                                                                            : report(comm, err);
 }
@@ -290,6 +302,10 @@ static ddp_status collect(struct ddp_comm *comm, struct ddpi_job *job, void *str
         return status;
     fill_ring(comm, job);
     job->timeout_ms = comm->timeout_ms;
+    bool taken;
+    status = ddpi_device_take(comm, job, stream, &taken, err);
+    if (status != DDP_OK || taken)
+        return status;
     if (stream != NULL && job->count > 0)
         return ddpi_error_set(err, DDP_E_INVALID, "host memory takes no stream: pass NULL");
     status = operate(comm, job);
@@ -369,10 +385,16 @@ static ddp_status pass_round(struct ddp_comm *comm, enum ddpi_operation operatio
 
 ddp_status ddp_barrier(ddp_comm *comm, void *stream, struct ddp_error *err)
 {
+    const struct ddpi_job job = {.call = {.operation = DDPI_BARRIER},
+                                 .timeout_ms = comm->timeout_ms};
+    bool taken;
+    ddp_status status = ddpi_device_take(comm, &job, stream, &taken, err);
+    if (status != DDP_OK || taken)
+        return status;
     if (stream != NULL)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "there is no device whose stream could wait: pass NULL");
-    ddp_status status = pass_round(comm, DDPI_BARRIER, comm->tokens, 1, comm->timeout_ms, err);
+    status = pass_round(comm, DDPI_BARRIER, comm->tokens, 1, comm->timeout_ms, err);
     if (status == DDP_OK)
         comm->operations++;
     return status;

@@ -7,6 +7,7 @@
 
 #include "call.h"
 #include "config.h"
+#include "cuda/driver.h"
 #include "edges.h"
 #include "layout.h"
 #include "life.h"
@@ -37,6 +38,8 @@ struct ddp_comm {
     uint8_t *scratch;             /* for layouts; NULL in a world of one */
     struct ddpi_numbers *numbers; /* by rank */
     int device;                   /* the one of this rank; -1: whichever its first call finds */
+    struct ddpi_device *gpu;      /* NULL while there is no driver in the process */
+    struct ddpi_cuda_watch cuda_watch;
 
     /* The first cause; DDP_OK while all is well. */
     ddp_status failed;

@@ -8,6 +8,7 @@
 #include "p2p.h"
 
 #include "clock.h"
+#include "cuda/device.h"
 #include "error.h"
 
 enum {
@@ -237,13 +238,26 @@ static ddp_status transfer(struct ddp_comm *comm, struct ddpi_call *call, void *
     return DDP_OK;
 }
 
-/* One of the two calls. */
+/* One of the two calls, on whatever memory it is. */
 static ddp_status exchange(struct ddp_comm *comm, struct ddpi_call *call, const void *send,
                            void *recv, void *stream, struct ddp_error *err)
 {
     const void *buffer = call->operation == DDPI_SEND ? send : recv;
     ddp_status status = check(comm, call, buffer, err);
     if (status != DDP_OK)
+        return status;
+    const struct ddpi_job job = {.call = *call,
+                                 .send = send,
+                                 .recv = recv,
+                                 .ring = {.kind = DDPI_RING_BROADCAST,
+                                          .rank = call->operation == DDPI_SEND ? 0 : 1,
+                                          .nranks = 2},
+                                 .count = call->count,
+                                 .element_size = ddp_dtype_size(call->dtype),
+                                 .timeout_ms = comm->timeout_ms};
+    bool taken;
+    status = ddpi_device_take(comm, &job, stream, &taken, err);
+    if (status != DDP_OK || taken)
         return status;
     if (stream != NULL && call->count > 0)
         return ddpi_error_set(err, DDP_E_INVALID, "host memory takes no stream: pass NULL");

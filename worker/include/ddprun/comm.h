@@ -5,17 +5,35 @@
  * memory, others through TCP. Every rank must call the same operations in the same order with the
  * same count, type and operation; a rank that does not is told so (DDP_E_MISMATCH).
  *
- * Buffers: in the memory of the host, with any alignment. @count counts elements, not bytes, and
- * may be 0; then no buffer is looked at. Where two buffers are passed they do not overlap, or lie
- * as the comment of the function says for "in place".
- * Blocking: an operation returns when this rank's part is complete, and @stream is NULL. It
+ * Buffers: in the memory of the host or of a CUDA device; which of them is found out from the
+ * address, and must be the same for all buffers of a call, on all ranks. @count counts elements,
+ * not bytes, and may be 0; then no buffer is looked at. A buffer of the host may have any
+ * alignment. Where two buffers are passed they do not overlap, or lie as the comment of the
+ * function says for "in place".
+ * Host memory: an operation returns when this rank's part is complete, and @stream is NULL. It
  * never hangs: when the communicator's timeout has passed it fails, after at most 1.1 seconds
  * more, in which the ranks find out which of them is to blame. A peer that dies is an error on
  * every survivor that names the rank.
+ * Device memory: an operation is enqueued on @stream (a CUstream or cudaStream_t; NULL is the
+ * legacy default stream) and returns. It begins when the work that was enqueued there before it is
+ * done, and what is enqueued after it waits for it. Buffers belong to the operation until then.
+ * The first such call decides which device and context the communicator works in: those of the
+ * buffers, or for virtual memory, which has none, the current context. It blocks until all ranks
+ * make theirs, but for ddp_send() and ddp_recv(); later ones only when 256 are enqueued. Operations
+ * run in the order of the calls, also those on different streams, and ddp_send() waits for the
+ * receiver. Buffers are aligned to their elements. An operation that fails later lets the stream
+ * go on, with undefined contents in its output: after having synchronized the stream, ask
+ * ddp_comm_check(). Until all survivors have called ddp_comm_destroy() output buffers of the failed
+ * operation may still be written to. Managed memory, memory of another device, freed memory and a
+ * stream that is being captured are DDP_E_INVALID. An operation between ranks cannot be part of a
+ * CUDA graph. ddp_comm_destroy() aborts what is enqueued: synchronize the stream first. What waits
+ * for the whole device, as cudaFree() and the loading of kernels may, waits for enqueued
+ * operations, and so for other ranks; have kernels loaded before the first operation.
  *
  * Threads: a communicator may be used by one thread at a time; ddp_comm_abort() is the exception
  * and may be called from any thread. Below ddprun the library has a thread of its own, with all
- * signals blocked, which only waits: by its end the agent sees that the process dies.
+ * signals blocked, which only waits: by its end the agent sees that the process dies. The first
+ * call with device memory starts another one for that communicator, which runs the operations.
  * Errors: DDP_E_INVALID has no effect and leaves the communicator usable. Every other error is
  * final for the communicator: later calls return the same one, the contents of output buffers are
  * undefined, and only ddp_comm_destroy() is left to do. Besides what comments list, any operation
@@ -75,14 +93,14 @@ typedef enum ddp_reduce_op {
 
 /*
  * X(symbol, name). In which order elements are reduced, and so which bits come out; the same on
- * all ranks. All ranks get identical bits, and the same
+ * all ranks, and the same for host and device memory. All ranks get identical bits, and the same
  * bits in every run.
  *   ring    partial results go round the ring: rank by rank, from one that depends on where the
  *           element lies, each rank's own element before what came in. 16-bit types are rounded at
  *           each hop. The least traffic that a reduction can have.
  *   direct  everybody's elements, in the order of ranks from 0 on, with one rounding at the end.
  *           Bits depend neither on @count nor on where an element lies. N - 1 times the traffic.
- *   auto    ring.
+ *   auto    ring; for device memory direct, where all ranks share one device.
  */
 #define DDP_ALGORITHM_MAP(X)      \
     X(DDP_ALGORITHM_AUTO, "auto") \
@@ -177,7 +195,8 @@ DDP_API uint32_t ddp_comm_world_size(const ddp_comm *comm);
 /**
  * Whether @comm still works: DDP_OK, or the first cause of its failure, with the sentence in @err.
  *
- * Does not block, and asks nobody: it tells what this rank has seen so far.
+ * Does not block, and asks nobody: it tells what this rank has seen so far. With device memory it
+ * is how errors are found out: synchronize the stream, then ask.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_comm_check(ddp_comm *comm, struct ddp_error *err);
 
@@ -187,7 +206,7 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_comm_check(ddp_comm *comm, struct ddp_erro
  * @send and @recv hold @count elements each, and are equal in place. Ring: a scatter-reduce, then
  * an all-gather; each rank sends 2K(N-1)/N bytes of the K bytes, rounded to whole elements
  * (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations",
- * 2009). Direct: K(N-1) bytes. Blocks until complete. Both
+ * 2009). Direct: K(N-1) bytes. Host memory blocks until complete, device memory is enqueued. Both
  * buffers stay the caller's.
  *
  * DDP_E_INVALID: @dtype or @op is none, a buffer is NULL or overlaps the other one, @count is
@@ -203,8 +222,8 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_all_reduce(ddp_comm *comm, const void *sen
  * @send and, on @root, @recv hold @count elements each, and are equal in place; elsewhere @recv is
  * not looked at and may be NULL. @send is not changed, unless it is @recv on @root. @root must be
  * the same on all ranks. Ring: a chain from the rank behind the root round to it, as a pipeline;
- * each rank but the root sends the K bytes once. Direct: K(N-1) bytes each. Blocks until complete.
- * Both buffers stay the caller's.
+ * each rank but the root sends the K bytes once. Direct: K(N-1) bytes each. Host memory blocks
+ * until complete, device memory is enqueued. Both buffers stay the caller's.
  *
  * DDP_E_INVALID: as ddp_all_reduce(), or @root does not exist.
  */
@@ -216,8 +235,8 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_reduce(ddp_comm *comm, const void *send, v
  * Copy @count elements of @dtype at @buffer from rank @root to all ranks.
  *
  * @root must be the same on all ranks. The data goes round the ring in a pipeline of chunks; each
- * rank but the one before the root sends it once. Blocks until complete. @buffer stays the
- * caller's.
+ * rank but the one before the root sends it once. Host memory blocks until complete, device memory
+ * is enqueued. @buffer stays the caller's.
  *
  * DDP_E_INVALID: @dtype is none, @buffer is NULL, @count is beyond all memory, @root does not
  * exist, or @stream is not NULL with host memory.
@@ -231,7 +250,8 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_broadcast(ddp_comm *comm, void *buffer, si
  *
  * @send holds @count elements, @recv the world size times as many: those of rank r begin at
  * element r * @count. In place, @send is this rank's part of @recv. Each rank passes N - 1 parts on
- * round the ring: @count * (N - 1) elements. Blocks until complete. Both buffers stay the caller's.
+ * round the ring: @count * (N - 1) elements. Host memory blocks until complete, device memory is
+ * enqueued. Both buffers stay the caller's.
  *
  * DDP_E_INVALID: @dtype is none, a buffer is NULL or overlaps the other one, the elements of all
  * ranks are beyond all memory, or @stream is not NULL with host memory.
@@ -246,7 +266,7 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_all_gather(ddp_comm *comm, const void *sen
  * @send holds world size times @count elements of @dtype, @recv @count. In place, @recv is this
  * rank's part of @send; nothing else of @send is changed. Ring: a scatter-reduce, which is the
  * first half of an all-reduce; each rank sends @count * (N - 1) elements. Direct: N times as many.
- * Blocks until complete. Both buffers stay the caller's.
+ * Host memory blocks until complete, device memory is enqueued. Both buffers stay the caller's.
  *
  * DDP_E_INVALID: as ddp_all_reduce(), or the elements of all ranks are beyond all memory.
  */
@@ -266,7 +286,7 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_reduce_scatter(ddp_comm *comm, const void 
  * the other one is in an operation, whichever, as that is when it lets others in. As with MPI_Send,
  * nobody may count on room for what is under way: of two ranks that both send to each other before
  * they receive, each may wait for the other until the timeout. In a ring of shifts let even ranks
- * send first and odd ones receive first. @buffer stays the caller's.
+ * send first and odd ones receive first. Device memory is enqueued. @buffer stays the caller's.
  *
  * DDP_E_INVALID: @dtype is none, @buffer is NULL, @count is beyond all memory, @peer does not exist
  * or is this rank, or @stream is not NULL with host memory.
@@ -281,7 +301,8 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_recv(ddp_comm *comm, void *buffer, size_t 
 /**
  * Return when all ranks have called it.
  *
- * The host waits; @stream is NULL.
+ * @stream NULL: the host waits. Otherwise the barrier is enqueued on that stream of the device:
+ * what follows there waits until all ranks' streams have come so far.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_barrier(ddp_comm *comm, void *stream, struct ddp_error *err);
 

@@ -1,0 +1,565 @@
+/*
+ * test_device_failure.c - what becomes of operations on device memory when a rank is killed or
+ * stopped at any moment, when the driver refuses any call, when a stream hangs: an error for
+ * everybody, soon, streams that drain, and a GPU that can be used again at once.
+ *
+ * DDP_TEST_KILLS says how many ranks to kill (default: a few of them), DDP_TEST_FAULTS up to which
+ * call of each function of the driver one is to fail.
+ */
+#include "check_main.h"
+#include "rig.h"
+
+#include <dirent.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { COUNT = 400 * 1000, SOON_US = 2 * 1000 * 1000, STOP_TIMEOUT_MS = 400 };
+
+static unsigned from_environment(const char *name, unsigned otherwise)
+{
+    const char *text = getenv(name);
+    return text != NULL ? (unsigned)strtoul(text, NULL, 10) : otherwise;
+}
+
+static unsigned open_descriptors(void)
+{
+    unsigned count = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    CHECK(dir != NULL);
+    while (readdir(dir) != NULL)
+        count++;
+    closedir(dir);
+    return count;
+}
+
+/* ---- a rank that uses its GPU until something goes wrong ---- */
+
+/* What is there before the communicator, and must be again after it. */
+struct gear {
+    struct ddpi_cuda cuda;
+    ddpi_cu_context context;
+    ddpi_cu_stream stream;
+    ddpi_cu_deviceptr send, recv, many;
+    size_t free_bytes;
+    unsigned descriptors;
+};
+
+/* A call of the test's own may be the one that is made to fail, which fails once. */
+#define TRY(call) CHECK((call) == DDPI_CU_SUCCESS || (call) == DDPI_CU_SUCCESS)
+
+static size_t free_memory(const struct gear *gear)
+{
+    size_t free_bytes, total;
+    TRY(gear->cuda.mem_get_info(&free_bytes, &total));
+    return free_bytes;
+}
+
+static void open_gear(struct gear *gear, const struct world *world, uint32_t rank)
+{
+    int count;
+    if (ddpi_cuda_init(&gear->cuda, NULL) != DDP_OK)
+        CHECK_OK(ddpi_cuda_init(&gear->cuda, err));
+    TRY(gear->cuda.device_get_count(&count));
+    TRY(gear->cuda.device_primary_ctx_retain(&gear->context, (int)rank % count));
+    TRY(gear->cuda.ctx_push_current(gear->context));
+    TRY(gear->cuda.stream_create(&gear->stream, DDPI_CU_STREAM_NON_BLOCKING));
+    TRY(gear->cuda.mem_alloc(&gear->send, COUNT * sizeof(float)));
+    TRY(gear->cuda.mem_alloc(&gear->recv, COUNT * sizeof(float)));
+    TRY(gear->cuda.mem_alloc(&gear->many, world->nranks * COUNT * sizeof(float)));
+    TRY(gear->cuda.memset_d8_async(gear->send, 0, COUNT * sizeof(float), gear->stream));
+    TRY(gear->cuda.stream_synchronize(gear->stream));
+    gear->free_bytes = free_memory(gear);
+    gear->descriptors = open_descriptors();
+}
+
+static void *at(ddpi_cu_deviceptr address)
+{
+    return (void *)(uintptr_t)address;
+}
+
+static ddp_status call(const struct gear *gear, ddp_comm *comm, unsigned turn,
+                       struct ddp_error *err)
+{
+    void *send = at(gear->send), *recv = at(gear->recv), *many = at(gear->many);
+    uint32_t rank = ddp_comm_rank(comm), next = (rank + 1) % ddp_comm_world_size(comm);
+    switch (turn % 7) {
+    case 0:
+        return ddp_all_reduce(comm, send, recv, COUNT, DDP_FLOAT32, DDP_SUM, gear->stream, err);
+    case 1:
+        return ddp_all_gather(comm, send, many, COUNT, DDP_FLOAT32, gear->stream, err);
+    case 2:
+        return ddp_reduce(comm, send, recv, COUNT, DDP_FLOAT32, DDP_MAX, 1, gear->stream, err);
+    case 3:
+        return ddp_broadcast(comm, recv, COUNT, DDP_FLOAT32, 0, gear->stream, err);
+    case 4:
+        return ddp_reduce_scatter(comm, many, recv, COUNT, DDP_FLOAT32, DDP_SUM, gear->stream, err);
+    case 5:
+        if (rank > 1)
+            return DDP_OK;
+        return rank == 0 ? ddp_send(comm, send, COUNT, DDP_FLOAT32, next, gear->stream, err)
+                         : ddp_recv(comm, recv, COUNT, DDP_FLOAT32, 0, gear->stream, err);
+    default:
+        return ddp_barrier(comm, gear->stream, err);
+    }
+}
+
+/* Operations, of which up to three are enqueued at a time. */
+static ddp_status work(struct world *world, uint32_t rank, const struct gear *gear, ddp_comm *comm,
+                       unsigned turns, struct ddp_error *err)
+{
+    ddp_status status = DDP_OK;
+    for (unsigned turn = 0; turn < turns && status == DDP_OK; turn++) {
+        status = call(gear, comm, turn, err);
+        if (status != DDP_OK || turn % 3 != 0)
+            continue;
+        TRY(gear->cuda.stream_synchronize(gear->stream));
+        status = ddp_comm_check(comm, err);
+        atomic_fetch_add(&world->reports[rank].steps, 1);
+    }
+    TRY(gear->cuda.stream_synchronize(gear->stream)); /* it drains, whatever happened */
+    return status == DDP_OK ? ddp_comm_check(comm, err) : status;
+}
+
+static void put_report(struct world *world, uint32_t rank, ddp_status status,
+                       const struct ddp_error *error)
+{
+    struct report *report = &world->reports[rank];
+    report->status = status;
+    report->error = *error;
+    atomic_store(&report->at_us, now_us());
+}
+
+/* The communicator is gone, and with it all that it had. */
+static void expect_nothing_left(const struct gear *gear)
+{
+    CHECK(free_memory(gear) == gear->free_bytes);
+    CHECK(open_descriptors() == gear->descriptors);
+}
+
+/* The others start again, on the same GPUs, and it is as if nothing had happened. */
+static void start_again(struct world *world, uint32_t rank, uint32_t victim, struct gear *gear)
+{
+    struct world smaller = *world;
+    smaller.nranks--;
+    smaller.name = "after";
+    uint32_t own = rank - (rank > victim);
+    struct ddp_comm_options options = world_options(&smaller, own);
+    options.timeout_ms = 20000;
+    ddp_comm *comm;
+    CHECK_OK(ddp_comm_init(&options, &comm, err));
+    int32_t *values = malloc(COUNT * sizeof *values);
+    CHECK(values != NULL);
+    for (int32_t i = 0; i < COUNT; i++)
+        values[i] = i + (int32_t)own;
+    size_t len = COUNT * sizeof *values;
+    CU(gear->cuda.memcpy_htod_async(gear->send, values, len, gear->stream));
+    CHECK_OK(ddp_all_reduce(comm, at(gear->send), at(gear->recv), COUNT, DDP_INT32, DDP_SUM,
+                            gear->stream, err));
+    CU(gear->cuda.memcpy_dtoh_async(values, gear->recv, len, gear->stream));
+    CU(gear->cuda.stream_synchronize(gear->stream));
+    CHECK_OK(ddp_comm_check(comm, err));
+    int32_t n = (int32_t)smaller.nranks;
+    for (int32_t i = 0; i < COUNT; i++)
+        CHECK(values[i] == n * i + n * (n - 1) / 2);
+    free(values);
+    ddp_comm_destroy(comm);
+    expect_nothing_left(gear);
+}
+
+/* world->stage is the victim. */
+static void survive(struct world *world, uint32_t rank)
+{
+    struct gear gear;
+    open_gear(&gear, world, rank);
+    struct ddp_comm_options options = world_options(world, rank);
+    ddp_comm *comm;
+    CHECK_OK(ddp_comm_init(&options, &comm, err));
+    atomic_fetch_add(&world->reports[rank].steps, 1);
+    struct ddp_error error = {0}, again = {0};
+    ddp_status status = work(world, rank, &gear, comm, UINT32_MAX, &error);
+    put_report(world, rank, status, &error);
+    CHECK(ddp_comm_check(comm, &again) == status && strcmp(again.msg, error.msg) == 0);
+    CHECK(call(&gear, comm, 0, &again) == status && strcmp(again.msg, error.msg) == 0);
+    ddp_comm_destroy(comm);
+    expect_nothing_left(&gear);
+    start_again(world, rank, world->stage, &gear);
+    _exit(0);
+}
+
+/* ---- death ---- */
+
+static uint64_t draw(uint64_t *state)
+{
+    *state = *state * 6364136223846793005ULL + 1442695040888963407ULL;
+    return *state >> 33;
+}
+
+/* What the host driver is told. A GPU does as it likes. */
+static void choose_devices(uint64_t *random, struct world *world)
+{
+    static const char *const devices[] = {"1", "1", "4", "4", "2"};
+    static const char *const peers[] = {"all", "all", "none", "all", "none"};
+    uint64_t way = draw(random) % 5;
+    setenv("DDP_HOST_CUDA_DEVICES", devices[way], 1);
+    setenv("DDP_HOST_CUDA_PEERS", peers[way], 1);
+    setenv("DDP_HOST_CUDA_DELAY_US", draw(random) % 2 == 0 ? "0" : "2000", 1);
+    world->algorithm = draw(random) % 2 == 0 ? DDP_ALGORITHM_AUTO : DDP_ALGORITHM_RING;
+    world->tcp = draw(random) % 4 == 0;
+}
+
+static void start_all(struct world *world, const char *victim_fault)
+{
+    for (uint32_t rank = 0; rank < world->nranks; rank++) {
+        if (!world_fork(world, rank))
+            continue;
+        if (victim_fault != NULL && rank == world->stage)
+            setenv("DDP_HOST_CUDA_FAIL", victim_fault, 1);
+        survive(world, rank);
+    }
+    for (uint32_t rank = 0; rank < world->nranks; rank++)
+        if (victim_fault == NULL || rank != world->stage)
+            world_await_steps(world, rank, 1);
+}
+
+static void expect_survival(struct world *world, uint64_t since_us, uint64_t soon_us,
+                            ddp_status status, const char *how)
+{
+    char name[32];
+    snprintf(name, sizeof name, "rank %u", world->stage);
+    world_join(world);
+    for (uint32_t rank = 0; rank < world->nranks; rank++) {
+        const struct report *report = &world->reports[rank];
+        if (rank == world->stage)
+            continue;
+        ck_assert_msg(report->status == status, "%s; rank %u: %s", how, rank, report->error.msg);
+        ck_assert_msg(strstr(report->error.msg, name) != NULL, "%s; rank %u: %s", how, rank,
+                      report->error.msg);
+        ck_assert_msg(report->at_us < since_us + soon_us, "%s; rank %u took %llu us: %s", how, rank,
+                      (unsigned long long)(report->at_us - since_us), report->error.msg);
+    }
+}
+
+static void kill_one(uint64_t seed)
+{
+    uint64_t random = seed;
+    struct world world = {.nranks = 2 + (uint32_t)(draw(&random) % 3)};
+    choose_devices(&random, &world);
+    world.stage = (uint32_t)(draw(&random) % world.nranks);
+    world_open(&world);
+    start_all(&world, NULL);
+    poll(NULL, 0, (int)(draw(&random) % 60));
+    uint64_t since = now_us();
+    world_kill_rank(&world, world.stage);
+    char how[64];
+    snprintf(how, sizeof how, "seed %llu", (unsigned long long)seed);
+    expect_survival(&world, since, SOON_US, DDP_E_PEER_DEAD, how);
+    world_close(&world);
+}
+
+START_TEST(a_rank_is_killed_at_any_moment)
+{
+    unsigned kills = from_environment("DDP_TEST_KILLS", 16);
+    uint64_t seed = now_us();
+    for (unsigned i = 0; i < kills; i++)
+        kill_one(seed + i);
+}
+END_TEST
+
+static void stop_one(uint64_t seed)
+{
+    uint64_t random = seed;
+    struct world world = {.nranks = 2 + (uint32_t)(draw(&random) % 3),
+                          .timeout_ms = STOP_TIMEOUT_MS};
+    choose_devices(&random, &world);
+    world.stage = (uint32_t)(draw(&random) % world.nranks);
+    world_open(&world);
+    start_all(&world, NULL);
+    poll(NULL, 0, (int)(draw(&random) % 60));
+    uint64_t since = now_us(), end = since + 10 * 1000 * 1000;
+    kill(world.pids[world.stage], SIGSTOP);
+    for (uint32_t rank = 0; rank < world.nranks; rank++)
+        while (rank != world.stage && atomic_load(&world.reports[rank].at_us) == 0 &&
+               now_us() < end)
+            poll(NULL, 0, 1);
+    world_kill_rank(&world, world.stage);
+    char how[64];
+    snprintf(how, sizeof how, "seed %llu", (unsigned long long)seed);
+    expect_survival(&world, since, SOON_US, DDP_E_TIMEOUT, how);
+    world_close(&world);
+}
+
+START_TEST(a_rank_is_stopped_at_any_moment)
+{
+    unsigned stops = from_environment("DDP_TEST_KILLS", 16) / 4;
+    uint64_t seed = now_us();
+    for (unsigned i = 0; i < stops; i++)
+        stop_one(seed + i);
+}
+END_TEST
+
+/* What the engine asks of the driver. */
+static const char *const functions[] = {
+    "cuPointerGetAttributes",
+    "cuCtxPushCurrent",
+    "cuStreamIsCapturing",
+    "cuMemHostAlloc",
+    "cuStreamCreate",
+    "cuMemHostGetDevicePointer",
+    "cuMemAlloc",
+    "cuModuleLoadData",
+    "cuModuleGetFunction",
+    "cuCtxGetDevice",
+    "cuDeviceGetUuid",
+    "cuDeviceGetName",
+    "cuDeviceGetPCIBusId",
+    "cuMemcpyHtoDAsync",
+    "cuMemcpyDtoHAsync",
+    "cuMemcpyAsync",
+    "cuStreamSynchronize",
+    "cuMemGetAddressRange",
+    "cuIpcGetMemHandle",
+    "cuIpcOpenMemHandle",
+    "cuStreamWriteValue32",
+    "cuStreamWaitValue32",
+    "cuLaunchKernel",
+    "cuStreamQuery",
+    "cuDeviceGetAttribute",
+    "cuStreamGetCtx",
+};
+enum { FUNCTIONS = sizeof functions / sizeof *functions };
+
+/* In the middle of a call of the driver, which a clock hardly hits. */
+static void kill_in(const char *function, unsigned nth, uint64_t seed)
+{
+    uint64_t random = seed;
+    struct world world = {.nranks = 2 + (uint32_t)(draw(&random) % 3)};
+    choose_devices(&random, &world);
+    world.stage = (uint32_t)(draw(&random) % world.nranks);
+    char fault[64], how[128];
+    snprintf(fault, sizeof fault, "%s:%u:kill", function, nth);
+    snprintf(how, sizeof how, "%s, seed %llu", fault, (unsigned long long)seed);
+    world_open(&world);
+    start_all(&world, fault);
+    for (uint64_t end = now_us() + 300 * 1000; now_us() < end;) {
+        if (waitpid(world.pids[world.stage], NULL, WNOHANG) == world.pids[world.stage]) {
+            world.pids[world.stage] = 0;
+            break;
+        }
+        poll(NULL, 0, 1);
+    }
+    uint64_t since = now_us();
+    world_kill_rank(&world, world.stage); /* there may be no such call */
+    expect_survival(&world, since, SOON_US, DDP_E_PEER_DEAD, how);
+    world_close(&world);
+}
+
+/* The first ones happen before the communicator is made. */
+START_TEST(a_rank_is_killed_in_the_driver)
+{
+    static const char *const killing[] = {"cuLaunchKernel",       "cuStreamWaitValue32",
+                                          "cuIpcGetMemHandle",    "cuMemGetAddressRange",
+                                          "cuStreamWriteValue32", "cuModuleGetFunction"};
+    if (!rig_driver_is_host())
+        return;
+    unsigned kills = from_environment("DDP_TEST_KILLS", 16) / 2;
+    uint64_t random = now_us();
+    for (unsigned i = 0; i < kills; i++)
+        kill_in(killing[i % 6], 1 + (unsigned)(draw(&random) % 20), random);
+}
+END_TEST
+
+/* ---- refusals of the driver ---- */
+
+enum { FAULT_TURNS = 8 };
+
+/* Everybody is done, or everybody has failed; nothing is left in any case. */
+static void bear_a_fault(struct world *world, uint32_t rank)
+{
+    struct gear gear;
+    open_gear(&gear, world, rank);
+    struct ddp_comm_options options = world_options(world, rank);
+    ddp_comm *comm;
+    CHECK_OK(ddp_comm_init(&options, &comm, err));
+    struct ddp_error error = {0};
+    ddp_status status = work(world, rank, &gear, comm, FAULT_TURNS, &error);
+    if (status == DDP_OK) /* those who have failed are heard here */
+        status = ddp_barrier(comm, NULL, &error);
+    put_report(world, rank, status, &error);
+    ddp_comm_destroy(comm);
+    expect_nothing_left(&gear);
+    _exit(0);
+}
+
+static void inject(const char *function, unsigned nth, uint32_t where)
+{
+    struct world world = {.nranks = 2, .timeout_ms = 5000};
+    world.algorithm = nth % 2 == 0 ? DDP_ALGORITHM_AUTO : DDP_ALGORITHM_RING;
+    setenv("DDP_HOST_CUDA_DEVICES", nth % 3 == 0 ? "2" : "1", 1);
+    setenv("DDP_HOST_CUDA_PEERS", nth % 3 == 0 ? "none" : "all", 1);
+    char fault[64];
+    snprintf(fault, sizeof fault, "%s:%u:801", function, nth);
+    world_open(&world);
+    uint64_t since = now_us();
+    for (uint32_t rank = 0; rank < world.nranks; rank++) {
+        if (!world_fork(&world, rank))
+            continue;
+        if (rank == where)
+            setenv("DDP_HOST_CUDA_FAIL", fault, 1);
+        bear_a_fault(&world, rank);
+    }
+    world_join(&world);
+    const struct report *own = &world.reports[where], *other = &world.reports[1 - where];
+    ck_assert_msg((own->status == DDP_OK) == (other->status == DDP_OK), "%s at rank %u: %s; %s",
+                  fault, where, own->error.msg, other->error.msg);
+    ck_assert_msg(own->status == DDP_OK ||
+                      strstr(other->error.msg, "CUDA_ERROR_NOT_SUPPORTED") != NULL,
+                  "%s at rank %u: %s; %s", fault, where, own->error.msg, other->error.msg);
+    ck_assert_msg(now_us() - since < 4000000, "%s at rank %u: %s; %s", fault, where, own->error.msg,
+                  other->error.msg);
+    world_close(&world);
+}
+
+START_TEST(the_driver_refuses_a_call)
+{
+    if (!rig_driver_is_host())
+        return;
+    unsigned most = from_environment("DDP_TEST_FAULTS", 0);
+    for (unsigned nth = 1; nth <= most; nth++)
+        inject(functions[_i], nth, nth % 2);
+    if (most > 0)
+        return;
+    inject(functions[_i], 1, 0);
+    inject(functions[_i], 2 + (unsigned)_i % 10, 1);
+}
+END_TEST
+
+/* ---- a stream that hangs ---- */
+
+static void *abort_soon(void *comm)
+{
+    poll(NULL, 0, 100);
+    ddp_comm_abort(comm);
+    return NULL;
+}
+
+/* A kernel before the operation does not end on rank 1. */
+static void hang(struct world *world, uint32_t rank)
+{
+    struct gear gear;
+    open_gear(&gear, world, rank);
+    struct ddp_comm_options options = world_options(world, rank);
+    ddp_comm *comm;
+    CHECK_OK(ddp_comm_init(&options, &comm, err));
+    CHECK_OK(call(&gear, comm, 0, err));
+    CHECK_OK(call(&gear, comm, 0, err));
+    CU(gear.cuda.stream_synchronize(gear.stream));
+    CHECK_OK(ddp_comm_check(comm, err));
+    _Atomic uint32_t *gate;
+    void *page;
+    ddpi_cu_deviceptr address;
+    CU(gear.cuda.mem_host_alloc(&page, sizeof *gate, DDPI_CU_MEMHOSTALLOC_DEVICEMAP));
+    CU(gear.cuda.mem_host_get_device_pointer(&address, page, 0));
+    gate = page;
+    atomic_store(gate, 0);
+    if (rank == 1)
+        CU(gear.cuda.stream_wait_value32(gear.stream, address, 1, DDPI_CU_STREAM_WAIT_VALUE_GEQ));
+    pthread_t thread;
+    bool aborts = rank == 1 && world->stage == 1;
+    uint64_t since = now_us();
+    if (aborts)
+        CHECK(pthread_create(&thread, NULL, abort_soon, comm) == 0);
+    for (int i = 0; i < 5; i++)
+        CHECK_OK(call(&gear, comm, 0, err));
+    struct ddp_error error = {0};
+    ddp_status status;
+    while ((status = ddp_comm_check(comm, &error)) == DDP_OK) {
+        CHECK(now_us() - since < 3 * SOON_US);
+        poll(NULL, 0, 1);
+    }
+    put_report(world, rank, status, &error);
+    CHECK(rank != 1 || gear.cuda.stream_query(gear.stream) == DDPI_CU_ERROR_NOT_READY);
+    atomic_store(gate, 1);
+    CU(gear.cuda.stream_synchronize(gear.stream));
+    if (aborts)
+        CHECK(pthread_join(thread, NULL) == 0);
+    ddp_comm_destroy(comm);
+    CU(gear.cuda.mem_free_host(page));
+    expect_nothing_left(&gear);
+    _exit(0);
+}
+
+START_TEST(a_stream_hangs)
+{
+    bool aborts = _i == 1;
+    struct world world = {
+        .nranks = 3, .stage = (uint32_t)_i, .timeout_ms = aborts ? 20000 : STOP_TIMEOUT_MS};
+    world_open(&world);
+    for (uint32_t rank = 0; rank < world.nranks; rank++)
+        if (world_fork(&world, rank))
+            hang(&world, rank);
+    world_join(&world);
+    for (uint32_t rank = 0; rank < world.nranks; rank++) {
+        const struct report *report = &world.reports[rank];
+        ck_assert_msg(report->status == (aborts ? DDP_E_ABORTED : DDP_E_TIMEOUT), "rank %u: %s",
+                      rank, report->error.msg);
+        ck_assert_msg(strstr(report->error.msg,
+                             aborts ? "rank 1 called ddp_comm_abort()"
+                                    : "all_reduce #3: rank 1 has waited 0.4 s for its own GPU; a "
+                                      "kernel before it in the stream may hang") != NULL,
+                      "rank %u: %s", rank, report->error.msg);
+    }
+    world_close(&world);
+}
+END_TEST
+
+/* Who leaves with operations enqueued ends them. */
+static void leave(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    struct gear gear;
+    open_gear(&gear, world, rank);
+    CHECK_OK(call(&gear, comm, 0, err));
+    CU(gear.cuda.stream_synchronize(gear.stream));
+    CHECK_OK(ddp_comm_check(comm, err));
+    if (rank == 1) /* destroys its communicator */
+        return;
+    struct ddp_error error = {0};
+    ddp_status status = work(world, rank, &gear, comm, UINT32_MAX, &error);
+    put_report(world, rank, status, &error);
+}
+
+START_TEST(a_rank_leaves)
+{
+    struct world world = {.nranks = 3};
+    world_open(&world);
+    world_run(&world, leave);
+    for (uint32_t rank = 0; rank < world.nranks; rank += 2) {
+        ck_assert_int_eq(world.reports[rank].status, DDP_E_PEER_DEAD);
+        ck_assert_ptr_nonnull(strstr(world.reports[rank].error.msg, "rank 1"));
+        ck_assert_ptr_nonnull(strstr(world.reports[rank].error.msg, "has left the communicator"));
+    }
+    world_close(&world);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("device failure");
+    TCase *failures = tcase_create("failures");
+    tcase_set_timeout(failures, 400);
+    tcase_add_test(failures, a_rank_is_killed_at_any_moment);
+    tcase_add_test(failures, a_rank_is_stopped_at_any_moment);
+    tcase_add_test(failures, a_rank_is_killed_in_the_driver);
+    tcase_add_loop_test(failures, a_stream_hangs, 0, 2);
+    tcase_add_test(failures, a_rank_leaves);
+    suite_add_tcase(suite, failures);
+    TCase *refusals = tcase_create("refusals");
+    tcase_set_timeout(refusals, 400);
+    tcase_add_loop_test(refusals, the_driver_refuses_a_call, 0, FUNCTIONS);
+    suite_add_tcase(suite, refusals);
+    return suite;
+}

@@ -1,0 +1,348 @@
+/*
+ * test_device_misuse.c - calls on device memory that cannot be: each is refused with a sentence
+ * that says what is wrong with what, nothing is enqueued, and all ranks go on.
+ */
+#include "check_main.h"
+#include "cuda/image.h"
+#include "rig.h"
+
+#include <dlfcn.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { COUNT = 1000 };
+
+struct places {
+    void *device, *host, *other, *freed;
+};
+
+static void expect_refusal(ddp_status status, const struct ddp_error *error, const char *text)
+{
+    if (status == DDP_E_INVALID && strcmp(error->msg, text) == 0)
+        return;
+    fprintf(stderr, "%s: '%s' instead of '%s'\n", ddp_status_name(status), error->msg, text);
+    _Exit(1);
+}
+
+static void check_all_is_well(struct rig *rig)
+{
+    struct problem of = {.dtype = DDP_INT32, .op = DDP_SUM, .count = COUNT};
+    rig_all_reduce(rig, &of);
+}
+
+static ddp_status reduce_floats(struct rig *rig, const void *send, void *recv, void *stream,
+                                struct ddp_error *error)
+{
+    return ddp_all_reduce(rig->device, send, recv, COUNT, DDP_FLOAT32, DDP_SUM, stream, error);
+}
+
+static void mix_kinds(struct rig *rig, struct ddp_error *error)
+{
+    void *device = rig_alloc(rig, COUNT * 4), *host = malloc(COUNT * 4);
+    expect_refusal(reduce_floats(rig, device, host, rig->stream, error), error,
+                   "the send buffer is memory of the GPU, the receive buffer of the host; both "
+                   "must be of one kind");
+    expect_refusal(reduce_floats(rig, host, device, rig->stream, error), error,
+                   "the send buffer is memory of the host, the receive buffer of the GPU; both "
+                   "must be of one kind");
+    expect_refusal(reduce_floats(rig, host, host, rig->stream, error), error,
+                   "host memory takes no stream: pass NULL");
+    expect_refusal(ddp_broadcast(rig->device, host, 1, DDP_INT32, 0, rig->stream, error), error,
+                   "host memory takes no stream: pass NULL");
+    free(host);
+    rig_free(rig, device);
+}
+
+/* Only the host driver gives no address twice. */
+static void pass_freed_memory(struct rig *rig, struct ddp_error *error)
+{
+    void *freed = rig_alloc(rig, COUNT * 4), *device = rig_alloc(rig, COUNT * 4);
+    rig_free(rig, freed);
+    char text[DDP_ERROR_TEXT];
+    snprintf(text, sizeof text,
+             "the send buffer at %p is neither memory of this process nor of its GPU; it may have "
+             "been freed",
+             freed);
+    expect_refusal(reduce_floats(rig, freed, device, rig->stream, error), error, text);
+    snprintf(text, sizeof text,
+             "the receive buffer at %p is neither memory of this process nor of its GPU; it may "
+             "have been freed",
+             freed);
+    expect_refusal(reduce_floats(rig, device, freed, rig->stream, error), error, text);
+    rig_free(rig, device);
+}
+
+static void pass_unaligned_memory(struct rig *rig, struct ddp_error *error)
+{
+    uint8_t *device = rig_alloc(rig, COUNT * 8 + 8);
+    char text[DDP_ERROR_TEXT];
+    snprintf(text, sizeof text,
+             "the send buffer at %p is on a GPU, but not aligned to its elements of 4 bytes "
+             "(float32)",
+             (void *)(device + 2));
+    expect_refusal(reduce_floats(rig, device + 2, device + 2, rig->stream, error), error, text);
+    snprintf(text, sizeof text,
+             "the receive buffer at %p is on a GPU, but not aligned to its elements of 8 bytes "
+             "(int64)",
+             (void *)(device + 4));
+    expect_refusal(ddp_all_reduce(rig->device, device + 400, device + 4, 4, DDP_INT64, DDP_SUM,
+                                  rig->stream, error),
+                   error, text);
+    rig_free(rig, device);
+}
+
+/* Functions that the library has no use for. */
+static void *driver_function(const char *name)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    CHECK(library != NULL);
+    void *function = dlsym(library, name);
+    CHECK(function != NULL);
+    dlclose(library);
+    return function;
+}
+
+static void pass_managed_memory(struct rig *rig, struct ddp_error *error)
+{
+    enum { ATTACH_GLOBAL = 1 };
+    ddpi_cu_result (*allocate)(ddpi_cu_deviceptr *, size_t, unsigned);
+    void *function = driver_function("cuMemAllocManaged");
+    memcpy(&allocate, &function, sizeof function);
+    ddpi_cu_deviceptr managed;
+    CU(allocate(&managed, COUNT * 4, ATTACH_GLOBAL));
+    void *buffer = (void *)(uintptr_t)managed;
+    char text[DDP_ERROR_TEXT];
+    snprintf(text, sizeof text,
+             "the send buffer at %p is managed memory, which cannot be shared with other "
+             "processes; use cudaMalloc",
+             buffer);
+    expect_refusal(reduce_floats(rig, buffer, buffer, rig->stream, error), error, text);
+    CU(rig->cuda.mem_free(managed));
+}
+
+static void pass_a_capturing_stream(struct rig *rig, struct ddp_error *error)
+{
+    enum { RELAXED = 2 };
+    ddpi_cu_result (*begin)(ddpi_cu_stream, unsigned);
+    ddpi_cu_result (*end)(ddpi_cu_stream, void **);
+    void *function = driver_function("cuStreamBeginCapture_v2");
+    memcpy(&begin, &function, sizeof function);
+    function = driver_function("cuStreamEndCapture");
+    memcpy(&end, &function, sizeof function);
+    static const char text[] = "the stream is being captured into a graph; a collective talks to "
+                               "other ranks each time and cannot be part of one";
+    void *device = rig_alloc(rig, COUNT * 4), *graph;
+    CU(begin(rig->stream, RELAXED));
+    expect_refusal(reduce_floats(rig, device, device, rig->stream, error), error, text);
+    expect_refusal(ddp_barrier(rig->device, rig->stream, error), error, text);
+    CU(end(rig->stream, &graph));
+    rig_free(rig, device);
+}
+
+/* Each rank is refused before the first operation, or between two. */
+static void misuse(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    static void (*const errors[])(struct rig *, struct ddp_error *) = {
+        mix_kinds, pass_unaligned_memory, pass_managed_memory, pass_a_capturing_stream,
+        pass_freed_memory};
+    bool on_host = world->stage / 2 % 2 != 0;
+    struct rig rig;
+    rig_open(&rig, world, rank, comm);
+    if (world->stage % 2 != 0)
+        check_all_is_well(&rig);
+    for (size_t i = 0; i < sizeof errors / sizeof *errors - !on_host; i++) {
+        struct ddp_error error = {0};
+        if (rank != i % 3)
+            errors[i](&rig, &error);
+        check_all_is_well(&rig);
+    }
+    rig_close(&rig);
+}
+
+START_TEST(refused_calls_change_nothing)
+{
+    struct world world = {.nranks = 3, .stage = (uint32_t)_i};
+    world.stage += rig_driver_is_host() ? 2 : 0;
+    world_open(&world);
+    world_run(&world, misuse);
+    world_close(&world);
+}
+END_TEST
+
+/* A context that is not that of the first operation. */
+static void change_devices(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    struct rig rig;
+    rig_open(&rig, world, rank, comm);
+    ddpi_cu_context other;
+    ddpi_cu_stream stream;
+    CU(rig.cuda.device_primary_ctx_retain(&other, 1 - rig.ordinal));
+    void *here = rig_alloc(&rig, COUNT * 4);
+    CU(rig.cuda.ctx_push_current(other));
+    CU(rig.cuda.stream_create(&stream, DDPI_CU_STREAM_NON_BLOCKING));
+    void *there = rig_alloc(&rig, COUNT * 4);
+    struct ddp_error error = {0};
+    char text[DDP_ERROR_TEXT];
+    snprintf(text, sizeof text,
+             "the receive buffer is on GPU %d, but this communicator has begun to work on GPU %d; "
+             "one communicator uses one GPU in one context",
+             rig.ordinal, 1 - rig.ordinal);
+    expect_refusal(reduce_floats(&rig, there, here, stream, &error), &error, text);
+    CU(rig.cuda.ctx_pop_current(NULL));
+    check_all_is_well(&rig); /* the refused call has not bound the communicator to the other one */
+    snprintf(text, sizeof text,
+             "the send buffer is on GPU %d, but this communicator has begun to work on GPU %d; one "
+             "communicator uses one GPU in one context",
+             1 - rig.ordinal, rig.ordinal);
+    expect_refusal(reduce_floats(&rig, there, there, rig.stream, &error), &error, text);
+    expect_refusal(ddp_barrier(comm, stream, &error), &error,
+                   "the stream is not of the context in which this communicator works");
+    check_all_is_well(&rig);
+    rig_close(&rig);
+}
+
+START_TEST(one_communicator_one_device)
+{
+    if (!rig_driver_is_host())
+        return;
+    setenv("DDP_HOST_CUDA_DEVICES", "2", 1);
+    struct world world = {.nranks = 2};
+    world_open(&world);
+    world_run(&world, change_devices);
+    world_close(&world);
+}
+END_TEST
+
+/* ---- what only shows when others are asked ---- */
+
+static void report(struct world *world, uint32_t rank, ddp_status status,
+                   const struct ddp_error *error)
+{
+    world->reports[rank].status = status;
+    world->reports[rank].error = *error;
+}
+
+static void expect_all(const struct world *world, ddp_status status, const char *text)
+{
+    for (uint32_t rank = 0; rank < world->nranks; rank++) {
+        const struct report *seen = &world->reports[rank];
+        ck_assert_msg(seen->status == status && strstr(seen->error.msg, text) != NULL,
+                      "rank %u: %s", rank, seen->error.msg);
+    }
+}
+
+/* An operation that fails, here or behind the stream. */
+static void reduce_and_report(struct world *world, struct rig *rig, void *buffer, void *stream)
+{
+    struct ddp_error error = {0};
+    ddp_status status = reduce_floats(rig, buffer, buffer, stream, &error);
+    CU(rig->cuda.stream_synchronize(rig->stream));
+    if (status == DDP_OK)
+        status = ddp_comm_check(rig->device, &error);
+    report(world, rig->rank, status, &error);
+}
+
+static void use_both_kinds(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    struct rig rig;
+    rig_open(&rig, world, rank, comm);
+    if (world->stage == 1)
+        check_all_is_well(&rig);
+    bool on_host = rank == 1;
+    void *buffer = on_host ? malloc(COUNT * 4) : rig_alloc(&rig, COUNT * 4);
+    reduce_and_report(world, &rig, buffer, on_host ? NULL : rig.stream);
+    rig_close(&rig);
+}
+
+START_TEST(ranks_must_agree_where_memory_is)
+{
+    struct world world = {.nranks = 3, .stage = (uint32_t)_i};
+    world_open(&world);
+    world_run(&world, use_both_kinds);
+    char text[128], other[128];
+    unsigned seq = 1 + world.stage;
+    snprintf(text, sizeof text, "all_reduce #%u (sum of %d float32, ring)", seq, COUNT);
+    snprintf(other, sizeof other, "all_reduce #%u (sum of %d float32, auto) on a GPU", seq, COUNT);
+    expect_all(&world, DDP_E_MISMATCH, text);
+    expect_all(&world, DDP_E_MISMATCH, other);
+    expect_all(&world, DDP_E_MISMATCH, "rank 1");
+    world_close(&world);
+}
+END_TEST
+
+static void reduce_directly(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    struct rig rig;
+    rig_open(&rig, world, rank, comm);
+    void *buffer = rig_alloc(&rig, COUNT * 4); /* others than reductions go round the ring */
+    CHECK_OK(ddp_broadcast(comm, buffer, COUNT, DDP_FLOAT32, 1, rig.stream, err));
+    rig_synchronize(&rig);
+    reduce_and_report(world, &rig, buffer, rig.stream);
+    rig_close(&rig);
+}
+
+START_TEST(direct_needs_a_shared_device)
+{
+    if (!rig_driver_is_host())
+        return;
+    setenv("DDP_HOST_CUDA_DEVICES", "2", 1);
+    struct world world = {.nranks = 2, .algorithm = DDP_ALGORITHM_DIRECT};
+    world_open(&world);
+    world_run(&world, reduce_directly);
+    expect_all(
+        &world, DDP_E_UNSUPPORTED,
+        "on memory of a GPU the algorithm 'direct' needs one GPU that all ranks share, at most "
+        "16 of them; use ring or auto");
+    world_close(&world);
+}
+END_TEST
+
+/* The driver does not take the kernels; there may be none. */
+static void reduce_without_kernels(struct world *world, uint32_t rank)
+{
+    if (rank == 0)
+        setenv("DDP_HOST_CUDA_FAIL", "cuModuleLoadData:1:209", 1);
+    struct ddp_comm_options options = world_options(world, rank);
+    ddp_comm *comm;
+    CHECK_OK(ddp_comm_init(&options, &comm, err));
+    struct rig rig;
+    rig_open(&rig, world, rank, comm);
+    reduce_and_report(world, &rig, rig_alloc(&rig, COUNT * 4), rig.stream);
+    rig_close(&rig);
+    ddp_comm_destroy(comm);
+    _exit(0);
+}
+
+START_TEST(kernels_are_needed)
+{
+    if (!rig_driver_is_host())
+        return;
+    struct world world = {.nranks = 2};
+    world_open(&world);
+    for (uint32_t rank = 0; rank < world.nranks; rank++)
+        if (world_fork(&world, rank))
+            reduce_without_kernels(&world, rank);
+    world_join(&world);
+    bool none = ddpi_cuda_image_len == 0;
+    expect_all(&world, none ? DDP_E_UNSUPPORTED : DDP_E_CUDA,
+               none
+                   ? "rank 0: this libddpcomm was built without nvcc and has no kernels for a GPU; "
+                     "build it again where there is nvcc"
+                   : "rank 0: cannot load the kernels (built for sm_");
+    world_close(&world);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("device misuse");
+    TCase *misuses = tcase_create("misuse");
+    tcase_set_timeout(misuses, 120);
+    tcase_add_loop_test(misuses, refused_calls_change_nothing, 0, 2);
+    tcase_add_test(misuses, one_communicator_one_device);
+    tcase_add_loop_test(misuses, ranks_must_agree_where_memory_is, 0, 2);
+    tcase_add_test(misuses, direct_needs_a_shared_device);
+    tcase_add_test(misuses, kernels_are_needed);
+    suite_add_tcase(suite, misuses);
+    return suite;
+}

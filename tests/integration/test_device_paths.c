@@ -1,0 +1,340 @@
+/*
+ * test_device_paths.c - every way that data on GPUs can take between ranks gives the same bits as
+ * host memory and moves no more bytes than it must: one GPU or several, with and without access to
+ * each other, between processes and between threads, in pieces and in parts of all kinds.
+ */
+#include "check_main.h"
+#include "cuda/device_impl.h"
+#include "rig.h"
+
+#include <pthread.h>
+
+enum { TYPES = DDP_INT64 + 1, OPS = DDP_PRODUCT + 1, MIB = 1024 * 1024 };
+
+/* What the host driver is told, and what is to come of it. */
+struct way {
+    const char *devices, *peers;
+    uint32_t nranks;
+    bool tcp;
+    ddp_algorithm algorithm;
+    const char *direct; /* by rank: 1 if it reads the memory of the one before */
+};
+
+static const struct way ways[] = {
+    {"1", "none", 3, false, DDP_ALGORITHM_AUTO, "111"},
+    {"1", "none", 4, false, DDP_ALGORITHM_RING, "1111"},
+    {"1", "none", 3, false, DDP_ALGORITHM_DIRECT, "111"},
+    {"2", "none", 2, false, DDP_ALGORITHM_AUTO, "00"},
+    {"3", "none", 3, false, DDP_ALGORITHM_RING, "000"},
+    {"3", "none", 3, true, DDP_ALGORITHM_AUTO, "000"},
+    {"1", "all", 2, true, DDP_ALGORITHM_AUTO, "00"},
+    {"4", "all", 4, false, DDP_ALGORITHM_AUTO, "1111"},
+    {"4", "0-1,2-3", 4, false, DDP_ALGORITHM_AUTO, "0101"},
+    {"2", "all", 5, false, DDP_ALGORITHM_AUTO, "11111"},
+    {"2", "none", 5, false, DDP_ALGORITHM_AUTO, "10000"},
+};
+enum { WAYS = sizeof ways / sizeof *ways };
+
+static void take_way(const struct way *way)
+{
+    setenv("DDP_HOST_CUDA_DEVICES", way->devices, 1);
+    setenv("DDP_HOST_CUDA_PEERS", way->peers, 1);
+}
+
+static void check_way(const struct rig *rig, const struct way *way)
+{
+    const struct ddpi_ways *found = &rig->device->gpu->ways;
+    for (uint32_t rank = 0; rank < rig->nranks; rank++)
+        CHECK(found->direct[rank] == (way->direct[rank] == '1'));
+    CHECK(found->one_gpu == (way->devices[0] == '1' && !way->tcp));
+}
+
+static struct ddp_comm_stats stats_of(const ddp_comm *comm)
+{
+    struct ddp_comm_stats stats = {.size = sizeof stats};
+    CHECK(ddp_comm_get_stats(comm, &stats) == DDP_OK);
+    return stats;
+}
+
+/* Both communicators did the same. By the ring they moved the same bytes. */
+static void check_stats(const struct rig *rig, bool by_ring)
+{
+    struct ddp_comm_stats device = stats_of(rig->device), host = stats_of(rig->host);
+    CHECK(device.operations == host.operations);
+    CHECK(!by_ring || device.bytes_sent == host.bytes_sent);
+    CHECK(!by_ring || device.bytes_received == host.bytes_received);
+}
+
+/* Any type, operation and root; sizes around a unit and a part of the ring. */
+static void any_calls(struct rig *rig)
+{
+    const size_t sizes[] = {0, 1, rig->nranks - 1, 1000, 65537};
+    for (unsigned turn = 0; turn < 5; turn++) {
+        struct problem of = {.dtype = (ddp_dtype)((rig->nranks + turn) % TYPES),
+                             .op = (ddp_reduce_op)(turn % OPS),
+                             .count = sizes[turn],
+                             .root = turn % rig->nranks};
+        rig_all_calls(rig, &of);
+    }
+}
+
+static void large_calls(struct rig *rig, bool staged)
+{
+    size_t piece = staged ? DDPI_STAGED_PIECE : DDPI_DIRECT_PIECE;
+    struct problem of = {.dtype = DDP_FLOAT32, .op = DDP_SUM, .root = rig->nranks - 1};
+    of.count = 2 * rig->nranks * piece / sizeof(float) + 1;
+    if (staged)
+        rig_all_reduce(rig, &of);
+    of = (struct problem){.dtype = DDP_FLOAT64, .op = DDP_AVERAGE, .root = 1, .in_place = staged};
+    of.count = DDPI_PARTIALS_SIZE / sizeof(double) + 1;
+    rig_reduce(rig, &of);
+    of = (struct problem){.dtype = DDP_BFLOAT16, .op = DDP_SUM, .in_place = !staged};
+    of.count = DDPI_PARTIALS_SIZE / sizeof(uint16_t) / rig->nranks + 1;
+    rig_reduce_scatter(rig, &of);
+    of = (struct problem){.dtype = DDP_INT32, .count = piece / sizeof(int32_t) + 1};
+    rig_broadcast(rig, &of);
+    rig_all_gather(rig, &of);
+}
+
+static void go_the_way(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    const struct way *way = &ways[world->stage];
+    bool staged = strchr(way->direct, '0') != NULL;
+    struct rig rig;
+    rig_open(&rig, world, rank, comm);
+    any_calls(&rig);
+    check_way(&rig, way);
+    large_calls(&rig, staged);
+    CHECK_OK(ddp_barrier(comm, rig.stream, err));
+    CHECK_OK(ddp_barrier(rig.host, NULL, err));
+    rig_synchronize(&rig);
+    check_stats(&rig, !rig.device->gpu->ways.one_gpu || way->algorithm == DDP_ALGORITHM_RING);
+    rig_close(&rig);
+}
+
+START_TEST(every_way_gives_the_same_bits)
+{
+    const struct way *way = &ways[_i];
+    if (!rig_driver_is_host())
+        return;
+    take_way(way);
+    struct world world = {
+        .nranks = way->nranks, .tcp = way->tcp, .algorithm = way->algorithm, .stage = (uint32_t)_i};
+    world_open(&world);
+    world_run(&world, go_the_way);
+    world_close(&world);
+}
+END_TEST
+
+/* On whatever devices there are. */
+static void large_ones(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    struct rig rig;
+    rig_open(&rig, world, rank, comm);
+    large_calls(&rig, false);
+    struct problem of = {.dtype = DDP_FLOAT16, .op = DDP_SUM};
+    of.count = 2 * DDPI_DIRECT_PIECE / sizeof(uint16_t) + 3;
+    rig_all_reduce(&rig, &of);
+    rig_close(&rig);
+}
+
+START_TEST(pieces_and_parts)
+{
+    struct world world = {.nranks = 2,
+                          .algorithm = _i == 0 ? DDP_ALGORITHM_RING : DDP_ALGORITHM_AUTO};
+    world_open(&world);
+    world_run(&world, large_ones);
+    world_close(&world);
+}
+END_TEST
+
+/* ---- bytes ---- */
+
+static void count_bytes(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    enum { COUNT = 840, BYTES = COUNT * 8 };
+    struct rig rig;
+    rig_open(&rig, world, rank, comm);
+    uint64_t n = world->nranks;
+    bool direct = world->algorithm == DDP_ALGORITHM_AUTO && rig_has_one_gpu(&rig);
+    void *all = rig_alloc(&rig, n * BYTES), *one = rig_alloc(&rig, BYTES);
+    struct ddp_comm_stats before = stats_of(comm);
+    CHECK_OK(ddp_all_reduce(comm, one, one, COUNT, DDP_INT64, DDP_SUM, rig.stream, err));
+    rig_synchronize(&rig);
+    struct ddp_comm_stats after = stats_of(comm);
+    CHECK(after.operations == before.operations + 1);
+    uint64_t sent = after.bytes_sent - before.bytes_sent;
+    uint64_t received = after.bytes_received - before.bytes_received;
+    uint64_t led = direct ? (rank == 0 ? (n - 1) * BYTES : BYTES) : 2 * BYTES * (n - 1) / n;
+    CHECK(sent == led && received == led);
+    CHECK_OK(ddp_all_gather(comm, one, all, COUNT, DDP_INT64, rig.stream, err));
+    rig_synchronize(&rig);
+    before = after;
+    after = stats_of(comm);
+    if (!direct)
+        CHECK(after.bytes_sent - before.bytes_sent == BYTES * (n - 1));
+    CHECK_OK(ddp_reduce(comm, one, all, COUNT, DDP_INT64, DDP_MAX, 1, rig.stream, err));
+    rig_synchronize(&rig);
+    before = after;
+    after = stats_of(comm);
+    if (!direct)
+        CHECK(after.bytes_sent - before.bytes_sent == (rank == 1 ? 0 : BYTES));
+    rig_close(&rig);
+}
+
+START_TEST(bytes_are_counted)
+{
+    struct world world = {.nranks = (uint32_t)_i / 2 + 2,
+                          .algorithm = _i % 2 == 0 ? DDP_ALGORITHM_AUTO : DDP_ALGORITHM_RING};
+    world_open(&world);
+    world_run(&world, count_bytes);
+    world_close(&world);
+}
+END_TEST
+
+/* ---- what need not be there ---- */
+
+static void odd_buffers(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    struct rig rig;
+    rig_open(&rig, world, rank, comm);
+    for (uint32_t root = 0; root < world->nranks; root++) {
+        struct twin send = rig_input(&rig, 1000, DDP_INT32);
+        struct twin recv = rig_output(&rig, send.len);
+        void *elsewhere = root % 2 == 0 ? NULL : (void *)(uintptr_t)8; /* is not looked at */
+        CHECK_OK(ddp_reduce(comm, twin_device(&send), rank == root ? twin_device(&recv) : elsewhere,
+                            1000, DDP_INT32, DDP_PRODUCT, root, rig.stream, err));
+        CHECK_OK(ddp_reduce(rig.host, send.host, recv.host, 1000, DDP_INT32, DDP_PRODUCT, root,
+                            NULL, err));
+        rig_compare(&rig, &send, DDP_INT32);
+        rig_compare(&rig, &recv, DDP_INT32);
+    }
+    void *here = rank == 0 ? NULL : rig_alloc(&rig, 64);
+    CHECK_OK(ddp_all_reduce(comm, here, here, 0, DDP_INT32, DDP_SUM, rig.stream, err));
+    CHECK_OK(ddp_all_gather(comm, NULL, NULL, 0, DDP_INT32, rig.stream, err));
+    CHECK_OK(ddp_broadcast(comm, here, 0, DDP_INT32, 1, rig.stream, err));
+    rig_synchronize(&rig);
+    rig_close(&rig);
+}
+
+START_TEST(buffers_that_are_not_there)
+{
+    struct world world = {.nranks = 3,
+                          .algorithm = _i == 0 ? DDP_ALGORITHM_AUTO : DDP_ALGORITHM_RING};
+    world_open(&world);
+    world_run(&world, odd_buffers);
+    world_close(&world);
+}
+END_TEST
+
+/* Buffers come and go, at the places of earlier ones too; those who map them must notice. */
+static void fresh_buffers(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    struct rig rig;
+    rig_open(&rig, world, rank, comm);
+    for (size_t turn = 0; turn < 60; turn++) {
+        struct problem of = {.dtype = DDP_INT32, .op = DDP_SUM, .count = 1 + turn * 997 % 5000};
+        rig_all_reduce(&rig, &of);
+    }
+    rig_close(&rig);
+}
+
+START_TEST(buffers_that_come_and_go)
+{
+    struct world world = {.nranks = 3,
+                          .algorithm = _i == 0 ? DDP_ALGORITHM_AUTO : DDP_ALGORITHM_RING};
+    world_open(&world);
+    world_run(&world, fresh_buffers);
+    world_close(&world);
+}
+END_TEST
+
+/* ---- one process, a thread for each rank ---- */
+
+struct seat {
+    pthread_t thread;
+    int ordinal;
+    ddp_comm *device, *host;
+};
+
+/* They destroy their communicators each at its own time. */
+static void *sit(void *arg)
+{
+    struct seat *seat = arg;
+    struct rig rig;
+    rig_use(&rig, seat->ordinal, seat->device, seat->host);
+    rig.keeps = true;
+    any_calls(&rig);
+    struct problem of = {
+        .dtype = DDP_FLOAT64, .op = DDP_SUM, .count = 3 * MIB / sizeof(double) + 1};
+    rig_reduce_scatter(&rig, &of);
+    rig_all_reduce(&rig, &of);
+    CHECK_OK(ddp_barrier(rig.device, rig.stream, err));
+    rig_synchronize(&rig);
+    CHECK_OK(ddp_barrier(rig.host, NULL, err));
+    ddp_comm_destroy(rig.device);
+    rig_close(&rig);
+    return NULL;
+}
+
+static void run_threads(uint32_t count, const int *devices, const char *device_way,
+                        const char *host_way)
+{
+    enum { MOST = 4 };
+    ddp_comm *on_device[MOST], *on_host[MOST];
+    struct seat seats[MOST];
+    setenv("DDP_ALGORITHM", host_way, 1);
+    CHECK_OK(ddp_comm_init_local(count, NULL, on_host, err));
+    setenv("DDP_ALGORITHM", device_way, 1);
+    CHECK_OK(ddp_comm_init_local(count, devices, on_device, err));
+    for (uint32_t i = 0; i < count; i++) {
+        seats[i] = (struct seat){.ordinal = devices != NULL ? devices[i] : (int)i,
+                                 .device = on_device[i],
+                                 .host = on_host[i]};
+        CHECK(pthread_create(&seats[i].thread, NULL, sit, &seats[i]) == 0);
+    }
+    for (uint32_t i = 0; i < count; i++)
+        CHECK(pthread_join(seats[i].thread, NULL) == 0);
+}
+
+START_TEST(threads_on_one_device)
+{
+    static const int devices[] = {0, 0, 0};
+    bool ring = _i == 1;
+    run_threads(3, devices, ring ? "ring" : "auto", ring ? "ring" : "direct");
+}
+END_TEST
+
+START_TEST(a_thread_for_each_device)
+{
+    if (!rig_driver_is_host())
+        return;
+    setenv("DDP_HOST_CUDA_DEVICES", "4", 1);
+    setenv("DDP_HOST_CUDA_PEERS", _i == 0 ? "all" : _i == 1 ? "none" : "0-1,2-3", 1);
+    run_threads(4, NULL, "auto", "ring");
+}
+END_TEST
+
+START_TEST(a_world_of_one)
+{
+    setenv("DDP_ALGORITHM", "auto", 1);
+    run_threads(1, NULL, "auto", "ring");
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("device paths");
+    TCase *paths = tcase_create("paths");
+    tcase_set_timeout(paths, 120);
+    tcase_add_loop_test(paths, every_way_gives_the_same_bits, 0, WAYS);
+    tcase_add_loop_test(paths, pieces_and_parts, 0, 2);
+    tcase_add_loop_test(paths, bytes_are_counted, 0, 6);
+    tcase_add_loop_test(paths, buffers_that_are_not_there, 0, 2);
+    tcase_add_loop_test(paths, buffers_that_come_and_go, 0, 2);
+    tcase_add_loop_test(paths, threads_on_one_device, 0, 2);
+    tcase_add_loop_test(paths, a_thread_for_each_device, 0, 3);
+    tcase_add_test(paths, a_world_of_one);
+    suite_add_tcase(suite, paths);
+    return suite;
+}

@@ -1,0 +1,372 @@
+/*
+ * device.c - the device part of a communicator: what it holds, and how it carries one operation
+ * out. Owns all of it but the queue. It waits only where ddpi_wait() and ddpi_device_await() do,
+ * and those know deadlines, deaths and aborts.
+ */
+#include "device_impl.h"
+
+#include "card.h"
+#include "clock.h"
+#include "error.h"
+#include "mem.h"
+#include "reduce.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    NAP_MIN_US = 20,
+    NAP_MAX_US = 1000,
+    STALE_MAX = 32, /* mappings that wait to be closed */
+};
+
+/* ---- what it holds ---- */
+
+ddp_status ddpi_device_create(struct ddp_comm *comm)
+{
+    struct ddpi_device *device = ddpi_calloc(1, sizeof *device);
+    if (device == NULL)
+        return DDP_E_NOMEM;
+    ddp_status status = ddpi_cuda_init(&device->cuda, NULL);
+    if (status != DDP_OK) {
+        ddpi_free(device);
+        return status;
+    }
+    device->comm = comm;
+    pthread_mutex_init(&device->lock, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&device->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    comm->gpu = device;
+    return DDP_OK;
+}
+
+/* Of the highest priority, which gives them queues of their own: behind a stream that is held in
+ * the same queue they would wait for themselves. */
+static ddp_status make_lanes(struct ddpi_device *device, struct ddp_error *err)
+{
+    int least = 0, greatest = 0;
+    (void)device->cuda.ctx_get_stream_priority_range(&least, &greatest);
+    for (uint32_t i = 0; i < DDPI_LANES; i++) {
+        struct ddpi_lane *lane = &device->lanes[i];
+        lane->word = DDPI_WORD_LANES + i;
+        ddpi_cu_result result = device->cuda.stream_create_with_priority(
+            &lane->stream, DDPI_CU_STREAM_NON_BLOCKING, greatest);
+        if (result != DDPI_CU_SUCCESS)
+            return ddpi_cuda_error(&device->cuda, err, result, "make a stream");
+    }
+    return DDP_OK;
+}
+
+static ddp_status make_buffers(struct ddpi_device *device, struct ddp_error *err)
+{
+    void *slots;
+    ddpi_cu_result result = device->cuda.mem_host_alloc(&slots, 2 * DDPI_SLOTS_SIZE, 0);
+    if (result != DDPI_CU_SUCCESS)
+        return ddpi_cuda_error(&device->cuda, err, result, "allocate %d bytes of pinned memory",
+                               2 * DDPI_SLOTS_SIZE);
+    device->slots_in = slots;
+    device->slots_out = device->slots_in + DDPI_SLOTS_SIZE;
+    result = device->cuda.mem_alloc(&device->scratch, DDPI_SCRATCH_ALL);
+    if (result == DDPI_CU_SUCCESS)
+        return DDP_OK;
+    return ddpi_cuda_error(&device->cuda, err, result, "allocate %d bytes of GPU memory",
+                           DDPI_SCRATCH_ALL);
+}
+
+/* Everything that a rank needs for itself, and all at once: loading kernels and
+ * allocating memory wait for all streams of the context, and later ours may be among them, waiting
+ * for us. The context is current. */
+static ddp_status equip(struct ddpi_device *device, struct ddp_error *err)
+{
+    size_t ranks = device->comm->world_size;
+    device->offers = ddpi_calloc(2 * ranks, sizeof *device->offers);
+    device->ways.direct = ddpi_calloc(ranks, sizeof *device->ways.direct);
+    device->peers = ddpi_calloc(ranks, sizeof *device->peers);
+    device->told = ddpi_calloc(ranks, sizeof *device->told);
+    if (device->offers == NULL || device->ways.direct == NULL || device->peers == NULL ||
+        device->told == NULL)
+        return ddpi_error_nomem(err, 2 * ranks * sizeof *device->offers);
+    struct ddpi_card card = {0};
+    ddp_status status = ddpi_card_identify(&card, err);
+    if (status != DDP_OK)
+        return status;
+    /* Ranks that do not share memory of the host do not share that of a GPU. */
+    if (device->comm->edges.meeting.card.shm)
+        snprintf(device->machine, sizeof device->machine, "%s", card.machine);
+    else
+        snprintf(device->machine, sizeof device->machine, "rank %u", device->comm->rank);
+    ddpi_shares_init(&device->shares, &device->cuda, device->context, device->comm->world_size);
+    ddpi_kernels_init(&device->kernels, &device->cuda);
+    status = ddpi_words_init(&device->words, &device->cuda, DDPI_WORDS, err);
+    if (status == DDP_OK)
+        status = make_lanes(device, err);
+    if (status == DDP_OK)
+        status = make_buffers(device, err);
+    if (status == DDP_OK)
+        status = ddpi_kernels_load(&device->kernels, err);
+    if (status == DDP_OK)
+        status = ddpi_device_pattern(device, err);
+    return status;
+}
+
+static void unequip(struct ddpi_device *device)
+{
+    const struct ddpi_cuda *cuda = &device->cuda;
+    for (unsigned i = 0; i < DDPI_LANES; i++)
+        if (device->lanes[i].stream != NULL) {
+            (void)cuda->stream_synchronize(device->lanes[i].stream);
+            (void)cuda->stream_destroy(device->lanes[i].stream);
+        }
+    ddpi_shares_finish(&device->shares);
+    ddpi_kernels_finish(&device->kernels);
+    if (device->slots_in != NULL)
+        (void)cuda->mem_free_host(device->slots_in);
+    if (device->scratch != 0)
+        (void)cuda->mem_free(device->scratch);
+    ddpi_words_finish(&device->words);
+}
+
+void ddpi_device_destroy(struct ddpi_device *device)
+{
+    if (device == NULL)
+        return;
+    if (device->equipped) { /* where the context is gone, so is what was in it, and the driver says
+                               so */
+        bool current = device->cuda.ctx_push_current(device->context) == DDPI_CU_SUCCESS;
+        unequip(device);
+        if (current)
+            (void)device->cuda.ctx_pop_current(NULL);
+    }
+    pthread_cond_destroy(&device->changed);
+    pthread_mutex_destroy(&device->lock);
+    ddpi_cuda_finish(&device->cuda);
+    ddpi_free(device->handed);
+    ddpi_free(device->told);
+    ddpi_free(device->peers);
+    ddpi_free(device->ways.direct);
+    ddpi_free(device->offers);
+    ddpi_free(device);
+}
+
+/* ---- one operation ---- */
+
+struct ddpi_wait ddpi_device_wait(const struct ddpi_job *job)
+{
+    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
+    return (struct ddpi_wait){
+        .call = &job->call, .started_ms = now, .deadline_ms = ddpi_deadline(now, job->timeout_ms)};
+}
+
+ddp_status ddpi_device_fail(struct ddpi_device *device, ddp_status status,
+                            const struct ddp_error *err)
+{
+    return ddpi_comm_fail(device->comm, NULL, status, "rank %u: %s", device->comm->rank, err->msg);
+}
+
+ddp_status ddpi_device_gather(struct ddpi_device *device, const struct ddpi_job *job, void *records,
+                              size_t size)
+{
+    struct ddpi_job round = {.call = job->call,
+                             .ring = {.kind = DDPI_RING_ALL_GATHER,
+                                      .rank = device->comm->rank,
+                                      .nranks = device->comm->world_size},
+                             .send = (uint8_t *)records + device->comm->rank * size,
+                             .recv = records,
+                             .count = device->comm->world_size * size,
+                             .element_size = 1,
+                             .timeout_ms = job->timeout_ms};
+    return ddpi_job_run(device->comm, &round);
+}
+
+void ddpi_device_stage(struct ddpi_device *device, enum ddpi_stage stage)
+{
+    struct ddpi_progress *progress = &device->progress;
+    uint64_t now_us = ddpi_now_us(&ddpi_clock_monotonic);
+    progress->spent_us[stage] += now_us - progress->at_us;
+    progress->at_us = now_us;
+}
+
+ddp_status ddpi_lane_stamp(struct ddpi_device *device, enum ddpi_lane_kind kind,
+                           struct ddp_error *err)
+{
+    struct ddpi_lane *lane = &device->lanes[kind];
+    return ddpi_words_stamp(&device->words, lane->word, ++lane->launched, lane->stream, err);
+}
+
+/* A lane does not go on when something that was enqueued in it has failed. */
+static ddp_status check_lanes(struct ddpi_device *device)
+{
+    for (unsigned i = 0; i < DDPI_LANES; i++) {
+        ddpi_cu_result result = device->cuda.stream_query(device->lanes[i].stream);
+        if (result == DDPI_CU_SUCCESS || result == DDPI_CU_ERROR_NOT_READY)
+            continue;
+        struct ddp_error err;
+        ddp_status status = ddpi_cuda_error(&device->cuda, &err, result,
+                                            "the GPU failed; a buffer may have been freed");
+        return ddpi_device_fail(device, status, &err);
+    }
+    return DDP_OK;
+}
+
+/* Peers that are waited for have ddpi_wait() to find out about them; this is for our own GPU. */
+static ddp_status check_time(struct ddpi_device *device, const struct ddpi_wait *wait)
+{
+    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
+    if (now < wait->deadline_ms)
+        return DDP_OK;
+    char call[DDPI_CALL_TEXT];
+    ddpi_call_name(wait->call, call);
+    return ddpi_comm_fail(
+        device->comm, NULL, DDP_E_TIMEOUT,
+        "%s: rank %u has waited %.1f s for its own GPU; a kernel before it in the "
+        "stream may hang",
+        call, device->comm->rank, (double)(now - wait->started_ms) / 1000);
+}
+
+ddp_status ddpi_device_pause(struct ddpi_device *device, struct ddpi_patience *patience,
+                             const struct ddpi_wait *wait, const struct ddpi_need *needs,
+                             unsigned count)
+{
+    if (patience->looks++ < device->comm->spin_limit) {
+        ddpi_relax();
+        return DDP_OK;
+    }
+    if (patience->nap_us == 0)
+        patience->nap_us = NAP_MIN_US;
+    struct ddpi_wait nap = *wait;
+    nap.nap_us = patience->nap_us;
+    ddp_status status = ddpi_wait(device->comm, &nap, needs, count);
+    if (status == DDP_OK && patience->nap_us == NAP_MAX_US)
+        status = check_lanes(device);
+    if (status == DDP_OK)
+        status = check_time(device, wait);
+    if (patience->nap_us < NAP_MAX_US)
+        patience->nap_us *= 2;
+    return status;
+}
+
+ddp_status ddpi_device_await(struct ddpi_device *device, const struct ddpi_wait *wait,
+                             uint32_t word, uint32_t value)
+{
+    struct ddpi_patience patience = {0};
+    while (!ddpi_words_reached(&device->words, word, value)) {
+        ddp_status status = ddpi_device_pause(device, &patience, wait, NULL, 0);
+        if (status != DDP_OK)
+            return status;
+    }
+    return DDP_OK;
+}
+
+bool ddpi_is_message(const struct ddpi_job *job)
+{
+    return job->call.operation == DDPI_SEND || job->call.operation == DDPI_RECV;
+}
+
+/* Everybody describes the buffers of the operation to everybody. */
+static ddp_status exchange_offers(struct ddpi_device *device, const struct ddpi_errand *errand)
+{
+    uint32_t rank = device->comm->rank;
+    struct ddpi_offer *own = &device->offers[2 * rank];
+    const struct ddpi_job *job = &errand->job;
+    size_t part = job->call.count * job->element_size, all = job->count * job->element_size;
+    ddpi_share_offer(&device->shares, rank, job->send,
+                     job->call.operation == DDPI_REDUCE_SCATTER ? all : part,
+                     errand->send_allocation, &own[0]);
+    ddpi_share_offer(&device->shares, rank, job->recv,
+                     job->call.operation == DDPI_ALL_GATHER ? all : part, errand->recv_allocation,
+                     &own[1]);
+    return ddpi_device_gather(device, &errand->job, device->offers, 2 * sizeof *own);
+}
+
+/* Whether everybody can offer what the direct path opens. All ranks come to the same answer. */
+static bool all_offered(const struct ddpi_device *device)
+{
+    for (uint32_t i = 0; i < 2 * device->comm->world_size; i++)
+        if (!ddpi_offer_suits(&device->offers[i], &device->offers[0]))
+            return false;
+    return true;
+}
+
+static bool reduces(const struct ddpi_call *call)
+{
+    return call->operation == DDPI_ALL_REDUCE || call->operation == DDPI_REDUCE ||
+           call->operation == DDPI_REDUCE_SCATTER;
+}
+
+ddp_status ddpi_device_carry_out(struct ddpi_device *device, struct ddpi_errand *errand)
+{
+    struct ddpi_job *job = &errand->job;
+    struct ddpi_wait wait = ddpi_device_wait(job);
+    device->progress.at_us = errand->enqueued_us;
+    ddp_status status =
+        ddpi_device_await(device, &wait, errand->ticket % DDPI_QUEUE_MAX, errand->ticket);
+    ddpi_device_stage(device, DDPI_STAGE_STREAM);
+    if (status != DDP_OK)
+        return status;
+    if (ddpi_is_message(job)) {
+        status = ddpi_device_message(device, errand);
+        ddpi_device_stage(device, DDPI_STAGE_WORK);
+        return status;
+    }
+    status = exchange_offers(device, errand);
+    ddpi_device_stage(device, DDPI_STAGE_OFFERS);
+    if (status != DDP_OK || job->call.operation == DDPI_BARRIER)
+        return status;
+    ddp_algorithm algorithm = device->comm->algorithm;
+    if (device->ways.one_gpu && algorithm != DDP_ALGORITHM_RING && all_offered(device))
+        return ddpi_direct_run(device, job);
+    if (job->call.algorithm == DDP_ALGORITHM_DIRECT && reduces(&job->call))
+        return ddpi_comm_fail(device->comm, NULL, DDP_E_UNSUPPORTED,
+                              "on memory of a GPU the algorithm 'direct' needs one GPU that all "
+                              "ranks share, at most %d of them; use ring or auto",
+                              DDPI_REDUCE_MOST);
+    status = ddpi_ring_run(device, job);
+    ddpi_device_stage(device, DDPI_STAGE_WORK);
+    return status;
+}
+
+/* ---- before it is enqueued ---- */
+
+/* The first operation of this rank. */
+static ddp_status begin(struct ddpi_device *device)
+{
+    struct ddp_error err;
+    device->equipped = true;
+    ddp_status status = equip(device, &err);
+    if (status == DDP_OK)
+        status = ddpi_queue_start(device, &err);
+    return status == DDP_OK ? DDP_OK : ddpi_device_fail(device, status, &err);
+}
+
+/* The first operation of all ranks. The thread has nothing to do meanwhile. */
+static ddp_status meet(struct ddpi_device *device, const struct ddpi_job *job)
+{
+    ddpi_device_drain(device);
+    device->met = true;
+    return device->failed ? device->comm->failed : ddpi_device_meet(device, job);
+}
+
+/* Close mappings when that holds nobody up, or when there are many of them. */
+static void tidy(struct ddpi_device *device)
+{
+    uint32_t stale = device->shares.stale;
+    if (stale == 0 || (stale < STALE_MAX && ddpi_device_busy(device)))
+        return;
+    ddpi_device_drain(device);
+    ddpi_shares_tidy(&device->shares);
+}
+
+ddp_status ddpi_device_submit(struct ddpi_device *device, struct ddpi_errand *errand,
+                              ddpi_cu_stream stream, struct ddp_error *err)
+{
+    ddp_status status = device->equipped ? DDP_OK : begin(device);
+    if (status == DDP_OK && !device->met && !ddpi_is_message(&errand->job))
+        status = meet(device, &errand->job);
+    if (status != DDP_OK)
+        return ddpi_error_set(err, status, "%s", device->comm->cause);
+    tidy(device);
+    return ddpi_queue_put(device, errand, stream, err);
+}

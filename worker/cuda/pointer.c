@@ -1,0 +1,56 @@
+/*
+ * pointer.c - what kind of memory a pointer is.
+ */
+#include "pointer.h"
+
+#include "error.h"
+
+#include <errno.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* An address that neither the driver nor the kernel knows would end the process when a collective
+ * touches it. Asking the kernel is one system call. */
+static bool readable(const void *address)
+{
+    char byte;
+    struct iovec here = {.iov_base = &byte, .iov_len = 1};
+    struct iovec there = {.iov_base = (void *)address, .iov_len = 1};
+    return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == 1 || errno != EFAULT;
+}
+
+ddp_status ddpi_pointer_look(const struct ddpi_cuda *cuda, const void *address, const char *what,
+                             struct ddpi_pointer *ret_pointer, struct ddp_error *err)
+{
+    ddpi_cu_context context = NULL;
+    unsigned type = 0;
+    int managed = 0, ordinal = -1;
+    unsigned long long buffer = 0;
+    unsigned attributes[] = {
+        DDPI_CU_POINTER_ATTRIBUTE_CONTEXT, DDPI_CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+        DDPI_CU_POINTER_ATTRIBUTE_IS_MANAGED, DDPI_CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+        DDPI_CU_POINTER_ATTRIBUTE_BUFFER_ID};
+    void *values[] = {&context, &type, &managed, &ordinal, &buffer};
+    ddpi_cu_result result =
+        cuda->pointer_get_attributes(sizeof attributes / sizeof *attributes, attributes, values,
+                                     (ddpi_cu_deviceptr)(uintptr_t)address);
+    if (result != DDPI_CU_SUCCESS)
+        return ddpi_cuda_error(cuda, err, result, "ask what memory %s at %p is", what, address);
+    if (managed)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "%s at %p is managed memory, which cannot be shared with other "
+                              "processes; use cudaMalloc",
+                              what, address);
+    if (type != DDPI_CU_MEMORYTYPE_DEVICE) {
+        if (!readable(address))
+            return ddpi_error_set(err, DDP_E_INVALID,
+                                  "%s at %p is neither memory of this process nor of its GPU; it "
+                                  "may have been freed",
+                                  what, address);
+        *ret_pointer = (struct ddpi_pointer){0};
+        return DDP_OK;
+    }
+    *ret_pointer = (struct ddpi_pointer){
+        .device = true, .context = context, .ordinal = ordinal, .buffer = buffer};
+    return DDP_OK;
+}
