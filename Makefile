@@ -17,11 +17,11 @@ build:
 	@scripts/setup build
 	@scripts/build build
 
-## demo     train a small network on Fashion-MNIST with four workers
+## demo     train a small network on Fashion-MNIST with four workers, on GPUs where there are any
 demo:
 	@scripts/setup build demo
 	@scripts/build --quiet build
-	build/cmd/ddprun --nproc_per_node=4 ./build/examples/fashion_mnist
+	@scripts/demo
 
 ## demo-elastic  lose a node, gain one, lose a worker while training (scripts/demo-elastic)
 demo-elastic:

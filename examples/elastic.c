@@ -34,6 +34,7 @@ struct options {
 
 struct run {
     const struct options *options;
+    struct dataset data;
     struct trainer trainer;
     struct checkpoint checkpoint;
     int64_t steps;    /* of the whole run */
@@ -188,11 +189,10 @@ static void open_store(struct run *run)
 }
 
 /* Rank 0 decides where to go on; the others get it from there. */
-static void join(struct run *run)
+static void agree(struct run *run)
 {
     struct trainer *trainer = &run->trainer;
     struct ddp_error err;
-    trainer_join(trainer);
     if (trainer->rank == 0) {
         resume(run);
         open_store(run);
@@ -209,15 +209,15 @@ static void join(struct run *run)
     fflush(stdout);
 }
 
-static void prepare(struct run *run)
+static void join(struct run *run)
 {
     const struct options *options = run->options;
     struct trainer *trainer = &run->trainer;
-    trainer_init(trainer, options->synthetic ? NULL : options->data, (size_t)options->limit,
-                 (size_t)options->batch);
+    dataset_open(&run->data, options->synthetic ? NULL : options->data, (size_t)options->limit);
+    trainer_init(trainer, trainer_join(), &run->data, (size_t)options->batch);
     run->steps = (int64_t)options->epochs * (int64_t)trainer->steps_per_epoch;
     run->checkpoint = (struct checkpoint){.run = {.seed = options->seed,
-                                                  .images = trainer->train.count,
+                                                  .images = run->data.train.count,
                                                   .batch = (uint64_t)options->batch,
                                                   .epochs = (uint64_t)options->epochs,
                                                   .rate = options->rate,
@@ -232,8 +232,8 @@ static void prepare(struct run *run)
 static double rate_at(const struct run *run, size_t epoch, size_t step)
 {
     const struct trainer *trainer = &run->trainer;
-    size_t done = epoch * trainer->train.count + trainer_images_before(trainer, step);
-    double all = (double)trainer->train.count * (double)run->options->epochs;
+    size_t done = epoch * trainer->data->train.count + trainer_images_before(trainer, step);
+    double all = (double)trainer->data->train.count * (double)run->options->epochs;
     return run->options->rate * (1.0 - (double)done / all);
 }
 
@@ -259,13 +259,14 @@ int main(int argc, char **argv)
 {
     struct options options = parse_options(argc, argv);
     struct run run = {.options = &options};
-    prepare(&run);
     join(&run);
+    agree(&run);
     train(&run);
     double accuracy = trainer_accuracy(&run.trainer);
     if (run.trainer.rank == 0)
         printf("test accuracy %.2f %%\n", 100.0 * accuracy);
     ddp_store_close(run.store);
     trainer_finish(&run.trainer);
+    dataset_close(&run.data);
     return EXIT_SUCCESS;
 }

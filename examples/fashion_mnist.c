@@ -5,225 +5,35 @@
  *
  * All workers start with the weights of rank 0, and any number of them sees the same batches and
  * follows the same loss curve (trainer.h). Besides the C library this uses ddprun/comm.h and zlib
- * only.
+ * only. fashion_mnist_cuda.cu is the same on GPUs, data_parallel.c with threads for workers.
  */
-#include "trainer.h"
+#include "run.h"
 
-#include <errno.h>
-#include <getopt.h>
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
-struct options {
-    long epochs, batch, limit;
-    double rate, momentum;
-    unsigned long seed;
-    const char *data, *loss_log;
-    bool synthetic;
-};
+static void train_step(void *self, size_t step, double rate, double momentum)
+{
+    trainer_step((struct trainer *)self, step, rate, momentum);
+}
 
-struct run {
-    const struct options *options;
+static void train(ddp_comm *comm, const struct dataset *data, const struct options *options)
+{
     struct trainer trainer;
-    FILE *loss_log; /* rank 0 with --loss-log */
-    double started, last_line;
-    size_t images_done;
-};
-
-static const char usage[] =
-    "Usage: fashion_mnist [options]\n"
-    "  --epochs N       passes over the training images (3)\n"
-    "  --batch N        images per step, of all workers together (128)\n"
-    "  --lr X           learning rate at the start; falls evenly to 0 (0.1)\n"
-    "  --momentum X     momentum (0.9)\n"
-    "  --seed N         of weights and order (1)\n"
-    "  --data DIR       where the data set is (/usr/share/datasets/fashion-mnist)\n"
-    "  --synthetic      made-up images instead of the data set\n"
-    "  --limit N        use only the first N training images\n"
-    "  --loss-log FILE  write step and loss of each step (rank 0)\n";
-
-static struct options parse_options(int argc, char **argv)
-{
-    static const struct option table[] = {{"epochs", required_argument, NULL, 'e'},
-                                          {"batch", required_argument, NULL, 'b'},
-                                          {"lr", required_argument, NULL, 'r'},
-                                          {"momentum", required_argument, NULL, 'm'},
-                                          {"seed", required_argument, NULL, 's'},
-                                          {"data", required_argument, NULL, 'd'},
-                                          {"synthetic", no_argument, NULL, 'y'},
-                                          {"limit", required_argument, NULL, 'l'},
-                                          {"loss-log", required_argument, NULL, 'o'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {NULL, 0, NULL, 0}};
-    struct options options = {.epochs = 3,
-                              .batch = 128,
-                              .rate = 0.1,
-                              .momentum = 0.9,
-                              .seed = 1,
-                              .data = "/usr/share/datasets/fashion-mnist"};
-    int option, index;
-    while ((option = getopt_long(argc, argv, "", table, &index)) != -1) {
-        const char *name = option != '?' ? table[index].name : "";
-        switch (option) {
-        case 'e':
-            options.epochs = whole_number(name, optarg, 1, 100000);
-            break;
-        case 'b':
-            options.batch = whole_number(name, optarg, 1, 1000000);
-            break;
-        case 'r':
-            options.rate = real_number(name, optarg, 100.0);
-            break;
-        case 'm':
-            options.momentum = real_number(name, optarg, 1.0);
-            break;
-        case 's':
-            options.seed = (unsigned long)whole_number(name, optarg, 0, 1000000000);
-            break;
-        case 'd':
-            options.data = optarg;
-            break;
-        case 'y':
-            options.synthetic = true;
-            break;
-        case 'l':
-            options.limit = whole_number(name, optarg, 1, 10000000);
-            break;
-        case 'o':
-            options.loss_log = optarg;
-            break;
-        case 'h':
-            fputs(usage, stdout);
-            exit(EXIT_SUCCESS);
-        default:
-            fputs(usage, stderr);
-            exit(EXIT_USAGE);
-        }
-    }
-    if (optind < argc)
-        die(EXIT_USAGE, "'%s' is not an option; see --help", argv[optind]);
-    return options;
-}
-
-/* ---- what rank 0 prints ---- */
-
-static double now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
-}
-
-/* 93120 -> "93,120" */
-static const char *with_commas(double value, char text[32])
-{
-    char digits[24];
-    int len = snprintf(digits, sizeof digits, "%.0f", value);
-    char *out = text;
-    for (int i = 0; i < len; i++) {
-        if (i > 0 && (len - i) % 3 == 0)
-            *out++ = ',';
-        *out++ = digits[i];
-    }
-    *out = '\0';
-    return text;
-}
-
-/* About once a second; on a terminal the line is written over. */
-static void show_progress(struct run *run, long epoch, size_t step, double loss)
-{
-    double time = now();
-    if (run->trainer.rank != 0 || time - run->last_line < 1.0)
-        return;
-    run->last_line = time;
-    bool terminal = isatty(STDOUT_FILENO) != 0;
-    double speed = (double)run->images_done / (time - run->started);
-    double all = (double)run->trainer.train.count * (double)run->options->epochs;
-    long left = lround((all - (double)run->images_done) / speed);
-    char text[32];
-    printf("%sepoch %ld/%ld  step %zu/%zu  loss %.4f  %s images/s  %ld:%02ld left%s",
-           terminal ? "\r" : "", epoch + 1, run->options->epochs, step + 1,
-           run->trainer.steps_per_epoch, loss, with_commas(speed, text), left / 60, left % 60,
-           terminal ? "\033[K" : "\n");
-    fflush(stdout);
-}
-
-static void show_epoch(const struct run *run, long epoch, double loss, double accuracy,
-                       double seconds)
-{
-    if (run->trainer.rank != 0)
-        return;
-    printf("%sepoch %ld/%ld  train loss %.4f  train accuracy %.2f %%  %.1f s\n",
-           isatty(STDOUT_FILENO) ? "\r\033[K" : "", epoch + 1, run->options->epochs, loss,
-           100.0 * accuracy, seconds);
-    fflush(stdout);
-}
-
-/* ---- training ---- */
-
-static void train_epoch(struct run *run, long epoch)
-{
-    struct trainer *trainer = &run->trainer;
-    const struct options *options = run->options;
-    double loss = 0.0, correct = 0.0, started = now();
-    double count = (double)trainer->train.count, all = count * (double)options->epochs;
-    trainer_shuffle(trainer, options->seed, (size_t)epoch);
-    for (size_t step = 0; step < trainer->steps_per_epoch; step++) {
-        double rate = options->rate * (1.0 - (double)run->images_done / all);
-        trainer_step(trainer, step, rate, options->momentum);
-        run->images_done += trainer_batch(trainer, step);
-        loss += trainer->sums->loss;
-        correct += trainer->sums->correct;
-        double mean = trainer->sums->loss / (double)trainer_batch(trainer, step);
-        if (run->loss_log != NULL)
-            fprintf(run->loss_log, "%zu %.9g\n", (size_t)epoch * trainer->steps_per_epoch + step,
-                    mean);
-        show_progress(run, epoch, step, mean);
-    }
-    show_epoch(run, epoch, loss / count, correct / count, now() - started);
-}
-
-static void join(struct run *run)
-{
-    struct trainer *trainer = &run->trainer;
-    trainer_join(trainer);
-    if (trainer->rank == 0)
-        mlp_init(trainer->model, run->options->seed);
-    trainer_share(trainer, trainer->model);
-    if (trainer->rank != 0 || run->options->loss_log == NULL)
-        return;
-    run->loss_log = fopen(run->options->loss_log, "w");
-    if (run->loss_log == NULL)
-        die(EXIT_CONFIG, "--loss-log: cannot write %s: %s", run->options->loss_log,
-            strerror(errno));
-    setvbuf(run->loss_log, NULL, _IOLBF, 0); /* so that others can follow it */
-}
-
-static void release(struct run *run)
-{
-    if (run->loss_log != NULL && fclose(run->loss_log) != 0)
-        die(EXIT_FAILURE, "--loss-log: cannot write %s: %s", run->options->loss_log,
-            strerror(errno));
-    trainer_finish(&run->trainer);
+    trainer_init(&trainer, comm, data, (size_t)options->batch);
+    if (trainer.rank == 0)
+        mlp_init(trainer.model, options->seed);
+    trainer_share(&trainer, trainer.model);
+    run_train(&trainer, options, train_step, &trainer);
+    run_print_accuracy(&trainer, trainer_accuracy(&trainer));
+    trainer_finish(&trainer);
 }
 
 int main(int argc, char **argv)
 {
-    struct options options = parse_options(argc, argv);
-    struct run run = {.options = &options};
-    trainer_init(&run.trainer, options.synthetic ? NULL : options.data, (size_t)options.limit,
-                 (size_t)options.batch);
-    join(&run);
-    run.started = run.last_line = now();
-    for (long epoch = 0; epoch < options.epochs; epoch++)
-        train_epoch(&run, epoch);
-    double accuracy = trainer_accuracy(&run.trainer);
-    if (run.trainer.rank == 0)
-        printf("test accuracy %.2f %%\n", 100.0 * accuracy);
-    release(&run);
+    struct options options = run_options(argc, argv, RUN_NO_THREADS);
+    struct dataset data;
+    dataset_open(&data, options.data, (size_t)options.limit);
+    train(trainer_join(), &data, &options);
+    dataset_close(&data);
     return EXIT_SUCCESS;
 }

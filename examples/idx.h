@@ -8,6 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum { IMAGE_PIXELS = 28 * 28, IMAGE_CLASSES = 10 };
 
 struct images {
@@ -28,5 +32,9 @@ void images_free(struct images *images);
 
 /* A small generator of random numbers (splitmix64), the same on every machine. */
 uint64_t random_next(uint64_t *state);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

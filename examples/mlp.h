@@ -10,6 +10,10 @@
 
 enum { MLP_INPUTS = IMAGE_PIXELS, MLP_HIDDEN = 128, MLP_CLASSES = IMAGE_CLASSES };
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct mlp {
     float hidden_weight[MLP_INPUTS][MLP_HIDDEN];
     float hidden_bias[MLP_HIDDEN];
@@ -49,5 +53,9 @@ void mlp_step(struct mlp *model, struct mlp *velocity, const struct mlp_sums *su
 
 /* The most probable class. */
 unsigned mlp_classify(const struct mlp *model, const uint8_t *pixels);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -42,42 +42,61 @@ double real_number(const char *name, const char *text, double max)
     return value;
 }
 
-static void load_images(struct trainer *trainer, const char *data, size_t limit)
+void dataset_open(struct dataset *data, const char *folder, size_t limit)
 {
-    if (data == NULL) {
-        if (!images_make_up(2, limit != 0 ? limit : SYNTHETIC_TRAIN, &trainer->train) ||
-            !images_make_up(3, SYNTHETIC_TEST, &trainer->test))
+    *data = (struct dataset){0};
+    if (folder == NULL) {
+        if (!images_make_up(2, limit != 0 ? limit : SYNTHETIC_TRAIN, &data->train) ||
+            !images_make_up(3, SYNTHETIC_TEST, &data->test))
             die(EXIT_FAILURE, "out of memory");
         return;
     }
     char why[4500];
-    if (!images_read(data, "train", limit, &trainer->train, why, sizeof why) ||
-        !images_read(data, "t10k", 0, &trainer->test, why, sizeof why))
+    if (!images_read(folder, "train", limit, &data->train, why, sizeof why) ||
+        !images_read(folder, "t10k", 0, &data->test, why, sizeof why))
         die(EXIT_CONFIG,
             "%s\nGet the data set with 'apt-get install dataset-fashion-mnist', name its folder "
             "with --data, or use --synthetic.",
             why);
 }
 
-void trainer_init(struct trainer *trainer, const char *data, size_t limit, size_t batch)
+void dataset_close(struct dataset *data)
 {
-    *trainer = (struct trainer){.batch = batch};
-    load_images(trainer, data, limit);
-    trainer->order = malloc(trainer->train.count * sizeof *trainer->order);
+    images_free(&data->train);
+    images_free(&data->test);
+}
+
+ddp_comm *trainer_join(void)
+{
+    struct ddp_error err;
+    ddp_comm *comm;
+    ddp_status status = ddp_comm_init(NULL, &comm, &err);
+    if (status != DDP_OK)
+        die(status == DDP_E_INVALID ? EXIT_CONFIG : EXIT_FAILURE, "%s (%s)", err.msg,
+            ddp_status_name(status));
+    return comm;
+}
+
+void trainer_init(struct trainer *trainer, ddp_comm *comm, const struct dataset *data, size_t batch)
+{
+    *trainer = (struct trainer){.comm = comm,
+                                .rank = ddp_comm_rank(comm),
+                                .workers = ddp_comm_world_size(comm),
+                                .data = data,
+                                .batch = batch};
+    trainer->order = malloc(data->train.count * sizeof *trainer->order);
     trainer->model = malloc(sizeof *trainer->model);
     trainer->velocity = calloc(1, sizeof *trainer->velocity);
     trainer->sums = malloc(sizeof *trainer->sums);
     if (trainer->order == NULL || trainer->model == NULL || trainer->velocity == NULL ||
         trainer->sums == NULL)
         die(EXIT_FAILURE, "out of memory");
-    trainer->steps_per_epoch = (trainer->train.count + batch - 1) / batch;
+    trainer->steps_per_epoch = (data->train.count + batch - 1) / batch;
 }
 
 void trainer_finish(struct trainer *trainer)
 {
     ddp_comm_destroy(trainer->comm);
-    images_free(&trainer->train);
-    images_free(&trainer->test);
     free(trainer->order);
     free(trainer->model);
     free(trainer->velocity);
@@ -88,17 +107,6 @@ void trainer_check(const struct trainer *trainer, ddp_status status, const struc
 {
     if (status != DDP_OK)
         die(EXIT_FAILURE, "rank %u: %s (%s)", trainer->rank, err->msg, ddp_status_name(status));
-}
-
-void trainer_join(struct trainer *trainer)
-{
-    struct ddp_error err;
-    ddp_status status = ddp_comm_init(NULL, &trainer->comm, &err);
-    if (status != DDP_OK)
-        die(status == DDP_E_INVALID ? EXIT_CONFIG : EXIT_FAILURE, "%s (%s)", err.msg,
-            ddp_status_name(status));
-    trainer->rank = ddp_comm_rank(trainer->comm);
-    trainer->workers = ddp_comm_world_size(trainer->comm);
 }
 
 void trainer_share(struct trainer *trainer, struct mlp *model)
@@ -112,9 +120,9 @@ void trainer_share(struct trainer *trainer, struct mlp *model)
 void trainer_shuffle(struct trainer *trainer, unsigned long seed, size_t epoch)
 {
     uint64_t state = seed * 1000003U + (uint64_t)epoch;
-    for (uint32_t i = 0; i < trainer->train.count; i++)
+    for (uint32_t i = 0; i < trainer->data->train.count; i++)
         trainer->order[i] = i;
-    for (size_t i = trainer->train.count - 1; i > 0; i--) {
+    for (size_t i = trainer->data->train.count - 1; i > 0; i--) {
         size_t j = random_next(&state) % (i + 1);
         uint32_t swap = trainer->order[i];
         trainer->order[i] = trainer->order[j];
@@ -124,7 +132,7 @@ void trainer_shuffle(struct trainer *trainer, unsigned long seed, size_t epoch)
 
 size_t trainer_images_before(const struct trainer *trainer, size_t step)
 {
-    return step < trainer->steps_per_epoch ? step * trainer->batch : trainer->train.count;
+    return step < trainer->steps_per_epoch ? step * trainer->batch : trainer->data->train.count;
 }
 
 size_t trainer_batch(const struct trainer *trainer, size_t step)
@@ -132,36 +140,47 @@ size_t trainer_batch(const struct trainer *trainer, size_t step)
     return trainer_images_before(trainer, step + 1) - trainer_images_before(trainer, step);
 }
 
-void trainer_step(struct trainer *trainer, size_t step, double rate, double momentum)
+void trainer_part(const struct trainer *trainer, size_t step, size_t *ret_begin, size_t *ret_end)
 {
     size_t first = trainer_images_before(trainer, step), batch = trainer_batch(trainer, step);
-    size_t begin = first + batch * trainer->rank / trainer->workers;
-    size_t end = first + batch * (trainer->rank + 1) / trainer->workers;
+    *ret_begin = first + batch * trainer->rank / trainer->workers;
+    *ret_end = first + batch * (trainer->rank + 1) / trainer->workers;
+}
+
+void trainer_add_up(struct trainer *trainer, size_t step)
+{
+    const struct images *train = &trainer->data->train;
+    size_t begin, end;
+    trainer_part(trainer, step, &begin, &end);
     memset(trainer->sums, 0, sizeof *trainer->sums);
     for (size_t i = begin; i < end; i++) {
         size_t image = trainer->order[i];
-        mlp_add_image(trainer->model, trainer->train.pixels + image * IMAGE_PIXELS,
-                      trainer->train.labels[image], trainer->sums);
+        mlp_add_image(trainer->model, train->pixels + image * IMAGE_PIXELS, train->labels[image],
+                      trainer->sums);
     }
+}
+
+void trainer_step(struct trainer *trainer, size_t step, double rate, double momentum)
+{
     struct ddp_error err;
+    trainer_add_up(trainer, step);
     trainer_check(trainer,
                   ddp_all_reduce(trainer->comm, trainer->sums, trainer->sums, MLP_SUMS_DOUBLES,
                                  DDP_FLOAT64, DDP_SUM, NULL, &err),
                   &err);
-    mlp_step(trainer->model, trainer->velocity, trainer->sums, (double)batch, (float)rate,
-             (float)momentum);
+    mlp_step(trainer->model, trainer->velocity, trainer->sums, (double)trainer_batch(trainer, step),
+             (float)rate, (float)momentum);
 }
 
 double trainer_accuracy(struct trainer *trainer)
 {
-    size_t count = trainer->test.count;
+    const struct images *test = &trainer->data->test;
     int64_t correct = 0;
-    for (size_t i = trainer->rank; i < count; i += trainer->workers)
-        correct += mlp_classify(trainer->model, trainer->test.pixels + i * IMAGE_PIXELS) ==
-                   trainer->test.labels[i];
+    for (size_t i = trainer->rank; i < test->count; i += trainer->workers)
+        correct += mlp_classify(trainer->model, test->pixels + i * IMAGE_PIXELS) == test->labels[i];
     struct ddp_error err;
     trainer_check(
         trainer,
         ddp_all_reduce(trainer->comm, &correct, &correct, 1, DDP_INT64, DDP_SUM, NULL, &err), &err);
-    return (double)correct / (double)count;
+    return (double)correct / (double)test->count;
 }

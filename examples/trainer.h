@@ -13,13 +13,21 @@
 
 #include <ddprun/comm.h>
 
-enum { EXIT_USAGE = 2, EXIT_CONFIG = 78 };
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { EXIT_USAGE = 2, EXIT_UNAVAILABLE = 69, EXIT_CONFIG = 78 };
+
+struct dataset {
+    struct images train, test;
+};
 
 struct trainer {
     ddp_comm *comm;
     uint32_t rank, workers;
-    struct images train, test;
-    uint32_t *order; /* of the training images in this epoch */
+    const struct dataset *data; /* not ours: the ranks of one process share it */
+    uint32_t *order;            /* of the training images in this epoch */
     struct mlp *model, *velocity;
     struct mlp_sums *sums; /* of the last step */
     size_t batch;          /* images a step, of all workers together */
@@ -33,15 +41,21 @@ __attribute__((format(printf, 2, 3), noreturn)) void die(int code, const char *f
 long whole_number(const char *name, const char *text, long min, long max);
 double real_number(const char *name, const char *text, double max);
 
-/* Memory and images: from the folder @data, or made up if that is NULL; at most @limit of them for
- * training, if that is not 0. */
-void trainer_init(struct trainer *trainer, const char *data, size_t limit, size_t batch);
+/* From @folder, or made up if that is NULL; at most @limit images for training, if that is not 0.
+ */
+void dataset_open(struct dataset *data, const char *folder, size_t limit);
+void dataset_close(struct dataset *data);
+
+/* The communicator that the environment describes. */
+ddp_comm *trainer_join(void);
+
+/* Takes @comm over; keeps @data, which stays the caller's. */
+void trainer_init(struct trainer *trainer, ddp_comm *comm, const struct dataset *data,
+                  size_t batch);
 void trainer_finish(struct trainer *trainer);
 
 /* Every result of the library goes through here: what is not DDP_OK is the end. */
 void trainer_check(const struct trainer *trainer, ddp_status status, const struct ddp_error *err);
-
-void trainer_join(struct trainer *trainer);
 
 /* What rank 0 has of both, to all. */
 void trainer_share(struct trainer *trainer, struct mlp *model);
@@ -53,10 +67,20 @@ void trainer_shuffle(struct trainer *trainer, unsigned long seed, size_t epoch);
 size_t trainer_images_before(const struct trainer *trainer, size_t step);
 size_t trainer_batch(const struct trainer *trainer, size_t step);
 
-/* Step number @step of the epoch. */
+/* The images of @step that are this rank's: from *@ret_begin in the order up to *@ret_end. */
+void trainer_part(const struct trainer *trainer, size_t step, size_t *ret_begin, size_t *ret_end);
+
+/* Fill sums with what this rank's part of @step contributes. */
+void trainer_add_up(struct trainer *trainer, size_t step);
+
+/* Step number @step of the epoch: add up, all-reduce, move the weights. */
 void trainer_step(struct trainer *trainer, size_t step, double rate, double momentum);
 
 /* On the test images, of which each worker looks at a part. */
 double trainer_accuracy(struct trainer *trainer);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -1,7 +1,8 @@
 /*
- * test_fashion_mnist.c - the training example as a user runs it: one, two and four workers follow
- * the same loss curve, and what goes wrong is said. FASHION_MNIST in the environment is the
- * program. It trains on the data set where that is installed, else on made-up images.
+ * test_fashion_mnist.c - the training examples as a user runs them: one, two and four workers
+ * follow the same loss curve, threads for workers too, and what goes wrong is said. FASHION_MNIST
+ * and DATA_PARALLEL in the environment are the programs. They train on the data set where that is
+ * installed, else on made-up images.
  */
 #include "check_main.h"
 #include "world.h"
@@ -53,23 +54,21 @@ static const char *data_option(void)
     return stat(known, &info) == 0 ? "--epochs=2" : "--synthetic";
 }
 
-static void train(const char *dir, uint32_t nranks, bool tcp, double losses[STEPS])
+/* What both programs are told, so that they train on the same; the last batch is shorter. */
+struct lesson {
+    char log[280], log_option[300], limit[32];
+};
+
+static void plan(struct lesson *lesson, const char *dir)
 {
-    struct world world = {.nranks = nranks, .tcp = tcp};
-    char log_option[300], log[280], errors[280], limit[32];
-    snprintf(log, sizeof log, "%s/loss-%u", dir, nranks);
-    snprintf(errors, sizeof errors, "%s/errors", dir);
-    snprintf(log_option, sizeof log_option, "--loss-log=%s", log);
-    snprintf(limit, sizeof limit, "--limit=%d", 50 * 60 - 7); /* the last batch is shorter */
-    const char *const arguments[] = {program(),  "--epochs=2",  "--batch=60", limit,
-                                     log_option, data_option(), NULL};
-    world_open(&world);
-    for (uint32_t rank = 0; rank < nranks; rank++)
-        if (world_fork(&world, rank))
-            become_worker(&world, rank, errors, arguments);
-    world_join(&world);
-    world_close(&world);
-    FILE *file = fopen(log, "r");
+    snprintf(lesson->log, sizeof lesson->log, "%s/loss", dir);
+    snprintf(lesson->log_option, sizeof lesson->log_option, "--loss-log=%s", lesson->log);
+    snprintf(lesson->limit, sizeof lesson->limit, "--limit=%d", 50 * 60 - 7);
+}
+
+static void take_losses(const struct lesson *lesson, double losses[STEPS])
+{
+    FILE *file = fopen(lesson->log, "r");
     ck_assert_ptr_nonnull(file);
     for (size_t step = 0; step < STEPS; step++) {
         size_t number;
@@ -79,8 +78,35 @@ static void train(const char *dir, uint32_t nranks, bool tcp, double losses[STEP
     ck_assert_int_eq(fgetc(file), '\n');
     ck_assert_int_eq(fgetc(file), EOF);
     fclose(file);
-    unlink(log);
+    unlink(lesson->log);
+}
+
+static void train(const char *dir, uint32_t nranks, bool tcp, double losses[STEPS])
+{
+    struct world world = {.nranks = nranks, .tcp = tcp};
+    struct lesson lesson;
+    char errors[280];
+    plan(&lesson, dir);
+    snprintf(errors, sizeof errors, "%s/errors", dir);
+    const char *const arguments[] = {program(),         "--epochs=2",  "--batch=60", lesson.limit,
+                                     lesson.log_option, data_option(), NULL};
+    world_open(&world);
+    for (uint32_t rank = 0; rank < nranks; rank++)
+        if (world_fork(&world, rank))
+            become_worker(&world, rank, errors, arguments);
+    world_join(&world);
+    world_close(&world);
+    take_losses(&lesson, losses);
     unlink(errors);
+}
+
+static void check_same_curve(const char *who, uint32_t workers, const double losses[STEPS],
+                             const double expected[STEPS])
+{
+    double worst = 0;
+    for (size_t step = 0; step < STEPS; step++)
+        worst = fmax(worst, fabs(losses[step] - expected[step]) / expected[step]);
+    ck_assert_msg(worst < tolerance, "%u %s: %g", workers, who, worst);
 }
 
 START_TEST(any_number_of_workers_follows_the_same_curve)
@@ -93,10 +119,43 @@ START_TEST(any_number_of_workers_follows_the_same_curve)
     static const uint32_t counts[] = {2, 4, 3};
     for (size_t i = 0; i < 3; i++) {
         train(dir, counts[i], i == 2, many);
-        double worst = 0;
-        for (size_t step = 0; step < STEPS; step++)
-            worst = fmax(worst, fabs(many[step] - one[step]) / one[step]);
-        ck_assert_msg(worst < tolerance, "%u workers: %g", counts[i], worst);
+        check_same_curve("workers", counts[i], many, one);
+    }
+    rmdir(dir);
+}
+END_TEST
+
+static void train_with_threads(const char *dir, uint32_t threads, double losses[STEPS])
+{
+    struct lesson lesson;
+    char option[32];
+    const char *path = getenv("DATA_PARALLEL");
+    ck_assert_msg(path != NULL, "DATA_PARALLEL is not set");
+    plan(&lesson, dir);
+    snprintf(option, sizeof option, "--threads=%u", threads);
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO);
+        execl(path, path, option, "--epochs=2", "--batch=60", lesson.limit, lesson.log_option,
+              data_option(), (char *)NULL);
+        _exit(127);
+    }
+    int status;
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %d", status);
+    take_losses(&lesson, losses);
+}
+
+START_TEST(threads_follow_the_curve_of_processes)
+{
+    char dir[] = "/tmp/ddprun-test-XXXXXX";
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    static double one[STEPS], many[STEPS];
+    train(dir, 1, false, one);
+    for (uint32_t threads = 1; threads <= 4; threads++) {
+        train_with_threads(dir, threads, many);
+        check_same_curve("threads", threads, many, one);
     }
     rmdir(dir);
 }
@@ -203,6 +262,7 @@ Suite *test_suite(void)
     TCase *tcase = tcase_create("example");
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, any_number_of_workers_follows_the_same_curve);
+    tcase_add_test(tcase, threads_follow_the_curve_of_processes);
     tcase_add_loop_test(tcase, mistakes_are_explained, 0,
                         (int)(sizeof mistakes / sizeof *mistakes));
     tcase_add_test(tcase, a_lost_worker_is_reported_by_the_others);

@@ -1,0 +1,53 @@
+/*
+ * data_parallel.c - one process, a thread for each worker: what nn.DataParallel does, in C.
+ *
+ *     data_parallel --threads=4
+ *
+ * Worker 0 has the model. In each step it is replicated by a broadcast; every worker goes forward
+ * and backward with its part of the batch; a reduction brings the gradients to worker 0, which
+ * moves the weights. Neither a launcher nor a store is needed. A thread stands for a device: here
+ * it computes on the processor, with --threads of fashion_mnist_cuda.cu on a GPU.
+ */
+#include "run.h"
+
+#include <stdlib.h>
+
+enum { THREADS = 4, OWNER = 0 };
+
+static void train_step(void *self, size_t step, double rate, double momentum)
+{
+    struct trainer *trainer = self;
+    struct mlp_sums *sums = trainer->sums;
+    struct ddp_error err;
+    trainer_share(trainer, trainer->model);
+    trainer_add_up(trainer, step);
+    trainer_check(trainer,
+                  ddp_reduce(trainer->comm, sums, sums, MLP_SUMS_DOUBLES, DDP_FLOAT64, DDP_SUM,
+                             OWNER, NULL, &err),
+                  &err);
+    if (trainer->rank == OWNER)
+        mlp_step(trainer->model, trainer->velocity, sums, (double)trainer_batch(trainer, step),
+                 (float)rate, (float)momentum);
+}
+
+static void train(ddp_comm *comm, const struct dataset *data, const struct options *options)
+{
+    struct trainer trainer;
+    trainer_init(&trainer, comm, data, (size_t)options->batch);
+    if (trainer.rank == OWNER)
+        mlp_init(trainer.model, options->seed);
+    run_train(&trainer, options, train_step, &trainer);
+    trainer_share(&trainer, trainer.model);
+    run_print_accuracy(&trainer, trainer_accuracy(&trainer));
+    trainer_finish(&trainer);
+}
+
+int main(int argc, char **argv)
+{
+    struct options options = run_options(argc, argv, THREADS);
+    struct dataset data;
+    dataset_open(&data, options.data, (size_t)options.limit);
+    run_threads(&data, &options, NULL, train);
+    dataset_close(&data);
+    return EXIT_SUCCESS;
+}

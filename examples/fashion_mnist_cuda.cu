@@ -1,0 +1,347 @@
+/*
+ * fashion_mnist_cuda.cu - fashion_mnist.c on GPUs: gradients are reduced where they are.
+ *
+ *     ddprun --nproc-per-node=4 fashion_mnist_cuda      processes; they may share a GPU
+ *     fashion_mnist_cuda --threads=4                    one process, a thread for each worker
+ *     fashion_mnist_cuda --probe                        can it run here? 0: yes, 69: no, and why
+ *
+ * Each worker has two streams. Kernels go to one; as soon as a layer's gradients are complete
+ * there, the other one reduces them, while the first computes those of the layer before. The
+ * communicator takes pointers to the memory of a GPU as it takes any; what it does with them is put
+ * on the stream that it is given, between what is there before and after.
+ */
+#include "mlp_kernels.cuh"
+#include "run.h"
+
+#include <cuda_runtime.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+namespace
+{
+
+/* A worker. The pointers behind the streams are to memory of its GPU. */
+struct worker {
+    struct trainer trainer;
+    cudaStream_t compute, traffic;
+    cudaEvent_t ready;   /* gradients, on compute */
+    cudaEvent_t reduced; /* all of them, on traffic */
+    uint8_t *pixels, *labels;
+    uint32_t *order;
+    struct mlp *model, *velocity;
+    struct mlp_sums *sums;
+    float *hidden, *slopes;   /* of each row, MLP_HIDDEN */
+    struct verdict *verdicts; /* of each row */
+};
+
+void must(cudaError_t result, const char *what)
+{
+    if (result != cudaSuccess)
+        die(EXIT_FAILURE, "%s: %s", what, cudaGetErrorString(result));
+}
+
+/* ---- devices ---- */
+
+void must_have_gpu(cudaError_t result)
+{
+    if (result == cudaErrorInsufficientDriver) /* its text does not say that there may be none */
+        die(EXIT_UNAVAILABLE, "no GPU can be used here: no NVIDIA driver, or one that is too old; "
+                              "fashion_mnist needs none");
+    if (result != cudaSuccess)
+        die(EXIT_UNAVAILABLE, "no GPU can be used here: %s; fashion_mnist needs none",
+            cudaGetErrorString(result));
+}
+
+int count_devices()
+{
+    int count = 0;
+    must_have_gpu(cudaGetDeviceCount(&count));
+    must_have_gpu(count > 0 ? cudaSuccess : cudaErrorNoDevice);
+    return count;
+}
+
+template <class... Kernels> void load(Kernels *...kernels)
+{
+    cudaFuncAttributes attributes;
+    (must_have_gpu(cudaFuncGetAttributes(&attributes, kernels)), ...);
+}
+
+/* Loads the kernels, too. Some may be missing, as nvcc compiles for the architectures that it
+ * knows. And the driver would load each when it is first launched, for which it may wait until the
+ * GPU has nothing else to do: that is, while a collective is under way, for the other workers. */
+void choose_device(int device)
+{
+    must_have_gpu(cudaSetDevice(device));
+    load(hidden_forward, class_forward, judge, class_weight_gradient, class_bias_gradient,
+         hidden_backward, hidden_gradient, descend);
+}
+
+int probe()
+{
+    const int count = count_devices();
+    choose_device(0);
+    printf("%d GPU%s can be used\n", count, count == 1 ? "" : "s");
+    return EXIT_SUCCESS;
+}
+
+/* The number of this worker among those on this machine. */
+int local_number(const ddp_comm *comm, const struct options *options)
+{
+    const char *local_rank = getenv("LOCAL_RANK");
+    if (options->threads > 0)
+        return int(ddp_comm_rank(comm));
+    return local_rank == nullptr ? 0 : int(whole_number("LOCAL_RANK", local_rank, 0, 100000));
+}
+
+/* ---- memory ---- */
+
+template <class Type> void allocate(Type **ret_memory, size_t count)
+{
+    must(cudaMalloc(ret_memory, count * sizeof(Type)), "no memory on the GPU");
+}
+
+template <class Type> void upload(const worker &worker, Type *to, const Type *from, size_t count)
+{
+    must(cudaMemcpyAsync(to, from, count * sizeof(Type), cudaMemcpyHostToDevice, worker.compute),
+         "cannot copy to the GPU");
+}
+
+/* What failed on the GPU is known when it is done, and so is what failed in a collective: its
+ * stream goes on all the same. */
+void wait(const worker &worker)
+{
+    struct ddp_error err;
+    must(cudaStreamSynchronize(worker.compute), "the GPU failed");
+    trainer_check(&worker.trainer, ddp_comm_check(worker.trainer.comm, &err), &err);
+}
+
+size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+void open_worker(worker *worker, ddp_comm *comm, const struct dataset *data,
+                 const struct options *options)
+{
+    *worker = {};
+    trainer_init(&worker->trainer, comm, data, size_t(options->batch));
+    /* They go round, as there may be more workers than GPUs. */
+    choose_device(local_number(comm, options) % count_devices());
+    /* Non-blocking: the two wait for each other by events only, not through the default stream. */
+    must(cudaStreamCreateWithFlags(&worker->compute, cudaStreamNonBlocking), "no stream");
+    must(cudaStreamCreateWithFlags(&worker->traffic, cudaStreamNonBlocking), "no stream");
+    must(cudaEventCreateWithFlags(&worker->ready, cudaEventDisableTiming), "no event");
+    must(cudaEventCreateWithFlags(&worker->reduced, cudaEventDisableTiming), "no event");
+    const size_t images = larger(data->train.count, data->test.count);
+    const size_t rows = size_t(options->batch) / worker->trainer.workers + 1;
+    allocate(&worker->pixels, images * IMAGE_PIXELS);
+    allocate(&worker->labels, images);
+    allocate(&worker->order, images);
+    allocate(&worker->model, 1);
+    allocate(&worker->velocity, 1);
+    allocate(&worker->sums, 1);
+    allocate(&worker->hidden, rows * MLP_HIDDEN);
+    allocate(&worker->slopes, rows * MLP_HIDDEN);
+    allocate(&worker->verdicts, rows);
+}
+
+void close_worker(worker *worker)
+{
+    void *const memory[] = {worker->pixels, worker->labels,   worker->order,
+                            worker->model,  worker->velocity, worker->sums,
+                            worker->hidden, worker->slopes,   worker->verdicts};
+    for (void *each : memory)
+        must(cudaFree(each), "cannot free memory of the GPU");
+    must(cudaEventDestroy(worker->ready), "cannot end an event");
+    must(cudaEventDestroy(worker->reduced), "cannot end an event");
+    must(cudaStreamDestroy(worker->compute), "cannot end a stream");
+    must(cudaStreamDestroy(worker->traffic), "cannot end a stream");
+    trainer_finish(&worker->trainer);
+}
+
+void upload_images(const worker &worker, const struct images &images)
+{
+    upload(worker, worker.pixels, images.pixels, images.count * IMAGE_PIXELS);
+    upload(worker, worker.labels, images.labels, images.count);
+}
+
+/* ---- a step ---- */
+
+/* Go through the network with @rows images, and judge what comes out. */
+void forward(const worker &worker, const uint32_t *order, unsigned rows)
+{
+    if (rows == 0)
+        return; /* more workers than images in the batch */
+    hidden_forward<<<rows, MLP_HIDDEN, 0, worker.compute>>>(worker.model, worker.pixels, order,
+                                                            worker.hidden);
+    class_forward<<<rows, MLP_CLASSES, 0, worker.compute>>>(worker.model, worker.hidden,
+                                                            worker.verdicts);
+    judge<<<rows, 1, 0, worker.compute>>>(worker.labels, order, worker.verdicts);
+    must(cudaGetLastError(), "cannot go forward");
+}
+
+/* The output layer: its gradients, the loss and the number of right answers. */
+void backward_classes(const worker &worker, unsigned rows)
+{
+    class_weight_gradient<<<MLP_CLASSES, MLP_HIDDEN, 0, worker.compute>>>(
+        worker.verdicts, worker.hidden, rows, worker.sums);
+    class_bias_gradient<<<1, MLP_CLASSES + 1, 0, worker.compute>>>(worker.verdicts, rows,
+                                                                   worker.sums);
+    must(cudaGetLastError(), "cannot go backward");
+}
+
+void backward_hidden(const worker &worker, const uint32_t *order, unsigned rows)
+{
+    if (rows > 0)
+        hidden_backward<<<rows, MLP_HIDDEN, 0, worker.compute>>>(worker.model, worker.verdicts,
+                                                                 worker.hidden, worker.slopes);
+    hidden_gradient<<<MLP_INPUTS + 1, MLP_HIDDEN, 0, worker.compute>>>(
+        worker.pixels, order, worker.slopes, rows, worker.sums);
+    must(cudaGetLastError(), "cannot go backward");
+}
+
+/* Add up the sums from @first to @end over all workers: once they are complete, and meanwhile the
+ * compute stream goes on. */
+void reduce(const worker &worker, double *first, const double *end)
+{
+    const struct trainer &trainer = worker.trainer;
+    struct ddp_error err;
+    must(cudaEventRecord(worker.ready, worker.compute), "cannot record an event");
+    must(cudaStreamWaitEvent(worker.traffic, worker.ready, 0), "cannot wait for an event");
+    trainer_check(&trainer,
+                  ddp_all_reduce(trainer.comm, first, first, size_t(end - first), DDP_FLOAT64,
+                                 DDP_SUM, worker.traffic, &err),
+                  &err);
+}
+
+/* What was enqueued on the compute stream from here on comes after all reductions. */
+void await_reductions(const worker &worker)
+{
+    must(cudaEventRecord(worker.reduced, worker.traffic), "cannot record an event");
+    must(cudaStreamWaitEvent(worker.compute, worker.reduced, 0), "cannot wait for an event");
+}
+
+/* Loss and number of right answers, to where the trainer has them on the host. */
+void fetch_verdict(const worker &worker)
+{
+    static_assert(offsetof(struct mlp_sums, correct) ==
+                      offsetof(struct mlp_sums, loss) + sizeof(double),
+                  "copied together");
+    must(cudaMemcpyAsync(&worker.trainer.sums->loss, &worker.sums->loss, 2 * sizeof(double),
+                         cudaMemcpyDeviceToHost, worker.compute),
+         "cannot copy from the GPU");
+    wait(worker);
+}
+
+/* Two buckets, one for each layer: the tail of the sums, with what the host wants to know, and the
+ * head, which is larger and takes longer to compute. */
+void train_step(void *self, size_t step, double rate, double momentum)
+{
+    const worker &worker = *static_cast<struct worker *>(self);
+    const struct trainer &trainer = worker.trainer;
+    double *const head = &worker.sums->gradient.hidden_weight[0][0];
+    double *const tail = &worker.sums->gradient.class_weight[0][0];
+    size_t begin, end;
+    trainer_part(&trainer, step, &begin, &end);
+    const unsigned rows = unsigned(end - begin);
+    const uint32_t *const order = worker.order + begin;
+    if (step == 0)
+        upload(worker, worker.order, trainer.order, trainer.data->train.count);
+
+    forward(worker, order, rows);
+    backward_classes(worker, rows);
+    reduce(worker, tail, head + MLP_SUMS_DOUBLES);
+    backward_hidden(worker, order, rows);
+    reduce(worker, head, tail);
+    await_reductions(worker);
+    descend<<<WEIGHT_BLOCKS, WEIGHT_THREADS, 0, worker.compute>>>(
+        worker.model, worker.velocity, worker.sums, double(trainer_batch(&trainer, step)),
+        float(rate), float(momentum));
+    must(cudaGetLastError(), "cannot move the weights");
+    fetch_verdict(worker);
+}
+
+/* ---- the whole ---- */
+
+/* Rank 0 begins with random weights, and everybody with those of rank 0. */
+void share_model(const worker &worker, unsigned long seed)
+{
+    const struct trainer &trainer = worker.trainer;
+    struct ddp_error err;
+    if (trainer.rank == 0) {
+        mlp_init(trainer.model, seed);
+        upload(worker, worker.model, trainer.model, 1);
+    }
+    must(cudaMemsetAsync(worker.velocity, 0, sizeof *worker.velocity, worker.compute),
+         "cannot clear memory of the GPU");
+    trainer_check(
+        &trainer,
+        ddp_broadcast(trainer.comm, worker.model, MLP_FLOATS, DDP_FLOAT32, 0, worker.compute, &err),
+        &err);
+    wait(worker);
+}
+
+/* On the test images: each worker looks at a part of them, a batch at a time. */
+double measure_accuracy(const worker &worker)
+{
+    const struct trainer &trainer = worker.trainer;
+    const struct images &test = trainer.data->test;
+    const size_t end = test.count * (trainer.rank + 1) / trainer.workers;
+    const size_t most = trainer.batch / trainer.workers + 1;
+    double correct = 0.0;
+    upload_images(worker, test);
+    uint32_t *order = static_cast<uint32_t *>(malloc(test.count * sizeof *order));
+    if (order == nullptr)
+        die(EXIT_FAILURE, "out of memory");
+    for (size_t i = 0; i < test.count; i++)
+        order[i] = uint32_t(i);
+    upload(worker, worker.order, order, test.count);
+    for (size_t i = test.count * trainer.rank / trainer.workers; i < end; i += most) {
+        const unsigned rows = unsigned(end - i < most ? end - i : most);
+        forward(worker, worker.order + i, rows);
+        class_bias_gradient<<<1, MLP_CLASSES + 1, 0, worker.compute>>>(worker.verdicts, rows,
+                                                                       worker.sums);
+        fetch_verdict(worker);
+        correct += trainer.sums->correct;
+    }
+    free(order);
+    struct ddp_error err;
+    trainer_check(
+        &trainer,
+        ddp_all_reduce(trainer.comm, &correct, &correct, 1, DDP_FLOAT64, DDP_SUM, nullptr, &err),
+        &err);
+    return correct / double(test.count);
+}
+
+void train(ddp_comm *comm, const struct dataset *data, const struct options *options)
+{
+    worker worker;
+    open_worker(&worker, comm, data, options);
+    upload_images(worker, data->train);
+    share_model(worker, options->seed);
+    run_train(&worker.trainer, options, train_step, &worker);
+    run_print_accuracy(&worker.trainer, measure_accuracy(worker));
+    close_worker(&worker);
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 && strcmp(argv[1], "--probe") == 0)
+        return probe();
+    struct options options = run_options(argc, argv, 0);
+    struct dataset data;
+    int devices[RUN_MOST_THREADS];
+    const int count = count_devices();
+    for (int i = 0; i < RUN_MOST_THREADS; i++)
+        devices[i] = i % count;
+    dataset_open(&data, options.data, size_t(options.limit));
+    if (options.threads > 0)
+        run_threads(&data, &options, devices, train);
+    else
+        train(trainer_join(), &data, &options);
+    dataset_close(&data);
+    return EXIT_SUCCESS;
+}

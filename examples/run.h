@@ -1,0 +1,47 @@
+/*
+ * run.h - a whole run of training on Fashion-MNIST, for programs that differ in how a rank does its
+ * steps: the command line, the epochs, what is printed and logged, ranks that are threads.
+ */
+#ifndef EXAMPLES_RUN_H
+#define EXAMPLES_RUN_H
+
+#include "trainer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { RUN_NO_THREADS = -1, RUN_MOST_THREADS = 64 };
+
+struct options {
+    long epochs, batch, limit, threads;
+    double rate, momentum;
+    unsigned long seed;
+    const char *data; /* NULL: made-up images */
+    const char *loss_log;
+};
+
+/* @threads: how many if --threads is not given; RUN_NO_THREADS: there is no such option. */
+struct options run_options(int argc, char **argv, long threads);
+
+/* Step number @step of the epoch, on all ranks; @self is what run_train() was given. On return the
+ * loss and the right answers of the whole batch are in the trainer's sums, on rank 0 at least. */
+typedef void run_step(void *self, size_t step, double rate, double momentum);
+
+/* All epochs. Rank 0 prints how it goes, and logs the losses. */
+void run_train(struct trainer *trainer, const struct options *options, run_step *step, void *self);
+
+void run_print_accuracy(const struct trainer *trainer, double accuracy);
+
+/* What one rank does; @comm becomes its own. */
+typedef void run_rank(ddp_comm *comm, const struct dataset *data, const struct options *options);
+
+/* Be all ranks of a world of options->threads, a thread each; rank r is for @devices[r]. */
+void run_threads(const struct dataset *data, const struct options *options, const int *devices,
+                 run_rank *rank);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
