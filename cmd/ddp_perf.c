@@ -7,6 +7,7 @@
 #include "clock.h"
 #include "error.h"
 #include "perf.h"
+#include "perf_coll.h"
 #include "version.h"
 
 #include <errno.h>
@@ -30,41 +31,16 @@ static const struct {
     {"store-server", perf_store_server, "no benchmark: the server that 'store' measures"},
 };
 
-#define FIELD(member) offsetof(struct perf_options, member)
-
-static const struct option table[] = {
-    {"runs", 0, "N", NULL, "30", "Options", "counted runs of each contender", option_u32,
-     FIELD(runs), 1, 100000},
-    {"slow-runs", 0, "N", NULL, "3", "Options",
-     "the same for contenders that take seconds (torchrun)", option_u32, FIELD(slow_runs), 0, 1000},
-    {"duration", 0, "DURATION", NULL, "300ms", "Options", "store: how long each run lasts",
-     option_duration, FIELD(duration_ms), 1, 3600000},
-    {"kills", 0, "N", NULL, "1000", "Options",
-     "restart: how often an agent is killed to see what it leaves behind", option_u32, FIELD(kills),
-     0, 1000000},
-    {"watch", 0, "DURATION", NULL, "0", "Options",
-     "restart: for how long three nodes are watched under load: none may be lost", option_duration,
-     FIELD(watch_ms), 0, 24 * 3600000},
-    {"json", 0, "FILE", NULL, NULL, "Options", "write every figure to FILE, one JSON object a line",
-     option_text, FIELD(json), 0, 0},
-    {"ddprun", 0, "PATH", NULL, "the one beside ddp-perf", "Options", "the ddprun to measure",
-     option_text, FIELD(ddprun), 0, 0},
-    {"ddprund", 0, "PATH", NULL, "the one beside ddp-perf, or else store-server", "Options",
-     "the server to measure", option_text, FIELD(ddprund), 0, 0},
-    {"python", 0, "PATH", NULL, "build/venv's, or python3", "Options",
-     "store, restart: a Python that has PyTorch", option_text, FIELD(python), 0, 0},
-    {"help", 'h', NULL, NULL, NULL, "Options", "this list", option_switch, FIELD(help), 0, 0},
-};
-
-static const struct option_table perf_table = {
-    .program = "ddp-perf", .options = table, .count = sizeof table / sizeof *table};
-
 static void print_help(FILE *out)
 {
     fputs("usage: ddp-perf BENCHMARK [OPTIONS]\n\nBenchmarks\n", out);
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
         fprintf(out, "  %-12s %s\n", verbs[i].name, verbs[i].help);
-    options_print_help(&perf_table, out);
+    fputs("\nCollectives, with options of their own ('ddp-perf allreduce --help')\n ", out);
+    for (int call = 0; call < COLL_CALLS; call++)
+        fprintf(out, " %s", coll_kinds[call].name);
+    fputs("\n", out);
+    options_print_help(&perf_option_table, out);
 }
 
 double perf_now_us(void)
@@ -124,9 +100,12 @@ int main(int argc, char **argv)
     struct ddp_error err;
     struct perf perf = {.options = {.runs = 30, .slow_runs = 3, .duration_ms = 300, .kills = 1000}};
     int operand;
+    enum coll_call call;
+    if (argc > 1 && coll_find(argv[1], &call))
+        return coll_main(call, argc - 1, argv + 1);
     perf_verb verb = argc > 1 ? find_verb(argv[1]) : NULL;
     int shift = verb != NULL;
-    ddp_status status = options_parse(&perf_table, argc - shift, argv + shift, environ,
+    ddp_status status = options_parse(&perf_option_table, argc - shift, argv + shift, environ,
                                       &perf.options, &operand, &err);
     if (status != DDP_OK)
         return fail(2, &err);

@@ -5,6 +5,8 @@
 #include "ddpctl.h"
 #include "ddprun_options.h"
 #include "ddprund_options.h"
+#include "perf.h"
+#include "perf_coll.h"
 #include "version.h"
 
 #include <stdio.h>
@@ -16,6 +18,8 @@ static const struct {
     const char *placeholder;
     const struct option_table *table;
 } pages[] = {
+    {"ddp-perf.1", "User Commands", "@OPTIONS@\n", &perf_option_table},
+    {"ddp-perf.1", "User Commands", "@COLLECTIVE_OPTIONS@\n", &coll_option_table},
     {"ddpctl.1", "User Commands", "@OPTIONS@\n", &ddpctl_store_table},
     {"ddpctl.1", "User Commands", "@JOB_OPTIONS@\n", &ddpctl_job_table},
     {"ddpctl.1", "User Commands", "@TOKEN_OPTIONS@\n", &ddpctl_token_table},

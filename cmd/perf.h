@@ -24,6 +24,8 @@ struct perf_options {
     bool help;
 };
 
+extern const struct option_table perf_option_table;
+
 struct perf {
     struct perf_options options;
     FILE *json; /* or NULL */

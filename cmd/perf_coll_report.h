@@ -1,0 +1,79 @@
+/*
+ * perf_coll_report.h - what the benchmarks of collectives print, in the columns of nccl-tests, and
+ * write as JSON. Rank 0 has one.
+ */
+#ifndef CMD_PERF_COLL_REPORT_H
+#define CMD_PERF_COLL_REPORT_H
+
+#include "perf_coll.h"
+
+#include <stdio.h>
+
+/* A rank and what it works on, as all ranks know it. */
+struct coll_seat {
+    int32_t pid;
+    int32_t device;
+    char host[64];
+    char name[64]; /* of the device; "" = the host's memory */
+    char bus[16];
+    uint8_t uuid[16];
+};
+
+struct coll_figure {
+    bool there;
+    double us;
+    uint64_t wrong;
+};
+
+enum coll_stage {
+    COLL_CALL, /* the call returns; the others begin meanwhile */
+    COLL_STREAM,
+    COLL_OFFERS,
+    COLL_WORK,
+    COLL_NEWS,
+    COLL_STAGES
+};
+
+struct coll_row {
+    struct coll_shape shape;
+    struct coll_figure out, in; /* out of place, in place */
+    double floor_us; /* that copying what all ranks read and write would take; 0: not said */
+    double nccl_us;  /* 0: not measured */
+};
+
+struct coll_report {
+    const struct coll_options *options;
+    enum coll_call call;
+    const struct coll_seat *seats;
+    uint32_t ranks;
+    FILE *json;
+    struct coll_row *rows;
+    size_t count;
+};
+
+bool coll_report_open(struct coll_report *report, struct ddp_error *err);
+bool coll_report_close(struct coll_report *report, struct ddp_error *err);
+
+void coll_report_header(const struct coll_report *report);
+bool coll_report_row(struct coll_report *report, const struct coll_row *row, struct ddp_error *err);
+
+/* @copy_gb_s: bytes read and written by a copy within the device; 0: not measured. */
+void coll_report_footer(const struct coll_report *report, double copy_gb_s);
+
+void coll_report_breakdown_header(void);
+/* Microseconds of one call, of rank 0. */
+void coll_report_breakdown(const struct coll_report *report, const struct coll_shape *shape,
+                           double total_us, const double stages_us[COLL_STAGES]);
+
+/* Somebody else's time for the call of a row. */
+void coll_report_peer_header(const char *peer);
+void coll_report_peer(const struct coll_report *report, const struct coll_row *row,
+                      const char *peer, double us);
+
+/* The faster of the two ways; 0 if there is none. */
+double coll_row_best(const struct coll_row *row);
+
+/* Whether all elements were right. */
+bool coll_report_correct(const struct coll_report *report);
+
+#endif
