@@ -1,0 +1,191 @@
+/*
+ * check.c - runs tests as Check does: each in a child process, so that it begins with nothing of
+ * the one before, in a process group that is killed at its time limit. Prints a line for each that
+ * fails, and a count.
+ */
+#include "check.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MOST = 64, LIMIT_S = 4, LOOK_MS = 5 };
+
+struct test {
+    const char *name;
+    check_test *run;
+    int first, end;
+};
+
+struct TCase {
+    const char *name;
+    double limit_s;
+    struct test tests[MOST];
+    int count;
+};
+
+struct Suite {
+    const char *name;
+    TCase *tcases[MOST];
+    int count;
+};
+
+struct SRunner {
+    Suite *suite;
+    enum fork_status fork_status;
+    int run, failed;
+};
+
+static void *make(size_t size)
+{
+    void *made = calloc(1, size);
+    if (made == NULL)
+        abort();
+    return made;
+}
+
+Suite *suite_create(const char *name)
+{
+    Suite *suite = make(sizeof *suite);
+    suite->name = name;
+    return suite;
+}
+
+void suite_add_tcase(Suite *suite, TCase *tcase)
+{
+    if (suite->count == MOST)
+        abort();
+    suite->tcases[suite->count++] = tcase;
+}
+
+TCase *tcase_create(const char *name)
+{
+    TCase *tcase = make(sizeof *tcase);
+    tcase->name = name;
+    tcase->limit_s = LIMIT_S;
+    return tcase;
+}
+
+void tcase_set_timeout(TCase *tcase, double seconds)
+{
+    tcase->limit_s = seconds;
+}
+
+void check_add(TCase *tcase, const char *name, check_test *test, int first, int end)
+{
+    if (tcase->count == MOST)
+        abort();
+    tcase->tests[tcase->count++] = (struct test){name, test, first, end};
+}
+
+SRunner *srunner_create(Suite *suite)
+{
+    SRunner *runner = make(sizeof *runner);
+    runner->suite = suite;
+    return runner;
+}
+
+void srunner_set_fork_status(SRunner *runner, enum fork_status status)
+{
+    runner->fork_status = status;
+}
+
+int srunner_ntests_failed(SRunner *runner)
+{
+    return runner->failed;
+}
+
+void srunner_free(SRunner *runner)
+{
+    for (int i = 0; i < runner->suite->count; i++)
+        free(runner->suite->tcases[i]);
+    free(runner->suite);
+    free(runner);
+}
+
+void check_fail(const char *file, int line, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "%s:%d: ", file, line);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    fflush(NULL);
+    _exit(EXIT_FAILURE);
+}
+
+/* Whether the child has ended within its time; if not it is killed. */
+static bool await_end(pid_t pid, double limit_s, int *ret_status)
+{
+    struct timespec began, now;
+    clock_gettime(CLOCK_MONOTONIC, &began);
+    while (waitpid(pid, ret_status, WNOHANG) == 0) {
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        if ((double)(now.tv_sec - began.tv_sec) > limit_s) {
+            kill(-pid, SIGKILL);
+            waitpid(pid, ret_status, 0);
+            return false;
+        }
+        poll(NULL, 0, LOOK_MS);
+    }
+    kill(-pid, SIGKILL); /* whatever it has left behind */
+    return true;
+}
+
+static bool await(pid_t pid, double limit_s)
+{
+    int status = -1;
+    bool in_time = await_end(pid, limit_s, &status);
+    if (!in_time)
+        fprintf(stderr, "not done in %.0f s\n", limit_s);
+    else if (WIFSIGNALED(status))
+        fprintf(stderr, "ended by signal %d\n", WTERMSIG(status));
+    return in_time && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static bool run_forked(const TCase *tcase, const struct test *test, int i)
+{
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid < 0)
+        return false;
+    if (pid == 0) {
+        setpgid(0, 0);
+        test->run(i);
+        fflush(NULL);
+        _exit(EXIT_SUCCESS);
+    }
+    setpgid(pid, pid);
+    return await(pid, tcase->limit_s);
+}
+
+static void run_test(SRunner *runner, const TCase *tcase, const struct test *test, int i)
+{
+    bool good = true;
+    if (runner->fork_status == CK_NOFORK)
+        test->run(i); /* a failure ends the program */
+    else
+        good = run_forked(tcase, test, i);
+    runner->run++;
+    runner->failed += !good;
+    if (!good)
+        printf("FAILED: %s, %s, %s(%d)\n", runner->suite->name, tcase->name, test->name, i);
+}
+
+void srunner_run_all(SRunner *runner, enum print_output output)
+{
+    (void)output;
+    for (int t = 0; t < runner->suite->count; t++) {
+        const TCase *tcase = runner->suite->tcases[t];
+        for (int k = 0; k < tcase->count; k++)
+            for (int i = tcase->tests[k].first; i < tcase->tests[k].end; i++)
+                run_test(runner, tcase, &tcase->tests[k], i);
+    }
+    printf("%s: %d tests, %d failed\n", runner->suite->name, runner->run, runner->failed);
+}

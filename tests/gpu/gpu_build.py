@@ -1,0 +1,142 @@
+"""gpu_build.py - compiles what tests/gpu/run needs with a C compiler and nvcc alone.
+
+No meson, no Check, no libuv: a GPU machine may have none of them, and nothing can be fetched there.
+The library is the product's own sources; in place of the store's client it gets file_store.c, in
+place of Check, tests/gpu/check. Files are found by folder, so a new source needs no line here.
+"""
+
+import concurrent.futures
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+FLAGS = ['-std=gnu17', '-D_GNU_SOURCE', '-O2', '-g', '-fPIC', '-pthread', '-Wall',
+         '-ftrivial-auto-var-init=zero']
+OLDEST_ARCH = 'compute_75'  # of which machine code is made, as in the ordinary build
+
+
+class BuildError(Exception):
+    """The text is what the compiler has said."""
+
+
+def run(words, **options):
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, **options)
+    if done.returncode != 0:
+        raise BuildError(f'{" ".join(map(str, words))}\n{done.stdout}{done.stderr}')
+    return done.stdout
+
+
+def find(*names):
+    for name in names:
+        if path := shutil.which(name):
+            return path
+    raise BuildError(f'there is no {" or ".join(names)}')
+
+
+def sources(folder, pattern='*.c', but=()):
+    return [path for path in sorted((ROOT / folder).glob(pattern)) if path.name not in but]
+
+
+class Build:
+    """Everything below @out; @arch is such as "90"."""
+
+    def __init__(self, out, arch):
+        self.out, self.arch = Path(out), arch
+        self.cc = find('cc', 'gcc', 'clang')
+        self.made = self.out / 'made'  # sources that are made
+        self.bin = self.out / 'bin'
+        for folder in (self.out, self.made, self.bin):
+            folder.mkdir(parents=True, exist_ok=True)
+        folders = ['base', 'base/include', 'rendezvous/include', 'worker', 'worker/cuda',
+                   'worker/include', 'cmd', 'tests/lib', 'tests/gpu', 'tests/gpu/check',
+                   'tests/integration', 'tests/cuda']
+        self.flags = FLAGS + [f'-I{ROOT / folder}' for folder in folders] + [f'-I{self.made}']
+        if 'unrecognized' in subprocess.run(
+                [self.cc, '-ftrivial-auto-var-init=zero', '-E', '-x', 'c', '/dev/null'],
+                capture_output=True, text=True, check=False).stderr:
+            self.flags.remove('-ftrivial-auto-var-init=zero')
+
+    # ---- sources that are made -------------------------------------------------------------
+
+    def make_version(self):
+        text = (ROOT / 'meson.build').read_text()
+        version = text.split("version: '", 1)[1].split("'", 1)[0]
+        template = (ROOT / 'cmd/version.h.in').read_text()
+        (self.made / 'version.h').write_text(template.replace('@version@', version))
+
+    def make_script(self):
+        text = run([sys.executable, ROOT / 'cmd/embed.py', 'perf_gloo_script',
+                    ROOT / 'cmd/perf_gloo.py'])
+        (self.made / 'perf_gloo_script.c').write_text(text)
+
+    def make_kernels(self):
+        """The kernels for this GPU, made as the ordinary build makes them for all."""
+        nvcc = find('nvcc', '/usr/local/cuda/bin/nvcc')
+        fatbin = self.made / 'reduce_copy.fatbin'
+        run([nvcc, '-fatbin', '-std=c++17', '-O3', '-fmad=false', '-ftz=false', '-prec-div=true',
+             '-gencode', f'arch={OLDEST_ARCH},code=[sm_{self.arch},{OLDEST_ARCH}]', '-o', fatbin,
+             ROOT / 'worker/cuda/reduce_copy.cu'])
+        run([sys.executable, ROOT / 'worker/cuda/embed.py', fatbin, self.made / 'image.c',
+             f'sm_{self.arch}'])
+
+    # ---- objects and programs --------------------------------------------------------------
+
+    def compile(self, source):
+        source = Path(source)
+        name = str(source.relative_to(self.made if self.made in source.parents else ROOT))
+        target = self.out / (name.replace('/', '-') + '.o')
+        extra = ['-O3', '-ffp-contract=off'] if source.name == 'reduce_cpu.c' else []
+        run([self.cc, *self.flags, *extra, '-c', source, '-o', target])
+        return target
+
+    def compile_all(self, paths):
+        """source -> object, as many at a time as there are processors."""
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            return dict(zip(paths, pool.map(self.compile, paths)))
+
+    def link(self, name, objects, *flags):
+        run([self.cc, '-pthread', '-o', self.bin / name, *objects, *flags, '-ldl', '-lm'])
+
+    def everything(self, with_driver):
+        """Returns the names of the test programs."""
+        with concurrent.futures.ThreadPoolExecutor(1) as beside:
+            kernels = beside.submit(self.make_kernels)  # takes the longest
+            self.make_version()
+            self.make_script()
+            base = sources('base')
+            library = base + sources('worker') + sources('worker/cuda', but=['no_image.c']) + [
+                ROOT / 'tests/gpu/file_store.c']
+            perf = sources('cmd', 'perf_coll*.c') + [
+                ROOT / 'cmd/options.c', ROOT / 'tests/gpu/perf_main.c',
+                self.made / 'perf_gloo_script.c']
+            device = [ROOT / 'tests/gpu/device.c', ROOT / 'tests/lib/elements.c']
+            alone = [ROOT / 'tests/gpu/test_reduce_copy.c', ROOT / 'tests/gpu/bench_reduce_copy.c']
+            tests = sources('tests/integration', 'test_device*.c')
+            helpers = [ROOT / 'tests/integration/world.c', ROOT / 'tests/gpu/world_store.c',
+                       ROOT / 'tests/lib/check_main.c', *sources('tests/integration', 'rig*.c')]
+            check = [ROOT / 'tests/gpu/check/check.c']
+            driver = sources('tests/cuda', but=['fixture.c', 'old_driver.c']) if with_driver else []
+            driver = [path for path in driver if not path.name.startswith('test_')]
+            objects = self.compile_all([*library, *perf, *device, *alone, *tests, *helpers, *check,
+                                        *driver])
+            kernels.result()
+
+        def of(paths):
+            return [objects[path] for path in paths]
+
+        common = of(library) + [self.compile(self.made / 'image.c')]
+        self.link('ddp-perf', of(perf) + common)
+        for program in alone:
+            self.link(program.stem, of([program, *device, *check]) + common)
+        for test in tests:
+            self.link(test.stem, of([test, *helpers, *check]) + common)
+        if with_driver:
+            reduce = [path for path in library if path.name in ('reduce_cpu.c', 'dtype.c')]
+            self.link('libcuda.so.1', of(driver + base + reduce + [ROOT / 'worker/cuda/driver.c']),
+                      '-shared', '-Wl,-soname,libcuda.so.1', '-Wl,-z,nodelete',
+                      f'-Wl,--version-script={ROOT / "tests/cuda/libcuda.map"}')
+        shutil.copy(ROOT / 'tests/gpu/ddprun.py', self.bin / 'ddprun')
+        return [test.stem for test in tests]
