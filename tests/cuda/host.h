@@ -198,8 +198,8 @@ struct host_kernel {
     size_t parameter_size;
     /* @parameter is a copy from the time of the launch. */
     ddpi_cu_result (*run)(const struct host_kernel *kernel, const void *parameter, int device);
-    int dtype;
-    int op;
+    int dtype, op; /* of one that reduces */
+    size_t bytes;  /* of an element of one that copies */
 };
 
 const struct host_kernel *host_kernel_find(const char *name);

@@ -75,8 +75,8 @@ START_TEST(a_copy_moves_bytes)
     ddpi_cu_deviceptr a = filled(1);
     ddpi_cu_deviceptr b = filled(0);
     const struct ddpi_kernel_work work = {
-        .in = {at(a)}, .out = {at(b)}, .count = COUNT * sizeof(float), .nin = 1, .nout = 1};
-    CU(launch(find_function("ddp_copy"), &work, NULL));
+        .in = {at(a)}, .out = {at(b)}, .count = COUNT, .nin = 1, .nout = 1};
+    CU(launch(find_function("ddp_copy_4"), &work, NULL));
     CU(cuda.stream_synchronize(NULL));
     float back[COUNT];
     download(back, b, sizeof back);
@@ -138,10 +138,10 @@ START_TEST(a_failed_context_lets_waiting_streams_go)
     start("1");
     ddpi_cu_stream held = create_stream();
     _Atomic uint32_t *open = create_word(0);
-    ddpi_cu_function copy = find_function("ddp_copy");
+    ddpi_cu_function copy = find_function("ddp_copy_4");
     gate(held, open, 1);
     const struct ddpi_kernel_work work = {
-        .in = {open}, .out = {at(1)}, .count = 1, .nin = 1, .nout = 1};
+        .in = {open}, .out = {at(4)}, .count = 1, .nin = 1, .nout = 1};
     CU(launch(copy, &work, create_stream()));
     CU_FAILS(ERROR_ILLEGAL_ADDRESS, cuda.stream_synchronize(held));
 }
@@ -184,7 +184,7 @@ START_TEST(what_is_wrong_with_a_launch_is_said_at_once)
 {
     start("1");
     ddpi_cu_module module = NULL;
-    ddpi_cu_function function = find_function("ddp_copy");
+    ddpi_cu_function function = find_function("ddp_copy_4");
     const struct ddpi_kernel_work work = {0};
     void *parameters[] = {(void *)(uintptr_t)&work};
     CU_FAILS(ERROR_INVALID_VALUE,
@@ -197,7 +197,7 @@ START_TEST(what_is_wrong_with_a_launch_is_said_at_once)
     CU_FAILS(ERROR_NOT_FOUND, cuda.module_get_function(&function, module, "no_such_kernel"));
     CU(cuda.module_unload(module));
     CU_FAILS(ERROR_INVALID_HANDLE, cuda.module_unload(module));
-    CU_FAILS(ERROR_INVALID_HANDLE, cuda.module_get_function(&function, module, "ddp_copy"));
+    CU_FAILS(ERROR_INVALID_HANDLE, cuda.module_get_function(&function, module, "ddp_copy_4"));
 }
 END_TEST
 

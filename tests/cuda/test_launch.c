@@ -45,26 +45,6 @@ START_TEST(buffers_that_lie_differently_go_by_elements)
 }
 END_TEST
 
-START_TEST(one_input_without_a_divisor_is_copied_as_bytes)
-{
-    struct ddpi_reduction work = {.in = {(const void *)0x1002},
-                                  .out = {(void *)0x9002},
-                                  .nin = 1,
-                                  .nout = 1,
-                                  .count = 20,
-                                  .dtype = DDP_BFLOAT16,
-                                  .op = DDP_MAX,
-                                  .divisor = 1};
-    struct ddpi_kernel_plan plan = ddpi_kernel_plan(&work, 10);
-    ck_assert_uint_eq(plan.work.count, 40);
-    ck_assert_uint_eq(plan.work.head, 14);
-    ck_assert_uint_eq(plan.work.packs, 1);
-    work.divisor = 2;
-    work.op = DDP_AVERAGE;
-    ck_assert_uint_eq(ddpi_kernel_plan(&work, 10).work.count, 20);
-}
-END_TEST
-
 START_TEST(there_are_as_many_blocks_as_there_is_work_or_room_for)
 {
     ck_assert_uint_eq(plan_of(DDP_FLOAT32, 1, 0x1000, 0x9000).blocks, 1);
@@ -73,6 +53,40 @@ START_TEST(there_are_as_many_blocks_as_there_is_work_or_room_for)
     ck_assert_uint_eq(plan_of(DDP_FLOAT32, 4 * 257, 0x1000, 0x9004).blocks, 5);
     ck_assert_uint_eq(plan_of(DDP_FLOAT32, (size_t)1 << 40, 0x1000, 0x9000).blocks,
                       10 * DDPI_KERNEL_BLOCKS);
+}
+END_TEST
+
+/* ---- what is launched ---- */
+
+/* Signalling NaNs would come out of arithmetic as other bits. */
+START_TEST(one_input_without_a_divisor_keeps_its_bits)
+{
+    ddp_dtype dtype = (ddp_dtype)_i;
+    size_t size = ddp_dtype_size(dtype);
+    enum { COUNT = 100 };
+    uint8_t bits[COUNT * sizeof(uint64_t)], seen[sizeof bits];
+    for (size_t i = 0; i < sizeof bits; i++)
+        bits[i] = i % size == size - 1 ? 0x7f : i % size == size - 2 ? 0x81 : (uint8_t)(i + 1);
+    start("1");
+    ddpi_cu_deviceptr from = allocate(sizeof bits), to = allocate(sizeof bits + size) + size;
+    upload(from, bits, sizeof bits);
+    struct ddpi_kernels kernels;
+    struct ddp_error err = {0};
+    ddpi_kernels_init(&kernels, &cuda);
+    const struct ddpi_reduction work = {.in = {(const void *)(uintptr_t)from},
+                                        .out = {(void *)(uintptr_t)to},
+                                        .nin = 1,
+                                        .nout = 1,
+                                        .count = COUNT,
+                                        .dtype = dtype,
+                                        .op = DDP_MAX,
+                                        .divisor = 1};
+    ddpi_cu_stream stream = create_stream();
+    ck_assert_int_eq(ddpi_kernels_launch(&kernels, &work, stream, &err), DDP_OK);
+    CU(cuda.stream_synchronize(stream));
+    download(seen, to, COUNT * size);
+    ck_assert_mem_eq(seen, bits, COUNT * size);
+    ddpi_kernels_finish(&kernels);
 }
 END_TEST
 
@@ -101,7 +115,7 @@ static const struct {
     {"cuCtxGetDevice:1:201", "CUDA_ERROR_INVALID_CONTEXT"},
     {"cuDeviceGetAttribute:1:101", "multiprocessors"},
     {"cuModuleGetFunction:1:500", "ddp_reduce_copy_f32_sum"},
-    {"cuModuleGetFunction:31:500", "ddp_copy"},
+    {"cuModuleGetFunction:31:500", "ddp_copy_2"},
     {"cuLaunchKernel:1:719", "cannot launch the reduction of 4 int32"},
 };
 
@@ -150,8 +164,10 @@ Suite *test_suite(void)
     TCase *tcase = tcase_create("plan");
     tcase_add_test(tcase, packs_begin_where_all_buffers_lie_on_16_bytes);
     tcase_add_test(tcase, buffers_that_lie_differently_go_by_elements);
-    tcase_add_test(tcase, one_input_without_a_divisor_is_copied_as_bytes);
     tcase_add_test(tcase, there_are_as_many_blocks_as_there_is_work_or_room_for);
+    suite_add_tcase(suite, tcase);
+    tcase = tcase_create("launches");
+    tcase_add_loop_test(tcase, one_input_without_a_divisor_keeps_its_bits, 0, DDP_INT64 + 1);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("refusals");
     tcase_add_loop_test(tcase, a_refusal_is_reported_and_leaves_nothing_behind, 0,

@@ -54,12 +54,11 @@ static ddpi_cu_result reach_all(const struct ddpi_kernel_work *work, size_t elem
 
 static ddpi_cu_result run_copy(const struct host_kernel *kernel, const void *parameter, int device)
 {
-    (void)kernel;
     const struct ddpi_kernel_work *work = parameter;
     struct reached reached = {0};
-    ddpi_cu_result result = reach_all(work, 1, device, &reached);
+    ddpi_cu_result result = reach_all(work, kernel->bytes, device, &reached);
     for (uint32_t i = 0; i < work->nout && result == DDPI_CU_SUCCESS; i++)
-        memmove(reached.out[i], reached.in[0], work->count);
+        memmove(reached.out[i], reached.in[0], work->count * kernel->bytes);
     return result;
 }
 
@@ -86,13 +85,19 @@ static ddpi_cu_result run_reduce(const struct host_kernel *kernel, const void *p
 
 #define NAME_TEXT(name) #name
 #define NAME(name)      NAME_TEXT(name)
-#define TWIN(type, op)                                                                            \
-    {NAME(DDPI_KERNEL_NAME(type, op)), sizeof(struct ddpi_kernel_work), run_reduce, DTYPE_##type, \
-     OP_##op},
-#define TWINS(dtype, type) DDPI_KERNEL_OPS(TWIN, type)
+#define REDUCES(type, op)              \
+    {NAME(DDPI_KERNEL_NAME(type, op)), \
+     sizeof(struct ddpi_kernel_work),  \
+     run_reduce,                       \
+     DTYPE_##type,                     \
+     OP_##op,                          \
+     0},
+#define ALL_REDUCE(dtype, type) DDPI_KERNEL_OPS(REDUCES, type)
+#define COPIES(bytes, type) \
+    {NAME(DDPI_KERNEL_COPY(bytes)), sizeof(struct ddpi_kernel_work), run_copy, 0, 0, bytes},
 
-static const struct host_kernel kernels[] = {
-    {"ddp_copy", sizeof(struct ddpi_kernel_work), run_copy, 0, 0}, DDPI_KERNEL_TYPES(TWINS)};
+static const struct host_kernel kernels[] = {DDPI_KERNEL_TYPES(ALL_REDUCE)
+                                                 DDPI_KERNEL_COPIES(COPIES)};
 
 const struct host_kernel *host_kernel_find(const char *name)
 {

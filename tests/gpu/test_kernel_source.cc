@@ -33,7 +33,16 @@ kernel *kernel_for(const ddpi_reduction &work)
         DDPI_KERNEL_TYPES(ROW)
 #undef ROW
     };
-    return work.nin == 1 && work.divisor == 1 ? ddp_copy : table[work.dtype][work.op];
+    if (work.nin > 1 || work.divisor > 1)
+        return table[work.dtype][work.op];
+    switch (ddp_dtype_size(work.dtype)) {
+#define COPY(bytes, type) \
+    case bytes:           \
+        return DDPI_KERNEL_COPY(bytes);
+        DDPI_KERNEL_COPIES(COPY)
+#undef COPY
+    }
+    return nullptr;
 }
 
 void run_grid(const ddpi_reduction &work, uint32_t multiprocessors)

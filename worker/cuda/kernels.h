@@ -10,7 +10,7 @@
 /*
  * X(dtype symbol, type): the element types that are folded, and X(type, operation): the kernels,
  * each named ddp_reduce_copy_TYPE_OPERATION. An average is a sum with a divisor. One input and no
- * divisor is ddp_copy's, whatever the type: it moves bytes and knows no numbers.
+ * divisor is for ddp_copy_BYTES, which moves elements of that size and knows no numbers.
  */
 #define DDPI_KERNEL_TYPES(X) \
     X(DDP_FLOAT32, f32)      \
@@ -28,6 +28,14 @@
 
 #define DDPI_KERNEL_NAME(type, op) ddp_reduce_copy_##type##_##op
 
+/* X(bytes, an unsigned integer of so many): the kernels that copy. */
+#define DDPI_KERNEL_COPIES(X) \
+    X(2, uint16_t)            \
+    X(4, uint32_t)            \
+    X(8, uint64_t)
+
+#define DDPI_KERNEL_COPY(bytes) ddp_copy_##bytes
+
 enum {
     DDPI_KERNEL_BUFFERS = 16, /* inputs, and outputs, at most */
     DDPI_KERNEL_PACK = 16,    /* bytes that a thread reads or writes at once */
@@ -43,7 +51,7 @@ enum {
 struct ddpi_kernel_work {
     const void *in[DDPI_KERNEL_BUFFERS];
     void *out[DDPI_KERNEL_BUFFERS];
-    uint64_t count; /* elements; for ddp_copy bytes */
+    uint64_t count; /* elements */
     uint64_t head;
     uint64_t packs;
     uint32_t nin;

@@ -11,7 +11,7 @@
 
 _Static_assert((int)DDPI_KERNEL_BUFFERS == (int)DDPI_REDUCE_MOST, "a reduction fits in a launch");
 
-/* One input as it is: whatever the type, no number is looked at. */
+/* One input as it is: no number is looked at. */
 static bool is_copy(const struct ddpi_reduction *work)
 {
     return work->nin == 1 && work->divisor == 1;
@@ -33,9 +33,9 @@ static void look_at_addresses(const struct ddpi_reduction *work, uintptr_t *ret_
 struct ddpi_kernel_plan ddpi_kernel_plan(const struct ddpi_reduction *work,
                                          uint32_t multiprocessors)
 {
-    size_t unit = is_copy(work) ? 1 : ddp_dtype_size(work->dtype);
+    size_t unit = ddp_dtype_size(work->dtype);
     struct ddpi_kernel_plan plan = {
-        .work = {.count = work->count * (ddp_dtype_size(work->dtype) / unit),
+        .work = {.count = work->count,
                  .nin = work->nin,
                  .nout = work->nout,
                  .divisor = work->divisor},
@@ -99,8 +99,8 @@ static ddp_status find_function(const struct ddpi_kernels *kernels, ddpi_cu_modu
     return ddpi_cuda_error(kernels->cuda, err, result, "cannot find the kernel %s", name);
 }
 
-static ddp_status find_functions(struct ddpi_kernels *kernels, ddpi_cu_module module,
-                                 struct ddp_error *err)
+static ddp_status find_folds(struct ddpi_kernels *kernels, ddpi_cu_module module,
+                             struct ddp_error *err)
 {
     static const struct {
         ddp_dtype dtype;
@@ -125,7 +125,24 @@ static ddp_status find_functions(struct ddpi_kernels *kernels, ddpi_cu_module mo
             if (status != DDP_OK)
                 return status;
         }
-    return find_function(kernels, module, "ddp_copy", &kernels->copy, err);
+    return DDP_OK;
+}
+
+static ddp_status find_copies(struct ddpi_kernels *kernels, ddpi_cu_module module,
+                              struct ddp_error *err)
+{
+    static const struct {
+        size_t bytes;
+        const char *name;
+    } rows[] = {
+#define ROW(bytes, type) {bytes, STRING_OF(DDPI_KERNEL_COPY(bytes))},
+        DDPI_KERNEL_COPIES(ROW)
+#undef ROW
+    };
+    ddp_status status = DDP_OK;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows && status == DDP_OK; i++)
+        status = find_function(kernels, module, rows[i].name, &kernels->copy[rows[i].bytes], err);
+    return status;
 }
 
 ddp_status ddpi_kernels_load(struct ddpi_kernels *kernels, struct ddp_error *err)
@@ -149,7 +166,9 @@ ddp_status ddpi_kernels_load(struct ddpi_kernels *kernels, struct ddp_error *err
     if (result != DDPI_CU_SUCCESS)
         return ddpi_cuda_error(cuda, err, result, "cannot load the kernels (built for %s)",
                                ddpi_cuda_image_targets);
-    status = find_functions(kernels, module, err);
+    status = find_folds(kernels, module, err);
+    if (status == DDP_OK)
+        status = find_copies(kernels, module, err);
     if (status == DDP_OK)
         kernels->module = module;
     else
@@ -173,8 +192,8 @@ ddp_status ddpi_kernels_launch(struct ddpi_kernels *kernels, const struct ddpi_r
         return status;
 
     struct ddpi_kernel_plan plan = ddpi_kernel_plan(work, kernels->multiprocessors);
-    ddpi_cu_function function =
-        is_copy(work) ? kernels->copy : kernels->reduce_copy[work->dtype][work->op];
+    ddpi_cu_function function = is_copy(work) ? kernels->copy[ddp_dtype_size(work->dtype)]
+                                              : kernels->reduce_copy[work->dtype][work->op];
     void *parameters[] = {&plan.work};
     ddpi_cu_result result = kernels->cuda->launch_kernel(
         function, plan.blocks, 1, 1, DDPI_KERNEL_THREADS, 1, 1, 0, stream, parameters, NULL);

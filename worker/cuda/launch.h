@@ -14,7 +14,7 @@ struct ddpi_kernels {
     ddpi_cu_module module;        /* NULL until they are loaded */
     uint32_t multiprocessors;
     ddpi_cu_function reduce_copy[DDP_INT64 + 1][DDP_PRODUCT + 1];
-    ddpi_cu_function copy;
+    ddpi_cu_function copy[sizeof(uint64_t) + 1]; /* by bytes of an element */
 };
 
 /* Loads nothing yet. @cuda must outlive @kernels. */

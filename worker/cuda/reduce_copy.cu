@@ -408,20 +408,19 @@ template <class Op> __device__ void reduce_copy(const ddpi_kernel_work &work)
         portion<Op, 1, 1>(work, i < work.head ? i : i + packed).run();
 }
 
-/* Bytes as they are, for ddp_copy. */
-struct byte {
-    using stored = uint8_t;
-    using wide = uint8_t;
+/* Elements as they are. */
+template <class Unsigned> struct plain {
+    using stored = Unsigned;
 };
 
-struct copy {
-    using type = byte;
-    using wide = uint8_t;
+template <class Unsigned> struct copy {
+    using type = plain<Unsigned>;
+    using wide = Unsigned;
     static __device__ wide identity()
     {
         return 0;
     }
-    static __device__ wide lift(uint8_t bits)
+    static __device__ wide lift(Unsigned bits)
     {
         return bits;
     }
@@ -429,7 +428,7 @@ struct copy {
     {
         return b;
     }
-    static __device__ uint8_t lower(wide value)
+    static __device__ Unsigned lower(wide value)
     {
         return value;
     }
@@ -441,17 +440,16 @@ struct copy {
 
 } // namespace ddpi
 
-#define DEFINE_KERNEL(type, op)                                                           \
+#define DEFINE_KERNEL(name, ...)                                                          \
     extern "C" __global__ void __launch_bounds__(DDPI_KERNEL_THREADS, DDPI_KERNEL_BLOCKS) \
-        DDPI_KERNEL_NAME(type, op)(const __grid_constant__ ddpi_kernel_work work)         \
+        name(const __grid_constant__ ddpi_kernel_work work)                               \
     {                                                                                     \
-        ddpi::reduce_copy<ddpi::op<ddpi::type>>(work);                                    \
+        ddpi::reduce_copy<__VA_ARGS__>(work);                                             \
     }
-#define DEFINE_KERNELS(symbol, type) DDPI_KERNEL_OPS(DEFINE_KERNEL, type)
-DDPI_KERNEL_TYPES(DEFINE_KERNELS)
+#define DEFINE_FOLD(type, op) DEFINE_KERNEL(DDPI_KERNEL_NAME(type, op), ddpi::op<ddpi::type>)
+#define DEFINE_FOLDS(symbol, type) DDPI_KERNEL_OPS(DEFINE_FOLD, type)
+#define DEFINE_COPY(bytes, unsigned_type) \
+    DEFINE_KERNEL(DDPI_KERNEL_COPY(bytes), ddpi::copy<unsigned_type>)
+DDPI_KERNEL_TYPES(DEFINE_FOLDS)
+DDPI_KERNEL_COPIES(DEFINE_COPY)
 
-extern "C" __global__ void __launch_bounds__(DDPI_KERNEL_THREADS, DDPI_KERNEL_BLOCKS)
-    ddp_copy(const __grid_constant__ ddpi_kernel_work work)
-{
-    ddpi::reduce_copy<ddpi::copy>(work);
-}
