@@ -17,7 +17,7 @@ struct way {
     uint32_t nranks;
     bool tcp;
     ddp_algorithm algorithm;
-    const char *direct; /* by rank: 1 if it reads the memory of the one before */
+    const char *reads; /* by rank: 1 if it reads the memory of the one before */
 };
 
 static const struct way ways[] = {
@@ -45,7 +45,7 @@ static void check_way(const struct rig *rig, const struct way *way)
 {
     const struct ddpi_ways *found = &rig->device->gpu->ways;
     for (uint32_t rank = 0; rank < rig->nranks; rank++)
-        CHECK(found->direct[rank] == (way->direct[rank] == '1'));
+        CHECK(found->reads[rank] == (way->reads[rank] == '1'));
     CHECK(found->one_gpu == (way->devices[0] == '1' && !way->tcp));
 }
 
@@ -80,7 +80,7 @@ static void any_calls(struct rig *rig)
 
 static void large_calls(struct rig *rig, bool staged)
 {
-    size_t piece = staged ? DDPI_STAGED_PIECE : DDPI_DIRECT_PIECE;
+    size_t piece = staged ? DDPI_STAGED_PIECE : DDPI_READ_PIECE;
     struct problem of = {.dtype = DDP_FLOAT32, .op = DDP_SUM, .root = rig->nranks - 1};
     of.count = 2 * rig->nranks * piece / sizeof(float) + 1;
     if (staged)
@@ -99,7 +99,7 @@ static void large_calls(struct rig *rig, bool staged)
 static void go_the_way(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     const struct way *way = &ways[world->stage];
-    bool staged = strchr(way->direct, '0') != NULL;
+    bool staged = strchr(way->reads, '0') != NULL;
     struct rig rig;
     rig_open(&rig, world, rank, comm);
     any_calls(&rig);
@@ -133,7 +133,7 @@ static void large_ones(struct world *world, uint32_t rank, ddp_comm *comm)
     rig_open(&rig, world, rank, comm);
     large_calls(&rig, false);
     struct problem of = {.dtype = DDP_FLOAT16, .op = DDP_SUM};
-    of.count = 2 * DDPI_DIRECT_PIECE / sizeof(uint16_t) + 3;
+    of.count = 2 * DDPI_READ_PIECE / sizeof(uint16_t) + 3;
     rig_all_reduce(&rig, &of);
     rig_close(&rig);
 }

@@ -83,11 +83,9 @@ static ddp_status equip(struct ddpi_device *device, struct ddp_error *err)
 {
     size_t ranks = device->comm->world_size;
     device->offers = ddpi_calloc(2 * ranks, sizeof *device->offers);
-    device->ways.direct = ddpi_calloc(ranks, sizeof *device->ways.direct);
+    device->ways.reads = ddpi_calloc(ranks, sizeof *device->ways.reads);
     device->peers = ddpi_calloc(ranks, sizeof *device->peers);
-    device->told = ddpi_calloc(ranks, sizeof *device->told);
-    if (device->offers == NULL || device->ways.direct == NULL || device->peers == NULL ||
-        device->told == NULL)
+    if (device->offers == NULL || device->ways.reads == NULL || device->peers == NULL)
         return ddpi_error_nomem(err, 2 * ranks * sizeof *device->offers);
     struct ddpi_card card = {0};
     ddp_status status = ddpi_card_identify(&card, err);
@@ -144,9 +142,8 @@ void ddpi_device_destroy(struct ddpi_device *device)
     pthread_mutex_destroy(&device->lock);
     ddpi_cuda_finish(&device->cuda);
     ddpi_free(device->handed);
-    ddpi_free(device->told);
     ddpi_free(device->peers);
-    ddpi_free(device->ways.direct);
+    ddpi_free(device->ways.reads);
     ddpi_free(device->offers);
     ddpi_free(device);
 }

@@ -30,9 +30,9 @@ enum {
     DDPI_WORD_LANES,
     DDPI_WORDS = DDPI_WORD_LANES + DDPI_LANES,
 
-    DDPI_SLOTS = 4,                      /* units of one edge under way through the host */
-    DDPI_STAGED_PIECE = 1024 * 1024,     /* bytes of a unit when a rank of the ring stages */
-    DDPI_DIRECT_PIECE = 8 * 1024 * 1024, /* and when none does */
+    DDPI_SLOTS = 4,                    /* units of one edge under way through the host */
+    DDPI_STAGED_PIECE = 1024 * 1024,   /* bytes of a unit when a rank of the ring stages */
+    DDPI_READ_PIECE = 8 * 1024 * 1024, /* and when none does */
     DDPI_SLOTS_SIZE = DDPI_SLOTS * DDPI_STAGED_PIECE,
     DDPI_PARTIALS_SIZE = 8 * 1024 * 1024, /* for layouts that need scratch */
 
@@ -46,13 +46,18 @@ enum {
 /* What a rank offers for an operation, and what it keeps between two of them. */
 enum { DDPI_OFFER_SEND, DDPI_OFFER_RECV, DDPI_OFFER_SCRATCH, DDPI_OFFERS };
 
-/* What this rank knows of its way to another one's memory. */
+/* What this rank knows of its way to the messages of another one. */
 enum ddpi_peer_way { DDPI_PEER_UNKNOWN, DDPI_PEER_READ, DDPI_PEER_NOT_READ };
 
-/* What became clear when the ranks met: the same on all of them. */
+struct ddpi_peer {
+    enum ddpi_peer_way memory; /* whether it can be read */
+    enum ddpi_peer_way told;   /* what DDP_DEBUG was told last */
+};
+
+/* Who reads whose memory, as became clear when the ranks met: the same on all of them. */
 struct ddpi_ways {
     bool one_gpu; /* all ranks use one GPU, and rank 0 can open the memory of all */
-    bool *direct; /* by rank: it can */
+    bool *reads;  /* by rank: the memory of the one before */
 };
 
 /* What an operation goes through; see ddp_comm_stats. */
@@ -92,8 +97,7 @@ struct ddpi_device {
     ddpi_cu_deviceptr scratch; /* a pattern, slots for what is to be reduced, partial results */
     struct ddpi_offer own_scratch;
     struct ddpi_offer previous_scratch; /* that of the rank before */
-    uint8_t *peers;                     /* by rank: enum ddpi_peer_way */
-    uint8_t *told;                      /* by rank: the same, as DDP_DEBUG was told of messages */
+    struct ddpi_peer *peers;            /* by rank */
     uint8_t *slots_in;                  /* pinned: units on their way in */
     uint8_t *slots_out;                 /* pinned: units on their way out */
     struct ddpi_handed *handed;         /* see handover.h */
@@ -178,7 +182,7 @@ ddp_status ddpi_device_fail(struct ddpi_device *device, ddp_status status,
 
 /* ---- meet.c ---- */
 
-/* Put the pattern into scratch, by which others see that they can read it, and offer that. */
+/* Offer scratch, with a pattern in it by which others see that it is this that they read. */
 ddp_status ddpi_device_pattern(struct ddpi_device *device, struct ddp_error *err);
 
 /* Whether this rank can read the scratch memory that @offer is; tells DDP_DEBUG why not. */
@@ -195,7 +199,7 @@ ddp_status ddpi_direct_run(struct ddpi_device *device, struct ddpi_job *job);
 /* Where a rank's units come from and go to. */
 struct ddpi_ends {
     struct ddpi_edge *prev, *next;
-    bool prev_direct, next_direct;   /* the reader of that edge reads the other's memory */
+    bool reads_prev, read_by_next;   /* the memory of who is before; ours, by who is next */
     const struct ddpi_offer *theirs; /* DDPI_OFFERS of the rank before, if this one reads it */
     size_t piece;                    /* bytes of a unit; the same on all ranks */
 };

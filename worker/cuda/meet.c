@@ -74,7 +74,7 @@ static void tell_way(const struct meeting *meeting)
     const char *where = same_gpu(meeting, from, rank)       ? "on the same GPU"
                         : same_machine(meeting, from, rank) ? "on another GPU of this machine"
                                                             : "on another machine";
-    if (device->ways.direct[rank])
+    if (device->ways.reads[rank])
         ddpi_debug(meeting->device->comm->rank, "reads the memory of rank %u, %s, %s", from, where,
                    meeting->offers[from].process == device->shares.process ? "in the same process"
                                                                            : "over CUDA IPC");
@@ -110,18 +110,32 @@ static ddp_status describe_seat(struct meeting *meeting, struct ddp_error *err)
     return DDP_OK;
 }
 
-static void make_pattern(uint32_t rank, uint8_t pattern[DDPI_PATTERN_SIZE])
+/* Follows from what tells this memory apart from that of every other rank, job and generation. By
+ * Steele, Lea and Flood's splitmix64. */
+static void make_pattern(const struct ddpi_offer *offer, uint8_t pattern[DDPI_PATTERN_SIZE])
 {
-    for (uint32_t i = 0; i < DDPI_PATTERN_SIZE; i++)
-        pattern[i] = (uint8_t)(i * 7 + rank * 31 + 1);
+    uint64_t state = offer->process ^ offer->allocation << 20 ^ offer->address << 8 ^ offer->rank;
+    for (size_t at = 0; at < DDPI_PATTERN_SIZE; at += sizeof state) {
+        state += 0x9e3779b97f4a7c15U;
+        uint64_t word = (state ^ state >> 30) * 0xbf58476d1ce4e5b9U;
+        word = (word ^ word >> 27) * 0x94d049bb133111ebU;
+        word ^= word >> 31;
+        memcpy(pattern + at, &word, sizeof word);
+    }
 }
 
 ddp_status ddpi_device_pattern(struct ddpi_device *device, struct ddp_error *err)
 {
     const struct ddpi_cuda *cuda = &device->cuda;
-    uint32_t rank = device->comm->rank;
+    const void *scratch = (const void *)(uintptr_t)device->scratch;
+    struct ddpi_pointer memory;
+    ddp_status status = ddpi_pointer_look(cuda, scratch, "scratch memory", &memory, err);
+    if (status != DDP_OK)
+        return status;
+    ddpi_share_offer(&device->shares, device->comm->rank, scratch, DDPI_SCRATCH_ALL, memory.buffer,
+                     &device->own_scratch);
     uint8_t pattern[DDPI_PATTERN_SIZE];
-    make_pattern(rank, pattern);
+    make_pattern(&device->own_scratch, pattern);
     ddpi_cu_stream stream = device->lanes[DDPI_LANE_UPLOAD].stream;
     ddpi_cu_result result =
         cuda->memcpy_htod_async(device->scratch, pattern, sizeof pattern, stream);
@@ -129,13 +143,7 @@ ddp_status ddpi_device_pattern(struct ddpi_device *device, struct ddp_error *err
         result = cuda->stream_synchronize(stream);
     if (result != DDPI_CU_SUCCESS)
         return ddpi_cuda_error(cuda, err, result, "write %zu bytes of GPU memory", sizeof pattern);
-    const void *scratch = (const void *)(uintptr_t)device->scratch;
-    struct ddpi_pointer memory;
-    ddp_status status = ddpi_pointer_look(cuda, scratch, "scratch memory", &memory, err);
-    if (status == DDP_OK)
-        ddpi_share_offer(&device->shares, rank, scratch, DDPI_SCRATCH_ALL, memory.buffer,
-                         &device->own_scratch);
-    return status;
+    return DDP_OK;
 }
 
 static ddp_status read_pattern(struct ddpi_device *device, const struct ddpi_offer *offer,
@@ -173,7 +181,7 @@ static ddp_status read_pattern(struct ddpi_device *device, const struct ddpi_off
 bool ddpi_device_reads(struct ddpi_device *device, const struct ddpi_offer *offer)
 {
     uint8_t expected[DDPI_PATTERN_SIZE], seen[DDPI_PATTERN_SIZE] = {0};
-    make_pattern(offer->rank, expected);
+    make_pattern(offer, expected);
     struct ddp_error err;
     ddp_status status = read_pattern(device, offer, seen, &err);
     if (status == DDP_OK && memcmp(expected, seen, sizeof seen) == 0)
@@ -208,7 +216,7 @@ static void conclude(struct meeting *meeting)
     uint32_t ranks = meeting->device->comm->world_size;
     ways->one_gpu = meeting->findings[0].reads_all && ranks <= DDPI_REDUCE_MOST;
     for (uint32_t rank = 0; rank < ranks; rank++)
-        ways->direct[rank] = meeting->findings[rank].reads_previous;
+        ways->reads[rank] = meeting->findings[rank].reads_previous;
 }
 
 /* Of the others' memory only that of the rank before will be needed again. */

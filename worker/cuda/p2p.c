@@ -30,21 +30,21 @@ static bool reads(struct ddpi_device *device, const struct hello *hello)
     if (memcmp(hello->machine, device->machine, sizeof hello->machine) != 0 ||
         !ddpi_offer_suits(&hello->buffer, reader) || !ddpi_offer_suits(&hello->scratch, reader))
         return false;
-    if (device->peers[from] == DDPI_PEER_UNKNOWN)
-        device->peers[from] =
-            ddpi_device_reads(device, &hello->scratch) ? DDPI_PEER_READ : DDPI_PEER_NOT_READ;
-    return device->peers[from] == DDPI_PEER_READ;
+    enum ddpi_peer_way *memory = &device->peers[from].memory;
+    if (*memory == DDPI_PEER_UNKNOWN)
+        *memory = ddpi_device_reads(device, &hello->scratch) ? DDPI_PEER_READ : DDPI_PEER_NOT_READ;
+    return *memory == DDPI_PEER_READ;
 }
 
 /* Once for each sender, and again when the way changes. */
 static void tell_way(struct ddpi_device *device, const struct ddpi_edge *edge, uint32_t from,
-                     bool direct)
+                     bool is_read)
 {
-    uint8_t told = direct ? DDPI_PEER_READ : DDPI_PEER_NOT_READ;
-    if (device->told[from] == told)
+    enum ddpi_peer_way way = is_read ? DDPI_PEER_READ : DDPI_PEER_NOT_READ;
+    if (device->peers[from].told == way)
         return;
-    device->told[from] = told;
-    if (direct)
+    device->peers[from].told = way;
+    if (is_read)
         ddpi_debug(device->comm->rank, "reads messages in the memory of rank %u", from);
     else
         ddpi_debug(device->comm->rank, "gets messages of rank %u through pinned memory and %s",
@@ -53,7 +53,7 @@ static void tell_way(struct ddpi_device *device, const struct ddpi_edge *edge, u
 
 /* On both sides: the edge, what the sender offers, and whether the receiver reads it. */
 static ddp_status greet(struct ddpi_device *device, const struct ddpi_errand *errand,
-                        struct hello *hello, struct ddpi_edge **ret_edge, bool *ret_direct)
+                        struct hello *hello, struct ddpi_edge **ret_edge, bool *ret_is_read)
 {
     const struct ddpi_call *call = &errand->job.call;
     bool sends = call->operation == DDPI_SEND;
@@ -74,9 +74,9 @@ static ddp_status greet(struct ddpi_device *device, const struct ddpi_errand *er
         answer = ddpi_share_awaits(&device->shares, &hello->buffer) ? ANSWER_READS_WITH_DESCRIPTOR
                                                                     : ANSWER_READS;
     status = ddpi_p2p_pass(device->comm, call, *ret_edge, &answer, 1, !sends);
-    *ret_direct = answer != ANSWER_STAGED;
+    *ret_is_read = answer != ANSWER_STAGED;
     if (!sends)
-        tell_way(device, *ret_edge, call->root, *ret_direct);
+        tell_way(device, *ret_edge, call->root, *ret_is_read);
     if (status != DDP_OK || answer != ANSWER_READS_WITH_DESCRIPTOR)
         return status;
     struct ddpi_wait wait = ddpi_device_wait(&errand->job);
@@ -88,17 +88,17 @@ ddp_status ddpi_device_message(struct ddpi_device *device, struct ddpi_errand *e
 {
     struct hello hello;
     struct ddpi_edge *edge;
-    bool direct;
-    ddp_status status = greet(device, errand, &hello, &edge, &direct);
+    bool is_read;
+    ddp_status status = greet(device, errand, &hello, &edge, &is_read);
     if (status != DDP_OK)
         return status;
     const struct ddpi_offer theirs[DDPI_OFFERS] = {
         [DDPI_OFFER_SEND] = hello.buffer, [DDPI_OFFER_RECV] = hello.buffer};
     const struct ddpi_ends ends = {.prev = edge,
                                    .next = edge,
-                                   .prev_direct = direct,
-                                   .next_direct = direct,
+                                   .reads_prev = is_read,
+                                   .read_by_next = is_read,
                                    .theirs = theirs,
-                                   .piece = direct ? DDPI_DIRECT_PIECE : DDPI_STAGED_PIECE};
+                                   .piece = is_read ? DDPI_READ_PIECE : DDPI_STAGED_PIECE};
     return ddpi_pipeline_run(device, &errand->job, &ends);
 }

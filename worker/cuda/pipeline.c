@@ -21,28 +21,28 @@ enum { TOKENS = 64 }; /* sent or received at a time */
 
 struct inward {
     struct ddpi_edge *edge;
-    bool direct;
+    bool reads; /* the predecessor's memory; or what it has comes staged, through the host */
     uint64_t units;
-    struct ddpi_ring their_ring;     /* direct: the predecessor's side of the schedule */
-    struct ddpi_layout their_layout; /* direct: its memory, as it is seen here */
+    struct ddpi_ring their_ring;     /* reads: the predecessor's side of the schedule */
+    struct ddpi_layout their_layout; /* reads: its memory, as it is seen here */
     struct ddpi_flow their_flow;
-    struct ddpi_flow_cursor source;  /* direct: what it has for @reduce */
-    uint64_t ready;                  /* direct: tokens that have come */
+    struct ddpi_flow_cursor source;  /* reads: what it has for @reduce */
+    uint64_t ready;                  /* reads: tokens that have come */
     struct ddpi_flow_cursor receive; /* staged: what is being received */
     size_t received;                 /* staged: bytes of that unit */
     struct ddpi_flow_cursor reduce;  /* what is reduced next */
-    bool released;                   /* direct: the predecessor may have its memory back */
+    bool released;                   /* reads: the predecessor may have its memory back */
 };
 
 struct outward {
     struct ddpi_edge *edge;
-    bool direct;
+    bool is_read; /* our memory, by the successor; or it gets what we have staged */
     uint64_t units, own;
-    uint64_t told;                    /* direct: tokens that have gone */
+    uint64_t told;                    /* is_read: tokens that have gone */
     struct ddpi_flow_cursor download; /* staged: what is copied to the host next */
     struct ddpi_flow_cursor send;     /* staged: what is being sent */
     size_t sent;                      /* staged: bytes of that unit */
-    bool released;                    /* direct: the successor has read all */
+    bool released;                    /* is_read: the successor has read all */
 };
 
 struct pipeline {
@@ -111,7 +111,7 @@ static size_t passed(struct pipeline *pipe, struct ddpi_edge *edge, size_t bytes
 static ddp_status hear_tokens(struct pipeline *pipe)
 {
     struct inward *in = &pipe->in;
-    if (!in->direct || in->ready == in->units)
+    if (!in->reads || in->ready == in->units)
         return DDP_OK;
     uint8_t tokens[TOKENS];
     uint64_t left = in->units - in->ready;
@@ -141,7 +141,7 @@ static ddp_status receive(struct pipeline *pipe)
 {
     struct inward *in = &pipe->in;
     struct ddpi_unit unit;
-    if (in->direct || !slot_is_free(pipe) || !ddpi_flow_unit(&pipe->flow, &in->receive, &unit))
+    if (in->reads || !slot_is_free(pipe) || !ddpi_flow_unit(&pipe->flow, &in->receive, &unit))
         return DDP_OK;
     uint8_t *slot = pipe->device->slots_in + slot_of(in->receive.index);
     size_t got = in->edge->ops->recv(in->edge, slot + in->received, unit.len - in->received);
@@ -165,7 +165,7 @@ static const uint8_t *outgoing(const struct ddpi_flow *flow, const struct ddpi_u
 static const uint8_t *incoming(const struct pipeline *pipe)
 {
     const struct inward *in = &pipe->in;
-    if (!in->direct)
+    if (!in->reads)
         return (const uint8_t *)(uintptr_t)(pipe->device->scratch + DDPI_SCRATCH_SLOTS +
                                             slot_of(in->reduce.index));
     struct ddpi_unit unit;
@@ -197,20 +197,20 @@ static ddp_status reduce(struct pipeline *pipe)
     struct inward *in = &pipe->in;
     struct ddpi_device *device = pipe->device;
     struct ddpi_unit unit;
-    uint64_t ready = in->direct ? in->ready : pipe->done[DDPI_LANE_UPLOAD];
+    uint64_t ready = in->reads ? in->ready : pipe->done[DDPI_LANE_UPLOAD];
     if (in->reduce.index >= ready || !ddpi_flow_unit(&pipe->flow, &in->reduce, &unit))
         return DDP_OK;
     ddp_status status = DDP_OK;
     ddpi_cu_result result = DDPI_CU_SUCCESS;
     if (unit.step.reduces)
         status = launch_reduction(pipe, &unit);
-    else if (in->direct)
+    else if (in->reads)
         result = device->cuda.memcpy_async((uintptr_t)place_of(pipe, &unit).held,
                                            (uintptr_t)incoming(pipe), unit.len,
                                            device->lanes[DDPI_LANE_REDUCE].stream);
     ddpi_flow_advance(&pipe->flow, &in->reduce);
     pipe->wait.bytes_done += unit.len;
-    if (in->direct)
+    if (in->reads)
         ddpi_flow_advance(&in->their_flow, &in->source);
     return status == DDP_OK ? copied(pipe, DDPI_LANE_REDUCE, result) : status;
 }
@@ -236,7 +236,7 @@ static uint64_t may_go(const struct pipeline *pipe)
 static ddp_status tell(struct pipeline *pipe)
 {
     struct outward *out = &pipe->out;
-    if (!out->direct || out->told == may_go(pipe))
+    if (!out->is_read || out->told == may_go(pipe))
         return DDP_OK;
     static const uint8_t tokens[TOKENS];
     uint64_t count = may_go(pipe) - out->told;
@@ -260,7 +260,7 @@ static ddp_status download(struct pipeline *pipe)
     struct outward *out = &pipe->out;
     struct ddpi_device *device = pipe->device;
     struct ddpi_unit unit;
-    if (out->direct || out->download.index >= may_go(pipe) ||
+    if (out->is_read || out->download.index >= may_go(pipe) ||
         out->download.index - out->send.index >= DDPI_SLOTS)
         return DDP_OK;
     (void)ddpi_flow_unit(&pipe->flow, &out->download, &unit);
@@ -276,7 +276,7 @@ static ddp_status send_out(struct pipeline *pipe)
 {
     struct outward *out = &pipe->out;
     struct ddpi_unit unit;
-    if (out->direct || out->send.index >= pipe->done[DDPI_LANE_DOWNLOAD])
+    if (out->is_read || out->send.index >= pipe->done[DDPI_LANE_DOWNLOAD])
         return DDP_OK;
     (void)ddpi_flow_unit(&pipe->flow, &out->send, &unit);
     const uint8_t *slot = pipe->device->slots_out + slot_of(out->send.index);
@@ -294,7 +294,7 @@ static ddp_status send_out(struct pipeline *pipe)
 static bool finished(const struct pipeline *pipe)
 {
     const struct outward *out = &pipe->out;
-    bool gone = out->direct ? out->told == out->units : out->send.index == out->units;
+    bool gone = out->is_read ? out->told == out->units : out->send.index == out->units;
     return pipe->done[DDPI_LANE_REDUCE] >= pipe->in.units && pipe->in.released && gone &&
            out->released && !lanes_busy(pipe);
 }
@@ -304,9 +304,9 @@ static ddp_status idle(struct pipeline *pipe, struct ddpi_patience *patience)
     const struct inward *in = &pipe->in;
     const struct outward *out = &pipe->out;
     bool hears =
-        in->direct ? in->ready < in->units : in->receive.index < in->units && slot_is_free(pipe);
+        in->reads ? in->ready < in->units : in->receive.index < in->units && slot_is_free(pipe);
     bool speaks =
-        out->direct ? out->told < may_go(pipe) : out->send.index < pipe->done[DDPI_LANE_DOWNLOAD];
+        out->is_read ? out->told < may_go(pipe) : out->send.index < pipe->done[DDPI_LANE_DOWNLOAD];
     bool returns = !in->released && pipe->done[DDPI_LANE_REDUCE] >= in->units;
     bool awaits = !out->released && out->told >= out->units;
     const struct ddpi_need needs[] = {
@@ -370,8 +370,8 @@ static ddp_status begin_part(struct pipeline *pipe, size_t part)
     pipe->in.units = ddpi_flow_units(&pipe->flow, false);
     pipe->in.ready = 0;
     pipe->in.receive = pipe->in.reduce = inwards;
-    pipe->in.released = !pipe->in.direct || pipe->in.units == 0;
-    if (pipe->in.direct) {
+    pipe->in.released = !pipe->in.reads || pipe->in.units == 0;
+    if (pipe->in.reads) {
         pipe->in.their_flow.part = part;
         pipe->in.source = ddpi_flow_begin(&pipe->in.their_flow, true);
     }
@@ -379,7 +379,7 @@ static ddp_status begin_part(struct pipeline *pipe, size_t part)
     pipe->out.own = ddpi_flow_own(&pipe->flow);
     pipe->out.told = 0;
     pipe->out.download = pipe->out.send = outwards;
-    pipe->out.released = !pipe->out.direct || pipe->out.units == 0;
+    pipe->out.released = !pipe->out.is_read || pipe->out.units == 0;
     return hold_own(pipe);
 }
 
@@ -420,9 +420,9 @@ static uint64_t bytes_to_receive(struct pipeline *pipe)
 static ddp_status run_parts(struct pipeline *pipe, const struct ddpi_offer *theirs)
 {
     /* Who receives nothing is not waited for by the rank before, whose memory may be gone. */
-    pipe->in.direct &= ddpi_flow_units(&pipe->flow, false) > 0;
-    pipe->out.direct &= ddpi_flow_units(&pipe->flow, true) > 0;
-    ddp_status status = pipe->in.direct ? look_into(pipe, theirs) : DDP_OK;
+    pipe->in.reads &= ddpi_flow_units(&pipe->flow, false) > 0;
+    pipe->out.is_read &= ddpi_flow_units(&pipe->flow, true) > 0;
+    ddp_status status = pipe->in.reads ? look_into(pipe, theirs) : DDP_OK;
     if (status != DDP_OK)
         return ddpi_device_fail(pipe->device, status, &pipe->err);
     pipe->wait.bytes_wanted = bytes_to_receive(pipe);
@@ -450,8 +450,8 @@ ddp_status ddpi_pipeline_run(struct ddpi_device *device, struct ddpi_job *job,
                    .scratch_size = DDPI_PARTIALS_SIZE,
                    .count = job->count,
                    .element_size = job->element_size},
-        .in = {.edge = ends->prev, .direct = ends->prev_direct},
-        .out = {.edge = ends->next, .direct = ends->next_direct},
+        .in = {.edge = ends->prev, .reads = ends->reads_prev},
+        .out = {.edge = ends->next, .is_read = ends->read_by_next},
         .wait = ddpi_device_wait(job),
     };
     pipe.flow = (struct ddpi_flow){.layout = &pipe.layout, .piece = ends->piece};
@@ -462,11 +462,11 @@ ddp_status ddpi_pipeline_run(struct ddpi_device *device, struct ddpi_job *job,
 
 /* Whether @reader gets at what the rank before it has offered. All ranks come to the same answer.
  */
-static bool edge_is_direct(const struct ddpi_device *device, uint32_t reader)
+static bool edge_reads(const struct ddpi_device *device, uint32_t reader)
 {
     uint32_t ranks = device->comm->world_size;
     const struct ddpi_offer *offers = &device->offers[2 * ddpi_ring_prev(reader, ranks)];
-    bool possible = device->ways.direct[reader];
+    bool possible = device->ways.reads[reader];
     for (unsigned i = 0; i < 2 && possible; i++)
         possible = ddpi_offer_suits(&offers[i], &device->offers[2 * reader]);
     return possible;
@@ -477,9 +477,9 @@ static bool edge_is_direct(const struct ddpi_device *device, uint32_t reader)
 static size_t piece_for(const struct ddpi_device *device)
 {
     for (uint32_t rank = 0; rank < device->comm->world_size; rank++)
-        if (!edge_is_direct(device, rank))
+        if (!edge_reads(device, rank))
             return DDPI_STAGED_PIECE;
-    return DDPI_DIRECT_PIECE;
+    return DDPI_READ_PIECE;
 }
 
 ddp_status ddpi_ring_run(struct ddpi_device *device, struct ddpi_job *job)
@@ -493,16 +493,16 @@ ddp_status ddpi_ring_run(struct ddpi_device *device, struct ddpi_job *job)
     const struct ddpi_ends ends = {
         .prev = comm->edges.ring[DDPI_PREV],
         .next = comm->edges.ring[DDPI_NEXT],
-        .prev_direct = edge_is_direct(device, comm->rank),
-        .next_direct = edge_is_direct(device, ddpi_ring_next(comm->rank, comm->world_size)),
+        .reads_prev = edge_reads(device, comm->rank),
+        .read_by_next = edge_reads(device, ddpi_ring_next(comm->rank, comm->world_size)),
         .theirs = theirs,
         .piece = piece_for(device)};
     struct ddpi_wait wait = ddpi_device_wait(job);
     uint32_t next = ddpi_ring_next(comm->rank, comm->world_size);
     ddp_status status = DDP_OK;
-    if (ends.next_direct && device->offers[2 * next].process != device->shares.process)
+    if (ends.read_by_next && device->offers[2 * next].process != device->shares.process)
         status = ddpi_hand_over(device, ends.next, next, &device->offers[2 * comm->rank], 2);
-    if (status == DDP_OK && ends.prev_direct)
+    if (status == DDP_OK && ends.reads_prev)
         status = ddpi_take_over(device, &wait, ends.prev, theirs, 2);
     return status == DDP_OK ? ddpi_pipeline_run(device, job, &ends) : status;
 }
