@@ -32,7 +32,8 @@ struct rig {
  * of its own. */
 bool rig_driver_is_host(void);
 
-/* The device @ordinal (modulo how many there are) becomes current, @device and @host are set. */
+/* The device @ordinal (modulo how many there are) becomes current, @device and @host are set; NULL:
+ * the test has no use for that one. */
 void rig_use(struct rig *rig, int ordinal, ddp_comm *device, ddp_comm *host);
 
 /* The rank of a world: its device follows from the rank, and @host is made. */
@@ -64,6 +65,7 @@ struct twin rig_output(struct rig *rig, size_t len);                   /* poison
 struct twin rig_input(struct rig *rig, size_t count, ddp_dtype dtype); /* random bits */
 void *twin_device(const struct twin *twin);
 void rig_upload(struct rig *rig, const struct twin *twin); /* enqueue: as the host has it */
+void twin_free(struct rig *rig, struct twin *twin);
 /* The device has what the host has, and nothing beyond. Frees both. */
 void rig_compare(struct rig *rig, struct twin *twin, ddp_dtype dtype);
 

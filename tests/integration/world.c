@@ -118,17 +118,27 @@ void world_start(struct world *world, rank_body *body)
         world_start_rank(world, rank, body);
 }
 
+/* false: it ended otherwise than by exit status 0. */
+static bool join_rank(struct world *world, uint32_t rank)
+{
+    int status = 0;
+    if (world->pids[rank] == 0)
+        return true;
+    waitpid(world->pids[rank], &status, 0);
+    world->pids[rank] = 0;
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+void world_join_rank(struct world *world, uint32_t rank)
+{
+    ck_assert_msg(join_rank(world, rank), "rank %u failed; see above", rank);
+}
+
 void world_join(struct world *world)
 {
     bool good = true;
-    for (uint32_t rank = 0; rank < WORLD_MAX; rank++) {
-        if (world->pids[rank] == 0)
-            continue;
-        int status = 0;
-        waitpid(world->pids[rank], &status, 0);
-        world->pids[rank] = 0;
-        good &= WIFEXITED(status) && WEXITSTATUS(status) == 0;
-    }
+    for (uint32_t rank = 0; rank < WORLD_MAX; rank++)
+        good &= join_rank(world, rank);
     ck_assert_msg(good, "a rank failed; see above");
 }
 

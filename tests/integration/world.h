@@ -58,6 +58,7 @@ bool world_fork(struct world *world, uint32_t rank);
 void world_start_rank(struct world *world, uint32_t rank, rank_body *body);
 void world_start(struct world *world, rank_body *body);
 void world_join(struct world *world);
+void world_join_rank(struct world *world, uint32_t rank);
 void world_run(struct world *world, rank_body *body);
 
 /* Kill one and reap it. */

@@ -209,23 +209,32 @@ static ddp_status take(struct ddpi_device *device, const struct ddpi_job *job,
     return submit_in_context(device, &errand, stream, err);
 }
 
+/* Give the communicator its device part if its process has a driver. One that does not start is
+ * none: nobody has memory of it. */
+static ddp_status find_driver(struct ddp_comm *comm, struct ddp_error *err)
+{
+    if (!ddpi_cuda_in_process(&comm->cuda_watch))
+        return DDP_OK;
+    ddp_status status = ddpi_device_create(comm);
+    if (status == DDP_E_NOMEM) {
+        (void)ddpi_comm_fail(comm, NULL, status, "rank %u: no memory for the use of a GPU",
+                             comm->rank);
+        return ddpi_error_set(err, comm->failed, "%s", comm->cause);
+    }
+    comm->cuda_watch.found = status == DDP_OK;
+    return DDP_OK;
+}
+
 /* Unless the call itself is refused, others wait for this rank: have them fail, too, but only after
  * what was enqueued before. */
 ddp_status ddpi_device_take(struct ddp_comm *comm, const struct ddpi_job *job, void *stream,
                             bool *ret_taken, struct ddp_error *err)
 {
     *ret_taken = false;
-    if (comm->gpu == NULL) {
-        if (!ddpi_cuda_in_process(&comm->cuda_watch))
-            return DDP_OK;
-        if (ddpi_device_create(comm) !=
-            DDP_OK) { /* a driver that does not start has given nobody memory */
-            comm->cuda_watch.found = false;
-            return DDP_OK;
-        }
-    }
+    ddp_status status = comm->gpu != NULL ? DDP_OK : find_driver(comm, err);
+    if (status != DDP_OK || comm->gpu == NULL)
+        return status;
     struct ddp_error cause;
-    ddp_status status = DDP_OK;
     if (!has_failed(comm->gpu)) {
         status = take(comm->gpu, job, stream, ret_taken, &cause);
         if (status == DDP_OK)

@@ -1,0 +1,181 @@
+/*
+ * test_comm_nomem.c - the Nth allocation of a rank fails, for every N until none does: the rank and
+ * its peer get errors that say so, and nothing of the communicator is left behind.
+ */
+#include "check_main.h"
+#include "failmem.h"
+#include "rig.h"
+
+#include <dirent.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { COUNT = 1000, N_MAX = 1000, UNLUCKY = 1 };
+
+/* What the unlucky rank has come to when its allocation fails. */
+enum { JOINING, WORKING, LUCKY };
+
+typedef ddp_status uses(struct rig *rig, ddp_comm *comm, struct ddp_error *err);
+
+static unsigned open_descriptors(void)
+{
+    unsigned count = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    CHECK(dir != NULL);
+    while (readdir(dir) != NULL)
+        count++;
+    closedir(dir);
+    return count;
+}
+
+static ddp_status use_host(struct rig *rig, ddp_comm *comm, struct ddp_error *err)
+{
+    (void)rig;
+    float values[COUNT] = {0}, other[COUNT];
+    ddp_status status =
+        ddp_all_reduce(comm, values, values, COUNT, DDP_FLOAT32, DDP_SUM, NULL, err);
+    if (status != DDP_OK)
+        return status;
+    return ddp_comm_rank(comm) == UNLUCKY
+               ? ddp_send(comm, values, COUNT, DDP_FLOAT32, 0, NULL, err)
+               : ddp_recv(comm, other, COUNT, DDP_FLOAT32, UNLUCKY, NULL, err);
+}
+
+static ddp_status reduce_twin(struct rig *rig, ddp_comm *comm, const struct twin *twin,
+                              struct ddp_error *err)
+{
+    void *buffer = twin_device(twin);
+    ddp_status status =
+        ddp_all_reduce(comm, buffer, buffer, COUNT, DDP_FLOAT32, DDP_SUM, rig->stream, err);
+    CU(rig->cuda.stream_synchronize(rig->stream));
+    return status == DDP_OK ? ddp_comm_check(comm, err) : status;
+}
+
+/* Plain memory, virtual memory, which is handed over, and a message over an edge of its own. */
+static ddp_status use_device(struct rig *rig, ddp_comm *comm, struct ddp_error *err)
+{
+    struct twin plain = rig_output(rig, COUNT * sizeof(float));
+    rig->virtual = true;
+    struct twin mapped = rig_output(rig, plain.len);
+    rig->virtual = false;
+    ddp_status status = reduce_twin(rig, comm, &plain, err);
+    if (status == DDP_OK)
+        status = reduce_twin(rig, comm, &mapped, err);
+    if (status == DDP_OK)
+        status = ddp_comm_rank(comm) == UNLUCKY
+                     ? ddp_send(comm, twin_device(&mapped), COUNT, DDP_FLOAT32, 0, rig->stream, err)
+                     : ddp_recv(comm, twin_device(&plain), COUNT, DDP_FLOAT32, UNLUCKY, rig->stream,
+                                err);
+    CU(rig->cuda.stream_synchronize(rig->stream));
+    if (status == DDP_OK)
+        status = ddp_comm_check(comm, err);
+    twin_free(rig, &plain);
+    twin_free(rig, &mapped);
+    return status;
+}
+
+/* ---- one rank ---- */
+
+static void live(struct world *world, uint32_t rank, uses *use, bool on_device)
+{
+    struct rig rig = {0};
+    if (on_device)
+        rig_use(&rig, (int)rank, NULL, NULL);
+    size_t free_bytes = on_device ? rig_free_memory(&rig) : 0;
+    unsigned descriptors = open_descriptors();
+    struct report *report = &world->reports[rank];
+    struct ddp_comm_options options = world_options(world, rank);
+    if (rank == UNLUCKY)
+        failmem_start_some(world->stage, 1);
+    ddp_comm *comm = NULL;
+    ddp_status status = ddp_comm_init(&options, &comm, &report->error);
+    bool joined = status == DDP_OK;
+    if (joined)
+        status = use(&rig, comm, &report->error);
+    ddp_comm_destroy(comm);
+    bool unlucky = failmem_stop();
+    report->status = status;
+    atomic_store(&report->steps, joined ? WORKING : JOINING);
+    if (rank == UNLUCKY && !unlucky)
+        atomic_store(&report->steps, LUCKY);
+    CHECK(open_descriptors() == descriptors);
+    CHECK(!on_device || rig_free_memory(&rig) == free_bytes);
+    if (on_device)
+        rig_close(&rig);
+    exit(0); /* through what looks for leaks */
+}
+
+/* ---- every allocation ---- */
+
+static bool unlucky_has(const struct world *world, uint32_t step)
+{
+    return atomic_load(&world->reports[UNLUCKY].steps) == step;
+}
+
+/* false: all allocations have succeeded. */
+static bool fail_one(struct world *world, uses *use, bool on_device, unsigned *failures)
+{
+    for (uint32_t rank = 0; rank < world->nranks; rank++) {
+        world->reports[rank] = (struct report){0};
+        if (world_fork(world, rank))
+            live(world, rank, use, on_device);
+    }
+    world_join_rank(world, UNLUCKY);
+    const struct report *unlucky = &world->reports[UNLUCKY], *other = &world->reports[0];
+    if (unlucky_has(world, JOINING)) /* which the other one waits for */
+        world_kill_rank(world, 0);
+    world_join(world);
+    ck_assert_msg(unlucky->status == DDP_E_NOMEM || unlucky->status == DDP_OK,
+                  "allocation %u: status %d: %s", world->stage, unlucky->status,
+                  unlucky->error.msg);
+    if (unlucky->status == DDP_OK) /* it has all, or does without, as without shared memory */
+        ck_assert_msg(other->status == DDP_OK, "allocation %u: %s", world->stage, other->error.msg);
+    else if (unlucky_has(world, WORKING))
+        ck_assert_msg(strstr(other->error.msg, "rank 1") != NULL, "allocation %u: %s", world->stage,
+                      other->error.msg);
+    *failures += unlucky->status == DDP_E_NOMEM;
+    return !unlucky_has(world, LUCKY);
+}
+
+static void fail_each(struct world *world, uses *use, bool on_device)
+{
+    unsigned failures = 0;
+    world_open(world);
+    world->nranks = 2;
+    char name[32];
+    world->name = name;
+    do {
+        snprintf(name, sizeof name, "without %u", world->stage);
+    } while (fail_one(world, use, on_device, &failures) && ++world->stage < N_MAX);
+    ck_assert_uint_gt(failures, 10);
+    ck_assert_uint_lt(world->stage, N_MAX);
+    world_close(world);
+}
+
+START_TEST(on_the_host)
+{
+    struct world world = {.tcp = _i == 1};
+    fail_each(&world, use_host, false);
+}
+END_TEST
+
+START_TEST(on_a_device)
+{
+    if (!rig_driver_is_host())
+        return;
+    struct world world = {.algorithm = _i == 0 ? DDP_ALGORITHM_AUTO : DDP_ALGORITHM_RING};
+    fail_each(&world, use_device, true);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("communicators without memory");
+    TCase *tcase = tcase_create("each allocation");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, on_the_host, 0, 2);
+    tcase_add_loop_test(tcase, on_a_device, 0, 2);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
