@@ -14,7 +14,7 @@ static void every_type_and_reduction(struct world *world, uint32_t rank, ddp_com
     size_t n = world->nranks;
     const size_t sizes[] = {1, n - 1, n, n + 1, 0, 101};
     enum { SIZES = sizeof sizes / sizeof *sizes };
-    for (unsigned turn = 0; turn < DTYPES * OPS; turn++) {
+    for (unsigned turn = world->stage % WORLD_STRIDE; turn < DTYPES * OPS; turn += WORLD_STRIDE) {
         struct problem of = {.dtype = (ddp_dtype)(turn / OPS),
                              .op = (ddp_reduce_op)(turn % OPS),
                              .count = sizes[turn % SIZES],
@@ -28,7 +28,8 @@ START_TEST(device_and_host_agree)
 {
     static const ddp_algorithm algorithms[] = {DDP_ALGORITHM_AUTO, DDP_ALGORITHM_RING,
                                                DDP_ALGORITHM_DIRECT};
-    struct world world = {.nranks = (uint32_t)_i / 3 + 1, .algorithm = algorithms[_i % 3]};
+    struct world world = {
+        .nranks = (uint32_t)_i / 3 + 1, .algorithm = algorithms[_i % 3], .stage = (uint32_t)_i};
     world_open(&world);
     world_run(&world, every_type_and_reduction);
     world_close(&world);
@@ -40,7 +41,7 @@ static void virtual_memory(struct world *world, uint32_t rank, ddp_comm *comm)
     struct rig rig;
     rig_open(&rig, world, rank, comm);
     rig.virtual = true;
-    const size_t sizes[] = {1, 10007, 3 * 1024 * 1024 + 1};
+    const size_t sizes[] = {1, 10007, 3 * 1024 * 1024 / WORLD_STRIDE + 1};
     for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         struct problem of = {.dtype = (ddp_dtype)i, .count = sizes[i], .root = i};
         rig_all_calls(&rig, &of);
@@ -64,7 +65,7 @@ static void messages(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     struct rig rig;
     rig_open(&rig, world, rank, comm);
-    const size_t sizes[] = {1, 1000, 0, 3 * 1024 * 1024 + 1};
+    const size_t sizes[] = {1, 1000, 0, 3 * 1024 * 1024 / WORLD_STRIDE + 1};
     for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         struct problem of = {.dtype = (ddp_dtype)i, .count = sizes[i]};
         rig_shift(&rig, &of);
