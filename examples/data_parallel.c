@@ -35,7 +35,7 @@ static void train(ddp_comm *comm, const struct dataset *data, const struct optio
     struct trainer trainer;
     trainer_init(&trainer, comm, data, (size_t)options->batch);
     if (trainer.rank == OWNER)
-        mlp_init(trainer.model, options->seed);
+        mlp_init(trainer.model, (unsigned long)options->seed);
     run_train(&trainer, options, train_step, &trainer);
     trainer_share(&trainer, trainer.model);
     run_print_accuracy(&trainer, trainer_accuracy(&trainer));
@@ -44,7 +44,9 @@ static void train(ddp_comm *comm, const struct dataset *data, const struct optio
 
 int main(int argc, char **argv)
 {
-    struct options options = run_options(argc, argv, THREADS);
+    struct options options = options_defaults();
+    options.threads = THREADS;
+    options_parse(&options, OPTIONS_LOSS_LOG | OPTIONS_THREADS, argc, argv);
     struct dataset data;
     dataset_open(&data, options.data, (size_t)options.limit);
     run_threads(&data, &options, NULL, train);

@@ -14,23 +14,15 @@
  * 0.1 percentage points, ten of 10,000 images.
  */
 #include "checkpoint.h"
+#include "options.h"
 #include "trainer.h"
 
 #include <ddprun/store.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { STORE_TIMEOUT_MS = 5000, FIRST_FREE_FD = 3, LAST_FD = 1000000 };
-
-struct options {
-    long epochs, batch, limit, every;
-    double rate, momentum;
-    unsigned long seed;
-    const char *data, *checkpoints;
-    bool synthetic;
-};
 
 struct run {
     const struct options *options;
@@ -40,89 +32,6 @@ struct run {
     int64_t steps;    /* of the whole run */
     ddp_store *store; /* rank 0 below ddprun */
 };
-
-static const char usage[] =
-    "Usage: elastic --checkpoints DIR [options]\n"
-    "  --checkpoints DIR  a folder that all nodes share\n"
-    "  --every N          steps between checkpoints (100)\n"
-    "  --epochs N         passes over the training images (5)\n"
-    "  --batch N          images per step, of all workers together (128)\n"
-    "  --lr X             learning rate at the start; falls evenly to 0 (0.1)\n"
-    "  --momentum X       momentum (0.9)\n"
-    "  --seed N           of weights and order (1)\n"
-    "  --data DIR         where the data set is (/usr/share/datasets/fashion-mnist)\n"
-    "  --synthetic        made-up images instead of the data set\n"
-    "  --limit N          use only the first N training images\n";
-
-static struct options parse_options(int argc, char **argv)
-{
-    static const struct option table[] = {{"checkpoints", required_argument, NULL, 'c'},
-                                          {"every", required_argument, NULL, 'n'},
-                                          {"epochs", required_argument, NULL, 'e'},
-                                          {"batch", required_argument, NULL, 'b'},
-                                          {"lr", required_argument, NULL, 'r'},
-                                          {"momentum", required_argument, NULL, 'm'},
-                                          {"seed", required_argument, NULL, 's'},
-                                          {"data", required_argument, NULL, 'd'},
-                                          {"synthetic", no_argument, NULL, 'y'},
-                                          {"limit", required_argument, NULL, 'l'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {NULL, 0, NULL, 0}};
-    struct options options = {.epochs = 5,
-                              .batch = 128,
-                              .every = 100,
-                              .rate = 0.1,
-                              .momentum = 0.9,
-                              .seed = 1,
-                              .data = "/usr/share/datasets/fashion-mnist"};
-    int option, index;
-    while ((option = getopt_long(argc, argv, "", table, &index)) != -1) {
-        const char *name = option != '?' ? table[index].name : "";
-        switch (option) {
-        case 'c':
-            options.checkpoints = optarg;
-            break;
-        case 'n':
-            options.every = whole_number(name, optarg, 1, 1000000000);
-            break;
-        case 'e':
-            options.epochs = whole_number(name, optarg, 1, 100000);
-            break;
-        case 'b':
-            options.batch = whole_number(name, optarg, 1, 1000000);
-            break;
-        case 'r':
-            options.rate = real_number(name, optarg, 100.0);
-            break;
-        case 'm':
-            options.momentum = real_number(name, optarg, 1.0);
-            break;
-        case 's':
-            options.seed = (unsigned long)whole_number(name, optarg, 0, 1000000000);
-            break;
-        case 'd':
-            options.data = optarg;
-            break;
-        case 'y':
-            options.synthetic = true;
-            break;
-        case 'l':
-            options.limit = whole_number(name, optarg, 1, 10000000);
-            break;
-        case 'h':
-            fputs(usage, stdout);
-            exit(EXIT_SUCCESS);
-        default:
-            fputs(usage, stderr);
-            exit(EXIT_USAGE);
-        }
-    }
-    if (optind < argc)
-        die(EXIT_USAGE, "'%s' is not an option; see --help", argv[optind]);
-    if (options.checkpoints == NULL)
-        die(EXIT_USAGE, "--checkpoints DIR is missing; see --help");
-    return options;
-}
 
 /* ---- checkpoints ---- */
 
@@ -144,7 +53,7 @@ static void resume(struct run *run)
             fprintf(stderr, "elastic: %s; trying the one before\n", why);
     }
     run->checkpoint.step = 0;
-    mlp_init(run->trainer.model, run->options->seed);
+    mlp_init(run->trainer.model, (unsigned long)run->options->seed);
     memset(run->trainer.velocity, 0, sizeof *run->trainer.velocity);
 }
 
@@ -213,10 +122,10 @@ static void join(struct run *run)
 {
     const struct options *options = run->options;
     struct trainer *trainer = &run->trainer;
-    dataset_open(&run->data, options->synthetic ? NULL : options->data, (size_t)options->limit);
+    dataset_open(&run->data, options->data, (size_t)options->limit);
     trainer_init(trainer, trainer_join(), &run->data, (size_t)options->batch);
     run->steps = (int64_t)options->epochs * (int64_t)trainer->steps_per_epoch;
-    run->checkpoint = (struct checkpoint){.run = {.seed = options->seed,
+    run->checkpoint = (struct checkpoint){.run = {.seed = (uint64_t)options->seed,
                                                   .images = run->data.train.count,
                                                   .batch = (uint64_t)options->batch,
                                                   .epochs = (uint64_t)options->epochs,
@@ -245,7 +154,7 @@ static void train(struct run *run)
     for (int64_t *at = &run->checkpoint.step; *at < run->steps;) {
         size_t epoch = (size_t)(*at / per_epoch), step = (size_t)(*at % per_epoch);
         if (shuffled != epoch)
-            trainer_shuffle(trainer, run->options->seed, epoch);
+            trainer_shuffle(trainer, (unsigned long)run->options->seed, epoch);
         shuffled = epoch;
         trainer_step(trainer, step, rate_at(run, epoch, step), run->options->momentum);
         ++*at;
@@ -257,7 +166,11 @@ static void train(struct run *run)
 
 int main(int argc, char **argv)
 {
-    struct options options = parse_options(argc, argv);
+    struct options options = options_defaults();
+    options.epochs = 5;
+    options_parse(&options, OPTIONS_CHECKPOINTS, argc, argv);
+    if (options.checkpoints == NULL)
+        die(EXIT_USAGE, "--checkpoints DIR is missing; see --help");
     struct run run = {.options = &options};
     join(&run);
     agree(&run);

@@ -21,7 +21,7 @@ static void train(ddp_comm *comm, const struct dataset *data, const struct optio
     struct trainer trainer;
     trainer_init(&trainer, comm, data, (size_t)options->batch);
     if (trainer.rank == 0)
-        mlp_init(trainer.model, options->seed);
+        mlp_init(trainer.model, (unsigned long)options->seed);
     trainer_share(&trainer, trainer.model);
     run_train(&trainer, options, train_step, &trainer);
     run_print_accuracy(&trainer, trainer_accuracy(&trainer));
@@ -30,7 +30,8 @@ static void train(ddp_comm *comm, const struct dataset *data, const struct optio
 
 int main(int argc, char **argv)
 {
-    struct options options = run_options(argc, argv, RUN_NO_THREADS);
+    struct options options = options_defaults();
+    options_parse(&options, OPTIONS_LOSS_LOG, argc, argv);
     struct dataset data;
     dataset_open(&data, options.data, (size_t)options.limit);
     train(trainer_join(), &data, &options);

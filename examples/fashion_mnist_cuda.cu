@@ -319,7 +319,7 @@ void train(ddp_comm *comm, const struct dataset *data, const struct options *opt
     worker worker;
     open_worker(&worker, comm, data, options);
     upload_images(worker, data->train);
-    share_model(worker, options->seed);
+    share_model(worker, static_cast<unsigned long>(options->seed));
     run_train(&worker.trainer, options, train_step, &worker);
     run_print_accuracy(&worker.trainer, measure_accuracy(worker));
     close_worker(&worker);
@@ -331,11 +331,12 @@ int main(int argc, char **argv)
 {
     if (argc == 2 && strcmp(argv[1], "--probe") == 0)
         return probe();
-    struct options options = run_options(argc, argv, 0);
+    struct options options = options_defaults();
+    options_parse(&options, OPTIONS_LOSS_LOG | OPTIONS_THREADS, argc, argv);
     struct dataset data;
-    int devices[RUN_MOST_THREADS];
+    int devices[MOST_THREADS];
     const int count = count_devices();
-    for (int i = 0; i < RUN_MOST_THREADS; i++)
+    for (int i = 0; i < MOST_THREADS; i++)
         devices[i] = i % count;
     dataset_open(&data, options.data, size_t(options.limit));
     if (options.threads > 0)

@@ -4,7 +4,6 @@
 #include "run.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -20,94 +19,6 @@ struct run {
     double started, last_line;
     size_t images_done;
 };
-
-/* ---- the command line ---- */
-
-static const char usage[] =
-    "  --epochs N       passes over the training images (3)\n"
-    "  --batch N        images per step, of all workers together (128)\n"
-    "  --lr X           learning rate at the start; falls evenly to 0 (0.1)\n"
-    "  --momentum X     momentum (0.9)\n"
-    "  --seed N         of weights and order (1)\n"
-    "  --data DIR       where the data set is (/usr/share/datasets/fashion-mnist)\n"
-    "  --synthetic      made-up images instead of the data set\n"
-    "  --limit N        use only the first N training images\n"
-    "  --loss-log FILE  write step and loss of each step (rank 0)\n";
-
-static void print_usage(FILE *file, long threads)
-{
-    fprintf(file, "Usage: %s [options]\n", program_invocation_short_name);
-    if (threads == 0)
-        fputs("  --threads N      be N workers, a thread each (one, of those that ddprun starts)\n",
-              file);
-    else if (threads != RUN_NO_THREADS)
-        fprintf(file, "  --threads N      workers, a thread each (%ld)\n", threads);
-    fputs(usage, file);
-}
-
-struct options run_options(int argc, char **argv, long threads)
-{
-    static const struct option table[] = {
-        {"threads", required_argument, NULL, 't'},  {"epochs", required_argument, NULL, 'e'},
-        {"batch", required_argument, NULL, 'b'},    {"lr", required_argument, NULL, 'r'},
-        {"momentum", required_argument, NULL, 'm'}, {"seed", required_argument, NULL, 's'},
-        {"data", required_argument, NULL, 'd'},     {"synthetic", no_argument, NULL, 'y'},
-        {"limit", required_argument, NULL, 'l'},    {"loss-log", required_argument, NULL, 'o'},
-        {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0}};
-    const struct option *known = threads == RUN_NO_THREADS ? table + 1 : table;
-    struct options options = {.epochs = 3,
-                              .batch = 128,
-                              .threads = threads,
-                              .rate = 0.1,
-                              .momentum = 0.9,
-                              .seed = 1,
-                              .data = "/usr/share/datasets/fashion-mnist"};
-    int option, index;
-    while ((option = getopt_long(argc, argv, "", known, &index)) != -1) {
-        const char *name = option != '?' ? known[index].name : "";
-        switch (option) {
-        case 't':
-            options.threads = whole_number(name, optarg, 1, RUN_MOST_THREADS);
-            break;
-        case 'e':
-            options.epochs = whole_number(name, optarg, 1, 100000);
-            break;
-        case 'b':
-            options.batch = whole_number(name, optarg, 1, 1000000);
-            break;
-        case 'r':
-            options.rate = real_number(name, optarg, 100.0);
-            break;
-        case 'm':
-            options.momentum = real_number(name, optarg, 1.0);
-            break;
-        case 's':
-            options.seed = (unsigned long)whole_number(name, optarg, 0, 1000000000);
-            break;
-        case 'd':
-            options.data = optarg;
-            break;
-        case 'y':
-            options.data = NULL;
-            break;
-        case 'l':
-            options.limit = whole_number(name, optarg, 1, 10000000);
-            break;
-        case 'o':
-            options.loss_log = optarg;
-            break;
-        case 'h':
-            print_usage(stdout, threads);
-            exit(EXIT_SUCCESS);
-        default:
-            print_usage(stderr, threads);
-            exit(EXIT_USAGE);
-        }
-    }
-    if (optind < argc)
-        die(EXIT_USAGE, "'%s' is not an option; see --help", argv[optind]);
-    return options;
-}
 
 /* ---- what rank 0 prints ---- */
 
@@ -171,7 +82,7 @@ static void train_epoch(struct run *run, long epoch, run_step *step_all, void *s
     const struct options *options = run->options;
     double loss = 0.0, correct = 0.0, started = now();
     double count = (double)trainer->data->train.count, all = count * (double)options->epochs;
-    trainer_shuffle(trainer, options->seed, (size_t)epoch);
+    trainer_shuffle(trainer, (unsigned long)options->seed, (size_t)epoch);
     for (size_t step = 0; step < trainer->steps_per_epoch; step++) {
         double rate = options->rate * (1.0 - (double)run->images_done / all);
         step_all(self, step, rate, options->momentum);
@@ -242,8 +153,8 @@ void run_threads(const struct dataset *data, const struct options *options, cons
                  run_rank *rank)
 {
     struct ddp_error err;
-    ddp_comm *comms[RUN_MOST_THREADS];
-    struct rank_thread threads[RUN_MOST_THREADS];
+    ddp_comm *comms[MOST_THREADS];
+    struct rank_thread threads[MOST_THREADS];
     size_t count = (size_t)options->threads;
     ddp_status status = ddp_comm_init_local((uint32_t)count, devices, comms, &err);
     if (status != DDP_OK)

@@ -1,28 +1,16 @@
 /*
  * run.h - a whole run of training on Fashion-MNIST, for programs that differ in how a rank does its
- * steps: the command line, the epochs, what is printed and logged, ranks that are threads.
+ * steps: the epochs, what is printed and logged, ranks that are threads.
  */
 #ifndef EXAMPLES_RUN_H
 #define EXAMPLES_RUN_H
 
+#include "options.h"
 #include "trainer.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-enum { RUN_NO_THREADS = -1, RUN_MOST_THREADS = 64 };
-
-struct options {
-    long epochs, batch, limit, threads;
-    double rate, momentum;
-    unsigned long seed;
-    const char *data; /* NULL: made-up images */
-    const char *loss_log;
-};
-
-/* @threads: how many if --threads is not given; RUN_NO_THREADS: there is no such option. */
-struct options run_options(int argc, char **argv, long threads);
 
 /* Step number @step of the epoch, on all ranks; @self is what run_train() was given. On return the
  * loss and the right answers of the whole batch are in the trainer's sums, on rank 0 at least. */
