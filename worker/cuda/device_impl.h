@@ -191,7 +191,7 @@ bool ddpi_device_reads(struct ddpi_device *device, const struct ddpi_offer *offe
 /* Find out with all ranks who can reach whose memory how, and tell DDP_DEBUG. */
 ddp_status ddpi_device_meet(struct ddpi_device *device, const struct ddpi_job *job);
 
-/* ---- direct.c, pipeline.c, p2p.c ---- */
+/* ---- direct.c, ring.c, p2p.c, and pipeline.c for the last two ---- */
 
 /* One kernel of rank 0 for all ranks. Offers are there. */
 ddp_status ddpi_direct_run(struct ddpi_device *device, struct ddpi_job *job);
@@ -204,11 +204,11 @@ struct ddpi_ends {
     size_t piece;                    /* bytes of a unit; the same on all ranks */
 };
 
-/* A job round the ring of job->ring, neighbour to neighbour. */
+/* A job round job->ring, neighbour to neighbour. */
 ddp_status ddpi_pipeline_run(struct ddpi_device *device, struct ddpi_job *job,
                              const struct ddpi_ends *ends);
 
-/* The same for the ring of all ranks. Offers are there. */
+/* Round the ring of all ranks. Offers are there. */
 ddp_status ddpi_ring_run(struct ddpi_device *device, struct ddpi_job *job);
 
 /* ddp_send() and ddp_recv(). */

@@ -1,10 +1,11 @@
 /*
- * pipeline.c - a job round the ring on device memory, neighbour to neighbour, unit by unit.
+ * pipeline.c - a job round a ring on device memory, neighbour to neighbour, unit by unit: of all
+ * ranks (ring.c), or of two (p2p.c).
  *
- * Each of the two edges of a rank is of one of two kinds. Direct: a rank reads the memory of the
- * one before it, which sends a token, one byte, for each unit that is ready; when the reader needs
- * it no more it sends one byte back. Staged: units go through pinned memory of the host and over
- * the edge as bytes. Either way the GPU of the receiver reduces. The two may meet in one rank.
+ * Each of the two edges of a rank is of one of two kinds. One that reads: a rank reads the memory
+ * of the one before it, which sends a token, one byte, for each unit that is ready; when the reader
+ * needs it no more it sends one byte back. Staged: units go through pinned memory of the host and
+ * over the edge as bytes. Either way the GPU of the receiver reduces. The two may meet in one rank.
  *
  * Work goes into three lanes (device_impl.h), whose progress is counted in units; the loop looks at
  * the counters and moves on whatever can be moved, so copies, network and reductions overlap. No
@@ -12,7 +13,6 @@
  */
 #include "device_impl.h"
 #include "flow.h"
-#include "handover.h"
 
 #include "error.h"
 #include "reduce.h"
@@ -456,53 +456,4 @@ ddp_status ddpi_pipeline_run(struct ddpi_device *device, struct ddpi_job *job,
     };
     pipe.flow = (struct ddpi_flow){.layout = &pipe.layout, .piece = ends->piece};
     return run_parts(&pipe, ends->theirs);
-}
-
-/* ---- the ring of all ranks ---- */
-
-/* Whether @reader gets at what the rank before it has offered. All ranks come to the same answer.
- */
-static bool edge_reads(const struct ddpi_device *device, uint32_t reader)
-{
-    uint32_t ranks = device->comm->world_size;
-    const struct ddpi_offer *offers = &device->offers[2 * ddpi_ring_prev(reader, ranks)];
-    bool possible = device->ways.reads[reader];
-    for (unsigned i = 0; i < 2 && possible; i++)
-        possible = ddpi_offer_suits(&offers[i], &device->offers[2 * reader]);
-    return possible;
-}
-
-/* Units have the same size on all ranks. Those that go through the host are small, so that copies
- * and network overlap; the others large, as each costs a launch and a token. */
-static size_t piece_for(const struct ddpi_device *device)
-{
-    for (uint32_t rank = 0; rank < device->comm->world_size; rank++)
-        if (!edge_reads(device, rank))
-            return DDPI_STAGED_PIECE;
-    return DDPI_READ_PIECE;
-}
-
-ddp_status ddpi_ring_run(struct ddpi_device *device, struct ddpi_job *job)
-{
-    const struct ddp_comm *comm = device->comm;
-    const struct ddpi_offer *previous =
-        &device->offers[2 * ddpi_ring_prev(comm->rank, comm->world_size)];
-    const struct ddpi_offer theirs[DDPI_OFFERS] = {[DDPI_OFFER_SEND] = previous[DDPI_OFFER_SEND],
-                                                   [DDPI_OFFER_RECV] = previous[DDPI_OFFER_RECV],
-                                                   [DDPI_OFFER_SCRATCH] = device->previous_scratch};
-    const struct ddpi_ends ends = {
-        .prev = comm->edges.ring[DDPI_PREV],
-        .next = comm->edges.ring[DDPI_NEXT],
-        .reads_prev = edge_reads(device, comm->rank),
-        .read_by_next = edge_reads(device, ddpi_ring_next(comm->rank, comm->world_size)),
-        .theirs = theirs,
-        .piece = piece_for(device)};
-    struct ddpi_wait wait = ddpi_device_wait(job);
-    uint32_t next = ddpi_ring_next(comm->rank, comm->world_size);
-    ddp_status status = DDP_OK;
-    if (ends.read_by_next && device->offers[2 * next].process != device->shares.process)
-        status = ddpi_hand_over(device, ends.next, next, &device->offers[2 * comm->rank], 2);
-    if (status == DDP_OK && ends.reads_prev)
-        status = ddpi_take_over(device, &wait, ends.prev, theirs, 2);
-    return status == DDP_OK ? ddpi_pipeline_run(device, job, &ends) : status;
 }
