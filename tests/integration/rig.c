@@ -293,16 +293,13 @@ void rig_broadcast(struct rig *rig, const struct problem *of)
     rig_compare(rig, &buffer, of->dtype);
 }
 
-void rig_all_calls(struct rig *rig, struct problem *of)
+void rig_all_calls(struct rig *rig, const struct problem *of)
 {
-    for (int in_place = 0; in_place < 2; in_place++) {
-        of->in_place = in_place != 0;
-        rig_all_reduce(rig, of);
-        rig_reduce(rig, of);
-        rig_reduce_scatter(rig, of);
-        rig_all_gather(rig, of);
-        rig_broadcast(rig, of);
-    }
+    rig_all_reduce(rig, of);
+    rig_reduce(rig, of);
+    rig_reduce_scatter(rig, of);
+    rig_all_gather(rig, of);
+    rig_broadcast(rig, of);
 }
 
 void rig_shift(struct rig *rig, const struct problem *of)

@@ -83,7 +83,7 @@ void rig_reduce(struct rig *rig, const struct problem *of);
 void rig_reduce_scatter(struct rig *rig, const struct problem *of);
 void rig_all_gather(struct rig *rig, const struct problem *of);
 void rig_broadcast(struct rig *rig, const struct problem *of);
-void rig_all_calls(struct rig *rig, struct problem *of);   /* in place and not */
+void rig_all_calls(struct rig *rig, const struct problem *of);
 void rig_shift(struct rig *rig, const struct problem *of); /* round the ring, even ranks first */
 
 #endif

@@ -18,7 +18,8 @@ static void every_type_and_reduction(struct world *world, uint32_t rank, ddp_com
         struct problem of = {.dtype = (ddp_dtype)(turn / OPS),
                              .op = (ddp_reduce_op)(turn % OPS),
                              .count = sizes[turn % SIZES],
-                             .root = turn % world->nranks};
+                             .root = turn % world->nranks,
+                             .in_place = (turn + world->nranks) % 2 == 0};
         rig_all_calls(&rig, &of);
     }
     rig_close(&rig);
@@ -43,7 +44,8 @@ static void virtual_memory(struct world *world, uint32_t rank, ddp_comm *comm)
     rig.virtual = true;
     const size_t sizes[] = {1, 10007, 3 * 1024 * 1024 / WORLD_STRIDE + 1};
     for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        struct problem of = {.dtype = (ddp_dtype)i, .count = sizes[i], .root = i};
+        struct problem of = {
+            .dtype = (ddp_dtype)i, .count = sizes[i], .root = i, .in_place = i % 2 == 0};
         rig_all_calls(&rig, &of);
         rig_shift(&rig, &of);
     }

@@ -75,6 +75,8 @@ static void any_calls(struct rig *rig)
                              .count = sizes[turn],
                              .root = turn % rig->nranks};
         rig_all_calls(rig, &of);
+        of.in_place = true;
+        rig_all_calls(rig, &of);
     }
 }
 
