@@ -9,7 +9,8 @@
  * When a deadline passes, the neighbour that was waited for need not be the one to blame: it may be
  * waiting as well. So it is asked, over its control socket, and asks in turn whom it waits for.
  * Who does not answer is stopped, or has not called the operation, and is named by the neighbour
- * that asked it.
+ * that asked it. A busy machine keeps ranks from answering as well, and lets their deadlines pass
+ * at different times: who could wait for long for the operation waits for longer for them.
  */
 #include "clock.h"
 #include "comm_impl.h"
@@ -22,13 +23,33 @@
 #include <unistd.h>
 
 enum {
-    ANSWER_MS = 200,  /* for the answer of a rank that is waiting too */
-    VERDICT_MS = 900, /* for the verdict of others, when everybody answers */
+    ANSWER_MIN_MS =
+        200, /* for the answer of a rank that is waiting too: half the operation's time */
+    ANSWER_MAX_MS = 5000,
+    VERDICT_MIN_MS = 900, /* for the verdict of others, when everybody answers: all of its time */
+    VERDICT_MAX_MS = 20000,
 };
 
 static uint64_t now_ms(void)
 {
     return ddpi_now_ms(&ddpi_clock_monotonic);
+}
+
+static uint64_t between(uint64_t least, uint64_t value, uint64_t most)
+{
+    return value < least ? least : value > most ? most : value;
+}
+
+static uint64_t answer_ms(const struct ddpi_wait *wait)
+{
+    return between(ANSWER_MIN_MS, (wait->deadline_ms - wait->started_ms) / 2, ANSWER_MAX_MS);
+}
+
+/* From the question on. */
+static uint64_t verdict_ms(const struct ddpi_wait *wait)
+{
+    return answer_ms(wait) +
+           between(VERDICT_MIN_MS, wait->deadline_ms - wait->started_ms, VERDICT_MAX_MS);
 }
 
 ddp_status ddpi_comm_fail(struct ddp_comm *comm, const struct ddpi_edge *from, ddp_status status,
@@ -83,7 +104,7 @@ static ddp_status fail_timeout(struct ddp_comm *comm, const struct ddpi_wait *wa
 ddp_status ddpi_wait_overdue(struct ddp_comm *comm, const struct ddpi_wait *wait,
                              const struct ddpi_edge *edge)
 {
-    if (now_ms() < ddpi_deadline(wait->deadline_ms, ANSWER_MS + VERDICT_MS))
+    if (now_ms() < ddpi_deadline(wait->deadline_ms, verdict_ms(wait)))
         return DDP_OK;
     return fail_timeout(comm, wait, edge, "is too slow");
 }
@@ -143,16 +164,16 @@ static ddp_status judge_answer(struct ddp_comm *comm, const struct ddpi_wait *wa
 {
     if (edge->asked_ms == 0)
         return DDP_OK;
-    if (!edge->answered && now >= edge->asked_ms + ANSWER_MS)
+    if (!edge->answered && now >= edge->asked_ms + answer_ms(wait))
         return fail_timeout(comm, wait, edge,
                             "does not answer: it is stopped, or has not called the operation");
-    if (now >= edge->asked_ms + ANSWER_MS + VERDICT_MS) {
+    if (now >= edge->asked_ms + verdict_ms(wait)) {
         if (now >= wait->deadline_ms)
             return fail_timeout(comm, wait, edge, "waits for others itself");
         edge->asked_ms = 0; /* it was another rank that asked us, and things have moved on */
         return DDP_OK;
     }
-    sooner(wake_ms, edge->asked_ms + ANSWER_MS + (edge->answered ? VERDICT_MS : 0));
+    sooner(wake_ms, edge->asked_ms + (edge->answered ? verdict_ms(wait) : answer_ms(wait)));
     return DDP_OK;
 }
 
