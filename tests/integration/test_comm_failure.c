@@ -1,6 +1,9 @@
 /*
  * test_comm_failure.c - what survivors see when a rank is killed, stopped, leaves, aborts, calls
  * something else or never comes: always an error, soon, that names the right rank.
+ *
+ * Who must not be named may be kept from running for a while, by the machine: where a deadline
+ * decides, it is long enough for that, and where none does, far longer than "soon".
  */
 #include "card.h"
 #include "check_main.h"
@@ -16,7 +19,13 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-enum { COUNT = 200000, SOON_US = 2 * 1000 * 1000 };
+enum {
+    COUNT = 200000,
+    LONG_MS = 60 * 1000,
+    SOON_US = 30 * 1000 * 1000,
+    STOP_TIMEOUT_MS = 3000,
+    MISSING_TIMEOUT_MS = 2500,
+};
 
 static void report(struct world *world, uint32_t rank, ddp_status status,
                    const struct ddp_error *error)
@@ -73,13 +82,16 @@ static const struct {
     {"reduce #", call_reduce, DDP_ALGORITHM_DIRECT},
     {"reduce_scatter #", call_reduce_scatter, DDP_ALGORITHM_DIRECT},
 };
-enum { CALLS = sizeof calls / sizeof *calls };
+enum { CALLS = sizeof calls / sizeof *calls, STOPS = 2 * RANKS };
 
 /* The test's number counts (call, victim). */
 static struct world world_of(int i)
 {
     uint32_t stage = (uint32_t)i / RANKS;
-    return (struct world){.nranks = RANKS, .stage = stage, .algorithm = calls[stage].algorithm};
+    return (struct world){.nranks = RANKS,
+                          .stage = stage,
+                          .timeout_ms = LONG_MS,
+                          .algorithm = calls[stage].algorithm};
 }
 
 /* Call again and again until it fails; afterwards every call must fail in the same way. */
@@ -120,7 +132,7 @@ static void expect_blame(const struct world *world, uint32_t victim, ddp_status 
         if (rank == victim)
             continue;
         expect_report(world, rank, status, name);
-        ck_assert_uint_lt(world->reports[rank].at_us - since_us, SOON_US);
+        ck_assert_uint_lt(world->reports[rank].at_us, since_us + SOON_US);
     }
 }
 
@@ -141,27 +153,38 @@ START_TEST(a_killed_rank_is_named_by_all)
 }
 END_TEST
 
+static void stop_one(struct world *world, int i)
+{
+    uint32_t victim = (uint32_t)i % RANKS;
+    *world = world_of(i);
+    world->timeout_ms = STOP_TIMEOUT_MS;
+    world->tcp = (world->stage + victim) % 2 != 0;
+    world_open(world);
+    world_start(world, call_until_failure);
+    world_await_steps(world, victim, 5);
+    kill(world->pids[victim], SIGSTOP);
+}
+
+static void expect_stop_is_noticed(struct world *world, uint32_t victim, uint64_t since)
+{
+    world_await_failures(world, victim);
+    world_kill_rank(world, victim);
+    world_join(world);
+    expect_blame(world, victim, DDP_E_TIMEOUT, since);
+    ck_assert_ptr_nonnull(
+        strstr(world->reports[(victim + 1) % RANKS].error.msg, calls[world->stage].name));
+    world_close(world);
+}
+
+/* Each rank of two calls at a time, as all that they do is to wait for their deadlines. */
 START_TEST(a_stopped_rank_is_named_by_all)
 {
-    struct world world = world_of(_i);
-    uint32_t victim = (uint32_t)_i % RANKS;
-    world.timeout_ms = 400;
-    world.tcp = (world.stage + victim) % 2 != 0;
-    world_open(&world);
-    world_start(&world, call_until_failure);
-    world_await_steps(&world, victim, 5);
+    struct world worlds[STOPS];
     uint64_t since = now_us();
-    kill(world.pids[victim], SIGSTOP);
-    for (uint32_t rank = 0; rank < world.nranks; rank++)
-        if (rank != victim)
-            while (atomic_load(&world.reports[rank].at_us) == 0)
-                poll(NULL, 0, 1);
-    world_kill_rank(&world, victim);
-    world_join(&world);
-    expect_blame(&world, victim, DDP_E_TIMEOUT, since);
-    ck_assert_ptr_nonnull(
-        strstr(world.reports[(victim + 1) % RANKS].error.msg, calls[world.stage].name));
-    world_close(&world);
+    for (int i = 0; i < STOPS; i++)
+        stop_one(&worlds[i], _i * STOPS + i);
+    for (int i = 0; i < STOPS; i++)
+        expect_stop_is_noticed(&worlds[i], (uint32_t)i % RANKS, since);
 }
 END_TEST
 
@@ -177,7 +200,7 @@ static void one_is_slow(struct world *world, uint32_t rank, ddp_comm *comm)
 
 START_TEST(a_slow_rank_is_waited_for)
 {
-    struct world world = {.nranks = 3, .tcp = _i != 0, .timeout_ms = 5000};
+    struct world world = {.nranks = 3, .tcp = _i != 0, .timeout_ms = LONG_MS};
     world_open(&world);
     world_run(&world, one_is_slow);
     world_close(&world);
@@ -196,7 +219,7 @@ static void leave_in_the_middle(struct world *world, uint32_t rank, ddp_comm *co
 
 START_TEST(a_rank_that_leaves_is_named)
 {
-    struct world world = {.nranks = 3, .tcp = _i != 0};
+    struct world world = {.nranks = 3, .tcp = _i != 0, .timeout_ms = LONG_MS};
     world_open(&world);
     uint64_t since = now_us();
     world_run(&world, leave_in_the_middle);
@@ -350,7 +373,7 @@ END_TEST
 
 START_TEST(missing_ranks_are_named)
 {
-    struct world world = {.nranks = 5, .init_timeout_ms = 300};
+    struct world world = {.nranks = 5, .init_timeout_ms = MISSING_TIMEOUT_MS};
     world_open(&world);
     for (uint32_t rank = 0; rank < 5; rank += 2) {
         if (!world_fork(&world, rank))
@@ -406,7 +429,7 @@ START_TEST(a_store_that_is_not_there)
     const struct ddp_comm_options options = {.size = sizeof options,
                                              .store_endpoint = endpoint,
                                              .world_size = 2,
-                                             .init_timeout_ms = 300};
+                                             .init_timeout_ms = 1000};
     ddp_comm *comm;
     struct ddp_error error;
     ck_assert_int_eq(ddp_comm_init(&options, &comm, &error), DDP_E_UNREACHABLE);
@@ -464,7 +487,7 @@ Suite *test_suite(void)
     TCase *tcase = tcase_create("failure");
     tcase_set_timeout(tcase, 30);
     tcase_add_loop_test(tcase, a_killed_rank_is_named_by_all, 0, 2 * RANKS * CALLS);
-    tcase_add_loop_test(tcase, a_stopped_rank_is_named_by_all, 0, RANKS * CALLS);
+    tcase_add_loop_test(tcase, a_stopped_rank_is_named_by_all, 0, RANKS * CALLS / STOPS);
     tcase_add_loop_test(tcase, a_slow_rank_is_waited_for, 0, 2);
     tcase_add_loop_test(tcase, a_rank_that_leaves_is_named, 0, 2);
     tcase_add_loop_test(tcase, leaving_after_the_last_operation_hurts_nobody, 0, 2 * CALLS);

@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { AWAIT_US = 60 * 1000 * 1000 };
+
 uint64_t now_us(void)
 {
     return ddpi_now_us(&ddpi_clock_monotonic);
@@ -150,9 +152,19 @@ void world_run(struct world *world, rank_body *body)
 
 void world_await_steps(struct world *world, uint32_t rank, uint32_t steps)
 {
-    uint64_t deadline = now_us() + 10 * 1000 * 1000;
+    uint64_t deadline = now_us() + AWAIT_US;
     while (atomic_load(&world->reports[rank].steps) < steps) {
         ck_assert_msg(now_us() < deadline, "rank %u does not get on", rank);
         poll(NULL, 0, 1);
     }
+}
+
+void world_await_failures(struct world *world, uint32_t victim)
+{
+    uint64_t deadline = now_us() + AWAIT_US;
+    for (uint32_t rank = 0; rank < world->nranks; rank++)
+        while (rank != victim && atomic_load(&world->reports[rank].at_us) == 0) {
+            ck_assert_msg(now_us() < deadline, "rank %u has not failed", rank);
+            poll(NULL, 0, 1);
+        }
 }

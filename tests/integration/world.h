@@ -72,8 +72,10 @@ void world_run(struct world *world, rank_body *body);
 /* Kill one and reap it. */
 void world_kill_rank(struct world *world, uint32_t rank);
 
-/* Wait until @rank has reported @steps; the test fails after ten seconds. */
+/* Wait until @rank has reported @steps, or until all but @victim have reported when they failed;
+ * the test fails after a minute. */
 void world_await_steps(struct world *world, uint32_t rank, uint32_t steps);
+void world_await_failures(struct world *world, uint32_t victim);
 
 struct ddp_comm_options world_options(const struct world *world, uint32_t rank);
 
