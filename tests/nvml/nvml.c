@@ -26,7 +26,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { HANG_MS = 10000, WORDS = 4, GPU_BYTES_GIB = 80 };
+enum { HANG_MS = 60000, WORDS = 4, GPU_BYTES_GIB = 80 };
 
 /* A device is a place: of a GPU, or behind them of an instance. */
 static char places[2 * GPUS_MAX];

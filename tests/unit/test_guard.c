@@ -12,6 +12,8 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -268,6 +270,22 @@ static void be_stopped(const struct guard_agent *self)
     _exit(5);
 }
 
+/* The fence may be reached before the agent, which said that it will stop, has done so. */
+static void await_stopped(pid_t pid)
+{
+    char path[32], line[512], state = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    for (int waited_ms = 0; state != 'T'; waited_ms++) {
+        ck_assert_msg(waited_ms < DEADLINE_MS, "the agent does not stop");
+        FILE *file = fopen(path, "r");
+        ck_assert_ptr_nonnull(file);
+        ck_assert_ptr_nonnull(fgets(line, sizeof line, file));
+        fclose(file);
+        state = strrchr(line, ')')[2];
+        poll(NULL, 0, 1);
+    }
+}
+
 START_TEST(workers_of_a_stopped_agent_are_ended_in_time)
 {
     enum { PROCESSES = 4 };
@@ -286,6 +304,7 @@ START_TEST(workers_of_a_stopped_agent_are_ended_in_time)
         ck_assert_int_eq(poll(&ends[i], 1, DEADLINE_MS), 1);
         close(ends[i].fd);
     }
+    await_stopped(agent);
     ck_assert_int_eq(kill(agent, SIGCONT), 0); /* it is there still, and goes on */
     exits_with(guard, 5);
 }
@@ -299,11 +318,14 @@ static void put_it_off(const struct guard_agent *self)
         for (;;)
             pause();
     }
+    enum { STALL_MS = 2500 }; /* we may be kept from running for so long */
     uint64_t begin = ddpi_now_ms(&ddpi_clock_monotonic), now = begin;
-    for (; now < begin + 200; now = ddpi_now_ms(&ddpi_clock_monotonic))
-        guard_set_fence(self, now + 50);
+    for (; now < begin + STALL_MS + 500; now = ddpi_now_ms(&ddpi_clock_monotonic)) {
+        guard_set_fence(self, now + STALL_MS);
+        poll(NULL, 0, 1);
+    }
     guard_set_fence(self, 0);
-    poll(NULL, 0, 100);
+    poll(NULL, 0, STALL_MS + 100);
     _exit(waitpid(-1, NULL, WNOHANG) == 0 ? 6 : 7);
 }
 
