@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_MAX = 500, SOON_MS = 5000, ONCE = 1, FROM_NOW_ON = 1000000 };
+enum { N_MAX = 500, SOON_MS = 20000, ONCE = 1, FROM_NOW_ON = 1000000 };
 
 static void ignore(void *ctx, struct ddpi_kv_client *client, const struct ddpi_message *reply)
 {

@@ -9,26 +9,23 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { AT_ONCE_MS = LEASE_MS / 2 };
-
 /* --- being lost --- */
 
 START_TEST(a_dead_member_is_missed_at_once)
 {
-    join(0, "a", elastic);
+    join(0, "a", elastic); /* with leases that do not end */
     join(1, "b", elastic);
     UNTIL(runs(1, 2));
     UNTIL(reads_all());
-    uint64_t start_ms = raw_now_ms();
     close_node(&nodes[1]);
     UNTIL(runs(2, 1));
-    ck_assert_uint_lt(raw_now_ms() - start_ms, AT_ONCE_MS);
     assert_logged("job train: stopping generation 1: node b");
 }
 END_TEST
 
 START_TEST(a_reset_is_no_death)
 {
+    lease_ms = LEASE_MS;
     join(0, "a", elastic);
     join(1, "b", elastic);
     UNTIL(runs(1, 2));
@@ -38,7 +35,7 @@ START_TEST(a_reset_is_no_death)
     uint64_t start_ms = raw_now_ms();
     close_node(&nodes[1]);
     UNTIL(runs(2, 1));
-    ck_assert_msg(raw_now_ms() - start_ms >= AT_ONCE_MS, "%s", log_text);
+    ck_assert_msg(raw_now_ms() - start_ms >= LEASE_MS / 2, "%s", log_text);
 }
 END_TEST
 
@@ -46,6 +43,7 @@ END_TEST
 START_TEST(who_is_refused_counts_until_it_is_there_again)
 {
     char seat[sizeof answer_text], old[sizeof answer_text];
+    lease_ms = LEASE_MS;
     join(0, "a", elastic);
     UNTIL(runs(1, 1));
     ck_assert(listed("round/train/member/"));
@@ -55,7 +53,7 @@ START_TEST(who_is_refused_counts_until_it_is_there_again)
     ask((struct ddp_store_request){.op = DDP_STORE_OP_DELETE, .key = seat});
     UNTIL(nodes[0].losses == 1);
     uint64_t start_ms = raw_now_ms();
-    UNTIL(raw_now_ms() - start_ms > 2 * LEASE_MS);
+    UNTIL(raw_now_ms() - start_ms > LEASE_MS + LEASE_MS / 2);
     ck_assert_ptr_nonnull(get_key(old));
     say(&nodes[0], DDP_ROUND_IDLE, 0);
     UNTIL(get_key(old) == NULL);
@@ -65,6 +63,7 @@ END_TEST
 
 START_TEST(a_new_connection_keeps_the_seat)
 {
+    lease_ms = LEASE_MS;
     join(0, "a", two);
     join(1, "b", two);
     UNTIL(runs(1, 2));
@@ -74,7 +73,7 @@ START_TEST(a_new_connection_keeps_the_seat)
         UNTIL(nodes[1].connects == i + 1 && nodes[1].contact_ms > before_ms);
     }
     uint64_t start_ms = raw_now_ms();
-    UNTIL(raw_now_ms() - start_ms > LEASE_MS);
+    UNTIL(raw_now_ms() - start_ms > LEASE_MS + LEASE_MS / 4);
     ck_assert_uint_eq(nodes[0].stops + nodes[1].stops + nodes[1].losses, 0);
     say(&nodes[1], DDP_ROUND_DONE, 1); /* what is published still arrives */
     say(&nodes[0], DDP_ROUND_DONE, 1);

@@ -22,10 +22,15 @@ static const struct ddpi_credential other_token = {.is_token = true,
                                                    .secret = "thirty-two bytes that are others"};
 static const struct ddpi_identity agent = {.role = DDPI_ROLE_AGENT};
 
-static void restart_strict(void)
+static void restart_impatient(uint32_t handshake_ms)
 {
     restart(&(struct ddpi_server_options){
-        .token = &token, .auth = DDPI_SERVER_AUTH_ALWAYS, .handshake_ms = 300});
+        .token = &token, .auth = DDPI_SERVER_AUTH_ALWAYS, .handshake_ms = handshake_ms});
+}
+
+static void restart_strict(void)
+{
+    restart_impatient(SOON_MS);
 }
 
 static void await_denied(uint64_t wanted)
@@ -348,7 +353,7 @@ END_TEST
 
 START_TEST(half_a_handshake_ends_at_the_deadline)
 {
-    restart_strict();
+    restart_impatient(300);
     struct ddpi_buf out;
     struct ddpi_preamble preamble = {DDPI_VERSION_MIN, DDPI_VERSION_MAX};
     struct ddpi_hello hello = {.auth = DDPI_AUTH_HMAC};
@@ -357,7 +362,7 @@ START_TEST(half_a_handshake_ends_at_the_deadline)
     int fd = raw_connect(store_thread_port(server));
     raw_send(fd, ddpi_buf_head(&out), ddpi_buf_len(&out));
     uint64_t took_ms = raw_until_closed(fd);
-    ck_assert(took_ms >= 250 && took_ms < SOON_MS);
+    ck_assert(took_ms >= 250 && took_ms < 5000);
     close(fd);
     ddpi_buf_finish(&out);
 }

@@ -407,17 +407,17 @@ END_TEST
 
 START_TEST(half_a_request_is_not_waited_for)
 {
-    restart(&(struct ddpi_server_options){.handshake_ms = 150, .frame_ms = 150});
+    restart(&(struct ddpi_server_options){.handshake_ms = 1000, .frame_ms = 1000});
     ddp_store *other = open_store();
     int fd = raw_connect(store_thread_port(server));
     raw_send(fd, DDPI_TCPSTORE_HELLO, 4);
-    ck_assert_uint_lt(raw_until_closed(fd), SOON_MS);
+    ck_assert_uint_lt(raw_until_closed(fd), 5000);
     close(fd);
     fd = torch_connect();
     int idle = torch_connect();
     put_key(DDPI_TCPSTORE_SET, "/k");
     send_wire(fd);
-    ck_assert_uint_lt(raw_until_closed(fd), SOON_MS);
+    ck_assert_uint_lt(raw_until_closed(fd), 5000);
     close(fd);
     ck_assert_uint_eq(num_keys(idle), 0); /* who is silent between requests may stay */
     close(idle);

@@ -10,7 +10,7 @@
 #include <poll.h>
 #include <unistd.h>
 
-enum { DEADLINE_MS = 20000, LOOK_AGAIN_MS = 5 };
+enum { DEADLINE_MS = 40000, LOOK_AGAIN_MS = 5 };
 
 static void on_tick(uv_timer_t *timer)
 {

@@ -15,6 +15,7 @@ struct ddpi_server *server;
 static struct ddpi_state *state;
 char endpoint[64], state_file[64], log_text[16384];
 struct node nodes[MEMBERS];
+uint32_t lease_ms;
 static ddp_store_uv *people;
 struct ddp_error why;
 uint16_t port;
@@ -203,7 +204,7 @@ struct node *join(size_t i, const char *name, struct ddp_round_terms terms)
     hooks.data = node;
     *node = (struct node){.says = {.nproc = 2, .node_rank = -1, .terms = terms}};
     snprintf(node->says.name, sizeof node->says.name, "%s", name);
-    OK(ddp_round_join(&loop, &options, "train", LEASE_MS, &hooks, &node->round, &why));
+    OK(ddp_round_join(&loop, &options, "train", lease_ms, &hooks, &node->round, &why));
     ck_assert_int_eq(ddp_round_socket(node->round), -1);
     publish(node);
     return node;
@@ -277,6 +278,7 @@ void setup(void)
     memset(nodes, 0, sizeof nodes);
     log_text[0] = '\0';
     port = 0;
+    lease_ms = LONG_LEASE_MS;
     start_server(false);
     open_people();
 }

@@ -12,7 +12,9 @@
 #include <ddprun/round.h>
 #include <ddprun/store.h>
 
-enum { MEMBERS = 8, LEASE_MS = 1200, SOON_MS = 5000 };
+/* LEASE_MS is for tests in which nothing but its end tells that a member is lost. The others have
+ * LONG_LEASE_MS: whatever keeps them from running for a while does not end it. */
+enum { MEMBERS = 8, LEASE_MS = 2000, LONG_LEASE_MS = 600000, SOON_MS = 10000 };
 
 struct node {
     ddp_round *round;
@@ -31,6 +33,7 @@ extern char endpoint[64], state_file[64];
 extern char log_text[16384]; /* of the server, without debugging */
 extern struct node nodes[MEMBERS];
 extern struct ddp_error why;
+extern uint32_t lease_ms;                       /* of those who join from now on */
 extern uint16_t port;                           /* of the server, now and when it starts again */
 extern const struct ddp_round_terms two;        /* nodes, no more and no less */
 extern const struct ddp_round_terms elastic;    /* 1 to 4 nodes */

@@ -10,7 +10,7 @@
 
 #include <ddprun/store.h>
 
-enum { SOON_MS = 5000 };
+enum { SOON_MS = 20000 };
 
 /* The sentence of a call that should have succeeded. */
 extern _Thread_local struct ddp_error why;
