@@ -15,12 +15,13 @@ import subprocess
 import time
 from collections import namedtuple
 
-from ddprun_run import DDPRUN, children, marked_processes, probe, wait_until
+from ddprun_run import DDPRUN, DEADLINE, children, marked_processes, probe, wait_until
 from ddprund_run import DDPRUND, DdprundCase
 
 UNREACHABLE, TRY_AGAIN, CRASH_LOOP = 69, 75, 93
-THAW_NS = 100_000_000
+THAW_NS = 10_000_000_000
 LEASE = 3 # seconds; ddprun's default
+NEVER = '10m' # a lease that no test sees the end of, however long the machine lets a node wait
 
 Record = namedtuple('Record', 'generation rank world node master pid start alive')
 Generation = namedtuple('Generation', 'number ranks') # rank -> Record
@@ -104,7 +105,7 @@ class Wires:
     @staticmethod
     def _ip(*words, given=None):
         subprocess.run(['ip', *words], input=given, check=True, capture_output=True, text=True,
-                       timeout=20)
+                       timeout=DEADLINE)
 
     def _name(self, node):
         return f'{self.PREFIX}{os.getpid()}-{node}'
@@ -168,10 +169,12 @@ class Cluster:
     """One job: its agents by name, the directory with its workers' records."""
 
     def __init__(self, case, name, nnodes, *words, nproc=2, mode=(), at_least=2,
-                 env=None):
-        """@at_least: generations, or the test has proved too little."""
+                 env=None, lease=NEVER):
+        """@at_least: generations, or the test has proved too little. @lease, in seconds, is for tests
+        in which nothing else tells that a node is lost."""
         self.case, self.name, self.nnodes, self.nproc = case, name, nnodes, nproc
-        self.words, self.mode = words, mode
+        self.words, self.mode, self.lease = words, mode, lease
+        self.settle = '300ms'
         self.records_dir = case.folder / f'records-{name}'
         self.records_dir.mkdir()
         self.env = env or {}
@@ -183,7 +186,7 @@ class Cluster:
         """An agent on @node; a second one of that name takes the first one's place here."""
         command = [DDPRUN, f'--nnodes={self.nnodes}', f'--nproc-per-node={self.nproc}',
                    f'--rdzv-id={self.name}', f'--rdzv-endpoint={self.case.endpoint}',
-                   '--settle=300ms', '--failure-timeout=300ms',
+                   f'--settle={self.settle}', f'--lease={self.lease}', '--failure-timeout=300ms',
                    '--log-dir=/dev/null', *self.words, *words,
                    probe('node'), self.records_dir, *self.mode]
         command = self.case.wires.enter(host or node, [str(word) for word in command])
@@ -192,6 +195,10 @@ class Cluster:
         return self.agents[node]
 
     def start_all(self, *nodes):
+        """At once, so that the first generation is of all of them, in their order, if the job is
+        complete with them."""
+        if len(nodes) == int(self.nnodes.split(':')[-1]):
+            self.settle = '10m'
         for node in nodes:
             self.start(node)
         return self.running(*nodes)
@@ -207,7 +214,7 @@ class Cluster:
                 found.append(Record(*numbers))
         return found
 
-    def running(self, *nodes, after=0, timeout=20):
+    def running(self, *nodes, after=0, timeout=DEADLINE):
         """The generation behind @after that runs with exactly these @nodes, once all of its workers
         do."""
         def look():
@@ -264,8 +271,9 @@ class Cluster:
         kill_all(pids, signal.SIGSTOP)
 
     def thaw(self, pids):
-        """Workers among them that were stopped are back at once; nobody can prevent that they run
-        until their agent or guard, back at the same time, ends them."""
+        """Workers among them that were stopped are back at once; nobody can prevent that they run,
+        besides a generation that has begun meanwhile, until their agent or guard, back at the same
+        time, ends them."""
         for pid in pids:
             self.thawed[pid] = time.monotonic_ns()
             kill_all([pid], signal.SIGCONT)
@@ -279,7 +287,7 @@ class Cluster:
     def fail(self, generation, rank):
         (self.records_dir / f'fail-{generation.number}-{rank}').touch()
 
-    def expect(self, node, code, *texts, timeout=20):
+    def expect(self, node, code, *texts, timeout=DEADLINE):
         """@node's agent ends with @code, having said @texts, and leaves nothing behind."""
         agent = self.agents[node]
         agent.wait(timeout)
@@ -306,7 +314,8 @@ class Cluster:
         self.case.assertEqual(begun, sorted(begun), f'generations do not grow\n{self.tell()}')
         for record in records:
             for number, start in first_start.items():
-                allowed = self.thawed.get(record.pid, 0) + THAW_NS
+                thawed = self.thawed.get(record.pid, 0)
+                allowed = thawed + THAW_NS if start < thawed else start
                 if number > record.generation and record.alive > max(start, allowed):
                     fail(f'{record} ran {(record.alive - start) / 1e6:.1f} ms into generation '
                          f'{number}\n{self.tell()}')
