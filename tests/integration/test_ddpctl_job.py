@@ -84,7 +84,7 @@ class JobCase(DdprundCase):
 
     def node(self, name, *words, nnodes='1:3', nproc=2, job='train', worker=WORKER):
         node = self.start(f'--nnodes={nnodes}', f'--nproc-per-node={nproc}', f'--rdzv-id={job}',
-                          f'--rdzv-endpoint={self.store}', '--settle=0.2', '--shutdown-timeout=5',
+                          f'--rdzv-endpoint={self.store}', '--settle=0.2', '--shutdown-timeout=5', '--lease=10m',
                           *words, '--no-python', 'sh', '-c', worker,
                           preexec_fn=lambda: become(name))
         self.addCleanup(self.kill, node)
@@ -355,9 +355,10 @@ class Changes(JobCase):
         self.assertEqual(self.job()['wanted']['stop'], False)
 
     def test_workers_that_take_their_time(self):
-        self.node('a', worker='trap "" TERM; until test -e go; do sleep 0.02; done')
+        self.node('a', '--shutdown-timeout=1h',
+                  worker='trap "" TERM; until test -e go; do sleep 0.02; done')
         self.await_runs(1)
-        self.fails(TIMEOUT, 'job train is ending with generation', 'stop', '--timeout=0.3')
+        self.fails(TIMEOUT, 'job train is ending with generation', 'stop', '--timeout=3')
         out = self.text('--no-wait', verb='stop')
         self.assertRegex(out, r'\Ajob train is ending with generation \d+: stopped by request\n\Z')
         workers = self.job()['nodes'][0]['workers']
@@ -412,7 +413,7 @@ class Changes(JobCase):
         self.assertEqual((told['done'], told['jobs'][0]['seated']), (True, 3))
         self.assertEqual(told['jobs'][0]['wanted']['size'], '3:3')
         self.fails(TIMEOUT, 'waiting for 1 more node: 3 of at least 4', 'scale', '4:4',
-                   '--timeout=1')
+                   '--timeout=3')
         self.node('d', nnodes='1:2')
         self.await_runs(4)
 

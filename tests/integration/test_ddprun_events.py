@@ -104,7 +104,7 @@ class Events(DdprundCase):
 
     def node(self, name, endpoint, *words, nnodes='2'):
         return self.start(f'--nnodes={nnodes}', '--rdzv-id=train', f'--rdzv-endpoint={endpoint}',
-                          '--nproc-per-node=1', '--max-restarts=1', '--lease=10s',
+                          '--nproc-per-node=1', '--max-restarts=1', '--lease=10m', '--settle=10m',
                           f'--event-log={self.folder}/{name}', *words)
 
     def test_two_nodes_one_of_which_fails(self):

@@ -50,13 +50,13 @@ class ExitCode(DdprunCase):
 
 class FirstFailure(DdprunCase):
     def test_stops_the_others(self):
-        job = self.run_job('--nproc-per-node=4', *only_rank(2, 'echo reason >&2; exit 7'))
+        job = self.run_job('--nproc-per-node=4', '--failure-timeout=1h',
+                           *only_rank(2, 'echo reason >&2; exit 7'))
         self.assertEqual(job.code, 7)
         in_order(self, job.err, '[default2]:reason\n', 'rank 2 failed first: exit code 7, after',
                  '(local rank 2, pid', '  | reason\n')
         for rank in (0, 1, 3):
             self.assertRegex(job.err, rf'then rank {rank}: stopped by ddprun, killed by SIGTERM ')
-        self.assertLess(job.seconds, 10)
 
     def test_shows_the_last_lines_of_stderr(self):
         script = 'i=0; while [ $i -lt 300 ]; do i=$((i+1)); echo "line $i" >&2; done; exit 1'
@@ -72,20 +72,20 @@ class FirstFailure(DdprunCase):
         self.assertIn('  | \\x1b[31mred\\x01\n', job.err)
 
     def test_kills_who_ignores_the_request(self):
-        job = self.run_job('--nproc-per-node=2', '--shutdown-timeout=200ms',
-                           *only_rank(0, 'sleep 0.1; exit 3', f'exec {probe("tree")} wait'))
-        self.assertEqual(job.code, 3)
+        job = self.start('--nproc-per-node=2', '--failure-timeout=200ms', '--shutdown-timeout=1h',
+                         *only_rank(0, 'read -r go; exit 3', f'exec {probe("tree")} wait'), stdin=-1)
+        job.read_until('ready')
+        job.process.stdin.close()
+        self.assertEqual(job.wait(), 3)
         self.assertRegex(job.err, r'then rank 1: did not stop in time, killed by SIGKILL')
-        self.assertLess(job.seconds, 5)
 
     def test_kills_at_once_without_grace(self):
-        job = self.run_job('--nproc-per-node=2', '--shutdown-timeout=0',
+        job = self.run_job('--nproc-per-node=2', '--failure-timeout=0', '--shutdown-timeout=1h',
                            *only_rank(0, 'exit 3', f'exec {probe("tree")} wait'))
         self.assertEqual(job.code, 3)
-        self.assertLess(job.seconds, 5)
 
     def test_those_who_stop_by_themselves_are_not_blamed(self):
-        job = self.start('--nproc-per-node=2',
+        job = self.start('--nproc-per-node=2', '--failure-timeout=1h',
                          *only_rank(0, 'read -r go; exit 5', f'exec {probe("signals")}'), stdin=-1)
         job.read_until('ready')
         job.process.stdin.close()

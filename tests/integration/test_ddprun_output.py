@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
-from ddprun_run import DdprunCase, SANITIZED, probe
+from ddprun_run import DdprunCase, SANITIZED, probe, wait_until
 
 LINES = 2000 if SANITIZED else 10000
 LINE = re.compile(rb'\[default(\d)\]:<(\d) (\d+) (\d+) ([a-z]*)>')
@@ -168,14 +168,18 @@ class Readers(DdprunCase):
     def test_one_that_is_stuck_can_be_given_up(self):
         job = self.start('--no-prefix', 'sh', '-c', 'yes; exit 0')
         job.read_until('y\n')
-        for _ in range(3):
+
+        def ended():
+            """One wish a second: those that come at once are one."""
             if job.process.poll() is None:
                 job.signal(signal.SIGTERM)
                 try:
                     job.process.wait(1)
                 except subprocess.TimeoutExpired:
                     pass
-        self.assertEqual(job.process.wait(5), 143)
+            return job.process.poll() is not None
+        wait_until(ended, 'the end of ddprun')
+        self.assertEqual(job.process.wait(), 143)
 
 
 class Destinations(DdprunCase):

@@ -42,14 +42,13 @@ class SignalCase(DdprunCase):
 class Ending(SignalCase):
     def test_each_ends_the_job_with_its_own_code(self):
         for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
-            job = self.ready(probe('signals'))
+            job = self.ready('--shutdown-timeout=1h', probe('signals'))
             job.signal(sig)
             self.assertEqual(job.wait(), 128 + sig, job.err)
             self.assertEqual(job.out.count(f'got {sig.name}\n'), 2, job.out)
             self.assertIn(f'{sig.name}: stopping 2 workers', job.err)
             self.assertIn(f'the job was ended by {sig.name}', job.err)
             self.assertNotIn('failed first', job.err)
-            self.assertLess(job.seconds, 10)
 
     def test_workers_that_die_of_it_are_no_failure(self):
         job = self.ready('--max-restarts=3', 'sh', '-c', 'echo ready; exec sleep 1000')
@@ -60,18 +59,18 @@ class Ending(SignalCase):
 
     def test_a_second_one_kills_at_once(self):
         for second in (signal.SIGTERM, signal.SIGINT):
-            job = self.ready(probe('signals'), 'stay')
+            job = self.ready('--shutdown-timeout=1h', probe('signals'), 'stay')
             job.signal(signal.SIGTERM)
             job.read_until('got SIGTERM', 2)
             self.insist(job, second)
             self.assertEqual(job.wait(), 128 + second, job.err)
             self.assertIn(f'{second.name}: killing 2 workers', job.err)
-            self.assertLess(job.seconds, 10)
 
     def test_one_that_comes_by_two_ways_is_one(self):
         job = self.ready(probe('signals'), 'stay')
+        agent = job.agent()
         job.signal(signal.SIGTERM)
-        os.kill(job.agent(), signal.SIGTERM)
+        os.kill(agent, signal.SIGTERM)
         job.read_until('got SIGTERM', 2)
         self.insist(job, signal.SIGTERM)
         self.assertEqual(job.wait(), 143)
@@ -81,10 +80,9 @@ class Ending(SignalCase):
         job = self.ready('--shutdown-timeout=300ms', probe('tree'), 'wait')
         job.signal(signal.SIGTERM)
         self.assertEqual(job.wait(), 143)
-        self.assertLess(job.seconds, 10)
 
     def test_while_a_failure_is_handled_it_ends_the_waiting(self):
-        job = self.start('--nproc-per-node=2', '--max-restarts=5', 'sh', '-c',
+        job = self.start('--nproc-per-node=2', '--max-restarts=5', '--failure-timeout=1h', 'sh', '-c',
                          f'if [ $RANK = 1 ]; then exec {probe("signals")} stay; fi; read -r go; exit 6',
                          stdin=-1)
         job.read_until('ready')
@@ -209,13 +207,13 @@ class Terminal(SignalCase):
         got = self.read_terminal(terminal, 'default0]:ready')
         self.read_terminal(terminal, 'default1]:ready', got)
         os.dup2(os.open('/dev/null', os.O_RDONLY), terminal) # closes the terminal
-        self.assertEqual(job.process.wait(10), 129)
+        self.assertEqual(job.process.wait(DEADLINE), 129)
         job.wait_gone()
 
     def test_output_is_not_stopped_by_a_background_rule(self):
         job, terminal = self.on_terminal('sh', '-c', 'stty tostop </dev/tty 2>/dev/null; echo shown')
         self.read_terminal(terminal, 'shown')
-        self.assertEqual(job.process.wait(10), 0)
+        self.assertEqual(job.process.wait(DEADLINE), 0)
 
 
 if __name__ == '__main__':

@@ -3,6 +3,7 @@
 service managers."""
 
 import os
+import re
 import resource
 import select
 import signal
@@ -145,7 +146,7 @@ class Limits(DdprundCase):
         self.stop(job)
 
     def test_a_greeting_that_does_not_come(self):
-        job = self.serve('--greeting-timeout=50ms')
+        job = self.serve('--greeting-timeout=2s')  # stats() greets, too
         with connect(job.endpoints[0]) as silent:
             self.assertEqual(silent.recv(1), b'')
         job.read_until('its greeting was not complete in time')
@@ -184,7 +185,7 @@ class Ending(DdprundCase):
         return client
 
     def test_those_who_wait_are_answered(self):
-        job = self.serve('--drain-timeout=20s')
+        job = self.serve('--drain-timeout=1h')
         client = self.waiting(job)
         with connect(job.endpoints[0]) as helper:
             job.signal(signal.SIGTERM)
@@ -197,7 +198,6 @@ class Ending(DdprundCase):
                            bytes(4) + frame + payload)
             self.assertEqual(client.wait(DEADLINE), 0)
             self.assertEqual(job.wait(), 0)
-        self.assertLess(job.seconds, 15)
         self.assertIn('info: stopped', job.err)
 
     def test_but_not_for_ever(self):
@@ -274,7 +274,8 @@ class Log(DdprundCase):
         self.stop(job)
         text = path.read_text()
         self.assertLess(text.count('\n'), 100)
-        self.assertIn('warning: closed 990 more connections for what their peers did', text)
+        more = re.findall(r'warning: closed (\d+) more connections for what their peers did', text)
+        self.assertGreater(sum(map(int, more)), 900)  # a few of every ten seconds have a line each
 
     def test_a_reader_that_does_not_read(self):
         job = self.serve('--log-level=debug')  # its stderr is a pipe, not read meanwhile
