@@ -23,10 +23,11 @@
 #include <unistd.h>
 
 enum {
-    ANSWER_MIN_MS =
-        200, /* for the answer of a rank that is waiting too: half the operation's time */
+    /* For the answer of a rank that is waiting too: half the operation's time. */
+    ANSWER_MIN_MS = 200,
     ANSWER_MAX_MS = 5000,
-    VERDICT_MIN_MS = 900, /* for the verdict of others, when everybody answers: all of its time */
+    /* For the verdict of others, when everybody answers: all of it. */
+    VERDICT_MIN_MS = 900,
     VERDICT_MAX_MS = 20000,
 };
 

@@ -3,10 +3,10 @@
  * its peer get errors that say so, and nothing of the communicator is left behind.
  */
 #include "check_main.h"
+#include "descriptors.h"
 #include "failmem.h"
 #include "rig.h"
 
-#include <dirent.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,17 +17,6 @@ enum { COUNT = 1000, N_MAX = 1000, UNLUCKY = 1 };
 enum { JOINING, WORKING, LUCKY };
 
 typedef ddp_status uses(struct rig *rig, ddp_comm *comm, struct ddp_error *err);
-
-static unsigned open_descriptors(void)
-{
-    unsigned count = 0;
-    DIR *dir = opendir("/proc/self/fd");
-    CHECK(dir != NULL);
-    while (readdir(dir) != NULL)
-        count++;
-    closedir(dir);
-    return count;
-}
 
 static ddp_status use_host(struct rig *rig, ddp_comm *comm, struct ddp_error *err)
 {

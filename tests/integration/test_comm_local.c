@@ -4,9 +4,9 @@
  */
 #include "check_main.h"
 #include "comm_impl.h"
+#include "descriptors.h"
 #include "world.h"
 
-#include <dirent.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -19,17 +19,6 @@ struct seat {
     ddp_status status;
     struct ddp_error error;
 };
-
-static unsigned open_descriptors(void)
-{
-    unsigned count = 0;
-    DIR *dir = opendir("/proc/self/fd");
-    ck_assert_ptr_nonnull(dir);
-    while (readdir(dir) != NULL)
-        count++;
-    closedir(dir);
-    return count;
-}
 
 static void *sit(void *arg)
 {

@@ -3,9 +3,9 @@
  * meetings in which both connect, collectives in between, and nothing left behind.
  */
 #include "check_main.h"
+#include "descriptors.h"
 #include "world.h"
 
-#include <dirent.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -157,17 +157,6 @@ START_TEST(leaving_loses_nothing)
     world_close(&world);
 }
 END_TEST
-
-static unsigned open_descriptors(void)
-{
-    unsigned count = 0;
-    DIR *dir = opendir("/proc/self/fd");
-    CHECK(dir != NULL);
-    while (readdir(dir) != NULL)
-        count++;
-    closedir(dir);
-    return count;
-}
 
 START_TEST(no_descriptor_is_left)
 {

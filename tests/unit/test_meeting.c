@@ -3,10 +3,10 @@
  * both at once, peers that are gone, strangers, and what is left when all is over.
  */
 #include "check_main.h"
+#include "descriptors.h"
 #include "handshake.h"
 #include "sockets.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -18,17 +18,6 @@ enum { SHM, TCP, TRANSPORTS, TURNS = 20000 /* of a millisecond or less */ };
 static struct ddpi_meeting ranks[2];
 static int bells[2];
 static unsigned descriptors; /* before */
-
-static unsigned open_descriptors(void)
-{
-    unsigned count = 0;
-    DIR *dir = opendir("/proc/self/fd");
-    ck_assert_ptr_nonnull(dir);
-    while (readdir(dir) != NULL)
-        count++;
-    closedir(dir);
-    return count;
-}
 
 static void open_ranks(int transport)
 {

@@ -11,9 +11,10 @@
  * alignment. Where two buffers are passed they do not overlap, or lie as the comment of the
  * function says for "in place".
  * Host memory: an operation returns when this rank's part is complete, and @stream is NULL. It
- * never hangs: when the communicator's timeout has passed it fails, after at most 1.1 seconds
- * more, in which the ranks find out which of them is to blame. A peer that dies is an error on
- * every survivor that names the rank.
+ * never hangs: when the communicator's timeout has passed it fails, soon after, as the ranks find
+ * out first which of them is to blame. Who is stopped has half the timeout for an answer, from 0.2
+ * to 5 seconds; where all are waiting it takes at most as long as the timeout more, from 0.9 to 20
+ * seconds. A peer that dies is an error on every survivor that names the rank.
  * Device memory: an operation is enqueued on @stream (a CUstream or cudaStream_t; NULL is the
  * legacy default stream) and returns. It begins when the work that was enqueued there before it is
  * done, and what is enqueued after it waits for it. Buffers belong to the operation until then.
