@@ -116,7 +116,8 @@ class Build:
             alone = [ROOT / 'tests/gpu/test_reduce_copy.c', ROOT / 'tests/gpu/bench_reduce_copy.c']
             tests = sources('tests/integration', 'test_device*.c')
             helpers = [ROOT / 'tests/integration/world.c', ROOT / 'tests/gpu/world_store.c',
-                       ROOT / 'tests/lib/check_main.c', *sources('tests/integration', 'rig*.c')]
+                       ROOT / 'tests/lib/check_main.c', ROOT / 'tests/lib/descriptors.c',
+                       *sources('tests/integration', 'rig*.c')]
             check = [ROOT / 'tests/gpu/check/check.c']
             driver = sources('tests/cuda', but=['fixture.c', 'old_driver.c']) if with_driver else []
             driver = [path for path in driver if not path.name.startswith('test_')]
