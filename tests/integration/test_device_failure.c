@@ -12,6 +12,7 @@
  */
 #include "check_main.h"
 #include "descriptors.h"
+#include "launch.h"
 #include "rig.h"
 
 #include <poll.h>
@@ -534,6 +535,77 @@ START_TEST(a_stream_hangs)
 }
 END_TEST
 
+/* ---- a kernel that fails ---- */
+
+/* Enqueue one that reads where nothing is, behind a wait for @address. */
+static void enqueue_a_fault(const struct gear *gear, struct ddpi_kernels *kernels,
+                            ddpi_cu_deviceptr address)
+{
+    const struct ddpi_reduction work = {.in = {at(16)},
+                                        .out = {at(gear->recv)},
+                                        .nin = 1,
+                                        .nout = 1,
+                                        .count = 1,
+                                        .dtype = DDP_INT32,
+                                        .divisor = 1};
+    CU(gear->cuda.stream_wait_value32(gear->stream, address, 1, DDPI_CU_STREAM_WAIT_VALUE_GEQ));
+    CHECK_OK(ddpi_kernels_launch(kernels, &work, gear->stream, err));
+}
+
+/* It stands before the operation on rank 1, and does not run before that is enqueued. */
+static void fault(struct world *world, uint32_t rank)
+{
+    struct gear gear;
+    open_gear(&gear, world, rank);
+    struct ddp_comm_options options = world_options(world, rank);
+    ddp_comm *comm;
+    CHECK_OK(ddp_comm_init(&options, &comm, err));
+    CHECK_OK(call(&gear, comm, 0, err));
+    CU(gear.cuda.stream_synchronize(gear.stream));
+    struct ddpi_kernels kernels;
+    ddpi_kernels_init(&kernels, &gear.cuda);
+    CHECK_OK(ddpi_kernels_load(&kernels, err));
+    void *page;
+    ddpi_cu_deviceptr address;
+    CU(gear.cuda.mem_host_alloc(&page, sizeof(uint32_t), DDPI_CU_MEMHOSTALLOC_DEVICEMAP));
+    CU(gear.cuda.mem_host_get_device_pointer(&address, page, 0));
+    _Atomic uint32_t *gate = page;
+    atomic_store(gate, 0);
+    if (rank == 1)
+        enqueue_a_fault(&gear, &kernels, address);
+    CHECK_OK(call(&gear, comm, 0, err));
+    atomic_store(gate, 1);
+    uint64_t since = now_us();
+    struct ddp_error error = {0};
+    ddp_status status;
+    while ((status = ddp_comm_check(comm, &error)) == DDP_OK) {
+        CHECK(now_us() - since < SOON_US);
+        poll(NULL, 0, 1);
+    }
+    put_report(world, rank, status, &error);
+    ddp_comm_destroy(comm);
+    _exit(0);
+}
+
+START_TEST(a_kernel_fails)
+{
+    struct world world = {.nranks = 3, .timeout_ms = LONG_MS};
+    world_open(&world);
+    for (uint32_t rank = 0; rank < world.nranks; rank++)
+        if (world_fork(&world, rank))
+            fault(&world, rank);
+    world_join(&world);
+    for (uint32_t rank = 0; rank < world.nranks; rank++) {
+        const struct report *report = &world.reports[rank];
+        ck_assert_msg(report->status == DDP_E_CUDA &&
+                          strstr(report->error.msg, "rank 1: the GPU failed") != NULL &&
+                          strstr(report->error.msg, "CUDA_ERROR_ILLEGAL_ADDRESS") != NULL,
+                      "rank %u: %s", rank, report->error.msg);
+    }
+    world_close(&world);
+}
+END_TEST
+
 /* Who leaves with operations enqueued ends them. */
 static void leave(struct world *world, uint32_t rank, ddp_comm *comm)
 {
@@ -572,6 +644,7 @@ Suite *test_suite(void)
     tcase_add_test(failures, a_rank_is_stopped_at_any_moment);
     tcase_add_test(failures, a_rank_is_killed_in_the_driver);
     tcase_add_loop_test(failures, a_stream_hangs, 0, 2);
+    tcase_add_test(failures, a_kernel_fails);
     tcase_add_test(failures, a_rank_leaves);
     suite_add_tcase(suite, failures);
     TCase *refusals = tcase_create("refusals");

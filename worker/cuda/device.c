@@ -240,8 +240,7 @@ ddp_status ddpi_device_pause(struct ddpi_device *device, struct ddpi_patience *p
         status = check_lanes(device);
     if (status == DDP_OK)
         status = check_time(device, wait);
-    if (patience->nap_us < NAP_MAX_US)
-        patience->nap_us *= 2;
+    patience->nap_us = patience->nap_us < NAP_MAX_US / 2 ? patience->nap_us * 2 : NAP_MAX_US;
     return status;
 }
 
