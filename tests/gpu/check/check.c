@@ -1,7 +1,7 @@
 /*
  * check.c - runs tests as Check does: each in a child process, so that it begins with nothing of
- * the one before, in a process group that is killed at its time limit. Prints a line for each that
- * fails, and a count.
+ * the one before, in a process group that is killed at its time limit, and with this program.
+ * Prints a line for each that fails, and a count. DDP_TEST_ONLY names the one test to run.
  */
 #include "check.h"
 
@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -152,11 +153,14 @@ static bool await(pid_t pid, double limit_s)
 static bool run_forked(const TCase *tcase, const struct test *test, int i)
 {
     fflush(NULL);
-    pid_t pid = fork();
+    pid_t parent = getpid(), pid = fork();
     if (pid < 0)
         return false;
     if (pid == 0) {
         setpgid(0, 0);
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* who kills this program's group does not reach ours */
+        if (getppid() != parent)
+            _exit(EXIT_FAILURE);
         test->run(i);
         fflush(NULL);
         _exit(EXIT_SUCCESS);
@@ -180,12 +184,16 @@ static void run_test(SRunner *runner, const TCase *tcase, const struct test *tes
 
 void srunner_run_all(SRunner *runner, enum print_output output)
 {
+    const char *only = getenv("DDP_TEST_ONLY");
     (void)output;
     for (int t = 0; t < runner->suite->count; t++) {
         const TCase *tcase = runner->suite->tcases[t];
-        for (int k = 0; k < tcase->count; k++)
+        for (int k = 0; k < tcase->count; k++) {
+            if (only != NULL && strcmp(only, tcase->tests[k].name) != 0)
+                continue;
             for (int i = tcase->tests[k].first; i < tcase->tests[k].end; i++)
                 run_test(runner, tcase, &tcase->tests[k], i);
+        }
     }
     printf("%s: %d tests, %d failed\n", runner->suite->name, runner->run, runner->failed);
 }
