@@ -15,6 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 FLAGS = ['-std=gnu17', '-D_GNU_SOURCE', '-O2', '-g', '-fPIC', '-pthread', '-Wall',
          '-ftrivial-auto-var-init=zero']
+LIMIT_S = 150  # of one compiler
 OLDEST_ARCH = 'compute_75'  # of which machine code is made, as in the ordinary build
 
 
@@ -22,8 +23,12 @@ class BuildError(Exception):
     """The text is what the compiler has said."""
 
 
-def run(words, **options):
-    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, **options)
+def run(words):
+    try:
+        done = subprocess.run([str(word) for word in words], capture_output=True, text=True,
+                              timeout=LIMIT_S, check=False)
+    except subprocess.TimeoutExpired as late:
+        raise BuildError(f'{" ".join(map(str, words))}\nnot done in {LIMIT_S} s') from late
     if done.returncode != 0:
         raise BuildError(f'{" ".join(map(str, words))}\n{done.stdout}{done.stderr}')
     return done.stdout
@@ -48,6 +53,7 @@ class Build:
         self.cc = find('cc', 'gcc', 'clang')
         self.made = self.out / 'made'  # sources that are made
         self.bin = self.out / 'bin'
+        self.failed = {}  # test program -> what the compiler has said
         for folder in (self.out, self.made, self.bin):
             folder.mkdir(parents=True, exist_ok=True)
         folders = ['base', 'base/include', 'rendezvous/include', 'worker', 'worker/cuda',
@@ -93,15 +99,21 @@ class Build:
         return target
 
     def compile_all(self, paths):
-        """source -> object, as many at a time as there are processors."""
+        """source -> object, or BuildError; as many at a time as there are processors."""
+        def attempt(path):
+            try:
+                return self.compile(path)
+            except BuildError as error:
+                return error
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-            return dict(zip(paths, pool.map(self.compile, paths)))
+            return dict(zip(paths, pool.map(attempt, paths)))
 
     def link(self, name, objects, *flags):
         run([self.cc, '-pthread', '-o', self.bin / name, *objects, *flags, '-ldl', '-lm'])
 
     def everything(self, with_driver):
-        """Returns the names of the test programs."""
+        """Returns the names of the test programs. One that cannot be built is in @failed, and does
+        not keep the others from it."""
         with concurrent.futures.ThreadPoolExecutor(1) as beside:
             kernels = beside.submit(self.make_kernels)  # takes the longest
             self.make_version()
@@ -113,7 +125,8 @@ class Build:
                 ROOT / 'cmd/options.c', ROOT / 'tests/gpu/perf_main.c',
                 self.made / 'perf_gloo_script.c']
             device = [ROOT / 'tests/gpu/device.c', ROOT / 'tests/lib/elements.c']
-            alone = [ROOT / 'tests/gpu/test_reduce_copy.c', ROOT / 'tests/gpu/bench_reduce_copy.c']
+            alone = [ROOT / 'tests/gpu' / name for name in
+                     ('test_reduce_copy.c', 'bench_reduce_copy.c', 'free_memory.c')]
             tests = sources('tests/integration', 'test_device*.c')
             helpers = [ROOT / 'tests/integration/world.c', ROOT / 'tests/gpu/world_store.c',
                        ROOT / 'tests/lib/check_main.c', ROOT / 'tests/lib/descriptors.c',
@@ -126,6 +139,9 @@ class Build:
             kernels.result()
 
         def of(paths):
+            for path in paths:
+                if isinstance(objects[path], BuildError):
+                    raise objects[path]
             return [objects[path] for path in paths]
 
         common = of(library) + [self.compile(self.made / 'image.c')]
@@ -133,11 +149,15 @@ class Build:
         for program in alone:
             self.link(program.stem, of([program, *device, *check]) + common)
         for test in tests:
-            self.link(test.stem, of([test, *helpers, *check]) + common)
+            try:
+                self.link(test.stem, of([test, *helpers, *check]) + common)
+            except BuildError as error:
+                self.failed[test.stem] = str(error)
         if with_driver:
             reduce = [path for path in library if path.name in ('reduce_cpu.c', 'dtype.c')]
             self.link('libcuda.so.1', of(driver + base + reduce + [ROOT / 'worker/cuda/driver.c']),
                       '-shared', '-Wl,-soname,libcuda.so.1', '-Wl,-z,nodelete',
                       f'-Wl,--version-script={ROOT / "tests/cuda/libcuda.map"}')
         shutil.copy(ROOT / 'tests/gpu/ddprun.py', self.bin / 'ddprun')
-        return [test.stem for test in tests]
+        (self.bin / 'ddprun').chmod(0o755)  # a copied tree may have lost it
+        return [test.stem for test in tests if test.stem not in self.failed]

@@ -4,46 +4,84 @@ Nothing of a run on the host driver is a figure: such a report names the steps a
 """
 
 import json
+import os
+import re
 
 NAME = 'collectives-gpu'
+ROWS_ONLY = ('kills', 'memory', 'sanitizer')  # their output is in run.log
+KILLED = re.compile(r'(\d+) ranks were killed; all others knew within ([\d.]+) ms')
 
 
-def of(results, purpose):
-    """All figures of rows, from the benchmarks that are for this."""
-    return [figure | {'name': name} for name, what, _, figures in results for figure in figures
-            if what == purpose and figure['benchmark'] == 'collective']
+def of(results, purpose, benchmark='collective'):
+    """All figures of rows, from the benchmarks that are for this and have ended well."""
+    return [figure for result in results if result['purpose'] == purpose and result['good']
+            for figure in result['figures'] if figure['benchmark'] == benchmark]
 
 
 def fastest_us(figure):
     return min(figure[key] for key in ('out_of_place_us', 'in_place_us') if key in figure)
 
 
-def times_floor(figure):
-    return fastest_us(figure) / figure['floor_us'] if figure.get('floor_us') else None
+def times_floor(figures):
+    """In multiples of 2NS/D, of the slowest of @figures; None if there is none."""
+    return max((fastest_us(figure) / figure['floor_us'] for figure in figures
+                if figure.get('floor_us')), default=None)
+
+
+def row(goal, seen, met):
+    return f'| {goal} | {seen} | {"" if met is None else "met" if met else "missed"} |'
 
 
 def judge(goal, seen, most, unit=''):
     if seen is None:
-        return f'| {goal} | not measured | |'
-    return f'| {goal} | {seen:.2f}{unit} | {"met" if seen <= most else "missed"} |'
+        return row(goal, 'not measured', None)
+    return row(goal, f'{seen:.2f}{unit}', seen <= most)
 
 
-def goal_rows(results):
+def speed_rows(results):
     large = of(results, 'large')
-    for figure in (f for f in large if f['dtype'] == 'float32'):
-        yield judge(f'{figure["ranks"]} processes on one GPU, float32, at most 1.5 x 2NS/D',
-                    times_floor(figure), 1.5, ' x')
     for ranks in (2, 4, 8):
+        yield judge(f'{ranks} processes on one GPU, float32, at most 1.5 x 2NS/D',
+                    times_floor([figure for figure in large if figure['ranks'] == ranks and
+                                 figure['dtype'] == 'float32']), 1.5, ' x')
+    for ranks in (2, 4, 8):
+        goal = f'{ranks} processes, bytes/s of bfloat16, at least 0.8 x float32'
         both = {f['dtype']: fastest_us(f) for f in large if f['ranks'] == ranks}
-        if len(both) == 2:
-            speed = both['float32'] / both['bfloat16']
-            yield (f'| {ranks} processes, bytes/s of bfloat16, at least 0.8 x float32 | {speed:.2f} x '
-                   f'| {"met" if speed >= 0.8 else "missed"} |')
+        if len(both) < 2:
+            yield row(goal, 'not measured', None)
+            continue
+        speed = both['float32'] / both['bfloat16']
+        yield row(goal, f'{speed:.2f} x', speed >= 0.8)
     small = [fastest_us(figure) for figure in of(results, 'small')]
     yield judge('4 processes, 8 B to 64 KiB, at most 150 us', max(small, default=None), 150, ' us')
-    for figure in of(results, 'local'):
-        yield judge('4 ranks of one process, float32, at most 1.3 x 2NS/D', times_floor(figure), 1.3,
-                    ' x')
+    yield judge('4 ranks of one process, float32, at most 1.3 x 2NS/D',
+                times_floor(of(results, 'local')), 1.3, ' x')
+    peers = [f for f in of(results, 'gloo', 'collective-peer') if f['peer'] == 'gloo']
+    for figure in peers:
+        yield row(f'4 processes, {figure["size"]} B, speed beside gloo', f'{figure["ratio"]:.1f} x', None)
+    if not peers:
+        yield row('4 processes, speed beside gloo', 'not measured', None)
+
+
+def other_rows(results):
+    kills = [KILLED.search(result['text']) for result in results if result['purpose'] == 'kills']
+    seen = [found for found in kills if found]
+    count = sum(int(found[1]) for found in seen)
+    text = f'{count}; all others knew within {max(float(found[2]) for found in seen):.1f} ms' if seen \
+        else 'not measured'
+    yield row('ranks killed at random moments, 100', text, count >= 100 if kills else None)
+    memory = [result for result in results if result['purpose'] == 'memory']
+    yield row('memory of the device that is free after all tests: as before them',
+              memory[0]['text'] if memory else 'not measured', memory[0]['good'] if memory else None)
+    checks = [result['good'] for result in results if result['purpose'] == 'sanitizer']
+    yield row('compute-sanitizer finds nothing',
+              f'{sum(checks)} of {len(checks)} runs are clean' if checks else 'not measured',
+              all(checks) if checks else None)
+
+
+def goals(results):
+    """Lines of a table."""
+    return ['| goal | seen | |', '|---|---|---|', *speed_rows(results), *other_rows(results)]
 
 
 def head(machine, small):
@@ -62,16 +100,30 @@ def body(steps, results):
     if not results:
         return
     yield ('\n## Goals\n\nD: bytes read and written by a device-to-device copy of the same run; N ranks of '
-           'S bytes. The\nfaster of in place and out of place counts.\n\n| goal | seen | |\n|---|---|---|')
-    yield from goal_rows(results)
-    for name, what, text, _ in results:
-        table = text.strip()
-        yield f'\n## {name}\n\n' + (table if what == 'kernel' else f'```\n{table}\n```')
+           'S bytes. The\nfaster of in place and out of place counts.\n')
+    yield from goals(results)
+    for result in results:
+        if result['purpose'] in ROWS_ONLY:
+            continue
+        table = result['text'].strip()
+        yield f'\n## {result["name"]}{"" if result["good"] else " (did not end well)"}\n'
+        yield table if result['purpose'] == 'kernel' else f'```\n{table}\n```'
 
 
-def write_report(folder, machine, steps, results, small):
-    lines = [*head(machine, small), *body(steps, results)]
-    (folder / f'{NAME}.md').write_text('\n'.join(lines) + '\n', encoding='utf-8')
-    figures = [figure | {'name': name} for name, _, _, found in results for figure in found]
-    content = {'host_driver': small, 'machine': machine, 'steps': steps, 'figures': figures}
-    (folder / f'{NAME}.json').write_text(json.dumps(content, indent=1) + '\n', encoding='utf-8')
+def replace(path, text):
+    """Whole, or as it was, whenever this is ended."""
+    fresh = path.with_suffix('.new')
+    fresh.write_text(text, encoding='utf-8')
+    os.replace(fresh, path)
+
+
+def write_report(folder, machine, seen, small):
+    """@seen: gpu_steps.Steps. What is not to be written is made all the same, as that shows that it
+    can be."""
+    text = [*body(seen.done, seen.results)]
+    figures = [figure for result in seen.results for figure in result['figures']]
+    if small:
+        text, figures = [*body(seen.done, [])], []
+    content = {'host_driver': small, 'machine': machine, 'steps': seen.done, 'figures': figures}
+    replace(folder / f'{NAME}.md', '\n'.join([*head(machine, small), *text]) + '\n')
+    replace(folder / f'{NAME}.json', json.dumps(content, indent=1) + '\n')
