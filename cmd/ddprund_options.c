@@ -177,7 +177,7 @@ static ddp_status parse_ms(const struct option *option, const char *text, void *
 #define LIMITS         "Limits: what exceeds one is refused, counted and logged"
 #define TCPSTORE       "PyTorch's TCPStore clients"
 #define STATE          "State"
-#define RUNNING        "Log and end"
+#define RUNNING        "Running, log and end"
 #define OTHER          "Other"
 
 #define KIB   INT64_C(1024)
@@ -275,11 +275,6 @@ static const struct option table[] = {
     {"request-timeout", 0, "DURATION", "DDPRUND_REQUEST_TIMEOUT", "60s", LIMITS,
      "until a request that was begun is complete", parse_ms, FIELD(server.frame_ms), 1, 24 * HOURS},
 
-    {"busy-poll", 0, "USEC", "DDPRUND_BUSY_POLL", "100", RUNNING,
-     "how long to look for the next request without sleeping, if the last two came as soon one "
-     "after the other; 0: never",
-     parse_busy_poll, FIELD(server.busy_poll_us), 0, 1000000},
-
     {"tcpstore-prefix", 0, "TEXT", "DDPRUND_TCPSTORE_PREFIX", "tcp/", TCPSTORE,
      "what their keys begin with in this store; they do not see it", option_text,
      FIELD(server.tcpstore_prefix), 0, 0},
@@ -296,6 +291,10 @@ static const struct option table[] = {
      "the disk, and a restart goes on with all of them",
      option_text, FIELD(state), 0, 0},
 
+    {"busy-poll", 0, "USEC", "DDPRUND_BUSY_POLL", "100", RUNNING,
+     "how long to look for the next request without sleeping, if the last two came as soon one "
+     "after the other; 0: never",
+     parse_busy_poll, FIELD(server.busy_poll_us), 0, 1000000},
     {"log-file", 0, "FILE", "DDPRUND_LOG_FILE", "standard error", RUNNING,
      "append the log to FILE; SIGHUP opens it again", option_text, FIELD(log_file), 0, 0},
     {"log-level", 0, "LEVEL", "DDPRUND_LOG_LEVEL", "info", RUNNING,
