@@ -44,6 +44,7 @@ static const struct {
     WORDS(ERROR_PEER_ACCESS_NOT_ENABLED, "peer access has not been enabled"),
     WORDS(ERROR_CONTEXT_IS_DESTROYED, "context is destroyed"),
     WORDS(ERROR_MISALIGNED_ADDRESS, "misaligned address"),
+    WORDS(ERROR_ALREADY_MAPPED, "resource already mapped"),
     WORDS(ERROR_LAUNCH_FAILED, "unspecified launch failure"),
     WORDS(ERROR_NOT_PERMITTED, "operation not permitted"),
     WORDS(ERROR_NOT_SUPPORTED, "operation not supported"),

@@ -26,6 +26,7 @@ struct host_settings {
     size_t memory_bytes;                            /* DDP_HOST_CUDA_MEMORY, of each device */
     unsigned delay_us;                              /* DDP_HOST_CUDA_DELAY_US, at most, each work */
     int version;                                    /* DDP_HOST_CUDA_VERSION */
+    bool reuses;                                    /* DDP_HOST_CUDA_REUSE: addresses */
 };
 
 const struct host_settings *host_settings(void);
@@ -103,8 +104,10 @@ struct host_memory {
     size_t size;
     int fd; /* -1: none */
     uint64_t id;
-    uint64_t nonce;                 /* SHARED, DEVICE: part of the name of the memfd */
-    unsigned opened;                /* SHARED: how often */
+    uint64_t nonce;  /* SHARED, DEVICE: part of the name of the memfd */
+    unsigned opened; /* SHARED: how often */
+    int owner_pid;   /* SHARED: where it is the owner's */
+    ddpi_cu_deviceptr owner_base;
     struct host_physical *physical; /* VIRTUAL: a reference */
     bool access[HOST_DEVICES_MAX];  /* VIRTUAL, SHARED: ordinals whose kernels may reach it */
 };
@@ -114,6 +117,10 @@ struct host_memory *host_memory_find(ddpi_cu_deviceptr pointer);
 
 /* Under the lock: what @context opened of the memory with @nonce of another process, or NULL. */
 struct host_memory *host_memory_find_shared(const struct host_context *context, uint64_t nonce);
+
+/* Under the lock: whether @context has opened other memory of that process at those addresses. */
+bool host_memory_overlaps(const struct host_context *context, int owner_pid,
+                          ddpi_cu_deviceptr owner_base, size_t size);
 
 /* Take and give the lock: where this process has the @size bytes at @pointer; NULL where they are
  * not all of one memory, or kernels on @device may not reach them. */

@@ -4,7 +4,8 @@
  * Each memory of a device is a memfd, so that another process can map it, filled with noise, so
  * that nobody is helped by zeros. Its address in this process comes out of one range that is used
  * once from front to end: what was freed stays unmapped, and no address comes back as something
- * else.
+ * else. With DDP_HOST_CUDA_REUSE=1 the last address that was freed is given out again, as a GPU's
+ * driver does.
  */
 #include "host.h"
 
@@ -51,8 +52,36 @@ static size_t round_up(size_t size)
     return (size + GRANULE - 1) / GRANULE * GRANULE;
 }
 
+/* Under the lock: ranges that were freed, the last one behind. */
+enum { FREED_MAX = 64 };
+static struct range {
+    char *bytes;
+    size_t size;
+} freed[FREED_MAX];
+static unsigned freed_count;
+
+static void give_back(char *bytes, size_t size)
+{
+    if (host_settings()->reuses && freed_count < FREED_MAX)
+        freed[freed_count++] = (struct range){bytes, round_up(size)};
+}
+
+static char *take_back(size_t size)
+{
+    for (unsigned i = freed_count; i-- > 0;)
+        if (freed[i].size == round_up(size)) {
+            char *bytes = freed[i].bytes;
+            memmove(&freed[i], &freed[i + 1], (--freed_count - i) * sizeof *freed);
+            return bytes;
+        }
+    return NULL;
+}
+
 char *host_range_take(size_t size)
 {
+    char *again = take_back(size);
+    if (again != NULL)
+        return again;
     if (arena == NULL) {
         void *mapped =
             mmap(NULL, ARENA_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -167,6 +196,8 @@ void host_memory_remove(struct host_memory *memory)
 {
     if (memory->bytes != NULL)
         host_range_clear(memory->bytes, memory->size);
+    if (memory->bytes != NULL && memory->kind == HOST_MEMORY_DEVICE)
+        give_back(memory->bytes, memory->size);
     if (memory->fd >= 0)
         close(memory->fd);
     if (is_charged(memory))
@@ -205,6 +236,19 @@ struct host_memory *host_memory_find_shared(const struct host_context *context, 
             return memory;
     }
     return NULL;
+}
+
+bool host_memory_overlaps(const struct host_context *context, int owner_pid,
+                          ddpi_cu_deviceptr owner_base, size_t size)
+{
+    ddpi_list_for_each (node, &memories) {
+        const struct host_memory *memory = ddpi_container_of(node, struct host_memory, link);
+        if (memory->kind == HOST_MEMORY_SHARED && memory->context == context &&
+            memory->owner_pid == owner_pid && memory->owner_base < owner_base + size &&
+            owner_base < memory->owner_base + memory->size)
+            return true;
+    }
+    return false;
 }
 
 static bool may_reach(const struct host_memory *memory, int device)

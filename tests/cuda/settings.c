@@ -81,6 +81,7 @@ static void read_all(void)
     settings.memory_bytes = number("DDP_HOST_CUDA_MEMORY", 4ULL << 30, 1ULL << 40);
     settings.delay_us = (unsigned)number("DDP_HOST_CUDA_DELAY_US", 0, 1000000);
     settings.version = (int)number("DDP_HOST_CUDA_VERSION", 13000, 99990);
+    settings.reuses = number("DDP_HOST_CUDA_REUSE", 0, 1) == 1;
 }
 
 const struct host_settings *host_settings(void)

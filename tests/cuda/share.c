@@ -15,6 +15,7 @@ struct handle {
     uint64_t magic;
     uint64_t nonce; /* tells the memfd from a later one under the same number */
     uint64_t size;
+    uint64_t base;
     int32_t pid;
     int32_t fd;
     int32_t physical_device;
@@ -37,6 +38,7 @@ ddpi_cu_result cuIpcGetMemHandle(struct ddpi_cu_ipc_handle *ret_handle, ddpi_cu_
         const struct handle inner = {.magic = MAGIC,
                                      .nonce = memory->nonce,
                                      .size = memory->size,
+                                     .base = memory->base,
                                      .pid = getpid(),
                                      .fd = memory->fd,
                                      .physical_device = host_settings()->physical[memory->device]};
@@ -79,6 +81,8 @@ static struct host_memory *map_shared(struct host_context *context, const struct
     }
     memory->fd = fd;
     memory->nonce = inner->nonce;
+    memory->owner_pid = inner->pid;
+    memory->owner_base = inner->base;
     memory->access[context->device] = true;
     memory->bytes = host_map_new(inner->size, fd);
     if (memory->bytes == NULL) {
@@ -95,6 +99,8 @@ static ddpi_cu_result open_handle(struct host_context *context, const struct han
 {
     struct host_memory *memory = host_memory_find_shared(context, inner->nonce);
     if (memory == NULL) {
+        if (host_memory_overlaps(context, inner->pid, inner->base, inner->size))
+            return DDPI_CU_ERROR_ALREADY_MAPPED;
         int fd = open_file(inner);
         if (fd < 0)
             return DDPI_CU_ERROR_MAP_FAILED;

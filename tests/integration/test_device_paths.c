@@ -229,7 +229,8 @@ START_TEST(buffers_that_are_not_there)
 }
 END_TEST
 
-/* Buffers come and go, at the places of earlier ones too; those who map them must notice. */
+/* Buffers come and go, at the places of earlier ones too; those who map them must notice, and can
+ * open the new one only when they have closed the old one. */
 static void fresh_buffers(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     struct rig rig;
@@ -237,14 +238,17 @@ static void fresh_buffers(struct world *world, uint32_t rank, ddp_comm *comm)
     for (size_t turn = 0; turn < 60; turn++) {
         struct problem of = {.dtype = DDP_INT32, .op = DDP_SUM, .count = 1 + turn * 997 % 5000};
         rig_all_reduce(&rig, &of);
+        if (turn % 5 == 0)
+            rig_shift(&rig, &of);
     }
     rig_close(&rig);
 }
 
 START_TEST(buffers_that_come_and_go)
 {
-    struct world world = {.nranks = 3,
-                          .algorithm = _i == 0 ? DDP_ALGORITHM_AUTO : DDP_ALGORITHM_RING};
+    struct world world = {.nranks = 4,
+                          .algorithm = _i % 2 == 0 ? DDP_ALGORITHM_AUTO : DDP_ALGORITHM_RING};
+    setenv("DDP_HOST_CUDA_REUSE", _i < 2 ? "0" : "1", 1);
     world_open(&world);
     world_run(&world, fresh_buffers);
     world_close(&world);
@@ -333,7 +337,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(paths, pieces_and_parts, 0, 2);
     tcase_add_loop_test(paths, bytes_are_counted, 0, 6);
     tcase_add_loop_test(paths, buffers_that_are_not_there, 0, 2);
-    tcase_add_loop_test(paths, buffers_that_come_and_go, 0, 2);
+    tcase_add_loop_test(paths, buffers_that_come_and_go, 0, 4);
     tcase_add_loop_test(paths, threads_on_one_device, 0, 2);
     tcase_add_loop_test(paths, a_thread_for_each_device, 0, 3);
     tcase_add_test(paths, a_world_of_one);

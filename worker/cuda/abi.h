@@ -23,6 +23,7 @@
     X(ERROR_INVALID_IMAGE, 200)               \
     X(ERROR_INVALID_CONTEXT, 201)             \
     X(ERROR_MAP_FAILED, 205)                  \
+    X(ERROR_ALREADY_MAPPED, 208)              \
     X(ERROR_NO_BINARY_FOR_GPU, 209)           \
     X(ERROR_PEER_ACCESS_UNSUPPORTED, 217)     \
     X(ERROR_OPERATING_SYSTEM, 304)            \

@@ -17,7 +17,8 @@
 enum {
     NAP_MIN_US = 20,
     NAP_MAX_US = 1000,
-    STALE_MAX = 32, /* mappings that wait to be closed */
+    STALE_MAX = 32,   /* mappings that wait to be closed */
+    REFUSED_MAX = 16, /* buffers that could not be opened since some were */
 };
 
 /* ---- what it holds ---- */
@@ -85,7 +86,10 @@ static ddp_status equip(struct ddpi_device *device, struct ddp_error *err)
     device->offers = ddpi_calloc(2 * ranks, sizeof *device->offers);
     device->ways.reads = ddpi_calloc(ranks, sizeof *device->ways.reads);
     device->peers = ddpi_calloc(ranks, sizeof *device->peers);
-    if (device->offers == NULL || device->ways.reads == NULL || device->peers == NULL)
+    device->opens = ddpi_calloc(ranks, sizeof *device->opens);
+    device->scratches = ddpi_calloc(ranks, sizeof *device->scratches);
+    if (device->offers == NULL || device->ways.reads == NULL || device->peers == NULL ||
+        device->opens == NULL || device->scratches == NULL)
         return ddpi_error_nomem(err, 2 * ranks * sizeof *device->offers);
     struct ddpi_card card = {0};
     ddp_status status = ddpi_card_identify(&card, err);
@@ -142,6 +146,8 @@ void ddpi_device_destroy(struct ddpi_device *device)
     pthread_mutex_destroy(&device->lock);
     ddpi_cuda_finish(&device->cuda);
     ddpi_free(device->handed);
+    ddpi_free(device->scratches);
+    ddpi_free(device->opens);
     ddpi_free(device->peers);
     ddpi_free(device->ways.reads);
     ddpi_free(device->offers);
@@ -261,31 +267,6 @@ bool ddpi_is_message(const struct ddpi_job *job)
     return job->call.operation == DDPI_SEND || job->call.operation == DDPI_RECV;
 }
 
-/* Everybody describes the buffers of the operation to everybody. */
-static ddp_status exchange_offers(struct ddpi_device *device, const struct ddpi_errand *errand)
-{
-    uint32_t rank = device->comm->rank;
-    struct ddpi_offer *own = &device->offers[2 * rank];
-    const struct ddpi_job *job = &errand->job;
-    size_t part = job->call.count * job->element_size, all = job->count * job->element_size;
-    ddpi_share_offer(&device->shares, rank, job->send,
-                     job->call.operation == DDPI_REDUCE_SCATTER ? all : part,
-                     errand->send_allocation, &own[0]);
-    ddpi_share_offer(&device->shares, rank, job->recv,
-                     job->call.operation == DDPI_ALL_GATHER ? all : part, errand->recv_allocation,
-                     &own[1]);
-    return ddpi_device_gather(device, &errand->job, device->offers, 2 * sizeof *own);
-}
-
-/* Whether everybody can offer what the direct path opens. All ranks come to the same answer. */
-static bool all_offered(const struct ddpi_device *device)
-{
-    for (uint32_t i = 0; i < 2 * device->comm->world_size; i++)
-        if (!ddpi_offer_suits(&device->offers[i], &device->offers[0]))
-            return false;
-    return true;
-}
-
 static bool reduces(const struct ddpi_call *call)
 {
     return call->operation == DDPI_ALL_REDUCE || call->operation == DDPI_REDUCE ||
@@ -307,12 +288,12 @@ ddp_status ddpi_device_carry_out(struct ddpi_device *device, struct ddpi_errand 
         ddpi_device_stage(device, DDPI_STAGE_WORK);
         return status;
     }
-    status = exchange_offers(device, errand);
+    bool direct;
+    status = ddpi_device_offer(device, errand, &direct);
     ddpi_device_stage(device, DDPI_STAGE_OFFERS);
     if (status != DDP_OK || job->call.operation == DDPI_BARRIER)
         return status;
-    ddp_algorithm algorithm = device->comm->algorithm;
-    if (device->ways.one_gpu && algorithm != DDP_ALGORITHM_RING && all_offered(device))
+    if (direct)
         return ddpi_direct_run(device, job);
     if (job->call.algorithm == DDP_ALGORITHM_DIRECT && reduces(&job->call))
         return ddpi_comm_fail(device->comm, NULL, DDP_E_UNSUPPORTED,
@@ -345,11 +326,16 @@ static ddp_status meet(struct ddpi_device *device, const struct ddpi_job *job)
     return device->failed ? device->comm->failed : ddpi_device_meet(device, job);
 }
 
-/* Close mappings when that holds nobody up, or when there are many of them. */
-static void tidy(struct ddpi_device *device)
+/* Close mappings when that holds nobody up; or all the same, when there are many of them or one has
+ * been in the way for long. The driver waits for all that the context has been given to do. */
+static void tidy(struct ddpi_device *device, ddpi_cu_stream stream)
 {
-    uint32_t stale = device->shares.stale;
-    if (stale == 0 || (stale < STALE_MAX && ddpi_device_busy(device)))
+    const struct ddpi_shares *shares = &device->shares;
+    if (shares->stale == 0)
+        return;
+    bool must = shares->stale >= STALE_MAX || shares->refused >= REFUSED_MAX;
+    bool idle = !ddpi_device_busy(device) && device->cuda.stream_query(stream) == DDPI_CU_SUCCESS;
+    if (!must && !idle)
         return;
     ddpi_device_drain(device);
     ddpi_shares_tidy(&device->shares);
@@ -363,6 +349,6 @@ ddp_status ddpi_device_submit(struct ddpi_device *device, struct ddpi_errand *er
         status = meet(device, &errand->job);
     if (status != DDP_OK)
         return ddpi_error_set(err, status, "%s", device->comm->cause);
-    tidy(device);
+    tidy(device, stream);
     return ddpi_queue_put(device, errand, stream, err);
 }

@@ -96,13 +96,14 @@ struct ddpi_device {
     char machine[DDPI_MACHINE_TEXT];
     ddpi_cu_deviceptr scratch; /* a pattern, slots for what is to be reduced, partial results */
     struct ddpi_offer own_scratch;
-    struct ddpi_offer previous_scratch; /* that of the rank before */
-    struct ddpi_peer *peers;            /* by rank */
-    uint8_t *slots_in;                  /* pinned: units on their way in */
-    uint8_t *slots_out;                 /* pinned: units on their way out */
-    struct ddpi_handed *handed;         /* see handover.h */
+    struct ddpi_offer *scratches; /* by rank: those that this one may read */
+    struct ddpi_peer *peers;      /* by rank */
+    uint8_t *slots_in;            /* pinned: units on their way in */
+    uint8_t *slots_out;           /* pinned: units on their way out */
+    struct ddpi_handed *handed;   /* see handover.h */
     uint32_t handed_count;
     struct ddpi_offer *offers; /* two of each rank, for the operation at hand */
+    uint8_t *opens;            /* by rank: it can open what it is to read for that */
     struct ddpi_progress progress;
 
     bool equipped; /* all of the above is there, or its failure is the communicator's */
@@ -191,9 +192,17 @@ bool ddpi_device_reads(struct ddpi_device *device, const struct ddpi_offer *offe
 /* Find out with all ranks who can reach whose memory how, and tell DDP_DEBUG. */
 ddp_status ddpi_device_meet(struct ddpi_device *device, const struct ddpi_job *job);
 
+/* ---- offers.c ---- */
+
+/* All ranks learn all offers for @errand, and whether one kernel of rank 0 can do it; if not, whose
+ * edges of the ring read. */
+ddp_status ddpi_device_offer(struct ddpi_device *device, const struct ddpi_errand *errand,
+                             bool *ret_direct);
+
 /* ---- direct.c, ring.c, p2p.c, and pipeline.c for the last two ---- */
 
-/* One kernel of rank 0 for all ranks. Offers are there. */
+/* One kernel of rank 0 for all ranks; through scratch memory where that cannot open all buffers.
+ * Offers are there. */
 ddp_status ddpi_direct_run(struct ddpi_device *device, struct ddpi_job *job);
 
 /* Where a rank's units come from and go to. */
@@ -207,6 +216,10 @@ struct ddpi_ends {
 /* A job round job->ring, neighbour to neighbour. */
 ddp_status ddpi_pipeline_run(struct ddpi_device *device, struct ddpi_job *job,
                              const struct ddpi_ends *ends);
+
+/* Whether @reader gets at what the rank before it has offered. All ranks come to the same answer.
+ */
+bool ddpi_ring_edge_reads(const struct ddpi_device *device, uint32_t reader);
 
 /* Round the ring of all ranks. Offers are there. */
 ddp_status ddpi_ring_run(struct ddpi_device *device, struct ddpi_job *job);

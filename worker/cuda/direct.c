@@ -4,14 +4,18 @@
  * wait for each other would starve; this way every byte is read once and written once.
  *
  * What is launched follows from the call alone, so all ranks know it: rank 0 launches, the others
- * count their bytes and hear when it is done.
+ * count their bytes and hear when it is done. Where rank 0 cannot open a buffer yet (offers.c), all
+ * take the way through scratch memory, a window at a time: the same sums in the same order.
  */
 #include "handover.h"
 
 #include "error.h"
 #include "reduce.h"
 
-enum { NOBODY = DDPI_REDUCE_MOST };
+enum {
+    NOBODY = DDPI_REDUCE_MOST,
+    WINDOW = DDPI_PARTIALS_SIZE / 2, /* bytes of scratch for what comes in, and for what goes out */
+};
 
 /* One kernel: the same elements of several ranks' send buffers into several ranks' receive
  * buffers. */
@@ -80,16 +84,21 @@ static ddp_status open_buffer(struct ddpi_device *device, uint32_t rank, bool re
     return status;
 }
 
-static ddp_status launch(struct ddpi_device *device, const struct ddpi_job *job,
-                         const struct deal *deal, struct ddp_error *err)
+static struct ddpi_reduction reduction_of(const struct ddpi_job *job, const struct deal *deal)
 {
-    struct ddpi_reduction work = {
+    return (struct ddpi_reduction){
         .nin = deal->nin,
         .nout = deal->nout,
         .count = deal->count,
         .dtype = job->call.dtype,
         .op = job->call.op,
         .divisor = job->call.op == DDP_AVERAGE && deal->nin > 1 ? job->ring.nranks : 1};
+}
+
+static ddp_status launch(struct ddpi_device *device, const struct ddpi_job *job,
+                         const struct deal *deal, struct ddp_error *err)
+{
+    struct ddpi_reduction work = reduction_of(job, deal);
     ddp_status status = DDP_OK;
     if (deal->count == 0) /* and maybe no buffers */
         return DDP_OK;
@@ -108,6 +117,19 @@ static ddp_status launch(struct ddpi_device *device, const struct ddpi_job *job,
     return status;
 }
 
+/* What was enqueued went well so far, if @status says so: wait until it is done. */
+static ddp_status complete(struct ddpi_device *device, const struct ddpi_job *job,
+                           ddp_status status, struct ddp_error *err)
+{
+    if (status == DDP_OK)
+        status = ddpi_lane_stamp(device, DDPI_LANE_REDUCE, err);
+    if (status != DDP_OK)
+        return ddpi_device_fail(device, status, err);
+    struct ddpi_wait wait = ddpi_device_wait(job);
+    const struct ddpi_lane *lane = &device->lanes[DDPI_LANE_REDUCE];
+    return ddpi_device_await(device, &wait, lane->word, lane->launched);
+}
+
 static ddp_status lead(struct ddpi_device *device, const struct ddpi_job *job)
 {
     struct ddp_error err;
@@ -116,13 +138,7 @@ static ddp_status lead(struct ddpi_device *device, const struct ddpi_job *job)
         struct deal deal = make_deal(job, i);
         status = launch(device, job, &deal, &err);
     }
-    if (status == DDP_OK)
-        status = ddpi_lane_stamp(device, DDPI_LANE_REDUCE, &err);
-    if (status != DDP_OK)
-        return ddpi_device_fail(device, status, &err);
-    struct ddpi_wait wait = ddpi_device_wait(job);
-    const struct ddpi_lane *lane = &device->lanes[DDPI_LANE_REDUCE];
-    return ddpi_device_await(device, &wait, lane->word, lane->launched);
+    return complete(device, job, status, &err);
 }
 
 /* Everybody hears that rank 0 is done. */
@@ -139,6 +155,91 @@ static ddp_status share_news(struct ddpi_device *device, const struct ddpi_job *
         .timeout_ms = job->timeout_ms};
     return ddpi_job_run(device->comm, &news);
 }
+
+/* ---- through scratch memory ---- */
+
+static ddp_status launch_in_scratch(struct ddpi_device *device, const struct ddpi_job *job,
+                                    const struct deal *window, struct ddp_error *err)
+{
+    struct ddpi_reduction work = reduction_of(job, window);
+    ddpi_cu_deviceptr at[DDPI_REDUCE_MOST];
+    ddp_status status = DDP_OK;
+    for (uint32_t rank = 0; rank < job->ring.nranks && status == DDP_OK; rank++) {
+        status = ddpi_share_open(&device->shares, &device->scratches[rank], &at[rank], err);
+        at[rank] += DDPI_SCRATCH_PARTIALS;
+    }
+    for (uint32_t i = 0; i < window->nin && status == DDP_OK; i++)
+        work.in[i] = (const void *)(uintptr_t)at[window->in[i]];
+    for (uint32_t i = 0; i < window->nout && status == DDP_OK; i++)
+        work.out[i] = (void *)(uintptr_t)(at[window->out[i]] + WINDOW);
+    if (status == DDP_OK)
+        status = ddpi_kernels_launch(&device->kernels, &work,
+                                     device->lanes[DDPI_LANE_REDUCE].stream, err);
+    return complete(device, job, status, err);
+}
+
+static bool takes_part(uint32_t rank, const uint32_t *ranks, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (ranks[i] == rank)
+            return true;
+    return false;
+}
+
+static ddp_status copy(struct ddpi_device *device, const struct ddpi_job *job, ddpi_cu_deviceptr to,
+                       ddpi_cu_deviceptr from, size_t len)
+{
+    struct ddp_error err;
+    ddp_status status = DDP_OK;
+    ddpi_cu_result result =
+        device->cuda.memcpy_async(to, from, len, device->lanes[DDPI_LANE_REDUCE].stream);
+    if (result != DDPI_CU_SUCCESS)
+        status = ddpi_cuda_error(&device->cuda, &err, result, "copy within the GPU");
+    return complete(device, job, status, &err);
+}
+
+/* In with it, the kernel, out with it; nobody begins one of these before all others have ended what
+ * it needs. */
+static ddp_status move_window(struct ddpi_device *device, const struct ddpi_job *job,
+                              const struct deal *window)
+{
+    uint32_t rank = job->ring.rank;
+    size_t len = window->count * job->element_size;
+    ddpi_cu_deviceptr scratch = device->scratch + DDPI_SCRATCH_PARTIALS;
+    ddp_status status = DDP_OK;
+    if (takes_part(rank, window->in, window->nin))
+        status = copy(device, job, scratch,
+                      (uintptr_t)job->send + window->in_first * job->element_size, len);
+    if (status == DDP_OK)
+        status = ddpi_device_gather(device, job, device->opens, 1);
+    struct ddp_error err;
+    if (status == DDP_OK && rank == 0)
+        status = launch_in_scratch(device, job, window, &err);
+    if (status == DDP_OK)
+        status = share_news(device, job);
+    if (status == DDP_OK && takes_part(rank, window->out, window->nout))
+        status = copy(device, job, (uintptr_t)job->recv + window->out_first * job->element_size,
+                      scratch + WINDOW, len);
+    return status;
+}
+
+static ddp_status move_windows(struct ddpi_device *device, const struct ddpi_job *job)
+{
+    const size_t room = WINDOW / job->element_size;
+    ddp_status status = DDP_OK;
+    for (uint32_t i = 0; i < deal_count(job); i++) {
+        struct deal deal = make_deal(job, i), window = deal;
+        for (size_t done = 0; done < deal.count && status == DDP_OK; done += window.count) {
+            window.count = deal.count - done < room ? deal.count - done : room;
+            window.in_first = deal.in_first + done;
+            window.out_first = deal.out_first + done;
+            status = move_window(device, job, &window);
+        }
+    }
+    return status;
+}
+
+/* ---- all of it ---- */
 
 /* Elements of @owner's that cross between it and rank 0, as far as this rank sees it. */
 static size_t crossing(const struct ddpi_job *job, uint32_t owner, size_t count)
@@ -185,13 +286,19 @@ static ddp_status bring_descriptors(struct ddpi_device *device, const struct ddp
 
 ddp_status ddpi_direct_run(struct ddpi_device *device, struct ddpi_job *job)
 {
-    ddp_status status = bring_descriptors(device, job);
-    if (status == DDP_OK && job->ring.rank == 0)
-        status = lead(device, job);
-    ddpi_device_stage(device, DDPI_STAGE_WORK);
-    if (status == DDP_OK)
-        status = share_news(device, job);
-    ddpi_device_stage(device, DDPI_STAGE_NEWS);
+    ddp_status status;
+    if (device->opens[0] == 0) {
+        status = move_windows(device, job);
+        ddpi_device_stage(device, DDPI_STAGE_WORK);
+    } else {
+        status = bring_descriptors(device, job);
+        if (status == DDP_OK && job->ring.rank == 0)
+            status = lead(device, job);
+        ddpi_device_stage(device, DDPI_STAGE_WORK);
+        if (status == DDP_OK)
+            status = share_news(device, job);
+        ddpi_device_stage(device, DDPI_STAGE_NEWS);
+    }
     if (status == DDP_OK)
         count_bytes(job);
     return status;

@@ -219,14 +219,17 @@ static void conclude(struct meeting *meeting)
         ways->reads[rank] = meeting->findings[rank].reads_previous;
 }
 
-/* Of the others' memory only that of the rank before will be needed again. */
-static void keep_previous(struct meeting *meeting)
+/* Of the others' memory that of the rank before will be needed again; all of it by rank 0, if its
+ * kernels serve everybody. */
+static void keep_scratches(struct meeting *meeting)
 {
     struct ddpi_device *device = meeting->device;
-    device->previous_scratch = meeting->offers[previous(meeting)];
-    for (uint32_t from = 0; from < device->comm->world_size; from++)
-        if (from != previous(meeting))
+    bool leads = device->comm->rank == 0 && device->ways.one_gpu;
+    for (uint32_t from = 0; from < device->comm->world_size; from++) {
+        device->scratches[from] = meeting->offers[from];
+        if (from != previous(meeting) && !leads)
             ddpi_share_drop(&device->shares, &meeting->offers[from]);
+    }
 }
 
 static ddp_status hold(struct meeting *meeting)
@@ -249,7 +252,7 @@ static ddp_status hold(struct meeting *meeting)
     conclude(meeting);
     tell_seat(meeting);
     tell_way(meeting);
-    keep_previous(meeting);
+    keep_scratches(meeting);
     return DDP_OK;
 }
 

@@ -23,6 +23,19 @@ struct hello {
     struct ddpi_offer scratch;
 };
 
+/* What is to come with a descriptor cannot be tried out yet. */
+static bool opens(struct ddpi_device *device, const struct ddpi_offer *buffer)
+{
+    ddpi_cu_deviceptr address;
+    struct ddp_error err;
+    if (buffer->way != DDPI_SHARE_IPC ||
+        ddpi_share_open(&device->shares, buffer, &address, &err) == DDP_OK)
+        return true;
+    ddpi_debug(device->comm->rank, "cannot read a message of rank %u in its memory yet: %s",
+               buffer->rank, err.msg);
+    return false;
+}
+
 static bool reads(struct ddpi_device *device, const struct hello *hello)
 {
     uint32_t from = hello->buffer.rank;
@@ -33,7 +46,7 @@ static bool reads(struct ddpi_device *device, const struct hello *hello)
     enum ddpi_peer_way *memory = &device->peers[from].memory;
     if (*memory == DDPI_PEER_UNKNOWN)
         *memory = ddpi_device_reads(device, &hello->scratch) ? DDPI_PEER_READ : DDPI_PEER_NOT_READ;
-    return *memory == DDPI_PEER_READ;
+    return *memory == DDPI_PEER_READ && opens(device, &hello->buffer);
 }
 
 /* Once for each sender, and again when the way changes. */

@@ -6,13 +6,11 @@
 
 #include "ring.h"
 
-/* Whether @reader gets at what the rank before it has offered. All ranks come to the same answer.
- */
-static bool edge_reads(const struct ddpi_device *device, uint32_t reader)
+bool ddpi_ring_edge_reads(const struct ddpi_device *device, uint32_t reader)
 {
     uint32_t ranks = device->comm->world_size;
     const struct ddpi_offer *offers = &device->offers[2 * ddpi_ring_prev(reader, ranks)];
-    bool possible = device->ways.reads[reader];
+    bool possible = device->ways.reads[reader] && device->opens[reader] != 0;
     for (unsigned i = 0; i < 2 && possible; i++)
         possible = ddpi_offer_suits(&offers[i], &device->offers[2 * reader]);
     return possible;
@@ -23,7 +21,7 @@ static bool edge_reads(const struct ddpi_device *device, uint32_t reader)
 static size_t piece_for(const struct ddpi_device *device)
 {
     for (uint32_t rank = 0; rank < device->comm->world_size; rank++)
-        if (!edge_reads(device, rank))
+        if (!ddpi_ring_edge_reads(device, rank))
             return DDPI_STAGED_PIECE;
     return DDPI_READ_PIECE;
 }
@@ -33,14 +31,15 @@ ddp_status ddpi_ring_run(struct ddpi_device *device, struct ddpi_job *job)
     const struct ddp_comm *comm = device->comm;
     const struct ddpi_offer *previous =
         &device->offers[2 * ddpi_ring_prev(comm->rank, comm->world_size)];
-    const struct ddpi_offer theirs[DDPI_OFFERS] = {[DDPI_OFFER_SEND] = previous[DDPI_OFFER_SEND],
-                                                   [DDPI_OFFER_RECV] = previous[DDPI_OFFER_RECV],
-                                                   [DDPI_OFFER_SCRATCH] = device->previous_scratch};
+    const struct ddpi_offer theirs[DDPI_OFFERS] = {
+        [DDPI_OFFER_SEND] = previous[DDPI_OFFER_SEND],
+        [DDPI_OFFER_RECV] = previous[DDPI_OFFER_RECV],
+        [DDPI_OFFER_SCRATCH] = device->scratches[ddpi_ring_prev(comm->rank, comm->world_size)]};
     const struct ddpi_ends ends = {
         .prev = comm->edges.ring[DDPI_PREV],
         .next = comm->edges.ring[DDPI_NEXT],
-        .reads_prev = edge_reads(device, comm->rank),
-        .read_by_next = edge_reads(device, ddpi_ring_next(comm->rank, comm->world_size)),
+        .reads_prev = ddpi_ring_edge_reads(device, comm->rank),
+        .read_by_next = ddpi_ring_edge_reads(device, ddpi_ring_next(comm->rank, comm->world_size)),
         .theirs = theirs,
         .piece = piece_for(device)};
     struct ddpi_wait wait = ddpi_device_wait(job);

@@ -49,6 +49,7 @@ void ddpi_shares_tidy(struct ddpi_shares *shares)
         shares->open[i] = shares->open[--shares->count];
     }
     shares->stale = 0;
+    shares->refused = 0;
 }
 
 static void make_stale(struct ddpi_shares *shares, struct ddpi_share *share)
@@ -63,6 +64,7 @@ void ddpi_shares_finish(struct ddpi_shares *shares)
         make_stale(shares, &shares->open[i]);
     ddpi_shares_tidy(shares);
     ddpi_free(shares->open);
+    ddpi_free(shares->known);
 }
 
 /* Memory pools say that they can be exported as well, but not like this. */
@@ -96,6 +98,36 @@ static bool is_exportable(const struct ddpi_cuda *cuda, ddpi_cu_deviceptr addres
            is_virtual(cuda, address);
 }
 
+static struct ddpi_known *find_known(const struct ddpi_shares *shares,
+                                     const struct ddpi_offer *offer)
+{
+    for (uint32_t i = 0; i < shares->known_count; i++)
+        if (shares->known[i].base == offer->address - offer->offset)
+            return &shares->known[i];
+    return NULL;
+}
+
+void ddpi_share_known(struct ddpi_shares *shares, const struct ddpi_offer *offer,
+                      enum ddpi_readers readers)
+{
+    struct ddpi_known *known = find_known(shares, offer);
+    if (offer->way != DDPI_SHARE_IPC)
+        return;
+    if (known == NULL) {
+        size_t count = shares->known_count + (size_t)1;
+        known = ddpi_realloc(shares->known, count, sizeof *known);
+        if (known == NULL)
+            return; /* they are asked again */
+        shares->known = known;
+        known = &known[shares->known_count++];
+        *known = (struct ddpi_known){.base = offer->address - offer->offset};
+    }
+    if (known->allocation != offer->allocation)
+        known->readers = 0;
+    known->allocation = offer->allocation;
+    known->readers |= readers;
+}
+
 void ddpi_share_offer(const struct ddpi_shares *shares, uint32_t rank, const void *address,
                       size_t len, uint64_t allocation, struct ddpi_offer *ret_offer)
 {
@@ -104,7 +136,8 @@ void ddpi_share_offer(const struct ddpi_shares *shares, uint32_t rank, const voi
                                      .address = (uintptr_t)address,
                                      .context = (uintptr_t)shares->context,
                                      .allocation = allocation,
-                                     .rank = rank};
+                                     .rank = rank,
+                                     .known = DDPI_READERS_FIRST | DDPI_READERS_NEXT};
     ddpi_cu_deviceptr base;
     size_t size;
     if (address == NULL ||
@@ -118,6 +151,9 @@ void ddpi_share_offer(const struct ddpi_shares *shares, uint32_t rank, const voi
     if (cuda->ipc_get_mem_handle(&handle, base) == DDPI_CU_SUCCESS) {
         memcpy(ret_offer->handle, &handle, sizeof handle);
         ret_offer->way = DDPI_SHARE_IPC;
+        const struct ddpi_known *known = find_known(shares, ret_offer);
+        bool same = known != NULL && known->allocation == allocation;
+        ret_offer->known = same ? (uint16_t)known->readers : 0;
     } else if (is_exportable(cuda, base)) {
         if (ret_offer->allocation == 0)
             ret_offer->allocation = block_of(cuda, base);
@@ -163,13 +199,16 @@ static struct ddpi_share *find(struct ddpi_shares *shares, const struct ddpi_off
     return NULL;
 }
 
-/* An allocation that lies where another one was: that one is freed, and kept only by us. */
+/* An allocation that lies where others were: those are freed, and kept only by us. */
 static void drop_freed(struct ddpi_shares *shares, const struct ddpi_offer *offer)
 {
-    for (uint32_t i = 0; i < shares->count; i++)
-        if (shares->open[i].process == offer->process &&
-            shares->open[i].owner_base == offer->address - offer->offset)
-            make_stale(shares, &shares->open[i]);
+    uint64_t begin = offer->address - offer->offset, end = begin + offer->size;
+    for (uint32_t i = 0; i < shares->count; i++) {
+        struct ddpi_share *open = &shares->open[i];
+        if (open->process == offer->process && open->owner_base < end &&
+            begin < open->owner_base + open->size)
+            make_stale(shares, open);
+    }
 }
 
 /* But not what came with a descriptor: its owner does not hand that over again. */
@@ -211,7 +250,8 @@ static struct ddpi_share *add(struct ddpi_shares *shares, const struct ddpi_offe
     struct ddpi_share *share = &shares->open[shares->count];
     *share = (struct ddpi_share){.process = offer->process,
                                  .allocation = offer->allocation,
-                                 .owner_base = offer->address - offer->offset};
+                                 .owner_base = offer->address - offer->offset,
+                                 .size = offer->size};
     return share;
 }
 
@@ -229,6 +269,7 @@ static struct ddpi_share *open_share(struct ddpi_shares *shares, const struct dd
     if (result != DDPI_CU_SUCCESS) {
         (void)ddpi_cuda_error(shares->cuda, err, result, "open the GPU memory of rank %u",
                               offer->rank);
+        shares->refused++;
         return NULL;
     }
     shares->count++;

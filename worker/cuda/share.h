@@ -20,6 +20,9 @@ enum ddpi_share_way {
     DDPI_SHARE_FD,   /* virtual memory (cuMemCreate): a descriptor, handed over separately */
 };
 
+/* Who opens a buffer of CUDA IPC: rank 0, for one kernel, or the next rank of the ring. */
+enum ddpi_readers { DDPI_READERS_FIRST = 1, DDPI_READERS_NEXT = 2 };
+
 /* One buffer, as its owner describes it to ranks of the same machine; others do not look at it. */
 struct ddpi_offer {
     uint64_t process;    /* a number that only one process of the machine has */
@@ -28,8 +31,9 @@ struct ddpi_offer {
     uint64_t offset;     /* of the buffer in its allocation */
     uint64_t size;       /* of the allocation */
     uint64_t allocation; /* tells it apart from all others of that process, earlier ones too */
-    uint32_t way;
-    uint32_t rank; /* who offers */
+    uint32_t rank;       /* who offers */
+    uint16_t way;
+    uint16_t known; /* enum ddpi_readers: they have opened it, as everybody has heard */
     uint8_t handle[64];
 };
 
@@ -41,9 +45,17 @@ struct ddpi_share {
     uint64_t allocation;
     uint64_t owner_base; /* where it begins for its owner */
     ddpi_cu_deviceptr base;
+    uint64_t size;   /* of what its owner offered */
     uint64_t mapped; /* bytes, if it was imported from a descriptor; 0: CUDA IPC */
     uint64_t used;   /* when, counted in uses */
     bool stale;      /* to be closed */
+};
+
+/* What this rank has offered, and who has opened it. */
+struct ddpi_known {
+    uint64_t allocation;
+    uint64_t base;
+    unsigned readers;
 };
 
 struct ddpi_shares {
@@ -53,9 +65,12 @@ struct ddpi_shares {
     uint64_t uses;
     uint32_t count;
     uint32_t capacity;
-    uint32_t most;          /* that are not stale, of CUDA IPC */
-    _Atomic uint32_t stale; /* of them; any thread may read it */
+    uint32_t most;            /* that are not stale, of CUDA IPC */
+    _Atomic uint32_t stale;   /* of them; any thread may read it */
+    _Atomic uint32_t refused; /* times that the driver did not open one since the last tidying */
     struct ddpi_share *open;
+    uint32_t known_count;
+    struct ddpi_known *known;
 };
 
 void ddpi_shares_init(struct ddpi_shares *shares, const struct ddpi_cuda *cuda,
@@ -67,6 +82,11 @@ void ddpi_shares_finish(struct ddpi_shares *shares);
  * cannot be shared is offered as DDPI_SHARE_NONE. A NULL address is that, too. */
 void ddpi_share_offer(const struct ddpi_shares *shares, uint32_t rank, const void *address,
                       size_t len, uint64_t allocation, struct ddpi_offer *ret_offer);
+
+/* Everybody has heard that @readers have opened @offer, which is an own one: they need not be asked
+ * again. */
+void ddpi_share_known(struct ddpi_shares *shares, const struct ddpi_offer *offer,
+                      enum ddpi_readers readers);
 
 /* A descriptor for the allocation of an own offer of DDPI_SHARE_FD; the caller closes it. */
 ddp_status ddpi_share_export(const struct ddpi_shares *shares, const struct ddpi_offer *offer,
@@ -84,7 +104,8 @@ ddp_status ddpi_share_import(struct ddpi_shares *shares, const struct ddpi_offer
 bool ddpi_offer_suits(const struct ddpi_offer *offer, const struct ddpi_offer *reader);
 
 /* The address of the offered buffer here. Needs the context current. DDP_E_CUDA: the driver does
- * not want to, which containers and missing peer access can be the cause of. */
+ * not want to, which containers, missing peer access and a mapping of what was there before can be
+ * the cause of. */
 ddp_status ddpi_share_open(struct ddpi_shares *shares, const struct ddpi_offer *offer,
                            ddpi_cu_deviceptr *ret_address, struct ddp_error *err);
 
