@@ -541,10 +541,48 @@ START_TEST(a_stream_hangs)
                                                        : "all_reduce #3: rank 1 has waited ") !=
                               NULL &&
                           (aborts || strstr(report->error.msg,
-                                            " s for its own GPU; a kernel before it in the stream "
-                                            "may hang") != NULL),
+                                            " s for its own GPU; the stream has not come to the "
+                                            "operation: a kernel before it in the stream may "
+                                            "hang") != NULL),
                       "rank %u: %s", rank, report->error.msg);
     }
+    world_close(&world);
+}
+END_TEST
+
+/* ---- a GPU that is slow ---- */
+
+enum { SLOW_TIMEOUT_MS = 3000, SLOW_COUNT = 16 * 1024 * 1024, SLOW_DELAY_US = 120 * 1000 };
+
+/* Copies of a megabyte each, all of which take their time: together longer than the deadline, but
+ * not by so much that it is too slow. */
+static void take_long(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    struct gear gear;
+    open_gear(&gear, world, rank);
+    ddpi_cu_deviceptr large;
+    CU(gear.cuda.mem_alloc(&large, SLOW_COUNT * sizeof(float)));
+    CHECK_OK(call(&gear, comm, 0, err));
+    CU(gear.cuda.stream_synchronize(gear.stream));
+    CHECK_OK(ddp_all_reduce(comm, at(large), at(large), SLOW_COUNT, DDP_FLOAT32, DDP_SUM,
+                            gear.stream, err));
+    CU(gear.cuda.stream_synchronize(gear.stream));
+    CHECK_OK(ddp_comm_check(comm, err));
+    CU(gear.cuda.mem_free(large));
+}
+
+START_TEST(a_slow_gpu_is_waited_for)
+{
+    if (!rig_driver_is_host())
+        return;
+    char delay[16];
+    snprintf(delay, sizeof delay, "%d", SLOW_DELAY_US);
+    setenv("DDP_HOST_CUDA_DEVICES", "2", 1);
+    setenv("DDP_HOST_CUDA_PEERS", "none", 1);
+    setenv("DDP_HOST_CUDA_DELAY_US", delay, 1);
+    struct world world = {.nranks = 2, .timeout_ms = SLOW_TIMEOUT_MS};
+    open_world(&world);
+    world_run(&world, take_long);
     world_close(&world);
 }
 END_TEST
@@ -658,6 +696,7 @@ Suite *test_suite(void)
     tcase_add_test(failures, a_rank_is_stopped_at_any_moment);
     tcase_add_test(failures, a_rank_is_killed_in_the_driver);
     tcase_add_loop_test(failures, a_stream_hangs, 0, 2);
+    tcase_add_test(failures, a_slow_gpu_is_waited_for);
     tcase_add_test(failures, a_kernel_fails);
     tcase_add_test(failures, a_rank_leaves);
     suite_add_tcase(suite, failures);

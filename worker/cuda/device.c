@@ -17,6 +17,7 @@
 enum {
     NAP_MIN_US = 20,
     NAP_MAX_US = 1000,
+    STUCK_MS = 200,   /* without any progress, after the deadline */
     STALE_MAX = 32,   /* mappings that wait to be closed */
     REFUSED_MAX = 16, /* buffers that could not be opened since some were */
 };
@@ -214,19 +215,23 @@ static ddp_status check_lanes(struct ddpi_device *device)
     return DDP_OK;
 }
 
-/* Peers that are waited for have ddpi_wait() to find out about them; this is for our own GPU. */
-static ddp_status check_time(struct ddpi_device *device, const struct ddpi_wait *wait)
+/* Peers that are waited for have ddpi_wait() to find out about them; this is for our own GPU. What
+ * still moves when the deadline passes is ddpi_wait_overdue()'s to end. */
+static ddp_status check_time(struct ddpi_device *device, const struct ddpi_patience *patience,
+                             const struct ddpi_wait *wait)
 {
     uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
-    if (now < wait->deadline_ms)
+    if (now < wait->deadline_ms || now - patience->since_ms < STUCK_MS)
         return DDP_OK;
     char call[DDPI_CALL_TEXT];
     ddpi_call_name(wait->call, call);
-    return ddpi_comm_fail(
-        device->comm, NULL, DDP_E_TIMEOUT,
-        "%s: rank %u has waited %.1f s for its own GPU; a kernel before it in the "
-        "stream may hang",
-        call, device->comm->rank, (double)(now - wait->started_ms) / 1000);
+    return ddpi_comm_fail(device->comm, NULL, DDP_E_TIMEOUT,
+                          "%s: rank %u has waited %.1f s for its own GPU; %s", call,
+                          device->comm->rank, (double)(now - wait->started_ms) / 1000,
+                          patience->for_arrival ? "the stream has not come to the operation: a "
+                                                  "kernel before it in the stream may hang"
+                                                : "a copy or reduction of the operation does not "
+                                                  "end");
 }
 
 ddp_status ddpi_device_pause(struct ddpi_device *device, struct ddpi_patience *patience,
@@ -237,15 +242,17 @@ ddp_status ddpi_device_pause(struct ddpi_device *device, struct ddpi_patience *p
         ddpi_relax();
         return DDP_OK;
     }
-    if (patience->nap_us == 0)
+    if (patience->nap_us == 0) {
         patience->nap_us = NAP_MIN_US;
+        patience->since_ms = ddpi_now_ms(&ddpi_clock_monotonic);
+    }
     struct ddpi_wait nap = *wait;
     nap.nap_us = patience->nap_us;
     ddp_status status = ddpi_wait(device->comm, &nap, needs, count);
     if (status == DDP_OK && patience->nap_us == NAP_MAX_US)
         status = check_lanes(device);
     if (status == DDP_OK)
-        status = check_time(device, wait);
+        status = check_time(device, patience, wait);
     patience->nap_us = patience->nap_us < NAP_MAX_US / 2 ? patience->nap_us * 2 : NAP_MAX_US;
     return status;
 }
@@ -253,7 +260,7 @@ ddp_status ddpi_device_pause(struct ddpi_device *device, struct ddpi_patience *p
 ddp_status ddpi_device_await(struct ddpi_device *device, const struct ddpi_wait *wait,
                              uint32_t word, uint32_t value)
 {
-    struct ddpi_patience patience = {0};
+    struct ddpi_patience patience = {.for_arrival = word < DDPI_WORD_GATE};
     while (!ddpi_words_reached(&device->words, word, value)) {
         ddp_status status = ddpi_device_pause(device, &patience, wait, NULL, 0);
         if (status != DDP_OK)

@@ -163,6 +163,8 @@ ddp_status ddpi_device_await(struct ddpi_device *device, const struct ddpi_wait 
 struct ddpi_patience {
     uint32_t looks;
     uint32_t nap_us;
+    uint64_t since_ms; /* of the first nap; 0: none yet */
+    bool for_arrival;  /* of the caller's stream; or for what was enqueued in lanes */
 };
 
 /* Before the next look; meanwhile hear what peers have to say, and wake when @needs are met. */

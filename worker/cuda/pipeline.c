@@ -63,9 +63,13 @@ struct pipeline {
  * lanes still busy, and is looked at in the next turn. */
 static void look_at_lanes(struct pipeline *pipe)
 {
-    for (unsigned i = 0; i < DDPI_LANES; i++)
-        pipe->done[i] =
+    pipe->moved = false;
+    for (unsigned i = 0; i < DDPI_LANES; i++) {
+        uint32_t done =
             ddpi_words_get(&pipe->device->words, pipe->device->lanes[i].word) - pipe->start[i];
+        pipe->moved |= done != pipe->done[i];
+        pipe->done[i] = done;
+    }
 }
 
 static bool lanes_busy(const struct pipeline *pipe)
@@ -325,7 +329,6 @@ static ddp_status run_part(struct pipeline *pipe)
         hear_tokens, receive, reduce, release, tell, hear_release, download, send_out};
     struct ddpi_patience patience = {0};
     for (look_at_lanes(pipe); !finished(pipe); look_at_lanes(pipe)) {
-        pipe->moved = false;
         for (size_t i = 0; i < sizeof moves / sizeof *moves; i++) {
             ddp_status status = moves[i](pipe);
             if (status != DDP_OK)
