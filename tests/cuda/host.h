@@ -162,6 +162,8 @@ void host_memory_discharge(struct host_context *context, size_t size);
 void host_physical_drop(struct host_physical *physical);
 uint64_t host_physical_retain(struct host_physical *physical);
 unsigned host_physical_handle_types(const struct host_physical *physical);
+/* Stays the same where it is mapped again. */
+uint64_t host_physical_id(const struct host_physical *physical);
 
 /* ---- stream.c: order ---- */
 

@@ -79,7 +79,10 @@ static size_t attribute_value(unsigned attribute, const struct host_memory *memo
         *ret_value = on_host ? pointer : 0;
         return sizeof(void *);
     case DDPI_CU_POINTER_ATTRIBUTE_BUFFER_ID:
-        *ret_value = known ? memory->id : 0;
+        *ret_value = known && !virtual ? memory->id : 0;
+        return sizeof(uint64_t);
+    case DDPI_CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+        *ret_value = virtual ? host_physical_id(memory->physical) : known ? memory->id : 0;
         return sizeof(uint64_t);
     case DDPI_CU_POINTER_ATTRIBUTE_IS_MANAGED:
         *ret_value = known && memory->kind == HOST_MEMORY_MANAGED;

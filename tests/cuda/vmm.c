@@ -81,6 +81,11 @@ unsigned host_physical_handle_types(const struct host_physical *physical)
     return physical->handle_types;
 }
 
+uint64_t host_physical_id(const struct host_physical *physical)
+{
+    return physical->handle;
+}
+
 /* Takes @fd in any case. */
 static struct host_physical *add_physical(int device, size_t size, int fd, uint64_t nonce)
 {

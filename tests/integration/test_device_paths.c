@@ -255,6 +255,65 @@ START_TEST(buffers_that_come_and_go)
 }
 END_TEST
 
+static ddpi_cu_mem_handle create_physical(struct rig *rig, size_t size)
+{
+    const struct ddpi_cu_mem_prop prop = {
+        .type = DDPI_CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requested_handle_types = DDPI_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        .location = {.type = DDPI_CU_MEM_LOCATION_TYPE_DEVICE, .id = rig->ordinal}};
+    ddpi_cu_mem_handle handle;
+    CU(rig->cuda.mem_create(&handle, size, &prop, 0));
+    return handle;
+}
+
+/* Mapped at @address for one operation, whose result must be right. */
+static void use_mapped(struct rig *rig, ddpi_cu_deviceptr address, size_t size,
+                       ddpi_cu_mem_handle handle, int32_t value)
+{
+    const struct ddpi_cu_mem_access access = {
+        .location = {.type = DDPI_CU_MEM_LOCATION_TYPE_DEVICE, .id = rig->ordinal},
+        .flags = DDPI_CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    void *buffer = (void *)(uintptr_t)address;
+    value += (int32_t)rig->rank;
+    CU(rig->cuda.mem_map(address, size, 0, handle, 0));
+    CU(rig->cuda.mem_set_access(address, size, &access, 1));
+    CU(rig->cuda.memcpy_htod_async(address, &value, sizeof value, rig->stream));
+    CHECK_OK(ddp_all_reduce(rig->device, buffer, buffer, 1, DDP_INT32, DDP_SUM, rig->stream, err));
+    int32_t sum;
+    CU(rig->cuda.memcpy_dtoh_async(&sum, address, sizeof sum, rig->stream));
+    rig_synchronize(rig);
+    CHECK(sum == 2 * value - 2 * (int32_t)rig->rank + 1);
+    CHECK_OK(ddp_barrier(rig->host, NULL, err));
+    CU(rig->cuda.mem_unmap(address, size));
+}
+
+/* Two buffers in turn at one address, as an allocator with a cache of physical memory does it. */
+static void swap_mappings(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    enum { SIZE = 2 * MIB };
+    struct rig rig;
+    rig_open(&rig, world, rank, comm);
+    ddpi_cu_deviceptr address;
+    CU(rig.cuda.mem_address_reserve(&address, SIZE, 0, 0, 0));
+    ddpi_cu_mem_handle handles[] = {create_physical(&rig, SIZE), create_physical(&rig, SIZE)};
+    for (int32_t turn = 0; turn < 5; turn++)
+        use_mapped(&rig, address, SIZE, handles[turn % 2], turn);
+    for (unsigned i = 0; i < 2; i++)
+        CU(rig.cuda.mem_release(handles[i]));
+    CU(rig.cuda.mem_address_free(address, SIZE));
+    rig_close(&rig);
+}
+
+START_TEST(mappings_that_come_back)
+{
+    struct world world = {.nranks = 2,
+                          .algorithm = _i == 0 ? DDP_ALGORITHM_AUTO : DDP_ALGORITHM_RING};
+    world_open(&world);
+    world_run(&world, swap_mappings);
+    world_close(&world);
+}
+END_TEST
+
 /* ---- one process, a thread for each rank ---- */
 
 struct seat {
@@ -338,6 +397,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(paths, bytes_are_counted, 0, 6);
     tcase_add_loop_test(paths, buffers_that_are_not_there, 0, 2);
     tcase_add_loop_test(paths, buffers_that_come_and_go, 0, 4);
+    tcase_add_loop_test(paths, mappings_that_come_back, 0, 2);
     tcase_add_loop_test(paths, threads_on_one_device, 0, 2);
     tcase_add_loop_test(paths, a_thread_for_each_device, 0, 3);
     tcase_add_test(paths, a_world_of_one);

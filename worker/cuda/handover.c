@@ -28,15 +28,26 @@ static bool was_handed(const struct ddpi_device *device, uint32_t reader,
     return false;
 }
 
+/* Where something else is mapped now: its reader has dropped what was there before, and lacks it
+ * when it comes back. */
+static void forget(struct ddpi_device *device, uint32_t reader, uint64_t base)
+{
+    for (uint32_t i = device->handed_count; i-- > 0;)
+        if (device->handed[i].reader == reader && device->handed[i].base == base)
+            device->handed[i] = device->handed[--device->handed_count];
+}
+
 static ddp_status remember(struct ddpi_device *device, uint32_t reader,
                            const struct ddpi_offer *offer, struct ddp_error *err)
 {
+    uint64_t base = offer->address - offer->offset;
+    forget(device, reader, base);
     size_t count = device->handed_count + (size_t)1;
     struct ddpi_handed *handed = ddpi_realloc(device->handed, count, sizeof *handed);
     if (handed == NULL)
         return ddpi_error_nomem(err, count * sizeof *handed);
-    handed[device->handed_count++] = (struct ddpi_handed){
-        .reader = reader, .allocation = offer->allocation, .base = offer->address - offer->offset};
+    handed[device->handed_count++] =
+        (struct ddpi_handed){.reader = reader, .allocation = offer->allocation, .base = base};
     device->handed = handed;
     return DDP_OK;
 }
