@@ -213,6 +213,44 @@ START_TEST(one_communicator_one_device)
 }
 END_TEST
 
+/* In a process of its own, as the parent of ranks must not use the driver. */
+static void begin_elsewhere(void)
+{
+    const int device = 1;
+    ddp_comm *comm;
+    struct rig rig;
+    struct ddp_error error = {0};
+    CHECK_OK(ddp_comm_init_local(1, &device, &comm, err));
+    rig_use(&rig, 0, comm, NULL);
+    expect_refusal(ddp_barrier(comm, rig.stream, &error), &error,
+                   "the stream is on GPU 0, but the communicator of rank 0 was made for GPU 1");
+    void *buffer = rig_alloc(&rig, COUNT * 4);
+    expect_refusal(reduce_floats(&rig, buffer, buffer, rig.stream, &error), &error,
+                   "the buffers are on GPU 0, but the communicator of rank 0 was made for GPU 1");
+    rig_free(&rig, buffer);
+    rig_close(&rig);
+    rig_use(&rig, 1, comm, NULL);
+    CHECK_OK(ddp_barrier(comm, rig.stream, err));
+    rig_synchronize(&rig);
+    rig_close(&rig);
+    ddp_comm_destroy(comm);
+    _exit(0);
+}
+
+START_TEST(the_device_was_chosen_before)
+{
+    if (!rig_driver_is_host())
+        return;
+    setenv("DDP_HOST_CUDA_DEVICES", "2", 1);
+    struct world world = {.nranks = 1};
+    world_open(&world);
+    if (world_fork(&world, 0))
+        begin_elsewhere();
+    world_join(&world);
+    world_close(&world);
+}
+END_TEST
+
 /* ---- what only shows when others are asked ---- */
 
 static void report(struct world *world, uint32_t rank, ddp_status status,
@@ -340,6 +378,7 @@ Suite *test_suite(void)
     tcase_set_timeout(misuses, 120);
     tcase_add_loop_test(misuses, refused_calls_change_nothing, 0, 2);
     tcase_add_test(misuses, one_communicator_one_device);
+    tcase_add_test(misuses, the_device_was_chosen_before);
     tcase_add_loop_test(misuses, ranks_must_agree_where_memory_is, 0, 2);
     tcase_add_test(misuses, direct_needs_a_shared_device);
     tcase_add_test(misuses, kernels_are_needed);

@@ -21,10 +21,28 @@ static ddp_status mixed(struct ddp_error *err, bool send_on_device)
 static ddp_status wrong_device(const struct ddpi_device *device, const char *what, int ordinal,
                                struct ddp_error *err)
 {
+    if (ordinal == device->ordinal)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "%s is of another context of GPU %d than the one in which this "
+                              "communicator has begun to work; one communicator uses one GPU in "
+                              "one context",
+                              what, ordinal);
     return ddpi_error_set(err, DDP_E_INVALID,
                           "%s is on GPU %d, but this communicator has begun to work on GPU %d; one "
                           "communicator uses one GPU in one context",
                           what, ordinal, device->ordinal);
+}
+
+/* Who said for which GPU the communicator is means that one. */
+static ddp_status check_ordinal(const struct ddpi_device *device, const char *what, int ordinal,
+                                struct ddp_error *err)
+{
+    int wanted = device->comm->device;
+    if (wanted < 0 || ordinal == wanted)
+        return DDP_OK;
+    return ddpi_error_set(err, DDP_E_INVALID,
+                          "%s on GPU %d, but the communicator of rank %u was made for GPU %d", what,
+                          ordinal, device->comm->rank, wanted);
 }
 
 static ddp_status find_places(const struct ddpi_cuda *cuda, const struct ddpi_job *job,
@@ -64,12 +82,9 @@ static ddp_status check_stream(const struct ddpi_device *device, ddpi_cu_stream 
 static ddp_status take_context(struct ddpi_device *device, const struct ddpi_pointer *buffer,
                                struct ddp_error *err)
 {
-    int wanted = device->comm->device;
-    if (wanted >= 0 && buffer->ordinal != wanted)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "the buffers are on GPU %d, but the communicator of rank %u was made "
-                              "for GPU %d",
-                              buffer->ordinal, device->comm->rank, wanted);
+    ddp_status status = check_ordinal(device, "the buffers are", buffer->ordinal, err);
+    if (status != DDP_OK)
+        return status;
     ddpi_cu_context context = buffer->context;
     if (context == NULL)
         (void)device->cuda.ctx_get_current(&context);
@@ -151,6 +166,26 @@ static ddp_status submit_in_context(struct ddpi_device *device, struct ddpi_erra
     return status;
 }
 
+/* Leaves the device as it was if it cannot be the one of @context. */
+static ddp_status take_context_of_stream(struct ddpi_device *device, ddpi_cu_context context,
+                                         struct ddp_error *err)
+{
+    int ordinal;
+    ddpi_cu_result result = device->cuda.ctx_push_current(context);
+    if (result == DDPI_CU_SUCCESS) {
+        result = device->cuda.ctx_get_device(&ordinal);
+        (void)device->cuda.ctx_pop_current(NULL);
+    }
+    if (result != DDPI_CU_SUCCESS)
+        return ddpi_cuda_error(&device->cuda, err, result, "use the context of the stream");
+    ddp_status status = check_ordinal(device, "the stream is", ordinal, err);
+    if (status != DDP_OK)
+        return status;
+    device->ordinal = ordinal;
+    device->context = context;
+    return DDP_OK;
+}
+
 /* A barrier has no buffers: its context is that of the stream. */
 static ddp_status take_stream(struct ddpi_device *device, ddpi_cu_stream stream,
                               struct ddp_error *err)
@@ -159,12 +194,8 @@ static ddp_status take_stream(struct ddpi_device *device, ddpi_cu_stream stream,
     ddpi_cu_result result = device->cuda.stream_get_ctx(stream, &context);
     if (result != DDPI_CU_SUCCESS)
         return ddpi_cuda_error(&device->cuda, err, result, "look at the stream");
-    if (!device->equipped) {
-        (void)device->cuda.ctx_push_current(context);
-        (void)device->cuda.ctx_get_device(&device->ordinal);
-        (void)device->cuda.ctx_pop_current(NULL);
-        device->context = context;
-    }
+    if (!device->equipped)
+        return take_context_of_stream(device, context, err);
     if (context != device->context)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "the stream is not of the context in which this communicator works");
