@@ -197,12 +197,20 @@ static ddp_status judge(struct ddp_comm *comm, const struct ddpi_wait *wait,
     return status;
 }
 
+/* What @status, as a peer sends it, makes this communicator fail with. One that is refused goes on,
+ * so no failure is DDP_E_INVALID. */
+static ddp_status status_of_failure(int32_t status)
+{
+#define KNOWN(symbol, value, name, text, retry) ((value) != DDP_OK && status == (value)) ||
+    bool known = DDP_STATUS_MAP(KNOWN) false;
+#undef KNOWN
+    return known && status != DDP_E_INVALID ? (ddp_status)status : DDP_E_PROTOCOL;
+}
+
 static ddp_status take_failure(struct ddp_comm *comm, const struct ddpi_edge *edge,
                                const struct ddpi_memo *memo)
 {
-    ddp_status status = (ddp_status)memo->status;
-    if (status == DDP_OK || memo->text[0] == '\0')
-        status = DDP_E_PROTOCOL;
+    ddp_status status = memo->text[0] != '\0' ? status_of_failure(memo->status) : DDP_E_PROTOCOL;
     return ddpi_comm_fail(comm, edge, status, "%s", memo->text);
 }
 

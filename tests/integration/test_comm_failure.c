@@ -7,6 +7,7 @@
  */
 #include "card.h"
 #include "check_main.h"
+#include "comm_impl.h"
 #include "sockets.h"
 #include "world.h"
 
@@ -481,6 +482,44 @@ START_TEST(strangers_are_turned_away)
 }
 END_TEST
 
+/* ---- a peer that reports what cannot be ---- */
+
+static const struct {
+    int32_t sent;
+    ddp_status status; /* that comes of it */
+} reports[] = {
+    {DDP_E_MISMATCH, DDP_E_MISMATCH}, {DDP_E_CUDA, DDP_E_CUDA}, {DDP_OK, DDP_E_PROTOCOL},
+    {DDP_E_INVALID, DDP_E_PROTOCOL},  {4711, DDP_E_PROTOCOL},   {-4711, DDP_E_PROTOCOL},
+    {INT32_MIN, DDP_E_PROTOCOL},
+};
+enum { REPORTS = sizeof reports / sizeof *reports };
+
+static void report_anything(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    struct ddp_error error = {0};
+    if (rank == 1) {
+        struct ddpi_memo memo;
+        ddpi_memo_fill(&memo, DDPI_NOTICE_FAILED, (ddp_status)reports[world->stage].sent, "what");
+        ddpi_control_send(&comm->edges.ring[DDPI_NEXT]->control, &memo);
+        world_await_steps(world, 0, 1);
+        return;
+    }
+    ddp_status status = ddp_barrier(comm, NULL, &error);
+    report(world, rank, status, &error);
+    atomic_fetch_add(&world->reports[rank].steps, 1);
+}
+
+START_TEST(what_a_peer_reports_is_a_failure)
+{
+    struct world world = {.nranks = 2, .timeout_ms = LONG_MS, .stage = (uint32_t)_i};
+    world_open(&world);
+    world_run(&world, report_anything);
+    ck_assert_int_eq(world.reports[0].status, reports[_i].status);
+    ck_assert_str_eq(world.reports[0].error.msg, "what");
+    world_close(&world);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("comm failure");
@@ -493,6 +532,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, leaving_after_the_last_operation_hurts_nobody, 0, 2 * CALLS);
     tcase_add_loop_test(tcase, a_mismatch_names_both_calls, 0, 2 * (DEVIATIONS - 1));
     tcase_add_loop_test(tcase, abort_reaches_all_ranks, 0, 4);
+    tcase_add_loop_test(tcase, what_a_peer_reports_is_a_failure, 0, REPORTS);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("init");
     tcase_set_timeout(tcase, 30);
