@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 /* An address that neither the driver nor the kernel knows would end the process when a collective
- * touches it. Asking the kernel is one system call. */
+ * touches it. Asking the kernel is one system call, which pinned memory is spared. */
 static bool readable(const void *address)
 {
     char byte;
@@ -42,7 +42,7 @@ ddp_status ddpi_pointer_look(const struct ddpi_cuda *cuda, const void *address, 
                               "processes; use cudaMalloc",
                               what, address);
     if (type != DDPI_CU_MEMORYTYPE_DEVICE) {
-        if (!readable(address))
+        if (type != DDPI_CU_MEMORYTYPE_HOST && !readable(address))
             return ddpi_error_set(err, DDP_E_INVALID,
                                   "%s at %p is neither memory of this process nor of its GPU; it "
                                   "may have been freed",
