@@ -20,16 +20,22 @@
  * done, and what is enqueued after it waits for it. Buffers belong to the operation until then.
  * The first such call decides which device and context the communicator works in: those of the
  * buffers, or for virtual memory, which has none, the current context. It blocks until all ranks
- * make theirs, but for ddp_send() and ddp_recv(); later ones only when 256 are enqueued. Operations
+ * make theirs, but for ddp_send() and ddp_recv(). Later ones block while 256 are enqueued, and, now
+ * and then, until all that is enqueued is done: when memory of other ranks that was freed has to be
+ * unmapped, and in calls on host memory or with @count 0. An operation goes through a few phases
+ * that wait, of which each has the timeout, so one that fails may take a few of them. Operations
  * run in the order of the calls, also those on different streams, and ddp_send() waits for the
  * receiver. Buffers are aligned to their elements. An operation that fails later lets the stream
  * go on, with undefined contents in its output: after having synchronized the stream, ask
  * ddp_comm_check(). Until all survivors have called ddp_comm_destroy() output buffers of the failed
  * operation may still be written to. Managed memory, memory of another device, freed memory and a
  * stream that is being captured are DDP_E_INVALID. An operation between ranks cannot be part of a
- * CUDA graph. ddp_comm_destroy() aborts what is enqueued: synchronize the stream first. What waits
- * for the whole device, as cudaFree() and the loading of kernels may, waits for enqueued
- * operations, and so for other ranks; have kernels loaded before the first operation.
+ * CUDA graph. ddp_comm_destroy() aborts what is enqueued: synchronize the stream first, and call it
+ * before cudaDeviceReset(). What waits for the whole device, as cudaFree() and the loading of
+ * kernels may, waits for enqueued operations, and so for other ranks; have kernels loaded before
+ * the first operation. The library's own streams have the greatest priority: with
+ * CUDA_DEVICE_MAX_CONNECTIONS=1 a stream of the program that has it, too, may keep them from
+ * running while it waits for an operation, and then both wait until the timeout.
  *
  * Threads: a communicator may be used by one thread at a time; ddp_comm_abort() is the exception
  * and may be called from any thread. Below ddprun the library has a thread of its own, with all
@@ -43,7 +49,7 @@
  *   DDP_E_TIMEOUT    the timeout passed; the sentence names the rank that was waited for;
  *   DDP_E_ABORTED    ddp_comm_abort() was called here or on another rank;
  *   DDP_E_MISMATCH   another rank called something else; both calls are named;
- *   DDP_E_NOMEM, DDP_E_SYSTEM, DDP_E_PROTOCOL.
+ *   DDP_E_NOMEM, DDP_E_SYSTEM, DDP_E_PROTOCOL; on device memory DDP_E_CUDA, DDP_E_UNSUPPORTED.
  */
 #ifndef DDPRUN_COMM_H
 #define DDPRUN_COMM_H
@@ -183,7 +189,9 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_comm_init_local(uint32_t ndev, const int *
 
 /**
  * Leave the communicator and free it. NULL is allowed. Does not wait for other ranks: those that
- * still are in an operation with this rank get DDP_E_PEER_DEAD.
+ * still are in an operation with this rank get DDP_E_PEER_DEAD. With device memory it frees memory
+ * of the device, for which the driver may wait for all streams of the context, also for one that an
+ * operation of another communicator holds.
  */
 DDP_API void ddp_comm_destroy(ddp_comm *comm);
 
