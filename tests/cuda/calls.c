@@ -105,10 +105,20 @@ static ddpi_cu_result inject(enum host_call call)
     return DDPI_CU_SUCCESS;
 }
 
+/* Those that may have to do with other streams: some of them, of which none is harmless. */
+static bool disturbs_captures(enum host_call call)
+{
+    return call == HOST_cuMemAlloc || call == HOST_cuMemFree || call == HOST_cuMemHostAlloc ||
+           call == HOST_cuMemFreeHost || call == HOST_cuModuleLoadData ||
+           call == HOST_cuIpcCloseMemHandle || call == HOST_cuStreamSynchronize;
+}
+
 ddpi_cu_result host_enter(enum host_call call)
 {
     if (atomic_load(&initialised_in) != getpid())
         return DDPI_CU_ERROR_NOT_INITIALIZED;
+    if (disturbs_captures(call) && host_capture_forbids())
+        return DDPI_CU_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     return inject(call);
 }
 

@@ -199,6 +199,9 @@ ddpi_cu_result host_stream_wait(struct host_context *context, ddpi_cu_stream han
 /* On a stream's thread: a while that differs each time, where the settings want that. */
 void host_delay(void);
 
+/* Whether a capture that is under way forbids this thread what might disturb it. */
+bool host_capture_forbids(void);
+
 /* ---- module.c, twins.c: kernels ---- */
 
 /* What a kernel does, in C. Each takes one parameter, by value. */

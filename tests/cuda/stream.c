@@ -22,6 +22,7 @@ struct host_stream {
     struct ddpi_list queue; /* host_work::link; the first may be running */
     bool non_blocking;
     bool capturing;
+    bool captures_globally; /* until when other threads must not do much */
     bool destroyed; /* the program has no handle any more; it ends when the queue is empty */
     bool running;   /* it has a thread */
 };
@@ -270,15 +271,23 @@ ddpi_cu_result cuStreamCreateWithPriority(ddpi_cu_stream *ret_stream, unsigned f
     return result == DDPI_CU_SUCCESS ? cuStreamCreate(ret_stream, flags) : result;
 }
 
-/* Nothing here is forbidden during a capture. */
+enum { CAPTURE_MODE_GLOBAL };
+
+static _Thread_local unsigned capture_mode;
+static atomic_uint global_captures; /* that are under way */
+
+bool host_capture_forbids(void)
+{
+    return atomic_load(&global_captures) > 0 && capture_mode != DDPI_CU_STREAM_CAPTURE_MODE_RELAXED;
+}
+
 ddpi_cu_result cuThreadExchangeStreamCaptureMode(unsigned *mode)
 {
-    static _Thread_local unsigned current;
     ddpi_cu_result result = host_enter(HOST_cuThreadExchangeStreamCaptureMode);
     if (result != DDPI_CU_SUCCESS)
         return result;
-    unsigned before = current;
-    current = *mode;
+    unsigned before = capture_mode;
+    capture_mode = *mode;
     *mode = before;
     return DDPI_CU_SUCCESS;
 }
@@ -390,7 +399,14 @@ ddpi_cu_result cuStreamIsCapturing(ddpi_cu_stream handle, unsigned *ret_status)
 DDP_API ddpi_cu_result cuStreamBeginCapture_v2(ddpi_cu_stream handle, unsigned mode);
 DDP_API ddpi_cu_result cuStreamEndCapture(ddpi_cu_stream handle, void **ret_graph);
 
-static ddpi_cu_result set_capturing(ddpi_cu_stream handle, bool capturing)
+static void set_global(struct host_stream *stream, bool global)
+{
+    if (global != stream->captures_globally)
+        atomic_fetch_add(&global_captures, global ? 1U : -1U);
+    stream->captures_globally = global;
+}
+
+static ddpi_cu_result set_capturing(ddpi_cu_stream handle, bool capturing, bool global)
 {
     struct host_context *context = host_current();
     ddpi_cu_result result = DDPI_CU_SUCCESS;
@@ -398,22 +414,23 @@ static ddpi_cu_result set_capturing(ddpi_cu_stream handle, bool capturing)
         return DDPI_CU_ERROR_INVALID_CONTEXT;
     host_lock();
     struct host_stream *stream = host_stream_find(handle, &context);
-    if (stream == NULL || stream == context->legacy)
+    if (stream == NULL || stream == context->legacy) {
         result = DDPI_CU_ERROR_INVALID_HANDLE;
-    else
+    } else {
         stream->capturing = capturing;
+        set_global(stream, global);
+    }
     host_unlock();
     return result;
 }
 
 DDP_API ddpi_cu_result cuStreamBeginCapture_v2(ddpi_cu_stream handle, unsigned mode)
 {
-    (void)mode;
-    return set_capturing(handle, true);
+    return set_capturing(handle, true, mode == CAPTURE_MODE_GLOBAL);
 }
 
 DDP_API ddpi_cu_result cuStreamEndCapture(ddpi_cu_stream handle, void **ret_graph)
 {
     *ret_graph = NULL;
-    return set_capturing(handle, false);
+    return set_capturing(handle, false, false);
 }

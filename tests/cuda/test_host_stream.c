@@ -239,13 +239,19 @@ START_TEST(a_capturing_stream_says_so)
     memcpy(&end, &symbol, sizeof symbol);
     unsigned status = 99;
     void *graph = NULL;
+    ddpi_cu_deviceptr word = (uintptr_t)create_word(0);
     CU(cuda.stream_is_capturing(stream, &status));
     ck_assert_uint_eq(status, DDPI_CU_STREAM_CAPTURE_STATUS_NONE);
     CU(begin(stream, 0));
     CU(cuda.stream_is_capturing(stream, &status));
     ck_assert_uint_eq(status, DDPI_CU_STREAM_CAPTURE_STATUS_ACTIVE);
-    CU_FAILS(ERROR_STREAM_CAPTURE_UNSUPPORTED,
-             cuda.stream_write_value32(stream, (uintptr_t)create_word(0), 1, 0));
+    CU_FAILS(ERROR_STREAM_CAPTURE_UNSUPPORTED, cuda.stream_write_value32(stream, word, 1, 0));
+    CU_FAILS(ERROR_STREAM_CAPTURE_UNSUPPORTED, cuda.stream_synchronize(NULL));
+    unsigned mode = DDPI_CU_STREAM_CAPTURE_MODE_RELAXED;
+    CU(cuda.thread_exchange_stream_capture_mode(&mode));
+    CU(cuda.stream_synchronize(NULL));
+    CU(cuda.thread_exchange_stream_capture_mode(&mode));
+    CU_FAILS(ERROR_STREAM_CAPTURE_UNSUPPORTED, cuda.stream_synchronize(NULL));
     CU(end(stream, &graph));
     CU(cuda.stream_is_capturing(stream, &status));
     ck_assert_uint_eq(status, DDPI_CU_STREAM_CAPTURE_STATUS_NONE);

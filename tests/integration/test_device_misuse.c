@@ -7,6 +7,8 @@
 #include "rig.h"
 
 #include <dlfcn.h>
+#include <poll.h>
+#include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -165,6 +167,97 @@ START_TEST(refused_calls_change_nothing)
     world.stage += rig_driver_is_host() ? 2 : 0;
     world_open(&world);
     world_run(&world, misuse);
+    world_close(&world);
+}
+END_TEST
+
+/* ---- a capture in another thread ---- */
+
+struct capture {
+    pthread_t thread;
+    ddpi_cu_context context;
+    const struct ddpi_cuda *cuda;
+    _Atomic int turn; /* 1: it has begun; 2: it may end */
+};
+
+static void await_turn(struct capture *capture, int turn)
+{
+    for (uint64_t end = now_us() + 30 * 1000 * 1000; atomic_load(&capture->turn) < turn;) {
+        CHECK(now_us() < end);
+        poll(NULL, 0, 1);
+    }
+}
+
+static void *capture_globally(void *arg)
+{
+    enum { GLOBAL = 0 };
+    struct capture *capture = arg;
+    ddpi_cu_result (*begin)(ddpi_cu_stream, unsigned);
+    ddpi_cu_result (*end)(ddpi_cu_stream, void **);
+    void *function = driver_function("cuStreamBeginCapture_v2"), *graph;
+    memcpy(&begin, &function, sizeof function);
+    function = driver_function("cuStreamEndCapture");
+    memcpy(&end, &function, sizeof function);
+    ddpi_cu_stream stream;
+    CU(capture->cuda->ctx_push_current(capture->context));
+    CU(capture->cuda->stream_create(&stream, DDPI_CU_STREAM_NON_BLOCKING));
+    CU(begin(stream, GLOBAL));
+    atomic_store(&capture->turn, 1);
+    await_turn(capture, 2);
+    CU(end(stream, &graph));
+    CU(capture->cuda->stream_destroy(stream));
+    CU(capture->cuda->ctx_pop_current(NULL));
+    return NULL;
+}
+
+static void begin_capture(struct capture *capture, const struct rig *rig)
+{
+    *capture = (struct capture){.context = rig->context, .cuda = &rig->cuda};
+    CHECK(pthread_create(&capture->thread, NULL, capture_globally, capture) == 0);
+    await_turn(capture, 1);
+}
+
+static void end_capture(struct capture *capture)
+{
+    atomic_store(&capture->turn, 2);
+    CHECK(pthread_join(capture->thread, NULL) == 0);
+}
+
+/* The first operation and the end of the communicator, in which it does most. */
+static void work_beside_a_capture(struct world *world, uint32_t rank)
+{
+    struct ddp_comm_options options = world_options(world, rank);
+    ddp_comm *comm;
+    CHECK_OK(ddp_comm_init(&options, &comm, err));
+    struct rig rig;
+    struct capture capture;
+    rig_use(&rig, 0, comm, NULL);
+    void *buffer = rig_alloc(&rig, COUNT * 4);
+    size_t free_bytes = rig_free_memory(&rig);
+    begin_capture(&capture, &rig);
+    CHECK_OK(reduce_floats(&rig, buffer, buffer, rig.stream, err));
+    end_capture(&capture);
+    rig_synchronize(&rig);
+    CHECK(rig_free_memory(&rig) < free_bytes);
+    begin_capture(&capture, &rig);
+    ddp_comm_destroy(comm);
+    end_capture(&capture);
+    CHECK(rig_free_memory(&rig) == free_bytes);
+    rig_free(&rig, buffer);
+    rig_close(&rig);
+    _exit(0);
+}
+
+START_TEST(others_may_capture)
+{
+    if (!rig_driver_is_host())
+        return;
+    struct world world = {.nranks = 2};
+    world_open(&world);
+    for (uint32_t rank = 0; rank < world.nranks; rank++)
+        if (world_fork(&world, rank))
+            work_beside_a_capture(&world, rank);
+    world_join(&world);
     world_close(&world);
 }
 END_TEST
@@ -377,6 +470,7 @@ Suite *test_suite(void)
     TCase *misuses = tcase_create("misuse");
     tcase_set_timeout(misuses, 120);
     tcase_add_loop_test(misuses, refused_calls_change_nothing, 0, 2);
+    tcase_add_test(misuses, others_may_capture);
     tcase_add_test(misuses, one_communicator_one_device);
     tcase_add_test(misuses, the_device_was_chosen_before);
     tcase_add_loop_test(misuses, ranks_must_agree_where_memory_is, 0, 2);

@@ -132,16 +132,24 @@ static void unequip(struct ddpi_device *device)
     ddpi_words_finish(&device->words);
 }
 
+unsigned ddpi_device_capture_mode(const struct ddpi_device *device, unsigned mode)
+{
+    (void)device->cuda.thread_exchange_stream_capture_mode(&mode);
+    return mode;
+}
+
 void ddpi_device_destroy(struct ddpi_device *device)
 {
     if (device == NULL)
         return;
     if (device->equipped) { /* where the context is gone, so is what was in it, and the driver says
                                so */
+        unsigned mode = ddpi_device_capture_mode(device, DDPI_CU_STREAM_CAPTURE_MODE_RELAXED);
         bool current = device->cuda.ctx_push_current(device->context) == DDPI_CU_SUCCESS;
         unequip(device);
         if (current)
             (void)device->cuda.ctx_pop_current(NULL);
+        (void)ddpi_device_capture_mode(device, mode);
     }
     pthread_cond_destroy(&device->changed);
     pthread_mutex_destroy(&device->lock);

@@ -129,6 +129,11 @@ ddp_status ddpi_device_create(struct ddp_comm *comm);
 /* Whether @job is between two ranks only. */
 bool ddpi_is_message(const struct ddpi_job *job);
 
+/* A capture in another thread of the program forbids calls of the driver to all threads but those
+ * that say that they know what they do. Returns what the mode of this thread was; what a caller's
+ * thread does in between gives that back afterwards. */
+unsigned ddpi_device_capture_mode(const struct ddpi_device *device, unsigned mode);
+
 /* Enqueue @errand, after having got ready for it; in the communicator's context. */
 ddp_status ddpi_device_submit(struct ddpi_device *device, struct ddpi_errand *errand,
                               ddpi_cu_stream stream, struct ddp_error *err);

@@ -65,8 +65,7 @@ static void let_lanes_finish(const struct ddpi_device *device)
  * its pauses are short ones. */
 static void settle_in(const struct ddpi_device *device)
 {
-    unsigned mode = DDPI_CU_STREAM_CAPTURE_MODE_RELAXED;
-    (void)device->cuda.thread_exchange_stream_capture_mode(&mode);
+    (void)ddpi_device_capture_mode(device, DDPI_CU_STREAM_CAPTURE_MODE_RELAXED);
     (void)prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
 }
 

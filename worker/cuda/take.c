@@ -150,18 +150,21 @@ static ddp_status run_alone(const struct ddpi_device *device, const struct ddpi_
     return DDP_OK;
 }
 
-/* With the context of the communicator current, whatever is current with the caller. */
+/* With the context of the communicator current, whatever is current with the caller, and while
+ * other threads may capture, which is no business of this one. */
 static ddp_status submit_in_context(struct ddpi_device *device, struct ddpi_errand *errand,
                                     ddpi_cu_stream stream, struct ddp_error *err)
 {
     ddpi_cu_result result = device->cuda.ctx_push_current(device->context);
     if (result != DDPI_CU_SUCCESS)
         return ddpi_cuda_error(&device->cuda, err, result, "use the context of the buffers");
+    unsigned mode = ddpi_device_capture_mode(device, DDPI_CU_STREAM_CAPTURE_MODE_RELAXED);
     ddp_status status = check_stream(device, stream, err);
     if (status == DDP_OK && device->comm->world_size == 1)
         status = run_alone(device, &errand->job, stream, err);
     else if (status == DDP_OK)
         status = ddpi_device_submit(device, errand, stream, err);
+    (void)ddpi_device_capture_mode(device, mode);
     (void)device->cuda.ctx_pop_current(NULL);
     return status;
 }
