@@ -90,12 +90,17 @@ static bool means_gone(int error)
     return error == ECONNREFUSED || error == ECONNRESET || error == EPIPE;
 }
 
-/* No failure of this call: whoever waits for the edge finds it broken. */
-static ddp_status gone(struct ddpi_meeting *meeting)
+void ddpi_attempt_break(struct ddpi_meeting *meeting)
 {
     let_go(meeting);
     meeting->attempt.stage = DDPI_ATTEMPT_GONE;
     meeting->attempt.edge.broken = "has died or has left the communicator";
+}
+
+/* No failure of this call. */
+static ddp_status gone(struct ddpi_meeting *meeting)
+{
+    ddpi_attempt_break(meeting);
     return DDP_OK;
 }
 

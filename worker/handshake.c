@@ -257,6 +257,18 @@ static bool ours_counts(const struct ddpi_meeting *meeting, uint32_t rank, enum 
            attempt->edge.peer == rank && meeting->rank < rank;
 }
 
+/* Our own attempt to reach @rank is of no use any more: there is an edge, or, if not, nobody. */
+static void give_up(struct ddpi_meeting *meeting, uint32_t rank, bool reached)
+{
+    const struct ddpi_attempt *attempt = &meeting->attempt;
+    if (attempt->stage == DDPI_ATTEMPT_NONE || attempt->edge.peer != rank)
+        return;
+    if (reached)
+        ddpi_attempt_drop(meeting);
+    else
+        ddpi_attempt_break(meeting);
+}
+
 /* All that @rank has to bring for an edge may be here. */
 static ddp_status receive(struct ddpi_meeting *meeting, uint32_t rank, enum ddpi_link link,
                           const struct ddpi_card *card, struct ddpi_edge **ret_edge,
@@ -267,12 +279,12 @@ static ddp_status receive(struct ddpi_meeting *meeting, uint32_t rank, enum ddpi
     struct visitor *data = find(meeting, rank, link, DDPI_GREET_DATA);
     if ((shm == NULL && (control == NULL || data == NULL)) || ours_counts(meeting, rank, link))
         return DDP_OK;
-    if (link == DDPI_LINK_PEER && meeting->attempt.edge.peer == rank)
-        ddpi_attempt_drop(meeting);
     ddp_status status = shm != NULL
                             ? accept_shm(meeting, &shm->in, card, ret_edge, err)
                             : accept_tcp(meeting, &control->in, &data->in, card, ret_edge, err);
     drop_rank(meeting, rank, link);
+    if (link == DDPI_LINK_PEER)
+        give_up(meeting, rank, *ret_edge != NULL);
     if (*ret_edge == NULL)
         return status;
     ddpi_edge_name(*ret_edge, rank, card);

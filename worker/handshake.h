@@ -101,6 +101,8 @@ static inline uint64_t ddpi_meeting_wake_ms(const struct ddpi_meeting *meeting)
 
 void ddpi_attempt_clear(struct ddpi_attempt *attempt);
 void ddpi_attempt_drop(struct ddpi_meeting *meeting);
+/* The peer is gone: whoever waits for the edge finds it broken. */
+void ddpi_attempt_break(struct ddpi_meeting *meeting);
 /* Go on with the attempt as far as that is possible now. */
 ddp_status ddpi_attempt_push(struct ddpi_meeting *meeting, struct ddpi_edge **ret_edge,
                              struct ddp_error *err);

@@ -240,6 +240,25 @@ START_TEST(an_attempt_sees_that_its_peer_is_gone)
 }
 END_TEST
 
+/* It has asked as well, and its attempt would have counted. */
+START_TEST(a_peer_that_asked_too_is_gone)
+{
+    open_ranks(SHM);
+    ask(0, DDPI_LINK_PEER);
+    ask(1, DDPI_LINK_PEER);
+    struct ddpi_edge *none;
+    for (uint32_t rank = 0; rank < 2; rank++)
+        ck_assert_int_eq(ddpi_attempt_push(&ranks[rank], &none, NULL), DDP_OK);
+    ddpi_meeting_finish(&ranks[0]);
+    for (int turn = 0; turn < 5; turn++)
+        ck_assert_ptr_null(advance(1).edge);
+    ck_assert_int_eq(ranks[1].attempt.stage, DDPI_ATTEMPT_GONE);
+    ck_assert_ptr_nonnull(strstr(ranks[1].attempt.edge.peer_name, "rank 0 ("));
+    ck_assert_str_eq(ranks[1].attempt.edge.broken, "has died or has left the communicator");
+    close_ranks();
+}
+END_TEST
+
 /* Greetings that nobody expects: of no rank of this world, of ourselves, for nothing that there is,
  * in the way that the cards do not say, without the token, from a rank that has an edge. */
 START_TEST(who_is_not_expected_is_turned_away)
@@ -308,6 +327,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, a_ring_of_two_has_two_edges, 0, TRANSPORTS);
     tcase_add_test(tcase, one_edge_of_a_ring_of_two_leaves_the_other_alone);
     tcase_add_loop_test(tcase, an_attempt_sees_that_its_peer_is_gone, 0, 2 * TRANSPORTS);
+    tcase_add_test(tcase, a_peer_that_asked_too_is_gone);
     tcase_add_loop_test(tcase, who_is_not_expected_is_turned_away, 0, TRANSPORTS);
     tcase_add_loop_test(tcase, silent_strangers_give_way, 0, TRANSPORTS);
     suite_add_tcase(suite, tcase);
