@@ -238,7 +238,7 @@ ddpi_cu_result cuDevicePrimaryCtxRelease(ddpi_cu_device device)
     return result;
 }
 
-ddpi_cu_result cuCtxGetCurrent(ddpi_cu_context *ret_context)
+DDP_API ddpi_cu_result cuCtxGetCurrent(ddpi_cu_context *ret_context)
 {
     ddpi_cu_result result = host_enter(HOST_cuCtxGetCurrent);
     if (result == DDPI_CU_SUCCESS)

@@ -129,14 +129,19 @@ START_TEST(a_forked_process_is_told_to_exec)
 }
 END_TEST
 
-START_TEST(the_driver_is_seen_once_somebody_loads_it)
+START_TEST(the_driver_is_seen_once_somebody_starts_it)
 {
     struct ddpi_cuda_watch watch = {0};
     ck_assert(!ddpi_cuda_in_process(&watch));
     ck_assert(!ddpi_cuda_in_process(&watch));
     preload("DDP_TEST_HOST_DRIVER");
+    ck_assert(!ddpi_cuda_in_process(&watch)); /* nor has anybody memory of it now */
+    ck_assert(!ddpi_cuda_in_process(&watch));
+    struct ddpi_cuda cuda = {0};
+    ck_assert_int_eq(ddpi_cuda_init(&cuda, NULL), DDP_OK);
     ck_assert(ddpi_cuda_in_process(&watch));
     ck_assert(ddpi_cuda_in_process(&watch));
+    ddpi_cuda_finish(&cuda);
     struct ddpi_cuda_watch other = {0};
     ck_assert(ddpi_cuda_in_process(&other));
 }
@@ -162,7 +167,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, every_function_is_found_and_twice_the_same);
     tcase_add_test(tcase, errors_have_the_driver_s_own_name);
     tcase_add_test(tcase, a_forked_process_is_told_to_exec);
-    tcase_add_test(tcase, the_driver_is_seen_once_somebody_loads_it);
+    tcase_add_test(tcase, the_driver_is_seen_once_somebody_starts_it);
     tcase_add_test(tcase, asking_whether_it_is_there_does_not_load_it);
     suite_add_tcase(suite, tcase);
     return suite;

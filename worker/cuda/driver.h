@@ -148,10 +148,12 @@ struct ddpi_cuda_watch {
     unsigned long long adds; /* objects that the dynamic linker had added so far */
     unsigned long long subs; /* and removed */
     bool found;
+    ddpi_cu_result (*get_current)(ddpi_cu_context *ret_context); /* of the driver; NULL: none */
 };
 
-/* Whether the driver is loaded in this process, by whomever. Loads nothing. Costs about 20 ns
- * unless objects were loaded since @watch was last used. */
+/* Whether the driver is loaded and started in this process, by whomever: before, nobody has memory
+ * of a GPU. Does neither itself. Costs about 20 ns, and one call of a driver that is there, unless
+ * objects were loaded since @watch was last used. */
 bool ddpi_cuda_in_process(struct ddpi_cuda_watch *watch);
 
 /* Fill @err with what was tried and what the driver says to it ("... : CUDA_ERROR_ILLEGAL_ADDRESS
