@@ -82,6 +82,9 @@ ddp_status ddpi_wait(struct ddp_comm *comm, const struct ddpi_wait *wait,
 /* Hear what peers have to say, and let in who has come, without sleeping. */
 ddp_status ddpi_wait_hear(struct ddp_comm *comm, const struct ddpi_wait *wait);
 
+/* How long one who is asked after the deadline of @wait may be silent before it counts as stuck. */
+uint64_t ddpi_wait_answer_ms(const struct ddpi_wait *wait);
+
 /* The time is up and more: fail, as the peer of @edge is too slow. */
 ddp_status ddpi_wait_overdue(struct ddp_comm *comm, const struct ddpi_wait *wait,
                              const struct ddpi_edge *edge);

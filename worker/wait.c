@@ -41,7 +41,7 @@ static uint64_t between(uint64_t least, uint64_t value, uint64_t most)
     return value < least ? least : value > most ? most : value;
 }
 
-static uint64_t answer_ms(const struct ddpi_wait *wait)
+uint64_t ddpi_wait_answer_ms(const struct ddpi_wait *wait)
 {
     return between(ANSWER_MIN_MS, (wait->deadline_ms - wait->started_ms) / 2, ANSWER_MAX_MS);
 }
@@ -49,7 +49,7 @@ static uint64_t answer_ms(const struct ddpi_wait *wait)
 /* From the question on. */
 static uint64_t verdict_ms(const struct ddpi_wait *wait)
 {
-    return answer_ms(wait) +
+    return ddpi_wait_answer_ms(wait) +
            between(VERDICT_MIN_MS, wait->deadline_ms - wait->started_ms, VERDICT_MAX_MS);
 }
 
@@ -165,7 +165,7 @@ static ddp_status judge_answer(struct ddp_comm *comm, const struct ddpi_wait *wa
 {
     if (edge->asked_ms == 0)
         return DDP_OK;
-    if (!edge->answered && now >= edge->asked_ms + answer_ms(wait))
+    if (!edge->answered && now >= edge->asked_ms + ddpi_wait_answer_ms(wait))
         return fail_timeout(comm, wait, edge,
                             "does not answer: it is stopped, or has not called the operation");
     if (now >= edge->asked_ms + verdict_ms(wait)) {
@@ -174,7 +174,8 @@ static ddp_status judge_answer(struct ddp_comm *comm, const struct ddpi_wait *wa
         edge->asked_ms = 0; /* it was another rank that asked us, and things have moved on */
         return DDP_OK;
     }
-    sooner(wake_ms, edge->asked_ms + (edge->answered ? verdict_ms(wait) : answer_ms(wait)));
+    sooner(wake_ms,
+           edge->asked_ms + (edge->answered ? verdict_ms(wait) : ddpi_wait_answer_ms(wait)));
     return DDP_OK;
 }
 

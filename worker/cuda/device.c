@@ -17,7 +17,6 @@
 enum {
     NAP_MIN_US = 20,
     NAP_MAX_US = 1000,
-    STUCK_MS = 200,   /* without any progress, after the deadline */
     STALE_MAX = 32,   /* mappings that wait to be closed */
     REFUSED_MAX = 16, /* buffers that could not be opened since some were */
 };
@@ -224,12 +223,12 @@ static ddp_status check_lanes(struct ddpi_device *device)
 }
 
 /* Peers that are waited for have ddpi_wait() to find out about them; this is for our own GPU. What
- * still moves when the deadline passes is ddpi_wait_overdue()'s to end. */
+ * has moved of late when the deadline passes is ddpi_wait_overdue()'s to end. */
 static ddp_status check_time(struct ddpi_device *device, const struct ddpi_patience *patience,
                              const struct ddpi_wait *wait)
 {
     uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
-    if (now < wait->deadline_ms || now - patience->since_ms < STUCK_MS)
+    if (now < wait->deadline_ms || now - patience->since_ms < ddpi_wait_answer_ms(wait))
         return DDP_OK;
     char call[DDPI_CALL_TEXT];
     ddpi_call_name(wait->call, call);
