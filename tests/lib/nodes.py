@@ -21,7 +21,9 @@ from ddprund_run import DDPRUND, DdprundCase
 UNREACHABLE, TRY_AGAIN, CRASH_LOOP = 69, 75, 93
 THAW_NS = 10_000_000_000
 LEASE = 3 # seconds; ddprun's default
-NEVER = '10m' # a lease that no test sees the end of, however long the machine lets a node wait
+# A machine seldom keeps a node from running for so long; and one that died with something unread, of
+# which its kernel tells by a reset, is missed within it.
+LONG_LEASE = 8
 
 Record = namedtuple('Record', 'generation rank world node master pid start alive')
 Generation = namedtuple('Generation', 'number ranks') # rank -> Record
@@ -169,7 +171,7 @@ class Cluster:
     """One job: its agents by name, the directory with its workers' records."""
 
     def __init__(self, case, name, nnodes, *words, nproc=2, mode=(), at_least=2,
-                 env=None, lease=NEVER):
+                 env=None, lease=LONG_LEASE):
         """@at_least: generations, or the test has proved too little. @lease, in seconds, is for tests
         in which nothing else tells that a node is lost."""
         self.case, self.name, self.nnodes, self.nproc = case, name, nnodes, nproc
