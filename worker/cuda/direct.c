@@ -164,14 +164,12 @@ static ddp_status launch_in_scratch(struct ddpi_device *device, const struct ddp
     struct ddpi_reduction work = reduction_of(job, window);
     ddpi_cu_deviceptr at[DDPI_REDUCE_MOST];
     ddp_status status = DDP_OK;
-    for (uint32_t rank = 0; rank < job->ring.nranks && status == DDP_OK; rank++) {
+    for (uint32_t rank = 0; rank < job->ring.nranks && status == DDP_OK; rank++)
         status = ddpi_share_open(&device->shares, &device->scratches[rank], &at[rank], err);
-        at[rank] += DDPI_SCRATCH_PARTIALS;
-    }
     for (uint32_t i = 0; i < window->nin && status == DDP_OK; i++)
-        work.in[i] = (const void *)(uintptr_t)at[window->in[i]];
+        work.in[i] = (const void *)(uintptr_t)(at[window->in[i]] + DDPI_SCRATCH_PARTIALS);
     for (uint32_t i = 0; i < window->nout && status == DDP_OK; i++)
-        work.out[i] = (void *)(uintptr_t)(at[window->out[i]] + WINDOW);
+        work.out[i] = (void *)(uintptr_t)(at[window->out[i]] + DDPI_SCRATCH_PARTIALS + WINDOW);
     if (status == DDP_OK)
         status = ddpi_kernels_launch(&device->kernels, &work,
                                      device->lanes[DDPI_LANE_REDUCE].stream, err);
@@ -210,7 +208,7 @@ static ddp_status move_window(struct ddpi_device *device, const struct ddpi_job 
     if (takes_part(rank, window->in, window->nin))
         status = copy(device, job, scratch,
                       (uintptr_t)job->send + window->in_first * job->element_size, len);
-    if (status == DDP_OK)
+    if (status == DDP_OK) /* a barrier: what goes round is known */
         status = ddpi_device_gather(device, job, device->opens, 1);
     struct ddp_error err;
     if (status == DDP_OK && rank == 0)
