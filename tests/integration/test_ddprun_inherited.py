@@ -11,6 +11,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import DDPRUN, DdprunCase, SANITIZED, probe
+from strangers import needs_strangers, reachable
 
 
 def limit(what, value):
@@ -64,7 +65,7 @@ class Limits(DdprunCase):
                            preexec_fn=limit(resource.RLIMIT_NOFILE, 100))
         self.assert_sentence(job, 78, 'ulimit -n')
 
-    @unittest.skipIf(os.geteuid() != 0, 'only root can become somebody who has no other process')
+    @needs_strangers
     @unittest.skipIf(SANITIZED, 'the leak check needs a process of its own')
     def test_of_processes(self):
         somebody = 54321
@@ -76,13 +77,10 @@ class Limits(DdprunCase):
             os.setgroups([])
             os.setresgid(somebody, somebody, somebody)
             os.setresuid(somebody, somebody, somebody)
-        if not os.access(DDPRUN, os.X_OK):
-            self.skipTest('no access')
-        job = self.run_job('--nproc-per-node=2', 'true', preexec_fn=become_somebody)
-        if 'Permission denied' in job.err:
-            self.skipTest('the build is not readable for others')
+        program = reachable(self, DDPRUN)
+        job = self.run_job('--nproc-per-node=2', 'true', program=program, preexec_fn=become_somebody)
         self.assertEqual(job.code, 0, job.err)
-        job = self.run_job('--nproc-per-node=20', 'sleep', '1000', preexec_fn=become_somebody)
+        job = self.run_job('--nproc-per-node=20', 'sleep', '1000', program=program, preexec_fn=become_somebody)
         self.assert_sentence(job, 78, 'sleep')
 
     def test_of_argument_size(self):

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""test_install.py - make install, and then what README.md says about a worker of one's own, word for word.
+
+A copy of the sources is built, as a build's prefix is its own; the worker is compiled in a bare folder.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
+from ddprun_run import ROOT, clean_environment
+
+DEADLINE = 600  # seconds; a machine without a compiler's cache, which does much else
+
+
+def not_sources(folder, names):
+    return [name for name in names if name in ('.git', '__pycache__') or
+            Path(folder) == ROOT and (name == 'build' or name.startswith('build-'))]
+
+
+def section_of_readme(heading):
+    text = (ROOT / 'README.md').read_text()
+    return re.search(rf'^## {heading}\n(.*?)^## ', text, re.MULTILINE | re.DOTALL).group(1)
+
+
+class Install(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = Path(tempfile.mkdtemp(prefix='ddprun_install_'))
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        cls.sources = cls.folder / 'sources'
+        shutil.copytree(ROOT, cls.sources, symlinks=True, ignore=not_sources)
+        cls.env = clean_environment()
+        for name in ('DESTDIR', 'MAKEFLAGS', 'MAKELEVEL', 'PKG_CONFIG_PATH', 'LD_LIBRARY_PATH'):
+            cls.env.pop(name, None)
+        cls.run_in(cls.sources, 'scripts/build --quiet build -Dtests=disabled -Dcuda=disabled')
+        section = section_of_readme('A worker of your own')
+        cls.program = re.search(r'^```c\n(.*?)^```', section, re.MULTILINE | re.DOTALL).group(1)
+        cls.lines = [line.strip().split('   ')[0] for line in section.splitlines() if line.startswith('    ')
+                     and not line.startswith('     ')]
+        cls.lines = [line for line in cls.lines if line.startswith(('make install', 'cc ', 'ddprun '))]
+
+    @classmethod
+    def run_in(cls, folder, command, **env):
+        done = subprocess.run(['sh', '-c', command], cwd=folder, env=cls.env | env, timeout=DEADLINE,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if done.returncode != 0:
+            raise AssertionError(f'{command}: exit code {done.returncode}\n{done.stdout}{done.stderr}')
+        return done.stdout
+
+    def bare_folder(self):
+        folder = Path(tempfile.mkdtemp(prefix='bare_', dir=self.folder))
+        (folder / 'worker.c').write_text(self.program)
+        return folder
+
+    def test_the_lines_of_the_readme(self):
+        prefix = self.folder / 'prefix'
+        install, compile_it, run_it = self.lines
+        self.run_in(self.sources, install.replace('PREFIX=/usr/local', f'PREFIX={prefix}'))
+        bare = self.bare_folder()
+        env = {'PATH': f'{prefix}/bin:{self.env["PATH"]}', 'PKG_CONFIG_PATH': f'{prefix}/lib/pkgconfig',
+               'LD_LIBRARY_PATH': f'{prefix}/lib'}
+        self.run_in(bare, compile_it, **env)
+        out = self.run_in(bare, run_it, **env)
+        self.assertEqual(sorted(out.splitlines()),
+                         [f'[default{rank}]:rank {rank} of 4: 4' for rank in range(4)])
+        self.assertEqual(sorted(os.listdir(bare)), ['worker', 'worker.c'])
+
+    def test_a_staged_package(self):
+        stage = self.folder / 'stage'
+        self.run_in(self.sources, f'make install PREFIX=/usr DESTDIR={stage}')
+        self.assertEqual(os.listdir(stage), ['usr'])
+        for path in ('bin/ddprun', 'bin/ddprund', 'bin/ddpctl', 'lib/libddpcomm.so', 'lib/pkgconfig/ddpcomm.pc',
+                     'lib/libddpstore.so', 'include/ddprun/comm.h', 'share/man/man1/ddprun.1'):
+            self.assertTrue((stage / 'usr' / path).exists(), path)
+        bare = self.bare_folder()
+        env = {'PATH': f'{stage}/usr/bin:{self.env["PATH"]}', 'LD_LIBRARY_PATH': f'{stage}/usr/lib',
+               'PKG_CONFIG_SYSROOT_DIR': str(stage), 'PKG_CONFIG_PATH': f'{stage}/usr/lib/pkgconfig',
+               'PKG_CONFIG_ALLOW_SYSTEM_CFLAGS': '1', 'PKG_CONFIG_ALLOW_SYSTEM_LIBS': '1'}
+        self.run_in(bare, self.lines[1], **env)
+        self.assertIn('rank 3 of 4: 4', self.run_in(bare, self.lines[2], **env))
+
+
+if __name__ == '__main__':
+    unittest.main()

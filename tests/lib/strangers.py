@@ -1,0 +1,59 @@
+"""strangers.py - another user of the machine: a uid of its own, no group, no token.
+
+To become one takes root; elsewhere the tests that need a stranger are skipped.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+import traceback
+import unittest
+from pathlib import Path
+
+STRANGER = 65534
+
+needs_strangers = unittest.skipUnless(os.geteuid() == 0, 'only root can become another user')
+
+
+def reachable(case, program):
+    """A copy of @program that everybody may run: the checkout may lie in root's home, where nobody else can go."""
+    folder = Path(tempfile.mkdtemp(prefix='ddprun_reachable_', dir='/tmp'))
+    case.addCleanup(shutil.rmtree, folder)
+    folder.chmod(0o755)
+    copy = Path(shutil.copy(program, folder))
+    copy.chmod(0o755)
+    return str(copy)
+
+
+def as_stranger(attack, uid=STRANGER):
+    """What attack() returns in a child process of user @uid; it has to fit into JSON.
+
+    An exception there is an AssertionError here, with the child's traceback.
+    """
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            os.close(reader)
+            os.setgroups([])
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
+            answer = {'value': attack()}
+            code = 0
+        except BaseException:  # pylint: disable=broad-except
+            answer = {'fault': traceback.format_exc()}
+        try:
+            with os.fdopen(writer, 'w', encoding='utf-8') as file:
+                json.dump(answer, file)
+        finally:
+            os._exit(code)
+    os.close(writer)
+    with os.fdopen(reader, encoding='utf-8') as file:
+        text = file.read()
+    os.waitpid(pid, 0)
+    answer = json.loads(text)
+    if 'fault' in answer:
+        raise AssertionError(f'the stranger failed:\n{answer["fault"]}')
+    return answer['value']
