@@ -124,7 +124,9 @@ class Wires:
         for node in (self.SWITCH, *nodes):
             self._ip('netns', 'add', self._name(node))
             self.made.append(node)
-        switch = ['link add left type bridge', 'link add right type bridge', 'link set left up',
+        # With addresses of their own: they would take the lowest of their ports', which come and go.
+        switch = ['link add left address 02:99:00:00:00:01 type bridge',
+                  'link add right address 02:99:00:00:00:02 type bridge', 'link set left up',
                   'link set right up']
         for node in nodes:
             switch += [f'link add {node} type veth peer name eth0 netns {self._name(node)}',
