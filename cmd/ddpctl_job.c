@@ -46,7 +46,7 @@ static const struct option table[] = {
     {"json", 0, NULL, NULL, NULL, OPTIONS,
      "one JSON object on a line; what is not UTF-8 stands as {\"base64\": \"...\"}", option_switch,
      FIELD(json), 0, 0},
-    {"help", 'h', NULL, NULL, NULL, OPTIONS, "this list", option_switch, FIELD(help), 0, 0},
+    {"help", 'h', NULL, NULL, NULL, OPTIONS, "this list", option_show, FIELD(help), 0, 0},
     {"wait", 0, NULL, NULL, NULL, CHANGES,
      "wait until it has taken effect, which is the default; the last of this and --no-wait counts",
      parse_wait, FIELD(no_wait), 0, 0},

@@ -61,7 +61,7 @@ static const struct option table[] = {
     {"json", 0, NULL, NULL, NULL, OPTIONS,
      "one JSON object on a line; what is not UTF-8 stands as {\"base64\": \"...\"}", option_switch,
      FIELD(json), 0, 0},
-    {"help", 'h', NULL, NULL, NULL, OPTIONS, "this list", option_switch, FIELD(help), 0, 0},
+    {"help", 'h', NULL, NULL, NULL, OPTIONS, "this list", option_show, FIELD(help), 0, 0},
     {"key", 0, NULL, NULL, NULL, WATCH,
      "watch exactly one key rather than all that begin with the word", option_switch,
      FIELD(watch.key), 0, 0},

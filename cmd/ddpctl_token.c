@@ -36,7 +36,7 @@ static const struct option table[] = {
      "keep the key to one job, whose keys are all that it sees", option_text, FIELD(job), 0, 0},
     {"epoch", 0, "N", NULL, "0", OPTIONS, "keep the key to one epoch of the job",
      ddpctl_option_number, FIELD(epoch), 0, INT64_MAX},
-    {"help", 'h', NULL, NULL, NULL, OPTIONS, "this list", option_switch, FIELD(help), 0, 0},
+    {"help", 'h', NULL, NULL, NULL, OPTIONS, "this list", option_show, FIELD(help), 0, 0},
 };
 
 const struct option_table ddpctl_token_table = {

@@ -22,6 +22,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -303,15 +304,38 @@ static void clean_up(void *ctx)
     logdir_close(&plan->logs);
 }
 
-static int run_job(const struct ddprun_options *options, char **operands)
+/* What is done without having been asked for, or not done though it was; once, as torchrun does. */
+static void say_remarks(const struct ddprun_options *options, const struct plan *plan,
+                        bool announce_logs)
+{
+    if (announce_logs)
+        fprintf(stderr, "ddprun: logs are kept in '%s'; --log-dir=DIR puts them elsewhere\n",
+                plan->logs.path);
+    if (options->conf.unknown[0] != '\0')
+        fprintf(stderr, "ddprun: --rdzv-conf: left out what is no setting of torchrun's: %s\n",
+                options->conf.unknown);
+    if (options->use_env)
+        fputs("ddprun: --use-env does nothing: workers always have LOCAL_RANK in the environment\n",
+              stderr);
+    if (options->nproc_per_node > 1 && getenv("OMP_NUM_THREADS") == NULL)
+        fputs("ddprun: OMP_NUM_THREADS=1 in each worker, as they share this machine; set it to use "
+              "more threads\n",
+              stderr);
+}
+
+static int run_job(struct ddprun_options *options, char **operands)
 {
     struct ddp_error err;
     struct plan plan = {0};
     struct guard_agent split;
     const struct guard_farewell farewell = {clean_up, &plan, &plan.cgroup};
     bool announce_logs = false, waiting = false;
-    int bad = EXIT_USAGE;
-    ddp_status status = plan_job(&plan, options, environ, &err);
+    int bad = EXIT_CONFIG; /* the command line is good, but this machine may have no GPU */
+    ddp_status status = ddprun_options_complete(options, &err);
+    if (status == DDP_OK) {
+        bad = EXIT_USAGE;
+        status = plan_job(&plan, options, environ, &err);
+    }
     if (status == DDP_OK) {
         bad = EXIT_CONFIG;
         status = plan_program(&plan, options, operands, &err);
@@ -324,10 +348,8 @@ static int run_job(const struct ddprun_options *options, char **operands)
         guard_hold_signals();
         status = plan_logs(&plan, options, &announce_logs, &err);
     }
-    if (announce_logs)
-        fprintf(stderr, "ddprun: logs are kept in '%s'; --log-dir=DIR puts them elsewhere\n",
-                plan.logs.path);
     if (status == DDP_OK) {
+        say_remarks(options, &plan, announce_logs);
         cgroup_make(&plan.cgroup);
         plan.agent.cgroup = &plan.cgroup;
         status = guard_split(&farewell, &split, &err);
@@ -357,8 +379,8 @@ int main(int argc, char **argv)
     ddprun_options_init(&options);
     ddp_status status =
         options_parse(&ddprun_option_table, argc, argv, environ, &options, &operand, &err);
-    if (status != DDP_OK) /* the command line may be good, and this machine without a GPU */
-        return fail(status == DDP_E_SYSTEM ? EXIT_CONFIG : EXIT_USAGE, &err);
+    if (status != DDP_OK)
+        return fail(EXIT_USAGE, &err);
     if (options.version) {
         puts("ddprun " DDPRUN_VERSION);
     } else if (options.help) {

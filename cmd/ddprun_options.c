@@ -10,15 +10,18 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 enum { RESTARTS_MAX = 1000000, NODES_MAX = 1000000 };
 
-static ddp_status parse_nproc(const struct option *option, const char *text, void *field,
-                              struct ddp_error *err)
+/* A duration that neither an option nor a variable gives. */
+#define NOT_GIVEN UINT64_MAX
+
+/* Stays text: to count GPUs takes their driver, which nobody needs for --help. */
+static ddp_status parse_workers(const struct option *option, const char *text, void *field,
+                                struct ddp_error *err)
 {
-    (void)option;
-    return node_count_workers(text, field, err);
+    ddp_status status = node_check_workers(text, err);
+    return status == DDP_OK ? option_text(option, text, field, err) : status;
 }
 
 static ddp_status parse_nnodes(const struct option *option, const char *text, void *field,
@@ -55,65 +58,11 @@ static ddp_status parse_join_policy(const struct option *option, const char *tex
     return ddpi_error_set(err, DDP_E_INVALID, "'%s' is not now, checkpoint or never", text);
 }
 
-/* --- --rdzv-conf: torchrun's settings, in whole seconds, for those that exist here --- */
-
-static ddp_status set_conf_seconds(const char *text, size_t offset, struct ddprun_options *options,
-                                   struct ddp_error *err)
-{
-    int64_t seconds;
-    ddp_status status = ddpi_parse_int(text, 0, 24 * 3600, &seconds, err);
-    if (status == DDP_OK)
-        *(uint64_t *)(void *)((char *)options + offset) = (uint64_t)seconds * 1000;
-    return status;
-}
-
-static ddp_status set_conf(const char *key, const char *value, struct ddprun_options *options,
-                           struct ddp_error *err)
-{
-    static const struct {
-        const char *key;
-        size_t offset;
-    } seconds[] = {
-        {"join_timeout", offsetof(struct ddprun_options, join_timeout_ms)},
-        {"timeout", offsetof(struct ddprun_options, join_timeout_ms)},
-        {"last_call_timeout", offsetof(struct ddprun_options, settle_ms)},
-    };
-    for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++)
-        if (strcmp(key, seconds[i].key) == 0)
-            return set_conf_seconds(value, seconds[i].offset, options, err);
-    if (strcmp(key, "is_host") == 0) {
-        bool yes = strcasecmp(value, "true") == 0 || strcmp(value, "1") == 0;
-        bool no = strcasecmp(value, "false") == 0 || strcmp(value, "0") == 0;
-        options->is_host = yes;
-        return yes || no ? DDP_OK
-                         : ddpi_error_set(err, DDP_E_INVALID, "'%s' is not true or false", value);
-    }
-    return ddpi_error_set(err, DDP_E_INVALID,
-                          "'%s' is no setting of ddprun; join_timeout, timeout, last_call_timeout "
-                          "and is_host are (a node is lost after --lease)",
-                          key);
-}
-
 static ddp_status parse_conf(const struct option *option, const char *text, void *field,
                              struct ddp_error *err)
 {
     (void)option;
-    const char *item;
-    size_t len;
-    for (const char *cursor = text; ddpi_parse_list_next(&cursor, ',', &item, &len);) {
-        char pair[128];
-        if (len == 0)
-            continue;
-        snprintf(pair, sizeof pair, "%.*s", len < sizeof pair ? (int)len : 127, item);
-        char *equals = strchr(pair, '=');
-        if (equals == NULL)
-            return ddpi_error_set(err, DDP_E_INVALID, "'%s' is not KEY=VALUE", pair);
-        *equals = '\0';
-        ddp_status status = set_conf(pair, equals + 1, field, err);
-        if (status != DDP_OK)
-            return ddpi_error_wrap(err, status, "'%s'", pair);
-    }
-    return DDP_OK;
+    return rdzv_conf_parse(text, field, err);
 }
 
 static ddp_status parse_backend(const struct option *option, const char *text, void *field,
@@ -201,7 +150,7 @@ static const struct option table[] = {
     {"nproc-per-node", 0, "N", "PET_NPROC_PER_NODE", "1", JOB,
      "workers to start: a number; 'cpu' for one per CPU that this process may use; 'gpu' for one "
      "per GPU; 'auto' for gpu where there is one, else cpu",
-     parse_nproc, FIELD(nproc_per_node), 0, 0},
+     parse_workers, FIELD(workers), 0, 0},
     {"nnodes", 0, "N|MIN:MAX", "PET_NNODES", "1:1", JOB,
      "nodes of the job: it runs with at least MIN and at most MAX of them, and goes on with others "
      "when some come or go; start this command on each",
@@ -232,8 +181,10 @@ static const struct option table[] = {
      parse_endpoint, FIELD(rdzv_endpoint), 0, 0},
     {"rdzv-conf", 0, "LIST", "PET_RDZV_CONF", NULL, MEETING,
      "torchrun's settings, KEY=VALUE,...: join_timeout or timeout (--join-timeout), "
-     "last_call_timeout (--settle), in seconds, and is_host (whether this node has the store)",
-     parse_conf, 0, 0, 0},
+     "last_call_timeout (--settle), keep_alive_interval times keep_alive_max_attempt (--lease), in "
+     "seconds, and is_host (whether this node has the store); its others are accepted, as there is "
+     "nothing here that they could set",
+     parse_conf, FIELD(conf), 0, 0},
     {"settle", 0, "DURATION", NULL, "1s", MEETING,
      "with MIN nodes there, how long the first start waits for more; not when MAX are there",
      option_duration, FIELD(settle_ms), 0, 24 * HOURS_MS},
@@ -332,11 +283,15 @@ static const struct option table[] = {
     {"start-method", 0, "NAME", "PET_START_METHOD", NULL, PROGRAM,
      "accepted as 'spawn', torchrun's default; it concerns interpreters inside the launcher",
      parse_start_method, 0, 0, 0},
+    {"use-env", 0, NULL, NULL, NULL, PROGRAM,
+     "accepted for the sake of torch.distributed.launch; workers always have LOCAL_RANK in the "
+     "environment",
+     option_switch, FIELD(use_env), 0, 0},
 
-    {"help", 0, NULL, NULL, NULL, OTHER, "this list", option_switch, FIELD(help), 0, 0},
-    {"usage", 'h', NULL, NULL, NULL, OTHER, "the short of it, with examples", option_switch,
+    {"help", 0, NULL, NULL, NULL, OTHER, "this list", option_show, FIELD(help), 0, 0},
+    {"usage", 'h', NULL, NULL, NULL, OTHER, "the short of it, with examples", option_show,
      FIELD(usage), 0, 0},
-    {"version", 0, NULL, NULL, NULL, OTHER, "print the version and exit", option_switch,
+    {"version", 0, NULL, NULL, NULL, OTHER, "print the version and exit", option_show,
      FIELD(version), 0, 0},
 
     {"run-path", 0, NULL, "PET_RUN_PATH", NULL, OTHER,
@@ -353,8 +308,6 @@ static const struct option table[] = {
      "filtered copies are not written; use --tee=2 and grep over the log files", NULL, 0, 0, 0},
     {"print-completion", 0, "SHELL", NULL, NULL, OTHER,
      "there are no completions to print; leave it out", NULL, 0, 0, 0},
-    {"use-env", 0, NULL, NULL, NULL, OTHER,
-     "workers always read LOCAL_RANK from the environment; leave it out", NULL, 0, 0, 0},
 };
 
 const struct option_table ddprun_option_table = {
@@ -367,7 +320,7 @@ const struct option_table ddprun_option_table = {
 void ddprun_options_init(struct ddprun_options *options)
 {
     *options = (struct ddprun_options){
-        .nproc_per_node = 1,
+        .workers = "1",
         .rdzv_backend = "static",
         .role = "default",
         .redirects = "0",
@@ -382,11 +335,29 @@ void ddprun_options_init(struct ddprun_options *options)
         .shutdown_timeout_ms = 30000,
         .failure_timeout_ms = 1000,
         .gpu_memory_timeout_ms = 5000,
-        .settle_ms = 1000,
-        .lease_ms = 3000,
-        .join_timeout_ms = 600000,
-        .is_host = -1,
+        .settle_ms = NOT_GIVEN,
+        .lease_ms = NOT_GIVEN,
+        .join_timeout_ms = NOT_GIVEN,
+        .conf = {NOT_GIVEN, NOT_GIVEN, NOT_GIVEN, .is_host = -1},
     };
+}
+
+/* An option of our own counts more than what --rdzv-conf says of the same. */
+static void settle_on(uint64_t *option_ms, uint64_t conf_ms, uint64_t standard_ms)
+{
+    if (*option_ms == NOT_GIVEN)
+        *option_ms = conf_ms != NOT_GIVEN ? conf_ms : standard_ms;
+}
+
+ddp_status ddprun_options_complete(struct ddprun_options *options, struct ddp_error *err)
+{
+    settle_on(&options->settle_ms, options->conf.settle_ms, 1000);
+    settle_on(&options->lease_ms, options->conf.lease_ms, 3000);
+    settle_on(&options->join_timeout_ms, options->conf.join_timeout_ms, 600000);
+    ddp_status status = node_count_workers(options->workers, &options->nproc_per_node, err);
+    return status == DDP_OK
+               ? DDP_OK
+               : ddpi_error_wrap(err, status, "--nproc-per-node (or PET_NPROC_PER_NODE)");
 }
 
 static ddp_status parse_bits(const char *text, size_t len, uint8_t *ret_bits, struct ddp_error *err)

@@ -8,10 +8,12 @@
 #include "options.h"
 
 #include "parse.h"
+#include "rdzv_conf.h"
 #include <ddprun/round.h>
 
 /* The values as given; NULL and false mean "not given". */
 struct ddprun_options {
+    const char *workers; /* per node, as it was written */
     const char *rdzv_backend;
     const char *rdzv_id;
     const char *role;
@@ -27,7 +29,7 @@ struct ddprun_options {
     const char *local_addr;
     struct ddpi_endpoint rdzv_endpoint; /* host "" = not given */
     uint32_t master_port;               /* UINT32_MAX = not given */
-    uint32_t nproc_per_node;
+    uint32_t nproc_per_node;            /* what @workers means on this machine */
     uint32_t min_nodes;
     uint32_t max_nodes;
     uint32_t node_rank; /* UINT32_MAX = not given */
@@ -42,13 +44,14 @@ struct ddprun_options {
     enum ddp_round_join join_policy;
     const char *token_file;
     bool no_auth;
-    int is_host;                  /* of --rdzv-conf: 1 yes, 0 no, -1 not said */
+    struct rdzv_conf conf;
     uint64_t monitor_interval_ms; /* accepted: nothing here polls */
     bool standalone;
     bool module;
     bool no_python;
     bool no_prefix;
     bool virtual_local_rank;
+    bool use_env; /* accepted: there is no other way */
     bool help;
     bool usage;
     bool version;
@@ -58,6 +61,12 @@ extern const struct option_table ddprun_option_table;
 
 /* The defaults, before environment and command line. */
 void ddprun_options_init(struct ddprun_options *options);
+
+/* What the values mean here and together: joins what --rdzv-conf says with the options for the
+ * same, and counts the workers, which may take asking the driver of the GPUs. DDP_E_SYSTEM: it
+ * cannot be said on this machine. Before anything else uses @options. */
+DDP_MUST_CHECK ddp_status ddprun_options_complete(struct ddprun_options *options,
+                                                  struct ddp_error *err);
 
 /* "3", or "0:3,1:2" (local rank:streams), into one byte per local rank: bit 0 stdout, bit 1
  * stderr. Ranks that are not named get 0. */

@@ -304,10 +304,10 @@ static const struct option table[] = {
      "how long, after SIGTERM or SIGINT, requests that wait may still be answered", option_duration,
      FIELD(drain_timeout_ms), 0, 24 * HOURS},
 
-    {"help", 0, NULL, NULL, NULL, OTHER, "this list", option_switch, FIELD(help), 0, 0},
-    {"usage", 'h', NULL, NULL, NULL, OTHER, "the short of it, with examples", option_switch,
+    {"help", 0, NULL, NULL, NULL, OTHER, "this list", option_show, FIELD(help), 0, 0},
+    {"usage", 'h', NULL, NULL, NULL, OTHER, "the short of it, with examples", option_show,
      FIELD(usage), 0, 0},
-    {"version", 0, NULL, NULL, NULL, OTHER, "print the version and exit", option_switch,
+    {"version", 0, NULL, NULL, NULL, OTHER, "print the version and exit", option_show,
      FIELD(version), 0, 0},
 };
 

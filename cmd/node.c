@@ -50,15 +50,8 @@ static ddp_status count_gpus(bool or_cpus, uint32_t *ret_nproc, struct ddp_error
     return DDP_OK;
 }
 
-ddp_status node_count_workers(const char *text, uint32_t *ret_nproc, struct ddp_error *err)
+static ddp_status parse_number(const char *text, uint32_t *ret_nproc, struct ddp_error *err)
 {
-    bool or_cpus = strcmp(text, "auto") == 0;
-    if (or_cpus || strcmp(text, "gpu") == 0)
-        return count_gpus(or_cpus, ret_nproc, err);
-    if (strcmp(text, "cpu") == 0) {
-        *ret_nproc = count_cpus();
-        return DDP_OK;
-    }
     int64_t value;
     ddp_status status = ddpi_parse_int(text, 1, NODE_NPROC_MAX, &value, err);
     if (status != DDP_OK)
@@ -66,6 +59,27 @@ ddp_status node_count_workers(const char *text, uint32_t *ret_nproc, struct ddp_
                               "'%s' is neither a whole number from 1 to %d nor cpu, gpu or auto",
                               text, NODE_NPROC_MAX);
     *ret_nproc = (uint32_t)value;
+    return DDP_OK;
+}
+
+ddp_status node_check_workers(const char *text, struct ddp_error *err)
+{
+    static const char *const names[] = {"cpu", "gpu", "auto"};
+    uint32_t number;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(text, names[i]) == 0)
+            return DDP_OK;
+    return parse_number(text, &number, err);
+}
+
+ddp_status node_count_workers(const char *text, uint32_t *ret_nproc, struct ddp_error *err)
+{
+    bool or_cpus = strcmp(text, "auto") == 0;
+    if (or_cpus || strcmp(text, "gpu") == 0)
+        return count_gpus(or_cpus, ret_nproc, err);
+    if (strcmp(text, "cpu") != 0)
+        return parse_number(text, ret_nproc, err);
+    *ret_nproc = count_cpus();
     return DDP_OK;
 }
 

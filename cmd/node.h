@@ -12,8 +12,12 @@
 /* More than any machine has cores for; a typing error, not a job. */
 enum { NODE_NPROC_MAX = 4096 };
 
-/* "8", "cpu", "gpu" or "auto" as a number of workers. DDP_E_SYSTEM: this machine has no GPU to
- * count, or its driver does not say. */
+/* "8", "cpu", "gpu" or "auto": how many workers to start. DDP_E_INVALID: it is none of these. Pure.
+ */
+DDP_MUST_CHECK ddp_status node_check_workers(const char *text, struct ddp_error *err);
+
+/* The same as a number. DDP_E_SYSTEM: this machine has no GPU to count, or its driver does not say.
+ */
 DDP_MUST_CHECK ddp_status node_count_workers(const char *text, uint32_t *ret_nproc,
                                              struct ddp_error *err);
 

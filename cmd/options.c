@@ -28,6 +28,12 @@ ddp_status option_switch(const struct option *option, const char *text, void *fi
     return ddpi_parse_bool(text, field, err);
 }
 
+ddp_status option_show(const struct option *option, const char *text, void *field,
+                       struct ddp_error *err)
+{
+    return option_switch(option, text, field, err);
+}
+
 ddp_status option_u32(const struct option *option, const char *text, void *field,
                       struct ddp_error *err)
 {
@@ -205,9 +211,11 @@ static ddp_status apply_env(const struct option_table *table, char *const *envp,
     return DDP_OK;
 }
 
-/* One option word at argv[*at], its value maybe in the next; *at moves to the last word used. */
+/* One option word at argv[*at], its value maybe in the next; *at moves to the last word used,
+ * *@ret_last: nothing behind it is to be looked at. */
 static ddp_status parse_word(const struct option_table *table, int argc, char **argv, int *at,
-                             bool given[OPTIONS_MAX], void *config, struct ddp_error *err)
+                             bool given[OPTIONS_MAX], bool *ret_last, void *config,
+                             struct ddp_error *err)
 {
     const char *word = argv[*at];
     bool is_long = word[1] == '-';
@@ -218,6 +226,7 @@ static ddp_status parse_word(const struct option_table *table, int argc, char **
     if (status != DDP_OK)
         return status;
     given[option - table->options] = true;
+    *ret_last = option->parse == option_show;
     const char *name_end = word + (is_long ? 2 : 1) + len;
     const char *text = *name_end == '\0' ? NULL : name_end + (*name_end == '=');
     char written[NAME_MAX_LEN + 8];
@@ -242,23 +251,23 @@ static ddp_status parse_word(const struct option_table *table, int argc, char **
 ddp_status options_parse(const struct option_table *table, int argc, char **argv, char *const *envp,
                          void *config, int *ret_operand, struct ddp_error *err)
 {
-    bool given[OPTIONS_MAX] = {false};
+    bool given[OPTIONS_MAX] = {false}, last = false;
     ddp_status status = DDP_OK;
     int at = 1;
     assert(table->count <= OPTIONS_MAX);
-    for (; status == DDP_OK && at < argc; at++) {
+    for (; status == DDP_OK && !last && at < argc; at++) {
         if (argv[at][0] != '-' || argv[at][1] == '\0')
             break;
         if (strcmp(argv[at], "--") == 0) {
             at++;
             break;
         }
-        status = parse_word(table, argc, argv, &at, given, config, err);
+        status = parse_word(table, argc, argv, &at, given, &last, config, err);
     }
-    if (status == DDP_OK)
+    if (status == DDP_OK && !last)
         status = apply_env(table, envp, given, config, err);
     if (status == DDP_OK)
-        *ret_operand = at;
+        *ret_operand = last ? argc : at;
     return status;
 }
 

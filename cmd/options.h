@@ -47,11 +47,14 @@ ddp_status option_text(const struct option *, const char *, void *, struct ddp_e
 ddp_status option_switch(const struct option *, const char *, void *, struct ddp_error *);
 ddp_status option_u32(const struct option *, const char *, void *, struct ddp_error *);
 ddp_status option_duration(const struct option *, const char *, void *, struct ddp_error *);
+/* A switch (bool) that asks for a text, not for work: what stands behind it is not looked at, nor
+ * is the environment. */
+ddp_status option_show(const struct option *, const char *, void *, struct ddp_error *);
 
 /*
  * Fill @config from the command line up to the first operand, whose index goes to *@ret_operand
- * (argc if there is none; "--" ends the options too), then from the environment what the command
- * line left open. Values point into argv and envp.
+ * (argc if there is none; "--" ends the options too, and so does an option_show), then from the
+ * environment what the command line left open. Values point into argv and envp.
  *
  * DDP_E_INVALID: the sentence names the option or variable, the offending text and the remedy.
  */

@@ -153,7 +153,7 @@ static const struct option table[] = {
      option_text, FIELD(python), 0, 0},
     {"json", 0, "FILE", NULL, NULL, output, "write every figure to FILE, one JSON object a line",
      option_text, FIELD(json), 0, 0},
-    {"help", 'h', NULL, NULL, NULL, output, "this list", option_switch, FIELD(help), 0, 0},
+    {"help", 'h', NULL, NULL, NULL, output, "this list", option_show, FIELD(help), 0, 0},
 };
 
 const struct option_table coll_option_table = {

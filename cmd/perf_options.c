@@ -27,7 +27,7 @@ static const struct option table[] = {
      "the server to measure", option_text, FIELD(ddprund), 0, 0},
     {"python", 0, "PATH", NULL, "build/venv's, or python3", "Options",
      "store, restart: a Python that has PyTorch", option_text, FIELD(python), 0, 0},
-    {"help", 'h', NULL, NULL, NULL, "Options", "this list", option_switch, FIELD(help), 0, 0},
+    {"help", 'h', NULL, NULL, NULL, "Options", "this list", option_show, FIELD(help), 0, 0},
 };
 
 const struct option_table perf_option_table = {

@@ -264,7 +264,7 @@ static ddp_status plan_several(struct plan *plan, const struct ddprun_options *o
                               "has 1 to %d of [A-Za-z0-9._-], the first no '.'",
                               name, DDPI_JOB_MAX);
     remote->job = name;
-    remote->is_host = options->is_host;
+    remote->is_host = options->conf.is_host;
     remote->store = plan->store;
     remote->lease_ms = (uint32_t)options->lease_ms;
     bool v6 = strchr(remote->endpoint.host, ':') != NULL;

@@ -44,7 +44,7 @@ def processes_with(marker):
 
 
 def run(spec, seconds, marker):
-    env = dict(os.environ, DDPRUN_FAILPOINTS=spec, DDPRUN_TEST_MARK=marker)
+    env = dict(os.environ, DDPRUN_FAILPOINTS=spec, DDPRUN_TEST_MARK=marker, OMP_NUM_THREADS='1')
     return subprocess.run([DDPRUN, f'--nproc-per-node={WORKERS}', *WORKER, seconds], env=env,
                           stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                           stderr=subprocess.PIPE, text=True, timeout=DEADLINE_S)

@@ -54,6 +54,7 @@ static void check_texts(const struct words *words, const struct ddprun_options *
                         const struct ddprun_options *standard)
 {
 #define CHECK(field) HOLDS(is_given(words, options->field, standard->field))
+    CHECK(workers);
     CHECK(rdzv_backend);
     CHECK(rdzv_id);
     CHECK(role);
@@ -86,7 +87,7 @@ static void check_ddprun(struct words *words)
         return;
     }
     HOLDS(operand >= 1 && operand <= words->argc);
-    HOLDS(options.nproc_per_node >= 1 && options.nproc_per_node <= NPROC_MAX);
+    HOLDS(node_check_workers(options.workers, NULL) == DDP_OK);
     HOLDS(options.master_port <= UINT16_MAX || options.master_port == UINT32_MAX);
     HOLDS(options.max_restarts <= 1000000);
     HOLDS(options.shutdown_timeout_ms <= 24 * 3600 * 1000);

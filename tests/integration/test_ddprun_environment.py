@@ -81,8 +81,11 @@ class Variables(DdprunCase):
         self.assertRegex(env['TORCHELASTIC_RUN_ID'], rf'\A{UUID}\Z')
 
     def test_omp_num_threads(self):
+        del self.env['OMP_NUM_THREADS']
         self.assertNotIn('OMP_NUM_THREADS', self.workers()[0])
-        self.assertEqual(self.workers('--nproc-per-node=2')[0]['OMP_NUM_THREADS'], '1')
+        job = self.run_job('--nproc-per-node=2', 'sh', '-c', 'echo $OMP_NUM_THREADS')
+        self.assertEqual(sorted(job.out.split()), ['[default0]:1', '[default1]:1'])
+        self.assertRegex(job.err, r'\Addprun: OMP_NUM_THREADS=1 in each worker[^\n]*\n\Z')
         for value in ('6', ''):
             found = self.workers('--nproc-per-node=2', env={'OMP_NUM_THREADS': value})
             self.assertEqual(found[1]['OMP_NUM_THREADS'], value)

@@ -93,7 +93,7 @@ class Count(GpuCase):
 
     def refused(self, *texts, what='gpu', env=None):
         job = self.run_job(f'--nproc-per-node={what}', 'true', env=env or self.gpus)
-        self.assert_sentence(job, 78, '--nproc-per-node: ', *texts)
+        self.assert_sentence(job, 78, '--nproc-per-node (or PET_NPROC_PER_NODE): ', *texts)
         return job
 
     def test_without_nvml_is_refused(self):

@@ -46,6 +46,21 @@ class Spellings(DdprunCase):
                  '--event_log_handler=null', '--local-ranks-filter=0', '--rdzv-endpoint=']
         self.assertEqual(self.size(*words), 1)
 
+    def test_settings_of_torchrun(self):
+        conf = ('--rdzv-conf= join_timeout = 9 , last_call_timeout=1,read_timeout=60,close_timeout=30,'
+                'keep_alive_interval=5,keep_alive_max_attempt=3,store_type=tcp,is_host=1')
+        job = self.run_job(conf, 'true')
+        self.assertEqual((job.code, job.err), (0, ''))
+        for words, env in (([f'{conf},foo=1, bar = 2'], {}), ([], {'PET_RDZV_CONF': 'foo=1,bar=2'})):
+            job = self.run_job(*words, 'true', env=env)
+            self.assertEqual(job.code, 0)
+            self.assertRegex(job.err, r'\Addprun: --rdzv-conf: [^\n]+: foo, bar\n\Z')
+
+    def test_use_env_does_nothing_and_says_so(self):
+        job = self.run_job('--use-env', '--nproc-per-node=2', 'sh', '-c', 'echo $LOCAL_RANK')
+        self.assertEqual(sorted(job.out.split()), ['[default0]:0', '[default1]:1'])
+        self.assertRegex(job.err, r'\Addprun: --use-env does nothing[^\n]+\n\Z')
+
     def test_counts_by_name(self):
         self.assertEqual(self.size('--nproc-per-node=cpu'), len(os.sched_getaffinity(0)))
 
@@ -71,6 +86,21 @@ class Spellings(DdprunCase):
             job = self.run_job(*words)
             self.assertEqual((job.code, job.err), (0, ''))
             self.assertIn(text, job.out)
+
+    def test_help_and_version_look_at_nothing_else(self):
+        """There is no GPU to count, nor a need to."""
+        for words in (['--help'], ['--version'], ['-h'], ['--nproc-per-node=gpu', '--help'],
+                      ['--version', '--nproc-per-node=gpu'], ['--help', '--no-such-option']):
+            for env in ({}, {'PET_NPROC_PER_NODE': 'gpu'}, {'PET_NPROC_PER_NODE': 'four'}):
+                job = self.run_job(*words, env=env | {'CUDA_VISIBLE_DEVICES': ''})
+                with self.subTest(words, **env):
+                    self.assertEqual((job.code, job.err), (0, ''))
+                    self.assertIn('ddprun', job.out)
+
+    def test_workers_are_counted_when_they_are_needed(self):
+        for words, env in ((['--nproc-per-node=gpu'], {}), ([], {'PET_NPROC_PER_NODE': 'gpu'})):
+            job = self.run_job(*words, 'true', env=env | {'CUDA_VISIBLE_DEVICES': ''})
+            self.assert_sentence(job, 78, '--nproc-per-node', 'PET_NPROC_PER_NODE', "'gpu'", "'cpu'")
 
     def test_a_lost_help_text_is_a_failure(self):
         with open('/dev/full', 'w') as full:

@@ -51,7 +51,8 @@ class Refusals(DdprunCase):
                 ('--nnodes=0', "'0'"), ('--nnodes=:', "':'"),
                 ('--rdzv-backend=etcd-v2', "'etcd-v2'", 'c10d'),
                 ('--rdzv-endpoint=localhost:99999', '99999'),
-                ('--rdzv-conf=keep_alive_interval=5', "'keep_alive_interval'", 'join_timeout'),
+                ('--rdzv-conf=join_timeout=5,', "''", 'KEY=VALUE', 'no comma'),
+                ('--rdzv-conf=store_type=file', "'store_type'", "'file'"),
                 ('--start-method=fork', "'fork'", 'leave it out'),
                 ('--event-log-handler=wandb', "'wandb'", 'console or null'),
                 ('--standalone=1', "'1'", '--standalone')):

@@ -90,6 +90,40 @@ START_TEST(a_malformed_value_names_its_source)
 }
 END_TEST
 
+/* What --settle, --lease and --join-timeout come to, in milliseconds. */
+static const struct {
+    const char *words[3];
+    const char *variable;
+    uint64_t settle_ms, lease_ms, join_timeout_ms;
+} durations[] = {
+    {{NULL}, "X=", 1000, 3000, 600000},
+    {{"--rdzv-conf=last_call_timeout=4,timeout=5,keep_alive_interval=2"}, "X=", 4000, 6000, 5000},
+    {{NULL}, "PET_RDZV_CONF=last_call_timeout=4", 4000, 3000, 600000},
+    {{"--settle=2", "--lease=1s"}, "PET_RDZV_CONF=last_call_timeout=4", 2000, 1000, 600000},
+    {{"--settle=0", "--rdzv-conf=last_call_timeout=4"}, "X=", 0, 3000, 600000},
+};
+
+START_TEST(an_option_counts_more_than_torchruns_setting)
+{
+    char program[] = "ddprun", words[3][128], variable[128], *argv[4] = {program};
+    char *env[] = {variable, NULL};
+    int argc = 1, operand;
+    struct ddprun_options options;
+    for (size_t i = 0; i < 3 && durations[_i].words[i] != NULL; i++, argc++) {
+        snprintf(words[i], sizeof words[i], "%s", durations[_i].words[i]);
+        argv[argc] = words[i];
+    }
+    snprintf(variable, sizeof variable, "%s", durations[_i].variable);
+    ddprun_options_init(&options);
+    ck_assert_int_eq(
+        options_parse(&ddprun_option_table, argc, argv, env, &options, &operand, &error), DDP_OK);
+    ck_assert_int_eq(ddprun_options_complete(&options, &error), DDP_OK);
+    ck_assert_uint_eq(options.settle_ms, durations[_i].settle_ms);
+    ck_assert_uint_eq(options.lease_ms, durations[_i].lease_ms);
+    ck_assert_uint_eq(options.join_timeout_ms, durations[_i].join_timeout_ms);
+}
+END_TEST
+
 START_TEST(each_option_of_the_table_says_enough)
 {
     for (size_t i = 0; i < ddprun_option_table.count; i++) {
@@ -114,6 +148,8 @@ Suite *test_suite(void)
     tcase_add_test(tcase, ranks_that_are_shown);
     tcase_add_loop_test(tcase, a_malformed_value_names_its_source, 0,
                         sizeof malformed / sizeof *malformed);
+    tcase_add_loop_test(tcase, an_option_counts_more_than_torchruns_setting, 0,
+                        sizeof durations / sizeof *durations);
     tcase_add_test(tcase, each_option_of_the_table_says_enough);
     suite_add_tcase(suite, tcase);
     return suite;

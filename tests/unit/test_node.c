@@ -40,11 +40,13 @@ START_TEST(what_is_no_number_of_workers)
         snprintf(quoted, sizeof quoted, "'%s'", texts[i]);
         ck_assert_int_eq(node_count_workers(texts[i], &nproc, &error), DDP_E_INVALID);
         ck_assert_uint_eq(nproc, 77);
+        ck_assert_int_eq(node_check_workers(texts[i], &error), DDP_E_INVALID);
         ck_assert_ptr_nonnull(strstr(error.msg, quoted));
         ck_assert_ptr_nonnull(strstr(error.msg, "from 1 to 4096"));
     }
     uint32_t nproc;
     setenv("CUDA_VISIBLE_DEVICES", "", 1);
+    ck_assert_int_eq(node_check_workers("gpu", &error), DDP_OK);
     ck_assert_int_eq(node_count_workers("gpu", &nproc, &error), DDP_E_SYSTEM);
     ck_assert_ptr_nonnull(strstr(error.msg, "'cpu'"));
 }

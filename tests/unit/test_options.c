@@ -23,6 +23,7 @@ static const struct option table[] = {
     {"pause", 0, "DURATION", "T_PAUSE", NULL, "Two", "how long", option_duration, FIELD(pause_ms),
      0, 5000},
     {"loud", 'l', NULL, "T_LOUD", NULL, "Two", "make noise", option_switch, FIELD(loud), 0, 0},
+    {"show", 0, NULL, NULL, NULL, "Two", "a text", option_show, FIELD(loud), 0, 0},
     {"secret", 0, "X", "T_SECRET", NULL, "Two", "nobody may; leave it out", NULL, 0, 0, 0},
 };
 
@@ -88,6 +89,16 @@ START_TEST(where_the_options_end)
     ck_assert(!good("-- --loud", no_env, 2).loud);
     ck_assert(good("--loud - x", no_env, 2).loud);
     good("", no_env, 1);
+}
+END_TEST
+
+START_TEST(a_text_that_is_asked_for_needs_nothing_else)
+{
+    char count[] = "T_COUNT=x";
+    char *env[] = {count, NULL};
+    ck_assert(good("--show", env, 2).loud);
+    ck_assert(good("--full-count=2 --show --no-such-option program", env, 5).loud);
+    BAD("--full-count=x --show", no_env, "'x'");
 }
 END_TEST
 
@@ -169,6 +180,7 @@ Suite *test_suite(void)
     TCase *tcase = tcase_create("parse");
     tcase_add_test(tcase, spellings);
     tcase_add_test(tcase, where_the_options_end);
+    tcase_add_test(tcase, a_text_that_is_asked_for_needs_nothing_else);
     tcase_add_test(tcase, the_environment_fills_what_is_left_open);
     tcase_add_test(tcase, a_variable_that_is_overridden_is_not_read);
     tcase_add_test(tcase, an_unknown_option_gets_the_nearest);
