@@ -5,6 +5,7 @@
 #include "ddprun_options.h"
 
 #include "error.h"
+#include "foreign_options.h"
 #include "node.h"
 #include "signames.h"
 
@@ -315,6 +316,7 @@ const struct option_table ddprun_option_table = {
     .refused_heading = "Known to torchrun, refused here with a reason",
     .options = table,
     .count = sizeof table / sizeof *table,
+    .foreign = ddprun_foreign_options,
 };
 
 void ddprun_options_init(struct ddprun_options *options)

@@ -115,11 +115,32 @@ static const struct option *nearest(const struct option_table *table, const char
     return best;
 }
 
+/* The row whose word is the first @len bytes of @word. */
+static const struct option_foreign *foreign(const struct option_table *table, const char *word,
+                                            size_t len)
+{
+    for (const struct option_foreign *row = table->foreign; row != NULL && row->word != NULL; row++)
+        if (begins(row->word, word, len) && row->word[len] == '\0')
+            return row;
+    return NULL;
+}
+
+/* The same for a word as it is given: up to a '=', or a letter with its value behind it: -n4. */
+static const struct option_foreign *foreign_of(const struct option_table *table, const char *word)
+{
+    const struct option_foreign *row = foreign(table, word, strcspn(word, "="));
+    return row != NULL || word[1] == '-' ? row : foreign(table, word, 2);
+}
+
 /* @name lies in @word, behind its dashes. */
 static ddp_status unknown(const struct option_table *table, const char *word, const char *name,
                           size_t len, struct ddp_error *err)
 {
     size_t away;
+    const struct option_foreign *row = foreign_of(table, word);
+    if (row != NULL)
+        return ddpi_error_set(err, DDP_E_INVALID, "there is no option '%.*s' as in %s; %s",
+                              (int)(name - word) + (int)len, word, row->of, row->instead);
     const struct option *near = nearest(table, name, len, &away);
     return ddpi_error_set(err, DDP_E_INVALID,
                           "there is no option '%.*s'; %s '--%s'%s ('%s --help' lists all)",
@@ -156,12 +177,14 @@ static ddp_status find_long(const struct option_table *table, const char *word, 
 static ddp_status find_letter(const struct option_table *table, const char *word,
                               const struct option **ret, struct ddp_error *err)
 {
-    for (size_t i = 0; i < table->count; i++)
+    size_t len = strcspn(word, "=");
+    bool other = len > 2 && foreign(table, word, len) != NULL; /* -host is no -h */
+    for (size_t i = 0; i < table->count && !other; i++)
         if (table->options[i].letter == word[1]) {
             *ret = &table->options[i];
             return DDP_OK;
         }
-    return unknown(table, word, word + 1, strcspn(word + 1, "="), err);
+    return unknown(table, word, word + 1, len - 1, err);
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */

@@ -35,11 +35,19 @@ struct option {
     int64_t min, max;     /* of whole numbers and durations, where they matter */
 };
 
+/* What another program calls so, and what to write here; by name only, no value is read. */
+struct option_foreign {
+    const char *word;    /* with its dashes; NULL: the end of a list */
+    const char *of;      /* the programs */
+    const char *instead; /* what to do, as a clause */
+};
+
 struct option_table {
     const char *program;
     const char *refused_heading; /* in --help, of the options without a parser; or NULL */
     const struct option *options;
     size_t count;
+    const struct option_foreign *foreign; /* NULL: none */
 };
 
 /* Fields: const char *, bool, uint32_t, uint64_t milliseconds (a bare number is in seconds). */

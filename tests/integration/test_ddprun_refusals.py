@@ -28,8 +28,17 @@ class Refusals(DdprunCase):
                            ('--log_dri=x', '--log-dir'), ('--ridirects', '--redirects')):
             self.refused(USAGE, [f"'{word.split('=')[0]}'", near], word, 'true')
         self.refused(USAGE, ["'--zzzzzzzzzzzz'", '--help'], '--zzzzzzzzzzzz', 'true')
-        self.refused(USAGE, ["'-x'", '--help'], '-x', 'true')
+        self.refused(USAGE, ["'-q'", '--help'], '-q', 'true')
         self.refused(USAGE, ["'--no'", '--no', 'write more'], '--no', 'true')
+
+    def test_what_other_launchers_call_otherwise(self):
+        for text, *words in (('--nproc-per-node=N', '-np', '4'), ('--nproc-per-node=N', '-n4'),
+                             ('no list of hosts', '-H', 'a:2,b:2'), ('no list of hosts', '--hostfile=hosts'),
+                             ('inherit the whole environment', '-x', 'NAME'), ('--nnodes=N', '-N2'),
+                             ('not bound', '--bind-to', 'core'), ('not bound', '--bind_to=core'),
+                             ('--nproc-per-node=N', '--ntasks=4'), ('--nproc-per-node=N', '--num_gpus', '4'),
+                             ('--nnodes=N', '--num_nodes=2'), ('leave it out', '--mca', 'a', 'b')):
+            self.refused(USAGE, ["there is no option '" + words[0][:2], text], *words, 'true')
 
     def test_process_counts(self):
         for text in ('0', '-3', '4x', '99999999999', '18446744073709551617', '', ' 2', '1e3', '0x2',

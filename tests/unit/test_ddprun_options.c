@@ -3,6 +3,7 @@
  */
 #include "check_main.h"
 #include "ddprun_options.h"
+#include "foreign_options.h"
 
 #include <string.h>
 
@@ -140,6 +141,22 @@ START_TEST(each_option_of_the_table_says_enough)
 }
 END_TEST
 
+/* A word that ddprun takes, or takes for the beginning of one of its own, never gets to its row. */
+START_TEST(what_other_launchers_say_gets_an_answer)
+{
+    for (const struct option_foreign *row = ddprun_foreign_options; row->word != NULL; row++) {
+        char program[] = "ddprun", word[64];
+        char *argv[] = {program, word, NULL};
+        snprintf(word, sizeof word, "%s", row->word);
+        refused(argv, 2, no_env, row->of, row->instead);
+        ck_assert_ptr_nonnull(strstr(error.msg, row->word));
+        ck_assert_ptr_null(strstr(error.msg, "nearest"));
+        for (const struct option_foreign *other = row + 1; other->word != NULL; other++)
+            ck_assert_str_ne(row->word, other->word);
+    }
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("ddprun_options");
@@ -151,6 +168,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, an_option_counts_more_than_torchruns_setting, 0,
                         sizeof durations / sizeof *durations);
     tcase_add_test(tcase, each_option_of_the_table_says_enough);
+    tcase_add_test(tcase, what_other_launchers_say_gets_an_answer);
     suite_add_tcase(suite, tcase);
     return suite;
 }

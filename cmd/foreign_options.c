@@ -1,0 +1,133 @@
+/*
+ * foreign_options.c - a table: how other launchers spell what ddprun spells in another way, or does
+ * not do. No row may begin an option of ddprun's own, as that would be taken for it.
+ */
+#include "foreign_options.h"
+
+#define WORKERS                                                                                \
+    "use --nproc-per-node=N, the workers of each node, and give the command once on a single " \
+    "machine, or on each of several (--nnodes=K --rdzv-endpoint=HOST)"
+#define HOSTS                                                                                     \
+    "there is no list of hosts, and no ssh: give the same command on each node, with --nnodes=K " \
+    "--rdzv-endpoint=HOST, where HOST is one of them; srun or a loop in the shell can do that"
+#define NODES                                                                                      \
+    "use --nnodes=N with --rdzv-endpoint=HOST, where HOST is one of the nodes, and give the same " \
+    "command on each of them"
+#define ENVIRONMENT \
+    "workers inherit the whole environment; NAME=VALUE in front of ddprun sets one variable more"
+#define BINDING                                                                           \
+    "workers are not bound to cores: let the program be 'numactl ... ./worker', and see " \
+    "--virtual-local-rank for one GPU each"
+#define PREFIX "lines have a prefix already, see --log-line-prefix-template and --no-prefix"
+#define FILES  "use --log-dir=DIR with --redirects=3, or with --tee=3 for the console as well"
+#define FOLDER "workers start in the folder that ddprun is started in: 'cd' there before"
+#define GPUS \
+    "use --nproc-per-node=gpu, with CUDA_VISIBLE_DEVICES=0,2 in front of ddprun for some of them"
+#define MASTER "use --rdzv-endpoint=HOST:PORT, the same on all nodes"
+#define ELASTIC \
+    "use --nnodes=MIN:MAX, which counts nodes; they join when the command is given there"
+#define NOTHING "leave it out"
+#define TIME    "'timeout 10m ddprun ...' ends a job, and --join-timeout limits the wait for nodes"
+
+const struct option_foreign ddprun_foreign_options[] = {
+    /* mpirun, mpiexec */
+    {"-n", "mpirun and srun", WORKERS},
+    {"-np", "mpirun and horovodrun", WORKERS},
+    {"-c", "mpirun and srun", WORKERS},
+    {"-N", "mpirun and srun", "use --nproc-per-node=N for mpirun's, --nnodes=N for srun's"},
+    {"-npernode", "mpirun", WORKERS},
+    {"--npernode", "mpirun", WORKERS},
+    {"-ppn", "mpiexec", WORKERS},
+    {"--ppn", "mpiexec", WORKERS},
+    {"-perhost", "mpiexec", WORKERS},
+    {"-H", "mpirun and horovodrun", HOSTS},
+    {"-host", "mpirun", HOSTS},
+    {"--host", "mpirun and horovodrun", HOSTS},
+    {"-hosts", "mpiexec", HOSTS},
+    {"--hosts", "horovodrun", HOSTS},
+    {"-f", "mpiexec", HOSTS},
+    {"-hostfile", "mpirun", HOSTS},
+    {"--hostfile", "mpirun, horovodrun and deepspeed", HOSTS},
+    {"-machinefile", "mpirun", HOSTS},
+    {"--machinefile", "mpirun", HOSTS},
+    {"-x", "mpirun", ENVIRONMENT},
+    {"-env", "mpiexec", ENVIRONMENT},
+    {"-genv", "mpiexec", ENVIRONMENT},
+    {"-genvall", "mpiexec", ENVIRONMENT},
+    {"-bind-to", "mpirun", BINDING},
+    {"--bind-to", "mpirun", BINDING},
+    {"-map-by", "mpirun", BINDING},
+    {"--map-by", "mpirun", BINDING},
+    {"--rank-by", "mpirun", BINDING},
+    {"--report-bindings", "mpirun", BINDING},
+    {"-mca", "mpirun", NOTHING},
+    {"--mca", "mpirun", NOTHING},
+    {"--prtemca", "mpirun", NOTHING},
+    {"--oversubscribe", "mpirun", NOTHING},
+    {"--allow-run-as-root", "mpirun", NOTHING},
+    {"--display-map", "mpirun", NOTHING},
+    {"-iface", "mpiexec", "use --local-addr=ADDRESS"},
+    {"--tag-output", "mpirun", PREFIX},
+    {"-prepend-rank", "mpiexec", PREFIX},
+    {"--output-filename", "mpirun and horovodrun", FILES},
+    {"-wdir", "mpirun", FOLDER},
+    {"--wdir", "mpirun", FOLDER},
+    {"-wd", "mpirun", FOLDER},
+    {"--timeout", "mpirun", TIME},
+    /* horovodrun */
+    {"--num-proc", "horovodrun", WORKERS},
+    {"--min-np", "horovodrun", ELASTIC},
+    {"--max-np", "horovodrun", ELASTIC},
+    {"--host-discovery-script", "horovodrun", ELASTIC},
+    {"--slots-per-host", "horovodrun", WORKERS},
+    {"--start-timeout", "horovodrun", "use --join-timeout=DURATION"},
+    {"--network-interface", "horovodrun", "use --local-addr=ADDRESS"},
+    {"--gloo", "horovodrun", NOTHING},
+    {"--mpi", "horovodrun and srun", NOTHING},
+    {"-p", "horovodrun and srun",
+     "ddprun neither chooses nodes nor reaches them by ssh: leave it out"},
+    /* srun */
+    {"--ntasks", "srun", WORKERS},
+    {"--ntasks-per-node", "srun", WORKERS},
+    {"--nodes", "srun", NODES},
+    {"-w", "srun", HOSTS},
+    {"--nodelist", "srun", HOSTS},
+    {"--cpus-per-task", "srun", BINDING},
+    {"--cpu-bind", "srun", BINDING},
+    {"--gpus", "srun", GPUS},
+    {"--gpus-per-node", "srun", GPUS},
+    {"--gpus-per-task", "srun", GPUS},
+    {"-G", "srun", GPUS},
+    {"--gres", "srun", GPUS},
+    {"-l", "srun", PREFIX},
+    {"--label", "srun", PREFIX},
+    {"-o", "srun", FILES},
+    {"-e", "srun", FILES},
+    {"--output", "srun", FILES},
+    {"--error", "srun", FILES},
+    {"-D", "srun", FOLDER},
+    {"--chdir", "srun", FOLDER},
+    {"--export", "srun", ENVIRONMENT},
+    {"--time", "srun", TIME},
+    {"-K", "srun", "leave it out: a worker that fails always ends the others"},
+    {"--kill-on-bad-exit", "srun", "leave it out: a worker that fails always ends the others"},
+    /* deepspeed, accelerate launch */
+    {"--num-gpus", "deepspeed", WORKERS},
+    {"--num-nodes", "deepspeed", NODES},
+    {"--num-accelerators", "deepspeed", WORKERS},
+    {"--include", "deepspeed", GPUS},
+    {"--exclude", "deepspeed", GPUS},
+    {"--launcher", "deepspeed", HOSTS},
+    {"--no-ssh", "deepspeed", NOTHING},
+    {"--no-ssh-check", "deepspeed", NOTHING},
+    {"--elastic-training", "deepspeed", ELASTIC},
+    {"--enable-each-rank-log", "deepspeed", FILES},
+    {"--num-processes", "accelerate", WORKERS},
+    {"--num-machines", "accelerate", NODES},
+    {"--machine-rank", "accelerate", "use --node-rank=N"},
+    {"--main-process-ip", "accelerate", MASTER},
+    {"--main-process-port", "accelerate", MASTER},
+    {"--multi-gpu", "accelerate", NOTHING},
+    {"--config-file", "accelerate", "ddprun reads no file of options: leave it out"},
+    {NULL, NULL, NULL},
+};
