@@ -2,6 +2,7 @@
  * ddpctl.c - main() of ddpctl: picks the verb.
  */
 #include "ddpctl.h"
+#include "secrecy.h"
 #include "version.h"
 
 #include <string.h>
@@ -33,6 +34,7 @@ static void print_help(void)
 int main(int argc, char **argv)
 {
     const char *word = argc > 1 ? argv[1] : "";
+    secrecy_hide_memory();
     for (size_t i = 0; i < VERBS; i++)
         if (strcmp(word, verbs[i].name) == 0)
             return verbs[i].run(argc - 1, argv + 1);

@@ -15,6 +15,7 @@
 #include "plan.h"
 #include "reap.h"
 #include "remote_job.h"
+#include "secrecy.h"
 #include "server.h"
 #include "version.h"
 
@@ -323,6 +324,14 @@ static void say_remarks(const struct ddprun_options *options, const struct plan 
               stderr);
 }
 
+/* Who finds a fault in what listens for other nodes has the rights of the workers. */
+static void warn_of_root(const struct plan *plan)
+{
+    if (plan->several && !plan_is_loopback(plan->remote.endpoint.host) && secrecy_is_root())
+        fputs("ddprun: a job of several nodes runs as root here; start it as a user of its own\n",
+              stderr);
+}
+
 static int run_job(struct ddprun_options *options, char **operands)
 {
     struct ddp_error err;
@@ -350,10 +359,13 @@ static int run_job(struct ddprun_options *options, char **operands)
     }
     if (status == DDP_OK) {
         say_remarks(options, &plan, announce_logs);
+        warn_of_root(&plan);
         cgroup_make(&plan.cgroup);
         plan.agent.cgroup = &plan.cgroup;
         status = guard_split(&farewell, &split, &err);
     }
+    if (status == DDP_OK && plan.several) /* it will have the token */
+        secrecy_hide_memory();
     int code = status == DDP_OK ? agent_main(&plan, &split, &waiting) : fail(bad, &err);
     cgroup_remove(&plan.cgroup); /* the guard may be gone */
     plan_finish(&plan);          /* in the agent; the guard does its part of it in clean_up() */

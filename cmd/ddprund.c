@@ -11,6 +11,7 @@
 #include "logfile.h"
 #include "mem.h"
 #include "node.h"
+#include "secrecy.h"
 #include "state.h"
 #include "systemd.h"
 #include "token.h"
@@ -342,6 +343,10 @@ static void announce(struct daemon *daemon)
     }
     if (fflush(stdout) != 0)
         ddpi_log(&daemon->logfile.log, DDPI_LOG_WARN, "standard output cannot be written");
+    if (secrecy_is_root())
+        ddpi_log(&daemon->logfile.log, DDPI_LOG_WARN,
+                 "this runs as root, which it needs for nothing: give it a user of its own, as the "
+                 "systemd unit does");
     notify(daemon, "READY=1");
 }
 
@@ -372,6 +377,7 @@ static int run(struct daemon *daemon)
     struct ddp_error err;
     const char *path = daemon->options.log_file;
     prepare_signals();
+    secrecy_hide_memory();
     ddp_status status = node_need_files(OWN_FILES, NULL, &err);
     if (status != DDP_OK) {
         ddpi_error_advise(&err, status, "raise it: 'ulimit -n', or LimitNOFILE= of the service");

@@ -39,7 +39,7 @@ ddp_status event_log_open(struct event_log *log, const char *path, struct ddp_er
     if (log->console)
         return DDP_OK;
     /* O_NONBLOCK: it may be a FIFO, whose reader must not be waited for. */
-    log->fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+    log->fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
     if (log->fd >= 0)
         return DDP_OK;
     if (errno == ENXIO)

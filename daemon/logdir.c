@@ -1,11 +1,13 @@
 /*
- * logdir.c - makes and removes the log tree. Owns the path, and the directory if it is temporary.
- * Directories are 0700: what workers print may hold secrets.
+ * logdir.c - makes and removes the log tree. Owns the path and its descriptor, and the directory if
+ * it is temporary. Directories are 0700: what workers print may hold secrets. Whatever is made is
+ * made below that descriptor: a path may lead elsewhere by then.
  */
 #include "logdir.h"
 
 #include "error.h"
 #include "mem.h"
+#include "safe_dir.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -13,56 +15,45 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-enum { DIR_MODE = 0700, FILE_MODE = 0600 };
+enum { FILE_MODE = 0600 };
 
 static const char *const stream_names[] = {"stdout.log", "stderr.log"};
 
-static ddp_status cannot_make(const char *path, struct ddp_error *err)
-{
-    ddp_status status = ddpi_error_sys(err, errno, "cannot make the log directory '%s'", path);
-    return ddpi_error_advise(err, status, "give --log-dir a directory that you may write to");
-}
-
-/* mkdir -p. */
-static ddp_status make_parents(const char *path, struct ddp_error *err)
-{
-    char *copy = ddpi_strdup(path);
-    if (copy == NULL)
-        return ddpi_error_nomem(err, strlen(path));
-    ddp_status status = DDP_OK;
-    for (char *c = copy + 1; status == DDP_OK; c++) {
-        char end = *c;
-        if (end != '/' && end != '\0')
-            continue;
-        *c = '\0';
-        if (mkdir(copy, 0777) != 0 && errno != EEXIST)
-            status = cannot_make(copy, err);
-        *c = end;
-        if (end == '\0')
-            break;
-    }
-    ddpi_free(copy);
-    return status;
-}
-
 /* @setting decides where: the option or variable that is to be changed when it cannot be there. */
-static ddp_status make_unique(struct logdir *dir, char *template, const char *setting,
-                              struct ddp_error *err)
+static ddp_status make_unique(struct logdir *dir, int base_fd, const char *base, const char *name,
+                              const char *setting, struct ddp_error *err)
 {
-    if (template == NULL)
+    size_t at = strlen(base) + 1;
+    dir->path = ddpi_asprintf("%s/%s_XXXXXX", base, name);
+    if (dir->path == NULL)
         return ddpi_error_nomem(err, 256);
-    if (mkdtemp(template) == NULL) {
-        ddp_status status = ddpi_error_sys(
-            err, errno, "cannot make the directory '%s' for logs and error files", template);
-        ddpi_free(template);
-        return ddpi_error_advise(err, status, "set %s to a directory that you may write to",
-                                 setting);
+    dir->fd = safe_dir_make_unique(base_fd, dir->path + at);
+    if (dir->fd >= 0)
+        return DDP_OK;
+    ddp_status status = ddpi_error_sys(
+        err, errno, "cannot make the directory '%s' for logs and error files", dir->path);
+    ddpi_free(dir->path);
+    dir->path = NULL;
+    return ddpi_error_advise(err, status, "set %s to a directory that you may write to", setting);
+}
+
+/* @make: @base, too, if it is missing. */
+static ddp_status make_below(struct logdir *dir, const char *base, bool make, const char *name,
+                             const char *setting, struct ddp_error *err)
+{
+    int base_fd;
+    ddp_status status = safe_dir_open(base, make, &base_fd, err);
+    if (status != DDP_OK) {
+        ddpi_error_wrap(err, status, "%s", setting);
+        return status == DDP_E_DENIED
+                   ? status
+                   : ddpi_error_advise(err, status, "set it to a directory that you may write to");
     }
-    dir->path = template;
-    return DDP_OK;
+    status = make_unique(dir, base_fd, base, name, setting, err);
+    close(base_fd);
+    return status;
 }
 
 static const char *temporary_base(void)
@@ -76,53 +67,66 @@ ddp_status logdir_open(struct logdir *dir, const char *base, const char *run_id,
 {
     if (base != NULL && *base == '\0')
         base = NULL;
-    *dir = (struct logdir){.kept = keep || base != NULL};
+    *dir = (struct logdir){.kept = keep || base != NULL, .fd = -1};
     if (base != NULL && strcmp(base, "/dev/null") == 0)
         return DDP_OK;
     if (base == NULL)
-        return make_unique(dir, ddpi_asprintf("%s/ddprun_XXXXXX", temporary_base()), "TMPDIR", err);
+        return make_below(dir, temporary_base(), false, "ddprun", "TMPDIR", err);
     if (strchr(run_id, '/') != NULL)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "the job id '%s' contains '/', so no log directory can bear its "
                               "name; choose another --rdzv-id or leave out --log-dir",
                               run_id);
-    ddp_status status = make_parents(base, err);
-    if (status != DDP_OK)
-        return status;
-    return make_unique(dir, ddpi_asprintf("%s/%s_XXXXXX", base, run_id), "--log-dir", err);
+    return make_below(dir, base, true, run_id, "--log-dir", err);
 }
 
-static ddp_status make_dir(const char *path, struct ddp_error *err)
+static int open_attempt_dir(const struct logdir *dir, uint32_t attempt)
 {
-    if (mkdir(path, DIR_MODE) != 0 && errno != EEXIST)
-        return cannot_make(path, err);
-    return DDP_OK;
+    char name[32];
+    snprintf(name, sizeof name, "attempt_%u", attempt);
+    return safe_dir_make(dir->fd, name);
+}
+
+/* The directory of one worker of one attempt; -1 with errno. */
+static int open_worker_dir(const struct logdir *dir, uint32_t attempt, uint32_t local_rank)
+{
+    char name[32];
+    int attempt_fd = open_attempt_dir(dir, attempt);
+    if (attempt_fd < 0)
+        return -1;
+    snprintf(name, sizeof name, "%u", local_rank);
+    int fd = safe_dir_make(attempt_fd, name);
+    int sys_errno = errno;
+    close(attempt_fd);
+    errno = sys_errno;
+    return fd;
 }
 
 ddp_status logdir_worker(const struct logdir *dir, uint32_t attempt, uint32_t local_rank,
                          char **ret_error_file, struct ddp_error *err)
 {
-    char path[4096];
-    ddp_status status = DDP_OK;
-    if (dir->path == NULL) {
-        path[0] = '\0';
-    } else if (!dir->kept) {
-        snprintf(path, sizeof path, "%s/error_%u_%u.json", dir->path, attempt, local_rank);
-    } else {
-        snprintf(path, sizeof path, "%s/attempt_%u", dir->path, attempt);
-        status = make_dir(path, err);
-        snprintf(path, sizeof path, "%s/attempt_%u/%u", dir->path, attempt, local_rank);
-        if (status == DDP_OK)
-            status = make_dir(path, err);
-        snprintf(path, sizeof path, "%s/attempt_%u/%u/error.json", dir->path, attempt, local_rank);
+    char *path = dir->path == NULL ? ddpi_strdup("")
+                 : !dir->kept
+                     ? ddpi_asprintf("%s/error_%u_%u.json", dir->path, attempt, local_rank)
+                     : ddpi_asprintf("%s/attempt_%u/%u/error.json", dir->path, attempt, local_rank);
+    if (path == NULL)
+        return ddpi_error_nomem(err, 256);
+    int fd = dir->path != NULL && dir->kept ? open_worker_dir(dir, attempt, local_rank) : -2;
+    if (fd == -1) {
+        ddp_status status =
+            ddpi_error_sys(err, errno, "cannot make the directory for the error file '%s'", path);
+        ddpi_free(path);
+        return ddpi_error_advise(err, status, "give --log-dir a directory that you may write to");
     }
-    if (status != DDP_OK)
-        return status;
-    char *copy = ddpi_strdup(path);
-    if (copy == NULL)
-        return ddpi_error_nomem(err, strlen(path));
-    *ret_error_file = copy;
+    if (fd >= 0)
+        close(fd);
+    *ret_error_file = path;
     return DDP_OK;
+}
+
+static int open_log(int dir_fd, const char *name)
+{
+    return openat(dir_fd, name, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, FILE_MODE);
 }
 
 ddp_status logdir_stream(const struct logdir *dir, uint32_t attempt, uint32_t local_rank,
@@ -132,9 +136,13 @@ ddp_status logdir_stream(const struct logdir *dir, uint32_t attempt, uint32_t lo
         ddpi_asprintf("%s/attempt_%u/%u/%s", dir->path, attempt, local_rank, stream_names[stream]);
     if (path == NULL)
         return ddpi_error_nomem(err, 256);
-    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, FILE_MODE);
+    int dir_fd = open_worker_dir(dir, attempt, local_rank);
+    int fd = dir_fd < 0 ? -1 : open_log(dir_fd, stream_names[stream]);
+    int sys_errno = errno;
+    if (dir_fd >= 0)
+        close(dir_fd);
     if (fd < 0) {
-        ddp_status status = ddpi_error_sys(err, errno, "cannot open the log file '%s'", path);
+        ddp_status status = ddpi_error_sys(err, sys_errno, "cannot open the log file '%s'", path);
         ddpi_free(path);
         return ddpi_error_advise(err, status, "choose another --log-dir, or make room there");
     }
@@ -144,23 +152,29 @@ ddp_status logdir_stream(const struct logdir *dir, uint32_t attempt, uint32_t lo
 }
 
 /* The temporary directory is flat: error files only. */
-static void remove_temporary(const char *path)
+static void remove_temporary(const struct logdir *dir)
 {
-    if (rmdir(path) == 0 || errno != ENOTEMPTY)
+    if (rmdir(dir->path) == 0 || errno != ENOTEMPTY)
         return;
-    DIR *entries = opendir(path);
-    if (entries == NULL)
-        return;
-    for (struct dirent *entry; (entry = readdir(entries)) != NULL;)
-        unlinkat(dirfd(entries), entry->d_name, 0);
-    closedir(entries);
-    rmdir(path);
+    int fd = openat(dir->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *entries = fd >= 0 ? fdopendir(fd) : NULL;
+    for (struct dirent *entry; entries != NULL && (entry = readdir(entries)) != NULL;)
+        unlinkat(dir->fd, entry->d_name, 0);
+    if (entries != NULL)
+        closedir(entries);
+    else if (fd >= 0)
+        close(fd);
+    rmdir(dir->path);
 }
 
 void logdir_close(struct logdir *dir)
 {
-    if (dir->path != NULL && !dir->kept)
-        remove_temporary(dir->path);
+    if (dir->path == NULL)
+        return;
+    if (!dir->kept)
+        remove_temporary(dir);
+    if (dir->fd >= 0)
+        close(dir->fd);
     ddpi_free(dir->path);
-    *dir = (struct logdir){0};
+    *dir = (struct logdir){.fd = -1};
 }

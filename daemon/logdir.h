@@ -16,6 +16,7 @@
 
 struct logdir {
     char *path; /* of this job; NULL = nothing is written */
+    int fd;     /* of the same directory; -1 = none */
     bool kept;
 };
 

@@ -11,6 +11,7 @@
 
 #include "error.h"
 #include "failpoint.h"
+#include "text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -221,6 +222,7 @@ void logmux_say(struct logmux *mux, const char *format, ...)
     va_start(args, format);
     vsnprintf(line + prefix, sizeof line - prefix - 1, format, args);
     va_end(args);
+    ddpi_text_mask(line);
     size_t len = strlen(line);
     line[len] = '\n';
     logmux_print(mux, STDERR_CONSOLE, line, len + 1);

@@ -5,6 +5,7 @@
 
 #include "signames.h"
 #include "tail.h"
+#include "text.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -59,26 +60,16 @@ void report_duration(uint64_t us, char *text, size_t size)
                  us / 60000000 % 60);
 }
 
-/* A character that could drive the terminal: C0, DEL, or C1 in UTF-8 (then @next is its second
- * byte, and the first is passed over). */
-static bool is_control(unsigned char c, unsigned char next, bool *ret_pair)
-{
-    *ret_pair = c == 0xc2 && (next & 0xe0) == 0x80;
-    return *ret_pair || (c < 0x20 && c != '\t') || c == 0x7f;
-}
-
+/* Control characters are spelled out; of one in two bytes the second is its code. */
 static bool add_harmless(struct ddpi_buf *out, const char *text, size_t len)
 {
-    bool ok = true, pair;
-    for (size_t i = 0; i < len && ok; i++) {
-        unsigned char c = (unsigned char)text[i];
-        unsigned char next = i + 1 < len ? (unsigned char)text[i + 1] : 0;
-        if (is_control(c, next, &pair)) {
-            ok = c == '\r' || add(out, "\\x%02x", pair ? next : c);
-            i += pair;
-        } else {
-            ok = ddpi_buf_append(out, &text[i], 1);
-        }
+    bool ok = true, control;
+    for (size_t i = 0, size; i < len && ok; i += size) {
+        size = ddpi_text_char(text + i, len - i, &control);
+        if (!control)
+            ok = ddpi_buf_append(out, text + i, size);
+        else
+            ok = text[i] == '\r' || add(out, "\\x%02x", (unsigned char)text[i + size - 1]);
     }
     return ok;
 }

@@ -154,7 +154,10 @@ ddp_status ddpi_token_read_fd(int fd, struct ddpi_credential *ret, struct ddp_er
 {
     char what[64];
     snprintf(what, sizeof what, "descriptor %d (DDPRUN_TOKEN_FD)", fd);
-    return read_credential(fd, what, ret, err);
+    ddp_status status = read_credential(fd, what, ret, err);
+    if (status == DDP_OK)
+        fcntl(fd, F_SETFD, FD_CLOEXEC); /* it was meant for this program */
+    return status;
 }
 
 static ddp_status check_file(int fd, const char *path, struct ddp_error *err)

@@ -21,7 +21,8 @@ DDP_MUST_CHECK ddp_status ddpi_token_read(const char *path, struct ddpi_credenti
                                           struct ddp_error *err);
 
 /* The same from an open descriptor, such as a sealed memfd; from its beginning, without moving it,
- * so that several may read it. Who has handed it over is trusted. */
+ * so that several may read it. Who has handed it over is trusted. It is close-on-exec afterwards:
+ * what this program executes gets no key by accident. */
 DDP_MUST_CHECK ddp_status ddpi_token_read_fd(int fd, struct ddpi_credential *ret,
                                              struct ddp_error *err);
 

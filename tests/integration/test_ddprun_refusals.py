@@ -111,7 +111,7 @@ class Refusals(DdprunCase):
         self.refused(CONFIG, ["'file/logs'"], '--log-dir=file/logs', 'true')
         self.refused(CONFIG, ["'/proc/logs'"], '--log-dir=/proc/logs', 'true')
         self.refused(CONFIG, ["'a/b'", '--rdzv-id'], f'--log-dir={self.folder}/l', '--rdzv-id=a/b', 'true')
-        self.refused(CONFIG, ['/nowhere/'], 'true', env={'TMPDIR': '/nowhere'})
+        self.refused(CONFIG, ["'/nowhere'"], 'true', env={'TMPDIR': '/nowhere'})
 
     def with_files(self, soft, hard, *words):
         return self.run_job(*words, preexec_fn=lambda: resource.setrlimit(

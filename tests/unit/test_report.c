@@ -193,6 +193,9 @@ START_TEST(control_characters_are_spelled_out)
            "31m nel\xc2\x85"
            "nbsp\xc2\xa0.\xc2",
            22, "  | csi\\x9b31m nel\\x85nbsp\xc2\xa0.\xc2\n");
+    quotes("csi\x9b"
+           "31m dash\xe2\x80\x94.",
+           16, "  | csi\\x9b31m dash\xe2\x80\x94.\n");
     quotes("\n\n", 2, "  | \n  | \n");
 }
 END_TEST
