@@ -290,6 +290,7 @@ ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, cha
         return ddpi_error_set(err, DDP_E_INVALID,
                               "--module (-m) and --no-python contradict each other; leave one out");
     static const char sharing[] = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE";
+    static const char error_file[] = "TORCHELASTIC_ERROR_FILE";
     const char *shared_off = ddpi_parse_env(envp, sharing, strlen(sharing));
     ddp_status status = plan_streams(plan, options, err);
     if (status == DDP_OK)
@@ -326,6 +327,7 @@ ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, cha
         agent->master_addr = plan->meeting.master_addr;
     }
     agent->envp = envp;
+    agent->error_file = ddpi_parse_env(envp, error_file, strlen(error_file));
     agent->logs = &plan->logs;
     plan_member(plan, options);
     return DDP_OK;
@@ -349,6 +351,7 @@ ddp_status plan_program(struct plan *plan, const struct ddprun_options *options,
     ddp_status status =
         program_resolve(operands, options->module, options->no_python, &plan->program, err);
     plan->agent.program = plan->program.path;
+    plan->agent.interpreter = plan->program.interprets ? plan->program.path : NULL;
     plan->agent.argv = plan->program.argv;
     return status;
 }

@@ -9,6 +9,7 @@
 #include "parse.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -116,10 +117,59 @@ static bool ends_in(const char *text, const char *end)
     return len > end_len && strcmp(text + len - end_len, end) == 0;
 }
 
+static bool exists_below(const char *folder, const char *name)
+{
+    char *path = ddpi_asprintf("%s/%s", folder, name);
+    bool exists = path != NULL && access(path, F_OK) == 0;
+    ddpi_free(path);
+    return exists;
+}
+
+/* The Python of the environment @folder; NULL: it has none. */
+static char *python_below(const char *folder)
+{
+    char *path = ddpi_asprintf("%s/bin/python3", folder);
+    if (path != NULL && is_executable_file(path))
+        return path;
+    ddpi_free(path);
+    return NULL;
+}
+
+/* That of the environment whose bin folder has this program. A bin folder of the system is none:
+ * there PATH, which a user may have changed, knows better. */
+static char *python_beside_us(void)
+{
+    char folder[PATH_MAX];
+    ssize_t len = readlink("/proc/self/exe", folder, sizeof folder - 1);
+    if (len <= 0)
+        return NULL;
+    folder[len] = '\0';
+    for (int level = 0; level < 2; level++) { /* .../bin/ddprun */
+        char *slash = strrchr(folder, '/');
+        if (slash == NULL)
+            return NULL;
+        *slash = '\0';
+    }
+    bool environment = exists_below(folder, "pyvenv.cfg") || exists_below(folder, "conda-meta");
+    return environment ? python_below(folder) : NULL;
+}
+
+static char *python_of_environment(void)
+{
+    const char *active = getenv("VIRTUAL_ENV");
+    char *path = active != NULL && *active != '\0' ? python_below(active) : NULL;
+    return path != NULL ? path : python_beside_us();
+}
+
 static ddp_status resolve_python(const char *script, char **ret_path, struct ddp_error *err)
 {
     const char *name = getenv("PYTHON_EXEC");
     bool given = name != NULL && *name != '\0';
+    char *path = given ? NULL : python_of_environment();
+    if (path != NULL) {
+        *ret_path = path;
+        return DDP_OK;
+    }
     ddp_status status = resolve_path(given ? name : "python3", ret_path, err);
     if (status == DDP_OK || status == DDP_E_NOMEM)
         return status;
@@ -127,8 +177,8 @@ static ddp_status resolve_python(const char *script, char **ret_path, struct ddp
                           given
                               ? "'%s' cannot be run: PYTHON_EXEC='%s' is not a program; set it to "
                                 "an interpreter, or unset it to use python3"
-                              : "'%s' cannot be run: there is no python3 in PATH; install it, or "
-                                "set PYTHON_EXEC to an interpreter",
+                              : "'%s' cannot be run: there is no python3 in PATH, nor an active "
+                                "environment; install it, or set PYTHON_EXEC to an interpreter",
                           script, name);
 }
 
@@ -164,7 +214,7 @@ ddp_status program_resolve(char **operands, bool module, bool no_python,
             argv[used++] = as_module;
     }
     memcpy(argv + used, operands, count * sizeof *operands);
-    *ret_program = (struct program){.path = path, .argv = argv};
+    *ret_program = (struct program){.path = path, .argv = argv, .interprets = python};
     return DDP_OK;
 }
 

@@ -8,14 +8,19 @@
 #include <stdbool.h>
 
 struct program {
-    char *path;  /* to execute */
-    char **argv; /* NULL-terminated; entries are borrowed from the command line */
+    char *path;      /* to execute */
+    char **argv;     /* NULL-terminated; entries are borrowed from the command line */
+    bool interprets; /* it is a Python that runs a script or module */
 };
 
 /*
  * @operands are the program and its arguments as the user gave them. "x.py" runs under
- * "python3 -u" ($PYTHON_EXEC instead, if set), @module under "python3 -u -m"; anything else, or
- * all with @no_python, is executed: a name without '/' is looked up in PATH.
+ * "python3 -u", @module under "python3 -u -m"; anything else, or all with @no_python, is executed:
+ * a name without '/' is looked up in PATH.
+ *
+ * Which Python: $PYTHON_EXEC; else that of the environment which is active,
+ * $VIRTUAL_ENV/bin/python3; else that of the environment (of venv or conda) into whose bin folder
+ * this program is installed; else python3 in PATH.
  *
  * A failure other than DDP_E_NOMEM: it does not exist, is a directory, or may not be executed; the
  * sentence says which, and what to try. On DDP_OK the caller gives it back with program_finish().

@@ -271,6 +271,8 @@ static void advance(struct agent *agent)
 void agent_end(struct agent *agent, int exit_code)
 {
     agent->exit_code = exit_code;
+    if (exit_code != 0)
+        outcome_pass_on(agent);
     ddpi_sm_move(&agent->sm, AGENT_FLUSHING);
     advance(agent);
 }
@@ -494,6 +496,8 @@ static void begin_attempt(struct agent *agent, const struct ddp_round_seat *seat
     agent->attempts++;
     agent->cause = AGENT_CAUSE_NONE;
     agent->root = agent->dying = NULL;
+    ddpi_free(agent->error_copy);
+    agent->error_copy = NULL;
     life_renew(&agent->life);
     oom_watch_init(&agent->oom); /* before a worker can be killed */
 }
@@ -576,6 +580,7 @@ void agent_finish(struct agent *agent)
         worker_proc_reset(&agent->workers[i]);
     ddpi_free(agent->workers);
     ddpi_free(agent->pids);
+    ddpi_free(agent->error_copy);
     agent->workers = NULL;
     agent->pids = NULL;
     logmux_finish(&agent->mux);

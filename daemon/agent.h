@@ -92,6 +92,7 @@ struct agent {
     struct ddp_error error; /* of AGENT_CAUSE_START */
     uv_signal_t signals[NSIG];
     bool signal_open[NSIG];
+    char *error_copy;      /* what @root has recorded; NULL: nothing */
     uv_poll_t guard;
     bool guard_open;
     pid_t *pids;      /* of the workers by local rank, for @gpus */

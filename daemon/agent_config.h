@@ -32,8 +32,9 @@ struct agent_keys {
 
 /* Borrowed until agent_close(). */
 struct agent_config {
-    const char *program; /* path to execute */
-    char *const *argv;   /* from argv[1] on, ${local_rank} is replaced */
+    const char *program;     /* path to execute */
+    const char *interpreter; /* the same, if it runs a script or module; NULL: it is a program */
+    char *const *argv;       /* from argv[1] on, ${local_rank} is replaced */
     char *const *envp;
     const char *host; /* short name of this node */
     const char *role;
@@ -44,6 +45,7 @@ struct agent_config {
     const struct agent_keys *keys;     /* NULL: workers need not prove anything */
     bool agent_store;                  /* the workers' meeting point is the store itself */
     const char *line_template;         /* prefix of console lines; "" = none */
+    const char *error_file;            /* TORCHELASTIC_ERROR_FILE of ddprun; NULL or "": none */
     const struct logdir *logs;         /* open; whoever opened it closes it */
     const struct event_log *event_log; /* the same; NULL: none is wanted */
     uint32_t nproc;

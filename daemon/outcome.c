@@ -10,6 +10,7 @@
 #include "mem.h"
 #include "report.h"
 #include "signames.h"
+#include "text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -58,7 +59,7 @@ static size_t stderr_tail(const struct worker_proc *worker, char *out)
     size_t len = tail_copy(&worker->streams[1].tail, out);
     if (len == 0 && worker->log_files[1] != NULL)
         len = read_file_end(worker->log_files[1], out, TAIL_SIZE);
-    return len;
+    return ddpi_text_plain(out, len);
 }
 
 static int by_end_time(const void *a, const void *b)
@@ -93,6 +94,13 @@ static void describe_gpus(const struct agent *agent, char *text, size_t size,
     (void)!gpu_watch_faults(&agent->gpus, local_rank, ended_us, faults);
 }
 
+/* As Python's subprocess counts. */
+static int torch_exit_code(const struct worker_proc *worker)
+{
+    return WIFSIGNALED(worker->wait_status) ? -WTERMSIG(worker->wait_status)
+                                            : WEXITSTATUS(worker->wait_status);
+}
+
 static void report_worker_failure(struct agent *agent)
 {
     char gpus[1024];
@@ -110,7 +118,8 @@ static void report_worker_failure(struct agent *agent)
         root.stderr_tail = tail;
         root.stderr_tail_len = stderr_tail(agent->root, tail);
     }
-    ddp_status status = errfile_read(agent->root->error_file, &errfile, &error);
+    ddp_status status =
+        errfile_read(agent->root->error_file, torch_exit_code(agent->root), &errfile, &error);
     if (status != DDP_OK && status != DDP_E_NOT_FOUND)
         root.error_file_note = error.msg;
     root.error_message = errfile.message;
@@ -119,6 +128,7 @@ static void report_worker_failure(struct agent *agent)
 
     const struct report report = {
         .host = agent->config->host,
+        .interpreter = agent->config->interpreter,
         .root = &root,
         .others = others,
         .others_count = others != NULL ? describe_others(agent, others) : 0,
@@ -132,6 +142,8 @@ static void report_worker_failure(struct agent *agent)
                    agent->root->rank);
     ddpi_buf_finish(&text);
     ddpi_buf_finish(&gpu_faults);
+    ddpi_free(agent->error_copy);
+    agent->error_copy = errfile.copy != NULL ? ddpi_strdup(errfile.copy) : NULL;
     errfile_finish(&errfile);
     ddpi_free(others);
     ddpi_free(tail);
@@ -194,6 +206,15 @@ void outcome_report(struct agent *agent)
         logmux_say(&agent->mux, "%s", agent->error.msg);
     if (agent->cause == AGENT_CAUSE_STUCK)
         logmux_say(&agent->mux, "not starting again while processes of the last attempt are left");
+}
+
+void outcome_pass_on(struct agent *agent)
+{
+    struct ddp_error error;
+    const char *path = agent->config->error_file;
+    if (path != NULL && *path != '\0' && agent->error_copy != NULL &&
+        errfile_write(path, agent->error_copy, &error) != DDP_OK)
+        logmux_say(&agent->mux, "TORCHELASTIC_ERROR_FILE: %s", error.msg);
 }
 
 int outcome_stuck_code(const struct agent *agent)

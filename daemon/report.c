@@ -3,6 +3,8 @@
  */
 #include "report.h"
 
+#include "excerpt.h"
+#include "hint.h"
 #include "signames.h"
 #include "tail.h"
 #include "text.h"
@@ -109,10 +111,28 @@ static bool add_error_file(const struct report_worker *worker, struct ddpi_buf *
            add_quoted(out, text, strlen(text), TRACEBACK_LINES);
 }
 
+/* What stands on both sides of the traceback that is shown already. */
+static bool add_rest_of_stderr(const struct report_worker *worker, struct excerpt traceback,
+                               struct ddpi_buf *out)
+{
+    const char *behind = worker->stderr_tail + traceback.to;
+    size_t behind_len = worker->stderr_tail_len - traceback.to;
+    if (traceback.from == 0 && behind_len == 0)
+        return true;
+    return add(out, "  its last lines of stderr, but for that:\n") &&
+           add_quoted(out, worker->stderr_tail, traceback.from, STDERR_LINES / 2) &&
+           add_quoted(out, behind, behind_len, STDERR_LINES);
+}
+
 static bool add_stderr(const struct report_worker *worker, struct ddpi_buf *out)
 {
+    struct excerpt traceback;
     if (worker->stderr_tail_len == 0)
         return add(out, "  it wrote nothing to stderr\n");
+    if (worker->error_traceback != NULL &&
+        excerpt_find(worker->stderr_tail, worker->stderr_tail_len, worker->error_traceback,
+                     &traceback))
+        return add_rest_of_stderr(worker, traceback, out);
     return add(out, "  its last lines of stderr:\n") &&
            add_quoted(out, worker->stderr_tail, worker->stderr_tail_len, STDERR_LINES);
 }
@@ -149,7 +169,7 @@ static bool add_root(const struct report *report, struct ddpi_buf *out)
            add(out, " (local rank %" PRIu32 ", pid %d, host %s)\n", root->local_rank,
                (int)root->pid, report->host) &&
            add_gpus(report, out) && add_error_file(root, out) && add_stderr(root, out) &&
-           add_logs(root, out);
+           hint_add(root, report->interpreter, out) && add_logs(root, out);
 }
 
 static bool add_other(const struct report_worker *worker, struct ddpi_buf *out)

@@ -36,6 +36,7 @@ struct report_worker {
 
 struct report {
     const char *host;
+    const char *interpreter; /* that ran the script or module; NULL: none */
     const struct report_worker *root;
     const struct report_worker *others;
     size_t others_count;

@@ -68,8 +68,8 @@ class FirstFailure(DdprunCase):
 
     def test_makes_control_characters_harmless(self):
         job = self.run_job('--local-ranks-filter=', 'sh', '-c',
-                           r'printf "\033[31mred\001\n" >&2; exit 1')
-        self.assertIn('  | \\x1b[31mred\\x01\n', job.err)
+                           r'printf "\033[31m\033[2Jred\001\n" >&2; exit 1')
+        self.assertIn('  | \\x1b[2Jred\\x01\n', job.err)
 
     def test_kills_who_ignores_the_request(self):
         job = self.start('--nproc-per-node=2', '--failure-timeout=200ms', '--shutdown-timeout=1h',
@@ -158,16 +158,53 @@ class ErrorFile(DdprunCase):
         err = self.failing(json.dumps({'message': 'it broke', 'timestamp': 3}))
         self.assertIn('  | it broke\n', err)
 
-    def test_garbage_is_a_note(self):
-        for text in ('not json', '', '[1', '{"message": 7}', '[]', '"x"', '\0\xff',
-                     '[' * 100000, '{"a":1,"a":2}'):
-            self.assertIn('  note: ', self.failing(text), text[:20])
+    def test_any_other_text_is_shown(self):
+        for text in ('not json', 'two\nlines', '[1', '{"message": 7}', '[]', '"x"', '{"a":1,"a":2}'):
+            lines = ''.join(f'  | {line}\n' for line in text.splitlines())
+            self.assertIn(f'  the error that it recorded:\n{lines}  it wrote', self.failing(text), text)
+        self.assertIn('  | \\xff\n', self.failing('\0\xff').replace(' \xff', '\\xff'))
+        self.assertNotIn('recorded', self.failing(''))
+        self.assertIn('  | [[[[', self.failing('[' * 100000))
 
     def test_what_is_no_file_is_a_note(self):
         job = self.run_job('sh', '-c', 'mkfifo $TORCHELASTIC_ERROR_FILE; exit 4')
         self.assertIn('  note: ', job.err)
         job = self.run_job('sh', '-c', 'ln -s /etc/hostname $TORCHELASTIC_ERROR_FILE; exit 4')
         self.assertIn('  note: ', job.err)
+
+    def own(self, *words, fail='exit 4', record='{"message": {"message": "m"}}', **env):
+        """What stands in ddprun's own error file in the end; None: there is none."""
+        path = self.folder / 'own.json'
+        (self.folder / 'text').write_text(record)
+        self.job = self.run_job(*words, 'sh', '-c',
+                                f'[ $TORCHELASTIC_ERROR_FILE != {path} ] && '
+                                f'cat text > $TORCHELASTIC_ERROR_FILE; {fail}',
+                                env={'TORCHELASTIC_ERROR_FILE': path, **env})
+        return json.loads(path.read_text()) if path.exists() else None
+
+    def test_is_passed_on_to_who_started_ddprun(self):
+        self.assertEqual(self.own(), {'message': {'message': 'm', 'errorCode': 4}})
+        self.assertEqual(self.own(fail='kill -SEGV $$$$'), {'message': {'message': 'm', 'errorCode': -11}})
+        self.assertEqual(self.own(record='{"message": "m", "timestamp": 5}'), {'message': 'm', 'timestamp': 5})
+        self.assertEqual(self.own(record='no json')['message']['message'], 'no json')
+
+    def test_of_the_first_that_failed_is_passed_on(self):
+        found = self.own('--nproc-per-node=2', fail='[ $RANK = 1 ] && exit 5; sleep 60',
+                         record='{"message": {"message": "m"}}')
+        self.assertEqual(found['message']['errorCode'], 5)
+
+    def test_is_not_passed_on_of_a_job_that_ends_well(self):
+        self.assertIsNone(self.own('--max-restarts=1', fail='exit $$((1 - TORCHELASTIC_RESTART_COUNT))'))
+        self.assertEqual(self.job.code, 0)
+        self.assertIsNone(self.own('--max-restarts=1', fail='[ $TORCHELASTIC_RESTART_COUNT = 0 ] && exit 1; '
+                                   'kill -TERM $(cut -d" " -f4 /proc/$$PPID/stat); sleep 60'))
+        self.assertEqual(self.job.code, 143)
+
+    def test_that_cannot_be_passed_on_is_said(self):
+        job = self.run_job('sh', '-c', 'echo x > $TORCHELASTIC_ERROR_FILE; exit 4',
+                           env={'TORCHELASTIC_ERROR_FILE': '/nowhere/error.json'})
+        self.assertEqual(job.code, 4)
+        self.assertIn("TORCHELASTIC_ERROR_FILE: cannot open the error file '/nowhere/error.json'", job.err)
 
     def test_of_a_success_is_ignored(self):
         job = self.run_job('sh', '-c', 'echo x > $TORCHELASTIC_ERROR_FILE')

@@ -2,6 +2,7 @@
 """test_ddprun_options.py - the command line as torchrun's users write it."""
 
 import os
+import shutil
 import sys
 import unittest
 from pathlib import Path
@@ -167,6 +168,35 @@ class Programs(DdprunCase):
             job = self.run_job('--no-prefix', 'script.py', 'a',
                                env={'PYTHON_EXEC': name, 'PATH': f'{self.folder}:/usr/bin:/bin'})
             self.assertEqual(job.out, 'instead: -u script.py a\n', job.err)
+
+    def test_python_of_the_environment(self):
+        """The active one; else the one that ddprun lies in; else the one in PATH."""
+        self.write('script.py', '')
+        names = ('active', 'around', 'path')
+        for name in names:
+            (self.folder / name / 'bin').mkdir(parents=True)
+            self.write(f'{name}/bin/python3', f'#!/bin/sh\necho {name}\n')
+        beside = shutil.copy(DDPRUN, self.folder / 'around' / 'bin' / 'ddprun')
+        env = {'PATH': f'{self.folder}/path/bin:/usr/bin:/bin'}
+
+        def python(**more):
+            job = self.run_job('--no-prefix', 'script.py', program=beside, env=env | more)
+            self.assertEqual(job.code, 0, job.err)
+            return job.out.strip()
+        active = self.folder / 'active'
+        self.assertEqual(python(), 'path')  # bin/ alone makes no environment
+        self.assertEqual(python(VIRTUAL_ENV=active), 'active')
+        (self.folder / 'around' / 'pyvenv.cfg').touch()
+        self.assertEqual(python(), 'around')
+        self.assertEqual(python(VIRTUAL_ENV=active), 'active')
+        self.assertEqual(python(VIRTUAL_ENV=active, PYTHON_EXEC=f'{self.folder}/path/bin/python3'), 'path')
+
+    def test_a_module_that_is_not_there(self):
+        for words in (['-m', 'no_such_module'], ['script.py']):
+            self.write('script.py', 'import no_such_module\n')
+            job = self.run_job(*words)
+            self.assertEqual(job.code, 1)
+            self.assertRegex(job.err, r'\n  hint: PYTHON_EXEC[^\n]*/python3\n')
 
     def test_program_by_path_and_by_name(self):
         self.write('tool', '#!/bin/sh\necho tool $0\n')

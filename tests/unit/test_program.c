@@ -37,6 +37,7 @@ static void setup(void)
     write_file("train.py", 0600);
     setenv("PATH", "bin", 1);
     unsetenv("PYTHON_EXEC");
+    unsetenv("VIRTUAL_ENV");
 }
 
 static void teardown(void)
@@ -77,6 +78,24 @@ START_TEST(what_is_executed)
     resolves("package.train", true, false, "bin/python3: bin/python3 -u -m package.train --lr");
     setenv("PYTHON_EXEC", "./worker", 1);
     resolves("train.py", false, false, "./worker: ./worker -u train.py --lr");
+}
+END_TEST
+
+START_TEST(which_python)
+{
+    char active[128];
+    snprintf(active, sizeof active, "%s/folder", dir);
+    setenv("VIRTUAL_ENV", active, 1); /* which has been removed, but for the folder */
+    resolves("train.py", false, false, "bin/python3: bin/python3 -u train.py --lr");
+    setenv("VIRTUAL_ENV", ".", 1);
+    resolves("train.py", false, false, "./bin/python3: ./bin/python3 -u train.py --lr");
+    resolves("package.train", true, false, "./bin/python3: ./bin/python3 -u -m package.train --lr");
+    resolves("tool", false, false, "bin/tool: tool --lr");
+    setenv("PYTHON_EXEC", "./worker", 1);
+    resolves("train.py", false, false, "./worker: ./worker -u train.py --lr");
+    setenv("PYTHON_EXEC", "", 1);
+    setenv("VIRTUAL_ENV", "", 1);
+    resolves("train.py", false, false, "bin/python3: bin/python3 -u train.py --lr");
 }
 END_TEST
 
@@ -134,6 +153,7 @@ Suite *test_suite(void)
     TCase *tcase = tcase_create("resolve");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, what_is_executed);
+    tcase_add_test(tcase, which_python);
     tcase_add_test(tcase, a_script_with_a_placeholder_is_looked_for_by_each_worker);
     tcase_add_test(tcase, what_is_refused);
     tcase_add_test(tcase, an_interpreter_that_is_not_there);

@@ -123,6 +123,42 @@ START_TEST(stderr_and_logs)
 }
 END_TEST
 
+/* The report of @root, whose last words are @tail, has @hint in it; NULL: it has none. */
+static void hints(int wait_status, const char *tail, const char *interpreter, const char *hint)
+{
+    struct report_worker root = plain_root;
+    root.wait_status = wait_status;
+    root.stderr_tail = tail;
+    root.stderr_tail_len = strlen(tail);
+    const struct report report = {.host = "node1", .interpreter = interpreter, .root = &root};
+    struct ddpi_buf out;
+    ddpi_buf_init(&out, 1024 * 1024);
+    ck_assert(report_failure(&report, &out));
+    char *text = strndup((const char *)ddpi_buf_head(&out), ddpi_buf_len(&out));
+    ddpi_buf_finish(&out);
+    const char *found = strstr(text, "  hint: ");
+    if (hint == NULL)
+        ck_assert_ptr_null(found);
+    else
+        ck_assert_msg(found != NULL && strstr(found, hint) != NULL, "'%s' lacks '%s'", text, hint);
+    free(text);
+}
+
+START_TEST(what_an_end_most_likely_means)
+{
+    static const char terminate[] = "terminate called without an active exception\n";
+    static const char module[] = "ModuleNotFoundError: No module named 'torch'\n";
+    hints(KILLED(SIGABRT), terminate, NULL, "destroy_process_group()");
+    hints(DUMPED(SIGABRT), terminate, "/usr/bin/python3", "destroy_process_group()");
+    hints(KILLED(SIGSEGV), terminate, NULL, NULL);
+    hints(KILLED(SIGABRT), "terminate called after throwing", NULL, NULL);
+    hints(EXITED(1), module, "/usr/bin/python3", "another interpreter than /usr/bin/python3\n");
+    hints(EXITED(1), module, NULL, NULL);
+    hints(KILLED(SIGKILL), module, "/usr/bin/python3", NULL);
+    hints(EXITED(1), "", "/usr/bin/python3", NULL);
+}
+END_TEST
+
 START_TEST(what_is_known_of_gpus_comes_first)
 {
     static const char faults[] = "  Xid 79\n  Xid 45\n";
@@ -162,6 +198,43 @@ START_TEST(the_traceback_is_preferred_to_the_message)
                    "  | Traceback:\n"
                    "  | ValueError: no\n"
                    "  it wrote nothing to stderr\n"
+                   "  its log: log\n");
+}
+END_TEST
+
+/* The interpreter has printed it, too. */
+START_TEST(a_traceback_is_shown_once)
+{
+    static const char tail[] = "a warning\n"
+                               "[rank3]: Traceback (most recent call last):\n"
+                               "[rank3]:   outside\n"
+                               "[rank3]:   inside\n"
+                               "[rank3]: ValueError: no\n"
+                               "bye\n";
+    struct report_worker root = plain_root;
+    root.error_traceback = "Traceback (most recent call last):\n  inside\nValueError: no\n";
+    root.error_message = "ValueError: no";
+    root.stdout_log = "log";
+    root.stderr_tail = tail;
+    root.stderr_tail_len = sizeof tail - 1;
+    reports(&root, "ddprun: rank 3 failed first: exit code 7, after 12.3 s"
+                   " (local rank 1, pid 4242, host node1)\n"
+                   "  the error that it recorded:\n"
+                   "  | Traceback (most recent call last):\n"
+                   "  |   inside\n"
+                   "  | ValueError: no\n"
+                   "  its last lines of stderr, but for that:\n"
+                   "  | a warning\n"
+                   "  | bye\n"
+                   "  its log: log\n");
+    root.stderr_tail = tail + strlen("a warning\n");
+    root.stderr_tail_len = sizeof tail - 1 - strlen("a warning\n") - strlen("bye\n");
+    reports(&root, "ddprun: rank 3 failed first: exit code 7, after 12.3 s"
+                   " (local rank 1, pid 4242, host node1)\n"
+                   "  the error that it recorded:\n"
+                   "  | Traceback (most recent call last):\n"
+                   "  |   inside\n"
+                   "  | ValueError: no\n"
                    "  its log: log\n");
 }
 END_TEST
@@ -323,7 +396,9 @@ Suite *test_suite(void)
     tcase_add_test(tcase, a_silent_exit);
     tcase_add_test(tcase, times_have_a_fitting_unit);
     tcase_add_test(tcase, stderr_and_logs);
+    tcase_add_test(tcase, what_an_end_most_likely_means);
     tcase_add_test(tcase, what_is_known_of_gpus_comes_first);
+    tcase_add_test(tcase, a_traceback_is_shown_once);
     tcase_add_test(tcase, the_traceback_is_preferred_to_the_message);
     tcase_add_test(tcase, control_characters_are_spelled_out);
     tcase_add_test(tcase, the_note_cannot_drive_the_terminal);

@@ -1,0 +1,57 @@
+/*
+ * hint.c - known ends, in a table: how the worker ended, what it wrote, what that means. Owns
+ * nothing.
+ */
+#include "hint.h"
+
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+
+struct known {
+    int signal;           /* that killed it; 0: it exited */
+    const char *text;     /* in its last lines of stderr */
+    const char *sentence; /* what it means, and what to do */
+    bool of_interpreter;  /* which is put behind; nothing is said of a program that has none */
+};
+
+static const struct known table[] = {
+    {SIGABRT, "terminate called without an active exception",
+     "most likely its work was done: Python ended while a thread of PyTorch's process group still "
+     "let go of a tensor; torch.distributed.destroy_process_group() as the last call prevents that",
+     false},
+    {0, "No module named ",
+     "PYTHON_EXEC, or an environment that is active (VIRTUAL_ENV), chooses another interpreter "
+     "than ",
+     true},
+};
+
+static bool died_so(const struct report_worker *worker, int sig)
+{
+    return sig == 0 ? WIFEXITED(worker->wait_status)
+                    : WIFSIGNALED(worker->wait_status) && WTERMSIG(worker->wait_status) == sig;
+}
+
+static bool applies(const struct known *known, const struct report_worker *worker,
+                    const char *interpreter)
+{
+    return (interpreter != NULL || !known->of_interpreter) && worker->stderr_tail_len > 0 &&
+           died_so(worker, known->signal) &&
+           memmem(worker->stderr_tail, worker->stderr_tail_len, known->text, strlen(known->text)) !=
+               NULL;
+}
+
+static bool append(struct ddpi_buf *out, const char *text)
+{
+    return ddpi_buf_append(out, text, strlen(text));
+}
+
+bool hint_add(const struct report_worker *worker, const char *interpreter, struct ddpi_buf *out)
+{
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (applies(&table[i], worker, interpreter) &&
+            !(append(out, "  hint: ") && append(out, table[i].sentence) &&
+              (!table[i].of_interpreter || append(out, interpreter)) && append(out, "\n")))
+            return false;
+    return true;
+}
