@@ -270,8 +270,8 @@ static int run_agent(struct plan *plan, const struct guard_agent *split, struct 
     return code;
 }
 
-/* *@ret_waiting: a thread still waits for an answer, about a name or from a GPU's driver, and
- * nothing can end it but the end of the process. */
+/* *@ret_waiting: a thread still waits for an answer, about a name or from a GPU's driver, or for a
+ * program to be executed, and nothing can end it but the end of the process. */
 static int agent_main(struct plan *plan, const struct guard_agent *split, bool *ret_waiting)
 {
     struct ddp_error err;
@@ -290,8 +290,10 @@ static int agent_main(struct plan *plan, const struct guard_agent *split, bool *
     if (run->master_fd >= 0)
         close(run->master_fd);
     bool resolving = uv_loop_close(&run->loop) != 0;
-    *ret_waiting = resolving || run->membership.agent.gpus.left;
-    if (!resolving) /* else the thread has the loop still */
+    const struct agent *agent = &run->membership.agent;
+    bool starting = agent->launch.spawner.left;
+    *ret_waiting = resolving || starting || agent->gpus.left;
+    if (!resolving && !starting) /* else the thread has the loop, or the launch, still */
         ddpi_free(run);
     return code;
 }

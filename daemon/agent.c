@@ -78,14 +78,30 @@ static void on_grace_over(uv_timer_t *timer)
     enter_sweeping(timer->data);
 }
 
+static int stop_signal(const struct agent *agent)
+{
+    return agent->signal != 0 ? agent->signal : SIGTERM;
+}
+
 static void enter_stopping(struct agent *agent, uint64_t grace_ms)
 {
-    int sig = agent->signal != 0 ? agent->signal : SIGTERM;
     ddpi_sm_move(&agent->sm, AGENT_STOPPING);
     for (uint32_t i = 0; i < agent->config->nproc; i++)
-        worker_proc_stop(&agent->workers[i], sig);
+        worker_proc_stop(&agent->workers[i], stop_signal(agent));
     uv_timer_start(&agent->timer, on_grace_over, grace_ms, 0);
     agent->hooks.changed(agent->hooks.ctx);
+}
+
+/* Workers run, or are about to, and none has been told to stop. */
+static bool is_up(const struct agent *agent)
+{
+    return agent->sm.state == AGENT_STARTING || agent->sm.state == AGENT_RUNNING;
+}
+
+/* Nothing of the generation runs, or is about to. */
+static bool all_exited(const struct agent *agent)
+{
+    return agent->alive == 0 && !launch_busy(&agent->launch);
 }
 
 /* Grace that is running ends at least so soon. */
@@ -100,35 +116,16 @@ void agent_stop(struct agent *agent, enum member_stop how)
     const struct agent_config *config = agent->config;
     uint64_t grace_ms =
         how == MEMBER_STOP_ORDERLY ? config->shutdown_timeout_ms : config->failure_timeout_ms;
-    if (agent->sm.state == AGENT_STARTING || agent->sm.state == AGENT_IDLE)
-        return; /* a worker cannot be started, which agent_run() sees to; or nothing runs */
+    if (agent->cause == AGENT_CAUSE_START || agent->sm.state == AGENT_IDLE)
+        return; /* start_failed() sees to it; or nothing runs */
+    launch_cancel(&agent->launch);
     set_cause(agent, AGENT_CAUSE_ORDER);
-    if (agent->sm.state == AGENT_RUNNING && how != MEMBER_STOP_KILL && agent->alive > 0)
+    if (is_up(agent) && how != MEMBER_STOP_KILL && !all_exited(agent))
         enter_stopping(agent, grace_ms);
     else if (agent->sm.state == AGENT_STOPPING && how != MEMBER_STOP_KILL)
         shorten_grace(agent, grace_ms);
     else if (ddpi_sm_allowed(&agent->sm, AGENT_SWEEPING))
         enter_sweeping(agent);
-}
-
-static void say_stuck(void *ctx, pid_t pid, char state, const char *name)
-{
-    logmux_say(ctx,
-               "process %d (%s) is still there %d s after SIGKILL, in state %c: it is stuck in the "
-               "kernel; nothing but its driver or file system can end it",
-               (int)pid, name, SWEEP_LIMIT_MS / 1000, state);
-}
-
-static void on_sweep_timer(uv_timer_t *timer)
-{
-    struct agent *agent = timer->data;
-    if (ddpi_now_ms(&ddpi_clock_monotonic) >= agent->sweep_deadline_ms) {
-        reap_each_child(say_stuck, &agent->mux);
-        set_cause(agent, AGENT_CAUSE_STUCK);
-    } else {
-        kill_everything(agent);
-    }
-    advance(agent);
 }
 
 /* ---- exits ---------------------------------------------------------------------------------- */
@@ -153,7 +150,7 @@ static void worker_ended(struct agent *agent, struct worker_proc *worker, int wa
                           oom_watch_new_kills(&agent->oom) > 0;
         tell_failure(agent);
     }
-    if (agent->alive == 0 &&
+    if (all_exited(agent) &&
         (agent->sm.state == AGENT_RUNNING || agent->sm.state == AGENT_STOPPING))
         enter_sweeping(agent);
 }
@@ -165,8 +162,8 @@ static void on_life_hint(void *ctx, uint32_t local_rank)
     struct agent *agent = ctx;
     struct worker_proc *worker = &agent->workers[local_rank];
     struct ddp_round_failure failure;
-    if (agent->sm.state != AGENT_RUNNING || agent->cause != AGENT_CAUSE_NONE ||
-        !worker_proc_alive(worker) || !reap_is_failing(worker->pid))
+    if (!is_up(agent) || agent->cause != AGENT_CAUSE_NONE || !worker_proc_alive(worker) ||
+        !reap_is_failing(worker->pid))
         return;
     set_cause(agent, AGENT_CAUSE_WORKER);
     worker->dying = true;
@@ -198,7 +195,36 @@ static void on_child_reaped(void *ctx, pid_t pid, int wait_status)
     /* An adopted orphan: it is buried, and nobody needs to know. */
 }
 
+/* Those that wait to be buried; false: no child is left at all. While a worker is being started it
+ * is not known which of them it is, so they wait. */
+static bool collect(struct agent *agent)
+{
+    return launch_busy(&agent->launch) || reap_collect(on_child_reaped, agent);
+}
+
 /* ---- from sweeping to the end --------------------------------------------------------------- */
+
+static void say_stuck(void *ctx, pid_t pid, char state, const char *name)
+{
+    logmux_say(ctx,
+               "process %d (%s) is still there %d s after SIGKILL, in state %c: it is stuck in the "
+               "kernel; nothing but its driver or file system can end it",
+               (int)pid, name, SWEEP_LIMIT_MS / 1000, state);
+}
+
+static void on_sweep_timer(uv_timer_t *timer)
+{
+    struct agent *agent = timer->data;
+    if (ddpi_now_ms(&ddpi_clock_monotonic) >= agent->sweep_deadline_ms) {
+        launch_abandon(&agent->launch);
+        collect(agent);
+        reap_each_child(say_stuck, &agent->mux);
+        set_cause(agent, AGENT_CAUSE_STUCK);
+    } else {
+        kill_everything(agent);
+    }
+    advance(agent);
+}
 
 static void abandon_streams(struct agent *agent)
 {
@@ -252,7 +278,7 @@ static void finish_flushing(struct agent *agent)
 static void advance(struct agent *agent)
 {
     if (agent->sm.state == AGENT_SWEEPING) {
-        bool left = reap_collect(on_child_reaped, agent);
+        bool left = collect(agent);
         if (left && agent->cause != AGENT_CAUSE_STUCK)
             return;
         bool all_read = !agent->mux.paused; /* but for what has just come */
@@ -285,7 +311,7 @@ static void on_child_signal(uv_signal_t *handle, int sig)
     struct agent *agent = handle->data;
     if (agent->sm.state == AGENT_SWEEPING)
         kill_everything(agent);
-    reap_collect(on_child_reaped, agent);
+    collect(agent);
     advance(agent);
 }
 
@@ -321,9 +347,11 @@ static void on_ending_signal(uv_signal_t *handle, int sig)
     struct agent *agent = handle->data;
     char name[SIGNAME_MAX];
     switch (agent->sm.state) {
+    case AGENT_STARTING:
     case AGENT_RUNNING:
         logmux_say(&agent->mux, "%s: stopping %u workers (once more kills them)",
-                   signame_of(sig, name), agent->alive);
+                   signame_of(sig, name),
+                   agent->sm.state == AGENT_RUNNING ? agent->alive : agent->config->nproc);
         leave_for_signal(agent, sig, MEMBER_STOP_ORDERLY);
         break;
     case AGENT_STOPPING: /* impatience, or a signal after a failure: no restart either way */
@@ -367,11 +395,20 @@ static void on_ending_signal(uv_signal_t *handle, int sig)
     }
 }
 
+static void forward_signal(struct agent *agent, int sig)
+{
+    for (uint32_t i = 0; i < agent->config->nproc; i++)
+        worker_proc_forward(&agent->workers[i], sig);
+}
+
+/* A worker that is being started cannot be signalled yet, and none is to miss it. */
 static void on_forwarded_signal(uv_signal_t *handle, int sig)
 {
     struct agent *agent = handle->data;
-    for (uint32_t i = 0; i < agent->config->nproc; i++)
-        worker_proc_forward(&agent->workers[i], sig);
+    if (agent->sm.state == AGENT_STARTING)
+        sigaddset(&agent->held_signals, sig);
+    else
+        forward_signal(agent, sig);
 }
 
 static void on_guard(uv_poll_t *poll, int status, int events)
@@ -387,55 +424,95 @@ static void on_guard(uv_poll_t *poll, int status, int events)
     advance(agent);
 }
 
-static void on_output(void *ctx)
+static void on_settled(void *ctx)
 {
     advance(ctx);
 }
 
-static void on_gpu_line(void *ctx, const char *line)
+static void on_line(void *ctx, const char *line)
 {
     struct agent *agent = ctx;
     logmux_say(&agent->mux, "%s", line);
 }
 
-static void on_gpus_settled(void *ctx)
+/* ---- starting ------------------------------------------------------------------------------- */
+
+/* What is to end has been told so while this one was being started. */
+static void on_worker_started(void *ctx, struct worker_proc *worker)
 {
-    advance(ctx);
+    struct agent *agent = ctx;
+    agent->alive++;
+    if (agent->sm.state == AGENT_STOPPING)
+        worker_proc_stop(worker, stop_signal(agent));
+    else if (agent->sm.state == AGENT_SWEEPING)
+        worker_proc_stop(worker, SIGKILL);
+}
+
+/* Behind everything else of a start, as none waits for it. */
+static void watch_gpus(struct agent *agent)
+{
+    static const char name[] = "CUDA_VISIBLE_DEVICES";
+    const struct agent_config *config = agent->config;
+    for (uint32_t i = 0; i < config->nproc; i++)
+        agent->pids[i] = agent->workers[i].pid;
+    gpu_watch_begin(&agent->gpus, agent->pids, config->nproc,
+                    ddpi_parse_env(config->envp, name, strlen(name)));
+}
+
+static void forward_held_signals(struct agent *agent)
+{
+    for (int sig = 1; sig < NSIG; sig++)
+        if (sigismember(&agent->held_signals, sig) == 1)
+            forward_signal(agent, sig);
+}
+
+static void enter_running(struct agent *agent)
+{
+    ddpi_sm_move(&agent->sm, AGENT_RUNNING);
+    forward_held_signals(agent);
+    agent->hooks.started(agent->hooks.ctx);
+    watch_gpus(agent);
+    if (all_exited(agent)) /* sooner than the last of them was started */
+        enter_sweeping(agent);
+}
+
+static void start_failed(struct agent *agent)
+{
+    set_cause(agent, AGENT_CAUSE_START);
+    tell_failure(agent);
+    enter_sweeping(agent);
+}
+
+static void on_launch_over(void *ctx, ddp_status status)
+{
+    struct agent *agent = ctx;
+    if (agent->sm.state == AGENT_STARTING && status == DDP_OK) {
+        enter_running(agent); /* the watches tell who has died meanwhile, the first one first */
+        return;
+    }
+    collect(agent);
+    if (agent->sm.state == AGENT_STARTING)
+        start_failed(agent);
+    else if (agent->sm.state == AGENT_STOPPING && all_exited(agent))
+        enter_sweeping(agent);
+    else
+        advance(agent);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-/* A signal that was ignored when we were started stays so: nohup means it. But nobody means that
- * wait statuses should disappear, which is what it does to SIGCHLD. */
-static bool inherited_ignored(int sig)
-{
-    struct sigaction action;
-    return sigaction(sig, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
-}
-
-static ddp_status watch_signal(struct agent *agent, int sig, uv_signal_cb callback,
-                               struct ddp_error *err)
-{
-    if (sig != SIGCHLD && inherited_ignored(sig))
-        return DDP_OK;
-    int uv_status = uv_signal_init(agent->loop, &agent->signals[sig]);
-    if (uv_status == 0) {
-        agent->signal_open[sig] = true;
-        agent->signals[sig].data = agent;
-        uv_status = uv_signal_start(&agent->signals[sig], callback, sig);
-    }
-    return uv_status == 0 ? DDP_OK
-                          : ddpi_error_sys(err, -uv_status, "cannot handle signal %d", sig);
-}
-
 static ddp_status watch_signals(struct agent *agent, struct ddp_error *err)
 {
-    ddp_status status = watch_signal(agent, SIGCHLD, on_child_signal, err);
+    const struct agent_config *config = agent->config;
+    ddp_status status =
+        sigwatch_add(&agent->signals, agent->loop, SIGCHLD, on_child_signal, agent, err);
     for (int sig = 1; sig < NSIG && status == DDP_OK; sig++) {
-        if (sigismember(&agent->config->ending_signals, sig) == 1)
-            status = watch_signal(agent, sig, on_ending_signal, err);
-        else if (sigismember(&agent->config->forwarded_signals, sig) == 1)
-            status = watch_signal(agent, sig, on_forwarded_signal, err);
+        uv_signal_cb callback = sigismember(&config->ending_signals, sig) == 1 ? on_ending_signal
+                                : sigismember(&config->forwarded_signals, sig) == 1
+                                    ? on_forwarded_signal
+                                    : NULL;
+        if (callback != NULL)
+            status = sigwatch_add(&agent->signals, agent->loop, sig, callback, agent, err);
     }
     return status;
 }
@@ -462,7 +539,7 @@ ddp_status agent_init(struct agent *agent, uv_loop_t *loop, const struct agent_c
     agent->loop = loop;
     ddpi_sm_init(&agent->sm, &agent_sm);
     logmux_init(&agent->mux, loop);
-    agent->mux.idle = on_output;
+    agent->mux.idle = on_settled;
     agent->mux.ctx = agent;
     uv_timer_init(loop, &agent->timer);
     agent->timer.data = agent;
@@ -477,10 +554,14 @@ ddp_status agent_init(struct agent *agent, uv_loop_t *loop, const struct agent_c
         agent->workers[i].unwatched = on_unwatched;
         agent->workers[i].data = agent;
     }
-    const struct gpu_watch_hooks gpu_hooks = {agent, on_gpu_line, on_gpus_settled};
+    const struct gpu_watch_hooks gpu_hooks = {agent, on_line, on_settled};
     gpu_watch_init(&agent->gpus, loop, &gpu_hooks);
     life_open(&agent->life, loop, config->nproc, on_life_hint, agent);
-    ddp_status status = watch_signals(agent, err);
+    const struct launch_hooks launch_hooks = {agent, on_worker_started, on_launch_over};
+    ddp_status status = launch_open(&agent->launch, config, &agent->mux, loop, agent->workers,
+                                    &launch_hooks, err);
+    if (status == DDP_OK)
+        status = watch_signals(agent, err);
     if (status == DDP_OK)
         status = watch_guard(agent, err);
     return status;
@@ -495,6 +576,7 @@ static void begin_attempt(struct agent *agent, const struct ddp_round_seat *seat
     agent->seat = *seat;
     agent->attempts++;
     agent->cause = AGENT_CAUSE_NONE;
+    sigemptyset(&agent->held_signals);
     agent->root = agent->dying = NULL;
     ddpi_free(agent->error_copy);
     agent->error_copy = NULL;
@@ -502,55 +584,11 @@ static void begin_attempt(struct agent *agent, const struct ddp_round_seat *seat
     oom_watch_init(&agent->oom); /* before a worker can be killed */
 }
 
-/* Up to the first that cannot be started. */
-static ddp_status launch_all(struct agent *agent)
-{
-    const struct agent_config *config = agent->config;
-    struct launch launch = {.config = config,
-                            .mux = &agent->mux,
-                            .loop = agent->loop,
-                            .seat = &agent->seat,
-                            .life_fd = agent->life.fd,
-                            .attempt = agent->attempts - 1};
-    ddp_status status = DDP_OK;
-    if (config->keys != NULL)
-        status = config->keys->make(config->keys->ctx, agent->seat.generation, &launch.key_fd,
-                                    &agent->error);
-    for (uint32_t i = 0; i < config->nproc && status == DDP_OK; i++) {
-        (void)DDPI_FAILPOINT("agent.launch");
-        status = launch_worker(&launch, &agent->workers[i], &agent->error);
-        if (worker_proc_alive(&agent->workers[i]))
-            agent->alive++;
-    }
-    if (launch.key_fd > 0)
-        close(launch.key_fd);
-    return status;
-}
-
-/* Behind everything else of a start, as none waits for it. */
-static void watch_gpus(struct agent *agent)
-{
-    static const char name[] = "CUDA_VISIBLE_DEVICES";
-    const struct agent_config *config = agent->config;
-    for (uint32_t i = 0; i < config->nproc; i++)
-        agent->pids[i] = agent->workers[i].pid;
-    gpu_watch_begin(&agent->gpus, agent->pids, config->nproc,
-                    ddpi_parse_env(config->envp, name, strlen(name)));
-}
-
 void agent_run(struct agent *agent, const struct ddp_round_seat *seat)
 {
     ddpi_sm_move(&agent->sm, AGENT_STARTING);
     begin_attempt(agent, seat);
-    if (launch_all(agent) != DDP_OK) {
-        set_cause(agent, AGENT_CAUSE_START);
-        tell_failure(agent);
-        enter_sweeping(agent);
-        return;
-    }
-    ddpi_sm_move(&agent->sm, AGENT_RUNNING);
-    agent->hooks.started(agent->hooks.ctx);
-    watch_gpus(agent);
+    launch_begin(&agent->launch, &agent->seat, agent->attempts - 1, agent->life.fd);
 }
 
 static void close_handle(uv_handle_t *handle, bool open)
@@ -565,8 +603,8 @@ void agent_close(struct agent *agent)
         worker_proc_unwatch(&agent->workers[i]); /* one that is stuck still has its watch */
     /* Without a handler they would kill us on the last steps to our exit code. */
     sigprocmask(SIG_BLOCK, &agent->config->ending_signals, NULL);
-    for (int sig = 0; sig < NSIG; sig++)
-        close_handle((uv_handle_t *)&agent->signals[sig], agent->signal_open[sig]);
+    sigwatch_close(&agent->signals);
+    launch_close(&agent->launch);
     life_close(&agent->life);
     gpu_watch_close(&agent->gpus);
     close_handle((uv_handle_t *)&agent->guard, agent->guard_open);

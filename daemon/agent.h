@@ -4,9 +4,10 @@
  * there is a generation to run at all is not its business: membership.h tells it.
  *
  *     IDLE --agent_run--> STARTING --all run--> RUNNING --agent_stop--> STOPPING (grace runs)
- *      ^                     |                     |                       |
- *      |                     |                     +--all exited           | exited, grace over
- *      |                     +--one cannot start---+--> SWEEPING <---------+
+ *      ^                     | |                   |                       ^ | exited, grace over
+ *      |                     | +--agent_stop-------(-----------------------+ |
+ *      |                     |                     +--all exited             |
+ *      |                     +--one cannot start---+--> SWEEPING <-----------+
  *      |                                                   | nothing is left below the agent
  *      +--pipes are empty, told-- DRAINING <---------------+
  *
@@ -20,22 +21,25 @@
 
 #include "agent_config.h"
 #include "gpu_watch.h"
+#include "launch.h"
 #include "life.h"
 #include "logdir.h"
 #include "member.h"
 #include "oom.h"
+#include "sigwatch.h"
 #include "worker_proc.h"
 
 #include <ddprun/status.h>
 
-#define AGENT_STATES(X)                                                                      \
-    X(AGENT, IDLE, DDPI_SM_TO(AGENT_STARTING) | DDPI_SM_TO(AGENT_FLUSHING), DDPI_SM_INITIAL) \
-    X(AGENT, STARTING, DDPI_SM_TO(AGENT_RUNNING) | DDPI_SM_TO(AGENT_SWEEPING), 0)            \
-    X(AGENT, RUNNING, DDPI_SM_TO(AGENT_STOPPING) | DDPI_SM_TO(AGENT_SWEEPING), 0)            \
-    X(AGENT, STOPPING, DDPI_SM_TO(AGENT_SWEEPING), 0)                                        \
-    X(AGENT, SWEEPING, DDPI_SM_TO(AGENT_DRAINING), 0)                                        \
-    X(AGENT, DRAINING, DDPI_SM_TO(AGENT_IDLE), 0)                                            \
-    X(AGENT, FLUSHING, DDPI_SM_TO(AGENT_DONE), 0)                                            \
+#define AGENT_STATES(X)                                                                       \
+    X(AGENT, IDLE, DDPI_SM_TO(AGENT_STARTING) | DDPI_SM_TO(AGENT_FLUSHING), DDPI_SM_INITIAL)  \
+    X(AGENT, STARTING,                                                                        \
+      DDPI_SM_TO(AGENT_RUNNING) | DDPI_SM_TO(AGENT_STOPPING) | DDPI_SM_TO(AGENT_SWEEPING), 0) \
+    X(AGENT, RUNNING, DDPI_SM_TO(AGENT_STOPPING) | DDPI_SM_TO(AGENT_SWEEPING), 0)             \
+    X(AGENT, STOPPING, DDPI_SM_TO(AGENT_SWEEPING), 0)                                         \
+    X(AGENT, SWEEPING, DDPI_SM_TO(AGENT_DRAINING), 0)                                         \
+    X(AGENT, DRAINING, DDPI_SM_TO(AGENT_IDLE), 0)                                             \
+    X(AGENT, FLUSHING, DDPI_SM_TO(AGENT_DONE), 0)                                             \
     X(AGENT, DONE, 0, DDPI_SM_FINAL)
 
 DDPI_SM_DECLARE(agent, AGENT_STATES);
@@ -77,6 +81,7 @@ struct agent {
     uv_loop_t *loop;
     struct logmux mux;
     struct oom_watch oom;
+    struct launch launch;
     struct life life;
     struct gpu_watch gpus;
     struct worker_proc *workers;
@@ -87,12 +92,11 @@ struct agent {
     struct worker_proc *root;  /* first worker that failed */
     struct worker_proc *dying; /* it will be: told before it could be waited for */
     bool root_oom;
-    int signal;             /* that ends the job */
-    uint64_t signal_ms;     /* when it came first */
-    struct ddp_error error; /* of AGENT_CAUSE_START */
-    uv_signal_t signals[NSIG];
-    bool signal_open[NSIG];
     char *error_copy;      /* what @root has recorded; NULL: nothing */
+    sigset_t held_signals; /* to be forwarded when all workers run */
+    int signal;            /* that ends the job */
+    uint64_t signal_ms;    /* when it came first */
+    struct sigwatch signals;
     uv_poll_t guard;
     bool guard_open;
     pid_t *pids;      /* of the workers by local rank, for @gpus */
@@ -106,7 +110,7 @@ DDP_MUST_CHECK ddp_status agent_init(struct agent *agent, uv_loop_t *loop,
                                      const struct agent_config *config,
                                      const struct agent_hooks *hooks, struct ddp_error *err);
 
-/* IDLE: start the workers of @seat. */
+/* IDLE: start the workers of @seat, which takes its time: the loop turns meanwhile. */
 void agent_run(struct agent *agent, const struct ddp_round_seat *seat);
 
 /* End what runs. While that goes on already: no later than so. */

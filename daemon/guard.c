@@ -19,23 +19,57 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { SWEEP_MS = 5000 };
+enum {
+    SWEEP_MS = 5000,
+    WRITE_LIMIT_SIGNAL = SIGURG, /* nobody means anything by it, and it is not passed on */
+};
 
 /* Signals that stay with the guard: those that stop and continue a process, so that Ctrl-Z gives
  * the shell back, its own faults, and those that nobody sends on purpose. */
 static const int kept_signals[] = {SIGCHLD, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SIGSEGV, SIGBUS,
-                                   SIGFPE,  SIGILL,  SIGTRAP, SIGSYS,  SIGABRT, SIGURG,  SIGWINCH};
+                                   SIGFPE,  SIGILL,  SIGTRAP, SIGSYS,  SIGABRT, SIGURG};
 
 static void forwarded_signals(sigset_t *set)
 {
     sigfillset(set);
     for (size_t i = 0; i < sizeof kept_signals / sizeof *kept_signals; i++)
         sigdelset(set, kept_signals[i]);
+}
+
+static void on_write_limit(int sig)
+{
+    (void)sig; /* it has interrupted write() */
+}
+
+/*
+ * stderr may be a pipe that nobody reads, or a terminal that was stopped, and the guard must not
+ * wait for anybody. It is shared, so O_NONBLOCK is not ours to set; a description of our own
+ * (/proc/self/fd/2) can be had of neither sockets nor others' terminals, and would lose the place
+ * in a file; RWF_NOWAIT is unknown to terminals and to pipes before Linux 6.4. But whatever such a
+ * write waits for, a signal ends it. So if there is no room nothing is written, and if it was taken
+ * by somebody else meanwhile a timer interrupts, again and again until it is stopped, as the first
+ * time may be before write() has begun.
+ */
+static void write_or_drop(const char *text, size_t len)
+{
+    const struct timespec limit = {.tv_nsec = 10 * 1000 * 1000};
+    const struct itimerspec ticks = {limit, limit}, none = {0};
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = WRITE_LIMIT_SIGNAL};
+    struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
+    timer_t timer;
+    if (poll(&room, 1, 0) != 1 || timer_create(CLOCK_MONOTONIC, &event, &timer) != 0)
+        return;
+    timer_settime(timer, 0, &ticks, NULL);
+    (void)!write(STDERR_FILENO, text, len);
+    timer_settime(timer, 0, &none, NULL);
+    timer_delete(timer);
 }
 
 static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -48,8 +82,8 @@ static void say(const char *format, ...)
     int len = vsnprintf(line, sizeof line, format, args);
     va_end(args);
     size_t shown = len < (int)sizeof line ? (size_t)len : sizeof line - 1;
-    if (len > 0 && write(STDERR_FILENO, line, shown) < 0)
-        return; /* nobody is left to be told */
+    if (len > 0)
+        write_or_drop(line, shown);
 }
 
 static void say_stuck(void *ctx, pid_t pid, char state, const char *name)
@@ -282,6 +316,20 @@ static ddp_status make_shared(struct shared *shared, const sigset_t *waited, str
     return ddpi_error_sys(err, sys_errno, "cannot make what guard and agent share");
 }
 
+/* A terminal that lets no background job write (stty tostop) would stop us where we say something.
+ * Whatever our caller has blocked, what interrupts a write is not. */
+static void set_own_signals(void)
+{
+    const struct sigaction ignore = {.sa_handler = SIG_IGN};
+    const struct sigaction interrupt = {.sa_handler = on_write_limit}; /* no SA_RESTART */
+    sigset_t limit;
+    sigaction(SIGTTOU, &ignore, NULL);
+    sigaction(WRITE_LIMIT_SIGNAL, &interrupt, NULL);
+    sigemptyset(&limit);
+    sigaddset(&limit, WRITE_LIMIT_SIGNAL);
+    sigprocmask(SIG_UNBLOCK, &limit, NULL);
+}
+
 static _Noreturn void become_guard(const struct shared *shared, pid_t agent,
                                    const struct guard_farewell *farewell)
 {
@@ -292,6 +340,7 @@ static _Noreturn void become_guard(const struct shared *shared, pid_t agent,
                           .held = -1,
                           .fence_at_ms = shared->fence_at_ms};
     setpgid(agent, agent);
+    set_own_signals();
     close(shared->ends[1]); /* ours stays open for as long as the guard lives */
     guard_main(&guard);
 }
@@ -324,6 +373,8 @@ ddp_status guard_split(const struct guard_farewell *farewell, struct guard_agent
     if (agent > 0)
         become_guard(&shared, agent, farewell);
     setpgid(0, 0); /* on both sides, so that neither can be early */
+    /* Without a guard nobody fences an agent that is stopped: it goes on, and ends the job. */
+    prctl(PR_SET_PDEATHSIG, SIGCONT);
     close(shared.ends[0]);
     close(shared.signals);
     (void)DDPI_FAILPOINT("guard.split"); /* only a kill makes sense */

@@ -6,12 +6,14 @@
  * forwards signals to the agent, waits for it, and passes its exit status on. When the agent dies
  * of anything but its own exit, the guard kills all that the agent left behind; as a subreaper it
  * has inherited every one of them. When the guard dies, the agent sees the end of a socket and ends
- * the job.
+ * the job; if it was stopped, the kernel continues it for that.
  *
  * Two things it does for an agent that has a store: it holds a duplicate of the connection, so that
  * this is closed only when nothing of the job runs any more, which is what its end tells the store;
  * and it ends the workers of an agent that was itself stopped for too long, before the store gives
  * their ranks away.
+ *
+ * Nothing holds up the guard: what it cannot write at once to stderr it does not say.
  *
  * The agent gets a process group of its own: Ctrl-C then reaches the guard alone and is counted
  * once, and a SIGKILL to the shell's job leaves the agent alive to clean up.

@@ -1,12 +1,15 @@
 /*
- * launch.c - one worker from configuration to process: paths, prefix, environment, arguments,
- * pipes and files, then spawn. What it makes belongs to the worker.
+ * launch.c - workers from configuration to process: paths, prefix, environment, arguments, pipes
+ * and files, in the loop; then the spawner's thread. Owns what a process needs until it runs; the
+ * rest of what it makes belongs to the worker.
  */
 #include "launch.h"
 
 #include "cgroup.h"
 #include "clock.h"
 #include "error.h"
+#include "failpoint.h"
+#include "guard.h"
 #include "logdir.h"
 #include "mem.h"
 #include "placement.h"
@@ -17,17 +20,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Descriptors that go to the child; those above 2 are closed here afterwards. */
-struct child_stdio {
-    int fds[3];
-};
-
-static void close_stdio(struct child_stdio *stdio)
+static void close_stdio(int stdio[3])
 {
     for (int i = 0; i < 3; i++) {
-        if (stdio->fds[i] > 2)
-            close(stdio->fds[i]);
-        stdio->fds[i] = i;
+        if (stdio[i] > 2)
+            close(stdio[i]);
+        stdio[i] = i;
     }
 }
 
@@ -73,11 +71,11 @@ static ddp_status connect_stream(const struct launch *launch, struct worker_proc
 }
 
 static ddp_status connect_stdio(const struct launch *launch, struct worker_proc *worker,
-                                struct child_stdio *stdio, struct ddp_error *err)
+                                int stdio[3], struct ddp_error *err)
 {
     ddp_status status = DDP_OK;
     for (int i = 0; i < 2 && status == DDP_OK; i++)
-        status = connect_stream(launch, worker, i, &stdio->fds[i + 1], err);
+        status = connect_stream(launch, worker, i, &stdio[i + 1], err);
     return status;
 }
 
@@ -164,48 +162,182 @@ static ddp_status make_env(const struct launch *launch, const struct worker_proc
     return placement_env(&placement, config->envp, ret_envp, err);
 }
 
-static ddp_status spawn_worker(const struct launch *launch, struct worker_proc *worker,
-                               const struct child_stdio *stdio, struct ddp_error *err)
-{
-    const struct cgroup *group = launch->config->cgroup;
-    char **argv = NULL, **envp = NULL;
-    struct spawn_child child;
-    ddp_status status = make_argv(launch->config, worker->local_rank, &argv, err);
-    if (status == DDP_OK)
-        status = make_env(launch, worker, &envp, err);
-    if (status == DDP_OK) {
-        const struct spawn_request request = {
-            .path = launch->config->program,
-            .argv = argv,
-            .envp = envp,
-            .stdio = {stdio->fds[0], stdio->fds[1], stdio->fds[2]},
-            .key_fd = launch->key_fd,
-            .life_fd = launch->life_fd,
-            .cgroup_fd = group != NULL && group->path[0] != '\0' ? group->procs_fd : 0,
-            .nofile = launch->config->nofile,
-        };
-        status = spawn_process(&request, &child, err);
-    }
-    free_argv(argv);
-    placement_env_free(envp);
-    if (status != DDP_OK)
-        return status;
-    return worker_proc_started(worker, launch->loop, &child, ddpi_now_us(&ddpi_clock_monotonic),
-                               err);
-}
+/* ---- one worker ----------------------------------------------------------------------------- */
 
-ddp_status launch_worker(const struct launch *launch, struct worker_proc *worker,
-                         struct ddp_error *err)
+static ddp_status prepare(struct launch *launch, struct launch_birth *birth, struct ddp_error *err)
 {
-    struct child_stdio stdio = {{0, 1, 2}};
+    struct worker_proc *worker = birth->worker;
+    (void)DDPI_FAILPOINT("agent.launch");
     ddp_status status = logdir_worker(launch->config->logs, launch->attempt, worker->local_rank,
                                       &worker->error_file, err);
     if (status == DDP_OK)
         status = make_prefix(launch, worker, err);
     if (status == DDP_OK)
-        status = connect_stdio(launch, worker, &stdio, err);
+        status = connect_stdio(launch, worker, birth->stdio, err);
     if (status == DDP_OK)
-        status = spawn_worker(launch, worker, &stdio, err);
-    close_stdio(&stdio);
+        status = make_argv(launch->config, worker->local_rank, &birth->argv, err);
+    if (status == DDP_OK)
+        status = make_env(launch, worker, &birth->envp, err);
     return status;
+}
+
+static void hand_over(struct launch *launch, struct launch_birth *birth)
+{
+    const struct agent_config *config = launch->config;
+    const struct cgroup *group = config->cgroup;
+    birth->job.request = (struct spawn_request){
+        .path = config->program,
+        .argv = birth->argv,
+        .envp = birth->envp,
+        .stdio = {birth->stdio[0], birth->stdio[1], birth->stdio[2]},
+        .key_fd = launch->key_fd,
+        .life_fd = launch->life_fd,
+        .cgroup_fd = group != NULL && group->path[0] != '\0' ? group->procs_fd : 0,
+        .nofile = config->nofile,
+        .fence_at_ms = config->guard != NULL ? config->guard->fence_at_ms : NULL,
+    };
+    launch->under_way++;
+    spawner_start(&launch->spawner, &birth->job);
+}
+
+static void give_back(struct launch_birth *birth)
+{
+    close_stdio(birth->stdio);
+    free_argv(birth->argv);
+    placement_env_free(birth->envp);
+    birth->argv = birth->envp = NULL;
+    birth->worker = NULL;
+}
+
+/* ---- all of them ---------------------------------------------------------------------------- */
+
+static void stop_at(struct launch *launch, ddp_status status, const struct ddp_error *why)
+{
+    if (launch->status != DDP_OK)
+        return;
+    launch->status = status;
+    if (why != NULL)
+        launch->error = *why;
+    spawner_cancel(&launch->spawner);
+}
+
+static struct launch_birth *find_free(struct launch *launch)
+{
+    for (int i = 0; i < LAUNCH_AHEAD; i++)
+        if (launch->births[i].worker == NULL)
+            return &launch->births[i];
+    return NULL;
+}
+
+static void start_next(struct launch *launch, struct launch_birth *birth)
+{
+    struct ddp_error error;
+    birth->worker = &launch->workers[launch->next++];
+    ddp_status status = prepare(launch, birth, &error);
+    if (status == DDP_OK) {
+        hand_over(launch, birth);
+        return;
+    }
+    give_back(birth);
+    stop_at(launch, status, &error);
+}
+
+static void go_on(struct launch *launch)
+{
+    struct launch_birth *birth;
+    while (launch->status == DDP_OK && launch->next < launch->config->nproc &&
+           (birth = find_free(launch)) != NULL)
+        start_next(launch, birth);
+    if (launch->under_way > 0)
+        return;
+    if (launch->key_fd > 0)
+        close(launch->key_fd);
+    launch->key_fd = 0;
+    launch->hooks.over(launch->hooks.ctx, launch->status);
+}
+
+static void take_child(struct launch *launch, struct worker_proc *worker,
+                       const struct spawn_child *child)
+{
+    struct ddp_error error;
+    ddp_status status = worker_proc_started(worker, launch->loop, child,
+                                            ddpi_now_us(&ddpi_clock_monotonic), &error);
+    if (status != DDP_OK)
+        stop_at(launch, status, &error);
+    launch->hooks.started(launch->hooks.ctx, worker);
+}
+
+static void on_job_done(void *ctx, struct spawner_job *job)
+{
+    struct launch *launch = ctx;
+    struct launch_birth *birth = ddpi_container_of(job, struct launch_birth, job);
+    struct worker_proc *worker = birth->worker;
+    if (job->status == DDP_E_TIMEOUT && launch->status == DDP_OK) {
+        /* It is behind the fence. Either that has been put off since, or we shall hear that all is
+         * to end, in this turn of the loop. */
+        spawner_start(&launch->spawner, job);
+        return;
+    }
+    launch->under_way--;
+    give_back(birth);
+    if (launch->abandoned) {
+        if (job->status == DDP_OK)
+            close(job->child.pidfd);
+        return;
+    }
+    if (job->status == DDP_OK)
+        take_child(launch, worker, &job->child);
+    else
+        stop_at(launch, job->status, &job->error);
+    go_on(launch);
+}
+
+ddp_status launch_open(struct launch *launch, const struct agent_config *config, struct logmux *mux,
+                       uv_loop_t *loop, struct worker_proc *workers,
+                       const struct launch_hooks *hooks, struct ddp_error *err)
+{
+    *launch = (struct launch){.config = config,
+                              .mux = mux,
+                              .loop = loop,
+                              .workers = workers,
+                              .hooks = *hooks};
+    for (int i = 0; i < LAUNCH_AHEAD; i++)
+        for (int fd = 0; fd < 3; fd++)
+            launch->births[i].stdio[fd] = fd;
+    return spawner_open(&launch->spawner, loop, on_job_done, launch, err);
+}
+
+void launch_begin(struct launch *launch, const struct ddp_round_seat *seat, uint32_t attempt,
+                  int life_fd)
+{
+    const struct agent_keys *keys = launch->config->keys;
+    launch->seat = seat;
+    launch->attempt = attempt;
+    launch->life_fd = life_fd;
+    launch->next = 0;
+    launch->status = DDP_OK;
+    if (launch->status == DDP_OK && keys != NULL)
+        launch->status = keys->make(keys->ctx, seat->generation, &launch->key_fd, &launch->error);
+    go_on(launch);
+}
+
+void launch_cancel(struct launch *launch)
+{
+    if (launch_busy(launch))
+        stop_at(launch, DDP_E_CANCELED, NULL);
+}
+
+bool launch_busy(const struct launch *launch)
+{
+    return launch->under_way > 0 && !launch->abandoned;
+}
+
+void launch_abandon(struct launch *launch)
+{
+    launch->abandoned = true;
+}
+
+void launch_close(struct launch *launch)
+{
+    spawner_close(&launch->spawner);
 }

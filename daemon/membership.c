@@ -38,6 +38,13 @@ static uint64_t guard_deadline(const struct member *member)
     return fenced ? ddpi_deadline(member->contact_ms, member->lease_ms - margin_ms) : 0;
 }
 
+static void keep_fence(const struct membership *membership)
+{
+    const struct guard_agent *guard = membership->agent.config->guard;
+    if (guard != NULL)
+        guard_set_fence(guard, guard_deadline(&membership->member));
+}
+
 /* After whatever may have moved the member. */
 static void settle(struct membership *membership)
 {
@@ -45,9 +52,7 @@ static void settle(struct membership *membership)
         events_meeting(&membership->events);
 
     uint64_t now = now_ms(), deadline = member_deadline(&membership->member);
-    const struct guard_agent *guard = membership->agent.config->guard;
-    if (guard != NULL)
-        guard_set_fence(guard, guard_deadline(&membership->member));
+    keep_fence(membership);
     if (deadline == UINT64_MAX)
         uv_timer_stop(&membership->timer);
     else
@@ -89,6 +94,7 @@ static void on_start(void *ctx, const struct ddp_round_seat *seat)
     say_start(membership, seat);
     membership->waiting[0] = '\0';
     events_seated(&membership->events, seat);
+    keep_fence(membership); /* before there is somebody to be fenced */
     agent_run(&membership->agent, seat);
 }
 

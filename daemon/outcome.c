@@ -167,7 +167,7 @@ void outcome_failure(const struct agent *agent, struct ddp_round_failure *ret)
         ret->rank = agent->seat.first_rank;
         ret->exit_code = EXIT_CONFIG;
         ret->final = true;
-        snprintf(ret->text, sizeof ret->text, "%.200s (on %.40s)", agent->error.msg,
+        snprintf(ret->text, sizeof ret->text, "%.200s (on %.40s)", agent->launch.error.msg,
                  agent->config->host);
         return;
     }
@@ -203,7 +203,7 @@ void outcome_report(struct agent *agent)
     if (agent->root != NULL)
         report_worker_failure(agent);
     if (agent->cause == AGENT_CAUSE_START)
-        logmux_say(&agent->mux, "%s", agent->error.msg);
+        logmux_say(&agent->mux, "%s", agent->launch.error.msg);
     if (agent->cause == AGENT_CAUSE_STUCK)
         logmux_say(&agent->mux, "not starting again while processes of the last attempt are left");
 }

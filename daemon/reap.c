@@ -102,10 +102,26 @@ static void visit_task(void *arg, pid_t tid)
     close(fd);
 }
 
-/* State, parent and name of @pid from /proc/PID/stat; the name may contain anything, so the
- * fields are counted from the last parenthesis. */
-static bool read_stat(pid_t pid, char *ret_state, pid_t *ret_parent, char name[17])
+/* What /proc/PID/stat says of a process. */
+struct stat_line {
+    char state;
+    pid_t parent;
+    int threads;
+    char name[17];
+};
+
+static int number_at(const char *text)
 {
+    int number = 0;
+    for (; isdigit((unsigned char)*text); text++)
+        number = number * 10 + (*text - '0');
+    return number;
+}
+
+/* The name may contain anything, so the fields are counted from the last parenthesis. */
+static bool read_stat(pid_t pid, struct stat_line *ret)
+{
+    enum { BETWEEN = 15 }; /* fields from the parent to the number of threads */
     char path[64], text[512];
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -120,15 +136,22 @@ static bool read_stat(pid_t pid, char *ret_state, pid_t *ret_parent, char name[1
     const char *close_paren = strrchr(text, ')');
     if (open_paren == NULL || close_paren == NULL || close_paren + 4 >= text + len)
         return false;
-    *ret_state = close_paren[2];
-    *ret_parent = 0;
-    for (const char *c = close_paren + 4; isdigit((unsigned char)*c); c++)
-        *ret_parent = *ret_parent * 10 + (*c - '0');
-    size_t name_len = (size_t)(close_paren - open_paren) - 1;
-    name_len = name_len < 16 ? name_len : 16;
-    memcpy(name, open_paren + 1, name_len);
-    name[name_len] = '\0';
+    ret->state = close_paren[2];
+    const char *field = close_paren + 4;
+    ret->parent = number_at(field);
+    for (int i = 0; i <= BETWEEN && *field != '\0'; i++)
+        field += strcspn(field, " ") + (strchr(field, ' ') != NULL);
+    ret->threads = number_at(field);
+    snprintf(ret->name, sizeof ret->name, "%.*s", (int)(close_paren - open_paren) - 1,
+             open_paren + 1);
     return true;
+}
+
+/* Nothing of it can run. A process whose first thread has ended looks like a zombie while the
+ * others go on; they are counted still. */
+static bool is_dead(const struct stat_line *stat)
+{
+    return stat->state == 'Z' && stat->threads <= 1;
 }
 
 bool reap_is_failing(pid_t pid)
@@ -154,9 +177,8 @@ bool reap_is_failing(pid_t pid)
 static void visit_if_child(void *arg, pid_t pid)
 {
     struct child_visit *children = arg;
-    char state, name[17];
-    pid_t parent;
-    if (read_stat(pid, &state, &parent, name) && parent == children->parent)
+    struct stat_line stat;
+    if (read_stat(pid, &stat) && stat.parent == children->parent)
         children->visit(children->ctx, pid);
 }
 
@@ -200,10 +222,9 @@ struct kill_visit {
 static void kill_if_alive(void *arg, pid_t pid)
 {
     struct kill_visit *visit = arg;
-    char state, name[17];
-    pid_t parent;
+    struct stat_line stat;
     int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (read_stat(pid, &state, &parent, name) && parent == visit->parent && state != 'Z') {
+    if (read_stat(pid, &stat) && stat.parent == visit->parent && !is_dead(&stat)) {
         visit->alive++;
         if (pidfd >= 0)
             syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
@@ -229,10 +250,9 @@ struct describe_visit {
 static void describe_one(void *arg, pid_t pid)
 {
     struct describe_visit *describe = arg;
-    char state, name[17];
-    pid_t parent;
-    if (read_stat(pid, &state, &parent, name))
-        describe->visit(describe->ctx, pid, state, name);
+    struct stat_line stat;
+    if (read_stat(pid, &stat))
+        describe->visit(describe->ctx, pid, stat.state, stat.name);
 }
 
 void reap_each_child(void (*visit)(void *ctx, pid_t pid, char state, const char *name), void *ctx)

@@ -7,6 +7,7 @@
  */
 #include "spawn.h"
 
+#include "clock.h"
 #include "error.h"
 #include "failpoint.h"
 
@@ -15,6 +16,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdalign.h>
+#include <stdbool.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -30,6 +32,7 @@ enum { STACK_SIZE = 32 * 1024, CLOSE_MAX = 65536 };
     X(STEP_CLOSE, "close inherited descriptors")              \
     X(STEP_LIMITS, "restore the limit on open files")         \
     X(STEP_SIGNALS, "reset signals")                          \
+    X(STEP_FENCE, "begin in time")                            \
     X(STEP_EXEC, "execute it")
 
 enum spawn_step {
@@ -102,6 +105,15 @@ static int reset_signals(void)
     return sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+/* Whoever is born before the fence is found and killed by the guard, if need be; whoever is born
+ * later must see it himself. */
+static bool is_too_late(const struct spawn_request *request)
+{
+    uint64_t at = request->fence_at_ms != NULL ? atomic_load(request->fence_at_ms) : 0;
+    errno = ETIME;
+    return at != 0 && ddpi_now_ms(&ddpi_clock_monotonic) >= at;
+}
+
 /* In the child, on its own small stack. It never returns, so what the address sanitizer marked for
  * its frame would stay marked in the parent. */
 __attribute__((no_sanitize("address"))) static int child_main(void *arg)
@@ -134,6 +146,9 @@ __attribute__((no_sanitize("address"))) static int child_main(void *arg)
     birth->step = STEP_SIGNALS;
     if (reset_signals() != 0)
         goto failed;
+    birth->step = STEP_FENCE;
+    if (is_too_late(request))
+        goto failed;
     birth->step = STEP_EXEC;
     birth->sys_errno = 0;
     execve(request->path, request->argv, request->envp);
@@ -145,6 +160,9 @@ failed:
 static ddp_status describe_failure(const struct birth *birth, struct ddp_error *err)
 {
     const char *path = birth->request->path;
+    if (birth->step == STEP_FENCE)
+        return ddpi_error_set(err, DDP_E_TIMEOUT,
+                              "'%s' was not started: its rank may be somebody else's by now", path);
     if (birth->step == STEP_EXEC && birth->sys_errno == ENOEXEC)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "cannot start '%s': it is neither a binary for this machine nor a "

@@ -3,12 +3,13 @@
 job goes on with whoever is left.
 
 After each case: nothing of the job is left, no two workers had one rank of one generation, and none
-was there when the next generation had begun. The first class needs nothing; the second, root.
+was there when the next generation had begun. What makes starts slow, and cuts cables, needs root.
 """
 
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,9 +19,10 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
-from ddprun_run import DDPRUN, in_order, wait_until
+from ddprun_run import DDPRUN, in_order, probe, wait_until
 from nodes import (CRASH_LOOP, LEASE, TRY_AGAIN, UNREACHABLE, NodesCase, NotPermitted, Wires, free_port,
                    is_alive)
+from scanner import NotPermitted as NotPermittedToScan, Scanner
 
 TRIO = ('n1', 'n2', 'n3')
 STORMS = 20
@@ -448,6 +450,94 @@ class Pauses(NodesCase):
         for whole, job in jobs.items():
             job.running(*TRIO, after=without[whole].number)
             job.end(*TRIO)
+
+
+    def test_the_agent_of_workers_without_a_first_thread(self):
+        """To the kernel they are zombies, and still they are ended in time."""
+        job = self.cluster('1:3', lease=LEASE, mode=['headless'])
+        before = job.start_all(*TRIO)
+        go_on = self.stop(job, 'n2', whole=False)
+        after = job.running('n1', 'n3', after=before.number)
+        self.assertFalse(any(map(is_alive, job.workers_of('n2', before))))
+        go_on()
+        job.running(*TRIO, after=after.number)
+        job.end(*TRIO)
+
+
+class SlowStarts(NodesCase):
+    """To execute the program takes long. Nobody is lost by that, and no rank runs twice."""
+
+    PAUSE = 0.6 # for each worker; all of a node's together take longer than the lease
+    NPROC = 8
+
+    def setUp(self):
+        super().setUp()
+        self.store()
+        self.program = self.folder / 'slow_node'
+        shutil.copy(probe('node'), self.program)
+        self.slow = {} # node -> seconds
+        try:
+            scanner = Scanner(self.program, self.seconds)
+        except NotPermittedToScan as fault:
+            self.skipTest(str(fault))
+        self.addCleanup(scanner.close)
+
+    def seconds(self, pid):
+        try:
+            words = Path(f'/proc/{pid}/environ').read_bytes().split(b'\0')
+        except OSError:
+            return 0
+        return next((self.slow.get(word[11:].decode(), 0) for word in words
+                     if word.startswith(b'PROBE_NODE=')), 0)
+
+    def assert_nobody_is_lost(self, job, *nodes):
+        """All start, and start again, and nothing but the failures of workers ends a generation."""
+        generation = job.start_all(*nodes)
+        for turn in range(1, 3):
+            self.assertEqual(generation.number, turn, job.tell())
+            job.fail(generation, 0)
+            generation = job.running(*nodes, after=generation.number)
+        self.assertEqual(generation.number, 3, job.tell())
+        job.end(*nodes)
+
+    def test_all_workers_together_take_longer_than_the_lease(self):
+        self.slow = {'n1': self.PAUSE, 'n2': self.PAUSE}
+        job = self.cluster('2', '--max-restarts=2', lease=LEASE, nproc=self.NPROC, program=self.program)
+        self.assert_nobody_is_lost(job, 'n1', 'n2')
+
+    def test_one_worker_takes_longer_than_the_lease(self):
+        self.slow = {'n2': LEASE + 1}
+        job = self.cluster('2', '--max-restarts=2', lease=LEASE, nproc=1, program=self.program)
+        self.assert_nobody_is_lost(job, 'n1', 'n2')
+
+    def test_the_agent_is_stopped_while_it_starts_them(self):
+        """For longer than the lease, with one of them half started: none may live when the ranks are
+        given away, nor begin when the agent goes on."""
+        self.slow = {'n2': self.PAUSE}
+        job = self.cluster('1:2', lease=LEASE, nproc=self.NPROC, program=self.program)
+        job.settle = '10m'
+        for node in ('n1', 'n2'):
+            job.start(node)
+        number = 0
+        for _ in range(2):
+            wait_until(lambda: sum(record.generation > number and record.node == 'n2'
+                                   for record in job.records()) >= 2, 'the first workers of n2')
+            agent = job.agent_of('n2')
+            job.freeze([agent])
+            number = job.running('n1', after=number).number
+            job.thaw([agent])
+        job.running('n1', 'n2', after=number)
+        job.end('n1', 'n2')
+
+    def test_a_signal_while_they_start(self):
+        """It ends those that run and the one that is being started; the others never are."""
+        self.slow = {'n1': self.PAUSE}
+        job = self.cluster('1:2', at_least=1, nproc=self.NPROC, program=self.program)
+        job.start('n1')
+        wait_until(lambda: len(job.records()) >= 2, 'the first workers')
+        job.agents['n1'].signal(signal.SIGTERM)
+        job.expect('n1', 143)
+        self.assertLess(len(job.records()), self.NPROC)
 
 
 FIVE = ('n1', 'n2', 'n3', 'n4', 'n5')

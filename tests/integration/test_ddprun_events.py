@@ -17,7 +17,13 @@ START = ['rendezvous_started', 'rendezvous_completed', 'worker_start_started',
          'worker_start_completed']
 FAILURE = ['failure_detected', 'worker_terminated']
 END = ['worker_terminated', 'job_ended']
-FAIL_ONCE = '[ $TORCHELASTIC_RESTART_COUNT -gt 0 ] || [ $RANK != 1 ] || exit 9'
+
+
+def fail_once(*logs):
+    """A worker: rank 1 fails, when the logs say that all workers have been started; else a failure may
+    come first, and the start is never complete."""
+    waits = ''.join(f'until grep -q worker_start_completed {log}; do sleep 0.01; done; ' for log in logs)
+    return f'[ $TORCHELASTIC_RESTART_COUNT -gt 0 ] || [ $RANK != 1 ] || {{ {waits}exit 9; }}'
 
 
 def events(path):
@@ -53,7 +59,7 @@ class Events(DdprundCase):
     def test_one_node(self):
         log = self.folder / 'events'
         job = self.run_job('--nproc-per-node=2', '--max-restarts=1', '--rdzv-id=train',
-                           f'--event-log={log}', 'sh', '-c', FAIL_ONCE)
+                           f'--event-log={log}', 'sh', '-c', fail_once(log))
         self.assertEqual(job.code, 0, job.err)
         lines = events(log)
         self.assertEqual(names(lines), START + FAILURE + START + END)
@@ -109,7 +115,8 @@ class Events(DdprundCase):
 
     def test_two_nodes_one_of_which_fails(self):
         endpoint = self.serve().endpoints[0]
-        nodes = [self.node(name, endpoint, 'sh', '-c', f'{FAIL_ONCE}; [ $RANK != 0 ] || '
+        logs = [self.folder / name for name in ('a', 'b')]
+        nodes = [self.node(name, endpoint, 'sh', '-c', f'{fail_once(*logs)}; [ $RANK != 0 ] || '
                            '[ $TORCHELASTIC_RESTART_COUNT -gt 0 ] || sleep 60')
                  for name in ('a', 'b')]
         for node in nodes:

@@ -95,9 +95,11 @@ class FirstFailure(DdprunCase):
 
     def test_is_the_one_that_died_first_however_late_it_is_seen(self):
         for first, second in ((3, 1), (1, 3), (2, 0)):
-            job = self.start('--nproc-per-node=4', '--no-prefix', 'sh', '-c',
+            log = self.folder / f'events_{first}'
+            job = self.start('--nproc-per-node=4', '--no-prefix', f'--event-log={log}', 'sh', '-c',
                              f'echo "$RANK=$$$$."; {WAIT}')
             job.read_until('.\n', 4)
+            wait_until(lambda: 'worker_start_completed' in log.read_text(), 'the agent to know them all')
             pids = {int(r): int(p) for r, p in re.findall(r'(\d)=(\d+)\.', job.out)}
             agent = job.agent()
             os.kill(agent, signal.SIGSTOP)

@@ -39,8 +39,14 @@ def state_of(pid):
 
 
 def is_alive(pid):
-    """It can run: a zombie cannot."""
-    return state_of(pid) not in 'ZX'
+    """It can run: a zombie cannot, unless nothing but its first thread has ended."""
+    state = state_of(pid)
+    if state != 'Z':
+        return state != 'X'
+    try:
+        return len(os.listdir(f'/proc/{pid}/task')) > 1
+    except OSError:
+        return False
 
 
 def kill_all(pids, sig=signal.SIGKILL):
@@ -173,11 +179,12 @@ class Cluster:
     """One job: its agents by name, the directory with its workers' records."""
 
     def __init__(self, case, name, nnodes, *words, nproc=2, mode=(), at_least=2,
-                 env=None, lease=LONG_LEASE):
+                 env=None, lease=LONG_LEASE, program=None):
         """@at_least: generations, or the test has proved too little. @lease, in seconds, is for tests
         in which nothing else tells that a node is lost."""
         self.case, self.name, self.nnodes, self.nproc = case, name, nnodes, nproc
         self.words, self.mode, self.lease = words, mode, lease
+        self.program = program or probe('node')
         self.settle = '300ms'
         self.records_dir = case.folder / f'records-{name}'
         self.records_dir.mkdir()
@@ -192,7 +199,7 @@ class Cluster:
                    f'--rdzv-id={self.name}', f'--rdzv-endpoint={self.case.endpoint}',
                    f'--settle={self.settle}', f'--lease={self.lease}', '--failure-timeout=300ms',
                    '--log-dir=/dev/null', *self.words, *words,
-                   probe('node'), self.records_dir, *self.mode]
+                   self.program, self.records_dir, *self.mode]
         command = self.case.wires.enter(host or node, [str(word) for word in command])
         self.agents[node] = self.case.start(*command[1:], program=command[0],
                                             env={'PROBE_NODE': node, **self.env})

@@ -3,6 +3,7 @@
  * job: every way in which a job ends, and that nothing is left of it: no process, no handle, no
  * descriptor, no file.
  */
+#include "cgroup.h"
 #include "check_main.h"
 #include "failmem.h"
 #include "guard.h"
@@ -364,7 +365,8 @@ static bool both_stand(void *ctx)
 {
     (void)ctx;
     read_console();
-    return strstr(shown[0], "[0]:stands\n") != NULL && strstr(shown[0], "[1]:stands\n") != NULL;
+    return agent->sm.state == AGENT_RUNNING && strstr(shown[0], "[0]:stands\n") != NULL &&
+           strstr(shown[0], "[1]:stands\n") != NULL;
 }
 
 START_TEST(a_signal_stops_the_job)
@@ -468,6 +470,100 @@ START_TEST(without_its_guard_the_job_ends)
 }
 END_TEST
 
+/* ---- a start that takes long ------------------------------------------------------------------
+ */
+
+static int
+    gate[2]; /* a full pipe, in the place of a control group: whoever is born waits for room */
+static struct cgroup slow_group;
+
+static void make_starts_slow(void)
+{
+    char page[4096] = {0};
+    ck_assert_int_eq(pipe2(gate, O_CLOEXEC), 0);
+    ck_assert_int_eq(fcntl(gate[1], F_SETFL, O_NONBLOCK), 0);
+    while (write(gate[1], page, sizeof page) > 0)
+        continue;
+    ck_assert_int_eq(fcntl(gate[1], F_SETFL, 0), 0);
+    slow_group = (struct cgroup){.path = "/nowhere", .procs_fd = gate[1], .kill_fd = -1};
+    config.cgroup = &slow_group;
+    fds_before += 2;
+}
+
+static void open_gate(uv_timer_t *timer)
+{
+    char page[4096];
+    (void)timer;
+    ck_assert_int_gt(read(gate[0], page, sizeof page), 0);
+}
+
+static void close_gate(void)
+{
+    close(gate[0]);
+    close(gate[1]);
+}
+
+static bool is_starting(void *ctx)
+{
+    (void)ctx;
+    return agent->sm.state == AGENT_STARTING;
+}
+
+static bool is_stopping(void *ctx)
+{
+    (void)ctx;
+    return agent->sm.state == AGENT_STOPPING;
+}
+
+/* The first one must be born, and obey; there are no others. */
+START_TEST(a_signal_stops_a_job_that_starts)
+{
+    configure(4, "echo runs; sleep 100");
+    make_starts_slow();
+    start();
+    looptest_run_until(&loop, is_starting, NULL);
+    kill(getpid(), SIGTERM);
+    looptest_run_until(&loop, is_stopping, NULL);
+    open_gate(NULL);
+    ends_with(128 + SIGTERM);
+    says(1, "ddprun: SIGTERM: stopping 4 workers");
+    does_not_say(0, "[1]:");
+    close_gate();
+}
+END_TEST
+
+/* It is killed before it has become a worker. */
+START_TEST(an_impatient_user_is_heard_while_a_job_starts)
+{
+    configure(4, "echo runs; sleep 100");
+    make_starts_slow();
+    config.shutdown_timeout_ms = 1;
+    start();
+    looptest_run_until(&loop, is_starting, NULL);
+    kill(getpid(), SIGTERM);
+    ends_with(128 + SIGTERM);
+    does_not_say(0, "runs");
+    close_gate();
+}
+END_TEST
+
+/* The first has ended before the last is born. */
+START_TEST(all_succeed_however_slowly_they_start)
+{
+    uv_timer_t opener;
+    configure(3, "echo \"$RANK\"");
+    make_starts_slow();
+    start();
+    uv_timer_init(&loop, &opener);
+    uv_timer_start(&opener, open_gate, 100, 0); /* a page has room for many */
+    looptest_run_until(&loop, is_done, NULL);
+    uv_close((uv_handle_t *)&opener, NULL);
+    ends_with(0);
+    says(0, "[2]:2\n");
+    close_gate();
+}
+END_TEST
+
 /* ---- what cannot be ended ---------------------------------------------------------------------
  */
 
@@ -488,7 +584,7 @@ static bool one_stands(void *ctx)
 {
     (void)ctx;
     read_console();
-    return strstr(shown[0], "[0]:stands\n") != NULL;
+    return agent->sm.state == AGENT_RUNNING && strstr(shown[0], "[0]:stands\n") != NULL;
 }
 
 static bool is_sweeping(void *ctx)
@@ -782,6 +878,9 @@ Suite *test_suite(void)
     tcase_add_test(tcase, an_ignored_signal_stays_ignored);
     tcase_add_test(tcase, an_ignored_child_signal_does_no_harm);
     tcase_add_test(tcase, without_its_guard_the_job_ends);
+    tcase_add_test(tcase, a_signal_stops_a_job_that_starts);
+    tcase_add_test(tcase, an_impatient_user_is_heard_while_a_job_starts);
+    tcase_add_test(tcase, all_succeed_however_slowly_they_start);
     tcase_add_test(tcase, a_stuck_process_is_named_and_left);
     tcase_add_test(tcase, a_slow_reader_gets_everything_however_late);
     tcase_add_test(tcase, nobody_waits_for_a_reader_to_start_again);

@@ -10,14 +10,18 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <pthread.h>
+#include <pty.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 enum { DEADLINE_MS = 20000 };
@@ -26,12 +30,13 @@ static struct guard_farewell farewell;
 static int said[2]; /* from agent and orphans to the test; its end: they are gone */
 
 static bool ignore_children;
+static int guards_stderr = -1; /* -1: /dev/null */
 
 static _Noreturn void split_and_run(void (*agent)(const struct guard_agent *self))
 {
     struct guard_agent self;
     int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    dup2(null, STDERR_FILENO);
+    dup2(guards_stderr >= 0 ? guards_stderr : null, STDERR_FILENO);
     close(said[0]);
     if (ignore_children)
         signal(SIGCHLD, SIG_IGN);
@@ -162,6 +167,29 @@ START_TEST(the_agent_sees_the_end_of_the_guard)
     ck_assert_int_eq(hear(), '.');
     ck_assert_int_gt(waitpid(-1, &status, 0), 0); /* the agent, which we have adopted */
     ck_assert_int_eq(waitpid(-1, &status, 0), -1);
+}
+END_TEST
+
+static void be_stopped_alone(const struct guard_agent *self)
+{
+    char byte;
+    say('r');
+    raise(SIGSTOP);
+    say(read(self->guard_fd, &byte, 1) == 0 ? 'e' : 'x');
+    _exit(0);
+}
+
+/* In a session where somebody above can still continue it, the kernel leaves a stopped group be. */
+START_TEST(a_stopped_agent_goes_on_when_the_guard_is_killed)
+{
+    ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+    pid_t guard = start_guard(be_stopped_alone);
+    int status;
+    ck_assert_int_eq(hear(), 'r');
+    kill(guard, SIGKILL);
+    ck_assert_int_eq(waitpid(guard, &status, 0), guard);
+    ck_assert_int_eq(hear(), 'e');
+    ck_assert_int_gt(waitpid(-1, &status, 0), 0);
 }
 END_TEST
 
@@ -310,6 +338,117 @@ START_TEST(workers_of_a_stopped_agent_are_ended_in_time)
 }
 END_TEST
 
+/* A worker whose first thread has ended: the kernel shows it as a zombie. */
+static void *go_on(void *arg)
+{
+    (void)arg;
+    say_pid(false);
+    for (;;)
+        pause();
+    return NULL;
+}
+
+static void be_stopped_with_a_headless_worker(const struct guard_agent *self)
+{
+    if (fork() == 0) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, go_on, NULL) != 0)
+            _exit(96);
+        pthread_exit(NULL);
+    }
+    guard_set_fence(self, ddpi_now_ms(&ddpi_clock_monotonic) + 300);
+    say_pid(true);
+    raise(SIGSTOP);
+    _exit(5);
+}
+
+START_TEST(a_worker_without_its_first_thread_is_ended_in_time)
+{
+    pid_t pids[2];
+    pid_t guard = start_guard(be_stopped_with_a_headless_worker);
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(read(said[0], &pids[i], sizeof pids[i]), sizeof pids[i]);
+    pid_t agent = pids[0] < 0 ? -pids[0] : -pids[1], worker = pids[0] < 0 ? pids[1] : pids[0];
+    struct pollfd end = {(int)syscall(SYS_pidfd_open, worker, 0), POLLIN, 0};
+    int ended = poll(&end, 1, DEADLINE_MS);
+    kill(worker, SIGKILL);
+    ck_assert_int_eq(ended, 1);
+    await_stopped(agent);
+    ck_assert_int_eq(kill(agent, SIGCONT), 0);
+    exits_with(guard, 5);
+    close(end.fd);
+}
+END_TEST
+
+/* ---- a guard whom nobody listens to ------------------------------------------------------------
+ */
+
+/* An end of a pipe without room. */
+static int make_full_pipe(int ends[2])
+{
+    char page[4096] = {0};
+    ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
+    ck_assert_int_eq(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
+    while (write(ends[1], page, sizeof page) > 0)
+        continue;
+    ck_assert_int_eq(fcntl(ends[1], F_SETFL, 0), 0);
+    return ends[1];
+}
+
+START_TEST(a_full_pipe_does_not_hold_it)
+{
+    int ends[2];
+    guards_stderr = make_full_pipe(ends);
+    pid_t guard = start_guard(leave_an_orphan);
+    exits_with(guard, 128 + SIGKILL);
+    ck_assert_int_eq(fcntl(ends[1], F_GETFL) & O_NONBLOCK, 0); /* others write there, too */
+    close(ends[0]);
+    close(ends[1]);
+}
+END_TEST
+
+/* A terminal that stops who writes to it in the background, with @guard in the background: what
+ * waitpid() says of the guard. */
+static int run_in_the_background(int terminal)
+{
+    struct termios mode;
+    int status;
+    if (setsid() < 0 || ioctl(terminal, TIOCSCTTY, 0) != 0 || tcgetattr(terminal, &mode) != 0)
+        _exit(95);
+    mode.c_lflag |= TOSTOP;
+    if (tcsetattr(terminal, TCSANOW, &mode) != 0)
+        _exit(94);
+    guards_stderr = terminal;
+    pid_t guard = fork();
+    if (guard == 0) {
+        setpgid(0, 0);
+        split_and_run(leave_an_orphan);
+    }
+    setpgid(guard, guard);
+    return waitpid(guard, &status, WUNTRACED) == guard ? status : -1;
+}
+
+START_TEST(a_terminal_does_not_stop_it)
+{
+    int terminal, keyboard, status;
+    char text[512];
+    ck_assert_int_eq(pipe2(said, O_CLOEXEC), 0);
+    ck_assert_int_eq(openpty(&keyboard, &terminal, NULL, NULL, NULL), 0);
+    pid_t leader = fork();
+    if (leader == 0) {
+        status = run_in_the_background(terminal);
+        _exit(status >= 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 93);
+    }
+    exits_with(leader, 128 + SIGKILL);
+    ssize_t len = read(keyboard, text, sizeof text - 1);
+    ck_assert_int_gt(len, 0);
+    text[len] = '\0';
+    ck_assert_ptr_nonnull(strstr(text, "the agent was killed by SIGKILL"));
+    close(keyboard);
+    close(terminal);
+}
+END_TEST
+
 /* The fence is put off for as long as the store answers, and lifted when nothing runs. */
 static void put_it_off(const struct guard_agent *self)
 {
@@ -345,11 +484,15 @@ Suite *test_suite(void)
     tcase_add_test(tcase, what_a_killed_agent_left_is_ended);
     tcase_add_test(tcase, signals_are_forwarded);
     tcase_add_test(tcase, the_agent_sees_the_end_of_the_guard);
+    tcase_add_test(tcase, a_stopped_agent_goes_on_when_the_guard_is_killed);
     tcase_add_test(tcase, no_signal_is_lost_before_the_agent_is_ready);
     tcase_add_test(tcase, the_connection_ends_after_all_else);
     tcase_add_test(tcase, what_nobody_reads_does_not_spoil_the_end);
     tcase_add_test(tcase, workers_of_a_stopped_agent_are_ended_in_time);
+    tcase_add_test(tcase, a_worker_without_its_first_thread_is_ended_in_time);
     tcase_add_test(tcase, a_fence_that_is_put_off_ends_nobody);
+    tcase_add_test(tcase, a_full_pipe_does_not_hold_it);
+    tcase_add_test(tcase, a_terminal_does_not_stop_it);
     suite_add_tcase(suite, tcase);
     return suite;
 }

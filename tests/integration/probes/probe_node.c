@@ -8,14 +8,16 @@
  * alive": from when it ran until when at least, in nanoseconds of CLOCK_MONOTONIC. It ends well
  * when there is DIR/end, and with code 7 when there is DIR/fail-GENERATION-RANK. MODE:
  *
- *     crash   rank 0 exits with code 3 at once
- *     fork    leaves two children behind, one of them in a session of its own
- *     deaf    ignores SIGTERM
- *     talk    prints lines, "generation number xx...x", as fast as they are taken, but for a short
- *             sleep now and then; each write is whole or is not
+ *     crash     rank 0 exits with code 3 at once
+ *     fork      leaves two children behind, one of them in a session of its own
+ *     deaf      ignores SIGTERM
+ *     headless  its first thread ends, and another one goes on: the kernel shows it as a zombie
+ *     talk      prints lines, "generation number xx...x", as fast as they are taken, but for a
+ *               short sleep now and then; each write is whole or is not
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -112,32 +114,51 @@ static void talk(const struct record *record, unsigned *number)
         exit(4);
 }
 
-int main(int argc, char **argv)
+struct life {
+    const char *dir, *mode;
+    struct record record;
+};
+
+static void *live(void *arg)
 {
-    const char *mode = argc > 2 ? argv[2] : "";
+    struct life *life = arg;
+    const struct record *record = &life->record;
     char end[PATH_SIZE], fail[PATH_SIZE];
     unsigned lines = 0;
-    struct record record;
     const struct timespec tick = {0, TICK_NS};
+    snprintf(end, sizeof end, "%s/end", life->dir);
+    snprintf(fail, sizeof fail, "%s/fail-%lu-%s", life->dir, record->generation, record->rank);
+    for (;;) {
+        nanosleep(&tick, NULL);
+        write_line(record);
+        if (strcmp(life->mode, "talk") == 0)
+            talk(record, &lines);
+        if (access(end, F_OK) == 0)
+            exit(0);
+        if (access(fail, F_OK) == 0)
+            exit(7);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static struct life life;
+    const char *mode = argc > 2 ? argv[2] : "";
+    pthread_t thread;
     if (argc < 2)
         return 2;
     if (strcmp(mode, "deaf") == 0)
         signal(SIGTERM, SIG_IGN);
-    begin(&record, argv[1]);
-    if (strcmp(mode, "crash") == 0 && strcmp(record.rank, "0") == 0)
+    life.dir = argv[1];
+    life.mode = mode;
+    begin(&life.record, argv[1]);
+    if (strcmp(mode, "crash") == 0 && strcmp(life.record.rank, "0") == 0)
         return 3;
     if (strcmp(mode, "fork") == 0)
         leave_children();
-    snprintf(end, sizeof end, "%s/end", argv[1]);
-    snprintf(fail, sizeof fail, "%s/fail-%lu-%s", argv[1], record.generation, record.rank);
-    for (;;) {
-        nanosleep(&tick, NULL);
-        write_line(&record);
-        if (strcmp(mode, "talk") == 0)
-            talk(&record, &lines);
-        if (access(end, F_OK) == 0)
-            return 0;
-        if (access(fail, F_OK) == 0)
-            return 7;
-    }
+    if (strcmp(mode, "headless") != 0)
+        live(&life);
+    if (pthread_create(&thread, NULL, live, &life) != 0)
+        return 4;
+    pthread_exit(NULL);
 }

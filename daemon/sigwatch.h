@@ -1,0 +1,26 @@
+/*
+ * sigwatch.h - signals as events of the loop.
+ */
+#ifndef DAEMON_SIGWATCH_H
+#define DAEMON_SIGWATCH_H
+
+#include <ddprun/status.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <uv.h>
+
+/* All zero: none is watched. */
+struct sigwatch {
+    uv_signal_t handles[NSIG];
+    bool open[NSIG];
+};
+
+/* Call @callback, with @data in the handle, when @sig comes. One that was ignored when this process
+ * was started stays so, but for SIGCHLD. */
+DDP_MUST_CHECK ddp_status sigwatch_add(struct sigwatch *watch, uv_loop_t *loop, int sig,
+                                       uv_signal_cb callback, void *data, struct ddp_error *err);
+
+/* The handles close while the loop turns. */
+void sigwatch_close(struct sigwatch *watch);
+
+#endif

@@ -1,0 +1,149 @@
+/*
+ * spawner.c - the thread that stands still in spawn_process(). Owns it, and its two lists. The
+ * thread lives as long as what it has started: a child's life is tied to the thread that made it.
+ * It takes jobs and gives them back, and touches nothing else of the agent.
+ */
+#include "spawner.h"
+
+#include "error.h"
+
+#include <signal.h>
+#include <string.h>
+
+enum { STACK_SIZE = 256 * 1024 }; /* with the child's on it */
+
+static struct spawner_job *first_of(struct ddpi_list *list)
+{
+    struct spawner_job *job = ddpi_container_of(list->next, struct spawner_job, of_spawner);
+    ddpi_list_remove(&job->of_spawner);
+    return job;
+}
+
+/* With the lock held. */
+static void give_back(struct spawner *spawner, struct spawner_job *job)
+{
+    ddpi_list_append(&spawner->ended, &job->of_spawner);
+    if (!spawner->over)
+        uv_async_send(&spawner->news);
+}
+
+/* The same; the lock is given up while the process is started. */
+static void start_one(struct spawner *spawner, struct spawner_job *job)
+{
+    spawner->busy = true;
+    pthread_mutex_unlock(&spawner->lock);
+    job->status = spawn_process(&job->request, &job->child, &job->error);
+    pthread_mutex_lock(&spawner->lock);
+    spawner->busy = false;
+    give_back(spawner, job);
+}
+
+static void *serve(void *arg)
+{
+    struct spawner *spawner = arg;
+    pthread_mutex_lock(&spawner->lock);
+    while (!spawner->over) {
+        if (ddpi_list_empty(&spawner->waiting))
+            pthread_cond_wait(&spawner->more, &spawner->lock);
+        else
+            start_one(spawner, first_of(&spawner->waiting));
+    }
+    pthread_mutex_unlock(&spawner->lock);
+    return NULL;
+}
+
+/* Those that end while others are told of wait for the next turn of the loop. */
+static void on_news(uv_async_t *async)
+{
+    struct spawner *spawner = async->data;
+    struct ddpi_list news;
+    ddpi_list_init(&news);
+    pthread_mutex_lock(&spawner->lock);
+    while (!ddpi_list_empty(&spawner->ended))
+        ddpi_list_append(&news, &first_of(&spawner->ended)->of_spawner);
+    pthread_mutex_unlock(&spawner->lock);
+    while (!ddpi_list_empty(&news))
+        spawner->done(spawner->ctx, first_of(&news));
+}
+
+/* Signals are the main thread's. */
+static int start_thread(struct spawner *spawner)
+{
+    pthread_attr_t attr;
+    sigset_t all, before;
+    int sys_errno = pthread_attr_init(&attr);
+    if (sys_errno != 0)
+        return sys_errno;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    sys_errno = pthread_attr_setstacksize(&attr, STACK_SIZE);
+    if (sys_errno == 0)
+        sys_errno = pthread_create(&spawner->thread, &attr, serve, spawner);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    return sys_errno;
+}
+
+ddp_status spawner_open(struct spawner *spawner, uv_loop_t *loop,
+                        void (*done)(void *ctx, struct spawner_job *job), void *ctx,
+                        struct ddp_error *err)
+{
+    memset(spawner, 0, sizeof *spawner);
+    spawner->done = done;
+    spawner->ctx = ctx;
+    ddpi_list_init(&spawner->waiting);
+    ddpi_list_init(&spawner->ended);
+    pthread_mutex_init(&spawner->lock, NULL);
+    pthread_cond_init(&spawner->more, NULL);
+    int sys_errno = -uv_async_init(loop, &spawner->news, on_news);
+    if (sys_errno == 0) {
+        spawner->news.data = spawner;
+        sys_errno = start_thread(spawner);
+        spawner->open = sys_errno == 0;
+        if (!spawner->open)
+            uv_close((uv_handle_t *)&spawner->news, NULL);
+    }
+    return spawner->open ? DDP_OK
+                         : ddpi_error_sys(err, sys_errno,
+                                          "cannot make the thread that starts "
+                                          "workers");
+}
+
+void spawner_start(struct spawner *spawner, struct spawner_job *job)
+{
+    pthread_mutex_lock(&spawner->lock);
+    ddpi_list_append(&spawner->waiting, &job->of_spawner);
+    pthread_cond_signal(&spawner->more);
+    pthread_mutex_unlock(&spawner->lock);
+}
+
+void spawner_cancel(struct spawner *spawner)
+{
+    pthread_mutex_lock(&spawner->lock);
+    while (!ddpi_list_empty(&spawner->waiting)) {
+        struct spawner_job *job = first_of(&spawner->waiting);
+        job->status = DDP_E_CANCELED;
+        give_back(spawner, job);
+    }
+    pthread_mutex_unlock(&spawner->lock);
+}
+
+void spawner_close(struct spawner *spawner)
+{
+    if (!spawner->open)
+        return;
+    pthread_mutex_lock(&spawner->lock);
+    spawner->over = true;
+    spawner->left = spawner->busy;
+    pthread_cond_signal(&spawner->more);
+    pthread_mutex_unlock(&spawner->lock);
+    spawner->open = false;
+    uv_close((uv_handle_t *)&spawner->news, NULL);
+    if (spawner->left) {
+        pthread_detach(spawner->thread);
+        return;
+    }
+    pthread_join(spawner->thread, NULL);
+    pthread_cond_destroy(&spawner->more);
+    pthread_mutex_destroy(&spawner->lock);
+}

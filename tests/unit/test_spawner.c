@@ -1,0 +1,193 @@
+/*
+ * test_spawner.c - a process whose start takes long holds up nothing but those behind it. What it
+ * waits for is room in a pipe, in the place of a control group.
+ */
+#include "check_main.h"
+#include "clock.h"
+#include "looptest.h"
+#include "spawner.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { JOBS = 3 };
+
+static uv_loop_t loop;
+static struct spawner spawner;
+static struct spawner_job jobs[JOBS];
+static unsigned done[JOBS], done_count, ticks;
+static int gate[2]; /* a full pipe */
+
+static void on_done(void *ctx, struct spawner_job *job)
+{
+    ck_assert_ptr_eq(ctx, &spawner);
+    ck_assert_uint_lt(done_count, JOBS);
+    done[done_count++] = (unsigned)(job - jobs);
+}
+
+static void prepare(void)
+{
+    char page[4096] = {0};
+    struct ddp_error error;
+    ck_assert_int_eq(uv_loop_init(&loop), 0);
+    ck_assert_int_eq(spawner_open(&spawner, &loop, on_done, &spawner, &error), DDP_OK);
+    ck_assert_int_eq(pipe2(gate, O_CLOEXEC), 0);
+    ck_assert_int_eq(fcntl(gate[1], F_SETFL, O_NONBLOCK), 0);
+    while (write(gate[1], page, sizeof page) > 0)
+        continue;
+    ck_assert_int_eq(fcntl(gate[1], F_SETFL, 0), 0);
+}
+
+static void open_gate(void)
+{
+    char page[4096];
+    ck_assert_int_gt(read(gate[0], page, sizeof page), 0);
+}
+
+static void finish(void)
+{
+    spawner_close(&spawner);
+    looptest_close(&loop);
+    ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), -1);
+    ck_assert_int_eq(errno, ECHILD);
+}
+
+static _Atomic uint64_t fence;
+
+static void start(unsigned number, bool slow)
+{
+    static char name[] = "true", *argv[] = {name, NULL}, *envp[] = {NULL};
+    struct spawner_job *job = &jobs[number];
+    job->request = (struct spawn_request){.path = "/bin/true",
+                                          .argv = argv,
+                                          .envp = envp,
+                                          .stdio = {0, 1, 2},
+                                          .cgroup_fd = slow ? gate[1] : 0,
+                                          .fence_at_ms = &fence};
+    spawner_start(&spawner, job);
+}
+
+static bool are_done(void *ctx)
+{
+    return done_count >= *(unsigned *)ctx;
+}
+
+static void await(unsigned count)
+{
+    looptest_run_until(&loop, are_done, &count);
+}
+
+/* The first one is under way. */
+static void await_busy(void)
+{
+    for (bool busy = false; !busy; sched_yield()) {
+        pthread_mutex_lock(&spawner.lock);
+        busy = spawner.busy;
+        pthread_mutex_unlock(&spawner.lock);
+    }
+}
+
+static void ends_well(const struct spawner_job *job)
+{
+    int status;
+    ck_assert_int_eq(job->status, DDP_OK);
+    ck_assert_int_eq(waitpid(job->child.pid, &status, 0), job->child.pid);
+    ck_assert_int_eq(status, 0);
+    close(job->child.pidfd);
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+    (void)timer;
+    ticks++;
+}
+
+static bool has_ticked(void *ctx)
+{
+    (void)ctx;
+    return ticks >= 5;
+}
+
+START_TEST(the_loop_turns_meanwhile)
+{
+    uv_timer_t timer;
+    uv_timer_init(&loop, &timer);
+    uv_timer_start(&timer, on_tick, 1, 1);
+    start(0, true);
+    start(1, false);
+    looptest_run_until(&loop, has_ticked, NULL);
+    ck_assert_uint_eq(done_count, 0);
+    uv_close((uv_handle_t *)&timer, NULL);
+    open_gate();
+    await(2);
+    ck_assert_uint_eq(done[0], 0);
+    ck_assert_uint_eq(done[1], 1);
+    ends_well(&jobs[0]);
+    ends_well(&jobs[1]);
+    finish();
+}
+END_TEST
+
+START_TEST(those_that_wait_can_be_canceled)
+{
+    start(0, true);
+    start(1, false);
+    start(2, false);
+    await_busy(); /* no other is begun beside it */
+    spawner_cancel(&spawner);
+    await(2);
+    ck_assert_int_eq(jobs[1].status, DDP_E_CANCELED);
+    ck_assert_int_eq(jobs[2].status, DDP_E_CANCELED);
+    open_gate();
+    await(3);
+    ends_well(&jobs[0]);
+    finish();
+}
+END_TEST
+
+START_TEST(nothing_begins_behind_its_fence)
+{
+    atomic_store(&fence, ddpi_now_ms(&ddpi_clock_monotonic) + 3600 * 1000);
+    start(0, true);
+    start(1, false);
+    atomic_store(&fence, 1); /* as time goes by while it is being started */
+    open_gate();
+    await(2);
+    ck_assert_int_eq(jobs[0].status, DDP_E_TIMEOUT);
+    ck_assert_int_eq(jobs[1].status, DDP_E_TIMEOUT);
+    finish();
+}
+END_TEST
+
+START_TEST(what_the_kernel_holds_is_left)
+{
+    start(0, true);
+    await_busy();
+    spawner_close(&spawner);
+    ck_assert(spawner.left);
+    looptest_close(&loop);
+    open_gate(); /* nobody is told any more, but a leak checker wants all threads to stand still */
+    while (waitpid(-1, NULL, 0) < 0) /* it may not be born yet; Check's timeout is the deadline */
+        sched_yield();
+    ck_assert_uint_eq(done_count, 0);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("spawner");
+    TCase *tcase = tcase_create("spawner");
+    tcase_set_timeout(tcase, 30);
+    tcase_add_checked_fixture(tcase, prepare, NULL);
+    tcase_add_test(tcase, the_loop_turns_meanwhile);
+    tcase_add_test(tcase, those_that_wait_can_be_canceled);
+    tcase_add_test(tcase, nothing_begins_behind_its_fence);
+    tcase_add_test(tcase, what_the_kernel_holds_is_left);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
