@@ -266,6 +266,13 @@ static const struct option table[] = {
     {"no-prefix", 0, NULL, NULL, NULL, OUTPUT,
      "nothing before the lines: for output that is read by a program", option_switch,
      FIELD(no_prefix), 0, 0},
+    {"pty", 0, NULL, NULL, NULL, OUTPUT,
+     "the workers' output goes to terminals instead of pipes, so that live bars and colours "
+     "appear; "
+     "on by itself for a single worker of a ddprun whose input and output are a terminal",
+     option_switch, FIELD(pty), 0, 0},
+    {"no-pty", 0, NULL, NULL, NULL, OUTPUT, "pipes in any case", option_switch, FIELD(no_pty), 0,
+     0},
     {"event-log-handler", 0, "NAME", "PET_EVENT_LOG_HANDLER", NULL, OUTPUT,
      "torchrun's way to say it: console for --event-log=-, null for none", parse_event_handler,
      FIELD(event_log), 0, 0},

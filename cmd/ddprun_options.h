@@ -50,6 +50,8 @@ struct ddprun_options {
     bool module;
     bool no_python;
     bool no_prefix;
+    bool pty;
+    bool no_pty;
     bool virtual_local_rank;
     bool use_env; /* accepted: there is no other way */
     bool help;

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     DEFAULT_PORT = 29400, /* torchrun's */
@@ -283,6 +284,14 @@ static ddp_status plan_several(struct plan *plan, const struct ddprun_options *o
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
+/* A worker alone on a terminal behaves as it would without us. */
+static bool wants_pty(const struct plan *plan, const struct ddprun_options *options)
+{
+    bool terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && isatty(STDERR_FILENO);
+    bool alone = !plan->several && options->nproc_per_node == 1;
+    return !options->no_pty && (options->pty || (alone && terminal));
+}
+
 ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, char *const *envp,
                     struct ddp_error *err)
 {
@@ -315,6 +324,7 @@ ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, cha
     agent->host = plan->host;
     agent->role = options->role;
     agent->line_template = line_template(options);
+    agent->pty = wants_pty(plan, options);
     agent->max_restarts = options->max_restarts;
     agent->shutdown_timeout_ms = options->shutdown_timeout_ms;
     agent->failure_timeout_ms = options->failure_timeout_ms;

@@ -411,6 +411,14 @@ static void on_forwarded_signal(uv_signal_t *handle, int sig)
         forward_signal(agent, sig);
 }
 
+static void on_window_change(uv_signal_t *handle, int sig)
+{
+    struct agent *agent = handle->data;
+    logmux_resize(&agent->mux);
+    on_forwarded_signal(handle,
+                        sig); /* their terminals are of no session, so nobody else tells them */
+}
+
 static void on_guard(uv_poll_t *poll, int status, int events)
 {
     (void)status;
@@ -506,6 +514,8 @@ static ddp_status watch_signals(struct agent *agent, struct ddp_error *err)
     const struct agent_config *config = agent->config;
     ddp_status status =
         sigwatch_add(&agent->signals, agent->loop, SIGCHLD, on_child_signal, agent, err);
+    if (status == DDP_OK && config->pty)
+        status = sigwatch_add(&agent->signals, agent->loop, SIGWINCH, on_window_change, agent, err);
     for (int sig = 1; sig < NSIG && status == DDP_OK; sig++) {
         uv_signal_cb callback = sigismember(&config->ending_signals, sig) == 1 ? on_ending_signal
                                 : sigismember(&config->forwarded_signals, sig) == 1

@@ -55,6 +55,7 @@ struct agent_config {
     uint64_t gpu_memory_timeout_ms;      /* for memory of GPUs to come back before a restart */
     const struct agent_streams *streams; /* nproc of them */
     bool virtual_local_rank;
+    bool pty;                    /* workers write to terminals, not to pipes */
     const struct rlimit *nofile; /* the workers' limit on open files; NULL: the agent's */
     sigset_t ending_signals;     /* end the job */
     sigset_t forwarded_signals;  /* go to the workers, and nothing else happens */

@@ -31,9 +31,9 @@ static void reopen_terminal(struct console *console)
 
 void console_init(struct console *console, uv_loop_t *loop, int fd)
 {
-    *console = (struct console){.fd = fd};
+    *console = (struct console){.fd = fd, .terminal = isatty(fd) == 1};
     ddpi_buf_init(&console->queue, CONSOLE_QUEUE_MAX);
-    if (isatty(fd) == 1)
+    if (console->terminal)
         reopen_terminal(console);
     fd = console->fd;
     struct stat st;

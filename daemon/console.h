@@ -20,6 +20,7 @@ struct console {
     uv_poll_t poll;
     struct ddpi_buf queue;
     int fd;
+    bool terminal;
     bool reopened; /* fd is ours: a terminal, opened once more so that it need not block */
     bool pollable; /* a pipe, terminal or socket; a file never blocks for long */
     bool polling;

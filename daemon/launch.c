@@ -63,7 +63,8 @@ static ddp_status connect_stream(const struct launch *launch, struct worker_proc
     const struct logmux_sink sink = {.prefix = worker->prefix,
                                      .console = wanted->hidden ? -1 : i,
                                      .file_fd = file_fd,
-                                     .keep_tail = i == 1};
+                                     .keep_tail = i == 1,
+                                     .terminal = launch->config->pty};
     ddp_status status = logmux_open(launch->mux, &worker->streams[i], &sink, ret_fd, err);
     if (status != DDP_OK && file_fd >= 0)
         close(file_fd);
@@ -125,6 +126,14 @@ static ddp_status make_argv(const struct agent_config *config, uint32_t local_ra
     return DDP_OK;
 }
 
+/* For programs that ask the terminal at standard input, which knows nothing of the prefix. */
+static uint32_t columns(const struct launch *launch, const char *prefix)
+{
+    bool own =
+        launch->config->pty && launch->mux->consoles[0].terminal && isatty(STDIN_FILENO) == 1;
+    return own && *prefix != '\0' ? logmux_size(launch->mux, 0, prefix).ws_col : 0;
+}
+
 static ddp_status make_env(const struct launch *launch, const struct worker_proc *worker,
                            char ***ret_envp, struct ddp_error *err)
 {
@@ -151,6 +160,7 @@ static ddp_status make_env(const struct launch *launch, const struct worker_proc
         .master_addr = seat->master_address[0] != '\0' ? seat->master_address : config->master_addr,
         .master_port = seat->master_port,
         .error_file = worker->error_file,
+        .columns = columns(launch, worker->prefix),
         .store = config->store,
         .store_prefix = store_prefix,
         .token_fd = proves ? SPAWN_KEY_FD : 0,

@@ -50,8 +50,8 @@ static void emit_line(struct linebuf *lines, const char *bytes, size_t len, line
     linebuf_flush(lines, emit, ctx);
 }
 
-void linebuf_feed(struct linebuf *lines, const char *bytes, size_t len, linebuf_emit emit,
-                  void *ctx)
+void linebuf_feed(struct linebuf *lines, const char *bytes, size_t len, uint64_t now_ms,
+                  linebuf_emit emit, void *ctx)
 {
     /* A '\r' that waited for its '\n': if something else follows, it was an end by itself. */
     size_t kept = ddpi_buf_len(&lines->partial);
@@ -60,13 +60,23 @@ void linebuf_feed(struct linebuf *lines, const char *bytes, size_t len, linebuf_
         linebuf_flush(lines, emit, ctx);
 
     const char *end;
+    bool new_line = ddpi_buf_len(&lines->partial) == 0;
     while ((end = line_end(lines, bytes, len)) != NULL) {
+        new_line = true;
         size_t line = (size_t)(end - bytes);
         emit_line(lines, bytes, line, emit, ctx);
         bytes = end;
         len -= line;
     }
+    if (new_line)
+        lines->since_ms = now_ms;
     keep(lines, bytes, len, emit, ctx);
+}
+
+bool linebuf_holds(const struct linebuf *lines, uint64_t *ret_since_ms)
+{
+    *ret_since_ms = lines->since_ms;
+    return ddpi_buf_len(&lines->partial) > 0;
 }
 
 void linebuf_flush(struct linebuf *lines, linebuf_emit emit, void *ctx)

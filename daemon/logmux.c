@@ -18,12 +18,14 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 enum { STDERR_CONSOLE = 1 };
 
 static void on_read(uv_stream_t *handle, ssize_t len, const uv_buf_t *buf);
+static void watch_unfinished(struct logmux *mux);
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
@@ -51,9 +53,12 @@ static void balance(struct logmux *mux)
     if (full == mux->paused)
         return;
     mux->paused = full;
+    if (!full)
+        mux->resumed_ms = ddpi_now_ms(mux->clock);
     ddpi_list_for_each (node, &mux->open) {
         set_reading(ddpi_container_of(node, struct logmux_stream, node), !full);
     }
+    watch_unfinished(mux);
 }
 
 static void on_drained(void *ctx)
@@ -64,49 +69,128 @@ static void on_drained(void *ctx)
         mux->idle(mux->ctx);
 }
 
-/* Two queues for one pipe ("2>&1") would tear each other's lines, and change their order. */
+/* Two queues for one pipe or file ("2>&1") would tear each other's lines, and change their order.
+ */
 static bool same_file(int a, int b)
 {
     struct stat first, second;
     return fstat(a, &first) == 0 && fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
-           first.st_ino == second.st_ino && !S_ISREG(first.st_mode);
+           first.st_ino == second.st_ino;
 }
 
 /* Where stdout (0) or stderr (1) is shown. */
+static int shown_on(const struct logmux *mux, int stream)
+{
+    return mux->one_console ? 0 : stream;
+}
+
 static struct console *console_of(struct logmux *mux, int stream)
 {
-    return &mux->consoles[mux->one_console ? 0 : stream];
+    return &mux->consoles[shown_on(mux, stream)];
+}
+
+/* A line of @owner, or a piece of one. */
+static void show(struct logmux *mux, int stream, const void *owner, const char *prefix,
+                 const char *text, size_t len)
+{
+    int at = shown_on(mux, stream);
+    struct cursor_lead lead =
+        cursor_show(&mux->cursors[at], owner, text, len, mux->consoles[at].terminal);
+    if (lead.newline)
+        console_add(&mux->consoles[at], "", 0, "\n", 1);
+    console_add(&mux->consoles[at], prefix, lead.prefix ? strlen(prefix) : 0, text, len);
 }
 
 void logmux_init(struct logmux *mux, uv_loop_t *loop)
 {
     mux->loop = loop;
+    mux->clock = &ddpi_clock_monotonic;
     mux->paused = false;
+    mux->resumed_ms = 0;
     mux->taking_rest = false;
     mux->idle = NULL;
+    uv_timer_init(loop, &mux->hold);
+    mux->hold.data = mux;
     mux->one_console = same_file(STDOUT_FILENO, STDERR_FILENO);
     ddpi_list_init(&mux->open);
     for (int i = 0; i < 2; i++) {
         console_init(&mux->consoles[i], loop, STDOUT_FILENO + i);
         mux->consoles[i].drained = on_drained;
         mux->consoles[i].ctx = mux;
+        mux->cursors[i] = (struct cursor){0};
     }
 }
 
 static void show_line(void *ctx, const char *text, size_t len)
 {
     struct logmux_stream *stream = ctx;
-    struct console *console = console_of(stream->mux, stream->console);
-    console_add(console, stream->prefix, strlen(stream->prefix), text, len);
+    show(stream->mux, stream->console, stream, stream->prefix, text, len);
 }
 
-static void show_last_line(void *ctx, const char *text, size_t len)
+/* What follows continues the line. */
+static void show_held(struct logmux_stream *stream)
 {
-    struct logmux_stream *stream = ctx;
-    show_line(ctx, text, len);
-    if (text[len - 1] != '\n')
-        console_add(console_of(stream->mux, stream->console), "", 0, "\n", 1);
+    linebuf_flush(&stream->lines, show_line, stream);
+    console_flush(console_of(stream->mux, stream->console));
 }
+
+/* ---- lines without an end ----------------------------------------------------------------------
+ */
+
+static bool holds(const struct logmux_stream *stream, uint64_t *ret_due_ms)
+{
+    uint64_t since_ms;
+    if (stream->console < 0 || stream->closing || !linebuf_holds(&stream->lines, &since_ms))
+        return false;
+    if (since_ms < stream->mux->resumed_ms)
+        since_ms = stream->mux->resumed_ms;
+    *ret_due_ms = since_ms + LOGMUX_HOLD_MS;
+    return true;
+}
+
+/* The rest of the line has come, and is about to be read. */
+static bool has_more(const struct logmux_stream *stream)
+{
+    int queued = 0;
+    uv_os_fd_t fd;
+    return uv_fileno((const uv_handle_t *)&stream->pipe, &fd) == 0 &&
+           ioctl(fd, FIONREAD, &queued) == 0 && queued > 0;
+}
+
+static void on_hold_over(uv_timer_t *timer)
+{
+    logmux_show_unfinished(timer->data);
+}
+
+/* Wake when the first is due. While nothing is read the ends of lines may be waiting in the pipes:
+ * what is held stays so. */
+static void watch_unfinished(struct logmux *mux)
+{
+    uint64_t first_ms = UINT64_MAX, due_ms, now_ms = ddpi_now_ms(mux->clock);
+    ddpi_list_for_each (node, &mux->open) {
+        if (holds(ddpi_container_of(node, struct logmux_stream, node), &due_ms) &&
+            due_ms < first_ms)
+            first_ms = due_ms;
+    }
+    if (mux->paused || first_ms == UINT64_MAX)
+        uv_timer_stop(&mux->hold);
+    else
+        uv_timer_start(&mux->hold, on_hold_over, first_ms > now_ms ? first_ms - now_ms : 1, 0);
+}
+
+void logmux_show_unfinished(struct logmux *mux)
+{
+    uint64_t due_ms, now_ms = ddpi_now_ms(mux->clock);
+    ddpi_list_for_each (node, &mux->open) {
+        struct logmux_stream *stream = ddpi_container_of(node, struct logmux_stream, node);
+        if (!mux->paused && holds(stream, &due_ms) && due_ms <= now_ms && !has_more(stream))
+            show_held(stream);
+    }
+    watch_unfinished(mux);
+}
+
+/* ---- one stream ---------------------------------------------------------------------------------
+ */
 
 static void write_file(struct logmux_stream *stream, const char *bytes, size_t len)
 {
@@ -142,7 +226,9 @@ static void on_closed(uv_handle_t *handle)
 static void end_stream(struct logmux_stream *stream)
 {
     if (stream->console >= 0) {
-        linebuf_flush(&stream->lines, show_last_line, stream);
+        linebuf_flush(&stream->lines, show_line, stream);
+        if (cursor_leave(&stream->mux->cursors[shown_on(stream->mux, stream->console)], stream))
+            console_add(console_of(stream->mux, stream->console), "", 0, "\n", 1);
         console_flush(console_of(stream->mux, stream->console));
     }
     if (stream->file_fd >= 0)
@@ -153,35 +239,88 @@ static void end_stream(struct logmux_stream *stream)
     uv_close((uv_handle_t *)&stream->pipe, on_closed);
 }
 
+static void take_bytes(struct logmux_stream *stream, const char *base, size_t bytes)
+{
+    if (stream->keep_tail)
+        tail_add(&stream->tail, base, bytes);
+    write_file(stream, base, bytes);
+    if (stream->console < 0)
+        return;
+    linebuf_feed(&stream->lines, base, bytes, ddpi_now_ms(stream->mux->clock), show_line, stream);
+    struct logmux *mux = stream->mux;
+    if (cursor_is_open(&mux->cursors[shown_on(mux, stream->console)], stream))
+        linebuf_flush(&stream->lines, show_line, stream); /* nobody else's line is torn by it */
+    console_flush(console_of(mux, stream->console));
+    balance(mux);
+    uint64_t due_ms;
+    if (holds(stream, &due_ms) && !uv_is_active((const uv_handle_t *)&mux->hold))
+        watch_unfinished(mux);
+}
+
+/* libuv takes a hang-up for the end when a read has not filled its buffer, but a terminal gives no
+ * more than 4 KiB at a time, however much it holds. */
+static void take_what_a_terminal_holds(struct logmux_stream *stream)
+{
+    char *chunk = stream->mux->chunk;
+    uv_os_fd_t fd;
+    ssize_t len;
+    if (uv_fileno((uv_handle_t *)&stream->pipe, &fd) != 0)
+        return;
+    while ((len = read(fd, chunk, sizeof stream->mux->chunk)) > 0)
+        take_bytes(stream, chunk, (size_t)len);
+}
+
 static void on_read(uv_stream_t *handle, ssize_t len, const uv_buf_t *buf)
 {
     struct logmux_stream *stream = handle->data;
-    if (len < 0) { /* the end, or an error that is one */
-        end_stream(stream);
+    if (len >= 0) {
+        take_bytes(stream, buf->base, (size_t)len);
         return;
     }
-    size_t bytes = (size_t)len;
-    if (stream->keep_tail)
-        tail_add(&stream->tail, buf->base, bytes);
-    write_file(stream, buf->base, bytes);
-    if (stream->console < 0)
-        return;
-    linebuf_feed(&stream->lines, buf->base, bytes, show_line, stream);
-    console_flush(console_of(stream->mux, stream->console));
-    balance(stream->mux);
+    if (len == UV_EOF)
+        take_what_a_terminal_holds(stream);
+    end_stream(stream); /* the end, or an error that is one */
+}
+
+static ddp_status make_pipe(int ends[2], struct ddp_error *err)
+{
+    int pipe_errno = DDPI_FAILPOINT("logmux.pipe");
+    if (pipe_errno == 0 && pipe2(ends, O_CLOEXEC) != 0)
+        pipe_errno = errno;
+    return pipe_errno == 0
+               ? DDP_OK
+               : ddpi_error_advise(
+                     err,
+                     ddpi_error_sys(err, pipe_errno, "cannot make a pipe for a worker's output"),
+                     "raise the limit on open files, 'ulimit -n', or start fewer workers");
+}
+
+struct winsize logmux_size(struct logmux *mux, int console, const char *prefix)
+{
+    return pty_size(console >= 0 ? console_of(mux, console)->fd : -1, strlen(prefix));
+}
+
+static void resize(struct logmux_stream *stream)
+{
+    uv_os_fd_t fd;
+    if (stream->terminal && !stream->closing &&
+        uv_fileno((const uv_handle_t *)&stream->pipe, &fd) == 0)
+        pty_resize(fd, logmux_size(stream->mux, stream->console, stream->prefix));
+}
+
+void logmux_resize(struct logmux *mux)
+{
+    ddpi_list_for_each (node, &mux->open)
+        resize(ddpi_container_of(node, struct logmux_stream, node));
 }
 
 ddp_status logmux_open(struct logmux *mux, struct logmux_stream *stream,
                        const struct logmux_sink *sink, int *ret_write_fd, struct ddp_error *err)
 {
     int ends[2];
-    int pipe_errno = DDPI_FAILPOINT("logmux.pipe");
-    if (pipe_errno == 0 && pipe2(ends, O_CLOEXEC) != 0)
-        pipe_errno = errno;
-    if (pipe_errno != 0)
-        return ddpi_error_advise(
-            err, ddpi_error_sys(err, pipe_errno, "cannot make a pipe for a worker's output"),
-            "raise the limit on open files, 'ulimit -n', or start fewer workers");
+    ddp_status status = sink->terminal ? pty_open(&ends[0], &ends[1], err) : make_pipe(ends, err);
+    if (status != DDP_OK)
+        return status;
     int uv_status = uv_pipe_init(mux->loop, &stream->pipe, 0);
     if (uv_status == 0 && (uv_status = uv_pipe_open(&stream->pipe, ends[0])) != 0)
         uv_close((uv_handle_t *)&stream->pipe, NULL);
@@ -192,16 +331,17 @@ ddp_status logmux_open(struct logmux *mux, struct logmux_stream *stream,
     }
     stream->mux = mux;
     stream->pipe.data = stream;
-    linebuf_init(&stream->lines,
-                 sink->console >= 0 && isatty(console_of(mux, sink->console)->fd) == 1);
+    linebuf_init(&stream->lines, sink->console >= 0 && console_of(mux, sink->console)->terminal);
     stream->prefix = sink->prefix;
     stream->console = sink->console;
     stream->file_fd = sink->file_fd;
     stream->file_errno = 0;
     stream->keep_tail = sink->keep_tail;
+    stream->terminal = sink->terminal;
     stream->open = true;
     stream->closing = false;
     ddpi_list_append(&mux->open, &stream->node);
+    resize(stream);
     set_reading(stream, !mux->paused);
     *ret_write_fd = ends[1];
     return DDP_OK;
@@ -209,7 +349,7 @@ ddp_status logmux_open(struct logmux *mux, struct logmux_stream *stream,
 
 void logmux_print(struct logmux *mux, int console, const char *text, size_t len)
 {
-    console_add(console_of(mux, console), "", 0, text, len);
+    show(mux, console, mux, "", text, len);
     console_flush(console_of(mux, console));
     balance(mux); /* a console that turns out to be gone here must not keep the pipes paused */
 }
@@ -270,6 +410,7 @@ void logmux_close(struct logmux *mux)
 {
     for (int i = 0; i < 2; i++)
         console_close(&mux->consoles[i]);
+    uv_close((uv_handle_t *)&mux->hold, NULL);
 }
 
 void logmux_finish(struct logmux *mux)

@@ -2,8 +2,10 @@
  * logmux.h - what the workers print, from their pipes to the console, to files, and into the tails
  * that the failure report quotes.
  *
- * On the console every line is whole, carries its worker's prefix, and appears as soon as it is
- * complete; a last line without an end gets one. A file gets the worker's bytes untouched. While
+ * On the console a line carries its worker's prefix and appears whole, as soon as it is complete;
+ * one that stays without an end for HOLD_MS, a prompt or a progress bar, is shown as far as it has
+ * come, and continued (cursor.h says what happens when others have lines meanwhile). A last line
+ * without an end gets one. A file gets the worker's bytes untouched. While
  * the console's reader is slower than the workers, their pipes are left full, so that they wait
  * as they would without a launcher; nothing is dropped and memory stays bounded. What workers leave
  * behind in their pipes when they have ended waits in the console's queue instead.
@@ -11,20 +13,29 @@
 #ifndef DAEMON_LOGMUX_H
 #define DAEMON_LOGMUX_H
 
+#include "clock.h"
 #include "console.h"
+#include "cursor.h"
 #include "linebuf.h"
 #include "list.h"
 #include "tail.h"
+#include "worker_pty.h"
 
 #include <ddprun/status.h>
 #include <uv.h>
 
+enum { LOGMUX_HOLD_MS = 200 };
+
 struct logmux {
     uv_loop_t *loop;
+    const struct ddpi_clock *clock;
     struct console consoles[2]; /* stdout and stderr of the agent */
+    struct cursor cursors[2];   /* where each of them stands */
     bool one_console;           /* both are the same file: all goes to the first */
+    uv_timer_t hold;            /* until the first unfinished line is to be shown */
     struct ddpi_list open;      /* stream::node, those that have not seen their end */
     bool paused;
+    uint64_t resumed_ms;     /* when it ended last: what was held meanwhile is held again */
     bool taking_rest;        /* of workers that have ended: never paused */
     void (*idle)(void *ctx); /* some stream ended, or some output was written; may be NULL */
     void *ctx;
@@ -43,6 +54,7 @@ struct logmux_stream {
     int file_fd;        /* owned; -1 none */
     int file_errno;     /* why writing the file stopped, 0 if it did not */
     bool keep_tail;
+    bool terminal; /* the pipe is one */
     bool reading;
     bool open;    /* the handle exists */
     bool closing; /* uv_close was called */
@@ -53,15 +65,26 @@ struct logmux_sink {
     int console;
     int file_fd; /* the stream takes it over */
     bool keep_tail;
+    bool terminal;         /* instead of a pipe */
 };
 
 void logmux_init(struct logmux *mux, uv_loop_t *loop);
 
-/* Make a pipe, read its one end into @stream, and return the other in *@ret_write_fd, which the
- * caller hands to the worker and closes. On failure the file of @sink is the caller's still. */
+/* Make a pipe or terminal, read its one end into @stream, and return the other in *@ret_write_fd,
+ * which the caller hands to the worker and closes. On failure the file of @sink is the caller's
+ * still. */
 DDP_MUST_CHECK ddp_status logmux_open(struct logmux *mux, struct logmux_stream *stream,
                                       const struct logmux_sink *sink, int *ret_write_fd,
                                       struct ddp_error *err);
+
+/* The size of a terminal whose lines are shown behind @prefix. */
+struct winsize logmux_size(struct logmux *mux, int console, const char *prefix);
+
+/* Tell it to the terminals of all streams: ours has another size. */
+void logmux_resize(struct logmux *mux);
+
+/* Show the lines that have been without an end for LOGMUX_HOLD_MS. The loop does it by itself. */
+void logmux_show_unfinished(struct logmux *mux);
 
 /* Show a text that is not a worker's, whole lines, in order with theirs. */
 void logmux_print(struct logmux *mux, int console, const char *text, size_t len);

@@ -101,6 +101,12 @@ static void omp_num_threads(const struct placement *p, char *const *inherited, s
         out->text = "1";
 }
 
+static void columns(const struct placement *p, char *const *inherited, struct value *out)
+{
+    if (p->columns > 0 && lookup(inherited, "COLUMNS") == NULL)
+        set_number(out, p->columns);
+}
+
 /* Entry number local_rank of the comma list, without the blanks around it; "" if it is too short.
  */
 static const char *own_device(const struct placement *p, const char *list, size_t *ret_len)
@@ -201,6 +207,7 @@ static const struct {
     {"TORCHELASTIC_SIGNALS_TO_HANDLE", signals_to_handle},
     {"TORCH_NCCL_ASYNC_ERROR_HANDLING", nccl_async},
     {"OMP_NUM_THREADS", omp_num_threads},
+    {"COLUMNS", columns},
     {"CUDA_VISIBLE_DEVICES", cuda_device},
     {"HIP_VISIBLE_DEVICES", hip_device},
     {"DDPRUN_STORE", store},

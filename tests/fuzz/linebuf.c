@@ -51,7 +51,7 @@ static struct lines cut(const uint8_t *bytes, size_t len, bool split_at_cr, size
         size_t piece = 1 + (state >> 16) % piece_max;
         piece = piece < len - at ? piece : len - at;
         uint8_t *exact = fuzz_copy(bytes + at, piece);
-        linebuf_feed(&buf, (const char *)exact, piece, on_line, &lines);
+        linebuf_feed(&buf, (const char *)exact, piece, 0, on_line, &lines);
         free(exact);
         at += piece;
     }

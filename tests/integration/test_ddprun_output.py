@@ -99,6 +99,76 @@ class Lines(DdprunCase):
         job.wait()
 
 
+class Unfinished(DdprunCase):
+    """Lines whose end does not come, as somebody is waiting for an answer."""
+
+    def answer(self, job, text):
+        job.process.stdin.write(text)
+        job.process.stdin.flush()
+
+    def test_a_prompt_appears_and_is_answered(self):
+        script = self.write('ask.py', 'print("hello", input("name? "))\n')
+        job = self.start(script, stdin=-1)
+        job.read_until('[default0]:name? ')
+        self.answer(job, b'Jo\n')
+        self.assertEqual(job.wait(), 0, job.err)
+        self.assertEqual(job.out, '[default0]:name? hello Jo\n')
+
+    def test_a_debugger_can_be_talked_to(self):
+        script = self.write('stop.py', 'x = 40\nbreakpoint()\nprint("went on")\n')
+        job = self.start(script, stdin=-1)
+        job.read_until('(Pdb) ')
+        self.answer(job, b'p x + 2\n')
+        job.read_until('(Pdb) 42\n[default0]:(Pdb) ')
+        self.answer(job, b'c\n')
+        self.assertEqual(job.wait(), 0, job.err)
+        self.assertTrue(job.out.endswith('[default0]:(Pdb) went on\n'), job.out)
+
+    def test_others_begin_a_line_and_the_first_begins_again(self):
+        job = self.start('--nproc-per-node=2', 'sh', '-c',
+                         'if [ $RANK = 0 ]; then printf "a "; read -r x; echo b; '
+                         'else until [ -e go ]; do :; done; echo other; fi', stdin=-1)
+        job.read_until('[default0]:a ')
+        self.write('go', '')
+        job.read_until('other\n')
+        self.answer(job, b'\n')
+        self.assertEqual(job.wait(), 0, job.err)
+        self.assertEqual(job.out, '[default0]:a \n[default1]:other\n[default0]:b\n')
+
+    def test_what_ddprun_says_begins_a_line(self):
+        job = self.start('sh', '-c', 'printf "a "; read -r x; exit 3', stdin=-1, stderr=-2)
+        job.read_until('[default0]:a ')
+        self.answer(job, b'\n')
+        self.assertEqual(job.wait(), 3)
+        self.assertTrue(job.out.startswith('[default0]:a \nddprun: rank 0 failed first'), job.out)
+
+    def test_a_file_of_both_streams_has_whole_lines(self):
+        with open(self.folder / 'output', 'wb') as file:
+            job = self.start('sh', '-c', 'printf "a "; read -r x; echo error >&2; echo b',
+                             stdin=-1, stdout=file, stderr=file)
+            wait_until(lambda: (self.folder / 'output').read_text(), 'the prompt')
+            self.answer(job, b'\n')
+            self.assertEqual(job.wait(), 0)
+        text = (self.folder / 'output').read_text()
+        self.assertIn(text, ('[default0]:a \n[default0]:error\n[default0]:b\n',
+                             '[default0]:a b\n[default0]:error\n'))
+
+    def test_a_progress_bar_moves_on_a_terminal(self):
+        ours, theirs = os.openpty()
+        self.addCleanup(os.close, ours)
+        self.addCleanup(os.close, theirs)
+        job = self.start('sh', '-c', 'for i in 1 2 3; do printf "\r$$i%%"; read -r x; done; echo',
+                         stdin=-1, stdout=theirs)
+        seen = b''
+        for step in (b'1%', b'2%', b'3%'):
+            while step not in seen:
+                self.assertTrue(select.select([ours], [], [], 60)[0], seen)
+                seen += os.read(ours, 1000)
+            self.answer(job, b'\n')
+        self.assertEqual(job.wait(), 0, job.err)
+        self.assertEqual(seen, b'[default0]:\r[default0]:1%\r[default0]:2%\r[default0]:3%')
+
+
 class Closed(DdprunCase):
     def test_a_worker_that_closes_its_output_goes_on(self):
         job = self.run_job('sh', '-c', 'echo a; exec >&- 2>&-; : > reached; exit 5')

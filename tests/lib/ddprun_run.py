@@ -182,8 +182,9 @@ class Job:
                 except ProcessLookupError:
                     pass
         self.process.wait()
-        for file, _ in self.pipes.values():
-            file.close()
+        for file in [file for file, _ in self.pipes.values()] + [self.process.stdin]:
+            if file:
+                file.close()
         return left
 
 

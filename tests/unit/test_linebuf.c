@@ -39,7 +39,7 @@ static struct sink feed_cut(const char *text, size_t len, unsigned cuts, bool sp
     size_t from = 0;
     for (size_t i = 0; i < len; i++)
         if (i + 1 == len || (cuts >> i & 1) != 0) {
-            linebuf_feed(&lines, text + from, i + 1 - from, collect, &sink);
+            linebuf_feed(&lines, text + from, i + 1 - from, 0, collect, &sink);
             from = i + 1;
         }
     linebuf_flush(&lines, collect, &sink);
@@ -109,11 +109,11 @@ START_TEST(an_empty_piece_changes_nothing)
     struct linebuf lines;
     struct sink sink = {.len = 0};
     linebuf_init(&lines, true);
-    linebuf_feed(&lines, "", 0, collect, &sink);
-    linebuf_feed(&lines, "x\r", 2, collect, &sink);
-    linebuf_feed(&lines, "", 0, collect, &sink);
+    linebuf_feed(&lines, "", 0, 0, collect, &sink);
+    linebuf_feed(&lines, "x\r", 2, 0, collect, &sink);
+    linebuf_feed(&lines, "", 0, 0, collect, &sink);
     ck_assert_uint_eq(sink.lines, 0);
-    linebuf_feed(&lines, "\n", 1, collect, &sink);
+    linebuf_feed(&lines, "\n", 1, 0, collect, &sink);
     ck_assert_uint_eq(sink.lines, 1);
     linebuf_flush(&lines, collect, &sink);
     ck_assert_uint_eq(sink.lines, 1);
@@ -147,9 +147,9 @@ START_TEST(a_line_beyond_the_limit_comes_in_pieces)
     memset(chunk, 'x', CHUNK);
     linebuf_init(&lines, false);
     for (size_t fed = 0; fed < LINEBUF_LINE_MAX; fed += CHUNK)
-        linebuf_feed(&lines, chunk, CHUNK, count, &totals);
+        linebuf_feed(&lines, chunk, CHUNK, 0, count, &totals);
     ck_assert_uint_eq(totals.pieces, 0); /* exactly the limit is still kept whole */
-    linebuf_feed(&lines, "y\n", 2, count, &totals);
+    linebuf_feed(&lines, "y\n", 2, 0, count, &totals);
     ck_assert_uint_eq(totals.pieces, 2);
     ck_assert_uint_eq(totals.bytes, (size_t)LINEBUF_LINE_MAX + 2);
     ck_assert_uint_eq(totals.largest, LINEBUF_LINE_MAX);
@@ -169,7 +169,7 @@ START_TEST(without_memory_lines_are_torn_but_not_lost)
         failmem_start(successes);
         for (size_t i = 0; i < sizeof text - 1; i += 3) {
             size_t left = sizeof text - 1 - i;
-            linebuf_feed(&lines, text + i, left < 3 ? left : 3, collect, &sink);
+            linebuf_feed(&lines, text + i, left < 3 ? left : 3, 0, collect, &sink);
         }
         linebuf_flush(&lines, collect, &sink);
         bool failed = failmem_stop();
@@ -190,12 +190,39 @@ START_TEST(a_growing_line_survives_a_refused_allocation)
     char chunk[200];
     memset(chunk, 'x', sizeof chunk);
     linebuf_init(&lines, false);
-    linebuf_feed(&lines, chunk, sizeof chunk, count, &totals);
+    linebuf_feed(&lines, chunk, sizeof chunk, 0, count, &totals);
     failmem_start(0);
-    linebuf_feed(&lines, chunk, sizeof chunk, count, &totals);
+    linebuf_feed(&lines, chunk, sizeof chunk, 0, count, &totals);
     ck_assert(failmem_stop());
     linebuf_flush(&lines, count, &totals);
     ck_assert_uint_eq(totals.bytes, 2 * sizeof chunk);
+    linebuf_finish(&lines);
+}
+END_TEST
+
+/* Since when something is kept: since the first of its bytes came, whatever has come since. */
+START_TEST(what_is_kept_has_an_age)
+{
+    struct linebuf lines;
+    struct sink sink = {.len = 0};
+    uint64_t since;
+    linebuf_init(&lines, false);
+    ck_assert(!linebuf_holds(&lines, &since));
+    linebuf_feed(&lines, "whole\n", 6, 5, collect, &sink);
+    ck_assert(!linebuf_holds(&lines, &since));
+    linebuf_feed(&lines, "na", 2, 10, collect, &sink);
+    linebuf_feed(&lines, "me", 2, 20, collect, &sink);
+    linebuf_feed(&lines, "", 0, 25, collect, &sink);
+    ck_assert(linebuf_holds(&lines, &since));
+    ck_assert_uint_eq(since, 10);
+    linebuf_feed(&lines, "\nnext", 5, 30, collect, &sink);
+    ck_assert(linebuf_holds(&lines, &since));
+    ck_assert_uint_eq(since, 30);
+    linebuf_flush(&lines, collect, &sink);
+    ck_assert(!linebuf_holds(&lines, &since));
+    linebuf_feed(&lines, "?", 1, 40, collect, &sink);
+    ck_assert(linebuf_holds(&lines, &since));
+    ck_assert_uint_eq(since, 40);
     linebuf_finish(&lines);
 }
 END_TEST
@@ -210,6 +237,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, carriage_returns_end_lines_on_a_terminal);
     tcase_add_test(tcase, nul_bytes_are_bytes);
     tcase_add_test(tcase, an_empty_piece_changes_nothing);
+    tcase_add_test(tcase, what_is_kept_has_an_age);
     tcase_add_test(tcase, a_line_beyond_the_limit_comes_in_pieces);
     tcase_add_test(tcase, without_memory_lines_are_torn_but_not_lost);
     tcase_add_test(tcase, a_growing_line_survives_a_refused_allocation);

@@ -26,6 +26,17 @@ static int readers[2]; /* of the console: stdout, stderr */
 static char *shown[2]; /* what came out there */
 static size_t shown_len[2];
 
+/* Time stands still until a test moves it. */
+static uint64_t now_us;
+
+static uint64_t fake_now(void *ctx)
+{
+    (void)ctx;
+    return now_us;
+}
+
+static const struct ddpi_clock fake_clock = {.now_us = fake_now};
+
 static void open_mux(void)
 {
     signal(SIGPIPE, SIG_IGN);
@@ -37,6 +48,7 @@ static void open_mux(void)
         shown_len[i] = 0;
     }
     logmux_init(&mux, &loop);
+    mux.clock = &fake_clock;
 }
 
 static void close_mux(void)
@@ -131,6 +143,91 @@ START_TEST(lines_are_whole_and_prefixed)
     console_shows(1, "", 0);
     logmux_stream_finish(&a);
     logmux_stream_finish(&b);
+}
+END_TEST
+
+static void let_pass(uint64_t ms)
+{
+    now_us += ms * 1000;
+    logmux_show_unfinished(&mux);
+    read_console();
+}
+
+static void put_and_read(int fd, const char *text)
+{
+    put_text(fd, text);
+    looptest_run_until(&loop, nothing_to_read, &fd);
+}
+
+START_TEST(an_unfinished_line_is_shown_and_continued)
+{
+    struct logmux_stream a, b;
+    struct logmux_sink other = to_stdout;
+    other.prefix = "[1]:";
+    int a_fd = open_stream(&a, &to_stdout), b_fd = open_stream(&b, &other);
+    put_and_read(a_fd, "name");
+    let_pass(LOGMUX_HOLD_MS / 2);
+    put_and_read(a_fd, "? ");
+    let_pass(LOGMUX_HOLD_MS / 2 - 1);
+    console_shows(0, "", 0);
+    let_pass(1);
+    console_shows(0, "[0]:name? ", 10);
+    put_and_read(a_fd, "J"); /* at once: the line is its own */
+    console_shows(0, "[0]:name? J", 11);
+    put_and_read(b_fd, "half");
+    put_and_read(a_fd, "o\n");
+    let_pass(LOGMUX_HOLD_MS);
+    console_shows(0, "[0]:name? Jo\n[1]:half", 21);
+    put_and_read(a_fd, "bye\n");
+    put_and_read(b_fd, " more");
+    let_pass(LOGMUX_HOLD_MS);
+    logmux_print(&mux, 0, "ddprun: a word\n", 15);
+    close(a_fd);
+    close(b_fd);
+    run_to_the_end();
+    static const char text[] = "[0]:name? Jo\n[1]:half\n[0]:bye\n[1]: more\nddprun: a word\n";
+    console_shows(0, text, sizeof text - 1);
+    logmux_stream_finish(&a);
+    logmux_stream_finish(&b);
+}
+END_TEST
+
+/* Its end is in the pipe, where a loop that was held up has not looked yet. */
+START_TEST(a_line_whose_end_has_come_is_not_torn)
+{
+    struct logmux_stream a;
+    int fd = open_stream(&a, &to_stdout);
+    put_and_read(fd, "one ");
+    put_text(fd, "two\n");
+    let_pass(LOGMUX_HOLD_MS);
+    console_shows(0, "", 0);
+    close(fd);
+    run_to_the_end();
+    console_shows(0, "[0]:one two\n", 12);
+    logmux_stream_finish(&a);
+}
+END_TEST
+
+static bool shows_prompt(void *ctx)
+{
+    (void)ctx;
+    read_console();
+    return shown_len[0] > 0;
+}
+
+/* By its own timer, and by the clock of the machine. */
+START_TEST(the_loop_shows_an_unfinished_line)
+{
+    struct logmux_stream a;
+    mux.clock = &ddpi_clock_monotonic;
+    int fd = open_stream(&a, &to_stdout);
+    put_text(fd, "> ");
+    looptest_run_until(&loop, shows_prompt, NULL);
+    console_shows(0, "[0]:> ", 6);
+    close(fd);
+    run_to_the_end();
+    console_shows(0, "[0]:> \n", 7);
+    logmux_stream_finish(&a);
 }
 END_TEST
 
@@ -254,6 +351,15 @@ static bool produced_and_shown(void *ctx)
     return producer->fd < 0 && logmux_streams_ended(&mux) && logmux_flushed(&mux);
 }
 
+/* All is written, and the pipes are read again. */
+static bool produced_and_flowing(void *ctx)
+{
+    struct producer *producer = ctx;
+    produce(producer);
+    read_console();
+    return producer->fd < 0 && !mux.paused && logmux_flushed(&mux);
+}
+
 /* From then on nothing moves until the console does. */
 static bool producer_waits(void *ctx)
 {
@@ -316,6 +422,34 @@ START_TEST(a_slow_reader_makes_workers_wait_and_loses_nothing)
     looptest_run_until(&loop, produced_and_shown, &producer);
     console_shows(0, on_console, LINES * 20);
     logmux_stream_finish(&stream);
+    free(text);
+    free(on_console);
+}
+END_TEST
+
+/* While nothing is read, the end of a line may be in a pipe; and afterwards it has time again. */
+START_TEST(an_unfinished_line_is_held_while_the_reader_is_slow)
+{
+    enum { LINES = 128 * 1024 };
+    char *on_console, *text = number_lines(LINES, &on_console);
+    struct logmux_stream stream, other;
+    struct producer producer;
+    int fd = open_stream(&other, &to_stderr);
+    put_and_read(fd, "half");
+    start_producer(&producer, &stream, text, LINES * 16);
+    looptest_run_until(&loop, producer_waits, &producer);
+    let_pass(LOGMUX_HOLD_MS);
+    console_shows(1, "", 0);
+    looptest_run_until(&loop, produced_and_flowing, &producer);
+    let_pass(LOGMUX_HOLD_MS - 1);
+    console_shows(1, "", 0);
+    let_pass(1);
+    console_shows(1, "[1]:half", 8);
+    close(fd);
+    run_to_the_end();
+    console_shows(0, on_console, LINES * 20);
+    logmux_stream_finish(&stream);
+    logmux_stream_finish(&other);
     free(text);
     free(on_console);
 }
@@ -551,11 +685,15 @@ Suite *test_suite(void)
     tcase_set_timeout(tcase, 40);
     tcase_add_checked_fixture(tcase, open_mux, close_mux);
     tcase_add_test(tcase, lines_are_whole_and_prefixed);
+    tcase_add_test(tcase, an_unfinished_line_is_shown_and_continued);
+    tcase_add_test(tcase, a_line_whose_end_has_come_is_not_torn);
+    tcase_add_test(tcase, the_loop_shows_an_unfinished_line);
     tcase_add_test(tcase, streams_find_their_console_and_tail);
     tcase_add_test(tcase, a_file_gets_the_bytes_untouched);
     tcase_add_test(tcase, a_full_disk_is_noted_and_the_console_goes_on);
     tcase_add_test(tcase, a_line_of_ten_megabytes_stays_one);
     tcase_add_test(tcase, a_slow_reader_makes_workers_wait_and_loses_nothing);
+    tcase_add_test(tcase, an_unfinished_line_is_held_while_the_reader_is_slow);
     tcase_add_test(tcase, a_stream_that_is_opened_meanwhile_waits_too);
     tcase_add_test(tcase, the_rest_is_taken_although_nobody_reads);
     tcase_add_test(tcase, when_the_reader_goes_the_workers_go_on);
