@@ -304,6 +304,7 @@ static void clean_up(void *ctx)
 {
     struct plan *plan = ctx;
     cgroup_remove(&plan->cgroup);
+    watchdog_fifo_remove(&plan->timers);
     logdir_close(&plan->logs);
 }
 
@@ -359,6 +360,8 @@ static int run_job(struct ddprun_options *options, char **operands)
         guard_hold_signals();
         status = plan_logs(&plan, options, &announce_logs, &err);
     }
+    if (status == DDP_OK)
+        status = plan_timers(&plan, environ, &err);
     if (status == DDP_OK) {
         say_remarks(options, &plan, announce_logs);
         warn_of_root(&plan);

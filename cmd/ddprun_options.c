@@ -257,6 +257,13 @@ static const struct option table[] = {
     {"local-ranks-filter", 0, "LIST", "PET_LOCAL_RANKS_FILTER", "all", OUTPUT,
      "local ranks shown on the console, such as 0,1", parse_filter_text, FIELD(local_ranks_filter),
      0, 0},
+    {"duplicate-stdout-filters", 0, "LIST", "PET_DUPLICATE_STDOUT_FILTERS", NULL, OUTPUT,
+     "write lines that --tee shows a second time, to attempt_N/filtered_stdout.log, if they "
+     "contain "
+     "one of these words, separated by commas (two commas: one that belongs to a word)",
+     option_text, FIELD(stdout_filters), 0, 0},
+    {"duplicate-stderr-filters", 0, "LIST", "PET_DUPLICATE_STDERR_FILTERS", NULL, OUTPUT,
+     "the same for stderr", option_text, FIELD(stderr_filters), 0, 0},
     {"log-line-prefix-template", 0, "TEXT",
      "PET_LOG_LINE_PREFIX_TEMPLATE TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE",
      "[${role_name}${local_rank}]:", OUTPUT,
@@ -310,10 +317,6 @@ static const struct option table[] = {
     {"numa-binding", 0, "NAME", NULL, NULL, OTHER,
      "workers are not bound to NUMA nodes; let the program be 'numactl ... ./worker'", NULL, 0, 0,
      0},
-    {"duplicate-stdout-filters", 0, "LIST", "PET_DUPLICATE_STDOUT_FILTERS", NULL, OTHER,
-     "filtered copies are not written; use --tee=1 and grep over the log files", NULL, 0, 0, 0},
-    {"duplicate-stderr-filters", 0, "LIST", "PET_DUPLICATE_STDERR_FILTERS", NULL, OTHER,
-     "filtered copies are not written; use --tee=2 and grep over the log files", NULL, 0, 0, 0},
     {"print-completion", 0, "SHELL", NULL, NULL, OTHER,
      "there are no completions to print; leave it out", NULL, 0, 0, 0},
 };

@@ -21,6 +21,8 @@ struct ddprun_options {
     const char *redirects;
     const char *tee;
     const char *local_ranks_filter;
+    const char *stdout_filters;
+    const char *stderr_filters;
     const char *line_template;
     const char *event_log; /* "-": standard error */
     const char *signals_to_handle;

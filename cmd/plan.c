@@ -325,6 +325,8 @@ ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, cha
     agent->role = options->role;
     agent->line_template = line_template(options);
     agent->pty = wants_pty(plan, options);
+    agent->filters[0] = options->stdout_filters;
+    agent->filters[1] = options->stderr_filters;
     agent->max_restarts = options->max_restarts;
     agent->shutdown_timeout_ms = options->shutdown_timeout_ms;
     agent->failure_timeout_ms = options->failure_timeout_ms;
@@ -366,8 +368,15 @@ ddp_status plan_program(struct plan *plan, const struct ddprun_options *options,
     return status;
 }
 
+static bool wants_filtered(const struct plan *plan)
+{
+    return given(plan->agent.filters[0]) || given(plan->agent.filters[1]);
+}
+
 static bool wants_files(const struct plan *plan)
 {
+    if (wants_filtered(plan))
+        return true;
     for (uint32_t i = 0; i < plan->agent.nproc; i++)
         if (plan->streams[i].redirect != 0 || plan->streams[i].tee != 0)
             return true;
@@ -378,8 +387,30 @@ ddp_status plan_logs(struct plan *plan, const struct ddprun_options *options, bo
                      struct ddp_error *err)
 {
     const char *base = given(options->log_dir) ? options->log_dir : NULL;
+    if (base != NULL && strcmp(base, "/dev/null") == 0 && wants_filtered(plan))
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "--duplicate-stdout-filters and --duplicate-stderr-filters write to "
+                              "files, and --log-dir=/dev/null wants none; name a directory");
     ddp_status status = logdir_open(&plan->logs, base, plan->agent.run_id, wants_files(plan), err);
     *ret_announce = status == DDP_OK && plan->logs.kept && base == NULL;
+    return status;
+}
+
+ddp_status plan_timers(struct plan *plan, char *const *envp, struct ddp_error *err)
+{
+    static const char enable[] = "TORCHELASTIC_ENABLE_FILE_TIMER",
+                      place[] = "TORCHELASTIC_TIMER_FILE";
+    const char *enabled = ddpi_parse_env(envp, enable, strlen(enable));
+    const char *path = ddpi_parse_env(envp, place, strlen(place));
+    const char *temporary = getenv("TMPDIR");
+    if (enabled == NULL || strcmp(enabled, "1") != 0)
+        return DDP_OK;
+    ddp_status status = watchdog_fifo_make(&plan->timers, given(path) ? path : NULL,
+                                           given(temporary) ? temporary : "/tmp", err);
+    if (status == DDP_OK) {
+        plan->agent.timer_file = plan->timers.path;
+        plan->agent.timer_fd = plan->timers.fd;
+    }
     return status;
 }
 
@@ -399,6 +430,7 @@ void plan_finish(struct plan *plan)
     worker_keys_finish(&plan->worker_keys);
     if (plan->agent.event_log != NULL)
         event_log_close(&plan->event_log);
+    watchdog_fifo_remove(&plan->timers);
     logdir_close(&plan->logs);
     program_finish(&plan->program);
     ddpi_free(plan->home_token);

@@ -13,6 +13,7 @@
 #include "node.h"
 #include "program.h"
 #include "remote_job.h"
+#include "watchdog.h"
 #include "worker_keys.h"
 
 #include <ddprun/round.h>
@@ -40,6 +41,7 @@ struct plan {
     struct program program;
     struct agent_streams *streams;
     struct logdir logs;
+    struct watchdog_fifo timers;
     struct cgroup cgroup; /* of the workers, made just before the split */
     struct event_log event_log;
     struct rlimit nofile; /* as it was: the workers' */
@@ -66,6 +68,9 @@ DDP_MUST_CHECK ddp_status plan_files(struct plan *plan, struct ddp_error *err);
  * there, so somebody should say where it is. */
 DDP_MUST_CHECK ddp_status plan_logs(struct plan *plan, const struct ddprun_options *options,
                                     bool *ret_announce, struct ddp_error *err);
+
+/* Make the FIFO of the workers' timers, if TORCHELASTIC_ENABLE_FILE_TIMER=1. */
+DDP_MUST_CHECK ddp_status plan_timers(struct plan *plan, char *const *envp, struct ddp_error *err);
 
 /* Open the log of events, if there is to be one. */
 DDP_MUST_CHECK ddp_status plan_events(struct plan *plan, const struct ddprun_options *options,

@@ -573,6 +573,9 @@ ddp_status agent_init(struct agent *agent, uv_loop_t *loop, const struct agent_c
     if (status == DDP_OK)
         status = watch_signals(agent, err);
     if (status == DDP_OK)
+        status = watchdog_open(&agent->watchdog, loop, config->timer_fd, agent->workers,
+                               config->nproc, &agent->mux, err);
+    if (status == DDP_OK)
         status = watch_guard(agent, err);
     return status;
 }
@@ -591,6 +594,7 @@ static void begin_attempt(struct agent *agent, const struct ddp_round_seat *seat
     ddpi_free(agent->error_copy);
     agent->error_copy = NULL;
     life_renew(&agent->life);
+    watchdog_clear(&agent->watchdog);
     oom_watch_init(&agent->oom); /* before a worker can be killed */
 }
 
@@ -615,6 +619,7 @@ void agent_close(struct agent *agent)
     sigprocmask(SIG_BLOCK, &agent->config->ending_signals, NULL);
     sigwatch_close(&agent->signals);
     launch_close(&agent->launch);
+    watchdog_close(&agent->watchdog);
     life_close(&agent->life);
     gpu_watch_close(&agent->gpus);
     close_handle((uv_handle_t *)&agent->guard, agent->guard_open);

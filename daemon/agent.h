@@ -27,6 +27,7 @@
 #include "member.h"
 #include "oom.h"
 #include "sigwatch.h"
+#include "watchdog.h"
 #include "worker_proc.h"
 
 #include <ddprun/status.h>
@@ -84,6 +85,7 @@ struct agent {
     struct launch launch;
     struct life life;
     struct gpu_watch gpus;
+    struct watchdog watchdog;
     struct worker_proc *workers;
     struct ddp_round_seat seat; /* of the generation that runs, or ran last */
     uint32_t attempts;          /* generations that were begun here */

@@ -44,7 +44,10 @@ struct agent_config {
     const char *store_prefix;          /* of the job's keys, before that of a generation */
     const struct agent_keys *keys;     /* NULL: workers need not prove anything */
     bool agent_store;                  /* the workers' meeting point is the store itself */
+    const char *filters[2];            /* of lines of stdout and stderr; NULL or "": none */
     const char *line_template;         /* prefix of console lines; "" = none */
+    const char *timer_file;            /* TORCHELASTIC_TIMER_FILE that we read; NULL: none */
+    int timer_fd;                      /* the same, open; 0: none */
     const char *error_file;            /* TORCHELASTIC_ERROR_FILE of ddprun; NULL or "": none */
     const struct logdir *logs;         /* open; whoever opened it closes it */
     const struct event_log *event_log; /* the same; NULL: none is wanted */

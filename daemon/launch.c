@@ -47,6 +47,8 @@ static ddp_status connect_stream(const struct launch *launch, struct worker_proc
     uint8_t bit = (uint8_t)(1u << i);
     bool tee = (wanted->tee & bit) != 0;
     bool to_file = (tee || (wanted->redirect & bit) != 0) && launch->config->logs->path != NULL;
+    struct filter *filter = &launch->mux->filters[i];
+    bool filtered = tee && !wanted->hidden && filter_is_on(filter); /* as torchrun does it */
     int file_fd = -1;
     if (to_file) {
         ddp_status status = logdir_stream(launch->config->logs, launch->attempt, worker->local_rank,
@@ -64,7 +66,8 @@ static ddp_status connect_stream(const struct launch *launch, struct worker_proc
                                      .console = wanted->hidden ? -1 : i,
                                      .file_fd = file_fd,
                                      .keep_tail = i == 1,
-                                     .terminal = launch->config->pty};
+                                     .terminal = launch->config->pty,
+                                     .filter = filtered ? filter : NULL};
     ddp_status status = logmux_open(launch->mux, &worker->streams[i], &sink, ret_fd, err);
     if (status != DDP_OK && file_fd >= 0)
         close(file_fd);
@@ -160,6 +163,7 @@ static ddp_status make_env(const struct launch *launch, const struct worker_proc
         .master_addr = seat->master_address[0] != '\0' ? seat->master_address : config->master_addr,
         .master_port = seat->master_port,
         .error_file = worker->error_file,
+        .timer_file = config->timer_file,
         .columns = columns(launch, worker->prefix),
         .store = config->store,
         .store_prefix = store_prefix,
@@ -314,7 +318,27 @@ ddp_status launch_open(struct launch *launch, const struct agent_config *config,
     for (int i = 0; i < LAUNCH_AHEAD; i++)
         for (int fd = 0; fd < 3; fd++)
             launch->births[i].stdio[fd] = fd;
-    return spawner_open(&launch->spawner, loop, on_job_done, launch, err);
+    ddp_status status = spawner_open(&launch->spawner, loop, on_job_done, launch, err);
+    for (int i = 0; i < 2 && status == DDP_OK; i++)
+        status = filter_init(&mux->filters[i], config->filters[i], err);
+    return status;
+}
+
+/* Of this generation. */
+static ddp_status open_filters(struct launch *launch, struct ddp_error *err)
+{
+    for (int i = 0; i < 2; i++) {
+        struct filter *filter = &launch->mux->filters[i];
+        int fd;
+        ddp_status status = filter_is_on(filter) ? logdir_filtered(launch->config->logs,
+                                                                   launch->attempt, i, &fd, err)
+                                                 : DDP_OK;
+        if (status != DDP_OK)
+            return status;
+        if (filter_is_on(filter))
+            filter_write_to(filter, fd);
+    }
+    return DDP_OK;
 }
 
 void launch_begin(struct launch *launch, const struct ddp_round_seat *seat, uint32_t attempt,
@@ -328,6 +352,8 @@ void launch_begin(struct launch *launch, const struct ddp_round_seat *seat, uint
     launch->status = DDP_OK;
     if (launch->status == DDP_OK && keys != NULL)
         launch->status = keys->make(keys->ctx, seat->generation, &launch->key_fd, &launch->error);
+    if (launch->status == DDP_OK)
+        launch->status = open_filters(launch, &launch->error);
     go_on(launch);
 }
 

@@ -151,6 +151,23 @@ ddp_status logdir_stream(const struct logdir *dir, uint32_t attempt, uint32_t lo
     return DDP_OK;
 }
 
+ddp_status logdir_filtered(const struct logdir *dir, uint32_t attempt, int stream, int *ret_fd,
+                           struct ddp_error *err)
+{
+    char name[32];
+    snprintf(name, sizeof name, "filtered_%s", stream_names[stream]);
+    int dir_fd = open_attempt_dir(dir, attempt);
+    int fd = dir_fd < 0 ? -1 : open_log(dir_fd, name);
+    int sys_errno = errno;
+    if (dir_fd >= 0)
+        close(dir_fd);
+    if (fd < 0)
+        return ddpi_error_sys(err, sys_errno, "cannot open the log file '%s/attempt_%u/%s'",
+                              dir->path, attempt, name);
+    *ret_fd = fd;
+    return DDP_OK;
+}
+
 /* The temporary directory is flat: error files only. */
 static void remove_temporary(const struct logdir *dir)
 {

@@ -4,6 +4,7 @@
  * With --log-dir, or when streams are redirected to files, it is torchrun's tree and is kept:
  *     <log-dir>/<run id>_<6 random>/attempt_<restart count>/<local rank>/{stdout,stderr}.log
  *                                                                       /error.json
+ *                                                       /filtered_{stdout,stderr}.log
  * Otherwise there is just a directory for error files in the temporary directory, which is removed
  * at the end. With --log-dir=/dev/null there is nothing at all.
  */
@@ -36,6 +37,10 @@ DDP_MUST_CHECK ddp_status logdir_worker(const struct logdir *dir, uint32_t attem
 DDP_MUST_CHECK ddp_status logdir_stream(const struct logdir *dir, uint32_t attempt,
                                         uint32_t local_rank, int stream, char **ret_path,
                                         int *ret_fd, struct ddp_error *err);
+
+/* Make the file of the filtered lines of @stream of all workers of one attempt. */
+DDP_MUST_CHECK ddp_status logdir_filtered(const struct logdir *dir, uint32_t attempt, int stream,
+                                          int *ret_fd, struct ddp_error *err);
 
 /* Remove the temporary directory, if it is one, and forget it. */
 void logdir_close(struct logdir *dir);

@@ -118,6 +118,7 @@ void logmux_init(struct logmux *mux, uv_loop_t *loop)
         mux->consoles[i].drained = on_drained;
         mux->consoles[i].ctx = mux;
         mux->cursors[i] = (struct cursor){0};
+        mux->filters[i] = (struct filter){.fd = -1};
     }
 }
 
@@ -223,6 +224,12 @@ static void on_closed(uv_handle_t *handle)
         mux->idle(mux->ctx);
 }
 
+static void filter_one(void *ctx, const char *text, size_t len)
+{
+    struct logmux_stream *stream = ctx;
+    filter_line(stream->filter, stream->prefix, text, len);
+}
+
 static void end_stream(struct logmux_stream *stream)
 {
     if (stream->console >= 0) {
@@ -231,6 +238,8 @@ static void end_stream(struct logmux_stream *stream)
             console_add(console_of(stream->mux, stream->console), "", 0, "\n", 1);
         console_flush(console_of(stream->mux, stream->console));
     }
+    if (stream->filter != NULL)
+        linebuf_flush(&stream->filtered, filter_one, stream);
     if (stream->file_fd >= 0)
         close(stream->file_fd);
     stream->file_fd = -1;
@@ -244,6 +253,8 @@ static void take_bytes(struct logmux_stream *stream, const char *base, size_t by
     if (stream->keep_tail)
         tail_add(&stream->tail, base, bytes);
     write_file(stream, base, bytes);
+    if (stream->filter != NULL)
+        linebuf_feed(&stream->filtered, base, bytes, 0, filter_one, stream);
     if (stream->console < 0)
         return;
     linebuf_feed(&stream->lines, base, bytes, ddpi_now_ms(stream->mux->clock), show_line, stream);
@@ -332,6 +343,8 @@ ddp_status logmux_open(struct logmux *mux, struct logmux_stream *stream,
     stream->mux = mux;
     stream->pipe.data = stream;
     linebuf_init(&stream->lines, sink->console >= 0 && console_of(mux, sink->console)->terminal);
+    linebuf_init(&stream->filtered, false);
+    stream->filter = sink->filter;
     stream->prefix = sink->prefix;
     stream->console = sink->console;
     stream->file_fd = sink->file_fd;
@@ -392,6 +405,7 @@ void logmux_stream_finish(struct logmux_stream *stream)
     if (stream->mux == NULL)
         return; /* never opened */
     linebuf_finish(&stream->lines);
+    linebuf_finish(&stream->filtered);
     tail_clear(&stream->tail);
     stream->mux = NULL;
 }
@@ -415,6 +429,8 @@ void logmux_close(struct logmux *mux)
 
 void logmux_finish(struct logmux *mux)
 {
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         console_finish(&mux->consoles[i]);
+        filter_finish(&mux->filters[i]);
+    }
 }

@@ -16,6 +16,7 @@
 #include "clock.h"
 #include "console.h"
 #include "cursor.h"
+#include "filter.h"
 #include "linebuf.h"
 #include "list.h"
 #include "tail.h"
@@ -39,7 +40,8 @@ struct logmux {
     bool taking_rest;        /* of workers that have ended: never paused */
     void (*idle)(void *ctx); /* some stream ended, or some output was written; may be NULL */
     void *ctx;
-    char chunk[64 * 1024]; /* shared by all reads: each is dealt with before the next */
+    struct filter filters[2]; /* of stdout and stderr, for all streams that want them */
+    char chunk[64 * 1024];    /* shared by all reads: each is dealt with before the next */
 };
 
 /* One pipe from one worker. Zeroed, it is a stream that is not open. */
@@ -48,6 +50,8 @@ struct logmux_stream {
     uv_pipe_t pipe;
     struct logmux *mux;
     struct linebuf lines;
+    struct filter *filter; /* borrowed; gets whole lines; NULL: none */
+    struct linebuf filtered;
     struct tail tail;
     const char *prefix; /* borrowed; lives as long as the stream */
     int console;        /* 0 stdout, 1 stderr, -1 none: hidden */
@@ -66,6 +70,7 @@ struct logmux_sink {
     int file_fd; /* the stream takes it over */
     bool keep_tail;
     bool terminal;         /* instead of a pipe */
+    struct filter *filter; /* NULL: none */
 };
 
 void logmux_init(struct logmux *mux, uv_loop_t *loop);

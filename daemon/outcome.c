@@ -151,6 +151,13 @@ static void report_worker_failure(struct agent *agent)
 
 static void report_file_losses(struct agent *agent)
 {
+    static const char *const names[] = {"stdout", "stderr"};
+    for (int s = 0; s < 2; s++) {
+        int lost = agent->mux.filters[s].sys_errno;
+        if (lost != 0)
+            logmux_say(&agent->mux, "the filtered copy of %s is incomplete: %s", names[s],
+                       strerrordesc_np(lost));
+    }
     for (uint32_t i = 0; i < agent->config->nproc; i++)
         for (int s = 0; s < 2; s++) {
             int lost = agent->workers[i].streams[s].file_errno;

@@ -70,6 +70,7 @@ TEXT_VALUE(role_name, p->role)
 TEXT_VALUE(run_id, p->run_id)
 TEXT_VALUE(master_addr, p->master_addr)
 TEXT_VALUE(error_file, p->error_file)
+TEXT_VALUE(timer_file, p->timer_file)
 TEXT_VALUE(store, p->store)
 TEXT_VALUE(store_prefix, p->store_prefix)
 TEXT_VALUE(signals_to_handle, p->signals_to_handle)
@@ -203,6 +204,7 @@ static const struct {
     {"TORCHELASTIC_RESTART_COUNT", restart_count},
     {"TORCHELASTIC_MAX_RESTARTS", max_restarts},
     {"TORCHELASTIC_ERROR_FILE", error_file},
+    {"TORCHELASTIC_TIMER_FILE", timer_file},
     {"TORCHELASTIC_USE_AGENT_STORE", use_agent_store},
     {"TORCHELASTIC_SIGNALS_TO_HANDLE", signals_to_handle},
     {"TORCH_NCCL_ASYNC_ERROR_HANDLING", nccl_async},

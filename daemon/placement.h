@@ -27,6 +27,7 @@ struct placement {
     uint16_t master_port;
     const char *error_file;
     uint32_t columns;         /* of its terminal; 0: it finds out by itself */
+    const char *timer_file;   /* NULL: what is inherited stays */
     const char *store;        /* "host:port" */
     const char *store_prefix; /* keyspace of this generation */
     int token_fd;             /* with the worker's key for the store; 0: it has none */

@@ -293,6 +293,28 @@ class Destinations(DdprunCase):
         self.assertNotIn('o0', job.out)
         self.assertIn('  | e0\n', job.err)
 
+    def filtered(self):
+        return {str(path.relative_to(path.parents[1])): sorted(path.read_text().splitlines())
+                for path in (self.folder / 'logs').glob('*/attempt_*/filtered_*.log')}
+
+    def test_duplicate_filters(self):
+        words = ('--nproc-per-node=3', f'--log-dir={self.folder}/logs', '--tee=0:3,1:1,2:3', '--local-ranks-filter=0,1',
+                 '--max-restarts=1', '--duplicate-stdout-filters=apple,o,,1', '--duplicate-stderr-filters=apple')
+        job = self.run_job(*words, 'sh', '-c', 'printf "app"; echo "le $RANK"; echo pear; echo apple >&2; '
+                           'printf "o,$RANK"; exit $$((1 - TORCHELASTIC_RESTART_COUNT))')
+        self.assertEqual(job.code, 0, job.err)
+        once = ['[default0]:apple 0', '[default1]:apple 1', '[default1]:o,1']
+        for attempt in (0, 1):
+            found = self.filtered()
+            self.assertEqual(set(found[f'attempt_{attempt}/filtered_stdout.log']) - set(once), set())
+            self.assertEqual(set(found[f'attempt_{attempt}/filtered_stderr.log']) - {'[default0]:apple'}, set())
+        self.assertEqual(found['attempt_1/filtered_stdout.log'], once)
+        self.assertEqual(found['attempt_1/filtered_stderr.log'], ['[default0]:apple'])
+
+    def test_duplicate_filters_need_files(self):
+        job = self.run_job('--log-dir=/dev/null', '--duplicate-stdout-filters=x', 'true')
+        self.assert_sentence(job, 78, '--duplicate-stdout-filters', '--log-dir=/dev/null')
+
     def test_prefix(self):
         job = self.run_job('--nproc-per-node=2', '--role=r', 'echo', '--log-line-prefix-template', 'x')
         self.assertEqual(sorted(job.out.splitlines()), ['[r0]:--log-line-prefix-template x',

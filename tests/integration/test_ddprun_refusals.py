@@ -73,7 +73,7 @@ class Refusals(DdprunCase):
 
     def test_what_torchrun_has_and_this_has_not(self):
         for word in ('--run-path', '--logs-specs=x', '--numa-binding=node',
-                     '--duplicate-stdout-filters=a', '--print-completion=bash', '--use-env'):
+                     '--print-completion=bash'):
             self.refused(USAGE, [word.split('=')[0]], word, 'true')
 
     def test_malformed_environment_defaults(self):

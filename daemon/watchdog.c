@@ -1,0 +1,263 @@
+/*
+ * watchdog.c - reads requests with jansson, keeps their time, and signals; an outer edge. Owns the
+ * FIFO, its handles, and the countdowns.
+ *
+ * A request is a line of JSON of at most PIPE_BUF bytes, so that writers do not tear each other's:
+ * {"version": 1, "pid": N, "scope_id": TEXT, "expiration_time": SECONDS, "signal": N}. The time is
+ * that of the wall; less than 0 takes the countdown back.
+ */
+#include "watchdog.h"
+
+#include "clock.h"
+#include "error.h"
+#include "mem.h"
+#include "signames.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { FIFO_MODE = 0600, SCOPE_SHOWN = 200 };
+
+static const double longest_ms = 1e12; /* 30 years: no countdown is longer */
+
+/* ---- the FIFO ----------------------------------------------------------------------------------
+ */
+
+static bool is_own_fifo(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0 && S_ISFIFO(st.st_mode) && st.st_uid == geteuid();
+}
+
+static char *new_name(const char *temporary)
+{
+    uint64_t number = 0;
+    (void)!getrandom(&number, sizeof number, 0);
+    return ddpi_asprintf("%s/watchdog_timer_%016llx", temporary, (unsigned long long)number);
+}
+
+ddp_status watchdog_fifo_make(struct watchdog_fifo *fifo, const char *path, const char *temporary,
+                              struct ddp_error *err)
+{
+    *fifo = (struct watchdog_fifo){.fd = -1};
+    char *own = path != NULL ? ddpi_strdup(path) : new_name(temporary);
+    if (own == NULL)
+        return ddpi_error_nomem(err, 256);
+    if (is_own_fifo(own))
+        unlink(own); /* of a job that could not remove it */
+    /* Open for writing as well: there is no end when the last of the workers closes it. */
+    if (mkfifo(own, FIFO_MODE) == 0)
+        fifo->fd = open(own, O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    if (fifo->fd < 0) {
+        ddp_status status =
+            ddpi_error_sys(err, errno, "TORCHELASTIC_TIMER_FILE: cannot make the FIFO '%s'", own);
+        ddpi_free(own);
+        return ddpi_error_advise(err, status, "name one that is not there yet, or none");
+    }
+    fifo->path = own;
+    return DDP_OK;
+}
+
+void watchdog_fifo_remove(struct watchdog_fifo *fifo)
+{
+    if (fifo->path == NULL)
+        return;
+    struct stat there, ours;
+    bool same = lstat(fifo->path, &there) == 0 && fstat(fifo->fd, &ours) == 0 &&
+                there.st_dev == ours.st_dev && there.st_ino == ours.st_ino;
+    if (same) /* else another job has its own there */
+        unlink(fifo->path);
+    close(fifo->fd);
+    ddpi_free(fifo->path);
+    *fifo = (struct watchdog_fifo){.fd = -1};
+}
+
+/* ---- what is over ------------------------------------------------------------------------------
+ */
+
+/* That of the session in which @pid is; NULL: of none that runs. */
+static const struct worker_proc *worker_of(const struct watchdog *watchdog, pid_t pid)
+{
+    pid_t session = getsid(pid);
+    for (uint32_t i = 0; session > 0 && i < watchdog->nproc; i++)
+        if (worker_proc_alive(&watchdog->workers[i]) && watchdog->workers[i].pid == session)
+            return &watchdog->workers[i];
+    return NULL;
+}
+
+static int signal_process(int pidfd, int sig)
+{
+    return (int)syscall(SYS_pidfd_send_signal, pidfd, sig, NULL, 0);
+}
+
+/* The descriptor is taken first, so that the process that is looked at is the one that is hit. */
+static void end_process(struct watchdog *watchdog, const struct timer_entry *entry)
+{
+    char name[SIGNAME_MAX];
+    int pidfd = (int)syscall(SYS_pidfd_open, entry->pid, 0);
+    const struct worker_proc *worker = pidfd >= 0 ? worker_of(watchdog, entry->pid) : NULL;
+    if (worker != NULL && entry->signal > 0)
+        logmux_say(watchdog->mux,
+                   "rank %u: its timer '%.*s' has expired: process %d is ended by %s", worker->rank,
+                   SCOPE_SHOWN, entry->scope, (int)entry->pid, signame_of(entry->signal, name));
+    else if (worker != NULL)
+        logmux_say(watchdog->mux,
+                   "rank %u: its timer '%.*s' has expired, and asks for no signal to process %d",
+                   worker->rank, SCOPE_SHOWN, entry->scope, (int)entry->pid);
+    else if (pidfd >= 0)
+        logmux_say(watchdog->mux, "a timer of process %d has expired, which is none of the workers",
+                   (int)entry->pid);
+    if (worker != NULL && entry->signal > 0 && signal_process(pidfd, entry->signal) != 0)
+        logmux_say(watchdog->mux, "process %d cannot be ended: %s", (int)entry->pid,
+                   strerrordesc_np(errno));
+    if (pidfd >= 0)
+        close(pidfd);
+}
+
+static void keep_time(struct watchdog *watchdog);
+
+static void on_due(uv_timer_t *timer)
+{
+    struct watchdog *watchdog = timer->data;
+    struct timer_entry entry;
+    while (timers_take_due(&watchdog->timers, ddpi_now_ms(&ddpi_clock_monotonic), &entry)) {
+        end_process(watchdog, &entry);
+        ddpi_free(entry.scope);
+    }
+    keep_time(watchdog);
+}
+
+static void keep_time(struct watchdog *watchdog)
+{
+    uint64_t next_ms = timers_next_ms(&watchdog->timers);
+    uint64_t now_ms = ddpi_now_ms(&ddpi_clock_monotonic);
+    if (next_ms == UINT64_MAX)
+        uv_timer_stop(&watchdog->timer);
+    else
+        uv_timer_start(&watchdog->timer, on_due, next_ms > now_ms ? next_ms - now_ms : 0, 0);
+}
+
+/* ---- requests
+ * ------------------------------------------------------------------------------------ */
+
+static double wall_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+}
+
+/* On our clock, which nobody sets. */
+static uint64_t due_ms(double expiration_s)
+{
+    double left_ms = expiration_s * 1e3 - wall_ms();
+    left_ms = left_ms < 0 ? 0 : left_ms > longest_ms ? longest_ms : left_ms;
+    return ddpi_now_ms(&ddpi_clock_monotonic) + (uint64_t)left_ms;
+}
+
+/* false: it is none. */
+static bool take_request(struct watchdog *watchdog, const json_t *request)
+{
+    const json_t *pid = json_object_get(request, "pid");
+    const json_t *time = json_object_get(request, "expiration_time");
+    const json_t *sig = json_object_get(request, "signal");
+    const char *scope = json_string_value(json_object_get(request, "scope_id"));
+    json_int_t number = json_integer_value(pid);
+    if (number < 1 || number > INT_MAX || scope == NULL || !json_is_number(time) ||
+        !json_is_integer(sig))
+        return false;
+    json_int_t signum = json_integer_value(sig);
+    int wanted = signum > 0 && signum < NSIG ? (int)signum : 0;
+    if (json_number_value(time) < 0)
+        timers_release(&watchdog->timers, (pid_t)number, scope);
+    else if (!timers_set(&watchdog->timers, (pid_t)number, scope, due_ms(json_number_value(time)),
+                         wanted) &&
+             !watchdog->told_full) {
+        watchdog->told_full = true;
+        logmux_say(watchdog->mux,
+                   "TORCHELASTIC_TIMER_FILE: a timer is left out: there is room for %d",
+                   TIMERS_MAX);
+    }
+    return true;
+}
+
+static void take_line(struct watchdog *watchdog)
+{
+    json_t *request = json_loadb(watchdog->line, watchdog->used, 0, NULL);
+    bool good = !watchdog->skipping && take_request(watchdog, request);
+    json_decref(request);
+    watchdog->used = 0;
+    watchdog->skipping = false;
+    if (good || watchdog->told_bad)
+        return;
+    watchdog->told_bad = true;
+    logmux_say(watchdog->mux,
+               "TORCHELASTIC_TIMER_FILE: something is no request for a timer, and is "
+               "left out");
+}
+
+static void take_bytes(struct watchdog *watchdog, const char *bytes, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        if (bytes[i] == '\n')
+            take_line(watchdog);
+        else if (watchdog->used == sizeof watchdog->line)
+            watchdog->skipping = true;
+        else
+            watchdog->line[watchdog->used++] = bytes[i];
+    }
+}
+
+/* One piece a turn of the loop, however much a worker writes. */
+static void on_readable(uv_poll_t *poll, int status, int events)
+{
+    struct watchdog *watchdog = poll->data;
+    char bytes[PIPE_BUF];
+    (void)events;
+    ssize_t len = status == 0 ? read(watchdog->fd, bytes, sizeof bytes) : 0;
+    if (len > 0)
+        take_bytes(watchdog, bytes, (size_t)len);
+    keep_time(watchdog);
+}
+
+ddp_status watchdog_open(struct watchdog *watchdog, uv_loop_t *loop, int fd,
+                         const struct worker_proc *workers, uint32_t nproc, struct logmux *mux,
+                         struct ddp_error *err)
+{
+    *watchdog = (struct watchdog){.fd = fd, .workers = workers, .nproc = nproc, .mux = mux};
+    if (fd <= 0)
+        return DDP_OK;
+    int uv_status = uv_poll_init(loop, &watchdog->poll, fd);
+    if (uv_status != 0)
+        return ddpi_error_sys(err, -uv_status, "cannot watch TORCHELASTIC_TIMER_FILE");
+    uv_timer_init(loop, &watchdog->timer);
+    watchdog->open = true;
+    watchdog->poll.data = watchdog->timer.data = watchdog;
+    uv_poll_start(&watchdog->poll, UV_READABLE, on_readable);
+    return DDP_OK;
+}
+
+void watchdog_clear(struct watchdog *watchdog)
+{
+    timers_clear(&watchdog->timers);
+    if (watchdog->open)
+        keep_time(watchdog);
+}
+
+void watchdog_close(struct watchdog *watchdog)
+{
+    timers_clear(&watchdog->timers);
+    if (!watchdog->open)
+        return;
+    watchdog->open = false;
+    uv_close((uv_handle_t *)&watchdog->poll, NULL);
+    uv_close((uv_handle_t *)&watchdog->timer, NULL);
+}
