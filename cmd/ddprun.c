@@ -180,6 +180,19 @@ static ddp_status reserve_port(const struct meeting *meeting, struct run *run,
     return status;
 }
 
+/* Of several nodes only that of rank 0 needs the port that was asked for, and another agent on this
+ * machine may be that one. */
+static ddp_status do_without_port(const struct meeting *meeting, struct run *run, ddp_status status,
+                                  struct ddp_error *err)
+{
+    if (meeting->master_port == 0 || err->sys_errno != EADDRINUSE)
+        return status;
+    fprintf(stderr, "ddprun: %s; if this node is to have rank 0, that cannot listen there\n",
+            err->msg);
+    run->master_port = meeting->master_port;
+    return DDP_OK;
+}
+
 /* Where the rounds are, and where the workers meet: at the store, or at a port that is kept free
  * for rank 0. */
 static ddp_status open_job(struct plan *plan, struct run *run, uv_loop_t *loop,
@@ -188,6 +201,8 @@ static ddp_status open_job(struct plan *plan, struct run *run, uv_loop_t *loop,
     ddp_status status = DDP_OK;
     if (!plan->agent.agent_store)
         status = reserve_port(&plan->meeting, run, err);
+    if (status != DDP_OK && plan->several)
+        status = do_without_port(&plan->meeting, run, status, err);
     if (status == DDP_OK && plan->several) {
         plan->says.master_port = run->master_port;
         return DDP_OK;

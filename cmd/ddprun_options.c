@@ -209,7 +209,7 @@ static const struct option table[] = {
     {"master-addr", 0, "HOST", "PET_MASTER_ADDR", "127.0.0.1", MEETING,
      "MASTER_ADDR of the workers", option_text, FIELD(master_addr), 0, 0},
     {"master-port", 0, "PORT", "PET_MASTER_PORT", "a free one", MEETING,
-     "MASTER_PORT of the workers: a port of this node that their rank 0 may bind", option_u32,
+     "MASTER_PORT of the workers: a port that their rank 0 may bind", option_u32,
      FIELD(master_port), 0, 65535},
     {"local-addr", 0, "HOST", "PET_LOCAL_ADDR", NULL, MEETING,
      "address of this node as the workers shall use it: MASTER_ADDR, unless --master-addr is given",

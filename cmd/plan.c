@@ -10,6 +10,7 @@
 #include "token.h"
 
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,6 +139,13 @@ static void plan_master(const struct ddprun_options *options, struct meeting *me
     }
 }
 
+/* The only worker meets nobody, but it may start processes that do (mp.spawn), with a MASTER_ADDR
+ * and MASTER_PORT of its own: they must not take that for the store. */
+static bool is_alone(const struct ddprun_options *options)
+{
+    return options->nproc_per_node == 1 && (options->max_nodes == 1 || options->standalone);
+}
+
 /* The store takes the master's place if it may listen there and is not to listen elsewhere. */
 static void share_store(struct meeting *meeting)
 {
@@ -161,7 +169,7 @@ void plan_meeting(const struct ddprun_options *options, bool shared_off, struct 
     struct meeting meeting = {.store_host = "127.0.0.1"};
     plan_store(options, &meeting);
     plan_master(options, &meeting);
-    if (!shared_off)
+    if (!shared_off && !is_alone(options))
         share_store(&meeting);
     *ret = meeting;
 }
@@ -186,6 +194,10 @@ static void plan_member(struct plan *plan, const struct ddprun_options *options)
                   .join = options->join_policy},
     };
     snprintf(says->name, sizeof says->name, "%.*s", DDP_ROUND_NAME_SIZE - 1, plan->host);
+    snprintf(says->role, sizeof says->role, "%.*s", DDP_ROUND_ROLE_SIZE - 1, options->role);
+    for (char *c = says->role; *c != '\0'; c++)
+        if (iscntrl((unsigned char)*c)) /* a record has none */
+            *c = '?';
     snprintf(says->address, sizeof says->address, "%.*s", DDP_ROUND_ADDRESS_SIZE - 1, address);
 }
 
@@ -215,6 +227,22 @@ static ddp_status plan_endpoint(const struct ddprun_options *options, struct ddp
                               "nodes know, such as %d",
                               DEFAULT_PORT);
     return DDP_OK;
+}
+
+/* A port that was asked for is rank 0's to listen on; without it, or if it is the store's own, the
+ * store is the place, as with torchrun's static backend. */
+static void plan_remote_master(struct plan *plan, const struct ddprun_options *options,
+                               bool shared_off)
+{
+    struct remote_job_config *remote = &plan->remote;
+    bool asked = options->master_port != UINT32_MAX;
+    bool at_endpoint = asked && options->master_port == remote->endpoint.port;
+    plan->agent.agent_store = !shared_off && !is_alone(options) && (!asked || at_endpoint);
+    remote->is_master = plan->agent.agent_store && (is_static(options) || at_endpoint);
+    if (asked && !at_endpoint) {
+        plan->meeting.master_port = (uint16_t)options->master_port;
+        plan->meeting.master_flag = "--master-port";
+    }
 }
 
 /* The token is the one that is named; else the user's own, which a user without a home has not. */
@@ -275,7 +303,7 @@ static ddp_status plan_several(struct plan *plan, const struct ddprun_options *o
     agent->run_id = name;
     agent->store = plan->store;
     agent->store_prefix = plan->store_prefix;
-    agent->agent_store = !shared_off;
+    plan_remote_master(plan, options, shared_off);
     plan->join_timeout_ms = options->join_timeout_ms;
     plan_token(plan, options);
     plan_keys(plan);

@@ -134,6 +134,8 @@ static ddp_status host_store(struct remote_job *job, const struct addrinfo *info
     const struct ddpi_server_options options = {.auth = config->no_auth ? DDPI_SERVER_AUTH_NEVER
                                                                         : DDPI_SERVER_AUTH_DEFAULT};
     ddp_status status = ddpi_server_create_deaf(job->loop, &options, &job->server, err);
+    if (status == DDP_OK && config->is_master)
+        ddpi_server_set_tcpstore_job(job->server, config->job);
     if (status == DDP_OK)
         status = listen_at(job, host, err);
     if (status == DDP_OK)

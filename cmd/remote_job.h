@@ -22,6 +22,8 @@ struct remote_job_config {
     const char *token_file; /* NULL: there is none, and nothing is proven */
     bool token_named;       /* by the user: then everywhere; else it is his own, beyond loopback */
     bool no_auth;
+    /* If this node has the store, TCPStore clients that come to its endpoint are the job's. */
+    bool is_master;
     uint32_t lease_ms;
 };
 

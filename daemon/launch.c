@@ -145,6 +145,7 @@ static ddp_status make_env(const struct launch *launch, const struct worker_proc
     char store_prefix[128];
     /* Who has a key sees the keys of its job only, without the prefix that these have in common. */
     bool proves = launch->key_fd > 0;
+    bool roles = seat->role_world_size > 0; /* the server knows of them */
     placement_store_prefix(store_prefix, sizeof store_prefix, proves ? "" : config->store_prefix,
                            seat->generation);
     const struct placement placement = {
@@ -154,8 +155,8 @@ static ddp_status make_env(const struct launch *launch, const struct worker_proc
         .local_world_size = config->nproc,
         .group_rank = seat->node_rank,
         .group_world_size = seat->nodes,
-        .role_rank = worker->rank,
-        .role_world_size = seat->world_size,
+        .role_rank = roles ? seat->role_first_rank + worker->local_rank : worker->rank,
+        .role_world_size = roles ? seat->role_world_size : seat->world_size,
         .restart_count = seat->restarts,
         .max_restarts = config->max_restarts,
         .role = config->role,

@@ -25,6 +25,7 @@ struct field {
     int64_t min; /* of a number; 1 of a text: it may not be empty */
     int64_t max;
     const char *const *words; /* by value; NULL behind the last */
+    bool newer;               /* than some who write it: 0, or "", where it is not there */
 };
 
 struct table {
@@ -34,21 +35,29 @@ struct table {
 };
 
 #define PLACE(type, member) offsetof(type, member), sizeof(((type *)0)->member)
-#define TEXT_OF(type, name, member, min)                     \
-    {                                                        \
-        name, TEXT, false, PLACE(type, member), min, 0, NULL \
+#define TEXT_OF(type, name, member, min)                            \
+    {                                                               \
+        name, TEXT, false, PLACE(type, member), min, 0, NULL, false \
     }
-#define NUMBER_OF(type, name, member, min, max)                  \
+#define NUMBER_OF(type, name, member, min, max)                         \
+    {                                                                   \
+        name, NUMBER, false, PLACE(type, member), min, max, NULL, false \
+    }
+#define SIGNED_OF(type, name, member, min, max)                        \
+    {                                                                  \
+        name, NUMBER, true, PLACE(type, member), min, max, NULL, false \
+    }
+#define WORD_OF(type, name, member, words)                         \
+    {                                                              \
+        name, WORD, false, PLACE(type, member), 0, 0, words, false \
+    }
+#define NEWER_TEXT_OF(type, name, member)                        \
     {                                                            \
-        name, NUMBER, false, PLACE(type, member), min, max, NULL \
+        name, TEXT, false, PLACE(type, member), 0, 0, NULL, true \
     }
-#define SIGNED_OF(type, name, member, min, max)                 \
-    {                                                           \
-        name, NUMBER, true, PLACE(type, member), min, max, NULL \
-    }
-#define WORD_OF(type, name, member, words)                  \
-    {                                                       \
-        name, WORD, false, PLACE(type, member), 0, 0, words \
+#define NEWER_NUMBER_OF(type, name, member, max)                     \
+    {                                                                \
+        name, NUMBER, false, PLACE(type, member), 0, max, NULL, true \
     }
 
 static const char *const no_yes[] = {"no", "yes", NULL};
@@ -102,6 +111,7 @@ static const struct field member_fields[] = {
     NUMBER_OF(MEMBER, "failure_ran_ms", failure.ran_ms, 0, INT64_MAX),
     WORD_OF(MEMBER, "failure_final", failure.final, no_yes),
     TEXT_OF(MEMBER, "failure", failure.text, 0),
+    NEWER_TEXT_OF(MEMBER, "role", role),
 };
 
 static const struct field seat_fields[] = {
@@ -118,6 +128,8 @@ static const struct field seat_fields[] = {
     TEXT_OF(SEAT, "master_address", master_address, 0),
     NUMBER_OF(SEAT, "master_port", master_port, 0, UINT16_MAX),
     TEXT_OF(SEAT, "text", text, 0),
+    NEWER_NUMBER_OF(SEAT, "role_first_rank", role_first_rank, UINT32_MAX),
+    NEWER_NUMBER_OF(SEAT, "role_world_size", role_world_size, UINT32_MAX),
 };
 
 static const struct field summary_fields[] = {
@@ -403,7 +415,7 @@ static ddp_status take_lines(const struct table *table, struct ddpi_bytes record
         at = newline + 1;
     }
     for (size_t i = 0; i < table->count; i++)
-        if (!(seen >> i & 1))
+        if (!(seen >> i & 1) && !table->fields[i].newer)
             return ddpi_error_set(err, DDP_E_PROTOCOL, "it has no '%s'", table->fields[i].name);
     return DDP_OK;
 }

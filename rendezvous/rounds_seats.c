@@ -115,6 +115,8 @@ void ddpi_rounds_copy_seat(struct ddp_round_seat *to, const struct ddp_round_sea
     to->first_rank = from->first_rank;
     to->world_size = from->world_size;
     to->restarts = from->restarts;
+    to->role_first_rank = from->role_first_rank;
+    to->role_world_size = from->role_world_size;
     to->master_port = from->master_port;
     ddpi_rounds_say(to->master_address, "%s", from->master_address);
     ddpi_rounds_say(to->text, "%s", from->text);
@@ -193,6 +195,32 @@ static void enter_generation(struct ddpi_rounds *rounds, uint64_t generation, ui
         ddpi_rounds_recount(rounds, ddpi_rounds_member_of(at));
 }
 
+static int compare_roles(const void *left, const void *right)
+{
+    const struct round_member *a = *(struct round_member *const *)left;
+    const struct round_member *b = *(struct round_member *const *)right;
+    int order = strcmp(a->says.role, b->says.role);
+    return order != 0 ? order : compare_u64(a->seat.node_rank, b->seat.node_rank);
+}
+
+/* Ranks are counted within each role as well, in the order of the nodes: those of one role are
+ * brought together for it. */
+static void count_roles(struct ddpi_rounds *rounds, uint32_t nodes)
+{
+    struct round_member **sorted = rounds->sorted;
+    qsort(sorted, nodes, sizeof *sorted, compare_roles);
+    for (uint32_t first = 0, end; first < nodes; first = end) {
+        uint32_t size = 0;
+        for (end = first;
+             end < nodes && strcmp(sorted[end]->says.role, sorted[first]->says.role) == 0; end++) {
+            sorted[end]->seat.role_first_rank = size;
+            size += sorted[end]->says.nproc;
+        }
+        for (uint32_t i = first; i < end; i++)
+            sorted[i]->seat.role_world_size = size;
+    }
+}
+
 ddp_status ddpi_rounds_seat_all(struct ddpi_rounds *rounds, struct ddp_error *err)
 {
     uint64_t generation = rounds->last + 1;
@@ -218,8 +246,10 @@ ddp_status ddpi_rounds_seat_all(struct ddpi_rounds *rounds, struct ddp_error *er
         seat.node_rank = i;
         memcpy(&member->seat, &seat, sizeof seat);
         seat.first_rank += member->says.nproc;
-        rounds->hooks.seat(rounds->hooks.ctx, member->id, &member->seat);
     }
+    count_roles(rounds, nodes);
+    for (uint32_t i = 0; i < nodes; i++)
+        rounds->hooks.seat(rounds->hooks.ctx, rounds->sorted[i]->id, &rounds->sorted[i]->seat);
     return DDP_OK;
 }
 

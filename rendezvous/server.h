@@ -158,6 +158,10 @@ size_t ddpi_server_delete_prefix(struct ddpi_server *server, const char *prefix)
 ddp_status ddpi_server_set_tcpstore_prefix(struct ddpi_server *server, const char *prefix,
                                            struct ddp_error *err);
 
+/* TCPStore clients that come to the server's own addresses are those of @job, a valid name, from
+ * now on; so a generation of that job needs no port of its own. */
+void ddpi_server_set_tcpstore_job(struct ddpi_server *server, const char *job);
+
 struct ddpi_server_stats ddpi_server_stats(const struct ddpi_server *server);
 
 /* Accept no more connections; those that are there are served as before. @cb is called from the

@@ -250,6 +250,8 @@ static ddp_status on_admit(void *owner, struct ddpi_conn *conn, struct ddp_error
                               "a TCPStore client cannot prove who it is, and no agent that has the "
                               "token is connected from its host");
     ddp_status status = ddpi_server_enter_job(server, conn, err);
+    if (conn->client.tcpstore && conn->job[0] == '\0')
+        memcpy(conn->job, server->tcpstore_job, sizeof conn->job);
     if (status != DDP_OK)
         return status;
     if (who->proven && who->role == DDPI_ROLE_AGENT) {

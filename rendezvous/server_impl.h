@@ -48,10 +48,11 @@ struct ddpi_server {
     struct ddpi_kv *kv;
     struct ddpi_round_keys *rounds;
     struct ddpi_kv_scope *tcpstore_scope;
-    struct ddpi_list listeners; /* ddpi_listener::of_server */
-    struct ddpi_list conns;     /* ddpi_conn::of_server */
-    struct ddpi_list half_open; /* ddpi_conn::of_half_open, in order of arrival */
-    struct ddpi_list dirty;     /* ddpi_conn::of_dirty */
+    char tcpstore_job[DDPI_JOB_MAX + 1]; /* of clients at ports of no job; "": of none */
+    struct ddpi_list listeners;          /* ddpi_listener::of_server */
+    struct ddpi_list conns;              /* ddpi_conn::of_server */
+    struct ddpi_list half_open;          /* ddpi_conn::of_half_open, in order of arrival */
+    struct ddpi_list dirty;              /* ddpi_conn::of_dirty */
     struct ddpi_log log;
     uint32_t max_connections;
     uint32_t max_data_ports;

@@ -49,6 +49,11 @@ static ddp_status check_epoch(const struct ddpi_server *server, const struct ddp
                           who->epoch, who->job, epoch);
 }
 
+void ddpi_server_set_tcpstore_job(struct ddpi_server *server, const char *job)
+{
+    snprintf(server->tcpstore_job, sizeof server->tcpstore_job, "%s", job);
+}
+
 ddp_status ddpi_server_enter_job(struct ddpi_server *server, struct ddpi_conn *conn,
                                  struct ddp_error *err)
 {

@@ -166,6 +166,10 @@ static ddp_status on_begin(void *ctx, const char *job, uint64_t generation, bool
     if (!store_is_master)
         return DDP_OK;
     seat->master_address[0] = '\0';
+    if (strcmp(server->tcpstore_job, job) == 0) {
+        seat->master_port = ddpi_server_port(server);
+        return DDP_OK;
+    }
     return open_port(server, job, generation, &seat->master_port, err);
 }
 

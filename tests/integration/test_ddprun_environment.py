@@ -135,12 +135,21 @@ class Variables(DdprunCase):
                               (('--master-addr=node7',), False),
                               (('--local-addr=10.0.0.9',), False)):
             with self.subTest(words):
-                env = self.workers(*words)[0]
+                env = self.workers('--nproc-per-node=2', *words)[0]
                 self.assertEqual(env['TORCHELASTIC_USE_AGENT_STORE'], str(shared))
                 same_port = env['DDPRUN_STORE'].endswith(':' + env['MASTER_PORT'])
                 self.assertEqual(same_port, shared)
-        env = self.workers(env={'TORCH_DISABLE_SHARE_RDZV_TCP_STORE': 1})[0]
+        env = self.workers('--nproc-per-node=2', env={'TORCH_DISABLE_SHARE_RDZV_TCP_STORE': 1})[0]
         self.assertEqual(env['TORCHELASTIC_USE_AGENT_STORE'], 'False')
+
+    def test_the_only_worker_hosts_its_own(self):
+        """What it starts may have another MASTER_ADDR and MASTER_PORT, where there is no store of ours."""
+        for words in ((), ('--master-port=0',), ('--rdzv-backend=c10d', '--rdzv-endpoint=localhost:0'),
+                      ('--standalone', '--nnodes=1:4')):
+            with self.subTest(words):
+                env = self.workers(*words, env={'TORCHELASTIC_USE_AGENT_STORE': 'True'})[0]
+                self.assertEqual(env['TORCHELASTIC_USE_AGENT_STORE'], 'False')
+                self.assertFalse(env['DDPRUN_STORE'].endswith(':' + env['MASTER_PORT']))
 
 
 class Ports(DdprunCase):

@@ -87,6 +87,7 @@ void rounds_join(struct rounds_fixture *fixture, unsigned id, const char *name)
     memset(&fixture->seat[id], 0, sizeof fixture->seat[id]);
     *says = (struct ddp_round_member){
         .nproc = 2, .node_rank = node_rank, .master_port = master_port, .terms = fixture->terms};
+    memcpy(says->role, fixture->role, sizeof says->role);
     (void)snprintf(says->name, sizeof says->name, "%s", name);
     (void)snprintf(says->address, sizeof says->address, "10.0.0.%u", id);
     publish(fixture, id);

@@ -67,12 +67,31 @@ START_TEST(where_they_meet)
     options.local_addr = row->local_addr;
     options.master_port = row->master_port;
     options.standalone = row->standalone;
+    options.nproc_per_node = 4;
     plan_meeting(&options, row->shared_off, &meeting);
     ck_assert_str_eq(meeting.store_host, row->store_host);
     ck_assert_uint_eq(meeting.store_port, row->store_port);
     ck_assert_str_eq(meeting.master_addr, row->addr);
     ck_assert_uint_eq(meeting.master_port, row->port);
     ck_assert_int_eq(meeting.agent_store, row->shared);
+}
+END_TEST
+
+/* With a MASTER_ADDR and MASTER_PORT of its own, maybe. */
+START_TEST(the_only_worker_hosts_its_own_store)
+{
+    struct ddprun_options options = base_options();
+    struct meeting meeting;
+    options.rdzv_backend = "static";
+    options.nproc_per_node = 1;
+    plan_meeting(&options, false, &meeting);
+    ck_assert(!meeting.agent_store);
+    options.max_nodes = 2;
+    plan_meeting(&options, false, &meeting);
+    ck_assert(meeting.agent_store);
+    options.standalone = true;
+    plan_meeting(&options, false, &meeting);
+    ck_assert(!meeting.agent_store);
 }
 END_TEST
 
@@ -109,6 +128,7 @@ Suite *test_suite(void)
     Suite *suite = suite_create("plan");
     TCase *tcase = tcase_create("meeting");
     tcase_add_loop_test(tcase, where_they_meet, 0, sizeof rows / sizeof *rows);
+    tcase_add_test(tcase, the_only_worker_hosts_its_own_store);
     tcase_add_test(tcase, an_endpoint_elsewhere_is_a_store);
     tcase_add_test(tcase, loopback);
     suite_add_tcase(suite, tcase);

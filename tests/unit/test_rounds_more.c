@@ -6,6 +6,7 @@
 #include "failmem.h"
 #include "rounds_fixture.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const char *const abc[] = {"a", "b", "c"};
@@ -131,6 +132,32 @@ static void fail_and_form(unsigned id, int exit_code, uint64_t ran_ms)
     if (rounds_summary(&at).state == ROUNDS_RUNNING)
         rounds_obey(&at, 3);
 }
+
+static void seated_in_role(unsigned id, uint32_t first, uint32_t size)
+{
+    ck_assert_uint_eq(at.seat[id].role_first_rank, first);
+    ck_assert_uint_eq(at.seat[id].role_world_size, size);
+}
+
+/* Members have two workers each. */
+START_TEST(ranks_are_counted_in_each_role)
+{
+    static const char *const roles[] = {"trainer", "ps", "trainer", "", "trainer"};
+    at.terms.min_nodes = at.terms.max_nodes = 5;
+    for (unsigned id = 0; id < 5; id++) {
+        char name[2] = {(char)('a' + id), '\0'};
+        (void)snprintf(at.role, sizeof at.role, "%s", roles[id]);
+        rounds_join(&at, id, name);
+    }
+    seated_in_role(0, 0, 6);
+    seated_in_role(1, 0, 2);
+    seated_in_role(2, 2, 6);
+    seated_in_role(3, 0, 2);
+    seated_in_role(4, 4, 6);
+    for (unsigned id = 0; id < 5; id++)
+        ck_assert_uint_eq(at.seat[id].first_rank, 2 * id);
+}
+END_TEST
 
 START_TEST(one_worker_that_fails_again_and_again)
 {
@@ -467,6 +494,7 @@ Suite *test_suite(void)
         a_drained_node_that_is_done_stops_nobody,
         the_job_is_scaled,
         terms_must_agree,
+        ranks_are_counted_in_each_role,
         one_worker_that_fails_again_and_again,
         one_node_that_fails_again_and_again,
         one_node_alone_is_no_pattern,

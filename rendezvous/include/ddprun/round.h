@@ -26,6 +26,7 @@ extern "C" {
 #define DDP_ROUND_NAME_SIZE    64  /* a node's name, with its NUL */
 #define DDP_ROUND_ADDRESS_SIZE 256 /* of a host, with its NUL */
 #define DDP_ROUND_TEXT_SIZE    256 /* a sentence, with its NUL */
+#define DDP_ROUND_ROLE_SIZE    64  /* of a node's workers, with its NUL */
 
 /* When a member that comes while a generation runs, and for which there is a seat, is seated. */
 enum ddp_round_join {
@@ -76,6 +77,7 @@ struct ddp_round_member {
     struct ddp_round_failure failure;
     bool leaving; /* it ends its workers, and then its session */
     bool fenced;  /* it was out of touch for so long that it has killed those of @generation */
+    char role[DDP_ROUND_ROLE_SIZE]; /* that its workers share with those of other nodes */
 };
 
 enum ddp_round_order {
@@ -104,6 +106,10 @@ struct ddp_round_seat {
     char master_address[DDP_ROUND_ADDRESS_SIZE];
     uint16_t master_port;
     char text[DDP_ROUND_TEXT_SIZE];
+    /* Among the workers of the same role: the rank of this member's first, and how many there are;
+     * 0 from a server that knows no roles. */
+    uint32_t role_first_rank;
+    uint32_t role_world_size;
 };
 
 typedef struct ddp_round ddp_round;
