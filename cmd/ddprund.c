@@ -389,6 +389,11 @@ static int run(struct daemon *daemon)
                           &err);
     if (status != DDP_OK)
         return fail(EXIT_CONFIG, &err);
+    if (daemon->logfile.fd < 0)
+        fprintf(stderr,
+                "ddprund: nobody reads the FIFO '%s': lines of the log are left out until somebody "
+                "does\n",
+                path);
     int uv_err = uv_loop_init(&daemon->loop);
     if (uv_err != 0) {
         ddpi_error_sys(&err, -uv_err, "cannot set up the event loop");

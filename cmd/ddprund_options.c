@@ -296,7 +296,10 @@ static const struct option table[] = {
      "after the other; 0: never",
      parse_busy_poll, FIELD(server.busy_poll_us), 0, 1000000},
     {"log-file", 0, "FILE", "DDPRUND_LOG_FILE", "standard error", RUNNING,
-     "append the log to FILE; SIGHUP opens it again", option_text, FIELD(log_file), 0, 0},
+     "append the log to FILE; SIGHUP opens it again; lines for a FIFO that nobody reads are left "
+     "out, "
+     "and counted",
+     option_text, FIELD(log_file), 0, 0},
     {"log-level", 0, "LEVEL", "DDPRUND_LOG_LEVEL", "info", RUNNING,
      "error, warning, info or debug: the least that is logged", parse_level, FIELD(log_level), 0,
      0},

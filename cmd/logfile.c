@@ -1,6 +1,7 @@
 /*
  * logfile.c - writes log lines. Owns the file's descriptor. A line that cannot be written at once
- * is left out and counted, as the loop must not wait for a terminal or a pipe.
+ * is left out and counted, as the loop must not wait for a terminal or a pipe. Nor does it wait for
+ * somebody to read a FIFO: until then there is no descriptor, and each line asks for one again.
  */
 #include "logfile.h"
 
@@ -12,6 +13,7 @@
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,9 +34,29 @@ static int put_time(char *text, size_t size)
     return len + snprintf(text + len, size - (size_t)len, ".%03ldZ ", now.tv_nsec / 1000000);
 }
 
-/* A pipe that polls as writable takes a line without waiting. */
-static bool write_line(const struct logfile *file, enum ddpi_log_level level, const char *line)
+static bool is_fifo(const char *path)
 {
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISFIFO(status.st_mode);
+}
+
+/* -1 without an error: a FIFO that nobody reads. */
+static ddp_status open_path(const char *path, int *ret_fd, struct ddp_error *err)
+{
+    const int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+    int fd = path != NULL ? open(path, flags, FILE_MODE) : STDERR_FILENO;
+    int cause = errno;
+    if (fd < 0 && !(cause == ENXIO && is_fifo(path)))
+        return ddpi_error_sys(err, cause, "cannot write to the log file '%s'", path);
+    *ret_fd = fd;
+    return DDP_OK;
+}
+
+/* A pipe that polls as writable takes a line without waiting. */
+static bool write_line(struct logfile *file, enum ddpi_log_level level, const char *line)
+{
+    if (file->fd < 0)
+        (void)!open_path(file->path, &file->fd, NULL);
     char text[LINE_SIZE];
     struct pollfd ready = {.fd = file->fd, .events = POLLOUT};
     int len = put_time(text, sizeof text);
@@ -79,17 +101,6 @@ static void on_line(void *ctx, enum ddpi_log_level level, const char *line)
         file->left_out++;
 }
 
-static ddp_status open_path(const char *path, int *ret_fd, struct ddp_error *err)
-{
-    int fd = path == NULL
-                 ? STDERR_FILENO
-                 : open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, FILE_MODE);
-    if (fd < 0)
-        return ddpi_error_sys(err, errno, "cannot write to the log file '%s'", path);
-    *ret_fd = fd;
-    return DDP_OK;
-}
-
 ddp_status logfile_open(struct logfile *file, const char *path, enum ddpi_log_level max_level,
                         const struct ddpi_clock *clock, struct ddp_error *err)
 {
@@ -115,14 +126,15 @@ ddp_status logfile_reopen(struct logfile *file, struct ddp_error *err)
     if (status != DDP_OK || file->path == NULL)
         return status;
     file->fd = fd;
-    close(old);
+    if (old >= 0)
+        close(old);
     return DDP_OK;
 }
 
 void logfile_close(struct logfile *file)
 {
     (void)write_left_out(file);
-    if (file->path != NULL)
+    if (file->path != NULL && file->fd >= 0)
         close(file->fd);
     *file = (struct logfile){.fd = -1};
 }

@@ -14,15 +14,15 @@ enum { LOGFILE_RATE = 50, LOGFILE_BURST = 200 };
 struct logfile {
     struct ddpi_log log; /* to be handed to those who log */
     const struct ddpi_clock *clock;
-    const char *path; /* NULL: stderr */
-    int fd;
+    const char *path;   /* NULL: stderr */
+    int fd;             /* -1: a FIFO that nobody reads yet */
     uint64_t credit_us; /* time not used up by lines */
     uint64_t credited_us;
     uint64_t left_out; /* lines since the last that was written */
 };
 
-/* @path (NULL: stderr) must outlive the log file. On DDP_OK the caller ends with logfile_close().
- */
+/* @path (NULL: stderr) must outlive the log file. A FIFO that nobody reads is no error: its lines
+ * are left out until somebody does. On DDP_OK the caller ends with logfile_close(). */
 DDP_MUST_CHECK ddp_status logfile_open(struct logfile *file, const char *path,
                                        enum ddpi_log_level max_level,
                                        const struct ddpi_clock *clock, struct ddp_error *err);

@@ -285,6 +285,27 @@ class Log(DdprundCase):
         self.await_stat(job.endpoints[0], 'connections', 1)
         self.stop(job)
 
+    def test_a_fifo_that_nobody_reads(self):
+        fifo, log = self.folder / 'fifo', self.folder / 'log'
+        os.mkfifo(fifo)
+        job = self.serve(f'--log-file={fifo}')  # not even the beginning waits for a reader
+        job.read_until(f"nobody reads the FIFO '{fifo}'")
+        job.signal(signal.SIGHUP)
+        self.done(job.endpoints[0], 'add', 'a')
+        reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+        job.signal(signal.SIGHUP)
+        wait_until(lambda: select.select([reader], [], [], 0.1)[0], 'a line')
+        self.assertRegex(os.read(reader, 65536).decode(), r'warning: \d+ lines of the log were left out')
+        self.stop(job)
+
+        job = self.serve(f'--log-file={log}')
+        log.unlink()
+        os.mkfifo(log)
+        job.signal(signal.SIGHUP)
+        self.done(job.endpoints[0], 'add', 'a')
+        self.stop(job)
+
     def test_levels(self):
         job = self.serve('--log-level=error')
         with connect(job.endpoints[0]) as client:

@@ -1,12 +1,13 @@
 /*
- * test_logfile.c - lines as they are written, the rate, a pipe that nobody reads, and opening the
- * file again.
+ * test_logfile.c - lines as they are written, the rate, a pipe or a FIFO that nobody reads, and
+ * opening the file again.
  */
 #include "check_main.h"
 #include "logfile.h"
 
 #include <fcntl.h>
 #include <regex.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -180,6 +181,39 @@ START_TEST(a_pipe_that_nobody_reads)
 }
 END_TEST
 
+/* Nothing of it waits: neither to be opened, at first or again, nor to be written. */
+START_TEST(a_fifo_that_nobody_reads)
+{
+    char name[80];
+    snprintf(name, sizeof name, "%s/fifo", folder);
+    ck_assert_int_eq(mkfifo(name, 0600), 0);
+    struct logfile fifo;
+    signal(SIGPIPE, SIG_IGN);
+    ck_assert_int_eq(logfile_open(&fifo, name, DDPI_LOG_INFO, &test_clock, NULL), DDP_OK);
+    ddpi_log(&fifo.log, DDPI_LOG_INFO, "lost");
+    ck_assert_int_eq(logfile_reopen(&fifo, NULL), DDP_OK);
+    ddpi_log(&fifo.log, DDPI_LOG_INFO, "lost");
+    ck_assert_uint_eq(fifo.left_out, 2);
+
+    for (int reader = 0; reader < 2; reader++) {
+        int end = open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+        ck_assert_int_ge(end, 0);
+        ddpi_log(&fifo.log, DDPI_LOG_INFO, "seen");
+        ssize_t len = read(end, text, sizeof text - 1);
+        ck_assert_int_gt(len, 0);
+        text[len] = '\0';
+        ck_assert_ptr_nonnull(strstr(text, reader == 0 ? "2 lines" : "1 lines"));
+        ck_assert_ptr_nonnull(strstr(text, "info: seen\n"));
+        ck_assert_int_eq(logfile_reopen(&fifo, NULL), DDP_OK); /* it has a reader */
+        close(end);
+        ddpi_log(&fifo.log, DDPI_LOG_INFO, "lost");
+        ck_assert_uint_eq(fifo.left_out, 1);
+    }
+    logfile_close(&fifo);
+    unlink(name);
+}
+END_TEST
+
 START_TEST(a_file_in_no_directory)
 {
     struct logfile none = {.fd = 77};
@@ -202,6 +236,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, a_file_that_was_moved_away);
     tcase_add_test(tcase, a_file_that_cannot_be_opened_again);
     tcase_add_test(tcase, a_pipe_that_nobody_reads);
+    tcase_add_test(tcase, a_fifo_that_nobody_reads);
     tcase_add_test(tcase, a_file_in_no_directory);
     suite_add_tcase(suite, tcase);
     return suite;
