@@ -34,7 +34,7 @@ void ddpi_admission_finish(struct ddpi_admission *admission)
     struct ddpi_table_iter iter = {0};
     struct ddpi_table_node *node;
     while ((node = ddpi_table_next(&admission->hosts, &iter)) != NULL)
-        forget(admission, ddpi_container_of(node, struct host, node));
+        ddpi_free(ddpi_container_of(node, struct host, node));
     ddpi_table_finish(&admission->hosts);
 }
 

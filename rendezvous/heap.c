@@ -57,6 +57,18 @@ bool ddpi_heap_insert(struct ddpi_heap *heap, struct ddpi_heap_node *node, uint6
     return true;
 }
 
+/* What stays is room for as many again, so what is taken out can be put back. */
+static void shrink(struct ddpi_heap *heap)
+{
+    if (heap->size <= FIRST_SIZE || heap->count >= heap->size / 8)
+        return;
+    struct ddpi_heap_node **nodes = ddpi_realloc(heap->nodes, heap->size / 2, sizeof(*nodes));
+    if (nodes == NULL)
+        return;
+    heap->nodes = nodes;
+    heap->size /= 2;
+}
+
 void ddpi_heap_remove(struct ddpi_heap *heap, struct ddpi_heap_node *node)
 {
     if (node->place == 0)
@@ -64,6 +76,7 @@ void ddpi_heap_remove(struct ddpi_heap *heap, struct ddpi_heap_node *node)
     size_t index = node->place - 1;
     node->place = 0;
     struct ddpi_heap_node *last = heap->nodes[--heap->count];
+    shrink(heap);
     if (last == node)
         return;
     if (last->at < node->at)

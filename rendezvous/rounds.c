@@ -63,10 +63,9 @@ static void member_destroy(struct ddpi_rounds *rounds, struct round_member *memb
 static void forget_all_drained(struct ddpi_rounds *rounds)
 {
     struct ddpi_table_iter iter = {0};
-    for (struct ddpi_table_node *node; (node = ddpi_table_next(&rounds->drained, &iter)) != NULL;) {
-        ddpi_table_remove(&rounds->drained, node);
+    for (struct ddpi_table_node *node; (node = ddpi_table_next(&rounds->drained, &iter)) != NULL;)
         ddpi_free(ddpi_container_of(node, struct drained_name, node));
-    }
+    ddpi_table_finish(&rounds->drained);
 }
 
 void ddpi_rounds_destroy(struct ddpi_rounds *rounds)
@@ -77,7 +76,6 @@ void ddpi_rounds_destroy(struct ddpi_rounds *rounds)
         member_destroy(rounds, ddpi_rounds_member_of(rounds->members.next));
     forget_all_drained(rounds);
     ddpi_table_finish(&rounds->by_id);
-    ddpi_table_finish(&rounds->drained);
     ddpi_free(rounds->sorted);
     ddpi_free(rounds);
 }

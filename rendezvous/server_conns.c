@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WORTH_GIVING_BACK = 16 * 1024 * 1024 };
+enum { WORTH_GIVING_BACK = 16 * 1024 * 1024, WORTH_OF_KEYS = 2 * 1024 * 1024 };
 
 /* --- the end of a turn --- */
 
@@ -107,19 +107,27 @@ ddp_status ddpi_server_commit(struct ddpi_server *server, struct ddp_error *err)
     return status;
 }
 
+/* Whether half of what there was, and @worth more, has gone since it was last true. */
+static bool has_ebbed(size_t *most, size_t held, size_t worth)
+{
+    if (held > *most)
+        *most = held;
+    if (*most - held < *most / 2 + worth)
+        return false;
+    *most = held;
+    return true;
+}
+
 /* The C library gives back only what lies at the end of its heap, and one key that stays can keep
  * it from that. To look through all of it takes some ms for each 100 MiB, so it is done when half
- * of what was there has gone. */
+ * of what was there has gone; buffers come and go in no time, keys do not. */
 static void give_memory_back(struct ddpi_server *server)
 {
-    size_t held =
-        ddpi_kv_stats(server->kv).bytes + server->shared.input.held + server->shared.output.held;
-    if (held > server->most_held)
-        server->most_held = held;
-    if (server->most_held - held < server->most_held / 2 + WORTH_GIVING_BACK)
-        return;
-    ddpi_heap_trim();
-    server->most_held = held;
+    size_t keys = ddpi_kv_stats(server->kv).bytes;
+    size_t held = keys + server->shared.input.held + server->shared.output.held;
+    bool fewer_keys = has_ebbed(&server->most_keys, keys, WORTH_OF_KEYS);
+    if (has_ebbed(&server->most_held, held, WORTH_GIVING_BACK) || fewer_keys)
+        ddpi_heap_trim();
 }
 
 /* Not before all that has come is read: a server that was suspended would else find leases over

@@ -60,6 +60,7 @@ struct ddpi_server {
     struct ddpi_rate rate; /* of connections that fail */
     struct ddpi_conn_shared shared;
     size_t most_held;             /* bytes, since memory was given back last */
+    size_t most_keys;             /* ... of these, in keys */
     struct ddpi_credential token; /* env.gate points here where there is one */
     struct ddpi_admission admission;
     struct hush hushes[REFUSALS];

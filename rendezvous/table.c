@@ -1,6 +1,7 @@
 /*
- * table.c - the hash table. Chains in slots, doubled at one node per two slots; while it grows,
- * both generations of slots are searched and each insertion empties a few of the old ones.
+ * table.c - the hash table. Chains in slots, doubled at one node per two slots and halved at one
+ * per eight; meanwhile both generations of slots are searched, and each insertion and removal
+ * empties a few of the old ones.
  */
 #include "table.h"
 
@@ -8,8 +9,9 @@
 
 #include <string.h>
 
-/* Four old slots per insertion empty them long before the new ones are full. */
-enum { FIRST_SIZE = 64, MOVES_PER_INSERT = 4 };
+/* Four old slots per insertion empty them long before the new ones are full; sixteen per removal,
+ * before there is reason to halve them again, so that a table that loses all becomes small. */
+enum { FIRST_SIZE = 64, MOVES_PER_INSERT = 4, MOVES_PER_REMOVAL = 16 };
 
 void ddpi_table_init(struct ddpi_table *table, const uint8_t seed[DDPI_SEED_SIZE])
 {
@@ -79,9 +81,9 @@ static void push(const struct ddpi_table_slots *slots, struct ddpi_table_node *n
     *slot = node;
 }
 
-static void move_some(struct ddpi_table *table)
+static void move_some(struct ddpi_table *table, int slots)
 {
-    for (int i = 0; i < MOVES_PER_INSERT && table->moved < table->old.size; i++) {
+    for (int i = 0; i < slots && table->moved < table->old.size; i++) {
         struct ddpi_table_node *node = table->old.at[table->moved];
         table->old.at[table->moved++] = NULL;
         while (node != NULL) {
@@ -96,10 +98,9 @@ static void move_some(struct ddpi_table *table)
     }
 }
 
-/* A table that cannot grow stays correct, only its chains get longer. */
-static void grow(struct ddpi_table *table)
+/* A table that cannot be resized stays correct, only its chains get longer. */
+static void resize(struct ddpi_table *table, size_t size)
 {
-    size_t size = table->now.size > 0 ? table->now.size * 2 : FIRST_SIZE;
     struct ddpi_table_node **at = ddpi_calloc(size, sizeof(*at));
     if (at == NULL)
         return;
@@ -111,13 +112,13 @@ static void grow(struct ddpi_table *table)
 bool ddpi_table_insert(struct ddpi_table *table, struct ddpi_table_node *node)
 {
     if (table->count >= table->now.size / 2 && table->old.size == 0)
-        grow(table);
+        resize(table, table->now.size > 0 ? table->now.size * 2 : FIRST_SIZE);
     if (table->now.size == 0)
         return false;
     node->hash = ddpi_table_hash(table, node->key, node->key_len);
     push(&table->now, node);
     table->count++;
-    move_some(table);
+    move_some(table, MOVES_PER_INSERT);
     return true;
 }
 
@@ -127,6 +128,9 @@ void ddpi_table_remove(struct ddpi_table *table, struct ddpi_table_node *node)
     *link = node->next;
     node->next = NULL;
     table->count--;
+    if (table->count < table->now.size / 8 && table->now.size > FIRST_SIZE && table->old.size == 0)
+        resize(table, table->now.size / 2);
+    move_some(table, MOVES_PER_REMOVAL);
 }
 
 struct ddpi_table_node *ddpi_table_next(const struct ddpi_table *table,

@@ -1,8 +1,8 @@
 /*
  * table.h - intrusive hash table over byte-string keys, with a keyed hash.
  *
- * It owns its slots, never its nodes. Growing is spread over the insertions that follow, so no
- * single operation costs more when the table is large.
+ * It owns its slots, never its nodes. Growing and shrinking are spread over the insertions and
+ * removals that follow, so no single operation costs more when the table is large.
  */
 #ifndef DDPI_TABLE_H
 #define DDPI_TABLE_H
@@ -55,8 +55,9 @@ bool ddpi_table_insert(struct ddpi_table *table, struct ddpi_table_node *node);
 /* @node is in the table. */
 void ddpi_table_remove(struct ddpi_table *table, struct ddpi_table_node *node);
 
-/* Walks all nodes in no particular order. The node returned last may be removed; nothing may be
- * inserted during the walk. Start with a zeroed iterator; NULL at the end. */
+/* Walks all nodes in no particular order. Nothing may be inserted or removed during the walk; but
+ * where the table is finished next, the node returned last may be freed. Start with a zeroed
+ * iterator; NULL at the end. */
 struct ddpi_table_iter {
     size_t slot;
     struct ddpi_table_node *next;

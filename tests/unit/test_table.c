@@ -39,18 +39,72 @@ START_TEST(everything_is_found_while_it_grows)
         for (int j = i % 7; j <= i; j += 97)
             ck_assert_ptr_eq(ddpi_table_find(&table, &names[j], sizeof(int)), &nodes[j]);
     }
-    /* Each is seen once, and may be removed as it is seen. */
     struct ddpi_table_iter iter = {0};
     int seen = 0;
     for (struct ddpi_table_node *node; (node = ddpi_table_next(&table, &iter)) != NULL; seen++)
-        if (*(const int *)node->key % 2 == 0)
-            ddpi_table_remove(&table, node);
+        node->key = NULL; /* each is seen once, and not looked at afterwards */
     ck_assert_int_eq(seen, NODES);
-    ck_assert_uint_eq(table.count, NODES / 2);
-    for (int i = 0; i < NODES; i++)
-        ck_assert_ptr_eq(ddpi_table_find(&table, &names[i], sizeof(int)),
-                         i % 2 == 0 ? NULL : &nodes[i]);
+    ck_assert_uint_eq(table.count, NODES);
     ddpi_table_finish(&table);
+}
+END_TEST
+
+static void fill(struct ddpi_table *table, int count)
+{
+    for (int i = 0; i < count; i++) {
+        names[i] = i;
+        nodes[i].key = &names[i];
+        nodes[i].key_len = sizeof(int);
+        ck_assert(ddpi_table_insert(table, &nodes[i]));
+    }
+}
+
+/* Slots that can be looked at in one step, those of a table that has just been resized included. */
+enum { MOVES_AT_MOST = 16 };
+
+START_TEST(everything_is_found_while_it_shrinks)
+{
+    struct ddpi_table table;
+    ddpi_table_init(&table, seed);
+    fill(&table, NODES);
+    size_t largest = table.now.size;
+    for (int i = 0; i < NODES; i++) {
+        size_t moved = table.moved;
+        bool resizing = table.old.size > 0;
+        ddpi_table_remove(&table, &nodes[i]);
+        if (resizing)
+            ck_assert(table.old.size == 0 || table.moved - moved <= MOVES_AT_MOST);
+        else
+            ck_assert_uint_le(table.moved, table.old.size > 0 ? MOVES_AT_MOST : largest);
+        ck_assert_ptr_null(ddpi_table_find(&table, &names[i], sizeof(int)));
+        for (int j = i + 1 + i % 7; j < NODES; j += 97)
+            ck_assert_ptr_eq(ddpi_table_find(&table, &names[j], sizeof(int)), &nodes[j]);
+    }
+    ck_assert_uint_eq(table.count, 0);
+    ck_assert_uint_eq(table.old.size, 0);
+    ck_assert_uint_le(table.now.size, 64);
+    ck_assert_uint_gt(largest, NODES);
+    ddpi_table_finish(&table);
+}
+END_TEST
+
+/* Whatever it is doing, it can turn round. */
+START_TEST(it_grows_again_while_it_shrinks)
+{
+    for (int left = 0; left < 700; left += 7) {
+        struct ddpi_table table;
+        ddpi_table_init(&table, seed);
+        fill(&table, NODES);
+        for (int i = NODES - 1; i >= left; i--)
+            ddpi_table_remove(&table, &nodes[i]);
+        for (int i = left; i < NODES; i++)
+            ck_assert(ddpi_table_insert(&table, &nodes[i]));
+        ck_assert_uint_eq(table.count, NODES);
+        ck_assert_uint_ge(table.now.size, NODES);
+        for (int i = 0; i < NODES; i++)
+            ck_assert_ptr_eq(ddpi_table_find(&table, &names[i], sizeof(int)), &nodes[i]);
+        ddpi_table_finish(&table);
+    }
 }
 END_TEST
 
@@ -73,6 +127,7 @@ START_TEST(heap_gives_the_earliest)
         ddpi_heap_remove(&heap, top);
     }
     ck_assert_uint_eq(count, 500 - 167);
+    ck_assert_uint_le(heap.size, 16);
     ddpi_heap_finish(&heap);
 }
 END_TEST
@@ -83,6 +138,8 @@ Suite *test_suite(void)
     TCase *tcase = tcase_create("containers");
     tcase_add_test(tcase, siphash_vectors);
     tcase_add_test(tcase, everything_is_found_while_it_grows);
+    tcase_add_test(tcase, everything_is_found_while_it_shrinks);
+    tcase_add_test(tcase, it_grows_again_while_it_shrinks);
     tcase_add_test(tcase, heap_gives_the_earliest);
     suite_add_tcase(suite, tcase);
     return suite;
