@@ -246,6 +246,18 @@ static const struct option table[] = {
      1000000},
     {"max-sessions", 0, "N", "DDPRUND_MAX_SESSIONS", "65536", LIMITS, "sessions at the same time",
      parse_count, FIELD(server.max_sessions), 1, 10000000},
+    {"max-job-keys", 0, "N", "DDPRUND_MAX_JOB_KEYS", "as many as are free", LIMITS,
+     "keys of one job; by default a job may have as many as it leaves to others: alone half, the "
+     "next one half of the rest; what belongs to no job counts as one",
+     parse_count, FIELD(server.max_job_keys), 1, INT64_C(1000000000)},
+    {"max-job-bytes", 0, "SIZE", "DDPRUND_MAX_JOB_BYTES", "as much as is free", LIMITS,
+     "the same of --max-bytes", parse_size, FIELD(server.max_job_bytes), 4 * KIB, 16 * TIB},
+    {"max-job-sessions", 0, "N", "DDPRUND_MAX_JOB_SESSIONS", "as many as are free", LIMITS,
+     "the same of --max-sessions", parse_count, FIELD(server.max_job_sessions), 1, 10000000},
+    {"reserve", 0, "SIZE", "DDPRUND_RESERVE", "64M", LIMITS,
+     "beside --max-bytes, for what the nodes of jobs need to find together: no client can take it, "
+     "and neither --max-keys nor --max-sessions nor --max-value counts for it",
+     parse_size, FIELD(server.reserve), 4 * KIB, 16 * TIB},
     {"history", 0, "N", "DDPRUND_HISTORY", "65536", LIMITS,
      "the latest changes, from which a watch that was cut off can go on; older ones are forgotten",
      parse_count, FIELD(server.history_changes), 1, INT64_C(1000000000)},
@@ -331,7 +343,8 @@ ddp_status ddprund_options_parse(int argc, char **argv, char *const *envp,
                                  struct ddprund_options *ret_options, struct ddp_error *err)
 {
     char *const no_envp[] = {NULL};
-    struct ddprund_options options = {.log_level = DDPI_LOG_INFO, .drain_timeout_ms = 5000};
+    struct ddprund_options options = {
+        .server.fair_shares = true, .log_level = DDPI_LOG_INFO, .drain_timeout_ms = 5000};
     int operand = argc;
     ddp_status status =
         options_parse(&ddprund_option_table, 1, argv, envp, &options, &operand, err);

@@ -113,10 +113,16 @@ bool perf_server_start(const char *const *words, struct perf_server *ret, struct
 
 bool perf_server_start_ours(const struct perf *perf, struct perf_server *ret, struct ddp_error *err)
 {
-    char max_keys[32];
+    char max_keys[32], job_keys[32];
     snprintf(max_keys, sizeof max_keys, "--max-keys=%d", MAX_KEYS);
-    const char *const ddprund[] = {perf->ddprund, "--listen=127.0.0.1:0", "--log-level=warning",
-                                   max_keys, NULL};
+    snprintf(job_keys, sizeof job_keys, "--max-job-keys=%d", MAX_KEYS);
+    const char *const ddprund[] = {perf->ddprund,
+                                   "--listen=127.0.0.1:0",
+                                   "--log-level=warning",
+                                   max_keys,
+                                   job_keys,
+                                   "--max-job-bytes=1G",
+                                   NULL};
     const char *const own[] = {"/proc/self/exe", "store-server", NULL};
     return perf_server_start(*perf->ddprund != '\0' ? ddprund : own, ret, err);
 }

@@ -191,6 +191,8 @@ static void on_state(void *ctx, enum ddp_store_uv_state state, const char *why)
     else if (!connected && !job->told)
         membership_say(job->membership, "the store at %s: %s; trying again", job->config->store,
                        why);
+    if (!connected)
+        membership_cut(job->membership);
     job->told = !connected;
     job->connected = connected;
 }

@@ -159,6 +159,7 @@ void member_seat(struct member *member, const struct ddp_round_seat *seat, uint6
         member->waiting_since_ms = now_ms; /* it has not been in need of a seat until now */
     member->seat = *seat;
     member->seat_void = false;
+    member->lost_why[0] = '\0';
     if (!member->leaving)
         follow_seat(member, now_ms);
 }
@@ -185,12 +186,18 @@ void member_lost(struct member *member, const char *why, uint64_t now_ms)
 {
     member->seat = (struct ddp_round_seat){.order = DDP_ROUND_WAIT};
     member->seat_void = true;
+    snprintf(member->lost_why, sizeof member->lost_why, "%s", why);
     member->says.failure = (struct ddp_round_failure){0}; /* it was of the member that is lost */
     kill_workers(member, why);
     if (member->sm.state == MEMBER_FINISHED)
         enter_waiting(member, now_ms);
     if (member->sm.state == MEMBER_WAITING)
         say_phase(member, DDP_ROUND_IDLE, member->says.generation);
+}
+
+void member_cut(struct member *member)
+{
+    member->lost_why[0] = '\0';
 }
 
 /* ---- from the workers ----------------------------------------------------------------------- */
@@ -297,6 +304,11 @@ static void give_up(struct member *member, uint64_t now_ms)
                  "%.0f s, and what became of the others is not known",
                  (double)(now_ms - member->contact_ms) / 1e3);
         enter_over(member, EXIT_UNREACHABLE, why);
+    } else if (member->lost_why[0] != '\0') {
+        snprintf(why, sizeof why,
+                 "the store has not taken this node for %.0f s (--join-timeout): %.190s", seconds,
+                 member->lost_why);
+        enter_over(member, EXIT_TRY_AGAIN, why);
     } else if (!in_touch(member, now_ms)) {
         snprintf(why, sizeof why, "the store was not to be reached for %.0f s (--join-timeout)",
                  seconds);

@@ -63,9 +63,10 @@ struct member {
     uint64_t waiting_since_ms;    /* without a seat */
     bool heard;                   /* of the server, ever */
     bool seat_void;               /* the server has given us up: @seat is of no account */
-    bool leaving;                 /* OVER follows ENDING, WAITING */
-    bool killing;                 /* ENDING: it cannot be more urgent */
-    int exit_code;                /* of OVER */
+    char lost_why[DDP_ROUND_TEXT_SIZE]; /* what the store said last of that; "": nothing */
+    bool leaving;                       /* OVER follows ENDING, WAITING */
+    bool killing;                       /* ENDING: it cannot be more urgent */
+    int exit_code;                      /* of OVER */
     char why[DDP_ROUND_TEXT_SIZE];
 };
 
@@ -85,6 +86,8 @@ void member_join(struct member *member, uint64_t now_ms);
 void member_seat(struct member *member, const struct ddp_round_seat *seat, uint64_t now_ms);
 void member_contact(struct member *member, uint64_t sent_ms, uint64_t now_ms);
 void member_lost(struct member *member, const char *why, uint64_t now_ms);
+/* The store is not there: what it said last does not count. */
+void member_cut(struct member *member);
 
 /* From the workers: all run; one has failed (told once more when its exit code is known); all have
  * ended well and nothing is left; after stop, nothing is left. */

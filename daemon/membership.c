@@ -260,8 +260,15 @@ void membership_lost(struct membership *membership, const char *why)
 {
     if (membership->member.sm.state == MEMBER_FINISHED)
         events_failure(&membership->events, why);
+    if (membership->member.sm.state == MEMBER_WAITING && membership->member.lost_why[0] == '\0')
+        logmux_say(&membership->agent.mux, "%s; this node asks again", why);
     member_lost(&membership->member, why, now_ms());
     settle(membership);
+}
+
+void membership_cut(struct membership *membership)
+{
+    member_cut(&membership->member);
 }
 
 void membership_leave(struct membership *membership, int exit_code, const char *why)

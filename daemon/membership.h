@@ -50,6 +50,7 @@ void membership_start(struct membership *membership);
 void membership_seat(struct membership *membership, const struct ddp_round_seat *seat);
 void membership_contact(struct membership *membership, uint64_t sent_ms);
 void membership_lost(struct membership *membership, const char *why);
+void membership_cut(struct membership *membership);
 
 /* Leave for a reason that is neither the workers' nor a signal: @exit_code, because of @why. */
 void membership_leave(struct membership *membership, int exit_code, const char *why);

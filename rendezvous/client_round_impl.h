@@ -52,6 +52,9 @@ struct ddp_round {
     bool has_old; /* a membership before this one may still stand for workers that run */
     struct ddp_store_session old;
 
+    uint32_t rest_ms; /* after the latest refusal; 0: it has been taken since */
+    bool resting;     /* nothing is asked until that is over */
+
     struct part member;
     struct ddp_round_member says;
     struct part node;

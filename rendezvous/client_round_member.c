@@ -8,11 +8,12 @@
  * Possible failure modes are:
  *   - the connection is lost: what may not have arrived is set again on the next one; the client
  *     holds the session and goes on with the watch by itself;
- *   - the session has ended, or the server refuses something for good: the member is lost, and
- *     with the next publication begins anew.
+ *   - the session has ended, or the server refuses something: the member is lost, and with the next
+ *     publication begins anew; after a refusal it rests before, from 0.1 s to 5 s.
  */
 #include "address.h"
 #include "client_round_impl.h"
+#include "client_uv_later.h"
 #include "error.h"
 #include "round_keys.h"
 #include "round_record.h"
@@ -22,6 +23,8 @@
 #include <string.h>
 
 DDPI_SM_DEFINE(ddpi_round_client, ROUND_STATES);
+
+enum { REST_FIRST_MS = 100, REST_MOST_MS = 5000 };
 
 enum { KEY_SIZE = sizeof DDPI_ROUND_PREFIX "/member/" + DDPI_JOB_MAX + 24 };
 
@@ -116,6 +119,25 @@ static void lose(ddp_round *round, const char *why)
     leave_behind(round, why);
 }
 
+static void on_rested(void *data)
+{
+    ddp_round *round = data;
+    round->resting = false;
+    ddpi_round_go_on(round);
+}
+
+/* The server does not do what was asked of it. It would not do it a moment later, and all who are
+ * refused for the same reason had better not ask at the same time. */
+static void take_refusal(ddp_round *round, const char *why)
+{
+    uint32_t rest_ms = round->rest_ms == 0 ? REST_FIRST_MS : 2 * round->rest_ms;
+    round->rest_ms = rest_ms < REST_MOST_MS ? rest_ms : REST_MOST_MS;
+    round->resting = true;
+    ddpi_uv_later(round->store, round->rest_ms / 2 + ddpi_uv_random() % (round->rest_ms / 2 + 1),
+                  on_rested, round);
+    lose(round, why);
+}
+
 /* --- seats --- */
 
 static void take_seat(ddp_round *round, const void *record, size_t len)
@@ -143,7 +165,7 @@ static void on_looked(void *data, const struct ddp_store_result *result)
     if (result->status == DDP_OK)
         take_seat(round, result->value, result->value_len);
     else if (result->status != DDP_E_NOT_FOUND) /* else it has not been given any */
-        lose(round, result->message);
+        take_refusal(round, result->message);
 }
 
 /* Changes of it were missed. */
@@ -183,15 +205,17 @@ static void took(ddp_round *round, struct part *part, const struct ddp_store_res
     bool sure = result->status == DDP_OK, maybe = result->status == DDP_E_CLOSED;
     if (part == &round->member) {
         round->known = round->known || sure || maybe;
-        if (sure)
+        if (sure) {
+            round->rest_ms = 0;
             ddpi_round_end_old(round);
+        }
     }
     if (maybe)
         part->due = true;
     else if (result->status == DDP_E_NOT_FOUND)
         ddpi_round_lose_session(round, result->message);
-    else if (!sure)
-        lose(round, result->message);
+    else if (!sure && part == &round->member) /* what people may want to know can be missing */
+        take_refusal(round, result->message);
     ddpi_round_go_on(round);
 }
 
@@ -277,7 +301,7 @@ static void on_watched(void *data, const struct ddp_store_result *result)
     if (result->status == DDP_OK)
         round->watch = result->watch;
     else
-        lose(round, result->message);
+        take_refusal(round, result->message);
 }
 
 static ddp_status watch_seat(ddp_round *round, struct ddp_error *err)
@@ -305,7 +329,7 @@ static void on_opened(void *data, const struct ddp_store_result *result)
     if (result->status == DDP_E_CLOSED) { /* if one was opened, nobody knows it */
         ddpi_sm_move(&round->sm, ROUND_ABSENT);
     } else if (result->status != DDP_OK) {
-        lose(round, result->message);
+        take_refusal(round, result->message);
     } else {
         round->session = *result->session;
         round->id = number_of(&round->session);
@@ -330,7 +354,7 @@ static ddp_status open_session(ddp_round *round, struct ddp_error *err)
 
 ddp_status ddpi_round_kick(ddp_round *round, struct ddp_error *err)
 {
-    if (round->sm.state == ROUND_ABSENT && round->member.due)
+    if (round->sm.state == ROUND_ABSENT && round->member.due && !round->resting)
         return open_session(round, err);
     return round->sm.state == ROUND_JOINED ? send_due(round, err) : DDP_OK;
 }

@@ -14,6 +14,7 @@
  *     is left to itself.
  */
 #include "client_uv_impl.h"
+#include "client_uv_later.h"
 #include "error.h"
 #include "mem.h"
 #include "uvx.h"
@@ -42,6 +43,23 @@ void ddpi_uv_soon(ddp_store_uv *store)
 {
     if (!store->finished)
         uv_idle_start(&store->soon, on_soon);
+}
+
+void ddpi_uv_later(ddp_store_uv *store, uint32_t delay_ms, void (*due)(void *data), void *data)
+{
+    store->later_ms = ddpi_uv_now() + delay_ms;
+    store->later = due;
+    store->later_data = data;
+    ddpi_uv_soon(store);
+}
+
+static void call_later(ddp_store_uv *store, uint64_t now_ms)
+{
+    void (*due)(void *data) = store->later;
+    if (due == NULL || store->closing || now_ms < store->later_ms)
+        return;
+    store->later = NULL;
+    due(store->later_data);
 }
 
 static bool connected(const ddp_store_uv *store)
@@ -370,6 +388,8 @@ static void set_timer(ddp_store_uv *store)
     at = keep < at ? keep : at;
     if (store->link.state == UV_LINK_CONNECTING && store->address_until < at)
         at = store->address_until;
+    if (store->later != NULL && store->later_ms < at)
+        at = store->later_ms;
     if (at == UINT64_MAX) {
         uv_timer_stop(&store->timer);
         return;
@@ -383,6 +403,7 @@ static void settle(ddp_store_uv *store)
     if (store->finished)
         return;
     uint64_t now_ms = ddpi_uv_now();
+    call_later(store, now_ms);
     ddpi_uv_cancel_marked(store);
     ddpi_uv_keep_due(store, now_ms);
     if (connected(store) && store->link.state == UV_LINK_UP)
@@ -417,12 +438,17 @@ static void on_opened(void *ctx)
     ddpi_uv_keep_all(ctx);
 }
 
-static uint32_t next_random(void *ctx)
+uint32_t ddpi_uv_random(void)
 {
-    (void)ctx;
     uint32_t random = 0; /* without any: at once, which is what it is for a client alone */
     (void)!getrandom(&random, sizeof random, GRND_NONBLOCK);
     return random;
+}
+
+static uint32_t next_random(void *ctx)
+{
+    (void)ctx;
+    return ddpi_uv_random();
 }
 
 static ddp_status check_hooks(const struct ddp_store_uv_hooks *hooks, struct ddp_error *err)

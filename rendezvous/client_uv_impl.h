@@ -47,7 +47,10 @@ struct ddp_store_uv {
     uv_loop_t *loop;
     uv_tcp_t tcp; /* CONNECTING to CLOSING */
     uv_timer_t timer;
-    uv_idle_t soon;           /* there is something to do in the next turn */
+    uv_idle_t soon;            /* there is something to do in the next turn */
+    uint64_t later_ms;         /* when to call ... */
+    void (*later)(void *data); /* ... this; NULL: never */
+    void *later_data;
     struct uv_lookup *lookup; /* RESOLVING; it belongs to the loop */
     uv_connect_t connect;
     uv_write_t write;

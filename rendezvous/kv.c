@@ -15,14 +15,14 @@
 #include <string.h>
 
 const struct ddpi_kv_limits ddpi_kv_limits_default = {
-    .keys = 1000000,
-    .bytes = (size_t)1 << 30,
+    .room = {1000000, (size_t)1 << 30, 65536},
+    .of_job = {SIZE_MAX, SIZE_MAX, SIZE_MAX},
+    .reserve = {SIZE_MAX, (size_t)64 << 20, 65536},
     .key_len = DDP_STORE_KEY_MAX,
     .value_len = DDP_STORE_VALUE_MAX,
     .keys_per_wait = DDP_STORE_MANY_MAX,
     .waits_per_client = 1024,
     .watches_per_client = 1024,
-    .sessions = 65536,
     .history_changes = 65536,
     .history_bytes = (size_t)32 << 20,
     .tcpstore_key_len = 8192,
@@ -37,8 +37,10 @@ struct ddpi_kv *ddpi_kv_create(const struct ddpi_kv_limits *limits,
     struct ddpi_kv *kv = ddpi_calloc(1, sizeof(*kv));
     size_t key_len =
         limits->key_len > limits->tcpstore_key_len ? limits->key_len : limits->tcpstore_key_len;
-    char *full_key = ddpi_calloc(DDPI_KV_SCOPE_MAX + key_len, 1);
-    if (kv == NULL || full_key == NULL) {
+    char *full_key = ddpi_calloc(DDPI_KV_SCOPE_MAX + key_len, 1); /* for keys that have a scope */
+    if (kv == NULL || full_key == NULL || !ddpi_kv_room_init(kv, seed)) {
+        if (kv != NULL)
+            ddpi_kv_room_finish(kv);
         ddpi_free(kv);
         ddpi_free(full_key);
         return NULL;
@@ -75,6 +77,7 @@ void ddpi_kv_destroy(struct ddpi_kv *kv)
     }
     ddpi_kv_watch_finish(kv);
     ddpi_kv_scope_finish(kv);
+    ddpi_kv_room_finish(kv);
     ddpi_free(kv->full_key);
     ddpi_table_finish(&kv->keys);
     ddpi_table_finish(&kv->barriers);
@@ -118,8 +121,11 @@ size_t ddpi_kv_entry_size(size_t key_len)
 }
 
 /* An entry without a value; NULL when out of memory. The caller has checked for room. */
-struct kv_entry *ddpi_kv_entry_make(struct ddpi_kv *kv, struct ddpi_bytes key)
+struct kv_entry *ddpi_kv_entry_make(struct ddpi_kv *kv, struct kv_account *account,
+                                    struct ddpi_bytes key)
 {
+    if (account == NULL)
+        return NULL;
     struct kv_entry *entry = ddpi_calloc(1, ddpi_kv_entry_size(key.len));
     if (entry == NULL)
         return NULL;
@@ -135,7 +141,8 @@ struct kv_entry *ddpi_kv_entry_make(struct ddpi_kv *kv, struct ddpi_bytes key)
         return NULL;
     }
     ddpi_kv_order_insert(kv, entry);
-    kv->bytes += ddpi_kv_entry_size(key.len);
+    entry->account = account;
+    ddpi_kv_charge(kv, account, KV_ROOM_BYTES, ddpi_kv_entry_size(key.len));
     return entry;
 }
 
@@ -147,21 +154,8 @@ void ddpi_kv_entry_release(struct ddpi_kv *kv, struct kv_entry *entry)
         return;
     ddpi_table_remove(&kv->keys, &entry->node);
     ddpi_kv_order_remove(kv, entry);
-    kv->bytes -= ddpi_kv_entry_size(entry->node.key_len);
+    ddpi_kv_refund(kv, entry->account, KV_ROOM_BYTES, ddpi_kv_entry_size(entry->node.key_len));
     ddpi_free(entry);
-}
-
-bool ddpi_kv_has_room(const struct ddpi_kv *kv, size_t bytes)
-{
-    return kv->bytes <= kv->limits.bytes && bytes <= kv->limits.bytes - kv->bytes;
-}
-
-ddp_status ddpi_kv_no_room(const struct ddpi_kv *kv, struct ddp_error *err)
-{
-    return ddpi_error_set(err, DDP_E_LIMIT,
-                          "the store is full: it holds %zu of at most %zu bytes; delete keys or "
-                          "raise its limit",
-                          kv->bytes, kv->limits.bytes);
 }
 
 void ddpi_kv_answer(struct ddpi_kv *kv, struct ddpi_kv_client *client, struct ddpi_message *reply,
@@ -186,30 +180,16 @@ ddp_status ddpi_kv_next_key(const struct ddpi_kv *kv, struct kv_call *call, stru
     return *ret_more ? ddpi_kv_full_key(kv, call->client, key, ret_full, &call->err) : DDP_OK;
 }
 
-static ddp_status check_room(const struct ddpi_kv *kv, const struct kv_entry *entry,
+static ddp_status check_room(struct ddpi_kv *kv, const struct kv_entry *entry,
                              struct ddpi_bytes key, size_t value_len, struct ddp_error *err)
 {
     bool fresh = entry == NULL || entry->version == 0;
-    if (fresh && kv->nkeys >= kv->limits.keys)
-        return ddpi_error_set(err, DDP_E_LIMIT,
-                              "the store holds %zu keys, which is its limit; delete some or raise "
-                              "the limit",
-                              kv->nkeys);
     size_t held = fresh ? 0 : entry->value_len;
     size_t needed = value_len > held ? value_len - held : 0;
-    if (!ddpi_kv_has_room(kv, needed + (entry == NULL ? ddpi_kv_entry_size(key.len) : 0)))
-        return ddpi_kv_no_room(kv, err);
-    return DDP_OK;
-}
-
-ddp_status ddpi_kv_check_growth(const struct ddpi_kv *kv, size_t keys, size_t bytes,
-                                struct ddp_error *err)
-{
-    if (keys > 0 && keys > kv->limits.keys - kv->nkeys)
-        return ddpi_error_set(err, DDP_E_LIMIT,
-                              "%zu keys more than the %zu there are; the store may hold %zu", keys,
-                              kv->nkeys, kv->limits.keys);
-    return ddpi_kv_has_room(kv, bytes) ? DDP_OK : ddpi_kv_no_room(kv, err);
+    if (entry != NULL)
+        return ddpi_kv_check_growth(kv, entry->account, fresh, needed, err);
+    return ddpi_kv_check_growth(kv, ddpi_kv_account_get(kv, key), fresh,
+                                needed + ddpi_kv_entry_size(key.len), err);
 }
 
 ddp_status ddpi_kv_prepare(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
@@ -225,7 +205,7 @@ ddp_status ddpi_kv_prepare(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddp
     if (change.value == NULL)
         return ddpi_error_nomem(err, value.len);
     if (change.entry == NULL)
-        change.entry = ddpi_kv_entry_make(kv, key);
+        change.entry = ddpi_kv_entry_make(kv, ddpi_kv_account_get(kv, key), key);
     if (change.entry == NULL) {
         ddpi_free(change.value);
         return ddpi_error_nomem(err, ddpi_kv_entry_size(key.len));
@@ -250,8 +230,9 @@ void ddpi_kv_commit(struct ddpi_kv *kv, const struct kv_change *change)
 {
     struct kv_entry *entry = change->entry;
     bool fresh = entry->version == 0;
-    kv->bytes += change->bytes.len - entry->value_len;
-    kv->nkeys += fresh;
+    ddpi_kv_charge(kv, entry->account, KV_ROOM_BYTES, change->bytes.len);
+    ddpi_kv_refund(kv, entry->account, KV_ROOM_BYTES, entry->value_len);
+    ddpi_kv_charge(kv, entry->account, KV_ROOM_KEYS, fresh);
     if (fresh)
         ddpi_kv_scope_count(kv, ddpi_kv_name(entry), 1);
     ddpi_list_remove(&entry->of_session);
@@ -299,8 +280,8 @@ ddp_status ddpi_kv_put(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_by
 
 void ddpi_kv_drop(struct ddpi_kv *kv, struct kv_entry *entry)
 {
-    kv->bytes -= entry->value_len;
-    kv->nkeys--;
+    ddpi_kv_refund(kv, entry->account, KV_ROOM_BYTES, entry->value_len);
+    ddpi_kv_refund(kv, entry->account, KV_ROOM_KEYS, 1);
     ddpi_kv_scope_count(kv, ddpi_kv_name(entry), -1);
     kv->version++;
     ddpi_list_remove(&entry->of_session);
@@ -438,6 +419,8 @@ static ddp_status check_lengths(const struct ddpi_kv *kv, struct kv_call *call)
     if (status != DDP_OK)
         return status;
     uint32_t max = call->client->tcpstore ? kv->limits.tcpstore_value_len : kv->limits.value_len;
+    if (call->client->agent && max < DDPI_KV_RESERVED_VALUE_MAX && ddpi_kv_is_reserved(call->key))
+        max = DDPI_KV_RESERVED_VALUE_MAX;
     if (request->value.len > max)
         return ddpi_error_set(&call->err, DDP_E_LIMIT,
                               "a value of %zu bytes for '%.*s'; at most %u are allowed",
@@ -519,8 +502,10 @@ void ddpi_kv_apply(struct ddpi_kv *kv, struct ddpi_kv_client *client,
 
 struct ddpi_kv_stats ddpi_kv_stats(const struct ddpi_kv *kv)
 {
-    return (struct ddpi_kv_stats){.keys = kv->nkeys,
-                                  .bytes = kv->bytes,
+    return (struct ddpi_kv_stats){.keys = kv->used[KV_ROOM_KEYS],
+                                  .bytes = kv->used[KV_ROOM_BYTES],
+                                  .reserved = kv->reserve->used[KV_ROOM_BYTES],
+                                  .shares_full = kv->shares_full,
                                   .waits = kv->deadlines.count,
                                   .watches = kv->nwatches,
                                   .sessions = kv->leases.count,

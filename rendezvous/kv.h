@@ -21,16 +21,20 @@
 #include "sink.h"
 #include "siphash.h"
 
+/* What clients use up together. Bytes are those of keys, values, waiting requests and watches, with
+ * what it takes to hold them. */
+enum kv_room { KV_ROOM_KEYS, KV_ROOM_BYTES, KV_ROOM_SESSIONS, KV_ROOMS };
+
 /* Reaching one of them is DDP_E_LIMIT for the request that would exceed it, and for no other. */
 struct ddpi_kv_limits {
-    size_t keys;
-    size_t bytes; /* keys, values and waiting requests, with what it takes to hold them */
+    size_t room[KV_ROOMS];
+    size_t of_job[KV_ROOMS];  /* the share of each job; 0: as much as is free (kv_room.c) */
+    size_t reserve[KV_ROOMS]; /* beside these: for the keys of the rounds, and agents of no job */
     uint32_t key_len;
     uint32_t value_len;
     uint32_t keys_per_wait;
     uint32_t waits_per_client; /* waiting requests at the same time, barriers included */
     uint32_t watches_per_client;
-    size_t sessions;
     size_t history_changes;    /* remembered for watches that begin in the past; not in bytes ... */
     size_t history_bytes;      /* ... keys and values in all, which count here */
     uint32_t tcpstore_key_len; /* the same for clients of PyTorch; a scope does not count */
@@ -38,9 +42,8 @@ struct ddpi_kv_limits {
     uint32_t tcpstore_many; /* keys, or pairs of key and value, in one request */
 };
 
-/* 1 M keys, 1 GiB, lengths as in <ddprun/store.h>, 1024 waits and watches, 64 K
- * sessions; PyTorch's clients: 8 KiB, 8 MiB,
- * 128 K keys. */
+/* 1 M keys, 1 GiB, 64 K sessions, whosever they are; in reserve 64 MiB and 64 K sessions; lengths
+ * as in <ddprun/store.h>, 1024 waits and watches; PyTorch's clients: 8 KiB, 8 MiB, 128 K keys. */
 extern const struct ddpi_kv_limits ddpi_kv_limits_default;
 
 /*
@@ -53,8 +56,9 @@ struct ddpi_kv_client {
     struct ddpi_list watches; /* kv_watch::of_client */
     uint32_t nwatches;
     struct ddpi_list held;       /* kv_session::of_holder */
-    struct ddpi_kv_scope *scope; /* these two are the caller's; NULL: it sees all keys */
+    struct ddpi_kv_scope *scope; /* these three are the caller's; NULL: it sees all keys */
     bool tcpstore;               /* other limits count */
+    bool agent;                  /* of no job: it may use what is reserved for the rounds */
     struct kv_entry *served;     /* the queue that has woken it, until it asks for something */
 };
 
@@ -65,6 +69,8 @@ typedef void ddpi_kv_reply_fn(void *ctx, struct ddpi_kv_client *client,
 struct ddpi_kv_stats {
     size_t keys;
     size_t bytes;
+    size_t reserved;      /* of these bytes, those of the rounds */
+    uint64_t shares_full; /* requests refused for what their job holds */
     size_t waits;
     size_t watches;
     size_t sessions;
@@ -89,6 +95,10 @@ void ddpi_kv_client_dead(struct ddpi_kv *kv, struct ddpi_kv_client *client);
 
 void ddpi_kv_apply(struct ddpi_kv *kv, struct ddpi_kv_client *client,
                    const struct ddpi_message *request, uint64_t now_ms);
+
+/* However short the keys and values of clients must be: those of the rounds' keys, for agents of no
+ * job. */
+enum { DDPI_KV_RESERVED_KEY_MAX = 512, DDPI_KV_RESERVED_VALUE_MAX = 128 * 1024 };
 
 /* What @client asks next names these keys, at most DDPI_KV_AHEAD: let the processor fetch what
  * looking them up touches, all at the same time rather than one after the other. */
@@ -127,6 +137,12 @@ void ddpi_kv_each(const struct ddpi_kv *kv, struct ddpi_bytes prefix,
  * keys. */
 size_t ddpi_kv_delete_prefix(struct ddpi_kv *kv, struct ddpi_bytes prefix);
 
+/* The same for at most @most of them. */
+size_t ddpi_kv_delete_some(struct ddpi_kv *kv, struct ddpi_bytes prefix, size_t most);
+
+/* For the owner of the store: whether so much is in use that what nobody needs had better go. */
+bool ddpi_kv_is_tight(const struct ddpi_kv *kv);
+
 /*
  * The scope with @prefix ("" is one, too), for clients to have: a client that has it stands for one
  * call of get, and so does each other use; put when it is over. Fails for lack of memory, or
@@ -153,5 +169,17 @@ ddp_status ddpi_kv_restore(struct ddpi_kv *kv, const struct ddpi_mutation *mutat
 void ddpi_kv_restore_mark(struct ddpi_kv *kv, const struct ddpi_mark *mark, uint64_t now_ms);
 
 struct ddpi_kv_stats ddpi_kv_stats(const struct ddpi_kv *kv);
+
+/* What the keys, waits, watches and sessions of a job take. */
+struct ddpi_kv_use {
+    struct ddpi_bytes job;
+    size_t keys;
+    size_t bytes;
+    size_t sessions;
+};
+/* Of each job that holds something, in no order, until @visit returns false; it must not change
+ * anything. */
+void ddpi_kv_each_job(const struct ddpi_kv *kv,
+                      bool (*visit)(void *ctx, const struct ddpi_kv_use *use), void *ctx);
 
 #endif

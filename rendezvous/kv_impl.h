@@ -1,9 +1,10 @@
 /*
  * kv_impl.h - what the files of the core share: kv.c (keys and values), kv_more.c (the operations
  * beyond the native ones), kv_order.c (entries in order), kv_owner.c (what the owner of the store
- * may do), kv_queue.c (queues), kv_restore.c (the way to and from a sink), kv_scope.c (scopes),
- * kv_session.c (sessions), kv_txn.c (transactions), kv_wait.c (requests that wait) and kv_watch.c
- * (watches). Nobody else includes it.
+ * may do), kv_queue.c (queues), kv_restore.c (the way to and from a sink), kv_room.c (who may have
+ * how much), kv_scope.c (scopes), kv_session.c (sessions), kv_txn.c (transactions), kv_wait.c
+ * (requests that wait), kv_watch.c (watches) and kv_work.c (requests that cost much). Nobody else
+ * includes it.
  */
 #ifndef DDPI_KV_IMPL_H
 #define DDPI_KV_IMPL_H
@@ -22,21 +23,33 @@ struct kv_history {
     uint64_t floor; /* changes up to this version are not in it, all others are */
 };
 
+/* Who holds how much. */
+struct kv_account {
+    struct ddpi_table_node node; /* by the name of the job */
+    struct ddpi_heap_node rank;
+    size_t used[KV_ROOMS];
+    char name[];
+};
+
 struct ddpi_kv {
     struct ddpi_kv_limits limits;
+    size_t used[KV_ROOMS];      /* by all accounts */
+    struct ddpi_table accounts; /* kv_account::node, of jobs that hold something */
+    struct ddpi_heap richest;   /* kv_account::rank, without the reserve */
+    struct kv_account *jobless; /* what belongs to no job */
+    struct kv_account *reserve; /* the rounds' own keys and sessions */
+    uint64_t shares_full;       /* requests that were refused for it */
     struct ddpi_table keys;     /* kv_entry::node */
     struct ddpi_table barriers; /* kv_barrier::node */
     struct ddpi_heap deadlines; /* kv_wait::deadline */
     struct ddpi_table sessions; /* kv_session::node */
     struct ddpi_heap leases;    /* kv_session::lease */
     uint64_t last_session;
-    size_t nkeys;          /* entries that have a value */
     struct kv_entry *root; /* of all entries, in the order of their keys */
     struct ddpi_kv_scope **scopes;
     size_t nscopes;
     const char *reserved; /* a prefix */
     char *full_key;       /* room for the longest prefix of a scope and the longest key */
-    size_t bytes;
     uint64_t version;
     struct ddpi_table watch_nodes;    /* kv_watch_node::node, all but the root */
     struct kv_watch_node *watch_root; /* NULL while nobody watches anything */
@@ -55,7 +68,8 @@ struct kv_entry {
     uint64_t version; /* 0: no value */
     char *value;      /* a NUL behind it */
     size_t value_len;
-    struct kv_queue *queue;        /* NULL: empty, and nobody has been woken for it */
+    struct kv_queue *queue; /* NULL: empty, and nobody has been woken for it */
+    struct kv_account *account;
     struct kv_entry *left, *right; /* kv_order.c */
     struct ddpi_list links;        /* kv_link::of_entry, in order of arrival */
     struct ddpi_list watchers;     /* kv_link::of_entry of those who wait for the next write */
@@ -94,10 +108,9 @@ struct kv_call {
 struct kv_entry *ddpi_kv_find(const struct ddpi_kv *kv, struct ddpi_bytes key);
 struct kv_entry *ddpi_kv_find_value(const struct ddpi_kv *kv, struct ddpi_bytes key);
 size_t ddpi_kv_entry_size(size_t key_len);
-struct kv_entry *ddpi_kv_entry_make(struct ddpi_kv *kv, struct ddpi_bytes key);
+struct kv_entry *ddpi_kv_entry_make(struct ddpi_kv *kv, struct kv_account *account,
+                                    struct ddpi_bytes key);
 void ddpi_kv_entry_release(struct ddpi_kv *kv, struct kv_entry *entry);
-bool ddpi_kv_has_room(const struct ddpi_kv *kv, size_t bytes);
-ddp_status ddpi_kv_no_room(const struct ddpi_kv *kv, struct ddp_error *err);
 void ddpi_kv_answer(struct ddpi_kv *kv, struct ddpi_kv_client *client, struct ddpi_message *reply,
                     enum ddpi_op op, uint64_t id);
 void ddpi_kv_answer_value(struct ddpi_message *reply, const struct kv_entry *entry);
@@ -105,10 +118,6 @@ void ddpi_kv_answer_value(struct ddpi_message *reply, const struct kv_entry *ent
 /* The next of @keys as ddpi_kv_full_key() makes it; *@ret_more is false at their end. */
 ddp_status ddpi_kv_next_key(const struct ddpi_kv *kv, struct kv_call *call, struct ddpi_keys *keys,
                             struct ddpi_bytes *ret_full, bool *ret_more);
-
-/* Whether so many more keys and bytes would be within the limits. */
-ddp_status ddpi_kv_check_growth(const struct ddpi_kv *kv, size_t keys, size_t bytes,
-                                struct ddp_error *err);
 
 /* A new value with all the memory it takes: either committed, which cannot fail and wakes who waits
  * for the key to exist, or abandoned. Of one entry there is one at a time. */
@@ -142,6 +151,27 @@ void ddpi_kv_order_remove(struct ddpi_kv *kv, struct kv_entry *entry);
 struct kv_entry *ddpi_kv_order_first(const struct ddpi_kv *kv, struct ddpi_bytes prefix);
 struct kv_entry *ddpi_kv_order_next(const struct ddpi_kv *kv, const struct kv_entry *entry,
                                     struct ddpi_bytes prefix);
+/* kv_room.c */
+/* Whether @key is one of the rounds. */
+bool ddpi_kv_is_reserved(struct ddpi_bytes key);
+/* Whose account pays for what hangs on @key, made if there is none; NULL: no memory. It goes with
+ * the last byte that is charged to it, or with a check that fails. */
+struct kv_account *ddpi_kv_account_get(struct ddpi_kv *kv, struct ddpi_bytes key);
+/* The same for what @client asks: only an agent of no job draws on the reserve. */
+struct kv_account *ddpi_kv_account_for(struct ddpi_kv *kv, const struct ddpi_kv_client *client,
+                                       struct ddpi_bytes key);
+void ddpi_kv_account_release(struct ddpi_kv *kv, struct kv_account *account);
+/* Whether @account may have so much more. NULL: no memory for it. */
+ddp_status ddpi_kv_check_room(struct ddpi_kv *kv, struct kv_account *account, enum kv_room room,
+                              size_t amount, struct ddp_error *err);
+ddp_status ddpi_kv_check_growth(struct ddpi_kv *kv, struct kv_account *account, size_t keys,
+                                size_t bytes, struct ddp_error *err);
+void ddpi_kv_charge(struct ddpi_kv *kv, struct kv_account *account, enum kv_room room,
+                    size_t amount);
+void ddpi_kv_refund(struct ddpi_kv *kv, struct kv_account *account, enum kv_room room,
+                    size_t amount);
+bool ddpi_kv_room_init(struct ddpi_kv *kv, const uint8_t seed[DDPI_SEED_SIZE]);
+void ddpi_kv_room_finish(struct ddpi_kv *kv);
 
 /* kv_scope.c */
 /* What @key of a request is in the core, valid until the next call. */

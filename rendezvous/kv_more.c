@@ -112,8 +112,9 @@ static ddp_status extend(struct ddpi_kv *kv, struct kv_entry *entry, struct ddpi
         return ddpi_error_set(err, DDP_E_LIMIT,
                               "%zu bytes appended to a value of %zu; a value has at most %d",
                               more.len, entry->value_len, DDP_STORE_VALUE_MAX);
-    if (!ddpi_kv_has_room(kv, more.len))
-        return ddpi_kv_no_room(kv, err);
+    status = ddpi_kv_check_growth(kv, entry->account, 0, more.len, err);
+    if (status != DDP_OK)
+        return status;
     size_t len = entry->value_len + more.len;
     char *value = ddpi_realloc(entry->value, len + 1, 1);
     if (value == NULL)
@@ -121,7 +122,7 @@ static ddp_status extend(struct ddpi_kv *kv, struct kv_entry *entry, struct ddpi
     if (more.len > 0)
         memcpy(value + entry->value_len, more.data, more.len);
     value[len] = '\0';
-    kv->bytes += more.len;
+    ddpi_kv_charge(kv, entry->account, KV_ROOM_BYTES, more.len);
     ddpi_list_remove(&entry->of_session);
     entry->value = value;
     entry->value_len = len;
@@ -194,7 +195,9 @@ static ddp_status check_pairs(struct ddpi_kv *kv, struct kv_call *call)
         fresh += entry == NULL || entry->version == 0;
         needed += value.len + (entry == NULL ? ddpi_kv_entry_size(key.len) : 0);
     }
-    return status == DDP_OK ? ddpi_kv_check_growth(kv, fresh, needed, &call->err) : status;
+    if (status != DDP_OK)
+        return status;
+    return ddpi_kv_check_growth(kv, ddpi_kv_account_get(kv, call->key), fresh, needed, &call->err);
 }
 
 /* All pairs or, unless the heap gives out half-way, none. */

@@ -59,9 +59,15 @@ ddp_status ddpi_kv_check_owner(const struct ddpi_kv *kv, struct ddpi_bytes key,
 
 size_t ddpi_kv_delete_prefix(struct ddpi_kv *kv, struct ddpi_bytes prefix)
 {
-    size_t before = kv->nkeys;
+    return ddpi_kv_delete_some(kv, prefix, SIZE_MAX);
+}
+
+size_t ddpi_kv_delete_some(struct ddpi_kv *kv, struct ddpi_bytes prefix, size_t most)
+{
+    size_t before = kv->used[KV_ROOM_KEYS];
     struct kv_entry *next;
-    for (struct kv_entry *entry = ddpi_kv_order_first(kv, prefix); entry != NULL; entry = next) {
+    for (struct kv_entry *entry = ddpi_kv_order_first(kv, prefix);
+         entry != NULL && before - kv->used[KV_ROOM_KEYS] < most; entry = next) {
         next = ddpi_kv_order_next(kv, entry, prefix);
         ddpi_kv_queue_clear(kv, entry);
         if (entry->version != 0)
@@ -69,5 +75,5 @@ size_t ddpi_kv_delete_prefix(struct ddpi_kv *kv, struct ddpi_bytes prefix)
         else
             ddpi_kv_entry_release(kv, entry);
     }
-    return before - kv->nkeys;
+    return before - kv->used[KV_ROOM_KEYS];
 }

@@ -39,7 +39,7 @@ static void drop_first(struct ddpi_kv *kv, const struct kv_entry *entry)
     struct kv_item *item = first_item(entry->queue);
     ddpi_list_remove(&item->of_queue);
     entry->queue->len--;
-    kv->bytes -= item_size(item->len);
+    ddpi_kv_refund(kv, entry->account, KV_ROOM_BYTES, item_size(item->len));
     ddpi_free(item);
     ddpi_kv_emit(kv,
                  &(struct ddpi_mutation){.kind = DDPI_MUTATION_POP, .key = ddpi_kv_name(entry)});
@@ -51,7 +51,7 @@ static bool queue_make(struct ddpi_kv *kv, struct kv_entry *entry)
     if (entry->queue == NULL)
         return false;
     ddpi_list_init(&entry->queue->items);
-    kv->bytes += sizeof(*entry->queue);
+    ddpi_kv_charge(kv, entry->account, KV_ROOM_BYTES, sizeof(*entry->queue));
     return true;
 }
 
@@ -60,7 +60,7 @@ static void queue_release(struct ddpi_kv *kv, struct kv_entry *entry)
 {
     if (entry->queue->len > 0 || entry->queue->nserved > 0)
         return;
-    kv->bytes -= sizeof(*entry->queue);
+    ddpi_kv_refund(kv, entry->account, KV_ROOM_BYTES, sizeof(*entry->queue));
     ddpi_free(entry->queue);
     entry->queue = NULL;
 }
@@ -115,7 +115,7 @@ ddp_status ddpi_kv_enqueue(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddp
     if (item == NULL)
         return ddpi_error_nomem(err, item_size(value.len));
     if (entry == NULL)
-        entry = ddpi_kv_entry_make(kv, key);
+        entry = ddpi_kv_entry_make(kv, ddpi_kv_account_get(kv, key), key);
     if (entry == NULL || (entry->queue == NULL && !queue_make(kv, entry))) {
         ddpi_free(item);
         if (entry != NULL)
@@ -127,7 +127,7 @@ ddp_status ddpi_kv_enqueue(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddp
         memcpy(item->bytes, value.data, value.len);
     ddpi_list_append(&entry->queue->items, &item->of_queue);
     entry->queue->len++;
-    kv->bytes += item_size(value.len);
+    ddpi_kv_charge(kv, entry->account, KV_ROOM_BYTES, item_size(value.len));
     ddpi_kv_emit(kv,
                  &(struct ddpi_mutation){.kind = DDPI_MUTATION_PUSH, .key = key, .value = value});
     *ret_entry = entry;
@@ -140,10 +140,11 @@ ddp_status ddpi_kv_push(struct ddpi_kv *kv, struct kv_call *call)
     const struct kv_entry *old = ddpi_kv_find(kv, call->key);
     size_t needed = item_size(value.len) + (old == NULL ? ddpi_kv_entry_size(call->key.len) : 0) +
                     (old == NULL || old->queue == NULL ? sizeof(struct kv_queue) : 0);
-    if (!ddpi_kv_has_room(kv, needed))
-        return ddpi_kv_no_room(kv, &call->err);
     struct kv_entry *entry;
-    ddp_status status = ddpi_kv_enqueue(kv, call->key, value, &entry, &call->err);
+    ddp_status status =
+        ddpi_kv_check_growth(kv, ddpi_kv_account_get(kv, call->key), 0, needed, &call->err);
+    if (status == DDP_OK)
+        status = ddpi_kv_enqueue(kv, call->key, value, &entry, &call->err);
     if (status == DDP_OK)
         wake(kv, entry);
     return status;

@@ -31,7 +31,7 @@ struct ddpi_bytes ddpi_kv_scope_prefix(const struct ddpi_kv_scope *scope)
 size_t ddpi_kv_scope_nkeys(const struct ddpi_kv *kv, struct ddpi_kv_scope *scope)
 {
     if (scope == NULL)
-        return kv->nkeys;
+        return kv->used[KV_ROOM_KEYS];
     if (scope->counted)
         return scope->nkeys;
     struct ddpi_bytes prefix = prefix_of(scope);
@@ -158,6 +158,8 @@ ddp_status ddpi_kv_full_key(const struct ddpi_kv *kv, const struct ddpi_kv_clien
                             struct ddp_error *err)
 {
     uint32_t max = client->tcpstore ? kv->limits.tcpstore_key_len : kv->limits.key_len;
+    if (client->agent && max < DDPI_KV_RESERVED_KEY_MAX && ddpi_kv_is_reserved(key))
+        max = DDPI_KV_RESERVED_KEY_MAX;
     if (key.len > max)
         return ddpi_error_set(err, DDP_E_LIMIT, "a key of %zu bytes; at most %u are allowed",
                               key.len, max);

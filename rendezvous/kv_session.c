@@ -23,6 +23,7 @@ struct kv_session {
     struct ddpi_heap_node lease; /* until when */
     struct ddpi_list keys;       /* kv_entry::of_session */
     struct ddpi_list of_holder;  /* in its list while a client holds it */
+    struct kv_account *account;
     uint32_t lease_ms;
     uint64_t number;
     uint8_t token[DDPI_SESSION_SIZE]; /* the number, then two words of secret */
@@ -56,7 +57,8 @@ static void session_end(struct ddpi_kv *kv, struct kv_session *session)
     ddpi_list_remove(&session->of_holder);
     ddpi_kv_emit(
         kv, &(struct ddpi_mutation){.kind = DDPI_MUTATION_SESSION_END, .session = session->number});
-    kv->bytes -= sizeof(*session);
+    ddpi_kv_refund(kv, session->account, KV_ROOM_SESSIONS, 1);
+    ddpi_kv_refund(kv, session->account, KV_ROOM_BYTES, sizeof(*session));
     ddpi_free(session);
 }
 
@@ -87,24 +89,26 @@ uint64_t ddpi_kv_session_number(const struct ddpi_kv *kv, struct ddpi_bytes toke
     return session != NULL ? session->number : 0;
 }
 
-static ddp_status check_open(const struct ddpi_kv *kv, struct kv_call *call)
+static ddp_status check_open(struct ddpi_kv *kv, struct kv_call *call, struct kv_account *account)
 {
     uint32_t lease_ms = call->request->count;
     if (lease_ms == 0 || lease_ms > DDP_STORE_LEASE_MAX_MS)
         return ddpi_error_set(&call->err, DDP_E_INVALID, "a lease of %u ms; it may have 1 to %d ms",
                               lease_ms, DDP_STORE_LEASE_MAX_MS);
-    if (kv->leases.count >= kv->limits.sessions)
-        return ddpi_error_set(&call->err, DDP_E_LIMIT,
-                              "the store has %zu sessions, which is its limit", kv->leases.count);
-    return ddpi_kv_check_growth(kv, 0, sizeof(struct kv_session), &call->err);
+    ddp_status status = ddpi_kv_check_room(kv, account, KV_ROOM_SESSIONS, 1, &call->err);
+    if (status != DDP_OK)
+        return status;
+    return ddpi_kv_check_growth(kv, account, 0, sizeof(struct kv_session), &call->err);
 }
 
-static ddp_status session_create(struct ddpi_kv *kv, uint64_t number, uint32_t lease_ms,
-                                 uint64_t now_ms, struct kv_session **ret, struct ddp_error *err)
+static ddp_status session_create(struct ddpi_kv *kv, struct kv_account *account, uint64_t number,
+                                 uint32_t lease_ms, uint64_t now_ms, struct kv_session **ret,
+                                 struct ddp_error *err)
 {
     struct kv_session *session = ddpi_calloc(1, sizeof(*session));
     if (session == NULL)
         return ddpi_error_nomem(err, sizeof(*session));
+    session->account = account;
     session->number = number;
     session->lease_ms = lease_ms;
     session->node.key = session->token;
@@ -118,7 +122,8 @@ static ddp_status session_create(struct ddpi_kv *kv, uint64_t number, uint32_t l
         ddpi_free(session);
         return ddpi_error_nomem(err, sizeof(*session));
     }
-    kv->bytes += sizeof(*session);
+    ddpi_kv_charge(kv, account, KV_ROOM_BYTES, sizeof(*session));
+    ddpi_kv_charge(kv, account, KV_ROOM_SESSIONS, 1);
     *ret = session;
     return DDP_OK;
 }
@@ -126,10 +131,12 @@ static ddp_status session_create(struct ddpi_kv *kv, uint64_t number, uint32_t l
 ddp_status ddpi_kv_session_open(struct ddpi_kv *kv, struct kv_call *call)
 {
     struct kv_session *session = NULL;
-    ddp_status status = check_open(kv, call);
+    struct kv_account *account =
+        call->client->agent ? kv->reserve : ddpi_kv_account_for(kv, call->client, call->key);
+    ddp_status status = check_open(kv, call, account);
     if (status == DDP_OK)
-        status = session_create(kv, kv->last_session + 1, call->request->count, call->now_ms,
-                                &session, &call->err);
+        status = session_create(kv, account, kv->last_session + 1, call->request->count,
+                                call->now_ms, &session, &call->err);
     if (status != DDP_OK)
         return status;
     kv->last_session = session->number;
@@ -154,7 +161,8 @@ ddp_status ddpi_kv_session_restore(struct ddpi_kv *kv, uint64_t number, struct d
     if (token.len != DDPI_SESSION_SIZE || memcmp(token.data, &number, sizeof number) != 0 ||
         session_numbered(kv, number) != NULL || lease_ms == 0 || lease_ms > DDP_STORE_LEASE_MAX_MS)
         return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed session");
-    ddp_status status = session_create(kv, number, lease_ms, now_ms, &session, err);
+    /* Whose it is nobody has written down; with its keys the most important are those of nodes. */
+    ddp_status status = session_create(kv, kv->reserve, number, lease_ms, now_ms, &session, err);
     if (status != DDP_OK)
         return status;
     memcpy(session->token, token.data, token.len); /* its secret is that of another seed */

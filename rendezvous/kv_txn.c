@@ -112,26 +112,48 @@ static ddp_status check_conditions(const struct ddpi_kv *kv, struct kv_call *cal
     return status;
 }
 
+/* What some changes need of one account. */
+struct need {
+    struct kv_account *account; /* NULL: none yet */
+    size_t keys;
+    size_t bytes;
+};
+
+/* Of a client that sees all keys they may be of many jobs, which then are one: the last. */
+static void add_need(struct ddpi_kv *kv, struct need needs[2], const struct ddpi_clause *clause)
+{
+    const struct kv_entry *entry = ddpi_kv_find(kv, clause->key);
+    size_t held = entry != NULL ? entry->value_len : 0;
+    struct kv_account *account = ddpi_kv_account_get(kv, clause->key);
+    struct need *need = &needs[account == kv->reserve];
+    if (need->account != account)
+        ddpi_kv_account_release(kv, need->account);
+    need->account = account;
+    need->keys += entry == NULL || entry->version == 0;
+    need->bytes += clause->value.len > held ? clause->value.len - held : 0;
+    need->bytes += entry == NULL ? ddpi_kv_entry_size(clause->key.len) : 0;
+}
+
 /* Whether they may be made, and have room. What the deletes would give back is not counted: they
  * come first, but for a moment the new values are there beside the old ones. */
-static ddp_status check_changes(const struct ddpi_kv *kv, struct kv_call *call)
+static ddp_status check_changes(struct ddpi_kv *kv, struct kv_call *call)
 {
     struct ddpi_clauses clauses = call->request->clauses;
-    size_t fresh = 0, needed = 0;
+    struct need needs[2] = {{0}};
     for (struct ddpi_clause clause; next_clause(kv, call, &clauses, &clause);) {
         ddp_status status =
             is_change(&clause) ? ddpi_kv_check_owner(kv, clause.key, &call->err) : DDP_OK;
         if (status != DDP_OK)
             return status;
-        if (clause.kind != DDPI_THEN_SET)
-            continue;
-        const struct kv_entry *entry = ddpi_kv_find(kv, clause.key);
-        size_t held = entry != NULL ? entry->value_len : 0;
-        fresh += entry == NULL || entry->version == 0;
-        needed += clause.value.len > held ? clause.value.len - held : 0;
-        needed += entry == NULL ? ddpi_kv_entry_size(clause.key.len) : 0;
+        if (clause.kind == DDPI_THEN_SET)
+            add_need(kv, needs, &clause);
     }
-    return ddpi_kv_check_growth(kv, fresh, needed, &call->err);
+    ddp_status status = DDP_OK;
+    for (size_t i = 0; i < 2 && status == DDP_OK; i++)
+        if (needs[i].keys > 0 || needs[i].bytes > 0)
+            status = ddpi_kv_check_growth(kv, needs[i].account, needs[i].keys, needs[i].bytes,
+                                          &call->err);
+    return status;
 }
 
 /* All memory that the changes take: *@ret_count of them in @changes, or none. */

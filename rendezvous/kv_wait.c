@@ -20,7 +20,8 @@
 struct kv_barrier {
     struct ddpi_table_node node;
     struct ddpi_list waits; /* kv_wait::of_group */
-    uint32_t count;         /* full with so many */
+    struct kv_account *account;
+    uint32_t count; /* full with so many */
     uint32_t arrived;
     char name[];
 };
@@ -38,6 +39,7 @@ struct kv_wait {
     struct ddpi_heap_node deadline;
     struct ddpi_kv_client *client;
     struct kv_barrier *barrier; /* NULL: waits for keys */
+    struct kv_account *account;
     uint64_t id;
     enum ddpi_op op;
     uint32_t timeout_ms;
@@ -66,7 +68,7 @@ static void barrier_release(struct ddpi_kv *kv, struct kv_barrier *barrier)
     if (barrier->arrived > 0)
         return;
     ddpi_table_remove(&kv->barriers, &barrier->node);
-    kv->bytes -= barrier_size(barrier->node.key_len);
+    ddpi_kv_refund(kv, barrier->account, KV_ROOM_BYTES, barrier_size(barrier->node.key_len));
     ddpi_free(barrier);
 }
 
@@ -86,7 +88,7 @@ static void wait_destroy(struct ddpi_kv *kv, struct kv_wait *wait)
     ddpi_list_remove(&wait->of_client);
     wait->client->nwaits--;
     ddpi_heap_remove(&kv->deadlines, &wait->deadline);
-    kv->bytes -= wait_size(wait->nlinks);
+    ddpi_kv_refund(kv, wait->account, KV_ROOM_BYTES, wait_size(wait->nlinks));
     ddpi_free(wait);
 }
 
@@ -105,8 +107,10 @@ static ddp_status wait_create(struct ddpi_kv *kv, struct kv_call *call, uint32_t
         return ddpi_error_set(&call->err, DDP_E_LIMIT,
                               "this connection has %u waiting requests, which is the limit",
                               call->client->nwaits);
-    if (!ddpi_kv_has_room(kv, wait_size(nlinks)))
-        return ddpi_kv_no_room(kv, &call->err);
+    struct kv_account *account = ddpi_kv_account_for(kv, call->client, call->key);
+    ddp_status status = ddpi_kv_check_growth(kv, account, 0, wait_size(nlinks), &call->err);
+    if (status != DDP_OK)
+        return status;
     struct kv_wait *wait = ddpi_calloc(1, wait_size(nlinks));
     if (wait == NULL)
         return ddpi_error_nomem(&call->err, wait_size(nlinks));
@@ -123,7 +127,8 @@ static ddp_status wait_create(struct ddpi_kv *kv, struct kv_call *call, uint32_t
     ddpi_list_init(&wait->of_group);
     ddpi_list_append(&call->client->waits, &wait->of_client);
     call->client->nwaits++;
-    kv->bytes += wait_size(nlinks);
+    wait->account = account;
+    ddpi_kv_charge(kv, account, KV_ROOM_BYTES, wait_size(nlinks));
     *ret = wait;
     return DDP_OK;
 }
@@ -133,9 +138,12 @@ static ddp_status link_key(struct ddpi_kv *kv, struct kv_call *call, struct kv_w
 {
     struct kv_entry *entry = ddpi_kv_find(kv, key);
     if (entry == NULL) {
-        if (!ddpi_kv_has_room(kv, sizeof(*entry) + key.len))
-            return ddpi_kv_no_room(kv, &call->err);
-        entry = ddpi_kv_entry_make(kv, key);
+        struct kv_account *account = ddpi_kv_account_for(kv, call->client, key);
+        ddp_status status =
+            ddpi_kv_check_growth(kv, account, 0, ddpi_kv_entry_size(key.len), &call->err);
+        if (status != DDP_OK)
+            return status;
+        entry = ddpi_kv_entry_make(kv, account, key);
     }
     if (entry == NULL)
         return ddpi_error_nomem(&call->err, sizeof(*entry) + key.len);
@@ -371,7 +379,8 @@ ddp_status ddpi_kv_arrive(struct ddpi_kv *kv, struct kv_call *call)
     return DDP_OK;
 }
 
-static struct kv_barrier *barrier_create(struct ddpi_kv *kv, struct kv_call *call)
+static struct kv_barrier *barrier_create(struct ddpi_kv *kv, struct kv_call *call,
+                                         struct kv_account *account)
 {
     struct ddpi_bytes name = call->key;
     struct kv_barrier *barrier = ddpi_calloc(1, barrier_size(name.len));
@@ -387,7 +396,8 @@ static struct kv_barrier *barrier_create(struct ddpi_kv *kv, struct kv_call *cal
         ddpi_free(barrier);
         return NULL;
     }
-    kv->bytes += barrier_size(name.len);
+    barrier->account = account;
+    ddpi_kv_charge(kv, account, KV_ROOM_BYTES, barrier_size(name.len));
     return barrier;
 }
 
@@ -395,10 +405,16 @@ static ddp_status barrier_find(struct ddpi_kv *kv, struct kv_call *call, struct 
 {
     struct ddpi_bytes name = call->key;
     struct ddpi_table_node *node = ddpi_table_find(&kv->barriers, name.data, name.len);
-    if (node == NULL && !ddpi_kv_has_room(kv, barrier_size(name.len)))
-        return ddpi_kv_no_room(kv, &call->err);
     struct kv_barrier *barrier =
-        node != NULL ? ddpi_container_of(node, struct kv_barrier, node) : barrier_create(kv, call);
+        node != NULL ? ddpi_container_of(node, struct kv_barrier, node) : NULL;
+    if (barrier == NULL) {
+        struct kv_account *account = ddpi_kv_account_for(kv, call->client, name);
+        ddp_status status =
+            ddpi_kv_check_growth(kv, account, 0, barrier_size(name.len), &call->err);
+        if (status != DDP_OK)
+            return status;
+        barrier = barrier_create(kv, call, account);
+    }
     if (barrier == NULL)
         return ddpi_error_nomem(&call->err, barrier_size(name.len));
     if (barrier->count != call->request->count)

@@ -22,6 +22,7 @@ struct kv_watch_node {
     struct kv_watch_node *parent; /* NULL: the root */
     struct ddpi_list keys;        /* kv_watch::of_node: of the key that ends here */
     struct ddpi_list prefixes;    /* the same, of all keys that pass */
+    struct kv_account *account;   /* of whoever was the first to watch behind it */
     uint32_t nchildren;
     uint8_t id[NODE_ID_SIZE]; /* the parent, and the byte that leads here */
 };
@@ -30,6 +31,7 @@ struct kv_watch {
     struct ddpi_list of_client;
     struct ddpi_list of_node;
     struct kv_watch_node *node;
+    struct kv_account *account;
     struct ddpi_kv_client *client;
     uint64_t id; /* of the request */
 };
@@ -63,8 +65,8 @@ static struct kv_watch_node *child_of(const struct ddpi_kv *kv, const struct kv_
 }
 
 /* @parent is NULL for the root; NULL when out of memory. */
-static struct kv_watch_node *node_make(struct ddpi_kv *kv, struct kv_watch_node *parent,
-                                       uint8_t byte)
+static struct kv_watch_node *node_make(struct ddpi_kv *kv, struct kv_account *account,
+                                       struct kv_watch_node *parent, uint8_t byte)
 {
     struct kv_watch_node *made = ddpi_calloc(1, sizeof(*made));
     if (made == NULL)
@@ -82,7 +84,8 @@ static struct kv_watch_node *node_make(struct ddpi_kv *kv, struct kv_watch_node 
         }
         parent->nchildren++;
     }
-    kv->bytes += sizeof(*made);
+    made->account = account;
+    ddpi_kv_charge(kv, account, KV_ROOM_BYTES, sizeof(*made));
     return made;
 }
 
@@ -98,26 +101,28 @@ static void nodes_release(struct ddpi_kv *kv, struct kv_watch_node *node)
         } else {
             kv->watch_root = NULL;
         }
-        kv->bytes -= sizeof(*node);
+        ddpi_kv_refund(kv, node->account, KV_ROOM_BYTES, sizeof(*node));
         ddpi_free(node);
         node = parent;
     }
 }
 
 /* The node where @name ends, made if there is none. */
-static ddp_status node_at(struct ddpi_kv *kv, struct ddpi_bytes name, struct kv_watch_node **ret,
-                          struct ddp_error *err)
+static ddp_status node_at(struct ddpi_kv *kv, struct kv_account *account, struct ddpi_bytes name,
+                          struct kv_watch_node **ret, struct ddp_error *err)
 {
-    if (!ddpi_kv_has_room(kv, (name.len + 1) * sizeof(struct kv_watch_node)))
-        return ddpi_kv_no_room(kv, err);
+    size_t most = (name.len + 1) * sizeof(struct kv_watch_node) + sizeof(struct kv_watch);
+    ddp_status status = ddpi_kv_check_growth(kv, account, 0, most, err);
+    if (status != DDP_OK)
+        return status;
     if (kv->watch_root == NULL)
-        kv->watch_root = node_make(kv, NULL, 0);
+        kv->watch_root = node_make(kv, account, NULL, 0);
     struct kv_watch_node *node = kv->watch_root;
     const uint8_t *bytes = name.data;
     for (size_t i = 0; i < name.len && node != NULL; i++) {
         struct kv_watch_node *child = child_of(kv, node, bytes[i]);
         if (child == NULL)
-            child = node_make(kv, node, bytes[i]);
+            child = node_make(kv, account, node, bytes[i]);
         if (child == NULL)
             nodes_release(kv, node);
         node = child;
@@ -272,7 +277,8 @@ static ddp_status check_watch(const struct ddpi_kv *kv, struct kv_call *call)
 static ddp_status watch_create(struct ddpi_kv *kv, struct kv_call *call, struct kv_watch **ret)
 {
     struct kv_watch_node *node;
-    ddp_status status = node_at(kv, call->key, &node, &call->err);
+    struct kv_account *account = ddpi_kv_account_for(kv, call->client, call->key);
+    ddp_status status = node_at(kv, account, call->key, &node, &call->err);
     if (status != DDP_OK)
         return status;
     struct kv_watch *watch = ddpi_calloc(1, sizeof(*watch));
@@ -288,7 +294,8 @@ static ddp_status watch_create(struct ddpi_kv *kv, struct kv_call *call, struct 
     ddpi_list_append(&call->client->watches, &watch->of_client);
     call->client->nwatches++;
     kv->nwatches++;
-    kv->bytes += sizeof(*watch);
+    watch->account = account;
+    ddpi_kv_charge(kv, account, KV_ROOM_BYTES, sizeof(*watch));
     *ret = watch;
     return DDP_OK;
 }
@@ -327,7 +334,7 @@ static void watch_destroy(struct ddpi_kv *kv, struct kv_watch *watch)
     nodes_release(kv, watch->node);
     watch->client->nwatches--;
     kv->nwatches--;
-    kv->bytes -= sizeof(*watch);
+    ddpi_kv_refund(kv, watch->account, KV_ROOM_BYTES, sizeof(*watch));
     ddpi_free(watch);
 }
 

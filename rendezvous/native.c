@@ -80,10 +80,20 @@ static void prove(struct ddpi_session *session, struct ddpi_buf *out, size_t bef
     ddpi_seals_begin(&session->seals, &session->handshake, DDPI_SIDE_SERVER);
 }
 
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+/* An agent of no job may name keys of rounds, whatever the limits for others are. */
 static bool put_welcome(struct ddpi_session *session, uint64_t id, struct ddpi_buf *out)
 {
-    struct ddpi_welcome welcome = {.key_max = session->limits->key_len,
-                                   .value_max = session->limits->value_len,
+    const struct ddpi_identity *who = &session->identity;
+    bool agent = who->job[0] == '\0' && who->role == DDPI_ROLE_AGENT;
+    uint32_t least_key = agent ? DDPI_KV_RESERVED_KEY_MAX : 0;
+    uint32_t least_value = agent ? DDPI_KV_RESERVED_VALUE_MAX : 0;
+    struct ddpi_welcome welcome = {.key_max = larger(session->limits->key_len, least_key),
+                                   .value_max = larger(session->limits->value_len, least_value),
                                    .many_max = session->limits->keys_per_wait,
                                    .incarnation = session->incarnation};
     size_t before = ddpi_buf_len(out);

@@ -474,6 +474,11 @@ void ddpi_round_keys_restore(struct ddpi_round_keys *keys)
     keys->look_all = keys->restored = true;
 }
 
+bool ddpi_round_keys_has(const struct ddpi_round_keys *keys, struct ddpi_bytes job)
+{
+    return ddpi_round_find_job(keys, job) != NULL;
+}
+
 void ddpi_round_keys_count(const struct ddpi_round_keys *keys, uint64_t *ret_jobs,
                            uint64_t *ret_members)
 {

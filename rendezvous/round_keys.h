@@ -65,6 +65,9 @@ void ddpi_round_keys_act(struct ddpi_round_keys *keys, uint64_t now_ms);
 /* When to act although nothing has changed; UINT64_MAX: never. */
 uint64_t ddpi_round_keys_deadline(const struct ddpi_round_keys *keys);
 
+/* Whether @job has members. */
+bool ddpi_round_keys_has(const struct ddpi_round_keys *keys, struct ddpi_bytes job);
+
 /* How many there are. */
 void ddpi_round_keys_count(const struct ddpi_round_keys *keys, uint64_t *ret_jobs,
                            uint64_t *ret_members);

@@ -234,6 +234,18 @@ static uint64_t busy_poll_ns(uint32_t busy_poll_us)
     return (uint64_t)OR_DEFAULT(busy_poll_us, (uint32_t)BUSY_POLL_US) * 1000;
 }
 
+static void take_room(struct ddpi_kv_limits *kv, const struct ddpi_server_options *options)
+{
+    const size_t room[KV_ROOMS] = {options->max_keys, options->max_bytes, options->max_sessions};
+    const size_t of_job[KV_ROOMS] = {options->max_job_keys, options->max_job_bytes,
+                                     options->max_job_sessions};
+    for (enum kv_room i = 0; i < KV_ROOMS; i++) {
+        kv->room[i] = OR_DEFAULT(room[i], kv->room[i]);
+        kv->of_job[i] = OR_DEFAULT(of_job[i], options->fair_shares ? 0 : kv->of_job[i]);
+    }
+    kv->reserve[KV_ROOM_BYTES] = OR_DEFAULT(options->reserve, kv->reserve[KV_ROOM_BYTES]);
+}
+
 static void take_options(struct ddpi_server *server, const struct ddpi_server_options *options)
 {
     const struct ddpi_conn_limits *conn = &ddpi_conn_limits_default;
@@ -247,11 +259,9 @@ static void take_options(struct ddpi_server *server, const struct ddpi_server_op
     };
     struct ddpi_kv_limits *kv = &server->env.kv_limits;
     *kv = ddpi_kv_limits_default;
-    kv->keys = OR_DEFAULT(options->max_keys, kv->keys);
-    kv->bytes = OR_DEFAULT(options->max_bytes, kv->bytes);
+    take_room(kv, options);
     kv->waits_per_client = OR_DEFAULT(options->max_waits, kv->waits_per_client);
     kv->watches_per_client = OR_DEFAULT(options->max_watches, kv->watches_per_client);
-    kv->sessions = OR_DEFAULT(options->max_sessions, kv->sessions);
     kv->history_changes = OR_DEFAULT(options->history_changes, kv->history_changes);
     kv->history_bytes = OR_DEFAULT(options->history_bytes, kv->history_bytes);
     take_lower(&kv->keys_per_wait, options->max_keys_per_wait, kv->keys_per_wait);
@@ -291,13 +301,19 @@ static ddp_status create_core(struct ddpi_server *server, uint32_t rate,
                              &server->tcpstore_scope, err);
 }
 
+/* There is something left to do for the end of a turn that nobody has to send anything for. */
+static bool has_more_to_do(const struct ddpi_server *server)
+{
+    return server->expiry_due || server->leftovers[0] != '\0';
+}
+
 /* While it is active the loop does not sleep; others who want the processor get it. */
 static void on_no_sleep(uv_idle_t *idle)
 {
     const struct ddpi_server *server = idle->data;
     if (ddpi_awake_stay(&server->awake, uv_hrtime()))
         sched_yield();
-    else if (!server->expiry_due)
+    else if (!has_more_to_do(server))
         uv_idle_stop(idle);
 }
 
@@ -418,6 +434,7 @@ void ddpi_server_restore_mark(struct ddpi_server *server, const struct ddpi_mark
     ddpi_kv_restore_mark(server->kv, mark, uv_now(server->env.loop));
     server->env.incarnation = mark->incarnation;
     ddpi_round_keys_restore(server->rounds);
+    server->may_have_leftovers = true;
 }
 
 void ddpi_server_set_sink(struct ddpi_server *server, const struct ddpi_sink *sink,
@@ -455,8 +472,10 @@ struct ddpi_server_stats ddpi_server_stats(const struct ddpi_server *server)
 {
     struct ddpi_server_stats stats = server->counts;
     struct ddpi_kv_stats kv = ddpi_kv_stats(server->kv);
+    stats.over_share = kv.shares_full;
     stats.keys = kv.keys;
     stats.bytes = kv.bytes;
+    stats.reserved = kv.reserved;
     stats.waits = kv.waits;
     stats.watches = kv.watches;
     stats.sessions = kv.sessions;

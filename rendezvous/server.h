@@ -47,9 +47,14 @@ struct ddpi_server_options {
     uint32_t max_waits;         /* 1,024: requests of one connection that wait */
     uint32_t max_keys_per_wait; /* 4,096, which is also the most */
     uint32_t max_watches;       /* 1,024: of one connection */
-    size_t max_sessions;        /* 65,536 */
-    size_t history_changes;     /* 65,536: what watches can go back to ... */
-    size_t history_bytes;       /* ... 32 MiB: its keys and values */
+    size_t max_sessions;        /* 65,536; agents of no job have as many beside these */
+    size_t max_job_keys;        /* these three: of one job; any number ... */
+    size_t max_job_bytes;
+    size_t max_job_sessions;
+    bool fair_shares;       /* ... or, where this is set, as much as is free */
+    size_t reserve;         /* 64 MiB: bytes beside max_bytes for keys and sessions of rounds */
+    size_t history_changes; /* 65,536: what watches can go back to ... */
+    size_t history_bytes;   /* ... 32 MiB: its keys and values */
 
     /* What PyTorch's TCPStore clients, who cannot say to which job they belong, see of the store:
      * the keys with this prefix, which they see without it. */
@@ -79,14 +84,17 @@ struct ddpi_server_options {
     X(denied)     /* connections of peers who may not, or could not prove who they are */ \
     X(overloaded) /* connections closed for what all of them have in buffers */           \
     X(requests)                                                                           \
-    X(limited) /* requests that would have exceeded a limit of the core */                \
+    X(limited)    /* requests that would have exceeded a limit of the core, */            \
+    X(over_share) /* ... of these, the share of their job */                              \
+    X(reclaimed)  /* keys that jobs had left behind, removed when room was short */       \
     X(connections)                                                                        \
     X(half_open) /* of these: their peers have not been admitted */                       \
     X(input)     /* bytes in buffers, of requests that are not complete */                \
     X(output)    /* the same, of replies that have not left */                            \
     X(keys)                                                                               \
     X(bytes)                                                                              \
-    X(waits) /* requests that wait */                                                     \
+    X(reserved) /* of these, those of keys and sessions of rounds */                      \
+    X(waits)    /* requests that wait */                                                  \
     X(watches)                                                                            \
     X(sessions)                                                                           \
     X(jobs)    /* that have rounds, */                                                    \

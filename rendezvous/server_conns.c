@@ -147,6 +147,7 @@ void ddpi_server_settle(struct ddpi_server *server)
         return;
     if (!server->draining) /* a server that is about to end begins nothing: the next one does */
         ddpi_round_keys_act(server->rounds, uv_now(server->env.loop));
+    ddpi_server_make_room(server);
     if (ddpi_server_commit(server, &why) != DDP_OK) {
         server->sink_failed(server->sink_failed_ctx, &why);
         return;
@@ -164,10 +165,13 @@ void ddpi_server_settle(struct ddpi_server *server)
 
 /* --- requests and replies --- */
 
-/* A line for each of DDPI_SERVER_STATS: its name, a blank, the number. */
+enum { STATS_MAX = 64 * 1024, JOBS_IN_STATS = 100 };
+
+/* A line for each of DDPI_SERVER_STATS, then for what jobs use: a name, a blank, a number. */
 static void answer_stats(struct ddpi_server *server, struct ddpi_conn *conn, uint64_t id)
 {
     char text[1024];
+    struct ddpi_buf lines;
     struct ddpi_server_stats stats = ddpi_server_stats(server);
     int len = snprintf(text, sizeof text,
 #define FORMAT(name) #name " %" PRIu64 "\n"
@@ -177,9 +181,15 @@ static void answer_stats(struct ddpi_server *server, struct ddpi_conn *conn, uin
                            DDPI_SERVER_STATS(VALUE)
 #undef VALUE
     );
+    ddpi_buf_init(&lines, STATS_MAX);
+    (void)ddpi_buf_append(&lines, text, (size_t)len); /* what there is no memory for is left out */
+    ddpi_server_list_jobs(server, conn->session.identity.job, JOBS_IN_STATS, &lines);
     const struct ddpi_message reply = {
-        .op = DDPI_OP_STATS, .id = id, .value = ddpi_bytes_of(text, (size_t)len)};
+        .op = DDPI_OP_STATS,
+        .id = id,
+        .value = ddpi_bytes_of(ddpi_buf_head(&lines), ddpi_buf_len(&lines))};
     ddpi_conn_reply(conn, &reply);
+    ddpi_buf_finish(&lines);
 }
 
 static void on_ahead(void *owner, struct ddpi_conn *conn, const struct ddpi_bytes *keys,

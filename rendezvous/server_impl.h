@@ -1,8 +1,8 @@
 /*
  * server_impl.h - what the files of the server share: server.c (its life, and where it listens),
  * server_door.c (who comes in, and what is refused), server_conns.c (what they ask, the end of a
- * turn), server_jobs.c (jobs and their data ports) and server_rounds.c (what rounds ask of a
- * server). Nobody else includes it.
+ * turn), server_jobs.c (jobs and their data ports), server_room.c (what jobs leave behind) and
+ * server_rounds.c (what rounds ask of a server). Nobody else includes it.
  */
 #ifndef DDPI_SERVER_IMPL_H
 #define DDPI_SERVER_IMPL_H
@@ -69,7 +69,9 @@ struct ddpi_server {
     struct ddpi_sink sink; /* commit NULL: none */
     void (*sink_failed)(void *ctx, const struct ddp_error *why);
     void *sink_failed_ctx;
-    bool changed; /* since the last commit */
+    bool changed;            /* since the last commit */
+    bool may_have_leftovers; /* a job has ended since there were none */
+    char leftovers[sizeof "job//g/" + DDPI_JOB_MAX + 24]; /* a prefix that is going; "": none */
 
     uv_timer_t expiry; /* the next deadline of the core, or of a round */
     uint64_t expiry_at;
@@ -141,6 +143,13 @@ void ddpi_server_close_ports(struct ddpi_server *server, uint64_t session);
 /* server_rounds.c */
 ddp_status ddpi_server_create_rounds(struct ddpi_server *server, const uint8_t seed[DDPI_SEED_SIZE],
                                      struct ddp_error *err);
+
+/* server_room.c */
+/* The end of a turn: if room is short, some of what jobs have left behind goes. */
+void ddpi_server_make_room(struct ddpi_server *server);
+/* Append lines as in DDPI_SERVER_STATS for the job @only, or for at most @most. */
+void ddpi_server_list_jobs(const struct ddpi_server *server, const char *only, unsigned most,
+                           struct ddpi_buf *text);
 
 /* server_door.c */
 /* Hooks of the listeners and of connections. */

@@ -64,6 +64,8 @@ ddp_status ddpi_server_enter_job(struct ddpi_server *server, struct ddpi_conn *c
                               conn->job, who->job);
     if (conn->job[0] != '\0')
         memcpy(who->job, conn->job, sizeof who->job);
+    conn->client.agent =
+        who->job[0] == '\0' && who->role == DDPI_ROLE_AGENT && !conn->client.tcpstore;
     if (who->job[0] == '\0' && !conn->client.tcpstore)
         return DDP_OK;
     ddp_status status = check_epoch(server, who, err);

@@ -218,6 +218,7 @@ static void on_over(void *ctx, const char *job)
 {
     struct ddpi_server *server = ctx;
     ddpi_server_close_ports_of(server, job);
+    server->may_have_leftovers = true;
     ddpi_log(&server->log, DDPI_LOG_DEBUG, "job %s: its last member has gone", job);
 }
 

@@ -14,8 +14,7 @@ enum { OUT_MAX = 1024 * 1024 };
 
 /* Small, so that inputs of a few hundred bytes reach them. */
 static const struct ddpi_kv_limits limits = {
-    .keys = 16,
-    .bytes = 16 * 1024,
+    .room = {[KV_ROOM_KEYS] = 16, [KV_ROOM_BYTES] = 16 * 1024},
     .key_len = 64,
     .value_len = 256,
     .keys_per_wait = 8,

@@ -123,17 +123,17 @@ class Limits(DdprundCase):
         self.assertRegex(job.err, r'info: stopped .* refused [1-9]\d* connections')
 
     def test_keys_and_values(self):
-        job = self.serve('--max-keys=1', '--max-value=1K', '--max-bytes=4K')
+        job = self.serve('--max-keys=1', '--max-value=1K', '--max-bytes=4K', '--max-job-bytes=4K')
         endpoint = job.endpoints[0]
         self.done(endpoint, 'set', 'a', 'x' * 1024)
-        for words, text in ((['set', 'b', ''], '1 keys, which is its limit'),
+        for words, text in ((['set', 'b', ''], '1 of at most 1 keys'),
                             (['set', 'a', 'x' * 1025], 'at most 1024'),
                             (['wait', *(f'{"k" * 400}{n}' for n in range(20))], 'bytes')):
             code, _, err = self.ctl(endpoint, *words)
             self.assertEqual(code, LIMIT, err)
             self.assertIn(text, err)
-        self.assertEqual(self.stats(endpoint)['limited'], 2)  # the client itself knew of one
-        job.read_until('warning: refused a set: the store holds 1 keys')
+        self.assertEqual(self.stats(endpoint)['limited'], 3)
+        job.read_until('warning: refused a set: the store is full: it holds 1 of at most 1 keys')
         self.stop(job)
 
     def test_waits_of_a_connection(self):

@@ -65,7 +65,7 @@ START_TEST(watches_and_sessions)
 {
     restart(&(struct ddpi_server_options){.max_watches = 2, .max_sessions = 2});
     int fd = raw_connect(store_thread_port(server));
-    raw_greet(fd);
+    raw_greet_as(fd, "j");
     char payload[2048];
     for (uint64_t i = 1; i <= 3; i++) {
         struct ddpi_message watch = {.op = DDPI_OP_WATCH, .id = i, .key = {"k", 1}};

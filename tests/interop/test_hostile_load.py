@@ -182,7 +182,7 @@ SAID = ['its first byte begins no protocol', 'SET with a key of 1099511627776 by
         'GET with a key of 18446744073709551615 bytes', 'WAIT of 1152921504606846976 keys',
         'no operation has the type 200', 'gives way to a newer one', 'a frame of type 250',
         'a frame of type 16 with 4294967295 bytes', 'has another token than this server',
-        f'the store holds {KEYS - SPARE} keys, which is its limit',
+        f'the store is full: it holds {KEYS - SPARE} of at most {KEYS - SPARE} keys',
         'more connections for what their peers did', 'more connections that had not yet said',
         'warning: denied ']
 
@@ -254,7 +254,7 @@ class HostileLoad(unittest.TestCase):
         """Each call in attacked() succeeds, or raises."""
         daemon, port = self.start(
             DDPRUND, '--listen=127.0.0.1:0', f'--token-file={self.token}', '--request-timeout=5s',
-            f'--log-file={self.log}', f'--max-keys={KEYS - SPARE}', stdin=subprocess.DEVNULL)
+            f'--log-file={self.log}', f'--max-keys={KEYS - SPARE}', f'--max-job-keys={KEYS}', stdin=subprocess.DEVNULL)
         before = rss(daemon.pid)
         phases, kinds, status = attacked('ddprun', port, daemon.pid, self.token)
         self.assertEqual(status, 0)

@@ -66,6 +66,13 @@ void kv_setup(void)
     kv_make(&ddpi_kv_limits_default);
 }
 
+static bool no_job(void *ctx, const struct ddpi_kv_use *use)
+{
+    (void)ctx;
+    ck_abort_msg("'%.*s' still has an account", (int)use->job.len, (const char *)use->job.data);
+    return false;
+}
+
 void kv_teardown(void)
 {
     for (int i = 0; i < CLIENTS; i++)
@@ -76,7 +83,8 @@ void kv_teardown(void)
     ck_assert_uint_eq(ddpi_kv_stats(kv).sessions, 0);
     ddpi_kv_delete_prefix(kv, ddpi_bytes_of("", 0));
     ck_assert_uint_eq(ddpi_kv_stats(kv).keys, 0);
-    ck_assert_uint_eq(ddpi_kv_stats(kv).bytes, 0); /* whatever happened, the account is even */
+    ck_assert_uint_eq(ddpi_kv_stats(kv).bytes, 0); /* whatever happened, all accounts are even */
+    ddpi_kv_each_job(kv, no_job, NULL);
     ddpi_kv_destroy(kv);
 }
 

@@ -11,6 +11,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <stdio.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -129,9 +130,17 @@ void raw_put_greeting(struct ddpi_buf *buf, uint32_t auth)
 
 void raw_greet(int fd)
 {
+    raw_greet_as(fd, "");
+}
+
+void raw_greet_as(int fd, const char *job)
+{
     struct ddpi_buf buf;
+    struct ddpi_preamble preamble_of_ours = {DDPI_VERSION_MIN, DDPI_VERSION_MAX};
+    struct ddpi_hello hello = {.auth = DDPI_AUTH_NONE};
     ddpi_buf_init(&buf, 1024);
-    raw_put_greeting(&buf, DDPI_AUTH_NONE);
+    snprintf(hello.identity.job, sizeof hello.identity.job, "%s", job);
+    ck_assert(ddpi_preamble_put(&buf, &preamble_of_ours) && ddpi_hello_put(&buf, 0, &hello));
     raw_send(fd, ddpi_buf_head(&buf), ddpi_buf_len(&buf));
     ddpi_buf_finish(&buf);
     uint8_t preamble[DDPI_PREAMBLE_SIZE], payload[DDPI_HELLO_MAX];

@@ -24,8 +24,9 @@ uint64_t raw_until_closed(int fd);
 
 /* The client's preamble and HELLO. */
 void raw_put_greeting(struct ddpi_buf *buf, uint32_t auth);
-/* Greet and take the server's answer. */
+/* Greet and take the server's answer; as an agent of no job, or of @job. */
 void raw_greet(int fd);
+void raw_greet_as(int fd, const char *job);
 /* The next frame of the server: the payload goes to @payload (DDPI_FRAME_HEADER_SIZE bytes and
  * more are allowed for), which must be large enough. */
 struct ddpi_frame raw_frame(int fd, void *payload, size_t size);

@@ -30,7 +30,7 @@ static ddp_status parse(const char *const *words, const char *const *variables)
 START_TEST(nothing_given)
 {
     PARSED(WORDS(), WORDS());
-    static const struct ddpi_server_options expected;
+    static const struct ddpi_server_options expected = {.fair_shares = true};
     ck_assert_uint_eq(options.listen.count, 0);
     ck_assert_mem_eq(&options.server, &expected, sizeof expected);
     ck_assert_int_eq(options.log_level, DDPI_LOG_INFO);
@@ -79,7 +79,8 @@ START_TEST(every_limit_has_its_option)
                  "--tcpstore-max-keys=7", "--max-half-open=8", "--connection-rate=9",
                  "--max-key=10", "--max-keys-per-wait=11", "--max-watches=12", "--max-sessions=13",
                  "--history=14", "--history-bytes=15", "--max-output-total=65K",
-                 "--max-input-total=66K"),
+                 "--max-input-total=66K", "--max-job-keys=67", "--max-job-bytes=68K",
+                 "--max-job-sessions=69", "--reserve=70K"),
            WORDS());
     const struct ddpi_server_options *server = &options.server;
     ck_assert_uint_eq(server->max_connections, 1);
@@ -106,6 +107,10 @@ START_TEST(every_limit_has_its_option)
     ck_assert_uint_eq(server->history_bytes, 15);
     ck_assert_uint_eq(server->output_total, 65 << 10);
     ck_assert_uint_eq(server->input_total, 66 << 10);
+    ck_assert_uint_eq(server->max_job_keys, 67);
+    ck_assert_uint_eq(server->max_job_bytes, 68 << 10);
+    ck_assert_uint_eq(server->max_job_sessions, 69);
+    ck_assert_uint_eq(server->reserve, 70 << 10);
 }
 END_TEST
 

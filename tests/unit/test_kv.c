@@ -259,8 +259,8 @@ END_TEST
 START_TEST(limits_hold)
 {
     kv_teardown();
-    struct ddpi_kv_limits limits = {.keys = 2,
-                                    .bytes = 4096,
+    struct ddpi_kv_limits limits = {.room = {2, 4096, 1},
+                                    .of_job = {SIZE_MAX, SIZE_MAX, SIZE_MAX},
                                     .key_len = 8,
                                     .value_len = 2000,
                                     .keys_per_wait = 3,
@@ -290,7 +290,8 @@ START_TEST(limits_hold)
     ck_assert_uint_eq(last()->id, 5);
 
     size_t before = ddpi_kv_stats(kv).bytes;
-    while (before + 1000 < limits.bytes) { /* waiting is paid for too, and by everybody */
+    while (before + 1000 <
+           limits.room[KV_ROOM_BYTES]) { /* waiting is paid for too, and by everybody */
         size_t was = nreplies;
         wait_keys(3, 7, "xyz", 10);
         if (nreplies > was)
@@ -300,7 +301,7 @@ START_TEST(limits_hold)
     set("third", long_value);
     ck_assert_int_eq(set("12345678", long_value)->status, DDP_E_LIMIT);
     ck_assert_ptr_nonnull(strstr(last()->text, "full"));
-    ck_assert_uint_le(ddpi_kv_stats(kv).bytes, limits.bytes);
+    ck_assert_uint_le(ddpi_kv_stats(kv).bytes, limits.room[KV_ROOM_BYTES]);
 }
 END_TEST
 

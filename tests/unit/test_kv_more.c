@@ -198,8 +198,8 @@ START_TEST(many_are_set_or_none)
 {
     kv_teardown();
     struct ddpi_kv_limits limits = ddpi_kv_limits_default;
-    limits.keys = 3;
-    limits.bytes = 2000;
+    limits.room[KV_ROOM_KEYS] = 3;
+    limits.room[KV_ROOM_BYTES] = 2000;
     limits.value_len = 1200;
     kv_make(&limits);
     set("a", "old");

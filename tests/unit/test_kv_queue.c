@@ -194,14 +194,14 @@ START_TEST(queues_are_paid_for)
 {
     kv_teardown();
     struct ddpi_kv_limits limits = ddpi_kv_limits_default;
-    limits.bytes = 3000;
+    limits.room[KV_ROOM_BYTES] = 3000;
     kv_make(&limits);
     int pushed = 0;
     struct ddpi_message request = {.op = DDPI_OP_PUSH, .key = {"q", 1}, .value = {"", 0}};
     while (call(0, request)->status == DDP_OK)
         ck_assert_int_lt(++pushed, 1000); /* also those without bytes */
     ck_assert_int_eq(last()->status, DDP_E_LIMIT);
-    ck_assert_uint_le(ddpi_kv_stats(kv).bytes, limits.bytes);
+    ck_assert_uint_le(ddpi_kv_stats(kv).bytes, limits.room[KV_ROOM_BYTES]);
     pop(0, "q");
     push("q", "");
 }

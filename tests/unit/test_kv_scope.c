@@ -159,7 +159,7 @@ START_TEST(nobody_can_keep_the_owner_from_it)
 {
     struct ddpi_kv_limits limits = ddpi_kv_limits_default;
     kv_teardown();
-    limits.keys = 1;
+    limits.room[KV_ROOM_KEYS] = 1;
     kv_make(&limits);
     set("full", "1");
     ck_assert_int_eq(ddpi_kv_poke(kv, bytes("epoch/a"), bytes("1"), NULL), DDP_OK);

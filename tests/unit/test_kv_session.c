@@ -154,7 +154,7 @@ START_TEST(limits_hold)
 {
     kv_teardown();
     struct ddpi_kv_limits limits = ddpi_kv_limits_default;
-    limits.sessions = 2;
+    limits.room[KV_ROOM_SESSIONS] = 2;
     limits.value_len = 10;
     kv_make(&limits);
     struct ddpi_message request = {.op = DDPI_OP_SESSION_OPEN};

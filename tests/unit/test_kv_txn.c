@@ -108,8 +108,8 @@ START_TEST(limits_refuse_the_whole)
 {
     kv_teardown();
     struct ddpi_kv_limits limits = ddpi_kv_limits_default;
-    limits.keys = 2;
-    limits.bytes = 2000;
+    limits.room[KV_ROOM_KEYS] = 2;
+    limits.room[KV_ROOM_BYTES] = 2000;
     limits.key_len = 8;
     limits.value_len = 1200;
     kv_make(&limits);

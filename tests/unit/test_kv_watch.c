@@ -158,7 +158,7 @@ START_TEST(limits_and_flags)
     kv_teardown();
     struct ddpi_kv_limits limits = ddpi_kv_limits_default;
     limits.watches_per_client = 2;
-    limits.bytes = 1500;
+    limits.room[KV_ROOM_BYTES] = 1500;
     kv_make(&limits);
     ck_assert_int_eq(call(1, (struct ddpi_message){.op = DDPI_OP_WATCH, .count = 2})->status,
                      DDP_E_INVALID);

@@ -14,6 +14,8 @@ enum { LEASE = 800, JOIN_TIMEOUT = 5000 };
 static struct member member;
 static char calls[512]; /* what the member has asked for since the last look, in a word each */
 
+static char over_why[DDP_ROUND_TEXT_SIZE];
+
 static void note(const char *format, ...) DDP_PRINTF(1, 2);
 
 static void note(const char *format, ...)
@@ -55,6 +57,7 @@ static void on_over(void *ctx, int exit_code, const char *why)
     ck_assert_ptr_eq(ctx, &member);
     ck_assert_ptr_nonnull(why);
     note("over%d ", exit_code);
+    snprintf(over_why, sizeof over_why, "%s", why);
 }
 
 #define asked(expected)                    \
@@ -293,6 +296,32 @@ START_TEST(given_up_by_the_server)
 }
 END_TEST
 
+/* Who is refused says so at the end, and not that nobody was there. */
+START_TEST(refused_until_the_time_is_up)
+{
+    setup();
+    member_lost(&member, "the store is full: it holds 9 of at most 9 keys", 1200);
+    member_tick(&member, member_deadline(&member));
+    asked("idle0 over75 ");
+    ck_assert_ptr_nonnull(strstr(over_why, "has not taken this node"));
+    ck_assert_ptr_nonnull(strstr(over_why, "the store is full: it holds 9 of at most 9 keys"));
+    ck_assert_ptr_null(strstr(over_why, "reached"));
+
+    setup();
+    member_lost(&member, "the store is full", 1200);
+    member_cut(&member); /* and then the store went away */
+    member_tick(&member, member_deadline(&member));
+    asked("idle0 over69 ");
+    ck_assert_ptr_nonnull(strstr(over_why, "not to be reached"));
+
+    setup();
+    member_lost(&member, "the store is full", 1200);
+    seat(DDP_ROUND_WAIT, 0, 1300); /* it was taken after all */
+    member_contact(&member, 300, 1300);
+    ck_assert_str_eq(member.lost_why, "");
+}
+END_TEST
+
 START_TEST(leaving)
 {
     setup();
@@ -372,6 +401,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, fences_while_workers_end);
     tcase_add_test(tcase, a_seat_that_is_read_late_waits_for_an_answer);
     tcase_add_test(tcase, given_up_by_the_server);
+    tcase_add_test(tcase, refused_until_the_time_is_up);
     tcase_add_test(tcase, leaving);
     tcase_add_test(tcase, giving_up);
     tcase_add_test(tcase, a_spare_waits_without_limit);

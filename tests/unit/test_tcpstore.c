@@ -247,12 +247,13 @@ END_TEST
 
 /* --- limits --- */
 
-static const struct ddpi_kv_limits small = {.keys = 100,
-                                            .bytes = 100000,
-                                            .waits_per_client = 2,
-                                            .tcpstore_key_len = 8,
-                                            .tcpstore_value_len = 20,
-                                            .tcpstore_many = 3};
+static const struct ddpi_kv_limits small = {
+    .room = {[KV_ROOM_KEYS] = 100, [KV_ROOM_BYTES] = 100000},
+    .of_job = {[KV_ROOM_KEYS] = 100, [KV_ROOM_BYTES] = 100000},
+    .waits_per_client = 2,
+    .tcpstore_key_len = 8,
+    .tcpstore_value_len = 20,
+    .tcpstore_many = 3};
 
 /* @number where the type has a length or a count first: is that refused at once? */
 static bool refused(uint8_t type, const char *strings_before, uint64_t number)

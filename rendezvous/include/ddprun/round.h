@@ -125,7 +125,8 @@ struct ddp_round_hooks {
      * it keeps this member for its lease from a moment that is not before that. */
     void (*contact)(void *data, uint64_t sent_ms);
     /* The server had given this member up, does not know it, or does not take it: its seat is void,
-     * and may be somebody else's. It joins anew, as a newcomer, with what is published next. */
+     * and may be somebody else's. It joins anew, as a newcomer, with what is published next; where
+     * it was not taken, for want of room for example, after a pause of 0.05 to 5 s. */
     void (*lost)(void *data, const char *why);
     /* The connection, as in ddprun/store_uv.h. */
     void (*state)(void *data, enum ddp_store_uv_state state, const char *why);
