@@ -157,7 +157,7 @@ static enum deadline wanted_deadline(const struct ddpi_conn *conn)
         return DEADLINE_HANDSHAKE;
     if (conn->paused)
         return DEADLINE_OUTPUT;
-    return ddpi_buf_len(&conn->in) > 0 ? DEADLINE_FRAME : DEADLINE_NONE;
+    return ddpi_buf_len(&conn->in) > 0 && !conn->held ? DEADLINE_FRAME : DEADLINE_NONE;
 }
 
 static uint32_t denial_ms(const struct ddpi_conn *conn)
@@ -320,7 +320,7 @@ void ddpi_conn_part(struct ddpi_conn *conn)
     drop_input(conn);
     ddpi_conn_update_deadline(conn, false);
     conn->env->dirty(conn->env->owner, conn);
-    if (conn->paused &&
+    if ((conn->paused || conn->held) &&
         uv_read_start((uv_stream_t *)&conn->tcp, ddpi_conn_on_alloc, ddpi_conn_on_read) != 0)
         close_handles(conn);
 }
@@ -408,6 +408,7 @@ ddp_status ddpi_conn_create(const struct ddpi_conn_env *env, int fd, const struc
     ddpi_list_init(&conn->of_server);
     ddpi_list_init(&conn->of_half_open);
     ddpi_list_init(&conn->of_dirty);
+    ddpi_list_init(&conn->of_held);
     init_buffers(conn);
     look_at_peer(conn, peer);
     uv_tcp_init(env->loop, &conn->tcp); /* these two only fill in the handle */

@@ -65,6 +65,8 @@ struct ddpi_conn_env {
     /* There is output to be flushed, or the connection is to be ended, at the end of this turn of
      * the loop. */
     void (*dirty)(void *owner, struct ddpi_conn *conn);
+    /* It is held until ddpi_conn_release(): its client's request stands in line. */
+    void (*held)(void *owner, struct ddpi_conn *conn);
     /* The output of one connection has grown so much that all is to be flushed now. */
     void (*settle)(void *owner);
     /* It asks no more and wants no replies, whether it was admitted or not. */
@@ -81,6 +83,7 @@ struct ddpi_conn {
     struct ddpi_list of_server;
     struct ddpi_list of_half_open; /* in the owner's list until its peer has been admitted */
     struct ddpi_list of_dirty;     /* in the owner's list while it has something to flush */
+    struct ddpi_list of_held;      /* ... while it is held */
     struct ddpi_kv_client client;
     struct ddpi_address address; /* of the peer */
     uint16_t port;
@@ -97,6 +100,7 @@ struct ddpi_conn {
     size_t out_held;
     uint64_t turn;     /* of the last read */
     bool paused;       /* reads nothing until output has left */
+    bool held;         /* ... nor until the core has done what was asked last */
     bool peer_done;    /* the peer has sent all it had to; it may still read */
     bool peer_ended;   /* it was the peer who ended it, and in good order (see conn_input.c) */
     bool overflow;     /* a reply did not fit: to be closed */
@@ -125,6 +129,9 @@ void ddpi_conn_local_host(const struct ddpi_conn *conn, char *text, size_t size)
 
 /* Queue @reply, and the connection as dirty. */
 void ddpi_conn_reply(struct ddpi_conn *conn, const struct ddpi_message *reply);
+
+/* Its client's request has been answered: serve what follows. */
+void ddpi_conn_release(struct ddpi_conn *conn);
 
 /* Send what is queued. */
 void ddpi_conn_flush(struct ddpi_conn *conn);

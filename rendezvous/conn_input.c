@@ -49,6 +49,15 @@ static size_t look_ahead(struct ddpi_conn *conn, const uint8_t *bytes, size_t le
     return seen;
 }
 
+/* What follows in its input is served behind what the core has put off, as it was asked behind it;
+ * and nobody has two requests in line. */
+static void hold(struct ddpi_conn *conn)
+{
+    conn->held = true;
+    uv_read_stop((uv_stream_t *)&conn->tcp);
+    conn->env->held(conn->env->owner, conn);
+}
+
 /* Serve the frames that @bytes begin with; returns how many bytes are done with. */
 static size_t serve(struct ddpi_conn *conn, const uint8_t *bytes, size_t len)
 {
@@ -60,7 +69,7 @@ static size_t serve(struct ddpi_conn *conn, const uint8_t *bytes, size_t len)
     while (used < len && ddpi_conn_serving(conn) && !conn->overflow) {
         if (ddpi_conn_queued(conn) > conn->env->limits.output_soft)
             conn->env->settle(conn->env->owner);
-        if (conn->paused || !ddpi_conn_serving(conn))
+        if (conn->paused || conn->held || !ddpi_conn_serving(conn))
             break;
         if (used >= announced)
             announced = used + look_ahead(conn, bytes + used, len - used);
@@ -80,6 +89,8 @@ static size_t serve(struct ddpi_conn *conn, const uint8_t *bytes, size_t len)
             break;
         take_step(conn, &step);
         used += step.used;
+        if (conn->client.nworks > 0 && ddpi_conn_serving(conn))
+            hold(conn);
         if (conn->refused) {
             ddpi_conn_dismiss(conn, DDP_E_CLOSED,
                               conn->refusal != NULL ? conn->refusal : "no memory");
@@ -178,9 +189,18 @@ void ddpi_conn_on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
     }
 }
 
+void ddpi_conn_release(struct ddpi_conn *conn)
+{
+    conn->held = false;
+    if (!conn->paused && ddpi_conn_serving(conn))
+        ddpi_conn_resume(conn);
+}
+
 void ddpi_conn_resume(struct ddpi_conn *conn)
 {
     conn->paused = false;
+    if (conn->held)
+        return;
     ddpi_conn_update_deadline(conn, false); /* a pause that follows at once is a new one */
     if (ddpi_buf_len(&conn->in) > 0) {
         size_t used = serve(conn, ddpi_buf_head(&conn->in), ddpi_buf_len(&conn->in));
@@ -191,9 +211,10 @@ void ddpi_conn_resume(struct ddpi_conn *conn)
     }
     if (ddpi_conn_serving(conn)) {
         ddpi_conn_update_deadline(conn, true);
-        int uv_err = conn->paused ? 0
-                                  : uv_read_start((uv_stream_t *)&conn->tcp, ddpi_conn_on_alloc,
-                                                  ddpi_conn_on_read);
+        int uv_err =
+            conn->paused || conn->held
+                ? 0
+                : uv_read_start((uv_stream_t *)&conn->tcp, ddpi_conn_on_alloc, ddpi_conn_on_read);
         if (uv_err != 0)
             ddpi_conn_end(conn, uv_strerror(uv_err));
     }

@@ -55,6 +55,7 @@ struct ddpi_kv *ddpi_kv_create(const struct ddpi_kv_limits *limits,
     ddpi_table_init(&kv->watch_nodes, seed);
     ddpi_table_init(&kv->sessions, seed);
     ddpi_list_init(&kv->history.changes);
+    ddpi_list_init(&kv->line);
     return kv;
 }
 
@@ -363,55 +364,6 @@ static ddp_status run_delete(struct ddpi_kv *kv, struct kv_call *call)
     return DDP_OK;
 }
 
-/* The first, and then the next one, with a value. */
-static const struct kv_entry *first_with_prefix(const struct ddpi_kv *kv, struct ddpi_bytes prefix)
-{
-    const struct kv_entry *entry = ddpi_kv_order_first(kv, prefix);
-    while (entry != NULL && entry->version == 0)
-        entry = ddpi_kv_order_next(kv, entry, prefix);
-    return entry;
-}
-
-static const struct kv_entry *
-next_with_prefix(const struct ddpi_kv *kv, const struct kv_entry *entry, struct ddpi_bytes prefix)
-{
-    do
-        entry = ddpi_kv_order_next(kv, entry, prefix);
-    while (entry != NULL && entry->version == 0);
-    return entry;
-}
-
-static ddp_status put_name(struct kv_call *call, struct ddpi_buf *packed,
-                           const struct kv_entry *entry)
-{
-    struct ddpi_bytes name = ddpi_kv_seen_key(call->client, ddpi_kv_name(entry));
-    if (ddpi_buf_len(packed) + sizeof(uint32_t) + name.len > DDP_STORE_VALUE_MAX)
-        return ddpi_error_set(&call->err, DDP_E_LIMIT,
-                              "the names of all keys that begin with '%.*s' are more than %d "
-                              "bytes; ask for a longer prefix",
-                              KV_QUOTE(call->request->key), DDP_STORE_VALUE_MAX);
-    return ddpi_keys_put(packed, name) ? DDP_OK : ddpi_error_nomem(&call->err, name.len);
-}
-
-static ddp_status run_list(struct ddpi_kv *kv, struct kv_call *call)
-{
-    struct ddpi_buf packed;
-    uint32_t count = 0;
-    ddp_status status = DDP_OK;
-    ddpi_buf_init(&packed, DDP_STORE_VALUE_MAX);
-    for (const struct kv_entry *entry = first_with_prefix(kv, call->key);
-         status == DDP_OK && entry != NULL; entry = next_with_prefix(kv, entry, call->key), count++)
-        status = put_name(call, &packed, entry);
-    if (status == DDP_OK) {
-        call->reply.keys = (struct ddpi_keys){
-            .packed = ddpi_buf_head(&packed), .packed_len = ddpi_buf_len(&packed), .count = count};
-        ddpi_kv_answer(kv, call->client, &call->reply, DDPI_OP_LIST, call->request->id);
-        call->parked = true; /* answered here, while the packed names exist */
-    }
-    ddpi_buf_finish(&packed);
-    return status;
-}
-
 static ddp_status check_lengths(const struct ddpi_kv *kv, struct kv_call *call)
 {
     const struct ddpi_message *request = call->request;
@@ -446,8 +398,15 @@ static void settle_served(struct ddpi_kv *kv, struct kv_call *call)
         ddpi_kv_unserve(kv, call->client);
 }
 
-void ddpi_kv_apply(struct ddpi_kv *kv, struct ddpi_kv_client *client,
-                   const struct ddpi_message *request, uint64_t now_ms)
+static void answer_call(struct ddpi_kv *kv, struct kv_call *call, ddp_status status)
+{
+    call->reply.status = status;
+    if (status != DDP_OK)
+        call->reply.text = ddpi_bytes_of(call->err.msg, strlen(call->err.msg));
+    ddpi_kv_answer(kv, call->client, &call->reply, call->request->op, call->request->id);
+}
+
+void ddpi_kv_serve(struct ddpi_kv *kv, struct kv_call *call)
 {
     static ddp_status (*const handlers[])(struct ddpi_kv *, struct kv_call *) = {
         [DDPI_OP_SET] = run_set,
@@ -457,7 +416,7 @@ void ddpi_kv_apply(struct ddpi_kv *kv, struct ddpi_kv_client *client,
         [DDPI_OP_CAS] = run_cas,
         [DDPI_OP_WAIT] = ddpi_kv_wait,
         [DDPI_OP_DELETE] = run_delete,
-        [DDPI_OP_LIST] = run_list,
+        [DDPI_OP_LIST] = ddpi_kv_list,
         [DDPI_OP_BARRIER] = ddpi_kv_barrier,
         [DDPI_OP_STATS] = refuse,
         [DDPI_OP_OPEN_PORT] = refuse,
@@ -486,18 +445,22 @@ void ddpi_kv_apply(struct ddpi_kv *kv, struct ddpi_kv_client *client,
         [DDPI_OP_QUEUE_LEN] = ddpi_kv_queue_len,
     };
     _Static_assert(sizeof handlers / sizeof *handlers == DDPI_OP_COUNT, "a handler per operation");
+    ddp_status status = handlers[call->request->op](kv, call);
+    if (!call->parked)
+        answer_call(kv, call, status);
+}
+
+void ddpi_kv_apply(struct ddpi_kv *kv, struct ddpi_kv_client *client,
+                   const struct ddpi_message *request, uint64_t now_ms)
+{
     struct kv_call call = {.client = client, .request = request, .now_ms = now_ms};
     ddp_status status = check_lengths(kv, &call);
-    if (status == DDP_OK) {
-        settle_served(kv, &call);
-        status = handlers[request->op](kv, &call);
-    }
-    if (call.parked)
+    if (status != DDP_OK) {
+        answer_call(kv, &call, status);
         return;
-    call.reply.status = status;
-    if (status != DDP_OK)
-        call.reply.text = ddpi_bytes_of(call.err.msg, strlen(call.err.msg));
-    ddpi_kv_answer(kv, client, &call.reply, request->op, request->id);
+    }
+    settle_served(kv, &call);
+    ddpi_kv_serve(kv, &call);
 }
 
 struct ddpi_kv_stats ddpi_kv_stats(const struct ddpi_kv *kv)
@@ -507,6 +470,7 @@ struct ddpi_kv_stats ddpi_kv_stats(const struct ddpi_kv *kv)
                                   .reserved = kv->reserve->used[KV_ROOM_BYTES],
                                   .shares_full = kv->shares_full,
                                   .waits = kv->deadlines.count,
+                                  .works = kv->nworks,
                                   .watches = kv->nwatches,
                                   .sessions = kv->leases.count,
                                   .version = kv->version};

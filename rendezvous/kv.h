@@ -40,6 +40,7 @@ struct ddpi_kv_limits {
     uint32_t tcpstore_key_len; /* the same for clients of PyTorch; a scope does not count */
     uint32_t tcpstore_value_len;
     uint32_t tcpstore_many; /* keys, or pairs of key and value, in one request */
+    size_t turn_work;       /* entries looked at in a turn for requests that cost much; 0: no end */
 };
 
 /* 1 M keys, 1 GiB, 64 K sessions, whosever they are; in reserve 64 MiB and 64 K sessions; lengths
@@ -56,6 +57,8 @@ struct ddpi_kv_client {
     struct ddpi_list watches; /* kv_watch::of_client */
     uint32_t nwatches;
     struct ddpi_list held;       /* kv_session::of_holder */
+    struct ddpi_list works;      /* kv_work::of_client */
+    uint32_t nworks;             /* while there are some, nothing more should be asked */
     struct ddpi_kv_scope *scope; /* these three are the caller's; NULL: it sees all keys */
     bool tcpstore;               /* other limits count */
     bool agent;                  /* of no job: it may use what is reserved for the rounds */
@@ -72,6 +75,7 @@ struct ddpi_kv_stats {
     size_t reserved;      /* of these bytes, those of the rounds */
     uint64_t shares_full; /* requests refused for what their job holds */
     size_t waits;
+    size_t works; /* that stand in line */
     size_t watches;
     size_t sessions;
     uint64_t version;
@@ -105,6 +109,15 @@ enum { DDPI_KV_RESERVED_KEY_MAX = 512, DDPI_KV_RESERVED_VALUE_MAX = 128 * 1024 }
 enum { DDPI_KV_AHEAD = 16 };
 void ddpi_kv_prefetch(const struct ddpi_kv *kv, const struct ddpi_kv_client *client,
                       const struct ddpi_bytes *keys, size_t count);
+
+/*
+ * What a list, or the like, costs is not bounded by its length. Where limits.turn_work says so,
+ * those that find no work left stand in line (kv_work.c): each turn the caller grants work, has
+ * requests applied, grants more, and lets those go on who stand in line.
+ */
+void ddpi_kv_grant_work(struct ddpi_kv *kv);
+void ddpi_kv_work(struct ddpi_kv *kv, uint64_t now_ms);
+bool ddpi_kv_has_work(const struct ddpi_kv *kv);
 
 /* When ddpi_kv_expire() has something to do; UINT64_MAX: never. */
 uint64_t ddpi_kv_next_deadline(const struct ddpi_kv *kv);

@@ -48,6 +48,9 @@ struct ddpi_kv {
     struct kv_entry *root; /* of all entries, in the order of their keys */
     struct ddpi_kv_scope **scopes;
     size_t nscopes;
+    struct ddpi_list line; /* kv_work::of_line */
+    size_t nworks;
+    size_t work_left;
     const char *reserved; /* a prefix */
     char *full_key;       /* room for the longest prefix of a scope and the longest key */
     uint64_t version;
@@ -97,6 +100,14 @@ struct kv_call {
     struct ddpi_message reply;
     struct ddp_error err;
     bool parked;
+    bool again; /* it has stood in line */
+};
+
+/* A place in the order of keys, at which an iteration goes on. */
+struct kv_cursor {
+    char *key; /* behind this one; NULL: at the beginning */
+    size_t len;
+    size_t size;
 };
 
 /* As much of a key as a sentence has room for: use with "%.*s". */
@@ -143,6 +154,9 @@ ddp_status ddpi_kv_store(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_
 ddp_status ddpi_kv_put(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
                        uint64_t *ret_version, struct ddp_error *err);
 
+/* The handler of its operation; its key has been checked. */
+void ddpi_kv_serve(struct ddpi_kv *kv, struct kv_call *call);
+
 /* kv_order.c */
 bool ddpi_kv_has_prefix(struct ddpi_bytes key, struct ddpi_bytes prefix);
 void ddpi_kv_order_insert(struct ddpi_kv *kv, struct kv_entry *entry);
@@ -151,6 +165,13 @@ void ddpi_kv_order_remove(struct ddpi_kv *kv, struct kv_entry *entry);
 struct kv_entry *ddpi_kv_order_first(const struct ddpi_kv *kv, struct ddpi_bytes prefix);
 struct kv_entry *ddpi_kv_order_next(const struct ddpi_kv *kv, const struct kv_entry *entry,
                                     struct ddpi_bytes prefix);
+/* The first behind @cursor. */
+struct kv_entry *ddpi_kv_cursor_next(const struct ddpi_kv *kv, const struct kv_cursor *cursor,
+                                     struct ddpi_bytes prefix);
+ddp_status ddpi_kv_cursor_set(struct kv_cursor *cursor, struct ddpi_bytes key,
+                              struct ddp_error *err);
+void ddpi_kv_cursor_finish(struct kv_cursor *cursor);
+
 /* kv_room.c */
 /* Whether @key is one of the rounds. */
 bool ddpi_kv_is_reserved(struct ddpi_bytes key);
@@ -182,14 +203,16 @@ ddp_status ddpi_kv_full_key(const struct ddpi_kv *kv, const struct ddpi_kv_clien
 struct ddpi_bytes ddpi_kv_seen_key(const struct ddpi_kv_client *client, struct ddpi_bytes full);
 /* @key has got a value, 1, or lost it, -1. */
 void ddpi_kv_scope_count(struct ddpi_kv *kv, struct ddpi_bytes key, int change);
-size_t ddpi_kv_scope_nkeys(const struct ddpi_kv *kv, struct ddpi_kv_scope *scope);
+/* How many keys there are in it; *@ret_done is false when there was no work left to count them all:
+ * ask again. */
+ddp_status ddpi_kv_scope_nkeys(struct ddpi_kv *kv, struct ddpi_kv_scope *scope, size_t *ret,
+                               bool *ret_done, struct ddp_error *err);
 void ddpi_kv_scope_finish(struct ddpi_kv *kv);
 
 /* kv_more.c: what DDPI_OPS_BEYOND_NATIVE says */
 ddp_status ddpi_kv_compare_set(struct ddpi_kv *kv, struct kv_call *call);
 ddp_status ddpi_kv_add_wrap(struct ddpi_kv *kv, struct kv_call *call);
 ddp_status ddpi_kv_check(struct ddpi_kv *kv, struct kv_call *call);
-ddp_status ddpi_kv_count_keys(struct ddpi_kv *kv, struct kv_call *call);
 ddp_status ddpi_kv_append(struct ddpi_kv *kv, struct kv_call *call);
 ddp_status ddpi_kv_get_many(struct ddpi_kv *kv, struct kv_call *call);
 ddp_status ddpi_kv_set_many(struct ddpi_kv *kv, struct kv_call *call);
@@ -249,6 +272,15 @@ void ddpi_kv_remember_past(struct ddpi_kv *kv, enum ddpi_change_kind kind, uint6
 void ddpi_kv_drop_watches(struct ddpi_kv *kv, struct ddpi_kv_client *client);
 /* All clients are gone. */
 void ddpi_kv_watch_finish(struct ddpi_kv *kv);
+
+/* kv_work.c */
+ddp_status ddpi_kv_list(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_count_keys(struct ddpi_kv *kv, struct kv_call *call);
+/* One entry is looked at; false: not in this turn. */
+bool ddpi_kv_take_work(struct ddpi_kv *kv);
+/* The call looks at so many past changes: true if it is put off, and parked; else that is paid. */
+bool ddpi_kv_put_off(struct ddpi_kv *kv, struct kv_call *call, uint64_t changes);
+void ddpi_kv_drop_works(struct ddpi_kv *kv, struct ddpi_kv_client *client);
 
 /* kv_wait.c: the operations that may wait */
 ddp_status ddpi_kv_get(struct ddpi_kv *kv, struct kv_call *call);

@@ -96,12 +96,6 @@ ddp_status ddpi_kv_check(struct ddpi_kv *kv, struct kv_call *call)
     }
 }
 
-ddp_status ddpi_kv_count_keys(struct ddpi_kv *kv, struct kv_call *call)
-{
-    call->reply.number = (int64_t)ddpi_kv_scope_nkeys(kv, call->client->scope);
-    return DDP_OK;
-}
-
 static ddp_status extend(struct ddpi_kv *kv, struct kv_entry *entry, struct ddpi_bytes more,
                          struct ddp_error *err)
 {

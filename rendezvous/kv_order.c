@@ -5,9 +5,11 @@
  * A treap (Seidel and Aragon, 1996): a search tree by key that is a heap by priority, and so has
  * the shape of a tree into which the keys came in random order. The priorities are the keyed
  * hashes that the entries have anyway: who does not know the seed cannot choose keys that make it
- * deep. Nothing here allocates, or can fail.
+ * deep. Nothing here allocates, or can fail, but for cursors.
  */
+#include "error.h"
 #include "kv_impl.h"
+#include "mem.h"
 
 static bool is_before(const struct kv_entry *entry, struct ddpi_bytes key)
 {
@@ -88,4 +90,33 @@ struct kv_entry *ddpi_kv_order_next(const struct ddpi_kv *kv, const struct kv_en
                                     struct ddpi_bytes prefix)
 {
     return first_from(kv, ddpi_kv_name(entry), true, prefix);
+}
+
+struct kv_entry *ddpi_kv_cursor_next(const struct ddpi_kv *kv, const struct kv_cursor *cursor,
+                                     struct ddpi_bytes prefix)
+{
+    bool begun = cursor->key != NULL;
+    return first_from(kv, begun ? ddpi_bytes_of(cursor->key, cursor->len) : prefix, begun, prefix);
+}
+
+ddp_status ddpi_kv_cursor_set(struct kv_cursor *cursor, struct ddpi_bytes key,
+                              struct ddp_error *err)
+{
+    if (cursor->size < key.len + 1) {
+        char *larger = ddpi_realloc(cursor->key, key.len + 1, 1);
+        if (larger == NULL)
+            return ddpi_error_nomem(err, key.len + 1);
+        cursor->key = larger;
+        cursor->size = key.len + 1;
+    }
+    if (key.len > 0)
+        memcpy(cursor->key, key.data, key.len);
+    cursor->len = key.len;
+    return DDP_OK;
+}
+
+void ddpi_kv_cursor_finish(struct kv_cursor *cursor)
+{
+    ddpi_free(cursor->key);
+    *cursor = (struct kv_cursor){0};
 }

@@ -13,6 +13,7 @@ struct ddpi_kv_scope {
     struct ddpi_kv_scope *outer;
     bool counted; /* somebody has asked for the number: */
     size_t nkeys;
+    struct kv_cursor cursor; /* while it is being counted: how far */
     unsigned refs;
     size_t len;
     char prefix[];
@@ -28,18 +29,37 @@ struct ddpi_bytes ddpi_kv_scope_prefix(const struct ddpi_kv_scope *scope)
     return scope != NULL ? prefix_of(scope) : ddpi_bytes_of("", 0);
 }
 
-size_t ddpi_kv_scope_nkeys(const struct ddpi_kv *kv, struct ddpi_kv_scope *scope)
+/* Those behind the cursor. */
+static ddp_status count_some(struct ddpi_kv *kv, struct ddpi_kv_scope *scope, struct ddp_error *err)
 {
-    if (scope == NULL)
-        return kv->used[KV_ROOM_KEYS];
-    if (scope->counted)
-        return scope->nkeys;
     struct ddpi_bytes prefix = prefix_of(scope);
-    for (const struct kv_entry *entry = ddpi_kv_order_first(kv, prefix); entry != NULL;
-         entry = ddpi_kv_order_next(kv, entry, prefix))
+    const struct kv_entry *last = NULL, *entry = ddpi_kv_cursor_next(kv, &scope->cursor, prefix);
+    for (; entry != NULL && ddpi_kv_take_work(kv); entry = ddpi_kv_order_next(kv, entry, prefix)) {
         scope->nkeys += entry->version != 0;
-    scope->counted = true;
-    return scope->nkeys;
+        last = entry;
+    }
+    scope->counted = entry == NULL;
+    ddp_status status = DDP_OK;
+    if (!scope->counted && last != NULL)
+        status = ddpi_kv_cursor_set(&scope->cursor, ddpi_kv_name(last), err);
+    if (scope->counted || status != DDP_OK)
+        ddpi_kv_cursor_finish(&scope->cursor);
+    scope->nkeys = status == DDP_OK ? scope->nkeys : 0; /* from the beginning, the next time */
+    return status;
+}
+
+ddp_status ddpi_kv_scope_nkeys(struct ddpi_kv *kv, struct ddpi_kv_scope *scope, size_t *ret,
+                               bool *ret_done, struct ddp_error *err)
+{
+    *ret_done = true;
+    if (scope == NULL) {
+        *ret = kv->used[KV_ROOM_KEYS];
+        return DDP_OK;
+    }
+    ddp_status status = scope->counted ? DDP_OK : count_some(kv, scope, err);
+    *ret_done = scope->counted;
+    *ret = scope->nkeys;
+    return status;
 }
 
 /* How many do not sort behind @key. */
@@ -65,11 +85,18 @@ static struct ddpi_kv_scope *around(const struct ddpi_kv *kv, struct ddpi_bytes 
     return scope;
 }
 
+/* Whether the counting has come by there. */
+static bool is_behind(const struct kv_cursor *cursor, struct ddpi_bytes key)
+{
+    return cursor->key != NULL &&
+           ddpi_bytes_compare(key, ddpi_bytes_of(cursor->key, cursor->len)) <= 0;
+}
+
 void ddpi_kv_scope_count(struct ddpi_kv *kv, struct ddpi_bytes key, int change)
 {
     struct ddpi_kv_scope *scope = around(kv, key, rank_of(kv, key));
     for (; scope != NULL; scope = scope->outer)
-        if (scope->counted)
+        if (scope->counted || is_behind(&scope->cursor, key))
             scope->nkeys += (size_t)change;
 }
 
@@ -145,6 +172,7 @@ void ddpi_kv_scope_put(struct ddpi_kv *kv, struct ddpi_kv_scope *scope)
     memmove(kv->scopes + rank - 1, kv->scopes + rank,
             (kv->nscopes - rank + 1) * sizeof(struct ddpi_kv_scope *));
     move_inner(kv, rank - 1, prefix, scope, scope->outer);
+    ddpi_kv_cursor_finish(&scope->cursor);
     ddpi_free(scope);
 }
 

@@ -515,11 +515,13 @@ void ddpi_kv_client_init(struct ddpi_kv_client *client)
     ddpi_list_init(&client->waits);
     ddpi_list_init(&client->watches);
     ddpi_list_init(&client->held);
+    ddpi_list_init(&client->works);
 }
 
 void ddpi_kv_client_gone(struct ddpi_kv *kv, struct ddpi_kv_client *client)
 {
     drop_waits(kv, client);
+    ddpi_kv_drop_works(kv, client);
     ddpi_kv_drop_watches(kv, client);
     ddpi_kv_session_release(client);
     ddpi_kv_unserve(kv, client);

@@ -314,6 +314,9 @@ ddp_status ddpi_kv_watch(struct ddpi_kv *kv, struct kv_call *call)
     const struct ddpi_message *request = call->request;
     struct kv_watch *watch = NULL;
     ddp_status status = check_watch(kv, call);
+    if (status == DDP_OK && request->version != 0 &&
+        ddpi_kv_put_off(kv, call, kv->version + 1 - request->version))
+        return DDP_OK;
     if (status == DDP_OK)
         status = watch_create(kv, call, &watch);
     if (watch == NULL)

@@ -30,6 +30,7 @@ enum {
     CONNECTION_BURST_S = 10,
     CONNECTION_RATE_MAX = 1000000,
     BUSY_POLL_US = 100,
+    TURN_WORK = 4096, /* entries: about 2 ms */
     MAX_DATA_PORTS = 256,
     OTHER_FILES = 32, /* what the process needs besides connections, at least */
     TCPSTORE_KEY_MAX = 1024 * 1024,
@@ -243,6 +244,7 @@ static void take_room(struct ddpi_kv_limits *kv, const struct ddpi_server_option
         kv->room[i] = OR_DEFAULT(room[i], kv->room[i]);
         kv->of_job[i] = OR_DEFAULT(of_job[i], options->fair_shares ? 0 : kv->of_job[i]);
     }
+    kv->turn_work = TURN_WORK;
     kv->reserve[KV_ROOM_BYTES] = OR_DEFAULT(options->reserve, kv->reserve[KV_ROOM_BYTES]);
 }
 
@@ -304,7 +306,7 @@ static ddp_status create_core(struct ddpi_server *server, uint32_t rate,
 /* There is something left to do for the end of a turn that nobody has to send anything for. */
 static bool has_more_to_do(const struct ddpi_server *server)
 {
-    return server->expiry_due || server->leftovers[0] != '\0';
+    return server->expiry_due || server->leftovers[0] != '\0' || ddpi_kv_has_work(server->kv);
 }
 
 /* While it is active the loop does not sleep; others who want the processor get it. */
@@ -331,6 +333,7 @@ static void on_after_io(uv_check_t *check)
             uv_idle_start(&server->no_sleep, on_no_sleep);
     }
     ddpi_server_expire(server);
+    ddpi_server_work(server);
     ddpi_server_settle(server);
 }
 
@@ -339,6 +342,7 @@ static void on_before_io(uv_prepare_t *prepare)
     struct ddpi_server *server = prepare->data;
     ddpi_server_settle(server);
     server->shared.turn++;
+    ddpi_kv_grant_work(server->kv);
 }
 
 /* None of these calls can fail. */
@@ -368,6 +372,7 @@ ddp_status ddpi_server_create_deaf(uv_loop_t *loop, const struct ddpi_server_opt
     ddpi_list_init(&server->conns);
     ddpi_list_init(&server->half_open);
     ddpi_list_init(&server->dirty);
+    ddpi_list_init(&server->held);
     server->expiry_at = UINT64_MAX;
     const char *prefix = options->tcpstore_prefix != NULL ? options->tcpstore_prefix : "tcp/";
     uint32_t rate = CONNECTION_RATE;
@@ -477,6 +482,7 @@ struct ddpi_server_stats ddpi_server_stats(const struct ddpi_server *server)
     stats.bytes = kv.bytes;
     stats.reserved = kv.reserved;
     stats.waits = kv.waits;
+    stats.working = kv.works;
     stats.watches = kv.watches;
     stats.sessions = kv.sessions;
     ddpi_round_keys_count(server->rounds, &stats.jobs, &stats.members);

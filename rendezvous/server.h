@@ -95,6 +95,7 @@ struct ddpi_server_options {
     X(bytes)                                                                              \
     X(reserved) /* of these, those of keys and sessions of rounds */                      \
     X(waits)    /* requests that wait */                                                  \
+    X(working)  /* requests that cost much, and are not done yet */                       \
     X(watches)                                                                            \
     X(sessions)                                                                           \
     X(jobs)    /* that have rounds, */                                                    \

@@ -50,7 +50,7 @@ static bool has_unsent_replies(const struct ddpi_server *server)
 static void tell_if_drained(struct ddpi_server *server)
 {
     if (server->drained_cb == NULL || ddpi_kv_stats(server->kv).waits > 0 ||
-        has_unsent_replies(server))
+        ddpi_kv_has_work(server->kv) || has_unsent_replies(server))
         return;
     void (*cb)(void *ctx) = server->drained_cb;
     server->drained_cb = NULL;
@@ -249,6 +249,30 @@ void ddpi_server_on_reply(void *ctx, struct ddpi_kv_client *client,
     ddpi_conn_reply(ddpi_container_of(client, struct ddpi_conn, client), reply);
 }
 
+static void on_held(void *owner, struct ddpi_conn *conn)
+{
+    struct ddpi_server *server = owner;
+    if (ddpi_list_empty(&conn->of_held))
+        ddpi_list_append(&server->held, &conn->of_held);
+}
+
+void ddpi_server_work(struct ddpi_server *server)
+{
+    if (server->closing)
+        return;
+    ddpi_kv_grant_work(server->kv);
+    ddpi_kv_work(server->kv, uv_now(server->env.loop));
+    ddpi_list_for_each_safe (node, &server->held) {
+        struct ddpi_conn *conn = ddpi_container_of(node, struct ddpi_conn, of_held);
+        if (conn->client.nworks > 0)
+            continue;
+        ddpi_list_remove(&conn->of_held);
+        ddpi_conn_release(conn);
+    }
+    if (ddpi_kv_has_work(server->kv))
+        ddpi_server_poll_once_more(server);
+}
+
 static void on_dirty(void *owner, struct ddpi_conn *conn)
 {
     struct ddpi_server *server = owner;
@@ -300,6 +324,7 @@ static void on_conn_closed(void *owner, struct ddpi_conn *conn)
     ddpi_server_not_half_open(server, conn);
     ddpi_list_remove(&conn->of_server);
     ddpi_list_remove(&conn->of_dirty);
+    ddpi_list_remove(&conn->of_held);
     server->counts.connections--;
     ddpi_free(conn);
     ddpi_server_maybe_closed(server);
@@ -328,6 +353,7 @@ void ddpi_server_init_env(struct ddpi_server *server, uv_loop_t *loop)
     server->env.request = on_request;
     server->env.settle = on_settle;
     server->env.dirty = on_dirty;
+    server->env.held = on_held;
     server->env.gone = on_gone;
     server->env.closed = on_conn_closed;
     server->env.shared = &server->shared;

@@ -53,6 +53,7 @@ struct ddpi_server {
     struct ddpi_list conns;              /* ddpi_conn::of_server */
     struct ddpi_list half_open;          /* ddpi_conn::of_half_open, in order of arrival */
     struct ddpi_list dirty;              /* ddpi_conn::of_dirty */
+    struct ddpi_list held;               /* ddpi_conn::of_held */
     struct ddpi_log log;
     uint32_t max_connections;
     uint32_t max_data_ports;
@@ -177,6 +178,8 @@ void ddpi_server_on_change(void *ctx, const struct ddpi_mutation *mutation);
 ddp_status ddpi_server_commit(struct ddpi_server *server, struct ddp_error *err);
 /* All input of this turn is read: what is over ends, if something is. */
 void ddpi_server_expire(struct ddpi_server *server);
+/* All input of this turn is read: those go on whose requests stand in line. */
+void ddpi_server_work(struct ddpi_server *server);
 /* The end of a turn: what was answered leaves. */
 void ddpi_server_settle(struct ddpi_server *server);
 

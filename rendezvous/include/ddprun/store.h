@@ -268,7 +268,9 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_store_delete(ddp_store *store, const char 
 
 /**
  * The names of all keys that begin with @prefix ("" = all of this handle), sorted by bytes, without
- * the prefix of the handle.
+ * the prefix of the handle. Each that was there from the call to its end is among them, and none
+ * that was there at no time in between; a server gathers long lists while it serves others, so a
+ * key that came or went meanwhile may be among them or not.
  *
  * On DDP_OK *@ret_keys is an array of *@ret_count strings, freed as a whole with
  * ddp_store_free(). DDP_E_LIMIT: the answer would be longer than DDP_STORE_VALUE_MAX bytes; ask
