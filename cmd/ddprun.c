@@ -17,6 +17,7 @@
 #include "remote_job.h"
 #include "secrecy.h"
 #include "server.h"
+#include "token.h"
 #include "version.h"
 
 #include <assert.h>
@@ -58,6 +59,7 @@ struct run {
     struct local_job local;
     struct remote_job remote;
     struct ddpi_server *server;
+    struct ddpi_log log; /* of that server */
     uint16_t master_port;
     int master_fd; /* keeps that port aside; -1: the store is the master */
     int exit_code;
@@ -155,17 +157,53 @@ static void await_handles(uv_loop_t *loop)
     assert(count_handles(loop) == 0 && "a handle was not closed");
 }
 
-static ddp_status create_store(const struct meeting *meeting, uv_loop_t *loop,
-                               struct ddpi_server **ret_server, struct ddp_error *err)
+/* The token of a store that nobody but this machine reaches: whoever has it may prove it, but only
+ * where all have to must it be there. */
+static ddp_status take_token(const struct remote_job_config *config, struct ddpi_credential *ret,
+                             bool *ret_there, struct ddp_error *err)
 {
+    bool needed = config->auth == DDPI_SERVER_AUTH_ALWAYS;
+    ddp_status status = DDP_E_NOT_FOUND;
+    if (config->token_file != NULL)
+        status = needed && !config->token_named ? ddpi_token_obtain(config->token_file, ret, err)
+                                                : ddpi_token_read(config->token_file, ret, err);
+    else if (needed)
+        status =
+            ddpi_error_set(err, DDP_E_DENIED,
+                           "all have to prove that they have a token (--auth=always), and there "
+                           "is no HOME for one; name it by --token-file");
+    *ret_there = status == DDP_OK && ret->is_token;
+    return needed ? status : DDP_OK;
+}
+
+/* Its workers are the only ones who are to come; the agent, in whose process it is, vouches for
+ * those that are TCPStore clients. */
+static ddp_status create_store(struct plan *plan, struct run *run, struct ddp_error *err)
+{
+    const struct meeting *meeting = &plan->meeting;
+    const struct remote_job_config *config = &plan->remote;
+    struct ddpi_credential token = {0};
     char prefix[PREFIX_SIZE];
+    bool there;
     tcpstore_prefix(prefix, sizeof prefix, 0);
-    const struct ddpi_server_options options = {
-        .host = meeting->store_host, .port = meeting->store_port, .tcpstore_prefix = prefix};
-    ddp_status status = ddpi_server_create(loop, &options, ret_server, err);
-    if (status != DDP_OK && meeting->store_flag != NULL)
-        return ddpi_error_wrap(err, status, "%s", meeting->store_flag);
-    return status;
+    ddp_status status = take_token(config, &token, &there, err);
+    const struct ddpi_server_options options = {.host = meeting->store_host,
+                                                .port = meeting->store_port,
+                                                .tcpstore_prefix = prefix,
+                                                .token = there ? &token : NULL,
+                                                .auth = config->auth,
+                                                .trust_local_users = config->trust_local_users,
+                                                .vouches = true,
+                                                .log = &run->log};
+    run->log = (struct ddpi_log){remote_job_on_log, &run->membership, DDPI_LOG_WARN};
+    if (status == DDP_OK)
+        status = ddpi_server_create(&run->loop, &options, &run->server, err);
+    ddpi_wipe(&token, sizeof token);
+    if (status != DDP_OK)
+        return meeting->store_flag != NULL ? ddpi_error_wrap(err, status, "%s", meeting->store_flag)
+                                           : status;
+    plan->worker_keys.wanted = config->auth == DDPI_SERVER_AUTH_ALWAYS;
+    return DDP_OK;
 }
 
 /* A port of this node that its first worker may bind, for a script that brings its own rendezvous.
@@ -195,8 +233,7 @@ static ddp_status do_without_port(const struct meeting *meeting, struct run *run
 
 /* Where the rounds are, and where the workers meet: at the store, or at a port that is kept free
  * for rank 0. */
-static ddp_status open_job(struct plan *plan, struct run *run, uv_loop_t *loop,
-                           struct ddp_error *err)
+static ddp_status open_job(struct plan *plan, struct run *run, struct ddp_error *err)
 {
     ddp_status status = DDP_OK;
     if (!plan->agent.agent_store)
@@ -208,7 +245,7 @@ static ddp_status open_job(struct plan *plan, struct run *run, uv_loop_t *loop,
         return DDP_OK;
     }
     if (status == DDP_OK)
-        status = create_store(&plan->meeting, loop, &run->server, err);
+        status = create_store(plan, run, err);
     if (status != DDP_OK)
         return status;
     plan->agent.store = ddpi_server_endpoint(run->server);
@@ -262,7 +299,7 @@ static ddp_status open_run(struct plan *plan, const struct guard_agent *split, s
 static int run_agent(struct plan *plan, const struct guard_agent *split, struct run *run)
 {
     struct ddp_error err;
-    ddp_status status = open_job(plan, run, &run->loop, &err);
+    ddp_status status = open_job(plan, run, &err);
     if (status != DDP_OK) {
         if (run->server != NULL)
             ddpi_server_close(run->server, NULL, NULL);

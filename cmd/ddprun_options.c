@@ -4,6 +4,7 @@
  */
 #include "ddprun_options.h"
 
+#include "auth_option.h"
 #include "error.h"
 #include "foreign_options.h"
 #include "node.h"
@@ -203,9 +204,12 @@ static const struct option table[] = {
     {"token-file", 0, "FILE", "DDPRUN_TOKEN_FILE", "~/.config/ddprun/token", MEETING,
      "what nodes prove to the store, and it to them, unless it is on a loopback address",
      option_text, FIELD(token_file), 0, 0},
-    {"no-auth", 0, NULL, NULL, NULL, MEETING,
-     "nobody proves anything: whoever reaches the store can change all of it", option_switch,
-     FIELD(no_auth), 0, 0},
+    {"auth", 0, "WHOM", "DDPRUN_AUTH", "default", MEETING, AUTH_OPTION_HELP, auth_option,
+     FIELD(auth), 0, 0},
+    {"no-auth", 0, NULL, "DDPRUN_NO_AUTH", NULL, MEETING, "the same as --auth=never",
+     auth_option_off, FIELD(auth), 0, 0},
+    {"trust-local-users", 0, NULL, "DDPRUN_TRUST_LOCAL_USERS", NULL, MEETING,
+     TRUST_LOCAL_USERS_HELP, option_switch, FIELD(trust_local_users), 0, 0},
     {"master-addr", 0, "HOST", "PET_MASTER_ADDR", "127.0.0.1", MEETING,
      "MASTER_ADDR of the workers", option_text, FIELD(master_addr), 0, 0},
     {"master-port", 0, "PORT", "PET_MASTER_PORT", "a free one", MEETING,

@@ -9,6 +9,7 @@
 
 #include "parse.h"
 #include "rdzv_conf.h"
+#include "server.h"
 #include <ddprun/round.h>
 
 /* The values as given; NULL and false mean "not given". */
@@ -45,7 +46,8 @@ struct ddprun_options {
     uint64_t join_timeout_ms;
     enum ddp_round_join join_policy;
     const char *token_file;
-    bool no_auth;
+    enum ddpi_server_auth auth; /* of the store, if this node has it */
+    bool trust_local_users;
     struct rdzv_conf conf;
     uint64_t monitor_interval_ms; /* accepted: nothing here polls */
     bool standalone;

@@ -3,6 +3,7 @@
  */
 #include "ddprund_options.h"
 
+#include "auth_option.h"
 #include "error.h"
 
 #include <string.h>
@@ -92,31 +93,6 @@ static ddp_status parse_level(const struct option *option, const char *text, voi
     return ddpi_error_set(err, DDP_E_INVALID, "'%s' is not error, warning, info or debug", text);
 }
 
-static ddp_status parse_auth(const struct option *option, const char *text, void *field,
-                             struct ddp_error *err)
-{
-    static const char *const names[] = {[DDPI_SERVER_AUTH_DEFAULT] = "default",
-                                        [DDPI_SERVER_AUTH_ALWAYS] = "always",
-                                        [DDPI_SERVER_AUTH_NEVER] = "never"};
-    (void)option;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(text, names[i]) == 0) {
-            *(enum ddpi_server_auth *)field = (enum ddpi_server_auth)i;
-            return DDP_OK;
-        }
-    return ddpi_error_set(err, DDP_E_INVALID, "'%s' is not default, always or never", text);
-}
-
-static ddp_status parse_no_auth(const struct option *option, const char *text, void *field,
-                                struct ddp_error *err)
-{
-    bool off;
-    ddp_status status = option_switch(option, text, &off, err);
-    if (status == DDP_OK && off)
-        *(enum ddpi_server_auth *)field = DDPI_SERVER_AUTH_NEVER;
-    return status;
-}
-
 static ddp_status parse_busy_poll(const struct option *option, const char *text, void *field,
                                   struct ddp_error *err)
 {
@@ -196,12 +172,12 @@ static const struct option table[] = {
      "of JOB; several as with --listen",
      parse_data_port, FIELD(data_ports), 0, 0},
 
-    {"auth", 0, "WHOM", "DDPRUND_AUTH", "default", AUTHENTICATION,
-     "who has to prove that he has the token: default, whoever comes from another machine; always, "
-     "everybody; never, nobody: then whoever reaches an address can read and change all keys",
-     parse_auth, FIELD(server.auth), 0, 0},
+    {"auth", 0, "WHOM", "DDPRUND_AUTH", "default", AUTHENTICATION, AUTH_OPTION_HELP, auth_option,
+     FIELD(server.auth), 0, 0},
     {"no-auth", 0, NULL, "DDPRUND_NO_AUTH", NULL, AUTHENTICATION, "the same as --auth=never",
-     parse_no_auth, FIELD(server.auth), 0, 0},
+     auth_option_off, FIELD(server.auth), 0, 0},
+    {"trust-local-users", 0, NULL, "DDPRUND_TRUST_LOCAL_USERS", NULL, AUTHENTICATION,
+     TRUST_LOCAL_USERS_HELP, option_switch, FIELD(server.trust_local_users), 0, 0},
     {"token-file", 0, "FILE", "DDPRUN_TOKEN_FILE", "~/.config/ddprun/token", AUTHENTICATION,
      "the token; the default one is made when it is first needed", option_text, FIELD(token_file),
      0, 0},
@@ -220,8 +196,8 @@ static const struct option table[] = {
      option_u32, FIELD(server.max_half_open), 1, 10000000},
     {"connection-rate", 0, "N", "DDPRUND_CONNECTION_RATE", "20", LIMITS,
      "connections a second, and ten times as many at once, that may end before they were admitted, "
-     "for each address; beyond it is not accepted; does not count for loopback, unless "
-     "--auth=always",
+     "for each address; beyond it is not accepted; on loopback it counts for each other user, and "
+     "for this one with --auth=always only",
      option_u32, FIELD(server.connection_rate), 1, 1000000},
     {"max-data-ports", 0, "N", "DDPRUND_MAX_DATA_PORTS", "256", LIMITS,
      "data ports that clients have opened for their jobs", option_u32, FIELD(server.max_data_ports),

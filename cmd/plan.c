@@ -249,8 +249,9 @@ static void plan_remote_master(struct plan *plan, const struct ddprun_options *o
 static void plan_token(struct plan *plan, const struct ddprun_options *options)
 {
     struct remote_job_config *remote = &plan->remote;
-    remote->no_auth = options->no_auth;
-    if (remote->no_auth)
+    remote->auth = options->auth;
+    remote->trust_local_users = options->trust_local_users;
+    if (remote->auth == DDPI_SERVER_AUTH_NEVER)
         return;
     remote->token_named = given(options->token_file);
     if (!remote->token_named)
@@ -259,14 +260,19 @@ static void plan_token(struct plan *plan, const struct ddprun_options *options)
     remote->token_file = remote->token_named ? options->token_file : plan->home_token;
 }
 
-/* A store on a loopback address asks nobody for a proof, unless it has been told to. */
+/* Workers prove themselves to each other, and where the agent does so to the store, to that as
+ * well.
+ */
 static void plan_keys(struct plan *plan)
 {
-    const struct remote_job_config *remote = &plan->remote;
+    struct remote_job_config *remote = &plan->remote;
     bool asked = remote->token_named || !plan_is_loopback(remote->endpoint.host);
-    if (remote->token_file == NULL || !asked)
+    if (plan->several && remote->token_file == NULL)
         return;
-    plan->worker_keys = (struct worker_keys){.job = remote->job, .token_file = remote->token_file};
+    plan->worker_keys = (struct worker_keys){.job = plan->several ? remote->job : "",
+                                             .token_file = remote->token_file,
+                                             .makes_token = !asked,
+                                             .wanted = asked};
     plan->agent_keys = (struct agent_keys){worker_keys_make, &plan->worker_keys};
     plan->agent.keys = &plan->agent_keys;
 }
@@ -305,8 +311,6 @@ static ddp_status plan_several(struct plan *plan, const struct ddprun_options *o
     agent->store_prefix = plan->store_prefix;
     plan_remote_master(plan, options, shared_off);
     plan->join_timeout_ms = options->join_timeout_ms;
-    plan_token(plan, options);
-    plan_keys(plan);
     return DDP_OK;
 }
 
@@ -346,6 +350,8 @@ ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, cha
         plan_meeting(options, off, &plan->meeting);
     if (status != DDP_OK)
         return status;
+    plan_token(plan, options);
+    plan_keys(plan);
     node_host_name(plan->host, sizeof plan->host);
     struct agent_config *agent = &plan->agent;
     agent->nproc = options->nproc_per_node;

@@ -103,7 +103,7 @@ static ddp_status listen_at(struct remote_job *job, const char *host, struct ddp
     ddp_status status = config->token_named ? give_token(job, err) : DDP_OK;
     if (status == DDP_OK)
         status = ddpi_server_listen(job->server, host, port, NULL, err);
-    if (status == DDP_E_DENIED && !config->no_auth && !config->token_named) {
+    if (status == DDP_E_DENIED && !config->token_named) {
         status = give_token(job, err);
         if (status == DDP_OK)
             status = ddpi_server_listen(job->server, host, port, NULL, err);
@@ -115,6 +115,12 @@ static void drop_server(struct remote_job *job)
 {
     ddpi_server_close(job->server, NULL, NULL);
     job->server = NULL;
+}
+
+void remote_job_on_log(void *ctx, enum ddpi_log_level level, const char *line)
+{
+    (void)level;
+    membership_say(ctx, "the store: %s", line);
 }
 
 /* A name that is not known yet is not ours: the client asks again. */
@@ -131,8 +137,10 @@ static ddp_status host_store(struct remote_job *job, const struct addrinfo *info
                               "this node is to have the store (is_host), and the name '%s' has no "
                               "address; give one of this machine's",
                               config->endpoint.host);
-    const struct ddpi_server_options options = {.auth = config->no_auth ? DDPI_SERVER_AUTH_NEVER
-                                                                        : DDPI_SERVER_AUTH_DEFAULT};
+    job->log = (struct ddpi_log){remote_job_on_log, job->membership, DDPI_LOG_WARN};
+    const struct ddpi_server_options options = {.auth = config->auth,
+                                                .trust_local_users = config->trust_local_users,
+                                                .log = &job->log};
     ddp_status status = ddpi_server_create_deaf(job->loop, &options, &job->server, err);
     if (status == DDP_OK && config->is_master)
         ddpi_server_set_tcpstore_job(job->server, config->job);
@@ -199,17 +207,23 @@ static void on_state(void *ctx, enum ddp_store_uv_state state, const char *why)
 
 /* ---- life ---------------------------------------------------------------------------------- */
 
-static ddp_status join(struct remote_job *job, struct ddp_error *err)
+struct ddp_store_options remote_job_store_options(const struct remote_job_config *config)
 {
-    const struct remote_job_config *config = job->config;
-    const struct ddp_store_options options = {
-        .size = sizeof options,
+    bool always = config->token_named || config->auth == DDPI_SERVER_AUTH_ALWAYS;
+    return (struct ddp_store_options){
+        .size = sizeof(struct ddp_store_options),
         .endpoint = config->store,
         .auth = config->token_file == NULL ? DDP_STORE_AUTH_NONE
-                : config->token_named      ? DDP_STORE_AUTH_TOKEN
+                : always                   ? DDP_STORE_AUTH_TOKEN
                                            : DDP_STORE_AUTH_BEYOND_LOOPBACK,
         .token_file = config->token_file,
     };
+}
+
+static ddp_status join(struct remote_job *job, struct ddp_error *err)
+{
+    const struct remote_job_config *config = job->config;
+    const struct ddp_store_options options = remote_job_store_options(config);
     const struct ddp_round_hooks hooks = {.size = sizeof hooks,
                                           .data = job,
                                           .seat = on_seat,

@@ -10,6 +10,7 @@
 #include "membership.h"
 #include "parse.h"
 #include "server.h"
+#include "worker_keys.h"
 
 #include <ddprun/round.h>
 #include <uv.h>
@@ -21,7 +22,8 @@ struct remote_job_config {
     const char *store;      /* the same as text, "host:port" */
     const char *token_file; /* NULL: there is none, and nothing is proven */
     bool token_named;       /* by the user: then everywhere; else it is his own, beyond loopback */
-    bool no_auth;
+    enum ddpi_server_auth auth;
+    bool trust_local_users;
     /* If this node has the store, TCPStore clients that come to its endpoint are the job's. */
     bool is_master;
     uint32_t lease_ms;
@@ -37,6 +39,7 @@ struct remote_job {
     struct remote_job_lookup *lookup; /* of the endpoint's addresses; NULL: that is over */
     ddp_round *round;                 /* NULL: until then, and in the end */
     struct ddpi_server *server;       /* NULL: the store is somebody else's */
+    struct ddpi_log log;              /* of that server, to whom it may concern */
     bool connected;                   /* as told last */
     bool told;
     bool left;
@@ -44,6 +47,13 @@ struct remote_job {
     void (*closed)(void *ctx); /* of remote_job_close() */
     void *ctx;
 };
+
+/* How a client of this node connects to the job's store, as an agent that sees all keys. */
+struct ddp_store_options remote_job_store_options(const struct remote_job_config *config);
+
+/* For a store that this process has: its log goes to the job's messages; @ctx: struct membership.
+ */
+void remote_job_on_log(void *ctx, enum ddpi_log_level level, const char *line);
 
 /* Have the store, if it is to be had here, and connect to it in any case: as soon as the loop has
  * looked up the endpoint's addresses, which is not waited for. What fails then, the member leaves

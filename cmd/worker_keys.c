@@ -32,26 +32,51 @@ static ddp_status seal(const char *line, int *ret_fd, struct ddp_error *err)
     return status;
 }
 
-ddp_status worker_keys_make(void *ctx, uint64_t generation, int *ret_fd, struct ddp_error *err)
+/* The token that all nodes have. DDP_E_NOT_FOUND: they have none. */
+static ddp_status load(struct worker_keys *keys, struct ddp_error *err)
 {
-    struct worker_keys *keys = ctx;
-    ddp_status status =
-        keys->loaded ? DDP_OK : ddpi_token_read(keys->token_file, &keys->token, err);
-    keys->loaded = status == DDP_OK;
-    if (status == DDP_E_NOT_FOUND || (status == DDP_OK && !keys->token.is_token)) {
-        *ret_fd = 0; /* the store has let this agent in all the same: workers may manage as well */
+    if (keys->loaded)
         return DDP_OK;
-    }
-    if (status != DDP_OK)
-        return status;
+    if (keys->token_file == NULL)
+        return DDP_E_NOT_FOUND;
+    ddp_status status = keys->makes_token ? ddpi_token_obtain(keys->token_file, &keys->token, err)
+                                          : ddpi_token_read(keys->token_file, &keys->token, err);
+    keys->loaded = status == DDP_OK;
+    /* A home where nothing can be written is no reason not to run. */
+    return keys->makes_token && status != DDP_OK && status != DDP_E_DENIED ? DDP_E_NOT_FOUND
+                                                                           : status;
+}
+
+static ddp_status make_from(const struct ddpi_credential *token, const struct ddpi_identity *worker,
+                            int *ret_fd, struct ddp_error *err)
+{
     char line[DDPI_KEY_LINE];
-    struct ddpi_identity worker = {.role = DDPI_ROLE_WORKER, .epoch = generation};
-    snprintf(worker.job, sizeof worker.job, "%s", keys->job);
-    status = ddpi_token_key_line(&keys->token, &worker, line, err);
+    ddp_status status = ddpi_token_key_line(token, worker, line, err);
     if (status == DDP_OK)
         status = seal(line, ret_fd, err);
     ddpi_wipe(line, sizeof line);
     return status;
+}
+
+ddp_status worker_keys_make(void *ctx, uint64_t generation, struct agent_key *ret_key,
+                            struct ddp_error *err)
+{
+    struct worker_keys *keys = ctx;
+    struct ddpi_identity worker = {.role = DDPI_ROLE_WORKER, .epoch = generation};
+    snprintf(worker.job, sizeof worker.job, "%s", keys->job);
+    *ret_key = (struct agent_key){.for_store = keys->wanted};
+    if (worker.job[0] == '\0' && !keys->wanted) {
+        struct ddpi_credential fresh = {.is_token = true};
+        ddpi_token_random(fresh.secret, sizeof fresh.secret);
+        ddp_status status = make_from(&fresh, &worker, &ret_key->fd, err);
+        ddpi_wipe(&fresh, sizeof fresh);
+        return status;
+    }
+    ddp_status status = load(keys, err);
+    if (status == DDP_E_NOT_FOUND || (status == DDP_OK && !keys->token.is_token))
+        return DDP_OK; /* the store has let this agent in all the same: workers may manage as well
+                        */
+    return status == DDP_OK ? make_from(&keys->token, &worker, &ret_key->fd, err) : status;
 }
 
 void worker_keys_finish(struct worker_keys *keys)

@@ -23,10 +23,16 @@ struct agent_streams {
     bool hidden;      /* not on the console */
 };
 
-/* Where the workers' proof to the store comes from: make() gives a descriptor with a key that is
- * good in @generation, which the agent closes, or 0, if there is none. */
+/* By which workers prove to each other who they are. */
+struct agent_key {
+    int fd;         /* to read it from; 0: there is none */
+    bool for_store; /* which asks for it, too */
+};
+
+/* Where it comes from: make() gives one that is good in @generation, which the agent closes. */
 struct agent_keys {
-    ddp_status (*make)(void *ctx, uint64_t generation, int *ret_fd, struct ddp_error *err);
+    ddp_status (*make)(void *ctx, uint64_t generation, struct agent_key *ret_key,
+                       struct ddp_error *err);
     void *ctx;
 };
 
@@ -42,7 +48,7 @@ struct agent_config {
     const char *master_addr;           /* where a seat does not name one */
     const char *store;                 /* "host:port" */
     const char *store_prefix;          /* of the job's keys, before that of a generation */
-    const struct agent_keys *keys;     /* NULL: workers need not prove anything */
+    const struct agent_keys *keys;     /* NULL: workers have none */
     bool agent_store;                  /* the workers' meeting point is the store itself */
     const char *filters[2];            /* of lines of stdout and stderr; NULL or "": none */
     const char *line_template;         /* prefix of console lines; "" = none */

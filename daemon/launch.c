@@ -143,8 +143,9 @@ static ddp_status make_env(const struct launch *launch, const struct worker_proc
     const struct agent_config *config = launch->config;
     const struct ddp_round_seat *seat = launch->seat;
     char store_prefix[128];
-    /* Who has a key sees the keys of its job only, without the prefix that these have in common. */
-    bool proves = launch->key_fd > 0;
+    /* Who proves to the store who he is sees the keys of its job only, without the prefix that
+     * these have in common. */
+    bool proves = launch->key.fd > 0 && launch->key.for_store;
     bool roles = seat->role_world_size > 0; /* the server knows of them */
     placement_store_prefix(store_prefix, sizeof store_prefix, proves ? "" : config->store_prefix,
                            seat->generation);
@@ -169,6 +170,7 @@ static ddp_status make_env(const struct launch *launch, const struct worker_proc
         .store = config->store,
         .store_prefix = store_prefix,
         .token_fd = proves ? SPAWN_KEY_FD : 0,
+        .rank_key_fd = launch->key.fd > 0 ? SPAWN_KEY_FD : 0,
         .signals_to_handle = config->ending_signals_text,
         .agent_store = config->agent_store,
         .virtual_local_rank = config->virtual_local_rank,
@@ -205,7 +207,7 @@ static void hand_over(struct launch *launch, struct launch_birth *birth)
         .argv = birth->argv,
         .envp = birth->envp,
         .stdio = {birth->stdio[0], birth->stdio[1], birth->stdio[2]},
-        .key_fd = launch->key_fd,
+        .key_fd = launch->key.fd,
         .life_fd = launch->life_fd,
         .cgroup_fd = group != NULL && group->path[0] != '\0' ? group->procs_fd : 0,
         .nofile = config->nofile,
@@ -265,9 +267,9 @@ static void go_on(struct launch *launch)
         start_next(launch, birth);
     if (launch->under_way > 0)
         return;
-    if (launch->key_fd > 0)
-        close(launch->key_fd);
-    launch->key_fd = 0;
+    if (launch->key.fd > 0)
+        close(launch->key.fd);
+    launch->key.fd = 0;
     launch->hooks.over(launch->hooks.ctx, launch->status);
 }
 
@@ -352,7 +354,7 @@ void launch_begin(struct launch *launch, const struct ddp_round_seat *seat, uint
     launch->next = 0;
     launch->status = DDP_OK;
     if (launch->status == DDP_OK && keys != NULL)
-        launch->status = keys->make(keys->ctx, seat->generation, &launch->key_fd, &launch->error);
+        launch->status = keys->make(keys->ctx, seat->generation, &launch->key, &launch->error);
     if (launch->status == DDP_OK)
         launch->status = open_filters(launch, &launch->error);
     go_on(launch);

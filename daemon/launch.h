@@ -42,9 +42,9 @@ struct launch {
     struct launch_birth births[LAUNCH_AHEAD];
     /* What all workers of the generation have in common. */
     const struct ddp_round_seat *seat;
-    int key_fd;       /* what they prove themselves with to the store; 0: nothing */
     int life_fd;          /* of life.h; 0: there is none */
     uint32_t attempt;     /* counts generations on this node, from 0 */
+    struct agent_key key; /* what they prove themselves with */
     uint32_t next;        /* worker to be prepared */
     uint32_t under_way;
     bool abandoned;

@@ -78,13 +78,24 @@ TEXT_VALUE(signals_to_handle, p->signals_to_handle)
 TEXT_VALUE(use_agent_store, p->agent_store ? "True" : "False")
 
 /* That of a job around this one is of no use here. */
+static void own_fd(int fd, struct value *out)
+{
+    if (fd > 0)
+        set_number(out, (uint32_t)fd);
+    else
+        out->gone = true;
+}
+
 static void token_fd(const struct placement *p, char *const *inherited, struct value *out)
 {
     (void)inherited;
-    if (p->token_fd > 0)
-        set_number(out, (uint32_t)p->token_fd);
-    else
-        out->gone = true;
+    own_fd(p->token_fd, out);
+}
+
+static void rank_key_fd(const struct placement *p, char *const *inherited, struct value *out)
+{
+    (void)inherited;
+    own_fd(p->rank_key_fd, out);
 }
 
 static void nccl_async(const struct placement *p, char *const *inherited, struct value *out)
@@ -215,6 +226,7 @@ static const struct {
     {"DDPRUN_STORE", store},
     {"DDPRUN_STORE_PREFIX", store_prefix},
     {"DDPRUN_TOKEN_FD", token_fd},
+    {"DDPRUN_RANK_KEY_FD", rank_key_fd},
     {DDPI_LIFE_FD_ENV, life_fd},
     {DDPI_LIFE_SLOT_ENV, life_slot},
 };

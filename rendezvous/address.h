@@ -19,6 +19,9 @@ struct ddpi_address {
 struct ddpi_address ddpi_address_of(const struct sockaddr *sockaddr);
 uint16_t ddpi_address_port(const struct sockaddr *sockaddr);
 
+bool ddpi_address_is_v4(const struct ddpi_address *address);
+bool ddpi_address_equal(const struct ddpi_address *a, const struct ddpi_address *b);
+
 /* Who has it is a process of this machine. */
 bool ddpi_address_is_loopback(const struct ddpi_address *address);
 

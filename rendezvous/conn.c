@@ -61,9 +61,9 @@ void ddpi_conn_log_end(const struct ddpi_conn *conn, const char *why)
     char host[DDPI_ADDRESS_CHARS];
     if (conn->at_fault && !conn->env->fault(conn->env->owner, conn))
         return;
-    ddpi_address_format(&conn->address, host);
+    ddpi_address_format(&conn->visitor.address, host);
     ddpi_log(conn->env->log, conn->at_fault ? DDPI_LOG_WARN : DDPI_LOG_DEBUG,
-             "connection from %s port %u %s: %s", host, conn->port,
+             "connection from %s port %u %s: %s", host, conn->visitor.port,
              conn->denied ? "denied" : "closed", why);
 }
 
@@ -367,16 +367,6 @@ static void init_buffers(struct ddpi_conn *conn)
     ddpi_buf_init(&conn->flight, conn->env->limits.output_hard);
 }
 
-/* Who is at the other end, and what that asks of him. */
-static void look_at_peer(struct ddpi_conn *conn, const struct sockaddr *peer)
-{
-    const struct ddpi_gate *gate = &conn->env->gate;
-    conn->address = ddpi_address_of(peer);
-    conn->port = ddpi_address_port(peer);
-    conn->session.must_prove =
-        !gate->open_to_all && !(gate->open_to_loopback && ddpi_address_is_loopback(&conn->address));
-}
-
 static int start(struct ddpi_conn *conn, int fd)
 {
     int uv_err = uv_tcp_open(&conn->tcp, fd);
@@ -390,8 +380,9 @@ static int start(struct ddpi_conn *conn, int fd)
     return uv_read_start((uv_stream_t *)&conn->tcp, ddpi_conn_on_alloc, ddpi_conn_on_read);
 }
 
-ddp_status ddpi_conn_create(const struct ddpi_conn_env *env, int fd, const struct sockaddr *peer,
-                            struct ddpi_conn **ret, struct ddp_error *err)
+ddp_status ddpi_conn_create(const struct ddpi_conn_env *env, int fd,
+                            const struct ddpi_visitor *visitor, struct ddpi_conn **ret,
+                            struct ddp_error *err)
 {
     struct ddpi_conn *conn = ddpi_calloc(1, sizeof(*conn));
     if (conn == NULL) {
@@ -410,7 +401,9 @@ ddp_status ddpi_conn_create(const struct ddpi_conn_env *env, int fd, const struc
     ddpi_list_init(&conn->of_dirty);
     ddpi_list_init(&conn->of_held);
     init_buffers(conn);
-    look_at_peer(conn, peer);
+    conn->visitor = *visitor;
+    conn->session.must_prove = visitor->must_prove;
+    conn->session.stranger = visitor->stranger;
     uv_tcp_init(env->loop, &conn->tcp); /* these two only fill in the handle */
     uv_timer_init(env->loop, &conn->timer);
     conn->tcp.data = conn->timer.data = conn;

@@ -41,6 +41,18 @@ struct ddpi_conn_shared {
     struct ddpi_budget output;
 };
 
+/* Who is at the other end, as far as that is known without a word of his. */
+struct ddpi_visitor {
+    struct ddpi_address address;
+    uint16_t port;
+    bool loopback;  /* both ends are */
+    bool elsewhere; /* he comes from another machine */
+    bool stranger; /* another user of this machine, whom it is not open to, or nobody knows whose */
+    bool known;    /* a stranger: his number is */
+    uint32_t owner;
+    bool must_prove;
+};
+
 struct ddpi_conn;
 
 /* What the connections of one server share; unchanged while there are any. */
@@ -85,8 +97,7 @@ struct ddpi_conn {
     struct ddpi_list of_dirty;     /* in the owner's list while it has something to flush */
     struct ddpi_list of_held;      /* ... while it is held */
     struct ddpi_kv_client client;
-    struct ddpi_address address; /* of the peer */
-    uint16_t port;
+    struct ddpi_visitor visitor;
     bool vouches; /* the owner's: the peer counts in its admission */
 
     struct ddpi_sm sm;
@@ -119,10 +130,11 @@ struct ddpi_conn {
     uv_shutdown_t shutdown;
 };
 
-/* Takes over @fd, which is connected to @peer, also when it fails. *@ret is then NULL when there
+/* Takes over @fd, which is connected to @visitor, also when it fails. *@ret is then NULL when there
  * was no memory for it; else it is there, and must be closed as any other. */
-ddp_status ddpi_conn_create(const struct ddpi_conn_env *env, int fd, const struct sockaddr *peer,
-                            struct ddpi_conn **ret, struct ddp_error *err);
+ddp_status ddpi_conn_create(const struct ddpi_conn_env *env, int fd,
+                            const struct ddpi_visitor *visitor, struct ddpi_conn **ret,
+                            struct ddp_error *err);
 
 /* The address at which the peer has reached this machine, as text. */
 void ddpi_conn_local_host(const struct ddpi_conn *conn, char *text, size_t size);

@@ -14,7 +14,8 @@
 /* What a server asks of those who come; its connections share it. */
 struct ddpi_gate {
     const struct ddpi_credential *token; /* NULL: none, so nobody can prove anything */
-    bool open_to_loopback;               /* who comes from this machine need not prove anything */
+    bool open_to_loopback; /* this user's processes on this machine need not prove anything, ... */
+    bool open_to_users;    /* ... nor those of its other users, who then count as his */
     bool open_to_all;
     void (*random)(void *bytes, size_t len);
 };
@@ -27,6 +28,7 @@ struct ddpi_session {
     bool open;            /* set by the dialect when its handshake is complete */
 
     bool must_prove; /* who he is, before anything else is done for him */
+    bool stranger;   /* he is another user of this machine */
     struct ddpi_identity identity;
     /* Asked when the peer has said, and where it has to has proven, who it is, and before it is
      * told that it is welcome; NULL: all are. */

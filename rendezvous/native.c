@@ -137,6 +137,12 @@ static ddp_status check_hello(const struct ddpi_session *session, const struct d
                               struct ddp_error *err)
 {
     const struct ddpi_credential *token = session->gate->token;
+    if (hello->auth == DDPI_AUTH_NONE && session->must_prove && session->stranger)
+        return ddpi_error_set(
+            err, DDP_E_DENIED,
+            "this server is open to the user whose it is, and this is another one; "
+            "give its token, --token-file=FILE, or have it started with "
+            "--trust-local-users");
     if (hello->auth == DDPI_AUTH_NONE && session->must_prove)
         return ddpi_error_set(err, DDP_E_DENIED,
                               "this server wants to know who connects, which needs its token: give "

@@ -49,6 +49,7 @@ void ddpi_server_maybe_closed(struct ddpi_server *server)
     ddpi_kv_destroy(server->kv);
     ddpi_admission_finish(&server->admission);
     ddpi_rate_finish(&server->rate);
+    ddpi_owners_finish(&server->owners);
     ddpi_wipe(&server->token, sizeof server->token);
     ddpi_free(server);
     if (cb != NULL)
@@ -276,6 +277,7 @@ static void take_options(struct ddpi_server *server, const struct ddpi_server_op
         server->log = *options->log;
     server->env.gate = (struct ddpi_gate){
         .open_to_loopback = options->auth != DDPI_SERVER_AUTH_ALWAYS,
+        .open_to_users = options->trust_local_users,
         .open_to_all = options->auth == DDPI_SERVER_AUTH_NEVER,
         .random = ddpi_token_random,
     };
@@ -366,6 +368,8 @@ ddp_status ddpi_server_create_deaf(uv_loop_t *loop, const struct ddpi_server_opt
     if (server == NULL)
         return ddpi_error_nomem(err, sizeof(*server));
     take_options(server, options);
+    ddpi_owners_init(&server->owners);
+    server->vouches = options->vouches;
     take_common_options(server, options);
     ddpi_server_init_env(server, loop);
     ddpi_list_init(&server->listeners);

@@ -21,7 +21,8 @@ struct ddpi_server;
 /* Who has to prove who he is. PyTorch's TCPStore clients cannot: where it would be asked of them,
  * they are admitted from hosts from which a proven agent is connected. */
 enum ddpi_server_auth {
-    DDPI_SERVER_AUTH_DEFAULT, /* whoever comes from another machine */
+    DDPI_SERVER_AUTH_DEFAULT, /* whoever comes from another machine, or is another user of this one
+                               */
     DDPI_SERVER_AUTH_ALWAYS,
     DDPI_SERVER_AUTH_NEVER, /* who wants to may */
 };
@@ -36,6 +37,11 @@ struct ddpi_server_options {
      * only NEVER allows addresses that other machines can reach. */
     const struct ddpi_credential *token;
     enum ddpi_server_auth auth;
+    /* Other users of this machine count as the one whose process this is, who needs no proof on
+     * loopback, nor does root. */
+    bool trust_local_users;
+    /* The owner of this server vouches for this user's TCPStore clients on this machine. */
+    bool vouches;
     uint32_t max_connections;   /* 65,536, and never more than the limit of open files allows */
     uint32_t max_half_open;     /* 4,096: whose peers have not been admitted */
     uint32_t connection_rate;   /* 20 a second: connections of one address that may fail */

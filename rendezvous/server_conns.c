@@ -282,23 +282,42 @@ static void on_dirty(void *owner, struct ddpi_conn *conn)
 
 /* --- who comes and goes --- */
 
+/* A TCPStore client cannot prove who it is. */
+static ddp_status check_vouched(const struct ddpi_server *server, const struct ddpi_conn *conn,
+                                struct ddp_error *err)
+{
+    const struct ddpi_visitor *visitor = &conn->visitor;
+    char who[32] = "a user who cannot be told";
+    if (visitor->known)
+        snprintf(who, sizeof who, "user %" PRIu32, visitor->owner);
+    if (visitor->stranger)
+        return ddpi_error_set(err, DDP_E_DENIED,
+                              "a TCPStore client of %s, while only those of the server's own user "
+                              "are let in without a proof (but for --trust-local-users)",
+                              who);
+    if (!visitor->must_prove || (server->vouches && visitor->loopback) ||
+        ddpi_admission_vouched(&server->admission, &visitor->address))
+        return DDP_OK;
+    return ddpi_error_set(
+        err, DDP_E_DENIED,
+        "a TCPStore client cannot prove who it is, and no agent that has the token "
+        "and vouches for its job is connected from its host");
+}
+
 static ddp_status on_admit(void *owner, struct ddpi_conn *conn, struct ddp_error *err)
 {
     struct ddpi_server *server = owner;
     const struct ddpi_identity *who = &conn->session.identity;
-    if (conn->client.tcpstore && conn->session.must_prove &&
-        !ddpi_admission_vouched(&server->admission, &conn->address))
-        return ddpi_error_set(err, DDP_E_DENIED,
-                              "a TCPStore client cannot prove who it is, and no agent that has the "
-                              "token is connected from its host");
-    ddp_status status = ddpi_server_enter_job(server, conn, err);
     if (conn->client.tcpstore && conn->job[0] == '\0')
         memcpy(conn->job, server->tcpstore_job, sizeof conn->job);
+    ddp_status status = conn->client.tcpstore ? check_vouched(server, conn, err) : DDP_OK;
+    if (status == DDP_OK)
+        status = ddpi_server_enter_job(server, conn, err);
     if (status != DDP_OK)
         return status;
     if (who->proven && who->role == DDPI_ROLE_AGENT) {
-        if (!ddpi_admission_enter(&server->admission, &conn->address))
-            return ddpi_error_nomem(err, sizeof conn->address);
+        if (!ddpi_admission_enter(&server->admission, &conn->visitor.address))
+            return ddpi_error_nomem(err, sizeof conn->visitor);
         conn->vouches = true;
     }
     ddpi_server_not_half_open(server, conn);
@@ -310,7 +329,7 @@ static void on_gone(void *owner, struct ddpi_conn *conn)
     struct ddpi_server *server = owner;
     ddpi_server_charge(server, conn);
     if (conn->vouches)
-        ddpi_admission_leave(&server->admission, &conn->address);
+        ddpi_admission_leave(&server->admission, &conn->visitor.address);
     if (conn->peer_ended)
         ddpi_kv_client_dead(server->kv, &conn->client);
     ddpi_kv_client_gone(server->kv, &conn->client);

@@ -59,6 +59,7 @@ static ddp_status open_inner(ddp_store_server *server, uv_loop_t *loop,
     const struct ddpi_log log = {.write = write_line, .ctx = server, .max_level = DDPI_LOG_DEBUG};
     struct ddpi_credential token;
     struct ddpi_server_options inner = {.auth = auths[options->auth],
+                                        .trust_local_users = options->trust_local_users != 0,
                                         .tcpstore_prefix = options->tcpstore_prefix,
                                         .max_connections = options->max_connections,
                                         .max_waits = options->max_waits,

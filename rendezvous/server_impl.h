@@ -10,6 +10,7 @@
 #include "admission.h"
 #include "awake.h"
 #include "conn.h"
+#include "peer_owner.h"
 #include "rate.h"
 #include "round_keys.h"
 #include "server.h"
@@ -64,6 +65,8 @@ struct ddpi_server {
     size_t most_keys;             /* ... of these, in keys */
     struct ddpi_credential token; /* env.gate points here where there is one */
     struct ddpi_admission admission;
+    struct ddpi_owners owners;
+    bool vouches; /* for TCPStore clients of this machine, who are this user's */
     struct hush hushes[REFUSALS];
     struct ddpi_server_stats counts; /* without what the core knows */
 

@@ -67,8 +67,9 @@ class Variables(DdprunCase):
             'GROUP_WORLD_SIZE', 'ROLE_NAME', 'ROLE_RANK', 'ROLE_WORLD_SIZE', 'MASTER_ADDR',
             'MASTER_PORT', 'TORCHELASTIC_RUN_ID', 'TORCHELASTIC_RESTART_COUNT',
             'TORCHELASTIC_MAX_RESTARTS', 'TORCHELASTIC_ERROR_FILE', 'TORCHELASTIC_USE_AGENT_STORE',
-            'TORCHELASTIC_SIGNALS_TO_HANDLE', 'TORCH_NCCL_ASYNC_ERROR_HANDLING', 'OMP_NUM_THREADS',
-            'DDPRUN_STORE', 'DDPRUN_STORE_PREFIX', 'DDPRUN_LIFE_FD', 'DDPRUN_LIFE_SLOT'})
+            'TORCHELASTIC_SIGNALS_TO_HANDLE', 'TORCH_NCCL_ASYNC_ERROR_HANDLING',
+            'DDPRUN_STORE', 'DDPRUN_STORE_PREFIX', 'DDPRUN_RANK_KEY_FD', 'DDPRUN_LIFE_FD', 'DDPRUN_LIFE_SLOT',
+            'PMI_FD', 'PMI_RANK', 'PMI_SIZE', 'MPI_LOCALRANKID', 'MPI_LOCALNRANKS'})
         for name, value in before.items():
             if name not in SHELL_MADE:
                 self.assertEqual(env.get(name), value, name)
@@ -220,7 +221,7 @@ class Ports(DdprunCase):
 
 
 class Birth(DdprunCase):
-    CLEAN = ['fds 0 1 2', 'own_session 1', 'own_group 1', 'death_signal 9', 'blocked', 'ignored']
+    CLEAN = ['fds 0 1 2 3', 'own_session 1', 'own_group 1', 'death_signal 9', 'blocked', 'ignored']
 
     def test_a_worker_starts_clean(self):
         job = self.run_job('--no-prefix', probe('state'))

@@ -103,10 +103,34 @@ class OnLoopback(DdprundCase):
             job = self.lone_node(f'127.0.0.1:{free_port()}', *options, **env)
             self.assertEqual((job.code, job.out), (0, 'g1/ 3\n'), job.err)
 
-    def test_nobody_asks_for_one_that_was_not_named(self):
-        for env in ({}, {'HOME': ''}):
-            job = self.lone_node(f'127.0.0.1:{free_port()}', **env)
-            self.assertEqual((job.code, job.out), (0, 'job/train/g1/ none\n'), job.err)
+    def test_one_node_that_asks_all(self):
+        """The user's own token is made; workers get keys, and PyTorch's clients are vouched for."""
+        ping = ("import os, socket; host, port = os.environ['DDPRUN_STORE'].split(':'); "
+                "s = socket.create_connection((host, int(port)), 10); s.sendall(bytes.fromhex('00cef7853c0d') + b'ping'); "
+                "print('ping', s.recv(4) == b'ping')")
+        script = f'{self.LOOK}; {sys.executable} -c "{ping}"; {DDPCTL} store --no-auth get k; echo "open $?"; {ALLREDUCE}'
+        for options, env in ((('--auth=always',), {}), ((), {'DDPRUN_AUTH': 'always'})):
+            job = self.start('--nproc-per-node=2', '--no-prefix', *options, 'sh', '-c', script, env=env)
+            job.wait()
+            self.assertEqual(job.code, 0, job.err)
+            lines = sorted(job.out.splitlines())
+            self.assertEqual(lines, sorted(2 * ['g1/ 3', 'ping True', 'open 77'] +
+                                           [f'rank {rank} of 2: the sum is 3' for rank in (0, 1)]))
+        self.assertTrue((self.home / '.config/ddprun/token').exists())
+
+    def test_auth_is_one_of_three_words(self):
+        job = self.start('--auth=sometimes', 'true')
+        job.wait()
+        self.assertEqual(job.code, 2)
+        self.assertIn("'sometimes' is not default, always or never", job.err)
+
+    def test_the_users_own_is_made_and_used(self):
+        job = self.lone_node(f'127.0.0.1:{free_port()}')
+        self.assertEqual((job.code, job.out), (0, 'g1/ 3\n'), job.err)
+
+    def test_nobody_asks_for_one_that_cannot_be(self):
+        job = self.lone_node(f'127.0.0.1:{free_port()}', HOME='')
+        self.assertEqual((job.code, job.out), (0, 'job/train/g1/ none\n'), job.err)
 
 
 if __name__ == '__main__':

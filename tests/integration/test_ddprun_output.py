@@ -185,7 +185,7 @@ class Closed(DdprunCase):
                 self.assertEqual(job.code, 0)
                 self.assertIn(out, job.out)
                 seen = (self.folder / 'seen').read_text()
-                self.assertTrue(seen.startswith('fds 0 1 2\n'), seen)
+                self.assertTrue(seen.startswith('fds 0 1 2'), seen)
 
     def test_and_the_exit_code_still_comes(self):
         job = self.run_job('sh', '-c', 'echo x; echo y >&2; exit 9',

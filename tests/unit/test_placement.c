@@ -31,6 +31,7 @@ static const struct placement place = {
     .store_prefix = "g1/",
     .signals_to_handle = "SIGTERM,SIGINT",
     .token_fd = 3,
+    .rank_key_fd = 5,
 };
 
 static const char *const no_entries[] = {NULL};
@@ -91,6 +92,7 @@ static const struct {
     {"DDPRUN_STORE", "10.0.0.1:29400"},
     {"DDPRUN_STORE_PREFIX", "g1/"},
     {"DDPRUN_TOKEN_FD", "3"},
+    {"DDPRUN_RANK_KEY_FD", "5"},
     {"DDPRUN_LIFE_FD", "4"},
     {"DDPRUN_LIFE_SLOT", "1"},
 };
@@ -133,11 +135,12 @@ END_TEST
 
 START_TEST(the_key_of_an_outer_job_is_taken_away)
 {
-    static const char *const inherited[] = {"DDPRUN_TOKEN_FD=7", NULL};
+    static const char *const inherited[] = {"DDPRUN_TOKEN_FD=7", "DDPRUN_RANK_KEY_FD=7", NULL};
     struct placement without = place;
-    without.token_fd = 0;
+    without.token_fd = without.rank_key_fd = 0;
     char **envp = env_of(&without, inherited);
     ck_assert_ptr_null(value(envp, "DDPRUN_TOKEN_FD"));
+    ck_assert_ptr_null(value(envp, "DDPRUN_RANK_KEY_FD"));
     placement_env_free(envp);
 }
 END_TEST

@@ -23,7 +23,7 @@ static void make_dir(void)
 {
     ck_assert_ptr_nonnull(mkdtemp(dir));
     snprintf(path, sizeof path, "%s/token", dir);
-    keys = (struct worker_keys){.job = "train", .token_file = path};
+    keys = (struct worker_keys){.job = "train", .token_file = path, .wanted = true};
 }
 
 static void remove_dir(void)
@@ -35,9 +35,10 @@ static void remove_dir(void)
 
 static int make(uint64_t generation)
 {
-    int fd = -1;
-    ck_assert_msg(worker_keys_make(&keys, generation, &fd, &err) == DDP_OK, "%s", err.msg);
-    return fd;
+    struct agent_key key = {.fd = -1};
+    ck_assert_msg(worker_keys_make(&keys, generation, &key, &err) == DDP_OK, "%s", err.msg);
+    ck_assert_int_eq(key.for_store, keys.wanted);
+    return key.fd;
 }
 
 START_TEST(it_is_the_key_of_a_worker_in_its_generation)
@@ -80,6 +81,49 @@ START_TEST(without_a_token_there_is_none)
 }
 END_TEST
 
+/* It would keep them from a store that has no token. */
+START_TEST(where_the_store_has_proven_nothing_it_is_for_ranks)
+{
+    struct ddpi_credential token;
+    ck_assert_int_eq(ddpi_token_obtain(path, &token, &err), DDP_OK);
+    keys.wanted = false;
+    int fd = make(1);
+    ck_assert_int_gt(fd, 0);
+    close(fd);
+}
+END_TEST
+
+/* Nobody outside this node has to have the same. */
+START_TEST(a_job_of_one_node_has_a_new_one_each_time)
+{
+    struct ddpi_credential seen[2];
+    keys = (struct worker_keys){.job = ""};
+    for (int i = 0; i < 2; i++) {
+        int fd = make(7);
+        ck_assert_int_eq(ddpi_token_read_fd(fd, &seen[i], &err), DDP_OK);
+        ck_assert_int_eq(seen[i].identity.role, DDPI_ROLE_WORKER);
+        ck_assert_uint_eq(seen[i].identity.epoch, 7);
+        close(fd);
+    }
+    ck_assert_mem_ne(seen[0].secret, seen[1].secret, DDPI_KEY_SIZE);
+}
+END_TEST
+
+/* Where the store asks nobody, the nodes still have to have one in common. */
+START_TEST(a_token_is_made_for_workers_alone)
+{
+    struct ddpi_credential token;
+    keys.makes_token = true;
+    int fd = make(1);
+    ck_assert_int_gt(fd, 0);
+    close(fd);
+    ck_assert_int_eq(ddpi_token_read(path, &token, &err), DDP_OK);
+    worker_keys_finish(&keys);
+    keys.token_file = "/proc/nowhere/token"; /* as in a home that cannot be written */
+    ck_assert_int_eq(make(1), 0);
+}
+END_TEST
+
 START_TEST(an_agent_that_has_a_key_only_cannot_make_others)
 {
     struct ddpi_credential token;
@@ -98,12 +142,12 @@ END_TEST
 START_TEST(a_token_that_others_can_read_is_refused)
 {
     struct ddpi_credential token;
-    int fd = 77;
+    struct agent_key key;
     ck_assert_int_eq(ddpi_token_obtain(path, &token, &err), DDP_OK);
     ck_assert_int_eq(chmod(path, 0644), 0);
-    ck_assert_int_eq(worker_keys_make(&keys, 1, &fd, &err), DDP_E_DENIED);
+    ck_assert_int_eq(worker_keys_make(&keys, 1, &key, &err), DDP_E_DENIED);
     ck_assert_ptr_nonnull(strstr(err.msg, path));
-    ck_assert_int_eq(fd, 77);
+    ck_assert_int_eq(key.fd, 0);
 }
 END_TEST
 
@@ -115,6 +159,9 @@ Suite *test_suite(void)
     tcase_add_test(tcase, it_is_the_key_of_a_worker_in_its_generation);
     tcase_add_test(tcase, it_is_sealed_and_for_us_alone);
     tcase_add_test(tcase, without_a_token_there_is_none);
+    tcase_add_test(tcase, where_the_store_has_proven_nothing_it_is_for_ranks);
+    tcase_add_test(tcase, a_job_of_one_node_has_a_new_one_each_time);
+    tcase_add_test(tcase, a_token_is_made_for_workers_alone);
     tcase_add_test(tcase, an_agent_that_has_a_key_only_cannot_make_others);
     tcase_add_test(tcase, a_token_that_others_can_read_is_refused);
     suite_add_tcase(suite, tcase);

@@ -31,7 +31,7 @@ typedef struct ddp_store_server ddp_store_server;
  * asked of them, they are admitted from hosts from which an agent that has the token is connected.
  */
 enum ddp_store_server_auth {
-    DDP_STORE_SERVER_AUTH_DEFAULT = 0, /* whoever comes from another machine */
+    DDP_STORE_SERVER_AUTH_DEFAULT = 0, /* who comes from another machine, or is another user here */
     DDP_STORE_SERVER_AUTH_ALWAYS = 1,  /* everybody */
     DDP_STORE_SERVER_AUTH_NEVER = 2    /* nobody: who reaches the address can change all keys */
 };
@@ -62,6 +62,9 @@ struct ddp_store_server_options {
     /* What happens, a line at a time without its newline; NULL: nobody wants to know. */
     void (*log)(void *data, enum ddp_store_server_log_level level, const char *line);
     void *log_data;
+    /* Not 0: other users of this machine count as the one whose process this is, who need not prove
+     * anything on loopback, nor does root. */
+    int trust_local_users;
 };
 
 /**

@@ -1,0 +1,166 @@
+/*
+ * peer_owner.c - asks the kernel. Owns one netlink socket, and for a moment the table's descriptor.
+ *
+ * Possible failure modes are:
+ *   - no answer about the peer: is there one about our own end of the same connection? Then the
+ *     peer's is not here; else the diagnosis does not work here, and the table is read from now on;
+ *   - the table changes while it is read, and may leave out a line: it is read again, some times.
+ */
+#include "peer_owner.h"
+
+#include "parse.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/netlink.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    REPLY_MAX = 4096,
+    STALE_MAX = 16, /* answers to earlier questions that are skipped */
+    TABLE_TRIES = 3,
+    TABLE_CHUNK = 16 * 1024,
+    TABLE_MAX = 64 * 1024 * 1024,
+    NOBODY = 65534, /* the kernel's default */
+};
+
+/* --- numbers of users --- */
+
+static size_t read_file(const char *path, char *text, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t len = fd >= 0 ? read(fd, text, size - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    text[len > 0 ? len : 0] = '\0';
+    return len > 0 ? (size_t)len : 0;
+}
+
+void ddpi_owners_init(struct ddpi_owners *owners)
+{
+    char text[256];
+    int64_t nobody = NOBODY;
+    *owners = (struct ddpi_owners){.fd = -1};
+    if (read_file("/proc/sys/kernel/overflowuid", text, sizeof text) > 0) {
+        text[strcspn(text, "\n")] = '\0';
+        if (ddpi_parse_int(text, 0, UINT32_MAX, &nobody, NULL) != DDP_OK)
+            nobody = NOBODY;
+    }
+    owners->nobody = (uint32_t)nobody;
+    /* "0 0 4294967295", with blanks between: the user namespace that has all numbers. */
+    (void)read_file("/proc/self/uid_map", text, sizeof text);
+    owners->whole = strstr(text, " 4294967295\n") != NULL;
+}
+
+void ddpi_owners_finish(struct ddpi_owners *owners)
+{
+    if (owners->fd >= 0)
+        close(owners->fd);
+    owners->fd = -1;
+}
+
+/* --- the socket diagnosis --- */
+
+/* The kernel answers within send(): nothing is waited for. */
+static struct ddpi_owner_answer ask(struct ddpi_owners *owners, const struct ddpi_end *end,
+                                    const struct ddpi_end *other)
+{
+    uint8_t bytes[REPLY_MAX];
+    struct ddpi_owner_answer answer = {0};
+    size_t len = ddpi_owner_request(end, other, ++owners->number, bytes);
+    if (owners->fd < 0)
+        owners->fd =
+            socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_SOCK_DIAG);
+    if (owners->fd < 0 || send(owners->fd, bytes, len, 0) != (ssize_t)len)
+        return answer;
+    for (int i = 0; i < STALE_MAX; i++) {
+        ssize_t got = recv(owners->fd, bytes, sizeof bytes, 0);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0 || ddpi_owner_reply(bytes, (size_t)got, end, other, owners->number, &answer))
+            break;
+    }
+    return answer;
+}
+
+/* --- the table --- */
+
+/* The line about the socket in what @path has, if there is one; @ends as in peer_owner_wire.h. */
+static bool read_table(const char *path, const char *ends, struct ddpi_owner_answer *ret)
+{
+    char text[TABLE_CHUNK + 1];
+    size_t held = 0, total = 0;
+    bool found = false;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    while (fd >= 0 && !found && total < TABLE_MAX) {
+        ssize_t got = read(fd, text + held, TABLE_CHUNK - held);
+        if (got <= 0)
+            break;
+        total += (size_t)got;
+        held += (size_t)got;
+        text[held] = '\0';
+        char *line = text;
+        for (char *end; !found && (end = strchr(line, '\n')) != NULL; line = end + 1) {
+            *end = '\0';
+            found = ddpi_owner_line(line, ends, ret);
+        }
+        held -= (size_t)(line - text);
+        memmove(text, line, held);
+        if (held == TABLE_CHUNK) /* no such line is that long */
+            break;
+    }
+    if (fd >= 0)
+        close(fd);
+    return found;
+}
+
+/* A socket of IPv6 that talks IPv4 stands in the table of IPv6. */
+static struct ddpi_owner_answer read_tables(const struct ddpi_end *end,
+                                            const struct ddpi_end *other)
+{
+    char v4[DDPI_OWNER_ENDS], v6[DDPI_OWNER_ENDS];
+    struct ddpi_owner_answer answer = {0};
+    bool is_v4 = ddpi_address_is_v4(&end->address);
+    ddpi_owner_line_ends(end, other, false, v4);
+    ddpi_owner_line_ends(end, other, true, v6);
+    for (int i = 0; i < TABLE_TRIES; i++)
+        if ((is_v4 && read_table("/proc/self/net/tcp", v4, &answer)) ||
+            read_table("/proc/self/net/tcp6", v6, &answer))
+            break;
+    return answer;
+}
+
+/* A line that is written while its socket is closed may say user 0, and the inode still: so what
+ * it says is true when it says it twice. */
+static struct ddpi_owner_answer look_up(const struct ddpi_end *end, const struct ddpi_end *other)
+{
+    struct ddpi_owner_answer first = read_tables(end, other), answer = read_tables(end, other);
+    answer.open = answer.open && first.open && first.owner == answer.owner;
+    return answer;
+}
+
+/* --- the whole --- */
+
+static struct ddpi_owner_answer find(struct ddpi_owners *owners, const struct ddpi_end *peer,
+                                     const struct ddpi_end *here)
+{
+    struct ddpi_owner_answer answer = {0};
+    if (!owners->has_none) {
+        answer = ask(owners, peer, here);
+        if (!answer.found && !owners->works)
+            owners->has_none = !ask(owners, here, peer).found;
+        owners->works = !owners->has_none;
+    }
+    return owners->has_none ? look_up(peer, here) : answer;
+}
+
+bool ddpi_owners_ours(struct ddpi_owners *owners, const struct ddpi_end *peer,
+                      const struct ddpi_end *here, uint32_t *ret_owner, bool *ret_known)
+{
+    struct ddpi_owner_answer answer = find(owners, peer, here);
+    *ret_known = answer.open && (owners->whole || answer.owner != owners->nobody);
+    *ret_owner = answer.owner;
+    return *ret_known && (answer.owner == 0 || answer.owner == geteuid());
+}

@@ -1,0 +1,268 @@
+/*
+ * test_peer_owner.c - whose the other end of a connection is: what is asked and answered, byte by
+ * byte, and what the kernel of this machine says, both ways in which it can be asked.
+ */
+#include "check_main.h"
+#include "peer_owner.h"
+
+#include <arpa/inet.h>
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { STRANGER = 65534, NUMBER = 42 };
+
+static struct ddpi_end end_at(const char *text, uint16_t port)
+{
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    if (inet_pton(AF_INET, text, &v4.sin_addr) == 1)
+        return ddpi_end_of((struct sockaddr *)&v4);
+    ck_assert_int_eq(inet_pton(AF_INET6, text, &v6.sin6_addr), 1);
+    return ddpi_end_of((struct sockaddr *)&v6);
+}
+
+/* --- messages --- */
+
+static struct {
+    struct nlmsghdr header;
+    struct inet_diag_msg body;
+} reply;
+
+/* What the kernel says of the socket that @request asks for. */
+static void answer_to(const uint8_t *request, uint8_t state, uint32_t owner, uint32_t inode)
+{
+    struct inet_diag_req_v2 body;
+    memcpy(&body, request + NLMSG_HDRLEN, sizeof body);
+    memset(&reply, 0, sizeof reply);
+    reply.header = (struct nlmsghdr){
+        .nlmsg_len = sizeof reply, .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_seq = NUMBER};
+    reply.body = (struct inet_diag_msg){.idiag_family = body.sdiag_family,
+                                        .idiag_state = state,
+                                        .id = body.id,
+                                        .idiag_uid = owner,
+                                        .idiag_inode = inode};
+}
+
+static const char *const pairs[][2] = {
+    {"127.0.0.1", "127.0.0.2"}, {"::1", "::1"}, {"::ffff:127.0.0.1", "::ffff:127.0.0.1"}};
+
+START_TEST(answers)
+{
+    struct ddpi_end one = end_at(pairs[_i][0], 1000), two = end_at(pairs[_i][1], 2000);
+    uint8_t request[DDPI_OWNER_REQUEST_MAX];
+    struct ddpi_owner_answer got;
+    struct inet_diag_req_v2 asked;
+    ck_assert_uint_eq(ddpi_owner_request(&one, &two, NUMBER, request), NLMSG_HDRLEN + sizeof asked);
+    memcpy(&asked, request + NLMSG_HDRLEN, sizeof asked);
+    ck_assert_int_eq(asked.sdiag_family, _i == 1 ? AF_INET6 : AF_INET);
+    answer_to(request, TCP_ESTABLISHED, 1000, 7);
+    ck_assert(ddpi_owner_reply(&reply, sizeof reply, &one, &two, NUMBER, &got));
+    ck_assert(got.found && got.open && got.owner == 1000);
+    for (size_t cut = 0; cut < sizeof reply; cut++)
+        ck_assert(!ddpi_owner_reply(&reply, cut, &one, &two, NUMBER, &got));
+    ck_assert(!ddpi_owner_reply(&reply, sizeof reply, &one, &two, NUMBER + 1, &got));
+
+    /* Nobody has it any more, and user 0 is said, whoever it was. */
+    answer_to(request, TCP_FIN_WAIT2, 0, 0);
+    ck_assert(ddpi_owner_reply(&reply, sizeof reply, &one, &two, NUMBER, &got));
+    ck_assert(got.found && !got.open);
+    /* A listener on the peer's port, which is found where there is no connection. */
+    answer_to(request, TCP_LISTEN, 0, 7);
+    reply.body.id.idiag_dport = 0;
+    ck_assert(ddpi_owner_reply(&reply, sizeof reply, &one, &two, NUMBER, &got));
+    ck_assert(!got.found && !got.open);
+    /* "No". */
+    reply.header.nlmsg_type = NLMSG_ERROR;
+    ck_assert(ddpi_owner_reply(&reply, sizeof reply, &one, &two, NUMBER, &got));
+    ck_assert(!got.found && !got.open);
+    reply.header.nlmsg_type = NLMSG_DONE;
+    reply.header.nlmsg_len = NLMSG_HDRLEN;
+    ck_assert(!ddpi_owner_reply(&reply, sizeof reply, &one, &two, NUMBER, &got));
+}
+END_TEST
+
+START_TEST(other_ends)
+{
+    struct ddpi_end one = end_at(pairs[_i][0], 1000), two = end_at(pairs[_i][1], 2000);
+    struct ddpi_end others[] = {one, one};
+    uint8_t request[DDPI_OWNER_REQUEST_MAX];
+    struct ddpi_owner_answer got;
+    others[0].port++;
+    others[1].address.ip[15] ^= 8;
+    for (size_t i = 0; i < 2; i++) {
+        ddpi_owner_request(&others[i], &two, NUMBER, request);
+        answer_to(request, TCP_ESTABLISHED, 1000, 7);
+        ck_assert(ddpi_owner_reply(&reply, sizeof reply, &one, &two, NUMBER, &got));
+        ck_assert(!got.found);
+        ddpi_owner_request(&one, &others[i], NUMBER, request);
+        answer_to(request, TCP_ESTABLISHED, 1000, 7);
+        ck_assert(ddpi_owner_reply(&reply, sizeof reply, &one, &two, NUMBER, &got));
+        ck_assert(!got.found);
+    }
+}
+END_TEST
+
+/* --- lines --- */
+
+START_TEST(lines_of_the_table)
+{
+    struct ddpi_end one = end_at("127.0.0.1", 0x1f90), two = end_at("127.0.0.2", 0xab);
+    char ends[DDPI_OWNER_ENDS];
+    struct ddpi_owner_answer got;
+    ddpi_owner_line_ends(&one, &two, false, ends);
+    if (htonl(1) != 1) /* numbers of this machine */
+        ck_assert_str_eq(ends, "0100007F:1F90 0200007F:00AB ");
+    char line[256];
+    snprintf(line, sizeof line,
+             "  12: %s01 00000000:00000000 00:00000000 00000000  1000        0 4711 1 0 20 4",
+             ends);
+    ck_assert(ddpi_owner_line(line, ends, &got));
+    ck_assert(got.found && got.open && got.owner == 1000);
+    snprintf(line, sizeof line,
+             "  12: %s06 00000000:00000000 03:00001760 00000000     0        0 0 3", ends);
+    ck_assert(ddpi_owner_line(line, ends, &got));
+    ck_assert(got.found && !got.open);
+    ddpi_owner_line_ends(&two, &one, false, ends);
+    ck_assert(!ddpi_owner_line(line, ends, &got));
+    snprintf(line, sizeof line, "  12: %s01 0:0", ends); /* no such thing is written */
+    ck_assert(ddpi_owner_line(line, ends, &got));
+    ck_assert(!got.open);
+    one = end_at("::ffff:127.0.0.1", 1);
+    ddpi_owner_line_ends(&one, &one, true, ends);
+    if (htonl(1) != 1)
+        ck_assert_str_eq(ends, "0000000000000000FFFF00000100007F:0001 "
+                               "0000000000000000FFFF00000100007F:0001 ");
+}
+END_TEST
+
+/* --- the kernel --- */
+
+struct connection {
+    int client, server;
+    struct ddpi_end peer, here; /* as the server sees it */
+};
+
+static int listen_on(int family, struct sockaddr_storage *ret, socklen_t *ret_len)
+{
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_ANY_INIT};
+    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_ge(fd, 0);
+    int bound = family == AF_INET ? bind(fd, (struct sockaddr *)&v4, sizeof v4)
+                                  : bind(fd, (struct sockaddr *)&v6, sizeof v6);
+    ck_assert_int_eq(bound, 0);
+    ck_assert_int_eq(listen(fd, 8), 0);
+    *ret_len = sizeof *ret;
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)ret, ret_len), 0);
+    return fd;
+}
+
+/* 0: IPv4; 1: IPv6; 2: IPv4 to a socket of both. */
+static struct connection connect_as(int way, uid_t user)
+{
+    struct connection made = {0};
+    struct sockaddr_storage at, peer = {0}, here = {0};
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len;
+    int listener = listen_on(way == 0 ? AF_INET : AF_INET6, &at, &len);
+    if (way == 1)
+        ((struct sockaddr_in6 *)&at)->sin6_addr = in6addr_loopback;
+    v4.sin_port = ((struct sockaddr_in *)&at)->sin_port; /* stands at one place in both */
+    ck_assert_int_eq(seteuid(user), 0);
+    made.client = socket(way == 1 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_eq(seteuid(getuid()), 0);
+    ck_assert_int_ge(made.client, 0);
+    int connected = way == 1 ? connect(made.client, (struct sockaddr *)&at, len)
+                             : connect(made.client, (struct sockaddr *)&v4, sizeof v4);
+    ck_assert_int_eq(connected, 0);
+    len = sizeof peer;
+    made.server = accept4(listener, (struct sockaddr *)&peer, &len, SOCK_CLOEXEC);
+    ck_assert_int_ge(made.server, 0);
+    len = sizeof here;
+    ck_assert_int_eq(getsockname(made.server, (struct sockaddr *)&here, &len), 0);
+    made.peer = ddpi_end_of((struct sockaddr *)&peer);
+    made.here = ddpi_end_of((struct sockaddr *)&here);
+    close(listener);
+    return made;
+}
+
+static bool has_ipv6(void)
+{
+    struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool can = fd >= 0 && bind(fd, (struct sockaddr *)&at, sizeof at) == 0;
+    close(fd);
+    return can;
+}
+
+/* By the diagnosis and by the table. */
+START_TEST(what_the_kernel_says)
+{
+    struct ddpi_owners owners;
+    int way = _i / 2;
+    uint32_t owner;
+    bool known;
+    if (way > 0 && !has_ipv6())
+        return;
+    ddpi_owners_init(&owners);
+    owners.has_none = _i % 2 == 1;
+    struct connection own = connect_as(way, getuid());
+    ck_assert(ddpi_owners_ours(&owners, &own.peer, &own.here, &owner, &known));
+    ck_assert(known && owner == geteuid());
+    if (geteuid() == 0 && owners.whole) {
+        struct connection other = connect_as(way, STRANGER);
+        ck_assert(!ddpi_owners_ours(&owners, &other.peer, &other.here, &owner, &known));
+        ck_assert(known && owner == STRANGER);
+        close(other.client); /* it says user 0 from now on */
+        ck_assert(!ddpi_owners_ours(&owners, &other.peer, &other.here, &owner, &known));
+        ck_assert(!known);
+        close(other.server);
+    }
+    close(own.client);
+    ck_assert(!ddpi_owners_ours(&owners, &own.peer, &own.here, &owner, &known));
+    close(own.server);
+    own.peer.port = 1;
+    ck_assert(!ddpi_owners_ours(&owners, &own.peer, &own.here, &owner, &known));
+    ck_assert(!known);
+    ddpi_owners_finish(&owners);
+}
+END_TEST
+
+/* Where not all users have numbers, who has none is nobody in particular. */
+START_TEST(users_without_a_number)
+{
+    struct ddpi_owners owners;
+    uint32_t owner;
+    bool known;
+    ddpi_owners_init(&owners);
+    struct connection own = connect_as(0, getuid());
+    owners.whole = false;
+    owners.nobody = geteuid();
+    ck_assert(!ddpi_owners_ours(&owners, &own.peer, &own.here, &owner, &known));
+    ck_assert(!known);
+    close(own.client);
+    close(own.server);
+    ddpi_owners_finish(&owners);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("peer_owner");
+    TCase *wire = tcase_create("wire");
+    tcase_add_loop_test(wire, answers, 0, 3);
+    tcase_add_loop_test(wire, other_ends, 0, 3);
+    tcase_add_test(wire, lines_of_the_table);
+    suite_add_tcase(suite, wire);
+    TCase *kernel = tcase_create("kernel");
+    tcase_add_loop_test(kernel, what_the_kernel_says, 0, 6);
+    tcase_add_test(kernel, users_without_a_number);
+    suite_add_tcase(suite, kernel);
+    return suite;
+}
