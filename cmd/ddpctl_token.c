@@ -2,6 +2,7 @@
  * ddpctl_token.c - the verb "token": where a user's token is, the first one, and keys for others
  * who may take one role only. Owns no secret longer than it takes to print it.
  */
+#include "client_store.h"
 #include "ddpctl.h"
 #include "error.h"
 #include "mem.h"
@@ -18,8 +19,12 @@ struct token_options {
     struct ddpctl_role role;
     const char *job;
     uint64_t epoch;
+    const char *endpoint;
+    const char *store;
     bool help;
 };
+
+enum { CONNECT_MS = 10000 };
 
 #define FIELD(member) offsetof(struct token_options, member)
 #define OPTIONS       "Options"
@@ -36,6 +41,14 @@ static const struct option table[] = {
      "keep the key to one job, whose keys are all that it sees", option_text, FIELD(job), 0, 0},
     {"epoch", 0, "N", NULL, "0", OPTIONS, "keep the key to one epoch of the job",
      ddpctl_option_number, FIELD(epoch), 0, INT64_MAX},
+    {"endpoint", 0, "HOST:PORT", "DDPRUN_STORE", NULL, OPTIONS,
+     "make the key for the store that is there, which has to prove that it has the token; a key "
+     "fits no other store, nor this one once it has begun anew",
+     option_text, FIELD(endpoint), 0, 0},
+    {"store", 0, "NUMBER", NULL, NULL, OPTIONS,
+     "the same for a store that cannot be reached from here: its number, 16 hexadecimal digits, is "
+     "in its log",
+     option_text, FIELD(store), 0, 0},
     {"help", 'h', NULL, NULL, NULL, OPTIONS, "this list", option_show, FIELD(help), 0, 0},
 };
 
@@ -79,6 +92,41 @@ static ddp_status take_identity(const struct token_options *options, struct ddpi
     return DDP_OK;
 }
 
+/* Ask the store for its number, and believe it only with a proof. */
+static ddp_status meet(const struct token_options *given, const char *token_file,
+                       uint64_t *ret_number, struct ddp_error *err)
+{
+    const struct ddp_store_options options = {.size = sizeof options,
+                                              .endpoint = given->endpoint,
+                                              .connect_timeout_ms = CONNECT_MS,
+                                              .auth = DDP_STORE_AUTH_TOKEN,
+                                              .token_file = token_file,
+                                              .flags = DDP_STORE_NO_RECONNECT};
+    ddp_store *store;
+    ddp_status status = ddp_store_connect(&options, &store, err);
+    if (status != DDP_OK)
+        return status;
+    if (!ddpi_store_met(store, ret_number))
+        status = ddpi_error_set(err, DDP_E_INTERNAL, "%s has proven nothing", given->endpoint);
+    ddp_store_close(store);
+    return status;
+}
+
+/* The store for which a key is made. */
+static ddp_status take_store(const struct token_options *options, const char *path,
+                             uint64_t *ret_number, struct ddp_error *err)
+{
+    if (options->store != NULL) {
+        ddp_status status = ddpi_store_number_get(options->store, ret_number, err);
+        return status == DDP_OK ? DDP_OK : ddpi_error_wrap(err, status, "--store");
+    }
+    if (options->endpoint != NULL && *options->endpoint != '\0')
+        return meet(options, path, ret_number, err);
+    return ddpi_error_set(err, DDP_E_INVALID,
+                          "for which store? give --endpoint=HOST:PORT, or --store=NUMBER with the "
+                          "number from its log");
+}
+
 static ddp_status derive(const struct token_options *options, const char *path,
                          struct ddp_error *err)
 {
@@ -90,7 +138,10 @@ static ddp_status derive(const struct token_options *options, const char *path,
         status = ddpi_token_read(path, &token, err);
     if (status != DDP_OK)
         return status;
-    status = ddpi_token_key_line(&token, &identity, line, err);
+    if (token.is_token)
+        status = take_store(options, path, &identity.store, err);
+    if (status == DDP_OK)
+        status = ddpi_token_key_line(&token, &identity, line, err);
     if (status == DDP_OK)
         fputs(line, stdout);
     ddpi_wipe(&token, sizeof token);
@@ -105,7 +156,7 @@ static const struct action {
 } actions[] = {
     {"show-path", show_path, "print where the token is, or would be"},
     {"make", make, "make one, unless there is one, and print where it is"},
-    {"derive", derive, "print a key that stands in for the token, for one role only"},
+    {"derive", derive, "print a key that stands in for the token, for one role at one store only"},
 };
 
 enum { ACTIONS = sizeof actions / sizeof *actions };

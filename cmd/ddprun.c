@@ -73,7 +73,8 @@ static void tcpstore_prefix(char *text, size_t size, uint64_t generation)
     snprintf(text + used, size - used, "tcp/");
 }
 
-/* The keyspaces before it are of no use any more. */
+/* The keyspaces before it are of no use any more; in its own nothing is to be found that somebody
+ * has put there before. */
 static ddp_status on_begin(void *ctx, uint64_t generation, struct ddp_round_seat *seat,
                            struct ddp_error *err)
 {
@@ -83,6 +84,8 @@ static ddp_status on_begin(void *ctx, uint64_t generation, struct ddp_round_seat
     tcpstore_prefix(prefix, sizeof prefix, generation);
     ddp_status status = ddpi_server_set_tcpstore_prefix(run->server, prefix, err);
     placement_store_prefix(prefix, sizeof prefix, "", generation - 1);
+    ddpi_server_delete_prefix(run->server, prefix);
+    placement_store_prefix(prefix, sizeof prefix, "", generation);
     ddpi_server_delete_prefix(run->server, prefix);
     return status;
 }
@@ -203,6 +206,7 @@ static ddp_status create_store(struct plan *plan, struct run *run, struct ddp_er
         return meeting->store_flag != NULL ? ddpi_error_wrap(err, status, "%s", meeting->store_flag)
                                            : status;
     plan->worker_keys.wanted = config->auth == DDPI_SERVER_AUTH_ALWAYS;
+    plan->worker_keys.store = ddpi_server_number(run->server);
     return DDP_OK;
 }
 

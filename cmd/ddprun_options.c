@@ -202,7 +202,7 @@ static const struct option table[] = {
      "a node of which the store has not heard for so long is lost, and has ended its workers",
      option_duration, FIELD(lease_ms), 200, HOURS_MS},
     {"token-file", 0, "FILE", "DDPRUN_TOKEN_FILE", "~/.config/ddprun/token", MEETING,
-     "what nodes prove to the store, and it to them, unless it is on a loopback address",
+     "what nodes prove to the store, and it to them; on a loopback address only if it is there",
      option_text, FIELD(token_file), 0, 0},
     {"auth", 0, "WHOM", "DDPRUN_AUTH", "default", MEETING, AUTH_OPTION_HELP, auth_option,
      FIELD(auth), 0, 0},

@@ -60,6 +60,7 @@ struct daemon {
     uv_timer_t drain_timer;
     struct ddpi_server *server;
     struct ddpi_state *state; /* NULL: the store is in memory only */
+    char *home_token;         /* where the user's own is; NULL: it is not used */
     bool draining;
     bool stopped;
     int code; /* to exit with */
@@ -230,12 +231,12 @@ static void keep_heap_small(void)
     mallopt(M_TRIM_THRESHOLD, LARGE_BLOCK);
 }
 
-/* The default one is made, and not until somebody has to prove something. */
+/* The default one is made where there is none. */
 static ddp_status read_token(struct daemon *daemon, struct ddpi_credential *ret,
                              struct ddp_error *err)
 {
-    const struct ddprund_options *options = &daemon->options;
     char *path;
+    const struct ddprund_options *options = &daemon->options;
     if (options->token_fd > 0)
         return ddpi_token_read_fd((int)options->token_fd, ret, err);
     if (options->token_file != NULL)
@@ -245,13 +246,12 @@ static ddp_status read_token(struct daemon *daemon, struct ddpi_credential *ret,
     if (status != DDP_OK)
         return status;
     status = ddpi_token_obtain(path, ret, err);
-    if (status == DDP_OK)
-        ddpi_log(&daemon->logfile.log, DDPI_LOG_INFO,
-                 "clients have to prove that they have the token in %s", path);
-    ddpi_free(path);
+    ddpi_free(daemon->home_token);
+    daemon->home_token = path;
     return status;
 }
 
+/* Somebody has to prove something. */
 static ddp_status give_token(struct daemon *daemon, struct ddp_error *err)
 {
     struct ddpi_credential token;
@@ -262,14 +262,22 @@ static ddp_status give_token(struct daemon *daemon, struct ddp_error *err)
     return status;
 }
 
-/* A token that is named is used in any case, but for --no-auth. */
-static ddp_status give_named_token(struct daemon *daemon, struct ddp_error *err)
+/* Clients of this user have his token as well, and want a proof. But for one that is named, and one
+ * that may not be trusted, nothing needs it yet: a home where nothing can be written, or none at
+ * all, is no reason not to serve this machine. */
+static ddp_status give_own_token(struct daemon *daemon, struct ddp_error *err)
 {
     const struct ddprund_options *options = &daemon->options;
     bool named = options->token_fd > 0 || options->token_file != NULL;
-    if (!named || options->server.auth == DDPI_SERVER_AUTH_NEVER)
+    struct ddpi_credential token;
+    if (options->server.auth == DDPI_SERVER_AUTH_NEVER)
         return DDP_OK;
-    return give_token(daemon, err);
+    ddp_status status = read_token(daemon, &token, err);
+    bool needless = status != DDP_OK && status != DDP_E_DENIED && !named;
+    if (status == DDP_OK)
+        status = ddpi_server_set_token(daemon->server, &token, err);
+    ddpi_wipe(&token, sizeof token);
+    return needless ? DDP_OK : status;
 }
 
 static ddp_status listen_at(struct daemon *daemon, const struct ddprund_address *at,
@@ -315,7 +323,7 @@ static ddp_status listen_everywhere(struct daemon *daemon, struct ddp_error *err
     const struct ddprund_listen *listen = &daemon->options.listen;
     const struct ddprund_listen *data_ports = &daemon->options.data_ports;
     uint32_t adopted = 0;
-    ddp_status status = give_named_token(daemon, err);
+    ddp_status status = give_own_token(daemon, err);
     if (status == DDP_OK)
         status = adopt_sockets(daemon, &adopted, err);
     for (uint32_t i = 0; status == DDP_OK && i < listen->count; i++)
@@ -341,6 +349,11 @@ static void announce(struct daemon *daemon)
         printf("listening on %s%s%s\n", endpoint, whose, job);
         ddpi_log(&daemon->logfile.log, DDPI_LOG_INFO, "listening on %s%s%s", endpoint, whose, job);
     }
+    char number[DDPI_STORE_NUMBER];
+    ddpi_store_number_put(ddpi_server_number(daemon->server), number);
+    if (daemon->home_token != NULL)
+        ddpi_log(&daemon->logfile.log, DDPI_LOG_INFO, "the token is in %s", daemon->home_token);
+    ddpi_log(&daemon->logfile.log, DDPI_LOG_INFO, "this is the store %s", number);
     if (fflush(stdout) != 0)
         ddpi_log(&daemon->logfile.log, DDPI_LOG_WARN, "standard output cannot be written");
     if (secrecy_is_root())
@@ -401,6 +414,7 @@ static int run(struct daemon *daemon)
     }
     int code = serve(daemon);
     ddpi_state_close(daemon->state);
+    ddpi_free(daemon->home_token);
     int left = uv_loop_close(&daemon->loop);
     assert(left == 0 && "a handle was not closed");
     (void)left;

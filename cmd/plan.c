@@ -269,10 +269,10 @@ static void plan_keys(struct plan *plan)
     bool asked = remote->token_named || !plan_is_loopback(remote->endpoint.host);
     if (plan->several && remote->token_file == NULL)
         return;
+    remote->worker_keys = &plan->worker_keys;
     plan->worker_keys = (struct worker_keys){.job = plan->several ? remote->job : "",
                                              .token_file = remote->token_file,
-                                             .makes_token = !asked,
-                                             .wanted = asked};
+                                             .makes_token = !asked};
     plan->agent_keys = (struct agent_keys){worker_keys_make, &plan->worker_keys};
     plan->agent.keys = &plan->agent_keys;
 }

@@ -8,6 +8,7 @@
  */
 #include "remote_job.h"
 
+#include "client_store.h"
 #include "error.h"
 #include "mem.h"
 #include "outcome.h"
@@ -95,12 +96,24 @@ static ddp_status give_token(struct remote_job *job, struct ddp_error *err)
     return status;
 }
 
-/* A token that was named is asked for on any address, another where there must be one. */
+/* Clients of this user have his token as well, and want a proof. But for one that is named, and one
+ * that may not be trusted, nothing needs it yet. */
+static ddp_status give_token_if_any(struct remote_job *job, struct ddp_error *err)
+{
+    const struct remote_job_config *config = job->config;
+    if (config->token_file == NULL)
+        return DDP_OK;
+    ddp_status status = give_token(job, err);
+    bool needed = config->token_named || status == DDP_E_DENIED || status == DDP_E_INVALID;
+    return needed ? status : DDP_OK;
+}
+
+/* The user's own token is made where there must be one. */
 static ddp_status listen_at(struct remote_job *job, const char *host, struct ddp_error *err)
 {
     const struct remote_job_config *config = job->config;
     uint16_t port = config->endpoint.port;
-    ddp_status status = config->token_named ? give_token(job, err) : DDP_OK;
+    ddp_status status = give_token_if_any(job, err);
     if (status == DDP_OK)
         status = ddpi_server_listen(job->server, host, port, NULL, err);
     if (status == DDP_E_DENIED && !config->token_named) {
@@ -174,20 +187,45 @@ static void on_lost(void *ctx, const char *why)
     membership_lost(job->membership, why);
 }
 
+/* Whoever cannot prove that he has the token hears no more than this word (SECURITY.md); to a node
+ * that has a token it means one thing before all others. */
+static bool is_another_token(const struct remote_job_config *config, const char *why)
+{
+    return config->token_file != NULL && strcmp(why, "denied") == 0;
+}
+
 static void refuse(struct remote_job *job, const char *why)
 {
     char text[1024]; /* longer than a reason can be: it is cut */
-    const char *file = job->config->token_file;
-    snprintf(text, sizeof text,
-             "the store at %s does not let this node in (%.110s); its token is %s",
-             job->config->store, why, file != NULL ? file : "none (--no-auth)");
+    const struct remote_job_config *config = job->config;
+    const char *file = config->token_file;
+    if (is_another_token(config, why))
+        snprintf(text, sizeof text,
+                 "the store at %s does not let this node in: most likely it has another token than "
+                 "%s; copy the file that 'ddpctl token show-path' names on the store's node over "
+                 "this one",
+                 config->store, file);
+    else
+        snprintf(text, sizeof text,
+                 "the store at %s does not let this node in (%.110s); its token is %s",
+                 config->store, why, file != NULL ? file : "none (--no-auth)");
     membership_leave(job->membership, EXIT_REFUSED, text);
+}
+
+/* To that store workers prove themselves with keys that are made for it. */
+static void note_store(struct remote_job *job)
+{
+    struct worker_keys *keys = job->config->worker_keys;
+    if (keys != NULL)
+        keys->wanted = ddpi_round_met(job->round, &keys->store);
 }
 
 static void on_state(void *ctx, enum ddp_store_uv_state state, const char *why)
 {
     struct remote_job *job = ctx;
     bool connected = state == DDP_STORE_UV_CONNECTED;
+    if (connected)
+        note_store(job);
     if (connected && job->guard != NULL)
         guard_hold_socket(job->guard, ddp_round_socket(job->round));
     if (state == DDP_STORE_UV_REFUSED) {

@@ -27,6 +27,7 @@ struct remote_job_config {
     /* If this node has the store, TCPStore clients that come to its endpoint are the job's. */
     bool is_master;
     uint32_t lease_ms;
+    struct worker_keys *worker_keys; /* told which store it is; NULL: there are none */
 };
 
 struct remote_job_lookup;

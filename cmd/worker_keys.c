@@ -76,6 +76,7 @@ ddp_status worker_keys_make(void *ctx, uint64_t generation, struct agent_key *re
     if (status == DDP_E_NOT_FOUND || (status == DDP_OK && !keys->token.is_token))
         return DDP_OK; /* the store has let this agent in all the same: workers may manage as well
                         */
+    worker.store = keys->wanted ? keys->store : 0;
     return status == DDP_OK ? make_from(&keys->token, &worker, &ret_key->fd, err) : status;
 }
 

@@ -14,7 +14,8 @@ struct worker_keys {
     const char *job;        /* "": a job of one node, which nobody else has to have a key for */
     const char *token_file; /* of several nodes; NULL: there is none */
     bool makes_token;       /* where it is not there, and nobody has asked for it by name */
-    bool wanted; /* the store has proven itself to the agent, so that workers are to do the same */
+    bool wanted; /* the store has proven itself to the agent, so that workers are to do the same: */
+    uint64_t store; /* its number */
     struct ddpi_credential token;
     bool loaded;
 };

@@ -7,7 +7,7 @@
 
 #include <assert.h>
 
-static const char protocol[] = "ddprun store 1";
+static const char protocol[] = "ddprun store 2";
 
 /* What a key or proof is bound to: each part with its length in front. */
 struct label {
@@ -115,9 +115,26 @@ static void derive(const uint8_t token[DDPI_KEY_SIZE], const struct ddpi_identit
     add_number(&info, identity->role, 1);
     add_bytes(&info, identity->job, strlen(identity->job));
     add_number(&info, identity->epoch, 8);
+    add_number(&info, identity->store, 8);
     ddpi_hkdf_extract("", 0, token, DDPI_KEY_SIZE, extracted);
     ddpi_hkdf_expand(extracted, info.bytes, info.len, ret_key, DDPI_KEY_SIZE);
     ddpi_wipe(extracted, sizeof extracted);
+}
+
+ddp_status ddpi_credential_fits(const struct ddpi_credential *credential,
+                                const struct ddpi_identity *identity, struct ddp_error *err)
+{
+    const struct ddpi_identity *own = &credential->identity;
+    if (!credential->is_token &&
+        (own->role != identity->role || strcmp(own->job, identity->job) != 0 ||
+         own->epoch != identity->epoch))
+        return ddpi_error_set(err, DDP_E_DENIED,
+                              "this key is that of the %s of job '%s' in epoch %llu; the %s of job "
+                              "'%s' in epoch %llu needs another, or the token itself",
+                              role_names[own->role], own->job, (unsigned long long)own->epoch,
+                              role_names[identity->role], identity->job,
+                              (unsigned long long)identity->epoch);
+    return DDP_OK;
 }
 
 ddp_status ddpi_credential_key(const struct ddpi_credential *credential,
@@ -125,18 +142,19 @@ ddp_status ddpi_credential_key(const struct ddpi_credential *credential,
                                struct ddp_error *err)
 {
     const struct ddpi_identity *own = &credential->identity;
+    ddp_status status = ddpi_credential_fits(credential, identity, err);
+    if (status != DDP_OK)
+        return status;
     if (credential->is_token) {
         derive(credential->secret, identity, ret_key);
         return DDP_OK;
     }
-    if (own->role != identity->role || strcmp(own->job, identity->job) != 0 ||
-        own->epoch != identity->epoch)
+    if (own->store != identity->store)
         return ddpi_error_set(err, DDP_E_DENIED,
-                              "this key is that of the %s of job '%s' in epoch %llu; the %s of job "
-                              "'%s' in epoch %llu needs another, or the token itself",
-                              role_names[own->role], own->job, (unsigned long long)own->epoch,
-                              role_names[identity->role], identity->job,
-                              (unsigned long long)identity->epoch);
+                              "this key was made for the store %016llx, and what answers is the "
+                              "store %016llx: it has begun anew since, or is another one; make a "
+                              "key for it: ddpctl token derive",
+                              (unsigned long long)own->store, (unsigned long long)identity->store);
     memcpy(ret_key, credential->secret, DDPI_KEY_SIZE);
     return DDP_OK;
 }

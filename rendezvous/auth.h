@@ -4,9 +4,10 @@
  * struct with a secret in it wipes it with ddpi_wipe().
  *
  * A token is 32 random bytes that the machines of one user share. From it follows the key of each
- * identity, a role in a job and epoch, by HKDF-SHA-256: who was given only such a key cannot take
- * another role. Both sides feed all that they have sent so far into a transcript, and each proves
- * that it knows the key by an HMAC of that; nothing of it is of use in another conversation.
+ * identity, a role in a job and epoch at one store, by HKDF-SHA-256: who was given only such a key
+ * cannot take another role, nor the same one at a store that has begun anew. Both sides feed all
+ * that they have sent so far into a transcript, and each proves that it knows the key by an HMAC of
+ * that; nothing of it is of use in another conversation.
  */
 #ifndef DDPI_AUTH_H
 #define DDPI_AUTH_H
@@ -39,7 +40,8 @@ struct ddpi_identity {
     enum ddpi_role role;
     char job[DDPI_JOB_MAX + 1]; /* "": none, so the whole store */
     uint64_t epoch;
-    bool proven; /* else it is what the peer says */
+    bool proven;    /* else it is what the peer says */
+    uint64_t store; /* the number of the store at which it is that, which is no secret */
 };
 
 /* NULL if no role has this number. */
@@ -66,7 +68,13 @@ struct ddpi_credential {
     uint8_t secret[DDPI_KEY_SIZE];
 };
 
-/* The key of @identity. DDP_E_DENIED: the credential is the key of another one. */
+/* Whether the credential can be that of @identity, at whatever store. DDP_E_DENIED: it is the key
+ * of another one. */
+ddp_status ddpi_credential_fits(const struct ddpi_credential *credential,
+                                const struct ddpi_identity *identity, struct ddp_error *err);
+
+/* The key of @identity. DDP_E_DENIED: the credential is the key of another one, or of another
+ * store. */
 ddp_status ddpi_credential_key(const struct ddpi_credential *credential,
                                const struct ddpi_identity *identity, uint8_t ret_key[DDPI_KEY_SIZE],
                                struct ddp_error *err);

@@ -31,32 +31,36 @@ static ddp_status take_identity(const struct ddp_store_options *options, struct 
 }
 
 /* Who has a key of one role only, and says nothing else, has that role. */
-static void take_credential(struct ddpi_client_auth *auth, const struct ddpi_credential *credential)
+static ddp_status take_credential(struct ddpi_client_auth *auth,
+                                  const struct ddpi_credential *credential, struct ddp_error *err)
 {
     struct ddpi_identity *who = &auth->identity;
     bool silent = who->role == DDPI_ROLE_AGENT && who->job[0] == '\0' && who->epoch == 0;
-    auth->credential = *credential;
-    auth->proves = true;
+    auth->credential = ddpi_token_keep(credential);
+    if (auth->credential == NULL)
+        return ddpi_error_nomem(err, sizeof *credential);
     if (!credential->is_token && silent)
         *who = credential->identity;
+    return DDP_OK;
 }
 
-/* From @path if it is not NULL, else from @fd. */
-static ddp_status load(struct ddpi_client_auth *auth, const char *path, int fd,
+/* From @path if it is not NULL, else from @fd. Where @optional, there may be no such file. */
+static ddp_status load(struct ddpi_client_auth *auth, const char *path, int fd, bool optional,
                        struct ddp_error *err)
 {
     struct ddpi_credential credential;
     ddp_status status = path != NULL ? ddpi_token_read(path, &credential, err)
                                      : ddpi_token_read_fd(fd, &credential, err);
     if (status == DDP_OK)
-        take_credential(auth, &credential);
-    if (status == DDP_E_NOT_FOUND) { /* that is said of keys in the store */
-        status = DDP_E_DENIED;
-        if (err != NULL)
-            err->status = status;
-    }
+        status = take_credential(auth, &credential, err);
     ddpi_wipe(&credential, sizeof credential);
-    return status;
+    if (status != DDP_E_NOT_FOUND)
+        return status;
+    if (optional)
+        return DDP_OK;
+    if (err != NULL) /* NOT_FOUND is said of keys in the store */
+        err->status = DDP_E_DENIED;
+    return DDP_E_DENIED;
 }
 
 ddp_status ddpi_client_auth_init(struct ddpi_client_auth *auth,
@@ -73,10 +77,10 @@ ddp_status ddpi_client_auth_init(struct ddpi_client_auth *auth,
         return ddpi_error_set(err, DDP_E_INVALID,
                               "auth is %d, but neither token_file nor token_fd is given",
                               (int)options->auth);
-    auth->beyond_loopback_only = options->auth == DDP_STORE_AUTH_BEYOND_LOOPBACK;
-    if (!auth->beyond_loopback_only || options->token_fd > 0)
+    auth->optional_on_loopback = options->auth == DDP_STORE_AUTH_BEYOND_LOOPBACK;
+    if (!auth->optional_on_loopback || options->token_fd > 0)
         return load(auth, options->token_fd > 0 ? NULL : options->token_file, options->token_fd,
-                    err);
+                    false, err);
     auth->later = ddpi_strdup(options->token_file);
     return auth->later != NULL ? DDP_OK : ddpi_error_nomem(err, 1);
 }
@@ -84,23 +88,25 @@ ddp_status ddpi_client_auth_init(struct ddpi_client_auth *auth,
 void ddpi_client_auth_finish(struct ddpi_client_auth *auth)
 {
     ddpi_free(auth->later);
-    ddpi_wipe(auth, sizeof *auth);
+    ddpi_token_drop(auth->credential);
+    *auth = (struct ddpi_client_auth){0};
 }
 
 ddp_status ddpi_client_auth_terms(struct ddpi_client_auth *auth, const struct ddpi_address *peer,
                                   struct ddpi_greet_terms *ret_terms, struct ddp_error *err)
 {
-    bool wanted = !auth->beyond_loopback_only || !ddpi_address_is_loopback(peer);
-    if (wanted && auth->later != NULL) {
-        ddp_status status = load(auth, auth->later, -1, err);
-        if (status != DDP_OK)
-            return status;
+    bool optional = auth->optional_on_loopback && ddpi_address_is_loopback(peer);
+    ddp_status status = auth->later != NULL ? load(auth, auth->later, -1, optional, err) : DDP_OK;
+    if (status != DDP_OK)
+        return status;
+    if (auth->credential != NULL) {
         ddpi_free(auth->later);
         auth->later = NULL;
     }
     *ret_terms = (struct ddpi_greet_terms){
         .identity = &auth->identity,
-        .credential = wanted && auth->proves ? &auth->credential : NULL,
+        .credential = auth->credential,
+        .vouches_for = auth->vouches_for,
         .random = ddpi_token_random,
     };
     return DDP_OK;

@@ -11,11 +11,11 @@
 #include <ddprun/store.h>
 
 struct ddpi_client_auth {
-    bool beyond_loopback_only;
-    char *later; /* the token file that has not been read yet, as nobody asked; or NULL */
-    bool proves; /* `credential` is there, and */
-    struct ddpi_credential credential;
+    bool optional_on_loopback; /* a server there is talked to without a token, if there is none */
+    char *later;               /* the token file that has not been read yet; or NULL */
+    struct ddpi_credential *credential; /* kept out of core dumps; NULL: it proves nothing */
     struct ddpi_identity identity;
+    char vouches_for[DDPI_JOB_MAX + 1]; /* as in struct ddpi_hello */
 };
 
 /* Zeroed, it proves nothing. All fields of @options are known; reads the token, where it will be

@@ -280,11 +280,20 @@ static void forget_connection(struct ddpi_client *client)
     client->left = 0;
 }
 
+/* Who was let in once, and expects a proof or counts on coming back, believes no refusal that
+ * anybody could have sent who has the port while the server is down. */
+static bool doubts(const struct ddpi_client *client)
+{
+    const struct ddpi_greet *greet = &client->greet;
+    return client->was_open && !greet->refusal_proven &&
+           (greet->credential != NULL || client->persists);
+}
+
 /* Whether the next attempt would end in the same way: a proof, a job, an epoch or a version is not
  * what the server wants, or the token file not one that may be used. */
 static bool is_refusal(const struct ddpi_client *client, ddp_status status)
 {
-    return client->sm.state != CLIENT_OPEN &&
+    return client->sm.state != CLIENT_OPEN && !doubts(client) &&
            (status == DDP_E_DENIED || status == DDP_E_PROTOCOL || status == DDP_E_INVALID);
 }
 
@@ -324,6 +333,14 @@ void ddpi_client_close(struct ddpi_client *client, const struct ddp_error *err)
     fail_all(client, &client->queued, err);
 }
 
+bool ddpi_client_met(const struct ddpi_client *client, uint64_t *ret_number)
+{
+    if (!client->proven)
+        return false;
+    *ret_number = client->welcome.incarnation;
+    return true;
+}
+
 void ddpi_client_why(const struct ddpi_client *client, struct ddp_error *err)
 {
     if (client->sm.state == CLIENT_GREETING)
@@ -361,6 +378,7 @@ static void open_up(struct ddpi_client *client, uint64_t now_ms)
     bool other =
         client->was_open && client->welcome.incarnation != client->greet.welcome.incarnation;
     client->welcome = client->greet.welcome;
+    client->proven = client->greet.seals.on;
     client->was_open = true;
     client->refused = false;
     ddpi_sm_move(&client->sm, CLIENT_OPEN);

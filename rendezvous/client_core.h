@@ -18,6 +18,8 @@
  * is asked is sent. Of that, what may have been done already, and would be done twice, is not sent
  * again but answered DDP_E_CLOSED. A server that does not let the client in has answered all that
  * is asked; it is dialled again, seldom, only while something new is asked or something is watched.
+ * But once a client that proves itself, or keeps sessions, was let in, a refusal that is not proven
+ * is like a server that is not there: whoever took its port while it was down could have sent it.
  */
 #ifndef DDPI_CLIENT_CORE_H
 #define DDPI_CLIENT_CORE_H
@@ -90,9 +92,11 @@ struct ddpi_client {
     bool no_reconnect;
     bool was_open;           /* once, at least */
     bool refused;            /* the latest attempt, for a reason that will not pass by itself */
+    bool persists;           /* the edge's: it keeps sessions, and is to come back to them */
     uint64_t backoff_max_ms; /* the edge's: no longer between attempts; 0: no matter */
     struct ddpi_greet greet;
     struct ddpi_welcome welcome; /* of the latest server */
+    bool proven;                 /* the same has proven itself */
     struct ddpi_buf in;
     struct ddpi_buf out;
     size_t need;              /* bytes in `in` before it makes sense to look */
@@ -147,6 +151,9 @@ void ddpi_client_tick(struct ddpi_client *client, uint64_t now_ms);
 uint64_t ddpi_client_next(const struct ddpi_client *client);
 /* When @request is answered at the latest. */
 uint64_t ddpi_client_expiry(const struct ddpi_client_request *request);
+
+/* The number of the latest server's store; false: there was none, or it has not proven itself. */
+bool ddpi_client_met(const struct ddpi_client *client, uint64_t *ret_number);
 
 /* Why there is no connection. */
 void ddpi_client_why(const struct ddpi_client *client, struct ddp_error *err);

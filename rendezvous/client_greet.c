@@ -7,6 +7,7 @@
 #include "error.h"
 
 #include <assert.h>
+#include <stdio.h>
 
 enum phase { PREAMBLE, CHALLENGE, WELCOME, DONE };
 
@@ -32,15 +33,16 @@ ddp_status ddpi_greet_begin(struct ddpi_greet *greet, const struct ddpi_greet_te
                             struct ddpi_buf *out, struct ddp_error *err)
 {
     struct ddpi_hello hello = {.auth = DDPI_AUTH_NONE, .identity = *terms->identity};
-    *greet = (struct ddpi_greet){.phase = PREAMBLE};
+    *greet = (struct ddpi_greet){
+        .phase = PREAMBLE, .credential = terms->credential, .identity = *terms->identity};
+    if (terms->vouches_for != NULL)
+        snprintf(hello.vouches_for, sizeof hello.vouches_for, "%s", terms->vouches_for);
     if (terms->credential != NULL) {
-        ddp_status status =
-            ddpi_credential_key(terms->credential, terms->identity, greet->handshake.key, err);
+        ddp_status status = ddpi_credential_fits(terms->credential, terms->identity, err);
         if (status != DDP_OK)
             return status;
         hello.auth = DDPI_AUTH_HMAC;
         terms->random(hello.nonce, sizeof hello.nonce);
-        greet->proves = true;
     }
     if (!put_hello(greet, &hello, out))
         return ddpi_error_nomem(err, sizeof greet->hello);
@@ -68,18 +70,33 @@ static ddp_status take_preamble(struct ddpi_greet *greet, struct ddpi_buf *in, s
     ddpi_handshake_add(&greet->handshake, greet->hello, greet->hello_len);
     ddpi_buf_consume(in, DDPI_PREAMBLE_SIZE);
     *ret_need = 0;
-    greet->phase = greet->proves ? CHALLENGE : WELCOME;
+    greet->phase = greet->credential != NULL ? CHALLENGE : WELCOME;
     return DDP_OK;
 }
 
-/* The next frame, if it is whole; *@ret_need is 0 then. It is of @type, or the server's "no". */
-static ddp_status next_frame(const struct ddpi_buf *in, enum ddpi_frame_type type,
-                             struct ddpi_client_frame *ret, size_t *ret_need, struct ddp_error *err)
+/* A refusal to who has proven himself: it is sealed. */
+static bool is_sealed(const struct ddpi_greet *greet, const struct ddpi_buf *in)
 {
-    struct ddpi_seals none = {0};
-    ddp_status status = ddpi_client_frame_next(in, &none, ret, ret_need, err);
+    struct ddpi_frame header;
+    return greet->phase == WELCOME && greet->credential != NULL &&
+           ddpi_buf_len(in) >= DDPI_FRAME_HEADER_SIZE &&
+           ddpi_frame_get(ddpi_buf_head(in), &header) && header.type == DDPI_FRAME_REFUSAL;
+}
+
+/* The next frame, if it is whole; *@ret_need is 0 then. It is of @type, or the server's "no". */
+static ddp_status next_frame(struct ddpi_greet *greet, const struct ddpi_buf *in,
+                             enum ddpi_frame_type type, struct ddpi_client_frame *ret,
+                             size_t *ret_need, struct ddp_error *err)
+{
+    struct ddpi_seals seals = {0};
+    bool sealed = is_sealed(greet, in);
+    if (sealed)
+        ddpi_seals_begin(&seals, &greet->handshake, DDPI_SIDE_CLIENT);
+    ddp_status status = ddpi_client_frame_next(in, &seals, ret, ret_need, err);
+    ddpi_wipe(&seals, sizeof seals);
     if (status != DDP_OK || *ret_need > 0)
         return status;
+    greet->refusal_proven = sealed;
     if (ret->header.status != DDP_OK)
         return ddpi_client_frame_refusal(ret, err);
     if (ret->header.type != type)
@@ -91,18 +108,23 @@ static ddp_status take_challenge(struct ddpi_greet *greet, struct ddpi_buf *in,
                                  struct ddpi_buf *out, size_t *ret_need, struct ddp_error *err)
 {
     struct ddpi_client_frame frame;
-    uint8_t bytes[DDPI_PROOF_SIZE];
-    ddp_status status = next_frame(in, DDPI_FRAME_CHALLENGE, &frame, ret_need, err);
+    struct ddpi_challenge challenge;
+    uint8_t proof[DDPI_PROOF_SIZE];
+    ddp_status status = next_frame(greet, in, DDPI_FRAME_CHALLENGE, &frame, ret_need, err);
     if (status != DDP_OK || *ret_need > 0)
         return status;
-    if (!ddpi_secret_get(frame.payload, frame.header.payload_len, bytes))
+    if (!ddpi_challenge_get(frame.payload, frame.header.payload_len, &challenge))
         return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed CHALLENGE");
+    greet->identity.store = challenge.store;
+    status = ddpi_credential_key(greet->credential, &greet->identity, greet->handshake.key, err);
+    if (status != DDP_OK)
+        return status;
     ddpi_handshake_add(&greet->handshake, ddpi_buf_head(in), frame.size);
     ddpi_buf_consume(in, frame.size);
-    ddpi_handshake_prove(&greet->handshake, DDPI_SIDE_CLIENT, bytes);
+    ddpi_handshake_prove(&greet->handshake, DDPI_SIDE_CLIENT, proof);
     size_t before = ddpi_buf_len(out);
-    if (!ddpi_secret_put(out, DDPI_FRAME_PROOF, 0, bytes))
-        return ddpi_error_nomem(err, sizeof bytes);
+    if (!ddpi_proof_put(out, 0, proof))
+        return ddpi_error_nomem(err, sizeof proof);
     ddpi_handshake_add(&greet->handshake, ddpi_buf_head(out) + before, ddpi_buf_len(out) - before);
     greet->phase = WELCOME;
     return DDP_OK;
@@ -126,12 +148,12 @@ static ddp_status take_welcome(struct ddpi_greet *greet, struct ddpi_buf *in, si
                                struct ddp_error *err)
 {
     struct ddpi_client_frame frame;
-    ddp_status status = next_frame(in, DDPI_FRAME_HELLO, &frame, ret_need, err);
+    ddp_status status = next_frame(greet, in, DDPI_FRAME_HELLO, &frame, ret_need, err);
     if (status != DDP_OK || *ret_need > 0)
         return status;
     if (!ddpi_welcome_get(frame.payload, frame.header.payload_len, &greet->welcome))
         return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed answer to HELLO");
-    if (greet->proves)
+    if (greet->credential != NULL)
         status = check_server(greet, &frame, err);
     if (status != DDP_OK)
         return status;

@@ -3,6 +3,7 @@
  * store. Owns that client; what becomes of a member is the server's to say (round_keys.h).
  */
 #include "client_round_impl.h"
+#include "client_store.h"
 #include "clock.h"
 #include "error.h"
 #include "mem.h"
@@ -177,7 +178,10 @@ static ddp_status open_store(ddp_round *round, struct uv_loop_s *loop,
                                              .state = on_state,
                                              .session_ended = on_session_ended,
                                              .session_kept = on_session_kept};
-    return ddp_store_uv_open(loop, &options, &hooks, &round->store, err);
+    ddp_status status = ddp_store_uv_open(loop, &options, &hooks, &round->store, err);
+    if (status == DDP_OK)
+        ddpi_store_uv_vouch_for(round->store, round->job);
+    return status;
 }
 
 ddp_status ddp_round_join(struct uv_loop_s *loop, const struct ddp_store_options *options,
@@ -246,6 +250,11 @@ ddp_status ddp_round_describe(ddp_round *round, const char *text, struct ddp_err
     round->description = description;
     round->node.due = true;
     return ddpi_round_kick(round, err);
+}
+
+bool ddpi_round_met(const ddp_round *round, uint64_t *ret_number)
+{
+    return ddpi_store_uv_met(round->store, ret_number);
 }
 
 int ddp_round_socket(const ddp_round *round)

@@ -15,6 +15,7 @@
  * is not taken for a good one.
  */
 #include "client_impl.h"
+#include "client_store.h"
 #include "clock.h"
 #include "error.h"
 #include "mem.h"
@@ -274,6 +275,14 @@ void ddpi_store_await(ddp_store *store, struct waiter *waiter, uint64_t until_ms
     }
     ddpi_list_remove(&waiter->of_store);
     wake_a_leader(store);
+}
+
+bool ddpi_store_met(ddp_store *store, uint64_t *ret_number)
+{
+    pthread_mutex_lock(&store->lock);
+    bool met = ddpi_client_met(&store->core, ret_number);
+    pthread_mutex_unlock(&store->lock);
+    return met;
 }
 
 /* --- calls --- */

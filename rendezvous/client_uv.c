@@ -13,6 +13,7 @@
  *   - the caller closes the handle meanwhile: the socket is ended first, then the memory; a look-up
  *     is left to itself.
  */
+#include "client_store.h"
 #include "client_uv_impl.h"
 #include "client_uv_later.h"
 #include "error.h"
@@ -117,6 +118,17 @@ static void finish(ddp_store_uv *store)
         leave_lookup(store);
     uv_close((uv_handle_t *)&store->timer, on_handle_closed);
     uv_close((uv_handle_t *)&store->soon, on_handle_closed);
+}
+
+bool ddpi_store_uv_met(const ddp_store_uv *store, uint64_t *ret_number)
+{
+    return ddpi_client_met(&store->core, ret_number);
+}
+
+void ddpi_store_uv_vouch_for(ddp_store_uv *store, const char *job)
+{
+    char *vouches_for = store->target.auth.vouches_for;
+    snprintf(vouches_for, sizeof store->target.auth.vouches_for, "%s", job);
 }
 
 int ddp_store_uv_socket(const ddp_store_uv *store)

@@ -70,6 +70,7 @@ static void limit_backoff(ddp_store_uv *store)
             least_ms = kept->lease_ms;
     }
     uint64_t pause_ms = least_ms / DIALS_A_LEASE;
+    store->core.persists = least_ms != UINT64_MAX;
     store->core.backoff_max_ms = least_ms == UINT64_MAX ? 0 : pause_ms != 0 ? pause_ms : 1;
 }
 
@@ -131,13 +132,12 @@ static uint32_t patience_ms(const struct kept *kept)
     return kept->lease_ms / 2;
 }
 
-static void prepare(ddp_store_uv *store, struct kept *kept, uint64_t now_ms)
+static void prepare(struct kept *kept, uint64_t now_ms)
 {
-    bool hold = kept->hold && store->core.greet.version >= DDPI_VERSION_HOLD;
     kept->asked_ms = now_ms;
     kept->request = (struct uv_request){
         .kept = kept,
-        .request = {.message = {.op = hold ? DDPI_OP_SESSION_HOLD : DDPI_OP_SESSION_KEEP,
+        .request = {.message = {.op = kept->hold ? DDPI_OP_SESSION_HOLD : DDPI_OP_SESSION_KEEP,
                                 .session = ddpi_bytes_of(kept->session.token,
                                                          sizeof kept->session.token)}}};
 }
@@ -151,7 +151,7 @@ void ddpi_uv_keep_all(ddp_store_uv *store)
             continue; /* its request is on its way */
         if (kept->asked)
             ddpi_client_cancel(&store->core, &kept->request.request);
-        prepare(store, kept, now_ms);
+        prepare(kept, now_ms);
         ddpi_client_urge(&store->core, &kept->request.request, patience_ms(kept), now_ms);
         kept->asked = true;
         if (kept->hold)
@@ -161,7 +161,7 @@ void ddpi_uv_keep_all(ddp_store_uv *store)
 
 static void keep(ddp_store_uv *store, struct kept *kept, uint64_t now_ms)
 {
-    prepare(store, kept, now_ms);
+    prepare(kept, now_ms);
     kept->asked = ddpi_client_submit(&store->core, &kept->request.request, patience_ms(kept),
                                      now_ms, NULL) == DDP_OK;
     if (!kept->asked)

@@ -30,6 +30,7 @@ struct ddpi_session {
     bool must_prove; /* who he is, before anything else is done for him */
     bool stranger;   /* he is another user of this machine */
     struct ddpi_identity identity;
+    char vouches_for[DDPI_JOB_MAX + 1]; /* as in struct ddpi_hello */
     /* Asked when the peer has said, and where it has to has proven, who it is, and before it is
      * told that it is welcome; NULL: all are. */
     ddp_status (*admit)(struct ddpi_session *session, struct ddp_error *err);

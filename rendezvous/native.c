@@ -112,6 +112,8 @@ static ddp_status finish_handshake(struct ddpi_session *session, uint64_t id, si
                                    struct ddp_error *err)
 {
     ddp_status status = ddpi_session_admit(session, err);
+    if (status != DDP_OK && session->identity.proven)
+        ddpi_seals_begin(&session->seals, &session->handshake, DDPI_SIDE_SERVER);
     if (status != DDP_OK)
         return close_step(step, status);
     return answered(step, used, put_welcome(session, id, out), err);
@@ -120,10 +122,10 @@ static ddp_status finish_handshake(struct ddpi_session *session, uint64_t id, si
 static bool put_challenge(struct ddpi_session *session, const struct ddpi_frame *frame,
                           const uint8_t *bytes, struct ddpi_buf *out)
 {
-    uint8_t nonce[DDPI_NONCE_SIZE];
+    struct ddpi_challenge challenge = {.store = session->incarnation};
     size_t before = ddpi_buf_len(out);
-    session->gate->random(nonce, sizeof nonce);
-    if (!ddpi_secret_put(out, DDPI_FRAME_CHALLENGE, frame->id, nonce))
+    session->gate->random(challenge.nonce, sizeof challenge.nonce);
+    if (!ddpi_challenge_put(out, frame->id, &challenge))
         return false;
     ddpi_handshake_add(&session->handshake, bytes, DDPI_FRAME_HEADER_SIZE + frame->payload_len);
     ddpi_handshake_add(&session->handshake, ddpi_buf_head(out) + before,
@@ -171,6 +173,7 @@ static ddp_status finish_hello(struct ddpi_session *session, const struct ddpi_f
     if (status != DDP_OK)
         return close_step(step, status);
     session->identity = hello.identity;
+    memcpy(session->vouches_for, hello.vouches_for, sizeof session->vouches_for);
     size_t used = DDPI_FRAME_HEADER_SIZE + frame->payload_len;
     if (hello.auth == DDPI_AUTH_NONE)
         return finish_handshake(session, frame->id, used, out, step, err);
@@ -183,15 +186,17 @@ static ddp_status finish_proof(struct ddpi_session *session, const struct ddpi_f
 {
     uint8_t proof[DDPI_PROOF_SIZE];
     struct ddpi_identity *who = &session->identity;
-    if (!ddpi_secret_get(bytes + DDPI_FRAME_HEADER_SIZE, frame->payload_len, proof))
+    if (!ddpi_proof_get(bytes + DDPI_FRAME_HEADER_SIZE, frame->payload_len, proof))
         return close_step(step, ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed PROOF"));
+    who->store = session->incarnation;
     ddp_status status = ddpi_credential_key(session->gate->token, who, session->handshake.key, err);
     if (status != DDP_OK)
         return close_step(step, status);
     if (!ddpi_handshake_check(&session->handshake, DDPI_SIDE_CLIENT, proof)) {
         ddpi_error_set(err, DDP_E_DENIED,
                        "it wanted to be %s of job '%s' in epoch %llu, and has another token than "
-                       "this server, or the key of somebody else",
+                       "this server, or the key of somebody else; 'ddpctl token show-path' says "
+                       "here which file to copy there",
                        ddpi_role_name(who->role), who->job, (unsigned long long)who->epoch);
         return denied_step(step);
     }
@@ -299,9 +304,11 @@ static ddp_status native_put_reply(struct ddpi_session *session, struct ddpi_buf
 static void native_put_farewell(struct ddpi_session *session, struct ddpi_buf *out,
                                 ddp_status status, const char *text)
 {
+    bool sealed_early = session->seals.on && !session->open;
     /* Before the preambles are exchanged, nobody knows what the peer would make of a frame. */
     if (session->phase != PREAMBLE)
-        (void)put_refusal(session, out, DDPI_FRAME_BYE, 0, status, text);
+        (void)put_refusal(session, out, sealed_early ? DDPI_FRAME_REFUSAL : DDPI_FRAME_BYE, 0,
+                          status, text);
 }
 
 static size_t native_peek(const struct ddpi_session *session, const uint8_t *bytes, size_t len,

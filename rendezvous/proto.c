@@ -103,11 +103,12 @@ bool ddpi_hello_put(struct ddpi_buf *buf, uint64_t id, const struct ddpi_hello *
 {
     const struct ddpi_identity *who = &hello->identity;
     struct ddpi_bytes job = ddpi_bytes_of(who->job, strlen(who->job));
+    struct ddpi_bytes other = ddpi_bytes_of(hello->vouches_for, strlen(hello->vouches_for));
     return put_header(buf, DDPI_FRAME_HELLO, DDP_OK, id,
-                      4 + 1 + 8 + LEN_SIZE + job.len + DDPI_NONCE_SIZE) &&
+                      4 + 1 + 8 + LEN_SIZE + job.len + DDPI_NONCE_SIZE + LEN_SIZE + other.len) &&
            ddpi_buf_put_u32(buf, hello->auth) && ddpi_buf_put_u8(buf, (uint8_t)who->role) &&
            ddpi_buf_put_u64(buf, who->epoch) && ddpi_keys_put(buf, job) &&
-           ddpi_buf_append(buf, hello->nonce, DDPI_NONCE_SIZE);
+           ddpi_buf_append(buf, hello->nonce, DDPI_NONCE_SIZE) && ddpi_keys_put(buf, other);
 }
 
 /* @size bytes, of which there is no copy if @rd has failed. */
@@ -118,17 +119,26 @@ static void get_fixed(struct ddpi_rd *rd, void *ret, size_t size)
         memcpy(ret, bytes, size);
 }
 
+/* The name of a job, or none. */
+static bool get_job(struct ddpi_rd *rd, char ret[DDPI_JOB_MAX + 1])
+{
+    size_t len = ddpi_rd_u32(rd);
+    const void *job = ddpi_rd_bytes(rd, len);
+    if (rd->failed || (len > 0 && !ddpi_job_valid(job, len)))
+        return false;
+    memset(ret, 0, DDPI_JOB_MAX + 1);
+    memcpy(ret, job, len);
+    return true;
+}
+
 static bool get_identity(struct ddpi_rd *rd, struct ddpi_identity *ret)
 {
     unsigned role = ddpi_rd_u8(rd);
     uint64_t epoch = ddpi_rd_u64(rd);
-    size_t job_len = ddpi_rd_u32(rd);
-    const void *job = ddpi_rd_bytes(rd, job_len);
-    if (rd->failed || ddpi_role_name(role) == NULL ||
-        (job_len > 0 && !ddpi_job_valid(job, job_len)))
+    struct ddpi_identity identity = {.role = (enum ddpi_role)role, .epoch = epoch};
+    if (!get_job(rd, identity.job) || ddpi_role_name(role) == NULL)
         return false;
-    *ret = (struct ddpi_identity){.role = (enum ddpi_role)role, .epoch = epoch};
-    memcpy(ret->job, job, job_len);
+    *ret = identity;
     return true;
 }
 
@@ -141,7 +151,7 @@ bool ddpi_hello_get(const void *payload, size_t len, struct ddpi_hello *ret)
         return false;
     if (more)
         get_fixed(&rd, hello.nonce, sizeof hello.nonce);
-    if (rd.failed)
+    if (rd.failed || (more && !get_job(&rd, hello.vouches_for)))
         return false;
     *ret = hello;
     return true;
@@ -172,14 +182,32 @@ bool ddpi_welcome_get(const void *payload, size_t len, struct ddpi_welcome *ret)
     return true;
 }
 
-bool ddpi_secret_put(struct ddpi_buf *buf, enum ddpi_frame_type type, uint64_t id,
-                     const uint8_t bytes[DDPI_PROOF_SIZE])
+bool ddpi_challenge_put(struct ddpi_buf *buf, uint64_t id, const struct ddpi_challenge *challenge)
 {
-    return put_header(buf, (uint8_t)type, DDP_OK, id, DDPI_PROOF_SIZE) &&
-           ddpi_buf_append(buf, bytes, DDPI_PROOF_SIZE);
+    return put_header(buf, DDPI_FRAME_CHALLENGE, DDP_OK, id, DDPI_CHALLENGE_SIZE) &&
+           ddpi_buf_append(buf, challenge->nonce, DDPI_NONCE_SIZE) &&
+           ddpi_buf_put_u64(buf, challenge->store);
 }
 
-bool ddpi_secret_get(const void *payload, size_t len, uint8_t ret[DDPI_PROOF_SIZE])
+bool ddpi_challenge_get(const void *payload, size_t len, struct ddpi_challenge *ret)
+{
+    struct ddpi_rd rd = ddpi_rd_of(payload, len);
+    struct ddpi_challenge challenge;
+    get_fixed(&rd, challenge.nonce, sizeof challenge.nonce);
+    challenge.store = ddpi_rd_u64(&rd);
+    if (!ddpi_rd_done(&rd))
+        return false;
+    *ret = challenge;
+    return true;
+}
+
+bool ddpi_proof_put(struct ddpi_buf *buf, uint64_t id, const uint8_t proof[DDPI_PROOF_SIZE])
+{
+    return put_header(buf, DDPI_FRAME_PROOF, DDP_OK, id, DDPI_PROOF_SIZE) &&
+           ddpi_buf_append(buf, proof, DDPI_PROOF_SIZE);
+}
+
+bool ddpi_proof_get(const void *payload, size_t len, uint8_t ret[DDPI_PROOF_SIZE])
 {
     struct ddpi_rd rd = ddpi_rd_of(payload, len);
     uint8_t bytes[DDPI_PROOF_SIZE];

@@ -5,18 +5,19 @@
  * (2 x u16); the highest that both know is spoken. The client's first frame, sent without
  * waiting, is HELLO, whose layout no version changes except by appending; the server's answer is
  * a frame of the same type, WELCOME. Where the client wants to prove who it is, the server's
- * CHALLENGE and the client's PROOF come between them, and after WELCOME each frame of either
- * side has a seal behind it (auth.h) which its length does not count. Then requests and replies
- * flow freely: an id pairs them, and a reply may overtake an earlier one that waits.
+ * CHALLENGE, which says which store it is, and the client's PROOF come between them, and after
+ * PROOF each frame of either side but WELCOME, which has a proof of its own, has a seal behind it
+ * (auth.h) which its length does not count. Then requests and replies flow freely: an id pairs
+ * them, and a reply may overtake an earlier one that waits.
  *
  * A frame is a header of sixteen bytes and a payload; all integers are little-endian:
  *   u32 payload length   u8 type   i8 status (0 in requests)   u16 zero   u64 id
  * Keys and values are a u32 length and bytes; a list of keys, or of clauses (message.h), is a u32
  * count and that many of them.
- * The server's BYE (id 0) says why it is about to close.
+ * The server's BYE (id 0) says why it is about to close. Before WELCOME anybody may have sent it;
+ * so a server that does not let in who has proven himself says REFUSAL instead, which is sealed.
  *
- * Version 2 has the request SESSION_HOLD; a client asks for nothing that the version spoken has
- * not.
+ * Version 3 binds keys to the store; earlier ones, which do not, are not spoken any more.
  */
 #ifndef DDPI_PROTO_H
 #define DDPI_PROTO_H
@@ -27,10 +28,10 @@
 enum {
     DDPI_PREAMBLE_SIZE = 8,
     DDPI_FRAME_HEADER_SIZE = 16,
-    DDPI_VERSION_MIN = 1,
-    DDPI_VERSION_MAX = 2,
-    DDPI_VERSION_HOLD = 2, /* the first with SESSION_HOLD */
-    DDPI_HELLO_MAX = 952,  /* payload bytes: with preamble and PROOF 1 KiB before authentication */
+    DDPI_VERSION_MIN = 3,
+    DDPI_VERSION_MAX = 3,
+    DDPI_CHALLENGE_SIZE = DDPI_NONCE_SIZE + 8, /* payload bytes */
+    DDPI_HELLO_MAX = 952, /* payload bytes: with preamble and PROOF 1 KiB before authentication */
 };
 
 #define DDPI_MAGIC "DDPS"
@@ -39,8 +40,9 @@ enum {
 enum ddpi_frame_type {
     DDPI_FRAME_HELLO = 1,
     DDPI_FRAME_BYE = 2,
-    DDPI_FRAME_CHALLENGE = 3, /* the server's nonce */
+    DDPI_FRAME_CHALLENGE = 3, /* the server's nonce, and which store it is */
     DDPI_FRAME_PROOF = 4,     /* the client's */
+    DDPI_FRAME_REFUSAL = 5,   /* BYE, before WELCOME, to who has proven himself */
 };
 
 /* How the client proves who it is. */
@@ -62,6 +64,14 @@ struct ddpi_hello {
     uint32_t auth; /* enum ddpi_auth */
     struct ddpi_identity identity;
     uint8_t nonce[DDPI_NONCE_SIZE]; /* zero where nothing is to be proven */
+    /* Of an agent of the whole store: the one job for whose TCPStore clients, on its host, it
+     * vouches; "": all. */
+    char vouches_for[DDPI_JOB_MAX + 1];
+};
+
+struct ddpi_challenge {
+    uint8_t nonce[DDPI_NONCE_SIZE];
+    uint64_t store; /* its number, as in struct ddpi_identity */
 };
 
 /* What the server accepts from this client. */
@@ -94,10 +104,10 @@ bool ddpi_hello_put(struct ddpi_buf *buf, uint64_t id, const struct ddpi_hello *
 bool ddpi_hello_get(const void *payload, size_t len, struct ddpi_hello *ret);
 bool ddpi_welcome_put(struct ddpi_buf *buf, uint64_t id, const struct ddpi_welcome *welcome);
 bool ddpi_welcome_get(const void *payload, size_t len, struct ddpi_welcome *ret);
-/* CHALLENGE and PROOF: a nonce, or a proof, and nothing else. */
-bool ddpi_secret_put(struct ddpi_buf *buf, enum ddpi_frame_type type, uint64_t id,
-                     const uint8_t bytes[DDPI_PROOF_SIZE]);
-bool ddpi_secret_get(const void *payload, size_t len, uint8_t ret[DDPI_PROOF_SIZE]);
+bool ddpi_challenge_put(struct ddpi_buf *buf, uint64_t id, const struct ddpi_challenge *challenge);
+bool ddpi_challenge_get(const void *payload, size_t len, struct ddpi_challenge *ret);
+bool ddpi_proof_put(struct ddpi_buf *buf, uint64_t id, const uint8_t proof[DDPI_PROOF_SIZE]);
+bool ddpi_proof_get(const void *payload, size_t len, uint8_t ret[DDPI_PROOF_SIZE]);
 
 /* A frame of @type that says no: what a failed reply looks like, and BYE. */
 bool ddpi_refusal_put(struct ddpi_buf *buf, uint8_t type, uint64_t id, ddp_status status,

@@ -6,6 +6,9 @@
 #include "error.h"
 #include "round_keys.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
 /* The role that an operation takes at least. */
 static const enum ddpi_role least_roles[] = {
 #define DDPI_MESSAGE(symbol, type, name, role, request, reply) DDPI_ROLE_##role,
@@ -13,14 +16,16 @@ static const enum ddpi_role least_roles[] = {
 #undef DDPI_MESSAGE
 };
 
-static bool of_rounds(struct ddpi_bytes key)
+static bool has_prefix(struct ddpi_bytes key, const char *prefix)
 {
-    size_t len = strlen(DDPI_ROUND_PREFIX);
-    return key.len >= len && memcmp(key.data, DDPI_ROUND_PREFIX, len) == 0;
+    size_t len = strlen(prefix);
+    return key.len >= len && memcmp(key.data, prefix, len) == 0;
 }
 
-/* Whether @request, of somebody who sees all keys, would change what rounds are made of. */
-static bool changes_rounds(const struct ddpi_message *request)
+/* The first key that @request would change and that begins with @prefix, if @inside, or does not;
+ * false: there is none. */
+static bool find_changed(const struct ddpi_message *request, const char *prefix, bool inside,
+                         struct ddpi_bytes *ret_key)
 {
     struct ddpi_clauses clauses = request->clauses;
     switch (request->op) {
@@ -29,15 +34,35 @@ static bool changes_rounds(const struct ddpi_message *request)
     case DDPI_OP_CAS:
     case DDPI_OP_DELETE:
     case DDPI_OP_SET_EPHEMERAL:
-        return of_rounds(request->key);
+        *ret_key = request->key;
+        return has_prefix(request->key, prefix) == inside;
     case DDPI_OP_TRANSACT:
         for (struct ddpi_clause clause; ddpi_clauses_next(&clauses, &clause);)
-            if (clause.kind >= DDPI_THEN_SET && of_rounds(clause.key))
+            if (clause.kind >= DDPI_THEN_SET && has_prefix(clause.key, prefix) == inside) {
+                *ret_key = clause.key;
                 return true;
+            }
         return false;
     default:
         return false;
     }
+}
+
+/* What is to be read by those of another generation is not a worker's of this one to write. */
+static ddp_status check_generation(const struct ddpi_identity *who,
+                                   const struct ddpi_message *request, struct ddp_error *err)
+{
+    char prefix[24];
+    struct ddpi_bytes key;
+    snprintf(prefix, sizeof prefix, "g%" PRIu64 "/", who->epoch);
+    if (who->role != DDPI_ROLE_WORKER || who->epoch == 0 ||
+        !find_changed(request, prefix, false, &key))
+        return DDP_OK;
+    return ddpi_error_set(
+        err, DDP_E_DENIED,
+        "a worker of epoch %" PRIu64 " may change the keys of its generation, which "
+        "begin with '%s', and not '%.*s'",
+        who->epoch, prefix, (int)(key.len < 80 ? key.len : 80), (const char *)key.data);
 }
 
 ddp_status ddpi_role_permits(const struct ddpi_identity *identity,
@@ -52,10 +77,11 @@ ddp_status ddpi_role_permits(const struct ddpi_identity *identity,
                               "the role '%s' may not ask for '%s': that takes %s",
                               ddpi_role_name(identity->role), ddpi_op_name(request->op),
                               least == DDPI_ROLE_AGENT ? "an agent" : "a worker or an agent");
-    if (identity->job[0] == '\0' && changes_rounds(request))
+    struct ddpi_bytes key;
+    if (identity->job[0] == '\0' && find_changed(request, DDPI_ROUND_PREFIX, true, &key))
         return ddpi_error_set(err, DDP_E_DENIED,
                               "the role '%s' may not change keys that begin with '%s': that takes "
                               "an agent",
                               ddpi_role_name(identity->role), DDPI_ROUND_PREFIX);
-    return DDP_OK;
+    return check_generation(identity, request, err);
 }

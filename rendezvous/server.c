@@ -165,6 +165,11 @@ ddp_status ddpi_server_adopt(struct ddpi_server *server, int fd, struct ddp_erro
     return status == DDP_OK ? take_socket(server, fd, &listener, err) : status;
 }
 
+uint64_t ddpi_server_number(const struct ddpi_server *server)
+{
+    return server->env.incarnation;
+}
+
 /* Of those that the owner has asked for: clients open and close theirs at any time. */
 static const struct ddpi_listener *listener_at(const struct ddpi_server *server, size_t index)
 {

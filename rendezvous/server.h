@@ -138,6 +138,10 @@ ddp_status ddpi_server_adopt(struct ddpi_server *server, int fd, struct ddp_erro
 ddp_status ddpi_server_set_token(struct ddpi_server *server, const struct ddpi_credential *token,
                                  struct ddp_error *err);
 
+/* The number of its store, for which keys of roles are made; once there is no more to be restored.
+ */
+uint64_t ddpi_server_number(const struct ddpi_server *server);
+
 /* "127.0.0.1:29400", "[::1]:29400": where it listens, in the order in which that began; NULL beyond
  * the last. They live until the server is drained or closed. */
 const char *ddpi_server_endpoint_at(const struct ddpi_server *server, size_t index);

@@ -296,7 +296,7 @@ static ddp_status check_vouched(const struct ddpi_server *server, const struct d
                               "are let in without a proof (but for --trust-local-users)",
                               who);
     if (!visitor->must_prove || (server->vouches && visitor->loopback) ||
-        ddpi_admission_vouched(&server->admission, &visitor->address))
+        ddpi_admission_vouched(&server->admission, &visitor->address, conn->job))
         return DDP_OK;
     return ddpi_error_set(
         err, DDP_E_DENIED,
@@ -304,22 +304,34 @@ static ddp_status check_vouched(const struct ddpi_server *server, const struct d
         "and vouches for its job is connected from its host");
 }
 
+/* An agent that is kept to a job vouches for that one. */
+static ddp_status let_vouch(struct ddpi_server *server, struct ddpi_conn *conn,
+                            struct ddp_error *err)
+{
+    const struct ddpi_identity *who = &conn->session.identity;
+    char *job = conn->session.vouches_for;
+    if (!who->proven || who->role != DDPI_ROLE_AGENT)
+        return DDP_OK;
+    if (who->job[0] != '\0')
+        memcpy(job, who->job, sizeof who->job);
+    if (!ddpi_admission_enter(&server->admission, &conn->visitor.address, job))
+        return ddpi_error_nomem(err, sizeof conn->visitor);
+    conn->vouches = true;
+    return DDP_OK;
+}
+
 static ddp_status on_admit(void *owner, struct ddpi_conn *conn, struct ddp_error *err)
 {
     struct ddpi_server *server = owner;
-    const struct ddpi_identity *who = &conn->session.identity;
     if (conn->client.tcpstore && conn->job[0] == '\0')
         memcpy(conn->job, server->tcpstore_job, sizeof conn->job);
     ddp_status status = conn->client.tcpstore ? check_vouched(server, conn, err) : DDP_OK;
     if (status == DDP_OK)
         status = ddpi_server_enter_job(server, conn, err);
+    if (status == DDP_OK)
+        status = let_vouch(server, conn, err);
     if (status != DDP_OK)
         return status;
-    if (who->proven && who->role == DDPI_ROLE_AGENT) {
-        if (!ddpi_admission_enter(&server->admission, &conn->visitor.address))
-            return ddpi_error_nomem(err, sizeof conn->visitor);
-        conn->vouches = true;
-    }
     ddpi_server_not_half_open(server, conn);
     return DDP_OK;
 }
@@ -329,7 +341,7 @@ static void on_gone(void *owner, struct ddpi_conn *conn)
     struct ddpi_server *server = owner;
     ddpi_server_charge(server, conn);
     if (conn->vouches)
-        ddpi_admission_leave(&server->admission, &conn->visitor.address);
+        ddpi_admission_leave(&server->admission, &conn->visitor.address, conn->session.vouches_for);
     if (conn->peer_ended)
         ddpi_kv_client_dead(server->kv, &conn->client);
     ddpi_kv_client_gone(server->kv, &conn->client);

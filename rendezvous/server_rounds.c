@@ -106,12 +106,11 @@ static ddp_status open_port(struct ddpi_server *server, const char *job, uint64_
 /* --- the keyspace of a generation --- */
 
 struct old_keyspace {
-    size_t skip;     /* the prefix before the number */
-    uint64_t before; /* this generation */
+    size_t skip; /* the prefix before the number */
     char prefix[sizeof "job//g/" + DDPI_JOB_MAX + 24];
 };
 
-/* The first key in the keyspace of an earlier generation, "job/NAME/gN/". */
+/* The first key in the keyspace of a generation, "job/NAME/gN/". */
 static bool find_old(void *ctx, struct ddpi_bytes key, struct ddpi_bytes value)
 {
     struct old_keyspace *old = ctx;
@@ -125,17 +124,18 @@ static bool find_old(void *ctx, struct ddpi_bytes key, struct ddpi_bytes value)
         return true;
     memcpy(digits, at, len);
     digits[len] = '\0';
-    if (ddpi_parse_int(digits, 0, INT64_MAX, &number, NULL) != DDP_OK ||
-        (uint64_t)number >= old->before)
+    if (ddpi_parse_int(digits, 0, INT64_MAX, &number, NULL) != DDP_OK)
         return true;
     memcpy(old->prefix + old->skip, digits, len);
     memcpy(old->prefix + old->skip + len, "/", 2);
     return false;
 }
 
-static void drop_old_keyspaces(struct ddpi_server *server, const char *job, uint64_t generation)
+/* Those of earlier generations, which nobody needs; and what somebody has put where that of the
+ * next one is to be, or a later one. */
+static void drop_keyspaces(struct ddpi_server *server, const char *job)
 {
-    struct old_keyspace old = {.before = generation};
+    struct old_keyspace old = {0};
     int len = snprintf(old.prefix, sizeof old.prefix, "job/%s/g", job);
     old.skip = (size_t)len;
     size_t deleted;
@@ -162,7 +162,7 @@ static ddp_status on_begin(void *ctx, const char *job, uint64_t generation, bool
     ddp_status status = ddpi_server_set_epoch(server, job, generation, err);
     if (status != DDP_OK)
         return status;
-    drop_old_keyspaces(server, job, generation);
+    drop_keyspaces(server, job);
     if (!store_is_master)
         return DDP_OK;
     seat->master_address[0] = '\0';

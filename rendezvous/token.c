@@ -30,6 +30,20 @@ void ddpi_token_random(void *bytes, size_t len)
     randombytes_buf(bytes, len);
 }
 
+struct ddpi_credential *ddpi_token_keep(const struct ddpi_credential *credential)
+{
+    (void)!sodium_init();
+    struct ddpi_credential *kept = sodium_malloc(sizeof *kept);
+    if (kept != NULL)
+        *kept = *credential;
+    return kept;
+}
+
+void ddpi_token_drop(struct ddpi_credential *kept)
+{
+    sodium_free(kept);
+}
+
 /* --- the text --- */
 
 static bool parse_secret(const char *text, size_t len, uint8_t ret_secret[DDPI_KEY_SIZE])
@@ -40,26 +54,58 @@ static bool parse_secret(const char *text, size_t len, uint8_t ret_secret[DDPI_K
            got == DDPI_KEY_SIZE;
 }
 
-enum { FIELD_NAME, FIELD_VERSION, FIELD_ROLE, FIELD_JOB, FIELD_EPOCH, FIELD_SECRET, FIELDS };
+void ddpi_store_number_put(uint64_t number, char ret[DDPI_STORE_NUMBER])
+{
+    snprintf(ret, DDPI_STORE_NUMBER, "%016llx", (unsigned long long)number);
+}
+
+ddp_status ddpi_store_number_get(const char *text, uint64_t *ret, struct ddp_error *err)
+{
+    uint8_t bytes[8];
+    size_t got, len = strlen(text);
+    uint64_t number = 0;
+    if (len != DDPI_STORE_NUMBER - 1 ||
+        sodium_hex2bin(bytes, sizeof bytes, text, len, NULL, &got, NULL) != 0 || got != 8)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "'%.40s' is not the number of a store: 16 hexadecimal digits, as it "
+                              "says them when it starts",
+                              text);
+    for (size_t i = 0; i < sizeof bytes; i++)
+        number = number << 8 | bytes[i];
+    *ret = number;
+    return DDP_OK;
+}
+
+enum {
+    FIELD_NAME,
+    FIELD_VERSION,
+    FIELD_ROLE,
+    FIELD_JOB,
+    FIELD_EPOCH,
+    FIELD_STORE,
+    FIELD_SECRET,
+    FIELDS
+};
 
 static bool parse_identity(char *const fields[FIELDS], struct ddpi_identity *ret)
 {
     int64_t epoch;
     const char *job = fields[FIELD_JOB];
     bool none = strcmp(job, "-") == 0;
-    if (strcmp(fields[FIELD_NAME], KEY_LINE_BEGINS) != 0 || strcmp(fields[FIELD_VERSION], "1") != 0)
+    if (strcmp(fields[FIELD_NAME], KEY_LINE_BEGINS) != 0 || strcmp(fields[FIELD_VERSION], "2") != 0)
         return false;
     if (!none && !ddpi_job_valid(job, strlen(job)))
         return false;
     if (!ddpi_role_of_name(fields[FIELD_ROLE], &ret->role) ||
-        ddpi_parse_int(fields[FIELD_EPOCH], 0, INT64_MAX, &epoch, NULL) != DDP_OK)
+        ddpi_parse_int(fields[FIELD_EPOCH], 0, INT64_MAX, &epoch, NULL) != DDP_OK ||
+        ddpi_store_number_get(fields[FIELD_STORE], &ret->store, NULL) != DDP_OK)
         return false;
     snprintf(ret->job, sizeof ret->job, "%s", none ? "" : job);
     ret->epoch = (uint64_t)epoch;
     return true;
 }
 
-/* "ddprun-key 1 ROLE JOB EPOCH HEX"; @line is taken to pieces. */
+/* "ddprun-key 2 ROLE JOB EPOCH STORE HEX"; @line is taken to pieces. */
 static bool parse_key_line(char *line, struct ddpi_credential *ret)
 {
     char *fields[FIELDS] = {NULL};
@@ -96,14 +142,15 @@ ddp_status ddpi_token_key_line(const struct ddpi_credential *token,
                                struct ddp_error *err)
 {
     uint8_t key[DDPI_KEY_SIZE];
-    char hex[HEX_SIZE + 1];
+    char hex[HEX_SIZE + 1], store[DDPI_STORE_NUMBER];
     ddp_status status = ddpi_credential_key(token, identity, key, err);
     if (status != DDP_OK)
         return status;
     sodium_bin2hex(hex, sizeof hex, key, sizeof key);
-    snprintf(ret, DDPI_KEY_LINE, KEY_LINE_BEGINS " 1 %s %s %llu %s\n",
+    ddpi_store_number_put(identity->store, store);
+    snprintf(ret, DDPI_KEY_LINE, KEY_LINE_BEGINS " 2 %s %s %llu %s %s\n",
              ddpi_role_name(identity->role), *identity->job != '\0' ? identity->job : "-",
-             (unsigned long long)identity->epoch, hex);
+             (unsigned long long)identity->epoch, store, hex);
     ddpi_wipe(key, sizeof key);
     ddpi_wipe(hex, sizeof hex);
     return DDP_OK;
@@ -142,7 +189,8 @@ static ddp_status read_credential(int fd, const char *what, struct ddpi_credenti
             status =
                 ddpi_error_set(err, DDP_E_INVALID,
                                "%s holds neither a token, 64 hexadecimal digits and a newline, "
-                               "nor a key made by 'ddpctl token derive'; copy it once more, or "
+                               "nor a key made by 'ddpctl token derive' (one of an earlier version "
+                               "fits no store: make it again); copy it once more, or "
                                "remove it and let 'ddpctl token make' make a new one",
                                what);
     }

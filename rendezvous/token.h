@@ -3,9 +3,10 @@
  * store that opens files; both sides of the wire use it.
  *
  * A token file has 64 hexadecimal digits and a newline. In its place may stand the key of one
- * identity, "ddprun-key 1 ROLE JOB EPOCH HEX" and a newline, with "-" for no job. Either is the
- * secret of one user, so a file that others can read, or could have put there, is refused; the
- * sentence names the command that repairs it.
+ * identity at one store, "ddprun-key 2 ROLE JOB EPOCH STORE HEX" and a newline, with "-" for no
+ * job, and the store's number in 16 hexadecimal digits. Either is the secret of one user, so a file
+ * that others can read, or could have put there, is refused; the sentence names the command that
+ * repairs it.
  */
 #ifndef DDPI_TOKEN_H
 #define DDPI_TOKEN_H
@@ -37,10 +38,21 @@ DDP_MUST_CHECK ddp_status ddpi_token_obtain(const char *path, struct ddpi_creden
 DDP_MUST_CHECK ddp_status ddpi_token_default_path(const char *config_home, const char *home,
                                                   char **ret, struct ddp_error *err);
 
+/* A store's number as people write it: 16 hexadecimal digits. DDP_E_INVALID: it is none. */
+enum { DDPI_STORE_NUMBER = 17 };
+void ddpi_store_number_put(uint64_t number, char ret[DDPI_STORE_NUMBER]);
+DDP_MUST_CHECK ddp_status ddpi_store_number_get(const char *text, uint64_t *ret,
+                                                struct ddp_error *err);
+
 /* The line that stands for the key of @identity, with its newline. */
 DDP_MUST_CHECK ddp_status ddpi_token_key_line(const struct ddpi_credential *token,
                                               const struct ddpi_identity *identity,
                                               char ret[DDPI_KEY_LINE], struct ddp_error *err);
+
+/* A copy of @credential in memory that is left out of core dumps and, as far as the limit on locked
+ * memory goes, of swap; NULL: there is no memory. ddpi_token_drop() wipes it; NULL is allowed. */
+struct ddpi_credential *ddpi_token_keep(const struct ddpi_credential *credential);
+void ddpi_token_drop(struct ddpi_credential *kept);
 
 /* Random bytes. Any thread. */
 void ddpi_token_random(void *bytes, size_t len);

@@ -76,8 +76,9 @@ static void take_frames(struct ddpi_greet *greet, struct ddpi_buf *in)
 
 static void play_server(const uint8_t *data, size_t size)
 {
-    static const struct ddpi_identity identity = {DDPI_ROLE_WORKER, "job", 3, false};
-    const struct ddpi_greet_terms terms = {&identity, &token, no_random};
+    static const struct ddpi_identity identity = {DDPI_ROLE_WORKER, "job", 3, false, 0};
+    const struct ddpi_greet_terms terms = {
+        .identity = &identity, .credential = &token, .random = no_random};
     struct ddpi_greet greet;
     struct ddpi_buf in, out;
     struct ddp_error err;

@@ -280,8 +280,9 @@ class Jobs(WithStore):
         self.fails(DENIED, "'train'", '--job=train', 'fence', 'other', '1')
         worker = ['--role=worker', '--job=train']
         self.fails(DENIED, 'epoch 3', *worker, '--epoch=2', 'list')
-        self.run_ok(*worker, '--epoch=3', 'set', 'key', 'value')
-        self.assertEqual(self.run_ok('list'), b'epoch/train\njob/train/key\n')
+        self.run_ok(*worker, '--epoch=3', 'set', 'g3/key', 'value')
+        self.fails(DENIED, "'g3/'", *worker, '--epoch=3', 'set', 'g4/key', 'value')
+        self.assertEqual(self.run_ok('list'), b'epoch/train\njob/train/g3/key\n')
 
     def test_port(self):
         client = self.ctl_start(self.store, 'port', '--json', 'train')

@@ -281,12 +281,12 @@ class Status(JobCase):
     def test_an_observer_looks(self):
         token, key = self.home / 'token', self.home / 'observer.key'
         self.token('make', f'--token-file={token}')
-        key.write_text(self.token('derive', '--role=observer', f'--token-file={token}') + '\n')
-        key.chmod(0o600)
         self.env['DDPRUN_TOKEN_FILE'] = str(token)
         service = self.serve(f'--token-file={token}')
         self.addCleanup(self.stop, service)
         self.store = service.endpoints[0]
+        key.write_text(self.token('derive', '--role=observer', f'--endpoint={self.store}') + '\n')
+        key.chmod(0o600)
         self.node('a')
         self.await_runs(1)
         self.env['DDPRUN_TOKEN_FILE'] = str(key)

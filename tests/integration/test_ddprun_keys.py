@@ -6,6 +6,7 @@ skipped where that may not be made. On loopback nobody is asked, unless a token 
 """
 
 import os
+import signal
 import subprocess
 import sys
 import unittest
@@ -57,10 +58,11 @@ class WorkerKeys(DdprundCase):
                 f'store() {{ DDPRUN_TOKEN_FILE=$KEY HOME=/nowhere {DDPCTL} store "$@"; }}; '
                 'umask 077; KEY=key; cat $key >$KEY; '
                 'store set ${DDPRUN_STORE_PREFIX}mine yes && echo "$(store get ${DDPRUN_STORE_PREFIX}mine)"; '
+                'store set --prefix= g2/theirs no || echo "g2 $?"; '
                 'store fence train 99 || echo "fence $?"; wait')
         job = self.two_nodes(look)
         self.assertEqual(job.code, 0, job.err)
-        for text in ('prefix g1/ fd 3', 'ddprun-key 1 worker train 1', 'yes', 'fence 77'):
+        for text in ('prefix g1/ fd 3', 'ddprun-key 2 worker train 1', 'yes', 'g2 77', 'fence 77'):
             self.assertIn(text, job.out.splitlines(), job.out + job.err)
         token = (self.home / '.config/ddprun/token').read_text().strip()
         self.assertNotIn(token, (self.folder / 'key').read_text())
@@ -96,6 +98,23 @@ class OnLoopback(DdprundCase):
         self.assertEqual(job.code, 77, job.err)
         self.assertIn(f'{daemon.endpoints[0]} does not let this node in', job.err)
         self.assertIn(f'{self.folder}/other', job.err)
+
+    def test_two_nodes_with_different_tokens(self):
+        """Both say so, and which file to copy where; all else that the one without the token hears is "denied"."""
+        store = f'127.0.0.1:{free_port()}'
+        words = ['--nnodes=2', '--rdzv-id=train', f'--rdzv-endpoint={store}', '--no-prefix']
+        other = self.folder / 'other'
+        self.token('make', f'--token-file={other}')
+        host = self.start(*words, f'--token-file={self.named}', 'true')
+        host.read_until('waiting for 1 more node')
+        guest = self.start(*words, '--rdzv-conf=is_host=0', f'--token-file={other}', 'true')
+        self.assertEqual(guest.wait(), 77, guest.err)
+        self.assertRegex(guest.err, rf"\n?ddprun: the store at {store} does not let this node in: most likely it has "
+                                    rf"another token than {other}; copy [^\n]*'ddpctl token show-path'[^\n]*\n\Z")
+        host.read_until('has another token than this server')
+        host.signal(signal.SIGTERM)
+        host.wait()
+        self.assertRegex(host.err, r"denied: [^\n]* another token than this server[^\n]*'ddpctl token show-path'")
 
     def test_the_node_that_has_the_store_asks_for_it(self):
         """Also by way of the environment, where it may be meant for other programs."""

@@ -106,7 +106,7 @@ class Limits(DdprundCase):
     def greeted(self, job):
         """A connection of a native client that has been admitted."""
         client = connect(job.endpoints[0])
-        client.sendall(b'DDPS\1\0\1\0' + (4).to_bytes(4, 'little') + bytes([1]) + bytes(11) + bytes(4))
+        client.sendall(b'DDPS\3\0\3\0' + (4).to_bytes(4, 'little') + bytes([1]) + bytes(11) + bytes(4))
         self.assertEqual(client.recv(4), b'DDPS')
         return client
 
@@ -194,7 +194,7 @@ class Ending(DdprundCase):
             # As a native client: preamble, HELLO without authentication, set late.
             payload = (4).to_bytes(4, 'little') + b'late' + (0).to_bytes(4, 'little')
             frame = len(payload).to_bytes(4, 'little') + bytes([16]) + bytes(11)
-            helper.sendall(b'DDPS\1\0\1\0' + (4).to_bytes(4, 'little') + bytes([1]) + bytes(11) +
+            helper.sendall(b'DDPS\3\0\3\0' + (4).to_bytes(4, 'little') + bytes([1]) + bytes(11) +
                            bytes(4) + frame + payload)
             self.assertEqual(client.wait(DEADLINE), 0)
             self.assertEqual(job.wait(), 0)

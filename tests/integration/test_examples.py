@@ -80,9 +80,10 @@ class Examples(DdprundCase):
         program = self.example('embed_server', '0')
         wait_until(lambda: program.collect(0.1) or '\n' in program.out, 'listening on')
         endpoint = program.out.splitlines()[0].removeprefix('listening on ')
-        self.done(endpoint, 'set', 'job/a', '1')
-        self.done(endpoint, 'set', 'elsewhere', '1')
-        self.done(endpoint, 'delete', 'job/a')
+        # This user has a token by now, and the program has none to prove it by.
+        self.done(endpoint, '--no-auth', 'set', 'job/a', '1')
+        self.done(endpoint, '--no-auth', 'set', 'elsewhere', '1')
+        self.done(endpoint, '--no-auth', 'delete', 'job/a')
         self.sees(program, 'job/a is 1')
         self.sees(program, 'job/a is gone')
         self.assertNotIn('elsewhere', program.out)

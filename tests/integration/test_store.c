@@ -399,7 +399,7 @@ static ddp_status connect_to_fake(uint16_t port, uint32_t timeout_ms, ddp_store 
 START_TEST(peers_that_are_no_store)
 {
     static const char version_9[] = "DDPS\x09\0\x09";
-    static const char bad_frame[] = "DDPS\1\0\1\0\377\377\377\377\1\0\0\0\0\0\0\0\0\0\0";
+    static const char bad_frame[] = "DDPS\3\0\3\0\377\377\377\377\1\0\0\0\0\0\0\0\0\0\0";
     const struct {
         const char *bytes;
         size_t len;
@@ -431,7 +431,7 @@ START_TEST(a_server_that_falls_silent)
 {
     struct ddpi_buf buf;
     ddpi_buf_init(&buf, 1024);
-    struct ddpi_preamble preamble = {1, 1};
+    struct ddpi_preamble preamble = {DDPI_VERSION_MIN, DDPI_VERSION_MAX};
     struct ddpi_welcome welcome = {
         .key_max = 4096, .value_max = 4096, .many_max = 16, .incarnation = 1};
     ck_assert(ddpi_preamble_put(&buf, &preamble) && ddpi_welcome_put(&buf, 0, &welcome));

@@ -6,7 +6,6 @@
 
 #include <ddprun/store_uv.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -352,70 +351,6 @@ START_TEST(another_server_does_not_know_it)
 }
 END_TEST
 
-/* Let the client go on until there is something on @fd. */
-static void pump(int fd)
-{
-    uint64_t start_ms = raw_now_ms();
-    struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
-    while (poll(&poll_fd, 1, 1) == 0) {
-        ck_assert_uint_lt(raw_now_ms() - start_ms, SOON_MS);
-        uv_run(&loop, UV_RUN_NOWAIT);
-    }
-}
-
-/* The server's side of a conversation in version 1, up to the client's first request. */
-static int old_server(int listen_fd)
-{
-    uint8_t bytes[DDPI_HELLO_MAX];
-    struct ddpi_buf hello;
-    const struct ddpi_preamble first = {1, 1};
-    const struct ddpi_welcome welcome = {.key_max = 100, .value_max = 100, .many_max = 1};
-    pump(listen_fd);
-    int fd = raw_accept(listen_fd);
-    pump(fd);
-    raw_receive(fd, bytes, DDPI_PREAMBLE_SIZE);
-    ck_assert_int_eq(raw_frame(fd, bytes, sizeof bytes).type, DDPI_FRAME_HELLO);
-    ddpi_buf_init(&hello, 1024);
-    ck_assert(ddpi_preamble_put(&hello, &first) && ddpi_welcome_put(&hello, 0, &welcome));
-    raw_send(fd, ddpi_buf_head(&hello), ddpi_buf_len(&hello));
-    ddpi_buf_finish(&hello);
-    return fd;
-}
-
-START_TEST(an_old_server_is_only_asked_to_keep)
-{
-    char endpoint[32];
-    uint8_t payload[256];
-    uint16_t port;
-    struct ddpi_buf reply;
-    int listen_fd = raw_listen(&port);
-    snprintf(endpoint, sizeof endpoint, "127.0.0.1:%u", port);
-    const struct ddp_store_options options = {.size = sizeof options, .endpoint = endpoint};
-    ddp_store_uv *store;
-    OK(ddp_store_uv_open(&loop, &options, NULL, &store, &why));
-    submit(store,
-           (struct ddp_store_request){
-               .op = DDP_STORE_OP_SESSION_OPEN, .lease_ms = 60000, .flags = DDP_STORE_HOLD},
-           on_open);
-    int fd = old_server(listen_fd);
-    pump(fd);
-    struct ddpi_frame frame = raw_frame(fd, payload, sizeof payload);
-    ck_assert_int_eq(frame.type, ddpi_type_of_op(DDPI_OP_SESSION_OPEN));
-    const struct ddpi_message opened_it = {
-        .op = DDPI_OP_SESSION_OPEN, .id = frame.id, .session = {payload, DDPI_SESSION_SIZE}};
-    ddpi_buf_init(&reply, 1024);
-    ck_assert(ddpi_reply_put(&reply, &opened_it));
-    raw_send(fd, ddpi_buf_head(&reply), ddpi_buf_len(&reply));
-    ddpi_buf_finish(&reply);
-    pump(fd);
-    frame = raw_frame(fd, payload, sizeof payload);
-    ck_assert_int_eq(frame.type, ddpi_type_of_op(DDPI_OP_SESSION_KEEP));
-    close_uv(store);
-    close(fd);
-    close(listen_fd);
-}
-END_TEST
-
 static void on_canceled(void *data, const struct ddp_store_result *result)
 {
     (void)data;
@@ -467,7 +402,6 @@ Suite *test_suite(void)
     tcase_add_test(client, it_is_kept_at_each_sixth);
     tcase_add_test(client, a_lost_connection_is_held_again);
     tcase_add_test(client, another_server_does_not_know_it);
-    tcase_add_test(client, an_old_server_is_only_asked_to_keep);
     tcase_add_test(client, hooks_may_be_shorter);
     suite_add_tcase(suite, client);
     return suite;

@@ -204,7 +204,7 @@ START_TEST(half_a_message_is_not_waited_for)
 {
     restart(&(struct ddpi_server_options){.handshake_ms = 1000, .frame_ms = 1000});
     ddp_store *other = open_store();
-    static const char greeting[] = "DDPS\1\0\1\0\4\0\0\0\1";
+    static const char greeting[] = "DDPS\3\0\3\0\4\0\0\0\1";
     for (size_t len = 0; len <= 13; len += 13) {
         int fd = raw_connect(store_thread_port(server));
         raw_send(fd, greeting, len);

@@ -95,11 +95,11 @@ START_TEST(jobs_do_not_see_each_other)
               *reader = open_job("a", DDP_STORE_OBSERVER, 0);
     set_key(all, "k");
     set_key(a, "k");
-    set_key(b, "l");
-    assert_keys(all, "job/a/k job/b/l k ");
+    set_key(b, "g3/l");
+    assert_keys(all, "job/a/k job/b/g3/l k ");
     assert_keys(a, "k ");
     assert_keys(reader, "k ");
-    assert_keys(b, "l ");
+    assert_keys(b, "g3/l ");
     ck_assert_int_eq(ddp_store_set(reader, "x", "", 0, SOON_MS, NULL, &why), DDP_E_DENIED);
     ddp_store_close(all);
     ddp_store_close(a);
@@ -188,7 +188,7 @@ START_TEST(a_fence_cannot_be_prevented)
     ddp_store *all = open_store(), *old = open_job("a", DDP_STORE_WORKER, 1);
     struct ddp_store_session session = session_of(all);
     uint16_t port = port_for(all, &session, "a");
-    set_key(old, "full");
+    set_key(old, "g1/full");
     OK(ddp_store_fence(all, "a", 2, SOON_MS, NULL, &why));
     ck_assert_int_lt(raw_try_connect(port), 0); /* it was the old epoch's */
     ck_assert_int_eq(ddp_store_set(all, "epoch/a", "1", 1, SOON_MS, NULL, &why), DDP_E_DENIED);
@@ -209,23 +209,23 @@ START_TEST(a_fence_ends_epochs)
     int torch_b = torch_at(port_for(all, &session, "b"));
     set_by_torch(torch, 'x');
     set_by_torch(torch_b, 'x');
-    set_key(old, "mine");
+    set_key(old, "g1/mine");
     uint64_t epoch = 0;
     OK(ddp_store_fence(all, "a", 2, SOON_MS, &epoch, &why));
     ck_assert_uint_eq(epoch, 2);
     (void)raw_until_closed(torch);
     close(torch);
     set_by_torch(torch_b, 'y');
-    assert_keys(agent, "mine ");
+    assert_keys(agent, "g1/mine ");
     uint64_t start_ms = raw_now_ms();
-    ddp_status status = ddp_store_set(old, "mine", "2", 1, 60000, NULL, &why);
+    ddp_status status = ddp_store_set(old, "g1/mine", "2", 1, 60000, NULL, &why);
     if (status == DDP_E_CLOSED) /* it was on its way */
-        status = ddp_store_set(old, "mine", "2", 1, 60000, NULL, &why);
+        status = ddp_store_set(old, "g1/mine", "2", 1, 60000, NULL, &why);
     ck_assert_uint_lt(raw_now_ms() - start_ms, 30000); /* nobody waits for what will not come */
     ck_assert_int_eq(status, DDP_E_DENIED);
     ck_assert_msg(strstr(why.msg, "epoch 2") != NULL, "%s", why.msg);
     set_key(agent, "k");
-    set_key(other, "k");
+    set_key(other, "g1/k");
 
     uint16_t port = store_thread_port(server);
     ck_assert_int_eq(try_job("a", port, DDP_STORE_WORKER, 1), DDP_E_DENIED);

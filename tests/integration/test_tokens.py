@@ -11,20 +11,9 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
-from ddprund_run import CONFIG, DDPCTL, DENIED, USAGE, DdprundCase
+from ddprund_run import CONFIG, DDPCTL, DENIED, USAGE, DdprundCase, own_address
 
 FAILED = 1
-
-
-def own_address():
-    """An address of this machine that is not loopback, or None. Nothing is sent."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        try:
-            sock.connect(('192.0.2.1', 9))
-        except OSError:
-            return None
-        address = sock.getsockname()[0]
-    return None if address.startswith(('127.', '0.')) else address
 
 
 class Tokens(DdprundCase):
@@ -50,20 +39,27 @@ class Tokens(DdprundCase):
 
     def test_keys_are_derived(self):
         self.token('make')
-        line = self.token('derive', '--role=worker', '--job=a.b', '--epoch=7')
-        self.assertRegex(line, r'\Addprun-key 1 worker a\.b 7 [0-9a-f]{64}\Z')
-        self.assertEqual(self.token('--role=worker', 'derive', '--job=a.b', '--epoch=7'), line)
-        self.assertNotEqual(self.token('derive', '--role=worker', '--job=a.b', '--epoch=8'), line)
+        store = '--store=00112233aabbccdd'
+        line = self.token('derive', '--role=worker', '--job=a.b', '--epoch=7', store)
+        self.assertRegex(line, r'\Addprun-key 2 worker a\.b 7 00112233aabbccdd [0-9a-f]{64}\Z')
+        self.assertEqual(self.token('--role=worker', store, 'derive', '--job=a.b', '--epoch=7'), line)
+        for words in (('--epoch=8', store), ('--epoch=7', '--store=00112233aabbccde')):
+            other = self.token('derive', '--role=worker', '--job=a.b', *words)
+            self.assertNotEqual(other.split()[-1], line.split()[-1])
         self.assertNotIn(line.split()[-1], self.path().read_text())
 
     def test_words_that_are_wrong(self):
         for words, text in (((), "''"), (('steal',), "'steal'"), (('make', 'x'), "'x'"),
                             (('derive',), '--role=observer'), (('derive', '--role=root'), "'root'"),
                             (('derive', '--role=worker', '--job=.x'), "'.x'"),
-                            (('derive', '--role=worker', '--epoch=-1'), "'-1'")):
+                            (('derive', '--role=worker', '--epoch=-1'), "'-1'"),
+                            (('derive', '--role=worker', '--store=1'), "'1'"),
+                            (('derive', '--role=worker'), '--endpoint=HOST:PORT')):
+            self.token('make')
             code, out, err = self.ctl(None, *words, verb='token')
             self.assertEqual((code, out), (USAGE, b''), words)
             self.assertIn(text, err)
+        self.path().unlink()
         code, _, err = self.ctl(None, 'derive', '--role=worker', verb='token')
         self.assertEqual(code, FAILED)
         self.assertIn('ddpctl token make', err)
@@ -80,6 +76,12 @@ class Stores(DdprundCase):
         self.addCleanup(self.stop, job)
         return job
 
+    def derive(self, name, *words):
+        key = self.home / name
+        key.write_text(self.token('derive', *words) + '\n')
+        key.chmod(0o600)
+        return key
+
     def denied(self, endpoint, text, *words, **options):
         code, out, err = self.ctl(endpoint, *words, **options)
         self.assertEqual((code, out), (DENIED, b''), err)
@@ -95,7 +97,8 @@ class Stores(DdprundCase):
             got = self.done(store, f'--token-fd={file.fileno()}', 'get', 'k',
                             pass_fds=[file.fileno()])
         self.assertEqual(got, b'v')
-        self.denied(store, '--token-file=FILE', 'get', 'k')
+        self.assertEqual(self.done(store, 'get', 'k'), b'v')  # it is this user's
+        self.denied(store, '--token-file=FILE', 'get', 'k', env={'HOME': '/nowhere'})
         self.denied(store, '--token-file=FILE', self.with_token, '--no-auth', 'get', 'k')
         job.read_until('denied')
 
@@ -110,10 +113,14 @@ class Stores(DdprundCase):
         self.assertIn('\ndenied 1\n', stats)
 
     def test_an_observer_reads(self):
-        store = self.strict().endpoints[0]
-        key = self.home / 'observer.key'
-        key.write_text(self.token('derive', '--role=observer') + '\n')
-        key.chmod(0o600)
+        job = self.strict()
+        store = job.endpoints[0]
+        key = self.derive('observer.key', '--role=observer', f'--endpoint={store}')
+        # The same where the store is not to be reached, by its number.
+        job.read_until('this is the store')
+        number = re.search('this is the store ([0-9a-f]{16})', job.err)[1]
+        self.assertEqual(self.token('derive', '--role=observer', f'--store={number}') + '\n',
+                         key.read_text())
         self.done(store, self.with_token, 'set', 'k', 'v')
         self.assertEqual(self.done(store, f'--token-file={key}', 'get', 'k'), b'v')
         self.denied(store, "'observer'", f'--token-file={key}', 'set', 'k', 'w')
@@ -121,14 +128,12 @@ class Stores(DdprundCase):
 
     def test_a_worker_keeps_to_its_job(self):
         store = self.strict().endpoints[0]
-        key = self.home / 'worker.key'
-        key.write_text(self.token('derive', '--role=worker', '--job=j', '--epoch=1') + '\n')
-        key.chmod(0o600)
-        self.done(store, f'--token-file={key}', 'set', 'k', 'v')
+        key = self.derive('worker.key', '--role=worker', '--job=j', '--epoch=1', f'--endpoint={store}')
+        self.done(store, f'--token-file={key}', 'set', 'g1/k', 'v')
         self.done(store, f'--token-file={self.file}', 'set', 'job/i/k', 'v')
         self.assertEqual(self.done(store, f'--token-file={self.file}', 'list', 'job/'),
-                         b'job/i/k\njob/j/k\n')
-        self.assertEqual(self.done(store, f'--token-file={key}', 'list', ''), b'k\n')
+                         b'job/i/k\njob/j/g1/k\n')
+        self.assertEqual(self.done(store, f'--token-file={key}', 'list', ''), b'g1/k\n')
 
     def test_files_that_are_refused(self):
         store = self.strict().endpoints[0]
@@ -148,18 +153,43 @@ class Stores(DdprundCase):
             job.wait()
             self.assert_sentence(job, CONFIG, text, program='ddprund')
         self.file.chmod(0o600)
-        key = self.home / 'key'
-        key.write_text(self.token('derive', '--role=observer') + '\n')
-        key.chmod(0o600)
+        key = self.derive('key', '--role=observer', '--store=00112233aabbccdd')
         job = self.daemon('--listen=127.0.0.1:0', f'--token-file={key}')
         job.wait()
         self.assert_sentence(job, CONFIG, "'observer'", program='ddprund')
 
     def test_a_service_without_one(self):
-        job = self.serve()
-        self.done(job.endpoints[0], 'set', 'k', 'v')
+        job = self.serve(env={'HOME': ''})
+        self.done(job.endpoints[0], '--no-auth', 'set', 'k', 'v')
         self.denied(job.endpoints[0], 'has no token', self.with_token, 'get', 'k')
         self.stop(job)
+
+    def test_one_that_is_there_is_used_on_loopback_too(self):
+        job = self.serve()
+        store = job.endpoints[0]
+        self.addCleanup(self.stop, job)
+        self.done(store, 'set', 'k', 'v')  # with a proof of both, without a word
+        self.done(store, '--no-auth', 'set', 'k', 'v')  # nobody has to
+        text = self.file.read_text()
+        self.file.unlink()
+        self.done(store, 'set', 'k', 'v')
+        self.file.write_text(text.replace('0', '1').replace('f', '0'))
+        self.file.chmod(0o600)
+        self.denied(store, ': denied', 'get', 'k')
+
+    def test_a_key_is_for_one_store(self):
+        job = self.serve('--auth=always')
+        key = self.derive('observer.key', '--role=observer', f'--endpoint={job.endpoints[0]}')
+        self.done(job.endpoints[0], f'--token-file={key}', 'list', '')
+        self.stop(job)
+        self.denied(self.strict().endpoints[0], 'begun anew', f'--token-file={key}', 'list', '')
+
+    def test_a_store_that_remembers_is_the_same(self):
+        words = (f'--state={self.home}/state',)
+        job = self.serve('--auth=always', *words)
+        key = self.derive('observer.key', '--role=observer', f'--endpoint={job.endpoints[0]}')
+        self.stop(job)
+        self.done(self.strict(*words).endpoints[0], f'--token-file={key}', 'list', '')
 
     def test_beyond_loopback(self):
         address = own_address()

@@ -34,7 +34,7 @@ enum {
     MAX_CONNS = 32768,
     HALF_FRAME = 100 * 1024,
     SMALL_BUFFER = 4096,
-    CHALLENGE_SIZE = DDPI_PREAMBLE_SIZE + DDPI_FRAME_HEADER_SIZE + DDPI_NONCE_SIZE,
+    CHALLENGE_SIZE = DDPI_PREAMBLE_SIZE + DDPI_FRAME_HEADER_SIZE + DDPI_CHALLENGE_SIZE,
     KEYS_AT_ONCE = 256,
 };
 
@@ -200,7 +200,7 @@ static void say_wrong_token(struct ddpi_buf *out)
 {
     uint8_t proof[DDPI_PROOF_SIZE] = {42};
     say_greeting(out, DDPI_AUTH_HMAC);
-    if (!ddpi_secret_put(out, DDPI_FRAME_PROOF, 0, proof))
+    if (!ddpi_proof_put(out, 0, proof))
         die("no memory");
 }
 
@@ -252,12 +252,12 @@ static void record(const char *token_file)
 {
     struct ddpi_credential token;
     struct ddpi_handshake handshake;
+    struct ddpi_challenge challenge;
     struct ddp_error err;
-    const struct ddpi_identity agent = {.role = DDPI_ROLE_AGENT};
+    struct ddpi_identity agent = {.role = DDPI_ROLE_AGENT};
     struct ddpi_buf *out = &attack.recorded;
     uint8_t heard[CHALLENGE_SIZE], proof[DDPI_PROOF_SIZE];
-    if (ddpi_token_read(token_file, &token, &err) != DDP_OK ||
-        ddpi_credential_key(&token, &agent, handshake.key, &err) != DDP_OK) {
+    if (ddpi_token_read(token_file, &token, &err) != DDP_OK) {
         fprintf(stderr, "hostile: %s\n", err.msg);
         exit(EXIT_FAILURE);
     }
@@ -266,6 +266,12 @@ static void record(const char *token_file)
     if (send(fd, ddpi_buf_head(out), ddpi_buf_len(out), MSG_NOSIGNAL) < 0)
         die("send");
     receive(fd, heard, sizeof heard);
+    if (!ddpi_challenge_get(heard + DDPI_PREAMBLE_SIZE + DDPI_FRAME_HEADER_SIZE,
+                            DDPI_CHALLENGE_SIZE, &challenge))
+        die("a malformed challenge");
+    agent.store = challenge.store;
+    if (ddpi_credential_key(&token, &agent, handshake.key, &err) != DDP_OK)
+        die(err.msg);
     const uint8_t *said = ddpi_buf_head(out);
     ddpi_handshake_begin(&handshake);
     ddpi_handshake_add(&handshake, said, DDPI_PREAMBLE_SIZE);
@@ -275,7 +281,7 @@ static void record(const char *token_file)
     ddpi_handshake_add(&handshake, heard + DDPI_PREAMBLE_SIZE, sizeof heard - DDPI_PREAMBLE_SIZE);
     ddpi_handshake_prove(&handshake, DDPI_SIDE_CLIENT, proof);
     size_t before = ddpi_buf_len(out);
-    if (!ddpi_secret_put(out, DDPI_FRAME_PROOF, 0, proof))
+    if (!ddpi_proof_put(out, 0, proof))
         die("no memory");
     if (send(fd, ddpi_buf_head(out) + before, ddpi_buf_len(out) - before, MSG_NOSIGNAL) < 0)
         die("send");

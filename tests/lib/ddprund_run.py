@@ -22,6 +22,17 @@ def has_ipv6():
         return False
 
 
+def own_address():
+    """An address of this machine that is not loopback, or None. Nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            sock.connect(('192.0.2.1', 9))
+        except OSError:
+            return None
+        address = sock.getsockname()[0]
+    return None if address.startswith(('127.', '0.')) else address
+
+
 def connect(endpoint):
     host, _, port = endpoint.rpartition(':')
     return socket.create_connection((host.strip('[]'), int(port)), DEADLINE)

@@ -70,17 +70,40 @@ START_TEST(as_long_as_one_is_there)
     struct ddpi_admission admission;
     struct ddpi_address one = address("10.0.0.1"), two = address("10.0.0.2");
     ddpi_admission_init(&admission, seed);
-    ck_assert(!ddpi_admission_vouched(&admission, &one));
-    ddpi_admission_leave(&admission, &one);
-    ck_assert(ddpi_admission_enter(&admission, &one) && ddpi_admission_enter(&admission, &one));
-    ck_assert(ddpi_admission_vouched(&admission, &one) &&
-              !ddpi_admission_vouched(&admission, &two));
-    ddpi_admission_leave(&admission, &one);
-    ck_assert(ddpi_admission_vouched(&admission, &one));
-    ddpi_admission_leave(&admission, &one);
-    ck_assert(!ddpi_admission_vouched(&admission, &one));
-    ck_assert(ddpi_admission_enter(&admission, &one));
-    ck_assert(ddpi_admission_vouched(&admission, &one));
+    ck_assert(!ddpi_admission_vouched(&admission, &one, "j"));
+    ddpi_admission_leave(&admission, &one, "j");
+    ck_assert(ddpi_admission_enter(&admission, &one, "j") &&
+              ddpi_admission_enter(&admission, &one, "j"));
+    ck_assert(ddpi_admission_vouched(&admission, &one, "j") &&
+              !ddpi_admission_vouched(&admission, &two, "j"));
+    ddpi_admission_leave(&admission, &one, "j");
+    ck_assert(ddpi_admission_vouched(&admission, &one, "j"));
+    ddpi_admission_leave(&admission, &one, "j");
+    ck_assert(!ddpi_admission_vouched(&admission, &one, "j"));
+    ck_assert(ddpi_admission_enter(&admission, &one, "j"));
+    ck_assert(ddpi_admission_vouched(&admission, &one, "j"));
+    ddpi_admission_finish(&admission);
+}
+END_TEST
+
+/* An agent of one job says nothing for another; one of all jobs does. */
+START_TEST(each_job_by_itself)
+{
+    struct ddpi_admission admission;
+    struct ddpi_address here = address("127.0.0.1");
+    ddpi_admission_init(&admission, seed);
+    ck_assert(ddpi_admission_enter(&admission, &here, "one"));
+    ck_assert(ddpi_admission_vouched(&admission, &here, "one"));
+    ck_assert(!ddpi_admission_vouched(&admission, &here, "other") &&
+              !ddpi_admission_vouched(&admission, &here, "on") &&
+              !ddpi_admission_vouched(&admission, &here, ""));
+    ck_assert(ddpi_admission_enter(&admission, &here, ""));
+    ck_assert(ddpi_admission_vouched(&admission, &here, "other") &&
+              ddpi_admission_vouched(&admission, &here, ""));
+    ddpi_admission_leave(&admission, &here, "");
+    ck_assert(!ddpi_admission_vouched(&admission, &here, "other"));
+    ddpi_admission_leave(&admission, &here, "one");
+    ck_assert(!ddpi_admission_vouched(&admission, &here, "one"));
     ddpi_admission_finish(&admission);
 }
 END_TEST
@@ -95,15 +118,15 @@ START_TEST(many_hosts)
         for (uint32_t i = 0; i < HOSTS; i++) {
             memcpy(it.ip + 12, &i, sizeof i);
             if (round < 2)
-                ck_assert(ddpi_admission_enter(&admission, &it));
+                ck_assert(ddpi_admission_enter(&admission, &it, "j"));
             else if (i % 2 == 0)
-                ddpi_admission_leave(&admission, &it);
-            ck_assert(ddpi_admission_vouched(&admission, &it));
+                ddpi_admission_leave(&admission, &it, "j");
+            ck_assert(ddpi_admission_vouched(&admission, &it, "j"));
         }
     for (uint32_t i = 0; i < HOSTS; i += 2) {
         memcpy(it.ip + 12, &i, sizeof i);
-        ddpi_admission_leave(&admission, &it);
-        ck_assert(!ddpi_admission_vouched(&admission, &it));
+        ddpi_admission_leave(&admission, &it, "j");
+        ck_assert(!ddpi_admission_vouched(&admission, &it, "j"));
     }
     ck_assert_uint_eq(admission.hosts.count, HOSTS / 2);
     ddpi_admission_finish(&admission); /* a sanitizer sees what it forgets */
@@ -120,6 +143,7 @@ Suite *test_suite(void)
     suite_add_tcase(suite, addresses);
     TCase *counts = tcase_create("counts");
     tcase_add_test(counts, as_long_as_one_is_there);
+    tcase_add_test(counts, each_job_by_itself);
     tcase_add_test(counts, many_hosts);
     suite_add_tcase(suite, counts);
     return suite;

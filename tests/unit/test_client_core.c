@@ -352,16 +352,21 @@ START_TEST(attempts_do_not_become_too_rare)
 }
 END_TEST
 
-static void refuse(ddp_status status)
+static void refuse_on(const struct ddpi_greet_terms *terms, ddp_status status)
 {
     static const struct ddpi_preamble preamble = {DDPI_VERSION_MIN, DDPI_VERSION_MAX};
     ck_assert_uint_eq(client.sm.state, CLIENT_DIALING);
-    ddpi_client_connected(&client, &nobody_in_particular, NOW);
+    ddpi_client_connected(&client, terms, NOW);
     ddpi_client_sent(&client, ddpi_buf_len(&client.out));
     ck_assert(ddpi_preamble_put(&wire, &preamble) &&
               ddpi_refusal_put(&wire, DDPI_FRAME_BYE, 0, status, 0, ddpi_bytes_of("not you", 7)));
     deliver();
     ck_assert_uint_eq(client.sm.state, CLIENT_WAITING);
+}
+
+static void refuse(ddp_status status)
+{
+    refuse_on(&nobody_in_particular, status);
 }
 
 START_TEST(a_server_that_lets_nobody_in)
@@ -408,6 +413,35 @@ START_TEST(a_watch_is_reason_enough_to_ask_again)
     greet(1);
     struct ddpi_message asked;
     expect_asked(DDPI_OP_WATCH, &asked);
+}
+END_TEST
+
+static void no_random(void *bytes, size_t len)
+{
+    memset(bytes, 7, len);
+}
+
+/* Whoever has the port while the server is down can say "denied". */
+START_TEST(who_was_let_in_and_is_to_come_back_doubts_a_refusal)
+{
+    static const struct ddpi_credential token = {.is_token = true};
+    static const struct ddpi_identity nobody;
+    static const struct ddpi_greet_terms with_a_token = {
+        .identity = &nobody, .credential = &token, .random = no_random};
+    struct ddpi_message asked;
+    client.persists = _i == 0;
+    greet(1);
+    lose(NOW);
+    ASK(0, .op = DDPI_OP_SET, KEY("k"));
+    jitter = 0;
+    for (int i = 0; i < 3; i++) {
+        ddpi_client_tick(&client, client.at_ms);
+        refuse_on(_i == 0 ? &nobody_in_particular : &with_a_token, DDP_E_DENIED);
+        ck_assert(!client.refused);
+        ck_assert_int_eq(results[0], DDP_E_INTERNAL);
+    }
+    greet(1);
+    expect_asked(DDPI_OP_SET, &asked);
 }
 END_TEST
 
@@ -602,6 +636,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, attempts_do_not_become_too_rare, 0, 4);
     tcase_add_loop_test(tcase, a_server_that_lets_nobody_in, 0, 2);
     tcase_add_test(tcase, a_watch_is_reason_enough_to_ask_again);
+    tcase_add_loop_test(tcase, who_was_let_in_and_is_to_come_back_doubts_a_refusal, 0, 2);
     tcase_add_test(tcase, what_is_canceled);
     tcase_add_test(tcase, an_end_for_good);
     tcase_add_loop_test(tcase, servers_that_break_the_rules, 0, 5);

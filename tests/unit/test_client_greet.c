@@ -83,11 +83,11 @@ START_TEST(servers_that_are_none)
         {"H", 1, DDP_E_PROTOCOL, "not a ddprun store"},
         {"DDPS\0\0\1\0", 8, DDP_E_PROTOCOL, "not a ddprun store"},
         {"DDPS\x09\0\x09\0", 8, DDP_E_PROTOCOL, "versions 9 to 9"},
-        {"DDPS\1\0\1\0\0\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0", 24, DDP_E_PROTOCOL, "answer to HELLO"},
-        {"DDPS\1\0\1\0\0\0\0\0\2\0\0\0\0\0\0\0\0\0\0\0", 24, DDP_E_PROTOCOL, "answer to HELLO"},
-        {"DDPS\1\0\1\0\xff\xff\xff\xff\1\0\0\0\0\0\0\0\0\0\0\0", 24, DDP_E_PROTOCOL, "header"},
-        {"DDPS\1\0\1\0\0\0\0\0\2\6\0\0\0\0\0\0\0\0\0\0", 24, DDP_E_PROTOCOL, "malformed BYE"},
-        {"DDPS\1\0\1\0\x0e\0\0\0\2\7\0\0\0\0\0\0\0\0\0\0"
+        {"DDPS\3\0\3\0\0\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0", 24, DDP_E_PROTOCOL, "answer to HELLO"},
+        {"DDPS\3\0\3\0\0\0\0\0\2\0\0\0\0\0\0\0\0\0\0\0", 24, DDP_E_PROTOCOL, "answer to HELLO"},
+        {"DDPS\3\0\3\0\xff\xff\xff\xff\1\0\0\0\0\0\0\0\0\0\0\0", 24, DDP_E_PROTOCOL, "header"},
+        {"DDPS\3\0\3\0\0\0\0\0\2\6\0\0\0\0\0\0\0\0\0\0", 24, DDP_E_PROTOCOL, "malformed BYE"},
+        {"DDPS\3\0\3\0\x0e\0\0\0\2\7\0\0\0\0\0\0\0\0\0\0"
          "\0\0\0\0\0\0\0\0\2\0\0\0no",
          38, DDP_E_LIMIT, "no"},
     };

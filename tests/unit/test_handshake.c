@@ -12,7 +12,7 @@
 #include <ddprun/store.h>
 #include <stdio.h>
 
-enum { WIRE_MAX = 65536 };
+enum { WIRE_MAX = 65536, THIS_STORE = 0x5707e };
 
 static const struct ddpi_credential token = {.is_token = true,
                                              .secret = "a token of thirty-two bytes...."};
@@ -47,13 +47,15 @@ static void begin_talk(const struct ddpi_credential *of_server,
                        const struct ddpi_credential *of_client,
                        const struct ddpi_identity *identity)
 {
-    const struct ddpi_greet_terms terms = {identity, of_client, count_up};
+    const struct ddpi_greet_terms terms = {
+        .identity = identity, .credential = of_client, .random = count_up, .vouches_for = "other"};
     end_talk();
     memset(&talk, 0, sizeof talk);
     talk.gate = (struct ddpi_gate){.token = of_server, .random = count_up};
     talk.session.limits = &ddpi_kv_limits_default;
     talk.session.gate = &talk.gate;
     talk.session.must_prove = true;
+    talk.session.incarnation = THIS_STORE;
     ddpi_buf_init(&talk.to_server, WIRE_MAX);
     ddpi_buf_init(&talk.to_client, WIRE_MAX);
     talk.client_status = ddpi_greet_begin(&talk.greet, &terms, &talk.to_server, &talk.err);
@@ -93,8 +95,8 @@ static void finish_talk(void)
     }
 }
 
-static const struct ddpi_identity worker = {DDPI_ROLE_WORKER, "job", 3, false};
-static const struct ddpi_identity agent = {DDPI_ROLE_AGENT, "", 0, false};
+static const struct ddpi_identity worker = {DDPI_ROLE_WORKER, "job", 3, false, 0};
+static const struct ddpi_identity agent = {DDPI_ROLE_AGENT, "", 0, false, 0};
 
 static bool both_open(void)
 {
@@ -109,6 +111,8 @@ START_TEST(the_same_token_opens)
     ck_assert_msg(both_open(), "%s", talk.err.msg);
     ck_assert(talk.session.identity.proven && talk.session.identity.epoch == 3);
     ck_assert_str_eq(talk.session.identity.job, "job");
+    ck_assert_str_eq(talk.session.vouches_for, "other");
+    ck_assert_uint_eq(talk.session.identity.store, THIS_STORE);
     ck_assert_uint_eq(talk.greet.welcome.key_max, ddpi_kv_limits_default.key_len);
     ck_assert(talk.session.seals.on && talk.greet.seals.on);
     ck_assert_mem_eq(&talk.session.seals.in, &talk.greet.seals.out, sizeof(struct ddpi_seal));
@@ -140,7 +144,8 @@ START_TEST(a_key_opens_as_its_identity_only)
     others[0].role = DDPI_ROLE_OBSERVER;
     others[1].job[0] = 'k';
     others[2].epoch++;
-    ck_assert_int_eq(ddpi_credential_key(&token, &worker, key.secret, NULL), DDP_OK);
+    key.identity.store = THIS_STORE;
+    ck_assert_int_eq(ddpi_credential_key(&token, &key.identity, key.secret, NULL), DDP_OK);
     begin_talk(&token, &key, &worker);
     finish_talk();
     ck_assert(both_open());
@@ -148,11 +153,95 @@ START_TEST(a_key_opens_as_its_identity_only)
         begin_talk(&token, &key, &others[i]);
         ck_assert_int_eq(talk.client_status, DDP_E_DENIED);
         key.identity = others[i]; /* who lies about it gets as far as the proof */
+        key.identity.store = THIS_STORE;
         begin_talk(&token, &key, &others[i]);
         finish_talk();
         ck_assert_int_eq(talk.last_step, DDPI_STEP_DENIED);
         ck_assert(!talk.session.open);
         key.identity = worker;
+    }
+}
+END_TEST
+
+/* A store that has begun anew is another one. */
+START_TEST(a_key_fits_one_store_only)
+{
+    struct ddpi_credential key = {.identity = worker};
+    key.identity.store = THIS_STORE - 1;
+    ck_assert_int_eq(ddpi_credential_key(&token, &key.identity, key.secret, NULL), DDP_OK);
+    begin_talk(&token, &key, &worker);
+    finish_talk();
+    ck_assert(!talk.done && !talk.session.open);
+    ck_assert_int_eq(talk.client_status, DDP_E_DENIED);
+    ck_assert_ptr_nonnull(strstr(talk.err.msg, "begun anew"));
+    ck_assert_ptr_nonnull(strstr(talk.err.msg, "000000000005707d"));
+    key.identity.store = THIS_STORE; /* who lies about it gets as far as the proof */
+    begin_talk(&token, &key, &worker);
+    finish_talk();
+    ck_assert_int_eq(talk.last_step, DDPI_STEP_DENIED);
+    ck_assert(!talk.session.open);
+}
+END_TEST
+
+/* --- refusals --- */
+
+static ddp_status refuse(struct ddpi_session *session, struct ddp_error *err)
+{
+    (void)session;
+    return ddpi_error_set(err, DDP_E_DENIED, "its epoch is over");
+}
+
+/* The server says why it lets nobody in, as a connection does. */
+static void say_farewell(void)
+{
+    ddpi_dialect_native.put_farewell(&talk.session, &talk.to_client, talk.server_status,
+                                     talk.err.msg);
+}
+
+START_TEST(a_refusal_to_who_has_proven_himself_is_proven)
+{
+    size_t bits = 1;
+    for (size_t bit = 0; bit <= bits; bit++) { /* the last one stands for none */
+        last_random = 0;
+        begin_talk(&token, &token, &worker);
+        talk.session.admit = refuse;
+        serve();
+        greet();
+        serve();
+        ck_assert_int_eq(talk.last_step, DDPI_STEP_CLOSE);
+        say_farewell();
+        bits = 8 * ddpi_buf_len(&talk.to_client);
+        if (bit < bits)
+            talk.to_client.data[talk.to_client.head + bit / 8] ^= (uint8_t)(1 << bit % 8);
+        greet();
+        ck_assert(!talk.done);
+        ck_assert_int_eq(talk.greet.refusal_proven, bit == bits);
+    }
+    ck_assert_int_eq(talk.client_status, DDP_E_DENIED);
+    ck_assert_str_eq(talk.err.msg, "its epoch is over");
+    ck_assert_uint_gt(bits, 300);
+}
+END_TEST
+
+/* What anybody can say who has the port. */
+START_TEST(other_refusals_are_not)
+{
+    static const struct ddpi_preamble preamble = {DDPI_VERSION_MIN, DDPI_VERSION_MAX};
+    static const uint8_t types[] = {DDPI_FRAME_BYE, DDPI_FRAME_REFUSAL};
+    for (size_t i = 0; i < 4; i++) { /* instead of CHALLENGE, and of WELCOME */
+        begin_talk(&token, &token, &worker);
+        if (i < 2) {
+            ck_assert(ddpi_preamble_put(&talk.to_client, &preamble));
+        } else {
+            serve();
+            greet();
+        }
+        ck_assert(ddpi_refusal_put(&talk.to_client, types[i % 2], 0, DDP_E_DENIED, 0,
+                                   ddpi_bytes_of("denied, and some more", 21)));
+        ck_assert(ddpi_buf_append(&talk.to_client, (uint8_t[DDPI_SEAL_SIZE]){0}, DDPI_SEAL_SIZE));
+        greet();
+        ck_assert_int_eq(talk.client_status, DDP_E_DENIED);
+        ck_assert(!talk.greet.refusal_proven);
     }
 }
 END_TEST
@@ -197,7 +286,7 @@ START_TEST(who_wants_proof_gets_it)
     /* Nor is one that makes up a challenge, and a welcome without a proof. */
     begin_talk(&token, &token, &agent);
     ck_assert(ddpi_preamble_put(&talk.to_client, &preamble) &&
-              ddpi_secret_put(&talk.to_client, DDPI_FRAME_CHALLENGE, 0, (uint8_t[32]){0}));
+              ddpi_challenge_put(&talk.to_client, 0, &(struct ddpi_challenge){0}));
     greet();
     ck_assert_int_eq(talk.client_status, DDP_OK);
     ck_assert(ddpi_buf_append(&talk.to_client, ddpi_buf_head(&easy) + DDPI_PREAMBLE_SIZE,
@@ -265,7 +354,7 @@ START_TEST(a_proof_has_its_place)
 {
     begin_talk(&token, &token, &worker);
     ddpi_buf_truncate(&talk.to_server, DDPI_PREAMBLE_SIZE);
-    ck_assert(ddpi_secret_put(&talk.to_server, DDPI_FRAME_PROOF, 0, (uint8_t[32]){0}));
+    ck_assert(ddpi_proof_put(&talk.to_server, 0, (uint8_t[32]){0}));
     serve();
     ck_assert_int_eq(talk.server_status, DDP_E_PROTOCOL);
     /* Nor may anything be asked before it. */
@@ -353,6 +442,52 @@ static ddp_status may(const struct ddpi_identity *who, enum ddpi_op op, const ch
     return ddpi_role_permits(who, &request, &talk.err);
 }
 
+/* Its keys are those of its generation, as nobody else's worker is to find them. */
+START_TEST(a_worker_keeps_to_its_generation)
+{
+    static const enum ddpi_op changes[] = {DDPI_OP_SET, DDPI_OP_ADD, DDPI_OP_CAS, DDPI_OP_DELETE,
+                                           DDPI_OP_SET_EPHEMERAL};
+    static const char *const elsewhere[] = {"g4/k", "g2/k", "g33/k", "g3",
+                                            "k",    "",     "tcp/k", "xg3/"};
+    struct ddpi_identity of_all = worker, of_none = worker;
+    of_all.job[0] = '\0';
+    of_none.epoch = 0;
+    for (size_t op = 0; op < sizeof changes / sizeof *changes; op++) {
+        ck_assert_int_eq(may(&worker, changes[op], "g3/k"), DDP_OK);
+        ck_assert_int_eq(may(&of_all, changes[op], "g3/k"), DDP_OK);
+        for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++) {
+            ck_assert_int_eq(may(&worker, changes[op], elsewhere[i]), DDP_E_DENIED);
+            ck_assert_ptr_nonnull(strstr(talk.err.msg, "'g3/'"));
+            ck_assert_int_eq(may(&of_all, changes[op], elsewhere[i]), DDP_E_DENIED);
+            ck_assert_int_eq(may(&of_none, changes[op], elsewhere[i]), DDP_OK);
+        }
+    }
+    ck_assert_int_eq(may(&worker, DDPI_OP_TRY_GET, "g4/k"), DDP_OK);
+}
+END_TEST
+
+START_TEST(its_transactions_too)
+{
+    static const char *const keys[] = {"g3/k", "g4/k"};
+    for (uint8_t kind = DDPI_IF_VERSION; kind <= DDPI_THEN_DELETE; kind++)
+        for (size_t i = 0; i < 2; i++) {
+            struct ddpi_buf packed;
+            ddpi_buf_init(&packed, WIRE_MAX);
+            const struct ddpi_clause first = {.kind = DDPI_THEN_SET, .key = {"g3/a", 4}};
+            const struct ddpi_clause clause = {.kind = kind, .key = {keys[i], 4}};
+            ck_assert(ddpi_clauses_put(&packed, &first) && ddpi_clauses_put(&packed, &clause));
+            const struct ddpi_message request = {.op = DDPI_OP_TRANSACT,
+                                                 .clauses = {.packed = ddpi_buf_head(&packed),
+                                                             .packed_len = ddpi_buf_len(&packed),
+                                                             .count = 2}};
+            bool good = i == 0 || kind < DDPI_THEN_SET;
+            ck_assert_int_eq(ddpi_role_permits(&worker, &request, &talk.err),
+                             good ? DDP_OK : DDP_E_DENIED);
+            ddpi_buf_finish(&packed);
+        }
+}
+END_TEST
+
 START_TEST(what_roles_may_do)
 {
     static const struct ddpi_identity observer = {.role = DDPI_ROLE_OBSERVER},
@@ -411,6 +546,9 @@ Suite *test_suite(void)
     tcase_add_test(handshake, the_same_token_opens);
     tcase_add_test(handshake, another_token_is_denied);
     tcase_add_test(handshake, a_key_opens_as_its_identity_only);
+    tcase_add_test(handshake, a_key_fits_one_store_only);
+    tcase_add_test(handshake, a_refusal_to_who_has_proven_himself_is_proven);
+    tcase_add_test(handshake, other_refusals_are_not);
     tcase_add_test(handshake, who_has_to_prove_is_told_how);
     tcase_add_test(handshake, who_wants_proof_gets_it);
     tcase_add_loop_test(handshake, every_flipped_bit_keeps_it_shut, 0, 4);
@@ -422,6 +560,8 @@ Suite *test_suite(void)
     suite_add_tcase(suite, handshake);
     TCase *roles = tcase_create("roles");
     tcase_add_test(roles, what_roles_may_do);
+    tcase_add_test(roles, a_worker_keeps_to_its_generation);
+    tcase_add_test(roles, its_transactions_too);
     tcase_add_test(roles, rounds_are_for_agents_to_change);
     suite_add_tcase(suite, roles);
     return suite;

@@ -353,6 +353,7 @@ static struct ddpi_hello hello_of(uint32_t auth)
         .auth = auth,
         .identity = {.role = DDPI_ROLE_WORKER, .job = "a.job", .epoch = UINT64_MAX - 1}};
     memset(hello.nonce, 0x5a, sizeof hello.nonce);
+    memcpy(hello.vouches_for, "its.job", 8);
     return hello;
 }
 
@@ -381,6 +382,7 @@ START_TEST(hello)
                   got.identity.epoch == UINT64_MAX - 1 && !got.identity.proven);
         ck_assert_str_eq(got.identity.job, "a.job");
         ck_assert_mem_eq(got.nonce, sent.nonce, sizeof got.nonce);
+        ck_assert_str_eq(got.vouches_for, "its.job");
     }
     /* Who has nothing to prove may leave out who he is, but not say half of it. */
     bytes[0] = DDPI_AUTH_NONE;
@@ -418,26 +420,42 @@ END_TEST
 START_TEST(before_authentication_there_is_one_kibibyte)
 {
     uint8_t proof[DDPI_PROOF_SIZE] = {0};
-    ck_assert(ddpi_secret_put(&wire, DDPI_FRAME_PROOF, 0, proof));
+    ck_assert(ddpi_proof_put(&wire, 0, proof));
     ck_assert_uint_eq(
         DDPI_PREAMBLE_SIZE + DDPI_FRAME_HEADER_SIZE + DDPI_HELLO_MAX + ddpi_buf_len(&wire), 1024);
 }
 END_TEST
 
-START_TEST(challenge_and_proof)
+START_TEST(challenge)
 {
-    uint8_t sent[DDPI_PROOF_SIZE], got[DDPI_PROOF_SIZE] = {0}, bytes[DDPI_PROOF_SIZE + 1];
+    struct ddpi_challenge sent = {.store = 0x1234567890abcdef}, got = {.store = 7};
+    uint8_t bytes[sizeof sent + 1];
     struct ddpi_frame frame;
-    memset(sent, 0xa5, sizeof sent);
-    ck_assert(ddpi_secret_put(&wire, DDPI_FRAME_CHALLENGE, 3, sent));
+    memset(sent.nonce, 0xa5, sizeof sent.nonce);
+    ck_assert(ddpi_challenge_put(&wire, 3, &sent));
     ck_assert(ddpi_frame_get(ddpi_buf_head(&wire), &frame));
     ck_assert(frame.type == DDPI_FRAME_CHALLENGE && frame.id == 3);
     size_t len = take_payload(bytes, sizeof bytes);
+    ck_assert_uint_eq(len, DDPI_NONCE_SIZE + 8);
+    for (size_t cut = 0; cut < len; cut++)
+        ck_assert(!ddpi_challenge_get(bytes, cut, &got));
+    ck_assert(!ddpi_challenge_get(bytes, len + 1, &got) && got.store == 7);
+    ck_assert(ddpi_challenge_get(bytes, len, &got));
+    ck_assert(memcmp(got.nonce, sent.nonce, sizeof got.nonce) == 0 && got.store == sent.store);
+}
+END_TEST
+
+START_TEST(proof)
+{
+    uint8_t sent[DDPI_PROOF_SIZE], got[DDPI_PROOF_SIZE] = {0}, bytes[DDPI_PROOF_SIZE + 1];
+    memset(sent, 0xa5, sizeof sent);
+    ck_assert(ddpi_proof_put(&wire, 3, sent));
+    size_t len = take_payload(bytes, sizeof bytes);
     ck_assert_uint_eq(len, DDPI_PROOF_SIZE);
     for (size_t cut = 0; cut < len; cut++)
-        ck_assert(!ddpi_secret_get(bytes, cut, got));
-    ck_assert(!ddpi_secret_get(bytes, len + 1, got) && got[0] == 0);
-    ck_assert(ddpi_secret_get(bytes, len, got));
+        ck_assert(!ddpi_proof_get(bytes, cut, got));
+    ck_assert(!ddpi_proof_get(bytes, len + 1, got) && got[0] == 0);
+    ck_assert(ddpi_proof_get(bytes, len, got));
     ck_assert_mem_eq(got, sent, sizeof got);
 }
 END_TEST
@@ -514,7 +532,8 @@ Suite *test_suite(void)
     tcase_add_test(tcase, hello);
     tcase_add_test(tcase, hello_with_a_bad_identity);
     tcase_add_test(tcase, before_authentication_there_is_one_kibibyte);
-    tcase_add_test(tcase, challenge_and_proof);
+    tcase_add_test(tcase, challenge);
+    tcase_add_test(tcase, proof);
     tcase_add_test(tcase, welcome);
     tcase_add_test(tcase, refusal);
     tcase_add_test(tcase, types_are_unique);

@@ -16,6 +16,7 @@
 
 enum { PATH_TEXT = 256 };
 
+#define STORE  "1234567890abcdef "
 #define DIGITS "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 
 static char dir[PATH_TEXT / 2], path[PATH_TEXT];
@@ -91,12 +92,12 @@ END_TEST
 
 START_TEST(a_key_is_read)
 {
-    write_text("ddprun-key 1 worker job.1 42 " DIGITS "\n");
+    write_text("ddprun-key 2 worker job.1 42 " STORE DIGITS "\n");
     ck_assert_int_eq(ddpi_token_read(path, &got, &err), DDP_OK);
     ck_assert(!got.is_token && got.identity.role == DDPI_ROLE_WORKER && got.identity.epoch == 42);
     ck_assert_str_eq(got.identity.job, "job.1");
     ck_assert_uint_eq(got.secret[1], 0x11);
-    write_text("ddprun-key 1 observer - 0 " DIGITS "\n");
+    write_text("ddprun-key 2 observer - 0 " STORE DIGITS "\n");
     ck_assert_int_eq(ddpi_token_read(path, &got, &err), DDP_OK);
     ck_assert(got.identity.role == DDPI_ROLE_OBSERVER && got.identity.job[0] == '\0');
 }
@@ -105,8 +106,9 @@ END_TEST
 START_TEST(a_key_line_reads_as_the_key_it_was_made_of)
 {
     struct ddpi_credential token = {.is_token = true, .secret = {9, 8, 7}};
-    const struct ddpi_identity identities[] = {{DDPI_ROLE_OBSERVER, "", 0, false},
-                                               {DDPI_ROLE_WORKER, "j", INT64_MAX, false}};
+    const struct ddpi_identity identities[] = {
+        {DDPI_ROLE_OBSERVER, "", 0, false, 0x1234567890abcdef},
+        {DDPI_ROLE_WORKER, "j", INT64_MAX, false, 0x1234567890abcdef}};
     for (size_t i = 0; i < 2; i++) {
         char line[DDPI_KEY_LINE];
         uint8_t key[DDPI_KEY_SIZE];
@@ -117,6 +119,23 @@ START_TEST(a_key_line_reads_as_the_key_it_was_made_of)
         ck_assert_int_eq(ddpi_credential_key(&token, &identities[i], token.secret, &err), DDP_OK);
         ck_assert_mem_eq(key, token.secret, sizeof key);
         ck_assert_int_eq(ddpi_token_key_line(&got, &identities[1 - i], line, &err), DDP_E_DENIED);
+    }
+}
+END_TEST
+
+START_TEST(numbers_of_stores)
+{
+    char text[DDPI_STORE_NUMBER];
+    uint64_t number;
+    ddpi_store_number_put(0x00000000a0b0c0d0, text);
+    ck_assert_str_eq(text, "00000000a0b0c0d0");
+    ck_assert_int_eq(ddpi_store_number_get(text, &number, &err), DDP_OK);
+    ck_assert_uint_eq(number, 0xa0b0c0d0);
+    static const char *const bad[] = {
+        "", "0", "00000000a0b0c0d", "00000000a0b0c0d0f", "00000000a0b0c0dx", "0x000000a0b0c0d0"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        ck_assert_int_eq(ddpi_store_number_get(bad[i], &number, &err), DDP_E_INVALID);
+        ck_assert_ptr_nonnull(strstr(err.msg, "16 hexadecimal digits"));
     }
 }
 END_TEST
@@ -147,17 +166,21 @@ START_TEST(other_content_is_refused)
         "0" DIGITS "0\n",
         DIGITS "\r\n",
         "g0112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\n",
-        "ddprun-key 1 worker j 1 " DIGITS,
-        "ddprun-key 1 worker j 1 " DIGITS " \n",
-        "ddprun-key 1 worker j 1 " DIGITS "0\n",
+        "ddprun-key 2 worker j 1 " STORE DIGITS,
+        "ddprun-key 2 worker j 1 " STORE DIGITS " \n",
+        "ddprun-key 2 worker j 1 " STORE DIGITS "0\n",
         "ddprun-key 1 worker j 1\n",
-        "ddprun-key 1 worker  1 " DIGITS "\n",
-        "ddprun-key 1 worker .j 1 " DIGITS "\n",
-        "ddprun-key 1 worker j -1 " DIGITS "\n",
-        "ddprun-key 1 worker j x " DIGITS "\n",
-        "ddprun-key 1 root j 1 " DIGITS "\n",
+        "ddprun-key 2 worker  1 " STORE DIGITS "\n",
+        "ddprun-key 2 worker .j 1 " STORE DIGITS "\n",
+        "ddprun-key 2 worker j -1 " STORE DIGITS "\n",
+        "ddprun-key 2 worker j x " STORE DIGITS "\n",
+        "ddprun-key 2 root j 1 " STORE DIGITS "\n",
+        "ddprun-key 3 worker j 1 " STORE DIGITS "\n",
+        "ddprun-key 1 worker j 1 " DIGITS "\n",
         "ddprun-key 2 worker j 1 " DIGITS "\n",
-        "ddprun-kex 1 worker j 1 " DIGITS "\n",
+        "ddprun-key 2 worker j 1 0123 " DIGITS "\n",
+        "ddprun-key 2 worker j 1 x123456789abcdef " DIGITS "\n",
+        "ddprun-kex 2 worker j 1 " STORE DIGITS "\n",
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         write_text(texts[i]);
@@ -376,6 +399,7 @@ Suite *test_suite(void)
     tcase_add_test(reading, a_token_is_read);
     tcase_add_test(reading, a_key_is_read);
     tcase_add_test(reading, a_key_line_reads_as_the_key_it_was_made_of);
+    tcase_add_test(reading, numbers_of_stores);
     tcase_add_test(reading, the_longest_line_fits);
     tcase_add_test(reading, other_content_is_refused);
     tcase_add_test(reading, a_file_that_others_can_read_is_refused);

@@ -23,7 +23,7 @@ static void make_dir(void)
 {
     ck_assert_ptr_nonnull(mkdtemp(dir));
     snprintf(path, sizeof path, "%s/token", dir);
-    keys = (struct worker_keys){.job = "train", .token_file = path, .wanted = true};
+    keys = (struct worker_keys){.job = "train", .token_file = path, .wanted = true, .store = 42};
 }
 
 static void remove_dir(void)
@@ -53,6 +53,7 @@ START_TEST(it_is_the_key_of_a_worker_in_its_generation)
         ck_assert_int_eq(key.identity.role, DDPI_ROLE_WORKER);
         ck_assert_str_eq(key.identity.job, "train");
         ck_assert_uint_eq(key.identity.epoch, generation);
+        ck_assert_uint_eq(key.identity.store, 42);
         ck_assert_int_eq(ddpi_credential_key(&token, &key.identity, from_token, &err), DDP_OK);
         ck_assert_int_eq(ddpi_credential_key(&key, &key.identity, from_key, &err), DDP_OK);
         ck_assert_mem_eq(from_token, from_key, DDPI_KEY_SIZE);

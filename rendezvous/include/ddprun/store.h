@@ -26,7 +26,9 @@
  * them twice. While there is no connection a call waits for one until its deadline, then
  * DDP_E_UNREACHABLE. A server that is there but does not let the handle in any more (its epoch was
  * fenced, say) ends all calls at once with its reason, DDP_E_DENIED or DDP_E_PROTOCOL; it is asked
- * again, every two seconds at most, for a new call or for what is watched. (The call that looks up
+ * again, every two seconds at most, for a new call or for what is watched. But a handle that proves
+ * a token, or keeps sessions, and was let in once, believes only a server that proves itself, too:
+ * what else answers at its port counts as no connection. (The call that looks up
  * a name which only DNS knows is the exception, as in ddp_store_connect().) With
  * DDP_STORE_NO_RECONNECT the first loss is the end of the handle. Errors: every call returns a
  * ddp_status (see ddprun/status.h) and, when it fails, fills @err if it is not NULL. Any call may
@@ -70,8 +72,8 @@ enum ddp_store_auth {
     DDP_STORE_AUTH_DEFAULT = 0, /* with token_file or token_fd, if one is given, else not */
     DDP_STORE_AUTH_NONE = 1,    /* not, even so */
     DDP_STORE_AUTH_TOKEN = 2,   /* by token_file or token_fd */
-    /* The same, but not towards a server on a loopback address, where none asks for it; token_file
-     * is read only when it is needed. */
+    /* The same; but where there is no such token_file, a server on a loopback address is talked to
+     * without it. token_file is read when there is a connection. */
     DDP_STORE_AUTH_BEYOND_LOOPBACK = 3
 };
 
@@ -80,7 +82,7 @@ enum ddp_store_auth {
  * handle stays usable. */
 enum ddp_store_role {
     DDP_STORE_AGENT = 0,
-    DDP_STORE_WORKER = 1,  /* read, and change keys */
+    DDP_STORE_WORKER = 1,  /* read, and change keys: of epoch N, unless that is 0, "gN/..." only */
     DDP_STORE_OBSERVER = 2 /* read */
 };
 
