@@ -177,7 +177,8 @@ static const struct option table[] = {
      "in both",
      parse_backend, FIELD(rdzv_backend), 0, 0},
     {"rdzv-endpoint", 0, "HOST[:PORT]", "PET_RDZV_ENDPOINT", NULL, MEETING,
-     "several nodes: the job's store, which is a ddprund, or else the node that has this address "
+     "several nodes: the job's store, which is a ddprund, or, if this machine has none there, the "
+     "node that has this address "
      "(port 29400 unless given). One node: c10d: loopback address of its store (port 0 or none: a "
      "free one); static: MASTER_ADDR and MASTER_PORT",
      parse_endpoint, FIELD(rdzv_endpoint), 0, 0},

@@ -7,6 +7,7 @@
  *   listening --SIGTERM--> draining --nobody waits, time is up, second signal--> stopped
  */
 #include "ddprund_options.h"
+#include "endpoint_mark.h"
 #include "error.h"
 #include "logfile.h"
 #include "mem.h"
@@ -61,6 +62,7 @@ struct daemon {
     struct ddpi_server *server;
     struct ddpi_state *state; /* NULL: the store is in memory only */
     char *home_token;         /* where the user's own is; NULL: it is not used */
+    uint32_t adopted;         /* listening sockets that a service manager has handed over */
     bool draining;
     bool stopped;
     int code; /* to exit with */
@@ -77,6 +79,51 @@ static void notify(struct daemon *daemon, const char *state)
     struct ddp_error err;
     if (systemd_notify(daemon->notify_socket, state, &err) != DDP_OK)
         ddpi_log(&daemon->logfile.log, DDPI_LOG_WARN, "%s", err.msg);
+}
+
+/* ---- its endpoints --------------------------------------------------------------------------- */
+
+/* Do with each endpoint that others know, which is one whose port was given. */
+static void for_endpoints(struct daemon *daemon,
+                          void (*act)(struct daemon *, const char *, uint16_t))
+{
+    static const struct ddprund_listen standard = {.count = 1, .at[0].endpoint.port = DDPRUND_PORT};
+    const struct ddprund_listen *listen = &daemon->options.listen;
+    const char *text;
+    if (daemon->adopted + listen->count == 0)
+        listen = &standard;
+    for (size_t i = 0; (text = ddpi_server_endpoint_at(daemon->server, i)) != NULL; i++) {
+        struct ddpi_endpoint endpoint;
+        size_t given = i - daemon->adopted;
+        bool known =
+            i < daemon->adopted || (given < listen->count && listen->at[given].endpoint.port != 0);
+        if (known && ddpi_parse_endpoint(text, &endpoint, NULL) == DDP_OK)
+            act(daemon, endpoint.host, endpoint.port);
+    }
+}
+
+static void leave_mark(struct daemon *daemon, const char *host, uint16_t port)
+{
+    struct ddp_error err;
+    if (endpoint_mark_leave(host, port, &err) != DDP_OK)
+        ddpi_log(
+            &daemon->logfile.log, DDPI_LOG_WARN,
+            "no mark for port %u (%s): a node that is started while ddprund is down could take "
+            "its place; give it --rdzv-conf=is_host=false",
+            port, err.msg);
+}
+
+static void remove_mark(struct daemon *daemon, const char *host, uint16_t port)
+{
+    (void)daemon;
+    endpoint_mark_remove(host, port);
+}
+
+/* What has neither a state nor a job loses nothing when another takes its place. */
+static void remove_marks(struct daemon *daemon)
+{
+    if (daemon->state == NULL && ddpi_server_stats(daemon->server).members == 0)
+        for_endpoints(daemon, remove_mark);
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
@@ -128,6 +175,7 @@ static void drain(struct daemon *daemon, int signum)
         return;
     }
     daemon->draining = true;
+    remove_marks(daemon); /* while it listens */
     ddpi_log(&daemon->logfile.log, DDPI_LOG_INFO,
              "%s: no new connections; %" PRIu64 " waiting requests have %" PRIu64 " ms",
              strsignal(signum), ddpi_server_stats(daemon->server).waits,
@@ -322,13 +370,12 @@ static ddp_status listen_everywhere(struct daemon *daemon, struct ddp_error *err
         .endpoint = {.host = "127.0.0.1", .port = DDPRUND_PORT, .has_port = true}};
     const struct ddprund_listen *listen = &daemon->options.listen;
     const struct ddprund_listen *data_ports = &daemon->options.data_ports;
-    uint32_t adopted = 0;
     ddp_status status = give_own_token(daemon, err);
     if (status == DDP_OK)
-        status = adopt_sockets(daemon, &adopted, err);
+        status = adopt_sockets(daemon, &daemon->adopted, err);
     for (uint32_t i = 0; status == DDP_OK && i < listen->count; i++)
         status = listen_at(daemon, &listen->at[i], err);
-    if (status == DDP_OK && adopted + listen->count == 0)
+    if (status == DDP_OK && daemon->adopted + listen->count == 0)
         status = listen_at(daemon, &standard, err);
     for (uint32_t i = 0; status == DDP_OK && i < data_ports->count; i++)
         status = listen_at(daemon, &data_ports->at[i], err);
@@ -380,6 +427,7 @@ static int serve(struct daemon *daemon)
         return fail(EXIT_CONFIG, &err);
     }
     watch_signals(daemon);
+    for_endpoints(daemon, leave_mark);
     announce(daemon);
     uv_run(&daemon->loop, UV_RUN_DEFAULT);
     return daemon->code;

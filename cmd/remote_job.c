@@ -3,7 +3,8 @@
  * Owns the server and the client.
  *
  * Who has the store is not guessed from names: whoever has the endpoint's address tries to bind it,
- * and becomes a client like all others when somebody else has. The address is looked up by a thread
+ * and becomes a client like all others when somebody else has, or when a ddprund that is down for
+ * the moment has left a mark there (endpoint_mark.h). The address is looked up by a thread
  * of libuv's, as a resolver may take long: meanwhile the loop serves signals and the deadline.
  */
 #include "remote_job.h"
@@ -150,6 +151,9 @@ static ddp_status host_store(struct remote_job *job, const struct addrinfo *info
                               "this node is to have the store (is_host), and the name '%s' has no "
                               "address; give one of this machine's",
                               config->endpoint.host);
+    if (config->is_host < 0 && endpoint_mark_find(host, config->endpoint.port, job->mark))
+        return DDP_OK;
+    job->mark[0] = '\0';
     job->log = (struct ddpi_log){remote_job_on_log, job->membership, DDPI_LOG_WARN};
     const struct ddpi_server_options options = {.auth = config->auth,
                                                 .trust_local_users = config->trust_local_users,
@@ -220,6 +224,16 @@ static void note_store(struct remote_job *job)
         keys->wanted = ddpi_round_met(job->round, &keys->store);
 }
 
+static void tell_lost(struct remote_job *job, const char *why)
+{
+    membership_say(job->membership, "the store at %s: %s; trying again", job->config->store, why);
+    if (job->mark[0] != '\0')
+        membership_say(job->membership,
+                       "that endpoint is a ddprund's, by its mark %s: start it again, or let this "
+                       "node take its place: --rdzv-conf=is_host=true",
+                       job->mark);
+}
+
 static void on_state(void *ctx, enum ddp_store_uv_state state, const char *why)
 {
     struct remote_job *job = ctx;
@@ -235,8 +249,7 @@ static void on_state(void *ctx, enum ddp_store_uv_state state, const char *why)
     if (connected && job->told)
         membership_say(job->membership, "connected to the store at %s again", job->config->store);
     else if (!connected && !job->told)
-        membership_say(job->membership, "the store at %s: %s; trying again", job->config->store,
-                       why);
+        tell_lost(job, why);
     if (!connected)
         membership_cut(job->membership);
     job->told = !connected;

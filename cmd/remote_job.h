@@ -1,11 +1,12 @@
 /*
  * remote_job.h - this node's way to the rounds of a job of several: a member at a store, which is a
- * ddprund's, another node's, or, when nobody else has it and the endpoint is an address of this
- * machine, one in this very process.
+ * ddprund's, another node's, or, when nobody else has it, the endpoint is an address of this
+ * machine, and no ddprund of this machine has it as its own, one in this very process.
  */
 #ifndef CMD_REMOTE_JOB_H
 #define CMD_REMOTE_JOB_H
 
+#include "endpoint_mark.h"
 #include "guard.h"
 #include "membership.h"
 #include "parse.h"
@@ -41,6 +42,7 @@ struct remote_job {
     ddp_round *round;                 /* NULL: until then, and in the end */
     struct ddpi_server *server;       /* NULL: the store is somebody else's */
     struct ddpi_log log;              /* of that server, to whom it may concern */
+    char mark[ENDPOINT_MARK_PATH];    /* of the ddprund whose the endpoint is; "": there is none */
     bool connected;                   /* as told last */
     bool told;
     bool left;

@@ -101,6 +101,16 @@ static void server_start(struct server *server)
     fclose(lines);
 }
 
+/* A server that is killed leaves a mark that the endpoint is its own. */
+static void forget_mark(const struct server *server)
+{
+    char path[sizeof server->folder + 64];
+    snprintf(path, sizeof path, "%s/ddprun/store-127.0.0.1:%u", server->folder, server->port);
+    (void)!unlink(path);
+    snprintf(path, sizeof path, "%s/ddprun", server->folder);
+    (void)!rmdir(path);
+}
+
 static void server_kill(struct server *server)
 {
     int status;
@@ -117,6 +127,7 @@ static void remove_files(const struct server *server)
         snprintf(file, sizeof file, "%s%s", server->state, suffixes[i]);
         unlink(file);
     }
+    forget_mark(server);
     ck_assert_int_eq(rmdir(server->folder), 0);
 }
 
@@ -376,6 +387,7 @@ static void history_run(unsigned seed)
     snprintf(run.server.folder, sizeof run.server.folder, "%s/history.XXXXXX",
              tmp != NULL ? tmp : "/tmp");
     ck_assert_ptr_nonnull(mkdtemp(run.server.folder));
+    setenv("XDG_RUNTIME_DIR", run.server.folder, 1); /* marks of servers that were killed */
     snprintf(run.server.state, sizeof run.server.state, "%s/state", run.server.folder);
     server_start(&run.server);
     run.cutter = cutter_start((uint16_t)run.server.port, seed);

@@ -197,6 +197,7 @@ class DdprunCase(unittest.TestCase):
         self.tmp = self.folder / 'tmp'
         self.tmp.mkdir()
         self.env = clean_environment()
+        self.env['XDG_RUNTIME_DIR'] = str(self.folder / 'run')
         self.jobs = []
         self.addCleanup(self._check_nothing_left)
 

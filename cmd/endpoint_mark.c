@@ -1,0 +1,150 @@
+/*
+ * endpoint_mark.c - leaves and finds marks. Owns no file longer than a call.
+ */
+#include "endpoint_mark.h"
+
+#include "error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SYSTEM_DIR "/run/ddprun"
+
+enum { TEXT_MAX = 256, DIRS_MAX = 4 };
+
+/* --- places --- */
+
+/* From an absolute directory in the environment, @name; false: it is none. */
+static bool in_env(const char *name, const char *behind, char ret[ENDPOINT_MARK_PATH])
+{
+    const char *value = getenv(name);
+    if (value == NULL || value[0] != '/')
+        return false;
+    size_t len = strcspn(value, ":"); /* a service manager's may be several */
+    return snprintf(ret, ENDPOINT_MARK_PATH, "%.*s%s", (int)len, value, behind) <
+           ENDPOINT_MARK_PATH;
+}
+
+/* The user's, where the system has no runtime directory for him. */
+static bool state_dir(char ret[ENDPOINT_MARK_PATH])
+{
+    return in_env("XDG_STATE_HOME", "/ddprun", ret) || in_env("HOME", "/.local/state/ddprun", ret);
+}
+
+static bool own_dir(char ret[ENDPOINT_MARK_PATH])
+{
+    if (in_env("RUNTIME_DIRECTORY", "", ret) || in_env("XDG_RUNTIME_DIR", "/ddprun", ret))
+        return true;
+    if (geteuid() != 0)
+        return state_dir(ret);
+    snprintf(ret, ENDPOINT_MARK_PATH, "%s", SYSTEM_DIR);
+    return true;
+}
+
+/* All where there may be marks that concern this user. */
+static size_t all_dirs(char dirs[DIRS_MAX][ENDPOINT_MARK_PATH])
+{
+    size_t count = 0;
+    snprintf(dirs[count++], ENDPOINT_MARK_PATH, "%s", SYSTEM_DIR);
+    count += in_env("RUNTIME_DIRECTORY", "", dirs[count]);
+    count += in_env("XDG_RUNTIME_DIR", "/ddprun", dirs[count]);
+    count += state_dir(dirs[count]);
+    return count;
+}
+
+static bool path_in(const char *dir, const char *host, uint16_t port, char ret[ENDPOINT_MARK_PATH])
+{
+    bool v6 = strchr(host, ':') != NULL;
+    return snprintf(ret, ENDPOINT_MARK_PATH, v6 ? "%s/store-[%s]:%u" : "%s/store-%s:%u", dir, host,
+                    port) < ENDPOINT_MARK_PATH;
+}
+
+/* --- what is in them --- */
+
+/* This start of the machine, and this network of it: "UUID net:[NUMBER]". */
+static void describe_here(char ret[TEXT_MAX])
+{
+    char boot[64] = "", net[64] = "";
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t len = fd >= 0 ? read(fd, boot, sizeof boot - 1) : 0;
+    if (fd >= 0)
+        close(fd);
+    boot[len > 0 ? len : 0] = '\0';
+    boot[strcspn(boot, "\n")] = '\0';
+    len = readlink("/proc/self/ns/net", net, sizeof net - 1);
+    net[len > 0 ? len : 0] = '\0';
+    snprintf(ret, TEXT_MAX, "%s %s\n", boot, net);
+}
+
+static ddp_status make_dirs(const char *dir, struct ddp_error *err)
+{
+    char path[ENDPOINT_MARK_PATH];
+    snprintf(path, sizeof path, "%s", dir);
+    for (char *at = path; (at = strchr(at + 1, '/')) != NULL; *at = '/') {
+        *at = '\0';
+        if (mkdir(path, S_IRWXU) != 0 && errno != EEXIST)
+            return ddpi_error_sys(err, errno, "cannot make '%s'", path);
+    }
+    /* The system's is for all to look at. */
+    if (mkdir(path, 0755) != 0 && errno != EEXIST)
+        return ddpi_error_sys(err, errno, "cannot make '%s'", path);
+    return DDP_OK;
+}
+
+ddp_status endpoint_mark_leave(const char *host, uint16_t port, struct ddp_error *err)
+{
+    char dir[ENDPOINT_MARK_PATH], path[ENDPOINT_MARK_PATH], text[TEXT_MAX];
+    if (!own_dir(dir) || !path_in(dir, host, port, path))
+        return ddpi_error_set(
+            err, DDP_E_NOT_FOUND,
+            "there is no directory for it: neither XDG_RUNTIME_DIR nor HOME is set");
+    ddp_status status = make_dirs(dir, err);
+    if (status != DDP_OK)
+        return status;
+    describe_here(text);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0644);
+    if (fd < 0)
+        return ddpi_error_sys(err, errno, "cannot open '%s'", path);
+    if (fchmod(fd, 0644) != 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
+        status = ddpi_error_sys(err, errno, "cannot write '%s'", path);
+    close(fd);
+    return status;
+}
+
+void endpoint_mark_remove(const char *host, uint16_t port)
+{
+    char dir[ENDPOINT_MARK_PATH], path[ENDPOINT_MARK_PATH];
+    if (own_dir(dir) && path_in(dir, host, port, path))
+        (void)unlink(path);
+}
+
+/* It is of this start and this network. */
+static bool counts(const char *path)
+{
+    char here[TEXT_MAX], text[TEXT_MAX] = "";
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return false;
+    ssize_t len = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[len > 0 ? len : 0] = '\0';
+    describe_here(here);
+    return strcmp(text, here) == 0;
+}
+
+bool endpoint_mark_find(const char *host, uint16_t port, char ret_path[ENDPOINT_MARK_PATH])
+{
+    char dirs[DIRS_MAX][ENDPOINT_MARK_PATH];
+    const char *const hosts[] = {host, strchr(host, ':') != NULL ? "::" : "0.0.0.0"};
+    size_t count = all_dirs(dirs);
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < sizeof hosts / sizeof *hosts; k++)
+            if (path_in(dirs[i], hosts[k], port, ret_path) && counts(ret_path))
+                return true;
+    return false;
+}
