@@ -229,14 +229,14 @@ void ddpi_seals_begin(struct ddpi_seals *seals, const struct ddpi_handshake *han
 
 /* The number in the sequence and the frame are not beside each other in memory: so one key hashes
  * the frame, and the other one what came of that, with the number. */
-static void make_seal(const struct ddpi_seal *seal, const uint8_t *frame, size_t len,
-                      uint8_t ret[DDPI_SEAL_SIZE])
+void ddpi_seal_make(const struct ddpi_seal *seal, uint64_t sequence, const void *frame, size_t len,
+                    uint8_t ret[DDPI_SEAL_SIZE])
 {
     uint8_t hash[crypto_shorthash_siphashx24_BYTES];
     struct label outer = {0};
     crypto_shorthash_siphashx24(hash, frame, len, seal->keys[0]);
     add_bytes(&outer, hash, sizeof hash);
-    add_number(&outer, seal->sequence, 8);
+    add_number(&outer, sequence, 8);
     crypto_shorthash_siphashx24(ret, outer.bytes, outer.len, seal->keys[1]);
 }
 
@@ -245,7 +245,8 @@ bool ddpi_seals_put(struct ddpi_seals *seals, struct ddpi_buf *out, size_t befor
     uint8_t mac[DDPI_SEAL_SIZE];
     if (!put || !seals->on)
         return put;
-    make_seal(&seals->out, ddpi_buf_head(out) + before, ddpi_buf_len(out) - before, mac);
+    ddpi_seal_make(&seals->out, seals->out.sequence, ddpi_buf_head(out) + before,
+                   ddpi_buf_len(out) - before, mac);
     if (!ddpi_buf_append(out, mac, sizeof mac)) {
         ddpi_buf_truncate(out, before);
         return false;
@@ -257,7 +258,7 @@ bool ddpi_seals_put(struct ddpi_seals *seals, struct ddpi_buf *out, size_t befor
 bool ddpi_seals_check(struct ddpi_seals *seals, const uint8_t *frame, size_t len)
 {
     uint8_t wanted[DDPI_SEAL_SIZE];
-    make_seal(&seals->in, frame, len, wanted);
+    ddpi_seal_make(&seals->in, seals->in.sequence, frame, len, wanted);
     if (sodium_memcmp(wanted, frame + len, sizeof wanted) != 0)
         return false;
     seals->in.sequence++;

@@ -3,9 +3,12 @@
  * they are part of an edge.
  *
  *     QUEUE -> CONNECT (TCP only) -> ANSWER -> an edge, or GONE
+ *       ^                              |
+ *       +-- sent away -----------------+
  *
- * An attempt that the other side closes, or refuses, means that the rank is gone: a rank accepts
- * from the moment at which its card can be read until it gives its communicator back.
+ * An attempt that nobody listens to means that the rank is gone: a rank accepts from the moment at
+ * which its card can be read until it gives its communicator back. A connection that is closed does
+ * not, by itself: a rank that many want to see sends away who has not proven itself yet.
  */
 #include "handshake.h"
 
@@ -56,8 +59,10 @@ static const struct ddpi_edge_ops nothing_ops = {
 
 void ddpi_attempt_clear(struct ddpi_attempt *attempt)
 {
-    *attempt = (struct ddpi_attempt){
-        .edge = {.ops = &nothing_ops, .control.fd = -1}, .answer.fd = -1, .data_fd = -1};
+    *attempt =
+        (struct ddpi_attempt){.edge = {.ops = &nothing_ops, .control.fd = -1},
+                              .main.fd = -1,
+                              .data.fd = -1};
 }
 
 static void unwatch(const struct ddpi_meeting *meeting, int fd)
@@ -66,15 +71,17 @@ static void unwatch(const struct ddpi_meeting *meeting, int fd)
         epoll_ctl(meeting->events, EPOLL_CTL_DEL, fd, NULL);
 }
 
+static void hang_up(struct ddpi_meeting *meeting)
+{
+    struct ddpi_attempt *attempt = &meeting->attempt;
+    ddpi_greeting_drop(&attempt->main);
+    ddpi_greeting_drop(&attempt->data);
+}
+
 static void let_go(struct ddpi_meeting *meeting)
 {
     struct ddpi_attempt *attempt = &meeting->attempt;
-    unwatch(meeting, attempt->answer.fd);
-    unwatch(meeting, attempt->data_fd);
-    ddpi_incoming_drop(&attempt->answer);
-    if (attempt->data_fd >= 0)
-        close(attempt->data_fd);
-    attempt->data_fd = -1;
+    hang_up(meeting);
     ddpi_shm_destroy(attempt->segment);
     attempt->segment = NULL;
 }
@@ -90,17 +97,22 @@ static bool means_gone(int error)
     return error == ECONNREFUSED || error == ECONNRESET || error == EPIPE;
 }
 
-void ddpi_attempt_break(struct ddpi_meeting *meeting)
+/* No failure of this call. */
+static ddp_status gone(struct ddpi_meeting *meeting)
 {
     let_go(meeting);
     meeting->attempt.stage = DDPI_ATTEMPT_GONE;
     meeting->attempt.edge.broken = "has died or has left the communicator";
+    return DDP_OK;
 }
 
-/* No failure of this call. */
-static ddp_status gone(struct ddpi_meeting *meeting)
+/* If it is gone, nobody will listen the next time. */
+static ddp_status sent_away(struct ddpi_meeting *meeting)
 {
-    ddpi_attempt_break(meeting);
+    struct ddpi_attempt *attempt = &meeting->attempt;
+    hang_up(meeting);
+    attempt->stage = DDPI_ATTEMPT_QUEUE;
+    attempt->retry_ms = attempt->turn > 1 ? ddpi_now_ms(&ddpi_clock_monotonic) + RETRY_MS : 0;
     return DDP_OK;
 }
 
@@ -123,36 +135,43 @@ static ddp_status watch(struct ddpi_meeting *meeting, int fd, struct ddp_error *
     return DDP_OK;
 }
 
-static ddp_status greet(struct ddpi_meeting *meeting, int fd, enum ddpi_greeting_kind kind,
-                        const int *fds, size_t nfds, struct ddp_error *err)
+static ddp_status greet(struct ddpi_meeting *meeting, struct ddpi_greeting *greeting,
+                        enum ddpi_greeting_kind kind, struct ddp_error *err)
 {
     const struct ddpi_attempt *attempt = &meeting->attempt;
+    const struct ddpi_hello hello = {.kind = kind,
+                                     .link = attempt->link,
+                                     .from = meeting->rank,
+                                     .to = attempt->edge.peer,
+                                     .attempt = attempt->turn};
+    const struct ddpi_greeting_terms terms = {&meeting->key, meeting->card.id, attempt->card.id};
     struct ddp_error cause = {0};
-    ddp_status status =
-        ddpi_greet(fd, kind, attempt->link, meeting->rank, &attempt->card, fds, nfds, &cause);
+    ddp_status status = ddpi_greeting_begin(greeting, &hello, &terms, &cause);
     if (status == DDP_OK)
         return DDP_OK;
-    return means_gone(cause.sys_errno) ? gone(meeting)
-                                       : ddpi_error_set(err, status, "%s", cause.msg);
+    if (means_gone(cause.sys_errno))
+        return sent_away(meeting);
+    if (err != NULL)
+        *err = cause;
+    return status;
 }
 
 static ddp_status connect_shm(struct ddpi_meeting *meeting, struct ddp_error *err)
 {
     struct ddpi_attempt *attempt = &meeting->attempt;
-    int error = ddpi_begin_local(attempt->card.local, &attempt->answer.fd);
+    int error = ddpi_begin_local(attempt->card.local, &attempt->main.fd);
     if (error == EAGAIN) {
         attempt->retry_ms = ddpi_now_ms(&ddpi_clock_monotonic) + RETRY_MS;
         return DDP_OK;
     }
     if (error != 0)
         return not_reached(meeting, error, err);
-    attempt->answer.local = true;
-    ddp_status status = watch(meeting, attempt->answer.fd, err);
+    attempt->main.local = true;
+    ddp_status status = watch(meeting, attempt->main.fd, err);
     if (status != DDP_OK)
         return status;
     attempt->stage = DDPI_ATTEMPT_ANSWER;
-    const int fds[] = {ddpi_shm_fd(attempt->segment), meeting->bell};
-    return greet(meeting, attempt->answer.fd, DDPI_GREET_SHM, fds, 2, err);
+    return greet(meeting, &attempt->main, DDPI_GREET_SHM, err);
 }
 
 static ddp_status begin_tcp(struct ddpi_meeting *meeting, int *fd, struct ddp_error *err)
@@ -169,9 +188,9 @@ static ddp_status connect_tcp(struct ddpi_meeting *meeting, struct ddp_error *er
 {
     struct ddpi_attempt *attempt = &meeting->attempt;
     attempt->stage = DDPI_ATTEMPT_CONNECT;
-    ddp_status status = begin_tcp(meeting, &attempt->answer.fd, err);
+    ddp_status status = begin_tcp(meeting, &attempt->main.fd, err);
     if (status == DDP_OK && attempt->stage == DDPI_ATTEMPT_CONNECT)
-        status = begin_tcp(meeting, &attempt->data_fd, err);
+        status = begin_tcp(meeting, &attempt->data.fd, err);
     return status;
 }
 
@@ -179,69 +198,117 @@ static ddp_status start(struct ddpi_meeting *meeting, struct ddp_error *err)
 {
     if (meeting->attempt.retry_ms > ddpi_now_ms(&ddpi_clock_monotonic))
         return DDP_OK;
+    meeting->attempt.turn++;
     return meeting->attempt.segment != NULL ? connect_shm(meeting, err) : connect_tcp(meeting, err);
 }
 
 static ddp_status greet_tcp(struct ddpi_meeting *meeting, struct ddp_error *err)
 {
     struct ddpi_attempt *attempt = &meeting->attempt;
-    int control = ddpi_connect_result(attempt->answer.fd);
-    int data = ddpi_connect_result(attempt->data_fd);
+    int control = ddpi_connect_result(attempt->main.fd);
+    int data = ddpi_connect_result(attempt->data.fd);
     if (control == EINPROGRESS || (control == 0 && data == EINPROGRESS))
         return DDP_OK;
     if (control != 0 || data != 0)
         return not_reached(meeting, control != 0 ? control : data, err);
     attempt->stage = DDPI_ATTEMPT_ANSWER;
-    ddp_status status = greet(meeting, attempt->answer.fd, DDPI_GREET_CONTROL, NULL, 0, err);
+    ddp_status status = greet(meeting, &attempt->main, DDPI_GREET_CONTROL, err);
     if (status == DDP_OK && attempt->stage == DDPI_ATTEMPT_ANSWER)
-        status = greet(meeting, attempt->data_fd, DDPI_GREET_DATA, NULL, 0, err);
+        status = greet(meeting, &attempt->data, DDPI_GREET_DATA, err);
     return status;
 }
 
-/* The answer is complete: the connections, and the memory, become an edge. */
+/* Who answers there has another key, or none. */
+static ddp_status not_proven(const struct ddpi_meeting *meeting, struct ddp_error *err)
+{
+    const struct ddpi_attempt *attempt = &meeting->attempt;
+    const char *why = attempt->card.keyed == meeting->card.keyed
+                          ? "its key is not ours; do all nodes have the same token, and all ranks "
+                            "the same job?"
+                      : meeting->card.keyed
+                          ? "it has no key; start all ranks in the same way, and let no program "
+                            "between ddprun and them close the descriptor DDPRUN_RANK_KEY_FD"
+                          : "it has a key, and we have none; start all ranks in the same way, and "
+                            "let no program between ddprun and them close the descriptor "
+                            "DDPRUN_RANK_KEY_FD";
+    return ddpi_error_set(err, DDP_E_DENIED, "%s did not prove that it is a rank of this job: %s",
+                          attempt->edge.peer_name, why);
+}
+
+/* The answer is there: the connections, and the memory, become an edge. */
 static ddp_status conclude(struct ddpi_meeting *meeting, struct ddpi_edge **ret_edge,
                            struct ddp_error *err)
 {
     struct ddpi_attempt *attempt = &meeting->attempt;
-    struct ddpi_incoming *answer = &attempt->answer;
+    struct ddpi_greeting *main = &attempt->main;
     uint32_t peer = attempt->edge.peer;
     bool shm = attempt->segment != NULL;
-    if (!ddpi_incoming_valid(answer, &meeting->card) ||
-        !ddpi_incoming_is(answer, peer, attempt->link) ||
-        answer->greeting.kind != DDPI_GREET_ANSWER || answer->nfds != (shm ? 1 : 0))
-        return ddpi_error_set(err, DDP_E_PROTOCOL,
-                              "what answers at the address of rank %u is not that rank", peer);
-    unwatch(meeting, answer->fd);
-    unwatch(meeting, attempt->data_fd);
-    struct ddpi_edge *edge =
-        shm ? ddpi_edge_shm(attempt->segment, 0, answer->fds[0], answer->fd, err)
-            : ddpi_edge_tcp(attempt->data_fd, answer->fd, err);
+    if (!ddpi_greeting_is_answer(main, shm ? 1 : 0))
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "%s sent something that is no answer",
+                              attempt->edge.peer_name);
+    unwatch(meeting, main->fd);
+    unwatch(meeting, attempt->data.fd); /* the process is found again for the edge */
+    struct ddpi_edge *edge = shm ? ddpi_edge_shm(attempt->segment, 0, main->fds[0], main->fd, err)
+                                 : ddpi_edge_tcp(attempt->data.fd, main->fd, err);
     attempt->segment = NULL;
-    attempt->data_fd = -1;
-    answer->nfds = 0;
-    answer->fd = -1;
+    attempt->data.fd = -1;
+    main->nfds = 0;
+    main->fd = -1;
     if (edge == NULL)
         return DDP_E_NOMEM;
+    ddpi_control_seal(&edge->control, &main->seals);
     *ret_edge = ddpi_edge_name(edge, peer, &attempt->card);
     return DDP_OK;
+}
+
+/* The challenge is there. */
+static ddp_status reply(struct ddpi_meeting *meeting, struct ddpi_greeting *greeting,
+                        struct ddp_error *err)
+{
+    const struct ddpi_attempt *attempt = &meeting->attempt;
+    if (!ddpi_greeting_is_proven(greeting))
+        return not_proven(meeting, err);
+    bool shm = attempt->segment != NULL;
+    const int fds[] = {shm ? ddpi_shm_fd(attempt->segment) : -1, meeting->bell};
+    struct ddp_error cause = {0};
+    ddp_status status = ddpi_greeting_reply(greeting, fds, shm ? 2 : 0, &cause);
+    if (status == DDP_OK)
+        return DDP_OK;
+    if (means_gone(cause.sys_errno))
+        return sent_away(meeting);
+    if (err != NULL)
+        *err = cause;
+    return status;
+}
+
+/* Go on with one connection as far as its messages are here. */
+static ddp_status go_on(struct ddpi_meeting *meeting, struct ddpi_greeting *greeting,
+                        struct ddpi_edge **ret_edge, struct ddp_error *err)
+{
+    ddp_status status = DDP_OK;
+    while (status == DDP_OK && *ret_edge == NULL && greeting->fd >= 0) {
+        enum ddpi_greeting_news news = ddpi_greeting_read(greeting);
+        if (news == DDPI_GREETING_MORE)
+            return DDP_OK;
+        if (news == DDPI_GREETING_STARVED)
+            return ddpi_error_sys(err, EMFILE, "take what %s hands over with its answer",
+                                  meeting->attempt.edge.peer_name);
+        if (news == DDPI_GREETING_ENDED)
+            return sent_away(meeting);
+        status = greeting->stage == DDPI_GREETING_CHALLENGE ? reply(meeting, greeting, err)
+                                                            : conclude(meeting, ret_edge, err);
+    }
+    return status;
 }
 
 static ddp_status await_answer(struct ddpi_meeting *meeting, struct ddpi_edge **ret_edge,
                                struct ddp_error *err)
 {
-    struct ddpi_incoming *answer = &meeting->attempt.answer;
-    for (;;) {
-        size_t got = answer->got;
-        switch (ddpi_incoming_read(answer)) {
-        case DDPI_INCOMING_COMPLETE:
-            return conclude(meeting, ret_edge, err);
-        case DDPI_INCOMING_ENDED:
-            return gone(meeting);
-        case DDPI_INCOMING_MORE:
-            if (answer->got == got)
-                return DDP_OK;
-        }
-    }
+    struct ddpi_attempt *attempt = &meeting->attempt;
+    ddp_status status = go_on(meeting, &attempt->data, ret_edge, err);
+    if (status == DDP_OK)
+        status = go_on(meeting, &attempt->main, ret_edge, err);
+    return status;
 }
 
 ddp_status ddpi_attempt_push(struct ddpi_meeting *meeting, struct ddpi_edge **ret_edge,

@@ -89,9 +89,13 @@ static ddp_status open_listeners(struct bootstrap *boot)
     ddp_status status = ddpi_parse_endpoint(boot->config->store_endpoint, &endpoint, boot->err);
     if (status == DDP_OK)
         status = ddpi_source_address(endpoint.host, endpoint.port, &address, boot->err);
+    struct ddpi_rank_key key;
+    ddpi_rank_key_read(boot->config->rank_key_fd, &key);
     if (status == DDP_OK)
         status = ddpi_meeting_init(boot->meeting, boot->comm->rank, boot->comm->world_size,
-                                   boot->comm->bell, &address, !boot->config->force_tcp, boot->err);
+                                   boot->comm->bell, &key, &address, !boot->config->force_tcp,
+                                   boot->err);
+    ddpi_wipe(&key, sizeof key);
     return status;
 }
 

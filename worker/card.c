@@ -21,7 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { CARD_MAGIC = 0x44504444 /* "DDPD" */, CARD_VERSION = 1, CARD_SHM = 1 };
+enum { CARD_MAGIC = 0x44504444 /* "DDPD" */, CARD_VERSION = 2, CARD_SHM = 1, CARD_KEYED = 2 };
 
 static void read_boot_id(char *text, size_t size)
 {
@@ -39,7 +39,7 @@ static void read_boot_id(char *text, size_t size)
 
 ddp_status ddpi_card_identify(struct ddpi_card *card, struct ddp_error *err)
 {
-    if (getrandom(card->token, sizeof card->token, 0) != (ssize_t)sizeof card->token)
+    if (getrandom(card->id, sizeof card->id, 0) != (ssize_t)sizeof card->id)
         return ddpi_error_sys(err, errno, "get random bytes");
     card->pid = (uint32_t)getpid();
     if (gethostname(card->node, sizeof card->node - 1) != 0)
@@ -113,11 +113,12 @@ static bool get_address(struct ddpi_rd *rd, struct sockaddr_storage *address)
 
 bool ddpi_card_encode(const struct ddpi_card *card, struct ddpi_buf *buf)
 {
+    uint16_t flags = (uint16_t)((card->shm ? CARD_SHM : 0) | (card->keyed ? CARD_KEYED : 0));
     return ddpi_buf_put_u32(buf, CARD_MAGIC) && ddpi_buf_put_u16(buf, CARD_VERSION) &&
-           ddpi_buf_put_u16(buf, card->shm ? CARD_SHM : 0) &&
-           ddpi_buf_put_u32(buf, card->world_size) && ddpi_buf_put_u32(buf, card->pid) &&
-           ddpi_buf_append(buf, card->token, sizeof card->token) && put_text(buf, card->machine) &&
-           put_text(buf, card->node) && put_text(buf, card->local) && put_address(buf, &card->tcp);
+           ddpi_buf_put_u16(buf, flags) && ddpi_buf_put_u32(buf, card->world_size) &&
+           ddpi_buf_put_u32(buf, card->pid) && ddpi_buf_append(buf, card->id, sizeof card->id) &&
+           put_text(buf, card->machine) && put_text(buf, card->node) &&
+           put_text(buf, card->local) && put_address(buf, &card->tcp);
 }
 
 bool ddpi_card_decode(const void *wire, size_t len, struct ddpi_card *ret_card)
@@ -128,13 +129,15 @@ bool ddpi_card_decode(const void *wire, size_t len, struct ddpi_card *ret_card)
     uint16_t version = ddpi_rd_u16(&rd);
     if (magic != CARD_MAGIC || version != CARD_VERSION)
         return false;
-    card.shm = (ddpi_rd_u16(&rd) & CARD_SHM) != 0;
+    uint16_t flags = ddpi_rd_u16(&rd);
+    card.shm = (flags & CARD_SHM) != 0;
+    card.keyed = (flags & CARD_KEYED) != 0;
     card.world_size = ddpi_rd_u32(&rd);
     card.pid = ddpi_rd_u32(&rd);
-    const uint8_t *token = ddpi_rd_bytes(&rd, sizeof card.token);
+    const uint8_t *id = ddpi_rd_bytes(&rd, sizeof card.id);
     if (rd.failed)
         return false;
-    memcpy(card.token, token, sizeof card.token);
+    memcpy(card.id, id, sizeof card.id);
     if (!get_text(&rd, card.machine, sizeof card.machine) ||
         !get_text(&rd, card.node, sizeof card.node) ||
         !get_text(&rd, card.local, sizeof card.local) || !get_address(&rd, &card.tcp) ||

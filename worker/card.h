@@ -1,5 +1,6 @@
 /*
- * card.h - the card that each rank puts into the store: where and how the others reach it.
+ * card.h - the card that each rank puts into the store: where and how the others reach it. Whoever
+ * can read the store may know it: nothing in it lets anybody pass for a rank (greeting.h).
  */
 #ifndef DDPI_CARD_H
 #define DDPI_CARD_H
@@ -13,7 +14,7 @@
 #include <sys/socket.h>
 
 enum {
-    DDPI_TOKEN_SIZE = 16,
+    DDPI_CARD_ID = 16,
     DDPI_MACHINE_TEXT = 96,
     DDPI_NODE_TEXT = 65,
     DDPI_LOCAL_NAME = 48,
@@ -25,7 +26,8 @@ enum {
 struct ddpi_card {
     uint32_t world_size;
     uint32_t pid;
-    uint8_t token[DDPI_TOKEN_SIZE];  /* who knows it has read this card */
+    uint8_t id[DDPI_CARD_ID];        /* of this communicator of this process; no secret */
+    bool keyed;                      /* this rank has a key to prove itself with */
     bool shm;                        /* this rank can use shared memory */
     char machine[DDPI_MACHINE_TEXT]; /* equal on ranks that can share memory */
     char node[DDPI_NODE_TEXT];       /* host name, for people only */
@@ -33,7 +35,7 @@ struct ddpi_card {
     struct sockaddr_storage tcp;     /* AF_INET or AF_INET6 */
 };
 
-/* Fills token, pid, machine and node. */
+/* Fills id, pid, machine and node. */
 ddp_status ddpi_card_identify(struct ddpi_card *card, struct ddp_error *err);
 
 /* Append the card to @buf; false: no memory. */

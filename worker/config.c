@@ -128,16 +128,27 @@ static ddp_status load_place(const struct ddp_comm_options *options, ddpi_getenv
     return DDP_OK;
 }
 
-/* It is for the launcher's store, not for one that the caller names. */
-static ddp_status load_token(const struct ddp_comm_options *options, ddpi_getenv *env,
-                             struct ddpi_config *config, struct ddp_error *err)
+static ddp_status env_fd(ddpi_getenv *env, const char *name, int *ret, struct ddp_error *err)
 {
     uint32_t fd;
-    if (options->store_endpoint != NULL || env("DDPRUN_TOKEN_FD") == NULL)
+    if (env(name) == NULL)
         return DDP_OK;
-    ddp_status status = env_int(env, "DDPRUN_TOKEN_FD", 3, INT32_MAX, &fd, err);
+    ddp_status status = env_int(env, name, 3, INT32_MAX, &fd, err);
     if (status == DDP_OK)
-        config->token_fd = (int)fd;
+        *ret = (int)fd;
+    return status;
+}
+
+/* They are for the launcher's store, and for ranks that meet there; not where the caller names
+ * another one, to which ranks may come from elsewhere. */
+static ddp_status load_keys(ddpi_getenv *env, struct ddpi_config *config, struct ddp_error *err)
+{
+    const char *launchers = env("DDPRUN_STORE");
+    if (launchers == NULL || strcmp(config->store_endpoint, launchers) != 0)
+        return DDP_OK;
+    ddp_status status = env_fd(env, "DDPRUN_TOKEN_FD", &config->token_fd, err);
+    if (status == DDP_OK)
+        status = env_fd(env, "DDPRUN_RANK_KEY_FD", &config->rank_key_fd, err);
     return status;
 }
 
@@ -160,7 +171,7 @@ static ddp_status load_store(const struct ddp_comm_options *options, ddpi_getenv
                               "DDPRUN_STORE is not set: %u ranks cannot find each other without a "
                               "store; start the program with ddprun",
                               config->world_size);
-    return load_token(options, env, config, err);
+    return load_keys(env, config, err);
 }
 
 static ddp_status load_limits(const struct ddp_comm_options *options, ddpi_getenv *env,

@@ -15,7 +15,8 @@ enum { DDPI_WORLD_MAX = 65536, DDPI_DEFAULT_TIMEOUT_MS = 600000 };
 struct ddpi_config {
     const char *store_endpoint; /* NULL in a world of one */
     const char *store_prefix;
-    int token_fd; /* what it is proven with to the store; 0: nothing */
+    int token_fd;    /* what it is proven with to the store; 0: nothing */
+    int rank_key_fd; /* what ranks prove themselves with to each other (rank_key.h); 0: nothing */
     const char *name;
     uint32_t rank;
     uint32_t world_size;

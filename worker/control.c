@@ -6,12 +6,17 @@
 
 #include "sockets.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <endian.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+static_assert(sizeof(struct ddpi_sealed_memo) ==
+                  sizeof(struct ddpi_memo) + sizeof(uint64_t) + DDPI_SEAL_SIZE,
+              "no padding goes over the wire");
 
 enum { MEMO_MAGIC = 0x43504444 /* "DDPC" */ };
 
@@ -37,6 +42,57 @@ void ddpi_control_finish(struct ddpi_control *control)
     control->handed_count = 0;
     close_fd(&control->inbox_fd);
     close_fd(&control->fd);
+    ddpi_wipe(&control->seals, sizeof control->seals);
+}
+
+void ddpi_control_seal(struct ddpi_control *control, const struct ddpi_seals *seals)
+{
+    control->seals = *seals;
+}
+
+/* The number is sealed with what it is the number of. */
+static void make_seal(const struct ddpi_seals *seals, const struct ddpi_seal *seal,
+                      const struct ddpi_sealed_memo *memo, uint8_t ret[DDPI_SEAL_SIZE])
+{
+    memset(ret, 0, DDPI_SEAL_SIZE);
+    if (seals->on)
+        ddpi_seal_make(seal, le64toh(memo->number), &memo->memo, sizeof memo->memo, ret);
+}
+
+static struct ddpi_sealed_memo seal(struct ddpi_control *control, const struct ddpi_memo *memo)
+{
+    struct ddpi_sealed_memo sealed = {.memo = *memo,
+                                      .number = htole64(atomic_fetch_add(&control->sent, 1))};
+    make_seal(&control->seals, &control->seals.out, &sealed, sealed.seal);
+    return sealed;
+}
+
+/* Whether message @number has not come before, as far as we remember. */
+static bool is_new(struct ddpi_control *control, uint64_t number)
+{
+    enum { REMEMBERED = 64 };
+    if (number == UINT64_MAX)
+        return false;
+    if (number >= control->heard) {
+        uint64_t ahead = number + 1 - control->heard;
+        control->heard_before = ahead < REMEMBERED ? control->heard_before << ahead : 0;
+        control->heard_before |= 1;
+        control->heard = number + 1;
+        return true;
+    }
+    uint64_t behind = control->heard - 1 - number;
+    if (behind >= REMEMBERED || (control->heard_before >> behind & 1) != 0)
+        return false;
+    control->heard_before |= (uint64_t)1 << behind;
+    return true;
+}
+
+static bool check_seal(struct ddpi_control *control)
+{
+    uint8_t wanted[DDPI_SEAL_SIZE];
+    make_seal(&control->seals, &control->seals.in, &control->inbox, wanted);
+    return sodium_memcmp(wanted, control->inbox.seal, sizeof wanted) == 0 &&
+           is_new(control, le64toh(control->inbox.number));
 }
 
 void ddpi_memo_fill(struct ddpi_memo *memo, enum ddpi_notice notice, ddp_status status,
@@ -48,11 +104,12 @@ void ddpi_memo_fill(struct ddpi_memo *memo, enum ddpi_notice notice, ddp_status 
     memcpy(memo->text, text, strnlen(text, sizeof memo->text - 1));
 }
 
-void ddpi_control_send(const struct ddpi_control *control, const struct ddpi_memo *memo)
+void ddpi_control_send(struct ddpi_control *control, const struct ddpi_memo *memo)
 {
     int saved_errno = errno;
+    struct ddpi_sealed_memo sealed = seal(control, memo);
     /* Whether it arrives is the peer's affair: if it is gone, there is nobody to be told. */
-    (void)!send(control->fd, memo, sizeof *memo, MSG_DONTWAIT | MSG_NOSIGNAL);
+    (void)!send(control->fd, &sealed, sizeof sealed, MSG_DONTWAIT | MSG_NOSIGNAL);
     errno = saved_errno;
 }
 
@@ -69,12 +126,15 @@ static bool memo_check(struct ddpi_memo *memo)
            memo->notice <= DDPI_NOTICE_HANDOVER;
 }
 
-bool ddpi_control_hand_over(const struct ddpi_control *control, uint32_t tag, int fd)
+bool ddpi_control_hand_over(struct ddpi_control *control, uint32_t tag, int fd)
 {
     struct ddpi_memo memo;
+    if (!control->local)
+        return false;
     ddpi_memo_fill(&memo, DDPI_NOTICE_HANDOVER, DDP_OK, "");
     memo.tag = htole32(tag);
-    return control->local && ddpi_send_fds(control->fd, &memo, sizeof memo, &fd, 1, NULL) == DDP_OK;
+    struct ddpi_sealed_memo sealed = seal(control, &memo);
+    return ddpi_send_fds(control->fd, &sealed, sizeof sealed, &fd, 1, NULL) == DDP_OK;
 }
 
 int ddpi_control_take_over(struct ddpi_control *control, uint32_t *ret_tag)
@@ -108,14 +168,14 @@ static ssize_t receive(struct ddpi_control *control)
 /* A descriptor comes with a handover, and with nothing else. */
 static bool keep_handover(struct ddpi_control *control)
 {
-    bool handover = control->inbox.notice == DDPI_NOTICE_HANDOVER;
+    bool handover = control->inbox.memo.notice == DDPI_NOTICE_HANDOVER;
     if (handover != (control->inbox_fd >= 0))
         return false;
     if (!handover)
         return true;
     if (control->handed_count == DDPI_HANDED_MAX)
         return false;
-    control->handed[control->handed_count].tag = control->inbox.tag;
+    control->handed[control->handed_count].tag = control->inbox.memo.tag;
     control->handed[control->handed_count].fd = control->inbox_fd;
     control->handed_count++;
     control->inbox_fd = -1;
@@ -130,6 +190,8 @@ enum ddpi_control_event ddpi_control_read(struct ddpi_control *control, struct d
     } while (len < 0 && errno == EINTR);
     if (len < 0 && errno == EAGAIN)
         return DDPI_CONTROL_NONE;
+    if (len < 0 && errno == EMFILE)
+        return DDPI_CONTROL_STARVED;
     if (len < 0 && errno == EPROTO)
         return DDPI_CONTROL_GARBLED;
     if (len <= 0)
@@ -138,8 +200,8 @@ enum ddpi_control_event ddpi_control_read(struct ddpi_control *control, struct d
     if (control->got < sizeof control->inbox)
         return DDPI_CONTROL_NONE;
     control->got = 0;
-    if (!memo_check(&control->inbox) || !keep_handover(control))
+    if (!check_seal(control) || !memo_check(&control->inbox.memo) || !keep_handover(control))
         return DDPI_CONTROL_GARBLED;
-    *ret_memo = control->inbox;
+    *ret_memo = control->inbox.memo;
     return DDPI_CONTROL_MEMO;
 }

@@ -4,11 +4,18 @@
  *
  * Messages have one fixed size. They are few, so a send never blocks: one that the socket has no
  * room for is dropped, as then the peer has not listened for hundreds of messages.
+ *
+ * Each has a number and a code from the key that both sides agreed on as they met (greeting.h). A
+ * signal handler may send while another message is being sent, so numbers may come out of order,
+ * and some never; none is taken twice.
  */
 #ifndef DDPI_CONTROL_H
 #define DDPI_CONTROL_H
 
+#include "auth.h"
+
 #include <ddprun/status.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -28,11 +35,19 @@ struct ddpi_memo {
     char text[DDP_ERROR_TEXT];
 };
 
+/* A message on its way. */
+struct ddpi_sealed_memo {
+    struct ddpi_memo memo;
+    uint64_t number;
+    uint8_t seal[DDPI_SEAL_SIZE];
+};
+
 enum ddpi_control_event {
-    DDPI_CONTROL_NONE,   /* nothing more to read now */
-    DDPI_CONTROL_MEMO,   /* @ret_memo is filled */
-    DDPI_CONTROL_END,    /* closed, or broken by the kernel: the peer is gone */
-    DDPI_CONTROL_GARBLED /* what came is no message */
+    DDPI_CONTROL_NONE,    /* nothing more to read now */
+    DDPI_CONTROL_MEMO,    /* @ret_memo is filled */
+    DDPI_CONTROL_END,     /* closed, or broken by the kernel: the peer is gone */
+    DDPI_CONTROL_STARVED, /* a descriptor came, and this process may have no more of them */
+    DDPI_CONTROL_GARBLED  /* what came is no message */
 };
 
 enum { DDPI_HANDED_MAX = 16 };
@@ -40,9 +55,13 @@ enum { DDPI_HANDED_MAX = 16 };
 struct ddpi_control {
     int fd;     /* non-blocking; -1 = none */
     bool local; /* a Unix socket: descriptors can be handed over */
+    struct ddpi_seals seals;
+    _Atomic uint64_t sent; /* the number of the next message; */
+    uint64_t heard;        /* of those that came, the latest plus one, */
+    uint64_t heard_before; /* and a bit for each of the 64 up to it */
     uint32_t got;
-    struct ddpi_memo inbox; /* its first @got bytes are there */
-    int inbox_fd;           /* came with them; -1 = none */
+    struct ddpi_sealed_memo inbox; /* its first @got bytes are there */
+    int inbox_fd;                  /* came with them; -1 = none */
     struct {
         uint32_t tag;
         int fd;
@@ -50,20 +69,22 @@ struct ddpi_control {
     uint32_t handed_count;
 };
 
-/* Takes over @fd. */
+/* Takes over @fd, to which nobody but the peer has ever had access. */
 void ddpi_control_init(struct ddpi_control *control, int fd);
+/* Messages are sealed, before the first one. */
+void ddpi_control_seal(struct ddpi_control *control, const struct ddpi_seals *seals);
 void ddpi_control_finish(struct ddpi_control *control);
 
 void ddpi_memo_fill(struct ddpi_memo *memo, enum ddpi_notice notice, ddp_status status,
                     const char *text);
 
 /* Async-signal-safe. */
-void ddpi_control_send(const struct ddpi_control *control, const struct ddpi_memo *memo);
+void ddpi_control_send(struct ddpi_control *control, const struct ddpi_memo *memo);
 
 /* Hand @fd, which stays the caller's, over to the peer, with a @tag for him. false: this socket
  * cannot do that (control->local), or is full as the peer has not listened for long. The peer has
  * to take them: one that holds DDPI_HANDED_MAX takes a further one for garbage. */
-bool ddpi_control_hand_over(const struct ddpi_control *control, uint32_t tag, int fd);
+bool ddpi_control_hand_over(struct ddpi_control *control, uint32_t tag, int fd);
 
 /* The first of the descriptors that the peer has handed over, in order; the caller closes it.
  * -1: none has been read. */

@@ -83,8 +83,7 @@ ddp_status ddpi_edges_open(struct ddpi_edges *edges, struct ddp_error *err)
     return DDP_OK;
 }
 
-static void tell(const struct ddpi_edge *edge, const struct ddpi_edge *from,
-                 const struct ddpi_memo *memo)
+static void tell(struct ddpi_edge *edge, const struct ddpi_edge *from, const struct ddpi_memo *memo)
 {
     if (edge != NULL && edge != from)
         ddpi_control_send(&edge->control, memo);
@@ -99,6 +98,21 @@ void ddpi_edges_tell(const struct ddpi_edges *edges, const struct ddpi_edge *fro
         tell(peer_edge(edges, rank), from, memo);
 }
 
+/* Put @edge, that came by @link, into its place; takes it over in any case. A place that is taken
+ * stays as it is: ddp_comm_abort() may be using what is there. */
+static ddp_status add(struct ddpi_edges *edges, struct ddpi_edge *edge, enum ddpi_link link,
+                      struct ddp_error *err)
+{
+    if (link != DDPI_LINK_PEER || peer_edge(edges, edge->peer) != NULL) {
+        ddpi_edge_destroy(edge);
+        return DDP_OK;
+    }
+    ddp_status status = watch(edges, edge, err);
+    if (status == DDP_OK)
+        atomic_store(&edges->peers[edge->peer], edge);
+    return status;
+}
+
 /* Who has come becomes an edge. */
 static ddp_status let_in(struct ddpi_edges *edges, struct ddp_error *err)
 {
@@ -108,11 +122,9 @@ static ddp_status let_in(struct ddpi_edges *edges, struct ddp_error *err)
     do {
         ddp_status status = ddpi_meeting_advance(&edges->meeting, &arrival, err);
         if (status == DDP_OK && arrival.edge != NULL)
-            status = watch(edges, arrival.edge, err);
+            status = add(edges, arrival.edge, arrival.link, err);
         if (status != DDP_OK)
             return status;
-        if (arrival.edge != NULL)
-            atomic_store(&edges->peers[arrival.edge->peer], arrival.edge);
     } while (arrival.edge != NULL);
     return DDP_OK;
 }

@@ -2,14 +2,18 @@
  * handshake.c - where a rank meets others: its listeners, and who comes in through them. Owns them,
  * the table of cards, and every connection until it is part of an edge.
  *
- * On a Unix socket the kernel also says whose process the visitor is. Strangers are sent away; one
- * that says nothing has to give way when there is no room. The places are bounded: one for each
- * connection that a rank of this world can have with us, and a few more.
+ * On a Unix socket the kernel says whose process the visitor is: another user's is closed before
+ * anything is read. Who has not proven itself has one of a few places, and of them the one that has
+ * been there longest gives way to a newcomer. When there is no descriptor for a newcomer, and
+ * nobody can give way, the listeners rest for a while.
  */
 #include "handshake.h"
 
+#include "clock.h"
 #include "error.h"
 #include "mem.h"
+#include "stranger.h"
+#include "token.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -17,14 +21,18 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-enum { STRANGERS_MAX = 16, CONNECTIONS_PER_RANK = 2 };
+enum {
+    EVENTS_A_TURN = 64, /* however many want in, the work of the rank goes on */
+    DEAF_MS = 100,
+};
 
 /* Who has connected. Complete ones stay as long as they are half of an edge, or as our own attempt
  * to reach the same rank is under way. */
 struct visitor {
     struct ddpi_list node; /* ddpi_meeting::visitors, the oldest first */
-    struct ddpi_incoming in;
-    bool complete;
+    struct ddpi_greeting in;
+    bool proven;
+    bool complete; /* and all that it has to bring is here */
 };
 
 static struct visitor *visitor_of(struct ddpi_list *node)
@@ -34,17 +42,20 @@ static struct visitor *visitor_of(struct ddpi_list *node)
 
 /* ---- life ---- */
 
-static void random_name(const uint8_t token[DDPI_TOKEN_SIZE], char name[DDPI_LOCAL_NAME])
+/* All users of the machine can see it. */
+static void random_name(char name[DDPI_LOCAL_NAME])
 {
+    uint8_t random[16];
+    ddpi_token_random(random, sizeof random);
     size_t used = (size_t)snprintf(name, DDPI_LOCAL_NAME, "ddprun-");
-    for (size_t i = 0; i < DDPI_TOKEN_SIZE; i++)
-        used += (size_t)snprintf(name + used, DDPI_LOCAL_NAME - used, "%02x", token[i]);
+    for (size_t i = 0; i < sizeof random; i++)
+        used += (size_t)snprintf(name + used, DDPI_LOCAL_NAME - used, "%02x", random[i]);
 }
 
 /* Everything that shared memory needs is tried here, before the card promises it. */
 static bool prepare_shm(struct ddpi_meeting *meeting)
 {
-    random_name(meeting->card.token, meeting->card.local);
+    random_name(meeting->card.local);
     if (ddpi_shm_create(&meeting->segment, NULL) == DDP_OK &&
         ddpi_listen_local(meeting->card.local, &meeting->local_listener, NULL) == DDP_OK)
         return true;
@@ -87,10 +98,13 @@ static ddp_status listen_everywhere(struct ddpi_meeting *meeting,
 }
 
 ddp_status ddpi_meeting_init(struct ddpi_meeting *meeting, uint32_t rank, uint32_t world_size,
-                             int bell, const struct sockaddr_storage *address, bool use_shm,
+                             int bell, const struct ddpi_rank_key *key,
+                             const struct sockaddr_storage *address, bool use_shm,
                              struct ddp_error *err)
 {
     ddpi_meeting_clear(meeting);
+    meeting->key = *key;
+    meeting->card.keyed = key->given;
     meeting->rank = rank;
     meeting->world_size = world_size;
     meeting->card.world_size = world_size;
@@ -117,8 +131,9 @@ static void visitor_drop(struct ddpi_meeting *meeting, struct visitor *visitor)
 {
     if (!visitor->complete)
         epoll_ctl(meeting->events, EPOLL_CTL_DEL, visitor->in.fd, NULL);
-    ddpi_incoming_drop(&visitor->in);
+    ddpi_greeting_drop(&visitor->in);
     ddpi_list_remove(&visitor->node);
+    meeting->stranger_count -= !visitor->proven;
     ddpi_free(visitor);
     meeting->visitor_count--;
 }
@@ -140,6 +155,7 @@ void ddpi_meeting_finish(struct ddpi_meeting *meeting)
     close_fd(&meeting->events);
     ddpi_shm_destroy(meeting->segment);
     ddpi_free(meeting->cards);
+    ddpi_wipe(&meeting->key, sizeof meeting->key);
     ddpi_meeting_clear(meeting);
 }
 
@@ -148,49 +164,99 @@ void ddpi_meeting_finish(struct ddpi_meeting *meeting)
 static void drop_rank(struct ddpi_meeting *meeting, uint32_t rank, enum ddpi_link link)
 {
     ddpi_list_for_each_safe (at, &meeting->visitors)
-        if (visitor_of(at)->complete && ddpi_incoming_is(&visitor_of(at)->in, rank, link))
+        if (visitor_of(at)->complete && ddpi_greeting_is(&visitor_of(at)->in, rank, link))
             visitor_drop(meeting, visitor_of(at));
 }
 
-/* The edge to @rank is there: whatever else that rank has begun comes too late. */
+/* The edge to @rank is there: whatever else either has begun comes too late. */
 static void forget(struct ddpi_meeting *meeting, uint32_t rank)
 {
+    if (meeting->attempt.stage != DDPI_ATTEMPT_NONE && meeting->attempt.edge.peer == rank)
+        ddpi_attempt_drop(meeting);
     drop_rank(meeting, rank, DDPI_LINK_PEER);
     memset(ddpi_meeting_slot(meeting, rank), 0, DDPI_CARD_SLOT);
 }
 
-static void make_room(struct ddpi_meeting *meeting)
+/* false: there is none. */
+static bool drop_oldest_stranger(struct ddpi_meeting *meeting)
 {
-    uint64_t places = (uint64_t)meeting->world_size * CONNECTIONS_PER_RANK + STRANGERS_MAX;
-    if (meeting->visitor_count < places)
-        return;
     ddpi_list_for_each_safe (at, &meeting->visitors)
-        if (!visitor_of(at)->complete) {
+        if (!visitor_of(at)->proven) {
             visitor_drop(meeting, visitor_of(at));
-            return;
+            return true;
         }
+    return false;
 }
 
-static ddp_status take_in(struct ddpi_meeting *meeting, int listener, struct ddp_error *err)
+static void listen_again(struct ddpi_meeting *meeting, uint32_t events)
 {
-    int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
-        return ddpi_error_sys(err, errno, "accept a connection");
+    int *const listeners[] = {&meeting->tcp_listener, &meeting->local_listener};
+    for (size_t i = 0; i < sizeof listeners / sizeof *listeners; i++) {
+        struct epoll_event event = {.events = events, .data.ptr = listeners[i]};
+        if (*listeners[i] >= 0)
+            epoll_ctl(meeting->events, EPOLL_CTL_MOD, *listeners[i], &event);
+    }
+}
+
+/* There is no descriptor, or no memory, for who wants in. */
+static void make_do(struct ddpi_meeting *meeting)
+{
+    if (drop_oldest_stranger(meeting))
+        return;
+    meeting->deaf_until_ms = ddpi_now_ms(&ddpi_clock_monotonic) + DEAF_MS;
+    listen_again(meeting, 0);
+}
+
+static void hear_again(struct ddpi_meeting *meeting)
+{
+    if (meeting->deaf_until_ms == 0 || meeting->deaf_until_ms > ddpi_now_ms(&ddpi_clock_monotonic))
+        return;
+    meeting->deaf_until_ms = 0;
+    listen_again(meeting, EPOLLIN);
+}
+
+uint64_t ddpi_meeting_wake_ms(const struct ddpi_meeting *meeting)
+{
+    uint64_t wake_ms = meeting->deaf_until_ms != 0 ? meeting->deaf_until_ms : UINT64_MAX;
+    if (meeting->attempt.stage == DDPI_ATTEMPT_QUEUE && meeting->attempt.retry_ms < wake_ms)
+        wake_ms = meeting->attempt.retry_ms;
+    return wake_ms;
+}
+
+static bool out_of_room(int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
+}
+
+static void take_in(struct ddpi_meeting *meeting, int listener)
+{
+    bool local = listener == meeting->local_listener;
+    int fd = ddpi_accept(listener);
+    if (fd < 0 && out_of_room(errno))
+        make_do(meeting);
     if (fd < 0)
-        return DDP_OK; /* who wanted in has changed his mind */
-    make_room(meeting);
+        return; /* who wanted in may have changed his mind */
+    if (local && !ddpi_peer_is_ours(fd)) {
+        ddpi_close_stranger(fd);
+        return;
+    }
+    if (local)
+        ddpi_pass_rights(fd, true);
+    if (meeting->stranger_count >= DDPI_STRANGERS_MAX)
+        drop_oldest_stranger(meeting);
     struct visitor *visitor = ddpi_calloc(1, sizeof *visitor);
-    ddp_status status =
-        visitor != NULL ? watch(meeting, fd, visitor, err) : ddpi_error_nomem(err, sizeof *visitor);
-    if (status != DDP_OK) {
+    if (visitor == NULL || watch(meeting, fd, visitor, NULL) != DDP_OK) {
         ddpi_free(visitor);
         close(fd);
-        return status;
+        make_do(meeting);
+        return;
     }
-    visitor->in = (struct ddpi_incoming){.fd = fd, .local = listener == meeting->local_listener};
+    ddpi_greeting_clear(&visitor->in);
+    visitor->in.fd = fd;
+    visitor->in.local = local;
     ddpi_list_append(&meeting->visitors, &visitor->node);
     meeting->visitor_count++;
-    return DDP_OK;
+    meeting->stranger_count++;
 }
 
 static struct visitor *find(struct ddpi_meeting *meeting, uint32_t rank, enum ddpi_link link,
@@ -198,8 +264,8 @@ static struct visitor *find(struct ddpi_meeting *meeting, uint32_t rank, enum dd
 {
     ddpi_list_for_each (at, &meeting->visitors) {
         struct visitor *visitor = visitor_of(at);
-        if (visitor->complete && ddpi_incoming_is(&visitor->in, rank, link) &&
-            visitor->in.greeting.kind == (uint32_t)kind)
+        if (visitor->complete && ddpi_greeting_is(&visitor->in, rank, link) &&
+            visitor->in.hello.kind == (uint32_t)kind)
             return visitor;
     }
     return NULL;
@@ -207,19 +273,12 @@ static struct visitor *find(struct ddpi_meeting *meeting, uint32_t rank, enum dd
 
 /* ---- accepting ---- */
 
-/* false: it has gone away again, which matters only to somebody who needs it. */
-static bool answer(const struct ddpi_meeting *meeting, const struct ddpi_incoming *in,
-                   const struct ddpi_card *card, size_t nfds)
-{
-    return ddpi_greet(in->fd, DDPI_GREET_ANSWER, (enum ddpi_link)in->greeting.link, meeting->rank,
-                      card, &meeting->bell, nfds, NULL) == DDP_OK;
-}
+/* An answer that nobody hears any more matters only to somebody who needs the edge. */
 
-static ddp_status accept_shm(struct ddpi_meeting *meeting, struct ddpi_incoming *in,
-                             const struct ddpi_card *card, struct ddpi_edge **ret_edge,
-                             struct ddp_error *err)
+static ddp_status accept_shm(struct ddpi_meeting *meeting, struct ddpi_greeting *in,
+                             struct ddpi_edge **ret_edge, struct ddp_error *err)
 {
-    if (!answer(meeting, in, card, 1))
+    if (!ddpi_greeting_answer(in, &meeting->bell, 1))
         return DDP_OK;
     struct ddpi_shm_segment *segment;
     int bell = in->fds[1];
@@ -234,18 +293,20 @@ static ddp_status accept_shm(struct ddpi_meeting *meeting, struct ddpi_incoming 
     return *ret_edge != NULL ? DDP_OK : DDP_E_NOMEM;
 }
 
-static ddp_status accept_tcp(struct ddpi_meeting *meeting, struct ddpi_incoming *control,
-                             struct ddpi_incoming *data, const struct ddpi_card *card,
+static ddp_status accept_tcp(struct ddpi_greeting *control, struct ddpi_greeting *data,
                              struct ddpi_edge **ret_edge, struct ddp_error *err)
 {
     ddpi_tune_tcp(control->fd);
     ddpi_tune_tcp(data->fd);
-    if (!answer(meeting, control, card, 0))
+    if (!ddpi_greeting_answer(control, NULL, 0))
         return DDP_OK;
-    *ret_edge = ddpi_edge_tcp(data->fd, control->fd, err);
+    struct ddpi_edge *edge = ddpi_edge_tcp(data->fd, control->fd, err);
     data->fd = -1;
     control->fd = -1;
-    return *ret_edge != NULL ? DDP_OK : DDP_E_NOMEM;
+    if (edge == NULL)
+        return DDP_E_NOMEM;
+    *ret_edge = edge;
+    return DDP_OK;
 }
 
 /* Our own attempt to reach @rank counts, not his to reach us. */
@@ -257,16 +318,17 @@ static bool ours_counts(const struct ddpi_meeting *meeting, uint32_t rank, enum 
            attempt->edge.peer == rank && meeting->rank < rank;
 }
 
-/* Our own attempt to reach @rank is of no use any more: there is an edge, or, if not, nobody. */
-static void give_up(struct ddpi_meeting *meeting, uint32_t rank, bool reached)
+/* Of two attempts to become an edge that began on both sides, or one after the other, the parts do
+ * not fit together. */
+static void drop_others(struct ddpi_meeting *meeting, const struct ddpi_hello *hello)
 {
-    const struct ddpi_attempt *attempt = &meeting->attempt;
-    if (attempt->stage == DDPI_ATTEMPT_NONE || attempt->edge.peer != rank)
-        return;
-    if (reached)
-        ddpi_attempt_drop(meeting);
-    else
-        ddpi_attempt_break(meeting);
+    ddpi_list_for_each_safe (at, &meeting->visitors) {
+        const struct visitor *other = visitor_of(at);
+        if (other->complete &&
+            ddpi_greeting_is(&other->in, hello->from, (enum ddpi_link)hello->link) &&
+            (other->in.hello.attempt != hello->attempt || other->in.hello.kind == hello->kind))
+            visitor_drop(meeting, visitor_of(at));
+    }
 }
 
 /* All that @rank has to bring for an edge may be here. */
@@ -279,59 +341,109 @@ static ddp_status receive(struct ddpi_meeting *meeting, uint32_t rank, enum ddpi
     struct visitor *data = find(meeting, rank, link, DDPI_GREET_DATA);
     if ((shm == NULL && (control == NULL || data == NULL)) || ours_counts(meeting, rank, link))
         return DDP_OK;
-    ddp_status status = shm != NULL
-                            ? accept_shm(meeting, &shm->in, card, ret_edge, err)
-                            : accept_tcp(meeting, &control->in, &data->in, card, ret_edge, err);
+    struct ddpi_greeting *main = shm != NULL ? &shm->in : &control->in;
+    ddp_status status = shm != NULL ? accept_shm(meeting, main, ret_edge, err)
+                                    : accept_tcp(main, &data->in, ret_edge, err);
+    if (*ret_edge != NULL)
+        ddpi_control_seal(&(*ret_edge)->control, &main->seals);
     drop_rank(meeting, rank, link);
-    if (link == DDPI_LINK_PEER)
-        give_up(meeting, rank, *ret_edge != NULL);
     if (*ret_edge == NULL)
         return status;
     ddpi_edge_name(*ret_edge, rank, card);
-    if (link == DDPI_LINK_PEER)
+    if (link == DDPI_LINK_RING)
+        meeting->ring_stands = true;
+    else
         forget(meeting, rank);
     return DDP_OK;
 }
 
-/* From the rank that may connect for this, in the way that both cards agree on, and not twice? */
-static bool expected(struct ddpi_meeting *meeting, const struct visitor *visitor,
-                     const struct ddpi_card *card)
+/* Of the rank that may connect for this, in the way that both cards agree on? */
+static bool makes_sense(const struct ddpi_meeting *meeting, const struct ddpi_hello *hello,
+                        const struct ddpi_card *card)
 {
-    const struct ddpi_greeting *greeting = &visitor->in.greeting;
-    enum ddpi_greeting_kind kind = (enum ddpi_greeting_kind)greeting->kind;
-    enum ddpi_link link = (enum ddpi_link)greeting->link;
     uint32_t prev = (meeting->rank + meeting->world_size - 1) % meeting->world_size;
-    if (link > DDPI_LINK_PEER || (link == DDPI_LINK_RING && greeting->rank != prev) ||
-        greeting->rank == meeting->rank || find(meeting, greeting->rank, link, kind) != visitor)
+    if (hello->to != meeting->rank || hello->from == meeting->rank || hello->link > DDPI_LINK_PEER)
+        return false;
+    if (hello->link == DDPI_LINK_RING && (hello->from != prev || meeting->ring_stands))
         return false;
     if (ddpi_card_share_memory(&meeting->card, card))
-        return kind == DDPI_GREET_SHM && visitor->in.nfds == 2 && ddpi_peer_is_us(visitor->in.fd);
-    return (kind == DDPI_GREET_CONTROL || kind == DDPI_GREET_DATA) && visitor->in.nfds == 0;
+        return hello->kind == DDPI_GREET_SHM;
+    return hello->kind == DDPI_GREET_CONTROL || hello->kind == DDPI_GREET_DATA;
+}
+
+static bool take_hello(struct ddpi_meeting *meeting, struct ddpi_greeting *in)
+{
+    struct ddpi_card card;
+    if (!ddpi_greeting_take_hello(in) || in->hello.from >= meeting->world_size ||
+        !ddpi_card_get(ddpi_meeting_slot(meeting, in->hello.from), &card) ||
+        !makes_sense(meeting, &in->hello, &card))
+        return false;
+    const struct ddpi_greeting_terms terms = {&meeting->key, card.id, meeting->card.id};
+    return ddpi_greeting_challenge(in, &terms);
+}
+
+static bool take_proof(struct ddpi_meeting *meeting, struct visitor *visitor)
+{
+    if (!ddpi_greeting_take_proof(&visitor->in))
+        return false;
+    visitor->proven = true;
+    meeting->stranger_count--;
+    return true;
+}
+
+/* One message of @visitor is there. false: it is not what it has to be. */
+static bool take_message(struct ddpi_meeting *meeting, struct visitor *visitor)
+{
+    switch (visitor->in.stage) {
+    case DDPI_GREETING_HELLO:
+        return take_hello(meeting, &visitor->in);
+    case DDPI_GREETING_PROOF:
+        return take_proof(meeting, visitor);
+    case DDPI_GREETING_OFFER:
+        visitor->in.stage = DDPI_GREETING_OVER;
+        return ddpi_greeting_is_offer(&visitor->in, 2);
+    default:
+        return false;
+    }
+}
+
+/* A visitor has brought all. */
+static ddp_status complete(struct ddpi_meeting *meeting, struct visitor *visitor,
+                           struct ddpi_arrival *arrival, struct ddp_error *err)
+{
+    const struct ddpi_hello *hello = &visitor->in.hello;
+    uint32_t rank = hello->from;
+    enum ddpi_link link = (enum ddpi_link)hello->link;
+    struct ddpi_card card;
+    epoll_ctl(meeting->events, EPOLL_CTL_DEL, visitor->in.fd, NULL);
+    drop_others(meeting, hello);
+    visitor->complete = true;
+    /* Since it has said hello, another connection may have become the edge. */
+    if (!ddpi_card_get(ddpi_meeting_slot(meeting, rank), &card) ||
+        !makes_sense(meeting, hello, &card)) {
+        visitor_drop(meeting, visitor);
+        return DDP_OK;
+    }
+    arrival->link = link;
+    arrival->asked = false;
+    return receive(meeting, rank, link, &card, &arrival->edge, err);
 }
 
 /* A visitor has something to say. */
 static ddp_status listen_to(struct ddpi_meeting *meeting, struct visitor *visitor,
                             struct ddpi_arrival *arrival, struct ddp_error *err)
 {
-    enum ddpi_incoming_state state = ddpi_incoming_read(&visitor->in);
-    if (state == DDPI_INCOMING_MORE)
+    enum ddpi_greeting_news news = ddpi_greeting_read(&visitor->in);
+    if (news == DDPI_GREETING_MORE)
         return DDP_OK;
-    struct ddpi_card card;
-    uint32_t rank = visitor->in.greeting.rank;
-    if (state == DDPI_INCOMING_ENDED || !ddpi_incoming_valid(&visitor->in, &meeting->card) ||
-        rank >= meeting->world_size || !ddpi_card_get(ddpi_meeting_slot(meeting, rank), &card)) {
+    if (news == DDPI_GREETING_STARVED) /* only of who has proven itself is any taken */
+        return ddpi_error_sys(err, EMFILE, "take what a rank that connects hands over");
+    if (news == DDPI_GREETING_ENDED || !take_message(meeting, visitor)) {
         visitor_drop(meeting, visitor);
         return DDP_OK;
     }
-    epoll_ctl(meeting->events, EPOLL_CTL_DEL, visitor->in.fd, NULL);
-    visitor->complete = true;
-    if (!expected(meeting, visitor, &card)) {
-        visitor_drop(meeting, visitor);
-        return DDP_OK;
-    }
-    arrival->link = (enum ddpi_link)visitor->in.greeting.link;
-    arrival->asked = false;
-    return receive(meeting, rank, arrival->link, &card, &arrival->edge, err);
+    return visitor->in.stage == DDPI_GREETING_OVER ? complete(meeting, visitor, arrival, err)
+                                                   : DDP_OK;
 }
 
 /* ---- both sides ---- */
@@ -375,12 +487,14 @@ ddp_status ddpi_meeting_advance(struct ddpi_meeting *meeting, struct ddpi_arriva
     struct ddpi_arrival arrival = {0};
     ddp_status status = DDP_OK;
     struct epoll_event event;
-    while (status == DDP_OK && arrival.edge == NULL &&
-           epoll_wait(meeting->events, &event, 1, 0) == 1) {
+    hear_again(meeting);
+    for (int i = 0; i < EVENTS_A_TURN && status == DDP_OK && arrival.edge == NULL &&
+                    epoll_wait(meeting->events, &event, 1, 0) == 1;
+         i++) {
         if (event.data.ptr == &meeting->tcp_listener)
-            status = take_in(meeting, meeting->tcp_listener, err);
+            take_in(meeting, meeting->tcp_listener);
         else if (event.data.ptr == &meeting->local_listener)
-            status = take_in(meeting, meeting->local_listener, err);
+            take_in(meeting, meeting->local_listener);
         else if (event.data.ptr == &meeting->attempt)
             status = push(meeting, &arrival, err);
         else

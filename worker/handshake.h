@@ -9,7 +9,10 @@
  * as soon as it has accepted.
  *
  * As the listener of a rank lives as long as its communicator, an attempt sees at once when the
- * rank dies, whether or not it has accepted yet.
+ * rank dies, whether or not it has accepted yet. One that is merely sent away tries again.
+ *
+ * Whoever connects is a stranger until it has proven that it is a rank of this world (greeting.h).
+ * Other users of the machine are not even heard.
  */
 #ifndef DDPI_HANDSHAKE_H
 #define DDPI_HANDSHAKE_H
@@ -20,9 +23,9 @@
 
 enum ddpi_attempt_stage {
     DDPI_ATTEMPT_NONE,
-    DDPI_ATTEMPT_QUEUE,   /* there are too many in line; try again at retry_ms */
+    DDPI_ATTEMPT_QUEUE,   /* try at retry_ms: nobody may stand in line now, or we were sent away */
     DDPI_ATTEMPT_CONNECT, /* TCP is at work */
-    DDPI_ATTEMPT_ANSWER,  /* greeted; the peer has to accept */
+    DDPI_ATTEMPT_ANSWER,  /* greeted; the peer has to prove itself, and to accept */
     DDPI_ATTEMPT_GONE,    /* the peer is, and edge.broken says so */
 };
 
@@ -30,17 +33,21 @@ enum ddpi_attempt_stage {
 struct ddpi_attempt {
     enum ddpi_attempt_stage stage;
     enum ddpi_link link;
-    struct ddpi_card card;       /* of the peer */
-    struct ddpi_edge edge;       /* stands for the one to come where somebody waits for it */
-    struct ddpi_incoming answer; /* its connection is the one for control */
-    int data_fd;                 /* -1 with shared memory */
+    struct ddpi_card card;     /* of the peer */
+    struct ddpi_edge edge;     /* stands for the one to come where somebody waits for it */
+    struct ddpi_greeting main; /* on the connection for control */
+    struct ddpi_greeting data; /* without a connection where memory is shared */
     struct ddpi_shm_segment *segment;
     uint64_t retry_ms;
+    uint32_t turn; /* how often it has been tried */
 };
+
+enum { DDPI_STRANGERS_MAX = 16 };
 
 /* Where a rank meets others. */
 struct ddpi_meeting {
     struct ddpi_card card; /* its own */
+    struct ddpi_rank_key key;
     uint32_t rank;
     uint32_t world_size;
     int bell;         /* borrowed from the communicator */
@@ -51,7 +58,10 @@ struct ddpi_meeting {
     struct ddpi_shm_segment *segment; /* for the first attempt; NULL: it makes its own */
     struct ddpi_list visitors;        /* of struct visitor: who has connected to us */
     uint32_t visitor_count;
-    struct ddpi_attempt attempt; /* one at a time */
+    uint32_t stranger_count; /* of them, who has not proven itself; at most DDPI_STRANGERS_MAX */
+    uint64_t deaf_until_ms;  /* out of descriptors: nobody is let in before; 0: not so */
+    bool ring_stands;        /* the previous rank has its edge */
+    struct ddpi_attempt attempt;       /* one at a time */
 };
 
 /* Make @meeting such that it can be finished. */
@@ -61,7 +71,8 @@ void ddpi_meeting_clear(struct ddpi_meeting *meeting);
  * socket, and fill the card. Where shared memory cannot be had, the card says so and nothing fails.
  * On failure ddpi_meeting_finish() is still to be called. */
 ddp_status ddpi_meeting_init(struct ddpi_meeting *meeting, uint32_t rank, uint32_t world_size,
-                             int bell, const struct sockaddr_storage *address, bool use_shm,
+                             int bell, const struct ddpi_rank_key *key,
+                             const struct sockaddr_storage *address, bool use_shm,
                              struct ddp_error *err);
 void ddpi_meeting_finish(struct ddpi_meeting *meeting);
 
@@ -92,17 +103,12 @@ static inline int ddpi_meeting_wait_fd(const struct ddpi_meeting *meeting)
     return meeting->events;
 }
 
-static inline uint64_t ddpi_meeting_wake_ms(const struct ddpi_meeting *meeting)
-{
-    return meeting->attempt.stage == DDPI_ATTEMPT_QUEUE ? meeting->attempt.retry_ms : UINT64_MAX;
-}
+uint64_t ddpi_meeting_wake_ms(const struct ddpi_meeting *meeting);
 
 /* ---- attempt.c: the connecting side, for handshake.c ---- */
 
 void ddpi_attempt_clear(struct ddpi_attempt *attempt);
 void ddpi_attempt_drop(struct ddpi_meeting *meeting);
-/* The peer is gone: whoever waits for the edge finds it broken. */
-void ddpi_attempt_break(struct ddpi_meeting *meeting);
 /* Go on with the attempt as far as that is possible now. */
 ddp_status ddpi_attempt_push(struct ddpi_meeting *meeting, struct ddpi_edge **ret_edge,
                              struct ddp_error *err);

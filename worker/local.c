@@ -11,11 +11,11 @@
 #include "comm_impl.h"
 #include "error.h"
 #include "mem.h"
+#include "sockets.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 enum { LOCAL_MAX = 256 };
@@ -53,8 +53,7 @@ static ddp_status join(struct ddp_comm *comm, struct ddp_comm *next, struct ddp_
     if (status != DDP_OK)
         return status;
     int fds[FDS] = {-1, -1, again(next->bell), again(comm->bell), again(ddpi_shm_fd(ours))};
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) != 0 ||
-        fds[OUR_BELL] < 0 || fds[THEIR_BELL] < 0 || fds[MEMORY] < 0) {
+    if (ddpi_socket_pair(fds) != 0 || fds[OUR_BELL] < 0 || fds[THEIR_BELL] < 0 || fds[MEMORY] < 0) {
         status = ddpi_error_sys(err, errno, "connect rank %u to rank %u", comm->rank, next->rank);
         close_all(fds, FDS);
         ddpi_shm_destroy(ours);
@@ -66,6 +65,7 @@ static ddp_status join(struct ddp_comm *comm, struct ddp_comm *next, struct ddp_
         ddpi_shm_destroy(ours);
         return status;
     }
+    next->edges.meeting.ring_stands = true;
     status = place(comm, DDPI_NEXT, next, ours, fds[OUR_BELL], fds[OUR_CONTROL], err);
     ddp_status other =
         place(next, DDPI_PREV, comm, theirs, fds[THEIR_BELL], fds[THEIR_CONTROL], err);
@@ -73,7 +73,8 @@ static ddp_status join(struct ddp_comm *comm, struct ddp_comm *next, struct ddp_
 }
 
 static ddp_status create(struct ddpi_config *config, uint32_t rank, const int *devices,
-                         struct ddp_comm **ret_comm, struct ddp_error *err)
+                         const struct ddpi_rank_key *key, struct ddp_comm **ret_comm,
+                         struct ddp_error *err)
 {
     config->rank = rank;
     ddp_status status = ddpi_comm_create(config, ret_comm, err);
@@ -86,7 +87,7 @@ static ddp_status create(struct ddpi_config *config, uint32_t rank, const int *d
         return DDP_OK;
     struct ddpi_meeting *meeting = &comm->edges.meeting;
     ddpi_bootstrap_spins(comm, config->world_size);
-    status = ddpi_meeting_init(meeting, rank, config->world_size, comm->bell, NULL, true, err);
+    status = ddpi_meeting_init(meeting, rank, config->world_size, comm->bell, key, NULL, true, err);
     if (status == DDP_OK && !meeting->card.shm)
         status = ddpi_error_set(err, DDP_E_SYSTEM,
                                 "there is no shared memory, or no /proc, for %u ranks",
@@ -109,8 +110,11 @@ static ddp_status fill(struct ddpi_config *config, const int *devices, struct dd
 {
     uint32_t count = config->world_size;
     ddp_status status = DDP_OK;
+    struct ddpi_rank_key key; /* for the edges that are made later */
+    ddpi_rank_key_random(&key);
     for (uint32_t rank = 0; rank < count && status == DDP_OK; rank++)
-        status = create(config, rank, devices, &comms[rank], err);
+        status = create(config, rank, devices, &key, &comms[rank], err);
+    ddpi_wipe(&key, sizeof key);
     if (status != DDP_OK || count == 1)
         return status;
     share_cards(comms, count);

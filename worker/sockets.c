@@ -6,8 +6,10 @@
 
 #include "clock.h"
 #include "error.h"
+#include "stranger.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -18,6 +20,25 @@
 #include <unistd.h>
 
 enum { BACKLOG = 4096 }; /* ranks that compute let others wait; the system may allow fewer */
+
+static int open_socket(int family)
+{
+    return socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+int ddpi_accept(int listener)
+{
+    return accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+}
+
+int ddpi_socket_pair(int fds[2])
+{
+    int made[2];
+    int result = socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, made);
+    for (int i = 0; result == 0 && i < 2; i++)
+        fds[i] = made[i];
+    return result == 0 && (fds[0] < 0 || fds[1] < 0) ? -1 : result;
+}
 
 static bool route_to(const struct addrinfo *target, struct sockaddr_storage *ret)
 {
@@ -59,7 +80,7 @@ ddp_status ddpi_listen_tcp(struct sockaddr_storage *address, int *ret_fd, struct
     char text[DDPI_ADDRESS_TEXT];
     ddpi_address_text(address, text);
     socklen_t len = sizeof *address;
-    int fd = socket(address->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = open_socket(address->ss_family);
     if (fd < 0 || bind(fd, (struct sockaddr *)address, ddpi_address_len(address)) != 0 ||
         listen(fd, BACKLOG) != 0 || getsockname(fd, (struct sockaddr *)address, &len) != 0) {
         ddp_status status = ddpi_error_sys(err, errno, "listen on %s", text);
@@ -80,11 +101,19 @@ static socklen_t local_address(const char *name, struct sockaddr_un *ret)
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len);
 }
 
+static int local_socket(void)
+{
+    int fd = open_socket(AF_UNIX);
+    if (fd >= 0)
+        ddpi_pass_rights(fd, false);
+    return fd;
+}
+
 ddp_status ddpi_listen_local(const char *name, int *ret_fd, struct ddp_error *err)
 {
     struct sockaddr_un address;
     socklen_t len = local_address(name, &address);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = local_socket();
     if (fd < 0 || bind(fd, (struct sockaddr *)&address, len) != 0 || listen(fd, BACKLOG) != 0) {
         ddp_status status = ddpi_error_sys(err, errno, "listen on a Unix socket");
         if (fd >= 0)
@@ -95,9 +124,9 @@ ddp_status ddpi_listen_local(const char *name, int *ret_fd, struct ddp_error *er
     return DDP_OK;
 }
 
-static int begin_to(const struct sockaddr *address, socklen_t len, int *ret_fd)
+/* Takes over @fd. */
+static int begin_to(int fd, const struct sockaddr *address, socklen_t len, int *ret_fd)
 {
-    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return errno;
     int error = connect(fd, address, len) == 0 ? 0 : errno;
@@ -112,14 +141,20 @@ static int begin_to(const struct sockaddr *address, socklen_t len, int *ret_fd)
 
 int ddpi_begin_tcp(const struct sockaddr_storage *address, int *ret_fd)
 {
-    return begin_to((const struct sockaddr *)address, ddpi_address_len(address), ret_fd);
+    return begin_to(open_socket(address->ss_family), (const struct sockaddr *)address,
+                    ddpi_address_len(address), ret_fd);
 }
 
 int ddpi_begin_local(const char *name, int *ret_fd)
 {
     struct sockaddr_un address;
     socklen_t len = local_address(name, &address);
-    return begin_to((const struct sockaddr *)&address, len, ret_fd);
+    int error = begin_to(local_socket(), (const struct sockaddr *)&address, len, ret_fd);
+    if (error != 0 || ddpi_peer_is_ours(*ret_fd))
+        return error;
+    ddpi_close_stranger(*ret_fd); /* the rank has died, and he has taken its name */
+    *ret_fd = -1;
+    return ECONNREFUSED;
 }
 
 int ddpi_connect_result(int fd)
@@ -145,13 +180,6 @@ void ddpi_tune_tcp(int fd)
                    {IPPROTO_TCP, TCP_KEEPCNT, 3}};
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         (void)setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(int));
-}
-
-bool ddpi_peer_is_us(int fd)
-{
-    struct ucred peer;
-    socklen_t len = sizeof peer;
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 && peer.uid == geteuid();
 }
 
 ddp_status ddpi_send_fds(int fd, const void *bytes, size_t len, const int *fds, size_t nfds,
@@ -199,6 +227,15 @@ static void keep_fds(struct msghdr *message, int *fds, size_t *nfds)
     }
 }
 
+static bool may_have_one_more(int fd)
+{
+    int more = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (more < 0)
+        return errno != EMFILE;
+    close(more);
+    return true;
+}
+
 ssize_t ddpi_recv_fds(int fd, void *bytes, size_t len, int *fds, size_t *nfds)
 {
     union {
@@ -214,7 +251,7 @@ ssize_t ddpi_recv_fds(int fd, void *bytes, size_t len, int *fds, size_t *nfds)
     if (got >= 0)
         keep_fds(&message, fds, nfds);
     if (got >= 0 && (message.msg_flags & MSG_CTRUNC) != 0) {
-        errno = EPROTO;
+        errno = may_have_one_more(fd) ? EPROTO : EMFILE;
         return -1;
     }
     return got;

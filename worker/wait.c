@@ -14,6 +14,7 @@
  */
 #include "clock.h"
 #include "comm_impl.h"
+#include "error.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -216,6 +217,13 @@ static ddp_status take_failure(struct ddp_comm *comm, const struct ddpi_edge *ed
 }
 
 /* Read all that one peer has to say. */
+static ddp_status fail_starved(struct ddp_comm *comm, const struct ddpi_edge *edge)
+{
+    struct ddp_error cause;
+    ddp_status status = ddpi_error_sys(&cause, EMFILE, "take what %s hands over", edge->peer_name);
+    return ddpi_comm_fail(comm, NULL, status, "rank %u: %s", comm->rank, cause.msg);
+}
+
 static ddp_status hear(struct ddp_comm *comm, struct ddpi_edge *edge, const struct needs *needs)
 {
     struct ddpi_memo memo;
@@ -228,6 +236,8 @@ static ddp_status hear(struct ddp_comm *comm, struct ddpi_edge *edge, const stru
             edge->gone_ms = now;
             ddpi_edges_ignore(&comm->edges, edge);
             return DDP_OK;
+        case DDPI_CONTROL_STARVED:
+            return fail_starved(comm, edge);
         case DDPI_CONTROL_GARBLED:
             return ddpi_comm_fail(comm, edge, DDP_E_PROTOCOL,
                                   "%s sent something that is no control message", edge->peer_name);

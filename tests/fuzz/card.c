@@ -42,7 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     ddpi_buf_finish(&wire);
     HOLDS(strcmp(card.machine, again.machine) == 0 && strcmp(card.node, again.node) == 0 &&
           strcmp(card.local, again.local) == 0);
-    HOLDS(memcmp(card.token, again.token, sizeof card.token) == 0);
+    HOLDS(memcmp(card.id, again.id, sizeof card.id) == 0 && card.keyed == again.keyed);
     HOLDS(card.world_size == again.world_size && card.pid == again.pid && card.shm == again.shm);
     HOLDS(memcmp(&card.tcp, &again.tcp, sizeof card.tcp) == 0);
     HOLDS(ddpi_card_share_memory(&card, &again) == (card.shm && card.machine[0] != '\0'));

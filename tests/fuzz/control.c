@@ -59,8 +59,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         sent += len;
         memos += drain(&control, &last);
     }
-    HOLDS(memos <= sent / sizeof(struct ddpi_memo));
-    HOLDS(last == DDPI_CONTROL_GARBLED || memos == sent / sizeof(struct ddpi_memo));
+    HOLDS(memos <= sent / sizeof(struct ddpi_sealed_memo));
+    HOLDS(last == DDPI_CONTROL_GARBLED || memos == sent / sizeof(struct ddpi_sealed_memo));
     close(fds[1]);
     if (last == DDPI_CONTROL_NONE)
         HOLDS(drain(&control, &last) == 0 && last == DDPI_CONTROL_END);

@@ -2,7 +2,8 @@
 
 No meson, no Check, no libuv: a GPU machine may have none of them, and nothing can be fetched there.
 The library is the product's own sources; in place of the store's client it gets file_store.c, in
-place of Check, tests/gpu/check. Files are found by folder, so a new source needs no line here.
+place of Check, tests/gpu/check, in place of libsodium, tests/gpu/plain; and no TLS. Files are found by
+folder, so a new source needs no line here.
 """
 
 import concurrent.futures
@@ -56,10 +57,12 @@ class Build:
         self.failed = {}  # test program -> what the compiler has said
         for folder in (self.out, self.made, self.bin):
             folder.mkdir(parents=True, exist_ok=True)
-        folders = ['base', 'base/include', 'rendezvous/include', 'worker', 'worker/cuda',
-                   'worker/include', 'cmd', 'tests/lib', 'tests/gpu', 'tests/gpu/check',
+        folders = ['base', 'base/include', 'rendezvous/include', 'tests/gpu/plain', 'worker',
+                   'worker/cuda', 'worker/include', 'cmd', 'tests/lib', 'tests/gpu', 'tests/gpu/check',
                    'tests/integration', 'tests/cuda']
         self.flags = FLAGS + [f'-I{ROOT / folder}' for folder in folders] + [f'-I{self.made}']
+        # Not -I: its link.h would hide that of the C library.
+        self.flags += ['-iquote', str(ROOT / 'rendezvous')]
         if 'unrecognized' in subprocess.run(
                 [self.cc, '-ftrivial-auto-var-init=zero', '-E', '-x', 'c', '/dev/null'],
                 capture_output=True, text=True, check=False).stderr:
@@ -120,7 +123,8 @@ class Build:
             self.make_script()
             base = sources('base')
             library = base + sources('worker') + sources('worker/cuda', but=['no_image.c']) + [
-                ROOT / 'tests/gpu/file_store.c']
+                ROOT / name for name in ('tests/gpu/file_store.c',
+                                         'tests/gpu/plain/plain_auth.c')]
             perf = sources('cmd', 'perf_coll*.c') + [
                 ROOT / 'cmd/options.c', ROOT / 'tests/gpu/perf_main.c',
                 self.made / 'perf_gloo_script.c']

@@ -45,7 +45,7 @@ START_TEST(everything_from_the_environment)
 {
     SET("RANK", "3", "WORLD_SIZE", "8", "DDPRUN_STORE", "10.0.0.1:29400", "DDPRUN_STORE_PREFIX",
         "job/2/", "DDP_TIMEOUT", "1.5s", "DDP_INIT_TIMEOUT", "2m", "DDP_FORCE_TCP", "true",
-        "DDPRUN_TOKEN_FD", "3", "DDP_ALGORITHM", "direct");
+        "DDPRUN_TOKEN_FD", "3", "DDPRUN_RANK_KEY_FD", "5", "DDP_ALGORITHM", "direct");
     struct ddpi_config config;
     ck_assert_int_eq(ddpi_config_load(NULL, test_env, &config, NULL), DDP_OK);
     ck_assert_uint_eq(config.rank, 3);
@@ -57,13 +57,15 @@ START_TEST(everything_from_the_environment)
     ck_assert(config.force_tcp);
     ck_assert_int_eq(config.algorithm, DDP_ALGORITHM_DIRECT);
     ck_assert_int_eq(config.token_fd, 3);
+    ck_assert_int_eq(config.rank_key_fd, 5);
 }
 END_TEST
 
 START_TEST(options_come_first)
 {
     SET("RANK", "nonsense", "WORLD_SIZE", "8", "DDPRUN_STORE", "a:1", "DDP_TIMEOUT", "nonsense",
-        "DDP_FORCE_TCP", "nonsense", "DDPRUN_TOKEN_FD", "nonsense", "DDP_ALGORITHM", "nonsense");
+        "DDP_FORCE_TCP", "nonsense", "DDPRUN_TOKEN_FD", "nonsense", "DDPRUN_RANK_KEY_FD",
+        "nonsense", "DDP_ALGORITHM", "nonsense");
     const struct ddp_comm_options options = {.size = sizeof options,
                                              .store_endpoint = "b:2",
                                              .name = "evaluation",
@@ -82,7 +84,8 @@ START_TEST(options_come_first)
     ck_assert_uint_eq(config.init_timeout_ms, 10);
     ck_assert_uint_eq(config.timeout_ms, 20);
     ck_assert_int_eq(config.algorithm, DDP_ALGORITHM_RING);
-    ck_assert_int_eq(config.token_fd, 0); /* it is for the launcher's store */
+    ck_assert_int_eq(config.token_fd, 0);    /* it is for the launcher's store, */
+    ck_assert_int_eq(config.rank_key_fd, 0); /* and this for who meets there */
 }
 END_TEST
 
@@ -107,6 +110,8 @@ static const struct {
     {{"DDP_ALGORITHM", ""}, "DDP_ALGORITHM"},
     {{"RANK", "0", "WORLD_SIZE", "2", "DDPRUN_STORE", "a:1", "DDPRUN_TOKEN_FD", "2"},
      "DDPRUN_TOKEN_FD"},
+    {{"RANK", "0", "WORLD_SIZE", "2", "DDPRUN_STORE", "a:1", "DDPRUN_RANK_KEY_FD", "x"},
+     "DDPRUN_RANK_KEY_FD"},
 };
 
 START_TEST(malformed_variables_are_named)

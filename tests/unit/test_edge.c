@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -269,7 +270,9 @@ START_TEST(bad_handovers_are_garbage)
         ddpi_control_send(a, &memo);
     } else if (_i == 1) { /* one comes along with something else */
         ddpi_memo_fill(&memo, DDPI_NOTICE_ASK, DDP_OK, "");
-        ck_assert_int_eq(ddpi_send_fds(a->fd, &memo, sizeof memo, &pair.bell_a, 1, NULL), DDP_OK);
+        const struct ddpi_sealed_memo sealed = {.memo = memo};
+        ck_assert_int_eq(ddpi_send_fds(a->fd, &sealed, sizeof sealed, &pair.bell_a, 1, NULL),
+                         DDP_OK);
     } else { /* more than anybody takes */
         for (uint32_t i = 0; i <= DDPI_HANDED_MAX; i++) {
             ck_assert(ddpi_control_hand_over(a, i, pair.bell_a));
@@ -279,6 +282,102 @@ START_TEST(bad_handovers_are_garbage)
     }
     ck_assert_int_eq(ddpi_control_read(b, &got), DDPI_CONTROL_GARBLED);
     pair_destroy(&pair);
+}
+END_TEST
+
+START_TEST(a_handover_that_finds_no_room_is_told_from_garbage)
+{
+    struct pair pair = pair_create(SHM);
+    struct rlimit files, none;
+    struct ddpi_memo got;
+    ck_assert(ddpi_control_hand_over(&pair.a->control, 1, pair.bell_a));
+    int next = dup(pair.bell_a);
+    close(next);
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &files), 0);
+    none = files;
+    none.rlim_cur = (rlim_t)next;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+    ck_assert_int_eq(ddpi_control_read(&pair.b->control, &got), DDPI_CONTROL_STARVED);
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &files), 0);
+    pair_destroy(&pair);
+}
+END_TEST
+
+static void seal_both(struct pair *pair)
+{
+    struct ddpi_handshake handshake = {.key = "of both"};
+    struct ddpi_seals seals;
+    ddpi_handshake_begin(&handshake);
+    ddpi_seals_begin(&seals, &handshake, DDPI_SIDE_CLIENT);
+    ddpi_control_seal(&pair->a->control, &seals);
+    ddpi_seals_begin(&seals, &handshake, DDPI_SIDE_SERVER);
+    ddpi_control_seal(&pair->b->control, &seals);
+}
+
+/* Between two that have agreed on keys: the same again, a changed one, none of theirs, and what the
+ * other side has said itself. */
+START_TEST(only_what_the_peer_has_sealed_is_taken)
+{
+    struct pair pair = pair_create(_i % TRANSPORTS);
+    struct ddpi_control *a = &pair.a->control, *b = &pair.b->control;
+    struct ddpi_sealed_memo wire;
+    struct ddpi_memo memo, got;
+    seal_both(&pair);
+    ddpi_memo_fill(&memo, DDPI_NOTICE_FAILED, DDP_E_PEER_DEAD, "rank 2 is dead");
+    ddpi_control_send(a, &memo);
+    ck_assert_int_eq(recv(b->fd, &wire, sizeof wire, MSG_PEEK), (ssize_t)sizeof wire);
+    ck_assert_int_eq(ddpi_control_read(b, &got), DDPI_CONTROL_MEMO);
+    ck_assert_str_eq(got.text, "rank 2 is dead");
+    struct ddpi_control *to = b, *from = a;
+    switch (_i / TRANSPORTS) {
+    case 0: /* as it was */
+        break;
+    case 1:
+        wire.memo.text[5] ^= 1;
+        wire.number = 1;
+        break;
+    case 2: /* merely another number */
+        wire.number = 1;
+        break;
+    case 3:
+        memset(wire.seal, 0, sizeof wire.seal);
+        wire.number = 1;
+        break;
+    default: /* back to who has said it */
+        to = a;
+        from = b;
+    }
+    ck_assert_int_eq(send(from->fd, &wire, sizeof wire, 0), (ssize_t)sizeof wire);
+    ck_assert_int_eq(ddpi_control_read(to, &got), DDPI_CONTROL_GARBLED);
+    pair_destroy(&pair);
+}
+END_TEST
+
+/* As when a signal handler sends while a message is being sent, and as when some were dropped. */
+START_TEST(numbers_may_come_out_of_order)
+{
+    static const struct {
+        uint64_t number;
+        bool taken;
+    } order[] = {{1, true},           {0, true},   {1, false},  {0, false},  {100, true},
+                 {100, false},        {37, true},  {37, false}, {36, false}, {99, true},
+                 {UINT64_MAX, false}, {101, true}, {500, true}, {101, false}};
+    for (size_t end = 1; end <= sizeof order / sizeof *order; end++) {
+        struct pair pair = pair_create(SHM);
+        struct ddpi_memo memo, got;
+        enum ddpi_control_event event = DDPI_CONTROL_NONE;
+        seal_both(&pair);
+        ddpi_memo_fill(&memo, DDPI_NOTICE_ASK, DDP_OK, "");
+        for (size_t i = 0; i < end; i++) {
+            if (!order[i].taken && i + 1 < end)
+                continue; /* garbage is the end of it */
+            pair.a->control.sent = order[i].number;
+            ddpi_control_send(&pair.a->control, &memo);
+            event = ddpi_control_read(&pair.b->control, &got);
+        }
+        ck_assert_int_eq(event, order[end - 1].taken ? DDPI_CONTROL_MEMO : DDPI_CONTROL_GARBLED);
+        pair_destroy(&pair);
+    }
 }
 END_TEST
 
@@ -349,14 +448,14 @@ START_TEST(cards_on_the_wire)
     ck_assert_uint_eq(got.pid, card.pid);
     ck_assert_str_eq(got.local, "name");
     ck_assert_str_eq(got.machine, card.machine);
-    ck_assert_mem_eq(got.token, card.token, sizeof got.token);
+    ck_assert_mem_eq(got.id, card.id, sizeof got.id);
     ck_assert(ddpi_card_share_memory(&card, &got));
     got.machine[0] ^= 1;
     ck_assert(!ddpi_card_share_memory(&card, &got));
     uint8_t slot[DDPI_CARD_SLOT] = {0};
     ck_assert(!ddpi_card_get(slot, &got)); /* an empty one */
     ck_assert(ddpi_card_put(&card, slot) && ddpi_card_get(slot, &got));
-    ck_assert_mem_eq(got.token, card.token, sizeof got.token);
+    ck_assert_mem_eq(got.id, card.id, sizeof got.id);
     memset(slot, 0xff, 2);
     ck_assert(!ddpi_card_get(slot, &got));
     for (size_t cut = 0; cut < len; cut++)
@@ -379,6 +478,9 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, control_messages_and_their_end, 0, TRANSPORTS);
     tcase_add_loop_test(tcase, descriptors_are_handed_over_in_order, 0, TRANSPORTS);
     tcase_add_loop_test(tcase, bad_handovers_are_garbage, 0, 3);
+    tcase_add_test(tcase, a_handover_that_finds_no_room_is_told_from_garbage);
+    tcase_add_loop_test(tcase, only_what_the_peer_has_sealed_is_taken, 0, 5 * TRANSPORTS);
+    tcase_add_test(tcase, numbers_may_come_out_of_order);
     tcase_add_test(tcase, descriptors_need_a_unix_socket);
     tcase_add_loop_test(tcase, what_was_sent_before_the_end_arrives, 0, TRANSPORTS);
     suite_add_tcase(suite, tcase);

@@ -6,15 +6,19 @@
 #include "descriptors.h"
 #include "handshake.h"
 #include "sockets.h"
+#include "stranger.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum { SHM, TCP, TRANSPORTS, TURNS = 20000 /* of a millisecond or less */ };
 
+static struct ddpi_rank_key key;
 static struct ddpi_meeting ranks[2];
 static int bells[2];
 static unsigned descriptors; /* before */
@@ -23,11 +27,13 @@ static void open_ranks(int transport)
 {
     struct sockaddr_storage address;
     descriptors = open_descriptors();
+    ddpi_rank_key_random(&key);
     ck_assert_int_eq(ddpi_source_address("127.0.0.1", 1, &address, NULL), DDP_OK);
     for (uint32_t i = 0; i < 2; i++) {
         bells[i] = eventfd(0, EFD_NONBLOCK);
         ck_assert_int_eq(
-            ddpi_meeting_init(&ranks[i], i, 2, bells[i], &address, transport == SHM, NULL), DDP_OK);
+            ddpi_meeting_init(&ranks[i], i, 2, bells[i], &key, &address, transport == SHM, NULL),
+            DDP_OK);
     }
     for (uint32_t i = 0; i < 2; i++)
         memcpy(ddpi_meeting_slot(&ranks[i], 1 - i), ddpi_meeting_slot(&ranks[1 - i], 1 - i),
@@ -53,6 +59,19 @@ static int connect_to(const struct ddpi_meeting *meeting, int transport)
     return fd;
 }
 
+/* Rank 1, who greets rank 0 by hand. */
+static struct ddpi_greeting greet_by_hand(int transport, struct ddpi_hello hello,
+                                          const struct ddpi_rank_key *with)
+{
+    struct ddpi_greeting greeting;
+    const struct ddpi_greeting_terms terms = {with, ranks[1].card.id, ranks[0].card.id};
+    ddpi_greeting_clear(&greeting);
+    greeting.fd = connect_to(&ranks[0], transport);
+    greeting.local = transport == SHM;
+    ck_assert_int_eq(ddpi_greeting_begin(&greeting, &hello, &terms, NULL), DDP_OK);
+    return greeting;
+}
+
 static struct ddpi_arrival advance(uint32_t rank)
 {
     struct ddpi_arrival arrival;
@@ -71,6 +90,42 @@ static void be_patient(int turn)
 {
     if (turn > 50)
         poll(NULL, 0, 1);
+}
+
+/* Until rank 0 has challenged @greeting and has what it answers; the edge that came of it, if any.
+ */
+static struct ddpi_arrival prove_by_hand(struct ddpi_greeting *greeting)
+{
+    struct ddpi_arrival arrival = {0};
+    enum ddpi_greeting_news news;
+    for (int turn = 0; (news = ddpi_greeting_read(greeting)) == DDPI_GREETING_MORE; turn++) {
+        ck_assert_int_lt(turn, TURNS);
+        ck_assert_ptr_null(advance(0).edge);
+        be_patient(turn);
+    }
+    ck_assert_int_eq(news, DDPI_GREETING_READY);
+    ck_assert(ddpi_greeting_is_proven(greeting));
+    ck_assert_int_eq(ddpi_greeting_reply(greeting, NULL, 0, NULL), DDP_OK);
+    for (int turn = 0; ranks[0].stranger_count > 0; turn++) {
+        ck_assert_int_lt(turn, TURNS);
+        arrival = advance(0);
+        be_patient(turn);
+    }
+    return arrival;
+}
+
+/* Rank 0 sends @greeting away. */
+static void expect_sent_away(struct ddpi_greeting *greeting)
+{
+    enum ddpi_greeting_news news;
+    for (int turn = 0; (news = ddpi_greeting_read(greeting)) == DDPI_GREETING_MORE; turn++) {
+        ck_assert_int_lt(turn, TURNS);
+        ck_assert_ptr_null(advance(0).edge);
+        be_patient(turn);
+    }
+    ck_assert_int_eq(news, DDPI_GREETING_ENDED);
+    ck_assert_uint_eq(ranks[0].visitor_count, 0);
+    ck_assert_uint_eq(ranks[0].stranger_count, 0);
 }
 
 /* Until both have one; each may have more to do after it. */
@@ -184,12 +239,14 @@ START_TEST(one_edge_of_a_ring_of_two_leaves_the_other_alone)
 {
     struct ddpi_arrival arrival = {0}, ignored;
     open_ranks(TCP);
-    int fds[] = {connect_to(&ranks[0], TCP), connect_to(&ranks[0], TCP)};
-    ck_assert_int_eq(
-        ddpi_greet(fds[0], DDPI_GREET_CONTROL, DDPI_LINK_RING, 1, &ranks[0].card, NULL, 0, NULL),
-        DDP_OK);
+    const struct ddpi_hello control = {.kind = DDPI_GREET_CONTROL,
+                                       .link = DDPI_LINK_RING,
+                                       .from = 1},
+                            data = {.kind = DDPI_GREET_DATA, .link = DDPI_LINK_RING, .from = 1};
+    struct ddpi_greeting halves[] = {greet_by_hand(TCP, control, &key), {.fd = -1}};
+    prove_by_hand(&halves[0]);
     ask(0, DDPI_LINK_RING);
-    for (int turn = 0; arrival.edge == NULL || ranks[0].visitor_count < 2; turn++) {
+    for (int turn = 0; arrival.edge == NULL; turn++) {
         ck_assert_int_lt(turn, TURNS);
         ignored = advance(1);
         if (ignored.edge != NULL)
@@ -202,18 +259,17 @@ START_TEST(one_edge_of_a_ring_of_two_leaves_the_other_alone)
     }
     ck_assert(arrival.asked);
     ddpi_edge_destroy(arrival.edge);
-    ck_assert_int_eq(
-        ddpi_greet(fds[1], DDPI_GREET_DATA, DDPI_LINK_RING, 1, &ranks[0].card, NULL, 0, NULL),
-        DDP_OK);
-    arrival.edge = NULL;
+    ck_assert_uint_eq(ranks[0].visitor_count, 1);
+    halves[1] = greet_by_hand(TCP, data, &key);
+    arrival = prove_by_hand(&halves[1]);
     for (int turn = 0; arrival.edge == NULL && turn < TURNS; turn++) {
         be_patient(turn);
         arrival = advance(0);
     }
     ck_assert(arrival.edge != NULL && !arrival.asked);
     ddpi_edge_destroy(arrival.edge);
-    close(fds[0]);
-    close(fds[1]);
+    ddpi_greeting_drop(&halves[0]);
+    ddpi_greeting_drop(&halves[1]);
     close_ranks();
 }
 END_TEST
@@ -250,50 +306,157 @@ START_TEST(a_peer_that_asked_too_is_gone)
     for (uint32_t rank = 0; rank < 2; rank++)
         ck_assert_int_eq(ddpi_attempt_push(&ranks[rank], &none, NULL), DDP_OK);
     ddpi_meeting_finish(&ranks[0]);
-    for (int turn = 0; turn < 5; turn++)
+    for (int turn = 0; ranks[1].attempt.stage != DDPI_ATTEMPT_GONE; turn++) {
+        ck_assert_int_lt(turn, TURNS);
         ck_assert_ptr_null(advance(1).edge);
-    ck_assert_int_eq(ranks[1].attempt.stage, DDPI_ATTEMPT_GONE);
+        be_patient(turn);
+    }
     ck_assert_ptr_nonnull(strstr(ranks[1].attempt.edge.peer_name, "rank 0 ("));
     ck_assert_str_eq(ranks[1].attempt.edge.broken, "has died or has left the communicator");
     close_ranks();
 }
 END_TEST
 
-/* Greetings that nobody expects: of no rank of this world, of ourselves, for nothing that there is,
- * in the way that the cards do not say, without the token, from a rank that has an edge. */
+/* Greetings that nobody expects: of no rank of this world, of ourselves, for another, for nothing
+ * that there is, in the way that the cards do not say, of somebody who is not before us in the
+ * ring.
+ */
 START_TEST(who_is_not_expected_is_turned_away)
 {
     open_ranks(_i);
-    struct ddpi_card wrong = ranks[0].card;
-    wrong.token[3] ^= 1;
-    const struct {
-        enum ddpi_greeting_kind kind;
-        uint32_t link, rank;
-        const struct ddpi_card *card;
-    } greetings[] = {
-        {DDPI_GREET_CONTROL, DDPI_LINK_PEER, 2, &ranks[0].card},
-        {DDPI_GREET_CONTROL, DDPI_LINK_PEER, 0, &ranks[0].card},
-        {DDPI_GREET_CONTROL, 2, 1, &ranks[0].card},
-        {_i == SHM ? DDPI_GREET_CONTROL : DDPI_GREET_SHM, DDPI_LINK_PEER, 1, &ranks[0].card},
-        {DDPI_GREET_SHM, DDPI_LINK_PEER, 1, &ranks[0].card}, /* without memory, or without need */
-        {DDPI_GREET_ANSWER, DDPI_LINK_PEER, 1, &ranks[0].card},
-        {DDPI_GREET_CONTROL, DDPI_LINK_PEER, 1, &wrong},
+    uint32_t right = _i == SHM ? DDPI_GREET_SHM : DDPI_GREET_CONTROL;
+    uint32_t wrong = _i == SHM ? DDPI_GREET_CONTROL : DDPI_GREET_SHM;
+    const struct ddpi_hello hellos[] = {
+        {.kind = right, .link = DDPI_LINK_PEER, .from = 2},
+        {.kind = right, .link = DDPI_LINK_PEER, .from = 0},
+        {.kind = right, .link = DDPI_LINK_PEER, .from = 1, .to = 1},
+        {.kind = right, .link = 2, .from = 1},
+        {.kind = wrong, .link = DDPI_LINK_PEER, .from = 1},
+        {.kind = 0, .link = DDPI_LINK_PEER, .from = 1},
+        {.kind = 4, .link = DDPI_LINK_PEER, .from = 1},
     };
-    for (size_t i = 0; i < sizeof greetings / sizeof *greetings; i++) {
-        int fd = connect_to(&ranks[0], _i);
-        ck_assert_int_eq(ddpi_greet(fd, greetings[i].kind, (enum ddpi_link)greetings[i].link,
-                                    greetings[i].rank, greetings[i].card, NULL, 0, NULL),
-                         DDP_OK);
-        struct pollfd end = {.fd = fd, .events = POLLIN};
-        for (int turn = 0; poll(&end, 1, 1) == 0; turn++) {
-            ck_assert_int_lt(turn, TURNS);
-            ck_assert_ptr_null(advance(0).edge);
-        }
-        char byte;
-        ck_assert_int_le(recv(fd, &byte, 1, 0), 0);
-        ck_assert_uint_eq(ranks[0].visitor_count, 0);
-        close(fd);
+    for (size_t i = 0; i < sizeof hellos / sizeof *hellos; i++) {
+        struct ddpi_greeting greeting = greet_by_hand(_i, hellos[i], &key);
+        expect_sent_away(&greeting);
+        ddpi_greeting_drop(&greeting);
     }
+    close_ranks();
+}
+END_TEST
+
+/* Somebody with another key learns that from the challenge, and cannot prove anything; nor can who
+ * answers with what was proven elsewhere. */
+START_TEST(who_proves_nothing_is_turned_away)
+{
+    open_ranks(_i);
+    const struct ddpi_hello hello = {
+        .kind = _i == SHM ? DDPI_GREET_SHM : DDPI_GREET_CONTROL, .link = DDPI_LINK_PEER, .from = 1};
+    struct ddpi_rank_key other;
+    ddpi_rank_key_random(&other);
+    for (int turn = 0; turn < 2; turn++) {
+        struct ddpi_greeting greeting = greet_by_hand(_i, hello, turn == 0 ? &other : &key);
+        for (int n = 0; ddpi_greeting_read(&greeting) == DDPI_GREETING_MORE; n++) {
+            ck_assert_int_lt(n, TURNS);
+            ck_assert_ptr_null(advance(0).edge);
+            be_patient(n);
+        }
+        ck_assert_int_eq(ddpi_greeting_is_proven(&greeting), turn != 0);
+        if (turn == 0)
+            ck_assert_int_eq(ddpi_greeting_reply(&greeting, NULL, 0, NULL), DDP_OK);
+        else /* its own proof, sent back */
+            ck_assert_int_eq(send(greeting.fd, greeting.inbox.challenge.proof, DDPI_PROOF_SIZE, 0),
+                             DDPI_PROOF_SIZE);
+        expect_sent_away(&greeting);
+        ddpi_greeting_drop(&greeting);
+    }
+    close_ranks();
+}
+END_TEST
+
+/* Another key, none here, none there: the one who connects says which, and what to do. */
+START_TEST(who_has_another_key_is_told_so)
+{
+    static const char *const texts[] = {"its key is not ours", "it has no key; start",
+                                        "it has a key, and we have none"};
+    struct ddp_error error = {0};
+    struct ddpi_arrival arrival;
+    open_ranks(_i % TRANSPORTS);
+    int how = _i / TRANSPORTS;
+    struct ddpi_meeting *changed = &ranks[how == 1 ? 0 : 1];
+    if (how == 0)
+        ddpi_rank_key_random(&changed->key);
+    else
+        ddpi_rank_key_none(&changed->key);
+    changed->card.keyed = how == 0;
+    ck_assert(ddpi_card_put(&changed->card,
+                            ddpi_meeting_slot(&ranks[how == 1 ? 1 : 0], how == 1 ? 0 : 1)));
+    ask(1, DDPI_LINK_PEER);
+    for (int turn = 0; ddpi_meeting_advance(&ranks[1], &arrival, &error) == DDP_OK; turn++) {
+        ck_assert_int_lt(turn, TURNS);
+        ck_assert_ptr_null(advance(0).edge);
+        be_patient(turn);
+    }
+    ck_assert_int_eq(error.status, DDP_E_DENIED);
+    ck_assert_msg(strstr(error.msg, texts[how]) != NULL, "%s", error.msg);
+    ck_assert_ptr_nonnull(strstr(error.msg, "rank 0 (pid "));
+    close_ranks();
+}
+END_TEST
+
+/* Not even by a rank that has proven itself. */
+START_TEST(a_ring_that_stands_takes_nobody_else)
+{
+    struct ddpi_arrival arrivals[2] = {0};
+    open_ranks(_i);
+    ask(1, DDPI_LINK_RING);
+    meet(arrivals);
+    unsigned open = open_descriptors();
+    for (int turn = 0; turn < 20; turn++) {
+        struct ddpi_greeting again = greet_by_hand(
+            _i,
+            (struct ddpi_hello){
+                .kind = DDPI_GREET_SHM + (_i == TCP), .link = DDPI_LINK_RING, .from = 1},
+            &key);
+        expect_sent_away(&again);
+        ddpi_greeting_drop(&again);
+    }
+    ck_assert_uint_eq(open_descriptors(), open);
+    try_and_close(arrivals);
+    close_ranks();
+}
+END_TEST
+
+/* Each descriptor is taken; when some are free again, so is the door. */
+START_TEST(a_rank_without_descriptors_goes_on)
+{
+    struct ddpi_arrival arrivals[2] = {0};
+    open_ranks(_i);
+    ask(1, DDPI_LINK_PEER);
+    arrivals[1] = advance(1);
+    ck_assert_ptr_null(arrivals[1].edge);
+    int spare = dup(0), ballast[1024];
+    size_t count = 0;
+    struct rlimit limit;
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    const struct rlimit low = {.rlim_cur = 200, .rlim_max = limit.rlim_max};
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
+    while (count < 1024 && (ballast[count] = dup(spare)) >= 0)
+        count++;
+    for (int turn = 0; ranks[0].deaf_until_ms == 0; turn++) {
+        ck_assert_int_lt(turn, TURNS);
+        ck_assert_ptr_null(advance(0).edge);
+        be_patient(turn);
+    }
+    /* It does not look at its listeners all the time, but it will. */
+    ck_assert(ddpi_meeting_wake_ms(&ranks[0]) != UINT64_MAX);
+    ck_assert_int_eq(
+        poll(&(struct pollfd){.fd = ddpi_meeting_wait_fd(&ranks[0]), .events = POLLIN}, 1, 0), 0);
+    while (count > 0)
+        close(ballast[--count]);
+    close(spare);
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    meet(arrivals);
+    try_and_close(arrivals);
     close_ranks();
 }
 END_TEST
@@ -308,13 +471,43 @@ START_TEST(silent_strangers_give_way)
         fds[i] = connect_to(&ranks[0], _i);
         ck_assert_ptr_null(advance(0).edge);
     }
-    ck_assert_uint_eq(ranks[0].visitor_count, 20); /* two for each rank, and sixteen */
+    ck_assert_uint_eq(ranks[0].visitor_count, 16);
+    ck_assert_uint_eq(ranks[0].stranger_count, 16);
+    char byte; /* the oldest have given way, and nobody else */
+    for (int i = 0; i < STRANGERS; i++)
+        ck_assert_int_eq(recv(fds[i], &byte, 1, MSG_DONTWAIT) == 0, i < STRANGERS - 16);
     ask(1, DDPI_LINK_PEER);
     meet(arrivals);
     try_and_close(arrivals);
     for (int i = 0; i < STRANGERS; i++)
         close(fds[i]);
     close_ranks();
+}
+END_TEST
+
+/* As on a kernel that cannot keep him from leaving one there: nobody waits for it. */
+START_TEST(what_a_stranger_leaves_behind_is_closed_elsewhere)
+{
+    int pair[2], one = 1;
+    struct sockaddr_storage address;
+    const struct linger hour = {.l_onoff = 1, .l_linger = 3600};
+    ck_assert_int_eq(ddpi_source_address("127.0.0.1", 1, &address, NULL), DDP_OK);
+    int listener, sender;
+    ck_assert_int_eq(ddpi_listen_tcp(&address, &listener, NULL), DDP_OK);
+    ck_assert_int_eq(ddpi_begin_tcp(&address, &sender), EINPROGRESS);
+    ck_assert_int_eq(poll(&(struct pollfd){.fd = sender, .events = POLLOUT}, 1, TURNS), 1);
+    static char noise[1 << 16];
+    while (send(sender, noise, sizeof noise, MSG_DONTWAIT) > 0)
+        ;
+    ck_assert_int_eq(setsockopt(sender, SOL_SOCKET, SO_LINGER, &hour, sizeof hour), 0);
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    ddpi_pass_rights(pair[0], true);
+    ck_assert_int_eq(ddpi_send_fds(pair[1], &one, sizeof one, &sender, 1, NULL), DDP_OK);
+    close(sender);
+    ddpi_close_stranger(pair[0]);
+    ck_assert_int_eq(fcntl(pair[0], F_GETFD), -1);
+    close(pair[1]);
+    close(listener);
 }
 END_TEST
 
@@ -329,6 +522,11 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, an_attempt_sees_that_its_peer_is_gone, 0, 2 * TRANSPORTS);
     tcase_add_test(tcase, a_peer_that_asked_too_is_gone);
     tcase_add_loop_test(tcase, who_is_not_expected_is_turned_away, 0, TRANSPORTS);
+    tcase_add_loop_test(tcase, who_proves_nothing_is_turned_away, 0, TRANSPORTS);
+    tcase_add_loop_test(tcase, who_has_another_key_is_told_so, 0, 3 * TRANSPORTS);
+    tcase_add_loop_test(tcase, a_ring_that_stands_takes_nobody_else, 0, TRANSPORTS);
+    tcase_add_loop_test(tcase, a_rank_without_descriptors_goes_on, 0, TRANSPORTS);
+    tcase_add_test(tcase, what_a_stranger_leaves_behind_is_closed_elsewhere);
     tcase_add_loop_test(tcase, silent_strangers_give_way, 0, TRANSPORTS);
     suite_add_tcase(suite, tcase);
     return suite;

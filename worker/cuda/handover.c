@@ -52,8 +52,8 @@ static ddp_status remember(struct ddpi_device *device, uint32_t reader,
     return DDP_OK;
 }
 
-static ddp_status hand_one(struct ddpi_device *device, const struct ddpi_edge *edge,
-                           uint32_t reader, const struct ddpi_offer *offer, struct ddp_error *err)
+static ddp_status hand_one(struct ddpi_device *device, struct ddpi_edge *edge, uint32_t reader,
+                           const struct ddpi_offer *offer, struct ddp_error *err)
 {
     int fd;
     ddp_status status = remember(device, reader, offer, err);
@@ -68,7 +68,7 @@ static ddp_status hand_one(struct ddpi_device *device, const struct ddpi_edge *e
     return status;
 }
 
-ddp_status ddpi_hand_over(struct ddpi_device *device, const struct ddpi_edge *edge, uint32_t reader,
+ddp_status ddpi_hand_over(struct ddpi_device *device, struct ddpi_edge *edge, uint32_t reader,
                           const struct ddpi_offer *offers, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

@@ -16,7 +16,7 @@ struct ddpi_handed {
 };
 
 /* Hand what @reader lacks of this rank's @offers over to it. */
-ddp_status ddpi_hand_over(struct ddpi_device *device, const struct ddpi_edge *edge, uint32_t reader,
+ddp_status ddpi_hand_over(struct ddpi_device *device, struct ddpi_edge *edge, uint32_t reader,
                           const struct ddpi_offer *offers, size_t count);
 
 /* Take over what this rank lacks of @offers, which are those of the peer of @edge. */
