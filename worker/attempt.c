@@ -29,6 +29,7 @@ struct ddpi_edge *ddpi_edge_name(struct ddpi_edge *edge, uint32_t peer,
     edge->peer = peer;
     snprintf(edge->peer_name, sizeof edge->peer_name, "rank %u (pid %u on %s)", peer, card->pid,
              card->node);
+    edge->door = card->tcp;
     return edge;
 }
 
@@ -60,7 +61,7 @@ static const struct ddpi_edge_ops nothing_ops = {
 void ddpi_attempt_clear(struct ddpi_attempt *attempt)
 {
     *attempt =
-        (struct ddpi_attempt){.edge = {.ops = &nothing_ops, .control.fd = -1},
+        (struct ddpi_attempt){.edge = {.ops = &nothing_ops, .control.fd = -1, .process.pidfd = -1},
                               .main.fd = -1,
                               .data.fd = -1};
 }
@@ -74,6 +75,10 @@ static void unwatch(const struct ddpi_meeting *meeting, int fd)
 static void hang_up(struct ddpi_meeting *meeting)
 {
     struct ddpi_attempt *attempt = &meeting->attempt;
+    unwatch(meeting, attempt->main.fd);
+    unwatch(meeting, attempt->data.fd);
+    unwatch(meeting, attempt->edge.process.pidfd);
+    ddpi_process_finish(&attempt->edge.process);
     ddpi_greeting_drop(&attempt->main);
     ddpi_greeting_drop(&attempt->data);
 }
@@ -125,12 +130,13 @@ static ddp_status not_reached(struct ddpi_meeting *meeting, int error, struct dd
     return ddpi_error_wrap(err, status, "%s", attempt->edge.peer_name);
 }
 
-/* Edge-triggered: whatever happens, the attempt is pushed as far as it goes. */
+/* Edge-triggered: whatever happens, the attempt is pushed as far as it goes. A negative @fd is
+ * none. */
 static ddp_status watch(struct ddpi_meeting *meeting, int fd, struct ddp_error *err)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLET,
                                 .data.ptr = &meeting->attempt};
-    if (epoll_ctl(meeting->events, EPOLL_CTL_ADD, fd, &event) != 0)
+    if (fd >= 0 && epoll_ctl(meeting->events, EPOLL_CTL_ADD, fd, &event) != 0)
         return ddpi_error_sys(err, errno, "watch a connection");
     return DDP_OK;
 }
@@ -167,7 +173,10 @@ static ddp_status connect_shm(struct ddpi_meeting *meeting, struct ddp_error *er
     if (error != 0)
         return not_reached(meeting, error, err);
     attempt->main.local = true;
+    ddpi_process_find(attempt->main.fd, &attempt->edge.process);
     ddp_status status = watch(meeting, attempt->main.fd, err);
+    if (status == DDP_OK)
+        status = watch(meeting, attempt->edge.process.pidfd, err);
     if (status != DDP_OK)
         return status;
     attempt->stage = DDPI_ATTEMPT_ANSWER;
@@ -305,10 +314,11 @@ static ddp_status await_answer(struct ddpi_meeting *meeting, struct ddpi_edge **
                                struct ddp_error *err)
 {
     struct ddpi_attempt *attempt = &meeting->attempt;
+    bool ended = ddpi_process_ended(&attempt->edge.process); /* first: it may have answered */
     ddp_status status = go_on(meeting, &attempt->data, ret_edge, err);
     if (status == DDP_OK)
         status = go_on(meeting, &attempt->main, ret_edge, err);
-    return status;
+    return status == DDP_OK && *ret_edge == NULL && ended ? gone(meeting) : status;
 }
 
 ddp_status ddpi_attempt_push(struct ddpi_meeting *meeting, struct ddpi_edge **ret_edge,

@@ -7,6 +7,7 @@
 #include "cuda/device.h"
 #include "error.h"
 #include "mem.h"
+#include "private.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -19,7 +20,12 @@ static ddp_status fill(struct ddp_comm *comm, const struct ddpi_config *config,
                        struct ddp_error *err)
 {
     ddpi_edges_clear(&comm->edges);
+    comm->bell = -1;
     comm->device = -1;
+    comm->home_pid = getpid();
+    comm->home = ddpi_private_mark();
+    if (comm->home == NULL)
+        return ddpi_error_sys(err, errno, "get memory that children do not inherit");
     comm->rank = config->rank;
     comm->world_size = config->world_size;
     comm->timeout_ms = config->timeout_ms;
@@ -72,32 +78,54 @@ ddp_status ddp_comm_init(const struct ddp_comm_options *options, ddp_comm **ret_
     struct ddp_comm *comm;
     status = ddpi_comm_create(&config, &comm, err);
     if (status != DDP_OK)
-        return status;
+        return ddpi_advise_descriptors(err, status);
     comm->life = ddpi_life_hold(config.life_fd, config.life_slot);
     if (comm->world_size > 1)
         status = ddpi_bootstrap(comm, &config, err);
     if (status != DDP_OK) {
         ddp_comm_destroy(comm);
-        return status;
+        return ddpi_advise_descriptors(err, status);
     }
     *ret_comm = comm;
     return DDP_OK;
+}
+
+static bool is_home(const struct ddp_comm *comm)
+{
+    return comm->home != NULL && *comm->home != 0;
+}
+
+/* What is left in a child of the memory of its parent: nobody is told anything. The thread and the
+ * context of the GPU are the parent's alone, and their memory stays. */
+static void leave_quietly(struct ddp_comm *comm)
+{
+    ddpi_edges_disown(&comm->edges);
+    ddpi_edges_finish(&comm->edges);
+}
+
+static void leave(struct ddp_comm *comm)
+{
+    ddpi_device_stop(comm->gpu);
+    ddpi_edges_farewell(&comm->edges, comm->failed, comm->cause);
+    ddpi_edges_finish(&comm->edges);
+    ddpi_device_destroy(comm->gpu); /* may wait for ranks of this process, who wait for the news */
 }
 
 void ddp_comm_destroy(ddp_comm *comm)
 {
     if (comm == NULL)
         return;
-    ddpi_device_stop(comm->gpu);
-    ddpi_edges_farewell(&comm->edges, comm->failed, comm->cause);
-    ddpi_edges_finish(&comm->edges);
-    ddpi_device_destroy(comm->gpu); /* may wait for ranks of this process, who wait for the news */
+    if (is_home(comm))
+        leave(comm);
+    else
+        leave_quietly(comm);
     ddpi_life_release(comm->life);
     if (comm->bell >= 0)
         close(comm->bell);
     ddpi_free(comm->scratch);
     ddpi_free(comm->numbers);
     ddpi_free(comm->tokens);
+    ddpi_private_unmark(comm->home);
     ddpi_free(comm);
 }
 
@@ -113,6 +141,8 @@ uint32_t ddp_comm_world_size(const ddp_comm *comm)
 
 void ddp_comm_abort(ddp_comm *comm)
 {
+    if (!is_home(comm))
+        return;
     int saved_errno = errno;
     atomic_store(&comm->aborted, true);
     const uint64_t one = 1;
@@ -125,7 +155,7 @@ ddp_status ddp_comm_get_stats(const ddp_comm *comm, struct ddp_comm_stats *ret_s
 {
     size_t size = ret_stats->size;
     struct ddp_comm_stats stats = {.size = size};
-    if (size < offsetof(struct ddp_comm_stats, stream_us))
+    if (size < offsetof(struct ddp_comm_stats, stream_us) || !is_home(comm))
         return DDP_E_INVALID;
     if (comm->gpu != NULL)
         ddpi_device_lock(comm->gpu);
@@ -143,6 +173,9 @@ ddp_status ddp_comm_get_stats(const ddp_comm *comm, struct ddp_comm_stats *ret_s
 /* While operations are enqueued the communicator is not ours to look into. */
 ddp_status ddp_comm_check(ddp_comm *comm, struct ddp_error *err)
 {
+    ddp_status status = ddpi_comm_check_home(comm, err);
+    if (status != DDP_OK)
+        return status;
     if (comm->gpu != NULL && ddpi_device_busy(comm->gpu))
         return DDP_OK;
     return ddpi_comm_check_abort(comm) == DDP_OK && comm->failed == DDP_OK ? DDP_OK
@@ -191,11 +224,26 @@ static uint32_t parts_of(const struct ddp_comm *comm, const struct ddpi_call *ca
     return shape_of(call)->sends_all || shape_of(call)->receives_all ? comm->world_size : 1;
 }
 
+ddp_status ddpi_comm_check_home(const struct ddp_comm *comm, struct ddp_error *err)
+{
+    if (is_home(comm))
+        return DDP_OK;
+    return ddpi_error_set(
+        err, DDP_E_INVALID,
+        "this process (pid %d) was forked from rank %u (pid %d) and has no part in "
+        "its communicator: leave the call to that process, or start a rank of its "
+        "own with exec",
+        getpid(), comm->rank, comm->home_pid);
+}
+
 ddp_status ddpi_comm_check_call(const struct ddp_comm *comm, const struct ddpi_call *call,
                                 struct ddp_error *err)
 {
     const struct shape *shape = shape_of(call);
     size_t size = ddp_dtype_size(call->dtype), count, bytes;
+    ddp_status status = ddpi_comm_check_home(comm, err);
+    if (status != DDP_OK)
+        return status;
     if (size == 0)
         return ddpi_error_set(err, DDP_E_INVALID, "%d is no element type", (int)call->dtype);
     if (shape->reduces && (unsigned)call->op > DDP_PRODUCT)
@@ -388,7 +436,9 @@ ddp_status ddp_barrier(ddp_comm *comm, void *stream, struct ddp_error *err)
     const struct ddpi_job job = {.call = {.operation = DDPI_BARRIER},
                                  .timeout_ms = comm->timeout_ms};
     bool taken;
-    ddp_status status = ddpi_device_take(comm, &job, stream, &taken, err);
+    ddp_status status = ddpi_comm_check_home(comm, err);
+    if (status == DDP_OK)
+        status = ddpi_device_take(comm, &job, stream, &taken, err);
     if (status != DDP_OK || taken)
         return status;
     if (stream != NULL)

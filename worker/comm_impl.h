@@ -23,6 +23,8 @@ struct ddpi_numbers {
 };
 
 struct ddp_comm {
+    const uint8_t *home; /* 1 in the process that made it, 0 in its children (private.h) */
+    int home_pid;
     uint32_t rank;
     uint32_t world_size;
     uint32_t timeout_ms;
@@ -89,9 +91,11 @@ uint64_t ddpi_wait_answer_ms(const struct ddpi_wait *wait);
 ddp_status ddpi_wait_overdue(struct ddp_comm *comm, const struct ddpi_wait *wait,
                              const struct ddpi_edge *edge);
 
-/* Fail, as the peer of @edge is gone. */
+/* Fail, as the peer of @edge is gone: with that, or with the death of another one that may have
+ * been the cause. Blocks for a second where a connection between machines has ended and the peer
+ * lives. */
 ddp_status ddpi_wait_gone(struct ddp_comm *comm, const struct ddpi_wait *wait,
-                          const struct ddpi_edge *edge);
+                          struct ddpi_edge *edge);
 
 /* Tell the processor that this thread only looks again and again. */
 static inline void ddpi_relax(void)
@@ -137,7 +141,10 @@ ddp_status ddpi_job_run(struct ddp_comm *comm, struct ddpi_job *job);
 ddp_status ddpi_comm_create(const struct ddpi_config *config, struct ddp_comm **ret_comm,
                             struct ddp_error *err);
 
-/* Whatever can be wrong with the numbers of @call. */
+/* DDP_E_INVALID in a child of the process that made @comm. */
+ddp_status ddpi_comm_check_home(const struct ddp_comm *comm, struct ddp_error *err);
+
+/* Whatever can be wrong with the numbers of @call, or with who calls. */
 ddp_status ddpi_comm_check_call(const struct ddp_comm *comm, const struct ddpi_call *call,
                                 struct ddp_error *err);
 

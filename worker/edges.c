@@ -4,6 +4,7 @@
  */
 #include "edges.h"
 
+#include "clock.h"
 #include "comm_impl.h"
 #include "error.h"
 #include "mem.h"
@@ -35,24 +36,54 @@ static struct ddpi_edge *peer_edge(const struct ddpi_edges *edges, uint32_t rank
     return edges->peers != NULL ? atomic_load(&edges->peers[rank]) : NULL;
 }
 
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+/* Both descriptors of epoll are shared with the parent: whoever took something out there would take
+ * it out for both. */
+void ddpi_edges_disown(struct ddpi_edges *edges)
+{
+    close_fd(&edges->controls);
+    close_fd(&edges->meeting.events);
+}
+
+uint32_t ddpi_edges_places(const struct ddpi_edges *edges)
+{
+    return DDPI_RING_EDGES + edges->world_size;
+}
+
+struct ddpi_edge *ddpi_edges_at(const struct ddpi_edges *edges, uint32_t index)
+{
+    return index < DDPI_RING_EDGES ? edges->ring[index] : peer_edge(edges, index - DDPI_RING_EDGES);
+}
+
 void ddpi_edges_finish(struct ddpi_edges *edges)
 {
     ddpi_meeting_finish(&edges->meeting);
-    for (unsigned i = 0; i < DDPI_RING_EDGES; i++)
-        ddpi_edge_destroy(edges->ring[i]);
-    for (uint32_t rank = 0; rank < edges->world_size; rank++)
-        ddpi_edge_destroy(peer_edge(edges, rank));
-    if (edges->controls >= 0)
-        close(edges->controls);
+    for (uint32_t i = 0; i < ddpi_edges_places(edges); i++)
+        ddpi_edge_destroy(ddpi_edges_at(edges, i));
+    close_fd(&edges->controls);
     ddpi_free(edges->peers);
     ddpi_edges_clear(edges);
+}
+
+/* A negative @fd is none. */
+static bool watch_fd(const struct ddpi_edges *edges, struct ddpi_edge *edge, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = edge};
+    return fd < 0 || epoll_ctl(edges->controls, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
 static ddp_status watch(const struct ddpi_edges *edges, struct ddpi_edge *edge,
                         struct ddp_error *err)
 {
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = edge};
-    if (epoll_ctl(edges->controls, EPOLL_CTL_ADD, edge->control.fd, &event) == 0)
+    if (edge->process.over)
+        edge->gone_ms = ddpi_now_ms(&ddpi_clock_monotonic);
+    if (watch_fd(edges, edge, edge->control.fd) && watch_fd(edges, edge, edge->process.pidfd))
         return DDP_OK;
     ddp_status status = ddpi_error_sys(err, errno, "watch the connection to %s", edge->peer_name);
     ddpi_edge_destroy(edge);
@@ -62,6 +93,7 @@ static ddp_status watch(const struct ddpi_edges *edges, struct ddpi_edge *edge,
 void ddpi_edges_ignore(const struct ddpi_edges *edges, const struct ddpi_edge *edge)
 {
     epoll_ctl(edges->controls, EPOLL_CTL_DEL, edge->control.fd, NULL);
+    epoll_ctl(edges->controls, EPOLL_CTL_DEL, edge->process.pidfd, NULL);
 }
 
 ddp_status ddpi_edges_set_ring(struct ddpi_edges *edges, unsigned which, struct ddpi_edge *edge,
@@ -92,10 +124,8 @@ static void tell(struct ddpi_edge *edge, const struct ddpi_edge *from, const str
 void ddpi_edges_tell(const struct ddpi_edges *edges, const struct ddpi_edge *from,
                      const struct ddpi_memo *memo)
 {
-    for (unsigned i = 0; i < DDPI_RING_EDGES; i++)
-        tell(edges->ring[i], from, memo);
-    for (uint32_t rank = 0; rank < edges->world_size; rank++)
-        tell(peer_edge(edges, rank), from, memo);
+    for (uint32_t i = 0; i < ddpi_edges_places(edges); i++)
+        tell(ddpi_edges_at(edges, i), from, memo);
 }
 
 /* Put @edge, that came by @link, into its place; takes it over in any case. A place that is taken
@@ -130,9 +160,10 @@ static ddp_status let_in(struct ddpi_edges *edges, struct ddp_error *err)
 }
 
 static ddp_status fail(struct ddp_comm *comm, const struct ddpi_wait *wait, ddp_status status,
-                       const struct ddp_error *cause)
+                       struct ddp_error *cause)
 {
     char call[DDPI_CALL_TEXT];
+    ddpi_advise_descriptors(cause, status);
     ddpi_call_name(wait->call, call);
     return ddpi_comm_fail(comm, NULL, status, "%s: rank %u: %s", call, comm->rank, cause->msg);
 }

@@ -20,7 +20,7 @@ struct ddpi_edges {
      * itself is NULL in a world of one. */
     _Atomic(struct ddpi_edge *) *peers;
     uint32_t world_size;
-    int controls; /* of epoll: all control sockets that have not ended, and the meeting */
+    int controls; /* of epoll: all control sockets and peers that have not ended, and the meeting */
     bool open;    /* others may come in */
     struct ddpi_meeting meeting; /* where they do */
 };
@@ -29,6 +29,10 @@ struct ddpi_edges {
 void ddpi_edges_clear(struct ddpi_edges *edges);
 ddp_status ddpi_edges_init(struct ddpi_edges *edges, uint32_t world_size, struct ddp_error *err);
 void ddpi_edges_finish(struct ddpi_edges *edges);
+
+/* Before they are finished in a child of the process that made them: what it shares with its parent
+ * in the kernel is left as it is. */
+void ddpi_edges_disown(struct ddpi_edges *edges);
 
 /* Put @edge into its place, which is free; takes it over in any case. */
 ddp_status ddpi_edges_set_ring(struct ddpi_edges *edges, unsigned which, struct ddpi_edge *edge,
@@ -45,8 +49,19 @@ void ddpi_edges_tell(const struct ddpi_edges *edges, const struct ddpi_edge *fro
  * DDP_OK, of the failure before it. */
 void ddpi_edges_farewell(struct ddpi_edges *edges, ddp_status failed, const char *cause);
 
-/* The control socket of @edge has ended; nobody needs to be woken for it any more. */
+/* The edge at place @index < ddpi_edges_places(), in no order that matters; NULL: it is not made.
+ */
+uint32_t ddpi_edges_places(const struct ddpi_edges *edges);
+struct ddpi_edge *ddpi_edges_at(const struct ddpi_edges *edges, uint32_t index);
+
+/* The peer of @edge is gone; nobody needs to be woken for it any more. */
 void ddpi_edges_ignore(const struct ddpi_edges *edges, const struct ddpi_edge *edge);
+
+/* When ddpi_edges_let_in() has something to do of which no descriptor tells. */
+static inline uint64_t ddpi_edges_wake_ms(const struct ddpi_edges *edges)
+{
+    return edges->open ? ddpi_meeting_wake_ms(&edges->meeting) : UINT64_MAX;
+}
 
 /* Let in who has come. Anything but DDP_OK has made the communicator fail. */
 ddp_status ddpi_edges_let_in(struct ddp_comm *comm, const struct ddpi_wait *wait);

@@ -6,6 +6,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "private.h"
 #include "stranger.h"
 
 #include <errno.h>
@@ -16,40 +17,52 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 enum { BACKLOG = 4096 }; /* ranks that compute let others wait; the system may allow fewer */
 
+/* One that children of fork() give back. */
 static int open_socket(int family)
 {
-    return socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    ddpi_private_begin();
+    int fd = ddpi_private_add(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    ddpi_private_end();
+    return fd;
 }
 
 int ddpi_accept(int listener)
 {
-    return accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    ddpi_private_begin();
+    int fd = ddpi_private_add(accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    ddpi_private_end();
+    return fd;
 }
 
 int ddpi_socket_pair(int fds[2])
 {
     int made[2];
+    ddpi_private_begin();
     int result = socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, made);
     for (int i = 0; result == 0 && i < 2; i++)
-        fds[i] = made[i];
+        fds[i] = ddpi_private_add(made[i]);
+    ddpi_private_end();
     return result == 0 && (fds[0] < 0 || fds[1] < 0) ? -1 : result;
 }
 
-static bool route_to(const struct addrinfo *target, struct sockaddr_storage *ret)
+/* 0, or the errno with which there is no way there. */
+static int route_to(const struct addrinfo *target, struct sockaddr_storage *ret)
 {
     int fd = socket(target->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
-        return false;
+        return errno;
     socklen_t len = sizeof *ret;
     bool found = connect(fd, target->ai_addr, target->ai_addrlen) == 0 &&
                  getsockname(fd, (struct sockaddr *)ret, &len) == 0;
+    int error = found ? 0 : errno;
     close(fd);
-    return found;
+    return error;
 }
 
 ddp_status ddpi_source_address(const char *host, uint16_t port, struct sockaddr_storage *ret,
@@ -60,15 +73,17 @@ ddp_status ddpi_source_address(const char *host, uint16_t port, struct sockaddr_
     const struct addrinfo hints = {.ai_socktype = SOCK_DGRAM};
     struct addrinfo *found = NULL;
     int error = getaddrinfo(host, service, &hints, &found);
+    if (error == EAI_SYSTEM)
+        return ddpi_error_sys(err, errno, "resolve '%s'", host);
     if (error != 0)
         return ddpi_error_set(err, DDP_E_UNREACHABLE, "resolve '%s': %s", host,
                               gai_strerror(error));
-    bool routed = false;
-    for (const struct addrinfo *at = found; at != NULL && !routed; at = at->ai_next)
-        routed = (at->ai_family == AF_INET || at->ai_family == AF_INET6) && route_to(at, ret);
+    error = ENETUNREACH;
+    for (const struct addrinfo *at = found; at != NULL && error != 0; at = at->ai_next)
+        if (at->ai_family == AF_INET || at->ai_family == AF_INET6)
+            error = route_to(at, ret);
     freeaddrinfo(found);
-    return routed ? DDP_OK
-                  : ddpi_error_set(err, DDP_E_UNREACHABLE, "there is no route to '%s'", host);
+    return error == 0 ? DDP_OK : ddpi_error_sys(err, error, "find the way to '%s'", host);
 }
 
 ddp_status ddpi_listen_tcp(struct sockaddr_storage *address, int *ret_fd, struct ddp_error *err)
@@ -255,4 +270,21 @@ ssize_t ddpi_recv_fds(int fd, void *bytes, size_t len, int *fds, size_t *nfds)
         return -1;
     }
     return got;
+}
+
+ddp_status ddpi_advise_descriptors(struct ddp_error *err, ddp_status status)
+{
+    struct rlimit files;
+    int number = err != NULL ? err->sys_errno : 0;
+    if (number == ENFILE)
+        return ddpi_error_advise(err, status,
+                                 "this machine has as many files open as it may have: raise "
+                                 "/proc/sys/fs/file-max, or end programs that have many");
+    if ((number != EMFILE && number != ETOOMANYREFS) || getrlimit(RLIMIT_NOFILE, &files) != 0)
+        return status;
+    return ddpi_error_advise(
+        err, status,
+        "process %d may have %llu descriptors (RLIMIT_NOFILE): raise that with "
+        "'ulimit -n', here up to %llu, or have the program close some",
+        getpid(), (unsigned long long)files.rlim_cur, (unsigned long long)files.rlim_max);
 }

@@ -49,4 +49,8 @@ ddp_status ddpi_send_fds(int fd, const void *bytes, size_t len, const int *fds, 
  * were lost: EMFILE, as this process may have no more, or EPROTO, as there were too many. */
 ssize_t ddpi_recv_fds(int fd, void *bytes, size_t len, int *fds, size_t *nfds);
 
+/* When the failure in @err (may be NULL) is that there are too many descriptors, say which limit
+ * that is and what to do. Returns @status. */
+ddp_status ddpi_advise_descriptors(struct ddp_error *err, ddp_status status);
+
 #endif

@@ -4,7 +4,8 @@
  * ddpi_edge_ops.
  *
  * Every edge has a control socket as well (control.h). The data path says only "no more for now";
- * whether the peer is alive, and what became of it, is read from the control socket by wait.c.
+ * whether the peer is alive, and what became of it, is read from the control socket and from the
+ * kernel (fate.h) by wait.c.
  *
  * To sleep, a rank arms the edges that it needs and polls their descriptors together with its own
  * bell: an eventfd that peers in shared memory ring, and that ddp_comm_abort() rings too. So one
@@ -14,6 +15,7 @@
 #define DDPI_TRANSPORT_H
 
 #include "control.h"
+#include "fate.h"
 
 #include <poll.h>
 #include <stddef.h>
@@ -54,14 +56,17 @@ struct ddpi_edge {
     struct ddpi_control control;
     uint32_t peer;                  /* its rank */
     char peer_name[DDPI_PEER_NAME]; /* "rank 3 (pid 4711 on node-b)" */
-    const char *broken;             /* why the data path has ended; NULL while it works */
+    const char *broken;             /* what it did to the data path; NULL while that works */
+    struct ddpi_process process;    /* the peer's, on this machine */
+    struct sockaddr_storage door;   /* where it listens, for those without shared memory */
 
     /* Kept by wait.c; times are monotonic milliseconds, 0 = not so. */
-    uint64_t broken_ms; /* since when @broken is known */
-    uint64_t gone_ms;   /* since when the control socket has ended */
-    bool left;          /* before it ended, the peer said good-bye */
-    uint64_t asked_ms;  /* when the peer was asked whether it is waiting too */
-    bool answered;      /* it is */
+    uint64_t broken_ms;  /* since when @broken is known */
+    uint64_t gone_ms;    /* since when the control socket, or the peer's process, has ended */
+    enum ddpi_fate fate; /* of the peer, since one of its connections has ended */
+    bool left;           /* before it ended, the peer said good-bye */
+    uint64_t asked_ms;   /* when the peer was asked whether it is waiting too */
+    bool answered;       /* it is */
 };
 
 /* Both take over @control_fd and their other descriptors, also when they fail (then NULL). */

@@ -1,7 +1,7 @@
 /*
  * transport_shm.c - edges through shared memory: a memory file with a single-producer,
  * single-consumer byte ring for each direction. Owns the file, its mapping, the control socket and
- * the descriptor of the peer's bell.
+ * the descriptors of the peer's bell and process.
  *
  * The file has no name, so nothing is left behind when everybody is killed. It is filled with
  * memory when it is made (a shortage is an error there, not a SIGBUS later) and sealed against
@@ -22,6 +22,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -92,12 +93,27 @@ static ddp_status fill_and_seal(int fd, struct ddp_error *err)
     return DDP_OK;
 }
 
+/* Beyond this limit the kernel does not only refuse: it sends a signal that kills. */
+static ddp_status check_limit(struct ddp_error *err)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+        limit.rlim_cur >= FILE_SIZE)
+        return DDP_OK;
+    return ddpi_error_set(err, DDP_E_SYSTEM,
+                          "shared memory counts as a file of %d bytes, and process %d may write "
+                          "files of %llu (RLIMIT_FSIZE): raise that with 'ulimit -f'",
+                          FILE_SIZE, getpid(), (unsigned long long)limit.rlim_cur);
+}
+
 ddp_status ddpi_shm_create(struct ddpi_shm_segment **ret_segment, struct ddp_error *err)
 {
+    ddp_status status = check_limit(err);
+    if (status != DDP_OK)
+        return status;
     struct ddpi_shm_segment *segment = ddpi_calloc(1, sizeof *segment);
     if (segment == NULL)
         return ddpi_error_nomem(err, sizeof *segment);
-    ddp_status status;
     segment->fd = memfd_create("ddprun-edge", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (segment->fd < 0)
         status = ddpi_error_sys(err, errno, "make shared memory");
@@ -171,7 +187,7 @@ static size_t room(struct shm_edge *shm)
     uint64_t used = shm->out_written - consumed;
     if (used <= RING_SIZE)
         return RING_SIZE - used;
-    shm->edge.broken = "it wrote impossible positions into the shared memory";
+    shm->edge.broken = "wrote impossible positions into the shared memory";
     return 0;
 }
 
@@ -181,7 +197,7 @@ static size_t available(struct shm_edge *shm)
     uint64_t unread = written - shm->in_consumed;
     if (unread <= RING_SIZE)
         return unread;
-    shm->edge.broken = "it wrote impossible positions into the shared memory";
+    shm->edge.broken = "wrote impossible positions into the shared memory";
     return 0;
 }
 
@@ -252,6 +268,7 @@ static void shm_destroy(struct ddpi_edge *edge)
 {
     struct shm_edge *shm = shm_of(edge);
     ddpi_control_finish(&edge->control);
+    ddpi_process_finish(&edge->process);
     close(shm->peer_bell);
     ddpi_shm_destroy(shm->segment);
     ddpi_free(shm);
@@ -280,6 +297,7 @@ struct ddpi_edge *ddpi_edge_shm(struct ddpi_shm_segment *segment, unsigned side,
     }
     shm->edge.ops = &ops;
     ddpi_control_init(&shm->edge.control, control_fd);
+    ddpi_process_find(control_fd, &shm->edge.process);
     shm->segment = segment;
     shm->peer_bell = peer_bell;
     struct ring_header *headers = (void *)segment->map;

@@ -47,7 +47,7 @@ static size_t tcp_send(struct ddpi_edge *edge, const void *bytes, size_t len)
     if (sent >= 0)
         return (size_t)sent;
     if (!would_block(errno))
-        edge->broken = "its data connection broke";
+        edge->broken = "has lost its data connection";
     return 0;
 }
 
@@ -59,9 +59,9 @@ static size_t receive(struct tcp_edge *tcp, void *dst, size_t len)
     if (got > 0)
         return (size_t)got;
     if (got == 0)
-        tcp->edge.broken = "it closed its data connection";
+        tcp->edge.broken = "has closed its data connection";
     else if (!would_block(errno))
-        tcp->edge.broken = "its data connection broke";
+        tcp->edge.broken = "has lost its data connection";
     return 0;
 }
 
@@ -145,6 +145,7 @@ struct ddpi_edge *ddpi_edge_tcp(int data_fd, int control_fd, struct ddp_error *e
     }
     tcp->edge.ops = &ops;
     ddpi_control_init(&tcp->edge.control, control_fd);
+    tcp->edge.process.pidfd = -1;
     tcp->fd = data_fd;
     return &tcp->edge;
 }

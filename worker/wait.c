@@ -4,7 +4,9 @@
  *
  * A peer that is gone matters only to a rank that needs something from it: one that has completed
  * its last operation may leave while others still read what it sent. A failure that a peer reports
- * matters at once, and is passed on, so all survivors return together with the first cause.
+ * matters at once, and is passed on, so all survivors return together with the first cause. Before
+ * a peer that is gone is named, all others are looked at: if it has left, or may have, that may be
+ * on account of one that has died.
  *
  * When a deadline passes, the neighbour that was waited for need not be the one to blame: it may be
  * waiting as well. So it is asked, over its control socket, and asks in turn whom it waits for.
@@ -75,18 +77,6 @@ ddp_status ddpi_comm_check_abort(struct ddp_comm *comm)
     if (!atomic_load(&comm->aborted))
         return DDP_OK;
     return ddpi_comm_fail(comm, NULL, DDP_E_ABORTED, "%s", comm->abort_notice.text);
-}
-
-ddp_status ddpi_wait_gone(struct ddp_comm *comm, const struct ddpi_wait *wait,
-                          const struct ddpi_edge *edge)
-{
-    char call[DDPI_CALL_TEXT];
-    ddpi_call_name(wait->call, call);
-    const char *what = edge->left           ? "has left the communicator"
-                       : edge->gone_ms != 0 ? "has died"
-                                            : edge->broken;
-    return ddpi_comm_fail(comm, edge, DDP_E_PEER_DEAD, "%s %s; rank %u noticed it in %s",
-                          edge->peer_name, what, comm->rank, call);
 }
 
 static ddp_status fail_timeout(struct ddp_comm *comm, const struct ddpi_wait *wait,
@@ -167,8 +157,12 @@ static ddp_status judge_answer(struct ddp_comm *comm, const struct ddpi_wait *wa
     if (edge->asked_ms == 0)
         return DDP_OK;
     if (!edge->answered && now >= edge->asked_ms + ddpi_wait_answer_ms(wait))
-        return fail_timeout(comm, wait, edge,
-                            "does not answer: it is stopped, or has not called the operation");
+        return fail_timeout(
+            comm, wait, edge,
+            edge->control.fd >= 0
+                ? "does not answer: it is stopped, or has not called the operation"
+                : "does not let this rank in: it is stopped, is in no operation, or "
+                  "is out of descriptors");
     if (now >= edge->asked_ms + verdict_ms(wait)) {
         if (now >= wait->deadline_ms)
             return fail_timeout(comm, wait, edge, "waits for others itself");
@@ -186,7 +180,7 @@ static ddp_status judge(struct ddp_comm *comm, const struct ddpi_wait *wait,
     uint64_t wake_ms = now < wait->deadline_ms ? wait->deadline_ms : UINT64_MAX;
     if (now >= wait->deadline_ms)
         ask_all(needs, now);
-    sooner(&wake_ms, ddpi_meeting_wake_ms(&comm->edges.meeting));
+    sooner(&wake_ms, ddpi_edges_wake_ms(&comm->edges));
     ddp_status status = DDP_OK;
     for (unsigned i = 0; i < needs->count && status == DDP_OK; i++) {
         if (!needed(&needs->list[i]))
@@ -216,22 +210,27 @@ static ddp_status take_failure(struct ddp_comm *comm, const struct ddpi_edge *ed
     return ddpi_comm_fail(comm, edge, status, "%s", memo->text);
 }
 
-/* Read all that one peer has to say. */
 static ddp_status fail_starved(struct ddp_comm *comm, const struct ddpi_edge *edge)
 {
     struct ddp_error cause;
     ddp_status status = ddpi_error_sys(&cause, EMFILE, "take what %s hands over", edge->peer_name);
+    ddpi_advise_descriptors(&cause, status);
     return ddpi_comm_fail(comm, NULL, status, "rank %u: %s", comm->rank, cause.msg);
 }
 
+/* Read all that one peer has to say. When it has died a child of it may hold its connection open,
+ * so that this has no end; whether it has is asked first, as it may have spoken before. */
 static ddp_status hear(struct ddp_comm *comm, struct ddpi_edge *edge, const struct needs *needs)
 {
     struct ddpi_memo memo;
     uint64_t now = now_ms();
+    bool ended = ddpi_process_ended(&edge->process);
     for (;;) {
         switch (ddpi_control_read(&edge->control, &memo)) {
         case DDPI_CONTROL_NONE:
-            return DDP_OK;
+            if (!ended)
+                return DDP_OK;
+            __attribute__((fallthrough));
         case DDPI_CONTROL_END:
             edge->gone_ms = now;
             ddpi_edges_ignore(&comm->edges, edge);
@@ -262,6 +261,94 @@ static ddp_status hear(struct ddp_comm *comm, struct ddpi_edge *edge, const stru
             break;
         }
     }
+}
+
+/* Read all that everybody has to say. */
+static ddp_status hear_everybody(struct ddp_comm *comm)
+{
+    ddp_status status = DDP_OK;
+    for (uint32_t i = 0; i < ddpi_edges_places(&comm->edges) && status == DDP_OK; i++) {
+        struct ddpi_edge *edge = ddpi_edges_at(&comm->edges, i);
+        if (edge != NULL && edge->gone_ms == 0)
+            status = hear(comm, edge, &(const struct needs){0});
+    }
+    return status;
+}
+
+static enum ddpi_fate fate_of(struct ddpi_edge *edge)
+{
+    if (edge->fate == DDPI_FATE_UNKNOWN)
+        edge->fate =
+            edge->control.local ? ddpi_process_fate(&edge->process) : ddpi_door_fate(&edge->door);
+    return edge->fate;
+}
+
+/* Not left, and not only to be reached no more. */
+static bool has_died(struct ddpi_edge *edge)
+{
+    return edge->gone_ms != 0 && !edge->left && fate_of(edge) == DDPI_FATE_DEAD;
+}
+
+/* Whom to name, when the peer of @edge is gone. */
+static struct ddpi_edge *culprit(const struct ddp_comm *comm, struct ddpi_edge *edge)
+{
+    struct ddpi_edge *first = NULL;
+    if (has_died(edge))
+        return edge;
+    for (uint32_t i = 0; i < ddpi_edges_places(&comm->edges); i++) {
+        struct ddpi_edge *other = ddpi_edges_at(&comm->edges, i);
+        if (other != NULL && has_died(other) && (first == NULL || other->gone_ms < first->gone_ms))
+            first = other;
+    }
+    return first != NULL ? first : edge;
+}
+
+struct verdict {
+    ddp_status status;
+    const char *words;
+};
+
+static struct verdict verdict_on(struct ddpi_edge *edge)
+{
+    static const struct verdict verdicts[] = {
+        [DDPI_FATE_UNKNOWN] = {DDP_E_PEER_DEAD,
+                               "is gone: it has died, or has closed its connections"},
+        [DDPI_FATE_DEAD] = {DDP_E_PEER_DEAD, "has died"},
+        [DDPI_FATE_SILENT] = {DDP_E_PEER_DEAD,
+                              "is gone: its machine is down, or cannot be reached any more"},
+    };
+    enum ddpi_fate fate;
+    if (edge->left)
+        return (struct verdict){DDP_E_PEER_DEAD, "has left the communicator"};
+    if (edge->control.fd < 0) /* it was asked for an edge, and was not there */
+        return (struct verdict){DDP_E_PEER_DEAD, edge->broken};
+    fate = fate_of(edge);
+    if (fate != DDPI_FATE_ALIVE)
+        return verdicts[fate];
+    if (edge->gone_ms == 0)
+        return (struct verdict){DDP_E_CLOSED, edge->broken};
+    return (struct verdict){
+        DDP_E_CLOSED,
+        edge->control.local
+            ? "lives, but has closed its connection: it runs another program now (exec), or has "
+              "closed descriptors that are not its own"
+            : "lives, but its connection was closed or reset: see whether it runs another program "
+              "now (exec) or has closed descriptors that are not its own, and what cuts "
+              "connections on the network"};
+}
+
+ddp_status ddpi_wait_gone(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                          struct ddpi_edge *edge)
+{
+    ddp_status status = hear_everybody(comm);
+    if (status != DDP_OK)
+        return status;
+    edge = culprit(comm, edge);
+    const struct verdict verdict = verdict_on(edge);
+    char call[DDPI_CALL_TEXT];
+    ddpi_call_name(wait->call, call);
+    return ddpi_comm_fail(comm, edge, verdict.status, "%s %s; rank %u noticed it in %s",
+                          edge->peer_name, verdict.words, comm->rank, call);
 }
 
 static ddp_status hear_all(struct ddp_comm *comm, const struct ddpi_wait *wait,
@@ -332,7 +419,7 @@ static ddp_status sleep_until(struct ddp_comm *comm, const struct ddpi_wait *wai
         return ddpi_comm_fail(comm, NULL, DDP_E_SYSTEM, "rank %u: poll: %s", comm->rank,
                               strerrordesc_np(errno));
     if (count <= 0)
-        return DDP_OK;
+        return now >= ddpi_edges_wake_ms(&comm->edges) ? ddpi_edges_let_in(comm, wait) : DDP_OK;
     uint64_t rings;
     if (fds[POLL_BELL].revents != 0)
         (void)!read(comm->bell, &rings, sizeof rings);

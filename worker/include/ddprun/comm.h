@@ -41,15 +41,24 @@
  * and may be called from any thread. Below ddprun the library has a thread of its own, with all
  * signals blocked, which only waits: by its end the agent sees that the process dies. The first
  * call with device memory starts another one for that communicator, which runs the operations.
+ * Children: a communicator belongs to the process that made it. A child that was forked has no part
+ * in it: every call there is DDP_E_INVALID, ddp_comm_abort() does nothing, and ddp_comm_destroy()
+ * frees memory and tells nobody anything (what there was for a GPU stays). It gives the sockets
+ * back before fork() returns in it, so that the others notice the death of its parent while it
+ * lives. A child of a raw clone() keeps them until it ends or calls exec: on one machine the death
+ * of its parent is seen all the same, from other machines only when that child has closed them, or
+ * by the timeout. All descriptors close on exec; a rank that calls exec has gone without a word.
  * Errors: DDP_E_INVALID has no effect and leaves the communicator usable. Every other error is
  * final for the communicator: later calls return the same one, the contents of output buffers are
  * undefined, and only ddp_comm_destroy() is left to do. Besides what comments list, any operation
  * may return
  *   DDP_E_PEER_DEAD  a rank has died or left; the sentence names it, the operation and its number;
+ *   DDP_E_CLOSED     the connection to a rank has ended or broken, although it lives;
  *   DDP_E_TIMEOUT    the timeout passed; the sentence names the rank that was waited for;
  *   DDP_E_ABORTED    ddp_comm_abort() was called here or on another rank;
  *   DDP_E_MISMATCH   another rank called something else; both calls are named;
- *   DDP_E_NOMEM, DDP_E_SYSTEM, DDP_E_PROTOCOL; on device memory DDP_E_CUDA, DDP_E_UNSUPPORTED.
+ *   DDP_E_SYSTEM     the system refused something, as more descriptors;
+ *   DDP_E_NOMEM, DDP_E_PROTOCOL; on device memory DDP_E_CUDA, DDP_E_UNSUPPORTED.
  */
 #ifndef DDPRUN_COMM_H
 #define DDPRUN_COMM_H

@@ -1,0 +1,254 @@
+/*
+ * test_limits_failure.c - ranks under limits: of descriptors, and of the size of files. What is
+ * short is named, with whom it hits, and a rank that lives is not called dead; so, too, when its
+ * connection is cut.
+ */
+#include "check_main.h"
+#include "comm_impl.h"
+#include "world.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { RANKS = 4, POOR = 1, LONG_MS = 60 * 1000, DOOR_MS = 4000, ROOMS = 6, INIT_ROOMS = 24 };
+
+static void report(struct world *world, uint32_t rank, ddp_status status,
+                   const struct ddp_error *error)
+{
+    struct report *place = &world->reports[rank];
+    place->status = status;
+    place->error = *error;
+    atomic_store(&place->at_us, now_us());
+}
+
+/* From now on this process may have @room more descriptors. */
+static void leave_room(unsigned room)
+{
+    struct rlimit files;
+    CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
+    int next[ROOMS + INIT_ROOMS];
+    for (unsigned i = 0; i <= room; i++) { /* there may be holes among those that are open */
+        next[i] = dup(STDERR_FILENO);
+        CHECK(next[i] >= 0);
+    }
+    files.rlim_cur = (rlim_t)next[room];
+    CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
+    for (unsigned i = 0; i <= room; i++)
+        close(next[i]);
+}
+
+/* Rank 3 and the poor one need an edge; world->stage: how many descriptors there are for it, and
+ * which of them connects. */
+static void meet(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    struct ddp_error error = {0};
+    float value = 1;
+    bool sends = world->stage / ROOMS == 0;
+    ddp_status status = ddp_barrier(comm, NULL, &error);
+    if (rank == POOR)
+        leave_room(world->stage % ROOMS);
+    if (status == DDP_OK && rank == POOR && sends)
+        status = ddp_send(comm, &value, 1, DDP_FLOAT32, 3, NULL, &error);
+    if (status == DDP_OK && rank == 3 && !sends)
+        status = ddp_send(comm, &value, 1, DDP_FLOAT32, POOR, NULL, &error);
+    if (status == DDP_OK) /* who waits here lets others in */
+        status = ddp_barrier(comm, NULL, &error);
+    if (status == DDP_OK && rank == (sends ? 3 : POOR))
+        status = ddp_recv(comm, &value, 1, DDP_FLOAT32, sends ? POOR : 3, NULL, &error);
+    report(world, rank, status, &error);
+}
+
+static void expect_shortage(const struct world *world, uint32_t rank)
+{
+    const struct report *seen = &world->reports[rank];
+    if (seen->status == DDP_OK)
+        return;
+    /* Who wants in is not known before it is in, and strangers must not be able to do harm: the
+     * poor one goes on, and the other one finds out by the timeout. */
+    if (seen->status == DDP_E_TIMEOUT && world->stage >= ROOMS) {
+        ck_assert_msg(strstr(seen->error.msg, "for rank 1 (") != NULL &&
+                          strstr(seen->error.msg, "out of descriptors") != NULL,
+                      "rank %u: %s", rank, seen->error.msg);
+        return;
+    }
+    ck_assert_msg(seen->status == DDP_E_SYSTEM && strstr(seen->error.msg, "rank 1") != NULL &&
+                      strstr(seen->error.msg, "Too many open files") != NULL &&
+                      strstr(seen->error.msg, "ulimit -n") != NULL,
+                  "rank %u: %s: %s", rank, ddp_status_name(seen->status), seen->error.msg);
+}
+
+START_TEST(too_few_descriptors_are_no_death)
+{
+    unsigned failed = 0;
+    for (uint32_t stage = 0; stage < 2 * ROOMS; stage++) {
+        struct world world = {.nranks = RANKS,
+                              .tcp = _i != 0,
+                              .timeout_ms = stage < ROOMS ? LONG_MS : DOOR_MS,
+                              .stage = stage};
+        world_open(&world);
+        world_run(&world, meet);
+        for (uint32_t rank = 0; rank < RANKS; rank++)
+            expect_shortage(&world, rank);
+        failed += world.reports[POOR].status != DDP_OK;
+        world_close(&world);
+    }
+    ck_assert_uint_ge(failed, 2);
+    ck_assert_uint_lt(failed, 2 * ROOMS);
+}
+END_TEST
+
+/* The other rank never comes. */
+START_TEST(too_few_descriptors_are_named_by_init)
+{
+    struct world world = {.nranks = 2, .init_timeout_ms = 300};
+    world_open(&world);
+    for (unsigned room = 0; room < INIT_ROOMS; room += 1 + room / 8) {
+        if (world_fork(&world, 0)) {
+            struct ddp_comm_options options = world_options(&world, 0);
+            struct ddp_error error = {0};
+            ddp_comm *comm;
+            leave_room(room);
+            ddp_status status = ddp_comm_init(&options, &comm, &error);
+            report(&world, 0, status, &error);
+            _exit(0);
+        }
+        world_join(&world);
+        const struct report *seen = &world.reports[0];
+        /* The store's client says so in its own words. */
+        bool named =
+            strstr(seen->error.msg, "Too many open files") != NULL &&
+            (seen->status == DDP_E_UNREACHABLE || strstr(seen->error.msg, "ulimit -n") != NULL);
+        ck_assert_msg(named || (room > 2 && seen->status == DDP_E_TIMEOUT), "%u: %s: %s", room,
+                      ddp_status_name(seen->status), seen->error.msg);
+    }
+    ck_assert_int_eq(world.reports[0].status, DDP_E_TIMEOUT);
+    world_close(&world);
+}
+END_TEST
+
+/* ---- the size of files, beyond which the kernel sends SIGXFSZ ---- */
+
+static void limit_files(void)
+{
+    struct rlimit size;
+    CHECK(getrlimit(RLIMIT_FSIZE, &size) == 0);
+    size.rlim_cur = 4096;
+    CHECK(setrlimit(RLIMIT_FSIZE, &size) == 0);
+}
+
+/* Ranks that may have no shared memory do without. */
+START_TEST(a_limit_on_files_kills_nobody_in_init)
+{
+    struct world world = {.nranks = 3};
+    world_open(&world);
+    for (uint32_t rank = 0; rank < world.nranks; rank++) {
+        if (!world_fork(&world, rank))
+            continue;
+        if (rank != 2)
+            limit_files();
+        struct ddp_comm_options options = world_options(&world, rank);
+        ddp_comm *comm;
+        CHECK_OK(ddp_comm_init(&options, &comm, err));
+        int32_t value = 1;
+        CHECK_OK(ddp_all_reduce(comm, &value, &value, 1, DDP_INT32, DDP_SUM, NULL, err));
+        CHECK(value == 3);
+        ddp_comm_destroy(comm);
+        _exit(0);
+    }
+    world_join(&world);
+    world_close(&world);
+}
+END_TEST
+
+static void send_under_a_limit(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    struct ddp_error error = {0};
+    float value = 1;
+    ddp_status status = ddp_barrier(comm, NULL, &error);
+    if (rank == POOR)
+        limit_files();
+    if (status == DDP_OK && rank == POOR)
+        status = ddp_send(comm, &value, 1, DDP_FLOAT32, 3, NULL, &error);
+    else if (status == DDP_OK)
+        status = ddp_barrier(comm, NULL, &error);
+    report(world, rank, status, &error);
+}
+
+START_TEST(a_limit_on_files_that_comes_later_is_named)
+{
+    struct world world = {.nranks = RANKS, .timeout_ms = LONG_MS};
+    world_open(&world);
+    world_run(&world, send_under_a_limit);
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        const struct report *seen = &world.reports[rank];
+        ck_assert_msg(seen->status == DDP_E_SYSTEM && strstr(seen->error.msg, "rank 1") != NULL &&
+                          strstr(seen->error.msg, "ulimit -f") != NULL,
+                      "rank %u: %s: %s", rank, ddp_status_name(seen->status), seen->error.msg);
+    }
+    world_close(&world);
+}
+END_TEST
+
+/* ---- connections that end while their ranks live ---- */
+
+/* The kernel sends RST for it. */
+static void cut(int fd)
+{
+    const struct linger none = {.l_onoff = 1};
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
+    int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+    CHECK(nothing >= 0 && dup3(nothing, fd, O_CLOEXEC) == fd);
+    close(nothing);
+}
+
+static void one_is_cut_off(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    struct ddp_error error = {0};
+    ddp_status status = ddp_barrier(comm, NULL, &error);
+    if (rank == POOR) {
+        for (unsigned i = 0; i < DDPI_RING_EDGES; i++)
+            cut(comm->edges.ring[i]->control.fd);
+        while (atomic_load(world->counter) < world->nranks - 1)
+            poll(NULL, 0, 1);
+        return;
+    }
+    if (status == DDP_OK)
+        status = ddp_barrier(comm, NULL, &error);
+    report(world, rank, status, &error);
+    atomic_fetch_add(world->counter, 1);
+}
+
+START_TEST(a_connection_that_is_cut_is_no_death)
+{
+    struct world world = {.nranks = 3, .tcp = _i != 0, .timeout_ms = LONG_MS};
+    world_open(&world);
+    world_run(&world, one_is_cut_off);
+    for (uint32_t rank = 0; rank < world.nranks; rank++) {
+        const struct report *seen = &world.reports[rank];
+        ck_assert_msg(rank == POOR || (seen->status == DDP_E_CLOSED &&
+                                       strncmp(seen->error.msg, "rank 1 (", 8) == 0 &&
+                                       strstr(seen->error.msg, "lives, but") != NULL),
+                      "rank %u: %s: %s", rank, ddp_status_name(seen->status), seen->error.msg);
+    }
+    world_close(&world);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("limits");
+    TCase *tcase = tcase_create("limits");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, too_few_descriptors_are_no_death, 0, 2);
+    tcase_add_test(tcase, too_few_descriptors_are_named_by_init);
+    tcase_add_test(tcase, a_limit_on_files_kills_nobody_in_init);
+    tcase_add_test(tcase, a_limit_on_files_that_comes_later_is_named);
+    tcase_add_loop_test(tcase, a_connection_that_is_cut_is_no_death, 0, 2);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

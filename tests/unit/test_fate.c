@@ -1,0 +1,188 @@
+/*
+ * test_fate.c - whether a process lives, as its sockets and its listener tell, and those that know
+ * better.
+ */
+#include "check_main.h"
+#include "fate.h"
+#include "sockets.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* A child that has connected to us, and with @keep a child of that one, which has its sockets. */
+struct peer {
+    pid_t pid;
+    int fd;  /* our end */
+    int end; /* closing it ends the grandchild */
+};
+
+static struct peer peer_start(bool keep)
+{
+    int ends[2], listener, fd;
+    char name[32];
+    snprintf(name, sizeof name, "ddprun-fate-%d", getpid());
+    ck_assert_int_eq(ddpi_listen_local(name, &listener, NULL), DDP_OK);
+    ck_assert_int_eq(pipe(ends), 0);
+    struct peer peer = {.pid = fork(), .end = ends[1]};
+    ck_assert_int_ge(peer.pid, 0);
+    if (peer.pid == 0) {
+        close(ends[1]);
+        if (ddpi_begin_local(name, &fd) != 0)
+            _exit(1);
+        if (keep && _Fork() == 0) /* runs no handlers */
+            _exit((int)read(ends[0], name, 1));
+        (void)!write(fd, name, 1); /* now it is all there */
+        for (;;)
+            pause();
+    }
+    close(ends[0]);
+    struct pollfd pollfd = {.fd = listener, .events = POLLIN};
+    ck_assert_int_eq(poll(&pollfd, 1, 20000), 1);
+    peer.fd = ddpi_accept(listener);
+    ck_assert_int_ge(peer.fd, 0);
+    pollfd.fd = peer.fd;
+    ck_assert_int_eq(poll(&pollfd, 1, 20000), 1);
+    ck_assert_int_eq(read(peer.fd, name, 1), 1);
+    close(listener);
+    return peer;
+}
+
+static void await_end(const struct ddpi_process *process)
+{
+    struct pollfd pollfd = {.fd = process->pidfd, .events = POLLIN};
+    ck_assert_int_ge(process->pidfd, 0);
+    ck_assert_int_eq(poll(&pollfd, 1, 20000), 1);
+}
+
+START_TEST(a_process_is_known_by_its_socket)
+{
+    struct peer peer = peer_start(_i != 0);
+    struct ddpi_process process;
+    ddpi_process_find(peer.fd, &process);
+    ck_assert_int_eq(process.pid, peer.pid);
+    ck_assert(!ddpi_process_ended(&process));
+    ck_assert_int_eq(ddpi_process_fate(&process), DDPI_FATE_ALIVE);
+    kill(peer.pid, SIGSTOP);
+    ck_assert_int_eq(ddpi_process_fate(&process), DDPI_FATE_ALIVE);
+    kill(peer.pid, SIGKILL);
+    await_end(&process);
+    ck_assert(ddpi_process_ended(&process));
+    ck_assert_int_eq(ddpi_process_fate(&process), DDPI_FATE_DEAD); /* nobody has waited for it */
+    waitpid(peer.pid, NULL, 0);
+    ck_assert_int_eq(ddpi_process_fate(&process), DDPI_FATE_DEAD);
+    char byte;
+    ck_assert_int_eq(recv(peer.fd, &byte, 1, MSG_DONTWAIT), _i != 0 ? -1 : 0);
+    ddpi_process_finish(&process);
+    ck_assert_int_eq(process.pidfd, -1);
+    close(peer.end);
+    close(peer.fd);
+}
+END_TEST
+
+START_TEST(one_that_is_over_is_known_to_be)
+{
+    struct peer peer = peer_start(true);
+    struct ddpi_process process;
+    kill(peer.pid, SIGKILL);
+    waitpid(peer.pid, NULL, 0);
+    ddpi_process_find(peer.fd, &process);
+    ck_assert(ddpi_process_ended(&process));
+    ck_assert_int_eq(ddpi_process_fate(&process), DDPI_FATE_DEAD);
+    ddpi_process_finish(&process);
+    close(peer.end);
+    close(peer.fd);
+}
+END_TEST
+
+START_TEST(nothing_is_known_of_this_process)
+{
+    struct ddpi_process process;
+    int fds[2];
+    ck_assert_int_eq(ddpi_socket_pair(fds), 0);
+    ddpi_process_find(fds[0], &process);
+    ck_assert(process.pidfd == -1 && !ddpi_process_ended(&process));
+    ck_assert_int_eq(ddpi_process_fate(&process), DDPI_FATE_UNKNOWN);
+    ddpi_process_finish(&process);
+    close(fds[0]);
+    close(fds[1]);
+}
+END_TEST
+
+/* ---- the listener of a process on another machine ---- */
+
+struct door {
+    int listener;
+    struct sockaddr_storage address;
+    int visitors; /* so many are let in and thrown out, then it is closed */
+    pthread_t thread;
+};
+
+static void door_open(struct door *door)
+{
+    ck_assert_int_eq(ddpi_source_address("127.0.0.1", 1, &door->address, NULL), DDP_OK);
+    ck_assert_int_eq(ddpi_listen_tcp(&door->address, &door->listener, NULL), DDP_OK);
+}
+
+static void *throw_out(void *arg)
+{
+    const struct door *door = arg;
+    struct pollfd pollfd = {.fd = door->listener, .events = POLLIN};
+    for (int i = 0; i < door->visitors; i++) {
+        poll(&pollfd, 1, 20000);
+        close(ddpi_accept(door->listener));
+    }
+    return NULL;
+}
+
+START_TEST(who_listens_lives)
+{
+    struct door door = {.visitors = _i};
+    door_open(&door);
+    ck_assert_int_eq(pthread_create(&door.thread, NULL, throw_out, &door), 0);
+    ck_assert_int_eq(ddpi_door_fate(&door.address), DDPI_FATE_ALIVE);
+    pthread_join(door.thread, NULL);
+    close(door.listener);
+}
+END_TEST
+
+static void *close_when_one_has_come(void *arg)
+{
+    const struct door *door = arg;
+    struct pollfd pollfd = {.fd = door->listener, .events = POLLIN};
+    poll(&pollfd, 1, 20000);
+    close(door->listener);
+    return NULL;
+}
+
+/* It has closed its listener, or is about to. */
+START_TEST(who_does_not_is_dead)
+{
+    struct door door = {0};
+    door_open(&door);
+    if (_i == 0)
+        close(door.listener);
+    else
+        ck_assert_int_eq(pthread_create(&door.thread, NULL, close_when_one_has_come, &door), 0);
+    ck_assert_int_eq(ddpi_door_fate(&door.address), DDPI_FATE_DEAD);
+    if (_i != 0)
+        pthread_join(door.thread, NULL);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("fate");
+    TCase *tcase = tcase_create("fate");
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, a_process_is_known_by_its_socket, 0, 2);
+    tcase_add_test(tcase, one_that_is_over_is_known_to_be);
+    tcase_add_test(tcase, nothing_is_known_of_this_process);
+    tcase_add_loop_test(tcase, who_listens_lives, 0, 3);
+    tcase_add_loop_test(tcase, who_does_not_is_dead, 0, 2);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

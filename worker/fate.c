@@ -1,0 +1,161 @@
+/*
+ * fate.c - asks the kernel of this machine, or that of another one, what has become of a process.
+ * Owns the descriptor of the process.
+ */
+#include "fate.h"
+
+#include "clock.h"
+#include "parse.h"
+#include "sockets.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef SO_PEERPIDFD /* Linux 6.5 */
+#define SO_PEERPIDFD 77
+#endif
+
+enum {
+    PATIENCE_MS = 1000,
+    KNOCKS_MAX = 8,
+    STATE_FIELD = 3, /* of /proc/PID/stat, whose first one is 1 */
+    FLAGS_FIELD = 9,
+    EXITING = 0x4 /* PF_EXITING in the kernel */
+};
+
+/* ---- a process of this machine ---- */
+
+/* If the number means another process by the time at which it is looked up, then ours is dead, and
+ * whatever is said about the other one's death is true of ours. */
+static int open_process(int fd, int pid)
+{
+    int pidfd;
+    socklen_t len = sizeof pidfd;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &len) == 0)
+        return pidfd;
+    if (errno == ESRCH || pid <= 0)
+        return -1;
+    return (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+void ddpi_process_find(int fd, struct ddpi_process *ret_process)
+{
+    struct ucred peer;
+    socklen_t len = sizeof peer;
+    *ret_process = (struct ddpi_process){.pidfd = -1};
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) != 0 || peer.pid == getpid())
+        return;
+    ret_process->pid = peer.pid;
+    ret_process->pidfd = open_process(fd, peer.pid);
+    ret_process->over = ret_process->pidfd < 0 && errno == ESRCH;
+}
+
+void ddpi_process_finish(struct ddpi_process *process)
+{
+    if (process->pidfd >= 0)
+        close(process->pidfd);
+    process->pidfd = -1;
+}
+
+static bool ends_within(const struct ddpi_process *process, int timeout_ms)
+{
+    struct pollfd pollfd = {.fd = process->pidfd, .events = POLLIN};
+    return process->over || (process->pidfd >= 0 && poll(&pollfd, 1, timeout_ms) == 1);
+}
+
+bool ddpi_process_ended(const struct ddpi_process *process)
+{
+    return ends_within(process, 0);
+}
+
+/* Its state, and the kernel's flags of it. false: it is not to be seen, or not any more. */
+static bool read_state(int pid, char *ret_state, int64_t *ret_flags)
+{
+    char path[32], line[512];
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    ssize_t len = read(fd, line, sizeof line - 1);
+    close(fd);
+    line[len > 0 ? len : 0] = '\0';
+    char *at = strrchr(line, ')'); /* the name may have anything in it */
+    if (at == NULL || (at = strchr(at, ' ')) == NULL)
+        return false;
+    *ret_state = at[1];
+    for (int field = STATE_FIELD; field < FLAGS_FIELD; field++)
+        if ((at = strchr(at + 1, ' ')) == NULL)
+            return false;
+    at[1 + strcspn(at + 1, " \n")] = '\0';
+    return ddpi_parse_int(at + 1, 0, UINT32_MAX, ret_flags, NULL) == DDP_OK;
+}
+
+/* A process that dies closes its sockets first, and is over only when all else is given back, which
+ * takes long with a GPU. Meanwhile it is marked. */
+enum ddpi_fate ddpi_process_fate(const struct ddpi_process *process)
+{
+    char state;
+    int64_t flags;
+    if (process->pidfd < 0)
+        return process->over ? DDPI_FATE_DEAD : DDPI_FATE_UNKNOWN;
+    bool seen = read_state(process->pid, &state, &flags);
+    if (ends_within(process, seen ? 0 : PATIENCE_MS))
+        return DDPI_FATE_DEAD;
+    bool dying = seen && (state == 'Z' || state == 'X' || (flags & EXITING) != 0);
+    return dying ? DDPI_FATE_DEAD : DDPI_FATE_ALIVE;
+}
+
+/* ---- a process of any machine ---- */
+
+/* Connect to @door and stay there until @deadline_ms: 0, or the errno with which that ended.
+ * EINPROGRESS: nobody has answered. */
+static int knock(const struct sockaddr_storage *door, uint64_t deadline_ms)
+{
+    int fd, error = ddpi_begin_tcp(door, &fd);
+    if (error != 0 && error != EINPROGRESS)
+        return error;
+    for (;;) {
+        struct pollfd pollfd = {.fd = fd, .events = error == 0 ? POLLIN | POLLRDHUP : POLLOUT};
+        int left_ms = ddpi_remaining_ms(ddpi_now_ms(&ddpi_clock_monotonic), deadline_ms);
+        int count = poll(&pollfd, 1, left_ms);
+        if (count < 0 && errno == EINTR)
+            continue;
+        bool was_connected = error == 0;
+        if (count > 0)
+            error = was_connected ? ECONNRESET : ddpi_connect_result(fd);
+        if (count <= 0 || error != 0)
+            break;
+    }
+    close(fd);
+    return error;
+}
+
+/* Who dies closes its connections one by one, so that it may still listen for a moment; those who
+ * have come in then are thrown out, and knock once more. So does a process that lives with those
+ * who say nothing; it lets them in again. */
+enum ddpi_fate ddpi_door_fate(const struct sockaddr_storage *door)
+{
+    uint64_t deadline_ms = ddpi_deadline(ddpi_now_ms(&ddpi_clock_monotonic), PATIENCE_MS);
+    int error = ECONNRESET;
+    for (int i = 0; i < KNOCKS_MAX && error == ECONNRESET; i++)
+        error = knock(door, deadline_ms);
+    switch (error) {
+    case 0:
+    case ECONNRESET:
+        return DDPI_FATE_ALIVE;
+    case ECONNREFUSED:
+        return DDPI_FATE_DEAD;
+    case EINPROGRESS:
+    case ETIMEDOUT:
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+        return DDPI_FATE_SILENT;
+    default: /* we cannot even ask */
+        return DDPI_FATE_UNKNOWN;
+    }
+}
