@@ -13,6 +13,7 @@
 #include "outcome.h"
 #include "placement.h"
 #include "plan.h"
+#include "pmi_exchange.h"
 #include "reap.h"
 #include "remote_job.h"
 #include "secrecy.h"
@@ -58,6 +59,7 @@ struct run {
     bool several; /* nodes: then @remote has the rounds, else @local, whose store is @server */
     struct local_job local;
     struct remote_job remote;
+    struct pmi_exchanges pmi;
     struct ddpi_server *server;
     struct ddpi_log log; /* of that server */
     uint16_t master_port;
@@ -291,6 +293,12 @@ static ddp_status open_run(struct plan *plan, const struct guard_agent *split, s
                                          .lease_ms = plan->several ? plan->remote.lease_ms : 0,
                                          .join_timeout_ms = plan->join_timeout_ms};
     plan->agent.guard = split;
+    if (run->several) {
+        struct ddp_store_options options = remote_job_store_options(&plan->remote);
+        options.job = plan->remote.job;
+        pmi_exchanges_init(&run->pmi, &run->loop, &options);
+        plan->agent.pmi_link = &run->pmi.link;
+    }
     ddp_status status =
         membership_init(&run->membership, &run->loop, &plan->agent, &member, &link, err);
     if (status != DDP_OK)

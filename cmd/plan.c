@@ -19,7 +19,7 @@
 enum {
     DEFAULT_PORT = 29400, /* torchrun's */
     OWN_FILES = 24,       /* the loop's, the guard's, the store's, and a few for a moment */
-    FILES_OF_WORKER = 4,  /* two pipes, its pidfd, its connection to our store */
+    FILES_OF_WORKER = 5,  /* two pipes, its pidfd, its connection to our store, its PMI socket */
 };
 
 static bool given(const char *text)

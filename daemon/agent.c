@@ -139,6 +139,8 @@ static void tell_failure(struct agent *agent)
 
 static void worker_ended(struct agent *agent, struct worker_proc *worker, int wait_status)
 {
+    if (worker->aborts_with != 0)
+        wait_status = W_EXITCODE(worker->aborts_with, 0);
     worker_proc_exited(worker, wait_status, ddpi_now_us(&ddpi_clock_monotonic));
     agent->alive--;
     agent->hooks.changed(agent->hooks.ctx);
@@ -150,6 +152,8 @@ static void worker_ended(struct agent *agent, struct worker_proc *worker, int wa
                           oom_watch_new_kills(&agent->oom) > 0;
         tell_failure(agent);
     }
+    if (!worker_proc_failed(worker))
+        pmi_worker_done(&agent->pmi, worker->local_rank);
     if (all_exited(agent) &&
         (agent->sm.state == AGENT_RUNNING || agent->sm.state == AGENT_STOPPING))
         enter_sweeping(agent);
@@ -170,6 +174,18 @@ static void on_life_hint(void *ctx, uint32_t local_rank)
     agent->dying = worker;
     outcome_dying(agent, worker, &failure);
     agent->hooks.failed(agent->hooks.ctx, &failure);
+}
+
+/* Whoever calls MPI_Abort waits for its manager to end it, and wants that exit code. 0 is none that
+ * a job which was aborted could have. */
+static void on_mpi_abort(void *ctx, uint32_t local_rank, int exit_code)
+{
+    struct agent *agent = ctx;
+    struct worker_proc *worker = &agent->workers[local_rank];
+    logmux_say(&agent->mux, "rank %u has called MPI_Abort with exit code %d", worker->rank,
+               exit_code);
+    worker->aborts_with = (exit_code & 0xff) != 0 ? exit_code & 0xff : 1;
+    worker_proc_forward(worker, SIGKILL);
 }
 
 static void on_exit_ready(struct worker_proc *worker)
@@ -256,6 +272,7 @@ static bool watches_closed(const struct agent *agent)
 static void finish_draining(struct agent *agent)
 {
     bool well = agent->cause == AGENT_CAUSE_NONE;
+    pmi_end(&agent->pmi);
     (void)DDPI_FAILPOINT("agent.report");
     uv_timer_stop(&agent->timer);
     outcome_report(agent);
@@ -566,10 +583,12 @@ ddp_status agent_init(struct agent *agent, uv_loop_t *loop, const struct agent_c
     }
     const struct gpu_watch_hooks gpu_hooks = {agent, on_line, on_settled};
     gpu_watch_init(&agent->gpus, loop, &gpu_hooks);
+    const struct pmi_hooks pmi_hooks = {agent, on_line, on_mpi_abort};
+    pmi_init(&agent->pmi, loop, config->pmi_link, &pmi_hooks);
     life_open(&agent->life, loop, config->nproc, on_life_hint, agent);
     const struct launch_hooks launch_hooks = {agent, on_worker_started, on_launch_over};
-    ddp_status status = launch_open(&agent->launch, config, &agent->mux, loop, agent->workers,
-                                    &launch_hooks, err);
+    ddp_status status = launch_open(&agent->launch, config, &agent->mux, loop, &agent->pmi,
+                                    agent->workers, &launch_hooks, err);
     if (status == DDP_OK)
         status = watch_signals(agent, err);
     if (status == DDP_OK)
@@ -624,6 +643,7 @@ void agent_close(struct agent *agent)
     gpu_watch_close(&agent->gpus);
     close_handle((uv_handle_t *)&agent->guard, agent->guard_open);
     close_handle((uv_handle_t *)&agent->timer, true);
+    pmi_end(&agent->pmi);
     logmux_close(&agent->mux);
 }
 

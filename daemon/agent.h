@@ -26,6 +26,7 @@
 #include "logdir.h"
 #include "member.h"
 #include "oom.h"
+#include "pmi.h"
 #include "sigwatch.h"
 #include "watchdog.h"
 #include "worker_proc.h"
@@ -85,6 +86,7 @@ struct agent {
     struct launch launch;
     struct life life;
     struct gpu_watch gpus;
+    struct pmi pmi; /* what MPI programs among the workers ask */
     struct watchdog watchdog;
     struct worker_proc *workers;
     struct ddp_round_seat seat; /* of the generation that runs, or ran last */

@@ -14,6 +14,7 @@ struct event_log;
 struct cgroup;
 struct guard_agent;
 struct logdir;
+struct pmi_link;
 struct rlimit;
 
 /* Which streams go where, per local rank: bit 0 stdout, bit 1 stderr. */
@@ -71,6 +72,7 @@ struct agent_config {
     const char *ending_signals_text;
     const struct cgroup *cgroup;     /* that workers are put into; NULL: none */
     const struct guard_agent *guard; /* its end-of-file: the guard is gone; NULL: there is none */
+    const struct pmi_link *pmi_link; /* to the MPI ranks of other nodes; NULL: there are none */
 };
 
 #endif

@@ -175,6 +175,7 @@ static ddp_status make_env(const struct launch *launch, const struct worker_proc
         .agent_store = config->agent_store,
         .virtual_local_rank = config->virtual_local_rank,
         .life_fd = launch->life_fd > 0 ? SPAWN_LIFE_FD : 0,
+        .pmi_fd = SPAWN_PMI_FD,
     };
     return placement_env(&placement, config->envp, ret_envp, err);
 }
@@ -195,6 +196,8 @@ static ddp_status prepare(struct launch *launch, struct launch_birth *birth, str
         status = make_argv(launch->config, worker->local_rank, &birth->argv, err);
     if (status == DDP_OK)
         status = make_env(launch, worker, &birth->envp, err);
+    if (status == DDP_OK)
+        status = pmi_connect(launch->pmi, worker->local_rank, &birth->pmi_fd, err);
     return status;
 }
 
@@ -209,6 +212,7 @@ static void hand_over(struct launch *launch, struct launch_birth *birth)
         .stdio = {birth->stdio[0], birth->stdio[1], birth->stdio[2]},
         .key_fd = launch->key.fd,
         .life_fd = launch->life_fd,
+        .pmi_fd = birth->pmi_fd,
         .cgroup_fd = group != NULL && group->path[0] != '\0' ? group->procs_fd : 0,
         .nofile = config->nofile,
         .fence_at_ms = config->guard != NULL ? config->guard->fence_at_ms : NULL,
@@ -223,6 +227,9 @@ static void give_back(struct launch_birth *birth)
     free_argv(birth->argv);
     placement_env_free(birth->envp);
     birth->argv = birth->envp = NULL;
+    if (birth->pmi_fd > 0)
+        close(birth->pmi_fd);
+    birth->pmi_fd = 0;
     birth->worker = NULL;
 }
 
@@ -310,12 +317,13 @@ static void on_job_done(void *ctx, struct spawner_job *job)
 }
 
 ddp_status launch_open(struct launch *launch, const struct agent_config *config, struct logmux *mux,
-                       uv_loop_t *loop, struct worker_proc *workers,
+                       uv_loop_t *loop, struct pmi *pmi, struct worker_proc *workers,
                        const struct launch_hooks *hooks, struct ddp_error *err)
 {
     *launch = (struct launch){.config = config,
                               .mux = mux,
                               .loop = loop,
+                              .pmi = pmi,
                               .workers = workers,
                               .hooks = *hooks};
     for (int i = 0; i < LAUNCH_AHEAD; i++)
@@ -348,11 +356,17 @@ void launch_begin(struct launch *launch, const struct ddp_round_seat *seat, uint
                   int life_fd)
 {
     const struct agent_keys *keys = launch->config->keys;
+    const struct pmi_place place = {.generation = seat->generation,
+                                    .nproc = launch->config->nproc,
+                                    .first_rank = seat->first_rank,
+                                    .world_size = seat->world_size,
+                                    .node_rank = seat->node_rank,
+                                    .nodes = seat->nodes};
     launch->seat = seat;
     launch->attempt = attempt;
     launch->life_fd = life_fd;
     launch->next = 0;
-    launch->status = DDP_OK;
+    launch->status = pmi_begin(launch->pmi, &place, &launch->error);
     if (launch->status == DDP_OK && keys != NULL)
         launch->status = keys->make(keys->ctx, seat->generation, &launch->key, &launch->error);
     if (launch->status == DDP_OK)

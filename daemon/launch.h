@@ -6,6 +6,7 @@
 #define DAEMON_LAUNCH_H
 
 #include "agent_config.h"
+#include "pmi.h"
 #include "spawner.h"
 #include "worker_proc.h"
 
@@ -29,6 +30,7 @@ struct launch_birth {
     struct launch *launch;
     struct worker_proc *worker; /* NULL: free */
     int stdio[3];               /* those above 2 are closed when it is done */
+    int pmi_fd;                 /* the same; 0: none */
     char **argv, **envp;
 };
 
@@ -36,6 +38,7 @@ struct launch {
     const struct agent_config *config;
     struct logmux *mux;
     uv_loop_t *loop;
+    struct pmi *pmi;
     struct worker_proc *workers;
     struct launch_hooks hooks;
     struct spawner spawner;
@@ -54,8 +57,8 @@ struct launch {
 
 /* On failure, too, launch_close() follows. All pointers stay until then. */
 DDP_MUST_CHECK ddp_status launch_open(struct launch *launch, const struct agent_config *config,
-                                      struct logmux *mux, uv_loop_t *loop, struct worker_proc *workers,
-                                      const struct launch_hooks *hooks,
+                                      struct logmux *mux, uv_loop_t *loop, struct pmi *pmi,
+                                      struct worker_proc *workers, const struct launch_hooks *hooks,
                                       struct ddp_error *err);
 
 /* Start all workers, with the places that @seat gives them. over() may follow at once. On failure

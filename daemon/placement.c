@@ -175,6 +175,10 @@ static void life_slot(const struct placement *p, char *const *inherited, struct 
         set_number(out, p->local_rank);
 }
 
+/* What MPICH reads: PMI_FD, the world, and which ranks share the machine. */
+NUMBER_VALUE(pmi_fd, (uint32_t)p->pmi_fd)
+NUMBER_VALUE(mpi_local_rank, p->local_rank)
+
 /* A worker without a device of its own would take a neighbour's. */
 static ddp_status check_devices(const struct placement *p, char *const *inherited,
                                 struct ddp_error *err)
@@ -229,6 +233,11 @@ static const struct {
     {"DDPRUN_RANK_KEY_FD", rank_key_fd},
     {DDPI_LIFE_FD_ENV, life_fd},
     {DDPI_LIFE_SLOT_ENV, life_slot},
+    {"PMI_FD", pmi_fd},
+    {"PMI_RANK", rank},
+    {"PMI_SIZE", world_size},
+    {"MPI_LOCALRANKID", mpi_local_rank},
+    {"MPI_LOCALNRANKS", local_world_size},
 };
 
 enum { VARIABLES = sizeof variables / sizeof *variables };

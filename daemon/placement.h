@@ -36,6 +36,7 @@ struct placement {
     bool agent_store;        /* the store is at master_addr:master_port */
     bool virtual_local_rank; /* LOCAL_RANK=0 and one device each */
     int life_fd;             /* of life_slot.h, in the worker; 0: none */
+    int pmi_fd;              /* of pmi.h, in the worker; 0: none */
 };
 
 /*

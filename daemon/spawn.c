@@ -76,15 +76,17 @@ static int connect_stdio(const int stdio[3])
     return 0;
 }
 
-/* Neither may take the other's number before that has its own. */
+/* None may take another's number before that has its own. */
 static int pass_on(const struct spawn_request *request)
 {
-    const int from[] = {request->key_fd, request->life_fd}, to[] = {SPAWN_KEY_FD, SPAWN_LIFE_FD};
-    int aside[] = {-1, -1};
-    for (int i = 0; i < 2; i++)
+    enum { PASSED = 3 };
+    const int from[PASSED] = {request->key_fd, request->life_fd, request->pmi_fd};
+    const int to[PASSED] = {SPAWN_KEY_FD, SPAWN_LIFE_FD, SPAWN_PMI_FD};
+    int aside[PASSED] = {-1, -1, -1};
+    for (int i = 0; i < PASSED; i++)
         if (from[i] > 0 && (aside[i] = fcntl(from[i], F_DUPFD_CLOEXEC, SPAWN_FREE_FD)) < 0)
             return -1;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < PASSED; i++) {
         if (aside[i] < 0)
             close(to[i]);
         else if (dup2(aside[i], to[i]) < 0)

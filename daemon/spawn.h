@@ -16,7 +16,7 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
-enum { SPAWN_KEY_FD = 3, SPAWN_LIFE_FD, SPAWN_FREE_FD };
+enum { SPAWN_KEY_FD = 3, SPAWN_LIFE_FD, SPAWN_PMI_FD, SPAWN_FREE_FD };
 
 struct spawn_request {
     const char *path;            /* no search in PATH */
@@ -26,6 +26,7 @@ struct spawn_request {
     int key_fd;                  /* becomes SPAWN_KEY_FD, for the worker to read; 0: none */
     int cgroup_fd;               /* of a cgroup's procs: its group, if that can be; 0: ours */
     int life_fd;                 /* becomes SPAWN_LIFE_FD, the page of life.h; 0: none */
+    int pmi_fd;                  /* becomes SPAWN_PMI_FD, the socket of pmi.h; 0: none */
     const struct rlimit *nofile; /* its limit on open files; NULL: ours */
     /* From this time of the monotonic clock on, in ms, it must not begin; 0: it may at any time.
      * Looked at just before it would, as the caller may be stopped meanwhile. NULL: 0. */

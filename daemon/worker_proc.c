@@ -32,6 +32,7 @@ ddp_status worker_proc_started(struct worker_proc *worker, uv_loop_t *loop,
                                const struct spawn_child *child, uint64_t now_us,
                                struct ddp_error *err)
 {
+    worker->aborts_with = 0;
     worker->pid = child->pid;
     worker->pidfd = child->pidfd;
     worker->dying = false;

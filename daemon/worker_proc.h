@@ -32,7 +32,8 @@ struct worker_proc {
     uint32_t local_rank;
     uint32_t rank;
     pid_t pid;
-    int wait_status;     /* valid once EXITED */
+    int wait_status; /* valid once EXITED */
+    int aborts_with; /* exit code that it was killed for: it has called MPI_Abort; 0: it has not */
     unsigned stopped_in; /* state in which it was when it ended: by itself, or by us */
     bool dying;          /* the kernel is ending it: nobody stops it any more */
     uint64_t started_us;

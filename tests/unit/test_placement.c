@@ -28,6 +28,7 @@ static const struct placement place = {
     .error_file = "/logs/attempt_1/1/error.json",
     .store = "10.0.0.1:29400",
     .life_fd = 4,
+    .pmi_fd = 5,
     .store_prefix = "g1/",
     .signals_to_handle = "SIGTERM,SIGINT",
     .token_fd = 3,
@@ -95,6 +96,11 @@ static const struct {
     {"DDPRUN_RANK_KEY_FD", "5"},
     {"DDPRUN_LIFE_FD", "4"},
     {"DDPRUN_LIFE_SLOT", "1"},
+    {"PMI_FD", "5"},
+    {"PMI_RANK", "9"},
+    {"PMI_SIZE", "24"},
+    {"MPI_LOCALRANKID", "1"},
+    {"MPI_LOCALNRANKS", "8"},
 };
 
 enum { EXPECTED = sizeof expected / sizeof *expected };

@@ -1,7 +1,8 @@
 /*
  * probe_state.c - a worker that prints what it was born with: descriptors, session, group, the
  * signal that its parent's death sends, blocked and ignored signals. One line each, "name value".
- * The page that lets its agent see it die, DDPRUN_LIFE_FD, is no descriptor to speak of.
+ * The page that lets its agent see it die, DDPRUN_LIFE_FD, is no descriptor to speak of,
+ * and neither is PMI_FD, the socket of the MPI process manager.
  */
 #include "life_slot.h"
 
@@ -15,6 +16,12 @@
 
 enum { FDS_SEEN = 4096 };
 
+static bool is_pmi_socket(int fd)
+{
+    const char *text = getenv("PMI_FD");
+    return text != NULL && strtol(text, NULL, 10) == fd;
+}
+
 static bool is_life_page(int fd)
 {
     const char *text = getenv(DDPI_LIFE_FD_ENV);
@@ -26,7 +33,7 @@ static void print_descriptors(void)
 {
     printf("fds");
     for (int fd = 0; fd < FDS_SEEN; fd++)
-        if (fcntl(fd, F_GETFD) >= 0 && !is_life_page(fd))
+        if (fcntl(fd, F_GETFD) >= 0 && !is_life_page(fd) && !is_pmi_socket(fd))
             printf(" %d", fd);
     printf("\n");
 }

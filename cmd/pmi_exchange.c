@@ -1,0 +1,122 @@
+/*
+ * pmi_exchange.c - sets this node's text and waits for those of the others. Nobody's text is there
+ * before it has come to the same exchange, so to wait for all keys is the barrier.
+ */
+#include "pmi_exchange.h"
+
+#include "error.h"
+#include "mem.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+enum { KEY_SIZE = 64 };
+
+/* One key that was asked for. */
+struct ask {
+    struct pmi_exchanges *exchanges;
+    uint32_t node;
+};
+
+static void cut_off(struct pmi_exchanges *exchanges, const char *why)
+{
+    char text[DDP_ERROR_TEXT + 64];
+    snprintf(text, sizeof text, "the MPI ranks of this node do not reach those of other nodes: %s",
+             why);
+    pmi_cut_off(exchanges->pmi, text);
+}
+
+static void on_set(void *data, const struct ddp_store_result *result)
+{
+    struct pmi_exchanges *exchanges = data;
+    if (result->status != DDP_OK && exchanges->store != NULL)
+        cut_off(exchanges, result->message);
+}
+
+static void on_text(void *data, const struct ddp_store_result *result)
+{
+    struct ask *ask = data;
+    struct pmi_exchanges *exchanges = ask->exchanges;
+    uint32_t node = ask->node;
+    ddpi_free(ask);
+    if (exchanges->store == NULL)
+        return; /* the generation is over */
+    if (result->status == DDP_OK)
+        pmi_heard(exchanges->pmi, node, result->value, result->value_len);
+    else
+        cut_off(exchanges, result->message);
+}
+
+static void make_key(char key[KEY_SIZE], const struct pmi_exchange *exchange, uint32_t node)
+{
+    snprintf(key, KEY_SIZE, "g%" PRIu64 "/pmi/%" PRIu32 "/%" PRIu32, exchange->generation,
+             exchange->number, node);
+}
+
+static ddp_status give(struct pmi_exchanges *exchanges, const struct pmi_exchange *exchange,
+                       struct ddp_error *err)
+{
+    char key[KEY_SIZE];
+    make_key(key, exchange, exchange->node_rank);
+    const struct ddp_store_request request = {.size = sizeof request,
+                                              .op = DDP_STORE_OP_SET,
+                                              .timeout_ms = DDP_STORE_FOREVER,
+                                              .key = key,
+                                              .value = exchange->text,
+                                              .value_len = exchange->len};
+    return ddp_store_uv_submit(exchanges->store, &request, on_set, exchanges, NULL, err);
+}
+
+static ddp_status take(struct pmi_exchanges *exchanges, const struct pmi_exchange *exchange,
+                       uint32_t node, struct ddp_error *err)
+{
+    char key[KEY_SIZE];
+    struct ask *ask = ddpi_calloc(1, sizeof *ask);
+    if (ask == NULL)
+        return ddpi_error_nomem(err, sizeof *ask);
+    *ask = (struct ask){exchanges, node};
+    make_key(key, exchange, node);
+    const struct ddp_store_request request = {.size = sizeof request,
+                                              .op = DDP_STORE_OP_GET,
+                                              .timeout_ms = DDP_STORE_FOREVER,
+                                              .key = key};
+    ddp_status status = ddp_store_uv_submit(exchanges->store, &request, on_text, ask, NULL, err);
+    if (status != DDP_OK)
+        ddpi_free(ask);
+    return status;
+}
+
+static ddp_status on_exchange(void *ctx, const struct pmi_exchange *exchange, struct ddp_error *err)
+{
+    struct pmi_exchanges *exchanges = ctx;
+    ddp_status status = DDP_OK;
+    exchanges->pmi = exchange->pmi;
+    if (exchanges->store == NULL)
+        status =
+            ddp_store_uv_open(exchanges->loop, &exchanges->options, NULL, &exchanges->store, err);
+    if (status == DDP_OK)
+        status = give(exchanges, exchange, err);
+    for (uint32_t i = 0; i < exchange->nodes && status == DDP_OK; i++)
+        if (i != exchange->node_rank)
+            status = take(exchanges, exchange, i, err);
+    return status == DDP_OK ? DDP_OK : ddpi_error_wrap(err, status, "the MPI ranks of other nodes");
+}
+
+static void on_forget(void *ctx)
+{
+    struct pmi_exchanges *exchanges = ctx;
+    ddp_store_uv *store = exchanges->store;
+    exchanges->store = NULL;
+    if (store != NULL)
+        ddp_store_uv_close(store, NULL, NULL);
+}
+
+void pmi_exchanges_init(struct pmi_exchanges *exchanges, uv_loop_t *loop,
+                        const struct ddp_store_options *options)
+{
+    *exchanges = (struct pmi_exchanges){
+        .loop = loop,
+        .options = *options,
+        .link = {.ctx = exchanges, .exchange = on_exchange, .forget = on_forget},
+    };
+}

@@ -1,0 +1,254 @@
+/*
+ * pmi.c - sockets and lines of the process manager. A rank that sends and does not read is not read
+ * from until it does.
+ */
+#include "pmi.h"
+
+#include "buf.h"
+#include "error.h"
+#include "mem.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { UNREAD_MAX = 64 * 1024 }; /* bytes of answers that a rank has not read */
+
+struct pmi_channel {
+    uv_pipe_t pipe;
+    struct pmi *pmi;
+    uint32_t local_rank;
+    bool closing;
+    bool paused;
+    char line[PMI_LINE_MAX];
+    size_t used;
+};
+
+struct answer {
+    uv_write_t request;
+    char text[];
+};
+
+static void read_lines(struct pmi_channel *channel);
+
+static void on_closed(uv_handle_t *handle)
+{
+    ddpi_free(handle->data);
+}
+
+static void close_channel(struct pmi_channel *channel)
+{
+    if (channel->closing)
+        return;
+    channel->closing = true;
+    channel->pmi->channels[channel->local_rank] = NULL;
+    uv_close((uv_handle_t *)&channel->pipe, on_closed);
+}
+
+/* ---- what the node wants ------------------------------------------------------------------- */
+
+static void on_written(uv_write_t *request, int uv_status)
+{
+    struct pmi_channel *channel = request->handle->data;
+    (void)uv_status; /* the end of the connection is told where it is read */
+    ddpi_free(request->data);
+    if (channel->paused && !channel->closing) {
+        channel->paused = false;
+        read_lines(channel);
+    }
+}
+
+static void on_reply(void *ctx, uint32_t local_rank, const char *text, size_t len)
+{
+    struct pmi *pmi = ctx;
+    struct pmi_channel *channel = pmi->channels[local_rank];
+    struct answer *answer = channel != NULL ? ddpi_calloc(1, sizeof *answer + len) : NULL;
+    if (answer == NULL) {
+        if (channel != NULL)
+            close_channel(channel);
+        return;
+    }
+    answer->request.data = answer;
+    memcpy(answer->text, text, len);
+    const uv_buf_t buf = uv_buf_init(answer->text, (unsigned)len);
+    if (uv_write(&answer->request, (uv_stream_t *)&channel->pipe, &buf, 1, on_written) != 0) {
+        ddpi_free(answer);
+        close_channel(channel);
+    }
+}
+
+static void on_hang_up(void *ctx, uint32_t local_rank)
+{
+    struct pmi *pmi = ctx;
+    if (pmi->channels[local_rank] != NULL)
+        close_channel(pmi->channels[local_rank]);
+}
+
+static void on_aborted(void *ctx, uint32_t local_rank, int exit_code)
+{
+    struct pmi *pmi = ctx;
+    pmi->hooks.aborted(pmi->hooks.ctx, local_rank, exit_code);
+}
+
+static ddp_status on_exchange(void *ctx, uint32_t number, const char *text, size_t len,
+                              struct ddp_error *err)
+{
+    struct pmi *pmi = ctx;
+    const struct pmi_exchange exchange = {
+        .pmi = pmi,
+        .generation = pmi->place.generation,
+        .number = number,
+        .node_rank = pmi->place.node_rank,
+        .nodes = pmi->place.nodes,
+        .text = text,
+        .len = len,
+    };
+    return pmi->link->exchange(pmi->link->ctx, &exchange, err);
+}
+
+static void on_say(void *ctx, const char *line)
+{
+    struct pmi *pmi = ctx;
+    pmi->hooks.say(pmi->hooks.ctx, line);
+}
+
+/* ---- what ranks say ------------------------------------------------------------------------ */
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+{
+    struct pmi_channel *channel = handle->data;
+    (void)suggested;
+    *buf = uv_buf_init(channel->line + channel->used,
+                       (unsigned)(sizeof channel->line - channel->used));
+}
+
+/* Hand over whole lines; a line that does not fit is no PMI-1, which the node says of its start. */
+static void take_lines(struct pmi_channel *channel)
+{
+    struct pmi *pmi = channel->pmi;
+    size_t from = 0;
+    while (!channel->closing) {
+        const char *at = channel->line + from;
+        const char *end = memchr(at, '\n', channel->used - from);
+        if (end == NULL && (from > 0 || channel->used < sizeof channel->line))
+            break;
+        size_t len = end != NULL ? (size_t)(end - at) : channel->used;
+        pmi_node_line(pmi->node, channel->local_rank, at, len);
+        from += end != NULL ? len + 1 : len;
+    }
+    memmove(channel->line, channel->line + from, channel->used - from);
+    channel->used -= from;
+}
+
+static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
+{
+    struct pmi_channel *channel = stream->data;
+    (void)buf;
+    if (count < 0) {
+        close_channel(channel);
+        return;
+    }
+    channel->used += (size_t)count;
+    take_lines(channel);
+    if (!channel->closing && uv_stream_get_write_queue_size(stream) > UNREAD_MAX) {
+        channel->paused = true;
+        uv_read_stop(stream);
+    }
+}
+
+static void read_lines(struct pmi_channel *channel)
+{
+    if (uv_read_start((uv_stream_t *)&channel->pipe, on_alloc, on_read) != 0)
+        close_channel(channel);
+}
+
+/* ---- life ---------------------------------------------------------------------------------- */
+
+void pmi_init(struct pmi *pmi, uv_loop_t *loop, const struct pmi_link *link,
+              const struct pmi_hooks *hooks)
+{
+    *pmi = (struct pmi){.loop = loop, .link = link, .hooks = *hooks};
+}
+
+ddp_status pmi_begin(struct pmi *pmi, const struct pmi_place *place, struct ddp_error *err)
+{
+    const struct pmi_node_hooks hooks = {.ctx = pmi,
+                                         .reply = on_reply,
+                                         .hang_up = on_hang_up,
+                                         .aborted = on_aborted,
+                                         .exchange = on_exchange,
+                                         .say = on_say};
+    pmi->place = *place;
+    pmi->channels = ddpi_calloc(place->nproc, sizeof(struct pmi_channel *));
+    if (pmi->channels != NULL)
+        pmi->node = pmi_node_create(place, &hooks);
+    if (pmi->node != NULL)
+        return DDP_OK;
+    ddpi_free(pmi->channels);
+    pmi->channels = NULL;
+    return ddpi_error_nomem(err, place->nproc * sizeof(struct pmi_channel *));
+}
+
+void pmi_end(struct pmi *pmi)
+{
+    if (pmi->node == NULL)
+        return;
+    if (pmi->link != NULL)
+        pmi->link->forget(pmi->link->ctx);
+    for (uint32_t i = 0; i < pmi->place.nproc; i++)
+        on_hang_up(pmi, i);
+    pmi_node_destroy(pmi->node);
+    ddpi_free(pmi->channels);
+    pmi->node = NULL;
+    pmi->channels = NULL;
+}
+
+ddp_status pmi_connect(struct pmi *pmi, uint32_t local_rank, int *ret_fd, struct ddp_error *err)
+{
+    int fds[2];
+    struct pmi_channel *channel = ddpi_calloc(1, sizeof *channel);
+    if (channel == NULL)
+        return ddpi_error_nomem(err, sizeof *channel);
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) {
+        ddpi_free(channel);
+        return ddpi_error_advise(
+            err, ddpi_error_sys(err, errno, "cannot make a socket for worker %u", local_rank),
+            "raise the limit on open files, 'ulimit -n', or start fewer workers");
+    }
+    channel->pmi = pmi;
+    channel->local_rank = local_rank;
+    uv_pipe_init(pmi->loop, &channel->pipe, 0);
+    channel->pipe.data = channel;
+    pmi->channels[local_rank] = channel;
+    int uv_status = uv_pipe_open(&channel->pipe, fds[0]);
+    if (uv_status == 0)
+        uv_status = uv_read_start((uv_stream_t *)&channel->pipe, on_alloc, on_read);
+    else
+        close(fds[0]);
+    if (uv_status != 0) {
+        close_channel(channel);
+        close(fds[1]);
+        return ddpi_error_sys(err, -uv_status, "cannot watch the socket of worker %u", local_rank);
+    }
+    *ret_fd = fds[1];
+    return DDP_OK;
+}
+
+void pmi_worker_done(struct pmi *pmi, uint32_t local_rank)
+{
+    if (pmi->node != NULL)
+        pmi_node_gone(pmi->node, local_rank);
+}
+
+void pmi_heard(struct pmi *pmi, uint32_t from_node, const char *text, size_t len)
+{
+    if (pmi->node != NULL)
+        pmi_node_text(pmi->node, from_node, text, len);
+}
+
+void pmi_cut_off(struct pmi *pmi, const char *why)
+{
+    if (pmi->node != NULL)
+        pmi_node_cut_off(pmi->node, why);
+}
