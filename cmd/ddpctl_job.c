@@ -67,6 +67,9 @@ static const struct option table[] = {
      INT32_MAX},
     {"no-auth", 0, NULL, NULL, NULL, IDENTITY,
      "prove nothing, and take whatever answers for the store", option_switch, FIELD(no_auth), 0, 0},
+    {"tls", 0, NULL, "DDPRUN_TLS", NULL, IDENTITY,
+     "say nothing in clear to a store on another machine (TLS 1.3, by the token or key)",
+     option_switch, FIELD(tls), 0, 0},
 };
 
 const struct option_table ddpctl_job_table = {
@@ -230,7 +233,8 @@ static ddp_status perform(const struct verb *verb, struct ddpctl_job_call *call,
         .auth = given->no_auth ? DDP_STORE_AUTH_NONE : DDP_STORE_AUTH_DEFAULT,
         .token_file = given->token_file,
         .token_fd = (int)given->token_fd,
-        .flags = waits ? 0 : DDP_STORE_NO_RECONNECT, /* a person wants to know at once */
+        /* A person wants to know at once. */
+        .flags = (waits ? 0 : DDP_STORE_NO_RECONNECT) | (given->tls ? DDP_STORE_TLS : 0),
     };
     if (timeout_ms < LOOK_MS)
         options.connect_timeout_ms =

@@ -14,6 +14,7 @@ struct ddpctl_job_options {
     const char *token_file;
     uint32_t token_fd; /* 0: not given */
     bool no_auth;
+    bool tls;
     bool json;
     bool no_wait;
     bool undo;

@@ -94,6 +94,9 @@ static const struct option table[] = {
      INT32_MAX},
     {"no-auth", 0, NULL, NULL, NULL, IDENTITY,
      "prove nothing, and take whatever answers for the store", option_switch, FIELD(no_auth), 0, 0},
+    {"tls", 0, NULL, "DDPRUN_TLS", NULL, IDENTITY,
+     "say nothing in clear to a store on another machine (TLS 1.3, by the token or key)",
+     option_switch, FIELD(tls), 0, 0},
     {"role", 0, "ROLE", NULL, "agent, or what the key is for", IDENTITY,
      "agent, worker or observer: be allowed no more than that", ddpctl_option_role, FIELD(role), 0,
      0},
@@ -245,7 +248,8 @@ static ddp_status perform(const struct action *action, struct ddpctl_call *call,
         .role = given->role.role,
         .job = given->job,
         .epoch = given->epoch,
-        .flags = DDP_STORE_NO_RECONNECT, /* a person wants to know at once */
+        /* A person wants to know at once. */
+        .flags = DDP_STORE_NO_RECONNECT | (given->tls ? DDP_STORE_TLS : 0),
     };
     ddpctl_choose_token(&options, &home_token);
     call->connect = &options;

@@ -30,6 +30,7 @@ struct ddpctl_store_options {
     const char *token_file;
     uint32_t token_fd; /* 0: not given */
     bool no_auth;
+    bool tls;
     struct ddpctl_role role;
     const char *job;
     uint64_t epoch;

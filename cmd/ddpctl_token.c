@@ -21,6 +21,7 @@ struct token_options {
     uint64_t epoch;
     const char *endpoint;
     const char *store;
+    bool tls;
     bool help;
 };
 
@@ -49,6 +50,9 @@ static const struct option table[] = {
      "the same for a store that cannot be reached from here: its number, 16 hexadecimal digits, is "
      "in its log",
      option_text, FIELD(store), 0, 0},
+    {"tls", 0, NULL, "DDPRUN_TLS", NULL, OPTIONS,
+     "say nothing in clear to the store, if it is on another machine (TLS 1.3, by the token)",
+     option_switch, FIELD(tls), 0, 0},
     {"help", 'h', NULL, NULL, NULL, OPTIONS, "this list", option_show, FIELD(help), 0, 0},
 };
 
@@ -101,7 +105,8 @@ static ddp_status meet(const struct token_options *given, const char *token_file
                                               .connect_timeout_ms = CONNECT_MS,
                                               .auth = DDP_STORE_AUTH_TOKEN,
                                               .token_file = token_file,
-                                              .flags = DDP_STORE_NO_RECONNECT};
+                                              .flags = DDP_STORE_NO_RECONNECT |
+                                                       (given->tls ? DDP_STORE_TLS : 0)};
     ddp_store *store;
     ddp_status status = ddp_store_connect(&options, &store, err);
     if (status != DDP_OK)

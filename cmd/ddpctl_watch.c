@@ -230,7 +230,7 @@ ddp_status ddpctl_run_watch(struct ddpctl_call *call, struct ddp_error *err)
     const struct ddp_store_uv_hooks hooks = {
         .size = sizeof hooks, .data = &watching, .event = on_event, .state = on_state};
     struct ddp_store_options options = *call->connect;
-    options.flags = 0;
+    options.flags &= ~DDP_STORE_NO_RECONNECT;
     if (call->options->watch.key && call->nwords == 0)
         return ddpi_error_set(err, DDP_E_INVALID, "it is 'ddpctl store watch --key KEY'");
     ddp_status status = ddpctl_loop_run(&watching.loop, &options, &hooks, begin, err);

@@ -198,6 +198,7 @@ static ddp_status create_store(struct plan *plan, struct run *run, struct ddp_er
                                                 .token = there ? &token : NULL,
                                                 .auth = config->auth,
                                                 .trust_local_users = config->trust_local_users,
+                                                .tls = config->tls && config->token_named,
                                                 .vouches = true,
                                                 .log = &run->log};
     run->log = (struct ddpi_log){remote_job_on_log, &run->membership, DDPI_LOG_WARN};

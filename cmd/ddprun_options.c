@@ -211,6 +211,14 @@ static const struct option table[] = {
      auth_option_off, FIELD(auth), 0, 0},
     {"trust-local-users", 0, NULL, "DDPRUN_TRUST_LOCAL_USERS", NULL, MEETING,
      TRUST_LOCAL_USERS_HELP, option_switch, FIELD(trust_local_users), 0, 0},
+    {"tls", 0, NULL, "DDPRUN_TLS", NULL, MEETING,
+     "nothing is said in clear between nodes and the store: TLS 1.3, by the token; PyTorch's "
+     "ranks, "
+     "who cannot, then have a store of their own, on rank 0",
+     option_switch, FIELD(tls), 0, 0},
+    {"tls-ranks", 0, NULL, "DDPRUN_TLS_RANKS", NULL, MEETING,
+     "the same for the data of libddpcomm between nodes; it costs throughput", option_switch,
+     FIELD(tls_ranks), 0, 0},
     {"master-addr", 0, "HOST", "PET_MASTER_ADDR", "127.0.0.1", MEETING,
      "MASTER_ADDR of the workers", option_text, FIELD(master_addr), 0, 0},
     {"master-port", 0, "PORT", "PET_MASTER_PORT", "a free one", MEETING,

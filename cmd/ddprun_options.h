@@ -48,6 +48,8 @@ struct ddprun_options {
     const char *token_file;
     enum ddpi_server_auth auth; /* of the store, if this node has it */
     bool trust_local_users;
+    bool tls;
+    bool tls_ranks;
     struct rdzv_conf conf;
     uint64_t monitor_interval_ms; /* accepted: nothing here polls */
     bool standalone;

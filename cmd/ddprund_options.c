@@ -178,6 +178,14 @@ static const struct option table[] = {
      auth_option_off, FIELD(server.auth), 0, 0},
     {"trust-local-users", 0, NULL, "DDPRUND_TRUST_LOCAL_USERS", NULL, AUTHENTICATION,
      TRUST_LOCAL_USERS_HELP, option_switch, FIELD(server.trust_local_users), 0, 0},
+    {"tls", 0, NULL, "DDPRUN_TLS", NULL, AUTHENTICATION,
+     "whoever comes from another machine speaks TLS 1.3, by the token or a key made of it; nothing "
+     "is said in clear there, so PyTorch's TCPStore clients, who cannot, are let in from this "
+     "machine only",
+     option_switch, FIELD(server.tls), 0, 0},
+    {"tcpstore-in-clear", 0, NULL, "DDPRUND_TCPSTORE_IN_CLEAR", NULL, AUTHENTICATION,
+     "with --tls: TCPStore clients are let in as without it, and what they say is no secret",
+     option_switch, FIELD(server.tcpstore_in_clear), 0, 0},
     {"token-file", 0, "FILE", "DDPRUN_TOKEN_FILE", "~/.config/ddprun/token", AUTHENTICATION,
      "the token; the default one is made when it is first needed", option_text, FIELD(token_file),
      0, 0},

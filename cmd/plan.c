@@ -251,6 +251,7 @@ static void plan_token(struct plan *plan, const struct ddprun_options *options)
     struct remote_job_config *remote = &plan->remote;
     remote->auth = options->auth;
     remote->trust_local_users = options->trust_local_users;
+    remote->tls = options->tls;
     if (remote->auth == DDPI_SERVER_AUTH_NEVER)
         return;
     remote->token_named = given(options->token_file);
@@ -309,7 +310,8 @@ static ddp_status plan_several(struct plan *plan, const struct ddprun_options *o
     agent->run_id = name;
     agent->store = plan->store;
     agent->store_prefix = plan->store_prefix;
-    plan_remote_master(plan, options, shared_off);
+    /* TCPStore clients of other nodes would have to speak TLS with it, and cannot. */
+    plan_remote_master(plan, options, shared_off || options->tls);
     plan->join_timeout_ms = options->join_timeout_ms;
     return DDP_OK;
 }
@@ -330,6 +332,10 @@ ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, cha
     if (options->module && options->no_python)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "--module (-m) and --no-python contradict each other; leave one out");
+    if (options->tls && options->auth == DDPI_SERVER_AUTH_NEVER)
+        return ddpi_error_set(
+            err, DDP_E_INVALID,
+            "--tls (or DDPRUN_TLS) takes the token, and --no-auth has none; leave one out");
     static const char sharing[] = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE";
     static const char error_file[] = "TORCHELASTIC_ERROR_FILE";
     const char *shared_off = ddpi_parse_env(envp, sharing, strlen(sharing));
@@ -366,6 +372,8 @@ ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, cha
     agent->failure_timeout_ms = options->failure_timeout_ms;
     agent->gpu_memory_timeout_ms = options->gpu_memory_timeout_ms;
     agent->virtual_local_rank = options->virtual_local_rank;
+    agent->tls = options->tls;
+    agent->tls_ranks = options->tls_ranks;
     if (!plan->several) {
         plan_identity(plan, options);
         agent->store_prefix = "";

@@ -157,6 +157,7 @@ static ddp_status host_store(struct remote_job *job, const struct addrinfo *info
     job->log = (struct ddpi_log){remote_job_on_log, job->membership, DDPI_LOG_WARN};
     const struct ddpi_server_options options = {.auth = config->auth,
                                                 .trust_local_users = config->trust_local_users,
+                                                .tls = config->tls,
                                                 .log = &job->log};
     ddp_status status = ddpi_server_create_deaf(job->loop, &options, &job->server, err);
     if (status == DDP_OK && config->is_master)
@@ -268,6 +269,7 @@ struct ddp_store_options remote_job_store_options(const struct remote_job_config
                 : always                   ? DDP_STORE_AUTH_TOKEN
                                            : DDP_STORE_AUTH_BEYOND_LOOPBACK,
         .token_file = config->token_file,
+        .flags = config->tls ? DDP_STORE_TLS : 0,
     };
 }
 

@@ -25,6 +25,7 @@ struct remote_job_config {
     bool token_named;       /* by the user: then everywhere; else it is his own, beyond loopback */
     enum ddpi_server_auth auth;
     bool trust_local_users;
+    bool tls;
     /* If this node has the store, TCPStore clients that come to its endpoint are the job's. */
     bool is_master;
     uint32_t lease_ms;

@@ -50,6 +50,8 @@ struct agent_config {
     const char *store;                 /* "host:port" */
     const char *store_prefix;          /* of the job's keys, before that of a generation */
     const struct agent_keys *keys;     /* NULL: workers have none */
+    bool tls;                          /* workers are told to speak TLS with the store, */
+    bool tls_ranks;                    /* ... and with each other */
     bool agent_store;                  /* the workers' meeting point is the store itself */
     const char *filters[2];            /* of lines of stdout and stderr; NULL or "": none */
     const char *line_template;         /* prefix of console lines; "" = none */

@@ -171,6 +171,8 @@ static ddp_status make_env(const struct launch *launch, const struct worker_proc
         .store_prefix = store_prefix,
         .token_fd = proves ? SPAWN_KEY_FD : 0,
         .rank_key_fd = launch->key.fd > 0 ? SPAWN_KEY_FD : 0,
+        .tls = config->tls,
+        .tls_ranks = config->tls_ranks,
         .signals_to_handle = config->ending_signals_text,
         .agent_store = config->agent_store,
         .virtual_local_rank = config->virtual_local_rank,

@@ -77,6 +77,9 @@ TEXT_VALUE(signals_to_handle, p->signals_to_handle)
 /* PyTorch tests for exactly "True"; anything else makes its rank 0 host a store. */
 TEXT_VALUE(use_agent_store, p->agent_store ? "True" : "False")
 
+TEXT_VALUE(tls, p->tls ? "1" : NULL)
+TEXT_VALUE(tls_ranks, p->tls_ranks ? "1" : NULL)
+
 /* That of a job around this one is of no use here. */
 static void own_fd(int fd, struct value *out)
 {
@@ -231,6 +234,8 @@ static const struct {
     {"DDPRUN_STORE_PREFIX", store_prefix},
     {"DDPRUN_TOKEN_FD", token_fd},
     {"DDPRUN_RANK_KEY_FD", rank_key_fd},
+    {"DDPRUN_TLS", tls},
+    {"DDPRUN_TLS_RANKS", tls_ranks},
     {DDPI_LIFE_FD_ENV, life_fd},
     {DDPI_LIFE_SLOT_ENV, life_slot},
     {"PMI_FD", pmi_fd},

@@ -32,6 +32,8 @@ struct placement {
     const char *store_prefix; /* keyspace of this generation */
     int token_fd;             /* with the worker's key for the store; 0: it has none */
     int rank_key_fd;          /* with what ranks prove themselves with to each other; 0: nothing */
+    bool tls;                 /* to be spoken with it, */
+    bool tls_ranks;           /* and between ranks */
     const char *signals_to_handle;
     bool agent_store;        /* the store is at master_addr:master_port */
     bool virtual_local_rank; /* LOCAL_RANK=0 and one device each */

@@ -67,7 +67,7 @@ ddp_status ddpi_client_auth_init(struct ddpi_client_auth *auth,
                                  const struct ddp_store_options *options, struct ddp_error *err)
 {
     bool given = options->token_file != NULL || options->token_fd > 0;
-    *auth = (struct ddpi_client_auth){0};
+    *auth = (struct ddpi_client_auth){.wants_tls = options->flags & DDP_STORE_TLS};
     ddp_status status = take_identity(options, &auth->identity, err);
     if (status != DDP_OK)
         return status;
@@ -88,8 +88,26 @@ ddp_status ddpi_client_auth_init(struct ddpi_client_auth *auth,
 void ddpi_client_auth_finish(struct ddpi_client_auth *auth)
 {
     ddpi_free(auth->later);
+    ddpi_tls_engine_destroy(auth->tls);
     ddpi_token_drop(auth->credential);
     *auth = (struct ddpi_client_auth){0};
+}
+
+/* Within a machine nobody listens: there TLS is spoken only with who is expected to have the token,
+ * as a port of this machine may lead to another one. */
+static ddp_status prepare_tls(struct ddpi_client_auth *auth, bool loopback,
+                              const struct ddpi_tls_engine **ret, struct ddp_error *err)
+{
+    *ret = NULL;
+    if (!auth->wants_tls || (loopback && (auth->optional_on_loopback || auth->credential == NULL)))
+        return DDP_OK;
+    if (auth->credential == NULL)
+        return ddpi_error_set(err, DDP_E_DENIED,
+                              "TLS takes the token that the server has, or a key made of it, and "
+                              "none is given: --token-file=FILE, or DDPRUN_TOKEN_FILE");
+    ddp_status status = auth->tls == NULL ? ddpi_tls_engine_create(&auth->tls, err) : DDP_OK;
+    *ret = auth->tls;
+    return status;
 }
 
 ddp_status ddpi_client_auth_terms(struct ddpi_client_auth *auth, const struct ddpi_address *peer,
@@ -109,5 +127,5 @@ ddp_status ddpi_client_auth_terms(struct ddpi_client_auth *auth, const struct dd
         .vouches_for = auth->vouches_for,
         .random = ddpi_token_random,
     };
-    return DDP_OK;
+    return prepare_tls(auth, ddpi_address_is_loopback(peer), &ret_terms->tls, err);
 }

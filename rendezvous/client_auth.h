@@ -16,6 +16,8 @@ struct ddpi_client_auth {
     struct ddpi_credential *credential; /* kept out of core dumps; NULL: it proves nothing */
     struct ddpi_identity identity;
     char vouches_for[DDPI_JOB_MAX + 1]; /* as in struct ddpi_hello */
+    bool wants_tls;
+    struct ddpi_tls_engine *tls; /* loaded when it is needed; else NULL */
 };
 
 /* Zeroed, it proves nothing. All fields of @options are known; reads the token, where it will be

@@ -19,6 +19,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "tls_key.h"
 
 #include <ddprun/store.h>
 
@@ -27,6 +28,7 @@ DDPI_SM_DEFINE(ddpi_client, DDPI_CLIENT_STATES);
 enum {
     BUFFER_MAX = 64 * 1024 * 1024, /* a last bound; proto.h has the limits of frames */
     READ_AHEAD = 16 * 1024,
+    SEAL_MAX = 64 * 1024, /* at once: what is sealed counts as sent */
 };
 
 static struct ddpi_client_request *request_of(struct ddpi_list *node)
@@ -40,6 +42,8 @@ void ddpi_client_init(struct ddpi_client *client, const struct ddpi_client_hooks
     ddpi_sm_init(&client->sm, &ddpi_client_sm);
     ddpi_buf_init(&client->in, BUFFER_MAX);
     ddpi_buf_init(&client->out, BUFFER_MAX);
+    ddpi_buf_init(&client->coming, BUFFER_MAX);
+    ddpi_buf_init(&client->leaving, BUFFER_MAX);
     ddpi_list_init(&client->queued);
     ddpi_list_init(&client->asked);
     ddpi_list_init(&client->watches);
@@ -52,6 +56,9 @@ void ddpi_client_finish(struct ddpi_client *client)
             ddpi_container_of(client->watches.next, struct ddpi_client_watch, of_client));
     ddpi_buf_finish(&client->in);
     ddpi_buf_finish(&client->out);
+    ddpi_buf_finish(&client->coming);
+    ddpi_buf_finish(&client->leaving);
+    ddpi_tls_destroy(client->tls);
     ddpi_wipe(&client->greet, sizeof client->greet);
 }
 
@@ -165,18 +172,36 @@ void ddpi_client_fill(struct ddpi_client *client, uint64_t now_ms)
     }
 }
 
+static struct ddpi_buf *to_send(struct ddpi_client *client)
+{
+    return client->tls != NULL ? &client->leaving : &client->out;
+}
+
+struct ddpi_buf *ddpi_client_output(struct ddpi_client *client, uint64_t now_ms)
+{
+    struct ddp_error err;
+    size_t before = ddpi_buf_len(&client->out);
+    if (client->tls == NULL || ddpi_buf_len(&client->leaving) > 0)
+        return to_send(client);
+    ddp_status status = ddpi_tls_put(client->tls, &client->out, SEAL_MAX, &client->leaving, &err);
+    client->left += before - ddpi_buf_len(&client->out);
+    if (status != DDP_OK)
+        ddpi_client_lost(client, &err, now_ms);
+    return to_send(client);
+}
+
 void ddpi_client_sent(struct ddpi_client *client, size_t len)
 {
-    client->left += len;
-    ddpi_buf_consume(&client->out, len);
+    client->left += client->tls == NULL ? len : 0;
+    ddpi_buf_consume(to_send(client), len);
 }
 
 void ddpi_client_take_output(struct ddpi_client *client, struct ddpi_buf *buf)
 {
     struct ddpi_buf emptied = *buf;
-    *buf = client->out;
-    client->out = emptied;
-    client->left += ddpi_buf_len(buf);
+    *buf = *to_send(client);
+    *to_send(client) = emptied;
+    client->left += client->tls == NULL ? ddpi_buf_len(buf) : 0;
 }
 
 static bool may_wait(enum ddpi_op op)
@@ -275,6 +300,9 @@ static void forget_connection(struct ddpi_client *client)
 {
     ddpi_buf_consume(&client->in, ddpi_buf_len(&client->in));
     ddpi_buf_consume(&client->out, ddpi_buf_len(&client->out));
+    ddpi_buf_consume(&client->leaving, ddpi_buf_len(&client->leaving));
+    ddpi_tls_destroy(client->tls);
+    client->tls = NULL;
     ddpi_wipe(&client->greet, sizeof client->greet);
     client->need = 0;
     client->left = 0;
@@ -294,7 +322,8 @@ static bool doubts(const struct ddpi_client *client)
 static bool is_refusal(const struct ddpi_client *client, ddp_status status)
 {
     return client->sm.state != CLIENT_OPEN && !doubts(client) &&
-           (status == DDP_E_DENIED || status == DDP_E_PROTOCOL || status == DDP_E_INVALID);
+           (status == DDP_E_DENIED || status == DDP_E_PROTOCOL || status == DDP_E_INVALID ||
+            status == DDP_E_UNSUPPORTED);
 }
 
 void ddpi_client_lost(struct ddpi_client *client, const struct ddp_error *err, uint64_t now_ms)
@@ -354,17 +383,35 @@ void ddpi_client_why(const struct ddpi_client *client, struct ddp_error *err)
 
 /* --- input --- */
 
+static ddp_status begin_tls(struct ddpi_client *client, const struct ddpi_greet_terms *terms,
+                            struct ddp_error *err)
+{
+    struct ddpi_tls_key key = {0};
+    if (terms->tls == NULL)
+        return DDP_OK;
+    ddp_status status = ddpi_tls_key_make(terms->credential, terms->identity, &key, err);
+    if (status == DDP_OK)
+        status = ddpi_tls_connect(terms->tls, &key, &client->tls, err);
+    ddpi_wipe(&key, sizeof key);
+    return status;
+}
+
 void ddpi_client_connected(struct ddpi_client *client, const struct ddpi_greet_terms *terms,
                            uint64_t now_ms)
 {
     struct ddp_error err;
     ddpi_sm_move(&client->sm, CLIENT_GREETING);
-    if (ddpi_greet_begin(&client->greet, terms, &client->out, &err) != DDP_OK)
+    if (begin_tls(client, terms, &err) != DDP_OK ||
+        ddpi_greet_begin(&client->greet, terms, &client->out, &err) != DDP_OK)
         ddpi_client_lost(client, &err, now_ms);
 }
 
 uint8_t *ddpi_client_room(struct ddpi_client *client, size_t *ret_len)
 {
+    if (client->tls != NULL) {
+        *ret_len = READ_AHEAD;
+        return ddpi_buf_reserve(&client->coming, READ_AHEAD);
+    }
     size_t have = ddpi_buf_len(&client->in);
     size_t rest = client->need > have ? client->need - have : 0;
     size_t most = have > READ_AHEAD ? have : READ_AHEAD; /* announced is not sent */
@@ -453,16 +500,33 @@ static bool take_next(struct ddpi_client *client, uint64_t now_ms, ddp_status *r
     return *ret_status == DDP_OK;
 }
 
+/* The @len bytes in the room that was given, which go to `in`. */
+static ddp_status take_bytes(struct ddpi_client *client, size_t len, struct ddp_error *err)
+{
+    if (client->tls == NULL) {
+        ddpi_buf_added(&client->in, len);
+        return DDP_OK;
+    }
+    ddpi_buf_added(&client->coming, len);
+    ddp_status status = ddpi_tls_take(client->tls, ddpi_buf_head(&client->coming), len, &client->in,
+                                      &client->leaving, err);
+    ddpi_buf_consume(&client->coming, len);
+    return status;
+}
+
+/* What came before a failure counts. */
 void ddpi_client_received(struct ddpi_client *client, size_t len, uint64_t now_ms)
 {
-    struct ddp_error err;
-    ddp_status status = DDP_OK;
-    ddpi_buf_added(&client->in, len);
+    struct ddp_error err, why;
+    ddp_status taken = take_bytes(client, len, &why), status = DDP_OK;
     while (client->sm.state == CLIENT_GREETING || client->sm.state == CLIENT_OPEN)
         if (!take_next(client, now_ms, &status, &err))
             break;
     if (status != DDP_OK)
         ddpi_client_lost(client, &err, now_ms);
+    else if (taken != DDP_OK &&
+             (client->sm.state == CLIENT_GREETING || client->sm.state == CLIENT_OPEN))
+        ddpi_client_lost(client, &why, now_ms);
 }
 
 /* --- time --- */

@@ -94,13 +94,16 @@ struct ddpi_client {
     bool refused;            /* the latest attempt, for a reason that will not pass by itself */
     bool persists;           /* the edge's: it keeps sessions, and is to come back to them */
     uint64_t backoff_max_ms; /* the edge's: no longer between attempts; 0: no matter */
+    struct ddpi_tls *tls;    /* of this connection; NULL: all goes as it is */
+    struct ddpi_buf coming;  /* of TLS: what the edge has read, for a moment */
+    struct ddpi_buf leaving; /* the same: what the edge is to send */
     struct ddpi_greet greet;
     struct ddpi_welcome welcome; /* of the latest server */
     bool proven;                 /* the same has proven itself */
     struct ddpi_buf in;
     struct ddpi_buf out;
     size_t need;              /* bytes in `in` before it makes sense to look */
-    uint64_t left;            /* bytes that the edge has taken from `out` on this connection */
+    uint64_t left;            /* bytes of `out` that have left it on this connection */
     uint64_t last_id;         /* given */
     uint64_t at_ms;           /* WAITING: when to dial; DIALING and GREETING: when to give up */
     uint64_t look_ms;         /* no request expires before */
@@ -133,11 +136,13 @@ void ddpi_client_cancel(struct ddpi_client *client, struct ddpi_client_request *
 /* In DIALING: there is a connection, on which to say who the client is. */
 void ddpi_client_connected(struct ddpi_client *client, const struct ddpi_greet_terms *terms,
                            uint64_t now_ms);
-/* The first @len bytes of `out` have been given to the connection. */
+/* What is to be given to the connection now; when that has been done there may be more. */
+struct ddpi_buf *ddpi_client_output(struct ddpi_client *client, uint64_t now_ms);
+/* The first @len bytes of that have been. */
 void ddpi_client_sent(struct ddpi_client *client, size_t len);
-/* All of `out` has been given to the connection in exchange for the empty buffer @buf. */
+/* All of it has been, in exchange for the empty buffer @buf. */
 void ddpi_client_take_output(struct ddpi_client *client, struct ddpi_buf *buf);
-/* Room in `in` for what comes; NULL: no memory. */
+/* Room for what comes; NULL: no memory. */
 uint8_t *ddpi_client_room(struct ddpi_client *client, size_t *ret_len);
 /* @len bytes of the room were filled. */
 void ddpi_client_received(struct ddpi_client *client, size_t len, uint64_t now_ms);

@@ -7,12 +7,14 @@
 #define DDPI_CLIENT_GREET_H
 
 #include "proto.h"
+#include "tls.h"
 
 /* Who the client is, and by what it proves that. */
 struct ddpi_greet_terms {
     const struct ddpi_identity *identity;
     const struct ddpi_credential *credential; /* NULL: nothing is proven, by either side; else it
                                                  stays until the greeting is done */
+    const struct ddpi_tls_engine *tls; /* by which all goes, with the key of both; NULL: none */
     void (*random)(void *bytes, size_t len);
     const char *vouches_for; /* as in struct ddpi_hello; NULL: "" */
 };

@@ -85,15 +85,21 @@ static void take_input(ddp_store *store, uint64_t now_ms)
     }
 }
 
+static bool has_output(ddp_store *store, uint64_t now_ms)
+{
+    return connected(store) && ddpi_buf_len(ddpi_client_output(&store->core, now_ms)) > 0;
+}
+
 /* DDP_OK although something is left: the connection takes no more at the moment. */
 static ddp_status send_output(ddp_store *store, uint64_t now_ms, struct ddp_error *err)
 {
     struct ddpi_client *core = &store->core;
     ddpi_client_fill(core, now_ms);
-    while (connected(store) && ddpi_buf_len(&core->out) > 0) {
-        size_t sent = 0, len = ddpi_buf_len(&core->out);
+    while (has_output(store, now_ms)) {
+        const struct ddpi_buf *out = ddpi_client_output(core, now_ms);
+        size_t sent = 0;
         ddp_status status =
-            ddpi_link_send(&store->link, ddpi_buf_head(&core->out), len, &sent, err);
+            ddpi_link_send(&store->link, ddpi_buf_head(out), ddpi_buf_len(out), &sent, err);
         if (status != DDP_OK || sent == 0)
             return status;
         ddpi_client_sent(core, sent);
@@ -217,7 +223,7 @@ static void lead(ddp_store *store, const struct waiter *waiter, uint64_t until_m
         lead_output(store, now_ms);
     if (core->sm.state != state || (waiter != NULL && waiter->ready))
         return; /* there may be nothing to wait for */
-    bool output = link->dialling || ddpi_buf_len(&core->out) > 0;
+    bool output = link->dialling || has_output(store, now_ms);
     struct pollfd fds[] = {
         {.fd = link->fd,
          .events = (short)(link->dialling ? POLLOUT
@@ -308,7 +314,7 @@ static void ask_beside(ddp_store *store, uint64_t now_ms)
 {
     struct ddp_error err;
     if (store->core.sm.state == CLIENT_OPEN &&
-        (send_output(store, now_ms, &err) != DDP_OK || ddpi_buf_len(&store->core.out) > 0))
+        (send_output(store, now_ms, &err) != DDP_OK || has_output(store, now_ms)))
         poke(store);
     if (ddpi_client_next(&store->core) < store->led_until_ms)
         poke(store);

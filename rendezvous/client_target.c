@@ -37,7 +37,7 @@ static ddp_status check_options(const struct ddp_store_options *options,
     if (options->prefix != NULL && strlen(options->prefix) > DDP_STORE_KEY_MAX)
         return ddpi_error_set(err, DDP_E_LIMIT, "a prefix of more than %d bytes",
                               DDP_STORE_KEY_MAX);
-    if (options->flags & ~(uint32_t)DDP_STORE_NO_RECONNECT)
+    if (options->flags & ~(uint32_t)(DDP_STORE_NO_RECONNECT | DDP_STORE_TLS))
         return ddpi_error_set(err, DDP_E_INVALID, "unknown flags of a handle: 0x%x",
                               options->flags);
     return DDP_OK;

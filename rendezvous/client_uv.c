@@ -327,24 +327,26 @@ static void dial(ddp_store_uv *store, uint64_t now_ms)
 
 static void send_output(ddp_store_uv *store, uint64_t now_ms)
 {
-    struct ddpi_buf *out = &store->core.out;
-    ddpi_client_fill(&store->core, now_ms);
-    if (!connected(store) || ddpi_buf_len(out) == 0 || ddpi_buf_len(&store->flight) > 0)
-        return;
     uv_stream_t *stream = (uv_stream_t *)&store->tcp;
-    uv_buf_t bytes = uv_buf_init((char *)out->data + out->head, (unsigned)ddpi_buf_len(out));
-    int sent = uv_try_write(stream, &bytes, 1);
-    if (sent < 0 && sent != UV_EAGAIN) {
-        lose(store, sent, "sending");
+    ddpi_client_fill(&store->core, now_ms);
+    if (ddpi_buf_len(&store->flight) > 0)
         return;
+    for (int sent = 1; sent > 0;) {
+        const struct ddpi_buf *out = ddpi_client_output(&store->core, now_ms);
+        uv_buf_t bytes = uv_buf_init((char *)out->data + out->head, (unsigned)ddpi_buf_len(out));
+        if (!connected(store) || bytes.len == 0)
+            return;
+        sent = uv_try_write(stream, &bytes, 1);
+        if (sent < 0 && sent != UV_EAGAIN) {
+            lose(store, sent, "sending");
+            return;
+        }
+        if (sent > 0)
+            ddpi_client_sent(&store->core, (size_t)sent);
     }
-    if (sent > 0)
-        ddpi_client_sent(&store->core, (size_t)sent);
-    if (ddpi_buf_len(out) == 0)
-        return;
     ddpi_client_take_output(&store->core, &store->flight);
-    bytes = uv_buf_init((char *)store->flight.data + store->flight.head,
-                        (unsigned)ddpi_buf_len(&store->flight));
+    uv_buf_t bytes = uv_buf_init((char *)store->flight.data + store->flight.head,
+                                 (unsigned)ddpi_buf_len(&store->flight));
     int uv_err = uv_write(&store->write, stream, &bytes, 1, on_written);
     if (uv_err != 0)
         lose(store, uv_err, "sending");

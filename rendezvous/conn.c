@@ -39,6 +39,7 @@ enum {
     KEEPALIVE_S = 60,
     DENIAL_MIN_MS = 50, /* until a peer that is denied hears of it; */
     DENIAL_MAX_MS = 150,
+    SEAL_MAX = 64 * 1024,
 };
 
 enum deadline {
@@ -52,7 +53,7 @@ enum deadline {
 
 size_t ddpi_conn_queued(const struct ddpi_conn *conn)
 {
-    return ddpi_buf_len(&conn->out) +
+    return ddpi_buf_len(&conn->out) + ddpi_buf_len(&conn->sealed) +
            uv_stream_get_write_queue_size((const uv_stream_t *)&conn->tcp);
 }
 
@@ -77,7 +78,8 @@ bool ddpi_conn_count(struct ddpi_conn *conn)
 {
     struct ddpi_conn_shared *shared = conn->env->shared;
     /* What replies may take is checked before they are put. */
-    (void)ddpi_budget_move(&shared->output, &conn->out_held, conn->out.size + conn->flight.size);
+    (void)ddpi_budget_move(&shared->output, &conn->out_held,
+                           conn->out.size + conn->sealed.size + conn->flight.size);
     return ddpi_budget_move(&shared->input, &conn->in_held, conn->in.size);
 }
 
@@ -88,7 +90,9 @@ static void conn_maybe_closed(uv_handle_t *handle)
         return;
     ddpi_buf_finish(&conn->in);
     ddpi_buf_finish(&conn->out);
+    ddpi_buf_finish(&conn->sealed);
     ddpi_buf_finish(&conn->flight);
+    ddpi_tls_destroy(conn->tls);
     (void)ddpi_conn_count(conn);
     ddpi_free(conn->refusal);
     ddpi_wipe(&conn->session, sizeof conn->session);
@@ -201,18 +205,18 @@ static void on_written(uv_write_t *write, int uv_err)
         return;
     if (uv_err != 0)
         ddpi_conn_end(conn, uv_strerror(uv_err));
-    else if (ddpi_buf_len(&conn->out) > 0)
+    else if (ddpi_buf_len(&conn->out) + ddpi_buf_len(&conn->sealed) > 0)
         conn->env->dirty(conn->env->owner, conn);
     if (conn->paused && ddpi_conn_serving(conn) &&
         ddpi_conn_queued(conn) <= conn->env->limits.output_soft / 2)
         ddpi_conn_resume(conn);
 }
 
-static int write_rest(struct ddpi_conn *conn)
+static int write_rest(struct ddpi_conn *conn, struct ddpi_buf *rest)
 {
     struct ddpi_buf emptied = conn->flight;
-    conn->flight = conn->out;
-    conn->out = emptied;
+    conn->flight = *rest;
+    *rest = emptied;
     size_t len = ddpi_buf_len(&conn->flight);
     uv_buf_t bytes = {.base = (char *)conn->flight.data + conn->flight.head, .len = len};
     conn->write.data = conn;
@@ -227,26 +231,44 @@ static void pause_reading(struct ddpi_conn *conn)
     ddpi_conn_update_deadline(conn, false);
 }
 
+/* Of what is queued, that which is to leave next; with TLS no more of it is sealed at once than is
+ * likely to leave. After the end of TLS there is nobody to say anything to. */
+static int next_output(struct ddpi_conn *conn, struct ddpi_buf **ret)
+{
+    *ret = conn->tls != NULL ? &conn->sealed : &conn->out;
+    if (conn->tls == NULL || ddpi_buf_len(&conn->sealed) > 0 || ddpi_buf_len(&conn->out) == 0)
+        return 0;
+    struct ddp_error err;
+    conn->sealed.limit = 2 * SEAL_MAX; /* what is sealed has passed the limits already */
+    ddp_status status = ddpi_tls_put(conn->tls, &conn->out, SEAL_MAX, &conn->sealed, &err);
+    if (status == DDP_E_CLOSED)
+        ddpi_buf_consume(&conn->out, ddpi_buf_len(&conn->out));
+    return status == DDP_E_NOMEM ? UV_ENOMEM : 0;
+}
+
 /* Begin to write what is queued, unless a write is on its way already; its end goes on. It is also
  * what ends a pause, so then there must be one. */
 static int write_queue(struct ddpi_conn *conn)
 {
-    size_t len = ddpi_buf_len(&conn->out);
-    if (len == 0 || ddpi_buf_len(&conn->flight) > 0)
-        return 0;
-    if (conn->paused)
-        return write_rest(conn);
-    uv_buf_t bytes = {.base = (char *)conn->out.data + conn->out.head, .len = len};
-    int sent = uv_try_write((uv_stream_t *)&conn->tcp, &bytes, 1);
-    if (sent < 0 && sent != UV_EAGAIN)
-        return sent;
-    if (sent > 0)
-        ddpi_buf_consume(&conn->out, (size_t)sent);
-    if (ddpi_buf_len(&conn->out) > 0)
-        return write_rest(conn);
+    struct ddpi_buf *next;
+    int uv_err = 0;
+    while (ddpi_buf_len(&conn->flight) == 0 && (uv_err = next_output(conn, &next)) == 0 &&
+           ddpi_buf_len(next) > 0) {
+        if (conn->paused)
+            return write_rest(conn, next);
+        uv_buf_t bytes = {.base = (char *)next->data + next->head, .len = ddpi_buf_len(next)};
+        int sent = uv_try_write((uv_stream_t *)&conn->tcp, &bytes, 1);
+        if (sent < 0 && sent != UV_EAGAIN)
+            return sent;
+        if (sent > 0)
+            ddpi_buf_consume(next, (size_t)sent);
+        if (ddpi_buf_len(next) > 0)
+            return write_rest(conn, next);
+    }
     ddpi_conn_trim(&conn->out);
+    ddpi_conn_trim(&conn->sealed);
     (void)ddpi_conn_count(conn);
-    return 0;
+    return uv_err;
 }
 
 static void on_shutdown(uv_shutdown_t *shutdown, int uv_err)
@@ -260,7 +282,7 @@ static void on_shutdown(uv_shutdown_t *shutdown, int uv_err)
 /* The last of what it had to say is with libuv: say that nothing more comes. */
 static void hang_up(struct ddpi_conn *conn)
 {
-    if (conn->hung_up || ddpi_buf_len(&conn->out) > 0)
+    if (conn->hung_up || ddpi_buf_len(&conn->out) + ddpi_buf_len(&conn->sealed) > 0)
         return;
     conn->hung_up = true;
     if (uv_shutdown(&conn->shutdown, (uv_stream_t *)&conn->tcp, on_shutdown) != 0)
@@ -269,7 +291,7 @@ static void hang_up(struct ddpi_conn *conn)
 
 void ddpi_conn_flush(struct ddpi_conn *conn)
 {
-    if (conn->sm.state == CONN_CLOSING)
+    if (conn->sm.state == CONN_CLOSING || conn->sm.state == CONN_DENYING)
         return;
     if (conn->overflow) {
         conn->at_fault = true;
@@ -364,6 +386,7 @@ static void init_buffers(struct ddpi_conn *conn)
 {
     ddpi_buf_init(&conn->in, INPUT_MAX);
     ddpi_buf_init(&conn->out, conn->env->limits.output_hard);
+    ddpi_buf_init(&conn->sealed, 2 * SEAL_MAX);
     ddpi_buf_init(&conn->flight, conn->env->limits.output_hard);
 }
 
@@ -404,6 +427,7 @@ ddp_status ddpi_conn_create(const struct ddpi_conn_env *env, int fd,
     conn->visitor = *visitor;
     conn->session.must_prove = visitor->must_prove;
     conn->session.stranger = visitor->stranger;
+    conn->session.needs_tls = conn->env->tls != NULL && visitor->elsewhere;
     uv_tcp_init(env->loop, &conn->tcp); /* these two only fill in the handle */
     uv_timer_init(env->loop, &conn->timer);
     conn->tcp.data = conn->timer.data = conn;

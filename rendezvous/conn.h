@@ -19,6 +19,7 @@
 #include "dialect.h"
 #include "log.h"
 #include "sm.h"
+#include "tls.h"
 
 #include <uv.h>
 
@@ -62,7 +63,8 @@ struct ddpi_conn_env {
     struct ddpi_kv_limits kv_limits;
     struct ddpi_gate gate;
     struct ddpi_conn_shared *shared;
-    uint64_t incarnation; /* of the store, by which clients know it again */
+    uint64_t incarnation;              /* of the store, by which clients know it again */
+    const struct ddpi_tls_engine *tls; /* NULL: nobody speaks TLS here */
     const struct ddpi_log *log;
     void *owner;
     /* Its handshake is complete but for the last word, which is the reason in @err if this does not
@@ -103,9 +105,11 @@ struct ddpi_conn {
     struct ddpi_sm sm;
     const struct ddpi_dialect *dialect; /* NULL until the first byte */
     struct ddpi_session session;
+    struct ddpi_tls *tls;   /* NULL: all goes as it is */
     struct ddpi_buf in;     /* begins with a frame that is not whole, or not served yet */
     size_t in_need;         /* what that frame wants in all */
     struct ddpi_buf out;    /* not handed to libuv yet */
+    struct ddpi_buf sealed; /* of TLS: the same, as it will leave */
     struct ddpi_buf flight; /* being written by libuv */
     size_t in_held;         /* what these take, as it was last told to the budgets */
     size_t out_held;

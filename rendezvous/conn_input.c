@@ -6,10 +6,16 @@
  * that gives one up and lives on resets it. A reset says less: the peer's kernel also sends one
  * when a process dies with something unread.
  *
+ * Who begins with a record of TLS speaks that, and the dialect inside of it. Until his first record
+ * is there it is kept as any half frame; what proves nothing costs no more. Then ciphertext is read
+ * into the scratch memory and taken at once, and `in` has what was in it. Of TLS, no end of file is
+ * an end in good order: anybody could have made it, so it counts as a loss.
+ *
  * In one turn of the loop each connection is read from once, so that nobody's flood is served
  * before others have had their turn; and it keeps what has come, never what was announced.
  */
 #include "conn_impl.h"
+#include "tls_key.h"
 
 enum {
     READ_AHEAD = 16 * 1024,
@@ -124,7 +130,7 @@ void ddpi_conn_on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *ret)
         *ret = uv_buf_init(NULL, 0);
         return;
     }
-    if (have == 0 || !ddpi_conn_serving(conn)) {
+    if (have == 0 || conn->tls != NULL || !ddpi_conn_serving(conn)) {
         *ret = uv_buf_init(conn->env->scratch, (unsigned)conn->env->scratch_size);
         return;
     }
@@ -140,24 +146,127 @@ void ddpi_conn_on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *ret)
     }
 }
 
+/* Serve what is in `in`. */
+static bool serve_buffered(struct ddpi_conn *conn)
+{
+    size_t len = ddpi_buf_len(&conn->in);
+    size_t used = len > 0 ? serve(conn, ddpi_buf_head(&conn->in), len) : 0;
+    if (ddpi_conn_serving(conn))
+        ddpi_buf_consume(&conn->in, used);
+    return used > 0;
+}
+
+/* --- TLS --- */
+
+static bool find_key(void *ctx, const uint8_t *name, size_t len,
+                     uint8_t ret_secret[DDPI_TLS_KEY_SIZE])
+{
+    const struct ddpi_conn *conn = ctx;
+    return ddpi_tls_key_find(conn->env->gate.token, conn->env->incarnation, name, len, ret_secret);
+}
+
+static bool begins_tls(const struct ddpi_conn *conn, const uint8_t *bytes)
+{
+    const uint8_t *first = ddpi_buf_len(&conn->in) > 0 ? ddpi_buf_head(&conn->in) : bytes;
+    return conn->dialect == NULL && *first == DDPI_TLS_FIRST_BYTE;
+}
+
+static void refuse_tls(struct ddpi_conn *conn)
+{
+    (void)ddpi_buf_append(&conn->out, ddpi_tls_refusal, sizeof ddpi_tls_refusal);
+    ddpi_conn_dismiss(conn, DDP_E_PROTOCOL,
+                      "it speaks TLS, and this server was started without --tls");
+}
+
+/* What TLS has come to. */
+static void take_tls(struct ddpi_conn *conn, const uint8_t *bytes, size_t len)
+{
+    struct ddp_error err;
+    ddp_status status = ddpi_tls_take(conn->tls, bytes, len, &conn->in, &conn->sealed, &err);
+    if (ddpi_buf_len(&conn->sealed) > 0)
+        conn->env->dirty(conn->env->owner, conn);
+    if (ddpi_tls_is_open(conn->tls))
+        conn->session.needs_tls = false;
+    if (status == DDP_E_DENIED)
+        ddpi_conn_deny(conn, err.msg);
+    else if (status != DDP_OK)
+        ddpi_conn_dismiss(conn, status, err.msg);
+}
+
+/* `in` begins with a record, which is a greeting or nothing. */
+static void begin_tls(struct ddpi_conn *conn)
+{
+    struct ddp_error err;
+    struct ddpi_buf first = conn->in;
+    const uint8_t *header = ddpi_buf_head(&first);
+    size_t have = ddpi_buf_len(&first), need = DDPI_TLS_HEADER_SIZE;
+    if (have >= need)
+        need += (size_t)header[DDPI_TLS_HEADER_SIZE - 2] << 8 | header[DDPI_TLS_HEADER_SIZE - 1];
+    conn->in_need = need;
+    if (need > DDPI_TLS_HANDSHAKE_MAX) {
+        ddpi_conn_dismiss(conn, DDP_E_PROTOCOL, "its TLS begins with more than is needed");
+        return;
+    }
+    if (have < need)
+        return;
+    ddp_status status = ddpi_tls_accept(conn->env->tls, find_key, conn, &conn->tls, &err);
+    if (status != DDP_OK) {
+        ddpi_conn_end(conn, err.msg);
+        return;
+    }
+    ddpi_buf_init(&conn->in, first.limit);
+    take_tls(conn, header, have);
+    ddpi_buf_finish(&first);
+}
+
+static bool serve_tls(struct ddpi_conn *conn)
+{
+    if (conn->env->tls == NULL)
+        refuse_tls(conn);
+    else
+        begin_tls(conn);
+    return conn->tls != NULL && ddpi_conn_serving(conn) && serve_buffered(conn);
+}
+
+/* --- reading --- */
+
+static void keep(struct ddpi_conn *conn, const uint8_t *bytes, size_t len)
+{
+    if (ddpi_conn_serving(conn) && !ddpi_buf_append(&conn->in, bytes, len))
+        ddpi_conn_end(conn, "no memory for its request");
+}
+
+static bool serve_bytes(struct ddpi_conn *conn, const uv_buf_t *buf, size_t len)
+{
+    const uint8_t *bytes = (const uint8_t *)buf->base;
+    bool in_scratch = buf->base == conn->env->scratch;
+    if (conn->tls != NULL) {
+        take_tls(conn, bytes, len);
+        return ddpi_conn_serving(conn) && serve_buffered(conn);
+    }
+    bool tls = begins_tls(conn, bytes);
+    if (in_scratch && !tls) {
+        size_t used = serve(conn, bytes, len);
+        keep(conn, bytes + used, len - used);
+        return used > 0;
+    }
+    if (in_scratch)
+        keep(conn, bytes, len);
+    else
+        ddpi_buf_added(&conn->in, len);
+    if (!ddpi_conn_serving(conn))
+        return false;
+    return tls ? serve_tls(conn) : serve_buffered(conn);
+}
+
 static bool serve_input(struct ddpi_conn *conn, const uv_buf_t *buf, size_t len)
 {
-    size_t used;
     conn->turn = conn->env->shared->turn;
-    if (buf->base == conn->env->scratch) {
-        used = serve(conn, (const uint8_t *)buf->base, len);
-        if (ddpi_conn_serving(conn) && !ddpi_buf_append(&conn->in, buf->base + used, len - used))
-            ddpi_conn_end(conn, "no memory for its request");
-    } else {
-        ddpi_buf_added(&conn->in, len);
-        used = serve(conn, ddpi_buf_head(&conn->in), ddpi_buf_len(&conn->in));
-        if (ddpi_conn_serving(conn))
-            ddpi_buf_consume(&conn->in, used);
-    }
+    bool progress = serve_bytes(conn, buf, len);
     ddpi_conn_trim(&conn->in);
     if (!ddpi_conn_count(conn))
         end_overloaded(conn);
-    return used > 0;
+    return progress;
 }
 
 /* libuv also tells an end of file where a reset came behind data, as it then reads no further. */
@@ -165,7 +274,7 @@ static bool ended_in_order(const struct ddpi_conn *conn)
 {
     char byte;
     uv_os_fd_t fd;
-    return uv_fileno((const uv_handle_t *)&conn->tcp, &fd) == 0 &&
+    return conn->tls == NULL && uv_fileno((const uv_handle_t *)&conn->tcp, &fd) == 0 &&
            recv(fd, &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT) == 0;
 }
 
@@ -202,13 +311,9 @@ void ddpi_conn_resume(struct ddpi_conn *conn)
     if (conn->held)
         return;
     ddpi_conn_update_deadline(conn, false); /* a pause that follows at once is a new one */
-    if (ddpi_buf_len(&conn->in) > 0) {
-        size_t used = serve(conn, ddpi_buf_head(&conn->in), ddpi_buf_len(&conn->in));
-        if (ddpi_conn_serving(conn))
-            ddpi_buf_consume(&conn->in, used);
-        ddpi_conn_trim(&conn->in);
-        (void)ddpi_conn_count(conn);
-    }
+    (void)serve_buffered(conn);
+    ddpi_conn_trim(&conn->in);
+    (void)ddpi_conn_count(conn);
     if (ddpi_conn_serving(conn)) {
         ddpi_conn_update_deadline(conn, true);
         int uv_err =

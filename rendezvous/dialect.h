@@ -17,6 +17,7 @@ struct ddpi_gate {
     bool open_to_loopback; /* this user's processes on this machine need not prove anything, ... */
     bool open_to_users;    /* ... nor those of its other users, who then count as his */
     bool open_to_all;
+    bool tcpstore_in_clear; /* where TLS is asked for, TCPStore clients need none */
     void (*random)(void *bytes, size_t len);
 };
 
@@ -29,6 +30,7 @@ struct ddpi_session {
 
     bool must_prove; /* who he is, before anything else is done for him */
     bool stranger;   /* he is another user of this machine */
+    bool needs_tls;  /* and has none */
     struct ddpi_identity identity;
     char vouches_for[DDPI_JOB_MAX + 1]; /* as in struct ddpi_hello */
     /* Asked when the peer has said, and where it has to has proven, who it is, and before it is

@@ -139,6 +139,10 @@ static ddp_status check_hello(const struct ddpi_session *session, const struct d
                               struct ddp_error *err)
 {
     const struct ddpi_credential *token = session->gate->token;
+    if (session->needs_tls)
+        return ddpi_error_set(err, DDP_E_DENIED,
+                              "this server speaks TLS with other machines: give --tls, or set "
+                              "DDPRUN_TLS=1");
     if (hello->auth == DDPI_AUTH_NONE && session->must_prove && session->stranger)
         return ddpi_error_set(
             err, DDP_E_DENIED,

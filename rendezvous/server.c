@@ -50,6 +50,7 @@ void ddpi_server_maybe_closed(struct ddpi_server *server)
     ddpi_admission_finish(&server->admission);
     ddpi_rate_finish(&server->rate);
     ddpi_owners_finish(&server->owners);
+    ddpi_tls_engine_destroy(server->tls);
     ddpi_wipe(&server->token, sizeof server->token);
     ddpi_free(server);
     if (cb != NULL)
@@ -119,6 +120,8 @@ static ddp_status check_token(const struct ddpi_server *server, bool *ret_loopba
     if (*ret_loopback_only && !gate->open_to_loopback)
         return ddpi_error_set(err, DDP_E_DENIED,
                               "all clients have to prove who they are, but there is no token");
+    if (*ret_loopback_only && server->tls != NULL)
+        return ddpi_error_set(err, DDP_E_DENIED, "TLS takes a token, but there is none");
     return DDP_OK;
 }
 
@@ -284,6 +287,7 @@ static void take_options(struct ddpi_server *server, const struct ddpi_server_op
         .open_to_loopback = options->auth != DDPI_SERVER_AUTH_ALWAYS,
         .open_to_users = options->trust_local_users,
         .open_to_all = options->auth == DDPI_SERVER_AUTH_NEVER,
+        .tcpstore_in_clear = options->tcpstore_in_clear,
         .random = ddpi_token_random,
     };
     server->awake.window_ns = busy_poll_ns(options->busy_poll_us);
@@ -366,6 +370,18 @@ static void init_handles(struct ddpi_server *server)
     uv_prepare_start(&server->before_io, on_before_io);
 }
 
+static ddp_status load_tls(struct ddpi_server *server, const struct ddpi_server_options *options,
+                           struct ddp_error *err)
+{
+    if (options->tls && options->auth == DDPI_SERVER_AUTH_NEVER)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "TLS takes the token, and nobody is to be asked for it (--tls and "
+                              "--no-auth); leave one out");
+    ddp_status status = options->tls ? ddpi_tls_engine_create(&server->tls, err) : DDP_OK;
+    server->env.tls = server->tls;
+    return status;
+}
+
 ddp_status ddpi_server_create_deaf(uv_loop_t *loop, const struct ddpi_server_options *options,
                                    struct ddpi_server **ret, struct ddp_error *err)
 {
@@ -386,14 +402,15 @@ ddp_status ddpi_server_create_deaf(uv_loop_t *loop, const struct ddpi_server_opt
     const char *prefix = options->tcpstore_prefix != NULL ? options->tcpstore_prefix : "tcp/";
     uint32_t rate = CONNECTION_RATE;
     take_lower(&rate, options->connection_rate, CONNECTION_RATE_MAX);
-    ddp_status status = DDP_OK;
-    if (options->token != NULL)
+    ddp_status status = load_tls(server, options, err);
+    if (status == DDP_OK && options->token != NULL)
         status = ddpi_server_set_token(server, options->token, err);
     if (status == DDP_OK)
         status = create_core(server, rate, prefix, err);
     if (status != DDP_OK) {
         ddpi_round_keys_destroy(server->rounds);
         ddpi_kv_destroy(server->kv);
+        ddpi_tls_engine_destroy(server->tls);
         ddpi_wipe(&server->token, sizeof server->token);
         ddpi_free(server);
         return status;

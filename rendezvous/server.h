@@ -42,6 +42,8 @@ struct ddpi_server_options {
     bool trust_local_users;
     /* The owner of this server vouches for this user's TCPStore clients on this machine. */
     bool vouches;
+    bool tls;                   /* with all that come from other machines, but for ... */
+    bool tcpstore_in_clear;     /* ... TCPStore clients, who cannot, and else are not let in */
     uint32_t max_connections;   /* 65,536, and never more than the limit of open files allows */
     uint32_t max_half_open;     /* 4,096: whose peers have not been admitted */
     uint32_t connection_rate;   /* 20 a second: connections of one address that may fail */

@@ -287,6 +287,10 @@ static ddp_status check_vouched(const struct ddpi_server *server, const struct d
                                 struct ddp_error *err)
 {
     const struct ddpi_visitor *visitor = &conn->visitor;
+    if (conn->session.needs_tls && !server->env.gate.tcpstore_in_clear)
+        return ddpi_error_set(err, DDP_E_DENIED,
+                              "a TCPStore client cannot speak TLS, which this server asks for "
+                              "(--tls); --tcpstore-in-clear lets it in all the same");
     char who[32] = "a user who cannot be told";
     if (visitor->known)
         snprintf(who, sizeof who, "user %" PRIu32, visitor->owner);

@@ -44,6 +44,8 @@ static ddp_status take_options(const struct ddp_store_server_options *given,
     if (options.max_value_len > DDP_STORE_VALUE_MAX)
         return ddpi_error_set(err, DDP_E_INVALID, "values of %u bytes; at most %d are possible",
                               options.max_value_len, DDP_STORE_VALUE_MAX);
+    if (options.flags & ~(DDP_STORE_SERVER_TLS | DDP_STORE_SERVER_TCPSTORE_IN_CLEAR))
+        return ddpi_error_set(err, DDP_E_INVALID, "unknown flags of a server: 0x%x", options.flags);
     *ret = options;
     return DDP_OK;
 }
@@ -60,6 +62,9 @@ static ddp_status open_inner(ddp_store_server *server, uv_loop_t *loop,
     struct ddpi_credential token;
     struct ddpi_server_options inner = {.auth = auths[options->auth],
                                         .trust_local_users = options->trust_local_users != 0,
+                                        .tls = options->flags & DDP_STORE_SERVER_TLS,
+                                        .tcpstore_in_clear =
+                                            options->flags & DDP_STORE_SERVER_TCPSTORE_IN_CLEAR,
                                         .tcpstore_prefix = options->tcpstore_prefix,
                                         .max_connections = options->max_connections,
                                         .max_waits = options->max_waits,

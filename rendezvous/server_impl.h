@@ -63,6 +63,7 @@ struct ddpi_server {
     struct ddpi_conn_shared shared;
     size_t most_held;             /* bytes, since memory was given back last */
     size_t most_keys;             /* ... of these, in keys */
+    struct ddpi_tls_engine *tls;  /* NULL: none; env.tls is the same */
     struct ddpi_credential token; /* env.gate points here where there is one */
     struct ddpi_admission admission;
     struct ddpi_owners owners;

@@ -265,6 +265,13 @@ static ddp_status conclude(struct ddpi_meeting *meeting, struct ddpi_edge **ret_
     main->fd = -1;
     if (edge == NULL)
         return DDP_E_NOMEM;
+    if (!shm && meeting->tls != NULL) {
+        ddp_status status = ddpi_edge_tcp_hide(edge, meeting->tls, &attempt->data.seals, true, err);
+        if (status != DDP_OK) {
+            ddpi_edge_destroy(edge);
+            return status;
+        }
+    }
     ddpi_control_seal(&edge->control, &main->seals);
     *ret_edge = ddpi_edge_name(edge, peer, &attempt->card);
     return DDP_OK;

@@ -18,6 +18,7 @@
 #include "clock.h"
 #include "error.h"
 #include "mem.h"
+#include "tls.h"
 
 #include <ddprun/store.h>
 #include <errno.h>
@@ -73,13 +74,28 @@ static ddp_status open_store(struct bootstrap *boot)
                                               .connect_timeout_ms = timeout_ms,
                                               .auth = token_fd > 0 ? DDP_STORE_AUTH_BEYOND_LOOPBACK
                                                                    : DDP_STORE_AUTH_DEFAULT,
-                                              .token_fd = token_fd};
+                                              .token_fd = token_fd,
+                                              .flags = boot->config->tls ? DDP_STORE_TLS : 0};
     ddp_status status = ddp_store_connect(&options, &boot->store, boot->err);
     if (status != DDP_OK)
         return status;
     char key[KEY_TEXT];
     snprintf(key, sizeof key, "comm/%s/joins/%u", boot->config->name, boot->comm->rank);
     return ddp_store_add(boot->store, key, 1, left_ms(boot), &boot->round, boot->err);
+}
+
+static ddp_status hide_data(struct bootstrap *boot, bool keyed)
+{
+    struct ddpi_edges *edges = &boot->comm->edges;
+    if (!keyed)
+        return ddpi_error_set(
+            boot->err, DDP_E_DENIED,
+            "TLS between ranks (DDPRUN_TLS_RANKS) takes the key that ddprun gives "
+            "them (DDPRUN_RANK_KEY_FD), and there is none; start the program with "
+            "ddprun, and let no program between close that descriptor");
+    ddp_status status = ddpi_tls_engine_create(&edges->tls, boot->err);
+    boot->meeting->tls = edges->tls;
+    return status;
 }
 
 static ddp_status open_listeners(struct bootstrap *boot)
@@ -95,6 +111,8 @@ static ddp_status open_listeners(struct bootstrap *boot)
         status = ddpi_meeting_init(boot->meeting, boot->comm->rank, boot->comm->world_size,
                                    boot->comm->bell, &key, &address, !boot->config->force_tcp,
                                    boot->err);
+    if (status == DDP_OK && boot->config->tls_ranks)
+        status = hide_data(boot, key.given);
     ddpi_wipe(&key, sizeof key);
     return status;
 }

@@ -148,6 +148,10 @@ static ddp_status load_keys(ddpi_getenv *env, struct ddpi_config *config, struct
         return DDP_OK;
     ddp_status status = env_fd(env, "DDPRUN_TOKEN_FD", &config->token_fd, err);
     if (status == DDP_OK)
+        status = env_flag(env, "DDPRUN_TLS", &config->tls, err);
+    if (status == DDP_OK)
+        status = env_flag(env, "DDPRUN_TLS_RANKS", &config->tls_ranks, err);
+    if (status == DDP_OK)
         status = env_fd(env, "DDPRUN_RANK_KEY_FD", &config->rank_key_fd, err);
     return status;
 }

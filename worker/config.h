@@ -17,6 +17,8 @@ struct ddpi_config {
     const char *store_prefix;
     int token_fd;    /* what it is proven with to the store; 0: nothing */
     int rank_key_fd; /* what ranks prove themselves with to each other (rank_key.h); 0: nothing */
+    bool tls;        /* nothing is said in clear to a store elsewhere */
+    bool tls_ranks;  /* nor to ranks elsewhere */
     const char *name;
     uint32_t rank;
     uint32_t world_size;

@@ -8,6 +8,7 @@
 #include "comm_impl.h"
 #include "error.h"
 #include "mem.h"
+#include "tls.h"
 
 #include <errno.h>
 #include <sys/epoll.h>
@@ -67,6 +68,7 @@ void ddpi_edges_finish(struct ddpi_edges *edges)
     for (uint32_t i = 0; i < ddpi_edges_places(edges); i++)
         ddpi_edge_destroy(ddpi_edges_at(edges, i));
     close_fd(&edges->controls);
+    ddpi_tls_engine_destroy(edges->tls);
     ddpi_free(edges->peers);
     ddpi_edges_clear(edges);
 }

@@ -15,6 +15,7 @@ struct ddpi_wait;
 enum { DDPI_NEXT, DDPI_PREV, DDPI_RING_EDGES };
 
 struct ddpi_edges {
+    struct ddpi_tls_engine *tls;             /* NULL: edges need none */
     struct ddpi_edge *ring[DDPI_RING_EDGES]; /* NULL in a world of one */
     /* By rank; NULL = not made. Only ever added to, as ddp_comm_abort() may be reading; the array
      * itself is NULL in a world of one. */

@@ -293,8 +293,9 @@ static ddp_status accept_shm(struct ddpi_meeting *meeting, struct ddpi_greeting 
     return *ret_edge != NULL ? DDP_OK : DDP_E_NOMEM;
 }
 
-static ddp_status accept_tcp(struct ddpi_greeting *control, struct ddpi_greeting *data,
-                             struct ddpi_edge **ret_edge, struct ddp_error *err)
+static ddp_status accept_tcp(const struct ddpi_meeting *meeting, struct ddpi_greeting *control,
+                             struct ddpi_greeting *data, struct ddpi_edge **ret_edge,
+                             struct ddp_error *err)
 {
     ddpi_tune_tcp(control->fd);
     ddpi_tune_tcp(data->fd);
@@ -305,8 +306,14 @@ static ddp_status accept_tcp(struct ddpi_greeting *control, struct ddpi_greeting
     control->fd = -1;
     if (edge == NULL)
         return DDP_E_NOMEM;
-    *ret_edge = edge;
-    return DDP_OK;
+    ddp_status status = DDP_OK;
+    if (meeting->tls != NULL)
+        status = ddpi_edge_tcp_hide(edge, meeting->tls, &data->seals, false, err);
+    if (status == DDP_OK)
+        *ret_edge = edge;
+    else
+        ddpi_edge_destroy(edge);
+    return status;
 }
 
 /* Our own attempt to reach @rank counts, not his to reach us. */
@@ -343,7 +350,7 @@ static ddp_status receive(struct ddpi_meeting *meeting, uint32_t rank, enum ddpi
         return DDP_OK;
     struct ddpi_greeting *main = shm != NULL ? &shm->in : &control->in;
     ddp_status status = shm != NULL ? accept_shm(meeting, main, ret_edge, err)
-                                    : accept_tcp(main, &data->in, ret_edge, err);
+                                    : accept_tcp(meeting, main, &data->in, ret_edge, err);
     if (*ret_edge != NULL)
         ddpi_control_seal(&(*ret_edge)->control, &main->seals);
     drop_rank(meeting, rank, link);

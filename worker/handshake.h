@@ -61,6 +61,7 @@ struct ddpi_meeting {
     uint32_t stranger_count; /* of them, who has not proven itself; at most DDPI_STRANGERS_MAX */
     uint64_t deaf_until_ms;  /* out of descriptors: nobody is let in before; 0: not so */
     bool ring_stands;        /* the previous rank has its edge */
+    const struct ddpi_tls_engine *tls; /* for data through TCP; NULL: it goes in clear */
     struct ddpi_attempt attempt;       /* one at a time */
 };
 

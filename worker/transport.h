@@ -23,6 +23,8 @@
 enum { DDPI_PEER_NAME = 128 };
 
 struct ddpi_edge;
+struct ddpi_seals;
+struct ddpi_tls_engine;
 
 struct ddpi_edge_ops {
     const char *name;
@@ -80,6 +82,10 @@ struct ddpi_edge *ddpi_edge_shm(struct ddpi_shm_segment *segment, unsigned side,
 
 /* An edge over the connected, non-blocking TCP socket @data_fd. */
 struct ddpi_edge *ddpi_edge_tcp(int data_fd, int control_fd, struct ddp_error *err);
+/* From now on its data goes by TLS (data_tls.h), which @connects begins; @seals are those of the
+ * data connection's greeting. */
+ddp_status ddpi_edge_tcp_hide(struct ddpi_edge *edge, const struct ddpi_tls_engine *engine,
+                              const struct ddpi_seals *seals, bool connects, struct ddp_error *err);
 
 /* A sealed memory file with a byte ring for each direction. */
 ddp_status ddpi_shm_create(struct ddpi_shm_segment **ret_segment, struct ddp_error *err);

@@ -7,6 +7,7 @@
  */
 #include "transport.h"
 
+#include "data_tls.h"
 #include "error.h"
 #include "list.h"
 #include "mem.h"
@@ -25,7 +26,8 @@ enum {
 struct tcp_edge {
     struct ddpi_edge edge;
     int fd;
-    size_t head, tail; /* stage[head, tail) has arrived and was not consumed */
+    struct ddpi_data_tls tls; /* tls.tls NULL: bytes go as they are */
+    size_t head, tail;        /* stage[head, tail) has arrived and was not consumed */
     uint8_t stage[STAGE_SIZE];
 };
 
@@ -41,9 +43,12 @@ static bool would_block(int error)
 
 static size_t tcp_send(struct ddpi_edge *edge, const void *bytes, size_t len)
 {
+    struct tcp_edge *tcp = tcp_of(edge);
     if (edge->broken != NULL)
         return 0;
-    ssize_t sent = send(tcp_of(edge)->fd, bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (tcp->tls.tls != NULL)
+        return ddpi_data_tls_send(&tcp->tls, tcp->fd, bytes, len, &edge->broken);
+    ssize_t sent = send(tcp->fd, bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent >= 0)
         return (size_t)sent;
     if (!would_block(errno))
@@ -53,6 +58,8 @@ static size_t tcp_send(struct ddpi_edge *edge, const void *bytes, size_t len)
 
 static size_t receive(struct tcp_edge *tcp, void *dst, size_t len)
 {
+    if (tcp->tls.tls != NULL && (tcp->edge.broken == NULL || ddpi_buf_len(&tcp->tls.arrived) > 0))
+        return ddpi_data_tls_receive(&tcp->tls, tcp->fd, dst, len, &tcp->edge.broken);
     if (tcp->edge.broken != NULL)
         return 0;
     ssize_t got = recv(tcp->fd, dst, len, MSG_DONTWAIT);
@@ -106,8 +113,10 @@ static bool tcp_arm(struct ddpi_edge *edge, size_t recv_bytes, bool send, struct
 {
     struct tcp_edge *tcp = tcp_of(edge);
     short events = (short)((recv_bytes > 0 ? POLLIN : 0) | (send ? POLLOUT : 0));
+    if (tcp->tls.tls != NULL)
+        events = ddpi_data_tls_events(&tcp->tls, recv_bytes > 0, send);
     *ret_poll = (struct pollfd){.fd = edge->broken == NULL ? tcp->fd : -1, .events = events};
-    return recv_bytes > 0 && staged(tcp) >= recv_bytes;
+    return recv_bytes > 0 && staged(tcp) + ddpi_buf_len(&tcp->tls.arrived) >= recv_bytes;
 }
 
 static void tcp_disarm(struct ddpi_edge *edge)
@@ -119,8 +128,16 @@ static void tcp_destroy(struct ddpi_edge *edge)
 {
     struct tcp_edge *tcp = tcp_of(edge);
     ddpi_control_finish(&edge->control);
+    ddpi_data_tls_finish(&tcp->tls);
     close(tcp->fd);
     ddpi_free(tcp);
+}
+
+ddp_status ddpi_edge_tcp_hide(struct ddpi_edge *edge, const struct ddpi_tls_engine *engine,
+                              const struct ddpi_seals *seals, bool connects, struct ddp_error *err)
+{
+    struct tcp_edge *tcp = tcp_of(edge);
+    return ddpi_data_tls_init(&tcp->tls, engine, seals, connects, tcp->fd, err);
 }
 
 struct ddpi_edge *ddpi_edge_tcp(int data_fd, int control_fd, struct ddp_error *err)

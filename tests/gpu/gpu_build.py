@@ -57,7 +57,7 @@ class Build:
         self.failed = {}  # test program -> what the compiler has said
         for folder in (self.out, self.made, self.bin):
             folder.mkdir(parents=True, exist_ok=True)
-        folders = ['base', 'base/include', 'rendezvous/include', 'tests/gpu/plain', 'worker',
+        folders = ['base', 'base/include', 'rendezvous/include', 'tls', 'tests/gpu/plain', 'worker',
                    'worker/cuda', 'worker/include', 'cmd', 'tests/lib', 'tests/gpu', 'tests/gpu/check',
                    'tests/integration', 'tests/cuda']
         self.flags = FLAGS + [f'-I{ROOT / folder}' for folder in folders] + [f'-I{self.made}']
@@ -123,7 +123,7 @@ class Build:
             self.make_script()
             base = sources('base')
             library = base + sources('worker') + sources('worker/cuda', but=['no_image.c']) + [
-                ROOT / name for name in ('tests/gpu/file_store.c',
+                ROOT / name for name in ('tls/none.c', 'tls/refusal.c', 'tests/gpu/file_store.c',
                                          'tests/gpu/plain/plain_auth.c')]
             perf = sources('cmd', 'perf_coll*.c') + [
                 ROOT / 'cmd/options.c', ROOT / 'tests/gpu/perf_main.c',

@@ -267,10 +267,12 @@ static void submit(ddp_store_uv *store, struct ddp_store_request request, ddp_st
     OK(ddp_store_uv_submit(store, &request, done, NULL, NULL, &why));
 }
 
-static ddp_store_uv *open_held(uint32_t lease_ms)
+static ddp_store_uv *open_held_by(uint32_t lease_ms, bool tls)
 {
-    const struct ddp_store_options options = {.size = sizeof options,
-                                              .endpoint = store_thread_endpoint(server)};
+    struct ddp_store_options options = {.size = sizeof options,
+                                        .endpoint = store_thread_endpoint(server)};
+    if (tls)
+        by_tls(&options);
     const struct ddp_store_uv_hooks hooks = {.size = sizeof hooks,
                                              .state = on_state,
                                              .session_ended = on_ended,
@@ -294,6 +296,11 @@ static ddp_store_uv *open_held(uint32_t lease_ms)
     UNTIL(set_done && kept == 1);
     ck_assert_int_ge(ddp_store_uv_socket(store), 0);
     return store;
+}
+
+static ddp_store_uv *open_held(uint32_t lease_ms)
+{
+    return open_held_by(lease_ms, false);
 }
 
 static void close_uv(ddp_store_uv *store)
@@ -338,6 +345,32 @@ START_TEST(a_lost_connection_is_held_again)
     close_uv(store);
     (void)lasts_ms(other);
     ddp_store_close(other);
+}
+END_TEST
+
+/* What somebody between can make of any connection: it looks like the client's end. */
+static void forge_end(ddp_store_uv *store)
+{
+    shutdown(ddp_store_uv_socket(store), SHUT_WR);
+    UNTIL(connects == 2 && (ended == 1 || kept == 2));
+}
+
+START_TEST(a_forged_end_is_one_in_clear)
+{
+    ddp_store_uv *store = open_held(LONG_MS);
+    forge_end(store);
+    ck_assert_uint_eq(ended, 1);
+    close_uv(store);
+}
+END_TEST
+
+START_TEST(a_forged_end_is_none_by_tls)
+{
+    restart(&(struct ddpi_server_options){.tls = true, .token = &store_thread_token});
+    ddp_store_uv *store = open_held_by(LONG_MS, true);
+    forge_end(store);
+    ck_assert_uint_eq(ended, 0);
+    close_uv(store);
 }
 END_TEST
 
@@ -401,6 +434,8 @@ Suite *test_suite(void)
     tcase_add_test(client, closing_the_handle_ends_it);
     tcase_add_test(client, it_is_kept_at_each_sixth);
     tcase_add_test(client, a_lost_connection_is_held_again);
+    tcase_add_test(client, a_forged_end_is_one_in_clear);
+    tcase_add_test(client, a_forged_end_is_none_by_tls);
     tcase_add_test(client, another_server_does_not_know_it);
     tcase_add_test(client, hooks_may_be_shorter);
     suite_add_tcase(suite, client);

@@ -95,8 +95,9 @@ static void on_session_end(void *data, ddp_store_uv *store, const struct ddp_sto
 
 static ddp_store_uv *open_at(const char *endpoint, uint32_t flags)
 {
-    const struct ddp_store_options options = {
+    struct ddp_store_options options = {
         .size = sizeof options, .endpoint = endpoint, .prefix = "p/", .flags = flags};
+    secure(&options);
     const struct ddp_store_uv_hooks hooks = {.size = sizeof hooks,
                                              .data = &loop,
                                              .event = on_event,

@@ -3,6 +3,11 @@
  */
 #include "store_fixture.h"
 
+#include <pthread.h>
+#include <sodium.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 _Thread_local struct ddp_error why;
 struct store_thread *server;
 
@@ -16,6 +21,32 @@ void store_teardown(void)
     store_thread_stop(server);
 }
 
+static int token_fd;
+
+static void make_token_fd(void)
+{
+    char line[2 * DDPI_KEY_SIZE + 1];
+    token_fd = memfd_create("token", MFD_CLOEXEC);
+    sodium_bin2hex(line, sizeof line, store_thread_token.secret, DDPI_KEY_SIZE);
+    line[2 * DDPI_KEY_SIZE] = '\n';
+    ck_assert_int_eq(write(token_fd, line, sizeof line), (ssize_t)sizeof line);
+}
+
+/* Threads of a test call it at the same time. */
+void by_tls(struct ddp_store_options *options)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_token_fd);
+    options->token_fd = token_fd;
+    options->flags |= DDP_STORE_TLS;
+}
+
+void secure(struct ddp_store_options *options)
+{
+    if (store_thread_tls())
+        by_tls(options);
+}
+
 static ddp_store *open_with(const char *prefix, uint32_t flags)
 {
     struct ddp_store_options options = {.size = sizeof options,
@@ -24,6 +55,7 @@ static ddp_store *open_with(const char *prefix, uint32_t flags)
                                         .connect_timeout_ms = SOON_MS,
                                         .flags = flags};
     ddp_store *store = NULL;
+    secure(&options);
     OK(ddp_store_connect(&options, &store, &why));
     return store;
 }

@@ -25,6 +25,10 @@ void store_teardown(void);
 /* Another server in its place. */
 void restart(const struct ddpi_server_options *options);
 
+/* By TLS and store_thread_token; or only where that is what is tested. */
+void by_tls(struct ddp_store_options *options);
+void secure(struct ddp_store_options *options);
+
 ddp_store *open_prefix(const char *prefix);
 ddp_store *open_store(void);
 /* With DDP_STORE_NO_RECONNECT. */

@@ -41,9 +41,17 @@ static void run(void *arg)
     uv_run(&thread->loop, UV_RUN_DEFAULT);
 }
 
+const struct ddpi_credential store_thread_token = {.is_token = true,
+                                                   .secret = "thirty-two bytes of all fixtures"};
+
+bool store_thread_tls(void)
+{
+    return getenv("DDPRUN_TEST_TLS") != NULL;
+}
+
 struct store_thread *store_thread_start(const struct ddpi_server_options *options)
 {
-    static const struct ddpi_server_options defaults;
+    struct ddpi_server_options given = {0};
     struct store_thread *thread = calloc(1, sizeof *thread);
     ck_assert_ptr_nonnull(thread);
     signal(SIGPIPE, SIG_IGN); /* as every program that has a server must */
@@ -52,8 +60,13 @@ struct store_thread *store_thread_start(const struct ddpi_server_options *option
     thread->async.data = thread;
     ck_assert_int_eq(uv_sem_init(&thread->done, 0), 0);
     struct ddp_error err;
-    ddp_status status = ddpi_server_create(&thread->loop, options != NULL ? options : &defaults,
-                                           &thread->server, &err);
+    if (options != NULL)
+        given = *options;
+    if (store_thread_tls()) {
+        given.tls = true;
+        given.token = given.token != NULL ? given.token : &store_thread_token;
+    }
+    ddp_status status = ddpi_server_create(&thread->loop, &given, &thread->server, &err);
     ck_assert_msg(status == DDP_OK, "%s", err.msg);
     ck_assert_int_eq(uv_thread_create(&thread->thread, run, thread), 0);
     return thread;

@@ -8,6 +8,11 @@
 
 struct store_thread;
 
+/* Where DDPRUN_TEST_TLS is set, each server has this token and speaks TLS, so that what is tested
+ * of the store is tested by TLS, too. */
+extern const struct ddpi_credential store_thread_token;
+bool store_thread_tls(void);
+
 /* The server listens when this returns; @options NULL: the defaults. Fails the test on error. */
 struct store_thread *store_thread_start(const struct ddpi_server_options *options);
 /* Fails the test if the loop has handles left. */

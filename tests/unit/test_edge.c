@@ -1,10 +1,11 @@
 /*
- * test_edge.c - both transports of an edge between two ends in one process, the control messages
- * beside them, and what a hostile or dead peer can do.
+ * test_edge.c - both transports of an edge between two ends in one process, that through TCP also
+ * by TLS, the control messages beside them, and what a hostile or dead peer can do.
  */
 #include "call.h"
 #include "card.h"
 #include "check_main.h"
+#include "data_tls.h"
 #include "sockets.h"
 #include "transport.h"
 
@@ -17,19 +18,55 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SHM, TCP, TRANSPORTS, TOTAL = 3 * 1000 * 1000 + 17 };
+enum { SHM, TCP, TLS, TRANSPORTS, TOTAL = 3 * 1000 * 1000 + 17 };
 
 struct pair {
     struct ddpi_edge *a, *b;
     int bell_a, bell_b; /* who rings for a and b */
 };
 
+static struct ddpi_tls_engine *engine; /* NULL: this build has none */
+
+static void setup(void)
+{
+    (void)!ddpi_tls_engine_create(&engine, NULL);
+}
+
+static void teardown(void)
+{
+    ddpi_tls_engine_destroy(engine);
+}
+
+/* Go on with the handshake of both, as far as that goes. */
+static void shake_hands(const struct pair *pair)
+{
+    for (int turn = 0; turn < 4; turn++) {
+        ck_assert_uint_eq(pair->a->ops->send(pair->a, "", 0), 0);
+        ck_assert_uint_eq(pair->b->ops->send(pair->b, "", 0), 0);
+    }
+}
+
+/* What both greetings have come to; on the other side if they were not the same connection. */
+static void hide(const struct pair *pair, bool same)
+{
+    struct ddpi_seals ours, theirs;
+    if (engine == NULL)
+        return;
+    memset(&ours.out, 1, sizeof ours.out);
+    memset(&ours.in, 2, sizeof ours.in);
+    theirs = (struct ddpi_seals){.in = ours.out, .out = ours.in};
+    theirs.in.keys[0][0] ^= !same;
+    ck_assert_int_eq(ddpi_edge_tcp_hide(pair->a, engine, &ours, true, NULL), DDP_OK);
+    ck_assert_int_eq(ddpi_edge_tcp_hide(pair->b, engine, &theirs, false, NULL), DDP_OK);
+    shake_hands(pair);
+}
+
 static struct pair pair_create(int transport)
 {
     struct pair pair = {.bell_a = -1, .bell_b = -1};
     int control[2];
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, control), 0);
-    if (transport == TCP) {
+    if (transport != SHM) {
         int data[2];
         ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, data), 0);
         pair.a = ddpi_edge_tcp(data[0], control[0], NULL);
@@ -44,6 +81,8 @@ static struct pair pair_create(int transport)
         pair.b = ddpi_edge_shm(theirs, 1, dup(pair.bell_a), control[1], NULL);
     }
     ck_assert(pair.a != NULL && pair.b != NULL);
+    if (transport == TLS)
+        hide(&pair, true);
     return pair;
 }
 
@@ -466,10 +505,68 @@ START_TEST(cards_on_the_wire)
 }
 END_TEST
 
+/* Two ends, and what lies between them. */
+static struct pair plain_pair(int data[2])
+{
+    struct pair pair = {.bell_a = -1, .bell_b = -1};
+    int control[2];
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, control), 0);
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, data), 0);
+    pair.a = ddpi_edge_tcp(data[0], control[0], NULL);
+    pair.b = ddpi_edge_tcp(data[1], control[1], NULL);
+    ck_assert(pair.a != NULL && pair.b != NULL);
+    return pair;
+}
+
+START_TEST(nobody_between_reads_by_tls)
+{
+    static const char secret[] = "gradients that nobody sees";
+    bool hidden = _i == 1;
+    char seen[4096], got[sizeof secret];
+    int data[2];
+    if (hidden && engine == NULL)
+        return;
+    struct pair pair = plain_pair(data);
+    if (hidden)
+        hide(&pair, true);
+    ck_assert_uint_eq(pair.a->ops->send(pair.a, secret, sizeof secret), sizeof secret);
+    ssize_t len = recv(data[1], seen, sizeof seen, MSG_PEEK);
+    ck_assert_int_gt(len, 0);
+    ck_assert_int_eq(memmem(seen, (size_t)len, secret, sizeof secret) == NULL, hidden);
+    ck_assert_uint_eq(pair.b->ops->recv(pair.b, got, sizeof got), sizeof got);
+    ck_assert_str_eq(got, secret);
+    pair_destroy(&pair);
+}
+END_TEST
+
+/* Another connection's greeting, and so another key; one that hides nothing; one that is changed.
+ */
+START_TEST(what_does_not_fit_breaks_the_edge)
+{
+    char got[16];
+    int data[2];
+    if (engine == NULL)
+        return;
+    struct pair pair = plain_pair(data);
+    if (_i == 0) {
+        hide(&pair, false);
+    } else {
+        hide(&pair, true);
+        ck_assert_int_eq(send(data[0], "HEAD is in clear", 16, 0), 16);
+    }
+    ck_assert_uint_eq(pair.b->ops->recv(pair.b, got, sizeof got), 0);
+    ck_assert_ptr_nonnull(pair.b->broken);
+    ck_assert_ptr_nonnull(strstr(pair.b->broken, "DDPRUN_TLS_RANKS"));
+    ck_assert_uint_eq(pair.b->ops->send(pair.b, "x", 1), 0);
+    pair_destroy(&pair);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("edge");
     TCase *tcase = tcase_create("transports");
+    tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, bytes_arrive_in_order, 0, 2 * TRANSPORTS);
     tcase_add_loop_test(tcase, a_full_link_takes_nothing_and_wakes_the_sender, 0, TRANSPORTS);
     tcase_add_loop_test(tcase, a_sleeping_receiver_is_woken, 0, TRANSPORTS);
@@ -483,6 +580,8 @@ Suite *test_suite(void)
     tcase_add_test(tcase, numbers_may_come_out_of_order);
     tcase_add_test(tcase, descriptors_need_a_unix_socket);
     tcase_add_loop_test(tcase, what_was_sent_before_the_end_arrives, 0, TRANSPORTS);
+    tcase_add_loop_test(tcase, nobody_between_reads_by_tls, 0, 2);
+    tcase_add_loop_test(tcase, what_does_not_fit_breaks_the_edge, 0, 2);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("wire");
     tcase_add_test(tcase, calls_on_the_wire);

@@ -67,7 +67,7 @@ typedef struct ddp_store ddp_store;
 
 /* Whether client and server prove to each other that they have the same token. Where they do,
  * nobody between them can change, repeat or drop what they say without being noticed; all of it
- * can be read, though. */
+ * can be read, though, but for DDP_STORE_TLS. */
 enum ddp_store_auth {
     DDP_STORE_AUTH_DEFAULT = 0, /* with token_file or token_fd, if one is given, else not */
     DDP_STORE_AUTH_NONE = 1,    /* not, even so */
@@ -105,10 +105,15 @@ struct ddp_store_options {
     const char *job; /* 1 to 64 of [A-Za-z0-9._-], the first no '.', not "-"; NULL, "" = none */
     uint64_t epoch;
 
-    uint32_t flags; /* DDP_STORE_NO_RECONNECT */
+    uint32_t flags; /* DDP_STORE_NO_RECONNECT, DDP_STORE_TLS */
 };
 
 #define DDP_STORE_NO_RECONNECT 1u /* the handle ends with its first connection */
+/* All that is said to a server on another machine, and by it, is secret: TLS 1.3 by the token or
+ * key, which are needed for it. (A server on a loopback address is spoken to by TLS too,
+ * but in clear without a token, and with DDP_STORE_AUTH_BEYOND_LOOPBACK.) It takes OpenSSL 3, which
+ * is loaded for it: DDP_E_UNSUPPORTED if that is not there, or this library was built without. */
+#define DDP_STORE_TLS 2u
 
 /**
  * Connect to the store at @options->endpoint.

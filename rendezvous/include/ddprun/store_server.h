@@ -65,7 +65,14 @@ struct ddp_store_server_options {
     /* Not 0: other users of this machine count as the one whose process this is, who need not prove
      * anything on loopback, nor does root. */
     int trust_local_users;
+    uint32_t flags; /* DDP_STORE_SERVER_TLS, DDP_STORE_SERVER_TCPSTORE_IN_CLEAR */
 };
+
+/* Whoever comes from another machine speaks TLS 1.3 by the token, or is not let in: that takes
+ * token_file, and OpenSSL 3 (else DDP_E_UNSUPPORTED). TCPStore clients cannot ... */
+#define DDP_STORE_SERVER_TLS 1u
+/* ... and are let in from this machine only, but for this; what they say is no secret then. */
+#define DDP_STORE_SERVER_TCPSTORE_IN_CLEAR 2u
 
 /**
  * A server on @loop that listens nowhere yet. @options may be NULL.

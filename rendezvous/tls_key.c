@@ -1,0 +1,106 @@
+/*
+ * tls_key.c - names and keys for TLS.
+ */
+#include "tls_key.h"
+
+#include "error.h"
+#include "parse.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static const char purpose[] = "ddprun tls 1";
+static const char prefix[] = "ddprun 1 ";
+
+/* Another one than that of proofs: what is done with one key is of no help against the other. */
+static void derive(const uint8_t key[DDPI_KEY_SIZE], uint8_t ret_secret[DDPI_TLS_KEY_SIZE])
+{
+    ddpi_hkdf_expand(key, purpose, strlen(purpose), ret_secret, DDPI_TLS_KEY_SIZE);
+}
+
+static void put_name(const struct ddpi_identity *identity, struct ddpi_tls_key *ret)
+{
+    int len = snprintf(ret->identity, sizeof ret->identity, "%s%s %s %" PRIu64 " %" PRIx64, prefix,
+                       ddpi_role_name(identity->role), *identity->job != '\0' ? identity->job : "-",
+                       identity->epoch, identity->store);
+    ret->identity_len = (size_t)len;
+}
+
+ddp_status ddpi_tls_key_make(const struct ddpi_credential *credential,
+                             const struct ddpi_identity *identity, struct ddpi_tls_key *ret,
+                             struct ddp_error *err)
+{
+    uint8_t key[DDPI_KEY_SIZE];
+    struct ddpi_identity who = *identity;
+    who.store = credential->is_token ? 0 : credential->identity.store;
+    ddp_status status = ddpi_credential_key(credential, &who, key, err);
+    if (status != DDP_OK)
+        return status;
+    put_name(&who, ret);
+    derive(key, ret->secret);
+    ddpi_wipe(key, sizeof key);
+    return DDP_OK;
+}
+
+/* The next of the words of @text, which ends it. */
+static char *next_word(char **text)
+{
+    return strsep(text, " ");
+}
+
+/* 1 to 16 digits, as they are put. */
+static bool parse_hex(const char *text, uint64_t *ret)
+{
+    static const char digits[] = "0123456789abcdef";
+    size_t len = strlen(text);
+    if (len == 0 || len > 16 || (len > 1 && *text == '0'))
+        return false;
+    *ret = 0;
+    for (size_t i = 0; i < len; i++) {
+        const char *digit = strchr(digits, text[i]);
+        if (digit == NULL)
+            return false;
+        *ret = *ret << 4 | (uint64_t)(digit - digits);
+    }
+    return true;
+}
+
+static bool get_name(const uint8_t *name, size_t len, struct ddpi_identity *ret)
+{
+    char text[DDPI_TLS_IDENTITY_MAX + 1], *rest = text + strlen(prefix);
+    if (len > DDPI_TLS_IDENTITY_MAX || memchr(name, '\0', len) != NULL)
+        return false;
+    memcpy(text, name, len);
+    text[len] = '\0';
+    if (strncmp(text, prefix, strlen(prefix)) != 0)
+        return false;
+    struct ddpi_identity who = {0};
+    const char *role = next_word(&rest), *job = next_word(&rest), *epoch = next_word(&rest);
+    const char *store = next_word(&rest);
+    int64_t number;
+    if (store == NULL || rest != NULL || !ddpi_role_of_name(role, &who.role) ||
+        ddpi_parse_int(epoch, 0, INT64_MAX, &number, NULL) != DDP_OK ||
+        !parse_hex(store, &who.store))
+        return false;
+    who.epoch = (uint64_t)number;
+    if (strcmp(job, "-") != 0) {
+        if (!ddpi_job_valid(job, strlen(job)))
+            return false;
+        memcpy(who.job, job, strlen(job) + 1);
+    }
+    *ret = who;
+    return true;
+}
+
+bool ddpi_tls_key_find(const struct ddpi_credential *token, uint64_t store, const uint8_t *name,
+                       size_t len, uint8_t ret_secret[DDPI_TLS_KEY_SIZE])
+{
+    uint8_t key[DDPI_KEY_SIZE];
+    struct ddpi_identity who;
+    if (token == NULL || !get_name(name, len, &who) || (who.store != 0 && who.store != store) ||
+        ddpi_credential_key(token, &who, key, NULL) != DDP_OK)
+        return false;
+    derive(key, ret_secret);
+    ddpi_wipe(key, sizeof key);
+    return true;
+}
