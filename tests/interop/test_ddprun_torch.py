@@ -5,9 +5,12 @@ $INTEROP_PYTHON is the Python that has PyTorch; skipped (77) where there is none
 DDPRUN_INTEROP=1 makes that a failure.
 """
 
+import json
 import os
 import subprocess
 import sys
+import tempfile
+import threading
 import unittest
 
 DDPRUN = os.environ.get('DDPRUN', '')
@@ -44,6 +47,121 @@ class Torch(unittest.TestCase):
         done = run('fail', options=['--max-restarts=1'], TORCH_DISABLE_SHARE_RDZV_TCP_STORE='1')
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(sorted(done.stdout.splitlines()), sorted(lines(0) + lines(1)))
+
+    def test_a_breakpoint_of_one_rank_can_be_answered(self):
+        with tempfile.TemporaryDirectory() as folder:
+            script = os.path.join(folder, 'stop.py')
+            with open(script, 'w', encoding='ascii') as file:
+                file.write('import torch.distributed as dist\n'
+                           'dist.init_process_group("gloo")\n'
+                           'dist.breakpoint(0)\n'
+                           'dist.destroy_process_group()\n')
+            done = self.talk(script, b'(Pdb) ', b'p 40 + 2\n', b'42', b'c\n')
+        self.assertIn(b'[default0]:(Pdb) ', done)
+
+    def talk(self, script, *turns):
+        """Wait for each even turn of @turns on stdout, say each odd one; what came until the end."""
+        seen = b''
+        with subprocess.Popen([DDPRUN, f'--nproc-per-node={WORKERS}', script],
+                              env=dict(os.environ, PYTHON_EXEC=PYTHON), stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE) as job:
+            guard = threading.Timer(120, job.kill)
+            guard.start()
+            for awaited, said in zip(turns[::2], turns[1::2]):
+                while awaited not in seen:
+                    came = os.read(job.stdout.fileno(), 4096)
+                    self.assertTrue(came, seen)
+                    seen += came
+                job.stdin.write(said)
+                job.stdin.flush()
+            seen += job.stdout.read()
+            self.assertEqual(job.wait(), 0, seen)
+            guard.cancel()
+        return seen
+
+
+class Timers(unittest.TestCase):
+    def test_a_worker_that_hangs_is_ended_by_its_timer(self):
+        with tempfile.TemporaryDirectory() as folder:
+            script = os.path.join(folder, 'hang.py')
+            with open(script, 'w', encoding='ascii') as file:
+                file.write('import os, time\n'
+                           'from torch.distributed.elastic import timer\n'
+                           'timer.configure(timer.FileTimerClient(os.environ["TORCHELASTIC_TIMER_FILE"]))\n'
+                           'with timer.expires(after=60): pass\n'
+                           'if os.environ["RANK"] == "1" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":\n'
+                           '    with timer.expires(after=0.2): time.sleep(60)\n'
+                           'if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0": time.sleep(60)\n')
+            done = subprocess.run([DDPRUN, '--nproc-per-node=2', '--max-restarts=1', script],
+                                  env=dict(os.environ, PYTHON_EXEC=PYTHON, TORCHELASTIC_ENABLE_FILE_TIMER='1'),
+                                  stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, r"rank 1: its timer '.*\.py#\d+' has expired: process \d+ is ended by SIGKILL")
+
+
+LAUNCHERS = ([DDPRUN], [PYTHON, '-m', 'torch.distributed.run'])
+
+
+class ErrorFiles(unittest.TestCase):
+    """What whoever has started the launcher finds in the error file that it was given."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.script = os.path.join(folder.name, 'worker.py')
+        self.path = os.path.join(folder.name, 'error.json')
+
+    def launch(self, launcher, body):
+        """Run @body below @record; the file, or None, and the launcher's stderr."""
+        with open(self.script, 'w', encoding='ascii') as file:
+            file.write('import os, signal, sys, time\n'
+                       'from torch.distributed.elastic.multiprocessing.errors import record\n'
+                       '@record\n'
+                       'def main():\n'
+                       '    rank = int(os.environ["RANK"])\n'
+                       f'    {body}\n'
+                       'main()\n')
+        if os.path.exists(self.path):
+            os.unlink(self.path)
+        done = subprocess.run([*launcher, '--nproc-per-node=2', self.script],
+                              env=dict(os.environ, PYTHON_EXEC=PYTHON, TORCHELASTIC_ERROR_FILE=self.path),
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+        if not os.path.exists(self.path):
+            return None, done.stderr
+        with open(self.path, encoding='utf-8') as file:
+            return json.load(file), done.stderr
+
+    def same(self, body):
+        """The files of both launchers, but for the time; the report of ddprun."""
+        (ours, report), (theirs, _) = (self.launch(launcher, body) for launcher in LAUNCHERS)
+        for found in (ours, theirs):
+            if found and 'extraInfo' in found['message']:
+                self.assertTrue(found['message']['extraInfo'].pop('timestamp').isdigit())
+        self.assertEqual(ours, theirs)
+        return ours, report
+
+    def test_of_an_exception(self):
+        found, report = self.same('if rank == 1: raise ValueError("bad shape")\n    time.sleep(60)')
+        self.assertEqual(found['message']['message'], 'ValueError: bad shape')
+        self.assertEqual(found['message']['errorCode'], 1)
+        _, _, report = report.partition('failed first')
+        self.assertEqual(report.count('ValueError: bad shape'), 1, report)
+        self.assertEqual(report.count('Traceback'), 1, report)
+
+    def test_of_a_signal_behind_it(self):
+        found, _ = self.same('try: raise ValueError("first")\n'
+                             '    except ValueError as error:\n'
+                             '        from torch.distributed.elastic.multiprocessing.errors import get_error_handler\n'
+                             '        if rank == 1: get_error_handler().record_exception(error)\n'
+                             '        if rank == 1: os.kill(os.getpid(), signal.SIGKILL)\n'
+                             '    time.sleep(60)')
+        self.assertEqual(found['message']['errorCode'], -9)
+
+    def test_of_a_worker_that_recorded_nothing(self):
+        self.assertIsNone(self.same('if rank == 1: os._exit(3)\n    time.sleep(60)')[0])
+
+    def test_of_a_success(self):
+        self.assertIsNone(self.same('pass')[0])
 
 
 if __name__ == '__main__':
