@@ -28,15 +28,6 @@ enum {
     MISSING_TIMEOUT_MS = 2500,
 };
 
-static void report(struct world *world, uint32_t rank, ddp_status status,
-                   const struct ddp_error *error)
-{
-    struct report *place = &world->reports[rank];
-    place->status = status;
-    place->error = *error;
-    atomic_store(&place->at_us, now_us());
-}
-
 /* Every call, and by `direct` those that differ there; world->stage says which. COUNT elements take
  * more than one part. */
 enum { RANKS = 4 };
@@ -104,7 +95,7 @@ static void call_until_failure(struct world *world, uint32_t rank, ddp_comm *com
         status = calls[world->stage].run(comm, &error);
         atomic_fetch_add(&world->reports[rank].steps, 1);
     } while (status == DDP_OK);
-    report(world, rank, status, &error);
+    world_report(world, rank, status, &error);
     struct ddp_error again;
     CHECK(ddp_barrier(comm, NULL, &again) == status);
     CHECK(strcmp(again.msg, error.msg) == 0);
@@ -293,7 +284,7 @@ static void call_something_else(struct world *world, uint32_t rank, ddp_comm *co
 {
     struct ddp_error error;
     ddp_status status = deviate(comm, rank == 1 ? world->stage : 0, &error);
-    report(world, rank, status, &error);
+    world_report(world, rank, status, &error);
 }
 
 START_TEST(a_mismatch_names_both_calls)
@@ -354,7 +345,7 @@ static void abort_from_aside(struct world *world, uint32_t rank, ddp_comm *comm)
         status = ddp_barrier(comm, NULL, &error);
     } while (status == DDP_OK);
     atomic_fetch_add(world->counter, 1);
-    report(world, rank, status, &error);
+    world_report(world, rank, status, &error);
     if (by_thread)
         pthread_join(thread, NULL);
 }
@@ -383,7 +374,7 @@ START_TEST(missing_ranks_are_named)
         ddp_comm *comm;
         struct ddp_error error;
         ddp_status status = ddp_comm_init(&options, &comm, &error);
-        report(&world, rank, status, &error);
+        world_report(&world, rank, status, &error);
         _exit(0);
     }
     world_join(&world);
@@ -407,7 +398,7 @@ START_TEST(worlds_of_different_size_do_not_join)
         ddp_comm *comm;
         struct ddp_error error;
         ddp_status status = ddp_comm_init(&options, &comm, &error);
-        report(&world, rank, status, &error);
+        world_report(&world, rank, status, &error);
         _exit(0);
     }
     world_join(&world);
@@ -505,7 +496,7 @@ static void report_anything(struct world *world, uint32_t rank, ddp_comm *comm)
         return;
     }
     ddp_status status = ddp_barrier(comm, NULL, &error);
-    report(world, rank, status, &error);
+    world_report(world, rank, status, &error);
     atomic_fetch_add(&world->reports[rank].steps, 1);
 }
 

@@ -346,13 +346,6 @@ END_TEST
 
 /* ---- what only shows when others are asked ---- */
 
-static void report(struct world *world, uint32_t rank, ddp_status status,
-                   const struct ddp_error *error)
-{
-    world->reports[rank].status = status;
-    world->reports[rank].error = *error;
-}
-
 static void expect_all(const struct world *world, ddp_status status, const char *text)
 {
     for (uint32_t rank = 0; rank < world->nranks; rank++) {
@@ -370,7 +363,7 @@ static void reduce_and_report(struct world *world, struct rig *rig, void *buffer
     CU(rig->cuda.stream_synchronize(rig->stream));
     if (status == DDP_OK)
         status = ddp_comm_check(rig->device, &error);
-    report(world, rig->rank, status, &error);
+    world_report(world, rig->rank, status, &error);
 }
 
 static void use_both_kinds(struct world *world, uint32_t rank, ddp_comm *comm)

@@ -25,20 +25,6 @@
 
 enum { COUNT = 50000, LONG_MS = 60 * 1000, SOON_US = 30 * 1000 * 1000, VICTIM = 1, DEEP = 4096 };
 
-static void report(struct world *world, uint32_t rank, ddp_status status,
-                   const struct ddp_error *error)
-{
-    struct report *place = &world->reports[rank];
-    place->status = status;
-    place->error = *error;
-    atomic_store(&place->at_us, now_us());
-}
-
-static void step(struct world *world, uint32_t rank)
-{
-    atomic_fetch_add(&world->reports[rank].steps, 1);
-}
-
 static ddp_status receive(ddp_comm *comm, uint32_t from, struct ddp_error *error)
 {
     float value;
@@ -90,9 +76,9 @@ static void in_the_ring(struct world *world, uint32_t rank, ddp_comm *comm)
         status = ddp_all_reduce(comm, values, values, COUNT, DDP_FLOAT32, DDP_MAX, NULL, &error);
         if (rank == VICTIM && atomic_load(&world->reports[rank].steps) == 2)
             births[world->stage]();
-        step(world, rank);
+        world_step(world, rank);
     } while (status == DDP_OK);
-    report(world, rank, status, &error);
+    world_report(world, rank, status, &error);
 }
 
 /* The others have no edge of this kind to it yet, and it never lets them in. */
@@ -101,12 +87,12 @@ static void on_the_way_to_it(struct world *world, uint32_t rank, ddp_comm *comm)
     struct ddp_error error = {0};
     if (rank == VICTIM)
         births[world->stage]();
-    step(world, rank);
+    world_step(world, rank);
     if (rank == VICTIM)
         for (;;)
             pause();
     ddp_status status = receive(comm, VICTIM, &error);
-    report(world, rank, status, &error);
+    world_report(world, rank, status, &error);
 }
 
 /* They have met, and wait for a second message. */
@@ -122,14 +108,14 @@ static void in_a_message(struct world *world, uint32_t rank, ddp_comm *comm)
             if (peer != VICTIM)
                 world_await_steps(world, peer, 1);
         births[world->stage]();
-        step(world, rank);
+        world_step(world, rank);
         for (;;)
             pause();
     }
     CHECK_OK(receive(comm, VICTIM, err));
-    step(world, rank);
+    world_step(world, rank);
     ddp_status status = receive(comm, VICTIM, &error);
-    report(world, rank, status, &error);
+    world_report(world, rank, status, &error);
 }
 
 static const struct {
@@ -369,7 +355,7 @@ static void one_execs(struct world *world, uint32_t rank, ddp_comm *comm)
     }
     while (status == DDP_OK)
         status = ddp_barrier(comm, NULL, &error);
-    report(world, rank, status, &error);
+    world_report(world, rank, status, &error);
 }
 
 START_TEST(a_rank_that_execs_is_not_called_dead)

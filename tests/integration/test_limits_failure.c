@@ -17,15 +17,6 @@
 
 enum { RANKS = 4, POOR = 1, LONG_MS = 60 * 1000, DOOR_MS = 4000, ROOMS = 6, INIT_ROOMS = 24 };
 
-static void report(struct world *world, uint32_t rank, ddp_status status,
-                   const struct ddp_error *error)
-{
-    struct report *place = &world->reports[rank];
-    place->status = status;
-    place->error = *error;
-    atomic_store(&place->at_us, now_us());
-}
-
 /* From now on this process may have @room more descriptors. */
 static void leave_room(unsigned room)
 {
@@ -60,7 +51,7 @@ static void meet(struct world *world, uint32_t rank, ddp_comm *comm)
         status = ddp_barrier(comm, NULL, &error);
     if (status == DDP_OK && rank == (sends ? 3 : POOR))
         status = ddp_recv(comm, &value, 1, DDP_FLOAT32, sends ? POOR : 3, NULL, &error);
-    report(world, rank, status, &error);
+    world_report(world, rank, status, &error);
 }
 
 static void expect_shortage(const struct world *world, uint32_t rank)
@@ -114,7 +105,7 @@ START_TEST(too_few_descriptors_are_named_by_init)
             ddp_comm *comm;
             leave_room(room);
             ddp_status status = ddp_comm_init(&options, &comm, &error);
-            report(&world, 0, status, &error);
+            world_report(&world, 0, status, &error);
             _exit(0);
         }
         world_join(&world);
@@ -176,7 +167,7 @@ static void send_under_a_limit(struct world *world, uint32_t rank, ddp_comm *com
         status = ddp_send(comm, &value, 1, DDP_FLOAT32, 3, NULL, &error);
     else if (status == DDP_OK)
         status = ddp_barrier(comm, NULL, &error);
-    report(world, rank, status, &error);
+    world_report(world, rank, status, &error);
 }
 
 START_TEST(a_limit_on_files_that_comes_later_is_named)
@@ -219,7 +210,7 @@ static void one_is_cut_off(struct world *world, uint32_t rank, ddp_comm *comm)
     }
     if (status == DDP_OK)
         status = ddp_barrier(comm, NULL, &error);
-    report(world, rank, status, &error);
+    world_report(world, rank, status, &error);
     atomic_fetch_add(world->counter, 1);
 }
 

@@ -12,15 +12,6 @@
 
 enum { COUNT = 30000, LONG_MS = 60 * 1000, SMALLEST = 3, SIZES = WORLD_MAX - SMALLEST + 1 };
 
-static void report(struct world *world, uint32_t rank, ddp_status status,
-                   const struct ddp_error *error)
-{
-    struct report *place = &world->reports[rank];
-    place->status = status;
-    place->error = *error;
-    atomic_store(&place->at_us, now_us());
-}
-
 /* world->stage is the rank between the two. */
 static uint32_t before(const struct world *world)
 {
@@ -78,7 +69,7 @@ static void go_on(struct world *world, uint32_t rank, ddp_comm *comm)
             status = ddp_all_reduce(comm, values, in, COUNT, DDP_FLOAT32, DDP_MAX, NULL, &error);
         atomic_fetch_add(&world->reports[rank].steps, 1);
     } while (status == DDP_OK);
-    report(world, rank, status, &error);
+    world_report(world, rank, status, &error);
 }
 
 /* Worlds of 3 to 8, over both transports, each rank between the two in turn. */
@@ -107,14 +98,14 @@ static void ask_who_has_left(struct world *world, uint32_t rank, ddp_comm *comm)
     atomic_fetch_add(&world->reports[rank].steps, 1);
     if (rank != world->stage) {
         ddp_status status = ddp_barrier(comm, NULL, &error);
-        report(world, rank, status, &error);
+        world_report(world, rank, status, &error);
         return;
     }
     while (atomic_load(world->counter) == 0)
         poll(NULL, 0, 1);
     uint32_t other = (rank + 2) % world->nranks;
     ddp_status status = ddp_recv(comm, &value, 1, DDP_FLOAT32, other, NULL, &error);
-    report(world, rank, status, &error);
+    world_report(world, rank, status, &error);
 }
 
 START_TEST(who_has_left_on_their_account_is_not_named)

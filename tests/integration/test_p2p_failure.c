@@ -29,20 +29,6 @@ static float *large_buffer(void)
     return buffer;
 }
 
-static void report(struct world *world, uint32_t rank, ddp_status status,
-                   const struct ddp_error *error)
-{
-    struct report *place = &world->reports[rank];
-    place->status = status;
-    place->error = *error;
-    atomic_store(&place->at_us, now_us());
-}
-
-static void step(struct world *world, uint32_t rank)
-{
-    atomic_fetch_add(&world->reports[rank].steps, 1);
-}
-
 static ddp_status receive(ddp_comm *comm, uint32_t from, struct ddp_error *error)
 {
     float value;
@@ -56,26 +42,26 @@ static ddp_status receive(ddp_comm *comm, uint32_t from, struct ddp_error *error
 static void all_wait_for_it(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     struct ddp_error error = {0};
-    step(world, rank);
+    world_step(world, rank);
     if (rank == VICTIM)
         for (;;)
             pause();
     ddp_status status = receive(comm, VICTIM, &error);
-    report(world, rank, status, &error);
+    world_report(world, rank, status, &error);
 }
 
 /* One waits for it, for whom it is no neighbour; the others wait for that one, or for all. */
 static void one_waits_for_it(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     struct ddp_error error = {0};
-    step(world, rank);
+    world_step(world, rank);
     if (rank == VICTIM)
         for (;;)
             pause();
     ddp_status status = rank == 0   ? receive(comm, VICTIM, &error)
                         : rank == 3 ? receive(comm, 0, &error)
                                     : ddp_barrier(comm, NULL, &error);
-    report(world, rank, status, &error);
+    world_report(world, rank, status, &error);
 }
 
 /* Each waits for the next one, and the last for the victim. */
@@ -83,12 +69,12 @@ static void a_chain_waits_for_it(struct world *world, uint32_t rank, ddp_comm *c
 {
     static const uint32_t next[] = {3, 4, VICTIM, 1, VICTIM};
     struct ddp_error error = {0};
-    step(world, rank);
+    world_step(world, rank);
     if (rank == VICTIM)
         for (;;)
             pause();
     ddp_status status = receive(comm, next[rank], &error);
-    report(world, rank, status, &error);
+    world_report(world, rank, status, &error);
 }
 
 /* In the middle of large messages. */
@@ -101,9 +87,9 @@ static void it_sends(struct world *world, uint32_t rank, ddp_comm *comm)
         status = rank == VICTIM ? ddp_send(comm, buffer, LARGE, DDP_FLOAT32, 0, NULL, &error)
                  : rank == 0    ? ddp_recv(comm, buffer, LARGE, DDP_FLOAT32, VICTIM, NULL, &error)
                                 : ddp_barrier(comm, NULL, &error);
-        step(world, rank);
+        world_step(world, rank);
     } while (status == DDP_OK);
-    report(world, rank, status, &error);
+    world_report(world, rank, status, &error);
     free(buffer);
 }
 
@@ -116,9 +102,9 @@ static void it_receives(struct world *world, uint32_t rank, ddp_comm *comm)
         status = rank == VICTIM ? ddp_recv(comm, buffer, LARGE, DDP_FLOAT32, 4, NULL, &error)
                  : rank == 4    ? ddp_send(comm, buffer, LARGE, DDP_FLOAT32, VICTIM, NULL, &error)
                                 : receive(comm, 4, &error);
-        step(world, rank);
+        world_step(world, rank);
     } while (status == DDP_OK);
-    report(world, rank, status, &error);
+    world_report(world, rank, status, &error);
     free(buffer);
 }
 
@@ -137,9 +123,9 @@ static void all_go_on(struct world *world, uint32_t rank, ddp_comm *comm)
             status = ddp_recv(comm, in, 30000, DDP_FLOAT32, from, NULL, &error);
         if (status == DDP_OK)
             status = ddp_all_reduce(comm, in, in, 30000, DDP_FLOAT32, DDP_MAX, NULL, &error);
-        step(world, rank);
+        world_step(world, rank);
     } while (status == DDP_OK);
-    report(world, rank, status, &error);
+    world_report(world, rank, status, &error);
     struct ddp_error again;
     CHECK(ddp_send(comm, out, 1, DDP_FLOAT32, (rank + 1) % world->nranks, NULL, &again) == status);
     CHECK(strcmp(again.msg, error.msg) == 0);
@@ -243,7 +229,7 @@ static void call_something_else(struct world *world, uint32_t rank, ddp_comm *co
                           world->stage == 0 ? DDP_FLOAT32 : DDP_INT32, 0, NULL, &error);
     if (status == DDP_OK) /* who has sent hears of it later */
         status = ddp_barrier(comm, NULL, &error);
-    report(world, rank, status, &error);
+    world_report(world, rank, status, &error);
 }
 
 START_TEST(a_mismatch_names_both_calls)
@@ -268,7 +254,7 @@ static void both_send(struct world *world, uint32_t rank, ddp_comm *comm)
     float *buffer = large_buffer();
     struct ddp_error error = {0};
     ddp_status status = ddp_send(comm, buffer, LARGE, DDP_FLOAT32, 1 - rank, NULL, &error);
-    report(world, rank, status, &error);
+    world_report(world, rank, status, &error);
     free(buffer);
 }
 
@@ -313,7 +299,7 @@ static void abort_a_wait(struct world *world, uint32_t rank, ddp_comm *comm)
     }
     atomic_fetch_add(world->counter, rank < 2);
     ddp_status status = rank < 2 ? receive(comm, 3, &error) : ddp_barrier(comm, NULL, &error);
-    report(world, rank, status, &error);
+    world_report(world, rank, status, &error);
 }
 
 START_TEST(abort_reaches_who_waits_for_a_message)
@@ -341,7 +327,7 @@ static void send_to_one_that_has_left(struct world *world, uint32_t rank, ddp_co
         status = ddp_send(comm, &value, 1, DDP_FLOAT32, VICTIM, NULL, &error);
         poll(NULL, 0, 1);
     } while (status == DDP_OK);
-    report(world, rank, status, &error);
+    world_report(world, rank, status, &error);
 }
 
 START_TEST(sending_to_one_that_has_left_fails)
@@ -360,7 +346,7 @@ END_TEST
 static void meet_late(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     float value = 0;
-    step(world, rank);
+    world_step(world, rank);
     while (rank != 0 && atomic_load(world->counter) == 0)
         poll(NULL, 0, 1);
     for (uint32_t other = 1; other < world->nranks; other++) {

@@ -67,6 +67,20 @@ static void end_process(pid_t *pid)
     *pid = 0;
 }
 
+void world_report(struct world *world, uint32_t rank, ddp_status status,
+                  const struct ddp_error *error)
+{
+    struct report *place = &world->reports[rank];
+    place->status = status;
+    place->error = *error;
+    atomic_store(&place->at_us, now_us());
+}
+
+void world_step(struct world *world, uint32_t rank)
+{
+    atomic_fetch_add(&world->reports[rank].steps, 1);
+}
+
 void world_kill_rank(struct world *world, uint32_t rank)
 {
     end_process(&world->pids[rank]);

@@ -69,6 +69,11 @@ void world_join(struct world *world);
 void world_join_rank(struct world *world, uint32_t rank);
 void world_run(struct world *world, rank_body *body);
 
+/* In the process of @rank: how its call ended, and when; or one more of whatever it counts. */
+void world_report(struct world *world, uint32_t rank, ddp_status status,
+                  const struct ddp_error *error);
+void world_step(struct world *world, uint32_t rank);
+
 /* Kill one and reap it. */
 void world_kill_rank(struct world *world, uint32_t rank);
 

@@ -4,9 +4,9 @@
 #include "check_main.h"
 #include "clock.h"
 #include "gpu_count.h"
+#include "tree.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,17 +36,9 @@ static void setup(void)
     say("gpus", "GPU-aaaaaaaa NVIDIA T9\nGPU-bbbbbbbb NVIDIA T9\n");
 }
 
-static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *at)
-{
-    (void)info;
-    (void)type;
-    (void)at;
-    return remove(path);
-}
-
 static void teardown(void)
 {
-    ck_assert_int_eq(nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS), 0);
+    ck_assert_int_eq(tree_remove(folder), 0);
     ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), -1);
     ck_assert_int_eq(errno, ECHILD);
 }

@@ -12,10 +12,10 @@
 #include "membership.h"
 #include "outcome.h"
 #include "reap.h"
+#include "tree.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,18 +139,10 @@ static void prepare(void)
     ck_assert_int_eq(uv_loop_init(&loop), 0);
 }
 
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
-
 static void clean_up(void)
 {
     int left = rmdir(temporary);
-    nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    tree_remove(dir);
     ck_assert_int_eq(left, 0); /* no temporary file stays behind */
 }
 

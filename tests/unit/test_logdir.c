@@ -5,9 +5,9 @@
 #include "failmem.h"
 #include "logdir.h"
 #include "mem.h"
+#include "tree.h"
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,14 +15,6 @@
 #include <unistd.h>
 
 static char base[] = "/tmp/test_logdir_XXXXXX";
-
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
 
 static void make_base(void)
 {
@@ -32,7 +24,7 @@ static void make_base(void)
 
 static void remove_base(void)
 {
-    nftw(base, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    tree_remove(base);
 }
 
 static void has_mode(const char *path, mode_t mode)
