@@ -328,7 +328,7 @@ class Destinations(DdprunCase):
 
     def test_logs_without_a_place_are_kept_and_the_place_is_said(self):
         job = self.run_job('--redirects=1', 'sh', '-c', self.WRITE)
-        place = re.match(rf"ddprun: logs are kept in '({self.tmp}/ddprun_\w+)'; --log-dir", job.err)
+        place = re.match(rf"ddprun: logs are kept in '({self.tmp}/ddprun_[^'/]+)'; --log-dir", job.err)
         self.assertTrue(place, job.err)
         kept = Path(place[1])
         self.assertEqual((kept / 'attempt_0/0/stdout.log').read_text(), 'o0\n')
