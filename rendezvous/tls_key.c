@@ -48,12 +48,12 @@ static char *next_word(char **text)
     return strsep(text, " ");
 }
 
-/* 1 to 16 digits, as they are put. */
+/* 1 to 16 digits. */
 static bool parse_hex(const char *text, uint64_t *ret)
 {
     static const char digits[] = "0123456789abcdef";
     size_t len = strlen(text);
-    if (len == 0 || len > 16 || (len > 1 && *text == '0'))
+    if (len == 0 || len > 16)
         return false;
     *ret = 0;
     for (size_t i = 0; i < len; i++) {
@@ -65,6 +65,7 @@ static bool parse_hex(const char *text, uint64_t *ret)
     return true;
 }
 
+/* There is one name for each identity: the one that put_name() gives it. */
 static bool get_name(const uint8_t *name, size_t len, struct ddpi_identity *ret)
 {
     char text[DDPI_TLS_IDENTITY_MAX + 1], *rest = text + strlen(prefix);
@@ -88,8 +89,10 @@ static bool get_name(const uint8_t *name, size_t len, struct ddpi_identity *ret)
             return false;
         memcpy(who.job, job, strlen(job) + 1);
     }
+    struct ddpi_tls_key again;
+    put_name(&who, &again);
     *ret = who;
-    return true;
+    return again.identity_len == len && memcmp(again.identity, name, len) == 0;
 }
 
 bool ddpi_tls_key_find(const struct ddpi_credential *token, uint64_t store, const uint8_t *name,

@@ -81,6 +81,8 @@ START_TEST(what_nobody_is_called)
                                         "ddprun 1 agent - 0 fedcba98765432100",
                                         "ddprun 1 agent  0 0",
                                         "ddprun 1 agent - -1 0",
+                                        "ddprun 1 agent - 00 0",
+                                        "ddprun 1 agent - 07 0",
                                         "ddprun 1 agent - 9223372036854775808 0",
                                         "ddprun 1 agent - 0x1 0",
                                         "ddprun 1 agent .j 0 0",
