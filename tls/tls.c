@@ -262,10 +262,8 @@ static ddp_status look_at(struct ddpi_tls *tls, int result, struct ddp_error *er
     case SSL_ERROR_WANT_WRITE:
         return DDP_OK;
     case SSL_ERROR_ZERO_RETURN:
-        tls->ended = true;
         return ddpi_error_set(err, DDP_E_CLOSED, "the peer closed the connection");
     default:
-        tls->ended = true;
         return say_failed(tls, err);
     }
 }
@@ -286,7 +284,6 @@ static ddp_status shake_hands(struct ddpi_tls *tls, struct ddp_error *err)
     }
     if (result != 1 && tls->taken <= DDPI_TLS_HANDSHAKE_MAX)
         return DDP_OK;
-    tls->ended = true;
     return result == 1
                ? ddpi_error_set(err, DDP_E_DENIED,
                                 "TLS: the peer does not prove that it has the key")
@@ -331,15 +328,11 @@ static ddp_status say_ended(struct ddp_error *err)
     return ddpi_error_set(err, DDP_E_CLOSED, "TLS: the connection has ended");
 }
 
-ddp_status ddpi_tls_take(struct ddpi_tls *tls, const void *bytes, size_t len,
-                         struct ddpi_buf *plain, struct ddpi_buf *wire, struct ddp_error *err)
+static ddp_status take(struct ddpi_tls *tls, const void *bytes, size_t len, struct ddpi_buf *plain,
+                       struct ddpi_buf *wire, struct ddp_error *err)
 {
-    if (tls->ended)
-        return say_ended(err);
-    if (len > INT_MAX || tls->lib->BIO_write(tls->in, bytes, (int)len) != (int)len) {
-        tls->ended = true;
+    if (len > INT_MAX || tls->lib->BIO_write(tls->in, bytes, (int)len) != (int)len)
         return ddpi_error_nomem(err, len);
-    }
     ddp_status status = DDP_OK;
     if (!tls->open) {
         tls->taken += len;
@@ -347,10 +340,18 @@ ddp_status ddpi_tls_take(struct ddpi_tls *tls, const void *bytes, size_t len,
     }
     if (status == DDP_OK && tls->open)
         status = read_all(tls, plain, err);
-    if (!drain(tls, wire) && status == DDP_OK) {
-        tls->ended = true;
+    if (!drain(tls, wire) && status == DDP_OK)
         status = ddpi_error_nomem(err, len);
-    }
+    return status;
+}
+
+ddp_status ddpi_tls_take(struct ddpi_tls *tls, const void *bytes, size_t len,
+                         struct ddpi_buf *plain, struct ddpi_buf *wire, struct ddp_error *err)
+{
+    if (tls->ended)
+        return say_ended(err);
+    ddp_status status = take(tls, bytes, len, plain, wire, err);
+    tls->ended = status != DDP_OK; /* also where what has come was lost for want of memory */
     return status;
 }
 

@@ -3,6 +3,7 @@
  * keys, and what only looks like an end.
  */
 #include "check_main.h"
+#include "failmem.h"
 #include "tls.h"
 
 #include <link.h>
@@ -424,6 +425,72 @@ START_TEST(what_does_not_fit_is_no_loss_of_sense)
 }
 END_TEST
 
+/* --- without memory --- */
+
+/* The client says @words, as soon as it can; up to the first call that fails, which is one of
+ * *@ret_side. */
+static ddp_status converse(struct pair *pair, struct ddpi_buf *words, struct ddpi_tls **ret_side)
+{
+    ddp_status status = DDP_OK;
+    while (status == DDP_OK) {
+        bool at_server = ddpi_buf_len(&pair->to_server) > 0;
+        if (at_server || ddpi_buf_len(&pair->to_client) > 0) {
+            *ret_side = at_server ? pair->server : pair->client;
+            status = arrive(pair, at_server, 1000);
+        } else if (ddpi_buf_len(words) > 0) {
+            *ret_side = pair->client;
+            status = ddpi_tls_put(pair->client, words, SIZE_MAX, &pair->to_server, &err);
+        } else {
+            break;
+        }
+    }
+    return status;
+}
+
+/* The @successes-th allocation fails, and no other; false: there are not so many. */
+static bool fails_at(unsigned successes)
+{
+    struct ddpi_tls_engine *own = NULL;
+    struct pair pair = {.keys = {.key = key_of("a", 7)}};
+    struct ddpi_tls *side = NULL;
+    static const uint8_t many[DDPI_TLS_RECORD_MAX + 1000];
+    struct ddpi_buf words;
+    ddpi_buf_init(&words, sizeof many);
+    ck_assert(ddpi_buf_append(&words, many, sizeof many));
+    ddpi_buf_init(&pair.to_server, WIRE_MAX);
+    ddpi_buf_init(&pair.to_client, WIRE_MAX);
+    ddpi_buf_init(&pair.at_server, WIRE_MAX);
+    ddpi_buf_init(&pair.at_client, WIRE_MAX);
+    failmem_start_some(successes, 1);
+    ddp_status status = ddpi_tls_engine_create(&own, &err);
+    if (status == DDP_OK)
+        status = ddpi_tls_connect(own, &pair.keys.key, &pair.client, &err);
+    if (status == DDP_OK)
+        status = ddpi_tls_accept(own, find, &pair.keys, &pair.server, &err);
+    if (status == DDP_OK)
+        status = converse(&pair, &words, &side);
+    bool failed = failmem_stop();
+    ck_assert_int_eq(status, failed ? DDP_E_NOMEM : DDP_OK);
+    ck_assert(!failed || strstr(err.msg, "memory") != NULL);
+    if (failed && side != NULL) /* a part of what was said is lost: nothing may follow it */
+        ck_assert_int_eq(ddpi_tls_take(side, "", 0, &pair.at_server, &pair.to_client, &err),
+                         DDP_E_CLOSED);
+    ck_assert(failed || ddpi_buf_len(&pair.at_server) == sizeof many);
+    ddpi_buf_finish(&words);
+    finish(&pair);
+    ddpi_tls_engine_destroy(own);
+    return failed;
+}
+
+START_TEST(whichever_allocation_fails)
+{
+    unsigned count = 0;
+    while (fails_at(count))
+        count++;
+    ck_assert_uint_gt(count, 8); /* the engine, both sides, and what they say */
+}
+END_TEST
+
 /* --- who does not ask for it --- */
 
 static int find_ssl(struct dl_phdr_info *info, size_t size, void *ctx)
@@ -476,5 +543,8 @@ Suite *test_suite(void)
     tcase_add_test(ends, nobody_between_can_say_that_it_ends);
     tcase_add_test(ends, what_does_not_fit_is_no_loss_of_sense);
     suite_add_tcase(suite, ends);
+    TCase *memory = tcase_create("memory");
+    tcase_add_test(memory, whichever_allocation_fails);
+    suite_add_tcase(suite, memory);
     return suite;
 }
