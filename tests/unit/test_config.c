@@ -36,7 +36,7 @@ START_TEST(no_launcher_is_a_world_of_one)
     ck_assert_str_eq(config.name, "world");
     ck_assert_uint_eq(config.timeout_ms, 600000);
     ck_assert_uint_eq(config.init_timeout_ms, 600000);
-    ck_assert(!config.force_tcp);
+    ck_assert(!config.force_tcp && !config.tls && !config.tls_ranks);
     ck_assert_int_eq(config.algorithm, DDP_ALGORITHM_AUTO);
 }
 END_TEST
@@ -45,7 +45,8 @@ START_TEST(everything_from_the_environment)
 {
     SET("RANK", "3", "WORLD_SIZE", "8", "DDPRUN_STORE", "10.0.0.1:29400", "DDPRUN_STORE_PREFIX",
         "job/2/", "DDP_TIMEOUT", "1.5s", "DDP_INIT_TIMEOUT", "2m", "DDP_FORCE_TCP", "true",
-        "DDPRUN_TOKEN_FD", "3", "DDPRUN_RANK_KEY_FD", "5", "DDP_ALGORITHM", "direct");
+        "DDPRUN_TOKEN_FD", "3", "DDPRUN_RANK_KEY_FD", "5", "DDP_ALGORITHM", "direct", "DDPRUN_TLS",
+        "1", "DDPRUN_TLS_RANKS", "1");
     struct ddpi_config config;
     ck_assert_int_eq(ddpi_config_load(NULL, test_env, &config, NULL), DDP_OK);
     ck_assert_uint_eq(config.rank, 3);
@@ -58,6 +59,21 @@ START_TEST(everything_from_the_environment)
     ck_assert_int_eq(config.algorithm, DDP_ALGORITHM_DIRECT);
     ck_assert_int_eq(config.token_fd, 3);
     ck_assert_int_eq(config.rank_key_fd, 5);
+    ck_assert(config.tls && config.tls_ranks);
+}
+END_TEST
+
+/* Each by itself: one is about the store, the other about ranks. */
+START_TEST(tls_with_the_store_and_tls_between_ranks)
+{
+    struct ddpi_config config;
+    SET("RANK", "0", "WORLD_SIZE", "2", "DDPRUN_STORE", "a:1", "DDPRUN_TLS", "true",
+        "DDPRUN_TLS_RANKS", "false");
+    ck_assert_int_eq(ddpi_config_load(NULL, test_env, &config, NULL), DDP_OK);
+    ck_assert(config.tls && !config.tls_ranks);
+    SET("RANK", "0", "WORLD_SIZE", "2", "DDPRUN_STORE", "a:1", "DDPRUN_TLS_RANKS", "1");
+    ck_assert_int_eq(ddpi_config_load(NULL, test_env, &config, NULL), DDP_OK);
+    ck_assert(!config.tls && config.tls_ranks);
 }
 END_TEST
 
@@ -65,7 +81,8 @@ START_TEST(options_come_first)
 {
     SET("RANK", "nonsense", "WORLD_SIZE", "8", "DDPRUN_STORE", "a:1", "DDP_TIMEOUT", "nonsense",
         "DDP_FORCE_TCP", "nonsense", "DDPRUN_TOKEN_FD", "nonsense", "DDPRUN_RANK_KEY_FD",
-        "nonsense", "DDP_ALGORITHM", "nonsense");
+        "nonsense", "DDP_ALGORITHM", "nonsense", "DDPRUN_TLS", "nonsense", "DDPRUN_TLS_RANKS",
+        "nonsense");
     const struct ddp_comm_options options = {.size = sizeof options,
                                              .store_endpoint = "b:2",
                                              .name = "evaluation",
@@ -84,8 +101,9 @@ START_TEST(options_come_first)
     ck_assert_uint_eq(config.init_timeout_ms, 10);
     ck_assert_uint_eq(config.timeout_ms, 20);
     ck_assert_int_eq(config.algorithm, DDP_ALGORITHM_RING);
-    ck_assert_int_eq(config.token_fd, 0);    /* it is for the launcher's store, */
-    ck_assert_int_eq(config.rank_key_fd, 0); /* and this for who meets there */
+    ck_assert_int_eq(config.token_fd, 0);        /* it is for the launcher's store, */
+    ck_assert_int_eq(config.rank_key_fd, 0);     /* and this for who meets there, */
+    ck_assert(!config.tls && !config.tls_ranks); /* as is TLS, whose keys follow from them */
 }
 END_TEST
 
@@ -112,6 +130,9 @@ static const struct {
      "DDPRUN_TOKEN_FD"},
     {{"RANK", "0", "WORLD_SIZE", "2", "DDPRUN_STORE", "a:1", "DDPRUN_RANK_KEY_FD", "x"},
      "DDPRUN_RANK_KEY_FD"},
+    {{"RANK", "0", "WORLD_SIZE", "2", "DDPRUN_STORE", "a:1", "DDPRUN_TLS", "yes"}, "DDPRUN_TLS"},
+    {{"RANK", "0", "WORLD_SIZE", "2", "DDPRUN_STORE", "a:1", "DDPRUN_TLS_RANKS", ""},
+     "DDPRUN_TLS_RANKS"},
 };
 
 START_TEST(malformed_variables_are_named)
@@ -149,6 +170,7 @@ Suite *test_suite(void)
     TCase *tcase = tcase_create("load");
     tcase_add_test(tcase, no_launcher_is_a_world_of_one);
     tcase_add_test(tcase, everything_from_the_environment);
+    tcase_add_test(tcase, tls_with_the_store_and_tls_between_ranks);
     tcase_add_test(tcase, options_come_first);
     tcase_add_loop_test(tcase, malformed_variables_are_named, 0,
                         (int)(sizeof refused / sizeof *refused));

@@ -33,6 +33,8 @@ static const struct placement place = {
     .signals_to_handle = "SIGTERM,SIGINT",
     .token_fd = 3,
     .rank_key_fd = 5,
+    .tls = true,
+    .tls_ranks = true,
 };
 
 static const char *const no_entries[] = {NULL};
@@ -94,6 +96,8 @@ static const struct {
     {"DDPRUN_STORE_PREFIX", "g1/"},
     {"DDPRUN_TOKEN_FD", "3"},
     {"DDPRUN_RANK_KEY_FD", "5"},
+    {"DDPRUN_TLS", "1"},
+    {"DDPRUN_TLS_RANKS", "1"},
     {"DDPRUN_LIFE_FD", "4"},
     {"DDPRUN_LIFE_SLOT", "1"},
     {"PMI_FD", "5"},
@@ -147,6 +151,22 @@ START_TEST(the_key_of_an_outer_job_is_taken_away)
     char **envp = env_of(&without, inherited);
     ck_assert_ptr_null(value(envp, "DDPRUN_TOKEN_FD"));
     ck_assert_ptr_null(value(envp, "DDPRUN_RANK_KEY_FD"));
+    placement_env_free(envp);
+}
+END_TEST
+
+START_TEST(tls_is_said_where_it_is_asked_for)
+{
+    static const char *const inherited[] = {"DDPRUN_TLS=0", "DDPRUN_TLS_RANKS=0", NULL};
+    char **envp = env_of(&place, inherited);
+    ck_assert_str_eq(value(envp, "DDPRUN_TLS"), "1");
+    ck_assert_str_eq(value(envp, "DDPRUN_TLS_RANKS"), "1");
+    placement_env_free(envp);
+    struct placement half = place;
+    half.tls_ranks = false;
+    envp = env_of(&half, no_entries);
+    ck_assert_str_eq(value(envp, "DDPRUN_TLS"), "1");
+    ck_assert_ptr_null(value(envp, "DDPRUN_TLS_RANKS"));
     placement_env_free(envp);
 }
 END_TEST
@@ -352,6 +372,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, every_variable_and_nothing_else);
     tcase_add_test(tcase, inherited_entries_are_replaced_once_and_others_stay);
     tcase_add_test(tcase, the_key_of_an_outer_job_is_taken_away);
+    tcase_add_test(tcase, tls_is_said_where_it_is_asked_for);
     tcase_add_test(tcase, threads_and_nccl_are_the_users_choice);
     tcase_add_test(tcase, no_error_file_is_an_empty_variable);
     tcase_add_test(tcase, devices_are_inherited_unless_virtual);
