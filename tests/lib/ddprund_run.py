@@ -4,11 +4,16 @@ import json
 import os
 import socket
 import subprocess
+import unittest
 
 from ddprun_run import DEADLINE, ROOT, DdprunCase, wait_until
 
 DDPRUND = os.environ.get('DDPRUND', str(ROOT / 'build' / 'cmd' / 'ddprund'))
 DDPCTL = os.environ.get('DDPCTL', str(ROOT / 'build' / 'cmd' / 'ddpctl'))
+
+HAS_TLS = os.environ.get('DDPRUN_HAS_TLS', '1') == '1'
+
+needs_tls = unittest.skipUnless(HAS_TLS, 'built without TLS (the build option tls)')
 
 USAGE, UNREACHABLE, TIMEOUT, DENIED, CONFIG = 2, 69, 75, 77, 78
 

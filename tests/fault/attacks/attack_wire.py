@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / 'lib'))
 from ddprun_run import DEADLINE, probe, wait_until
-from ddprund_run import CONFIG, DDPCTL, DDPRUND, DENIED, DdprundCase, connect
+from ddprund_run import (CONFIG, DDPCTL, DDPRUND, DENIED, HAS_TLS, DdprundCase, connect, needs_tls)
 from nodes import NotPermitted, Wires
 
 SECRET_KEY, SECRET_VALUE = b'the-key-nobody-sees', b'the-value-nobody-sees' * 100
@@ -96,6 +96,7 @@ class WireCase(DdprundCase):
         return path
 
 
+@needs_tls
 class Secrets(WireCase):
     def spoken(self, *words):
         """What a relay sees of a key and a value that are set and got."""
@@ -148,6 +149,7 @@ class Secrets(WireCase):
         self.stop(secret)
 
 
+@needs_tls
 class Ranks(WireCase):
     """Ranks that talk through TCP, as on two machines. That nobody between reads what they say is in
     tests/unit/test_edge.c."""
@@ -174,6 +176,7 @@ class Ranks(WireCase):
         self.assertIn('TLS between ranks (DDPRUN_TLS_RANKS) takes the key', job.err)
 
 
+@needs_tls
 class Changes(WireCase):
     def test_whoever_changes_a_byte_is_noticed(self):
         job = self.serve('--tls')
@@ -288,6 +291,7 @@ class Strangers(WireCase):
                 got.extend(more)
             return bytes(got)
 
+    @needs_tls
     def test_a_greeting_without_an_end(self):
         job = self.serve('--tls', '--greeting-timeout=300ms')
         self.assertEqual(self.ended(job, b'\x16'), b'')
@@ -297,6 +301,7 @@ class Strangers(WireCase):
         job.read_until('more than is needed')
         self.stop(job)
 
+    @needs_tls
     def test_bytes_that_mean_nothing(self):
         job = self.serve('--tls')
         for record in (bytes(64), b'\x01' + bytes(63), b'\x01\x00\x00\x3c' + bytes(60)):
@@ -312,6 +317,25 @@ class Strangers(WireCase):
         self.stop(job)
 
 
+@unittest.skipIf(HAS_TLS, 'built with TLS')
+class Without(WireCase):
+    """A build that has no TLS says so, and does nothing in clear instead."""
+
+    def test_it_is_refused(self):
+        sentence = 'TLS is asked for, and ddprun was built without it'
+        job = self.daemon('--tls', '--listen=127.0.0.1:0')
+        self.assertEqual(job.wait(), CONFIG)
+        self.assertIn(sentence, job.err)
+        job = self.serve()
+        relay = self.relay(job.endpoints[0])
+        code, _, err = self.ctl(relay.endpoint, '--tls', 'set', SECRET_KEY.decode(), 'x')
+        self.assertNotEqual(code, 0)
+        self.assertIn(sentence, err)
+        self.assertEqual(bytes(relay.seen['up']), b'')
+        self.stop(job)
+
+
+@needs_tls
 class Elsewhere(WireCase):
     """A store that other machines reach: here, another namespace."""
 
