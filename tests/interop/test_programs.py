@@ -104,6 +104,17 @@ class Programs(unittest.TestCase):
                 self.assertTrue(expected[0])
                 self.assertEqual(self.below_torchrun(program, [DDPRUN, ranks]), expected)
 
+    def test_live_bars_of_rich(self):
+        bar = Program('rich', 2, [str(HERE / 'programs' / 'rich_bar.py')])
+        ranks = [DDPRUN, f'--nproc-per-node={bar.ranks}']
+        for launcher, redrawn in (ranks, False), ([*ranks, '--pty'], True):
+            with self.subTest(launcher):
+                done = self.run_below(launcher, bar)
+                self.assertEqual(done.returncode, 0, done.stdout)
+                self.assertGreaterEqual(done.stdout.count('100%'), bar.ranks, done.stdout)
+                self.assertEqual('\x1b[2Kepoch' in done.stdout, redrawn, done.stdout)
+                self.assertEqual(' 50%' in done.stdout, redrawn, done.stdout)
+
     @unittest.skipUnless(MPIEXEC and NETPIPE, 'MPICH or NetPIPE is missing; run scripts/setup interop')
     def test_of_mpi(self):
         library = subprocess.run(['/sbin/ldconfig', '-p'], check=True, capture_output=True, text=True).stdout
@@ -124,7 +135,7 @@ class Programs(unittest.TestCase):
 def is_complete():
     if not os.access(PYTHON, os.X_OK):
         return False
-    wanted = ('torch', 'accelerate', 'lightning', 'mpi4py')
+    wanted = ('torch', 'accelerate', 'lightning', 'mpi4py', 'rich')
     probe = f'import importlib.util as u; raise SystemExit(not all(u.find_spec(n) for n in {wanted!r}))'
     return subprocess.run([PYTHON, '-c', probe], timeout=DEADLINE).returncode == 0
 
