@@ -7,11 +7,14 @@ rank, and workers of a generation that were still there when the next had begun.
 """
 
 import atexit
+import ctypes
 import os
 import re
 import signal
 import socket
+import struct
 import subprocess
+import threading
 import time
 from collections import namedtuple
 
@@ -90,6 +93,34 @@ class NotPermitted(Exception):
     pass
 
 
+class Tap:
+    """What passes the switch, on all of its ports. The kernel keeps it until it is asked for."""
+
+    ETH_P_ALL, SOL_PACKET, PACKET_STATISTICS, SO_RCVBUFFORCE = 3, 263, 6, 33
+    MOST = 256 << 20
+
+    def __init__(self, opened):
+        self.socket = opened
+        opened.setsockopt(socket.SOL_SOCKET, self.SO_RCVBUFFORCE, self.MOST)
+        opened.setblocking(False)
+        self.seen = bytearray()
+
+    def saw(self, secret):
+        """Whether a packet had @secret in it; none has gone by unseen."""
+        try:
+            while True:
+                self.seen += self.socket.recv(1 << 17) + bytes(1)
+        except BlockingIOError:
+            pass
+        lost = self.socket.getsockopt(self.SOL_PACKET, self.PACKET_STATISTICS, 8)
+        if struct.unpack('II', lost)[1]:
+            raise AssertionError('the kernel has dropped packets of the tap')
+        return secret in self.seen
+
+    def close(self):
+        self.socket.close()
+
+
 class Wires:
     """A namespace for each node, and one for a switch with two halves. Their names bear our pid, so
     that those of a test that was killed can be found, and removed by the next."""
@@ -153,6 +184,20 @@ class Wires:
         """In its namespace, and with a host name of its own."""
         return ['nsenter', f'--net=/run/netns/{self._name(node)}', 'unshare', '--uts', 'sh', '-c',
                 'hostname "$0" && exec "$@"', node, *words]
+
+    def tap(self):
+        """Listen at the switch. A socket is of the namespace that its thread was in."""
+        opened = []
+
+        def enter():
+            with open(f'/run/netns/{self._name(self.SWITCH)}', encoding='ascii') as switch:
+                if ctypes.CDLL(None).setns(switch.fileno(), 0) == 0:
+                    opened.append(socket.socket(socket.AF_PACKET, socket.SOCK_RAW,
+                                                socket.htons(Tap.ETH_P_ALL)))
+        thread = threading.Thread(target=enter)
+        thread.start()
+        thread.join()
+        return Tap(opened[0])
 
     def cut(self, *nodes):
         """The switch's ports go down: what is sent is lost without a word."""

@@ -14,7 +14,7 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / 'lib'))
-from ddprun_run import DEADLINE, probe, wait_until
+from ddprun_run import DDPRUN, DEADLINE, probe, wait_until
 from ddprund_run import (CONFIG, DDPCTL, DDPRUND, DENIED, HAS_TLS, DdprundCase, connect, needs_tls)
 from nodes import NotPermitted, Wires
 
@@ -152,7 +152,7 @@ class Secrets(WireCase):
 @needs_tls
 class Ranks(WireCase):
     """Ranks that talk through TCP, as on two machines. That nobody between reads what they say is in
-    tests/unit/test_edge.c."""
+    Between."""
 
     def ranks(self, *words, before=''):
         command = f'{before} exec {probe("ranks")} /'
@@ -409,6 +409,55 @@ class Elsewhere(WireCase):
                 watch.signal(15)
                 watch.wait()
                 self.stop(job)
+
+
+@needs_tls
+class Between(WireCase):
+    """Who listens at the switch between the machines of a job, and its store."""
+
+    WORD, OTHER = 'gradients-nobody-sees', 'messages-nobody-sees'
+
+    def setUp(self):
+        super().setUp()
+        try:
+            self.wires = Wires(['store', 'n1', 'n2'])
+        except NotPermitted as fault:
+            self.skipTest(str(fault))
+        self.addCleanup(self.wires.close)
+
+    def there(self, node, *words, **options):
+        command = self.wires.enter(node, [os.fsdecode(word) for word in words])
+        return self.start(*command[1:], program=command[0], **options)
+
+    def listen_to(self, *words):
+        """A job of two nodes with these @words, and a value in the store, as a tap hears them."""
+        tap = self.wires.tap()
+        self.addCleanup(tap.close)
+        tls = [word for word in words if word == '--tls']
+        endpoint = f'{self.wires.address_of("store")}:29400'
+        store = self.there('store', DDPRUND, f'--listen={endpoint}', *tls)
+        store.read_until('listening on')
+        client = self.there('n1', DDPCTL, 'store', *tls, 'set', SECRET_KEY, SECRET_VALUE,
+                            env={'DDPRUN_STORE': endpoint})
+        self.assertEqual(client.wait(), 0, client.err)
+        nodes = [self.there(node, DDPRUN, '--nnodes=2', '--nproc-per-node=1', '--rdzv-id=overheard',
+                            f'--rdzv-endpoint={endpoint}', *words, probe('words'), self.WORD,
+                            self.OTHER) for node in ('n1', 'n2')]
+        for node in nodes:
+            self.assertEqual(node.wait(), 0, node.err)
+        self.assertEqual(sum(node.out.count('heard ') for node in nodes), 3)
+        self.stop(store)
+        return tap
+
+    def test_what_is_heard(self):
+        """Of the store with --tls, of the ranks with --tls-ranks, neither is anything."""
+        for words in [], ['--tls'], ['--tls-ranks'], ['--tls', '--tls-ranks']:
+            with self.subTest(words):
+                tap = self.listen_to(*words)
+                for secret in SECRET_KEY, SECRET_VALUE[:20], b'round/overheard/':
+                    self.assertEqual(tap.saw(secret), '--tls' not in words, secret)
+                for secret in self.WORD, self.OTHER:
+                    self.assertEqual(tap.saw(secret.encode()), '--tls-ranks' not in words, secret)
 
 
 if __name__ == '__main__':
