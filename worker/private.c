@@ -27,8 +27,8 @@ enum { LIST_MIN = 64, MARK_SIZE = 4096 };
 
 struct entry {
     int fd;
-    dev_t device;
-    ino_t inode;
+    uint32_t device_major, device_minor;
+    uint64_t inode;
 };
 
 static struct {
@@ -38,19 +38,26 @@ static struct {
     size_t count, room;
 } list = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
+/* What a number stands for now. Another thread may close it, or open a file of its own under it, at
+ * the same time: either answer is right then. ThreadSanitizer takes fstat() for a use of that
+ * thread's file, and statx() for what it is here, a question about a number. */
 static bool identify(int fd, struct entry *ret_entry)
 {
-    struct stat info;
-    if (fstat(fd, &info) != 0)
+    struct statx info;
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_INO, &info) != 0)
         return false;
-    *ret_entry = (struct entry){.fd = fd, .device = info.st_dev, .inode = info.st_ino};
+    *ret_entry = (struct entry){.fd = fd,
+                                .device_major = info.stx_dev_major,
+                                .device_minor = info.stx_dev_minor,
+                                .inode = info.stx_ino};
     return true;
 }
 
 static bool is_open(const struct entry *entry)
 {
     struct entry now;
-    return identify(entry->fd, &now) && now.device == entry->device && now.inode == entry->inode;
+    return identify(entry->fd, &now) && now.device_major == entry->device_major &&
+           now.device_minor == entry->device_minor && now.inode == entry->inode;
 }
 
 /* ---- in a child: only what is safe in a handler of signals ---- */
