@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 import unittest
+from pathlib import Path
 
 DDPRUN = os.environ.get('DDPRUN', '')
 PYTHON = os.environ.get('INTEROP_PYTHON', '')
@@ -162,6 +163,26 @@ class ErrorFiles(unittest.TestCase):
 
     def test_of_a_success(self):
         self.assertIsNone(self.same('pass')[0])
+
+
+class Filters(unittest.TestCase):
+    """The lines with one of the words, of all workers whose output goes to the console, in one more file."""
+
+    def filtered(self, launcher, *words):
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([*launcher, '--nproc-per-node=3', f'--log-dir={folder}', *words, '--no-python', 'sh', '-c',
+                            'echo "loss $RANK"; echo "step $RANK"; echo "loss of $RANK" >&2'],
+                           stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                           check=True, timeout=120)
+            return {path.name: sorted(path.read_text().splitlines())
+                    for path in Path(folder).glob('*/attempt_0/filtered_*.log')}
+
+    def test_are_torchruns(self):
+        words = ['--tee=0:3,1:1,2:2', '--duplicate-stdout-filters=loss 0,loss 1,none', '--duplicate-stderr-filters=of']
+        ours, theirs = (self.filtered(launcher, *words) for launcher in LAUNCHERS)
+        self.assertEqual(len(theirs['filtered_stdout.log']), 2, theirs)
+        self.assertEqual(len(theirs['filtered_stderr.log']), 2, theirs)
+        self.assertEqual(ours, theirs)
 
 
 if __name__ == '__main__':
