@@ -21,7 +21,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-enum { RETRY_MS = 10, NEWS_MS = 250 };
+enum { RETRY_MS = 10 };
 
 struct ddpi_edge *ddpi_edge_name(struct ddpi_edge *edge, uint32_t peer,
                                  const struct ddpi_card *card)
@@ -33,37 +33,12 @@ struct ddpi_edge *ddpi_edge_name(struct ddpi_edge *edge, uint32_t peer,
     return edge;
 }
 
-/* An edge that is not there yet can be waited for: it brings nothing and takes nothing. When its
- * peer turns out to be gone, that may be as it has failed on account of a third rank, of which we
- * hear in a moment. */
-static bool nothing_arm(struct ddpi_edge *edge, size_t recv_bytes, bool send,
-                        struct pollfd *ret_poll)
-{
-    (void)edge;
-    (void)recv_bytes;
-    (void)send;
-    *ret_poll = (struct pollfd){.fd = -1};
-    return false;
-}
-
-static void nothing_disarm(struct ddpi_edge *edge)
-{
-    (void)edge;
-}
-
-static const struct ddpi_edge_ops nothing_ops = {
-    .name = "none",
-    .linger_ms = NEWS_MS,
-    .arm = nothing_arm,
-    .disarm = nothing_disarm,
-};
-
 void ddpi_attempt_clear(struct ddpi_attempt *attempt)
 {
-    *attempt =
-        (struct ddpi_attempt){.edge = {.ops = &nothing_ops, .control.fd = -1, .process.pidfd = -1},
-                              .main.fd = -1,
-                              .data.fd = -1};
+    *attempt = (struct ddpi_attempt){
+        .edge = {.ops = &ddpi_edge_none_ops, .control.fd = -1, .process.pidfd = -1},
+        .main.fd = -1,
+        .data.fd = -1};
 }
 
 static void unwatch(const struct ddpi_meeting *meeting, int fd)
@@ -141,6 +116,19 @@ static ddp_status watch(struct ddpi_meeting *meeting, int fd, struct ddp_error *
     return DDP_OK;
 }
 
+static enum ddpi_greeting_kind main_kind(const struct ddpi_attempt *attempt)
+{
+    if (attempt->link == DDPI_LINK_JOIN)
+        return DDPI_GREET_JOIN;
+    return attempt->local ? DDPI_GREET_SHM : DDPI_GREET_CONTROL;
+}
+
+/* It takes a second connection. */
+static bool has_data(const struct ddpi_attempt *attempt)
+{
+    return main_kind(attempt) == DDPI_GREET_CONTROL;
+}
+
 static ddp_status greet(struct ddpi_meeting *meeting, struct ddpi_greeting *greeting,
                         enum ddpi_greeting_kind kind, struct ddp_error *err)
 {
@@ -150,7 +138,10 @@ static ddp_status greet(struct ddpi_meeting *meeting, struct ddpi_greeting *gree
                                      .from = meeting->rank,
                                      .to = attempt->edge.peer,
                                      .attempt = attempt->turn};
-    const struct ddpi_greeting_terms terms = {&meeting->key, meeting->card.id, attempt->card.id};
+    static const uint8_t unknown[DDPI_CARD_ID];
+    const struct ddpi_greeting_terms terms = {
+        &meeting->key, attempt->link == DDPI_LINK_JOIN ? unknown : meeting->card.id,
+        attempt->card.id};
     struct ddp_error cause = {0};
     ddp_status status = ddpi_greeting_begin(greeting, &hello, &terms, &cause);
     if (status == DDP_OK)
@@ -162,7 +153,7 @@ static ddp_status greet(struct ddpi_meeting *meeting, struct ddpi_greeting *gree
     return status;
 }
 
-static ddp_status connect_shm(struct ddpi_meeting *meeting, struct ddp_error *err)
+static ddp_status connect_local(struct ddpi_meeting *meeting, struct ddp_error *err)
 {
     struct ddpi_attempt *attempt = &meeting->attempt;
     int error = ddpi_begin_local(attempt->card.local, &attempt->main.fd);
@@ -180,7 +171,7 @@ static ddp_status connect_shm(struct ddpi_meeting *meeting, struct ddp_error *er
     if (status != DDP_OK)
         return status;
     attempt->stage = DDPI_ATTEMPT_ANSWER;
-    return greet(meeting, &attempt->main, DDPI_GREET_SHM, err);
+    return greet(meeting, &attempt->main, main_kind(attempt), err);
 }
 
 static ddp_status begin_tcp(struct ddpi_meeting *meeting, int *fd, struct ddp_error *err)
@@ -198,7 +189,7 @@ static ddp_status connect_tcp(struct ddpi_meeting *meeting, struct ddp_error *er
     struct ddpi_attempt *attempt = &meeting->attempt;
     attempt->stage = DDPI_ATTEMPT_CONNECT;
     ddp_status status = begin_tcp(meeting, &attempt->main.fd, err);
-    if (status == DDP_OK && attempt->stage == DDPI_ATTEMPT_CONNECT)
+    if (status == DDP_OK && attempt->stage == DDPI_ATTEMPT_CONNECT && has_data(attempt))
         status = begin_tcp(meeting, &attempt->data.fd, err);
     return status;
 }
@@ -208,21 +199,21 @@ static ddp_status start(struct ddpi_meeting *meeting, struct ddp_error *err)
     if (meeting->attempt.retry_ms > ddpi_now_ms(&ddpi_clock_monotonic))
         return DDP_OK;
     meeting->attempt.turn++;
-    return meeting->attempt.segment != NULL ? connect_shm(meeting, err) : connect_tcp(meeting, err);
+    return meeting->attempt.local ? connect_local(meeting, err) : connect_tcp(meeting, err);
 }
 
 static ddp_status greet_tcp(struct ddpi_meeting *meeting, struct ddp_error *err)
 {
     struct ddpi_attempt *attempt = &meeting->attempt;
     int control = ddpi_connect_result(attempt->main.fd);
-    int data = ddpi_connect_result(attempt->data.fd);
+    int data = has_data(attempt) ? ddpi_connect_result(attempt->data.fd) : 0;
     if (control == EINPROGRESS || (control == 0 && data == EINPROGRESS))
         return DDP_OK;
     if (control != 0 || data != 0)
         return not_reached(meeting, control != 0 ? control : data, err);
     attempt->stage = DDPI_ATTEMPT_ANSWER;
-    ddp_status status = greet(meeting, &attempt->main, DDPI_GREET_CONTROL, err);
-    if (status == DDP_OK && attempt->stage == DDPI_ATTEMPT_ANSWER)
+    ddp_status status = greet(meeting, &attempt->main, main_kind(attempt), err);
+    if (status == DDP_OK && attempt->stage == DDPI_ATTEMPT_ANSWER && has_data(attempt))
         status = greet(meeting, &attempt->data, DDPI_GREET_DATA, err);
     return status;
 }
@@ -244,28 +235,42 @@ static ddp_status not_proven(const struct ddpi_meeting *meeting, struct ddp_erro
                           attempt->edge.peer_name, why);
 }
 
-/* The answer is there: the connections, and the memory, become an edge. */
+/* Of the connections and the memory, which it takes over. */
+static struct ddpi_edge *make_edge(struct ddpi_attempt *attempt, struct ddp_error *err)
+{
+    struct ddpi_greeting *main = &attempt->main;
+    struct ddpi_shm_segment *segment = attempt->segment;
+    int control = main->fd, data = attempt->data.fd;
+    attempt->segment = NULL;
+    attempt->data.fd = -1;
+    main->fd = -1;
+    main->nfds = 0;
+    switch (main_kind(attempt)) {
+    case DDPI_GREET_JOIN:
+        return ddpi_edge_none(control, err);
+    case DDPI_GREET_SHM:
+        return ddpi_edge_shm(segment, 0, main->fds[0], control, err);
+    default:
+        return ddpi_edge_tcp(data, control, err);
+    }
+}
+
+/* The answer is there. */
 static ddp_status conclude(struct ddpi_meeting *meeting, struct ddpi_edge **ret_edge,
                            struct ddp_error *err)
 {
     struct ddpi_attempt *attempt = &meeting->attempt;
     struct ddpi_greeting *main = &attempt->main;
     uint32_t peer = attempt->edge.peer;
-    bool shm = attempt->segment != NULL;
-    if (!ddpi_greeting_is_answer(main, shm ? 1 : 0))
+    if (!ddpi_greeting_is_answer(main, attempt->segment != NULL ? 1 : 0))
         return ddpi_error_set(err, DDP_E_PROTOCOL, "%s sent something that is no answer",
                               attempt->edge.peer_name);
     unwatch(meeting, main->fd);
     unwatch(meeting, attempt->data.fd); /* the process is found again for the edge */
-    struct ddpi_edge *edge = shm ? ddpi_edge_shm(attempt->segment, 0, main->fds[0], main->fd, err)
-                                 : ddpi_edge_tcp(attempt->data.fd, main->fd, err);
-    attempt->segment = NULL;
-    attempt->data.fd = -1;
-    main->nfds = 0;
-    main->fd = -1;
+    struct ddpi_edge *edge = make_edge(attempt, err);
     if (edge == NULL)
         return DDP_E_NOMEM;
-    if (!shm && meeting->tls != NULL) {
+    if (has_data(attempt) && meeting->tls != NULL) {
         ddp_status status = ddpi_edge_tcp_hide(edge, meeting->tls, &attempt->data.seals, true, err);
         if (status != DDP_OK) {
             ddpi_edge_destroy(edge);

@@ -84,7 +84,7 @@ ddp_status ddp_comm_init(const struct ddp_comm_options *options, ddp_comm **ret_
         status = ddpi_bootstrap(comm, &config, err);
     if (status != DDP_OK) {
         ddp_comm_destroy(comm);
-        return ddpi_advise_descriptors(err, status);
+        return status;
     }
     *ret_comm = comm;
     return DDP_OK;

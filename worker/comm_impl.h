@@ -97,6 +97,17 @@ ddp_status ddpi_wait_overdue(struct ddp_comm *comm, const struct ddpi_wait *wait
 ddp_status ddpi_wait_gone(struct ddp_comm *comm, const struct ddpi_wait *wait,
                           struct ddpi_edge *edge);
 
+/* What is to be said of the peer of @edge, whose connection has ended: "has died", and more. Blocks
+ * like ddpi_wait_gone(). */
+struct ddpi_verdict {
+    ddp_status status;
+    const char *words;
+};
+struct ddpi_verdict ddpi_wait_verdict(struct ddpi_edge *edge);
+
+/* What @status, as a peer sends it, makes this rank fail with. */
+ddp_status ddpi_wait_status(int32_t status);
+
 /* Tell the processor that this thread only looks again and again. */
 static inline void ddpi_relax(void)
 {

@@ -104,6 +104,11 @@ void ddpi_memo_fill(struct ddpi_memo *memo, enum ddpi_notice notice, ddp_status 
     memcpy(memo->text, text, strnlen(text, sizeof memo->text - 1));
 }
 
+void ddpi_memo_tag(struct ddpi_memo *memo, uint32_t tag)
+{
+    memo->tag = htole32(tag);
+}
+
 void ddpi_control_send(struct ddpi_control *control, const struct ddpi_memo *memo)
 {
     int saved_errno = errno;
@@ -113,17 +118,23 @@ void ddpi_control_send(struct ddpi_control *control, const struct ddpi_memo *mem
     errno = saved_errno;
 }
 
+static void make_printable(char *text, size_t size)
+{
+    text[size - 1] = '\0';
+    for (char *at = text; *at != '\0'; at++)
+        if (!isprint((unsigned char)*at))
+            *at = '?';
+}
+
 static bool memo_check(struct ddpi_memo *memo)
 {
     memo->notice = le32toh(memo->notice);
     memo->status = (int32_t)le32toh((uint32_t)memo->status);
     memo->tag = le32toh(memo->tag);
-    memo->text[sizeof memo->text - 1] = '\0';
-    for (char *at = memo->text; *at != '\0'; at++)
-        if (!isprint((unsigned char)*at))
-            *at = '?';
+    if (memo->notice != DDPI_NOTICE_CARD)
+        make_printable(memo->text, sizeof memo->text);
     return memo->magic == htole32(MEMO_MAGIC) && memo->notice >= DDPI_NOTICE_FAILED &&
-           memo->notice <= DDPI_NOTICE_HANDOVER;
+           memo->notice <= DDPI_NOTICE_GO;
 }
 
 bool ddpi_control_hand_over(struct ddpi_control *control, uint32_t tag, int fd)
@@ -132,7 +143,7 @@ bool ddpi_control_hand_over(struct ddpi_control *control, uint32_t tag, int fd)
     if (!control->local)
         return false;
     ddpi_memo_fill(&memo, DDPI_NOTICE_HANDOVER, DDP_OK, "");
-    memo.tag = htole32(tag);
+    ddpi_memo_tag(&memo, tag);
     struct ddpi_sealed_memo sealed = seal(control, &memo);
     return ddpi_send_fds(control->fd, &sealed, sizeof sealed, &fd, 1, NULL) == DDP_OK;
 }

@@ -25,6 +25,11 @@ enum ddpi_notice {
     DDPI_NOTICE_ASK,        /* the peer has waited too long for us: are we waiting as well? */
     DDPI_NOTICE_WAITING,    /* the answer: yes */
     DDPI_NOTICE_HANDOVER,   /* a descriptor comes with it, and a tag */
+
+    /* While ranks join (gathering.h). */
+    DDPI_NOTICE_CARD,   /* of rank @tag: in place of a text, its slot (card.h) */
+    DDPI_NOTICE_STANDS, /* both edges that this rank has in the ring */
+    DDPI_NOTICE_GO,     /* those of all ranks stand; @tag: how many ranks run on this machine */
 };
 
 struct ddpi_memo {
@@ -77,6 +82,9 @@ void ddpi_control_finish(struct ddpi_control *control);
 
 void ddpi_memo_fill(struct ddpi_memo *memo, enum ddpi_notice notice, ddp_status status,
                     const char *text);
+
+/* Give @memo, which is to be sent, its tag. */
+void ddpi_memo_tag(struct ddpi_memo *memo, uint32_t tag);
 
 /* Async-signal-safe. */
 void ddpi_control_send(struct ddpi_control *control, const struct ddpi_memo *memo);

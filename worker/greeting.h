@@ -12,7 +12,8 @@
  *                                    <--  answer: this is an edge now (with its bell)
  *
  * Both prove that they have the key of the ranks (rank_key.h) by an HMAC over everything that is
- * above, with the ids of both cards. Who accepts proves first, and nobody takes a descriptor from
+ * above, with the ids of both cards (zeros for one that is not known yet: who joins hands its card
+ * over afterwards, sealed). Who accepts proves first, and nobody takes a descriptor from
  * anybody before that has proven itself. Where data has a connection of its own, that ends with the
  * proof; the other one has the answer.
  */
@@ -28,12 +29,14 @@ enum ddpi_greeting_kind {
     DDPI_GREET_SHM = 1, /* all of an edge in shared memory */
     DDPI_GREET_CONTROL,
     DDPI_GREET_DATA,
+    DDPI_GREET_JOIN, /* words to rank 0, which gathers */
 };
 
 /* What an edge is for. */
 enum ddpi_link {
     DDPI_LINK_RING, /* from a rank to the next one */
     DDPI_LINK_PEER, /* between any two, for send and recv */
+    DDPI_LINK_JOIN, /* to rank 0, until all have met; it does not know the card of who connects */
 };
 
 struct ddpi_hello {

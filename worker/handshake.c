@@ -198,13 +198,16 @@ static void listen_again(struct ddpi_meeting *meeting, uint32_t events)
     }
 }
 
-/* There is no descriptor, or no memory, for who wants in. */
-static void make_do(struct ddpi_meeting *meeting)
+/* There is no descriptor, or no memory, for who wants in. Whoever gathers cannot do without. */
+static ddp_status make_do(struct ddpi_meeting *meeting, int error, struct ddp_error *err)
 {
     if (drop_oldest_stranger(meeting))
-        return;
+        return DDP_OK;
+    if (meeting->gathers)
+        return ddpi_error_sys(err, error, "let in a rank that joins");
     meeting->deaf_until_ms = ddpi_now_ms(&ddpi_clock_monotonic) + DEAF_MS;
     listen_again(meeting, 0);
+    return DDP_OK;
 }
 
 static void hear_again(struct ddpi_meeting *meeting)
@@ -228,17 +231,15 @@ static bool out_of_room(int error)
     return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
 }
 
-static void take_in(struct ddpi_meeting *meeting, int listener)
+static ddp_status take_in(struct ddpi_meeting *meeting, int listener, struct ddp_error *err)
 {
     bool local = listener == meeting->local_listener;
     int fd = ddpi_accept(listener);
-    if (fd < 0 && out_of_room(errno))
-        make_do(meeting);
-    if (fd < 0)
-        return; /* who wanted in may have changed his mind */
+    if (fd < 0) /* who wanted in may have changed his mind */
+        return out_of_room(errno) ? make_do(meeting, errno, err) : DDP_OK;
     if (local && !ddpi_peer_is_ours(fd)) {
         ddpi_close_stranger(fd);
-        return;
+        return DDP_OK;
     }
     if (local)
         ddpi_pass_rights(fd, true);
@@ -248,8 +249,7 @@ static void take_in(struct ddpi_meeting *meeting, int listener)
     if (visitor == NULL || watch(meeting, fd, visitor, NULL) != DDP_OK) {
         ddpi_free(visitor);
         close(fd);
-        make_do(meeting);
-        return;
+        return make_do(meeting, ENOMEM, err);
     }
     ddpi_greeting_clear(&visitor->in);
     visitor->in.fd = fd;
@@ -257,6 +257,7 @@ static void take_in(struct ddpi_meeting *meeting, int listener)
     ddpi_list_append(&meeting->visitors, &visitor->node);
     meeting->visitor_count++;
     meeting->stranger_count++;
+    return DDP_OK;
 }
 
 static struct visitor *find(struct ddpi_meeting *meeting, uint32_t rank, enum ddpi_link link,
@@ -274,6 +275,18 @@ static struct visitor *find(struct ddpi_meeting *meeting, uint32_t rank, enum dd
 /* ---- accepting ---- */
 
 /* An answer that nobody hears any more matters only to somebody who needs the edge. */
+
+static ddp_status accept_join(struct ddpi_greeting *in, struct ddpi_edge **ret_edge,
+                              struct ddp_error *err)
+{
+    if (!in->local)
+        ddpi_tune_tcp(in->fd);
+    if (!ddpi_greeting_answer(in, NULL, 0))
+        return DDP_OK;
+    *ret_edge = ddpi_edge_none(in->fd, err);
+    in->fd = -1;
+    return *ret_edge != NULL ? DDP_OK : DDP_E_NOMEM;
+}
 
 static ddp_status accept_shm(struct ddpi_meeting *meeting, struct ddpi_greeting *in,
                              struct ddpi_edge **ret_edge, struct ddp_error *err)
@@ -346,11 +359,14 @@ static ddp_status receive(struct ddpi_meeting *meeting, uint32_t rank, enum ddpi
     struct visitor *shm = find(meeting, rank, link, DDPI_GREET_SHM);
     struct visitor *control = find(meeting, rank, link, DDPI_GREET_CONTROL);
     struct visitor *data = find(meeting, rank, link, DDPI_GREET_DATA);
-    if ((shm == NULL && (control == NULL || data == NULL)) || ours_counts(meeting, rank, link))
+    struct visitor *join = find(meeting, rank, link, DDPI_GREET_JOIN);
+    struct visitor *alone = join != NULL ? join : shm;
+    if ((alone == NULL && (control == NULL || data == NULL)) || ours_counts(meeting, rank, link))
         return DDP_OK;
-    struct ddpi_greeting *main = shm != NULL ? &shm->in : &control->in;
-    ddp_status status = shm != NULL ? accept_shm(meeting, main, ret_edge, err)
-                                    : accept_tcp(meeting, main, &data->in, ret_edge, err);
+    struct ddpi_greeting *main = alone != NULL ? &alone->in : &control->in;
+    ddp_status status = join != NULL  ? accept_join(main, ret_edge, err)
+                        : shm != NULL ? accept_shm(meeting, main, ret_edge, err)
+                                      : accept_tcp(meeting, main, &data->in, ret_edge, err);
     if (*ret_edge != NULL)
         ddpi_control_seal(&(*ret_edge)->control, &main->seals);
     drop_rank(meeting, rank, link);
@@ -359,21 +375,29 @@ static ddp_status receive(struct ddpi_meeting *meeting, uint32_t rank, enum ddpi
     ddpi_edge_name(*ret_edge, rank, card);
     if (link == DDPI_LINK_RING)
         meeting->ring_stands = true;
-    else
+    else if (link == DDPI_LINK_PEER)
         forget(meeting, rank);
     return DDP_OK;
 }
 
-/* Of the rank that may connect for this, in the way that both cards agree on? */
+/* Of the rank that may connect for this, in the way that both cards agree on? Its card, of which
+ * nothing is known yet if it joins. */
 static bool makes_sense(const struct ddpi_meeting *meeting, const struct ddpi_hello *hello,
-                        const struct ddpi_card *card)
+                        struct ddpi_card *ret_card)
 {
     uint32_t prev = (meeting->rank + meeting->world_size - 1) % meeting->world_size;
-    if (hello->to != meeting->rank || hello->from == meeting->rank || hello->link > DDPI_LINK_PEER)
+    if (hello->to != meeting->rank || hello->from == meeting->rank || hello->link > DDPI_LINK_JOIN)
         return false;
+    if (hello->link == DDPI_LINK_JOIN) {
+        *ret_card = (struct ddpi_card){0};
+        return meeting->gathers && hello->kind == DDPI_GREET_JOIN;
+    }
     if (hello->link == DDPI_LINK_RING && (hello->from != prev || meeting->ring_stands))
         return false;
-    if (ddpi_card_share_memory(&meeting->card, card))
+    if (hello->from >= meeting->world_size ||
+        !ddpi_card_get(ddpi_meeting_slot(meeting, hello->from), ret_card))
+        return false;
+    if (ddpi_card_share_memory(&meeting->card, ret_card))
         return hello->kind == DDPI_GREET_SHM;
     return hello->kind == DDPI_GREET_CONTROL || hello->kind == DDPI_GREET_DATA;
 }
@@ -381,9 +405,7 @@ static bool makes_sense(const struct ddpi_meeting *meeting, const struct ddpi_he
 static bool take_hello(struct ddpi_meeting *meeting, struct ddpi_greeting *in)
 {
     struct ddpi_card card;
-    if (!ddpi_greeting_take_hello(in) || in->hello.from >= meeting->world_size ||
-        !ddpi_card_get(ddpi_meeting_slot(meeting, in->hello.from), &card) ||
-        !makes_sense(meeting, &in->hello, &card))
+    if (!ddpi_greeting_take_hello(in) || !makes_sense(meeting, &in->hello, &card))
         return false;
     const struct ddpi_greeting_terms terms = {&meeting->key, card.id, meeting->card.id};
     return ddpi_greeting_challenge(in, &terms);
@@ -426,8 +448,7 @@ static ddp_status complete(struct ddpi_meeting *meeting, struct visitor *visitor
     drop_others(meeting, hello);
     visitor->complete = true;
     /* Since it has said hello, another connection may have become the edge. */
-    if (!ddpi_card_get(ddpi_meeting_slot(meeting, rank), &card) ||
-        !makes_sense(meeting, hello, &card)) {
+    if (!makes_sense(meeting, hello, &card)) {
         visitor_drop(meeting, visitor);
         return DDP_OK;
     }
@@ -463,7 +484,8 @@ ddp_status ddpi_meeting_ask(struct ddpi_meeting *meeting, uint32_t peer, enum dd
     if (!ddpi_card_get(ddpi_meeting_slot(meeting, peer), &attempt->card))
         return ddpi_error_set(err, DDP_E_PROTOCOL,
                               "the card of rank %u is from another version of libddpcomm", peer);
-    if (ddpi_card_share_memory(&meeting->card, &attempt->card)) {
+    attempt->local = ddpi_card_share_memory(&meeting->card, &attempt->card);
+    if (attempt->local && link != DDPI_LINK_JOIN) {
         attempt->segment = meeting->segment;
         meeting->segment = NULL;
         ddp_status status =
@@ -499,9 +521,9 @@ ddp_status ddpi_meeting_advance(struct ddpi_meeting *meeting, struct ddpi_arriva
                     epoll_wait(meeting->events, &event, 1, 0) == 1;
          i++) {
         if (event.data.ptr == &meeting->tcp_listener)
-            take_in(meeting, meeting->tcp_listener);
+            status = take_in(meeting, meeting->tcp_listener, err);
         else if (event.data.ptr == &meeting->local_listener)
-            take_in(meeting, meeting->local_listener);
+            status = take_in(meeting, meeting->local_listener, err);
         else if (event.data.ptr == &meeting->attempt)
             status = push(meeting, &arrival, err);
         else

@@ -33,6 +33,7 @@ enum ddpi_attempt_stage {
 struct ddpi_attempt {
     enum ddpi_attempt_stage stage;
     enum ddpi_link link;
+    bool local;                /* over a Unix socket */
     struct ddpi_card card;     /* of the peer */
     struct ddpi_edge edge;     /* stands for the one to come where somebody waits for it */
     struct ddpi_greeting main; /* on the connection for control */
@@ -61,6 +62,7 @@ struct ddpi_meeting {
     uint32_t stranger_count; /* of them, who has not proven itself; at most DDPI_STRANGERS_MAX */
     uint64_t deaf_until_ms;  /* out of descriptors: nobody is let in before; 0: not so */
     bool ring_stands;        /* the previous rank has its edge */
+    bool gathers;            /* ranks of which nothing is known may join; else none */
     const struct ddpi_tls_engine *tls; /* for data through TCP; NULL: it goes in clear */
     struct ddpi_attempt attempt;       /* one at a time */
 };

@@ -71,7 +71,7 @@ struct ddpi_edge {
     bool answered;       /* it is */
 };
 
-/* Both take over @control_fd and their other descriptors, also when they fail (then NULL). */
+/* All take over @control_fd and their other descriptors, also when they fail (then NULL). */
 
 struct ddpi_shm_segment;
 
@@ -86,6 +86,10 @@ struct ddpi_edge *ddpi_edge_tcp(int data_fd, int control_fd, struct ddp_error *e
  * data connection's greeting. */
 ddp_status ddpi_edge_tcp_hide(struct ddpi_edge *edge, const struct ddpi_tls_engine *engine,
                               const struct ddpi_seals *seals, bool connects, struct ddp_error *err);
+
+/* An edge without data, for words alone; and what one can do that is not there yet. */
+struct ddpi_edge *ddpi_edge_none(int control_fd, struct ddp_error *err);
+extern const struct ddpi_edge_ops ddpi_edge_none_ops;
 
 /* A sealed memory file with a byte ring for each direction. */
 ddp_status ddpi_shm_create(struct ddpi_shm_segment **ret_segment, struct ddp_error *err);

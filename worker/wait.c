@@ -193,9 +193,8 @@ static ddp_status judge(struct ddp_comm *comm, const struct ddpi_wait *wait,
     return status;
 }
 
-/* What @status, as a peer sends it, makes this communicator fail with. One that is refused goes on,
- * so no failure is DDP_E_INVALID. */
-static ddp_status status_of_failure(int32_t status)
+/* One that is refused goes on, so no failure is DDP_E_INVALID. */
+ddp_status ddpi_wait_status(int32_t status)
 {
 #define KNOWN(symbol, value, name, text, retry) ((value) != DDP_OK && status == (value)) ||
     bool known = DDP_STATUS_MAP(KNOWN) false;
@@ -206,7 +205,7 @@ static ddp_status status_of_failure(int32_t status)
 static ddp_status take_failure(struct ddp_comm *comm, const struct ddpi_edge *edge,
                                const struct ddpi_memo *memo)
 {
-    ddp_status status = memo->text[0] != '\0' ? status_of_failure(memo->status) : DDP_E_PROTOCOL;
+    ddp_status status = memo->text[0] != '\0' ? ddpi_wait_status(memo->status) : DDP_E_PROTOCOL;
     return ddpi_comm_fail(comm, edge, status, "%s", memo->text);
 }
 
@@ -216,6 +215,12 @@ static ddp_status fail_starved(struct ddp_comm *comm, const struct ddpi_edge *ed
     ddp_status status = ddpi_error_sys(&cause, EMFILE, "take what %s hands over", edge->peer_name);
     ddpi_advise_descriptors(&cause, status);
     return ddpi_comm_fail(comm, NULL, status, "rank %u: %s", comm->rank, cause.msg);
+}
+
+static ddp_status fail_garbled(struct ddp_comm *comm, const struct ddpi_edge *edge)
+{
+    return ddpi_comm_fail(comm, edge, DDP_E_PROTOCOL,
+                          "%s sent something that is no control message", edge->peer_name);
 }
 
 /* Read all that one peer has to say. When it has died a child of it may hold its connection open,
@@ -238,8 +243,7 @@ static ddp_status hear(struct ddp_comm *comm, struct ddpi_edge *edge, const stru
         case DDPI_CONTROL_STARVED:
             return fail_starved(comm, edge);
         case DDPI_CONTROL_GARBLED:
-            return ddpi_comm_fail(comm, edge, DDP_E_PROTOCOL,
-                                  "%s sent something that is no control message", edge->peer_name);
+            return fail_garbled(comm, edge);
         case DDPI_CONTROL_MEMO:
             break;
         }
@@ -259,6 +263,10 @@ static ddp_status hear(struct ddp_comm *comm, struct ddpi_edge *edge, const stru
             break;
         case DDPI_NOTICE_HANDOVER: /* its descriptor waits in the control socket */
             break;
+        case DDPI_NOTICE_CARD: /* for those who join, and not said on such an edge */
+        case DDPI_NOTICE_STANDS:
+        case DDPI_NOTICE_GO:
+            return fail_garbled(comm, edge);
         }
     }
 }
@@ -303,14 +311,9 @@ static struct ddpi_edge *culprit(const struct ddp_comm *comm, struct ddpi_edge *
     return first != NULL ? first : edge;
 }
 
-struct verdict {
-    ddp_status status;
-    const char *words;
-};
-
-static struct verdict verdict_on(struct ddpi_edge *edge)
+struct ddpi_verdict ddpi_wait_verdict(struct ddpi_edge *edge)
 {
-    static const struct verdict verdicts[] = {
+    static const struct ddpi_verdict verdicts[] = {
         [DDPI_FATE_UNKNOWN] = {DDP_E_PEER_DEAD,
                                "is gone: it has died, or has closed its connections"},
         [DDPI_FATE_DEAD] = {DDP_E_PEER_DEAD, "has died"},
@@ -319,15 +322,15 @@ static struct verdict verdict_on(struct ddpi_edge *edge)
     };
     enum ddpi_fate fate;
     if (edge->left)
-        return (struct verdict){DDP_E_PEER_DEAD, "has left the communicator"};
+        return (struct ddpi_verdict){DDP_E_PEER_DEAD, "has left the communicator"};
     if (edge->control.fd < 0) /* it was asked for an edge, and was not there */
-        return (struct verdict){DDP_E_PEER_DEAD, edge->broken};
+        return (struct ddpi_verdict){DDP_E_PEER_DEAD, edge->broken};
     fate = fate_of(edge);
     if (fate != DDPI_FATE_ALIVE)
         return verdicts[fate];
     if (edge->gone_ms == 0)
-        return (struct verdict){DDP_E_CLOSED, edge->broken};
-    return (struct verdict){
+        return (struct ddpi_verdict){DDP_E_CLOSED, edge->broken};
+    return (struct ddpi_verdict){
         DDP_E_CLOSED,
         edge->control.local
             ? "lives, but has closed its connection: it runs another program now (exec), or has "
@@ -344,7 +347,7 @@ ddp_status ddpi_wait_gone(struct ddp_comm *comm, const struct ddpi_wait *wait,
     if (status != DDP_OK)
         return status;
     edge = culprit(comm, edge);
-    const struct verdict verdict = verdict_on(edge);
+    const struct ddpi_verdict verdict = ddpi_wait_verdict(edge);
     char call[DDPI_CALL_TEXT];
     ddpi_call_name(wait->call, call);
     return ddpi_comm_fail(comm, edge, verdict.status, "%s %s; rank %u noticed it in %s",

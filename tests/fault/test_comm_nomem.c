@@ -11,7 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { COUNT = 1000, N_MAX = 1000, UNLUCKY = 1 };
+enum { COUNT = 1000, N_MAX = 1000, SENDER = 1 };
+
+static uint32_t unlucky_rank; /* whose allocations fail */
 
 /* What the unlucky rank has come to when its allocation fails. */
 enum { JOINING, WORKING, LUCKY };
@@ -26,9 +28,9 @@ static ddp_status use_host(struct rig *rig, ddp_comm *comm, struct ddp_error *er
         ddp_all_reduce(comm, values, values, COUNT, DDP_FLOAT32, DDP_SUM, NULL, err);
     if (status != DDP_OK)
         return status;
-    return ddp_comm_rank(comm) == UNLUCKY
+    return ddp_comm_rank(comm) == SENDER
                ? ddp_send(comm, values, COUNT, DDP_FLOAT32, 0, NULL, err)
-               : ddp_recv(comm, other, COUNT, DDP_FLOAT32, UNLUCKY, NULL, err);
+               : ddp_recv(comm, other, COUNT, DDP_FLOAT32, SENDER, NULL, err);
 }
 
 static ddp_status reduce_twin(struct rig *rig, ddp_comm *comm, const struct twin *twin,
@@ -52,10 +54,10 @@ static ddp_status use_device(struct rig *rig, ddp_comm *comm, struct ddp_error *
     if (status == DDP_OK)
         status = reduce_twin(rig, comm, &mapped, err);
     if (status == DDP_OK)
-        status = ddp_comm_rank(comm) == UNLUCKY
-                     ? ddp_send(comm, twin_device(&mapped), COUNT, DDP_FLOAT32, 0, rig->stream, err)
-                     : ddp_recv(comm, twin_device(&plain), COUNT, DDP_FLOAT32, UNLUCKY, rig->stream,
-                                err);
+        status =
+            ddp_comm_rank(comm) == SENDER
+                ? ddp_send(comm, twin_device(&mapped), COUNT, DDP_FLOAT32, 0, rig->stream, err)
+                : ddp_recv(comm, twin_device(&plain), COUNT, DDP_FLOAT32, SENDER, rig->stream, err);
     CU(rig->cuda.stream_synchronize(rig->stream));
     if (status == DDP_OK)
         status = ddp_comm_check(comm, err);
@@ -75,7 +77,7 @@ static void live(struct world *world, uint32_t rank, uses *use, bool on_device)
     unsigned descriptors = open_descriptors();
     struct report *report = &world->reports[rank];
     struct ddp_comm_options options = world_options(world, rank);
-    if (rank == UNLUCKY)
+    if (rank == unlucky_rank)
         failmem_start_some(world->stage, 1);
     ddp_comm *comm = NULL;
     ddp_status status = ddp_comm_init(&options, &comm, &report->error);
@@ -86,7 +88,7 @@ static void live(struct world *world, uint32_t rank, uses *use, bool on_device)
     bool unlucky = failmem_stop();
     report->status = status;
     atomic_store(&report->steps, joined ? WORKING : JOINING);
-    if (rank == UNLUCKY && !unlucky)
+    if (rank == unlucky_rank && !unlucky)
         atomic_store(&report->steps, LUCKY);
     CHECK(open_descriptors() == descriptors);
     CHECK(!on_device || rig_free_memory(&rig) == free_bytes);
@@ -99,7 +101,7 @@ static void live(struct world *world, uint32_t rank, uses *use, bool on_device)
 
 static bool unlucky_has(const struct world *world, uint32_t step)
 {
-    return atomic_load(&world->reports[UNLUCKY].steps) == step;
+    return atomic_load(&world->reports[unlucky_rank].steps) == step;
 }
 
 /* false: all allocations have succeeded. */
@@ -110,19 +112,20 @@ static bool fail_one(struct world *world, uses *use, bool on_device, unsigned *f
         if (world_fork(world, rank))
             live(world, rank, use, on_device);
     }
-    world_join_rank(world, UNLUCKY);
-    const struct report *unlucky = &world->reports[UNLUCKY], *other = &world->reports[0];
+    world_join_rank(world, unlucky_rank);
+    const struct report *unlucky = &world->reports[unlucky_rank],
+                        *other = &world->reports[1 - unlucky_rank];
     if (unlucky_has(world, JOINING)) /* which the other one waits for */
-        world_kill_rank(world, 0);
+        world_kill_rank(world, 1 - unlucky_rank);
     world_join(world);
     ck_assert_msg(unlucky->status == DDP_E_NOMEM || unlucky->status == DDP_OK,
                   "allocation %u: status %d: %s", world->stage, unlucky->status,
                   unlucky->error.msg);
     if (unlucky->status == DDP_OK) /* it has all, or does without, as without shared memory */
         ck_assert_msg(other->status == DDP_OK, "allocation %u: %s", world->stage, other->error.msg);
-    else if (unlucky_has(world, WORKING))
-        ck_assert_msg(strstr(other->error.msg, "rank 1") != NULL, "allocation %u: %s", world->stage,
-                      other->error.msg);
+    else if (unlucky_has(world, WORKING) && (unlucky_rank == SENDER || other->status != DDP_OK))
+        ck_assert_msg(strstr(other->error.msg, unlucky_rank == 0 ? "rank 0" : "rank 1") != NULL,
+                      "allocation %u: %s", world->stage, other->error.msg);
     *failures += unlucky->status == DDP_E_NOMEM;
     return !unlucky_has(world, LUCKY);
 }
@@ -144,7 +147,8 @@ static void fail_each(struct world *world, uses *use, bool on_device)
 
 START_TEST(on_the_host)
 {
-    struct world world = {.tcp = _i == 1};
+    struct world world = {.tcp = _i % 2 == 1};
+    unlucky_rank = (uint32_t)_i / 2;
     fail_each(&world, use_host, false);
 }
 END_TEST
@@ -153,6 +157,7 @@ START_TEST(on_a_device)
 {
     if (!rig_driver_is_host())
         return;
+    unlucky_rank = SENDER;
     struct world world = {.algorithm = _i == 0 ? DDP_ALGORITHM_AUTO : DDP_ALGORITHM_RING};
     fail_each(&world, use_device, true);
 }
@@ -163,7 +168,7 @@ Suite *test_suite(void)
     Suite *suite = suite_create("communicators without memory");
     TCase *tcase = tcase_create("each allocation");
     tcase_set_timeout(tcase, 120);
-    tcase_add_loop_test(tcase, on_the_host, 0, 2);
+    tcase_add_loop_test(tcase, on_the_host, 0, 4);
     tcase_add_loop_test(tcase, on_a_device, 0, 2);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -9,20 +9,17 @@
 #include "parse.h"
 
 #include <ddprun/store.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { PATH_TEXT = 4096, LOOK_MS = 1, LISTED_MAX = 4096 };
+enum { PATH_TEXT = 4096, LOOK_MS = 1 };
 
 struct ddp_store {
     char folder[PATH_TEXT / 2];
@@ -120,98 +117,53 @@ static bool read_file(const char *path, char **ret, size_t *ret_len)
     return true;
 }
 
-ddp_status ddp_store_get(ddp_store *store, const char *key, uint32_t timeout_ms, void **ret_value,
-                         size_t *ret_len, uint64_t *ret_version, struct ddp_error *err)
+ddp_status ddp_store_try_get(ddp_store *store, const char *key, uint32_t timeout_ms,
+                             void **ret_value, size_t *ret_len, uint64_t *ret_version,
+                             struct ddp_error *err)
 {
     char path[PATH_TEXT], *value;
+    (void)timeout_ms;
     find_key(store, key, path);
-    for (uint64_t end = now_ms() + timeout_ms; !read_file(path, &value, ret_len);
-         poll(NULL, 0, LOOK_MS))
-        if (now_ms() >= end)
-            return ddpi_error_set(err, DDP_E_TIMEOUT, "there is no key '%s' yet", key);
+    if (!read_file(path, &value, ret_len))
+        return ddpi_error_set(err, DDP_E_NOT_FOUND, "there is no key '%s'", key);
     *ret_value = value;
     if (ret_version != NULL)
         *ret_version = 1;
     return DDP_OK;
 }
 
-ddp_status ddp_store_wait(ddp_store *store, const char *const *keys, size_t count,
-                          uint32_t timeout_ms, struct ddp_error *err)
+ddp_status ddp_store_get(ddp_store *store, const char *key, uint32_t timeout_ms, void **ret_value,
+                         size_t *ret_len, uint64_t *ret_version, struct ddp_error *err)
 {
-    uint64_t end = now_ms() + timeout_ms;
-    for (size_t i = 0; i < count; i++) {
-        char path[PATH_TEXT];
-        find_key(store, keys[i], path);
-        for (; access(path, F_OK) != 0; poll(NULL, 0, LOOK_MS))
-            if (now_ms() >= end)
-                return ddpi_error_set(err, DDP_E_TIMEOUT, "there is no key '%s' yet", keys[i]);
+    for (uint64_t end = now_ms() + timeout_ms;; poll(NULL, 0, LOOK_MS)) {
+        ddp_status status = ddp_store_try_get(store, key, 0, ret_value, ret_len, ret_version, err);
+        if (status != DDP_E_NOT_FOUND)
+            return status;
+        if (now_ms() >= end)
+            return ddpi_error_set(err, DDP_E_TIMEOUT, "there is no key '%s' yet", key);
     }
-    return DDP_OK;
 }
 
-ddp_status ddp_store_add(ddp_store *store, const char *key, int64_t delta, uint32_t timeout_ms,
-                         int64_t *ret_sum, struct ddp_error *err)
+/* Only "if it has this value, then remove it", which is all that is asked for; one of those who do
+ * so at the same time does. */
+ddp_status ddp_store_transact(ddp_store *store, const struct ddp_store_clause *clauses,
+                              size_t count, uint32_t timeout_ms, uint64_t *ret_version,
+                              struct ddp_error *err)
 {
-    char path[PATH_TEXT], lock[PATH_TEXT], text[32], *old = NULL;
-    size_t len = 0;
-    int64_t sum = 0;
+    char path[PATH_TEXT], *value;
+    size_t len;
     (void)timeout_ms;
-    find_key(store, key, path);
-    snprintf(lock, sizeof lock, "%s/.lock", store->folder);
-    int fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0 || flock(fd, LOCK_EX) != 0)
-        return ddpi_error_sys(err, errno, "cannot lock '%s'", lock);
-    if (read_file(path, &old, &len) &&
-        ddpi_parse_int(old, INT64_MIN, INT64_MAX, &sum, err) != DDP_OK)
-        sum = 0;
-    free(old);
-    sum += delta;
-    int digits = snprintf(text, sizeof text, "%" PRId64, sum);
-    ddp_status status = ddp_store_set(store, key, text, (size_t)digits, 0, NULL, err);
-    close(fd);
-    if (status == DDP_OK && ret_sum != NULL)
-        *ret_sum = sum;
-    return status;
-}
-
-/* One piece of memory: pointers, then names, in the store's spelling again. */
-static char **make_list(const struct ddp_store *store, char (*names)[256], size_t count)
-{
-    size_t skip = strlen(store->prefix);
-    char **list = calloc(count + 1, sizeof *list + 256);
-    if (list == NULL)
-        return NULL;
-    char *text = (char *)(list + count + 1);
-    for (size_t i = 0; i < count; i++, text += 256) {
-        list[i] = text;
-        snprintf(text, 256, "%s", names[i] + skip);
-        for (char *c = text; *c != '\0'; c++)
-            if (*c == '%')
-                *c = '/';
-    }
-    return list;
-}
-
-ddp_status ddp_store_list(ddp_store *store, const char *prefix, uint32_t timeout_ms,
-                          char ***ret_keys, size_t *ret_count, struct ddp_error *err)
-{
-    char wanted[PATH_TEXT / 2];
-    char(*names)[256] = calloc(LISTED_MAX, sizeof *names);
-    size_t count = 0;
-    (void)timeout_ms;
-    name_key(store, prefix, wanted);
-    DIR *folder = opendir(store->folder);
-    for (struct dirent *entry; folder != NULL && names != NULL && count < LISTED_MAX &&
-                               (entry = readdir(folder)) != NULL;)
-        if (strncmp(entry->d_name, wanted, strlen(wanted)) == 0)
-            snprintf(names[count++], sizeof *names, "%.255s", entry->d_name);
-    if (folder != NULL)
-        closedir(folder);
-    char **list = names != NULL ? make_list(store, names, count) : NULL;
-    free(names);
-    if (list == NULL)
-        return ddpi_error_nomem(err, count * sizeof *names);
-    *ret_keys = list;
-    *ret_count = count;
+    if (count != 2 || clauses[0].kind != DDP_STORE_IF_VALUE ||
+        clauses[1].kind != DDP_STORE_THEN_DELETE)
+        return ddpi_error_set(err, DDP_E_UNSUPPORTED, "this store knows no such transaction");
+    find_key(store, clauses[0].key, path);
+    if (!read_file(path, &value, &len))
+        return ddpi_error_set(err, DDP_E_CONFLICT, "there is no key '%s'", clauses[0].key);
+    bool same = len == clauses[0].value_len && memcmp(value, clauses[0].value, len) == 0;
+    free(value);
+    if (!same || unlink(path) != 0)
+        return ddpi_error_set(err, DDP_E_CONFLICT, "key '%s' has another value", clauses[0].key);
+    if (ret_version != NULL)
+        *ret_version = 2;
     return DDP_OK;
 }

@@ -402,9 +402,15 @@ START_TEST(worlds_of_different_size_do_not_join)
         _exit(0);
     }
     world_join(&world);
-    expect_report(&world, 0, DDP_E_MISMATCH, "rank 1 joins a world of 3 ranks, rank 0 one of 2");
-    ck_assert_int_ne(world.reports[1].status, DDP_OK);
-    ck_assert_int_ne(world.reports[2].status, DDP_OK);
+    /* One of the two may come when the others have gone. */
+    unsigned told = 0;
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        bool late = rank != 0 && world.reports[rank].status == DDP_E_TIMEOUT;
+        expect_report(&world, rank, late ? DDP_E_TIMEOUT : DDP_E_MISMATCH,
+                      late ? "rank 0" : "joins a world of 3 ranks, rank 0 one of 2");
+        told += !late;
+    }
+    ck_assert_uint_ge(told, 2);
     world_close(&world);
 }
 END_TEST
@@ -438,7 +444,7 @@ static void read_card(const struct world *world, struct ddpi_card *card)
     void *value;
     size_t len;
     ck_assert_int_eq(ddp_store_connect(&options, &store, NULL), DDP_OK);
-    ck_assert_int_eq(ddp_store_get(store, "comm/world/1/card/0", 10000, &value, &len, NULL, NULL),
+    ck_assert_int_eq(ddp_store_get(store, "comm/world/host", 10000, &value, &len, NULL, NULL),
                      DDP_OK);
     ck_assert(ddpi_card_decode(value, len, card));
     ddp_store_free(value);

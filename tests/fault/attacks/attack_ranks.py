@@ -14,6 +14,7 @@ from ddprund_run import DdprundCase
 from strangers import as_stranger, needs_strangers
 
 SHM, PEER = 1, 1
+JOIN_KIND, JOIN = 4, 2
 DEAF = 10  # seconds; a rank that listens answers at once
 
 
@@ -114,25 +115,37 @@ class Ranks(DdprundCase):
 
     @needs_strangers
     def test_nothing_that_others_can_read_opens_a_door(self):
-        """The cards in the store, as an observer reads them: 16 bytes of each were the secret."""
-        look = ['--no-python', 'sh', '-c', f'echo store $DDPRUN_STORE; exec {probe("ranks")} "$1"', 'sh']
-        job, pids = self.meet(program=look, env={'DDP_FORCE_TCP': '1'})
-        store = re.search(r'store (\S+)', job.out)[1]
-        listing = self.done(store, 'list', '').decode().split()
-        cards = [self.done(store, 'get', key) for key in listing if '/card/' in key]
-        secrets = {card[at:at + 16] for card in cards for at in (12, 16, 20)}
-        port, = tcp_ports(pids[0])
+        """The card in the store, as an observer reads it while rank 0 waits for the other one: 16 bytes of it
+        were the secret. Nobody joins by it, and when all have met it is gone."""
+        late = self.folder / 'late'
+        os.mkfifo(late)
+        words = ['--no-python', 'sh', '-c',
+                 f'[ $RANK = 0 ] && echo store $DDPRUN_STORE $DDPRUN_STORE_PREFIX || read nothing <{late}; '
+                 f'exec {probe("ranks")} "$1"', 'sh']
+        job = self.start('--nproc-per-node=2', '--no-prefix', *words, self.go, env={'DDP_FORCE_TCP': '1'})
+        job.read_until('store ')
+        store, prefix = re.search(r'store (\S+) (\S+)', job.out).groups()
+        self.done(store, 'wait', '--timeout=30s', f'{prefix}comm/world/host')
+        card = self.done(store, 'get', f'{prefix}comm/world/host')
+        secrets = [card[at:at + 16] for at in (12, 16, 20)]
+        pid, = struct.unpack_from('<I', card, 12)
+        port, = tcp_ports(pid)
 
         def attack():
             for secret in secrets:
-                socks = [call_tcp(port) for _ in range(2)]
-                for kind, sock in zip((2, 3), socks):
-                    sock.sendall(struct.pack('<4s3I', b'DDPG', kind, 1, PEER) + secret)
-                    sock.shutdown(socket.SHUT_WR)
-                if any(says_something(sock) for sock in socks):
+                old, join = call_tcp(port), call_tcp(port)
+                old.sendall(struct.pack('<4s3I', b'DDPG', 2, 1, PEER) + secret)
+                old.shutdown(socket.SHUT_WR)
+                join.sendall(struct.pack('<4s5I', b'DDPH', JOIN_KIND, JOIN, 1, 0, 1) + secret + secret)
+                challenge = join.recv(64, socket.MSG_WAITALL)
+                join.sendall(challenge[32:])  # its own proof
+                if says_something(old) or all_that_comes(join) != '' or len(challenge) != 64:
                     return 'let in'
             return 'sent away'
         self.assertEqual(as_stranger(attack), 'sent away')
+        late.write_text('\n')
+        job.read_until(' is process ', 2)
+        self.assertNotIn('comm/', self.done(store, 'list', '').decode())
         self.let_go(job)
 
     @needs_strangers

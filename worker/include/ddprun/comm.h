@@ -166,11 +166,21 @@ struct ddp_comm_stats {
 /**
  * Join the communicator that @options describe (NULL = everything from the environment).
  *
- * Blocks until all ranks have called it, at most init_timeout_ms. @options is not kept.
+ * Blocks until all ranks have called it, at most init_timeout_ms and some seconds, in which the
+ * ranks find out who is to blame. @options is not kept. Rank 0 gathers the others: it puts its card
+ * into the store, as comm/NAME/host below the prefix, until all have come; nothing stays there. It
+ * holds a connection to each of them until all are connected to their neighbours.
  *
  * On DDP_OK *@ret_comm is a handle that the caller gives back with ddp_comm_destroy().
+ * On any failure of a rank that rank 0 has let in, all others fail at once, with the same cause;
+ * they may call again, and meet whoever calls then. Who has not come to rank 0 yet goes on waiting.
  * DDP_E_INVALID: a variable or option is malformed or missing; the sentence names it.
- * DDP_E_UNREACHABLE: the store does not answer. DDP_E_TIMEOUT: names the ranks that did not come.
+ * DDP_E_UNREACHABLE: the store does not answer.
+ * DDP_E_PEER_DEAD: a rank has died after it had come; DDP_E_CLOSED: its connection has ended,
+ * though it lives. DDP_E_TIMEOUT: names the ranks that did not come, or do not answer.
+ * DDP_E_MISMATCH: worlds of different size, or one rank twice. DDP_E_PROTOCOL: another version of
+ * this library. DDP_E_DENIED: rank 0 has another key. DDP_E_SYSTEM, DDP_E_NOMEM: this rank, or
+ * another one that the sentence names, lacks something, as descriptors.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_comm_init(const struct ddp_comm_options *options,
                                                 ddp_comm **ret_comm, struct ddp_error *err);

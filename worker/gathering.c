@@ -1,0 +1,221 @@
+/*
+ * gathering.c - what rank 0 and the others have in common while they gather. Owns the descriptor
+ * that watches their connections, and nothing when it returns.
+ */
+#include "gathering.h"
+
+#include "clock.h"
+#include "error.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+enum { SUSPECT_MS = 5000, REMOVE_MS = 2000 };
+
+static uint64_t now_ms(void)
+{
+    return ddpi_now_ms(&ddpi_clock_monotonic);
+}
+
+uint32_t ddpi_gathering_left_ms(const struct ddpi_gathering *gathering)
+{
+    return (uint32_t)ddpi_remaining_ms(now_ms(), gathering->deadline_ms);
+}
+
+void ddpi_gathering_key(const struct ddpi_gathering *gathering, char key[DDPI_HOST_KEY])
+{
+    snprintf(key, DDPI_HOST_KEY, "comm/%s/host", gathering->config->name);
+}
+
+/* Also when the time is up. */
+ddp_status ddpi_gathering_remove_key(const struct ddpi_gathering *gathering, const void *card,
+                                     size_t len, struct ddp_error *err)
+{
+    char key[DDPI_HOST_KEY];
+    ddpi_gathering_key(gathering, key);
+    const struct ddp_store_clause clauses[] = {
+        {.kind = DDP_STORE_IF_VALUE, .key = key, .value = card, .value_len = len},
+        {.kind = DDP_STORE_THEN_DELETE, .key = key}};
+    ddp_status status = ddp_store_transact(gathering->store, clauses, 2, REMOVE_MS, NULL, err);
+    return status == DDP_E_CONFLICT ? DDP_OK : status; /* another rank 0 has come, or nobody */
+}
+
+/* ---- words ---- */
+
+void ddpi_gathering_say(struct ddpi_edge *edge, enum ddpi_notice notice, uint32_t tag)
+{
+    struct ddpi_memo memo;
+    if (edge == NULL)
+        return;
+    ddpi_memo_fill(&memo, notice, DDP_OK, "");
+    ddpi_memo_tag(&memo, tag);
+    ddpi_control_send(&edge->control, &memo);
+}
+
+void ddpi_gathering_say_card(const struct ddpi_gathering *gathering, struct ddpi_edge *edge,
+                             uint32_t rank)
+{
+    struct ddpi_memo memo;
+    ddpi_memo_fill(&memo, DDPI_NOTICE_CARD, DDP_OK, "");
+    ddpi_memo_tag(&memo, rank);
+    memcpy(memo.text, ddpi_meeting_slot(gathering->meeting, rank), DDPI_CARD_SLOT);
+    ddpi_control_send(&edge->control, &memo);
+}
+
+void ddpi_gathering_say_failed(struct ddpi_edge *edge, const struct ddp_error *err)
+{
+    struct ddpi_memo memo;
+    if (edge == NULL)
+        return;
+    ddpi_memo_fill(&memo, DDPI_NOTICE_FAILED, err->status, err->msg);
+    ddpi_control_send(&edge->control, &memo);
+}
+
+/* It has not said why. */
+static ddp_status lost(const struct ddpi_gathering *gathering, struct ddpi_edge *edge,
+                       struct ddp_error *err)
+{
+    edge->gone_ms = now_ms();
+    const struct ddpi_verdict verdict = ddpi_wait_verdict(edge);
+    return ddpi_error_set(err, verdict.status, "%s %s; rank %u noticed it in ddp_comm_init()",
+                          edge->peer_name, verdict.words, gathering->comm->rank);
+}
+
+/* Whether it has ended is asked first, as it may have spoken before; see wait.c. */
+ddp_status ddpi_gathering_hear(struct ddpi_gathering *gathering, struct ddpi_edge *edge,
+                               struct ddp_error *err)
+{
+    struct ddpi_memo memo;
+    bool ended = ddpi_process_ended(&edge->process);
+    ddp_status status = DDP_OK;
+    while (status == DDP_OK && !gathering->over) {
+        switch (ddpi_control_read(&edge->control, &memo)) {
+        case DDPI_CONTROL_NONE:
+            return ended ? lost(gathering, edge, err) : DDP_OK;
+        case DDPI_CONTROL_END:
+            return lost(gathering, edge, err);
+        case DDPI_CONTROL_STARVED: /* nobody hands anything over here */
+        case DDPI_CONTROL_GARBLED:
+            return ddpi_error_set(err, DDP_E_PROTOCOL,
+                                  "%s sent something that is no control message", edge->peer_name);
+        case DDPI_CONTROL_MEMO:
+            status = gathering->role->take(gathering, edge, &memo, err);
+        }
+    }
+    return status;
+}
+
+/* ---- the ring ---- */
+
+ddp_status ddpi_gathering_begin_ring(struct ddpi_gathering *gathering, struct ddp_error *err)
+{
+    const struct ddp_comm *comm = gathering->comm;
+    return ddpi_meeting_ask(gathering->meeting, ddpi_ring_next(comm->rank, comm->world_size),
+                            DDPI_LINK_RING, err);
+}
+
+bool ddpi_gathering_stands(const struct ddpi_gathering *gathering)
+{
+    struct ddpi_edge *const *ring = gathering->comm->edges.ring;
+    return ring[DDPI_NEXT] != NULL && ring[DDPI_PREV] != NULL;
+}
+
+/* Who has come becomes an edge. */
+static ddp_status let_in(struct ddpi_gathering *gathering, struct ddp_error *err)
+{
+    struct ddpi_arrival arrival;
+    ddp_status status;
+    do {
+        status = ddpi_meeting_advance(gathering->meeting, &arrival, err);
+        if (status != DDP_OK || arrival.edge == NULL)
+            return status;
+        status =
+            arrival.link == DDPI_LINK_JOIN
+                ? gathering->role->arrive(gathering, arrival.edge, err)
+                : ddpi_edges_set_ring(&gathering->comm->edges,
+                                      arrival.asked ? DDPI_NEXT : DDPI_PREV, arrival.edge, err);
+    } while (status == DDP_OK);
+    return status;
+}
+
+/* Rank 0 knows why the next rank is gone, or finds out in a moment; it must not be waited for
+ * without end, as a connection may be refused for other reasons. */
+static ddp_status suspect(struct ddpi_gathering *gathering, uint64_t now, struct ddp_error *err)
+{
+    const struct ddpi_edge *asked = &gathering->meeting->attempt.edge;
+    if (asked->broken == NULL)
+        return DDP_OK;
+    if (gathering->suspect_ms == UINT64_MAX)
+        gathering->suspect_ms = now + SUSPECT_MS;
+    if (now < gathering->suspect_ms)
+        return DDP_OK;
+    return ddpi_error_set(err, DDP_E_PEER_DEAD, "%s %s", asked->peer_name, asked->broken);
+}
+
+/* ---- waiting ---- */
+
+ddp_status ddpi_gathering_watch(struct ddpi_gathering *gathering, struct ddpi_edge *edge,
+                                struct ddp_error *err)
+{
+    const int fds[] = {edge->control.fd, edge->process.pidfd};
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = edge};
+    for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
+        if (fds[i] >= 0 && epoll_ctl(gathering->events, EPOLL_CTL_ADD, fds[i], &event) != 0)
+            return ddpi_error_sys(err, errno, "watch the connection to %s", edge->peer_name);
+    return DDP_OK;
+}
+
+ddp_status ddpi_gathering_watch_door(struct ddpi_gathering *gathering, struct ddp_error *err)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = gathering->meeting};
+    int fd = ddpi_meeting_wait_fd(gathering->meeting);
+    if (epoll_ctl(gathering->events, EPOLL_CTL_ADD, fd, &event) != 0)
+        return ddpi_error_sys(err, errno, "watch the listeners");
+    return DDP_OK;
+}
+
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+ddp_status ddpi_gathering_turn(struct ddpi_gathering *gathering, struct ddp_error *err)
+{
+    struct epoll_event event;
+    uint64_t wake_ms = sooner(gathering->wake_ms, gathering->suspect_ms);
+    wake_ms = sooner(wake_ms, ddpi_meeting_wake_ms(gathering->meeting));
+    int count = epoll_wait(gathering->events, &event, 1, ddpi_remaining_ms(now_ms(), wake_ms));
+    if (count < 0 && errno != EINTR)
+        return ddpi_error_sys(err, errno, "wait for the other ranks");
+    ddp_status status = count == 1 && event.data.ptr != gathering->meeting
+                            ? ddpi_gathering_hear(gathering, event.data.ptr, err)
+                            : let_in(gathering, err);
+    uint64_t now = now_ms();
+    if (status == DDP_OK)
+        status = suspect(gathering, now, err);
+    if (status == DDP_OK && now >= gathering->wake_ms && !gathering->over)
+        status = gathering->role->overdue(gathering, err);
+    return status;
+}
+
+ddp_status ddpi_gather(struct ddp_comm *comm, const struct ddpi_config *config, ddp_store *store,
+                       uint64_t deadline_ms, struct ddp_error *err)
+{
+    struct ddpi_gathering gathering = {.comm = comm,
+                                       .config = config,
+                                       .store = store,
+                                       .meeting = &comm->edges.meeting,
+                                       .deadline_ms = deadline_ms,
+                                       .wake_ms = deadline_ms,
+                                       .suspect_ms = UINT64_MAX};
+    gathering.events = epoll_create1(EPOLL_CLOEXEC);
+    if (gathering.events < 0)
+        return ddpi_advise_descriptors(err, ddpi_error_sys(err, errno, "make an epoll descriptor"));
+    ddp_status status =
+        comm->rank == 0 ? ddpi_gather_host(&gathering, err) : ddpi_gather_join(&gathering, err);
+    close(gathering.events);
+    return status;
+}

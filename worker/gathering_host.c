@@ -1,0 +1,236 @@
+/*
+ * gathering_host.c - rank 0 while it gathers the others: lets them in, tells each what it needs,
+ * and judges. Owns the connections to them and the roster, and sees to it that the key in the store
+ * is gone when it returns.
+ */
+#include "bootstrap.h"
+#include "clock.h"
+#include "error.h"
+#include "gathering.h"
+#include "mem.h"
+#include "roster.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { ANSWER_MS = 1000 };
+
+struct host {
+    struct ddpi_gathering gathering;
+    struct ddpi_roster roster;
+    /* By rank; behind those one whose rank does not exist, and one that has come twice. */
+    struct ddpi_edge **joiners;
+    uint32_t places;
+    struct ddpi_buf card; /* as it is in the store */
+    bool published;       /* it may be there */
+    bool asked;           /* those who do not stand yet */
+};
+
+static struct host *host_of(struct ddpi_gathering *gathering)
+{
+    return ddpi_container_of(gathering, struct host, gathering);
+}
+
+/* ---- what others do ---- */
+
+/* Nobody is turned away, so that who does not fit is told why, with all others. Who comes twice may
+ * do so because the first one has died, of which we may not have heard yet. */
+static ddp_status host_arrive(struct ddpi_gathering *gathering, struct ddpi_edge *edge,
+                              struct ddp_error *err)
+{
+    struct host *host = host_of(gathering);
+    uint32_t world_size = host->roster.world_size, rank = edge->peer;
+    struct ddpi_edge **place = &host->joiners[rank < world_size ? rank : world_size];
+    snprintf(edge->peer_name, sizeof edge->peer_name, "rank %u", rank);
+    if (*place != NULL) {
+        host->joiners[world_size + 1] = edge;
+        ddp_status status = ddpi_gathering_hear(gathering, *place, err);
+        return status == DDP_OK && rank < world_size ? ddpi_roster_twice(&host->roster, rank, err)
+                                                     : status;
+    }
+    *place = edge;
+    ddp_status status = ddpi_gathering_watch(gathering, edge, err);
+    return status == DDP_OK ? ddpi_gathering_hear(gathering, edge, err) : status;
+}
+
+static ddp_status take_card(struct ddpi_gathering *gathering, struct ddpi_edge *edge,
+                            const struct ddpi_memo *memo, struct ddp_error *err)
+{
+    struct host *host = host_of(gathering);
+    uint8_t slot[DDPI_CARD_SLOT];
+    memcpy(slot, memo->text, sizeof slot);
+    ddp_status status = ddpi_roster_enter(&host->roster, edge->peer, slot, err);
+    if (status != DDP_OK)
+        return status;
+    memcpy(ddpi_meeting_slot(gathering->meeting, edge->peer), slot, sizeof slot);
+    ddpi_edge_name(edge, edge->peer, &host->roster.places[edge->peer].card);
+    return DDP_OK;
+}
+
+static ddp_status call_time(struct ddpi_gathering *gathering, uint32_t timeout_ms,
+                            struct ddp_error *err)
+{
+    struct host *host = host_of(gathering);
+    if (host->roster.came < host->roster.world_size)
+        return ddpi_roster_overdue(&host->roster, timeout_ms, err);
+    if (host->asked)
+        return DDP_OK;
+    host->asked = true;
+    host->roster.places[0].answered = true;
+    for (uint32_t rank = 1; rank < host->roster.world_size; rank++)
+        ddpi_gathering_say(host->joiners[rank], DDPI_NOTICE_ASK, 0);
+    gathering->wake_ms = ddpi_now_ms(&ddpi_clock_monotonic) + ANSWER_MS;
+    return DDP_OK;
+}
+
+static ddp_status host_overdue(struct ddpi_gathering *gathering, struct ddp_error *err)
+{
+    struct host *host = host_of(gathering);
+    return host->asked ? ddpi_roster_overdue(&host->roster, gathering->config->init_timeout_ms, err)
+                       : call_time(gathering, gathering->config->init_timeout_ms, err);
+}
+
+static ddp_status host_take(struct ddpi_gathering *gathering, struct ddpi_edge *edge,
+                            const struct ddpi_memo *memo, struct ddp_error *err)
+{
+    struct host *host = host_of(gathering);
+    bool came = edge->peer < host->roster.world_size && host->roster.places[edge->peer].came;
+    switch ((enum ddpi_notice)memo->notice) {
+    case DDPI_NOTICE_FAILED:
+        return ddpi_error_set(err, ddpi_wait_status(memo->status), "%s could not join: %s",
+                              edge->peer_name, memo->text);
+    case DDPI_NOTICE_CARD:
+        return take_card(gathering, edge, memo, err);
+    case DDPI_NOTICE_ASK: /* its time is up, and so is everybody's */
+        return call_time(gathering, memo->tag, err);
+    case DDPI_NOTICE_STANDS:
+        if (came)
+            ddpi_roster_stand(&host->roster, edge->peer);
+        return DDP_OK;
+    case DDPI_NOTICE_WAITING:
+        if (came)
+            host->roster.places[edge->peer].answered = true;
+        return DDP_OK;
+    default:
+        return DDP_OK;
+    }
+}
+
+static const struct ddpi_gathering_role host_role = {
+    .arrive = host_arrive, .take = host_take, .overdue = host_overdue};
+
+/* ---- what rank 0 does ---- */
+
+static ddp_status open_house(struct ddpi_gathering *gathering, struct ddp_error *err)
+{
+    struct host *host = host_of(gathering);
+    const struct ddpi_card *own = &gathering->meeting->card;
+    ddp_status status = ddpi_roster_init(&host->roster, own, err);
+    if (status != DDP_OK)
+        return status;
+    host->places = own->world_size + 2;
+    host->joiners = ddpi_calloc(host->places, sizeof(struct ddpi_edge *));
+    if (host->joiners == NULL || !ddpi_card_encode(own, &host->card))
+        return ddpi_error_nomem(err, host->places * sizeof(struct ddpi_edge *));
+    gathering->meeting->gathers = true;
+    return ddpi_gathering_watch_door(gathering, err);
+}
+
+static ddp_status publish(struct ddpi_gathering *gathering, struct ddp_error *err)
+{
+    struct host *host = host_of(gathering);
+    char key[DDPI_HOST_KEY];
+    ddpi_gathering_key(gathering, key);
+    host->published = true;
+    return ddp_store_set(gathering->store, key, ddpi_buf_head(&host->card),
+                         ddpi_buf_len(&host->card), ddpi_gathering_left_ms(gathering), NULL, err);
+}
+
+static ddp_status withdraw(struct ddpi_gathering *gathering, struct ddp_error *err)
+{
+    struct host *host = host_of(gathering);
+    if (!host->published)
+        return DDP_OK;
+    host->published = false;
+    return ddpi_gathering_remove_key(gathering, ddpi_buf_head(&host->card),
+                                     ddpi_buf_len(&host->card), err);
+}
+
+static void introduce(struct ddpi_gathering *gathering)
+{
+    const struct host *host = host_of(gathering);
+    uint32_t world_size = host->roster.world_size;
+    for (uint32_t rank = 1; rank < world_size; rank++) {
+        ddpi_gathering_say_card(gathering, host->joiners[rank], ddpi_ring_next(rank, world_size));
+        ddpi_gathering_say_card(gathering, host->joiners[rank], ddpi_ring_prev(rank, world_size));
+    }
+}
+
+static ddp_status make_ring(struct ddpi_gathering *gathering, struct ddp_error *err)
+{
+    struct host *host = host_of(gathering);
+    ddp_status status = ddpi_gathering_begin_ring(gathering, err);
+    while (status == DDP_OK && host->roster.standing < host->roster.world_size) {
+        if (ddpi_gathering_stands(gathering))
+            ddpi_roster_stand(&host->roster, 0);
+        if (host->roster.standing < host->roster.world_size)
+            status = ddpi_gathering_turn(gathering, err);
+    }
+    return status;
+}
+
+static void let_go(struct ddpi_gathering *gathering)
+{
+    const struct host *host = host_of(gathering);
+    for (uint32_t rank = 1; rank < host->roster.world_size; rank++)
+        ddpi_gathering_say(host->joiners[rank], DDPI_NOTICE_GO,
+                           ddpi_roster_beside(&host->roster, rank));
+    if (gathering->meeting->card.shm)
+        ddpi_bootstrap_spins(gathering->comm, ddpi_roster_beside(&host->roster, 0));
+}
+
+static ddp_status gather(struct ddpi_gathering *gathering, struct ddp_error *err)
+{
+    struct host *host = host_of(gathering);
+    ddp_status status = open_house(gathering, err);
+    if (status == DDP_OK)
+        status = publish(gathering, err);
+    while (status == DDP_OK && host->roster.came < host->roster.world_size)
+        status = ddpi_gathering_turn(gathering, err);
+    gathering->meeting->gathers = false;
+    if (status == DDP_OK)
+        status = withdraw(gathering, err);
+    if (status != DDP_OK)
+        return status;
+    introduce(gathering);
+    status = make_ring(gathering, err);
+    if (status == DDP_OK)
+        let_go(gathering);
+    return status;
+}
+
+static void close_house(struct host *host)
+{
+    for (uint32_t i = 0; host->joiners != NULL && i < host->places; i++)
+        if (host->joiners[i] != NULL)
+            ddpi_edge_destroy(host->joiners[i]);
+    ddpi_free(host->joiners);
+    ddpi_buf_finish(&host->card);
+    ddpi_roster_finish(&host->roster);
+}
+
+ddp_status ddpi_gather_host(const struct ddpi_gathering *common, struct ddp_error *err)
+{
+    struct host host = {.gathering = *common};
+    host.gathering.role = &host_role;
+    ddpi_buf_init(&host.card, DDPI_CARD_WIRE_MAX);
+    ddp_status status = gather(&host.gathering, err);
+    if (status != DDP_OK) {
+        ddpi_advise_descriptors(err, status);
+        for (uint32_t i = 0; host.joiners != NULL && i < host.places; i++)
+            ddpi_gathering_say_failed(host.joiners[i], err);
+        (void)!withdraw(&host.gathering, NULL);
+    }
+    close_house(&host);
+    return status;
+}

@@ -1,0 +1,273 @@
+/*
+ * gathering_join.c - a rank that rank 0 gathers: finds rank 0 and hands its card over, makes its
+ * part of the ring, and waits for the word to go. Owns the connection to rank 0.
+ */
+#include "bootstrap.h"
+#include "clock.h"
+#include "error.h"
+#include "gathering.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    WORD_MS = 2000, /* for the word of rank 0, when the time is up */
+    PAUSE_MIN_MS = 10,
+    PAUSE_MAX_MS = 500,
+};
+
+struct joiner {
+    struct ddpi_gathering gathering;
+    struct ddpi_edge *host;           /* NULL: not let in yet */
+    uint8_t card[DDPI_CARD_WIRE_MAX]; /* of rank 0, as it is in the store */
+    size_t card_len;
+    char gone[DDPI_PEER_NAME]; /* the last rank 0, that was not there any more; "": none */
+    uint32_t pause_ms;         /* before it is tried again, when it has sent us away */
+    uint32_t neighbours;       /* whose cards have come */
+    bool asked;                /* what is to become of it, as the time is up */
+};
+
+static struct joiner *joiner_of(struct ddpi_gathering *gathering)
+{
+    return ddpi_container_of(gathering, struct joiner, gathering);
+}
+
+static uint64_t now_ms(void)
+{
+    return ddpi_now_ms(&ddpi_clock_monotonic);
+}
+
+/* ---- the way in ---- */
+
+static ddp_status no_host(struct ddpi_gathering *gathering, struct ddp_error *err)
+{
+    const struct joiner *joiner = joiner_of(gathering);
+    double seconds = gathering->config->init_timeout_ms / 1000.0;
+    if (joiner->gone[0] != '\0')
+        return ddpi_error_set(err, DDP_E_TIMEOUT,
+                              "after %.1f s rank 0, which the others join, has not come again: %s "
+                              "is gone",
+                              seconds, joiner->gone);
+    return ddpi_error_set(err, DDP_E_TIMEOUT,
+                          "after %.1f s rank 0, which the others join, has not come; missing: "
+                          "rank 0",
+                          seconds);
+}
+
+/* Wait until there is one. */
+static ddp_status read_card(struct ddpi_gathering *gathering, struct ddp_error *err)
+{
+    struct joiner *joiner = joiner_of(gathering);
+    char key[DDPI_HOST_KEY];
+    void *value;
+    size_t len;
+    ddpi_gathering_key(gathering, key);
+    ddp_status status = ddp_store_get(gathering->store, key, ddpi_gathering_left_ms(gathering),
+                                      &value, &len, NULL, err);
+    if (status == DDP_E_TIMEOUT)
+        return no_host(gathering, err);
+    if (status != DDP_OK)
+        return status;
+    struct ddpi_card card;
+    bool valid = len <= sizeof joiner->card && ddpi_card_decode(value, len, &card);
+    if (valid) {
+        memcpy(joiner->card, value, len);
+        joiner->card_len = len;
+    }
+    ddp_store_free(value);
+    if (!valid)
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "rank 0 uses another version of libddpcomm");
+    return ddpi_card_put(&card, ddpi_meeting_slot(gathering->meeting, 0))
+               ? DDP_OK
+               : ddpi_error_nomem(err, DDPI_CARD_SLOT);
+}
+
+/* Whoever answered at that address need not have been the rank 0 of today. */
+static bool has_changed(struct ddpi_gathering *gathering)
+{
+    const struct joiner *joiner = joiner_of(gathering);
+    char key[DDPI_HOST_KEY];
+    void *value;
+    size_t len;
+    ddpi_gathering_key(gathering, key);
+    ddp_status status = ddp_store_try_get(gathering->store, key, ddpi_gathering_left_ms(gathering),
+                                          &value, &len, NULL, NULL);
+    if (status != DDP_OK)
+        return status == DDP_E_NOT_FOUND;
+    bool same = len == joiner->card_len && memcmp(value, joiner->card, len) == 0;
+    ddp_store_free(value);
+    return !same;
+}
+
+static ddp_status forget_host(struct ddpi_gathering *gathering, struct ddp_error *err)
+{
+    const struct joiner *joiner = joiner_of(gathering);
+    return ddpi_gathering_remove_key(gathering, joiner->card, joiner->card_len, err);
+}
+
+/* What has become of the attempt to get in; *@ret_over: it is no use any more. */
+static ddp_status look(struct ddpi_gathering *gathering, bool *ret_over, struct ddp_error *err)
+{
+    struct joiner *joiner = joiner_of(gathering);
+    struct ddpi_meeting *meeting = gathering->meeting;
+    const struct ddpi_attempt *attempt = &meeting->attempt;
+    struct pollfd pollfd = {.fd = ddpi_meeting_wait_fd(meeting), .events = POLLIN};
+    uint32_t left_ms = ddpi_gathering_left_ms(gathering);
+    if (attempt->edge.broken != NULL) {
+        *ret_over = true;
+        memcpy(joiner->gone, attempt->edge.peer_name, sizeof joiner->gone);
+        return forget_host(gathering, err);
+    }
+    if (left_ms == 0)
+        return ddpi_error_set(
+            err, DDP_E_TIMEOUT,
+            "after %.1f s %s has not let this rank in: it is stopped, or too busy",
+            gathering->config->init_timeout_ms / 1000.0, attempt->edge.peer_name);
+    if (attempt->stage == DDPI_ATTEMPT_QUEUE) { /* sent away: the key may be another one by now */
+        *ret_over = true;
+        joiner->pause_ms = joiner->pause_ms == 0 ? PAUSE_MIN_MS : 2 * joiner->pause_ms;
+        if (joiner->pause_ms > PAUSE_MAX_MS)
+            joiner->pause_ms = PAUSE_MAX_MS;
+        pollfd.fd = -1;
+        left_ms = left_ms < joiner->pause_ms ? left_ms : joiner->pause_ms;
+    }
+    (void)!poll(&pollfd, 1, (int)left_ms);
+    return DDP_OK;
+}
+
+static ddp_status knock(struct ddpi_gathering *gathering, struct ddp_error *err)
+{
+    struct joiner *joiner = joiner_of(gathering);
+    struct ddpi_arrival arrival = {0};
+    bool over = false;
+    ddp_status status = ddpi_meeting_ask(gathering->meeting, 0, DDPI_LINK_JOIN, err);
+    while (status == DDP_OK && arrival.edge == NULL && !over) {
+        status = ddpi_meeting_advance(gathering->meeting, &arrival, err);
+        if (status == DDP_OK && arrival.edge == NULL)
+            status = look(gathering, &over, err);
+    }
+    ddpi_attempt_drop(gathering->meeting);
+    joiner->host = arrival.edge;
+    return status == DDP_E_DENIED && has_changed(gathering) ? DDP_OK : status;
+}
+
+static ddp_status find_host(struct ddpi_gathering *gathering, struct ddp_error *err)
+{
+    struct joiner *joiner = joiner_of(gathering);
+    ddp_status status = DDP_OK;
+    while (status == DDP_OK && joiner->host == NULL) {
+        status = read_card(gathering, err);
+        if (status == DDP_OK)
+            status = knock(gathering, err);
+    }
+    if (status != DDP_OK)
+        return status;
+    ddpi_gathering_say_card(gathering, joiner->host, gathering->comm->rank);
+    return ddpi_gathering_watch(gathering, joiner->host, err);
+}
+
+/* ---- what rank 0 says ---- */
+
+/* Nobody joins here. */
+static ddp_status joiner_arrive(struct ddpi_gathering *gathering, struct ddpi_edge *edge,
+                                struct ddp_error *err)
+{
+    (void)gathering;
+    (void)err;
+    ddpi_edge_destroy(edge);
+    return DDP_OK;
+}
+
+static ddp_status take_card(struct ddpi_gathering *gathering, const struct ddpi_memo *memo,
+                            struct ddp_error *err)
+{
+    const struct ddp_comm *comm = gathering->comm;
+    uint8_t slot[DDPI_CARD_SLOT];
+    struct ddpi_card card;
+    memcpy(slot, memo->text, sizeof slot);
+    bool neighbour = memo->tag == ddpi_ring_next(comm->rank, comm->world_size) ||
+                     memo->tag == ddpi_ring_prev(comm->rank, comm->world_size);
+    if (!neighbour || !ddpi_card_get(slot, &card))
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "rank 0 sent something that is no card");
+    memcpy(ddpi_meeting_slot(gathering->meeting, memo->tag), slot, sizeof slot);
+    joiner_of(gathering)->neighbours++;
+    return DDP_OK;
+}
+
+static ddp_status joiner_take(struct ddpi_gathering *gathering, struct ddpi_edge *edge,
+                              const struct ddpi_memo *memo, struct ddp_error *err)
+{
+    switch ((enum ddpi_notice)memo->notice) {
+    case DDPI_NOTICE_FAILED:
+        gathering->over = true;
+        return ddpi_error_set(err, ddpi_wait_status(memo->status), "%s", memo->text);
+    case DDPI_NOTICE_CARD:
+        return take_card(gathering, memo, err);
+    case DDPI_NOTICE_ASK:
+        ddpi_gathering_say(edge, DDPI_NOTICE_WAITING, 0);
+        return DDP_OK;
+    case DDPI_NOTICE_GO:
+        gathering->over = true;
+        if (gathering->meeting->card.shm)
+            ddpi_bootstrap_spins(gathering->comm, memo->tag);
+        return DDP_OK;
+    default:
+        return DDP_OK;
+    }
+}
+
+static ddp_status joiner_overdue(struct ddpi_gathering *gathering, struct ddp_error *err)
+{
+    struct joiner *joiner = joiner_of(gathering);
+    if (joiner->asked)
+        return ddpi_error_set(err, DDP_E_TIMEOUT,
+                              "after %.1f s %s does not answer: it is stopped, or too busy",
+                              gathering->config->init_timeout_ms / 1000.0, joiner->host->peer_name);
+    joiner->asked = true;
+    ddpi_gathering_say(joiner->host, DDPI_NOTICE_ASK, gathering->config->init_timeout_ms);
+    gathering->wake_ms = now_ms() + WORD_MS;
+    return DDP_OK;
+}
+
+static const struct ddpi_gathering_role joiner_role = {
+    .arrive = joiner_arrive, .take = joiner_take, .overdue = joiner_overdue};
+
+/* ---- all of it ---- */
+
+static ddp_status join(struct ddpi_gathering *gathering, struct ddp_error *err)
+{
+    struct joiner *joiner = joiner_of(gathering);
+    ddp_status status = find_host(gathering, err);
+    while (status == DDP_OK && joiner->neighbours < DDPI_RING_EDGES)
+        status = ddpi_gathering_turn(gathering, err);
+    if (status == DDP_OK)
+        status = ddpi_gathering_watch_door(gathering, err);
+    if (status == DDP_OK)
+        status = ddpi_gathering_begin_ring(gathering, err);
+    while (status == DDP_OK && !ddpi_gathering_stands(gathering))
+        status = ddpi_gathering_turn(gathering, err);
+    if (status == DDP_OK)
+        ddpi_gathering_say(joiner->host, DDPI_NOTICE_STANDS, 0);
+    while (status == DDP_OK && !gathering->over)
+        status = ddpi_gathering_turn(gathering, err);
+    return status;
+}
+
+/* Rank 0 is told why we give up, unless it has told us, or is gone; then its key goes, too. */
+ddp_status ddpi_gather_join(const struct ddpi_gathering *common, struct ddp_error *err)
+{
+    struct joiner joiner = {.gathering = *common};
+    joiner.gathering.role = &joiner_role;
+    ddp_status status = join(&joiner.gathering, err);
+    if (status != DDP_OK)
+        ddpi_advise_descriptors(err, status);
+    if (joiner.host == NULL)
+        return status;
+    if (status != DDP_OK && !joiner.gathering.over)
+        ddpi_gathering_say_failed(joiner.host, err);
+    if (status != DDP_OK && joiner.host->gone_ms != 0)
+        (void)!forget_host(&joiner.gathering, NULL);
+    ddpi_edge_destroy(joiner.host);
+    return status;
+}
