@@ -511,6 +511,7 @@ static void start_failed(struct agent *agent)
 static void on_launch_over(void *ctx, ddp_status status)
 {
     struct agent *agent = ctx;
+    watchdog_go_on(&agent->watchdog);
     if (agent->sm.state == AGENT_STARTING && status == DDP_OK) {
         enter_running(agent); /* the watches tell who has died meanwhile, the first one first */
         return;
@@ -613,7 +614,7 @@ static void begin_attempt(struct agent *agent, const struct ddp_round_seat *seat
     ddpi_free(agent->error_copy);
     agent->error_copy = NULL;
     life_renew(&agent->life);
-    watchdog_clear(&agent->watchdog);
+    watchdog_hold(&agent->watchdog);
     oom_watch_init(&agent->oom); /* before a worker can be killed */
 }
 

@@ -139,7 +139,7 @@ static void keep_time(struct watchdog *watchdog)
 {
     uint64_t next_ms = timers_next_ms(&watchdog->timers);
     uint64_t now_ms = ddpi_now_ms(&ddpi_clock_monotonic);
-    if (next_ms == UINT64_MAX)
+    if (next_ms == UINT64_MAX || watchdog->held)
         uv_timer_stop(&watchdog->timer);
     else
         uv_timer_start(&watchdog->timer, on_due, next_ms > now_ms ? next_ms - now_ms : 0, 0);
@@ -245,9 +245,17 @@ ddp_status watchdog_open(struct watchdog *watchdog, uv_loop_t *loop, int fd,
     return DDP_OK;
 }
 
-void watchdog_clear(struct watchdog *watchdog)
+void watchdog_hold(struct watchdog *watchdog)
 {
     timers_clear(&watchdog->timers);
+    watchdog->held = true;
+    if (watchdog->open)
+        keep_time(watchdog);
+}
+
+void watchdog_go_on(struct watchdog *watchdog)
+{
+    watchdog->held = false;
     if (watchdog->open)
         keep_time(watchdog);
 }

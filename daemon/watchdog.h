@@ -36,6 +36,7 @@ struct watchdog {
     struct timers timers;
     char line[PIPE_BUF + 1]; /* the beginning of a request */
     size_t used;
+    bool held;      /* no countdown is over now */
     bool skipping;  /* to the end of a line that is too long */
     bool told_bad;  /* that something was no request */
     bool told_full; /* that there are too many */
@@ -46,8 +47,10 @@ DDP_MUST_CHECK ddp_status watchdog_open(struct watchdog *watchdog, uv_loop_t *lo
                                         const struct worker_proc *workers, uint32_t nproc,
                                         struct logmux *mux, struct ddp_error *err);
 
-/* Forget all countdowns: those who asked are gone. */
-void watchdog_clear(struct watchdog *watchdog);
+/* Forget all countdowns: those who asked are gone. Until watchdog_go_on() none is over, as new
+ * workers may ask for one before it is known here which processes they are. */
+void watchdog_hold(struct watchdog *watchdog);
+void watchdog_go_on(struct watchdog *watchdog);
 
 /* The handles close while the loop turns. */
 void watchdog_close(struct watchdog *watchdog);
