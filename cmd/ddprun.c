@@ -8,6 +8,7 @@
 #include "error.h"
 #include "guard.h"
 #include "local_job.h"
+#include "master_port.h"
 #include "mem.h"
 #include "membership.h"
 #include "outcome.h"
@@ -61,9 +62,8 @@ struct run {
     struct remote_job remote;
     struct pmi_exchanges pmi;
     struct ddpi_server *server;
-    struct ddpi_log log; /* of that server */
-    uint16_t master_port;
-    int master_fd; /* keeps that port aside; -1: the store is the master */
+    struct ddpi_log log;       /* of that server */
+    struct master_port master; /* not kept where the store is the master */
     int exit_code;
 };
 
@@ -82,7 +82,8 @@ static ddp_status on_begin(void *ctx, uint64_t generation, struct ddp_round_seat
 {
     struct run *run = ctx;
     char prefix[PREFIX_SIZE];
-    seat->master_port = run->master_port;
+    master_port_renew(&run->master);
+    seat->master_port = run->master.number;
     tcpstore_prefix(prefix, sizeof prefix, generation);
     ddp_status status = ddpi_server_set_tcpstore_prefix(run->server, prefix, err);
     placement_store_prefix(prefix, sizeof prefix, "", generation - 1);
@@ -92,9 +93,18 @@ static ddp_status on_begin(void *ctx, uint64_t generation, struct ddp_round_seat
     return status;
 }
 
+/* The port that this node says, and says again when it comes back to the store. */
+static void renew_port(struct run *run)
+{
+    master_port_renew(&run->master);
+    run->membership.member.says.master_port = run->master.number;
+}
+
 static void on_publish(void *ctx, const struct ddp_round_member *says)
 {
     struct run *run = ctx;
+    if (run->several && says->phase == DDP_ROUND_IDLE)
+        renew_port(run);
     if (run->several)
         remote_job_publish(&run->remote, says);
     else
@@ -215,11 +225,12 @@ static ddp_status create_store(struct plan *plan, struct run *run, struct ddp_er
 
 /* A port of this node that its first worker may bind, for a script that brings its own rendezvous.
  */
-static ddp_status reserve_port(const struct meeting *meeting, struct run *run,
-                               struct ddp_error *err)
+static ddp_status reserve_port(struct plan *plan, struct run *run, struct ddp_error *err)
 {
-    ddp_status status =
-        node_reserve_port(meeting->master_port, &run->master_fd, &run->master_port, err);
+    const struct meeting *meeting = &plan->meeting;
+    bool watched = !plan->remote.trust_local_users;
+    ddp_status status = master_port_keep(&run->master, meeting->master_port, watched, err);
+    plan->agent.port = &run->master.agent;
     if (status != DDP_OK && meeting->master_flag != NULL)
         return ddpi_error_wrap(err, status, "%s", meeting->master_flag);
     return status;
@@ -227,14 +238,13 @@ static ddp_status reserve_port(const struct meeting *meeting, struct run *run,
 
 /* Of several nodes only that of rank 0 needs the port that was asked for, and another agent on this
  * machine may be that one. */
-static ddp_status do_without_port(const struct meeting *meeting, struct run *run, ddp_status status,
-                                  struct ddp_error *err)
+static ddp_status do_without_port(const struct meeting *meeting, ddp_status status,
+                                  const struct ddp_error *err)
 {
     if (meeting->master_port == 0 || err->sys_errno != EADDRINUSE)
         return status;
     fprintf(stderr, "ddprun: %s; if this node is to have rank 0, that cannot listen there\n",
             err->msg);
-    run->master_port = meeting->master_port;
     return DDP_OK;
 }
 
@@ -244,11 +254,11 @@ static ddp_status open_job(struct plan *plan, struct run *run, struct ddp_error 
 {
     ddp_status status = DDP_OK;
     if (!plan->agent.agent_store)
-        status = reserve_port(&plan->meeting, run, err);
+        status = reserve_port(plan, run, err);
     if (status != DDP_OK && plan->several)
-        status = do_without_port(&plan->meeting, run, status, err);
+        status = do_without_port(&plan->meeting, status, err);
     if (status == DDP_OK && plan->several) {
-        plan->says.master_port = run->master_port;
+        plan->says.master_port = run->master.number;
         return DDP_OK;
     }
     if (status == DDP_OK)
@@ -257,7 +267,7 @@ static ddp_status open_job(struct plan *plan, struct run *run, struct ddp_error 
         return status;
     plan->agent.store = ddpi_server_endpoint(run->server);
     if (plan->agent.agent_store)
-        run->master_port = ddpi_server_port(run->server);
+        run->master.number = ddpi_server_port(run->server);
     return DDP_OK;
 }
 
@@ -350,10 +360,9 @@ static int agent_main(struct plan *plan, const struct guard_agent *split, bool *
         ddpi_free(run);
         return fail(EXIT_CONFIG, &err);
     }
-    run->master_fd = -1;
+    master_port_init(&run->master);
     int code = run_agent(plan, split, run);
-    if (run->master_fd >= 0)
-        close(run->master_fd);
+    master_port_close(&run->master);
     bool resolving = uv_loop_close(&run->loop) != 0;
     const struct agent *agent = &run->membership.agent;
     bool starting = agent->launch.spawner.left;

@@ -37,6 +37,14 @@ struct agent_keys {
     void *ctx;
 };
 
+/* The port that is kept on this node for rank 0. check() has a sentence about it when another user
+ * of this machine has a socket there, and so could take rank 0's place. After a failure it looks
+ * more closely, which takes some ms. */
+struct agent_port {
+    ddp_status (*check)(void *ctx, uint16_t port, bool failed, struct ddp_error *err);
+    void *ctx;
+};
+
 /* Borrowed until agent_close(). */
 struct agent_config {
     const char *program;     /* path to execute */
@@ -50,6 +58,7 @@ struct agent_config {
     const char *store;                 /* "host:port" */
     const char *store_prefix;          /* of the job's keys, before that of a generation */
     const struct agent_keys *keys;     /* NULL: workers have none */
+    const struct agent_port *port;     /* NULL: the workers meet at the store */
     bool tls;                          /* workers are told to speak TLS with the store, */
     bool tls_ranks;                    /* ... and with each other */
     bool agent_store;                  /* the workers' meeting point is the store itself */

@@ -354,6 +354,15 @@ static ddp_status open_filters(struct launch *launch, struct ddp_error *err)
     return DDP_OK;
 }
 
+ddp_status launch_check_port(const struct agent_config *config, const struct ddp_round_seat *seat,
+                             bool failed, struct ddp_error *err)
+{
+    const struct agent_port *port = config->port;
+    return port != NULL && seat->first_rank == 0
+               ? port->check(port->ctx, seat->master_port, failed, err)
+               : DDP_OK;
+}
+
 void launch_begin(struct launch *launch, const struct ddp_round_seat *seat, uint32_t attempt,
                   int life_fd)
 {
@@ -368,7 +377,9 @@ void launch_begin(struct launch *launch, const struct ddp_round_seat *seat, uint
     launch->attempt = attempt;
     launch->life_fd = life_fd;
     launch->next = 0;
-    launch->status = pmi_begin(launch->pmi, &place, &launch->error);
+    launch->status = launch_check_port(launch->config, seat, false, &launch->error);
+    if (launch->status == DDP_OK)
+        launch->status = pmi_begin(launch->pmi, &place, &launch->error);
     if (launch->status == DDP_OK && keys != NULL)
         launch->status = keys->make(keys->ctx, seat->generation, &launch->key, &launch->error);
     if (launch->status == DDP_OK)

@@ -61,6 +61,12 @@ DDP_MUST_CHECK ddp_status launch_open(struct launch *launch, const struct agent_
                                       struct worker_proc *workers, const struct launch_hooks *hooks,
                                       struct ddp_error *err);
 
+/* Whether the port of rank 0 is nobody else's, if rank 0 is one of this node's: before the
+ * generation of @seat, or when it has @failed. */
+DDP_MUST_CHECK ddp_status launch_check_port(const struct agent_config *config,
+                                            const struct ddp_round_seat *seat, bool failed,
+                                            struct ddp_error *err);
+
 /* Start all workers, with the places that @seat gives them. over() may follow at once. On failure
  * the streams of a worker may be open and will end by themselves. */
 void launch_begin(struct launch *launch, const struct ddp_round_seat *seat, uint32_t attempt,

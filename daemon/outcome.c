@@ -204,11 +204,21 @@ void outcome_dying(const struct agent *agent, const struct worker_proc *worker,
              agent->config->host);
 }
 
+/* Ranks of other nodes may have failed, and been the first, for whom they met there. */
+static void report_port(struct agent *agent)
+{
+    struct ddp_error error;
+    bool fell = agent->cause == AGENT_CAUSE_WORKER || agent->cause == AGENT_CAUSE_ORDER;
+    if (fell && launch_check_port(agent->config, &agent->seat, true, &error) != DDP_OK)
+        logmux_say(&agent->mux, "%s", error.msg);
+}
+
 void outcome_report(struct agent *agent)
 {
     report_file_losses(agent);
     if (agent->root != NULL)
         report_worker_failure(agent);
+    report_port(agent);
     if (agent->cause == AGENT_CAUSE_START)
         logmux_say(&agent->mux, "%s", agent->launch.error.msg);
     if (agent->cause == AGENT_CAUSE_STUCK)

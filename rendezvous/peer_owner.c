@@ -19,7 +19,8 @@
 
 enum {
     REPLY_MAX = 4096,
-    STALE_MAX = 16, /* answers to earlier questions that are skipped */
+    STALE_MAX = 16,      /* answers to earlier questions that are skipped */
+    DUMP_MAX = 8 * 1024, /* bytes of a list that the kernel sends at once */
     TABLE_TRIES = 3,
     TABLE_CHUNK = 16 * 1024,
     TABLE_MAX = 64 * 1024 * 1024,
@@ -156,11 +157,75 @@ static struct ddpi_owner_answer find(struct ddpi_owners *owners, const struct dd
     return owners->has_none ? look_up(peer, here) : answer;
 }
 
+static bool is_ours(const struct ddpi_owners *owners, uint32_t owner)
+{
+    return (owners->whole || owner != owners->nobody) && (owner == 0 || owner == geteuid());
+}
+
 bool ddpi_owners_ours(struct ddpi_owners *owners, const struct ddpi_end *peer,
                       const struct ddpi_end *here, uint32_t *ret_owner, bool *ret_known)
 {
     struct ddpi_owner_answer answer = find(owners, peer, here);
     *ret_known = answer.open && (owners->whole || answer.owner != owners->nobody);
     *ret_owner = answer.owner;
-    return *ret_known && (answer.owner == 0 || answer.owner == geteuid());
+    return *ret_known && is_ours(owners, answer.owner);
+}
+
+/* --- a port --- */
+
+/* Read the list that @fd, a socket of its own, was asked for, up to the first stranger. False: the
+ * kernel has none to give. */
+static bool read_list(const struct ddpi_owners *owners, int fd, uint16_t port, uint32_t number,
+                      uint32_t *ret_owner, bool *ret_found)
+{
+    uint8_t bytes[DUMP_MAX];
+    enum ddpi_port_news news = DDPI_PORT_MORE;
+    do {
+        ssize_t got = recv(fd, bytes, sizeof bytes, 0);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return false;
+        const uint8_t *at = bytes;
+        size_t left = (size_t)got;
+        do {
+            news = ddpi_port_next(&at, &left, port, number, ret_owner);
+            *ret_found = news == DDPI_PORT_SOCKET && !is_ours(owners, *ret_owner);
+        } while (!*ret_found && (news == DDPI_PORT_SOCKET || news == DDPI_PORT_OTHER));
+    } while (news == DDPI_PORT_MORE);
+    return news != DDPI_PORT_ERROR;
+}
+
+/* With a socket for this alone, as a list that is not read to its end stays in it. */
+static bool ask_for_list(const struct ddpi_owners *owners, uint16_t port, bool v6, bool bound,
+                         uint32_t *ret_owner, bool *ret_found)
+{
+    enum { NUMBER = 1 };
+    uint8_t request[DDPI_OWNER_REQUEST_MAX];
+    size_t len = ddpi_port_request(port, v6, bound, NUMBER, request);
+    int fd = socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_SOCK_DIAG);
+    bool told = fd >= 0 && send(fd, request, len, 0) == (ssize_t)len &&
+                read_list(owners, fd, port, NUMBER, ret_owner, ret_found);
+    if (fd >= 0)
+        close(fd);
+    return told;
+}
+
+bool ddpi_owners_stranger_on(const struct ddpi_owners *owners, uint16_t port, bool bound,
+                             uint32_t *ret_owner)
+{
+    static const char *const tables[] = {"/proc/self/net/tcp", "/proc/self/net/tcp6"};
+    bool found = false;
+    for (int v6 = 0; v6 < 2 && !found; v6++) {
+        char ends[DDPI_OWNER_ENDS];
+        struct ddpi_owner_answer answer = {0};
+        if (!owners->has_none && ask_for_list(owners, port, v6 == 1, bound, ret_owner, &found))
+            continue;
+        ddpi_port_line_ends(port, v6 == 1, ends);
+        found =
+            read_table(tables[v6], ends, &answer) && answer.open && !is_ours(owners, answer.owner);
+        if (found)
+            *ret_owner = answer.owner;
+    }
+    return found;
 }

@@ -15,6 +15,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* States that can be asked for, as bits; the second is new in Linux 6.8. */
+enum { LISTENING = 1 << 10, BOUND = 1 << 13 };
+
 struct ddpi_end ddpi_end_of(const struct sockaddr *sockaddr)
 {
     return (struct ddpi_end){ddpi_address_of(sockaddr), ddpi_address_port(sockaddr)};
@@ -42,25 +45,28 @@ static struct inet_diag_sockid sockid_of(const struct ddpi_end *end, const struc
     return id;
 }
 
+static size_t put_request(uint16_t flags, uint32_t number, const struct inet_diag_req_v2 *body,
+                          uint8_t ret[DDPI_OWNER_REQUEST_MAX])
+{
+    const struct nlmsghdr header = {.nlmsg_len = NLMSG_LENGTH(sizeof *body),
+                                    .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+                                    .nlmsg_flags = NLM_F_REQUEST | flags,
+                                    .nlmsg_seq = number};
+    _Static_assert(NLMSG_LENGTH(sizeof *body) <= DDPI_OWNER_REQUEST_MAX, "it fits");
+    memcpy(ret, &header, sizeof header);
+    memcpy(ret + NLMSG_HDRLEN, body, sizeof *body);
+    return header.nlmsg_len;
+}
+
 size_t ddpi_owner_request(const struct ddpi_end *end, const struct ddpi_end *other, uint32_t number,
                           uint8_t ret[DDPI_OWNER_REQUEST_MAX])
 {
-    struct {
-        struct nlmsghdr header;
-        struct inet_diag_req_v2 body;
-    } request = {
-        .header = {.nlmsg_len = sizeof request,
-                   .nlmsg_type = SOCK_DIAG_BY_FAMILY,
-                   .nlmsg_flags = NLM_F_REQUEST,
-                   .nlmsg_seq = number},
-        .body = {.sdiag_family = ddpi_address_is_v4(&end->address) ? AF_INET : AF_INET6,
-                 .sdiag_protocol = IPPROTO_TCP,
-                 .idiag_states = UINT32_MAX,
-                 .id = sockid_of(end, other)},
-    };
-    _Static_assert(sizeof request <= DDPI_OWNER_REQUEST_MAX, "it fits");
-    memcpy(ret, &request, sizeof request);
-    return sizeof request;
+    const struct inet_diag_req_v2 body = {
+        .sdiag_family = ddpi_address_is_v4(&end->address) ? AF_INET : AF_INET6,
+        .sdiag_protocol = IPPROTO_TCP,
+        .idiag_states = UINT32_MAX,
+        .id = sockid_of(end, other)};
+    return put_request(0, number, &body, ret);
 }
 
 /* IPv4 has one word of an address, also where the socket is one of IPv6. */
@@ -96,6 +102,46 @@ bool ddpi_owner_reply(const void *bytes, size_t len, const struct ddpi_end *end,
     return true;
 }
 
+size_t ddpi_port_request(uint16_t port, bool v6, bool bound, uint32_t number,
+                         uint8_t ret[DDPI_OWNER_REQUEST_MAX])
+{
+    const struct inet_diag_req_v2 body = {
+        .sdiag_family = v6 ? AF_INET6 : AF_INET,
+        .sdiag_protocol = IPPROTO_TCP,
+        .idiag_states = bound ? LISTENING | BOUND : LISTENING,
+        .id = {.idiag_sport = htons(port),
+               .idiag_cookie = {INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE}}};
+    return put_request(NLM_F_DUMP, number, &body, ret);
+}
+
+enum ddpi_port_news ddpi_port_next(const uint8_t **bytes, size_t *len, uint16_t port,
+                                   uint32_t number, uint32_t *ret_owner)
+{
+    struct nlmsghdr header;
+    struct inet_diag_msg message;
+    if (*len < sizeof header)
+        return DDPI_PORT_MORE;
+    memcpy(&header, *bytes, sizeof header);
+    if (header.nlmsg_len < sizeof header || header.nlmsg_len > *len)
+        return DDPI_PORT_ERROR;
+    const uint8_t *body = *bytes + NLMSG_HDRLEN;
+    size_t size = NLMSG_ALIGN(header.nlmsg_len) < *len ? NLMSG_ALIGN(header.nlmsg_len) : *len;
+    *bytes += size;
+    *len -= size;
+    if (header.nlmsg_seq != number)
+        return DDPI_PORT_OTHER;
+    if (header.nlmsg_type == NLMSG_DONE)
+        return DDPI_PORT_END;
+    if (header.nlmsg_type != SOCK_DIAG_BY_FAMILY ||
+        header.nlmsg_len < NLMSG_HDRLEN + sizeof message)
+        return DDPI_PORT_ERROR;
+    memcpy(&message, body, sizeof message);
+    if (message.id.idiag_sport != htons(port) || message.idiag_inode == 0)
+        return DDPI_PORT_OTHER;
+    *ret_owner = message.idiag_uid;
+    return DDPI_PORT_SOCKET;
+}
+
 /* --- /proc/net/tcp --- */
 
 /* As the kernel writes it: words of the address as numbers of this machine. */
@@ -115,6 +161,12 @@ void ddpi_owner_line_ends(const struct ddpi_end *end, const struct ddpi_end *oth
 {
     size_t used = put_end(end, v6, ret, DDPI_OWNER_ENDS);
     (void)put_end(other, v6, ret + used, DDPI_OWNER_ENDS - used);
+}
+
+/* Who listens has an address of nobody at the other end. */
+void ddpi_port_line_ends(uint16_t port, bool v6, char ret[DDPI_OWNER_ENDS])
+{
+    snprintf(ret, DDPI_OWNER_ENDS, ":%04X %0*d:0000 ", port, v6 ? 32 : 8, 0);
 }
 
 /* The word at *@at, which moves behind it, as a decimal number. */

@@ -12,6 +12,8 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,19 +36,23 @@ static struct {
     struct inet_diag_msg body;
 } reply;
 
+static void answer_to_nobody(uint8_t state, uint32_t owner, uint32_t inode)
+{
+    memset(&reply, 0, sizeof reply);
+    reply.header = (struct nlmsghdr){
+        .nlmsg_len = sizeof reply, .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_seq = NUMBER};
+    reply.body =
+        (struct inet_diag_msg){.idiag_state = state, .idiag_uid = owner, .idiag_inode = inode};
+}
+
 /* What the kernel says of the socket that @request asks for. */
 static void answer_to(const uint8_t *request, uint8_t state, uint32_t owner, uint32_t inode)
 {
     struct inet_diag_req_v2 body;
     memcpy(&body, request + NLMSG_HDRLEN, sizeof body);
-    memset(&reply, 0, sizeof reply);
-    reply.header = (struct nlmsghdr){
-        .nlmsg_len = sizeof reply, .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_seq = NUMBER};
-    reply.body = (struct inet_diag_msg){.idiag_family = body.sdiag_family,
-                                        .idiag_state = state,
-                                        .id = body.id,
-                                        .idiag_uid = owner,
-                                        .idiag_inode = inode};
+    answer_to_nobody(state, owner, inode);
+    reply.body.idiag_family = body.sdiag_family;
+    reply.body.id = body.id;
 }
 
 static const char *const pairs[][2] = {
@@ -234,6 +240,109 @@ START_TEST(what_the_kernel_says)
 }
 END_TEST
 
+/* --- a port --- */
+
+static size_t put_socket(uint8_t *bytes, uint8_t state, uint16_t port, uint32_t owner,
+                         uint32_t inode)
+{
+    answer_to_nobody(state, owner, inode);
+    reply.body.id.idiag_sport = htons(port);
+    memcpy(bytes, &reply, sizeof reply);
+    return sizeof reply;
+}
+
+START_TEST(lists_of_sockets)
+{
+    enum { PORT = 29500 };
+    static const struct {
+        uint8_t state;
+        uint16_t port;
+        uint32_t owner, inode;
+        enum ddpi_port_news news;
+    } rows[] = {{TCP_LISTEN, PORT, 1000, 7, DDPI_PORT_SOCKET},
+                {TCP_CLOSE, PORT, 1001, 7, DDPI_PORT_SOCKET},
+                {TCP_LISTEN, PORT, 1002, 0, DDPI_PORT_OTHER},
+                {TCP_LISTEN, PORT + 1, 1003, 7, DDPI_PORT_OTHER}};
+    enum { ROWS = sizeof rows / sizeof *rows };
+    uint8_t bytes[(ROWS + 1) * sizeof reply];
+    size_t len = 0;
+    for (size_t i = 0; i < ROWS; i++)
+        len += put_socket(bytes + len, rows[i].state, rows[i].port, rows[i].owner, rows[i].inode);
+    for (size_t cut = 0; cut <= len; cut++) {
+        const uint8_t *at = bytes;
+        size_t left = cut;
+        for (size_t i = 0; i < cut / sizeof reply; i++) {
+            uint32_t owner = 0;
+            ck_assert_int_eq(ddpi_port_next(&at, &left, PORT, NUMBER, &owner), rows[i].news);
+            ck_assert_uint_eq(owner, rows[i].news == DDPI_PORT_SOCKET ? rows[i].owner : 0);
+        }
+        enum ddpi_port_news last = ddpi_port_next(&at, &left, PORT, NUMBER, &(uint32_t){0});
+        ck_assert_int_eq(last, cut % sizeof reply < sizeof reply.header ? DDPI_PORT_MORE
+                                                                        : DDPI_PORT_ERROR);
+    }
+    const uint8_t *at = bytes;
+    size_t left = len;
+    ck_assert_int_eq(ddpi_port_next(&at, &left, PORT, NUMBER + 1, &(uint32_t){0}), DDPI_PORT_OTHER);
+    for (int type = NLMSG_ERROR; type <= NLMSG_DONE; type++) {
+        reply.header.nlmsg_type = (uint16_t)type;
+        at = (const uint8_t *)&reply;
+        left = sizeof reply;
+        ck_assert_int_eq(ddpi_port_next(&at, &left, PORT, NUMBER, &(uint32_t){0}),
+                         type == NLMSG_DONE ? DDPI_PORT_END : DDPI_PORT_ERROR);
+    }
+}
+END_TEST
+
+/* A socket of @user on a free port, at which it listens or not. */
+static int take_port(int family, uid_t user, bool listens, uint16_t *ret)
+{
+    struct sockaddr_storage at = {.ss_family = (sa_family_t)family};
+    socklen_t len = family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+    ck_assert_int_eq(seteuid(user), 0);
+    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_eq(seteuid(getuid()), 0);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&at, len), 0);
+    ck_assert(!listens || listen(fd, 1) == 0);
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&at, &len), 0);
+    *ret = ddpi_end_of((struct sockaddr *)&at).port;
+    return fd;
+}
+
+static bool tells_of_bound_ones(void)
+{
+    struct utsname name;
+    return uname(&name) == 0 && strverscmp(name.release, "6.8") >= 0;
+}
+
+/* By the diagnosis and by the table, which has listeners only; IPv4 and IPv6. Kernels before Linux
+ * 6.8 do not tell of who is bound. */
+START_TEST(strangers_on_a_port)
+{
+    struct ddpi_owners owners;
+    bool by_table = _i % 2 == 1, v6 = _i / 2 % 2 == 1, listens = _i / 4 == 0;
+    uint16_t port;
+    uint32_t owner = 0;
+    if (v6 && !has_ipv6())
+        return;
+    ddpi_owners_init(&owners);
+    owners.has_none = by_table;
+    int own = take_port(v6 ? AF_INET6 : AF_INET, getuid(), listens, &port);
+    ck_assert(!ddpi_owners_stranger_on(&owners, port, !listens, &owner));
+    close(own);
+    ck_assert(!ddpi_owners_stranger_on(&owners, port, !listens, &owner));
+    if (geteuid() != 0 || !owners.whole)
+        return;
+    int other = take_port(v6 ? AF_INET6 : AF_INET, STRANGER, listens, &port);
+    bool found = ddpi_owners_stranger_on(&owners, port, !listens, &owner);
+    ck_assert(found == (listens || (!by_table && tells_of_bound_ones())));
+    ck_assert(!found || owner == STRANGER);
+    ck_assert(listens || !ddpi_owners_stranger_on(&owners, port, false, &owner));
+    ck_assert(!ddpi_owners_stranger_on(&owners, (uint16_t)(port ^ 1), true, &owner));
+    close(other);
+    ck_assert(!ddpi_owners_stranger_on(&owners, port, !listens, &owner));
+}
+END_TEST
+
 /* Where not all users have numbers, who has none is nobody in particular. */
 START_TEST(users_without_a_number)
 {
@@ -259,10 +368,12 @@ Suite *test_suite(void)
     tcase_add_loop_test(wire, answers, 0, 3);
     tcase_add_loop_test(wire, other_ends, 0, 3);
     tcase_add_test(wire, lines_of_the_table);
+    tcase_add_test(wire, lists_of_sockets);
     suite_add_tcase(suite, wire);
     TCase *kernel = tcase_create("kernel");
     tcase_add_loop_test(kernel, what_the_kernel_says, 0, 6);
     tcase_add_test(kernel, users_without_a_number);
+    tcase_add_loop_test(kernel, strangers_on_a_port, 0, 8);
     suite_add_tcase(suite, kernel);
     return suite;
 }
