@@ -170,10 +170,33 @@ START_TEST(the_agent_sees_the_end_of_the_guard)
 }
 END_TEST
 
+static void say_pid(bool of_agent)
+{
+    pid_t own = of_agent ? -getpid() : getpid();
+    if (write(said[1], &own, sizeof own) != sizeof own)
+        _exit(98);
+}
+
+/* The agent has said that it will stop, and need not have done so yet. */
+static void await_stopped(pid_t pid)
+{
+    char path[32], line[512], state = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    for (int waited_ms = 0; state != 'T'; waited_ms++) {
+        ck_assert_msg(waited_ms < DEADLINE_MS, "the agent does not stop");
+        FILE *file = fopen(path, "r");
+        ck_assert_ptr_nonnull(file);
+        ck_assert_ptr_nonnull(fgets(line, sizeof line, file));
+        fclose(file);
+        state = strrchr(line, ')')[2];
+        poll(NULL, 0, 1);
+    }
+}
+
 static void be_stopped_alone(const struct guard_agent *self)
 {
     char byte;
-    say('r');
+    say_pid(true);
     raise(SIGSTOP);
     say(read(self->guard_fd, &byte, 1) == 0 ? 'e' : 'x');
     _exit(0);
@@ -185,7 +208,9 @@ START_TEST(a_stopped_agent_goes_on_when_the_guard_is_killed)
     ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
     pid_t guard = start_guard(be_stopped_alone);
     int status;
-    ck_assert_int_eq(hear(), 'r');
+    pid_t agent;
+    ck_assert_int_eq(read(said[0], &agent, sizeof agent), sizeof agent);
+    await_stopped(-agent);
     kill(guard, SIGKILL);
     ck_assert_int_eq(waitpid(guard, &status, 0), guard);
     ck_assert_int_eq(hear(), 'e');
@@ -272,13 +297,6 @@ START_TEST(what_nobody_reads_does_not_spoil_the_end)
 }
 END_TEST
 
-static void say_pid(bool of_agent)
-{
-    pid_t own = of_agent ? -getpid() : getpid();
-    if (write(said[1], &own, sizeof own) != sizeof own)
-        _exit(98);
-}
-
 /* Two workers, one with a child in a session of its own; then the agent is stopped. */
 static void be_stopped(const struct guard_agent *self)
 {
@@ -296,22 +314,6 @@ static void be_stopped(const struct guard_agent *self)
     say_pid(true);
     raise(SIGSTOP);
     _exit(5);
-}
-
-/* The fence may be reached before the agent, which said that it will stop, has done so. */
-static void await_stopped(pid_t pid)
-{
-    char path[32], line[512], state = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    for (int waited_ms = 0; state != 'T'; waited_ms++) {
-        ck_assert_msg(waited_ms < DEADLINE_MS, "the agent does not stop");
-        FILE *file = fopen(path, "r");
-        ck_assert_ptr_nonnull(file);
-        ck_assert_ptr_nonnull(fgets(line, sizeof line, file));
-        fclose(file);
-        state = strrchr(line, ')')[2];
-        poll(NULL, 0, 1);
-    }
 }
 
 START_TEST(workers_of_a_stopped_agent_are_ended_in_time)
