@@ -87,9 +87,9 @@ static ddp_status on_begin(void *ctx, uint64_t generation, struct ddp_round_seat
     tcpstore_prefix(prefix, sizeof prefix, generation);
     ddp_status status = ddpi_server_set_tcpstore_prefix(run->server, prefix, err);
     placement_store_prefix(prefix, sizeof prefix, "", generation - 1);
-    ddpi_server_delete_prefix(run->server, prefix);
+    ddpi_server_detach(run->server, prefix);
     placement_store_prefix(prefix, sizeof prefix, "", generation);
-    ddpi_server_delete_prefix(run->server, prefix);
+    ddpi_server_detach(run->server, prefix);
     return status;
 }
 

@@ -56,6 +56,8 @@ struct ddpi_kv *ddpi_kv_create(const struct ddpi_kv_limits *limits,
     ddpi_table_init(&kv->sessions, seed);
     ddpi_list_init(&kv->history.changes);
     ddpi_list_init(&kv->line);
+    ddpi_list_init(&kv->detached);
+    ddpi_list_init(&kv->over);
     return kv;
 }
 
@@ -69,13 +71,15 @@ void ddpi_kv_destroy(struct ddpi_kv *kv)
     if (kv == NULL)
         return;
     kv->sink = NULL; /* what is freed has not changed */
-    ddpi_kv_session_finish(kv);
     struct ddpi_table_iter iter = {0};
     for (struct kv_entry *entry; (entry = entry_of(ddpi_table_next(&kv->keys, &iter))) != NULL;) {
         ddpi_kv_queue_clear(kv, entry);
         ddpi_free(entry->value);
+        ddpi_free(entry->tie);
         ddpi_free(entry);
     }
+    ddpi_kv_gone_finish(kv);
+    ddpi_kv_session_finish(kv);
     ddpi_kv_watch_finish(kv);
     ddpi_kv_scope_finish(kv);
     ddpi_kv_room_finish(kv);
@@ -88,6 +92,16 @@ void ddpi_kv_destroy(struct ddpi_kv *kv)
 
 struct kv_entry *ddpi_kv_find(const struct ddpi_kv *kv, struct ddpi_bytes key)
 {
+    struct kv_entry *entry = entry_of(ddpi_table_find(&kv->keys, key.data, key.len));
+    return entry != NULL && ddpi_kv_is_gone(kv, entry) ? NULL : entry;
+}
+
+struct kv_entry *ddpi_kv_seek(struct ddpi_kv *kv, struct ddpi_bytes key)
+{
+    struct kv_entry *entry = entry_of(ddpi_table_find(&kv->keys, key.data, key.len));
+    if (entry == NULL || !ddpi_kv_is_gone(kv, entry))
+        return entry;
+    ddpi_kv_drop_gone(kv, entry);
     return entry_of(ddpi_table_find(&kv->keys, key.data, key.len));
 }
 
@@ -136,25 +150,35 @@ struct kv_entry *ddpi_kv_entry_make(struct ddpi_kv *kv, struct kv_account *accou
     entry->node.key_len = key.len;
     ddpi_list_init(&entry->links);
     ddpi_list_init(&entry->watchers);
-    ddpi_list_init(&entry->of_session);
     if (!ddpi_table_insert(&kv->keys, &entry->node)) {
         ddpi_free(entry);
         return NULL;
     }
-    ddpi_kv_order_insert(kv, entry);
+    ddpi_kv_order_insert(&kv->root, entry);
     entry->account = account;
     ddpi_kv_charge(kv, account, KV_ROOM_BYTES, ddpi_kv_entry_size(key.len));
     return entry;
 }
 
 /* Nobody needs an entry that has no value and no queue and is not waited for. */
+bool ddpi_kv_entry_needed(const struct kv_entry *entry)
+{
+    return entry->version != 0 || entry->queue != NULL || !ddpi_list_empty(&entry->links) ||
+           !ddpi_list_empty(&entry->watchers);
+}
+
+/* What is detached goes when its turn comes. */
 void ddpi_kv_entry_release(struct ddpi_kv *kv, struct kv_entry *entry)
 {
-    if (entry->version != 0 || entry->queue != NULL || !ddpi_list_empty(&entry->links) ||
-        !ddpi_list_empty(&entry->watchers))
+    if (ddpi_kv_entry_needed(entry) || ddpi_kv_is_detached(kv, entry))
         return;
+    ddpi_kv_order_remove(&kv->root, entry);
+    ddpi_kv_entry_free(kv, entry);
+}
+
+void ddpi_kv_entry_free(struct ddpi_kv *kv, struct kv_entry *entry)
+{
     ddpi_table_remove(&kv->keys, &entry->node);
-    ddpi_kv_order_remove(kv, entry);
     ddpi_kv_refund(kv, entry->account, KV_ROOM_BYTES, ddpi_kv_entry_size(entry->node.key_len));
     ddpi_free(entry);
 }
@@ -196,7 +220,7 @@ static ddp_status check_room(struct ddpi_kv *kv, const struct kv_entry *entry,
 ddp_status ddpi_kv_prepare(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
                            struct kv_change *ret, struct ddp_error *err)
 {
-    struct kv_change change = {.entry = ddpi_kv_find(kv, key), .bytes = value};
+    struct kv_change change = {.entry = ddpi_kv_seek(kv, key), .bytes = value};
     if (change.entry != NULL && change.entry->version != 0 &&
         change.entry->value_len == value.len) {
         *ret = change;
@@ -236,7 +260,7 @@ void ddpi_kv_commit(struct ddpi_kv *kv, const struct kv_change *change)
     ddpi_kv_charge(kv, entry->account, KV_ROOM_KEYS, fresh);
     if (fresh)
         ddpi_kv_scope_count(kv, ddpi_kv_name(entry), 1);
-    ddpi_list_remove(&entry->of_session);
+    ddpi_kv_untie(kv, entry);
     set_value(entry, change);
     entry->version = ++kv->version;
     ddpi_kv_changed(kv, DDPI_CHANGE_SET, ddpi_kv_name(entry), ddpi_kv_value(entry));
@@ -253,7 +277,7 @@ void ddpi_kv_abandon(struct ddpi_kv *kv, const struct kv_change *change)
 ddp_status ddpi_kv_store(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
                          struct kv_entry **ret_entry, struct ddp_error *err)
 {
-    struct kv_entry *entry = ddpi_kv_find(kv, key);
+    const struct kv_entry *entry = ddpi_kv_seek(kv, key);
     ddp_status status = ddpi_kv_check_owner(kv, key, err);
     if (status == DDP_OK)
         status = check_room(kv, entry, key, value.len, err);
@@ -279,19 +303,28 @@ ddp_status ddpi_kv_put(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_by
     return DDP_OK;
 }
 
-void ddpi_kv_drop(struct ddpi_kv *kv, struct kv_entry *entry)
+void ddpi_kv_lose_value(struct ddpi_kv *kv, struct kv_entry *entry)
 {
     ddpi_kv_refund(kv, entry->account, KV_ROOM_BYTES, entry->value_len);
     ddpi_kv_refund(kv, entry->account, KV_ROOM_KEYS, 1);
-    ddpi_kv_scope_count(kv, ddpi_kv_name(entry), -1);
     kv->version++;
-    ddpi_list_remove(&entry->of_session);
+    ddpi_kv_untie(kv, entry);
     ddpi_free(entry->value);
     entry->value = NULL;
     entry->value_len = 0;
     entry->version = 0;
     ddpi_kv_changed(kv, DDPI_CHANGE_DELETE, ddpi_kv_name(entry), ddpi_kv_value(entry));
     ddpi_kv_vanished(entry);
+}
+
+void ddpi_kv_drop(struct ddpi_kv *kv, struct kv_entry *entry)
+{
+    if (ddpi_kv_is_gone(kv, entry)) {
+        ddpi_kv_drop_gone(kv, entry);
+        return;
+    }
+    ddpi_kv_scope_count(kv, ddpi_kv_name(entry), -1);
+    ddpi_kv_lose_value(kv, entry);
     ddpi_kv_entry_release(kv, entry);
 }
 

@@ -112,12 +112,15 @@ void ddpi_kv_prefetch(const struct ddpi_kv *kv, const struct ddpi_kv_client *cli
 
 /*
  * What a list, or the like, costs is not bounded by its length. Where limits.turn_work says so,
- * those that find no work left stand in line (kv_work.c): each turn the caller grants work, has
- * requests applied, grants more, and lets those go on who stand in line.
+ * those that find no work left stand in line (kv_work.c), and many keys that go at once are dropped
+ * in slices (kv_gone.c): each turn the caller grants work, has requests applied, grants more, and
+ * lets those go on who stand in line, and drops.
  */
 void ddpi_kv_grant_work(struct ddpi_kv *kv);
 void ddpi_kv_work(struct ddpi_kv *kv, uint64_t now_ms);
 bool ddpi_kv_has_work(const struct ddpi_kv *kv);
+/* Something has cost as much as looking at so many entries. */
+void ddpi_kv_spend_work(struct ddpi_kv *kv, size_t entries);
 
 /* When ddpi_kv_expire() has something to do; UINT64_MAX: never. */
 uint64_t ddpi_kv_next_deadline(const struct ddpi_kv *kv);
@@ -150,7 +153,15 @@ void ddpi_kv_each(const struct ddpi_kv *kv, struct ddpi_bytes prefix,
  * keys. */
 size_t ddpi_kv_delete_prefix(struct ddpi_kv *kv, struct ddpi_bytes prefix);
 
-/* The same for at most @most of them. */
+/*
+ * The same for what clients can make large: all of them are gone at once, for everybody. What is
+ * more than small is dropped in slices, by ddpi_kv_work(): watches are told then, in order, and
+ * what it takes counts until then, though nobody is refused for it. A key that is set again is told
+ * after its deletion.
+ */
+void ddpi_kv_detach(struct ddpi_kv *kv, struct ddpi_bytes prefix);
+
+/* The same as ddpi_kv_delete_prefix() for at most @most of them. */
 size_t ddpi_kv_delete_some(struct ddpi_kv *kv, struct ddpi_bytes prefix, size_t most);
 
 /* For the owner of the store: whether so much is in use that what nobody needs had better go. */

@@ -1,6 +1,7 @@
 /*
  * kv_impl.h - what the files of the core share: kv.c (keys and values), kv_more.c (the operations
- * beyond the native ones), kv_order.c (entries in order), kv_owner.c (what the owner of the store
+ * beyond the native ones), kv_gone.c (keys that are gone, but not dropped yet), kv_order.c (entries
+ * in order), kv_owner.c (what the owner of the store
  * may do), kv_queue.c (queues), kv_restore.c (the way to and from a sink), kv_room.c (who may have
  * how much), kv_scope.c (scopes), kv_session.c (sessions), kv_txn.c (transactions), kv_wait.c
  * (requests that wait), kv_watch.c (watches) and kv_work.c (requests that cost much). Nobody else
@@ -28,6 +29,7 @@ struct kv_account {
     struct ddpi_table_node node; /* by the name of the job */
     struct ddpi_heap_node rank;
     size_t used[KV_ROOMS];
+    unsigned pins; /* it stays meanwhile, even with nothing */
     char name[];
 };
 
@@ -45,7 +47,10 @@ struct ddpi_kv {
     struct ddpi_table sessions; /* kv_session::node */
     struct ddpi_heap leases;    /* kv_session::lease */
     uint64_t last_session;
-    struct kv_entry *root; /* of all entries, in the order of their keys */
+    struct kv_entry *root; /* of all entries that are not detached, in the order of their keys */
+    struct ddpi_list detached; /* kv_detached::of_kv */
+    uint64_t last_detached;
+    struct ddpi_list over; /* kv_session::of_over */
     struct ddpi_kv_scope **scopes;
     size_t nscopes;
     struct ddpi_list line; /* kv_work::of_line */
@@ -76,7 +81,7 @@ struct kv_entry {
     struct kv_entry *left, *right; /* kv_order.c */
     struct ddpi_list links;        /* kv_link::of_entry, in order of arrival */
     struct ddpi_list watchers;     /* kv_link::of_entry of those who wait for the next write */
-    struct ddpi_list of_session;   /* in its list of keys while it is to vanish with one */
+    struct kv_tie *tie;            /* to the session that it is to vanish with; NULL: it stays */
     char key[];
 };
 
@@ -115,13 +120,20 @@ struct kv_cursor {
 /* The same for a key as it is in the core, for a client that may see it otherwise. */
 #define KV_QUOTE_SEEN(client, full) KV_QUOTE(ddpi_kv_seen_key(client, full))
 
-/* kv.c */
+/* A request may look at so many entries, or drop so many, before it has to stand in line. */
+enum { KV_SMALL = 512 };
+
+/* kv.c: what is gone is not found */
 struct kv_entry *ddpi_kv_find(const struct ddpi_kv *kv, struct ddpi_bytes key);
 struct kv_entry *ddpi_kv_find_value(const struct ddpi_kv *kv, struct ddpi_bytes key);
 size_t ddpi_kv_entry_size(size_t key_len);
 struct kv_entry *ddpi_kv_entry_make(struct ddpi_kv *kv, struct kv_account *account,
                                     struct ddpi_bytes key);
 void ddpi_kv_entry_release(struct ddpi_kv *kv, struct kv_entry *entry);
+/* Whether it has to stay, though it may have no value. */
+bool ddpi_kv_entry_needed(const struct kv_entry *entry);
+/* It is in no order any more. */
+void ddpi_kv_entry_free(struct ddpi_kv *kv, struct kv_entry *entry);
 void ddpi_kv_answer(struct ddpi_kv *kv, struct ddpi_kv_client *client, struct ddpi_message *reply,
                     enum ddpi_op op, uint64_t id);
 void ddpi_kv_answer_value(struct ddpi_message *reply, const struct kv_entry *entry);
@@ -145,8 +157,10 @@ ddp_status ddpi_kv_prepare(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddp
 void ddpi_kv_commit(struct ddpi_kv *kv, const struct kv_change *change);
 void ddpi_kv_abandon(struct ddpi_kv *kv, const struct kv_change *change);
 
-/* @entry loses its value, and may be gone afterwards. */
+/* @entry loses its value, and may be freed. */
 void ddpi_kv_drop(struct ddpi_kv *kv, struct kv_entry *entry);
+/* The same, but it stays, and is not in the numbers of scopes. */
+void ddpi_kv_lose_value(struct ddpi_kv *kv, struct kv_entry *entry);
 
 /* Give @key a value, and wake who waits for it to exist; ddpi_kv_put() wakes its watchers too. */
 ddp_status ddpi_kv_store(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
@@ -157,10 +171,35 @@ ddp_status ddpi_kv_put(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_by
 /* The handler of its operation; its key has been checked. */
 void ddpi_kv_serve(struct ddpi_kv *kv, struct kv_call *call);
 
+/* kv_gone.c */
+static inline bool ddpi_kv_has_gone(const struct ddpi_kv *kv)
+{
+    return !ddpi_list_empty(&kv->detached) || !ddpi_list_empty(&kv->over);
+}
+/* Whether it is out of the order of those that are there, or its session is over. */
+bool ddpi_kv_is_detached(const struct ddpi_kv *kv, const struct kv_entry *entry);
+bool ddpi_kv_is_gone(const struct ddpi_kv *kv, const struct kv_entry *entry);
+/* As ddpi_kv_find(), for who is going to change it or to wait for it: what was gone is dropped. */
+struct kv_entry *ddpi_kv_seek(struct ddpi_kv *kv, struct ddpi_bytes key);
+/* What is gone loses its value, and may be freed. */
+void ddpi_kv_drop_gone(struct ddpi_kv *kv, struct kv_entry *entry);
+/* One key that is gone is dropped, of @account, or of any but the reserve when that is NULL. False:
+ * there is none. */
+bool ddpi_kv_drop_one(struct ddpi_kv *kv, const struct kv_account *account);
+/* As much as the turn has work for, or half of that while requests stand in line. */
+void ddpi_kv_drop_some(struct ddpi_kv *kv);
+/* What a sink has kept of one that was not done. */
+ddp_status ddpi_kv_restore_detached(struct ddpi_kv *kv, const struct ddpi_mutation *mutation,
+                                    struct ddp_error *err);
+void ddpi_kv_gone_finish(struct ddpi_kv *kv);
+
 /* kv_order.c */
 bool ddpi_kv_has_prefix(struct ddpi_bytes key, struct ddpi_bytes prefix);
-void ddpi_kv_order_insert(struct ddpi_kv *kv, struct kv_entry *entry);
-void ddpi_kv_order_remove(struct ddpi_kv *kv, struct kv_entry *entry);
+void ddpi_kv_order_insert(struct kv_entry **root, struct kv_entry *entry);
+void ddpi_kv_order_remove(struct kv_entry **root, const struct kv_entry *entry);
+/* The entries with @prefix leave *@root, and are a tree of their own; NULL: there are none. */
+struct kv_entry *ddpi_kv_order_cut(struct kv_entry **root, struct ddpi_bytes prefix);
+bool ddpi_kv_order_has(const struct kv_entry *root, const struct kv_entry *entry);
 /* All entries with @prefix, whether they have a value or not; NULL at the end. */
 struct kv_entry *ddpi_kv_order_first(const struct ddpi_kv *kv, struct ddpi_bytes prefix);
 struct kv_entry *ddpi_kv_order_next(const struct ddpi_kv *kv, const struct kv_entry *entry,
@@ -203,6 +242,8 @@ ddp_status ddpi_kv_full_key(const struct ddpi_kv *kv, const struct ddpi_kv_clien
 struct ddpi_bytes ddpi_kv_seen_key(const struct ddpi_kv_client *client, struct ddpi_bytes full);
 /* @key has got a value, 1, or lost it, -1. */
 void ddpi_kv_scope_count(struct ddpi_kv *kv, struct ddpi_bytes key, int change);
+/* Many keys are gone at once, all of which have @prefix: who has some of them counts again. */
+void ddpi_kv_scope_recount(struct ddpi_kv *kv, struct ddpi_bytes prefix);
 /* How many keys there are in it; *@ret_done is false when there was no work left to count them all:
  * ask again. */
 ddp_status ddpi_kv_scope_nkeys(struct ddpi_kv *kv, struct ddpi_kv_scope *scope, size_t *ret,
@@ -227,6 +268,8 @@ ddp_status ddpi_kv_pop(struct ddpi_kv *kv, struct kv_call *call);
 ddp_status ddpi_kv_queue_len(struct ddpi_kv *kv, struct kv_call *call);
 /* A value, or a queue that is not empty. */
 bool ddpi_kv_present(const struct kv_entry *entry);
+/* @entry's queue loses its first value, if it has one. */
+bool ddpi_kv_queue_drop(struct ddpi_kv *kv, const struct kv_entry *entry);
 /* @client was woken for a value, and will not take it: the next one may. */
 void ddpi_kv_unserve(struct ddpi_kv *kv, struct ddpi_kv_client *client);
 void ddpi_kv_queue_clear(struct ddpi_kv *kv, struct kv_entry *entry);
@@ -254,8 +297,18 @@ ddp_status ddpi_kv_session_restore(struct ddpi_kv *kv, uint64_t number, struct d
                                    uint32_t lease_ms, uint64_t now_ms, struct ddp_error *err);
 /* All of them begin anew. */
 void ddpi_kv_renew_leases(struct ddpi_kv *kv, uint64_t now_ms);
-/* @entry is to vanish with the session @number; false: there is none. */
-bool ddpi_kv_session_tie(struct ddpi_kv *kv, uint64_t number, struct kv_entry *entry);
+/* @entry is to vanish with the session @number. One that is not there has ended, and @entry is what
+ * had not been dropped then. */
+ddp_status ddpi_kv_session_tie(struct ddpi_kv *kv, uint64_t number, struct kv_entry *entry,
+                               struct ddp_error *err);
+/* @entry has got another value, or lost it. */
+void ddpi_kv_untie(struct ddpi_kv *kv, struct kv_entry *entry);
+/* It has a value, and no session that is over. */
+bool ddpi_kv_has_value(const struct kv_entry *entry);
+/* A key of a session that is over, of @account, or of any but the reserve; NULL: there is none. */
+struct kv_entry *ddpi_kv_session_gone(const struct ddpi_kv *kv, const struct kv_account *account);
+/* Drop keys of sessions that are over, as far as the turn has work for that. */
+void ddpi_kv_session_drop(struct ddpi_kv *kv);
 
 /* kv_txn.c */
 ddp_status ddpi_kv_transact(struct ddpi_kv *kv, struct kv_call *call);
@@ -278,6 +331,8 @@ ddp_status ddpi_kv_list(struct ddpi_kv *kv, struct kv_call *call);
 ddp_status ddpi_kv_count_keys(struct ddpi_kv *kv, struct kv_call *call);
 /* One entry is looked at; false: not in this turn. */
 bool ddpi_kv_take_work(struct ddpi_kv *kv);
+/* The same, for what looks at no more than is small: so many were looked at before. */
+bool ddpi_kv_take_small(struct ddpi_kv *kv, size_t *taken);
 /* The call looks at so many past changes: true if it is put off, and parked; else that is paid. */
 bool ddpi_kv_put_off(struct ddpi_kv *kv, struct kv_call *call, uint64_t changes);
 void ddpi_kv_drop_works(struct ddpi_kv *kv, struct ddpi_kv_client *client);

@@ -90,7 +90,7 @@ ddp_status ddpi_kv_check(struct ddpi_kv *kv, struct kv_call *call)
         ddp_status status = ddpi_kv_next_key(kv, call, &keys, &key, &more);
         if (status != DDP_OK || !more)
             return status;
-        if (!ddpi_kv_present(ddpi_kv_find(kv, key)))
+        if (!ddpi_kv_present(ddpi_kv_seek(kv, key)))
             return ddpi_error_set(&call->err, DDP_E_NOT_FOUND, "there is no key '%.*s'",
                                   KV_QUOTE_SEEN(call->client, key));
     }
@@ -117,7 +117,7 @@ static ddp_status extend(struct ddpi_kv *kv, struct kv_entry *entry, struct ddpi
         memcpy(value + entry->value_len, more.data, more.len);
     value[len] = '\0';
     ddpi_kv_charge(kv, entry->account, KV_ROOM_BYTES, more.len);
-    ddpi_list_remove(&entry->of_session);
+    ddpi_kv_untie(kv, entry);
     entry->value = value;
     entry->value_len = len;
     entry->version = ++kv->version;

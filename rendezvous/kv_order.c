@@ -5,7 +5,8 @@
  * A treap (Seidel and Aragon, 1996): a search tree by key that is a heap by priority, and so has
  * the shape of a tree into which the keys came in random order. The priorities are the keyed
  * hashes that the entries have anyway: who does not know the seed cannot choose keys that make it
- * deep. Nothing here allocates, or can fail, but for cursors.
+ * deep. All with a prefix can be cut out of it for what one of them costs. Nothing here allocates,
+ * or can fail, but for cursors.
  */
 #include "error.h"
 #include "kv_impl.h"
@@ -22,34 +23,34 @@ bool ddpi_kv_has_prefix(struct ddpi_bytes key, struct ddpi_bytes prefix)
            (prefix.len == 0 || memcmp(key.data, prefix.data, prefix.len) == 0);
 }
 
-void ddpi_kv_order_insert(struct ddpi_kv *kv, struct kv_entry *entry)
+/* Keys that begin with @key are before the cut, too. */
+static bool is_within(const struct kv_entry *entry, struct ddpi_bytes key)
 {
-    struct ddpi_bytes key = ddpi_kv_name(entry);
-    struct kv_entry **link = &kv->root;
-    while (*link != NULL && (*link)->node.hash >= entry->node.hash)
-        link = is_before(*link, key) ? &(*link)->right : &(*link)->left;
-    struct kv_entry *below = *link, **before = &entry->left, **behind = &entry->right;
-    *link = entry;
-    while (below != NULL) {
-        if (is_before(below, key)) {
-            *before = below;
-            before = &below->right;
-            below = below->right;
+    return is_before(entry, key) || ddpi_kv_has_prefix(ddpi_kv_name(entry), key);
+}
+
+/* Those of @tree that are @on_this_side of @key, and the others. */
+static void split(struct kv_entry *tree, struct ddpi_bytes key,
+                  bool (*on_this_side)(const struct kv_entry *entry, struct ddpi_bytes key),
+                  struct kv_entry **before, struct kv_entry **behind)
+{
+    while (tree != NULL) {
+        if (on_this_side(tree, key)) {
+            *before = tree;
+            before = &tree->right;
+            tree = tree->right;
         } else {
-            *behind = below;
-            behind = &below->left;
-            below = below->left;
+            *behind = tree;
+            behind = &tree->left;
+            tree = tree->left;
         }
     }
     *before = *behind = NULL;
 }
 
-void ddpi_kv_order_remove(struct ddpi_kv *kv, struct kv_entry *entry)
+/* One tree, at @link, of two whose keys do not overlap. */
+static void join(struct kv_entry **link, struct kv_entry *before, struct kv_entry *behind)
 {
-    struct ddpi_bytes key = ddpi_kv_name(entry);
-    struct kv_entry **link = &kv->root, *before = entry->left, *behind = entry->right;
-    while (*link != entry)
-        link = is_before(*link, key) ? &(*link)->right : &(*link)->left;
     while (before != NULL && behind != NULL) {
         if (before->node.hash >= behind->node.hash) {
             *link = before;
@@ -62,6 +63,43 @@ void ddpi_kv_order_remove(struct ddpi_kv *kv, struct kv_entry *entry)
         }
     }
     *link = before != NULL ? before : behind;
+}
+
+void ddpi_kv_order_insert(struct kv_entry **root, struct kv_entry *entry)
+{
+    struct ddpi_bytes key = ddpi_kv_name(entry);
+    struct kv_entry **link = root;
+    while (*link != NULL && (*link)->node.hash >= entry->node.hash)
+        link = is_before(*link, key) ? &(*link)->right : &(*link)->left;
+    struct kv_entry *below = *link;
+    *link = entry;
+    split(below, key, is_before, &entry->left, &entry->right);
+}
+
+void ddpi_kv_order_remove(struct kv_entry **root, const struct kv_entry *entry)
+{
+    struct ddpi_bytes key = ddpi_kv_name(entry);
+    struct kv_entry **link = root;
+    while (*link != entry)
+        link = is_before(*link, key) ? &(*link)->right : &(*link)->left;
+    join(link, entry->left, entry->right);
+}
+
+struct kv_entry *ddpi_kv_order_cut(struct kv_entry **root, struct ddpi_bytes prefix)
+{
+    struct kv_entry *before, *from, *within, *behind;
+    split(*root, prefix, is_before, &before, &from);
+    split(from, prefix, is_within, &within, &behind);
+    join(root, before, behind);
+    return within;
+}
+
+bool ddpi_kv_order_has(const struct kv_entry *root, const struct kv_entry *entry)
+{
+    struct ddpi_bytes key = ddpi_kv_name(entry);
+    while (root != NULL && root != entry && root->node.hash >= entry->node.hash)
+        root = is_before(root, key) ? root->right : root->left;
+    return root == entry;
 }
 
 /* The first entry whose key is @key, or @strictly behind it, and has @prefix. */

@@ -38,7 +38,7 @@ void ddpi_kv_each(const struct ddpi_kv *kv, struct ddpi_bytes prefix,
 {
     for (const struct kv_entry *entry = ddpi_kv_order_first(kv, prefix); entry != NULL;
          entry = ddpi_kv_order_next(kv, entry, prefix))
-        if (entry->version != 0 && !visit(ctx, ddpi_kv_name(entry), ddpi_kv_value(entry)))
+        if (ddpi_kv_has_value(entry) && !visit(ctx, ddpi_kv_name(entry), ddpi_kv_value(entry)))
             return;
 }
 
@@ -64,16 +64,17 @@ size_t ddpi_kv_delete_prefix(struct ddpi_kv *kv, struct ddpi_bytes prefix)
 
 size_t ddpi_kv_delete_some(struct ddpi_kv *kv, struct ddpi_bytes prefix, size_t most)
 {
-    size_t before = kv->used[KV_ROOM_KEYS];
+    size_t deleted = 0;
     struct kv_entry *next;
-    for (struct kv_entry *entry = ddpi_kv_order_first(kv, prefix);
-         entry != NULL && before - kv->used[KV_ROOM_KEYS] < most; entry = next) {
+    for (struct kv_entry *entry = ddpi_kv_order_first(kv, prefix); entry != NULL && deleted < most;
+         entry = next) {
         next = ddpi_kv_order_next(kv, entry, prefix);
+        deleted += ddpi_kv_has_value(entry);
         ddpi_kv_queue_clear(kv, entry);
         if (entry->version != 0)
             ddpi_kv_drop(kv, entry);
         else
             ddpi_kv_entry_release(kv, entry);
     }
-    return before - kv->used[KV_ROOM_KEYS];
+    return deleted;
 }

@@ -91,6 +91,8 @@ void ddpi_kv_unserve(struct ddpi_kv *kv, struct ddpi_kv_client *client)
     struct kv_entry *entry = client->served;
     if (entry == NULL)
         return;
+    if (ddpi_kv_is_gone(kv, entry))
+        ddpi_kv_drop_gone(kv, entry); /* which stays as long as it has served somebody */
     forget(client);
     if (entry->queue->len > entry->queue->nserved)
         wake(kv, entry);
@@ -98,19 +100,27 @@ void ddpi_kv_unserve(struct ddpi_kv *kv, struct ddpi_kv_client *client)
     ddpi_kv_entry_release(kv, entry);
 }
 
+bool ddpi_kv_queue_drop(struct ddpi_kv *kv, const struct kv_entry *entry)
+{
+    if (entry->queue == NULL || entry->queue->len == 0)
+        return false;
+    drop_first(kv, entry);
+    return true;
+}
+
 void ddpi_kv_queue_clear(struct ddpi_kv *kv, struct kv_entry *entry)
 {
     if (entry->queue == NULL)
         return;
-    while (entry->queue->len > 0)
-        drop_first(kv, entry);
+    while (ddpi_kv_queue_drop(kv, entry))
+        ;
     queue_release(kv, entry);
 }
 
 ddp_status ddpi_kv_enqueue(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
                            struct kv_entry **ret_entry, struct ddp_error *err)
 {
-    struct kv_entry *entry = ddpi_kv_find(kv, key);
+    struct kv_entry *entry = ddpi_kv_seek(kv, key);
     struct kv_item *item = ddpi_calloc(1, item_size(value.len));
     if (item == NULL)
         return ddpi_error_nomem(err, item_size(value.len));
@@ -137,7 +147,7 @@ ddp_status ddpi_kv_enqueue(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddp
 ddp_status ddpi_kv_push(struct ddpi_kv *kv, struct kv_call *call)
 {
     struct ddpi_bytes value = call->request->value;
-    const struct kv_entry *old = ddpi_kv_find(kv, call->key);
+    const struct kv_entry *old = ddpi_kv_seek(kv, call->key);
     size_t needed = item_size(value.len) + (old == NULL ? ddpi_kv_entry_size(call->key.len) : 0) +
                     (old == NULL || old->queue == NULL ? sizeof(struct kv_queue) : 0);
     struct kv_entry *entry;
@@ -152,7 +162,7 @@ ddp_status ddpi_kv_push(struct ddpi_kv *kv, struct kv_call *call)
 
 ddp_status ddpi_kv_pop(struct ddpi_kv *kv, struct kv_call *call)
 {
-    struct kv_entry *entry = ddpi_kv_find(kv, call->key);
+    struct kv_entry *entry = ddpi_kv_seek(kv, call->key);
     if (entry == NULL || entry->queue == NULL)
         return DDP_OK; /* 0 */
     if (call->client->served == entry)
@@ -172,7 +182,7 @@ ddp_status ddpi_kv_pop(struct ddpi_kv *kv, struct kv_call *call)
 
 ddp_status ddpi_kv_queue_len(struct ddpi_kv *kv, struct kv_call *call)
 {
-    const struct kv_entry *entry = ddpi_kv_find(kv, call->key);
+    const struct kv_entry *entry = ddpi_kv_seek(kv, call->key);
     if (entry != NULL && entry->queue != NULL)
         call->reply.number = (int64_t)entry->queue->len;
     return DDP_OK;

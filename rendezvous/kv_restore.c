@@ -45,9 +45,9 @@ static ddp_status restore_tie(struct ddpi_kv *kv, const struct ddpi_mutation *mu
                               struct ddp_error *err)
 {
     struct kv_entry *entry = ddpi_kv_find_value(kv, mutation->key);
-    if (entry != NULL && ddpi_kv_session_tie(kv, mutation->session, entry))
-        return DDP_OK;
-    return ddpi_error_set(err, DDP_E_PROTOCOL, "a key of a session that does not exist");
+    if (entry == NULL)
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "a session's key that does not exist");
+    return ddpi_kv_session_tie(kv, mutation->session, entry, err);
 }
 
 static ddp_status restore_past(struct ddpi_kv *kv, const struct ddpi_mutation *mutation,
@@ -75,6 +75,8 @@ ddp_status ddpi_kv_restore(struct ddpi_kv *kv, const struct ddpi_mutation *mutat
     case DDPI_MUTATION_SESSION_OPEN:
         return ddpi_kv_session_restore(kv, mutation->session, mutation->value, mutation->lease_ms,
                                        now_ms, err);
+    case DDPI_MUTATION_DETACH:
+        return ddpi_kv_restore_detached(kv, mutation, err);
     case DDPI_MUTATION_PAST_SET:
         return restore_past(kv, mutation, DDPI_CHANGE_SET, err);
     case DDPI_MUTATION_PAST_DELETE:
@@ -82,6 +84,7 @@ ddp_status ddpi_kv_restore(struct ddpi_kv *kv, const struct ddpi_mutation *mutat
     case DDPI_MUTATION_DELETE:
     case DDPI_MUTATION_POP:
     case DDPI_MUTATION_SESSION_END:
+    case DDPI_MUTATION_DETACHED_END:
     case DDPI_MUTATION_REMEMBER:
         break;
     }

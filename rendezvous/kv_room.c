@@ -136,7 +136,8 @@ void ddpi_kv_refund(struct ddpi_kv *kv, struct kv_account *account, enum kv_room
 
 void ddpi_kv_account_release(struct ddpi_kv *kv, struct kv_account *account)
 {
-    if (account == NULL || account->used[KV_ROOM_BYTES] > 0 || is_fixed(kv, account))
+    if (account == NULL || account->used[KV_ROOM_BYTES] > 0 || account->pins > 0 ||
+        is_fixed(kv, account))
         return;
     ddpi_table_remove(&kv->accounts, &account->node);
     ddpi_free(account);
@@ -201,24 +202,68 @@ static ddp_status share_full(struct ddpi_kv *kv, const struct kv_account *accoun
                           rooms[room].job_option);
 }
 
-static ddp_status check(struct ddpi_kv *kv, const struct kv_account *account, enum kv_room room,
+static size_t difference(size_t most, size_t held)
+{
+    return most > held ? most - held : 0;
+}
+
+static size_t free_for_all(const struct ddpi_kv *kv, enum kv_room room)
+{
+    return difference(kv->limits.room[room], used_of_limit(kv, room));
+}
+
+/* What @account may have, of which it has some. */
+static size_t share_of(const struct ddpi_kv *kv, const struct kv_account *account,
+                       enum kv_room room)
+{
+    if (account == kv->reserve)
+        return kv->limits.reserve[room];
+    size_t of_job = kv->limits.of_job[room];
+    return of_job != 0 ? of_job : free_for_all(kv, room);
+}
+
+static bool lacks_room(const struct ddpi_kv *kv, enum kv_room room, size_t amount,
+                       const struct kv_account *account)
+{
+    return account != kv->reserve && amount > free_for_all(kv, room);
+}
+
+static bool lacks_share(const struct ddpi_kv *kv, enum kv_room room, size_t amount,
+                        const struct kv_account *account)
+{
+    return amount > difference(share_of(kv, account, room), account->used[room]);
+}
+
+/* What is gone takes room until it is dropped: whoever needs that room does so before its turn. It
+ * is dropped where that helps only, so a request drops no more than it puts in its place. */
+static void drop_for(struct ddpi_kv *kv, struct kv_account *account, enum kv_room room,
+                     size_t amount)
+{
+    bool dropped = room != KV_ROOM_SESSIONS && ddpi_kv_has_gone(kv);
+    account->pins++;
+    while (dropped) {
+        bool any = lacks_room(kv, room, amount, account) ||
+                   (account != kv->reserve && kv->limits.of_job[room] == 0);
+        dropped =
+            (lacks_room(kv, room, amount, account) || lacks_share(kv, room, amount, account)) &&
+            ddpi_kv_drop_one(kv, any ? NULL : account);
+    }
+    account->pins--;
+}
+
+static ddp_status check(struct ddpi_kv *kv, struct kv_account *account, enum kv_room room,
                         size_t amount, struct ddp_error *err)
 {
-    size_t limit = kv->limits.room[room], used = used_of_limit(kv, room);
-    size_t free = limit > used ? limit - used : 0;
     if (amount == 0)
         return DDP_OK;
-    if (account == kv->reserve) {
-        size_t reserve = kv->limits.reserve[room], taken = account->used[room];
-        bool fits = reserve > taken && amount <= reserve - taken;
-        return fits ? DDP_OK : reserve_full(kv, room, err);
-    }
-    if (amount > free)
+    drop_for(kv, account, room, amount);
+    if (lacks_room(kv, room, amount, account))
         return full(kv, room, err);
-    size_t most = kv->limits.of_job[room] != 0 ? kv->limits.of_job[room] : free;
-    size_t held = account->used[room];
-    return held <= most && amount <= most - held ? DDP_OK
-                                                 : share_full(kv, account, room, most, err);
+    if (!lacks_share(kv, room, amount, account))
+        return DDP_OK;
+    if (account == kv->reserve)
+        return reserve_full(kv, room, err);
+    return share_full(kv, account, room, share_of(kv, account, room), err);
 }
 
 ddp_status ddpi_kv_check_room(struct ddpi_kv *kv, struct kv_account *account, enum kv_room room,

@@ -35,7 +35,7 @@ static ddp_status count_some(struct ddpi_kv *kv, struct ddpi_kv_scope *scope, st
     struct ddpi_bytes prefix = prefix_of(scope);
     const struct kv_entry *last = NULL, *entry = ddpi_kv_cursor_next(kv, &scope->cursor, prefix);
     for (; entry != NULL && ddpi_kv_take_work(kv); entry = ddpi_kv_order_next(kv, entry, prefix)) {
-        scope->nkeys += entry->version != 0;
+        scope->nkeys += ddpi_kv_has_value(entry);
         last = entry;
     }
     scope->counted = entry == NULL;
@@ -54,6 +54,7 @@ ddp_status ddpi_kv_scope_nkeys(struct ddpi_kv *kv, struct ddpi_kv_scope *scope, 
     *ret_done = true;
     if (scope == NULL) {
         *ret = kv->used[KV_ROOM_KEYS];
+        *ret_done = !ddpi_kv_has_gone(kv);
         return DDP_OK;
     }
     ddp_status status = scope->counted ? DDP_OK : count_some(kv, scope, err);
@@ -98,6 +99,19 @@ void ddpi_kv_scope_count(struct ddpi_kv *kv, struct ddpi_bytes key, int change)
     for (; scope != NULL; scope = scope->outer)
         if (scope->counted || is_behind(&scope->cursor, key))
             scope->nkeys += (size_t)change;
+}
+
+void ddpi_kv_scope_recount(struct ddpi_kv *kv, struct ddpi_bytes prefix)
+{
+    for (size_t i = 0; i < kv->nscopes; i++) {
+        struct ddpi_kv_scope *scope = kv->scopes[i];
+        if (!ddpi_kv_has_prefix(prefix, prefix_of(scope)) &&
+            !ddpi_kv_has_prefix(prefix_of(scope), prefix))
+            continue;
+        ddpi_kv_cursor_finish(&scope->cursor);
+        scope->counted = false;
+        scope->nkeys = 0;
+    }
 }
 
 static struct ddpi_kv_scope *find(const struct ddpi_kv *kv, struct ddpi_bytes prefix)

@@ -136,7 +136,7 @@ static ddp_status wait_create(struct ddpi_kv *kv, struct kv_call *call, uint32_t
 static ddp_status link_key(struct ddpi_kv *kv, struct kv_call *call, struct kv_wait *wait,
                            struct kv_link *link, struct ddpi_bytes key)
 {
-    struct kv_entry *entry = ddpi_kv_find(kv, key);
+    struct kv_entry *entry = ddpi_kv_seek(kv, key);
     if (entry == NULL) {
         struct kv_account *account = ddpi_kv_account_for(kv, call->client, key);
         ddp_status status =
@@ -237,6 +237,18 @@ static void cut(struct kv_link *link)
     link->entry = NULL;
 }
 
+/* What of its keys is gone, but not dropped yet, it has not missed so far. */
+static void miss_gone(struct ddpi_kv *kv, const struct kv_wait *wait)
+{
+    if (!ddpi_kv_has_gone(kv))
+        return;
+    for (uint32_t i = 0; i < wait->nlinks; i++) {
+        struct kv_entry *entry = wait->links[i].entry;
+        if (entry != NULL && ddpi_kv_is_gone(kv, entry))
+            ddpi_kv_drop_gone(kv, entry); /* which stays, as somebody waits for it */
+    }
+}
+
 /* Ending a wait takes all its links out of their lists, so those that are complete are first
  * gathered, and ended when nobody walks the entry's list any more. */
 void ddpi_kv_appeared(struct ddpi_kv *kv, struct kv_entry *entry)
@@ -248,6 +260,8 @@ void ddpi_kv_appeared(struct ddpi_kv *kv, struct kv_entry *entry)
         if (link->wait->op == DDPI_OP_WAIT_EACH)
             cut(link);
         if (--link->wait->missing == 0)
+            miss_gone(kv, link->wait);
+        if (link->wait->missing == 0)
             ddpi_list_append(&ready, &link->wait->of_group);
     }
     while (!ddpi_list_empty(&ready))
@@ -323,7 +337,7 @@ static ddp_status each_missing(struct ddpi_kv *kv, struct kv_call *call, struct 
         struct ddpi_bytes key;
         bool more;
         ddp_status status = ddpi_kv_next_key(kv, call, &keys, &key, &more);
-        if (status == DDP_OK && more && !ddpi_kv_present(ddpi_kv_find(kv, key))) {
+        if (status == DDP_OK && more && !ddpi_kv_present(ddpi_kv_seek(kv, key))) {
             if (wait != NULL)
                 status = link_key(kv, call, wait, &wait->links[count], key);
             count++;
@@ -473,6 +487,7 @@ static struct ddpi_bytes missing_key(const struct kv_wait *wait)
 static void time_out(struct ddpi_kv *kv, struct kv_wait *wait)
 {
     struct ddp_error err;
+    miss_gone(kv, wait);
     if (wait->barrier != NULL)
         ddpi_error_set(&err, DDP_E_TIMEOUT, "%u of %u had come to barrier '%.*s' after %u ms",
                        wait->barrier->arrived, wait->barrier->count,
@@ -504,7 +519,8 @@ uint64_t ddpi_kv_next_deadline(const struct ddpi_kv *kv)
 
 void ddpi_kv_expire(struct ddpi_kv *kv, uint64_t now_ms)
 {
-    for (struct kv_wait *wait; (wait = earliest(kv)) != NULL && wait->deadline.at <= now_ms;)
+    for (struct kv_wait *wait;
+         (wait = earliest(kv)) != NULL && wait->deadline.at <= now_ms && ddpi_kv_take_work(kv);)
         time_out(kv, wait);
     ddpi_kv_expire_leases(kv, now_ms);
 }

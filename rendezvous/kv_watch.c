@@ -204,8 +204,10 @@ static void tell(struct ddpi_kv *kv, const struct kv_watch *watch, enum ddpi_cha
 static void tell_all(struct ddpi_kv *kv, const struct ddpi_list *watches,
                      enum ddpi_change_kind kind, struct ddpi_bytes key, struct ddpi_bytes value)
 {
-    ddpi_list_for_each (node, watches)
+    ddpi_list_for_each (node, watches) {
         tell(kv, ddpi_container_of(node, struct kv_watch, of_node), kind, kv->version, key, value);
+        ddpi_kv_spend_work(kv, 1);
+    }
 }
 
 void ddpi_kv_changed(struct ddpi_kv *kv, enum ddpi_change_kind kind, struct ddpi_bytes key,

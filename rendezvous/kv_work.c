@@ -20,7 +20,6 @@
 #include <ddprun/store.h>
 
 enum {
-    SMALL = 512,           /* entries that may be looked at before standing in line */
     CHANGES_PER_ENTRY = 4, /* of the history, which cost as much to look at as one entry */
 };
 
@@ -109,9 +108,19 @@ bool ddpi_kv_take_work(struct ddpi_kv *kv)
     return true;
 }
 
+bool ddpi_kv_take_small(struct ddpi_kv *kv, size_t *taken)
+{
+    return !is_bounded(kv) || ((*taken)++ < KV_SMALL && ddpi_kv_take_work(kv));
+}
+
+void ddpi_kv_spend_work(struct ddpi_kv *kv, size_t entries)
+{
+    kv->work_left -= entries < kv->work_left ? entries : kv->work_left;
+}
+
 bool ddpi_kv_has_work(const struct ddpi_kv *kv)
 {
-    return !ddpi_list_empty(&kv->line);
+    return !ddpi_list_empty(&kv->line) || ddpi_kv_has_gone(kv);
 }
 
 /* --- lists --- */
@@ -138,7 +147,7 @@ static ddp_status list_some(struct ddpi_kv *kv, struct kv_work *work, bool *ret_
     ddp_status status = DDP_OK;
     for (; status == DDP_OK && entry != NULL && ddpi_kv_take_work(kv);
          entry = ddpi_kv_order_next(kv, entry, prefix)) {
-        if (entry->version != 0)
+        if (ddpi_kv_has_value(entry))
             status = put_name(work, entry, err);
         last = entry;
     }
@@ -190,7 +199,7 @@ static bool go_on(struct ddpi_kv *kv, struct kv_work *work)
 /* As far as what is small goes; true: it was. */
 static bool try_small(struct ddpi_kv *kv, struct kv_work *work)
 {
-    size_t left = kv->work_left, most = left < SMALL ? left : SMALL;
+    size_t left = kv->work_left, most = left < KV_SMALL ? left : KV_SMALL;
     kv->work_left = most;
     bool answered = go_on(kv, work);
     kv->work_left += left - most;
@@ -228,14 +237,14 @@ bool ddpi_kv_put_off(struct ddpi_kv *kv, struct kv_call *call, uint64_t changes)
 {
     uint64_t cost = changes / CHANGES_PER_ENTRY + 1;
     bool affordable = !is_bounded(kv) || (kv->work_left > 0 && ddpi_list_empty(&kv->line)) ||
-                      cost <= (kv->work_left < SMALL ? kv->work_left : SMALL);
+                      cost <= (kv->work_left < KV_SMALL ? kv->work_left : KV_SMALL);
     struct kv_work *work = affordable || call->again ? NULL : work_create(call);
     if (work != NULL) {
         stand_in_line(kv, work);
         call->parked = true;
         return true;
     }
-    kv->work_left -= cost < kv->work_left ? (size_t)cost : kv->work_left;
+    ddpi_kv_spend_work(kv, (size_t)cost);
     return false;
 }
 
@@ -253,7 +262,8 @@ static void apply_again(struct ddpi_kv *kv, struct kv_work *work, uint64_t now_m
 
 void ddpi_kv_work(struct ddpi_kv *kv, uint64_t now_ms)
 {
-    while (ddpi_kv_has_work(kv) && kv->work_left > 0) {
+    ddpi_kv_drop_some(kv);
+    while (!ddpi_list_empty(&kv->line) && kv->work_left > 0) {
         struct kv_work *work = work_in(kv->line.next);
         if (work->request.op == DDPI_OP_WATCH)
             apply_again(kv, work, now_ms);

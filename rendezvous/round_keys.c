@@ -397,7 +397,7 @@ static void job_over(struct round_job *job)
 {
     struct round_key prefix;
     ddpi_round_key(&prefix, job, "", 0);
-    (void)ddpi_kv_delete_prefix(job->keys->kv, prefix.all);
+    ddpi_kv_detach(job->keys->kv, prefix.all);
     job->keys->hooks.over(job->keys->hooks.ctx, job->name);
     job_destroy(job);
 }
@@ -407,7 +407,7 @@ static void drop_wants(struct round_job *job)
 {
     struct round_key prefix;
     ddpi_round_key(&prefix, job, "want/", 0);
-    (void)ddpi_kv_delete_prefix(job->keys->kv, prefix.all);
+    ddpi_kv_detach(job->keys->kv, prefix.all);
 }
 
 static void tell_change(struct round_job *job, const struct ddpi_rounds_summary *summary)

@@ -481,6 +481,11 @@ size_t ddpi_server_delete_prefix(struct ddpi_server *server, const char *prefix)
     return ddpi_kv_delete_prefix(server->kv, ddpi_bytes_of(prefix, strlen(prefix)));
 }
 
+void ddpi_server_detach(struct ddpi_server *server, const char *prefix)
+{
+    ddpi_kv_detach(server->kv, ddpi_bytes_of(prefix, strlen(prefix)));
+}
+
 ddp_status ddpi_server_set_tcpstore_prefix(struct ddpi_server *server, const char *prefix,
                                            struct ddp_error *err)
 {

@@ -170,8 +170,12 @@ void ddpi_server_restore_mark(struct ddpi_server *server, const struct ddpi_mark
 void ddpi_server_set_sink(struct ddpi_server *server, const struct ddpi_sink *sink,
                           void (*failed)(void *ctx, const struct ddp_error *why), void *ctx);
 
-/* Remove all keys that begin with @prefix, such as those of an old generation; how many. */
+/* Remove all keys that begin with @prefix; how many. It takes as long as there are such keys. */
 size_t ddpi_server_delete_prefix(struct ddpi_server *server, const char *prefix);
+
+/* All keys that begin with @prefix are gone, such as those of an old generation; if they are many,
+ * watches are told of them in the next turns. */
+void ddpi_server_detach(struct ddpi_server *server, const char *prefix);
 
 /* Let TCPStore clients see the keys with @prefix from now on, such as those of a new generation.
  * Those who are connected are closed, as they belong to the old one. The old keys stay. Fails with

@@ -12,6 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* To write a change into a state costs as much as looking at so many entries. */
+enum { SINK_WORK = 4 };
+
 enum { WORTH_GIVING_BACK = 16 * 1024 * 1024, WORTH_OF_KEYS = 2 * 1024 * 1024 };
 
 /* --- the end of a turn --- */
@@ -49,8 +52,9 @@ static bool has_unsent_replies(const struct ddpi_server *server)
 
 static void tell_if_drained(struct ddpi_server *server)
 {
-    if (server->drained_cb == NULL || ddpi_kv_stats(server->kv).waits > 0 ||
-        ddpi_kv_has_work(server->kv) || has_unsent_replies(server))
+    struct ddpi_kv_stats stats = ddpi_kv_stats(server->kv);
+    if (server->drained_cb == NULL || stats.waits > 0 || stats.works > 0 ||
+        has_unsent_replies(server))
         return;
     void (*cb)(void *ctx) = server->drained_cb;
     server->drained_cb = NULL;
@@ -83,6 +87,7 @@ void ddpi_server_on_change(void *ctx, const struct ddpi_mutation *mutation)
         return;
     server->changed = true;
     server->sink.change(server->sink.ctx, mutation);
+    ddpi_kv_spend_work(server->kv, SINK_WORK);
 }
 
 /* What clients have not been told has not happened for them, and will not have when the store
@@ -137,6 +142,7 @@ void ddpi_server_expire(struct ddpi_server *server)
     if (!server->expiry_due || server->closing)
         return;
     server->expiry_due = false;
+    ddpi_kv_grant_work(server->kv); /* whatever was asked for before: what is left is due at once */
     ddpi_kv_expire(server->kv, uv_now(server->env.loop));
 }
 
@@ -157,6 +163,8 @@ void ddpi_server_settle(struct ddpi_server *server)
         ddpi_list_remove(node);
         ddpi_conn_flush(ddpi_container_of(node, struct ddpi_conn, of_dirty));
     }
+    if (ddpi_kv_has_work(server->kv))
+        ddpi_server_poll_once_more(server);
     update_expiry(server);
     give_memory_back(server);
     tell_if_drained(server);
@@ -269,8 +277,6 @@ void ddpi_server_work(struct ddpi_server *server)
         ddpi_list_remove(&conn->of_held);
         ddpi_conn_release(conn);
     }
-    if (ddpi_kv_has_work(server->kv))
-        ddpi_server_poll_once_more(server);
 }
 
 static void on_dirty(void *owner, struct ddpi_conn *conn)

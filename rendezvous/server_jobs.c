@@ -147,7 +147,7 @@ ddp_status ddpi_server_set_epoch(struct ddpi_server *server, const char *job, ui
     /* Its TCPStore clients do not say their epoch, but their ports are of one that is over. */
     ddpi_server_close_ports_of(server, job);
     dismiss_old(server, job, epoch);
-    (void)ddpi_kv_delete_prefix(server->kv, keyspace.all);
+    ddpi_kv_detach(server->kv, keyspace.all);
     return DDP_OK;
 }
 

@@ -138,14 +138,14 @@ static void drop_keyspaces(struct ddpi_server *server, const char *job)
     struct old_keyspace old = {0};
     int len = snprintf(old.prefix, sizeof old.prefix, "job/%s/g", job);
     old.skip = (size_t)len;
-    size_t deleted;
+    bool found;
     do {
-        deleted = 0;
         old.prefix[old.skip] = '\0';
         ddpi_kv_each(server->kv, ddpi_bytes_of(old.prefix, old.skip), find_old, &old);
-        if (old.prefix[old.skip] != '\0')
-            deleted = ddpi_server_delete_prefix(server, old.prefix);
-    } while (deleted != 0);
+        found = old.prefix[old.skip] != '\0';
+        if (found)
+            ddpi_server_detach(server, old.prefix);
+    } while (found);
 }
 
 /* --- hooks --- */

@@ -16,7 +16,11 @@ enum ddpi_mutation_kind {
     DDPI_MUTATION_PUSH,         /* key, value: to the end of the queue of that name */
     DDPI_MUTATION_POP,          /* key: the first value of its queue */
     DDPI_MUTATION_SESSION_OPEN, /* session, value: its token, lease_ms */
-    DDPI_MUTATION_SESSION_END,  /* session; its keys are deleted one by one before */
+    DDPI_MUTATION_SESSION_END,  /* session; its keys are deleted one by one from then on */
+    DDPI_MUTATION_DETACH,       /* key: a prefix, version, number: all keys that have it, as far as
+                                   their version is no later, and queues, are gone; deletes and pops
+                                   of each follow. For restoring: behind the keys, before queues */
+    DDPI_MUTATION_DETACHED_END, /* number: they have followed */
     DDPI_MUTATION_REMEMBER,     /* the history of watches begins: see the mark */
     DDPI_MUTATION_PAST_SET,     /* as SET and DELETE: only what the history of watches holds; ... */
     DDPI_MUTATION_PAST_DELETE,  /* ... for restoring, in the order of versions, behind the keys */
@@ -29,6 +33,7 @@ struct ddpi_mutation {
     struct ddpi_bytes value;
     uint64_t version;
     uint64_t session;
+    uint64_t number;
     uint32_t lease_ms;
 };
 

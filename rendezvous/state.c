@@ -27,7 +27,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { APPLICATION_ID = 0x64647072, SCHEMA = 1 };
+enum { APPLICATION_ID = 0x64647072, SCHEMA = 2 };
+
+/* Numbers are not given again while a deletion stands there that does not concern what follows. */
+#define LAST_QUEUED                                \
+    "max(ifnull((SELECT max(id) FROM queued), 0)," \
+    " ifnull((SELECT max(queued) FROM detached), 0))"
 
 #define STATEMENTS(X)                                                                         \
     X(BEGIN, "BEGIN IMMEDIATE")                                                               \
@@ -37,18 +42,23 @@ enum { APPLICATION_ID = 0x64647072, SCHEMA = 1 };
            "UPDATE SET value = ?2, version = ?3, session = NULL")                             \
     X(DELETE, "DELETE FROM keys WHERE key = ?1")                                              \
     X(TIE, "UPDATE keys SET session = ?4 WHERE key = ?1")                                     \
-    X(PUSH, "INSERT INTO queued (key, value) VALUES (?1, ?2)")                                \
+    X(PUSH, "INSERT INTO queued (id, key, value) VALUES (1 + " LAST_QUEUED ", ?1, ?2)")       \
     X(POP, "DELETE FROM queued WHERE id = (SELECT min(id) FROM queued WHERE key = ?1)")       \
     X(SESSION_OPEN, "INSERT INTO sessions (number, token, lease_ms) VALUES (?4, ?2, ?5)")     \
     X(SESSION_END, "DELETE FROM sessions WHERE number = ?4")                                  \
+    X(DETACH, "INSERT INTO detached (number, prefix, version, queued) "                       \
+              "VALUES (?7, ?1, ?3, " LAST_QUEUED ")")                                         \
+    X(DETACHED_END, "DELETE FROM detached WHERE number = ?7")                                 \
     X(REMEMBER, "INSERT INTO changes (version, kind, key, value) VALUES (?3, ?6, ?1, ?2)")    \
     X(FORGET, "DELETE FROM changes WHERE version <= ?3")                                      \
     X(MARK, "INSERT OR REPLACE INTO meta (name, number) VALUES ('version', ?3)")              \
     X(HISTORY, "INSERT OR REPLACE INTO meta (name, number) VALUES ('history', ?3)")           \
-    X(LOAD_SESSIONS, "SELECT NULL, token, 0, number, lease_ms, 0 FROM sessions")              \
-    X(LOAD_KEYS, "SELECT key, value, version, session, 0, 0 FROM keys ORDER BY version")      \
-    X(LOAD_QUEUED, "SELECT key, value, 0, 0, 0, 0 FROM queued ORDER BY id")                   \
-    X(LOAD_CHANGES, "SELECT key, value, version, 0, 0, kind FROM changes ORDER BY version")   \
+    X(LOAD_SESSIONS, "SELECT NULL, token, 0, number, lease_ms, 0, 0 FROM sessions")           \
+    X(LOAD_KEYS, "SELECT key, value, version, session, 0, 0, 0 FROM keys ORDER BY version")   \
+    X(LOAD_DETACHED, "SELECT prefix, NULL, version, 0, 0, 0, number FROM detached")           \
+    X(LOAD_QUEUED, "SELECT key, value, 0, 0, 0, 0, 0 FROM queued ORDER BY id")                \
+    X(LOAD_CHANGES, "SELECT key, value, version, 0, 0, kind, 0 FROM changes "                 \
+                    "ORDER BY version")                                                       \
     X(LOAD_META, "SELECT number FROM meta WHERE name = ?1")
 
 enum statement {
@@ -64,8 +74,8 @@ static const char *const statement_texts[] = {
 #undef STATEMENT
 };
 
-/* What the parameters ?1 to ?6, and the columns of the LOAD statements, are. */
-enum parameter { KEY = 1, VALUE, VERSION, SESSION, LEASE, KIND };
+/* What the parameters ?1 to ?7, and the columns of the LOAD statements, are. */
+enum parameter { KEY = 1, VALUE, VERSION, SESSION, LEASE, KIND, NUMBER };
 
 struct ddpi_state {
     sqlite3 *db;
@@ -125,6 +135,7 @@ static void bind_all(sqlite3_stmt *statement, const struct ddpi_mutation *mutati
     (void)sqlite3_bind_int64(statement, LEASE, mutation->lease_ms);
     (void)sqlite3_bind_int64(statement, KIND,
                              set ? DDPI_MUTATION_PAST_SET : DDPI_MUTATION_PAST_DELETE);
+    (void)sqlite3_bind_int64(statement, NUMBER, (int64_t)mutation->number);
 }
 
 /* A statement that returns no rows. */
@@ -159,6 +170,8 @@ static ddp_status keep(struct ddpi_state *state, const struct ddpi_mutation *mut
         [DDPI_MUTATION_POP] = STATEMENT_POP,
         [DDPI_MUTATION_SESSION_OPEN] = STATEMENT_SESSION_OPEN,
         [DDPI_MUTATION_SESSION_END] = STATEMENT_SESSION_END,
+        [DDPI_MUTATION_DETACH] = STATEMENT_DETACH,
+        [DDPI_MUTATION_DETACHED_END] = STATEMENT_DETACHED_END,
     };
     ddp_status status = DDP_OK;
     if (!state->changing) {
@@ -258,6 +271,7 @@ static ddp_status take_row(sqlite3_stmt *statement, enum ddpi_mutation_kind kind
                                      .value = column_bytes(statement, VALUE),
                                      .version = (uint64_t)column_number(statement, VERSION),
                                      .session = (uint64_t)column_number(statement, SESSION),
+                                     .number = (uint64_t)column_number(statement, NUMBER),
                                      .lease_ms = (uint32_t)column_number(statement, LEASE)};
     ddp_status status = loading->take(loading->ctx, &mutation, err);
     if (status != DDP_OK || kind != DDPI_MUTATION_SET || mutation.session == 0)
@@ -311,6 +325,7 @@ ddp_status ddpi_state_load(struct ddpi_state *state,
         enum ddpi_mutation_kind kind;
     } parts[] = {{STATEMENT_LOAD_SESSIONS, DDPI_MUTATION_SESSION_OPEN},
                  {STATEMENT_LOAD_KEYS, DDPI_MUTATION_SET},
+                 {STATEMENT_LOAD_DETACHED, DDPI_MUTATION_DETACH},
                  {STATEMENT_LOAD_QUEUED, DDPI_MUTATION_PUSH},
                  {STATEMENT_LOAD_CHANGES, DDPI_MUTATION_PAST_SET}};
     const struct loading loading = {.take = take, .ctx = ctx};
@@ -345,6 +360,10 @@ static const char schema_text[] =
     "CREATE TABLE queued"
     " (id INTEGER PRIMARY KEY, key BLOB NOT NULL, value BLOB NOT NULL);"
     "CREATE INDEX queued_by_key ON queued (key, id);"
+    /* Prefixes whose keys up to this version, and values of queues up to this id, are gone, though
+     * they may still be there. */
+    "CREATE TABLE detached (number INTEGER PRIMARY KEY, prefix BLOB NOT NULL,"
+    " version INTEGER NOT NULL, queued INTEGER NOT NULL);"
     "CREATE TABLE changes (version INTEGER PRIMARY KEY, kind INTEGER NOT NULL,"
     " key BLOB NOT NULL, value BLOB NOT NULL);"
     "INSERT INTO meta VALUES ('version', 0);"
@@ -448,6 +467,11 @@ static ddp_status open_database(struct ddpi_state *state, struct ddp_error *err)
         status = execute(state, "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;", err);
     if (status == DDP_OK && fresh)
         status = make_schema(state, err);
+    if (status == DDP_OK) /* queues have no versions by which the core could tell */
+        status = execute(state,
+                         "DELETE FROM queued WHERE EXISTS (SELECT 1 FROM detached WHERE"
+                         " id <= queued AND substr(key, 1, length(prefix)) = prefix)",
+                         err);
     if (status == DDP_OK)
         status = prepare_statements(state, err);
     return status;

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 import threading
 import unittest
 from pathlib import Path
@@ -9,12 +10,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / 'lib'))
 from ddprun_run import DEADLINE, SANITIZED
 from ddprund_run import DdprundCase
-from raw_store import (LIST, SESSION_KEEP, SESSION_OPEN, STATS, RawStore, delete_frame, list_frame, set_frame)
+from raw_store import (FENCE, LIST, SESSION_CLOSE, SESSION_KEEP, SESSION_OPEN, SET_EPHEMERAL, STATS, TRY_GET,
+                       RawStore, delete_frame, frame, list_frame, packed, set_frame)
 
 KEYS = 1000000
 BATCH = 100000
 MIB = 1 << 20
 LIMIT = 7
+NOT_FOUND = 2
 
 
 def resident(pid):
@@ -123,14 +126,67 @@ class Time(DdprundCase):
     """What one client asks that takes long, while another one wants to be heard."""
     KEYS = 50000 if SANITIZED else 300000
     LISTS = 40
+    TURN = 4096  # entries, for what requests cost in a turn of the server's loop
+    GONE = 100000
+    LARGE = (f'--max-job-keys={GONE}', f'--max-keys={10 * GONE}')
 
-    def fill(self, endpoint):
+    def fill(self, endpoint, make=lambda n: set_frame(f'key/{n:07}', b'', n), keys=KEYS):
         store = RawStore(endpoint)
         self.addCleanup(store.close)
-        for first in range(0, self.KEYS, 50000):
-            requests = b''.join(set_frame(f'key/{n:07}', b'', n) for n in range(first, first + 50000))
+        for first in range(0, keys, 50000):
+            requests = b''.join(make(n) for n in range(first, first + 50000))
             self.assertEqual(store.exchange(requests, 50000), {0: 50000})
         return store
+
+    def gone_at_once(self, store, request, prefix):
+        """@request deletes all keys with @prefix: nobody sees the last of them any more, though in the same turn of
+        the loop, in which all of these are answered, no more than some thousands are dropped."""
+        store.socket.sendall(request + frame(TRY_GET, packed(f'{prefix}{self.GONE - 1:07}'), 2) + frame(STATS, b'', 3))
+        self.assertEqual(store.answer()[1:3], (0, 1))
+        self.assertEqual(store.answer()[1:3], (NOT_FOUND, 2))
+        left = int(dict(line.split() for line in store.answer()[3].decode().splitlines())['keys'])
+        self.assertGreater(left, self.GONE - 10 * self.TURN)
+
+    def fence(self, endpoint):
+        store = self.fill(endpoint, lambda n: set_frame(f'job/old/tcp/{n:07}', b'', n), self.GONE)
+        self.gone_at_once(store, frame(FENCE, packed('old') + (1).to_bytes(8, 'little'), 1), 'job/old/tcp/')
+        return store
+
+    def test_a_fence_holds_up_nobody(self):
+        job = self.serve(*self.LARGE)
+        store = self.fence(job.endpoints[0])
+        self.assertEqual(store.ask(LIST, packed('job/old/')), (LIST, 0, 1, bytes(4)))
+        self.await_stat(job.endpoints[0], 'keys', 1)  # the epoch
+        self.stop(job)
+
+    def test_nor_does_the_end_of_a_session(self):
+        job = self.serve(*self.LARGE)
+        other = RawStore(job.endpoints[0])
+        self.addCleanup(other.close)
+        token = other.ask(SESSION_OPEN, (60000).to_bytes(4, 'little'))[3]
+        store = self.fill(job.endpoints[0],
+                          lambda n: frame(SET_EPHEMERAL, packed(f'mine/{n:07}') + packed('') + token, n),
+                          self.GONE)
+        self.gone_at_once(store, frame(SESSION_CLOSE, token, 1), 'mine/')
+        self.assertEqual(store.ask(LIST, packed('mine/')), (LIST, 0, 1, bytes(4)))
+        self.await_stat(job.endpoints[0], 'keys', 0)
+        self.assertEqual(other.ask(SESSION_KEEP, token)[1], NOT_FOUND)
+        self.stop(job)
+
+    def test_what_is_gone_does_not_come_back(self):
+        """Killed while it drops keys, the store goes on with that when it starts again."""
+        with tempfile.TemporaryDirectory() as disk:
+            words = (*self.LARGE, f'--state={disk}/state')
+            job = self.serve(*words)
+            self.fence(job.endpoints[0])
+            job.process.kill()
+            job.wait()
+            job = self.serve(*words)
+            store = RawStore(job.endpoints[0])
+            self.addCleanup(store.close)
+            self.assertEqual(store.ask(LIST, packed('job/old/')), (LIST, 0, 1, bytes(4)))
+            self.await_stat(job.endpoints[0], 'keys', 1)
+            self.stop(job)
 
     def test_lists_hold_up_nobody(self):
         job = self.serve(f'--max-job-keys={KEYS}')
