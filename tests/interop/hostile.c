@@ -372,8 +372,9 @@ static void put_value(void)
         die("no memory");
 }
 
-/* As many as are due after @share of the time, as far as the server takes them. */
-static void set_keys(double share)
+/* As many as are due after @share of the time; with MSG_DONTWAIT in @flags as far as the server
+ * takes them now. */
+static void set_keys(double share, int flags)
 {
     uint64_t due = (uint64_t)((double)attack.keys * share);
     struct ddpi_buf *out = &attack.keys_out;
@@ -383,8 +384,8 @@ static void set_keys(double share)
             put_key(DDPI_TCPSTORE_SET, attack.keys_set++);
             put_value();
         }
-        ssize_t sent = send(attack.keys_fd, ddpi_buf_head(out), ddpi_buf_len(out),
-                            MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t sent =
+            send(attack.keys_fd, ddpi_buf_head(out), ddpi_buf_len(out), MSG_NOSIGNAL | flags);
         if (sent < 0 && errno != EAGAIN) { /* there are as many as there may be */
             close(attack.keys_fd);
             attack.keys_fd = -1;
@@ -459,14 +460,14 @@ static void run(uint64_t duration_ms, bool native)
         if (now_ms() >= tick_ms) {
             tick_ms = now_ms() + TICK_MS;
             open_due((double)passed / (double)duration_ms, native);
-            set_keys((double)passed / (double)duration_ms);
+            set_keys((double)passed / (double)duration_ms, MSG_DONTWAIT);
             drip();
         }
         take_events(1);
         uint64_t turn_ms = now_ms() - before_ms; /* what a machine lets us wait for is not lost */
         passed += turn_ms < TURN_MAX_MS ? turn_ms : TURN_MAX_MS;
     }
-    set_keys(1);
+    set_keys(1, 0); /* the rest, however busy the server is */
 }
 
 int main(int argc, char **argv)
