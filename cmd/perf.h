@@ -55,8 +55,8 @@ bool perf_in_path(const char *name);
 /* A line of /proc/PID/status, such as "VmHWM:"; 0 if it is not there. */
 unsigned long perf_memory_kib(pid_t pid, const char *field);
 
-/* How many children it has, and the pid of the first. */
-size_t perf_children(pid_t pid, pid_t *ret_first);
+/* How many children it has, of whichever of its threads, and the pid of one; 0: none. */
+size_t perf_children(pid_t pid, pid_t *ret_one);
 
 /* @name in the directory where this program is. */
 void perf_beside(const char *name, char *path, size_t size);

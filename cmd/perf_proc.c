@@ -4,7 +4,7 @@
 #include "perf.h"
 
 #include <ctype.h>
-#include <fcntl.h>
+#include <glob.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,25 +41,40 @@ unsigned long perf_memory_kib(pid_t pid, const char *field)
     return kib;
 }
 
-size_t perf_children(pid_t pid, pid_t *ret_first)
+/* The numbers in "12 345 6 ": how many; the first becomes *@first if there was none. */
+static size_t read_children(const char *path, pid_t *first)
 {
-    char path[64], text[8192];
-    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return 0;
-    ssize_t len = read(fd, text, sizeof text - 1);
-    close(fd);
-    text[len > 0 ? len : 0] = '\0';
+    FILE *file = fopen(path, "re");
     size_t count = 0;
-    pid_t first = 0;
-    for (const char *c = text; *c != '\0'; c++) {
-        if (isdigit((unsigned char)*c) && count == 0)
-            first = first * 10 + (*c - '0');
-        else if (*c == ' ')
-            count++;
+    pid_t child = 0;
+    for (int c; file != NULL && (c = fgetc(file)) != EOF;) {
+        if (isdigit(c)) {
+            child = child * 10 + (c - '0');
+            continue;
+        }
+        if (*first == 0)
+            *first = child;
+        child = 0;
+        count++;
     }
-    *ret_first = first;
+    if (file != NULL)
+        fclose(file);
+    return count;
+}
+
+/* A child belongs to the thread that has started it, and each thread has a list of its own. */
+size_t perf_children(pid_t pid, pid_t *ret_one)
+{
+    char pattern[64];
+    size_t count = 0;
+    glob_t lists;
+    *ret_one = 0;
+    snprintf(pattern, sizeof pattern, "/proc/%d/task/*/children", (int)pid);
+    if (glob(pattern, GLOB_NOSORT, NULL, &lists) != 0)
+        return 0;
+    for (size_t i = 0; i < lists.gl_pathc; i++)
+        count += read_children(lists.gl_pathv[i], ret_one);
+    globfree(&lists);
     return count;
 }
 
