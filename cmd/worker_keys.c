@@ -27,6 +27,8 @@ static ddp_status seal(const char *line, int *ret_fd, struct ddp_error *err)
         return DDP_OK;
     }
     ddp_status status = ddpi_error_sys(err, errno, "cannot make a key for the workers");
+    if (err->sys_errno == EFBIG)
+        ddpi_error_advise(err, status, "raise the limit on the size of files, 'ulimit -f'");
     if (fd >= 0)
         close(fd);
     return status;
@@ -70,6 +72,13 @@ ddp_status worker_keys_make(void *ctx, uint64_t generation, struct agent_key *re
         ddpi_token_random(fresh.secret, sizeof fresh.secret);
         ddp_status status = make_from(&fresh, &worker, &ret_key->fd, err);
         ddpi_wipe(&fresh, sizeof fresh);
+        if (status != DDP_OK && err->sys_errno == EFBIG) {
+            fprintf(stderr,
+                    "ddprun: no key for the workers, as no file may have %d bytes (ulimit -f): "
+                    "ranks do not prove to each other who they are; raise that limit\n",
+                    DDPI_KEY_LINE);
+            return DDP_OK;
+        }
         return status;
     }
     ddp_status status = load(keys, err);

@@ -21,7 +21,8 @@ struct worker_keys {
 };
 
 /* A sealed memory file with the key of @generation: the caller's to close. 0: there is no token to
- * make one from, or what is in its place is itself a key of one role only. @ctx: struct
+ * make one from, or what is in its place is itself a key of one role only; or files may not have so
+ * many bytes (RLIMIT_FSIZE), which it says, and nobody else has to have that key. @ctx: struct
  * worker_keys, whose first five fields are set. Matches struct agent_keys. */
 DDP_MUST_CHECK ddp_status worker_keys_make(void *ctx, uint64_t generation,
                                            struct agent_key *ret_key, struct ddp_error *err);

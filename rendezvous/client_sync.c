@@ -430,6 +430,11 @@ static ddp_status connect_until(ddp_store *store, struct ddp_error *err)
         return DDP_OK;
     }
     ddpi_client_why(core, &why);
+    if (passing(why.status) && ddpi_link_lacks_descriptors(core->why.sys_errno))
+        return ddpi_error_set(err, DDP_E_SYSTEM,
+                              "no descriptor is left to connect to the store at %s (tried for %u "
+                              "ms): %s",
+                              store->target.endpoint, timeout_ms, why.msg);
     if (passing(why.status))
         return ddpi_error_set(err, DDP_E_UNREACHABLE,
                               "no store answers at %s (tried for %u ms; is the server running "
@@ -451,6 +456,16 @@ static void init(ddp_store *store)
         store->jitter = ddpi_now_us(&ddpi_clock_monotonic);
 }
 
+static ddp_status make_wake_fd(ddp_store *store, struct ddp_error *err)
+{
+    char text[DDP_ERROR_TEXT / 2];
+    store->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (store->wake_fd >= 0)
+        return DDP_OK;
+    ddpi_link_describe(errno, text, sizeof text);
+    return ddpi_error_set(err, DDP_E_SYSTEM, "cannot make an eventfd: %s", text);
+}
+
 ddp_status ddp_store_connect(const struct ddp_store_options *options, ddp_store **ret_store,
                              struct ddp_error *err)
 {
@@ -458,9 +473,9 @@ ddp_status ddp_store_connect(const struct ddp_store_options *options, ddp_store 
     if (store == NULL)
         return ddpi_error_nomem(err, sizeof(*store));
     init(store);
-    store->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    ddp_status status = store->wake_fd >= 0 ? ddpi_target_init(&store->target, options, err)
-                                            : ddpi_error_sys(err, errno, "cannot make an eventfd");
+    ddp_status status = make_wake_fd(store, err);
+    if (status == DDP_OK)
+        status = ddpi_target_init(&store->target, options, err);
     if (status == DDP_OK) {
         pthread_mutex_lock(&store->lock);
         status = connect_until(store, err);

@@ -43,6 +43,11 @@ ddp_status ddpi_link_dial(struct ddpi_link *link, struct addrinfo *infos, uint64
 ddp_status ddpi_link_go_on(struct ddpi_link *link, bool ready, uint64_t now_ms,
                            struct ddp_error *err);
 
+/* No peer is the reason, but this process or machine, which is out of descriptors. */
+bool ddpi_link_lacks_descriptors(int sys_errno);
+/* What @sys_errno means for a connection, and what to do where that is known. */
+void ddpi_link_describe(int sys_errno, char *text, size_t size);
+
 /* Who is at the other end; zeroed if nobody is any more. */
 struct ddpi_address ddpi_link_peer(const struct ddpi_link *link);
 

@@ -342,6 +342,17 @@ class Destinations(DdprunCase):
         self.assertEqual(len(job.out.splitlines()), 1000)
         self.assertRegex(job.err, r"the log file '\S+/stdout\.log' is incomplete: File too large")
 
+    def test_no_file_may_be_written(self):
+        """Workers run, under the same limit, and die of it as they would without ddprun."""
+        limit = {'preexec_fn': lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))}
+        job = self.run_job('sh', '-c', 'ulimit -f', **limit)
+        self.assertEqual((job.code, job.out.split(':')[-1]), (0, '0\n'), job.err)
+        self.assertIn('no key for the workers, as no file may have', job.err)
+        self.assertIn('(ulimit -f)', job.err)
+        job = self.run_job('sh', '-c', f'echo > {self.folder}/file', **limit)
+        self.assertEqual(job.code, 128 + signal.SIGXFSZ, job.err)
+        self.assertIn('SIGXFSZ', job.err)
+
 
 if __name__ == '__main__':
     unittest.main()

@@ -374,6 +374,35 @@ START_TEST(no_file_descriptor_left)
 }
 END_TEST
 
+/* The store is there; it is the client that cannot have a socket. */
+START_TEST(no_file_descriptor_left_for_the_client)
+{
+    char endpoint[32], advice[64];
+    snprintf(endpoint, sizeof endpoint, "127.0.0.1:%u", store_thread_port(server));
+    const struct ddp_store_options options = {
+        .size = sizeof options, .endpoint = endpoint, .connect_timeout_ms = 200};
+    struct rlimit limit;
+    struct ddp_error err;
+    ddp_store *store = NULL;
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    int next = open("/dev/null", O_RDONLY | O_CLOEXEC); /* all below it are taken */
+    ck_assert_int_ge(next, 0);
+    for (int left = 0; left < 2; left++) { /* for its eventfd, but not for a socket */
+        struct rlimit low = {.rlim_cur = (rlim_t)(next + 1 + left), .rlim_max = limit.rlim_max};
+        snprintf(advice, sizeof advice, "may have %llu (RLIMIT_NOFILE)",
+                 (unsigned long long)low.rlim_cur);
+        ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
+        ddp_status status = ddp_store_connect(&options, &store, &err);
+        ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+        ck_assert_int_eq(status, DDP_E_SYSTEM);
+        ck_assert_msg(strstr(err.msg, advice) != NULL, "%s", err.msg);
+        ck_assert_msg(strstr(err.msg, "'ulimit -n'") != NULL, "%s", err.msg);
+        ck_assert_msg(strstr(err.msg, "no store answers") == NULL, "%s", err.msg);
+    }
+    close(next);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     const TTest *const tests[] = {
@@ -390,6 +419,7 @@ Suite *test_suite(void)
         a_closed_connection_leaves_its_barrier,
         too_many_connections,
         no_file_descriptor_left,
+        no_file_descriptor_left_for_the_client,
     };
     return store_suite("store_hostile", tests, sizeof tests / sizeof *tests);
 }
