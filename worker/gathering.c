@@ -65,12 +65,18 @@ void ddpi_gathering_say_card(const struct ddpi_gathering *gathering, struct ddpi
     ddpi_control_send(&edge->control, &memo);
 }
 
-void ddpi_gathering_say_failed(struct ddpi_edge *edge, const struct ddp_error *err)
+void ddpi_gathering_say_failed(const struct ddpi_gathering *gathering, struct ddpi_edge *edge,
+                               const struct ddp_error *err)
 {
+    const struct ddpi_card *card = &gathering->meeting->card;
+    struct ddp_error told = *err;
     struct ddpi_memo memo;
     if (edge == NULL)
         return;
-    ddpi_memo_fill(&memo, DDPI_NOTICE_FAILED, err->status, err->msg);
+    if (!gathering->judged)
+        ddpi_error_wrap(&told, told.status, "rank %u (pid %u on %s) could not join",
+                        gathering->comm->rank, card->pid, card->node);
+    ddpi_memo_fill(&memo, DDPI_NOTICE_FAILED, told.status, told.msg);
     ddpi_control_send(&edge->control, &memo);
 }
 
@@ -85,8 +91,8 @@ static ddp_status lost(const struct ddpi_gathering *gathering, struct ddpi_edge 
 }
 
 /* Whether it has ended is asked first, as it may have spoken before; see wait.c. */
-ddp_status ddpi_gathering_hear(struct ddpi_gathering *gathering, struct ddpi_edge *edge,
-                               struct ddp_error *err)
+static ddp_status hear(struct ddpi_gathering *gathering, struct ddpi_edge *edge,
+                       struct ddp_error *err)
 {
     struct ddpi_memo memo;
     bool ended = ddpi_process_ended(&edge->process);
@@ -105,6 +111,14 @@ ddp_status ddpi_gathering_hear(struct ddpi_gathering *gathering, struct ddpi_edg
             status = gathering->role->take(gathering, edge, &memo, err);
         }
     }
+    return status;
+}
+
+ddp_status ddpi_gathering_hear(struct ddpi_gathering *gathering, struct ddpi_edge *edge,
+                               struct ddp_error *err)
+{
+    ddp_status status = hear(gathering, edge, err);
+    gathering->judged |= status != DDP_OK;
     return status;
 }
 
@@ -152,6 +166,7 @@ static ddp_status suspect(struct ddpi_gathering *gathering, uint64_t now, struct
         gathering->suspect_ms = now + SUSPECT_MS;
     if (now < gathering->suspect_ms)
         return DDP_OK;
+    gathering->judged = true;
     return ddpi_error_set(err, DDP_E_PEER_DEAD, "%s %s", asked->peer_name, asked->broken);
 }
 
@@ -196,8 +211,10 @@ ddp_status ddpi_gathering_turn(struct ddpi_gathering *gathering, struct ddp_erro
     uint64_t now = now_ms();
     if (status == DDP_OK)
         status = suspect(gathering, now, err);
-    if (status == DDP_OK && now >= gathering->wake_ms && !gathering->over)
-        status = gathering->role->overdue(gathering, err);
+    if (status != DDP_OK || now < gathering->wake_ms || gathering->over)
+        return status;
+    status = gathering->role->overdue(gathering, err);
+    gathering->judged |= status != DDP_OK;
     return status;
 }
 
@@ -214,8 +231,10 @@ ddp_status ddpi_gather(struct ddp_comm *comm, const struct ddpi_config *config, 
     gathering.events = epoll_create1(EPOLL_CLOEXEC);
     if (gathering.events < 0)
         return ddpi_advise_descriptors(err, ddpi_error_sys(err, errno, "make an epoll descriptor"));
+    gathering.meeting->needs_all = true;
     ddp_status status =
         comm->rank == 0 ? ddpi_gather_host(&gathering, err) : ddpi_gather_join(&gathering, err);
+    gathering.meeting->needs_all = false;
     close(gathering.events);
     return status;
 }

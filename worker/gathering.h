@@ -55,6 +55,7 @@ struct ddpi_gathering {
     uint64_t suspect_ms; /* a neighbour is gone: until then rank 0 may say on whose account */
     int events;          /* an epoll descriptor for all edges to those who join, and the meeting */
     bool over;           /* nobody is heard any more */
+    bool judged;         /* what has failed is another rank, which the sentence names */
 };
 
 /* Fill the edges of the ring and the spin limit of @comm, and return when all ranks have done so.
@@ -87,7 +88,9 @@ ddp_status ddpi_gathering_watch_door(struct ddpi_gathering *gathering, struct dd
 void ddpi_gathering_say(struct ddpi_edge *edge, enum ddpi_notice notice, uint32_t tag);
 void ddpi_gathering_say_card(const struct ddpi_gathering *gathering, struct ddpi_edge *edge,
                              uint32_t rank);
-void ddpi_gathering_say_failed(struct ddpi_edge *edge, const struct ddp_error *err);
+/* @err, which this rank fails with, on its own account or not. */
+void ddpi_gathering_say_failed(const struct ddpi_gathering *gathering, struct ddpi_edge *edge,
+                               const struct ddp_error *err);
 
 /* Read all that has come over @edge. */
 ddp_status ddpi_gathering_hear(struct ddpi_gathering *gathering, struct ddpi_edge *edge,

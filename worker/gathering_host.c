@@ -45,8 +45,10 @@ static ddp_status host_arrive(struct ddpi_gathering *gathering, struct ddpi_edge
     if (*place != NULL) {
         host->joiners[world_size + 1] = edge;
         ddp_status status = ddpi_gathering_hear(gathering, *place, err);
-        return status == DDP_OK && rank < world_size ? ddpi_roster_twice(&host->roster, rank, err)
-                                                     : status;
+        if (status != DDP_OK)
+            return status;
+        gathering->judged = true;
+        return ddpi_roster_twice(&host->roster, rank, err);
     }
     *place = edge;
     ddp_status status = ddpi_gathering_watch(gathering, edge, err);
@@ -97,8 +99,7 @@ static ddp_status host_take(struct ddpi_gathering *gathering, struct ddpi_edge *
     bool came = edge->peer < host->roster.world_size && host->roster.places[edge->peer].came;
     switch ((enum ddpi_notice)memo->notice) {
     case DDPI_NOTICE_FAILED:
-        return ddpi_error_set(err, ddpi_wait_status(memo->status), "%s could not join: %s",
-                              edge->peer_name, memo->text);
+        return ddpi_error_set(err, ddpi_wait_status(memo->status), "%s", memo->text);
     case DDPI_NOTICE_CARD:
         return take_card(gathering, edge, memo, err);
     case DDPI_NOTICE_ASK: /* its time is up, and so is everybody's */
@@ -181,7 +182,7 @@ static ddp_status make_ring(struct ddpi_gathering *gathering, struct ddp_error *
 
 static void let_go(struct ddpi_gathering *gathering)
 {
-    const struct host *host = host_of(gathering);
+    struct host *host = host_of(gathering);
     for (uint32_t rank = 1; rank < host->roster.world_size; rank++)
         ddpi_gathering_say(host->joiners[rank], DDPI_NOTICE_GO,
                            ddpi_roster_beside(&host->roster, rank));
@@ -228,7 +229,7 @@ ddp_status ddpi_gather_host(const struct ddpi_gathering *common, struct ddp_erro
     if (status != DDP_OK) {
         ddpi_advise_descriptors(err, status);
         for (uint32_t i = 0; host.joiners != NULL && i < host.places; i++)
-            ddpi_gathering_say_failed(host.joiners[i], err);
+            ddpi_gathering_say_failed(&host.gathering, host.joiners[i], err);
         (void)!withdraw(&host.gathering, NULL);
     }
     close_house(&host);

@@ -265,7 +265,7 @@ ddp_status ddpi_gather_join(const struct ddpi_gathering *common, struct ddp_erro
     if (joiner.host == NULL)
         return status;
     if (status != DDP_OK && !joiner.gathering.over)
-        ddpi_gathering_say_failed(joiner.host, err);
+        ddpi_gathering_say_failed(&joiner.gathering, joiner.host, err);
     if (status != DDP_OK && joiner.host->gone_ms != 0)
         (void)!forget_host(&joiner.gathering, NULL);
     ddpi_edge_destroy(joiner.host);

@@ -198,12 +198,12 @@ static void listen_again(struct ddpi_meeting *meeting, uint32_t events)
     }
 }
 
-/* There is no descriptor, or no memory, for who wants in. Whoever gathers cannot do without. */
+/* There is no descriptor, or no memory, for who wants in. */
 static ddp_status make_do(struct ddpi_meeting *meeting, int error, struct ddp_error *err)
 {
     if (drop_oldest_stranger(meeting))
         return DDP_OK;
-    if (meeting->gathers)
+    if (meeting->needs_all)
         return ddpi_error_sys(err, error, "let in a rank that joins");
     meeting->deaf_until_ms = ddpi_now_ms(&ddpi_clock_monotonic) + DEAF_MS;
     listen_again(meeting, 0);

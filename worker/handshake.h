@@ -63,6 +63,7 @@ struct ddpi_meeting {
     uint64_t deaf_until_ms;  /* out of descriptors: nobody is let in before; 0: not so */
     bool ring_stands;        /* the previous rank has its edge */
     bool gathers;            /* ranks of which nothing is known may join; else none */
+    bool needs_all;          /* who wants in is waited for: not to have room for it is a failure */
     const struct ddpi_tls_engine *tls; /* for data through TCP; NULL: it goes in clear */
     struct ddpi_attempt attempt;       /* one at a time */
 };

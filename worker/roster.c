@@ -31,6 +31,11 @@ void ddpi_roster_finish(struct ddpi_roster *roster)
 
 ddp_status ddpi_roster_twice(const struct ddpi_roster *roster, uint32_t rank, struct ddp_error *err)
 {
+    if (rank >= roster->world_size)
+        return ddpi_error_set(
+            err, DDP_E_MISMATCH,
+            "rank %u joins a larger world than that of rank 0, which has %u ranks", rank,
+            roster->world_size);
     const struct ddpi_roster_place *place = &roster->places[rank];
     if (!place->came)
         return ddpi_error_set(err, DDP_E_MISMATCH, "two processes join as rank %u", rank);
@@ -64,11 +69,22 @@ void ddpi_roster_stand(struct ddpi_roster *roster, uint32_t rank)
     roster->places[rank].stands = true;
 }
 
-uint32_t ddpi_roster_beside(const struct ddpi_roster *roster, uint32_t rank)
+static bool share_machine(const struct ddpi_roster *roster, uint32_t a, uint32_t b)
 {
-    uint32_t count = 0;
+    return strcmp(roster->places[a].card.machine, roster->places[b].card.machine) == 0;
+}
+
+/* Each machine is counted once, for all its ranks. */
+uint32_t ddpi_roster_beside(struct ddpi_roster *roster, uint32_t rank)
+{
+    uint32_t count = roster->places[rank].beside;
+    if (count > 0)
+        return count;
     for (uint32_t i = 0; i < roster->world_size; i++)
-        count += strcmp(roster->places[i].card.machine, roster->places[rank].card.machine) == 0;
+        count += share_machine(roster, i, rank);
+    for (uint32_t i = 0; i < roster->world_size; i++)
+        if (share_machine(roster, i, rank))
+            roster->places[i].beside = count;
     return count;
 }
 

@@ -9,8 +9,9 @@
 
 struct ddpi_roster_place {
     bool came;
-    bool stands;   /* both its edges of the ring do */
-    bool answered; /* since it was asked why it does not stand */
+    bool stands;     /* both its edges of the ring do */
+    bool answered;   /* since it was asked why it does not stand */
+    uint32_t beside; /* see ddpi_roster_beside(); 0: not counted yet */
     struct ddpi_card card;
 };
 
@@ -30,14 +31,14 @@ void ddpi_roster_finish(struct ddpi_roster *roster);
 ddp_status ddpi_roster_enter(struct ddpi_roster *roster, uint32_t rank,
                              const uint8_t slot[DDPI_CARD_SLOT], struct ddp_error *err);
 
-/* Two come as @rank, of which one may have told who it is. */
+/* Two come as @rank, which may be one that there is not; one of them may have told who it is. */
 ddp_status ddpi_roster_twice(const struct ddpi_roster *roster, uint32_t rank,
                              struct ddp_error *err);
 
 void ddpi_roster_stand(struct ddpi_roster *roster, uint32_t rank);
 
-/* How many ranks run on the machine of @rank, with it. */
-uint32_t ddpi_roster_beside(const struct ddpi_roster *roster, uint32_t rank);
+/* How many ranks run on the machine of @rank, with it; all have come. */
+uint32_t ddpi_roster_beside(struct ddpi_roster *roster, uint32_t rank);
 
 /* @timeout_ms have passed, and not all have come, or not all stand: DDP_E_TIMEOUT with who. */
 ddp_status ddpi_roster_overdue(const struct ddpi_roster *roster, uint32_t timeout_ms,

@@ -1,10 +1,12 @@
 /*
  * control.c - fuzzes the control socket of an edge, over a socket pair. Each message that is handed
- * out is a known notice with a sentence that can be printed; garbage is never handed out.
+ * out is a known notice with a sentence that can be printed, or with a card or none (card.h);
+ * garbage is never handed out.
  *
  * The input's first byte says in what pieces the rest arrives, from 1 to 256 times four bytes.
  */
 #include "control.h"
+#include "card.h"
 
 #include "fuzz.h"
 
@@ -13,9 +15,24 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+/* As rank 0 takes it: whatever it is, it fits, or is none. */
+static void check_card(const char *text)
+{
+    uint8_t slot[DDPI_CARD_SLOT];
+    struct ddpi_card card;
+    memcpy(slot, text, sizeof slot);
+    if (ddpi_card_get(slot, &card))
+        HOLDS(ddpi_card_put(&card, slot));
+}
+
 static void check_memo(const struct ddpi_memo *memo)
 {
-    HOLDS(memo->notice >= DDPI_NOTICE_FAILED && memo->notice <= DDPI_NOTICE_WAITING);
+    HOLDS(memo->notice >= DDPI_NOTICE_FAILED && memo->notice <= DDPI_NOTICE_GO);
+    HOLDS(memo->notice != DDPI_NOTICE_HANDOVER); /* which takes a descriptor */
+    if (memo->notice == DDPI_NOTICE_CARD) {
+        check_card(memo->text);
+        return;
+    }
     size_t len = strnlen(memo->text, sizeof memo->text);
     HOLDS(len < sizeof memo->text);
     for (size_t i = 0; i < len; i++)

@@ -2,8 +2,8 @@
  * greeting.c - fuzzes what a rank hears on a new connection (greeting.h), over a socket pair.
  * Nobody is taken for a rank who has not the key, on neither side, whatever was true until then.
  *
- * The input's first byte says which side we are (its lowest bit) and how far the other one has been
- * a rank before the rest of the input comes from it (the next two bits).
+ * The input's first byte says which side we are (its lowest bit), how far the other one has been a
+ * rank before the rest of the input comes from it (the next two bits), and whether it joins.
  */
 #include "greeting.h"
 #include "fuzz.h"
@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { ACCEPTS = 1, INPUT_MAX = 512 /* always fits the socket */ };
+enum { ACCEPTS = 1, JOINS = 8, INPUT_MAX = 512 /* always fits the socket */ };
 
 static const uint8_t ids[2][DDPI_CARD_ID] = {"who connects", "who accepts"};
 
@@ -48,10 +48,14 @@ static void hear(struct ddpi_greeting *greeting, const struct ddpi_greeting_term
 }
 
 /* The other one is a rank for some messages, and we have heard them. */
-static void be_a_rank(struct ddpi_greeting *ours, struct ddpi_greeting *theirs, bool accepts,
-                      unsigned messages, const struct ddpi_greeting_terms *terms)
+static void be_a_rank(struct ddpi_greeting *ours, struct ddpi_greeting *theirs, uint8_t how,
+                      const struct ddpi_greeting_terms *terms)
 {
-    const struct ddpi_hello hello = {.kind = DDPI_GREET_SHM, .from = 1};
+    bool accepts = (how & ACCEPTS) != 0, joins = (how & JOINS) != 0;
+    unsigned messages = how >> 1 & 3;
+    const struct ddpi_hello hello = {.kind = joins ? DDPI_GREET_JOIN : DDPI_GREET_SHM,
+                                     .link = joins ? DDPI_LINK_JOIN : DDPI_LINK_RING,
+                                     .from = 1};
     if (!accepts || messages > 0)
         HOLDS(ddpi_greeting_begin(accepts ? theirs : ours, &hello, terms, NULL) == DDP_OK);
     if (messages == 0)
@@ -80,7 +84,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     theirs.fd = fds[1];
     ours.local = theirs.local = true;
     bool accepts = (data[0] & ACCEPTS) != 0;
-    be_a_rank(&ours, &theirs, accepts, data[0] >> 1 & 3, &terms);
+    be_a_rank(&ours, &theirs, data[0], &terms);
 
     size_t len = size - 1 < INPUT_MAX ? size - 1 : INPUT_MAX;
     HOLDS(len == 0 || send(theirs.fd, data + 1, len, 0) == (ssize_t)len);
@@ -92,7 +96,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         good = take(&ours, &terms);
         HOLDS(!(good && proven)); /* a hello is the only thing that anybody can make */
     }
-    HOLDS(!good || news == DDPI_GREETING_ENDED);
+    HOLDS(!good || news == DDPI_GREETING_ENDED || ours.stage == DDPI_GREETING_OVER);
     HOLDS(ours.nfds == 0 && ours.got < sizeof ours.inbox);
     HOLDS(accepts || ours.stage != DDPI_GREETING_HELLO);
     ddpi_greeting_drop(&ours);

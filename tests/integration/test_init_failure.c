@@ -19,6 +19,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,13 +28,18 @@ enum { LONG_MS = 60 * 1000, SHORT_MS = 700, ATTEMPTS_MAX = 3, CALLS_MAX = 2000 }
 
 /* ---- to die before a call ---- */
 
-static bool counting;
-static uint32_t calls, dies_before;
+static bool counting, dies_waiting; /* dies_waiting: before it sleeps for long */
+static uint32_t calls, dies_before, stops_before;
 
 static void count_call(void)
 {
-    if (counting && ++calls == dies_before)
+    if (!counting)
+        return;
+    calls++;
+    if (calls == dies_before)
         kill(getpid(), SIGKILL);
+    if (calls == stops_before)
+        raise(SIGSTOP);
 }
 
 #define NEXT(type, name) type next_##name = (type)(uintptr_t)dlsym(RTLD_NEXT, #name)
@@ -84,6 +90,8 @@ int epoll_wait(int fd, struct epoll_event *events, int count, int timeout_ms)
 {
     NEXT(epoll_wait_call *, epoll_wait);
     count_call();
+    if (counting && dies_waiting && timeout_ms > LONG_MS / 2)
+        kill(getpid(), SIGKILL);
     return next_epoll_wait(fd, events, count, timeout_ms);
 }
 
@@ -142,17 +150,39 @@ static _Noreturn void be_the_victim(struct world *world, uint32_t rank, uint32_t
 
 /* ---- the matrix ---- */
 
-static void expect_no_keys(const struct world *world)
+static ddp_store *open_store(const struct world *world)
 {
     const struct ddp_store_options options = {
         .size = sizeof options, .endpoint = world->endpoint, .prefix = "test/"};
     ddp_store *store;
+    ck_assert_int_eq(ddp_store_connect(&options, &store, NULL), DDP_OK);
+    return store;
+}
+
+static void expect_no_keys(const struct world *world)
+{
+    ddp_store *store = open_store(world);
     char **keys;
     size_t count;
-    ck_assert_int_eq(ddp_store_connect(&options, &store, NULL), DDP_OK);
     ck_assert_int_eq(ddp_store_list(store, "comm/", 10000, &keys, &count, NULL), DDP_OK);
     ck_assert_msg(count == 0, "%zu keys are left, the first is %s", count, keys[0]);
     ddp_store_free(keys);
+    ddp_store_close(store);
+}
+
+/* Until rank 0 has come, or until its key is gone. */
+static void await_key(const struct world *world, bool there)
+{
+    ddp_store *store = open_store(world);
+    void *value;
+    size_t len;
+    ddp_status status;
+    do {
+        status = ddp_store_try_get(store, "comm/world/host", 10000, &value, &len, NULL, NULL);
+        ck_assert(status == DDP_OK || status == DDP_E_NOT_FOUND);
+        if (status == DDP_OK)
+            ddp_store_free(value);
+    } while ((status == DDP_OK) != there);
     ddp_store_close(store);
 }
 
@@ -218,12 +248,255 @@ START_TEST(a_rank_that_dies_while_it_joins_is_named)
 }
 END_TEST
 
+/* ---- who does not come ---- */
+
+static bool has_failed(const struct world *world, uint32_t rank, ddp_status status,
+                       const char *text)
+{
+    const struct report *seen = &world->reports[rank];
+    return seen->status == status && strstr(seen->error.msg, text) != NULL;
+}
+
+static void expect_failed(const struct world *world, uint32_t rank, ddp_status status,
+                          const char *text)
+{
+    const struct report *seen = &world->reports[rank];
+    ck_assert_msg(has_failed(world, rank, status, text), "rank %u: %s: %s", rank,
+                  ddp_status_name(seen->status), seen->error.msg);
+}
+
+static void start_and_report(struct world *world, uint32_t place, uint32_t rank)
+{
+    if (!world_fork(world, place))
+        return;
+    struct ddp_error error = {0};
+    ddp_status status = join_and_meet(world, rank, &error);
+    world_report(world, place, status, &error);
+    _exit(0);
+}
+
+/* Also rank 0, whom the others cannot even ask. */
+START_TEST(a_rank_that_never_comes_is_missing)
+{
+    struct world world = {.nranks = 4, .init_timeout_ms = SHORT_MS, .stage = (uint32_t)_i};
+    world_open(&world);
+    for (uint32_t rank = 0; rank < world.nranks; rank++)
+        if (rank != world.stage)
+            start_and_report(&world, rank, rank);
+    world_join(&world);
+    char text[32];
+    snprintf(text, sizeof text, "missing: rank %u", world.stage);
+    for (uint32_t rank = 0; rank < world.nranks; rank++) {
+        if (rank == world.stage)
+            continue;
+        expect_failed(&world, rank, DDP_E_TIMEOUT, text);
+        expect_failed(&world, rank, DDP_E_TIMEOUT, "after 0.7 s");
+    }
+    expect_no_keys(&world);
+    world_close(&world);
+}
+END_TEST
+
+/* Rank 0 is there, alone, when it is killed. The others find its key first, or the next rank 0. */
+START_TEST(a_key_of_a_dead_rank_0_is_no_hindrance)
+{
+    struct world world = {
+        .nranks = 3, .tcp = _i % 2 != 0, .init_timeout_ms = LONG_MS, .timeout_ms = LONG_MS};
+    bool late = _i / 2 != 0;
+    world_open(&world);
+    if (world_fork(&world, 0))
+        survive(&world, 0);
+    await_key(&world, true);
+    world_kill_rank(&world, 0);
+    for (uint32_t i = 0; i < world.nranks; i++) {
+        uint32_t rank = late ? world.nranks - 1 - i : i;
+        if (world_fork(&world, rank))
+            survive(&world, rank);
+        if (late && rank == 1)
+            await_key(&world, false); /* they remove it */
+    }
+    world_join(&world);
+    expect_no_keys(&world);
+    world_close(&world);
+}
+END_TEST
+
+/* Rank 1 dies when it has come and waits for the last one, which is slow: rank 0 is told, and waits
+ * for both a second time before that one calls for the first time. */
+START_TEST(who_was_slow_meets_those_who_try_again)
+{
+    struct world world = {
+        .nranks = 3, .tcp = _i != 0, .init_timeout_ms = LONG_MS, .timeout_ms = LONG_MS, .stage = 1};
+    world_open(&world);
+    if (world_fork(&world, 0))
+        survive(&world, 0);
+    if (world_fork(&world, 1)) {
+        dies_waiting = counting = true;
+        struct ddp_error error;
+        (void)!join_and_meet(&world, 1, &error);
+        _exit(1);
+    }
+    ck_assert(reap_victim(&world));
+    world_await_steps(&world, 0, 1);
+    for (uint32_t rank = 2; rank > 0; rank--)
+        if (world_fork(&world, rank))
+            survive(&world, rank);
+    world_join(&world);
+    expect_no_keys(&world);
+    world_close(&world);
+}
+END_TEST
+
+/* ---- who does not fit ---- */
+
+START_TEST(two_that_come_as_one_rank_are_told_so)
+{
+    struct world world = {.nranks = 3, .tcp = _i != 0, .init_timeout_ms = LONG_MS};
+    world_open(&world);
+    start_and_report(&world, 0, 0);
+    start_and_report(&world, 1, 1);
+    start_and_report(&world, 2, 1);
+    world_join(&world);
+    for (uint32_t place = 0; place < 3; place++)
+        expect_failed(&world, place, DDP_E_MISMATCH, "two processes join as rank 1");
+    expect_no_keys(&world);
+    world_close(&world);
+}
+END_TEST
+
+/* ---- who gives up ---- */
+
+enum { ROOMS = 24 };
+
+/* From now on this process may have @room more descriptors. */
+static void leave_room(unsigned room)
+{
+    struct rlimit files;
+    int next[ROOMS + 1];
+    CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
+    for (unsigned i = 0; i <= room; i++) {
+        next[i] = dup(STDERR_FILENO);
+        CHECK(next[i] >= 0);
+    }
+    files.rlim_cur = (rlim_t)next[room];
+    CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
+    for (unsigned i = 0; i <= room; i++)
+        close(next[i]);
+}
+
+/* Whoever is told names the poor one and what it lacks; who had not come to it yet goes on. */
+static _Noreturn void expect_poverty(struct world *world, uint32_t rank)
+{
+    struct ddp_error error = {0};
+    char name[32];
+    snprintf(name, sizeof name, "rank %u", world->stage);
+    while (join_and_meet(world, rank, &error) != DDP_OK) {
+        bool told = strstr(error.msg, name) != NULL &&
+                    strstr(error.msg, "Too many open files") != NULL &&
+                    strstr(error.msg, "ulimit -n") != NULL;
+        if (!told)
+            fprintf(stderr, "rank %u: %s\n", rank, error.msg);
+        CHECK(told && atomic_fetch_add(&world->reports[rank].steps, 1) < ATTEMPTS_MAX);
+    }
+    _exit(0);
+}
+
+static void join_with(struct world *world, unsigned room, unsigned *told)
+{
+    for (uint32_t rank = 0; rank < world->nranks; rank++) {
+        atomic_store(&world->reports[rank].steps, 0);
+        if (!world_fork(world, rank))
+            continue;
+        if (rank != world->stage)
+            expect_poverty(world, rank);
+        leave_room(room);
+        struct ddp_error error = {0};
+        _exit(join_and_meet(world, rank, &error) == DDP_OK ? 0 : 3);
+    }
+    int status = 0;
+    waitpid(world->pids[world->stage], &status, 0);
+    world->pids[world->stage] = 0;
+    ck_assert(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 3));
+    if (WEXITSTATUS(status) == 3 && world_fork(world, world->stage))
+        expect_poverty(world, world->stage);
+    world_join(world);
+    for (uint32_t rank = 0; rank < world->nranks; rank++)
+        *told += atomic_load(&world->reports[rank].steps) > 0;
+    expect_no_keys(world);
+}
+
+/* Rank 0, which holds a connection to each, and another one. */
+START_TEST(a_rank_without_descriptors_says_so_to_all)
+{
+    unsigned told = 0, step = WORLD_STRIDE == 1 ? 1 : 3;
+    struct world world = {.nranks = 4,
+                          .tcp = _i % 2 != 0,
+                          .init_timeout_ms = LONG_MS,
+                          .timeout_ms = LONG_MS,
+                          .stage = (uint32_t)_i / 2};
+    world_open(&world);
+    for (unsigned room = 4; room < ROOMS; room += step) /* those before are for the store */
+        join_with(&world, room, &told);
+    ck_assert_uint_gt(told, 0);
+    world_close(&world);
+}
+END_TEST
+
+/* ---- who is stopped ---- */
+
+enum { STOP_TIMEOUT_MS = 3000, STOPS = 8, STOP_STRIDE = 9 };
+
+/* As many worlds at a time, as all that they do is to wait. */
+START_TEST(a_rank_that_is_stopped_while_it_joins_is_named)
+{
+    struct world worlds[STOPS];
+    unsigned stopped = 0;
+    for (uint32_t i = 0; i < STOPS; i++) {
+        worlds[i] = (struct world){.nranks = 3,
+                                   .tcp = _i % 2 != 0,
+                                   .init_timeout_ms = STOP_TIMEOUT_MS,
+                                   .timeout_ms = STOP_TIMEOUT_MS,
+                                   .stage = (uint32_t)_i / 2};
+        world_open(&worlds[i]);
+        for (uint32_t rank = 0; rank < worlds[i].nranks; rank++) {
+            stops_before = rank == worlds[i].stage ? 2 + i * STOP_STRIDE : 0;
+            counting = stops_before != 0;
+            start_and_report(&worlds[i], rank, rank);
+        }
+        counting = false;
+    }
+    for (uint32_t i = 0; i < STOPS; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "rank %u", worlds[i].stage);
+        world_await_failures(&worlds[i], worlds[i].stage);
+        bool met = worlds[i].reports[worlds[i].stage == 0].status == DDP_OK;
+        stopped += !met;
+        world_kill_rank(&worlds[i], worlds[i].stage);
+        world_join(&worlds[i]);
+        for (uint32_t rank = 0; rank < worlds[i].nranks; rank++)
+            if (rank != worlds[i].stage && !met) /* else it has made fewer calls */
+                expect_failed(&worlds[i], rank, DDP_E_TIMEOUT, name);
+        world_close(&worlds[i]);
+    }
+    ck_assert_uint_ge(stopped, STOPS / 2);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("init");
     TCase *tcase = tcase_create("deaths");
     tcase_set_timeout(tcase, 50);
     tcase_add_loop_test(tcase, a_rank_that_dies_while_it_joins_is_named, 0, MATRIX);
+    tcase_add_loop_test(tcase, a_key_of_a_dead_rank_0_is_no_hindrance, 0, 4);
+    tcase_add_loop_test(tcase, who_was_slow_meets_those_who_try_again, 0, 2);
+    tcase_add_loop_test(tcase, two_that_come_as_one_rank_are_told_so, 0, 2);
+    tcase_add_loop_test(tcase, a_rank_without_descriptors_says_so_to_all, 0, 4);
+    suite_add_tcase(suite, tcase);
+    tcase = tcase_create("deadlines");
+    tcase_set_timeout(tcase, 50);
+    tcase_add_loop_test(tcase, a_rank_that_never_comes_is_missing, 0, 4);
+    tcase_add_loop_test(tcase, a_rank_that_is_stopped_while_it_joins_is_named, 0, 4);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -64,7 +64,9 @@ static struct ddpi_greeting greet_by_hand(int transport, struct ddpi_hello hello
                                           const struct ddpi_rank_key *with)
 {
     struct ddpi_greeting greeting;
-    const struct ddpi_greeting_terms terms = {with, ranks[1].card.id, ranks[0].card.id};
+    static const uint8_t unknown[DDPI_CARD_ID];
+    const struct ddpi_greeting_terms terms = {
+        with, hello.link == DDPI_LINK_JOIN ? unknown : ranks[1].card.id, ranks[0].card.id};
     ddpi_greeting_clear(&greeting);
     greeting.fd = connect_to(&ranks[0], transport);
     greeting.local = transport == SHM;
@@ -330,16 +332,54 @@ START_TEST(who_is_not_expected_is_turned_away)
         {.kind = right, .link = DDPI_LINK_PEER, .from = 2},
         {.kind = right, .link = DDPI_LINK_PEER, .from = 0},
         {.kind = right, .link = DDPI_LINK_PEER, .from = 1, .to = 1},
-        {.kind = right, .link = 2, .from = 1},
+        {.kind = right, .link = 3, .from = 1},
+        {.kind = DDPI_GREET_JOIN, .link = DDPI_LINK_JOIN, .from = 1}, /* nobody gathers */
         {.kind = wrong, .link = DDPI_LINK_PEER, .from = 1},
         {.kind = 0, .link = DDPI_LINK_PEER, .from = 1},
-        {.kind = 4, .link = DDPI_LINK_PEER, .from = 1},
+        {.kind = DDPI_GREET_JOIN, .link = DDPI_LINK_PEER, .from = 1},
+        {.kind = 5, .link = DDPI_LINK_PEER, .from = 1},
     };
     for (size_t i = 0; i < sizeof hellos / sizeof *hellos; i++) {
         struct ddpi_greeting greeting = greet_by_hand(_i, hellos[i], &key);
         expect_sent_away(&greeting);
         ddpi_greeting_drop(&greeting);
     }
+    close_ranks();
+}
+END_TEST
+
+/* Whoever it says it is, with the key; nothing is known of it before. */
+START_TEST(who_joins_is_let_in_while_rank_0_gathers)
+{
+    struct ddpi_arrival arrivals[2] = {0};
+    open_ranks(_i);
+    ranks[0].gathers = true;
+    memset(ddpi_meeting_slot(&ranks[0], 1), 0, DDPI_CARD_SLOT);
+    ask(1, DDPI_LINK_JOIN);
+    meet(arrivals);
+    ck_assert_int_eq(arrivals[0].link, DDPI_LINK_JOIN);
+    ck_assert_uint_eq(arrivals[0].edge->peer, 1);
+    struct ddpi_memo memo;
+    ddpi_memo_fill(&memo, DDPI_NOTICE_STANDS, DDP_OK, "");
+    ddpi_control_send(&arrivals[1].edge->control, &memo);
+    for (int turn = 0; ddpi_control_read(&arrivals[0].edge->control, &memo) != DDPI_CONTROL_MEMO;
+         turn++) {
+        ck_assert_int_lt(turn, TURNS);
+        be_patient(turn);
+    }
+    ck_assert_uint_eq(memo.notice, DDPI_NOTICE_STANDS);
+    const struct ddpi_hello hellos[] = {
+        {.kind = DDPI_GREET_JOIN, .link = DDPI_LINK_JOIN, .from = 0},
+        {.kind = DDPI_GREET_JOIN, .link = DDPI_LINK_JOIN, .from = 1, .to = 1},
+        {.kind = DDPI_GREET_SHM, .link = DDPI_LINK_JOIN, .from = 1},
+    };
+    for (size_t i = 0; i < sizeof hellos / sizeof *hellos; i++) {
+        struct ddpi_greeting greeting = greet_by_hand(_i, hellos[i], &key);
+        expect_sent_away(&greeting);
+        ddpi_greeting_drop(&greeting);
+    }
+    ddpi_edge_destroy(arrivals[0].edge);
+    ddpi_edge_destroy(arrivals[1].edge);
     close_ranks();
 }
 END_TEST
@@ -522,6 +562,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, an_attempt_sees_that_its_peer_is_gone, 0, 2 * TRANSPORTS);
     tcase_add_test(tcase, a_peer_that_asked_too_is_gone);
     tcase_add_loop_test(tcase, who_is_not_expected_is_turned_away, 0, TRANSPORTS);
+    tcase_add_loop_test(tcase, who_joins_is_let_in_while_rank_0_gathers, 0, TRANSPORTS);
     tcase_add_loop_test(tcase, who_proves_nothing_is_turned_away, 0, TRANSPORTS);
     tcase_add_loop_test(tcase, who_has_another_key_is_told_so, 0, 3 * TRANSPORTS);
     tcase_add_loop_test(tcase, a_ring_that_stands_takes_nobody_else, 0, TRANSPORTS);
