@@ -92,8 +92,8 @@ ddp_status ddpi_wait_overdue(struct ddp_comm *comm, const struct ddpi_wait *wait
                              const struct ddpi_edge *edge);
 
 /* Fail, as the peer of @edge is gone: with that, or with the death of another one that may have
- * been the cause. Blocks for a second where a connection between machines has ended and the peer
- * lives. */
+ * been the cause. Blocks for a second in all where connections between machines have ended and a
+ * peer lives. */
 ddp_status ddpi_wait_gone(struct ddp_comm *comm, const struct ddpi_wait *wait,
                           struct ddpi_edge *edge);
 

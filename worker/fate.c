@@ -13,6 +13,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -112,45 +113,55 @@ enum ddpi_fate ddpi_process_fate(const struct ddpi_process *process)
 
 /* ---- a process of any machine ---- */
 
-/* Connect to @door and stay there until @deadline_ms: 0, or the errno with which that ended.
- * EINPROGRESS: nobody has answered. */
-static int knock(const struct sockaddr_storage *door, uint64_t deadline_ms)
+/* Connect, and be told by @looks how that goes on. */
+static void knock(struct ddpi_door *door, int looks)
 {
-    int fd, error = ddpi_begin_tcp(door, &fd);
-    if (error != 0 && error != EINPROGRESS)
-        return error;
-    for (;;) {
-        struct pollfd pollfd = {.fd = fd, .events = error == 0 ? POLLIN | POLLRDHUP : POLLOUT};
-        int left_ms = ddpi_remaining_ms(ddpi_now_ms(&ddpi_clock_monotonic), deadline_ms);
-        int count = poll(&pollfd, 1, left_ms);
-        if (count < 0 && errno == EINTR)
-            continue;
-        bool was_connected = error == 0;
-        if (count > 0)
-            error = was_connected ? ECONNRESET : ddpi_connect_result(fd);
-        if (count <= 0 || error != 0)
-            break;
+    struct epoll_event event = {.events = EPOLLOUT, .data.ptr = door};
+    door->knocks++;
+    door->error = ddpi_begin_tcp(door->address, &door->fd);
+    if (door->error != 0 && door->error != EINPROGRESS) {
+        door->fd = -1;
+    } else if (epoll_ctl(looks, EPOLL_CTL_ADD, door->fd, &event) != 0) {
+        door->error = errno;
+        close(door->fd);
+        door->fd = -1;
     }
-    close(fd);
-    return error;
 }
 
-/* Who dies closes its connections one by one, so that it may still listen for a moment; those who
- * have come in then are thrown out, and knock once more. So does a process that lives with those
- * who say nothing; it lets them in again. */
-enum ddpi_fate ddpi_door_fate(const struct sockaddr_storage *door)
+/* Who is let in stays there. Who dies closes its connections one by one, so that it may still
+ * listen for a moment; those who have come in then are thrown out, and knock once more. So does a
+ * process that lives with those who say nothing; it lets them in again. */
+static void go_on(struct ddpi_door *door, bool thrown_out, int looks)
 {
-    uint64_t deadline_ms = ddpi_deadline(ddpi_now_ms(&ddpi_clock_monotonic), PATIENCE_MS);
-    int error = ECONNRESET;
-    for (int i = 0; i < KNOCKS_MAX && error == ECONNRESET; i++)
-        error = knock(door, deadline_ms);
+    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = door};
+    door->error = thrown_out ? ECONNRESET : ddpi_connect_result(door->fd);
+    if (door->error == EINPROGRESS)
+        return;
+    if (door->error == 0 && epoll_ctl(looks, EPOLL_CTL_MOD, door->fd, &event) == 0)
+        return;
+    close(door->fd);
+    door->fd = -1;
+    if (door->error == ECONNRESET && door->knocks < KNOCKS_MAX)
+        knock(door, looks);
+}
+
+static bool is_open(const struct ddpi_door *doors, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (doors[i].fd >= 0)
+            return true;
+    return false;
+}
+
+static enum ddpi_fate fate_by(int error)
+{
     switch (error) {
     case 0:
     case ECONNRESET:
         return DDPI_FATE_ALIVE;
     case ECONNREFUSED:
         return DDPI_FATE_DEAD;
-    case EINPROGRESS:
+    case EINPROGRESS: /* nobody has answered */
     case ETIMEDOUT:
     case EHOSTUNREACH:
     case ENETUNREACH:
@@ -158,4 +169,31 @@ enum ddpi_fate ddpi_door_fate(const struct sockaddr_storage *door)
     default: /* we cannot even ask */
         return DDPI_FATE_UNKNOWN;
     }
+}
+
+void ddpi_doors_ask(struct ddpi_door *doors, size_t count)
+{
+    enum { BATCH = 16 }; /* what is left over comes next time */
+    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
+    uint64_t deadline_ms = ddpi_deadline(now, PATIENCE_MS);
+    int looks = epoll_create1(EPOLL_CLOEXEC); /* -1: then nothing can be asked */
+    for (size_t i = 0; i < count; i++) {
+        doors[i].knocks = 0;
+        knock(&doors[i], looks);
+    }
+    for (; now < deadline_ms && is_open(doors, count); now = ddpi_now_ms(&ddpi_clock_monotonic)) {
+        struct epoll_event events[BATCH];
+        int ready = epoll_wait(looks, events, BATCH, ddpi_remaining_ms(now, deadline_ms));
+        for (int i = 0; i < ready; i++) {
+            struct ddpi_door *door = events[i].data.ptr;
+            go_on(door, door->error == 0, looks);
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        doors[i].fate = fate_by(doors[i].error);
+        if (doors[i].fd >= 0)
+            close(doors[i].fd);
+    }
+    if (looks >= 0)
+        close(looks);
 }

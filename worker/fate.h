@@ -10,9 +10,11 @@
 #define DDPI_FATE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/socket.h>
 
 enum ddpi_fate {
+    DDPI_FATE_UNASKED,
     DDPI_FATE_UNKNOWN,
     DDPI_FATE_DEAD,
     DDPI_FATE_ALIVE,
@@ -37,8 +39,17 @@ bool ddpi_process_ended(const struct ddpi_process *process);
  * /proc: then up to a second. */
 enum ddpi_fate ddpi_process_fate(const struct ddpi_process *process);
 
-/* What has become of a process that listened at @door, of which a connection has ended. Blocks for
- * up to a second, unless it is dead. */
-enum ddpi_fate ddpi_door_fate(const struct sockaddr_storage *door);
+/* Where a process listened of which a connection has ended. */
+struct ddpi_door {
+    const struct sockaddr_storage *address;
+    enum ddpi_fate fate; /* what ddpi_doors_ask() has found */
+    int fd;              /* the rest is its own */
+    int error;
+    int knocks;
+};
+
+/* What has become of those who listened at @doors, all at the same time. Blocks for up to a second
+ * in all, unless all are dead. */
+void ddpi_doors_ask(struct ddpi_door *doors, size_t count);
 
 #endif

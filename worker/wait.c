@@ -17,6 +17,7 @@
 #include "clock.h"
 #include "comm_impl.h"
 #include "error.h"
+#include "mem.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -285,10 +286,42 @@ static ddp_status hear_everybody(struct ddp_comm *comm)
 
 static enum ddpi_fate fate_of(struct ddpi_edge *edge)
 {
-    if (edge->fate == DDPI_FATE_UNKNOWN)
-        edge->fate =
-            edge->control.local ? ddpi_process_fate(&edge->process) : ddpi_door_fate(&edge->door);
+    struct ddpi_door door = {.address = &edge->door};
+    if (edge->fate == DDPI_FATE_UNASKED && edge->control.local) {
+        edge->fate = ddpi_process_fate(&edge->process);
+    } else if (edge->fate == DDPI_FATE_UNASKED) {
+        ddpi_doors_ask(&door, 1);
+        edge->fate = door.fate;
+    }
     return edge->fate;
+}
+
+/* Its peer is on another machine, so that it takes up to a second to ask what has become of it. */
+static bool must_ask_at_door(const struct ddpi_edge *edge, const struct ddpi_edge *needed)
+{
+    return (edge->gone_ms != 0 || edge == needed) && !edge->left && !edge->control.local &&
+           edge->fate == DDPI_FATE_UNASKED;
+}
+
+/* Ask about @needed, which cannot go on, and all that are gone, at the same time. */
+static void ask_at_doors(const struct ddp_comm *comm, const struct ddpi_edge *needed)
+{
+    uint32_t places = ddpi_edges_places(&comm->edges);
+    struct ddpi_door *doors = ddpi_calloc(places, sizeof *doors);
+    size_t count = 0, asked = 0;
+    for (uint32_t i = 0; i < places && doors != NULL; i++) {
+        const struct ddpi_edge *edge = ddpi_edges_at(&comm->edges, i);
+        if (edge != NULL && must_ask_at_door(edge, needed))
+            doors[count++].address = &edge->door;
+    }
+    if (count > 0)
+        ddpi_doors_ask(doors, count);
+    for (uint32_t i = 0; i < places; i++) {
+        struct ddpi_edge *edge = ddpi_edges_at(&comm->edges, i);
+        if (edge != NULL && must_ask_at_door(edge, needed))
+            edge->fate = doors != NULL ? doors[asked++].fate : DDPI_FATE_UNKNOWN;
+    }
+    ddpi_free(doors);
 }
 
 /* Not left, and not only to be reached no more. */
@@ -301,6 +334,7 @@ static bool has_died(struct ddpi_edge *edge)
 static struct ddpi_edge *culprit(const struct ddp_comm *comm, struct ddpi_edge *edge)
 {
     struct ddpi_edge *first = NULL;
+    ask_at_doors(comm, edge);
     if (has_died(edge))
         return edge;
     for (uint32_t i = 0; i < ddpi_edges_places(&comm->edges); i++) {

@@ -138,12 +138,19 @@ static void *throw_out(void *arg)
     return NULL;
 }
 
+static enum ddpi_fate fate_at(const struct door *door)
+{
+    struct ddpi_door asked = {.address = &door->address};
+    ddpi_doors_ask(&asked, 1);
+    return asked.fate;
+}
+
 START_TEST(who_listens_lives)
 {
     struct door door = {.visitors = _i};
     door_open(&door);
     ck_assert_int_eq(pthread_create(&door.thread, NULL, throw_out, &door), 0);
-    ck_assert_int_eq(ddpi_door_fate(&door.address), DDPI_FATE_ALIVE);
+    ck_assert_int_eq(fate_at(&door), DDPI_FATE_ALIVE);
     pthread_join(door.thread, NULL);
     close(door.listener);
 }
@@ -167,9 +174,62 @@ START_TEST(who_does_not_is_dead)
         close(door.listener);
     else
         ck_assert_int_eq(pthread_create(&door.thread, NULL, close_when_one_has_come, &door), 0);
-    ck_assert_int_eq(ddpi_door_fate(&door.address), DDPI_FATE_DEAD);
+    ck_assert_int_eq(fate_at(&door), DDPI_FATE_DEAD);
     if (_i != 0)
         pthread_join(door.thread, NULL);
+}
+END_TEST
+
+enum { MANY = 20 };
+
+/* It holds all who have come to the first doors until one has come to the last, too. */
+static void *close_when_one_is_at_each(void *arg)
+{
+    struct door *doors = arg;
+    for (int i = 0; i < MANY; i++) {
+        struct pollfd pollfd = {.fd = doors[i].listener, .events = POLLIN};
+        poll(&pollfd, 1, 20000);
+    }
+    for (int i = 0; i < MANY; i++)
+        close(doors[i].listener);
+    return NULL;
+}
+
+/* One after the other, the first would have been taken for living before the last was asked. */
+START_TEST(all_doors_are_knocked_at_together)
+{
+    struct door doors[MANY];
+    struct ddpi_door asked[MANY];
+    pthread_t thread;
+    for (int i = 0; i < MANY; i++) {
+        door_open(&doors[i]);
+        asked[i] = (struct ddpi_door){.address = &doors[i].address};
+    }
+    ck_assert_int_eq(pthread_create(&thread, NULL, close_when_one_is_at_each, doors), 0);
+    ddpi_doors_ask(asked, MANY);
+    pthread_join(thread, NULL);
+    for (int i = 0; i < MANY; i++)
+        ck_assert_int_eq(asked[i].fate, DDPI_FATE_DEAD);
+}
+END_TEST
+
+START_TEST(each_door_has_its_own_answer)
+{
+    struct door doors[3];
+    struct ddpi_door asked[3];
+    const struct sockaddr_storage nowhere = {0};
+    for (int i = 0; i < 3; i++) {
+        door_open(&doors[i]);
+        asked[i] = (struct ddpi_door){.address = &doors[i].address};
+    }
+    close(doors[1].listener);
+    asked[2].address = &nowhere;
+    ddpi_doors_ask(asked, 3);
+    ck_assert_int_eq(asked[0].fate, DDPI_FATE_ALIVE);
+    ck_assert_int_eq(asked[1].fate, DDPI_FATE_DEAD);
+    ck_assert_int_eq(asked[2].fate, DDPI_FATE_UNKNOWN);
+    close(doors[0].listener);
+    close(doors[2].listener);
 }
 END_TEST
 
@@ -183,6 +243,8 @@ Suite *test_suite(void)
     tcase_add_test(tcase, nothing_is_known_of_this_process);
     tcase_add_loop_test(tcase, who_listens_lives, 0, 3);
     tcase_add_loop_test(tcase, who_does_not_is_dead, 0, 2);
+    tcase_add_test(tcase, all_doors_are_knocked_at_together);
+    tcase_add_test(tcase, each_door_has_its_own_answer);
     suite_add_tcase(suite, tcase);
     return suite;
 }
