@@ -287,12 +287,13 @@ static void introduce_node(struct pmi_node *node)
         break_barriers(node, "there is no memory for the MPI ranks of this node");
 }
 
-/* Whether a barrier of ours that others may wait in cannot be reached. A rank that has finalized
- * does not come to another. */
-static bool is_deserted(struct pmi_node *node, uint32_t waiting, uint32_t finalized)
+/* Whether a barrier of ours that others may wait in cannot be reached. A rank that has finalized,
+ * whether its connection has ended since or not, does not come to another. */
+static bool is_deserted(struct pmi_node *node, uint32_t waiting)
 {
-    for (uint32_t i = 0; i < node->place.nproc && !node->left && waiting > 0 && finalized > 0; i++)
-        if (node->ranks[i].sm.state == PMI_RANK_FINALIZED) {
+    for (uint32_t i = 0; i < node->place.nproc && !node->left && waiting > 0; i++)
+        if (node->ranks[i].sm.state == PMI_RANK_FINALIZED ||
+            node->ranks[i].sm.state == PMI_RANK_GONE) {
             node->left = true;
             node->left_rank = node->place.first_rank + i;
         }
@@ -302,8 +303,7 @@ static bool is_deserted(struct pmi_node *node, uint32_t waiting, uint32_t finali
 static void next_exchange(struct pmi_node *node)
 {
     uint32_t waiting = count_ranks(node, PMI_RANK_WAITING);
-    uint32_t finalized = count_ranks(node, PMI_RANK_FINALIZED);
-    if (is_deserted(node, waiting, finalized)) {
+    if (is_deserted(node, waiting)) {
         ddpi_buf_consume(&node->put, ddpi_buf_len(&node->put));
         if (put_line(node, "gone %" PRIu32 "\n", node->left_rank))
             begin_exchange(node);
@@ -476,6 +476,18 @@ static bool take_command_line(struct pmi_node *node, const struct line *line)
     return true;
 }
 
+/* It says no more. Unless it has finalized, the others may wait for it in vain. */
+static void leave_mpi(struct pmi_node *node, uint32_t local)
+{
+    struct rank *rank = &node->ranks[local];
+    if (rank->sm.state != PMI_RANK_FINALIZED && !node->left) {
+        node->left = true;
+        node->left_rank = node->place.first_rank + local;
+    }
+    rank->wants_mapping = false;
+    ddpi_sm_move(&rank->sm, PMI_RANK_GONE);
+}
+
 /* A rank that does not keep to the protocol has lost its manager. */
 static void refuse_rank(struct pmi_node *node, uint32_t local, const char *cmd)
 {
@@ -486,7 +498,7 @@ static void refuse_rank(struct pmi_node *node, uint32_t local, const char *cmd)
              "it; ddprun ends that connection",
              node->place.first_rank + local, cmd);
     node->hooks.say(node->hooks.ctx, why);
-    ddpi_sm_move(&node->ranks[local].sm, PMI_RANK_GONE);
+    leave_mpi(node, local);
     node->hooks.hang_up(node->hooks.ctx, local);
 }
 
@@ -524,15 +536,9 @@ void pmi_node_line(struct pmi_node *node, uint32_t local_rank, const char *text,
 
 void pmi_node_gone(struct pmi_node *node, uint32_t local_rank)
 {
-    struct rank *rank = &node->ranks[local_rank];
-    if (rank->sm.state == PMI_RANK_GONE)
+    if (node->ranks[local_rank].sm.state == PMI_RANK_GONE)
         return;
-    if (rank->sm.state != PMI_RANK_FINALIZED && !node->left) {
-        node->left = true;
-        node->left_rank = node->place.first_rank + local_rank;
-    }
-    rank->wants_mapping = false;
-    ddpi_sm_move(&rank->sm, PMI_RANK_GONE);
+    leave_mpi(node, local_rank);
     advance(node);
 }
 

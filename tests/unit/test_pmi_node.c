@@ -369,6 +369,43 @@ START_TEST(a_rank_leaves)
 }
 END_TEST
 
+/* One rank breaks the protocol, before or after the other has come to the barrier. */
+START_TEST(a_rank_is_refused)
+{
+    struct world *world = make_world(1, (const uint32_t[]){2});
+    struct node *node = &world->nodes[0];
+    open_rank(node, 0);
+    open_rank(node, 1);
+    if (_i == 0)
+        tell(node, 1, "cmd=barrier_in");
+    tell(node, 0, "cmd=spawn nprocs=1");
+    ck_assert(node->hung_up[0]);
+    if (_i == 1)
+        tell(node, 1, "cmd=barrier_in");
+    ck_assert(node->hung_up[1]);
+    pmi_node_gone(node->node, 0);
+    free_world(world);
+}
+END_TEST
+
+/* It does not come to a barrier any more, whether its connection has ended or not. */
+START_TEST(a_rank_that_has_finalized_closes)
+{
+    struct world *world = make_world(1, (const uint32_t[]){2});
+    struct node *node = &world->nodes[0];
+    open_rank(node, 0);
+    open_rank(node, 1);
+    tell(node, 0, "cmd=finalize");
+    pmi_node_gone(node->node, 0);
+    ck_assert_str_eq(node->said, "");
+    ask(node, 1, "cmd=get_appnum", "cmd=appnum appnum=0\n");
+    tell(node, 1, "cmd=barrier_in");
+    ck_assert(node->hung_up[1]);
+    ck_assert_ptr_nonnull(strstr(node->said, "rank 0"));
+    free_world(world);
+}
+END_TEST
+
 START_TEST(a_job_without_mpi)
 {
     struct world *world = make_world(2, (const uint32_t[]){2, 2});
@@ -502,6 +539,8 @@ Suite *test_suite(void)
     tcase_add_test(tcase, a_rank_aborts);
     tcase_add_loop_test(tcase, barriers_over_nodes, 0, 2 * NODES);
     tcase_add_loop_test(tcase, a_rank_leaves, 0, 4);
+    tcase_add_loop_test(tcase, a_rank_is_refused, 0, 2);
+    tcase_add_test(tcase, a_rank_that_has_finalized_closes);
     tcase_add_test(tcase, a_job_without_mpi);
     tcase_add_test(tcase, texts_that_are_wrong);
     tcase_add_loop_test(tcase, the_others_cannot_be_reached, 0, 2);
