@@ -153,7 +153,7 @@ static void worker_ended(struct agent *agent, struct worker_proc *worker, int wa
         tell_failure(agent);
     }
     if (!worker_proc_failed(worker))
-        pmi_worker_done(&agent->pmi, worker->local_rank);
+        pmi_rank_gone(&agent->pmi, worker->local_rank);
     if (all_exited(agent) &&
         (agent->sm.state == AGENT_RUNNING || agent->sm.state == AGENT_STOPPING))
         enter_sweeping(agent);
@@ -186,6 +186,16 @@ static void on_mpi_abort(void *ctx, uint32_t local_rank, int exit_code)
                exit_code);
     worker->aborts_with = (exit_code & 0xff) != 0 ? exit_code & 0xff : 1;
     worker_proc_forward(worker, SIGKILL);
+}
+
+/* Its process may be failing right now: then that is the cause, and not what the other ranks make
+ * of it. */
+static void on_mpi_unplugged(void *ctx, uint32_t local_rank)
+{
+    struct agent *agent = ctx;
+    on_life_hint(agent, local_rank);
+    if (is_up(agent) && agent->cause == AGENT_CAUSE_NONE)
+        pmi_rank_gone(&agent->pmi, local_rank);
 }
 
 static void on_exit_ready(struct worker_proc *worker)
@@ -584,7 +594,7 @@ ddp_status agent_init(struct agent *agent, uv_loop_t *loop, const struct agent_c
     }
     const struct gpu_watch_hooks gpu_hooks = {agent, on_line, on_settled};
     gpu_watch_init(&agent->gpus, loop, &gpu_hooks);
-    const struct pmi_hooks pmi_hooks = {agent, on_line, on_mpi_abort};
+    const struct pmi_hooks pmi_hooks = {agent, on_line, on_mpi_abort, on_mpi_unplugged};
     pmi_init(&agent->pmi, loop, config->pmi_link, &pmi_hooks);
     life_open(&agent->life, loop, config->nproc, on_life_hint, agent);
     const struct launch_hooks launch_hooks = {agent, on_worker_started, on_launch_over};

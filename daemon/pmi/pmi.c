@@ -13,7 +13,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { UNREAD_MAX = 64 * 1024 }; /* bytes of answers that a rank has not read */
+/* Bytes of answers that a rank has not read. A few of its bytes may ask for many, so it is read
+ * from again only when most of those are gone. */
+enum { UNREAD_MAX = 64 * 1024, UNREAD_FEW = UNREAD_MAX / 2 };
 
 struct pmi_channel {
     uv_pipe_t pipe;
@@ -21,6 +23,7 @@ struct pmi_channel {
     uint32_t local_rank;
     bool closing;
     bool paused;
+    bool unheard; /* what is answered does not arrive */
     char line[PMI_LINE_MAX];
     size_t used;
 };
@@ -51,22 +54,34 @@ static void close_channel(struct pmi_channel *channel)
 static void on_written(uv_write_t *request, int uv_status)
 {
     struct pmi_channel *channel = request->handle->data;
-    (void)uv_status; /* the end of the connection is told where it is read */
+    bool few = uv_stream_get_write_queue_size(request->handle) <= UNREAD_FEW;
     ddpi_free(request->data);
-    if (channel->paused && !channel->closing) {
+    channel->unheard = channel->unheard || uv_status != 0;
+    if (channel->paused && !channel->closing && (few || channel->unheard)) {
         channel->paused = false;
         read_lines(channel);
     }
+}
+
+/* No answer that was to be given is left out: the rank finds its connection ended, and so does
+ * on_read(), once whoever answers now is done. */
+static void stop_answering(struct pmi_channel *channel)
+{
+    uv_os_fd_t fd;
+    channel->unheard = true;
+    if (uv_fileno((uv_handle_t *)&channel->pipe, &fd) == 0)
+        shutdown(fd, SHUT_RDWR);
 }
 
 static void on_reply(void *ctx, uint32_t local_rank, const char *text, size_t len)
 {
     struct pmi *pmi = ctx;
     struct pmi_channel *channel = pmi->channels[local_rank];
-    struct answer *answer = channel != NULL ? ddpi_calloc(1, sizeof *answer + len) : NULL;
+    if (channel == NULL || channel->unheard)
+        return;
+    struct answer *answer = ddpi_calloc(1, sizeof *answer + len);
     if (answer == NULL) {
-        if (channel != NULL)
-            close_channel(channel);
+        stop_answering(channel);
         return;
     }
     answer->request.data = answer;
@@ -74,7 +89,7 @@ static void on_reply(void *ctx, uint32_t local_rank, const char *text, size_t le
     const uv_buf_t buf = uv_buf_init(answer->text, (unsigned)len);
     if (uv_write(&answer->request, (uv_stream_t *)&channel->pipe, &buf, 1, on_written) != 0) {
         ddpi_free(answer);
-        close_channel(channel);
+        stop_answering(channel);
     }
 }
 
@@ -115,6 +130,16 @@ static void on_say(void *ctx, const char *line)
 
 /* ---- what ranks say ------------------------------------------------------------------------ */
 
+/* Whether its end means that others wait in vain depends on whether its process fails: that ends
+ * the generation, and is what people are told of then. */
+static void lose_channel(struct pmi_channel *channel)
+{
+    struct pmi *pmi = channel->pmi;
+    uint32_t local_rank = channel->local_rank;
+    close_channel(channel);
+    pmi->hooks.unplugged(pmi->hooks.ctx, local_rank);
+}
+
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
     struct pmi_channel *channel = handle->data;
@@ -146,7 +171,7 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
     struct pmi_channel *channel = stream->data;
     (void)buf;
     if (count < 0) {
-        close_channel(channel);
+        lose_channel(channel);
         return;
     }
     channel->used += (size_t)count;
@@ -160,7 +185,7 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
 static void read_lines(struct pmi_channel *channel)
 {
     if (uv_read_start((uv_stream_t *)&channel->pipe, on_alloc, on_read) != 0)
-        close_channel(channel);
+        lose_channel(channel);
 }
 
 /* ---- life ---------------------------------------------------------------------------------- */
@@ -235,7 +260,7 @@ ddp_status pmi_connect(struct pmi *pmi, uint32_t local_rank, int *ret_fd, struct
     return DDP_OK;
 }
 
-void pmi_worker_done(struct pmi *pmi, uint32_t local_rank)
+void pmi_rank_gone(struct pmi *pmi, uint32_t local_rank)
 {
     if (pmi->node != NULL)
         pmi_node_gone(pmi->node, local_rank);

@@ -39,6 +39,8 @@ struct pmi_hooks {
     void *ctx;
     void (*say)(void *ctx, const char *line);
     void (*aborted)(void *ctx, uint32_t local_rank, int exit_code);
+    /* Its socket has ended. Unless its process is about to fail, call pmi_rank_gone(). */
+    void (*unplugged)(void *ctx, uint32_t local_rank);
 };
 
 struct pmi {
@@ -62,9 +64,9 @@ void pmi_end(struct pmi *pmi);
 DDP_MUST_CHECK ddp_status pmi_connect(struct pmi *pmi, uint32_t local_rank, int *ret_fd,
                                       struct ddp_error *err);
 
-/* A worker has ended with exit code 0: those that wait for it in MPI wait in vain. One that fails
- * ends the generation, which needs no more. */
-void pmi_worker_done(struct pmi *pmi, uint32_t local_rank);
+/* A worker has ended with exit code 0, or goes on without its socket: those that wait for it in MPI
+ * wait in vain. One that fails ends the generation, which needs no more. */
+void pmi_rank_gone(struct pmi *pmi, uint32_t local_rank);
 
 /* From the link. */
 void pmi_heard(struct pmi *pmi, uint32_t from_node, const char *text, size_t len);

@@ -8,7 +8,11 @@
  * other nodes, and its ranks go on when it has the texts of all. Every get is then answered here.
  *
  *     SILENT --init--> OPEN --barrier_in--> WAITING --all nodes are there--> OPEN
- *                        +--finalize--> FINALIZED        any --its socket ended--> GONE
+ *                        +--finalize--> FINALIZED
+ *     any --its socket or its process has ended, or it does not keep to the protocol--> GONE
+ *
+ * Who is GONE without having said finalize comes to no barrier: the others are told, as they would
+ * wait for ever. Who has said it may end its connection, and MPICH does.
  *
  * A rank that is SILENT is no MPI program, as far as anybody knows.
  *
@@ -76,7 +80,7 @@ void pmi_node_destroy(struct pmi_node *node);
 /* A line of a rank, without its end. */
 void pmi_node_line(struct pmi_node *node, uint32_t local_rank, const char *line, size_t len);
 
-/* A rank's connection has ended. */
+/* A rank's connection has ended, or its process has with exit code 0. */
 void pmi_node_gone(struct pmi_node *node, uint32_t local_rank);
 
 /* The text of node @from in the exchange that is under way. */
