@@ -329,7 +329,14 @@ ddp_status ddprund_options_parse(int argc, char **argv, char *const *envp,
     char *const no_envp[] = {NULL};
     struct ddprund_options options = {
         .server.fair_shares = true, .log_level = DDPI_LOG_INFO, .drain_timeout_ms = 5000};
+    struct ddprund_options shown = options; /* --help and the like ask for nothing else */
     int operand = argc;
+    if (options_parse(&ddprund_option_table, argc, argv, no_envp, &shown, &operand, NULL) ==
+            DDP_OK &&
+        (shown.help || shown.version || shown.usage)) {
+        *ret_options = shown;
+        return DDP_OK;
+    }
     ddp_status status =
         options_parse(&ddprund_option_table, 1, argv, envp, &options, &operand, err);
     options.listen.is_default = options.data_ports.is_default = true;

@@ -82,9 +82,10 @@ class Listening(DdprundCase):
     def test_help_and_version(self):
         for words, text in ((['--help'], '--drain-timeout'), (['-h'], '--help'),
                             (['--version'], 'ddprund 0.')):
-            job = self.daemon(*words)
-            self.assertEqual((job.wait(), job.err), (0, ''))
-            self.assertIn(text, job.out)
+            for env in ({}, {'DDPRUND_MAX_KEYS': 'many'}):  # which is nobody's question
+                job = self.daemon(*words, env=env)
+                self.assertEqual((job.wait(), job.err), (0, ''))
+                self.assertIn(text, job.out)
         with open('/dev/full', 'w') as full:
             self.assertEqual(self.daemon('--help', stdout=full).wait(), 1)
 
