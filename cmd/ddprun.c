@@ -19,12 +19,14 @@
 #include "remote_job.h"
 #include "secrecy.h"
 #include "server.h"
+#include "text.h"
 #include "token.h"
 #include "version.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,11 +45,24 @@ static const char usage_text[] =
     "  ddprun --nproc-per-node=gpu train.py --lr 0.1   a Python script, one worker per GPU\n"
     "  ddprun --nproc-per-node=4 --max-restarts=3 --log-dir=logs --tee=3 ./worker\n";
 
-enum { PREFIX_SIZE = 32 };
+enum { PREFIX_SIZE = 32, SAID_MAX = 8192 };
+
+/* One line on stderr. Names and values in it come from outside, and are not to drive the terminal.
+ */
+__attribute__((format(printf, 1, 2))) static void say(const char *format, ...)
+{
+    char text[SAID_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    ddpi_text_mask(text);
+    fprintf(stderr, "ddprun: %s\n", text);
+}
 
 static int fail(int code, const struct ddp_error *err)
 {
-    fprintf(stderr, "ddprun: %s\n", err->msg);
+    say("%s", err->msg);
     return code;
 }
 
@@ -243,8 +258,7 @@ static ddp_status do_without_port(const struct meeting *meeting, ddp_status stat
 {
     if (meeting->master_port == 0 || err->sys_errno != EADDRINUSE)
         return status;
-    fprintf(stderr, "ddprun: %s; if this node is to have rank 0, that cannot listen there\n",
-            err->msg);
+    say("%s; if this node is to have rank 0, that cannot listen there", err->msg);
     return DDP_OK;
 }
 
@@ -387,26 +401,21 @@ static void say_remarks(const struct ddprun_options *options, const struct plan 
                         bool announce_logs)
 {
     if (announce_logs)
-        fprintf(stderr, "ddprun: logs are kept in '%s'; --log-dir=DIR puts them elsewhere\n",
-                plan->logs.path);
+        say("logs are kept in '%s'; --log-dir=DIR puts them elsewhere", plan->logs.path);
     if (options->conf.unknown[0] != '\0')
-        fprintf(stderr, "ddprun: --rdzv-conf: left out what is no setting of torchrun's: %s\n",
-                options->conf.unknown);
+        say("--rdzv-conf: ignored unknown settings: %s", options->conf.unknown);
     if (options->use_env)
-        fputs("ddprun: --use-env does nothing: workers always have LOCAL_RANK in the environment\n",
-              stderr);
+        say("--use-env does nothing: workers always have LOCAL_RANK in the environment");
     if (options->nproc_per_node > 1 && getenv("OMP_NUM_THREADS") == NULL)
-        fputs("ddprun: OMP_NUM_THREADS=1 in each worker, as they share this machine; set it to use "
-              "more threads\n",
-              stderr);
+        say("OMP_NUM_THREADS=1 in each worker, as they share this machine; set it to use more "
+            "threads");
 }
 
 /* Who finds a fault in what listens for other nodes has the rights of the workers. */
 static void warn_of_root(const struct plan *plan)
 {
     if (plan->several && !plan_is_loopback(plan->remote.endpoint.host) && secrecy_is_root())
-        fputs("ddprun: a job of several nodes runs as root here; start it as a user of its own\n",
-              stderr);
+        say("a job of several nodes runs as root here; start it as a user of its own");
 }
 
 static int run_job(struct ddprun_options *options, char **operands)

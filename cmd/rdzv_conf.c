@@ -6,6 +6,7 @@
 #include "error.h"
 #include "parse.h"
 
+#include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,8 +97,11 @@ static const struct key keys[] = {
 
 static void add_unknown(struct rdzv_conf *conf, const char *name)
 {
-    size_t used = strlen(conf->unknown);
-    snprintf(conf->unknown + used, sizeof conf->unknown - used, "%s%s", used > 0 ? ", " : "", name);
+    static const char cut[] = "...";
+    size_t used = strlen(conf->unknown), room = sizeof conf->unknown - used;
+    int len = snprintf(conf->unknown + used, room, "%s%s", used > 0 ? ", " : "", name);
+    if (len < 0 || (size_t)len >= room)
+        memcpy(conf->unknown + sizeof conf->unknown - sizeof cut, cut, sizeof cut);
 }
 
 static ddp_status read_pair(const char *name, const char *value, struct settings *settings,
@@ -153,15 +157,23 @@ static uint64_t in_ms(int64_t seconds)
 }
 
 /* After so many intervals without a word torchrun takes a node for dead. */
-static uint64_t lease_ms(const struct settings *settings)
+static ddp_status make_lease(const struct settings *settings, uint64_t *ret_ms,
+                             struct ddp_error *err)
 {
+    *ret_ms = UINT64_MAX;
     if (settings->keep_alive_s < 0 && settings->keep_alive_attempts < 0)
-        return UINT64_MAX;
+        return DDP_OK;
     int64_t seconds = settings->keep_alive_s < 0 ? KEEP_ALIVE_S : settings->keep_alive_s;
     int64_t attempts =
         settings->keep_alive_attempts < 0 ? KEEP_ALIVE_ATTEMPTS : settings->keep_alive_attempts;
-    uint64_t ms = (uint64_t)(seconds * attempts) * 1000;
-    return ms < LEASE_MAX_MS ? ms : LEASE_MAX_MS;
+    char lease[32];
+    snprintf(lease, sizeof lease, "%" PRId64 "s", seconds * attempts);
+    ddp_status status = ddpi_parse_duration_ms(lease, 1000, LEASE_MAX_MS, ret_ms, err);
+    return status == DDP_OK ? DDP_OK
+                            : ddpi_error_wrap(err, status,
+                                              "the lease, 'keep_alive_interval' (%" PRId64
+                                              " s) times 'keep_alive_max_attempt' (%" PRId64 ")",
+                                              seconds, attempts);
 }
 
 ddp_status rdzv_conf_parse(const char *text, struct rdzv_conf *ret_conf, struct ddp_error *err)
@@ -179,8 +191,9 @@ ddp_status rdzv_conf_parse(const char *text, struct rdzv_conf *ret_conf, struct 
         }
     conf.join_timeout_ms = in_ms(settings.join_timeout_s);
     conf.settle_ms = in_ms(settings.settle_s);
-    conf.lease_ms = lease_ms(&settings);
     conf.is_host = (int)settings.is_host;
-    *ret_conf = conf;
-    return DDP_OK;
+    ddp_status status = make_lease(&settings, &conf.lease_ms, err);
+    if (status == DDP_OK)
+        *ret_conf = conf;
+    return status;
 }

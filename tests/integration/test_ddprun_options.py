@@ -55,7 +55,11 @@ class Spellings(DdprunCase):
         for words, env in (([f'{conf},foo=1, bar = 2'], {}), ([], {'PET_RDZV_CONF': 'foo=1,bar=2'})):
             job = self.run_job(*words, 'true', env=env)
             self.assertEqual(job.code, 0)
-            self.assertRegex(job.err, r'\Addprun: --rdzv-conf: [^\n]+: foo, bar\n\Z')
+            self.assertEqual(job.err, 'ddprun: --rdzv-conf: ignored unknown settings: foo, bar\n')
+
+    def test_what_it_quotes_cannot_drive_the_terminal(self):
+        job = self.run_job('true', env={'PET_RDZV_CONF': '\033[31mfoo=1'})
+        self.assertEqual((job.code, job.err), (0, 'ddprun: --rdzv-conf: ignored unknown settings: ?[31mfoo\n'))
 
     def test_use_env_does_nothing_and_says_so(self):
         job = self.run_job('--use-env', '--nproc-per-node=2', 'sh', '-c', 'echo $LOCAL_RANK')

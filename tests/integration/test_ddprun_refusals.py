@@ -61,6 +61,7 @@ class Refusals(DdprunCase):
                 ('--rdzv-backend=etcd-v2', "'etcd-v2'", 'c10d'),
                 ('--rdzv-endpoint=localhost:99999', '99999'),
                 ('--rdzv-conf=join_timeout=5,', "''", 'KEY=VALUE', 'no comma'),
+                ('--rdzv-conf=keep_alive_interval=7200', "'keep_alive_interval' (7200 s)", '3600000 ms'),
                 ('--rdzv-conf=store_type=file', "'store_type'", "'file'"),
                 ('--start-method=fork', "'fork'", 'leave it out'),
                 ('--event-log-handler=wandb', "'wandb'", 'console or null'),

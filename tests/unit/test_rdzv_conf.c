@@ -30,7 +30,7 @@ static const struct row {
     {"keep_alive_interval=1", UNSAID, UNSAID, 3000, -1, ""},
     {"keep_alive_max_attempt=2", UNSAID, UNSAID, 10000, -1, ""},
     {"keep_alive_interval=2,keep_alive_max_attempt=4", UNSAID, UNSAID, 8000, -1, ""},
-    {"keep_alive_interval=86400,keep_alive_max_attempt=86400", UNSAID, UNSAID, 3600000, -1, ""},
+    {"keep_alive_interval=60,keep_alive_max_attempt=60", UNSAID, UNSAID, 3600000, -1, ""},
     {"read_timeout=60,close_timeout=30,heartbeat_timeout=5,cas_backoff_max_seconds=0.5", UNSAID,
      UNSAID, UNSAID, -1, ""},
     {"store_type=tcp, store_type = TCP", UNSAID, UNSAID, UNSAID, -1, ""},
@@ -63,6 +63,10 @@ static const struct {
     {"read_timeout=1.5", {"'read_timeout'", "'1.5'"}},
     {"cas_backoff_max_seconds=x", {"'cas_backoff_max_seconds'", "'x'"}},
     {"keep_alive_interval=0", {"'keep_alive_interval'", "'0'"}},
+    {"keep_alive_interval=86400,keep_alive_max_attempt=86400",
+     {"'keep_alive_interval' (86400 s) times 'keep_alive_max_attempt' (86400)",
+      "'7464960000s' is longer than the limit of 3600000 ms"}},
+    {"keep_alive_interval=1201", {"'keep_alive_interval' (1201 s)", "'3603s'"}},
     {"last_call_timeout=-1", {"'last_call_timeout'", "'-1'"}},
     {"is_host=maybe", {"'is_host'", "'maybe'"}},
     {"store_type=file", {"'store_type'", "'file'"}},
@@ -94,6 +98,7 @@ START_TEST(many_unknown_keys_and_long_words)
     struct rdzv_conf conf;
     ck_assert_int_eq(parse_repeated("a=b", ",unknown=1", 300, &conf), DDP_OK);
     ck_assert_uint_eq(strlen(conf.unknown), sizeof conf.unknown - 1);
+    ck_assert_str_eq(conf.unknown + strlen(conf.unknown) - 4, "n...");
     ck_assert_int_eq(parse_repeated("", "x", 5000, &conf), DDP_E_INVALID);
     ck_assert_int_eq(parse_repeated("join_timeout=", "1", 5000, &conf), DDP_E_INVALID);
 }
