@@ -31,6 +31,17 @@ extern const struct option_table ddpctl_job_table;
 int ddpctl_token(int argc, char **argv);
 extern const struct option_table ddpctl_token_table;
 
+/* How a verb proves to a store who it is. */
+#define DDPCTL_TOKEN_FILE_DEFAULT "~/.config/ddprun/token; on this machine only if it is there"
+#define DDPCTL_TOKEN_FILE_HELP                                                                 \
+    "prove by the token in FILE, or by a key made by 'ddpctl token derive', who this is, and " \
+    "have "                                                                                    \
+    "the store do the same"
+#define DDPCTL_TOKEN_FD_HELP "the same from the open descriptor N, before --token-file"
+#define DDPCTL_NO_AUTH_HELP  "prove nothing, and take whatever answers for the store"
+#define DDPCTL_TLS_HELP \
+    "say nothing in clear to a store on another machine (TLS 1.3, by the token or key)"
+
 /* Fields that option.h does not know. */
 struct ddpctl_role {
     enum ddp_store_role role;

@@ -57,19 +57,15 @@ static const struct option table[] = {
     {"force", 0, NULL, NULL, NULL, CHANGES,
      "drain: even if too few nodes are left, which ends the job", option_switch, FIELD(force), 0,
      0},
-    {"token-file", 0, "FILE", "DDPRUN_TOKEN_FILE",
-     "~/.config/ddprun/token, for stores on other machines", IDENTITY,
-     "prove by the token in FILE, or by a key made by 'ddpctl token derive', who this is, and have "
-     "the store do the same; an observer's is enough for status",
-     option_text, FIELD(token_file), 0, 0},
-    {"token-fd", 0, "N", "DDPRUN_TOKEN_FD", NULL, IDENTITY,
-     "the same from the open descriptor N, before --token-file", option_u32, FIELD(token_fd), 3,
-     INT32_MAX},
-    {"no-auth", 0, NULL, NULL, NULL, IDENTITY,
-     "prove nothing, and take whatever answers for the store", option_switch, FIELD(no_auth), 0, 0},
-    {"tls", 0, NULL, "DDPRUN_TLS", NULL, IDENTITY,
-     "say nothing in clear to a store on another machine (TLS 1.3, by the token or key)",
-     option_switch, FIELD(tls), 0, 0},
+    {"token-file", 0, "FILE", "DDPRUN_TOKEN_FILE", DDPCTL_TOKEN_FILE_DEFAULT, IDENTITY,
+     DDPCTL_TOKEN_FILE_HELP "; an observer's is enough for status", option_text, FIELD(token_file),
+     0, 0},
+    {"token-fd", 0, "N", "DDPRUN_TOKEN_FD", NULL, IDENTITY, DDPCTL_TOKEN_FD_HELP, option_u32,
+     FIELD(token_fd), 3, INT32_MAX},
+    {"no-auth", 0, NULL, NULL, NULL, IDENTITY, DDPCTL_NO_AUTH_HELP, option_switch, FIELD(no_auth),
+     0, 0},
+    {"tls", 0, NULL, "DDPRUN_TLS", NULL, IDENTITY, DDPCTL_TLS_HELP, option_switch, FIELD(tls), 0,
+     0},
 };
 
 const struct option_table ddpctl_job_table = {
