@@ -129,6 +129,17 @@ static bool has_data(const struct ddpi_attempt *attempt)
     return main_kind(attempt) == DDPI_GREET_CONTROL;
 }
 
+/* Part of a greeting could not be sent, for @cause. */
+static ddp_status failed_to_send(struct ddpi_meeting *meeting, ddp_status status,
+                                 const struct ddp_error *cause, struct ddp_error *err)
+{
+    if (means_gone(cause->sys_errno))
+        return sent_away(meeting);
+    if (err != NULL)
+        *err = *cause;
+    return status;
+}
+
 static ddp_status greet(struct ddpi_meeting *meeting, struct ddpi_greeting *greeting,
                         enum ddpi_greeting_kind kind, struct ddp_error *err)
 {
@@ -144,13 +155,7 @@ static ddp_status greet(struct ddpi_meeting *meeting, struct ddpi_greeting *gree
         attempt->card.id};
     struct ddp_error cause = {0};
     ddp_status status = ddpi_greeting_begin(greeting, &hello, &terms, &cause);
-    if (status == DDP_OK)
-        return DDP_OK;
-    if (means_gone(cause.sys_errno))
-        return sent_away(meeting);
-    if (err != NULL)
-        *err = cause;
-    return status;
+    return status == DDP_OK ? DDP_OK : failed_to_send(meeting, status, &cause, err);
 }
 
 static ddp_status connect_local(struct ddpi_meeting *meeting, struct ddp_error *err)
@@ -293,13 +298,7 @@ static ddp_status reply(struct ddpi_meeting *meeting, struct ddpi_greeting *gree
     const int fds[] = {shm ? ddpi_shm_fd(attempt->segment) : -1, meeting->bell};
     struct ddp_error cause = {0};
     ddp_status status = ddpi_greeting_reply(greeting, fds, shm ? 2 : 0, &cause);
-    if (status == DDP_OK)
-        return DDP_OK;
-    if (means_gone(cause.sys_errno))
-        return sent_away(meeting);
-    if (err != NULL)
-        *err = cause;
-    return status;
+    return status == DDP_OK ? DDP_OK : failed_to_send(meeting, status, &cause, err);
 }
 
 /* Go on with one connection as far as its messages are here. */
