@@ -12,13 +12,14 @@ ddp_status auth_option(const struct option *, const char *, void *, struct ddp_e
 /* A switch that stands for --auth=never. */
 ddp_status auth_option_off(const struct option *, const char *, void *, struct ddp_error *);
 
-#define AUTH_OPTION_HELP                                                                        \
-    "who has to prove to the store that he has the token: default, whoever comes from another " \
-    "machine, or is another user of this one; always, everybody; never, nobody: then whoever "  \
-    "reaches an address can read and change all keys"
+#define AUTH_OPTION_HELP                                                                         \
+    "which clients must prove that they have the token: default, those from other machines "     \
+    "and of other users of this one; always, all; never, none, so that anyone who can reach an " \
+    "address can read and change all keys"
 
-#define TRUST_LOCAL_USERS_HELP                                                                    \
-    "let other users of this machine in on loopback as if they were this one; else these need a " \
-    "token, and their TCPStore clients, who cannot prove anything, are refused"
+#define TRUST_LOCAL_USERS_HELP                                                                 \
+    "let other users of this machine in on loopback as if they were the server's own user; "   \
+    "otherwise they need a token, and their TCPStore clients, who cannot prove anything, are " \
+    "refused"
 
 #endif

@@ -203,7 +203,8 @@ static const struct option table[] = {
      "a node of which the store has not heard for so long is lost, and has ended its workers",
      option_duration, FIELD(lease_ms), 200, HOURS_MS},
     {"token-file", 0, "FILE", "DDPRUN_TOKEN_FILE", "~/.config/ddprun/token", MEETING,
-     "what nodes prove to the store, and it to them; on a loopback address only if it is there",
+     "the shared token by which nodes and store authenticate each other; on a loopback address "
+     "used only if the file exists",
      option_text, FIELD(token_file), 0, 0},
     {"auth", 0, "WHOM", "DDPRUN_AUTH", "default", MEETING, AUTH_OPTION_HELP, auth_option,
      FIELD(auth), 0, 0},
@@ -212,9 +213,8 @@ static const struct option table[] = {
     {"trust-local-users", 0, NULL, "DDPRUN_TRUST_LOCAL_USERS", NULL, MEETING,
      TRUST_LOCAL_USERS_HELP, option_switch, FIELD(trust_local_users), 0, 0},
     {"tls", 0, NULL, "DDPRUN_TLS", NULL, MEETING,
-     "nothing is said in clear between nodes and the store: TLS 1.3, by the token; PyTorch's "
-     "ranks, "
-     "who cannot, then have a store of their own, on rank 0",
+     "nothing is said in clear between nodes and the store: TLS 1.3, by the token; PyTorch's store "
+     "clients do not speak TLS, so rank 0 then hosts PyTorch's own store, unencrypted",
      option_switch, FIELD(tls), 0, 0},
     {"tls-ranks", 0, NULL, "DDPRUN_TLS_RANKS", NULL, MEETING,
      "the same for the data of libddpcomm between nodes; it costs throughput", option_switch,
@@ -241,8 +241,7 @@ static const struct option table[] = {
      FIELD(failure_timeout_ms), 0, 24 * HOURS_MS},
     {"gpu-memory-timeout", 0, "DURATION", NULL, "5s", RESTART,
      "how long to wait, before workers are started again, until the memory that the last ones had "
-     "on "
-     "GPUs is free; who still has some is named then",
+     "on GPUs is free; processes that still hold some are then named",
      option_duration, FIELD(gpu_memory_timeout_ms), 0, HOURS_MS},
     {"crash-loop", 0, "K", NULL, "5", RESTART,
      "give up, with exit code 93, after K failures in a row that look the same, each within 10 s "

@@ -199,9 +199,8 @@ static const struct option table[] = {
      LIMITS, "connections at the same time", option_u32, FIELD(server.max_connections), 1,
      10000000},
     {"max-half-open", 0, "N", "DDPRUND_MAX_HALF_OPEN", "4096", LIMITS,
-     "connections that have not yet said, or proven, whose they are; beyond it the oldest of them "
-     "is closed",
-     option_u32, FIELD(server.max_half_open), 1, 10000000},
+     "connections that are not authenticated yet; beyond this the oldest is closed", option_u32,
+     FIELD(server.max_half_open), 1, 10000000},
     {"connection-rate", 0, "N", "DDPRUND_CONNECTION_RATE", "20", LIMITS,
      "connections a second, and ten times as many at once, that may end before they were admitted, "
      "for each address; beyond it is not accepted; on loopback it counts for each other user, and "

@@ -164,7 +164,9 @@ static ddp_status describe_failure(const struct birth *birth, struct ddp_error *
     const char *path = birth->request->path;
     if (birth->step == STEP_FENCE)
         return ddpi_error_set(err, DDP_E_TIMEOUT,
-                              "'%s' was not started: its rank may be somebody else's by now", path);
+                              "'%s' was not started: the lease of this node is over, and its ranks "
+                              "may have been given to another node",
+                              path);
     if (birth->step == STEP_EXEC && birth->sys_errno == ENOEXEC)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "cannot start '%s': it is neither a binary for this machine nor a "

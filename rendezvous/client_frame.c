@@ -30,8 +30,8 @@ ddp_status ddpi_client_frame_next(const struct ddpi_buf *in, struct ddpi_seals *
         return DDP_OK;
     if (seals->on && !ddpi_seals_check(seals, bytes, sealed))
         return ddpi_error_set(err, DDP_E_DENIED,
-                              "a frame is not what the server has sent at this place: somebody "
-                              "between has changed, dropped or repeated one");
+                              "a frame failed its integrity check: it was changed, dropped or "
+                              "repeated on the way");
     frame.payload = bytes + DDPI_FRAME_HEADER_SIZE;
     *ret = frame;
     *ret_need = 0;

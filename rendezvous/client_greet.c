@@ -138,8 +138,8 @@ static ddp_status check_server(struct ddpi_greet *greet, const struct ddpi_clien
                        frame->size - DDPI_PROOF_SIZE);
     if (!ddpi_handshake_check(&greet->handshake, DDPI_SIDE_SERVER, greet->welcome.proof))
         return ddpi_error_set(err, DDP_E_DENIED,
-                              "what answers there cannot prove that it has this token: it is not "
-                              "the server that you mean, or somebody is between");
+                              "what answers there cannot prove that it has this token: it is "
+                              "another server, or someone intercepts the connection");
     ddpi_seals_begin(&greet->seals, &greet->handshake, DDPI_SIDE_CLIENT);
     return DDP_OK;
 }

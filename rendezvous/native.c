@@ -146,9 +146,9 @@ static ddp_status check_hello(const struct ddpi_session *session, const struct d
     if (hello->auth == DDPI_AUTH_NONE && session->must_prove && session->stranger)
         return ddpi_error_set(
             err, DDP_E_DENIED,
-            "this server is open to the user whose it is, and this is another one; "
-            "give its token, --token-file=FILE, or have it started with "
-            "--trust-local-users");
+            "this server takes only processes of the user who started it, and of root, without a "
+            "token, and this process belongs to another user; give its token, --token-file=FILE, "
+            "or start the server with --trust-local-users");
     if (hello->auth == DDPI_AUTH_NONE && session->must_prove)
         return ddpi_error_set(err, DDP_E_DENIED,
                               "this server wants to know who connects, which needs its token: give "
@@ -228,8 +228,8 @@ static ddp_status finish_request(struct ddpi_session *session, const struct ddpi
     size_t used = size + ddpi_seals_size(&session->seals);
     if (session->seals.on && !ddpi_seals_check(&session->seals, bytes, size)) {
         ddpi_error_set(err, DDP_E_DENIED,
-                       "a frame of type %u is not what its client has sent at this place: somebody "
-                       "between has changed, dropped or repeated one",
+                       "a frame of type %u failed its integrity check: it was changed, dropped or "
+                       "repeated on the way",
                        frame->type);
         return denied_step(step);
     }

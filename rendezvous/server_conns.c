@@ -297,7 +297,7 @@ static ddp_status check_vouched(const struct ddpi_server *server, const struct d
         return ddpi_error_set(err, DDP_E_DENIED,
                               "a TCPStore client cannot speak TLS, which this server asks for "
                               "(--tls); --tcpstore-in-clear lets it in all the same");
-    char who[32] = "a user who cannot be told";
+    char who[32] = "an unknown user";
     if (visitor->known)
         snprintf(who, sizeof who, "user %" PRIu32, visitor->owner);
     if (visitor->stranger)

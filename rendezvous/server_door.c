@@ -127,11 +127,11 @@ static void displace(struct ddpi_server *server)
         char host[DDPI_ADDRESS_CHARS];
         ddpi_address_format(&conn->visitor.address, host);
         ddpi_log(&server->log, DDPI_LOG_WARN,
-                 "connection from %s port %u closed: it has not said whose it is, and gives way to "
-                 "a newer one",
+                 "connection from %s port %u closed to make room for a newer one: it is not "
+                 "authenticated yet",
                  host, conn->visitor.port);
     }
-    ddpi_conn_close(conn, DDP_E_LIMIT, "too many connections have not said whose they are");
+    ddpi_conn_close(conn, DDP_E_LIMIT, "too many connections are not authenticated yet");
     ddpi_server_not_half_open(server, conn);
 }
 
@@ -174,11 +174,12 @@ static void turn_away(struct ddpi_server *server, int fd, const struct ddpi_visi
 static void send_away(struct ddpi_server *server, int fd, const struct ddpi_visitor *visitor)
 {
     say_no(fd, DDP_E_DENIED,
-           "this server is open to the user whose it is, and this is another one; have it started "
-           "with --trust-local-users, or with a token that both have");
+           "this server takes only processes of the user who started it, and of root, and this "
+           "process belongs to another user; start the server with --trust-local-users, or with a "
+           "token that both have");
     if (!ddpi_server_refuse(server, REFUSAL_denied))
         return;
-    char host[DDPI_ADDRESS_CHARS], who[32] = "a user who cannot be told";
+    char host[DDPI_ADDRESS_CHARS], who[32] = "an unknown user";
     ddpi_address_format(&visitor->address, host);
     if (visitor->known)
         snprintf(who, sizeof who, "user %" PRIu32, visitor->owner);

@@ -20,13 +20,13 @@ enum { DDPI_SERVER_SCRATCH = 4 * 1024 };
 
 /* X(counter, words): what peers can make the server refuse as often as they like, which must not
  * fill the log; and how it says that there were so many more. */
-#define SERVER_REFUSALS(X)                                                          \
-    X(refused, "refused %u more connections")                                       \
-    X(displaced, "closed %u more connections that had not yet said whose they are") \
-    X(throttled, "turned away %u more connections of those who fail too often")     \
-    X(dismissed, "closed %u more connections for what their peers did")             \
-    X(denied, "denied %u more connections")                                         \
-    X(overloaded, "closed %u more connections for what all take together")          \
+#define SERVER_REFUSALS(X)                                                                         \
+    X(refused, "refused %u more connections")                                                      \
+    X(displaced, "closed %u more connections that were not authenticated yet")                     \
+    X(throttled, "turned away %u more connections of those who fail too often")                    \
+    X(dismissed, "closed %u more connections for what their peers did")                            \
+    X(denied, "denied %u more connections")                                                        \
+    X(overloaded, "closed %u more connections because all together had reached --max-input-total") \
     X(limited, "refused %u more requests")
 
 enum refusal {

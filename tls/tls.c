@@ -247,9 +247,8 @@ static ddp_status say_failed(const struct ddpi_tls *tls, struct ddp_error *err)
         if (known[i].reason == ERR_GET_REASON(code))
             return ddpi_error_set(err, known[i].status, "TLS: %s", known[i].text);
     return ddpi_error_set(err, DDP_E_DENIED,
-                          tls->open ? "TLS: what has come is not what the peer has sent at this "
-                                      "place: somebody between has changed, dropped or repeated "
-                                      "something (%s)"
+                          tls->open ? "TLS: a record failed its integrity check: it was changed, "
+                                      "dropped or repeated on the way (%s)"
                                     : "TLS: the peer does not prove that it has the key (%s)",
                           why != NULL ? why : "no reason is given");
 }

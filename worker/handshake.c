@@ -274,7 +274,8 @@ static struct visitor *find(struct ddpi_meeting *meeting, uint32_t rank, enum dd
 
 /* ---- accepting ---- */
 
-/* An answer that nobody hears any more matters only to somebody who needs the edge. */
+/* If the answer cannot be sent, the peer is gone; that is an error only for a caller that needs
+ * this edge, and is found there. */
 
 static ddp_status accept_join(struct ddpi_greeting *in, struct ddpi_edge **ret_edge,
                               struct ddp_error *err)

@@ -141,7 +141,7 @@ ddp_status ddpi_roster_overdue(const struct ddpi_roster *roster, uint32_t timeou
                               seconds, roster->standing, roster->world_size, names);
     list(roster, is_alone, names);
     return ddpi_error_set(err, DDP_E_TIMEOUT,
-                          "after %.1f s %u of %u ranks are connected to their neighbours; those "
-                          "who are not, but answer: rank %s",
+                          "after %.1f s %u of %u ranks are connected to their neighbours; these "
+                          "answer but are not connected yet: rank %s",
                           seconds, roster->standing, roster->world_size, names);
 }

@@ -160,7 +160,7 @@ class Limits(DdprundCase):
             self.done(job.endpoints[0], 'add', 'a')
             self.assertEqual(first.recv(1), b'')
             self.assertEqual(self.stats(job.endpoints[0])['displaced'], 1)
-        job.read_until('gives way to a newer one')
+        job.read_until('closed to make room for a newer one')
         self.stop(job)
         self.assertRegex(job.err, r'info: stopped .* displaced 1,')
 

@@ -97,7 +97,7 @@ START_TEST(who_is_late_is_named)
                 "rank 4");
     roster.places[4].answered = true;
     ck_assert_int_eq(ddpi_roster_overdue(&roster, 500, &error), DDP_E_TIMEOUT);
-    expect_said("those who are not, but answer: rank 3, 4 and 5");
+    expect_said("these answer but are not connected yet: rank 3, 4 and 5");
     ddpi_roster_finish(&roster);
 }
 END_TEST
