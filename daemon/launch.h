@@ -27,7 +27,6 @@ struct launch_hooks {
 /* Of one worker, while it is prepared and started. */
 struct launch_birth {
     struct spawner_job job;
-    struct launch *launch;
     struct worker_proc *worker; /* NULL: free */
     int stdio[3];               /* those above 2 are closed when it is done */
     int pmi_fd;                 /* the same; 0: none */
