@@ -4,6 +4,8 @@
  * Possible failure modes are:
  *   - no answer about the peer: is there one about our own end of the same connection? Then the
  *     peer's is not here; else the diagnosis does not work here, and the table is read from now on;
+ *   - no descriptor or memory to ask with: nothing is known of this peer, and the next is asked for
+ *     as before;
  *   - the table changes while it is read, and may leave out a line: it is read again, some times.
  */
 #include "peer_owner.h"
@@ -64,26 +66,34 @@ void ddpi_owners_finish(struct ddpi_owners *owners)
 
 /* --- the socket diagnosis --- */
 
-/* The kernel answers within send(): nothing is waited for. */
-static struct ddpi_owner_answer ask(struct ddpi_owners *owners, const struct ddpi_end *end,
-                                    const struct ddpi_end *other)
+/* Says nothing of whether the diagnosis works here. */
+static bool is_shortage(int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
+}
+
+/* The kernel answers within send(): nothing is waited for. False: there was nothing to ask with. */
+static bool ask(struct ddpi_owners *owners, const struct ddpi_end *end,
+                const struct ddpi_end *other, struct ddpi_owner_answer *ret)
 {
     uint8_t bytes[REPLY_MAX];
-    struct ddpi_owner_answer answer = {0};
+    *ret = (struct ddpi_owner_answer){0};
     size_t len = ddpi_owner_request(end, other, ++owners->number, bytes);
     if (owners->fd < 0)
         owners->fd =
             socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_SOCK_DIAG);
     if (owners->fd < 0 || send(owners->fd, bytes, len, 0) != (ssize_t)len)
-        return answer;
+        return !is_shortage(errno);
     for (int i = 0; i < STALE_MAX; i++) {
         ssize_t got = recv(owners->fd, bytes, sizeof bytes, 0);
         if (got < 0 && errno == EINTR)
             continue;
-        if (got < 0 || ddpi_owner_reply(bytes, (size_t)got, end, other, owners->number, &answer))
+        if (got < 0)
+            return !is_shortage(errno);
+        if (ddpi_owner_reply(bytes, (size_t)got, end, other, owners->number, ret))
             break;
     }
-    return answer;
+    return true;
 }
 
 /* --- the table --- */
@@ -147,13 +157,10 @@ static struct ddpi_owner_answer look_up(const struct ddpi_end *end, const struct
 static struct ddpi_owner_answer find(struct ddpi_owners *owners, const struct ddpi_end *peer,
                                      const struct ddpi_end *here)
 {
-    struct ddpi_owner_answer answer = {0};
-    if (!owners->has_none) {
-        answer = ask(owners, peer, here);
-        if (!answer.found && !owners->works)
-            owners->has_none = !ask(owners, here, peer).found;
-        owners->works = !owners->has_none;
-    }
+    struct ddpi_owner_answer answer = {0}, ours = {0};
+    if (!owners->has_none && ask(owners, peer, here, &answer) && !answer.found && !owners->works)
+        owners->has_none = ask(owners, here, peer, &ours) && !ours.found;
+    owners->works = owners->works || answer.found || ours.found;
     return owners->has_none ? look_up(peer, here) : answer;
 }
 

@@ -5,7 +5,8 @@
  * It is asked by its socket diagnosis, an exact look-up of some microseconds; where that is not to
  * be had (a kernel without the module, a service that may not open such sockets), by its table of
  * connections, whose cost grows with their number. What it does not know of is nobody's: a socket
- * of another network namespace, or one that has been closed meanwhile.
+ * of another network namespace, one that has been closed meanwhile, or one for whose question there
+ * was no descriptor or memory.
  */
 #ifndef DDPI_PEER_OWNER_H
 #define DDPI_PEER_OWNER_H

@@ -13,6 +13,7 @@
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -343,6 +344,30 @@ START_TEST(strangers_on_a_port)
 }
 END_TEST
 
+/* The first question cannot be asked for want of a descriptor: later ones are asked nevertheless,
+ * and the table is not read instead. */
+START_TEST(no_descriptor_to_ask_with)
+{
+    struct ddpi_owners owners;
+    struct rlimit limit, none;
+    uint32_t owner;
+    bool known;
+    ddpi_owners_init(&owners);
+    struct connection own = connect_as(0, getuid());
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none = (struct rlimit){.rlim_cur = 0, .rlim_max = limit.rlim_max};
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+    ck_assert(!ddpi_owners_ours(&owners, &own.peer, &own.here, &owner, &known));
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    ck_assert(!known && !owners.has_none && !owners.works);
+    ck_assert(ddpi_owners_ours(&owners, &own.peer, &own.here, &owner, &known));
+    ck_assert(known && owner == geteuid());
+    close(own.client);
+    close(own.server);
+    ddpi_owners_finish(&owners);
+}
+END_TEST
+
 /* Where not all users have numbers, who has none is nobody in particular. */
 START_TEST(users_without_a_number)
 {
@@ -372,6 +397,7 @@ Suite *test_suite(void)
     suite_add_tcase(suite, wire);
     TCase *kernel = tcase_create("kernel");
     tcase_add_loop_test(kernel, what_the_kernel_says, 0, 6);
+    tcase_add_test(kernel, no_descriptor_to_ask_with);
     tcase_add_test(kernel, users_without_a_number);
     tcase_add_loop_test(kernel, strangers_on_a_port, 0, 8);
     suite_add_tcase(suite, kernel);
