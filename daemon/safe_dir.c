@@ -49,12 +49,14 @@ static ddp_status refuse(const struct walk *walk, const char *kind, const char *
                          const struct stat *st, struct ddp_error *err)
 {
     char whose[64];
+    bool trusted = is_trusted(st->st_uid);
     snprintf(whose, sizeof whose, "belongs to another user (uid %u)", (unsigned)st->st_uid);
     return ddpi_error_set(
         err, DDP_E_DENIED,
-        "'%s': %s '%s' %s, so somebody else could put a link in the place of what is made there; "
-        "choose a directory of your own, or have that one made sticky, 'chmod +t'",
-        walk->path, kind, name, is_trusted(st->st_uid) ? "may be written to by everybody" : whose);
+        "'%s': %s '%s' %s, so another user could put a link in the place of what is made there; "
+        "choose a directory of your own%s",
+        walk->path, kind, name, trusted ? "may be written to by everybody" : whose,
+        trusted ? ", or have that one made sticky, 'chmod +t'" : "");
 }
 
 /* Stand in @fd from now on, which is taken over, if nobody else can replace what is in it. */
@@ -72,7 +74,7 @@ static ddp_status enter(struct walk *walk, int fd, const char *name, struct ddp_
         close(walk->fd);
     walk->fd = fd;
     bool safe =
-        (st.st_mode & S_ISVTX) != 0 || (is_trusted(st.st_uid) && (st.st_mode & S_IWOTH) == 0);
+        is_trusted(st.st_uid) && ((st.st_mode & S_ISVTX) != 0 || (st.st_mode & S_IWOTH) == 0);
     return safe ? DDP_OK : refuse(walk, "the directory", name, &st, err);
 }
 

@@ -3,8 +3,8 @@
  *
  * Who may write to a directory may put a link in the place of what was there a moment ago. So each
  * step of a path is taken from the descriptor of the one before, and a directory is passed only if
- * it belongs to this user or to root and not everybody may write to it, or if it is sticky, as /tmp
- * is: there everybody can only replace what is his own. A link is followed if it belongs to this
+ * it belongs to this user or to root, and not everybody may write to it or it is sticky, as /tmp
+ * is: there only its owner can replace what is another's. A link is followed if it belongs to this
  * user or to root.
  */
 #ifndef DAEMON_SAFE_DIR_H

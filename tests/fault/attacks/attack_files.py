@@ -51,7 +51,16 @@ class LogTree(DdprunCase):
         for below in ('', '/logs', '/logs/deeper'):
             job = self.log_to(f'{self.theirs}{below}')
             self.assert_sentence(job, CONFIG, '--log-dir', f"'theirs' belongs to another user (uid {STRANGER})",
-                                 'chmod +t')
+                                 'choose a directory of your own')
+            self.assertNotIn('chmod', job.err)
+        self.assertEqual(os.listdir(self.theirs), [])
+
+    def test_a_sticky_directory_of_another_user_is_refused(self):
+        """Its owner may rename what others have made in it."""
+        for mode in (0o1755, 0o1777):
+            self.theirs.chmod(mode)
+            job = self.log_to(self.theirs / 'logs')
+            self.assert_sentence(job, CONFIG, '--log-dir', f"'theirs' belongs to another user (uid {STRANGER})")
         self.assertEqual(os.listdir(self.theirs), [])
 
     def test_one_that_everybody_may_write_to_is_refused(self):
@@ -64,9 +73,11 @@ class LogTree(DdprunCase):
 
     def test_a_link_of_another_user_is_refused(self):
         (self.folder / 'root').mkdir(0o700)
-        self.theirs.chmod(0o1777)
-        as_stranger(lambda: os.symlink(self.folder / 'root', self.theirs / 'logs'))
-        self.assert_sentence(self.log_to(self.theirs / 'logs'), CONFIG, "the link 'logs' belongs to another user")
+        shared = self.folder / 'shared'
+        shared.mkdir()
+        shared.chmod(0o1777)
+        as_stranger(lambda: os.symlink(self.folder / 'root', shared / 'logs'))
+        self.assert_sentence(self.log_to(shared / 'logs'), CONFIG, "the link 'logs' belongs to another user")
         self.assertEqual(os.listdir(self.folder / 'root'), [])
 
     def test_a_link_of_ones_own_is_followed(self):
@@ -81,25 +92,25 @@ class LogTree(DdprunCase):
         self.assert_sentence(job, CONFIG, 'TMPDIR', "'theirs' belongs to another user")
 
     def test_a_tree_that_is_moved_away_is_written_where_it_is(self):
-        """The owner of a sticky directory may rename what is in it, and plant links of the same names."""
-        self.theirs.chmod(0o1777)
-        job = self.start(f'--log-dir={self.theirs}', '--tee=3', '--rdzv-id=j', '--max-restarts=1', 'sh', '-c',
+        """Whoever may rename it can plant links of the same names."""
+        logs = self.folder / 'logs'
+        job = self.start(f'--log-dir={logs}', '--tee=3', '--rdzv-id=j', '--max-restarts=1', 'sh', '-c',
                          'echo x; [ "$$TORCHELASTIC_RESTART_COUNT" = 1 ] || { : > begun; '
                          'until [ -e go ]; do :; done; exit 1; }')
         wait_until((self.folder / 'begun').exists, 'the first attempt')
 
         def plant():
-            tree, = self.theirs.iterdir()
-            tree.rename(self.theirs / 'moved')
+            tree, = logs.iterdir()
+            tree.rename(logs / 'moved')
             for stream in ('stdout', 'stderr'):
                 place = tree / 'attempt_1' / '0'
                 place.mkdir(parents=True, exist_ok=True)
                 (place / f'{stream}.log').symlink_to(self.secret)
-        as_stranger(plant)
+        plant()
         (self.folder / 'go').write_text('')
         self.assertEqual(job.wait(), 0, job.err)
         self.assertEqual(self.secret.read_text(), 'secret\n')
-        self.assertEqual((self.theirs / 'moved/attempt_1/0/stdout.log').read_text(), 'x\n')
+        self.assertEqual((logs / 'moved/attempt_1/0/stdout.log').read_text(), 'x\n')
 
 
 class EventLog(DdprunCase):
