@@ -18,6 +18,7 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -37,11 +38,60 @@ static bool is_own_fifo(const char *path)
     return lstat(path, &st) == 0 && S_ISFIFO(st.st_mode) && st.st_uid == geteuid();
 }
 
+/* Whoever reads it runs. */
+static bool is_read(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
+}
+
+/* Open for writing as well: there is no end when the last of the workers closes it. -1 with errno:
+ * it cannot be had, and none is left there. */
+static int make_fifo(const char *path)
+{
+    struct stat st;
+    if (mkfifo(path, FIFO_MODE) != 0)
+        return -1;
+    int fd = open(path, O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode) && st.st_uid == geteuid())
+        return fd;
+    int error = fd < 0 ? errno : EEXIST; /* another has been put in its place */
+    if (fd >= 0)
+        close(fd);
+    else
+        unlink(path);
+    errno = error;
+    return -1;
+}
+
 static char *new_name(const char *temporary)
 {
     uint64_t number = 0;
     (void)!getrandom(&number, sizeof number, 0);
     return ddpi_asprintf("%s/watchdog_timer_%016llx", temporary, (unsigned long long)number);
+}
+
+static ddp_status take_name(struct watchdog_fifo *fifo, const char *path, struct ddp_error *err)
+{
+    if (is_own_fifo(path) && is_read(path))
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "TORCHELASTIC_TIMER_FILE: '%s' is the timer file of another job that "
+                              "runs; unset it, or name another path for this job",
+                              path);
+    if (is_own_fifo(path))
+        unlink(path); /* of a job that could not remove it */
+    fifo->fd = make_fifo(path);
+    if (fifo->fd >= 0)
+        return DDP_OK;
+    const char *advice = errno == EEXIST
+                             ? "remove what is there, name a path where nothing is, or unset it"
+                             : "name a path in a directory that exists and that you may write to, "
+                               "or unset it";
+    ddp_status status =
+        ddpi_error_sys(err, errno, "TORCHELASTIC_TIMER_FILE: cannot make the FIFO '%s'", path);
+    return ddpi_error_advise(err, status, "%s", advice);
 }
 
 ddp_status watchdog_fifo_make(struct watchdog_fifo *fifo, const char *path, const char *temporary,
@@ -51,19 +101,12 @@ ddp_status watchdog_fifo_make(struct watchdog_fifo *fifo, const char *path, cons
     char *own = path != NULL ? ddpi_strdup(path) : new_name(temporary);
     if (own == NULL)
         return ddpi_error_nomem(err, 256);
-    if (is_own_fifo(own))
-        unlink(own); /* of a job that could not remove it */
-    /* Open for writing as well: there is no end when the last of the workers closes it. */
-    if (mkfifo(own, FIFO_MODE) == 0)
-        fifo->fd = open(own, O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
-    if (fifo->fd < 0) {
-        ddp_status status =
-            ddpi_error_sys(err, errno, "TORCHELASTIC_TIMER_FILE: cannot make the FIFO '%s'", own);
+    ddp_status status = take_name(fifo, own, err);
+    if (status == DDP_OK)
+        fifo->path = own;
+    else
         ddpi_free(own);
-        return ddpi_error_advise(err, status, "name one that is not there yet, or none");
-    }
-    fifo->path = own;
-    return DDP_OK;
+    return status;
 }
 
 void watchdog_fifo_remove(struct watchdog_fifo *fifo)
@@ -113,7 +156,9 @@ static void end_process(struct watchdog *watchdog, const struct timer_entry *ent
                    "rank %u: its timer '%.*s' has expired, and asks for no signal to process %d",
                    worker->rank, SCOPE_SHOWN, entry->scope, (int)entry->pid);
     else if (pidfd >= 0)
-        logmux_say(watchdog->mux, "a timer of process %d has expired, which is none of the workers",
+        logmux_say(watchdog->mux,
+                   "a timer of process %d has expired, which is not a worker of this job: it was "
+                   "not signalled",
                    (int)entry->pid);
     if (worker != NULL && entry->signal > 0 && signal_process(pidfd, entry->signal) != 0)
         logmux_say(watchdog->mux, "process %d cannot be ended: %s", (int)entry->pid,
@@ -183,7 +228,8 @@ static bool take_request(struct watchdog *watchdog, const json_t *request)
              !watchdog->told_full) {
         watchdog->told_full = true;
         logmux_say(watchdog->mux,
-                   "TORCHELASTIC_TIMER_FILE: a timer is left out: there is room for %d",
+                   "TORCHELASTIC_TIMER_FILE: a timer was ignored, as there is room for %d; further "
+                   "ones are ignored silently",
                    TIMERS_MAX);
     }
     return true;
@@ -200,8 +246,8 @@ static void take_line(struct watchdog *watchdog)
         return;
     watchdog->told_bad = true;
     logmux_say(watchdog->mux,
-               "TORCHELASTIC_TIMER_FILE: something is no request for a timer, and is "
-               "left out");
+               "TORCHELASTIC_TIMER_FILE: a line that is not a timer request was ignored; further "
+               "ones are ignored silently");
 }
 
 static void take_bytes(struct watchdog *watchdog, const char *bytes, size_t len)
@@ -245,12 +291,28 @@ ddp_status watchdog_open(struct watchdog *watchdog, uv_loop_t *loop, int fd,
     return DDP_OK;
 }
 
+/* What is in the FIFO now; more may come, and is not waited for. */
+static void empty_fifo(struct watchdog *watchdog)
+{
+    char bytes[PIPE_BUF];
+    int left = 0;
+    if (ioctl(watchdog->fd, FIONREAD, &left) != 0)
+        return;
+    for (ssize_t len; left > 0; left -= (int)len)
+        if ((len = read(watchdog->fd, bytes, sizeof bytes)) <= 0)
+            return;
+}
+
 void watchdog_hold(struct watchdog *watchdog)
 {
     timers_clear(&watchdog->timers);
     watchdog->held = true;
-    if (watchdog->open)
-        keep_time(watchdog);
+    watchdog->used = 0;
+    watchdog->skipping = watchdog->told_bad = watchdog->told_full = false;
+    if (!watchdog->open)
+        return;
+    empty_fifo(watchdog);
+    keep_time(watchdog);
 }
 
 void watchdog_go_on(struct watchdog *watchdog)

@@ -3,7 +3,8 @@
  * (TORCHELASTIC_ENABLE_FILE_TIMER, TORCHELASTIC_TIMER_FILE), and what is done when one is over.
  *
  * Whatever comes through the FIFO is a worker's word: a process is signalled only if it is of the
- * session of a worker that runs, what is no request is left out, and both are said.
+ * session of a worker that runs, which is said, and a line that is no request is ignored. Of those,
+ * and of timers for which there is no room, the first of each generation is said.
  */
 #ifndef DAEMON_WATCHDOG_H
 #define DAEMON_WATCHDOG_H
@@ -19,8 +20,8 @@ struct watchdog_fifo {
     int fd;
 };
 
-/* Make it at @path, in the place of a FIFO of this user that is there; NULL: at a new name in the
- * directory @temporary. The sentence names it. */
+/* Make it at @path, in the place of a FIFO of this user that nobody reads; NULL: at a new name in
+ * the directory @temporary. The sentence names it. */
 DDP_MUST_CHECK ddp_status watchdog_fifo_make(struct watchdog_fifo *fifo, const char *path,
                                              const char *temporary, struct ddp_error *err);
 void watchdog_fifo_remove(struct watchdog_fifo *fifo);
@@ -47,7 +48,8 @@ DDP_MUST_CHECK ddp_status watchdog_open(struct watchdog *watchdog, uv_loop_t *lo
                                         const struct worker_proc *workers, uint32_t nproc,
                                         struct logmux *mux, struct ddp_error *err);
 
-/* Forget all countdowns: those who asked are gone. Until watchdog_go_on() none is over, as new
+/* A generation is about to begin: forget all countdowns, and what the FIFO has, whole requests or
+ * half of one, as those who asked are gone. Until watchdog_go_on() no countdown is over, as new
  * workers may ask for one before it is known here which processes they are. */
 void watchdog_hold(struct watchdog *watchdog);
 void watchdog_go_on(struct watchdog *watchdog);

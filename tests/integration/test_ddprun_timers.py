@@ -96,14 +96,42 @@ class Timers(DdprunCase):
         (self.folder / 'garbage').write_text('\n'.join(lines) + '\n')
         job = self.start_worker(f'cat garbage > {FIFO}; ' + request() + 'sleep 60')
         self.assertEqual(job.wait(), 137)
-        self.assertEqual(job.err.count('is no request for a timer'), 1)
+        self.assertEqual(job.err.count('a line that is not a timer request was ignored'), 1)
         self.assertIn("its timer 'step' has expired", job.err)
+
+    def test_a_generation_begins_without_what_the_last_has_left(self):
+        """Half a request of a worker that died does not swallow the first of those that come next."""
+        job = self.start_worker(f'[ $TORCHELASTIC_RESTART_COUNT = 1 ] || {{ printf half > {FIFO}; exit 1; }}; ' +
+                                request() + 'read -r x', '--max-restarts=1', '--crash-loop=0')
+        job.read_until("its timer 'step' has expired")
+        self.assertEqual(job.wait(), 137)
+        self.assertNotIn('is not a timer request', job.err)
+
+    def test_garbage_is_said_once_in_each_generation(self):
+        job = self.run_job('--max-restarts=1', '--crash-loop=0', 'sh', '-c',
+                           f'echo x > {FIFO}; echo y > {FIFO}; ' + request() + 'sleep 60', env=ON)
+        self.assertEqual(job.code, 137)
+        self.assertEqual(job.err.count('a line that is not a timer request was ignored'), 2, job.err)
+
+    def test_two_jobs_do_not_share_one(self):
+        fifo = self.folder / 'timers'
+        job = self.start_worker('echo up; read -r x; ' + request() + 'sleep 60', TORCHELASTIC_TIMER_FILE=fifo)
+        job.read_until('up')
+        other = self.run_job('true', env={**ON, 'TORCHELASTIC_TIMER_FILE': fifo})
+        self.assert_sentence(other, 78, f"'{fifo}' is the timer file of another job that runs; unset it")
+        job.process.stdin.close()
+        self.assertEqual(job.wait(), 137)
+        self.assertIn("its timer 'step' has expired", job.err)
+
+    def test_a_path_that_cannot_be_is_refused_with_what_to_do(self):
+        job = self.run_job('true', env={**ON, 'TORCHELASTIC_TIMER_FILE': self.folder / 'missing' / 'f'})
+        self.assert_sentence(job, 78, 'No such file', 'a directory that exists')
 
     def test_a_process_that_is_no_worker_is_left_alone(self):
         with subprocess.Popen(['sleep', '60'], start_new_session=True) as other:
             try:
                 job = self.start_worker(request(pid=other.pid) + request(pid=os.getpid()) + 'read -r x')
-                job.read_until('which is none of the workers', 2)
+                job.read_until('which is not a worker of this job: it was not signalled', 2)
                 self.assertIsNone(other.poll())
                 job.process.stdin.close()
                 self.assertEqual(job.wait(), 1, job.err)
