@@ -113,12 +113,20 @@ enum ddpi_fate ddpi_process_fate(const struct ddpi_process *process)
 
 /* ---- a process of any machine ---- */
 
-/* Connect, and be told by @looks how that goes on. */
+/* What @looks is to tell: of who knocks, the answer; of who was let in, that it is thrown out. */
+static struct epoll_event awaited(struct ddpi_door *door)
+{
+    return (struct epoll_event){.events = door->error == 0 ? EPOLLIN | EPOLLRDHUP : EPOLLOUT,
+                                .data.ptr = door};
+}
+
+/* Connect, and be told by @looks how that goes on. On one machine the answer may be there at once.
+ */
 static void knock(struct ddpi_door *door, int looks)
 {
-    struct epoll_event event = {.events = EPOLLOUT, .data.ptr = door};
     door->knocks++;
     door->error = ddpi_begin_tcp(door->address, &door->fd);
+    struct epoll_event event = awaited(door);
     if (door->error != 0 && door->error != EINPROGRESS) {
         door->fd = -1;
     } else if (epoll_ctl(looks, EPOLL_CTL_ADD, door->fd, &event) != 0) {
@@ -133,16 +141,27 @@ static void knock(struct ddpi_door *door, int looks)
  * process that lives with those who say nothing; it lets them in again. */
 static void go_on(struct ddpi_door *door, bool thrown_out, int looks)
 {
-    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = door};
     door->error = thrown_out ? ECONNRESET : ddpi_connect_result(door->fd);
     if (door->error == EINPROGRESS)
         return;
+    struct epoll_event event = awaited(door);
     if (door->error == 0 && epoll_ctl(looks, EPOLL_CTL_MOD, door->fd, &event) == 0)
         return;
     close(door->fd);
     door->fd = -1;
     if (door->error == ECONNRESET && door->knocks < KNOCKS_MAX)
         knock(door, looks);
+}
+
+/* The first packet of a connection is lost where it meets a listener that is just being closed, and
+ * the kernel sends the next one a second later: too late for us. */
+static void knock_again(struct ddpi_door *doors, size_t count, int looks)
+{
+    for (size_t i = 0; i < count; i++)
+        if (doors[i].fd >= 0 && doors[i].error == EINPROGRESS) {
+            close(doors[i].fd);
+            knock(&doors[i], looks);
+        }
 }
 
 static bool is_open(const struct ddpi_door *doors, size_t count)
@@ -176,6 +195,7 @@ void ddpi_doors_ask(struct ddpi_door *doors, size_t count)
     enum { BATCH = 16 }; /* what is left over comes next time */
     uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
     uint64_t deadline_ms = ddpi_deadline(now, PATIENCE_MS);
+    uint64_t again_ms = ddpi_deadline(now, PATIENCE_MS / 2);
     int looks = epoll_create1(EPOLL_CLOEXEC); /* -1: then nothing can be asked */
     for (size_t i = 0; i < count; i++) {
         doors[i].knocks = 0;
@@ -183,11 +203,14 @@ void ddpi_doors_ask(struct ddpi_door *doors, size_t count)
     }
     for (; now < deadline_ms && is_open(doors, count); now = ddpi_now_ms(&ddpi_clock_monotonic)) {
         struct epoll_event events[BATCH];
-        int ready = epoll_wait(looks, events, BATCH, ddpi_remaining_ms(now, deadline_ms));
+        uint64_t wake_ms = now < again_ms ? again_ms : deadline_ms;
+        int ready = epoll_wait(looks, events, BATCH, ddpi_remaining_ms(now, wake_ms));
         for (int i = 0; i < ready; i++) {
             struct ddpi_door *door = events[i].data.ptr;
             go_on(door, door->error == 0, looks);
         }
+        if (now < again_ms && ddpi_now_ms(&ddpi_clock_monotonic) >= again_ms)
+            knock_again(doors, count, looks);
     }
     for (size_t i = 0; i < count; i++) {
         doors[i].fate = fate_by(doors[i].error);

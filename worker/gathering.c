@@ -80,11 +80,14 @@ void ddpi_gathering_say_failed(const struct ddpi_gathering *gathering, struct dd
     ddpi_control_send(&edge->control, &memo);
 }
 
-/* It has not said why. */
+/* It has not said why, as a rank that lives does. So where only its listener could be asked, it is
+ * not: that would take a second, for which all would wait for rank 0. */
 static ddp_status lost(const struct ddpi_gathering *gathering, struct ddpi_edge *edge,
                        struct ddp_error *err)
 {
     edge->gone_ms = now_ms();
+    if (!edge->control.local)
+        edge->fate = DDPI_FATE_UNKNOWN;
     const struct ddpi_verdict verdict = ddpi_wait_verdict(edge);
     return ddpi_error_set(err, verdict.status, "%s %s; rank %u noticed it in ddp_comm_init()",
                           edge->peer_name, verdict.words, gathering->comm->rank);

@@ -6,6 +6,7 @@
 #include "fate.h"
 #include "sockets.h"
 
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -138,11 +139,16 @@ static void *throw_out(void *arg)
     return NULL;
 }
 
-static enum ddpi_fate fate_at(const struct door *door)
+static struct ddpi_door ask(const struct door *door)
 {
     struct ddpi_door asked = {.address = &door->address};
     ddpi_doors_ask(&asked, 1);
-    return asked.fate;
+    return asked;
+}
+
+static enum ddpi_fate fate_at(const struct door *door)
+{
+    return ask(door).fate;
 }
 
 START_TEST(who_listens_lives)
@@ -150,7 +156,9 @@ START_TEST(who_listens_lives)
     struct door door = {.visitors = _i};
     door_open(&door);
     ck_assert_int_eq(pthread_create(&door.thread, NULL, throw_out, &door), 0);
-    ck_assert_int_eq(fate_at(&door), DDPI_FATE_ALIVE);
+    struct ddpi_door asked = ask(&door);
+    ck_assert_int_eq(asked.fate, DDPI_FATE_ALIVE);
+    ck_assert_int_eq(asked.knocks, door.visitors + 1);
     pthread_join(door.thread, NULL);
     close(door.listener);
 }
@@ -177,6 +185,48 @@ START_TEST(who_does_not_is_dead)
     ck_assert_int_eq(fate_at(&door), DDPI_FATE_DEAD);
     if (_i != 0)
         pthread_join(door.thread, NULL);
+}
+END_TEST
+
+/* Somebody connects to @port and has no answer yet. */
+static bool is_knocking(uint16_t port)
+{
+    char line[512], wanted[24];
+    snprintf(wanted, sizeof wanted, ":%04X 02 ", port); /* TCP_SYN_SENT */
+    bool found = false;
+    FILE *file = fopen("/proc/net/tcp", "re");
+    while (file != NULL && !found && fgets(line, sizeof line, file) != NULL)
+        found = strstr(line, wanted) != NULL;
+    if (file != NULL)
+        fclose(file);
+    return found;
+}
+
+static void *close_when_one_knocks(void *arg)
+{
+    const struct door *door = arg;
+    const struct sockaddr_in *address = (const struct sockaddr_in *)&door->address;
+    while (!is_knocking(ntohs(address->sin_port)))
+        poll(NULL, 0, 1);
+    close(door->listener);
+    return NULL;
+}
+
+/* The queue of the listener is full, so the kernel drops who knocks, as it does for a listener that
+ * is just being closed. */
+START_TEST(one_that_gets_no_answer_is_asked_again)
+{
+    struct door door;
+    struct pollfd first = {.events = POLLOUT};
+    door_open(&door);
+    ck_assert_int_eq(listen(door.listener, 0), 0); /* room for one */
+    ddpi_begin_tcp(&door.address, &first.fd);
+    ck_assert_int_eq(poll(&first, 1, 20000), 1);
+    ck_assert_int_eq(ddpi_connect_result(first.fd), 0);
+    ck_assert_int_eq(pthread_create(&door.thread, NULL, close_when_one_knocks, &door), 0);
+    ck_assert_int_eq(fate_at(&door), DDPI_FATE_DEAD);
+    pthread_join(door.thread, NULL);
+    close(first.fd);
 }
 END_TEST
 
@@ -243,6 +293,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, nothing_is_known_of_this_process);
     tcase_add_loop_test(tcase, who_listens_lives, 0, 3);
     tcase_add_loop_test(tcase, who_does_not_is_dead, 0, 2);
+    tcase_add_test(tcase, one_that_gets_no_answer_is_asked_again);
     tcase_add_test(tcase, all_doors_are_knocked_at_together);
     tcase_add_test(tcase, each_door_has_its_own_answer);
     suite_add_tcase(suite, tcase);
