@@ -153,15 +153,20 @@ static void go_on(struct ddpi_door *door, bool thrown_out, int looks)
         knock(door, looks);
 }
 
-/* The first packet of a connection is lost where it meets a listener that is just being closed, and
- * the kernel sends the next one a second later: too late for us. */
+/* What meets a listener that is just being closed may be lost: the first packet of a connection,
+ * which the kernel repeats only a second later, too late for us; or the word that a connection that
+ * stood for a moment does not any more. A byte brings the answer that nobody has it; a rank that
+ * lives takes it for a stranger's. */
 static void knock_again(struct ddpi_door *doors, size_t count, int looks)
 {
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         if (doors[i].fd >= 0 && doors[i].error == EINPROGRESS) {
             close(doors[i].fd);
             knock(&doors[i], looks);
+        } else if (doors[i].fd >= 0) {
+            (void)!send(doors[i].fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
         }
+    }
 }
 
 static bool is_open(const struct ddpi_door *doors, size_t count)
