@@ -173,14 +173,18 @@ struct ddp_comm_stats {
  *
  * On DDP_OK *@ret_comm is a handle that the caller gives back with ddp_comm_destroy().
  * On any failure of a rank that rank 0 has let in, all others fail at once, with the same cause;
- * they may call again, and meet whoever calls then. Who has not come to rank 0 yet goes on waiting.
+ * they may call again, and meet the ranks that call then. A rank that rank 0 has not let in yet
+ * goes on waiting.
  * DDP_E_INVALID: a variable or option is malformed or missing; the sentence names it.
  * DDP_E_UNREACHABLE: the store does not answer.
- * DDP_E_PEER_DEAD: a rank has died after it had come; DDP_E_CLOSED: its connection has ended,
- * though it lives. DDP_E_TIMEOUT: names the ranks that did not come, or do not answer.
- * DDP_E_MISMATCH: worlds of different size, or one rank twice. DDP_E_PROTOCOL: another version of
- * this library. DDP_E_DENIED: rank 0 has another key. DDP_E_SYSTEM, DDP_E_NOMEM: this rank, or
- * another one that the sentence names, lacks something, as descriptors.
+ * DDP_E_PEER_DEAD: a rank has died after it had come, or its connection through TCP has ended
+ * without a word.
+ * DDP_E_CLOSED: the connection of a rank on this machine has ended, and the rank lives.
+ * DDP_E_TIMEOUT: names the ranks that did not come, or do not answer.
+ * DDP_E_MISMATCH: worlds of different size, or one rank twice.
+ * DDP_E_PROTOCOL: another version of this library. DDP_E_DENIED: rank 0 has another key.
+ * DDP_E_SYSTEM, DDP_E_NOMEM: this rank, or another one that the sentence names, lacks something,
+ * such as descriptors.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_comm_init(const struct ddp_comm_options *options,
                                                 ddp_comm **ret_comm, struct ddp_error *err);
