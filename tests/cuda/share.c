@@ -1,7 +1,7 @@
 /*
- * share.c - memory of one process in another (CUDA IPC): a handle says which process has which
- * memfd, and opening it goes through /proc. So it works between processes that were not forked from
- * each other, and ends with the process that has the memory.
+ * share.c - memory of one process in another (CUDA IPC): a handle says which process has
+ * which memfd, and opening it goes through /proc. So it works between processes that were not
+ * forked from each other, and ends with the process that has the memory.
  */
 #include "host.h"
 

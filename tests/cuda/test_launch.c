@@ -4,7 +4,7 @@
  */
 #include "fixture.h"
 #include "image.h"
-#include "launch.h"
+#include "kernel_launch.h"
 
 #include <stdlib.h>
 

@@ -5,6 +5,7 @@ Needs a build with -Dfailpoints=true; exits 77 (skipped) otherwise. The one argu
 """
 
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -79,10 +80,8 @@ class Failpoints(unittest.TestCase):
         root = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..')
         found = set()
         for folder in ('base', 'rendezvous', 'worker', 'daemon', 'cmd'):
-            for name in os.listdir(os.path.join(root, folder)):
-                if name.endswith('.c'):
-                    with open(os.path.join(root, folder, name), encoding='utf-8') as source:
-                        found |= set(re.findall(r'DDPI_FAILPOINT\("([^"]+)"\)', source.read()))
+            for path in pathlib.Path(root, folder).glob('**/*.c'):
+                found |= set(re.findall(r'DDPI_FAILPOINT\("([^"]+)"\)', path.read_text(encoding='utf-8')))
         # Those of the store's state are test_state_crash's.
         self.assertEqual({name for name in found if not name.startswith('state.')}, set(POINTS))
 

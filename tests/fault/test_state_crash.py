@@ -234,7 +234,7 @@ class StateCrash(DdprundCase):
         self.check()
 
     def test_the_list_is_complete(self):
-        text = (ROOT / 'rendezvous' / 'state.c').read_text()
+        text = (ROOT / 'rendezvous' / 'sqlite_sink.c').read_text()
         points = set(part.split('"')[0] for part in text.split('DDPI_FAILPOINT("')[1:])
         self.assertEqual(points, set(POINTS) | {AT_LOAD})
 

@@ -1,8 +1,8 @@
 /*
- * call.c - fuzzes the header in front of a collective's payload. What is decoded encodes to the
- * same bytes, equals itself, and has words, whatever numbers stand in it.
+ * call.c - fuzzes the header in front of a collective's payload. What is decoded encodes to
+ * the same bytes, equals itself, and has words, whatever numbers stand in it.
  */
-#include "call.h"
+#include "call_header.h"
 
 #include "fuzz.h"
 

@@ -1,8 +1,8 @@
 /*
- * card.c - fuzzes the card that a rank finds in the store. A decoded card keeps its length when it
- * is encoded, comes back the same, and its texts can be printed.
+ * card.c - fuzzes the card that a rank finds in the store. A decoded card keeps its length
+ * when it is encoded, comes back the same, and its texts can be printed.
  */
-#include "card.h"
+#include "peer_card.h"
 
 #include "fuzz.h"
 

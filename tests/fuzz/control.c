@@ -1,12 +1,12 @@
 /*
  * control.c - fuzzes the control socket of an edge, over a socket pair. Each message that is handed
- * out is a known notice with a sentence that can be printed, or with a card or none (card.h);
+ * out is a known notice with a sentence that can be printed, or with a card or none (peer_card.h);
  * garbage is never handed out.
  *
  * The input's first byte says in what pieces the rest arrives, from 1 to 256 times four bytes.
  */
 #include "control.h"
-#include "card.h"
+#include "peer_card.h"
 
 #include "fuzz.h"
 

@@ -2,7 +2,7 @@
  * errfile.c - fuzzes the error file that a worker leaves behind. What was read reads the same in
  * the copy that is passed on; what is refused leaves nothing to free.
  */
-#include "errfile.h"
+#include "error_file.h"
 
 #include "fuzz.h"
 

@@ -1,7 +1,7 @@
 /*
  * handshake.c - fuzzes the native handshake with a token, from either side: what a client may send
- * to native.c, and a server to client_greet.c and, sealed, after it. Their random numbers are
- * always the same here, so the corpus can have handshakes that succeed; nothing else opens
+ * to dialect_native.c, and a server to client_greet.c and, sealed, after it. Their random numbers
+ * are always the same here, so the corpus can have handshakes that succeed; nothing else opens
  * anything.
  */
 #include "client_frame.h"

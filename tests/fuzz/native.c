@@ -1,6 +1,7 @@
 /*
- * native.c - fuzzes what a client of the native dialect may send: preamble, HELLO, requests, in any
- * pieces. A decoded request encodes to the bytes it came from; what the server says is well-formed.
+ * native.c - fuzzes what a client of the native dialect may send: preamble, HELLO,
+ * requests, in any pieces. A decoded request encodes to the bytes it came from; what the server
+ * says is well-formed.
  */
 #include "conversation.h"
 #include "fuzz.h"

@@ -8,7 +8,7 @@
 #include "ddprun_options.h"
 #include "ddprund_options.h"
 #include "fuzz.h"
-#include "node.h"
+#include "host.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
- * round_record.c - fuzzes rendezvous/round_record.h: the input as each kind of record. What is
+ * round_record.c - fuzzes rendezvous/wire/round_record.h: the input as each kind of record. What is
  * taken, written down again, is taken as the same.
  */
 #include "round_record.h"

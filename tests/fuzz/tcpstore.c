@@ -1,8 +1,8 @@
 /*
- * tcpstore.c - fuzzes what a TCPStore client may send, in any pieces. All that a request points to
- * lies within its bytes, and no byte of them but the lengths is left out.
+ * tcpstore.c - fuzzes what a TCPStore client may send, in any pieces. All that a request
+ * points to lies within its bytes, and no byte of them but the lengths is left out.
  */
-#include "tcpstore.h"
+#include "dialect_tcpstore.h"
 
 #include "conversation.h"
 #include "fuzz.h"

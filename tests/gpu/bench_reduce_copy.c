@@ -10,7 +10,7 @@
 #include "clock.h"
 #include "device.h"
 #include "elements.h"
-#include "launch.h"
+#include "kernel_launch.h"
 #include "parse.h"
 
 #include <stdio.h>

@@ -46,6 +46,11 @@ def sources(folder, pattern='*.c', but=()):
     return [path for path in sorted((ROOT / folder).glob(pattern)) if path.name not in but]
 
 
+def rooms(folder):
+    """The folders below @folder that hold sources."""
+    return sorted({str(path.parent.relative_to(ROOT)) for path in (ROOT / folder).glob('**/*.c')})
+
+
 class Build:
     """Everything below @out; @arch is such as "90"."""
 
@@ -57,12 +62,10 @@ class Build:
         self.failed = {}  # test program -> what the compiler has said
         for folder in (self.out, self.made, self.bin):
             folder.mkdir(parents=True, exist_ok=True)
-        folders = ['base', 'base/include', 'rendezvous/include', 'tls', 'tests/gpu/plain', 'worker',
-                   'worker/cuda', 'worker/include', 'cmd', 'tests/lib', 'tests/gpu', 'tests/gpu/check',
-                   'tests/integration', 'tests/cuda']
+        folders = ['base', 'base/include', 'rendezvous/auth', 'rendezvous/include', 'tls', 'tests/gpu/plain',
+                   *rooms('worker'), 'worker/include', 'cmd/common', 'cmd/perf/collectives', 'tests/lib',
+                   'tests/gpu', 'tests/gpu/check', 'tests/integration', 'tests/cuda']
         self.flags = FLAGS + [f'-I{ROOT / folder}' for folder in folders] + [f'-I{self.made}']
-        # Not -I: its link.h would hide that of the C library.
-        self.flags += ['-iquote', str(ROOT / 'rendezvous')]
         if 'unrecognized' in subprocess.run(
                 [self.cc, '-ftrivial-auto-var-init=zero', '-E', '-x', 'c', '/dev/null'],
                 capture_output=True, text=True, check=False).stderr:
@@ -73,12 +76,12 @@ class Build:
     def make_version(self):
         text = (ROOT / 'meson.build').read_text()
         version = text.split("version: '", 1)[1].split("'", 1)[0]
-        template = (ROOT / 'cmd/version.h.in').read_text()
+        template = (ROOT / 'cmd/common/version.h.in').read_text()
         (self.made / 'version.h').write_text(template.replace('@version@', version))
 
     def make_script(self):
-        text = run([sys.executable, ROOT / 'cmd/embed.py', 'perf_gloo_script',
-                    ROOT / 'cmd/perf_gloo.py'])
+        text = run([sys.executable, ROOT / 'cmd/perf/embed.py', 'perf_gloo_script',
+                    ROOT / 'cmd/perf/collectives/gloo.py'])
         (self.made / 'perf_gloo_script.c').write_text(text)
 
     def make_kernels(self):
@@ -87,8 +90,8 @@ class Build:
         fatbin = self.made / 'reduce_copy.fatbin'
         run([nvcc, '-fatbin', '-std=c++17', '-O3', '-fmad=false', '-ftz=false', '-prec-div=true',
              '-gencode', f'arch={OLDEST_ARCH},code=[sm_{self.arch},{OLDEST_ARCH}]', '-o', fatbin,
-             ROOT / 'worker/cuda/reduce_copy.cu'])
-        run([sys.executable, ROOT / 'worker/cuda/embed.py', fatbin, self.made / 'image.c',
+             ROOT / 'worker/cuda/kernels/reduce_copy.cu'])
+        run([sys.executable, ROOT / 'worker/cuda/kernels/embed.py', fatbin, self.made / 'image.c',
              f'sm_{self.arch}'])
 
     # ---- objects and programs --------------------------------------------------------------
@@ -122,11 +125,11 @@ class Build:
             self.make_version()
             self.make_script()
             base = sources('base')
-            library = base + sources('worker') + sources('worker/cuda', but=['no_image.c']) + [
+            library = base + sources('worker', '**/*.c', but=['no_image.c']) + [
                 ROOT / name for name in ('tls/none.c', 'tls/refusal.c', 'tests/gpu/file_store.c',
                                          'tests/gpu/plain/plain_auth.c')]
-            perf = sources('cmd', 'perf_coll*.c') + [
-                ROOT / 'cmd/options.c', ROOT / 'tests/gpu/perf_main.c',
+            perf = sources('cmd/perf/collectives') + [
+                ROOT / 'cmd/common/options.c', ROOT / 'tests/gpu/perf_main.c',
                 self.made / 'perf_gloo_script.c']
             device = [ROOT / 'tests/gpu/device.c', ROOT / 'tests/lib/elements.c']
             alone = [ROOT / 'tests/gpu' / name for name in
@@ -159,7 +162,7 @@ class Build:
                 self.failed[test.stem] = str(error)
         if with_driver:
             reduce = [path for path in library if path.name in ('reduce_cpu.c', 'dtype.c')]
-            self.link('libcuda.so.1', of(driver + base + reduce + [ROOT / 'worker/cuda/driver.c']),
+            self.link('libcuda.so.1', of(driver + base + reduce + [ROOT / 'worker/cuda/driver/driver.c']),
                       '-shared', '-Wl,-soname,libcuda.so.1', '-Wl,-z,nodelete',
                       f'-Wl,--version-script={ROOT / "tests/cuda/libcuda.map"}')
         shutil.copy(ROOT / 'tests/gpu/ddprun.py', self.bin / 'ddprun')

@@ -10,7 +10,7 @@
 extern "C" {
 #include "check_main.h"
 #include "elements.h"
-#include "launch.h"
+#include "kernel_launch.h"
 }
 
 #include <vector>

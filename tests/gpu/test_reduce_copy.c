@@ -8,7 +8,7 @@
  */
 #include "device.h"
 #include "elements.h"
-#include "launch.h"
+#include "kernel_launch.h"
 
 #include <check.h>
 #include <inttypes.h>

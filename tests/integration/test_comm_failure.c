@@ -5,9 +5,9 @@
  * Who must not be named may be kept from running for a while, by the machine: where a deadline
  * decides, it is long enough for that, and where none does, far longer than "soon".
  */
-#include "card.h"
 #include "check_main.h"
-#include "comm_impl.h"
+#include "communicator.h"
+#include "peer_card.h"
 #include "sockets.h"
 #include "world.h"
 

@@ -3,7 +3,7 @@
  * and what the others see when one of them leaves or aborts.
  */
 #include "check_main.h"
-#include "comm_impl.h"
+#include "communicator.h"
 #include "descriptors.h"
 #include "world.h"
 

@@ -12,7 +12,7 @@
  */
 #include "check_main.h"
 #include "descriptors.h"
-#include "launch.h"
+#include "kernel_launch.h"
 #include "rig.h"
 
 #include <poll.h>

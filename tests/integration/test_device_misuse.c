@@ -3,7 +3,7 @@
  * that says what is wrong with what, nothing is enqueued, and all ranks go on.
  */
 #include "check_main.h"
-#include "cuda/image.h"
+#include "image.h"
 #include "rig.h"
 
 #include <dlfcn.h>

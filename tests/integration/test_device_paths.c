@@ -4,7 +4,7 @@
  * each other, between processes and between threads, in pieces and in parts of all kinds.
  */
 #include "check_main.h"
-#include "cuda/device_impl.h"
+#include "device_impl.h"
 #include "rig.h"
 
 #include <pthread.h>

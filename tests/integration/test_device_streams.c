@@ -4,7 +4,7 @@
  * caller ever waiting.
  */
 #include "check_main.h"
-#include "cuda/device_impl.h"
+#include "device_impl.h"
 #include "rig.h"
 
 #include <pthread.h>

@@ -6,7 +6,7 @@
  * end of the test does.
  */
 #include "check_main.h"
-#include "comm_impl.h"
+#include "communicator.h"
 #include "world.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
  * connection is cut.
  */
 #include "check_main.h"
-#include "comm_impl.h"
+#include "communicator.h"
 #include "world.h"
 
 #include <fcntl.h>

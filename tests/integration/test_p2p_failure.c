@@ -3,7 +3,7 @@
  * a rank is killed, stopped, leaves, aborts or calls something else.
  */
 #include "check_main.h"
-#include "comm_impl.h"
+#include "communicator.h"
 #include "sockets.h"
 #include "world.h"
 

@@ -4,9 +4,9 @@
  */
 #include "client_greet.h"
 #include "client_store.h"
+#include "dialect_tcpstore.h"
 #include "store_fixture.h"
-#include "tcpstore.h"
-#include "token.h"
+#include "token_file.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -2,8 +2,8 @@
  * test_store_torch.c - clients of the TCPStore dialect on real sockets: beside native ones, many at
  * a time, across generations, and hostile.
  */
+#include "dialect_tcpstore.h"
 #include "store_fixture.h"
-#include "tcpstore.h"
 
 #include <stdio.h>
 #include <stdlib.h>

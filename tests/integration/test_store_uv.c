@@ -2,8 +2,8 @@
  * test_store_uv.c - the asynchronous client on the test's own loop, with a real server in a thread:
  * every operation, cancel, close, lost connections, sessions that are kept.
  */
-#include "client_uv_impl.h"
 #include "store_fixture.h"
+#include "uv_impl.h"
 
 #include <ddprun/store_uv.h>
 #include <dlfcn.h>

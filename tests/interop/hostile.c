@@ -10,10 +10,10 @@
  * server; then the keys are deleted. Without a token file only what PyTorch's own server
  * understands is sent.
  */
+#include "dialect_tcpstore.h"
 #include "error.h"
 #include "proto.h"
-#include "tcpstore.h"
-#include "token.h"
+#include "token_file.h"
 
 #include <errno.h>
 #include <netinet/in.h>

@@ -3,7 +3,7 @@
  */
 #include "round_nodes.h"
 
-#include "state.h"
+#include "sqlite_sink.h"
 
 #include <signal.h>
 #include <stdio.h>

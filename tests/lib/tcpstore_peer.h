@@ -6,7 +6,7 @@
 #define TESTS_TCPSTORE_PEER_H
 
 #include "dialect.h"
-#include "tcpstore.h"
+#include "dialect_tcpstore.h"
 
 enum { PEERS = 16 };
 

@@ -79,22 +79,39 @@ class LintTest(unittest.TestCase):
         self.expect('banned', *(f'base/bad.c:{line}' for line in (2, 3, 4, 7, 8)))
 
     def test_includes(self):
+        self.write('ARCHITECTURE.md', '```arrows', 'base        below all', 'worker/ring  schedules <- base',
+                   'worker/api   functions <- worker/ring', 'daemon       an agent <- base',
+                   'cmd          programs <- daemon worker/api', '```')
         self.write('base/buf.h')
+        self.write('base/buf_impl.h')
         self.write('daemon/agent.h')
-        self.write('worker/ring.h')
+        self.write('worker/ring/ring.h')
         self.write('base/bad.c', '#include "buf.h"', '#include <stdio.h>', '#include "ring.h"',
                    '#include <ddprun/status.h>', '#include <ddprun/store.h>', '#include <uv.h>')
-        self.write('worker/bad.c', '#include "buf.h"', '#include "ring.h"', '#include "agent.h"',
-                   '/* #include "agent.h" */', '  # include <jansson.h>')
-        self.write('daemon/bad.c', '#include <uv.h>', '#include <ddprun/comm.h>',
-                   '#include "ring.h"')
+        self.write('worker/ring/bad.c', '#include "buf.h"', '#include "ring.h"', '#include "agent.h"',
+                   '/* #include "agent.h" */', '  # include <jansson.h>', '#include "buf_impl.h"')
+        self.write('worker/api/good.c', '#include "ring.h"', '#include "buf.h"')
+        self.write('daemon/bad.c', '#include <uv.h>', '#include <ddprun/comm.h>', '#include "ring.h"')
         self.write('examples/bad.c', '#include <ddprun/comm.h>', '#include "buf.h"')
         self.write('cmd/good.c', '#include "agent.h"', '#include "ring.h"', '#include <uv.h>')
-        self.write('rendezvous/server.c', '#include <uv.h>')
-        self.write('rendezvous/kv.c', '#include <curl/curl.h>', '#include <uv.h>')
-        self.expect('includes', 'base/bad.c:3', 'base/bad.c:5', 'base/bad.c:6', 'worker/bad.c:3',
-                    'worker/bad.c:5', 'daemon/bad.c:2', 'daemon/bad.c:3', 'examples/bad.c:2',
-                    'rendezvous/kv.c:2')
+        self.write('rendezvous/server/server.c', '#include <uv.h>')
+        self.write('rendezvous/kv/kv.c', '#include <curl/curl.h>', '#include <uv.h>')
+        self.expect('includes', 'base/bad.c:3', 'base/bad.c:5', 'base/bad.c:6', 'worker/ring/bad.c:3',
+                    'worker/ring/bad.c:5', 'worker/ring/bad.c:6', 'daemon/bad.c:2', 'daemon/bad.c:3',
+                    'examples/bad.c:2', 'rendezvous/kv/kv.c:1', 'rendezvous/kv/kv.c:2')
+
+    def test_arrows_point_one_way(self):
+        self.write('ARCHITECTURE.md', '```arrows', 'base    below all <- worker', 'worker  above <- base', '```')
+        self.expect('includes', 'ARCHITECTURE.md:2')
+
+    def test_folders(self):
+        self.write('ARCHITECTURE.md', '```arrows', 'base    below all', 'worker  above <- base',
+                   'worker/api  functions <- worker', '```')
+        for number in range(26):
+            self.write(f'base/b{number}.c')
+        self.write('worker/ring.h')
+        self.write('worker/api/ring.h')
+        self.expect('folders', 'base/b0.c:1', 'worker/api/ring.h:1')
 
     def test_opening(self):
         self.write('base/good.c', '/*', ' * good.c - what it is.', ' */')

@@ -13,7 +13,7 @@
  *
  * Each call adds its function's name to the file "calls", if that is there.
  */
-#include "nvmllib.h"
+#include "nvml_library.h"
 
 #include <errno.h>
 #include <fcntl.h>

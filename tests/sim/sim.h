@@ -1,7 +1,7 @@
 /*
- * sim.h - a job on fake time: members (daemon/member.h) whose workers are numbers, the round
- * machine (rendezvous/rounds.h) behind sessions with leases, and between them a network that delays
- * and is cut. One seed is one schedule; the same seed is the same schedule again.
+ * sim.h - a job on fake time: members (daemon/agent/member.h) whose workers are numbers, the round
+ * machine (rendezvous/rounds/rounds.h) behind sessions with leases, and between them a network that
+ * delays and is cut. One seed is one schedule; the same seed is the same schedule again.
  *
  * What is modelled of the store: a session lives for its lease from the last that came of it, or
  * until its agent's connection closes; of two connections of one member the newer counts, and what

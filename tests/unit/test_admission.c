@@ -2,8 +2,8 @@
  * test_admission.c - addresses, and the count of those for whom agents vouch.
  */
 #include "address.h"
-#include "admission.h"
 #include "check_main.h"
+#include "vouching.h"
 
 #include <arpa/inet.h>
 #include <string.h>

@@ -7,11 +7,11 @@
 #include "check_main.h"
 #include "failmem.h"
 #include "guard.h"
-#include "local_job.h"
 #include "looptest.h"
 #include "membership.h"
 #include "outcome.h"
 #include "reap.h"
+#include "single_node.h"
 #include "tree.h"
 
 #include <errno.h>

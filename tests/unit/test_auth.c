@@ -1,8 +1,8 @@
 /*
  * test_auth.c - keys against published vectors; proofs and seals that every change breaks.
  */
-#include "auth.h"
 #include "check_main.h"
+#include "proof.h"
 
 #include <stdio.h>
 #include <stdlib.h>

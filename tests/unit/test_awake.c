@@ -1,7 +1,7 @@
 /*
  * test_awake.c - who asks again and again keeps the loop awake, who asks now and then does not.
  */
-#include "awake.h"
+#include "busy_poll.h"
 #include "check_main.h"
 
 enum { WINDOW = 100 };

@@ -3,7 +3,7 @@
  * middle of a line.
  */
 #include "check_main.h"
-#include "cursor.h"
+#include "console_cursor.h"
 
 #include <stdio.h>
 #include <string.h>

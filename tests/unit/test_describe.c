@@ -3,8 +3,8 @@
  * writes is passed over.
  */
 #include "check_main.h"
-#include "describe.h"
 #include "failmem.h"
+#include "worker_status.h"
 
 #include <string.h>
 

@@ -2,12 +2,12 @@
  * test_edge.c - both transports of an edge between two ends in one process, that through TCP also
  * by TLS, the control messages beside them, and what a hostile or dead peer can do.
  */
-#include "call.h"
-#include "card.h"
+#include "call_header.h"
 #include "check_main.h"
 #include "data_tls.h"
+#include "edge.h"
+#include "peer_card.h"
 #include "sockets.h"
-#include "transport.h"
 
 #include <fcntl.h>
 #include <string.h>

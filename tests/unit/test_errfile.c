@@ -3,7 +3,7 @@
  * in its place.
  */
 #include "check_main.h"
-#include "errfile.h"
+#include "error_file.h"
 #include "failmem.h"
 
 #include <jansson.h>

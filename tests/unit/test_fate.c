@@ -3,7 +3,7 @@
  * better.
  */
 #include "check_main.h"
-#include "fate.h"
+#include "peer_fate.h"
 #include "sockets.h"
 
 #include <netinet/in.h>

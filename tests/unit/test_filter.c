@@ -2,7 +2,7 @@
  * test_filter.c - which lines are written a second time, and what becomes of a full disk.
  */
 #include "check_main.h"
-#include "filter.h"
+#include "line_filter.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
  * goes between them, unit by unit, and each rank has what it passes on when it says so.
  */
 #include "check_main.h"
-#include "flow.h"
+#include "units.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,8 +3,8 @@
  * inputs in order, at odd addresses, and over tile borders.
  */
 #include "check_main.h"
-#include "fold.h"
 #include "reduce.h"
+#include "reduce_any.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

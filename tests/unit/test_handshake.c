@@ -1,13 +1,14 @@
 /*
  * test_handshake.c - both sides of the native handshake against each other, without a network:
- * client_greet.c and native.c. Whatever somebody between them changes is seen by one of them.
+ * client_greet.c and dialect_native.c. Whatever somebody between them changes is seen by one of
+ * them.
  */
 #include "check_main.h"
 #include "client_frame.h"
 #include "client_greet.h"
 #include "dialect.h"
 #include "error.h"
-#include "roles.h"
+#include "permissions.h"
 
 #include <ddprun/store.h>
 #include <stdio.h>

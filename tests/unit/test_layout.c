@@ -4,7 +4,7 @@
  * passed on was not overwritten.
  */
 #include "check_main.h"
-#include "layout.h"
+#include "chunk_layout.h"
 
 enum { MAX_RANKS = 16, SIZE = 4 };
 

@@ -3,7 +3,7 @@
  * has gone in order, and when its process was killed; and pages that are none.
  */
 #include "check_main.h"
-#include "life.h"
+#include "life_lock.h"
 #include "life_slot.h"
 
 #include <linux/futex.h>

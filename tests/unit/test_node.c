@@ -2,7 +2,7 @@
  * test_node.c - what this machine answers: workers, ports, names.
  */
 #include "check_main.h"
-#include "node.h"
+#include "host.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
  * decided when this file is compiled; without that header there is nothing to see.
  */
 #include "check_main.h"
-#include "nvmllib.h"
+#include "nvml_library.h"
 
 #if __has_include(<nvml.h>)
 

@@ -2,7 +2,7 @@
  * test_oom.c - the kernel's counter in each of the files that have one.
  */
 #include "check_main.h"
-#include "oom.h"
+#include "oom_kills.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "check_main.h"
 #include "failmem.h"
 #include "mem.h"
-#include "placement.h"
+#include "worker_env.h"
 
 #include <string.h>
 

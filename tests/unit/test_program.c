@@ -2,7 +2,7 @@
  * test_program.c - what a worker executes, and the sentences about what it cannot.
  */
 #include "check_main.h"
-#include "program.h"
+#include "worker_program.h"
 
 #include <fcntl.h>
 #include <stdio.h>

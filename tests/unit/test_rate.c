@@ -2,7 +2,7 @@
  * test_rate.c - buckets of tokens, on a clock that the test moves.
  */
 #include "check_main.h"
-#include "rate.h"
+#include "failure_rate.h"
 
 enum { PER_SECOND = 20, BURST = 200, START_MS = 1000000 };
 

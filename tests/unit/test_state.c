@@ -4,7 +4,7 @@
  */
 #include "check_main.h"
 #include "kv_fixture.h"
-#include "state.h"
+#include "sqlite_sink.h"
 
 #include <ddprun/store.h>
 #include <fcntl.h>

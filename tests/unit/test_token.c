@@ -3,7 +3,7 @@
  * by many processes at once.
  */
 #include "check_main.h"
-#include "token.h"
+#include "token_file.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
  * test_uvx.c - libuv's error codes: those that are an errno, those that are not, and the sentence.
  */
 #include "check_main.h"
-#include "uvx.h"
+#include "uv_error.h"
 
 #include <errno.h>
 #include <uv.h>

@@ -3,7 +3,7 @@
  * changed, and what there is instead of one.
  */
 #include "check_main.h"
-#include "token.h"
+#include "token_file.h"
 #include "worker_keys.h"
 
 #include <errno.h>

@@ -3,9 +3,9 @@
  * libsodium: the same shape, made of a checksum. It keeps mistakes apart and no attacker out. All
  * ranks of a run there are one user's, and there is nobody else.
  */
-#include "auth.h"
 #include "error.h"
-#include "token.h"
+#include "proof.h"
+#include "token_file.h"
 
 #include <stdlib.h>
 #include <string.h>

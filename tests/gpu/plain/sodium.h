@@ -1,6 +1,6 @@
 /*
  * sodium.h - in place of libsodium's header where that library cannot be had (gpu_build.py): what
- * rendezvous/auth.h says of it, and the one function that the worker calls itself.
+ * rendezvous/auth/proof.h says of it, and the one function that the worker calls itself.
  */
 #ifndef TESTS_GPU_PLAIN_SODIUM_H
 #define TESTS_GPU_PLAIN_SODIUM_H

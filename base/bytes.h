@@ -1,0 +1,34 @@
+/*
+ * bytes.h - a pointer and a length: bytes that something else owns. They may hold zeros.
+ */
+#ifndef DDPI_BYTES_H
+#define DDPI_BYTES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+struct ddpi_bytes {
+    const void *data;
+    size_t len;
+};
+
+static inline struct ddpi_bytes ddpi_bytes_of(const void *data, size_t len)
+{
+    return (struct ddpi_bytes){.data = data, .len = len};
+}
+
+static inline bool ddpi_bytes_equal(struct ddpi_bytes a, struct ddpi_bytes b)
+{
+    return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
+}
+
+/* Below, at or above 0, as @a sorts before, with or behind @b. */
+static inline int ddpi_bytes_compare(struct ddpi_bytes a, struct ddpi_bytes b)
+{
+    size_t common = a.len < b.len ? a.len : b.len;
+    int order = common > 0 ? memcmp(a.data, b.data, common) : 0;
+    return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
+}
+
+#endif

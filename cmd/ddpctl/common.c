@@ -1,0 +1,167 @@
+/*
+ * common.c - exit codes, bytes on a terminal and as JSON, whose token is meant, and the
+ * values of particular options. Owns nothing.
+ */
+#include "ddpctl.h"
+#include "error.h"
+#include "mem.h"
+#include "parse.h"
+#include "token_file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+ddp_status ddpctl_option_role(const struct option *option, const char *text, void *field,
+                              struct ddp_error *err)
+{
+    static const struct {
+        const char *name;
+        enum ddp_store_role role;
+    } roles[] = {
+        {"agent", DDP_STORE_AGENT}, {"worker", DDP_STORE_WORKER}, {"observer", DDP_STORE_OBSERVER}};
+    (void)option;
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+        if (strcmp(roles[i].name, text) == 0) {
+            *(struct ddpctl_role *)field = (struct ddpctl_role){roles[i].role, true};
+            return DDP_OK;
+        }
+    return ddpi_error_set(err, DDP_E_INVALID, "'%s' is not agent, worker or observer", text);
+}
+
+ddp_status ddpctl_option_number(const struct option *option, const char *text, void *field,
+                                struct ddp_error *err)
+{
+    int64_t value;
+    ddp_status status = ddpi_parse_int(text, option->min, option->max, &value, err);
+    if (status == DDP_OK)
+        *(uint64_t *)field = (uint64_t)value;
+    return status;
+}
+
+enum ddpctl_exit ddpctl_exit_of(ddp_status status)
+{
+    switch (status) {
+    case DDP_OK:
+        return DDPCTL_DONE;
+    case DDP_E_INVALID:
+        return DDPCTL_USAGE;
+    case DDP_E_UNREACHABLE:
+    case DDP_E_CLOSED:
+    case DDP_E_PROTOCOL:
+        return DDPCTL_UNREACHABLE;
+    case DDP_E_TIMEOUT:
+        return DDPCTL_TIMEOUT;
+    case DDP_E_DENIED:
+        return DDPCTL_DENIED;
+    default:
+        return DDPCTL_FAILED;
+    }
+}
+
+/* A user without a home has none. */
+void ddpctl_choose_token(struct ddp_store_options *options, char **ret_home_token)
+{
+    if (options->auth != DDP_STORE_AUTH_DEFAULT || options->token_file != NULL ||
+        options->token_fd != 0 ||
+        ddpi_token_default_path(getenv("XDG_CONFIG_HOME"), getenv("HOME"), ret_home_token, NULL) !=
+            DDP_OK)
+        return;
+    options->auth = DDP_STORE_AUTH_BEYOND_LOOPBACK;
+    options->token_file = *ret_home_token;
+}
+
+/* ---- output ---------------------------------------------------------------------------------- */
+
+/* How long the character is that @at begins with; 0: it is none, or one that controls terminals. */
+static size_t character(const unsigned char *at, size_t len)
+{
+    static const struct {
+        unsigned char first, last, next_min, next_max;
+        size_t len;
+    } forms[] = {{0x20, 0x7e, 0, 0, 1},       {0xc2, 0xc2, 0xa0, 0xbf, 2},
+                 {0xc3, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3},
+                 {0xe1, 0xec, 0x80, 0xbf, 3}, {0xed, 0xed, 0x80, 0x9f, 3},
+                 {0xee, 0xef, 0x80, 0xbf, 3}, {0xf0, 0xf0, 0x90, 0xbf, 4},
+                 {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4}};
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        if (*at < forms[i].first || *at > forms[i].last)
+            continue;
+        if (forms[i].len > len)
+            return 0;
+        if (forms[i].len > 1 && (at[1] < forms[i].next_min || at[1] > forms[i].next_max))
+            return 0;
+        for (size_t k = 2; k < forms[i].len; k++)
+            if ((at[k] & 0xc0) != 0x80)
+                return 0;
+        return forms[i].len;
+    }
+    return 0;
+}
+
+size_t ddpctl_show(const void *bytes, size_t len, char shown[DDPCTL_SHOWN_MAX])
+{
+    const unsigned char *at = bytes;
+    size_t taken = character(at, len);
+    if (taken == 0)
+        snprintf(shown, DDPCTL_SHOWN_MAX, "\\x%02x", *at);
+    else if (*at == '\\')
+        snprintf(shown, DDPCTL_SHOWN_MAX, "\\\\");
+    else
+        snprintf(shown, DDPCTL_SHOWN_MAX, "%.*s", (int)taken, (const char *)at);
+    return taken != 0 ? taken : 1;
+}
+
+void ddpctl_print_bytes(FILE *out, const void *bytes, size_t len)
+{
+    char shown[DDPCTL_SHOWN_MAX];
+    for (const char *at = bytes; len > 0;) {
+        size_t taken = ddpctl_show(at, len, shown);
+        fputs(shown, out);
+        at += taken;
+        len -= taken;
+    }
+}
+
+ddp_status ddpctl_print_json(json_t *object, struct ddp_error *err)
+{
+    if (object == NULL)
+        return ddpi_error_nomem(err, sizeof *object);
+    int failed = json_dumpf(object, stdout, JSON_COMPACT | JSON_ENSURE_ASCII);
+    json_decref(object);
+    if (failed != 0)
+        return ddpi_error_set(err, DDP_E_SYSTEM, "cannot write the answer as JSON");
+    putchar('\n');
+    return DDP_OK;
+}
+
+/* RFC 4648, four characters for each three bytes begun. */
+static char *base64(const unsigned char *bytes, size_t len)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    char *text = ddpi_calloc(len / 3 + 1, 4 + 1);
+    if (text == NULL)
+        return NULL;
+    char *at = text;
+    for (size_t i = 0; i < len; i += 3) {
+        size_t left = len - i;
+        unsigned group = (unsigned)bytes[i] << 16;
+        group |= left > 1 ? (unsigned)bytes[i + 1] << 8 : 0;
+        group |= left > 2 ? bytes[i + 2] : 0;
+        *at++ = digits[group >> 18];
+        *at++ = digits[group >> 12 & 63];
+        *at++ = left > 1 ? digits[group >> 6 & 63] : '=';
+        *at++ = left > 2 ? digits[group & 63] : '=';
+    }
+    return text;
+}
+
+json_t *ddpctl_json_bytes(const void *bytes, size_t len)
+{
+    json_t *string = json_stringn(len > 0 ? bytes : "", len);
+    if (string != NULL)
+        return string;
+    char *text = base64(bytes, len);
+    json_t *object = text != NULL ? json_pack("{s:s}", "base64", text) : NULL;
+    ddpi_free(text);
+    return object;
+}

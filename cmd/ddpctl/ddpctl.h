@@ -1,0 +1,74 @@
+/*
+ * ddpctl.h - what the verbs of ddpctl have in common. Each is a file of its own with its own option
+ * table; main.c picks one.
+ */
+#ifndef CMD_DDPCTL_H
+#define CMD_DDPCTL_H
+
+#include "options.h"
+
+#include <ddprun/store.h>
+#include <jansson.h>
+
+/* Scripts depend on them. */
+enum ddpctl_exit {
+    DDPCTL_DONE = 0,
+    DDPCTL_FAILED = 1, /* no such key, another version, a limit, a value of another type */
+    DDPCTL_USAGE = 2,
+    DDPCTL_UNREACHABLE = 69,
+    DDPCTL_TIMEOUT = 75,
+    DDPCTL_DENIED = 77,
+};
+
+/* A verb: the words from its own name on; returns the exit code, having said why. */
+typedef int (*ddpctl_verb)(int argc, char **argv);
+
+int ddpctl_store(int argc, char **argv);
+extern const struct option_table ddpctl_store_table;
+/* status, stop, drain, scale. */
+int ddpctl_job(int argc, char **argv);
+extern const struct option_table ddpctl_job_table;
+int ddpctl_token(int argc, char **argv);
+extern const struct option_table ddpctl_token_table;
+
+/* How a verb proves to a store who it is. */
+#define DDPCTL_TOKEN_FILE_DEFAULT "~/.config/ddprun/token; on this machine only if it is there"
+#define DDPCTL_TOKEN_FILE_HELP                                                                 \
+    "prove by the token in FILE, or by a key made by 'ddpctl token derive', who this is, and " \
+    "have "                                                                                    \
+    "the store do the same"
+#define DDPCTL_TOKEN_FD_HELP "the same from the open descriptor N, before --token-file"
+#define DDPCTL_NO_AUTH_HELP  "prove nothing, and take whatever answers for the store"
+#define DDPCTL_TLS_HELP \
+    "say nothing in clear to a store on another machine (TLS 1.3, by the token or key)"
+
+/* Fields that option.h does not know. */
+struct ddpctl_role {
+    enum ddp_store_role role;
+    bool given;
+};
+ddp_status ddpctl_option_role(const struct option *, const char *, void *, struct ddp_error *);
+/* uint64_t, from min to max. */
+ddp_status ddpctl_option_number(const struct option *, const char *, void *, struct ddp_error *);
+
+enum ddpctl_exit ddpctl_exit_of(ddp_status status);
+
+/* How the first of @len > 0 bytes, with those that belong to it, is shown on a terminal: written to
+ * @shown; control characters, and what is not UTF-8, as \xNN, \ as \\. Returns how many bytes. */
+enum { DDPCTL_SHOWN_MAX = 8 };
+size_t ddpctl_show(const void *bytes, size_t len, char shown[DDPCTL_SHOWN_MAX]);
+
+/* A word within a line, whatever it consists of. */
+void ddpctl_print_bytes(FILE *out, const void *bytes, size_t len);
+
+/* A line of its own. Takes over @object, which may be NULL: then memory has run out. */
+ddp_status ddpctl_print_json(json_t *object, struct ddp_error *err);
+
+/* With the token that is named; else with that of this user, but only where it may be asked for: it
+ * is put into @options. The caller frees *@ret_home_token after their use. */
+void ddpctl_choose_token(struct ddp_store_options *options, char **ret_home_token);
+
+/* Bytes as JSON: a string if they are UTF-8, else {"base64": "..."}. NULL when out of memory. */
+json_t *ddpctl_json_bytes(const void *bytes, size_t len);
+
+#endif

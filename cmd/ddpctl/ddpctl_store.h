@@ -1,0 +1,67 @@
+/*
+ * ddpctl_store.h - what the actions of "ddpctl store" have in common: options, the call, output.
+ * Those that ask once are in store_actions.c; those that go on until something ends them are files
+ * of their own.
+ */
+#ifndef CMD_DDPCTL_STORE_H
+#define CMD_DDPCTL_STORE_H
+
+#include "ddpctl.h"
+
+struct ddpctl_watch_options {
+    uint64_t from;  /* 0: from now on */
+    uint64_t count; /* 0: without end */
+    bool key;       /* exactly one, not all that begin so */
+    bool initial;
+};
+
+struct ddpctl_bench_options {
+    const char *op;       /* NULL: mix */
+    uint32_t clients;     /* 0: 1 */
+    uint64_t duration_ms; /* 0: 2 s */
+    uint64_t value_size;  /* UINT64_MAX: not given */
+    bool shared;
+};
+
+struct ddpctl_store_options {
+    const char *endpoint;
+    const char *prefix;
+    uint64_t timeout_ms; /* UINT64_MAX: not given */
+    const char *token_file;
+    uint32_t token_fd; /* 0: not given */
+    bool no_auth;
+    bool tls;
+    struct ddpctl_role role;
+    const char *job;
+    uint64_t epoch;
+    int64_t if_version; /* -1: not given */
+    struct ddpctl_watch_options watch;
+    struct ddpctl_bench_options bench;
+    bool json;
+    bool help;
+};
+
+struct ddpctl_call {
+    const struct ddpctl_store_options *options;
+    const struct ddp_store_options *connect; /* how */
+    ddp_store *store;                        /* connected; NULL for actions that do that */
+    uint32_t timeout_ms;                     /* of one request */
+    char **words;                            /* after the action */
+    size_t nwords;
+};
+
+ddp_status ddpctl_run_get(struct ddpctl_call *call, struct ddp_error *err);
+ddp_status ddpctl_run_set(struct ddpctl_call *call, struct ddp_error *err);
+ddp_status ddpctl_run_add(struct ddpctl_call *call, struct ddp_error *err);
+ddp_status ddpctl_run_wait(struct ddpctl_call *call, struct ddp_error *err);
+ddp_status ddpctl_run_list(struct ddpctl_call *call, struct ddp_error *err);
+ddp_status ddpctl_run_delete(struct ddpctl_call *call, struct ddp_error *err);
+ddp_status ddpctl_run_stats(struct ddpctl_call *call, struct ddp_error *err);
+ddp_status ddpctl_run_fence(struct ddpctl_call *call, struct ddp_error *err);
+
+/* They connect by themselves. */
+ddp_status ddpctl_run_watch(struct ddpctl_call *call, struct ddp_error *err);
+ddp_status ddpctl_run_bench(struct ddpctl_call *call, struct ddp_error *err);
+ddp_status ddpctl_run_port(struct ddpctl_call *call, struct ddp_error *err);
+
+#endif

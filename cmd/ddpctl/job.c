@@ -1,0 +1,292 @@
+/*
+ * job.c - the verbs that look at jobs of several nodes, and change them: their options,
+ * their words, and how to connect; and the one that only looks. Owns the handle and the view.
+ */
+#include "ddpctl_job.h"
+
+#include "clock.h"
+#include "error.h"
+#include "job_show.h"
+#include "mem.h"
+
+#include <errno.h>
+#include <string.h>
+
+extern char **environ;
+
+enum {
+    LOOK_MS = 5000,
+    WAIT_MS = 60000,
+    CONNECT_MIN_MS = 1000,
+    WORDS_MAX = 2,
+};
+
+#define FIELD(member) offsetof(struct ddpctl_job_options, member)
+#define OPTIONS       "Options"
+#define CHANGES       "Stop, drain and scale"
+#define IDENTITY      "Authentication"
+
+static ddp_status parse_wait(const struct option *option, const char *text, void *field,
+                             struct ddp_error *err)
+{
+    (void)option;
+    (void)text;
+    (void)err;
+    *(bool *)field = false;
+    return DDP_OK;
+}
+
+static const struct option table[] = {
+    {"endpoint", 0, "HOST:PORT", "DDPRUN_STORE", NULL, OPTIONS,
+     "the store that has the jobs: --rdzv-endpoint of their nodes", option_text, FIELD(endpoint), 0,
+     0},
+    {"timeout", 0, "DURATION", NULL, "5s, with --wait 1m", OPTIONS,
+     "how long all of it may take: seconds, or with a unit: 500ms, 2m", option_duration,
+     FIELD(timeout_ms), 0, INT64_C(24) * 24 * 3600 * 1000},
+    {"json", 0, NULL, NULL, NULL, OPTIONS,
+     "one JSON object on a line; what is not UTF-8 stands as {\"base64\": \"...\"}", option_switch,
+     FIELD(json), 0, 0},
+    {"help", 'h', NULL, NULL, NULL, OPTIONS, "this list", option_show, FIELD(help), 0, 0},
+    {"wait", 0, NULL, NULL, NULL, CHANGES,
+     "wait until it has taken effect, which is the default; the last of this and --no-wait counts",
+     parse_wait, FIELD(no_wait), 0, 0},
+    {"no-wait", 0, NULL, NULL, NULL, CHANGES, "only say what is wanted", option_switch,
+     FIELD(no_wait), 0, 0},
+    {"undo", 0, NULL, NULL, NULL, CHANGES, "drain: nodes of this name may have a seat again",
+     option_switch, FIELD(undo), 0, 0},
+    {"force", 0, NULL, NULL, NULL, CHANGES,
+     "drain: even if too few nodes are left, which ends the job", option_switch, FIELD(force), 0,
+     0},
+    {"token-file", 0, "FILE", "DDPRUN_TOKEN_FILE", DDPCTL_TOKEN_FILE_DEFAULT, IDENTITY,
+     DDPCTL_TOKEN_FILE_HELP "; an observer's is enough for status", option_text, FIELD(token_file),
+     0, 0},
+    {"token-fd", 0, "N", "DDPRUN_TOKEN_FD", NULL, IDENTITY, DDPCTL_TOKEN_FD_HELP, option_u32,
+     FIELD(token_fd), 3, INT32_MAX},
+    {"no-auth", 0, NULL, NULL, NULL, IDENTITY, DDPCTL_NO_AUTH_HELP, option_switch, FIELD(no_auth),
+     0, 0},
+    {"tls", 0, NULL, "DDPRUN_TLS", NULL, IDENTITY, DDPCTL_TLS_HELP, option_switch, FIELD(tls), 0,
+     0},
+};
+
+const struct option_table ddpctl_job_table = {
+    .program = "ddpctl status", .options = table, .count = sizeof table / sizeof *table};
+
+static const struct verb {
+    const char *name;
+    ddp_status (*run)(struct ddpctl_job_call *call, struct ddp_error *err);
+    const char *words; /* as written in the help */
+    size_t min, max;   /* one more than min, and the first is the job */
+    bool changes;
+    const char *help;
+} verbs[] = {
+    {"status", ddpctl_job_status, "[JOB]", 0, 1, false,
+     "Shows the job, or all of the store: how it stands, its nodes and their workers."},
+    {"stop", ddpctl_job_stop, "[JOB]", 0, 1, true,
+     "Ends the job's workers in good order, and the job."},
+    {"drain", ddpctl_job_drain, "[JOB] NODE", 1, 2, true,
+     "Ends the workers of the nodes called NODE, and goes on without them."},
+    {"scale", ddpctl_job_scale, "[JOB] MIN:MAX", 1, 2, true,
+     "Goes on with so many nodes, from now on."},
+};
+
+enum { VERBS = sizeof verbs / sizeof *verbs };
+
+/* ---- looking ----------------------------------------------------------------------------------
+ */
+
+static ddp_status show_text(const struct ddpctl_job_call *call, bool first, struct ddp_error *err)
+{
+    if (!first)
+        putchar('\n');
+    return job_show_text(&call->view, stdout) ? DDP_OK : ddpi_error_nomem(err, sizeof call->view);
+}
+
+/* Into @jobs, if that is there. */
+static ddp_status show(const struct ddpctl_job_call *call, json_t *jobs, bool first,
+                       struct ddp_error *err)
+{
+    if (jobs == NULL)
+        return show_text(call, first, err);
+    return json_array_append_new(jobs, job_show_json(&call->view)) == 0
+               ? DDP_OK
+               : ddpi_error_nomem(err, sizeof call->view);
+}
+
+static ddp_status show_all(struct ddpctl_job_call *call, json_t *jobs, struct ddp_error *err)
+{
+    char **names;
+    size_t count;
+    bool first = true;
+    ddp_status status = ddpctl_job_list(call, &names, &count, err);
+    if (status != DDP_OK)
+        return status;
+    for (size_t i = 0; i < count; i++) {
+        if (status == DDP_OK)
+            status = ddpctl_job_read(call, names[i], err);
+        if (status == DDP_OK && job_view_there(&call->view)) { /* else it has just gone */
+            status = show(call, jobs, first, err);
+            first = false;
+        }
+        ddpi_free(names[i]);
+    }
+    ddpi_free(names);
+    if (status == DDP_OK && first && jobs == NULL)
+        puts("no jobs");
+    return status;
+}
+
+static ddp_status show_meant(struct ddpctl_job_call *call, json_t *jobs, struct ddp_error *err)
+{
+    if (call->job == NULL)
+        return show_all(call, jobs, err);
+    ddp_status status = ddpctl_job_find(call, err);
+    return status == DDP_OK ? show(call, jobs, true, err) : status;
+}
+
+ddp_status ddpctl_job_status(struct ddpctl_job_call *call, struct ddp_error *err)
+{
+    if (!call->options->json)
+        return show_meant(call, NULL, err);
+    json_t *jobs = json_array();
+    ddp_status status = jobs != NULL ? show_meant(call, jobs, err) : ddpi_error_nomem(err, 1);
+    if (status == DDP_OK)
+        status =
+            ddpctl_print_json(json_pack("{s:i,s:O}", "schema", JOB_SHOW_SCHEMA, "jobs", jobs), err);
+    json_decref(jobs);
+    return status;
+}
+
+/* ---- the command line -------------------------------------------------------------------------
+ */
+
+static ddp_status bad_words(const struct verb *verb, struct ddp_error *err)
+{
+    return ddpi_error_set(err, DDP_E_INVALID, "it is 'ddpctl %s %s'; 'ddpctl %s --help' says more",
+                          verb->name, verb->words, verb->name);
+}
+
+/* Options stand before, between and behind the words. */
+static ddp_status parse(const struct verb *verb, int argc, char **argv,
+                        struct ddpctl_job_options *options, const char *words[WORDS_MAX],
+                        size_t *ret_count, struct ddp_error *err)
+{
+    char name[32], *const no_envp[] = {NULL};
+    struct option_table named = ddpctl_job_table;
+    size_t count = 0;
+    int at = 0;
+    snprintf(name, sizeof name, "ddpctl %s", verb->name);
+    named.program = name;
+    for (bool literal = false;; count++) { /* behind "--" there are no options */
+        int skip = 1;
+        if (!literal) {
+            ddp_status status = options_parse(&named, argc - at, argv + at,
+                                              count == 0 ? environ : no_envp, options, &skip, err);
+            if (status != DDP_OK || options->help)
+                return status;
+            literal = skip > 1 && strcmp(argv[at + skip - 1], "--") == 0;
+        }
+        at += skip;
+        if (at >= argc)
+            break;
+        if (count == verb->max)
+            return bad_words(verb, err);
+        words[count] = argv[at];
+    }
+    *ret_count = count;
+    return DDP_OK;
+}
+
+static ddp_status check(const struct verb *verb, const struct ddpctl_job_options *options,
+                        size_t nwords, struct ddp_error *err)
+{
+    if (nwords < verb->min)
+        return bad_words(verb, err);
+    if (options->no_wait && !verb->changes)
+        return ddpi_error_set(err, DDP_E_INVALID, "--no-wait goes with stop, drain and scale only");
+    if ((options->undo || options->force) && verb->run != ddpctl_job_drain)
+        return ddpi_error_set(err, DDP_E_INVALID, "--undo and --force go with drain only");
+    if (options->endpoint == NULL || *options->endpoint == '\0')
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "no store is named; give --endpoint=HOST:PORT, or set DDPRUN_STORE");
+    return DDP_OK;
+}
+
+/* ---- the verbs --------------------------------------------------------------------------------
+ */
+
+static ddp_status perform(const struct verb *verb, struct ddpctl_job_call *call,
+                          struct ddp_error *err)
+{
+    const struct ddpctl_job_options *given = call->options;
+    bool waits = verb->changes && !given->no_wait;
+    uint64_t timeout_ms =
+        given->timeout_ms != UINT64_MAX ? given->timeout_ms : (waits ? WAIT_MS : LOOK_MS);
+    char *home_token = NULL;
+    struct ddp_store_options options = {
+        .size = sizeof options,
+        .endpoint = given->endpoint,
+        .connect_timeout_ms = LOOK_MS,
+        .auth = given->no_auth ? DDP_STORE_AUTH_NONE : DDP_STORE_AUTH_DEFAULT,
+        .token_file = given->token_file,
+        .token_fd = (int)given->token_fd,
+        /* A person wants to know at once. */
+        .flags = (waits ? 0 : DDP_STORE_NO_RECONNECT) | (given->tls ? DDP_STORE_TLS : 0),
+    };
+    if (timeout_ms < LOOK_MS)
+        options.connect_timeout_ms =
+            timeout_ms > CONNECT_MIN_MS ? (uint32_t)timeout_ms : CONNECT_MIN_MS;
+    ddpctl_choose_token(&options, &home_token);
+    ddp_status status = ddp_store_connect(&options, &call->store, err);
+    if (status == DDP_OK) {
+        call->deadline_ms = ddpi_deadline(ddpi_now_ms(&ddpi_clock_monotonic), timeout_ms);
+        status = verb->run(call, err);
+        ddp_store_close(call->store);
+    }
+    job_view_finish(&call->view);
+    ddpi_free(home_token);
+    return status;
+}
+
+static int say_and_exit(ddp_status status, const struct ddp_error *err)
+{
+    if (status != DDP_OK) {
+        fputs("ddpctl: ", stderr);
+        ddpctl_print_bytes(stderr, err->msg,
+                           strlen(err->msg)); /* with words of the store's in it */
+        putc('\n', stderr);
+    }
+    return (int)ddpctl_exit_of(status);
+}
+
+static void print_help(const struct verb *verb)
+{
+    printf("usage: ddpctl %s [OPTIONS] %s\n\n%s\n", verb->name, verb->words, verb->help);
+    if (verb->changes)
+        puts("JOB may be left out where the store has one.");
+    options_print_help(&ddpctl_job_table, stdout);
+}
+
+int ddpctl_job(int argc, char **argv)
+{
+    struct ddp_error err;
+    struct ddpctl_job_options options = {.timeout_ms = UINT64_MAX};
+    const char *words[WORDS_MAX] = {NULL};
+    size_t nwords = 0;
+    const struct verb *verb = verbs;
+    while (verb < verbs + VERBS - 1 && strcmp(verb->name, argv[0]) != 0)
+        verb++;
+    ddp_status status = parse(verb, argc, argv, &options, words, &nwords, &err);
+    if (status == DDP_OK && options.help) {
+        print_help(verb);
+    } else if (status == DDP_OK) {
+        bool named = nwords > verb->min;
+        struct ddpctl_job_call call = {
+            .options = &options, .job = named ? words[0] : NULL, .word = words[named]};
+        status = check(verb, &options, nwords, &err);
+        if (status == DDP_OK)
+            status = perform(verb, &call, &err);
+    }
+    if (status == DDP_OK && fflush(stdout) != 0)
+        status = ddpi_error_sys(&err, errno, "cannot write to standard output");
+    return say_and_exit(status, &err);
+}

@@ -1,0 +1,232 @@
+/*
+ * job_change.c - the verbs stop, drain and scale: each sets a key that says what is wanted
+ * of a job (round_keys.h), only while that job is there, and waits until the job is so.
+ */
+#include "ddpctl_job.h"
+#include "error.h"
+#include "job_show.h"
+#include "round_names.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum {
+    KEY_SIZE = sizeof DDPI_ROUND_PREFIX "/want/drain/" + DDPI_JOB_MAX + DDP_ROUND_NAME_SIZE,
+    STATE_SIZE = 320
+};
+
+/* What is wanted of the job, and when that is so. */
+struct change {
+    const char *what;  /* "stop", ... */
+    const char *value; /* NULL: it is wanted no more */
+    const char *word;  /* of the verb */
+    /* NULL: there is nothing to wait for. */
+    bool (*done)(const struct job_view *view, const char *word);
+    bool ends;           /* so is a job that is over */
+    const char *node[2]; /* what then is to be said of the node @word, if it has not been waited
+                          * for, and if it has; or NULL */
+};
+
+/* ---- wishes -----------------------------------------------------------------------------------
+ */
+
+static ddp_status over(const struct ddpctl_job_call *call, ddp_status status, struct ddp_error *err)
+{
+    char state[STATE_SIZE];
+    job_show_state(&call->view, state, sizeof state);
+    return ddpi_error_set(err, status, "job %s %s", call->view.name, state);
+}
+
+static ddp_status try_wish(struct ddpctl_job_call *call, const struct change *change,
+                           struct ddp_error *err)
+{
+    char state[KEY_SIZE], key[KEY_SIZE];
+    snprintf(state, sizeof state, DDPI_ROUND_PREFIX "%s/state", call->view.name);
+    snprintf(key, sizeof key, DDPI_ROUND_PREFIX "%s/want/%s", call->view.name, change->what);
+    const struct ddp_store_clause clauses[] = {
+        {.kind = DDP_STORE_IF_VERSION, .key = state, .version = call->view.state.version},
+        {.kind = change->value != NULL ? DDP_STORE_THEN_SET : DDP_STORE_THEN_DELETE,
+         .key = key,
+         .value = change->value,
+         .value_len = change->value != NULL ? strlen(change->value) : 0}};
+    return ddp_store_transact(call->store, clauses, 2, ddpctl_job_left_ms(call), NULL, err);
+}
+
+/* A wish that comes to a job that has just gone would be one for the next of its name. */
+static ddp_status wish(struct ddpctl_job_call *call, const struct change *change,
+                       struct ddp_error *err)
+{
+    for (;;) {
+        ddp_status status = try_wish(call, change, err);
+        if (status != DDP_E_CONFLICT)
+            return status;
+        status = ddpctl_job_follow(call, ddpctl_job_left_ms(call), err);
+        if (status != DDP_OK)
+            return status;
+        if (!job_view_there(&call->view))
+            return over(call, DDP_E_NOT_FOUND, err);
+    }
+}
+
+/* ---- waiting ----------------------------------------------------------------------------------
+ */
+
+/* The server acts upon a wish before it answers anything that is asked later. */
+static ddp_status catch_up(struct ddpctl_job_call *call, struct ddp_error *err)
+{
+    char *stats;
+    ddp_status status = ddp_store_stats(call->store, ddpctl_job_left_ms(call), &stats, err);
+    if (status != DDP_OK)
+        return status;
+    ddp_store_free(stats);
+    status = ddpctl_job_follow(call, 0, err);
+    return status == DDP_E_TIMEOUT ? DDP_OK : status;
+}
+
+static bool ended(const struct job_view *view)
+{
+    return !job_view_there(view) || job_view_is(view, ROUNDS_CLOSED);
+}
+
+static ddp_status timed_out(const struct ddpctl_job_call *call, struct ddp_error *err)
+{
+    char state[STATE_SIZE];
+    job_show_state(&call->view, state, sizeof state);
+    return ddpi_error_set(err, DDP_E_TIMEOUT,
+                          "it is told, but has not taken effect in time (--timeout): job %s %s",
+                          call->view.name, state);
+}
+
+static ddp_status await(struct ddpctl_job_call *call, const struct change *change,
+                        struct ddp_error *err)
+{
+    ddp_status status = catch_up(call, err);
+    while (status == DDP_OK && !change->done(&call->view, change->word)) {
+        if (ended(&call->view))
+            return change->ends ? DDP_OK : over(call, DDP_E_CONFLICT, err);
+        status = ddpctl_job_follow(call, ddpctl_job_left_ms(call), err);
+    }
+    return status == DDP_E_TIMEOUT ? timed_out(call, err) : status;
+}
+
+static ddp_status print(const struct ddpctl_job_call *call, const struct change *change, bool done,
+                        struct ddp_error *err)
+{
+    char state[STATE_SIZE];
+    if (call->options->json)
+        return ddpctl_print_json(json_pack("{s:i,s:b,s:[o]}", "schema", JOB_SHOW_SCHEMA, "done",
+                                           done, "jobs", job_show_json(&call->view)),
+                                 err);
+    job_show_state(&call->view, state, sizeof state);
+    if (change->node[done] != NULL)
+        printf("node %s %s; ", change->word, change->node[done]);
+    printf("job %s ", call->view.name);
+    ddpctl_print_bytes(stdout, state, strlen(state));
+    putchar('\n');
+    return DDP_OK;
+}
+
+static ddp_status make(struct ddpctl_job_call *call, const struct change *change,
+                       struct ddp_error *err)
+{
+    bool waits = !call->options->no_wait && change->done != NULL;
+    ddp_status status = wish(call, change, err);
+    if (status == DDP_OK)
+        status = waits ? await(call, change, err) : catch_up(call, err);
+    return status == DDP_OK ? print(call, change, waits || change->done == NULL, err) : status;
+}
+
+/* ---- verbs ------------------------------------------------------------------------------------
+ */
+
+static bool has_stopped(const struct job_view *view, const char *word)
+{
+    (void)word;
+    return ended(view);
+}
+
+ddp_status ddpctl_job_stop(struct ddpctl_job_call *call, struct ddp_error *err)
+{
+    const struct change change = {.what = "stop", .value = "", .done = has_stopped};
+    ddp_status status = ddpctl_job_watch(call, err);
+    return status == DDP_OK ? make(call, &change, err) : status;
+}
+
+static bool is_drained(const struct job_view *view, const char *name)
+{
+    for (size_t i = 0; i < view->nnodes; i++)
+        if (job_node_is(view->nodes[i], name) && job_node_busy(view->nodes[i]))
+            return false;
+    return true;
+}
+
+static bool has_node(const struct job_view *view, const char *name)
+{
+    for (size_t i = 0; i < view->nnodes; i++)
+        if (job_node_is(view->nodes[i], name))
+            return true;
+    return false;
+}
+
+static ddp_status check_drain(const struct ddpctl_job_call *call, const char *name,
+                              struct ddp_error *err)
+{
+    const struct job_view *view = &call->view;
+    uint32_t min, max, left = job_view_count_without(view, name);
+    if (!has_node(view, name))
+        return ddpi_error_set(err, DDP_E_NOT_FOUND,
+                              "job %s has no node '%s'; 'ddpctl status %s' lists its nodes",
+                              view->name, name, view->name);
+    job_view_size(view, &min, &max);
+    if (left >= min || call->options->force)
+        return DDP_OK;
+    return ddpi_error_set(err, DDP_E_CONFLICT,
+                          "without node '%s' job %s would have %u of at least %u nodes, and end; "
+                          "--force drains it all the same, 'ddpctl scale' makes do with fewer",
+                          name, view->name, left, min);
+}
+
+ddp_status ddpctl_job_drain(struct ddpctl_job_call *call, struct ddp_error *err)
+{
+    const char *name = call->word;
+    char what[sizeof "drain/" + DDP_ROUND_NAME_SIZE];
+    bool undo = call->options->undo;
+    ddp_status status = ddpctl_job_watch(call, err);
+    if (status == DDP_OK && undo && !job_view_drains(&call->view, name))
+        status = ddpi_error_set(err, DDP_E_NOT_FOUND, "job %s has no node '%s' to be drained",
+                                call->view.name, name);
+    else if (status == DDP_OK && !undo)
+        status = check_drain(call, name, err);
+    if (status != DDP_OK)
+        return status;
+    snprintf(what, sizeof what, "drain/%s", name);
+    const struct change change = {
+        .what = what,
+        .value = undo ? NULL : "",
+        .done = undo ? NULL : is_drained,
+        .word = name,
+        .ends = true,
+        .node = {"is to be drained", undo ? "may have a seat again" : "is drained"}};
+    return make(call, &change, err);
+}
+
+static bool has_size(const struct job_view *view, const char *size)
+{
+    uint32_t min, max;
+    return job_parse_size(size, &min, &max) && job_view_up(view) && view->summary.seated >= min &&
+           view->summary.seated <= max;
+}
+
+ddp_status ddpctl_job_scale(struct ddpctl_job_call *call, struct ddp_error *err)
+{
+    const char *size = call->word;
+    uint32_t min, max;
+    if (!job_parse_size(size, &min, &max))
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "'%s' is not MIN:MAX, two whole numbers from 1 on, of which the "
+                              "second is not below the first",
+                              size);
+    const struct change change = {.what = "size", .value = size, .done = has_size, .word = size};
+    ddp_status status = ddpctl_job_watch(call, err);
+    return status == DDP_OK ? make(call, &change, err) : status;
+}

@@ -1,0 +1,382 @@
+/*
+ * job_view.c - puts a job's keys together, and answers questions about it. Owns the nodes, the
+ * wishes and their texts.
+ */
+#include "job_view.h"
+
+#include "error.h"
+#include "mem.h"
+#include "parse.h"
+#include "round_names.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void job_view_init(struct job_view *view, const char *name)
+{
+    memset(view, 0, sizeof *view);
+    snprintf(view->name, sizeof view->name, "%s", name);
+}
+
+void job_view_finish(struct job_view *view)
+{
+    for (size_t i = 0; i < view->nnodes; i++) {
+        ddpi_free(view->nodes[i]->workers);
+        ddpi_free(view->nodes[i]);
+    }
+    for (size_t i = 0; i < view->nwants; i++) {
+        ddpi_free(view->wants[i].what);
+        ddpi_free(view->wants[i].value);
+    }
+    ddpi_free(view->nodes);
+    ddpi_free(view->wants);
+    memset(view, 0, sizeof *view);
+}
+
+/* ---- keys -------------------------------------------------------------------------------------
+ */
+
+/* What stands behind @prefix in @text; NULL: it does not begin so. */
+static const char *behind(const char *text, const char *prefix)
+{
+    size_t len = strlen(prefix);
+    return strncmp(text, prefix, len) == 0 ? text + len : NULL;
+}
+
+bool job_view_name(const char *key, char name[DDPI_JOB_MAX + 1])
+{
+    const char *at = behind(key, DDPI_ROUND_PREFIX);
+    size_t len = at != NULL ? strcspn(at, "/") : 0;
+    if (len == 0 || strcmp(at + len, "/state") != 0 || !ddpi_job_valid(at, len))
+        return false;
+    memcpy(name, at, len);
+    name[len] = '\0';
+    return true;
+}
+
+/* False: something newer is known. */
+static bool is_news(struct job_record *record, uint64_t version, const void *value)
+{
+    if (version <= record->version)
+        return false;
+    record->version = version;
+    record->there = value != NULL;
+    record->bad = false;
+    return true;
+}
+
+/* Room for one more; false: no memory. */
+static bool reserve(void **array, size_t count, size_t *size, size_t element)
+{
+    if (count < *size)
+        return true;
+    size_t more = *size != 0 ? 2 * *size : 16;
+    void *at = ddpi_realloc(*array, more, element);
+    if (at == NULL)
+        return false;
+    *array = at;
+    *size = more;
+    return true;
+}
+
+/* Where the node @id is, or would be. */
+static size_t find_node(const struct job_view *view, uint64_t id)
+{
+    size_t from = 0, to = view->nnodes;
+    while (from < to) {
+        size_t middle = from + (to - from) / 2;
+        if (view->nodes[middle]->id < id)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return from;
+}
+
+/* NULL: no memory. */
+static struct job_node *need_node(struct job_view *view, uint64_t id)
+{
+    size_t at = find_node(view, id);
+    if (at < view->nnodes && view->nodes[at]->id == id)
+        return view->nodes[at];
+    struct job_node *node = ddpi_calloc(1, sizeof *node);
+    void *nodes = view->nodes;
+    if (node == NULL || !reserve(&nodes, view->nnodes, &view->nodes_size, sizeof *view->nodes)) {
+        ddpi_free(node);
+        return NULL;
+    }
+    view->nodes = nodes;
+    memmove(view->nodes + at + 1, view->nodes + at,
+            (view->nnodes - at) * sizeof(struct job_node *));
+    view->nodes[at] = node;
+    view->nnodes++;
+    node->id = id;
+    return node;
+}
+
+static ddp_status take_member(struct job_node *node, uint64_t version, struct ddpi_bytes value)
+{
+    if (is_news(&node->member, version, value.data) && value.data != NULL)
+        node->member.bad = ddpi_round_member_get(value, &node->says, NULL) != DDP_OK;
+    return DDP_OK;
+}
+
+static ddp_status take_seat(struct job_node *node, uint64_t version, struct ddpi_bytes value)
+{
+    if (is_news(&node->order, version, value.data) && value.data != NULL)
+        node->order.bad = ddpi_round_seat_get(value, &node->seat, NULL) != DDP_OK;
+    return DDP_OK;
+}
+
+static ddp_status take_workers(struct job_node *node, uint64_t version, struct ddpi_bytes value)
+{
+    if (!is_news(&node->node, version, value.data))
+        return DDP_OK;
+    ddpi_free(node->workers);
+    node->workers = value.data != NULL ? ddpi_strndup(value.data, value.len) : NULL;
+    node->workers_len = node->workers != NULL ? value.len : 0;
+    return node->workers != NULL || value.data == NULL ? DDP_OK : DDP_E_NOMEM;
+}
+
+static struct job_want *find_want(const struct job_view *view, const char *what)
+{
+    for (size_t i = 0; i < view->nwants; i++)
+        if (strcmp(view->wants[i].what, what) == 0)
+            return &view->wants[i];
+    return NULL;
+}
+
+/* NULL: no memory. */
+static struct job_want *need_want(struct job_view *view, const char *what)
+{
+    struct job_want *want = find_want(view, what);
+    void *wants = view->wants;
+    if (want != NULL)
+        return want;
+    char *copy = ddpi_strdup(what);
+    if (copy == NULL || !reserve(&wants, view->nwants, &view->wants_size, sizeof *view->wants)) {
+        ddpi_free(copy);
+        return NULL;
+    }
+    view->wants = wants;
+    view->wants[view->nwants] = (struct job_want){.what = copy};
+    return &view->wants[view->nwants++];
+}
+
+static ddp_status take_want(struct job_view *view, const char *what, uint64_t version,
+                            struct ddpi_bytes value)
+{
+    struct job_want *want = need_want(view, what);
+    if (want == NULL)
+        return DDP_E_NOMEM;
+    if (!is_news(&want->record, version, value.data))
+        return DDP_OK;
+    ddpi_free(want->value);
+    want->value = value.data != NULL ? ddpi_strndup(value.data, value.len) : NULL;
+    return want->value != NULL || value.data == NULL ? DDP_OK : DDP_E_NOMEM;
+}
+
+static void take_state(struct job_view *view, uint64_t version, struct ddpi_bytes value)
+{
+    if (is_news(&view->state, version, value.data) && value.data != NULL)
+        view->state.bad = ddpi_round_summary_get(value, &view->summary, NULL) != DDP_OK;
+}
+
+static ddp_status take_of_node(struct job_view *view, const char *kind, uint64_t version,
+                               struct ddpi_bytes value)
+{
+    static const struct {
+        const char *prefix;
+        ddp_status (*take)(struct job_node *node, uint64_t version, struct ddpi_bytes value);
+    } parts[] = {{"member/", take_member}, {"seat/", take_seat}, {"node/", take_workers}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const char *digits = behind(kind, parts[i].prefix);
+        int64_t id;
+        if (digits == NULL || *digits == '0' ||
+            ddpi_parse_int(digits, 1, INT64_MAX, &id, NULL) != DDP_OK)
+            continue;
+        struct job_node *node = need_node(view, (uint64_t)id);
+        return node != NULL ? parts[i].take(node, version, value) : DDP_E_NOMEM;
+    }
+    return DDP_OK; /* it tells us nothing */
+}
+
+ddp_status job_view_take(struct job_view *view, const char *key, uint64_t version,
+                         const void *value, size_t value_len)
+{
+    const struct ddpi_bytes bytes = {value, value_len};
+    const char *kind = behind(key, DDPI_ROUND_PREFIX);
+    if (kind != NULL)
+        kind = behind(kind, view->name);
+    if (kind == NULL || *kind++ != '/')
+        return DDP_OK;
+    const char *what = behind(kind, "want/");
+    if (what != NULL)
+        return take_want(view, what, version, bytes);
+    if (strcmp(kind, "state") != 0)
+        return take_of_node(view, kind, version, bytes);
+    take_state(view, version, bytes);
+    return DDP_OK;
+}
+
+static bool has_order(const struct job_node *node)
+{
+    return node->member.there && node->order.there && !node->order.bad;
+}
+
+/* ---- the job ----------------------------------------------------------------------------------
+ */
+
+bool job_view_is(const struct job_view *view, enum ddpi_rounds_state state)
+{
+    bool known = view->state.there ? !view->state.bad : state == ROUNDS_CLOSED;
+    return known && view->summary.state == state;
+}
+
+bool job_view_wants(const struct job_view *view, const char *what, const char **ret_value)
+{
+    const struct job_want *want = find_want(view, what);
+    if (want == NULL || !want->record.there)
+        return false;
+    if (ret_value != NULL)
+        *ret_value = want->value;
+    return true;
+}
+
+bool job_view_drains(const struct job_view *view, const char *name)
+{
+    char what[sizeof "drain/" + DDP_ROUND_NAME_SIZE];
+    snprintf(what, sizeof what, "drain/%s", name);
+    return job_view_wants(view, what, NULL);
+}
+
+bool job_parse_size(const char *text, uint32_t *ret_min, uint32_t *ret_max)
+{
+    char copy[32];
+    int64_t min, max;
+    if (strlen(text) >= sizeof copy)
+        return false;
+    snprintf(copy, sizeof copy, "%s", text);
+    char *colon = strchr(copy, ':');
+    if (colon == NULL)
+        return false;
+    *colon = '\0';
+    if (ddpi_parse_int(copy, 1, UINT32_MAX, &min, NULL) != DDP_OK ||
+        ddpi_parse_int(colon + 1, min, UINT32_MAX, &max, NULL) != DDP_OK)
+        return false;
+    *ret_min = (uint32_t)min;
+    *ret_max = (uint32_t)max;
+    return true;
+}
+
+void job_view_size(const struct job_view *view, uint32_t *ret_min, uint32_t *ret_max)
+{
+    const char *size;
+    if (job_view_wants(view, "size", &size) && job_parse_size(size, ret_min, ret_max))
+        return;
+    *ret_min = view->summary.terms.min_nodes;
+    *ret_max = view->summary.terms.max_nodes;
+}
+
+bool job_view_up(const struct job_view *view)
+{
+    uint32_t up = 0;
+    for (size_t i = 0; i < view->nnodes; i++) {
+        const struct job_node *node = view->nodes[i];
+        bool runs = node->says.phase == DDP_ROUND_RUNNING || node->says.phase == DDP_ROUND_DONE;
+        up += job_node_seated(view, node) && runs &&
+              node->says.generation == view->summary.generation;
+    }
+    return job_view_is(view, ROUNDS_RUNNING) && up == view->summary.seated;
+}
+
+const char *job_view_waiting(const struct job_view *view)
+{
+    for (size_t i = 0; i < view->nnodes; i++) {
+        const struct job_node *node = view->nodes[i];
+        if (has_order(node) && node->seat.order == DDP_ROUND_WAIT && !node->seat.spare)
+            return node->seat.text;
+    }
+    return "";
+}
+
+/* ---- nodes ------------------------------------------------------------------------------------
+ */
+
+bool job_node_there(const struct job_node *node)
+{
+    return node->member.there;
+}
+
+bool job_node_seated(const struct job_view *view, const struct job_node *node)
+{
+    return has_order(node) && node->seat.generation != 0 && !node->seat.spare &&
+           node->seat.world_size != 0 && node->seat.generation == view->summary.generation;
+}
+
+bool job_node_busy(const struct job_node *node)
+{
+    return has_order(node) &&
+           (node->seat.order == DDP_ROUND_RUN || node->seat.order == DDP_ROUND_STOP);
+}
+
+bool job_node_spare(const struct job_node *node)
+{
+    return has_order(node) && node->seat.order == DDP_ROUND_WAIT && node->seat.spare;
+}
+
+bool job_node_is(const struct job_node *node, const char *name)
+{
+    return job_node_there(node) && !node->member.bad && strcmp(node->says.name, name) == 0;
+}
+
+struct ranked {
+    struct job_node *node;
+    uint64_t place; /* UINT64_MAX: none */
+};
+
+static int compare_ranked(const void *left, const void *right)
+{
+    const struct ranked *a = left, *b = right;
+    if (a->place != b->place)
+        return a->place < b->place ? -1 : 1;
+    return a->node->id < b->node->id ? -1 : a->node->id > b->node->id;
+}
+
+struct job_node **job_view_order(const struct job_view *view, size_t *ret_count)
+{
+    size_t count = 0;
+    *ret_count = 0;
+    struct ranked *ranked = ddpi_calloc(view->nnodes + 1, sizeof *ranked);
+    struct job_node **nodes = ddpi_calloc(view->nnodes + 1, sizeof(struct job_node *));
+    if (ranked == NULL || nodes == NULL) {
+        ddpi_free(ranked);
+        ddpi_free(nodes);
+        return NULL;
+    }
+    for (size_t i = 0; i < view->nnodes; i++) {
+        struct job_node *node = view->nodes[i];
+        bool seated = job_node_seated(view, node);
+        if (job_node_there(node))
+            ranked[count++] = (struct ranked){node, seated ? node->seat.node_rank : UINT64_MAX};
+    }
+    qsort(ranked, count, sizeof *ranked, compare_ranked);
+    for (size_t i = 0; i < count; i++)
+        nodes[i] = ranked[i].node;
+    ddpi_free(ranked);
+    *ret_count = count;
+    return nodes;
+}
+
+uint32_t job_view_count_without(const struct job_view *view, const char *name)
+{
+    uint32_t count = 0;
+    for (size_t i = 0; i < view->nnodes; i++) {
+        const struct job_node *node = view->nodes[i];
+        bool willing = job_node_there(node) && !node->member.bad && !node->says.leaving &&
+                       !job_node_is(node, name) && !job_view_drains(view, node->says.name);
+        count += willing && !(has_order(node) && node->seat.order == DDP_ROUND_END);
+    }
+    return count;
+}

@@ -1,0 +1,276 @@
+/*
+ * store.c - the verb "store": its options, its actions, and how to connect. Owns the handle.
+ * What was asked for goes to stdout, sentences go to stderr.
+ */
+#include "ddpctl_store.h"
+#include "error.h"
+#include "mem.h"
+#include "parse.h"
+
+#include <errno.h>
+#include <string.h>
+
+extern char **environ;
+
+enum {
+    TIMEOUT_MS = 5000,
+    CONNECT_MIN_MS = 1000,
+    WORDS_MAX = DDP_STORE_MANY_MAX,
+};
+
+#define FIELD(member) offsetof(struct ddpctl_store_options, member)
+#define OPTIONS       "Options"
+#define IDENTITY      "Authentication"
+#define WATCH         "Watch"
+#define BENCH         "Bench"
+
+static ddp_status parse_op(const struct option *option, const char *text, void *field,
+                           struct ddp_error *err)
+{
+    (void)option;
+    if (strcmp(text, "set") != 0 && strcmp(text, "get") != 0 && strcmp(text, "mix") != 0)
+        return ddpi_error_set(err, DDP_E_INVALID, "'%s' is not set, get or mix", text);
+    *(const char **)field = text;
+    return DDP_OK;
+}
+
+static ddp_status parse_size(const struct option *option, const char *text, void *field,
+                             struct ddp_error *err)
+{
+    return ddpi_parse_size(text, (uint64_t)option->max, field, err);
+}
+
+static ddp_status parse_version(const struct option *option, const char *text, void *field,
+                                struct ddp_error *err)
+{
+    return ddpi_parse_int(text, option->min, option->max, field, err);
+}
+
+static const struct option table[] = {
+    {"endpoint", 0, "HOST:PORT", "DDPRUN_STORE", NULL, OPTIONS, "the store", option_text,
+     FIELD(endpoint), 0, 0},
+    {"prefix", 0, "TEXT", "DDPRUN_STORE_PREFIX", NULL, OPTIONS,
+     "put in front of every key; list shows keys without it", option_text, FIELD(prefix), 0, 0},
+    {"timeout", 0, "DURATION", NULL, "5s", OPTIONS,
+     "how long to try to reach the store, and then to wait for the answer: seconds, or with a "
+     "unit: 500ms, 2m; watch ends when nothing has changed for so long, by default never",
+     option_duration, FIELD(timeout_ms), 0, INT64_C(49) * 24 * 3600 * 1000},
+    {"if-version", 0, "N", NULL, NULL, OPTIONS,
+     "set only if the key still has this version; 0: if it does not exist", parse_version,
+     FIELD(if_version), 0, INT64_MAX},
+    {"json", 0, NULL, NULL, NULL, OPTIONS,
+     "one JSON object on a line; what is not UTF-8 stands as {\"base64\": \"...\"}", option_switch,
+     FIELD(json), 0, 0},
+    {"help", 'h', NULL, NULL, NULL, OPTIONS, "this list", option_show, FIELD(help), 0, 0},
+    {"key", 0, NULL, NULL, NULL, WATCH,
+     "watch exactly one key rather than all that begin with the word", option_switch,
+     FIELD(watch.key), 0, 0},
+    {"initial", 0, NULL, NULL, NULL, WATCH,
+     "print what is there first; changes that come meanwhile may be printed twice, with the same "
+     "version",
+     option_switch, FIELD(watch.initial), 0, 0},
+    {"from", 0, "VERSION", NULL, "the next change", WATCH,
+     "begin with the change that has this version, if the server still remembers it",
+     ddpctl_option_number, FIELD(watch.from), 1, INT64_MAX},
+    {"count", 0, "N", NULL, NULL, WATCH, "end after N changes", ddpctl_option_number,
+     FIELD(watch.count), 1, INT64_MAX},
+    {"op", 0, "OP", NULL, "mix", BENCH, "what to measure: set, get, or mix, both by turns",
+     parse_op, FIELD(bench.op), 0, 0},
+    {"clients", 0, "N", NULL, "1", BENCH, "threads, each with one request in flight", option_u32,
+     FIELD(bench.clients), 1, 1024},
+    {"shared", 0, NULL, NULL, NULL, BENCH, "one connection for all threads, not one each",
+     option_switch, FIELD(bench.shared), 0, 0},
+    {"duration", 0, "DURATION", NULL, "2s", BENCH, "how long", option_duration,
+     FIELD(bench.duration_ms), 1, 3600 * 1000},
+    {"value-size", 0, "SIZE", NULL, "64", BENCH, "bytes of a value", parse_size,
+     FIELD(bench.value_size), 0, DDP_STORE_VALUE_MAX},
+    {"token-file", 0, "FILE", "DDPRUN_TOKEN_FILE", DDPCTL_TOKEN_FILE_DEFAULT, IDENTITY,
+     DDPCTL_TOKEN_FILE_HELP, option_text, FIELD(token_file), 0, 0},
+    {"token-fd", 0, "N", "DDPRUN_TOKEN_FD", NULL, IDENTITY, DDPCTL_TOKEN_FD_HELP, option_u32,
+     FIELD(token_fd), 3, INT32_MAX},
+    {"no-auth", 0, NULL, NULL, NULL, IDENTITY, DDPCTL_NO_AUTH_HELP, option_switch, FIELD(no_auth),
+     0, 0},
+    {"tls", 0, NULL, "DDPRUN_TLS", NULL, IDENTITY, DDPCTL_TLS_HELP, option_switch, FIELD(tls), 0,
+     0},
+    {"role", 0, "ROLE", NULL, "agent, or what the key is for", IDENTITY,
+     "agent, worker or observer: be allowed no more than that", ddpctl_option_role, FIELD(role), 0,
+     0},
+    {"job", 0, "NAME", NULL, NULL, IDENTITY, "belong to this job", option_text, FIELD(job), 0, 0},
+    {"epoch", 0, "N", NULL, "0", IDENTITY, "and to this epoch of it", ddpctl_option_number,
+     FIELD(epoch), 0, INT64_MAX},
+};
+
+const struct option_table ddpctl_store_table = {
+    .program = "ddpctl store", .options = table, .count = sizeof table / sizeof *table};
+
+static const struct action {
+    const char *name;
+    ddp_status (*run)(struct ddpctl_call *call, struct ddp_error *err);
+    const char *words; /* as written in the help */
+    size_t min, max;
+    bool connects; /* by itself */
+    const char *help;
+} actions[] = {
+    {"get", ddpctl_run_get, "KEY", 1, 1, false, "print the value, as it is"},
+    {"set", ddpctl_run_set, "KEY VALUE", 2, 2, false,
+     "set it; '-' takes the value from standard input"},
+    {"add", ddpctl_run_add, "KEY [NUMBER]", 1, 2, false, "add NUMBER (1), and print the sum"},
+    {"wait", ddpctl_run_wait, "KEY...", 1, WORDS_MAX, false, "wait until all of them exist"},
+    {"watch", ddpctl_run_watch, "[PREFIX]", 0, 1, true,
+     "print each change of a key that begins with PREFIX; with --key, of one key"},
+    {"list", ddpctl_run_list, "[PREFIX]", 0, 1, false,
+     "print the keys that begin with PREFIX, one a line"},
+    {"delete", ddpctl_run_delete, "KEY...", 1, WORDS_MAX, false, "delete them"},
+    {"stats", ddpctl_run_stats, "", 0, 0, false, "print what the server counts"},
+    {"bench", ddpctl_run_bench, "", 0, 0, true, "print how fast the store is from here"},
+    {"fence", ddpctl_run_fence, "JOB EPOCH", 2, 2, false,
+     "end all epochs of JOB before EPOCH: their clients are cut off"},
+    {"port", ddpctl_run_port, "JOB", 1, 1, true,
+     "open a port for JOB's TCPStore clients, print it, and keep it until a signal"},
+};
+
+enum { ACTIONS = sizeof actions / sizeof *actions };
+
+/* ---- the verb -------------------------------------------------------------------------------- */
+
+static void print_help(void)
+{
+    fputs("usage: ddpctl store [OPTIONS] ACTION [OPTIONS] ...\n\nActions\n", stdout);
+    for (size_t i = 0; i < ACTIONS; i++)
+        printf("  %-6s %-12s %s\n", actions[i].name, actions[i].words, actions[i].help);
+    options_print_help(&ddpctl_store_table, stdout);
+}
+
+static ddp_status find_action(const char *name, const struct action **ret, struct ddp_error *err)
+{
+    for (size_t i = 0; i < ACTIONS; i++)
+        if (strcmp(actions[i].name, name) == 0) {
+            *ret = &actions[i];
+            return DDP_OK;
+        }
+    return ddpi_error_set(
+        err, DDP_E_INVALID,
+        "'%s' is nothing that can be done to a store; 'ddpctl store --help' lists "
+        "what can",
+        name);
+}
+
+static bool has_watch_options(const struct ddpctl_watch_options *watch)
+{
+    return watch->key || watch->initial || watch->from != 0 || watch->count != 0;
+}
+
+static bool has_bench_options(const struct ddpctl_bench_options *bench)
+{
+    return bench->op != NULL || bench->clients != 0 || bench->shared || bench->duration_ms != 0 ||
+           bench->value_size != UINT64_MAX;
+}
+
+static ddp_status check_words(const struct action *action, const struct ddpctl_call *call,
+                              struct ddp_error *err)
+{
+    if (call->nwords < action->min || call->nwords > action->max)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "it is 'ddpctl store %s%s%s', but %zu words were "
+                              "given",
+                              action->name, *action->words != '\0' ? " " : "", action->words,
+                              call->nwords);
+    if (call->options->if_version >= 0 && action->run != ddpctl_run_set)
+        return ddpi_error_set(err, DDP_E_INVALID, "--if-version goes with set only");
+    if (has_watch_options(&call->options->watch) && action->run != ddpctl_run_watch)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "--key, --initial, --from and --count go with watch only");
+    if (has_bench_options(&call->options->bench) && action->run != ddpctl_run_bench)
+        return ddpi_error_set(
+            err, DDP_E_INVALID,
+            "--op, --clients, --shared, --duration and --value-size go with bench only");
+    if (call->options->endpoint == NULL || *call->options->endpoint == '\0')
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "no store is named; give --endpoint=HOST:PORT, or set DDPRUN_STORE");
+    return DDP_OK;
+}
+
+/* Options stand before the action or behind it. */
+static ddp_status parse(int argc, char **argv, struct ddpctl_store_options *options,
+                        const struct action **ret_action, int *ret_first, struct ddp_error *err)
+{
+    char *const no_envp[] = {NULL};
+    int at = argc, behind;
+    ddp_status status = options_parse(&ddpctl_store_table, argc, argv, environ, options, &at, err);
+    if (status != DDP_OK || options->help)
+        return status;
+    if (at == argc)
+        return find_action("", ret_action, err);
+    status = find_action(argv[at], ret_action, err);
+    if (status == DDP_OK)
+        status = options_parse(&ddpctl_store_table, argc - at, argv + at, no_envp, options, &behind,
+                               err);
+    if (status == DDP_OK)
+        *ret_first = at + behind;
+    return status;
+}
+
+static ddp_status connect_and_run(const struct action *action, struct ddpctl_call *call,
+                                  struct ddp_error *err)
+{
+    if (action->connects)
+        return action->run(call, err);
+    ddp_status status = ddp_store_connect(call->connect, &call->store, err);
+    if (status != DDP_OK)
+        return status;
+    status = action->run(call, err);
+    ddp_store_close(call->store);
+    return status;
+}
+
+static ddp_status perform(const struct action *action, struct ddpctl_call *call,
+                          struct ddp_error *err)
+{
+    const struct ddpctl_store_options *given = call->options;
+    char *home_token = NULL;
+    ddp_status status = check_words(action, call, err);
+    if (status != DDP_OK)
+        return status;
+    call->timeout_ms = given->timeout_ms != UINT64_MAX ? (uint32_t)given->timeout_ms : TIMEOUT_MS;
+    struct ddp_store_options options = {
+        .size = sizeof options,
+        .endpoint = given->endpoint,
+        .prefix = given->prefix,
+        .connect_timeout_ms = call->timeout_ms > CONNECT_MIN_MS ? call->timeout_ms : CONNECT_MIN_MS,
+        .auth = given->no_auth ? DDP_STORE_AUTH_NONE : DDP_STORE_AUTH_DEFAULT,
+        .token_file = given->token_file,
+        .token_fd = (int)given->token_fd,
+        .role = given->role.role,
+        .job = given->job,
+        .epoch = given->epoch,
+        /* A person wants to know at once. */
+        .flags = DDP_STORE_NO_RECONNECT | (given->tls ? DDP_STORE_TLS : 0),
+    };
+    ddpctl_choose_token(&options, &home_token);
+    call->connect = &options;
+    status = connect_and_run(action, call, err);
+    ddpi_free(home_token);
+    return status;
+}
+
+int ddpctl_store(int argc, char **argv)
+{
+    struct ddp_error err;
+    struct ddpctl_store_options options = {
+        .timeout_ms = UINT64_MAX, .if_version = -1, .bench.value_size = UINT64_MAX};
+    const struct action *action = NULL;
+    int first = argc;
+    ddp_status status = parse(argc, argv, &options, &action, &first, &err);
+    if (status == DDP_OK && options.help) {
+        print_help();
+    } else if (status == DDP_OK) {
+        struct ddpctl_call call = {
+            .options = &options, .words = argv + first, .nwords = (size_t)(argc - first)};
+        status = perform(action, &call, &err);
+    }
+    if (status == DDP_OK && fflush(stdout) != 0)
+        status = ddpi_error_sys(&err, errno, "cannot write to standard output");
+    if (status != DDP_OK)
+        fprintf(stderr, "ddpctl: %s\n", err.msg);
+    return (int)ddpctl_exit_of(status);
+}

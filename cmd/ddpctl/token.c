@@ -1,0 +1,240 @@
+/*
+ * token.c - the verb "token": where a user's token is, the first one, and keys for others
+ * who may take one role only. Owns no secret longer than it takes to print it.
+ */
+#include "client_store.h"
+#include "ddpctl.h"
+#include "error.h"
+#include "mem.h"
+#include "token_file.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern char **environ;
+
+struct token_options {
+    const char *file;
+    struct ddpctl_role role;
+    const char *job;
+    uint64_t epoch;
+    const char *endpoint;
+    const char *store;
+    bool tls;
+    bool help;
+};
+
+enum { CONNECT_MS = 10000 };
+
+#define FIELD(member) offsetof(struct token_options, member)
+#define OPTIONS       "Options"
+
+static const struct option table[] = {
+    {"token-file", 0, "FILE", "DDPRUN_TOKEN_FILE", "~/.config/ddprun/token", OPTIONS,
+     "the token; with XDG_CONFIG_HOME its default is ddprun/token there", option_text, FIELD(file),
+     0, 0},
+    {"role", 0, "ROLE", NULL, NULL, OPTIONS,
+     "of the key that is derived: observer (reads), worker (changes keys too) or agent "
+     "(everything)",
+     ddpctl_option_role, FIELD(role), 0, 0},
+    {"job", 0, "NAME", NULL, NULL, OPTIONS,
+     "keep the key to one job, whose keys are all that it sees", option_text, FIELD(job), 0, 0},
+    {"epoch", 0, "N", NULL, "0", OPTIONS, "keep the key to one epoch of the job",
+     ddpctl_option_number, FIELD(epoch), 0, INT64_MAX},
+    {"endpoint", 0, "HOST:PORT", "DDPRUN_STORE", NULL, OPTIONS,
+     "make the key for the store that is there, which has to prove that it has the token; a key "
+     "fits no other store, nor this one once it has begun anew",
+     option_text, FIELD(endpoint), 0, 0},
+    {"store", 0, "NUMBER", NULL, NULL, OPTIONS,
+     "the same for a store that cannot be reached from here: its number, 16 hexadecimal digits, is "
+     "in its log",
+     option_text, FIELD(store), 0, 0},
+    {"tls", 0, NULL, "DDPRUN_TLS", NULL, OPTIONS,
+     "say nothing in clear to the store, if it is on another machine (TLS 1.3, by the token)",
+     option_switch, FIELD(tls), 0, 0},
+    {"help", 'h', NULL, NULL, NULL, OPTIONS, "this list", option_show, FIELD(help), 0, 0},
+};
+
+const struct option_table ddpctl_token_table = {
+    .program = "ddpctl token", .options = table, .count = sizeof table / sizeof *table};
+
+/* ---- actions --------------------------------------------------------------------------------- */
+
+static ddp_status show_path(const struct token_options *options, const char *path,
+                            struct ddp_error *err)
+{
+    (void)options;
+    (void)err;
+    puts(path);
+    return DDP_OK;
+}
+
+static ddp_status make(const struct token_options *options, const char *path, struct ddp_error *err)
+{
+    struct ddpi_credential token;
+    ddp_status status = ddpi_token_obtain(path, &token, err);
+    ddpi_wipe(&token, sizeof token);
+    return status == DDP_OK ? show_path(options, path, err) : status;
+}
+
+static ddp_status take_identity(const struct token_options *options, struct ddpi_identity *ret,
+                                struct ddp_error *err)
+{
+    const char *job = options->job != NULL ? options->job : "";
+    if (!options->role.given)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "whose key? give --role=observer, --role=worker or --role=agent");
+    if (*job != '\0' && !ddpi_job_valid(job, strlen(job)))
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "--job: '%s' is no name of a job: 1 to %d letters, digits and any of "
+                              "'._-', of which the first is no '.'",
+                              job, DDPI_JOB_MAX);
+    *ret =
+        (struct ddpi_identity){.role = (enum ddpi_role)options->role.role, .epoch = options->epoch};
+    snprintf(ret->job, sizeof ret->job, "%s", job);
+    return DDP_OK;
+}
+
+/* Ask the store for its number, and believe it only with a proof. */
+static ddp_status meet(const struct token_options *given, const char *token_file,
+                       uint64_t *ret_number, struct ddp_error *err)
+{
+    const struct ddp_store_options options = {.size = sizeof options,
+                                              .endpoint = given->endpoint,
+                                              .connect_timeout_ms = CONNECT_MS,
+                                              .auth = DDP_STORE_AUTH_TOKEN,
+                                              .token_file = token_file,
+                                              .flags = DDP_STORE_NO_RECONNECT |
+                                                       (given->tls ? DDP_STORE_TLS : 0)};
+    ddp_store *store;
+    ddp_status status = ddp_store_connect(&options, &store, err);
+    if (status != DDP_OK)
+        return status;
+    if (!ddpi_store_met(store, ret_number))
+        status = ddpi_error_set(err, DDP_E_INTERNAL, "%s has proven nothing", given->endpoint);
+    ddp_store_close(store);
+    return status;
+}
+
+/* The store for which a key is made. */
+static ddp_status take_store(const struct token_options *options, const char *path,
+                             uint64_t *ret_number, struct ddp_error *err)
+{
+    if (options->store != NULL) {
+        ddp_status status = ddpi_store_number_get(options->store, ret_number, err);
+        return status == DDP_OK ? DDP_OK : ddpi_error_wrap(err, status, "--store");
+    }
+    if (options->endpoint != NULL && *options->endpoint != '\0')
+        return meet(options, path, ret_number, err);
+    return ddpi_error_set(err, DDP_E_INVALID,
+                          "for which store? give --endpoint=HOST:PORT, or --store=NUMBER with the "
+                          "number from its log");
+}
+
+static ddp_status derive(const struct token_options *options, const char *path,
+                         struct ddp_error *err)
+{
+    struct ddpi_identity identity;
+    struct ddpi_credential token;
+    char line[DDPI_KEY_LINE];
+    ddp_status status = take_identity(options, &identity, err);
+    if (status == DDP_OK)
+        status = ddpi_token_read(path, &token, err);
+    if (status != DDP_OK)
+        return status;
+    if (token.is_token)
+        status = take_store(options, path, &identity.store, err);
+    if (status == DDP_OK)
+        status = ddpi_token_key_line(&token, &identity, line, err);
+    if (status == DDP_OK)
+        fputs(line, stdout);
+    ddpi_wipe(&token, sizeof token);
+    ddpi_wipe(line, sizeof line);
+    return status;
+}
+
+static const struct action {
+    const char *name;
+    ddp_status (*run)(const struct token_options *options, const char *path, struct ddp_error *err);
+    const char *help;
+} actions[] = {
+    {"show-path", show_path, "print where the token is, or would be"},
+    {"make", make, "make one, unless there is one, and print where it is"},
+    {"derive", derive, "print a key that stands in for the token, for one role at one store only"},
+};
+
+enum { ACTIONS = sizeof actions / sizeof *actions };
+
+/* ---- the verb -------------------------------------------------------------------------------- */
+
+static void print_help(void)
+{
+    fputs("usage: ddpctl token [OPTIONS] ACTION [OPTIONS]\n\nActions\n", stdout);
+    for (size_t i = 0; i < ACTIONS; i++)
+        printf("  %-10s %s\n", actions[i].name, actions[i].help);
+    options_print_help(&ddpctl_token_table, stdout);
+}
+
+static ddp_status find_action(const char *name, const struct action **ret, struct ddp_error *err)
+{
+    for (size_t i = 0; i < ACTIONS; i++)
+        if (strcmp(actions[i].name, name) == 0) {
+            *ret = &actions[i];
+            return DDP_OK;
+        }
+    return ddpi_error_set(err, DDP_E_INVALID,
+                          "'%s' is nothing that can be done with a token; 'ddpctl token --help' "
+                          "lists what can",
+                          name);
+}
+
+/* Options stand before the action or behind it. */
+static ddp_status parse(int argc, char **argv, struct token_options *options,
+                        const struct action **ret_action, struct ddp_error *err)
+{
+    char *const no_envp[] = {NULL};
+    int at = argc, behind = 0;
+    ddp_status status = options_parse(&ddpctl_token_table, argc, argv, environ, options, &at, err);
+    if (status != DDP_OK || options->help)
+        return status;
+    status = find_action(at < argc ? argv[at] : "", ret_action, err);
+    if (status == DDP_OK)
+        status = options_parse(&ddpctl_token_table, argc - at, argv + at, no_envp, options, &behind,
+                               err);
+    if (status == DDP_OK && at + behind < argc)
+        return ddpi_error_set(err, DDP_E_INVALID, "'%s' is one word too many", argv[at + behind]);
+    return status;
+}
+
+static ddp_status perform(const struct action *action, const struct token_options *options,
+                          struct ddp_error *err)
+{
+    if (options->file != NULL)
+        return action->run(options, options->file, err);
+    char *path;
+    ddp_status status =
+        ddpi_token_default_path(getenv("XDG_CONFIG_HOME"), getenv("HOME"), &path, err);
+    if (status != DDP_OK)
+        return status;
+    status = action->run(options, path, err);
+    ddpi_free(path);
+    return status;
+}
+
+int ddpctl_token(int argc, char **argv)
+{
+    struct ddp_error err;
+    struct token_options options = {0};
+    const struct action *action = NULL;
+    ddp_status status = parse(argc, argv, &options, &action, &err);
+    if (status == DDP_OK && options.help)
+        print_help();
+    else if (status == DDP_OK)
+        status = perform(action, &options, &err);
+    if (status == DDP_OK && fflush(stdout) != 0)
+        status = ddpi_error_sys(&err, errno, "cannot write to standard output");
+    if (status != DDP_OK)
+        fprintf(stderr, "ddpctl: %s\n", err.msg);
+    return (int)ddpctl_exit_of(status);
+}

@@ -1,0 +1,482 @@
+/*
+ * plan.c - the decisions between a command line and a job. Owns the streams, the program and the
+ * log directory; starts nothing, opens no socket.
+ */
+#include "plan.h"
+
+#include "error.h"
+#include "mem.h"
+#include "signames.h"
+#include "token_file.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    DEFAULT_PORT = 29400, /* torchrun's */
+    OWN_FILES = 24,       /* the loop's, the guard's, the store's, and a few for a moment */
+    FILES_OF_WORKER = 5,  /* two pipes, its pidfd, its connection to our store, its PMI socket */
+};
+
+static bool given(const char *text)
+{
+    return text != NULL && *text != '\0';
+}
+
+static bool endpoint_given(const struct ddprun_options *options)
+{
+    return options->rdzv_endpoint.host[0] != '\0' && !options->standalone;
+}
+
+static bool is_static(const struct ddprun_options *options)
+{
+    return strcmp(options->rdzv_backend, "static") == 0 && !options->standalone;
+}
+
+/* ---- streams, signals, names --------------------------------------------------------------- */
+
+static ddp_status plan_streams(struct plan *plan, const struct ddprun_options *options,
+                               struct ddp_error *err)
+{
+    uint32_t nproc = options->nproc_per_node;
+    uint8_t redirect[NODE_NPROC_MAX], tee[NODE_NPROC_MAX];
+    bool hidden[NODE_NPROC_MAX];
+    ddp_status status = ddprun_parse_streams(options->redirects, nproc, redirect, err);
+    if (status != DDP_OK)
+        return ddpi_error_wrap(err, status, "--redirects (or PET_REDIRECTS)");
+    status = ddprun_parse_streams(options->tee, nproc, tee, err);
+    if (status != DDP_OK)
+        return ddpi_error_wrap(err, status, "--tee (or PET_TEE)");
+    status = ddprun_parse_filter(options->local_ranks_filter, nproc, hidden, err);
+    if (status != DDP_OK)
+        return ddpi_error_wrap(err, status, "--local-ranks-filter (or PET_LOCAL_RANKS_FILTER)");
+    plan->streams = ddpi_calloc(nproc, sizeof *plan->streams);
+    if (plan->streams == NULL)
+        return ddpi_error_nomem(err, nproc * sizeof *plan->streams);
+    for (uint32_t i = 0; i < nproc; i++)
+        plan->streams[i] = (struct agent_streams){redirect[i], tee[i], hidden[i]};
+    plan->agent.streams = plan->streams;
+    return DDP_OK;
+}
+
+/* The lists were checked when they were read. */
+static ddp_status plan_signals(struct agent_config *agent, const struct ddprun_options *options,
+                               struct ddp_error *err)
+{
+    ddp_status status = signame_parse_list(options->signals_to_handle, &agent->ending_signals, err);
+    if (status == DDP_OK)
+        status = signame_parse_list(options->forward_signals, &agent->forwarded_signals, err);
+    agent->ending_signals_text = options->signals_to_handle;
+    return status;
+}
+
+/* torchrun's static backend on one node, without an address, is a job of its own as well. */
+static void plan_identity(struct plan *plan, const struct ddprun_options *options)
+{
+    bool named = given(options->rdzv_id) && !options->standalone;
+    bool fixed =
+        is_static(options) && (endpoint_given(options) || options->master_port != UINT32_MAX);
+    if (!named && !fixed)
+        node_random_uuid(plan->run_id);
+    plan->agent.run_id = named ? options->rdzv_id : fixed ? "none" : plan->run_id;
+}
+
+static const char *line_template(const struct ddprun_options *options)
+{
+    if (options->no_prefix)
+        return "";
+    return given(options->line_template) ? options->line_template : "[${role_name}${local_rank}]:";
+}
+
+/* ---- where the workers meet ---------------------------------------------------------------- */
+
+bool plan_is_loopback(const char *host)
+{
+    struct in_addr v4;
+    struct in6_addr v6;
+    if (inet_pton(AF_INET, host, &v4) == 1)
+        return ntohl(v4.s_addr) >> 24 == IN_LOOPBACKNET;
+    if (inet_pton(AF_INET6, host, &v6) == 1)
+        return IN6_IS_ADDR_LOOPBACK(&v6);
+    return strcmp(host, "localhost") == 0;
+}
+
+/* The address behind a loopback host: no resolver is asked for a name that means this machine. */
+static const char *listening_address(const char *host)
+{
+    return strcmp(host, "localhost") == 0 ? "127.0.0.1" : host;
+}
+
+static void plan_store(const struct ddprun_options *options, struct meeting *meeting)
+{
+    if (is_static(options) || !endpoint_given(options))
+        return;
+    const struct ddpi_endpoint *endpoint = &options->rdzv_endpoint;
+    meeting->store_host = listening_address(endpoint->host);
+    meeting->store_port = endpoint->port;
+    meeting->store_flag = "--rdzv-endpoint";
+}
+
+static void plan_master(const struct ddprun_options *options, struct meeting *meeting)
+{
+    const char *at_endpoint = endpoint_given(options) ? options->rdzv_endpoint.host : NULL;
+    meeting->master_addr = given(options->master_addr)  ? options->master_addr
+                           : given(options->local_addr) ? options->local_addr
+                           : at_endpoint != NULL        ? at_endpoint
+                                                        : "127.0.0.1";
+    if (options->master_port != UINT32_MAX) {
+        meeting->master_port = (uint16_t)options->master_port;
+        meeting->master_flag = "--master-port";
+    }
+    if (is_static(options) && at_endpoint != NULL) { /* there it means the master */
+        meeting->master_addr = at_endpoint;
+        meeting->master_port = options->rdzv_endpoint.port;
+        meeting->master_flag = "--rdzv-endpoint";
+    }
+}
+
+/* The only worker meets nobody, but it may start processes that do (mp.spawn), with a MASTER_ADDR
+ * and MASTER_PORT of its own: they must not take that for the store. */
+static bool is_alone(const struct ddprun_options *options)
+{
+    return options->nproc_per_node == 1 && (options->max_nodes == 1 || options->standalone);
+}
+
+/* The store takes the master's place if it may listen there and is not to listen elsewhere. */
+static void share_store(struct meeting *meeting)
+{
+    if (!plan_is_loopback(meeting->master_addr))
+        return;
+    const char *address = listening_address(meeting->master_addr);
+    bool elsewhere = strcmp(address, meeting->store_host) != 0 ||
+                     (meeting->master_port != 0 && meeting->master_port != meeting->store_port);
+    if (meeting->store_flag != NULL && elsewhere)
+        return;
+    meeting->agent_store = true;
+    if (meeting->store_flag != NULL)
+        return;
+    meeting->store_host = address;
+    meeting->store_port = meeting->master_port;
+    meeting->store_flag = meeting->master_flag;
+}
+
+void plan_meeting(const struct ddprun_options *options, bool shared_off, struct meeting *ret)
+{
+    struct meeting meeting = {.store_host = "127.0.0.1"};
+    plan_store(options, &meeting);
+    plan_master(options, &meeting);
+    if (!shared_off && !is_alone(options))
+        share_store(&meeting);
+    *ret = meeting;
+}
+
+/* What this node says when it joins its job. Without an address it is the one by which it reaches
+ * the store. */
+static void plan_member(struct plan *plan, const struct ddprun_options *options)
+{
+    struct ddp_round_member *says = &plan->says;
+    const char *address = !plan->several               ? plan->agent.master_addr
+                          : given(options->local_addr) ? options->local_addr
+                                                       : "";
+    *says = (struct ddp_round_member){
+        .nproc = options->nproc_per_node,
+        .node_rank = options->node_rank == UINT32_MAX ? -1 : (int32_t)options->node_rank,
+        .terms = {.min_nodes = plan->several ? options->min_nodes : 1,
+                  .max_nodes = plan->several ? options->max_nodes : 1,
+                  .max_restarts = options->max_restarts,
+                  .settle_ms = (uint32_t)options->settle_ms,
+                  .lease_ms = plan->several ? (uint32_t)options->lease_ms : 0,
+                  .crash_loop = options->crash_loop,
+                  .join = options->join_policy},
+    };
+    snprintf(says->name, sizeof says->name, "%.*s", DDP_ROUND_NAME_SIZE - 1, plan->host);
+    snprintf(says->role, sizeof says->role, "%.*s", DDP_ROUND_ROLE_SIZE - 1, options->role);
+    for (char *c = says->role; *c != '\0'; c++)
+        if (iscntrl((unsigned char)*c)) /* a record has none */
+            *c = '?';
+    snprintf(says->address, sizeof says->address, "%.*s", DDP_ROUND_ADDRESS_SIZE - 1, address);
+}
+
+/* ---- several nodes --------------------------------------------------------------------------- */
+
+/* The static backend says where the store is by --master-addr and --master-port. */
+static ddp_status plan_endpoint(const struct ddprun_options *options, struct ddpi_endpoint *ret,
+                                struct ddp_error *err)
+{
+    *ret = options->rdzv_endpoint;
+    if (ret->host[0] == '\0' && given(options->master_addr))
+        snprintf(ret->host, sizeof ret->host, "%s", options->master_addr);
+    if (ret->host[0] == '\0')
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "--nnodes=%u:%u needs --rdzv-endpoint=HOST[:PORT], the same on all "
+                              "nodes: where a ddprund listens, or an address of one of the nodes, "
+                              "which then has the store",
+                              options->min_nodes, options->max_nodes);
+    if (!ret->has_port && options->rdzv_endpoint.host[0] == '\0' &&
+        options->master_port != UINT32_MAX)
+        ret->port = (uint16_t)options->master_port;
+    else if (!ret->has_port)
+        ret->port = DEFAULT_PORT;
+    if (ret->port == 0)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "--rdzv-endpoint: port 0 is known to nobody else; give one that all "
+                              "nodes know, such as %d",
+                              DEFAULT_PORT);
+    return DDP_OK;
+}
+
+/* A port that was asked for is rank 0's to listen on; without it, or if it is the store's own, the
+ * store is the place, as with torchrun's static backend. */
+static void plan_remote_master(struct plan *plan, const struct ddprun_options *options,
+                               bool shared_off)
+{
+    struct remote_job_config *remote = &plan->remote;
+    bool asked = options->master_port != UINT32_MAX;
+    bool at_endpoint = asked && options->master_port == remote->endpoint.port;
+    plan->agent.agent_store = !shared_off && !is_alone(options) && (!asked || at_endpoint);
+    remote->is_master = plan->agent.agent_store && (is_static(options) || at_endpoint);
+    if (asked && !at_endpoint) {
+        plan->meeting.master_port = (uint16_t)options->master_port;
+        plan->meeting.master_flag = "--master-port";
+    }
+}
+
+/* The token is the one that is named; else the user's own, which a user without a home has not. */
+static void plan_token(struct plan *plan, const struct ddprun_options *options)
+{
+    struct remote_job_config *remote = &plan->remote;
+    remote->auth = options->auth;
+    remote->trust_local_users = options->trust_local_users;
+    remote->tls = options->tls;
+    if (remote->auth == DDPI_SERVER_AUTH_NEVER)
+        return;
+    remote->token_named = given(options->token_file);
+    if (!remote->token_named)
+        (void)!ddpi_token_default_path(getenv("XDG_CONFIG_HOME"), getenv("HOME"), &plan->home_token,
+                                       NULL);
+    remote->token_file = remote->token_named ? options->token_file : plan->home_token;
+}
+
+/* Workers prove themselves to each other, and where the agent does so to the store, to that as
+ * well.
+ */
+static void plan_keys(struct plan *plan)
+{
+    struct remote_job_config *remote = &plan->remote;
+    bool asked = remote->token_named || !plan_is_loopback(remote->endpoint.host);
+    if (plan->several && remote->token_file == NULL)
+        return;
+    remote->worker_keys = &plan->worker_keys;
+    plan->worker_keys = (struct worker_keys){.job = plan->several ? remote->job : "",
+                                             .token_file = remote->token_file,
+                                             .makes_token = !asked};
+    plan->agent_keys = (struct agent_keys){worker_keys_make, &plan->worker_keys};
+    plan->agent.keys = &plan->agent_keys;
+}
+
+bool plan_needs_a_store(const struct ddprun_options *options)
+{
+    bool elsewhere = endpoint_given(options) && !is_static(options) &&
+                     !plan_is_loopback(options->rdzv_endpoint.host);
+    return !options->standalone && (options->max_nodes > 1 || elsewhere);
+}
+
+static ddp_status plan_several(struct plan *plan, const struct ddprun_options *options,
+                               bool shared_off, struct ddp_error *err)
+{
+    struct agent_config *agent = &plan->agent;
+    struct remote_job_config *remote = &plan->remote;
+    const char *name = given(options->rdzv_id) ? options->rdzv_id : "none";
+    ddp_status status = plan_endpoint(options, &remote->endpoint, err);
+    if (status != DDP_OK)
+        return status;
+    if (!ddpi_job_valid(name, strlen(name)))
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "--rdzv-id: '%s' cannot be the name of a job of several nodes: it "
+                              "has 1 to %d of [A-Za-z0-9._-], the first no '.'",
+                              name, DDPI_JOB_MAX);
+    remote->job = name;
+    remote->is_host = options->conf.is_host;
+    remote->store = plan->store;
+    remote->lease_ms = (uint32_t)options->lease_ms;
+    bool v6 = strchr(remote->endpoint.host, ':') != NULL;
+    snprintf(plan->store, sizeof plan->store, v6 ? "[%s]:%u" : "%s:%u", remote->endpoint.host,
+             remote->endpoint.port);
+    snprintf(plan->store_prefix, sizeof plan->store_prefix, "job/%s/", name);
+    agent->run_id = name;
+    agent->store = plan->store;
+    agent->store_prefix = plan->store_prefix;
+    /* TCPStore clients of other nodes would have to speak TLS with it, and cannot. */
+    plan_remote_master(plan, options, shared_off || options->tls);
+    plan->join_timeout_ms = options->join_timeout_ms;
+    return DDP_OK;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+/* A worker alone on a terminal behaves as it would without us. */
+static bool wants_pty(const struct plan *plan, const struct ddprun_options *options)
+{
+    bool terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && isatty(STDERR_FILENO);
+    bool alone = !plan->several && options->nproc_per_node == 1;
+    return !options->no_pty && (options->pty || (alone && terminal));
+}
+
+ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, char *const *envp,
+                    struct ddp_error *err)
+{
+    if (options->module && options->no_python)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "--module (-m) and --no-python contradict each other; leave one out");
+    if (options->tls && options->auth == DDPI_SERVER_AUTH_NEVER)
+        return ddpi_error_set(
+            err, DDP_E_INVALID,
+            "--tls (or DDPRUN_TLS) takes the token, and --no-auth has none; leave one out");
+    static const char sharing[] = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE";
+    static const char error_file[] = "TORCHELASTIC_ERROR_FILE";
+    const char *shared_off = ddpi_parse_env(envp, sharing, strlen(sharing));
+    ddp_status status = plan_streams(plan, options, err);
+    if (status == DDP_OK)
+        status = plan_signals(&plan->agent, options, err);
+    bool off = shared_off != NULL && strcmp(shared_off, "1") == 0;
+    if (options->standalone && options->min_nodes > 1)
+        return ddpi_error_set(
+            err, DDP_E_INVALID,
+            "--standalone is a job of one node, and %u are asked for (--nnodes, or "
+            "PET_NNODES)",
+            options->min_nodes);
+    plan->several = plan_needs_a_store(options);
+    if (status == DDP_OK && plan->several)
+        status = plan_several(plan, options, off, err);
+    else
+        plan_meeting(options, off, &plan->meeting);
+    if (status != DDP_OK)
+        return status;
+    plan_token(plan, options);
+    plan_keys(plan);
+    node_host_name(plan->host, sizeof plan->host);
+    struct agent_config *agent = &plan->agent;
+    agent->nproc = options->nproc_per_node;
+    agent->host = plan->host;
+    agent->role = options->role;
+    agent->line_template = line_template(options);
+    agent->pty = wants_pty(plan, options);
+    agent->filters[0] = options->stdout_filters;
+    agent->filters[1] = options->stderr_filters;
+    agent->max_restarts = options->max_restarts;
+    agent->shutdown_timeout_ms = options->shutdown_timeout_ms;
+    agent->failure_timeout_ms = options->failure_timeout_ms;
+    agent->gpu_memory_timeout_ms = options->gpu_memory_timeout_ms;
+    agent->virtual_local_rank = options->virtual_local_rank;
+    agent->tls = options->tls;
+    agent->tls_ranks = options->tls_ranks;
+    if (!plan->several) {
+        plan_identity(plan, options);
+        agent->store_prefix = "";
+        agent->agent_store = plan->meeting.agent_store;
+        agent->master_addr = plan->meeting.master_addr;
+    }
+    agent->envp = envp;
+    agent->error_file = ddpi_parse_env(envp, error_file, strlen(error_file));
+    agent->logs = &plan->logs;
+    plan_member(plan, options);
+    return DDP_OK;
+}
+
+ddp_status plan_files(struct plan *plan, struct ddp_error *err)
+{
+    uint32_t needed = OWN_FILES + plan->agent.nproc * FILES_OF_WORKER;
+    for (uint32_t i = 0; i < plan->agent.nproc; i++)
+        needed += (uint32_t)__builtin_popcount(plan->streams[i].tee);
+    ddp_status status = node_need_files(needed, &plan->nofile, err);
+    if (status != DDP_OK)
+        return ddpi_error_advise(err, status, "raise it, 'ulimit -n', or start fewer workers");
+    plan->agent.nofile = &plan->nofile;
+    return DDP_OK;
+}
+
+ddp_status plan_program(struct plan *plan, const struct ddprun_options *options, char **operands,
+                        struct ddp_error *err)
+{
+    ddp_status status =
+        program_resolve(operands, options->module, options->no_python, &plan->program, err);
+    plan->agent.program = plan->program.path;
+    plan->agent.interpreter = plan->program.interprets ? plan->program.path : NULL;
+    plan->agent.argv = plan->program.argv;
+    return status;
+}
+
+static bool wants_filtered(const struct plan *plan)
+{
+    return given(plan->agent.filters[0]) || given(plan->agent.filters[1]);
+}
+
+static bool wants_files(const struct plan *plan)
+{
+    if (wants_filtered(plan))
+        return true;
+    for (uint32_t i = 0; i < plan->agent.nproc; i++)
+        if (plan->streams[i].redirect != 0 || plan->streams[i].tee != 0)
+            return true;
+    return false;
+}
+
+ddp_status plan_logs(struct plan *plan, const struct ddprun_options *options, bool *ret_announce,
+                     struct ddp_error *err)
+{
+    const char *base = given(options->log_dir) ? options->log_dir : NULL;
+    if (base != NULL && strcmp(base, "/dev/null") == 0 && wants_filtered(plan))
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "--duplicate-stdout-filters and --duplicate-stderr-filters write to "
+                              "files, and --log-dir=/dev/null wants none; name a directory");
+    ddp_status status = logdir_open(&plan->logs, base, plan->agent.run_id, wants_files(plan), err);
+    *ret_announce = status == DDP_OK && plan->logs.kept && base == NULL;
+    return status;
+}
+
+ddp_status plan_timers(struct plan *plan, char *const *envp, struct ddp_error *err)
+{
+    static const char enable[] = "TORCHELASTIC_ENABLE_FILE_TIMER",
+                      place[] = "TORCHELASTIC_TIMER_FILE";
+    const char *enabled = ddpi_parse_env(envp, enable, strlen(enable));
+    const char *path = ddpi_parse_env(envp, place, strlen(place));
+    const char *temporary = getenv("TMPDIR");
+    if (enabled == NULL || strcmp(enabled, "1") != 0)
+        return DDP_OK;
+    ddp_status status = watchdog_fifo_make(&plan->timers, given(path) ? path : NULL,
+                                           given(temporary) ? temporary : "/tmp", err);
+    if (status == DDP_OK) {
+        plan->agent.timer_file = plan->timers.path;
+        plan->agent.timer_fd = plan->timers.fd;
+    }
+    return status;
+}
+
+ddp_status plan_events(struct plan *plan, const struct ddprun_options *options,
+                       struct ddp_error *err)
+{
+    if (!given(options->event_log))
+        return DDP_OK;
+    ddp_status status = event_log_open(&plan->event_log, options->event_log, err);
+    if (status == DDP_OK)
+        plan->agent.event_log = &plan->event_log;
+    return status;
+}
+
+void plan_finish(struct plan *plan)
+{
+    worker_keys_finish(&plan->worker_keys);
+    if (plan->agent.event_log != NULL)
+        event_log_close(&plan->event_log);
+    watchdog_fifo_remove(&plan->timers);
+    logdir_close(&plan->logs);
+    program_finish(&plan->program);
+    ddpi_free(plan->home_token);
+    plan->home_token = NULL;
+    ddpi_free(plan->streams);
+    plan->streams = NULL;
+}

@@ -1,0 +1,226 @@
+/*
+ * worker_program.c - finds what a worker executes, before anything is started: so that a wrong name
+ * is one sentence, and not one failure per worker. Owns the path and the array.
+ */
+#include "worker_program.h"
+
+#include "error.h"
+#include "mem.h"
+#include "parse.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PYTHON_WORDS = 3 }; /* python3 -u -m */
+
+static bool is_executable_file(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
+}
+
+/* @name in the directories of PATH; NULL if it is in none, or memory ran out. */
+static char *search_path(const char *name)
+{
+    const char *path = getenv("PATH");
+    const char *item;
+    size_t len;
+    for (const char *cursor = path != NULL ? path : "/usr/local/bin:/usr/bin:/bin";
+         ddpi_parse_list_next(&cursor, ':', &item, &len);) {
+        char *candidate = ddpi_asprintf("%.*s%s%s", (int)len, item, len > 0 ? "/" : "", name);
+        if (candidate != NULL && is_executable_file(candidate))
+            return candidate;
+        ddpi_free(candidate);
+    }
+    return NULL;
+}
+
+/* What is wrong with a file that was named and is not there, or cannot be seen. */
+static ddp_status cannot_find(const char *what, const char *path, struct ddp_error *err)
+{
+    char here[256];
+    ddp_status status =
+        errno == ENOENT
+            ? ddpi_error_set(err, DDP_E_NOT_FOUND, "the %s '%s' does not exist", what, path)
+            : ddpi_error_sys(err, errno, "cannot read the %s '%s'", what, path);
+    if (*path == '/' || getcwd(here, sizeof here) == NULL)
+        return ddpi_error_advise(err, status, "check its path");
+    return ddpi_error_advise(err, status, "check its path, which counts from '%s'", here);
+}
+
+static ddp_status describe_missing(const char *name, struct ddp_error *err)
+{
+    struct stat st;
+    bool here = stat(name, &st) == 0 && S_ISREG(st.st_mode);
+    return ddpi_error_set(err, DDP_E_INVALID,
+                          here ? "there is no program '%s' in PATH; did you mean './%s'?"
+                               : "there is no program '%s' in PATH; give its path, such as './%s'",
+                          name, name);
+}
+
+static ddp_status check_program(const char *path, struct ddp_error *err)
+{
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return cannot_find("program", path, err);
+    if (S_ISDIR(st.st_mode))
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "'%s' is a directory, not a program; name a file in it", path);
+    if (!S_ISREG(st.st_mode))
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "'%s' is a device or pipe, not a program; name a regular file", path);
+    if (access(path, X_OK) != 0)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "'%s' is not executable; 'chmod +x %s' makes it so, and a Python "
+                              "script needs a name that ends in .py",
+                              path, path);
+    return DDP_OK;
+}
+
+static ddp_status resolve_path(const char *name, char **ret_path, struct ddp_error *err)
+{
+    char *path;
+    if (strchr(name, '/') != NULL) {
+        ddp_status status = check_program(name, err);
+        if (status != DDP_OK)
+            return status;
+        path = ddpi_strdup(name);
+        if (path == NULL)
+            return ddpi_error_nomem(err, strlen(name));
+    } else if ((path = search_path(name)) == NULL) {
+        return describe_missing(name, err);
+    }
+    *ret_path = path;
+    return DDP_OK;
+}
+
+static ddp_status check_script(const char *path, struct ddp_error *err)
+{
+    struct stat st;
+    if (strchr(path, '$') != NULL)
+        return DDP_OK; /* ${local_rank}: each worker has another */
+    if (stat(path, &st) != 0 || access(path, R_OK) != 0)
+        return cannot_find("script", path, err);
+    if (S_ISDIR(st.st_mode))
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "'%s' is a directory, not a script; name a file in it", path);
+    return DDP_OK;
+}
+
+static bool ends_in(const char *text, const char *end)
+{
+    size_t len = strlen(text), end_len = strlen(end);
+    return len > end_len && strcmp(text + len - end_len, end) == 0;
+}
+
+static bool exists_below(const char *folder, const char *name)
+{
+    char *path = ddpi_asprintf("%s/%s", folder, name);
+    bool exists = path != NULL && access(path, F_OK) == 0;
+    ddpi_free(path);
+    return exists;
+}
+
+/* The Python of the environment @folder; NULL: it has none. */
+static char *python_below(const char *folder)
+{
+    char *path = ddpi_asprintf("%s/bin/python3", folder);
+    if (path != NULL && is_executable_file(path))
+        return path;
+    ddpi_free(path);
+    return NULL;
+}
+
+/* That of the environment whose bin folder has this program. A bin folder of the system is none:
+ * there PATH, which a user may have changed, knows better. */
+static char *python_beside_us(void)
+{
+    char folder[PATH_MAX];
+    ssize_t len = readlink("/proc/self/exe", folder, sizeof folder - 1);
+    if (len <= 0)
+        return NULL;
+    folder[len] = '\0';
+    for (int level = 0; level < 2; level++) { /* .../bin/ddprun */
+        char *slash = strrchr(folder, '/');
+        if (slash == NULL)
+            return NULL;
+        *slash = '\0';
+    }
+    bool environment = exists_below(folder, "pyvenv.cfg") || exists_below(folder, "conda-meta");
+    return environment ? python_below(folder) : NULL;
+}
+
+static char *python_of_environment(void)
+{
+    const char *active = getenv("VIRTUAL_ENV");
+    char *path = active != NULL && *active != '\0' ? python_below(active) : NULL;
+    return path != NULL ? path : python_beside_us();
+}
+
+static ddp_status resolve_python(const char *script, char **ret_path, struct ddp_error *err)
+{
+    const char *name = getenv("PYTHON_EXEC");
+    bool given = name != NULL && *name != '\0';
+    char *path = given ? NULL : python_of_environment();
+    if (path != NULL) {
+        *ret_path = path;
+        return DDP_OK;
+    }
+    ddp_status status = resolve_path(given ? name : "python3", ret_path, err);
+    if (status == DDP_OK || status == DDP_E_NOMEM)
+        return status;
+    return ddpi_error_set(err, status,
+                          given
+                              ? "'%s' cannot be run: PYTHON_EXEC='%s' is not a program; set it to "
+                                "an interpreter, or unset it to use python3"
+                              : "'%s' cannot be run: there is no python3 in PATH, nor an active "
+                                "environment; install it, or set PYTHON_EXEC to an interpreter",
+                          script, name);
+}
+
+ddp_status program_resolve(char **operands, bool module, bool no_python,
+                           struct program *ret_program, struct ddp_error *err)
+{
+    static char unbuffered[] = "-u", as_module[] = "-m";
+    bool python = module || (!no_python && ends_in(operands[0], ".py"));
+    if (*operands[0] == '\0')
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "the name of the program is empty (''); is a variable of the shell "
+                              "that should hold it not set?");
+    ddp_status status = python && !module ? check_script(operands[0], err) : DDP_OK;
+    char *path = NULL;
+    if (status == DDP_OK)
+        status = python ? resolve_python(operands[0], &path, err)
+                        : resolve_path(operands[0], &path, err);
+    if (status != DDP_OK)
+        return status;
+
+    size_t count = 0, used = 0;
+    while (operands[count] != NULL)
+        count++;
+    char **argv = ddpi_calloc(count + PYTHON_WORDS + 1, sizeof *argv);
+    if (argv == NULL) {
+        ddpi_free(path);
+        return ddpi_error_nomem(err, count * sizeof *argv);
+    }
+    if (python) {
+        argv[used++] = path;
+        argv[used++] = unbuffered;
+        if (module)
+            argv[used++] = as_module;
+    }
+    memcpy(argv + used, operands, count * sizeof *operands);
+    *ret_program = (struct program){.path = path, .argv = argv, .interprets = python};
+    return DDP_OK;
+}
+
+void program_finish(struct program *program)
+{
+    ddpi_free(program->path);
+    ddpi_free(program->argv);
+    *program = (struct program){0};
+}

@@ -1,0 +1,493 @@
+/*
+ * main.c - main() of ddprund: the store as a service of its own.
+ *
+ * It owns the loop, the server on it, its state, the log, and the signals: SIGTERM and SIGINT
+ * drain, a second one ends at once, SIGHUP opens the log file again. The life of the process:
+ *
+ *   listening --SIGTERM--> draining --nobody waits, time is up, second signal--> stopped
+ */
+#include "ddprund_options.h"
+#include "endpoint_mark.h"
+#include "error.h"
+#include "host.h"
+#include "logfile.h"
+#include "mem.h"
+#include "secrecy.h"
+#include "sqlite_sink.h"
+#include "systemd.h"
+#include "token_file.h"
+#include "version.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum {
+    EXIT_USAGE = 2,
+    EXIT_CONFIG = 78,
+    LARGE_BLOCK = 256 * 1024,
+    OWN_FILES = 16, /* the loop's, the log, the state, a listener, a few clients */
+};
+
+static const char usage_text[] =
+    "usage: ddprund [OPTIONS]\n"
+    "\n"
+    "The ddprun store as a service of its own, for any number of jobs: native clients and "
+    "PyTorch's\n"
+    "TCPStore clients on the same ports. It prints 'listening on HOST:PORT' for each address.\n"
+    "\n"
+    "  ddprund                                        on 127.0.0.1:29400\n"
+    "  ddprund --listen=127.0.0.1:0,[::1]:0           on free ports, IPv4 and IPv6\n"
+    "  ddprund --state=/var/lib/ddprund/state         goes on where it was when it starts again\n"
+    "  ddprund --listen=10.0.0.1:29400                for other machines, which need the token in\n"
+    "                                                 ~/.config/ddprun/token\n";
+
+static const int handled_signals[] = {SIGTERM, SIGINT, SIGHUP};
+enum { SIGNALS = sizeof handled_signals / sizeof *handled_signals };
+
+struct daemon {
+    struct ddprund_options options;
+    struct logfile logfile;
+    const char *notify_socket;
+    uv_loop_t loop;
+    uv_signal_t signals[SIGNALS];
+    uv_timer_t drain_timer;
+    struct ddpi_server *server;
+    struct ddpi_state *state; /* NULL: the store is in memory only */
+    char *home_token;         /* where the user's own is; NULL: it is not used */
+    uint32_t adopted;         /* listening sockets that a service manager has handed over */
+    bool draining;
+    bool stopped;
+    int code; /* to exit with */
+};
+
+static int fail(int code, const struct ddp_error *err)
+{
+    fprintf(stderr, "ddprund: %s\n", err->msg);
+    return code;
+}
+
+static void notify(struct daemon *daemon, const char *state)
+{
+    struct ddp_error err;
+    if (systemd_notify(daemon->notify_socket, state, &err) != DDP_OK)
+        ddpi_log(&daemon->logfile.log, DDPI_LOG_WARN, "%s", err.msg);
+}
+
+/* ---- its endpoints --------------------------------------------------------------------------- */
+
+/* Do with each endpoint that others know, which is one whose port was given. */
+static void for_endpoints(struct daemon *daemon,
+                          void (*act)(struct daemon *, const char *, uint16_t))
+{
+    static const struct ddprund_listen standard = {.count = 1, .at[0].endpoint.port = DDPRUND_PORT};
+    const struct ddprund_listen *listen = &daemon->options.listen;
+    const char *text;
+    if (daemon->adopted + listen->count == 0)
+        listen = &standard;
+    for (size_t i = 0; (text = ddpi_server_endpoint_at(daemon->server, i)) != NULL; i++) {
+        struct ddpi_endpoint endpoint;
+        size_t given = i - daemon->adopted;
+        bool known =
+            i < daemon->adopted || (given < listen->count && listen->at[given].endpoint.port != 0);
+        if (known && ddpi_parse_endpoint(text, &endpoint, NULL) == DDP_OK)
+            act(daemon, endpoint.host, endpoint.port);
+    }
+}
+
+static void leave_mark(struct daemon *daemon, const char *host, uint16_t port)
+{
+    struct ddp_error err;
+    if (endpoint_mark_leave(host, port, &err) != DDP_OK)
+        ddpi_log(
+            &daemon->logfile.log, DDPI_LOG_WARN,
+            "no mark for port %u (%s): a node that is started while ddprund is down could take "
+            "its place; give it --rdzv-conf=is_host=false",
+            port, err.msg);
+}
+
+static void remove_mark(struct daemon *daemon, const char *host, uint16_t port)
+{
+    (void)daemon;
+    endpoint_mark_remove(host, port);
+}
+
+/* What has neither a state nor a job loses nothing when another takes its place. */
+static void remove_marks(struct daemon *daemon)
+{
+    if (daemon->state == NULL && ddpi_server_stats(daemon->server).members == 0)
+        for_endpoints(daemon, remove_mark);
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+static void log_totals(struct daemon *daemon)
+{
+    struct ddpi_server_stats stats = ddpi_server_stats(daemon->server);
+    ddpi_log(&daemon->logfile.log, DDPI_LOG_INFO,
+             "stopped with %" PRIu64 " connections and %" PRIu64 " requests waiting; it had "
+             "%" PRIu64 " connections and %" PRIu64 " requests, refused %" PRIu64
+             " connections, displaced %" PRIu64 ", turned away %" PRIu64 ", dismissed %" PRIu64
+             ", denied %" PRIu64 ", closed %" PRIu64 " for what all take, and refused %" PRIu64
+             " requests",
+             stats.connections, stats.waits, stats.accepted, stats.requests, stats.refused,
+             stats.displaced, stats.throttled, stats.dismissed, stats.denied, stats.overloaded,
+             stats.limited);
+}
+
+static void stop(struct daemon *daemon)
+{
+    if (daemon->stopped)
+        return;
+    daemon->stopped = true;
+    log_totals(daemon);
+    ddpi_server_close(daemon->server, NULL, NULL);
+    uv_close((uv_handle_t *)&daemon->drain_timer, NULL);
+    for (size_t i = 0; i < SIGNALS; i++)
+        uv_close((uv_handle_t *)&daemon->signals[i], NULL);
+}
+
+static void on_drained(void *ctx)
+{
+    stop(ctx);
+}
+
+static void on_drain_timeout(uv_timer_t *timer)
+{
+    struct daemon *daemon = timer->data;
+    ddpi_log(&daemon->logfile.log, DDPI_LOG_WARN,
+             "requests still wait after %" PRIu64 " ms; their connections are closed",
+             daemon->options.drain_timeout_ms);
+    stop(daemon);
+}
+
+static void drain(struct daemon *daemon, int signum)
+{
+    if (daemon->draining) {
+        stop(daemon);
+        return;
+    }
+    daemon->draining = true;
+    remove_marks(daemon); /* while it listens */
+    ddpi_log(&daemon->logfile.log, DDPI_LOG_INFO,
+             "%s: no new connections; %" PRIu64 " waiting requests have %" PRIu64 " ms",
+             strsignal(signum), ddpi_server_stats(daemon->server).waits,
+             daemon->options.drain_timeout_ms);
+    notify(daemon, "STOPPING=1");
+    uv_timer_start(&daemon->drain_timer, on_drain_timeout, daemon->options.drain_timeout_ms, 0);
+    ddpi_server_drain(daemon->server, on_drained, daemon);
+}
+
+/* ---- state ----------------------------------------------------------------------------------- */
+
+static void on_state_failed(void *ctx, const struct ddp_error *why)
+{
+    struct daemon *daemon = ctx;
+    ddpi_log(&daemon->logfile.log, DDPI_LOG_ERROR, "%s", why->msg);
+    daemon->code = fail(EXIT_CONFIG, why);
+    stop(daemon);
+}
+
+static ddp_status take_mutation(void *ctx, const struct ddpi_mutation *mutation,
+                                struct ddp_error *err)
+{
+    return ddpi_server_restore(ctx, mutation, err);
+}
+
+static ddp_status open_state(struct daemon *daemon, struct ddp_error *err)
+{
+    struct ddpi_mark mark;
+    if (daemon->options.state == NULL)
+        return DDP_OK;
+    ddp_status status = ddpi_state_open(daemon->options.state, &daemon->state, err);
+    if (status == DDP_OK)
+        status = ddpi_state_load(daemon->state, take_mutation, daemon->server, &mark, err);
+    if (status != DDP_OK)
+        return status;
+    ddpi_server_restore_mark(daemon->server, &mark);
+    const struct ddpi_sink sink = ddpi_state_sink(daemon->state);
+    ddpi_server_set_sink(daemon->server, &sink, on_state_failed, daemon);
+    struct ddpi_server_stats stats = ddpi_server_stats(daemon->server);
+    ddpi_log(&daemon->logfile.log, DDPI_LOG_INFO,
+             "%s holds %" PRIu64 " keys and %" PRIu64 " sessions; the latest version is %" PRIu64,
+             daemon->options.state, stats.keys, stats.sessions, mark.version);
+    return DDP_OK;
+}
+
+/* ---- signals --------------------------------------------------------------------------------- */
+
+static void reload(struct daemon *daemon)
+{
+    char state[64];
+    struct ddp_error err;
+    snprintf(state, sizeof state, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64,
+             ddpi_now_us(&ddpi_clock_monotonic));
+    notify(daemon, state);
+    if (logfile_reopen(&daemon->logfile, &err) == DDP_OK)
+        ddpi_log(&daemon->logfile.log, DDPI_LOG_INFO, "the log was opened again");
+    else
+        ddpi_log(&daemon->logfile.log, DDPI_LOG_ERROR, "%s; the old one stays in use", err.msg);
+    notify(daemon, "READY=1");
+}
+
+static void on_signal(uv_signal_t *handle, int signum)
+{
+    struct daemon *daemon = handle->data;
+    if (signum == SIGHUP)
+        reload(daemon);
+    else
+        drain(daemon, signum);
+}
+
+/* A reader of the output that goes away, or a log file that may not grow, ends no service; and a
+ * caller who has blocked signals must not keep this one from ending. */
+static void prepare_signals(void)
+{
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    sigset_t none;
+    sigaction(SIGPIPE, &ignore, NULL);
+    sigaction(SIGXFSZ, &ignore, NULL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static void watch_signals(struct daemon *daemon)
+{
+    for (size_t i = 0; i < SIGNALS; i++) {
+        uv_signal_init(&daemon->loop, &daemon->signals[i]);
+        daemon->signals[i].data = daemon;
+        uv_signal_start(&daemon->signals[i], on_signal, handled_signals[i]);
+    }
+    uv_timer_init(&daemon->loop, &daemon->drain_timer);
+    daemon->drain_timer.data = daemon;
+}
+
+/* ---- the beginning --------------------------------------------------------------------------- */
+
+/* Without this the heap's idea of a large block grows with what is freed, up to 32 MiB: then what
+ * clients do not read grows by being copied, and what they have left behind is not given back. */
+static void keep_heap_small(void)
+{
+    mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK);
+    mallopt(M_TRIM_THRESHOLD, LARGE_BLOCK);
+}
+
+/* The default one is made where there is none. */
+static ddp_status read_token(struct daemon *daemon, struct ddpi_credential *ret,
+                             struct ddp_error *err)
+{
+    char *path;
+    const struct ddprund_options *options = &daemon->options;
+    if (options->token_fd > 0)
+        return ddpi_token_read_fd((int)options->token_fd, ret, err);
+    if (options->token_file != NULL)
+        return ddpi_token_read(options->token_file, ret, err);
+    ddp_status status =
+        ddpi_token_default_path(getenv("XDG_CONFIG_HOME"), getenv("HOME"), &path, err);
+    if (status != DDP_OK)
+        return status;
+    status = ddpi_token_obtain(path, ret, err);
+    ddpi_free(daemon->home_token);
+    daemon->home_token = path;
+    return status;
+}
+
+/* Somebody has to prove something. */
+static ddp_status give_token(struct daemon *daemon, struct ddp_error *err)
+{
+    struct ddpi_credential token;
+    ddp_status status = read_token(daemon, &token, err);
+    if (status == DDP_OK)
+        status = ddpi_server_set_token(daemon->server, &token, err);
+    ddpi_wipe(&token, sizeof token);
+    return status;
+}
+
+/* Clients of this user have his token as well, and want a proof. But for one that is named, and one
+ * that may not be trusted, nothing needs it yet: a home where nothing can be written, or none at
+ * all, is no reason not to serve this machine. */
+static ddp_status give_own_token(struct daemon *daemon, struct ddp_error *err)
+{
+    const struct ddprund_options *options = &daemon->options;
+    bool named = options->token_fd > 0 || options->token_file != NULL;
+    struct ddpi_credential token;
+    if (options->server.auth == DDPI_SERVER_AUTH_NEVER)
+        return DDP_OK;
+    ddp_status status = read_token(daemon, &token, err);
+    bool needless = status != DDP_OK && status != DDP_E_DENIED && !named;
+    if (status == DDP_OK)
+        status = ddpi_server_set_token(daemon->server, &token, err);
+    ddpi_wipe(&token, sizeof token);
+    return needless ? DDP_OK : status;
+}
+
+static ddp_status listen_at(struct daemon *daemon, const struct ddprund_address *at,
+                            struct ddp_error *err)
+{
+    const struct ddpi_endpoint *where = &at->endpoint;
+    ddp_status status = ddpi_server_listen(daemon->server, where->host, where->port, at->job, err);
+    if (status != DDP_E_DENIED)
+        return status;
+    status = give_token(daemon, err);
+    return status == DDP_OK
+               ? ddpi_server_listen(daemon->server, where->host, where->port, at->job, err)
+               : status;
+}
+
+static ddp_status adopt(struct daemon *daemon, int fd, struct ddp_error *err)
+{
+    ddp_status status = ddpi_server_adopt(daemon->server, fd, err);
+    if (status != DDP_E_DENIED)
+        return status;
+    status = give_token(daemon, err);
+    return status == DDP_OK ? ddpi_server_adopt(daemon->server, fd, err) : status;
+}
+
+static ddp_status adopt_sockets(struct daemon *daemon, uint32_t *ret_count, struct ddp_error *err)
+{
+    uint32_t count = 0;
+    ddp_status status =
+        systemd_listen_fds(getenv("LISTEN_PID"), getenv("LISTEN_FDS"), getpid(), &count, err);
+    for (uint32_t i = 0; status == DDP_OK && i < count; i++) {
+        status = adopt(daemon, SYSTEMD_FIRST_FD + (int)i, err);
+        if (status != DDP_OK)
+            status = ddpi_error_wrap(err, status, "LISTEN_FDS");
+    }
+    *ret_count = count;
+    return status;
+}
+
+static ddp_status listen_everywhere(struct daemon *daemon, struct ddp_error *err)
+{
+    static const struct ddprund_address standard = {
+        .endpoint = {.host = "127.0.0.1", .port = DDPRUND_PORT, .has_port = true}};
+    const struct ddprund_listen *listen = &daemon->options.listen;
+    const struct ddprund_listen *data_ports = &daemon->options.data_ports;
+    ddp_status status = give_own_token(daemon, err);
+    if (status == DDP_OK)
+        status = adopt_sockets(daemon, &daemon->adopted, err);
+    for (uint32_t i = 0; status == DDP_OK && i < listen->count; i++)
+        status = listen_at(daemon, &listen->at[i], err);
+    if (status == DDP_OK && daemon->adopted + listen->count == 0)
+        status = listen_at(daemon, &standard, err);
+    for (uint32_t i = 0; status == DDP_OK && i < data_ports->count; i++)
+        status = listen_at(daemon, &data_ports->at[i], err);
+    return status;
+}
+
+static void announce(struct daemon *daemon)
+{
+    const char *endpoint;
+    if (daemon->options.server.auth == DDPI_SERVER_AUTH_NEVER)
+        fputs(
+            "ddprund: clients are not authenticated (--no-auth): whoever reaches an address below "
+            "can read and change all keys\n",
+            stderr);
+    for (size_t i = 0; (endpoint = ddpi_server_endpoint_at(daemon->server, i)) != NULL; i++) {
+        const char *job = ddpi_server_job_at(daemon->server, i);
+        const char *whose = *job != '\0' ? " for the job " : "";
+        printf("listening on %s%s%s\n", endpoint, whose, job);
+        ddpi_log(&daemon->logfile.log, DDPI_LOG_INFO, "listening on %s%s%s", endpoint, whose, job);
+    }
+    char number[DDPI_STORE_NUMBER];
+    ddpi_store_number_put(ddpi_server_number(daemon->server), number);
+    if (daemon->home_token != NULL)
+        ddpi_log(&daemon->logfile.log, DDPI_LOG_INFO, "the token is in %s", daemon->home_token);
+    ddpi_log(&daemon->logfile.log, DDPI_LOG_INFO, "this is the store %s", number);
+    if (fflush(stdout) != 0)
+        ddpi_log(&daemon->logfile.log, DDPI_LOG_WARN, "standard output cannot be written");
+    if (secrecy_is_root())
+        ddpi_log(&daemon->logfile.log, DDPI_LOG_WARN,
+                 "this runs as root, which it needs for nothing: give it a user of its own, as the "
+                 "systemd unit does");
+    notify(daemon, "READY=1");
+}
+
+static int serve(struct daemon *daemon)
+{
+    struct ddp_error err;
+    struct ddpi_server_options *server = &daemon->options.server;
+    server->log = &daemon->logfile.log;
+    ddp_status status = ddpi_server_create_deaf(&daemon->loop, server, &daemon->server, &err);
+    if (status != DDP_OK)
+        return fail(EXIT_CONFIG, &err);
+    status = open_state(daemon, &err);
+    if (status == DDP_OK)
+        status = listen_everywhere(daemon, &err);
+    if (status != DDP_OK) {
+        ddpi_server_close(daemon->server, NULL, NULL);
+        uv_run(&daemon->loop, UV_RUN_DEFAULT);
+        return fail(EXIT_CONFIG, &err);
+    }
+    watch_signals(daemon);
+    for_endpoints(daemon, leave_mark);
+    announce(daemon);
+    uv_run(&daemon->loop, UV_RUN_DEFAULT);
+    return daemon->code;
+}
+
+static int run(struct daemon *daemon)
+{
+    struct ddp_error err;
+    const char *path = daemon->options.log_file;
+    prepare_signals();
+    secrecy_hide_memory();
+    ddp_status status = node_need_files(OWN_FILES, NULL, &err);
+    if (status != DDP_OK) {
+        ddpi_error_advise(&err, status, "raise it: 'ulimit -n', or LimitNOFILE= of the service");
+        return fail(EXIT_CONFIG, &err);
+    }
+    keep_heap_small();
+    daemon->notify_socket = getenv("NOTIFY_SOCKET");
+    status = logfile_open(&daemon->logfile, path, daemon->options.log_level, &ddpi_clock_monotonic,
+                          &err);
+    if (status != DDP_OK)
+        return fail(EXIT_CONFIG, &err);
+    if (daemon->logfile.fd < 0)
+        fprintf(stderr,
+                "ddprund: nobody reads the FIFO '%s': lines of the log are left out until somebody "
+                "does\n",
+                path);
+    int uv_err = uv_loop_init(&daemon->loop);
+    if (uv_err != 0) {
+        ddpi_error_sys(&err, -uv_err, "cannot set up the event loop");
+        return fail(EXIT_CONFIG, &err);
+    }
+    int code = serve(daemon);
+    ddpi_state_close(daemon->state);
+    ddpi_free(daemon->home_token);
+    int left = uv_loop_close(&daemon->loop);
+    assert(left == 0 && "a handle was not closed");
+    (void)left;
+    logfile_close(&daemon->logfile);
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    struct ddp_error err;
+    struct daemon daemon = {0};
+    if (node_ensure_stdio() != 0)
+        return EXIT_CONFIG; /* there is nowhere to say why */
+    if (ddprund_options_parse(argc, argv, environ, &daemon.options, &err) != DDP_OK)
+        return fail(EXIT_USAGE, &err);
+    if (daemon.options.version) {
+        puts("ddprund " DDPRUN_VERSION);
+    } else if (daemon.options.help) {
+        fputs(usage_text, stdout);
+        options_print_help(&ddprund_option_table, stdout);
+    } else if (daemon.options.usage) {
+        fputs(usage_text, stdout);
+        puts("\n'ddprund --help' lists all options.");
+    } else {
+        return run(&daemon);
+    }
+    return fflush(stdout) == 0 ? 0 : 1;
+}

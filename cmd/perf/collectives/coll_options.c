@@ -1,0 +1,190 @@
+/*
+ * coll_options.c - the option table of the benchmarks of collectives. Short options mean what
+ * they mean to nccl-tests.
+ */
+#include "error.h"
+#include "parse.h"
+#include "perf_coll.h"
+
+#include <string.h>
+
+extern char **environ;
+
+/* ---- values ---- */
+
+static ddp_status option_size(const struct option *option, const char *text, void *field,
+                              struct ddp_error *err)
+{
+    return ddpi_parse_size(text, (uint64_t)option->max, field, err);
+}
+
+struct word {
+    const char *text;
+    int value;
+};
+
+static ddp_status find_word(const struct word *words, const char *text, int *ret,
+                            struct ddp_error *err)
+{
+    for (size_t i = 0; words[i].text != NULL; i++)
+        if (strcmp(words[i].text, text) == 0) {
+            *ret = words[i].value;
+            return DDP_OK;
+        }
+    return ddpi_error_set(err, DDP_E_INVALID, "'%s' is none of those that --help lists", text);
+}
+
+static ddp_status option_dtype(const struct option *option, const char *text, void *field,
+                               struct ddp_error *err)
+{
+    static const struct word words[] = {
+#define DTYPE_WORD(symbol, size, name) {name, symbol},
+        DDP_DTYPE_MAP(DTYPE_WORD)
+#undef DTYPE_WORD
+            {"float", DDP_FLOAT32},
+        {"double", DDP_FLOAT64},
+        {"half", DDP_FLOAT16},
+        {NULL, 0}};
+    int value;
+    (void)option;
+    ddp_status status = find_word(words, text, &value, err);
+    if (status == DDP_OK)
+        *(ddp_dtype *)field = (ddp_dtype)value;
+    return status;
+}
+
+static ddp_status option_op(const struct option *option, const char *text, void *field,
+                            struct ddp_error *err)
+{
+    static const struct word words[] = {
+#define OP_WORD(symbol, name) {name, symbol},
+        DDP_REDUCE_OP_MAP(OP_WORD)
+#undef OP_WORD
+            {"prod", DDP_PRODUCT},
+        {"avg", DDP_AVERAGE},
+        {NULL, 0}};
+    int value;
+    (void)option;
+    ddp_status status = find_word(words, text, &value, err);
+    if (status == DDP_OK)
+        *(ddp_reduce_op *)field = (ddp_reduce_op)value;
+    return status;
+}
+
+static ddp_status option_algorithm(const struct option *option, const char *text, void *field,
+                                   struct ddp_error *err)
+{
+    static const struct word words[] = {
+#define ALGORITHM_WORD(symbol, name) {name, symbol},
+        DDP_ALGORITHM_MAP(ALGORITHM_WORD)
+#undef ALGORITHM_WORD
+            {NULL, 0}};
+    int value;
+    (void)option;
+    ddp_status status = find_word(words, text, &value, err);
+    if (status == DDP_OK)
+        *(ddp_algorithm *)field = (ddp_algorithm)value;
+    return status;
+}
+
+static ddp_status option_place(const struct option *option, const char *text, void *field,
+                               struct ddp_error *err)
+{
+    static const struct word words[] = {{"cuda", COLL_CUDA}, {"cpu", COLL_CPU}, {NULL, 0}};
+    int value;
+    (void)option;
+    ddp_status status = find_word(words, text, &value, err);
+    if (status == DDP_OK)
+        *(enum coll_place *)field = (enum coll_place)value;
+    return status;
+}
+
+/* ---- the table ---- */
+
+#define FIELD(member) offsetof(struct coll_options, member)
+
+#define MOST_BYTES (INT64_C(1) << 40)
+
+static const char sizes[] = "Sizes (bytes, or with K, M or G behind)";
+static const char calls[] = "Calls";
+static const char ranks[] = "Ranks";
+static const char output[] = "Output";
+
+static const struct option table[] = {
+    {"minbytes", 'b', "SIZE", NULL, "32M", sizes, "the smallest", option_size, FIELD(begin), 0,
+     MOST_BYTES},
+    {"maxbytes", 'e', "SIZE", NULL, "32M", sizes, "the greatest", option_size, FIELD(end), 0,
+     MOST_BYTES},
+    {"stepfactor", 'f', "N", NULL, NULL, sizes, "each size is that many times the one before",
+     option_u32, FIELD(factor), 2, 1024},
+    {"stepbytes", 'i', "SIZE", NULL, "1M", sizes, "or greater by so much", option_size, FIELD(step),
+     1, MOST_BYTES},
+    {"iters", 'n', "N", NULL, "20", calls, "timed calls of each size", option_u32, FIELD(iters), 1,
+     1000000},
+    {"warmup-iters", 'w', "N", NULL, "1", calls, "calls before those", option_u32, FIELD(warmup), 0,
+     1000000},
+    {"check", 'c', "0|1", NULL, "1", calls, "compare each element of one call", option_u32,
+     FIELD(check), 0, 1},
+    {"op", 'o', "OP", NULL, "sum", calls, "sum, average (avg), min, max or product (prod)",
+     option_op, FIELD(op), 0, 0},
+    {"datatype", 'd', "TYPE", NULL, "float32", calls,
+     "float32 (float), float64 (double), float16 (half), bfloat16, int32 or int64", option_dtype,
+     FIELD(dtype), 0, 0},
+    {"root", 'r', "RANK", NULL, "0", calls, "of reduce and broadcast", option_u32, FIELD(root), 0,
+     1 << 20},
+    {"algorithm", 0, "NAME", "DDP_ALGORITHM", "auto", calls,
+     "in which order elements are reduced: auto, ring or direct", option_algorithm,
+     FIELD(algorithm), 0, 0},
+    {"device", 0, "cuda|cpu", NULL, "cuda where there is one", ranks, "whose memory is used",
+     option_place, FIELD(place), 0, 0},
+    {"nproc", 0, "N", NULL, NULL, ranks,
+     "start N processes with ddprun; without it, and not below ddprun, there is one rank",
+     option_u32, FIELD(nproc), 1, 4096},
+    {"local", 0, "N", NULL, NULL, ranks, "N ranks in one process, each a thread", option_u32,
+     FIELD(local), 1, 256},
+    {"ddprun", 0, "PATH", NULL, "the one beside ddp-perf", ranks, "the ddprun for --nproc",
+     option_text, FIELD(ddprun), 0, 0},
+    {"breakdown", 0, NULL, NULL, NULL, output,
+     "with --device=cuda: where the time of one call goes, for each size", option_switch,
+     FIELD(breakdown), 0, 0},
+    {"gloo", 0, NULL, NULL, NULL, output, "the same sizes with PyTorch's gloo, and the ratio",
+     option_switch, FIELD(gloo), 0, 0},
+    {"python", 0, "PATH", NULL, "build/venv's, or python3", output, "a Python that has PyTorch",
+     option_text, FIELD(python), 0, 0},
+    {"json", 0, "FILE", NULL, NULL, output, "write every figure to FILE, one JSON object a line",
+     option_text, FIELD(json), 0, 0},
+    {"help", 'h', NULL, NULL, NULL, output, "this list", option_show, FIELD(help), 0, 0},
+};
+
+const struct option_table coll_option_table = {
+    .program = "ddp-perf allreduce", .options = table, .count = sizeof table / sizeof *table};
+
+static const struct coll_options standard = {
+    .begin = 32 << 20,
+    .end = 32 << 20,
+    .step = 1 << 20,
+    .factor = 1,
+    .iters = 20,
+    .warmup = 1,
+    .check = 1,
+    .op = DDP_SUM,
+    .dtype = DDP_FLOAT32,
+};
+
+ddp_status coll_options_parse(int argc, char **argv, struct coll_options *ret,
+                              struct ddp_error *err)
+{
+    int operand;
+    *ret = standard;
+    ddp_status status = options_parse(&coll_option_table, argc, argv, environ, ret, &operand, err);
+    if (status != DDP_OK)
+        return status;
+    if (operand != argc)
+        return ddpi_error_set(err, DDP_E_INVALID, "'%s' is no option", argv[operand]);
+    if (ret->nproc != 0 && ret->local != 0)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "--nproc starts processes and --local threads; choose one of them");
+    if (ret->end < ret->begin)
+        ret->end = ret->begin;
+    return DDP_OK;
+}

@@ -1,0 +1,215 @@
+/*
+ * nccl.c - the same calls by NCCL, where the dynamic linker finds one. Owns its
+ * communicator. Nothing links to NCCL: what is needed of its interface is declared here, which has
+ * stayed the same since NCCL 2.10.
+ */
+#include "clock.h"
+#include "error.h"
+#include "perf_coll_rank.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+typedef struct nccl_comm *nccl_comm;
+struct nccl_id {
+    char bytes[128];
+};
+
+/* X(member, name, parameters). Each returns 0 if it worked. */
+#define NCCL_MAP(X)                                                                                \
+    X(get_version, ncclGetVersion, (int *ret))                                                     \
+    X(get_unique_id, ncclGetUniqueId, (struct nccl_id * ret))                                      \
+    X(comm_init_rank, ncclCommInitRank, (nccl_comm * ret, int ranks, struct nccl_id id, int rank)) \
+    X(comm_destroy, ncclCommDestroy, (nccl_comm comm))                                             \
+    X(all_reduce, ncclAllReduce,                                                                   \
+      (const void *send, void *recv, size_t count, int dtype, int op, nccl_comm comm,              \
+       void *stream))                                                                              \
+    X(reduce, ncclReduce,                                                                          \
+      (const void *send, void *recv, size_t count, int dtype, int op, int root, nccl_comm comm,    \
+       void *stream))                                                                              \
+    X(broadcast, ncclBroadcast,                                                                    \
+      (const void *send, void *recv, size_t count, int dtype, int root, nccl_comm comm,            \
+       void *stream))                                                                              \
+    X(all_gather, ncclAllGather,                                                                   \
+      (const void *send, void *recv, size_t count, int dtype, nccl_comm comm, void *stream))       \
+    X(reduce_scatter, ncclReduceScatter,                                                           \
+      (const void *send, void *recv, size_t count, int dtype, int op, nccl_comm comm,              \
+       void *stream))
+
+struct nccl {
+#define NCCL_MEMBER(member, name, parameters) int(*member) parameters;
+    NCCL_MAP(NCCL_MEMBER)
+#undef NCCL_MEMBER
+    nccl_comm comm;
+};
+
+static const int dtypes[] = {
+    [DDP_INT32] = 2,   [DDP_INT64] = 4,   [DDP_FLOAT16] = 6,
+    [DDP_FLOAT32] = 7, [DDP_FLOAT64] = 8, [DDP_BFLOAT16] = 9,
+};
+
+static const int ops[] = {
+    [DDP_SUM] = 0, [DDP_PRODUCT] = 1, [DDP_MAX] = 2, [DDP_MIN] = 3, [DDP_AVERAGE] = 4};
+
+/* It stays in the process, as its threads may. */
+static bool load(struct nccl *nccl)
+{
+    static const struct {
+        const char *name;
+        size_t offset;
+    } functions[] = {
+#define NCCL_FUNCTION(member, name, parameters) {#name, offsetof(struct nccl, member)},
+        NCCL_MAP(NCCL_FUNCTION)
+#undef NCCL_FUNCTION
+    };
+    void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    for (size_t i = 0; library != NULL && i < sizeof functions / sizeof *functions; i++) {
+        void *symbol = dlsym(library, functions[i].name);
+        if (symbol == NULL)
+            return false;
+        memcpy((char *)nccl + functions[i].offset, &symbol, sizeof symbol);
+    }
+    return library != NULL;
+}
+
+static bool has_device_a_rank(const struct coll_rank *rank)
+{
+    for (uint32_t a = 0; a < rank->ranks; a++)
+        for (uint32_t b = 0; b < a; b++)
+            if (memcmp(rank->seats[a].uuid, rank->seats[b].uuid, sizeof rank->seats->uuid) == 0)
+                return false;
+    return true;
+}
+
+/* NULL, or why there is nothing to compare with. The same in all ranks, but for the library. */
+static const char *refusal(const struct coll_rank *rank)
+{
+    if (!has_device_a_rank(rank))
+        return "it refuses several ranks on one device";
+    if (rank->call == COLL_SENDRECV || rank->call == COLL_BARRIER)
+        return "it has no such call";
+    return NULL;
+}
+
+/* All ranks have found the library, or none of them uses it. */
+static bool load_everywhere(struct coll_rank *rank, struct nccl *nccl, bool *ret_there,
+                            struct ddp_error *err)
+{
+    int32_t there = load(nccl);
+    if (ddp_all_reduce(rank->side, &there, &there, 1, DDP_INT32, DDP_MIN, NULL, err) != DDP_OK)
+        return false;
+    *ret_there = there != 0;
+    return true;
+}
+
+static bool worked(int result, const char *what, struct ddp_error *err)
+{
+    return result == 0 ||
+           ddpi_error_set(err, DDP_E_CUDA, "NCCL: %s failed with %d", what, result) == DDP_OK;
+}
+
+static bool join(struct coll_rank *rank, struct nccl *nccl, struct ddp_error *err)
+{
+    struct nccl_id id = {0};
+    if (rank->rank == 0 && !worked(nccl->get_unique_id(&id), "ncclGetUniqueId", err))
+        return false;
+    if (ddp_broadcast(rank->side, &id, sizeof id / sizeof(int32_t), DDP_INT32, 0, NULL, err) !=
+        DDP_OK)
+        return false;
+    return worked(nccl->comm_init_rank(&nccl->comm, (int)rank->ranks, id, (int)rank->rank),
+                  "ncclCommInitRank", err);
+}
+
+static int call(const struct coll_rank *rank, const struct nccl *nccl,
+                const struct coll_shape *shape)
+{
+    int dtype = dtypes[rank->options->dtype], op = ops[rank->options->op];
+    int root = (int)rank->options->root;
+    void *stream = coll_memory_stream(&rank->memory);
+    switch (rank->call) {
+    case COLL_ALL_REDUCE:
+        return nccl->all_reduce(rank->send, rank->recv, shape->count, dtype, op, nccl->comm,
+                                stream);
+    case COLL_REDUCE:
+        return nccl->reduce(rank->send, rank->recv, shape->count, dtype, op, root, nccl->comm,
+                            stream);
+    case COLL_BROADCAST:
+        return nccl->broadcast(rank->recv, rank->recv, shape->count, dtype, root, nccl->comm,
+                               stream);
+    case COLL_ALL_GATHER:
+        return nccl->all_gather(rank->send, rank->recv, shape->count, dtype, nccl->comm, stream);
+    case COLL_REDUCE_SCATTER:
+        return nccl->reduce_scatter(rank->send, rank->recv, shape->count, dtype, op, nccl->comm,
+                                    stream);
+    case COLL_SENDRECV:
+    case COLL_BARRIER:
+    case COLL_CALLS:
+        break;
+    }
+    return -1;
+}
+
+static bool call_often(struct coll_rank *rank, const struct nccl *nccl,
+                       const struct coll_shape *shape, uint32_t times, struct ddp_error *err)
+{
+    for (uint32_t i = 0; i < times; i++)
+        if (!worked(call(rank, nccl, shape), "a call", err))
+            return false;
+    return coll_memory_sync(&rank->memory, err);
+}
+
+static bool time_calls(struct coll_rank *rank, const struct nccl *nccl,
+                       const struct coll_shape *shape, double *ret_us, struct ddp_error *err)
+{
+    uint32_t iters = rank->options->iters;
+    if (!call_often(rank, nccl, shape, rank->options->warmup + 1, err) ||
+        ddp_barrier(rank->side, NULL, err) != DDP_OK)
+        return false;
+    uint64_t began_us = ddpi_now_us(&ddpi_clock_monotonic);
+    if (!call_often(rank, nccl, shape, iters, err))
+        return false;
+    *ret_us = (double)(ddpi_now_us(&ddpi_clock_monotonic) - began_us) / iters;
+    return coll_rank_slowest(rank, ret_us, err);
+}
+
+/* Of the sizes, only rank 0 has rows. */
+static bool compare(struct coll_rank *rank, const struct nccl *nccl, struct ddp_error *err)
+{
+    const struct coll_options *options = rank->options;
+    size_t row = 0;
+    if (rank->rank == 0)
+        coll_report_peer_header("NCCL");
+    for (uint64_t size = options->begin;;) {
+        struct coll_shape shape = coll_shape(rank->call, size, options->dtype, rank->ranks);
+        double us = 0;
+        if (!time_calls(rank, nccl, &shape, &us, err))
+            return false;
+        if (rank->rank == 0 && row < rank->report.count)
+            coll_report_peer(&rank->report, &rank->report.rows[row++], "NCCL", us);
+        size = coll_next_size(size, options->end, options->step, options->factor);
+        if (size == 0)
+            return true;
+    }
+}
+
+bool coll_nccl(struct coll_rank *rank, struct ddp_error *err)
+{
+    struct nccl nccl = {0};
+    bool there = false;
+    if (!rank->cuda)
+        return true;
+    const char *refused = refusal(rank);
+    if (refused == NULL && !load_everywhere(rank, &nccl, &there, err))
+        return false;
+    if (refused == NULL && !there)
+        refused = "there is no libnccl.so.2 on all ranks";
+    if (refused != NULL) {
+        if (rank->rank == 0)
+            printf("\nNCCL is left out: %s.\n", refused);
+        return true;
+    }
+    bool done = join(rank, &nccl, err) && compare(rank, &nccl, err);
+    if (nccl.comm != NULL)
+        (void)nccl.comm_destroy(nccl.comm);
+    return done;
+}

@@ -1,0 +1,337 @@
+/*
+ * membership.c - passes on what agent, member and link tell each other, and keeps the member's
+ * deadline. Decides nothing: member.c does. What becomes of the workers it gathers for a moment
+ * before it is told, as they tend to end together.
+ */
+#include "membership.h"
+
+#include "clock.h"
+#include "guard.h"
+#include "worker_status.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    DESCRIBE_AFTER_MS = 20,
+    DESCRIPTION_MAX = 64 * 1024, /* of so many workers that theirs do not fit, the first are told */
+};
+
+static uint64_t now_ms(void)
+{
+    return ddpi_now_ms(&ddpi_clock_monotonic);
+}
+
+/* ---- time ----------------------------------------------------------------------------------- */
+
+static void on_deadline(uv_timer_t *timer);
+
+/* The guard comes later than the member, who then must have been stopped itself, and still before
+ * the lease is over. */
+static uint64_t guard_deadline(const struct member *member)
+{
+    bool fenced = member->lease_ms != 0 &&
+                  (member->sm.state == MEMBER_RUNNING || member->sm.state == MEMBER_ENDING);
+    uint32_t margin_ms = member_margin_ms(member->lease_ms) / 2;
+    return fenced ? ddpi_deadline(member->contact_ms, member->lease_ms - margin_ms) : 0;
+}
+
+static void keep_fence(const struct membership *membership)
+{
+    const struct guard_agent *guard = membership->agent.config->guard;
+    if (guard != NULL)
+        guard_set_fence(guard, guard_deadline(&membership->member));
+}
+
+/* After whatever may have moved the member. */
+static void settle(struct membership *membership)
+{
+    if (membership->member.sm.state == MEMBER_WAITING)
+        events_meeting(&membership->events);
+
+    uint64_t now = now_ms(), deadline = member_deadline(&membership->member);
+    keep_fence(membership);
+    if (deadline == UINT64_MAX)
+        uv_timer_stop(&membership->timer);
+    else
+        uv_timer_start(&membership->timer, on_deadline, deadline > now ? deadline - now : 0, 0);
+}
+
+static void on_deadline(uv_timer_t *timer)
+{
+    struct membership *membership = timer->data;
+    member_tick(&membership->member, now_ms());
+    settle(membership);
+}
+
+/* ---- what the member wants ------------------------------------------------------------------ */
+
+static bool several_nodes(const struct membership *membership)
+{
+    return membership->member.says.terms.max_nodes > 1;
+}
+
+static void say_start(struct membership *membership, const struct ddp_round_seat *seat)
+{
+    struct agent *agent = &membership->agent;
+    uint32_t nproc = agent->config->nproc;
+    if (agent->attempts > 0 && seat->restarts > agent->seat.restarts)
+        logmux_say(&agent->mux, "starting all %u workers again (restart %u of %u)",
+                   seat->world_size, seat->restarts, agent->config->max_restarts);
+    if (several_nodes(membership))
+        logmux_say(&agent->mux,
+                   "generation %" PRIu64 ": this node is %u of %u, its workers are ranks %u to %u "
+                   "of %u",
+                   seat->generation, seat->node_rank, seat->nodes, seat->first_rank,
+                   seat->first_rank + nproc - 1, seat->world_size);
+}
+
+static void on_start(void *ctx, const struct ddp_round_seat *seat)
+{
+    struct membership *membership = ctx;
+    say_start(membership, seat);
+    membership->waiting[0] = '\0';
+    events_seated(&membership->events, seat);
+    keep_fence(membership); /* before there is somebody to be fenced */
+    agent_run(&membership->agent, seat);
+}
+
+static void on_stop(void *ctx, enum member_stop how, const char *why)
+{
+    struct membership *membership = ctx;
+    if (how != MEMBER_STOP_ORDERLY && !membership->member.leaving)
+        events_failure(&membership->events, why);
+    events_ending(&membership->events, why);
+    bool news = !membership->member.leaving && strcmp(why, membership->reported) != 0;
+    if (news && *why != '\0')
+        logmux_say(&membership->agent.mux, "%s %u workers: %s",
+                   how == MEMBER_STOP_KILL ? "killing" : "stopping", membership->agent.alive, why);
+    agent_stop(&membership->agent, how);
+}
+
+static void on_publish(void *ctx, const struct ddp_round_member *says)
+{
+    struct membership *membership = ctx;
+    membership->link.publish(membership->link.ctx, says);
+}
+
+static void say_over(struct membership *membership, int exit_code, const char *why)
+{
+    struct agent *agent = &membership->agent;
+    const struct agent_config *config = agent->config;
+    bool told = strcmp(why, membership->reported) == 0;
+    bool well = exit_code == 0 && agent->attempts > 0 && agent->cause == AGENT_CAUSE_NONE;
+    if (!told && !well && *why != '\0')
+        logmux_say(&agent->mux, "%s", why);
+    if (agent->cause == AGENT_CAUSE_WORKER && config->max_restarts > 0 &&
+        agent->seat.restarts == config->max_restarts)
+        logmux_say(&agent->mux, "giving up after %u restarts (--max-restarts=%u)",
+                   agent->seat.restarts, config->max_restarts);
+}
+
+static void on_over(void *ctx, int exit_code, const char *why)
+{
+    struct membership *membership = ctx;
+    say_over(membership, exit_code, why);
+    events_over(&membership->events, exit_code, why);
+    membership->link.leave(membership->link.ctx);
+    agent_end(&membership->agent, exit_code);
+}
+
+/* ---- how the workers are --------------------------------------------------------------------- */
+
+static void on_describe(uv_timer_t *timer)
+{
+    struct membership *membership = timer->data;
+    const struct agent *agent = &membership->agent;
+    struct describe_worker worker;
+    struct ddpi_buf text;
+    bool written = true;
+    ddpi_buf_init(&text, DESCRIPTION_MAX + 1);
+    for (uint32_t i = 0; i < agent->config->nproc && written; i++)
+        if (worker_proc_describe(&agent->workers[i], &worker))
+            written = ddpi_buf_len(&text) <= DESCRIPTION_MAX - DESCRIBE_LINE_MAX &&
+                      describe_put(&text, &worker);
+    if (ddpi_buf_put_u8(&text, '\0'))
+        membership->link.describe(membership->link.ctx, (const char *)ddpi_buf_head(&text));
+    ddpi_buf_finish(&text);
+}
+
+static void describe_soon(struct membership *membership)
+{
+    uv_timer_t *timer = &membership->describing;
+    if (membership->link.describe != NULL && !uv_is_active((uv_handle_t *)timer))
+        uv_timer_start(timer, on_describe, DESCRIBE_AFTER_MS, 0);
+}
+
+/* ---- what the agent tells ------------------------------------------------------------------- */
+
+static void on_started(void *ctx)
+{
+    struct membership *membership = ctx;
+    events_started(&membership->events);
+    member_started(&membership->member);
+    describe_soon(membership);
+}
+
+static void on_changed(void *ctx)
+{
+    describe_soon(ctx);
+}
+
+static void on_failed(void *ctx, const struct ddp_round_failure *failure)
+{
+    struct membership *membership = ctx;
+    memcpy(membership->reported, failure->text, sizeof membership->reported);
+    events_failure(&membership->events, failure->text);
+    if (failure->final && several_nodes(membership)) /* it is this node's trouble, not the job's */
+        member_leave(&membership->member, failure->exit_code, failure->text, MEMBER_STOP_FAILED);
+    else
+        member_failed(&membership->member, failure);
+    settle(membership);
+}
+
+static void on_ended(void *ctx, bool well)
+{
+    struct membership *membership = ctx;
+    events_terminated(&membership->events);
+    if (well)
+        member_finished(&membership->member, now_ms());
+    else
+        member_cleared(&membership->member, now_ms());
+    describe_soon(membership);
+    settle(membership);
+}
+
+static void on_leave(void *ctx, int exit_code, const char *why, enum member_stop how)
+{
+    struct membership *membership = ctx;
+    if (!ddpi_sm_final(&membership->member.sm))
+        member_leave(&membership->member, exit_code, why, how);
+    else if (membership->link.hurry != NULL)
+        membership->link.hurry(membership->link.ctx);
+    settle(membership);
+}
+
+static void on_done(void *ctx, int exit_code)
+{
+    struct membership *membership = ctx;
+    membership->link.done(membership->link.ctx, exit_code);
+}
+
+/* ---- what the rounds tell ------------------------------------------------------------------- */
+
+static void say_waiting(struct membership *membership, const struct ddp_round_seat *seat)
+{
+    if (seat->order != DDP_ROUND_WAIT || seat->text[0] == '\0' ||
+        strcmp(seat->text, membership->waiting) == 0)
+        return;
+    memcpy(membership->waiting, seat->text, sizeof membership->waiting);
+    logmux_say(&membership->agent.mux, "%s", seat->text);
+}
+
+/* What this node ran last has to end, or has ended already, because of others. */
+static bool tells_failure(const struct membership *membership, const struct ddp_round_seat *seat)
+{
+    return seat->order == DDP_ROUND_STOP && seat->failed && membership->agent.attempts > 0 &&
+           seat->generation == membership->agent.seat.generation;
+}
+
+void membership_seat(struct membership *membership, const struct ddp_round_seat *seat)
+{
+    say_waiting(membership, seat);
+    if (tells_failure(membership, seat))
+        events_failure(&membership->events, seat->text);
+    else if (membership->member.sm.state == MEMBER_FINISHED)
+        events_ending(&membership->events, seat->text);
+    member_seat(&membership->member, seat, now_ms());
+    settle(membership);
+}
+
+void membership_contact(struct membership *membership, uint64_t sent_ms)
+{
+    member_contact(&membership->member, sent_ms, now_ms());
+    settle(membership);
+}
+
+void membership_lost(struct membership *membership, const char *why)
+{
+    if (membership->member.sm.state == MEMBER_FINISHED)
+        events_failure(&membership->events, why);
+    if (membership->member.sm.state == MEMBER_WAITING && membership->member.lost_why[0] == '\0')
+        logmux_say(&membership->agent.mux, "%s; this node asks again", why);
+    member_lost(&membership->member, why, now_ms());
+    settle(membership);
+}
+
+void membership_cut(struct membership *membership)
+{
+    member_cut(&membership->member);
+}
+
+void membership_leave(struct membership *membership, int exit_code, const char *why)
+{
+    on_leave(membership, exit_code, why, MEMBER_STOP_KILL);
+}
+
+void membership_say(struct membership *membership, const char *format, ...)
+{
+    char line[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    logmux_say(&membership->agent.mux, "%s", line);
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+ddp_status membership_init(struct membership *membership, uv_loop_t *loop,
+                           const struct agent_config *agent, const struct member_config *member,
+                           const struct membership_link *link, struct ddp_error *err)
+{
+    memset(membership, 0, sizeof *membership);
+    membership->link = *link;
+    uv_timer_init(loop, &membership->timer);
+    membership->timer.data = membership;
+    uv_timer_init(loop, &membership->describing);
+    membership->describing.data = membership;
+    const struct member_hooks of_member = {.ctx = membership,
+                                           .start = on_start,
+                                           .stop = on_stop,
+                                           .publish = on_publish,
+                                           .over = on_over};
+    const struct agent_hooks of_agent = {.ctx = membership,
+                                         .started = on_started,
+                                         .changed = on_changed,
+                                         .failed = on_failed,
+                                         .ended = on_ended,
+                                         .leave = on_leave,
+                                         .done = on_done};
+    member_init(&membership->member, member, &of_member);
+    events_init(&membership->events, agent->event_log, &membership->agent.mux, agent->run_id,
+                agent->host);
+    return agent_init(&membership->agent, loop, agent, &of_agent, err);
+}
+
+void membership_start(struct membership *membership)
+{
+    member_join(&membership->member, now_ms());
+    settle(membership);
+}
+
+void membership_close(struct membership *membership)
+{
+    uv_timer_t *const timers[] = {&membership->timer, &membership->describing};
+    for (size_t i = 0; i < sizeof timers / sizeof *timers; i++)
+        if (!uv_is_closing((uv_handle_t *)timers[i]))
+            uv_close((uv_handle_t *)timers[i], NULL);
+    agent_close(&membership->agent);
+}
+
+void membership_finish(struct membership *membership)
+{
+    agent_finish(&membership->agent);
+}

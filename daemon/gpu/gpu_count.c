@@ -1,0 +1,130 @@
+/*
+ * gpu_count.c - counts GPUs in a child process. Owns that process while it runs.
+ */
+#include "gpu_count.h"
+
+#include "clock.h"
+#include "error.h"
+#include "nvml_library.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* From the child, in one write. */
+struct answer {
+    ddp_status status;
+    uint32_t count;
+    char why[512];
+};
+
+_Static_assert(sizeof(struct answer) <= 4096, "a pipe takes so much at once");
+
+static ddp_status ask(const char *visible, uint32_t *ret_count, struct ddp_error *err)
+{
+    struct nvmllib nvml;
+    struct gpu gpus[GPUS_MAX];
+    nvmllib_device devices[GPUS_MAX];
+    uint32_t places[GPUS_MAX], present;
+    ddp_status status = nvmllib_open(&nvml, err);
+    if (status == DDP_OK)
+        status = nvmllib_list(&nvml, gpus, devices, &present, err);
+    if (status != DDP_OK)
+        return status;
+    *ret_count = gpu_visible(gpus, present, visible, places);
+    if (*ret_count == 0 && present > 0)
+        ddpi_error_set(err, DDP_E_NOT_FOUND,
+                       "none of the %" PRIu32
+                       " GPUs can be used with CUDA_VISIBLE_DEVICES='%.200s'",
+                       present, visible != NULL ? visible : "");
+    else if (*ret_count == 0)
+        ddpi_error_set(err, DDP_E_NOT_FOUND, "NVML knows of no GPU");
+    return DDP_OK;
+}
+
+_Noreturn static void child_main(int fd, pid_t parent, const char *visible)
+{
+    struct answer answer = {0};
+    struct ddp_error err = {0};
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(1);
+    answer.status = ask(visible, &answer.count, &err);
+    snprintf(answer.why, sizeof answer.why, "%.*s", (int)sizeof answer.why - 1, err.msg);
+    _exit(write(fd, &answer, sizeof answer) == sizeof answer ? 0 : 1);
+}
+
+/* false: it has ended without one, or has not ended. */
+static bool await_answer(int fd, uint64_t deadline_ms, struct answer *ret)
+{
+    struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+    int ready;
+    do
+        ready =
+            poll(&poll_fd, 1, ddpi_remaining_ms(ddpi_now_ms(&ddpi_clock_monotonic), deadline_ms));
+    while (ready < 0 && errno == EINTR);
+    return ready == 1 && read(fd, ret, sizeof *ret) == sizeof *ret;
+}
+
+static ddp_status say_silent(int wait_status, uint64_t timeout_ms, struct ddp_error *err)
+{
+    bool crashed = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) != SIGKILL;
+    if (crashed)
+        ddpi_error_set(err, DDP_E_SYSTEM, "asking NVML for the GPUs ended with signal %d",
+                       WTERMSIG(wait_status));
+    else
+        ddpi_error_set(err, DDP_E_SYSTEM, "NVML has not answered for %.1f s",
+                       (double)timeout_ms / 1e3);
+    return ddpi_error_advise(err, DDP_E_SYSTEM,
+                             "see whether 'nvidia-smi' works here, or give the number of workers");
+}
+
+/* Who is stuck in the kernel cannot be waited for; he goes when he can. */
+static int end_child(pid_t pid)
+{
+    enum { PATIENCE_MS = 100 };
+    int wait_status = 0;
+    uint64_t deadline_ms = ddpi_deadline(ddpi_now_ms(&ddpi_clock_monotonic), PATIENCE_MS);
+    kill(pid, SIGKILL);
+    while (waitpid(pid, &wait_status, WNOHANG) == 0 &&
+           ddpi_now_ms(&ddpi_clock_monotonic) < deadline_ms)
+        poll(NULL, 0, 1);
+    return wait_status;
+}
+
+ddp_status gpu_count(const char *visible, uint64_t timeout_ms, uint32_t *ret_count,
+                     struct ddp_error *err)
+{
+    struct answer answer;
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return ddpi_error_sys(err, errno, "cannot ask for the number of GPUs");
+    pid_t parent = getpid(), pid = fork();
+    if (pid == 0)
+        child_main(ends[1], parent, visible);
+    int fork_errno = errno;
+    close(ends[1]);
+    if (pid < 0) {
+        close(ends[0]);
+        return ddpi_error_sys(err, fork_errno, "cannot ask for the number of GPUs");
+    }
+    uint64_t deadline_ms = ddpi_deadline(ddpi_now_ms(&ddpi_clock_monotonic), timeout_ms);
+    bool answered = await_answer(ends[0], deadline_ms, &answer);
+    int wait_status = end_child(pid);
+    close(ends[0]);
+    if (!answered)
+        return say_silent(wait_status, timeout_ms, err);
+    if (answer.status != DDP_OK && answer.status != DDP_E_NOT_FOUND)
+        return ddpi_error_set(err, answer.status, "%s", answer.why);
+    if (answer.count == 0)
+        ddpi_error_set(err, DDP_E_NOT_FOUND, "%s", answer.why);
+    *ret_count = answer.count;
+    return DDP_OK;
+}

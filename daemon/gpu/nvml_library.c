@@ -1,0 +1,117 @@
+/*
+ * nvml_library.c - loads NVML, words its errors, and lists the GPUs. Owns nothing.
+ */
+#include "nvml_library.h"
+
+#include "error.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LIBRARY "libnvidia-ml.so.1"
+
+static const struct {
+    const char *name;
+    bool needed;
+    size_t offset; /* of the member in struct nvmllib */
+} rows[] = {
+#define ROW(member, name, needed, parameters) {#name, needed, offsetof(struct nvmllib, member)},
+    NVMLLIB_FUNCTION_MAP(ROW)
+#undef ROW
+};
+
+static ddp_status say_absent(const char *why, struct ddp_error *err)
+{
+    /* A container may have been given the GPUs, but not this library. */
+    if (access("/proc/driver/nvidia/version", F_OK) == 0)
+        return ddpi_error_set(err, DDP_E_SYSTEM,
+                              "there is a driver for GPUs, but not its library NVML (%s); in a "
+                              "container, NVIDIA_DRIVER_CAPABILITIES must have 'utility' in it",
+                              why);
+    return ddpi_error_set(err, DDP_E_NOT_FOUND, "there is no NVML (%s)", why);
+}
+
+static ddp_status say_failed(void *library, nvmllib_result result, const char *what,
+                             struct ddp_error *err)
+{
+    const char *(*error_string)(nvmllib_result) = NULL;
+    void *symbol = dlsym(library, "nvmlErrorString");
+    memcpy(&error_string, &symbol, sizeof symbol);
+    const char *text = error_string != NULL ? error_string(result) : NULL;
+    if (result == NVMLLIB_ERROR_DRIVER_NOT_LOADED)
+        return ddpi_error_set(err, DDP_E_NOT_FOUND, "NVML is there, but no driver is loaded");
+    ddp_status status =
+        ddpi_error_set(err, DDP_E_SYSTEM, "NVML: %s: %s (%d)", what,
+                       text != NULL ? text : "an error without a name", (int)result);
+    return result == NVMLLIB_ERROR_LIB_RM_VERSION_MISMATCH
+               ? ddpi_error_advise(err, status,
+                                   "the driver was updated and not loaded again: reboot")
+               : ddpi_error_advise(err, status, "see whether 'nvidia-smi' works here");
+}
+
+ddp_status nvmllib_open(struct nvmllib *nvml, struct ddp_error *err)
+{
+    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (library == NULL)
+        return say_absent(dlerror(), err);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        void *symbol = dlsym(library, rows[i].name);
+        if (symbol == NULL && rows[i].needed)
+            return ddpi_error_set(err, DDP_E_SYSTEM,
+                                  "%s has no function %s; a driver for CUDA 11 or later is needed",
+                                  LIBRARY, rows[i].name);
+        memcpy((char *)nvml + rows[i].offset, &symbol, sizeof symbol);
+    }
+    nvmllib_result result = nvml->init();
+    return result == NVMLLIB_SUCCESS ? DDP_OK
+                                     : say_failed(library, result, "it does not start", err);
+}
+
+/* A GPU whose mode cannot be asked is none of those that can be split. */
+static void list_instances(const struct nvmllib *nvml, nvmllib_device device, struct gpu *gpu)
+{
+    unsigned mode = 0, pending = 0, places = 0;
+    nvmllib_device instance;
+    if (nvml->get_mig_mode == NULL || nvml->get_max_instances == NULL ||
+        nvml->get_instance == NULL ||
+        nvml->get_mig_mode(device, &mode, &pending) != NVMLLIB_SUCCESS)
+        return;
+    gpu->split = mode == NVMLLIB_DEVICE_MIG_ENABLE;
+    if (!gpu->split || nvml->get_max_instances(device, &places) != NVMLLIB_SUCCESS)
+        return;
+    for (unsigned i = 0; i < places && gpu->instances < GPU_INSTANCES_MAX; i++)
+        if (nvml->get_instance(device, i, &instance) == NVMLLIB_SUCCESS &&
+            nvml->get_uuid(instance, gpu->instance_uuids[gpu->instances], GPU_TEXT) ==
+                NVMLLIB_SUCCESS)
+            gpu->instances++;
+}
+
+/* Those that do not answer cannot be used by anybody. */
+ddp_status nvmllib_list(const struct nvmllib *nvml, struct gpu *ret_gpus,
+                        nvmllib_device *ret_devices, uint32_t *ret_count, struct ddp_error *err)
+{
+    unsigned present = 0;
+    uint32_t count = 0;
+    nvmllib_result result = nvml->get_count(&present);
+    if (result != NVMLLIB_SUCCESS)
+        return ddpi_error_set(err, DDP_E_SYSTEM,
+                              "NVML does not say how many GPUs there are (error %d); see whether "
+                              "'nvidia-smi' works here",
+                              (int)result);
+    for (unsigned i = 0; i < present && count < GPUS_MAX; i++) {
+        struct gpu *gpu = &ret_gpus[count];
+        *gpu = (struct gpu){.index = i};
+        if (nvml->get_device(i, &ret_devices[count]) != NVMLLIB_SUCCESS ||
+            nvml->get_uuid(ret_devices[count], gpu->uuid, GPU_TEXT) != NVMLLIB_SUCCESS)
+            continue;
+        if (nvml->get_name == NULL ||
+            nvml->get_name(ret_devices[count], gpu->name, GPU_TEXT) != NVMLLIB_SUCCESS)
+            gpu->name[0] = '\0';
+        list_instances(nvml, ret_devices[count], gpu);
+        count++;
+    }
+    *ret_count = count;
+    return DDP_OK;
+}

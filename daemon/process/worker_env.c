@@ -1,0 +1,347 @@
+/*
+ * worker_env.c - the table of exported variables. Pure: reads the environment that it is given,
+ * never the process's own.
+ *
+ * The values are torchrun's, so that an unmodified script runs. What ddprun adds begins with
+ * DDPRUN_.
+ */
+#include "worker_env.h"
+
+#include "buf.h"
+#include "error.h"
+#include "life_slot.h"
+#include "mem.h"
+#include "parse.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { VALUE_MAX = 128 }; /* a number, or the name of a device */
+
+/* Either a number or a text. NULL text: the variable is not set by us, and stays as it is unless
+ * it is to be @gone. */
+struct value {
+    const char *text;
+    bool gone;
+    char number[VALUE_MAX];
+};
+
+typedef void (*value_of)(const struct placement *p, char *const *inherited, struct value *out);
+
+static const char *lookup(char *const *env, const char *name)
+{
+    return ddpi_parse_env(env, name, strlen(name));
+}
+
+static void set_number(struct value *out, uint32_t number)
+{
+    snprintf(out->number, sizeof out->number, "%" PRIu32, number);
+    out->text = out->number;
+}
+
+#define NUMBER_VALUE(fn, expression)                                                     \
+    static void fn(const struct placement *p, char *const *inherited, struct value *out) \
+    {                                                                                    \
+        (void)inherited;                                                                 \
+        set_number(out, expression);                                                     \
+    }
+#define TEXT_VALUE(fn, expression)                                                       \
+    static void fn(const struct placement *p, char *const *inherited, struct value *out) \
+    {                                                                                    \
+        (void)inherited;                                                                 \
+        (void)p;                                                                         \
+        out->text = (expression);                                                        \
+    }
+
+NUMBER_VALUE(rank, p->rank)
+NUMBER_VALUE(local_rank, p->virtual_local_rank ? 0 : p->local_rank)
+NUMBER_VALUE(world_size, p->world_size)
+NUMBER_VALUE(local_world_size, p->local_world_size)
+NUMBER_VALUE(group_rank, p->group_rank)
+NUMBER_VALUE(group_world_size, p->group_world_size)
+NUMBER_VALUE(role_rank, p->role_rank)
+NUMBER_VALUE(role_world_size, p->role_world_size)
+NUMBER_VALUE(restart_count, p->restart_count)
+NUMBER_VALUE(max_restarts, p->max_restarts)
+NUMBER_VALUE(master_port, p->master_port)
+TEXT_VALUE(role_name, p->role)
+TEXT_VALUE(run_id, p->run_id)
+TEXT_VALUE(master_addr, p->master_addr)
+TEXT_VALUE(error_file, p->error_file)
+TEXT_VALUE(timer_file, p->timer_file)
+TEXT_VALUE(store, p->store)
+TEXT_VALUE(store_prefix, p->store_prefix)
+TEXT_VALUE(signals_to_handle, p->signals_to_handle)
+/* PyTorch tests for exactly "True"; anything else makes its rank 0 host a store. */
+TEXT_VALUE(use_agent_store, p->agent_store ? "True" : "False")
+
+TEXT_VALUE(tls, p->tls ? "1" : NULL)
+TEXT_VALUE(tls_ranks, p->tls_ranks ? "1" : NULL)
+
+/* That of a job around this one is of no use here. */
+static void own_fd(int fd, struct value *out)
+{
+    if (fd > 0)
+        set_number(out, (uint32_t)fd);
+    else
+        out->gone = true;
+}
+
+static void token_fd(const struct placement *p, char *const *inherited, struct value *out)
+{
+    (void)inherited;
+    own_fd(p->token_fd, out);
+}
+
+static void rank_key_fd(const struct placement *p, char *const *inherited, struct value *out)
+{
+    (void)inherited;
+    own_fd(p->rank_key_fd, out);
+}
+
+static void nccl_async(const struct placement *p, char *const *inherited, struct value *out)
+{
+    (void)p;
+    if (lookup(inherited, "TORCH_NCCL_ASYNC_ERROR_HANDLING") == NULL)
+        out->text = "1";
+}
+
+/* One thread a worker, as torchrun does it: several workers with a thread per core each would
+ * fight for the cores. */
+static void omp_num_threads(const struct placement *p, char *const *inherited, struct value *out)
+{
+    if (lookup(inherited, "OMP_NUM_THREADS") == NULL && p->local_world_size > 1)
+        out->text = "1";
+}
+
+static void columns(const struct placement *p, char *const *inherited, struct value *out)
+{
+    if (p->columns > 0 && lookup(inherited, "COLUMNS") == NULL)
+        set_number(out, p->columns);
+}
+
+/* Entry number local_rank of the comma list, without the blanks around it; "" if it is too short.
+ */
+static const char *own_device(const struct placement *p, const char *list, size_t *ret_len)
+{
+    for (uint32_t i = 0; list != NULL && i < p->local_rank; i++) {
+        list = strchr(list, ',');
+        list = list != NULL ? list + 1 : NULL;
+    }
+    if (list == NULL)
+        list = "";
+    list += strspn(list, " \t");
+    *ret_len = strcspn(list, ", \t");
+    return list;
+}
+
+static void one_device(const struct placement *p, const char *list, struct value *out)
+{
+    size_t len;
+    const char *device = own_device(p, list, &len);
+    snprintf(out->number, sizeof out->number, "%.*s", (int)len, device);
+    out->text = out->number;
+}
+
+static void cuda_device(const struct placement *p, char *const *inherited, struct value *out)
+{
+    const char *list = lookup(inherited, "CUDA_VISIBLE_DEVICES");
+    if (p->virtual_local_rank && list != NULL)
+        one_device(p, list, out);
+    else if (p->virtual_local_rank)
+        set_number(out, p->local_rank);
+}
+
+static void hip_device(const struct placement *p, char *const *inherited, struct value *out)
+{
+    const char *list = lookup(inherited, "HIP_VISIBLE_DEVICES");
+    if (p->virtual_local_rank && list != NULL)
+        one_device(p, list, out);
+}
+
+/* Empty rather than left out: what this process has inherited is not for its workers. */
+static void life_fd(const struct placement *p, char *const *inherited, struct value *out)
+{
+    (void)inherited;
+    out->text = "";
+    if (p->life_fd > 0)
+        set_number(out, (uint32_t)p->life_fd);
+}
+
+static void life_slot(const struct placement *p, char *const *inherited, struct value *out)
+{
+    (void)inherited;
+    out->text = "";
+    if (p->life_fd > 0)
+        set_number(out, p->local_rank);
+}
+
+/* What MPICH reads: PMI_FD, the world, and which ranks share the machine. */
+NUMBER_VALUE(pmi_fd, (uint32_t)p->pmi_fd)
+NUMBER_VALUE(mpi_local_rank, p->local_rank)
+
+/* A worker without a device of its own would take a neighbour's. */
+static ddp_status check_devices(const struct placement *p, char *const *inherited,
+                                struct ddp_error *err)
+{
+    static const char *const names[] = {"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"};
+    for (size_t i = 0; p->virtual_local_rank && i < sizeof names / sizeof *names; i++) {
+        const char *list = lookup(inherited, names[i]);
+        size_t len;
+        if (list == NULL)
+            continue;
+        own_device(p, list, &len);
+        if (len == 0 || len >= VALUE_MAX)
+            return ddpi_error_set(err, DDP_E_INVALID,
+                                  "%s='%s' has no entry for local rank %" PRIu32
+                                  ", and --virtual-local-rank gives each worker one of them; "
+                                  "list more, or start fewer workers",
+                                  names[i], list, p->local_rank);
+    }
+    return DDP_OK;
+}
+
+static const struct {
+    const char *name;
+    value_of value;
+} variables[] = {
+    {"RANK", rank},
+    {"LOCAL_RANK", local_rank},
+    {"WORLD_SIZE", world_size},
+    {"LOCAL_WORLD_SIZE", local_world_size},
+    {"GROUP_RANK", group_rank},
+    {"GROUP_WORLD_SIZE", group_world_size},
+    {"ROLE_NAME", role_name},
+    {"ROLE_RANK", role_rank},
+    {"ROLE_WORLD_SIZE", role_world_size},
+    {"MASTER_ADDR", master_addr},
+    {"MASTER_PORT", master_port},
+    {"TORCHELASTIC_RUN_ID", run_id},
+    {"TORCHELASTIC_RESTART_COUNT", restart_count},
+    {"TORCHELASTIC_MAX_RESTARTS", max_restarts},
+    {"TORCHELASTIC_ERROR_FILE", error_file},
+    {"TORCHELASTIC_TIMER_FILE", timer_file},
+    {"TORCHELASTIC_USE_AGENT_STORE", use_agent_store},
+    {"TORCHELASTIC_SIGNALS_TO_HANDLE", signals_to_handle},
+    {"TORCH_NCCL_ASYNC_ERROR_HANDLING", nccl_async},
+    {"OMP_NUM_THREADS", omp_num_threads},
+    {"COLUMNS", columns},
+    {"CUDA_VISIBLE_DEVICES", cuda_device},
+    {"HIP_VISIBLE_DEVICES", hip_device},
+    {"DDPRUN_STORE", store},
+    {"DDPRUN_STORE_PREFIX", store_prefix},
+    {"DDPRUN_TOKEN_FD", token_fd},
+    {"DDPRUN_RANK_KEY_FD", rank_key_fd},
+    {"DDPRUN_TLS", tls},
+    {"DDPRUN_TLS_RANKS", tls_ranks},
+    {DDPI_LIFE_FD_ENV, life_fd},
+    {DDPI_LIFE_SLOT_ENV, life_slot},
+    {"PMI_FD", pmi_fd},
+    {"PMI_RANK", rank},
+    {"PMI_SIZE", world_size},
+    {"MPI_LOCALRANKID", mpi_local_rank},
+    {"MPI_LOCALNRANKS", local_world_size},
+};
+
+enum { VARIABLES = sizeof variables / sizeof *variables };
+
+static bool is_replaced(const char *entry, const struct value values[VARIABLES])
+{
+    size_t len = strcspn(entry, "=");
+    for (size_t i = 0; i < VARIABLES; i++)
+        if ((values[i].text != NULL || values[i].gone) && strlen(variables[i].name) == len &&
+            strncmp(entry, variables[i].name, len) == 0)
+            return true;
+    return false;
+}
+
+/* The array, then the text of our own entries, in one piece of memory. */
+ddp_status placement_env(const struct placement *placement, char *const *inherited,
+                         char ***ret_envp, struct ddp_error *err)
+{
+    struct value values[VARIABLES] = {0};
+    size_t entries = VARIABLES + 1, text_len = 0, used = 0;
+    ddp_status status = check_devices(placement, inherited, err);
+    if (status != DDP_OK)
+        return status;
+    for (size_t i = 0; i < VARIABLES; i++) {
+        variables[i].value(placement, inherited, &values[i]);
+        if (values[i].text != NULL)
+            text_len += strlen(variables[i].name) + strlen(values[i].text) + 2;
+    }
+    for (char *const *entry = inherited; *entry != NULL; entry++)
+        entries++;
+    size_t bytes = entries * sizeof(char *) + text_len;
+    char **envp = ddpi_calloc(bytes, 1);
+    if (envp == NULL)
+        return ddpi_error_nomem(err, bytes);
+
+    for (char *const *entry = inherited; *entry != NULL; entry++)
+        if (!is_replaced(*entry, values))
+            envp[used++] = *entry;
+    char *text = (char *)(envp + entries);
+    for (size_t i = 0; i < VARIABLES; i++) {
+        if (values[i].text == NULL)
+            continue;
+        envp[used++] = text;
+        size_t len =
+            1 + (size_t)snprintf(text, text_len, "%s=%s", variables[i].name, values[i].text);
+        text += len;
+        text_len -= len;
+    }
+    *ret_envp = envp;
+    return DDP_OK;
+}
+
+void placement_env_free(char **envp)
+{
+    ddpi_free(envp);
+}
+
+/* The variable that @text (behind a '$') names, with the length of the reference; or NULL. */
+static const struct placement_var *find_var(const char *text, const struct placement_var *vars,
+                                            unsigned count, size_t *ret_len)
+{
+    bool braced = *text == '{';
+    const char *name = text + braced;
+    size_t len = 0;
+    while (isalnum((unsigned char)name[len]) || name[len] == '_')
+        len++;
+    if (braced && name[len] != '}')
+        return NULL;
+    for (unsigned i = 0; i < count; i++)
+        if (strlen(vars[i].name) == len && strncmp(vars[i].name, name, len) == 0) {
+            *ret_len = len + (braced ? 2 : 0);
+            return &vars[i];
+        }
+    return NULL;
+}
+
+char *placement_expand(const char *text, const struct placement_var *vars, unsigned count)
+{
+    struct ddpi_buf out;
+    ddpi_buf_init(&out, SIZE_MAX);
+    bool ok = true;
+    while (*text != '\0' && ok) {
+        size_t len;
+        const struct placement_var *var =
+            *text == '$' ? find_var(text + 1, vars, count, &len) : NULL;
+        if (var != NULL) {
+            ok = ddpi_buf_append(&out, var->value, strlen(var->value));
+            text += 1 + len;
+        } else {
+            ok = ddpi_buf_append(&out, text, 1);
+            text += text[0] == '$' && text[1] == '$' ? 2 : 1;
+        }
+    }
+    char *result = ok ? ddpi_strndup((const char *)ddpi_buf_head(&out), ddpi_buf_len(&out)) : NULL;
+    ddpi_buf_finish(&out);
+    return result;
+}
+
+void placement_store_prefix(char *text, size_t size, const char *of_job, uint64_t generation)
+{
+    snprintf(text, size, "%sg%" PRIu64 "/", of_job, generation);
+}

@@ -1,0 +1,367 @@
+/*
+ * membership.c - a membership, from what is published first until it is lost.
+ *
+ * The happy path: a session is opened and held; its number is the member's. Its seat is watched,
+ * then its member key is set, and again with each change. Answers are told apart by the numbers of
+ * their requests: one that is not waited for any more is dropped.
+ *
+ * Possible failure modes are:
+ *   - the connection is lost: what may not have arrived is set again on the next one; the client
+ *     holds the session and goes on with the watch by itself;
+ *   - the session has ended, or the server refuses something: the member is lost, and with the next
+ *     publication begins anew; after a refusal it rests before, from 0.1 s to 5 s.
+ */
+#include "address.h"
+#include "error.h"
+#include "round_impl.h"
+#include "round_names.h"
+#include "round_record.h"
+#include "uv_later.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+DDPI_SM_DEFINE(ddpi_round_client, ROUND_STATES);
+
+enum { REST_FIRST_MS = 100, REST_MOST_MS = 5000 };
+
+enum { KEY_SIZE = sizeof DDPI_ROUND_PREFIX "/member/" + DDPI_JOB_MAX + 24 };
+
+static void key_of(const ddp_round *round, const char *kind, char key[KEY_SIZE])
+{
+    snprintf(key, KEY_SIZE, DDPI_ROUND_PREFIX "%s/%s/%" PRIu64, round->job, kind, round->id);
+}
+
+static ddp_status ask(ddp_round *round, struct ddp_store_request request, ddp_store_uv_done *done,
+                      uint64_t *ret_request, struct ddp_error *err)
+{
+    request.size = sizeof request;
+    request.timeout_ms = DDP_STORE_FOREVER;
+    return ddp_store_uv_submit(round->store, &request, done, round, ret_request, err);
+}
+
+/* An answer that nobody waits for: the membership that asked is over, or so is @round. */
+static bool is_stale(const ddp_round *round, const struct ddp_store_result *result, uint64_t asked)
+{
+    return round->closing || result->request != asked;
+}
+
+/* --- being lost --- */
+
+void ddpi_round_forget(ddp_round *round)
+{
+    struct ddp_store_request unwatch = {
+        .size = sizeof unwatch, .op = DDP_STORE_OP_UNWATCH, .watch = round->watch};
+    if (round->watch != 0)
+        (void)!ddp_store_uv_submit(round->store, &unwatch, NULL, NULL, NULL, NULL);
+    round->watch = round->asked = round->member.request = round->node.request = 0;
+    round->known = false;
+    round->member.due = false;
+    round->node.due = round->description != NULL;
+    round->seat = (struct ddp_round_seat){0};
+}
+
+/* It is asked for no answer: if it does not arrive, the lease ends the session. */
+static void close_session(ddp_round *round, const struct ddp_store_session *session)
+{
+    const struct ddp_store_request close = {.size = sizeof close,
+                                            .op = DDP_STORE_OP_SESSION_CLOSE,
+                                            .timeout_ms = round->lease_ms,
+                                            .session = session};
+    (void)!ddp_store_uv_submit(round->store, &close, NULL, NULL, NULL, NULL);
+}
+
+/* The end of a session says that nothing of the member runs any more. That is not ours to say: the
+ * session stays until the server has what the next membership says instead. */
+static void put_aside(ddp_round *round)
+{
+    if (!round->known) {
+        close_session(round, &round->session);
+        return;
+    }
+    round->old = round->session;
+    round->has_old = true;
+}
+
+void ddpi_round_end_old(ddp_round *round)
+{
+    if (round->has_old)
+        close_session(round, &round->old);
+    round->has_old = false;
+}
+
+static void leave_behind(ddp_round *round, const char *why)
+{
+    ddpi_sm_move(&round->sm, ROUND_ABSENT);
+    ddpi_round_forget(round);
+    round->hooks.lost(round->hooks.data, why);
+}
+
+static bool can_be_lost(const ddp_round *round)
+{
+    return (round->sm.state == ROUND_OPENING || round->sm.state == ROUND_JOINED) && !round->closing;
+}
+
+void ddpi_round_lose_session(ddp_round *round, const char *why)
+{
+    if (can_be_lost(round))
+        leave_behind(round, why);
+}
+
+/* Something else went wrong. */
+static void lose(ddp_round *round, const char *why)
+{
+    if (!can_be_lost(round))
+        return;
+    if (round->sm.state == ROUND_JOINED)
+        put_aside(round);
+    leave_behind(round, why);
+}
+
+static void on_rested(void *data)
+{
+    ddp_round *round = data;
+    round->resting = false;
+    ddpi_round_go_on(round);
+}
+
+/* The server does not do what was asked of it. It would not do it a moment later, and all who are
+ * refused for the same reason had better not ask at the same time. */
+static void take_refusal(ddp_round *round, const char *why)
+{
+    uint32_t rest_ms = round->rest_ms == 0 ? REST_FIRST_MS : 2 * round->rest_ms;
+    round->rest_ms = rest_ms < REST_MOST_MS ? rest_ms : REST_MOST_MS;
+    round->resting = true;
+    ddpi_uv_later(round->store, round->rest_ms / 2 + ddpi_uv_random() % (round->rest_ms / 2 + 1),
+                  on_rested, round);
+    lose(round, why);
+}
+
+/* --- seats --- */
+
+static void take_seat(ddp_round *round, const void *record, size_t len)
+{
+    struct ddp_round_seat seat;
+    struct ddp_error err;
+    if (ddpi_round_seat_get(ddpi_bytes_of(record, len), &seat, &err) != DDP_OK) {
+        lose(round, err.msg);
+        return;
+    }
+    if (seat.master_address[0] == '\0')
+        memcpy(seat.master_address, round->host, sizeof seat.master_address);
+    if (memcmp(&seat, &round->seat, sizeof seat) == 0)
+        return;
+    round->seat = seat;
+    round->hooks.seat(round->hooks.data, &seat);
+}
+
+static void on_looked(void *data, const struct ddp_store_result *result)
+{
+    ddp_round *round = data;
+    if (is_stale(round, result, round->asked))
+        return;
+    round->asked = 0;
+    if (result->status == DDP_OK)
+        take_seat(round, result->value, result->value_len);
+    else if (result->status != DDP_E_NOT_FOUND) /* else it has not been given any */
+        take_refusal(round, result->message);
+}
+
+/* Changes of it were missed. */
+static void look_at_seat(ddp_round *round)
+{
+    char key[KEY_SIZE];
+    struct ddp_error err;
+    key_of(round, "seat", key);
+    if (ask(round, (struct ddp_store_request){.op = DDP_STORE_OP_TRY_GET, .key = key}, on_looked,
+            &round->asked, &err) != DDP_OK)
+        lose(round, err.msg);
+}
+
+void ddpi_round_on_event(void *data, ddp_store_uv *store, const struct ddp_store_event *event)
+{
+    ddp_round *round = data;
+    (void)store;
+    if (round->sm.state != ROUND_JOINED || event->watch != round->watch)
+        return;
+    if (event->kind == DDP_STORE_EVENT_SET)
+        take_seat(round, event->value, event->value_len);
+    else if (event->kind == DDP_STORE_EVENT_DELETED)
+        lose(round, "the server has given this member up");
+    else if (event->value_len > 0)
+        lose(round, event->value);
+    else
+        look_at_seat(round);
+}
+
+/* --- what is published --- */
+
+static void took(ddp_round *round, struct part *part, const struct ddp_store_result *result)
+{
+    if (is_stale(round, result, part->request))
+        return;
+    part->request = 0;
+    bool sure = result->status == DDP_OK, maybe = result->status == DDP_E_CLOSED;
+    if (part == &round->member) {
+        round->known = round->known || sure || maybe;
+        if (sure) {
+            round->rest_ms = 0;
+            ddpi_round_end_old(round);
+        }
+    }
+    if (maybe)
+        part->due = true;
+    else if (result->status == DDP_E_NOT_FOUND)
+        ddpi_round_lose_session(round, result->message);
+    else if (!sure && part == &round->member) /* what people may want to know can be missing */
+        take_refusal(round, result->message);
+    ddpi_round_go_on(round);
+}
+
+static void on_member_set(void *data, const struct ddp_store_result *result)
+{
+    took(data, &((ddp_round *)data)->member, result);
+}
+
+static void on_node_set(void *data, const struct ddp_store_result *result)
+{
+    took(data, &((ddp_round *)data)->node, result);
+}
+
+static ddp_status set(ddp_round *round, struct part *part, struct ddpi_bytes value,
+                      ddp_store_uv_done *done, struct ddp_error *err)
+{
+    char key[KEY_SIZE];
+    key_of(round, part->kind, key);
+    ddp_status status = ask(round,
+                            (struct ddp_store_request){.op = DDP_STORE_OP_SET_EPHEMERAL,
+                                                       .key = key,
+                                                       .value = value.data,
+                                                       .value_len = value.len,
+                                                       .session = &round->session},
+                            done, &part->request, err);
+    part->due = status != DDP_OK;
+    return status;
+}
+
+/* The address from which the store is reached. */
+static void own_address(const ddp_round *round, char *text, size_t size)
+{
+    struct sockaddr_storage name = {0};
+    socklen_t len = sizeof name;
+    char host[DDPI_ADDRESS_CHARS];
+    int fd = ddp_store_uv_socket(round->store);
+    if (fd < 0 || getsockname(fd, (struct sockaddr *)&name, &len) != 0)
+        return;
+    struct ddpi_address address = ddpi_address_of((const struct sockaddr *)&name);
+    ddpi_address_format(&address, host);
+    snprintf(text, size, "%s", host);
+}
+
+ddp_status ddpi_round_send_member(ddp_round *round, struct ddp_error *err)
+{
+    struct ddp_round_member member = round->says;
+    struct ddpi_buf record;
+    ddpi_buf_init(&record, DDPI_ROUND_RECORD_MAX);
+    if (member.address[0] == '\0')
+        own_address(round, member.address, sizeof member.address);
+    ddp_status status = ddpi_round_member_put(&record, &member, err);
+    if (status == DDP_OK)
+        status =
+            set(round, &round->member, ddpi_bytes_of(ddpi_buf_head(&record), ddpi_buf_len(&record)),
+                on_member_set, err);
+    ddpi_buf_finish(&record);
+    return status;
+}
+
+/* Send what is due. With no connection it waits here, where the next publication replaces it. */
+static ddp_status send_due(ddp_round *round, struct ddp_error *err)
+{
+    ddp_status status = DDP_OK;
+    if (!round->connected)
+        return DDP_OK;
+    if (round->member.due && round->member.request == 0)
+        status = ddpi_round_send_member(round, err);
+    if (status == DDP_OK && round->node.due && round->node.request == 0)
+        status =
+            set(round, &round->node, ddpi_bytes_of(round->description, strlen(round->description)),
+                on_node_set, err);
+    return status;
+}
+
+/* --- joining --- */
+
+static void on_watched(void *data, const struct ddp_store_result *result)
+{
+    ddp_round *round = data;
+    if (is_stale(round, result, round->asked))
+        return;
+    round->asked = 0;
+    if (result->status == DDP_OK)
+        round->watch = result->watch;
+    else
+        take_refusal(round, result->message);
+}
+
+static ddp_status watch_seat(ddp_round *round, struct ddp_error *err)
+{
+    char key[KEY_SIZE];
+    key_of(round, "seat", key);
+    return ask(round, (struct ddp_store_request){.op = DDP_STORE_OP_WATCH, .key = key}, on_watched,
+               &round->asked, err);
+}
+
+/* A session's token begins with its number (proto.def). */
+static uint64_t number_of(const struct ddp_store_session *session)
+{
+    struct ddpi_rd rd = ddpi_rd_of(session->token, sizeof session->token);
+    return ddpi_rd_u64(&rd);
+}
+
+static void on_opened(void *data, const struct ddp_store_result *result)
+{
+    ddp_round *round = data;
+    if (is_stale(round, result, round->asked))
+        return;
+    round->asked = 0;
+    struct ddp_error err;
+    if (result->status == DDP_E_CLOSED) { /* if one was opened, nobody knows it */
+        ddpi_sm_move(&round->sm, ROUND_ABSENT);
+    } else if (result->status != DDP_OK) {
+        take_refusal(round, result->message);
+    } else {
+        round->session = *result->session;
+        round->id = number_of(&round->session);
+        ddpi_sm_move(&round->sm, ROUND_JOINED);
+        if (watch_seat(round, &err) != DDP_OK)
+            lose(round, err.msg);
+    }
+    ddpi_round_go_on(round);
+}
+
+static ddp_status open_session(ddp_round *round, struct ddp_error *err)
+{
+    ddp_status status = ask(round,
+                            (struct ddp_store_request){.op = DDP_STORE_OP_SESSION_OPEN,
+                                                       .lease_ms = round->lease_ms,
+                                                       .flags = DDP_STORE_HOLD},
+                            on_opened, &round->asked, err);
+    if (status == DDP_OK)
+        ddpi_sm_move(&round->sm, ROUND_OPENING);
+    return status;
+}
+
+ddp_status ddpi_round_kick(ddp_round *round, struct ddp_error *err)
+{
+    if (round->sm.state == ROUND_ABSENT && round->member.due && !round->resting)
+        return open_session(round, err);
+    return round->sm.state == ROUND_JOINED ? send_due(round, err) : DDP_OK;
+}
+
+void ddpi_round_go_on(ddp_round *round)
+{
+    struct ddp_error err;
+    if (!round->closing && ddpi_round_kick(round, &err) != DDP_OK)
+        lose(round, err.msg);
+}

@@ -1,0 +1,223 @@
+/*
+ * scope.c - scopes: prefixes behind which clients see a store of their own. Owns them.
+ *
+ * Each counts its keys from when the first client asks how many there are. They stand sorted by
+ * prefix, and each knows the innermost other one that it lies in: so the scopes of a key are the
+ * last one that does not sort behind it, if that is a prefix of the key, and those around it.
+ */
+#include "error.h"
+#include "kv_impl.h"
+#include "mem.h"
+
+struct ddpi_kv_scope {
+    struct ddpi_kv_scope *outer;
+    bool counted; /* somebody has asked for the number: */
+    size_t nkeys;
+    struct kv_cursor cursor; /* while it is being counted: how far */
+    unsigned refs;
+    size_t len;
+    char prefix[];
+};
+
+static struct ddpi_bytes prefix_of(const struct ddpi_kv_scope *scope)
+{
+    return ddpi_bytes_of(scope->prefix, scope->len);
+}
+
+struct ddpi_bytes ddpi_kv_scope_prefix(const struct ddpi_kv_scope *scope)
+{
+    return scope != NULL ? prefix_of(scope) : ddpi_bytes_of("", 0);
+}
+
+/* Those behind the cursor. */
+static ddp_status count_some(struct ddpi_kv *kv, struct ddpi_kv_scope *scope, struct ddp_error *err)
+{
+    struct ddpi_bytes prefix = prefix_of(scope);
+    const struct kv_entry *last = NULL, *entry = ddpi_kv_cursor_next(kv, &scope->cursor, prefix);
+    for (; entry != NULL && ddpi_kv_take_work(kv); entry = ddpi_kv_order_next(kv, entry, prefix)) {
+        scope->nkeys += ddpi_kv_has_value(entry);
+        last = entry;
+    }
+    scope->counted = entry == NULL;
+    ddp_status status = DDP_OK;
+    if (!scope->counted && last != NULL)
+        status = ddpi_kv_cursor_set(&scope->cursor, ddpi_kv_name(last), err);
+    if (scope->counted || status != DDP_OK)
+        ddpi_kv_cursor_finish(&scope->cursor);
+    scope->nkeys = status == DDP_OK ? scope->nkeys : 0; /* from the beginning, the next time */
+    return status;
+}
+
+ddp_status ddpi_kv_scope_nkeys(struct ddpi_kv *kv, struct ddpi_kv_scope *scope, size_t *ret,
+                               bool *ret_done, struct ddp_error *err)
+{
+    *ret_done = true;
+    if (scope == NULL) {
+        *ret = kv->used[KV_ROOM_KEYS];
+        *ret_done = !ddpi_kv_has_gone(kv);
+        return DDP_OK;
+    }
+    ddp_status status = scope->counted ? DDP_OK : count_some(kv, scope, err);
+    *ret_done = scope->counted;
+    *ret = scope->nkeys;
+    return status;
+}
+
+/* How many do not sort behind @key. */
+static size_t rank_of(const struct ddpi_kv *kv, struct ddpi_bytes key)
+{
+    size_t low = 0, high = kv->nscopes;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (ddpi_bytes_compare(prefix_of(kv->scopes[middle]), key) <= 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The innermost around @key, among those before @rank. */
+static struct ddpi_kv_scope *around(const struct ddpi_kv *kv, struct ddpi_bytes key, size_t rank)
+{
+    struct ddpi_kv_scope *scope = rank > 0 ? kv->scopes[rank - 1] : NULL;
+    while (scope != NULL && !ddpi_kv_has_prefix(key, prefix_of(scope)))
+        scope = scope->outer;
+    return scope;
+}
+
+/* Whether the counting has come by there. */
+static bool is_behind(const struct kv_cursor *cursor, struct ddpi_bytes key)
+{
+    return cursor->key != NULL &&
+           ddpi_bytes_compare(key, ddpi_bytes_of(cursor->key, cursor->len)) <= 0;
+}
+
+void ddpi_kv_scope_count(struct ddpi_kv *kv, struct ddpi_bytes key, int change)
+{
+    struct ddpi_kv_scope *scope = around(kv, key, rank_of(kv, key));
+    for (; scope != NULL; scope = scope->outer)
+        if (scope->counted || is_behind(&scope->cursor, key))
+            scope->nkeys += (size_t)change;
+}
+
+void ddpi_kv_scope_recount(struct ddpi_kv *kv, struct ddpi_bytes prefix)
+{
+    for (size_t i = 0; i < kv->nscopes; i++) {
+        struct ddpi_kv_scope *scope = kv->scopes[i];
+        if (!ddpi_kv_has_prefix(prefix, prefix_of(scope)) &&
+            !ddpi_kv_has_prefix(prefix_of(scope), prefix))
+            continue;
+        ddpi_kv_cursor_finish(&scope->cursor);
+        scope->counted = false;
+        scope->nkeys = 0;
+    }
+}
+
+static struct ddpi_kv_scope *find(const struct ddpi_kv *kv, struct ddpi_bytes prefix)
+{
+    size_t rank = rank_of(kv, prefix);
+    bool there = rank > 0 && ddpi_bytes_equal(prefix_of(kv->scopes[rank - 1]), prefix);
+    return there ? kv->scopes[rank - 1] : NULL;
+}
+
+/* Those directly inside @from, from @rank on, as far as they lie in @prefix, are inside @to now. */
+static void move_inner(struct ddpi_kv *kv, size_t rank, struct ddpi_bytes prefix,
+                       const struct ddpi_kv_scope *from, struct ddpi_kv_scope *to)
+{
+    for (; rank < kv->nscopes && ddpi_kv_has_prefix(prefix_of(kv->scopes[rank]), prefix); rank++)
+        if (kv->scopes[rank]->outer == from)
+            kv->scopes[rank]->outer = to;
+}
+
+static void insert(struct ddpi_kv *kv, struct ddpi_kv_scope *scope)
+{
+    struct ddpi_bytes prefix = prefix_of(scope);
+    size_t rank = rank_of(kv, prefix);
+    scope->outer = around(kv, prefix, rank);
+    move_inner(kv, rank, prefix, scope->outer, scope);
+    memmove(kv->scopes + rank + 1, kv->scopes + rank,
+            (kv->nscopes - rank) * sizeof(struct ddpi_kv_scope *));
+    kv->scopes[rank] = scope;
+    kv->nscopes++;
+}
+
+/* NULL when out of memory. */
+static struct ddpi_kv_scope *make(struct ddpi_kv *kv, struct ddpi_bytes prefix)
+{
+    struct ddpi_kv_scope **scopes =
+        ddpi_realloc(kv->scopes, kv->nscopes + 1, sizeof(struct ddpi_kv_scope *));
+    if (scopes == NULL)
+        return NULL;
+    kv->scopes = scopes;
+    struct ddpi_kv_scope *scope = ddpi_calloc(1, sizeof(*scope) + prefix.len + 1);
+    if (scope == NULL)
+        return NULL;
+    scope->len = prefix.len;
+    if (prefix.len > 0)
+        memcpy(scope->prefix, prefix.data, prefix.len);
+    insert(kv, scope);
+    return scope;
+}
+
+ddp_status ddpi_kv_scope_get(struct ddpi_kv *kv, struct ddpi_bytes prefix,
+                             struct ddpi_kv_scope **ret, struct ddp_error *err)
+{
+    if (prefix.len > DDPI_KV_SCOPE_MAX)
+        return ddpi_error_set(err, DDP_E_LIMIT, "a prefix of %zu bytes; at most %d are allowed",
+                              prefix.len, DDPI_KV_SCOPE_MAX);
+    struct ddpi_kv_scope *scope = find(kv, prefix);
+    if (scope == NULL)
+        scope = make(kv, prefix);
+    if (scope == NULL)
+        return ddpi_error_nomem(err, sizeof(*scope) + prefix.len + 1);
+    scope->refs++;
+    *ret = scope;
+    return DDP_OK;
+}
+
+void ddpi_kv_scope_put(struct ddpi_kv *kv, struct ddpi_kv_scope *scope)
+{
+    if (scope == NULL || --scope->refs > 0)
+        return;
+    struct ddpi_bytes prefix = prefix_of(scope);
+    size_t rank = rank_of(kv, prefix); /* behind its own */
+    kv->nscopes--;
+    memmove(kv->scopes + rank - 1, kv->scopes + rank,
+            (kv->nscopes - rank + 1) * sizeof(struct ddpi_kv_scope *));
+    move_inner(kv, rank - 1, prefix, scope, scope->outer);
+    ddpi_kv_cursor_finish(&scope->cursor);
+    ddpi_free(scope);
+}
+
+void ddpi_kv_scope_finish(struct ddpi_kv *kv)
+{
+    ddpi_free(kv->scopes);
+}
+
+ddp_status ddpi_kv_full_key(const struct ddpi_kv *kv, const struct ddpi_kv_client *client,
+                            struct ddpi_bytes key, struct ddpi_bytes *ret_full,
+                            struct ddp_error *err)
+{
+    uint32_t max = client->tcpstore ? kv->limits.tcpstore_key_len : kv->limits.key_len;
+    if (client->agent && max < DDPI_KV_RESERVED_KEY_MAX && ddpi_kv_is_reserved(key))
+        max = DDPI_KV_RESERVED_KEY_MAX;
+    if (key.len > max)
+        return ddpi_error_set(err, DDP_E_LIMIT, "a key of %zu bytes; at most %u are allowed",
+                              key.len, max);
+    *ret_full = key;
+    const struct ddpi_kv_scope *scope = client->scope;
+    if (scope == NULL || scope->len == 0)
+        return DDP_OK;
+    memcpy(kv->full_key, scope->prefix, scope->len);
+    if (key.len > 0)
+        memcpy(kv->full_key + scope->len, key.data, key.len);
+    *ret_full = ddpi_bytes_of(kv->full_key, scope->len + key.len);
+    return DDP_OK;
+}
+
+struct ddpi_bytes ddpi_kv_seen_key(const struct ddpi_kv_client *client, struct ddpi_bytes full)
+{
+    size_t hidden = client->scope != NULL ? client->scope->len : 0;
+    return ddpi_bytes_of((const char *)full.data + hidden, full.len - hidden);
+}

@@ -1,0 +1,412 @@
+/*
+ * session.c - sessions: each has a lease, which whoever knows its token renews, from whatever
+ * connection; the keys tied to it vanish when it is closed or its lease is over. Owns the sessions,
+ * and what ties keys to them; the entries are kv.c's.
+ *
+ * A session does not belong to a connection, so there is nothing to take over when one is lost: the
+ * token is the session's number and a secret, which only the store's seed can make. A client may
+ * hold one, until another does: then the session does not outlive its process. Whether a connection
+ * has ended with a process, or only got lost, is for the server to say (conn.h).
+ */
+#include "clock.h"
+#include "error.h"
+#include "kv_impl.h"
+#include "mem.h"
+
+#include <ddprun/store.h>
+#include <string.h>
+
+_Static_assert(sizeof(struct ddp_store_session) == DDPI_SESSION_SIZE, "tokens cross as they are");
+
+struct kv_session {
+    struct ddpi_table_node node; /* by number */
+    struct ddpi_heap_node lease; /* until when */
+    struct ddpi_list keys;       /* kv_tie::of_session */
+    struct ddpi_list of_holder;  /* in its list while a client holds it */
+    struct ddpi_list of_over;    /* when it is over, until its keys are dropped */
+    struct kv_account *account;
+    uint32_t lease_ms;
+    uint64_t number;
+    uint8_t token[DDPI_SESSION_SIZE]; /* the number, then two words of secret */
+};
+
+struct kv_tie {
+    struct ddpi_list of_session;
+    struct kv_session *session;
+    struct kv_entry *entry;
+};
+
+static void make_token(const struct ddpi_kv *kv, struct kv_session *session)
+{
+    for (uint64_t part = 0; part < DDPI_SESSION_SIZE / sizeof part; part++) {
+        const uint64_t words[] = {session->number, part};
+        uint64_t word =
+            part == 0 ? session->number : ddpi_siphash(kv->sessions.seed, words, sizeof words);
+        memcpy(session->token + part * sizeof word, &word, sizeof word);
+    }
+}
+
+/* In a time that does not tell where they differ. */
+static bool same_token(const uint8_t *a, const uint8_t *b)
+{
+    uint8_t differ = 0;
+    for (size_t i = 0; i < DDPI_SESSION_SIZE; i++)
+        differ |= a[i] ^ b[i];
+    return differ == 0;
+}
+
+/* --- the end --- */
+
+static bool is_over(const struct kv_session *session)
+{
+    return !ddpi_list_empty(&session->of_over);
+}
+
+bool ddpi_kv_has_value(const struct kv_entry *entry)
+{
+    return entry->version != 0 && (entry->tie == NULL || !is_over(entry->tie->session));
+}
+
+void ddpi_kv_untie(struct ddpi_kv *kv, struct kv_entry *entry)
+{
+    struct kv_tie *tie = entry->tie;
+    if (tie == NULL)
+        return;
+    entry->tie = NULL;
+    ddpi_list_remove(&tie->of_session);
+    ddpi_kv_refund(kv, entry->account, KV_ROOM_BYTES, sizeof(*tie));
+    ddpi_free(tie);
+}
+
+static struct kv_entry *first_key(const struct kv_session *session)
+{
+    return ddpi_container_of(session->keys.next, struct kv_tie, of_session)->entry;
+}
+
+/* As far as what is small goes; true: it had no more, and is freed. */
+static bool drop_small(struct ddpi_kv *kv, struct kv_session *session)
+{
+    for (size_t dropped = 0; !ddpi_list_empty(&session->keys);) {
+        if (!ddpi_kv_take_small(kv, &dropped))
+            return false;
+        ddpi_kv_drop(kv, first_key(session));
+    }
+    ddpi_table_remove(&kv->sessions, &session->node);
+    ddpi_list_remove(&session->of_over);
+    ddpi_kv_refund(kv, session->account, KV_ROOM_BYTES, sizeof(*session));
+    ddpi_free(session);
+    return true;
+}
+
+/* All of its keys are gone at once, however many there are (gone.c). */
+static void session_end(struct ddpi_kv *kv, struct kv_session *session)
+{
+    ddpi_heap_remove(&kv->leases, &session->lease);
+    ddpi_list_remove(&session->of_holder);
+    ddpi_kv_refund(kv, session->account, KV_ROOM_SESSIONS, 1);
+    ddpi_kv_emit(
+        kv, &(struct ddpi_mutation){.kind = DDPI_MUTATION_SESSION_END, .session = session->number});
+    if (drop_small(kv, session))
+        return;
+    ddpi_list_append(&kv->over, &session->of_over);
+    ddpi_kv_scope_recount(kv, ddpi_bytes_of("", 0));
+}
+
+static struct kv_session *over_in(struct ddpi_list *node)
+{
+    return ddpi_container_of(node, struct kv_session, of_over);
+}
+
+struct kv_entry *ddpi_kv_session_gone(const struct ddpi_kv *kv, const struct kv_account *account)
+{
+    ddpi_list_for_each (node, &kv->over) {
+        const struct kv_session *session = over_in(node);
+        if (ddpi_list_empty(&session->keys))
+            continue;
+        struct kv_entry *entry = first_key(session);
+        if (account == NULL ? entry->account != kv->reserve : entry->account == account)
+            return entry;
+    }
+    return NULL;
+}
+
+/* By turns, so that those with few keys do not wait for one that has very many. */
+void ddpi_kv_session_drop(struct ddpi_kv *kv)
+{
+    bool more = true;
+    while (more && !ddpi_list_empty(&kv->over)) {
+        struct kv_session *session = over_in(kv->over.next);
+        if (drop_small(kv, session))
+            continue;
+        ddpi_list_remove(&session->of_over);
+        ddpi_list_append(&kv->over, &session->of_over);
+        more = kv->work_left > 0;
+    }
+}
+
+/* --- their life --- */
+
+/* A lease is over when ddpi_kv_expire() says so: what was asked before then came in time. */
+static struct kv_session *session_with(const struct ddpi_kv *kv, struct ddpi_bytes token)
+{
+    if (token.len != DDPI_SESSION_SIZE)
+        return NULL;
+    struct ddpi_table_node *node = ddpi_table_find(&kv->sessions, token.data, sizeof(uint64_t));
+    struct kv_session *session =
+        node != NULL ? ddpi_container_of(node, struct kv_session, node) : NULL;
+    bool alive = session != NULL && !is_over(session);
+    return alive && same_token(session->token, token.data) ? session : NULL;
+}
+
+static ddp_status session_find(struct ddpi_kv *kv, struct kv_call *call, struct kv_session **ret)
+{
+    struct kv_session *session = session_with(kv, call->request->session);
+    if (session == NULL)
+        return ddpi_error_set(&call->err, DDP_E_NOT_FOUND,
+                              "there is no such session: its lease is over, or it was closed");
+    *ret = session;
+    return DDP_OK;
+}
+
+uint64_t ddpi_kv_session_number(const struct ddpi_kv *kv, struct ddpi_bytes token)
+{
+    const struct kv_session *session = session_with(kv, token);
+    return session != NULL ? session->number : 0;
+}
+
+static ddp_status check_open(struct ddpi_kv *kv, struct kv_call *call, struct kv_account *account)
+{
+    uint32_t lease_ms = call->request->count;
+    if (lease_ms == 0 || lease_ms > DDP_STORE_LEASE_MAX_MS)
+        return ddpi_error_set(&call->err, DDP_E_INVALID, "a lease of %u ms; it may have 1 to %d ms",
+                              lease_ms, DDP_STORE_LEASE_MAX_MS);
+    ddp_status status = ddpi_kv_check_room(kv, account, KV_ROOM_SESSIONS, 1, &call->err);
+    if (status != DDP_OK)
+        return status;
+    return ddpi_kv_check_growth(kv, account, 0, sizeof(struct kv_session), &call->err);
+}
+
+/* One without a lease. NULL when out of memory. */
+static struct kv_session *session_make(struct ddpi_kv *kv, struct kv_account *account,
+                                       uint64_t number)
+{
+    struct kv_session *session = ddpi_calloc(1, sizeof(*session));
+    if (session == NULL)
+        return NULL;
+    session->account = account;
+    session->number = number;
+    session->node.key = session->token;
+    session->node.key_len = sizeof session->number;
+    ddpi_list_init(&session->keys);
+    ddpi_list_init(&session->of_holder);
+    ddpi_list_init(&session->of_over);
+    make_token(kv, session);
+    if (!ddpi_table_insert(&kv->sessions, &session->node)) {
+        ddpi_free(session);
+        return NULL;
+    }
+    ddpi_kv_charge(kv, account, KV_ROOM_BYTES, sizeof(*session));
+    return session;
+}
+
+static ddp_status session_create(struct ddpi_kv *kv, struct kv_account *account, uint64_t number,
+                                 uint32_t lease_ms, uint64_t now_ms, struct kv_session **ret,
+                                 struct ddp_error *err)
+{
+    struct kv_session *session = session_make(kv, account, number);
+    if (session == NULL)
+        return ddpi_error_nomem(err, sizeof(*session));
+    session->lease_ms = lease_ms;
+    if (!ddpi_heap_insert(&kv->leases, &session->lease, ddpi_deadline(now_ms, lease_ms))) {
+        (void)drop_small(kv, session); /* it has no keys */
+        return ddpi_error_nomem(err, sizeof(*session));
+    }
+    ddpi_kv_charge(kv, account, KV_ROOM_SESSIONS, 1);
+    *ret = session;
+    return DDP_OK;
+}
+
+ddp_status ddpi_kv_session_open(struct ddpi_kv *kv, struct kv_call *call)
+{
+    struct kv_session *session = NULL;
+    struct kv_account *account =
+        call->client->agent ? kv->reserve : ddpi_kv_account_for(kv, call->client, call->key);
+    ddp_status status = check_open(kv, call, account);
+    if (status == DDP_OK)
+        status = session_create(kv, account, kv->last_session + 1, call->request->count,
+                                call->now_ms, &session, &call->err);
+    if (status != DDP_OK)
+        return status;
+    kv->last_session = session->number;
+    call->reply.session = ddpi_bytes_of(session->token, sizeof session->token);
+    ddpi_kv_emit(kv, &(struct ddpi_mutation){.kind = DDPI_MUTATION_SESSION_OPEN,
+                                             .session = session->number,
+                                             .value = call->reply.session,
+                                             .lease_ms = session->lease_ms});
+    return DDP_OK;
+}
+
+static struct kv_session *session_numbered(const struct ddpi_kv *kv, uint64_t number)
+{
+    struct ddpi_table_node *node = ddpi_table_find(&kv->sessions, &number, sizeof number);
+    return node != NULL ? ddpi_container_of(node, struct kv_session, node) : NULL;
+}
+
+ddp_status ddpi_kv_session_restore(struct ddpi_kv *kv, uint64_t number, struct ddpi_bytes token,
+                                   uint32_t lease_ms, uint64_t now_ms, struct ddp_error *err)
+{
+    struct kv_session *session;
+    if (token.len != DDPI_SESSION_SIZE || memcmp(token.data, &number, sizeof number) != 0 ||
+        session_numbered(kv, number) != NULL || lease_ms == 0 || lease_ms > DDP_STORE_LEASE_MAX_MS)
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed session");
+    /* Whose it is nobody has written down; with its keys the most important are those of nodes. */
+    ddp_status status = session_create(kv, kv->reserve, number, lease_ms, now_ms, &session, err);
+    if (status != DDP_OK)
+        return status;
+    memcpy(session->token, token.data, token.len); /* its secret is that of another seed */
+    kv->last_session = number > kv->last_session ? number : kv->last_session;
+    return DDP_OK;
+}
+
+/* Charged to whoever pays for @entry. */
+static void tie_to(struct ddpi_kv *kv, struct kv_tie *tie, struct kv_session *session,
+                   struct kv_entry *entry)
+{
+    *tie = (struct kv_tie){.session = session, .entry = entry};
+    ddpi_list_append(&session->keys, &tie->of_session);
+    entry->tie = tie;
+    ddpi_kv_charge(kv, entry->account, KV_ROOM_BYTES, sizeof(*tie));
+}
+
+ddp_status ddpi_kv_session_tie(struct ddpi_kv *kv, uint64_t number, struct kv_entry *entry,
+                               struct ddp_error *err)
+{
+    struct kv_session *session = session_numbered(kv, number);
+    struct kv_tie *tie = ddpi_calloc(1, sizeof(*tie));
+    bool cut_short = session == NULL && tie != NULL;
+    if (cut_short)
+        session = session_make(kv, kv->reserve, number);
+    if (tie == NULL || session == NULL) {
+        ddpi_free(tie);
+        return ddpi_error_nomem(err, sizeof(*tie));
+    }
+    if (cut_short) {
+        ddpi_list_append(&kv->over, &session->of_over);
+        kv->last_session = number > kv->last_session ? number : kv->last_session;
+    }
+    tie_to(kv, tie, session, entry);
+    return DDP_OK;
+}
+
+static void renew(struct ddpi_kv *kv, struct kv_session *session, uint64_t now_ms)
+{
+    ddpi_heap_remove(&kv->leases, &session->lease); /* which leaves the room that it takes next */
+    (void)ddpi_heap_insert(&kv->leases, &session->lease, ddpi_deadline(now_ms, session->lease_ms));
+}
+
+void ddpi_kv_renew_leases(struct ddpi_kv *kv, uint64_t now_ms)
+{
+    struct ddpi_table_iter iter = {0};
+    for (struct ddpi_table_node *node; (node = ddpi_table_next(&kv->sessions, &iter)) != NULL;) {
+        struct kv_session *session = ddpi_container_of(node, struct kv_session, node);
+        if (!is_over(session))
+            renew(kv, session, now_ms);
+    }
+}
+
+ddp_status ddpi_kv_session_keep(struct ddpi_kv *kv, struct kv_call *call)
+{
+    struct kv_session *session = NULL;
+    ddp_status status = session_find(kv, call, &session);
+    if (session == NULL)
+        return status;
+    renew(kv, session, call->now_ms);
+    return DDP_OK;
+}
+
+ddp_status ddpi_kv_session_hold(struct ddpi_kv *kv, struct kv_call *call)
+{
+    struct kv_session *session = NULL;
+    ddp_status status = session_find(kv, call, &session);
+    if (session == NULL)
+        return status;
+    renew(kv, session, call->now_ms);
+    ddpi_list_remove(&session->of_holder);
+    ddpi_list_append(&call->client->held, &session->of_holder);
+    return DDP_OK;
+}
+
+static struct kv_session *held_first(const struct ddpi_kv_client *client)
+{
+    return ddpi_container_of(client->held.next, struct kv_session, of_holder);
+}
+
+void ddpi_kv_session_release(struct ddpi_kv_client *client)
+{
+    while (!ddpi_list_empty(&client->held))
+        ddpi_list_remove(&held_first(client)->of_holder);
+}
+
+void ddpi_kv_client_dead(struct ddpi_kv *kv, struct ddpi_kv_client *client)
+{
+    while (!ddpi_list_empty(&client->held))
+        session_end(kv, held_first(client));
+}
+
+ddp_status ddpi_kv_session_close(struct ddpi_kv *kv, struct kv_call *call)
+{
+    struct kv_session *session = NULL;
+    ddp_status status = session_find(kv, call, &session);
+    if (session != NULL)
+        session_end(kv, session);
+    return status;
+}
+
+ddp_status ddpi_kv_set_ephemeral(struct ddpi_kv *kv, struct kv_call *call)
+{
+    struct kv_session *session = NULL;
+    ddp_status status = session_find(kv, call, &session);
+    if (session == NULL)
+        return status;
+    struct kv_tie *tie = ddpi_calloc(1, sizeof(*tie));
+    if (tie == NULL)
+        return ddpi_error_nomem(&call->err, sizeof(*tie));
+    status = ddpi_kv_put(kv, call->key, call->request->value, &call->reply.version, &call->err);
+    if (status != DDP_OK) {
+        ddpi_free(tie);
+        return status;
+    }
+    tie_to(kv, tie, session, ddpi_kv_find_value(kv, call->key));
+    ddpi_kv_emit(kv, &(struct ddpi_mutation){
+                         .kind = DDPI_MUTATION_TIE, .key = call->key, .session = session->number});
+    return DDP_OK;
+}
+
+static struct kv_session *earliest(const struct ddpi_kv *kv)
+{
+    struct ddpi_heap_node *node = ddpi_heap_top(&kv->leases);
+    return node != NULL ? ddpi_container_of(node, struct kv_session, lease) : NULL;
+}
+
+uint64_t ddpi_kv_next_lease(const struct ddpi_kv *kv)
+{
+    const struct kv_session *session = earliest(kv);
+    return session != NULL ? session->lease.at : UINT64_MAX;
+}
+
+void ddpi_kv_expire_leases(struct ddpi_kv *kv, uint64_t now_ms)
+{
+    for (struct kv_session *session;
+         (session = earliest(kv)) != NULL && session->lease.at <= now_ms && ddpi_kv_take_work(kv);)
+        session_end(kv, session);
+}
+
+/* All entries are freed, and what ties them. */
+void ddpi_kv_session_finish(struct ddpi_kv *kv)
+{
+    struct ddpi_table_iter iter = {0};
+    for (struct ddpi_table_node *node; (node = ddpi_table_next(&kv->sessions, &iter)) != NULL;)
+        ddpi_free(ddpi_container_of(node, struct kv_session, node));
+    ddpi_table_finish(&kv->sessions);
+    ddpi_heap_finish(&kv->leases);
+}

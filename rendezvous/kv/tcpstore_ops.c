@@ -1,0 +1,212 @@
+/*
+ * tcpstore_ops.c - the operations beyond the native ones that never wait: values compared by their
+ * bytes, lenient counting, many keys at a time. Their odd cases are those that PyTorch's clients
+ * and tests rely on. Owns nothing; the entries are kv.c's.
+ */
+#include "error.h"
+#include "kv_impl.h"
+#include "mem.h"
+
+#include <ctype.h>
+#include <ddprun/store.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A client sees that it has succeeded by getting back what it wanted to set. One whose key does
+ * not exist, though it expected a value, gets back what it expected. */
+ddp_status ddpi_kv_compare_set(struct ddpi_kv *kv, struct kv_call *call)
+{
+    const struct ddpi_message *request = call->request;
+    const struct kv_entry *entry = ddpi_kv_find_value(kv, call->key);
+    struct ddpi_bytes current = entry != NULL ? ddpi_kv_value(entry) : ddpi_bytes_of(NULL, 0);
+    if (!ddpi_bytes_equal(current, request->expected)) {
+        call->reply.value = entry != NULL ? current : request->expected;
+        return DDP_OK;
+    }
+    call->reply.value = request->value;
+    if (entry != NULL && ddpi_bytes_equal(current, request->value))
+        return DDP_OK; /* nothing changes, so nobody wakes */
+    return ddpi_kv_put(kv, call->key, request->value, &call->reply.version, &call->err);
+}
+
+/* The number that @text (with a NUL behind it) begins with, as strtoll reads it; false if it is
+ * none or does not fit. */
+static bool leading_number(const char *text, int64_t *ret)
+{
+    while (isspace((unsigned char)*text))
+        text++;
+    bool negative = *text == '-';
+    if (*text == '-' || *text == '+')
+        text++;
+    if (!isdigit((unsigned char)*text))
+        return false;
+    int64_t sum = 0;
+    for (; isdigit((unsigned char)*text); text++) {
+        int digit = *text - '0';
+        if (__builtin_mul_overflow(sum, 10, &sum) ||
+            __builtin_add_overflow(sum, negative ? -digit : digit, &sum))
+            return false;
+    }
+    *ret = sum;
+    return true;
+}
+
+ddp_status ddpi_kv_count_up(struct ddpi_kv *kv, struct kv_call *call, int64_t delta,
+                            int64_t *ret_sum, struct kv_entry **ret_entry)
+{
+    const struct kv_entry *entry = ddpi_kv_find_value(kv, call->key);
+    int64_t sum = 0;
+    if (entry != NULL && !leading_number(entry->value, &sum))
+        return ddpi_error_set(&call->err, DDP_E_TYPE,
+                              "the value of '%.*s' does not begin with a 64-bit integer",
+                              KV_QUOTE(call->request->key));
+    (void)__builtin_add_overflow(sum, delta, &sum); /* it wraps */
+    char text[24];
+    int len = snprintf(text, sizeof text, "%" PRId64, sum);
+    ddp_status status =
+        ddpi_kv_store(kv, call->key, ddpi_bytes_of(text, (size_t)len), ret_entry, &call->err);
+    if (status == DDP_OK)
+        *ret_sum = sum;
+    return status;
+}
+
+ddp_status ddpi_kv_add_wrap(struct ddpi_kv *kv, struct kv_call *call)
+{
+    struct kv_entry *entry;
+    ddp_status status =
+        ddpi_kv_count_up(kv, call, call->request->number, &call->reply.number, &entry);
+    if (status == DDP_OK)
+        ddpi_kv_written(kv, entry);
+    return status;
+}
+
+ddp_status ddpi_kv_check(struct ddpi_kv *kv, struct kv_call *call)
+{
+    struct ddpi_keys keys = call->request->keys;
+    for (;;) {
+        struct ddpi_bytes key;
+        bool more;
+        ddp_status status = ddpi_kv_next_key(kv, call, &keys, &key, &more);
+        if (status != DDP_OK || !more)
+            return status;
+        if (!ddpi_kv_present(ddpi_kv_seek(kv, key)))
+            return ddpi_error_set(&call->err, DDP_E_NOT_FOUND, "there is no key '%.*s'",
+                                  KV_QUOTE_SEEN(call->client, key));
+    }
+}
+
+static ddp_status extend(struct ddpi_kv *kv, struct kv_entry *entry, struct ddpi_bytes more,
+                         struct ddp_error *err)
+{
+    ddp_status status = ddpi_kv_check_owner(kv, ddpi_kv_name(entry), err);
+    if (status != DDP_OK)
+        return status;
+    if (more.len > DDP_STORE_VALUE_MAX - entry->value_len)
+        return ddpi_error_set(err, DDP_E_LIMIT,
+                              "%zu bytes appended to a value of %zu; a value has at most %d",
+                              more.len, entry->value_len, DDP_STORE_VALUE_MAX);
+    status = ddpi_kv_check_growth(kv, entry->account, 0, more.len, err);
+    if (status != DDP_OK)
+        return status;
+    size_t len = entry->value_len + more.len;
+    char *value = ddpi_realloc(entry->value, len + 1, 1);
+    if (value == NULL)
+        return ddpi_error_nomem(err, len + 1);
+    if (more.len > 0)
+        memcpy(value + entry->value_len, more.data, more.len);
+    value[len] = '\0';
+    ddpi_kv_charge(kv, entry->account, KV_ROOM_BYTES, more.len);
+    ddpi_kv_untie(kv, entry);
+    entry->value = value;
+    entry->value_len = len;
+    entry->version = ++kv->version;
+    ddpi_kv_changed(kv, DDPI_CHANGE_SET, ddpi_kv_name(entry), ddpi_kv_value(entry));
+    return DDP_OK;
+}
+
+ddp_status ddpi_kv_append(struct ddpi_kv *kv, struct kv_call *call)
+{
+    struct kv_entry *entry = ddpi_kv_find_value(kv, call->key);
+    if (entry == NULL)
+        return ddpi_kv_put(kv, call->key, call->request->value, &call->reply.version, &call->err);
+    ddp_status status = extend(kv, entry, call->request->value, &call->err);
+    if (status == DDP_OK)
+        ddpi_kv_written(kv, entry);
+    return status;
+}
+
+ddp_status ddpi_kv_get_many(struct ddpi_kv *kv, struct kv_call *call)
+{
+    struct ddpi_keys keys = call->request->keys;
+    struct ddpi_bytes key;
+    for (;;) {
+        bool more;
+        ddp_status status = ddpi_kv_next_key(kv, call, &keys, &key, &more);
+        if (status != DDP_OK)
+            return status;
+        if (!more)
+            break;
+        struct ddpi_message reply = {.status = DDP_OK};
+        const struct kv_entry *entry = ddpi_kv_find_value(kv, key);
+        if (entry != NULL)
+            ddpi_kv_answer_value(&reply, entry);
+        ddpi_kv_answer(kv, call->client, &reply, DDPI_OP_GET_MANY, call->request->id);
+    }
+    call->parked = true; /* all replies are given */
+    return DDP_OK;
+}
+
+/* The next pair of @keys; *@ret_more is false at the end. */
+static ddp_status next_pair(const struct ddpi_kv *kv, struct kv_call *call, struct ddpi_keys *keys,
+                            struct ddpi_bytes *ret_key, struct ddpi_bytes *ret_value,
+                            bool *ret_more)
+{
+    ddp_status status = ddpi_kv_next_key(kv, call, keys, ret_key, ret_more);
+    if (status != DDP_OK || !*ret_more)
+        return status;
+    if (!ddpi_keys_next(keys, ret_value))
+        return ddpi_error_set(&call->err, DDP_E_INVALID, "'%.*s' is given without a value",
+                              KV_QUOTE_SEEN(call->client, *ret_key));
+    uint32_t max = call->client->tcpstore ? kv->limits.tcpstore_value_len : kv->limits.value_len;
+    if (ret_value->len > max)
+        return ddpi_error_set(&call->err, DDP_E_LIMIT,
+                              "a value of %zu bytes for '%.*s'; at most %u are allowed",
+                              ret_value->len, KV_QUOTE_SEEN(call->client, *ret_key), max);
+    return DDP_OK;
+}
+
+/* Whether all pairs have room, each counted as if it replaced nothing. */
+static ddp_status check_pairs(struct ddpi_kv *kv, struct kv_call *call)
+{
+    struct ddpi_keys keys = call->request->keys;
+    struct ddpi_bytes key, value;
+    size_t fresh = 0, needed = 0;
+    bool more;
+    ddp_status status;
+    while ((status = next_pair(kv, call, &keys, &key, &value, &more)) == DDP_OK && more) {
+        const struct kv_entry *entry = ddpi_kv_find(kv, key);
+        fresh += entry == NULL || entry->version == 0;
+        needed += value.len + (entry == NULL ? ddpi_kv_entry_size(key.len) : 0);
+    }
+    if (status != DDP_OK)
+        return status;
+    return ddpi_kv_check_growth(kv, ddpi_kv_account_get(kv, call->key), fresh, needed, &call->err);
+}
+
+/* All pairs or, unless the heap gives out half-way, none. */
+ddp_status ddpi_kv_set_many(struct ddpi_kv *kv, struct kv_call *call)
+{
+    ddp_status status = check_pairs(kv, call);
+    struct ddpi_keys keys = call->request->keys;
+    struct ddpi_bytes key, value;
+    bool more = true;
+    while (status == DDP_OK) {
+        status = next_pair(kv, call, &keys, &key, &value, &more);
+        if (!more)
+            break;
+        if (status == DDP_OK)
+            status = ddpi_kv_put(kv, key, value, &call->reply.version, &call->err);
+    }
+    return status;
+}

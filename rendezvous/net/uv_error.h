@@ -1,0 +1,15 @@
+/*
+ * uv_error.h - libuv's error codes in ddprun's terms: the one translation.
+ */
+#ifndef DDPI_UV_ERROR_H
+#define DDPI_UV_ERROR_H
+
+#include <ddprun/status.h>
+
+/* @uv_err is 0 or a negative UV_E* code. */
+ddp_status ddpi_uv_status(int uv_err);
+
+/* Fill @err with "@what: the text of @uv_err"; returns the status. */
+ddp_status ddpi_uv_error(struct ddp_error *err, int uv_err, const char *what);
+
+#endif

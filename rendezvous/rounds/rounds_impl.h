@@ -1,0 +1,161 @@
+/*
+ * rounds_impl.h - what the parts of the round machine share: the machine, its members, and the
+ * numbers that are kept of them, so that no step has to look at all members to find that nothing is
+ * to be done. rounds.c notes facts, step.c draws conclusions, seats.c tells seats.
+ */
+#ifndef DDPI_ROUNDS_IMPL_H
+#define DDPI_ROUNDS_IMPL_H
+
+#include "list.h"
+#include "rounds.h"
+#include "table.h"
+
+/* What counts about a member; of each, how many members have it is known at any time. */
+enum round_trait {
+    ROUND_LIVE,    /* has not been told END */
+    ROUND_WILLING, /* may have a seat in the next generation, once nothing runs on it */
+    ROUND_BUSY,    /* something of some generation may be running on it */
+    ROUND_SPARE,   /* willing, not busy, and has no seat in the latest generation */
+    ROUND_SEATED,  /* in the latest generation */
+    ROUND_ACTIVE,  /* seated and busy */
+    ROUND_UP,      /* seated, and its workers of the latest generation all started or done */
+    ROUND_DONE,    /* seated, and its workers of the latest generation have ended well */
+    ROUND_DRAINED, /* seated, to go, and not done */
+    ROUND_LATE,    /* waits until the job that is closed is gone */
+    ROUND_TRAITS
+};
+
+struct round_member {
+    struct ddpi_table_node node; /* by id */
+    struct ddpi_list of_job;     /* in order of arrival */
+    struct ddpi_list of_news;    /* its seat is to be looked at in the next step */
+    uint64_t id;
+    uint64_t arrival;
+    uint32_t traits; /* set of 1 << enum round_trait, as counted */
+    bool seated;     /* in the latest generation; then @seat has its place there */
+    bool drained;
+    bool late;    /* it came when the job was closed, and is no part of it */
+    bool refused; /* its terms are not the job's; @seat says so */
+    struct ddp_round_member says;
+    struct ddp_round_seat seat; /* as told last */
+};
+
+/* Why the generation that runs cannot go on. */
+enum round_cause { ROUND_NO_CAUSE, ROUND_CAUSE_FAILURE, ROUND_CAUSE_MEMBER };
+
+struct round_failure {
+    bool known;
+    uint64_t member;
+    char node[DDP_ROUND_NAME_SIZE];
+    struct ddp_round_failure record;
+};
+
+/* Failures in a row that are alike, each soon after the workers' start. */
+struct round_streak {
+    uint32_t times;
+    uint64_t longest_ms; /* that a worker had run */
+};
+
+struct ddpi_rounds {
+    struct ddpi_sm sm;
+    struct ddpi_rounds_hooks hooks;
+    struct ddpi_table by_id;      /* round_member::node */
+    struct ddpi_list members;     /* round_member::of_job */
+    struct ddpi_list news;        /* round_member::of_news */
+    struct ddpi_table drained;    /* names */
+    struct round_member **sorted; /* room for all members, so that a step needs no memory */
+    size_t sorted_size;
+    uint64_t arrivals;
+    uint32_t count[ROUND_TRAITS];
+
+    uint64_t generation; /* the latest that was begun */
+    uint64_t last;       /* that anybody has heard of */
+    uint32_t nodes;      /* of the latest */
+    uint32_t world_size;
+    uint32_t restarts;
+    struct ddp_round_terms terms;
+    struct ddpi_rounds_wish wish;
+    bool formed;    /* a generation has been begun by this machine, or by the one it goes on from */
+    bool finishing; /* a member has been done with the latest generation */
+    bool checkpoint; /* noted since the last step */
+    bool forgotten;  /* there was a generation that nothing but a newcomer's word is left of */
+    bool stepped;
+    uint64_t born_ms; /* the first step */
+
+    uint64_t settle_ms;  /* FORMING: when to seat whoever is there; UINT64_MAX: too few */
+    uint64_t refresh_ms; /* when the texts of those who wait may next be told anew */
+    bool stale;          /* they are not right any more */
+    bool retell;         /* all seats are to be looked at */
+
+    enum round_cause cause;
+    bool failed; /* the latest was stopped because workers failed or were lost */
+    char reason[DDP_ROUND_TEXT_SIZE];
+    bool judging; /* what stopped the generation is a failure, and no loss that explains it */
+    bool closing;
+    int32_t exit_code; /* -1: that of the failure, once it is known */
+
+    struct round_failure root;     /* the first of the latest generation */
+    struct round_failure before;   /* the root of the last generation that has failed */
+    struct round_streak of_worker; /* of one rank with one exit code */
+    struct round_streak of_node;   /* of one node of several */
+
+    struct {
+        char node[DDP_ROUND_NAME_SIZE]; /* "": none since the latest generation was begun */
+        bool drained;                   /* otherwise it left by itself */
+    } departed;                         /* who went in order */
+
+    bool restored;            /* nothing has been concluded from what was restored */
+    uint32_t restored_seated; /* members that there ought to be, with a seat */
+
+    bool recovering;
+    uint64_t recovery_ms; /* when its cause was noted */
+    uint64_t quiet_ms;
+    uint64_t seated_ms;
+    uint64_t running_ms;
+
+    struct ddpi_rounds_summary summary; /* as last told to be changed */
+};
+
+static inline enum ddpi_rounds_state ddpi_rounds_state(const struct ddpi_rounds *rounds)
+{
+    return (enum ddpi_rounds_state)rounds->sm.state;
+}
+
+#define ddpi_rounds_member_of(list) ddpi_container_of(list, struct round_member, of_job)
+
+/* printf into a text of DDP_ROUND_TEXT_SIZE; all bytes behind its end are 0, so that texts and what
+ * they are in can be compared as bytes. */
+void ddpi_rounds_say(char *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* What the terms and the people's wish come to. 1 <= min <= max. */
+uint32_t ddpi_rounds_min(const struct ddpi_rounds *rounds);
+uint32_t ddpi_rounds_max(const struct ddpi_rounds *rounds);
+
+/* All who were there before have left the closed job: a new one, of those who have waited. What
+ * was wanted of the old one is forgotten. */
+void ddpi_rounds_renew(struct ddpi_rounds *rounds);
+
+/* @member has changed, or what its traits depend on. */
+void ddpi_rounds_recount(struct ddpi_rounds *rounds, struct round_member *member);
+
+/* @member's seat is to be looked at in the next step. */
+void ddpi_rounds_look_at(struct ddpi_rounds *rounds, struct round_member *member);
+
+/* Note what @member, which is seated in the latest generation, has said or (@gone) not been able to
+ * say, if that is why the generation must be stopped, or explains the failure that has stopped it.
+ */
+void ddpi_rounds_notice(struct ddpi_rounds *rounds, const struct round_member *member, bool gone);
+
+/* Give out the seats of the next generation, of which there are enough takers. */
+ddp_status ddpi_rounds_seat_all(struct ddpi_rounds *rounds, struct ddp_error *err);
+
+/* Tell those whose seats have changed. */
+void ddpi_rounds_tell(struct ddpi_rounds *rounds, uint64_t now_ms);
+
+/* @says has other terms than the job: put into @text which, and return true. */
+bool ddpi_rounds_terms_differ(const struct ddp_round_terms *job, const struct ddp_round_terms *own,
+                              char *text);
+
+void ddpi_rounds_copy_seat(struct ddp_round_seat *to, const struct ddp_round_seat *from);
+
+#endif

@@ -1,0 +1,444 @@
+/*
+ * seats.c - who gets which seat in a generation, and what each member is told in each state
+ * of the machine. A seat follows from the machine's state and the member alone, so that it can be
+ * worked out again at any time; only changes are told.
+ */
+#include "rounds_impl.h"
+
+#include "error.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    EXIT_CONFIG = 78,
+    REFRESH_MS = 1000 /* a number in a text that all who wait are told may be so old */
+};
+
+/* --- names --- */
+
+static size_t digits(const char *text)
+{
+    size_t count = 0;
+    while (isdigit((unsigned char)text[count]))
+        count++;
+    return count;
+}
+
+/* The numbers that *@a and *@b begin with; both are moved behind them. */
+static int compare_numbers(const char **a, const char **b)
+{
+    while (**a == '0')
+        (*a)++;
+    while (**b == '0')
+        (*b)++;
+    size_t a_len = digits(*a), b_len = digits(*b);
+    int order = a_len != b_len ? (a_len < b_len ? -1 : 1) : memcmp(*a, *b, a_len);
+    *a += a_len;
+    *b += b_len;
+    return order;
+}
+
+int ddpi_rounds_compare_names(const char *a, const char *b)
+{
+    const char *x = a, *y = b;
+    while (*x != '\0' && *y != '\0') {
+        if (isdigit((unsigned char)*x) && isdigit((unsigned char)*y)) {
+            int order = compare_numbers(&x, &y);
+            if (order != 0)
+                return order;
+        } else if (*x != *y) {
+            break;
+        } else {
+            x++, y++;
+        }
+    }
+    if (*x != *y)
+        return (unsigned char)*x < (unsigned char)*y ? -1 : 1;
+    return strcmp(a, b); /* node1 and node01 are two */
+}
+
+/* --- orders of members --- */
+
+static int compare_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? -1 : a > b;
+}
+
+/* Those who have been in the latest generation, as they were seated there; the others after them.
+ */
+static int compare_seated(const struct round_member *a, const struct round_member *b)
+{
+    if (a->seated != b->seated)
+        return a->seated ? -1 : 1;
+    return a->seated ? compare_u64(a->seat.node_rank, b->seat.node_rank) : 0;
+}
+
+/* Who gets a seat, if there are not enough. */
+static int compare_claims(const void *left, const void *right)
+{
+    const struct round_member *a = *(struct round_member *const *)left;
+    const struct round_member *b = *(struct round_member *const *)right;
+    int order = compare_seated(a, b);
+    return order != 0 ? order : compare_u64(a->arrival, b->arrival);
+}
+
+/* Who gets which. */
+static int compare_ranks(const void *left, const void *right)
+{
+    const struct round_member *a = *(struct round_member *const *)left;
+    const struct round_member *b = *(struct round_member *const *)right;
+    bool a_wishes = a->says.node_rank >= 0, b_wishes = b->says.node_rank >= 0;
+    if (a_wishes != b_wishes)
+        return a_wishes ? -1 : 1;
+    if (a_wishes && a->says.node_rank != b->says.node_rank)
+        return a->says.node_rank < b->says.node_rank ? -1 : 1;
+    int order = compare_seated(a, b);
+    if (order == 0 && !a_wishes)
+        order = ddpi_rounds_compare_names(a->says.name, b->says.name);
+    return order != 0 ? order : compare_u64(a->arrival, b->arrival);
+}
+
+/* --- a generation --- */
+
+void ddpi_rounds_copy_seat(struct ddp_round_seat *to, const struct ddp_round_seat *from)
+{
+    memset(to, 0, sizeof *to);
+    to->order = from->order;
+    to->generation = from->generation;
+    to->failed = from->failed;
+    to->spare = from->spare;
+    to->exit_code = from->exit_code;
+    to->node_rank = from->node_rank;
+    to->nodes = from->nodes;
+    to->first_rank = from->first_rank;
+    to->world_size = from->world_size;
+    to->restarts = from->restarts;
+    to->role_first_rank = from->role_first_rank;
+    to->role_world_size = from->role_world_size;
+    to->master_port = from->master_port;
+    ddpi_rounds_say(to->master_address, "%s", from->master_address);
+    ddpi_rounds_say(to->text, "%s", from->text);
+}
+_Static_assert(DDP_ROUND_ADDRESS_SIZE == DDP_ROUND_TEXT_SIZE, "an address is copied as a text");
+
+/* The members that are to be seated, in the order of their ranks, into rounds->sorted. */
+static uint32_t choose(struct ddpi_rounds *rounds)
+{
+    uint32_t count = 0, max = ddpi_rounds_max(rounds);
+    ddpi_list_for_each (at, &rounds->members)
+        if (ddpi_rounds_member_of(at)->traits >> ROUND_WILLING & 1)
+            rounds->sorted[count++] = ddpi_rounds_member_of(at);
+    if (count > max) {
+        qsort(rounds->sorted, count, sizeof *rounds->sorted, compare_claims);
+        count = max;
+    }
+    qsort(rounds->sorted, count, sizeof *rounds->sorted, compare_ranks);
+    return count;
+}
+
+static ddp_status check_generation(uint64_t generation, struct ddp_error *err)
+{
+    if (generation <= DDPI_GENERATION_MAX)
+        return DDP_OK;
+    return ddpi_error_set(err, DDP_E_LIMIT,
+                          "the job's epoch was set so high that no generation can come after it; "
+                          "start it under another name");
+}
+
+static ddp_status count_ranks(const struct ddpi_rounds *rounds, uint32_t nodes, uint32_t *ret,
+                              struct ddp_error *err)
+{
+    uint64_t ranks = 0;
+    for (uint32_t i = 0; i < nodes; i++)
+        ranks += rounds->sorted[i]->says.nproc;
+    if (ranks > INT32_MAX)
+        return ddpi_error_set(err, DDP_E_LIMIT,
+                              "its %u nodes would have %llu workers; at most %d can be", nodes,
+                              (unsigned long long)ranks, INT32_MAX);
+    *ret = (uint32_t)ranks;
+    return DDP_OK;
+}
+
+/* Where the workers meet: the first node has a port for it, or the store is the place. */
+static ddp_status find_master(const struct ddpi_rounds *rounds, uint64_t generation,
+                              struct ddp_round_seat *seat, struct ddp_error *err)
+{
+    ddp_status status = rounds->hooks.begin(rounds->hooks.ctx, generation, seat, err);
+    if (status != DDP_OK)
+        return status;
+    const struct ddp_round_member *first = &rounds->sorted[0]->says;
+    if (first->master_port != 0) {
+        ddpi_rounds_say(seat->master_address, "%s", first->address);
+        seat->master_port = first->master_port;
+    }
+    return DDP_OK;
+}
+
+static void enter_generation(struct ddpi_rounds *rounds, uint64_t generation, uint32_t nodes,
+                             uint32_t world_size)
+{
+    rounds->generation = rounds->last = generation;
+    rounds->nodes = nodes;
+    rounds->world_size = world_size;
+    rounds->formed = true;
+    rounds->forgotten = rounds->finishing = false;
+    rounds->cause = ROUND_NO_CAUSE;
+    rounds->root.known = false;
+    memset(&rounds->departed, 0, sizeof rounds->departed);
+    ddpi_list_for_each (at, &rounds->members)
+        ddpi_rounds_member_of(at)->seated = false;
+    for (uint32_t i = 0; i < nodes; i++)
+        rounds->sorted[i]->seated = true;
+    ddpi_list_for_each (at, &rounds->members)
+        ddpi_rounds_recount(rounds, ddpi_rounds_member_of(at));
+}
+
+static int compare_roles(const void *left, const void *right)
+{
+    const struct round_member *a = *(struct round_member *const *)left;
+    const struct round_member *b = *(struct round_member *const *)right;
+    int order = strcmp(a->says.role, b->says.role);
+    return order != 0 ? order : compare_u64(a->seat.node_rank, b->seat.node_rank);
+}
+
+/* Ranks are counted within each role as well, in the order of the nodes: those of one role are
+ * brought together for it. */
+static void count_roles(struct ddpi_rounds *rounds, uint32_t nodes)
+{
+    struct round_member **sorted = rounds->sorted;
+    qsort(sorted, nodes, sizeof *sorted, compare_roles);
+    for (uint32_t first = 0, end; first < nodes; first = end) {
+        uint32_t size = 0;
+        for (end = first;
+             end < nodes && strcmp(sorted[end]->says.role, sorted[first]->says.role) == 0; end++) {
+            sorted[end]->seat.role_first_rank = size;
+            size += sorted[end]->says.nproc;
+        }
+        for (uint32_t i = first; i < end; i++)
+            sorted[i]->seat.role_world_size = size;
+    }
+}
+
+ddp_status ddpi_rounds_seat_all(struct ddpi_rounds *rounds, struct ddp_error *err)
+{
+    uint64_t generation = rounds->last + 1;
+    uint32_t world_size = 0, nodes = choose(rounds);
+    struct ddp_round_seat begun = {0}, seat;
+    ddp_status status = check_generation(generation, err);
+    if (status == DDP_OK)
+        status = count_ranks(rounds, nodes, &world_size, err);
+    if (status == DDP_OK)
+        status = find_master(rounds, generation, &begun, err);
+    if (status != DDP_OK)
+        return status;
+    ddpi_rounds_copy_seat(&seat, &begun);
+    seat.order = DDP_ROUND_RUN;
+    seat.generation = generation;
+    seat.nodes = nodes;
+    seat.world_size = world_size;
+    seat.restarts = rounds->restarts;
+    memset(seat.text, 0, sizeof seat.text);
+    enter_generation(rounds, generation, nodes, world_size);
+    for (uint32_t i = 0; i < nodes; i++) {
+        struct round_member *member = rounds->sorted[i];
+        seat.node_rank = i;
+        memcpy(&member->seat, &seat, sizeof seat);
+        seat.first_rank += member->says.nproc;
+    }
+    count_roles(rounds, nodes);
+    for (uint32_t i = 0; i < nodes; i++)
+        rounds->hooks.seat(rounds->hooks.ctx, rounds->sorted[i]->id, &rounds->sorted[i]->seat);
+    return DDP_OK;
+}
+
+/* --- what members are told --- */
+
+static void say_forming(const struct ddpi_rounds *rounds, char *text)
+{
+    uint32_t here = rounds->count[ROUND_WILLING];
+    uint32_t min = ddpi_rounds_min(rounds), max = ddpi_rounds_max(rounds);
+    if (here < min) {
+        ddpi_rounds_say(text, "waiting for %u more node%s: %u of at least %u %s here", min - here,
+                        min - here == 1 ? "" : "s", here, min, here == 1 ? "is" : "are");
+        return;
+    }
+    ddpi_list_for_each (at, &rounds->members) {
+        const struct round_member *member = ddpi_rounds_member_of(at);
+        if (!(member->traits >> ROUND_BUSY & 1))
+            continue;
+        ddpi_rounds_say(text, "waiting for node %s to end its workers of generation %llu",
+                        member->says.name, (unsigned long long)member->says.generation);
+        return;
+    }
+    if (rounds->forgotten && here >= max) {
+        ddpi_rounds_say(text,
+                        "the store does not know what became of generation %llu; waiting up to "
+                        "%.1f s, until all nodes that it has forgotten have ended their workers",
+                        (unsigned long long)rounds->last, (double)rounds->terms.lease_ms / 1000);
+        return;
+    }
+    ddpi_rounds_say(text, "waiting up to %.1f s for more nodes: %u of at most %u are here",
+                    (double)rounds->terms.settle_ms / 1000, here, max);
+}
+
+static void say_running(const struct ddpi_rounds *rounds, char *text)
+{
+    uint32_t max = ddpi_rounds_max(rounds);
+    if (rounds->nodes >= max)
+        ddpi_rounds_say(text, "all %u seats are taken; this node is a spare", max);
+    else if (rounds->finishing || rounds->terms.join == DDP_ROUND_JOIN_NEVER)
+        ddpi_rounds_say(text, "there is a seat when generation %llu is stopped for another reason",
+                        (unsigned long long)rounds->generation);
+    else
+        ddpi_rounds_say(text, "there is a seat when the workers have saved their state");
+}
+
+static void say_closed(const struct ddpi_rounds *rounds, char *text)
+{
+    uint32_t left = (uint32_t)rounds->by_id.count - rounds->count[ROUND_LATE];
+    ddpi_rounds_say(text, "waiting for the last %u node%s of the job before this one to leave",
+                    left, left == 1 ? "" : "s");
+}
+
+/* What all who have nothing else to do are waiting for. */
+static void say_waiting(const struct ddpi_rounds *rounds, char *text)
+{
+    switch (ddpi_rounds_state(rounds)) {
+    case ROUNDS_FORMING:
+        say_forming(rounds, text);
+        break;
+    case ROUNDS_RUNNING:
+        say_running(rounds, text);
+        break;
+    case ROUNDS_STOPPING:
+        ddpi_rounds_say(text, "generation %llu is being stopped",
+                        (unsigned long long)rounds->generation);
+        break;
+    case ROUNDS_CLOSED:
+        say_closed(rounds, text);
+        break;
+    }
+}
+
+static void order_end(struct ddp_round_seat *seat, int32_t exit_code, const char *text)
+{
+    seat->order = DDP_ROUND_END;
+    seat->exit_code = exit_code;
+    ddpi_rounds_say(seat->text, "%s", text);
+}
+
+static void order_stop(struct ddp_round_seat *seat, uint64_t generation, bool failed,
+                       const char *why)
+{
+    seat->order = DDP_ROUND_STOP;
+    seat->generation = generation;
+    seat->failed = failed;
+    ddpi_rounds_say(seat->text, "%s", why);
+}
+
+/* @member's seat as it should be now. It keeps the numbers of the latest generation that it was
+ * seated in: they are its claim on the next, also for a server that starts again. */
+static void work_out(const struct ddpi_rounds *rounds, const struct round_member *member,
+                     const char *waiting, struct ddp_round_seat *seat)
+{
+    enum ddpi_rounds_state state = ddpi_rounds_state(rounds);
+    bool busy = member->traits >> ROUND_BUSY & 1;
+    ddpi_rounds_copy_seat(seat, &member->seat);
+    if (seat->order == DDP_ROUND_END)
+        return;
+    if (member->refused) {
+        char which[DDP_ROUND_TEXT_SIZE];
+        (void)ddpi_rounds_terms_differ(&rounds->terms, &member->says.terms, which);
+        order_end(seat, EXIT_CONFIG, which);
+    } else if (member->drained && !busy) {
+        order_end(seat, 0, "drained");
+    } else if (state == ROUNDS_CLOSED && !member->late) {
+        order_end(seat, rounds->exit_code, rounds->reason);
+        if (!member->seated)
+            ddpi_rounds_say(seat->text, "the job is over: %s", rounds->reason);
+    } else if (member->seated && state == ROUNDS_STOPPING) {
+        order_stop(seat, rounds->generation, rounds->failed, rounds->reason);
+    } else if (!member->seated) {
+        memset(seat, 0, sizeof *seat);
+        seat->spare = state == ROUNDS_RUNNING || (state == ROUNDS_STOPPING && member->seat.spare);
+        ddpi_rounds_say(seat->text, "%s", waiting);
+        if (busy) /* with something of which this job does not know */
+            order_stop(seat, member->says.generation, true, "this node has no seat");
+    } else if (state == ROUNDS_FORMING) {
+        seat->order = DDP_ROUND_WAIT;
+        seat->failed = seat->spare = false;
+        ddpi_rounds_say(seat->text, "%s", waiting);
+    }
+}
+
+static void tell(struct ddpi_rounds *rounds, struct round_member *member, const char *waiting)
+{
+    struct ddp_round_seat seat;
+    work_out(rounds, member, waiting, &seat);
+    ddpi_list_remove(&member->of_news);
+    if (memcmp(&seat, &member->seat, sizeof seat) == 0)
+        return;
+    memcpy(&member->seat, &seat, sizeof seat);
+    ddpi_rounds_recount(rounds, member);
+    rounds->hooks.seat(rounds->hooks.ctx, member->id, &member->seat);
+}
+
+void ddpi_rounds_tell(struct ddpi_rounds *rounds, uint64_t now_ms)
+{
+    bool all = rounds->retell || (rounds->stale && now_ms >= rounds->refresh_ms);
+    if (!all && ddpi_list_empty(&rounds->news))
+        return;
+    char waiting[DDP_ROUND_TEXT_SIZE] = "";
+    say_waiting(rounds, waiting);
+    if (all) {
+        ddpi_list_for_each (at, &rounds->members)
+            tell(rounds, ddpi_rounds_member_of(at), waiting);
+        rounds->retell = rounds->stale = false;
+        rounds->refresh_ms = now_ms + REFRESH_MS;
+    } else {
+        ddpi_list_for_each_safe (at, &rounds->news)
+            tell(rounds, ddpi_container_of(at, struct round_member, of_news), waiting);
+    }
+}
+
+/* --- terms --- */
+
+bool ddpi_rounds_terms_differ(const struct ddp_round_terms *job, const struct ddp_round_terms *own,
+                              char *text)
+{
+    static const struct {
+        const char *what;
+        size_t at;
+    } numbers[] = {
+        {"MIN of --nnodes", offsetof(struct ddp_round_terms, min_nodes)},
+        {"MAX of --nnodes", offsetof(struct ddp_round_terms, max_nodes)},
+        {"--max-restarts", offsetof(struct ddp_round_terms, max_restarts)},
+        {"--settle (in ms)", offsetof(struct ddp_round_terms, settle_ms)},
+        {"--lease (in ms)", offsetof(struct ddp_round_terms, lease_ms)},
+        {"--crash-loop", offsetof(struct ddp_round_terms, crash_loop)},
+    };
+    static const char *const joins[] = {"now", "checkpoint", "never"};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        uint32_t theirs, ours;
+        memcpy(&theirs, (const char *)job + numbers[i].at, sizeof theirs);
+        memcpy(&ours, (const char *)own + numbers[i].at, sizeof ours);
+        if (theirs == ours)
+            continue;
+        if (text != NULL)
+            ddpi_rounds_say(text,
+                            "%s is %u on this node and %u in the job; start all nodes with the "
+                            "same settings",
+                            numbers[i].what, ours, theirs);
+        return true;
+    }
+    if (job->join == own->join)
+        return false;
+    if (text != NULL)
+        ddpi_rounds_say(text,
+                        "--join-policy is '%s' on this node and '%s' in the job; start all nodes "
+                        "with the same settings",
+                        joins[own->join % 3], joins[job->join % 3]);
+    return true;
+}

@@ -1,0 +1,341 @@
+/*
+ * step.c - the round machine's conclusions: from what has been noted, when a generation is
+ * begun, when it must be stopped, and when the job is over.
+ */
+#include "rounds_impl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    EXIT_FAILED = 1, /* and nobody knows how */
+    EXIT_CRASH_LOOP = 93,
+    EXIT_LEFT = 130,
+    EXIT_STOPPED = 143,
+    CRASH_LOOP_MS = 10 * 1000 /* a worker that ran for longer has not failed at its start */
+};
+
+/* --- moves --- */
+
+/* So long after the cause of the recovery; 0 would say that it has not come to that yet. */
+static uint64_t since_cause(const struct ddpi_rounds *rounds, uint64_t now_ms)
+{
+    if (!rounds->recovering)
+        return 0;
+    return now_ms > rounds->recovery_ms ? now_ms - rounds->recovery_ms : 1;
+}
+
+static void move(struct ddpi_rounds *rounds, enum ddpi_rounds_state to)
+{
+    ddpi_sm_move(&rounds->sm, to);
+    rounds->settle_ms = UINT64_MAX;
+    rounds->checkpoint = false;
+    rounds->retell = true;
+}
+
+/* rounds->reason says why. */
+static void stop(struct ddpi_rounds *rounds, bool failed, uint64_t now_ms)
+{
+    rounds->failed = failed;
+    rounds->recovering = true;
+    rounds->recovery_ms = now_ms;
+    rounds->quiet_ms = rounds->seated_ms = rounds->running_ms = 0;
+    move(rounds, ROUNDS_STOPPING);
+}
+
+/* The job is to be over, now or when all is quiet. rounds->reason says why. */
+static void set_verdict(struct ddpi_rounds *rounds, int32_t exit_code)
+{
+    rounds->closing = true;
+    rounds->exit_code = exit_code;
+}
+
+static void enter_closed(struct ddpi_rounds *rounds)
+{
+    if (rounds->exit_code < 0)
+        rounds->exit_code = EXIT_FAILED;
+    move(rounds, ROUNDS_CLOSED);
+}
+
+/* --- forming --- */
+
+static void begin(struct ddpi_rounds *rounds, uint64_t now_ms)
+{
+    struct ddp_error err = {0};
+    if (ddpi_rounds_seat_all(rounds, &err) != DDP_OK) {
+        ddpi_rounds_say(rounds->reason, "generation %llu could not be begun: %s",
+                        (unsigned long long)rounds->last + 1, err.msg);
+        set_verdict(rounds, EXIT_FAILED);
+        enter_closed(rounds);
+        return;
+    }
+    rounds->seated_ms = since_cause(rounds, now_ms);
+    move(rounds, ROUNDS_RUNNING);
+}
+
+static void close_deserted(struct ddpi_rounds *rounds)
+{
+    uint32_t here = rounds->count[ROUND_WILLING];
+    ddpi_rounds_say(rounds->reason, "node %s %s, and %u of at least %u node%s %s left",
+                    rounds->departed.node, rounds->departed.drained ? "was drained" : "has left",
+                    here, ddpi_rounds_min(rounds), ddpi_rounds_min(rounds) == 1 ? "" : "s",
+                    here == 1 ? "is" : "are");
+    set_verdict(rounds, rounds->departed.drained ? EXIT_STOPPED : EXIT_LEFT);
+    enter_closed(rounds);
+}
+
+/* When those who are here may be seated. Members that this machine has never heard of, of a
+ * generation that it did not begin, take themselves for lost within a lease of its own first step.
+ */
+static uint64_t seating_ms(const struct ddpi_rounds *rounds)
+{
+    uint64_t forgotten_ms = rounds->forgotten ? rounds->born_ms + rounds->terms.lease_ms : 0;
+    bool all = rounds->count[ROUND_WILLING] >= ddpi_rounds_max(rounds);
+    return rounds->settle_ms == UINT64_MAX || (!all && rounds->settle_ms > forgotten_ms)
+               ? rounds->settle_ms
+               : forgotten_ms;
+}
+
+static void form(struct ddpi_rounds *rounds, uint64_t now_ms)
+{
+    uint32_t here = rounds->count[ROUND_WILLING];
+    if (rounds->wish.stop) {
+        ddpi_rounds_say(rounds->reason, "stopped by request");
+        set_verdict(rounds, EXIT_STOPPED);
+        enter_closed(rounds);
+    } else if (here < ddpi_rounds_min(rounds)) {
+        rounds->settle_ms = UINT64_MAX;
+        if (rounds->departed.node[0] != '\0')
+            close_deserted(rounds);
+    } else {
+        /* Survivors are all known, and there is nobody else to wait for. */
+        if (rounds->settle_ms == UINT64_MAX)
+            rounds->settle_ms = rounds->formed ? now_ms : now_ms + rounds->terms.settle_ms;
+        if (rounds->count[ROUND_BUSY] == 0 && now_ms >= seating_ms(rounds))
+            begin(rounds, now_ms);
+    }
+}
+
+/* --- running --- */
+
+/* The first member that has all of @traits; there is one. */
+static const char *name_of(const struct ddpi_rounds *rounds, enum round_trait trait)
+{
+    ddpi_list_for_each (at, &rounds->members)
+        if (ddpi_rounds_member_of(at)->traits >> trait & 1)
+            return ddpi_rounds_member_of(at)->says.name;
+    return "";
+}
+
+/* People want it otherwise than it is: put into rounds->reason how. */
+static bool unwanted(struct ddpi_rounds *rounds)
+{
+    uint32_t min = ddpi_rounds_min(rounds), max = ddpi_rounds_max(rounds);
+    if (rounds->wish.stop) {
+        ddpi_rounds_say(rounds->reason, "stopped by request");
+        set_verdict(rounds, EXIT_STOPPED);
+    } else if (rounds->count[ROUND_DRAINED] != 0) {
+        ddpi_rounds_say(rounds->reason, "node %s is drained", name_of(rounds, ROUND_DRAINED));
+    } else if (rounds->nodes > max) {
+        ddpi_rounds_say(rounds->reason, "the job is scaled from %u to at most %u nodes",
+                        rounds->nodes, max);
+    } else if (rounds->nodes < min) {
+        ddpi_rounds_say(rounds->reason, "the job is scaled from %u to at least %u nodes",
+                        rounds->nodes, min);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* Somebody waits for whom there is a seat, and may come in now. */
+static bool joined(struct ddpi_rounds *rounds)
+{
+    bool checkpoint = rounds->checkpoint;
+    rounds->checkpoint = false;
+    if (rounds->count[ROUND_SPARE] == 0 || rounds->nodes >= ddpi_rounds_max(rounds) ||
+        rounds->finishing)
+        return false;
+    if (rounds->terms.join != DDP_ROUND_JOIN_NOW &&
+        !(rounds->terms.join == DDP_ROUND_JOIN_CHECKPOINT && checkpoint))
+        return false;
+    ddpi_rounds_say(rounds->reason, "node %s joins", name_of(rounds, ROUND_SPARE));
+    return true;
+}
+
+static void watch(struct ddpi_rounds *rounds, uint64_t now_ms)
+{
+    if (rounds->recovering && rounds->running_ms == 0 &&
+        rounds->count[ROUND_UP] == rounds->count[ROUND_SEATED])
+        rounds->running_ms = since_cause(rounds, now_ms);
+    if (rounds->cause == ROUND_CAUSE_FAILURE) {
+        rounds->judging = true;
+        stop(rounds, true, now_ms);
+    } else if (rounds->cause == ROUND_CAUSE_MEMBER) {
+        stop(rounds, rounds->failed, now_ms);
+    } else if (rounds->count[ROUND_DONE] == rounds->count[ROUND_SEATED]) {
+        ddpi_rounds_say(rounds->reason, "all workers have ended well");
+        set_verdict(rounds, 0);
+        enter_closed(rounds);
+    } else if (unwanted(rounds) || joined(rounds)) {
+        stop(rounds, false, now_ms);
+    }
+}
+
+/* --- stopping --- */
+
+static void extend(struct round_streak *streak, bool counts, bool alike, uint64_t ran_ms)
+{
+    if (!counts || !alike)
+        *streak = (struct round_streak){0};
+    if (!counts)
+        return;
+    streak->times++;
+    if (ran_ms > streak->longest_ms)
+        streak->longest_ms = ran_ms;
+}
+
+/* Count the failure that has stopped the generation, whose exit code is as well known by now as it
+ * ever will be, into the rows of failures that are like it. */
+static void count_failure(struct ddpi_rounds *rounds)
+{
+    const struct ddp_round_failure *now = &rounds->root.record, *before = &rounds->before.record;
+    bool early = now->ran_ms < CRASH_LOOP_MS;
+    extend(&rounds->of_worker, early && now->exit_code >= 0,
+           now->rank == before->rank && now->exit_code == before->exit_code, now->ran_ms);
+    extend(&rounds->of_node, early && rounds->nodes > 1,
+           strcmp(rounds->root.node, rounds->before.node) == 0, now->ran_ms);
+    rounds->before = rounds->root;
+}
+
+/* It would fail again: put into rounds->reason why. */
+static bool crash_loop(struct ddpi_rounds *rounds)
+{
+    uint32_t enough = rounds->terms.crash_loop;
+    if (enough == 0)
+        return false;
+    const struct ddp_round_failure *failure = &rounds->root.record;
+    if (rounds->of_worker.times >= enough)
+        ddpi_rounds_say(rounds->reason,
+                        "rank %u on node %s has failed %u times in a row with exit code %d, each "
+                        "time within %.3g s of its start: it would fail again",
+                        failure->rank, rounds->root.node, rounds->of_worker.times,
+                        (int)failure->exit_code, (double)rounds->of_worker.longest_ms / 1000);
+    else if (rounds->of_node.times >= enough)
+        ddpi_rounds_say(rounds->reason,
+                        "workers on node %s have failed %u times in a row, each time within %.3g "
+                        "s of their start: they would fail again",
+                        rounds->root.node, rounds->of_node.times,
+                        (double)rounds->of_node.longest_ms / 1000);
+    else
+        return false;
+    return true;
+}
+
+static void judge_failure(struct ddpi_rounds *rounds)
+{
+    bool final = rounds->root.known && rounds->root.record.final;
+    rounds->judging = false;
+    if (rounds->root.known)
+        count_failure(rounds);
+    if (rounds->root.known && !final && !rounds->wish.stop && crash_loop(rounds))
+        set_verdict(rounds, EXIT_CRASH_LOOP);
+    else if (final || rounds->restarts >= rounds->terms.max_restarts)
+        set_verdict(rounds, rounds->exit_code);
+    else
+        rounds->restarts++;
+}
+
+/* What has failed goes before what is wished. */
+static void heed_stop(struct ddpi_rounds *rounds)
+{
+    if (!rounds->wish.stop || rounds->closing || rounds->judging)
+        return;
+    ddpi_rounds_say(rounds->reason, "stopped by request");
+    set_verdict(rounds, EXIT_STOPPED);
+}
+
+static void wait_for_quiet(struct ddpi_rounds *rounds, uint64_t now_ms)
+{
+    heed_stop(rounds);
+    if (rounds->count[ROUND_ACTIVE] != 0)
+        return;
+    rounds->quiet_ms = since_cause(rounds, now_ms);
+    if (rounds->judging)
+        judge_failure(rounds);
+    heed_stop(rounds);
+    if (rounds->closing)
+        enter_closed(rounds);
+    else
+        move(rounds, ROUNDS_FORMING);
+}
+
+/* --- closed --- */
+
+static void wait_for_last(struct ddpi_rounds *rounds, uint64_t now_ms)
+{
+    (void)now_ms;
+    if (rounds->count[ROUND_LATE] != 0 && rounds->count[ROUND_LATE] == rounds->by_id.count)
+        ddpi_rounds_renew(rounds);
+}
+
+/* --- a server that has started again --- */
+
+/* What was stored may be of two moments: some had been told of a generation, or to stop, and the
+ * server ended before it had told the others, or stored that it did. Also, some may have gone. */
+static void go_on(struct ddpi_rounds *rounds)
+{
+    rounds->restored = false;
+    rounds->retell = true;
+    if (ddpi_rounds_state(rounds) == ROUNDS_FORMING && rounds->count[ROUND_ACTIVE] != 0)
+        ddpi_sm_move(&rounds->sm, ROUNDS_RUNNING);
+    bool stopped = false;
+    ddpi_list_for_each (at, &rounds->members) {
+        const struct round_member *member = ddpi_rounds_member_of(at);
+        stopped |= member->seated && member->seat.order != DDP_ROUND_RUN &&
+                   member->seat.order != DDP_ROUND_END;
+        ddpi_rounds_notice(rounds, member, false);
+    }
+    if (ddpi_rounds_state(rounds) != ROUNDS_RUNNING || rounds->cause != ROUND_NO_CAUSE)
+        return;
+    if (!stopped && rounds->count[ROUND_SEATED] >= rounds->restored_seated)
+        return;
+    rounds->cause = ROUND_CAUSE_MEMBER;
+    rounds->failed = true;
+    ddpi_rounds_say(rounds->reason, "%s",
+                    stopped ? "it was being stopped when the server ended"
+                            : "a node was lost while the server was away");
+}
+
+void ddpi_rounds_step(struct ddpi_rounds *rounds, uint64_t now_ms)
+{
+    static void (*const conclude[])(struct ddpi_rounds *,
+                                    uint64_t) = {[ROUNDS_FORMING] = form,
+                                                 [ROUNDS_RUNNING] = watch,
+                                                 [ROUNDS_STOPPING] = wait_for_quiet,
+                                                 [ROUNDS_CLOSED] = wait_for_last};
+    if (!rounds->stepped)
+        rounds->born_ms = now_ms;
+    rounds->stepped = true;
+    if (rounds->restored)
+        go_on(rounds);
+    enum ddpi_rounds_state before;
+    do {
+        before = ddpi_rounds_state(rounds);
+        conclude[before](rounds, now_ms);
+    } while (before != ddpi_rounds_state(rounds));
+    ddpi_rounds_tell(rounds, now_ms);
+    struct ddpi_rounds_summary summary;
+    ddpi_rounds_summary(rounds, &summary);
+    if (memcmp(&summary, &rounds->summary, sizeof summary) == 0)
+        return;
+    memcpy(&rounds->summary, &summary, sizeof summary);
+    rounds->hooks.changed(rounds->hooks.ctx);
+}
+
+uint64_t ddpi_rounds_deadline(const struct ddpi_rounds *rounds)
+{
+    uint64_t seating = rounds->count[ROUND_BUSY] == 0 ? seating_ms(rounds) : UINT64_MAX;
+    uint64_t refresh_ms = rounds->stale ? rounds->refresh_ms : UINT64_MAX;
+    return seating < refresh_ms ? seating : refresh_ms;
+}

@@ -1,0 +1,326 @@
+/*
+ * conn_read.c - bytes in, requests out: what a connection reads, how much of it at once, and what
+ * it keeps of a frame that is not whole yet.
+ *
+ * An end of file says that no process has the peer's end of the connection any more, since a client
+ * that gives one up and lives on resets it. A reset says less: the peer's kernel also sends one
+ * when a process dies with something unread.
+ *
+ * Who begins with a record of TLS speaks that, and the dialect inside of it. Until his first record
+ * is there it is kept as any half frame; what proves nothing costs no more. Then ciphertext is read
+ * into the scratch memory and taken at once, and `in` has what was in it. Of TLS, no end of file is
+ * an end in good order: anybody could have made it, so it counts as a loss.
+ *
+ * In one turn of the loop each connection is read from once, so that nobody's flood is served
+ * before others have had their turn; and it keeps what has come, never what was announced.
+ */
+#include "conn_impl.h"
+#include "tls_key.h"
+
+enum {
+    READ_AHEAD = 16 * 1024,
+    READ_MAX = 256 * 1024,
+};
+
+static bool choose_dialect(struct ddpi_conn *conn, uint8_t first_byte)
+{
+    conn->dialect = ddpi_dialect_of(first_byte);
+    if (conn->dialect == NULL) {
+        ddpi_conn_dismiss(conn, DDP_E_PROTOCOL, "its first byte begins no protocol spoken here");
+        return false;
+    }
+    conn->client.tcpstore = conn->dialect->tcpstore;
+    return true;
+}
+
+static void take_step(struct ddpi_conn *conn, const struct ddpi_step *step)
+{
+    if (conn->session.open && conn->sm.state == CONN_GREETING)
+        ddpi_sm_move(&conn->sm, CONN_OPEN);
+    if (step->kind == DDPI_STEP_REQUEST)
+        conn->env->request(conn->env->owner, conn, &step->request);
+    else
+        conn->env->dirty(conn->env->owner, conn);
+}
+
+/* Announce the requests that @bytes begin with; returns how many bytes they have. One alone is not
+ * worth it. */
+static size_t look_ahead(struct ddpi_conn *conn, const uint8_t *bytes, size_t len)
+{
+    struct ddpi_bytes keys[DDPI_KV_AHEAD];
+    size_t count;
+    size_t seen = ddpi_dialect_look_ahead(conn->dialect, &conn->session, bytes, len, keys, &count);
+    if (count > 1)
+        conn->env->ahead(conn->env->owner, conn, keys, count);
+    return seen;
+}
+
+/* What follows in its input is served behind what the core has put off, as it was asked behind it;
+ * and nobody has two requests in line. */
+static void hold(struct ddpi_conn *conn)
+{
+    conn->held = true;
+    uv_read_stop((uv_stream_t *)&conn->tcp);
+    conn->env->held(conn->env->owner, conn);
+}
+
+/* Serve the frames that @bytes begin with; returns how many bytes are done with. */
+static size_t serve(struct ddpi_conn *conn, const uint8_t *bytes, size_t len)
+{
+    size_t used = 0, announced = 0;
+    conn->in_need = 0;
+    if (conn->dialect == NULL && !choose_dialect(conn, bytes[0]))
+        return len;
+    struct ddp_error err;
+    while (used < len && ddpi_conn_serving(conn) && !conn->overflow) {
+        if (ddpi_conn_queued(conn) > conn->env->limits.output_soft)
+            conn->env->settle(conn->env->owner);
+        if (conn->paused || conn->held || !ddpi_conn_serving(conn))
+            break;
+        if (used >= announced)
+            announced = used + look_ahead(conn, bytes + used, len - used);
+        struct ddpi_step step;
+        ddp_status status =
+            conn->dialect->next(&conn->session, bytes + used, len - used, &conn->out, &step, &err);
+        if (step.kind == DDPI_STEP_CLOSE) {
+            ddpi_conn_dismiss(conn, status, err.msg);
+            return len;
+        }
+        if (step.kind == DDPI_STEP_DENIED) {
+            ddpi_conn_deny(conn, err.msg);
+            return len;
+        }
+        conn->in_need = step.need;
+        if (step.kind == DDPI_STEP_MORE)
+            break;
+        take_step(conn, &step);
+        used += step.used;
+        if (conn->client.nworks > 0 && ddpi_conn_serving(conn))
+            hold(conn);
+        if (conn->refused) {
+            ddpi_conn_dismiss(conn, DDP_E_CLOSED,
+                              conn->refusal != NULL ? conn->refusal : "no memory");
+            return len;
+        }
+    }
+    return used;
+}
+
+static bool has_read(const struct ddpi_conn *conn)
+{
+    return conn->turn == conn->env->shared->turn;
+}
+
+static void end_overloaded(struct ddpi_conn *conn)
+{
+    conn->overloaded = true;
+    ddpi_conn_dismiss(conn, DDP_E_LIMIT,
+                      "all connections together have as many unfinished requests as they may");
+}
+
+/* Room for the rest of the frame that is there, but not for more than the peer has shown to be
+ * willing to send: what it announces is not what it is given. There is none for a second read in
+ * one turn of the loop, which ends libuv's reading on: whoever sends without end has one share. */
+void ddpi_conn_on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *ret)
+{
+    (void)suggested;
+    struct ddpi_conn *conn = handle->data;
+    size_t have = ddpi_buf_len(&conn->in);
+    if (has_read(conn)) {
+        *ret = uv_buf_init(NULL, 0);
+        return;
+    }
+    if (have == 0 || conn->tls != NULL || !ddpi_conn_serving(conn)) {
+        *ret = uv_buf_init(conn->env->scratch, (unsigned)conn->env->scratch_size);
+        return;
+    }
+    size_t rest = conn->in_need > have ? conn->in_need - have : READ_AHEAD;
+    size_t room = have < READ_AHEAD ? READ_AHEAD - have : have;
+    room = room < rest ? room : rest;
+    room = room < READ_MAX ? room : READ_MAX;
+    char *base = (char *)ddpi_buf_reserve(&conn->in, room);
+    *ret = uv_buf_init(base, base != NULL ? (unsigned)room : 0);
+    if (!ddpi_conn_count(conn)) {
+        end_overloaded(conn);
+        *ret = uv_buf_init(conn->env->scratch, (unsigned)conn->env->scratch_size);
+    }
+}
+
+/* Serve what is in `in`. */
+static bool serve_buffered(struct ddpi_conn *conn)
+{
+    size_t len = ddpi_buf_len(&conn->in);
+    size_t used = len > 0 ? serve(conn, ddpi_buf_head(&conn->in), len) : 0;
+    if (ddpi_conn_serving(conn))
+        ddpi_buf_consume(&conn->in, used);
+    return used > 0;
+}
+
+/* --- TLS --- */
+
+static bool find_key(void *ctx, const uint8_t *name, size_t len,
+                     uint8_t ret_secret[DDPI_TLS_KEY_SIZE])
+{
+    const struct ddpi_conn *conn = ctx;
+    return ddpi_tls_key_find(conn->env->gate.token, conn->env->incarnation, name, len, ret_secret);
+}
+
+static bool begins_tls(const struct ddpi_conn *conn, const uint8_t *bytes)
+{
+    const uint8_t *first = ddpi_buf_len(&conn->in) > 0 ? ddpi_buf_head(&conn->in) : bytes;
+    return conn->dialect == NULL && *first == DDPI_TLS_FIRST_BYTE;
+}
+
+static void refuse_tls(struct ddpi_conn *conn)
+{
+    (void)ddpi_buf_append(&conn->out, ddpi_tls_refusal, sizeof ddpi_tls_refusal);
+    ddpi_conn_dismiss(conn, DDP_E_PROTOCOL,
+                      "it speaks TLS, and this server was started without --tls");
+}
+
+/* What TLS has come to. */
+static void take_tls(struct ddpi_conn *conn, const uint8_t *bytes, size_t len)
+{
+    struct ddp_error err;
+    ddp_status status = ddpi_tls_take(conn->tls, bytes, len, &conn->in, &conn->sealed, &err);
+    if (ddpi_buf_len(&conn->sealed) > 0)
+        conn->env->dirty(conn->env->owner, conn);
+    if (ddpi_tls_is_open(conn->tls))
+        conn->session.needs_tls = false;
+    if (status == DDP_E_DENIED)
+        ddpi_conn_deny(conn, err.msg);
+    else if (status != DDP_OK)
+        ddpi_conn_dismiss(conn, status, err.msg);
+}
+
+/* `in` begins with a record, which is a greeting or nothing. */
+static void begin_tls(struct ddpi_conn *conn)
+{
+    struct ddp_error err;
+    struct ddpi_buf first = conn->in;
+    const uint8_t *header = ddpi_buf_head(&first);
+    size_t have = ddpi_buf_len(&first), need = DDPI_TLS_HEADER_SIZE;
+    if (have >= need)
+        need += (size_t)header[DDPI_TLS_HEADER_SIZE - 2] << 8 | header[DDPI_TLS_HEADER_SIZE - 1];
+    conn->in_need = need;
+    if (need > DDPI_TLS_HANDSHAKE_MAX) {
+        ddpi_conn_dismiss(conn, DDP_E_PROTOCOL, "its TLS begins with more than is needed");
+        return;
+    }
+    if (have < need)
+        return;
+    ddp_status status = ddpi_tls_accept(conn->env->tls, find_key, conn, &conn->tls, &err);
+    if (status != DDP_OK) {
+        ddpi_conn_end(conn, err.msg);
+        return;
+    }
+    ddpi_buf_init(&conn->in, first.limit);
+    take_tls(conn, header, have);
+    ddpi_buf_finish(&first);
+}
+
+static bool serve_tls(struct ddpi_conn *conn)
+{
+    if (conn->env->tls == NULL)
+        refuse_tls(conn);
+    else
+        begin_tls(conn);
+    return conn->tls != NULL && ddpi_conn_serving(conn) && serve_buffered(conn);
+}
+
+/* --- reading --- */
+
+static void keep(struct ddpi_conn *conn, const uint8_t *bytes, size_t len)
+{
+    if (ddpi_conn_serving(conn) && !ddpi_buf_append(&conn->in, bytes, len))
+        ddpi_conn_end(conn, "no memory for its request");
+}
+
+static bool serve_bytes(struct ddpi_conn *conn, const uv_buf_t *buf, size_t len)
+{
+    const uint8_t *bytes = (const uint8_t *)buf->base;
+    bool in_scratch = buf->base == conn->env->scratch;
+    if (conn->tls != NULL) {
+        take_tls(conn, bytes, len);
+        return ddpi_conn_serving(conn) && serve_buffered(conn);
+    }
+    bool tls = begins_tls(conn, bytes);
+    if (in_scratch && !tls) {
+        size_t used = serve(conn, bytes, len);
+        keep(conn, bytes + used, len - used);
+        return used > 0;
+    }
+    if (in_scratch)
+        keep(conn, bytes, len);
+    else
+        ddpi_buf_added(&conn->in, len);
+    if (!ddpi_conn_serving(conn))
+        return false;
+    return tls ? serve_tls(conn) : serve_buffered(conn);
+}
+
+static bool serve_input(struct ddpi_conn *conn, const uv_buf_t *buf, size_t len)
+{
+    conn->turn = conn->env->shared->turn;
+    bool progress = serve_bytes(conn, buf, len);
+    ddpi_conn_trim(&conn->in);
+    if (!ddpi_conn_count(conn))
+        end_overloaded(conn);
+    return progress;
+}
+
+/* libuv also tells an end of file where a reset came behind data, as it then reads no further. */
+static bool ended_in_order(const struct ddpi_conn *conn)
+{
+    char byte;
+    uv_os_fd_t fd;
+    return conn->tls == NULL && uv_fileno((const uv_handle_t *)&conn->tcp, &fd) == 0 &&
+           recv(fd, &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
+void ddpi_conn_on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
+{
+    struct ddpi_conn *conn = stream->data;
+    bool had_its_share = nread == UV_ENOBUFS && has_read(conn);
+    if (nread == 0 || had_its_share || conn->sm.state == CONN_CLOSING)
+        return;
+    conn->peer_ended = nread == UV_EOF && ended_in_order(conn);
+    if (nread == UV_EOF && ddpi_conn_serving(conn) && ddpi_conn_queued(conn) > 0) {
+        conn->peer_done = true; /* it may want the replies all the same */
+        ddpi_conn_log_end(conn, "the peer closed it");
+        ddpi_conn_part(conn);
+    } else if (nread < 0) {
+        ddpi_conn_end(conn, nread == UV_EOF ? "the peer closed it" : uv_strerror((int)nread));
+    } else if (ddpi_conn_serving(conn)) {
+        bool progress = serve_input(conn, buf, (size_t)nread);
+        if (ddpi_conn_serving(conn))
+            ddpi_conn_update_deadline(conn, progress);
+    }
+}
+
+void ddpi_conn_release(struct ddpi_conn *conn)
+{
+    conn->held = false;
+    if (!conn->paused && ddpi_conn_serving(conn))
+        ddpi_conn_resume(conn);
+}
+
+void ddpi_conn_resume(struct ddpi_conn *conn)
+{
+    conn->paused = false;
+    if (conn->held)
+        return;
+    ddpi_conn_update_deadline(conn, false); /* a pause that follows at once is a new one */
+    (void)serve_buffered(conn);
+    ddpi_conn_trim(&conn->in);
+    (void)ddpi_conn_count(conn);
+    if (ddpi_conn_serving(conn)) {
+        ddpi_conn_update_deadline(conn, true);
+        int uv_err =
+            conn->paused || conn->held
+                ? 0
+                : uv_read_start((uv_stream_t *)&conn->tcp, ddpi_conn_on_alloc, ddpi_conn_on_read);
+        if (uv_err != 0)
+            ddpi_conn_end(conn, uv_strerror(uv_err));
+    }
+}

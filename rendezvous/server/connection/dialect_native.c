@@ -1,0 +1,336 @@
+/*
+ * dialect_native.c - the server's side of the native dialect: preamble, HELLO, maybe a CHALLENGE
+ * and its PROOF, then requests. The codec is proto.c, the cryptography proof.c; here is only what
+ * may follow what.
+ */
+#include "dialect.h"
+#include "error.h"
+#include "proto.h"
+
+#include <string.h>
+
+enum phase { PREAMBLE, HELLO, PROOF, OPEN };
+
+static ddp_status close_step(struct ddpi_step *step, ddp_status status)
+{
+    step->kind = DDPI_STEP_CLOSE;
+    return status;
+}
+
+static ddp_status denied_step(struct ddpi_step *step)
+{
+    step->kind = DDPI_STEP_DENIED;
+    return DDP_E_DENIED;
+}
+
+static ddp_status more(struct ddpi_step *step, size_t need)
+{
+    step->kind = DDPI_STEP_MORE;
+    step->need = need;
+    return DDP_OK;
+}
+
+static ddp_status answered(struct ddpi_step *step, size_t used, bool put, struct ddp_error *err)
+{
+    if (!put)
+        return close_step(step, ddpi_error_set(err, DDP_E_NOMEM, "no memory for an answer"));
+    step->kind = DDPI_STEP_ANSWERED;
+    step->used = used;
+    return DDP_OK;
+}
+
+static ddp_status next_preamble(struct ddpi_session *session, const uint8_t *bytes, size_t len,
+                                struct ddpi_buf *out, struct ddpi_step *step, struct ddp_error *err)
+{
+    static const struct ddpi_preamble ours = {DDPI_VERSION_MIN, DDPI_VERSION_MAX};
+    struct ddpi_preamble theirs;
+    bool plausible = ddpi_preamble_plausible(bytes, len);
+    if (plausible && len < DDPI_PREAMBLE_SIZE)
+        return more(step, DDPI_PREAMBLE_SIZE);
+    if (!plausible || !ddpi_preamble_get(bytes, &theirs))
+        return close_step(step, ddpi_error_set(err, DDP_E_PROTOCOL,
+                                               "the first bytes are not those of a ddprun client"));
+    size_t before = ddpi_buf_len(out);
+    bool put = ddpi_preamble_put(out, &ours);
+    if (ddpi_version_choose(&ours, &theirs) == 0)
+        return close_step(
+            step, ddpi_error_set(err, DDP_E_PROTOCOL,
+                                 "the client speaks versions %u to %u, this server %u to %u",
+                                 theirs.version_min, theirs.version_max, ours.version_min,
+                                 ours.version_max));
+    if (put) {
+        session->phase = HELLO;
+        ddpi_handshake_begin(&session->handshake);
+        ddpi_handshake_add(&session->handshake, bytes, DDPI_PREAMBLE_SIZE);
+        ddpi_handshake_add(&session->handshake, ddpi_buf_head(out) + before, DDPI_PREAMBLE_SIZE);
+    }
+    return answered(step, DDPI_PREAMBLE_SIZE, put, err);
+}
+
+/* Put the proof in its place at the end of the WELCOME that begins @before bytes behind the head of
+ * @out; what follows is sealed. */
+static void prove(struct ddpi_session *session, struct ddpi_buf *out, size_t before)
+{
+    uint8_t proof[DDPI_PROOF_SIZE];
+    size_t end = ddpi_buf_len(out) - sizeof proof;
+    ddpi_handshake_add(&session->handshake, ddpi_buf_head(out) + before, end - before);
+    ddpi_handshake_prove(&session->handshake, DDPI_SIDE_SERVER, proof);
+    ddpi_buf_truncate(out, end);
+    (void)ddpi_buf_append(out, proof, sizeof proof); /* there is room: it was there before */
+    ddpi_seals_begin(&session->seals, &session->handshake, DDPI_SIDE_SERVER);
+}
+
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+/* An agent of no job may name keys of rounds, whatever the limits for others are. */
+static bool put_welcome(struct ddpi_session *session, uint64_t id, struct ddpi_buf *out)
+{
+    const struct ddpi_identity *who = &session->identity;
+    bool agent = who->job[0] == '\0' && who->role == DDPI_ROLE_AGENT;
+    uint32_t least_key = agent ? DDPI_KV_RESERVED_KEY_MAX : 0;
+    uint32_t least_value = agent ? DDPI_KV_RESERVED_VALUE_MAX : 0;
+    struct ddpi_welcome welcome = {.key_max = larger(session->limits->key_len, least_key),
+                                   .value_max = larger(session->limits->value_len, least_value),
+                                   .many_max = session->limits->keys_per_wait,
+                                   .incarnation = session->incarnation};
+    size_t before = ddpi_buf_len(out);
+    if (!ddpi_welcome_put(out, id, &welcome))
+        return false;
+    if (session->identity.proven)
+        prove(session, out, before);
+    ddpi_wipe(&session->handshake, sizeof session->handshake);
+    session->phase = OPEN;
+    session->open = true;
+    return true;
+}
+
+static ddp_status finish_handshake(struct ddpi_session *session, uint64_t id, size_t used,
+                                   struct ddpi_buf *out, struct ddpi_step *step,
+                                   struct ddp_error *err)
+{
+    ddp_status status = ddpi_session_admit(session, err);
+    if (status != DDP_OK && session->identity.proven)
+        ddpi_seals_begin(&session->seals, &session->handshake, DDPI_SIDE_SERVER);
+    if (status != DDP_OK)
+        return close_step(step, status);
+    return answered(step, used, put_welcome(session, id, out), err);
+}
+
+static bool put_challenge(struct ddpi_session *session, const struct ddpi_frame *frame,
+                          const uint8_t *bytes, struct ddpi_buf *out)
+{
+    struct ddpi_challenge challenge = {.store = session->incarnation};
+    size_t before = ddpi_buf_len(out);
+    session->gate->random(challenge.nonce, sizeof challenge.nonce);
+    if (!ddpi_challenge_put(out, frame->id, &challenge))
+        return false;
+    ddpi_handshake_add(&session->handshake, bytes, DDPI_FRAME_HEADER_SIZE + frame->payload_len);
+    ddpi_handshake_add(&session->handshake, ddpi_buf_head(out) + before,
+                       ddpi_buf_len(out) - before);
+    session->phase = PROOF;
+    return true;
+}
+
+/* Whether the client may try what its HELLO asks for. What is wrong is no secret. */
+static ddp_status check_hello(const struct ddpi_session *session, const struct ddpi_hello *hello,
+                              struct ddp_error *err)
+{
+    const struct ddpi_credential *token = session->gate->token;
+    if (session->needs_tls)
+        return ddpi_error_set(err, DDP_E_DENIED,
+                              "this server speaks TLS with other machines: give --tls, or set "
+                              "DDPRUN_TLS=1");
+    if (hello->auth == DDPI_AUTH_NONE && session->must_prove && session->stranger)
+        return ddpi_error_set(
+            err, DDP_E_DENIED,
+            "this server takes only processes of the user who started it, and of root, without a "
+            "token, and this process belongs to another user; give its token, --token-file=FILE, "
+            "or start the server with --trust-local-users");
+    if (hello->auth == DDPI_AUTH_NONE && session->must_prove)
+        return ddpi_error_set(err, DDP_E_DENIED,
+                              "this server wants to know who connects, which needs its token: give "
+                              "--token-file=FILE, or set DDPRUN_TOKEN_FILE");
+    if (hello->auth == DDPI_AUTH_HMAC && token == NULL)
+        return ddpi_error_set(
+            err, DDP_E_DENIED,
+            "this server has no token, so it can neither check one nor prove that "
+            "it is the right server; give it the token, or connect without one "
+            "(--no-auth)");
+    if (hello->auth != DDPI_AUTH_NONE && hello->auth != DDPI_AUTH_HMAC)
+        return ddpi_error_set(err, DDP_E_DENIED,
+                              "this server does not know the authentication method %u",
+                              hello->auth);
+    return DDP_OK;
+}
+
+static ddp_status finish_hello(struct ddpi_session *session, const struct ddpi_frame *frame,
+                               const uint8_t *bytes, struct ddpi_buf *out, struct ddpi_step *step,
+                               struct ddp_error *err)
+{
+    struct ddpi_hello hello;
+    if (!ddpi_hello_get(bytes + DDPI_FRAME_HEADER_SIZE, frame->payload_len, &hello))
+        return close_step(step, ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed HELLO"));
+    ddp_status status = check_hello(session, &hello, err);
+    if (status != DDP_OK)
+        return close_step(step, status);
+    session->identity = hello.identity;
+    memcpy(session->vouches_for, hello.vouches_for, sizeof session->vouches_for);
+    size_t used = DDPI_FRAME_HEADER_SIZE + frame->payload_len;
+    if (hello.auth == DDPI_AUTH_NONE)
+        return finish_handshake(session, frame->id, used, out, step, err);
+    return answered(step, used, put_challenge(session, frame, bytes, out), err);
+}
+
+static ddp_status finish_proof(struct ddpi_session *session, const struct ddpi_frame *frame,
+                               const uint8_t *bytes, struct ddpi_buf *out, struct ddpi_step *step,
+                               struct ddp_error *err)
+{
+    uint8_t proof[DDPI_PROOF_SIZE];
+    struct ddpi_identity *who = &session->identity;
+    if (!ddpi_proof_get(bytes + DDPI_FRAME_HEADER_SIZE, frame->payload_len, proof))
+        return close_step(step, ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed PROOF"));
+    who->store = session->incarnation;
+    ddp_status status = ddpi_credential_key(session->gate->token, who, session->handshake.key, err);
+    if (status != DDP_OK)
+        return close_step(step, status);
+    if (!ddpi_handshake_check(&session->handshake, DDPI_SIDE_CLIENT, proof)) {
+        ddpi_error_set(err, DDP_E_DENIED,
+                       "it wanted to be %s of job '%s' in epoch %llu, and has another token than "
+                       "this server, or the key of somebody else; 'ddpctl token show-path' says "
+                       "here which file to copy there",
+                       ddpi_role_name(who->role), who->job, (unsigned long long)who->epoch);
+        return denied_step(step);
+    }
+    who->proven = true;
+    ddpi_handshake_add(&session->handshake, bytes, DDPI_FRAME_HEADER_SIZE + frame->payload_len);
+    return finish_handshake(session, frame->id, DDPI_FRAME_HEADER_SIZE + frame->payload_len, out,
+                            step, err);
+}
+
+static bool put_refusal(struct ddpi_session *session, struct ddpi_buf *out, uint8_t type,
+                        uint64_t id, ddp_status status, const char *text)
+{
+    size_t before = ddpi_buf_len(out);
+    return ddpi_seals_put(
+        &session->seals, out, before,
+        ddpi_refusal_put(out, type, id, status, 0, ddpi_bytes_of(text, strlen(text))));
+}
+
+static ddp_status finish_request(struct ddpi_session *session, const struct ddpi_frame *frame,
+                                 const uint8_t *bytes, struct ddpi_buf *out, struct ddpi_step *step,
+                                 struct ddp_error *err)
+{
+    struct ddp_error why;
+    size_t size = DDPI_FRAME_HEADER_SIZE + frame->payload_len;
+    size_t used = size + ddpi_seals_size(&session->seals);
+    if (session->seals.on && !ddpi_seals_check(&session->seals, bytes, size)) {
+        ddpi_error_set(err, DDP_E_DENIED,
+                       "a frame of type %u failed its integrity check: it was changed, dropped or "
+                       "repeated on the way",
+                       frame->type);
+        return denied_step(step);
+    }
+    ddp_status status =
+        ddpi_request_get(frame, bytes + DDPI_FRAME_HEADER_SIZE, &step->request, &why);
+    if (status == DDP_E_LIMIT) /* the frame is sound: only this request fails */
+        return answered(step, used,
+                        put_refusal(session, out, frame->type, frame->id, status, why.msg), err);
+    if (status != DDP_OK)
+        return close_step(step, ddpi_error_set(err, status, "%s", why.msg));
+    step->kind = DDPI_STEP_REQUEST;
+    step->used = used;
+    return DDP_OK;
+}
+
+/* The longest payload that a frame with this header may have in this phase. */
+static ddp_status payload_max(const struct ddpi_session *session, const struct ddpi_frame *frame,
+                              size_t *ret_max, struct ddp_error *err)
+{
+    enum ddpi_op op;
+    if (session->phase == HELLO && frame->type == DDPI_FRAME_HELLO)
+        *ret_max = DDPI_HELLO_MAX;
+    else if (session->phase == PROOF && frame->type == DDPI_FRAME_PROOF)
+        *ret_max = DDPI_PROOF_SIZE;
+    else if (session->phase == OPEN && ddpi_op_of_type(frame->type, &op))
+        *ret_max = ddpi_request_max(op);
+    else
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "a frame of type %u, which has no place here",
+                              frame->type);
+    return DDP_OK;
+}
+
+static ddp_status next_frame(struct ddpi_session *session, const uint8_t *bytes, size_t len,
+                             struct ddpi_buf *out, struct ddpi_step *step, struct ddp_error *err)
+{
+    struct ddpi_frame frame;
+    if (len < DDPI_FRAME_HEADER_SIZE)
+        return more(step, DDPI_FRAME_HEADER_SIZE);
+    if (!ddpi_frame_get(bytes, &frame))
+        return close_step(step, ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed frame header"));
+    size_t max;
+    ddp_status status = payload_max(session, &frame, &max, err);
+    if (status != DDP_OK)
+        return close_step(step, status);
+    if (frame.payload_len > max)
+        return close_step(step, ddpi_error_set(err, DDP_E_LIMIT,
+                                               "a frame of type %u with %u bytes; at most %zu are "
+                                               "allowed",
+                                               frame.type, frame.payload_len, max));
+    size_t need = DDPI_FRAME_HEADER_SIZE + frame.payload_len + ddpi_seals_size(&session->seals);
+    if (len < need)
+        return more(step, need);
+    static ddp_status (*const finish[])(
+        struct ddpi_session * session, const struct ddpi_frame *frame, const uint8_t *bytes,
+        struct ddpi_buf *out, struct ddpi_step *step, struct ddp_error *err) = {
+        [HELLO] = finish_hello, [PROOF] = finish_proof, [OPEN] = finish_request};
+    return finish[session->phase](session, &frame, bytes, out, step, err);
+}
+
+static ddp_status native_next(struct ddpi_session *session, const uint8_t *bytes, size_t len,
+                              struct ddpi_buf *out, struct ddpi_step *step, struct ddp_error *err)
+{
+    *step = (struct ddpi_step){0};
+    return session->phase == PREAMBLE ? next_preamble(session, bytes, len, out, step, err)
+                                      : next_frame(session, bytes, len, out, step, err);
+}
+
+static ddp_status native_put_reply(struct ddpi_session *session, struct ddpi_buf *out,
+                                   const struct ddpi_message *reply)
+{
+    size_t before = ddpi_buf_len(out);
+    bool put = ddpi_seals_put(&session->seals, out, before, ddpi_reply_put(out, reply));
+    return put ? DDP_OK : DDP_E_NOMEM;
+}
+
+static void native_put_farewell(struct ddpi_session *session, struct ddpi_buf *out,
+                                ddp_status status, const char *text)
+{
+    bool sealed_early = session->seals.on && !session->open;
+    /* Before the preambles are exchanged, nobody knows what the peer would make of a frame. */
+    if (session->phase != PREAMBLE)
+        (void)put_refusal(session, out, sealed_early ? DDPI_FRAME_REFUSAL : DDPI_FRAME_BYE, 0,
+                          status, text);
+}
+
+static size_t native_peek(const struct ddpi_session *session, const uint8_t *bytes, size_t len,
+                          struct ddpi_bytes *ret_key)
+{
+    struct ddpi_frame frame;
+    if (session->phase != OPEN || len < DDPI_FRAME_HEADER_SIZE || !ddpi_frame_get(bytes, &frame) ||
+        frame.payload_len > len - DDPI_FRAME_HEADER_SIZE ||
+        !ddpi_request_key(&frame, bytes + DDPI_FRAME_HEADER_SIZE, ret_key))
+        return 0;
+    size_t size = DDPI_FRAME_HEADER_SIZE + frame.payload_len + ddpi_seals_size(&session->seals);
+    return size <= len ? size : 0;
+}
+
+const struct ddpi_dialect ddpi_dialect_native = {
+    .first_byte = 'D',
+    .next = native_next,
+    .peek = native_peek,
+    .put_reply = native_put_reply,
+    .put_farewell = native_put_farewell,
+};

@@ -1,0 +1,329 @@
+/*
+ * dialect_tcpstore.c - the dialect of PyTorch's TCPStore clients (dialect_tcpstore.h describes it),
+ * versions 2.4 to 2.15. Bytes <-> struct ddpi_message; no I/O; keeps no bytes.
+ *
+ * A request says only string by string how long it is. The session remembers how far it has been
+ * read, so that one which comes in many pieces is read once; it becomes a message, and takes
+ * effect, when its last byte is there.
+ */
+#include "dialect_tcpstore.h"
+
+#include "dialect.h"
+#include "error.h"
+
+#include <string.h>
+
+enum phase { HELLO, OPEN };
+
+/* What stands behind the strings. */
+enum tail { TAIL_NONE = 0, TAIL_NUMBER = 8, TAIL_NONCE = 4 };
+
+/* How many strings a request has: a fixed number, or a count in front of keys or of pairs. */
+enum strings { KEYS = 10, PAIRS = 20 };
+
+struct row {
+    const char *name;
+    enum ddpi_op op;
+    unsigned strings; /* 0 to 3, the first of which is a key; or enum strings */
+    enum tail tail;
+};
+
+static const struct row rows[DDPI_TCPSTORE_TYPES] = {
+    [DDPI_TCPSTORE_VALIDATE] = {"VALIDATE", DDPI_OP_COUNT, 0, TAIL_NONCE},
+    [DDPI_TCPSTORE_SET] = {"SET", DDPI_OP_SET, 2, TAIL_NONE},
+    [DDPI_TCPSTORE_COMPARE_SET] = {"COMPARE_SET", DDPI_OP_COMPARE_SET, 3, TAIL_NONE},
+    [DDPI_TCPSTORE_GET] = {"GET", DDPI_OP_TRY_GET, 1, TAIL_NONE},
+    [DDPI_TCPSTORE_ADD] = {"ADD", DDPI_OP_ADD_WRAP, 1, TAIL_NUMBER},
+    [DDPI_TCPSTORE_CHECK] = {"CHECK", DDPI_OP_CHECK, KEYS, TAIL_NONE},
+    [DDPI_TCPSTORE_WAIT] = {"WAIT", DDPI_OP_WAIT_EACH, KEYS, TAIL_NONE},
+    [DDPI_TCPSTORE_GETNUMKEYS] = {"GETNUMKEYS", DDPI_OP_COUNT_KEYS, 0, TAIL_NONE},
+    [DDPI_TCPSTORE_DELETE_KEY] = {"DELETE_KEY", DDPI_OP_DELETE, 1, TAIL_NONE},
+    [DDPI_TCPSTORE_APPEND] = {"APPEND", DDPI_OP_APPEND, 2, TAIL_NONE},
+    [DDPI_TCPSTORE_MULTI_GET] = {"MULTI_GET", DDPI_OP_GET_MANY, KEYS, TAIL_NONE},
+    [DDPI_TCPSTORE_MULTI_SET] = {"MULTI_SET", DDPI_OP_SET_MANY, PAIRS, TAIL_NONE},
+    [DDPI_TCPSTORE_CANCEL_WAIT] = {"CANCEL_WAIT", DDPI_OP_CANCEL, 0, TAIL_NONE},
+    [DDPI_TCPSTORE_PING] = {"PING", DDPI_OP_COUNT, 0, TAIL_NONCE},
+    [DDPI_TCPSTORE_QUEUE_PUSH] = {"QUEUE_PUSH", DDPI_OP_PUSH, 2, TAIL_NONE},
+    [DDPI_TCPSTORE_QUEUE_POP] = {"QUEUE_POP", DDPI_OP_POP, 1, TAIL_NONE},
+    [DDPI_TCPSTORE_QUEUE_LEN] = {"QUEUE_LEN", DDPI_OP_QUEUE_LEN, 1, TAIL_NONE},
+    [DDPI_TCPSTORE_LIST_KEYS] = {"LIST_KEYS", DDPI_OP_LIST, 0, TAIL_NONE},
+    [DDPI_TCPSTORE_BARRIER] = {"BARRIER", DDPI_OP_ARRIVE, 1, TAIL_NUMBER},
+};
+
+enum { LEN_SIZE = 8, LIST_HEADER = 1 + LEN_SIZE };
+
+static ddp_status close_step(struct ddpi_step *step, ddp_status status)
+{
+    step->kind = DDPI_STEP_CLOSE;
+    return status;
+}
+
+static ddp_status more(struct ddpi_step *step, size_t need)
+{
+    step->kind = DDPI_STEP_MORE;
+    step->need = need;
+    return DDP_OK;
+}
+
+static uint64_t number_at(const uint8_t *bytes)
+{
+    struct ddpi_rd rd = ddpi_rd_of(bytes, LEN_SIZE);
+    return ddpi_rd_u64(&rd);
+}
+
+static ddp_status next_hello(struct ddpi_session *session, const uint8_t *bytes, size_t len,
+                             struct ddpi_step *step, struct ddp_error *err)
+{
+    size_t there = len < DDPI_TCPSTORE_HELLO_SIZE ? len : DDPI_TCPSTORE_HELLO_SIZE;
+    if (memcmp(bytes, DDPI_TCPSTORE_HELLO, there) != 0)
+        return close_step(step, ddpi_error_set(err, DDP_E_PROTOCOL,
+                                               "the first bytes are not those of PyTorch's "
+                                               "TCPStore"));
+    if (there < DDPI_TCPSTORE_HELLO_SIZE)
+        return more(step, DDPI_TCPSTORE_HELLO_SIZE);
+    ddp_status status = ddpi_session_admit(session, err);
+    if (status != DDP_OK)
+        return close_step(step, status);
+    session->phase = OPEN;
+    session->open = true;
+    step->kind = DDPI_STEP_ANSWERED;
+    step->used = DDPI_TCPSTORE_HELLO_SIZE;
+    return DDP_OK;
+}
+
+/* Begin to read a request: how many strings are to come, and where the first of them is. */
+static ddp_status begin(struct ddpi_session *session, const struct row *row, const uint8_t *bytes,
+                        size_t len, struct ddpi_step *step, struct ddp_error *err)
+{
+    uint64_t max = session->limits->tcpstore_many;
+    if (row->strings != KEYS && row->strings != PAIRS) {
+        session->strings = row->strings;
+        session->scanned = 1;
+        return DDP_OK;
+    }
+    if (len < LIST_HEADER)
+        return more(step, LIST_HEADER);
+    uint64_t count = number_at(bytes + 1);
+    if (count > max)
+        return close_step(
+            step, ddpi_error_set(err, DDP_E_LIMIT, "%s of %llu keys; at most %llu are allowed",
+                                 row->name, (unsigned long long)count, (unsigned long long)max));
+    session->strings = (uint32_t)count * (row->strings == PAIRS ? 2 : 1);
+    session->scanned = LIST_HEADER;
+    return DDP_OK;
+}
+
+/* Of the strings that are not read yet, is the first one a key? */
+static bool key_is_next(const struct ddpi_session *session, const struct row *row)
+{
+    return row->strings == KEYS || (row->strings == PAIRS && session->strings % 2 == 0) ||
+           session->strings == row->strings;
+}
+
+/* Read on to the end of the request; MORE's need is the least that it can still take, so that a
+ * list of many short strings does not ask for each of them. */
+static ddp_status scan(struct ddpi_session *session, const struct row *row, const uint8_t *bytes,
+                       size_t len, struct ddpi_step *step, struct ddp_error *err)
+{
+    for (; session->strings > 0; session->strings--) {
+        size_t least = session->scanned + (size_t)session->strings * LEN_SIZE + row->tail;
+        if (len - session->scanned < LEN_SIZE)
+            return more(step, least);
+        uint64_t string_len = number_at(bytes + session->scanned);
+        bool is_key = key_is_next(session, row);
+        uint64_t max =
+            is_key ? session->limits->tcpstore_key_len : session->limits->tcpstore_value_len;
+        if (string_len > max)
+            return close_step(step, ddpi_error_set(err, DDP_E_LIMIT,
+                                                   "%s with a %s of %llu bytes; at most %llu "
+                                                   "are allowed",
+                                                   row->name, is_key ? "key" : "value",
+                                                   (unsigned long long)string_len,
+                                                   (unsigned long long)max));
+        least += string_len;
+        if (least > DDPI_TCPSTORE_REQUEST_MAX)
+            return close_step(step, ddpi_error_set(err, DDP_E_LIMIT,
+                                                   "%s of %zu bytes or more; at most %u are "
+                                                   "allowed",
+                                                   row->name, least, DDPI_TCPSTORE_REQUEST_MAX));
+        if (len - session->scanned - LEN_SIZE < string_len)
+            return more(step, least);
+        session->scanned += LEN_SIZE + string_len;
+    }
+    return len - session->scanned < row->tail ? more(step, session->scanned + row->tail) : DDP_OK;
+}
+
+static struct ddpi_bytes take_string(struct ddpi_rd *rd)
+{
+    size_t len = ddpi_rd_u64(rd);
+    return ddpi_bytes_of(ddpi_rd_bytes(rd, len), len);
+}
+
+/* All @len bytes of the request are there, and their lengths are checked. */
+static struct ddpi_message read_request(const struct row *row, const uint8_t *bytes, size_t len)
+{
+    struct ddpi_message request = {.op = row->op};
+    struct ddpi_rd rd = ddpi_rd_of(bytes + 1, len - 1);
+    if (row->strings == KEYS || row->strings == PAIRS) {
+        uint32_t count = (uint32_t)ddpi_rd_u64(&rd);
+        request.keys = (struct ddpi_keys){.packed = rd.at,
+                                          .packed_len = rd.left,
+                                          .count = row->strings == PAIRS ? 2 * count : count,
+                                          .wide = true};
+        return request;
+    }
+    if (row->strings > 0)
+        request.key = take_string(&rd);
+    if (row->strings > 2)
+        request.expected = take_string(&rd);
+    if (row->strings > 1)
+        request.value = take_string(&rd);
+    if (row->tail == TAIL_NUMBER)
+        request.number = (int64_t)ddpi_rd_u64(&rd);
+    return request;
+}
+
+/* PING is for the connection alone, and is answered here. */
+static ddp_status finish(const struct row *row, const uint8_t *bytes, size_t len,
+                         struct ddpi_buf *out, struct ddpi_step *step, struct ddp_error *err)
+{
+    step->used = len;
+    if (row->op < DDPI_OP_COUNT) {
+        step->kind = DDPI_STEP_REQUEST;
+        step->request = read_request(row, bytes, len);
+        return DDP_OK;
+    }
+    if (row == &rows[DDPI_TCPSTORE_VALIDATE])
+        return close_step(step, ddpi_error_set(err, DDP_E_PROTOCOL, "a second VALIDATE"));
+    step->kind = DDPI_STEP_ANSWERED;
+    if (!ddpi_buf_append(out, bytes + 1, TAIL_NONCE))
+        return close_step(step, ddpi_error_set(err, DDP_E_NOMEM, "no memory for an answer"));
+    return DDP_OK;
+}
+
+static ddp_status tcpstore_next(struct ddpi_session *session, const uint8_t *bytes, size_t len,
+                                struct ddpi_buf *out, struct ddpi_step *step, struct ddp_error *err)
+{
+    *step = (struct ddpi_step){.kind = DDPI_STEP_REQUEST};
+    if (session->phase == HELLO)
+        return next_hello(session, bytes, len, step, err);
+    if (bytes[0] >= DDPI_TCPSTORE_TYPES)
+        return close_step(
+            step, ddpi_error_set(err, DDP_E_PROTOCOL, "no operation has the type %u", bytes[0]));
+    const struct row *row = &rows[bytes[0]];
+    ddp_status status = DDP_OK;
+    if (session->scanned == 0)
+        status = begin(session, row, bytes, len, step, err);
+    if (status == DDP_OK && step->kind == DDPI_STEP_REQUEST)
+        status = scan(session, row, bytes, len, step, err);
+    if (status != DDP_OK || step->kind != DDPI_STEP_REQUEST)
+        return status;
+    size_t whole = session->scanned + row->tail;
+    session->scanned = 0;
+    return finish(row, bytes, whole, out, step, err);
+}
+
+/* --- replies --- */
+
+static bool put_string(struct ddpi_buf *out, struct ddpi_bytes string)
+{
+    return ddpi_buf_reserve(out, LEN_SIZE + string.len) != NULL &&
+           ddpi_buf_put_u64(out, string.len) && ddpi_buf_append(out, string.data, string.len);
+}
+
+static bool put_nothing(struct ddpi_buf *out, const struct ddpi_message *reply)
+{
+    (void)out;
+    (void)reply;
+    return true;
+}
+
+static bool put_value(struct ddpi_buf *out, const struct ddpi_message *reply)
+{
+    return put_string(out, reply->value);
+}
+
+static bool put_number(struct ddpi_buf *out, const struct ddpi_message *reply)
+{
+    return ddpi_buf_put_u64(out, (uint64_t)reply->number);
+}
+
+static bool put_deleted(struct ddpi_buf *out, const struct ddpi_message *reply)
+{
+    return ddpi_buf_put_u64(out, reply->status == DDP_OK);
+}
+
+/* READY and STOP_WAITING are 0, NOT_READY is 1. */
+static bool put_ready(struct ddpi_buf *out, const struct ddpi_message *reply)
+{
+    return ddpi_buf_put_u8(out, reply->status != DDP_OK);
+}
+
+static bool put_cancelled(struct ddpi_buf *out, const struct ddpi_message *reply)
+{
+    (void)reply;
+    return ddpi_buf_put_u8(out, 1);
+}
+
+static bool put_popped(struct ddpi_buf *out, const struct ddpi_message *reply)
+{
+    if (reply->number == 0)
+        return put_number(out, reply);
+    return ddpi_buf_reserve(out, 2 * LEN_SIZE + reply->value.len) != NULL &&
+           put_number(out, reply) && put_value(out, reply);
+}
+
+static bool put_list(struct ddpi_buf *out, const struct ddpi_message *reply)
+{
+    struct ddpi_keys keys = reply->keys;
+    size_t widened = keys.packed_len + keys.count * (LEN_SIZE - sizeof(uint32_t));
+    bool fits = ddpi_buf_reserve(out, LEN_SIZE + widened) != NULL;
+    fits = fits && ddpi_buf_put_u64(out, keys.count);
+    for (struct ddpi_bytes key; fits && ddpi_keys_next(&keys, &key);)
+        fits = put_string(out, key);
+    return fits;
+}
+
+struct reply_row {
+    bool (*put)(struct ddpi_buf *out, const struct ddpi_message *reply);
+    bool may_miss; /* DDP_E_NOT_FOUND can be said too */
+};
+
+static const struct reply_row replies[DDPI_OP_COUNT] = {
+    [DDPI_OP_SET] = {put_nothing, false},       [DDPI_OP_COMPARE_SET] = {put_value, false},
+    [DDPI_OP_TRY_GET] = {put_value, true},      [DDPI_OP_ADD_WRAP] = {put_number, false},
+    [DDPI_OP_CHECK] = {put_ready, true},        [DDPI_OP_WAIT_EACH] = {put_ready, false},
+    [DDPI_OP_COUNT_KEYS] = {put_number, false}, [DDPI_OP_DELETE] = {put_deleted, true},
+    [DDPI_OP_APPEND] = {put_nothing, false},    [DDPI_OP_GET_MANY] = {put_value, false},
+    [DDPI_OP_SET_MANY] = {put_nothing, false},  [DDPI_OP_CANCEL] = {put_cancelled, false},
+    [DDPI_OP_PUSH] = {put_nothing, false},      [DDPI_OP_POP] = {put_popped, false},
+    [DDPI_OP_QUEUE_LEN] = {put_number, false},  [DDPI_OP_LIST] = {put_list, false},
+    [DDPI_OP_ARRIVE] = {put_ready, false},
+};
+
+static ddp_status tcpstore_put_reply(struct ddpi_session *session, struct ddpi_buf *out,
+                                     const struct ddpi_message *reply)
+{
+    (void)session;
+    const struct reply_row *row = &replies[reply->op];
+    if (reply->status != DDP_OK && !(reply->status == DDP_E_NOT_FOUND && row->may_miss))
+        return DDP_E_CLOSED;
+    return row->put(out, reply) ? DDP_OK : DDP_E_NOMEM;
+}
+
+static void tcpstore_put_farewell(struct ddpi_session *session, struct ddpi_buf *out,
+                                  ddp_status status, const char *text)
+{
+    (void)session; /* the protocol has no words for it */
+    (void)out;
+    (void)status;
+    (void)text;
+}
+
+const struct ddpi_dialect ddpi_dialect_tcpstore = {
+    .first_byte = DDPI_TCPSTORE_VALIDATE,
+    .tcpstore = true,
+    .next = tcpstore_next,
+    .put_reply = tcpstore_put_reply,
+    .put_farewell = tcpstore_put_farewell,
+};

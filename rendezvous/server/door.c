@@ -1,0 +1,257 @@
+/*
+ * door.c - who comes in. Owns the list of the half-open: connections whose peers have not
+ * been admitted.
+ *
+ * Whoever knocks while there are as many of these as there may be takes the place of the one that
+ * came first. Honest peers say at once who they are, so those who hold connections open displace
+ * each other, and keep nobody out. Who has failed too often is turned away until some time has
+ * passed (failure_rate.h). What is refused is counted by its kind, and the log hears of each kind
+ * so and so often.
+ */
+#include "error.h"
+#include "proto.h"
+#include "server_impl.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    LINES = 10, /* of each kind of refusal, in so many milliseconds: */
+    LINES_MS = 10000,
+};
+
+/* --- counting and telling --- */
+
+static void log_unlogged(struct ddpi_server *server, enum refusal refusal)
+{
+    struct hush *hush = &server->hushes[refusal];
+    if (hush->unlogged == 0)
+        return;
+    switch (refusal) {
+#define LINE(counter, words)                                          \
+    case REFUSAL_##counter:                                           \
+        ddpi_log(&server->log, DDPI_LOG_WARN, words, hush->unlogged); \
+        break;
+        SERVER_REFUSALS(LINE)
+#undef LINE
+    case REFUSALS:
+        break;
+    }
+    hush->unlogged = 0;
+}
+
+static void count(struct ddpi_server *server, enum refusal refusal)
+{
+    uint64_t *const counters[] = {
+#define COUNTER(counter, words) &server->counts.counter,
+        SERVER_REFUSALS(COUNTER)
+#undef COUNTER
+    };
+    ++*counters[refusal];
+}
+
+bool ddpi_server_refuse(struct ddpi_server *server, enum refusal refusal)
+{
+    struct hush *hush = &server->hushes[refusal];
+    uint64_t now_ms = uv_now(server->env.loop);
+    count(server, refusal);
+    if (hush->logged == 0 || now_ms - hush->since_ms >= LINES_MS) {
+        log_unlogged(server, refusal);
+        *hush = (struct hush){.since_ms = now_ms};
+    }
+    bool room = hush->logged < LINES;
+    hush->logged += room;
+    hush->unlogged += !room;
+    return room;
+}
+
+void ddpi_server_log_refusals(struct ddpi_server *server)
+{
+    for (unsigned refusal = 0; refusal < REFUSALS; refusal++)
+        log_unlogged(server, (enum refusal)refusal);
+}
+
+bool ddpi_server_on_fault(void *owner, const struct ddpi_conn *conn)
+{
+    return ddpi_server_refuse(owner, conn->denied       ? REFUSAL_denied
+                                     : conn->overloaded ? REFUSAL_overloaded
+                                                        : REFUSAL_dismissed);
+}
+
+void ddpi_server_on_shed(void *owner)
+{
+    struct ddpi_server *server = owner;
+    if (ddpi_server_refuse(server, REFUSAL_refused))
+        ddpi_log(&server->log, DDPI_LOG_WARN,
+                 "refused a connection: no file descriptor is left (raise ulimit -n)");
+}
+
+/* --- the half-open --- */
+
+/* Not this user's own processes on loopback, where it is open to them. */
+static bool is_throttled(const struct ddpi_server *server, const struct ddpi_visitor *visitor)
+{
+    return !(server->env.gate.open_to_loopback && visitor->loopback && !visitor->stranger);
+}
+
+/* Whose failures are counted together: a stranger on this machine shares addresses with this user,
+ * and can take another one of 127.0.0.0/8 for each connection, so he is known by his number. */
+static struct ddpi_address culprit(const struct ddpi_visitor *visitor)
+{
+    struct ddpi_address nobodys = {.scope = visitor->known ? visitor->owner : UINT32_MAX};
+    return visitor->stranger ? nobodys : visitor->address;
+}
+
+void ddpi_server_not_half_open(struct ddpi_server *server, struct ddpi_conn *conn)
+{
+    if (ddpi_list_empty(&conn->of_half_open))
+        return;
+    ddpi_list_remove(&conn->of_half_open);
+    server->counts.half_open--;
+}
+
+void ddpi_server_charge(struct ddpi_server *server, const struct ddpi_conn *conn)
+{
+    const struct ddpi_address address = culprit(&conn->visitor);
+    if (!ddpi_list_empty(&conn->of_half_open) && is_throttled(server, &conn->visitor))
+        ddpi_rate_charge(&server->rate, &address, uv_now(server->env.loop));
+}
+
+static void displace(struct ddpi_server *server)
+{
+    struct ddpi_conn *conn =
+        ddpi_container_of(server->half_open.next, struct ddpi_conn, of_half_open);
+    if (ddpi_server_refuse(server, REFUSAL_displaced)) {
+        char host[DDPI_ADDRESS_CHARS];
+        ddpi_address_format(&conn->visitor.address, host);
+        ddpi_log(&server->log, DDPI_LOG_WARN,
+                 "connection from %s port %u closed to make room for a newer one: it is not "
+                 "authenticated yet",
+                 host, conn->visitor.port);
+    }
+    ddpi_conn_close(conn, DDP_E_LIMIT, "too many connections are not authenticated yet");
+    ddpi_server_not_half_open(server, conn);
+}
+
+/* --- who knocks --- */
+
+/* A few bytes into an empty socket buffer: they fit, or the peer does without. */
+static void say_no(int fd, ddp_status status, const char *text)
+{
+    static const struct ddpi_preamble ours = {DDPI_VERSION_MIN, DDPI_VERSION_MAX};
+    struct ddpi_buf out;
+    ddpi_buf_init(&out, 1024);
+    if (ddpi_preamble_put(&out, &ours) &&
+        ddpi_refusal_put(&out, DDPI_FRAME_BYE, 0, status, 0, ddpi_bytes_of(text, strlen(text))))
+        (void)!send(fd, ddpi_buf_head(&out), ddpi_buf_len(&out), MSG_NOSIGNAL | MSG_DONTWAIT);
+    ddpi_buf_finish(&out);
+    close(fd);
+}
+
+static void refuse(struct ddpi_server *server, int fd)
+{
+    say_no(fd, DDP_E_LIMIT, "the server has as many connections as it may have");
+    if (ddpi_server_refuse(server, REFUSAL_refused))
+        ddpi_log(&server->log, DDPI_LOG_WARN,
+                 "refused a connection: there are %" PRIu64 ", which is the limit",
+                 server->counts.connections);
+}
+
+static void turn_away(struct ddpi_server *server, int fd, const struct ddpi_visitor *visitor)
+{
+    close(fd);
+    if (ddpi_server_refuse(server, REFUSAL_throttled)) {
+        char host[DDPI_ADDRESS_CHARS];
+        ddpi_address_format(&visitor->address, host);
+        ddpi_log(&server->log, DDPI_LOG_WARN,
+                 "refused a connection from %s: too many others from there have failed", host);
+    }
+}
+
+/* A stranger who could not be admitted whatever he said takes nobody's place. */
+static void send_away(struct ddpi_server *server, int fd, const struct ddpi_visitor *visitor)
+{
+    say_no(fd, DDP_E_DENIED,
+           "this server takes only processes of the user who started it, and of root, and this "
+           "process belongs to another user; start the server with --trust-local-users, or with a "
+           "token that both have");
+    if (!ddpi_server_refuse(server, REFUSAL_denied))
+        return;
+    char host[DDPI_ADDRESS_CHARS], who[32] = "an unknown user";
+    ddpi_address_format(&visitor->address, host);
+    if (visitor->known)
+        snprintf(who, sizeof who, "user %" PRIu32, visitor->owner);
+    ddpi_log(&server->log, DDPI_LOG_WARN,
+             "connection from %s port %u denied: it is that of %s, and the server is open to user "
+             "%u and root only; --trust-local-users opens it to all of this machine",
+             host, visitor->port, who, geteuid());
+}
+
+/* On this machine the kernel knows whose a connection is. A peer that has our own address is here,
+ * too: nothing with that comes in from elsewhere. */
+static struct ddpi_visitor look_at(struct ddpi_server *server, int fd, const struct sockaddr *name)
+{
+    const struct ddpi_gate *gate = &server->env.gate;
+    struct sockaddr_storage own = {.ss_family = AF_UNSPEC};
+    socklen_t len = sizeof own;
+    (void)getsockname(fd, (struct sockaddr *)&own, &len);
+    const struct ddpi_end peer = ddpi_end_of(name);
+    const struct ddpi_end here = ddpi_end_of((const struct sockaddr *)&own);
+    struct ddpi_visitor visitor = {.address = peer.address, .port = peer.port};
+    bool from_loopback = ddpi_address_is_loopback(&peer.address);
+    bool inside = from_loopback || ddpi_address_equal(&peer.address, &here.address);
+    visitor.elsewhere = !inside;
+    visitor.loopback = from_loopback && ddpi_address_is_loopback(&here.address);
+    if (inside && !gate->open_to_all && !gate->open_to_users)
+        visitor.stranger =
+            !ddpi_owners_ours(&server->owners, &peer, &here, &visitor.owner, &visitor.known);
+    bool open = gate->open_to_loopback && visitor.loopback && !visitor.stranger;
+    visitor.must_prove = !gate->open_to_all && !open;
+    return visitor;
+}
+
+static void begin(struct ddpi_server *server, const struct ddpi_listener *listener, int fd,
+                  const struct ddpi_visitor *visitor)
+{
+    struct ddp_error err;
+    struct ddpi_conn *conn = NULL;
+    ddp_status status = ddpi_conn_create(&server->env, fd, visitor, &conn, &err);
+    if (conn != NULL) {
+        memcpy(conn->job, listener->job, sizeof conn->job);
+        ddpi_list_append(&server->conns, &conn->of_server);
+        ddpi_list_append(&server->half_open, &conn->of_half_open);
+        server->counts.connections++;
+        server->counts.half_open++;
+    }
+    if (status == DDP_OK) {
+        server->counts.accepted++;
+        return;
+    }
+    if (ddpi_server_refuse(server, REFUSAL_refused))
+        ddpi_log(&server->log, DDPI_LOG_WARN, "lost a connection: %s", err.msg);
+    if (conn != NULL)
+        ddpi_conn_close(conn, status, err.msg);
+}
+
+void ddpi_server_on_connected(void *owner, const struct ddpi_listener *listener, int fd,
+                              const struct sockaddr *peer)
+{
+    struct ddpi_server *server = owner;
+    const struct ddpi_visitor visitor = look_at(server, fd, peer);
+    const struct ddpi_address address = culprit(&visitor);
+    bool full = server->counts.connections >= server->max_connections;
+    if (visitor.stranger && server->env.gate.token == NULL) {
+        send_away(server, fd, &visitor);
+    } else if (is_throttled(server, &visitor) &&
+               !ddpi_rate_permits(&server->rate, &address, uv_now(server->env.loop))) {
+        turn_away(server, fd, &visitor);
+    } else if (full && server->counts.half_open == 0) {
+        refuse(server, fd);
+    } else {
+        if (full || server->counts.half_open >= server->max_half_open)
+            displace(server);
+        begin(server, listener, fd, &visitor);
+    }
+}

@@ -1,0 +1,237 @@
+/*
+ * round_hooks.c - what rounds (round_keys.h) need of a server: the keyspace and the epoch of a
+ * new generation, the port at which its workers meet, and lines in the log.
+ *
+ * That port is one number at all addresses at which the server listens for everybody, as members
+ * say only by which of them they have come.
+ */
+#include "error.h"
+#include "parse.h"
+#include "server_impl.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { PORT_ATTEMPTS = 8 };
+
+/* --- the port of a generation --- */
+
+static bool is_v6(const char *host)
+{
+    return strchr(host, ':') != NULL;
+}
+
+static bool is_wildcard(const char *host)
+{
+    return strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
+}
+
+/* Where @listener listens for everybody; false: it does not. */
+static bool public_host(const struct ddpi_listener *listener, char host[DDPI_HOST_MAX])
+{
+    struct ddpi_endpoint endpoint;
+    if (!ddpi_server_is_permanent(listener) || listener->job[0] != '\0' ||
+        ddpi_parse_endpoint(listener->endpoint, &endpoint, NULL) != DDP_OK)
+        return false;
+    memcpy(host, endpoint.host, sizeof endpoint.host);
+    return true;
+}
+
+/* Whoever reaches @host is served by another listener: an earlier one there, or one everywhere. */
+static bool covered(const struct ddpi_server *server, const struct ddpi_listener *listener,
+                    const char *host)
+{
+    bool before = true;
+    char other[DDPI_HOST_MAX];
+    ddpi_list_for_each (node, &server->listeners) {
+        const struct ddpi_listener *at = ddpi_container_of(node, struct ddpi_listener, of_server);
+        before = before && at != listener;
+        if (at == listener || !public_host(at, other) || is_v6(other) != is_v6(host))
+            continue;
+        if ((before && strcmp(other, host) == 0) || (is_wildcard(other) && !is_wildcard(host)))
+            return true;
+    }
+    return false;
+}
+
+/* At each address, with the number *@port, or, if that is 0, with one that is free at the first. */
+static ddp_status open_everywhere(struct ddpi_server *server, struct ddpi_listen_at *at,
+                                  struct ddp_error *err)
+{
+    char host[DDPI_HOST_MAX];
+    at->host = host;
+    ddp_status status = DDP_OK;
+    ddpi_list_for_each (node, &server->listeners) {
+        const struct ddpi_listener *opened;
+        const struct ddpi_listener *listener =
+            ddpi_container_of(node, struct ddpi_listener, of_server);
+        if (!public_host(listener, host) || covered(server, listener, host))
+            continue;
+        status = ddpi_server_check_ports(server, 1, err);
+        if (status == DDP_OK)
+            status = ddpi_server_add_listener(server, at, &opened, err);
+        if (status != DDP_OK)
+            break;
+        at->port = opened->port;
+        ddpi_log(&server->log, DDPI_LOG_DEBUG, "listening on %s for generation %" PRIu64 " of '%s'",
+                 opened->endpoint, at->generation, at->job);
+    }
+    at->host = NULL;
+    if (status == DDP_OK && at->port == 0)
+        return ddpi_error_set(err, DDP_E_CLOSED, "the server listens nowhere any more");
+    return status;
+}
+
+/* A number that is free at one address may be taken at another. */
+static ddp_status open_port(struct ddpi_server *server, const char *job, uint64_t generation,
+                            uint16_t *ret_port, struct ddp_error *err)
+{
+    struct ddp_error why = {0};
+    ddp_status status = DDP_E_INTERNAL;
+    for (int i = 0; i < PORT_ATTEMPTS && status != DDP_OK; i++) {
+        struct ddpi_listen_at at = {.generation = generation};
+        snprintf(at.job, sizeof at.job, "%s", job);
+        status = open_everywhere(server, &at, &why);
+        *ret_port = at.port;
+        if (status != DDP_OK)
+            ddpi_server_close_ports_of(server, job);
+        if (status != DDP_OK && why.sys_errno != EADDRINUSE)
+            break;
+    }
+    return status == DDP_OK ? DDP_OK : ddpi_error_set(err, status, "%s", why.msg);
+}
+
+/* --- the keyspace of a generation --- */
+
+struct old_keyspace {
+    size_t skip; /* the prefix before the number */
+    char prefix[sizeof "job//g/" + DDPI_JOB_MAX + 24];
+};
+
+/* The first key in the keyspace of a generation, "job/NAME/gN/". */
+static bool find_old(void *ctx, struct ddpi_bytes key, struct ddpi_bytes value)
+{
+    struct old_keyspace *old = ctx;
+    char digits[24];
+    int64_t number;
+    (void)value;
+    const char *at = (const char *)key.data + old->skip;
+    const char *slash = memchr(at, '/', key.len - old->skip);
+    size_t len = slash != NULL ? (size_t)(slash - at) : 0;
+    if (len == 0 || len >= sizeof digits || memchr(at, '\0', len) != NULL)
+        return true;
+    memcpy(digits, at, len);
+    digits[len] = '\0';
+    if (ddpi_parse_int(digits, 0, INT64_MAX, &number, NULL) != DDP_OK)
+        return true;
+    memcpy(old->prefix + old->skip, digits, len);
+    memcpy(old->prefix + old->skip + len, "/", 2);
+    return false;
+}
+
+/* Those of earlier generations, which nobody needs; and what somebody has put where that of the
+ * next one is to be, or a later one. */
+static void drop_keyspaces(struct ddpi_server *server, const char *job)
+{
+    struct old_keyspace old = {0};
+    int len = snprintf(old.prefix, sizeof old.prefix, "job/%s/g", job);
+    old.skip = (size_t)len;
+    bool found;
+    do {
+        old.prefix[old.skip] = '\0';
+        ddpi_kv_each(server->kv, ddpi_bytes_of(old.prefix, old.skip), find_old, &old);
+        found = old.prefix[old.skip] != '\0';
+        if (found)
+            ddpi_server_detach(server, old.prefix);
+    } while (found);
+}
+
+/* --- hooks --- */
+
+static uint64_t on_epoch(void *ctx, const char *job)
+{
+    return ddpi_server_epoch(ctx, job);
+}
+
+static ddp_status on_begin(void *ctx, const char *job, uint64_t generation, bool store_is_master,
+                           struct ddp_round_seat *seat, struct ddp_error *err)
+{
+    struct ddpi_server *server = ctx;
+    ddp_status status = ddpi_server_set_epoch(server, job, generation, err);
+    if (status != DDP_OK)
+        return status;
+    drop_keyspaces(server, job);
+    if (!store_is_master)
+        return DDP_OK;
+    seat->master_address[0] = '\0';
+    if (strcmp(server->tcpstore_job, job) == 0) {
+        seat->master_port = ddpi_server_port(server);
+        return DDP_OK;
+    }
+    return open_port(server, job, generation, &seat->master_port, err);
+}
+
+static void on_resume(void *ctx, const char *job, const struct ddp_round_seat *seat)
+{
+    struct ddpi_server *server = ctx;
+    struct ddp_error err;
+    struct ddpi_listen_at at = {.port = seat->master_port, .generation = seat->generation};
+    if (seat->master_address[0] != '\0' || seat->master_port == 0)
+        return;
+    snprintf(at.job, sizeof at.job, "%s", job);
+    if (open_everywhere(server, &at, &err) != DDP_OK)
+        ddpi_log(&server->log, DDPI_LOG_WARN,
+                 "job %s: its workers' port %u cannot be opened again: %s", job, seat->master_port,
+                 err.msg);
+}
+
+static void on_changed(void *ctx, const char *job, const struct ddpi_rounds_summary *before,
+                       const struct ddpi_rounds_summary *now)
+{
+    const struct ddpi_server *server = ctx;
+    bool begun = now->generation > before->generation;
+    if (before->state == ROUNDS_RUNNING && now->state != ROUNDS_CLOSED &&
+        (begun || now->state != ROUNDS_RUNNING))
+        ddpi_log(&server->log, DDPI_LOG_INFO, "job %s: stopping generation %" PRIu64 ": %s", job,
+                 before->generation, now->reason);
+    if (before->state == ROUNDS_CLOSED && now->state != ROUNDS_CLOSED)
+        ddpi_log(&server->log, DDPI_LOG_INFO,
+                 "job %s: its last node has left; it begins anew with those that have waited", job);
+    if (begun)
+        ddpi_log(&server->log, DDPI_LOG_INFO,
+                 "job %s: generation %" PRIu64 " with %u nodes, %u workers", job, now->generation,
+                 now->seated, now->world_size);
+    if (now->state == ROUNDS_CLOSED && before->state != ROUNDS_CLOSED)
+        ddpi_log(&server->log, DDPI_LOG_INFO, "job %s: over: exit code %d: %s", job, now->exit_code,
+                 now->reason);
+}
+
+static void on_trouble(void *ctx, const char *job, const char *what)
+{
+    const struct ddpi_server *server = ctx;
+    ddpi_log(&server->log, DDPI_LOG_WARN, "job %s: %s", job, what);
+}
+
+static void on_over(void *ctx, const char *job)
+{
+    struct ddpi_server *server = ctx;
+    ddpi_server_close_ports_of(server, job);
+    server->may_have_leftovers = true;
+    ddpi_log(&server->log, DDPI_LOG_DEBUG, "job %s: its last member has gone", job);
+}
+
+ddp_status ddpi_server_create_rounds(struct ddpi_server *server, const uint8_t seed[DDPI_SEED_SIZE],
+                                     struct ddp_error *err)
+{
+    const struct ddpi_round_keys_hooks hooks = {.ctx = server,
+                                                .epoch = on_epoch,
+                                                .begin = on_begin,
+                                                .resume = on_resume,
+                                                .changed = on_changed,
+                                                .trouble = on_trouble,
+                                                .over = on_over};
+    server->rounds = ddpi_round_keys_create(server->kv, seed, &hooks);
+    return server->rounds != NULL ? DDP_OK : ddpi_error_nomem(err, sizeof(void *));
+}

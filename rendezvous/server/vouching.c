@@ -1,0 +1,95 @@
+/*
+ * vouching.c - the count of proven agents by address and job.
+ */
+#include "vouching.h"
+
+#include "list.h"
+#include "mem.h"
+
+#include <string.h>
+
+/* All bytes of which count. */
+struct place {
+    struct ddpi_address address;
+    char job[DDPI_JOB_MAX + 1];
+    char zero[3];
+};
+
+_Static_assert(sizeof(struct place) == sizeof(struct ddpi_address) + DDPI_JOB_MAX + 4,
+               "nothing is between its fields");
+
+struct host {
+    struct ddpi_table_node node;
+    struct place place;
+    size_t agents;
+};
+
+static struct place place_of(const struct ddpi_address *address, const char *job)
+{
+    struct place place = {.address = *address};
+    memcpy(place.job, job, strnlen(job, DDPI_JOB_MAX));
+    return place;
+}
+
+static struct host *find(const struct ddpi_admission *admission, const struct place *place)
+{
+    struct ddpi_table_node *node = ddpi_table_find(&admission->hosts, place, sizeof *place);
+    return node != NULL ? ddpi_container_of(node, struct host, node) : NULL;
+}
+
+void ddpi_admission_init(struct ddpi_admission *admission, const uint8_t seed[DDPI_SEED_SIZE])
+{
+    ddpi_table_init(&admission->hosts, seed);
+}
+
+static void forget(struct ddpi_admission *admission, struct host *host)
+{
+    ddpi_table_remove(&admission->hosts, &host->node);
+    ddpi_free(host);
+}
+
+void ddpi_admission_finish(struct ddpi_admission *admission)
+{
+    struct ddpi_table_iter iter = {0};
+    struct ddpi_table_node *node;
+    while ((node = ddpi_table_next(&admission->hosts, &iter)) != NULL)
+        ddpi_free(ddpi_container_of(node, struct host, node));
+    ddpi_table_finish(&admission->hosts);
+}
+
+bool ddpi_admission_enter(struct ddpi_admission *admission, const struct ddpi_address *address,
+                          const char *job)
+{
+    const struct place place = place_of(address, job);
+    struct host *host = find(admission, &place);
+    if (host == NULL) {
+        host = ddpi_calloc(1, sizeof *host);
+        if (host == NULL)
+            return false;
+        host->place = place;
+        host->node.key = &host->place;
+        host->node.key_len = sizeof host->place;
+        if (!ddpi_table_insert(&admission->hosts, &host->node)) {
+            ddpi_free(host);
+            return false;
+        }
+    }
+    host->agents++;
+    return true;
+}
+
+void ddpi_admission_leave(struct ddpi_admission *admission, const struct ddpi_address *address,
+                          const char *job)
+{
+    const struct place place = place_of(address, job);
+    struct host *host = find(admission, &place);
+    if (host != NULL && --host->agents == 0)
+        forget(admission, host);
+}
+
+bool ddpi_admission_vouched(const struct ddpi_admission *admission,
+                            const struct ddpi_address *address, const char *job)
+{
+    const struct place of_job = place_of(address, job), of_all = place_of(address, "");
+    return find(admission, &of_job) != NULL || find(admission, &of_all) != NULL;
+}

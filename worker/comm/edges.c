@@ -1,0 +1,220 @@
+/*
+ * edges.c - all edges of a communicator. Owns them, the meeting through which new ones come, and
+ * the descriptor that watches their control sockets.
+ */
+#include "edges.h"
+
+#include "clock.h"
+#include "communicator.h"
+#include "error.h"
+#include "mem.h"
+#include "tls.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+void ddpi_edges_clear(struct ddpi_edges *edges)
+{
+    *edges = (struct ddpi_edges){.controls = -1};
+    ddpi_meeting_clear(&edges->meeting);
+}
+
+ddp_status ddpi_edges_init(struct ddpi_edges *edges, uint32_t world_size, struct ddp_error *err)
+{
+    edges->world_size = world_size;
+    if (world_size == 1)
+        return DDP_OK;
+    edges->peers = ddpi_calloc(world_size, sizeof *edges->peers);
+    if (edges->peers == NULL)
+        return ddpi_error_nomem(err, (unsigned long long)world_size * sizeof *edges->peers);
+    edges->controls = epoll_create1(EPOLL_CLOEXEC);
+    return edges->controls >= 0 ? DDP_OK : ddpi_error_sys(err, errno, "make an epoll descriptor");
+}
+
+static struct ddpi_edge *peer_edge(const struct ddpi_edges *edges, uint32_t rank)
+{
+    return edges->peers != NULL ? atomic_load(&edges->peers[rank]) : NULL;
+}
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+/* Both descriptors of epoll are shared with the parent: whoever took something out there would take
+ * it out for both. */
+void ddpi_edges_disown(struct ddpi_edges *edges)
+{
+    close_fd(&edges->controls);
+    close_fd(&edges->meeting.events);
+}
+
+uint32_t ddpi_edges_places(const struct ddpi_edges *edges)
+{
+    return DDPI_RING_EDGES + edges->world_size;
+}
+
+struct ddpi_edge *ddpi_edges_at(const struct ddpi_edges *edges, uint32_t index)
+{
+    return index < DDPI_RING_EDGES ? edges->ring[index] : peer_edge(edges, index - DDPI_RING_EDGES);
+}
+
+void ddpi_edges_finish(struct ddpi_edges *edges)
+{
+    ddpi_meeting_finish(&edges->meeting);
+    for (uint32_t i = 0; i < ddpi_edges_places(edges); i++)
+        ddpi_edge_destroy(ddpi_edges_at(edges, i));
+    close_fd(&edges->controls);
+    ddpi_tls_engine_destroy(edges->tls);
+    ddpi_free(edges->peers);
+    ddpi_edges_clear(edges);
+}
+
+/* A negative @fd is none. */
+static bool watch_fd(const struct ddpi_edges *edges, struct ddpi_edge *edge, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = edge};
+    return fd < 0 || epoll_ctl(edges->controls, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+static ddp_status watch(const struct ddpi_edges *edges, struct ddpi_edge *edge,
+                        struct ddp_error *err)
+{
+    if (edge->process.over)
+        edge->gone_ms = ddpi_now_ms(&ddpi_clock_monotonic);
+    if (watch_fd(edges, edge, edge->control.fd) && watch_fd(edges, edge, edge->process.pidfd))
+        return DDP_OK;
+    ddp_status status = ddpi_error_sys(err, errno, "watch the connection to %s", edge->peer_name);
+    ddpi_edge_destroy(edge);
+    return status;
+}
+
+void ddpi_edges_ignore(const struct ddpi_edges *edges, const struct ddpi_edge *edge)
+{
+    epoll_ctl(edges->controls, EPOLL_CTL_DEL, edge->control.fd, NULL);
+    epoll_ctl(edges->controls, EPOLL_CTL_DEL, edge->process.pidfd, NULL);
+}
+
+ddp_status ddpi_edges_set_ring(struct ddpi_edges *edges, unsigned which, struct ddpi_edge *edge,
+                               struct ddp_error *err)
+{
+    ddp_status status = watch(edges, edge, err);
+    if (status == DDP_OK)
+        edges->ring[which] = edge;
+    return status;
+}
+
+ddp_status ddpi_edges_open(struct ddpi_edges *edges, struct ddp_error *err)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = &edges->meeting};
+    int fd = ddpi_meeting_wait_fd(&edges->meeting);
+    if (epoll_ctl(edges->controls, EPOLL_CTL_ADD, fd, &event) != 0)
+        return ddpi_error_sys(err, errno, "watch the listeners");
+    edges->open = true;
+    return DDP_OK;
+}
+
+static void tell(struct ddpi_edge *edge, const struct ddpi_edge *from, const struct ddpi_memo *memo)
+{
+    if (edge != NULL && edge != from)
+        ddpi_control_send(&edge->control, memo);
+}
+
+void ddpi_edges_tell(const struct ddpi_edges *edges, const struct ddpi_edge *from,
+                     const struct ddpi_memo *memo)
+{
+    for (uint32_t i = 0; i < ddpi_edges_places(edges); i++)
+        tell(ddpi_edges_at(edges, i), from, memo);
+}
+
+/* Put @edge, that came by @link, into its place; takes it over in any case. A place that is taken
+ * stays as it is: ddp_comm_abort() may be using what is there. */
+static ddp_status add(struct ddpi_edges *edges, struct ddpi_edge *edge, enum ddpi_link link,
+                      struct ddp_error *err)
+{
+    if (link != DDPI_LINK_PEER || peer_edge(edges, edge->peer) != NULL) {
+        ddpi_edge_destroy(edge);
+        return DDP_OK;
+    }
+    ddp_status status = watch(edges, edge, err);
+    if (status == DDP_OK)
+        atomic_store(&edges->peers[edge->peer], edge);
+    return status;
+}
+
+/* Who has come becomes an edge. */
+static ddp_status let_in(struct ddpi_edges *edges, struct ddp_error *err)
+{
+    struct ddpi_arrival arrival = {0};
+    if (!edges->open)
+        return DDP_OK;
+    do {
+        ddp_status status = ddpi_meeting_advance(&edges->meeting, &arrival, err);
+        if (status == DDP_OK && arrival.edge != NULL)
+            status = add(edges, arrival.edge, arrival.link, err);
+        if (status != DDP_OK)
+            return status;
+    } while (arrival.edge != NULL);
+    return DDP_OK;
+}
+
+static ddp_status fail(struct ddp_comm *comm, const struct ddpi_wait *wait, ddp_status status,
+                       struct ddp_error *cause)
+{
+    char call[DDPI_CALL_TEXT];
+    ddpi_advise_descriptors(cause, status);
+    ddpi_call_name(wait->call, call);
+    return ddpi_comm_fail(comm, NULL, status, "%s: rank %u: %s", call, comm->rank, cause->msg);
+}
+
+ddp_status ddpi_edges_let_in(struct ddp_comm *comm, const struct ddpi_wait *wait)
+{
+    struct ddp_error cause = {0};
+    ddp_status status = let_in(&comm->edges, &cause);
+    return status == DDP_OK ? DDP_OK : fail(comm, wait, status, &cause);
+}
+
+void ddpi_edges_farewell(struct ddpi_edges *edges, ddp_status failed, const char *cause)
+{
+    struct ddpi_memo memo;
+    (void)!let_in(edges, NULL); /* so that they, too, are told why they wait in vain */
+    ddpi_memo_fill(&memo, DDPI_NOTICE_FAILED, failed, cause);
+    if (failed != DDP_OK)
+        ddpi_edges_tell(edges, NULL, &memo);
+    ddpi_memo_fill(&memo, DDPI_NOTICE_LEFT, DDP_OK, "");
+    ddpi_edges_tell(edges, NULL, &memo);
+}
+
+static ddp_status make(struct ddp_comm *comm, const struct ddpi_wait *wait, uint32_t peer)
+{
+    struct ddpi_meeting *meeting = &comm->edges.meeting;
+    struct ddp_error cause;
+    ddp_status status = ddpi_meeting_ask(meeting, peer, DDPI_LINK_PEER, &cause);
+    if (status != DDP_OK)
+        return fail(comm, wait, status, &cause);
+    for (;;) {
+        status = ddpi_edges_let_in(comm, wait);
+        if (status != DDP_OK || peer_edge(&comm->edges, peer) != NULL)
+            return status;
+        const struct ddpi_need need = {.edge = &meeting->attempt.edge, .recv_bytes = 1};
+        status = ddpi_wait(comm, wait, &need, 1);
+        if (status != DDP_OK)
+            return status;
+    }
+}
+
+ddp_status ddpi_comm_edge(struct ddp_comm *comm, const struct ddpi_wait *wait, uint32_t peer,
+                          struct ddpi_edge **ret_edge)
+{
+    ddp_status status = DDP_OK;
+    if (peer_edge(&comm->edges, peer) == NULL)
+        status = ddpi_edges_let_in(comm, wait);
+    if (status == DDP_OK && peer_edge(&comm->edges, peer) == NULL)
+        status = make(comm, wait, peer);
+    if (status == DDP_OK)
+        *ret_edge = peer_edge(&comm->edges, peer);
+    return status;
+}

@@ -1,0 +1,319 @@
+/*
+ * engine.c - the engine: runs a ring schedule over two edges. It moves bytes as they come and go,
+ * without a barrier between steps: what was received may be sent on at once. A job that needs
+ * scratch memory is run in parts (chunk_layout.h), with no barrier between them either.
+ *
+ * Two cursors walk the steps of the schedule, one for what goes out and one for what comes in. The
+ * one that goes out may be at most as far as the data that it passes on. Before the payload, each
+ * rank tells the next one what it called, and compares what the previous one says.
+ */
+#include "clock.h"
+#include "communicator.h"
+#include "reduce.h"
+#include "reduce_any.h"
+
+#include <string.h>
+
+enum { PIECE = 128 * 1024 }; /* bytes moved one way before looking the other way */
+
+struct cursor {
+    uint32_t step; /* steps before it are complete */
+    struct ddpi_ring_step now;
+    struct ddpi_place place; /* of the chunk */
+    size_t done;             /* bytes of it */
+};
+
+struct engine {
+    struct ddp_comm *comm;
+    struct ddpi_job *job;
+    struct ddpi_edge *next, *prev;
+    uint32_t steps;
+    struct ddpi_layout layout;
+    size_t part;
+    struct cursor out, in;
+    struct {
+        uint8_t wire[DDPI_CALL_WIRE_SIZE];
+        size_t done;
+    } out_header, in_header;
+    struct ddpi_wait wait;
+    ddp_status failure; /* no more waiting: only what is here already counts */
+    bool moved;         /* something went in or out since it was last cleared */
+};
+
+/* Put @cursor at the first step from @cursor->step on that has bytes to move. */
+static void settle(const struct engine *engine, struct cursor *cursor, bool outwards)
+{
+    for (; cursor->step < engine->steps; cursor->step++) {
+        cursor->now = ddpi_ring_step(&engine->job->ring, cursor->step);
+        if (outwards ? !cursor->now.sends : !cursor->now.receives)
+            continue;
+        uint32_t index = outwards ? cursor->now.send_chunk : cursor->now.recv_chunk;
+        cursor->place = ddpi_layout_place(&engine->layout, engine->part, index);
+        cursor->done = 0;
+        if (cursor->place.len > 0)
+            return;
+    }
+}
+
+static void advance(const struct engine *engine, struct cursor *cursor, bool outwards, size_t len)
+{
+    cursor->done += len;
+    if (cursor->done < cursor->place.len)
+        return;
+    cursor->step++;
+    settle(engine, cursor, outwards);
+}
+
+/* How much of its chunk the outgoing cursor may send now: the chunk of step s came in at s - 1. */
+static size_t sendable(const struct engine *engine)
+{
+    const struct cursor *out = &engine->out, *in = &engine->in;
+    if (out->step >= engine->steps)
+        return 0;
+    size_t limit = out->place.len;
+    if (out->step > 0 && in->step < out->step)
+        limit = in->step == out->step - 1 ? in->done : 0;
+    size_t len = limit - out->done;
+    return len < PIECE ? len : PIECE;
+}
+
+static void move_out(struct engine *engine)
+{
+    struct ddpi_edge *next = engine->next;
+    if (engine->out_header.done < DDPI_CALL_WIRE_SIZE) {
+        size_t sent = next->ops->send(next, engine->out_header.wire + engine->out_header.done,
+                                      DDPI_CALL_WIRE_SIZE - engine->out_header.done);
+        engine->out_header.done += sent;
+        if (engine->out_header.done < DDPI_CALL_WIRE_SIZE)
+            return;
+    }
+    size_t len = sendable(engine);
+    if (len == 0)
+        return;
+    const struct ddpi_place *place = &engine->out.place;
+    const uint8_t *from = engine->out.step == 0 ? place->own : place->held;
+    size_t sent = next->ops->send(next, from + engine->out.done, len);
+    if (sent == 0)
+        return;
+    engine->job->bytes_sent += sent;
+    engine->moved = true;
+    next->asked_ms = 0;
+    advance(engine, &engine->out, true, sent);
+}
+
+static ddp_status compare_calls(struct engine *engine)
+{
+    struct ddp_comm *comm = engine->comm;
+    const struct ddpi_call *ours = &engine->job->call;
+    struct ddpi_call theirs;
+    if (!ddpi_call_decode(engine->in_header.wire, &theirs))
+        return ddpi_comm_fail(comm, NULL, DDP_E_PROTOCOL,
+                              "%s does not speak this version of libddpcomm",
+                              engine->prev->peer_name);
+    if (ddpi_call_same(ours, &theirs))
+        return DDP_OK;
+    char our_text[DDPI_CALL_TEXT], their_text[DDPI_CALL_TEXT];
+    ddpi_call_describe(ours, our_text);
+    ddpi_call_describe(&theirs, their_text);
+    return ddpi_comm_fail(comm, NULL, DDP_E_MISMATCH, "rank %u called %s, but %s called %s",
+                          comm->rank, our_text, engine->prev->peer_name, their_text);
+}
+
+static ddp_status move_header_in(struct engine *engine)
+{
+    size_t got =
+        engine->prev->ops->recv(engine->prev, engine->in_header.wire + engine->in_header.done,
+                                DDPI_CALL_WIRE_SIZE - engine->in_header.done);
+    engine->in_header.done += got;
+    engine->moved |= got > 0;
+    return engine->in_header.done == DDPI_CALL_WIRE_SIZE ? compare_calls(engine) : DDP_OK;
+}
+
+/* Reduce whole elements from where they lie in the edge; returns the bytes used up. */
+static size_t reduce_in(struct engine *engine, size_t left)
+{
+    const struct ddpi_job *job = engine->job;
+    const struct cursor *in = &engine->in;
+    const uint8_t *bytes;
+    size_t len = engine->prev->ops->peek(engine->prev, job->element_size, &bytes);
+    if (len > left)
+        len = left;
+    if (len > PIECE)
+        len = PIECE;
+    size_t count = len / job->element_size;
+    if (count == 0)
+        return 0;
+    bool divides = in->now.finishes && job->call.op == DDP_AVERAGE;
+    ddpi_reduce_many(&(struct ddpi_reduction){.in = {in->place.own + in->done, bytes},
+                                              .out = {in->place.held + in->done},
+                                              .nin = 2,
+                                              .nout = 1,
+                                              .count = count,
+                                              .dtype = job->call.dtype,
+                                              .op = job->call.op,
+                                              .divisor = divides ? job->ring.nranks : 1});
+    engine->prev->ops->consume(engine->prev, count * job->element_size);
+    return count * job->element_size;
+}
+
+static void move_in(struct engine *engine)
+{
+    struct cursor *in = &engine->in;
+    if (in->step >= engine->steps)
+        return;
+    struct ddpi_edge *prev = engine->prev;
+    size_t left = in->place.len - in->done;
+    size_t got;
+    if (in->now.reduces)
+        got = reduce_in(engine, left);
+    else
+        got = prev->ops->recv(prev, in->place.held + in->done, left < PIECE ? left : PIECE);
+    if (got == 0)
+        return;
+    engine->job->bytes_received += got;
+    engine->wait.bytes_done = engine->job->bytes_received;
+    engine->moved = true;
+    prev->asked_ms = 0;
+    advance(engine, in, false, got);
+}
+
+static bool complete(const struct engine *engine)
+{
+    return engine->out_header.done == DDPI_CALL_WIRE_SIZE &&
+           engine->in_header.done == DDPI_CALL_WIRE_SIZE && engine->out.step >= engine->steps &&
+           engine->in.step >= engine->steps;
+}
+
+static ddp_status wait_for_edges(struct engine *engine)
+{
+    struct ddpi_need needs[DDPI_RING_EDGES] = {
+        [DDPI_NEXT] = {.edge = engine->next}, [DDPI_PREV] = {.edge = engine->prev}};
+    needs[DDPI_NEXT].send = engine->out_header.done < DDPI_CALL_WIRE_SIZE || sendable(engine) > 0;
+    if (engine->in_header.done < DDPI_CALL_WIRE_SIZE)
+        needs[DDPI_PREV].recv_bytes = 1;
+    else if (engine->in.step < engine->steps)
+        needs[DDPI_PREV].recv_bytes = engine->in.now.reduces ? engine->job->element_size : 1;
+    return ddpi_wait(engine->comm, &engine->wait, needs, DDPI_RING_EDGES);
+}
+
+/* Move what can be moved now. */
+static ddp_status move(struct engine *engine)
+{
+    engine->moved = false;
+    move_out(engine);
+    if (engine->in_header.done < DDPI_CALL_WIRE_SIZE)
+        return move_header_in(engine);
+    move_in(engine);
+    return DDP_OK;
+}
+
+/* Others have failed, maybe in a later operation than this one: if all that this one needs is here
+ * already, it is a success, and the failure is for the next call. */
+static ddp_status finish_after_failure(struct engine *engine)
+{
+    do {
+        ddp_status status = move(engine);
+        if (status != DDP_OK)
+            return status;
+    } while (engine->moved);
+    return complete(engine) ? DDP_OK : engine->failure;
+}
+
+static ddp_status run_part(struct engine *engine)
+{
+    uint32_t idle = 0;
+    while (engine->failure == DDP_OK) {
+        ddp_status status = move(engine);
+        if (status != DDP_OK || complete(engine))
+            return status;
+        if (engine->moved) {
+            idle = 0;
+            engine->failure = ddpi_wait_overdue(engine->comm, &engine->wait, engine->prev);
+        } else if (idle < engine->comm->spin_limit) {
+            idle++;
+            ddpi_relax();
+        } else {
+            idle = 0;
+            engine->failure = wait_for_edges(engine);
+        }
+    }
+    return finish_after_failure(engine);
+}
+
+/* Who gathers holds its own contribution where the others' come to lie. */
+static void begin_part(struct engine *engine)
+{
+    const struct ddpi_ring *ring = &engine->job->ring;
+    engine->out = engine->in = (struct cursor){0};
+    settle(engine, &engine->out, true);
+    settle(engine, &engine->in, false);
+    if (ring->kind != DDPI_RING_ALL_GATHER)
+        return;
+    struct ddpi_place place = ddpi_layout_place(&engine->layout, engine->part, ring->rank);
+    if (place.own != place.held && place.len > 0)
+        memcpy(place.held, place.own, place.len);
+}
+
+static void finish_part(const struct engine *engine)
+{
+    const struct ddpi_job *job = engine->job;
+    struct ddpi_gathered gathered;
+    if (!ddpi_layout_gathered(&engine->layout, engine->part, &gathered))
+        return;
+    ddpi_fold(&(struct ddpi_fold){.in = gathered.in,
+                                  .stride = gathered.stride,
+                                  .nin = job->ring.nranks,
+                                  .out = gathered.out,
+                                  .count = gathered.count,
+                                  .dtype = job->call.dtype,
+                                  .op = job->call.op,
+                                  .divisor = job->call.op == DDP_AVERAGE ? job->ring.nranks : 1});
+}
+
+static uint64_t bytes_to_receive(const struct engine *engine)
+{
+    uint64_t sum = 0;
+    for (uint32_t step = 0; step < engine->steps; step++) {
+        struct ddpi_ring_step now = ddpi_ring_step(&engine->job->ring, step);
+        if (now.receives)
+            sum += ddpi_layout_len(&engine->layout, now.recv_chunk);
+    }
+    return sum;
+}
+
+ddp_status ddpi_job_run(struct ddp_comm *comm, struct ddpi_job *job)
+{
+    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
+    struct engine engine = {
+        .comm = comm,
+        .job = job,
+        .next = comm->edges.ring[DDPI_NEXT],
+        .prev = comm->edges.ring[DDPI_PREV],
+        .steps = ddpi_ring_steps(&job->ring),
+        .layout = {.call = &job->call,
+                   .ring = &job->ring,
+                   .send = job->send,
+                   .recv = job->recv,
+                   .scratch = comm->scratch,
+                   .scratch_size = DDPI_SCRATCH_SIZE,
+                   .count = job->count,
+                   .element_size = job->element_size,
+                   .gathered = job->gathered},
+        .wait = {.call = &job->call,
+                 .started_ms = now,
+                 .deadline_ms = ddpi_deadline(now, job->timeout_ms)},
+    };
+    engine.wait.bytes_wanted = bytes_to_receive(&engine);
+    engine.next->asked_ms = 0;
+    engine.prev->asked_ms = 0;
+    ddpi_call_encode(&job->call, engine.out_header.wire);
+    size_t parts = ddpi_layout_parts(&engine.layout);
+    for (; engine.part < parts; engine.part++) {
+        begin_part(&engine);
+        ddp_status status = run_part(&engine);
+        if (status != DDP_OK)
+            return status;
+        finish_part(&engine);
+    }
+    return DDP_OK;
+}

@@ -1,0 +1,126 @@
+/*
+ * life_lock.c - the thread that holds this process's slot. Owns the mapping of the page, not the
+ * descriptor. The thread has a list of robust futexes of its own, with this one on it; nothing of
+ * the list is in the page, where another process could write.
+ *
+ * A child of fork has no such thread, and the kernel's list goes with the thread: its end is none
+ * of this process's.
+ */
+#include "life_lock.h"
+
+#include "life_slot.h"
+#include "mem.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { STACK_SIZE = 64 * 1024 };
+
+struct ddpi_life {
+    pthread_t thread;
+    pid_t pid; /* whose thread that is */
+    struct ddpi_life_slot *page;
+    size_t page_size;
+    _Atomic uint32_t *word;
+    _Atomic uint32_t over;
+    struct robust_list entry;
+    struct robust_list_head head;
+};
+
+static void wake_agent(const struct ddpi_life *life)
+{
+    syscall(SYS_futex, life->word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+static void *hold(void *arg)
+{
+    struct ddpi_life *life = arg;
+    uint32_t nobody = 0, mine = (uint32_t)gettid() | FUTEX_WAITERS;
+    life->head.list.next = &life->entry;
+    life->entry.next = &life->head.list;
+    life->head.futex_offset = (intptr_t)life->word - (intptr_t)&life->entry;
+    if (syscall(SYS_set_robust_list, &life->head, sizeof life->head) != 0 ||
+        !atomic_compare_exchange_strong(life->word, &nobody, mine))
+        return NULL; /* another communicator of this process has it */
+    wake_agent(life);
+    while (atomic_load(&life->over) == 0)
+        syscall(SYS_futex, &life->over, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
+    life->head.list.next = &life->head.list;
+    atomic_compare_exchange_strong(life->word, &mine, 0);
+    wake_agent(life);
+    return NULL;
+}
+
+/* Small, unless the program has so much thread-local data that this is not enough. */
+static bool start_thread(struct ddpi_life *life)
+{
+    pthread_attr_t attr;
+    sigset_t all, before;
+    if (pthread_attr_init(&attr) != 0)
+        return false;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool started = pthread_attr_setstacksize(&attr, STACK_SIZE) == 0 &&
+                   pthread_create(&life->thread, &attr, hold, life) == 0;
+    if (!started)
+        started = pthread_create(&life->thread, NULL, hold, life) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    return started;
+}
+
+static bool map_page(struct ddpi_life *life, int fd, uint32_t slot)
+{
+    struct stat page;
+    if (fcntl(fd, F_GET_SEALS) != DDPI_LIFE_SEALS || fstat(fd, &page) != 0 || page.st_size <= 0)
+        return false;
+    life->page_size = (size_t)page.st_size;
+    if (slot >= life->page_size / sizeof *life->page)
+        return false;
+    void *mapped = mmap(NULL, life->page_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (mapped == MAP_FAILED)
+        return false;
+    life->page = mapped;
+    life->word = &life->page[slot].word;
+    return true;
+}
+
+struct ddpi_life *ddpi_life_hold(int fd, uint32_t slot)
+{
+    struct ddpi_life *life = fd >= 0 ? ddpi_calloc(1, sizeof *life) : NULL;
+    if (life == NULL)
+        return NULL;
+    life->pid = getpid();
+    if (!map_page(life, fd, slot))
+        goto no_page;
+    fcntl(fd, F_SETFD, FD_CLOEXEC); /* it is not for the programs that this one starts */
+    if (!start_thread(life))
+        goto no_thread;
+    return life;
+no_thread:
+    munmap(life->page, life->page_size);
+no_page:
+    ddpi_free(life);
+    return NULL;
+}
+
+void ddpi_life_release(struct ddpi_life *life)
+{
+    if (life == NULL)
+        return;
+    if (life->pid == getpid()) {
+        atomic_store(&life->over, 1);
+        syscall(SYS_futex, &life->over, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+        pthread_join(life->thread, NULL);
+    }
+    munmap(life->page, life->page_size);
+    ddpi_free(life);
+}

@@ -1,0 +1,204 @@
+/*
+ * peer_message.c - moves one rank's bytes to one other rank, over an edge of their own, so that
+ * they never mix with those of a collective. Owns nothing.
+ *
+ * A message is what the sender called (call_header.h), then the payload. It leaves as the edge has
+ * room: the sender does not wait for the receiver's call, and hears of one that does not match
+ * later.
+ */
+#include "peer_message.h"
+
+#include "clock.h"
+#include "error.h"
+
+enum {
+    PIECE = 1024 * 1024, /* bytes moved before looking at the clock */
+    HEAR_MS = 50,        /* between looks at what others ask, who wait longer for an answer */
+};
+
+struct message {
+    struct ddp_comm *comm;
+    struct ddpi_call call;
+    struct ddpi_edge *edge;
+    uint8_t header[DDPI_CALL_WIRE_SIZE];
+    size_t header_done;
+    uint8_t *payload; /* only read when sending */
+    size_t len;
+    struct ddpi_wait wait; /* its bytes_done are those of the payload */
+    bool moved;
+    uint64_t heard_ms; /* when we last heard others */
+};
+
+static bool complete(const struct message *message)
+{
+    return message->header_done == sizeof message->header &&
+           message->wait.bytes_done == message->len;
+}
+
+/* At most @len bytes; returns how many. */
+static size_t pass(struct message *message, uint8_t *bytes, size_t len)
+{
+    struct ddpi_edge *edge = message->edge;
+    if (len > PIECE)
+        len = PIECE;
+    size_t done =
+        message->wait.sends ? edge->ops->send(edge, bytes, len) : edge->ops->recv(edge, bytes, len);
+    if (done > 0) {
+        message->moved = true;
+        edge->asked_ms = 0;
+    }
+    return done;
+}
+
+static ddp_status compare(struct message *message)
+{
+    struct ddp_comm *comm = message->comm;
+    struct ddpi_edge *edge = message->edge;
+    struct ddpi_call theirs, match = message->call;
+    match.operation = DDPI_SEND;
+    match.root = comm->rank;
+    if (!ddpi_call_decode(message->header, &theirs))
+        return ddpi_comm_fail(comm, NULL, DDP_E_PROTOCOL,
+                              "%s does not speak this version of libddpcomm", edge->peer_name);
+    if (ddpi_call_same(&match, &theirs))
+        return DDP_OK;
+    char our_text[DDPI_CALL_TEXT], their_text[DDPI_CALL_TEXT];
+    ddpi_call_describe(&message->call, our_text);
+    ddpi_call_describe(&theirs, their_text);
+    return ddpi_comm_fail(comm, NULL, DDP_E_MISMATCH, "rank %u called %s, but %s called %s",
+                          comm->rank, our_text, edge->peer_name, their_text);
+}
+
+/* Move what can be moved now. */
+static ddp_status move(struct message *message)
+{
+    message->moved = false;
+    if (message->header_done < sizeof message->header) {
+        message->header_done += pass(message, message->header + message->header_done,
+                                     sizeof message->header - message->header_done);
+        if (message->header_done < sizeof message->header)
+            return DDP_OK;
+        ddp_status status = message->wait.sends ? DDP_OK : compare(message);
+        if (status != DDP_OK)
+            return status;
+    }
+    size_t done = message->wait.bytes_done, left = message->len - done;
+    if (left > 0)
+        message->wait.bytes_done += pass(message, message->payload + done, left);
+    return DDP_OK;
+}
+
+/* Others have failed: if all that this one needs is here already, it is a success. */
+static ddp_status finish_after_failure(struct message *message, ddp_status failure)
+{
+    do {
+        ddp_status status = move(message);
+        if (status != DDP_OK)
+            return status;
+    } while (message->moved);
+    return complete(message) ? DDP_OK : failure;
+}
+
+/* Bytes move, maybe for long, in which others may want to know whether we live. */
+static ddp_status stay_in_touch(struct message *message)
+{
+    ddp_status status = ddpi_wait_overdue(message->comm, &message->wait, message->edge);
+    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
+    if (status != DDP_OK || now - message->heard_ms < HEAR_MS)
+        return status;
+    message->heard_ms = now;
+    return ddpi_wait_hear(message->comm, &message->wait);
+}
+
+static ddp_status run(struct message *message)
+{
+    struct ddp_comm *comm = message->comm;
+    uint32_t idle = 0;
+    for (;;) {
+        ddp_status status = move(message);
+        if (status != DDP_OK || complete(message))
+            return status;
+        if (message->moved) {
+            idle = 0;
+            status = stay_in_touch(message);
+        } else if (idle < comm->spin_limit) {
+            idle++;
+            ddpi_relax();
+        } else {
+            idle = 0;
+            const struct ddpi_need need = {.edge = message->edge,
+                                           .send = message->wait.sends,
+                                           .recv_bytes = message->wait.sends ? 0 : 1};
+            status = ddpi_wait(comm, &message->wait, &need, 1);
+        }
+        if (status != DDP_OK)
+            return finish_after_failure(message, status);
+    }
+}
+
+/* What was sent is not lost on a peer that is known to be dead or to have failed. */
+static ddp_status begin(struct message *message)
+{
+    struct ddp_comm *comm = message->comm;
+    ddp_status status = ddpi_comm_edge(comm, &message->wait, message->call.root, &message->edge);
+    if (status != DDP_OK)
+        return status;
+    message->edge->asked_ms = 0;
+    if (!message->wait.sends)
+        return DDP_OK;
+    ddpi_call_encode(&message->call, message->header);
+    status = ddpi_wait_hear(comm, &message->wait);
+    if (status == DDP_OK && message->edge->gone_ms != 0)
+        status = ddpi_wait_gone(comm, &message->wait, message->edge);
+    return status;
+}
+
+static struct message message_of(struct ddp_comm *comm, const struct ddpi_call *call, void *bytes,
+                                 size_t len, bool sends)
+{
+    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
+    return (struct message){.comm = comm,
+                            .call = *call,
+                            .payload = bytes,
+                            .len = len,
+                            .heard_ms = now,
+                            .wait = {.started_ms = now,
+                                     .deadline_ms = ddpi_deadline(now, comm->timeout_ms),
+                                     .bytes_wanted = len,
+                                     .sends = sends}};
+}
+
+uint64_t ddpi_p2p_next(const struct ddp_comm *comm, const struct ddpi_call *call)
+{
+    const struct ddpi_numbers *numbers = &comm->numbers[call->root];
+    return call->operation == DDPI_SEND ? numbers->send : numbers->recv;
+}
+
+void ddpi_p2p_count(struct ddp_comm *comm, const struct ddpi_call *call)
+{
+    struct ddpi_numbers *numbers = &comm->numbers[call->root];
+    *(call->operation == DDPI_SEND ? &numbers->send : &numbers->recv) += 1;
+}
+
+ddp_status ddpi_p2p_open(struct ddp_comm *comm, const struct ddpi_call *call, void *bytes,
+                         size_t len, struct ddpi_edge **ret_edge)
+{
+    struct message message = message_of(comm, call, bytes, len, call->operation == DDPI_SEND);
+    message.wait.call = &message.call;
+    ddp_status status = begin(&message);
+    if (status == DDP_OK)
+        status = run(&message);
+    if (status == DDP_OK)
+        *ret_edge = message.edge;
+    return status;
+}
+
+ddp_status ddpi_p2p_pass(struct ddp_comm *comm, const struct ddpi_call *call,
+                         struct ddpi_edge *edge, void *bytes, size_t len, bool sends)
+{
+    struct message message = message_of(comm, call, bytes, len, sends);
+    message.wait.call = &message.call;
+    message.edge = edge;
+    message.header_done = sizeof message.header;
+    return run(&message);
+}

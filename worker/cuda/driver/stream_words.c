@@ -1,0 +1,59 @@
+/*
+ * stream_words.c - words that streams and the host both see.
+ */
+#include "stream_words.h"
+
+#include "error.h"
+
+#include <string.h>
+
+ddp_status ddpi_words_init(struct ddpi_words *words, const struct ddpi_cuda *cuda, uint32_t count,
+                           struct ddp_error *err)
+{
+    void *host;
+    size_t bytes = count * sizeof(uint32_t);
+    ddpi_cu_result result = cuda->mem_host_alloc(
+        &host, bytes, DDPI_CU_MEMHOSTALLOC_PORTABLE | DDPI_CU_MEMHOSTALLOC_DEVICEMAP);
+    if (result != DDPI_CU_SUCCESS)
+        return ddpi_cuda_error(cuda, err, result, "allocate %zu bytes of pinned memory", bytes);
+    memset(host, 0, bytes);
+    ddpi_cu_deviceptr device;
+    result = cuda->mem_host_get_device_pointer(&device, host, 0);
+    if (result != DDPI_CU_SUCCESS) {
+        (void)cuda->mem_free_host(host);
+        return ddpi_cuda_error(cuda, err, result, "map pinned memory for the GPU");
+    }
+    *words = (struct ddpi_words){.cuda = cuda, .host = host, .device = device};
+    return DDP_OK;
+}
+
+void ddpi_words_finish(struct ddpi_words *words)
+{
+    if (words->host != NULL)
+        (void)words->cuda->mem_free_host((void *)words->host);
+    words->host = NULL;
+}
+
+static ddpi_cu_deviceptr at(const struct ddpi_words *words, uint32_t index)
+{
+    return words->device + index * sizeof(uint32_t);
+}
+
+ddp_status ddpi_words_stamp(const struct ddpi_words *words, uint32_t index, uint32_t value,
+                            ddpi_cu_stream stream, struct ddp_error *err)
+{
+    ddpi_cu_result result = words->cuda->stream_write_value32(stream, at(words, index), value, 0);
+    return result == DDPI_CU_SUCCESS
+               ? DDP_OK
+               : ddpi_cuda_error(words->cuda, err, result, "enqueue a write to the stream");
+}
+
+ddp_status ddpi_words_hold(const struct ddpi_words *words, uint32_t index, uint32_t value,
+                           ddpi_cu_stream stream, struct ddp_error *err)
+{
+    ddpi_cu_result result = words->cuda->stream_wait_value32(stream, at(words, index), value,
+                                                             DDPI_CU_STREAM_WAIT_VALUE_GEQ);
+    return result == DDPI_CU_SUCCESS
+               ? DDP_OK
+               : ddpi_cuda_error(words->cuda, err, result, "enqueue a wait on the stream");
+}

@@ -1,0 +1,53 @@
+/*
+ * stream_words.h - where streams of the GPU and a thread of the host meet: 32-bit words on a page
+ * of host memory that both see. A stream writes a word when it gets there (stamp), and stops until
+ * the host has written one (hold). Nothing here looks at memory of another process, so no stream
+ * can be held up by one that has died.
+ *
+ * Values grow and wrap around; "reached" is meant as in cuStreamWaitValue32 with GEQ.
+ */
+#ifndef DDPI_STREAM_WORDS_H
+#define DDPI_STREAM_WORDS_H
+
+#include "driver.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+struct ddpi_words {
+    const struct ddpi_cuda *cuda;
+    _Atomic uint32_t *host;
+    ddpi_cu_deviceptr device; /* the same page as the GPU sees it */
+};
+
+/* @count words, all 0. Needs the context current. */
+ddp_status ddpi_words_init(struct ddpi_words *words, const struct ddpi_cuda *cuda, uint32_t count,
+                           struct ddp_error *err);
+/* Streams must have got past every stamp and hold. */
+void ddpi_words_finish(struct ddpi_words *words);
+
+/* Enqueue on @stream: set the word to @value after all that was enqueued before; wait until it has
+ * reached @value before all that is enqueued later. */
+ddp_status ddpi_words_stamp(const struct ddpi_words *words, uint32_t index, uint32_t value,
+                            ddpi_cu_stream stream, struct ddp_error *err);
+ddp_status ddpi_words_hold(const struct ddpi_words *words, uint32_t index, uint32_t value,
+                           ddpi_cu_stream stream, struct ddp_error *err);
+
+/* The host's side of both. */
+static inline uint32_t ddpi_words_get(const struct ddpi_words *words, uint32_t index)
+{
+    return atomic_load_explicit(&words->host[index], memory_order_acquire);
+}
+
+static inline void ddpi_words_set(const struct ddpi_words *words, uint32_t index, uint32_t value)
+{
+    atomic_store_explicit(&words->host[index], value, memory_order_release);
+}
+
+static inline bool ddpi_words_reached(const struct ddpi_words *words, uint32_t index,
+                                      uint32_t value)
+{
+    return (int32_t)(ddpi_words_get(words, index) - value) >= 0;
+}
+
+#endif

@@ -1,0 +1,111 @@
+/*
+ * exchange_offers.c - what precedes an operation of all ranks: everybody describes its buffers to
+ * everybody, and those who are to read one that is new to them try to open it.
+ *
+ * That may fail though scratch memory could be opened (probe_peers.c): what was allocated where
+ * other memory was freed cannot be opened before the mapping of that is closed, and mappings are
+ * closed between operations only (shared_buffer.h). So a buffer is read when its readers have
+ * opened it once and everybody has heard of that; until then its data goes through scratch memory,
+ * or the host. All ranks come to the same answers.
+ */
+#include "device_impl.h"
+
+#include "debug.h"
+
+#include <string.h>
+
+static ddp_status exchange(struct ddpi_device *device, const struct ddpi_errand *errand)
+{
+    uint32_t rank = device->comm->rank;
+    struct ddpi_offer *own = &device->offers[2 * rank];
+    const struct ddpi_job *job = &errand->job;
+    size_t part = job->call.count * job->element_size, all = job->count * job->element_size;
+    ddpi_share_offer(&device->shares, rank, job->send,
+                     job->call.operation == DDPI_REDUCE_SCATTER ? all : part,
+                     errand->send_allocation, &own[0]);
+    ddpi_share_offer(&device->shares, rank, job->recv,
+                     job->call.operation == DDPI_ALL_GATHER ? all : part, errand->recv_allocation,
+                     &own[1]);
+    return ddpi_device_gather(device, &errand->job, device->offers, 2 * sizeof *own);
+}
+
+/* Whether everybody can offer what the direct path opens. */
+static bool all_suit(const struct ddpi_device *device)
+{
+    for (uint32_t i = 0; i < 2 * device->comm->world_size; i++)
+        if (!ddpi_offer_suits(&device->offers[i], &device->offers[0]))
+            return false;
+    return true;
+}
+
+static bool all_known(const struct ddpi_device *device, enum ddpi_readers readers)
+{
+    for (uint32_t i = 0; i < 2 * device->comm->world_size; i++)
+        if ((device->offers[i].known & readers) == 0)
+            return false;
+    return true;
+}
+
+/* The two buffers of @owner. */
+static bool opens(struct ddpi_device *device, uint32_t owner)
+{
+    for (uint32_t i = 2 * owner; i < 2 * owner + 2; i++) {
+        const struct ddpi_offer *offer = &device->offers[i];
+        ddpi_cu_deviceptr address;
+        struct ddp_error err;
+        if (offer->way != DDPI_SHARE_IPC ||
+            ddpi_share_open(&device->shares, offer, &address, &err) == DDP_OK)
+            continue;
+        ddpi_debug(device->comm->rank,
+                   "cannot read a new buffer of rank %u yet, whose data goes another way: %s",
+                   owner, err.msg);
+        return false;
+    }
+    return true;
+}
+
+static bool opens_all(struct ddpi_device *device)
+{
+    for (uint32_t owner = 0; owner < device->comm->world_size; owner++)
+        if (!opens(device, owner))
+            return false;
+    return true;
+}
+
+/* Those who are to read try to open, and tell. */
+static ddp_status try_out(struct ddpi_device *device, const struct ddpi_job *job,
+                          enum ddpi_readers readers)
+{
+    uint32_t rank = device->comm->rank, ranks = device->comm->world_size;
+    bool good = true;
+    if (readers == DDPI_READERS_FIRST)
+        good = rank != 0 || opens_all(device);
+    else if (ddpi_ring_edge_reads(device, rank))
+        good = opens(device, ddpi_ring_prev(rank, ranks));
+    device->opens[rank] = good;
+    ddp_status status = ddpi_device_gather(device, job, device->opens, 1);
+    if (status == DDP_OK && memchr(device->opens, 0, ranks) == NULL)
+        for (uint32_t i = 2 * rank; i < 2 * rank + 2; i++)
+            ddpi_share_known(&device->shares, &device->offers[i], readers);
+    return status;
+}
+
+ddp_status ddpi_device_offer(struct ddpi_device *device, const struct ddpi_errand *errand,
+                             bool *ret_direct)
+{
+    const struct ddpi_job *job = &errand->job;
+    uint32_t ranks = device->comm->world_size;
+    *ret_direct = false;
+    ddp_status status = exchange(device, errand);
+    if (status != DDP_OK || job->call.operation == DDPI_BARRIER)
+        return status;
+    bool direct =
+        device->ways.one_gpu && device->comm->algorithm != DDP_ALGORITHM_RING && all_suit(device);
+    memset(device->opens, 1, ranks);
+    if (direct && !all_known(device, DDPI_READERS_FIRST))
+        status = try_out(device, job, DDPI_READERS_FIRST);
+    else if (!direct && !all_known(device, DDPI_READERS_NEXT))
+        status = try_out(device, job, DDPI_READERS_NEXT);
+    *ret_direct = direct;
+    return status;
+}

@@ -1,0 +1,117 @@
+/*
+ * message_run.c - a message between two ranks on device memory: they greet each other over the edge
+ * of their own that messages on host memory use as well, find out whether the receiver can read the
+ * sender's memory, and then are a ring of two.
+ *
+ * Only these two take part, so nothing here may need what ddpi_device_meet() has found out. What
+ * the receiver once saw of a sender it remembers.
+ */
+#include "peer_message.h"
+
+#include "debug.h"
+#include "pass_descriptors.h"
+
+#include <string.h>
+
+/* The receiver's part of the greeting: how it gets at the data. */
+enum answer { ANSWER_STAGED, ANSWER_READS, ANSWER_READS_WITH_DESCRIPTOR };
+
+/* The sender's part. */
+struct hello {
+    char machine[DDPI_MACHINE_TEXT];
+    struct ddpi_offer buffer;
+    struct ddpi_offer scratch;
+};
+
+/* What is to come with a descriptor cannot be tried out yet. */
+static bool opens(struct ddpi_device *device, const struct ddpi_offer *buffer)
+{
+    ddpi_cu_deviceptr address;
+    struct ddp_error err;
+    if (buffer->way != DDPI_SHARE_IPC ||
+        ddpi_share_open(&device->shares, buffer, &address, &err) == DDP_OK)
+        return true;
+    ddpi_debug(device->comm->rank, "cannot read a message of rank %u in its memory yet: %s",
+               buffer->rank, err.msg);
+    return false;
+}
+
+static bool reads(struct ddpi_device *device, const struct hello *hello)
+{
+    uint32_t from = hello->buffer.rank;
+    const struct ddpi_offer *reader = &device->own_scratch;
+    if (memcmp(hello->machine, device->machine, sizeof hello->machine) != 0 ||
+        !ddpi_offer_suits(&hello->buffer, reader) || !ddpi_offer_suits(&hello->scratch, reader))
+        return false;
+    enum ddpi_peer_way *memory = &device->peers[from].memory;
+    if (*memory == DDPI_PEER_UNKNOWN)
+        *memory = ddpi_device_reads(device, &hello->scratch) ? DDPI_PEER_READ : DDPI_PEER_NOT_READ;
+    return *memory == DDPI_PEER_READ && opens(device, &hello->buffer);
+}
+
+/* Once for each sender, and again when the way changes. */
+static void tell_way(struct ddpi_device *device, const struct ddpi_edge *edge, uint32_t from,
+                     bool is_read)
+{
+    enum ddpi_peer_way way = is_read ? DDPI_PEER_READ : DDPI_PEER_NOT_READ;
+    if (device->peers[from].told == way)
+        return;
+    device->peers[from].told = way;
+    if (is_read)
+        ddpi_debug(device->comm->rank, "reads messages in the memory of rank %u", from);
+    else
+        ddpi_debug(device->comm->rank, "gets messages of rank %u through pinned memory and %s",
+                   from, edge->ops->name);
+}
+
+/* On both sides: the edge, what the sender offers, and whether the receiver reads it. */
+static ddp_status greet(struct ddpi_device *device, const struct ddpi_errand *errand,
+                        struct hello *hello, struct ddpi_edge **ret_edge, bool *ret_is_read)
+{
+    const struct ddpi_call *call = &errand->job.call;
+    bool sends = call->operation == DDPI_SEND;
+    memset(hello, 0, sizeof *hello);
+    if (sends) {
+        memcpy(hello->machine, device->machine, sizeof hello->machine);
+        hello->scratch = device->own_scratch;
+        ddpi_share_offer(&device->shares, device->comm->rank, errand->job.send,
+                         errand->job.count * errand->job.element_size, errand->send_allocation,
+                         &hello->buffer);
+    }
+    ddp_status status = ddpi_p2p_open(device->comm, call, hello, sizeof *hello, ret_edge);
+    if (status != DDP_OK)
+        return status;
+    hello->buffer.rank = hello->scratch.rank = sends ? device->comm->rank : call->root;
+    uint8_t answer = ANSWER_STAGED;
+    if (!sends && reads(device, hello))
+        answer = ddpi_share_awaits(&device->shares, &hello->buffer) ? ANSWER_READS_WITH_DESCRIPTOR
+                                                                    : ANSWER_READS;
+    status = ddpi_p2p_pass(device->comm, call, *ret_edge, &answer, 1, !sends);
+    *ret_is_read = answer != ANSWER_STAGED;
+    if (!sends)
+        tell_way(device, *ret_edge, call->root, *ret_is_read);
+    if (status != DDP_OK || answer != ANSWER_READS_WITH_DESCRIPTOR)
+        return status;
+    struct ddpi_wait wait = ddpi_device_wait(&errand->job);
+    return sends ? ddpi_hand_over(device, *ret_edge, call->root, &hello->buffer, 1)
+                 : ddpi_take_over(device, &wait, *ret_edge, &hello->buffer, 1);
+}
+
+ddp_status ddpi_device_message(struct ddpi_device *device, struct ddpi_errand *errand)
+{
+    struct hello hello;
+    struct ddpi_edge *edge;
+    bool is_read;
+    ddp_status status = greet(device, errand, &hello, &edge, &is_read);
+    if (status != DDP_OK)
+        return status;
+    const struct ddpi_offer theirs[DDPI_OFFERS] = {
+        [DDPI_OFFER_SEND] = hello.buffer, [DDPI_OFFER_RECV] = hello.buffer};
+    const struct ddpi_ends ends = {.prev = edge,
+                                   .next = edge,
+                                   .reads_prev = is_read,
+                                   .read_by_next = is_read,
+                                   .theirs = theirs,
+                                   .piece = is_read ? DDPI_READ_PIECE : DDPI_STAGED_PIECE};
+    return ddpi_pipeline_run(device, &errand->job, &ends);
+}

@@ -1,0 +1,219 @@
+/*
+ * op_queue.c - the operations of a communicator that are enqueued, and the thread that carries them
+ * out one by one. Owns the thread and the lock.
+ *
+ * To the caller's stream an operation is two words: it stamps "arrived" and is held until "gate"
+ * reaches the operation's ticket. So whatever happens to other ranks, the stream goes on when the
+ * thread sets one word: after the operation, or after it failed.
+ */
+#include "device_impl.h"
+
+#include "clock.h"
+#include "error.h"
+#include "peer_message.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+enum { LANES_MS = 500 /* for what is under way after a failure */ };
+
+/* Under the lock. After a failure nothing in the queue will be carried out: let all streams go. */
+static void complete(struct ddpi_device *device, const struct ddpi_errand *errand,
+                     ddp_status status)
+{
+    struct ddp_comm *comm = device->comm;
+    comm->bytes_sent += errand->job.bytes_sent;
+    comm->bytes_received += errand->job.bytes_received;
+    comm->operations += status == DDP_OK;
+    memcpy(device->spent_us, device->progress.spent_us, sizeof device->spent_us);
+    device->completed++;
+    if (status != DDP_OK) {
+        device->failed = true;
+        device->completed = device->submitted;
+    }
+    ddpi_words_set(&device->words, DDPI_WORD_GATE, device->completed);
+    pthread_cond_broadcast(&device->changed);
+}
+
+/* Told with the first operation: before that the communicator may be the caller's. */
+static ddp_status fail_without_context(struct ddpi_device *device, ddpi_cu_result result)
+{
+    struct ddp_error err;
+    ddp_status status =
+        ddpi_cuda_error(&device->cuda, &err, result, "use the context of the buffers");
+    return ddpi_device_fail(device, status, &err);
+}
+
+/* What is under way may still write to buffers that the caller gets back now. */
+static void let_lanes_finish(const struct ddpi_device *device)
+{
+    uint64_t end = ddpi_deadline(ddpi_now_ms(&ddpi_clock_monotonic), LANES_MS);
+    for (unsigned i = 0; i < DDPI_LANES; i++) {
+        const struct ddpi_lane *lane = &device->lanes[i];
+        while (!ddpi_words_reached(&device->words, lane->word, lane->launched) &&
+               device->cuda.stream_query(lane->stream) == DDPI_CU_ERROR_NOT_READY &&
+               ddpi_now_ms(&ddpi_clock_monotonic) < end)
+            (void)poll(NULL, 0, 1);
+    }
+}
+
+/* A thread of our own may do what a capture in another thread of the program forbids to all, and
+ * its pauses are short ones. */
+static void settle_in(const struct ddpi_device *device)
+{
+    (void)ddpi_device_capture_mode(device, DDPI_CU_STREAM_CAPTURE_MODE_RELAXED);
+    (void)prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
+}
+
+static void *serve(void *arg)
+{
+    struct ddpi_device *device = arg;
+    settle_in(device);
+    ddpi_cu_result current = device->cuda.ctx_push_current(device->context);
+    pthread_mutex_lock(&device->lock);
+    for (;;) {
+        while (device->completed == device->submitted && !device->ending)
+            pthread_cond_wait(&device->changed, &device->lock);
+        if (device->completed == device->submitted)
+            break;
+        struct ddpi_errand errand = device->queue[(device->completed + 1) % DDPI_QUEUE_MAX];
+        pthread_mutex_unlock(&device->lock);
+        ddp_status status = current == DDPI_CU_SUCCESS ? ddpi_device_carry_out(device, &errand)
+                                                       : fail_without_context(device, current);
+        if (status != DDP_OK)
+            let_lanes_finish(device);
+        pthread_mutex_lock(&device->lock);
+        complete(device, &errand, status);
+    }
+    pthread_mutex_unlock(&device->lock);
+    if (current == DDPI_CU_SUCCESS)
+        (void)device->cuda.ctx_pop_current(NULL);
+    return NULL;
+}
+
+/* Signals are for the program's own threads. */
+ddp_status ddpi_queue_start(struct ddpi_device *device, struct ddp_error *err)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failure = pthread_create(&device->thread, NULL, serve, device);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failure != 0)
+        return ddpi_error_sys(err, failure, "start a thread");
+    device->running = true;
+    return DDP_OK;
+}
+
+/* Under the lock: wait until the queue has room for one more. */
+static ddp_status await_room(struct ddpi_device *device, struct ddp_error *err)
+{
+    uint64_t end = ddpi_deadline(ddpi_now_ms(&ddpi_clock_monotonic), device->comm->timeout_ms);
+    const struct timespec deadline = {.tv_sec = (time_t)(end / 1000),
+                                      .tv_nsec = (long)(end % 1000) * 1000000};
+    while (!device->failed && device->submitted - device->completed >= DDPI_QUEUE_MAX)
+        if (pthread_cond_timedwait(&device->changed, &device->lock, &deadline) == ETIMEDOUT)
+            return ddpi_error_set(err, DDP_E_TIMEOUT,
+                                  "%u operations are enqueued and none of them "
+                                  "has ended for %u ms",
+                                  device->submitted - device->completed, device->comm->timeout_ms);
+    return DDP_OK;
+}
+
+/* The number of @job is taken: no other one gets it. */
+static void take_number(struct ddp_comm *comm, const struct ddpi_job *job)
+{
+    if (ddpi_is_message(job))
+        ddpi_p2p_count(comm, &job->call);
+    else
+        comm->seq++;
+}
+
+/* The operation is in the stream: have it carried out, unless a failure came first. */
+static void publish(struct ddpi_device *device, const struct ddpi_errand *errand)
+{
+    pthread_mutex_lock(&device->lock);
+    device->submitted = errand->ticket;
+    if (device->failed) { /* ddp_comm_check() tells; the stream goes on */
+        device->completed = errand->ticket;
+        ddpi_words_set(&device->words, DDPI_WORD_GATE, errand->ticket);
+    } else {
+        device->queue[errand->ticket % DDPI_QUEUE_MAX] = *errand;
+    }
+    pthread_cond_broadcast(&device->changed);
+    pthread_mutex_unlock(&device->lock);
+}
+
+/* Only the caller counts @submitted. */
+ddp_status ddpi_queue_put(struct ddpi_device *device, struct ddpi_errand *errand,
+                          ddpi_cu_stream stream, struct ddp_error *err)
+{
+    pthread_mutex_lock(&device->lock);
+    ddp_status status = await_room(device, err);
+    errand->ticket = device->submitted + 1;
+    pthread_mutex_unlock(&device->lock);
+    errand->enqueued_us = ddpi_now_us(&ddpi_clock_monotonic);
+    if (status == DDP_OK)
+        status = ddpi_words_stamp(&device->words, errand->ticket % DDPI_QUEUE_MAX, errand->ticket,
+                                  stream, err);
+    if (status == DDP_OK)
+        status = ddpi_words_hold(&device->words, DDPI_WORD_GATE, errand->ticket, stream, err);
+    if (status != DDP_OK)
+        return status;
+    take_number(device->comm, &errand->job);
+    publish(device, errand);
+    return DDP_OK;
+}
+
+bool ddpi_device_busy(struct ddpi_device *device)
+{
+    pthread_mutex_lock(&device->lock);
+    bool busy = device->completed != device->submitted;
+    pthread_mutex_unlock(&device->lock);
+    return busy;
+}
+
+void ddpi_device_drain(struct ddpi_device *device)
+{
+    pthread_mutex_lock(&device->lock);
+    while (device->completed != device->submitted)
+        pthread_cond_wait(&device->changed, &device->lock);
+    pthread_mutex_unlock(&device->lock);
+}
+
+void ddpi_device_lock(struct ddpi_device *device)
+{
+    pthread_mutex_lock(&device->lock);
+}
+
+void ddpi_device_unlock(struct ddpi_device *device)
+{
+    pthread_mutex_unlock(&device->lock);
+}
+
+void ddpi_device_tell(const struct ddpi_device *device, struct ddp_comm_stats *stats)
+{
+    stats->stream_us = device->spent_us[DDPI_STAGE_STREAM];
+    stats->offers_us = device->spent_us[DDPI_STAGE_OFFERS];
+    stats->work_us = device->spent_us[DDPI_STAGE_WORK];
+    stats->news_us = device->spent_us[DDPI_STAGE_NEWS];
+}
+
+void ddpi_device_stop(struct ddpi_device *device)
+{
+    if (device == NULL)
+        return;
+    if (ddpi_device_busy(device))
+        ddp_comm_abort(device->comm);
+    pthread_mutex_lock(&device->lock);
+    device->ending = true;
+    pthread_cond_broadcast(&device->changed);
+    pthread_mutex_unlock(&device->lock);
+    if (device->running)
+        pthread_join(device->thread, NULL);
+    device->running = false;
+}

@@ -1,0 +1,115 @@
+/*
+ * pass_descriptors.c - descriptors of virtual memory on their way to those who read it.
+ */
+#include "pass_descriptors.h"
+
+#include "error.h"
+#include "mem.h"
+
+#include <unistd.h>
+
+bool ddpi_handover_concerns(const struct ddpi_offer *offers, size_t count, uint64_t reader)
+{
+    for (size_t i = 0; i < count; i++)
+        if (offers[i].way == DDPI_SHARE_FD && offers[i].process != reader)
+            return true;
+    return false;
+}
+
+static bool was_handed(const struct ddpi_device *device, uint32_t reader,
+                       const struct ddpi_offer *offer)
+{
+    for (uint32_t i = 0; i < device->handed_count; i++) {
+        const struct ddpi_handed *handed = &device->handed[i];
+        if (handed->reader == reader && handed->allocation == offer->allocation &&
+            handed->base == offer->address - offer->offset)
+            return true;
+    }
+    return false;
+}
+
+/* Where something else is mapped now: its reader has dropped what was there before, and lacks it
+ * when it comes back. */
+static void forget(struct ddpi_device *device, uint32_t reader, uint64_t base)
+{
+    for (uint32_t i = device->handed_count; i-- > 0;)
+        if (device->handed[i].reader == reader && device->handed[i].base == base)
+            device->handed[i] = device->handed[--device->handed_count];
+}
+
+static ddp_status remember(struct ddpi_device *device, uint32_t reader,
+                           const struct ddpi_offer *offer, struct ddp_error *err)
+{
+    uint64_t base = offer->address - offer->offset;
+    forget(device, reader, base);
+    size_t count = device->handed_count + (size_t)1;
+    struct ddpi_handed *handed = ddpi_realloc(device->handed, count, sizeof *handed);
+    if (handed == NULL)
+        return ddpi_error_nomem(err, count * sizeof *handed);
+    handed[device->handed_count++] =
+        (struct ddpi_handed){.reader = reader, .allocation = offer->allocation, .base = base};
+    device->handed = handed;
+    return DDP_OK;
+}
+
+static ddp_status hand_one(struct ddpi_device *device, struct ddpi_edge *edge, uint32_t reader,
+                           const struct ddpi_offer *offer, struct ddp_error *err)
+{
+    int fd;
+    ddp_status status = remember(device, reader, offer, err);
+    if (status == DDP_OK)
+        status = ddpi_share_export(&device->shares, offer, &fd, err);
+    if (status != DDP_OK)
+        return status;
+    if (!ddpi_control_hand_over(&edge->control, (uint32_t)offer->allocation, fd))
+        status = ddpi_error_set(err, DDP_E_SYSTEM, "cannot hand a descriptor over to %s",
+                                edge->peer_name);
+    close(fd);
+    return status;
+}
+
+ddp_status ddpi_hand_over(struct ddpi_device *device, struct ddpi_edge *edge, uint32_t reader,
+                          const struct ddpi_offer *offers, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (offers[i].way != DDPI_SHARE_FD || was_handed(device, reader, &offers[i]))
+            continue;
+        struct ddp_error err;
+        ddp_status status = hand_one(device, edge, reader, &offers[i], &err);
+        if (status != DDP_OK)
+            return ddpi_device_fail(device, status, &err);
+    }
+    return DDP_OK;
+}
+
+static ddp_status take_one(struct ddpi_device *device, const struct ddpi_wait *wait,
+                           struct ddpi_edge *edge, const struct ddpi_offer *offer)
+{
+    const struct ddpi_need need = {.edge = edge, .handover = true};
+    uint32_t tag;
+    int fd;
+    while ((fd = ddpi_control_take_over(&edge->control, &tag)) < 0) {
+        ddp_status status = ddpi_wait(device->comm, wait, &need, 1);
+        if (status != DDP_OK)
+            return status;
+    }
+    struct ddp_error err;
+    ddp_status status;
+    if (tag != (uint32_t)offer->allocation)
+        status = ddpi_error_set(&err, DDP_E_PROTOCOL, "%s handed over another allocation",
+                                edge->peer_name);
+    else
+        status = ddpi_share_import(&device->shares, offer, fd, &err);
+    close(fd);
+    return status == DDP_OK ? DDP_OK : ddpi_device_fail(device, status, &err);
+}
+
+ddp_status ddpi_take_over(struct ddpi_device *device, const struct ddpi_wait *wait,
+                          struct ddpi_edge *edge, const struct ddpi_offer *offers, size_t count)
+{
+    ddp_status status = DDP_OK;
+    for (size_t i = 0; i < count && status == DDP_OK; i++)
+        if (ddpi_share_awaits(&device->shares, &offers[i]))
+            status = take_one(device, wait, edge, &offers[i]);
+    return status;
+}

@@ -1,0 +1,279 @@
+/*
+ * probe_peers.c - the first operation on device memory: the ranks find out who sits on which GPU
+ * and who can read whose memory.
+ *
+ * Nothing is believed: each rank writes a pattern to its scratch memory and offers that, and those
+ * that would read of it later open it and look. Topology tables say yes where containers, MIG or a
+ * broken bridge say no. What does not work is told in a sentence, and the host is used instead.
+ */
+#include "device_impl.h"
+
+#include "debug.h"
+#include "error.h"
+#include "mem.h"
+#include "pointer.h"
+#include "reduce.h"
+
+#include <string.h>
+
+/* What a rank tells about itself. */
+struct seat {
+    char machine[DDPI_MACHINE_TEXT];
+    char gpu[64];
+    char bus[16];
+    uint8_t uuid[16];
+};
+
+/* What a rank has seen of the others. */
+struct findings {
+    bool reads_previous;
+    bool reads_all; /* asked of rank 0 only */
+};
+
+struct meeting {
+    struct ddpi_device *device;
+    const struct ddpi_job *job;
+    struct seat *seats;
+    struct findings *findings;
+    struct ddpi_offer *offers; /* of scratch */
+};
+
+static bool same_machine(const struct meeting *meeting, uint32_t a, uint32_t b)
+{
+    const struct seat *seats = meeting->seats;
+    return memcmp(seats[a].machine, seats[b].machine, DDPI_MACHINE_TEXT) == 0;
+}
+
+static bool same_gpu(const struct meeting *meeting, uint32_t a, uint32_t b)
+{
+    return same_machine(meeting, a, b) &&
+           memcmp(meeting->seats[a].uuid, meeting->seats[b].uuid, 16) == 0;
+}
+
+static uint32_t previous(const struct meeting *meeting)
+{
+    const struct ddp_comm *comm = meeting->device->comm;
+    return ddpi_ring_prev(comm->rank, comm->world_size);
+}
+
+/* ---- what people are told ---- */
+
+static void tell_seat(const struct meeting *meeting)
+{
+    const struct seat *seat = &meeting->seats[meeting->device->comm->rank];
+    ddpi_debug(meeting->device->comm->rank,
+               "works on GPU %d (%s at %s) with a driver for CUDA %d.%d", meeting->device->ordinal,
+               seat->gpu, seat->bus, meeting->device->cuda.version / 1000,
+               meeting->device->cuda.version % 1000 / 10);
+}
+
+static void tell_way(const struct meeting *meeting)
+{
+    const struct ddpi_device *device = meeting->device;
+    uint32_t rank = device->comm->rank, from = previous(meeting);
+    const char *where = same_gpu(meeting, from, rank)       ? "on the same GPU"
+                        : same_machine(meeting, from, rank) ? "on another GPU of this machine"
+                                                            : "on another machine";
+    if (device->ways.reads[rank])
+        ddpi_debug(meeting->device->comm->rank, "reads the memory of rank %u, %s, %s", from, where,
+                   meeting->offers[from].process == device->shares.process ? "in the same process"
+                                                                           : "over CUDA IPC");
+    else
+        ddpi_debug(meeting->device->comm->rank,
+                   "gets the data of rank %u, %s, through pinned memory and %s", from, where,
+                   device->comm->edges.ring[DDPI_PREV]->ops->name);
+    if (rank == 0 && device->ways.one_gpu)
+        ddpi_debug(meeting->device->comm->rank,
+                   "all %u ranks share one GPU: one kernel of rank 0 reduces for all of them",
+                   device->comm->world_size);
+}
+
+/* ---- how it is found out ---- */
+
+static ddp_status describe_seat(struct meeting *meeting, struct ddp_error *err)
+{
+    const struct ddpi_cuda *cuda = &meeting->device->cuda;
+    struct seat *seat = &meeting->seats[meeting->device->comm->rank];
+    memcpy(seat->machine, meeting->device->machine, sizeof seat->machine);
+    ddpi_cu_device gpu;
+    struct ddpi_cu_uuid uuid;
+    ddpi_cu_result result = cuda->ctx_get_device(&gpu);
+    if (result == DDPI_CU_SUCCESS)
+        result = cuda->device_get_uuid(&uuid, gpu);
+    if (result == DDPI_CU_SUCCESS)
+        result = cuda->device_get_name(seat->gpu, sizeof seat->gpu, gpu);
+    if (result == DDPI_CU_SUCCESS)
+        result = cuda->device_get_pci_bus_id(seat->bus, sizeof seat->bus, gpu);
+    if (result != DDPI_CU_SUCCESS)
+        return ddpi_cuda_error(cuda, err, result, "ask what GPU this is");
+    memcpy(seat->uuid, uuid.bytes, sizeof seat->uuid);
+    return DDP_OK;
+}
+
+/* Follows from what tells this memory apart from that of every other rank, job and generation. By
+ * Steele, Lea and Flood's splitmix64. */
+static void make_pattern(const struct ddpi_offer *offer, uint8_t pattern[DDPI_PATTERN_SIZE])
+{
+    uint64_t state = offer->process ^ offer->allocation << 20 ^ offer->address << 8 ^ offer->rank;
+    for (size_t at = 0; at < DDPI_PATTERN_SIZE; at += sizeof state) {
+        state += 0x9e3779b97f4a7c15U;
+        uint64_t word = (state ^ state >> 30) * 0xbf58476d1ce4e5b9U;
+        word = (word ^ word >> 27) * 0x94d049bb133111ebU;
+        word ^= word >> 31;
+        memcpy(pattern + at, &word, sizeof word);
+    }
+}
+
+ddp_status ddpi_device_pattern(struct ddpi_device *device, struct ddp_error *err)
+{
+    const struct ddpi_cuda *cuda = &device->cuda;
+    const void *scratch = (const void *)(uintptr_t)device->scratch;
+    struct ddpi_pointer memory;
+    ddp_status status = ddpi_pointer_look(cuda, scratch, "scratch memory", &memory, err);
+    if (status != DDP_OK)
+        return status;
+    ddpi_share_offer(&device->shares, device->comm->rank, scratch, DDPI_SCRATCH_ALL, memory.buffer,
+                     &device->own_scratch);
+    uint8_t pattern[DDPI_PATTERN_SIZE];
+    make_pattern(&device->own_scratch, pattern);
+    ddpi_cu_stream stream = device->lanes[DDPI_LANE_UPLOAD].stream;
+    ddpi_cu_result result =
+        cuda->memcpy_htod_async(device->scratch, pattern, sizeof pattern, stream);
+    if (result == DDPI_CU_SUCCESS)
+        result = cuda->stream_synchronize(stream);
+    if (result != DDPI_CU_SUCCESS)
+        return ddpi_cuda_error(cuda, err, result, "write %zu bytes of GPU memory", sizeof pattern);
+    return DDP_OK;
+}
+
+static ddp_status read_pattern(struct ddpi_device *device, const struct ddpi_offer *offer,
+                               uint8_t pattern[DDPI_PATTERN_SIZE], struct ddp_error *err)
+{
+    ddpi_cu_deviceptr there;
+    ddp_status status = ddpi_share_open(&device->shares, offer, &there, err);
+    if (status != DDP_OK)
+        return status;
+    /* By a kernel, as later, into our own scratch; and from there into a pinned slot, as copies to
+     * other memory of the host wait for the stream. */
+    ddpi_cu_stream stream = device->lanes[DDPI_LANE_DOWNLOAD].stream;
+    ddpi_cu_deviceptr here = device->scratch + DDPI_SCRATCH_SLOTS;
+    const struct ddpi_reduction copy = {.in = {(const void *)(uintptr_t)there},
+                                        .out = {(void *)(uintptr_t)here},
+                                        .nin = 1,
+                                        .nout = 1,
+                                        .count = DDPI_PATTERN_SIZE / sizeof(int32_t),
+                                        .dtype = DDP_INT32,
+                                        .divisor = 1};
+    status = ddpi_kernels_launch(&device->kernels, &copy, stream, err);
+    if (status != DDP_OK)
+        return status;
+    ddpi_cu_result result =
+        device->cuda.memcpy_dtoh_async(device->slots_out, here, DDPI_PATTERN_SIZE, stream);
+    if (result == DDPI_CU_SUCCESS)
+        result = device->cuda.stream_synchronize(stream);
+    if (result != DDPI_CU_SUCCESS)
+        return ddpi_cuda_error(&device->cuda, err, result, "read the memory of rank %u",
+                               offer->rank);
+    memcpy(pattern, device->slots_out, DDPI_PATTERN_SIZE);
+    return DDP_OK;
+}
+
+bool ddpi_device_reads(struct ddpi_device *device, const struct ddpi_offer *offer)
+{
+    uint8_t expected[DDPI_PATTERN_SIZE], seen[DDPI_PATTERN_SIZE] = {0};
+    make_pattern(offer, expected);
+    struct ddp_error err;
+    ddp_status status = read_pattern(device, offer, seen, &err);
+    if (status == DDP_OK && memcmp(expected, seen, sizeof seen) == 0)
+        return true;
+    ddpi_debug(device->comm->rank, "cannot use the GPU memory of rank %u: %s", offer->rank,
+               status == DDP_OK ? "what it reads there is not what was written" : err.msg);
+    return false;
+}
+
+static bool reads(struct meeting *meeting, uint32_t from)
+{
+    struct ddpi_device *device = meeting->device;
+    return same_machine(meeting, device->comm->rank, from) &&
+           ddpi_offer_suits(&meeting->offers[from], &device->own_scratch) &&
+           ddpi_device_reads(device, &meeting->offers[from]);
+}
+
+static void look_around(struct meeting *meeting)
+{
+    const struct ddp_comm *comm = meeting->device->comm;
+    struct findings *found = &meeting->findings[comm->rank];
+    found->reads_previous = reads(meeting, previous(meeting));
+    found->reads_all = comm->rank == 0;
+    for (uint32_t from = 1; from < comm->world_size && found->reads_all; from++)
+        found->reads_all = same_gpu(meeting, 0, from) && reads(meeting, from);
+}
+
+/* All ranks have the same findings before them. */
+static void conclude(struct meeting *meeting)
+{
+    struct ddpi_ways *ways = &meeting->device->ways;
+    uint32_t ranks = meeting->device->comm->world_size;
+    ways->one_gpu = meeting->findings[0].reads_all && ranks <= DDPI_REDUCE_MOST;
+    for (uint32_t rank = 0; rank < ranks; rank++)
+        ways->reads[rank] = meeting->findings[rank].reads_previous;
+}
+
+/* Of the others' memory that of the rank before will be needed again; all of it by rank 0, if its
+ * kernels serve everybody. */
+static void keep_scratches(struct meeting *meeting)
+{
+    struct ddpi_device *device = meeting->device;
+    bool leads = device->comm->rank == 0 && device->ways.one_gpu;
+    for (uint32_t from = 0; from < device->comm->world_size; from++) {
+        device->scratches[from] = meeting->offers[from];
+        if (from != previous(meeting) && !leads)
+            ddpi_share_drop(&device->shares, &meeting->offers[from]);
+    }
+}
+
+static ddp_status hold(struct meeting *meeting)
+{
+    struct ddpi_device *device = meeting->device;
+    struct ddp_error err;
+    ddp_status status = describe_seat(meeting, &err);
+    if (status != DDP_OK)
+        return ddpi_device_fail(device, status, &err);
+    meeting->offers[device->comm->rank] = device->own_scratch;
+    status = ddpi_device_gather(device, meeting->job, meeting->seats, sizeof *meeting->seats);
+    if (status == DDP_OK)
+        status = ddpi_device_gather(device, meeting->job, meeting->offers, sizeof *meeting->offers);
+    if (status != DDP_OK)
+        return status;
+    look_around(meeting);
+    status = ddpi_device_gather(device, meeting->job, meeting->findings, sizeof *meeting->findings);
+    if (status != DDP_OK)
+        return status;
+    conclude(meeting);
+    tell_seat(meeting);
+    tell_way(meeting);
+    keep_scratches(meeting);
+    return DDP_OK;
+}
+
+ddp_status ddpi_device_meet(struct ddpi_device *device, const struct ddpi_job *job)
+{
+    uint32_t ranks = device->comm->world_size;
+    struct meeting meeting = {.device = device,
+                              .job = job,
+                              .seats = ddpi_calloc(ranks, sizeof *meeting.seats),
+                              .findings = ddpi_calloc(ranks, sizeof *meeting.findings),
+                              .offers = ddpi_calloc(ranks, sizeof *meeting.offers)};
+    ddp_status status;
+    if (meeting.seats == NULL || meeting.findings == NULL || meeting.offers == NULL) {
+        struct ddp_error err;
+        status =
+            ddpi_device_fail(device, ddpi_error_nomem(&err, ranks * sizeof *meeting.seats), &err);
+    } else {
+        status = hold(&meeting);
+    }
+    ddpi_free(meeting.seats);
+    ddpi_free(meeting.findings);
+    ddpi_free(meeting.offers);
+    return status;
+}

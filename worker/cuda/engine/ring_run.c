@@ -1,0 +1,53 @@
+/*
+ * ring_run.c - the ring of all ranks: which of its edges read their neighbour's memory in the
+ * operation at hand, and the descriptors that those lack. What goes round is pipeline.c's.
+ */
+#include "pass_descriptors.h"
+
+#include "ring.h"
+
+bool ddpi_ring_edge_reads(const struct ddpi_device *device, uint32_t reader)
+{
+    uint32_t ranks = device->comm->world_size;
+    const struct ddpi_offer *offers = &device->offers[2 * ddpi_ring_prev(reader, ranks)];
+    bool possible = device->ways.reads[reader] && device->opens[reader] != 0;
+    for (unsigned i = 0; i < 2 && possible; i++)
+        possible = ddpi_offer_suits(&offers[i], &device->offers[2 * reader]);
+    return possible;
+}
+
+/* Units have the same size on all ranks. Those that go through the host are small, so that copies
+ * and network overlap; the others large, as each costs a launch and a token. */
+static size_t piece_for(const struct ddpi_device *device)
+{
+    for (uint32_t rank = 0; rank < device->comm->world_size; rank++)
+        if (!ddpi_ring_edge_reads(device, rank))
+            return DDPI_STAGED_PIECE;
+    return DDPI_READ_PIECE;
+}
+
+ddp_status ddpi_ring_run(struct ddpi_device *device, struct ddpi_job *job)
+{
+    const struct ddp_comm *comm = device->comm;
+    const struct ddpi_offer *previous =
+        &device->offers[2 * ddpi_ring_prev(comm->rank, comm->world_size)];
+    const struct ddpi_offer theirs[DDPI_OFFERS] = {
+        [DDPI_OFFER_SEND] = previous[DDPI_OFFER_SEND],
+        [DDPI_OFFER_RECV] = previous[DDPI_OFFER_RECV],
+        [DDPI_OFFER_SCRATCH] = device->scratches[ddpi_ring_prev(comm->rank, comm->world_size)]};
+    const struct ddpi_ends ends = {
+        .prev = comm->edges.ring[DDPI_PREV],
+        .next = comm->edges.ring[DDPI_NEXT],
+        .reads_prev = ddpi_ring_edge_reads(device, comm->rank),
+        .read_by_next = ddpi_ring_edge_reads(device, ddpi_ring_next(comm->rank, comm->world_size)),
+        .theirs = theirs,
+        .piece = piece_for(device)};
+    struct ddpi_wait wait = ddpi_device_wait(job);
+    uint32_t next = ddpi_ring_next(comm->rank, comm->world_size);
+    ddp_status status = DDP_OK;
+    if (ends.read_by_next && device->offers[2 * next].process != device->shares.process)
+        status = ddpi_hand_over(device, ends.next, next, &device->offers[2 * comm->rank], 2);
+    if (status == DDP_OK && ends.reads_prev)
+        status = ddpi_take_over(device, &wait, ends.prev, theirs, 2);
+    return status == DDP_OK ? ddpi_pipeline_run(device, job, &ends) : status;
+}

@@ -1,0 +1,204 @@
+/*
+ * kernel_launch.c - picks the kernel for a reduction, deals out the work and enqueues it. Owns the
+ * loaded module. Never changes the current context and never waits for the device.
+ */
+#include "kernel_launch.h"
+
+#include "error.h"
+#include "image.h"
+
+#include <string.h>
+
+_Static_assert((int)DDPI_KERNEL_BUFFERS == (int)DDPI_REDUCE_MOST, "a reduction fits in a launch");
+
+/* One input as it is: no number is looked at. */
+static bool is_copy(const struct ddpi_reduction *work)
+{
+    return work->nin == 1 && work->divisor == 1;
+}
+
+/* The lowest bits in which the addresses of @work lie differently, and those of the first. */
+static void look_at_addresses(const struct ddpi_reduction *work, uintptr_t *ret_differ,
+                              uintptr_t *ret_any)
+{
+    uintptr_t first = (uintptr_t)work->out[0], differ = 0;
+    for (uint32_t k = 0; k < work->nin; k++)
+        differ |= (uintptr_t)work->in[k] ^ first;
+    for (uint32_t j = 0; j < work->nout; j++)
+        differ |= (uintptr_t)work->out[j] ^ first;
+    *ret_differ = differ;
+    *ret_any = differ | first;
+}
+
+struct ddpi_kernel_plan ddpi_kernel_plan(const struct ddpi_reduction *work,
+                                         uint32_t multiprocessors)
+{
+    size_t unit = ddp_dtype_size(work->dtype);
+    struct ddpi_kernel_plan plan = {
+        .work = {.count = work->count,
+                 .nin = work->nin,
+                 .nout = work->nout,
+                 .divisor = work->divisor},
+    };
+    memcpy(plan.work.in, work->in, sizeof plan.work.in);
+    memcpy(plan.work.out, work->out, sizeof plan.work.out);
+
+    uintptr_t differ, any;
+    look_at_addresses(work, &differ, &any);
+    if (differ % DDPI_KERNEL_PACK == 0) {
+        uint64_t head = (0 - (uintptr_t)work->out[0]) % DDPI_KERNEL_PACK / unit;
+        plan.work.head = head < plan.work.count ? head : plan.work.count;
+        plan.work.packs = (plan.work.count - plan.work.head) * unit / DDPI_KERNEL_PACK;
+    }
+    uint64_t singles = plan.work.count - plan.work.packs * (DDPI_KERNEL_PACK / unit);
+    uint64_t busy = singles > plan.work.packs ? singles : plan.work.packs;
+    uint64_t blocks = (busy + DDPI_KERNEL_THREADS - 1) / DDPI_KERNEL_THREADS;
+    uint64_t room = (uint64_t)multiprocessors * DDPI_KERNEL_BLOCKS;
+    plan.blocks = (uint32_t)(blocks < room ? blocks : room);
+    return plan;
+}
+
+void ddpi_kernels_init(struct ddpi_kernels *kernels, const struct ddpi_cuda *cuda)
+{
+    *kernels = (struct ddpi_kernels){.cuda = cuda};
+}
+
+void ddpi_kernels_finish(struct ddpi_kernels *kernels)
+{
+    /* Where the context is gone, so is the module, and the driver only says so. */
+    if (kernels->module != NULL)
+        kernels->cuda->module_unload(kernels->module);
+    kernels->module = NULL;
+}
+
+static ddp_status find_multiprocessors(struct ddpi_kernels *kernels, struct ddp_error *err)
+{
+    const struct ddpi_cuda *cuda = kernels->cuda;
+    ddpi_cu_device device;
+    ddpi_cu_result result = cuda->ctx_get_device(&device);
+    int count = 0;
+    if (result == DDPI_CU_SUCCESS)
+        result = cuda->device_get_attribute(&count, DDPI_CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+                                            device);
+    if (result != DDPI_CU_SUCCESS)
+        return ddpi_cuda_error(cuda, err, result, "cannot ask for the device's multiprocessors");
+    kernels->multiprocessors = (uint32_t)count;
+    return DDP_OK;
+}
+
+#define STRING_OF(text)       STRING_OF_VALUE(text)
+#define STRING_OF_VALUE(text) #text
+
+static ddp_status find_function(const struct ddpi_kernels *kernels, ddpi_cu_module module,
+                                const char *name, ddpi_cu_function *ret_function,
+                                struct ddp_error *err)
+{
+    ddpi_cu_result result = kernels->cuda->module_get_function(ret_function, module, name);
+    if (result == DDPI_CU_SUCCESS)
+        return DDP_OK;
+    return ddpi_cuda_error(kernels->cuda, err, result, "cannot find the kernel %s", name);
+}
+
+static ddp_status find_folds(struct ddpi_kernels *kernels, ddpi_cu_module module,
+                             struct ddp_error *err)
+{
+    static const struct {
+        ddp_dtype dtype;
+        const char *names[DDP_PRODUCT + 1];
+    } rows[] = {
+#define NAME(type, op) STRING_OF(DDPI_KERNEL_NAME(type, op))
+#define ROW(symbol, type)              \
+    {symbol,                           \
+     {[DDP_SUM] = NAME(type, sum),     \
+      [DDP_AVERAGE] = NAME(type, sum), \
+      [DDP_MIN] = NAME(type, min),     \
+      [DDP_MAX] = NAME(type, max),     \
+      [DDP_PRODUCT] = NAME(type, product)}},
+        DDPI_KERNEL_TYPES(ROW)
+#undef ROW
+#undef NAME
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (size_t op = 0; op <= DDP_PRODUCT; op++) {
+            ddp_status status = find_function(kernels, module, rows[i].names[op],
+                                              &kernels->reduce_copy[rows[i].dtype][op], err);
+            if (status != DDP_OK)
+                return status;
+        }
+    return DDP_OK;
+}
+
+static ddp_status find_copies(struct ddpi_kernels *kernels, ddpi_cu_module module,
+                              struct ddp_error *err)
+{
+    static const struct {
+        size_t bytes;
+        const char *name;
+    } rows[] = {
+#define ROW(bytes, type) {bytes, STRING_OF(DDPI_KERNEL_COPY(bytes))},
+        DDPI_KERNEL_COPIES(ROW)
+#undef ROW
+    };
+    ddp_status status = DDP_OK;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows && status == DDP_OK; i++)
+        status = find_function(kernels, module, rows[i].name, &kernels->copy[rows[i].bytes], err);
+    return status;
+}
+
+ddp_status ddpi_kernels_load(struct ddpi_kernels *kernels, struct ddp_error *err)
+{
+    const struct ddpi_cuda *cuda = kernels->cuda;
+    if (kernels->module != NULL)
+        return DDP_OK;
+    ddp_status status = find_multiprocessors(kernels, err);
+    if (status != DDP_OK)
+        return status;
+
+    ddpi_cu_module module;
+    ddpi_cu_result result = cuda->module_load_data(&module, ddpi_cuda_image);
+    if (result != DDPI_CU_SUCCESS && ddpi_cuda_image_len == 0) {
+        struct ddp_error said;
+        (void)ddpi_cuda_error(cuda, &said, result,
+                              "this libddpcomm was built without nvcc and has no kernels for a "
+                              "GPU; build it again where there is nvcc");
+        return ddpi_error_set(err, DDP_E_UNSUPPORTED, "%s", said.msg);
+    }
+    if (result != DDPI_CU_SUCCESS)
+        return ddpi_cuda_error(cuda, err, result, "cannot load the kernels (built for %s)",
+                               ddpi_cuda_image_targets);
+    status = find_folds(kernels, module, err);
+    if (status == DDP_OK)
+        status = find_copies(kernels, module, err);
+    if (status == DDP_OK)
+        kernels->module = module;
+    else
+        cuda->module_unload(module);
+    return status;
+}
+
+ddp_status ddpi_kernels_launch(struct ddpi_kernels *kernels, const struct ddpi_reduction *work,
+                               ddpi_cu_stream stream, struct ddp_error *err)
+{
+    uintptr_t differ, any;
+    look_at_addresses(work, &differ, &any);
+    if (any % ddp_dtype_size(work->dtype) != 0)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "a device buffer of %s does not begin at a multiple of %zu bytes",
+                              ddp_dtype_name(work->dtype), ddp_dtype_size(work->dtype));
+    if (work->count == 0)
+        return DDP_OK;
+    ddp_status status = ddpi_kernels_load(kernels, err);
+    if (status != DDP_OK)
+        return status;
+
+    struct ddpi_kernel_plan plan = ddpi_kernel_plan(work, kernels->multiprocessors);
+    ddpi_cu_function function = is_copy(work) ? kernels->copy[ddp_dtype_size(work->dtype)]
+                                              : kernels->reduce_copy[work->dtype][work->op];
+    void *parameters[] = {&plan.work};
+    ddpi_cu_result result = kernels->cuda->launch_kernel(
+        function, plan.blocks, 1, 1, DDPI_KERNEL_THREADS, 1, 1, 0, stream, parameters, NULL);
+    if (result == DDPI_CU_SUCCESS)
+        return DDP_OK;
+    return ddpi_cuda_error(kernels->cuda, err, result, "cannot launch the reduction of %zu %s",
+                           work->count, ddp_dtype_name(work->dtype));
+}

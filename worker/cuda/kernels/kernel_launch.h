@@ -1,0 +1,55 @@
+/*
+ * kernel_launch.h - starts the kernels of reduce_copy.cu: the device side of ddpi_reduce_many().
+ */
+#ifndef DDPI_KERNEL_LAUNCH_H
+#define DDPI_KERNEL_LAUNCH_H
+
+#include "driver.h"
+#include "kernels.h"
+#include "reduce.h"
+
+/* The kernels as they are loaded into one context: that which is current when they are. */
+struct ddpi_kernels {
+    const struct ddpi_cuda *cuda; /* not owned */
+    ddpi_cu_module module;        /* NULL until they are loaded */
+    uint32_t multiprocessors;
+    ddpi_cu_function reduce_copy[DDP_INT64 + 1][DDP_PRODUCT + 1];
+    ddpi_cu_function copy[sizeof(uint64_t) + 1]; /* by bytes of an element */
+};
+
+/* Loads nothing yet. @cuda must outlive @kernels. */
+void ddpi_kernels_init(struct ddpi_kernels *kernels, const struct ddpi_cuda *cuda);
+
+/* The context of the launches must be current, or gone together with what was loaded into it. */
+void ddpi_kernels_finish(struct ddpi_kernels *kernels);
+
+/*
+ * Load the kernels into the current context, unless they are. Takes milliseconds, and the driver
+ * may wait for all that the context has been given to do: call it before anything there waits for
+ * the caller, not at the first launch behind it.
+ *
+ * DDP_E_UNSUPPORTED: the library was built without kernels. DDP_E_CUDA: the driver said no.
+ */
+ddp_status ddpi_kernels_load(struct ddpi_kernels *kernels, struct ddp_error *err) DDP_MUST_CHECK;
+
+/*
+ * Enqueue @work on @stream, with device addresses for its pointers, in the context of the kernels;
+ * loads them if they are not. One thread at a time.
+ *
+ * DDP_E_INVALID: a buffer is not aligned to its elements; nothing was enqueued. Otherwise as
+ * ddpi_kernels_load().
+ */
+ddp_status ddpi_kernels_launch(struct ddpi_kernels *kernels, const struct ddpi_reduction *work,
+                               ddpi_cu_stream stream, struct ddp_error *err) DDP_MUST_CHECK;
+
+/* How @work is dealt out: what the kernel is told, and how many blocks there are of
+ * DDPI_KERNEL_THREADS. Pure. */
+struct ddpi_kernel_plan {
+    struct ddpi_kernel_work work;
+    uint32_t blocks;
+};
+
+struct ddpi_kernel_plan ddpi_kernel_plan(const struct ddpi_reduction *work,
+                                         uint32_t multiprocessors);
+
+#endif

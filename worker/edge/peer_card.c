@@ -1,0 +1,196 @@
+/*
+ * peer_card.c - the rank's card: who this process is, and the card as bytes. Reads /proc, owns
+ * nothing.
+ *
+ * Two ranks can share memory if they run under one kernel (boot id), can meet in the abstract
+ * socket namespace (network namespace) and belong to one user. A host name proves none of these.
+ */
+#include "peer_card.h"
+
+#include "buf.h"
+#include "error.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { CARD_MAGIC = 0x44504444 /* "DDPD" */, CARD_VERSION = 2, CARD_SHM = 1, CARD_KEYED = 2 };
+
+static void read_boot_id(char *text, size_t size)
+{
+    size_t len = 0;
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        ssize_t got = read(fd, text, size - 1);
+        len = got > 0 ? (size_t)got : 0;
+        close(fd);
+    }
+    while (len > 0 && isspace((unsigned char)text[len - 1]))
+        len--;
+    text[len] = '\0';
+}
+
+ddp_status ddpi_card_identify(struct ddpi_card *card, struct ddp_error *err)
+{
+    if (getrandom(card->id, sizeof card->id, 0) != (ssize_t)sizeof card->id)
+        return ddpi_error_sys(err, errno, "get random bytes");
+    card->pid = (uint32_t)getpid();
+    if (gethostname(card->node, sizeof card->node - 1) != 0)
+        card->node[0] = '\0';
+    char boot_id[40];
+    struct stat net;
+    read_boot_id(boot_id, sizeof boot_id);
+    if (boot_id[0] == '\0' || stat("/proc/self/ns/net", &net) != 0) {
+        card->shm = false; /* without /proc nobody can tell whether a peer is on this machine */
+        return DDP_OK;
+    }
+    snprintf(card->machine, sizeof card->machine, "%s-%llu-%u", boot_id,
+             (unsigned long long)net.st_ino, (unsigned)geteuid());
+    return DDP_OK;
+}
+
+static bool put_text(struct ddpi_buf *buf, const char *text)
+{
+    size_t len = strlen(text);
+    return ddpi_buf_put_u8(buf, (uint8_t)len) && ddpi_buf_append(buf, text, len);
+}
+
+static bool get_text(struct ddpi_rd *rd, char *text, size_t size)
+{
+    size_t len = ddpi_rd_u8(rd);
+    const uint8_t *bytes = ddpi_rd_bytes(rd, len);
+    if (rd->failed || len >= size)
+        return false;
+    for (size_t i = 0; i < len; i++)
+        text[i] = isgraph(bytes[i]) ? (char)bytes[i] : '?';
+    text[len] = '\0';
+    return true;
+}
+
+static bool put_address(struct ddpi_buf *buf, const struct sockaddr_storage *address)
+{
+    if (address->ss_family == AF_INET) {
+        const struct sockaddr_in *v4 = (const void *)address;
+        return ddpi_buf_put_u8(buf, 4) && ddpi_buf_put_u16(buf, ntohs(v4->sin_port)) &&
+               ddpi_buf_append(buf, &v4->sin_addr, sizeof v4->sin_addr);
+    }
+    const struct sockaddr_in6 *v6 = (const void *)address;
+    return ddpi_buf_put_u8(buf, 6) && ddpi_buf_put_u16(buf, ntohs(v6->sin6_port)) &&
+           ddpi_buf_append(buf, &v6->sin6_addr, sizeof v6->sin6_addr);
+}
+
+static bool get_address(struct ddpi_rd *rd, struct sockaddr_storage *address)
+{
+    uint8_t version = ddpi_rd_u8(rd);
+    uint16_t port = ddpi_rd_u16(rd);
+    if (version != 4 && version != 6)
+        return false;
+    size_t len = version == 4 ? sizeof(struct in_addr) : sizeof(struct in6_addr);
+    const uint8_t *bytes = ddpi_rd_bytes(rd, len);
+    if (rd->failed)
+        return false;
+    *address = (struct sockaddr_storage){0};
+    if (version == 4) {
+        struct sockaddr_in *v4 = (void *)address;
+        v4->sin_family = AF_INET;
+        v4->sin_port = htons(port);
+        memcpy(&v4->sin_addr, bytes, len);
+    } else {
+        struct sockaddr_in6 *v6 = (void *)address;
+        v6->sin6_family = AF_INET6;
+        v6->sin6_port = htons(port);
+        memcpy(&v6->sin6_addr, bytes, len);
+    }
+    return true;
+}
+
+bool ddpi_card_encode(const struct ddpi_card *card, struct ddpi_buf *buf)
+{
+    uint16_t flags = (uint16_t)((card->shm ? CARD_SHM : 0) | (card->keyed ? CARD_KEYED : 0));
+    return ddpi_buf_put_u32(buf, CARD_MAGIC) && ddpi_buf_put_u16(buf, CARD_VERSION) &&
+           ddpi_buf_put_u16(buf, flags) && ddpi_buf_put_u32(buf, card->world_size) &&
+           ddpi_buf_put_u32(buf, card->pid) && ddpi_buf_append(buf, card->id, sizeof card->id) &&
+           put_text(buf, card->machine) && put_text(buf, card->node) &&
+           put_text(buf, card->local) && put_address(buf, &card->tcp);
+}
+
+bool ddpi_card_decode(const void *wire, size_t len, struct ddpi_card *ret_card)
+{
+    struct ddpi_rd rd = ddpi_rd_of(wire, len);
+    struct ddpi_card card = {0};
+    uint32_t magic = ddpi_rd_u32(&rd);
+    uint16_t version = ddpi_rd_u16(&rd);
+    if (magic != CARD_MAGIC || version != CARD_VERSION)
+        return false;
+    uint16_t flags = ddpi_rd_u16(&rd);
+    card.shm = (flags & CARD_SHM) != 0;
+    card.keyed = (flags & CARD_KEYED) != 0;
+    card.world_size = ddpi_rd_u32(&rd);
+    card.pid = ddpi_rd_u32(&rd);
+    const uint8_t *id = ddpi_rd_bytes(&rd, sizeof card.id);
+    if (rd.failed)
+        return false;
+    memcpy(card.id, id, sizeof card.id);
+    if (!get_text(&rd, card.machine, sizeof card.machine) ||
+        !get_text(&rd, card.node, sizeof card.node) ||
+        !get_text(&rd, card.local, sizeof card.local) || !get_address(&rd, &card.tcp) ||
+        !ddpi_rd_done(&rd))
+        return false;
+    *ret_card = card;
+    return true;
+}
+
+bool ddpi_card_put(const struct ddpi_card *card, uint8_t slot[DDPI_CARD_SLOT])
+{
+    struct ddpi_buf wire;
+    ddpi_buf_init(&wire, DDPI_CARD_SLOT - sizeof(uint16_t));
+    bool fits = ddpi_card_encode(card, &wire);
+    if (fits) {
+        uint16_t len = htole16((uint16_t)ddpi_buf_len(&wire));
+        memset(slot, 0, DDPI_CARD_SLOT);
+        memcpy(slot, &len, sizeof len);
+        memcpy(slot + sizeof len, ddpi_buf_head(&wire), ddpi_buf_len(&wire));
+    }
+    ddpi_buf_finish(&wire);
+    return fits;
+}
+
+bool ddpi_card_get(const uint8_t slot[DDPI_CARD_SLOT], struct ddpi_card *ret_card)
+{
+    struct ddpi_rd rd = ddpi_rd_of(slot, DDPI_CARD_SLOT);
+    size_t len = ddpi_rd_u16(&rd);
+    const uint8_t *wire = ddpi_rd_bytes(&rd, len);
+    return !rd.failed && ddpi_card_decode(wire, len, ret_card);
+}
+
+bool ddpi_card_share_memory(const struct ddpi_card *a, const struct ddpi_card *b)
+{
+    return a->shm && b->shm && a->machine[0] != '\0' && strcmp(a->machine, b->machine) == 0;
+}
+
+socklen_t ddpi_address_len(const struct sockaddr_storage *address)
+{
+    return address->ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+}
+
+void ddpi_address_text(const struct sockaddr_storage *address, char text[DDPI_ADDRESS_TEXT])
+{
+    char host[INET6_ADDRSTRLEN] = "?";
+    if (address->ss_family == AF_INET) {
+        const struct sockaddr_in *v4 = (const void *)address;
+        inet_ntop(AF_INET, &v4->sin_addr, host, sizeof host);
+        snprintf(text, DDPI_ADDRESS_TEXT, "%s:%u", host, ntohs(v4->sin_port));
+    } else {
+        const struct sockaddr_in6 *v6 = (const void *)address;
+        inet_ntop(AF_INET6, &v6->sin6_addr, host, sizeof host);
+        snprintf(text, DDPI_ADDRESS_TEXT, "[%s]:%u", host, ntohs(v6->sin6_port));
+    }
+}

@@ -1,0 +1,58 @@
+/*
+ * peer_card.h - the card that each rank puts into the store: where and how the others reach it.
+ * Whoever can read the store may know it: nothing in it lets anybody pass for a rank (greeting.h).
+ */
+#ifndef DDPI_PEER_CARD_H
+#define DDPI_PEER_CARD_H
+
+#include "buf.h"
+
+#include <ddprun/status.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+enum {
+    DDPI_CARD_ID = 16,
+    DDPI_MACHINE_TEXT = 96,
+    DDPI_NODE_TEXT = 65,
+    DDPI_LOCAL_NAME = 48,
+    DDPI_CARD_WIRE_MAX = 512,
+    DDPI_CARD_SLOT = 264, /* the longest card that ddpi_card_encode() makes, and its length */
+    DDPI_ADDRESS_TEXT = 64,
+};
+
+struct ddpi_card {
+    uint32_t world_size;
+    uint32_t pid;
+    uint8_t id[DDPI_CARD_ID];        /* of this communicator of this process; no secret */
+    bool keyed;                      /* this rank has a key to prove itself with */
+    bool shm;                        /* this rank can use shared memory */
+    char machine[DDPI_MACHINE_TEXT]; /* equal on ranks that can share memory */
+    char node[DDPI_NODE_TEXT];       /* host name, for people only */
+    char local[DDPI_LOCAL_NAME];     /* abstract Unix socket; "" without shm */
+    struct sockaddr_storage tcp;     /* AF_INET or AF_INET6 */
+};
+
+/* Fills id, pid, machine and node. */
+ddp_status ddpi_card_identify(struct ddpi_card *card, struct ddp_error *err);
+
+/* Append the card to @buf; false: no memory. */
+bool ddpi_card_encode(const struct ddpi_card *card, struct ddpi_buf *buf);
+
+/* false: these bytes are no card of this version. */
+bool ddpi_card_decode(const void *wire, size_t len, struct ddpi_card *ret_card);
+
+/* The same in a slot of fixed size, as ranks pass cards round; a slot of zeros holds none. */
+bool ddpi_card_put(const struct ddpi_card *card, uint8_t slot[DDPI_CARD_SLOT]);
+bool ddpi_card_get(const uint8_t slot[DDPI_CARD_SLOT], struct ddpi_card *ret_card);
+
+/* Whether the edge between two ranks goes through shared memory; both come to the same answer. */
+bool ddpi_card_share_memory(const struct ddpi_card *a, const struct ddpi_card *b);
+
+socklen_t ddpi_address_len(const struct sockaddr_storage *address);
+/* "10.0.0.1:4711", "[::1]:4711". */
+void ddpi_address_text(const struct sockaddr_storage *address, char text[DDPI_ADDRESS_TEXT]);
+
+#endif

@@ -1,0 +1,290 @@
+/*
+ * sockets.c - socket calls with deadlines and sentences. Owns nothing: descriptors go to the
+ * caller.
+ */
+#include "sockets.h"
+
+#include "clock.h"
+#include "error.h"
+#include "private_fds.h"
+#include "stranger.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { BACKLOG = 4096 }; /* ranks that compute let others wait; the system may allow fewer */
+
+/* One that children of fork() give back. */
+static int open_socket(int family)
+{
+    ddpi_private_begin();
+    int fd = ddpi_private_add(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    ddpi_private_end();
+    return fd;
+}
+
+int ddpi_accept(int listener)
+{
+    ddpi_private_begin();
+    int fd = ddpi_private_add(accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    ddpi_private_end();
+    return fd;
+}
+
+int ddpi_socket_pair(int fds[2])
+{
+    int made[2];
+    ddpi_private_begin();
+    int result = socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, made);
+    for (int i = 0; result == 0 && i < 2; i++)
+        fds[i] = ddpi_private_add(made[i]);
+    ddpi_private_end();
+    return result == 0 && (fds[0] < 0 || fds[1] < 0) ? -1 : result;
+}
+
+/* 0, or the errno with which there is no way there. */
+static int route_to(const struct addrinfo *target, struct sockaddr_storage *ret)
+{
+    int fd = socket(target->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return errno;
+    socklen_t len = sizeof *ret;
+    bool found = connect(fd, target->ai_addr, target->ai_addrlen) == 0 &&
+                 getsockname(fd, (struct sockaddr *)ret, &len) == 0;
+    int error = found ? 0 : errno;
+    close(fd);
+    return error;
+}
+
+ddp_status ddpi_source_address(const char *host, uint16_t port, struct sockaddr_storage *ret,
+                               struct ddp_error *err)
+{
+    char service[8];
+    snprintf(service, sizeof service, "%u", port);
+    const struct addrinfo hints = {.ai_socktype = SOCK_DGRAM};
+    struct addrinfo *found = NULL;
+    int error = getaddrinfo(host, service, &hints, &found);
+    if (error == EAI_SYSTEM)
+        return ddpi_error_sys(err, errno, "resolve '%s'", host);
+    if (error != 0)
+        return ddpi_error_set(err, DDP_E_UNREACHABLE, "resolve '%s': %s", host,
+                              gai_strerror(error));
+    error = ENETUNREACH;
+    for (const struct addrinfo *at = found; at != NULL && error != 0; at = at->ai_next)
+        if (at->ai_family == AF_INET || at->ai_family == AF_INET6)
+            error = route_to(at, ret);
+    freeaddrinfo(found);
+    return error == 0 ? DDP_OK : ddpi_error_sys(err, error, "find the way to '%s'", host);
+}
+
+ddp_status ddpi_listen_tcp(struct sockaddr_storage *address, int *ret_fd, struct ddp_error *err)
+{
+    if (address->ss_family == AF_INET)
+        ((struct sockaddr_in *)(void *)address)->sin_port = 0;
+    else
+        ((struct sockaddr_in6 *)(void *)address)->sin6_port = 0;
+    char text[DDPI_ADDRESS_TEXT];
+    ddpi_address_text(address, text);
+    socklen_t len = sizeof *address;
+    int fd = open_socket(address->ss_family);
+    if (fd < 0 || bind(fd, (struct sockaddr *)address, ddpi_address_len(address)) != 0 ||
+        listen(fd, BACKLOG) != 0 || getsockname(fd, (struct sockaddr *)address, &len) != 0) {
+        ddp_status status = ddpi_error_sys(err, errno, "listen on %s", text);
+        if (fd >= 0)
+            close(fd);
+        return status;
+    }
+    *ret_fd = fd;
+    return DDP_OK;
+}
+
+/* In the abstract namespace: no file, gone with the socket. */
+static socklen_t local_address(const char *name, struct sockaddr_un *ret)
+{
+    *ret = (struct sockaddr_un){.sun_family = AF_UNIX};
+    size_t len = strnlen(name, sizeof ret->sun_path - 1);
+    memcpy(ret->sun_path + 1, name, len);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len);
+}
+
+static int local_socket(void)
+{
+    int fd = open_socket(AF_UNIX);
+    if (fd >= 0)
+        ddpi_pass_rights(fd, false);
+    return fd;
+}
+
+ddp_status ddpi_listen_local(const char *name, int *ret_fd, struct ddp_error *err)
+{
+    struct sockaddr_un address;
+    socklen_t len = local_address(name, &address);
+    int fd = local_socket();
+    if (fd < 0 || bind(fd, (struct sockaddr *)&address, len) != 0 || listen(fd, BACKLOG) != 0) {
+        ddp_status status = ddpi_error_sys(err, errno, "listen on a Unix socket");
+        if (fd >= 0)
+            close(fd);
+        return status;
+    }
+    *ret_fd = fd;
+    return DDP_OK;
+}
+
+/* Takes over @fd. */
+static int begin_to(int fd, const struct sockaddr *address, socklen_t len, int *ret_fd)
+{
+    if (fd < 0)
+        return errno;
+    int error = connect(fd, address, len) == 0 ? 0 : errno;
+    if (error == EINTR)
+        error = EINPROGRESS;
+    if (error == 0 || error == EINPROGRESS)
+        *ret_fd = fd;
+    else
+        close(fd);
+    return error;
+}
+
+int ddpi_begin_tcp(const struct sockaddr_storage *address, int *ret_fd)
+{
+    return begin_to(open_socket(address->ss_family), (const struct sockaddr *)address,
+                    ddpi_address_len(address), ret_fd);
+}
+
+int ddpi_begin_local(const char *name, int *ret_fd)
+{
+    struct sockaddr_un address;
+    socklen_t len = local_address(name, &address);
+    int error = begin_to(local_socket(), (const struct sockaddr *)&address, len, ret_fd);
+    if (error != 0 || ddpi_peer_is_ours(*ret_fd))
+        return error;
+    ddpi_close_stranger(*ret_fd); /* the rank has died, and he has taken its name */
+    *ret_fd = -1;
+    return ECONNREFUSED;
+}
+
+int ddpi_connect_result(int fd)
+{
+    struct pollfd pollfd = {.fd = fd, .events = POLLOUT};
+    if (poll(&pollfd, 1, 0) <= 0)
+        return EINPROGRESS;
+    int error = 0;
+    socklen_t len = sizeof error;
+    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) == 0 ? error : errno;
+}
+
+void ddpi_tune_tcp(int fd)
+{
+    /* No TCP_USER_TIMEOUT: Linux applies it to a peer that is alive and merely does not read, as a
+     * rank that computes for a while. Probes on the control connection find dead machines. */
+    static const struct {
+        int level, name, value;
+    } options[] = {{IPPROTO_TCP, TCP_NODELAY, 1},
+                   {SOL_SOCKET, SO_KEEPALIVE, 1},
+                   {IPPROTO_TCP, TCP_KEEPIDLE, 4},
+                   {IPPROTO_TCP, TCP_KEEPINTVL, 2},
+                   {IPPROTO_TCP, TCP_KEEPCNT, 3}};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        (void)setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(int));
+}
+
+ddp_status ddpi_send_fds(int fd, const void *bytes, size_t len, const int *fds, size_t nfds,
+                         struct ddp_error *err)
+{
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(DDPI_FDS_MAX * sizeof(int))];
+    } control = {0};
+    struct iovec part = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = len};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    if (nfds > 0) {
+        message.msg_control = &control;
+        message.msg_controllen = CMSG_SPACE(nfds * sizeof(int));
+        control.header = (struct cmsghdr){.cmsg_level = SOL_SOCKET,
+                                          .cmsg_type = SCM_RIGHTS,
+                                          .cmsg_len = CMSG_LEN(nfds * sizeof(int))};
+        memcpy(CMSG_DATA(&control.header), fds, nfds * sizeof(int));
+    }
+    ssize_t sent;
+    do {
+        sent = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    } while (sent < 0 && errno == EINTR);
+    if (sent < 0)
+        return ddpi_error_sys(err, errno, "send %zu bytes", len);
+    if ((size_t)sent < len)
+        return ddpi_error_set(err, DDP_E_SYSTEM, "a socket has no room for %zu bytes", len);
+    return DDP_OK;
+}
+
+static void keep_fds(struct msghdr *message, int *fds, size_t *nfds)
+{
+    for (struct cmsghdr *at = CMSG_FIRSTHDR(message); at != NULL; at = CMSG_NXTHDR(message, at)) {
+        if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS)
+            continue;
+        size_t count = (at->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < count; i++) {
+            int fd;
+            memcpy(&fd, CMSG_DATA(at) + i * sizeof fd, sizeof fd);
+            if (*nfds < DDPI_FDS_MAX)
+                fds[(*nfds)++] = fd;
+            else
+                close(fd);
+        }
+    }
+}
+
+static bool may_have_one_more(int fd)
+{
+    int more = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (more < 0)
+        return errno != EMFILE;
+    close(more);
+    return true;
+}
+
+ssize_t ddpi_recv_fds(int fd, void *bytes, size_t len, int *fds, size_t *nfds)
+{
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(DDPI_FDS_MAX * sizeof(int))];
+    } control;
+    struct iovec part = {.iov_base = bytes, .iov_len = len};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = sizeof control};
+    ssize_t got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    if (got >= 0)
+        keep_fds(&message, fds, nfds);
+    if (got >= 0 && (message.msg_flags & MSG_CTRUNC) != 0) {
+        errno = may_have_one_more(fd) ? EPROTO : EMFILE;
+        return -1;
+    }
+    return got;
+}
+
+ddp_status ddpi_advise_descriptors(struct ddp_error *err, ddp_status status)
+{
+    struct rlimit files;
+    int number = err != NULL ? err->sys_errno : 0;
+    if (number == ENFILE)
+        return ddpi_error_advise(err, status,
+                                 "this machine has as many files open as it may have: raise "
+                                 "/proc/sys/fs/file-max, or end programs that have many");
+    if ((number != EMFILE && number != ETOOMANYREFS) || getrlimit(RLIMIT_NOFILE, &files) != 0)
+        return status;
+    return ddpi_error_advise(
+        err, status,
+        "process %d may have %llu descriptors (RLIMIT_NOFILE): raise that with "
+        "'ulimit -n', here up to %llu, or have the program close some",
+        getpid(), (unsigned long long)files.rlim_cur, (unsigned long long)files.rlim_max);
+}

@@ -1,0 +1,91 @@
+/*
+ * reduce_any.c - reductions of more inputs than one ddpi_reduce_many() takes. Pure.
+ *
+ * The result so far is the first input of the next call. It is exactly what one call over all
+ * inputs would have come to so far, as long as it is not rounded: for the 16-bit types, but for
+ * their extremes, it is kept in float32, for which their elements are widened a tile at a time.
+ */
+#include "reduce_any.h"
+
+#include "reduce.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+enum { TILE = 256 }; /* elements; of 16 inputs in float32 they are half a first-level cache */
+
+/* Fold inputs in the type that they have. */
+static void fold_plain(const struct ddpi_fold *fold)
+{
+    struct ddpi_reduction work = {
+        .out = {fold->out}, .nout = 1, .count = fold->count, .dtype = fold->dtype, .op = fold->op};
+    for (uint32_t next = 0; next < fold->nin;) {
+        work.nin = 0;
+        if (next > 0)
+            work.in[work.nin++] = fold->out;
+        while (next < fold->nin && work.nin < DDPI_REDUCE_MOST)
+            work.in[work.nin++] = fold->in + next++ * fold->stride;
+        work.divisor = next == fold->nin ? fold->divisor : 1;
+        ddpi_reduce_many(&work);
+    }
+}
+
+static void widen(float *wide, const uint8_t *in, size_t count, ddp_dtype dtype)
+{
+    float (*to_float)(uint16_t) =
+        dtype == DDP_FLOAT16 ? ddpi_float_from_half : ddpi_float_from_bfloat;
+    for (size_t i = 0; i < count; i++) {
+        uint16_t element;
+        memcpy(&element, in + i * sizeof element, sizeof element);
+        wide[i] = to_float(element);
+    }
+}
+
+static void narrow(uint8_t *out, const float *wide, size_t count, ddp_dtype dtype)
+{
+    uint16_t (*from_float)(float) =
+        dtype == DDP_FLOAT16 ? ddpi_half_from_float : ddpi_bfloat_from_float;
+    for (size_t i = 0; i < count; i++) {
+        uint16_t element = from_float(wide[i]);
+        memcpy(out + i * sizeof element, &element, sizeof element);
+    }
+}
+
+/* @count elements of 16 bits from @first on, widened. */
+static void fold_tile(const struct ddpi_fold *fold, size_t first, size_t count)
+{
+    float partial[TILE], wide[DDPI_REDUCE_MOST - 1][TILE];
+    struct ddpi_reduction work = {.in = {partial},
+                                  .out = {partial},
+                                  .nout = 1,
+                                  .count = count,
+                                  .dtype = DDP_FLOAT32,
+                                  .op = fold->op};
+    size_t offset = first * sizeof(uint16_t);
+    widen(partial, fold->in + offset, count, fold->dtype);
+    for (uint32_t next = 1; next < fold->nin;) {
+        work.nin = 1;
+        for (; next < fold->nin && work.nin < DDPI_REDUCE_MOST; next++) {
+            float *row = wide[work.nin - 1];
+            widen(row, fold->in + next * fold->stride + offset, count, fold->dtype);
+            work.in[work.nin++] = row;
+        }
+        work.divisor = next == fold->nin ? fold->divisor : 1;
+        ddpi_reduce_many(&work);
+    }
+    narrow((uint8_t *)fold->out + offset, partial, count, fold->dtype);
+}
+
+void ddpi_fold(const struct ddpi_fold *fold)
+{
+    bool is_short = fold->dtype == DDP_FLOAT16 || fold->dtype == DDP_BFLOAT16;
+    bool is_extreme = fold->op == DDP_MIN || fold->op == DDP_MAX;
+    if (fold->nin <= DDPI_REDUCE_MOST || !is_short || is_extreme) {
+        fold_plain(fold);
+        return;
+    }
+    for (size_t first = 0; first < fold->count; first += TILE) {
+        size_t left = fold->count - first;
+        fold_tile(fold, first, left < TILE ? left : TILE);
+    }
+}

@@ -1,0 +1,24 @@
+/*
+ * reduce_any.h - the reduction of `direct`: any number of contributions, in order, with one
+ * rounding.
+ */
+#ifndef DDPI_REDUCE_ANY_H
+#define DDPI_REDUCE_ANY_H
+
+#include <ddprun/comm.h>
+
+/* The contributions lie one behind the other, @stride bytes from beginning to beginning. */
+struct ddpi_fold {
+    const uint8_t *in;
+    size_t stride;
+    uint32_t nin; /* at least 1 */
+    void *out;    /* apart from all of them */
+    size_t count; /* elements of each */
+    ddp_dtype dtype;
+    ddp_reduce_op op;
+    uint32_t divisor; /* 1 = none */
+};
+
+void ddpi_fold(const struct ddpi_fold *fold);
+
+#endif

@@ -1,0 +1,130 @@
+/*
+ * call_header.c - calls as wire headers and as words. Pure.
+ */
+#include "call_header.h"
+
+#include "buf.h"
+
+#include <endian.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { CALL_MAGIC = 0x31504444 /* "DDP1" */ };
+
+struct wire_call {
+    uint32_t magic;
+    uint8_t operation;
+    uint8_t dtype;
+    uint8_t op;
+    uint8_t algorithm;
+    uint64_t seq;
+    uint64_t count;
+    uint32_t root;
+    uint32_t on_device;
+};
+_Static_assert(sizeof(struct wire_call) == DDPI_CALL_WIRE_SIZE, "the header has no padding");
+
+static const char *const operation_names[] = {
+#define OPERATION_NAME(symbol, name) [symbol] = (name),
+    DDPI_OPERATION_MAP(OPERATION_NAME)
+#undef OPERATION_NAME
+};
+
+static const char *const algorithm_names[] = {
+#define ALGORITHM_NAME(symbol, name) [symbol] = (name),
+    DDP_ALGORITHM_MAP(ALGORITHM_NAME)
+#undef ALGORITHM_NAME
+};
+
+void ddpi_call_encode(const struct ddpi_call *call, uint8_t wire[DDPI_CALL_WIRE_SIZE])
+{
+    struct wire_call out = {.magic = htole32(CALL_MAGIC),
+                            .operation = (uint8_t)call->operation,
+                            .dtype = (uint8_t)call->dtype,
+                            .op = (uint8_t)call->op,
+                            .algorithm = (uint8_t)call->algorithm,
+                            .seq = htole64(call->seq),
+                            .count = htole64(call->count),
+                            .root = htole32(call->root),
+                            .on_device = htole32(call->on_device)};
+    memcpy(wire, &out, sizeof out);
+}
+
+bool ddpi_call_decode(const uint8_t wire[DDPI_CALL_WIRE_SIZE], struct ddpi_call *ret_call)
+{
+    struct ddpi_rd rd = ddpi_rd_of(wire, DDPI_CALL_WIRE_SIZE);
+    uint32_t magic = ddpi_rd_u32(&rd);
+    uint8_t operation = ddpi_rd_u8(&rd), dtype = ddpi_rd_u8(&rd), op = ddpi_rd_u8(&rd);
+    uint8_t algorithm = ddpi_rd_u8(&rd);
+    struct ddpi_call call = {
+        .operation = operation, .dtype = dtype, .op = op, .algorithm = algorithm};
+    call.seq = ddpi_rd_u64(&rd);
+    call.count = ddpi_rd_u64(&rd);
+    call.root = ddpi_rd_u32(&rd);
+    uint32_t on_device = ddpi_rd_u32(&rd);
+    call.on_device = on_device;
+    if (magic != CALL_MAGIC || on_device > 1 ||
+        operation >= sizeof operation_names / sizeof *operation_names ||
+        algorithm >= sizeof algorithm_names / sizeof *algorithm_names)
+        return false;
+    *ret_call = call;
+    return true;
+}
+
+bool ddpi_call_same(const struct ddpi_call *a, const struct ddpi_call *b)
+{
+    return a->operation == b->operation && a->seq == b->seq && a->count == b->count &&
+           a->dtype == b->dtype && a->op == b->op && a->root == b->root &&
+           a->algorithm == b->algorithm && a->on_device == b->on_device;
+}
+
+void ddpi_call_name(const struct ddpi_call *call, char text[DDPI_CALL_TEXT])
+{
+    snprintf(text, DDPI_CALL_TEXT, "%s #%llu", operation_names[call->operation],
+             (unsigned long long)call->seq);
+}
+
+static void describe(const struct ddpi_call *call, char text[DDPI_CALL_TEXT])
+{
+    const char *dtype = ddp_dtype_name(call->dtype);
+    unsigned long long count = call->count, seq = call->seq;
+    const char *name = operation_names[call->operation], *op = ddp_reduce_op_name(call->op);
+    const char *algorithm = algorithm_names[call->algorithm];
+    switch (call->operation) {
+    case DDPI_ALL_REDUCE:
+    case DDPI_REDUCE_SCATTER:
+        snprintf(text, DDPI_CALL_TEXT, "%s #%llu (%s of %llu %s, %s)", name, seq, op, count, dtype,
+                 algorithm);
+        return;
+    case DDPI_REDUCE:
+        snprintf(text, DDPI_CALL_TEXT, "%s #%llu (%s of %llu %s to rank %u, %s)", name, seq, op,
+                 count, dtype, call->root, algorithm);
+        return;
+    case DDPI_ALL_GATHER:
+        snprintf(text, DDPI_CALL_TEXT, "%s #%llu (%llu %s)", name, seq, count, dtype);
+        return;
+    case DDPI_BROADCAST:
+        snprintf(text, DDPI_CALL_TEXT, "%s #%llu (%llu %s from rank %u)", name, seq, count, dtype,
+                 call->root);
+        return;
+    case DDPI_SEND:
+        snprintf(text, DDPI_CALL_TEXT, "%s #%llu (%llu %s to rank %u)", name, seq, count, dtype,
+                 call->root);
+        return;
+    case DDPI_RECV:
+        snprintf(text, DDPI_CALL_TEXT, "%s #%llu (%llu %s from rank %u)", name, seq, count, dtype,
+                 call->root);
+        return;
+    case DDPI_JOIN:
+    case DDPI_BARRIER:
+        ddpi_call_name(call, text);
+    }
+}
+
+void ddpi_call_describe(const struct ddpi_call *call, char text[DDPI_CALL_TEXT])
+{
+    describe(call, text);
+    size_t used = strlen(text);
+    if (call->on_device)
+        snprintf(text + used, DDPI_CALL_TEXT - used, " on a GPU");
+}

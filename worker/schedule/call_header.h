@@ -1,0 +1,53 @@
+/*
+ * call_header.h - what a rank called, and the header that tells the next rank so before any
+ * payload.
+ */
+#ifndef DDPI_CALL_HEADER_H
+#define DDPI_CALL_HEADER_H
+
+#include <ddprun/comm.h>
+#include <stdbool.h>
+
+/* X(symbol, name). JOIN is the round that ends ddp_comm_init(). */
+#define DDPI_OPERATION_MAP(X)                \
+    X(DDPI_JOIN, "init")                     \
+    X(DDPI_BARRIER, "barrier")               \
+    X(DDPI_BROADCAST, "broadcast")           \
+    X(DDPI_ALL_REDUCE, "all_reduce")         \
+    X(DDPI_REDUCE, "reduce")                 \
+    X(DDPI_ALL_GATHER, "all_gather")         \
+    X(DDPI_REDUCE_SCATTER, "reduce_scatter") \
+    X(DDPI_SEND, "send")                     \
+    X(DDPI_RECV, "recv")
+
+enum ddpi_operation {
+#define DDPI_OPERATION_ENUM(symbol, name) symbol,
+    DDPI_OPERATION_MAP(DDPI_OPERATION_ENUM)
+#undef DDPI_OPERATION_ENUM
+};
+
+struct ddpi_call {
+    enum ddpi_operation operation;
+    uint64_t seq;
+    size_t count; /* the rest is 0 where the operation has no use for it */
+    ddp_dtype dtype;
+    ddp_reduce_op op;
+    uint32_t root;           /* of send and recv: the other rank */
+    ddp_algorithm algorithm; /* of a reduction: ring or direct; auto: what the device engine sees */
+    bool on_device;          /* the buffers are memory of a GPU */
+};
+
+enum { DDPI_CALL_WIRE_SIZE = 32, DDPI_CALL_TEXT = 160 };
+
+void ddpi_call_encode(const struct ddpi_call *call, uint8_t wire[DDPI_CALL_WIRE_SIZE]);
+
+/* false: these bytes are no header of this version. */
+bool ddpi_call_decode(const uint8_t wire[DDPI_CALL_WIRE_SIZE], struct ddpi_call *ret_call);
+
+bool ddpi_call_same(const struct ddpi_call *a, const struct ddpi_call *b);
+
+/* "all_reduce #17"; and with what was asked for: "all_reduce #17 (sum of 100 float32, ring)". */
+void ddpi_call_name(const struct ddpi_call *call, char text[DDPI_CALL_TEXT]);
+void ddpi_call_describe(const struct ddpi_call *call, char text[DDPI_CALL_TEXT]);
+
+#endif
