@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build demo demo-elastic test lint fuzz bench install clean
+.PHONY: help build demo demo-elastic test check lint fuzz bench install clean
 
 ## help     show this list
 help:
@@ -30,11 +30,16 @@ demo-elastic:
 	@scripts/build --quiet build
 	@scripts/demo-elastic
 
-## test     lint, then the whole suite: as built, and with sanitizers
+## test     lint, then each test once: some five minutes
 test:
 	@scripts/setup build demo test lint
-	@scripts/setup interop || echo "setup: the tests with PyTorch are skipped"
 	@scripts/test
+
+## check    what 'make test' leaves out: sanitizers, failpoints, PyTorch
+check:
+	@scripts/setup build demo test
+	@scripts/setup interop || echo "setup: the tests with PyTorch are skipped"
+	@scripts/test --check
 
 ## lint     check the rules that the compiler does not (scripts/lint --help)
 lint:
