@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test_install.py - make install, and then what README.md says about a worker of one's own, word for word.
+"""test_install.py - installs as README.md says, then builds and runs the worker of docs/collectives.md, word for word.
 
 A copy of the sources is built, as a build's prefix is its own; the worker is compiled in a bare folder.
 """
@@ -25,9 +25,15 @@ def not_sources(folder, names):
             Path(folder) == ROOT and (name == 'build' or name.startswith('build-'))]
 
 
-def section_of_readme(heading):
-    text = (ROOT / 'README.md').read_text()
-    return re.search(rf'^## {heading}\n(.*?)^## ', text, re.MULTILINE | re.DOTALL).group(1)
+def commands(document):
+    """The indented lines of @document, without their comments."""
+    return [line.strip().split('   ')[0] for line in document.splitlines()
+            if line.startswith('    ') and not line.startswith('     ')]
+
+
+def only(lines, beginning):
+    line, = (line for line in lines if line.startswith(beginning))
+    return line
 
 
 class Install(unittest.TestCase):
@@ -41,11 +47,11 @@ class Install(unittest.TestCase):
         for name in ('DESTDIR', 'MAKEFLAGS', 'MAKELEVEL', 'PKG_CONFIG_PATH', 'LD_LIBRARY_PATH'):
             cls.env.pop(name, None)
         cls.run_in(cls.sources, 'scripts/build --quiet build -Dtests=disabled -Dcuda=disabled')
-        section = section_of_readme('A worker of your own')
-        cls.program = re.search(r'^```c\n(.*?)^```', section, re.MULTILINE | re.DOTALL).group(1)
-        cls.lines = [line.strip().split('   ')[0] for line in section.splitlines() if line.startswith('    ')
-                     and not line.startswith('     ')]
-        cls.lines = [line for line in cls.lines if line.startswith(('make install', 'cc ', 'ddprun '))]
+        readme, guide = ((ROOT / name).read_text() for name in ('README.md', 'docs/collectives.md'))
+        cls.program = re.search(r'^```c\n(.*?)^```', guide, re.MULTILINE | re.DOTALL).group(1)
+        cls.install_it = only(commands(readme), 'make install')
+        cls.compile_it = only(commands(guide), 'cc ')
+        cls.run_it = only(commands(guide), 'ddprun --nproc-per-node=4 ./worker')
 
     @classmethod
     def run_in(cls, folder, command, **env):
@@ -60,15 +66,14 @@ class Install(unittest.TestCase):
         (folder / 'worker.c').write_text(self.program)
         return folder
 
-    def test_the_lines_of_the_readme(self):
+    def test_the_lines_of_the_guide(self):
         prefix = self.folder / 'prefix'
-        install, compile_it, run_it = self.lines
-        self.run_in(self.sources, install.replace('PREFIX=/usr/local', f'PREFIX={prefix}'))
+        self.run_in(self.sources, self.install_it.replace('PREFIX=/usr/local', f'PREFIX={prefix}'))
         bare = self.bare_folder()
         env = {'PATH': f'{prefix}/bin:{self.env["PATH"]}', 'PKG_CONFIG_PATH': f'{prefix}/lib/pkgconfig',
                'LD_LIBRARY_PATH': f'{prefix}/lib'}
-        self.run_in(bare, compile_it, **env)
-        out = self.run_in(bare, run_it, **env)
+        self.run_in(bare, self.compile_it, **env)
+        out = self.run_in(bare, self.run_it, **env)
         self.assertEqual(sorted(out.splitlines()),
                          [f'[default{rank}]:rank {rank} of 4: 4' for rank in range(4)])
         self.assertEqual(sorted(os.listdir(bare)), ['worker', 'worker.c'])
@@ -84,8 +89,8 @@ class Install(unittest.TestCase):
         env = {'PATH': f'{stage}/usr/bin:{self.env["PATH"]}', 'LD_LIBRARY_PATH': f'{stage}/usr/lib',
                'PKG_CONFIG_SYSROOT_DIR': str(stage), 'PKG_CONFIG_PATH': f'{stage}/usr/lib/pkgconfig',
                'PKG_CONFIG_ALLOW_SYSTEM_CFLAGS': '1', 'PKG_CONFIG_ALLOW_SYSTEM_LIBS': '1'}
-        self.run_in(bare, self.lines[1], **env)
-        self.assertIn('rank 3 of 4: 4', self.run_in(bare, self.lines[2], **env))
+        self.run_in(bare, self.compile_it, **env)
+        self.assertIn('rank 3 of 4: 4', self.run_in(bare, self.run_it, **env))
 
 
 if __name__ == '__main__':
