@@ -52,7 +52,7 @@ fuzz:
 	@scripts/setup build fuzz
 	@scripts/fuzz
 
-## bench    measure against other launchers and Redis; results go to build/bench/
+## bench    measure against other launchers, Redis and gloo; tables and pictures go to build/bench/
 bench:
 	@scripts/setup build bench
 	@scripts/build --quiet build
