@@ -25,7 +25,7 @@ static const struct {
     {"store", perf_store,
      "the store's server beside Redis, and PyTorch's for its own client; growth; 10,000 clients"},
     {"rendezvous", perf_rendezvous,
-     "10,000 nodes meet, and meet again when one is lost: time, and memory of the server"},
+     "100 to 10,000 nodes meet, and meet again when one is lost: time, and memory of the server"},
     {"restart", perf_restart,
      "workers, agents and nodes die and come: time until all run again; what is left behind"},
     {"store-server", perf_store_server, "no benchmark: the server that 'store' measures"},

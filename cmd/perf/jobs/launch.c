@@ -114,6 +114,11 @@ static void print_row(struct perf *perf, struct contender *c, uint32_t nproc, do
     double max = perf_percentile(&c->samples, 100) / 1e3;
     if (c->broken) { /* it failed or hung at least once: its other runs prove little */
         printf("| %u | %s | - | - | - | - | failed |\n", nproc, c->name);
+        if (perf->json != NULL)
+            fprintf(
+                perf->json,
+                "{\"benchmark\":\"launch\",\"nproc\":%u,\"contender\":\"%s\",\"failed\":true}\n",
+                nproc, c->name);
         return;
     }
     printf("| %u | %s | %.2f | %.2f | %.2f | %.2f | %.2f |\n", nproc, c->name, min, median, p90,

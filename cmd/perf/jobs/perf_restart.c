@@ -68,8 +68,8 @@ void perf_restart_row(struct perf *perf, const char *launcher, enum perf_restart
     if (perf->json != NULL)
         fprintf(perf->json,
                 "{\"benchmark\":\"restart\",\"case\":\"%s\",\"contender\":\"%s\",\"runs\":%zu,"
-                "\"lost\":%u,\"p50_ms\":%.3f,\"p99_ms\":%.3f,\"max_ms\":%.3f}\n",
-                cases[what].json, launcher, times->count, lost, p50, p99, max);
+                "\"lost\":%u,\"limit_ms\":%u,\"p50_ms\":%.3f,\"p99_ms\":%.3f,\"max_ms\":%.3f}\n",
+                cases[what].json, launcher, times->count, lost, limit_ms, p50, p99, max);
 }
 
 /* ---- jobs of ddprun ------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /*
- * rendezvous.c - ten thousand nodes meet: the time from the first that joins until the last
- * has its seat, the same after one of them is lost, and what that takes of the server.
+ * rendezvous.c - a hundred to ten thousand nodes meet: the time from the first that joins until the
+ * last has its seat, the same after one of them is lost, and what that takes of the server.
  *
  * Each node is a member with a connection of its own (ddprun/round.h), all of them in this process;
  * the server is a child. A node does what it is told in no time, as no worker is started.
@@ -15,6 +15,7 @@
 #include <uv.h>
 
 enum {
+    FEWEST_NODES = 100, /* then ten times as many, until there are NODES */
     NODES = 10000,
     OTHER_FILES = 64,
     MAX_RUNS = 5,
@@ -237,12 +238,11 @@ static bool run(struct perf *perf, struct meeting *meeting)
 
 static void print(struct perf *perf, struct meeting *meeting)
 {
-    printf("| measure | nodes | median | max | goal |\n|---|---|---|---|---|\n");
     for (int m = 0; m < MEASURES; m++) {
         struct perf_samples *samples = &meeting->samples[m];
         double median = perf_percentile(samples, 50), max = perf_percentile(samples, 100);
         printf("| %s | %u | %.1f | %.1f | %s |\n", measures[m].name, meeting->count, median, max,
-               measures[m].goal);
+               meeting->count == NODES ? measures[m].goal : "");
         if (perf->json != NULL)
             fprintf(perf->json,
                     "{\"benchmark\":\"rendezvous\",\"contender\":\"ddprun\",\"nodes\":%u,"
@@ -261,12 +261,11 @@ static uint32_t node_count(void)
     return files.rlim_cur > 2 * OTHER_FILES ? (uint32_t)files.rlim_cur - OTHER_FILES : OTHER_FILES;
 }
 
-bool perf_rendezvous(struct perf *perf, struct ddp_error *err)
+static bool measure(struct perf *perf, uint32_t count, struct ddp_error *err)
 {
-    struct meeting meeting = {.count = node_count()};
+    struct meeting meeting = {.count = count};
     uint32_t runs = perf->options.runs < MAX_RUNS ? perf->options.runs : MAX_RUNS;
     bool done = true;
-    signal(SIGPIPE, SIG_IGN);
     for (uint32_t i = 0; done && i < runs; i++)
         done = run(perf, &meeting);
     if (done)
@@ -276,4 +275,15 @@ bool perf_rendezvous(struct perf *perf, struct ddp_error *err)
     for (int m = 0; m < MEASURES; m++)
         perf_samples_finish(&meeting.samples[m]);
     return done;
+}
+
+bool perf_rendezvous(struct perf *perf, struct ddp_error *err)
+{
+    uint32_t most = node_count();
+    bool done = true;
+    signal(SIGPIPE, SIG_IGN);
+    printf("| measure | nodes | median | max | goal |\n|---|---|---|---|---|\n");
+    for (uint32_t count = FEWEST_NODES; done && count < most; count *= 10)
+        done = measure(perf, count, err);
+    return done && measure(perf, most, err);
 }
