@@ -4,6 +4,7 @@
 #include "endpoint_mark.h"
 
 #include "error.h"
+#include "text_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -70,13 +71,9 @@ static bool path_in(const char *dir, const char *host, uint16_t port, char ret[E
 static void describe_here(char ret[TEXT_MAX])
 {
     char boot[64] = "", net[64] = "";
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    ssize_t len = fd >= 0 ? read(fd, boot, sizeof boot - 1) : 0;
-    if (fd >= 0)
-        close(fd);
-    boot[len > 0 ? len : 0] = '\0';
+    (void)ddpi_text_file_read("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
     boot[strcspn(boot, "\n")] = '\0';
-    len = readlink("/proc/self/ns/net", net, sizeof net - 1);
+    ssize_t len = readlink("/proc/self/ns/net", net, sizeof net - 1);
     net[len > 0 ? len : 0] = '\0';
     snprintf(ret, TEXT_MAX, "%s %s\n", boot, net);
 }

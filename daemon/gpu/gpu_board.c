@@ -11,8 +11,8 @@
 #include "clock.h"
 #include "error.h"
 #include "mem.h"
+#include "thread.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -59,24 +59,17 @@ static void tell_loop(struct gpu_board *board)
         uv_async_send(board->news);
 }
 
-/* Signals are the main thread's. The thread holds the board from here on. */
+/* The thread holds the board from here on. */
 static bool start_thread(struct gpu_board *board, void *(*body)(void *), void *arg)
 {
-    pthread_attr_t attr;
     pthread_t thread;
-    sigset_t all, before;
-    if (pthread_attr_init(&attr) != 0)
-        return false;
     pthread_mutex_lock(&board->lock);
     board->holders++;
     pthread_mutex_unlock(&board->lock);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool started = pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED) == 0 &&
-                   pthread_create(&thread, &attr, body, arg) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attr);
-    if (!started)
+    bool started = ddpi_thread_start(&thread, 0, body, arg) == 0;
+    if (started)
+        pthread_detach(thread);
+    else
         gpu_board_drop(board);
     return started;
 }

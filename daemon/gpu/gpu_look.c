@@ -9,8 +9,7 @@
 
 #include "clock.h"
 #include "error.h"
-#include "parse.h"
-#include "text_file.h"
+#include "proc_stat.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -85,20 +84,10 @@ ddp_status gpu_look_open(struct gpu_look *look, const char *list, struct ddp_err
 
 /* ---- who uses what --------------------------------------------------------------------------- */
 
-/* Behind the name, which may have anything in it, are state and parent. */
 static pid_t parent_of(pid_t pid)
 {
-    enum { STATE_LEN = 4 }; /* ") S " */
-    char path[32], text[512];
-    int64_t parent = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    char *name_end = text_read(path, text, sizeof text) ? strrchr(text, ')') : NULL;
-    if (name_end == NULL || strlen(name_end) <= STATE_LEN)
-        return 0;
-    char *number = name_end + STATE_LEN;
-    number[strcspn(number, " ")] = '\0';
-    (void)!ddpi_parse_int(number, 0, INT32_MAX, &parent, NULL);
-    return (pid_t)parent;
+    struct ddpi_proc_stat stat;
+    return ddpi_proc_stat_read(pid, &stat) ? stat.parent : 0;
 }
 
 /* The worker that @pid is, or descends from; @count if it is a stranger. */

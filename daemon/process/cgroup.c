@@ -89,8 +89,8 @@ bool cgroup_find(const char *mountinfo, const char *groups, char *ret_path, size
 static bool find_own(char *path, size_t size)
 {
     char mountinfo[TEXT_SIZE], groups[TEXT_SIZE / 4];
-    return text_read("/proc/self/mountinfo", mountinfo, sizeof mountinfo) &&
-           text_read("/proc/self/cgroup", groups, sizeof groups) &&
+    return ddpi_text_file_read("/proc/self/mountinfo", mountinfo, sizeof mountinfo) &&
+           ddpi_text_file_read("/proc/self/cgroup", groups, sizeof groups) &&
            cgroup_find(mountinfo, groups, path, size);
 }
 

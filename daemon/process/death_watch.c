@@ -5,10 +5,10 @@
 #include "death_watch.h"
 
 #include "life_slot.h"
+#include "thread.h"
 
 #include <errno.h>
 #include <linux/futex.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -105,22 +105,6 @@ static void drop_page(struct life *life)
     life->fd = 0;
 }
 
-/* Signals are the main thread's. */
-static bool start_thread(struct life *life)
-{
-    pthread_attr_t attr;
-    sigset_t all, before;
-    if (pthread_attr_init(&attr) != 0)
-        return false;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool started = pthread_attr_setstacksize(&attr, STACK_SIZE) == 0 &&
-                   pthread_create(&life->thread, &attr, watch, life) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attr);
-    return started;
-}
-
 void life_open(struct life *life, uv_loop_t *loop, uint32_t count,
                void (*hint)(void *ctx, uint32_t slot), void *ctx)
 {
@@ -133,7 +117,7 @@ void life_open(struct life *life, uv_loop_t *loop, uint32_t count,
         return;
     }
     life->news.data = life;
-    if (!start_thread(life)) {
+    if (ddpi_thread_start(&life->thread, STACK_SIZE, watch, life) != 0) {
         uv_close((uv_handle_t *)&life->news, NULL);
         drop_page(life);
     }

@@ -30,7 +30,7 @@ bool oom_parse_counter(const char *text, uint64_t *ret_kills)
 static bool read_counter(const char *path, uint64_t *ret_kills)
 {
     char text[16 * 1024]; /* /proc/vmstat is the longest, 4 KiB today */
-    return text_read(path, text, sizeof text) && oom_parse_counter(text, ret_kills);
+    return ddpi_text_file_read(path, text, sizeof text) && oom_parse_counter(text, ret_kills);
 }
 
 /* Copies what follows @marker to the end of its line. */
@@ -54,7 +54,7 @@ static bool try_path(struct oom_watch *watch, const char *mount, const char *gro
 static bool find_counter(struct oom_watch *watch)
 {
     char cgroups[4096], group[256];
-    if (text_read("/proc/self/cgroup", cgroups, sizeof cgroups)) {
+    if (ddpi_text_file_read("/proc/self/cgroup", cgroups, sizeof cgroups)) {
         if (text_after(cgroups, "0::", group, sizeof group) &&
             (try_path(watch, "/sys/fs/cgroup", group, "memory.events") ||
              try_path(watch, "/sys/fs/cgroup/unified", group, "memory.events")))

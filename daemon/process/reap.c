@@ -5,6 +5,7 @@
 #include "reap.h"
 
 #include "clock.h"
+#include "proc_stat.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -102,83 +103,27 @@ static void visit_task(void *arg, pid_t tid)
     close(fd);
 }
 
-/* What /proc/PID/stat says of a process. */
-struct stat_line {
-    char state;
-    pid_t parent;
-    int threads;
-    char name[17];
-};
-
-static int number_at(const char *text)
-{
-    int number = 0;
-    for (; isdigit((unsigned char)*text); text++)
-        number = number * 10 + (*text - '0');
-    return number;
-}
-
-/* The name may contain anything, so the fields are counted from the last parenthesis. */
-static bool read_stat(pid_t pid, struct stat_line *ret)
-{
-    enum { BETWEEN = 15 }; /* fields from the parent to the number of threads */
-    char path[64], text[512];
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    ssize_t len = read(fd, text, sizeof text - 1);
-    close(fd);
-    if (len <= 0)
-        return false;
-    text[len] = '\0';
-    const char *open_paren = strchr(text, '(');
-    const char *close_paren = strrchr(text, ')');
-    if (open_paren == NULL || close_paren == NULL || close_paren + 4 >= text + len)
-        return false;
-    ret->state = close_paren[2];
-    const char *field = close_paren + 4;
-    ret->parent = number_at(field);
-    for (int i = 0; i <= BETWEEN && *field != '\0'; i++)
-        field += strcspn(field, " ") + (strchr(field, ' ') != NULL);
-    ret->threads = number_at(field);
-    snprintf(ret->name, sizeof ret->name, "%.*s", (int)(close_paren - open_paren) - 1,
-             open_paren + 1);
-    return true;
-}
-
 /* Nothing of it can run. A process whose first thread has ended looks like a zombie while the
  * others go on; they are counted still. */
-static bool is_dead(const struct stat_line *stat)
+static bool is_dead(const struct ddpi_proc_stat *stat)
 {
     return stat->state == 'Z' && stat->threads <= 1;
 }
 
 bool reap_is_failing(pid_t pid)
 {
-    char path[64], text[1024];
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
+    struct ddpi_proc_stat stat;
+    if (!ddpi_proc_stat_read(pid, &stat))
         return false;
-    ssize_t len = read(fd, text, sizeof text - 1);
-    close(fd);
-    if (len <= 0)
-        return false;
-    text[len] = '\0';
-    const char *name_end = strrchr(text, ')'), *last = strrchr(text, ' ');
-    if (name_end == NULL || last == NULL || last <= name_end + 2)
-        return false;
-    /* The last field is the status for wait, and of a process that is stopped the signal. */
-    bool stopped = name_end[2] == 'T' || name_end[2] == 't';
-    return !stopped && last[1] >= '1' && last[1] <= '9';
+    bool stopped = stat.state == 'T' || stat.state == 't';
+    return !stopped && stat.exit_code > 0;
 }
 
 static void visit_if_child(void *arg, pid_t pid)
 {
     struct child_visit *children = arg;
-    struct stat_line stat;
-    if (read_stat(pid, &stat) && stat.parent == children->parent)
+    struct ddpi_proc_stat stat;
+    if (ddpi_proc_stat_read(pid, &stat) && stat.parent == children->parent)
         children->visit(children->ctx, pid);
 }
 
@@ -222,9 +167,9 @@ struct kill_visit {
 static void kill_if_alive(void *arg, pid_t pid)
 {
     struct kill_visit *visit = arg;
-    struct stat_line stat;
+    struct ddpi_proc_stat stat;
     int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (read_stat(pid, &stat) && stat.parent == visit->parent && !is_dead(&stat)) {
+    if (ddpi_proc_stat_read(pid, &stat) && stat.parent == visit->parent && !is_dead(&stat)) {
         visit->alive++;
         if (pidfd >= 0)
             syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
@@ -250,8 +195,8 @@ struct describe_visit {
 static void describe_one(void *arg, pid_t pid)
 {
     struct describe_visit *describe = arg;
-    struct stat_line stat;
-    if (read_stat(pid, &stat))
+    struct ddpi_proc_stat stat;
+    if (ddpi_proc_stat_read(pid, &stat))
         describe->visit(describe->ctx, pid, stat.state, stat.name);
 }
 

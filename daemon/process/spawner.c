@@ -6,8 +6,8 @@
 #include "spawner.h"
 
 #include "error.h"
+#include "thread.h"
 
-#include <signal.h>
 #include <string.h>
 
 enum { STACK_SIZE = 256 * 1024 }; /* with the child's on it */
@@ -66,24 +66,6 @@ static void on_news(uv_async_t *async)
         spawner->done(spawner->ctx, first_of(&news));
 }
 
-/* Signals are the main thread's. */
-static int start_thread(struct spawner *spawner)
-{
-    pthread_attr_t attr;
-    sigset_t all, before;
-    int sys_errno = pthread_attr_init(&attr);
-    if (sys_errno != 0)
-        return sys_errno;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    sys_errno = pthread_attr_setstacksize(&attr, STACK_SIZE);
-    if (sys_errno == 0)
-        sys_errno = pthread_create(&spawner->thread, &attr, serve, spawner);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attr);
-    return sys_errno;
-}
-
 ddp_status spawner_open(struct spawner *spawner, uv_loop_t *loop,
                         void (*done)(void *ctx, struct spawner_job *job), void *ctx,
                         struct ddp_error *err)
@@ -98,7 +80,7 @@ ddp_status spawner_open(struct spawner *spawner, uv_loop_t *loop,
     int sys_errno = -uv_async_init(loop, &spawner->news, on_news);
     if (sys_errno == 0) {
         spawner->news.data = spawner;
-        sys_errno = start_thread(spawner);
+        sys_errno = ddpi_thread_start(&spawner->thread, STACK_SIZE, serve, spawner);
         spawner->open = sys_errno == 0;
         if (!spawner->open)
             uv_close((uv_handle_t *)&spawner->news, NULL);

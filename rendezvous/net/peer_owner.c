@@ -11,6 +11,7 @@
 #include "peer_owner.h"
 
 #include "parse.h"
+#include "text_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -31,29 +32,19 @@ enum {
 
 /* --- numbers of users --- */
 
-static size_t read_file(const char *path, char *text, size_t size)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t len = fd >= 0 ? read(fd, text, size - 1) : -1;
-    if (fd >= 0)
-        close(fd);
-    text[len > 0 ? len : 0] = '\0';
-    return len > 0 ? (size_t)len : 0;
-}
-
 void ddpi_owners_init(struct ddpi_owners *owners)
 {
     char text[256];
     int64_t nobody = NOBODY;
     *owners = (struct ddpi_owners){.fd = -1};
-    if (read_file("/proc/sys/kernel/overflowuid", text, sizeof text) > 0) {
+    if (ddpi_text_file_read("/proc/sys/kernel/overflowuid", text, sizeof text)) {
         text[strcspn(text, "\n")] = '\0';
         if (ddpi_parse_int(text, 0, UINT32_MAX, &nobody, NULL) != DDP_OK)
             nobody = NOBODY;
     }
     owners->nobody = (uint32_t)nobody;
     /* "0 0 4294967295", with blanks between: the user namespace that has all numbers. */
-    (void)read_file("/proc/self/uid_map", text, sizeof text);
+    (void)ddpi_text_file_read("/proc/self/uid_map", text, sizeof text);
     owners->whole = strstr(text, " 4294967295\n") != NULL;
 }
 

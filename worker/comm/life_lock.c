@@ -10,11 +10,11 @@
 
 #include "life_slot.h"
 #include "mem.h"
+#include "thread.h"
 
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/mman.h>
@@ -62,19 +62,8 @@ static void *hold(void *arg)
 /* Small, unless the program has so much thread-local data that this is not enough. */
 static bool start_thread(struct ddpi_life *life)
 {
-    pthread_attr_t attr;
-    sigset_t all, before;
-    if (pthread_attr_init(&attr) != 0)
-        return false;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool started = pthread_attr_setstacksize(&attr, STACK_SIZE) == 0 &&
-                   pthread_create(&life->thread, &attr, hold, life) == 0;
-    if (!started)
-        started = pthread_create(&life->thread, NULL, hold, life) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attr);
-    return started;
+    return ddpi_thread_start(&life->thread, STACK_SIZE, hold, life) == 0 ||
+           ddpi_thread_start(&life->thread, 0, hold, life) == 0;
 }
 
 static bool map_page(struct ddpi_life *life, int fd, uint32_t slot)

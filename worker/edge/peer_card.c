@@ -9,12 +9,12 @@
 
 #include "buf.h"
 #include "error.h"
+#include "text_file.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <endian.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,16 +26,8 @@ enum { CARD_MAGIC = 0x44504444 /* "DDPD" */, CARD_VERSION = 2, CARD_SHM = 1, CAR
 
 static void read_boot_id(char *text, size_t size)
 {
-    size_t len = 0;
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        ssize_t got = read(fd, text, size - 1);
-        len = got > 0 ? (size_t)got : 0;
-        close(fd);
-    }
-    while (len > 0 && isspace((unsigned char)text[len - 1]))
-        len--;
-    text[len] = '\0';
+    (void)ddpi_text_file_read("/proc/sys/kernel/random/boot_id", text, size);
+    text[strcspn(text, " \n")] = '\0';
 }
 
 ddp_status ddpi_card_identify(struct ddpi_card *card, struct ddp_error *err)

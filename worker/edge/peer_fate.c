@@ -5,11 +5,10 @@
 #include "peer_fate.h"
 
 #include "clock.h"
-#include "parse.h"
+#include "proc_stat.h"
 #include "sockets.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,8 +23,6 @@
 enum {
     PATIENCE_MS = 1000,
     KNOCKS_MAX = 8,
-    STATE_FIELD = 3, /* of /proc/PID/stat, whose first one is 1 */
-    FLAGS_FIELD = 9,
     EXITING = 0x4 /* PF_EXITING in the kernel */
 };
 
@@ -74,40 +71,17 @@ bool ddpi_process_ended(const struct ddpi_process *process)
     return ends_within(process, 0);
 }
 
-/* Its state, and the kernel's flags of it. false: it is not to be seen, or not any more. */
-static bool read_state(int pid, char *ret_state, int64_t *ret_flags)
-{
-    char path[32], line[512];
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    ssize_t len = read(fd, line, sizeof line - 1);
-    close(fd);
-    line[len > 0 ? len : 0] = '\0';
-    char *at = strrchr(line, ')'); /* the name may have anything in it */
-    if (at == NULL || (at = strchr(at, ' ')) == NULL)
-        return false;
-    *ret_state = at[1];
-    for (int field = STATE_FIELD; field < FLAGS_FIELD; field++)
-        if ((at = strchr(at + 1, ' ')) == NULL)
-            return false;
-    at[1 + strcspn(at + 1, " \n")] = '\0';
-    return ddpi_parse_int(at + 1, 0, UINT32_MAX, ret_flags, NULL) == DDP_OK;
-}
-
 /* A process that dies closes its sockets first, and is over only when all else is given back, which
  * takes long with a GPU. Meanwhile it is marked. */
 enum ddpi_fate ddpi_process_fate(const struct ddpi_process *process)
 {
-    char state;
-    int64_t flags;
+    struct ddpi_proc_stat stat;
     if (process->pidfd < 0)
         return process->over ? DDPI_FATE_DEAD : DDPI_FATE_UNKNOWN;
-    bool seen = read_state(process->pid, &state, &flags);
+    bool seen = ddpi_proc_stat_read(process->pid, &stat);
     if (ends_within(process, seen ? 0 : PATIENCE_MS))
         return DDPI_FATE_DEAD;
-    bool dying = seen && (state == 'Z' || state == 'X' || (flags & EXITING) != 0);
+    bool dying = seen && (stat.state == 'Z' || stat.state == 'X' || (stat.flags & EXITING) != 0);
     return dying ? DDPI_FATE_DEAD : DDPI_FATE_ALIVE;
 }
 

@@ -3,10 +3,10 @@
  */
 #include "stranger.h"
 
+#include "thread.h"
+
 #include <linux/close_range.h>
-#include <pthread.h>
 #include <semaphore.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -51,11 +51,7 @@ static void close_by_thread(int fd)
     pthread_t thread;
     sem_init(&closing.copied, 0, 0);
     sem_init(&closing.closed, 0, 0);
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* the program's signals are for its own threads */
-    bool started = pthread_create(&thread, NULL, keep_until_closed, &closing) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    bool started = ddpi_thread_start(&thread, 0, keep_until_closed, &closing) == 0;
     while (started && sem_wait(&closing.copied) != 0)
         ;
     close(fd);

@@ -11,6 +11,7 @@
 #include "clock.h"
 #include "error.h"
 #include "peer_message.h"
+#include "thread.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -95,14 +96,9 @@ static void *serve(void *arg)
     return NULL;
 }
 
-/* Signals are for the program's own threads. */
 ddp_status ddpi_queue_start(struct ddpi_device *device, struct ddp_error *err)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failure = pthread_create(&device->thread, NULL, serve, device);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int failure = ddpi_thread_start(&device->thread, 0, serve, device);
     if (failure != 0)
         return ddpi_error_sys(err, failure, "start a thread");
     device->running = true;

@@ -1,13 +1,14 @@
 /*
- * text_file.c - owns nothing, allocates nothing.
+ * text_file.c - reads a small text file. Owns nothing, allocates nothing.
  */
 #include "text_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>
 
-bool text_read(const char *path, char *text, size_t size)
+bool ddpi_text_file_read(const char *path, char *text, size_t size)
 {
+    text[0] = '\0';
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return false;

@@ -1,0 +1,14 @@
+/*
+ * text_file.h - reads a small text file that the kernel makes, such as those in /proc and /sys.
+ */
+#ifndef DDPI_TEXT_FILE_H
+#define DDPI_TEXT_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Read as much of the file as fits into @text, which always ends in a NUL afterwards. Returns
+ * false, with an empty @text, if the file cannot be read or is empty. */
+bool ddpi_text_file_read(const char *path, char *text, size_t size);
+
+#endif
