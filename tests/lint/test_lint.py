@@ -80,7 +80,7 @@ class LintTest(unittest.TestCase):
 
     def test_includes(self):
         self.write('ARCHITECTURE.md', '```arrows', 'base        below all', 'worker/ring  schedules <- base',
-                   'worker/api   functions <- worker/ring', 'daemon       an agent <- base',
+                   'worker/api   functions <- ring', 'daemon       an agent <- base',
                    'cmd          programs <- daemon worker/api', '```')
         self.write('base/buf.h')
         self.write('base/buf_impl.h')
