@@ -26,9 +26,7 @@ struct coll_options {
     uint32_t local; /* ranks of this process; 0 = one */
     ddp_algorithm algorithm;
     bool breakdown;
-    bool gloo;
     const char *ddprun;
-    const char *python;
     const char *json;
     bool help;
 };

@@ -34,10 +34,4 @@ bool coll_rank_slowest(struct coll_rank *rank, double *us, struct ddp_error *err
  * not. All ranks call it. */
 bool coll_nccl(struct coll_rank *rank, struct ddp_error *err);
 
-/* ---- gloo.c ---- */
-
-/* The same with PyTorch's gloo, in processes of its own; left out, saying so, where no Python has
- * PyTorch. One process calls it, with its report. */
-bool coll_gloo(const struct coll_report *report, struct ddp_error *err);
-
 #endif

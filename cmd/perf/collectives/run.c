@@ -41,8 +41,6 @@ static int leave(struct coll_rank *rank, bool done, struct ddp_error *err)
     ddp_comm_destroy(rank->comm);
     ddp_comm_destroy(rank->side);
     coll_memory_close(&rank->memory);
-    if (done && rank->rank == 0 && rank->options->gloo)
-        done = coll_gloo(&rank->report, err);
     bool correct = coll_report_correct(&rank->report);
     struct ddp_error *first = done ? err : NULL;
     done = coll_report_close(&rank->report, first) && done;
@@ -174,8 +172,8 @@ static void find_ddprun(const struct coll_options *options, char path[PATH_TEXT]
     char *slash = strrchr(path, '/');
     size_t used = slash != NULL ? (size_t)(slash - path) + 1 : 0;
     snprintf(path + used, PATH_TEXT - used, "ddprun");
-    if (options->ddprun != NULL)
-        snprintf(path, PATH_TEXT, "%s", options->ddprun);
+    if (options->ddprun != NULL || access(path, X_OK) != 0)
+        snprintf(path, PATH_TEXT, "%s", options->ddprun != NULL ? options->ddprun : "ddprun");
 }
 
 /* The workers get the same arguments; there, RANK is set. */

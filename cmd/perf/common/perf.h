@@ -20,7 +20,6 @@ struct perf_options {
     uint32_t kills;
     uint64_t watch_ms;
     const char *ddprund;
-    const char *python; /* one that has PyTorch */
     bool help;
 };
 
@@ -30,21 +29,29 @@ struct perf {
     struct perf_options options;
     FILE *json; /* or NULL */
     char ddprun[4096];
-    char empty[4096];   /* a C program whose main() returns 0 */
-    char python[4096];  /* where scripts/setup has installed PyTorch for it, if it has */
-    char ddprund[4096]; /* "": there is none, ddp-perf serves the store itself */
+    char ddprund[4096];
+    char empty[4096]; /* a C program whose main() returns 0 */
 };
 
 /* One benchmark: returns false, with the sentence in @err, if it could not measure. */
-typedef bool (*perf_verb)(struct perf *perf, struct ddp_error *err);
+struct perf_benchmark {
+    const char *name; /* NULL: the end of a list */
+    bool (*run)(struct perf *perf, struct ddp_error *err);
+    const char *help;
+};
 
 bool perf_launch(struct perf *perf, struct ddp_error *err);
 bool perf_store(struct perf *perf, struct ddp_error *err);
-bool perf_rendezvous(struct perf *perf, struct ddp_error *err);
 bool perf_restart(struct perf *perf, struct ddp_error *err);
 
-/* No benchmark: the store's server on a free port, which it prints, until it is killed. */
-bool perf_store_server(struct perf *perf, struct ddp_error *err);
+struct perf_program {
+    const char *name;
+    const struct perf_benchmark *benchmarks;
+    const char *more; /* for --help, after the list of benchmarks */
+};
+
+/* Run the benchmark that the command line names; returns the exit status. */
+int perf_main(const struct perf_program *program, int argc, char **argv);
 
 /* Microseconds on the monotonic clock. */
 double perf_now_us(void);
@@ -58,8 +65,9 @@ unsigned long perf_memory_kib(pid_t pid, const char *field);
 /* How many children it has, of whichever of its threads, and the pid of one; 0: none. */
 size_t perf_children(pid_t pid, pid_t *ret_one);
 
-/* @name in the directory where this program is. */
-void perf_beside(const char *name, char *path, size_t size);
+/* Where the program @name is: @given if that is not NULL, else beside this program, else in PATH.
+ */
+void perf_find_program(const char *name, const char *given, char *path, size_t size);
 
 /* Processor time of the process's main thread; 0 if the kernel does not keep it. */
 double perf_cpu_us(pid_t pid);

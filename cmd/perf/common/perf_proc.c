@@ -3,12 +3,19 @@
  */
 #include "perf.h"
 
+#include "clock.h"
+
 #include <ctype.h>
 #include <glob.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+double perf_now_us(void)
+{
+    return (double)ddpi_now_us(&ddpi_clock_monotonic);
+}
 
 bool perf_in_path(const char *name)
 {
@@ -91,11 +98,13 @@ double perf_cpu_us(pid_t pid)
     return (double)ns / 1e3;
 }
 
-void perf_beside(const char *name, char *path, size_t size)
+void perf_find_program(const char *name, const char *given, char *path, size_t size)
 {
     ssize_t len = readlink("/proc/self/exe", path, size - 1);
     path[len > 0 ? len : 0] = '\0';
     char *slash = strrchr(path, '/');
     size_t used = slash != NULL ? (size_t)(slash - path) + 1 : 0;
     snprintf(path + used, size - used, "%s", name);
+    if (given != NULL || access(path, X_OK) != 0)
+        snprintf(path, size, "%s", given != NULL ? given : name);
 }

@@ -153,9 +153,7 @@ static bool map_board(struct perf_job *job, struct ddp_error *err)
 bool perf_job_open(struct perf_job *job, struct ddp_error *err)
 {
     *job = (struct perf_job){0};
-    perf_beside("ddp-perf-worker", job->worker, sizeof job->worker);
-    if (access(job->worker, X_OK) != 0)
-        return !ddpi_error_sys(err, errno, "'%s'", job->worker);
+    perf_find_program("ddp-perf-worker", NULL, job->worker, sizeof job->worker);
     return map_board(job, err);
 }
 

@@ -56,8 +56,4 @@ bool perf_crew_run(struct perf_crew *crew, enum perf_op op, uint32_t in_flight,
                    uint64_t duration_ms, struct perf_histogram *latencies,
                    struct perf_crew_figures *ret, struct ddp_error *err);
 
-/* The parts of the benchmark beside the comparison of speed. */
-bool perf_growth(struct perf *perf, struct ddp_error *err);
-bool perf_swarm(struct perf *perf, struct ddp_error *err);
-
 #endif

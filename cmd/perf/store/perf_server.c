@@ -1,11 +1,10 @@
 /*
- * perf_server.c - starts and ends the servers that are measured, and is one of them. Owns the child
- * processes, each from its start to perf_server_stop().
+ * perf_server.c - starts and ends the servers that are measured. Owns the child processes, each
+ * from its start to perf_server_stop().
  */
 #include "perf_server.h"
 
 #include "error.h"
-#include "server.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { START_LIMIT_MS = 60000, /* PyTorch takes seconds */ MAX_KEYS = 2000000 };
+enum { START_LIMIT_MS = 60000 };
 
 /* In the child: @out_fd becomes its standard output. */
 static _Noreturn void become(const char *const *words, int out_fd)
@@ -113,33 +112,15 @@ bool perf_server_start(const char *const *words, struct perf_server *ret, struct
 
 bool perf_server_start_ours(const struct perf *perf, struct perf_server *ret, struct ddp_error *err)
 {
-    char max_keys[32], job_keys[32];
-    snprintf(max_keys, sizeof max_keys, "--max-keys=%d", MAX_KEYS);
-    snprintf(job_keys, sizeof job_keys, "--max-job-keys=%d", MAX_KEYS);
-    const char *const ddprund[] = {perf->ddprund,
-                                   "--listen=127.0.0.1:0",
-                                   "--log-level=warning",
-                                   max_keys,
-                                   job_keys,
-                                   "--max-job-bytes=1G",
-                                   NULL};
-    const char *const own[] = {"/proc/self/exe", "store-server", NULL};
-    return perf_server_start(*perf->ddprund != '\0' ? ddprund : own, ret, err);
-}
-
-bool perf_store_server(struct perf *perf, struct ddp_error *err)
-{
-    (void)perf;
-    const struct ddpi_server_options options = {.max_keys = MAX_KEYS};
-    struct ddpi_server *server;
-    uv_loop_t loop;
-    if (uv_loop_init(&loop) != 0)
-        return !ddpi_error_set(err, DDP_E_SYSTEM, "cannot make an event loop");
-    if (ddpi_server_create(&loop, &options, &server, err) != DDP_OK)
-        return false;
-    printf("listening on %s\n", ddpi_server_endpoint(server));
-    uv_run(&loop, UV_RUN_DEFAULT); /* until it is killed */
-    return true;
+    static const char max_keys[] = "--max-keys=2000000", job_keys[] = "--max-job-keys=2000000";
+    const char *const words[] = {perf->ddprund,
+                                 "--listen=127.0.0.1:0",
+                                 "--log-level=warning",
+                                 max_keys,
+                                 job_keys,
+                                 "--max-job-bytes=1G",
+                                 NULL};
+    return perf_server_start(words, ret, err);
 }
 
 /* ---- Redis ------------------------------------------------------------------ */

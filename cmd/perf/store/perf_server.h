@@ -12,7 +12,7 @@ struct perf_server {
     uint16_t port;
 };
 
-/* ddprund, or ddp-perf store-server: both print "listening on HOST:PORT". */
+/* ddprund, which prints "listening on HOST:PORT". */
 bool perf_server_start_ours(const struct perf *perf, struct perf_server *ret,
                             struct ddp_error *err);
 /* redis-server, which keeps nothing on the disk. */

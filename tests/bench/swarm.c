@@ -6,6 +6,7 @@
  */
 #include "error.h"
 #include "perf_crew.h"
+#include "scale.h"
 
 #include <sys/resource.h>
 
@@ -140,11 +141,11 @@ static uint32_t swarm_size(void)
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= SWARM + OTHER_FILES)
         return SWARM;
-    printf("\nOnly %lu files may be open at once (ulimit -n).\n", (unsigned long)files.rlim_cur);
+    printf("Only %lu files may be open at once (ulimit -n).\n\n", (unsigned long)files.rlim_cur);
     return files.rlim_cur > 2 * OTHER_FILES ? (uint32_t)files.rlim_cur - OTHER_FILES : OTHER_FILES;
 }
 
-bool perf_swarm(struct perf *perf, struct ddp_error *err)
+bool scale_swarm(struct perf *perf, struct ddp_error *err)
 {
     struct swarm swarms[MAX_SIDES] = {{.side = &perf_side_ours}, {.side = &perf_side_redis}};
     size_t count = perf_in_path("redis-server") ? MAX_SIDES : 1;
@@ -159,7 +160,7 @@ bool perf_swarm(struct perf *perf, struct ddp_error *err)
     for (uint32_t round = 0; done && round < rounds; round++)
         for (size_t i = 0; done && i < count; i++)
             done = run_round(&swarms[i], err);
-    printf("\n| measure | server | clients | median | max | goal |\n|---|---|---|---|---|---|\n");
+    printf("| measure | server | clients | median | max | goal |\n|---|---|---|---|---|---|\n");
     for (size_t i = 0; i < count; i++) {
         if (done)
             print_swarm(perf, &swarms[i]);

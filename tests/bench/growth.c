@@ -1,11 +1,12 @@
 /*
- * growth.c - what one operation costs the store's server when there are many keys, many who
- * wait for other keys or watch them, many sessions, or many idle connections. The cost is the
- * server's processor time: it does not contain what the load generator needs for itself.
+ * growth.c - what one operation costs the store's server beside many keys, many waits for other
+ * keys or watches of them, many sessions, or many idle connections. The cost is the server's
+ * processor time: it does not contain that of the load generator.
  */
 #include "error.h"
 #include "mem.h"
 #include "perf_crew.h"
+#include "scale.h"
 
 enum {
     CONNECTIONS = 8,
@@ -239,9 +240,9 @@ static bool growth_of_list(struct perf *perf, struct ddp_error *err)
     return true;
 }
 
-bool perf_growth(struct perf *perf, struct ddp_error *err)
+bool scale_growth(struct perf *perf, struct ddp_error *err)
 {
-    printf("\n| what there is | how many | set, server us | get, server us | set requests/s | get "
+    printf("| what there is | how many | set, server us | get, server us | set requests/s | get "
            "requests/s | server memory, bytes each |\n|---|---|---|---|---|---|---|\n");
     for (size_t i = 0; i < sizeof crowds / sizeof *crowds; i++)
         for (uint32_t count = 100; count <= crowds[i].max; count *= 10)

@@ -7,6 +7,7 @@
  */
 #include "error.h"
 #include "perf_server.h"
+#include "scale.h"
 
 #include <ddprun/round.h>
 #include <signal.h>
@@ -257,7 +258,7 @@ static uint32_t node_count(void)
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= NODES + OTHER_FILES)
         return NODES;
-    printf("\nOnly %lu files may be open at once (ulimit -n).\n", (unsigned long)files.rlim_cur);
+    printf("Only %lu files may be open at once (ulimit -n).\n\n", (unsigned long)files.rlim_cur);
     return files.rlim_cur > 2 * OTHER_FILES ? (uint32_t)files.rlim_cur - OTHER_FILES : OTHER_FILES;
 }
 
@@ -277,7 +278,7 @@ static bool measure(struct perf *perf, uint32_t count, struct ddp_error *err)
     return done;
 }
 
-bool perf_rendezvous(struct perf *perf, struct ddp_error *err)
+bool scale_rendezvous(struct perf *perf, struct ddp_error *err)
 {
     uint32_t most = node_count();
     bool done = true;

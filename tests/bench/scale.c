@@ -1,0 +1,28 @@
+/*
+ * scale.c - main() of ddp-scale: what the store's server costs with a million keys, ten thousand
+ * clients or ten thousand nodes. It takes ddp-perf's options and prints and writes in its form.
+ */
+#include "scale.h"
+
+#include "error.h"
+
+#include <string.h>
+#include <sys/resource.h>
+
+static const struct perf_benchmark benchmarks[] = {
+    {"growth", scale_growth,
+     "the cost of an operation beside many keys, waits, sessions or connections"},
+    {"swarm", scale_swarm, "10,000 clients: connect, pass a barrier, be woken by one set"},
+    {"rendezvous", scale_rendezvous, "100 to 10,000 nodes meet, and meet again when one is lost"},
+    {NULL, NULL, NULL},
+};
+
+int main(int argc, char **argv)
+{
+    struct rlimit files; /* of this process and of the servers, which inherit it */
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+    return perf_main(&(struct perf_program){"ddp-scale", benchmarks, ""}, argc, argv);
+}
