@@ -79,11 +79,6 @@ class Build:
         template = (ROOT / 'cmd/common/version.h.in').read_text()
         (self.made / 'version.h').write_text(template.replace('@version@', version))
 
-    def make_script(self):
-        text = run([sys.executable, ROOT / 'cmd/perf/embed.py', 'perf_gloo_script',
-                    ROOT / 'cmd/perf/collectives/gloo.py'])
-        (self.made / 'perf_gloo_script.c').write_text(text)
-
     def make_kernels(self):
         """The kernels for this GPU, made as the ordinary build makes them for all."""
         nvcc = find('nvcc', '/usr/local/cuda/bin/nvcc')
@@ -123,14 +118,12 @@ class Build:
         with concurrent.futures.ThreadPoolExecutor(1) as beside:
             kernels = beside.submit(self.make_kernels)  # takes the longest
             self.make_version()
-            self.make_script()
             base = sources('base')
             library = base + sources('worker', '**/*.c', but=['no_image.c']) + [
                 ROOT / name for name in ('tls/none.c', 'tls/refusal.c', 'tests/gpu/file_store.c',
                                          'tests/gpu/plain/plain_auth.c')]
             perf = sources('cmd/perf/collectives') + [
-                ROOT / 'cmd/common/options.c', ROOT / 'tests/gpu/perf_main.c',
-                self.made / 'perf_gloo_script.c']
+                ROOT / 'cmd/common/options.c', ROOT / 'tests/gpu/gpu_perf.c']
             device = [ROOT / 'tests/gpu/device.c', ROOT / 'tests/lib/elements.c']
             alone = [ROOT / 'tests/gpu' / name for name in
                      ('test_reduce_copy.c', 'bench_reduce_copy.c', 'free_memory.c')]

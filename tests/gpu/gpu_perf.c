@@ -1,5 +1,5 @@
 /*
- * perf_main.c - a ddp-perf that has nothing but the collectives, for tests/gpu/run.
+ * gpu_perf.c - a ddp-perf that has nothing but the collectives, for tests/gpu/run.
  */
 #include "perf_coll.h"
 
