@@ -33,12 +33,13 @@ static bool append(json_t **array, json_t *element)
 /* ---- nodes ------------------------------------------------------------------------------------
  */
 
-static json_t *worker_json(const struct describe_worker *worker)
+static json_t *worker_json(const struct worker_status *worker)
 {
-    bool exited = worker->state == DESCRIBE_EXITED, killed = worker->state == DESCRIBE_KILLED;
+    bool exited = worker->state == WORKER_STATUS_EXITED,
+         killed = worker->state == WORKER_STATUS_KILLED;
     return json_pack("{s:I,s:I,s:i,s:s,s:o,s:o}", "local_rank", (json_int_t)worker->local_rank,
                      "rank", (json_int_t)worker->rank, "pid", (int)worker->pid, "state",
-                     describe_state_name(worker->state), "exit_code",
+                     worker_status_state_name(worker->state), "exit_code",
                      json_maybe(exited, worker->exit_code), "signal",
                      killed ? json_text(worker->signal) : json_null());
 }
@@ -46,9 +47,9 @@ static json_t *worker_json(const struct describe_worker *worker)
 static json_t *workers_json(const struct job_node *node)
 {
     json_t *array = json_array();
-    struct describe_worker worker;
+    struct worker_status worker;
     const char *at = node->workers;
-    for (size_t left = node->workers_len; describe_next(&at, &left, &worker);)
+    for (size_t left = node->workers_len; worker_status_next(&at, &left, &worker);)
         if (!append(&array, worker_json(&worker)))
             break;
     return array;

@@ -174,14 +174,14 @@ static void put_ranks(const struct job_view *view, const struct job_node *node, 
 
 static void put_workers(const struct job_view *view, const struct job_node *node, FILE *out)
 {
-    struct describe_worker worker;
+    struct worker_status worker;
     const char *at = node->workers, *before = "";
     (void)view;
-    for (size_t left = node->workers_len; describe_next(&at, &left, &worker); before = ", ") {
-        fprintf(out, "%s%d %s", before, worker.pid, describe_state_name(worker.state));
-        if (worker.state == DESCRIBE_EXITED)
+    for (size_t left = node->workers_len; worker_status_next(&at, &left, &worker); before = ", ") {
+        fprintf(out, "%s%d %s", before, worker.pid, worker_status_state_name(worker.state));
+        if (worker.state == WORKER_STATUS_EXITED)
             fprintf(out, " %u", worker.exit_code);
-        else if (worker.state == DESCRIBE_KILLED)
+        else if (worker.state == WORKER_STATUS_KILLED)
             fprintf(out, " %s", worker.signal);
     }
     if (*before == '\0')

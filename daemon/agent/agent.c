@@ -20,7 +20,7 @@
 #include "parse.h"
 #include "reap.h"
 #include "signames.h"
-#include "start_worker.h"
+#include "worker_starter.h"
 
 #include <errno.h>
 #include <string.h>
@@ -36,7 +36,7 @@ enum {
 
 DDPI_SM_DEFINE(agent, AGENT_STATES);
 
-static void advance(struct agent *agent);
+static void agent_advance(struct agent *agent);
 
 static void set_cause(struct agent *agent, enum agent_cause cause)
 {
@@ -46,7 +46,7 @@ static void set_cause(struct agent *agent, enum agent_cause cause)
         agent->cause = cause;
 }
 
-static void leave(struct agent *agent, int exit_code, const char *why, enum member_stop how)
+static void leave_job(struct agent *agent, int exit_code, const char *why, enum member_stop how)
 {
     agent->hooks.leave(agent->hooks.ctx, exit_code, why, how);
 }
@@ -70,7 +70,7 @@ static void enter_sweeping(struct agent *agent)
     agent->sweep_deadline_ms = ddpi_now_ms(&ddpi_clock_monotonic) + SWEEP_LIMIT_MS;
     uv_timer_start(&agent->timer, on_sweep_timer, SWEEP_AGAIN_MS, SWEEP_AGAIN_MS);
     kill_everything(agent);
-    advance(agent);
+    agent_advance(agent);
 }
 
 static void on_grace_over(uv_timer_t *timer)
@@ -101,7 +101,7 @@ static bool is_up(const struct agent *agent)
 /* Nothing of the generation runs, or is about to. */
 static bool all_exited(const struct agent *agent)
 {
-    return agent->alive == 0 && !launch_busy(&agent->launch);
+    return agent->alive == 0 && !worker_starter_busy(&agent->starter);
 }
 
 /* Grace that is running ends at least so soon. */
@@ -118,7 +118,7 @@ void agent_stop(struct agent *agent, enum member_stop how)
         how == MEMBER_STOP_ORDERLY ? config->shutdown_timeout_ms : config->failure_timeout_ms;
     if (agent->cause == AGENT_CAUSE_START || agent->sm.state == AGENT_IDLE)
         return; /* start_failed() sees to it; or nothing runs */
-    launch_cancel(&agent->launch);
+    worker_starter_cancel(&agent->starter);
     set_cause(agent, AGENT_CAUSE_ORDER);
     if (is_up(agent) && how != MEMBER_STOP_KILL && !all_exited(agent))
         enter_stopping(agent, grace_ms);
@@ -149,7 +149,7 @@ static void worker_ended(struct agent *agent, struct worker_proc *worker, int wa
         set_cause(agent, AGENT_CAUSE_WORKER);
         agent->root = worker;
         agent->root_oom = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL &&
-                          oom_watch_new_kills(&agent->oom) > 0;
+                          oom_kills_new(&agent->oom) > 0;
         tell_failure(agent);
     }
     if (!worker_proc_failed(worker))
@@ -161,7 +161,7 @@ static void worker_ended(struct agent *agent, struct worker_proc *worker, int wa
 
 /* It is certain that it has failed, and may take long until it can be waited for: the others need
  * not go on until then. What is to be said of it follows when it has ended. */
-static void on_life_hint(void *ctx, uint32_t local_rank)
+static void on_death_hint(void *ctx, uint32_t local_rank)
 {
     struct agent *agent = ctx;
     struct worker_proc *worker = &agent->workers[local_rank];
@@ -193,7 +193,7 @@ static void on_mpi_abort(void *ctx, uint32_t local_rank, int exit_code)
 static void on_mpi_unplugged(void *ctx, uint32_t local_rank)
 {
     struct agent *agent = ctx;
-    on_life_hint(agent, local_rank);
+    on_death_hint(agent, local_rank);
     if (is_up(agent) && agent->cause == AGENT_CAUSE_NONE)
         pmi_rank_gone(&agent->pmi, local_rank);
 }
@@ -207,7 +207,7 @@ static void on_exit_ready(struct worker_proc *worker)
 
 static void on_unwatched(struct worker_proc *worker)
 {
-    advance(worker->data);
+    agent_advance(worker->data);
 }
 
 static void on_child_reaped(void *ctx, pid_t pid, int wait_status)
@@ -223,14 +223,14 @@ static void on_child_reaped(void *ctx, pid_t pid, int wait_status)
 
 /* Those that wait to be buried; false: no child is left at all. While a worker is being started it
  * is not known which of them it is, so they wait. */
-static bool collect(struct agent *agent)
+static bool collect_exits(struct agent *agent)
 {
-    return launch_busy(&agent->launch) || reap_collect(on_child_reaped, agent);
+    return worker_starter_busy(&agent->starter) || reap_collect(on_child_reaped, agent);
 }
 
 /* ---- from sweeping to the end --------------------------------------------------------------- */
 
-static void say_stuck(void *ctx, pid_t pid, char state, const char *name)
+static void say_stuck_process(void *ctx, pid_t pid, char state, const char *name)
 {
     logmux_say(ctx,
                "process %d (%s) is still there %d s after SIGKILL, in state %c: it is stuck in the "
@@ -242,14 +242,14 @@ static void on_sweep_timer(uv_timer_t *timer)
 {
     struct agent *agent = timer->data;
     if (ddpi_now_ms(&ddpi_clock_monotonic) >= agent->sweep_deadline_ms) {
-        launch_abandon(&agent->launch);
-        collect(agent);
-        reap_each_child(say_stuck, &agent->mux);
+        worker_starter_abandon(&agent->starter);
+        collect_exits(agent);
+        reap_each_child(say_stuck_process, &agent->mux);
         set_cause(agent, AGENT_CAUSE_STUCK);
     } else {
         kill_everything(agent);
     }
-    advance(agent);
+    agent_advance(agent);
 }
 
 static void abandon_streams(struct agent *agent)
@@ -288,8 +288,8 @@ static void finish_draining(struct agent *agent)
     outcome_report(agent);
     ddpi_sm_move(&agent->sm, AGENT_IDLE);
     if (agent->cause == AGENT_CAUSE_STUCK)
-        leave(agent, outcome_stuck_code(agent), "processes are left that cannot be killed",
-              MEMBER_STOP_KILL);
+        leave_job(agent, outcome_stuck_code(agent), "processes are left that cannot be killed",
+                  MEMBER_STOP_KILL);
     agent->hooks.ended(agent->hooks.ctx, well);
 }
 
@@ -302,10 +302,10 @@ static void finish_flushing(struct agent *agent)
 }
 
 /* Take every step that is possible now. Called after each event that could allow one. */
-static void advance(struct agent *agent)
+static void agent_advance(struct agent *agent)
 {
     if (agent->sm.state == AGENT_SWEEPING) {
-        bool left = collect(agent);
+        bool left = collect_exits(agent);
         if (left && agent->cause != AGENT_CAUSE_STUCK)
             return;
         bool all_read = !agent->mux.paused; /* but for what has just come */
@@ -327,7 +327,7 @@ void agent_end(struct agent *agent, int exit_code)
     if (exit_code != 0)
         outcome_pass_on(agent);
     ddpi_sm_move(&agent->sm, AGENT_FLUSHING);
-    advance(agent);
+    agent_advance(agent);
 }
 
 /* ---- events from outside -------------------------------------------------------------------- */
@@ -338,8 +338,8 @@ static void on_child_signal(uv_signal_t *handle, int sig)
     struct agent *agent = handle->data;
     if (agent->sm.state == AGENT_SWEEPING)
         kill_everything(agent);
-    collect(agent);
-    advance(agent);
+    collect_exits(agent);
+    agent_advance(agent);
 }
 
 /* Slurm and systemd signal every process of a job, guard and agent included, and the guard forwards
@@ -357,7 +357,7 @@ static void leave_for_signal(struct agent *agent, int sig, enum member_stop how)
     agent->signal = sig;
     agent->signal_ms = ddpi_now_ms(&ddpi_clock_monotonic);
     snprintf(why, sizeof why, "the job was ended by %s", signame_of(sig, name));
-    leave(agent, 128 + sig, why, how);
+    leave_job(agent, 128 + sig, why, how);
 }
 
 /* Output that nobody reads must not hold us. */
@@ -409,13 +409,13 @@ static void on_ending_signal(uv_signal_t *handle, int sig)
         drop_output(agent);
         gpu_watch_give_up(&agent->gpus);
         leave_for_signal(agent, sig, MEMBER_STOP_KILL);
-        advance(agent);
+        agent_advance(agent);
         break;
     case AGENT_FLUSHING:
         if (is_the_same_wish(agent))
             break;
         drop_output(agent);
-        advance(agent);
+        agent_advance(agent);
         break;
     default:
         break;
@@ -455,16 +455,16 @@ static void on_guard(uv_poll_t *poll, int status, int events)
     set_cause(agent, AGENT_CAUSE_GUARD);
     logmux_discard(&agent->mux); /* whoever read it may be gone as well */
     gpu_watch_give_up(&agent->gpus);
-    leave(agent, 128 + SIGKILL, "the guard process was killed", MEMBER_STOP_KILL);
-    advance(agent);
+    leave_job(agent, 128 + SIGKILL, "the guard process was killed", MEMBER_STOP_KILL);
+    agent_advance(agent);
 }
 
 static void on_settled(void *ctx)
 {
-    advance(ctx);
+    agent_advance(ctx);
 }
 
-static void on_line(void *ctx, const char *line)
+static void on_agent_line(void *ctx, const char *line)
 {
     struct agent *agent = ctx;
     logmux_say(&agent->mux, "%s", line);
@@ -501,7 +501,7 @@ static void forward_held_signals(struct agent *agent)
             forward_signal(agent, sig);
 }
 
-static void enter_running(struct agent *agent)
+static void enter_agent_running(struct agent *agent)
 {
     ddpi_sm_move(&agent->sm, AGENT_RUNNING);
     forward_held_signals(agent);
@@ -518,26 +518,27 @@ static void start_failed(struct agent *agent)
     enter_sweeping(agent);
 }
 
-static void on_launch_over(void *ctx, ddp_status status)
+static void on_starter_over(void *ctx, ddp_status status)
 {
     struct agent *agent = ctx;
     watchdog_go_on(&agent->watchdog);
     if (agent->sm.state == AGENT_STARTING && status == DDP_OK) {
-        enter_running(agent); /* the watches tell who has died meanwhile, the first one first */
+        enter_agent_running(
+            agent); /* the watches tell who has died meanwhile, the first one first */
         return;
     }
-    collect(agent);
+    collect_exits(agent);
     if (agent->sm.state == AGENT_STARTING)
         start_failed(agent);
     else if (agent->sm.state == AGENT_STOPPING && all_exited(agent))
         enter_sweeping(agent);
     else
-        advance(agent);
+        agent_advance(agent);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static ddp_status watch_signals(struct agent *agent, struct ddp_error *err)
+static ddp_status watch_agent_signals(struct agent *agent, struct ddp_error *err)
 {
     const struct agent_config *config = agent->config;
     ddp_status status =
@@ -592,16 +593,17 @@ ddp_status agent_init(struct agent *agent, uv_loop_t *loop, const struct agent_c
         agent->workers[i].unwatched = on_unwatched;
         agent->workers[i].data = agent;
     }
-    const struct gpu_watch_hooks gpu_hooks = {agent, on_line, on_settled};
+    const struct gpu_watch_hooks gpu_hooks = {agent, on_agent_line, on_settled};
     gpu_watch_init(&agent->gpus, loop, &gpu_hooks);
-    const struct pmi_hooks pmi_hooks = {agent, on_line, on_mpi_abort, on_mpi_unplugged};
+    const struct pmi_hooks pmi_hooks = {agent, on_agent_line, on_mpi_abort, on_mpi_unplugged};
     pmi_init(&agent->pmi, loop, config->pmi_link, &pmi_hooks);
-    life_open(&agent->life, loop, config->nproc, on_life_hint, agent);
-    const struct launch_hooks launch_hooks = {agent, on_worker_started, on_launch_over};
-    ddp_status status = launch_open(&agent->launch, config, &agent->mux, loop, &agent->pmi,
-                                    agent->workers, &launch_hooks, err);
+    death_watch_open(&agent->death_watch, loop, config->nproc, on_death_hint, agent);
+    const struct worker_starter_hooks worker_starter_hooks = {agent, on_worker_started,
+                                                              on_starter_over};
+    ddp_status status = worker_starter_open(&agent->starter, config, &agent->mux, loop, &agent->pmi,
+                                            agent->workers, &worker_starter_hooks, err);
     if (status == DDP_OK)
-        status = watch_signals(agent, err);
+        status = watch_agent_signals(agent, err);
     if (status == DDP_OK)
         status = watchdog_open(&agent->watchdog, loop, config->timer_fd, agent->workers,
                                config->nproc, &agent->mux, err);
@@ -623,19 +625,19 @@ static void begin_attempt(struct agent *agent, const struct ddp_round_seat *seat
     agent->root = agent->dying = NULL;
     ddpi_free(agent->error_copy);
     agent->error_copy = NULL;
-    life_renew(&agent->life);
+    death_watch_renew(&agent->death_watch);
     watchdog_hold(&agent->watchdog);
-    oom_watch_init(&agent->oom); /* before a worker can be killed */
+    oom_kills_init(&agent->oom); /* before a worker can be killed */
 }
 
 void agent_run(struct agent *agent, const struct ddp_round_seat *seat)
 {
     ddpi_sm_move(&agent->sm, AGENT_STARTING);
     begin_attempt(agent, seat);
-    launch_begin(&agent->launch, &agent->seat, agent->attempts - 1, agent->life.fd);
+    worker_starter_begin(&agent->starter, &agent->seat, agent->attempts - 1, agent->death_watch.fd);
 }
 
-static void close_handle(uv_handle_t *handle, bool open)
+static void close_agent_handle(uv_handle_t *handle, bool open)
 {
     if (open && !uv_is_closing(handle))
         uv_close(handle, NULL);
@@ -648,12 +650,12 @@ void agent_close(struct agent *agent)
     /* Without a handler they would kill us on the last steps to our exit code. */
     sigprocmask(SIG_BLOCK, &agent->config->ending_signals, NULL);
     sigwatch_close(&agent->signals);
-    launch_close(&agent->launch);
+    worker_starter_close(&agent->starter);
     watchdog_close(&agent->watchdog);
-    life_close(&agent->life);
+    death_watch_close(&agent->death_watch);
     gpu_watch_close(&agent->gpus);
-    close_handle((uv_handle_t *)&agent->guard, agent->guard_open);
-    close_handle((uv_handle_t *)&agent->timer, true);
+    close_agent_handle((uv_handle_t *)&agent->guard, agent->guard_open);
+    close_agent_handle((uv_handle_t *)&agent->timer, true);
     pmi_end(&agent->pmi);
     logmux_close(&agent->mux);
 }

@@ -27,9 +27,9 @@
 #include "oom_kills.h"
 #include "pmi.h"
 #include "sigwatch.h"
-#include "start_worker.h"
 #include "watchdog.h"
 #include "worker_proc.h"
+#include "worker_starter.h"
 
 #include <ddprun/status.h>
 
@@ -82,9 +82,9 @@ struct agent {
     struct agent_hooks hooks;
     uv_loop_t *loop;
     struct logmux mux;
-    struct oom_watch oom;
-    struct launch launch;
-    struct life life;
+    struct oom_kills oom;
+    struct worker_starter starter;
+    struct death_watch death_watch;
     struct gpu_watch gpus;
     struct pmi pmi; /* what MPI programs among the workers ask */
     struct watchdog watchdog;

@@ -33,7 +33,7 @@ void member_init(struct member *member, const struct member_config *config,
     member->join_timeout_ms = config->join_timeout_ms;
 }
 
-static void publish(struct member *member)
+static void publish_member(struct member *member)
 {
     member->hooks.publish(member->hooks.ctx, &member->says);
 }
@@ -43,7 +43,7 @@ static void say_phase(struct member *member, enum ddp_round_phase phase, uint64_
     member->says.phase = phase;
     member->says.fenced &= generation == member->says.generation;
     member->says.generation = generation;
-    publish(member);
+    publish_member(member);
 }
 
 static void enter_waiting(struct member *member, uint64_t now_ms)
@@ -58,7 +58,7 @@ static void enter_over(struct member *member, int exit_code, const char *why)
     member->hooks.over(member->hooks.ctx, exit_code, why);
 }
 
-static void enter_running(struct member *member)
+static void member_enter_running(struct member *member)
 {
     ddpi_sm_move(&member->sm, MEMBER_RUNNING);
     say_phase(member, DDP_ROUND_STARTING, member->seat.generation);
@@ -78,7 +78,7 @@ static void enter_ending(struct member *member, enum member_stop how, const char
 }
 
 /* Whatever time they had been given. */
-static void kill_workers(struct member *member, const char *why)
+static void kill_member_workers(struct member *member, const char *why)
 {
     if (member->sm.state == MEMBER_RUNNING)
         enter_ending(member, MEMBER_STOP_KILL, why);
@@ -108,7 +108,7 @@ static void follow_while_idle(struct member *member, uint64_t now_ms)
         return;
     case DDP_ROUND_RUN:
         if (is_new && kept(member, now_ms))
-            enter_running(member);
+            member_enter_running(member);
         return;
     case DDP_ROUND_STOP:
         if (member->sm.state == MEMBER_FINISHED)
@@ -138,7 +138,7 @@ static void follow_while_running(struct member *member)
     enter_ending(member, orderly ? MEMBER_STOP_ORDERLY : MEMBER_STOP_FAILED, seat->text);
 }
 
-static void follow_seat(struct member *member, uint64_t now_ms)
+static void member_follow_seat(struct member *member, uint64_t now_ms)
 {
     switch (member->sm.state) {
     case MEMBER_WAITING:
@@ -161,7 +161,7 @@ void member_seat(struct member *member, const struct ddp_round_seat *seat, uint6
     member->seat_void = false;
     member->lost_why[0] = '\0';
     if (!member->leaving)
-        follow_seat(member, now_ms);
+        member_follow_seat(member, now_ms);
 }
 
 /* ---- from the server ------------------------------------------------------------------------ */
@@ -169,7 +169,7 @@ void member_seat(struct member *member, const struct ddp_round_seat *seat, uint6
 void member_join(struct member *member, uint64_t now_ms)
 {
     member->waiting_since_ms = now_ms;
-    publish(member);
+    publish_member(member);
 }
 
 void member_contact(struct member *member, uint64_t sent_ms, uint64_t now_ms)
@@ -178,7 +178,7 @@ void member_contact(struct member *member, uint64_t sent_ms, uint64_t now_ms)
     if (sent_ms > member->contact_ms)
         member->contact_ms = sent_ms;
     if (!member->leaving && !member->seat_void && member->seat.order == DDP_ROUND_RUN)
-        follow_seat(member, now_ms); /* it may have waited for this */
+        member_follow_seat(member, now_ms); /* it may have waited for this */
     member_tick(member, now_ms);
 }
 
@@ -188,7 +188,7 @@ void member_lost(struct member *member, const char *why, uint64_t now_ms)
     member->seat_void = true;
     snprintf(member->lost_why, sizeof member->lost_why, "%s", why);
     member->says.failure = (struct ddp_round_failure){0}; /* it was of the member that is lost */
-    kill_workers(member, why);
+    kill_member_workers(member, why);
     if (member->sm.state == MEMBER_FINISHED)
         enter_waiting(member, now_ms);
     if (member->sm.state == MEMBER_WAITING)
@@ -211,7 +211,7 @@ void member_started(struct member *member)
 void member_failed(struct member *member, const struct ddp_round_failure *failure)
 {
     member->says.failure = *failure;
-    publish(member);
+    publish_member(member);
     if (member->sm.state == MEMBER_RUNNING)
         enter_ending(member, MEMBER_STOP_FAILED, failure->text);
 }
@@ -221,7 +221,7 @@ void member_finished(struct member *member, uint64_t now_ms)
     ddpi_sm_move(&member->sm, MEMBER_FINISHED);
     say_phase(member, DDP_ROUND_DONE, member->says.generation);
     if (!member->seat_void)
-        follow_seat(member, now_ms);
+        member_follow_seat(member, now_ms);
 }
 
 void member_cleared(struct member *member, uint64_t now_ms)
@@ -233,7 +233,7 @@ void member_cleared(struct member *member, uint64_t now_ms)
     enter_waiting(member, now_ms);
     say_phase(member, DDP_ROUND_IDLE, member->says.generation);
     if (!member->seat_void)
-        follow_seat(member, now_ms);
+        member_follow_seat(member, now_ms);
 }
 
 /* ---- leaving -------------------------------------------------------------------------------- */
@@ -248,7 +248,7 @@ void member_leave(struct member *member, int exit_code, const char *why, enum me
     snprintf(member->why, sizeof member->why, "%s", why);
     if (first) {
         member->says.leaving = true;
-        publish(member);
+        publish_member(member);
     }
     if (member->sm.state == MEMBER_RUNNING)
         enter_ending(member, how, why);
@@ -332,7 +332,7 @@ void member_tick(struct member *member, uint64_t now_ms)
                  "away after %u ms (--lease): its workers must end",
                  now_ms - member->contact_ms, member->lease_ms);
         member->says.fenced |= member->sm.state == MEMBER_RUNNING;
-        kill_workers(member, why);
+        kill_member_workers(member, why);
     } else {
         give_up(member, now_ms);
     }

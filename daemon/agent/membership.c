@@ -19,14 +19,14 @@ enum {
     DESCRIPTION_MAX = 64 * 1024, /* of so many workers that theirs do not fit, the first are told */
 };
 
-static uint64_t now_ms(void)
+static uint64_t membership_now_ms(void)
 {
     return ddpi_now_ms(&ddpi_clock_monotonic);
 }
 
 /* ---- time ----------------------------------------------------------------------------------- */
 
-static void on_deadline(uv_timer_t *timer);
+static void on_member_deadline(uv_timer_t *timer);
 
 /* The guard comes later than the member, who then must have been stopped itself, and still before
  * the lease is over. */
@@ -46,24 +46,25 @@ static void keep_fence(const struct membership *membership)
 }
 
 /* After whatever may have moved the member. */
-static void settle(struct membership *membership)
+static void update_deadline(struct membership *membership)
 {
     if (membership->member.sm.state == MEMBER_WAITING)
         events_meeting(&membership->events);
 
-    uint64_t now = now_ms(), deadline = member_deadline(&membership->member);
+    uint64_t now = membership_now_ms(), deadline = member_deadline(&membership->member);
     keep_fence(membership);
     if (deadline == UINT64_MAX)
         uv_timer_stop(&membership->timer);
     else
-        uv_timer_start(&membership->timer, on_deadline, deadline > now ? deadline - now : 0, 0);
+        uv_timer_start(&membership->timer, on_member_deadline, deadline > now ? deadline - now : 0,
+                       0);
 }
 
-static void on_deadline(uv_timer_t *timer)
+static void on_member_deadline(uv_timer_t *timer)
 {
     struct membership *membership = timer->data;
-    member_tick(&membership->member, now_ms());
-    settle(membership);
+    member_tick(&membership->member, membership_now_ms());
+    update_deadline(membership);
 }
 
 /* ---- what the member wants ------------------------------------------------------------------ */
@@ -88,7 +89,7 @@ static void say_start(struct membership *membership, const struct ddp_round_seat
                    seat->first_rank + nproc - 1, seat->world_size);
 }
 
-static void on_start(void *ctx, const struct ddp_round_seat *seat)
+static void on_member_start(void *ctx, const struct ddp_round_seat *seat)
 {
     struct membership *membership = ctx;
     say_start(membership, seat);
@@ -98,7 +99,7 @@ static void on_start(void *ctx, const struct ddp_round_seat *seat)
     agent_run(&membership->agent, seat);
 }
 
-static void on_stop(void *ctx, enum member_stop how, const char *why)
+static void on_member_stop(void *ctx, enum member_stop how, const char *why)
 {
     struct membership *membership = ctx;
     if (how != MEMBER_STOP_ORDERLY && !membership->member.leaving)
@@ -111,7 +112,7 @@ static void on_stop(void *ctx, enum member_stop how, const char *why)
     agent_stop(&membership->agent, how);
 }
 
-static void on_publish(void *ctx, const struct ddp_round_member *says)
+static void on_member_publish(void *ctx, const struct ddp_round_member *says)
 {
     struct membership *membership = ctx;
     membership->link.publish(membership->link.ctx, says);
@@ -131,7 +132,7 @@ static void say_over(struct membership *membership, int exit_code, const char *w
                    agent->seat.restarts, config->max_restarts);
 }
 
-static void on_over(void *ctx, int exit_code, const char *why)
+static void on_member_over(void *ctx, int exit_code, const char *why)
 {
     struct membership *membership = ctx;
     say_over(membership, exit_code, why);
@@ -142,46 +143,46 @@ static void on_over(void *ctx, int exit_code, const char *why)
 
 /* ---- how the workers are --------------------------------------------------------------------- */
 
-static void on_describe(uv_timer_t *timer)
+static void on_status_timer(uv_timer_t *timer)
 {
     struct membership *membership = timer->data;
     const struct agent *agent = &membership->agent;
-    struct describe_worker worker;
+    struct worker_status worker;
     struct ddpi_buf text;
     bool written = true;
     ddpi_buf_init(&text, DESCRIPTION_MAX + 1);
     for (uint32_t i = 0; i < agent->config->nproc && written; i++)
         if (worker_proc_describe(&agent->workers[i], &worker))
-            written = ddpi_buf_len(&text) <= DESCRIPTION_MAX - DESCRIBE_LINE_MAX &&
-                      describe_put(&text, &worker);
+            written = ddpi_buf_len(&text) <= DESCRIPTION_MAX - WORKER_STATUS_LINE_MAX &&
+                      worker_status_put(&text, &worker);
     if (ddpi_buf_put_u8(&text, '\0'))
         membership->link.describe(membership->link.ctx, (const char *)ddpi_buf_head(&text));
     ddpi_buf_finish(&text);
 }
 
-static void describe_soon(struct membership *membership)
+static void publish_status_soon(struct membership *membership)
 {
     uv_timer_t *timer = &membership->describing;
     if (membership->link.describe != NULL && !uv_is_active((uv_handle_t *)timer))
-        uv_timer_start(timer, on_describe, DESCRIBE_AFTER_MS, 0);
+        uv_timer_start(timer, on_status_timer, DESCRIBE_AFTER_MS, 0);
 }
 
 /* ---- what the agent tells ------------------------------------------------------------------- */
 
-static void on_started(void *ctx)
+static void on_agent_started(void *ctx)
 {
     struct membership *membership = ctx;
     events_started(&membership->events);
     member_started(&membership->member);
-    describe_soon(membership);
+    publish_status_soon(membership);
 }
 
-static void on_changed(void *ctx)
+static void on_agent_changed(void *ctx)
 {
-    describe_soon(ctx);
+    publish_status_soon(ctx);
 }
 
-static void on_failed(void *ctx, const struct ddp_round_failure *failure)
+static void on_agent_failed(void *ctx, const struct ddp_round_failure *failure)
 {
     struct membership *membership = ctx;
     memcpy(membership->reported, failure->text, sizeof membership->reported);
@@ -190,32 +191,32 @@ static void on_failed(void *ctx, const struct ddp_round_failure *failure)
         member_leave(&membership->member, failure->exit_code, failure->text, MEMBER_STOP_FAILED);
     else
         member_failed(&membership->member, failure);
-    settle(membership);
+    update_deadline(membership);
 }
 
-static void on_ended(void *ctx, bool well)
+static void on_agent_ended(void *ctx, bool well)
 {
     struct membership *membership = ctx;
     events_terminated(&membership->events);
     if (well)
-        member_finished(&membership->member, now_ms());
+        member_finished(&membership->member, membership_now_ms());
     else
-        member_cleared(&membership->member, now_ms());
-    describe_soon(membership);
-    settle(membership);
+        member_cleared(&membership->member, membership_now_ms());
+    publish_status_soon(membership);
+    update_deadline(membership);
 }
 
-static void on_leave(void *ctx, int exit_code, const char *why, enum member_stop how)
+static void on_agent_leave(void *ctx, int exit_code, const char *why, enum member_stop how)
 {
     struct membership *membership = ctx;
     if (!ddpi_sm_final(&membership->member.sm))
         member_leave(&membership->member, exit_code, why, how);
     else if (membership->link.hurry != NULL)
         membership->link.hurry(membership->link.ctx);
-    settle(membership);
+    update_deadline(membership);
 }
 
-static void on_done(void *ctx, int exit_code)
+static void on_agent_done(void *ctx, int exit_code)
 {
     struct membership *membership = ctx;
     membership->link.done(membership->link.ctx, exit_code);
@@ -223,7 +224,7 @@ static void on_done(void *ctx, int exit_code)
 
 /* ---- what the rounds tell ------------------------------------------------------------------- */
 
-static void say_waiting(struct membership *membership, const struct ddp_round_seat *seat)
+static void log_waiting(struct membership *membership, const struct ddp_round_seat *seat)
 {
     if (seat->order != DDP_ROUND_WAIT || seat->text[0] == '\0' ||
         strcmp(seat->text, membership->waiting) == 0)
@@ -241,19 +242,19 @@ static bool tells_failure(const struct membership *membership, const struct ddp_
 
 void membership_seat(struct membership *membership, const struct ddp_round_seat *seat)
 {
-    say_waiting(membership, seat);
+    log_waiting(membership, seat);
     if (tells_failure(membership, seat))
         events_failure(&membership->events, seat->text);
     else if (membership->member.sm.state == MEMBER_FINISHED)
         events_ending(&membership->events, seat->text);
-    member_seat(&membership->member, seat, now_ms());
-    settle(membership);
+    member_seat(&membership->member, seat, membership_now_ms());
+    update_deadline(membership);
 }
 
 void membership_contact(struct membership *membership, uint64_t sent_ms)
 {
-    member_contact(&membership->member, sent_ms, now_ms());
-    settle(membership);
+    member_contact(&membership->member, sent_ms, membership_now_ms());
+    update_deadline(membership);
 }
 
 void membership_lost(struct membership *membership, const char *why)
@@ -262,8 +263,8 @@ void membership_lost(struct membership *membership, const char *why)
         events_failure(&membership->events, why);
     if (membership->member.sm.state == MEMBER_WAITING && membership->member.lost_why[0] == '\0')
         logmux_say(&membership->agent.mux, "%s; this node asks again", why);
-    member_lost(&membership->member, why, now_ms());
-    settle(membership);
+    member_lost(&membership->member, why, membership_now_ms());
+    update_deadline(membership);
 }
 
 void membership_cut(struct membership *membership)
@@ -273,7 +274,7 @@ void membership_cut(struct membership *membership)
 
 void membership_leave(struct membership *membership, int exit_code, const char *why)
 {
-    on_leave(membership, exit_code, why, MEMBER_STOP_KILL);
+    on_agent_leave(membership, exit_code, why, MEMBER_STOP_KILL);
 }
 
 void membership_say(struct membership *membership, const char *format, ...)
@@ -299,17 +300,17 @@ ddp_status membership_init(struct membership *membership, uv_loop_t *loop,
     uv_timer_init(loop, &membership->describing);
     membership->describing.data = membership;
     const struct member_hooks of_member = {.ctx = membership,
-                                           .start = on_start,
-                                           .stop = on_stop,
-                                           .publish = on_publish,
-                                           .over = on_over};
+                                           .start = on_member_start,
+                                           .stop = on_member_stop,
+                                           .publish = on_member_publish,
+                                           .over = on_member_over};
     const struct agent_hooks of_agent = {.ctx = membership,
-                                         .started = on_started,
-                                         .changed = on_changed,
-                                         .failed = on_failed,
-                                         .ended = on_ended,
-                                         .leave = on_leave,
-                                         .done = on_done};
+                                         .started = on_agent_started,
+                                         .changed = on_agent_changed,
+                                         .failed = on_agent_failed,
+                                         .ended = on_agent_ended,
+                                         .leave = on_agent_leave,
+                                         .done = on_agent_done};
     member_init(&membership->member, member, &of_member);
     events_init(&membership->events, agent->event_log, &membership->agent.mux, agent->run_id,
                 agent->host);
@@ -318,8 +319,8 @@ ddp_status membership_init(struct membership *membership, uv_loop_t *loop,
 
 void membership_start(struct membership *membership)
 {
-    member_join(&membership->member, now_ms());
-    settle(membership);
+    member_join(&membership->member, membership_now_ms());
+    update_deadline(membership);
 }
 
 void membership_close(struct membership *membership)

@@ -24,7 +24,8 @@ static uint64_t since(uint64_t later_us, uint64_t earlier_us)
     return later_us > earlier_us ? later_us - earlier_us : 0;
 }
 
-static struct report_worker describe(const struct agent *agent, const struct worker_proc *worker)
+static struct report_worker worker_facts(const struct agent *agent,
+                                         const struct worker_proc *worker)
 {
     return (struct report_worker){
         .rank = worker->rank,
@@ -77,7 +78,7 @@ static size_t describe_others(const struct agent *agent, struct report_worker *o
     for (uint32_t i = 0; i < agent->config->nproc; i++) {
         const struct worker_proc *worker = &agent->workers[i];
         if (worker != agent->root && worker_proc_failed(worker))
-            others[count++] = describe(agent, worker);
+            others[count++] = worker_facts(agent, worker);
     }
     if (count > 1)
         qsort(others, count, sizeof *others, by_end_time);
@@ -105,8 +106,8 @@ static void report_worker_failure(struct agent *agent)
 {
     char gpus[1024];
     struct ddp_error error = {0};
-    struct errfile errfile = {0};
-    struct report_worker root = describe(agent, agent->root);
+    struct error_file recorded = {0};
+    struct report_worker root = worker_facts(agent, agent->root);
     char *tail = ddpi_calloc(1, TAIL_SIZE);
     struct report_worker *others = ddpi_calloc(agent->config->nproc, sizeof *others);
     struct ddpi_buf text, gpu_faults;
@@ -119,11 +120,11 @@ static void report_worker_failure(struct agent *agent)
         root.stderr_tail_len = stderr_tail(agent->root, tail);
     }
     ddp_status status =
-        errfile_read(agent->root->error_file, torch_exit_code(agent->root), &errfile, &error);
+        error_file_read(agent->root->error_file, torch_exit_code(agent->root), &recorded, &error);
     if (status != DDP_OK && status != DDP_E_NOT_FOUND)
         root.error_file_note = error.msg;
-    root.error_message = errfile.message;
-    root.error_traceback = errfile.traceback;
+    root.error_message = recorded.message;
+    root.error_traceback = recorded.traceback;
     describe_gpus(agent, gpus, sizeof gpus, &root, &gpu_faults);
 
     const struct report report = {
@@ -143,8 +144,8 @@ static void report_worker_failure(struct agent *agent)
     ddpi_buf_finish(&text);
     ddpi_buf_finish(&gpu_faults);
     ddpi_free(agent->error_copy);
-    agent->error_copy = errfile.copy != NULL ? ddpi_strdup(errfile.copy) : NULL;
-    errfile_finish(&errfile);
+    agent->error_copy = recorded.copy != NULL ? ddpi_strdup(recorded.copy) : NULL;
+    error_file_finish(&recorded);
     ddpi_free(others);
     ddpi_free(tail);
 }
@@ -174,11 +175,11 @@ void outcome_failure(const struct agent *agent, struct ddp_round_failure *ret)
         ret->rank = agent->seat.first_rank;
         ret->exit_code = EXIT_CONFIG;
         ret->final = true;
-        snprintf(ret->text, sizeof ret->text, "%.200s (on %.40s)", agent->launch.error.msg,
+        snprintf(ret->text, sizeof ret->text, "%.200s (on %.40s)", agent->starter.error.msg,
                  agent->config->host);
         return;
     }
-    struct report_worker root = describe(agent, agent->root);
+    struct report_worker root = worker_facts(agent, agent->root);
     char cause[160];
     root.oom = agent->root_oom;
     report_cause(&root, cause, sizeof cause);
@@ -209,7 +210,7 @@ static void report_port(struct agent *agent)
 {
     struct ddp_error error;
     bool fell = agent->cause == AGENT_CAUSE_WORKER || agent->cause == AGENT_CAUSE_ORDER;
-    if (fell && launch_check_port(agent->config, &agent->seat, true, &error) != DDP_OK)
+    if (fell && worker_starter_check_port(agent->config, &agent->seat, true, &error) != DDP_OK)
         logmux_say(&agent->mux, "%s", error.msg);
 }
 
@@ -220,7 +221,7 @@ void outcome_report(struct agent *agent)
         report_worker_failure(agent);
     report_port(agent);
     if (agent->cause == AGENT_CAUSE_START)
-        logmux_say(&agent->mux, "%s", agent->launch.error.msg);
+        logmux_say(&agent->mux, "%s", agent->starter.error.msg);
     if (agent->cause == AGENT_CAUSE_STUCK)
         logmux_say(&agent->mux, "not starting again while processes of the last attempt are left");
 }
@@ -230,7 +231,7 @@ void outcome_pass_on(struct agent *agent)
     struct ddp_error error;
     const char *path = agent->config->error_file;
     if (path != NULL && *path != '\0' && agent->error_copy != NULL &&
-        errfile_write(path, agent->error_copy, &error) != DDP_OK)
+        error_file_write(path, agent->error_copy, &error) != DDP_OK)
         logmux_say(&agent->mux, "TORCHELASTIC_ERROR_FILE: %s", error.msg);
 }
 

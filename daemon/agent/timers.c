@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-static struct timer_entry *find(const struct timers *timers, pid_t pid, const char *scope)
+static struct timer_entry *find_timer(const struct timers *timers, pid_t pid, const char *scope)
 {
     for (size_t i = 0; i < timers->count; i++)
         if (timers->entries[i].pid == pid && strcmp(timers->entries[i].scope, scope) == 0)
@@ -15,7 +15,7 @@ static struct timer_entry *find(const struct timers *timers, pid_t pid, const ch
     return NULL;
 }
 
-static bool make_room(struct timers *timers)
+static bool make_timer_room(struct timers *timers)
 {
     enum { STEP = 64 };
     if (timers->count == TIMERS_MAX)
@@ -31,9 +31,9 @@ static bool make_room(struct timers *timers)
 
 bool timers_set(struct timers *timers, pid_t pid, const char *scope, uint64_t due_ms, int signal)
 {
-    struct timer_entry *entry = find(timers, pid, scope);
+    struct timer_entry *entry = find_timer(timers, pid, scope);
     char *copy = NULL;
-    if (entry == NULL && (!make_room(timers) || (copy = ddpi_strdup(scope)) == NULL))
+    if (entry == NULL && (!make_timer_room(timers) || (copy = ddpi_strdup(scope)) == NULL))
         return false;
     if (entry == NULL) {
         entry = &timers->entries[timers->count++];
@@ -53,7 +53,7 @@ static void take_out(struct timers *timers, struct timer_entry *entry)
 
 void timers_release(struct timers *timers, pid_t pid, const char *scope)
 {
-    struct timer_entry *entry = find(timers, pid, scope);
+    struct timer_entry *entry = find_timer(timers, pid, scope);
     if (entry == NULL)
         return;
     ddpi_free(entry->scope);

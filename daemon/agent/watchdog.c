@@ -235,7 +235,7 @@ static bool take_request(struct watchdog *watchdog, const json_t *request)
     return true;
 }
 
-static void take_line(struct watchdog *watchdog)
+static void take_request_line(struct watchdog *watchdog)
 {
     json_t *request = json_loadb(watchdog->line, watchdog->used, 0, NULL);
     bool good = !watchdog->skipping && take_request(watchdog, request);
@@ -250,11 +250,11 @@ static void take_line(struct watchdog *watchdog)
                "ones are ignored silently");
 }
 
-static void take_bytes(struct watchdog *watchdog, const char *bytes, size_t len)
+static void take_fifo_bytes(struct watchdog *watchdog, const char *bytes, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
         if (bytes[i] == '\n')
-            take_line(watchdog);
+            take_request_line(watchdog);
         else if (watchdog->used == sizeof watchdog->line)
             watchdog->skipping = true;
         else
@@ -270,7 +270,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
     (void)events;
     ssize_t len = status == 0 ? read(watchdog->fd, bytes, sizeof bytes) : 0;
     if (len > 0)
-        take_bytes(watchdog, bytes, (size_t)len);
+        take_fifo_bytes(watchdog, bytes, (size_t)len);
     keep_time(watchdog);
 }
 

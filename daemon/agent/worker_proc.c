@@ -115,22 +115,22 @@ int worker_proc_exit_code(const struct worker_proc *worker)
                                             : WEXITSTATUS(worker->wait_status);
 }
 
-bool worker_proc_describe(const struct worker_proc *worker, struct describe_worker *ret)
+bool worker_proc_describe(const struct worker_proc *worker, struct worker_status *ret)
 {
-    static const enum describe_state states[] = {[WORKER_RUNNING] = DESCRIBE_RUNNING,
-                                                 [WORKER_STOPPING] = DESCRIBE_STOPPING,
-                                                 [WORKER_KILLING] = DESCRIBE_STOPPING,
-                                                 [WORKER_EXITED] = DESCRIBE_EXITED};
+    static const enum worker_status_state states[] = {[WORKER_RUNNING] = WORKER_STATUS_RUNNING,
+                                                      [WORKER_STOPPING] = WORKER_STATUS_STOPPING,
+                                                      [WORKER_KILLING] = WORKER_STATUS_STOPPING,
+                                                      [WORKER_EXITED] = WORKER_STATUS_EXITED};
     if (worker->sm.state == WORKER_IDLE)
         return false;
-    *ret = (struct describe_worker){.local_rank = worker->local_rank,
-                                    .rank = worker->rank,
-                                    .pid = (int32_t)worker->pid,
-                                    .state = states[worker->sm.state]};
+    *ret = (struct worker_status){.local_rank = worker->local_rank,
+                                  .rank = worker->rank,
+                                  .pid = (int32_t)worker->pid,
+                                  .state = states[worker->sm.state]};
     if (worker->sm.state != WORKER_EXITED)
         return true;
     if (WIFSIGNALED(worker->wait_status)) {
-        ret->state = DESCRIBE_KILLED;
+        ret->state = WORKER_STATUS_KILLED;
         signame_of(WTERMSIG(worker->wait_status), ret->signal);
     } else {
         ret->exit_code = (uint8_t)WEXITSTATUS(worker->wait_status);

@@ -75,7 +75,7 @@ bool worker_proc_alive(const struct worker_proc *worker);
 bool worker_proc_failed(const struct worker_proc *worker);
 
 /* It as people are told of it; false: it has not been started. */
-bool worker_proc_describe(const struct worker_proc *worker, struct describe_worker *ret);
+bool worker_proc_describe(const struct worker_proc *worker, struct worker_status *ret);
 
 /* Exit code for a shell: its own, or 128+N for signal N. */
 int worker_proc_exit_code(const struct worker_proc *worker);

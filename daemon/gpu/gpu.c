@@ -17,14 +17,16 @@ enum {
 
 enum kind { INDEX, WHOLE, INSTANCE };
 
-static bool begins(const char *item, size_t len, const char *with)
+static bool begins_with(const char *item, size_t len, const char *with)
 {
     return len >= strlen(with) && strncmp(item, with, strlen(with)) == 0;
 }
 
 static enum kind kind_of(const char *item, size_t len)
 {
-    return begins(item, len, "GPU-") ? WHOLE : begins(item, len, "MIG-") ? INSTANCE : INDEX;
+    return begins_with(item, len, "GPU-")   ? WHOLE
+           : begins_with(item, len, "MIG-") ? INSTANCE
+                                            : INDEX;
 }
 
 /* The digits at the beginning count, as strtoul takes them. */
@@ -44,7 +46,7 @@ static bool has_instance(const struct gpu *gpu, const char *item, size_t len)
 {
     const char *of_gpu = item + strlen("MIG-");
     size_t of_gpu_len = strcspn(of_gpu, ",/");
-    if (gpu->instances > 0 && begins(of_gpu, len - strlen("MIG-"), "GPU-"))
+    if (gpu->instances > 0 && begins_with(of_gpu, len - strlen("MIG-"), "GPU-"))
         return strncmp(gpu->uuid, of_gpu, of_gpu_len) == 0;
     for (uint32_t i = 0; i < gpu->instances; i++)
         if (strncmp(gpu->instance_uuids[i], item, len) == 0)

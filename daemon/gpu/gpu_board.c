@@ -26,7 +26,7 @@ enum {
     LISTEN_PAUSE_MS = 100,
 };
 
-static uint64_t now_us(void)
+static uint64_t board_now_us(void)
 {
     return ddpi_now_us(&ddpi_clock_monotonic);
 }
@@ -60,7 +60,7 @@ static void tell_loop(struct gpu_board *board)
 }
 
 /* The thread holds the board from here on. */
-static bool start_thread(struct gpu_board *board, void *(*body)(void *), void *arg)
+static bool start_gpu_thread(struct gpu_board *board, void *(*body)(void *), void *arg)
 {
     pthread_t thread;
     pthread_mutex_lock(&board->lock);
@@ -78,9 +78,9 @@ static bool start_thread(struct gpu_board *board, void *(*body)(void *), void *a
 
 struct listener {
     struct gpu_board *board;
-    struct nvmllib nvml;
-    nvmllib_event_set set;
-    nvmllib_device devices[GPUS_MAX];
+    struct nvml_library nvml;
+    nvml_library_event_set set;
+    nvml_library_device devices[GPUS_MAX];
     uint32_t count;
 };
 
@@ -119,23 +119,23 @@ static void note_fault(struct gpu_board *board, struct gpu_fault fault)
     pthread_mutex_unlock(&board->lock);
 }
 
-static void take_event(struct listener *listener, const struct nvmllib_event *event)
+static void take_nvml_event(struct listener *listener, const struct nvml_library_event *event)
 {
-    uint64_t at_us = now_us();
+    uint64_t at_us = board_now_us();
     struct gpu_fault fault = {.times = 1, .first_us = at_us, .last_us = at_us};
     while (fault.gpu < listener->count && listener->devices[fault.gpu] != event->device)
         fault.gpu++;
     if (fault.gpu == listener->count)
         return;
     switch (event->type) {
-    case NVMLLIB_EVENT_XID:
+    case NVML_LIBRARY_EVENT_XID:
         fault.kind = GPU_FAULT_XID;
         fault.xid = (uint32_t)event->data;
         break;
-    case NVMLLIB_EVENT_ECC_DOUBLE:
+    case NVML_LIBRARY_EVENT_ECC_DOUBLE:
         fault.kind = GPU_FAULT_ECC_DOUBLE;
         break;
-    case NVMLLIB_EVENT_ECC_SINGLE:
+    case NVML_LIBRARY_EVENT_ECC_SINGLE:
         fault.kind = GPU_FAULT_ECC_SINGLE;
         break;
     default:
@@ -144,7 +144,7 @@ static void take_event(struct listener *listener, const struct nvmllib_event *ev
     note_fault(listener->board, fault);
 }
 
-static bool is_over(struct gpu_board *board)
+static bool board_is_over(struct gpu_board *board)
 {
     pthread_mutex_lock(&board->lock);
     bool over = board->over;
@@ -156,12 +156,12 @@ static void *listen_for_faults(void *arg)
 {
     static const struct timespec pause = {.tv_nsec = LISTEN_PAUSE_MS * 1000000L};
     struct listener *listener = arg;
-    while (!is_over(listener->board)) {
-        struct nvmllib_event event = {0};
-        nvmllib_result result = listener->nvml.wait_event(listener->set, &event, LISTEN_MS);
-        if (result == NVMLLIB_SUCCESS)
-            take_event(listener, &event);
-        else if (result != NVMLLIB_ERROR_TIMEOUT)
+    while (!board_is_over(listener->board)) {
+        struct nvml_library_event event = {0};
+        nvml_library_result result = listener->nvml.wait_event(listener->set, &event, LISTEN_MS);
+        if (result == NVML_LIBRARY_SUCCESS)
+            take_nvml_event(listener, &event);
+        else if (result != NVML_LIBRARY_ERROR_TIMEOUT)
             nanosleep(&pause, NULL); /* a GPU that is lost makes every wait fail at once */
     }
     gpu_board_drop(listener->board);
@@ -169,29 +169,30 @@ static void *listen_for_faults(void *arg)
     return NULL;
 }
 
-static bool register_events(const struct gpu_look *look, nvmllib_event_set set)
+static bool register_events(const struct gpu_look *look, nvml_library_event_set set)
 {
     const unsigned long long wanted =
-        NVMLLIB_EVENT_XID | NVMLLIB_EVENT_ECC_DOUBLE | NVMLLIB_EVENT_ECC_SINGLE;
-    const struct nvmllib *nvml = &look->nvml;
+        NVML_LIBRARY_EVENT_XID | NVML_LIBRARY_EVENT_ECC_DOUBLE | NVML_LIBRARY_EVENT_ECC_SINGLE;
+    const struct nvml_library *nvml = &look->nvml;
     bool any = false;
     for (uint32_t i = 0; i < look->count; i++) {
         unsigned long long served = 0;
         if (look->watched[i] &&
-            nvml->get_event_types(look->devices[i], &served) == NVMLLIB_SUCCESS &&
+            nvml->get_event_types(look->devices[i], &served) == NVML_LIBRARY_SUCCESS &&
             (served & wanted) != 0)
-            any |= nvml->register_events(look->devices[i], served & wanted, set) == NVMLLIB_SUCCESS;
+            any |= nvml->register_events(look->devices[i], served & wanted, set) ==
+                   NVML_LIBRARY_SUCCESS;
     }
     return any;
 }
 
 static void start_listening(struct gpu_board *board, const struct gpu_look *look)
 {
-    const struct nvmllib *nvml = &look->nvml;
-    nvmllib_event_set set;
+    const struct nvml_library *nvml = &look->nvml;
+    nvml_library_event_set set;
     if (nvml->get_event_types == NULL || nvml->create_event_set == NULL ||
         nvml->register_events == NULL || nvml->wait_event == NULL ||
-        nvml->create_event_set(&set) != NVMLLIB_SUCCESS || !register_events(look, set))
+        nvml->create_event_set(&set) != NVML_LIBRARY_SUCCESS || !register_events(look, set))
         return;
     struct listener *listener = ddpi_calloc(1, sizeof *listener);
     if (listener == NULL)
@@ -201,7 +202,7 @@ static void start_listening(struct gpu_board *board, const struct gpu_look *look
     listener->set = set;
     listener->count = look->count;
     memcpy(listener->devices, look->devices, sizeof listener->devices);
-    if (!start_thread(board, listen_for_faults, listener))
+    if (!start_gpu_thread(board, listen_for_faults, listener))
         ddpi_free(listener);
 }
 
@@ -230,7 +231,7 @@ static void see_workers(struct looker *looker)
     gpu_look_forget(&looker->look);
     board->uses_count = 0;
     looker->interval_us = FIRST_LOOK_US;
-    looker->look_us = now_us() + FIRST_LOOK_US;
+    looker->look_us = board_now_us() + FIRST_LOOK_US;
 }
 
 /* Until there is something to do; false: it is over. *@ret_asked: it is to see whether memory is
@@ -245,7 +246,7 @@ static bool await_turn(struct looker *looker, bool *ret_asked)
         looker->asked = board->asked;
         looker->until_us = board->until_us;
         uint64_t due_us = *ret_asked ? looker->retry_us : looker->look_us;
-        if (now_us() >= due_us)
+        if (board_now_us() >= due_us)
             break;
         const struct timespec due = {.tv_sec = (time_t)(due_us / 1000000),
                                      .tv_nsec = (long)(due_us % 1000000) * 1000};
@@ -268,7 +269,7 @@ static void look_at_workers(struct looker *looker)
     }
     pthread_mutex_unlock(&board->lock);
     looker->interval_us *= looker->interval_us < LAST_LOOK_US ? 2 : 1;
-    looker->look_us = now_us() + looker->interval_us;
+    looker->look_us = board_now_us() + looker->interval_us;
 }
 
 static void see_whether_free(struct looker *looker)
@@ -276,8 +277,8 @@ static void see_whether_free(struct looker *looker)
     struct gpu_board *board = looker->board;
     char still_held[GPU_HOLDERS_TEXT] = "";
     bool is_free = gpu_look_is_free(&looker->look, looker->pids, board->count);
-    if (!is_free && now_us() < looker->until_us) {
-        looker->retry_us = now_us() + RETRY_US;
+    if (!is_free && board_now_us() < looker->until_us) {
+        looker->retry_us = board_now_us() + RETRY_US;
         return;
     }
     if (!is_free)
@@ -379,7 +380,7 @@ struct gpu_board *gpu_board_start(const pid_t *pids, uint32_t count, const char 
     ok = ok && board->pids != NULL && looker->pids != NULL && (visible == NULL || board->visible);
     if (ok)
         memcpy(board->pids, pids, count * sizeof *pids);
-    if (ok && start_thread(board, look_after_gpus, looker))
+    if (ok && start_gpu_thread(board, look_after_gpus, looker))
         return board;
     free_looker(looker);
     gpu_board_drop(board);

@@ -27,15 +27,15 @@ struct answer {
 
 _Static_assert(sizeof(struct answer) <= 4096, "a pipe takes so much at once");
 
-static ddp_status ask(const char *visible, uint32_t *ret_count, struct ddp_error *err)
+static ddp_status ask_nvml(const char *visible, uint32_t *ret_count, struct ddp_error *err)
 {
-    struct nvmllib nvml;
+    struct nvml_library nvml;
     struct gpu gpus[GPUS_MAX];
-    nvmllib_device devices[GPUS_MAX];
+    nvml_library_device devices[GPUS_MAX];
     uint32_t places[GPUS_MAX], present;
-    ddp_status status = nvmllib_open(&nvml, err);
+    ddp_status status = nvml_library_open(&nvml, err);
     if (status == DDP_OK)
-        status = nvmllib_list(&nvml, gpus, devices, &present, err);
+        status = nvml_library_list(&nvml, gpus, devices, &present, err);
     if (status != DDP_OK)
         return status;
     *ret_count = gpu_visible(gpus, present, visible, places);
@@ -56,13 +56,13 @@ _Noreturn static void child_main(int fd, pid_t parent, const char *visible)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(1);
-    answer.status = ask(visible, &answer.count, &err);
+    answer.status = ask_nvml(visible, &answer.count, &err);
     snprintf(answer.why, sizeof answer.why, "%.*s", (int)sizeof answer.why - 1, err.msg);
     _exit(write(fd, &answer, sizeof answer) == sizeof answer ? 0 : 1);
 }
 
 /* false: it has ended without one, or has not ended. */
-static bool await_answer(int fd, uint64_t deadline_ms, struct answer *ret)
+static bool await_count(int fd, uint64_t deadline_ms, struct answer *ret)
 {
     struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
     int ready;
@@ -116,7 +116,7 @@ ddp_status gpu_count(const char *visible, uint64_t timeout_ms, uint32_t *ret_cou
         return ddpi_error_sys(err, fork_errno, "cannot ask for the number of GPUs");
     }
     uint64_t deadline_ms = ddpi_deadline(ddpi_now_ms(&ddpi_clock_monotonic), timeout_ms);
-    bool answered = await_answer(ends[0], deadline_ms, &answer);
+    bool answered = await_count(ends[0], deadline_ms, &answer);
     int wait_status = end_child(pid);
     close(ends[0]);
     if (!answered)

@@ -24,24 +24,24 @@ enum {
 #define TOLERANCE (UINT64_C(512) << 20) /* what a driver may keep for itself */
 
 struct snapshot {
-    struct nvmllib_process processes[PROCESSES_MAX];
+    struct nvml_library_process processes[PROCESSES_MAX];
     unsigned count;
     uint64_t unlisted;
 };
 
 static bool take_snapshot(const struct gpu_look *look, uint32_t gpu, struct snapshot *ret)
 {
-    const struct nvmllib *nvml = &look->nvml;
-    nvmllib_device device = look->devices[gpu];
-    struct nvmllib_memory memory = {.version = NVMLLIB_MEMORY_VERSION};
+    const struct nvml_library *nvml = &look->nvml;
+    nvml_library_device device = look->devices[gpu];
+    struct nvml_library_memory memory = {.version = NVML_LIBRARY_MEMORY_VERSION};
     ret->count = PROCESSES_MAX;
     if (nvml->get_processes == NULL || nvml->get_memory == NULL ||
-        nvml->get_processes(device, &ret->count, ret->processes) != NVMLLIB_SUCCESS ||
-        nvml->get_memory(device, &memory) != NVMLLIB_SUCCESS)
+        nvml->get_processes(device, &ret->count, ret->processes) != NVML_LIBRARY_SUCCESS ||
+        nvml->get_memory(device, &memory) != NVML_LIBRARY_SUCCESS)
         return false;
     uint64_t listed = 0;
     for (unsigned i = 0; i < ret->count; i++)
-        if (ret->processes[i].memory != NVMLLIB_UNKNOWN)
+        if (ret->processes[i].memory != NVML_LIBRARY_UNKNOWN)
             listed += ret->processes[i].memory;
     ret->unlisted = memory.used > listed ? memory.used - listed : 0;
     return true;
@@ -69,9 +69,9 @@ static void note_unlisted(struct gpu_look *look)
 
 ddp_status gpu_look_open(struct gpu_look *look, const char *list, struct ddp_error *err)
 {
-    ddp_status status = nvmllib_open(&look->nvml, err);
+    ddp_status status = nvml_library_open(&look->nvml, err);
     if (status == DDP_OK)
-        status = nvmllib_list(&look->nvml, look->gpus, look->devices, &look->count, err);
+        status = nvml_library_list(&look->nvml, look->gpus, look->devices, &look->count, err);
     if (status != DDP_OK)
         return status;
     look->visible_count = gpu_visible(look->gpus, look->count, list, look->visible);
@@ -152,8 +152,8 @@ static bool was_used(const struct gpu_look *look, uint32_t gpu)
 }
 
 /* One of those that have ended: a worker, or who was seen below one. */
-static bool is_ours(struct gpu_look *look, uint32_t gpu, pid_t pid, const pid_t *workers,
-                    uint32_t count)
+static bool is_of_worker(struct gpu_look *look, uint32_t gpu, pid_t pid, const pid_t *workers,
+                         uint32_t count)
 {
     if (find_use(look, gpu, pid) != NULL)
         return true;
@@ -173,7 +173,7 @@ static bool gpu_is_free(struct gpu_look *look, uint32_t gpu, const struct snapsh
                         const pid_t *workers, uint32_t count)
 {
     for (unsigned i = 0; i < now->count; i++)
-        if (is_ours(look, gpu, (pid_t)now->processes[i].pid, workers, count))
+        if (is_of_worker(look, gpu, (pid_t)now->processes[i].pid, workers, count))
             return false;
     return !has_grown(look, gpu, now);
 }
@@ -191,7 +191,7 @@ bool gpu_look_is_free(struct gpu_look *look, const pid_t *workers, uint32_t coun
 /* ---- who has it ------------------------------------------------------------------------------ */
 
 /* The beginning of its command line, as people may see it. */
-static void name_of(pid_t pid, char text[NAME_SHOWN])
+static void process_name(pid_t pid, char text[NAME_SHOWN])
 {
     char path[32], words[NAME_SHOWN] = "";
     snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
@@ -229,13 +229,13 @@ static void add_line(struct lines *lines, const char *format, ...)
 }
 
 static void add_holder(struct lines *lines, const char *label,
-                       const struct nvmllib_process *process, bool ours)
+                       const struct nvml_library_process *process, bool ours)
 {
     char size[GPU_SIZE_TEXT] = "memory", name[NAME_SHOWN];
     pid_t pid = (pid_t)process->pid;
-    if (process->memory != NVMLLIB_UNKNOWN)
+    if (process->memory != NVML_LIBRARY_UNKNOWN)
         gpu_size(process->memory, size);
-    name_of(pid, name);
+    process_name(pid, name);
     if (!ours)
         add_line(lines, "%s still has %s of pid %d (%s), not one of ours\n", label, size, (int)pid,
                  name);
@@ -253,7 +253,7 @@ static void add_holders(struct gpu_look *look, uint32_t gpu, const struct snapsh
     gpu_label(&look->gpus[gpu], label);
     for (unsigned i = 0; i < now->count; i++)
         add_holder(lines, label, &now->processes[i],
-                   is_ours(look, gpu, (pid_t)now->processes[i].pid, workers, count));
+                   is_of_worker(look, gpu, (pid_t)now->processes[i].pid, workers, count));
     if (!has_grown(look, gpu, now))
         return;
     gpu_size(now->unlisted - look->unlisted[gpu], size);

@@ -18,14 +18,14 @@ struct gpu_use {
     uint32_t local_rank;
     uint32_t gpu; /* place in the list */
     pid_t pid;
-    uint64_t bytes; /* NVMLLIB_UNKNOWN: NVML does not say */
+    uint64_t bytes; /* NVML_LIBRARY_UNKNOWN: NVML does not say */
     uint64_t seen_us;
 };
 
 struct gpu_look {
-    struct nvmllib nvml;
+    struct nvml_library nvml;
     struct gpu gpus[GPUS_MAX];
-    nvmllib_device devices[GPUS_MAX];
+    nvml_library_device devices[GPUS_MAX];
     uint32_t count;
     uint32_t visible[GPUS_MAX]; /* to workers, in CUDA's order */
     uint32_t visible_count;

@@ -21,7 +21,7 @@ void gpu_watch_init(struct gpu_watch *watch, uv_loop_t *loop, const struct gpu_w
 
 /* ---- news ------------------------------------------------------------------------------------ */
 
-static void settle(struct gpu_watch *watch)
+static void settle_reclaim(struct gpu_watch *watch)
 {
     watch->settling = false;
     uv_timer_stop(&watch->timer);
@@ -83,10 +83,10 @@ static void take_answer(struct gpu_watch *watch)
     if (!watch->settling)
         return;
     say_lines(watch, still_held);
-    settle(watch);
+    settle_reclaim(watch);
 }
 
-static void on_news(uv_async_t *async)
+static void on_board_news(uv_async_t *async)
 {
     struct gpu_watch *watch = async->data;
     if (watch->board == NULL)
@@ -104,27 +104,28 @@ static void on_no_answer(uv_timer_t *timer)
              (double)watch->patience_ms / 1e3);
     watch->deaf = true;
     watch->hooks.say(watch->hooks.ctx, line);
-    settle(watch);
+    settle_reclaim(watch);
 }
 
 /* ---- its life -------------------------------------------------------------------------------- */
 
-static void close_handles(struct gpu_watch *watch)
+static void close_watch_handles(struct gpu_watch *watch)
 {
     uv_close((uv_handle_t *)&watch->news, NULL);
     uv_close((uv_handle_t *)&watch->timer, NULL);
 }
 
-static void begin(struct gpu_watch *watch, const pid_t *pids, uint32_t count, const char *visible)
+static void begin_watching(struct gpu_watch *watch, const pid_t *pids, uint32_t count,
+                           const char *visible)
 {
     watch->begun = true;
-    if (uv_async_init(watch->loop, &watch->news, on_news) != 0)
+    if (uv_async_init(watch->loop, &watch->news, on_board_news) != 0)
         return;
     uv_timer_init(watch->loop, &watch->timer);
     watch->news.data = watch->timer.data = watch;
     watch->board = gpu_board_start(pids, count, visible, &watch->news);
     if (watch->board == NULL)
-        close_handles(watch);
+        close_watch_handles(watch);
 }
 
 void gpu_watch_begin(struct gpu_watch *watch, const pid_t *pids, uint32_t count,
@@ -132,7 +133,7 @@ void gpu_watch_begin(struct gpu_watch *watch, const pid_t *pids, uint32_t count,
 {
     struct gpu_board *board = watch->board;
     if (!watch->begun) {
-        begin(watch, pids, count, visible);
+        begin_watching(watch, pids, count, visible);
     } else if (board != NULL) {
         pthread_mutex_lock(&board->lock);
         memcpy(board->pids, pids, count * sizeof *pids);
@@ -153,7 +154,7 @@ void gpu_watch_close(struct gpu_watch *watch)
     pthread_mutex_unlock(&board->lock);
     watch->board = NULL;
     watch->left = gpu_board_drop(board);
-    close_handles(watch);
+    close_watch_handles(watch);
 }
 
 /* ---- memory that comes back ------------------------------------------------------------------ */
@@ -204,7 +205,7 @@ static bool sum_uses(const struct gpu_board *board, uint32_t local_rank, uint32_
         if (use->local_rank != local_rank || use->gpu != gpu)
             continue;
         any = true;
-        ret->bytes += use->bytes != NVMLLIB_UNKNOWN ? use->bytes : 0;
+        ret->bytes += use->bytes != NVML_LIBRARY_UNKNOWN ? use->bytes : 0;
         ret->seen_us = use->seen_us > ret->seen_us ? use->seen_us : ret->seen_us;
     }
     return any;

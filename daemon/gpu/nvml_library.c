@@ -15,10 +15,11 @@
 static const struct {
     const char *name;
     bool needed;
-    size_t offset; /* of the member in struct nvmllib */
+    size_t offset; /* of the member in struct nvml_library */
 } rows[] = {
-#define ROW(member, name, needed, parameters) {#name, needed, offsetof(struct nvmllib, member)},
-    NVMLLIB_FUNCTION_MAP(ROW)
+#define ROW(member, name, needed, parameters) \
+    {#name, needed, offsetof(struct nvml_library, member)},
+    NVML_LIBRARY_FUNCTION_MAP(ROW)
 #undef ROW
 };
 
@@ -33,25 +34,25 @@ static ddp_status say_absent(const char *why, struct ddp_error *err)
     return ddpi_error_set(err, DDP_E_NOT_FOUND, "there is no NVML (%s)", why);
 }
 
-static ddp_status say_failed(void *library, nvmllib_result result, const char *what,
-                             struct ddp_error *err)
+static ddp_status nvml_failed(void *library, nvml_library_result result, const char *what,
+                              struct ddp_error *err)
 {
-    const char *(*error_string)(nvmllib_result) = NULL;
+    const char *(*error_string)(nvml_library_result) = NULL;
     void *symbol = dlsym(library, "nvmlErrorString");
     memcpy(&error_string, &symbol, sizeof symbol);
     const char *text = error_string != NULL ? error_string(result) : NULL;
-    if (result == NVMLLIB_ERROR_DRIVER_NOT_LOADED)
+    if (result == NVML_LIBRARY_ERROR_DRIVER_NOT_LOADED)
         return ddpi_error_set(err, DDP_E_NOT_FOUND, "NVML is there, but no driver is loaded");
     ddp_status status =
         ddpi_error_set(err, DDP_E_SYSTEM, "NVML: %s: %s (%d)", what,
                        text != NULL ? text : "an error without a name", (int)result);
-    return result == NVMLLIB_ERROR_LIB_RM_VERSION_MISMATCH
+    return result == NVML_LIBRARY_ERROR_LIB_RM_VERSION_MISMATCH
                ? ddpi_error_advise(err, status,
                                    "the driver was updated and not loaded again: reboot")
                : ddpi_error_advise(err, status, "see whether 'nvidia-smi' works here");
 }
 
-ddp_status nvmllib_open(struct nvmllib *nvml, struct ddp_error *err)
+ddp_status nvml_library_open(struct nvml_library *nvml, struct ddp_error *err)
 {
     void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (library == NULL)
@@ -64,38 +65,40 @@ ddp_status nvmllib_open(struct nvmllib *nvml, struct ddp_error *err)
                                   LIBRARY, rows[i].name);
         memcpy((char *)nvml + rows[i].offset, &symbol, sizeof symbol);
     }
-    nvmllib_result result = nvml->init();
-    return result == NVMLLIB_SUCCESS ? DDP_OK
-                                     : say_failed(library, result, "it does not start", err);
+    nvml_library_result result = nvml->init();
+    return result == NVML_LIBRARY_SUCCESS ? DDP_OK
+                                          : nvml_failed(library, result, "it does not start", err);
 }
 
 /* A GPU whose mode cannot be asked is none of those that can be split. */
-static void list_instances(const struct nvmllib *nvml, nvmllib_device device, struct gpu *gpu)
+static void list_instances(const struct nvml_library *nvml, nvml_library_device device,
+                           struct gpu *gpu)
 {
     unsigned mode = 0, pending = 0, places = 0;
-    nvmllib_device instance;
+    nvml_library_device instance;
     if (nvml->get_mig_mode == NULL || nvml->get_max_instances == NULL ||
         nvml->get_instance == NULL ||
-        nvml->get_mig_mode(device, &mode, &pending) != NVMLLIB_SUCCESS)
+        nvml->get_mig_mode(device, &mode, &pending) != NVML_LIBRARY_SUCCESS)
         return;
-    gpu->split = mode == NVMLLIB_DEVICE_MIG_ENABLE;
-    if (!gpu->split || nvml->get_max_instances(device, &places) != NVMLLIB_SUCCESS)
+    gpu->split = mode == NVML_LIBRARY_DEVICE_MIG_ENABLE;
+    if (!gpu->split || nvml->get_max_instances(device, &places) != NVML_LIBRARY_SUCCESS)
         return;
     for (unsigned i = 0; i < places && gpu->instances < GPU_INSTANCES_MAX; i++)
-        if (nvml->get_instance(device, i, &instance) == NVMLLIB_SUCCESS &&
+        if (nvml->get_instance(device, i, &instance) == NVML_LIBRARY_SUCCESS &&
             nvml->get_uuid(instance, gpu->instance_uuids[gpu->instances], GPU_TEXT) ==
-                NVMLLIB_SUCCESS)
+                NVML_LIBRARY_SUCCESS)
             gpu->instances++;
 }
 
 /* Those that do not answer cannot be used by anybody. */
-ddp_status nvmllib_list(const struct nvmllib *nvml, struct gpu *ret_gpus,
-                        nvmllib_device *ret_devices, uint32_t *ret_count, struct ddp_error *err)
+ddp_status nvml_library_list(const struct nvml_library *nvml, struct gpu *ret_gpus,
+                             nvml_library_device *ret_devices, uint32_t *ret_count,
+                             struct ddp_error *err)
 {
     unsigned present = 0;
     uint32_t count = 0;
-    nvmllib_result result = nvml->get_count(&present);
-    if (result != NVMLLIB_SUCCESS)
+    nvml_library_result result = nvml->get_count(&present);
+    if (result != NVML_LIBRARY_SUCCESS)
         return ddpi_error_set(err, DDP_E_SYSTEM,
                               "NVML does not say how many GPUs there are (error %d); see whether "
                               "'nvidia-smi' works here",
@@ -103,11 +106,11 @@ ddp_status nvmllib_list(const struct nvmllib *nvml, struct gpu *ret_gpus,
     for (unsigned i = 0; i < present && count < GPUS_MAX; i++) {
         struct gpu *gpu = &ret_gpus[count];
         *gpu = (struct gpu){.index = i};
-        if (nvml->get_device(i, &ret_devices[count]) != NVMLLIB_SUCCESS ||
-            nvml->get_uuid(ret_devices[count], gpu->uuid, GPU_TEXT) != NVMLLIB_SUCCESS)
+        if (nvml->get_device(i, &ret_devices[count]) != NVML_LIBRARY_SUCCESS ||
+            nvml->get_uuid(ret_devices[count], gpu->uuid, GPU_TEXT) != NVML_LIBRARY_SUCCESS)
             continue;
         if (nvml->get_name == NULL ||
-            nvml->get_name(ret_devices[count], gpu->name, GPU_TEXT) != NVMLLIB_SUCCESS)
+            nvml->get_name(ret_devices[count], gpu->name, GPU_TEXT) != NVML_LIBRARY_SUCCESS)
             gpu->name[0] = '\0';
         list_instances(nvml, ret_devices[count], gpu);
         count++;

@@ -96,7 +96,7 @@ static void on_writable(uv_poll_t *poll, int status, int events)
         console->drained(console->ctx);
 }
 
-static void watch(struct console *console, bool on)
+static void watch_writable(struct console *console, bool on)
 {
     if (!console->pollable || console->polling == on)
         return;
@@ -130,7 +130,7 @@ void console_discard(struct console *console)
     console->gone = true;
     console->lost = false;
     ddpi_buf_consume(&console->queue, ddpi_buf_len(&console->queue));
-    watch(console, false);
+    watch_writable(console, false);
 }
 
 void console_flush(struct console *console)
@@ -138,7 +138,7 @@ void console_flush(struct console *console)
     do
         queue_notice(console);
     while (ddpi_buf_len(&console->queue) > 0 && write_piece(console));
-    watch(console, ddpi_buf_len(&console->queue) > 0);
+    watch_writable(console, ddpi_buf_len(&console->queue) > 0);
 }
 
 bool console_full(const struct console *console)

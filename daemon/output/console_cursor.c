@@ -4,8 +4,8 @@
  */
 #include "console_cursor.h"
 
-struct cursor_lead cursor_show(struct cursor *cursor, const void *owner, const char *text,
-                               size_t len, bool returns)
+struct console_cursor_lead console_cursor_show(struct console_cursor *cursor, const void *owner,
+                                               const char *text, size_t len, bool returns)
 {
     bool ends = text[len - 1] == '\n';
     bool returned = returns && text[len - 1] == '\r';
@@ -13,23 +13,23 @@ struct cursor_lead cursor_show(struct cursor *cursor, const void *owner, const c
     bool open = cursor->owner != NULL && !cursor->returned;
     /* The '\n' of a "\r\n" whose '\r' has been shown already. */
     bool late_end = own && cursor->returned && len == 1 && ends;
-    struct cursor_lead lead = {
+    struct console_cursor_lead lead = {
         .newline = cursor->owner != NULL && !own && (open || !returned),
         .prefix = !(own && (open || late_end)),
     };
-    *cursor = (struct cursor){.owner = ends ? NULL : owner, .returned = returned};
+    *cursor = (struct console_cursor){.owner = ends ? NULL : owner, .returned = returned};
     return lead;
 }
 
-bool cursor_is_open(const struct cursor *cursor, const void *owner)
+bool console_cursor_is_open(const struct console_cursor *cursor, const void *owner)
 {
     return cursor->owner == owner && !cursor->returned;
 }
 
-bool cursor_leave(struct cursor *cursor, const void *owner)
+bool console_cursor_leave(struct console_cursor *cursor, const void *owner)
 {
     bool own = cursor->owner == owner;
     if (own)
-        *cursor = (struct cursor){0};
+        *cursor = (struct console_cursor){0};
     return own;
 }

@@ -15,26 +15,26 @@
 #include <stddef.h>
 
 /* A zeroed struct is nobody's line. */
-struct cursor {
+struct console_cursor {
     const void *owner; /* NULL: nobody; else compared only */
     bool returned;
 };
 
 /* What is to stand in front of a text. */
-struct cursor_lead {
+struct console_cursor_lead {
     bool newline;
     bool prefix;
 };
 
 /* @owner shows @text of @len bytes, at least one: one line or a piece of one. @returns: '\r' ends a
  * line too. */
-struct cursor_lead cursor_show(struct cursor *cursor, const void *owner, const char *text,
-                               size_t len, bool returns);
+struct console_cursor_lead console_cursor_show(struct console_cursor *cursor, const void *owner,
+                                               const char *text, size_t len, bool returns);
 
 /* @owner's line has begun, and what it shows next continues it. */
-bool cursor_is_open(const struct cursor *cursor, const void *owner);
+bool console_cursor_is_open(const struct console_cursor *cursor, const void *owner);
 
 /* @owner shows nothing more. Returns true when its line needs an end. */
-bool cursor_leave(struct cursor *cursor, const void *owner);
+bool console_cursor_leave(struct console_cursor *cursor, const void *owner);
 
 #endif

@@ -13,9 +13,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-ddp_status filter_init(struct filter *filter, const char *list, struct ddp_error *err)
+ddp_status line_filter_init(struct line_filter *filter, const char *list, struct ddp_error *err)
 {
-    *filter = (struct filter){.fd = -1};
+    *filter = (struct line_filter){.fd = -1};
     if (list == NULL || *list == '\0')
         return DDP_OK;
     filter->words = ddpi_calloc(strlen(list) + 1, 1);
@@ -30,27 +30,27 @@ ddp_status filter_init(struct filter *filter, const char *list, struct ddp_error
     return DDP_OK;
 }
 
-void filter_finish(struct filter *filter)
+void line_filter_finish(struct line_filter *filter)
 {
     if (filter->words != NULL)
-        filter_write_to(filter, -1);
+        line_filter_write_to(filter, -1);
     ddpi_free(filter->words);
-    *filter = (struct filter){.fd = -1};
+    *filter = (struct line_filter){.fd = -1};
 }
 
-bool filter_is_on(const struct filter *filter)
+bool line_filter_is_on(const struct line_filter *filter)
 {
     return filter->words != NULL;
 }
 
-void filter_write_to(struct filter *filter, int fd)
+void line_filter_write_to(struct line_filter *filter, int fd)
 {
     if (filter->fd >= 0)
         close(filter->fd);
     filter->fd = fd;
 }
 
-bool filter_matches(const struct filter *filter, const char *line, size_t len)
+bool line_filter_matches(const struct line_filter *filter, const char *line, size_t len)
 {
     for (size_t at = 0, word; at < filter->len; at += word + 1) {
         word = strlen(filter->words + at);
@@ -60,9 +60,9 @@ bool filter_matches(const struct filter *filter, const char *line, size_t len)
     return false;
 }
 
-void filter_line(struct filter *filter, const char *prefix, const char *line, size_t len)
+void line_filter_line(struct line_filter *filter, const char *prefix, const char *line, size_t len)
 {
-    if (filter->fd < 0 || !filter_matches(filter, line, len))
+    if (filter->fd < 0 || !line_filter_matches(filter, line, len))
         return;
     bool ends = line[len - 1] == '\n';
     const struct iovec parts[] = {{(void *)(uintptr_t)prefix, strlen(prefix)},
@@ -76,5 +76,5 @@ void filter_line(struct filter *filter, const char *prefix, const char *line, si
     if (written == (ssize_t)whole)
         return;
     filter->sys_errno = written < 0 ? errno : ENOSPC;
-    filter_write_to(filter, -1);
+    line_filter_write_to(filter, -1);
 }

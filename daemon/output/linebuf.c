@@ -30,7 +30,8 @@ static const char *line_end(const struct linebuf *lines, const char *bytes, size
     return newline != NULL ? newline + 1 : NULL;
 }
 
-static void keep(struct linebuf *lines, const char *bytes, size_t len, linebuf_emit emit, void *ctx)
+static void keep_partial(struct linebuf *lines, const char *bytes, size_t len, linebuf_emit emit,
+                         void *ctx)
 {
     if (len == 0 || ddpi_buf_append(&lines->partial, bytes, len))
         return;
@@ -46,7 +47,7 @@ static void emit_line(struct linebuf *lines, const char *bytes, size_t len, line
         emit(ctx, bytes, len);
         return;
     }
-    keep(lines, bytes, len, emit, ctx);
+    keep_partial(lines, bytes, len, emit, ctx);
     linebuf_flush(lines, emit, ctx);
 }
 
@@ -70,7 +71,7 @@ void linebuf_feed(struct linebuf *lines, const char *bytes, size_t len, uint64_t
     }
     if (new_line)
         lines->since_ms = now_ms;
-    keep(lines, bytes, len, emit, ctx);
+    keep_partial(lines, bytes, len, emit, ctx);
 }
 
 bool linebuf_holds(const struct linebuf *lines, uint64_t *ret_since_ms)

@@ -24,10 +24,10 @@
 
 enum { STDERR_CONSOLE = 1 };
 
-static void on_read(uv_stream_t *handle, ssize_t len, const uv_buf_t *buf);
+static void on_stream_read(uv_stream_t *handle, ssize_t len, const uv_buf_t *buf);
 static void watch_unfinished(struct logmux *mux);
 
-static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+static void on_stream_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
     (void)suggested;
     struct logmux_stream *stream = handle->data;
@@ -40,7 +40,7 @@ static void set_reading(struct logmux_stream *stream, bool on)
         return;
     stream->reading = on;
     if (on)
-        uv_read_start((uv_stream_t *)&stream->pipe, on_alloc, on_read);
+        uv_read_start((uv_stream_t *)&stream->pipe, on_stream_alloc, on_stream_read);
     else
         uv_read_stop((uv_stream_t *)&stream->pipe);
 }
@@ -61,7 +61,7 @@ static void balance(struct logmux *mux)
     watch_unfinished(mux);
 }
 
-static void on_drained(void *ctx)
+static void on_console_drained(void *ctx)
 {
     struct logmux *mux = ctx;
     balance(mux);
@@ -90,12 +90,12 @@ static struct console *console_of(struct logmux *mux, int stream)
 }
 
 /* A line of @owner, or a piece of one. */
-static void show(struct logmux *mux, int stream, const void *owner, const char *prefix,
-                 const char *text, size_t len)
+static void show_text(struct logmux *mux, int stream, const void *owner, const char *prefix,
+                      const char *text, size_t len)
 {
     int at = shown_on(mux, stream);
-    struct cursor_lead lead =
-        cursor_show(&mux->cursors[at], owner, text, len, mux->consoles[at].terminal);
+    struct console_cursor_lead lead =
+        console_cursor_show(&mux->cursors[at], owner, text, len, mux->consoles[at].terminal);
     if (lead.newline)
         console_add(&mux->consoles[at], "", 0, "\n", 1);
     console_add(&mux->consoles[at], prefix, lead.prefix ? strlen(prefix) : 0, text, len);
@@ -115,17 +115,17 @@ void logmux_init(struct logmux *mux, uv_loop_t *loop)
     ddpi_list_init(&mux->open);
     for (int i = 0; i < 2; i++) {
         console_init(&mux->consoles[i], loop, STDOUT_FILENO + i);
-        mux->consoles[i].drained = on_drained;
+        mux->consoles[i].drained = on_console_drained;
         mux->consoles[i].ctx = mux;
-        mux->cursors[i] = (struct cursor){0};
-        mux->filters[i] = (struct filter){.fd = -1};
+        mux->cursors[i] = (struct console_cursor){0};
+        mux->filters[i] = (struct line_filter){.fd = -1};
     }
 }
 
 static void show_line(void *ctx, const char *text, size_t len)
 {
     struct logmux_stream *stream = ctx;
-    show(stream->mux, stream->console, stream, stream->prefix, text, len);
+    show_text(stream->mux, stream->console, stream, stream->prefix, text, len);
 }
 
 /* What follows continues the line. */
@@ -193,7 +193,7 @@ void logmux_show_unfinished(struct logmux *mux)
 /* ---- one stream ---------------------------------------------------------------------------------
  */
 
-static void write_file(struct logmux_stream *stream, const char *bytes, size_t len)
+static void write_log_file(struct logmux_stream *stream, const char *bytes, size_t len)
 {
     while (stream->file_fd >= 0 && len > 0) {
         ssize_t written = write(stream->file_fd, bytes, len);
@@ -210,7 +210,7 @@ static void write_file(struct logmux_stream *stream, const char *bytes, size_t l
     }
 }
 
-static void on_closed(uv_handle_t *handle)
+static void on_stream_closed(uv_handle_t *handle)
 {
     struct logmux_stream *stream = handle->data;
     struct logmux *mux = stream->mux;
@@ -227,14 +227,15 @@ static void on_closed(uv_handle_t *handle)
 static void filter_one(void *ctx, const char *text, size_t len)
 {
     struct logmux_stream *stream = ctx;
-    filter_line(stream->filter, stream->prefix, text, len);
+    line_filter_line(stream->filter, stream->prefix, text, len);
 }
 
 static void end_stream(struct logmux_stream *stream)
 {
     if (stream->console >= 0) {
         linebuf_flush(&stream->lines, show_line, stream);
-        if (cursor_leave(&stream->mux->cursors[shown_on(stream->mux, stream->console)], stream))
+        if (console_cursor_leave(&stream->mux->cursors[shown_on(stream->mux, stream->console)],
+                                 stream))
             console_add(console_of(stream->mux, stream->console), "", 0, "\n", 1);
         console_flush(console_of(stream->mux, stream->console));
     }
@@ -245,21 +246,21 @@ static void end_stream(struct logmux_stream *stream)
     stream->file_fd = -1;
     stream->reading = false;
     stream->closing = true;
-    uv_close((uv_handle_t *)&stream->pipe, on_closed);
+    uv_close((uv_handle_t *)&stream->pipe, on_stream_closed);
 }
 
-static void take_bytes(struct logmux_stream *stream, const char *base, size_t bytes)
+static void take_stream_bytes(struct logmux_stream *stream, const char *base, size_t bytes)
 {
     if (stream->keep_tail)
         tail_add(&stream->tail, base, bytes);
-    write_file(stream, base, bytes);
+    write_log_file(stream, base, bytes);
     if (stream->filter != NULL)
         linebuf_feed(&stream->filtered, base, bytes, 0, filter_one, stream);
     if (stream->console < 0)
         return;
     linebuf_feed(&stream->lines, base, bytes, ddpi_now_ms(stream->mux->clock), show_line, stream);
     struct logmux *mux = stream->mux;
-    if (cursor_is_open(&mux->cursors[shown_on(mux, stream->console)], stream))
+    if (console_cursor_is_open(&mux->cursors[shown_on(mux, stream->console)], stream))
         linebuf_flush(&stream->lines, show_line, stream); /* nobody else's line is torn by it */
     console_flush(console_of(mux, stream->console));
     balance(mux);
@@ -278,14 +279,14 @@ static void take_what_a_terminal_holds(struct logmux_stream *stream)
     if (uv_fileno((uv_handle_t *)&stream->pipe, &fd) != 0)
         return;
     while ((len = read(fd, chunk, sizeof stream->mux->chunk)) > 0)
-        take_bytes(stream, chunk, (size_t)len);
+        take_stream_bytes(stream, chunk, (size_t)len);
 }
 
-static void on_read(uv_stream_t *handle, ssize_t len, const uv_buf_t *buf)
+static void on_stream_read(uv_stream_t *handle, ssize_t len, const uv_buf_t *buf)
 {
     struct logmux_stream *stream = handle->data;
     if (len >= 0) {
-        take_bytes(stream, buf->base, (size_t)len);
+        take_stream_bytes(stream, buf->base, (size_t)len);
         return;
     }
     if (len == UV_EOF)
@@ -308,28 +309,29 @@ static ddp_status make_pipe(int ends[2], struct ddp_error *err)
 
 struct winsize logmux_size(struct logmux *mux, int console, const char *prefix)
 {
-    return pty_size(console >= 0 ? console_of(mux, console)->fd : -1, strlen(prefix));
+    return worker_pty_size(console >= 0 ? console_of(mux, console)->fd : -1, strlen(prefix));
 }
 
-static void resize(struct logmux_stream *stream)
+static void resize_stream(struct logmux_stream *stream)
 {
     uv_os_fd_t fd;
     if (stream->terminal && !stream->closing &&
         uv_fileno((const uv_handle_t *)&stream->pipe, &fd) == 0)
-        pty_resize(fd, logmux_size(stream->mux, stream->console, stream->prefix));
+        worker_pty_resize(fd, logmux_size(stream->mux, stream->console, stream->prefix));
 }
 
 void logmux_resize(struct logmux *mux)
 {
     ddpi_list_for_each (node, &mux->open)
-        resize(ddpi_container_of(node, struct logmux_stream, node));
+        resize_stream(ddpi_container_of(node, struct logmux_stream, node));
 }
 
 ddp_status logmux_open(struct logmux *mux, struct logmux_stream *stream,
                        const struct logmux_sink *sink, int *ret_write_fd, struct ddp_error *err)
 {
     int ends[2];
-    ddp_status status = sink->terminal ? pty_open(&ends[0], &ends[1], err) : make_pipe(ends, err);
+    ddp_status status =
+        sink->terminal ? worker_pty_open(&ends[0], &ends[1], err) : make_pipe(ends, err);
     if (status != DDP_OK)
         return status;
     int uv_status = uv_pipe_init(mux->loop, &stream->pipe, 0);
@@ -354,7 +356,7 @@ ddp_status logmux_open(struct logmux *mux, struct logmux_stream *stream,
     stream->open = true;
     stream->closing = false;
     ddpi_list_append(&mux->open, &stream->node);
-    resize(stream);
+    resize_stream(stream);
     set_reading(stream, !mux->paused);
     *ret_write_fd = ends[1];
     return DDP_OK;
@@ -362,7 +364,7 @@ ddp_status logmux_open(struct logmux *mux, struct logmux_stream *stream,
 
 void logmux_print(struct logmux *mux, int console, const char *text, size_t len)
 {
-    show(mux, console, mux, "", text, len);
+    show_text(mux, console, mux, "", text, len);
     console_flush(console_of(mux, console));
     balance(mux); /* a console that turns out to be gone here must not keep the pipes paused */
 }
@@ -431,6 +433,6 @@ void logmux_finish(struct logmux *mux)
 {
     for (int i = 0; i < 2; i++) {
         console_finish(&mux->consoles[i]);
-        filter_finish(&mux->filters[i]);
+        line_filter_finish(&mux->filters[i]);
     }
 }

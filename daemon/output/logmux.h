@@ -30,18 +30,18 @@ enum { LOGMUX_HOLD_MS = 200 };
 struct logmux {
     uv_loop_t *loop;
     const struct ddpi_clock *clock;
-    struct console consoles[2]; /* stdout and stderr of the agent */
-    struct cursor cursors[2];   /* where each of them stands */
-    bool one_console;           /* both are the same file: all goes to the first */
-    uv_timer_t hold;            /* until the first unfinished line is to be shown */
-    struct ddpi_list open;      /* stream::node, those that have not seen their end */
+    struct console consoles[2];       /* stdout and stderr of the agent */
+    struct console_cursor cursors[2]; /* where each of them stands */
+    bool one_console;                 /* both are the same file: all goes to the first */
+    uv_timer_t hold;                  /* until the first unfinished line is to be shown */
+    struct ddpi_list open;            /* stream::node, those that have not seen their end */
     bool paused;
     uint64_t resumed_ms;     /* when it ended last: what was held meanwhile is held again */
     bool taking_rest;        /* of workers that have ended: never paused */
     void (*idle)(void *ctx); /* some stream ended, or some output was written; may be NULL */
     void *ctx;
-    struct filter filters[2]; /* of stdout and stderr, for all streams that want them */
-    char chunk[64 * 1024];    /* shared by all reads: each is dealt with before the next */
+    struct line_filter filters[2]; /* of stdout and stderr, for all streams that want them */
+    char chunk[64 * 1024];         /* shared by all reads: each is dealt with before the next */
 };
 
 /* One pipe from one worker. Zeroed, it is a stream that is not open. */
@@ -50,7 +50,7 @@ struct logmux_stream {
     uv_pipe_t pipe;
     struct logmux *mux;
     struct linebuf lines;
-    struct filter *filter; /* borrowed; gets whole lines; NULL: none */
+    struct line_filter *filter; /* borrowed; gets whole lines; NULL: none */
     struct linebuf filtered;
     struct tail tail;
     const char *prefix; /* borrowed; lives as long as the stream */
@@ -69,8 +69,8 @@ struct logmux_sink {
     int console;
     int file_fd; /* the stream takes it over */
     bool keep_tail;
-    bool terminal;         /* instead of a pipe */
-    struct filter *filter; /* NULL: none */
+    bool terminal;              /* instead of a pipe */
+    struct line_filter *filter; /* NULL: none */
 };
 
 void logmux_init(struct logmux *mux, uv_loop_t *loop);

@@ -45,8 +45,8 @@ static bool is_trusted(uid_t uid)
     return uid == 0 || uid == geteuid() || !is_mapped(uid);
 }
 
-static ddp_status refuse(const struct walk *walk, const char *kind, const char *name,
-                         const struct stat *st, struct ddp_error *err)
+static ddp_status refuse_path(const struct walk *walk, const char *kind, const char *name,
+                              const struct stat *st, struct ddp_error *err)
 {
     char whose[64];
     bool trusted = is_trusted(st->st_uid);
@@ -75,22 +75,22 @@ static ddp_status enter(struct walk *walk, int fd, const char *name, struct ddp_
     walk->fd = fd;
     bool safe =
         is_trusted(st.st_uid) && ((st.st_mode & S_ISVTX) != 0 || (st.st_mode & S_IWOTH) == 0);
-    return safe ? DDP_OK : refuse(walk, "the directory", name, &st, err);
+    return safe ? DDP_OK : refuse_path(walk, "the directory", name, &st, err);
 }
 
-static ddp_status begin(struct walk *walk, struct ddp_error *err)
+static ddp_status walk_begin(struct walk *walk, struct ddp_error *err)
 {
     const char *from = walk->rest[0] == '/' ? "/" : ".";
     return enter(walk, open(from, dir_flags), from, err);
 }
 
 /* Its text takes the link's place in what is left of the way. */
-static ddp_status follow(struct walk *walk, const char *name, const struct stat *st,
-                         struct ddp_error *err)
+static ddp_status walk_link(struct walk *walk, const char *name, const struct stat *st,
+                            struct ddp_error *err)
 {
     char target[PATH_MAX];
     if (!is_trusted(st->st_uid))
-        return refuse(walk, "the link", name, st, err);
+        return refuse_path(walk, "the link", name, st, err);
     ssize_t len = readlinkat(walk->fd, name, target, sizeof target - 1);
     size_t rest = strlen(walk->rest);
     if (len < 0)
@@ -100,7 +100,7 @@ static ddp_status follow(struct walk *walk, const char *name, const struct stat 
     memmove(walk->rest + len + 1, walk->rest, rest + 1);
     memcpy(walk->rest, target, (size_t)len);
     walk->rest[len] = '/';
-    return walk->rest[0] == '/' ? begin(walk, err) : DDP_OK;
+    return walk->rest[0] == '/' ? walk_begin(walk, err) : DDP_OK;
 }
 
 /* Cut the first name off what is left; false: nothing is. */
@@ -114,7 +114,7 @@ static bool next_name(struct walk *walk, char name[PATH_MAX])
     return len > 0;
 }
 
-static ddp_status step(struct walk *walk, const char *name, struct ddp_error *err)
+static ddp_status walk_step(struct walk *walk, const char *name, struct ddp_error *err)
 {
     struct stat st;
     if (walk->make && mkdirat(walk->fd, name, 0777) != 0 && errno != EEXIST)
@@ -122,7 +122,7 @@ static ddp_status step(struct walk *walk, const char *name, struct ddp_error *er
     if (fstatat(walk->fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
         return ddpi_error_sys(err, errno, "cannot open '%s' of '%s'", name, walk->path);
     if (S_ISLNK(st.st_mode))
-        return follow(walk, name, &st, err);
+        return walk_link(walk, name, &st, err);
     return enter(walk, openat(walk->fd, name, dir_flags), name, err);
 }
 
@@ -133,9 +133,9 @@ ddp_status safe_dir_open(const char *path, bool make, int *ret_fd, struct ddp_er
     if (strlen(path) >= sizeof walk.rest)
         return ddpi_error_sys(err, ENAMETOOLONG, "cannot open '%s'", path);
     memcpy(walk.rest, path, strlen(path) + 1);
-    ddp_status status = begin(&walk, err);
+    ddp_status status = walk_begin(&walk, err);
     while (status == DDP_OK && next_name(&walk, name))
-        status = step(&walk, name, err);
+        status = walk_step(&walk, name, err);
     if (status == DDP_OK)
         *ret_fd = walk.fd;
     else if (walk.fd >= 0)

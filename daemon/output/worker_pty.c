@@ -28,7 +28,7 @@ static int open_theirs(int ours)
     return theirs;
 }
 
-ddp_status pty_open(int *ret_ours, int *ret_theirs, struct ddp_error *err)
+ddp_status worker_pty_open(int *ret_ours, int *ret_theirs, struct ddp_error *err)
 {
     int ours = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
     int theirs = ours >= 0 ? open_theirs(ours) : -1;
@@ -43,7 +43,7 @@ ddp_status pty_open(int *ret_ours, int *ret_theirs, struct ddp_error *err)
     return DDP_OK;
 }
 
-struct winsize pty_size(int of, size_t prefix)
+struct winsize worker_pty_size(int of, size_t prefix)
 {
     struct winsize size;
     if (ioctl(of, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
@@ -55,7 +55,7 @@ struct winsize pty_size(int of, size_t prefix)
     return size;
 }
 
-void pty_resize(int ours, struct winsize size)
+void worker_pty_resize(int ours, struct winsize size)
 {
     ioctl(ours, TIOCSWINSZ, &size);
 }

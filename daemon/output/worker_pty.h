@@ -13,12 +13,12 @@
 #include <sys/ioctl.h>
 
 /* Make one: *@ret_ours is read, *@ret_theirs is the worker's. Both are close-on-exec. */
-DDP_MUST_CHECK ddp_status pty_open(int *ret_ours, int *ret_theirs, struct ddp_error *err);
+DDP_MUST_CHECK ddp_status worker_pty_open(int *ret_ours, int *ret_theirs, struct ddp_error *err);
 
 /* The size that a terminal has for lines behind a prefix of @prefix columns, where that of ours is
  * @of, a descriptor; 24 rows of 80 columns if it is no terminal. */
-struct winsize pty_size(int of, size_t prefix);
+struct winsize worker_pty_size(int of, size_t prefix);
 
-void pty_resize(int ours, struct winsize size);
+void worker_pty_resize(int ours, struct winsize size);
 
 #endif

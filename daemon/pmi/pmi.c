@@ -35,7 +35,7 @@ struct answer {
 
 static void read_lines(struct pmi_channel *channel);
 
-static void on_closed(uv_handle_t *handle)
+static void on_channel_closed(uv_handle_t *handle)
 {
     ddpi_free(handle->data);
 }
@@ -46,12 +46,12 @@ static void close_channel(struct pmi_channel *channel)
         return;
     channel->closing = true;
     channel->pmi->channels[channel->local_rank] = NULL;
-    uv_close((uv_handle_t *)&channel->pipe, on_closed);
+    uv_close((uv_handle_t *)&channel->pipe, on_channel_closed);
 }
 
 /* ---- what the node wants ------------------------------------------------------------------- */
 
-static void on_written(uv_write_t *request, int uv_status)
+static void on_channel_written(uv_write_t *request, int uv_status)
 {
     struct pmi_channel *channel = request->handle->data;
     bool few = uv_stream_get_write_queue_size(request->handle) <= UNREAD_FEW;
@@ -87,7 +87,8 @@ static void on_reply(void *ctx, uint32_t local_rank, const char *text, size_t le
     answer->request.data = answer;
     memcpy(answer->text, text, len);
     const uv_buf_t buf = uv_buf_init(answer->text, (unsigned)len);
-    if (uv_write(&answer->request, (uv_stream_t *)&channel->pipe, &buf, 1, on_written) != 0) {
+    if (uv_write(&answer->request, (uv_stream_t *)&channel->pipe, &buf, 1, on_channel_written) !=
+        0) {
         ddpi_free(answer);
         stop_answering(channel);
     }
@@ -140,7 +141,7 @@ static void lose_channel(struct pmi_channel *channel)
     pmi->hooks.unplugged(pmi->hooks.ctx, local_rank);
 }
 
-static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+static void on_channel_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
     struct pmi_channel *channel = handle->data;
     (void)suggested;
@@ -166,7 +167,7 @@ static void take_lines(struct pmi_channel *channel)
     channel->used -= from;
 }
 
-static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
+static void on_channel_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
 {
     struct pmi_channel *channel = stream->data;
     (void)buf;
@@ -184,7 +185,7 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
 
 static void read_lines(struct pmi_channel *channel)
 {
-    if (uv_read_start((uv_stream_t *)&channel->pipe, on_alloc, on_read) != 0)
+    if (uv_read_start((uv_stream_t *)&channel->pipe, on_channel_alloc, on_channel_read) != 0)
         lose_channel(channel);
 }
 
@@ -248,7 +249,7 @@ ddp_status pmi_connect(struct pmi *pmi, uint32_t local_rank, int *ret_fd, struct
     pmi->channels[local_rank] = channel;
     int uv_status = uv_pipe_open(&channel->pipe, fds[0]);
     if (uv_status == 0)
-        uv_status = uv_read_start((uv_stream_t *)&channel->pipe, on_alloc, on_read);
+        uv_status = uv_read_start((uv_stream_t *)&channel->pipe, on_channel_alloc, on_channel_read);
     else
         close(fds[0]);
     if (uv_status != 0) {

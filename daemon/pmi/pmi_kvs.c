@@ -15,7 +15,7 @@ struct kvs_entry {
     char text[];
 };
 
-static int compare(const void *a, const void *b)
+static int compare_keys(const void *a, const void *b)
 {
     return strcmp(((const struct kvs_entry *)a)->key, ((const struct kvs_entry *)b)->key);
 }
@@ -35,7 +35,7 @@ void pmi_kvs_finish(struct pmi_kvs *kvs)
 static struct kvs_entry *find_entry(const struct pmi_kvs *kvs, const char *key)
 {
     const struct kvs_entry wanted = {.key = key};
-    struct kvs_entry *const *found = tfind(&wanted, &kvs->tree, compare);
+    struct kvs_entry *const *found = tfind(&wanted, &kvs->tree, compare_keys);
     return found != NULL ? *found : NULL;
 }
 
@@ -61,7 +61,7 @@ ddp_status pmi_kvs_put(struct pmi_kvs *kvs, const char *key, const char *value)
     struct kvs_entry *entry = make_entry(key, value);
     if (entry == NULL)
         return DDP_E_NOMEM;
-    struct kvs_entry **place = tsearch(entry, &kvs->tree, compare);
+    struct kvs_entry **place = tsearch(entry, &kvs->tree, compare_keys);
     if (place == NULL) {
         ddpi_free(entry);
         return DDP_E_NOMEM;

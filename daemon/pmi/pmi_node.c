@@ -49,13 +49,14 @@ struct pmi_node {
 
 DDPI_SM_DEFINE(pmi_rank, PMI_RANK_STATES);
 
-static void advance(struct pmi_node *node);
+static void advance_exchange(struct pmi_node *node);
 
 /* ---- answers ------------------------------------------------------------------------------- */
 
-static void answer(struct pmi_node *node, uint32_t local, const char *format, ...) DDP_PRINTF(3, 4);
+static void answer_rank(struct pmi_node *node, uint32_t local, const char *format, ...)
+    DDP_PRINTF(3, 4);
 
-static void answer(struct pmi_node *node, uint32_t local, const char *format, ...)
+static void answer_rank(struct pmi_node *node, uint32_t local, const char *format, ...)
 {
     char text[PMI_VALUE_MAX + 128];
     va_list args;
@@ -65,7 +66,7 @@ static void answer(struct pmi_node *node, uint32_t local, const char *format, ..
     node->hooks.reply(node->hooks.ctx, local, text, (size_t)len);
 }
 
-static uint32_t count_ranks(const struct pmi_node *node, unsigned state)
+static uint32_t count_job_ranks(const struct pmi_node *node, unsigned state)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < node->place.nproc; i++)
@@ -113,9 +114,9 @@ static bool describe_mapping(const struct pmi_node *node, char text[PMI_VALUE_MA
 static void answer_get(struct pmi_node *node, uint32_t local, const char *value)
 {
     if (value != NULL)
-        answer(node, local, "cmd=get_result rc=0 msg=success value=%s\n", value);
+        answer_rank(node, local, "cmd=get_result rc=0 msg=success value=%s\n", value);
     else
-        answer(node, local, "cmd=get_result rc=-1 msg=key_not_found value=unknown\n");
+        answer_rank(node, local, "cmd=get_result rc=-1 msg=key_not_found value=unknown\n");
 }
 
 static void answer_mapping(struct pmi_node *node)
@@ -134,14 +135,14 @@ static void open_barrier(struct pmi_node *node)
     for (uint32_t i = 0; i < node->place.nproc; i++)
         if (node->ranks[i].sm.state == PMI_RANK_WAITING) {
             ddpi_sm_move(&node->ranks[i].sm, PMI_RANK_OPEN);
-            answer(node, i, "cmd=barrier_out\n");
+            answer_rank(node, i, "cmd=barrier_out\n");
         }
 }
 
 /* ---- exchanges with other nodes ------------------------------------------------------------ */
 
 /* The next word of @line, which ends at a blank; false: there is none, or it is too long. */
-static bool take_word(const char **at, const char *end, char *word, size_t size)
+static bool take_pmi_word(const char **at, const char *end, char *word, size_t size)
 {
     const char *blank = memchr(*at, ' ', (size_t)(end - *at));
     size_t len = (size_t)((blank != NULL ? blank : end) - *at);
@@ -153,11 +154,11 @@ static bool take_word(const char **at, const char *end, char *word, size_t size)
     return true;
 }
 
-static bool take_number(const char **at, const char *end, int64_t max, uint32_t *ret)
+static bool take_pmi_number(const char **at, const char *end, int64_t max, uint32_t *ret)
 {
     char word[16];
     int64_t number;
-    if (!take_word(at, end, word, sizeof word) ||
+    if (!take_pmi_word(at, end, word, sizeof word) ||
         ddpi_parse_int(word, 0, max, &number, NULL) != DDP_OK)
         return false;
     *ret = (uint32_t)number;
@@ -167,7 +168,7 @@ static bool take_number(const char **at, const char *end, int64_t max, uint32_t 
 static bool on_nproc(struct pmi_node *node, uint32_t from, const char *at, const char *end)
 {
     uint32_t nproc;
-    if (!take_number(&at, end, node->place.world_size, &nproc) || at != end || nproc == 0 ||
+    if (!take_pmi_number(&at, end, node->place.world_size, &nproc) || at != end || nproc == 0 ||
         node->nprocs[from] != 0)
         return false;
     node->nprocs[from] = nproc;
@@ -178,15 +179,16 @@ static bool on_put(struct pmi_node *node, uint32_t from, const char *at, const c
 {
     char key[PMI_KEY_MAX], value[PMI_VALUE_MAX];
     (void)from;
-    return take_word(&at, end, key, sizeof key) && take_word(&at, end, value, sizeof value) &&
-           at == end && pmi_kvs_put(&node->kvs, key, value) == DDP_OK;
+    return take_pmi_word(&at, end, key, sizeof key) &&
+           take_pmi_word(&at, end, value, sizeof value) && at == end &&
+           pmi_kvs_put(&node->kvs, key, value) == DDP_OK;
 }
 
-static bool on_gone(struct pmi_node *node, uint32_t from, const char *at, const char *end)
+static bool on_gone_line(struct pmi_node *node, uint32_t from, const char *at, const char *end)
 {
     char why[128];
     uint32_t rank;
-    if (!take_number(&at, end, node->place.world_size - 1, &rank) || at != end)
+    if (!take_pmi_number(&at, end, node->place.world_size - 1, &rank) || at != end)
         return false;
     snprintf(why, sizeof why,
              "rank %" PRIu32 " (node %" PRIu32
@@ -199,12 +201,13 @@ static bool on_gone(struct pmi_node *node, uint32_t from, const char *at, const 
 static const struct {
     const char *word;
     bool (*take)(struct pmi_node *node, uint32_t from, const char *at, const char *end);
-} text_lines[] = {{"nproc", on_nproc}, {"put", on_put}, {"gone", on_gone}};
+} text_lines[] = {{"nproc", on_nproc}, {"put", on_put}, {"gone", on_gone_line}};
 
-static bool take_line(struct pmi_node *node, uint32_t from, const char *at, const char *end)
+static bool take_exchange_line(struct pmi_node *node, uint32_t from, const char *at,
+                               const char *end)
 {
     char word[8];
-    if (!take_word(&at, end, word, sizeof word))
+    if (!take_pmi_word(&at, end, word, sizeof word))
         return false;
     for (size_t i = 0; i < sizeof text_lines / sizeof *text_lines; i++)
         if (strcmp(text_lines[i].word, word) == 0)
@@ -212,12 +215,12 @@ static bool take_line(struct pmi_node *node, uint32_t from, const char *at, cons
     return false;
 }
 
-static bool take_text(struct pmi_node *node, uint32_t from, const char *text, size_t len)
+static bool take_exchange_text(struct pmi_node *node, uint32_t from, const char *text, size_t len)
 {
     const char *end = text + len;
     for (const char *at = text; at < end;) {
         const char *line_end = memchr(at, '\n', (size_t)(end - at));
-        if (line_end == NULL || !take_line(node, from, at, line_end))
+        if (line_end == NULL || !take_exchange_line(node, from, at, line_end))
             return false;
         at = line_end + 1;
     }
@@ -231,19 +234,19 @@ void pmi_node_text(struct pmi_node *node, uint32_t from, const char *text, size_
         return;
     node->heard[from] = true;
     node->missing--;
-    if (!take_text(node, from, text, len)) {
+    if (!take_exchange_text(node, from, text, len)) {
         snprintf(why, sizeof why,
                  "what node %" PRIu32 " says of its MPI ranks cannot be used, or is too much",
                  from);
         break_barriers(node, why);
     }
-    advance(node);
+    advance_exchange(node);
 }
 
 void pmi_node_cut_off(struct pmi_node *node, const char *why)
 {
     break_barriers(node, why);
-    advance(node);
+    advance_exchange(node);
 }
 
 /* Give what is in @put to all nodes, ourselves included. */
@@ -259,7 +262,7 @@ static void begin_exchange(struct pmi_node *node)
     if (node->place.nodes > 1 &&
         node->hooks.exchange(node->hooks.ctx, number, text, len, &err) != DDP_OK)
         break_barriers(node, err.msg);
-    bool good = take_text(node, node->place.node_rank, text, len);
+    bool good = take_exchange_text(node, node->place.node_rank, text, len);
     ddpi_buf_consume(&node->put, len);
     node->heard[node->place.node_rank] = true;
     node->missing--;
@@ -267,9 +270,9 @@ static void begin_exchange(struct pmi_node *node)
         break_barriers(node, "there is no room for what the MPI ranks of this node have put");
 }
 
-static bool put_line(struct pmi_node *node, const char *format, ...) DDP_PRINTF(2, 3);
+static bool put_exchange_line(struct pmi_node *node, const char *format, ...) DDP_PRINTF(2, 3);
 
-static bool put_line(struct pmi_node *node, const char *format, ...)
+static bool put_exchange_line(struct pmi_node *node, const char *format, ...)
 {
     char line[PMI_KEY_MAX + PMI_VALUE_MAX + 16];
     va_list args;
@@ -281,7 +284,7 @@ static bool put_line(struct pmi_node *node, const char *format, ...)
 
 static void introduce_node(struct pmi_node *node)
 {
-    if (put_line(node, "nproc %" PRIu32 "\n", node->place.nproc))
+    if (put_exchange_line(node, "nproc %" PRIu32 "\n", node->place.nproc))
         begin_exchange(node);
     else
         break_barriers(node, "there is no memory for the MPI ranks of this node");
@@ -302,10 +305,10 @@ static bool is_deserted(struct pmi_node *node, uint32_t waiting)
 
 static void next_exchange(struct pmi_node *node)
 {
-    uint32_t waiting = count_ranks(node, PMI_RANK_WAITING);
+    uint32_t waiting = count_job_ranks(node, PMI_RANK_WAITING);
     if (is_deserted(node, waiting)) {
         ddpi_buf_consume(&node->put, ddpi_buf_len(&node->put));
-        if (put_line(node, "gone %" PRIu32 "\n", node->left_rank))
+        if (put_exchange_line(node, "gone %" PRIu32 "\n", node->left_rank))
             begin_exchange(node);
         else
             break_barriers(node, "there is no memory for the MPI ranks of this node");
@@ -326,7 +329,7 @@ static void end_exchange(struct pmi_node *node)
 }
 
 /* Take every step that is possible now. */
-static void advance(struct pmi_node *node)
+static void advance_exchange(struct pmi_node *node)
 {
     if (!node->spoken)
         return; /* no MPI program, so far */
@@ -355,30 +358,30 @@ static void on_init(struct pmi_node *node, const struct line *line)
 {
     int version;
     bool good = pmi_words_number(line->text, line->len, "pmi_version", &version) && version == 1;
-    answer(node, line->local, "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=%d\n",
-           good ? 0 : -1);
+    answer_rank(node, line->local, "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=%d\n",
+                good ? 0 : -1);
 }
 
 static void on_get_maxes(struct pmi_node *node, const struct line *line)
 {
-    answer(node, line->local, "cmd=maxes kvsname_max=%d keylen_max=%d vallen_max=%d\n", PMI_KEY_MAX,
-           PMI_KEY_MAX, PMI_VALUE_MAX);
+    answer_rank(node, line->local, "cmd=maxes kvsname_max=%d keylen_max=%d vallen_max=%d\n",
+                PMI_KEY_MAX, PMI_KEY_MAX, PMI_VALUE_MAX);
 }
 
 static void on_get_appnum(struct pmi_node *node, const struct line *line)
 {
-    answer(node, line->local, "cmd=appnum appnum=0\n");
+    answer_rank(node, line->local, "cmd=appnum appnum=0\n");
 }
 
 static void on_get_kvsname(struct pmi_node *node, const struct line *line)
 {
-    answer(node, line->local, "cmd=my_kvsname kvsname=generation_%" PRIu64 "\n",
-           node->place.generation);
+    answer_rank(node, line->local, "cmd=my_kvsname kvsname=generation_%" PRIu64 "\n",
+                node->place.generation);
 }
 
 static void on_get_universe(struct pmi_node *node, const struct line *line)
 {
-    answer(node, line->local, "cmd=universe_size size=%" PRIu32 "\n", node->place.world_size);
+    answer_rank(node, line->local, "cmd=universe_size size=%" PRIu32 "\n", node->place.world_size);
 }
 
 static void on_put_key(struct pmi_node *node, const struct line *line)
@@ -390,10 +393,10 @@ static void on_put_key(struct pmi_node *node, const struct line *line)
     else if (!pmi_words_get(line->text, line->len, "value", value, sizeof value) ||
              value[0] == '\0')
         fault = "bad_value";
-    else if (!put_line(node, "put %s %s\n", key, value))
+    else if (!put_exchange_line(node, "put %s %s\n", key, value))
         fault = "no_room";
-    answer(node, line->local, "cmd=put_result rc=%d msg=%s\n", fault != NULL ? -1 : 0,
-           fault != NULL ? fault : "success");
+    answer_rank(node, line->local, "cmd=put_result rc=%d msg=%s\n", fault != NULL ? -1 : 0,
+                fault != NULL ? fault : "success");
 }
 
 static void on_get_key(struct pmi_node *node, const struct line *line)
@@ -417,7 +420,7 @@ static void on_barrier(struct pmi_node *node, const struct line *line)
 static void on_finalize(struct pmi_node *node, const struct line *line)
 {
     ddpi_sm_move(&node->ranks[line->local].sm, PMI_RANK_FINALIZED);
-    answer(node, line->local, "cmd=finalize_ack\n");
+    answer_rank(node, line->local, "cmd=finalize_ack\n");
 }
 
 static void on_abort(struct pmi_node *node, const struct line *line)
@@ -429,19 +432,19 @@ static void on_abort(struct pmi_node *node, const struct line *line)
 }
 
 /* MPI_Publish_name and its relatives take a server for all jobs, and there is none. */
-static void on_publish(struct pmi_node *node, const struct line *line)
+static void on_pmi_publish(struct pmi_node *node, const struct line *line)
 {
-    answer(node, line->local, "cmd=publish_result rc=-1 msg=not_served_by_ddprun\n");
+    answer_rank(node, line->local, "cmd=publish_result rc=-1 msg=not_served_by_ddprun\n");
 }
 
 static void on_unpublish(struct pmi_node *node, const struct line *line)
 {
-    answer(node, line->local, "cmd=unpublish_result rc=-1 msg=not_served_by_ddprun\n");
+    answer_rank(node, line->local, "cmd=unpublish_result rc=-1 msg=not_served_by_ddprun\n");
 }
 
 static void on_lookup(struct pmi_node *node, const struct line *line)
 {
-    answer(node, line->local, "cmd=lookup_result rc=-1 msg=not_served_by_ddprun\n");
+    answer_rank(node, line->local, "cmd=lookup_result rc=-1 msg=not_served_by_ddprun\n");
 }
 
 static const struct {
@@ -457,7 +460,7 @@ static const struct {
     {"barrier_in", on_barrier},
     {"finalize", on_finalize},
     {"abort", on_abort},
-    {"publish_name", on_publish},
+    {"publish_name", on_pmi_publish},
     {"unpublish_name", on_unpublish},
     {"lookup_name", on_lookup},
 };
@@ -472,7 +475,7 @@ static bool take_command_line(struct pmi_node *node, const struct line *line)
         return false;
     rank->in_command = line->len != sizeof end - 1 || memcmp(line->text, end, sizeof end - 1) != 0;
     if (!rank->in_command)
-        answer(node, line->local, "cmd=spawn_result rc=-1 msg=not_served_by_ddprun\n");
+        answer_rank(node, line->local, "cmd=spawn_result rc=-1 msg=not_served_by_ddprun\n");
     return true;
 }
 
@@ -531,7 +534,7 @@ void pmi_node_line(struct pmi_node *node, uint32_t local_rank, const char *text,
     if (node->ranks[local_rank].sm.state == PMI_RANK_GONE)
         return;
     serve_line(node, &line);
-    advance(node);
+    advance_exchange(node);
 }
 
 void pmi_node_gone(struct pmi_node *node, uint32_t local_rank)
@@ -539,7 +542,7 @@ void pmi_node_gone(struct pmi_node *node, uint32_t local_rank)
     if (node->ranks[local_rank].sm.state == PMI_RANK_GONE)
         return;
     leave_mpi(node, local_rank);
-    advance(node);
+    advance_exchange(node);
 }
 
 /* ---- life ---------------------------------------------------------------------------------- */

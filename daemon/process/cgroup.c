@@ -110,7 +110,7 @@ static int open_file(const struct cgroup *group, const char *name)
     return open(path, O_WRONLY | O_CLOEXEC);
 }
 
-static void forget(struct cgroup *group)
+static void close_cgroup(struct cgroup *group)
 {
     if (group->procs_fd >= 0)
         close(group->procs_fd);
@@ -138,7 +138,7 @@ void cgroup_make(struct cgroup *group)
     group->procs_fd = open_file(group, "cgroup.procs");
     group->kill_fd = open_file(group, "cgroup.kill"); /* Linux 5.14 */
     if (group->procs_fd < 0 || group->kill_fd < 0)
-        forget(group);
+        close_cgroup(group);
 }
 
 void cgroup_kill(const struct cgroup *group)

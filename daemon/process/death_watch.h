@@ -17,9 +17,9 @@
 
 struct ddpi_life_slot;
 
-enum { LIFE_WATCHED = 127 }; /* slots, at most: the kernel waits for 128 futexes at once */
+enum { DEATH_WATCH_MAX = 127 }; /* slots, at most: the kernel waits for 128 futexes at once */
 
-struct life {
+struct death_watch {
     int fd; /* of the page, for workers; 0: there is none */
     uint32_t count;
     struct ddpi_life_slot *page;
@@ -28,20 +28,20 @@ struct life {
     uv_async_t news;
     _Atomic uint32_t changes; /* the words are to be looked at again */
     atomic_bool over;
-    atomic_uchar hints[LIFE_WATCHED];
+    atomic_uchar hints[DEATH_WATCH_MAX];
     void (*hint)(void *ctx, uint32_t slot);
     void *ctx;
 };
 
 /* Prepare for @count workers; @hint is called from @loop for each that may be dying. Where the
  * kernel cannot do it (before 5.16), there is no page. */
-void life_open(struct life *life, uv_loop_t *loop, uint32_t count,
-               void (*hint)(void *ctx, uint32_t slot), void *ctx);
+void death_watch_open(struct death_watch *watch, uv_loop_t *loop, uint32_t count,
+                      void (*hint)(void *ctx, uint32_t slot), void *ctx);
 
 /* Workers of before are gone; others will come. */
-void life_renew(struct life *life);
+void death_watch_renew(struct death_watch *watch);
 
 /* The handle closes while the loop turns. Without effect if there is no page. */
-void life_close(struct life *life);
+void death_watch_close(struct death_watch *watch);
 
 #endif

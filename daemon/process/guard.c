@@ -72,9 +72,9 @@ static void write_or_drop(const char *text, size_t len)
     timer_delete(timer);
 }
 
-static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void guard_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-static void say(const char *format, ...)
+static void guard_say(const char *format, ...)
 {
     char line[256];
     va_list args;
@@ -86,10 +86,11 @@ static void say(const char *format, ...)
         write_or_drop(line, shown);
 }
 
-static void say_stuck(void *ctx, pid_t pid, char state, const char *name)
+static void guard_say_stuck(void *ctx, pid_t pid, char state, const char *name)
 {
     (void)ctx;
-    say("ddprun: process %d (%s) is still there %d s after SIGKILL, in state %c: it is stuck in "
+    guard_say(
+        "ddprun: process %d (%s) is still there %d s after SIGKILL, in state %c: it is stuck in "
         "the kernel; nothing but its driver or file system can end it\n",
         (int)pid, name, SWEEP_MS / 1000, state);
 }
@@ -108,7 +109,7 @@ struct guard {
 
 /* What has come over the connection is nobody's any more; left unread, its end would look to the
  * store like a failure of the network. */
-static void let_go(int held)
+static void release_agent(int held)
 {
     char ignored[4096];
     while (recv(held, ignored, sizeof ignored, MSG_DONTWAIT) > 0)
@@ -117,7 +118,7 @@ static void let_go(int held)
 }
 
 /* The agent is gone and reaped: end what it left, and exit the way it did. */
-static _Noreturn void finish(const struct guard *guard)
+static _Noreturn void end_guard(const struct guard *guard)
 {
     size_t ended;
     int wait_status = guard->wait_status;
@@ -125,15 +126,16 @@ static _Noreturn void finish(const struct guard *guard)
     bool clean = reap_sweep(SWEEP_MS, &ended);
     char name[SIGNAME_MAX];
     if (guard->held >= 0 && clean)
-        let_go(guard->held);
+        release_agent(guard->held);
     if (WIFSIGNALED(wait_status))
-        say("ddprun: the agent was killed by %s; what it left has been killed too (%zu of the "
+        guard_say(
+            "ddprun: the agent was killed by %s; what it left has been killed too (%zu of the "
             "job's "
             "processes)%s\n",
             signame_of(WTERMSIG(wait_status), name), ended,
             clean ? ", nothing of the job is running any more" : "");
     if (!clean)
-        reap_each_child(say_stuck, NULL);
+        reap_each_child(guard_say_stuck, NULL);
     if (guard->farewell->clean_up != NULL)
         guard->farewell->clean_up(guard->farewell->ctx);
     _exit(WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status));
@@ -183,7 +185,7 @@ static int receive_socket(int from_agent, bool *ret_end)
     return fd;
 }
 
-static void take_socket(struct guard *guard)
+static void take_agent_socket(struct guard *guard)
 {
     bool end;
     int fd = receive_socket(guard->from_agent, &end);
@@ -214,7 +216,8 @@ static void fence(const struct guard *guard, uint64_t at_ms)
         poll(NULL, 0, 1); /* they need a moment; nobody tells us, as they are not our children */
     }
     if (ended > 0)
-        say("ddprun: the agent was stopped for so long that the store gives the ranks of this node "
+        guard_say(
+            "ddprun: the agent was stopped for so long that the store gives the ranks of this node "
             "away; its workers have been killed\n");
 }
 
@@ -239,10 +242,10 @@ static _Noreturn void guard_main(struct guard *guard)
                                {.fd = guard->from_agent, .events = POLLIN}};
         int ready = poll(fds, 2, until_fence(guard));
         if (ready > 0 && fds[1].revents != 0)
-            take_socket(guard);
+            take_agent_socket(guard);
         take_signals(guard);
         if (guard->gone)
-            finish(guard);
+            end_guard(guard);
     }
 }
 

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-bool oom_parse_counter(const char *text, uint64_t *ret_kills)
+bool oom_kills_parse(const char *text, uint64_t *ret_kills)
 {
     static const char name[] = "oom_kill ";
     for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
@@ -30,7 +30,7 @@ bool oom_parse_counter(const char *text, uint64_t *ret_kills)
 static bool read_counter(const char *path, uint64_t *ret_kills)
 {
     char text[16 * 1024]; /* /proc/vmstat is the longest, 4 KiB today */
-    return ddpi_text_file_read(path, text, sizeof text) && oom_parse_counter(text, ret_kills);
+    return ddpi_text_file_read(path, text, sizeof text) && oom_kills_parse(text, ret_kills);
 }
 
 /* Copies what follows @marker to the end of its line. */
@@ -44,14 +44,14 @@ static bool text_after(const char *text, const char *marker, char *out, size_t s
     return true;
 }
 
-static bool try_path(struct oom_watch *watch, const char *mount, const char *group,
+static bool try_path(struct oom_kills *watch, const char *mount, const char *group,
                      const char *file)
 {
     snprintf(watch->path, sizeof watch->path, "%s%s/%s", mount, group, file);
     return read_counter(watch->path, &watch->kills);
 }
 
-static bool find_counter(struct oom_watch *watch)
+static bool find_counter(struct oom_kills *watch)
 {
     char cgroups[4096], group[256];
     if (ddpi_text_file_read("/proc/self/cgroup", cgroups, sizeof cgroups)) {
@@ -66,14 +66,14 @@ static bool find_counter(struct oom_watch *watch)
     return try_path(watch, "/proc", "", "vmstat");
 }
 
-void oom_watch_init(struct oom_watch *watch)
+void oom_kills_init(struct oom_kills *watch)
 {
-    *watch = (struct oom_watch){0};
+    *watch = (struct oom_kills){0};
     if (!find_counter(watch))
         watch->path[0] = '\0';
 }
 
-uint64_t oom_watch_new_kills(struct oom_watch *watch)
+uint64_t oom_kills_new(struct oom_kills *watch)
 {
     uint64_t kills;
     if (watch->path[0] == '\0' || !read_counter(watch->path, &kills) || kills < watch->kills)

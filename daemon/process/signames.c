@@ -28,7 +28,7 @@ const char *signame_meaning(int sig)
     return description != NULL ? description : "unknown signal";
 }
 
-static int find(const char *name, size_t len)
+static int find_signal(const char *name, size_t len)
 {
     if (len > 3 && strncasecmp(name, "SIG", 3) == 0) {
         name += 3;
@@ -51,7 +51,7 @@ ddp_status signame_parse_list(const char *text, sigset_t *ret_set, struct ddp_er
     for (const char *cursor = text; ddpi_parse_list_next(&cursor, ',', &item, &len);) {
         if (len == 0)
             continue;
-        int sig = find(item, len);
+        int sig = find_signal(item, len);
         if (sig == 0)
             return ddpi_error_set(err, DDP_E_INVALID,
                                   "'%.*s' is not the name of a signal such as SIGTERM or SIGUSR1",

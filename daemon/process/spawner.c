@@ -12,33 +12,33 @@
 
 enum { STACK_SIZE = 256 * 1024 }; /* with the child's on it */
 
-static struct spawner_job *first_of(struct ddpi_list *list)
+static struct spawner_task *take_first_task(struct ddpi_list *list)
 {
-    struct spawner_job *job = ddpi_container_of(list->next, struct spawner_job, of_spawner);
-    ddpi_list_remove(&job->of_spawner);
-    return job;
+    struct spawner_task *task = ddpi_container_of(list->next, struct spawner_task, of_spawner);
+    ddpi_list_remove(&task->of_spawner);
+    return task;
 }
 
 /* With the lock held. */
-static void give_back(struct spawner *spawner, struct spawner_job *job)
+static void return_task(struct spawner *spawner, struct spawner_task *task)
 {
-    ddpi_list_append(&spawner->ended, &job->of_spawner);
+    ddpi_list_append(&spawner->ended, &task->of_spawner);
     if (!spawner->over)
         uv_async_send(&spawner->news);
 }
 
 /* The same; the lock is given up while the process is started. */
-static void start_one(struct spawner *spawner, struct spawner_job *job)
+static void start_one(struct spawner *spawner, struct spawner_task *task)
 {
     spawner->busy = true;
     pthread_mutex_unlock(&spawner->lock);
-    job->status = spawn_process(&job->request, &job->child, &job->error);
+    task->status = spawn_process(&task->request, &task->child, &task->error);
     pthread_mutex_lock(&spawner->lock);
     spawner->busy = false;
-    give_back(spawner, job);
+    return_task(spawner, task);
 }
 
-static void *serve(void *arg)
+static void *spawner_main(void *arg)
 {
     struct spawner *spawner = arg;
     pthread_mutex_lock(&spawner->lock);
@@ -46,28 +46,28 @@ static void *serve(void *arg)
         if (ddpi_list_empty(&spawner->waiting))
             pthread_cond_wait(&spawner->more, &spawner->lock);
         else
-            start_one(spawner, first_of(&spawner->waiting));
+            start_one(spawner, take_first_task(&spawner->waiting));
     }
     pthread_mutex_unlock(&spawner->lock);
     return NULL;
 }
 
 /* Those that end while others are told of wait for the next turn of the loop. */
-static void on_news(uv_async_t *async)
+static void on_tasks_ended(uv_async_t *async)
 {
     struct spawner *spawner = async->data;
     struct ddpi_list news;
     ddpi_list_init(&news);
     pthread_mutex_lock(&spawner->lock);
     while (!ddpi_list_empty(&spawner->ended))
-        ddpi_list_append(&news, &first_of(&spawner->ended)->of_spawner);
+        ddpi_list_append(&news, &take_first_task(&spawner->ended)->of_spawner);
     pthread_mutex_unlock(&spawner->lock);
     while (!ddpi_list_empty(&news))
-        spawner->done(spawner->ctx, first_of(&news));
+        spawner->done(spawner->ctx, take_first_task(&news));
 }
 
 ddp_status spawner_open(struct spawner *spawner, uv_loop_t *loop,
-                        void (*done)(void *ctx, struct spawner_job *job), void *ctx,
+                        void (*done)(void *ctx, struct spawner_task *task), void *ctx,
                         struct ddp_error *err)
 {
     memset(spawner, 0, sizeof *spawner);
@@ -77,10 +77,10 @@ ddp_status spawner_open(struct spawner *spawner, uv_loop_t *loop,
     ddpi_list_init(&spawner->ended);
     pthread_mutex_init(&spawner->lock, NULL);
     pthread_cond_init(&spawner->more, NULL);
-    int sys_errno = -uv_async_init(loop, &spawner->news, on_news);
+    int sys_errno = -uv_async_init(loop, &spawner->news, on_tasks_ended);
     if (sys_errno == 0) {
         spawner->news.data = spawner;
-        sys_errno = ddpi_thread_start(&spawner->thread, STACK_SIZE, serve, spawner);
+        sys_errno = ddpi_thread_start(&spawner->thread, STACK_SIZE, spawner_main, spawner);
         spawner->open = sys_errno == 0;
         if (!spawner->open)
             uv_close((uv_handle_t *)&spawner->news, NULL);
@@ -91,10 +91,10 @@ ddp_status spawner_open(struct spawner *spawner, uv_loop_t *loop,
                                           "workers");
 }
 
-void spawner_start(struct spawner *spawner, struct spawner_job *job)
+void spawner_start(struct spawner *spawner, struct spawner_task *task)
 {
     pthread_mutex_lock(&spawner->lock);
-    ddpi_list_append(&spawner->waiting, &job->of_spawner);
+    ddpi_list_append(&spawner->waiting, &task->of_spawner);
     pthread_cond_signal(&spawner->more);
     pthread_mutex_unlock(&spawner->lock);
 }
@@ -103,9 +103,9 @@ void spawner_cancel(struct spawner *spawner)
 {
     pthread_mutex_lock(&spawner->lock);
     while (!ddpi_list_empty(&spawner->waiting)) {
-        struct spawner_job *job = first_of(&spawner->waiting);
-        job->status = DDP_E_CANCELED;
-        give_back(spawner, job);
+        struct spawner_task *task = take_first_task(&spawner->waiting);
+        task->status = DDP_E_CANCELED;
+        return_task(spawner, task);
     }
     pthread_mutex_unlock(&spawner->lock);
 }

@@ -14,7 +14,7 @@
 #include <uv.h>
 
 /* The caller's, with all that the request points to, until it is done. */
-struct spawner_job {
+struct spawner_task {
     struct spawn_request request;
     ddp_status status;        /* of spawn_process(); DDP_E_CANCELED: spawner_cancel() was earlier */
     struct spawn_child child; /* DDP_OK: the caller's */
@@ -24,24 +24,24 @@ struct spawner_job {
 
 struct spawner {
     uv_async_t news;
-    void (*done)(void *ctx, struct spawner_job *job);
+    void (*done)(void *ctx, struct spawner_task *task);
     void *ctx;
     bool open;
     bool left; /* closed while the kernel still held the thread: the process must end without it */
     pthread_t thread;
     pthread_mutex_t lock; /* of all that follows */
     pthread_cond_t more;
-    struct ddpi_list waiting, ended; /* spawner_job::of_spawner */
+    struct ddpi_list waiting, ended; /* spawner_task::of_spawner */
     bool busy, over;
 };
 
 /* @done is told of each job from the loop, in their order. */
 DDP_MUST_CHECK ddp_status spawner_open(struct spawner *spawner, uv_loop_t *loop,
-                                       void (*done)(void *ctx, struct spawner_job *job), void *ctx,
-                                       struct ddp_error *err);
+                                       void (*done)(void *ctx, struct spawner_task *task),
+                                       void *ctx, struct ddp_error *err);
 
-/* Start job->request, behind those that wait. */
-void spawner_start(struct spawner *spawner, struct spawner_job *job);
+/* Start task->request, behind those that wait. */
+void spawner_start(struct spawner *spawner, struct spawner_task *task);
 
 /* Those that wait are not to be started; done() follows for each. The one that is being started
  * goes on. */

@@ -20,8 +20,8 @@
 
 enum { FILE_MAX = 1024 * 1024 };
 
-static ddp_status read_file(const char *path, char **ret_text, size_t *ret_len,
-                            struct ddp_error *err)
+static ddp_status read_error_file(const char *path, char **ret_text, size_t *ret_len,
+                                  struct ddp_error *err)
 {
     /* O_NONBLOCK: a worker may have put a FIFO there. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
@@ -73,7 +73,7 @@ static json_t *text_value(const char *text)
 }
 
 /* The message of @root, whatever it is; false: there is none. */
-static bool take_message(const json_t *root, struct errfile *file)
+static bool take_recorded_message(const json_t *root, struct error_file *file)
 {
     const json_t *message = json_object_get(root, "message");
     const json_t *extra = json_object_get(message, "extraInfo");
@@ -102,12 +102,12 @@ static char *copy_with_code(json_t *root, int exit_code)
     return root != NULL ? json_dumps(root, JSON_ENSURE_ASCII) : NULL;
 }
 
-ddp_status errfile_read(const char *path, int exit_code, struct errfile *ret_file,
-                        struct ddp_error *err)
+ddp_status error_file_read(const char *path, int exit_code, struct error_file *ret_file,
+                           struct ddp_error *err)
 {
     char *text;
     size_t len;
-    ddp_status status = read_file(path, &text, &len, err);
+    ddp_status status = read_error_file(path, &text, &len, err);
     if (status != DDP_OK)
         return status;
     if (len == 0) {
@@ -115,9 +115,9 @@ ddp_status errfile_read(const char *path, int exit_code, struct errfile *ret_fil
         return ddpi_error_set(err, DDP_E_NOT_FOUND, "there is nothing in the error file '%s'",
                               path);
     }
-    struct errfile file = {0};
+    struct error_file file = {0};
     json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
-    if (!take_message(root, &file)) { /* then it is a text */
+    if (!take_recorded_message(root, &file)) { /* then it is a text */
         for (size_t i = 0; i < len; i++)
             text[i] = text[i] == '\0' ? ' ' : text[i];
         json_decref(root);
@@ -143,7 +143,7 @@ static int open_own(const char *path)
     return open(path, flags | O_EXCL, 0666);
 }
 
-ddp_status errfile_write(const char *path, const char *copy, struct ddp_error *err)
+ddp_status error_file_write(const char *path, const char *copy, struct ddp_error *err)
 {
     size_t len = strlen(copy), used = 0;
     int fd = open_own(path);
@@ -159,10 +159,10 @@ ddp_status errfile_write(const char *path, const char *copy, struct ddp_error *e
                        : ddpi_error_sys(err, sys_errno, "cannot write the error file '%s'", path);
 }
 
-void errfile_finish(struct errfile *file)
+void error_file_finish(struct error_file *file)
 {
     ddpi_free(file->message);
     ddpi_free(file->traceback);
     free(file->copy); /* jansson's */
-    *file = (struct errfile){0};
+    *file = (struct error_file){0};
 }

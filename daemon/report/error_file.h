@@ -11,7 +11,7 @@
 
 #include <ddprun/status.h>
 
-struct errfile {
+struct error_file {
     char *message;
     char *traceback; /* or NULL */
     char *copy;      /* the whole as JSON, with the exit code in it; NULL: no memory */
@@ -19,13 +19,14 @@ struct errfile {
 
 /* @exit_code is the worker's, -N for signal N. DDP_E_NOT_FOUND: there is no such file, or nothing
  * in it: the usual case. DDP_E_INVALID: it is too large, or no regular file. On DDP_OK the caller
- * gives it back with errfile_finish(). */
-DDP_MUST_CHECK ddp_status errfile_read(const char *path, int exit_code, struct errfile *ret_file,
-                                       struct ddp_error *err);
+ * gives it back with error_file_finish(). */
+DDP_MUST_CHECK ddp_status error_file_read(const char *path, int exit_code,
+                                          struct error_file *ret_file, struct ddp_error *err);
 
 /* Make @path, our own error file, of @copy; what is there already is replaced. */
-DDP_MUST_CHECK ddp_status errfile_write(const char *path, const char *copy, struct ddp_error *err);
+DDP_MUST_CHECK ddp_status error_file_write(const char *path, const char *copy,
+                                           struct ddp_error *err);
 
-void errfile_finish(struct errfile *file);
+void error_file_finish(struct error_file *file);
 
 #endif

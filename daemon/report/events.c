@@ -80,7 +80,7 @@ static void say_missing(struct events *events, const char *why)
 }
 
 /* A line that was torn gets its end before the next. */
-static void write_file(struct events *events, char *line, size_t len)
+static void write_event_file(struct events *events, char *line, size_t len)
 {
     line[0] = '\n';
     char *from = events->torn ? line : line + 1;
@@ -99,10 +99,10 @@ static void write_file(struct events *events, char *line, size_t len)
 }
 
 /* Its first byte is room for write_file(). */
-static void write_line(struct events *events, char *line, size_t len)
+static void write_event_line(struct events *events, char *line, size_t len)
 {
     if (!events->log->console)
-        write_file(events, line, len);
+        write_event_file(events, line, len);
     else if (events->mux->paused)
         say_missing(events, "its reader is too slow");
     else
@@ -118,7 +118,7 @@ static void dump(struct events *events, const json_t *object)
         return;
     }
     line[len + 1] = '\n';
-    write_line(events, line, len + 2);
+    write_event_line(events, line, len + 2);
 }
 
 static double milliseconds_since(uint64_t from_us, uint64_t now_us)
@@ -126,7 +126,7 @@ static double milliseconds_since(uint64_t from_us, uint64_t now_us)
     return (double)(now_us - from_us) / 1e3;
 }
 
-static json_t *describe(const struct events *events, enum event event, const char *reason)
+static json_t *describe_event(const struct events *events, enum event event, const char *reason)
 {
     uint64_t now_us = ddpi_now_us(&ddpi_clock_monotonic);
     const struct ddp_round_seat *seat = &events->seat;
@@ -151,7 +151,7 @@ static json_t *describe(const struct events *events, enum event event, const cha
     return object;
 }
 
-static void put(struct events *events, json_t *object)
+static void put_field(struct events *events, json_t *object)
 {
     if (object == NULL)
         say_missing(events, "no memory");
@@ -160,10 +160,10 @@ static void put(struct events *events, json_t *object)
     json_decref(object);
 }
 
-static void tell(struct events *events, enum event event, const char *reason)
+static void write_event(struct events *events, enum event event, const char *reason)
 {
     if (events->log != NULL)
-        put(events, describe(events, event, reason));
+        put_field(events, describe_event(events, event, reason));
 }
 
 /* ---- what happens ---------------------------------------------------------------------------- */
@@ -181,7 +181,7 @@ void events_failure(struct events *events, const char *why)
     events->failing = true;
     events->failure_us = ddpi_now_us(&ddpi_clock_monotonic);
     events_ending(events, why);
-    tell(events, EVENT_FAILURE_DETECTED, why);
+    write_event(events, EVENT_FAILURE_DETECTED, why);
 }
 
 void events_ending(struct events *events, const char *why)
@@ -191,7 +191,7 @@ void events_ending(struct events *events, const char *why)
 
 void events_terminated(struct events *events)
 {
-    tell(events, EVENT_WORKER_TERMINATED, events->reason);
+    write_event(events, EVENT_WORKER_TERMINATED, events->reason);
 }
 
 void events_meeting(struct events *events)
@@ -199,7 +199,7 @@ void events_meeting(struct events *events)
     if (events->meeting)
         return;
     events->meeting = true;
-    tell(events, EVENT_RENDEZVOUS_STARTED, events->reason);
+    write_event(events, EVENT_RENDEZVOUS_STARTED, events->reason);
 }
 
 void events_seated(struct events *events, const struct ddp_round_seat *seat)
@@ -208,13 +208,13 @@ void events_seated(struct events *events, const struct ddp_round_seat *seat)
     events->meeting = false;
     events->reason[0] = '\0';
     events->seat = *seat;
-    tell(events, EVENT_RENDEZVOUS_COMPLETED, "");
-    tell(events, EVENT_WORKER_START_STARTED, "");
+    write_event(events, EVENT_RENDEZVOUS_COMPLETED, "");
+    write_event(events, EVENT_WORKER_START_STARTED, "");
 }
 
 void events_started(struct events *events)
 {
-    tell(events, EVENT_WORKER_START_COMPLETED, "");
+    write_event(events, EVENT_WORKER_START_COMPLETED, "");
     events->failing = false;
 }
 
@@ -222,7 +222,7 @@ void events_over(struct events *events, int exit_code, const char *why)
 {
     if (events->log == NULL)
         return;
-    json_t *object = describe(events, EVENT_JOB_ENDED, why);
+    json_t *object = describe_event(events, EVENT_JOB_ENDED, why);
     json_object_set_new(object, "exit_code", json_integer(exit_code));
-    put(events, object);
+    put_field(events, object);
 }

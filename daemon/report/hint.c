@@ -41,7 +41,7 @@ static bool applies(const struct known *known, const struct report_worker *worke
                NULL;
 }
 
-static bool append(struct ddpi_buf *out, const char *text)
+static bool append_hint(struct ddpi_buf *out, const char *text)
 {
     return ddpi_buf_append(out, text, strlen(text));
 }
@@ -50,8 +50,9 @@ bool hint_add(const struct report_worker *worker, const char *interpreter, struc
 {
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (applies(&table[i], worker, interpreter) &&
-            !(append(out, "  hint: ") && append(out, table[i].sentence) &&
-              (!table[i].of_interpreter || append(out, interpreter)) && append(out, "\n")))
+            !(append_hint(out, "  hint: ") && append_hint(out, table[i].sentence) &&
+              (!table[i].of_interpreter || append_hint(out, interpreter)) &&
+              append_hint(out, "\n")))
             return false;
     return true;
 }

@@ -18,9 +18,9 @@
 
 enum { STDERR_LINES = 20, TRACEBACK_LINES = 40, LINE_SHOWN = 2000 };
 
-static bool add(struct ddpi_buf *out, const char *format, ...) DDP_PRINTF(2, 3);
+static bool add_text(struct ddpi_buf *out, const char *format, ...) DDP_PRINTF(2, 3);
 
-static bool add(struct ddpi_buf *out, const char *format, ...)
+static bool add_text(struct ddpi_buf *out, const char *format, ...)
 {
     char text[2048];
     va_list args;
@@ -71,7 +71,7 @@ static bool add_harmless(struct ddpi_buf *out, const char *text, size_t len)
         if (!control)
             ok = ddpi_buf_append(out, text + i, size);
         else
-            ok = text[i] == '\r' || add(out, "\\x%02x", (unsigned char)text[i + size - 1]);
+            ok = text[i] == '\r' || add_text(out, "\\x%02x", (unsigned char)text[i + size - 1]);
     }
     return ok;
 }
@@ -80,8 +80,8 @@ static bool add_harmless(struct ddpi_buf *out, const char *text, size_t len)
 static bool add_quoted_line(struct ddpi_buf *out, const char *line, size_t len)
 {
     size_t shown = len < LINE_SHOWN ? len : LINE_SHOWN;
-    return add(out, "  | ") && add_harmless(out, line, shown) &&
-           add(out, shown < len ? " ... (%zu bytes more)\n" : "\n", len - shown);
+    return add_text(out, "  | ") && add_harmless(out, line, shown) &&
+           add_text(out, shown < len ? " ... (%zu bytes more)\n" : "\n", len - shown);
 }
 
 static bool add_quoted(struct ddpi_buf *out, const char *text, size_t len, unsigned lines)
@@ -100,14 +100,14 @@ static bool add_quoted(struct ddpi_buf *out, const char *text, size_t len, unsig
 static bool add_error_file(const struct report_worker *worker, struct ddpi_buf *out)
 {
     const char *note = worker->error_file_note; /* quotes the file */
-    if (note != NULL &&
-        !(add(out, "  note: ") && add_harmless(out, note, strlen(note)) && add(out, "\n")))
+    if (note != NULL && !(add_text(out, "  note: ") && add_harmless(out, note, strlen(note)) &&
+                          add_text(out, "\n")))
         return false;
     if (worker->error_message == NULL)
         return true;
     const char *text =
         worker->error_traceback != NULL ? worker->error_traceback : worker->error_message;
-    return add(out, "  the error that it recorded:\n") &&
+    return add_text(out, "  the error that it recorded:\n") &&
            add_quoted(out, text, strlen(text), TRACEBACK_LINES);
 }
 
@@ -119,7 +119,7 @@ static bool add_rest_of_stderr(const struct report_worker *worker, struct excerp
     size_t behind_len = worker->stderr_tail_len - traceback.to;
     if (traceback.from == 0 && behind_len == 0)
         return true;
-    return add(out, "  its last lines of stderr, but for that:\n") &&
+    return add_text(out, "  its last lines of stderr, but for that:\n") &&
            add_quoted(out, worker->stderr_tail, traceback.from, STDERR_LINES / 2) &&
            add_quoted(out, behind, behind_len, STDERR_LINES);
 }
@@ -128,33 +128,33 @@ static bool add_stderr(const struct report_worker *worker, struct ddpi_buf *out)
 {
     struct excerpt traceback;
     if (worker->stderr_tail_len == 0)
-        return add(out, "  it wrote nothing to stderr\n");
+        return add_text(out, "  it wrote nothing to stderr\n");
     if (worker->error_traceback != NULL &&
         excerpt_find(worker->stderr_tail, worker->stderr_tail_len, worker->error_traceback,
                      &traceback))
         return add_rest_of_stderr(worker, traceback, out);
-    return add(out, "  its last lines of stderr:\n") &&
+    return add_text(out, "  its last lines of stderr:\n") &&
            add_quoted(out, worker->stderr_tail, worker->stderr_tail_len, STDERR_LINES);
 }
 
 /* In pieces, as a path may be longer than what one add() takes. */
 static bool add_log(const char *path, struct ddpi_buf *out)
 {
-    return path == NULL ||
-           (add(out, "  its log: ") && ddpi_buf_append(out, path, strlen(path)) && add(out, "\n"));
+    return path == NULL || (add_text(out, "  its log: ") &&
+                            ddpi_buf_append(out, path, strlen(path)) && add_text(out, "\n"));
 }
 
 static bool add_logs(const struct report_worker *worker, struct ddpi_buf *out)
 {
     if (worker->stderr_log == NULL && worker->stdout_log == NULL)
-        return add(out, "  its log: not kept; '--log-dir=DIR --tee=3' keeps one per rank\n");
+        return add_text(out, "  its log: not kept; '--log-dir=DIR --tee=3' keeps one per rank\n");
     return add_log(worker->stderr_log, out) && add_log(worker->stdout_log, out);
 }
 
 static bool add_gpus(const struct report *report, struct ddpi_buf *out)
 {
     const char *gpus = report->root->gpus;
-    return (gpus == NULL || add(out, "  its GPU: %s\n", gpus)) &&
+    return (gpus == NULL || add_text(out, "  its GPU: %s\n", gpus)) &&
            ddpi_buf_append(out, report->gpu_faults, report->gpu_faults_len);
 }
 
@@ -164,10 +164,10 @@ static bool add_root(const struct report *report, struct ddpi_buf *out)
     char cause[160], ran[32];
     report_cause(root, cause, sizeof cause);
     report_duration(root->ran_us, ran, sizeof ran);
-    return add(out, "ddprun: rank %" PRIu32 " failed first: %s, after %s", root->rank, cause,
-               ran) &&
-           add(out, " (local rank %" PRIu32 ", pid %d, host %s)\n", root->local_rank,
-               (int)root->pid, report->host) &&
+    return add_text(out, "ddprun: rank %" PRIu32 " failed first: %s, after %s", root->rank, cause,
+                    ran) &&
+           add_text(out, " (local rank %" PRIu32 ", pid %d, host %s)\n", root->local_rank,
+                    (int)root->pid, report->host) &&
            add_gpus(report, out) && add_error_file(root, out) && add_stderr(root, out) &&
            hint_add(root, report->interpreter, out) && add_logs(root, out);
 }
@@ -180,8 +180,8 @@ static bool add_other(const struct report_worker *worker, struct ddpi_buf *out)
     const char *how = worker->forced  ? "did not stop in time, "
                       : worker->by_us ? "stopped by ddprun, "
                                       : "";
-    return add(out, "  then rank %" PRIu32 ": %s%s, %s later (pid %d)\n", worker->rank, how, cause,
-               later, (int)worker->pid);
+    return add_text(out, "  then rank %" PRIu32 ": %s%s, %s later (pid %d)\n", worker->rank, how,
+                    cause, later, (int)worker->pid);
 }
 
 bool report_failure(const struct report *report, struct ddpi_buf *out)

@@ -8,22 +8,22 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const names[] = {[DESCRIBE_RUNNING] = "running",
-                                    [DESCRIBE_STOPPING] = "stopping",
-                                    [DESCRIBE_EXITED] = "exited",
-                                    [DESCRIBE_KILLED] = "killed"};
+static const char *const names[] = {[WORKER_STATUS_RUNNING] = "running",
+                                    [WORKER_STATUS_STOPPING] = "stopping",
+                                    [WORKER_STATUS_EXITED] = "exited",
+                                    [WORKER_STATUS_KILLED] = "killed"};
 enum { STATES = sizeof names / sizeof *names };
 
-const char *describe_state_name(enum describe_state state)
+const char *worker_status_state_name(enum worker_status_state state)
 {
     return names[state];
 }
 
-bool describe_put(struct ddpi_buf *buf, const struct describe_worker *worker)
+bool worker_status_put(struct ddpi_buf *buf, const struct worker_status *worker)
 {
-    char line[DESCRIBE_LINE_MAX], code[8] = "";
-    const char *how = worker->state == DESCRIBE_KILLED ? worker->signal : code;
-    if (worker->state == DESCRIBE_EXITED)
+    char line[WORKER_STATUS_LINE_MAX], code[8] = "";
+    const char *how = worker->state == WORKER_STATUS_KILLED ? worker->signal : code;
+    if (worker->state == WORKER_STATUS_EXITED)
         snprintf(code, sizeof code, "%u", worker->exit_code);
     int len = snprintf(line, sizeof line, "%u %u %d %s%s%s\n", worker->local_rank, worker->rank,
                        worker->pid, names[worker->state], *how != '\0' ? " " : "", how);
@@ -34,7 +34,7 @@ bool describe_put(struct ddpi_buf *buf, const struct describe_worker *worker)
  */
 
 /* Cut the first word off *@line. */
-static const char *take_word(char **line)
+static const char *status_word(char **line)
 {
     char *word = *line, *blank = strchr(word, ' ');
     *line = blank != NULL ? blank + 1 : word + strlen(word);
@@ -43,17 +43,17 @@ static const char *take_word(char **line)
     return word;
 }
 
-static bool take_number(char **line, int64_t max, int64_t *ret)
+static bool status_number(char **line, int64_t max, int64_t *ret)
 {
-    return ddpi_parse_int(take_word(line), 0, max, ret, NULL) == DDP_OK;
+    return ddpi_parse_int(status_word(line), 0, max, ret, NULL) == DDP_OK;
 }
 
-static bool take_state(char **line, enum describe_state *ret)
+static bool status_state(char **line, enum worker_status_state *ret)
 {
-    const char *word = take_word(line);
+    const char *word = status_word(line);
     for (unsigned i = 0; i < STATES; i++)
         if (strcmp(word, names[i]) == 0) {
-            *ret = (enum describe_state)i;
+            *ret = (enum worker_status_state)i;
             return true;
         }
     return false;
@@ -66,17 +66,17 @@ static bool is_printable(const char *text)
     return *text == '\0';
 }
 
-static bool parse_line(char *line, struct describe_worker *ret)
+static bool parse_line(char *line, struct worker_status *ret)
 {
     int64_t local_rank, rank, pid, exit_code = 0;
-    struct describe_worker worker = {0};
-    if (!is_printable(line) || !take_number(&line, UINT32_MAX, &local_rank) ||
-        !take_number(&line, UINT32_MAX, &rank) || !take_number(&line, INT32_MAX, &pid) ||
-        !take_state(&line, &worker.state))
+    struct worker_status worker = {0};
+    if (!is_printable(line) || !status_number(&line, UINT32_MAX, &local_rank) ||
+        !status_number(&line, UINT32_MAX, &rank) || !status_number(&line, INT32_MAX, &pid) ||
+        !status_state(&line, &worker.state))
         return false;
-    if (worker.state == DESCRIBE_EXITED && !take_number(&line, UINT8_MAX, &exit_code))
+    if (worker.state == WORKER_STATUS_EXITED && !status_number(&line, UINT8_MAX, &exit_code))
         return false;
-    if (worker.state == DESCRIBE_KILLED) {
+    if (worker.state == WORKER_STATUS_KILLED) {
         size_t len = strlen(line);
         if (len == 0 || len >= sizeof worker.signal)
             return false;
@@ -91,10 +91,10 @@ static bool parse_line(char *line, struct describe_worker *ret)
     return *line == '\0';
 }
 
-bool describe_next(const char **text, size_t *left, struct describe_worker *ret)
+bool worker_status_next(const char **text, size_t *left, struct worker_status *ret)
 {
     while (*left > 0) {
-        char line[DESCRIBE_LINE_MAX];
+        char line[WORKER_STATUS_LINE_MAX];
         const char *at = *text, *newline = memchr(at, '\n', *left);
         size_t len = newline != NULL ? (size_t)(newline - at) : *left;
         size_t step = newline != NULL ? len + 1 : len;

@@ -12,26 +12,31 @@
 #include "buf.h"
 #include "signames.h"
 
-enum { DESCRIBE_LINE_MAX = 96 };
+enum { WORKER_STATUS_LINE_MAX = 96 };
 
-enum describe_state { DESCRIBE_RUNNING, DESCRIBE_STOPPING, DESCRIBE_EXITED, DESCRIBE_KILLED };
+enum worker_status_state {
+    WORKER_STATUS_RUNNING,
+    WORKER_STATUS_STOPPING,
+    WORKER_STATUS_EXITED,
+    WORKER_STATUS_KILLED
+};
 
-struct describe_worker {
+struct worker_status {
     uint32_t local_rank;
     uint32_t rank;
     int32_t pid;
-    enum describe_state state;
+    enum worker_status_state state;
     uint8_t exit_code;        /* EXITED */
     char signal[SIGNAME_MAX]; /* KILLED: by its name */
 };
 
 /* "running", ... */
-const char *describe_state_name(enum describe_state state);
+const char *worker_status_state_name(enum worker_status_state state);
 
 /* Append the line of @worker, the whole or nothing. */
-bool describe_put(struct ddpi_buf *buf, const struct describe_worker *worker);
+bool worker_status_put(struct ddpi_buf *buf, const struct worker_status *worker);
 
 /* Walk the lines of @text, of which *@left bytes are left: the next worker, or false at the end. */
-bool describe_next(const char **text, size_t *left, struct describe_worker *ret);
+bool worker_status_next(const char **text, size_t *left, struct worker_status *ret);
 
 #endif

@@ -31,12 +31,12 @@ enum { HANG_MS = 60000, WORDS = 4, GPU_BYTES_GIB = 80 };
 /* A device is a place: of a GPU, or behind them of an instance. */
 static char places[2 * GPUS_MAX];
 
-static nvmllib_device device_at(size_t place)
+static nvml_library_device device_at(size_t place)
 {
-    return (nvmllib_device)(void *)&places[place];
+    return (nvml_library_device)(void *)&places[place];
 }
 
-static size_t place_of(nvmllib_device device)
+static size_t place_of(nvml_library_device device)
 {
     return (size_t)((char *)device - places);
 }
@@ -107,9 +107,9 @@ static void note_call(const char *function)
 }
 
 /* What the function is to say, before it does anything. */
-static nvmllib_result called(const char *function)
+static nvml_library_result called(const char *function)
 {
-    nvmllib_result result = NVMLLIB_SUCCESS;
+    nvml_library_result result = NVML_LIBRARY_SUCCESS;
     bool hang = false;
     struct table table;
     note_call(function);
@@ -117,19 +117,19 @@ static nvmllib_result called(const char *function)
     while (table_next(&table, 2))
         if (strcmp(table.words[0], function) == 0) {
             hang = strcmp(table.words[1], "hang") == 0;
-            result = (nvmllib_result)number(table.words[1]);
+            result = (nvml_library_result)number(table.words[1]);
         }
     table_close(&table);
     if (hang)
         poll(NULL, 0, HANG_MS);
-    return hang ? NVMLLIB_ERROR_TIMEOUT : result;
+    return hang ? NVML_LIBRARY_ERROR_TIMEOUT : result;
 }
 
-#define CALLED()                                         \
-    do {                                                 \
-        nvmllib_result called_result = called(__func__); \
-        if (called_result != NVMLLIB_SUCCESS)            \
-            return called_result;                        \
+#define CALLED()                                              \
+    do {                                                      \
+        nvml_library_result called_result = called(__func__); \
+        if (called_result != NVML_LIBRARY_SUCCESS)            \
+            return called_result;                             \
     } while (0)
 
 /* Copy word @word of line @place of the file @name, of those whose first word is @of (NULL: any).
@@ -154,105 +154,112 @@ static bool find_line(const char *name, const char *of, size_t place, unsigned w
 
 /* ---- the library ----------------------------------------------------------------------------- */
 
-EXPORT nvmllib_result nvmlInit_v2(void);
-EXPORT nvmllib_result nvmlInit_v2(void)
+EXPORT nvml_library_result nvmlInit_v2(void);
+EXPORT nvml_library_result nvmlInit_v2(void)
 {
     CALLED();
-    return NVMLLIB_SUCCESS;
+    return NVML_LIBRARY_SUCCESS;
 }
 
-EXPORT const char *nvmlErrorString(nvmllib_result result);
-EXPORT const char *nvmlErrorString(nvmllib_result result)
+EXPORT const char *nvmlErrorString(nvml_library_result result);
+EXPORT const char *nvmlErrorString(nvml_library_result result)
 {
     (void)result;
     return "An error of the test";
 }
 
-EXPORT nvmllib_result nvmlDeviceGetCount_v2(unsigned *ret_count);
-EXPORT nvmllib_result nvmlDeviceGetCount_v2(unsigned *ret_count)
+EXPORT nvml_library_result nvmlDeviceGetCount_v2(unsigned *ret_count);
+EXPORT nvml_library_result nvmlDeviceGetCount_v2(unsigned *ret_count)
 {
     char text[GPU_TEXT];
     CALLED();
     for (*ret_count = 0; find_line("gpus", NULL, *ret_count, 0, text, sizeof text);)
         ++*ret_count;
-    return NVMLLIB_SUCCESS;
+    return NVML_LIBRARY_SUCCESS;
 }
 
-EXPORT nvmllib_result nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmllib_device *ret);
-EXPORT nvmllib_result nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmllib_device *ret)
+EXPORT nvml_library_result nvmlDeviceGetHandleByIndex_v2(unsigned index, nvml_library_device *ret);
+EXPORT nvml_library_result nvmlDeviceGetHandleByIndex_v2(unsigned index, nvml_library_device *ret)
 {
     char text[GPU_TEXT];
     CALLED();
     if (!find_line("gpus", NULL, index, 0, text, sizeof text))
-        return NVMLLIB_ERROR_INVALID_ARGUMENT;
+        return NVML_LIBRARY_ERROR_INVALID_ARGUMENT;
     *ret = device_at(index);
-    return NVMLLIB_SUCCESS;
+    return NVML_LIBRARY_SUCCESS;
 }
 
-EXPORT nvmllib_result nvmlDeviceGetUUID(nvmllib_device device, char *text, unsigned size);
-EXPORT nvmllib_result nvmlDeviceGetUUID(nvmllib_device device, char *text, unsigned size)
+EXPORT nvml_library_result nvmlDeviceGetUUID(nvml_library_device device, char *text, unsigned size);
+EXPORT nvml_library_result nvmlDeviceGetUUID(nvml_library_device device, char *text, unsigned size)
 {
     size_t place = place_of(device);
     CALLED();
     bool found = place < GPUS_MAX ? find_line("gpus", NULL, place, 0, text, size)
                                   : find_line("instances", NULL, place - GPUS_MAX, 1, text, size);
-    return found ? NVMLLIB_SUCCESS : NVMLLIB_ERROR_GPU_IS_LOST;
+    return found ? NVML_LIBRARY_SUCCESS : NVML_LIBRARY_ERROR_GPU_IS_LOST;
 }
 
 #ifndef NVML_NEEDED_ONLY
 
-EXPORT nvmllib_result nvmlDeviceGetName(nvmllib_device device, char *text, unsigned size);
-EXPORT nvmllib_result nvmlDeviceGetName(nvmllib_device device, char *text, unsigned size)
+EXPORT nvml_library_result nvmlDeviceGetName(nvml_library_device device, char *text, unsigned size);
+EXPORT nvml_library_result nvmlDeviceGetName(nvml_library_device device, char *text, unsigned size)
 {
     CALLED();
-    return find_line("gpus", NULL, place_of(device), 1, text, size) ? NVMLLIB_SUCCESS
-                                                                    : NVMLLIB_ERROR_GPU_IS_LOST;
+    return find_line("gpus", NULL, place_of(device), 1, text, size)
+               ? NVML_LIBRARY_SUCCESS
+               : NVML_LIBRARY_ERROR_GPU_IS_LOST;
 }
 
-static bool instance_of(nvmllib_device device, size_t place, char *text, size_t size)
+static bool instance_of(nvml_library_device device, size_t place, char *text, size_t size)
 {
     char gpu[24];
     snprintf(gpu, sizeof gpu, "%zu", place_of(device));
     return find_line("instances", gpu, place, 1, text, size);
 }
 
-EXPORT nvmllib_result nvmlDeviceGetMigMode(nvmllib_device device, unsigned *ret, unsigned *next);
-EXPORT nvmllib_result nvmlDeviceGetMigMode(nvmllib_device device, unsigned *ret, unsigned *next)
+EXPORT nvml_library_result nvmlDeviceGetMigMode(nvml_library_device device, unsigned *ret,
+                                                unsigned *next);
+EXPORT nvml_library_result nvmlDeviceGetMigMode(nvml_library_device device, unsigned *ret,
+                                                unsigned *next)
 {
     char text[GPU_TEXT];
     CALLED();
-    *ret = *next = instance_of(device, 0, text, sizeof text) ? NVMLLIB_DEVICE_MIG_ENABLE : 0;
-    return NVMLLIB_SUCCESS;
+    *ret = *next = instance_of(device, 0, text, sizeof text) ? NVML_LIBRARY_DEVICE_MIG_ENABLE : 0;
+    return NVML_LIBRARY_SUCCESS;
 }
 
-EXPORT nvmllib_result nvmlDeviceGetMaxMigDeviceCount(nvmllib_device device, unsigned *ret_count);
-EXPORT nvmllib_result nvmlDeviceGetMaxMigDeviceCount(nvmllib_device device, unsigned *ret_count)
+EXPORT nvml_library_result nvmlDeviceGetMaxMigDeviceCount(nvml_library_device device,
+                                                          unsigned *ret_count);
+EXPORT nvml_library_result nvmlDeviceGetMaxMigDeviceCount(nvml_library_device device,
+                                                          unsigned *ret_count)
 {
     (void)device;
     CALLED();
     *ret_count = 7;
-    return NVMLLIB_SUCCESS;
+    return NVML_LIBRARY_SUCCESS;
 }
 
-EXPORT nvmllib_result nvmlDeviceGetMigDeviceHandleByIndex(nvmllib_device device, unsigned index,
-                                                          nvmllib_device *ret);
-EXPORT nvmllib_result nvmlDeviceGetMigDeviceHandleByIndex(nvmllib_device device, unsigned index,
-                                                          nvmllib_device *ret)
+EXPORT nvml_library_result nvmlDeviceGetMigDeviceHandleByIndex(nvml_library_device device,
+                                                               unsigned index,
+                                                               nvml_library_device *ret);
+EXPORT nvml_library_result nvmlDeviceGetMigDeviceHandleByIndex(nvml_library_device device,
+                                                               unsigned index,
+                                                               nvml_library_device *ret)
 {
     char uuid[GPU_TEXT], other[GPU_TEXT];
     size_t place = 0;
     CALLED();
     if (!instance_of(device, index, uuid, sizeof uuid))
-        return NVMLLIB_ERROR_NOT_FOUND;
+        return NVML_LIBRARY_ERROR_NOT_FOUND;
     while (find_line("instances", NULL, place, 1, other, sizeof other) && strcmp(uuid, other) != 0)
         place++;
     *ret = device_at(GPUS_MAX + place);
-    return NVMLLIB_SUCCESS;
+    return NVML_LIBRARY_SUCCESS;
 }
 
 /* The processes of one file; those that are dead do not count, unless they are @kept. */
 static unsigned add_processes(const char *name, bool kept, size_t gpu,
-                              struct nvmllib_process *processes, unsigned used, unsigned room)
+                              struct nvml_library_process *processes, unsigned used, unsigned room)
 {
     struct table table;
     table_open(&table, name);
@@ -261,39 +268,39 @@ static unsigned add_processes(const char *name, bool kept, size_t gpu,
         if (number(table.words[0]) != gpu || (!kept && kill(pid, 0) != 0 && errno == ESRCH))
             continue;
         processes[used++] =
-            (struct nvmllib_process){.pid = (unsigned)pid, .memory = number(table.words[2])};
+            (struct nvml_library_process){.pid = (unsigned)pid, .memory = number(table.words[2])};
     }
     table_close(&table);
     return used;
 }
 
-static unsigned list_processes(size_t gpu, struct nvmllib_process *processes, unsigned room)
+static unsigned list_processes(size_t gpu, struct nvml_library_process *processes, unsigned room)
 {
     unsigned used = add_processes("processes", false, gpu, processes, 0, room);
     return add_processes("kept", true, gpu, processes, used, room);
 }
 
-EXPORT nvmllib_result nvmlDeviceGetComputeRunningProcesses_v3(nvmllib_device device,
-                                                              unsigned *count,
-                                                              struct nvmllib_process *processes);
-EXPORT nvmllib_result nvmlDeviceGetComputeRunningProcesses_v3(nvmllib_device device,
-                                                              unsigned *count,
-                                                              struct nvmllib_process *processes)
+EXPORT nvml_library_result nvmlDeviceGetComputeRunningProcesses_v3(
+    nvml_library_device device, unsigned *count, struct nvml_library_process *processes);
+EXPORT nvml_library_result nvmlDeviceGetComputeRunningProcesses_v3(
+    nvml_library_device device, unsigned *count, struct nvml_library_process *processes)
 {
     CALLED();
     *count = list_processes(place_of(device), processes, *count);
-    return NVMLLIB_SUCCESS;
+    return NVML_LIBRARY_SUCCESS;
 }
 
-EXPORT nvmllib_result nvmlDeviceGetMemoryInfo_v2(nvmllib_device device, struct nvmllib_memory *ret);
-EXPORT nvmllib_result nvmlDeviceGetMemoryInfo_v2(nvmllib_device device, struct nvmllib_memory *ret)
+EXPORT nvml_library_result nvmlDeviceGetMemoryInfo_v2(nvml_library_device device,
+                                                      struct nvml_library_memory *ret);
+EXPORT nvml_library_result nvmlDeviceGetMemoryInfo_v2(nvml_library_device device,
+                                                      struct nvml_library_memory *ret)
 {
-    struct nvmllib_process processes[GPUS_MAX];
+    struct nvml_library_process processes[GPUS_MAX];
     struct table table;
     size_t gpu = place_of(device);
     CALLED();
-    if (ret->version != NVMLLIB_MEMORY_VERSION)
-        return NVMLLIB_ERROR_INVALID_ARGUMENT;
+    if (ret->version != NVML_LIBRARY_MEMORY_VERSION)
+        return NVML_LIBRARY_ERROR_INVALID_ARGUMENT;
     ret->total = (unsigned long long)GPU_BYTES_GIB << 30;
     ret->used = 0;
     unsigned count = list_processes(gpu, processes, GPUS_MAX);
@@ -305,43 +312,46 @@ EXPORT nvmllib_result nvmlDeviceGetMemoryInfo_v2(nvmllib_device device, struct n
             ret->used += number(table.words[1]);
     table_close(&table);
     ret->free = ret->total - ret->used;
-    return NVMLLIB_SUCCESS;
+    return NVML_LIBRARY_SUCCESS;
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-EXPORT nvmllib_result nvmlDeviceGetSupportedEventTypes(nvmllib_device device,
-                                                       unsigned long long *ret_types);
-EXPORT nvmllib_result nvmlDeviceGetSupportedEventTypes(nvmllib_device device,
-                                                       unsigned long long *ret_types)
+EXPORT nvml_library_result nvmlDeviceGetSupportedEventTypes(nvml_library_device device,
+                                                            unsigned long long *ret_types);
+EXPORT nvml_library_result nvmlDeviceGetSupportedEventTypes(nvml_library_device device,
+                                                            unsigned long long *ret_types)
 {
     (void)device;
     CALLED();
-    *ret_types = NVMLLIB_EVENT_XID | NVMLLIB_EVENT_ECC_DOUBLE | NVMLLIB_EVENT_ECC_SINGLE;
-    return NVMLLIB_SUCCESS;
+    *ret_types =
+        NVML_LIBRARY_EVENT_XID | NVML_LIBRARY_EVENT_ECC_DOUBLE | NVML_LIBRARY_EVENT_ECC_SINGLE;
+    return NVML_LIBRARY_SUCCESS;
 }
 
-EXPORT nvmllib_result nvmlEventSetCreate(nvmllib_event_set *ret);
-EXPORT nvmllib_result nvmlEventSetCreate(nvmllib_event_set *ret)
+EXPORT nvml_library_result nvmlEventSetCreate(nvml_library_event_set *ret);
+EXPORT nvml_library_result nvmlEventSetCreate(nvml_library_event_set *ret)
 {
     static long told; /* bytes of the file; there is one set */
     CALLED();
-    *ret = (nvmllib_event_set)(void *)&told;
-    return NVMLLIB_SUCCESS;
+    *ret = (nvml_library_event_set)(void *)&told;
+    return NVML_LIBRARY_SUCCESS;
 }
 
-EXPORT nvmllib_result nvmlDeviceRegisterEvents(nvmllib_device device, unsigned long long types,
-                                               nvmllib_event_set set);
-EXPORT nvmllib_result nvmlDeviceRegisterEvents(nvmllib_device device, unsigned long long types,
-                                               nvmllib_event_set set)
+EXPORT nvml_library_result nvmlDeviceRegisterEvents(nvml_library_device device,
+                                                    unsigned long long types,
+                                                    nvml_library_event_set set);
+EXPORT nvml_library_result nvmlDeviceRegisterEvents(nvml_library_device device,
+                                                    unsigned long long types,
+                                                    nvml_library_event_set set)
 {
     (void)device;
     (void)set;
     CALLED();
-    return types != 0 ? NVMLLIB_SUCCESS : NVMLLIB_ERROR_INVALID_ARGUMENT;
+    return types != 0 ? NVML_LIBRARY_SUCCESS : NVML_LIBRARY_ERROR_INVALID_ARGUMENT;
 }
 
-static bool next_event(long *told, struct nvmllib_event *ret)
+static bool next_event(long *told, struct nvml_library_event *ret)
 {
     struct table table;
     table_open(&table, "events");
@@ -349,26 +359,26 @@ static bool next_event(long *told, struct nvmllib_event *ret)
         table.file != NULL && fseek(table.file, *told, SEEK_SET) == 0 && table_next(&table, 3);
     if (found) {
         *told = ftell(table.file);
-        *ret = (struct nvmllib_event){.device = device_at(number(table.words[0])),
-                                      .type = number(table.words[1]),
-                                      .data = number(table.words[2])};
+        *ret = (struct nvml_library_event){.device = device_at(number(table.words[0])),
+                                           .type = number(table.words[1]),
+                                           .data = number(table.words[2])};
     }
     table_close(&table);
     return found;
 }
 
-EXPORT nvmllib_result nvmlEventSetWait_v2(nvmllib_event_set set, struct nvmllib_event *ret,
-                                          unsigned timeout_ms);
-EXPORT nvmllib_result nvmlEventSetWait_v2(nvmllib_event_set set, struct nvmllib_event *ret,
-                                          unsigned timeout_ms)
+EXPORT nvml_library_result nvmlEventSetWait_v2(nvml_library_event_set set,
+                                               struct nvml_library_event *ret, unsigned timeout_ms);
+EXPORT nvml_library_result nvmlEventSetWait_v2(nvml_library_event_set set,
+                                               struct nvml_library_event *ret, unsigned timeout_ms)
 {
     CALLED();
     for (unsigned waited_ms = 0; !next_event((void *)set, ret); waited_ms++) {
         if (waited_ms >= timeout_ms)
-            return NVMLLIB_ERROR_TIMEOUT;
+            return NVML_LIBRARY_ERROR_TIMEOUT;
         poll(NULL, 0, 1);
     }
-    return NVMLLIB_SUCCESS;
+    return NVML_LIBRARY_SUCCESS;
 }
 
 #endif

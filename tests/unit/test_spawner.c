@@ -19,11 +19,11 @@ enum { JOBS = 3 };
 
 static uv_loop_t loop;
 static struct spawner spawner;
-static struct spawner_job jobs[JOBS];
+static struct spawner_task jobs[JOBS];
 static unsigned done[JOBS], done_count, ticks;
 static int gate[2]; /* a full pipe */
 
-static void on_done(void *ctx, struct spawner_job *job)
+static void on_done(void *ctx, struct spawner_task *job)
 {
     ck_assert_ptr_eq(ctx, &spawner);
     ck_assert_uint_lt(done_count, JOBS);
@@ -62,7 +62,7 @@ static _Atomic uint64_t fence;
 static void start(unsigned number, bool slow)
 {
     static char name[] = "true", *argv[] = {name, NULL}, *envp[] = {NULL};
-    struct spawner_job *job = &jobs[number];
+    struct spawner_task *job = &jobs[number];
     job->request = (struct spawn_request){.path = "/bin/true",
                                           .argv = argv,
                                           .envp = envp,
@@ -92,7 +92,7 @@ static void await_busy(void)
     }
 }
 
-static void ends_well(const struct spawner_job *job)
+static void ends_well(const struct spawner_task *job)
 {
     int status;
     ck_assert_int_eq(job->status, DDP_OK);

@@ -14,7 +14,7 @@ static int ours, theirs;
 static void open_one(void)
 {
     struct ddp_error error = {0};
-    ck_assert_msg(pty_open(&ours, &theirs, &error) == DDP_OK, "%s", error.msg);
+    ck_assert_msg(worker_pty_open(&ours, &theirs, &error) == DDP_OK, "%s", error.msg);
 }
 
 static void close_one(void)
@@ -58,14 +58,14 @@ END_TEST
 START_TEST(it_is_narrower_by_the_prefix)
 {
     struct winsize size = {.ws_row = 50, .ws_col = 100};
-    pty_resize(ours, size);
-    size = pty_size(theirs, 11);
+    worker_pty_resize(ours, size);
+    size = worker_pty_size(theirs, 11);
     ck_assert(size.ws_row == 50 && size.ws_col == 89);
-    ck_assert_uint_eq(pty_size(theirs, 95).ws_col, 20);
-    ck_assert_uint_eq(pty_size(theirs, 1000).ws_col, 20);
-    pty_resize(ours, (struct winsize){.ws_row = 5, .ws_col = 10});
-    ck_assert_uint_eq(pty_size(theirs, 5).ws_col, 10);
-    size = pty_size(-1, 11);
+    ck_assert_uint_eq(worker_pty_size(theirs, 95).ws_col, 20);
+    ck_assert_uint_eq(worker_pty_size(theirs, 1000).ws_col, 20);
+    worker_pty_resize(ours, (struct winsize){.ws_row = 5, .ws_col = 10});
+    ck_assert_uint_eq(worker_pty_size(theirs, 5).ws_col, 10);
+    size = worker_pty_size(-1, 11);
     ck_assert(size.ws_row == 24 && size.ws_col == 80);
 }
 END_TEST

@@ -1,6 +1,6 @@
 /*
- * test_cursor.c - what a person sees when several workers share a console, one of them in the
- * middle of a line.
+ * test_console_cursor.c - what a person sees when several workers share a console, one of them in
+ * the middle of a line.
  */
 #include "check_main.h"
 #include "console_cursor.h"
@@ -18,17 +18,18 @@ struct shown_text {
 static void shows(bool terminal, const struct shown_text *texts, const char *expected)
 {
     static const char workers[128];
-    struct cursor cursor = {0};
+    struct console_cursor cursor = {0};
     char seen[256];
     size_t used = 0;
     for (const struct shown_text *at = texts; at->who != '\0'; at++) {
         const void *owner = &workers[(unsigned char)at->who];
         if (strcmp(at->text, "-") == 0) {
-            if (cursor_leave(&cursor, owner))
+            if (console_cursor_leave(&cursor, owner))
                 used += (size_t)snprintf(seen + used, sizeof seen - used, "\n");
             continue;
         }
-        struct cursor_lead lead = cursor_show(&cursor, owner, at->text, strlen(at->text), terminal);
+        struct console_cursor_lead lead =
+            console_cursor_show(&cursor, owner, at->text, strlen(at->text), terminal);
         char prefix[] = {at->who, ':', '\0'};
         used += (size_t)snprintf(seen + used, sizeof seen - used, "%s%s%s",
                                  lead.newline ? "\n" : "", lead.prefix ? prefix : "", at->text);
@@ -92,22 +93,22 @@ END_TEST
 
 START_TEST(it_is_open_for_its_owner)
 {
-    struct cursor cursor = {0};
+    struct console_cursor cursor = {0};
     const char a = 'a', b = 'b';
-    ck_assert(!cursor_is_open(&cursor, &a));
-    cursor_show(&cursor, &a, "x", 1, true);
-    ck_assert(cursor_is_open(&cursor, &a) && !cursor_is_open(&cursor, &b));
-    cursor_show(&cursor, &a, "\r", 1, true);
-    ck_assert(!cursor_is_open(&cursor, &a));
-    cursor_show(&cursor, &a, "\n", 1, true);
-    ck_assert(!cursor_is_open(&cursor, &a));
+    ck_assert(!console_cursor_is_open(&cursor, &a));
+    console_cursor_show(&cursor, &a, "x", 1, true);
+    ck_assert(console_cursor_is_open(&cursor, &a) && !console_cursor_is_open(&cursor, &b));
+    console_cursor_show(&cursor, &a, "\r", 1, true);
+    ck_assert(!console_cursor_is_open(&cursor, &a));
+    console_cursor_show(&cursor, &a, "\n", 1, true);
+    ck_assert(!console_cursor_is_open(&cursor, &a));
 }
 END_TEST
 
 Suite *test_suite(void)
 {
-    Suite *suite = suite_create("cursor");
-    TCase *tcase = tcase_create("cursor");
+    Suite *suite = suite_create("console_cursor");
+    TCase *tcase = tcase_create("console_cursor");
     tcase_add_test(tcase, whole_lines_have_their_prefix);
     tcase_add_test(tcase, a_line_goes_on_behind_its_prefix);
     tcase_add_test(tcase, others_end_it_first_and_it_begins_again);

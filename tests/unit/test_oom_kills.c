@@ -1,5 +1,5 @@
 /*
- * test_oom.c - the kernel's counter in each of the files that have one.
+ * test_oom_kills.c - the kernel's counter in each of the files that have one.
  */
 #include "check_main.h"
 #include "oom_kills.h"
@@ -11,14 +11,14 @@
 static void counts(const char *text, uint64_t expected)
 {
     uint64_t kills = 4711;
-    ck_assert_msg(oom_parse_counter(text, &kills), "no counter in '%s'", text);
+    ck_assert_msg(oom_kills_parse(text, &kills), "no counter in '%s'", text);
     ck_assert_uint_eq(kills, expected);
 }
 
 static void counts_nothing(const char *text)
 {
     uint64_t kills = 4711;
-    ck_assert_msg(!oom_parse_counter(text, &kills), "a counter in '%s'", text);
+    ck_assert_msg(!oom_kills_parse(text, &kills), "a counter in '%s'", text);
     ck_assert_uint_eq(kills, 4711);
 }
 
@@ -54,34 +54,34 @@ START_TEST(only_new_kills_are_told_and_once)
 {
     char path[64];
     snprintf(path, sizeof path, "/tmp/test_oom_%d", (int)getpid());
-    struct oom_watch watch = {.kills = 3};
+    struct oom_kills watch = {.kills = 3};
     snprintf(watch.path, sizeof watch.path, "%s", path);
     write_counter(path, "oom_kill 3\n");
-    ck_assert_uint_eq(oom_watch_new_kills(&watch), 0);
+    ck_assert_uint_eq(oom_kills_new(&watch), 0);
     write_counter(path, "oom_kill 5\n");
-    ck_assert_uint_eq(oom_watch_new_kills(&watch), 2);
-    ck_assert_uint_eq(oom_watch_new_kills(&watch), 0);
+    ck_assert_uint_eq(oom_kills_new(&watch), 2);
+    ck_assert_uint_eq(oom_kills_new(&watch), 0);
     write_counter(path, "oom_kill 1\n"); /* moved to another cgroup: nothing is known */
-    ck_assert_uint_eq(oom_watch_new_kills(&watch), 0);
+    ck_assert_uint_eq(oom_kills_new(&watch), 0);
     write_counter(path, "");
-    ck_assert_uint_eq(oom_watch_new_kills(&watch), 0);
+    ck_assert_uint_eq(oom_kills_new(&watch), 0);
     unlink(path);
-    ck_assert_uint_eq(oom_watch_new_kills(&watch), 0);
+    ck_assert_uint_eq(oom_kills_new(&watch), 0);
 }
 END_TEST
 
 START_TEST(a_watch_without_a_counter_says_nothing)
 {
-    struct oom_watch watch = {.kills = 0};
-    ck_assert_uint_eq(oom_watch_new_kills(&watch), 0);
+    struct oom_kills watch = {.kills = 0};
+    ck_assert_uint_eq(oom_kills_new(&watch), 0);
 }
 END_TEST
 
 START_TEST(this_machine_has_a_counter)
 {
-    struct oom_watch watch;
+    struct oom_kills watch;
     memset(&watch, 0xff, sizeof watch);
-    oom_watch_init(&watch);
+    oom_kills_init(&watch);
     ck_assert_ptr_nonnull(memchr(watch.path, '\0', sizeof watch.path));
     if (access("/proc/vmstat", R_OK) == 0)
         ck_assert_str_ne(watch.path, "");
@@ -90,8 +90,8 @@ END_TEST
 
 Suite *test_suite(void)
 {
-    Suite *suite = suite_create("oom");
-    TCase *tcase = tcase_create("oom");
+    Suite *suite = suite_create("oom_kills");
+    TCase *tcase = tcase_create("oom_kills");
     tcase_add_test(tcase, each_format_is_read);
     tcase_add_test(tcase, what_only_looks_like_it_is_not);
     tcase_add_test(tcase, only_new_kills_are_told_and_once);

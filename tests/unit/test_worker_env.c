@@ -1,5 +1,5 @@
 /*
- * test_placement.c - every variable that a worker sees, with the value that torchrun gives it, and
+ * test_worker_env.c - every variable that a worker sees, with the value that torchrun gives it, and
  * the text in which variables are replaced.
  */
 #include "check_main.h"
@@ -367,8 +367,8 @@ END_TEST
 
 Suite *test_suite(void)
 {
-    Suite *suite = suite_create("placement");
-    TCase *tcase = tcase_create("placement");
+    Suite *suite = suite_create("worker_env");
+    TCase *tcase = tcase_create("worker_env");
     tcase_add_test(tcase, every_variable_and_nothing_else);
     tcase_add_test(tcase, inherited_entries_are_replaced_once_and_others_stay);
     tcase_add_test(tcase, the_key_of_an_outer_job_is_taken_away);

@@ -1,6 +1,6 @@
 /*
- * test_errfile.c - the error file of a worker: both forms, and everything that a worker could put
- * in its place.
+ * test_error_file.c - the error file of a worker: both forms, and everything that a worker could
+ * put in its place.
  */
 #include "check_main.h"
 #include "error_file.h"
@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char dir[] = "/tmp/test_errfile_XXXXXX";
+static char dir[] = "/tmp/test_error_file_XXXXXX";
 static char path[64];
 
 static void make_dir(void)
@@ -38,13 +38,13 @@ static void write_bytes(const char *bytes, size_t len)
 
 static void holds(const char *text, const char *message, const char *traceback)
 {
-    struct errfile file = {0};
+    struct error_file file = {0};
     struct ddp_error error = {0};
     write_bytes(text, strlen(text));
-    ck_assert_msg(errfile_read(path, 7, &file, &error) == DDP_OK, "%s", error.msg);
+    ck_assert_msg(error_file_read(path, 7, &file, &error) == DDP_OK, "%s", error.msg);
     ck_assert_str_eq(file.message, message);
     ck_assert_pstr_eq(file.traceback, traceback);
-    errfile_finish(&file);
+    error_file_finish(&file);
     ck_assert_ptr_null(file.message);
 }
 
@@ -64,9 +64,9 @@ END_TEST
 /* Refused as invalid, with @in_sentence said and the result untouched. */
 static void refused(const char *in_sentence)
 {
-    struct errfile file = {.message = path};
+    struct error_file file = {.message = path};
     struct ddp_error error = {0};
-    ck_assert_int_eq(errfile_read(path, 7, &file, &error), DDP_E_INVALID);
+    ck_assert_int_eq(error_file_read(path, 7, &file, &error), DDP_E_INVALID);
     ck_assert_ptr_eq(file.message, path);
     ck_assert_msg(strstr(error.msg, in_sentence) != NULL, "'%s' lacks '%s'", error.msg,
                   in_sentence);
@@ -99,32 +99,32 @@ END_TEST
 
 START_TEST(bytes_are_not_text)
 {
-    struct errfile file = {0};
+    struct error_file file = {0};
     write_bytes("{\"message\":\"a\"}\0b", 17);
-    ck_assert_int_eq(errfile_read(path, 7, &file, NULL), DDP_OK);
+    ck_assert_int_eq(error_file_read(path, 7, &file, NULL), DDP_OK);
     ck_assert_str_eq(file.message, "{\"message\":\"a\"} b");
-    errfile_finish(&file);
+    error_file_finish(&file);
 }
 END_TEST
 
 START_TEST(an_empty_file_says_nothing)
 {
-    struct errfile file = {0};
+    struct error_file file = {0};
     write_bytes("", 0);
-    ck_assert_int_eq(errfile_read(path, 7, &file, NULL), DDP_E_NOT_FOUND);
+    ck_assert_int_eq(error_file_read(path, 7, &file, NULL), DDP_E_NOT_FOUND);
 }
 END_TEST
 
 /* The copy of what stands in the file as @text, for @exit_code. */
 static json_t *copy_of(const char *text, int exit_code)
 {
-    struct errfile file = {0};
+    struct error_file file = {0};
     write_bytes(text, strlen(text));
-    ck_assert_int_eq(errfile_read(path, exit_code, &file, NULL), DDP_OK);
+    ck_assert_int_eq(error_file_read(path, exit_code, &file, NULL), DDP_OK);
     ck_assert_ptr_nonnull(file.copy);
     json_t *copy = json_loads(file.copy, 0, NULL);
     ck_assert_ptr_nonnull(copy);
-    errfile_finish(&file);
+    error_file_finish(&file);
     return copy;
 }
 
@@ -164,7 +164,7 @@ static void is_written(const char *text)
 {
     char held[64] = "";
     struct ddp_error error = {0};
-    ck_assert_msg(errfile_write(path, text, &error) == DDP_OK, "%s", error.msg);
+    ck_assert_msg(error_file_write(path, text, &error) == DDP_OK, "%s", error.msg);
     struct stat st;
     ck_assert_int_eq(lstat(path, &st), 0);
     ck_assert(S_ISREG(st.st_mode));
@@ -191,9 +191,9 @@ END_TEST
 START_TEST(our_own_that_cannot_be_written_is_named)
 {
     struct ddp_error error = {0};
-    ck_assert_int_ne(errfile_write("/nowhere/error.json", "x", &error), DDP_OK);
+    ck_assert_int_ne(error_file_write("/nowhere/error.json", "x", &error), DDP_OK);
     ck_assert_ptr_nonnull(strstr(error.msg, "'/nowhere/error.json'"));
-    ck_assert_int_ne(errfile_write("/dev/full", "x", &error), DDP_OK);
+    ck_assert_int_ne(error_file_write("/dev/full", "x", &error), DDP_OK);
     ck_assert_ptr_nonnull(strstr(error.msg, "'/dev/full'"));
 }
 END_TEST
@@ -204,20 +204,20 @@ START_TEST(deep_nesting_does_not_end_us)
     char *text = malloc(DEPTH);
     ck_assert_ptr_nonnull(text);
     memset(text, '[', DEPTH);
-    struct errfile file = {0};
+    struct error_file file = {0};
     write_bytes(text, DEPTH);
-    ck_assert_int_eq(errfile_read(path, 7, &file, NULL), DDP_OK);
+    ck_assert_int_eq(error_file_read(path, 7, &file, NULL), DDP_OK);
     ck_assert_uint_eq(strlen(file.message), DEPTH);
-    errfile_finish(&file);
+    error_file_finish(&file);
     free(text);
 }
 END_TEST
 
 START_TEST(a_missing_file_is_the_usual_case)
 {
-    struct errfile file = {0};
-    ck_assert_int_eq(errfile_read(path, 7, &file, NULL), DDP_E_NOT_FOUND);
-    ck_assert_int_eq(errfile_read("", 7, &file, NULL), DDP_E_NOT_FOUND);
+    struct error_file file = {0};
+    ck_assert_int_eq(error_file_read(path, 7, &file, NULL), DDP_E_NOT_FOUND);
+    ck_assert_int_eq(error_file_read("", 7, &file, NULL), DDP_E_NOT_FOUND);
 }
 END_TEST
 
@@ -230,18 +230,18 @@ END_TEST
 
 START_TEST(a_directory_is_refused)
 {
-    struct errfile file = {0};
+    struct error_file file = {0};
     struct ddp_error error = {0};
-    ck_assert_int_eq(errfile_read(dir, 7, &file, &error), DDP_E_INVALID);
+    ck_assert_int_eq(error_file_read(dir, 7, &file, &error), DDP_E_INVALID);
 }
 END_TEST
 
 START_TEST(a_symlink_is_not_followed)
 {
-    struct errfile file = {0};
+    struct error_file file = {0};
     struct ddp_error error = {0};
     ck_assert_int_eq(symlink("/etc/passwd", path), 0);
-    ddp_status status = errfile_read(path, 7, &file, &error);
+    ddp_status status = error_file_read(path, 7, &file, &error);
     ck_assert_int_ne(status, DDP_OK);
     ck_assert_int_ne(status, DDP_E_NOT_FOUND);
     ck_assert_ptr_nonnull(strstr(error.msg, path));
@@ -267,12 +267,12 @@ START_TEST(the_largest_file_is_read)
     memset(text, 'x', SIZE);
     memcpy(text, "{\"message\":\"", 12);
     memcpy(text + SIZE - 2, "\"}", 3);
-    struct errfile file = {0};
+    struct error_file file = {0};
     struct ddp_error error = {0};
     write_bytes(text, SIZE);
-    ck_assert_msg(errfile_read(path, 7, &file, &error) == DDP_OK, "%s", error.msg);
+    ck_assert_msg(error_file_read(path, 7, &file, &error) == DDP_OK, "%s", error.msg);
     ck_assert_uint_eq(strlen(file.message), SIZE - 14);
-    errfile_finish(&file);
+    error_file_finish(&file);
     free(text);
 }
 END_TEST
@@ -283,18 +283,18 @@ START_TEST(without_memory_it_is_an_error)
         "{\"message\":{\"message\":\"m\",\"extraInfo\":{\"py_callstack\":\"t\"}}}";
     write_bytes(text, sizeof text - 1);
     for (unsigned successes = 0;; successes++) {
-        struct errfile file = {0};
+        struct error_file file = {0};
         struct ddp_error error = {0};
         failmem_start(successes);
-        ddp_status status = errfile_read(path, 7, &file, &error);
+        ddp_status status = error_file_read(path, 7, &file, &error);
         if (!failmem_stop()) {
             ck_assert_int_eq(status, DDP_OK);
-            errfile_finish(&file);
+            error_file_finish(&file);
             break;
         }
         if (status == DDP_OK) { /* the traceback alone was too much, or to take it apart */
             ck_assert(strcmp(file.message, "m") == 0 || strcmp(file.message, text) == 0);
-            errfile_finish(&file);
+            error_file_finish(&file);
         }
     }
 }
@@ -302,8 +302,8 @@ END_TEST
 
 Suite *test_suite(void)
 {
-    Suite *suite = suite_create("errfile");
-    TCase *tcase = tcase_create("errfile");
+    Suite *suite = suite_create("error_file");
+    TCase *tcase = tcase_create("error_file");
     tcase_add_checked_fixture(tcase, make_dir, remove_dir);
     tcase_add_test(tcase, both_forms_are_read);
     tcase_add_test(tcase, other_text_is_a_message);

@@ -1,5 +1,5 @@
 /*
- * errfile.c - fuzzes the error file that a worker leaves behind. What was read reads the same in
+ * error_file.c - fuzzes the error file that a worker leaves behind. What was read reads the same in
  * the copy that is passed on; what is refused leaves nothing to free.
  */
 #include "error_file.h"
@@ -12,14 +12,14 @@
 #include <string.h>
 #include <unistd.h>
 
-static ddp_status read_bytes(const void *bytes, size_t len, struct errfile *ret_file)
+static ddp_status read_bytes(const void *bytes, size_t len, struct error_file *ret_file)
 {
-    char path[] = "/tmp/fuzz_errfile_XXXXXX";
+    char path[] = "/tmp/fuzz_error_file_XXXXXX";
     struct ddp_error err;
     int fd = mkstemp(path);
     HOLDS(fd >= 0 && write(fd, bytes, len) == (ssize_t)len);
     close(fd);
-    ddp_status status = errfile_read(path, -9, ret_file, &err);
+    ddp_status status = error_file_read(path, -9, ret_file, &err);
     unlink(path);
     if (status != DDP_OK)
         fuzz_check_error(&err, status);
@@ -39,24 +39,24 @@ static bool is_utf8(const char *text)
     return value != NULL;
 }
 
-static void check_again(const struct errfile *file)
+static void check_again(const struct error_file *file)
 {
-    struct errfile again;
+    struct error_file again;
     HOLDS(file->copy != NULL);
     HOLDS(read_bytes(file->copy, strlen(file->copy), &again) == DDP_OK);
     HOLDS(!is_utf8(file->message) || same(file->message, again.message));
     HOLDS(same(file->traceback, again.traceback));
-    errfile_finish(&again);
+    error_file_finish(&again);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct errfile file = {0};
+    struct error_file file = {0};
     ddp_status status = read_bytes(data, size, &file);
     HOLDS((file.message != NULL) == (status == DDP_OK));
     HOLDS(file.traceback == NULL || status == DDP_OK);
     if (status == DDP_OK)
         check_again(&file);
-    errfile_finish(&file);
+    error_file_finish(&file);
     return 0;
 }

@@ -1,6 +1,6 @@
 /*
- * test_describe.c - lines that tell of workers: what is written is read again, and what a stranger
- * writes is passed over.
+ * test_worker_status.c - lines that tell of workers: what is written is read again, and what a
+ * stranger writes is passed over.
  */
 #include "check_main.h"
 #include "failmem.h"
@@ -20,17 +20,17 @@ static void teardown(void)
     ddpi_buf_finish(&buf);
 }
 
-static const struct describe_worker all[] = {
-    {.local_rank = 0, .rank = 4, .pid = 4242, .state = DESCRIBE_RUNNING},
-    {.local_rank = 1, .rank = 5, .pid = 1, .state = DESCRIBE_STOPPING},
-    {.local_rank = 2, .rank = 6, .pid = INT32_MAX, .state = DESCRIBE_EXITED},
-    {.local_rank = 3, .rank = 7, .pid = 7, .state = DESCRIBE_EXITED, .exit_code = 255},
+static const struct worker_status all[] = {
+    {.local_rank = 0, .rank = 4, .pid = 4242, .state = WORKER_STATUS_RUNNING},
+    {.local_rank = 1, .rank = 5, .pid = 1, .state = WORKER_STATUS_STOPPING},
+    {.local_rank = 2, .rank = 6, .pid = INT32_MAX, .state = WORKER_STATUS_EXITED},
+    {.local_rank = 3, .rank = 7, .pid = 7, .state = WORKER_STATUS_EXITED, .exit_code = 255},
     {.local_rank = UINT32_MAX,
      .rank = UINT32_MAX,
      .pid = 7,
-     .state = DESCRIBE_KILLED,
+     .state = WORKER_STATUS_KILLED,
      .signal = "SIGKILL"},
-    {.local_rank = 5, .rank = 9, .pid = 8, .state = DESCRIBE_KILLED, .signal = "signal 99"},
+    {.local_rank = 5, .rank = 9, .pid = 8, .state = WORKER_STATUS_KILLED, .signal = "signal 99"},
 };
 enum { ALL = sizeof all / sizeof *all };
 
@@ -44,7 +44,7 @@ static const char text[] = "0 4 4242 running\n"
 START_TEST(all_states_are_written)
 {
     for (size_t i = 0; i < ALL; i++)
-        ck_assert(describe_put(&buf, &all[i]));
+        ck_assert(worker_status_put(&buf, &all[i]));
     ck_assert_uint_eq(ddpi_buf_len(&buf), strlen(text));
     ck_assert_mem_eq(ddpi_buf_head(&buf), text, strlen(text));
 }
@@ -54,9 +54,9 @@ START_TEST(all_states_are_read)
 {
     const char *at = text;
     size_t left = strlen(text);
-    struct describe_worker worker;
+    struct worker_status worker;
     for (size_t i = 0; i < ALL; i++) {
-        ck_assert(describe_next(&at, &left, &worker));
+        ck_assert(worker_status_next(&at, &left, &worker));
         ck_assert_uint_eq(worker.local_rank, all[i].local_rank);
         ck_assert_uint_eq(worker.rank, all[i].rank);
         ck_assert_int_eq(worker.pid, all[i].pid);
@@ -64,7 +64,7 @@ START_TEST(all_states_are_read)
         ck_assert_uint_eq(worker.exit_code, all[i].exit_code);
         ck_assert_str_eq(worker.signal, all[i].signal);
     }
-    ck_assert(!describe_next(&at, &left, &worker));
+    ck_assert(!worker_status_next(&at, &left, &worker));
     ck_assert_uint_eq(left, 0);
 }
 END_TEST
@@ -83,11 +83,11 @@ START_TEST(what_is_no_line_is_passed_over)
         "3 2 1 running"; /* which is one, though its end is missing */
     const char *at = strange;
     size_t left = sizeof strange - 1;
-    struct describe_worker worker;
-    ck_assert(describe_next(&at, &left, &worker));
+    struct worker_status worker;
+    ck_assert(worker_status_next(&at, &left, &worker));
     ck_assert_uint_eq(worker.local_rank, 3);
     ck_assert_int_eq(worker.pid, 1);
-    ck_assert(!describe_next(&at, &left, &worker));
+    ck_assert(!worker_status_next(&at, &left, &worker));
 }
 END_TEST
 
@@ -95,20 +95,20 @@ START_TEST(a_line_is_written_as_a_whole)
 {
     ddpi_buf_finish(&buf);
     ddpi_buf_init(&buf, 20);
-    ck_assert(describe_put(&buf, &all[0]));
-    ck_assert(!describe_put(&buf, &all[1]));
+    ck_assert(worker_status_put(&buf, &all[0]));
+    ck_assert(!worker_status_put(&buf, &all[1]));
     ck_assert_uint_eq(ddpi_buf_len(&buf), strlen("0 4 4242 running\n"));
     ddpi_buf_finish(&buf);
     ddpi_buf_init(&buf, 4096);
     failmem_start(0);
-    ck_assert(!describe_put(&buf, &all[0]));
+    ck_assert(!worker_status_put(&buf, &all[0]));
     ck_assert(failmem_stop());
 }
 END_TEST
 
 Suite *test_suite(void)
 {
-    Suite *suite = suite_create("describe");
+    Suite *suite = suite_create("worker_status");
     TCase *tcase = tcase_create("core");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, all_states_are_written);
