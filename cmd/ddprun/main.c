@@ -379,7 +379,7 @@ static int agent_main(struct plan *plan, const struct guard_agent *split, bool *
     master_port_close(&run->master);
     bool resolving = uv_loop_close(&run->loop) != 0;
     const struct agent *agent = &run->membership.agent;
-    bool starting = agent->launch.spawner.left;
+    bool starting = agent->starter.spawner.left;
     *ret_waiting = resolving || starting || agent->gpus.left;
     if (!resolving && !starting) /* else the thread has the loop, or the launch, still */
         ddpi_free(run);

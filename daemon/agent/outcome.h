@@ -4,7 +4,7 @@
 #ifndef DAEMON_OUTCOME_H
 #define DAEMON_OUTCOME_H
 
-#include "agent.h"
+#include "agent_state.h"
 
 /* ddprun's own exit codes; a worker's code and 128+N for its signal come beside them. */
 enum { EXIT_USAGE = 2, EXIT_CONFIG = 78 };

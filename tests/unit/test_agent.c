@@ -7,6 +7,7 @@
 #include "check_main.h"
 #include "failmem.h"
 #include "guard.h"
+#include "logdir.h"
 #include "looptest.h"
 #include "membership.h"
 #include "outcome.h"

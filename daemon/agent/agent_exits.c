@@ -1,0 +1,98 @@
+/*
+ * agent_exits.c - see agent_exits.h. Reaps workers and orphans; signals no worker except one that
+ * has called MPI_Abort.
+ */
+#include "agent_exits.h"
+
+#include "clock.h"
+#include "outcome.h"
+#include "reap.h"
+
+#include <sys/wait.h>
+
+void agent_report_failure(struct agent *agent)
+{
+    struct ddp_round_failure failure;
+    outcome_failure(agent, &failure);
+    agent->hooks.failed(agent->hooks.ctx, &failure);
+}
+
+static void take_exit(struct agent *agent, struct worker_proc *worker, int wait_status)
+{
+    if (worker->aborts_with != 0)
+        wait_status = W_EXITCODE(worker->aborts_with, 0);
+    worker_proc_exited(worker, wait_status, ddpi_now_us(&ddpi_clock_monotonic));
+    agent->alive--;
+    agent->hooks.changed(agent->hooks.ctx);
+    if (worker == agent->dying ||
+        (worker_proc_failed(worker) && agent->cause == AGENT_CAUSE_NONE)) {
+        agent_set_cause(agent, AGENT_CAUSE_WORKER);
+        agent->root = worker;
+        agent->root_oom = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL &&
+                          oom_kills_new(&agent->oom) > 0;
+        agent_report_failure(agent);
+    }
+    if (!worker_proc_failed(worker))
+        pmi_rank_gone(&agent->pmi, worker->local_rank);
+}
+
+/* The kernel reports that the worker will fail, though waitpid() may take a while to say so. Stop
+ * the others now; the report follows when the worker has ended. */
+void agent_on_death_hint(void *ctx, uint32_t local_rank)
+{
+    struct agent *agent = ctx;
+    struct worker_proc *worker = &agent->workers[local_rank];
+    struct ddp_round_failure failure;
+    if (!agent_is_up(agent) || agent->cause != AGENT_CAUSE_NONE || !worker_proc_alive(worker) ||
+        !reap_is_failing(worker->pid))
+        return;
+    agent_set_cause(agent, AGENT_CAUSE_WORKER);
+    worker->dying = true;
+    agent->dying = worker;
+    outcome_dying(agent, worker, &failure);
+    agent->hooks.failed(agent->hooks.ctx, &failure);
+}
+
+/* A caller of MPI_Abort expects its manager to kill it and to use its exit code. An aborted job
+ * must not report 0. */
+void agent_on_mpi_abort(void *ctx, uint32_t local_rank, int exit_code)
+{
+    struct agent *agent = ctx;
+    struct worker_proc *worker = &agent->workers[local_rank];
+    logmux_say(&agent->mux, "rank %u has called MPI_Abort with exit code %d", worker->rank,
+               exit_code);
+    worker->aborts_with = (exit_code & 0xff) != 0 ? exit_code & 0xff : 1;
+    worker_proc_forward(worker, SIGKILL);
+}
+
+/* If the process is failing right now, that is the cause, and not the missing rank. */
+void agent_on_mpi_unplugged(void *ctx, uint32_t local_rank)
+{
+    struct agent *agent = ctx;
+    agent_on_death_hint(agent, local_rank);
+    if (agent_is_up(agent) && agent->cause == AGENT_CAUSE_NONE)
+        pmi_rank_gone(&agent->pmi, local_rank);
+}
+
+void agent_collect_worker(struct agent *agent, struct worker_proc *worker)
+{
+    int wait_status;
+    if (worker_proc_alive(worker) && waitpid(worker->pid, &wait_status, WNOHANG) == worker->pid)
+        take_exit(agent, worker, wait_status);
+}
+
+/* An adopted orphan needs no more than being reaped. */
+static void on_child_reaped(void *ctx, pid_t pid, int wait_status)
+{
+    struct agent *agent = ctx;
+    for (uint32_t i = 0; i < agent->config->nproc; i++)
+        if (agent->workers[i].pid == pid && worker_proc_alive(&agent->workers[i])) {
+            take_exit(agent, &agent->workers[i], wait_status);
+            return;
+        }
+}
+
+bool agent_collect_children(struct agent *agent)
+{
+    return worker_starter_busy(&agent->starter) || reap_collect(on_child_reaped, agent);
+}

@@ -1,0 +1,142 @@
+/*
+ * agent_signals.c - see agent_signals.h. What an ending signal does depends on the state: a table
+ * has an action for each.
+ */
+#include "agent_signals.h"
+
+#include "agent_exits.h"
+#include "agent_stop.h"
+#include "signames.h"
+
+enum { SAME_SIGNAL_MS = 250 }; /* a signal that follows this soon is the same request */
+
+static void on_child_signal(uv_signal_t *handle, int sig)
+{
+    (void)sig;
+    struct agent *agent = handle->data;
+    if (agent->sm.state == AGENT_SWEEPING)
+        agent_kill_everything(agent);
+    agent_collect_children(agent);
+    agent_advance(agent);
+}
+
+/* ---- signals that end the job --------------------------------------------------------------- */
+
+/* Slurm and systemd signal every process of a job, guard and agent included, and the guard forwards
+ * its own. A person who repeats a signal takes longer than that. */
+static bool is_same_request(const struct agent *agent)
+{
+    return agent->cause == AGENT_CAUSE_SIGNAL && agent_now_ms() - agent->signal_ms < SAME_SIGNAL_MS;
+}
+
+static void leave_for_signal(struct agent *agent, int sig, enum member_stop how)
+{
+    char why[64], name[SIGNAME_MAX];
+    agent->cause = AGENT_CAUSE_SIGNAL;
+    agent->signal = sig;
+    agent->signal_ms = agent_now_ms();
+    snprintf(why, sizeof why, "the job was ended by %s", signame_of(sig, name));
+    agent_leave(agent, 128 + sig, why, how);
+}
+
+static void stop_workers(struct agent *agent, int sig)
+{
+    char name[SIGNAME_MAX];
+    logmux_say(&agent->mux, "%s: stopping %u workers (once more kills them)", signame_of(sig, name),
+               agent->sm.state == AGENT_RUNNING ? agent->alive : agent->config->nproc);
+    leave_for_signal(agent, sig, MEMBER_STOP_ORDERLY);
+}
+
+/* The workers are stopping already. If the job asked for that, this is the first signal and they
+ * keep their grace period. After a failure or another signal the user does not want to wait. */
+static void hurry_workers(struct agent *agent, int sig)
+{
+    char name[SIGNAME_MAX];
+    signame_of(sig, name);
+    if (agent->cause == AGENT_CAUSE_ORDER) {
+        logmux_say(&agent->mux, "%s: leaving when %u workers have stopped (once more kills them)",
+                   name, agent->alive);
+        leave_for_signal(agent, sig, MEMBER_STOP_ORDERLY);
+    } else {
+        logmux_say(&agent->mux, "%s: killing %u workers", name, agent->alive);
+        leave_for_signal(agent, sig, MEMBER_STOP_KILL);
+    }
+}
+
+static void leave_now(struct agent *agent, int sig)
+{
+    leave_for_signal(agent, sig, MEMBER_STOP_KILL);
+}
+
+static void stop_draining(struct agent *agent, int sig)
+{
+    agent_drop_output(agent);
+    gpu_watch_give_up(&agent->gpus);
+    leave_for_signal(agent, sig, MEMBER_STOP_KILL);
+    agent_advance(agent);
+}
+
+static void stop_flushing(struct agent *agent, int sig)
+{
+    (void)sig; /* the exit code is that of the job, which is over */
+    agent_drop_output(agent);
+    agent_advance(agent);
+}
+
+static void on_ending_signal(uv_signal_t *handle, int sig)
+{
+    static void (*const actions[])(struct agent * agent, int sig) = {
+        [AGENT_IDLE] = leave_now,         [AGENT_STARTING] = stop_workers,
+        [AGENT_RUNNING] = stop_workers,   [AGENT_STOPPING] = hurry_workers,
+        [AGENT_SWEEPING] = leave_now,     [AGENT_DRAINING] = stop_draining,
+        [AGENT_FLUSHING] = stop_flushing, [AGENT_DONE] = leave_now, /* other nodes may need us */
+    };
+    struct agent *agent = handle->data;
+    if (!is_same_request(agent))
+        actions[agent->sm.state](agent, sig);
+}
+
+/* ---- signals for the workers ---------------------------------------------------------------- */
+
+/* A worker that is being started cannot be signalled yet. */
+static void on_forwarded_signal(uv_signal_t *handle, int sig)
+{
+    struct agent *agent = handle->data;
+    if (agent->sm.state == AGENT_STARTING)
+        sigaddset(&agent->held_signals, sig);
+    else
+        agent_signal_workers(agent, sig);
+}
+
+void agent_forward_held_signals(struct agent *agent)
+{
+    for (int sig = 1; sig < NSIG; sig++)
+        if (sigismember(&agent->held_signals, sig) == 1)
+            agent_signal_workers(agent, sig);
+}
+
+/* The workers' terminals belong to no session, so the kernel does not tell the workers. */
+static void on_window_change(uv_signal_t *handle, int sig)
+{
+    struct agent *agent = handle->data;
+    logmux_resize(&agent->mux);
+    on_forwarded_signal(handle, sig);
+}
+
+ddp_status agent_watch_signals(struct agent *agent, struct ddp_error *err)
+{
+    const struct agent_config *config = agent->config;
+    ddp_status status =
+        sigwatch_add(&agent->signals, agent->loop, SIGCHLD, on_child_signal, agent, err);
+    if (status == DDP_OK && config->pty)
+        status = sigwatch_add(&agent->signals, agent->loop, SIGWINCH, on_window_change, agent, err);
+    for (int sig = 1; sig < NSIG && status == DDP_OK; sig++) {
+        uv_signal_cb callback = sigismember(&config->ending_signals, sig) == 1 ? on_ending_signal
+                                : sigismember(&config->forwarded_signals, sig) == 1
+                                    ? on_forwarded_signal
+                                    : NULL;
+        if (callback != NULL)
+            status = sigwatch_add(&agent->signals, agent->loop, sig, callback, agent, err);
+    }
+    return status;
+}

@@ -1,0 +1,83 @@
+/*
+ * agent_start.c - see agent_start.h. Resets what belongs to one generation; worker_starter.c starts
+ * the processes.
+ */
+#include "agent_start.h"
+
+#include "agent.h"
+#include "agent_exits.h"
+#include "agent_signals.h"
+#include "agent_stop.h"
+#include "mem.h"
+#include "parse.h"
+
+#include <string.h>
+
+static void begin_attempt(struct agent *agent, const struct ddp_round_seat *seat)
+{
+    for (uint32_t i = 0; i < agent->config->nproc; i++) {
+        worker_proc_reset(&agent->workers[i]);
+        agent->workers[i].rank = seat->first_rank + i;
+    }
+    agent->seat = *seat;
+    agent->attempts++;
+    agent->cause = AGENT_CAUSE_NONE;
+    sigemptyset(&agent->held_signals);
+    agent->root = agent->dying = NULL;
+    ddpi_free(agent->error_copy);
+    agent->error_copy = NULL;
+    death_watch_renew(&agent->death_watch);
+    watchdog_hold(&agent->watchdog);
+    oom_kills_init(&agent->oom); /* before a worker can be killed */
+}
+
+void agent_run(struct agent *agent, const struct ddp_round_seat *seat)
+{
+    ddpi_sm_move(&agent->sm, AGENT_STARTING);
+    begin_attempt(agent, seat);
+    worker_starter_begin(&agent->starter, &agent->seat, agent->attempts - 1, agent->death_watch.fd);
+}
+
+/* The generation may have begun to end while this worker was being started. */
+void agent_on_worker_started(void *ctx, struct worker_proc *worker)
+{
+    struct agent *agent = ctx;
+    agent->alive++;
+    if (agent->sm.state == AGENT_STOPPING)
+        worker_proc_stop(worker, agent_stop_signal(agent));
+    else if (agent->sm.state == AGENT_SWEEPING)
+        worker_proc_stop(worker, SIGKILL);
+}
+
+static void watch_gpus(struct agent *agent)
+{
+    static const char name[] = "CUDA_VISIBLE_DEVICES";
+    const struct agent_config *config = agent->config;
+    for (uint32_t i = 0; i < config->nproc; i++)
+        agent->pids[i] = agent->workers[i].pid;
+    gpu_watch_begin(&agent->gpus, agent->pids, config->nproc,
+                    ddpi_parse_env(config->envp, name, strlen(name)));
+}
+
+/* GPUs come last: nothing waits for them. */
+static void enter_running(struct agent *agent)
+{
+    ddpi_sm_move(&agent->sm, AGENT_RUNNING);
+    agent_forward_held_signals(agent);
+    agent->hooks.started(agent->hooks.ctx);
+    watch_gpus(agent);
+}
+
+void agent_on_starter_over(void *ctx, ddp_status status)
+{
+    struct agent *agent = ctx;
+    watchdog_go_on(&agent->watchdog);
+    if (agent->sm.state == AGENT_STARTING && status == DDP_OK) {
+        enter_running(agent); /* workers that died meanwhile are reported in the order of death */
+    } else {
+        agent_collect_children(agent);
+        if (agent->sm.state == AGENT_STARTING)
+            agent_abort_start(agent);
+    }
+    agent_advance(agent);
+}

@@ -1,0 +1,13 @@
+/*
+ * agent_start.h - the start of a generation: from agent_run() to RUNNING.
+ */
+#ifndef DAEMON_AGENT_START_H
+#define DAEMON_AGENT_START_H
+
+#include "agent_state.h"
+
+/* worker_starter_hooks. */
+void agent_on_worker_started(void *ctx, struct worker_proc *worker);
+void agent_on_starter_over(void *ctx, ddp_status status);
+
+#endif

@@ -1,0 +1,230 @@
+/*
+ * agent_stop.c - see agent_stop.h. agent_stop() asks the workers to stop and gives them a grace
+ * period. SWEEPING kills what is left. DRAINING reads what the workers left in their pipes, writes
+ * the report, and does not wait for a slow reader of our own output: the other nodes wait for us.
+ * FLUSHING waits for that reader.
+ */
+#include "agent_stop.h"
+
+#include "agent.h"
+#include "agent_exits.h"
+#include "cgroup.h"
+#include "failpoint.h"
+#include "outcome.h"
+#include "reap.h"
+
+enum {
+    SWEEP_AGAIN_MS = 5,    /* a child may have been missed while others were exiting */
+    SWEEP_LIMIT_MS = 5000, /* what survives SIGKILL for this long is stuck in the kernel */
+    DRAIN_LIMIT_MS = 2000, /* for a pipe that a process outside the job holds open */
+};
+
+/* ---- STOPPING ------------------------------------------------------------------------------- */
+
+static void sweep_now(struct agent *agent);
+
+static void on_grace_over(uv_timer_t *timer)
+{
+    sweep_now(timer->data);
+}
+
+int agent_stop_signal(const struct agent *agent)
+{
+    return agent->signal != 0 ? agent->signal : SIGTERM;
+}
+
+static void enter_stopping(struct agent *agent, uint64_t grace_ms)
+{
+    ddpi_sm_move(&agent->sm, AGENT_STOPPING);
+    for (uint32_t i = 0; i < agent->config->nproc; i++)
+        worker_proc_stop(&agent->workers[i], agent_stop_signal(agent));
+    uv_timer_start(&agent->timer, on_grace_over, grace_ms, 0);
+    agent->hooks.changed(agent->hooks.ctx);
+}
+
+static void shorten_grace(struct agent *agent, uint64_t grace_ms)
+{
+    if (uv_timer_get_due_in(&agent->timer) > grace_ms)
+        uv_timer_start(&agent->timer, on_grace_over, grace_ms, 0);
+}
+
+void agent_stop(struct agent *agent, enum member_stop how)
+{
+    const struct agent_config *config = agent->config;
+    uint64_t grace_ms =
+        how == MEMBER_STOP_ORDERLY ? config->shutdown_timeout_ms : config->failure_timeout_ms;
+    if (agent->cause == AGENT_CAUSE_START || agent->sm.state == AGENT_IDLE)
+        return; /* agent_abort_start() ends the workers; or none runs */
+    worker_starter_cancel(&agent->starter);
+    agent_set_cause(agent, AGENT_CAUSE_ORDER);
+    if (agent_is_up(agent) && how != MEMBER_STOP_KILL && !agent_all_exited(agent))
+        enter_stopping(agent, grace_ms);
+    else if (agent->sm.state == AGENT_STOPPING && how != MEMBER_STOP_KILL)
+        shorten_grace(agent, grace_ms);
+    else if (ddpi_sm_allowed(&agent->sm, AGENT_SWEEPING))
+        sweep_now(agent);
+}
+
+/* ---- SWEEPING ------------------------------------------------------------------------------- */
+
+void agent_kill_everything(struct agent *agent)
+{
+    cgroup_kill(agent->config->cgroup);
+    for (uint32_t i = 0; i < agent->config->nproc; i++)
+        worker_proc_stop(&agent->workers[i], SIGKILL);
+    reap_kill_children();
+}
+
+static void say_stuck_process(void *ctx, pid_t pid, char state, const char *name)
+{
+    logmux_say(ctx,
+               "process %d (%s) is still there %d s after SIGKILL, in state %c: it is stuck in the "
+               "kernel; nothing but its driver or file system can end it",
+               (int)pid, name, SWEEP_LIMIT_MS / 1000, state);
+}
+
+static void on_sweep_timer(uv_timer_t *timer)
+{
+    struct agent *agent = timer->data;
+    if (agent_now_ms() >= agent->sweep_deadline_ms) {
+        worker_starter_abandon(&agent->starter);
+        agent_collect_children(agent);
+        reap_each_child(say_stuck_process, &agent->mux);
+        agent_set_cause(agent, AGENT_CAUSE_STUCK);
+    } else {
+        agent_kill_everything(agent);
+    }
+    agent_advance(agent);
+}
+
+static void enter_sweeping(struct agent *agent)
+{
+    ddpi_sm_move(&agent->sm, AGENT_SWEEPING);
+    agent->sweep_deadline_ms = agent_now_ms() + SWEEP_LIMIT_MS;
+    uv_timer_start(&agent->timer, on_sweep_timer, SWEEP_AGAIN_MS, SWEEP_AGAIN_MS);
+    agent_kill_everything(agent);
+}
+
+static void sweep_now(struct agent *agent)
+{
+    enter_sweeping(agent);
+    agent_advance(agent);
+}
+
+void agent_abort_start(struct agent *agent)
+{
+    agent_set_cause(agent, AGENT_CAUSE_START);
+    agent_report_failure(agent);
+    sweep_now(agent);
+}
+
+static bool sweep_when_all_exited(struct agent *agent)
+{
+    if (!agent_all_exited(agent))
+        return false;
+    enter_sweeping(agent);
+    return true;
+}
+
+/* ---- DRAINING ------------------------------------------------------------------------------- */
+
+static void abandon_streams(struct agent *agent)
+{
+    for (uint32_t i = 0; i < agent->config->nproc; i++)
+        for (int s = 0; s < 2; s++)
+            logmux_abandon(&agent->workers[i].streams[s]);
+}
+
+static void on_drain_limit(uv_timer_t *timer)
+{
+    abandon_streams(timer->data);
+}
+
+/* After a failure or an order a new generation may start, and needs the memory. */
+static void reclaim_gpus(struct agent *agent)
+{
+    if (agent->cause == AGENT_CAUSE_WORKER || agent->cause == AGENT_CAUSE_ORDER)
+        gpu_watch_reclaim(&agent->gpus, agent->config->gpu_memory_timeout_ms);
+}
+
+static bool drain_when_swept(struct agent *agent)
+{
+    bool left = agent_collect_children(agent);
+    if (left && agent->cause != AGENT_CAUSE_STUCK)
+        return false;
+    bool all_read = !agent->mux.paused; /* except what has just arrived */
+    ddpi_sm_move(&agent->sm, AGENT_DRAINING);
+    reclaim_gpus(agent);
+    logmux_take_rest(&agent->mux);
+    uv_timer_start(&agent->timer, on_drain_limit, left && all_read ? 0 : DRAIN_LIMIT_MS, 0);
+    return true;
+}
+
+static bool watches_closed(const struct agent *agent)
+{
+    for (uint32_t i = 0; i < agent->config->nproc; i++)
+        if (agent->workers[i].watched && !worker_proc_alive(&agent->workers[i]))
+            return false;
+    return true;
+}
+
+static bool finish_when_drained(struct agent *agent)
+{
+    if (!logmux_streams_ended(&agent->mux) || !watches_closed(agent) ||
+        !gpu_watch_settled(&agent->gpus))
+        return false;
+    pmi_end(&agent->pmi);
+    (void)DDPI_FAILPOINT("agent.report");
+    uv_timer_stop(&agent->timer);
+    outcome_report(agent);
+    bool well = agent->cause == AGENT_CAUSE_NONE;
+    ddpi_sm_move(&agent->sm, AGENT_IDLE);
+    if (agent->cause == AGENT_CAUSE_STUCK)
+        agent_leave(agent, outcome_stuck_code(agent), "processes are left that cannot be killed",
+                    MEMBER_STOP_KILL);
+    agent->hooks.ended(agent->hooks.ctx, well);
+    return true;
+}
+
+/* ---- FLUSHING ------------------------------------------------------------------------------- */
+
+void agent_drop_output(struct agent *agent)
+{
+    if (!logmux_flushed(&agent->mux)) {
+        logmux_discard(&agent->mux);
+        abandon_streams(agent);
+    }
+}
+
+/* A slow reader of our output gets everything, unless a signal ends the wait. */
+static bool done_when_flushed(struct agent *agent)
+{
+    if (!logmux_flushed(&agent->mux))
+        return false;
+    ddpi_sm_move(&agent->sm, AGENT_DONE);
+    agent->hooks.done(agent->hooks.ctx, agent->exit_code);
+    return true;
+}
+
+void agent_end(struct agent *agent, int exit_code)
+{
+    agent->exit_code = exit_code;
+    if (exit_code != 0)
+        outcome_pass_on(agent);
+    ddpi_sm_move(&agent->sm, AGENT_FLUSHING);
+    agent_advance(agent);
+}
+
+/* ---- the next step -------------------------------------------------------------------------- */
+
+void agent_advance(struct agent *agent)
+{
+    /* The step out of each state, taken as soon as its condition holds. */
+    static bool (*const steps[])(struct agent *) = {
+        [AGENT_RUNNING] = sweep_when_all_exited, [AGENT_STOPPING] = sweep_when_all_exited,
+        [AGENT_SWEEPING] = drain_when_swept,     [AGENT_DRAINING] = finish_when_drained,
+        [AGENT_FLUSHING] = done_when_flushed,    [AGENT_DONE] = NULL,
+    };
+    while (steps[agent->sm.state] != NULL && steps[agent->sm.state](agent))
+        ;
+}
