@@ -85,7 +85,7 @@ struct run {
 /* What TCPStore clients, who cannot say to which generation they belong, see of the store. */
 static void tcpstore_prefix(char *text, size_t size, uint64_t generation)
 {
-    placement_store_prefix(text, size, "", generation);
+    worker_env_store_prefix(text, size, "", generation);
     size_t used = strlen(text);
     snprintf(text + used, size - used, "tcp/");
 }
@@ -101,9 +101,9 @@ static ddp_status on_begin(void *ctx, uint64_t generation, struct ddp_round_seat
     seat->master_port = run->master.number;
     tcpstore_prefix(prefix, sizeof prefix, generation);
     ddp_status status = ddpi_server_set_tcpstore_prefix(run->server, prefix, err);
-    placement_store_prefix(prefix, sizeof prefix, "", generation - 1);
+    worker_env_store_prefix(prefix, sizeof prefix, "", generation - 1);
     ddpi_server_detach(run->server, prefix);
-    placement_store_prefix(prefix, sizeof prefix, "", generation);
+    worker_env_store_prefix(prefix, sizeof prefix, "", generation);
     ddpi_server_detach(run->server, prefix);
     return status;
 }

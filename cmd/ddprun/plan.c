@@ -183,7 +183,6 @@ static void plan_member(struct plan *plan, const struct ddprun_options *options)
                           : given(options->local_addr) ? options->local_addr
                                                        : "";
     *says = (struct ddp_round_member){
-        .nproc = options->nproc_per_node,
         .node_rank = options->node_rank == UINT32_MAX ? -1 : (int32_t)options->node_rank,
         .terms = {.min_nodes = plan->several ? options->min_nodes : 1,
                   .max_nodes = plan->several ? options->max_nodes : 1,

@@ -10,6 +10,7 @@
 #include "agent_stop.h"
 #include "mem.h"
 #include "parse.h"
+#include "worker_env.h"
 
 #include <string.h>
 
@@ -17,7 +18,7 @@ static void begin_attempt(struct agent *agent, const struct ddp_round_seat *seat
 {
     for (uint32_t i = 0; i < agent->config->nproc; i++) {
         worker_proc_reset(&agent->workers[i]);
-        agent->workers[i].rank = seat->first_rank + i;
+        agent->workers[i].rank = worker_rank(seat, i);
     }
     agent->seat = *seat;
     agent->attempts++;

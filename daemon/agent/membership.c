@@ -312,6 +312,7 @@ ddp_status membership_init(struct membership *membership, uv_loop_t *loop,
                                          .leave = on_agent_leave,
                                          .done = on_agent_done};
     member_init(&membership->member, member, &of_member);
+    membership->member.says.nproc = agent->nproc;
     events_init(&membership->events, agent->event_log, &membership->agent.mux, agent->run_id,
                 agent->host);
     return agent_init(&membership->agent, loop, agent, &of_agent, err);

@@ -90,12 +90,12 @@ static ddp_status make_prefix(const struct worker_starter *starter, struct worke
     char rank[16], local_rank[16];
     snprintf(rank, sizeof rank, "%u", worker->rank);
     snprintf(local_rank, sizeof local_rank, "%u", worker->local_rank);
-    const struct placement_var vars[] = {{"role_name", starter->config->role},
-                                         {"local_rank", local_rank},
-                                         {"rank", rank},
-                                         {"hostname", starter->config->host}};
+    const struct worker_env_var vars[] = {{"role_name", starter->config->role},
+                                          {"local_rank", local_rank},
+                                          {"rank", rank},
+                                          {"hostname", starter->config->host}};
     worker->prefix =
-        placement_expand(starter->config->line_template, vars, sizeof vars / sizeof *vars);
+        worker_env_expand(starter->config->line_template, vars, sizeof vars / sizeof *vars);
     return worker->prefix != NULL ? DDP_OK : ddpi_error_nomem(err, 256);
 }
 
@@ -111,14 +111,14 @@ static ddp_status make_argv(const struct agent_config *config, uint32_t local_ra
 {
     char number[16];
     snprintf(number, sizeof number, "%u", local_rank);
-    const struct placement_var var = {"local_rank", number};
+    const struct worker_env_var var = {"local_rank", number};
     size_t count = 0;
     while (config->argv[count] != NULL)
         count++;
     char **argv = ddpi_calloc(count + 1, sizeof *argv);
     for (size_t i = 0; argv != NULL && i < count; i++) {
         argv[i] =
-            i == 0 ? ddpi_strdup(config->argv[i]) : placement_expand(config->argv[i], &var, 1);
+            i == 0 ? ddpi_strdup(config->argv[i]) : worker_env_expand(config->argv[i], &var, 1);
         if (argv[i] == NULL) {
             free_argv(argv);
             argv = NULL;
@@ -141,46 +141,16 @@ static uint32_t terminal_columns(const struct worker_starter *starter, const cha
 static ddp_status make_env(const struct worker_starter *starter, const struct worker_proc *worker,
                            char ***ret_envp, struct ddp_error *err)
 {
-    const struct agent_config *config = starter->config;
-    const struct ddp_round_seat *seat = starter->seat;
-    char store_prefix[128];
-    /* Who proves to the store who he is sees the keys of its job only, without the prefix that
-     * these have in common. */
-    bool proves = starter->key.fd > 0 && starter->key.for_store;
-    bool roles = seat->role_world_size > 0; /* the server knows of them */
-    placement_store_prefix(store_prefix, sizeof store_prefix, proves ? "" : config->store_prefix,
-                           seat->generation);
-    const struct placement placement = {
-        .rank = worker->rank,
+    const struct worker_place place = {
+        .config = starter->config,
+        .seat = starter->seat,
         .local_rank = worker->local_rank,
-        .world_size = seat->world_size,
-        .local_world_size = config->nproc,
-        .group_rank = seat->node_rank,
-        .group_world_size = seat->nodes,
-        .role_rank = roles ? seat->role_first_rank + worker->local_rank : worker->rank,
-        .role_world_size = roles ? seat->role_world_size : seat->world_size,
-        .restart_count = seat->restarts,
-        .max_restarts = config->max_restarts,
-        .role = config->role,
-        .run_id = config->run_id,
-        .master_addr = seat->master_address[0] != '\0' ? seat->master_address : config->master_addr,
-        .master_port = seat->master_port,
         .error_file = worker->error_file,
-        .timer_file = config->timer_file,
         .columns = terminal_columns(starter, worker->prefix),
-        .store = config->store,
-        .store_prefix = store_prefix,
-        .token_fd = proves ? SPAWN_KEY_FD : 0,
-        .rank_key_fd = starter->key.fd > 0 ? SPAWN_KEY_FD : 0,
-        .tls = config->tls,
-        .tls_ranks = config->tls_ranks,
-        .signals_to_handle = config->ending_signals_text,
-        .agent_store = config->agent_store,
-        .virtual_local_rank = config->virtual_local_rank,
-        .life_fd = starter->life_fd > 0 ? SPAWN_LIFE_FD : 0,
-        .pmi_fd = SPAWN_PMI_FD,
+        .key = starter->key,
+        .has_life_page = starter->life_fd > 0,
     };
-    return placement_env(&placement, config->envp, ret_envp, err);
+    return worker_env_make(&place, ret_envp, err);
 }
 
 /* ---- one worker ----------------------------------------------------------------------------- */
@@ -229,7 +199,7 @@ static void free_start(struct worker_start *start)
 {
     close_stdio(start->stdio);
     free_argv(start->argv);
-    placement_env_free(start->envp);
+    worker_env_free(start->envp);
     start->argv = start->envp = NULL;
     if (start->pmi_fd > 0)
         close(start->pmi_fd);

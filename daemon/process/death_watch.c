@@ -118,7 +118,7 @@ void death_watch_open(struct death_watch *watch, uv_loop_t *loop, uint32_t count
         drop_page(watch);
         return;
     }
-    watch->news.data = life;
+    watch->news.data = watch;
     if (ddpi_thread_start(&watch->thread, STACK_SIZE, death_watch_main, watch) != 0) {
         uv_close((uv_handle_t *)&watch->news, NULL);
         drop_page(watch);

@@ -9,42 +9,51 @@
 
 #include <string.h>
 
-/* Second worker of the second of three nodes, in its second generation. */
-static const struct placement place = {
-    .rank = 9,
-    .local_rank = 1,
-    .world_size = 24,
-    .local_world_size = 8,
-    .group_rank = 1,
-    .group_world_size = 3,
-    .role_rank = 5,
-    .role_world_size = 16,
-    .restart_count = 1,
+/* Second worker of the second of three nodes, in its second generation. The configuration may be
+ * changed by a test; each runs in a process of its own. */
+static struct agent_config config = {
+    .nproc = 8,
     .max_restarts = 4294967295u,
     .role = "trainer",
     .run_id = "job=7",
-    .master_addr = "2001:db8::1",
-    .master_port = 65535,
-    .error_file = "/logs/attempt_1/1/error.json",
+    .master_addr = "10.9.9.9",
     .store = "10.0.0.1:29400",
-    .life_fd = 4,
-    .pmi_fd = 5,
-    .store_prefix = "g1/",
-    .signals_to_handle = "SIGTERM,SIGINT",
-    .token_fd = 3,
-    .rank_key_fd = 5,
+    .store_prefix = "job/7/",
+    .ending_signals_text = "SIGTERM,SIGINT",
     .tls = true,
     .tls_ranks = true,
 };
 
+static struct ddp_round_seat seat = {
+    .generation = 1,
+    .first_rank = 8,
+    .world_size = 24,
+    .node_rank = 1,
+    .nodes = 3,
+    .role_first_rank = 4,
+    .role_world_size = 16,
+    .restarts = 1,
+    .master_address = "2001:db8::1",
+    .master_port = 65535,
+};
+
+static struct worker_place place = {
+    .config = &config,
+    .seat = &seat,
+    .local_rank = 1,
+    .error_file = "/logs/attempt_1/1/error.json",
+    .key = {.fd = 9, .for_store = true},
+    .has_life_page = true,
+};
+
 static const char *const no_entries[] = {NULL};
 
-static char **env_of(const struct placement *placement, const char *const *inherited)
+static char **env_of(const char *const *inherited)
 {
     char **envp = NULL;
     struct ddp_error error;
-    ck_assert_int_eq(placement_env(placement, (char *const *)(void *)inherited, &envp, &error),
-                     DDP_OK);
+    config.envp = (char *const *)(const void *)inherited;
+    ck_assert_int_eq(worker_env_make(&place, &envp, &error), DDP_OK);
     return envp;
 }
 
@@ -95,7 +104,7 @@ static const struct {
     {"DDPRUN_STORE", "10.0.0.1:29400"},
     {"DDPRUN_STORE_PREFIX", "g1/"},
     {"DDPRUN_TOKEN_FD", "3"},
-    {"DDPRUN_RANK_KEY_FD", "5"},
+    {"DDPRUN_RANK_KEY_FD", "3"},
     {"DDPRUN_TLS", "1"},
     {"DDPRUN_TLS_RANKS", "1"},
     {"DDPRUN_LIFE_FD", "4"},
@@ -111,14 +120,14 @@ enum { EXPECTED = sizeof expected / sizeof *expected };
 
 START_TEST(every_variable_and_nothing_else)
 {
-    char **envp = env_of(&place, no_entries);
+    char **envp = env_of(no_entries);
     for (size_t i = 0; i < EXPECTED; i++) {
         const char *seen = value(envp, expected[i].name);
         ck_assert_msg(seen != NULL, "%s is missing", expected[i].name);
         ck_assert_str_eq(seen, expected[i].value);
     }
     ck_assert_uint_eq(entries(envp), EXPECTED);
-    placement_env_free(envp);
+    worker_env_free(envp);
 }
 END_TEST
 
@@ -128,7 +137,7 @@ START_TEST(inherited_entries_are_replaced_once_and_others_stay)
         "PATH=/bin",    "RANK=77",  "RANK=78", "RANKING=x", "NORANK=y",
         "MASTER_ADDR=", "no equal", "=odd",    "EMPTY=",    "TORCHELASTIC_RUN_ID",
         "LOCAL_RANK=3", "A=RANK=5", NULL};
-    char **envp = env_of(&place, inherited);
+    char **envp = env_of(inherited);
     for (size_t i = 0; i < EXPECTED; i++)
         ck_assert_str_eq(value(envp, expected[i].name), expected[i].value);
     ck_assert_str_eq(value(envp, "PATH"), "/bin");
@@ -139,35 +148,57 @@ START_TEST(inherited_entries_are_replaced_once_and_others_stay)
     /* Seven inherited entries are not ours. */
     ck_assert_uint_eq(entries(envp), EXPECTED + 7);
     ck_assert_str_eq(envp[0], "PATH=/bin");
-    placement_env_free(envp);
+    worker_env_free(envp);
 }
 END_TEST
 
 START_TEST(the_key_of_an_outer_job_is_taken_away)
 {
     static const char *const inherited[] = {"DDPRUN_TOKEN_FD=7", "DDPRUN_RANK_KEY_FD=7", NULL};
-    struct placement without = place;
-    without.token_fd = without.rank_key_fd = 0;
-    char **envp = env_of(&without, inherited);
+    place.key.fd = 0;
+    char **envp = env_of(inherited);
     ck_assert_ptr_null(value(envp, "DDPRUN_TOKEN_FD"));
     ck_assert_ptr_null(value(envp, "DDPRUN_RANK_KEY_FD"));
-    placement_env_free(envp);
+    ck_assert_str_eq(value(envp, "DDPRUN_STORE_PREFIX"), "job/7/g1/");
+    worker_env_free(envp);
+}
+END_TEST
+
+START_TEST(a_key_for_ranks_only_is_not_for_the_store)
+{
+    place.key.for_store = false;
+    char **envp = env_of(no_entries);
+    ck_assert_ptr_null(value(envp, "DDPRUN_TOKEN_FD"));
+    ck_assert_str_eq(value(envp, "DDPRUN_RANK_KEY_FD"), "3");
+    ck_assert_str_eq(value(envp, "DDPRUN_STORE_PREFIX"), "job/7/g1/");
+    worker_env_free(envp);
+}
+END_TEST
+
+START_TEST(a_seat_without_roles_or_address_falls_back)
+{
+    seat.role_world_size = seat.role_first_rank = 0;
+    seat.master_address[0] = '\0';
+    char **envp = env_of(no_entries);
+    ck_assert_str_eq(value(envp, "ROLE_RANK"), "9");
+    ck_assert_str_eq(value(envp, "ROLE_WORLD_SIZE"), "24");
+    ck_assert_str_eq(value(envp, "MASTER_ADDR"), "10.9.9.9");
+    worker_env_free(envp);
 }
 END_TEST
 
 START_TEST(tls_is_said_where_it_is_asked_for)
 {
     static const char *const inherited[] = {"DDPRUN_TLS=0", "DDPRUN_TLS_RANKS=0", NULL};
-    char **envp = env_of(&place, inherited);
+    char **envp = env_of(inherited);
     ck_assert_str_eq(value(envp, "DDPRUN_TLS"), "1");
     ck_assert_str_eq(value(envp, "DDPRUN_TLS_RANKS"), "1");
-    placement_env_free(envp);
-    struct placement half = place;
-    half.tls_ranks = false;
-    envp = env_of(&half, no_entries);
+    worker_env_free(envp);
+    config.tls_ranks = false;
+    envp = env_of(no_entries);
     ck_assert_str_eq(value(envp, "DDPRUN_TLS"), "1");
     ck_assert_ptr_null(value(envp, "DDPRUN_TLS_RANKS"));
-    placement_env_free(envp);
+    worker_env_free(envp);
 }
 END_TEST
 
@@ -175,57 +206,54 @@ START_TEST(threads_and_nccl_are_the_users_choice)
 {
     static const char *const chosen[] = {"OMP_NUM_THREADS=6", "TORCH_NCCL_ASYNC_ERROR_HANDLING=3",
                                          NULL};
-    char **envp = env_of(&place, chosen);
+    char **envp = env_of(chosen);
     ck_assert_str_eq(value(envp, "OMP_NUM_THREADS"), "6");
     ck_assert_str_eq(value(envp, "TORCH_NCCL_ASYNC_ERROR_HANDLING"), "3");
-    placement_env_free(envp);
+    worker_env_free(envp);
 
     static const char *const empty[] = {
         "OMP_NUM_THREADS=", "TORCH_NCCL_ASYNC_ERROR_HANDLING=", NULL};
-    envp = env_of(&place, empty);
+    envp = env_of(empty);
     ck_assert_str_eq(value(envp, "OMP_NUM_THREADS"), "");
     ck_assert_str_eq(value(envp, "TORCH_NCCL_ASYNC_ERROR_HANDLING"), "");
-    placement_env_free(envp);
+    worker_env_free(envp);
 
-    struct placement alone = place;
-    alone.local_world_size = 1;
-    envp = env_of(&alone, no_entries);
+    config.nproc = 1;
+    envp = env_of(no_entries);
     ck_assert_ptr_null(value(envp, "OMP_NUM_THREADS"));
-    placement_env_free(envp);
+    worker_env_free(envp);
 }
 END_TEST
 
 START_TEST(no_error_file_is_an_empty_variable)
 {
-    struct placement placement = place;
-    placement.error_file = "";
-    char **envp = env_of(&placement, no_entries);
+    place.error_file = "";
+    char **envp = env_of(no_entries);
     ck_assert_str_eq(value(envp, "TORCHELASTIC_ERROR_FILE"), "");
-    placement_env_free(envp);
+    worker_env_free(envp);
 }
 END_TEST
 
 START_TEST(devices_are_inherited_unless_virtual)
 {
     static const char *const devices[] = {"CUDA_VISIBLE_DEVICES=4,5", NULL};
-    char **envp = env_of(&place, devices);
+    char **envp = env_of(devices);
     ck_assert_str_eq(value(envp, "CUDA_VISIBLE_DEVICES"), "4,5");
     ck_assert_str_eq(value(envp, "LOCAL_RANK"), "1");
-    placement_env_free(envp);
+    worker_env_free(envp);
 }
 END_TEST
 
 /* CUDA_VISIBLE_DEVICES of local rank @local_rank in virtual mode, given the inherited entry. */
 static void sees_device(const char *inherited, uint32_t local_rank, const char *device)
 {
-    struct placement placement = place;
-    placement.virtual_local_rank = true;
-    placement.local_rank = local_rank;
+    config.virtual_local_rank = true;
+    place.local_rank = local_rank;
     const char *const environment[] = {inherited, NULL};
-    char **envp = env_of(&placement, environment);
+    char **envp = env_of(environment);
     ck_assert_str_eq(value(envp, "LOCAL_RANK"), "0");
     ck_assert_str_eq(value(envp, "CUDA_VISIBLE_DEVICES"), device);
-    placement_env_free(envp);
+    worker_env_free(envp);
 }
 
 START_TEST(a_virtual_local_rank_sees_one_device)
@@ -246,29 +274,28 @@ END_TEST
 
 START_TEST(amd_devices_follow_where_they_are_listed)
 {
-    struct placement placement = place;
-    placement.virtual_local_rank = true;
+    config.virtual_local_rank = true;
     static const char *const listed[] = {"HIP_VISIBLE_DEVICES=2,3", NULL};
-    char **envp = env_of(&placement, listed);
+    char **envp = env_of(listed);
     ck_assert_str_eq(value(envp, "HIP_VISIBLE_DEVICES"), "3");
     ck_assert_str_eq(value(envp, "CUDA_VISIBLE_DEVICES"), "1");
-    placement_env_free(envp);
+    worker_env_free(envp);
 
-    envp = env_of(&placement, no_entries);
+    envp = env_of(no_entries);
     ck_assert_ptr_null(value(envp, "HIP_VISIBLE_DEVICES"));
-    placement_env_free(envp);
+    worker_env_free(envp);
 
-    envp = env_of(&place, listed);
+    config.virtual_local_rank = false;
+    envp = env_of(listed);
     ck_assert_str_eq(value(envp, "HIP_VISIBLE_DEVICES"), "2,3");
-    placement_env_free(envp);
+    worker_env_free(envp);
 }
 END_TEST
 
 START_TEST(a_device_that_is_not_there_is_refused)
 {
-    struct placement placement = place;
-    placement.virtual_local_rank = true;
-    placement.local_rank = 2;
+    config.virtual_local_rank = true;
+    place.local_rank = 2;
     static const char *const lists[] = {"CUDA_VISIBLE_DEVICES=6,7",
                                         "CUDA_VISIBLE_DEVICES=", "CUDA_VISIBLE_DEVICES=6,7,",
                                         "HIP_VISIBLE_DEVICES=0"};
@@ -276,9 +303,8 @@ START_TEST(a_device_that_is_not_there_is_refused)
         const char *const environment[] = {lists[i], NULL};
         char **envp = NULL;
         struct ddp_error error = {0};
-        ck_assert_int_eq(
-            placement_env(&placement, (char *const *)(const void *)environment, &envp, &error),
-            DDP_E_INVALID);
+        config.envp = (char *const *)(const void *)environment;
+        ck_assert_int_eq(worker_env_make(&place, &envp, &error), DDP_E_INVALID);
         ck_assert_ptr_null(envp);
         ck_assert_ptr_nonnull(strstr(error.msg, "VISIBLE_DEVICES"));
         ck_assert_ptr_nonnull(strstr(error.msg, "local rank 2"));
@@ -290,21 +316,21 @@ START_TEST(without_memory_the_environment_is_an_error)
 {
     char **envp = NULL;
     struct ddp_error error = {0};
+    config.envp = (char *const *)(const void *)no_entries;
     failmem_start(0);
-    ddp_status status =
-        placement_env(&place, (char *const *)(const void *)no_entries, &envp, &error);
+    ddp_status status = worker_env_make(&place, &envp, &error);
     ck_assert(failmem_stop());
     ck_assert_int_eq(status, DDP_E_NOMEM);
     ck_assert_ptr_null(envp);
-    placement_env_free(NULL);
+    worker_env_free(NULL);
 }
 END_TEST
 
-static const struct placement_var vars[] = {{"local_rank", "3"}, {"rank", "11"}, {"empty", ""}};
+static const struct worker_env_var vars[] = {{"local_rank", "3"}, {"rank", "11"}, {"empty", ""}};
 
 static void expands(const char *text, const char *result)
 {
-    char *expanded = placement_expand(text, vars, sizeof vars / sizeof *vars);
+    char *expanded = worker_env_expand(text, vars, sizeof vars / sizeof *vars);
     ck_assert_ptr_nonnull(expanded);
     ck_assert_str_eq(expanded, result);
     ddpi_free(expanded);
@@ -353,7 +379,7 @@ START_TEST(without_memory_there_is_no_text)
     text[sizeof text - 1] = '\0';
     for (unsigned successes = 0;; successes++) {
         failmem_start(successes);
-        char *expanded = placement_expand(text, vars, 1);
+        char *expanded = worker_env_expand(text, vars, 1);
         if (!failmem_stop()) {
             ck_assert_str_eq(expanded, text);
             ddpi_free(expanded);
@@ -372,6 +398,8 @@ Suite *test_suite(void)
     tcase_add_test(tcase, every_variable_and_nothing_else);
     tcase_add_test(tcase, inherited_entries_are_replaced_once_and_others_stay);
     tcase_add_test(tcase, the_key_of_an_outer_job_is_taken_away);
+    tcase_add_test(tcase, a_key_for_ranks_only_is_not_for_the_store);
+    tcase_add_test(tcase, a_seat_without_roles_or_address_falls_back);
     tcase_add_test(tcase, tls_is_said_where_it_is_asked_for);
     tcase_add_test(tcase, threads_and_nccl_are_the_users_choice);
     tcase_add_test(tcase, no_error_file_is_an_empty_variable);

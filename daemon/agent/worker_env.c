@@ -1,9 +1,9 @@
 /*
- * worker_env.c - the table of exported variables. Pure: reads the environment that it is given,
- * never the process's own.
+ * worker_env.c - the table of the variables that a worker gets. Reads the environment that it is
+ * given, never the process's own.
  *
- * The values are torchrun's, so that an unmodified script runs. What ddprun adds begins with
- * DDPRUN_.
+ * Names and values are torchrun's, so that an unmodified script runs. Names that ddprun adds begin
+ * with DDPRUN_.
  */
 #include "worker_env.h"
 
@@ -12,6 +12,7 @@
 #include "life_slot.h"
 #include "mem.h"
 #include "parse.h"
+#include "spawn.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -20,15 +21,15 @@
 
 enum { VALUE_MAX = 128 }; /* a number, or the name of a device */
 
-/* Either a number or a text. NULL text: the variable is not set by us, and stays as it is unless
- * it is to be @gone. */
+/* Either a number or a text. NULL text: we do not set the variable; an inherited one stays, unless
+ * @gone removes it. */
 struct value {
     const char *text;
     bool gone;
     char number[VALUE_MAX];
 };
 
-typedef void (*value_of)(const struct placement *p, char *const *inherited, struct value *out);
+typedef void (*value_of)(const struct worker_place *p, char *const *inherited, struct value *out);
 
 static const char *lookup(char *const *env, const char *name)
 {
@@ -41,46 +42,63 @@ static void set_number(struct value *out, uint32_t number)
     out->text = out->number;
 }
 
-#define NUMBER_VALUE(fn, expression)                                                     \
-    static void fn(const struct placement *p, char *const *inherited, struct value *out) \
-    {                                                                                    \
-        (void)inherited;                                                                 \
-        set_number(out, expression);                                                     \
+#define NUMBER_VALUE(fn, expression)                                                        \
+    static void fn(const struct worker_place *p, char *const *inherited, struct value *out) \
+    {                                                                                       \
+        (void)inherited;                                                                    \
+        set_number(out, expression);                                                        \
     }
-#define TEXT_VALUE(fn, expression)                                                       \
-    static void fn(const struct placement *p, char *const *inherited, struct value *out) \
-    {                                                                                    \
-        (void)inherited;                                                                 \
-        (void)p;                                                                         \
-        out->text = (expression);                                                        \
+#define TEXT_VALUE(fn, expression)                                                          \
+    static void fn(const struct worker_place *p, char *const *inherited, struct value *out) \
+    {                                                                                       \
+        (void)inherited;                                                                    \
+        (void)p;                                                                            \
+        out->text = (expression);                                                           \
     }
 
-NUMBER_VALUE(rank, p->rank)
-NUMBER_VALUE(local_rank, p->virtual_local_rank ? 0 : p->local_rank)
-NUMBER_VALUE(world_size, p->world_size)
-NUMBER_VALUE(local_world_size, p->local_world_size)
-NUMBER_VALUE(group_rank, p->group_rank)
-NUMBER_VALUE(group_world_size, p->group_world_size)
-NUMBER_VALUE(role_rank, p->role_rank)
-NUMBER_VALUE(role_world_size, p->role_world_size)
-NUMBER_VALUE(restart_count, p->restart_count)
-NUMBER_VALUE(max_restarts, p->max_restarts)
-NUMBER_VALUE(master_port, p->master_port)
-TEXT_VALUE(role_name, p->role)
-TEXT_VALUE(run_id, p->run_id)
-TEXT_VALUE(master_addr, p->master_addr)
+NUMBER_VALUE(rank, worker_rank(p->seat, p->local_rank))
+NUMBER_VALUE(local_rank, p->config->virtual_local_rank ? 0 : p->local_rank)
+NUMBER_VALUE(world_size, p->seat->world_size)
+NUMBER_VALUE(local_world_size, p->config->nproc)
+NUMBER_VALUE(group_rank, p->seat->node_rank)
+NUMBER_VALUE(group_world_size, p->seat->nodes)
+NUMBER_VALUE(restart_count, p->seat->restarts)
+NUMBER_VALUE(max_restarts, p->config->max_restarts)
+NUMBER_VALUE(master_port, p->seat->master_port)
+TEXT_VALUE(role_name, p->config->role)
+TEXT_VALUE(run_id, p->config->run_id)
+TEXT_VALUE(master_addr,
+           p->seat->master_address[0] != '\0' ? p->seat->master_address : p->config->master_addr)
 TEXT_VALUE(error_file, p->error_file)
-TEXT_VALUE(timer_file, p->timer_file)
-TEXT_VALUE(store, p->store)
-TEXT_VALUE(store_prefix, p->store_prefix)
-TEXT_VALUE(signals_to_handle, p->signals_to_handle)
+TEXT_VALUE(timer_file, p->config->timer_file)
+TEXT_VALUE(store, p->config->store)
+TEXT_VALUE(signals_to_handle, p->config->ending_signals_text)
 /* PyTorch tests for exactly "True"; anything else makes its rank 0 host a store. */
-TEXT_VALUE(use_agent_store, p->agent_store ? "True" : "False")
+TEXT_VALUE(use_agent_store, p->config->agent_store ? "True" : "False")
+TEXT_VALUE(tls, p->config->tls ? "1" : NULL)
+TEXT_VALUE(tls_ranks, p->config->tls_ranks ? "1" : NULL)
 
-TEXT_VALUE(tls, p->tls ? "1" : NULL)
-TEXT_VALUE(tls_ranks, p->tls_ranks ? "1" : NULL)
+/* A server of an earlier version does not report roles: then all workers have the same one. */
+NUMBER_VALUE(role_rank, p->seat->role_world_size > 0 ? p->seat->role_first_rank + p->local_rank
+                                                     : worker_rank(p->seat, p->local_rank))
+NUMBER_VALUE(role_world_size,
+             p->seat->role_world_size > 0 ? p->seat->role_world_size : p->seat->world_size)
 
-/* That of a job around this one is of no use here. */
+static bool proves_to_store(const struct worker_place *p)
+{
+    return p->key.fd > 0 && p->key.for_store;
+}
+
+/* The store shows an authenticated worker the keys of its job only, without the job's prefix. */
+static void store_prefix(const struct worker_place *p, char *const *inherited, struct value *out)
+{
+    (void)inherited;
+    worker_env_store_prefix(out->number, sizeof out->number,
+                            proves_to_store(p) ? "" : p->config->store_prefix, p->seat->generation);
+    out->text = out->number;
+}
+
+/* A descriptor number inherited from a surrounding job means nothing here. */
 static void own_fd(int fd, struct value *out)
 {
     if (fd > 0)
@@ -89,42 +107,40 @@ static void own_fd(int fd, struct value *out)
         out->gone = true;
 }
 
-static void token_fd(const struct placement *p, char *const *inherited, struct value *out)
+static void token_fd(const struct worker_place *p, char *const *inherited, struct value *out)
 {
     (void)inherited;
-    own_fd(p->token_fd, out);
+    own_fd(proves_to_store(p) ? SPAWN_KEY_FD : 0, out);
 }
 
-static void rank_key_fd(const struct placement *p, char *const *inherited, struct value *out)
+static void rank_key_fd(const struct worker_place *p, char *const *inherited, struct value *out)
 {
     (void)inherited;
-    own_fd(p->rank_key_fd, out);
+    own_fd(p->key.fd > 0 ? SPAWN_KEY_FD : 0, out);
 }
 
-static void nccl_async(const struct placement *p, char *const *inherited, struct value *out)
+static void nccl_async(const struct worker_place *p, char *const *inherited, struct value *out)
 {
     (void)p;
     if (lookup(inherited, "TORCH_NCCL_ASYNC_ERROR_HANDLING") == NULL)
         out->text = "1";
 }
 
-/* One thread a worker, as torchrun does it: several workers with a thread per core each would
- * fight for the cores. */
-static void omp_num_threads(const struct placement *p, char *const *inherited, struct value *out)
+/* As torchrun does: several workers with a thread per core each would compete for the cores. */
+static void omp_num_threads(const struct worker_place *p, char *const *inherited, struct value *out)
 {
-    if (lookup(inherited, "OMP_NUM_THREADS") == NULL && p->local_world_size > 1)
+    if (lookup(inherited, "OMP_NUM_THREADS") == NULL && p->config->nproc > 1)
         out->text = "1";
 }
 
-static void columns(const struct placement *p, char *const *inherited, struct value *out)
+static void columns(const struct worker_place *p, char *const *inherited, struct value *out)
 {
     if (p->columns > 0 && lookup(inherited, "COLUMNS") == NULL)
         set_number(out, p->columns);
 }
 
-/* Entry number local_rank of the comma list, without the blanks around it; "" if it is too short.
- */
-static const char *own_device(const struct placement *p, const char *list, size_t *ret_len)
+/* Entry local_rank of the comma list, without blanks around it; "" if the list is too short. */
+static const char *own_device(const struct worker_place *p, const char *list, size_t *ret_len)
 {
     for (uint32_t i = 0; list != NULL && i < p->local_rank; i++) {
         list = strchr(list, ',');
@@ -137,7 +153,7 @@ static const char *own_device(const struct placement *p, const char *list, size_
     return list;
 }
 
-static void one_device(const struct placement *p, const char *list, struct value *out)
+static void one_device(const struct worker_place *p, const char *list, struct value *out)
 {
     size_t len;
     const char *device = own_device(p, list, &len);
@@ -145,49 +161,49 @@ static void one_device(const struct placement *p, const char *list, struct value
     out->text = out->number;
 }
 
-static void cuda_device(const struct placement *p, char *const *inherited, struct value *out)
+static void cuda_device(const struct worker_place *p, char *const *inherited, struct value *out)
 {
     const char *list = lookup(inherited, "CUDA_VISIBLE_DEVICES");
-    if (p->virtual_local_rank && list != NULL)
+    if (p->config->virtual_local_rank && list != NULL)
         one_device(p, list, out);
-    else if (p->virtual_local_rank)
+    else if (p->config->virtual_local_rank)
         set_number(out, p->local_rank);
 }
 
-static void hip_device(const struct placement *p, char *const *inherited, struct value *out)
+static void hip_device(const struct worker_place *p, char *const *inherited, struct value *out)
 {
     const char *list = lookup(inherited, "HIP_VISIBLE_DEVICES");
-    if (p->virtual_local_rank && list != NULL)
+    if (p->config->virtual_local_rank && list != NULL)
         one_device(p, list, out);
 }
 
-/* Empty rather than left out: what this process has inherited is not for its workers. */
-static void life_fd(const struct placement *p, char *const *inherited, struct value *out)
+/* Empty rather than left out, to replace a value inherited from a surrounding job. */
+static void life_fd(const struct worker_place *p, char *const *inherited, struct value *out)
 {
     (void)inherited;
     out->text = "";
-    if (p->life_fd > 0)
-        set_number(out, (uint32_t)p->life_fd);
+    if (p->has_life_page)
+        set_number(out, SPAWN_LIFE_FD);
 }
 
-static void life_slot(const struct placement *p, char *const *inherited, struct value *out)
+static void life_slot(const struct worker_place *p, char *const *inherited, struct value *out)
 {
     (void)inherited;
     out->text = "";
-    if (p->life_fd > 0)
+    if (p->has_life_page)
         set_number(out, p->local_rank);
 }
 
-/* What MPICH reads: PMI_FD, the world, and which ranks share the machine. */
-NUMBER_VALUE(pmi_fd, (uint32_t)p->pmi_fd)
+/* MPICH reads PMI_FD, the world, and which ranks share the machine. */
+NUMBER_VALUE(pmi_fd, SPAWN_PMI_FD)
 NUMBER_VALUE(mpi_local_rank, p->local_rank)
 
-/* A worker without a device of its own would take a neighbour's. */
-static ddp_status check_devices(const struct placement *p, char *const *inherited,
+/* A worker without a device of its own would use another worker's. */
+static ddp_status check_devices(const struct worker_place *p, char *const *inherited,
                                 struct ddp_error *err)
 {
     static const char *const names[] = {"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"};
-    for (size_t i = 0; p->virtual_local_rank && i < sizeof names / sizeof *names; i++) {
+    for (size_t i = 0; p->config->virtual_local_rank && i < sizeof names / sizeof *names; i++) {
         const char *list = lookup(inherited, names[i]);
         size_t len;
         if (list == NULL)
@@ -257,17 +273,18 @@ static bool is_replaced(const char *entry, const struct value values[VARIABLES])
     return false;
 }
 
-/* The array, then the text of our own entries, in one piece of memory. */
-ddp_status placement_env(const struct placement *placement, char *const *inherited,
-                         char ***ret_envp, struct ddp_error *err)
+/* One allocation holds the array and, after it, the text of our own entries. */
+ddp_status worker_env_make(const struct worker_place *place, char ***ret_envp,
+                           struct ddp_error *err)
 {
+    char *const *inherited = place->config->envp;
     struct value values[VARIABLES] = {0};
     size_t entries = VARIABLES + 1, text_len = 0, used = 0;
-    ddp_status status = check_devices(placement, inherited, err);
+    ddp_status status = check_devices(place, inherited, err);
     if (status != DDP_OK)
         return status;
     for (size_t i = 0; i < VARIABLES; i++) {
-        variables[i].value(placement, inherited, &values[i]);
+        variables[i].value(place, inherited, &values[i]);
         if (values[i].text != NULL)
             text_len += strlen(variables[i].name) + strlen(values[i].text) + 2;
     }
@@ -295,14 +312,14 @@ ddp_status placement_env(const struct placement *placement, char *const *inherit
     return DDP_OK;
 }
 
-void placement_env_free(char **envp)
+void worker_env_free(char **envp)
 {
     ddpi_free(envp);
 }
 
-/* The variable that @text (behind a '$') names, with the length of the reference; or NULL. */
-static const struct placement_var *find_var(const char *text, const struct placement_var *vars,
-                                            unsigned count, size_t *ret_len)
+/* The variable that @text, after a '$', names, with the length of the reference; or NULL. */
+static const struct worker_env_var *find_var(const char *text, const struct worker_env_var *vars,
+                                             unsigned count, size_t *ret_len)
 {
     bool braced = *text == '{';
     const char *name = text + braced;
@@ -319,14 +336,14 @@ static const struct placement_var *find_var(const char *text, const struct place
     return NULL;
 }
 
-char *placement_expand(const char *text, const struct placement_var *vars, unsigned count)
+char *worker_env_expand(const char *text, const struct worker_env_var *vars, unsigned count)
 {
     struct ddpi_buf out;
     ddpi_buf_init(&out, SIZE_MAX);
     bool ok = true;
     while (*text != '\0' && ok) {
         size_t len;
-        const struct placement_var *var =
+        const struct worker_env_var *var =
             *text == '$' ? find_var(text + 1, vars, count, &len) : NULL;
         if (var != NULL) {
             ok = ddpi_buf_append(&out, var->value, strlen(var->value));
@@ -341,7 +358,7 @@ char *placement_expand(const char *text, const struct placement_var *vars, unsig
     return result;
 }
 
-void placement_store_prefix(char *text, size_t size, const char *of_job, uint64_t generation)
+void worker_env_store_prefix(char *text, size_t size, const char *of_job, uint64_t generation)
 {
     snprintf(text, size, "%sg%" PRIu64 "/", of_job, generation);
 }

@@ -1,0 +1,55 @@
+/*
+ * worker_env.h - the environment of a worker. Pure.
+ */
+#ifndef DAEMON_WORKER_ENV_H
+#define DAEMON_WORKER_ENV_H
+
+#include "agent_config.h"
+
+#include <ddprun/round.h>
+#include <stddef.h>
+
+/* A worker's place in the job: the configuration that all workers of this node share, the seat of
+ * this node in the current generation, and what belongs to this worker. All pointers are borrowed.
+ */
+struct worker_place {
+    const struct agent_config *config;
+    const struct ddp_round_seat *seat;
+    uint32_t local_rank;
+    const char *error_file; /* "": none */
+    uint32_t columns;       /* of its terminal; 0: the worker finds out by itself */
+    struct agent_key key;   /* of this generation */
+    bool has_life_page;     /* it inherits the page of death_watch.h */
+};
+
+/* The rank of the worker at @local_rank. */
+static inline uint32_t worker_rank(const struct ddp_round_seat *seat, uint32_t local_rank)
+{
+    return seat->first_rank + local_rank;
+}
+
+/*
+ * The environment of the worker at @place: that of the configuration, with the variables of the
+ * table in worker_env.c. Each of these is set once. DDP_E_INVALID: with a virtual local rank, the
+ * inherited list of devices has none for this worker.
+ *
+ * On DDP_OK *@ret_envp is a NULL-terminated array, freed with worker_env_free(). Its entries point
+ * into config->envp and into memory of its own.
+ */
+DDP_MUST_CHECK ddp_status worker_env_make(const struct worker_place *place, char ***ret_envp,
+                                          struct ddp_error *err);
+void worker_env_free(char **envp);
+
+/* The prefix of the keys of @generation in the store, after the prefix @of_job. Needs at most 24
+ * bytes more than that. */
+void worker_env_store_prefix(char *text, size_t size, const char *of_job, uint64_t generation);
+
+/* Replace ${name} and $name of the given variables in @text. "$$" stands for "$"; unknown names
+ * stay as they are. The result is the caller's to ddpi_free(); NULL: no memory. */
+struct worker_env_var {
+    const char *name;
+    const char *value;
+};
+char *worker_env_expand(const char *text, const struct worker_env_var *vars, unsigned count);
+
+#endif
