@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -83,7 +84,8 @@ void agent_job_configure(uint32_t nproc, const char *script)
 void agent_job_prepare(void)
 {
     char fifo[48];
-    ck_assert_ptr_nonnull(mkdtemp(strcpy(job.dir, "/tmp/test_agent_XXXXXX")));
+    snprintf(job.dir, sizeof job.dir, "/tmp/test_agent_XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(job.dir));
     snprintf(fifo, sizeof fifo, "%s/fifo", job.dir);
     ck_assert_int_eq(mkfifo(fifo, 0600), 0);
     snprintf(fifo_entry, sizeof fifo_entry, "FIFO=%s", fifo);
