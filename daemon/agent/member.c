@@ -1,6 +1,5 @@
 /*
- * member.c - the machine of member.h. Owns what this node says of itself; starts and ends nothing
- * itself, and never looks at a clock.
+ * member.c - the machine of member.h. Owns the record that this node publishes.
  */
 #include "member.h"
 
@@ -77,7 +76,7 @@ static void enter_ending(struct member *member, enum member_stop how, const char
     end_workers(member, how, why);
 }
 
-/* Whatever time they had been given. */
+/* Even if their grace period is not over. */
 static void kill_member_workers(struct member *member, const char *why)
 {
     if (member->sm.state == MEMBER_RUNNING)
@@ -88,16 +87,16 @@ static void kill_member_workers(struct member *member, const char *why)
 
 /* ---- the seat ------------------------------------------------------------------------------- */
 
-/* The server keeps us for long enough that workers which start now can be ended in time. */
-static bool kept(const struct member *member, uint64_t now_ms)
+/* The lease lasts long enough to end workers that start now before it runs out. */
+static bool lease_is_safe(const struct member *member, uint64_t now_ms)
 {
     uint32_t safe_ms = member->lease_ms - member_margin_ms(member->lease_ms);
     return member->lease_ms == 0 ||
            (member->heard && now_ms < ddpi_deadline(member->contact_ms, safe_ms));
 }
 
-/* Nothing runs here. A seat of a generation that has been here before is an old one, told again;
- * one that was read late, after a pause of this node, may be somebody else's by now. */
+/* No worker runs. The server may repeat a seat of an earlier generation: it is ignored. A seat that
+ * was read late, after a pause of this node, may belong to another node by now. */
 static void follow_while_idle(struct member *member, uint64_t now_ms)
 {
     const struct ddp_round_seat *seat = &member->seat;
@@ -107,7 +106,7 @@ static void follow_while_idle(struct member *member, uint64_t now_ms)
         enter_over(member, seat->exit_code, seat->text);
         return;
     case DDP_ROUND_RUN:
-        if (is_new && kept(member, now_ms))
+        if (is_new && lease_is_safe(member, now_ms))
             member_enter_running(member);
         return;
     case DDP_ROUND_STOP:
@@ -125,7 +124,7 @@ static void follow_while_idle(struct member *member, uint64_t now_ms)
     }
 }
 
-/* The seat is that of what runs, or what runs must end; what comes then is in the seat. */
+/* Workers run. Unless the seat is that of their generation they end; the seat says what follows. */
 static void follow_while_running(struct member *member)
 {
     const struct ddp_round_seat *seat = &member->seat;
@@ -133,7 +132,7 @@ static void follow_while_running(struct member *member)
     if (seat->order == DDP_ROUND_RUN && seat->generation == running)
         return;
     if (seat->order == DDP_ROUND_STOP && seat->generation < running)
-        return; /* told again, from before */
+        return; /* repeated, from an earlier generation */
     bool orderly = seat->order == DDP_ROUND_STOP && !seat->failed;
     enter_ending(member, orderly ? MEMBER_STOP_ORDERLY : MEMBER_STOP_FAILED, seat->text);
 }
@@ -148,7 +147,7 @@ static void member_follow_seat(struct member *member, uint64_t now_ms)
     case MEMBER_RUNNING:
         follow_while_running(member);
         break;
-    default: /* ENDING looks at it when all is cleared */
+    default: /* ENDING: member_cleared() follows the seat */
         break;
     }
 }
@@ -156,7 +155,7 @@ static void member_follow_seat(struct member *member, uint64_t now_ms)
 void member_seat(struct member *member, const struct ddp_round_seat *seat, uint64_t now_ms)
 {
     if (member->seat.spare && !seat->spare)
-        member->waiting_since_ms = now_ms; /* it has not been in need of a seat until now */
+        member->waiting_since_ms = now_ms; /* a spare needed no seat until now */
     member->seat = *seat;
     member->seat_void = false;
     member->lost_why[0] = '\0';
@@ -178,7 +177,7 @@ void member_contact(struct member *member, uint64_t sent_ms, uint64_t now_ms)
     if (sent_ms > member->contact_ms)
         member->contact_ms = sent_ms;
     if (!member->leaving && !member->seat_void && member->seat.order == DDP_ROUND_RUN)
-        member_follow_seat(member, now_ms); /* it may have waited for this */
+        member_follow_seat(member, now_ms); /* the lease may be safe only now */
     member_tick(member, now_ms);
 }
 
@@ -187,7 +186,7 @@ void member_lost(struct member *member, const char *why, uint64_t now_ms)
     member->seat = (struct ddp_round_seat){.order = DDP_ROUND_WAIT};
     member->seat_void = true;
     snprintf(member->lost_why, sizeof member->lost_why, "%s", why);
-    member->says.failure = (struct ddp_round_failure){0}; /* it was of the member that is lost */
+    member->says.failure = (struct ddp_round_failure){0}; /* the server has seen it */
     kill_member_workers(member, why);
     if (member->sm.state == MEMBER_FINISHED)
         enter_waiting(member, now_ms);
@@ -260,14 +259,14 @@ void member_leave(struct member *member, int exit_code, const char *why, enum me
 
 /* ---- time ----------------------------------------------------------------------------------- */
 
-static bool in_touch(const struct member *member, uint64_t now_ms)
+static bool server_answers(const struct member *member, uint64_t now_ms)
 {
     return member->lease_ms == 0 ||
            (member->heard && now_ms < ddpi_deadline(member->contact_ms, member->lease_ms));
 }
 
-/* Not while the job goes on without us: spares wait for as long as they are wanted. */
-static bool limited(const struct member *member)
+/* A spare may wait for any time: the job runs without it. */
+static bool wait_is_limited(const struct member *member)
 {
     return !member->leaving && member->join_timeout_ms > 0 &&
            (member->seat_void || member->seat.order != DDP_ROUND_WAIT || !member->seat.spare);
@@ -277,14 +276,15 @@ uint64_t member_deadline(const struct member *member)
 {
     switch (member->sm.state) {
     case MEMBER_RUNNING:
-    case MEMBER_ENDING: /* in good order, but not for longer than the ranks are ours */
+    case MEMBER_ENDING: /* the grace period must not outlast the lease */
         return member->lease_ms == 0 || (member->sm.state == MEMBER_ENDING && member->killing)
                    ? UINT64_MAX
                    : ddpi_deadline(member->contact_ms,
                                    member->lease_ms - member_margin_ms(member->lease_ms));
     case MEMBER_WAITING:
-        return limited(member) ? ddpi_deadline(member->waiting_since_ms, member->join_timeout_ms)
-                               : UINT64_MAX;
+        return wait_is_limited(member)
+                   ? ddpi_deadline(member->waiting_since_ms, member->join_timeout_ms)
+                   : UINT64_MAX;
     case MEMBER_FINISHED:
         return member->lease_ms == 0 || member->join_timeout_ms == 0
                    ? UINT64_MAX
@@ -301,22 +301,22 @@ static void give_up(struct member *member, uint64_t now_ms)
     if (member->sm.state == MEMBER_FINISHED) {
         snprintf(why, sizeof why,
                  "the workers of this node have ended well, but the store has not answered for "
-                 "%.0f s, and what became of the others is not known",
+                 "%.0f s, so the result of the other nodes is not known",
                  (double)(now_ms - member->contact_ms) / 1e3);
         enter_over(member, EXIT_UNREACHABLE, why);
     } else if (member->lost_why[0] != '\0') {
         snprintf(why, sizeof why,
-                 "the store has not taken this node for %.0f s (--join-timeout): %.190s", seconds,
+                 "the store has refused this node for %.0f s (--join-timeout): %.190s", seconds,
                  member->lost_why);
         enter_over(member, EXIT_TRY_AGAIN, why);
-    } else if (!in_touch(member, now_ms)) {
-        snprintf(why, sizeof why, "the store was not to be reached for %.0f s (--join-timeout)",
+    } else if (!server_answers(member, now_ms)) {
+        snprintf(why, sizeof why, "the store could not be reached for %.0f s (--join-timeout)",
                  seconds);
         enter_over(member, EXIT_UNREACHABLE, why);
     } else {
         snprintf(why, sizeof why, "no seat in the job after %.0f s (--join-timeout): %.160s",
                  seconds,
-                 member->seat.text[0] != '\0' ? member->seat.text : "the store has not said why");
+                 member->seat.text[0] != '\0' ? member->seat.text : "the store gave no reason");
         enter_over(member, EXIT_TRY_AGAIN, why);
     }
 }
@@ -328,7 +328,7 @@ void member_tick(struct member *member, uint64_t now_ms)
     if (member->sm.state == MEMBER_RUNNING || member->sm.state == MEMBER_ENDING) {
         char why[DDP_ROUND_TEXT_SIZE];
         snprintf(why, sizeof why,
-                 "the store has not answered for %" PRIu64 " ms, and gives the ranks of this node "
+                 "the store has not answered for %" PRIu64 " ms and gives the ranks of this node "
                  "away after %u ms (--lease): its workers must end",
                  now_ms - member->contact_ms, member->lease_ms);
         member->says.fenced |= member->sm.state == MEMBER_RUNNING;

@@ -1,7 +1,7 @@
 /*
- * membership.c - passes on what agent, member and link tell each other, and keeps the member's
- * deadline. Decides nothing: member.c does. What becomes of the workers it gathers for a moment
- * before it is told, as they tend to end together.
+ * membership.c - passes events between agent, member and link, and runs the member's timer. It
+ * decides nothing: member.c does. Workers tend to end together, so their status is published after
+ * a short delay.
  */
 #include "membership.h"
 
@@ -15,8 +15,8 @@
 #include <string.h>
 
 enum {
-    DESCRIBE_AFTER_MS = 20,
-    DESCRIPTION_MAX = 64 * 1024, /* of so many workers that theirs do not fit, the first are told */
+    STATUS_DELAY_MS = 20,
+    STATUS_TEXT_MAX = 64 * 1024, /* workers whose lines do not fit are left out */
 };
 
 static uint64_t membership_now_ms(void)
@@ -28,8 +28,8 @@ static uint64_t membership_now_ms(void)
 
 static void on_member_deadline(uv_timer_t *timer);
 
-/* The guard comes later than the member, who then must have been stopped itself, and still before
- * the lease is over. */
+/* The guard acts between the member's own deadline and the end of the lease: by then this process
+ * must have been stopped itself. */
 static uint64_t guard_deadline(const struct member *member)
 {
     bool fenced = member->lease_ms != 0 &&
@@ -45,7 +45,7 @@ static void keep_fence(const struct membership *membership)
         guard_set_fence(guard, guard_deadline(&membership->member));
 }
 
-/* After whatever may have moved the member. */
+/* To be called after every event of the member. */
 static void update_deadline(struct membership *membership)
 {
     if (membership->member.sm.state == MEMBER_WAITING)
@@ -67,7 +67,7 @@ static void on_member_deadline(uv_timer_t *timer)
     update_deadline(membership);
 }
 
-/* ---- what the member wants ------------------------------------------------------------------ */
+/* ---- hooks of the member -------------------------------------------------------------------- */
 
 static bool several_nodes(const struct membership *membership)
 {
@@ -95,7 +95,7 @@ static void on_member_start(void *ctx, const struct ddp_round_seat *seat)
     say_start(membership, seat);
     membership->waiting[0] = '\0';
     events_seated(&membership->events, seat);
-    keep_fence(membership); /* before there is somebody to be fenced */
+    keep_fence(membership); /* before a worker runs */
     agent_run(&membership->agent, seat);
 }
 
@@ -141,7 +141,7 @@ static void on_member_over(void *ctx, int exit_code, const char *why)
     agent_end(&membership->agent, exit_code);
 }
 
-/* ---- how the workers are --------------------------------------------------------------------- */
+/* ---- the status of the workers -------------------------------------------------------------- */
 
 static void on_status_timer(uv_timer_t *timer)
 {
@@ -150,10 +150,10 @@ static void on_status_timer(uv_timer_t *timer)
     struct worker_status worker;
     struct ddpi_buf text;
     bool written = true;
-    ddpi_buf_init(&text, DESCRIPTION_MAX + 1);
+    ddpi_buf_init(&text, STATUS_TEXT_MAX + 1);
     for (uint32_t i = 0; i < agent->config->nproc && written; i++)
         if (worker_proc_describe(&agent->workers[i], &worker))
-            written = ddpi_buf_len(&text) <= DESCRIPTION_MAX - WORKER_STATUS_LINE_MAX &&
+            written = ddpi_buf_len(&text) <= STATUS_TEXT_MAX - WORKER_STATUS_LINE_MAX &&
                       worker_status_put(&text, &worker);
     if (ddpi_buf_put_u8(&text, '\0'))
         membership->link.describe(membership->link.ctx, (const char *)ddpi_buf_head(&text));
@@ -162,12 +162,12 @@ static void on_status_timer(uv_timer_t *timer)
 
 static void publish_status_soon(struct membership *membership)
 {
-    uv_timer_t *timer = &membership->describing;
+    uv_timer_t *timer = &membership->status_timer;
     if (membership->link.describe != NULL && !uv_is_active((uv_handle_t *)timer))
-        uv_timer_start(timer, on_status_timer, DESCRIBE_AFTER_MS, 0);
+        uv_timer_start(timer, on_status_timer, STATUS_DELAY_MS, 0);
 }
 
-/* ---- what the agent tells ------------------------------------------------------------------- */
+/* ---- hooks of the agent --------------------------------------------------------------------- */
 
 static void on_agent_started(void *ctx)
 {
@@ -187,7 +187,7 @@ static void on_agent_failed(void *ctx, const struct ddp_round_failure *failure)
     struct membership *membership = ctx;
     memcpy(membership->reported, failure->text, sizeof membership->reported);
     events_failure(&membership->events, failure->text);
-    if (failure->final && several_nodes(membership)) /* it is this node's trouble, not the job's */
+    if (failure->final && several_nodes(membership)) /* only this node cannot run */
         member_leave(&membership->member, failure->exit_code, failure->text, MEMBER_STOP_FAILED);
     else
         member_failed(&membership->member, failure);
@@ -222,7 +222,7 @@ static void on_agent_done(void *ctx, int exit_code)
     membership->link.done(membership->link.ctx, exit_code);
 }
 
-/* ---- what the rounds tell ------------------------------------------------------------------- */
+/* ---- events of the rounds ------------------------------------------------------------------- */
 
 static void log_waiting(struct membership *membership, const struct ddp_round_seat *seat)
 {
@@ -233,8 +233,8 @@ static void log_waiting(struct membership *membership, const struct ddp_round_se
     logmux_say(&membership->agent.mux, "%s", seat->text);
 }
 
-/* What this node ran last has to end, or has ended already, because of others. */
-static bool tells_failure(const struct membership *membership, const struct ddp_round_seat *seat)
+/* The generation that this node ran last ends because of a failure on another node. */
+static bool reports_failure(const struct membership *membership, const struct ddp_round_seat *seat)
 {
     return seat->order == DDP_ROUND_STOP && seat->failed && membership->agent.attempts > 0 &&
            seat->generation == membership->agent.seat.generation;
@@ -243,7 +243,7 @@ static bool tells_failure(const struct membership *membership, const struct ddp_
 void membership_seat(struct membership *membership, const struct ddp_round_seat *seat)
 {
     log_waiting(membership, seat);
-    if (tells_failure(membership, seat))
+    if (reports_failure(membership, seat))
         events_failure(&membership->events, seat->text);
     else if (membership->member.sm.state == MEMBER_FINISHED)
         events_ending(&membership->events, seat->text);
@@ -262,7 +262,7 @@ void membership_lost(struct membership *membership, const char *why)
     if (membership->member.sm.state == MEMBER_FINISHED)
         events_failure(&membership->events, why);
     if (membership->member.sm.state == MEMBER_WAITING && membership->member.lost_why[0] == '\0')
-        logmux_say(&membership->agent.mux, "%s; this node asks again", why);
+        logmux_say(&membership->agent.mux, "%s; this node joins again", why);
     member_lost(&membership->member, why, membership_now_ms());
     update_deadline(membership);
 }
@@ -287,7 +287,7 @@ void membership_say(struct membership *membership, const char *format, ...)
     logmux_say(&membership->agent.mux, "%s", line);
 }
 
-/* ---- life ----------------------------------------------------------------------------------- */
+/* ---- opening and closing -------------------------------------------------------------------- */
 
 ddp_status membership_init(struct membership *membership, uv_loop_t *loop,
                            const struct agent_config *agent, const struct member_config *member,
@@ -297,8 +297,8 @@ ddp_status membership_init(struct membership *membership, uv_loop_t *loop,
     membership->link = *link;
     uv_timer_init(loop, &membership->timer);
     membership->timer.data = membership;
-    uv_timer_init(loop, &membership->describing);
-    membership->describing.data = membership;
+    uv_timer_init(loop, &membership->status_timer);
+    membership->status_timer.data = membership;
     const struct member_hooks of_member = {.ctx = membership,
                                            .start = on_member_start,
                                            .stop = on_member_stop,
@@ -326,7 +326,7 @@ void membership_start(struct membership *membership)
 
 void membership_close(struct membership *membership)
 {
-    uv_timer_t *const timers[] = {&membership->timer, &membership->describing};
+    uv_timer_t *const timers[] = {&membership->timer, &membership->status_timer};
     for (size_t i = 0; i < sizeof timers / sizeof *timers; i++)
         if (!uv_is_closing((uv_handle_t *)timers[i]))
             uv_close((uv_handle_t *)timers[i], NULL);

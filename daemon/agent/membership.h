@@ -1,8 +1,7 @@
 /*
- * membership.h - ties this node's part in the rounds (member.h) to the agent that does the work,
- * and to the link by which the rounds are reached. Owns both machines and the timer of the first;
- * tells people how the workers are, and says to the person at the console, and to the log of
- * events, what happens to the job.
+ * membership.h - connects the member (member.h), the agent that does its work, and the link to the
+ * round machine. Owns the first two and the member's timer. Publishes the status of the workers,
+ * and writes what happens to the job to the console and to the log of events.
  */
 #ifndef DAEMON_MEMBERSHIP_H
 #define DAEMON_MEMBERSHIP_H
@@ -11,17 +10,17 @@
 #include "events.h"
 #include "member.h"
 
-/* To the round machine, wherever it is: in this process, or behind a store. */
+/* The link to the round machine, in this process or in a store's server. */
 struct membership_link {
     void *ctx;
     void (*publish)(void *ctx, const struct ddp_round_member *says);
-    /* How each worker of this node is, for people (worker_status.h). NULL: nobody can look. */
+    /* Publish the status of this node's workers as text (worker_status.h). NULL: no reader. */
     void (*describe)(void *ctx, const char *text);
-    /* Nothing runs here any more, and nothing will. */
+    /* Leave the job: nothing runs here any more, and nothing will. */
     void (*leave)(void *ctx);
-    /* The user wants it to be over at once, even after done(). NULL: nothing could hold it up. */
+    /* The user wants the process to end at once, even after done(). NULL: nothing delays it. */
     void (*hurry)(void *ctx);
-    /* All is said and done; membership_close() is what is left. */
+    /* All output is written; membership_close() follows. */
     void (*done)(void *ctx, int exit_code);
 };
 
@@ -31,31 +30,32 @@ struct membership {
     struct events events;
     struct membership_link link;
     uv_timer_t timer;                   /* the member's deadline */
-    uv_timer_t describing;              /* workers have changed, which has not been told */
-    char reported[DDP_ROUND_TEXT_SIZE]; /* the failure of this node that the agent has told */
-    char waiting[DDP_ROUND_TEXT_SIZE];  /* for what, as told last */
+    uv_timer_t status_timer;            /* runs while a changed status is not published yet */
+    char reported[DDP_ROUND_TEXT_SIZE]; /* the failure of this node, as reported by the agent */
+    char waiting[DDP_ROUND_TEXT_SIZE];  /* the last logged reason for waiting */
 };
 
-/* Prepare. On failure, too, membership_close() and membership_finish() follow. */
+/* Prepare; the node announces agent->nproc workers. On failure, too, membership_close() and
+ * membership_finish() follow. */
 DDP_MUST_CHECK ddp_status membership_init(struct membership *membership, uv_loop_t *loop,
                                           const struct agent_config *agent,
                                           const struct member_config *member,
                                           const struct membership_link *link,
                                           struct ddp_error *err);
 
-/* Say that we are here; all else follows. */
+/* Join the job; the rest follows from its events. */
 void membership_start(struct membership *membership);
 
-/* From the rounds: see struct ddp_round_hooks. Not from within publish(). */
+/* Events of the rounds; see struct ddp_round_hooks. Not to be called from within publish(). */
 void membership_seat(struct membership *membership, const struct ddp_round_seat *seat);
 void membership_contact(struct membership *membership, uint64_t sent_ms);
 void membership_lost(struct membership *membership, const char *why);
 void membership_cut(struct membership *membership);
 
-/* Leave for a reason that is neither the workers' nor a signal: @exit_code, because of @why. */
+/* Leave with @exit_code because of @why, which is neither a worker's failure nor a signal. */
 void membership_leave(struct membership *membership, int exit_code, const char *why);
 
-/* One line for the person at the console. */
+/* Write one line to the console. */
 void membership_say(struct membership *membership, const char *format, ...) DDP_PRINTF(2, 3);
 
 /* After done(): close the handles; membership_finish() once the loop has turned. */

@@ -1,6 +1,6 @@
 /*
- * outcome.c - collects the facts about an ended generation and has report.c write them down. Reads
- * error files and the ends of log files; owns nothing that outlives a call.
+ * outcome.c - collects the facts of a generation that has ended, for report.c to format. Reads
+ * error files and the ends of log files; owns nothing beyond a call.
  */
 #include "outcome.h"
 
@@ -41,7 +41,7 @@ static struct report_worker worker_facts(const struct agent *agent,
     };
 }
 
-/* What is at the end of the file that stderr went to, when it did not pass through us. */
+/* The end of the log file, for a stderr that went straight to it. */
 static size_t read_file_end(const char *path, char *out, size_t size)
 {
     /* O_NONBLOCK: a worker may have put a FIFO there. */
@@ -71,7 +71,7 @@ static int by_end_time(const void *a, const void *b)
     return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
-/* Everyone but the root cause who did not end well, in the order of their ends. */
+/* All failed workers except the first, in the order in which they ended. */
 static size_t describe_others(const struct agent *agent, struct report_worker *others)
 {
     size_t count = 0;
@@ -95,7 +95,7 @@ static void describe_gpus(const struct agent *agent, char *text, size_t size,
     (void)!gpu_watch_faults(&agent->gpus, local_rank, ended_us, faults);
 }
 
-/* As Python's subprocess counts. */
+/* -N for signal N, as Python's subprocess has it. */
 static int torch_exit_code(const struct worker_proc *worker)
 {
     return WIFSIGNALED(worker->wait_status) ? -WTERMSIG(worker->wait_status)
@@ -139,7 +139,7 @@ static void report_worker_failure(struct agent *agent)
     if (report_failure(&report, &text))
         logmux_print(&agent->mux, 1, (const char *)ddpi_buf_head(&text), ddpi_buf_len(&text));
     else
-        logmux_say(&agent->mux, "rank %u failed first, and there is no memory for a report",
+        logmux_say(&agent->mux, "rank %u failed first; no memory is left for a report",
                    agent->root->rank);
     ddpi_buf_finish(&text);
     ddpi_buf_finish(&gpu_faults);
@@ -205,12 +205,12 @@ void outcome_dying(const struct agent *agent, const struct worker_proc *worker,
              agent->config->host);
 }
 
-/* Ranks of other nodes may have failed, and been the first, for whom they met there. */
+/* A foreign socket on rank 0's port may be the reason why ranks of other nodes failed. */
 static void report_port(struct agent *agent)
 {
     struct ddp_error error;
-    bool fell = agent->cause == AGENT_CAUSE_WORKER || agent->cause == AGENT_CAUSE_ORDER;
-    if (fell && worker_starter_check_port(agent->config, &agent->seat, true, &error) != DDP_OK)
+    bool failed = agent->cause == AGENT_CAUSE_WORKER || agent->cause == AGENT_CAUSE_ORDER;
+    if (failed && worker_starter_check_port(agent->config, &agent->seat, true, &error) != DDP_OK)
         logmux_say(&agent->mux, "%s", error.msg);
 }
 
@@ -223,7 +223,7 @@ void outcome_report(struct agent *agent)
     if (agent->cause == AGENT_CAUSE_START)
         logmux_say(&agent->mux, "%s", agent->starter.error.msg);
     if (agent->cause == AGENT_CAUSE_STUCK)
-        logmux_say(&agent->mux, "not starting again while processes of the last attempt are left");
+        logmux_say(&agent->mux, "not restarting while processes of the last attempt are left");
 }
 
 void outcome_pass_on(struct agent *agent)

@@ -1,30 +1,30 @@
 /*
- * outcome.h - how a generation ended: the report for the person, the exit code for the scheduler.
+ * outcome.h - the result of a generation: the report for the user, the exit code for the scheduler.
  */
 #ifndef DAEMON_OUTCOME_H
 #define DAEMON_OUTCOME_H
 
 #include "agent_state.h"
 
-/* ddprun's own exit codes; a worker's code and 128+N for its signal come beside them. */
+/* ddprun's own exit codes, next to a worker's code and 128+N for its signal. */
 enum { EXIT_USAGE = 2, EXIT_CONFIG = 78 };
 
-/* Say on stderr why the generation ended; nothing when all went well. */
+/* Write to stderr why the generation ended; nothing if all workers exited with 0. */
 void outcome_report(struct agent *agent);
 
-/* The job has failed: leave the error that the first worker to fail has recorded, if it has, where
- * whoever started ddprun looks for it. */
+/* The job has failed: copy the error file of the first worker that failed, if it left one, to
+ * ddprun's own error file. */
 void outcome_pass_on(struct agent *agent);
 
-/* The failure that ends this generation, for the rest of the job: of agent->root, or of the worker
- * that could not be started. */
+/* The failure that ends this generation, as told to the other nodes: that of agent->root, or of
+ * the worker that could not be started. */
 void outcome_failure(const struct agent *agent, struct ddp_round_failure *ret);
 
-/* The same of @worker, which is dying: how it will have ended is not known yet. */
+/* The same for @worker, which is dying: its exit code is not known yet. */
 void outcome_dying(const struct agent *agent, const struct worker_proc *worker,
                    struct ddp_round_failure *ret);
 
-/* The exit code of a node that has to leave because something of it cannot be killed. */
+/* The exit code of a node that leaves because a process cannot be killed. */
 int outcome_stuck_code(const struct agent *agent);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * agent_config.h - what the user wants of the agent, as the command line leaves it: everything in
- * it has been checked.
+ * agent_config.h - the configuration of the agent and its workers, from the command line. All
+ * values have been checked.
  */
 #ifndef DAEMON_AGENT_CONFIG_H
 #define DAEMON_AGENT_CONFIG_H
@@ -24,22 +24,22 @@ struct agent_streams {
     bool hidden;      /* not on the console */
 };
 
-/* By which workers prove to each other who they are. */
+/* The key with which workers authenticate to each other. */
 struct agent_key {
-    int fd;         /* to read it from; 0: there is none */
-    bool for_store; /* which asks for it, too */
+    int fd;         /* to read it from; 0: no key */
+    bool for_store; /* the store asks for it too */
 };
 
-/* Where it comes from: make() gives one that is good in @generation, which the agent closes. */
+/* Where keys come from: make() returns one for @generation; the agent closes it. */
 struct agent_keys {
     ddp_status (*make)(void *ctx, uint64_t generation, struct agent_key *ret_key,
                        struct ddp_error *err);
     void *ctx;
 };
 
-/* The port that is kept on this node for rank 0. check() has a sentence about it when another user
- * of this machine has a socket there, and so could take rank 0's place. After a failure it looks
- * more closely, which takes some ms. */
+/* The port that is reserved on this node for rank 0. check() fails when another user of this
+ * machine has a socket there and could take rank 0's place. With @failed it looks more closely,
+ * which takes some ms. */
 struct agent_port {
     ddp_status (*check)(void *ctx, uint16_t port, bool failed, struct ddp_error *err);
     void *ctx;
@@ -48,42 +48,42 @@ struct agent_port {
 /* Borrowed until agent_close(). */
 struct agent_config {
     const char *program;     /* path to execute */
-    const char *interpreter; /* the same, if it runs a script or module; NULL: it is a program */
+    const char *interpreter; /* @program, if it runs a script or module; else NULL */
     char *const *argv;       /* from argv[1] on, ${local_rank} is replaced */
     char *const *envp;
     const char *host; /* short name of this node */
     const char *role;
     const char *run_id;
-    const char *master_addr;           /* where a seat does not name one */
-    const char *store;                 /* "host:port" */
-    const char *store_prefix;          /* of the job's keys, before that of a generation */
-    const struct agent_keys *keys;     /* NULL: workers have none */
-    const struct agent_port *port;     /* NULL: the workers meet at the store */
-    bool tls;                          /* workers are told to speak TLS with the store, */
-    bool tls_ranks;                    /* ... and with each other */
-    bool agent_store;                  /* the workers' meeting point is the store itself */
-    const char *filters[2];            /* of lines of stdout and stderr; NULL or "": none */
-    const char *line_template;         /* prefix of console lines; "" = none */
-    const char *timer_file;            /* TORCHELASTIC_TIMER_FILE that we read; NULL: none */
-    int timer_fd;                      /* the same, open; 0: none */
-    const char *error_file;            /* TORCHELASTIC_ERROR_FILE of ddprun; NULL or "": none */
-    const struct logdir *logs;         /* open; whoever opened it closes it */
-    const struct event_log *event_log; /* the same; NULL: none is wanted */
-    uint32_t nproc;
+    const char *master_addr;       /* for seats that do not name one */
+    const char *store;             /* "host:port" */
+    const char *store_prefix;      /* of the job's keys; the generation's prefix follows it */
+    const struct agent_keys *keys; /* NULL: workers have no key */
+    const struct agent_port *port; /* NULL: the workers meet at the store */
+    bool tls;                      /* workers use TLS with the store */
+    bool tls_ranks;                /* workers use TLS with each other */
+    bool agent_store;              /* master_addr and the seat's port are the store's */
+    const char *filters[2];        /* of lines of stdout and stderr; NULL or "": none */
+    const char *line_template;     /* prefix of console lines; "": none */
+    const char *timer_file;        /* TORCHELASTIC_TIMER_FILE, which the agent reads; NULL: none */
+    int timer_fd;                  /* @timer_file, open; 0: none */
+    const char *error_file;        /* TORCHELASTIC_ERROR_FILE of ddprun; NULL or "": none */
+    const struct logdir *logs;     /* open; its opener closes it */
+    const struct event_log *event_log; /* open; its opener closes it; NULL: none */
+    uint32_t nproc;                    /* workers of this node */
     uint32_t max_restarts;
     uint64_t shutdown_timeout_ms;        /* from asking workers to stop to killing them */
-    uint64_t failure_timeout_ms;         /* the same after a failure */
-    uint64_t gpu_memory_timeout_ms;      /* for memory of GPUs to come back before a restart */
-    const struct agent_streams *streams; /* nproc of them */
+    uint64_t failure_timeout_ms;         /* the same, after a failure */
+    uint64_t gpu_memory_timeout_ms;      /* for GPU memory to be freed before a restart */
+    const struct agent_streams *streams; /* by local rank */
     bool virtual_local_rank;
     bool pty;                    /* workers write to terminals, not to pipes */
     const struct rlimit *nofile; /* the workers' limit on open files; NULL: the agent's */
     sigset_t ending_signals;     /* end the job */
-    sigset_t forwarded_signals;  /* go to the workers, and nothing else happens */
+    sigset_t forwarded_signals;  /* are forwarded to the workers, without further effect */
     const char *ending_signals_text;
-    const struct cgroup *cgroup;     /* that workers are put into; NULL: none */
-    const struct guard_agent *guard; /* its end-of-file: the guard is gone; NULL: there is none */
-    const struct pmi_link *pmi_link; /* to the MPI ranks of other nodes; NULL: there are none */
+    const struct cgroup *cgroup;     /* for the workers; NULL: none */
+    const struct guard_agent *guard; /* NULL: no guard */
+    const struct pmi_link *pmi_link; /* to the MPI ranks of other nodes; NULL: one node */
 };
 
 #endif

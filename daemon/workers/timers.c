@@ -45,8 +45,8 @@ bool timers_set(struct timers *timers, pid_t pid, const char *scope, uint64_t du
     return true;
 }
 
-/* The last takes its place. */
-static void take_out(struct timers *timers, struct timer_entry *entry)
+/* The last entry takes its place. */
+static void remove_entry(struct timers *timers, struct timer_entry *entry)
 {
     *entry = timers->entries[--timers->count];
 }
@@ -57,7 +57,7 @@ void timers_release(struct timers *timers, pid_t pid, const char *scope)
     if (entry == NULL)
         return;
     ddpi_free(entry->scope);
-    take_out(timers, entry);
+    remove_entry(timers, entry);
 }
 
 void timers_clear(struct timers *timers)
@@ -77,7 +77,6 @@ uint64_t timers_next_ms(const struct timers *timers)
     return first_ms;
 }
 
-/* Of two that are due. */
 static bool comes_first(const struct timer_entry *a, const struct timer_entry *b)
 {
     if ((a->signal > 0) != (b->signal > 0))
@@ -96,11 +95,11 @@ bool timers_take_due(struct timers *timers, uint64_t now_ms, struct timer_entry 
     if (first == NULL)
         return false;
     *ret = *first;
-    take_out(timers, first);
+    remove_entry(timers, first);
     for (size_t i = 0; i < timers->count;)
         if (timers->entries[i].pid == ret->pid) {
             ddpi_free(timers->entries[i].scope);
-            take_out(timers, &timers->entries[i]);
+            remove_entry(timers, &timers->entries[i]);
         } else {
             i++;
         }

@@ -1,10 +1,10 @@
 /*
- * watchdog.c - reads requests with jansson, keeps their time, and signals; an outer edge. Owns the
- * FIFO, its handles, and the countdowns.
+ * watchdog.c - reads requests with jansson, runs the countdowns, and signals. Owns the FIFO, its
+ * handles, and the countdowns.
  *
- * A request is a line of JSON of at most PIPE_BUF bytes, so that writers do not tear each other's:
+ * A request is a line of JSON of at most PIPE_BUF bytes, so that concurrent writes do not mix:
  * {"version": 1, "pid": N, "scope_id": TEXT, "expiration_time": SECONDS, "signal": N}. The time is
- * that of the wall; less than 0 takes the countdown back.
+ * wall-clock time; less than 0 cancels the countdown.
  */
 #include "watchdog.h"
 
@@ -29,8 +29,7 @@ enum { FIFO_MODE = 0600, SCOPE_SHOWN = 200 };
 
 static const double longest_ms = 1e12; /* 30 years: no countdown is longer */
 
-/* ---- the FIFO ----------------------------------------------------------------------------------
- */
+/* ---- the FIFO ------------------------------------------------------------------------------- */
 
 static bool is_own_fifo(const char *path)
 {
@@ -38,8 +37,8 @@ static bool is_own_fifo(const char *path)
     return lstat(path, &st) == 0 && S_ISFIFO(st.st_mode) && st.st_uid == geteuid();
 }
 
-/* Whoever reads it runs. */
-static bool is_read(const char *path)
+/* Opening a FIFO for writing succeeds only while a process reads it. */
+static bool has_reader(const char *path)
 {
     int fd = open(path, O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
     if (fd >= 0)
@@ -47,8 +46,8 @@ static bool is_read(const char *path)
     return fd >= 0;
 }
 
-/* Open for writing as well: there is no end when the last of the workers closes it. -1 with errno:
- * it cannot be had, and none is left there. */
+/* Opened for writing as well, so that it does not end when the last worker closes it. -1 with
+ * errno: no FIFO was made, or it was removed again. */
 static int make_fifo(const char *path)
 {
     struct stat st;
@@ -57,7 +56,7 @@ static int make_fifo(const char *path)
     int fd = open(path, O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
     if (fd >= 0 && fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode) && st.st_uid == geteuid())
         return fd;
-    int error = fd < 0 ? errno : EEXIST; /* another has been put in its place */
+    int error = fd < 0 ? errno : EEXIST; /* another file has taken its place */
     if (fd >= 0)
         close(fd);
     else
@@ -75,18 +74,18 @@ static char *new_name(const char *temporary)
 
 static ddp_status take_name(struct watchdog_fifo *fifo, const char *path, struct ddp_error *err)
 {
-    if (is_own_fifo(path) && is_read(path))
+    if (is_own_fifo(path) && has_reader(path))
         return ddpi_error_set(err, DDP_E_INVALID,
                               "TORCHELASTIC_TIMER_FILE: '%s' is the timer file of another job that "
-                              "runs; unset it, or name another path for this job",
+                              "is running; unset it, or name another path for this job",
                               path);
     if (is_own_fifo(path))
-        unlink(path); /* of a job that could not remove it */
+        unlink(path); /* left by a job that was killed */
     fifo->fd = make_fifo(path);
     if (fifo->fd >= 0)
         return DDP_OK;
     const char *advice = errno == EEXIST
-                             ? "remove what is there, name a path where nothing is, or unset it"
+                             ? "remove that file, name a path that does not exist, or unset it"
                              : "name a path in a directory that exists and that you may write to, "
                                "or unset it";
     ddp_status status =
@@ -116,17 +115,16 @@ void watchdog_fifo_remove(struct watchdog_fifo *fifo)
     struct stat there, ours;
     bool same = lstat(fifo->path, &there) == 0 && fstat(fifo->fd, &ours) == 0 &&
                 there.st_dev == ours.st_dev && there.st_ino == ours.st_ino;
-    if (same) /* else another job has its own there */
+    if (same) /* else it is another job's */
         unlink(fifo->path);
     close(fifo->fd);
     ddpi_free(fifo->path);
     *fifo = (struct watchdog_fifo){.fd = -1};
 }
 
-/* ---- what is over ------------------------------------------------------------------------------
- */
+/* ---- the end of a countdown ------------------------------------------------------------------ */
 
-/* That of the session in which @pid is; NULL: of none that runs. */
+/* The running worker whose session has @pid; NULL: none. */
 static const struct worker_proc *worker_of(const struct watchdog *watchdog, pid_t pid)
 {
     pid_t session = getsid(pid);
@@ -141,7 +139,7 @@ static int signal_process(int pidfd, int sig)
     return (int)syscall(SYS_pidfd_send_signal, pidfd, sig, NULL, 0);
 }
 
-/* The descriptor is taken first, so that the process that is looked at is the one that is hit. */
+/* Open the pidfd first: then the process that is checked is the one that is signalled. */
 static void end_process(struct watchdog *watchdog, const struct timer_entry *entry)
 {
     char name[SIGNAME_MAX];
@@ -153,7 +151,7 @@ static void end_process(struct watchdog *watchdog, const struct timer_entry *ent
                    SCOPE_SHOWN, entry->scope, (int)entry->pid, signame_of(entry->signal, name));
     else if (worker != NULL)
         logmux_say(watchdog->mux,
-                   "rank %u: its timer '%.*s' has expired, and asks for no signal to process %d",
+                   "rank %u: its timer '%.*s' has expired; it asks for no signal to process %d",
                    worker->rank, SCOPE_SHOWN, entry->scope, (int)entry->pid);
     else if (pidfd >= 0)
         logmux_say(watchdog->mux,
@@ -190,8 +188,7 @@ static void keep_time(struct watchdog *watchdog)
         uv_timer_start(&watchdog->timer, on_due, next_ms > now_ms ? next_ms - now_ms : 0, 0);
 }
 
-/* ---- requests
- * ------------------------------------------------------------------------------------ */
+/* ---- requests ------------------------------------------------------------------------------- */
 
 static double wall_ms(void)
 {
@@ -200,7 +197,7 @@ static double wall_ms(void)
     return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
 }
 
-/* On our clock, which nobody sets. */
+/* On the monotonic clock. */
 static uint64_t due_ms(double expiration_s)
 {
     double left_ms = expiration_s * 1e3 - wall_ms();
@@ -208,7 +205,7 @@ static uint64_t due_ms(double expiration_s)
     return ddpi_now_ms(&ddpi_clock_monotonic) + (uint64_t)left_ms;
 }
 
-/* false: it is none. */
+/* false: it is not a request. */
 static bool take_request(struct watchdog *watchdog, const json_t *request)
 {
     const json_t *pid = json_object_get(request, "pid");
@@ -227,10 +224,11 @@ static bool take_request(struct watchdog *watchdog, const json_t *request)
                          wanted) &&
              !watchdog->told_full) {
         watchdog->told_full = true;
-        logmux_say(watchdog->mux,
-                   "TORCHELASTIC_TIMER_FILE: a timer was ignored, as there is room for %d; further "
-                   "ones are ignored silently",
-                   TIMERS_MAX);
+        logmux_say(
+            watchdog->mux,
+            "TORCHELASTIC_TIMER_FILE: a timer was ignored: the limit is %d; further ones are "
+            "ignored silently",
+            TIMERS_MAX);
     }
     return true;
 }
@@ -262,7 +260,7 @@ static void take_fifo_bytes(struct watchdog *watchdog, const char *bytes, size_t
     }
 }
 
-/* One piece a turn of the loop, however much a worker writes. */
+/* One read per turn of the loop, however much a worker writes. */
 static void on_readable(uv_poll_t *poll, int status, int events)
 {
     struct watchdog *watchdog = poll->data;
@@ -291,7 +289,7 @@ ddp_status watchdog_open(struct watchdog *watchdog, uv_loop_t *loop, int fd,
     return DDP_OK;
 }
 
-/* What is in the FIFO now; more may come, and is not waited for. */
+/* Discard what the FIFO holds now. */
 static void empty_fifo(struct watchdog *watchdog)
 {
     char bytes[PIPE_BUF];

@@ -1,6 +1,6 @@
 /*
- * worker_proc.c - one worker process. Owns its pidfd, its streams and its paths; decides nothing:
- * what an exit means for the others is the agent's business.
+ * worker_proc.c - one worker process. Owns its pidfd, its streams and its paths. Does not decide
+ * what an exit means for the other workers: the agent does.
  */
 #include "worker_proc.h"
 
@@ -38,7 +38,7 @@ ddp_status worker_proc_started(struct worker_proc *worker, uv_loop_t *loop,
     worker->dying = false;
     worker->started_us = now_us;
     ddpi_sm_move(&worker->sm, WORKER_RUNNING);
-    int uv_status = -DDPI_FAILPOINT("worker.watch"); /* reached with a process that runs */
+    int uv_status = -DDPI_FAILPOINT("worker.watch"); /* with a running process */
     if (uv_status == 0)
         uv_status = uv_poll_init(loop, &worker->exit_watch, worker->pidfd);
     if (uv_status != 0)
@@ -52,7 +52,7 @@ ddp_status worker_proc_started(struct worker_proc *worker, uv_loop_t *loop,
 
 void worker_proc_forward(const struct worker_proc *worker, int sig)
 {
-    /* The worker is not reaped yet, so neither its pid nor its group can be somebody else's. */
+    /* The worker is not reaped yet, so its pid and its group cannot have been reused. */
     if (worker_proc_alive(worker))
         kill(-worker->pid, sig);
 }

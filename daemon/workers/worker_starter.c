@@ -1,7 +1,7 @@
 /*
- * worker_starter.c - workers from configuration to process: paths, prefix, environment, arguments,
- * pipes and files, in the loop; then the spawner's thread. Owns what a process needs until it runs;
- * the rest of what it makes belongs to the worker.
+ * worker_starter.c - prepares each worker in the loop (log files, prefix, pipes, arguments,
+ * environment) and hands it to the spawner's thread. Owns descriptors and arguments until the
+ * process runs; prefix, paths and streams belong to the worker.
  */
 #include "worker_starter.h"
 
@@ -38,8 +38,8 @@ static ddp_status open_null(int *ret_fd, struct ddp_error *err)
     return DDP_OK;
 }
 
-/* Where stream @i of @worker goes: straight into a file, nowhere, or through a pipe. stderr always
- * leaves a trace for the failure report. */
+/* Connect stream @i of @worker to a file, to /dev/null, or to a pipe. stderr always goes to a file
+ * or a pipe, for the failure report. */
 static ddp_status connect_stream(const struct worker_starter *starter, struct worker_proc *worker,
                                  int i, int *ret_fd, struct ddp_error *err)
 {
@@ -130,7 +130,7 @@ static ddp_status make_argv(const struct agent_config *config, uint32_t local_ra
     return DDP_OK;
 }
 
-/* For programs that ask the terminal at standard input, which knows nothing of the prefix. */
+/* Programs ask the terminal at standard input for its width, which includes our prefix. */
 static uint32_t terminal_columns(const struct worker_starter *starter, const char *prefix)
 {
     bool own =
@@ -207,7 +207,7 @@ static void free_start(struct worker_start *start)
     start->worker = NULL;
 }
 
-/* ---- all of them ---------------------------------------------------------------------------- */
+/* ---- all workers ---------------------------------------------------------------------------- */
 
 static void stop_at(struct worker_starter *starter, ddp_status status, const struct ddp_error *why)
 {
@@ -271,8 +271,8 @@ static void on_spawned(void *ctx, struct spawner_task *task)
     struct worker_start *start = ddpi_container_of(task, struct worker_start, task);
     struct worker_proc *worker = start->worker;
     if (task->status == DDP_E_TIMEOUT && starter->status == DDP_OK) {
-        /* It is behind the fence. Either that has been put off since, or we shall hear that all is
-         * to end, in this turn of the loop. */
+        /* The fence has passed. Either the deadline has moved since, or this turn of the loop ends
+         * the generation. */
         spawner_start(&starter->spawner, task);
         return;
     }
@@ -310,7 +310,6 @@ ddp_status worker_starter_open(struct worker_starter *starter, const struct agen
     return status;
 }
 
-/* Of this generation. */
 static ddp_status open_filters(struct worker_starter *starter, struct ddp_error *err)
 {
     for (int i = 0; i < 2; i++) {

@@ -1,6 +1,5 @@
 /*
- * worker_starter.h - the start of one generation's workers, one after the other: each turned from
- * its place in the job into a running process. The loop turns meanwhile, however long that takes.
+ * worker_starter.h - starts the workers of a generation, one after the other, while the loop turns.
  */
 #ifndef DAEMON_WORKER_STARTER_H
 #define DAEMON_WORKER_STARTER_H
@@ -12,24 +11,25 @@
 
 #include <ddprun/round.h>
 
-/* One is prepared while another is being started; more would only hold descriptors. */
+/* Prepare one worker while another is being started; more would only hold descriptors. */
 enum { WORKER_STARTER_AHEAD = 2 };
 
 struct worker_starter_hooks {
     void *ctx;
-    /* @worker runs; the next may not. */
+    /* @worker runs. */
     void (*started)(void *ctx, struct worker_proc *worker);
-    /* No worker is being started any more. DDP_OK: all run; DDP_E_CANCELED: not all, by
-     * worker_starter_cancel(); otherwise one could not be started, why is in launch.error. */
+    /* No worker is being started any more. DDP_OK: all were; DDP_E_CANCELED:
+     * worker_starter_cancel() was called; otherwise one could not be started, and @error of the
+     * starter has the reason. */
     void (*over)(void *ctx, ddp_status status);
 };
 
-/* Of one worker, while it is prepared and started. */
+/* One worker while it is prepared and started. */
 struct worker_start {
     struct spawner_task task;
     struct worker_proc *worker; /* NULL: free */
-    int stdio[3];               /* those above 2 are closed when it is done */
-    int pmi_fd;                 /* the same; 0: none */
+    int stdio[3];               /* descriptors above 2 are closed after the start */
+    int pmi_fd;                 /* closed after the start; 0: none */
     char **argv, **envp;
 };
 
@@ -42,11 +42,11 @@ struct worker_starter {
     struct worker_starter_hooks hooks;
     struct spawner spawner;
     struct worker_start starts[WORKER_STARTER_AHEAD];
-    /* What all workers of the generation have in common. */
+    /* Of the generation. */
     const struct ddp_round_seat *seat;
     int life_fd;          /* of death_watch.h; 0: there is none */
     uint32_t attempt;     /* counts generations on this node, from 0 */
-    struct agent_key key; /* what they prove themselves with */
+    struct agent_key key; /* that the workers authenticate with */
     uint32_t next;        /* worker to be prepared */
     uint32_t under_way;
     bool abandoned;
@@ -54,7 +54,7 @@ struct worker_starter {
     struct ddp_error error;
 };
 
-/* On failure, too, worker_starter_close() follows. All pointers stay until then. */
+/* On failure, too, worker_starter_close() follows. All pointers stay valid until then. */
 DDP_MUST_CHECK ddp_status worker_starter_open(struct worker_starter *starter,
                                               const struct agent_config *config, struct logmux *mux,
                                               uv_loop_t *loop, struct pmi *pmi,
@@ -62,24 +62,24 @@ DDP_MUST_CHECK ddp_status worker_starter_open(struct worker_starter *starter,
                                               const struct worker_starter_hooks *hooks,
                                               struct ddp_error *err);
 
-/* Whether the port of rank 0 is nobody else's, if rank 0 is one of this node's: before the
- * generation of @seat, or when it has @failed. */
+/* If rank 0 runs on this node, check that no other user holds its port: before the generation of
+ * @seat starts, or after it has @failed. */
 DDP_MUST_CHECK ddp_status worker_starter_check_port(const struct agent_config *config,
                                                     const struct ddp_round_seat *seat, bool failed,
                                                     struct ddp_error *err);
 
-/* Start all workers, with the places that @seat gives them. over() may follow at once. On failure
- * the streams of a worker may be open and will end by themselves. */
+/* Start all workers of @seat. over() may be called before this returns. On failure a worker's
+ * streams may be open; they end by themselves. */
 void worker_starter_begin(struct worker_starter *starter, const struct ddp_round_seat *seat,
                           uint32_t attempt, int life_fd);
 
-/* Start no more than the one that is being started already; over() follows. */
+/* Start no further workers; over() follows when the current one has started. */
 void worker_starter_cancel(struct worker_starter *starter);
 
-/* A process is about to run, or to be waited for by us: nobody else may collect it. */
+/* A process is being started. Until over(), do not wait for unknown children: it may be one. */
 bool worker_starter_busy(const struct worker_starter *starter);
 
-/* The process that is being started can neither be awaited nor killed: over() does not follow. */
+/* The process that is being started can be neither awaited nor killed; over() is not called. */
 void worker_starter_abandon(struct worker_starter *starter);
 
 /* The handle closes while the loop turns. */

@@ -303,7 +303,7 @@ START_TEST(refused_until_the_time_is_up)
     member_lost(&member, "the store is full: it holds 9 of at most 9 keys", 1200);
     member_tick(&member, member_deadline(&member));
     asked("idle0 over75 ");
-    ck_assert_ptr_nonnull(strstr(over_why, "has not taken this node"));
+    ck_assert_ptr_nonnull(strstr(over_why, "has refused this node"));
     ck_assert_ptr_nonnull(strstr(over_why, "the store is full: it holds 9 of at most 9 keys"));
     ck_assert_ptr_null(strstr(over_why, "reached"));
 
