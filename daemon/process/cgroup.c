@@ -1,6 +1,6 @@
 /*
  * cgroup.c - finds our own control group, makes one below it, kills and removes it. Owns two
- * descriptors of that, for as long as the process lives.
+ * descriptors of the new group until the process ends.
  */
 #include "cgroup.h"
 
@@ -15,10 +15,10 @@
 
 enum { TEXT_SIZE = 64 * 1024, FIELD_SIZE = CGROUP_PATH_SIZE / 2 };
 
-/* --- where we are --- */
+/* ---- our own group -------------------------------------------------------------------------- */
 
 struct mount {
-    char root[FIELD_SIZE]; /* the group that is mounted */
+    char root[FIELD_SIZE]; /* the group at the mount point */
     char point[FIELD_SIZE];
 };
 
@@ -31,7 +31,7 @@ static bool parse_mount(const char *line, size_t len, struct mount *ret)
     memcpy(text, line, len);
     text[len] = '\0';
     if (strstr(text, " - cgroup2 ") == NULL || strchr(text, '\\') != NULL)
-        return false; /* of another kind, or with a blank in a path, which nobody has */
+        return false; /* another type, or a path with a blank */
     char *rest = text, *field = NULL;
     for (int i = 0; i <= 4; i++) {
         field = strsep(&rest, " ");
@@ -50,14 +50,14 @@ static bool own_group(const char *groups, char ret[FIELD_SIZE])
         if (strncmp(line, "0::/", 4) == 0 && len - 3 < FIELD_SIZE) {
             memcpy(ret, line + 3, len - 3);
             ret[len - 3] = '\0';
-            return strstr(ret, "/..") == NULL; /* outside of our namespace */
+            return strstr(ret, "/..") == NULL; /* else outside our namespace */
         }
         line += len + (line[len] == '\n');
     }
     return false;
 }
 
-/* What @group is called below @root; NULL: it is not there. */
+/* The path of @group below @root; NULL: it is not below it. */
 static const char *below(const char *group, const char *root)
 {
     size_t len = strcmp(root, "/") == 0 ? 0 : strlen(root);
@@ -84,7 +84,7 @@ bool cgroup_find(const char *mountinfo, const char *groups, char *ret_path, size
     return false;
 }
 
-/* --- a group of our own --- */
+/* ---- a group for the workers ---------------------------------------------------------------- */
 
 static bool find_own(char *path, size_t size)
 {
@@ -94,8 +94,8 @@ static bool find_own(char *path, size_t size)
            cgroup_find(mountinfo, groups, path, size);
 }
 
-/* systemd marks what it has handed over, to a unit with Delegate=yes say. Elsewhere we leave groups
- * alone: those of others are not ours to divide, and the first move into one costs some 10 ms. */
+/* systemd marks groups that it delegates, for instance to a unit with Delegate=yes. Others are not
+ * ours to divide, and the first move into a group costs some 10 ms. */
 static bool is_delegated(const char *path)
 {
     char value[2];
@@ -126,7 +126,7 @@ void cgroup_make(struct cgroup *group)
     *group = (struct cgroup){.procs_fd = -1, .kill_fd = -1};
     if (!find_own(own, sizeof own) || !is_delegated(own))
         return;
-    /* Whoever moves from one group to another must be allowed to write in what they are both in. */
+    /* Moving a process needs write access to the common ancestor of both groups. */
     snprintf(procs, sizeof procs, "%s/cgroup.procs", own);
     if (access(procs, W_OK) != 0)
         return;

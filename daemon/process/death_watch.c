@@ -1,6 +1,6 @@
 /*
- * death_watch.c - the page of life_slot.h, and the one thread that waits for all its words at once.
- * Owns both. The thread reads words and wakes the loop; it touches nothing else of the agent.
+ * death_watch.c - the page of life_slot.h, and one thread that waits for all its futexes at once.
+ * Owns both. The thread reads the words and wakes the loop; it touches nothing else of the agent.
  */
 #include "death_watch.h"
 
@@ -29,7 +29,7 @@ static void add_waiter(struct futex_waitv *waiter, const _Atomic uint32_t *word,
         (struct futex_waitv){.val = value, .uaddr = (uintptr_t)word, .flags = FUTEX_32 | flags};
 }
 
-/* Note whose owner has died since the last look. */
+/* Note the slots whose owner has died since the last look. */
 static void check_slots(struct death_watch *watch, uint32_t *words, struct futex_waitv *waiters)
 {
     bool news = false;
@@ -46,8 +46,7 @@ static void check_slots(struct death_watch *watch, uint32_t *words, struct futex
         uv_async_send(&watch->news);
 }
 
-/* Words may be changed, and we be woken, as often as a worker likes: not more than once in a
- * millisecond is anything done about it. */
+/* A worker can change its word, and wake this thread, at any rate: look at most once per ms. */
 static void *death_watch_main(void *arg)
 {
     static const struct timespec pause = {.tv_nsec = 1000000};
@@ -79,7 +78,7 @@ static void on_death_news(uv_async_t *async)
             watch->hint(watch->ctx, i);
 }
 
-/* Of a size that nobody can change, and with memory behind all of it: reading it cannot fail. */
+/* Sealed in size and fully allocated, so that reading it cannot fail. */
 static bool make_page(struct death_watch *watch, uint32_t count)
 {
     watch->page_size = count * sizeof *watch->page;

@@ -1,7 +1,7 @@
 /*
- * guard.c - the guard process. Owns one end of a socket pair, and what the agent gives it to hold;
- * after the split it allocates nothing, opens no connection and runs no event loop: little enough
- * to be trusted when memory has run out. What it is given to clean up comes when all is ended.
+ * guard.c - the guard process. Owns one end of a socket pair and the descriptor that the agent
+ * gives it. After the split it allocates nothing, opens no connection and runs no event loop, so
+ * that it works when memory has run out. The farewell runs when every process has ended.
  */
 #include "guard.h"
 
@@ -28,11 +28,11 @@
 
 enum {
     SWEEP_MS = 5000,
-    WRITE_LIMIT_SIGNAL = SIGURG, /* nobody means anything by it, and it is not passed on */
+    WRITE_LIMIT_SIGNAL = SIGURG, /* has no other use, and is not forwarded */
 };
 
-/* Signals that stay with the guard: those that stop and continue a process, so that Ctrl-Z gives
- * the shell back, its own faults, and those that nobody sends on purpose. */
+/* Signals that are not forwarded: those that stop and continue a process, so that Ctrl-Z returns to
+ * the shell; the guard's own faults; and those that are not sent on purpose. */
 static const int kept_signals[] = {SIGCHLD, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SIGSEGV, SIGBUS,
                                    SIGFPE,  SIGILL,  SIGTRAP, SIGSYS,  SIGABRT, SIGURG};
 
@@ -45,17 +45,16 @@ static void forwarded_signals(sigset_t *set)
 
 static void on_write_limit(int sig)
 {
-    (void)sig; /* it has interrupted write() */
+    (void)sig; /* to interrupt write() */
 }
 
 /*
- * stderr may be a pipe that nobody reads, or a terminal that was stopped, and the guard must not
- * wait for anybody. It is shared, so O_NONBLOCK is not ours to set; a description of our own
- * (/proc/self/fd/2) can be had of neither sockets nor others' terminals, and would lose the place
- * in a file; RWF_NOWAIT is unknown to terminals and to pipes before Linux 6.4. But whatever such a
- * write waits for, a signal ends it. So if there is no room nothing is written, and if it was taken
- * by somebody else meanwhile a timer interrupts, again and again until it is stopped, as the first
- * time may be before write() has begun.
+ * stderr may be a pipe without a reader, or a stopped terminal, and the guard must not block. The
+ * descriptor is shared, so it cannot set O_NONBLOCK; sockets and terminals of other users cannot be
+ * reopened through /proc/self/fd/2, and a file would lose its offset; terminals, and pipes before
+ * Linux 6.4, do not know RWF_NOWAIT. But a signal ends any such write. So nothing is written
+ * without room, and if another process has taken the room meanwhile, a timer interrupts the write.
+ * It fires repeatedly, as the first signal may come before write() blocks.
  */
 static void write_or_drop(const char *text, size_t len)
 {
@@ -98,17 +97,17 @@ static void guard_say_stuck(void *ctx, pid_t pid, char state, const char *name)
 struct guard {
     const struct guard_farewell *farewell;
     pid_t agent;
-    bool gone; /* it is reaped, and this is how it ended */
+    bool gone; /* reaped, with this status */
     int wait_status;
     int signals;    /* signalfd */
     int from_agent; /* our end of the socket pair */
-    int held;       /* -1: nothing */
+    int held;       /* the descriptor held for the agent; -1: none */
     _Atomic uint64_t *fence_at_ms;
-    uint64_t fenced_at_ms; /* the time that has been dealt with */
+    uint64_t fenced_at_ms; /* the fence that has been carried out */
 };
 
-/* What has come over the connection is nobody's any more; left unread, its end would look to the
- * store like a failure of the network. */
+/* Read what is left on the connection: closing it unread would look to the store like a failure of
+ * the network. */
 static void release_agent(int held)
 {
     char ignored[4096];
@@ -117,7 +116,7 @@ static void release_agent(int held)
     close(held);
 }
 
-/* The agent is gone and reaped: end what it left, and exit the way it did. */
+/* The agent is reaped: kill the processes that it left, and exit with its status. */
 static _Noreturn void end_guard(const struct guard *guard)
 {
     size_t ended;
@@ -166,7 +165,7 @@ union fd_message {
     struct cmsghdr align;
 };
 
-/* Returns the descriptor in the agent's message, or -1; *@ret_end: there will be none any more. */
+/* Returns the descriptor in the agent's message, or -1; *@ret_end: the agent has closed its end. */
 static int receive_socket(int from_agent, bool *ret_end)
 {
     char one;
@@ -195,13 +194,12 @@ static void take_agent_socket(struct guard *guard)
         guard->held = fd;
     }
     if (end)
-        guard->from_agent = -1; /* the agent has closed its end, or is gone: it stays open here */
+        guard->from_agent = -1; /* our own end stays open */
 }
 
-/* The agent has not put off its fence of @at_ms in time, and has not ended its workers: it must
- * have been stopped. They end, and it goes on when somebody lets it; it sees to them itself then,
- * and what it has started since is none of ours. What a worker leaves behind becomes the agent's
- * child when the worker is dead, so the list is looked at until it has been empty twice. */
+/* The agent neither moved its fence of @at_ms in time nor ended its workers: it must have been
+ * stopped. Kill the workers; when the agent continues it reaps them itself. Orphans of a worker
+ * become the agent's children when the worker is dead, so look until the list was empty twice. */
 static void fence(const struct guard *guard, uint64_t at_ms)
 {
     uint64_t until = ddpi_now_ms(&ddpi_clock_monotonic) + SWEEP_MS;
@@ -210,19 +208,19 @@ static void fence(const struct guard *guard, uint64_t at_ms)
     while (empty < 2 && atomic_load(guard->fence_at_ms) == at_ms &&
            ddpi_now_ms(&ddpi_clock_monotonic) < until) {
         size_t alive = reap_kill_children_of(guard->agent);
-        cgroup_kill(guard->farewell->cgroup); /* after they were counted */
+        cgroup_kill(guard->farewell->cgroup); /* after the processes have been counted */
         empty = alive == 0 ? empty + 1 : 0;
         ended += alive;
-        poll(NULL, 0, 1); /* they need a moment; nobody tells us, as they are not our children */
+        poll(NULL, 0, 1); /* they are not our children, so no signal reports their end */
     }
     if (ended > 0)
-        guard_say(
-            "ddprun: the agent was stopped for so long that the store gives the ranks of this node "
-            "away; its workers have been killed\n");
+        guard_say("ddprun: the agent was stopped for longer than its lease allows, and the store "
+                  "gives the "
+                  "ranks of this node away; its workers have been killed\n");
 }
 
-/* How long to wait for something else; a fence that is due is dealt with. One that is put off wakes
- * nobody: it is found when the time before has come. */
+/* The timeout for poll(); a fence that is due is carried out. Moving the fence to a later time does
+ * not wake the guard: it finds the new time when the old one has come. */
 static int until_fence(struct guard *guard)
 {
     uint64_t at = atomic_load(guard->fence_at_ms), now = ddpi_now_ms(&ddpi_clock_monotonic);
@@ -256,7 +254,7 @@ void guard_hold_signals(void)
     sigprocmask(SIG_BLOCK, &held, NULL);
 }
 
-/* A byte, and a descriptor with it unless @fd is -1. */
+/* Send a byte, with the descriptor @fd unless it is -1. */
 static void tell_guard(const struct guard_agent *guard, int fd)
 {
     char one = 0;
@@ -281,12 +279,12 @@ void guard_hold_socket(const struct guard_agent *guard, int socket)
 
 void guard_set_fence(const struct guard_agent *guard, uint64_t at_ms)
 {
-    /* The guard sleeps until the time that it knows; only where it knows none it must be woken. */
+    /* The guard wakes at the time that it knows; wake it only if it knows none. */
     if (atomic_exchange(guard->fence_at_ms, at_ms) == 0 && at_ms != 0)
         tell_guard(guard, -1);
 }
 
-/* What guard and agent share: made before the split. */
+/* Shared by guard and agent; made before the split. */
 struct shared {
     int ends[2]; /* the guard's, the agent's */
     int signals;
@@ -316,11 +314,12 @@ static ddp_status make_shared(struct shared *shared, const sigset_t *waited, str
         return DDP_OK;
     int sys_errno = errno;
     close_shared(shared);
-    return ddpi_error_sys(err, sys_errno, "cannot make what guard and agent share");
+    return ddpi_error_sys(err, sys_errno,
+                          "cannot make the memory and sockets that guard and agent share");
 }
 
-/* A terminal that lets no background job write (stty tostop) would stop us where we say something.
- * Whatever our caller has blocked, what interrupts a write is not. */
+/* A terminal may stop background processes that write to it (stty tostop). And the signal that
+ * interrupts a write must not be blocked, whatever the caller has blocked. */
 static void set_own_signals(void)
 {
     const struct sigaction ignore = {.sa_handler = SIG_IGN};
@@ -344,7 +343,7 @@ static _Noreturn void become_guard(const struct shared *shared, pid_t agent,
                           .fence_at_ms = shared->fence_at_ms};
     setpgid(agent, agent);
     set_own_signals();
-    close(shared->ends[1]); /* ours stays open for as long as the guard lives */
+    close(shared->ends[1]); /* our own end stays open until the guard ends */
     guard_main(&guard);
 }
 
@@ -362,7 +361,7 @@ ddp_status guard_split(const struct guard_farewell *farewell, struct guard_agent
     if (status != DDP_OK)
         return status;
     sigprocmask(SIG_BLOCK, &blocked, &before);
-    signal(SIGCHLD, SIG_DFL); /* inherited as ignored it would make wait statuses disappear */
+    signal(SIGCHLD, SIG_DFL); /* if ignored, there would be no wait statuses */
 
     pid_t agent = fork();
     if (agent < 0) {
@@ -375,12 +374,13 @@ ddp_status guard_split(const struct guard_farewell *farewell, struct guard_agent
     }
     if (agent > 0)
         become_guard(&shared, agent, farewell);
-    setpgid(0, 0); /* on both sides, so that neither can be early */
-    /* Without a guard nobody fences an agent that is stopped: it goes on, and ends the job. */
+    setpgid(0, 0); /* in both processes, so that either may come first */
+    /* Without the guard a stopped agent would not be fenced: the kernel continues it, and it ends
+     * the job. */
     prctl(PR_SET_PDEATHSIG, SIGCONT);
     close(shared.ends[0]);
     close(shared.signals);
-    (void)DDPI_FAILPOINT("guard.split"); /* only a kill makes sense */
+    (void)DDPI_FAILPOINT("guard.split"); /* for tests that kill the process here */
     *ret_agent =
         (struct guard_agent){.guard_fd = shared.ends[1], .fence_at_ms = shared.fence_at_ms};
     return DDP_OK;

@@ -1,8 +1,7 @@
 /*
  * oom_kills.c - reads the kernel's count of out-of-memory kills. Owns nothing.
  *
- * A worker that dies of SIGKILL may have been killed by anybody; only the kernel's own counter
- * makes it an out-of-memory kill.
+ * Any process may have sent a SIGKILL; only the kernel's counter shows an out-of-memory kill.
  */
 #include "oom_kills.h"
 
@@ -33,7 +32,7 @@ static bool read_counter(const char *path, uint64_t *ret_kills)
     return ddpi_text_file_read(path, text, sizeof text) && oom_kills_parse(text, ret_kills);
 }
 
-/* Copies what follows @marker to the end of its line. */
+/* Copies the rest of the line after @marker. */
 static bool text_after(const char *text, const char *marker, char *out, size_t size)
 {
     const char *at = strstr(text, marker);

@@ -1,6 +1,6 @@
 /*
- * reap.c - collecting and killing children. Owns nothing, allocates nothing, keeps no state: the
- * kernel's own list of children is the only truth.
+ * reap.c - see reap.h. Owns nothing, allocates nothing, keeps no state: it asks the kernel for the
+ * list of children each time.
  */
 #include "reap.h"
 
@@ -41,7 +41,7 @@ bool reap_collect(void (*on_exit)(void *ctx, pid_t pid, int wait_status), void *
     }
 }
 
-/* Reads "12 345 6 " in pieces, without memory for all of it. */
+/* Reads "12 345 6 " piece by piece. */
 static void visit_numbers(int fd, visit_pid visit, void *ctx)
 {
     char piece[1024];
@@ -103,8 +103,8 @@ static void visit_task(void *arg, pid_t tid)
     close(fd);
 }
 
-/* Nothing of it can run. A process whose first thread has ended looks like a zombie while the
- * others go on; they are counted still. */
+/* No thread of it can run. A process whose first thread has ended looks like a zombie while other
+ * threads run; the kernel still counts them. */
 static bool is_dead(const struct ddpi_proc_stat *stat)
 {
     return stat->state == 'Z' && stat->threads <= 1;
@@ -132,7 +132,7 @@ static void visit_children_of(pid_t parent, visit_pid visit, void *ctx)
     struct child_visit children = {parent, visit, ctx, false};
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/task", (int)parent);
-    /* An adopted orphan hangs on some thread of its parent, so all of them are asked. */
+    /* An adopted orphan is the child of some thread of its parent, so ask all threads. */
     visit_numeric_entries(path, visit_task, &children);
     if (!children.listed) /* a kernel without CONFIG_PROC_CHILDREN */
         visit_numeric_entries("/proc", visit_if_child, &children);
@@ -162,8 +162,8 @@ struct kill_visit {
     size_t alive;
 };
 
-/* Only its parent can reap it, who is not us: the pid might be somebody else's by now. Where the
- * kernel has pidfds, the descriptor is taken first and the parent looked at then. */
+/* It is not our child, so its pid may be reused at any time. Where the kernel has pidfds, open one
+ * first and check the parent then. */
 static void kill_if_alive(void *arg, pid_t pid)
 {
     struct kill_visit *visit = arg;
@@ -227,7 +227,7 @@ bool reap_sweep(uint64_t timeout_ms, size_t *ret_ended)
             return true;
         if (ddpi_now_ms(&ddpi_clock_monotonic) >= deadline)
             return false;
-        /* The list may have missed one while others were exiting: look again soon in any case. */
+        /* The list may miss a child while others exit: look again soon. */
         const struct timespec soon = {.tv_nsec = 1000000};
         sigtimedwait(&child_signal, NULL, &soon);
     }

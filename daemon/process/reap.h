@@ -1,10 +1,10 @@
 /*
- * reap.h - collecting dead children and killing whatever still hangs below this process.
+ * reap.h - collects dead children, and kills every process below this one.
  *
  * Both the agent and the guard are subreapers: a process whose parent dies becomes their child,
- * whatever session or group it moved to. So "everything below" is reached by killing direct
- * children, reaping them, and looking again, until waitpid says that there are none. A child that
- * is not reaped yet keeps its pid, so that no stranger is ever signalled.
+ * whatever session or group it moved to. So killing and reaping direct children, again and again
+ * until waitpid() finds none, reaches every descendant. A child keeps its pid until it is reaped,
+ * so no unrelated process is ever signalled.
  */
 #ifndef DAEMON_REAP_H
 #define DAEMON_REAP_H
@@ -21,15 +21,15 @@ int reap_become_subreaper(void);
  * Returns false when no child is left at all, dead or alive. */
 bool reap_collect(void (*on_exit)(void *ctx, pid_t pid, int wait_status), void *ctx);
 
-/* Whether the kernel has begun to end @pid, a child, which will not have exited with 0: known
- * before it can be waited for, from Linux 5.17 on. */
+/* Whether the kernel is ending @pid, a child, and its exit code will not be 0. From Linux 5.17 on
+ * this is known before waitpid() reports it. */
 bool reap_is_failing(pid_t pid);
 
 /* SIGKILL every direct child. Returns how many were signalled. Allocates nothing. */
 size_t reap_kill_children(void);
 
-/* SIGKILL every direct child of @parent, another process, that is alive, as long as it is
- * @parent's. Returns how many were. Allocates nothing. */
+/* SIGKILL every living direct child of @parent, another process. Returns how many. Allocates
+ * nothing. */
 size_t reap_kill_children_of(pid_t parent);
 
 /* Visit each direct child: pid, one-letter state ('D' = stuck in the kernel) and name. */

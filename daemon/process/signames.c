@@ -1,5 +1,5 @@
 /*
- * signames.c - signals by name. Pure; the names are the C library's.
+ * signames.c - signals by name, as the C library has them. Pure.
  */
 #include "signames.h"
 

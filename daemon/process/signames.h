@@ -12,11 +12,11 @@ enum { SIGNAME_MAX = 32 };
 /* "SIGTERM"; "signal 99" for a number without a name. @name is filled and returned. */
 const char *signame_of(int sig, char name[SIGNAME_MAX]);
 
-/* What it usually means to the person who reads the report ("segmentation fault"). */
+/* Its usual meaning, for the report ("segmentation fault"). */
 const char *signame_meaning(int sig);
 
-/* A comma list of names ("SIGTERM,INT" - the prefix may be missing, case does not matter) into a
- * set. Signals that cannot be caught are refused. */
+/* Parse a comma list of names into a set. "SIG" may be missing, case does not matter
+ * ("SIGTERM,int"). Signals that cannot be caught are an error. */
 DDP_MUST_CHECK ddp_status signame_parse_list(const char *text, sigset_t *ret_set,
                                              struct ddp_error *err);
 

@@ -1,12 +1,12 @@
 /*
- * sigwatch.c - a handle of the loop for each signal that is watched. Owns the handles.
+ * sigwatch.c - one handle of the loop per signal. Owns the handles.
  */
 #include "sigwatch.h"
 
 #include "error.h"
 
-/* A signal that was ignored when we were started stays so: nohup means it. But nobody means that
- * wait statuses should disappear, which is what it does to SIGCHLD. */
+/* nohup expects an ignored signal to stay ignored. SIGCHLD is the exception: while it is ignored
+ * there are no wait statuses. */
 static bool stays_ignored(int sig)
 {
     struct sigaction action;

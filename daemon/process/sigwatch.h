@@ -9,14 +9,14 @@
 #include <stdbool.h>
 #include <uv.h>
 
-/* All zero: none is watched. */
+/* A zeroed struct watches none. */
 struct sigwatch {
     uv_signal_t handles[NSIG];
     bool open[NSIG];
 };
 
-/* Call @callback, with @data in the handle, when @sig comes. One that was ignored when this process
- * was started stays so, but for SIGCHLD. */
+/* Call @callback, with @data in the handle, for each @sig. A signal other than SIGCHLD that was
+ * ignored when this process started stays ignored. */
 DDP_MUST_CHECK ddp_status sigwatch_add(struct sigwatch *watch, uv_loop_t *loop, int sig,
                                        uv_signal_cb callback, void *data, struct ddp_error *err);
 

@@ -1,9 +1,9 @@
 /*
- * spawn.c - the one spawn site. Owns nothing.
+ * spawn.c - see spawn.h. Owns nothing.
  *
- * The child shares the parent's memory while the parent stands still inside clone, so it must not
- * allocate, take a lock, or return into the parent's code; whatever it needs is prepared before.
- * Failure comes back as (step, errno) in that shared memory.
+ * The child shares the parent's memory while the parent is blocked inside clone, so it must not
+ * allocate, take a lock, or return into the parent's code; everything is prepared before. It
+ * reports a failure as (step, errno) in that shared memory.
  */
 #include "spawn.h"
 
@@ -23,7 +23,7 @@
 
 enum { STACK_SIZE = 32 * 1024, CLOSE_MAX = 65536 };
 
-/* What the child does, in this order; the texts go into the error sentence. */
+/* The steps of the child, in this order. Error sentences use the texts. */
 #define SPAWN_STEPS(X)                                        \
     X(STEP_SESSION, "make a session")                         \
     X(STEP_DEATH_SIGNAL, "tie its life to the agent's")       \
@@ -76,7 +76,7 @@ static int connect_stdio(const int stdio[3])
     return 0;
 }
 
-/* None may take another's number before that has its own. */
+/* No descriptor may take the number of another that has not moved yet. */
 static int pass_on(const struct spawn_request *request)
 {
     enum { PASSED = 3 };
@@ -97,7 +97,7 @@ static int pass_on(const struct spawn_request *request)
 
 static int reset_signals(void)
 {
-    /* exec resets handlers by itself, but what the agent ignores would stay ignored. */
+    /* exec resets handlers, but signals that the agent ignores would stay ignored. */
     struct sigaction dfl = {.sa_handler = SIG_DFL};
     for (int sig = 1; sig < NSIG; sig++)
         if (sigaction(sig, &dfl, NULL) != 0 && errno != EINVAL)
@@ -107,8 +107,7 @@ static int reset_signals(void)
     return sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* Whoever is born before the fence is found and killed by the guard, if need be; whoever is born
- * later must see it himself. */
+/* The guard kills workers that started before the fence. A later one must stop by itself. */
 static bool is_too_late(const struct spawn_request *request)
 {
     uint64_t at = request->fence_at_ms != NULL ? atomic_load(request->fence_at_ms) : 0;
@@ -116,15 +115,15 @@ static bool is_too_late(const struct spawn_request *request)
     return at != 0 && ddpi_now_ms(&ddpi_clock_monotonic) >= at;
 }
 
-/* In the child, on its own small stack. It never returns, so what the address sanitizer marked for
- * its frame would stay marked in the parent. */
+/* Runs in the child, on its own small stack. It never returns, so marks of the address sanitizer
+ * for its frame would stay in the parent. */
 __attribute__((no_sanitize("address"))) static int child_main(void *arg)
 {
     struct birth *birth = arg;
     const struct spawn_request *request = birth->request;
 
     if (request->cgroup_fd > 0)
-        (void)!write(request->cgroup_fd, "0", 1); /* otherwise it is found without */
+        (void)!write(request->cgroup_fd, "0", 1); /* on failure the sweep ends it */
     birth->step = STEP_SESSION;
     if (setsid() < 0)
         goto failed;
@@ -132,7 +131,7 @@ __attribute__((no_sanitize("address"))) static int child_main(void *arg)
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
         goto failed;
     if (getppid() != birth->parent)
-        _exit(127); /* the agent died before the line above: no signal will come */
+        _exit(127); /* the agent died before prctl(): no signal will come */
     birth->step = STEP_STDIO;
     if (connect_stdio(request->stdio) != 0)
         goto failed;
@@ -163,10 +162,11 @@ static ddp_status describe_failure(const struct birth *birth, struct ddp_error *
 {
     const char *path = birth->request->path;
     if (birth->step == STEP_FENCE)
-        return ddpi_error_set(err, DDP_E_TIMEOUT,
-                              "'%s' was not started: the lease of this node is over, and its ranks "
-                              "may have been given to another node",
-                              path);
+        return ddpi_error_set(
+            err, DDP_E_TIMEOUT,
+            "'%s' was not started: the lease of this node has ended, and its ranks "
+            "may have been given to another node",
+            path);
     if (birth->step == STEP_EXEC && birth->sys_errno == ENOEXEC)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "cannot start '%s': it is neither a binary for this machine nor a "
@@ -190,7 +190,7 @@ ddp_status spawn_process(const struct spawn_request *request, struct spawn_child
     sigset_t all, before;
     int pidfd = -1;
 
-    /* A handler that ran in the child would run on the parent's memory. */
+    /* A handler in the child would change the parent's memory. */
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, &before);
     pid_t pid = -1;
@@ -208,7 +208,7 @@ ddp_status spawn_process(const struct spawn_request *request, struct spawn_child
             "raise the limit on %s, or start fewer workers",
             clone_errno == EMFILE ? "open files, 'ulimit -n'" : "processes, 'ulimit -u'");
     if (birth.sys_errno != 0) {
-        /* It has called _exit already, or is about to: this does not block. */
+        /* The child has called _exit, or is about to: this does not block. */
         while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
             ;
         close(pidfd);

@@ -1,7 +1,7 @@
 /*
- * spawner.c - the thread that stands still in spawn_process(). Owns it, and its two lists. The
- * thread lives as long as what it has started: a child's life is tied to the thread that made it.
- * It takes jobs and gives them back, and touches nothing else of the agent.
+ * spawner.c - the thread that calls spawn_process(). Owns it, and its two lists of tasks. The
+ * thread must outlive the processes, which die with the thread that made them. It touches nothing
+ * of the agent but the tasks.
  */
 #include "spawner.h"
 
@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { STACK_SIZE = 256 * 1024 }; /* with the child's on it */
+enum { STACK_SIZE = 256 * 1024 }; /* the child's stack is on it */
 
 static struct spawner_task *take_first_task(struct ddpi_list *list)
 {
@@ -19,7 +19,7 @@ static struct spawner_task *take_first_task(struct ddpi_list *list)
     return task;
 }
 
-/* With the lock held. */
+/* Called with the lock held. */
 static void return_task(struct spawner *spawner, struct spawner_task *task)
 {
     ddpi_list_append(&spawner->ended, &task->of_spawner);
@@ -27,7 +27,7 @@ static void return_task(struct spawner *spawner, struct spawner_task *task)
         uv_async_send(&spawner->news);
 }
 
-/* The same; the lock is given up while the process is started. */
+/* Called with the lock held; releases it while the process is started. */
 static void start_one(struct spawner *spawner, struct spawner_task *task)
 {
     spawner->busy = true;
@@ -52,7 +52,7 @@ static void *spawner_main(void *arg)
     return NULL;
 }
 
-/* Those that end while others are told of wait for the next turn of the loop. */
+/* Tasks that end during the calls of done() wait for the next turn of the loop. */
 static void on_tasks_ended(uv_async_t *async)
 {
     struct spawner *spawner = async->data;

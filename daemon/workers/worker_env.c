@@ -46,6 +46,7 @@ static void set_number(struct value *out, uint32_t number)
     static void fn(const struct worker_place *p, char *const *inherited, struct value *out) \
     {                                                                                       \
         (void)inherited;                                                                    \
+        (void)p;                                                                            \
         set_number(out, expression);                                                        \
     }
 #define TEXT_VALUE(fn, expression)                                                          \
