@@ -1,10 +1,10 @@
 /*
- * console.c - one slow output. Owns the queue and the poll handle; the descriptor is the caller's.
+ * console.c - one slow output. Owns the queue and the poll handle; the caller owns the descriptor.
  *
- * A pipe that polls as writable has room for at least PIPE_BUF bytes, so a blocking write of that
- * many does not block; that is why the pieces are small. A terminal promises no such room: when it
- * is stopped, or its line is dead, a write waits with the rest. So it is opened once more, as an
- * open file of our own, which may be non-blocking without the shell noticing.
+ * A pipe that polls as writable has room for at least PIPE_BUF bytes, so a write of that many does
+ * not block; that is why the pieces are small. A terminal makes no such promise: a write blocks
+ * when it is stopped or its line is dead. So the terminal is opened a second time, as an open file
+ * of our own, which can be non-blocking without affecting the shell.
  */
 #include "console.h"
 
@@ -24,7 +24,7 @@ static void reopen_terminal(struct console *console)
     snprintf(path, sizeof path, "/proc/self/fd/%d", console->fd);
     int fd = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (fd < 0)
-        return; /* somebody else's terminal, after "su": it may make us wait */
+        return; /* another user's terminal, after "su": writes may block */
     console->fd = fd;
     console->reopened = true;
 }
@@ -47,12 +47,12 @@ void console_init(struct console *console, uv_loop_t *loop, int fd)
     int flags = fcntl(fd, F_GETFL);
     if (flags < 0 || uv_poll_init(loop, &console->poll, fd) != 0)
         return;
-    fcntl(fd, F_SETFL, flags); /* libuv has made it non-blocking, for the user's shell as well */
+    fcntl(fd, F_SETFL, flags); /* libuv has made it non-blocking for the shell as well: undo that */
     console->poll.data = console;
     console->pollable = true;
 }
 
-/* Whole, or not at all. */
+/* Queue the whole text, or nothing. */
 static bool queue(struct console *console, const char *prefix, size_t prefix_len, const char *text,
                   size_t len)
 {
@@ -61,11 +61,11 @@ static bool queue(struct console *console, const char *prefix, size_t prefix_len
            ddpi_buf_append(&console->queue, text, len);
 }
 
-/* It stands where something is missing: until there is room for it, there is none for anything. */
+/* The notice stands where output is missing, so nothing is queued before it. */
 static void queue_notice(struct console *console)
 {
     static const char notice[] =
-        "ddprun: some output is missing here: there was no room for more that nobody had read\n";
+        "ddprun: some output is missing here: the queue was full, as nothing had been read\n";
     if (console->lost && queue(console, "", 0, notice, sizeof notice - 1))
         console->lost = false;
 }
@@ -76,7 +76,7 @@ void console_add(struct console *console, const char *prefix, size_t prefix_len,
     if (console->gone)
         return;
     queue_notice(console);
-    /* What is lost here is not lost in the log file. */
+    /* The log files are complete. */
     console->lost = console->lost || !queue(console, prefix, prefix_len, text, len);
 }
 
@@ -107,7 +107,7 @@ static void watch_writable(struct console *console, bool on)
         uv_poll_stop(&console->poll);
 }
 
-/* Returns false when nothing more can be written now. */
+/* Returns false when no more can be written now. */
 static bool write_piece(struct console *console)
 {
     size_t len = ddpi_buf_len(&console->queue);

@@ -1,6 +1,5 @@
 /*
- * console_cursor.c - decides what stands between two texts on one console. Owns nothing, writes
- * nothing.
+ * console_cursor.c - decides what separates two texts on one console. Owns nothing, writes nothing.
  */
 #include "console_cursor.h"
 
@@ -11,7 +10,7 @@ struct console_cursor_lead console_cursor_show(struct console_cursor *cursor, co
     bool returned = returns && text[len - 1] == '\r';
     bool own = cursor->owner == owner;
     bool open = cursor->owner != NULL && !cursor->returned;
-    /* The '\n' of a "\r\n" whose '\r' has been shown already. */
+    /* The '\n' of a "\r\n" whose '\r' has been written already. */
     bool late_end = own && cursor->returned && len == 1 && ends;
     struct console_cursor_lead lead = {
         .newline = cursor->owner != NULL && !own && (open || !returned),

@@ -11,7 +11,7 @@ static const char heading[] = "Traceback (most recent call last):";
 struct line {
     const char *at;
     size_t len;
-    size_t next; /* offset of the line behind it */
+    size_t next; /* offset of the next line */
 };
 
 static struct line line_at(const char *text, size_t len, size_t from)
@@ -21,7 +21,7 @@ static struct line line_at(const char *text, size_t len, size_t from)
     return (struct line){text + from, end - from, newline != NULL ? end + 1 : len};
 }
 
-/* Without "[rankN]: ", or the "[rankN]:" that it puts on an empty line. */
+/* Without "[rankN]: ", or "[rankN]:" on an empty line. */
 static struct line without_rank(struct line line)
 {
     static const char rank[] = "[rank";
@@ -47,7 +47,7 @@ static bool is_heading(struct line line)
     return is_line(line, heading, sizeof heading - 1);
 }
 
-/* The lines from @from on are those of @wanted; *@ret_to is behind them. */
+/* The lines from @from on equal those of @wanted; *@ret_to is the end of them. */
 static bool matches(const char *text, size_t len, size_t from, const char *wanted,
                     size_t wanted_len, size_t *ret_to)
 {

@@ -1,5 +1,5 @@
 /*
- * excerpt.h - finds a traceback that was recorded again in what its worker wrote to stderr. Pure.
+ * excerpt.h - finds a worker's recorded traceback in its stderr. Pure.
  */
 #ifndef DAEMON_EXCERPT_H
 #define DAEMON_EXCERPT_H
@@ -7,16 +7,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A piece of a text: from, and up to. */
+/* A piece of a text: [from, to). */
 struct excerpt {
     size_t from;
     size_t to;
 };
 
 /*
- * Where the lines of @traceback stand in @text, with the frames in front of them, up to the heading
- * that says "Traceback": what the interpreter prints has more of the outermost frames than what is
- * recorded. PyTorch's "[rankN]: " before a line does not count. false: they are not there.
+ * Find the lines of @traceback in @text. The result includes the frames before them, from the
+ * "Traceback" heading on: the interpreter prints more of the outermost frames than are recorded.
+ * PyTorch's "[rankN]: " before a line is ignored. false: not found.
  */
 bool excerpt_find(const char *text, size_t len, const char *traceback, struct excerpt *ret);
 

@@ -1,6 +1,5 @@
 /*
- * line_filter.c - matches lines and writes them. A file that cannot be written ends it, not the
- * job.
+ * line_filter.c - matches lines and writes them. A write error ends the filter, not the job.
  */
 #include "line_filter.h"
 
@@ -26,7 +25,7 @@ ddp_status line_filter_init(struct line_filter *filter, const char *list, struct
         list += escaped;
         filter->words[filter->len++] = (char)(*list == ',' && !escaped ? '\0' : *list);
     }
-    filter->len++; /* the NUL of the last */
+    filter->len++; /* the NUL of the last word */
     return DDP_OK;
 }
 

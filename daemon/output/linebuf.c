@@ -16,8 +16,8 @@ void linebuf_finish(struct linebuf *lines)
     ddpi_buf_finish(&lines->partial);
 }
 
-/* One past the end of the first line in @bytes, or NULL if none is complete. A "\r" at the very
- * end might be half of "\r\n", so it does not count yet. */
+/* One past the end of the first line in @bytes, or NULL if none is complete. A "\r" as the last
+ * byte may be half of "\r\n", so it does not count yet. */
 static const char *line_end(const struct linebuf *lines, const char *bytes, size_t len)
 {
     const char *newline = memchr(bytes, '\n', len);
@@ -54,7 +54,7 @@ static void emit_line(struct linebuf *lines, const char *bytes, size_t len, line
 void linebuf_feed(struct linebuf *lines, const char *bytes, size_t len, uint64_t now_ms,
                   linebuf_emit emit, void *ctx)
 {
-    /* A '\r' that waited for its '\n': if something else follows, it was an end by itself. */
+    /* A kept '\r' ends the line by itself unless '\n' follows. */
     size_t kept = ddpi_buf_len(&lines->partial);
     if (lines->split_at_cr && kept > 0 && len > 0 && bytes[0] != '\n' &&
         ddpi_buf_head(&lines->partial)[kept - 1] == '\r')

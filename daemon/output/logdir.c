@@ -1,7 +1,7 @@
 /*
  * logdir.c - makes and removes the log tree. Owns the path and its descriptor, and the directory if
- * it is temporary. Directories are 0700: what workers print may hold secrets. Whatever is made is
- * made below that descriptor: a path may lead elsewhere by then.
+ * it is temporary. Directories have mode 0700: workers may print secrets. Everything is made
+ * relative to the descriptor, as the path may lead elsewhere by then.
  */
 #include "logdir.h"
 
@@ -21,7 +21,7 @@ enum { FILE_MODE = 0600 };
 
 static const char *const stream_names[] = {"stdout.log", "stderr.log"};
 
-/* @setting decides where: the option or variable that is to be changed when it cannot be there. */
+/* @setting: the option or variable to change when the directory cannot be made there. */
 static ddp_status make_unique(struct logdir *dir, int base_fd, const char *base, const char *name,
                               const char *setting, struct ddp_error *err)
 {
@@ -39,7 +39,7 @@ static ddp_status make_unique(struct logdir *dir, int base_fd, const char *base,
     return ddpi_error_advise(err, status, "set %s to a directory that you may write to", setting);
 }
 
-/* @make: @base, too, if it is missing. */
+/* @make: make @base too if it is missing. */
 static ddp_status make_below(struct logdir *dir, const char *base, bool make, const char *name,
                              const char *setting, struct ddp_error *err)
 {
@@ -74,8 +74,8 @@ ddp_status logdir_open(struct logdir *dir, const char *base, const char *run_id,
         return make_below(dir, temporary_base(), false, "ddprun", "TMPDIR", err);
     if (strchr(run_id, '/') != NULL)
         return ddpi_error_set(err, DDP_E_INVALID,
-                              "the job id '%s' contains '/', so no log directory can bear its "
-                              "name; choose another --rdzv-id or leave out --log-dir",
+                              "the job id '%s' contains '/', so it cannot be the name of a log "
+                              "directory; choose another --rdzv-id or leave out --log-dir",
                               run_id);
     return make_below(dir, base, true, run_id, "--log-dir", err);
 }

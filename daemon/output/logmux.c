@@ -1,11 +1,11 @@
 /*
- * logmux.c - moves worker output. Owns the reading ends of the pipes and the log files; the
- * consoles do the slow writing.
+ * logmux.c - moves the workers' output. Owns the reading ends of the pipes and the log files;
+ * console.c writes to the consoles.
  *
- * The happy path: a pipe turns readable, one chunk is read, its lines go to the console's queue
- * and its bytes to the file and the tail, the queue is written. Possible failures: the console is
- * slow (all pipes pause until it has caught up), the console is gone (console.c drops), the file
- * cannot be written (noted once in file_errno, the report says it).
+ * When a pipe is readable, one chunk is read; its lines go to the console's queue, its bytes to the
+ * file and the tail. If the console is slow, all pipes pause until it has caught up. If it is
+ * closed, console.c drops the output. If the file cannot be written, file_errno keeps the first
+ * error for the report.
  */
 #include "logmux.h"
 
@@ -69,8 +69,7 @@ static void on_console_drained(void *ctx)
         mux->idle(mux->ctx);
 }
 
-/* Two queues for one pipe or file ("2>&1") would tear each other's lines, and change their order.
- */
+/* With "2>&1" two queues for the same file would mix lines and change their order. */
 static bool same_file(int a, int b)
 {
     struct stat first, second;
@@ -78,7 +77,7 @@ static bool same_file(int a, int b)
            first.st_ino == second.st_ino;
 }
 
-/* Where stdout (0) or stderr (1) is shown. */
+/* The console of stdout (0) or stderr (1). */
 static int shown_on(const struct logmux *mux, int stream)
 {
     return mux->one_console ? 0 : stream;
@@ -89,7 +88,7 @@ static struct console *console_of(struct logmux *mux, int stream)
     return &mux->consoles[shown_on(mux, stream)];
 }
 
-/* A line of @owner, or a piece of one. */
+/* Show a line of @owner, or a piece of one. */
 static void show_text(struct logmux *mux, int stream, const void *owner, const char *prefix,
                       const char *text, size_t len)
 {
@@ -128,15 +127,14 @@ static void show_line(void *ctx, const char *text, size_t len)
     show_text(stream->mux, stream->console, stream, stream->prefix, text, len);
 }
 
-/* What follows continues the line. */
+/* Show an unfinished line; later output continues it. */
 static void show_held(struct logmux_stream *stream)
 {
     linebuf_flush(&stream->lines, show_line, stream);
     console_flush(console_of(stream->mux, stream->console));
 }
 
-/* ---- lines without an end ----------------------------------------------------------------------
- */
+/* ---- lines without an end ------------------------------------------------------------------- */
 
 static bool holds(const struct logmux_stream *stream, uint64_t *ret_due_ms)
 {
@@ -149,7 +147,7 @@ static bool holds(const struct logmux_stream *stream, uint64_t *ret_due_ms)
     return true;
 }
 
-/* The rest of the line has come, and is about to be read. */
+/* The pipe holds more, which is about to be read. */
 static bool has_more(const struct logmux_stream *stream)
 {
     int queued = 0;
@@ -163,8 +161,8 @@ static void on_hold_over(uv_timer_t *timer)
     logmux_show_unfinished(timer->data);
 }
 
-/* Wake when the first is due. While nothing is read the ends of lines may be waiting in the pipes:
- * what is held stays so. */
+/* Wake when the first unfinished line is due. While reading is paused the ends of lines may be in
+ * the pipes, so unfinished lines stay held. */
 static void watch_unfinished(struct logmux *mux)
 {
     uint64_t first_ms = UINT64_MAX, due_ms, now_ms = ddpi_now_ms(mux->clock);
@@ -190,8 +188,7 @@ void logmux_show_unfinished(struct logmux *mux)
     watch_unfinished(mux);
 }
 
-/* ---- one stream ---------------------------------------------------------------------------------
- */
+/* ---- one stream ----------------------------------------------------------------------------- */
 
 static void write_log_file(struct logmux_stream *stream, const char *bytes, size_t len)
 {
@@ -217,7 +214,7 @@ static void on_stream_closed(uv_handle_t *handle)
     stream->open = false;
     ddpi_list_remove(&stream->node);
     if (mux->taking_rest && logmux_streams_ended(mux)) {
-        mux->taking_rest = false; /* whoever comes next has to wait again */
+        mux->taking_rest = false; /* later streams pause again */
         balance(mux);
     }
     if (mux->idle != NULL)
@@ -261,7 +258,7 @@ static void take_stream_bytes(struct logmux_stream *stream, const char *base, si
     linebuf_feed(&stream->lines, base, bytes, ddpi_now_ms(stream->mux->clock), show_line, stream);
     struct logmux *mux = stream->mux;
     if (console_cursor_is_open(&mux->cursors[shown_on(mux, stream->console)], stream))
-        linebuf_flush(&stream->lines, show_line, stream); /* nobody else's line is torn by it */
+        linebuf_flush(&stream->lines, show_line, stream); /* does not split another line */
     console_flush(console_of(mux, stream->console));
     balance(mux);
     uint64_t due_ms;
@@ -269,8 +266,8 @@ static void take_stream_bytes(struct logmux_stream *stream, const char *base, si
         watch_unfinished(mux);
 }
 
-/* libuv takes a hang-up for the end when a read has not filled its buffer, but a terminal gives no
- * more than 4 KiB at a time, however much it holds. */
+/* libuv takes a hang-up for the end when a read does not fill its buffer, but one read from a
+ * terminal returns at most 4 KiB. */
 static void take_what_a_terminal_holds(struct logmux_stream *stream)
 {
     char *chunk = stream->mux->chunk;
@@ -291,7 +288,7 @@ static void on_stream_read(uv_stream_t *handle, ssize_t len, const uv_buf_t *buf
     }
     if (len == UV_EOF)
         take_what_a_terminal_holds(stream);
-    end_stream(stream); /* the end, or an error that is one */
+    end_stream(stream); /* the end, or an error */
 }
 
 static ddp_status make_pipe(int ends[2], struct ddp_error *err)
@@ -366,7 +363,7 @@ void logmux_print(struct logmux *mux, int console, const char *text, size_t len)
 {
     show_text(mux, console, mux, "", text, len);
     console_flush(console_of(mux, console));
-    balance(mux); /* a console that turns out to be gone here must not keep the pipes paused */
+    balance(mux); /* if this write has failed, the pipes must not stay paused */
 }
 
 void logmux_say(struct logmux *mux, const char *format, ...)

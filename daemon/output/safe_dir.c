@@ -1,5 +1,5 @@
 /*
- * safe_dir.c - walks a path step by step. Owns the descriptor of the step at which it stands.
+ * safe_dir.c - walks a path step by step. Owns the descriptor of the current directory.
  */
 #include "safe_dir.h"
 
@@ -19,15 +19,15 @@ enum { LINKS_MAX = 40, DIR_MODE = 0700, NAMES_TRIED = 100 };
 static const int dir_flags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 
 struct walk {
-    const char *path; /* as given, for sentences */
-    bool make;        /* what is missing */
-    int fd;           /* of the directory at which it stands */
+    const char *path; /* as given, for messages */
+    bool make;        /* make missing directories */
+    int fd;           /* of the current directory */
     char rest[PATH_MAX];
     unsigned links;
 };
 
-/* In a user namespace, such as that of a container without root, what lies outside belongs to a
- * user that has no number here: whoever made the namespace vouches for it. */
+/* In a user namespace, such as a rootless container's, files from outside belong to a user that is
+ * not mapped here. The creator of the namespace is trusted with them. */
 static bool is_mapped(uid_t uid)
 {
     FILE *map = fopen("/proc/self/uid_map", "re");
@@ -48,18 +48,18 @@ static bool is_trusted(uid_t uid)
 static ddp_status refuse_path(const struct walk *walk, const char *kind, const char *name,
                               const struct stat *st, struct ddp_error *err)
 {
-    char whose[64];
+    char owner[64];
     bool trusted = is_trusted(st->st_uid);
-    snprintf(whose, sizeof whose, "belongs to another user (uid %u)", (unsigned)st->st_uid);
+    snprintf(owner, sizeof owner, "belongs to another user (uid %u)", (unsigned)st->st_uid);
     return ddpi_error_set(
         err, DDP_E_DENIED,
-        "'%s': %s '%s' %s, so another user could put a link in the place of what is made there; "
+        "'%s': %s '%s' %s, so another user could replace what is made there by a link; "
         "choose a directory of your own%s",
-        walk->path, kind, name, trusted ? "may be written to by everybody" : whose,
-        trusted ? ", or have that one made sticky, 'chmod +t'" : "");
+        walk->path, kind, name, trusted ? "is writable by all users" : owner,
+        trusted ? ", or make it sticky, 'chmod +t'" : "");
 }
 
-/* Stand in @fd from now on, which is taken over, if nobody else can replace what is in it. */
+/* Take over @fd as the current directory, if no other user can replace its entries. */
 static ddp_status enter(struct walk *walk, int fd, const char *name, struct ddp_error *err)
 {
     struct stat st;
@@ -84,7 +84,7 @@ static ddp_status walk_begin(struct walk *walk, struct ddp_error *err)
     return enter(walk, open(from, dir_flags), from, err);
 }
 
-/* Its text takes the link's place in what is left of the way. */
+/* The link's text replaces the link in the rest of the path. */
 static ddp_status walk_link(struct walk *walk, const char *name, const struct stat *st,
                             struct ddp_error *err)
 {
@@ -103,7 +103,7 @@ static ddp_status walk_link(struct walk *walk, const char *name, const struct st
     return walk->rest[0] == '/' ? walk_begin(walk, err) : DDP_OK;
 }
 
-/* Cut the first name off what is left; false: nothing is. */
+/* Cut the first name off the rest of the path; false: nothing is left. */
 static bool next_name(struct walk *walk, char name[PATH_MAX])
 {
     const char *from = walk->rest + strspn(walk->rest, "/");
@@ -149,7 +149,7 @@ static void fill_in(char *suffix)
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
     unsigned char random[6] = {0};
     (void)!getrandom(random, sizeof random,
-                     0); /* it need not be secret: the name is new, or fails */
+                     0); /* need not be secret: mkdir fails if the name exists */
     for (size_t i = 0; i < sizeof random; i++)
         suffix[i] = letters[random[i] % (sizeof letters - 1)];
 }

@@ -1,6 +1,6 @@
 /*
- * tail.c - the last bytes of a stream in a ring. Owns the ring. Without memory for it the tail
- * stays empty, and the report says nothing was kept.
+ * tail.c - the last bytes of a stream in a ring. Owns the ring. Without memory the tail stays
+ * empty.
  */
 #include "tail.h"
 
@@ -14,7 +14,7 @@ void tail_add(struct tail *tail, const char *bytes, size_t len)
         return;
     if (tail->ring == NULL && (tail->ring = ddpi_calloc(1, TAIL_SIZE)) == NULL)
         return;
-    if (len > TAIL_SIZE) { /* only its end can stay */
+    if (len > TAIL_SIZE) { /* keep its end only */
         tail->total += len - TAIL_SIZE;
         bytes += len - TAIL_SIZE;
         len = TAIL_SIZE;
@@ -50,7 +50,7 @@ size_t tail_last_lines(const char *text, size_t len, unsigned lines)
 {
     size_t at = len;
     if (at > 0 && text[at - 1] == '\n')
-        at--; /* the end of the last line is not the beginning of another */
+        at--; /* the last newline begins no line */
     while (at > 0) {
         if (text[at - 1] == '\n' && --lines == 0)
             return at;

@@ -9,7 +9,7 @@
 
 enum { TAIL_SIZE = 16 * 1024 };
 
-/* A zeroed struct is an empty tail; its memory is taken with the first byte. */
+/* A zeroed struct is an empty tail; the first byte allocates its memory. */
 struct tail {
     char *ring;
     uint64_t total; /* bytes seen so far */
@@ -18,10 +18,10 @@ struct tail {
 void tail_add(struct tail *tail, const char *bytes, size_t len);
 void tail_clear(struct tail *tail);
 
-/* The bytes that are still there, oldest first, into @out of TAIL_SIZE bytes. Returns how many. */
+/* Copy the kept bytes, oldest first, to @out of TAIL_SIZE bytes. Returns how many. */
 size_t tail_copy(const struct tail *tail, char *out);
 
-/* Offset at which the last @lines lines of @text begin; 0 if there are fewer. */
+/* The offset of the last @lines lines of @text; 0 if it has fewer. */
 size_t tail_last_lines(const char *text, size_t len, unsigned lines);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * worker_pty.c - makes and resizes pseudo terminals. Owns nothing: both ends are the caller's.
+ * worker_pty.c - makes and resizes pseudo terminals. Owns nothing: the caller owns both ends.
  */
 #include "worker_pty.h"
 
@@ -13,7 +13,7 @@
 
 enum { COLUMNS_MIN = 20, COLUMNS_DEFAULT = 80, ROWS_DEFAULT = 24 };
 
-/* The other end of @ours, whatever is mounted where; its bytes stay as they are. -1 with errno. */
+/* Open the other end of @ours, without output processing or echo. -1 with errno. */
 static int open_theirs(int ours)
 {
     struct termios modes;

@@ -312,7 +312,7 @@ START_TEST(refused_until_the_time_is_up)
     member_cut(&member); /* and then the store went away */
     member_tick(&member, member_deadline(&member));
     asked("idle0 over69 ");
-    ck_assert_ptr_nonnull(strstr(over_why, "not to be reached"));
+    ck_assert_ptr_nonnull(strstr(over_why, "could not be reached"));
 
     setup();
     member_lost(&member, "the store is full", 1200);

@@ -112,7 +112,7 @@ START_TEST(a_directory_for_everybody_is_refused)
 {
     ck_assert_int_eq(mkdir("open", 0700), 0);
     ck_assert_int_eq(chmod("open", 0777), 0);
-    refused("open/logs", "'open' may be written to by everybody");
+    refused("open/logs", "'open' is writable by all users");
     ck_assert_int_eq(chmod("open", 01777), 0);
     leads_to("open/logs", "open/logs");
     ck_assert_int_eq(chmod("open", 0775), 0); /* a group is chosen by somebody */

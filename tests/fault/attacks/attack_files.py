@@ -67,7 +67,7 @@ class LogTree(DdprunCase):
         ours = self.folder / 'ours'
         ours.mkdir()
         ours.chmod(0o777)
-        self.assert_sentence(self.log_to(ours / 'logs'), CONFIG, "'ours' may be written to by everybody")
+        self.assert_sentence(self.log_to(ours / 'logs'), CONFIG, "'ours' is writable by all users")
         ours.chmod(0o1777)
         self.assertEqual(self.log_to(ours / 'logs').code, 0)
 
