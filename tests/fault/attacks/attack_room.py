@@ -103,7 +103,7 @@ class Room(DdprundCase):
         self.assertEqual(node.wait(), 75, node.err)
         self.assertRegex(node.err, r'the store has refused this node for 3 s \(--join-timeout\): .*the store is '
                                    r'full: the nodes of jobs hold \d+ of at most 4096 bytes')
-        self.assertNotIn('not to be reached', node.err)
+        self.assertNotIn('could not be reached', node.err)
         self.assertLess(self.stats(job.endpoints[0])['requests'] - before, 300)  # it was 65,000 a second
         self.stop(job)
 
