@@ -1,6 +1,5 @@
 /*
- * error_file.c - reads and writes error files with jansson; an outer edge. Owns nothing between
- * calls.
+ * error_file.c - reads and writes error files with jansson. Owns nothing between calls.
  */
 #include "error_file.h"
 
@@ -27,7 +26,8 @@ static ddp_status read_error_file(const char *path, char **ret_text, size_t *ret
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
     if (fd < 0)
         return errno == ENOENT
-                   ? ddpi_error_set(err, DDP_E_NOT_FOUND, "there is no error file '%s'", path)
+                   ? ddpi_error_set(err, DDP_E_NOT_FOUND, "the error file '%s' does not exist",
+                                    path)
                    : ddpi_error_sys(err, errno, "cannot open the error file '%s'", path);
     struct stat st;
     ddp_status status = DDP_OK;
@@ -58,7 +58,7 @@ static char *copy_string(const json_t *value)
                                  : NULL;
 }
 
-/* Text of any bytes. */
+/* A JSON string of any bytes. */
 static json_t *text_value(const char *text)
 {
     json_t *value = json_string(text);
@@ -72,7 +72,7 @@ static json_t *text_value(const char *text)
     return value;
 }
 
-/* The message of @root, whatever it is; false: there is none. */
+/* Take the message of @root, in either form; false: it has none. */
 static bool take_recorded_message(const json_t *root, struct error_file *file)
 {
     const json_t *message = json_object_get(root, "message");
@@ -84,7 +84,7 @@ static bool take_recorded_message(const json_t *root, struct error_file *file)
     return file->message != NULL;
 }
 
-/* In the form that @record gives it. */
+/* The form that @record writes. */
 static json_t *wrap_text(const char *text)
 {
     char now[24];
@@ -93,7 +93,7 @@ static json_t *wrap_text(const char *text)
                      "timestamp", now);
 }
 
-/* As torchrun does it: where the message is an object. */
+/* As torchrun does, only if the message is an object. */
 static char *copy_with_code(json_t *root, int exit_code)
 {
     json_t *message = json_object_get(root, "message");
@@ -112,12 +112,11 @@ ddp_status error_file_read(const char *path, int exit_code, struct error_file *r
         return status;
     if (len == 0) {
         ddpi_free(text);
-        return ddpi_error_set(err, DDP_E_NOT_FOUND, "there is nothing in the error file '%s'",
-                              path);
+        return ddpi_error_set(err, DDP_E_NOT_FOUND, "the error file '%s' is empty", path);
     }
     struct error_file file = {0};
     json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
-    if (!take_recorded_message(root, &file)) { /* then it is a text */
+    if (!take_recorded_message(root, &file)) { /* plain text */
         for (size_t i = 0; i < len; i++)
             text[i] = text[i] == '\0' ? ' ' : text[i];
         json_decref(root);
@@ -132,8 +131,7 @@ ddp_status error_file_read(const char *path, int exit_code, struct error_file *r
     return DDP_OK;
 }
 
-/* A file that is there is emptied where that is possible: it may be a place that somebody has made
- * for us, and mounted. */
+/* Truncate an existing file rather than replace it: it may be a mount. */
 static int open_own(const char *path)
 {
     int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;

@@ -1,6 +1,6 @@
 /*
- * events.c - the log of events: what belongs to each line, and writing it. Owns no descriptor;
- * event_log_close() is its opener's.
+ * events.c - builds and writes the lines of the log of events. Owns no descriptor: the opener of
+ * the log closes it.
  */
 #include "events.h"
 
@@ -38,13 +38,13 @@ ddp_status event_log_open(struct event_log *log, const char *path, struct ddp_er
     *log = (struct event_log){.fd = -1, .console = strcmp(path, "-") == 0};
     if (log->console)
         return DDP_OK;
-    /* O_NONBLOCK: it may be a FIFO, whose reader must not be waited for. */
+    /* O_NONBLOCK: do not wait for the reader of a FIFO. */
     log->fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
     if (log->fd >= 0)
         return DDP_OK;
     if (errno == ENXIO)
         return ddpi_error_set(err, DDP_E_INVALID,
-                              "--event-log: nobody reads the FIFO '%s'; start its reader first",
+                              "--event-log: the FIFO '%s' has no reader; start its reader first",
                               path);
     return ddpi_error_sys(err, errno, "--event-log: cannot open '%s'", path);
 }
@@ -58,7 +58,7 @@ void event_log_close(struct event_log *log)
 
 /* ---- one line -------------------------------------------------------------------------------- */
 
-/* A sentence may quote bytes that are no UTF-8, or have been cut in the middle of a character. */
+/* A reason may contain invalid UTF-8, or be cut inside a character. */
 static json_t *text_of(const char *text)
 {
     json_t *value = json_string(text);
@@ -79,7 +79,7 @@ static void say_missing(struct events *events, const char *why)
     events->told = true;
 }
 
-/* A line that was torn gets its end before the next. */
+/* A partly written line gets a newline before the next one. */
 static void write_event_file(struct events *events, char *line, size_t len)
 {
     line[0] = '\n';
@@ -95,10 +95,10 @@ static void write_event_file(struct events *events, char *line, size_t len)
     }
     events->torn = (size_t)written < left;
     if (events->torn)
-        say_missing(events, "there is no room for a whole line");
+        say_missing(events, "no room for a whole line");
 }
 
-/* Its first byte is room for write_file(). */
+/* The first byte of @line is room for write_event_file(). */
 static void write_event_line(struct events *events, char *line, size_t len)
 {
     if (!events->log->console)

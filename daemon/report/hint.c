@@ -1,5 +1,5 @@
 /*
- * hint.c - known ends, in a table: how the worker ended, what it wrote, what that means. Owns
+ * hint.c - a table of known ends: how the worker ended, what it wrote, what that means. Owns
  * nothing.
  */
 #include "hint.h"
@@ -11,22 +11,23 @@
 struct known {
     int signal;           /* that killed it; 0: it exited */
     const char *text;     /* in its last lines of stderr */
-    const char *sentence; /* what it means, and what to do */
-    bool of_interpreter;  /* which is put behind; nothing is said of a program that has none */
+    const char *sentence; /* what this means, and what to do */
+    bool of_interpreter;  /* only for scripts; the interpreter follows @sentence */
 };
 
 static const struct known table[] = {
     {SIGABRT, "terminate called without an active exception",
-     "most likely its work was done: Python ended while a thread of PyTorch's process group still "
-     "let go of a tensor; torch.distributed.destroy_process_group() as the last call prevents that",
+     "most likely its work was done: Python exited while a thread of PyTorch's process group was "
+     "still freeing a tensor; end with torch.distributed.destroy_process_group() to prevent that",
      false},
     {0, "No module named ",
-     "PYTHON_EXEC, or an environment that is active (VIRTUAL_ENV), chooses another interpreter "
-     "than ",
+     "to use another interpreter, set PYTHON_EXEC or activate an environment (VIRTUAL_ENV); this "
+     "one "
+     "was ",
      true},
 };
 
-static bool died_so(const struct report_worker *worker, int sig)
+static bool ended_by(const struct report_worker *worker, int sig)
 {
     return sig == 0 ? WIFEXITED(worker->wait_status)
                     : WIFSIGNALED(worker->wait_status) && WTERMSIG(worker->wait_status) == sig;
@@ -36,7 +37,7 @@ static bool applies(const struct known *known, const struct report_worker *worke
                     const char *interpreter)
 {
     return (interpreter != NULL || !known->of_interpreter) && worker->stderr_tail_len > 0 &&
-           died_so(worker, known->signal) &&
+           ended_by(worker, known->signal) &&
            memmem(worker->stderr_tail, worker->stderr_tail_len, known->text, strlen(known->text)) !=
                NULL;
 }

@@ -1,6 +1,5 @@
 /*
- * hint.h - what the end of a worker most likely means, where its words alone send people the wrong
- * way. Pure.
+ * hint.h - explains ends of workers whose own messages are misleading. Pure.
  */
 #ifndef DAEMON_HINT_H
 #define DAEMON_HINT_H
@@ -10,8 +9,8 @@
 
 #include <stdbool.h>
 
-/* Append a line to @out for each hint there is about @worker. @interpreter: what ran its script or
- * module; NULL: none of ours. Returns false when memory ran out on the way. */
+/* Append a line to @out for each hint about @worker. @interpreter ran its script or module; NULL:
+ * none. Returns false when memory has run out. */
 bool hint_add(const struct report_worker *worker, const char *interpreter, struct ddpi_buf *out);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * report.c - writes the failure report into a buffer. Owns nothing, reads no file, prints nothing.
+ * report.c - see report.h. Owns nothing, reads no file, prints nothing.
  */
 #include "report.h"
 
@@ -62,7 +62,7 @@ void report_duration(uint64_t us, char *text, size_t size)
                  us / 60000000 % 60);
 }
 
-/* Control characters are spelled out; of one in two bytes the second is its code. */
+/* Write control characters as escapes; a C1 control has two bytes, the second is its code. */
 static bool add_harmless(struct ddpi_buf *out, const char *text, size_t len)
 {
     bool ok = true, control;
@@ -76,7 +76,7 @@ static bool add_harmless(struct ddpi_buf *out, const char *text, size_t len)
     return ok;
 }
 
-/* One line of a worker's text. */
+/* Add one line of a worker's text. */
 static bool add_quoted_line(struct ddpi_buf *out, const char *line, size_t len)
 {
     size_t shown = len < LINE_SHOWN ? len : LINE_SHOWN;
@@ -111,7 +111,7 @@ static bool add_error_file(const struct report_worker *worker, struct ddpi_buf *
            add_quoted(out, text, strlen(text), TRACEBACK_LINES);
 }
 
-/* What stands on both sides of the traceback that is shown already. */
+/* The lines before and after the traceback, which is shown already. */
 static bool add_rest_of_stderr(const struct report_worker *worker, struct excerpt traceback,
                                struct ddpi_buf *out)
 {
@@ -119,7 +119,7 @@ static bool add_rest_of_stderr(const struct report_worker *worker, struct excerp
     size_t behind_len = worker->stderr_tail_len - traceback.to;
     if (traceback.from == 0 && behind_len == 0)
         return true;
-    return add_text(out, "  its last lines of stderr, but for that:\n") &&
+    return add_text(out, "  its last lines of stderr, without that:\n") &&
            add_quoted(out, worker->stderr_tail, traceback.from, STDERR_LINES / 2) &&
            add_quoted(out, behind, behind_len, STDERR_LINES);
 }
@@ -137,7 +137,7 @@ static bool add_stderr(const struct report_worker *worker, struct ddpi_buf *out)
            add_quoted(out, worker->stderr_tail, worker->stderr_tail_len, STDERR_LINES);
 }
 
-/* In pieces, as a path may be longer than what one add() takes. */
+/* In pieces: a path may be longer than the limit of add_text(). */
 static bool add_log(const char *path, struct ddpi_buf *out)
 {
     return path == NULL || (add_text(out, "  its log: ") &&

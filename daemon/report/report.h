@@ -1,8 +1,8 @@
 /*
- * report.h - the failure report: what a person reads at night. Pure: facts in, text out.
+ * report.h - formats the failure report. Pure.
  *
- * The first failure in full, then the others in a line each. Text that came from a worker is
- * shown with its control characters spelled out, so that it cannot drive the terminal.
+ * It has the first failure in full, then a line for each other. In a worker's text control
+ * characters are replaced by escapes, so that it cannot control the terminal.
  */
 #ifndef DAEMON_REPORT_H
 #define DAEMON_REPORT_H
@@ -19,9 +19,9 @@ struct report_worker {
     uint32_t local_rank;
     pid_t pid;
     int wait_status;
-    bool by_us;  /* it ended because the job was being stopped */
+    bool by_us;  /* stopped by ddprun */
     bool forced; /* it had to be killed */
-    bool oom;    /* the kernel's out-of-memory killer has struck */
+    bool oom;    /* killed by the kernel's out-of-memory killer */
     uint64_t ran_us;
     uint64_t after_root_us; /* how long after the first failure it ended */
     const char *stderr_tail;
@@ -31,7 +31,7 @@ struct report_worker {
     const char *error_message; /* from its error file */
     const char *error_traceback;
     const char *error_file_note; /* why its error file could not be read */
-    const char *gpus;            /* that it used */
+    const char *gpus;            /* used by it */
 };
 
 struct report {
@@ -44,7 +44,7 @@ struct report {
     size_t gpu_faults_len;
 };
 
-/* Append the report to @out. Returns false when memory ran out on the way. */
+/* Append the report to @out. Returns false when memory has run out. */
 bool report_failure(const struct report *report, struct ddpi_buf *out);
 
 /* "exit code 3", "killed by SIGSEGV (Segmentation fault), core dumped". */

@@ -1,5 +1,5 @@
 /*
- * worker_status.c - lines of worker_status.h, both ways. Owns nothing.
+ * worker_status.c - writes and reads the lines of worker_status.h. Owns nothing.
  */
 #include "worker_status.h"
 
@@ -30,8 +30,7 @@ bool worker_status_put(struct ddpi_buf *buf, const struct worker_status *worker)
     return ddpi_buf_append(buf, line, (size_t)len);
 }
 
-/* ---- reading ----------------------------------------------------------------------------------
- */
+/* ---- reading -------------------------------------------------------------------------------- */
 
 /* Cut the first word off *@line. */
 static const char *status_word(char **line)

@@ -1,10 +1,10 @@
 /*
- * worker_status.h - what a node tells people of its workers, as text: a line each,
+ * worker_status.h - the status of a node's workers as text, one line per worker:
  *
  *     LOCAL_RANK RANK PID running | stopping | exited CODE | killed SIGNAL
  *
- * Pure. Written here, carried by the rounds as it is, and read by who looks at a job, for whom it
- * is a stranger's text: what is no such line is passed over.
+ * Pure. The agent publishes the text through the rounds, and ddpctl reads it. The reader does not
+ * trust it: other lines are skipped.
  */
 #ifndef DAEMON_WORKER_STATUS_H
 #define DAEMON_WORKER_STATUS_H
@@ -27,16 +27,16 @@ struct worker_status {
     int32_t pid;
     enum worker_status_state state;
     uint8_t exit_code;        /* EXITED */
-    char signal[SIGNAME_MAX]; /* KILLED: by its name */
+    char signal[SIGNAME_MAX]; /* KILLED: its name */
 };
 
 /* "running", ... */
 const char *worker_status_state_name(enum worker_status_state state);
 
-/* Append the line of @worker, the whole or nothing. */
+/* Append the whole line of @worker, or return false without memory. */
 bool worker_status_put(struct ddpi_buf *buf, const struct worker_status *worker);
 
-/* Walk the lines of @text, of which *@left bytes are left: the next worker, or false at the end. */
+/* Read the next worker of *@text, which has *@left bytes; false: the end. Both are advanced. */
 bool worker_status_next(const char **text, size_t *left, struct worker_status *ret);
 
 #endif

@@ -223,7 +223,7 @@ START_TEST(a_traceback_is_shown_once)
                    "  | Traceback (most recent call last):\n"
                    "  |   inside\n"
                    "  | ValueError: no\n"
-                   "  its last lines of stderr, but for that:\n"
+                   "  its last lines of stderr, without that:\n"
                    "  | a warning\n"
                    "  | bye\n"
                    "  its log: log\n");
