@@ -1,5 +1,5 @@
 /*
- * gpu.c - CUDA_VISIBLE_DEVICES as CUDA reads it, and the names of GPUs. Owns nothing, asks nobody.
+ * gpu.c - reads CUDA_VISIBLE_DEVICES as CUDA does, and formats names of GPUs. Owns nothing.
  */
 #include "gpu.h"
 
@@ -29,7 +29,7 @@ static enum kind kind_of(const char *item, size_t len)
                                             : INDEX;
 }
 
-/* The digits at the beginning count, as strtoul takes them. */
+/* Leading digits count, as with strtoul(). */
 static uint32_t find_index(uint32_t count, const char *item, size_t len)
 {
     uint64_t value = 0;
@@ -40,7 +40,7 @@ static uint32_t find_index(uint32_t count, const char *item, size_t len)
     return value < count ? (uint32_t)value : NONE;
 }
 
-/* By the UUID of the instance; or by that of its GPU, which older drivers put into the name, as
+/* By the UUID of the instance, or as older drivers name it, with that of its GPU:
  * "MIG-GPU-8a56a4bc-.../1/0". */
 static bool has_instance(const struct gpu *gpu, const char *item, size_t len)
 {
@@ -54,7 +54,7 @@ static bool has_instance(const struct gpu *gpu, const char *item, size_t len)
     return false;
 }
 
-/* The one whose UUID begins so. */
+/* The device whose UUID begins with @item. */
 static uint32_t find_uuid(const struct gpu *gpus, uint32_t count, enum kind kind, const char *item,
                           size_t len)
 {
@@ -96,7 +96,7 @@ static uint32_t take_listed(const struct gpu *gpus, uint32_t count, const char *
             kind == INDEX ? find_index(count, item, len) : find_uuid(gpus, count, kind, item, len);
         if (kind != first || place == NONE)
             break;
-        if (kind == INSTANCE) { /* a process gets the first of them alone */
+        if (kind == INSTANCE) { /* a process gets the first instance only */
             *ret_visible = place;
             return 1;
         }
@@ -107,7 +107,7 @@ static uint32_t take_listed(const struct gpu *gpus, uint32_t count, const char *
     return taken;
 }
 
-/* A GPU in MIG mode is as many devices as it has instances, of which a process gets one. */
+/* In MIG mode each instance is a device, and a process gets one of them. */
 static uint32_t apply_split(const struct gpu *gpus, uint32_t count, uint32_t *visible)
 {
     uint32_t whole = 0;

@@ -1,10 +1,10 @@
 /*
- * gpu_board.c - the two threads that ask NVML. Each owns what it knows of the library; of the agent
- * they touch the board alone.
+ * gpu_board.c - the two threads that call NVML. Each owns its state of the library; of the agent
+ * they touch only the board.
  *
- * The one that looks notes who uses which GPU, a second after a start, and then at intervals that
- * double, as a look costs the driver something; and it waits for memory when it is asked to. The
- * one that listens is there if a GPU can report faults.
+ * The polling thread notes which worker uses which GPU: a second after a start, then at doubling
+ * intervals, as a query costs the driver time. On request it waits for GPU memory to be freed. The
+ * listening thread waits for faults; it runs if a GPU can report them.
  */
 #include "gpu_board.h"
 
@@ -22,7 +22,7 @@
 #define RETRY_US      UINT64_C(20000)
 
 enum {
-    LISTEN_MS = 1000, /* so often a listener sees whether it is over */
+    LISTEN_MS = 1000, /* how often the listening thread checks for the end */
     LISTEN_PAUSE_MS = 100,
 };
 
@@ -52,14 +52,14 @@ bool gpu_board_drop(struct gpu_board *board)
     return held;
 }
 
-/* With the lock held. */
+/* Called with the lock held. */
 static void tell_loop(struct gpu_board *board)
 {
     if (!board->over)
         uv_async_send(board->news);
 }
 
-/* The thread holds the board from here on. */
+/* The thread gets a reference to the board. */
 static bool start_gpu_thread(struct gpu_board *board, void *(*body)(void *), void *arg)
 {
     pthread_t thread;
@@ -74,7 +74,8 @@ static bool start_gpu_thread(struct gpu_board *board, void *(*body)(void *), voi
     return started;
 }
 
-/* ---- the one that listens -------------------------------------------------------------------- */
+/* ---- the listening thread ---------------------------------------------------------------------
+ */
 
 struct listener {
     struct gpu_board *board;
@@ -89,7 +90,7 @@ static bool same_fault(const struct gpu_fault *a, const struct gpu_fault *b)
     return a->kind == b->kind && a->xid == b->xid && a->gpu == b->gpu;
 }
 
-/* The place of one like @fault; else a free one, else that of the oldest. */
+/* The place of an equal fault; else a free one, else that of the oldest. */
 static uint32_t fault_place(struct gpu_board *board, const struct gpu_fault *fault)
 {
     uint32_t oldest = 0;
@@ -162,7 +163,7 @@ static void *listen_for_faults(void *arg)
         if (result == NVML_LIBRARY_SUCCESS)
             take_nvml_event(listener, &event);
         else if (result != NVML_LIBRARY_ERROR_TIMEOUT)
-            nanosleep(&pause, NULL); /* a GPU that is lost makes every wait fail at once */
+            nanosleep(&pause, NULL); /* with a lost GPU every wait fails at once */
     }
     gpu_board_drop(listener->board);
     ddpi_free(listener);
@@ -206,7 +207,8 @@ static void start_listening(struct gpu_board *board, const struct gpu_look *look
         ddpi_free(listener);
 }
 
-/* ---- the one that looks ---------------------------------------------------------------------- */
+/* ---- the polling thread -----------------------------------------------------------------------
+ */
 
 struct looker {
     struct gpu_board *board;
@@ -214,13 +216,13 @@ struct looker {
     pid_t *pids;
     uint64_t starts;
     uint64_t interval_us;
-    uint64_t look_us;  /* when to look next */
-    uint64_t retry_us; /* when to see again whether memory is back */
-    uint64_t asked;    /* the question that waits for an answer */
+    uint64_t look_us;  /* when to poll next */
+    uint64_t retry_us; /* when to check memory again */
+    uint64_t asked;    /* the board's @asked that is being answered */
     uint64_t until_us;
 };
 
-/* Workers have been started since the last turn. */
+/* Copy the pids of workers that have been started since. */
 static void see_workers(struct looker *looker)
 {
     struct gpu_board *board = looker->board;
@@ -234,8 +236,8 @@ static void see_workers(struct looker *looker)
     looker->look_us = board_now_us() + FIRST_LOOK_US;
 }
 
-/* Until there is something to do; false: it is over. *@ret_asked: it is to see whether memory is
- * back, and to look at the workers otherwise. */
+/* Wait for work; false: the end. *@ret_asked: check whether memory is free; else poll the workers.
+ */
 static bool await_turn(struct looker *looker, bool *ret_asked)
 {
     struct gpu_board *board = looker->board;
@@ -263,7 +265,7 @@ static void look_at_workers(struct looker *looker)
     const struct gpu_look *look = &looker->look;
     gpu_look_take(&looker->look, looker->pids, board->count);
     pthread_mutex_lock(&board->lock);
-    if (looker->starts == board->starts) { /* else it was of those before */
+    if (looker->starts == board->starts) { /* else these are uses of earlier workers */
         memcpy(board->uses, look->uses, look->uses_count * sizeof *look->uses);
         board->uses_count = look->uses_count;
     }
@@ -345,7 +347,8 @@ static void *look_after_gpus(void *arg)
     return NULL;
 }
 
-/* ---- its beginning --------------------------------------------------------------------------- */
+/* ---- start ------------------------------------------------------------------------------------
+ */
 
 static bool init_lock(struct gpu_board *board)
 {

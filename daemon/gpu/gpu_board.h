@@ -1,10 +1,10 @@
 /*
- * gpu_board.h - what the threads that ask NVML and the loop tell each other. Between gpu_watch.c
- * and gpu_board.c alone.
+ * gpu_board.h - the memory that the loop shares with the two threads that call NVML. For
+ * gpu_watch.c and gpu_board.c only.
  *
- * All but what is marked is guarded by the lock, which is held for copying only. Whoever holds the
- * board, a thread or the loop, drops it when he is done; the last one frees it. A thread may be in
- * a call of NVML for ever, so nobody waits for one.
+ * The lock guards every member that is not marked otherwise, and is held only to copy. The threads
+ * and the loop each hold a reference; the last one frees the board. A call of NVML may never
+ * return, so the threads are not joined.
  */
 #ifndef DAEMON_GPU_BOARD_H
 #define DAEMON_GPU_BOARD_H
@@ -17,26 +17,27 @@
 
 enum { GPU_FAULTS_MAX = 16 };
 
-/* How long a fault has to do with what happens to a worker; one that comes again later is new. */
+/* A fault may explain the end of a worker within this time; a repetition after it is a new fault.
+ */
 #define GPU_FAULT_WINDOW_US UINT64_C(30000000)
 
 struct gpu_board {
     pthread_mutex_t lock;
-    pthread_cond_t wake; /* of the thread that looks */
+    pthread_cond_t wake; /* wakes the polling thread */
     unsigned holders;
     bool over;
-    uv_async_t *news; /* to be told when there is something for the loop; until @over */
+    uv_async_t *news; /* wakes the loop, until @over */
 
-    /* for the threads */
+    /* set by the loop */
     char *visible;   /* CUDA_VISIBLE_DEVICES, or NULL; never changes */
     uint32_t count;  /* of workers; never changes */
     pid_t *pids;     /* by local rank */
-    uint64_t starts; /* times that @pids has changed */
-    uint64_t asked;  /* times that memory was waited for, until @until_us at the latest */
+    uint64_t starts; /* how often @pids has changed */
+    uint64_t asked;  /* how often the loop has waited for memory; now until @until_us */
     uint64_t until_us;
 
-    /* from them */
-    bool ready; /* what is before @uses does not change any more */
+    /* set by the threads */
+    bool ready; /* the members up to visible_count are final */
     struct gpu gpus[GPUS_MAX];
     uint32_t gpus_count;
     uint32_t visible_gpus[GPUS_MAX]; /* in CUDA's order */
@@ -46,17 +47,17 @@ struct gpu_board {
     struct gpu_fault faults[GPU_FAULTS_MAX];
     bool fault_said[GPU_FAULTS_MAX];
     uint32_t faults_count;
-    uint64_t answered; /* of @asked */
+    uint64_t answered; /* the last @asked that has an answer */
     char still_held[GPU_HOLDERS_TEXT];
-    char trouble[256]; /* why GPUs that seem to be there are not watched */
+    char trouble[256]; /* why existing GPUs cannot be watched */
 };
 
-/* Make a board for @count workers and start the thread that looks; NULL: it cannot be. The caller
- * holds it, too. */
+/* Make a board for @count workers and start the polling thread; NULL: not possible. The caller
+ * holds a reference too. */
 struct gpu_board *gpu_board_start(const pid_t *pids, uint32_t count, const char *visible,
                                   uv_async_t *news);
 
-/* Returns whether somebody else still holds it. */
+/* Drop a reference; returns whether others are left. */
 bool gpu_board_drop(struct gpu_board *board);
 
 #endif

@@ -18,14 +18,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* From the child, in one write. */
+/* Written by the child in one piece. */
 struct answer {
     ddp_status status;
     uint32_t count;
     char why[512];
 };
 
-_Static_assert(sizeof(struct answer) <= 4096, "a pipe takes so much at once");
+_Static_assert(sizeof(struct answer) <= 4096, "a pipe takes this much at once");
 
 static ddp_status ask_nvml(const char *visible, uint32_t *ret_count, struct ddp_error *err)
 {
@@ -45,7 +45,7 @@ static ddp_status ask_nvml(const char *visible, uint32_t *ret_count, struct ddp_
                        " GPUs can be used with CUDA_VISIBLE_DEVICES='%.200s'",
                        present, visible != NULL ? visible : "");
     else if (*ret_count == 0)
-        ddpi_error_set(err, DDP_E_NOT_FOUND, "NVML knows of no GPU");
+        ddpi_error_set(err, DDP_E_NOT_FOUND, "NVML lists no GPU");
     return DDP_OK;
 }
 
@@ -61,7 +61,7 @@ _Noreturn static void child_main(int fd, pid_t parent, const char *visible)
     _exit(write(fd, &answer, sizeof answer) == sizeof answer ? 0 : 1);
 }
 
-/* false: it has ended without one, or has not ended. */
+/* false: the child has ended without an answer, or the time is over. */
 static bool await_count(int fd, uint64_t deadline_ms, struct answer *ret)
 {
     struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
@@ -77,16 +77,17 @@ static ddp_status say_silent(int wait_status, uint64_t timeout_ms, struct ddp_er
 {
     bool crashed = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) != SIGKILL;
     if (crashed)
-        ddpi_error_set(err, DDP_E_SYSTEM, "asking NVML for the GPUs ended with signal %d",
+        ddpi_error_set(err, DDP_E_SYSTEM,
+                       "the process that asks NVML for the GPUs was killed by signal %d",
                        WTERMSIG(wait_status));
     else
         ddpi_error_set(err, DDP_E_SYSTEM, "NVML has not answered for %.1f s",
                        (double)timeout_ms / 1e3);
     return ddpi_error_advise(err, DDP_E_SYSTEM,
-                             "see whether 'nvidia-smi' works here, or give the number of workers");
+                             "check that 'nvidia-smi' works here, or give the number of workers");
 }
 
-/* Who is stuck in the kernel cannot be waited for; he goes when he can. */
+/* A child that is stuck in the kernel cannot be waited for; it ends later. */
 static int end_child(pid_t pid)
 {
     enum { PATIENCE_MS = 100 };
@@ -105,7 +106,7 @@ ddp_status gpu_count(const char *visible, uint64_t timeout_ms, uint32_t *ret_cou
     struct answer answer;
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0)
-        return ddpi_error_sys(err, errno, "cannot ask for the number of GPUs");
+        return ddpi_error_sys(err, errno, "cannot start the process that counts GPUs");
     pid_t parent = getpid(), pid = fork();
     if (pid == 0)
         child_main(ends[1], parent, visible);
@@ -113,7 +114,7 @@ ddp_status gpu_count(const char *visible, uint64_t timeout_ms, uint32_t *ret_cou
     close(ends[1]);
     if (pid < 0) {
         close(ends[0]);
-        return ddpi_error_sys(err, fork_errno, "cannot ask for the number of GPUs");
+        return ddpi_error_sys(err, fork_errno, "cannot start the process that counts GPUs");
     }
     uint64_t deadline_ms = ddpi_deadline(ddpi_now_ms(&ddpi_clock_monotonic), timeout_ms);
     bool answered = await_count(ends[0], deadline_ms, &answer);

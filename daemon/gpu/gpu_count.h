@@ -1,5 +1,5 @@
 /*
- * gpu_count.h - how many devices a worker of this node will see, for --nproc-per-node=gpu.
+ * gpu_count.h - counts the devices that workers of this node will see, for --nproc-per-node=gpu.
  */
 #ifndef DAEMON_GPU_COUNT_H
 #define DAEMON_GPU_COUNT_H
@@ -9,11 +9,10 @@
 
 /*
  * Ask NVML, with CUDA_VISIBLE_DEVICES=@visible (NULL: not set), in a child process, for at most
- * @timeout_ms: a process that has called NVML should not be forked afterwards, and nothing but its
- * end gets it out of a call into a broken driver.
+ * @timeout_ms. A process that has called NVML should not fork afterwards, and only a kill ends a
+ * call into a broken driver.
  *
- * DDP_OK: *@ret_count is 0 where there is no GPU; then @err says why. Any other status: there is a
- * driver, and it cannot be asked.
+ * DDP_OK: *@ret_count devices; if 0, @err says why. Any other status: the driver does not answer.
  */
 DDP_MUST_CHECK ddp_status gpu_count(const char *visible, uint64_t timeout_ms, uint32_t *ret_count,
                                     struct ddp_error *err);

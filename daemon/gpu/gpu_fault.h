@@ -1,10 +1,10 @@
 /*
- * gpu_fault.h - what the driver reports of a GPU that is in trouble, in words: Xids and errors of
- * its memory, whose fault they are, and what to do. Pure.
+ * gpu_fault.h - GPU errors that the driver reports, in words: Xids and ECC errors, their cause, and
+ * what to do. Pure.
  *
- * An Xid is the number that the driver of NVIDIA gives to an error and writes to the kernel's log.
- * Not every one explains the death of a worker: some only say that a program did something wrong,
- * and some follow from another.
+ * An Xid is the number that NVIDIA's driver gives to an error and writes to the kernel's log. Some
+ * report an error of a program, and some follow from another error, so not every Xid explains the
+ * death of a worker.
  */
 #ifndef DAEMON_GPU_FAULT_H
 #define DAEMON_GPU_FAULT_H
@@ -16,14 +16,14 @@
 enum gpu_fault_kind { GPU_FAULT_XID, GPU_FAULT_ECC_DOUBLE, GPU_FAULT_ECC_SINGLE };
 
 enum gpu_fault_blame {
-    GPU_FAULT_OF_PROGRAM,  /* it was the program's own doing, as far as the driver can say */
-    GPU_FAULT_OF_HARDWARE, /* the GPU, or what it is connected to */
+    GPU_FAULT_OF_PROGRAM,  /* caused by the program, as far as the driver knows */
+    GPU_FAULT_OF_HARDWARE, /* caused by the GPU or its links */
     GPU_FAULT_OF_DRIVER,
-    GPU_FAULT_AFTERMATH, /* of something else: the end of a program, another fault */
-    GPU_FAULT_NOTICE,    /* nothing that ends a program */
+    GPU_FAULT_AFTERMATH, /* follows from something else: the end of a program, another fault */
+    GPU_FAULT_NOTICE,    /* ends no program */
 };
 
-/* One that was seen; the same one again is counted. */
+/* A fault, with the number of times it was seen. */
 struct gpu_fault {
     enum gpu_fault_kind kind;
     uint32_t xid;
@@ -39,16 +39,16 @@ struct gpu_fault_meaning {
     const char *advice;
 };
 
-/* What is known of it; there is an answer for those that are not, too. */
+/* Its meaning; an unknown fault has one too. */
 struct gpu_fault_meaning gpu_fault_meaning(const struct gpu_fault *fault);
 
-/* "Xid 79 (the GPU has fallen off the bus)", with "3 times" behind it if that is so. */
+/* "Xid 79 (the GPU has fallen off the bus)", followed by "3 times" if it was seen again. */
 void gpu_fault_name(const struct gpu_fault *fault, char *text, size_t size);
 
-/* Whether it can be why a worker ended. */
+/* Whether it can explain the end of a worker. */
 bool gpu_fault_explains(const struct gpu_fault *fault);
 
-/* Whose it is: "the hardware or the machine, not the program". */
+/* "the hardware's fault, not the program's". */
 const char *gpu_fault_blames(enum gpu_fault_blame blame);
 
 #endif

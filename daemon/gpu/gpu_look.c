@@ -1,9 +1,9 @@
 /*
- * gpu_look.c - asks NVML for processes and memory of GPUs. Owns nothing; keeps what it has seen.
+ * gpu_look.c - asks NVML for processes and memory of GPUs. Owns nothing; records what it has seen.
  *
- * NVML lists who has a context, with its memory. Memory that is in use and listed for nobody is the
- * driver's, or that of somebody whom this container cannot see; on a GPU that workers have used it
- * must not have grown when they are gone.
+ * NVML lists the processes with a context, and their memory. Memory in use that is not listed
+ * belongs to the driver or to a process outside this container. On a GPU that workers have used it
+ * must not have grown when they have ended.
  */
 #include "gpu_look.h"
 
@@ -21,7 +21,7 @@ enum {
     NAME_SHOWN = 80,
 };
 
-#define TOLERANCE (UINT64_C(512) << 20) /* what a driver may keep for itself */
+#define TOLERANCE (UINT64_C(512) << 20) /* the driver may keep this much */
 
 struct snapshot {
     struct nvml_library_process processes[PROCESSES_MAX];
@@ -49,7 +49,7 @@ static bool take_snapshot(const struct gpu_look *look, uint32_t gpu, struct snap
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Of a list of MIG instances each worker may be given another, so all GPUs are watched then. */
+/* With a list of MIG instances each worker may get another one, so watch all GPUs. */
 static void choose_watched(struct gpu_look *look)
 {
     bool split = look->visible_count == 1 && look->gpus[look->visible[0]].split;
@@ -76,13 +76,14 @@ ddp_status gpu_look_open(struct gpu_look *look, const char *list, struct ddp_err
         return status;
     look->visible_count = gpu_visible(look->gpus, look->count, list, look->visible);
     if (look->visible_count == 0)
-        return ddpi_error_set(err, DDP_E_NOT_FOUND, "there is no GPU that workers see");
+        return ddpi_error_set(err, DDP_E_NOT_FOUND, "workers see no GPU");
     choose_watched(look);
     note_unlisted(look);
     return DDP_OK;
 }
 
-/* ---- who uses what --------------------------------------------------------------------------- */
+/* ---- uses -------------------------------------------------------------------------------------
+ */
 
 static pid_t parent_of(pid_t pid)
 {
@@ -90,7 +91,7 @@ static pid_t parent_of(pid_t pid)
     return ddpi_proc_stat_read(pid, &stat) ? stat.parent : 0;
 }
 
-/* The worker that @pid is, or descends from; @count if it is a stranger. */
+/* The worker that @pid is or descends from; @count: none. */
 static uint32_t owner_of(pid_t pid, const pid_t *workers, uint32_t count)
 {
     for (int i = 0; i < ANCESTORS_MAX && pid > 1; i++, pid = parent_of(pid))
@@ -141,7 +142,8 @@ void gpu_look_take(struct gpu_look *look, const pid_t *workers, uint32_t count)
     }
 }
 
-/* ---- whether it is back ---------------------------------------------------------------------- */
+/* ---- is the memory free? ----------------------------------------------------------------------
+ */
 
 static bool was_used(const struct gpu_look *look, uint32_t gpu)
 {
@@ -151,7 +153,7 @@ static bool was_used(const struct gpu_look *look, uint32_t gpu)
     return false;
 }
 
-/* One of those that have ended: a worker, or who was seen below one. */
+/* @pid was a worker, or was seen as a descendant of one. */
 static bool is_of_worker(struct gpu_look *look, uint32_t gpu, pid_t pid, const pid_t *workers,
                          uint32_t count)
 {
@@ -188,9 +190,10 @@ bool gpu_look_is_free(struct gpu_look *look, const pid_t *workers, uint32_t coun
     return true;
 }
 
-/* ---- who has it ------------------------------------------------------------------------------ */
+/* ---- holders ----------------------------------------------------------------------------------
+ */
 
-/* The beginning of its command line, as people may see it. */
+/* The beginning of its command line, made printable. */
 static void process_name(pid_t pid, char text[NAME_SHOWN])
 {
     char path[32], words[NAME_SHOWN] = "";
@@ -214,7 +217,7 @@ struct lines {
 
 static void add_line(struct lines *lines, const char *format, ...) DDP_PRINTF(2, 3);
 
-/* Whole lines, as many as there is room for. */
+/* Add a whole line, if it fits. */
 static void add_line(struct lines *lines, const char *format, ...)
 {
     size_t room = GPU_HOLDERS_TEXT - lines->used;
@@ -241,8 +244,8 @@ static void add_holder(struct lines *lines, const char *label,
                  name);
     else
         add_line(lines,
-                 "%s still has %s of pid %d, which was ours and has ended: the driver has not let "
-                 "go of it\n",
+                 "%s still has %s of pid %d, a worker of ours that has ended: the driver has not "
+                 "freed it\n",
                  label, size, (int)pid);
 }
 
@@ -257,7 +260,8 @@ static void add_holders(struct gpu_look *look, uint32_t gpu, const struct snapsh
     if (!has_grown(look, gpu, now))
         return;
     gpu_size(now->unlisted - look->unlisted[gpu], size);
-    add_line(lines, "%s has %s more in use than before the workers, and NVML lists nobody for it\n",
+    add_line(lines,
+             "%s has %s more in use than before the workers, and NVML lists no process for it\n",
              label, size);
     look->unlisted[gpu] = now->unlisted;
 }

@@ -1,8 +1,8 @@
 /*
- * gpu_look.h - looks at the GPUs through NVML: which worker uses which, and whether the memory of
- * workers that have ended is back.
+ * gpu_look.h - asks NVML which worker uses which GPU, and whether memory of workers that have ended
+ * is free again.
  *
- * For one thread, and none that may not wait: every call here asks the driver.
+ * For one thread, and not for the loop's: every call here may block in the driver.
  */
 #ifndef DAEMON_GPU_LOOK_H
 #define DAEMON_GPU_LOOK_H
@@ -13,7 +13,7 @@
 
 enum { GPU_USES_MAX = 512, GPU_HOLDERS_TEXT = 2048 };
 
-/* A process on a GPU: a worker, or one that a worker has started. */
+/* A process on a GPU: a worker or its descendant. */
 struct gpu_use {
     uint32_t local_rank;
     uint32_t gpu; /* place in the list */
@@ -30,27 +30,27 @@ struct gpu_look {
     uint32_t visible[GPUS_MAX]; /* to workers, in CUDA's order */
     uint32_t visible_count;
     bool watched[GPUS_MAX];
-    uint64_t unlisted[GPUS_MAX]; /* memory in use that belonged to no process, at the beginning */
+    uint64_t unlisted[GPUS_MAX]; /* memory in use at the start without a process */
     struct gpu_use uses[GPU_USES_MAX];
     uint32_t uses_count;
 };
 
-/* Open NVML, list the GPUs, and see what is in use of them, as the workers have just been started.
- * DDP_E_NOT_FOUND: workers see no GPU with CUDA_VISIBLE_DEVICES=@list. */
+/* Open NVML, list the GPUs, and record how much of their memory is in use: the workers have just
+ * been started. DDP_E_NOT_FOUND: workers see no GPU with CUDA_VISIBLE_DEVICES=@list. */
 DDP_MUST_CHECK ddp_status gpu_look_open(struct gpu_look *look, const char *list,
                                         struct ddp_error *err);
 
-/* Other workers have been started. */
+/* Other workers have been started: drop the recorded uses. */
 void gpu_look_forget(struct gpu_look *look);
 
-/* Note what the @count @workers use, by local rank; what one used before and does no more stays. */
+/* Record what the @count @workers use, by local rank; earlier uses stay recorded. */
 void gpu_look_take(struct gpu_look *look, const pid_t *workers, uint32_t count);
 
-/* All @workers have ended: whether nothing of theirs is left on any GPU. */
+/* All @workers have ended: whether all their GPU memory is free. */
 bool gpu_look_is_free(struct gpu_look *look, const pid_t *workers, uint32_t count);
 
-/* Who has the memory that is not back, a line for each. What is taken then is taken for good, and
- * not waited for again. */
+/* The holders of memory that is not free, one per line. Later calls no longer wait for that memory.
+ */
 void gpu_look_holders(struct gpu_look *look, const pid_t *workers, uint32_t count,
                       char text[GPU_HOLDERS_TEXT]);
 

@@ -1,6 +1,6 @@
 /*
- * gpu_watch.c - the loop's side of the board: what the agent asks, and how it is told. Owns the
- * handles; never waits for a thread, and never asks NVML.
+ * gpu_watch.c - the loop's side of the board. Owns the handles; never waits for a thread, and never
+ * calls NVML.
  */
 #include "gpu_watch.h"
 
@@ -28,7 +28,7 @@ static void settle_reclaim(struct gpu_watch *watch)
     watch->hooks.settled(watch->hooks.ctx);
 }
 
-/* What the program itself did wrong stands in the report of its end. */
+/* Errors of the program itself are in the failure report. */
 static bool worth_a_line(const struct gpu_fault *fault)
 {
     enum gpu_fault_blame blame = gpu_fault_meaning(fault).blame;
@@ -79,7 +79,7 @@ static void take_answer(struct gpu_watch *watch)
     pthread_mutex_unlock(&board->lock);
     if (!answered)
         return;
-    watch->deaf = false;
+    watch->unresponsive = false;
     if (!watch->settling)
         return;
     say_lines(watch, still_held);
@@ -99,15 +99,17 @@ static void on_no_answer(uv_timer_t *timer)
 {
     struct gpu_watch *watch = timer->data;
     char line[LINE_MAX_LEN];
-    snprintf(line, sizeof line,
-             "NVML has not answered for %.1f s: whether the GPUs' memory is free is not known",
-             (double)watch->patience_ms / 1e3);
-    watch->deaf = true;
+    snprintf(
+        line, sizeof line,
+        "NVML has not answered for %.1f s, so it is not known whether the GPUs' memory is free",
+        (double)watch->patience_ms / 1e3);
+    watch->unresponsive = true;
     watch->hooks.say(watch->hooks.ctx, line);
     settle_reclaim(watch);
 }
 
-/* ---- its life -------------------------------------------------------------------------------- */
+/* ---- opening and closing ----------------------------------------------------------------------
+ */
 
 static void close_watch_handles(struct gpu_watch *watch)
 {
@@ -157,12 +159,13 @@ void gpu_watch_close(struct gpu_watch *watch)
     close_watch_handles(watch);
 }
 
-/* ---- memory that comes back ------------------------------------------------------------------ */
+/* ---- waiting for memory -----------------------------------------------------------------------
+ */
 
 void gpu_watch_reclaim(struct gpu_watch *watch, uint64_t timeout_ms)
 {
     struct gpu_board *board = watch->board;
-    if (board == NULL || watch->deaf || timeout_ms == 0)
+    if (board == NULL || watch->unresponsive || timeout_ms == 0)
         return;
     pthread_mutex_lock(&board->lock);
     bool ready = board->ready;
@@ -173,7 +176,7 @@ void gpu_watch_reclaim(struct gpu_watch *watch, uint64_t timeout_ms)
     }
     pthread_mutex_unlock(&board->lock);
     if (!ready)
-        return; /* workers that were faster than NVML have hardly had anything */
+        return; /* workers that ended before NVML was ready have used little */
     watch->settling = true;
     watch->patience_ms = timeout_ms + SLACK_MS;
     uv_timer_start(&watch->timer, on_no_answer, watch->patience_ms, 0);
@@ -192,9 +195,10 @@ void gpu_watch_give_up(struct gpu_watch *watch)
     uv_timer_stop(&watch->timer);
 }
 
-/* ---- what is known of a worker --------------------------------------------------------------- */
+/* ---- the GPU of a worker ----------------------------------------------------------------------
+ */
 
-/* With the lock held: what @local_rank was seen to use of @gpu, all its processes together. */
+/* With the lock held: the recorded use of @gpu by all processes of @local_rank. */
 static bool sum_uses(const struct gpu_board *board, uint32_t local_rank, uint32_t gpu,
                      struct gpu_use *ret)
 {
@@ -219,7 +223,7 @@ static bool was_seen(const struct gpu_board *board, uint32_t local_rank)
     return false;
 }
 
-/* The one that it has by its local rank, if programs do what they usually do. */
+/* The GPU that programs usually choose: that of the local rank. */
 static bool usual_gpu(const struct gpu_board *board, uint32_t local_rank, uint32_t *ret_gpu)
 {
     uint32_t place = board->visible_count == 1 ? 0 : local_rank;
@@ -307,7 +311,7 @@ static bool add_fault(const struct gpu_board *board, const struct gpu_fault *fau
     return ddpi_buf_append(out, line, strlen(line));
 }
 
-/* Those that can be the reason first. */
+/* Faults that can explain the end come first. */
 static bool add_faults(const struct gpu_board *board, uint32_t local_rank, uint64_t ended_us,
                        struct ddpi_buf *out)
 {

@@ -1,5 +1,5 @@
 /*
- * nvml_library.c - loads NVML, words its errors, and lists the GPUs. Owns nothing.
+ * nvml_library.c - loads NVML, formats its errors, and lists the GPUs. Owns nothing.
  */
 #include "nvml_library.h"
 
@@ -25,13 +25,13 @@ static const struct {
 
 static ddp_status say_absent(const char *why, struct ddp_error *err)
 {
-    /* A container may have been given the GPUs, but not this library. */
+    /* A container may have the GPUs but not this library. */
     if (access("/proc/driver/nvidia/version", F_OK) == 0)
         return ddpi_error_set(err, DDP_E_SYSTEM,
-                              "there is a driver for GPUs, but not its library NVML (%s); in a "
-                              "container, NVIDIA_DRIVER_CAPABILITIES must have 'utility' in it",
+                              "a GPU driver is present, but not its library NVML (%s); in a "
+                              "container, add 'utility' to NVIDIA_DRIVER_CAPABILITIES",
                               why);
-    return ddpi_error_set(err, DDP_E_NOT_FOUND, "there is no NVML (%s)", why);
+    return ddpi_error_set(err, DDP_E_NOT_FOUND, "NVML was not found (%s)", why);
 }
 
 static ddp_status nvml_failed(void *library, nvml_library_result result, const char *what,
@@ -42,14 +42,13 @@ static ddp_status nvml_failed(void *library, nvml_library_result result, const c
     memcpy(&error_string, &symbol, sizeof symbol);
     const char *text = error_string != NULL ? error_string(result) : NULL;
     if (result == NVML_LIBRARY_ERROR_DRIVER_NOT_LOADED)
-        return ddpi_error_set(err, DDP_E_NOT_FOUND, "NVML is there, but no driver is loaded");
+        return ddpi_error_set(err, DDP_E_NOT_FOUND, "NVML was found, but no driver is loaded");
     ddp_status status =
         ddpi_error_set(err, DDP_E_SYSTEM, "NVML: %s: %s (%d)", what,
                        text != NULL ? text : "an error without a name", (int)result);
     return result == NVML_LIBRARY_ERROR_LIB_RM_VERSION_MISMATCH
-               ? ddpi_error_advise(err, status,
-                                   "the driver was updated and not loaded again: reboot")
-               : ddpi_error_advise(err, status, "see whether 'nvidia-smi' works here");
+               ? ddpi_error_advise(err, status, "the driver was updated but not reloaded: reboot")
+               : ddpi_error_advise(err, status, "check that 'nvidia-smi' works here");
 }
 
 ddp_status nvml_library_open(struct nvml_library *nvml, struct ddp_error *err)
@@ -70,7 +69,7 @@ ddp_status nvml_library_open(struct nvml_library *nvml, struct ddp_error *err)
                                           : nvml_failed(library, result, "it does not start", err);
 }
 
-/* A GPU whose mode cannot be asked is none of those that can be split. */
+/* A GPU that does not report a MIG mode has no instances. */
 static void list_instances(const struct nvml_library *nvml, nvml_library_device device,
                            struct gpu *gpu)
 {
@@ -90,7 +89,7 @@ static void list_instances(const struct nvml_library *nvml, nvml_library_device 
             gpu->instances++;
 }
 
-/* Those that do not answer cannot be used by anybody. */
+/* GPUs that do not answer are left out: no program can use them. */
 ddp_status nvml_library_list(const struct nvml_library *nvml, struct gpu *ret_gpus,
                              nvml_library_device *ret_devices, uint32_t *ret_count,
                              struct ddp_error *err)

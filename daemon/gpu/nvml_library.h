@@ -1,9 +1,9 @@
 /*
- * nvml_library.h - the functions of NVML, NVIDIA's management library, that the agent calls: own
- * declarations of them, found at run time. Nothing here needs a GPU to be compiled.
+ * nvml_library.h - the functions of NVML, NVIDIA's management library, that the agent calls: our
+ * own declarations, resolved at run time. No GPU is needed to compile.
  *
- * Any call may take as long as the driver likes, for ever if a GPU is broken: none of them belongs
- * on the loop's thread. NVML itself may be called by several threads.
+ * A call may block for any time, forever with a broken GPU, so none belongs on the loop's thread.
+ * NVML itself is safe to call from several threads.
  */
 #ifndef DAEMON_NVML_LIBRARY_H
 #define DAEMON_NVML_LIBRARY_H
@@ -40,7 +40,7 @@ enum {
     NVML_LIBRARY_EVENT_XID = 0x8,
 };
 
-#define NVML_LIBRARY_UNKNOWN UINT64_MAX /* memory of a process */
+#define NVML_LIBRARY_UNKNOWN UINT64_MAX /* memory of a process that NVML does not know */
 
 struct nvml_library_process {
     unsigned pid;
@@ -66,8 +66,8 @@ struct nvml_library_event {
     unsigned compute_instance;
 };
 
-/* X(member, name in the library, whether nothing works without it, parameters). What is optional
- * is NULL where the library does not have it. */
+/* X(member, name in the library, required, parameters). An optional function is NULL if the library
+ * lacks it. */
 #define NVML_LIBRARY_FUNCTION_MAP(X)                                                               \
     X(init, nvmlInit_v2, true, (void))                                                             \
     X(get_count, nvmlDeviceGetCount_v2, true, (unsigned *))                                        \
@@ -98,15 +98,16 @@ struct nvml_library {
 };
 
 /*
- * Load the library and start it. It stays loaded: it may have threads, and there is nothing to give
- * back that the end of the process does not.
+ * Load and initialise the library. It stays loaded: it may have threads, and the end of the process
+ * frees everything.
  *
- * DDP_E_NOT_FOUND: this machine has no NVML, or no driver below it: it has no GPUs that could be
- * used. Any other failure says what is wrong with it, and what to do.
+ * DDP_E_NOT_FOUND: this machine has no NVML or no driver, and so no usable GPU. For any other
+ * failure
+ * @err says what is wrong, and what to do.
  */
 DDP_MUST_CHECK ddp_status nvml_library_open(struct nvml_library *nvml, struct ddp_error *err);
 
-/* Up to GPUS_MAX GPUs that answer, with a handle each; returns how many. */
+/* List the GPUs that answer, at most GPUS_MAX, with their handles. */
 DDP_MUST_CHECK ddp_status nvml_library_list(const struct nvml_library *nvml, struct gpu *ret_gpus,
                                             nvml_library_device *ret_devices, uint32_t *ret_count,
                                             struct ddp_error *err);

@@ -101,7 +101,7 @@ class Count(GpuCase):
 
     def test_without_gpus_is_refused(self):
         self.say('gpus')
-        self.refused("'gpu' needs an NVIDIA GPU", 'NVML knows of no GPU')
+        self.refused("'gpu' needs an NVIDIA GPU", 'NVML lists no GPU')
 
     def test_with_all_hidden_is_refused(self):
         self.refused('4 GPUs', "CUDA_VISIBLE_DEVICES=''",
@@ -199,9 +199,9 @@ class Report(GpuCase):
 
     def test_tells_faults_of_others_apart_and_counts(self):
         err = self.fault(f'2 {DOUBLE} 0', f'1 {SINGLE} 0', f'1 {SINGLE} 0')
-        self.assertIn('ECC: memory error of two bits, which cannot be corrected on GPU 2, which is not '
+        self.assertIn('ECC: double-bit memory error, which cannot be corrected on GPU 2, which is not '
                       'its own', err)
-        self.assertIn('ECC: memory error of one bit, which was corrected, 2 times on its GPU 1', err)
+        self.assertIn('ECC: single-bit memory error, which was corrected, 2 times on its GPU 1', err)
 
     def test_of_an_old_library_is_as_without(self):
         self.use_library(BARE_NVML)

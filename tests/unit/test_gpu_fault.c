@@ -64,7 +64,7 @@ START_TEST(names)
     ck_assert_str_eq(text, "Xid 4711 (not known to ddprun)");
     fault = (struct gpu_fault){.kind = GPU_FAULT_ECC_SINGLE, .times = 1};
     gpu_fault_name(&fault, text, sizeof text);
-    ck_assert_str_eq(text, "ECC: memory error of one bit, which was corrected");
+    ck_assert_str_eq(text, "ECC: single-bit memory error, which was corrected");
 }
 END_TEST
 
