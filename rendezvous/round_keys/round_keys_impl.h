@@ -1,6 +1,6 @@
 /*
- * round_keys_impl.h - what the files of the rounds' keys share: round_keys.c (jobs, and what
- * changes) and reload.c (all keys at once). Nobody else includes it.
+ * round_keys_impl.h - what the files of the rounds' keys share: the data, and what they call of
+ * each other, from the bottom to the top; turn.c uses them all. No other folder includes it.
  */
 #ifndef DDPI_ROUND_KEYS_IMPL_H
 #define DDPI_ROUND_KEYS_IMPL_H
@@ -50,30 +50,49 @@ struct round_key {
     struct ddpi_bytes all;
 };
 
-/* "round/JOB/" and @kind, and @id behind it if it is not 0. */
+/* --- round_jobs.c: jobs, and the names of their keys --- */
+
+/* "round/JOB/" and @kind, followed by @id if it is not 0. */
 void ddpi_round_key(struct round_key *key, const struct round_job *job, const char *kind,
                     uint64_t id);
-/* Take @prefix off @text, if it begins with that. */
+/* Takes @prefix off @text, if it begins with that. */
 bool ddpi_round_take_prefix(struct ddpi_bytes *text, const char *prefix);
 /* The first part of @path, up to a slash, which is taken off. */
 bool ddpi_round_take_part(struct ddpi_bytes *path, struct ddpi_bytes *ret);
 /* Canonical decimal, so that a member has one key. */
 bool ddpi_round_parse_id(struct ddpi_bytes text, uint64_t *ret);
 
-void ddpi_round_trouble(const struct round_job *job, const struct ddp_error *err);
+static inline struct round_job *ddpi_round_job_of(struct ddpi_list *node)
+{
+    return ddpi_container_of(node, struct round_job, of_keys);
+}
+
 /* NULL: there is none. */
 struct round_job *ddpi_round_find_job(const struct ddpi_round_keys *keys, struct ddpi_bytes name);
 /* NULL: no memory. */
 struct round_job *ddpi_round_job_create(struct ddpi_round_keys *keys, struct ddpi_bytes name);
-/* What is wanted of the job as a whole. */
-void ddpi_round_take_wants(struct round_job *job);
-/* Somebody may have raised it. */
+void ddpi_round_job_destroy(struct round_job *job);
+void ddpi_round_trouble(const struct round_job *job, const struct ddp_error *err);
+/* Writes keys->record to @key, if @status, of its encoding, is DDP_OK; and empties it. */
+ddp_status ddpi_round_poke_record(struct ddpi_round_keys *keys, struct ddpi_bytes key,
+                                  ddp_status status, struct ddp_error *err);
+
+/* --- intake.c: keys that members and users write --- */
+
+/* The job's epoch may have been raised. */
 void ddpi_round_take_epoch(struct round_job *job);
-/* The value of the key of a member, whose data are NULL where there is none. */
+/* want/stop and want/size may have changed. */
+void ddpi_round_take_wish(struct round_job *job);
+/* want/drain/NAME was set (@drain), or removed. */
+void ddpi_round_take_drain(struct round_job *job, struct ddpi_bytes name, bool drain);
+/* Reads all keys below want/. */
+void ddpi_round_take_wants(struct round_job *job);
+/* @value is that of member/ID; its data are NULL if there is no such key. */
 void ddpi_round_take_member(struct ddpi_round_keys *keys, struct ddpi_bytes name,
                             struct ddpi_bytes id_text, struct ddpi_bytes value);
 
-/* reload.c */
+/* --- reload.c: all keys at once --- */
+
 void ddpi_round_look_at_all(struct ddpi_round_keys *keys);
 
 #endif

@@ -123,39 +123,40 @@ static inline enum ddpi_rounds_state ddpi_rounds_state(const struct ddpi_rounds 
 
 #define ddpi_rounds_member_of(list) ddpi_container_of(list, struct round_member, of_job)
 
-/* printf into a text of DDP_ROUND_TEXT_SIZE; all bytes behind its end are 0, so that texts and what
- * they are in can be compared as bytes. */
-void ddpi_rounds_say(char *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* --- terms.c: terms, texts and seats --- */
 
-/* What the terms and the people's wish come to. 1 <= min <= max. */
+/* printf into a text of DDP_ROUND_TEXT_SIZE; all bytes after its end are 0, so that structures with
+ * texts can be compared as bytes. */
+void ddpi_rounds_say(char *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* How many nodes the terms and the users' wish allow. 1 <= min <= max. */
 uint32_t ddpi_rounds_min(const struct ddpi_rounds *rounds);
 uint32_t ddpi_rounds_max(const struct ddpi_rounds *rounds);
+/* Whether @own terms differ from the job's; @text, if it is not NULL, then says how. */
+bool ddpi_rounds_terms_differ(const struct ddp_round_terms *job, const struct ddp_round_terms *own,
+                              char *text);
+void ddpi_rounds_copy_seat(struct ddp_round_seat *to, const struct ddp_round_seat *from);
 
-/* All who were there before have left the closed job: a new one, of those who have waited. What
- * was wanted of the old one is forgotten. */
-void ddpi_rounds_renew(struct ddpi_rounds *rounds);
+/* --- traits.c: what counts about members --- */
 
 /* @member has changed, or what its traits depend on. */
 void ddpi_rounds_recount(struct ddpi_rounds *rounds, struct round_member *member);
-
-/* @member's seat is to be looked at in the next step. */
+/* The next step computes @member's seat again. */
 void ddpi_rounds_look_at(struct ddpi_rounds *rounds, struct round_member *member);
 
-/* Note what @member, which is seated in the latest generation, has said or (@gone) not been able to
- * say, if that is why the generation must be stopped, or explains the failure that has stopped it.
- */
+/* --- facts.c: members, and the facts noted about them --- */
+
+/* Notes what @member, which is seated in the latest generation, has said (or that it is @gone), if
+ * that is why the generation must stop, or explains the failure that has stopped it. */
 void ddpi_rounds_notice(struct ddpi_rounds *rounds, const struct round_member *member, bool gone);
+/* All members of the closed job have left: makes a new job of those that have waited. The wishes
+ * for the old job are forgotten. */
+void ddpi_rounds_renew(struct ddpi_rounds *rounds);
 
-/* Give out the seats of the next generation, of which there are enough takers. */
+/* --- seats.c: seats, and what members are told --- */
+
+/* Gives out the seats of the next generation, for which there are enough members. */
 ddp_status ddpi_rounds_seat_all(struct ddpi_rounds *rounds, struct ddp_error *err);
-
-/* Tell those whose seats have changed. */
+/* Tells the members whose seats have changed. */
 void ddpi_rounds_tell(struct ddpi_rounds *rounds, uint64_t now_ms);
-
-/* @says has other terms than the job: put into @text which, and return true. */
-bool ddpi_rounds_terms_differ(const struct ddp_round_terms *job, const struct ddp_round_terms *own,
-                              char *text);
-
-void ddpi_rounds_copy_seat(struct ddp_round_seat *to, const struct ddp_round_seat *from);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * seats.c - who gets which seat in a generation, and what each member is told in each state
- * of the machine. A seat follows from the machine's state and the member alone, so that it can be
- * worked out again at any time; only changes are told.
+ * seats.c - the seats of a generation, and what each member is told in each state of the machine. A
+ * seat follows from the machine's state and the member alone, so it can be computed again at any
+ * time; only changes are told. Owns nothing.
  */
 #include "rounds_impl.h"
 
@@ -102,29 +102,8 @@ static int compare_ranks(const void *left, const void *right)
 
 /* --- a generation --- */
 
-void ddpi_rounds_copy_seat(struct ddp_round_seat *to, const struct ddp_round_seat *from)
-{
-    memset(to, 0, sizeof *to);
-    to->order = from->order;
-    to->generation = from->generation;
-    to->failed = from->failed;
-    to->spare = from->spare;
-    to->exit_code = from->exit_code;
-    to->node_rank = from->node_rank;
-    to->nodes = from->nodes;
-    to->first_rank = from->first_rank;
-    to->world_size = from->world_size;
-    to->restarts = from->restarts;
-    to->role_first_rank = from->role_first_rank;
-    to->role_world_size = from->role_world_size;
-    to->master_port = from->master_port;
-    ddpi_rounds_say(to->master_address, "%s", from->master_address);
-    ddpi_rounds_say(to->text, "%s", from->text);
-}
-_Static_assert(DDP_ROUND_ADDRESS_SIZE == DDP_ROUND_TEXT_SIZE, "an address is copied as a text");
-
 /* The members that are to be seated, in the order of their ranks, into rounds->sorted. */
-static uint32_t choose(struct ddpi_rounds *rounds)
+static uint32_t choose_members(struct ddpi_rounds *rounds)
 {
     uint32_t count = 0, max = ddpi_rounds_max(rounds);
     ddpi_list_for_each (at, &rounds->members)
@@ -224,7 +203,7 @@ static void count_roles(struct ddpi_rounds *rounds, uint32_t nodes)
 ddp_status ddpi_rounds_seat_all(struct ddpi_rounds *rounds, struct ddp_error *err)
 {
     uint64_t generation = rounds->last + 1;
-    uint32_t world_size = 0, nodes = choose(rounds);
+    uint32_t world_size = 0, nodes = choose_members(rounds);
     struct ddp_round_seat begun = {0}, seat;
     ddp_status status = check_generation(generation, err);
     if (status == DDP_OK)
@@ -340,8 +319,8 @@ static void order_stop(struct ddp_round_seat *seat, uint64_t generation, bool fa
 
 /* @member's seat as it should be now. It keeps the numbers of the latest generation that it was
  * seated in: they are its claim on the next, also for a server that starts again. */
-static void work_out(const struct ddpi_rounds *rounds, const struct round_member *member,
-                     const char *waiting, struct ddp_round_seat *seat)
+static void compute_seat(const struct ddpi_rounds *rounds, const struct round_member *member,
+                         const char *waiting, struct ddp_round_seat *seat)
 {
     enum ddpi_rounds_state state = ddpi_rounds_state(rounds);
     bool busy = member->traits >> ROUND_BUSY & 1;
@@ -373,10 +352,11 @@ static void work_out(const struct ddpi_rounds *rounds, const struct round_member
     }
 }
 
-static void tell(struct ddpi_rounds *rounds, struct round_member *member, const char *waiting)
+static void tell_member(struct ddpi_rounds *rounds, struct round_member *member,
+                        const char *waiting)
 {
     struct ddp_round_seat seat;
-    work_out(rounds, member, waiting, &seat);
+    compute_seat(rounds, member, waiting, &seat);
     ddpi_list_remove(&member->of_news);
     if (memcmp(&seat, &member->seat, sizeof seat) == 0)
         return;
@@ -394,51 +374,11 @@ void ddpi_rounds_tell(struct ddpi_rounds *rounds, uint64_t now_ms)
     say_waiting(rounds, waiting);
     if (all) {
         ddpi_list_for_each (at, &rounds->members)
-            tell(rounds, ddpi_rounds_member_of(at), waiting);
+            tell_member(rounds, ddpi_rounds_member_of(at), waiting);
         rounds->retell = rounds->stale = false;
         rounds->refresh_ms = now_ms + REFRESH_MS;
     } else {
         ddpi_list_for_each_safe (at, &rounds->news)
-            tell(rounds, ddpi_container_of(at, struct round_member, of_news), waiting);
+            tell_member(rounds, ddpi_container_of(at, struct round_member, of_news), waiting);
     }
-}
-
-/* --- terms --- */
-
-bool ddpi_rounds_terms_differ(const struct ddp_round_terms *job, const struct ddp_round_terms *own,
-                              char *text)
-{
-    static const struct {
-        const char *what;
-        size_t at;
-    } numbers[] = {
-        {"MIN of --nnodes", offsetof(struct ddp_round_terms, min_nodes)},
-        {"MAX of --nnodes", offsetof(struct ddp_round_terms, max_nodes)},
-        {"--max-restarts", offsetof(struct ddp_round_terms, max_restarts)},
-        {"--settle (in ms)", offsetof(struct ddp_round_terms, settle_ms)},
-        {"--lease (in ms)", offsetof(struct ddp_round_terms, lease_ms)},
-        {"--crash-loop", offsetof(struct ddp_round_terms, crash_loop)},
-    };
-    static const char *const joins[] = {"now", "checkpoint", "never"};
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        uint32_t theirs, ours;
-        memcpy(&theirs, (const char *)job + numbers[i].at, sizeof theirs);
-        memcpy(&ours, (const char *)own + numbers[i].at, sizeof ours);
-        if (theirs == ours)
-            continue;
-        if (text != NULL)
-            ddpi_rounds_say(text,
-                            "%s is %u on this node and %u in the job; start all nodes with the "
-                            "same settings",
-                            numbers[i].what, ours, theirs);
-        return true;
-    }
-    if (job->join == own->join)
-        return false;
-    if (text != NULL)
-        ddpi_rounds_say(text,
-                        "--join-policy is '%s' on this node and '%s' in the job; start all nodes "
-                        "with the same settings",
-                        joins[own->join % 3], joins[job->join % 3]);
-    return true;
 }

@@ -1,6 +1,6 @@
 /*
- * step.c - the round machine's conclusions: from what has been noted, when a generation is
- * begun, when it must be stopped, and when the job is over.
+ * step.c - the round machine's conclusions from the facts noted: when a generation begins, when it
+ * must stop, and when the job is over. Owns nothing.
  */
 #include "rounds_impl.h"
 
@@ -25,7 +25,7 @@ static uint64_t since_cause(const struct ddpi_rounds *rounds, uint64_t now_ms)
     return now_ms > rounds->recovery_ms ? now_ms - rounds->recovery_ms : 1;
 }
 
-static void move(struct ddpi_rounds *rounds, enum ddpi_rounds_state to)
+static void enter_state(struct ddpi_rounds *rounds, enum ddpi_rounds_state to)
 {
     ddpi_sm_move(&rounds->sm, to);
     rounds->settle_ms = UINT64_MAX;
@@ -34,13 +34,13 @@ static void move(struct ddpi_rounds *rounds, enum ddpi_rounds_state to)
 }
 
 /* rounds->reason says why. */
-static void stop(struct ddpi_rounds *rounds, bool failed, uint64_t now_ms)
+static void stop_generation(struct ddpi_rounds *rounds, bool failed, uint64_t now_ms)
 {
     rounds->failed = failed;
     rounds->recovering = true;
     rounds->recovery_ms = now_ms;
     rounds->quiet_ms = rounds->seated_ms = rounds->running_ms = 0;
-    move(rounds, ROUNDS_STOPPING);
+    enter_state(rounds, ROUNDS_STOPPING);
 }
 
 /* The job is to be over, now or when all is quiet. rounds->reason says why. */
@@ -54,12 +54,12 @@ static void enter_closed(struct ddpi_rounds *rounds)
 {
     if (rounds->exit_code < 0)
         rounds->exit_code = EXIT_FAILED;
-    move(rounds, ROUNDS_CLOSED);
+    enter_state(rounds, ROUNDS_CLOSED);
 }
 
 /* --- forming --- */
 
-static void begin(struct ddpi_rounds *rounds, uint64_t now_ms)
+static void begin_generation(struct ddpi_rounds *rounds, uint64_t now_ms)
 {
     struct ddp_error err = {0};
     if (ddpi_rounds_seat_all(rounds, &err) != DDP_OK) {
@@ -70,10 +70,10 @@ static void begin(struct ddpi_rounds *rounds, uint64_t now_ms)
         return;
     }
     rounds->seated_ms = since_cause(rounds, now_ms);
-    move(rounds, ROUNDS_RUNNING);
+    enter_state(rounds, ROUNDS_RUNNING);
 }
 
-static void close_deserted(struct ddpi_rounds *rounds)
+static void close_too_few(struct ddpi_rounds *rounds)
 {
     uint32_t here = rounds->count[ROUND_WILLING];
     ddpi_rounds_say(rounds->reason, "node %s %s, and %u of at least %u node%s %s left",
@@ -96,7 +96,7 @@ static uint64_t seating_ms(const struct ddpi_rounds *rounds)
                : forgotten_ms;
 }
 
-static void form(struct ddpi_rounds *rounds, uint64_t now_ms)
+static void conclude_forming(struct ddpi_rounds *rounds, uint64_t now_ms)
 {
     uint32_t here = rounds->count[ROUND_WILLING];
     if (rounds->wish.stop) {
@@ -106,20 +106,20 @@ static void form(struct ddpi_rounds *rounds, uint64_t now_ms)
     } else if (here < ddpi_rounds_min(rounds)) {
         rounds->settle_ms = UINT64_MAX;
         if (rounds->departed.node[0] != '\0')
-            close_deserted(rounds);
+            close_too_few(rounds);
     } else {
         /* Survivors are all known, and there is nobody else to wait for. */
         if (rounds->settle_ms == UINT64_MAX)
             rounds->settle_ms = rounds->formed ? now_ms : now_ms + rounds->terms.settle_ms;
         if (rounds->count[ROUND_BUSY] == 0 && now_ms >= seating_ms(rounds))
-            begin(rounds, now_ms);
+            begin_generation(rounds, now_ms);
     }
 }
 
 /* --- running --- */
 
 /* The first member that has all of @traits; there is one. */
-static const char *name_of(const struct ddpi_rounds *rounds, enum round_trait trait)
+static const char *name_with_trait(const struct ddpi_rounds *rounds, enum round_trait trait)
 {
     ddpi_list_for_each (at, &rounds->members)
         if (ddpi_rounds_member_of(at)->traits >> trait & 1)
@@ -128,14 +128,15 @@ static const char *name_of(const struct ddpi_rounds *rounds, enum round_trait tr
 }
 
 /* People want it otherwise than it is: put into rounds->reason how. */
-static bool unwanted(struct ddpi_rounds *rounds)
+static bool is_unwanted(struct ddpi_rounds *rounds)
 {
     uint32_t min = ddpi_rounds_min(rounds), max = ddpi_rounds_max(rounds);
     if (rounds->wish.stop) {
         ddpi_rounds_say(rounds->reason, "stopped by request");
         set_verdict(rounds, EXIT_STOPPED);
     } else if (rounds->count[ROUND_DRAINED] != 0) {
-        ddpi_rounds_say(rounds->reason, "node %s is drained", name_of(rounds, ROUND_DRAINED));
+        ddpi_rounds_say(rounds->reason, "node %s is drained",
+                        name_with_trait(rounds, ROUND_DRAINED));
     } else if (rounds->nodes > max) {
         ddpi_rounds_say(rounds->reason, "the job is scaled from %u to at most %u nodes",
                         rounds->nodes, max);
@@ -149,7 +150,7 @@ static bool unwanted(struct ddpi_rounds *rounds)
 }
 
 /* Somebody waits for whom there is a seat, and may come in now. */
-static bool joined(struct ddpi_rounds *rounds)
+static bool is_joined(struct ddpi_rounds *rounds)
 {
     bool checkpoint = rounds->checkpoint;
     rounds->checkpoint = false;
@@ -159,32 +160,32 @@ static bool joined(struct ddpi_rounds *rounds)
     if (rounds->terms.join != DDP_ROUND_JOIN_NOW &&
         !(rounds->terms.join == DDP_ROUND_JOIN_CHECKPOINT && checkpoint))
         return false;
-    ddpi_rounds_say(rounds->reason, "node %s joins", name_of(rounds, ROUND_SPARE));
+    ddpi_rounds_say(rounds->reason, "node %s joins", name_with_trait(rounds, ROUND_SPARE));
     return true;
 }
 
-static void watch(struct ddpi_rounds *rounds, uint64_t now_ms)
+static void conclude_running(struct ddpi_rounds *rounds, uint64_t now_ms)
 {
     if (rounds->recovering && rounds->running_ms == 0 &&
         rounds->count[ROUND_UP] == rounds->count[ROUND_SEATED])
         rounds->running_ms = since_cause(rounds, now_ms);
     if (rounds->cause == ROUND_CAUSE_FAILURE) {
         rounds->judging = true;
-        stop(rounds, true, now_ms);
+        stop_generation(rounds, true, now_ms);
     } else if (rounds->cause == ROUND_CAUSE_MEMBER) {
-        stop(rounds, rounds->failed, now_ms);
+        stop_generation(rounds, rounds->failed, now_ms);
     } else if (rounds->count[ROUND_DONE] == rounds->count[ROUND_SEATED]) {
         ddpi_rounds_say(rounds->reason, "all workers have ended well");
         set_verdict(rounds, 0);
         enter_closed(rounds);
-    } else if (unwanted(rounds) || joined(rounds)) {
-        stop(rounds, false, now_ms);
+    } else if (is_unwanted(rounds) || is_joined(rounds)) {
+        stop_generation(rounds, false, now_ms);
     }
 }
 
 /* --- stopping --- */
 
-static void extend(struct round_streak *streak, bool counts, bool alike, uint64_t ran_ms)
+static void extend_streak(struct round_streak *streak, bool counts, bool alike, uint64_t ran_ms)
 {
     if (!counts || !alike)
         *streak = (struct round_streak){0};
@@ -201,10 +202,10 @@ static void count_failure(struct ddpi_rounds *rounds)
 {
     const struct ddp_round_failure *now = &rounds->root.record, *before = &rounds->before.record;
     bool early = now->ran_ms < CRASH_LOOP_MS;
-    extend(&rounds->of_worker, early && now->exit_code >= 0,
-           now->rank == before->rank && now->exit_code == before->exit_code, now->ran_ms);
-    extend(&rounds->of_node, early && rounds->nodes > 1,
-           strcmp(rounds->root.node, rounds->before.node) == 0, now->ran_ms);
+    extend_streak(&rounds->of_worker, early && now->exit_code >= 0,
+                  now->rank == before->rank && now->exit_code == before->exit_code, now->ran_ms);
+    extend_streak(&rounds->of_node, early && rounds->nodes > 1,
+                  strcmp(rounds->root.node, rounds->before.node) == 0, now->ran_ms);
     rounds->before = rounds->root;
 }
 
@@ -255,7 +256,7 @@ static void heed_stop(struct ddpi_rounds *rounds)
     set_verdict(rounds, EXIT_STOPPED);
 }
 
-static void wait_for_quiet(struct ddpi_rounds *rounds, uint64_t now_ms)
+static void conclude_stopping(struct ddpi_rounds *rounds, uint64_t now_ms)
 {
     heed_stop(rounds);
     if (rounds->count[ROUND_ACTIVE] != 0)
@@ -267,12 +268,12 @@ static void wait_for_quiet(struct ddpi_rounds *rounds, uint64_t now_ms)
     if (rounds->closing)
         enter_closed(rounds);
     else
-        move(rounds, ROUNDS_FORMING);
+        enter_state(rounds, ROUNDS_FORMING);
 }
 
 /* --- closed --- */
 
-static void wait_for_last(struct ddpi_rounds *rounds, uint64_t now_ms)
+static void conclude_closed(struct ddpi_rounds *rounds, uint64_t now_ms)
 {
     (void)now_ms;
     if (rounds->count[ROUND_LATE] != 0 && rounds->count[ROUND_LATE] == rounds->by_id.count)
@@ -283,7 +284,7 @@ static void wait_for_last(struct ddpi_rounds *rounds, uint64_t now_ms)
 
 /* What was stored may be of two moments: some had been told of a generation, or to stop, and the
  * server ended before it had told the others, or stored that it did. Also, some may have gone. */
-static void go_on(struct ddpi_rounds *rounds)
+static void continue_restored(struct ddpi_rounds *rounds)
 {
     rounds->restored = false;
     rounds->retell = true;
@@ -310,15 +311,15 @@ static void go_on(struct ddpi_rounds *rounds)
 void ddpi_rounds_step(struct ddpi_rounds *rounds, uint64_t now_ms)
 {
     static void (*const conclude[])(struct ddpi_rounds *,
-                                    uint64_t) = {[ROUNDS_FORMING] = form,
-                                                 [ROUNDS_RUNNING] = watch,
-                                                 [ROUNDS_STOPPING] = wait_for_quiet,
-                                                 [ROUNDS_CLOSED] = wait_for_last};
+                                    uint64_t) = {[ROUNDS_FORMING] = conclude_forming,
+                                                 [ROUNDS_RUNNING] = conclude_running,
+                                                 [ROUNDS_STOPPING] = conclude_stopping,
+                                                 [ROUNDS_CLOSED] = conclude_closed};
     if (!rounds->stepped)
         rounds->born_ms = now_ms;
     rounds->stepped = true;
     if (rounds->restored)
-        go_on(rounds);
+        continue_restored(rounds);
     enum ddpi_rounds_state before;
     do {
         before = ddpi_rounds_state(rounds);

@@ -1,14 +1,12 @@
 /*
- * rounds.c - the round machine's memory: its members, and the facts that are noted of them until
- * the next step (step.c) draws its conclusions; how it goes on in a server that starts
- * again. Owns the members. Noting a fact costs the same whatever their number.
+ * facts.c - the round machine's memory: its members, and the facts noted about them until the next
+ * step (step.c) draws conclusions; how the machine continues in a server that starts again. Owns
+ * the members. Noting a fact costs the same however many members there are.
  */
 #include "rounds_impl.h"
 
 #include "mem.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 DDPI_SM_DEFINE(ddpi_rounds, DDPI_ROUNDS_STATES);
@@ -20,15 +18,6 @@ struct drained_name {
     struct ddpi_table_node node;
     char name[DDP_ROUND_NAME_SIZE];
 };
-
-void ddpi_rounds_say(char *text, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    memset(text, 0, DDP_ROUND_TEXT_SIZE);
-    (void)vsnprintf(text, DDP_ROUND_TEXT_SIZE, format, args);
-    va_end(args);
-}
 
 struct ddpi_rounds *ddpi_rounds_create(const struct ddpi_rounds_hooks *hooks,
                                        uint64_t last_generation)
@@ -82,75 +71,7 @@ void ddpi_rounds_destroy(struct ddpi_rounds *rounds)
 
 /* --- members --- */
 
-uint32_t ddpi_rounds_min(const struct ddpi_rounds *rounds)
-{
-    const struct ddpi_rounds_wish *wish = &rounds->wish;
-    uint32_t min = wish->min_nodes != 0 ? wish->min_nodes : rounds->terms.min_nodes;
-    if (wish->min_nodes == 0 && wish->max_nodes != 0 && min > wish->max_nodes)
-        min = wish->max_nodes;
-    return min != 0 ? min : 1;
-}
-
-uint32_t ddpi_rounds_max(const struct ddpi_rounds *rounds)
-{
-    uint32_t max = rounds->wish.max_nodes != 0 ? rounds->wish.max_nodes : rounds->terms.max_nodes;
-    uint32_t min = ddpi_rounds_min(rounds);
-    return max > min ? max : min;
-}
-
-/* A seated member that has not heard of its seat may still start: only what it says of that very
- * generation counts. */
-static bool quiet(const struct ddpi_rounds *rounds, const struct round_member *member)
-{
-    return (member->says.phase == DDP_ROUND_IDLE || member->says.phase == DDP_ROUND_DONE) &&
-           (!member->seated || member->says.generation == rounds->generation);
-}
-
-static uint32_t traits_of(const struct ddpi_rounds *rounds, const struct round_member *member)
-{
-    bool live = member->seat.order != DDP_ROUND_END && !member->refused;
-    bool willing = live && !member->says.leaving && !member->drained;
-    bool busy = !quiet(rounds, member);
-    bool current = member->seated && member->says.generation == rounds->generation;
-    bool done = current && member->says.phase == DDP_ROUND_DONE;
-    bool has[] = {
-        [ROUND_LIVE] = live,
-        [ROUND_WILLING] = willing,
-        [ROUND_BUSY] = busy,
-        [ROUND_SPARE] = willing && !busy && !member->seated,
-        [ROUND_SEATED] = member->seated,
-        [ROUND_ACTIVE] = member->seated && busy,
-        [ROUND_UP] = done || (current && member->says.phase == DDP_ROUND_RUNNING),
-        [ROUND_DONE] = done,
-        [ROUND_DRAINED] = member->seated && member->drained && !done,
-        [ROUND_LATE] = live && member->late,
-    };
-    uint32_t traits = 0;
-    for (unsigned trait = 0; trait < ROUND_TRAITS; trait++)
-        traits |= (uint32_t)has[trait] << trait;
-    return traits;
-}
-
-void ddpi_rounds_recount(struct ddpi_rounds *rounds, struct round_member *member)
-{
-    uint32_t traits = traits_of(rounds, member);
-    for (unsigned trait = 0; trait < ROUND_TRAITS; trait++)
-        rounds->count[trait] += (traits >> trait & 1) - (member->traits >> trait & 1);
-    bool finishing = rounds->finishing || (traits >> ROUND_DONE & 1) != 0;
-    bool shown = ddpi_rounds_state(rounds) == ROUNDS_FORMING ? traits != member->traits
-                                                             : finishing != rounds->finishing;
-    rounds->stale |= shown;
-    rounds->finishing = finishing;
-    member->traits = traits;
-}
-
-void ddpi_rounds_look_at(struct ddpi_rounds *rounds, struct round_member *member)
-{
-    ddpi_list_remove(&member->of_news);
-    ddpi_list_append(&rounds->news, &member->of_news);
-}
-
-static struct round_member *find(const struct ddpi_rounds *rounds, uint64_t id)
+static struct round_member *member_find(const struct ddpi_rounds *rounds, uint64_t id)
 {
     struct ddpi_table_node *node = ddpi_table_find(&rounds->by_id, &id, sizeof id);
     return node != NULL ? ddpi_container_of(node, struct round_member, node) : NULL;
@@ -172,7 +93,7 @@ static ddp_status reserve_sorted(struct ddpi_rounds *rounds)
 
 /* Whoever comes first says how the job is to be run, and all that follow must agree; after they
  * have all gone, and with nothing begun, somebody else may come first. */
-static void agree(struct ddpi_rounds *rounds, struct round_member *member)
+static void member_agree(struct ddpi_rounds *rounds, struct round_member *member)
 {
     bool nobody = rounds->count[ROUND_LIVE] == 0 && !rounds->restored;
     if (member->late)
@@ -202,7 +123,7 @@ static ddp_status member_create(struct ddpi_rounds *rounds, uint64_t id,
     member->late = ddpi_rounds_state(rounds) == ROUNDS_CLOSED;
     member->drained = !member->late && ddpi_table_find(&rounds->drained, member->says.name,
                                                        strlen(member->says.name)) != NULL;
-    agree(rounds, member);
+    member_agree(rounds, member);
     ddpi_list_append(&rounds->members, &member->of_job);
     ddpi_list_init(&member->of_news);
     *ret = member;
@@ -210,7 +131,8 @@ static ddp_status member_create(struct ddpi_rounds *rounds, uint64_t id,
 }
 
 /* @member goes in order. If too few are left without it, there is no use in waiting for others. */
-static void depart(struct ddpi_rounds *rounds, const struct round_member *member, bool drained)
+static void member_depart(struct ddpi_rounds *rounds, const struct round_member *member,
+                          bool drained)
 {
     bool needed = member->seated || (ddpi_rounds_state(rounds) == ROUNDS_FORMING &&
                                      rounds->count[ROUND_WILLING] >= ddpi_rounds_min(rounds));
@@ -223,13 +145,13 @@ static void depart(struct ddpi_rounds *rounds, const struct round_member *member
 ddp_status ddpi_rounds_member(struct ddpi_rounds *rounds, uint64_t id,
                               const struct ddp_round_member *says)
 {
-    struct round_member *member = find(rounds, id);
+    struct round_member *member = member_find(rounds, id);
     if (member == NULL) {
         if (member_create(rounds, id, says, &member) != DDP_OK)
             return DDP_E_NOMEM;
     } else {
         if (says->leaving && !member->says.leaving)
-            depart(rounds, member, false);
+            member_depart(rounds, member, false);
         /* What it is called and what it has agreed to stay as they were when it came. */
         struct ddp_round_member before = member->says;
         bool done = (member->traits >> ROUND_DONE & 1) && says->generation == rounds->generation;
@@ -258,7 +180,7 @@ void ddpi_rounds_epoch(struct ddpi_rounds *rounds, uint64_t epoch)
 
 void ddpi_rounds_gone(struct ddpi_rounds *rounds, uint64_t id)
 {
-    struct round_member *member = find(rounds, id);
+    struct round_member *member = member_find(rounds, id);
     if (member == NULL)
         return;
     ddpi_rounds_notice(rounds, member, true);
@@ -333,7 +255,7 @@ void ddpi_rounds_notice(struct ddpi_rounds *rounds, const struct round_member *m
     ddpi_rounds_say(rounds->reason, "node %s %s", says->name, what);
 }
 
-/* --- what people want --- */
+/* --- what users want --- */
 
 void ddpi_rounds_wish(struct ddpi_rounds *rounds, const struct ddpi_rounds_wish *wish)
 {
@@ -379,12 +301,18 @@ ddp_status ddpi_rounds_drain(struct ddpi_rounds *rounds, const char *name, bool 
         if (member->late || member->drained == drain || strcmp(member->says.name, name) != 0)
             continue;
         if (drain)
-            depart(rounds, member, true);
+            member_depart(rounds, member, true);
         member->drained = drain;
         ddpi_rounds_recount(rounds, member);
         ddpi_rounds_look_at(rounds, member);
     }
     return DDP_OK;
+}
+
+void ddpi_rounds_checkpoint(struct ddpi_rounds *rounds)
+{
+    if (ddpi_rounds_state(rounds) == ROUNDS_RUNNING)
+        rounds->checkpoint = true;
 }
 
 /* --- the next job --- */
@@ -428,13 +356,7 @@ void ddpi_rounds_renew(struct ddpi_rounds *rounds)
     admit_late(rounds);
 }
 
-void ddpi_rounds_checkpoint(struct ddpi_rounds *rounds)
-{
-    if (ddpi_rounds_state(rounds) == ROUNDS_RUNNING)
-        rounds->checkpoint = true;
-}
-
-/* --- how it stands, and going on from there --- */
+/* --- the state, and how to continue from it --- */
 
 void ddpi_rounds_summary(const struct ddpi_rounds *rounds, struct ddpi_rounds_summary *ret)
 {
@@ -501,7 +423,7 @@ static void follow_seat(struct ddpi_rounds *rounds, const struct ddp_round_seat 
 void ddpi_rounds_restore_seat(struct ddpi_rounds *rounds, uint64_t id,
                               const struct ddp_round_seat *seat)
 {
-    struct round_member *member = find(rounds, id);
+    struct round_member *member = member_find(rounds, id);
     if (member == NULL)
         return;
     follow_seat(rounds, seat);
