@@ -1,5 +1,5 @@
 /*
- * heap.c - the binary heap. Knows no clock; what `at` means is its user's affair.
+ * heap.c - the binary heap. Knows no clock: its users say what `at` means.
  */
 #include "heap.h"
 
@@ -13,7 +13,7 @@ void ddpi_heap_finish(struct ddpi_heap *heap)
     *heap = (struct ddpi_heap){0};
 }
 
-static void put(struct ddpi_heap *heap, size_t index, struct ddpi_heap_node *node)
+static void place_node(struct ddpi_heap *heap, size_t index, struct ddpi_heap_node *node)
 {
     heap->nodes[index] = node;
     node->place = index + 1;
@@ -22,10 +22,10 @@ static void put(struct ddpi_heap *heap, size_t index, struct ddpi_heap_node *nod
 static void sift_up(struct ddpi_heap *heap, size_t index, struct ddpi_heap_node *node)
 {
     while (index > 0 && heap->nodes[(index - 1) / 2]->at > node->at) {
-        put(heap, index, heap->nodes[(index - 1) / 2]);
+        place_node(heap, index, heap->nodes[(index - 1) / 2]);
         index = (index - 1) / 2;
     }
-    put(heap, index, node);
+    place_node(heap, index, node);
 }
 
 static void sift_down(struct ddpi_heap *heap, size_t index, struct ddpi_heap_node *node)
@@ -36,10 +36,10 @@ static void sift_down(struct ddpi_heap *heap, size_t index, struct ddpi_heap_nod
             child++;
         if (child >= heap->count || heap->nodes[child]->at >= node->at)
             break;
-        put(heap, index, heap->nodes[child]);
+        place_node(heap, index, heap->nodes[child]);
         index = child;
     }
-    put(heap, index, node);
+    place_node(heap, index, node);
 }
 
 bool ddpi_heap_insert(struct ddpi_heap *heap, struct ddpi_heap_node *node, uint64_t at)
@@ -57,7 +57,7 @@ bool ddpi_heap_insert(struct ddpi_heap *heap, struct ddpi_heap_node *node, uint6
     return true;
 }
 
-/* What stays is room for as many again, so what is taken out can be put back. */
+/* Leaves room for as many nodes again, so that a node that was taken out can be put back. */
 static void shrink(struct ddpi_heap *heap)
 {
     if (heap->size <= FIRST_SIZE || heap->count >= heap->size / 8)

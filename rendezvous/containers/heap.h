@@ -1,6 +1,6 @@
 /*
- * heap.h - intrusive binary heap of points in time: the earliest is at the top, any can be taken
- * out. It owns its array, never its nodes.
+ * heap.h - intrusive binary heap of points in time: the earliest is at the top, and any node can be
+ * taken out. It owns its array, never its nodes.
  */
 #ifndef DDPI_HEAP_H
 #define DDPI_HEAP_H
@@ -26,7 +26,7 @@ void ddpi_heap_finish(struct ddpi_heap *heap);
 /* false, with nothing changed, when out of memory. */
 bool ddpi_heap_insert(struct ddpi_heap *heap, struct ddpi_heap_node *node, uint64_t at);
 
-/* A node that is in no heap is left alone. */
+/* Does nothing if @node is in no heap. */
 void ddpi_heap_remove(struct ddpi_heap *heap, struct ddpi_heap_node *node);
 
 /* NULL when empty. */

@@ -1,16 +1,20 @@
 /*
- * table.c - the hash table. Chains in slots, doubled at one node per two slots and halved at one
- * per eight; meanwhile both generations of slots are searched, and each insertion and removal
- * empties a few of the old ones.
+ * table.c - the hash table. Nodes hang in chains. The number of slots doubles at one node per two
+ * slots and halves at one per eight; until the old slots are empty both sets are searched, and each
+ * insertion and removal moves a few of the old slots.
  */
 #include "table.h"
 
 #include "mem.h"
 
+#include <sodium.h>
 #include <string.h>
 
-/* Four old slots per insertion empty them long before the new ones are full; sixteen per removal,
- * before there is reason to halve them again, so that a table that loses all becomes small. */
+_Static_assert(DDPI_SEED_SIZE == crypto_shorthash_KEYBYTES, "a seed is the hash's key");
+
+/* Four old slots per insertion empty them long before the new slots are full. Sixteen per removal
+ * empty them before the table may be halved again, so that a table that loses all its nodes becomes
+ * small. */
 enum { FIRST_SIZE = 64, MOVES_PER_INSERT = 4, MOVES_PER_REMOVAL = 16 };
 
 void ddpi_table_init(struct ddpi_table *table, const uint8_t seed[DDPI_SEED_SIZE])
@@ -53,7 +57,10 @@ static struct ddpi_table_node **search_both(const struct ddpi_table *table, uint
 
 uint64_t ddpi_table_hash(const struct ddpi_table *table, const void *key, size_t len)
 {
-    return ddpi_siphash(table->seed, key, len);
+    uint64_t hash;
+    _Static_assert(sizeof hash == crypto_shorthash_BYTES, "a hash is one word");
+    (void)crypto_shorthash((uint8_t *)&hash, key, len, table->seed);
+    return hash;
 }
 
 struct ddpi_table_node *ddpi_table_find(const struct ddpi_table *table, const void *key, size_t len)
@@ -98,7 +105,7 @@ static void move_some(struct ddpi_table *table, int slots)
     }
 }
 
-/* A table that cannot be resized stays correct, only its chains get longer. */
+/* Without memory the table stays correct, and its chains get longer. */
 static void resize(struct ddpi_table *table, size_t size)
 {
     struct ddpi_table_node **at = ddpi_calloc(size, sizeof(*at));

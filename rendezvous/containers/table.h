@@ -1,17 +1,18 @@
 /*
- * table.h - intrusive hash table over byte-string keys, with a keyed hash.
+ * table.h - intrusive hash table over byte strings. The hash is keyed with a secret seed
+ * (SipHash-2-4), so that a peer cannot choose names that all fall into one slot.
  *
- * It owns its slots, never its nodes. Growing and shrinking are spread over the insertions and
- * removals that follow, so no single operation costs more when the table is large.
+ * A table owns its slots, never its nodes. Growing and shrinking are spread over the insertions and
+ * removals that follow, so no single operation costs more because the table is large.
  */
 #ifndef DDPI_TABLE_H
 #define DDPI_TABLE_H
 
-#include "siphash.h"
-
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+enum { DDPI_SEED_SIZE = 16 };
 
 struct ddpi_table_node {
     struct ddpi_table_node *next;
@@ -41,23 +42,22 @@ struct ddpi_table_node *ddpi_table_find(const struct ddpi_table *table, const vo
 
 uint64_t ddpi_table_hash(const struct ddpi_table *table, const void *key, size_t len);
 
-/* Keys with these @hashes will be looked for next: let the processor fetch what that touches, for
- * all of them at the same time. Stores the nodes where they will probably be found, or NULL, in
- * @ret_nodes. */
+/* Lets the processor fetch the memory that finding keys with these @hashes will touch, for all keys
+ * at the same time. Puts the nodes where they will probably be found, or NULL, into @ret_nodes. */
 enum { DDPI_TABLE_AHEAD = 16 };
 void ddpi_table_prefetch(const struct ddpi_table *table, const uint64_t *hashes, size_t count,
                          struct ddpi_table_node **ret_nodes);
 
 /* @node->key and key_len are set, and the key is not in the table. false, with nothing changed,
- * only when the very first slots cannot be had. */
+ * only when there is no memory for the very first slots. */
 bool ddpi_table_insert(struct ddpi_table *table, struct ddpi_table_node *node);
 
 /* @node is in the table. */
 void ddpi_table_remove(struct ddpi_table *table, struct ddpi_table_node *node);
 
-/* Walks all nodes in no particular order. Nothing may be inserted or removed during the walk; but
- * where the table is finished next, the node returned last may be freed. Start with a zeroed
- * iterator; NULL at the end. */
+/* Walks all nodes in no particular order; NULL at the end. Start with a zeroed iterator. Insert and
+ * remove nothing during the walk; if the table is finished next, the node returned last may be
+ * freed. */
 struct ddpi_table_iter {
     size_t slot;
     struct ddpi_table_node *next;

@@ -1,9 +1,7 @@
 /*
- * kv.c - keys and values: the table of entries, and the native operations that never
- * wait. Owns the entries; waiters.c hangs waiting requests onto them, queue.c queues.
+ * apply.c - the core as a whole: its life, its clients, and what becomes of each request. Has the
+ * native operations on single keys; all others are in the files named after them. Owns the core.
  */
-#include "kv.h"
-
 #include "error.h"
 #include "kv_impl.h"
 #include "mem.h"
@@ -13,6 +11,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+/* --- the core and its clients --- */
 
 const struct ddpi_kv_limits ddpi_kv_limits_default = {
     .room = {1000000, (size_t)1 << 30, 65536},
@@ -38,9 +38,9 @@ struct ddpi_kv *ddpi_kv_create(const struct ddpi_kv_limits *limits,
     size_t key_len =
         limits->key_len > limits->tcpstore_key_len ? limits->key_len : limits->tcpstore_key_len;
     char *full_key = ddpi_calloc(DDPI_KV_SCOPE_MAX + key_len, 1); /* for keys that have a scope */
-    if (kv == NULL || full_key == NULL || !ddpi_kv_room_init(kv, seed)) {
+    if (kv == NULL || full_key == NULL || !ddpi_kv_accounts_init(kv, seed)) {
         if (kv != NULL)
-            ddpi_kv_room_finish(kv);
+            ddpi_kv_accounts_finish(kv);
         ddpi_free(kv);
         ddpi_free(full_key);
         return NULL;
@@ -61,18 +61,14 @@ struct ddpi_kv *ddpi_kv_create(const struct ddpi_kv_limits *limits,
     return kv;
 }
 
-static struct kv_entry *entry_of(struct ddpi_table_node *node)
-{
-    return node != NULL ? ddpi_container_of(node, struct kv_entry, node) : NULL;
-}
-
 void ddpi_kv_destroy(struct ddpi_kv *kv)
 {
     if (kv == NULL)
         return;
     kv->sink = NULL; /* what is freed has not changed */
     struct ddpi_table_iter iter = {0};
-    for (struct kv_entry *entry; (entry = entry_of(ddpi_table_next(&kv->keys, &iter))) != NULL;) {
+    for (struct kv_entry *entry;
+         (entry = ddpi_kv_entry_of(ddpi_table_next(&kv->keys, &iter))) != NULL;) {
         ddpi_kv_queue_clear(kv, entry);
         ddpi_free(entry->value);
         ddpi_free(entry->tie);
@@ -82,7 +78,7 @@ void ddpi_kv_destroy(struct ddpi_kv *kv)
     ddpi_kv_session_finish(kv);
     ddpi_kv_watch_finish(kv);
     ddpi_kv_scope_finish(kv);
-    ddpi_kv_room_finish(kv);
+    ddpi_kv_accounts_finish(kv);
     ddpi_free(kv->full_key);
     ddpi_table_finish(&kv->keys);
     ddpi_table_finish(&kv->barriers);
@@ -90,19 +86,35 @@ void ddpi_kv_destroy(struct ddpi_kv *kv)
     ddpi_free(kv);
 }
 
-struct kv_entry *ddpi_kv_find(const struct ddpi_kv *kv, struct ddpi_bytes key)
+struct ddpi_kv_stats ddpi_kv_stats(const struct ddpi_kv *kv)
 {
-    struct kv_entry *entry = entry_of(ddpi_table_find(&kv->keys, key.data, key.len));
-    return entry != NULL && ddpi_kv_is_gone(kv, entry) ? NULL : entry;
+    return (struct ddpi_kv_stats){.keys = kv->used[KV_ROOM_KEYS],
+                                  .bytes = kv->used[KV_ROOM_BYTES],
+                                  .reserved = kv->reserve->used[KV_ROOM_BYTES],
+                                  .shares_full = kv->shares_full,
+                                  .waits = kv->deadlines.count,
+                                  .works = kv->nworks,
+                                  .watches = kv->nwatches,
+                                  .sessions = kv->leases.count,
+                                  .version = kv->version};
 }
 
-struct kv_entry *ddpi_kv_seek(struct ddpi_kv *kv, struct ddpi_bytes key)
+void ddpi_kv_client_init(struct ddpi_kv_client *client)
 {
-    struct kv_entry *entry = entry_of(ddpi_table_find(&kv->keys, key.data, key.len));
-    if (entry == NULL || !ddpi_kv_is_gone(kv, entry))
-        return entry;
-    ddpi_kv_drop_gone(kv, entry);
-    return entry_of(ddpi_table_find(&kv->keys, key.data, key.len));
+    *client = (struct ddpi_kv_client){0};
+    ddpi_list_init(&client->waits);
+    ddpi_list_init(&client->watches);
+    ddpi_list_init(&client->held);
+    ddpi_list_init(&client->works);
+}
+
+void ddpi_kv_client_gone(struct ddpi_kv *kv, struct ddpi_kv_client *client)
+{
+    ddpi_kv_drop_waits(kv, client);
+    ddpi_kv_drop_works(kv, client);
+    ddpi_kv_drop_watches(kv, client);
+    ddpi_kv_session_release(client);
+    ddpi_kv_unserve(kv, client);
 }
 
 void ddpi_kv_prefetch(const struct ddpi_kv *kv, const struct ddpi_kv_client *client,
@@ -118,215 +130,13 @@ void ddpi_kv_prefetch(const struct ddpi_kv *kv, const struct ddpi_kv_client *cli
     ddpi_table_prefetch(&kv->keys, hashes, count, nodes);
     for (size_t i = 0; i < count; i++)
         if (nodes[i] != NULL) {
-            const struct kv_entry *entry = entry_of(nodes[i]);
+            const struct kv_entry *entry = ddpi_kv_entry_of(nodes[i]);
             __builtin_prefetch(entry->key);
             __builtin_prefetch(entry->value);
         }
 }
 
-struct kv_entry *ddpi_kv_find_value(const struct ddpi_kv *kv, struct ddpi_bytes key)
-{
-    struct kv_entry *entry = ddpi_kv_find(kv, key);
-    return entry != NULL && entry->version != 0 ? entry : NULL;
-}
-
-size_t ddpi_kv_entry_size(size_t key_len)
-{
-    return sizeof(struct kv_entry) + key_len;
-}
-
-/* An entry without a value; NULL when out of memory. The caller has checked for room. */
-struct kv_entry *ddpi_kv_entry_make(struct ddpi_kv *kv, struct kv_account *account,
-                                    struct ddpi_bytes key)
-{
-    if (account == NULL)
-        return NULL;
-    struct kv_entry *entry = ddpi_calloc(1, ddpi_kv_entry_size(key.len));
-    if (entry == NULL)
-        return NULL;
-    if (key.len > 0)
-        memcpy(entry->key, key.data, key.len);
-    entry->node.key = entry->key;
-    entry->node.key_len = key.len;
-    ddpi_list_init(&entry->links);
-    ddpi_list_init(&entry->watchers);
-    if (!ddpi_table_insert(&kv->keys, &entry->node)) {
-        ddpi_free(entry);
-        return NULL;
-    }
-    ddpi_kv_order_insert(&kv->root, entry);
-    entry->account = account;
-    ddpi_kv_charge(kv, account, KV_ROOM_BYTES, ddpi_kv_entry_size(key.len));
-    return entry;
-}
-
-/* Nobody needs an entry that has no value and no queue and is not waited for. */
-bool ddpi_kv_entry_needed(const struct kv_entry *entry)
-{
-    return entry->version != 0 || entry->queue != NULL || !ddpi_list_empty(&entry->links) ||
-           !ddpi_list_empty(&entry->watchers);
-}
-
-/* What is detached goes when its turn comes. */
-void ddpi_kv_entry_release(struct ddpi_kv *kv, struct kv_entry *entry)
-{
-    if (ddpi_kv_entry_needed(entry) || ddpi_kv_is_detached(kv, entry))
-        return;
-    ddpi_kv_order_remove(&kv->root, entry);
-    ddpi_kv_entry_free(kv, entry);
-}
-
-void ddpi_kv_entry_free(struct ddpi_kv *kv, struct kv_entry *entry)
-{
-    ddpi_table_remove(&kv->keys, &entry->node);
-    ddpi_kv_refund(kv, entry->account, KV_ROOM_BYTES, ddpi_kv_entry_size(entry->node.key_len));
-    ddpi_free(entry);
-}
-
-void ddpi_kv_answer(struct ddpi_kv *kv, struct ddpi_kv_client *client, struct ddpi_message *reply,
-                    enum ddpi_op op, uint64_t id)
-{
-    reply->op = op;
-    reply->id = id;
-    kv->reply(kv->reply_ctx, client, reply);
-}
-
-void ddpi_kv_answer_value(struct ddpi_message *reply, const struct kv_entry *entry)
-{
-    reply->value = ddpi_kv_value(entry);
-    reply->version = entry->version;
-}
-
-ddp_status ddpi_kv_next_key(const struct ddpi_kv *kv, struct kv_call *call, struct ddpi_keys *keys,
-                            struct ddpi_bytes *ret_full, bool *ret_more)
-{
-    struct ddpi_bytes key;
-    *ret_more = ddpi_keys_next(keys, &key);
-    return *ret_more ? ddpi_kv_full_key(kv, call->client, key, ret_full, &call->err) : DDP_OK;
-}
-
-static ddp_status check_room(struct ddpi_kv *kv, const struct kv_entry *entry,
-                             struct ddpi_bytes key, size_t value_len, struct ddp_error *err)
-{
-    bool fresh = entry == NULL || entry->version == 0;
-    size_t held = fresh ? 0 : entry->value_len;
-    size_t needed = value_len > held ? value_len - held : 0;
-    if (entry != NULL)
-        return ddpi_kv_check_growth(kv, entry->account, fresh, needed, err);
-    return ddpi_kv_check_growth(kv, ddpi_kv_account_get(kv, key), fresh,
-                                needed + ddpi_kv_entry_size(key.len), err);
-}
-
-ddp_status ddpi_kv_prepare(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
-                           struct kv_change *ret, struct ddp_error *err)
-{
-    struct kv_change change = {.entry = ddpi_kv_seek(kv, key), .bytes = value};
-    if (change.entry != NULL && change.entry->version != 0 &&
-        change.entry->value_len == value.len) {
-        *ret = change;
-        return DDP_OK;
-    }
-    change.value = ddpi_strndup(value.data, value.len);
-    if (change.value == NULL)
-        return ddpi_error_nomem(err, value.len);
-    if (change.entry == NULL)
-        change.entry = ddpi_kv_entry_make(kv, ddpi_kv_account_get(kv, key), key);
-    if (change.entry == NULL) {
-        ddpi_free(change.value);
-        return ddpi_error_nomem(err, ddpi_kv_entry_size(key.len));
-    }
-    *ret = change;
-    return DDP_OK;
-}
-
-static void set_value(struct kv_entry *entry, const struct kv_change *change)
-{
-    if (change->value == NULL) {
-        if (change->bytes.len > 0)
-            memcpy(entry->value, change->bytes.data, change->bytes.len);
-        return;
-    }
-    ddpi_free(entry->value);
-    entry->value = change->value;
-    entry->value_len = change->bytes.len;
-}
-
-void ddpi_kv_commit(struct ddpi_kv *kv, const struct kv_change *change)
-{
-    struct kv_entry *entry = change->entry;
-    bool fresh = entry->version == 0;
-    ddpi_kv_charge(kv, entry->account, KV_ROOM_BYTES, change->bytes.len);
-    ddpi_kv_refund(kv, entry->account, KV_ROOM_BYTES, entry->value_len);
-    ddpi_kv_charge(kv, entry->account, KV_ROOM_KEYS, fresh);
-    if (fresh)
-        ddpi_kv_scope_count(kv, ddpi_kv_name(entry), 1);
-    ddpi_kv_untie(kv, entry);
-    set_value(entry, change);
-    entry->version = ++kv->version;
-    ddpi_kv_changed(kv, DDPI_CHANGE_SET, ddpi_kv_name(entry), ddpi_kv_value(entry));
-    if (fresh)
-        ddpi_kv_appeared(kv, entry);
-}
-
-void ddpi_kv_abandon(struct ddpi_kv *kv, const struct kv_change *change)
-{
-    ddpi_free(change->value);
-    ddpi_kv_entry_release(kv, change->entry);
-}
-
-ddp_status ddpi_kv_store(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
-                         struct kv_entry **ret_entry, struct ddp_error *err)
-{
-    const struct kv_entry *entry = ddpi_kv_seek(kv, key);
-    ddp_status status = ddpi_kv_check_owner(kv, key, err);
-    if (status == DDP_OK)
-        status = check_room(kv, entry, key, value.len, err);
-    struct kv_change change;
-    if (status == DDP_OK)
-        status = ddpi_kv_prepare(kv, key, value, &change, err);
-    if (status != DDP_OK)
-        return status;
-    ddpi_kv_commit(kv, &change);
-    *ret_entry = change.entry;
-    return DDP_OK;
-}
-
-ddp_status ddpi_kv_put(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
-                       uint64_t *ret_version, struct ddp_error *err)
-{
-    struct kv_entry *entry;
-    ddp_status status = ddpi_kv_store(kv, key, value, &entry, err);
-    if (status != DDP_OK)
-        return status;
-    *ret_version = entry->version;
-    ddpi_kv_written(kv, entry);
-    return DDP_OK;
-}
-
-void ddpi_kv_lose_value(struct ddpi_kv *kv, struct kv_entry *entry)
-{
-    ddpi_kv_refund(kv, entry->account, KV_ROOM_BYTES, entry->value_len);
-    ddpi_kv_refund(kv, entry->account, KV_ROOM_KEYS, 1);
-    kv->version++;
-    ddpi_kv_untie(kv, entry);
-    ddpi_free(entry->value);
-    entry->value = NULL;
-    entry->value_len = 0;
-    entry->version = 0;
-    ddpi_kv_changed(kv, DDPI_CHANGE_DELETE, ddpi_kv_name(entry), ddpi_kv_value(entry));
-    ddpi_kv_vanished(entry);
-}
-
-void ddpi_kv_drop(struct ddpi_kv *kv, struct kv_entry *entry)
-{
-    if (ddpi_kv_is_gone(kv, entry)) {
-        ddpi_kv_drop_gone(kv, entry);
-        return;
-    }
-    ddpi_kv_scope_count(kv, ddpi_kv_name(entry), -1);
-    ddpi_kv_lose_value(kv, entry);
-    ddpi_kv_entry_release(kv, entry);
-}
+/* --- native operations --- */
 
 static ddp_status not_found(struct kv_call *call)
 {
@@ -397,6 +207,8 @@ static ddp_status run_delete(struct ddpi_kv *kv, struct kv_call *call)
     return DDP_OK;
 }
 
+/* --- requests --- */
+
 static ddp_status check_lengths(const struct ddpi_kv *kv, struct kv_call *call)
 {
     const struct ddpi_message *request = call->request;
@@ -414,7 +226,7 @@ static ddp_status check_lengths(const struct ddpi_kv *kv, struct kv_call *call)
 }
 
 /* The server answers what concerns connections; without one nobody does. */
-static ddp_status refuse(struct ddpi_kv *kv, struct kv_call *call)
+static ddp_status refuse_serverless(struct ddpi_kv *kv, struct kv_call *call)
 {
     (void)kv;
     return ddpi_error_set(&call->err, DDP_E_UNSUPPORTED, "this store has no server to ask for '%s'",
@@ -439,7 +251,7 @@ static void answer_call(struct ddpi_kv *kv, struct kv_call *call, ddp_status sta
     ddpi_kv_answer(kv, call->client, &call->reply, call->request->op, call->request->id);
 }
 
-void ddpi_kv_serve(struct ddpi_kv *kv, struct kv_call *call)
+static void serve(struct ddpi_kv *kv, struct kv_call *call)
 {
     static ddp_status (*const handlers[])(struct ddpi_kv *, struct kv_call *) = {
         [DDPI_OP_SET] = run_set,
@@ -451,9 +263,9 @@ void ddpi_kv_serve(struct ddpi_kv *kv, struct kv_call *call)
         [DDPI_OP_DELETE] = run_delete,
         [DDPI_OP_LIST] = ddpi_kv_list,
         [DDPI_OP_BARRIER] = ddpi_kv_barrier,
-        [DDPI_OP_STATS] = refuse,
-        [DDPI_OP_OPEN_PORT] = refuse,
-        [DDPI_OP_FENCE] = refuse,
+        [DDPI_OP_STATS] = refuse_serverless,
+        [DDPI_OP_OPEN_PORT] = refuse_serverless,
+        [DDPI_OP_FENCE] = refuse_serverless,
         [DDPI_OP_TRANSACT] = ddpi_kv_transact,
         [DDPI_OP_WATCH] = ddpi_kv_watch,
         [DDPI_OP_UNWATCH] = ddpi_kv_unwatch,
@@ -493,18 +305,58 @@ void ddpi_kv_apply(struct ddpi_kv *kv, struct ddpi_kv_client *client,
         return;
     }
     settle_served(kv, &call);
-    ddpi_kv_serve(kv, &call);
+    serve(kv, &call);
 }
 
-struct ddpi_kv_stats ddpi_kv_stats(const struct ddpi_kv *kv)
+/* --- turns of the loop --- */
+
+bool ddpi_kv_has_work(const struct ddpi_kv *kv)
 {
-    return (struct ddpi_kv_stats){.keys = kv->used[KV_ROOM_KEYS],
-                                  .bytes = kv->used[KV_ROOM_BYTES],
-                                  .reserved = kv->reserve->used[KV_ROOM_BYTES],
-                                  .shares_full = kv->shares_full,
-                                  .waits = kv->deadlines.count,
-                                  .works = kv->nworks,
-                                  .watches = kv->nwatches,
-                                  .sessions = kv->leases.count,
-                                  .version = kv->version};
+    return !ddpi_list_empty(&kv->line) || ddpi_kv_has_gone(kv);
+}
+
+/* Dropping leaves half of the work to the requests that wait in the line. */
+static void drop_some(struct ddpi_kv *kv)
+{
+    size_t kept = ddpi_list_empty(&kv->line) ? 0 : kv->work_left / 2;
+    kv->work_left -= kept;
+    ddpi_kv_session_drop(kv);
+    ddpi_kv_drop_detached(kv);
+    kv->work_left += kept;
+}
+
+static void apply_again(struct ddpi_kv *kv, struct kv_work *work, uint64_t now_ms)
+{
+    struct kv_call call = {.client = work->client,
+                           .request = &work->request,
+                           .key = ddpi_bytes_of(work->key, work->key_len),
+                           .now_ms = now_ms,
+                           .again = true};
+    ddpi_kv_leave_line(kv, work);
+    serve(kv, &call);
+    ddpi_kv_work_destroy(kv, work);
+}
+
+void ddpi_kv_work(struct ddpi_kv *kv, uint64_t now_ms)
+{
+    drop_some(kv);
+    struct kv_work *work;
+    while (kv->work_left > 0 && (work = ddpi_kv_line_head(kv)) != NULL) {
+        if (work->request.op == DDPI_OP_WATCH)
+            apply_again(kv, work, now_ms);
+        else if (!ddpi_kv_work_go_on(kv, work))
+            return;
+    }
+}
+
+uint64_t ddpi_kv_next_deadline(const struct ddpi_kv *kv)
+{
+    uint64_t timeout = ddpi_kv_next_timeout(kv), lease = ddpi_kv_next_lease(kv);
+    return timeout < lease ? timeout : lease;
+}
+
+void ddpi_kv_expire(struct ddpi_kv *kv, uint64_t now_ms)
+{
+    ddpi_kv_expire_waits(kv, now_ms);
+    ddpi_kv_expire_leases(kv, now_ms);
 }

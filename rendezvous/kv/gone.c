@@ -1,17 +1,16 @@
 /*
- * gone.c - keys that are gone, but not dropped yet: those of a prefix that was deleted, and of a
- * session that is over, when they are many. Owns the trees of the former; the sessions are
- * session.c's.
+ * gone.c - keys that go: one, or all with a prefix, at once or in slices. Owns the trees of keys
+ * that were deleted together and are not dropped yet.
  *
- * From the moment when they are gone nobody finds, lists or counts them. To drop one, which tells
- * watches, counts it as missing for whoever waits for it, and gives its room back, is work as that
- * of a list is: a turn of the loop drops so many. What is dropped before its turn: a key that is
- * named again, so that its deletion comes before what follows; and what holds room that somebody
- * needs.
+ * A prefix that is deleted, or a session that ends, may have very many keys. All of them are gone
+ * at once: from then on no request finds, lists or counts them. Dropping a key (which tells
+ * watches, counts it as missing for requests that wait for it, and returns its room) is work like
+ * that of a list: each turn of the loop drops some. A key is dropped earlier when a request names
+ * it again, so that its deletion is told before what follows, and when its room is needed.
  *
- * The keys of a prefix leave the order of all entries as a whole, in a tree of their own, but stay
- * in the table. So while there are such trees, who finds an entry in the table looks whether it
- * still is in the order.
+ * The keys of a prefix leave the order of all entries together, as a tree of their own, but stay in
+ * the table. While there are such trees, an entry found in the table is looked for in the order,
+ * too.
  */
 #include "error.h"
 #include "kv_impl.h"
@@ -28,35 +27,35 @@ static struct kv_detached *detached_in(struct ddpi_list *node)
     return ddpi_container_of(node, struct kv_detached, of_kv);
 }
 
-bool ddpi_kv_is_detached(const struct ddpi_kv *kv, const struct kv_entry *entry)
-{
-    return !ddpi_list_empty(&kv->detached) && !ddpi_kv_order_has(kv->root, entry);
-}
-
-bool ddpi_kv_is_gone(const struct ddpi_kv *kv, const struct kv_entry *entry)
-{
-    if (!ddpi_kv_has_gone(kv))
-        return false;
-    return (entry->version != 0 && !ddpi_kv_has_value(entry)) || ddpi_kv_is_detached(kv, entry);
-}
-
 /* --- dropping --- */
 
-static void detached_destroy(struct ddpi_kv *kv, struct kv_detached *detached)
+static void count_as_missing(struct kv_entry *entry)
 {
-    ddpi_list_remove(&detached->of_kv);
-    ddpi_kv_emit(kv, &(struct ddpi_mutation){.kind = DDPI_MUTATION_DETACHED_END,
-                                             .number = detached->number});
-    ddpi_free(detached);
+    ddpi_list_for_each (node, &entry->links)
+        ddpi_container_of(node, struct kv_link, of_entry)->wait->missing++;
 }
 
-/* It goes, or is there again, without a value, for who waits for it. */
+static void lose_value(struct ddpi_kv *kv, struct kv_entry *entry)
+{
+    ddpi_kv_refund(kv, entry->account, KV_ROOM_BYTES, entry->value_len);
+    ddpi_kv_refund(kv, entry->account, KV_ROOM_KEYS, 1);
+    kv->version++;
+    ddpi_kv_untie(kv, entry);
+    ddpi_free(entry->value);
+    entry->value = NULL;
+    entry->value_len = 0;
+    entry->version = 0;
+    ddpi_kv_changed(kv, DDPI_CHANGE_DELETE, ddpi_kv_name(entry), ddpi_kv_value(entry));
+    count_as_missing(entry);
+}
+
+/* Frees @entry or, if requests wait for it, makes it an entry without a value. */
 static void drop_detached(struct ddpi_kv *kv, struct kv_detached *detached, struct kv_entry *entry)
 {
     ddpi_kv_order_remove(&detached->root, entry);
     ddpi_kv_queue_clear(kv, entry);
     if (entry->version != 0)
-        ddpi_kv_lose_value(kv, entry);
+        lose_value(kv, entry);
     if (ddpi_kv_entry_needed(entry))
         ddpi_kv_order_insert(&kv->root, entry);
     else
@@ -78,11 +77,31 @@ void ddpi_kv_drop_gone(struct ddpi_kv *kv, struct kv_entry *entry)
         drop_detached(kv, detached, entry);
         return;
     }
-    ddpi_kv_lose_value(kv, entry);
+    lose_value(kv, entry);
     ddpi_kv_entry_release(kv, entry);
 }
 
-static struct kv_entry *first_of(const struct kv_detached *detached)
+void ddpi_kv_drop(struct ddpi_kv *kv, struct kv_entry *entry)
+{
+    if (ddpi_kv_is_gone(kv, entry)) {
+        ddpi_kv_drop_gone(kv, entry);
+        return;
+    }
+    ddpi_kv_scope_count(kv, ddpi_kv_name(entry), -1);
+    lose_value(kv, entry);
+    ddpi_kv_entry_release(kv, entry);
+}
+
+struct kv_entry *ddpi_kv_seek(struct ddpi_kv *kv, struct ddpi_bytes key)
+{
+    struct kv_entry *entry = ddpi_kv_entry_at(kv, key);
+    if (entry == NULL || !ddpi_kv_is_gone(kv, entry))
+        return entry;
+    ddpi_kv_drop_gone(kv, entry);
+    return ddpi_kv_entry_at(kv, key);
+}
+
+static struct kv_entry *detached_first(const struct kv_detached *detached)
 {
     struct kv_entry *entry = detached->root;
     while (entry != NULL && entry->left != NULL)
@@ -90,15 +109,34 @@ static struct kv_entry *first_of(const struct kv_detached *detached)
     return entry;
 }
 
+struct kv_entry *ddpi_kv_session_first(const struct kv_session *session)
+{
+    return ddpi_container_of(session->keys.next, struct kv_tie, of_session)->entry;
+}
+
+/* A key of a session that is over, of @account, or of any but the reserve. */
+static struct kv_entry *session_gone(const struct ddpi_kv *kv, const struct kv_account *account)
+{
+    ddpi_list_for_each (node, &kv->over) {
+        const struct kv_session *session = ddpi_container_of(node, struct kv_session, of_over);
+        if (ddpi_list_empty(&session->keys))
+            continue;
+        struct kv_entry *entry = ddpi_kv_session_first(session);
+        if (account == NULL ? entry->account != kv->reserve : entry->account == account)
+            return entry;
+    }
+    return NULL;
+}
+
 bool ddpi_kv_drop_one(struct ddpi_kv *kv, const struct kv_account *account)
 {
-    struct kv_entry *entry = ddpi_kv_session_gone(kv, account);
+    struct kv_entry *entry = session_gone(kv, account);
     if (entry != NULL) {
         ddpi_kv_drop_gone(kv, entry);
         return true;
     }
     ddpi_list_for_each (node, &kv->detached) {
-        entry = first_of(detached_in(node));
+        entry = detached_first(detached_in(node));
         if (entry == NULL ||
             (account == NULL ? entry->account == kv->reserve : entry->account != account))
             continue;
@@ -108,23 +146,49 @@ bool ddpi_kv_drop_one(struct ddpi_kv *kv, const struct kv_account *account)
     return false;
 }
 
-void ddpi_kv_drop_some(struct ddpi_kv *kv)
+static void detached_destroy(struct ddpi_kv *kv, struct kv_detached *detached)
 {
-    size_t kept = ddpi_list_empty(&kv->line) ? 0 : kv->work_left / 2;
-    kv->work_left -= kept;
-    ddpi_kv_session_drop(kv);
-    while (!ddpi_list_empty(&kv->detached) && ddpi_kv_take_work(kv)) {
-        struct kv_detached *detached = detached_in(kv->detached.next);
-        struct kv_entry *entry = first_of(detached);
-        if (entry == NULL)
-            detached_destroy(kv, detached);
-        else if (!ddpi_kv_queue_drop(kv, entry)) /* of which there may be as many as of keys */
-            drop_detached(kv, detached, entry);
-    }
-    kv->work_left += kept;
+    ddpi_list_remove(&detached->of_kv);
+    ddpi_kv_emit(kv, &(struct ddpi_mutation){.kind = DDPI_MUTATION_DETACHED_END,
+                                             .number = detached->number});
+    ddpi_free(detached);
 }
 
-/* --- detaching --- */
+void ddpi_kv_drop_detached(struct ddpi_kv *kv)
+{
+    while (!ddpi_list_empty(&kv->detached) && ddpi_kv_take_work(kv)) {
+        struct kv_detached *detached = detached_in(kv->detached.next);
+        struct kv_entry *entry = detached_first(detached);
+        if (entry == NULL)
+            detached_destroy(kv, detached);
+        else if (!ddpi_kv_queue_drop(kv, entry)) /* there may be as many values as keys */
+            drop_detached(kv, detached, entry);
+    }
+}
+
+/* --- deleting what has a prefix --- */
+
+size_t ddpi_kv_delete_some(struct ddpi_kv *kv, struct ddpi_bytes prefix, size_t most)
+{
+    size_t deleted = 0;
+    struct kv_entry *next;
+    for (struct kv_entry *entry = ddpi_kv_order_first(kv, prefix); entry != NULL && deleted < most;
+         entry = next) {
+        next = ddpi_kv_order_next(kv, entry, prefix);
+        deleted += ddpi_kv_has_value(entry);
+        ddpi_kv_queue_clear(kv, entry);
+        if (entry->version != 0)
+            ddpi_kv_drop(kv, entry);
+        else
+            ddpi_kv_entry_release(kv, entry);
+    }
+    return deleted;
+}
+
+size_t ddpi_kv_delete_prefix(struct ddpi_kv *kv, struct ddpi_bytes prefix)
+{
+    return ddpi_kv_delete_some(kv, prefix, SIZE_MAX);
+}
 
 static struct kv_detached *detached_create(struct ddpi_kv *kv, uint64_t number)
 {
@@ -137,7 +201,7 @@ static struct kv_detached *detached_create(struct ddpi_kv *kv, uint64_t number)
     return detached;
 }
 
-/* As far as what is small goes; true: that was all. */
+/* Deletes what is small; true: that was all. */
 static bool delete_small(struct ddpi_kv *kv, struct ddpi_bytes prefix)
 {
     struct kv_entry *entry = ddpi_kv_order_first(kv, prefix);
@@ -145,7 +209,7 @@ static bool delete_small(struct ddpi_kv *kv, struct ddpi_bytes prefix)
         if (ddpi_kv_queue_drop(kv, entry))
             continue;
         struct kv_entry *next = ddpi_kv_order_next(kv, entry, prefix);
-        ddpi_kv_queue_clear(kv, entry); /* which is empty */
+        ddpi_kv_queue_clear(kv, entry); /* it is empty */
         if (entry->version != 0)
             ddpi_kv_drop(kv, entry);
         else
@@ -160,7 +224,7 @@ void ddpi_kv_detach(struct ddpi_kv *kv, struct ddpi_bytes prefix)
     if (delete_small(kv, prefix))
         return;
     struct kv_detached *detached = detached_create(kv, kv->last_detached + 1);
-    if (detached == NULL) { /* no memory for that: it takes what it takes */
+    if (detached == NULL) { /* no memory: deletes all in this turn */
         (void)ddpi_kv_delete_prefix(kv, prefix);
         return;
     }

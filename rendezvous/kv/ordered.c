@@ -1,12 +1,13 @@
+
 /*
- * ordered.c - the entries in the order of their keys, for what is asked of all keys with a prefix:
- * it costs as much as there are such keys, and the logarithm of all.
+ * ordered.c - the entries in the order of their keys, for operations on all keys with a prefix.
+ * Such an operation costs as much as there are keys with the prefix, plus the logarithm of all.
  *
  * A treap (Seidel and Aragon, 1996): a search tree by key that is a heap by priority, and so has
  * the shape of a tree into which the keys came in random order. The priorities are the keyed
- * hashes that the entries have anyway: who does not know the seed cannot choose keys that make it
- * deep. All with a prefix can be cut out of it for what one of them costs. Nothing here allocates,
- * or can fail, but for cursors.
+ * hashes that the entries have anyway: a peer that does not know the seed cannot choose keys that
+ * make the tree deep. All entries with a prefix can be cut out for the cost of one. Nothing here
+ * allocates, or can fail, except cursors. Owns nothing.
  */
 #include "error.h"
 #include "kv_impl.h"
@@ -23,16 +24,16 @@ bool ddpi_kv_has_prefix(struct ddpi_bytes key, struct ddpi_bytes prefix)
            (prefix.len == 0 || memcmp(key.data, prefix.data, prefix.len) == 0);
 }
 
-/* Keys that begin with @key are before the cut, too. */
+/* Also true for keys that begin with @key. */
 static bool is_within(const struct kv_entry *entry, struct ddpi_bytes key)
 {
     return is_before(entry, key) || ddpi_kv_has_prefix(ddpi_kv_name(entry), key);
 }
 
-/* Those of @tree that are @on_this_side of @key, and the others. */
-static void split(struct kv_entry *tree, struct ddpi_bytes key,
-                  bool (*on_this_side)(const struct kv_entry *entry, struct ddpi_bytes key),
-                  struct kv_entry **before, struct kv_entry **behind)
+/* Splits @tree into the entries that are @on_this_side of @key, and the others. */
+static void tree_split(struct kv_entry *tree, struct ddpi_bytes key,
+                       bool (*on_this_side)(const struct kv_entry *entry, struct ddpi_bytes key),
+                       struct kv_entry **before, struct kv_entry **after)
 {
     while (tree != NULL) {
         if (on_this_side(tree, key)) {
@@ -40,29 +41,29 @@ static void split(struct kv_entry *tree, struct ddpi_bytes key,
             before = &tree->right;
             tree = tree->right;
         } else {
-            *behind = tree;
-            behind = &tree->left;
+            *after = tree;
+            after = &tree->left;
             tree = tree->left;
         }
     }
-    *before = *behind = NULL;
+    *before = *after = NULL;
 }
 
-/* One tree, at @link, of two whose keys do not overlap. */
-static void join(struct kv_entry **link, struct kv_entry *before, struct kv_entry *behind)
+/* Joins two trees, of which one has the lower keys, into one at @link. */
+static void tree_join(struct kv_entry **link, struct kv_entry *before, struct kv_entry *after)
 {
-    while (before != NULL && behind != NULL) {
-        if (before->node.hash >= behind->node.hash) {
+    while (before != NULL && after != NULL) {
+        if (before->node.hash >= after->node.hash) {
             *link = before;
             link = &before->right;
             before = before->right;
         } else {
-            *link = behind;
-            link = &behind->left;
-            behind = behind->left;
+            *link = after;
+            link = &after->left;
+            after = after->left;
         }
     }
-    *link = before != NULL ? before : behind;
+    *link = before != NULL ? before : after;
 }
 
 void ddpi_kv_order_insert(struct kv_entry **root, struct kv_entry *entry)
@@ -73,7 +74,7 @@ void ddpi_kv_order_insert(struct kv_entry **root, struct kv_entry *entry)
         link = is_before(*link, key) ? &(*link)->right : &(*link)->left;
     struct kv_entry *below = *link;
     *link = entry;
-    split(below, key, is_before, &entry->left, &entry->right);
+    tree_split(below, key, is_before, &entry->left, &entry->right);
 }
 
 void ddpi_kv_order_remove(struct kv_entry **root, const struct kv_entry *entry)
@@ -82,15 +83,15 @@ void ddpi_kv_order_remove(struct kv_entry **root, const struct kv_entry *entry)
     struct kv_entry **link = root;
     while (*link != entry)
         link = is_before(*link, key) ? &(*link)->right : &(*link)->left;
-    join(link, entry->left, entry->right);
+    tree_join(link, entry->left, entry->right);
 }
 
 struct kv_entry *ddpi_kv_order_cut(struct kv_entry **root, struct ddpi_bytes prefix)
 {
-    struct kv_entry *before, *from, *within, *behind;
-    split(*root, prefix, is_before, &before, &from);
-    split(from, prefix, is_within, &within, &behind);
-    join(root, before, behind);
+    struct kv_entry *before, *from, *within, *after;
+    tree_split(*root, prefix, is_before, &before, &from);
+    tree_split(from, prefix, is_within, &within, &after);
+    tree_join(root, before, after);
     return within;
 }
 
@@ -102,7 +103,7 @@ bool ddpi_kv_order_has(const struct kv_entry *root, const struct kv_entry *entry
     return root == entry;
 }
 
-/* The first entry whose key is @key, or @strictly behind it, and has @prefix. */
+/* The first entry whose key is @key or after it (@strictly after it), and has @prefix. */
 static struct kv_entry *first_from(const struct ddpi_kv *kv, struct ddpi_bytes key, bool strictly,
                                    struct ddpi_bytes prefix)
 {

@@ -1,10 +1,6 @@
 /*
- * queue.c - queues: values under one name, taken in the order in which they came. Owns them and
- * their values.
- *
- * Who waits for a queue is woken and then asks for its value, in two requests. So each value that
- * comes wakes one client only; and if that client goes away, or asks for something else, while
- * there still are more values than clients on their way, the next one is woken.
+ * queue.c - the queue of an entry: values that are taken in the order in which they came. Owns the
+ * queues and their values. The operations on queues are in queue_ops.c.
  */
 #include "error.h"
 #include "kv_impl.h"
@@ -18,15 +14,15 @@ struct kv_item {
     char bytes[];
 };
 
-struct kv_queue {
-    struct ddpi_list items; /* kv_item::of_queue */
-    size_t len;
-    size_t nserved; /* clients whose `served` it is */
-};
-
 static size_t item_size(size_t len)
 {
     return sizeof(struct kv_item) + len;
+}
+
+size_t ddpi_kv_queue_growth(const struct kv_entry *entry, size_t value_len)
+{
+    bool fresh = entry == NULL || entry->queue == NULL;
+    return item_size(value_len) + (fresh ? sizeof(struct kv_queue) : 0);
 }
 
 static struct kv_item *first_item(const struct kv_queue *queue)
@@ -34,7 +30,7 @@ static struct kv_item *first_item(const struct kv_queue *queue)
     return ddpi_container_of(queue->items.next, struct kv_item, of_queue);
 }
 
-static void drop_first(struct ddpi_kv *kv, const struct kv_entry *entry)
+static void queue_drop_first(struct ddpi_kv *kv, const struct kv_entry *entry)
 {
     struct kv_item *item = first_item(entry->queue);
     ddpi_list_remove(&item->of_queue);
@@ -55,8 +51,7 @@ static bool queue_make(struct ddpi_kv *kv, struct kv_entry *entry)
     return true;
 }
 
-/* Nobody needs a queue that is empty and on nobody's mind. */
-static void queue_release(struct ddpi_kv *kv, struct kv_entry *entry)
+void ddpi_kv_queue_release(struct ddpi_kv *kv, struct kv_entry *entry)
 {
     if (entry->queue->len > 0 || entry->queue->nserved > 0)
         return;
@@ -65,46 +60,38 @@ static void queue_release(struct ddpi_kv *kv, struct kv_entry *entry)
     entry->queue = NULL;
 }
 
-bool ddpi_kv_present(const struct kv_entry *entry)
+struct ddpi_bytes ddpi_kv_queue_first(const struct kv_queue *queue)
 {
-    return entry != NULL &&
-           (entry->version != 0 || (entry->queue != NULL && entry->queue->len > 0));
+    const struct kv_item *item = first_item(queue);
+    return ddpi_bytes_of(item->bytes, item->len);
 }
 
-static void wake(struct ddpi_kv *kv, struct kv_entry *entry)
+ddp_status ddpi_kv_queue_append(struct ddpi_kv *kv, struct kv_entry *entry, struct ddpi_bytes value,
+                                struct ddp_error *err)
 {
-    struct ddpi_kv_client *client = ddpi_kv_wake_one(kv, entry);
-    if (client == NULL)
-        return;
-    client->served = entry;
-    entry->queue->nserved++;
-}
-
-static void forget(struct ddpi_kv_client *client)
-{
-    client->served->queue->nserved--;
-    client->served = NULL;
-}
-
-void ddpi_kv_unserve(struct ddpi_kv *kv, struct ddpi_kv_client *client)
-{
-    struct kv_entry *entry = client->served;
-    if (entry == NULL)
-        return;
-    if (ddpi_kv_is_gone(kv, entry))
-        ddpi_kv_drop_gone(kv, entry); /* which stays as long as it has served somebody */
-    forget(client);
-    if (entry->queue->len > entry->queue->nserved)
-        wake(kv, entry);
-    queue_release(kv, entry);
-    ddpi_kv_entry_release(kv, entry);
+    struct kv_item *item = ddpi_calloc(1, item_size(value.len));
+    if (item == NULL)
+        return ddpi_error_nomem(err, item_size(value.len));
+    if (entry->queue == NULL && !queue_make(kv, entry)) {
+        ddpi_free(item);
+        return ddpi_error_nomem(err, sizeof(struct kv_queue));
+    }
+    item->len = value.len;
+    if (value.len > 0)
+        memcpy(item->bytes, value.data, value.len);
+    ddpi_list_append(&entry->queue->items, &item->of_queue);
+    entry->queue->len++;
+    ddpi_kv_charge(kv, entry->account, KV_ROOM_BYTES, item_size(value.len));
+    ddpi_kv_emit(kv, &(struct ddpi_mutation){
+                         .kind = DDPI_MUTATION_PUSH, .key = ddpi_kv_name(entry), .value = value});
+    return DDP_OK;
 }
 
 bool ddpi_kv_queue_drop(struct ddpi_kv *kv, const struct kv_entry *entry)
 {
     if (entry->queue == NULL || entry->queue->len == 0)
         return false;
-    drop_first(kv, entry);
+    queue_drop_first(kv, entry);
     return true;
 }
 
@@ -114,76 +101,11 @@ void ddpi_kv_queue_clear(struct ddpi_kv *kv, struct kv_entry *entry)
         return;
     while (ddpi_kv_queue_drop(kv, entry))
         ;
-    queue_release(kv, entry);
+    ddpi_kv_queue_release(kv, entry);
 }
 
-ddp_status ddpi_kv_enqueue(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
-                           struct kv_entry **ret_entry, struct ddp_error *err)
+bool ddpi_kv_present(const struct kv_entry *entry)
 {
-    struct kv_entry *entry = ddpi_kv_seek(kv, key);
-    struct kv_item *item = ddpi_calloc(1, item_size(value.len));
-    if (item == NULL)
-        return ddpi_error_nomem(err, item_size(value.len));
-    if (entry == NULL)
-        entry = ddpi_kv_entry_make(kv, ddpi_kv_account_get(kv, key), key);
-    if (entry == NULL || (entry->queue == NULL && !queue_make(kv, entry))) {
-        ddpi_free(item);
-        if (entry != NULL)
-            ddpi_kv_entry_release(kv, entry);
-        return ddpi_error_nomem(err, sizeof(struct kv_queue));
-    }
-    item->len = value.len;
-    if (value.len > 0)
-        memcpy(item->bytes, value.data, value.len);
-    ddpi_list_append(&entry->queue->items, &item->of_queue);
-    entry->queue->len++;
-    ddpi_kv_charge(kv, entry->account, KV_ROOM_BYTES, item_size(value.len));
-    ddpi_kv_emit(kv,
-                 &(struct ddpi_mutation){.kind = DDPI_MUTATION_PUSH, .key = key, .value = value});
-    *ret_entry = entry;
-    return DDP_OK;
-}
-
-ddp_status ddpi_kv_push(struct ddpi_kv *kv, struct kv_call *call)
-{
-    struct ddpi_bytes value = call->request->value;
-    const struct kv_entry *old = ddpi_kv_seek(kv, call->key);
-    size_t needed = item_size(value.len) + (old == NULL ? ddpi_kv_entry_size(call->key.len) : 0) +
-                    (old == NULL || old->queue == NULL ? sizeof(struct kv_queue) : 0);
-    struct kv_entry *entry;
-    ddp_status status =
-        ddpi_kv_check_growth(kv, ddpi_kv_account_get(kv, call->key), 0, needed, &call->err);
-    if (status == DDP_OK)
-        status = ddpi_kv_enqueue(kv, call->key, value, &entry, &call->err);
-    if (status == DDP_OK)
-        wake(kv, entry);
-    return status;
-}
-
-ddp_status ddpi_kv_pop(struct ddpi_kv *kv, struct kv_call *call)
-{
-    struct kv_entry *entry = ddpi_kv_seek(kv, call->key);
-    if (entry == NULL || entry->queue == NULL)
-        return DDP_OK; /* 0 */
-    if (call->client->served == entry)
-        forget(call->client);
-    call->reply.number = (int64_t)entry->queue->len;
-    if (entry->queue->len > 0) {
-        struct kv_item *item = first_item(entry->queue);
-        call->reply.value = ddpi_bytes_of(item->bytes, item->len);
-        ddpi_kv_answer(kv, call->client, &call->reply, DDPI_OP_POP, call->request->id);
-        call->parked = true; /* answered here, while the value exists */
-        drop_first(kv, entry);
-    }
-    queue_release(kv, entry);
-    ddpi_kv_entry_release(kv, entry);
-    return DDP_OK;
-}
-
-ddp_status ddpi_kv_queue_len(struct ddpi_kv *kv, struct kv_call *call)
-{
-    const struct kv_entry *entry = ddpi_kv_seek(kv, call->key);
-    if (entry != NULL && entry->queue != NULL)
-        call->reply.number = (int64_t)entry->queue->len;
-    return DDP_OK;
+    return entry != NULL &&
+           (entry->version != 0 || (entry->queue != NULL && entry->queue->len > 0));
 }

@@ -1,31 +1,10 @@
 /*
- * restore.c - the way of the core's contents to a sink (sink.h), and from one back into a fresh
- * core. Owns nothing.
+ * restore.c - how contents that a sink has kept (sink.h) go back into a fresh core. Owns nothing.
  */
 #include "error.h"
 #include "kv_impl.h"
 
 #include <ddprun/store.h>
-
-void ddpi_kv_set_sink(struct ddpi_kv *kv, void (*change)(void *, const struct ddpi_mutation *),
-                      void *ctx)
-{
-    kv->sink = change;
-    kv->sink_ctx = ctx;
-}
-
-void ddpi_kv_emit(struct ddpi_kv *kv, const struct ddpi_mutation *mutation)
-{
-    if (kv->sink != NULL)
-        kv->sink(kv->sink_ctx, mutation);
-}
-
-struct ddpi_mark ddpi_kv_mark(const struct ddpi_kv *kv)
-{
-    return (struct ddpi_mark){.version = kv->version,
-                              .remembers = kv->history.on,
-                              .floor = kv->history.on ? kv->history.floor : kv->version};
-}
 
 static ddp_status restore_key(struct ddpi_kv *kv, const struct ddpi_mutation *mutation,
                               struct ddp_error *err)

@@ -1,27 +1,23 @@
 /*
- * room.c - who has how much of the core's room: an account for each job, one for what belongs to
- * none, and one for the rounds' own keys and sessions. Owns the accounts; they are there for as
- * long as they hold something.
+ * room.c - the limits: how much of the store each account may use. Owns nothing; the accounts are
+ * account.c's.
  *
- * Three rules. All but the rounds together have what the limits say. A job, or what belongs to
- * none, has no more than its share: a number, or as much as is left for others, so that the first
- * to come gets half, the next a quarter, and there is always room for one more. The rounds have a
- * reserve beside the limits, so that membership never waits for a client to delete something.
+ * There are three rules. All accounts but that of the rounds share what the limits allow. A job (or
+ * all keys of no job) may use its share only: a number, or as much as it leaves free for others, so
+ * that the first job may use half, the next a quarter, and there is always room for one more. The
+ * rounds have a reserve on top of the limits, so that membership never waits for a client to delete
+ * something.
  */
 #include "error.h"
 #include "kv_impl.h"
-#include "mem.h"
 #include "proof.h"
 
 #include <inttypes.h>
 
-/* Of the limits; as much as the second of two jobs may have beside a first with all its share. */
+/* One part in so many of a limit: what a second job may use next to a first with its full share. */
 enum { TIGHT_PART = 4 };
 
-static const char job_prefix[] = "job/";
-static const char *const reserved_prefixes[] = {"round/", "epoch/"};
-
-/* What stands in a sentence for a resource, and the options of ddprund that raise its limits. */
+/* The name of each resource, and the options of ddprund that raise its limits. */
 static const struct {
     const char *what, *option, *job_option;
 } rooms[KV_ROOMS] = {
@@ -30,137 +26,24 @@ static const struct {
     [KV_ROOM_SESSIONS] = {"sessions", "--max-sessions", "--max-job-sessions"},
 };
 
-bool ddpi_kv_is_reserved(struct ddpi_bytes key)
-{
-    for (size_t i = 0; i < sizeof reserved_prefixes / sizeof *reserved_prefixes; i++) {
-        const char *prefix = reserved_prefixes[i];
-        if (ddpi_kv_has_prefix(key, ddpi_bytes_of(prefix, strlen(prefix))))
-            return true;
-    }
-    return false;
-}
-
-/* The job that @key is below; empty: none. */
-static struct ddpi_bytes job_of(struct ddpi_bytes key)
-{
-    size_t skip = strlen(job_prefix);
-    if (!ddpi_kv_has_prefix(key, ddpi_bytes_of(job_prefix, skip)))
-        return ddpi_bytes_of("", 0);
-    const char *name = (const char *)key.data + skip;
-    const char *slash = memchr(name, '/', key.len - skip);
-    size_t len = slash != NULL ? (size_t)(slash - name) : 0;
-    return ddpi_bytes_of(name, len <= DDPI_JOB_MAX ? len : 0);
-}
-
-static struct kv_account *account_in(struct ddpi_table_node *node)
-{
-    return node != NULL ? ddpi_container_of(node, struct kv_account, node) : NULL;
-}
-
-static struct kv_account *find(struct ddpi_kv *kv, struct ddpi_bytes job)
-{
-    return job.len == 0 ? kv->jobless
-                        : account_in(ddpi_table_find(&kv->accounts, job.data, job.len));
-}
-
-/* One that stands in no table. */
-static struct kv_account *create(struct ddpi_bytes job)
-{
-    struct kv_account *account = ddpi_calloc(1, sizeof(*account) + job.len);
-    if (account == NULL)
-        return NULL;
-    if (job.len > 0)
-        memcpy(account->name, job.data, job.len);
-    account->node.key = account->name;
-    account->node.key_len = job.len;
-    return account;
-}
-
-static struct kv_account *make(struct ddpi_kv *kv, struct ddpi_bytes job)
-{
-    struct kv_account *account = create(job);
-    if (account == NULL || ddpi_table_insert(&kv->accounts, &account->node))
-        return account;
-    ddpi_free(account);
-    return NULL;
-}
-
-struct kv_account *ddpi_kv_account_get(struct ddpi_kv *kv, struct ddpi_bytes key)
-{
-    if (ddpi_kv_is_reserved(key))
-        return kv->reserve;
-    struct kv_account *account = find(kv, job_of(key));
-    return account != NULL ? account : make(kv, job_of(key));
-}
-
-struct kv_account *ddpi_kv_account_for(struct ddpi_kv *kv, const struct ddpi_kv_client *client,
-                                       struct ddpi_bytes key)
-{
-    bool denied = !client->agent && ddpi_kv_is_reserved(key);
-    return denied ? kv->jobless : ddpi_kv_account_get(kv, key);
-}
-
-static bool is_fixed(const struct ddpi_kv *kv, const struct kv_account *account)
-{
-    return account == kv->reserve || account == kv->jobless;
-}
-
-/* The largest is at the top of a heap of what comes first. */
-static void rank(struct ddpi_kv *kv, struct kv_account *account)
-{
-    ddpi_heap_remove(&kv->richest, &account->rank);
-    if (account->used[KV_ROOM_BYTES] > 0 && account != kv->reserve)
-        (void)ddpi_heap_insert(&kv->richest, &account->rank,
-                               UINT64_MAX - account->used[KV_ROOM_BYTES]);
-}
-
-void ddpi_kv_charge(struct ddpi_kv *kv, struct kv_account *account, enum kv_room room,
-                    size_t amount)
-{
-    kv->used[room] += amount;
-    account->used[room] += amount;
-    if (room == KV_ROOM_BYTES && amount > 0)
-        rank(kv, account);
-}
-
-void ddpi_kv_refund(struct ddpi_kv *kv, struct kv_account *account, enum kv_room room,
-                    size_t amount)
-{
-    kv->used[room] -= amount;
-    account->used[room] -= amount;
-    if (room != KV_ROOM_BYTES || amount == 0)
-        return;
-    rank(kv, account);
-    ddpi_kv_account_release(kv, account);
-}
-
-void ddpi_kv_account_release(struct ddpi_kv *kv, struct kv_account *account)
-{
-    if (account == NULL || account->used[KV_ROOM_BYTES] > 0 || account->pins > 0 ||
-        is_fixed(kv, account))
-        return;
-    ddpi_table_remove(&kv->accounts, &account->node);
-    ddpi_free(account);
-}
-
-/* --- what there is room for --- */
-
-/* In use by all but the rounds. */
+/* Used by all but the rounds. */
 static size_t used_of_limit(const struct ddpi_kv *kv, enum kv_room room)
 {
     return kv->used[room] - kv->reserve->used[room];
 }
 
-static const char *name_of(const struct ddpi_kv *kv, const struct kv_account *account, char *text,
-                           size_t size)
+static const char *account_label(const struct ddpi_kv *kv, const struct kv_account *account,
+                                 char *text, size_t size)
 {
-    if (is_fixed(kv, account))
-        return account == kv->reserve ? "the nodes of jobs" : "no job";
+    if (account == kv->reserve)
+        return "the nodes of jobs";
+    if (account == kv->jobless)
+        return "no job";
     snprintf(text, size, "the job '%.*s'", (int)account->node.key_len, account->name);
     return text;
 }
 
-static ddp_status full(const struct ddpi_kv *kv, enum kv_room room, struct ddp_error *err)
+static ddp_status store_full(const struct ddpi_kv *kv, enum kv_room room, struct ddp_error *err)
 {
     char text[DDPI_JOB_MAX + 16];
     const struct ddpi_heap_node *top = ddpi_heap_top(&kv->richest);
@@ -172,15 +55,15 @@ static ddp_status full(const struct ddpi_kv *kv, enum kv_room room, struct ddp_e
                           "to %s; delete keys or raise the limit (%s)",
                           used_of_limit(kv, room), kv->limits.room[room], rooms[room].what,
                           most->used[KV_ROOM_KEYS], most->used[KV_ROOM_BYTES],
-                          name_of(kv, most, text, sizeof text), rooms[room].option);
+                          account_label(kv, most, text, sizeof text), rooms[room].option);
 }
 
 static ddp_status reserve_full(const struct ddpi_kv *kv, enum kv_room room, struct ddp_error *err)
 {
     return ddpi_error_set(
         err, DDP_E_LIMIT,
-        "the store is full: the nodes of jobs hold %zu of at most %zu %s that are "
-        "theirs; raise --reserve",
+        "the store is full: the nodes of jobs hold %zu of at most %zu %s reserved for them; "
+        "raise --reserve",
         kv->reserve->used[room], kv->limits.reserve[room], rooms[room].what);
 }
 
@@ -188,7 +71,7 @@ static ddp_status share_full(struct ddpi_kv *kv, const struct kv_account *accoun
                              enum kv_room room, size_t most, struct ddp_error *err)
 {
     char text[DDPI_JOB_MAX + 16];
-    const char *name = name_of(kv, account, text, sizeof text);
+    const char *name = account_label(kv, account, text, sizeof text);
     kv->shares_full++;
     if (kv->limits.of_job[room] != 0)
         return ddpi_error_set(err, DDP_E_LIMIT,
@@ -212,7 +95,7 @@ static size_t free_for_all(const struct ddpi_kv *kv, enum kv_room room)
     return difference(kv->limits.room[room], used_of_limit(kv, room));
 }
 
-/* What @account may have, of which it has some. */
+/* How much @account may have in all. */
 static size_t share_of(const struct ddpi_kv *kv, const struct kv_account *account,
                        enum kv_room room)
 {
@@ -234,8 +117,8 @@ static bool lacks_share(const struct ddpi_kv *kv, enum kv_room room, size_t amou
     return amount > difference(share_of(kv, account, room), account->used[room]);
 }
 
-/* What is gone takes room until it is dropped: whoever needs that room does so before its turn. It
- * is dropped where that helps only, so a request drops no more than it puts in its place. */
+/* Keys that are gone use room until they are dropped: a request that needs the room drops them
+ * earlier. It drops only what helps, so it drops no more than it puts in the place. */
 static void drop_for(struct ddpi_kv *kv, struct kv_account *account, enum kv_room room,
                      size_t amount)
 {
@@ -251,14 +134,14 @@ static void drop_for(struct ddpi_kv *kv, struct kv_account *account, enum kv_roo
     account->pins--;
 }
 
-static ddp_status check(struct ddpi_kv *kv, struct kv_account *account, enum kv_room room,
-                        size_t amount, struct ddp_error *err)
+static ddp_status room_check(struct ddpi_kv *kv, struct kv_account *account, enum kv_room room,
+                             size_t amount, struct ddp_error *err)
 {
     if (amount == 0)
         return DDP_OK;
     drop_for(kv, account, room, amount);
     if (lacks_room(kv, room, amount, account))
-        return full(kv, room, err);
+        return store_full(kv, room, err);
     if (!lacks_share(kv, room, amount, account))
         return DDP_OK;
     if (account == kv->reserve)
@@ -271,7 +154,7 @@ ddp_status ddpi_kv_check_room(struct ddpi_kv *kv, struct kv_account *account, en
 {
     if (account == NULL)
         return ddpi_error_nomem(err, sizeof(*account));
-    ddp_status status = check(kv, account, room, amount, err);
+    ddp_status status = room_check(kv, account, room, amount, err);
     if (status != DDP_OK)
         ddpi_kv_account_release(kv, account);
     return status;
@@ -290,40 +173,4 @@ bool ddpi_kv_is_tight(const struct ddpi_kv *kv)
         if (used_of_limit(kv, room) > kv->limits.room[room] / TIGHT_PART)
             return true;
     return false;
-}
-
-void ddpi_kv_each_job(const struct ddpi_kv *kv,
-                      bool (*visit)(void *ctx, const struct ddpi_kv_use *use), void *ctx)
-{
-    struct ddpi_table_iter iter = {0};
-    struct ddpi_table_node *node;
-    while ((node = ddpi_table_next(&kv->accounts, &iter)) != NULL) {
-        const struct kv_account *account = account_in(node);
-        const struct ddpi_kv_use use = {.job = ddpi_bytes_of(account->name, node->key_len),
-                                        .keys = account->used[KV_ROOM_KEYS],
-                                        .bytes = account->used[KV_ROOM_BYTES],
-                                        .sessions = account->used[KV_ROOM_SESSIONS]};
-        if (!visit(ctx, &use))
-            return;
-    }
-}
-
-bool ddpi_kv_room_init(struct ddpi_kv *kv, const uint8_t seed[DDPI_SEED_SIZE])
-{
-    ddpi_table_init(&kv->accounts, seed);
-    kv->jobless = create(ddpi_bytes_of("", 0));
-    kv->reserve = create(ddpi_bytes_of("", 0));
-    return kv->jobless != NULL && kv->reserve != NULL;
-}
-
-/* Of what is still charged to accounts, all is being freed. */
-void ddpi_kv_room_finish(struct ddpi_kv *kv)
-{
-    ddpi_free(kv->jobless);
-    ddpi_free(kv->reserve);
-    struct ddpi_table_iter iter = {0};
-    for (struct ddpi_table_node *node; (node = ddpi_table_next(&kv->accounts, &iter)) != NULL;)
-        ddpi_free(account_in(node));
-    ddpi_table_finish(&kv->accounts);
-    ddpi_heap_finish(&kv->richest);
 }

@@ -1,9 +1,10 @@
 /*
- * scope.c - scopes: prefixes behind which clients see a store of their own. Owns them.
+ * scope.c - scopes: a client with a scope sees the keys with one prefix only, without that prefix.
+ * Owns the scopes.
  *
- * Each counts its keys from when the first client asks how many there are. They stand sorted by
- * prefix, and each knows the innermost other one that it lies in: so the scopes of a key are the
- * last one that does not sort behind it, if that is a prefix of the key, and those around it.
+ * A scope counts its keys from the first request for their number. Scopes are sorted by prefix, and
+ * each points to the innermost scope around it: so the scopes of a key are the last one that does
+ * not sort after it, if its prefix is one of the key, and those around it.
  */
 #include "error.h"
 #include "kv_impl.h"
@@ -19,20 +20,20 @@ struct ddpi_kv_scope {
     char prefix[];
 };
 
-static struct ddpi_bytes prefix_of(const struct ddpi_kv_scope *scope)
+static struct ddpi_bytes scope_prefix_of(const struct ddpi_kv_scope *scope)
 {
     return ddpi_bytes_of(scope->prefix, scope->len);
 }
 
 struct ddpi_bytes ddpi_kv_scope_prefix(const struct ddpi_kv_scope *scope)
 {
-    return scope != NULL ? prefix_of(scope) : ddpi_bytes_of("", 0);
+    return scope != NULL ? scope_prefix_of(scope) : ddpi_bytes_of("", 0);
 }
 
 /* Those behind the cursor. */
 static ddp_status count_some(struct ddpi_kv *kv, struct ddpi_kv_scope *scope, struct ddp_error *err)
 {
-    struct ddpi_bytes prefix = prefix_of(scope);
+    struct ddpi_bytes prefix = scope_prefix_of(scope);
     const struct kv_entry *last = NULL, *entry = ddpi_kv_cursor_next(kv, &scope->cursor, prefix);
     for (; entry != NULL && ddpi_kv_take_work(kv); entry = ddpi_kv_order_next(kv, entry, prefix)) {
         scope->nkeys += ddpi_kv_has_value(entry);
@@ -64,12 +65,12 @@ ddp_status ddpi_kv_scope_nkeys(struct ddpi_kv *kv, struct ddpi_kv_scope *scope, 
 }
 
 /* How many do not sort behind @key. */
-static size_t rank_of(const struct ddpi_kv *kv, struct ddpi_bytes key)
+static size_t scope_rank(const struct ddpi_kv *kv, struct ddpi_bytes key)
 {
     size_t low = 0, high = kv->nscopes;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (ddpi_bytes_compare(prefix_of(kv->scopes[middle]), key) <= 0)
+        if (ddpi_bytes_compare(scope_prefix_of(kv->scopes[middle]), key) <= 0)
             low = middle + 1;
         else
             high = middle;
@@ -78,16 +79,17 @@ static size_t rank_of(const struct ddpi_kv *kv, struct ddpi_bytes key)
 }
 
 /* The innermost around @key, among those before @rank. */
-static struct ddpi_kv_scope *around(const struct ddpi_kv *kv, struct ddpi_bytes key, size_t rank)
+static struct ddpi_kv_scope *scope_around(const struct ddpi_kv *kv, struct ddpi_bytes key,
+                                          size_t rank)
 {
     struct ddpi_kv_scope *scope = rank > 0 ? kv->scopes[rank - 1] : NULL;
-    while (scope != NULL && !ddpi_kv_has_prefix(key, prefix_of(scope)))
+    while (scope != NULL && !ddpi_kv_has_prefix(key, scope_prefix_of(scope)))
         scope = scope->outer;
     return scope;
 }
 
 /* Whether the counting has come by there. */
-static bool is_behind(const struct kv_cursor *cursor, struct ddpi_bytes key)
+static bool cursor_has_passed(const struct kv_cursor *cursor, struct ddpi_bytes key)
 {
     return cursor->key != NULL &&
            ddpi_bytes_compare(key, ddpi_bytes_of(cursor->key, cursor->len)) <= 0;
@@ -95,9 +97,9 @@ static bool is_behind(const struct kv_cursor *cursor, struct ddpi_bytes key)
 
 void ddpi_kv_scope_count(struct ddpi_kv *kv, struct ddpi_bytes key, int change)
 {
-    struct ddpi_kv_scope *scope = around(kv, key, rank_of(kv, key));
+    struct ddpi_kv_scope *scope = scope_around(kv, key, scope_rank(kv, key));
     for (; scope != NULL; scope = scope->outer)
-        if (scope->counted || is_behind(&scope->cursor, key))
+        if (scope->counted || cursor_has_passed(&scope->cursor, key))
             scope->nkeys += (size_t)change;
 }
 
@@ -105,8 +107,8 @@ void ddpi_kv_scope_recount(struct ddpi_kv *kv, struct ddpi_bytes prefix)
 {
     for (size_t i = 0; i < kv->nscopes; i++) {
         struct ddpi_kv_scope *scope = kv->scopes[i];
-        if (!ddpi_kv_has_prefix(prefix, prefix_of(scope)) &&
-            !ddpi_kv_has_prefix(prefix_of(scope), prefix))
+        if (!ddpi_kv_has_prefix(prefix, scope_prefix_of(scope)) &&
+            !ddpi_kv_has_prefix(scope_prefix_of(scope), prefix))
             continue;
         ddpi_kv_cursor_finish(&scope->cursor);
         scope->counted = false;
@@ -114,10 +116,10 @@ void ddpi_kv_scope_recount(struct ddpi_kv *kv, struct ddpi_bytes prefix)
     }
 }
 
-static struct ddpi_kv_scope *find(const struct ddpi_kv *kv, struct ddpi_bytes prefix)
+static struct ddpi_kv_scope *scope_find(const struct ddpi_kv *kv, struct ddpi_bytes prefix)
 {
-    size_t rank = rank_of(kv, prefix);
-    bool there = rank > 0 && ddpi_bytes_equal(prefix_of(kv->scopes[rank - 1]), prefix);
+    size_t rank = scope_rank(kv, prefix);
+    bool there = rank > 0 && ddpi_bytes_equal(scope_prefix_of(kv->scopes[rank - 1]), prefix);
     return there ? kv->scopes[rank - 1] : NULL;
 }
 
@@ -125,16 +127,17 @@ static struct ddpi_kv_scope *find(const struct ddpi_kv *kv, struct ddpi_bytes pr
 static void move_inner(struct ddpi_kv *kv, size_t rank, struct ddpi_bytes prefix,
                        const struct ddpi_kv_scope *from, struct ddpi_kv_scope *to)
 {
-    for (; rank < kv->nscopes && ddpi_kv_has_prefix(prefix_of(kv->scopes[rank]), prefix); rank++)
+    for (; rank < kv->nscopes && ddpi_kv_has_prefix(scope_prefix_of(kv->scopes[rank]), prefix);
+         rank++)
         if (kv->scopes[rank]->outer == from)
             kv->scopes[rank]->outer = to;
 }
 
-static void insert(struct ddpi_kv *kv, struct ddpi_kv_scope *scope)
+static void scope_insert(struct ddpi_kv *kv, struct ddpi_kv_scope *scope)
 {
-    struct ddpi_bytes prefix = prefix_of(scope);
-    size_t rank = rank_of(kv, prefix);
-    scope->outer = around(kv, prefix, rank);
+    struct ddpi_bytes prefix = scope_prefix_of(scope);
+    size_t rank = scope_rank(kv, prefix);
+    scope->outer = scope_around(kv, prefix, rank);
     move_inner(kv, rank, prefix, scope->outer, scope);
     memmove(kv->scopes + rank + 1, kv->scopes + rank,
             (kv->nscopes - rank) * sizeof(struct ddpi_kv_scope *));
@@ -143,7 +146,7 @@ static void insert(struct ddpi_kv *kv, struct ddpi_kv_scope *scope)
 }
 
 /* NULL when out of memory. */
-static struct ddpi_kv_scope *make(struct ddpi_kv *kv, struct ddpi_bytes prefix)
+static struct ddpi_kv_scope *scope_make(struct ddpi_kv *kv, struct ddpi_bytes prefix)
 {
     struct ddpi_kv_scope **scopes =
         ddpi_realloc(kv->scopes, kv->nscopes + 1, sizeof(struct ddpi_kv_scope *));
@@ -156,7 +159,7 @@ static struct ddpi_kv_scope *make(struct ddpi_kv *kv, struct ddpi_bytes prefix)
     scope->len = prefix.len;
     if (prefix.len > 0)
         memcpy(scope->prefix, prefix.data, prefix.len);
-    insert(kv, scope);
+    scope_insert(kv, scope);
     return scope;
 }
 
@@ -166,9 +169,9 @@ ddp_status ddpi_kv_scope_get(struct ddpi_kv *kv, struct ddpi_bytes prefix,
     if (prefix.len > DDPI_KV_SCOPE_MAX)
         return ddpi_error_set(err, DDP_E_LIMIT, "a prefix of %zu bytes; at most %d are allowed",
                               prefix.len, DDPI_KV_SCOPE_MAX);
-    struct ddpi_kv_scope *scope = find(kv, prefix);
+    struct ddpi_kv_scope *scope = scope_find(kv, prefix);
     if (scope == NULL)
-        scope = make(kv, prefix);
+        scope = scope_make(kv, prefix);
     if (scope == NULL)
         return ddpi_error_nomem(err, sizeof(*scope) + prefix.len + 1);
     scope->refs++;
@@ -180,8 +183,8 @@ void ddpi_kv_scope_put(struct ddpi_kv *kv, struct ddpi_kv_scope *scope)
 {
     if (scope == NULL || --scope->refs > 0)
         return;
-    struct ddpi_bytes prefix = prefix_of(scope);
-    size_t rank = rank_of(kv, prefix); /* behind its own */
+    struct ddpi_bytes prefix = scope_prefix_of(scope);
+    size_t rank = scope_rank(kv, prefix); /* behind its own */
     kv->nscopes--;
     memmove(kv->scopes + rank - 1, kv->scopes + rank,
             (kv->nscopes - rank + 1) * sizeof(struct ddpi_kv_scope *));
@@ -220,4 +223,12 @@ struct ddpi_bytes ddpi_kv_seen_key(const struct ddpi_kv_client *client, struct d
 {
     size_t hidden = client->scope != NULL ? client->scope->len : 0;
     return ddpi_bytes_of((const char *)full.data + hidden, full.len - hidden);
+}
+
+ddp_status ddpi_kv_next_key(const struct ddpi_kv *kv, struct kv_call *call, struct ddpi_keys *keys,
+                            struct ddpi_bytes *ret_full, bool *ret_more)
+{
+    struct ddpi_bytes key;
+    *ret_more = ddpi_keys_next(keys, &key);
+    return *ret_more ? ddpi_kv_full_key(kv, call->client, key, ret_full, &call->err) : DDP_OK;
 }

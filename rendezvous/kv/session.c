@@ -1,12 +1,12 @@
 /*
- * session.c - sessions: each has a lease, which whoever knows its token renews, from whatever
- * connection; the keys tied to it vanish when it is closed or its lease is over. Owns the sessions,
- * and what ties keys to them; the entries are kv.c's.
+ * session.c - sessions. A session has a lease, which any client that knows its token renews, over
+ * any connection; the keys tied to the session vanish when it is closed or its lease ends. Owns the
+ * sessions; entries.c ties keys to them.
  *
- * A session does not belong to a connection, so there is nothing to take over when one is lost: the
+ * A session does not belong to a connection, so nothing has to be taken over when one is lost. The
  * token is the session's number and a secret, which only the store's seed can make. A client may
- * hold one, until another does: then the session does not outlive its process. Whether a connection
- * has ended with a process, or only got lost, is for the server to say (conn.h).
+ * hold a session, until another client does: then the session does not outlive its process. Whether
+ * a connection ended with its process, or was only lost, the server decides (conn.h).
  */
 #include "clock.h"
 #include "error.h"
@@ -14,82 +14,30 @@
 #include "mem.h"
 
 #include <ddprun/store.h>
+#include <sodium.h>
 #include <string.h>
 
 _Static_assert(sizeof(struct ddp_store_session) == DDPI_SESSION_SIZE, "tokens cross as they are");
+_Static_assert(DDPI_SEED_SIZE >= crypto_generichash_KEYBYTES_MIN, "a seed keys the secret");
 
-struct kv_session {
-    struct ddpi_table_node node; /* by number */
-    struct ddpi_heap_node lease; /* until when */
-    struct ddpi_list keys;       /* kv_tie::of_session */
-    struct ddpi_list of_holder;  /* in its list while a client holds it */
-    struct ddpi_list of_over;    /* when it is over, until its keys are dropped */
-    struct kv_account *account;
-    uint32_t lease_ms;
-    uint64_t number;
-    uint8_t token[DDPI_SESSION_SIZE]; /* the number, then two words of secret */
-};
-
-struct kv_tie {
-    struct ddpi_list of_session;
-    struct kv_session *session;
-    struct kv_entry *entry;
-};
-
+/* The secret follows from the number and the store's seed. */
 static void make_token(const struct ddpi_kv *kv, struct kv_session *session)
 {
-    for (uint64_t part = 0; part < DDPI_SESSION_SIZE / sizeof part; part++) {
-        const uint64_t words[] = {session->number, part};
-        uint64_t word =
-            part == 0 ? session->number : ddpi_siphash(kv->sessions.seed, words, sizeof words);
-        memcpy(session->token + part * sizeof word, &word, sizeof word);
-    }
-}
-
-/* In a time that does not tell where they differ. */
-static bool same_token(const uint8_t *a, const uint8_t *b)
-{
-    uint8_t differ = 0;
-    for (size_t i = 0; i < DDPI_SESSION_SIZE; i++)
-        differ |= a[i] ^ b[i];
-    return differ == 0;
+    uint8_t *secret = session->token + sizeof session->number;
+    memcpy(session->token, &session->number, sizeof session->number);
+    (void)crypto_generichash(secret, DDPI_SESSION_SIZE - sizeof session->number, session->token,
+                             sizeof session->number, kv->sessions.seed, DDPI_SEED_SIZE);
 }
 
 /* --- the end --- */
 
-static bool is_over(const struct kv_session *session)
-{
-    return !ddpi_list_empty(&session->of_over);
-}
-
-bool ddpi_kv_has_value(const struct kv_entry *entry)
-{
-    return entry->version != 0 && (entry->tie == NULL || !is_over(entry->tie->session));
-}
-
-void ddpi_kv_untie(struct ddpi_kv *kv, struct kv_entry *entry)
-{
-    struct kv_tie *tie = entry->tie;
-    if (tie == NULL)
-        return;
-    entry->tie = NULL;
-    ddpi_list_remove(&tie->of_session);
-    ddpi_kv_refund(kv, entry->account, KV_ROOM_BYTES, sizeof(*tie));
-    ddpi_free(tie);
-}
-
-static struct kv_entry *first_key(const struct kv_session *session)
-{
-    return ddpi_container_of(session->keys.next, struct kv_tie, of_session)->entry;
-}
-
 /* As far as what is small goes; true: it had no more, and is freed. */
-static bool drop_small(struct ddpi_kv *kv, struct kv_session *session)
+static bool session_drop_small(struct ddpi_kv *kv, struct kv_session *session)
 {
     for (size_t dropped = 0; !ddpi_list_empty(&session->keys);) {
         if (!ddpi_kv_take_small(kv, &dropped))
             return false;
-        ddpi_kv_drop(kv, first_key(session));
+        ddpi_kv_drop(kv, ddpi_kv_session_first(session));
     }
     ddpi_table_remove(&kv->sessions, &session->node);
     ddpi_list_remove(&session->of_over);
@@ -106,28 +54,15 @@ static void session_end(struct ddpi_kv *kv, struct kv_session *session)
     ddpi_kv_refund(kv, session->account, KV_ROOM_SESSIONS, 1);
     ddpi_kv_emit(
         kv, &(struct ddpi_mutation){.kind = DDPI_MUTATION_SESSION_END, .session = session->number});
-    if (drop_small(kv, session))
+    if (session_drop_small(kv, session))
         return;
     ddpi_list_append(&kv->over, &session->of_over);
     ddpi_kv_scope_recount(kv, ddpi_bytes_of("", 0));
 }
 
-static struct kv_session *over_in(struct ddpi_list *node)
+static struct kv_session *session_over_in(struct ddpi_list *node)
 {
     return ddpi_container_of(node, struct kv_session, of_over);
-}
-
-struct kv_entry *ddpi_kv_session_gone(const struct ddpi_kv *kv, const struct kv_account *account)
-{
-    ddpi_list_for_each (node, &kv->over) {
-        const struct kv_session *session = over_in(node);
-        if (ddpi_list_empty(&session->keys))
-            continue;
-        struct kv_entry *entry = first_key(session);
-        if (account == NULL ? entry->account != kv->reserve : entry->account == account)
-            return entry;
-    }
-    return NULL;
 }
 
 /* By turns, so that those with few keys do not wait for one that has very many. */
@@ -135,8 +70,8 @@ void ddpi_kv_session_drop(struct ddpi_kv *kv)
 {
     bool more = true;
     while (more && !ddpi_list_empty(&kv->over)) {
-        struct kv_session *session = over_in(kv->over.next);
-        if (drop_small(kv, session))
+        struct kv_session *session = session_over_in(kv->over.next);
+        if (session_drop_small(kv, session))
             continue;
         ddpi_list_remove(&session->of_over);
         ddpi_list_append(&kv->over, &session->of_over);
@@ -154,8 +89,8 @@ static struct kv_session *session_with(const struct ddpi_kv *kv, struct ddpi_byt
     struct ddpi_table_node *node = ddpi_table_find(&kv->sessions, token.data, sizeof(uint64_t));
     struct kv_session *session =
         node != NULL ? ddpi_container_of(node, struct kv_session, node) : NULL;
-    bool alive = session != NULL && !is_over(session);
-    return alive && same_token(session->token, token.data) ? session : NULL;
+    bool alive = session != NULL && !ddpi_kv_session_is_over(session);
+    return alive && sodium_memcmp(session->token, token.data, token.len) == 0 ? session : NULL;
 }
 
 static ddp_status session_find(struct ddpi_kv *kv, struct kv_call *call, struct kv_session **ret)
@@ -174,7 +109,8 @@ uint64_t ddpi_kv_session_number(const struct ddpi_kv *kv, struct ddpi_bytes toke
     return session != NULL ? session->number : 0;
 }
 
-static ddp_status check_open(struct ddpi_kv *kv, struct kv_call *call, struct kv_account *account)
+static ddp_status session_check_open(struct ddpi_kv *kv, struct kv_call *call,
+                                     struct kv_account *account)
 {
     uint32_t lease_ms = call->request->count;
     if (lease_ms == 0 || lease_ms > DDP_STORE_LEASE_MAX_MS)
@@ -218,7 +154,7 @@ static ddp_status session_create(struct ddpi_kv *kv, struct kv_account *account,
         return ddpi_error_nomem(err, sizeof(*session));
     session->lease_ms = lease_ms;
     if (!ddpi_heap_insert(&kv->leases, &session->lease, ddpi_deadline(now_ms, lease_ms))) {
-        (void)drop_small(kv, session); /* it has no keys */
+        (void)session_drop_small(kv, session); /* it has no keys */
         return ddpi_error_nomem(err, sizeof(*session));
     }
     ddpi_kv_charge(kv, account, KV_ROOM_SESSIONS, 1);
@@ -231,7 +167,7 @@ ddp_status ddpi_kv_session_open(struct ddpi_kv *kv, struct kv_call *call)
     struct kv_session *session = NULL;
     struct kv_account *account =
         call->client->agent ? kv->reserve : ddpi_kv_account_for(kv, call->client, call->key);
-    ddp_status status = check_open(kv, call, account);
+    ddp_status status = session_check_open(kv, call, account);
     if (status == DDP_OK)
         status = session_create(kv, account, kv->last_session + 1, call->request->count,
                                 call->now_ms, &session, &call->err);
@@ -268,16 +204,6 @@ ddp_status ddpi_kv_session_restore(struct ddpi_kv *kv, uint64_t number, struct d
     return DDP_OK;
 }
 
-/* Charged to whoever pays for @entry. */
-static void tie_to(struct ddpi_kv *kv, struct kv_tie *tie, struct kv_session *session,
-                   struct kv_entry *entry)
-{
-    *tie = (struct kv_tie){.session = session, .entry = entry};
-    ddpi_list_append(&session->keys, &tie->of_session);
-    entry->tie = tie;
-    ddpi_kv_charge(kv, entry->account, KV_ROOM_BYTES, sizeof(*tie));
-}
-
 ddp_status ddpi_kv_session_tie(struct ddpi_kv *kv, uint64_t number, struct kv_entry *entry,
                                struct ddp_error *err)
 {
@@ -294,11 +220,11 @@ ddp_status ddpi_kv_session_tie(struct ddpi_kv *kv, uint64_t number, struct kv_en
         ddpi_list_append(&kv->over, &session->of_over);
         kv->last_session = number > kv->last_session ? number : kv->last_session;
     }
-    tie_to(kv, tie, session, entry);
+    ddpi_kv_tie(kv, tie, session, entry);
     return DDP_OK;
 }
 
-static void renew(struct ddpi_kv *kv, struct kv_session *session, uint64_t now_ms)
+static void session_renew(struct ddpi_kv *kv, struct kv_session *session, uint64_t now_ms)
 {
     ddpi_heap_remove(&kv->leases, &session->lease); /* which leaves the room that it takes next */
     (void)ddpi_heap_insert(&kv->leases, &session->lease, ddpi_deadline(now_ms, session->lease_ms));
@@ -309,8 +235,8 @@ void ddpi_kv_renew_leases(struct ddpi_kv *kv, uint64_t now_ms)
     struct ddpi_table_iter iter = {0};
     for (struct ddpi_table_node *node; (node = ddpi_table_next(&kv->sessions, &iter)) != NULL;) {
         struct kv_session *session = ddpi_container_of(node, struct kv_session, node);
-        if (!is_over(session))
-            renew(kv, session, now_ms);
+        if (!ddpi_kv_session_is_over(session))
+            session_renew(kv, session, now_ms);
     }
 }
 
@@ -320,7 +246,7 @@ ddp_status ddpi_kv_session_keep(struct ddpi_kv *kv, struct kv_call *call)
     ddp_status status = session_find(kv, call, &session);
     if (session == NULL)
         return status;
-    renew(kv, session, call->now_ms);
+    session_renew(kv, session, call->now_ms);
     return DDP_OK;
 }
 
@@ -330,7 +256,7 @@ ddp_status ddpi_kv_session_hold(struct ddpi_kv *kv, struct kv_call *call)
     ddp_status status = session_find(kv, call, &session);
     if (session == NULL)
         return status;
-    renew(kv, session, call->now_ms);
+    session_renew(kv, session, call->now_ms);
     ddpi_list_remove(&session->of_holder);
     ddpi_list_append(&call->client->held, &session->of_holder);
     return DDP_OK;
@@ -376,13 +302,13 @@ ddp_status ddpi_kv_set_ephemeral(struct ddpi_kv *kv, struct kv_call *call)
         ddpi_free(tie);
         return status;
     }
-    tie_to(kv, tie, session, ddpi_kv_find_value(kv, call->key));
+    ddpi_kv_tie(kv, tie, session, ddpi_kv_find_value(kv, call->key));
     ddpi_kv_emit(kv, &(struct ddpi_mutation){
                          .kind = DDPI_MUTATION_TIE, .key = call->key, .session = session->number});
     return DDP_OK;
 }
 
-static struct kv_session *earliest(const struct ddpi_kv *kv)
+static struct kv_session *session_earliest(const struct ddpi_kv *kv)
 {
     struct ddpi_heap_node *node = ddpi_heap_top(&kv->leases);
     return node != NULL ? ddpi_container_of(node, struct kv_session, lease) : NULL;
@@ -390,14 +316,14 @@ static struct kv_session *earliest(const struct ddpi_kv *kv)
 
 uint64_t ddpi_kv_next_lease(const struct ddpi_kv *kv)
 {
-    const struct kv_session *session = earliest(kv);
+    const struct kv_session *session = session_earliest(kv);
     return session != NULL ? session->lease.at : UINT64_MAX;
 }
 
 void ddpi_kv_expire_leases(struct ddpi_kv *kv, uint64_t now_ms)
 {
-    for (struct kv_session *session;
-         (session = earliest(kv)) != NULL && session->lease.at <= now_ms && ddpi_kv_take_work(kv);)
+    for (struct kv_session *session; (session = session_earliest(kv)) != NULL &&
+                                     session->lease.at <= now_ms && ddpi_kv_take_work(kv);)
         session_end(kv, session);
 }
 

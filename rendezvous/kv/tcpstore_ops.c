@@ -1,17 +1,10 @@
 /*
- * tcpstore_ops.c - the operations beyond the native ones that never wait: values compared by their
- * bytes, lenient counting, many keys at a time. Their odd cases are those that PyTorch's clients
- * and tests rely on. Owns nothing; the entries are kv.c's.
+ * tcpstore_ops.c - the operations of PyTorch's clients that never wait and that the native dialect
+ * does not have: values compared by their bytes, lenient counting, many keys in one request. Their
+ * odd cases are those that PyTorch's clients and tests rely on. Owns nothing.
  */
 #include "error.h"
 #include "kv_impl.h"
-#include "mem.h"
-
-#include <ctype.h>
-#include <ddprun/store.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 
 /* A client sees that it has succeeded by getting back what it wanted to set. One whose key does
  * not exist, though it expected a value, gets back what it expected. */
@@ -28,47 +21,6 @@ ddp_status ddpi_kv_compare_set(struct ddpi_kv *kv, struct kv_call *call)
     if (entry != NULL && ddpi_bytes_equal(current, request->value))
         return DDP_OK; /* nothing changes, so nobody wakes */
     return ddpi_kv_put(kv, call->key, request->value, &call->reply.version, &call->err);
-}
-
-/* The number that @text (with a NUL behind it) begins with, as strtoll reads it; false if it is
- * none or does not fit. */
-static bool leading_number(const char *text, int64_t *ret)
-{
-    while (isspace((unsigned char)*text))
-        text++;
-    bool negative = *text == '-';
-    if (*text == '-' || *text == '+')
-        text++;
-    if (!isdigit((unsigned char)*text))
-        return false;
-    int64_t sum = 0;
-    for (; isdigit((unsigned char)*text); text++) {
-        int digit = *text - '0';
-        if (__builtin_mul_overflow(sum, 10, &sum) ||
-            __builtin_add_overflow(sum, negative ? -digit : digit, &sum))
-            return false;
-    }
-    *ret = sum;
-    return true;
-}
-
-ddp_status ddpi_kv_count_up(struct ddpi_kv *kv, struct kv_call *call, int64_t delta,
-                            int64_t *ret_sum, struct kv_entry **ret_entry)
-{
-    const struct kv_entry *entry = ddpi_kv_find_value(kv, call->key);
-    int64_t sum = 0;
-    if (entry != NULL && !leading_number(entry->value, &sum))
-        return ddpi_error_set(&call->err, DDP_E_TYPE,
-                              "the value of '%.*s' does not begin with a 64-bit integer",
-                              KV_QUOTE(call->request->key));
-    (void)__builtin_add_overflow(sum, delta, &sum); /* it wraps */
-    char text[24];
-    int len = snprintf(text, sizeof text, "%" PRId64, sum);
-    ddp_status status =
-        ddpi_kv_store(kv, call->key, ddpi_bytes_of(text, (size_t)len), ret_entry, &call->err);
-    if (status == DDP_OK)
-        *ret_sum = sum;
-    return status;
 }
 
 ddp_status ddpi_kv_add_wrap(struct ddpi_kv *kv, struct kv_call *call)
@@ -96,41 +48,12 @@ ddp_status ddpi_kv_check(struct ddpi_kv *kv, struct kv_call *call)
     }
 }
 
-static ddp_status extend(struct ddpi_kv *kv, struct kv_entry *entry, struct ddpi_bytes more,
-                         struct ddp_error *err)
-{
-    ddp_status status = ddpi_kv_check_owner(kv, ddpi_kv_name(entry), err);
-    if (status != DDP_OK)
-        return status;
-    if (more.len > DDP_STORE_VALUE_MAX - entry->value_len)
-        return ddpi_error_set(err, DDP_E_LIMIT,
-                              "%zu bytes appended to a value of %zu; a value has at most %d",
-                              more.len, entry->value_len, DDP_STORE_VALUE_MAX);
-    status = ddpi_kv_check_growth(kv, entry->account, 0, more.len, err);
-    if (status != DDP_OK)
-        return status;
-    size_t len = entry->value_len + more.len;
-    char *value = ddpi_realloc(entry->value, len + 1, 1);
-    if (value == NULL)
-        return ddpi_error_nomem(err, len + 1);
-    if (more.len > 0)
-        memcpy(value + entry->value_len, more.data, more.len);
-    value[len] = '\0';
-    ddpi_kv_charge(kv, entry->account, KV_ROOM_BYTES, more.len);
-    ddpi_kv_untie(kv, entry);
-    entry->value = value;
-    entry->value_len = len;
-    entry->version = ++kv->version;
-    ddpi_kv_changed(kv, DDPI_CHANGE_SET, ddpi_kv_name(entry), ddpi_kv_value(entry));
-    return DDP_OK;
-}
-
 ddp_status ddpi_kv_append(struct ddpi_kv *kv, struct kv_call *call)
 {
     struct kv_entry *entry = ddpi_kv_find_value(kv, call->key);
     if (entry == NULL)
         return ddpi_kv_put(kv, call->key, call->request->value, &call->reply.version, &call->err);
-    ddp_status status = extend(kv, entry, call->request->value, &call->err);
+    ddp_status status = ddpi_kv_extend(kv, entry, call->request->value, &call->err);
     if (status == DDP_OK)
         ddpi_kv_written(kv, entry);
     return status;

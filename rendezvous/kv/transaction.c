@@ -1,6 +1,7 @@
+
 /*
  * transaction.c - transactions: conditions on some keys, and changes to some that are made all
- * together or not at all. Owns nothing; the entries are kv.c's.
+ * together or not at all. Owns nothing; the entries are entries.c's.
  *
  * All that can fail, memory too, comes before the first change. Keys are then deleted before
  * others are set: no key is changed twice, so who waits for several keys sees none that is about to
@@ -157,8 +158,8 @@ static ddp_status check_changes(struct ddpi_kv *kv, struct kv_call *call)
 }
 
 /* All memory that the changes take: *@ret_count of them in @changes, or none. */
-static ddp_status prepare(struct ddpi_kv *kv, struct kv_call *call, struct kv_change *changes,
-                          size_t *ret_count)
+static ddp_status prepare_changes(struct ddpi_kv *kv, struct kv_call *call,
+                                  struct kv_change *changes, size_t *ret_count)
 {
     struct ddpi_clauses clauses = call->request->clauses;
     ddp_status status = DDP_OK;
@@ -199,7 +200,7 @@ ddp_status ddpi_kv_transact(struct ddpi_kv *kv, struct kv_call *call)
     if (status == DDP_OK)
         status = check_changes(kv, call);
     if (status == DDP_OK)
-        status = prepare(kv, call, changes, &count);
+        status = prepare_changes(kv, call, changes, &count);
     if (status != DDP_OK)
         return status;
     delete_keys(kv, call);

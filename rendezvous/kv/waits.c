@@ -1,52 +1,19 @@
 /*
- * waiters.c - requests that wait: for a key, for many keys, in a barrier. Owns the waiting
- * requests and the barriers.
+ * waits.c - requests that wait: for a key, for many keys, in a barrier. Owns the waiting requests
+ * and the barriers. The operations are in wait_ops.c.
  *
- * A waiting request counts the keys it still misses; it hangs on the entry of each of its keys, so
- * that a key that comes or goes reaches those who wait for it and nobody else. It ends when
- * nothing is missing, at its deadline, or with its client. WAIT wants all keys at the same time and
- * stays linked to each; WAIT_EACH hangs only on those it has not seen yet. ARRIVE waits for a write
- * to a key that exists, so it hangs in another list of the entry.
+ * A waiting request counts the keys that it still misses. It hangs on the entry of each of its
+ * keys, so that a key that comes or goes reaches the requests that wait for it and no others. It
+ * ends when nothing is missing, at its deadline, or with its client. WAIT wants all keys at the
+ * same time and stays linked to each; WAIT_EACH hangs only on keys that it has not seen yet. ARRIVE
+ * waits for a write to a key that exists, so it hangs in another list of the entry.
  */
-#include "kv_impl.h"
-
 #include "clock.h"
 #include "error.h"
+#include "kv_impl.h"
 #include "mem.h"
 
-#include <inttypes.h>
 #include <string.h>
-
-struct kv_barrier {
-    struct ddpi_table_node node;
-    struct ddpi_list waits; /* kv_wait::of_group */
-    struct kv_account *account;
-    uint32_t count; /* full with so many */
-    uint32_t arrived;
-    char name[];
-};
-
-/* Hangs a waiting request onto one of its keys. */
-struct kv_link {
-    struct ddpi_list of_entry;
-    struct kv_entry *entry; /* NULL: not linked, or no longer */
-    struct kv_wait *wait;
-};
-
-struct kv_wait {
-    struct ddpi_list of_client;
-    struct ddpi_list of_group; /* its barrier; or, for a moment, the list of those released */
-    struct ddpi_heap_node deadline;
-    struct ddpi_kv_client *client;
-    struct kv_barrier *barrier; /* NULL: waits for keys */
-    struct kv_account *account;
-    uint64_t id;
-    enum ddpi_op op;
-    uint32_t timeout_ms;
-    uint32_t missing;
-    uint32_t nlinks;
-    struct kv_link links[];
-};
 
 static size_t wait_size(uint32_t nlinks)
 {
@@ -58,12 +25,7 @@ static size_t barrier_size(size_t name_len)
     return sizeof(struct kv_barrier) + name_len;
 }
 
-static struct ddpi_bytes name_of(const struct ddpi_table_node *node)
-{
-    return ddpi_bytes_of(node->key, node->key_len);
-}
-
-static void barrier_release(struct ddpi_kv *kv, struct kv_barrier *barrier)
+void ddpi_kv_barrier_release(struct ddpi_kv *kv, struct kv_barrier *barrier)
 {
     if (barrier->arrived > 0)
         return;
@@ -72,7 +34,7 @@ static void barrier_release(struct ddpi_kv *kv, struct kv_barrier *barrier)
     ddpi_free(barrier);
 }
 
-static void wait_destroy(struct ddpi_kv *kv, struct kv_wait *wait)
+void ddpi_kv_wait_destroy(struct ddpi_kv *kv, struct kv_wait *wait)
 {
     for (uint32_t i = 0; i < wait->nlinks; i++) {
         if (wait->links[i].entry == NULL)
@@ -83,7 +45,7 @@ static void wait_destroy(struct ddpi_kv *kv, struct kv_wait *wait)
     ddpi_list_remove(&wait->of_group);
     if (wait->barrier != NULL) {
         wait->barrier->arrived--;
-        barrier_release(kv, wait->barrier);
+        ddpi_kv_barrier_release(kv, wait->barrier);
     }
     ddpi_list_remove(&wait->of_client);
     wait->client->nwaits--;
@@ -92,7 +54,7 @@ static void wait_destroy(struct ddpi_kv *kv, struct kv_wait *wait)
     ddpi_free(wait);
 }
 
-static uint64_t deadline_of(const struct kv_call *call)
+static uint64_t wait_deadline(const struct kv_call *call)
 {
     return call->request->op < DDPI_OP_NATIVE_COUNT
                ? ddpi_deadline(call->now_ms, call->request->timeout_ms)
@@ -100,8 +62,8 @@ static uint64_t deadline_of(const struct kv_call *call)
 }
 
 /* The request of @call as one that waits, with room for @nlinks keys. */
-static ddp_status wait_create(struct ddpi_kv *kv, struct kv_call *call, uint32_t nlinks,
-                              struct kv_wait **ret)
+ddp_status ddpi_kv_wait_create(struct ddpi_kv *kv, struct kv_call *call, uint32_t nlinks,
+                               struct kv_wait **ret)
 {
     if (call->client->nwaits >= kv->limits.waits_per_client)
         return ddpi_error_set(&call->err, DDP_E_LIMIT,
@@ -115,7 +77,7 @@ static ddp_status wait_create(struct ddpi_kv *kv, struct kv_call *call, uint32_t
     if (wait == NULL)
         return ddpi_error_nomem(&call->err, wait_size(nlinks));
     const struct ddpi_message *request = call->request;
-    if (!ddpi_heap_insert(&kv->deadlines, &wait->deadline, deadline_of(call))) {
+    if (!ddpi_heap_insert(&kv->deadlines, &wait->deadline, wait_deadline(call))) {
         ddpi_free(wait);
         return ddpi_error_nomem(&call->err, sizeof(void *));
     }
@@ -133,8 +95,8 @@ static ddp_status wait_create(struct ddpi_kv *kv, struct kv_call *call, uint32_t
     return DDP_OK;
 }
 
-static ddp_status link_key(struct ddpi_kv *kv, struct kv_call *call, struct kv_wait *wait,
-                           struct kv_link *link, struct ddpi_bytes key)
+ddp_status ddpi_kv_wait_link(struct ddpi_kv *kv, struct kv_call *call, struct kv_wait *wait,
+                             struct kv_link *link, struct ddpi_bytes key)
 {
     struct kv_entry *entry = ddpi_kv_seek(kv, key);
     if (entry == NULL) {
@@ -153,92 +115,26 @@ static ddp_status link_key(struct ddpi_kv *kv, struct kv_call *call, struct kv_w
     return DDP_OK;
 }
 
-static void time_out(struct ddpi_kv *kv, struct kv_wait *wait);
+/* --- waking --- */
 
-static void park(struct ddpi_kv *kv, struct kv_call *call, struct kv_wait *wait)
-{
-    call->parked = true;
-    if (wait->timeout_ms == 0)
-        time_out(kv, wait);
-}
-
-/* Wait for all of @keys, of which at least one is missing. */
-static ddp_status wait_for_keys(struct ddpi_kv *kv, struct kv_call *call, struct ddpi_keys keys)
-{
-    struct kv_wait *wait;
-    ddp_status status = wait_create(kv, call, keys.count, &wait);
-    if (status != DDP_OK)
-        return status;
-    struct ddpi_bytes key;
-    bool more = true;
-    for (uint32_t i = 0; status == DDP_OK && more; i++) {
-        status = ddpi_kv_next_key(kv, call, &keys, &key, &more);
-        if (status == DDP_OK && more)
-            status = link_key(kv, call, wait, &wait->links[i], key);
-    }
-    if (status != DDP_OK)
-        wait_destroy(kv, wait);
-    else
-        park(kv, call, wait);
-    return status;
-}
-
-ddp_status ddpi_kv_get(struct ddpi_kv *kv, struct kv_call *call)
-{
-    const struct kv_entry *entry = ddpi_kv_find(kv, call->key);
-    if (entry != NULL && entry->version != 0) {
-        ddpi_kv_answer_value(&call->reply, entry);
-        return DDP_OK;
-    }
-    struct kv_wait *wait;
-    ddp_status status = wait_create(kv, call, 1, &wait);
-    if (status != DDP_OK)
-        return status;
-    status = link_key(kv, call, wait, &wait->links[0], call->key);
-    if (status != DDP_OK)
-        wait_destroy(kv, wait);
-    else
-        park(kv, call, wait);
-    return status;
-}
-
-ddp_status ddpi_kv_wait(struct ddpi_kv *kv, struct kv_call *call)
-{
-    struct ddpi_keys keys = call->request->keys;
-    if (keys.count == 0)
-        return ddpi_error_set(&call->err, DDP_E_INVALID, "a wait for no key at all");
-    if (keys.count > kv->limits.keys_per_wait)
-        return ddpi_error_set(&call->err, DDP_E_LIMIT, "a wait for %u keys; at most %u are allowed",
-                              keys.count, kv->limits.keys_per_wait);
-    for (;;) {
-        struct ddpi_bytes key;
-        bool more;
-        ddp_status status = ddpi_kv_next_key(kv, call, &keys, &key, &more);
-        if (status != DDP_OK || !more)
-            return status;
-        if (ddpi_kv_find_value(kv, key) == NULL)
-            return wait_for_keys(kv, call, call->request->keys);
-    }
-}
-
-static void release(struct ddpi_kv *kv, struct kv_wait *wait)
+static void wait_release(struct ddpi_kv *kv, struct kv_wait *wait)
 {
     struct ddpi_message reply = {.status = DDP_OK};
     if (wait->op == DDPI_OP_GET)
         ddpi_kv_answer_value(&reply, wait->links[0].entry);
     ddpi_kv_answer(kv, wait->client, &reply, wait->op, wait->id);
-    wait_destroy(kv, wait);
+    ddpi_kv_wait_destroy(kv, wait);
 }
 
 /* What it waits for has been there: it may go again. */
-static void cut(struct kv_link *link)
+static void link_cut(struct kv_link *link)
 {
     ddpi_list_remove(&link->of_entry);
     link->entry = NULL;
 }
 
 /* What of its keys is gone, but not dropped yet, it has not missed so far. */
-static void miss_gone(struct ddpi_kv *kv, const struct kv_wait *wait)
+void ddpi_kv_miss_gone(struct ddpi_kv *kv, const struct kv_wait *wait)
 {
     if (!ddpi_kv_has_gone(kv))
         return;
@@ -258,26 +154,20 @@ void ddpi_kv_appeared(struct ddpi_kv *kv, struct kv_entry *entry)
     ddpi_list_for_each_safe (node, &entry->links) {
         struct kv_link *link = ddpi_container_of(node, struct kv_link, of_entry);
         if (link->wait->op == DDPI_OP_WAIT_EACH)
-            cut(link);
+            link_cut(link);
         if (--link->wait->missing == 0)
-            miss_gone(kv, link->wait);
+            ddpi_kv_miss_gone(kv, link->wait);
         if (link->wait->missing == 0)
             ddpi_list_append(&ready, &link->wait->of_group);
     }
     while (!ddpi_list_empty(&ready))
-        release(kv, ddpi_container_of(ready.next, struct kv_wait, of_group));
-}
-
-void ddpi_kv_vanished(struct kv_entry *entry)
-{
-    ddpi_list_for_each (node, &entry->links)
-        ddpi_container_of(node, struct kv_link, of_entry)->wait->missing++;
+        wait_release(kv, ddpi_container_of(ready.next, struct kv_wait, of_group));
 }
 
 void ddpi_kv_written(struct ddpi_kv *kv, struct kv_entry *entry)
 {
     while (!ddpi_list_empty(&entry->watchers))
-        release(kv, ddpi_container_of(entry->watchers.next, struct kv_link, of_entry)->wait);
+        wait_release(kv, ddpi_container_of(entry->watchers.next, struct kv_link, of_entry)->wait);
 }
 
 struct ddpi_kv_client *ddpi_kv_wake_one(struct ddpi_kv *kv, struct kv_entry *entry)
@@ -287,111 +177,23 @@ struct ddpi_kv_client *ddpi_kv_wake_one(struct ddpi_kv *kv, struct kv_entry *ent
         struct kv_wait *wait = link->wait;
         if (wait->op != DDPI_OP_WAIT_EACH)
             continue;
-        cut(link);
+        link_cut(link);
         if (--wait->missing > 0)
             continue;
         struct ddpi_kv_client *client = wait->client;
-        release(kv, wait);
+        wait_release(kv, wait);
         return client;
     }
     return NULL;
 }
 
-static void drop_waits(struct ddpi_kv *kv, struct ddpi_kv_client *client)
+void ddpi_kv_drop_waits(struct ddpi_kv *kv, struct ddpi_kv_client *client)
 {
     while (!ddpi_list_empty(&client->waits))
-        wait_destroy(kv, ddpi_container_of(client->waits.next, struct kv_wait, of_client));
+        ddpi_kv_wait_destroy(kv, ddpi_container_of(client->waits.next, struct kv_wait, of_client));
 }
 
-ddp_status ddpi_kv_cancel(struct ddpi_kv *kv, struct kv_call *call)
-{
-    drop_waits(kv, call->client);
-    return DDP_OK;
-}
-
-ddp_status ddpi_kv_cancel_request(struct ddpi_kv *kv, struct kv_call *call)
-{
-    static const char text[] = "the client gave it up";
-    uint64_t id = (uint64_t)call->request->number;
-    ddpi_list_for_each (node, &call->client->waits) {
-        struct kv_wait *wait = ddpi_container_of(node, struct kv_wait, of_client);
-        if (wait->id != id)
-            continue;
-        struct ddpi_message reply = {.status = DDP_E_CANCELED,
-                                     .text = ddpi_bytes_of(text, sizeof text - 1)};
-        ddpi_kv_answer(kv, wait->client, &reply, wait->op, id);
-        wait_destroy(kv, wait);
-        return DDP_OK;
-    }
-    return ddpi_error_set(&call->err, DDP_E_NOT_FOUND,
-                          "no request %" PRIu64 " of this connection waits", id);
-}
-
-/* Count the keys that are not there, and link those to @wait unless it is NULL. */
-static ddp_status each_missing(struct ddpi_kv *kv, struct kv_call *call, struct kv_wait *wait,
-                               uint32_t *ret_count)
-{
-    struct ddpi_keys keys = call->request->keys;
-    uint32_t count = 0;
-    for (;;) {
-        struct ddpi_bytes key;
-        bool more;
-        ddp_status status = ddpi_kv_next_key(kv, call, &keys, &key, &more);
-        if (status == DDP_OK && more && !ddpi_kv_present(ddpi_kv_seek(kv, key))) {
-            if (wait != NULL)
-                status = link_key(kv, call, wait, &wait->links[count], key);
-            count++;
-        }
-        if (status != DDP_OK)
-            return status;
-        if (!more)
-            break;
-    }
-    *ret_count = count;
-    return DDP_OK;
-}
-
-ddp_status ddpi_kv_wait_each(struct ddpi_kv *kv, struct kv_call *call)
-{
-    drop_waits(kv, call->client);
-    uint32_t count;
-    ddp_status status = each_missing(kv, call, NULL, &count);
-    if (status != DDP_OK || count == 0)
-        return status;
-    struct kv_wait *wait;
-    status = wait_create(kv, call, count, &wait);
-    if (status != DDP_OK)
-        return status;
-    status = each_missing(kv, call, wait, &count);
-    if (status != DDP_OK)
-        wait_destroy(kv, wait);
-    else
-        call->parked = true;
-    return status;
-}
-
-/* Who has come is counted in the key, where others can read it, and stays counted. */
-ddp_status ddpi_kv_arrive(struct ddpi_kv *kv, struct kv_call *call)
-{
-    drop_waits(kv, call->client);
-    int64_t sum;
-    struct kv_entry *entry;
-    ddp_status status = ddpi_kv_count_up(kv, call, 1, &sum, &entry);
-    if (status != DDP_OK)
-        return status;
-    if (sum >= call->request->number) {
-        ddpi_kv_written(kv, entry);
-        return DDP_OK;
-    }
-    struct kv_wait *wait;
-    status = wait_create(kv, call, 1, &wait);
-    if (status != DDP_OK)
-        return status;
-    wait->links[0] = (struct kv_link){.entry = entry, .wait = wait};
-    ddpi_list_append(&entry->watchers, &wait->links[0].of_entry);
-    call->parked = true;
-    return DDP_OK;
-}
+/* --- barriers --- */
 
 static struct kv_barrier *barrier_create(struct ddpi_kv *kv, struct kv_call *call,
                                          struct kv_account *account)
@@ -415,7 +217,7 @@ static struct kv_barrier *barrier_create(struct ddpi_kv *kv, struct kv_call *cal
     return barrier;
 }
 
-static ddp_status barrier_find(struct ddpi_kv *kv, struct kv_call *call, struct kv_barrier **ret)
+ddp_status ddpi_kv_barrier_find(struct ddpi_kv *kv, struct kv_call *call, struct kv_barrier **ret)
 {
     struct ddpi_bytes name = call->key;
     struct ddpi_table_node *node = ddpi_table_find(&kv->barriers, name.data, name.len);
@@ -441,104 +243,8 @@ static ddp_status barrier_find(struct ddpi_kv *kv, struct kv_call *call, struct 
 }
 
 /* All but the last wait here; the last one releases them and is answered by its own call. */
-static void barrier_open(struct ddpi_kv *kv, struct kv_barrier *barrier)
+void ddpi_kv_barrier_open(struct ddpi_kv *kv, struct kv_barrier *barrier)
 {
     for (uint32_t left = barrier->arrived; left > 0; left--)
-        release(kv, ddpi_container_of(barrier->waits.next, struct kv_wait, of_group));
-}
-
-ddp_status ddpi_kv_barrier(struct ddpi_kv *kv, struct kv_call *call)
-{
-    if (call->request->count == 0)
-        return ddpi_error_set(&call->err, DDP_E_INVALID, "a barrier for nobody");
-    struct kv_barrier *barrier = NULL;
-    ddp_status status = barrier_find(kv, call, &barrier);
-    if (barrier == NULL)
-        return status;
-    if (barrier->arrived == barrier->count - 1) {
-        if (barrier->arrived > 0)
-            barrier_open(kv, barrier);
-        else
-            barrier_release(kv, barrier);
-        return DDP_OK;
-    }
-    struct kv_wait *wait;
-    status = wait_create(kv, call, 0, &wait);
-    if (status != DDP_OK) {
-        barrier_release(kv, barrier);
-        return status;
-    }
-    wait->barrier = barrier;
-    barrier->arrived++;
-    ddpi_list_append(&barrier->waits, &wait->of_group);
-    park(kv, call, wait);
-    return DDP_OK;
-}
-
-/* The key it still misses; of several, the first in its list. */
-static struct ddpi_bytes missing_key(const struct kv_wait *wait)
-{
-    uint32_t i = 0;
-    while (wait->links[i].entry->version != 0)
-        i++;
-    return name_of(&wait->links[i].entry->node);
-}
-
-static void time_out(struct ddpi_kv *kv, struct kv_wait *wait)
-{
-    struct ddp_error err;
-    miss_gone(kv, wait);
-    if (wait->barrier != NULL)
-        ddpi_error_set(&err, DDP_E_TIMEOUT, "%u of %u had come to barrier '%.*s' after %u ms",
-                       wait->barrier->arrived, wait->barrier->count,
-                       KV_QUOTE_SEEN(wait->client, name_of(&wait->barrier->node)),
-                       wait->timeout_ms);
-    else
-        ddpi_error_set(&err, DDP_E_TIMEOUT,
-                       "%u of %u keys did not exist after %u ms, among them '%.*s'", wait->missing,
-                       wait->nlinks, wait->timeout_ms,
-                       KV_QUOTE_SEEN(wait->client, missing_key(wait)));
-    struct ddpi_message reply = {.status = DDP_E_TIMEOUT,
-                                 .text = ddpi_bytes_of(err.msg, strlen(err.msg))};
-    ddpi_kv_answer(kv, wait->client, &reply, wait->op, wait->id);
-    wait_destroy(kv, wait);
-}
-
-static struct kv_wait *earliest(const struct ddpi_kv *kv)
-{
-    struct ddpi_heap_node *node = ddpi_heap_top(&kv->deadlines);
-    return node != NULL ? ddpi_container_of(node, struct kv_wait, deadline) : NULL;
-}
-
-uint64_t ddpi_kv_next_deadline(const struct ddpi_kv *kv)
-{
-    const struct kv_wait *wait = earliest(kv);
-    uint64_t lease = ddpi_kv_next_lease(kv);
-    return wait != NULL && wait->deadline.at < lease ? wait->deadline.at : lease;
-}
-
-void ddpi_kv_expire(struct ddpi_kv *kv, uint64_t now_ms)
-{
-    for (struct kv_wait *wait;
-         (wait = earliest(kv)) != NULL && wait->deadline.at <= now_ms && ddpi_kv_take_work(kv);)
-        time_out(kv, wait);
-    ddpi_kv_expire_leases(kv, now_ms);
-}
-
-void ddpi_kv_client_init(struct ddpi_kv_client *client)
-{
-    *client = (struct ddpi_kv_client){0};
-    ddpi_list_init(&client->waits);
-    ddpi_list_init(&client->watches);
-    ddpi_list_init(&client->held);
-    ddpi_list_init(&client->works);
-}
-
-void ddpi_kv_client_gone(struct ddpi_kv *kv, struct ddpi_kv_client *client)
-{
-    drop_waits(kv, client);
-    ddpi_kv_drop_works(kv, client);
-    ddpi_kv_drop_watches(kv, client);
-    ddpi_kv_session_release(client);
-    ddpi_kv_unserve(kv, client);
+        wait_release(kv, ddpi_container_of(barrier->waits.next, struct kv_wait, of_group));
 }

@@ -1,40 +1,18 @@
 /*
- * watch.c - watches: who is told of each change of a key, or of all keys with a prefix; and the
- * history, from which a watch may begin. Owns both.
+ * watches.c - which client is told of which change, and the history of changes, from which a watch
+ * may begin. Owns the tree of watches and the history; the requests are in watch_ops.c.
  *
- * Watches hang in a trie with a node per byte, of which there are only those that lead to a watch.
- * A change walks down its key for as long as there are nodes: it costs no more for watches of other
- * keys, however many and however long. (Looking up each length of prefix that somebody watches
- * would let one client make every change dear.) All children are in one hash table, by parent and
- * byte, so that a node with many costs no search.
+ * Watches hang in a trie with one node for each byte; it has only the nodes that lead to a watch. A
+ * change walks down its key as far as there are nodes: watches of other keys cost it nothing, no
+ * matter how many there are or how long. (Looking up each watched length of prefix would let one
+ * client make every change expensive.) All children are in one hash table, by parent and byte, so
+ * that finding a child costs the same however many a node has.
  */
 #include "error.h"
 #include "kv_impl.h"
 #include "mem.h"
 
-#include <inttypes.h>
 #include <string.h>
-
-enum { NODE_ID_SIZE = sizeof(void *) + 1 };
-
-struct kv_watch_node {
-    struct ddpi_table_node node;
-    struct kv_watch_node *parent; /* NULL: the root */
-    struct ddpi_list keys;        /* kv_watch::of_node: of the key that ends here */
-    struct ddpi_list prefixes;    /* the same, of all keys that pass */
-    struct kv_account *account;   /* of whoever was the first to watch behind it */
-    uint32_t nchildren;
-    uint8_t id[NODE_ID_SIZE]; /* the parent, and the byte that leads here */
-};
-
-struct kv_watch {
-    struct ddpi_list of_client;
-    struct ddpi_list of_node;
-    struct kv_watch_node *node;
-    struct kv_account *account;
-    struct ddpi_kv_client *client;
-    uint64_t id; /* of the request */
-};
 
 struct kv_past {
     struct ddpi_list of_history;
@@ -47,19 +25,19 @@ struct kv_past {
 
 /* --- the trie --- */
 
-static void make_id(uint8_t id[NODE_ID_SIZE], const struct kv_watch_node *parent, uint8_t byte)
+static void node_id(uint8_t id[NODE_ID_SIZE], const struct kv_watch_node *parent, uint8_t byte)
 {
     memcpy(id, &parent, sizeof(void *));
     id[sizeof(void *)] = byte;
 }
 
-static struct kv_watch_node *child_of(const struct ddpi_kv *kv, const struct kv_watch_node *parent,
-                                      uint8_t byte)
+static struct kv_watch_node *node_child(const struct ddpi_kv *kv,
+                                        const struct kv_watch_node *parent, uint8_t byte)
 {
     if (parent->nchildren == 0)
         return NULL;
     uint8_t id[NODE_ID_SIZE];
-    make_id(id, parent, byte);
+    node_id(id, parent, byte);
     struct ddpi_table_node *node = ddpi_table_find(&kv->watch_nodes, id, sizeof id);
     return node != NULL ? ddpi_container_of(node, struct kv_watch_node, node) : NULL;
 }
@@ -75,7 +53,7 @@ static struct kv_watch_node *node_make(struct ddpi_kv *kv, struct kv_account *ac
     ddpi_list_init(&made->prefixes);
     made->parent = parent;
     if (parent != NULL) {
-        make_id(made->id, parent, byte);
+        node_id(made->id, parent, byte);
         made->node.key = made->id;
         made->node.key_len = sizeof made->id;
         if (!ddpi_table_insert(&kv->watch_nodes, &made->node)) {
@@ -90,7 +68,7 @@ static struct kv_watch_node *node_make(struct ddpi_kv *kv, struct kv_account *ac
 }
 
 /* Remove @node and those above it, as far as nobody needs them. */
-static void nodes_release(struct ddpi_kv *kv, struct kv_watch_node *node)
+void ddpi_kv_watch_nodes_release(struct ddpi_kv *kv, struct kv_watch_node *node)
 {
     while (node != NULL && node->nchildren == 0 && ddpi_list_empty(&node->keys) &&
            ddpi_list_empty(&node->prefixes)) {
@@ -107,24 +85,20 @@ static void nodes_release(struct ddpi_kv *kv, struct kv_watch_node *node)
     }
 }
 
-/* The node where @name ends, made if there is none. */
-static ddp_status node_at(struct ddpi_kv *kv, struct kv_account *account, struct ddpi_bytes name,
-                          struct kv_watch_node **ret, struct ddp_error *err)
+ddp_status ddpi_kv_watch_node_at(struct ddpi_kv *kv, struct kv_account *account,
+                                 struct ddpi_bytes name, struct kv_watch_node **ret,
+                                 struct ddp_error *err)
 {
-    size_t most = (name.len + 1) * sizeof(struct kv_watch_node) + sizeof(struct kv_watch);
-    ddp_status status = ddpi_kv_check_growth(kv, account, 0, most, err);
-    if (status != DDP_OK)
-        return status;
     if (kv->watch_root == NULL)
         kv->watch_root = node_make(kv, account, NULL, 0);
     struct kv_watch_node *node = kv->watch_root;
     const uint8_t *bytes = name.data;
     for (size_t i = 0; i < name.len && node != NULL; i++) {
-        struct kv_watch_node *child = child_of(kv, node, bytes[i]);
+        struct kv_watch_node *child = node_child(kv, node, bytes[i]);
         if (child == NULL)
             child = node_make(kv, account, node, bytes[i]);
         if (child == NULL)
-            nodes_release(kv, node);
+            ddpi_kv_watch_nodes_release(kv, node);
         node = child;
     }
     if (node == NULL)
@@ -135,7 +109,7 @@ static ddp_status node_at(struct ddpi_kv *kv, struct kv_account *account, struct
 
 /* --- the history --- */
 
-static void forget_first(struct kv_history *history)
+static void history_drop_first(struct kv_history *history)
 {
     struct kv_past *past = ddpi_container_of(history->changes.next, struct kv_past, of_history);
     history->floor = past->version;
@@ -145,10 +119,10 @@ static void forget_first(struct kv_history *history)
     ddpi_free(past);
 }
 
-static void forget_all(struct kv_history *history)
+static void history_clear(struct kv_history *history)
 {
     while (history->count > 0)
-        forget_first(history);
+        history_drop_first(history);
 }
 
 /* NULL if it is larger than the whole history may be, or out of memory. */
@@ -172,13 +146,13 @@ static struct kv_past *past_make(const struct ddpi_kv *kv, enum ddpi_change_kind
 }
 
 /* A change succeeds whether it can be remembered or not: a history with a gap begins behind it. */
-static void remember(struct ddpi_kv *kv, enum ddpi_change_kind kind, uint64_t version,
-                     struct ddpi_bytes key, struct ddpi_bytes value)
+static void history_add(struct ddpi_kv *kv, enum ddpi_change_kind kind, uint64_t version,
+                        struct ddpi_bytes key, struct ddpi_bytes value)
 {
     struct kv_history *history = &kv->history;
     struct kv_past *past = past_make(kv, kind, version, key, value);
     if (past == NULL) {
-        forget_all(history);
+        history_clear(history);
         history->floor = version;
         return;
     }
@@ -186,13 +160,33 @@ static void remember(struct ddpi_kv *kv, enum ddpi_change_kind kind, uint64_t ve
     history->count++;
     history->bytes += key.len + value.len;
     while (history->count > kv->limits.history_changes || history->bytes > kv->limits.history_bytes)
-        forget_first(history);
+        history_drop_first(history);
+}
+
+void ddpi_kv_remember_past(struct ddpi_kv *kv, enum ddpi_change_kind kind, uint64_t version,
+                           struct ddpi_bytes key, struct ddpi_bytes value)
+{
+    struct kv_history *history = &kv->history;
+    if (!history->on)
+        history->floor = version - 1;
+    history->on = true;
+    history_add(kv, kind, version, key, value);
+}
+
+void ddpi_kv_history_begin(struct ddpi_kv *kv)
+{
+    if (kv->history.on)
+        return;
+    kv->history.on = true;
+    kv->history.floor = kv->version;
+    ddpi_kv_emit(kv, &(struct ddpi_mutation){.kind = DDPI_MUTATION_REMEMBER});
 }
 
 /* --- telling --- */
 
-static void tell(struct ddpi_kv *kv, const struct kv_watch *watch, enum ddpi_change_kind kind,
-                 uint64_t version, struct ddpi_bytes key, struct ddpi_bytes value)
+void ddpi_kv_tell_watch(struct ddpi_kv *kv, const struct kv_watch *watch,
+                        enum ddpi_change_kind kind, uint64_t version, struct ddpi_bytes key,
+                        struct ddpi_bytes value)
 {
     struct ddpi_message reply = {.key = key.len > 0 ? ddpi_kv_seen_key(watch->client, key) : key,
                                  .value = value,
@@ -201,11 +195,12 @@ static void tell(struct ddpi_kv *kv, const struct kv_watch *watch, enum ddpi_cha
     ddpi_kv_answer(kv, watch->client, &reply, DDPI_OP_WATCH, watch->id);
 }
 
-static void tell_all(struct ddpi_kv *kv, const struct ddpi_list *watches,
-                     enum ddpi_change_kind kind, struct ddpi_bytes key, struct ddpi_bytes value)
+static void tell_watches(struct ddpi_kv *kv, const struct ddpi_list *watches,
+                         enum ddpi_change_kind kind, struct ddpi_bytes key, struct ddpi_bytes value)
 {
     ddpi_list_for_each (node, watches) {
-        tell(kv, ddpi_container_of(node, struct kv_watch, of_node), kind, kv->version, key, value);
+        ddpi_kv_tell_watch(kv, ddpi_container_of(node, struct kv_watch, of_node), kind, kv->version,
+                           key, value);
         ddpi_kv_spend_work(kv, 1);
     }
 }
@@ -222,22 +217,22 @@ void ddpi_kv_changed(struct ddpi_kv *kv, enum ddpi_change_kind kind, struct ddpi
     ddpi_kv_emit(kv, &mutation);
     if (!kv->history.on)
         return;
-    remember(kv, kind, kv->version, key, value);
+    history_add(kv, kind, kv->version, key, value);
     const uint8_t *bytes = key.data;
     const struct kv_watch_node *node = kv->watch_root;
     for (size_t i = 0; node != NULL; i++) {
-        tell_all(kv, &node->prefixes, kind, key, value);
+        tell_watches(kv, &node->prefixes, kind, key, value);
         if (i == key.len) {
-            tell_all(kv, &node->keys, kind, key, value);
+            tell_watches(kv, &node->keys, kind, key, value);
             return;
         }
-        node = child_of(kv, node, bytes[i]);
+        node = node_child(kv, node, bytes[i]);
     }
 }
 
 /* What has changed since @from, that included, and is watched. */
-static void tell_past(struct ddpi_kv *kv, const struct kv_watch *watch, struct ddpi_bytes name,
-                      bool prefix, uint64_t from)
+void ddpi_kv_tell_past(struct ddpi_kv *kv, const struct kv_watch *watch, struct ddpi_bytes name,
+                       bool prefix, uint64_t from)
 {
     const struct ddpi_list *changes = &kv->history.changes;
     const struct ddpi_list *at = changes;
@@ -248,132 +243,14 @@ static void tell_past(struct ddpi_kv *kv, const struct kv_watch *watch, struct d
         const struct kv_past *past = ddpi_container_of(at, struct kv_past, of_history);
         size_t compared = prefix && past->key_len > name.len ? name.len : past->key_len;
         if (ddpi_bytes_equal(ddpi_bytes_of(past->bytes, compared), name))
-            tell(kv, watch, past->kind, past->version, ddpi_bytes_of(past->bytes, past->key_len),
-                 ddpi_bytes_of(past->bytes + past->key_len, past->value_len));
+            ddpi_kv_tell_watch(kv, watch, past->kind, past->version,
+                               ddpi_bytes_of(past->bytes, past->key_len),
+                               ddpi_bytes_of(past->bytes + past->key_len, past->value_len));
     }
-}
-
-/* --- requests --- */
-
-static ddp_status check_watch(const struct ddpi_kv *kv, struct kv_call *call)
-{
-    if (call->request->count & ~(uint32_t)DDPI_WATCH_PREFIX)
-        return ddpi_error_set(&call->err, DDP_E_INVALID, "a watch with unknown flags: 0x%x",
-                              call->request->count);
-    if (call->client->nwatches >= kv->limits.watches_per_client)
-        return ddpi_error_set(&call->err, DDP_E_LIMIT,
-                              "this connection has %u watches, which is the limit",
-                              call->client->nwatches);
-    uint64_t from = call->request->version;
-    uint64_t floor = kv->history.on ? kv->history.floor : kv->version;
-    if (from == 0 || (from > floor && from <= kv->version + 1))
-        return DDP_OK;
-    call->reply.version = kv->version;
-    return ddpi_error_set(&call->err, DDP_E_GONE,
-                          "the changes from version %" PRIu64
-                          " on cannot be told, only those from %" PRIu64 " on, and the latest is "
-                          "%" PRIu64 "; watch '%.*s' from now on, and look at the keys again",
-                          from, floor + 1, kv->version, KV_QUOTE(call->request->key));
-}
-
-static ddp_status watch_create(struct ddpi_kv *kv, struct kv_call *call, struct kv_watch **ret)
-{
-    struct kv_watch_node *node;
-    struct kv_account *account = ddpi_kv_account_for(kv, call->client, call->key);
-    ddp_status status = node_at(kv, account, call->key, &node, &call->err);
-    if (status != DDP_OK)
-        return status;
-    struct kv_watch *watch = ddpi_calloc(1, sizeof(*watch));
-    if (watch == NULL) {
-        nodes_release(kv, node);
-        return ddpi_error_nomem(&call->err, sizeof(*watch));
-    }
-    watch->node = node;
-    watch->client = call->client;
-    watch->id = call->request->id;
-    bool prefix = call->request->count & DDPI_WATCH_PREFIX;
-    ddpi_list_append(prefix ? &node->prefixes : &node->keys, &watch->of_node);
-    ddpi_list_append(&call->client->watches, &watch->of_client);
-    call->client->nwatches++;
-    kv->nwatches++;
-    watch->account = account;
-    ddpi_kv_charge(kv, account, KV_ROOM_BYTES, sizeof(*watch));
-    *ret = watch;
-    return DDP_OK;
-}
-
-static void begin_history(struct ddpi_kv *kv)
-{
-    if (kv->history.on)
-        return;
-    kv->history.on = true;
-    kv->history.floor = kv->version;
-    ddpi_kv_emit(kv, &(struct ddpi_mutation){.kind = DDPI_MUTATION_REMEMBER});
-}
-
-ddp_status ddpi_kv_watch(struct ddpi_kv *kv, struct kv_call *call)
-{
-    const struct ddpi_message *request = call->request;
-    struct kv_watch *watch = NULL;
-    ddp_status status = check_watch(kv, call);
-    if (status == DDP_OK && request->version != 0 &&
-        ddpi_kv_put_off(kv, call, kv->version + 1 - request->version))
-        return DDP_OK;
-    if (status == DDP_OK)
-        status = watch_create(kv, call, &watch);
-    if (watch == NULL)
-        return status;
-    begin_history(kv);
-    struct ddpi_bytes nothing = ddpi_bytes_of(NULL, 0);
-    tell(kv, watch, DDPI_CHANGE_NONE, kv->version, nothing, nothing);
-    call->parked = true; /* answered here, as the past comes behind it */
-    if (request->version != 0)
-        tell_past(kv, watch, call->key, request->count & DDPI_WATCH_PREFIX, request->version);
-    return DDP_OK;
-}
-
-static void watch_destroy(struct ddpi_kv *kv, struct kv_watch *watch)
-{
-    ddpi_list_remove(&watch->of_client);
-    ddpi_list_remove(&watch->of_node);
-    nodes_release(kv, watch->node);
-    watch->client->nwatches--;
-    kv->nwatches--;
-    ddpi_kv_refund(kv, watch->account, KV_ROOM_BYTES, sizeof(*watch));
-    ddpi_free(watch);
-}
-
-ddp_status ddpi_kv_unwatch(struct ddpi_kv *kv, struct kv_call *call)
-{
-    uint64_t id = (uint64_t)call->request->number;
-    ddpi_list_for_each (node, &call->client->watches) {
-        struct kv_watch *watch = ddpi_container_of(node, struct kv_watch, of_client);
-        if (watch->id == id) {
-            watch_destroy(kv, watch);
-            return DDP_OK;
-        }
-    }
-    return ddpi_error_set(&call->err, DDP_E_NOT_FOUND, "this connection has no watch %" PRIu64, id);
-}
-
-void ddpi_kv_remember_past(struct ddpi_kv *kv, enum ddpi_change_kind kind, uint64_t version,
-                           struct ddpi_bytes key, struct ddpi_bytes value)
-{
-    struct kv_history *history = &kv->history;
-    if (!history->on)
-        history->floor = version - 1;
-    history->on = true;
-    remember(kv, kind, version, key, value);
-}
-
-void ddpi_kv_drop_watches(struct ddpi_kv *kv, struct ddpi_kv_client *client)
-{
-    while (!ddpi_list_empty(&client->watches))
-        watch_destroy(kv, ddpi_container_of(client->watches.next, struct kv_watch, of_client));
 }
 
 void ddpi_kv_watch_finish(struct ddpi_kv *kv)
 {
-    forget_all(&kv->history);
+    history_clear(&kv->history);
     ddpi_table_finish(&kv->watch_nodes);
 }

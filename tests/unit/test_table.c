@@ -1,5 +1,5 @@
 /*
- * test_table.c - the keyed hash, the hash table while it grows and shrinks, and the heap.
+ * test_table.c - the hash table while it grows and shrinks, and the heap.
  */
 #include "check_main.h"
 #include "heap.h"
@@ -9,17 +9,6 @@
 #include <string.h>
 
 static const uint8_t seed[DDPI_SEED_SIZE] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-
-/* The first from the reference implementation, the others from CPython 3.11 with hash seed 0. */
-START_TEST(siphash_vectors)
-{
-    static const uint8_t zero[DDPI_SEED_SIZE];
-    ck_assert_uint_eq(ddpi_siphash(seed, "", 0), UINT64_C(0xabac0158050fc4dc));
-    ck_assert_int_eq((int64_t)ddpi_siphash(zero, "abc", 3), INT64_C(-4594863902769663758));
-    ck_assert_int_eq((int64_t)ddpi_siphash(zero, "hello world, longer", 19),
-                     INT64_C(-5134668841156632940));
-}
-END_TEST
 
 enum { NODES = 5000 };
 
@@ -136,7 +125,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("table");
     TCase *tcase = tcase_create("containers");
-    tcase_add_test(tcase, siphash_vectors);
     tcase_add_test(tcase, everything_is_found_while_it_grows);
     tcase_add_test(tcase, everything_is_found_while_it_shrinks);
     tcase_add_test(tcase, it_grows_again_while_it_shrinks);

@@ -1,0 +1,315 @@
+/*
+ * kv_impl.h - what the files of the core call of each other, from the bottom to the top: each file
+ * uses only those above it in this list. No other folder includes it.
+ */
+#ifndef DDPI_KV_IMPL_H
+#define DDPI_KV_IMPL_H
+
+#include "kv_state.h"
+
+/* --- ordered.c: entries in the order of their keys --- */
+
+bool ddpi_kv_has_prefix(struct ddpi_bytes key, struct ddpi_bytes prefix);
+void ddpi_kv_order_insert(struct kv_entry **root, struct kv_entry *entry);
+void ddpi_kv_order_remove(struct kv_entry **root, const struct kv_entry *entry);
+/* The entries with @prefix leave *@root, and are a tree of their own; NULL: there are none. */
+struct kv_entry *ddpi_kv_order_cut(struct kv_entry **root, struct ddpi_bytes prefix);
+bool ddpi_kv_order_has(const struct kv_entry *root, const struct kv_entry *entry);
+/* All entries with @prefix, with or without a value; NULL at the end. */
+struct kv_entry *ddpi_kv_order_first(const struct ddpi_kv *kv, struct ddpi_bytes prefix);
+struct kv_entry *ddpi_kv_order_next(const struct ddpi_kv *kv, const struct kv_entry *entry,
+                                    struct ddpi_bytes prefix);
+/* The first after @cursor. */
+struct kv_entry *ddpi_kv_cursor_next(const struct ddpi_kv *kv, const struct kv_cursor *cursor,
+                                     struct ddpi_bytes prefix);
+ddp_status ddpi_kv_cursor_set(struct kv_cursor *cursor, struct ddpi_bytes key,
+                              struct ddp_error *err);
+void ddpi_kv_cursor_finish(struct kv_cursor *cursor);
+
+/* --- work.c: what a turn may spend --- */
+
+bool ddpi_kv_work_is_bounded(const struct ddpi_kv *kv);
+/* Pays for one entry that is looked at; false: not in this turn. */
+bool ddpi_kv_take_work(struct ddpi_kv *kv);
+/* The same for a loop that may look at KV_SMALL entries; *@taken counts them. */
+bool ddpi_kv_take_small(struct ddpi_kv *kv, size_t *taken);
+
+/* --- account.c: what each job uses --- */
+
+bool ddpi_kv_accounts_init(struct ddpi_kv *kv, const uint8_t seed[DDPI_SEED_SIZE]);
+void ddpi_kv_accounts_finish(struct ddpi_kv *kv);
+/* Whether @key is one of the rounds. */
+bool ddpi_kv_is_reserved(struct ddpi_bytes key);
+/* The account that pays for what hangs on @key, made if there is none; NULL: no memory. It goes
+ * with the last byte that is charged to it, or with a check that fails. */
+struct kv_account *ddpi_kv_account_get(struct ddpi_kv *kv, struct ddpi_bytes key);
+/* The same for a request of @client: only an agent of no job draws on the reserve. */
+struct kv_account *ddpi_kv_account_for(struct ddpi_kv *kv, const struct ddpi_kv_client *client,
+                                       struct ddpi_bytes key);
+void ddpi_kv_account_release(struct ddpi_kv *kv, struct kv_account *account);
+void ddpi_kv_charge(struct ddpi_kv *kv, struct kv_account *account, enum kv_room room,
+                    size_t amount);
+void ddpi_kv_refund(struct ddpi_kv *kv, struct kv_account *account, enum kv_room room,
+                    size_t amount);
+
+/* --- entries.c: the table of entries; replies and mutations --- */
+
+void ddpi_kv_answer(struct ddpi_kv *kv, struct ddpi_kv_client *client, struct ddpi_message *reply,
+                    enum ddpi_op op, uint64_t id);
+void ddpi_kv_answer_value(struct ddpi_message *reply, const struct kv_entry *entry);
+void ddpi_kv_emit(struct ddpi_kv *kv, const struct ddpi_mutation *mutation);
+/* The entry of @key, gone or not. */
+struct kv_entry *ddpi_kv_entry_at(const struct ddpi_kv *kv, struct ddpi_bytes key);
+/* These do not find what is gone; ddpi_kv_find_value() needs a value, too. */
+struct kv_entry *ddpi_kv_find(const struct ddpi_kv *kv, struct ddpi_bytes key);
+struct kv_entry *ddpi_kv_find_value(const struct ddpi_kv *kv, struct ddpi_bytes key);
+/* Whether it has a value, and no session that is over. */
+bool ddpi_kv_has_value(const struct kv_entry *entry);
+/* Whether it was deleted with its prefix, and is not dropped yet; or its session is over. */
+bool ddpi_kv_is_detached(const struct ddpi_kv *kv, const struct kv_entry *entry);
+bool ddpi_kv_is_gone(const struct ddpi_kv *kv, const struct kv_entry *entry);
+size_t ddpi_kv_entry_size(size_t key_len);
+/* An entry without a value; NULL: no memory. The caller has checked for room. */
+struct kv_entry *ddpi_kv_entry_make(struct ddpi_kv *kv, struct kv_account *account,
+                                    struct ddpi_bytes key);
+/* Whether it has to stay: it has a value or a queue, or a request waits for it. */
+bool ddpi_kv_entry_needed(const struct kv_entry *entry);
+/* Frees @entry unless it is needed. */
+void ddpi_kv_entry_release(struct ddpi_kv *kv, struct kv_entry *entry);
+/* It has left the order already. */
+void ddpi_kv_entry_free(struct ddpi_kv *kv, struct kv_entry *entry);
+/* Ties @entry to @session, with the memory of @tie, charged to the account of @entry. */
+void ddpi_kv_tie(struct ddpi_kv *kv, struct kv_tie *tie, struct kv_session *session,
+                 struct kv_entry *entry);
+/* @entry has a new value, or has lost it. */
+void ddpi_kv_untie(struct ddpi_kv *kv, struct kv_entry *entry);
+
+/* --- queue.c: queues of values --- */
+
+/* Whether there is a value, or a queue that is not empty. @entry may be NULL. */
+bool ddpi_kv_present(const struct kv_entry *entry);
+/* The bytes that a further value takes. @entry may be NULL. */
+size_t ddpi_kv_queue_growth(const struct kv_entry *entry, size_t value_len);
+/* A copy of @value at the end of the queue, within the limits or not. */
+ddp_status ddpi_kv_queue_append(struct ddpi_kv *kv, struct kv_entry *entry, struct ddpi_bytes value,
+                                struct ddp_error *err);
+struct ddpi_bytes ddpi_kv_queue_first(const struct kv_queue *queue);
+/* Drops the first value of @entry's queue; false: there is none. */
+bool ddpi_kv_queue_drop(struct ddpi_kv *kv, const struct kv_entry *entry);
+void ddpi_kv_queue_clear(struct ddpi_kv *kv, struct kv_entry *entry);
+/* Frees the queue, which @entry has, if it is empty and no client has been woken for it. */
+void ddpi_kv_queue_release(struct ddpi_kv *kv, struct kv_entry *entry);
+
+/* --- scope.c: prefixes that clients do not see --- */
+
+/* The full key of @key in a request, valid until the next call. */
+ddp_status ddpi_kv_full_key(const struct ddpi_kv *kv, const struct ddpi_kv_client *client,
+                            struct ddpi_bytes key, struct ddpi_bytes *ret_full,
+                            struct ddp_error *err);
+/* The reverse. */
+struct ddpi_bytes ddpi_kv_seen_key(const struct ddpi_kv_client *client, struct ddpi_bytes full);
+/* The full key of the next of @keys; *@ret_more is false at their end. */
+ddp_status ddpi_kv_next_key(const struct ddpi_kv *kv, struct kv_call *call, struct ddpi_keys *keys,
+                            struct ddpi_bytes *ret_full, bool *ret_more);
+/* @key has got a value (@change is 1), or lost it (-1). */
+void ddpi_kv_scope_count(struct ddpi_kv *kv, struct ddpi_bytes key, int change);
+/* Many keys with @prefix are gone at once: scopes that may have some of them count again. */
+void ddpi_kv_scope_recount(struct ddpi_kv *kv, struct ddpi_bytes prefix);
+/* The number of keys in @scope; *@ret_done is false when there was too little work left to count
+ * them all: ask again. */
+ddp_status ddpi_kv_scope_nkeys(struct ddpi_kv *kv, struct ddpi_kv_scope *scope, size_t *ret,
+                               bool *ret_done, struct ddp_error *err);
+void ddpi_kv_scope_finish(struct ddpi_kv *kv);
+
+/* --- watches.c: the tree of watches, and the history --- */
+
+/* The node where @name ends, made if there is none. The caller has checked for room. */
+ddp_status ddpi_kv_watch_node_at(struct ddpi_kv *kv, struct kv_account *account,
+                                 struct ddpi_bytes name, struct kv_watch_node **ret,
+                                 struct ddp_error *err);
+/* Frees @node, and the nodes above it, as far as they lead to no watch. */
+void ddpi_kv_watch_nodes_release(struct ddpi_kv *kv, struct kv_watch_node *node);
+/* Starts the history, if it is not on. */
+void ddpi_kv_history_begin(struct ddpi_kv *kv);
+/* Adds a change to the end of the history that was made before this core was. */
+void ddpi_kv_remember_past(struct ddpi_kv *kv, enum ddpi_change_kind kind, uint64_t version,
+                           struct ddpi_bytes key, struct ddpi_bytes value);
+void ddpi_kv_tell_watch(struct ddpi_kv *kv, const struct kv_watch *watch,
+                        enum ddpi_change_kind kind, uint64_t version, struct ddpi_bytes key,
+                        struct ddpi_bytes value);
+/* Tells @watch all changes of what it watches since version @from, that included. */
+void ddpi_kv_tell_past(struct ddpi_kv *kv, const struct kv_watch *watch, struct ddpi_bytes name,
+                       bool prefix, uint64_t from);
+/* @key has just changed, at kv->version: tells the sink and the watches, and remembers it. */
+void ddpi_kv_changed(struct ddpi_kv *kv, enum ddpi_change_kind kind, struct ddpi_bytes key,
+                     struct ddpi_bytes value);
+/* All clients are gone. */
+void ddpi_kv_watch_finish(struct ddpi_kv *kv);
+
+/* --- gone.c: keys that go --- */
+
+/* @entry loses its value, and may be freed. */
+void ddpi_kv_drop(struct ddpi_kv *kv, struct kv_entry *entry);
+/* The same of an entry that is gone already. */
+void ddpi_kv_drop_gone(struct ddpi_kv *kv, struct kv_entry *entry);
+/* As ddpi_kv_find(), before a change or a wait: drops the entry if it is gone. */
+struct kv_entry *ddpi_kv_seek(struct ddpi_kv *kv, struct ddpi_bytes key);
+/* The first key of @session, which has some. */
+struct kv_entry *ddpi_kv_session_first(const struct kv_session *session);
+/* Drops one key that is gone, of @account, or of any but the reserve when that is NULL. False:
+ * there is none. */
+bool ddpi_kv_drop_one(struct ddpi_kv *kv, const struct kv_account *account);
+/* Drops what was deleted with its prefix, as far as there is work left. */
+void ddpi_kv_drop_detached(struct ddpi_kv *kv);
+/* A DETACH that a sink has kept without its end. */
+ddp_status ddpi_kv_restore_detached(struct ddpi_kv *kv, const struct ddpi_mutation *mutation,
+                                    struct ddp_error *err);
+void ddpi_kv_gone_finish(struct ddpi_kv *kv);
+
+/* --- room.c: the limits --- */
+
+/* Whether @account may have @amount more. NULL: there was no memory for it. */
+ddp_status ddpi_kv_check_room(struct ddpi_kv *kv, struct kv_account *account, enum kv_room room,
+                              size_t amount, struct ddp_error *err);
+ddp_status ddpi_kv_check_growth(struct ddpi_kv *kv, struct kv_account *account, size_t keys,
+                                size_t bytes, struct ddp_error *err);
+
+/* --- waits.c: requests that wait --- */
+
+/* The request of @call as one that waits, with room for @nlinks keys. */
+ddp_status ddpi_kv_wait_create(struct ddpi_kv *kv, struct kv_call *call, uint32_t nlinks,
+                               struct kv_wait **ret);
+void ddpi_kv_wait_destroy(struct ddpi_kv *kv, struct kv_wait *wait);
+/* Lets @wait wait for @key, too. */
+ddp_status ddpi_kv_wait_link(struct ddpi_kv *kv, struct kv_call *call, struct kv_wait *wait,
+                             struct kv_link *link, struct ddpi_bytes key);
+/* Drops those keys of @wait that are gone, so that it misses them. */
+void ddpi_kv_miss_gone(struct ddpi_kv *kv, const struct kv_wait *wait);
+/* Drops all waiting requests of @client, without a reply. */
+void ddpi_kv_drop_waits(struct ddpi_kv *kv, struct ddpi_kv_client *client);
+/* The barrier of @call, made if there is none. */
+ddp_status ddpi_kv_barrier_find(struct ddpi_kv *kv, struct kv_call *call, struct kv_barrier **ret);
+void ddpi_kv_barrier_open(struct ddpi_kv *kv, struct kv_barrier *barrier);
+/* Frees @barrier if no request waits in it. */
+void ddpi_kv_barrier_release(struct ddpi_kv *kv, struct kv_barrier *barrier);
+/* @entry has just got a value, or was written to: answers the requests that have waited for it. */
+void ddpi_kv_appeared(struct ddpi_kv *kv, struct kv_entry *entry);
+void ddpi_kv_written(struct ddpi_kv *kv, struct kv_entry *entry);
+/* Tells the requests that wait for @entry's queue, one after the other, that it has a value, until
+ * one of them misses nothing more; returns the client of that one, which is answered. NULL: there
+ * is none. */
+struct ddpi_kv_client *ddpi_kv_wake_one(struct ddpi_kv *kv, struct kv_entry *entry);
+
+/* --- values.c: how keys get their values --- */
+
+/* A new value with all the memory that it takes: either committed, which cannot fail and answers
+ * the requests that wait for the key to exist, or abandoned. An entry has one at a time. */
+struct kv_change {
+    struct kv_entry *entry;
+    char *value;             /* NULL: it is as long as the old one, and takes its place */
+    struct ddpi_bytes bytes; /* of the request */
+};
+/* Whether a client may change @key. */
+ddp_status ddpi_kv_check_owner(const struct ddpi_kv *kv, struct ddpi_bytes key,
+                               struct ddp_error *err);
+ddp_status ddpi_kv_prepare(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
+                           struct kv_change *ret, struct ddp_error *err);
+void ddpi_kv_commit(struct ddpi_kv *kv, const struct kv_change *change);
+void ddpi_kv_abandon(struct ddpi_kv *kv, const struct kv_change *change);
+/* Gives @key a value, and answers the requests that wait for it to exist; ddpi_kv_put() also
+ * answers those that wait for a write. */
+ddp_status ddpi_kv_store(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
+                         struct kv_entry **ret_entry, struct ddp_error *err);
+ddp_status ddpi_kv_put(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
+                       uint64_t *ret_version, struct ddp_error *err);
+/* Appends @more to the value that @entry has. */
+ddp_status ddpi_kv_extend(struct ddpi_kv *kv, struct kv_entry *entry, struct ddpi_bytes more,
+                          struct ddp_error *err);
+/* Adds @delta to the number at @call->key. Like ddpi_kv_store() it leaves those that wait for a
+ * write alone. */
+ddp_status ddpi_kv_count_up(struct ddpi_kv *kv, struct kv_call *call, int64_t delta,
+                            int64_t *ret_sum, struct kv_entry **ret_entry);
+
+/* --- session.c: sessions --- */
+
+ddp_status ddpi_kv_session_open(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_session_keep(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_session_hold(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_session_close(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_set_ephemeral(struct ddpi_kv *kv, struct kv_call *call);
+/* @client holds no session any more. */
+void ddpi_kv_session_release(struct ddpi_kv_client *client);
+/* When the first lease ends; UINT64_MAX: never. */
+uint64_t ddpi_kv_next_lease(const struct ddpi_kv *kv);
+void ddpi_kv_expire_leases(struct ddpi_kv *kv, uint64_t now_ms);
+/* Drops keys of sessions that are over, as far as there is work left. */
+void ddpi_kv_session_drop(struct ddpi_kv *kv);
+/* The session @number with @token. */
+ddp_status ddpi_kv_session_restore(struct ddpi_kv *kv, uint64_t number, struct ddpi_bytes token,
+                                   uint32_t lease_ms, uint64_t now_ms, struct ddp_error *err);
+/* @entry vanishes with the session @number. If there is no such session, it has ended, and @entry
+ * is one of its keys that had not been dropped. */
+ddp_status ddpi_kv_session_tie(struct ddpi_kv *kv, uint64_t number, struct kv_entry *entry,
+                               struct ddp_error *err);
+/* All leases begin anew. */
+void ddpi_kv_renew_leases(struct ddpi_kv *kv, uint64_t now_ms);
+/* All entries are freed. */
+void ddpi_kv_session_finish(struct ddpi_kv *kv);
+
+/* --- queue_ops.c: operations on queues --- */
+
+ddp_status ddpi_kv_push(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_pop(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_queue_len(struct ddpi_kv *kv, struct kv_call *call);
+/* @client was woken for a value and will not take it: the next client may. */
+void ddpi_kv_unserve(struct ddpi_kv *kv, struct ddpi_kv_client *client);
+/* ddpi_kv_queue_append() to the queue of @key. */
+ddp_status ddpi_kv_enqueue(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
+                           struct kv_entry **ret_entry, struct ddp_error *err);
+
+/* --- sliced.c: requests that take several turns --- */
+
+ddp_status ddpi_kv_list(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_count_keys(struct ddpi_kv *kv, struct kv_call *call);
+/* The call looks at so many past changes: true if it is put off, and parked; else they are paid
+ * for. */
+bool ddpi_kv_put_off(struct ddpi_kv *kv, struct kv_call *call, uint64_t changes);
+/* The first request in the line; NULL: there is none. */
+struct kv_work *ddpi_kv_line_head(const struct ddpi_kv *kv);
+void ddpi_kv_leave_line(struct ddpi_kv *kv, struct kv_work *work);
+/* Continues a list or a count: true if it is answered, and freed; else there is no work left. */
+bool ddpi_kv_work_go_on(struct ddpi_kv *kv, struct kv_work *work);
+void ddpi_kv_work_destroy(struct ddpi_kv *kv, struct kv_work *work);
+void ddpi_kv_drop_works(struct ddpi_kv *kv, struct ddpi_kv_client *client);
+
+/* --- watch_ops.c: requests that begin and end watches --- */
+
+ddp_status ddpi_kv_watch(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_unwatch(struct ddpi_kv *kv, struct kv_call *call);
+void ddpi_kv_drop_watches(struct ddpi_kv *kv, struct ddpi_kv_client *client);
+
+/* --- wait_ops.c: requests that may wait --- */
+
+ddp_status ddpi_kv_get(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_wait(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_barrier(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_wait_each(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_arrive(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_cancel(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_cancel_request(struct ddpi_kv *kv, struct kv_call *call);
+/* When the first waiting request times out; UINT64_MAX: never. */
+uint64_t ddpi_kv_next_timeout(const struct ddpi_kv *kv);
+void ddpi_kv_expire_waits(struct ddpi_kv *kv, uint64_t now_ms);
+
+/* --- transaction.c, tcpstore_ops.c: operations that never wait --- */
+
+ddp_status ddpi_kv_transact(struct ddpi_kv *kv, struct kv_call *call);
+/* DDPI_OPS_BEYOND_NATIVE (message.h) says what these do. */
+ddp_status ddpi_kv_compare_set(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_add_wrap(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_check(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_append(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_get_many(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_set_many(struct ddpi_kv *kv, struct kv_call *call);
+
+#endif
