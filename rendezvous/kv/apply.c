@@ -37,7 +37,7 @@ struct ddpi_kv *ddpi_kv_create(const struct ddpi_kv_limits *limits,
     struct ddpi_kv *kv = ddpi_calloc(1, sizeof(*kv));
     size_t key_len =
         limits->key_len > limits->tcpstore_key_len ? limits->key_len : limits->tcpstore_key_len;
-    char *full_key = ddpi_calloc(DDPI_KV_SCOPE_MAX + key_len, 1); /* for keys that have a scope */
+    char *full_key = ddpi_calloc(DDPI_KV_SCOPE_MAX + key_len, 1); /* for keys in a scope */
     if (kv == NULL || full_key == NULL || !ddpi_kv_accounts_init(kv, seed)) {
         if (kv != NULL)
             ddpi_kv_accounts_finish(kv);
@@ -65,7 +65,7 @@ void ddpi_kv_destroy(struct ddpi_kv *kv)
 {
     if (kv == NULL)
         return;
-    kv->sink = NULL; /* what is freed has not changed */
+    kv->sink = NULL; /* freeing is no change */
     struct ddpi_table_iter iter = {0};
     for (struct kv_entry *entry;
          (entry = ddpi_kv_entry_of(ddpi_table_next(&kv->keys, &iter))) != NULL;) {
@@ -225,15 +225,16 @@ static ddp_status check_lengths(const struct ddpi_kv *kv, struct kv_call *call)
     return DDP_OK;
 }
 
-/* The server answers what concerns connections; without one nobody does. */
+/* The server answers requests about connections itself; here there is none. */
 static ddp_status refuse_serverless(struct ddpi_kv *kv, struct kv_call *call)
 {
     (void)kv;
-    return ddpi_error_set(&call->err, DDP_E_UNSUPPORTED, "this store has no server to ask for '%s'",
+    return ddpi_error_set(&call->err, DDP_E_UNSUPPORTED,
+                          "this store has no server, which '%s' needs",
                           ddpi_op_name(call->request->op));
 }
 
-/* A client that a queue has woken takes its value next, or leaves it to others. */
+/* A client that a queue has woken takes a value with its next request, or leaves it to others. */
 static void settle_served(struct ddpi_kv *kv, struct kv_call *call)
 {
     const struct kv_entry *served = call->client->served;

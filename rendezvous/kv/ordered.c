@@ -1,4 +1,3 @@
-
 /*
  * ordered.c - the entries in the order of their keys, for operations on all keys with a prefix.
  * Such an operation costs as much as there are keys with the prefix, plus the logarithm of all.

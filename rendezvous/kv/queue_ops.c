@@ -73,7 +73,7 @@ ddp_status ddpi_kv_pop(struct ddpi_kv *kv, struct kv_call *call)
 {
     struct kv_entry *entry = ddpi_kv_seek(kv, call->key);
     if (entry == NULL || entry->queue == NULL)
-        return DDP_OK; /* 0 */
+        return DDP_OK; /* the queue has 0 values */
     if (call->client->served == entry)
         queue_unmark(call->client);
     call->reply.number = (int64_t)entry->queue->len;

@@ -11,7 +11,7 @@ static ddp_status restore_key(struct ddpi_kv *kv, const struct ddpi_mutation *mu
 {
     struct kv_change change;
     if (mutation->version == 0 || ddpi_kv_find_value(kv, mutation->key) != NULL)
-        return ddpi_error_set(err, DDP_E_PROTOCOL, "a key without a version, or twice");
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "a key has no version, or comes twice");
     ddp_status status = ddpi_kv_prepare(kv, mutation->key, mutation->value, &change, err);
     if (status != DDP_OK)
         return status;
@@ -25,7 +25,7 @@ static ddp_status restore_tie(struct ddpi_kv *kv, const struct ddpi_mutation *mu
 {
     struct kv_entry *entry = ddpi_kv_find_value(kv, mutation->key);
     if (entry == NULL)
-        return ddpi_error_set(err, DDP_E_PROTOCOL, "a session's key that does not exist");
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "a session has a key that does not exist");
     return ddpi_kv_session_tie(kv, mutation->session, entry, err);
 }
 
@@ -33,7 +33,7 @@ static ddp_status restore_past(struct ddpi_kv *kv, const struct ddpi_mutation *m
                                enum ddpi_change_kind kind, struct ddp_error *err)
 {
     if (mutation->version == 0)
-        return ddpi_error_set(err, DDP_E_PROTOCOL, "a change without a version");
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "a change has no version");
     ddpi_kv_remember_past(kv, kind, mutation->version, mutation->key, mutation->value);
     return DDP_OK;
 }
@@ -43,7 +43,8 @@ ddp_status ddpi_kv_restore(struct ddpi_kv *kv, const struct ddpi_mutation *mutat
 {
     struct kv_entry *entry;
     if (mutation->value.len > DDP_STORE_VALUE_MAX)
-        return ddpi_error_set(err, DDP_E_PROTOCOL, "a value of %zu bytes", mutation->value.len);
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "a value has %zu bytes; at most %d are possible",
+                              mutation->value.len, DDP_STORE_VALUE_MAX);
     switch (mutation->kind) {
     case DDPI_MUTATION_SET:
         return restore_key(kv, mutation, err);
@@ -67,7 +68,8 @@ ddp_status ddpi_kv_restore(struct ddpi_kv *kv, const struct ddpi_mutation *mutat
     case DDPI_MUTATION_REMEMBER:
         break;
     }
-    return ddpi_error_set(err, DDP_E_PROTOCOL, "a change where contents belong");
+    return ddpi_error_set(err, DDP_E_PROTOCOL, "a record of kind %d is a change, not contents",
+                          (int)mutation->kind);
 }
 
 void ddpi_kv_restore_mark(struct ddpi_kv *kv, const struct ddpi_mark *mark, uint64_t now_ms)

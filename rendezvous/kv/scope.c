@@ -12,9 +12,9 @@
 
 struct ddpi_kv_scope {
     struct ddpi_kv_scope *outer;
-    bool counted; /* somebody has asked for the number: */
+    bool counted; /* a client has asked for the number: */
     size_t nkeys;
-    struct kv_cursor cursor; /* while it is being counted: how far */
+    struct kv_cursor cursor; /* while counting: the last key counted */
     unsigned refs;
     size_t len;
     char prefix[];
@@ -30,7 +30,7 @@ struct ddpi_bytes ddpi_kv_scope_prefix(const struct ddpi_kv_scope *scope)
     return scope != NULL ? scope_prefix_of(scope) : ddpi_bytes_of("", 0);
 }
 
-/* Those behind the cursor. */
+/* Counts the keys after the cursor, as far as there is work left. */
 static ddp_status count_some(struct ddpi_kv *kv, struct ddpi_kv_scope *scope, struct ddp_error *err)
 {
     struct ddpi_bytes prefix = scope_prefix_of(scope);
@@ -45,7 +45,7 @@ static ddp_status count_some(struct ddpi_kv *kv, struct ddpi_kv_scope *scope, st
         status = ddpi_kv_cursor_set(&scope->cursor, ddpi_kv_name(last), err);
     if (scope->counted || status != DDP_OK)
         ddpi_kv_cursor_finish(&scope->cursor);
-    scope->nkeys = status == DDP_OK ? scope->nkeys : 0; /* from the beginning, the next time */
+    scope->nkeys = status == DDP_OK ? scope->nkeys : 0; /* begins again the next time */
     return status;
 }
 
@@ -64,7 +64,7 @@ ddp_status ddpi_kv_scope_nkeys(struct ddpi_kv *kv, struct ddpi_kv_scope *scope, 
     return status;
 }
 
-/* How many do not sort behind @key. */
+/* How many scopes do not sort after @key. */
 static size_t scope_rank(const struct ddpi_kv *kv, struct ddpi_bytes key)
 {
     size_t low = 0, high = kv->nscopes;
@@ -78,7 +78,7 @@ static size_t scope_rank(const struct ddpi_kv *kv, struct ddpi_bytes key)
     return low;
 }
 
-/* The innermost around @key, among those before @rank. */
+/* The innermost scope around @key, of the first @rank ones. */
 static struct ddpi_kv_scope *scope_around(const struct ddpi_kv *kv, struct ddpi_bytes key,
                                           size_t rank)
 {
@@ -88,7 +88,7 @@ static struct ddpi_kv_scope *scope_around(const struct ddpi_kv *kv, struct ddpi_
     return scope;
 }
 
-/* Whether the counting has come by there. */
+/* Whether @key has been counted. */
 static bool cursor_has_passed(const struct kv_cursor *cursor, struct ddpi_bytes key)
 {
     return cursor->key != NULL &&
@@ -123,7 +123,7 @@ static struct ddpi_kv_scope *scope_find(const struct ddpi_kv *kv, struct ddpi_by
     return there ? kv->scopes[rank - 1] : NULL;
 }
 
-/* Those directly inside @from, from @rank on, as far as they lie in @prefix, are inside @to now. */
+/* Moves scopes with @prefix, from @rank on, that are directly inside @from into @to. */
 static void move_inner(struct ddpi_kv *kv, size_t rank, struct ddpi_bytes prefix,
                        const struct ddpi_kv_scope *from, struct ddpi_kv_scope *to)
 {
@@ -145,7 +145,7 @@ static void scope_insert(struct ddpi_kv *kv, struct ddpi_kv_scope *scope)
     kv->nscopes++;
 }
 
-/* NULL when out of memory. */
+/* NULL: no memory. */
 static struct ddpi_kv_scope *scope_make(struct ddpi_kv *kv, struct ddpi_bytes prefix)
 {
     struct ddpi_kv_scope **scopes =
@@ -184,7 +184,7 @@ void ddpi_kv_scope_put(struct ddpi_kv *kv, struct ddpi_kv_scope *scope)
     if (scope == NULL || --scope->refs > 0)
         return;
     struct ddpi_bytes prefix = scope_prefix_of(scope);
-    size_t rank = scope_rank(kv, prefix); /* behind its own */
+    size_t rank = scope_rank(kv, prefix); /* one after its own */
     kv->nscopes--;
     memmove(kv->scopes + rank - 1, kv->scopes + rank,
             (kv->nscopes - rank + 1) * sizeof(struct ddpi_kv_scope *));

@@ -31,7 +31,7 @@ static void make_token(const struct ddpi_kv *kv, struct kv_session *session)
 
 /* --- the end --- */
 
-/* As far as what is small goes; true: it had no more, and is freed. */
+/* Drops a small number of keys; true: there were no more, and @session is freed. */
 static bool session_drop_small(struct ddpi_kv *kv, struct kv_session *session)
 {
     for (size_t dropped = 0; !ddpi_list_empty(&session->keys);) {
@@ -46,7 +46,7 @@ static bool session_drop_small(struct ddpi_kv *kv, struct kv_session *session)
     return true;
 }
 
-/* All of its keys are gone at once, however many there are (gone.c). */
+/* All keys of @session are gone at once, no matter how many they are (gone.c). */
 static void session_end(struct ddpi_kv *kv, struct kv_session *session)
 {
     ddpi_heap_remove(&kv->leases, &session->lease);
@@ -65,7 +65,7 @@ static struct kv_session *session_over_in(struct ddpi_list *node)
     return ddpi_container_of(node, struct kv_session, of_over);
 }
 
-/* By turns, so that those with few keys do not wait for one that has very many. */
+/* Takes turns, so that sessions with few keys do not wait for one with very many. */
 void ddpi_kv_session_drop(struct ddpi_kv *kv)
 {
     bool more = true;
@@ -81,7 +81,7 @@ void ddpi_kv_session_drop(struct ddpi_kv *kv)
 
 /* --- their life --- */
 
-/* A lease is over when ddpi_kv_expire() says so: what was asked before then came in time. */
+/* A lease ends when ddpi_kv_expire() finds it: a request applied before that came in time. */
 static struct kv_session *session_with(const struct ddpi_kv *kv, struct ddpi_bytes token)
 {
     if (token.len != DDPI_SESSION_SIZE)
@@ -122,7 +122,7 @@ static ddp_status session_check_open(struct ddpi_kv *kv, struct kv_call *call,
     return ddpi_kv_check_growth(kv, account, 0, sizeof(struct kv_session), &call->err);
 }
 
-/* One without a lease. NULL when out of memory. */
+/* A session without a lease. NULL: no memory. */
 static struct kv_session *session_make(struct ddpi_kv *kv, struct kv_account *account,
                                        uint64_t number)
 {
@@ -195,11 +195,11 @@ ddp_status ddpi_kv_session_restore(struct ddpi_kv *kv, uint64_t number, struct d
     if (token.len != DDPI_SESSION_SIZE || memcmp(token.data, &number, sizeof number) != 0 ||
         session_numbered(kv, number) != NULL || lease_ms == 0 || lease_ms > DDP_STORE_LEASE_MAX_MS)
         return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed session");
-    /* Whose it is nobody has written down; with its keys the most important are those of nodes. */
+    /* No record says which account paid. The sessions of nodes matter most. */
     ddp_status status = session_create(kv, kv->reserve, number, lease_ms, now_ms, &session, err);
     if (status != DDP_OK)
         return status;
-    memcpy(session->token, token.data, token.len); /* its secret is that of another seed */
+    memcpy(session->token, token.data, token.len); /* its secret was made with another seed */
     kv->last_session = number > kv->last_session ? number : kv->last_session;
     return DDP_OK;
 }
@@ -226,7 +226,7 @@ ddp_status ddpi_kv_session_tie(struct ddpi_kv *kv, uint64_t number, struct kv_en
 
 static void session_renew(struct ddpi_kv *kv, struct kv_session *session, uint64_t now_ms)
 {
-    ddpi_heap_remove(&kv->leases, &session->lease); /* which leaves the room that it takes next */
+    ddpi_heap_remove(&kv->leases, &session->lease); /* leaves room for the insertion */
     (void)ddpi_heap_insert(&kv->leases, &session->lease, ddpi_deadline(now_ms, session->lease_ms));
 }
 
@@ -327,7 +327,6 @@ void ddpi_kv_expire_leases(struct ddpi_kv *kv, uint64_t now_ms)
         session_end(kv, session);
 }
 
-/* All entries are freed, and what ties them. */
 void ddpi_kv_session_finish(struct ddpi_kv *kv)
 {
     struct ddpi_table_iter iter = {0};

@@ -20,7 +20,7 @@
 #include <ddprun/store.h>
 
 enum {
-    CHANGES_PER_ENTRY = 4, /* of the history, which cost as much to look at as one entry */
+    CHANGES_PER_ENTRY = 4, /* past changes that cost as much to look at as one entry */
 };
 
 static struct kv_work *work_in(struct ddpi_list *node)
@@ -89,7 +89,7 @@ static ddp_status list_put_name(struct kv_work *work, const struct kv_entry *ent
     return ddpi_keys_put(&work->names, name) ? DDP_OK : ddpi_error_nomem(err, name.len);
 }
 
-/* *@ret_done: it has all names. */
+/* Adds names as far as there is work left; *@ret_done: all of them are there. */
 static ddp_status list_some(struct ddpi_kv *kv, struct kv_work *work, bool *ret_done,
                             struct ddp_error *err)
 {
@@ -129,7 +129,6 @@ static ddp_status count_keys(struct ddpi_kv *kv, struct kv_work *work, struct dd
 
 /* --- the line --- */
 
-/* The request is answered, and gone, or there is no work left. */
 bool ddpi_kv_work_go_on(struct ddpi_kv *kv, struct kv_work *work)
 {
     struct ddpi_message reply = {0};
@@ -148,7 +147,7 @@ bool ddpi_kv_work_go_on(struct ddpi_kv *kv, struct kv_work *work)
     return true;
 }
 
-/* As far as what is small goes; true: it was. */
+/* Spends a small amount of work; true: @work is answered, and freed. */
 static bool try_small(struct ddpi_kv *kv, struct kv_work *work)
 {
     size_t left = kv->work_left, most = left < KV_SMALL ? left : KV_SMALL;
@@ -183,7 +182,7 @@ ddp_status ddpi_kv_count_keys(struct ddpi_kv *kv, struct kv_call *call)
     return work_begin(kv, call);
 }
 
-/* --- requests that cannot be cut, but put off --- */
+/* --- requests that are put off as a whole --- */
 
 bool ddpi_kv_put_off(struct ddpi_kv *kv, struct kv_call *call, uint64_t changes)
 {

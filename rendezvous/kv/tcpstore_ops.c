@@ -6,8 +6,8 @@
 #include "error.h"
 #include "kv_impl.h"
 
-/* A client sees that it has succeeded by getting back what it wanted to set. One whose key does
- * not exist, though it expected a value, gets back what it expected. */
+/* On success the client gets back the value that it wanted to set. If it expected a value and there
+ * is no key, it gets back the value that it expected. */
 ddp_status ddpi_kv_compare_set(struct ddpi_kv *kv, struct kv_call *call)
 {
     const struct ddpi_message *request = call->request;
@@ -19,7 +19,7 @@ ddp_status ddpi_kv_compare_set(struct ddpi_kv *kv, struct kv_call *call)
     }
     call->reply.value = request->value;
     if (entry != NULL && ddpi_bytes_equal(current, request->value))
-        return DDP_OK; /* nothing changes, so nobody wakes */
+        return DDP_OK; /* nothing changes, so no request is woken */
     return ddpi_kv_put(kv, call->key, request->value, &call->reply.version, &call->err);
 }
 
@@ -99,7 +99,7 @@ static ddp_status next_pair(const struct ddpi_kv *kv, struct kv_call *call, stru
     return DDP_OK;
 }
 
-/* Whether all pairs have room, each counted as if it replaced nothing. */
+/* Whether there is room for all pairs, if none replaced an older value. */
 static ddp_status check_pairs(struct ddpi_kv *kv, struct kv_call *call)
 {
     struct ddpi_keys keys = call->request->keys;
@@ -117,7 +117,7 @@ static ddp_status check_pairs(struct ddpi_kv *kv, struct kv_call *call)
     return ddpi_kv_check_growth(kv, ddpi_kv_account_get(kv, call->key), fresh, needed, &call->err);
 }
 
-/* All pairs or, unless the heap gives out half-way, none. */
+/* Sets all pairs or none, unless memory runs out half-way. */
 ddp_status ddpi_kv_set_many(struct ddpi_kv *kv, struct kv_call *call)
 {
     ddp_status status = check_pairs(kv, call);

@@ -1,11 +1,10 @@
-
 /*
  * transaction.c - transactions: conditions on some keys, and changes to some that are made all
  * together or not at all. Owns nothing; the entries are entries.c's.
  *
- * All that can fail, memory too, comes before the first change. Keys are then deleted before
- * others are set: no key is changed twice, so who waits for several keys sees none that is about to
- * go beside one that has just come.
+ * Everything that can fail, memory included, comes before the first change. Then keys are deleted
+ * before others are set; no key is changed twice. So a request that waits for several keys never
+ * sees one that is about to go together with one that has just come.
  */
 #include "error.h"
 #include "kv_impl.h"
@@ -27,8 +26,8 @@ static ddp_status check_clause(const struct ddpi_kv *kv, const struct ddpi_claus
                                struct ddp_error *err)
 {
     if (!is_condition(clause) && !is_change(clause))
-        return ddpi_error_set(err, DDP_E_INVALID, "no clause of a transaction has the kind %u",
-                              clause->kind);
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "a transaction has a clause of the unknown kind %u", clause->kind);
     if (clause->key.len > kv->limits.key_len)
         return ddpi_error_set(err, DDP_E_LIMIT, "a key of %zu bytes; at most %u are allowed",
                               clause->key.len, kv->limits.key_len);
@@ -39,11 +38,11 @@ static ddp_status check_clause(const struct ddpi_kv *kv, const struct ddpi_claus
     return DDP_OK;
 }
 
-/* What follows the change @clause: changes too, and of other keys. */
-static ddp_status check_behind(const struct ddpi_clause *clause, struct ddpi_clauses behind,
-                               struct ddp_error *err)
+/* The clauses after the change @clause must be changes, too, and of other keys. */
+static ddp_status check_after(const struct ddpi_clause *clause, struct ddpi_clauses after,
+                              struct ddp_error *err)
 {
-    for (struct ddpi_clause other; ddpi_clauses_next(&behind, &other);) {
+    for (struct ddpi_clause other; ddpi_clauses_next(&after, &other);) {
         if (is_condition(&other))
             return ddpi_error_set(err, DDP_E_INVALID,
                                   "the condition on '%.*s' comes after a change; conditions come "
@@ -66,7 +65,7 @@ static ddp_status check_form(const struct ddpi_kv *kv, struct kv_call *call)
     for (struct ddpi_clause clause; ddpi_clauses_next(&clauses, &clause);) {
         ddp_status status = check_clause(kv, &clause, &call->err);
         if (status == DDP_OK && is_change(&clause))
-            status = check_behind(&clause, clauses, &call->err);
+            status = check_after(&clause, clauses, &call->err);
         if (status != DDP_OK)
             return status;
     }
@@ -95,7 +94,7 @@ static ddp_status check_condition(const struct ddpi_kv *kv, const struct ddpi_cl
     return DDP_OK;
 }
 
-/* The next of @clauses, whose key is what it is in the core, valid until the next call. */
+/* The next of @clauses, with its full key, which is valid until the next call. */
 static bool next_clause(const struct ddpi_kv *kv, const struct kv_call *call,
                         struct ddpi_clauses *clauses, struct ddpi_clause *ret)
 {
@@ -113,14 +112,14 @@ static ddp_status check_conditions(const struct ddpi_kv *kv, struct kv_call *cal
     return status;
 }
 
-/* What some changes need of one account. */
+/* What changes need of one account. */
 struct need {
     struct kv_account *account; /* NULL: none yet */
     size_t keys;
     size_t bytes;
 };
 
-/* Of a client that sees all keys they may be of many jobs, which then are one: the last. */
+/* A client that sees all keys may change those of many jobs; the last job is charged for all. */
 static void add_need(struct ddpi_kv *kv, struct need needs[2], const struct ddpi_clause *clause)
 {
     const struct kv_entry *entry = ddpi_kv_find(kv, clause->key);
@@ -135,8 +134,8 @@ static void add_need(struct ddpi_kv *kv, struct need needs[2], const struct ddpi
     need->bytes += entry == NULL ? ddpi_kv_entry_size(clause->key.len) : 0;
 }
 
-/* Whether they may be made, and have room. What the deletes would give back is not counted: they
- * come first, but for a moment the new values are there beside the old ones. */
+/* Whether the client may make the changes, and there is room. The room that deletes return is not
+ * counted: for a moment the new values exist together with the old ones. */
 static ddp_status check_changes(struct ddpi_kv *kv, struct kv_call *call)
 {
     struct ddpi_clauses clauses = call->request->clauses;
@@ -157,7 +156,7 @@ static ddp_status check_changes(struct ddpi_kv *kv, struct kv_call *call)
     return status;
 }
 
-/* All memory that the changes take: *@ret_count of them in @changes, or none. */
+/* Allocates all that the changes need: *@ret_count of them in @changes, or none. */
 static ddp_status prepare_changes(struct ddpi_kv *kv, struct kv_call *call,
                                   struct kv_change *changes, size_t *ret_count)
 {

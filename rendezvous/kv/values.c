@@ -22,7 +22,7 @@ ddp_status ddpi_kv_check_owner(const struct ddpi_kv *kv, struct ddpi_bytes key,
     size_t len = strlen(kv->reserved);
     if (len == 0 || !ddpi_kv_has_prefix(key, ddpi_bytes_of(kv->reserved, len)))
         return DDP_OK;
-    return ddpi_error_set(err, DDP_E_DENIED, "keys that begin with '%s' are the server's to change",
+    return ddpi_error_set(err, DDP_E_DENIED, "only the server changes keys that begin with '%s'",
                           kv->reserved);
 }
 
@@ -153,8 +153,8 @@ ddp_status ddpi_kv_extend(struct ddpi_kv *kv, struct kv_entry *entry, struct ddp
     return DDP_OK;
 }
 
-/* The number that @text (with a NUL behind it) begins with, as strtoll reads it; false if it is
- * none or does not fit. */
+/* The number that @text begins with, as strtoll reads it; false if there is none, or it does not
+ * fit. */
 static bool leading_number(const char *text, int64_t *ret)
 {
     while (isspace((unsigned char)*text))

@@ -13,7 +13,7 @@ static struct ddpi_bytes node_name(const struct ddpi_table_node *node)
     return ddpi_bytes_of(node->key, node->key_len);
 }
 
-/* The key it still misses; of several, the first in its list. */
+/* The first key that @wait still misses. */
 static struct ddpi_bytes missing_key(const struct kv_wait *wait)
 {
     uint32_t i = 0;
@@ -27,7 +27,7 @@ static void wait_time_out(struct ddpi_kv *kv, struct kv_wait *wait)
     struct ddp_error err;
     ddpi_kv_miss_gone(kv, wait);
     if (wait->barrier != NULL)
-        ddpi_error_set(&err, DDP_E_TIMEOUT, "%u of %u had come to barrier '%.*s' after %u ms",
+        ddpi_error_set(&err, DDP_E_TIMEOUT, "%u of %u had arrived at barrier '%.*s' after %u ms",
                        wait->barrier->arrived, wait->barrier->count,
                        KV_QUOTE_SEEN(wait->client, node_name(&wait->barrier->node)),
                        wait->timeout_ms);
@@ -49,7 +49,7 @@ static void wait_park(struct ddpi_kv *kv, struct kv_call *call, struct kv_wait *
         wait_time_out(kv, wait);
 }
 
-/* Wait for all of @keys, of which at least one is missing. */
+/* Waits for all of @keys, of which at least one is missing. */
 static ddp_status wait_for_keys(struct ddpi_kv *kv, struct kv_call *call, struct ddpi_keys keys)
 {
     struct kv_wait *wait;
@@ -93,7 +93,7 @@ ddp_status ddpi_kv_wait(struct ddpi_kv *kv, struct kv_call *call)
 {
     struct ddpi_keys keys = call->request->keys;
     if (keys.count == 0)
-        return ddpi_error_set(&call->err, DDP_E_INVALID, "a wait for no key at all");
+        return ddpi_error_set(&call->err, DDP_E_INVALID, "a wait needs at least one key");
     if (keys.count > kv->limits.keys_per_wait)
         return ddpi_error_set(&call->err, DDP_E_LIMIT, "a wait for %u keys; at most %u are allowed",
                               keys.count, kv->limits.keys_per_wait);
@@ -116,7 +116,7 @@ ddp_status ddpi_kv_cancel(struct ddpi_kv *kv, struct kv_call *call)
 
 ddp_status ddpi_kv_cancel_request(struct ddpi_kv *kv, struct kv_call *call)
 {
-    static const char text[] = "the client gave it up";
+    static const char text[] = "canceled by the client";
     uint64_t id = (uint64_t)call->request->number;
     ddpi_list_for_each (node, &call->client->waits) {
         struct kv_wait *wait = ddpi_container_of(node, struct kv_wait, of_client);
@@ -132,7 +132,7 @@ ddp_status ddpi_kv_cancel_request(struct ddpi_kv *kv, struct kv_call *call)
                           "no request %" PRIu64 " of this connection waits", id);
 }
 
-/* Count the keys that are not there, and link those to @wait unless it is NULL. */
+/* Counts the keys that do not exist, and links them to @wait unless it is NULL. */
 static ddp_status each_missing(struct ddpi_kv *kv, struct kv_call *call, struct kv_wait *wait,
                                uint32_t *ret_count)
 {
@@ -175,7 +175,7 @@ ddp_status ddpi_kv_wait_each(struct ddpi_kv *kv, struct kv_call *call)
     return status;
 }
 
-/* Who has come is counted in the key, where others can read it, and stays counted. */
+/* The key counts the arrivals, where others can read it, and keeps its count. */
 ddp_status ddpi_kv_arrive(struct ddpi_kv *kv, struct kv_call *call)
 {
     ddpi_kv_drop_waits(kv, call->client);
@@ -201,7 +201,8 @@ ddp_status ddpi_kv_arrive(struct ddpi_kv *kv, struct kv_call *call)
 ddp_status ddpi_kv_barrier(struct ddpi_kv *kv, struct kv_call *call)
 {
     if (call->request->count == 0)
-        return ddpi_error_set(&call->err, DDP_E_INVALID, "a barrier for nobody");
+        return ddpi_error_set(&call->err, DDP_E_INVALID,
+                              "the count of a barrier must be at least 1");
     struct kv_barrier *barrier = NULL;
     ddp_status status = ddpi_kv_barrier_find(kv, call, &barrier);
     if (barrier == NULL)

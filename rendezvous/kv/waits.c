@@ -61,7 +61,6 @@ static uint64_t wait_deadline(const struct kv_call *call)
                : UINT64_MAX;
 }
 
-/* The request of @call as one that waits, with room for @nlinks keys. */
 ddp_status ddpi_kv_wait_create(struct ddpi_kv *kv, struct kv_call *call, uint32_t nlinks,
                                struct kv_wait **ret)
 {
@@ -126,14 +125,13 @@ static void wait_release(struct ddpi_kv *kv, struct kv_wait *wait)
     ddpi_kv_wait_destroy(kv, wait);
 }
 
-/* What it waits for has been there: it may go again. */
+/* The key has existed, which is enough: it may go again. */
 static void link_cut(struct kv_link *link)
 {
     ddpi_list_remove(&link->of_entry);
     link->entry = NULL;
 }
 
-/* What of its keys is gone, but not dropped yet, it has not missed so far. */
 void ddpi_kv_miss_gone(struct ddpi_kv *kv, const struct kv_wait *wait)
 {
     if (!ddpi_kv_has_gone(kv))
@@ -141,12 +139,12 @@ void ddpi_kv_miss_gone(struct ddpi_kv *kv, const struct kv_wait *wait)
     for (uint32_t i = 0; i < wait->nlinks; i++) {
         struct kv_entry *entry = wait->links[i].entry;
         if (entry != NULL && ddpi_kv_is_gone(kv, entry))
-            ddpi_kv_drop_gone(kv, entry); /* which stays, as somebody waits for it */
+            ddpi_kv_drop_gone(kv, entry); /* the entry stays, as @wait waits for it */
     }
 }
 
-/* Ending a wait takes all its links out of their lists, so those that are complete are first
- * gathered, and ended when nobody walks the entry's list any more. */
+/* Ending a wait takes all its links out of their lists. So the waits that are complete are gathered
+ * first, and end after the walk over the entry's list. */
 void ddpi_kv_appeared(struct ddpi_kv *kv, struct kv_entry *entry)
 {
     struct ddpi_list ready;
@@ -234,15 +232,16 @@ ddp_status ddpi_kv_barrier_find(struct ddpi_kv *kv, struct kv_call *call, struct
     if (barrier == NULL)
         return ddpi_error_nomem(&call->err, barrier_size(name.len));
     if (barrier->count != call->request->count)
-        return ddpi_error_set(&call->err, DDP_E_MISMATCH,
-                              "%u wait in barrier '%.*s' for %u in all, this call for %u",
-                              barrier->arrived, KV_QUOTE_SEEN(call->client, name), barrier->count,
-                              call->request->count);
+        return ddpi_error_set(
+            &call->err, DDP_E_MISMATCH,
+            "%u wait in barrier '%.*s' for a count of %u; this request has a count of %u",
+            barrier->arrived, KV_QUOTE_SEEN(call->client, name), barrier->count,
+            call->request->count);
     *ret = barrier;
     return DDP_OK;
 }
 
-/* All but the last wait here; the last one releases them and is answered by its own call. */
+/* The last to arrive does not wait: it opens the barrier and is answered by its own call. */
 void ddpi_kv_barrier_open(struct ddpi_kv *kv, struct kv_barrier *barrier)
 {
     for (uint32_t left = barrier->arrived; left > 0; left--)

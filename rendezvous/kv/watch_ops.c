@@ -22,9 +22,9 @@ static ddp_status watch_check(const struct ddpi_kv *kv, struct kv_call *call)
         return DDP_OK;
     call->reply.version = kv->version;
     return ddpi_error_set(&call->err, DDP_E_GONE,
-                          "the changes from version %" PRIu64
-                          " on cannot be told, only those from %" PRIu64 " on, and the latest is "
-                          "%" PRIu64 "; watch '%.*s' from now on, and look at the keys again",
+                          "the store does not have the changes from version %" PRIu64
+                          " on, only those from %" PRIu64 " to %" PRIu64
+                          "; watch '%.*s' from now on, and read the keys again",
                           from, floor + 1, kv->version, KV_QUOTE(call->request->key));
 }
 
@@ -72,7 +72,7 @@ ddp_status ddpi_kv_watch(struct ddpi_kv *kv, struct kv_call *call)
     ddpi_kv_history_begin(kv);
     struct ddpi_bytes nothing = ddpi_bytes_of(NULL, 0);
     ddpi_kv_tell_watch(kv, watch, DDPI_CHANGE_NONE, kv->version, nothing, nothing);
-    call->parked = true; /* answered here, as the past comes behind it */
+    call->parked = true; /* answered here, before the past changes */
     if (request->version != 0)
         ddpi_kv_tell_past(kv, watch, call->key, request->count & DDPI_WATCH_PREFIX,
                           request->version);

@@ -42,7 +42,7 @@ static struct kv_watch_node *node_child(const struct ddpi_kv *kv,
     return node != NULL ? ddpi_container_of(node, struct kv_watch_node, node) : NULL;
 }
 
-/* @parent is NULL for the root; NULL when out of memory. */
+/* @parent is NULL for the root. Returns NULL when out of memory. */
 static struct kv_watch_node *node_make(struct ddpi_kv *kv, struct kv_account *account,
                                        struct kv_watch_node *parent, uint8_t byte)
 {
@@ -67,7 +67,6 @@ static struct kv_watch_node *node_make(struct ddpi_kv *kv, struct kv_account *ac
     return made;
 }
 
-/* Remove @node and those above it, as far as nobody needs them. */
 void ddpi_kv_watch_nodes_release(struct ddpi_kv *kv, struct kv_watch_node *node)
 {
     while (node != NULL && node->nchildren == 0 && ddpi_list_empty(&node->keys) &&
@@ -125,7 +124,7 @@ static void history_clear(struct kv_history *history)
         history_drop_first(history);
 }
 
-/* NULL if it is larger than the whole history may be, or out of memory. */
+/* NULL: it is larger than the whole history may be, or there is no memory. */
 static struct kv_past *past_make(const struct ddpi_kv *kv, enum ddpi_change_kind kind,
                                  uint64_t version, struct ddpi_bytes key, struct ddpi_bytes value)
 {
@@ -145,7 +144,7 @@ static struct kv_past *past_make(const struct ddpi_kv *kv, enum ddpi_change_kind
     return past;
 }
 
-/* A change succeeds whether it can be remembered or not: a history with a gap begins behind it. */
+/* A change that cannot be remembered succeeds, and the history begins after it. */
 static void history_add(struct ddpi_kv *kv, enum ddpi_change_kind kind, uint64_t version,
                         struct ddpi_bytes key, struct ddpi_bytes value)
 {
@@ -230,7 +229,6 @@ void ddpi_kv_changed(struct ddpi_kv *kv, enum ddpi_change_kind kind, struct ddpi
     }
 }
 
-/* What has changed since @from, that included, and is watched. */
 void ddpi_kv_tell_past(struct ddpi_kv *kv, const struct kv_watch *watch, struct ddpi_bytes name,
                        bool prefix, uint64_t from)
 {

@@ -59,7 +59,7 @@ void ddpi_round_take_drain(struct round_job *job, struct ddpi_bytes name, bool d
 {
     char text[DDP_ROUND_NAME_SIZE] = {0};
     if (name.len == 0 || name.len >= sizeof text)
-        return; /* nobody has such a name */
+        return; /* no member has such a name */
     memcpy(text, name.data, name.len);
     if (ddpi_rounds_drain(job->rounds, text, drain) != DDP_OK)
         job->keys->look_all = true;
@@ -94,7 +94,7 @@ static char *seat_key(struct ddpi_bytes job, struct ddpi_bytes id)
                          (int)id.len, (const char *)id.data);
 }
 
-/* Tell whoever watches the seat of @id that it cannot have one. */
+/* Tells the member @id, through its seat, that it cannot have one. */
 static void refuse_member(struct ddpi_round_keys *keys, struct ddpi_bytes job, struct ddpi_bytes id,
                           const struct ddp_error *why)
 {
@@ -110,7 +110,7 @@ static void refuse_member(struct ddpi_round_keys *keys, struct ddpi_bytes job, s
     ddpi_free(key);
 }
 
-/* The member @id is gone, whatever it was. */
+/* The member is gone. */
 static void forget_member(struct ddpi_round_keys *keys, struct ddpi_bytes name,
                           struct ddpi_bytes id_text)
 {
@@ -126,7 +126,7 @@ static void forget_member(struct ddpi_round_keys *keys, struct ddpi_bytes name,
     job->fed = true;
 }
 
-/* Nobody can have meant a job that has not begun. */
+/* A want/stop that is older than the job was not meant for it. */
 static void drop_stale_stop(struct round_job *job)
 {
     struct round_key key;
@@ -147,7 +147,7 @@ static struct round_job *need_job(struct ddpi_round_keys *keys, struct ddpi_byte
     return job;
 }
 
-/* Feed the machine with what @member says. */
+/* Feeds the machine with what @member says. */
 static void feed_member(struct ddpi_round_keys *keys, struct round_job *job, uint64_t id,
                         const struct ddp_round_member *member)
 {

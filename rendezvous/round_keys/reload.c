@@ -1,8 +1,7 @@
 /*
- * reload.c - a look at all keys of all rounds: when the store has started again, and where
- * not all that has changed could be noted. Members go to their machines in the order in which they
- * had come, as if they came now; in a store that has started again the machine is first told how
- * the job stood.
+ * reload.c - reads all keys of all rounds: after the store has started again, and when a change
+ * could not be noted. Members go to their machines in the order of their arrival, as if they came
+ * now; after a restart the machine is first given the stored state of the job. Owns nothing.
  */
 #include "error.h"
 #include "mem.h"
@@ -48,7 +47,7 @@ static int compare_ids(const void *a, const void *b)
     return (first > second) - (first < second);
 }
 
-/* The numbers of the keys of this @kind, in their order: that in which the members have come. */
+/* The numbers of the keys of this @kind, sorted, which is the order of the members' arrival. */
 static struct ids list_ids(struct ddpi_round_keys *keys, const struct round_job *job,
                            const char *kind)
 {
@@ -63,7 +62,7 @@ static struct ids list_ids(struct ddpi_round_keys *keys, const struct round_job 
     return ids;
 }
 
-/* What an earlier server had made of the job. */
+/* Gives the machine the state that an earlier server stored. */
 static void restore_state(struct round_job *job)
 {
     struct round_key key;
@@ -108,7 +107,7 @@ static void take_members(struct round_job *job, const struct ids *members)
     }
 }
 
-/* Those who have a seat, but are there no more. */
+/* Takes the members that have a seat but are gone. */
 static void take_absent(struct round_job *job)
 {
     struct ids seats = list_ids(job->keys, job, "seat/");
@@ -156,7 +155,7 @@ static bool visit_name(void *ctx, struct ddpi_bytes key, struct ddpi_bytes value
     return true;
 }
 
-/* What is wanted of a job that nobody has come to yet makes no job. */
+/* Keys below want/ alone, without a member, make no job. */
 void ddpi_round_look_at_all(struct ddpi_round_keys *keys)
 {
     struct ddpi_bytes name, last = ddpi_bytes_of("", 0);

@@ -26,7 +26,7 @@ struct round_job {
     uint64_t deadline_ms;
     bool fed;             /* since the last step */
     bool changed;         /* in this step */
-    bool store_is_master; /* some member has no port of its own for its workers to meet at */
+    bool store_is_master; /* some member has no port at which its workers could meet */
     char name[DDPI_JOB_MAX + 1];
 };
 
@@ -39,9 +39,9 @@ struct ddpi_round_keys {
     uint32_t nnoted;
     struct ddpi_buf record; /* being written */
     uint64_t deadline_ms;
-    bool acting;   /* what changes now is our own doing */
-    bool look_all; /* not all that has changed is noted */
-    bool restored; /* the same, and jobs that are not known have been known to an earlier server */
+    bool acting;   /* changes are made here, and not noted */
+    bool look_all; /* a change could not be noted */
+    bool restored; /* the same after a restart: jobs may be known from an earlier server */
 };
 
 /* The name of a key below a job's prefix. */

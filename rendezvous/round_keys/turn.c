@@ -100,7 +100,7 @@ static void job_over(struct round_job *job)
     ddpi_round_job_destroy(job);
 }
 
-/* What was wanted of the job that is over is not wanted of the one that comes after it. */
+/* The wishes for the job that is over are not for the next one. */
 static void drop_wants(struct round_job *job)
 {
     struct round_key prefix;
@@ -119,7 +119,7 @@ static void tell_change(struct round_job *job, const struct ddpi_rounds_summary 
     struct ddpi_bytes record =
         ddpi_bytes_of(ddpi_buf_head(&keys->record), ddpi_buf_len(&keys->record));
     if (status == DDP_OK && ddpi_bytes_equal(record, ddpi_kv_peek(keys->kv, key.all))) {
-        ddpi_buf_consume(&keys->record, record.len); /* an earlier server has told it */
+        ddpi_buf_consume(&keys->record, record.len); /* an earlier server has written it */
         return;
     }
     if (ddpi_round_poke_record(keys, key.all, status, &err) != DDP_OK)

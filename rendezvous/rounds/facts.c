@@ -11,7 +11,7 @@
 
 DDPI_SM_DEFINE(ddpi_rounds, DDPI_ROUNDS_STATES);
 
-/* A member that says it knows a later one than this is wrong; many can still come after it. */
+/* A member that names a later generation than this is wrong. It leaves room for many more. */
 #define GENERATION_MAX (DDPI_GENERATION_MAX / 2)
 
 struct drained_name {
@@ -22,7 +22,7 @@ struct drained_name {
 struct ddpi_rounds *ddpi_rounds_create(const struct ddpi_rounds_hooks *hooks,
                                        uint64_t last_generation)
 {
-    /* Ids are the server's own and names those of people who may use it: nobody to hide from. */
+    /* The seed need not be secret: the server makes the ids, and authorized users the names. */
     static const uint8_t seed[DDPI_SEED_SIZE];
     struct ddpi_rounds *rounds = ddpi_calloc(1, sizeof(*rounds));
     if (rounds == NULL)
@@ -91,14 +91,14 @@ static ddp_status reserve_sorted(struct ddpi_rounds *rounds)
     return DDP_OK;
 }
 
-/* Whoever comes first says how the job is to be run, and all that follow must agree; after they
- * have all gone, and with nothing begun, somebody else may come first. */
+/* The first member sets the terms of the job, and all others must agree. If all have left before
+ * anything began, the next member is the first again. */
 static void member_agree(struct ddpi_rounds *rounds, struct round_member *member)
 {
-    bool nobody = rounds->count[ROUND_LIVE] == 0 && !rounds->restored;
+    bool alone = rounds->count[ROUND_LIVE] == 0 && !rounds->restored;
     if (member->late)
         return;
-    if (rounds->terms.min_nodes == 0 || (nobody && ddpi_rounds_state(rounds) == ROUNDS_FORMING))
+    if (rounds->terms.min_nodes == 0 || (alone && ddpi_rounds_state(rounds) == ROUNDS_FORMING))
         rounds->terms = member->says.terms;
     member->refused = ddpi_rounds_terms_differ(&rounds->terms, &member->says.terms, NULL);
 }
@@ -130,7 +130,7 @@ static ddp_status member_create(struct ddpi_rounds *rounds, uint64_t id,
     return DDP_OK;
 }
 
-/* @member goes in order. If too few are left without it, there is no use in waiting for others. */
+/* @member leaves in order. If too few are left without it, the job does not wait for others. */
 static void member_depart(struct ddpi_rounds *rounds, const struct round_member *member,
                           bool drained)
 {
@@ -152,13 +152,13 @@ ddp_status ddpi_rounds_member(struct ddpi_rounds *rounds, uint64_t id,
     } else {
         if (says->leaving && !member->says.leaving)
             member_depart(rounds, member, false);
-        /* What it is called and what it has agreed to stay as they were when it came. */
+        /* Its name and terms stay as they were when it came. */
         struct ddp_round_member before = member->says;
         bool done = (member->traits >> ROUND_DONE & 1) && says->generation == rounds->generation;
         member->says = *says;
         memcpy(member->says.name, before.name, sizeof before.name);
         member->says.terms = before.terms;
-        if (done && says->phase == DDP_ROUND_IDLE) /* which takes nothing back */
+        if (done && says->phase == DDP_ROUND_IDLE) /* IDLE after DONE takes nothing back */
             member->says.phase = DDP_ROUND_DONE;
     }
     if (says->generation > rounds->last && says->generation <= GENERATION_MAX) {
@@ -203,7 +203,7 @@ static void notice_failure(struct ddpi_rounds *rounds, const struct round_member
     memcpy(rounds->root.node, member->says.name, sizeof rounds->root.node);
     if (ddpi_rounds_state(rounds) == ROUNDS_RUNNING)
         rounds->cause = ROUND_CAUSE_FAILURE;
-    else if (failure->final) /* whatever else has happened */
+    else if (failure->final) /* it counts in any case */
         rounds->judging = true;
     else if (!rounds->judging)
         return;
@@ -211,7 +211,7 @@ static void notice_failure(struct ddpi_rounds *rounds, const struct round_member
     ddpi_rounds_say(rounds->reason, "%s", failure->text);
 }
 
-/* What @member has done to the generation; NULL: nothing that would keep it from going on. */
+/* Why the generation cannot go on without @member; NULL: it can. */
 static const char *departure(const struct ddpi_rounds *rounds, const struct round_member *member,
                              bool gone)
 {
@@ -226,7 +226,8 @@ static const char *departure(const struct ddpi_rounds *rounds, const struct roun
     return current && says->phase == DDP_ROUND_IDLE ? "has given up its part" : NULL;
 }
 
-/* A failure has been noted. @member, with workers that its peers may have talked to, was lost. */
+/* Whether a failure has been noted, and the loss of @member, to whose workers its peers may have
+ * been connected, explains it. */
 static bool explains_failure(const struct ddpi_rounds *rounds, const struct round_member *member,
                              bool gone)
 {
@@ -266,7 +267,7 @@ void ddpi_rounds_wish(struct ddpi_rounds *rounds, const struct ddpi_rounds_wish 
 static ddp_status remember_drained(struct ddpi_rounds *rounds, const char *name, size_t len)
 {
     if (len >= DDP_ROUND_NAME_SIZE || ddpi_table_find(&rounds->drained, name, len) != NULL)
-        return DDP_OK; /* nobody can have a longer name */
+        return DDP_OK; /* no member has a longer name */
     struct drained_name *drained = ddpi_calloc(1, sizeof(*drained));
     if (drained == NULL)
         return DDP_E_NOMEM;
@@ -400,7 +401,8 @@ void ddpi_rounds_restore(struct ddpi_rounds *rounds, const struct ddpi_rounds_su
     rounds->restored = true;
 }
 
-/* A later generation than the summary's: the server ended before it had stored that one. */
+/* The seat is of a later generation than the summary: the server ended before it stored that one.
+ */
 static void follow_seat(struct ddpi_rounds *rounds, const struct ddp_round_seat *seat)
 {
     if (seat->order != DDP_ROUND_RUN || seat->generation <= rounds->generation ||

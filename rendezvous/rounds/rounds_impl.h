@@ -1,7 +1,8 @@
 /*
  * rounds_impl.h - what the parts of the round machine share: the machine, its members, and the
  * numbers that are kept of them, so that no step has to look at all members to find that nothing is
- * to be done. rounds.c notes facts, step.c draws conclusions, seats.c tells seats.
+ * to be done. The functions are listed by file from the bottom to the top. No other folder includes
+ * it.
  */
 #ifndef DDPI_ROUNDS_IMPL_H
 #define DDPI_ROUNDS_IMPL_H
@@ -10,37 +11,37 @@
 #include "rounds.h"
 #include "table.h"
 
-/* What counts about a member; of each, how many members have it is known at any time. */
+/* What counts about a member. The machine always knows how many members have each trait. */
 enum round_trait {
     ROUND_LIVE,    /* has not been told END */
     ROUND_WILLING, /* may have a seat in the next generation, once nothing runs on it */
     ROUND_BUSY,    /* something of some generation may be running on it */
-    ROUND_SPARE,   /* willing, not busy, and has no seat in the latest generation */
+    ROUND_SPARE,   /* willing, not busy, without a seat in the latest generation */
     ROUND_SEATED,  /* in the latest generation */
     ROUND_ACTIVE,  /* seated and busy */
-    ROUND_UP,      /* seated, and its workers of the latest generation all started or done */
-    ROUND_DONE,    /* seated, and its workers of the latest generation have ended well */
-    ROUND_DRAINED, /* seated, to go, and not done */
-    ROUND_LATE,    /* waits until the job that is closed is gone */
+    ROUND_UP,      /* seated, and all its workers of the latest generation have started */
+    ROUND_DONE,    /* seated, and all its workers of the latest generation have ended well */
+    ROUND_DRAINED, /* seated, drained, and not done */
+    ROUND_LATE,    /* waits until the closed job is gone */
     ROUND_TRAITS
 };
 
 struct round_member {
     struct ddpi_table_node node; /* by id */
     struct ddpi_list of_job;     /* in order of arrival */
-    struct ddpi_list of_news;    /* its seat is to be looked at in the next step */
+    struct ddpi_list of_news;    /* the next step computes its seat again */
     uint64_t id;
     uint64_t arrival;
     uint32_t traits; /* set of 1 << enum round_trait, as counted */
-    bool seated;     /* in the latest generation; then @seat has its place there */
+    bool seated;     /* in the latest generation; @seat says where */
     bool drained;
-    bool late;    /* it came when the job was closed, and is no part of it */
-    bool refused; /* its terms are not the job's; @seat says so */
+    bool late;    /* it came after the job was closed, and is no part of it */
+    bool refused; /* its terms are not the job's */
     struct ddp_round_member says;
     struct ddp_round_seat seat; /* as told last */
 };
 
-/* Why the generation that runs cannot go on. */
+/* Why the running generation must stop. */
 enum round_cause { ROUND_NO_CAUSE, ROUND_CAUSE_FAILURE, ROUND_CAUSE_MEMBER };
 
 struct round_failure {
@@ -50,10 +51,10 @@ struct round_failure {
     struct ddp_round_failure record;
 };
 
-/* Failures in a row that are alike, each soon after the workers' start. */
+/* Failures in a row that are alike, each soon after the start of the workers. */
 struct round_streak {
     uint32_t times;
-    uint64_t longest_ms; /* that a worker had run */
+    uint64_t longest_ms; /* the longest that one of the workers had run */
 };
 
 struct ddpi_rounds {
@@ -68,44 +69,44 @@ struct ddpi_rounds {
     uint64_t arrivals;
     uint32_t count[ROUND_TRAITS];
 
-    uint64_t generation; /* the latest that was begun */
-    uint64_t last;       /* that anybody has heard of */
+    uint64_t generation; /* the latest that began */
+    uint64_t last;       /* the latest that is known, begun here or not */
     uint32_t nodes;      /* of the latest */
     uint32_t world_size;
     uint32_t restarts;
     struct ddp_round_terms terms;
     struct ddpi_rounds_wish wish;
-    bool formed;    /* a generation has been begun by this machine, or by the one it goes on from */
-    bool finishing; /* a member has been done with the latest generation */
+    bool formed;     /* this machine, or the one that it continues, has begun a generation */
+    bool finishing;  /* a member is done with the latest generation */
     bool checkpoint; /* noted since the last step */
-    bool forgotten;  /* there was a generation that nothing but a newcomer's word is left of */
+    bool forgotten;  /* a generation is known only because a new member has named it */
     bool stepped;
     uint64_t born_ms; /* the first step */
 
-    uint64_t settle_ms;  /* FORMING: when to seat whoever is there; UINT64_MAX: too few */
-    uint64_t refresh_ms; /* when the texts of those who wait may next be told anew */
-    bool stale;          /* they are not right any more */
-    bool retell;         /* all seats are to be looked at */
+    uint64_t settle_ms;  /* FORMING: when to seat the members that have come; UINT64_MAX: too few */
+    uint64_t refresh_ms; /* when the texts of waiting members may be told again */
+    bool stale;          /* these texts are out of date */
+    bool retell;         /* the next step computes all seats again */
 
     enum round_cause cause;
-    bool failed; /* the latest was stopped because workers failed or were lost */
+    bool failed; /* the latest generation stopped because workers failed or were lost */
     char reason[DDP_ROUND_TEXT_SIZE];
-    bool judging; /* what stopped the generation is a failure, and no loss that explains it */
+    bool judging; /* a failure stopped the generation, and no loss explains it so far */
     bool closing;
-    int32_t exit_code; /* -1: that of the failure, once it is known */
+    int32_t exit_code; /* -1: of a failure whose exit code is not known yet */
 
-    struct round_failure root;     /* the first of the latest generation */
-    struct round_failure before;   /* the root of the last generation that has failed */
-    struct round_streak of_worker; /* of one rank with one exit code */
-    struct round_streak of_node;   /* of one node of several */
+    struct round_failure root;     /* the first failure of the latest generation */
+    struct round_failure before;   /* the root of the last generation that failed */
+    struct round_streak of_worker; /* the same rank and exit code */
+    struct round_streak of_node;   /* the same node, of several */
 
     struct {
-        char node[DDP_ROUND_NAME_SIZE]; /* "": none since the latest generation was begun */
-        bool drained;                   /* otherwise it left by itself */
-    } departed;                         /* who went in order */
+        char node[DDP_ROUND_NAME_SIZE]; /* "": none since the latest generation began */
+        bool drained;                   /* else it left by itself */
+    } departed;                         /* the first member that left in order */
 
-    bool restored;            /* nothing has been concluded from what was restored */
-    uint32_t restored_seated; /* members that there ought to be, with a seat */
+    bool restored;            /* no step has followed the restoration */
+    uint32_t restored_seated; /* members that should have a seat */
 
     bool recovering;
     uint64_t recovery_ms; /* when its cause was noted */
@@ -113,7 +114,7 @@ struct ddpi_rounds {
     uint64_t seated_ms;
     uint64_t running_ms;
 
-    struct ddpi_rounds_summary summary; /* as last told to be changed */
+    struct ddpi_rounds_summary summary; /* as last reported */
 };
 
 static inline enum ddpi_rounds_state ddpi_rounds_state(const struct ddpi_rounds *rounds)

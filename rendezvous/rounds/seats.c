@@ -13,7 +13,7 @@
 
 enum {
     EXIT_CONFIG = 78,
-    REFRESH_MS = 1000 /* a number in a text that all who wait are told may be so old */
+    REFRESH_MS = 1000 /* how old the numbers may be in the texts that waiting members are told */
 };
 
 /* --- names --- */
@@ -26,7 +26,7 @@ static size_t digits(const char *text)
     return count;
 }
 
-/* The numbers that *@a and *@b begin with; both are moved behind them. */
+/* Compares the numbers that *@a and *@b begin with, and moves both past them. */
 static int compare_numbers(const char **a, const char **b)
 {
     while (**a == '0')
@@ -56,7 +56,7 @@ int ddpi_rounds_compare_names(const char *a, const char *b)
     }
     if (*x != *y)
         return (unsigned char)*x < (unsigned char)*y ? -1 : 1;
-    return strcmp(a, b); /* node1 and node01 are two */
+    return strcmp(a, b); /* node1 and node01 differ */
 }
 
 /* --- orders of members --- */
@@ -66,8 +66,7 @@ static int compare_u64(uint64_t a, uint64_t b)
     return a < b ? -1 : a > b;
 }
 
-/* Those who have been in the latest generation, as they were seated there; the others after them.
- */
+/* Members of the latest generation first, in the order of their seats there. */
 static int compare_seated(const struct round_member *a, const struct round_member *b)
 {
     if (a->seated != b->seated)
@@ -75,7 +74,7 @@ static int compare_seated(const struct round_member *a, const struct round_membe
     return a->seated ? compare_u64(a->seat.node_rank, b->seat.node_rank) : 0;
 }
 
-/* Who gets a seat, if there are not enough. */
+/* The order in which members get seats, if there are too few. */
 static int compare_claims(const void *left, const void *right)
 {
     const struct round_member *a = *(struct round_member *const *)left;
@@ -84,7 +83,7 @@ static int compare_claims(const void *left, const void *right)
     return order != 0 ? order : compare_u64(a->arrival, b->arrival);
 }
 
-/* Who gets which. */
+/* The order of the ranks. */
 static int compare_ranks(const void *left, const void *right)
 {
     const struct round_member *a = *(struct round_member *const *)left;
@@ -102,7 +101,7 @@ static int compare_ranks(const void *left, const void *right)
 
 /* --- a generation --- */
 
-/* The members that are to be seated, in the order of their ranks, into rounds->sorted. */
+/* Puts the members to be seated into rounds->sorted, in the order of their ranks. */
 static uint32_t choose_members(struct ddpi_rounds *rounds)
 {
     uint32_t count = 0, max = ddpi_rounds_max(rounds);
@@ -122,8 +121,8 @@ static ddp_status check_generation(uint64_t generation, struct ddp_error *err)
     if (generation <= DDPI_GENERATION_MAX)
         return DDP_OK;
     return ddpi_error_set(err, DDP_E_LIMIT,
-                          "the job's epoch was set so high that no generation can come after it; "
-                          "start it under another name");
+                          "no generation can follow the job's epoch, which was set too high; "
+                          "start the job under another name");
 }
 
 static ddp_status count_ranks(const struct ddpi_rounds *rounds, uint32_t nodes, uint32_t *ret,
@@ -140,7 +139,7 @@ static ddp_status count_ranks(const struct ddpi_rounds *rounds, uint32_t nodes, 
     return DDP_OK;
 }
 
-/* Where the workers meet: the first node has a port for it, or the store is the place. */
+/* Where the workers meet: at a port of the first node, if it has one, or at the store. */
 static ddp_status find_master(const struct ddpi_rounds *rounds, uint64_t generation,
                               struct ddp_round_seat *seat, struct ddp_error *err)
 {
@@ -182,8 +181,7 @@ static int compare_roles(const void *left, const void *right)
     return order != 0 ? order : compare_u64(a->seat.node_rank, b->seat.node_rank);
 }
 
-/* Ranks are counted within each role as well, in the order of the nodes: those of one role are
- * brought together for it. */
+/* Ranks are also counted within each role, in the order of the nodes: sorts the nodes by role. */
 static void count_roles(struct ddpi_rounds *rounds, uint32_t nodes)
 {
     struct round_member **sorted = rounds->sorted;
@@ -281,7 +279,7 @@ static void say_closed(const struct ddpi_rounds *rounds, char *text)
                     left, left == 1 ? "" : "s");
 }
 
-/* What all who have nothing else to do are waiting for. */
+/* What members without a seat are waiting for. */
 static void say_waiting(const struct ddpi_rounds *rounds, char *text)
 {
     switch (ddpi_rounds_state(rounds)) {
@@ -317,8 +315,9 @@ static void order_stop(struct ddp_round_seat *seat, uint64_t generation, bool fa
     ddpi_rounds_say(seat->text, "%s", why);
 }
 
-/* @member's seat as it should be now. It keeps the numbers of the latest generation that it was
- * seated in: they are its claim on the next, also for a server that starts again. */
+/* Computes @member's seat as it should be now. The seat keeps the numbers of the latest generation
+ * that the member was seated in: they are its claim on the next one, also for a server that starts
+ * again. */
 static void compute_seat(const struct ddpi_rounds *rounds, const struct round_member *member,
                          const char *waiting, struct ddp_round_seat *seat)
 {
@@ -343,7 +342,7 @@ static void compute_seat(const struct ddpi_rounds *rounds, const struct round_me
         memset(seat, 0, sizeof *seat);
         seat->spare = state == ROUNDS_RUNNING || (state == ROUNDS_STOPPING && member->seat.spare);
         ddpi_rounds_say(seat->text, "%s", waiting);
-        if (busy) /* with something of which this job does not know */
+        if (busy) /* with workers of a generation that this job does not know */
             order_stop(seat, member->says.generation, true, "this node has no seat");
     } else if (state == ROUNDS_FORMING) {
         seat->order = DDP_ROUND_WAIT;

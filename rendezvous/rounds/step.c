@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum {
-    EXIT_FAILED = 1, /* and nobody knows how */
+    EXIT_FAILED = 1, /* the exit code of the failure is not known */
     EXIT_CRASH_LOOP = 93,
     EXIT_LEFT = 130,
     EXIT_STOPPED = 143,
@@ -17,7 +17,7 @@ enum {
 
 /* --- moves --- */
 
-/* So long after the cause of the recovery; 0 would say that it has not come to that yet. */
+/* The time since the cause of the recovery, at least 1, as 0 means "not yet". */
 static uint64_t since_cause(const struct ddpi_rounds *rounds, uint64_t now_ms)
 {
     if (!rounds->recovering)
@@ -43,7 +43,7 @@ static void stop_generation(struct ddpi_rounds *rounds, bool failed, uint64_t no
     enter_state(rounds, ROUNDS_STOPPING);
 }
 
-/* The job is to be over, now or when all is quiet. rounds->reason says why. */
+/* The job ends, now or when all members are quiet. rounds->reason says why. */
 static void set_verdict(struct ddpi_rounds *rounds, int32_t exit_code)
 {
     rounds->closing = true;
@@ -63,7 +63,7 @@ static void begin_generation(struct ddpi_rounds *rounds, uint64_t now_ms)
 {
     struct ddp_error err = {0};
     if (ddpi_rounds_seat_all(rounds, &err) != DDP_OK) {
-        ddpi_rounds_say(rounds->reason, "generation %llu could not be begun: %s",
+        ddpi_rounds_say(rounds->reason, "generation %llu could not begin: %s",
                         (unsigned long long)rounds->last + 1, err.msg);
         set_verdict(rounds, EXIT_FAILED);
         enter_closed(rounds);
@@ -84,9 +84,8 @@ static void close_too_few(struct ddpi_rounds *rounds)
     enter_closed(rounds);
 }
 
-/* When those who are here may be seated. Members that this machine has never heard of, of a
- * generation that it did not begin, take themselves for lost within a lease of its own first step.
- */
+/* When the members that have come may be seated. Unknown members, of a generation that this machine
+ * did not begin, consider themselves lost within one lease of its first step. */
 static uint64_t seating_ms(const struct ddpi_rounds *rounds)
 {
     uint64_t forgotten_ms = rounds->forgotten ? rounds->born_ms + rounds->terms.lease_ms : 0;
@@ -108,7 +107,7 @@ static void conclude_forming(struct ddpi_rounds *rounds, uint64_t now_ms)
         if (rounds->departed.node[0] != '\0')
             close_too_few(rounds);
     } else {
-        /* Survivors are all known, and there is nobody else to wait for. */
+        /* After a failure all survivors are known: there is no one else to wait for. */
         if (rounds->settle_ms == UINT64_MAX)
             rounds->settle_ms = rounds->formed ? now_ms : now_ms + rounds->terms.settle_ms;
         if (rounds->count[ROUND_BUSY] == 0 && now_ms >= seating_ms(rounds))
@@ -118,7 +117,7 @@ static void conclude_forming(struct ddpi_rounds *rounds, uint64_t now_ms)
 
 /* --- running --- */
 
-/* The first member that has all of @traits; there is one. */
+/* The first member with @trait; there is one. */
 static const char *name_with_trait(const struct ddpi_rounds *rounds, enum round_trait trait)
 {
     ddpi_list_for_each (at, &rounds->members)
@@ -127,7 +126,7 @@ static const char *name_with_trait(const struct ddpi_rounds *rounds, enum round_
     return "";
 }
 
-/* People want it otherwise than it is: put into rounds->reason how. */
+/* Whether users want the job to change; puts into rounds->reason how. */
 static bool is_unwanted(struct ddpi_rounds *rounds)
 {
     uint32_t min = ddpi_rounds_min(rounds), max = ddpi_rounds_max(rounds);
@@ -149,7 +148,7 @@ static bool is_unwanted(struct ddpi_rounds *rounds)
     return true;
 }
 
-/* Somebody waits for whom there is a seat, and may come in now. */
+/* Whether a member waits, has a free seat, and may join now. */
 static bool is_joined(struct ddpi_rounds *rounds)
 {
     bool checkpoint = rounds->checkpoint;
@@ -196,8 +195,8 @@ static void extend_streak(struct round_streak *streak, bool counts, bool alike, 
         streak->longest_ms = ran_ms;
 }
 
-/* Count the failure that has stopped the generation, whose exit code is as well known by now as it
- * ever will be, into the rows of failures that are like it. */
+/* Counts the failure that has stopped the generation among the failures in a row that are like it.
+ * By now its exit code is known, if it ever will be. */
 static void count_failure(struct ddpi_rounds *rounds)
 {
     const struct ddp_round_failure *now = &rounds->root.record, *before = &rounds->before.record;
@@ -209,7 +208,7 @@ static void count_failure(struct ddpi_rounds *rounds)
     rounds->before = rounds->root;
 }
 
-/* It would fail again: put into rounds->reason why. */
+/* Whether it would fail again; puts into rounds->reason why. */
 static bool crash_loop(struct ddpi_rounds *rounds)
 {
     uint32_t enough = rounds->terms.crash_loop;
@@ -247,7 +246,7 @@ static void judge_failure(struct ddpi_rounds *rounds)
         rounds->restarts++;
 }
 
-/* What has failed goes before what is wished. */
+/* A failure goes before a wish. */
 static void heed_stop(struct ddpi_rounds *rounds)
 {
     if (!rounds->wish.stop || rounds->closing || rounds->judging)
@@ -282,8 +281,8 @@ static void conclude_closed(struct ddpi_rounds *rounds, uint64_t now_ms)
 
 /* --- a server that has started again --- */
 
-/* What was stored may be of two moments: some had been told of a generation, or to stop, and the
- * server ended before it had told the others, or stored that it did. Also, some may have gone. */
+/* The stored state may be of two moments: the server may have ended after it told some members of a
+ * generation, or to stop, and before it told the others or stored it. Some members may be gone. */
 static void continue_restored(struct ddpi_rounds *rounds)
 {
     rounds->restored = false;

@@ -4,7 +4,7 @@
  */
 #include "rounds_impl.h"
 
-/* A seated member that has not heard of its seat may still start: only what it says of that very
+/* A seated member that has not read its seat may still start workers: only what it says about that
  * generation counts. */
 static bool member_is_quiet(const struct ddpi_rounds *rounds, const struct round_member *member)
 {

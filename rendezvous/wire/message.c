@@ -1,6 +1,6 @@
 /*
- * message.c - names of operations, and packed lists of keys and of clauses. Allocates nothing of
- * its own.
+ * message.c - names of operations, and packed lists of keys and of clauses. Owns nothing; allocates
+ * only in the caller's buffer.
  */
 #include "message.h"
 
@@ -53,7 +53,7 @@ bool ddpi_clauses_put(struct ddpi_buf *buf, const struct ddpi_clause *clause)
            ddpi_keys_put(buf, clause->key) && ddpi_keys_put(buf, clause->value);
 }
 
-static struct ddpi_bytes take_bytes(struct ddpi_rd *rd)
+static struct ddpi_bytes clause_take_bytes(struct ddpi_rd *rd)
 {
     size_t len = ddpi_rd_u32(rd);
     return ddpi_bytes_of(ddpi_rd_bytes(rd, len), len);
@@ -66,8 +66,8 @@ bool ddpi_clauses_next(struct ddpi_clauses *clauses, struct ddpi_clause *ret_cla
     struct ddpi_rd rd = ddpi_rd_of(clauses->packed, clauses->packed_len);
     struct ddpi_clause clause = {.kind = ddpi_rd_u8(&rd)};
     clause.version = ddpi_rd_u64(&rd);
-    clause.key = take_bytes(&rd);
-    clause.value = take_bytes(&rd);
+    clause.key = clause_take_bytes(&rd);
+    clause.value = clause_take_bytes(&rd);
     if (rd.failed)
         return false;
     *ret_clause = clause;

@@ -1,5 +1,5 @@
 /*
- * permissions.c - the table of roles is proto.def's; here it is applied.
+ * permissions.c - applies the roles of proto.def to requests. Owns nothing.
  */
 #include "permissions.h"
 
@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* The role that an operation takes at least. */
+/* The lowest role that may ask for each operation. */
 static const enum ddpi_role least_roles[] = {
 #define DDPI_MESSAGE(symbol, type, name, role, request, reply) DDPI_ROLE_##role,
 #include "proto.def"
@@ -22,7 +22,7 @@ static bool has_prefix(struct ddpi_bytes key, const char *prefix)
     return key.len >= len && memcmp(key.data, prefix, len) == 0;
 }
 
-/* The first key that @request would change and that begins with @prefix, if @inside, or does not;
+/* The first key that @request would change and that begins with @prefix (@inside), or does not;
  * false: there is none. */
 static bool find_changed(const struct ddpi_message *request, const char *prefix, bool inside,
                          struct ddpi_bytes *ret_key)
@@ -48,21 +48,21 @@ static bool find_changed(const struct ddpi_message *request, const char *prefix,
     }
 }
 
-/* What is to be read by those of another generation is not a worker's of this one to write. */
-static ddp_status check_generation(const struct ddpi_identity *who,
+/* A worker of a generation does not write keys that workers of another generation read. */
+static ddp_status check_generation(const struct ddpi_identity *identity,
                                    const struct ddpi_message *request, struct ddp_error *err)
 {
     char prefix[24];
     struct ddpi_bytes key;
-    snprintf(prefix, sizeof prefix, "g%" PRIu64 "/", who->epoch);
-    if (who->role != DDPI_ROLE_WORKER || who->epoch == 0 ||
+    snprintf(prefix, sizeof prefix, "g%" PRIu64 "/", identity->epoch);
+    if (identity->role != DDPI_ROLE_WORKER || identity->epoch == 0 ||
         !find_changed(request, prefix, false, &key))
         return DDP_OK;
     return ddpi_error_set(
         err, DDP_E_DENIED,
         "a worker of epoch %" PRIu64 " may change the keys of its generation, which "
         "begin with '%s', and not '%.*s'",
-        who->epoch, prefix, (int)(key.len < 80 ? key.len : 80), (const char *)key.data);
+        identity->epoch, prefix, (int)(key.len < 80 ? key.len : 80), (const char *)key.data);
 }
 
 ddp_status ddpi_role_permits(const struct ddpi_identity *identity,

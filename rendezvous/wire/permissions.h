@@ -1,5 +1,5 @@
 /*
- * permissions.h - what each role may ask of the store. Pure.
+ * permissions.h - which requests each role may make. Pure.
  */
 #ifndef DDPI_PERMISSIONS_H
 #define DDPI_PERMISSIONS_H
@@ -7,10 +7,10 @@
 #include "message.h"
 #include "proof.h"
 
-/* An agent may ask everything; a worker may change, and an observer only read. DDP_E_DENIED. To
- * which keys that applies is not decided here: who has a job sees no others (jobs.c). But
- * what rounds are made of is for agents alone to change, also where a worker sees all keys; and a
- * worker of epoch N, if that is not 0, changes no keys but those that begin with "gN/". */
+/* An agent may make every request; a worker may change keys, and an observer only read them.
+ * DDP_E_DENIED. That a client of a job sees no other keys is not checked here (jobs.c). But only
+ * agents may change the keys of rounds, even if a worker sees all keys; and a worker of an epoch N
+ * that is not 0 may change only keys that begin with "gN/". */
 ddp_status ddpi_role_permits(const struct ddpi_identity *identity,
                              const struct ddpi_message *request, struct ddp_error *err);
 

@@ -1,6 +1,6 @@
 /*
- * proto.c - the codec of the native dialect. Every length is checked here against the limits of
- * <ddprun/store.h>; what a server allows beyond that is decided by the core.
+ * proto.c - the codec of the native dialect. Checks every length against the limits of
+ * <ddprun/store.h>; the core checks the limits of the server. Owns nothing.
  */
 #include "proto.h"
 
@@ -72,7 +72,7 @@ static bool status_known(int status)
     }
 }
 
-/* The header, and room behind it: what follows up to @payload_len cannot fail any more. */
+/* Writes the header and reserves @payload_len bytes: appending as many cannot fail. */
 static bool put_header(struct ddpi_buf *buf, uint8_t type, ddp_status status, uint64_t id,
                        size_t payload_len)
 {
@@ -101,13 +101,13 @@ bool ddpi_frame_get(const uint8_t header[DDPI_FRAME_HEADER_SIZE], struct ddpi_fr
 
 bool ddpi_hello_put(struct ddpi_buf *buf, uint64_t id, const struct ddpi_hello *hello)
 {
-    const struct ddpi_identity *who = &hello->identity;
-    struct ddpi_bytes job = ddpi_bytes_of(who->job, strlen(who->job));
+    const struct ddpi_identity *identity = &hello->identity;
+    struct ddpi_bytes job = ddpi_bytes_of(identity->job, strlen(identity->job));
     struct ddpi_bytes other = ddpi_bytes_of(hello->vouches_for, strlen(hello->vouches_for));
     return put_header(buf, DDPI_FRAME_HELLO, DDP_OK, id,
                       4 + 1 + 8 + LEN_SIZE + job.len + DDPI_NONCE_SIZE + LEN_SIZE + other.len) &&
-           ddpi_buf_put_u32(buf, hello->auth) && ddpi_buf_put_u8(buf, (uint8_t)who->role) &&
-           ddpi_buf_put_u64(buf, who->epoch) && ddpi_keys_put(buf, job) &&
+           ddpi_buf_put_u32(buf, hello->auth) && ddpi_buf_put_u8(buf, (uint8_t)identity->role) &&
+           ddpi_buf_put_u64(buf, identity->epoch) && ddpi_keys_put(buf, job) &&
            ddpi_buf_append(buf, hello->nonce, DDPI_NONCE_SIZE) && ddpi_keys_put(buf, other);
 }
 
@@ -173,7 +173,7 @@ bool ddpi_welcome_get(const void *payload, size_t len, struct ddpi_welcome *ret)
     welcome.value_max = ddpi_rd_u32(&rd);
     welcome.many_max = ddpi_rd_u32(&rd);
     welcome.incarnation = ddpi_rd_u64(&rd);
-    if (rd.left > sizeof welcome.proof) /* what later versions have to say */
+    if (rd.left > sizeof welcome.proof) /* fields of later versions */
         ddpi_rd_bytes(&rd, rd.left - sizeof welcome.proof);
     get_fixed(&rd, welcome.proof, sizeof welcome.proof);
     if (rd.failed)
@@ -306,8 +306,8 @@ static bool get_bytes(struct ddpi_rd *rd, size_t max, struct ddpi_bytes *ret)
     return len <= max;
 }
 
-/* A server may list and tell of longer keys than its native clients can name: those of other
- * dialects. */
+/* A server's replies may have longer keys than its native clients can name: keys of other dialects.
+ */
 struct list_bounds {
     uint32_t count;
     size_t key_len;
@@ -335,7 +335,7 @@ static bool get_clauses(struct ddpi_rd *rd, struct ddpi_clauses *ret)
     struct ddpi_clauses rest = {.packed = rd->at, .packed_len = rd->left, .count = count};
     *ret = rest;
     bool fits = count <= DDP_STORE_CLAUSES_MAX;
-    size_t values_len = 0; /* no more than what is there, so it cannot overflow */
+    size_t values_len = 0; /* at most the length of the frame: it cannot overflow */
     for (struct ddpi_clause clause; ddpi_clauses_next(&rest, &clause);) {
         values_len += clause.value.len;
         fits = fits && clause.key.len <= DDP_STORE_KEY_MAX && values_len <= DDP_STORE_VALUE_MAX;
@@ -431,7 +431,7 @@ ddp_status ddpi_request_get(const struct ddpi_frame *frame, const void *payload,
     struct ddpi_message m = {0};
     ddp_status status = find_op(frame, &m, err);
     if (status == DDP_OK && m.status != DDP_OK)
-        status = ddpi_error_set(err, DDP_E_PROTOCOL, "a request with a status");
+        status = ddpi_error_set(err, DDP_E_PROTOCOL, "a request has a status");
     struct ddpi_rd rd = ddpi_rd_of(payload, frame->payload_len);
     if (status == DDP_OK)
         status = get_message(&rd, rows[m.op].request, &request_bounds, &m, err);

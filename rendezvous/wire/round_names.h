@@ -1,6 +1,6 @@
 /*
- * round_names.h - where the keys of rounds lie in the store: what the server's rounds, the members
- * and ddpctl agree upon. What stands behind the prefix is described in round_keys.h.
+ * round_names.h - where the keys of rounds are in the store, for the server's rounds, the members
+ * and ddpctl. round_keys.h describes the names after the prefix.
  */
 #ifndef DDPI_ROUND_NAMES_H
 #define DDPI_ROUND_NAMES_H

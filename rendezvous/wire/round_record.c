@@ -1,6 +1,6 @@
 /*
  * round_record.c - one table of fields for each kind of record, and one writer and one reader that
- * follow it. Allocates nothing but in the caller's buffer.
+ * follow it. Owns nothing; allocates only in the caller's buffer.
  */
 #include "round_record.h"
 
@@ -24,8 +24,8 @@ struct field {
     size_t size;
     int64_t min; /* of a number; 1 of a text: it may not be empty */
     int64_t max;
-    const char *const *words; /* by value; NULL behind the last */
-    bool newer;               /* than some who write it: 0, or "", where it is not there */
+    const char *const *words; /* by value; NULL after the last */
+    bool newer;               /* some writers do not have it: then it is 0 or "" */
 };
 
 struct table {
@@ -182,8 +182,8 @@ static uint64_t load_bits(const struct field *field, const void *record)
     }
 }
 
-/* false: it is more than any field can be. */
-static bool load(const struct field *field, const void *record, int64_t *ret)
+/* false: it is more than a field may have. */
+static bool field_load(const struct field *field, const void *record, int64_t *ret)
 {
     uint64_t bits = load_bits(field, record);
     if (bits > INT64_MAX)
@@ -192,7 +192,7 @@ static bool load(const struct field *field, const void *record, int64_t *ret)
     return true;
 }
 
-static void save(const struct field *field, void *record, int64_t value)
+static void field_save(const struct field *field, void *record, int64_t value)
 {
     char *at = (char *)record + field->offset;
     const uint8_t one = (uint8_t)value;
@@ -234,7 +234,7 @@ static const char *word_of(const struct field *field, int64_t value)
     return NULL;
 }
 
-/* What all members have agreed on must make sense by itself. */
+/* The terms must be consistent. */
 static ddp_status check_terms(const struct ddp_round_terms *terms, ddp_status status,
                               struct ddp_error *err)
 {
@@ -264,7 +264,7 @@ static ddp_status invalid(const struct table *table, const struct field *field,
     }
 }
 
-/* The value as text, in @number where it is one; NULL: it breaks the field's rule. */
+/* The value as text, in @number if it is a number; NULL: it breaks the rule of the field. */
 static const char *value_of(const struct field *field, const void *record,
                             char number[NUMBER_CHARS])
 {
@@ -275,7 +275,7 @@ static const char *value_of(const struct field *field, const void *record,
         bool fits = len < field->size && len >= (size_t)field->min && !has_control(text, len);
         return fits ? text : NULL;
     }
-    if (!load(field, record, &value))
+    if (!field_load(field, record, &value))
         return NULL;
     if (field->kind == WORD)
         return word_of(field, value);
@@ -285,14 +285,14 @@ static const char *value_of(const struct field *field, const void *record,
     return number;
 }
 
-static bool put_line(struct ddpi_buf *buf, const char *name, const char *value)
+static bool record_put_line(struct ddpi_buf *buf, const char *name, const char *value)
 {
     return ddpi_buf_append(buf, name, strlen(name)) && ddpi_buf_put_u8(buf, ' ') &&
            ddpi_buf_append(buf, value, strlen(value)) && ddpi_buf_put_u8(buf, '\n');
 }
 
-static ddp_status put(const struct table *table, struct ddpi_buf *buf, const void *record,
-                      struct ddp_error *err)
+static ddp_status record_put(const struct table *table, struct ddpi_buf *buf, const void *record,
+                             struct ddp_error *err)
 {
     size_t before = ddpi_buf_len(buf);
     ddp_status status = DDP_OK;
@@ -301,7 +301,7 @@ static ddp_status put(const struct table *table, struct ddpi_buf *buf, const voi
         const char *value = value_of(&table->fields[i], record, number);
         if (value == NULL)
             status = invalid(table, &table->fields[i], err);
-        else if (!put_line(buf, table->fields[i].name, value))
+        else if (!record_put_line(buf, table->fields[i].name, value))
             status = ddpi_error_nomem(err, strlen(value));
     }
     if (status != DDP_OK)
@@ -313,24 +313,25 @@ ddp_status ddpi_round_member_put(struct ddpi_buf *buf, const struct ddp_round_me
                                  struct ddp_error *err)
 {
     ddp_status status = check_terms(&member->terms, DDP_E_INVALID, err);
-    return status == DDP_OK ? put(&member_table, buf, member, err) : status;
+    return status == DDP_OK ? record_put(&member_table, buf, member, err) : status;
 }
 
 ddp_status ddpi_round_seat_put(struct ddpi_buf *buf, const struct ddp_round_seat *seat,
                                struct ddp_error *err)
 {
-    return put(&seat_table, buf, seat, err);
+    return record_put(&seat_table, buf, seat, err);
 }
 
 ddp_status ddpi_round_summary_put(struct ddpi_buf *buf, const struct ddpi_rounds_summary *summary,
                                   struct ddp_error *err)
 {
-    return put(&summary_table, buf, summary, err);
+    return record_put(&summary_table, buf, summary, err);
 }
 
 /* --- reading --- */
 
-static bool take_number(const struct field *field, const char *value, size_t len, void *record)
+static bool field_take_number(const struct field *field, const char *value, size_t len,
+                              void *record)
 {
     char text[NUMBER_CHARS];
     int64_t number;
@@ -340,22 +341,22 @@ static bool take_number(const struct field *field, const char *value, size_t len
     text[len] = '\0';
     if (ddpi_parse_int(text, field->min, field->max, &number, NULL) != DDP_OK)
         return false;
-    save(field, record, number);
+    field_save(field, record, number);
     return true;
 }
 
-static bool take_word(const struct field *field, const char *value, size_t len, void *record)
+static bool field_take_word(const struct field *field, const char *value, size_t len, void *record)
 {
     for (int64_t i = 0; field->words[i] != NULL; i++) {
         if (strlen(field->words[i]) != len || memcmp(field->words[i], value, len) != 0)
             continue;
-        save(field, record, i);
+        field_save(field, record, i);
         return true;
     }
     return false;
 }
 
-static bool take_text(const struct field *field, const char *value, size_t len, void *record)
+static bool field_take_text(const struct field *field, const char *value, size_t len, void *record)
 {
     if (len < (size_t)field->min || len >= field->size)
         return false;
@@ -363,7 +364,7 @@ static bool take_text(const struct field *field, const char *value, size_t len, 
     return true;
 }
 
-/* Which field has this name; the fields come in order, so that it is looked for from @from on. */
+/* The field with this name. Fields mostly come in order, so the search begins at @from. */
 static size_t find_field(const struct table *table, const char *name, size_t len, size_t from)
 {
     for (size_t i = 0; i < table->count; i++) {
@@ -375,11 +376,11 @@ static size_t find_field(const struct table *table, const char *name, size_t len
     return table->count;
 }
 
-static ddp_status take_line(const struct table *table, const char *line, size_t len, void *record,
-                            uint32_t *seen, struct ddp_error *err)
+static ddp_status record_take_line(const struct table *table, const char *line, size_t len,
+                                   void *record, uint32_t *seen, struct ddp_error *err)
 {
     static bool (*const takers[])(const struct field *, const char *, size_t, void *) = {
-        [TEXT] = take_text, [NUMBER] = take_number, [WORD] = take_word};
+        [TEXT] = field_take_text, [NUMBER] = field_take_number, [WORD] = field_take_word};
     const char *blank = memchr(line, ' ', len);
     if (blank == NULL || blank == line || has_control(line, len))
         return ddpi_error_set(err, DDP_E_PROTOCOL, "a line of it is no field and value");
@@ -397,8 +398,8 @@ static ddp_status take_line(const struct table *table, const char *line, size_t 
     return DDP_OK;
 }
 
-static ddp_status take_lines(const struct table *table, struct ddpi_bytes record, void *ret,
-                             struct ddp_error *err)
+static ddp_status record_take_lines(const struct table *table, struct ddpi_bytes record, void *ret,
+                                    struct ddp_error *err)
 {
     const char *at = record.data, *end = at + record.len;
     uint32_t seen = 0;
@@ -408,8 +409,8 @@ static ddp_status take_lines(const struct table *table, struct ddpi_bytes record
     while (at < end) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         if (newline == NULL)
-            return ddpi_error_set(err, DDP_E_PROTOCOL, "its last line has no end");
-        ddp_status status = take_line(table, at, (size_t)(newline - at), ret, &seen, err);
+            return ddpi_error_set(err, DDP_E_PROTOCOL, "its last line has no newline");
+        ddp_status status = record_take_line(table, at, (size_t)(newline - at), ret, &seen, err);
         if (status != DDP_OK)
             return status;
         at = newline + 1;
@@ -420,10 +421,10 @@ static ddp_status take_lines(const struct table *table, struct ddpi_bytes record
     return DDP_OK;
 }
 
-static ddp_status get(const struct table *table, struct ddpi_bytes record, void *ret,
-                      struct ddp_error *err)
+static ddp_status record_get(const struct table *table, struct ddpi_bytes record, void *ret,
+                             struct ddp_error *err)
 {
-    ddp_status status = take_lines(table, record, ret, err);
+    ddp_status status = record_take_lines(table, record, ret, err);
     return status == DDP_OK ? DDP_OK : ddpi_error_wrap(err, status, "this is no %s", table->what);
 }
 
@@ -431,7 +432,7 @@ ddp_status ddpi_round_member_get(struct ddpi_bytes record, struct ddp_round_memb
                                  struct ddp_error *err)
 {
     struct ddp_round_member member = {0};
-    ddp_status status = get(&member_table, record, &member, err);
+    ddp_status status = record_get(&member_table, record, &member, err);
     if (status == DDP_OK)
         status = check_terms(&member.terms, DDP_E_PROTOCOL, err);
     if (status == DDP_OK)
@@ -443,7 +444,7 @@ ddp_status ddpi_round_seat_get(struct ddpi_bytes record, struct ddp_round_seat *
                                struct ddp_error *err)
 {
     struct ddp_round_seat seat = {0};
-    ddp_status status = get(&seat_table, record, &seat, err);
+    ddp_status status = record_get(&seat_table, record, &seat, err);
     if (status == DDP_OK)
         *ret = seat;
     return status;
@@ -453,7 +454,7 @@ ddp_status ddpi_round_summary_get(struct ddpi_bytes record, struct ddpi_rounds_s
                                   struct ddp_error *err)
 {
     struct ddpi_rounds_summary summary = {0};
-    ddp_status status = get(&summary_table, record, &summary, err);
+    ddp_status status = record_get(&summary_table, record, &summary, err);
     if (status == DDP_OK)
         *ret = summary;
     return status;

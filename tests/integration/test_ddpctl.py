@@ -187,7 +187,7 @@ class Watch(WithStore):
             self.run_ok('set', 'a', value)
         out = self.run_ok('watch', '--from=2', '--count=2').decode()
         self.assertEqual(out, '2\tset\ta\ty\n3\tset\ta\tz\n')
-        self.fails(FAILED, 'cannot be told', 'watch', '--from=99')
+        self.fails(FAILED, 'does not have the changes', 'watch', '--from=99')
 
     def test_a_timeout_begins_anew_with_each_change(self):
         client = self.watch('--timeout=4s')

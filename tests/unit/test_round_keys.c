@@ -449,7 +449,7 @@ START_TEST(a_generation_comes_after_the_epoch)
     struct ddp_round_seat seat = seat_of(10);
     if (_i == 3) {
         ck_assert_int_eq(seat.order, DDP_ROUND_END);
-        ck_assert_ptr_nonnull(strstr(seat.text, "no generation can come after it"));
+        ck_assert_ptr_nonnull(strstr(seat.text, "no generation can follow"));
         return;
     }
     ck_assert(seat.order == DDP_ROUND_RUN && seat.generation == 10);

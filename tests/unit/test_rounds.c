@@ -168,7 +168,7 @@ START_TEST(a_generation_that_cannot_begin_ends_the_job)
     at.begin_status = DDP_E_NOMEM;
     for (unsigned id = 0; id < 3; id++)
         rounds_join(&at, id, abc[id]);
-    rounds_assert_closed(&at, 1, "generation 1 could not be begun: the disk is full");
+    rounds_assert_closed(&at, 1, "generation 1 could not begin: the disk is full");
     rounds_assert_seat(&at, 0, DDP_ROUND_END, "the disk is full");
 }
 END_TEST
