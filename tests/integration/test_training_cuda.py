@@ -5,7 +5,7 @@ With HOST_CUDA, the folder of a driver that runs on the host, FASHION_MNIST_CUDA
 compiled for that, and a few thousand images, made-up ones if need be, have to do. Without it the
 program is nvcc's, and trains on all of Fashion-MNIST:
 
-    DDPRUN=build/cmd/ddprun/ddprun FASHION_MNIST=build/examples/fashion_mnist \\
+    DDPRUN=build/bin/ddprun FASHION_MNIST=build/examples/fashion_mnist \\
     FASHION_MNIST_CUDA=build/examples/fashion_mnist_cuda tests/integration/test_training_cuda.py
 
 Skipped (77) where that says that there is no GPU, or the data set is missing.

@@ -18,7 +18,7 @@ import uuid
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-DDPRUN = os.environ.get('DDPRUN', str(ROOT / 'build' / 'cmd' / 'ddprun' / 'ddprun'))
+DDPRUN = os.environ.get('DDPRUN', str(ROOT / 'build' / 'bin' / 'ddprun'))
 PROBES = Path(os.environ.get('DDPRUN_PROBES', ROOT / 'build' / 'tests' / 'integration' / 'probes'))
 SANITIZED = os.environ.get('DDPRUN_SANITIZED', '') == '1'
 

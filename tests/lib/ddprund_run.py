@@ -8,8 +8,8 @@ import unittest
 
 from ddprun_run import DEADLINE, ROOT, DdprunCase, wait_until
 
-DDPRUND = os.environ.get('DDPRUND', str(ROOT / 'build' / 'cmd' / 'ddprund' / 'ddprund'))
-DDPCTL = os.environ.get('DDPCTL', str(ROOT / 'build' / 'cmd' / 'ddpctl' / 'ddpctl'))
+DDPRUND = os.environ.get('DDPRUND', str(ROOT / 'build' / 'bin' / 'ddprund'))
+DDPCTL = os.environ.get('DDPCTL', str(ROOT / 'build' / 'bin' / 'ddpctl'))
 
 HAS_TLS = os.environ.get('DDPRUN_HAS_TLS', '1') == '1'
 
