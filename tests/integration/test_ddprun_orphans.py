@@ -22,8 +22,8 @@ from ddprun_run import (DDPRUN, DdprunCase, MARK, SANITIZED, children, marked_pr
 
 WORKERS = 3
 PER_WORKER = 4  # the leader, and three that have fled
-ROUNDS = 5 if SANITIZED else 20
-SHORT_JOBS = 40 if SANITIZED else 200
+ROUNDS = 5 if SANITIZED else 10
+SHORT_JOBS = 40 if SANITIZED else 100
 
 
 class Orphans(DdprunCase):
