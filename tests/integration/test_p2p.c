@@ -113,8 +113,9 @@ static rank_body *const bodies[] = {every_pair, all_at_once, among_collectives};
 
 START_TEST(messages_arrive)
 {
-    for (uint32_t nranks = 2; nranks <= WORLD_MAX; nranks += nranks < 4 ? 1 : 2) {
-        struct world world = {.nranks = nranks, .tcp = _i % 2 != 0};
+    static const uint32_t sizes[] = {5, 2, 3, 4, 6, 8};
+    for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i += WORLD_STRIDE) {
+        struct world world = {.nranks = sizes[i], .tcp = _i % 2 != 0};
         world_open(&world);
         world_run(&world, bodies[_i / 2]);
         world_close(&world);
