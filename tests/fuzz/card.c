@@ -3,6 +3,7 @@
  * when it is encoded, comes back the same, and its texts can be printed.
  */
 #include "peer_card.h"
+#include "sockets.h"
 
 #include "fuzz.h"
 

@@ -2,9 +2,10 @@
  * test_meeting.c - two ranks that look for each other, step by step in one process: who connects,
  * both at once, peers that are gone, strangers, and what is left when all is over.
  */
+#include "attempt.h"
 #include "check_main.h"
 #include "descriptors.h"
-#include "handshake.h"
+#include "meeting.h"
 #include "sockets.h"
 #include "stranger.h"
 
@@ -47,6 +48,14 @@ static void close_ranks(void)
         close(bells[i]);
     }
     ck_assert_uint_eq(open_descriptors(), descriptors);
+}
+
+static unsigned count_visitors(const struct ddpi_meeting *meeting)
+{
+    unsigned count = 0;
+    ddpi_list_for_each (at, &meeting->visitors)
+        count++;
+    return count;
 }
 
 static int connect_to(const struct ddpi_meeting *meeting, int transport)
@@ -126,7 +135,7 @@ static void expect_sent_away(struct ddpi_greeting *greeting)
         be_patient(turn);
     }
     ck_assert_int_eq(news, DDPI_GREETING_ENDED);
-    ck_assert_uint_eq(ranks[0].visitor_count, 0);
+    ck_assert_uint_eq(count_visitors(&ranks[0]), 0);
     ck_assert_uint_eq(ranks[0].stranger_count, 0);
 }
 
@@ -163,7 +172,7 @@ static void expect_quiet(void)
     for (int turn = 0; turn < 5; turn++)
         for (uint32_t rank = 0; rank < 2; rank++) {
             ck_assert_ptr_null(advance(rank).edge);
-            ck_assert_uint_eq(ranks[rank].visitor_count, 0);
+            ck_assert_uint_eq(count_visitors(&ranks[rank]), 0);
             ck_assert_int_eq(ranks[rank].attempt.stage, DDPI_ATTEMPT_NONE);
         }
 }
@@ -261,7 +270,7 @@ START_TEST(one_edge_of_a_ring_of_two_leaves_the_other_alone)
     }
     ck_assert(arrival.asked);
     ddpi_edge_destroy(arrival.edge);
-    ck_assert_uint_eq(ranks[0].visitor_count, 1);
+    ck_assert_uint_eq(count_visitors(&ranks[0]), 1);
     halves[1] = greet_by_hand(TCP, data, &key);
     arrival = prove_by_hand(&halves[1]);
     for (int turn = 0; arrival.edge == NULL && turn < TURNS; turn++) {
@@ -353,7 +362,7 @@ START_TEST(who_joins_is_let_in_while_rank_0_gathers)
 {
     struct ddpi_arrival arrivals[2] = {0};
     open_ranks(_i);
-    ranks[0].gathers = true;
+    ranks[0].takes_joiners = true;
     memset(ddpi_meeting_slot(&ranks[0], 1), 0, DDPI_CARD_SLOT);
     ask(1, DDPI_LINK_JOIN);
     meet(arrivals);
@@ -416,7 +425,7 @@ END_TEST
 /* Another key, none here, none there: the one who connects says which, and what to do. */
 START_TEST(who_has_another_key_is_told_so)
 {
-    static const char *const texts[] = {"its key is not ours", "it has no key; start",
+    static const char *const texts[] = {"its key differs from ours", "it has no key; start",
                                         "it has a key, and we have none"};
     struct ddp_error error = {0};
     struct ddpi_arrival arrival;
@@ -482,7 +491,7 @@ START_TEST(a_rank_without_descriptors_goes_on)
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
     while (count < 1024 && (ballast[count] = dup(spare)) >= 0)
         count++;
-    for (int turn = 0; ranks[0].deaf_until_ms == 0; turn++) {
+    for (int turn = 0; ranks[0].paused_until_ms == 0; turn++) {
         ck_assert_int_lt(turn, TURNS);
         ck_assert_ptr_null(advance(0).edge);
         be_patient(turn);
@@ -511,7 +520,7 @@ START_TEST(silent_strangers_give_way)
         fds[i] = connect_to(&ranks[0], _i);
         ck_assert_ptr_null(advance(0).edge);
     }
-    ck_assert_uint_eq(ranks[0].visitor_count, 16);
+    ck_assert_uint_eq(count_visitors(&ranks[0]), 16);
     ck_assert_uint_eq(ranks[0].stranger_count, 16);
     char byte; /* the oldest have given way, and nobody else */
     for (int i = 0; i < STRANGERS; i++)

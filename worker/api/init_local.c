@@ -7,6 +7,7 @@
  * Only the ring is made here. Ranks have each other's cards and listen, so that further edges come
  * about as between processes.
  */
+#include "attempt.h"
 #include "bootstrap.h"
 #include "communicator.h"
 #include "error.h"

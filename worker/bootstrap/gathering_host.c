@@ -3,6 +3,7 @@
  * and judges. Owns the connections to them and the roster, and sees to it that the key in the store
  * is gone when it returns.
  */
+#include "attempt.h"
 #include "bootstrap.h"
 #include "clock.h"
 #include "error.h"
@@ -133,7 +134,7 @@ static ddp_status open_house(struct ddpi_gathering *gathering, struct ddp_error 
     host->joiners = ddpi_calloc(host->places, sizeof(struct ddpi_edge *));
     if (host->joiners == NULL || !ddpi_card_encode(own, &host->card))
         return ddpi_error_nomem(err, host->places * sizeof(struct ddpi_edge *));
-    gathering->meeting->gathers = true;
+    gathering->meeting->takes_joiners = true;
     return ddpi_gathering_watch_door(gathering, err);
 }
 
@@ -198,7 +199,7 @@ static ddp_status gather(struct ddpi_gathering *gathering, struct ddp_error *err
         status = publish(gathering, err);
     while (status == DDP_OK && host->roster.came < host->roster.world_size)
         status = ddpi_gathering_turn(gathering, err);
-    gathering->meeting->gathers = false;
+    gathering->meeting->takes_joiners = false;
     if (status == DDP_OK)
         status = withdraw(gathering, err);
     if (status != DDP_OK)

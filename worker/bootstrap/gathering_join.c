@@ -2,6 +2,7 @@
  * gathering_join.c - a rank that rank 0 gathers: finds rank 0 and hands its card over, makes its
  * part of the ring, and waits for the word to go. Owns the connection to rank 0.
  */
+#include "attempt.h"
 #include "bootstrap.h"
 #include "clock.h"
 #include "error.h"

@@ -5,7 +5,7 @@
 #ifndef DDPI_EDGES_H
 #define DDPI_EDGES_H
 
-#include "handshake.h"
+#include "meeting.h"
 
 #include <stdatomic.h>
 

@@ -9,6 +9,7 @@
 #include "private_fds.h"
 #include "stranger.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -22,6 +23,25 @@
 #include <unistd.h>
 
 enum { BACKLOG = 4096 }; /* ranks that compute let others wait; the system may allow fewer */
+
+socklen_t ddpi_address_len(const struct sockaddr_storage *address)
+{
+    return address->ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+}
+
+void ddpi_address_text(const struct sockaddr_storage *address, char text[DDPI_ADDRESS_TEXT])
+{
+    char host[INET6_ADDRSTRLEN] = "?";
+    if (address->ss_family == AF_INET) {
+        const struct sockaddr_in *v4 = (const void *)address;
+        inet_ntop(AF_INET, &v4->sin_addr, host, sizeof host);
+        snprintf(text, DDPI_ADDRESS_TEXT, "%s:%u", host, ntohs(v4->sin_port));
+    } else {
+        const struct sockaddr_in6 *v6 = (const void *)address;
+        inet_ntop(AF_INET6, &v6->sin6_addr, host, sizeof host);
+        snprintf(text, DDPI_ADDRESS_TEXT, "[%s]:%u", host, ntohs(v6->sin6_port));
+    }
+}
 
 /* One that children of fork() give back. */
 static int open_socket(int family)

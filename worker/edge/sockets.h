@@ -4,9 +4,16 @@
 #ifndef DDPI_SOCKETS_H
 #define DDPI_SOCKETS_H
 
-#include "peer_card.h"
+#include <ddprun/status.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
 
-enum { DDPI_FDS_MAX = 2 };
+enum { DDPI_FDS_MAX = 2, DDPI_ADDRESS_TEXT = 64 };
+
+socklen_t ddpi_address_len(const struct sockaddr_storage *address);
+/* "10.0.0.1:4711", "[::1]:4711". */
+void ddpi_address_text(const struct sockaddr_storage *address, char text[DDPI_ADDRESS_TEXT]);
 
 /* All descriptors that these return are non-blocking, close on exec, and children of fork() give
  * them back (private_fds.h). */

@@ -1,16 +1,16 @@
 /*
- * handshake_dial.c - the connecting side of a handshake. Owns its connections and the memory file
- * until they are part of an edge.
+ * attempt.c - the connecting side of a meeting. Owns its connections and the memory file until they
+ * are part of an edge.
  *
  *     QUEUE -> CONNECT (TCP only) -> ANSWER -> an edge, or GONE
  *       ^                              |
- *       +-- sent away -----------------+
+ *       +-- the peer hung up ----------+
  *
- * An attempt that nobody listens to means that the rank is gone: a rank accepts from the moment at
- * which its card can be read until it gives its communicator back. A connection that is closed does
- * not, by itself: a rank that many want to see sends away who has not proven itself yet.
+ * If the connection is refused, the rank is gone: a rank listens from the moment at which its card
+ * can be read until its communicator is destroyed. If it is closed later, the rank may live: one
+ * with many visitors evicts those that are not proven yet.
  */
-#include "handshake.h"
+#include "attempt.h"
 
 #include "clock.h"
 #include "error.h"
@@ -41,34 +41,34 @@ void ddpi_attempt_clear(struct ddpi_attempt *attempt)
         .data.fd = -1};
 }
 
-static void unwatch(const struct ddpi_meeting *meeting, int fd)
+static void attempt_unwatch(const struct ddpi_meeting *meeting, int fd)
 {
     if (fd >= 0)
         epoll_ctl(meeting->events, EPOLL_CTL_DEL, fd, NULL);
 }
 
-static void hang_up(struct ddpi_meeting *meeting)
+static void attempt_hang_up(struct ddpi_meeting *meeting)
 {
     struct ddpi_attempt *attempt = &meeting->attempt;
-    unwatch(meeting, attempt->main.fd);
-    unwatch(meeting, attempt->data.fd);
-    unwatch(meeting, attempt->edge.process.pidfd);
+    attempt_unwatch(meeting, attempt->main.fd);
+    attempt_unwatch(meeting, attempt->data.fd);
+    attempt_unwatch(meeting, attempt->edge.process.pidfd);
     ddpi_process_finish(&attempt->edge.process);
     ddpi_greeting_drop(&attempt->main);
     ddpi_greeting_drop(&attempt->data);
 }
 
-static void let_go(struct ddpi_meeting *meeting)
+static void attempt_release(struct ddpi_meeting *meeting)
 {
     struct ddpi_attempt *attempt = &meeting->attempt;
-    hang_up(meeting);
+    attempt_hang_up(meeting);
     ddpi_shm_destroy(attempt->segment);
     attempt->segment = NULL;
 }
 
 void ddpi_attempt_drop(struct ddpi_meeting *meeting)
 {
-    let_go(meeting);
+    attempt_release(meeting);
     ddpi_attempt_clear(&meeting->attempt);
 }
 
@@ -77,37 +77,36 @@ static bool means_gone(int error)
     return error == ECONNREFUSED || error == ECONNRESET || error == EPIPE;
 }
 
-/* No failure of this call. */
-static ddp_status gone(struct ddpi_meeting *meeting)
+/* This is no failure of the call. */
+static ddp_status attempt_gone(struct ddpi_meeting *meeting)
 {
-    let_go(meeting);
+    attempt_release(meeting);
     meeting->attempt.stage = DDPI_ATTEMPT_GONE;
     meeting->attempt.edge.broken = "has died or has left the communicator";
     return DDP_OK;
 }
 
-/* If it is gone, nobody will listen the next time. */
-static ddp_status sent_away(struct ddpi_meeting *meeting)
+/* If the rank is gone, the next connection will be refused. */
+static ddp_status attempt_retry(struct ddpi_meeting *meeting)
 {
     struct ddpi_attempt *attempt = &meeting->attempt;
-    hang_up(meeting);
+    attempt_hang_up(meeting);
     attempt->stage = DDPI_ATTEMPT_QUEUE;
     attempt->retry_ms = attempt->turn > 1 ? ddpi_now_ms(&ddpi_clock_monotonic) + RETRY_MS : 0;
     return DDP_OK;
 }
 
-static ddp_status not_reached(struct ddpi_meeting *meeting, int error, struct ddp_error *err)
+static ddp_status connect_failed(struct ddpi_meeting *meeting, int error, struct ddp_error *err)
 {
     const struct ddpi_attempt *attempt = &meeting->attempt;
     if (means_gone(error))
-        return gone(meeting);
+        return attempt_gone(meeting);
     ddp_status status = ddpi_error_sys(err, error, "connect to it");
     return ddpi_error_wrap(err, status, "%s", attempt->edge.peer_name);
 }
 
-/* Edge-triggered: whatever happens, the attempt is pushed as far as it goes. A negative @fd is
- * none. */
-static ddp_status watch(struct ddpi_meeting *meeting, int fd, struct ddp_error *err)
+/* Edge-triggered: each event pushes the attempt as far as it goes. A negative @fd is none. */
+static ddp_status attempt_watch(struct ddpi_meeting *meeting, int fd, struct ddp_error *err)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLET,
                                 .data.ptr = &meeting->attempt};
@@ -123,25 +122,25 @@ static enum ddpi_greeting_kind main_kind(const struct ddpi_attempt *attempt)
     return attempt->local ? DDPI_GREET_SHM : DDPI_GREET_CONTROL;
 }
 
-/* It takes a second connection. */
+/* Whether data has a connection of its own. */
 static bool has_data(const struct ddpi_attempt *attempt)
 {
     return main_kind(attempt) == DDPI_GREET_CONTROL;
 }
 
-/* Part of a greeting could not be sent, for @cause. */
-static ddp_status failed_to_send(struct ddpi_meeting *meeting, ddp_status status,
-                                 const struct ddp_error *cause, struct ddp_error *err)
+/* A part of the greeting could not be sent because of @cause. */
+static ddp_status send_failed(struct ddpi_meeting *meeting, ddp_status status,
+                              const struct ddp_error *cause, struct ddp_error *err)
 {
     if (means_gone(cause->sys_errno))
-        return sent_away(meeting);
+        return attempt_retry(meeting);
     if (err != NULL)
         *err = *cause;
     return status;
 }
 
-static ddp_status greet(struct ddpi_meeting *meeting, struct ddpi_greeting *greeting,
-                        enum ddpi_greeting_kind kind, struct ddp_error *err)
+static ddp_status send_hello(struct ddpi_meeting *meeting, struct ddpi_greeting *greeting,
+                             enum ddpi_greeting_kind kind, struct ddp_error *err)
 {
     const struct ddpi_attempt *attempt = &meeting->attempt;
     const struct ddpi_hello hello = {.kind = kind,
@@ -155,7 +154,7 @@ static ddp_status greet(struct ddpi_meeting *meeting, struct ddpi_greeting *gree
         attempt->card.id};
     struct ddp_error cause = {0};
     ddp_status status = ddpi_greeting_begin(greeting, &hello, &terms, &cause);
-    return status == DDP_OK ? DDP_OK : failed_to_send(meeting, status, &cause, err);
+    return status == DDP_OK ? DDP_OK : send_failed(meeting, status, &cause, err);
 }
 
 static ddp_status connect_local(struct ddpi_meeting *meeting, struct ddp_error *err)
@@ -167,16 +166,16 @@ static ddp_status connect_local(struct ddpi_meeting *meeting, struct ddp_error *
         return DDP_OK;
     }
     if (error != 0)
-        return not_reached(meeting, error, err);
+        return connect_failed(meeting, error, err);
     attempt->main.local = true;
     ddpi_process_find(attempt->main.fd, &attempt->edge.process);
-    ddp_status status = watch(meeting, attempt->main.fd, err);
+    ddp_status status = attempt_watch(meeting, attempt->main.fd, err);
     if (status == DDP_OK)
-        status = watch(meeting, attempt->edge.process.pidfd, err);
+        status = attempt_watch(meeting, attempt->edge.process.pidfd, err);
     if (status != DDP_OK)
         return status;
     attempt->stage = DDPI_ATTEMPT_ANSWER;
-    return greet(meeting, &attempt->main, main_kind(attempt), err);
+    return send_hello(meeting, &attempt->main, main_kind(attempt), err);
 }
 
 static ddp_status begin_tcp(struct ddpi_meeting *meeting, int *fd, struct ddp_error *err)
@@ -184,9 +183,9 @@ static ddp_status begin_tcp(struct ddpi_meeting *meeting, int *fd, struct ddp_er
     struct ddpi_attempt *attempt = &meeting->attempt;
     int error = ddpi_begin_tcp(&attempt->card.tcp, fd);
     if (error != 0 && error != EINPROGRESS)
-        return not_reached(meeting, error, err);
+        return connect_failed(meeting, error, err);
     ddpi_tune_tcp(*fd);
-    return watch(meeting, *fd, err);
+    return attempt_watch(meeting, *fd, err);
 }
 
 static ddp_status connect_tcp(struct ddpi_meeting *meeting, struct ddp_error *err)
@@ -199,7 +198,7 @@ static ddp_status connect_tcp(struct ddpi_meeting *meeting, struct ddp_error *er
     return status;
 }
 
-static ddp_status start(struct ddpi_meeting *meeting, struct ddp_error *err)
+static ddp_status attempt_start(struct ddpi_meeting *meeting, struct ddp_error *err)
 {
     if (meeting->attempt.retry_ms > ddpi_now_ms(&ddpi_clock_monotonic))
         return DDP_OK;
@@ -207,7 +206,7 @@ static ddp_status start(struct ddpi_meeting *meeting, struct ddp_error *err)
     return meeting->attempt.local ? connect_local(meeting, err) : connect_tcp(meeting, err);
 }
 
-static ddp_status greet_tcp(struct ddpi_meeting *meeting, struct ddp_error *err)
+static ddp_status send_hello_tcp(struct ddpi_meeting *meeting, struct ddp_error *err)
 {
     struct ddpi_attempt *attempt = &meeting->attempt;
     int control = ddpi_connect_result(attempt->main.fd);
@@ -215,33 +214,34 @@ static ddp_status greet_tcp(struct ddpi_meeting *meeting, struct ddp_error *err)
     if (control == EINPROGRESS || (control == 0 && data == EINPROGRESS))
         return DDP_OK;
     if (control != 0 || data != 0)
-        return not_reached(meeting, control != 0 ? control : data, err);
+        return connect_failed(meeting, control != 0 ? control : data, err);
     attempt->stage = DDPI_ATTEMPT_ANSWER;
-    ddp_status status = greet(meeting, &attempt->main, main_kind(attempt), err);
+    ddp_status status = send_hello(meeting, &attempt->main, main_kind(attempt), err);
     if (status == DDP_OK && attempt->stage == DDPI_ATTEMPT_ANSWER && has_data(attempt))
-        status = greet(meeting, &attempt->data, DDPI_GREET_DATA, err);
+        status = send_hello(meeting, &attempt->data, DDPI_GREET_DATA, err);
     return status;
 }
 
-/* Who answers there has another key, or none. */
-static ddp_status not_proven(const struct ddpi_meeting *meeting, struct ddp_error *err)
+/* The peer has another key, or none. */
+static ddp_status peer_not_proven(const struct ddpi_meeting *meeting, struct ddp_error *err)
 {
     const struct ddpi_attempt *attempt = &meeting->attempt;
-    const char *why = attempt->card.keyed == meeting->card.keyed
-                          ? "its key is not ours; do all nodes have the same token, and all ranks "
-                            "the same job?"
-                      : meeting->card.keyed
-                          ? "it has no key; start all ranks in the same way, and let no program "
-                            "between ddprun and them close the descriptor DDPRUN_RANK_KEY_FD"
-                          : "it has a key, and we have none; start all ranks in the same way, and "
-                            "let no program between ddprun and them close the descriptor "
-                            "DDPRUN_RANK_KEY_FD";
+    const char *why =
+        attempt->card.keyed == meeting->card.keyed
+            ? "its key differs from ours; give all nodes the same token, and start all "
+              "ranks in the same job"
+        : meeting->card.keyed
+            ? "it has no key; start all ranks in the same way, and let no program "
+              "between ddprun and them close the descriptor DDPRUN_RANK_KEY_FD"
+            : "it has a key, and we have none; start all ranks in the same way, and "
+              "let no program between ddprun and them close the descriptor "
+              "DDPRUN_RANK_KEY_FD";
     return ddpi_error_set(err, DDP_E_DENIED, "%s did not prove that it is a rank of this job: %s",
                           attempt->edge.peer_name, why);
 }
 
-/* Of the connections and the memory, which it takes over. */
-static struct ddpi_edge *make_edge(struct ddpi_attempt *attempt, struct ddp_error *err)
+/* The edge takes over the connections and the memory of @attempt. */
+static struct ddpi_edge *make_asked_edge(struct ddpi_attempt *attempt, struct ddp_error *err)
 {
     struct ddpi_greeting *main = &attempt->main;
     struct ddpi_shm_segment *segment = attempt->segment;
@@ -260,19 +260,19 @@ static struct ddpi_edge *make_edge(struct ddpi_attempt *attempt, struct ddp_erro
     }
 }
 
-/* The answer is there. */
-static ddp_status conclude(struct ddpi_meeting *meeting, struct ddpi_edge **ret_edge,
-                           struct ddp_error *err)
+/* The answer has come: make the edge. */
+static ddp_status take_answer(struct ddpi_meeting *meeting, struct ddpi_edge **ret_edge,
+                              struct ddp_error *err)
 {
     struct ddpi_attempt *attempt = &meeting->attempt;
     struct ddpi_greeting *main = &attempt->main;
     uint32_t peer = attempt->edge.peer;
     if (!ddpi_greeting_is_answer(main, attempt->segment != NULL ? 1 : 0))
-        return ddpi_error_set(err, DDP_E_PROTOCOL, "%s sent something that is no answer",
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "%s sent an invalid answer",
                               attempt->edge.peer_name);
-    unwatch(meeting, main->fd);
-    unwatch(meeting, attempt->data.fd); /* the process is found again for the edge */
-    struct ddpi_edge *edge = make_edge(attempt, err);
+    attempt_unwatch(meeting, main->fd);
+    attempt_unwatch(meeting, attempt->data.fd); /* the edge looks the process up again */
+    struct ddpi_edge *edge = make_asked_edge(attempt, err);
     if (edge == NULL)
         return DDP_E_NOMEM;
     if (has_data(attempt) && meeting->tls != NULL) {
@@ -287,23 +287,23 @@ static ddp_status conclude(struct ddpi_meeting *meeting, struct ddpi_edge **ret_
     return DDP_OK;
 }
 
-/* The challenge is there. */
-static ddp_status reply(struct ddpi_meeting *meeting, struct ddpi_greeting *greeting,
-                        struct ddp_error *err)
+/* The challenge has come: prove that this is a rank, too, and offer the memory. */
+static ddp_status send_proof(struct ddpi_meeting *meeting, struct ddpi_greeting *greeting,
+                             struct ddp_error *err)
 {
     const struct ddpi_attempt *attempt = &meeting->attempt;
     if (!ddpi_greeting_is_proven(greeting))
-        return not_proven(meeting, err);
+        return peer_not_proven(meeting, err);
     bool shm = attempt->segment != NULL;
     const int fds[] = {shm ? ddpi_shm_fd(attempt->segment) : -1, meeting->bell};
     struct ddp_error cause = {0};
     ddp_status status = ddpi_greeting_reply(greeting, fds, shm ? 2 : 0, &cause);
-    return status == DDP_OK ? DDP_OK : failed_to_send(meeting, status, &cause, err);
+    return status == DDP_OK ? DDP_OK : send_failed(meeting, status, &cause, err);
 }
 
-/* Go on with one connection as far as its messages are here. */
-static ddp_status go_on(struct ddpi_meeting *meeting, struct ddpi_greeting *greeting,
-                        struct ddpi_edge **ret_edge, struct ddp_error *err)
+/* Handle all messages of one connection that are here. */
+static ddp_status read_greeting(struct ddpi_meeting *meeting, struct ddpi_greeting *greeting,
+                                struct ddpi_edge **ret_edge, struct ddp_error *err)
 {
     ddp_status status = DDP_OK;
     while (status == DDP_OK && *ret_edge == NULL && greeting->fd >= 0) {
@@ -311,12 +311,12 @@ static ddp_status go_on(struct ddpi_meeting *meeting, struct ddpi_greeting *gree
         if (news == DDPI_GREETING_MORE)
             return DDP_OK;
         if (news == DDPI_GREETING_STARVED)
-            return ddpi_error_sys(err, EMFILE, "take what %s hands over with its answer",
+            return ddpi_error_sys(err, EMFILE, "receive the descriptors of %s",
                                   meeting->attempt.edge.peer_name);
         if (news == DDPI_GREETING_ENDED)
-            return sent_away(meeting);
-        status = greeting->stage == DDPI_GREETING_CHALLENGE ? reply(meeting, greeting, err)
-                                                            : conclude(meeting, ret_edge, err);
+            return attempt_retry(meeting);
+        status = greeting->stage == DDPI_GREETING_CHALLENGE ? send_proof(meeting, greeting, err)
+                                                            : take_answer(meeting, ret_edge, err);
     }
     return status;
 }
@@ -325,11 +325,12 @@ static ddp_status await_answer(struct ddpi_meeting *meeting, struct ddpi_edge **
                                struct ddp_error *err)
 {
     struct ddpi_attempt *attempt = &meeting->attempt;
-    bool ended = ddpi_process_ended(&attempt->edge.process); /* first: it may have answered */
-    ddp_status status = go_on(meeting, &attempt->data, ret_edge, err);
+    bool ended = ddpi_process_ended(
+        &attempt->edge.process); /* look first: it may have answered before it ended */
+    ddp_status status = read_greeting(meeting, &attempt->data, ret_edge, err);
     if (status == DDP_OK)
-        status = go_on(meeting, &attempt->main, ret_edge, err);
-    return status == DDP_OK && *ret_edge == NULL && ended ? gone(meeting) : status;
+        status = read_greeting(meeting, &attempt->main, ret_edge, err);
+    return status == DDP_OK && *ret_edge == NULL && ended ? attempt_gone(meeting) : status;
 }
 
 ddp_status ddpi_attempt_push(struct ddpi_meeting *meeting, struct ddpi_edge **ret_edge,
@@ -339,9 +340,9 @@ ddp_status ddpi_attempt_push(struct ddpi_meeting *meeting, struct ddpi_edge **re
     ddp_status status = DDP_OK;
     *ret_edge = NULL;
     if (attempt->stage == DDPI_ATTEMPT_QUEUE)
-        status = start(meeting, err);
+        status = attempt_start(meeting, err);
     if (status == DDP_OK && attempt->stage == DDPI_ATTEMPT_CONNECT)
-        status = greet_tcp(meeting, err);
+        status = send_hello_tcp(meeting, err);
     if (status == DDP_OK && attempt->stage == DDPI_ATTEMPT_ANSWER)
         status = await_answer(meeting, ret_edge, err);
     if (status != DDP_OK || *ret_edge != NULL)

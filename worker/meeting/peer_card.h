@@ -20,7 +20,6 @@ enum {
     DDPI_LOCAL_NAME = 48,
     DDPI_CARD_WIRE_MAX = 512,
     DDPI_CARD_SLOT = 264, /* the longest card that ddpi_card_encode() makes, and its length */
-    DDPI_ADDRESS_TEXT = 64,
 };
 
 struct ddpi_card {
@@ -50,9 +49,5 @@ bool ddpi_card_get(const uint8_t slot[DDPI_CARD_SLOT], struct ddpi_card *ret_car
 
 /* Whether the edge between two ranks goes through shared memory; both come to the same answer. */
 bool ddpi_card_share_memory(const struct ddpi_card *a, const struct ddpi_card *b);
-
-socklen_t ddpi_address_len(const struct sockaddr_storage *address);
-/* "10.0.0.1:4711", "[::1]:4711". */
-void ddpi_address_text(const struct sockaddr_storage *address, char text[DDPI_ADDRESS_TEXT]);
 
 #endif

@@ -11,7 +11,6 @@
 #include "error.h"
 #include "text_file.h"
 
-#include <arpa/inet.h>
 #include <ctype.h>
 #include <endian.h>
 #include <errno.h>
@@ -166,23 +165,4 @@ bool ddpi_card_get(const uint8_t slot[DDPI_CARD_SLOT], struct ddpi_card *ret_car
 bool ddpi_card_share_memory(const struct ddpi_card *a, const struct ddpi_card *b)
 {
     return a->shm && b->shm && a->machine[0] != '\0' && strcmp(a->machine, b->machine) == 0;
-}
-
-socklen_t ddpi_address_len(const struct sockaddr_storage *address)
-{
-    return address->ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-}
-
-void ddpi_address_text(const struct sockaddr_storage *address, char text[DDPI_ADDRESS_TEXT])
-{
-    char host[INET6_ADDRSTRLEN] = "?";
-    if (address->ss_family == AF_INET) {
-        const struct sockaddr_in *v4 = (const void *)address;
-        inet_ntop(AF_INET, &v4->sin_addr, host, sizeof host);
-        snprintf(text, DDPI_ADDRESS_TEXT, "%s:%u", host, ntohs(v4->sin_port));
-    } else {
-        const struct sockaddr_in6 *v6 = (const void *)address;
-        inet_ntop(AF_INET6, &v6->sin6_addr, host, sizeof host);
-        snprintf(text, DDPI_ADDRESS_TEXT, "[%s]:%u", host, ntohs(v6->sin6_port));
-    }
 }

@@ -1,0 +1,183 @@
+/*
+ * meeting.c - the meeting of a rank with others: its listeners, the table of cards, and the loop
+ * over both sides (visitors.c accepts, attempt.c connects). Owns listeners, cards and the epoll
+ * descriptor.
+ */
+#include "meeting.h"
+
+#include "attempt.h"
+#include "error.h"
+#include "mem.h"
+#include "token_file.h"
+#include "visitors.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+enum { EVENTS_A_TURN = 64 }; /* however many connections wait, the work of the rank goes on */
+
+/* Random, as all users of the machine can see the name and could take it first. */
+static void random_name(char name[DDPI_LOCAL_NAME])
+{
+    uint8_t random[16];
+    ddpi_token_random(random, sizeof random);
+    size_t used = (size_t)snprintf(name, DDPI_LOCAL_NAME, "ddprun-");
+    for (size_t i = 0; i < sizeof random; i++)
+        used += (size_t)snprintf(name + used, DDPI_LOCAL_NAME - used, "%02x", random[i]);
+}
+
+/* Try everything that shared memory takes before the card promises it. */
+static bool prepare_shm(struct ddpi_meeting *meeting)
+{
+    random_name(meeting->card.local);
+    if (ddpi_shm_create(&meeting->segment, NULL) == DDP_OK &&
+        ddpi_listen_local(meeting->card.local, &meeting->local_listener, NULL) == DDP_OK)
+        return true;
+    ddpi_shm_destroy(meeting->segment);
+    meeting->segment = NULL;
+    meeting->card.local[0] = '\0';
+    return false;
+}
+
+void ddpi_meeting_clear(struct ddpi_meeting *meeting)
+{
+    *meeting = (struct ddpi_meeting){.events = -1, .tcp_listener = -1, .local_listener = -1};
+    ddpi_list_init(&meeting->visitors);
+    ddpi_attempt_clear(&meeting->attempt);
+}
+
+static ddp_status open_listeners(struct ddpi_meeting *meeting,
+                                 const struct sockaddr_storage *address, bool use_shm,
+                                 struct ddp_error *err)
+{
+    ddp_status status = DDP_OK;
+    meeting->card.tcp.ss_family = AF_INET;
+    if (address != NULL) {
+        meeting->card.tcp = *address;
+        status = ddpi_listen_tcp(&meeting->card.tcp, &meeting->tcp_listener, err);
+    }
+    if (status == DDP_OK && use_shm && meeting->card.machine[0] != '\0')
+        meeting->card.shm = prepare_shm(meeting);
+    return status;
+}
+
+ddp_status ddpi_meeting_init(struct ddpi_meeting *meeting, uint32_t rank, uint32_t world_size,
+                             int bell, const struct ddpi_rank_key *key,
+                             const struct sockaddr_storage *address, bool use_shm,
+                             struct ddp_error *err)
+{
+    ddpi_meeting_clear(meeting);
+    meeting->key = *key;
+    meeting->card.keyed = key->given;
+    meeting->rank = rank;
+    meeting->world_size = world_size;
+    meeting->card.world_size = world_size;
+    meeting->bell = bell;
+    meeting->cards = ddpi_calloc(world_size, DDPI_CARD_SLOT);
+    if (meeting->cards == NULL)
+        return ddpi_error_nomem(err, (unsigned long long)world_size * DDPI_CARD_SLOT);
+    meeting->events = epoll_create1(EPOLL_CLOEXEC);
+    if (meeting->events < 0)
+        return ddpi_error_sys(err, errno, "make an epoll descriptor");
+    ddp_status status = ddpi_card_identify(&meeting->card, err);
+    if (status == DDP_OK)
+        status = open_listeners(meeting, address, use_shm, err);
+    if (status == DDP_OK)
+        status = ddpi_visitors_listen(meeting, err);
+    if (status == DDP_OK && !ddpi_card_put(&meeting->card, ddpi_meeting_slot(meeting, rank)))
+        status = ddpi_error_nomem(err, DDPI_CARD_SLOT);
+    return status;
+}
+
+static void close_if_open(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+void ddpi_meeting_finish(struct ddpi_meeting *meeting)
+{
+    ddpi_visitors_drop_all(meeting);
+    ddpi_attempt_drop(meeting);
+    close_if_open(&meeting->tcp_listener);
+    close_if_open(&meeting->local_listener);
+    close_if_open(&meeting->events);
+    ddpi_shm_destroy(meeting->segment);
+    ddpi_free(meeting->cards);
+    ddpi_wipe(&meeting->key, sizeof meeting->key);
+    ddpi_meeting_clear(meeting);
+}
+
+uint64_t ddpi_meeting_wake_ms(const struct ddpi_meeting *meeting)
+{
+    uint64_t wake_ms = meeting->paused_until_ms != 0 ? meeting->paused_until_ms : UINT64_MAX;
+    if (meeting->attempt.stage == DDPI_ATTEMPT_QUEUE && meeting->attempt.retry_ms < wake_ms)
+        wake_ms = meeting->attempt.retry_ms;
+    return wake_ms;
+}
+
+ddp_status ddpi_meeting_ask(struct ddpi_meeting *meeting, uint32_t peer, enum ddpi_link link,
+                            struct ddp_error *err)
+{
+    struct ddpi_attempt *attempt = &meeting->attempt;
+    ddpi_attempt_clear(attempt);
+    if (!ddpi_card_get(ddpi_meeting_slot(meeting, peer), &attempt->card))
+        return ddpi_error_set(err, DDP_E_PROTOCOL,
+                              "the card of rank %u is from another version of libddpcomm", peer);
+    attempt->local = ddpi_card_share_memory(&meeting->card, &attempt->card);
+    if (attempt->local && link != DDPI_LINK_JOIN) {
+        attempt->segment = meeting->segment;
+        meeting->segment = NULL;
+        ddp_status status =
+            attempt->segment == NULL ? ddpi_shm_create(&attempt->segment, err) : DDP_OK;
+        if (status != DDP_OK)
+            return status;
+    }
+    ddpi_edge_name(&attempt->edge, peer, &attempt->card);
+    attempt->link = link;
+    attempt->stage = DDPI_ATTEMPT_QUEUE;
+    return DDP_OK;
+}
+
+static ddp_status push_attempt(struct ddpi_meeting *meeting, struct ddpi_arrival *arrival,
+                               struct ddp_error *err)
+{
+    arrival->link = meeting->attempt.link;
+    arrival->asked = true;
+    ddp_status status = ddpi_attempt_push(meeting, &arrival->edge, err);
+    if (arrival->edge != NULL && arrival->link == DDPI_LINK_PEER)
+        ddpi_visitors_supersede(meeting, arrival->edge->peer);
+    return status;
+}
+
+ddp_status ddpi_meeting_advance(struct ddpi_meeting *meeting, struct ddpi_arrival *ret_arrival,
+                                struct ddp_error *err)
+{
+    struct ddpi_arrival arrival = {0};
+    ddp_status status = DDP_OK;
+    struct epoll_event event;
+    ddpi_visitors_resume(meeting);
+    for (int i = 0; i < EVENTS_A_TURN && status == DDP_OK && arrival.edge == NULL &&
+                    epoll_wait(meeting->events, &event, 1, 0) == 1;
+         i++) {
+        if (event.data.ptr == &meeting->tcp_listener)
+            status = ddpi_visitors_accept(meeting, meeting->tcp_listener, err);
+        else if (event.data.ptr == &meeting->local_listener)
+            status = ddpi_visitors_accept(meeting, meeting->local_listener, err);
+        else if (event.data.ptr == &meeting->attempt)
+            status = push_attempt(meeting, &arrival, err);
+        else
+            status = ddpi_visitors_read(meeting, event.data.ptr, &arrival, err);
+    }
+    if (status == DDP_OK && arrival.edge == NULL && meeting->attempt.stage == DDPI_ATTEMPT_QUEUE)
+        status = push_attempt(meeting, &arrival, err);
+    if (status != DDP_OK)
+        ddpi_attempt_drop(meeting);
+    else
+        *ret_arrival = arrival;
+    return status;
+}

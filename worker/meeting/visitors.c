@@ -1,0 +1,376 @@
+/*
+ * visitors.c - the connections that others have made to this rank, until they are part of an edge.
+ * Owns them.
+ *
+ * On a Unix socket the kernel tells which user the peer is: a connection of another user is closed
+ * unread. Only a few connections may be unproven at a time: a new one evicts the oldest of them.
+ * When there is no descriptor for a new connection, and none to evict, the listeners pause for a
+ * while.
+ */
+#include "visitors.h"
+
+#include "attempt.h"
+#include "clock.h"
+#include "error.h"
+#include "mem.h"
+#include "stranger.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+enum { PAUSE_MS = 100 };
+
+/* A complete visitor stays while it is half of an edge, or while this rank's own attempt to reach
+ * the same peer is in progress. */
+struct visitor {
+    struct ddpi_list node; /* ddpi_meeting::visitors, the oldest first */
+    struct ddpi_greeting in;
+    bool proven;   /* that it is a rank of this world */
+    bool complete; /* everything that this connection brings is here */
+};
+
+static struct visitor *visitor_of(struct ddpi_list *node)
+{
+    return ddpi_container_of(node, struct visitor, node);
+}
+
+static void visitor_drop(struct ddpi_meeting *meeting, struct visitor *visitor)
+{
+    if (!visitor->complete)
+        epoll_ctl(meeting->events, EPOLL_CTL_DEL, visitor->in.fd, NULL);
+    ddpi_greeting_drop(&visitor->in);
+    ddpi_list_remove(&visitor->node);
+    meeting->stranger_count -= !visitor->proven;
+    ddpi_free(visitor);
+}
+
+void ddpi_visitors_drop_all(struct ddpi_meeting *meeting)
+{
+    ddpi_list_for_each_safe (at, &meeting->visitors)
+        visitor_drop(meeting, visitor_of(at));
+}
+
+static void drop_visits(struct ddpi_meeting *meeting, uint32_t rank, enum ddpi_link link)
+{
+    ddpi_list_for_each_safe (at, &meeting->visitors)
+        if (visitor_of(at)->complete && ddpi_greeting_is(&visitor_of(at)->in, rank, link))
+            visitor_drop(meeting, visitor_of(at));
+}
+
+void ddpi_visitors_supersede(struct ddpi_meeting *meeting, uint32_t rank)
+{
+    if (meeting->attempt.stage != DDPI_ATTEMPT_NONE && meeting->attempt.edge.peer == rank)
+        ddpi_attempt_drop(meeting);
+    drop_visits(meeting, rank, DDPI_LINK_PEER);
+    memset(ddpi_meeting_slot(meeting, rank), 0, DDPI_CARD_SLOT);
+}
+
+/* false: there is none to evict. */
+static bool evict_stranger(struct ddpi_meeting *meeting)
+{
+    ddpi_list_for_each_safe (at, &meeting->visitors)
+        if (!visitor_of(at)->proven) {
+            visitor_drop(meeting, visitor_of(at));
+            return true;
+        }
+    return false;
+}
+
+/* Have epoll @change both listeners, which are told apart by the addresses of their members. */
+static bool watch_listeners(struct ddpi_meeting *meeting, int change, uint32_t events)
+{
+    int *const listeners[] = {&meeting->tcp_listener, &meeting->local_listener};
+    for (size_t i = 0; i < sizeof listeners / sizeof *listeners; i++) {
+        struct epoll_event event = {.events = events, .data.ptr = listeners[i]};
+        if (*listeners[i] >= 0 && epoll_ctl(meeting->events, change, *listeners[i], &event) != 0)
+            return false;
+    }
+    return true;
+}
+
+ddp_status ddpi_visitors_listen(struct ddpi_meeting *meeting, struct ddp_error *err)
+{
+    return watch_listeners(meeting, EPOLL_CTL_ADD, EPOLLIN)
+               ? DDP_OK
+               : ddpi_error_sys(err, errno, "watch a socket");
+}
+
+/* There is no descriptor, or no memory, for a new connection. */
+static ddp_status make_room(struct ddpi_meeting *meeting, int error, struct ddp_error *err)
+{
+    if (evict_stranger(meeting))
+        return DDP_OK;
+    if (meeting->needs_all)
+        return ddpi_error_sys(err, error, "accept a rank that joins");
+    meeting->paused_until_ms = ddpi_now_ms(&ddpi_clock_monotonic) + PAUSE_MS;
+    (void)watch_listeners(meeting, EPOLL_CTL_MOD, 0);
+    return DDP_OK;
+}
+
+void ddpi_visitors_resume(struct ddpi_meeting *meeting)
+{
+    if (meeting->paused_until_ms == 0 ||
+        meeting->paused_until_ms > ddpi_now_ms(&ddpi_clock_monotonic))
+        return;
+    meeting->paused_until_ms = 0;
+    (void)watch_listeners(meeting, EPOLL_CTL_MOD, EPOLLIN);
+}
+
+static bool out_of_room(int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
+}
+
+/* Watch and list the connection @fd; false: there is no memory. */
+static bool visitor_add(struct ddpi_meeting *meeting, int fd, bool local)
+{
+    struct visitor *visitor = ddpi_calloc(1, sizeof *visitor);
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = visitor};
+    if (visitor == NULL || epoll_ctl(meeting->events, EPOLL_CTL_ADD, fd, &event) != 0) {
+        ddpi_free(visitor);
+        return false;
+    }
+    ddpi_greeting_clear(&visitor->in);
+    visitor->in.fd = fd;
+    visitor->in.local = local;
+    ddpi_list_append(&meeting->visitors, &visitor->node);
+    meeting->stranger_count++;
+    return true;
+}
+
+ddp_status ddpi_visitors_accept(struct ddpi_meeting *meeting, int listener, struct ddp_error *err)
+{
+    bool local = listener == meeting->local_listener;
+    int fd = ddpi_accept(listener);
+    if (fd < 0) /* the peer may have hung up */
+        return out_of_room(errno) ? make_room(meeting, errno, err) : DDP_OK;
+    if (local && !ddpi_peer_is_ours(fd)) {
+        ddpi_close_stranger(fd);
+        return DDP_OK;
+    }
+    if (local)
+        ddpi_pass_rights(fd, true);
+    if (meeting->stranger_count >= DDPI_STRANGERS_MAX)
+        evict_stranger(meeting);
+    if (visitor_add(meeting, fd, local))
+        return DDP_OK;
+    close(fd);
+    return make_room(meeting, ENOMEM, err);
+}
+
+static struct visitor *visitor_find(struct ddpi_meeting *meeting, uint32_t rank,
+                                    enum ddpi_link link, enum ddpi_greeting_kind kind)
+{
+    ddpi_list_for_each (at, &meeting->visitors) {
+        struct visitor *visitor = visitor_of(at);
+        if (visitor->complete && ddpi_greeting_is(&visitor->in, rank, link) &&
+            visitor->in.hello.kind == (uint32_t)kind)
+            return visitor;
+    }
+    return NULL;
+}
+
+/* ---- from a visitor to an edge ---- */
+
+/* If the answer cannot be sent, the peer is gone. That is an error only for a caller that needs
+ * this edge, and such a caller finds out by itself. */
+
+static ddp_status accept_join(struct ddpi_greeting *in, struct ddpi_edge **ret_edge,
+                              struct ddp_error *err)
+{
+    if (!in->local)
+        ddpi_tune_tcp(in->fd);
+    if (!ddpi_greeting_answer(in, NULL, 0))
+        return DDP_OK;
+    *ret_edge = ddpi_edge_none(in->fd, err);
+    in->fd = -1;
+    return *ret_edge != NULL ? DDP_OK : DDP_E_NOMEM;
+}
+
+static ddp_status accept_shm(struct ddpi_meeting *meeting, struct ddpi_greeting *in,
+                             struct ddpi_edge **ret_edge, struct ddp_error *err)
+{
+    if (!ddpi_greeting_answer(in, &meeting->bell, 1))
+        return DDP_OK;
+    struct ddpi_shm_segment *segment;
+    int bell = in->fds[1];
+    ddp_status status = ddpi_shm_attach(in->fds[0], &segment, err);
+    in->fds[0] = bell;
+    in->nfds = 1;
+    if (status != DDP_OK)
+        return status;
+    *ret_edge = ddpi_edge_shm(segment, 1, bell, in->fd, err);
+    in->nfds = 0;
+    in->fd = -1;
+    return *ret_edge != NULL ? DDP_OK : DDP_E_NOMEM;
+}
+
+static ddp_status accept_tcp(const struct ddpi_meeting *meeting, struct ddpi_greeting *control,
+                             struct ddpi_greeting *data, struct ddpi_edge **ret_edge,
+                             struct ddp_error *err)
+{
+    ddpi_tune_tcp(control->fd);
+    ddpi_tune_tcp(data->fd);
+    if (!ddpi_greeting_answer(control, NULL, 0))
+        return DDP_OK;
+    struct ddpi_edge *edge = ddpi_edge_tcp(data->fd, control->fd, err);
+    data->fd = -1;
+    control->fd = -1;
+    if (edge == NULL)
+        return DDP_E_NOMEM;
+    ddp_status status = DDP_OK;
+    if (meeting->tls != NULL)
+        status = ddpi_edge_tcp_hide(edge, meeting->tls, &data->seals, false, err);
+    if (status == DDP_OK)
+        *ret_edge = edge;
+    else
+        ddpi_edge_destroy(edge);
+    return status;
+}
+
+/* Of two ranks that connect to each other, this one has the lower number: its own attempt wins. */
+static bool own_attempt_wins(const struct ddpi_meeting *meeting, uint32_t rank, enum ddpi_link link)
+{
+    const struct ddpi_attempt *attempt = &meeting->attempt;
+    return link == DDPI_LINK_PEER && attempt->stage != DDPI_ATTEMPT_NONE &&
+           attempt->stage != DDPI_ATTEMPT_GONE && attempt->link == DDPI_LINK_PEER &&
+           attempt->edge.peer == rank && meeting->rank < rank;
+}
+
+/* Connections of two different attempts do not fit together: drop those of earlier attempts. */
+static void drop_earlier_attempts(struct ddpi_meeting *meeting, const struct ddpi_hello *hello)
+{
+    ddpi_list_for_each_safe (at, &meeting->visitors) {
+        const struct visitor *other = visitor_of(at);
+        if (other->complete &&
+            ddpi_greeting_is(&other->in, hello->from, (enum ddpi_link)hello->link) &&
+            (other->in.hello.attempt != hello->attempt || other->in.hello.kind == hello->kind))
+            visitor_drop(meeting, visitor_of(at));
+    }
+}
+
+/* Make an edge of the visitors from @rank, if they are all there. */
+static ddp_status make_accepted_edge(struct ddpi_meeting *meeting, uint32_t rank,
+                                     enum ddpi_link link, const struct ddpi_card *card,
+                                     struct ddpi_edge **ret_edge, struct ddp_error *err)
+{
+    struct visitor *shm = visitor_find(meeting, rank, link, DDPI_GREET_SHM);
+    struct visitor *control = visitor_find(meeting, rank, link, DDPI_GREET_CONTROL);
+    struct visitor *data = visitor_find(meeting, rank, link, DDPI_GREET_DATA);
+    struct visitor *join = visitor_find(meeting, rank, link, DDPI_GREET_JOIN);
+    struct visitor *alone = join != NULL ? join : shm;
+    if ((alone == NULL && (control == NULL || data == NULL)) ||
+        own_attempt_wins(meeting, rank, link))
+        return DDP_OK;
+    struct ddpi_greeting *main = alone != NULL ? &alone->in : &control->in;
+    ddp_status status = join != NULL  ? accept_join(main, ret_edge, err)
+                        : shm != NULL ? accept_shm(meeting, main, ret_edge, err)
+                                      : accept_tcp(meeting, main, &data->in, ret_edge, err);
+    if (*ret_edge != NULL)
+        ddpi_control_seal(&(*ret_edge)->control, &main->seals);
+    drop_visits(meeting, rank, link);
+    if (*ret_edge == NULL)
+        return status;
+    ddpi_edge_name(*ret_edge, rank, card);
+    if (link == DDPI_LINK_RING)
+        meeting->ring_stands = true;
+    else if (link == DDPI_LINK_PEER)
+        ddpi_visitors_supersede(meeting, rank);
+    return DDP_OK;
+}
+
+/* Whether the rank that says @hello may connect for that, in the way that both cards agree on.
+ * *@ret_card is its card; zeros if it joins, as its card is not known yet. */
+static bool hello_fits(const struct ddpi_meeting *meeting, const struct ddpi_hello *hello,
+                       struct ddpi_card *ret_card)
+{
+    uint32_t prev = (meeting->rank + meeting->world_size - 1) % meeting->world_size;
+    if (hello->to != meeting->rank || hello->from == meeting->rank || hello->link > DDPI_LINK_JOIN)
+        return false;
+    if (hello->link == DDPI_LINK_JOIN) {
+        *ret_card = (struct ddpi_card){0};
+        return meeting->takes_joiners && hello->kind == DDPI_GREET_JOIN;
+    }
+    if (hello->link == DDPI_LINK_RING && (hello->from != prev || meeting->ring_stands))
+        return false;
+    if (hello->from >= meeting->world_size ||
+        !ddpi_card_get(ddpi_meeting_slot(meeting, hello->from), ret_card))
+        return false;
+    if (ddpi_card_share_memory(&meeting->card, ret_card))
+        return hello->kind == DDPI_GREET_SHM;
+    return hello->kind == DDPI_GREET_CONTROL || hello->kind == DDPI_GREET_DATA;
+}
+
+static bool visitor_hello(struct ddpi_meeting *meeting, struct ddpi_greeting *in)
+{
+    struct ddpi_card card;
+    if (!ddpi_greeting_take_hello(in) || !hello_fits(meeting, &in->hello, &card))
+        return false;
+    const struct ddpi_greeting_terms terms = {&meeting->key, card.id, meeting->card.id};
+    return ddpi_greeting_challenge(in, &terms);
+}
+
+static bool visitor_proof(struct ddpi_meeting *meeting, struct visitor *visitor)
+{
+    if (!ddpi_greeting_take_proof(&visitor->in))
+        return false;
+    visitor->proven = true;
+    meeting->stranger_count--;
+    return true;
+}
+
+/* Check the message that has come from @visitor. */
+static bool visitor_message(struct ddpi_meeting *meeting, struct visitor *visitor)
+{
+    switch (visitor->in.stage) {
+    case DDPI_GREETING_HELLO:
+        return visitor_hello(meeting, &visitor->in);
+    case DDPI_GREETING_PROOF:
+        return visitor_proof(meeting, visitor);
+    case DDPI_GREETING_OFFER:
+        visitor->in.stage = DDPI_GREETING_OVER;
+        return ddpi_greeting_is_offer(&visitor->in, 2);
+    default:
+        return false;
+    }
+}
+
+static ddp_status visitor_complete(struct ddpi_meeting *meeting, struct visitor *visitor,
+                                   struct ddpi_arrival *arrival, struct ddp_error *err)
+{
+    const struct ddpi_hello *hello = &visitor->in.hello;
+    uint32_t rank = hello->from;
+    enum ddpi_link link = (enum ddpi_link)hello->link;
+    struct ddpi_card card;
+    epoll_ctl(meeting->events, EPOLL_CTL_DEL, visitor->in.fd, NULL);
+    drop_earlier_attempts(meeting, hello);
+    visitor->complete = true;
+    /* Another connection may have become the edge since this one said hello. */
+    if (!hello_fits(meeting, hello, &card)) {
+        visitor_drop(meeting, visitor);
+        return DDP_OK;
+    }
+    arrival->link = link;
+    arrival->asked = false;
+    return make_accepted_edge(meeting, rank, link, &card, &arrival->edge, err);
+}
+
+ddp_status ddpi_visitors_read(struct ddpi_meeting *meeting, void *data,
+                              struct ddpi_arrival *arrival, struct ddp_error *err)
+{
+    struct visitor *visitor = data;
+    enum ddpi_greeting_news news = ddpi_greeting_read(&visitor->in);
+    if (news == DDPI_GREETING_MORE)
+        return DDP_OK;
+    if (news == DDPI_GREETING_STARVED) /* descriptors are taken from proven peers only */
+        return ddpi_error_sys(err, EMFILE, "receive the descriptors of a rank that connects");
+    if (news == DDPI_GREETING_ENDED || !visitor_message(meeting, visitor)) {
+        visitor_drop(meeting, visitor);
+        return DDP_OK;
+    }
+    return visitor->in.stage == DDPI_GREETING_OVER
+               ? visitor_complete(meeting, visitor, arrival, err)
+               : DDP_OK;
+}

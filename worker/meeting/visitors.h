@@ -1,0 +1,26 @@
+/*
+ * visitors.h - the accepting side of a meeting: connections that others have made to this rank.
+ */
+#ifndef DDPI_VISITORS_H
+#define DDPI_VISITORS_H
+
+#include "meeting.h"
+
+/* Watch the listeners; and accept again when a pause is over. */
+ddp_status ddpi_visitors_listen(struct ddpi_meeting *meeting, struct ddp_error *err);
+void ddpi_visitors_resume(struct ddpi_meeting *meeting);
+
+/* Accept one connection of @listener. */
+ddp_status ddpi_visitors_accept(struct ddpi_meeting *meeting, int listener, struct ddp_error *err);
+
+/* Read what has come from @visitor, the data of an event of meeting->events. When it has brought
+ * all that an edge takes, *@arrival is the edge. */
+ddp_status ddpi_visitors_read(struct ddpi_meeting *meeting, void *visitor,
+                              struct ddpi_arrival *arrival, struct ddp_error *err);
+
+/* The edge to @rank exists: drop whatever else either side has begun, and the card. */
+void ddpi_visitors_supersede(struct ddpi_meeting *meeting, uint32_t rank);
+
+void ddpi_visitors_drop_all(struct ddpi_meeting *meeting);
+
+#endif
