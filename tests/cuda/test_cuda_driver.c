@@ -1,6 +1,6 @@
 /*
  * test_cuda_driver.c - the table of driver functions: found, or a sentence that says what is
- * missing; and whether the driver is in the process at all.
+ * missing.
  *
  * A library that is loaded by its path is found by its name from then on, so each test chooses its
  * driver so.
@@ -129,33 +129,6 @@ START_TEST(a_forked_process_is_told_to_exec)
 }
 END_TEST
 
-START_TEST(the_driver_is_seen_once_somebody_starts_it)
-{
-    struct ddpi_cuda_watch watch = {0};
-    ck_assert(!ddpi_cuda_in_process(&watch));
-    ck_assert(!ddpi_cuda_in_process(&watch));
-    preload("DDP_TEST_HOST_DRIVER");
-    ck_assert(!ddpi_cuda_in_process(&watch)); /* nor has anybody memory of it now */
-    ck_assert(!ddpi_cuda_in_process(&watch));
-    struct ddpi_cuda cuda = {0};
-    ck_assert_int_eq(ddpi_cuda_init(&cuda, NULL), DDP_OK);
-    ck_assert(ddpi_cuda_in_process(&watch));
-    ck_assert(ddpi_cuda_in_process(&watch));
-    ddpi_cuda_finish(&cuda);
-    struct ddpi_cuda_watch other = {0};
-    ck_assert(ddpi_cuda_in_process(&other));
-}
-END_TEST
-
-START_TEST(asking_whether_it_is_there_does_not_load_it)
-{
-    preload("DDP_TEST_OTHER_LIBRARY");
-    struct ddpi_cuda_watch watch = {0};
-    ck_assert(!ddpi_cuda_in_process(&watch));
-    ck_assert_ptr_null(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD));
-}
-END_TEST
-
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("cuda_driver");
@@ -167,8 +140,6 @@ Suite *test_suite(void)
     tcase_add_test(tcase, every_function_is_found_and_twice_the_same);
     tcase_add_test(tcase, errors_have_the_driver_s_own_name);
     tcase_add_test(tcase, a_forked_process_is_told_to_exec);
-    tcase_add_test(tcase, the_driver_is_seen_once_somebody_starts_it);
-    tcase_add_test(tcase, asking_whether_it_is_there_does_not_load_it);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -4,7 +4,8 @@
  * each other, between processes and between threads, in pieces and in parts of all kinds.
  */
 #include "check_main.h"
-#include "device_impl.h"
+#include "device_state.h"
+#include "list.h"
 #include "rig.h"
 
 #include <pthread.h>
@@ -41,9 +42,14 @@ static void take_way(const struct way *way)
     setenv("DDP_HOST_CUDA_PEERS", way->peers, 1);
 }
 
+static const struct ddpi_ways *ways_of(const struct rig *rig)
+{
+    return &ddpi_container_of(rig->device->memories.open[0], struct ddpi_device, memory)->ways;
+}
+
 static void check_way(const struct rig *rig, const struct way *way)
 {
-    const struct ddpi_ways *found = &rig->device->gpu->ways;
+    const struct ddpi_ways *found = ways_of(rig);
     for (uint32_t rank = 0; rank < rig->nranks; rank++)
         CHECK(found->reads[rank] == (way->reads[rank] == '1'));
     CHECK(found->one_gpu == (way->devices[0] == '1' && !way->tcp));
@@ -111,7 +117,7 @@ static void go_the_way(struct world *world, uint32_t rank, ddp_comm *comm)
     CHECK_OK(ddp_barrier(comm, rig.stream, err));
     CHECK_OK(ddp_barrier(rig.host, NULL, err));
     rig_synchronize(&rig);
-    check_stats(&rig, !rig.device->gpu->ways.one_gpu || way->algorithm == DDP_ALGORITHM_RING);
+    check_stats(&rig, !ways_of(&rig)->one_gpu || way->algorithm == DDP_ALGORITHM_RING);
     rig_close(&rig);
 }
 

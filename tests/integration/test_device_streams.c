@@ -4,7 +4,7 @@
  * caller ever waiting.
  */
 #include "check_main.h"
-#include "device_impl.h"
+#include "device_state.h"
 #include "rig.h"
 
 #include <pthread.h>

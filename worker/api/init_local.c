@@ -9,9 +9,9 @@
  */
 #include "attempt.h"
 #include "bootstrap.h"
-#include "communicator.h"
 #include "error.h"
 #include "mem.h"
+#include "memory_types.h"
 #include "sockets.h"
 
 #include <errno.h>
@@ -21,12 +21,12 @@
 
 enum { LOCAL_MAX = 256 };
 
-static int again(int fd)
+static int duplicate_fd(int fd)
 {
     return fcntl(fd, F_DUPFD_CLOEXEC, 0);
 }
 
-static void close_all(const int *fds, size_t count)
+static void close_if_open(const int *fds, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (fds[i] >= 0)
@@ -34,9 +34,9 @@ static void close_all(const int *fds, size_t count)
 }
 
 /* The edge of @comm over @segment, which it takes over, into place @which of its ring. */
-static ddp_status place(struct ddp_comm *comm, unsigned which, const struct ddp_comm *peer,
-                        struct ddpi_shm_segment *segment, int bell, int control,
-                        struct ddp_error *err)
+static ddp_status set_ring_edge(struct ddp_comm *comm, unsigned which, const struct ddp_comm *peer,
+                                struct ddpi_shm_segment *segment, int bell, int control,
+                                struct ddp_error *err)
 {
     struct ddpi_edge *edge = ddpi_edge_shm(segment, which == DDPI_NEXT ? 0 : 1, bell, control, err);
     if (edge == NULL)
@@ -46,39 +46,41 @@ static ddp_status place(struct ddp_comm *comm, unsigned which, const struct ddp_
 }
 
 /* The edge of the ring from @comm to @next. */
-static ddp_status join(struct ddp_comm *comm, struct ddp_comm *next, struct ddp_error *err)
+static ddp_status connect_to_next(struct ddp_comm *comm, struct ddp_comm *next,
+                                  struct ddp_error *err)
 {
     enum { OUR_CONTROL, THEIR_CONTROL, OUR_BELL, THEIR_BELL, MEMORY, FDS };
     struct ddpi_shm_segment *ours, *theirs;
     ddp_status status = ddpi_shm_create(&ours, err);
     if (status != DDP_OK)
         return status;
-    int fds[FDS] = {-1, -1, again(next->bell), again(comm->bell), again(ddpi_shm_fd(ours))};
+    int fds[FDS] = {-1, -1, duplicate_fd(next->bell), duplicate_fd(comm->bell),
+                    duplicate_fd(ddpi_shm_fd(ours))};
     if (ddpi_socket_pair(fds) != 0 || fds[OUR_BELL] < 0 || fds[THEIR_BELL] < 0 || fds[MEMORY] < 0) {
         status = ddpi_error_sys(err, errno, "connect rank %u to rank %u", comm->rank, next->rank);
-        close_all(fds, FDS);
+        close_if_open(fds, FDS);
         ddpi_shm_destroy(ours);
         return status;
     }
     status = ddpi_shm_attach(fds[MEMORY], &theirs, err);
     if (status != DDP_OK) {
-        close_all(fds, MEMORY);
+        close_if_open(fds, MEMORY);
         ddpi_shm_destroy(ours);
         return status;
     }
     next->edges.meeting.ring_stands = true;
-    status = place(comm, DDPI_NEXT, next, ours, fds[OUR_BELL], fds[OUR_CONTROL], err);
+    status = set_ring_edge(comm, DDPI_NEXT, next, ours, fds[OUR_BELL], fds[OUR_CONTROL], err);
     ddp_status other =
-        place(next, DDPI_PREV, comm, theirs, fds[THEIR_BELL], fds[THEIR_CONTROL], err);
+        set_ring_edge(next, DDPI_PREV, comm, theirs, fds[THEIR_BELL], fds[THEIR_CONTROL], err);
     return status != DDP_OK ? status : other;
 }
 
-static ddp_status create(struct ddpi_config *config, uint32_t rank, const int *devices,
-                         const struct ddpi_rank_key *key, struct ddp_comm **ret_comm,
-                         struct ddp_error *err)
+static ddp_status create_rank(struct ddpi_config *config, uint32_t rank, const int *devices,
+                              const struct ddpi_rank_key *key, struct ddp_comm **ret_comm,
+                              struct ddp_error *err)
 {
     config->rank = rank;
-    ddp_status status = ddpi_comm_create(config, ret_comm, err);
+    ddp_status status = ddpi_comm_create(config, ddpi_memory_types, ret_comm, err);
     if (status != DDP_OK)
         return status;
     struct ddp_comm *comm = *ret_comm;
@@ -106,28 +108,28 @@ static void share_cards(struct ddp_comm *const *comms, uint32_t count)
                        ddpi_meeting_slot(&comms[from]->edges.meeting, from), DDPI_CARD_SLOT);
 }
 
-static ddp_status fill(struct ddpi_config *config, const int *devices, struct ddp_comm **comms,
-                       struct ddp_error *err)
+static ddp_status create_world(struct ddpi_config *config, const int *devices,
+                               struct ddp_comm **comms, struct ddp_error *err)
 {
     uint32_t count = config->world_size;
     ddp_status status = DDP_OK;
     struct ddpi_rank_key key; /* for the edges that are made later */
     ddpi_rank_key_random(&key);
     for (uint32_t rank = 0; rank < count && status == DDP_OK; rank++)
-        status = create(config, rank, devices, &key, &comms[rank], err);
+        status = create_rank(config, rank, devices, &key, &comms[rank], err);
     ddpi_wipe(&key, sizeof key);
     if (status != DDP_OK || count == 1)
         return status;
     share_cards(comms, count);
     for (uint32_t rank = 0; rank < count && status == DDP_OK; rank++) {
-        status = join(comms[rank], comms[ddpi_ring_next(rank, count)], err);
+        status = connect_to_next(comms[rank], comms[ddpi_ring_next(rank, count)], err);
         if (status == DDP_OK)
             status = ddpi_edges_open(&comms[rank]->edges, err);
     }
     return status;
 }
 
-static ddp_status check(uint32_t ndev, const int *devices, struct ddp_error *err)
+static ddp_status check_devices(uint32_t ndev, const int *devices, struct ddp_error *err)
 {
     if (ndev == 0 || ndev > LOCAL_MAX)
         return ddpi_error_set(err, DDP_E_INVALID, "%u ranks of one process; there may be 1 to %d",
@@ -141,7 +143,7 @@ static ddp_status check(uint32_t ndev, const int *devices, struct ddp_error *err
 ddp_status ddp_comm_init_local(uint32_t ndev, const int *devices, ddp_comm **comms,
                                struct ddp_error *err)
 {
-    ddp_status status = check(ndev, devices, err);
+    ddp_status status = check_devices(ndev, devices, err);
     if (status != DDP_OK)
         return status;
     const struct ddp_comm_options options = {.size = sizeof options, .world_size = 1};
@@ -153,7 +155,7 @@ ddp_status ddp_comm_init_local(uint32_t ndev, const int *devices, ddp_comm **com
     ddp_comm **made = ddpi_calloc(ndev, sizeof *made);
     if (made == NULL)
         return ddpi_error_nomem(err, ndev * sizeof *made);
-    status = fill(&config, devices, made, err);
+    status = create_world(&config, devices, made, err);
     for (uint32_t rank = 0; rank < ndev; rank++) {
         if (status == DDP_OK)
             comms[rank] = made[rank];

@@ -12,6 +12,8 @@
 #include "clock.h"
 #include "error.h"
 #include "gathering.h"
+#include "host_memory.h"
+#include "sockets.h"
 #include "tls.h"
 
 #include <ddprun/store.h>
@@ -125,7 +127,7 @@ ddp_status ddpi_bootstrap(struct ddp_comm *comm, const struct ddpi_config *confi
         status = ddpi_gather(comm, config, boot.store, boot.deadline_ms, &cause);
     ddp_store_close(boot.store);
     if (status == DDP_OK)
-        status = ddpi_comm_join(comm, left_ms(&boot), &cause);
+        status = ddpi_host_join(comm, left_ms(&boot), &cause);
     if (status == DDP_OK)
         status = ddpi_edges_open(&comm->edges, &cause);
     if (status == DDP_OK)

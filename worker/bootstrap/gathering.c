@@ -6,6 +6,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "verdict.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -88,7 +89,7 @@ static ddp_status lost(const struct ddpi_gathering *gathering, struct ddpi_edge 
     edge->gone_ms = now_ms();
     if (!edge->control.local)
         edge->fate = DDPI_FATE_UNKNOWN;
-    const struct ddpi_verdict verdict = ddpi_wait_verdict(edge);
+    const struct ddpi_verdict verdict = ddpi_verdict_of(edge);
     return ddpi_error_set(err, verdict.status, "%s %s; rank %u noticed it in ddp_comm_init()",
                           edge->peer_name, verdict.words, gathering->comm->rank);
 }
@@ -108,8 +109,8 @@ static ddp_status hear(struct ddpi_gathering *gathering, struct ddpi_edge *edge,
             return lost(gathering, edge, err);
         case DDPI_CONTROL_STARVED: /* nobody hands anything over here */
         case DDPI_CONTROL_GARBLED:
-            return ddpi_error_set(err, DDP_E_PROTOCOL,
-                                  "%s sent something that is no control message", edge->peer_name);
+            return ddpi_error_set(err, DDP_E_PROTOCOL, "%s sent an invalid control message",
+                                  edge->peer_name);
         case DDPI_CONTROL_MEMO:
             status = gathering->role->take(gathering, edge, &memo, err);
         }

@@ -100,7 +100,7 @@ static ddp_status host_take(struct ddpi_gathering *gathering, struct ddpi_edge *
     bool came = edge->peer < host->roster.world_size && host->roster.places[edge->peer].came;
     switch ((enum ddpi_notice)memo->notice) {
     case DDPI_NOTICE_FAILED:
-        return ddpi_error_set(err, ddpi_wait_status(memo->status), "%s", memo->text);
+        return ddpi_error_set(err, ddpi_memo_failure(memo), "%s", memo->text);
     case DDPI_NOTICE_CARD:
         return take_card(gathering, edge, memo, err);
     case DDPI_NOTICE_ASK: /* its time is up, and so is everybody's */

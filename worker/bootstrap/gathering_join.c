@@ -202,7 +202,7 @@ static ddp_status joiner_take(struct ddpi_gathering *gathering, struct ddpi_edge
     switch ((enum ddpi_notice)memo->notice) {
     case DDPI_NOTICE_FAILED:
         gathering->over = true;
-        return ddpi_error_set(err, ddpi_wait_status(memo->status), "%s", memo->text);
+        return ddpi_error_set(err, ddpi_memo_failure(memo), "%s", memo->text);
     case DDPI_NOTICE_CARD:
         return take_card(gathering, memo, err);
     case DDPI_NOTICE_ASK:

@@ -5,7 +5,6 @@
 #include "edges.h"
 
 #include "clock.h"
-#include "communicator.h"
 #include "error.h"
 #include "mem.h"
 #include "tls.h"
@@ -32,7 +31,7 @@ ddp_status ddpi_edges_init(struct ddpi_edges *edges, uint32_t world_size, struct
     return edges->controls >= 0 ? DDP_OK : ddpi_error_sys(err, errno, "make an epoll descriptor");
 }
 
-static struct ddpi_edge *peer_edge(const struct ddpi_edges *edges, uint32_t rank)
+struct ddpi_edge *ddpi_edges_peer(const struct ddpi_edges *edges, uint32_t rank)
 {
     return edges->peers != NULL ? atomic_load(&edges->peers[rank]) : NULL;
 }
@@ -59,7 +58,8 @@ uint32_t ddpi_edges_places(const struct ddpi_edges *edges)
 
 struct ddpi_edge *ddpi_edges_at(const struct ddpi_edges *edges, uint32_t index)
 {
-    return index < DDPI_RING_EDGES ? edges->ring[index] : peer_edge(edges, index - DDPI_RING_EDGES);
+    return index < DDPI_RING_EDGES ? edges->ring[index]
+                                   : ddpi_edges_peer(edges, index - DDPI_RING_EDGES);
 }
 
 void ddpi_edges_finish(struct ddpi_edges *edges)
@@ -135,7 +135,7 @@ void ddpi_edges_tell(const struct ddpi_edges *edges, const struct ddpi_edge *fro
 static ddp_status add(struct ddpi_edges *edges, struct ddpi_edge *edge, enum ddpi_link link,
                       struct ddp_error *err)
 {
-    if (link != DDPI_LINK_PEER || peer_edge(edges, edge->peer) != NULL) {
+    if (link != DDPI_LINK_PEER || ddpi_edges_peer(edges, edge->peer) != NULL) {
         ddpi_edge_destroy(edge);
         return DDP_OK;
     }
@@ -145,8 +145,7 @@ static ddp_status add(struct ddpi_edges *edges, struct ddpi_edge *edge, enum ddp
     return status;
 }
 
-/* Who has come becomes an edge. */
-static ddp_status let_in(struct ddpi_edges *edges, struct ddp_error *err)
+ddp_status ddpi_edges_let_in(struct ddpi_edges *edges, struct ddp_error *err)
 {
     struct ddpi_arrival arrival = {0};
     if (!edges->open)
@@ -161,60 +160,13 @@ static ddp_status let_in(struct ddpi_edges *edges, struct ddp_error *err)
     return DDP_OK;
 }
 
-static ddp_status fail(struct ddp_comm *comm, const struct ddpi_wait *wait, ddp_status status,
-                       struct ddp_error *cause)
-{
-    char call[DDPI_CALL_TEXT];
-    ddpi_advise_descriptors(cause, status);
-    ddpi_call_name(wait->call, call);
-    return ddpi_comm_fail(comm, NULL, status, "%s: rank %u: %s", call, comm->rank, cause->msg);
-}
-
-ddp_status ddpi_edges_let_in(struct ddp_comm *comm, const struct ddpi_wait *wait)
-{
-    struct ddp_error cause = {0};
-    ddp_status status = let_in(&comm->edges, &cause);
-    return status == DDP_OK ? DDP_OK : fail(comm, wait, status, &cause);
-}
-
 void ddpi_edges_farewell(struct ddpi_edges *edges, ddp_status failed, const char *cause)
 {
     struct ddpi_memo memo;
-    (void)!let_in(edges, NULL); /* so that they, too, are told why they wait in vain */
+    (void)!ddpi_edges_let_in(edges, NULL); /* so that they, too, are told why they wait in vain */
     ddpi_memo_fill(&memo, DDPI_NOTICE_FAILED, failed, cause);
     if (failed != DDP_OK)
         ddpi_edges_tell(edges, NULL, &memo);
     ddpi_memo_fill(&memo, DDPI_NOTICE_LEFT, DDP_OK, "");
     ddpi_edges_tell(edges, NULL, &memo);
-}
-
-static ddp_status make(struct ddp_comm *comm, const struct ddpi_wait *wait, uint32_t peer)
-{
-    struct ddpi_meeting *meeting = &comm->edges.meeting;
-    struct ddp_error cause;
-    ddp_status status = ddpi_meeting_ask(meeting, peer, DDPI_LINK_PEER, &cause);
-    if (status != DDP_OK)
-        return fail(comm, wait, status, &cause);
-    for (;;) {
-        status = ddpi_edges_let_in(comm, wait);
-        if (status != DDP_OK || peer_edge(&comm->edges, peer) != NULL)
-            return status;
-        const struct ddpi_need need = {.edge = &meeting->attempt.edge, .recv_bytes = 1};
-        status = ddpi_wait(comm, wait, &need, 1);
-        if (status != DDP_OK)
-            return status;
-    }
-}
-
-ddp_status ddpi_comm_edge(struct ddp_comm *comm, const struct ddpi_wait *wait, uint32_t peer,
-                          struct ddpi_edge **ret_edge)
-{
-    ddp_status status = DDP_OK;
-    if (peer_edge(&comm->edges, peer) == NULL)
-        status = ddpi_edges_let_in(comm, wait);
-    if (status == DDP_OK && peer_edge(&comm->edges, peer) == NULL)
-        status = make(comm, wait, peer);
-    if (status == DDP_OK)
-        *ret_edge = peer_edge(&comm->edges, peer);
-    return status;
 }

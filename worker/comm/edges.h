@@ -9,9 +9,6 @@
 
 #include <stdatomic.h>
 
-struct ddp_comm;
-struct ddpi_wait;
-
 enum { DDPI_NEXT, DDPI_PREV, DDPI_RING_EDGES };
 
 struct ddpi_edges {
@@ -58,18 +55,17 @@ struct ddpi_edge *ddpi_edges_at(const struct ddpi_edges *edges, uint32_t index);
 /* The peer of @edge is gone; nobody needs to be woken for it any more. */
 void ddpi_edges_ignore(const struct ddpi_edges *edges, const struct ddpi_edge *edge);
 
-/* When ddpi_edges_let_in() has something to do of which no descriptor tells. */
+/* When ddpi_edges_let_in() has something to do although no descriptor is readable. */
 static inline uint64_t ddpi_edges_wake_ms(const struct ddpi_edges *edges)
 {
     return edges->open ? ddpi_meeting_wake_ms(&edges->meeting) : UINT64_MAX;
 }
 
-/* Let in who has come. Anything but DDP_OK has made the communicator fail. */
-ddp_status ddpi_edges_let_in(struct ddp_comm *comm, const struct ddpi_wait *wait);
+/* Accept ranks that connect, and go on with the own attempt: what becomes an edge takes its place.
+ */
+ddp_status ddpi_edges_let_in(struct ddpi_edges *edges, struct ddp_error *err);
 
-/* The edge to @peer, which is another rank: made, if it is not there, as part of the operation that
- * @wait describes. Waits until the peer listens, which it does in every operation. */
-ddp_status ddpi_comm_edge(struct ddp_comm *comm, const struct ddpi_wait *wait, uint32_t peer,
-                          struct ddpi_edge **ret_edge);
+/* The edge to @rank; NULL: it is not made. */
+struct ddpi_edge *ddpi_edges_peer(const struct ddpi_edges *edges, uint32_t rank);
 
 #endif

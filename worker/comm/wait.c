@@ -1,83 +1,59 @@
 /*
- * wait.c - the one place where a rank sleeps, and how it fails: death of a peer, abort, failures
- * passed on by others, the deadline.
+ * wait.c - the one place where a rank sleeps, and what ends the sleep: bytes, the death of a peer,
+ * an abort, a failure that another rank reports, the deadline.
  *
- * A peer that is gone matters only to a rank that needs something from it: one that has completed
- * its last operation may leave while others still read what it sent. A failure that a peer reports
- * matters at once, and is passed on, so all survivors return together with the first cause. Before
- * a peer that is gone is named, all others are looked at: if it has left, or may have, that may be
- * on account of one that has died.
+ * A peer that is gone matters only to a rank that needs something from it: a rank that has
+ * completed its last operation may leave while others still read what it sent. A failure that a
+ * peer reports matters at once and is passed on, so that all survivors return with the first cause.
+ * Before a rank names a peer that is gone, it looks at all others: a peer that has left, or may
+ * have, can have done so because another one died.
  *
- * When a deadline passes, the neighbour that was waited for need not be the one to blame: it may be
- * waiting as well. So it is asked, over its control socket, and asks in turn whom it waits for.
- * Who does not answer is stopped, or has not called the operation, and is named by the neighbour
- * that asked it. A busy machine keeps ranks from answering as well, and lets their deadlines pass
- * at different times: who could wait for long for the operation waits for longer for them.
+ * When the deadline passes, the neighbour that the rank waits for need not be to blame: it may be
+ * waiting as well. So the rank asks it, over its control socket, and the neighbour asks in turn the
+ * rank that it waits for. A rank that does not answer is stopped, or has not called the operation;
+ * the neighbour that asked it names it. A busy machine delays answers too, and lets the deadlines
+ * of ranks pass at different times: so the longer the timeout, the longer ranks wait for an answer.
  */
+#include "wait.h"
+
 #include "clock.h"
-#include "communicator.h"
 #include "error.h"
-#include "mem.h"
+#include "verdict.h"
 
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
 enum {
-    /* For the answer of a rank that is waiting too: half the operation's time. */
+    /* How long a rank that is waiting too may take to answer: half the operation's timeout. */
     ANSWER_MIN_MS = 200,
     ANSWER_MAX_MS = 5000,
-    /* For the verdict of others, when everybody answers: all of it. */
+    /* How long to wait for the verdict of others when all answer: the whole timeout. */
     VERDICT_MIN_MS = 900,
     VERDICT_MAX_MS = 20000,
 };
 
-static uint64_t now_ms(void)
+static uint64_t wait_now_ms(void)
 {
     return ddpi_now_ms(&ddpi_clock_monotonic);
 }
 
-static uint64_t between(uint64_t least, uint64_t value, uint64_t most)
+static uint64_t clamp(uint64_t least, uint64_t value, uint64_t most)
 {
     return value < least ? least : value > most ? most : value;
 }
 
 uint64_t ddpi_wait_answer_ms(const struct ddpi_wait *wait)
 {
-    return between(ANSWER_MIN_MS, (wait->deadline_ms - wait->started_ms) / 2, ANSWER_MAX_MS);
+    return clamp(ANSWER_MIN_MS, (wait->deadline_ms - wait->started_ms) / 2, ANSWER_MAX_MS);
 }
 
-/* From the question on. */
+/* Counted from the question. */
 static uint64_t verdict_ms(const struct ddpi_wait *wait)
 {
     return ddpi_wait_answer_ms(wait) +
-           between(VERDICT_MIN_MS, wait->deadline_ms - wait->started_ms, VERDICT_MAX_MS);
-}
-
-ddp_status ddpi_comm_fail(struct ddp_comm *comm, const struct ddpi_edge *from, ddp_status status,
-                          const char *format, ...)
-{
-    if (comm->failed != DDP_OK)
-        return comm->failed;
-    va_list args;
-    va_start(args, format);
-    vsnprintf(comm->cause, sizeof comm->cause, format, args);
-    va_end(args);
-    comm->failed = status;
-    struct ddpi_memo memo;
-    ddpi_memo_fill(&memo, DDPI_NOTICE_FAILED, status, comm->cause);
-    ddpi_edges_tell(&comm->edges, from, &memo);
-    return status;
-}
-
-ddp_status ddpi_comm_check_abort(struct ddp_comm *comm)
-{
-    if (!atomic_load(&comm->aborted))
-        return DDP_OK;
-    return ddpi_comm_fail(comm, NULL, DDP_E_ABORTED, "%s", comm->abort_notice.text);
+           clamp(VERDICT_MIN_MS, wait->deadline_ms - wait->started_ms, VERDICT_MAX_MS);
 }
 
 static ddp_status fail_timeout(struct ddp_comm *comm, const struct ddpi_wait *wait,
@@ -85,7 +61,7 @@ static ddp_status fail_timeout(struct ddp_comm *comm, const struct ddpi_wait *wa
 {
     char call[DDPI_CALL_TEXT];
     ddpi_call_name(wait->call, call);
-    uint64_t elapsed = now_ms() - wait->started_ms;
+    uint64_t elapsed = wait_now_ms() - wait->started_ms;
     return ddpi_comm_fail(
         comm, NULL, DDP_E_TIMEOUT,
         "%s: rank %u has waited %llu.%llu s for %s, which %s; %llu of %llu bytes had %s", call,
@@ -97,7 +73,7 @@ static ddp_status fail_timeout(struct ddp_comm *comm, const struct ddpi_wait *wa
 ddp_status ddpi_wait_overdue(struct ddp_comm *comm, const struct ddpi_wait *wait,
                              const struct ddpi_edge *edge)
 {
-    if (now_ms() < ddpi_deadline(wait->deadline_ms, verdict_ms(wait)))
+    if (wait_now_ms() < ddpi_deadline(wait->deadline_ms, verdict_ms(wait)))
         return DDP_OK;
     return fail_timeout(comm, wait, edge, "is too slow");
 }
@@ -107,12 +83,12 @@ struct needs {
     unsigned count;
 };
 
-static bool needed(const struct ddpi_need *need)
+static bool is_needed(const struct ddpi_need *need)
 {
     return need->recv_bytes > 0 || need->send || need->handover;
 }
 
-static void ask(struct ddpi_edge *edge, uint64_t now)
+static void ask_peer(struct ddpi_edge *edge, uint64_t now)
 {
     struct ddpi_memo memo;
     ddpi_memo_fill(&memo, DDPI_NOTICE_ASK, DDP_OK, "");
@@ -121,20 +97,20 @@ static void ask(struct ddpi_edge *edge, uint64_t now)
     edge->answered = false;
 }
 
-static void ask_all(const struct needs *needs, uint64_t now)
+static void ask_needed(const struct needs *needs, uint64_t now)
 {
     for (unsigned i = 0; i < needs->count; i++)
-        if (needed(&needs->list[i]) && needs->list[i].edge->asked_ms == 0)
-            ask(needs->list[i].edge, now);
+        if (is_needed(&needs->list[i]) && needs->list[i].edge->asked_ms == 0)
+            ask_peer(needs->list[i].edge, now);
 }
 
-static void sooner(uint64_t *wake_ms, uint64_t candidate)
+static void wake_by(uint64_t *wake_ms, uint64_t candidate)
 {
     if (candidate < *wake_ms)
         *wake_ms = candidate;
 }
 
-/* A needed edge cannot go on: is its peer dead? Otherwise *@wake_ms is when to look again. */
+/* Fail if a needed edge has ended; *@wake_ms is when to look again. */
 static ddp_status judge_life(struct ddp_comm *comm, const struct ddpi_wait *wait,
                              struct ddpi_edge *edge, uint64_t now, uint64_t *wake_ms)
 {
@@ -147,11 +123,11 @@ static ddp_status judge_life(struct ddp_comm *comm, const struct ddpi_wait *wait
     uint64_t until = (edge->gone_ms != 0 ? edge->gone_ms : edge->broken_ms) + edge->ops->linger_ms;
     if (now >= until)
         return ddpi_wait_gone(comm, wait, edge);
-    sooner(wake_ms, until);
+    wake_by(wake_ms, until);
     return DDP_OK;
 }
 
-/* A needed edge was asked whether it waits too. */
+/* Fail if the peer of a needed edge was asked whether it waits too, and the time for that is up. */
 static ddp_status judge_answer(struct ddp_comm *comm, const struct ddpi_wait *wait,
                                struct ddpi_edge *edge, uint64_t now, uint64_t *wake_ms)
 {
@@ -167,11 +143,11 @@ static ddp_status judge_answer(struct ddp_comm *comm, const struct ddpi_wait *wa
     if (now >= edge->asked_ms + verdict_ms(wait)) {
         if (now >= wait->deadline_ms)
             return fail_timeout(comm, wait, edge, "waits for others itself");
-        edge->asked_ms = 0; /* it was another rank that asked us, and things have moved on */
+        edge->asked_ms = 0; /* another rank had asked this one, and bytes have moved since */
         return DDP_OK;
     }
-    sooner(wake_ms,
-           edge->asked_ms + (edge->answered ? verdict_ms(wait) : ddpi_wait_answer_ms(wait)));
+    wake_by(wake_ms,
+            edge->asked_ms + (edge->answered ? verdict_ms(wait) : ddpi_wait_answer_ms(wait)));
     return DDP_OK;
 }
 
@@ -180,11 +156,11 @@ static ddp_status judge(struct ddp_comm *comm, const struct ddpi_wait *wait,
 {
     uint64_t wake_ms = now < wait->deadline_ms ? wait->deadline_ms : UINT64_MAX;
     if (now >= wait->deadline_ms)
-        ask_all(needs, now);
-    sooner(&wake_ms, ddpi_edges_wake_ms(&comm->edges));
+        ask_needed(needs, now);
+    wake_by(&wake_ms, ddpi_edges_wake_ms(&comm->edges));
     ddp_status status = DDP_OK;
     for (unsigned i = 0; i < needs->count && status == DDP_OK; i++) {
-        if (!needed(&needs->list[i]))
+        if (!is_needed(&needs->list[i]))
             continue;
         status = judge_life(comm, wait, needs->list[i].edge, now, &wake_ms);
         if (status == DDP_OK)
@@ -194,42 +170,34 @@ static ddp_status judge(struct ddp_comm *comm, const struct ddpi_wait *wait,
     return status;
 }
 
-/* One that is refused goes on, so no failure is DDP_E_INVALID. */
-ddp_status ddpi_wait_status(int32_t status)
-{
-#define KNOWN(symbol, value, name, text, retry) ((value) != DDP_OK && status == (value)) ||
-    bool known = DDP_STATUS_MAP(KNOWN) false;
-#undef KNOWN
-    return known && status != DDP_E_INVALID ? (ddp_status)status : DDP_E_PROTOCOL;
-}
-
 static ddp_status take_failure(struct ddp_comm *comm, const struct ddpi_edge *edge,
                                const struct ddpi_memo *memo)
 {
-    ddp_status status = memo->text[0] != '\0' ? ddpi_wait_status(memo->status) : DDP_E_PROTOCOL;
-    return ddpi_comm_fail(comm, edge, status, "%s", memo->text);
+    return ddpi_comm_fail(comm, edge, ddpi_memo_failure(memo), "%s", memo->text);
 }
 
 static ddp_status fail_starved(struct ddp_comm *comm, const struct ddpi_edge *edge)
 {
     struct ddp_error cause;
-    ddp_status status = ddpi_error_sys(&cause, EMFILE, "take what %s hands over", edge->peer_name);
+    ddp_status status =
+        ddpi_error_sys(&cause, EMFILE, "receive a descriptor of %s", edge->peer_name);
     ddpi_advise_descriptors(&cause, status);
     return ddpi_comm_fail(comm, NULL, status, "rank %u: %s", comm->rank, cause.msg);
 }
 
 static ddp_status fail_garbled(struct ddp_comm *comm, const struct ddpi_edge *edge)
 {
-    return ddpi_comm_fail(comm, edge, DDP_E_PROTOCOL,
-                          "%s sent something that is no control message", edge->peer_name);
+    return ddpi_comm_fail(comm, edge, DDP_E_PROTOCOL, "%s sent an invalid control message",
+                          edge->peer_name);
 }
 
-/* Read all that one peer has to say. When it has died a child of it may hold its connection open,
- * so that this has no end; whether it has is asked first, as it may have spoken before. */
-static ddp_status hear(struct ddp_comm *comm, struct ddpi_edge *edge, const struct needs *needs)
+/* Read all messages of one peer. A child of a dead peer may hold its connection open, so that it
+ * does not end: look at the process. Look first, as it may have sent messages before it ended. */
+static ddp_status read_messages(struct ddp_comm *comm, struct ddpi_edge *edge,
+                                const struct needs *needs)
 {
     struct ddpi_memo memo;
-    uint64_t now = now_ms();
+    uint64_t now = wait_now_ms();
     bool ended = ddpi_process_ended(&edge->process);
     for (;;) {
         switch (ddpi_control_read(&edge->control, &memo)) {
@@ -257,14 +225,14 @@ static ddp_status hear(struct ddp_comm *comm, struct ddpi_edge *edge, const stru
         case DDPI_NOTICE_ASK:
             ddpi_memo_fill(&memo, DDPI_NOTICE_WAITING, DDP_OK, "");
             ddpi_control_send(&edge->control, &memo);
-            ask_all(needs, now);
+            ask_needed(needs, now);
             break;
         case DDPI_NOTICE_WAITING:
             edge->answered = true;
             break;
-        case DDPI_NOTICE_HANDOVER: /* its descriptor waits in the control socket */
+        case DDPI_NOTICE_HANDOVER: /* the descriptor is in edge->control */
             break;
-        case DDPI_NOTICE_CARD: /* for those who join, and not said on such an edge */
+        case DDPI_NOTICE_CARD: /* only for ranks that join, over other edges */
         case DDPI_NOTICE_STANDS:
         case DDPI_NOTICE_GO:
             return fail_garbled(comm, edge);
@@ -272,145 +240,73 @@ static ddp_status hear(struct ddp_comm *comm, struct ddpi_edge *edge, const stru
     }
 }
 
-/* Read all that everybody has to say. */
-static ddp_status hear_everybody(struct ddp_comm *comm)
+/* Read all messages of all peers. */
+static ddp_status read_all_messages(struct ddp_comm *comm)
 {
     ddp_status status = DDP_OK;
     for (uint32_t i = 0; i < ddpi_edges_places(&comm->edges) && status == DDP_OK; i++) {
         struct ddpi_edge *edge = ddpi_edges_at(&comm->edges, i);
         if (edge != NULL && edge->gone_ms == 0)
-            status = hear(comm, edge, &(const struct needs){0});
+            status = read_messages(comm, edge, &(const struct needs){0});
     }
     return status;
-}
-
-static enum ddpi_fate fate_of(struct ddpi_edge *edge)
-{
-    struct ddpi_door door = {.address = &edge->door};
-    if (edge->fate == DDPI_FATE_UNASKED && edge->control.local) {
-        edge->fate = ddpi_process_fate(&edge->process);
-    } else if (edge->fate == DDPI_FATE_UNASKED) {
-        ddpi_doors_ask(&door, 1);
-        edge->fate = door.fate;
-    }
-    return edge->fate;
-}
-
-/* Its peer is on another machine, so that it takes up to a second to ask what has become of it. */
-static bool must_ask_at_door(const struct ddpi_edge *edge, const struct ddpi_edge *needed)
-{
-    return (edge->gone_ms != 0 || edge == needed) && !edge->left && !edge->control.local &&
-           edge->fate == DDPI_FATE_UNASKED;
-}
-
-/* Ask about @needed, which cannot go on, and all that are gone, at the same time. */
-static void ask_at_doors(const struct ddp_comm *comm, const struct ddpi_edge *needed)
-{
-    uint32_t places = ddpi_edges_places(&comm->edges);
-    struct ddpi_door *doors = ddpi_calloc(places, sizeof *doors);
-    size_t count = 0, asked = 0;
-    for (uint32_t i = 0; i < places && doors != NULL; i++) {
-        const struct ddpi_edge *edge = ddpi_edges_at(&comm->edges, i);
-        if (edge != NULL && must_ask_at_door(edge, needed))
-            doors[count++].address = &edge->door;
-    }
-    if (count > 0)
-        ddpi_doors_ask(doors, count);
-    for (uint32_t i = 0; i < places; i++) {
-        struct ddpi_edge *edge = ddpi_edges_at(&comm->edges, i);
-        if (edge != NULL && must_ask_at_door(edge, needed))
-            edge->fate = doors != NULL ? doors[asked++].fate : DDPI_FATE_UNKNOWN;
-    }
-    ddpi_free(doors);
-}
-
-/* Not left, and not only to be reached no more. */
-static bool has_died(struct ddpi_edge *edge)
-{
-    return edge->gone_ms != 0 && !edge->left && fate_of(edge) == DDPI_FATE_DEAD;
-}
-
-/* Whom to name, when the peer of @edge is gone. */
-static struct ddpi_edge *culprit(const struct ddp_comm *comm, struct ddpi_edge *edge)
-{
-    struct ddpi_edge *first = NULL;
-    ask_at_doors(comm, edge);
-    if (has_died(edge))
-        return edge;
-    for (uint32_t i = 0; i < ddpi_edges_places(&comm->edges); i++) {
-        struct ddpi_edge *other = ddpi_edges_at(&comm->edges, i);
-        if (other != NULL && has_died(other) && (first == NULL || other->gone_ms < first->gone_ms))
-            first = other;
-    }
-    return first != NULL ? first : edge;
-}
-
-struct ddpi_verdict ddpi_wait_verdict(struct ddpi_edge *edge)
-{
-    static const struct ddpi_verdict verdicts[] = {
-        [DDPI_FATE_UNKNOWN] = {DDP_E_PEER_DEAD,
-                               "is gone: it has died, or has closed its connections"},
-        [DDPI_FATE_DEAD] = {DDP_E_PEER_DEAD, "has died"},
-        [DDPI_FATE_SILENT] = {DDP_E_PEER_DEAD,
-                              "is gone: its machine is down, or cannot be reached any more"},
-    };
-    enum ddpi_fate fate;
-    if (edge->left)
-        return (struct ddpi_verdict){DDP_E_PEER_DEAD, "has left the communicator"};
-    if (edge->control.fd < 0) /* it was asked for an edge, and was not there */
-        return (struct ddpi_verdict){DDP_E_PEER_DEAD, edge->broken};
-    fate = fate_of(edge);
-    if (fate != DDPI_FATE_ALIVE)
-        return verdicts[fate];
-    if (edge->gone_ms == 0)
-        return (struct ddpi_verdict){DDP_E_CLOSED, edge->broken};
-    return (struct ddpi_verdict){
-        DDP_E_CLOSED,
-        edge->control.local
-            ? "lives, but has closed its connection: it runs another program now (exec), or has "
-              "closed descriptors that are not its own"
-            : "lives, but its connection was closed or reset: see whether it runs another program "
-              "now (exec) or has closed descriptors that are not its own, and what cuts "
-              "connections on the network"};
 }
 
 ddp_status ddpi_wait_gone(struct ddp_comm *comm, const struct ddpi_wait *wait,
                           struct ddpi_edge *edge)
 {
-    ddp_status status = hear_everybody(comm);
+    ddp_status status = read_all_messages(comm);
     if (status != DDP_OK)
         return status;
-    edge = culprit(comm, edge);
-    const struct ddpi_verdict verdict = ddpi_wait_verdict(edge);
+    edge = ddpi_verdict_culprit(&comm->edges, edge);
+    const struct ddpi_verdict verdict = ddpi_verdict_of(edge);
     char call[DDPI_CALL_TEXT];
     ddpi_call_name(wait->call, call);
     return ddpi_comm_fail(comm, edge, verdict.status, "%s %s; rank %u noticed it in %s",
                           edge->peer_name, verdict.words, comm->rank, call);
 }
 
-static ddp_status hear_all(struct ddp_comm *comm, const struct ddpi_wait *wait,
-                           const struct needs *needs)
+/* Accepting or connecting has failed. */
+static ddp_status fail_meeting(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                               ddp_status status, struct ddp_error *cause)
 {
-    enum { BATCH = 8 }; /* what is left over comes next time */
+    char call[DDPI_CALL_TEXT];
+    ddpi_advise_descriptors(cause, status);
+    ddpi_call_name(wait->call, call);
+    return ddpi_comm_fail(comm, NULL, status, "%s: rank %u: %s", call, comm->rank, cause->msg);
+}
+
+static ddp_status let_in(struct ddp_comm *comm, const struct ddpi_wait *wait)
+{
+    struct ddp_error cause = {0};
+    ddp_status status = ddpi_edges_let_in(&comm->edges, &cause);
+    return status == DDP_OK ? DDP_OK : fail_meeting(comm, wait, status, &cause);
+}
+
+static ddp_status handle_events(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                                const struct needs *needs)
+{
+    enum { BATCH = 8 }; /* the rest follows next time */
     struct epoll_event events[BATCH];
     int count = epoll_wait(comm->edges.controls, events, BATCH, 0);
     ddp_status status = DDP_OK;
     for (int i = 0; i < count && status == DDP_OK; i++)
-        status = events[i].data.ptr == &comm->edges.meeting ? ddpi_edges_let_in(comm, wait)
-                                                            : hear(comm, events[i].data.ptr, needs);
+        status = events[i].data.ptr == &comm->edges.meeting
+                     ? let_in(comm, wait)
+                     : read_messages(comm, events[i].data.ptr, needs);
     return status;
 }
 
 ddp_status ddpi_wait_hear(struct ddp_comm *comm, const struct ddpi_wait *wait)
 {
-    return hear_all(comm, wait, &(const struct needs){0});
+    return handle_events(comm, wait, &(const struct needs){0});
 }
 
-/* The bell, all control sockets with who wants to come in; then the data of each need. */
+/* The bell; all control sockets and the listeners; then the data of each need. */
 enum { POLL_BELL, POLL_CONTROLS, POLL_DATA, POLL_MAX = POLL_DATA + DDPI_NEEDS_MAX };
 
 /* true if a need is met already. */
-static bool arm(const struct ddp_comm *comm, const struct needs *needs, struct pollfd *fds)
+static bool arm_needs(const struct ddp_comm *comm, const struct needs *needs, struct pollfd *fds)
 {
     bool ready = false;
     fds[POLL_BELL] = (struct pollfd){.fd = comm->bell, .events = POLLIN};
@@ -426,14 +322,14 @@ static bool arm(const struct ddp_comm *comm, const struct needs *needs, struct p
     return ready;
 }
 
-static void disarm(const struct needs *needs)
+static void disarm_needs(const struct needs *needs)
 {
     for (unsigned i = 0; i < needs->count; i++)
         if (needs->list[i].recv_bytes > 0 || needs->list[i].send)
             needs->list[i].edge->ops->disarm(needs->list[i].edge);
 }
 
-/* How long to sleep; NULL: there is no end. */
+/* How long to sleep; NULL: without limit. */
 static struct timespec *time_to(const struct ddpi_wait *wait, uint64_t now, uint64_t wake_ms,
                                 struct timespec *time)
 {
@@ -456,13 +352,13 @@ static ddp_status sleep_until(struct ddp_comm *comm, const struct ddpi_wait *wai
         return ddpi_comm_fail(comm, NULL, DDP_E_SYSTEM, "rank %u: poll: %s", comm->rank,
                               strerrordesc_np(errno));
     if (count <= 0)
-        return now >= ddpi_edges_wake_ms(&comm->edges) ? ddpi_edges_let_in(comm, wait) : DDP_OK;
+        return now >= ddpi_edges_wake_ms(&comm->edges) ? let_in(comm, wait) : DDP_OK;
     uint64_t rings;
     if (fds[POLL_BELL].revents != 0)
         (void)!read(comm->bell, &rings, sizeof rings);
     ddp_status status = DDP_OK;
     if (fds[POLL_CONTROLS].revents != 0)
-        status = hear_all(comm, wait, needs);
+        status = handle_events(comm, wait, needs);
     return status;
 }
 
@@ -471,15 +367,46 @@ ddp_status ddpi_wait(struct ddp_comm *comm, const struct ddpi_wait *wait,
 {
     const struct needs needs = {.list = list, .count = count};
     struct pollfd fds[POLL_MAX];
-    uint64_t now = now_ms(), wake_ms;
+    uint64_t now = wait_now_ms(), wake_ms;
     ddp_status status = DDP_OK;
-    if (!arm(comm, &needs, fds)) {
+    if (!arm_needs(comm, &needs, fds)) {
         status = judge(comm, wait, &needs, now, &wake_ms);
         if (status == DDP_OK)
             status = ddpi_comm_check_abort(comm);
         if (status == DDP_OK)
             status = sleep_until(comm, wait, &needs, fds, now, wake_ms);
     }
-    disarm(&needs);
+    disarm_needs(&needs);
     return status == DDP_OK ? ddpi_comm_check_abort(comm) : status;
+}
+
+static ddp_status make_edge(struct ddp_comm *comm, const struct ddpi_wait *wait, uint32_t peer)
+{
+    struct ddpi_meeting *meeting = &comm->edges.meeting;
+    struct ddp_error cause;
+    ddp_status status = ddpi_meeting_ask(meeting, peer, DDPI_LINK_PEER, &cause);
+    if (status != DDP_OK)
+        return fail_meeting(comm, wait, status, &cause);
+    for (;;) {
+        status = let_in(comm, wait);
+        if (status != DDP_OK || ddpi_edges_peer(&comm->edges, peer) != NULL)
+            return status;
+        const struct ddpi_need need = {.edge = &meeting->attempt.edge, .recv_bytes = 1};
+        status = ddpi_wait(comm, wait, &need, 1);
+        if (status != DDP_OK)
+            return status;
+    }
+}
+
+ddp_status ddpi_wait_edge(struct ddp_comm *comm, const struct ddpi_wait *wait, uint32_t peer,
+                          struct ddpi_edge **ret_edge)
+{
+    ddp_status status = DDP_OK;
+    if (ddpi_edges_peer(&comm->edges, peer) == NULL)
+        status = let_in(comm, wait);
+    if (status == DDP_OK && ddpi_edges_peer(&comm->edges, peer) == NULL)
+        status = make_edge(comm, wait, peer);
+    if (status == DDP_OK)
+        *ret_edge = ddpi_edges_peer(&comm->edges, peer);
+    return status;
 }

@@ -104,6 +104,18 @@ void ddpi_memo_fill(struct ddpi_memo *memo, enum ddpi_notice notice, ddp_status 
     memcpy(memo->text, text, strnlen(text, sizeof memo->text - 1));
 }
 
+/* A call that is refused leaves the communicator usable, so no failure is DDP_E_INVALID. */
+ddp_status ddpi_memo_failure(const struct ddpi_memo *memo)
+{
+#define IS_STATUS(symbol, value, name, text, retry) \
+    ((value) != DDP_OK && memo->status == (value)) ||
+    bool known = DDP_STATUS_MAP(IS_STATUS) false;
+#undef IS_STATUS
+    return known && memo->status != DDP_E_INVALID && memo->text[0] != '\0'
+               ? (ddp_status)memo->status
+               : DDP_E_PROTOCOL;
+}
+
 void ddpi_memo_tag(struct ddpi_memo *memo, uint32_t tag)
 {
     memo->tag = htole32(tag);

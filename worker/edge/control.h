@@ -83,6 +83,9 @@ void ddpi_control_finish(struct ddpi_control *control);
 void ddpi_memo_fill(struct ddpi_memo *memo, enum ddpi_notice notice, ddp_status status,
                     const char *text);
 
+/* The status to fail with when @memo of a peer says that it has failed. */
+ddp_status ddpi_memo_failure(const struct ddpi_memo *memo);
+
 /* Give @memo, which is to be sent, its tag. */
 void ddpi_memo_tag(struct ddpi_memo *memo, uint32_t tag);
 

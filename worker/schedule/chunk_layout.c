@@ -1,5 +1,5 @@
 /*
- * chunk_layout.c - addresses of chunks, for the three ways in which a job uses memory:
+ * chunk_layout.c - addresses of chunks, for the three ways in which a task uses memory:
  *
  *   whole      all_reduce, broadcast, all_gather: chunks are held where the result will be
  *   partials   reduce, reduce_scatter: only what is finished is held there, the rest in scratch

@@ -1,9 +1,9 @@
 /*
- * chunk_layout.h - where the chunks of a job lie: what this rank has of each, and where it holds
+ * chunk_layout.h - where the chunks of a task lie: what this rank has of each, and where it holds
  * what came in. Pure arithmetic on addresses; the engine in engine.c moves the bytes.
  *
  * A caller's send buffer must not change, and a reduction that does not end at every rank has
- * partial results that belong nowhere. They go to scratch memory of a fixed size; so such a job is
+ * partial results that belong nowhere. They go to scratch memory of a fixed size; so such a task is
  * run in parts, each over a slice of every chunk.
  */
 #ifndef DDPI_CHUNK_LAYOUT_H

@@ -10,7 +10,6 @@
 #include "error.h"
 
 #include <dlfcn.h>
-#include <link.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -135,40 +134,6 @@ void ddpi_cuda_finish(struct ddpi_cuda *cuda)
     if (cuda->library != NULL)
         dlclose(cuda->library);
     *cuda = (struct ddpi_cuda){0};
-}
-
-static int count_objects(struct dl_phdr_info *info, size_t size, void *ctx)
-{
-    (void)size;
-    struct ddpi_cuda_watch *now = ctx;
-    now->adds = info->dlpi_adds;
-    now->subs = info->dlpi_subs;
-    return 1; /* the first object says it all */
-}
-
-/* Starting it takes seconds, and what is forked later cannot use it: that is for who needs it. */
-static bool is_started(const struct ddpi_cuda_watch *watch)
-{
-    ddpi_cu_context context;
-    return watch->get_current == NULL ||
-           watch->get_current(&context) != DDPI_CU_ERROR_NOT_INITIALIZED;
-}
-
-bool ddpi_cuda_in_process(struct ddpi_cuda_watch *watch)
-{
-    struct ddpi_cuda_watch now = {0};
-    dl_iterate_phdr(count_objects, &now);
-    if (now.adds == watch->adds && now.subs == watch->subs)
-        return watch->found && is_started(watch);
-    void *library = dlopen(LIBRARY, RTLD_LAZY | RTLD_NOLOAD);
-    now.found = library != NULL;
-    if (library != NULL) {
-        void *symbol = dlsym(library, "cuCtxGetCurrent");
-        memcpy(&now.get_current, &symbol, sizeof symbol);
-        dlclose(library);
-    }
-    *watch = now;
-    return now.found && is_started(watch);
 }
 
 ddp_status ddpi_cuda_error(const struct ddpi_cuda *cuda, struct ddp_error *err,

@@ -1,11 +1,10 @@
 /*
  * driver.h - the functions of the CUDA driver, found at run time.
  *
- * Nothing links to CUDA: whoever needs the driver fills a table of its own with ddpi_cuda_init()
- * and calls through that. A program that handles host memory only never loads it, as
- * ddpi_cuda_in_process() says cheaply whether it is there at all.
+ * Nothing links to CUDA: code that needs the driver fills a table of its own with ddpi_cuda_init()
+ * and calls through that. A program that uses host memory only never loads it.
  *
- * Contexts are the caller's business: nothing here makes one or changes the current one.
+ * Contexts are the caller's: nothing here makes one or changes the current one.
  */
 #ifndef DDPI_DRIVER_H
 #define DDPI_DRIVER_H
@@ -142,19 +141,6 @@ ddp_status ddpi_cuda_init(struct ddpi_cuda *cuda, struct ddp_error *err) DDP_MUS
 /* Give the reference back; a zeroed @cuda is allowed. The code of the driver stays in the process,
  * as its own threads may still run. */
 void ddpi_cuda_finish(struct ddpi_cuda *cuda);
-
-/* What ddpi_cuda_in_process() knew the last time. Starts zeroed; one thread at a time. */
-struct ddpi_cuda_watch {
-    unsigned long long adds; /* objects that the dynamic linker had added so far */
-    unsigned long long subs; /* and removed */
-    bool found;
-    ddpi_cu_result (*get_current)(ddpi_cu_context *ret_context); /* of the driver; NULL: none */
-};
-
-/* Whether the driver is loaded and started in this process, by whomever: before, nobody has memory
- * of a GPU. Does neither itself. Costs about 20 ns, and one call of a driver that is there, unless
- * objects were loaded since @watch was last used. */
-bool ddpi_cuda_in_process(struct ddpi_cuda_watch *watch);
 
 /* Fill @err with what was tried and what the driver says to it ("... : CUDA_ERROR_ILLEGAL_ADDRESS
  * (700): an illegal memory access was encountered"); returns DDP_E_CUDA. */

@@ -1,29 +1,27 @@
 /*
- * device.c - the device part of a communicator: what it holds, and how it carries one operation
- * out. Owns all of it but the queue. It waits only where ddpi_wait() and ddpi_device_await() do,
- * and those know deadlines, deaths and aborts.
+ * device.c - a communicator on a GPU: what it holds, and how it runs one operation. Owns all of it
+ * but the queue.
  */
-#include "device_impl.h"
+#include "device.h"
 
-#include "clock.h"
 #include "error.h"
 #include "mem.h"
+#include "op_queue.h"
 #include "peer_card.h"
 #include "reduce.h"
+#include "steps.h"
 
 #include <stdio.h>
 #include <string.h>
 
 enum {
-    NAP_MIN_US = 20,
-    NAP_MAX_US = 1000,
     STALE_MAX = 32,   /* mappings that wait to be closed */
     REFUSED_MAX = 16, /* buffers that could not be opened since some were */
 };
 
 /* ---- what it holds ---- */
 
-ddp_status ddpi_device_create(struct ddp_comm *comm)
+ddp_status ddpi_device_create(struct ddp_comm *comm, struct ddpi_device **ret_device)
 {
     struct ddpi_device *device = ddpi_calloc(1, sizeof *device);
     if (device == NULL)
@@ -40,7 +38,7 @@ ddp_status ddpi_device_create(struct ddp_comm *comm)
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&device->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    comm->gpu = device;
+    *ret_device = device;
     return DDP_OK;
 }
 
@@ -131,16 +129,8 @@ static void unequip(struct ddpi_device *device)
     ddpi_words_finish(&device->words);
 }
 
-unsigned ddpi_device_capture_mode(const struct ddpi_device *device, unsigned mode)
-{
-    (void)device->cuda.thread_exchange_stream_capture_mode(&mode);
-    return mode;
-}
-
 void ddpi_device_destroy(struct ddpi_device *device)
 {
-    if (device == NULL)
-        return;
     if (device->equipped) { /* where the context is gone, so is what was in it, and the driver says
                                so */
         unsigned mode = ddpi_device_capture_mode(device, DDPI_CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -164,157 +154,34 @@ void ddpi_device_destroy(struct ddpi_device *device)
 
 /* ---- one operation ---- */
 
-struct ddpi_wait ddpi_device_wait(const struct ddpi_job *job)
+static ddp_status device_run(struct ddpi_device *device, struct ddpi_queued *queued)
 {
-    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
-    return (struct ddpi_wait){
-        .call = &job->call, .started_ms = now, .deadline_ms = ddpi_deadline(now, job->timeout_ms)};
-}
-
-ddp_status ddpi_device_fail(struct ddpi_device *device, ddp_status status,
-                            const struct ddp_error *err)
-{
-    return ddpi_comm_fail(device->comm, NULL, status, "rank %u: %s", device->comm->rank, err->msg);
-}
-
-ddp_status ddpi_device_gather(struct ddpi_device *device, const struct ddpi_job *job, void *records,
-                              size_t size)
-{
-    struct ddpi_job round = {.call = job->call,
-                             .ring = {.kind = DDPI_RING_ALL_GATHER,
-                                      .rank = device->comm->rank,
-                                      .nranks = device->comm->world_size},
-                             .send = (uint8_t *)records + device->comm->rank * size,
-                             .recv = records,
-                             .count = device->comm->world_size * size,
-                             .element_size = 1,
-                             .timeout_ms = job->timeout_ms};
-    return ddpi_job_run(device->comm, &round);
-}
-
-void ddpi_device_stage(struct ddpi_device *device, enum ddpi_stage stage)
-{
-    struct ddpi_progress *progress = &device->progress;
-    uint64_t now_us = ddpi_now_us(&ddpi_clock_monotonic);
-    progress->spent_us[stage] += now_us - progress->at_us;
-    progress->at_us = now_us;
-}
-
-ddp_status ddpi_lane_stamp(struct ddpi_device *device, enum ddpi_lane_kind kind,
-                           struct ddp_error *err)
-{
-    struct ddpi_lane *lane = &device->lanes[kind];
-    return ddpi_words_stamp(&device->words, lane->word, ++lane->launched, lane->stream, err);
-}
-
-/* A lane does not go on when something that was enqueued in it has failed. */
-static ddp_status check_lanes(struct ddpi_device *device)
-{
-    for (unsigned i = 0; i < DDPI_LANES; i++) {
-        ddpi_cu_result result = device->cuda.stream_query(device->lanes[i].stream);
-        if (result == DDPI_CU_SUCCESS || result == DDPI_CU_ERROR_NOT_READY)
-            continue;
-        struct ddp_error err;
-        ddp_status status = ddpi_cuda_error(&device->cuda, &err, result,
-                                            "the GPU failed; a buffer may have been freed");
-        return ddpi_device_fail(device, status, &err);
-    }
-    return DDP_OK;
-}
-
-/* Peers that are waited for have ddpi_wait() to find out about them; this is for our own GPU. What
- * has moved of late when the deadline passes is ddpi_wait_overdue()'s to end. */
-static ddp_status check_time(struct ddpi_device *device, const struct ddpi_patience *patience,
-                             const struct ddpi_wait *wait)
-{
-    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
-    if (now < wait->deadline_ms || now - patience->since_ms < ddpi_wait_answer_ms(wait))
-        return DDP_OK;
-    char call[DDPI_CALL_TEXT];
-    ddpi_call_name(wait->call, call);
-    return ddpi_comm_fail(device->comm, NULL, DDP_E_TIMEOUT,
-                          "%s: rank %u has waited %.1f s for its own GPU; %s", call,
-                          device->comm->rank, (double)(now - wait->started_ms) / 1000,
-                          patience->for_arrival ? "the stream has not come to the operation: a "
-                                                  "kernel before it in the stream may hang"
-                                                : "a copy or reduction of the operation does not "
-                                                  "end");
-}
-
-ddp_status ddpi_device_pause(struct ddpi_device *device, struct ddpi_patience *patience,
-                             const struct ddpi_wait *wait, const struct ddpi_need *needs,
-                             unsigned count)
-{
-    if (patience->looks++ < device->comm->spin_limit) {
-        ddpi_relax();
-        return DDP_OK;
-    }
-    if (patience->nap_us == 0) {
-        patience->nap_us = NAP_MIN_US;
-        patience->since_ms = ddpi_now_ms(&ddpi_clock_monotonic);
-    }
-    struct ddpi_wait nap = *wait;
-    nap.nap_us = patience->nap_us;
-    ddp_status status = ddpi_wait(device->comm, &nap, needs, count);
-    if (status == DDP_OK && patience->nap_us == NAP_MAX_US)
-        status = check_lanes(device);
-    if (status == DDP_OK)
-        status = check_time(device, patience, wait);
-    patience->nap_us = patience->nap_us < NAP_MAX_US / 2 ? patience->nap_us * 2 : NAP_MAX_US;
-    return status;
-}
-
-ddp_status ddpi_device_await(struct ddpi_device *device, const struct ddpi_wait *wait,
-                             uint32_t word, uint32_t value)
-{
-    struct ddpi_patience patience = {.for_arrival = word < DDPI_WORD_GATE};
-    while (!ddpi_words_reached(&device->words, word, value)) {
-        ddp_status status = ddpi_device_pause(device, &patience, wait, NULL, 0);
-        if (status != DDP_OK)
-            return status;
-    }
-    return DDP_OK;
-}
-
-bool ddpi_is_message(const struct ddpi_job *job)
-{
-    return job->call.operation == DDPI_SEND || job->call.operation == DDPI_RECV;
-}
-
-static bool reduces(const struct ddpi_call *call)
-{
-    return call->operation == DDPI_ALL_REDUCE || call->operation == DDPI_REDUCE ||
-           call->operation == DDPI_REDUCE_SCATTER;
-}
-
-ddp_status ddpi_device_carry_out(struct ddpi_device *device, struct ddpi_errand *errand)
-{
-    struct ddpi_job *job = &errand->job;
-    struct ddpi_wait wait = ddpi_device_wait(job);
-    device->progress.at_us = errand->enqueued_us;
+    struct ddpi_task *task = &queued->task;
+    struct ddpi_wait wait = ddpi_device_wait(task);
+    device->progress.at_us = queued->enqueued_us;
     ddp_status status =
-        ddpi_device_await(device, &wait, errand->ticket % DDPI_QUEUE_MAX, errand->ticket);
+        ddpi_device_await(device, &wait, queued->ticket % DDPI_QUEUE_MAX, queued->ticket);
     ddpi_device_stage(device, DDPI_STAGE_STREAM);
     if (status != DDP_OK)
         return status;
-    if (ddpi_is_message(job)) {
-        status = ddpi_device_message(device, errand);
+    if (ddpi_call_is_message(&task->call)) {
+        status = ddpi_device_message(device, queued);
         ddpi_device_stage(device, DDPI_STAGE_WORK);
         return status;
     }
     bool direct;
-    status = ddpi_device_offer(device, errand, &direct);
-    ddpi_device_stage(device, DDPI_STAGE_OFFERS);
-    if (status != DDP_OK || job->call.operation == DDPI_BARRIER)
+    status = ddpi_device_offer(device, queued, &direct);
+    ddpi_device_stage(device, DDPI_STAGE_EXCHANGE);
+    if (status != DDP_OK || task->call.operation == DDPI_BARRIER)
         return status;
     if (direct)
-        return ddpi_direct_run(device, job);
-    if (job->call.algorithm == DDP_ALGORITHM_DIRECT && reduces(&job->call))
+        return ddpi_direct_run(device, task);
+    if (task->call.algorithm == DDP_ALGORITHM_DIRECT && ddpi_call_reduces(&task->call))
         return ddpi_comm_fail(device->comm, NULL, DDP_E_UNSUPPORTED,
                               "on memory of a GPU the algorithm 'direct' needs one GPU that all "
                               "ranks share, at most %d of them; use ring or auto",
                               DDPI_REDUCE_MOST);
-    status = ddpi_ring_run(device, job);
+    status = ddpi_ring_run(device, task);
     ddpi_device_stage(device, DDPI_STAGE_WORK);
     return status;
 }
@@ -322,47 +189,47 @@ ddp_status ddpi_device_carry_out(struct ddpi_device *device, struct ddpi_errand 
 /* ---- before it is enqueued ---- */
 
 /* The first operation of this rank. */
-static ddp_status begin(struct ddpi_device *device)
+static ddp_status start_rank(struct ddpi_device *device)
 {
     struct ddp_error err;
     device->equipped = true;
     ddp_status status = equip(device, &err);
     if (status == DDP_OK)
-        status = ddpi_queue_start(device, &err);
+        status = ddpi_queue_start(device, device_run, &err);
     return status == DDP_OK ? DDP_OK : ddpi_device_fail(device, status, &err);
 }
 
 /* The first operation of all ranks. The thread has nothing to do meanwhile. */
-static ddp_status meet(struct ddpi_device *device, const struct ddpi_job *job)
+static ddp_status probe_once(struct ddpi_device *device, const struct ddpi_task *task)
 {
-    ddpi_device_drain(device);
+    ddpi_queue_drain(device);
     device->met = true;
-    return device->failed ? device->comm->failed : ddpi_device_meet(device, job);
+    return device->failed ? device->comm->failed : ddpi_device_meet(device, task);
 }
 
 /* Close mappings when that holds nobody up; or all the same, when there are many of them or one has
  * been in the way for long. The driver waits for all that the context has been given to do. */
-static void tidy(struct ddpi_device *device, ddpi_cu_stream stream)
+static void tidy_mappings(struct ddpi_device *device, ddpi_cu_stream stream)
 {
     const struct ddpi_shares *shares = &device->shares;
     if (shares->stale == 0)
         return;
     bool must = shares->stale >= STALE_MAX || shares->refused >= REFUSED_MAX;
-    bool idle = !ddpi_device_busy(device) && device->cuda.stream_query(stream) == DDPI_CU_SUCCESS;
+    bool idle = !ddpi_queue_is_busy(device) && device->cuda.stream_query(stream) == DDPI_CU_SUCCESS;
     if (!must && !idle)
         return;
-    ddpi_device_drain(device);
+    ddpi_queue_drain(device);
     ddpi_shares_tidy(&device->shares);
 }
 
-ddp_status ddpi_device_submit(struct ddpi_device *device, struct ddpi_errand *errand,
+ddp_status ddpi_device_submit(struct ddpi_device *device, struct ddpi_queued *queued,
                               ddpi_cu_stream stream, struct ddp_error *err)
 {
-    ddp_status status = device->equipped ? DDP_OK : begin(device);
-    if (status == DDP_OK && !device->met && !ddpi_is_message(&errand->job))
-        status = meet(device, &errand->job);
+    ddp_status status = device->equipped ? DDP_OK : start_rank(device);
+    if (status == DDP_OK && !device->met && !ddpi_call_is_message(&queued->task.call))
+        status = probe_once(device, &queued->task);
     if (status != DDP_OK)
         return ddpi_error_set(err, status, "%s", device->comm->cause);
-    tidy(device, stream);
-    return ddpi_queue_put(device, errand, stream, err);
+    tidy_mappings(device, stream);
+    return ddpi_queue_put(device, queued, stream, err);
 }

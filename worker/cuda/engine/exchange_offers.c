@@ -8,25 +8,26 @@
  * opened it once and everybody has heard of that; until then its data goes through scratch memory,
  * or the host. All ranks come to the same answers.
  */
-#include "device_impl.h"
+#include "device_state.h"
 
 #include "debug.h"
+#include "steps.h"
 
 #include <string.h>
 
-static ddp_status exchange(struct ddpi_device *device, const struct ddpi_errand *errand)
+static ddp_status exchange(struct ddpi_device *device, const struct ddpi_queued *queued)
 {
     uint32_t rank = device->comm->rank;
     struct ddpi_offer *own = &device->offers[2 * rank];
-    const struct ddpi_job *job = &errand->job;
-    size_t part = job->call.count * job->element_size, all = job->count * job->element_size;
-    ddpi_share_offer(&device->shares, rank, job->send,
-                     job->call.operation == DDPI_REDUCE_SCATTER ? all : part,
-                     errand->send_allocation, &own[0]);
-    ddpi_share_offer(&device->shares, rank, job->recv,
-                     job->call.operation == DDPI_ALL_GATHER ? all : part, errand->recv_allocation,
+    const struct ddpi_task *task = &queued->task;
+    size_t part = task->call.count * task->element_size, all = task->count * task->element_size;
+    ddpi_share_offer(&device->shares, rank, task->send,
+                     task->call.operation == DDPI_REDUCE_SCATTER ? all : part,
+                     queued->send_allocation, &own[0]);
+    ddpi_share_offer(&device->shares, rank, task->recv,
+                     task->call.operation == DDPI_ALL_GATHER ? all : part, queued->recv_allocation,
                      &own[1]);
-    return ddpi_device_gather(device, &errand->job, device->offers, 2 * sizeof *own);
+    return ddpi_device_gather(device, &queued->task, device->offers, 2 * sizeof *own);
 }
 
 /* Whether everybody can offer what the direct path opens. */
@@ -73,7 +74,7 @@ static bool opens_all(struct ddpi_device *device)
 }
 
 /* Those who are to read try to open, and tell. */
-static ddp_status try_out(struct ddpi_device *device, const struct ddpi_job *job,
+static ddp_status try_out(struct ddpi_device *device, const struct ddpi_task *task,
                           enum ddpi_readers readers)
 {
     uint32_t rank = device->comm->rank, ranks = device->comm->world_size;
@@ -83,29 +84,29 @@ static ddp_status try_out(struct ddpi_device *device, const struct ddpi_job *job
     else if (ddpi_ring_edge_reads(device, rank))
         good = opens(device, ddpi_ring_prev(rank, ranks));
     device->opens[rank] = good;
-    ddp_status status = ddpi_device_gather(device, job, device->opens, 1);
+    ddp_status status = ddpi_device_gather(device, task, device->opens, 1);
     if (status == DDP_OK && memchr(device->opens, 0, ranks) == NULL)
         for (uint32_t i = 2 * rank; i < 2 * rank + 2; i++)
             ddpi_share_known(&device->shares, &device->offers[i], readers);
     return status;
 }
 
-ddp_status ddpi_device_offer(struct ddpi_device *device, const struct ddpi_errand *errand,
+ddp_status ddpi_device_offer(struct ddpi_device *device, const struct ddpi_queued *queued,
                              bool *ret_direct)
 {
-    const struct ddpi_job *job = &errand->job;
+    const struct ddpi_task *task = &queued->task;
     uint32_t ranks = device->comm->world_size;
     *ret_direct = false;
-    ddp_status status = exchange(device, errand);
-    if (status != DDP_OK || job->call.operation == DDPI_BARRIER)
+    ddp_status status = exchange(device, queued);
+    if (status != DDP_OK || task->call.operation == DDPI_BARRIER)
         return status;
     bool direct =
         device->ways.one_gpu && device->comm->algorithm != DDP_ALGORITHM_RING && all_suit(device);
     memset(device->opens, 1, ranks);
     if (direct && !all_known(device, DDPI_READERS_FIRST))
-        status = try_out(device, job, DDPI_READERS_FIRST);
+        status = try_out(device, task, DDPI_READERS_FIRST);
     else if (!direct && !all_known(device, DDPI_READERS_NEXT))
-        status = try_out(device, job, DDPI_READERS_NEXT);
+        status = try_out(device, task, DDPI_READERS_NEXT);
     *ret_direct = direct;
     return status;
 }

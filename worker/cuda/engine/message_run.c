@@ -10,6 +10,7 @@
 
 #include "debug.h"
 #include "pass_descriptors.h"
+#include "steps.h"
 
 #include <string.h>
 
@@ -65,20 +66,20 @@ static void tell_way(struct ddpi_device *device, const struct ddpi_edge *edge, u
 }
 
 /* On both sides: the edge, what the sender offers, and whether the receiver reads it. */
-static ddp_status greet(struct ddpi_device *device, const struct ddpi_errand *errand,
+static ddp_status greet(struct ddpi_device *device, const struct ddpi_queued *queued,
                         struct hello *hello, struct ddpi_edge **ret_edge, bool *ret_is_read)
 {
-    const struct ddpi_call *call = &errand->job.call;
+    const struct ddpi_call *call = &queued->task.call;
     bool sends = call->operation == DDPI_SEND;
     memset(hello, 0, sizeof *hello);
     if (sends) {
         memcpy(hello->machine, device->machine, sizeof hello->machine);
         hello->scratch = device->own_scratch;
-        ddpi_share_offer(&device->shares, device->comm->rank, errand->job.send,
-                         errand->job.count * errand->job.element_size, errand->send_allocation,
+        ddpi_share_offer(&device->shares, device->comm->rank, queued->task.send,
+                         queued->task.count * queued->task.element_size, queued->send_allocation,
                          &hello->buffer);
     }
-    ddp_status status = ddpi_p2p_open(device->comm, call, hello, sizeof *hello, ret_edge);
+    ddp_status status = ddpi_message_begin(device->comm, call, hello, sizeof *hello, ret_edge);
     if (status != DDP_OK)
         return status;
     hello->buffer.rank = hello->scratch.rank = sends ? device->comm->rank : call->root;
@@ -86,23 +87,23 @@ static ddp_status greet(struct ddpi_device *device, const struct ddpi_errand *er
     if (!sends && reads(device, hello))
         answer = ddpi_share_awaits(&device->shares, &hello->buffer) ? ANSWER_READS_WITH_DESCRIPTOR
                                                                     : ANSWER_READS;
-    status = ddpi_p2p_pass(device->comm, call, *ret_edge, &answer, 1, !sends);
+    status = ddpi_message_go_on(device->comm, call, *ret_edge, &answer, 1, !sends);
     *ret_is_read = answer != ANSWER_STAGED;
     if (!sends)
         tell_way(device, *ret_edge, call->root, *ret_is_read);
     if (status != DDP_OK || answer != ANSWER_READS_WITH_DESCRIPTOR)
         return status;
-    struct ddpi_wait wait = ddpi_device_wait(&errand->job);
+    struct ddpi_wait wait = ddpi_device_wait(&queued->task);
     return sends ? ddpi_hand_over(device, *ret_edge, call->root, &hello->buffer, 1)
                  : ddpi_take_over(device, &wait, *ret_edge, &hello->buffer, 1);
 }
 
-ddp_status ddpi_device_message(struct ddpi_device *device, struct ddpi_errand *errand)
+ddp_status ddpi_device_message(struct ddpi_device *device, struct ddpi_queued *queued)
 {
     struct hello hello;
     struct ddpi_edge *edge;
     bool is_read;
-    ddp_status status = greet(device, errand, &hello, &edge, &is_read);
+    ddp_status status = greet(device, queued, &hello, &edge, &is_read);
     if (status != DDP_OK)
         return status;
     const struct ddpi_offer theirs[DDPI_OFFERS] = {
@@ -113,5 +114,5 @@ ddp_status ddpi_device_message(struct ddpi_device *device, struct ddpi_errand *e
                                    .read_by_next = is_read,
                                    .theirs = theirs,
                                    .piece = is_read ? DDPI_READ_PIECE : DDPI_STAGED_PIECE};
-    return ddpi_pipeline_run(device, &errand->job, &ends);
+    return ddpi_pipeline_run(device, &queued->task, &ends);
 }

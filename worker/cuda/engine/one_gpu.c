@@ -12,6 +12,8 @@
 
 #include "error.h"
 #include "reduce.h"
+#include "ring_engine.h"
+#include "steps.h"
 
 enum {
     NOBODY = DDPI_REDUCE_MOST,
@@ -27,11 +29,11 @@ struct deal {
     size_t count;
 };
 
-static uint32_t deal_count(const struct ddpi_job *job)
+static uint32_t deal_count(const struct ddpi_task *task)
 {
     bool sliced =
-        job->call.operation == DDPI_ALL_GATHER || job->call.operation == DDPI_REDUCE_SCATTER;
-    return sliced ? job->ring.nranks : 1;
+        task->call.operation == DDPI_ALL_GATHER || task->call.operation == DDPI_REDUCE_SCATTER;
+    return sliced ? task->ring.nranks : 1;
 }
 
 static void all_but(uint32_t but, uint32_t nranks, uint32_t ranks[DDPI_REDUCE_MOST],
@@ -49,11 +51,11 @@ static void one_of(uint32_t rank, uint32_t ranks[DDPI_REDUCE_MOST], uint32_t *re
     *ret_count = 1;
 }
 
-static struct deal make_deal(const struct ddpi_job *job, uint32_t index)
+static struct deal make_deal(const struct ddpi_task *task, uint32_t index)
 {
-    const struct ddpi_call *call = &job->call;
+    const struct ddpi_call *call = &task->call;
     struct deal deal = {.count = call->count};
-    uint32_t nranks = job->ring.nranks;
+    uint32_t nranks = task->ring.nranks;
     if (call->operation == DDPI_BROADCAST)
         one_of(call->root, deal.in, &deal.nin);
     else if (call->operation == DDPI_ALL_GATHER)
@@ -85,32 +87,32 @@ static ddp_status open_buffer(struct ddpi_device *device, uint32_t rank, bool re
     return status;
 }
 
-static struct ddpi_reduction reduction_of(const struct ddpi_job *job, const struct deal *deal)
+static struct ddpi_reduction reduction_of(const struct ddpi_task *task, const struct deal *deal)
 {
     return (struct ddpi_reduction){
         .nin = deal->nin,
         .nout = deal->nout,
         .count = deal->count,
-        .dtype = job->call.dtype,
-        .op = job->call.op,
-        .divisor = job->call.op == DDP_AVERAGE && deal->nin > 1 ? job->ring.nranks : 1};
+        .dtype = task->call.dtype,
+        .op = task->call.op,
+        .divisor = task->call.op == DDP_AVERAGE && deal->nin > 1 ? task->ring.nranks : 1};
 }
 
-static ddp_status launch(struct ddpi_device *device, const struct ddpi_job *job,
+static ddp_status launch(struct ddpi_device *device, const struct ddpi_task *task,
                          const struct deal *deal, struct ddp_error *err)
 {
-    struct ddpi_reduction work = reduction_of(job, deal);
+    struct ddpi_reduction work = reduction_of(task, deal);
     ddp_status status = DDP_OK;
     if (deal->count == 0) /* and maybe no buffers */
         return DDP_OK;
     for (uint32_t i = 0; i < deal->nin && status == DDP_OK; i++) {
         void *address = NULL;
-        status = open_buffer(device, deal->in[i], false, deal->in_first * job->element_size,
+        status = open_buffer(device, deal->in[i], false, deal->in_first * task->element_size,
                              &address, err);
         work.in[i] = address;
     }
     for (uint32_t i = 0; i < deal->nout && status == DDP_OK; i++)
-        status = open_buffer(device, deal->out[i], true, deal->out_first * job->element_size,
+        status = open_buffer(device, deal->out[i], true, deal->out_first * task->element_size,
                              &work.out[i], err);
     if (status == DDP_OK)
         status = ddpi_kernels_launch(&device->kernels, &work,
@@ -119,53 +121,53 @@ static ddp_status launch(struct ddpi_device *device, const struct ddpi_job *job,
 }
 
 /* What was enqueued went well so far, if @status says so: wait until it is done. */
-static ddp_status complete(struct ddpi_device *device, const struct ddpi_job *job,
+static ddp_status complete(struct ddpi_device *device, const struct ddpi_task *task,
                            ddp_status status, struct ddp_error *err)
 {
     if (status == DDP_OK)
         status = ddpi_lane_stamp(device, DDPI_LANE_REDUCE, err);
     if (status != DDP_OK)
         return ddpi_device_fail(device, status, err);
-    struct ddpi_wait wait = ddpi_device_wait(job);
+    struct ddpi_wait wait = ddpi_device_wait(task);
     const struct ddpi_lane *lane = &device->lanes[DDPI_LANE_REDUCE];
     return ddpi_device_await(device, &wait, lane->word, lane->launched);
 }
 
-static ddp_status lead(struct ddpi_device *device, const struct ddpi_job *job)
+static ddp_status lead(struct ddpi_device *device, const struct ddpi_task *task)
 {
     struct ddp_error err;
     ddp_status status = DDP_OK;
-    for (uint32_t i = 0; i < deal_count(job) && status == DDP_OK; i++) {
-        struct deal deal = make_deal(job, i);
-        status = launch(device, job, &deal, &err);
+    for (uint32_t i = 0; i < deal_count(task) && status == DDP_OK; i++) {
+        struct deal deal = make_deal(task, i);
+        status = launch(device, task, &deal, &err);
     }
-    return complete(device, job, status, &err);
+    return complete(device, task, status, &err);
 }
 
 /* Everybody hears that rank 0 is done. */
-static ddp_status share_news(struct ddpi_device *device, const struct ddpi_job *job)
+static ddp_status share_completion(struct ddpi_device *device, const struct ddpi_task *task)
 {
     uint8_t done = 1;
-    struct ddpi_job news = {
-        .call = job->call,
-        .ring = {.kind = DDPI_RING_BROADCAST, .rank = job->ring.rank, .nranks = job->ring.nranks},
+    struct ddpi_task news = {
+        .call = task->call,
+        .ring = {.kind = DDPI_RING_BROADCAST, .rank = task->ring.rank, .nranks = task->ring.nranks},
         .send = &done,
         .recv = &done,
         .count = 1,
         .element_size = 1,
-        .timeout_ms = job->timeout_ms};
-    return ddpi_job_run(device->comm, &news);
+        .timeout_ms = task->timeout_ms};
+    return ddpi_host_ring(device->comm, &news);
 }
 
 /* ---- through scratch memory ---- */
 
-static ddp_status launch_in_scratch(struct ddpi_device *device, const struct ddpi_job *job,
+static ddp_status launch_in_scratch(struct ddpi_device *device, const struct ddpi_task *task,
                                     const struct deal *window, struct ddp_error *err)
 {
-    struct ddpi_reduction work = reduction_of(job, window);
+    struct ddpi_reduction work = reduction_of(task, window);
     ddpi_cu_deviceptr at[DDPI_REDUCE_MOST];
     ddp_status status = DDP_OK;
-    for (uint32_t rank = 0; rank < job->ring.nranks && status == DDP_OK; rank++)
+    for (uint32_t rank = 0; rank < task->ring.nranks && status == DDP_OK; rank++)
         status = ddpi_share_open(&device->shares, &device->scratches[rank], &at[rank], err);
     for (uint32_t i = 0; i < window->nin && status == DDP_OK; i++)
         work.in[i] = (const void *)(uintptr_t)(at[window->in[i]] + DDPI_SCRATCH_PARTIALS);
@@ -174,7 +176,7 @@ static ddp_status launch_in_scratch(struct ddpi_device *device, const struct ddp
     if (status == DDP_OK)
         status = ddpi_kernels_launch(&device->kernels, &work,
                                      device->lanes[DDPI_LANE_REDUCE].stream, err);
-    return complete(device, job, status, err);
+    return complete(device, task, status, err);
 }
 
 static bool takes_part(uint32_t rank, const uint32_t *ranks, uint32_t count)
@@ -185,8 +187,8 @@ static bool takes_part(uint32_t rank, const uint32_t *ranks, uint32_t count)
     return false;
 }
 
-static ddp_status copy(struct ddpi_device *device, const struct ddpi_job *job, ddpi_cu_deviceptr to,
-                       ddpi_cu_deviceptr from, size_t len)
+static ddp_status copy(struct ddpi_device *device, const struct ddpi_task *task,
+                       ddpi_cu_deviceptr to, ddpi_cu_deviceptr from, size_t len)
 {
     struct ddp_error err;
     ddp_status status = DDP_OK;
@@ -194,45 +196,45 @@ static ddp_status copy(struct ddpi_device *device, const struct ddpi_job *job, d
         device->cuda.memcpy_async(to, from, len, device->lanes[DDPI_LANE_REDUCE].stream);
     if (result != DDPI_CU_SUCCESS)
         status = ddpi_cuda_error(&device->cuda, &err, result, "copy within the GPU");
-    return complete(device, job, status, &err);
+    return complete(device, task, status, &err);
 }
 
 /* In with it, the kernel, out with it; nobody begins one of these before all others have ended what
  * it needs. */
-static ddp_status move_window(struct ddpi_device *device, const struct ddpi_job *job,
+static ddp_status move_window(struct ddpi_device *device, const struct ddpi_task *task,
                               const struct deal *window)
 {
-    uint32_t rank = job->ring.rank;
-    size_t len = window->count * job->element_size;
+    uint32_t rank = task->ring.rank;
+    size_t len = window->count * task->element_size;
     ddpi_cu_deviceptr scratch = device->scratch + DDPI_SCRATCH_PARTIALS;
     ddp_status status = DDP_OK;
     if (takes_part(rank, window->in, window->nin))
-        status = copy(device, job, scratch,
-                      (uintptr_t)job->send + window->in_first * job->element_size, len);
+        status = copy(device, task, scratch,
+                      (uintptr_t)task->send + window->in_first * task->element_size, len);
     if (status == DDP_OK) /* a barrier: what goes round is known */
-        status = ddpi_device_gather(device, job, device->opens, 1);
+        status = ddpi_device_gather(device, task, device->opens, 1);
     struct ddp_error err;
     if (status == DDP_OK && rank == 0)
-        status = launch_in_scratch(device, job, window, &err);
+        status = launch_in_scratch(device, task, window, &err);
     if (status == DDP_OK)
-        status = share_news(device, job);
+        status = share_completion(device, task);
     if (status == DDP_OK && takes_part(rank, window->out, window->nout))
-        status = copy(device, job, (uintptr_t)job->recv + window->out_first * job->element_size,
+        status = copy(device, task, (uintptr_t)task->recv + window->out_first * task->element_size,
                       scratch + WINDOW, len);
     return status;
 }
 
-static ddp_status move_windows(struct ddpi_device *device, const struct ddpi_job *job)
+static ddp_status move_windows(struct ddpi_device *device, const struct ddpi_task *task)
 {
-    const size_t room = WINDOW / job->element_size;
+    const size_t room = WINDOW / task->element_size;
     ddp_status status = DDP_OK;
-    for (uint32_t i = 0; i < deal_count(job); i++) {
-        struct deal deal = make_deal(job, i), window = deal;
+    for (uint32_t i = 0; i < deal_count(task); i++) {
+        struct deal deal = make_deal(task, i), window = deal;
         for (size_t done = 0; done < deal.count && status == DDP_OK; done += window.count) {
             window.count = deal.count - done < room ? deal.count - done : room;
             window.in_first = deal.in_first + done;
             window.out_first = deal.out_first + done;
-            status = move_window(device, job, &window);
+            status = move_window(device, task, &window);
         }
     }
     return status;
@@ -241,41 +243,41 @@ static ddp_status move_windows(struct ddpi_device *device, const struct ddpi_job
 /* ---- all of it ---- */
 
 /* Elements of @owner's that cross between it and rank 0, as far as this rank sees it. */
-static size_t crossing(const struct ddpi_job *job, uint32_t owner, size_t count)
+static size_t crossing(const struct ddpi_task *task, uint32_t owner, size_t count)
 {
-    bool ours = job->ring.rank == 0 || job->ring.rank == owner;
-    return owner != 0 && ours ? count * job->element_size : 0;
+    bool ours = task->ring.rank == 0 || task->ring.rank == owner;
+    return owner != 0 && ours ? count * task->element_size : 0;
 }
 
 /* What was read of a rank it has sent, what was written to it it has received; rank 0 the reverse.
  */
-static void count_bytes(struct ddpi_job *job)
+static void count_bytes(struct ddpi_task *task)
 {
-    bool leads = job->ring.rank == 0;
-    for (uint32_t i = 0; i < deal_count(job); i++) {
-        struct deal deal = make_deal(job, i);
+    bool leads = task->ring.rank == 0;
+    for (uint32_t i = 0; i < deal_count(task); i++) {
+        struct deal deal = make_deal(task, i);
         for (uint32_t k = 0; k < deal.nin; k++)
-            *(leads ? &job->bytes_received : &job->bytes_sent) +=
-                crossing(job, deal.in[k], deal.count);
+            *(leads ? &task->bytes_received : &task->bytes_sent) +=
+                crossing(task, deal.in[k], deal.count);
         for (uint32_t k = 0; k < deal.nout; k++)
-            *(leads ? &job->bytes_sent : &job->bytes_received) +=
-                crossing(job, deal.out[k], deal.count);
+            *(leads ? &task->bytes_sent : &task->bytes_received) +=
+                crossing(task, deal.out[k], deal.count);
     }
 }
 
 /* Descriptors that rank 0 lacks, over an edge that is made for it. */
-static ddp_status bring_descriptors(struct ddpi_device *device, const struct ddpi_job *job)
+static ddp_status bring_descriptors(struct ddpi_device *device, const struct ddpi_task *task)
 {
     uint64_t reader = device->offers[0].process;
-    bool leads = job->ring.rank == 0;
-    struct ddpi_wait wait = ddpi_device_wait(job);
+    bool leads = task->ring.rank == 0;
+    struct ddpi_wait wait = ddpi_device_wait(task);
     ddp_status status = DDP_OK;
-    for (uint32_t owner = 1; owner < job->ring.nranks && status == DDP_OK; owner++) {
+    for (uint32_t owner = 1; owner < task->ring.nranks && status == DDP_OK; owner++) {
         const struct ddpi_offer *offers = &device->offers[2 * owner];
-        if ((!leads && job->ring.rank != owner) || !ddpi_handover_concerns(offers, 2, reader))
+        if ((!leads && task->ring.rank != owner) || !ddpi_handover_concerns(offers, 2, reader))
             continue;
         struct ddpi_edge *edge;
-        status = ddpi_comm_edge(device->comm, &wait, leads ? owner : 0, &edge);
+        status = ddpi_wait_edge(device->comm, &wait, leads ? owner : 0, &edge);
         if (status == DDP_OK)
             status = leads ? ddpi_take_over(device, &wait, edge, offers, 2)
                            : ddpi_hand_over(device, edge, 0, offers, 2);
@@ -283,22 +285,22 @@ static ddp_status bring_descriptors(struct ddpi_device *device, const struct ddp
     return status;
 }
 
-ddp_status ddpi_direct_run(struct ddpi_device *device, struct ddpi_job *job)
+ddp_status ddpi_direct_run(struct ddpi_device *device, struct ddpi_task *task)
 {
     ddp_status status;
     if (device->opens[0] == 0) {
-        status = move_windows(device, job);
+        status = move_windows(device, task);
         ddpi_device_stage(device, DDPI_STAGE_WORK);
     } else {
-        status = bring_descriptors(device, job);
-        if (status == DDP_OK && job->ring.rank == 0)
-            status = lead(device, job);
+        status = bring_descriptors(device, task);
+        if (status == DDP_OK && task->ring.rank == 0)
+            status = lead(device, task);
         ddpi_device_stage(device, DDPI_STAGE_WORK);
         if (status == DDP_OK)
-            status = share_news(device, job);
-        ddpi_device_stage(device, DDPI_STAGE_NEWS);
+            status = share_completion(device, task);
+        ddpi_device_stage(device, DDPI_STAGE_COMPLETION);
     }
     if (status == DDP_OK)
-        count_bytes(job);
+        count_bytes(task);
     return status;
 }

@@ -6,11 +6,11 @@
  * reaches the operation's ticket. So whatever happens to other ranks, the stream goes on when the
  * thread sets one word: after the operation, or after it failed.
  */
-#include "device_impl.h"
+#include "op_queue.h"
 
 #include "clock.h"
 #include "error.h"
-#include "peer_message.h"
+#include "steps.h"
 #include "thread.h"
 
 #include <errno.h>
@@ -23,13 +23,10 @@
 enum { LANES_MS = 500 /* for what is under way after a failure */ };
 
 /* Under the lock. After a failure nothing in the queue will be carried out: let all streams go. */
-static void complete(struct ddpi_device *device, const struct ddpi_errand *errand,
-                     ddp_status status)
+static void queue_complete(struct ddpi_device *device, const struct ddpi_queued *queued,
+                           ddp_status status)
 {
-    struct ddp_comm *comm = device->comm;
-    comm->bytes_sent += errand->job.bytes_sent;
-    comm->bytes_received += errand->job.bytes_received;
-    comm->operations += status == DDP_OK;
+    ddpi_comm_count(device->comm, &queued->task, status);
     memcpy(device->spent_us, device->progress.spent_us, sizeof device->spent_us);
     device->completed++;
     if (status != DDP_OK) {
@@ -64,16 +61,16 @@ static void let_lanes_finish(const struct ddpi_device *device)
 
 /* A thread of our own may do what a capture in another thread of the program forbids to all, and
  * its pauses are short ones. */
-static void settle_in(const struct ddpi_device *device)
+static void prepare_thread(const struct ddpi_device *device)
 {
     (void)ddpi_device_capture_mode(device, DDPI_CU_STREAM_CAPTURE_MODE_RELAXED);
     (void)prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
 }
 
-static void *serve(void *arg)
+static void *queue_thread(void *arg)
 {
     struct ddpi_device *device = arg;
-    settle_in(device);
+    prepare_thread(device);
     ddpi_cu_result current = device->cuda.ctx_push_current(device->context);
     pthread_mutex_lock(&device->lock);
     for (;;) {
@@ -81,14 +78,14 @@ static void *serve(void *arg)
             pthread_cond_wait(&device->changed, &device->lock);
         if (device->completed == device->submitted)
             break;
-        struct ddpi_errand errand = device->queue[(device->completed + 1) % DDPI_QUEUE_MAX];
+        struct ddpi_queued queued = device->queue[(device->completed + 1) % DDPI_QUEUE_MAX];
         pthread_mutex_unlock(&device->lock);
-        ddp_status status = current == DDPI_CU_SUCCESS ? ddpi_device_carry_out(device, &errand)
+        ddp_status status = current == DDPI_CU_SUCCESS ? device->run(device, &queued)
                                                        : fail_without_context(device, current);
         if (status != DDP_OK)
             let_lanes_finish(device);
         pthread_mutex_lock(&device->lock);
-        complete(device, &errand, status);
+        queue_complete(device, &queued, status);
     }
     pthread_mutex_unlock(&device->lock);
     if (current == DDPI_CU_SUCCESS)
@@ -96,9 +93,10 @@ static void *serve(void *arg)
     return NULL;
 }
 
-ddp_status ddpi_queue_start(struct ddpi_device *device, struct ddp_error *err)
+ddp_status ddpi_queue_start(struct ddpi_device *device, ddpi_queue_run *run, struct ddp_error *err)
 {
-    int failure = ddpi_thread_start(&device->thread, 0, serve, device);
+    device->run = run;
+    int failure = ddpi_thread_start(&device->thread, 0, queue_thread, device);
     if (failure != 0)
         return ddpi_error_sys(err, failure, "start a thread");
     device->running = true;
@@ -120,52 +118,43 @@ static ddp_status await_room(struct ddpi_device *device, struct ddp_error *err)
     return DDP_OK;
 }
 
-/* The number of @job is taken: no other one gets it. */
-static void take_number(struct ddp_comm *comm, const struct ddpi_job *job)
-{
-    if (ddpi_is_message(job))
-        ddpi_p2p_count(comm, &job->call);
-    else
-        comm->seq++;
-}
-
 /* The operation is in the stream: have it carried out, unless a failure came first. */
-static void publish(struct ddpi_device *device, const struct ddpi_errand *errand)
+static void queue_publish(struct ddpi_device *device, const struct ddpi_queued *queued)
 {
     pthread_mutex_lock(&device->lock);
-    device->submitted = errand->ticket;
+    device->submitted = queued->ticket;
     if (device->failed) { /* ddp_comm_check() tells; the stream goes on */
-        device->completed = errand->ticket;
-        ddpi_words_set(&device->words, DDPI_WORD_GATE, errand->ticket);
+        device->completed = queued->ticket;
+        ddpi_words_set(&device->words, DDPI_WORD_GATE, queued->ticket);
     } else {
-        device->queue[errand->ticket % DDPI_QUEUE_MAX] = *errand;
+        device->queue[queued->ticket % DDPI_QUEUE_MAX] = *queued;
     }
     pthread_cond_broadcast(&device->changed);
     pthread_mutex_unlock(&device->lock);
 }
 
 /* Only the caller counts @submitted. */
-ddp_status ddpi_queue_put(struct ddpi_device *device, struct ddpi_errand *errand,
+ddp_status ddpi_queue_put(struct ddpi_device *device, struct ddpi_queued *queued,
                           ddpi_cu_stream stream, struct ddp_error *err)
 {
     pthread_mutex_lock(&device->lock);
     ddp_status status = await_room(device, err);
-    errand->ticket = device->submitted + 1;
+    queued->ticket = device->submitted + 1;
     pthread_mutex_unlock(&device->lock);
-    errand->enqueued_us = ddpi_now_us(&ddpi_clock_monotonic);
+    queued->enqueued_us = ddpi_now_us(&ddpi_clock_monotonic);
     if (status == DDP_OK)
-        status = ddpi_words_stamp(&device->words, errand->ticket % DDPI_QUEUE_MAX, errand->ticket,
+        status = ddpi_words_stamp(&device->words, queued->ticket % DDPI_QUEUE_MAX, queued->ticket,
                                   stream, err);
     if (status == DDP_OK)
-        status = ddpi_words_hold(&device->words, DDPI_WORD_GATE, errand->ticket, stream, err);
+        status = ddpi_words_hold(&device->words, DDPI_WORD_GATE, queued->ticket, stream, err);
     if (status != DDP_OK)
         return status;
-    take_number(device->comm, &errand->job);
-    publish(device, errand);
+    ++*ddpi_comm_next_seq(device->comm, &queued->task.call);
+    queue_publish(device, queued);
     return DDP_OK;
 }
 
-bool ddpi_device_busy(struct ddpi_device *device)
+bool ddpi_queue_is_busy(struct ddpi_device *device)
 {
     pthread_mutex_lock(&device->lock);
     bool busy = device->completed != device->submitted;
@@ -173,7 +162,7 @@ bool ddpi_device_busy(struct ddpi_device *device)
     return busy;
 }
 
-void ddpi_device_drain(struct ddpi_device *device)
+void ddpi_queue_drain(struct ddpi_device *device)
 {
     pthread_mutex_lock(&device->lock);
     while (device->completed != device->submitted)
@@ -181,29 +170,20 @@ void ddpi_device_drain(struct ddpi_device *device)
     pthread_mutex_unlock(&device->lock);
 }
 
-void ddpi_device_lock(struct ddpi_device *device)
+void ddpi_queue_read_stats(struct ddpi_device *device, struct ddp_comm_stats *stats)
 {
     pthread_mutex_lock(&device->lock);
-}
-
-void ddpi_device_unlock(struct ddpi_device *device)
-{
+    ddpi_comm_read_counts(device->comm, stats);
+    stats->stream_us = device->spent_us[DDPI_STAGE_STREAM];
+    stats->exchange_us = device->spent_us[DDPI_STAGE_EXCHANGE];
+    stats->work_us = device->spent_us[DDPI_STAGE_WORK];
+    stats->completion_us = device->spent_us[DDPI_STAGE_COMPLETION];
     pthread_mutex_unlock(&device->lock);
 }
 
-void ddpi_device_tell(const struct ddpi_device *device, struct ddp_comm_stats *stats)
+void ddpi_queue_stop(struct ddpi_device *device)
 {
-    stats->stream_us = device->spent_us[DDPI_STAGE_STREAM];
-    stats->offers_us = device->spent_us[DDPI_STAGE_OFFERS];
-    stats->work_us = device->spent_us[DDPI_STAGE_WORK];
-    stats->news_us = device->spent_us[DDPI_STAGE_NEWS];
-}
-
-void ddpi_device_stop(struct ddpi_device *device)
-{
-    if (device == NULL)
-        return;
-    if (ddpi_device_busy(device))
+    if (ddpi_queue_is_busy(device))
         ddp_comm_abort(device->comm);
     pthread_mutex_lock(&device->lock);
     device->ending = true;

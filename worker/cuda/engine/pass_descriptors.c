@@ -5,6 +5,7 @@
 
 #include "error.h"
 #include "mem.h"
+#include "steps.h"
 
 #include <unistd.h>
 

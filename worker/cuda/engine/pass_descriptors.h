@@ -6,7 +6,8 @@
 #ifndef DDPI_PASS_DESCRIPTORS_H
 #define DDPI_PASS_DESCRIPTORS_H
 
-#include "device_impl.h"
+#include "device_state.h"
+#include "wait.h"
 
 /* What an owner has handed over to whom. */
 struct ddpi_handed {

@@ -1,5 +1,5 @@
 /*
- * pipeline.c - a job round a ring on device memory, neighbour to neighbour, unit by unit: of all
+ * pipeline.c - a task round a ring on device memory, neighbour to neighbour, unit by unit: of all
  * ranks (ring_run.c), or of two (message_run.c).
  *
  * Each of the two edges of a rank is of one of two kinds. One that reads: a rank reads the memory
@@ -11,11 +11,12 @@
  * the counters and moves on whatever can be moved, so copies, network and reductions overlap. No
  * kernel and no stream waits for another rank: only this loop does.
  */
-#include "device_impl.h"
+#include "device_state.h"
 #include "units.h"
 
 #include "error.h"
 #include "reduce.h"
+#include "steps.h"
 
 enum { TOKENS = 64 }; /* sent or received at a time */
 
@@ -47,7 +48,7 @@ struct outward {
 
 struct pipeline {
     struct ddpi_device *device;
-    struct ddpi_job *job;
+    struct ddpi_task *task;
     struct ddpi_layout layout;
     struct ddpi_flow flow;
     uint32_t start[DDPI_LANES]; /* what had been launched in each lane before */
@@ -179,17 +180,17 @@ static const uint8_t *incoming(const struct pipeline *pipe)
 
 static ddp_status launch_reduction(struct pipeline *pipe, const struct ddpi_unit *unit)
 {
-    const struct ddpi_job *job = pipe->job;
+    const struct ddpi_task *task = pipe->task;
     struct ddpi_place place = place_of(pipe, unit);
-    bool divides = unit->step.finishes && job->call.op == DDP_AVERAGE;
+    bool divides = unit->step.finishes && task->call.op == DDP_AVERAGE;
     const struct ddpi_reduction work = {.in = {place.own, incoming(pipe)},
                                         .out = {place.held},
                                         .nin = 2,
                                         .nout = 1,
-                                        .count = unit->len / job->element_size,
-                                        .dtype = job->call.dtype,
-                                        .op = job->call.op,
-                                        .divisor = divides ? job->ring.nranks : 1};
+                                        .count = unit->len / task->element_size,
+                                        .dtype = task->call.dtype,
+                                        .op = task->call.op,
+                                        .divisor = divides ? task->ring.nranks : 1};
     return ddpi_kernels_launch(&pipe->device->kernels, &work,
                                pipe->device->lanes[DDPI_LANE_REDUCE].stream, &pipe->err);
 }
@@ -348,7 +349,7 @@ static ddp_status run_part(struct pipeline *pipe)
 /* Who gathers holds its own contribution where the others' come to lie. */
 static ddp_status hold_own(struct pipeline *pipe)
 {
-    const struct ddpi_ring *ring = &pipe->job->ring;
+    const struct ddpi_ring *ring = &pipe->task->ring;
     if (ring->kind != DDPI_RING_ALL_GATHER)
         return DDP_OK;
     struct ddpi_place place = ddpi_layout_place(&pipe->layout, pipe->flow.part, ring->rank);
@@ -391,7 +392,7 @@ static ddp_status look_into(struct pipeline *pipe, const struct ddpi_offer *thei
 {
     struct ddpi_device *device = pipe->device;
     struct inward *in = &pipe->in;
-    in->their_ring = pipe->job->ring;
+    in->their_ring = pipe->task->ring;
     in->their_ring.rank = ddpi_ring_prev(in->their_ring.rank, in->their_ring.nranks);
     ddpi_cu_deviceptr at[DDPI_OFFERS] = {0};
     ddp_status status = DDP_OK;
@@ -433,29 +434,29 @@ static ddp_status run_parts(struct pipeline *pipe, const struct ddpi_offer *thei
         status = begin_part(pipe, part);
         if (status == DDP_OK)
             status = run_part(pipe);
-        pipe->job->bytes_sent += ddpi_flow_bytes(&pipe->flow, true);
-        pipe->job->bytes_received += ddpi_flow_bytes(&pipe->flow, false);
+        pipe->task->bytes_sent += ddpi_flow_bytes(&pipe->flow, true);
+        pipe->task->bytes_received += ddpi_flow_bytes(&pipe->flow, false);
     }
     return status;
 }
 
-ddp_status ddpi_pipeline_run(struct ddpi_device *device, struct ddpi_job *job,
+ddp_status ddpi_pipeline_run(struct ddpi_device *device, struct ddpi_task *task,
                              const struct ddpi_ends *ends)
 {
     struct pipeline pipe = {
         .device = device,
-        .job = job,
-        .layout = {.call = &job->call,
-                   .ring = &job->ring,
-                   .send = job->send,
-                   .recv = job->recv,
+        .task = task,
+        .layout = {.call = &task->call,
+                   .ring = &task->ring,
+                   .send = task->send,
+                   .recv = task->recv,
                    .scratch = (uint8_t *)(uintptr_t)(device->scratch + DDPI_SCRATCH_PARTIALS),
                    .scratch_size = DDPI_PARTIALS_SIZE,
-                   .count = job->count,
-                   .element_size = job->element_size},
+                   .count = task->count,
+                   .element_size = task->element_size},
         .in = {.edge = ends->prev, .reads = ends->reads_prev},
         .out = {.edge = ends->next, .is_read = ends->read_by_next},
-        .wait = ddpi_device_wait(job),
+        .wait = ddpi_device_wait(task),
     };
     pipe.flow = (struct ddpi_flow){.layout = &pipe.layout, .piece = ends->piece};
     return run_parts(&pipe, ends->theirs);

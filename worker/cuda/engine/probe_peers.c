@@ -6,13 +6,14 @@
  * that would read of it later open it and look. Topology tables say yes where containers, MIG or a
  * broken bridge say no. What does not work is told in a sentence, and the host is used instead.
  */
-#include "device_impl.h"
+#include "device_state.h"
 
 #include "debug.h"
 #include "error.h"
 #include "mem.h"
 #include "pointer.h"
 #include "reduce.h"
+#include "steps.h"
 
 #include <string.h>
 
@@ -32,7 +33,7 @@ struct findings {
 
 struct meeting {
     struct ddpi_device *device;
-    const struct ddpi_job *job;
+    const struct ddpi_task *task;
     struct seat *seats;
     struct findings *findings;
     struct ddpi_offer *offers; /* of scratch */
@@ -240,13 +241,15 @@ static ddp_status hold(struct meeting *meeting)
     if (status != DDP_OK)
         return ddpi_device_fail(device, status, &err);
     meeting->offers[device->comm->rank] = device->own_scratch;
-    status = ddpi_device_gather(device, meeting->job, meeting->seats, sizeof *meeting->seats);
+    status = ddpi_device_gather(device, meeting->task, meeting->seats, sizeof *meeting->seats);
     if (status == DDP_OK)
-        status = ddpi_device_gather(device, meeting->job, meeting->offers, sizeof *meeting->offers);
+        status =
+            ddpi_device_gather(device, meeting->task, meeting->offers, sizeof *meeting->offers);
     if (status != DDP_OK)
         return status;
     look_around(meeting);
-    status = ddpi_device_gather(device, meeting->job, meeting->findings, sizeof *meeting->findings);
+    status =
+        ddpi_device_gather(device, meeting->task, meeting->findings, sizeof *meeting->findings);
     if (status != DDP_OK)
         return status;
     conclude(meeting);
@@ -256,11 +259,11 @@ static ddp_status hold(struct meeting *meeting)
     return DDP_OK;
 }
 
-ddp_status ddpi_device_meet(struct ddpi_device *device, const struct ddpi_job *job)
+ddp_status ddpi_device_meet(struct ddpi_device *device, const struct ddpi_task *task)
 {
     uint32_t ranks = device->comm->world_size;
     struct meeting meeting = {.device = device,
-                              .job = job,
+                              .task = task,
                               .seats = ddpi_calloc(ranks, sizeof *meeting.seats),
                               .findings = ddpi_calloc(ranks, sizeof *meeting.findings),
                               .offers = ddpi_calloc(ranks, sizeof *meeting.offers)};

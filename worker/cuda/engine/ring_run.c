@@ -5,6 +5,7 @@
 #include "pass_descriptors.h"
 
 #include "ring.h"
+#include "steps.h"
 
 bool ddpi_ring_edge_reads(const struct ddpi_device *device, uint32_t reader)
 {
@@ -26,7 +27,7 @@ static size_t piece_for(const struct ddpi_device *device)
     return DDPI_READ_PIECE;
 }
 
-ddp_status ddpi_ring_run(struct ddpi_device *device, struct ddpi_job *job)
+ddp_status ddpi_ring_run(struct ddpi_device *device, struct ddpi_task *task)
 {
     const struct ddp_comm *comm = device->comm;
     const struct ddpi_offer *previous =
@@ -42,12 +43,12 @@ ddp_status ddpi_ring_run(struct ddpi_device *device, struct ddpi_job *job)
         .read_by_next = ddpi_ring_edge_reads(device, ddpi_ring_next(comm->rank, comm->world_size)),
         .theirs = theirs,
         .piece = piece_for(device)};
-    struct ddpi_wait wait = ddpi_device_wait(job);
+    struct ddpi_wait wait = ddpi_device_wait(task);
     uint32_t next = ddpi_ring_next(comm->rank, comm->world_size);
     ddp_status status = DDP_OK;
     if (ends.read_by_next && device->offers[2 * next].process != device->shares.process)
         status = ddpi_hand_over(device, ends.next, next, &device->offers[2 * comm->rank], 2);
     if (status == DDP_OK && ends.reads_prev)
         status = ddpi_take_over(device, &wait, ends.prev, theirs, 2);
-    return status == DDP_OK ? ddpi_pipeline_run(device, job, &ends) : status;
+    return status == DDP_OK ? ddpi_pipeline_run(device, task, &ends) : status;
 }

@@ -1,5 +1,5 @@
 /*
- * units.c - a part of a job cut into units. Pure.
+ * units.c - a part of a task cut into units. Pure.
  */
 #include "units.h"
 

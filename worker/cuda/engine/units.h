@@ -1,5 +1,5 @@
 /*
- * units.h - a part of a job cut into units: pieces of chunks that travel on their own, so that one
+ * units.h - a part of a task cut into units: pieces of chunks that travel on their own, so that one
  * is copied while another is reduced and a third is under way. Pure arithmetic.
  *
  * A rank's in-units are the pieces that it receives, its out-units those that it sends, both in

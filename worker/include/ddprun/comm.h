@@ -158,9 +158,9 @@ struct ddp_comm_stats {
     uint64_t bytes_sent;     /* by this rank, all links; headers are not counted */
     uint64_t bytes_received; /* by this rank, all links */
     uint64_t stream_us;      /* since it was enqueued, until the stream had come to it */
-    uint64_t offers_us;      /* then, until all ranks were there and knew the others' buffers */
+    uint64_t exchange_us;    /* then, until all ranks were there and knew the others' buffers */
     uint64_t work_us;        /* then, until this rank had moved and reduced what is its to do */
-    uint64_t news_us;        /* then, until it had heard that others are done, if it has to */
+    uint64_t completion_us;  /* then, until it had heard that others are done, if it has to */
 };
 
 /**

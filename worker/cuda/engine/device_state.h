@@ -1,13 +1,13 @@
 /*
- * device_impl.h - the device engine inside: what the files of this folder share.
+ * device_state.h - the state of a communicator on a GPU, and the ways of an operation there.
  *
- * Everything but the queue belongs to the communicator's thread, and to the caller during the
- * first call, before that thread exists.
+ * Everything but the queue belongs to the communicator's thread, and to the caller during the first
+ * call, before that thread exists.
  */
-#ifndef DDPI_DEVICE_IMPL_H
-#define DDPI_DEVICE_IMPL_H
+#ifndef DDPI_DEVICE_STATE_H
+#define DDPI_DEVICE_STATE_H
 
-#include "device.h"
+#include "communicator.h"
 #include "kernel_launch.h"
 #include "shared_buffer.h"
 #include "stream_words.h"
@@ -63,9 +63,9 @@ struct ddpi_ways {
 /* What an operation goes through; see ddp_comm_stats. */
 enum ddpi_stage {
     DDPI_STAGE_STREAM,
-    DDPI_STAGE_OFFERS,
+    DDPI_STAGE_EXCHANGE,
     DDPI_STAGE_WORK,
-    DDPI_STAGE_NEWS,
+    DDPI_STAGE_COMPLETION,
     DDPI_STAGES
 };
 
@@ -74,16 +74,23 @@ struct ddpi_progress {
     uint64_t spent_us[DDPI_STAGES];
 };
 
+struct ddpi_device;
+
 /* An operation in the queue. */
-struct ddpi_errand {
-    struct ddpi_job job;
+struct ddpi_queued {
+    struct ddpi_task task;
     uint32_t ticket;
     uint64_t enqueued_us;
     uint64_t send_allocation; /* of its buffers; see ddpi_pointer */
     uint64_t recv_allocation;
 };
 
+/* Run the operation, from the arrival of its stream to its end. Anything but DDP_OK has made the
+ * communicator fail. */
+typedef ddp_status ddpi_queue_run(struct ddpi_device *device, struct ddpi_queued *queued);
+
 struct ddpi_device {
+    struct ddpi_memory memory;
     struct ddp_comm *comm;
     struct ddpi_cuda cuda;
     ddpi_cu_context context;
@@ -108,6 +115,7 @@ struct ddpi_device {
 
     bool equipped; /* all of the above is there, or its failure is the communicator's */
     bool met;      /* and so is what all ranks found out together */
+    ddpi_queue_run *run;
     pthread_t thread;
     bool running;
     pthread_mutex_t lock; /* of what follows */
@@ -117,76 +125,8 @@ struct ddpi_device {
     uint32_t completed;
     bool failed;                              /* why is in the communicator */
     uint64_t spent_us[DDPI_STAGES];           /* on all that is completed */
-    struct ddpi_errand queue[DDPI_QUEUE_MAX]; /* by ticket */
+    struct ddpi_queued queue[DDPI_QUEUE_MAX]; /* by ticket */
 };
-
-/* ---- device.c ---- */
-
-/* The table of the driver, which is needed to ask what memory is; the rest comes with the first
- * operation. */
-ddp_status ddpi_device_create(struct ddp_comm *comm);
-
-/* Whether @job is between two ranks only. */
-bool ddpi_is_message(const struct ddpi_job *job);
-
-/* A capture in another thread of the program forbids calls of the driver to all threads but those
- * that say that they know what they do. Returns what the mode of this thread was; what a caller's
- * thread does in between gives that back afterwards. */
-unsigned ddpi_device_capture_mode(const struct ddpi_device *device, unsigned mode);
-
-/* Enqueue @errand, after having got ready for it; in the communicator's context. */
-ddp_status ddpi_device_submit(struct ddpi_device *device, struct ddpi_errand *errand,
-                              ddpi_cu_stream stream, struct ddp_error *err);
-
-/* From the arrival of its stream to its end. Anything but DDP_OK has made the communicator fail. */
-ddp_status ddpi_device_carry_out(struct ddpi_device *device, struct ddpi_errand *errand);
-
-/* ---- op_queue.c ---- */
-
-ddp_status ddpi_queue_start(struct ddpi_device *device, struct ddp_error *err);
-
-/* With the context current. Not under the lock: the driver blocks while the stream is full, until
- * the thread opens the gate, for which it takes the lock. */
-ddp_status ddpi_queue_put(struct ddpi_device *device, struct ddpi_errand *errand,
-                          ddpi_cu_stream stream, struct ddp_error *err);
-
-/* ---- device.c, for the paths ---- */
-
-/* The operation that waits, and when it gives up. */
-struct ddpi_wait ddpi_device_wait(const struct ddpi_job *job);
-
-/* All ranks learn the record of @size bytes that each has put at its place in @records. */
-ddp_status ddpi_device_gather(struct ddpi_device *device, const struct ddpi_job *job, void *records,
-                              size_t size);
-
-/* Wait until the GPU has brought the word to @value, and meanwhile hear what peers have to say. */
-ddp_status ddpi_device_await(struct ddpi_device *device, const struct ddpi_wait *wait,
-                             uint32_t word, uint32_t value);
-
-/* How long one has been waiting for the GPU, which cannot wake a thread: it is looked at first
- * without pause, then in ever longer ones. Starts zeroed, and again when something has moved. */
-struct ddpi_patience {
-    uint32_t looks;
-    uint32_t nap_us;
-    uint64_t since_ms; /* of the first nap; 0: none yet */
-    bool for_arrival;  /* of the caller's stream; or for what was enqueued in lanes */
-};
-
-/* Before the next look; meanwhile hear what peers have to say, and wake when @needs are met. */
-ddp_status ddpi_device_pause(struct ddpi_device *device, struct ddpi_patience *patience,
-                             const struct ddpi_wait *wait, const struct ddpi_need *needs,
-                             unsigned count);
-
-/* What was enqueued last in a lane is one more unit. */
-ddp_status ddpi_lane_stamp(struct ddpi_device *device, enum ddpi_lane_kind kind,
-                           struct ddp_error *err);
-
-/* The operation at hand has come to the end of this stage. */
-void ddpi_device_stage(struct ddpi_device *device, enum ddpi_stage stage);
-
-/* Make the communicator fail with what @err says. */
-ddp_status ddpi_device_fail(struct ddpi_device *device, ddp_status status,
-                            const struct ddp_error *err);
 
 /* ---- probe_peers.c ---- */
 
@@ -197,20 +137,20 @@ ddp_status ddpi_device_pattern(struct ddpi_device *device, struct ddp_error *err
 bool ddpi_device_reads(struct ddpi_device *device, const struct ddpi_offer *offer);
 
 /* Find out with all ranks who can reach whose memory how, and tell DDP_DEBUG. */
-ddp_status ddpi_device_meet(struct ddpi_device *device, const struct ddpi_job *job);
+ddp_status ddpi_device_meet(struct ddpi_device *device, const struct ddpi_task *task);
 
 /* ---- exchange_offers.c ---- */
 
-/* All ranks learn all offers for @errand, and whether one kernel of rank 0 can do it; if not, whose
+/* All ranks learn all offers for @queued, and whether one kernel of rank 0 can do it; if not, whose
  * edges of the ring read. */
-ddp_status ddpi_device_offer(struct ddpi_device *device, const struct ddpi_errand *errand,
+ddp_status ddpi_device_offer(struct ddpi_device *device, const struct ddpi_queued *queued,
                              bool *ret_direct);
 
 /* ---- one_gpu.c, ring_run.c, message_run.c, and pipeline.c for the last two ---- */
 
 /* One kernel of rank 0 for all ranks; through scratch memory where that cannot open all buffers.
  * Offers are there. */
-ddp_status ddpi_direct_run(struct ddpi_device *device, struct ddpi_job *job);
+ddp_status ddpi_direct_run(struct ddpi_device *device, struct ddpi_task *task);
 
 /* Where a rank's units come from and go to. */
 struct ddpi_ends {
@@ -220,8 +160,8 @@ struct ddpi_ends {
     size_t piece;                    /* bytes of a unit; the same on all ranks */
 };
 
-/* A job round job->ring, neighbour to neighbour. */
-ddp_status ddpi_pipeline_run(struct ddpi_device *device, struct ddpi_job *job,
+/* A task round task->ring, neighbour to neighbour. */
+ddp_status ddpi_pipeline_run(struct ddpi_device *device, struct ddpi_task *task,
                              const struct ddpi_ends *ends);
 
 /* Whether @reader gets at what the rank before it has offered. All ranks come to the same answer.
@@ -229,9 +169,9 @@ ddp_status ddpi_pipeline_run(struct ddpi_device *device, struct ddpi_job *job,
 bool ddpi_ring_edge_reads(const struct ddpi_device *device, uint32_t reader);
 
 /* Round the ring of all ranks. Offers are there. */
-ddp_status ddpi_ring_run(struct ddpi_device *device, struct ddpi_job *job);
+ddp_status ddpi_ring_run(struct ddpi_device *device, struct ddpi_task *task);
 
 /* ddp_send() and ddp_recv(). */
-ddp_status ddpi_device_message(struct ddpi_device *device, struct ddpi_errand *errand);
+ddp_status ddpi_device_message(struct ddpi_device *device, struct ddpi_queued *queued);
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * peer_message.c - moves one rank's bytes to one other rank, over an edge of their own, so that
- * they never mix with those of a collective. Owns nothing.
+ * peer_message.c - moves the bytes of one rank to one other rank, over an edge of their own, so
+ * that they never mix with those of a collective. Owns nothing.
  *
- * A message is what the sender called (call_header.h), then the payload. It leaves as the edge has
- * room: the sender does not wait for the receiver's call, and hears of one that does not match
- * later.
+ * A message is the call of the sender (call_header.h), then the payload. It leaves as the edge has
+ * room: the sender does not wait for the receiver's call, and hears later if that call does not
+ * match.
  */
 #include "peer_message.h"
 
@@ -13,7 +13,7 @@
 
 enum {
     PIECE = 1024 * 1024, /* bytes moved before looking at the clock */
-    HEAR_MS = 50,        /* between looks at what others ask, who wait longer for an answer */
+    HEAR_MS = 50,        /* between reads of messages of peers, which wait longer than that */
 };
 
 struct message {
@@ -26,17 +26,17 @@ struct message {
     size_t len;
     struct ddpi_wait wait; /* its bytes_done are those of the payload */
     bool moved;
-    uint64_t heard_ms; /* when we last heard others */
+    uint64_t heard_ms; /* when messages of peers were last read */
 };
 
-static bool complete(const struct message *message)
+static bool message_is_complete(const struct message *message)
 {
     return message->header_done == sizeof message->header &&
            message->wait.bytes_done == message->len;
 }
 
 /* At most @len bytes; returns how many. */
-static size_t pass(struct message *message, uint8_t *bytes, size_t len)
+static size_t move_some(struct message *message, uint8_t *bytes, size_t len)
 {
     struct ddpi_edge *edge = message->edge;
     if (len > PIECE)
@@ -50,7 +50,7 @@ static size_t pass(struct message *message, uint8_t *bytes, size_t len)
     return done;
 }
 
-static ddp_status compare(struct message *message)
+static ddp_status check_sender_call(struct message *message)
 {
     struct ddp_comm *comm = message->comm;
     struct ddpi_edge *edge = message->edge;
@@ -58,8 +58,8 @@ static ddp_status compare(struct message *message)
     match.operation = DDPI_SEND;
     match.root = comm->rank;
     if (!ddpi_call_decode(message->header, &theirs))
-        return ddpi_comm_fail(comm, NULL, DDP_E_PROTOCOL,
-                              "%s does not speak this version of libddpcomm", edge->peer_name);
+        return ddpi_comm_fail(comm, NULL, DDP_E_PROTOCOL, "%s uses another version of libddpcomm",
+                              edge->peer_name);
     if (ddpi_call_same(&match, &theirs))
         return DDP_OK;
     char our_text[DDPI_CALL_TEXT], their_text[DDPI_CALL_TEXT];
@@ -70,21 +70,21 @@ static ddp_status compare(struct message *message)
 }
 
 /* Move what can be moved now. */
-static ddp_status move(struct message *message)
+static ddp_status message_move(struct message *message)
 {
     message->moved = false;
     if (message->header_done < sizeof message->header) {
-        message->header_done += pass(message, message->header + message->header_done,
-                                     sizeof message->header - message->header_done);
+        message->header_done += move_some(message, message->header + message->header_done,
+                                          sizeof message->header - message->header_done);
         if (message->header_done < sizeof message->header)
             return DDP_OK;
-        ddp_status status = message->wait.sends ? DDP_OK : compare(message);
+        ddp_status status = message->wait.sends ? DDP_OK : check_sender_call(message);
         if (status != DDP_OK)
             return status;
     }
     size_t done = message->wait.bytes_done, left = message->len - done;
     if (left > 0)
-        message->wait.bytes_done += pass(message, message->payload + done, left);
+        message->wait.bytes_done += move_some(message, message->payload + done, left);
     return DDP_OK;
 }
 
@@ -92,14 +92,14 @@ static ddp_status move(struct message *message)
 static ddp_status finish_after_failure(struct message *message, ddp_status failure)
 {
     do {
-        ddp_status status = move(message);
+        ddp_status status = message_move(message);
         if (status != DDP_OK)
             return status;
     } while (message->moved);
-    return complete(message) ? DDP_OK : failure;
+    return message_is_complete(message) ? DDP_OK : failure;
 }
 
-/* Bytes move, maybe for long, in which others may want to know whether we live. */
+/* Bytes may move for long, and other ranks may ask meanwhile whether this one waits. */
 static ddp_status stay_in_touch(struct message *message)
 {
     ddp_status status = ddpi_wait_overdue(message->comm, &message->wait, message->edge);
@@ -110,13 +110,13 @@ static ddp_status stay_in_touch(struct message *message)
     return ddpi_wait_hear(message->comm, &message->wait);
 }
 
-static ddp_status run(struct message *message)
+static ddp_status message_run(struct message *message)
 {
     struct ddp_comm *comm = message->comm;
     uint32_t idle = 0;
     for (;;) {
-        ddp_status status = move(message);
-        if (status != DDP_OK || complete(message))
+        ddp_status status = message_move(message);
+        if (status != DDP_OK || message_is_complete(message))
             return status;
         if (message->moved) {
             idle = 0;
@@ -136,11 +136,11 @@ static ddp_status run(struct message *message)
     }
 }
 
-/* What was sent is not lost on a peer that is known to be dead or to have failed. */
-static ddp_status begin(struct message *message)
+/* Send nothing to a peer that is known to be dead or to have failed. */
+static ddp_status message_start(struct message *message)
 {
     struct ddp_comm *comm = message->comm;
-    ddp_status status = ddpi_comm_edge(comm, &message->wait, message->call.root, &message->edge);
+    ddp_status status = ddpi_wait_edge(comm, &message->wait, message->call.root, &message->edge);
     if (status != DDP_OK)
         return status;
     message->edge->asked_ms = 0;
@@ -168,37 +168,25 @@ static struct message message_of(struct ddp_comm *comm, const struct ddpi_call *
                                      .sends = sends}};
 }
 
-uint64_t ddpi_p2p_next(const struct ddp_comm *comm, const struct ddpi_call *call)
-{
-    const struct ddpi_numbers *numbers = &comm->numbers[call->root];
-    return call->operation == DDPI_SEND ? numbers->send : numbers->recv;
-}
-
-void ddpi_p2p_count(struct ddp_comm *comm, const struct ddpi_call *call)
-{
-    struct ddpi_numbers *numbers = &comm->numbers[call->root];
-    *(call->operation == DDPI_SEND ? &numbers->send : &numbers->recv) += 1;
-}
-
-ddp_status ddpi_p2p_open(struct ddp_comm *comm, const struct ddpi_call *call, void *bytes,
-                         size_t len, struct ddpi_edge **ret_edge)
+ddp_status ddpi_message_begin(struct ddp_comm *comm, const struct ddpi_call *call, void *bytes,
+                              size_t len, struct ddpi_edge **ret_edge)
 {
     struct message message = message_of(comm, call, bytes, len, call->operation == DDPI_SEND);
     message.wait.call = &message.call;
-    ddp_status status = begin(&message);
+    ddp_status status = message_start(&message);
     if (status == DDP_OK)
-        status = run(&message);
+        status = message_run(&message);
     if (status == DDP_OK)
         *ret_edge = message.edge;
     return status;
 }
 
-ddp_status ddpi_p2p_pass(struct ddp_comm *comm, const struct ddpi_call *call,
-                         struct ddpi_edge *edge, void *bytes, size_t len, bool sends)
+ddp_status ddpi_message_go_on(struct ddp_comm *comm, const struct ddpi_call *call,
+                              struct ddpi_edge *edge, void *bytes, size_t len, bool sends)
 {
     struct message message = message_of(comm, call, bytes, len, sends);
     message.wait.call = &message.call;
     message.edge = edge;
     message.header_done = sizeof message.header;
-    return run(&message);
+    return message_run(&message);
 }

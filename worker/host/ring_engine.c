@@ -1,20 +1,22 @@
 /*
- * engine.c - the engine: runs a ring schedule over two edges. It moves bytes as they come and go,
- * without a barrier between steps: what was received may be sent on at once. A job that needs
- * scratch memory is run in parts (chunk_layout.h), with no barrier between them either.
+ * ring_engine.c - runs a ring schedule over two edges, on host memory. It moves bytes as they come
+ * and go, without a barrier between steps: what was received may be sent on at once. A task that
+ * needs scratch memory is run in parts (chunk_layout.h), without a barrier between them either.
  *
- * Two cursors walk the steps of the schedule, one for what goes out and one for what comes in. The
- * one that goes out may be at most as far as the data that it passes on. Before the payload, each
- * rank tells the next one what it called, and compares what the previous one says.
+ * Two cursors walk the steps of the schedule, one for what is sent and one for what is received.
+ * The sending cursor never passes the data that it forwards. Before the payload, each rank tells
+ * the next one what it called, and compares what the previous one says.
  */
+#include "ring_engine.h"
+
+#include "chunk_layout.h"
 #include "clock.h"
-#include "communicator.h"
 #include "reduce.h"
 #include "reduce_any.h"
 
 #include <string.h>
 
-enum { PIECE = 128 * 1024 }; /* bytes moved one way before looking the other way */
+enum { PIECE = 128 * 1024 }; /* bytes moved in one direction before looking at the other */
 
 struct cursor {
     uint32_t step; /* steps before it are complete */
@@ -25,7 +27,7 @@ struct cursor {
 
 struct engine {
     struct ddp_comm *comm;
-    struct ddpi_job *job;
+    struct ddpi_task *task;
     struct ddpi_edge *next, *prev;
     uint32_t steps;
     struct ddpi_layout layout;
@@ -36,15 +38,15 @@ struct engine {
         size_t done;
     } out_header, in_header;
     struct ddpi_wait wait;
-    ddp_status failure; /* no more waiting: only what is here already counts */
+    ddp_status failure; /* do not wait any more, only use what is here */
     bool moved;         /* something went in or out since it was last cleared */
 };
 
-/* Put @cursor at the first step from @cursor->step on that has bytes to move. */
-static void settle(const struct engine *engine, struct cursor *cursor, bool outwards)
+/* Move @cursor to the first step, from its own on, that has bytes to move. */
+static void cursor_settle(const struct engine *engine, struct cursor *cursor, bool outwards)
 {
     for (; cursor->step < engine->steps; cursor->step++) {
-        cursor->now = ddpi_ring_step(&engine->job->ring, cursor->step);
+        cursor->now = ddpi_ring_step(&engine->task->ring, cursor->step);
         if (outwards ? !cursor->now.sends : !cursor->now.receives)
             continue;
         uint32_t index = outwards ? cursor->now.send_chunk : cursor->now.recv_chunk;
@@ -55,16 +57,17 @@ static void settle(const struct engine *engine, struct cursor *cursor, bool outw
     }
 }
 
-static void advance(const struct engine *engine, struct cursor *cursor, bool outwards, size_t len)
+static void cursor_advance(const struct engine *engine, struct cursor *cursor, bool outwards,
+                           size_t len)
 {
     cursor->done += len;
     if (cursor->done < cursor->place.len)
         return;
     cursor->step++;
-    settle(engine, cursor, outwards);
+    cursor_settle(engine, cursor, outwards);
 }
 
-/* How much of its chunk the outgoing cursor may send now: the chunk of step s came in at s - 1. */
+/* Bytes of its chunk that the sending cursor may send now: the chunk of step s came in at s - 1. */
 static size_t sendable(const struct engine *engine)
 {
     const struct cursor *out = &engine->out, *in = &engine->in;
@@ -95,20 +98,19 @@ static void move_out(struct engine *engine)
     size_t sent = next->ops->send(next, from + engine->out.done, len);
     if (sent == 0)
         return;
-    engine->job->bytes_sent += sent;
+    engine->task->bytes_sent += sent;
     engine->moved = true;
     next->asked_ms = 0;
-    advance(engine, &engine->out, true, sent);
+    cursor_advance(engine, &engine->out, true, sent);
 }
 
-static ddp_status compare_calls(struct engine *engine)
+static ddp_status check_call_of_prev(struct engine *engine)
 {
     struct ddp_comm *comm = engine->comm;
-    const struct ddpi_call *ours = &engine->job->call;
+    const struct ddpi_call *ours = &engine->task->call;
     struct ddpi_call theirs;
     if (!ddpi_call_decode(engine->in_header.wire, &theirs))
-        return ddpi_comm_fail(comm, NULL, DDP_E_PROTOCOL,
-                              "%s does not speak this version of libddpcomm",
+        return ddpi_comm_fail(comm, NULL, DDP_E_PROTOCOL, "%s uses another version of libddpcomm",
                               engine->prev->peer_name);
     if (ddpi_call_same(ours, &theirs))
         return DDP_OK;
@@ -126,34 +128,34 @@ static ddp_status move_header_in(struct engine *engine)
                                 DDPI_CALL_WIRE_SIZE - engine->in_header.done);
     engine->in_header.done += got;
     engine->moved |= got > 0;
-    return engine->in_header.done == DDPI_CALL_WIRE_SIZE ? compare_calls(engine) : DDP_OK;
+    return engine->in_header.done == DDPI_CALL_WIRE_SIZE ? check_call_of_prev(engine) : DDP_OK;
 }
 
-/* Reduce whole elements from where they lie in the edge; returns the bytes used up. */
+/* Reduce whole elements in place in the edge; returns the bytes consumed. */
 static size_t reduce_in(struct engine *engine, size_t left)
 {
-    const struct ddpi_job *job = engine->job;
+    const struct ddpi_task *task = engine->task;
     const struct cursor *in = &engine->in;
     const uint8_t *bytes;
-    size_t len = engine->prev->ops->peek(engine->prev, job->element_size, &bytes);
+    size_t len = engine->prev->ops->peek(engine->prev, task->element_size, &bytes);
     if (len > left)
         len = left;
     if (len > PIECE)
         len = PIECE;
-    size_t count = len / job->element_size;
+    size_t count = len / task->element_size;
     if (count == 0)
         return 0;
-    bool divides = in->now.finishes && job->call.op == DDP_AVERAGE;
+    bool divides = in->now.finishes && task->call.op == DDP_AVERAGE;
     ddpi_reduce_many(&(struct ddpi_reduction){.in = {in->place.own + in->done, bytes},
                                               .out = {in->place.held + in->done},
                                               .nin = 2,
                                               .nout = 1,
                                               .count = count,
-                                              .dtype = job->call.dtype,
-                                              .op = job->call.op,
-                                              .divisor = divides ? job->ring.nranks : 1});
-    engine->prev->ops->consume(engine->prev, count * job->element_size);
-    return count * job->element_size;
+                                              .dtype = task->call.dtype,
+                                              .op = task->call.op,
+                                              .divisor = divides ? task->ring.nranks : 1});
+    engine->prev->ops->consume(engine->prev, count * task->element_size);
+    return count * task->element_size;
 }
 
 static void move_in(struct engine *engine)
@@ -170,14 +172,14 @@ static void move_in(struct engine *engine)
         got = prev->ops->recv(prev, in->place.held + in->done, left < PIECE ? left : PIECE);
     if (got == 0)
         return;
-    engine->job->bytes_received += got;
-    engine->wait.bytes_done = engine->job->bytes_received;
+    engine->task->bytes_received += got;
+    engine->wait.bytes_done = engine->task->bytes_received;
     engine->moved = true;
     prev->asked_ms = 0;
-    advance(engine, in, false, got);
+    cursor_advance(engine, in, false, got);
 }
 
-static bool complete(const struct engine *engine)
+static bool part_is_complete(const struct engine *engine)
 {
     return engine->out_header.done == DDPI_CALL_WIRE_SIZE &&
            engine->in_header.done == DDPI_CALL_WIRE_SIZE && engine->out.step >= engine->steps &&
@@ -192,12 +194,12 @@ static ddp_status wait_for_edges(struct engine *engine)
     if (engine->in_header.done < DDPI_CALL_WIRE_SIZE)
         needs[DDPI_PREV].recv_bytes = 1;
     else if (engine->in.step < engine->steps)
-        needs[DDPI_PREV].recv_bytes = engine->in.now.reduces ? engine->job->element_size : 1;
+        needs[DDPI_PREV].recv_bytes = engine->in.now.reduces ? engine->task->element_size : 1;
     return ddpi_wait(engine->comm, &engine->wait, needs, DDPI_RING_EDGES);
 }
 
 /* Move what can be moved now. */
-static ddp_status move(struct engine *engine)
+static ddp_status move_bytes(struct engine *engine)
 {
     engine->moved = false;
     move_out(engine);
@@ -207,24 +209,24 @@ static ddp_status move(struct engine *engine)
     return DDP_OK;
 }
 
-/* Others have failed, maybe in a later operation than this one: if all that this one needs is here
- * already, it is a success, and the failure is for the next call. */
+/* Other ranks have failed, maybe in a later operation: if all that this operation needs is here, it
+ * succeeds, and the next call fails. */
 static ddp_status finish_after_failure(struct engine *engine)
 {
     do {
-        ddp_status status = move(engine);
+        ddp_status status = move_bytes(engine);
         if (status != DDP_OK)
             return status;
     } while (engine->moved);
-    return complete(engine) ? DDP_OK : engine->failure;
+    return part_is_complete(engine) ? DDP_OK : engine->failure;
 }
 
 static ddp_status run_part(struct engine *engine)
 {
     uint32_t idle = 0;
     while (engine->failure == DDP_OK) {
-        ddp_status status = move(engine);
-        if (status != DDP_OK || complete(engine))
+        ddp_status status = move_bytes(engine);
+        if (status != DDP_OK || part_is_complete(engine))
             return status;
         if (engine->moved) {
             idle = 0;
@@ -240,13 +242,13 @@ static ddp_status run_part(struct engine *engine)
     return finish_after_failure(engine);
 }
 
-/* Who gathers holds its own contribution where the others' come to lie. */
+/* An all-gather holds its own contribution next to those of the others. */
 static void begin_part(struct engine *engine)
 {
-    const struct ddpi_ring *ring = &engine->job->ring;
+    const struct ddpi_ring *ring = &engine->task->ring;
     engine->out = engine->in = (struct cursor){0};
-    settle(engine, &engine->out, true);
-    settle(engine, &engine->in, false);
+    cursor_settle(engine, &engine->out, true);
+    cursor_settle(engine, &engine->in, false);
     if (ring->kind != DDPI_RING_ALL_GATHER)
         return;
     struct ddpi_place place = ddpi_layout_place(&engine->layout, engine->part, ring->rank);
@@ -256,57 +258,57 @@ static void begin_part(struct engine *engine)
 
 static void finish_part(const struct engine *engine)
 {
-    const struct ddpi_job *job = engine->job;
+    const struct ddpi_task *task = engine->task;
     struct ddpi_gathered gathered;
     if (!ddpi_layout_gathered(&engine->layout, engine->part, &gathered))
         return;
     ddpi_fold(&(struct ddpi_fold){.in = gathered.in,
                                   .stride = gathered.stride,
-                                  .nin = job->ring.nranks,
+                                  .nin = task->ring.nranks,
                                   .out = gathered.out,
                                   .count = gathered.count,
-                                  .dtype = job->call.dtype,
-                                  .op = job->call.op,
-                                  .divisor = job->call.op == DDP_AVERAGE ? job->ring.nranks : 1});
+                                  .dtype = task->call.dtype,
+                                  .op = task->call.op,
+                                  .divisor = task->call.op == DDP_AVERAGE ? task->ring.nranks : 1});
 }
 
 static uint64_t bytes_to_receive(const struct engine *engine)
 {
     uint64_t sum = 0;
     for (uint32_t step = 0; step < engine->steps; step++) {
-        struct ddpi_ring_step now = ddpi_ring_step(&engine->job->ring, step);
+        struct ddpi_ring_step now = ddpi_ring_step(&engine->task->ring, step);
         if (now.receives)
             sum += ddpi_layout_len(&engine->layout, now.recv_chunk);
     }
     return sum;
 }
 
-ddp_status ddpi_job_run(struct ddp_comm *comm, struct ddpi_job *job)
+ddp_status ddpi_host_ring(struct ddp_comm *comm, struct ddpi_task *task)
 {
     uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
     struct engine engine = {
         .comm = comm,
-        .job = job,
+        .task = task,
         .next = comm->edges.ring[DDPI_NEXT],
         .prev = comm->edges.ring[DDPI_PREV],
-        .steps = ddpi_ring_steps(&job->ring),
-        .layout = {.call = &job->call,
-                   .ring = &job->ring,
-                   .send = job->send,
-                   .recv = job->recv,
+        .steps = ddpi_ring_steps(&task->ring),
+        .layout = {.call = &task->call,
+                   .ring = &task->ring,
+                   .send = task->send,
+                   .recv = task->recv,
                    .scratch = comm->scratch,
                    .scratch_size = DDPI_SCRATCH_SIZE,
-                   .count = job->count,
-                   .element_size = job->element_size,
-                   .gathered = job->gathered},
-        .wait = {.call = &job->call,
+                   .count = task->count,
+                   .element_size = task->element_size,
+                   .gathered = task->gathered},
+        .wait = {.call = &task->call,
                  .started_ms = now,
-                 .deadline_ms = ddpi_deadline(now, job->timeout_ms)},
+                 .deadline_ms = ddpi_deadline(now, task->timeout_ms)},
     };
     engine.wait.bytes_wanted = bytes_to_receive(&engine);
     engine.next->asked_ms = 0;
     engine.prev->asked_ms = 0;
-    ddpi_call_encode(&job->call, engine.out_header.wire);
+    ddpi_call_encode(&task->call, engine.out_header.wire);
     size_t parts = ddpi_layout_parts(&engine.layout);
     for (; engine.part < parts; engine.part++) {
         begin_part(&engine);

@@ -1,0 +1,201 @@
+/*
+ * test_memory.c - which memory type an operation is for: no code of a type runs before the process
+ * has begun to use its library; then it gets the buffers that it claims, and the host the others.
+ */
+#include "check_main.h"
+#include "error.h"
+#include "host_memory.h"
+#include "memory.h"
+
+#include <dlfcn.h>
+
+#define LIBRARY "libjansson.so.4" /* one to which this program is not linked */
+
+static unsigned asked, opened, looks, runs, drained, stopped, destroyed;
+static bool started;
+static ddp_status run_status;
+static float claimed[2][4]; /* the memory of the type */
+static struct ddpi_memory memory;
+
+static bool fake_is_started(void *symbol)
+{
+    ck_assert_ptr_nonnull(symbol);
+    asked++;
+    return started;
+}
+
+static ddp_status fake_look(struct ddpi_memory *self, const void *address, const char *what,
+                            struct ddpi_buffer *ret_buffer, struct ddp_error *err)
+{
+    (void)what;
+    (void)err;
+    looks++;
+    if (address == claimed[0] || address == claimed[1])
+        ret_buffer->memory = self;
+    return DDP_OK;
+}
+
+static ddp_status fake_run(struct ddpi_memory *self, struct ddp_comm *comm, struct ddpi_task *task,
+                           const struct ddpi_buffers *buffers, void *stream, struct ddp_error *err)
+{
+    (void)comm;
+    (void)stream;
+    runs++;
+    if (task->call.operation != DDPI_BARRIER)
+        ck_assert(buffers->send.memory == self && buffers->recv.memory == self);
+    return run_status == DDP_OK ? DDP_OK : ddpi_error_set(err, run_status, "no luck");
+}
+
+static bool fake_is_busy(struct ddpi_memory *self)
+{
+    (void)self;
+    return false;
+}
+
+static void fake_drain(struct ddpi_memory *self)
+{
+    (void)self;
+    drained++;
+}
+
+static void fake_stop(struct ddpi_memory *self)
+{
+    (void)self;
+    stopped++;
+}
+
+static void fake_destroy(struct ddpi_memory *self)
+{
+    (void)self;
+    destroyed++;
+}
+
+static ddp_status fake_open(struct ddp_comm *comm, struct ddpi_memory **ret_memory);
+
+static const struct ddpi_memory_type fake = {.name = "drum",
+                                             .library = LIBRARY,
+                                             .symbol = "json_null",
+                                             .is_started = fake_is_started,
+                                             .open = fake_open,
+                                             .look = fake_look,
+                                             .run = fake_run,
+                                             .is_busy = fake_is_busy,
+                                             .drain = fake_drain,
+                                             .stop = fake_stop,
+                                             .destroy = fake_destroy};
+static const struct ddpi_memory_type *const types[] = {&fake, &ddpi_host_memory};
+
+static ddp_status fake_open(struct ddp_comm *comm, struct ddpi_memory **ret_memory)
+{
+    (void)comm;
+    opened++;
+    memory.type = &fake;
+    *ret_memory = &memory;
+    return DDP_OK;
+}
+
+static ddp_comm *create(void)
+{
+    const struct ddpi_config config = {.world_size = 1};
+    ddp_comm *comm;
+    ck_assert_int_eq(ddpi_comm_create(&config, types, &comm, NULL), DDP_OK);
+    return comm;
+}
+
+static ddp_comm *create_opened(void)
+{
+    ck_assert_msg(dlopen(LIBRARY, RTLD_NOW) != NULL, "%s", dlerror());
+    started = true;
+    return create();
+}
+
+static ddp_status reduce(ddp_comm *comm, const float *send, float *recv, struct ddp_error *err)
+{
+    return ddp_all_reduce(comm, send, recv, 4, DDP_FLOAT32, DDP_SUM, NULL, err);
+}
+
+START_TEST(without_its_library_no_code_of_a_type_runs)
+{
+    ddp_comm *comm = create();
+    float send[4] = {1, 2, 3, 4}, recv[4];
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(reduce(comm, send, recv, NULL), DDP_OK);
+        ck_assert_int_eq(ddp_barrier(comm, NULL, NULL), DDP_OK);
+        ck_assert_int_eq(ddp_comm_check(comm, NULL), DDP_OK);
+    }
+    ck_assert_mem_eq(send, recv, sizeof send);
+    ddp_comm_destroy(comm);
+    ck_assert_uint_eq(asked + opened + looks + runs + drained + stopped + destroyed, 0);
+}
+END_TEST
+
+START_TEST(a_type_is_opened_once_its_library_is_used)
+{
+    ddp_comm *comm = create();
+    float send[4] = {0}, recv[4];
+    ck_assert_msg(dlopen(LIBRARY, RTLD_NOW) != NULL, "%s", dlerror());
+    ck_assert_int_eq(reduce(comm, send, recv, NULL), DDP_OK);
+    ck_assert_uint_eq(asked, 1);
+    ck_assert_uint_eq(opened + looks, 0);
+    started = true;
+    ck_assert_int_eq(reduce(comm, send, recv, NULL), DDP_OK);
+    ck_assert_int_eq(reduce(comm, send, recv, NULL), DDP_OK);
+    ck_assert_uint_eq(opened, 1);
+    ck_assert_uint_eq(looks, 4);
+    ck_assert_uint_eq(runs, 0);
+    ck_assert_uint_eq(drained, 2);
+    ddp_comm_destroy(comm);
+    ck_assert_uint_eq(stopped, 1);
+    ck_assert_uint_eq(destroyed, 1);
+}
+END_TEST
+
+START_TEST(buffers_decide_and_must_agree)
+{
+    ddp_comm *comm = create_opened();
+    struct ddp_error err;
+    float host[4] = {0};
+    ck_assert_int_eq(reduce(comm, claimed[0], claimed[1], NULL), DDP_OK);
+    ck_assert_uint_eq(runs, 1);
+    ck_assert_uint_eq(drained, 0);
+    ck_assert_int_eq(reduce(comm, claimed[0], host, &err), DDP_E_INVALID);
+    ck_assert_str_eq(err.msg,
+                     "the send buffer is memory of the drum, the receive buffer of the host; "
+                     "both must be of one kind");
+    ck_assert_int_eq(ddp_barrier(comm, &err, NULL), DDP_OK); /* any stream */
+    ck_assert_uint_eq(runs, 2);
+    ck_assert_int_eq(ddp_comm_check(comm, NULL), DDP_OK);
+    ddp_comm_destroy(comm);
+}
+END_TEST
+
+START_TEST(a_refused_call_leaves_the_communicator_usable_and_a_failed_one_does_not)
+{
+    ddp_comm *comm = create_opened();
+    struct ddp_error err;
+    run_status = DDP_E_INVALID;
+    ck_assert_int_eq(reduce(comm, claimed[0], claimed[1], &err), DDP_E_INVALID);
+    ck_assert_str_eq(err.msg, "no luck");
+    ck_assert_int_eq(ddp_comm_check(comm, NULL), DDP_OK);
+    run_status = DDP_E_CUDA;
+    ck_assert_int_eq(reduce(comm, claimed[0], claimed[1], &err), DDP_E_CUDA);
+    ck_assert_str_eq(err.msg, "rank 0: no luck");
+    ck_assert_int_eq(ddp_comm_check(comm, NULL), DDP_E_CUDA);
+    unsigned before = runs;
+    ck_assert_int_eq(reduce(comm, claimed[0], claimed[1], NULL), DDP_E_CUDA);
+    ck_assert_uint_eq(runs, before);
+    ddp_comm_destroy(comm);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("memory");
+    TCase *tcase = tcase_create("types");
+    tcase_add_test(tcase, without_its_library_no_code_of_a_type_runs);
+    tcase_add_test(tcase, a_type_is_opened_once_its_library_is_used);
+    tcase_add_test(tcase, buffers_decide_and_must_agree);
+    tcase_add_test(tcase, a_refused_call_leaves_the_communicator_usable_and_a_failed_one_does_not);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

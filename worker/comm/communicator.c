@@ -1,0 +1,187 @@
+/*
+ * communicator.c - the life of a communicator, its first failure, and its counters. Owns what
+ * struct ddp_comm holds.
+ */
+#include "communicator.h"
+
+#include "chunk_layout.h"
+#include "error.h"
+#include "mem.h"
+#include "private_fds.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+/* ---- life ---- */
+
+/* Call ddp_comm_destroy() after a failure, too. */
+static ddp_status comm_fill(struct ddp_comm *comm, const struct ddpi_config *config,
+                            struct ddp_error *err)
+{
+    ddpi_edges_clear(&comm->edges);
+    comm->bell = -1;
+    comm->device = -1;
+    comm->home_pid = getpid();
+    comm->home = ddpi_private_mark();
+    if (comm->home == NULL)
+        return ddpi_error_sys(err, errno, "allocate memory that children do not inherit");
+    comm->rank = config->rank;
+    comm->world_size = config->world_size;
+    comm->timeout_ms = config->timeout_ms;
+    comm->algorithm = config->algorithm;
+    atomic_init(&comm->aborted, false);
+    char text[DDP_ERROR_TEXT];
+    snprintf(text, sizeof text, "rank %u called ddp_comm_abort()", comm->rank);
+    ddpi_memo_fill(&comm->abort_notice, DDPI_NOTICE_FAILED, DDP_E_ABORTED, text);
+    comm->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (comm->bell < 0)
+        return ddpi_error_sys(err, errno, "create an eventfd");
+    comm->tokens = ddpi_calloc(comm->world_size, 1);
+    comm->numbers = ddpi_calloc(comm->world_size, sizeof *comm->numbers);
+    if (comm->tokens == NULL || comm->numbers == NULL)
+        return ddpi_error_nomem(err, comm->world_size * (1 + sizeof *comm->numbers));
+    if (comm->world_size > 1) {
+        comm->scratch = ddpi_calloc(DDPI_SCRATCH_SIZE, 1);
+        if (comm->scratch == NULL)
+            return ddpi_error_nomem(err, DDPI_SCRATCH_SIZE);
+    }
+    return ddpi_edges_init(&comm->edges, comm->world_size, err);
+}
+
+ddp_status ddpi_comm_create(const struct ddpi_config *config,
+                            const struct ddpi_memory_type *const *types, struct ddp_comm **ret_comm,
+                            struct ddp_error *err)
+{
+    struct ddp_comm *comm = ddpi_calloc(1, sizeof *comm);
+    if (comm == NULL)
+        return ddpi_error_nomem(err, sizeof *comm);
+    ddpi_memories_init(&comm->memories, types);
+    ddp_status status = comm_fill(comm, config, err);
+    if (status == DDP_OK)
+        *ret_comm = comm;
+    else
+        ddp_comm_destroy(comm);
+    return status;
+}
+
+static bool is_home(const struct ddp_comm *comm)
+{
+    return comm->home != NULL && *comm->home != 0;
+}
+
+/* In a child, free what fork() has copied, and tell no peer. The threads and GPU contexts of memory
+ * types are the parent's: their memory stays. */
+static void leave_quietly(struct ddp_comm *comm)
+{
+    ddpi_edges_disown(&comm->edges);
+    ddpi_edges_finish(&comm->edges);
+}
+
+static void leave(struct ddp_comm *comm)
+{
+    ddpi_memories_stop(&comm->memories);
+    ddpi_edges_farewell(&comm->edges, comm->failed, comm->cause);
+    ddpi_edges_finish(&comm->edges);
+    /* Last, as it may wait for ranks of this process, which wait for the farewell. */
+    ddpi_memories_destroy(&comm->memories);
+}
+
+void ddp_comm_destroy(ddp_comm *comm)
+{
+    if (comm == NULL)
+        return;
+    if (is_home(comm))
+        leave(comm);
+    else
+        leave_quietly(comm);
+    ddpi_life_release(comm->life);
+    if (comm->bell >= 0)
+        close(comm->bell);
+    ddpi_free(comm->scratch);
+    ddpi_free(comm->numbers);
+    ddpi_free(comm->tokens);
+    ddpi_private_unmark(comm->home);
+    ddpi_free(comm);
+}
+
+ddp_status ddpi_comm_check_home(const struct ddp_comm *comm, struct ddp_error *err)
+{
+    if (is_home(comm))
+        return DDP_OK;
+    return ddpi_error_set(
+        err, DDP_E_INVALID,
+        "this process (pid %d) was forked from rank %u (pid %d) and has no part in "
+        "its communicator: leave the call to that process, or start a rank of its "
+        "own with exec",
+        getpid(), comm->rank, comm->home_pid);
+}
+
+/* ---- failure ---- */
+
+ddp_status ddpi_comm_fail(struct ddp_comm *comm, const struct ddpi_edge *from, ddp_status status,
+                          const char *format, ...)
+{
+    if (comm->failed != DDP_OK)
+        return comm->failed;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(comm->cause, sizeof comm->cause, format, args);
+    va_end(args);
+    comm->failed = status;
+    struct ddpi_memo memo;
+    ddpi_memo_fill(&memo, DDPI_NOTICE_FAILED, status, comm->cause);
+    ddpi_edges_tell(&comm->edges, from, &memo);
+    return status;
+}
+
+ddp_status ddpi_comm_check_abort(struct ddp_comm *comm)
+{
+    if (!atomic_load(&comm->aborted))
+        return DDP_OK;
+    return ddpi_comm_fail(comm, NULL, DDP_E_ABORTED, "%s", comm->abort_notice.text);
+}
+
+ddp_status ddpi_comm_report(const struct ddp_comm *comm, struct ddp_error *err)
+{
+    return ddpi_error_set(err, comm->failed, "%s", comm->cause);
+}
+
+void ddp_comm_abort(ddp_comm *comm)
+{
+    if (!is_home(comm))
+        return;
+    int saved_errno = errno;
+    atomic_store(&comm->aborted, true);
+    const uint64_t one = 1;
+    (void)!write(comm->bell, &one, sizeof one);
+    ddpi_edges_tell(&comm->edges, NULL, &comm->abort_notice);
+    errno = saved_errno;
+}
+
+/* ---- counters ---- */
+
+void ddpi_comm_count(struct ddp_comm *comm, const struct ddpi_task *task, ddp_status status)
+{
+    comm->bytes_sent += task->bytes_sent;
+    comm->bytes_received += task->bytes_received;
+    comm->operations += status == DDP_OK;
+}
+
+void ddpi_comm_read_counts(const struct ddp_comm *comm, struct ddp_comm_stats *stats)
+{
+    stats->operations = comm->operations;
+    stats->bytes_sent = comm->bytes_sent;
+    stats->bytes_received = comm->bytes_received;
+}
+
+uint64_t *ddpi_comm_next_seq(struct ddp_comm *comm, const struct ddpi_call *call)
+{
+    if (!ddpi_call_is_message(call))
+        return &comm->seq;
+    struct ddpi_numbers *numbers = &comm->numbers[call->root];
+    return call->operation == DDPI_SEND ? &numbers->send : &numbers->recv;
+}

@@ -1,0 +1,96 @@
+/*
+ * verdict.c - what to say of a peer that is gone, and which of several to name. Owns nothing.
+ */
+#include "verdict.h"
+
+#include "mem.h"
+
+static enum ddpi_fate fate_of(struct ddpi_edge *edge)
+{
+    struct ddpi_door door = {.address = &edge->door};
+    if (edge->fate == DDPI_FATE_UNASKED && edge->control.local) {
+        edge->fate = ddpi_process_fate(&edge->process);
+    } else if (edge->fate == DDPI_FATE_UNASKED) {
+        ddpi_doors_ask(&door, 1);
+        edge->fate = door.fate;
+    }
+    return edge->fate;
+}
+
+/* Its peer is on another machine, so that it takes up to a second to ask what has become of it. */
+static bool must_ask_at_door(const struct ddpi_edge *edge, const struct ddpi_edge *needed)
+{
+    return (edge->gone_ms != 0 || edge == needed) && !edge->left && !edge->control.local &&
+           edge->fate == DDPI_FATE_UNASKED;
+}
+
+/* Ask about @needed, which cannot go on, and all that are gone, at the same time. */
+static void ask_at_doors(const struct ddpi_edges *edges, const struct ddpi_edge *needed)
+{
+    uint32_t places = ddpi_edges_places(edges);
+    struct ddpi_door *doors = ddpi_calloc(places, sizeof *doors);
+    size_t count = 0, asked = 0;
+    for (uint32_t i = 0; i < places && doors != NULL; i++) {
+        const struct ddpi_edge *edge = ddpi_edges_at(edges, i);
+        if (edge != NULL && must_ask_at_door(edge, needed))
+            doors[count++].address = &edge->door;
+    }
+    if (count > 0)
+        ddpi_doors_ask(doors, count);
+    for (uint32_t i = 0; i < places; i++) {
+        struct ddpi_edge *edge = ddpi_edges_at(edges, i);
+        if (edge != NULL && must_ask_at_door(edge, needed))
+            edge->fate = doors != NULL ? doors[asked++].fate : DDPI_FATE_UNKNOWN;
+    }
+    ddpi_free(doors);
+}
+
+/* Not left, and not only to be reached no more. */
+static bool has_died(struct ddpi_edge *edge)
+{
+    return edge->gone_ms != 0 && !edge->left && fate_of(edge) == DDPI_FATE_DEAD;
+}
+
+/* Whom to name, when the peer of @edge is gone. */
+struct ddpi_edge *ddpi_verdict_culprit(const struct ddpi_edges *edges, struct ddpi_edge *edge)
+{
+    struct ddpi_edge *first = NULL;
+    ask_at_doors(edges, edge);
+    if (has_died(edge))
+        return edge;
+    for (uint32_t i = 0; i < ddpi_edges_places(edges); i++) {
+        struct ddpi_edge *other = ddpi_edges_at(edges, i);
+        if (other != NULL && has_died(other) && (first == NULL || other->gone_ms < first->gone_ms))
+            first = other;
+    }
+    return first != NULL ? first : edge;
+}
+
+struct ddpi_verdict ddpi_verdict_of(struct ddpi_edge *edge)
+{
+    static const struct ddpi_verdict verdicts[] = {
+        [DDPI_FATE_UNKNOWN] = {DDP_E_PEER_DEAD,
+                               "is gone: it has died, or has closed its connections"},
+        [DDPI_FATE_DEAD] = {DDP_E_PEER_DEAD, "has died"},
+        [DDPI_FATE_SILENT] = {DDP_E_PEER_DEAD,
+                              "is gone: its machine is down, or cannot be reached any more"},
+    };
+    enum ddpi_fate fate;
+    if (edge->left)
+        return (struct ddpi_verdict){DDP_E_PEER_DEAD, "has left the communicator"};
+    if (edge->control.fd < 0) /* it was asked for an edge, and was not there */
+        return (struct ddpi_verdict){DDP_E_PEER_DEAD, edge->broken};
+    fate = fate_of(edge);
+    if (fate != DDPI_FATE_ALIVE)
+        return verdicts[fate];
+    if (edge->gone_ms == 0)
+        return (struct ddpi_verdict){DDP_E_CLOSED, edge->broken};
+    return (struct ddpi_verdict){
+        DDP_E_CLOSED,
+        edge->control.local
+            ? "lives, but has closed its connection: it runs another program now (exec), or has "
+              "closed descriptors that are not its own"
+            : "lives, but its connection was closed or reset: see whether it runs another program "
+              "now (exec) or has closed descriptors that are not its own, and what cuts "
+              "connections on the network"};
+}

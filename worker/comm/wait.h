@@ -1,0 +1,66 @@
+/*
+ * wait.h - waiting for other ranks, and what a rank fails with when one does not come.
+ */
+#ifndef DDPI_WAIT_H
+#define DDPI_WAIT_H
+
+#include "communicator.h"
+
+enum { DDPI_NEEDS_MAX = 4 };
+
+/* What @edge must become before this rank can go on; all zero: nothing. */
+struct ddpi_need {
+    struct ddpi_edge *edge;
+    size_t recv_bytes; /* this many bytes have arrived; 0: does not matter */
+    bool send;         /* there is room to send */
+    bool handover;     /* the peer has passed a descriptor (control.h) */
+};
+
+/* The operation that waits, for deadlines and error sentences. */
+struct ddpi_wait {
+    const struct ddpi_call *call;
+    uint64_t started_ms;
+    uint64_t deadline_ms;
+    uint64_t bytes_done; /* of @bytes_wanted to receive, or to send */
+    uint64_t bytes_wanted;
+    bool sends;      /* the bytes are to be sent */
+    uint32_t nap_us; /* sleep no longer than this; 0: until something happens */
+};
+
+/* Sleep until one of @count <= DDPI_NEEDS_MAX @needs may be met; meanwhile read messages of all
+ * peers. Anything but DDP_OK has made the communicator fail. */
+ddp_status ddpi_wait(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                     const struct ddpi_need *needs, unsigned count);
+
+/* Read messages of peers, and accept ranks that connect, without sleeping. */
+ddp_status ddpi_wait_hear(struct ddp_comm *comm, const struct ddpi_wait *wait);
+
+/* The edge to @peer, which is another rank: made, if there is none, as part of the operation that
+ * @wait describes. Waits until the peer accepts, which it does in every operation. */
+ddp_status ddpi_wait_edge(struct ddp_comm *comm, const struct ddpi_wait *wait, uint32_t peer,
+                          struct ddpi_edge **ret_edge);
+
+/* How long a rank that is asked after the deadline of @wait may be silent before it counts as
+ * stopped. */
+uint64_t ddpi_wait_answer_ms(const struct ddpi_wait *wait);
+
+/* Fail if the deadline has passed long ago: the peer of @edge is too slow. */
+ddp_status ddpi_wait_overdue(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                             const struct ddpi_edge *edge);
+
+/* Fail because the peer of @edge is gone, or because of the death of another one that may have been
+ * the cause. Blocks like ddpi_verdict_culprit(). */
+ddp_status ddpi_wait_gone(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                          struct ddpi_edge *edge);
+
+/* Tell the processor that this thread is in a busy loop. */
+static inline void ddpi_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+#endif

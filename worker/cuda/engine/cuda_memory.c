@@ -1,0 +1,286 @@
+/*
+ * cuda_memory.c - the table of functions of the memory type, and the checks before a call is
+ * enqueued. Owns nothing.
+ */
+#include "cuda_memory.h"
+
+#include "device.h"
+#include "error.h"
+#include "list.h"
+#include "op_queue.h"
+#include "pointer.h"
+#include "reduce.h"
+#include "steps.h"
+
+#include <string.h>
+
+static ddp_status wrong_device(const struct ddpi_device *device, const char *what, int ordinal,
+                               struct ddp_error *err)
+{
+    if (ordinal == device->ordinal)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "%s is of another context of GPU %d than the one in which this "
+                              "communicator has begun to work; one communicator uses one GPU in "
+                              "one context",
+                              what, ordinal);
+    return ddpi_error_set(err, DDP_E_INVALID,
+                          "%s is on GPU %d, but this communicator has begun to work on GPU %d; one "
+                          "communicator uses one GPU in one context",
+                          what, ordinal, device->ordinal);
+}
+
+/* A communicator that was made for one GPU works on that GPU only. */
+static ddp_status check_ordinal(const struct ddpi_device *device, const char *what, int ordinal,
+                                struct ddp_error *err)
+{
+    int wanted = device->comm->device;
+    if (wanted < 0 || ordinal == wanted)
+        return DDP_OK;
+    return ddpi_error_set(err, DDP_E_INVALID,
+                          "%s on GPU %d, but the communicator of rank %u was made for GPU %d", what,
+                          ordinal, device->comm->rank, wanted);
+}
+
+static ddp_status check_stream(const struct ddpi_device *device, ddpi_cu_stream stream,
+                               struct ddp_error *err)
+{
+    unsigned capturing = DDPI_CU_STREAM_CAPTURE_STATUS_NONE;
+    ddpi_cu_result result = device->cuda.stream_is_capturing(stream, &capturing);
+    if (result == DDPI_CU_ERROR_STREAM_CAPTURE_IMPLICIT)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "another stream is being captured into a graph, in which the default "
+                              "stream cannot be used; pass a stream of your own");
+    if (result != DDPI_CU_SUCCESS)
+        return ddpi_cuda_error(&device->cuda, err, result, "look at the stream");
+    if (capturing != DDPI_CU_STREAM_CAPTURE_STATUS_NONE)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "the stream is being captured into a graph; a collective talks to "
+                              "other ranks each time and cannot be part of one");
+    return DDP_OK;
+}
+
+/* The first buffers say in which context the communicator works. Virtual memory belongs to none:
+ * then it is the caller's current one. */
+static ddp_status take_context(struct ddpi_device *device, const struct ddpi_buffer *buffer,
+                               struct ddp_error *err)
+{
+    ddp_status status = check_ordinal(device, "the buffers are", buffer->ordinal, err);
+    if (status != DDP_OK)
+        return status;
+    ddpi_cu_context context = buffer->context;
+    if (context == NULL)
+        (void)device->cuda.ctx_get_current(&context);
+    if (context == NULL)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "no CUDA context is current in this thread; call cudaSetDevice(%d) "
+                              "or cuCtxSetCurrent() first",
+                              buffer->ordinal);
+    device->context = context;
+    device->ordinal = buffer->ordinal;
+    return DDP_OK;
+}
+
+static bool is_in_context(const struct ddpi_device *device, const struct ddpi_buffer *buffer)
+{
+    return buffer->ordinal == device->ordinal &&
+           (buffer->context == NULL || buffer->context == device->context);
+}
+
+/* The kernels move whole elements. */
+static ddp_status check_alignment(const struct ddpi_task *task, const void *address,
+                                  const char *what, struct ddp_error *err)
+{
+    if ((uintptr_t)address % task->element_size == 0)
+        return DDP_OK;
+    return ddpi_error_set(err, DDP_E_INVALID,
+                          "%s at %p is on a GPU, but not aligned to its elements of %zu bytes (%s)",
+                          what, address, task->element_size, ddp_dtype_name(task->call.dtype));
+}
+
+static ddp_status take_buffers(struct ddpi_device *device, struct ddpi_queued *queued,
+                               const struct ddpi_buffer *send, const struct ddpi_buffer *recv,
+                               struct ddp_error *err)
+{
+    ddp_status status = DDP_OK;
+    if (!device->equipped) /* a call that is refused leaves nothing behind */
+        status = take_context(device, send->memory != NULL ? send : recv, err);
+    if (status != DDP_OK)
+        return status;
+    if (send->memory != NULL && !is_in_context(device, send))
+        return wrong_device(device, "the send buffer", send->ordinal, err);
+    if (recv->memory != NULL && !is_in_context(device, recv))
+        return wrong_device(device, "the receive buffer", recv->ordinal, err);
+    queued->send_allocation = send->allocation;
+    queued->recv_allocation = recv->allocation;
+    status = check_alignment(&queued->task, queued->task.send, "the send buffer", err);
+    if (status == DDP_OK)
+        status = check_alignment(&queued->task, queued->task.recv, "the receive buffer", err);
+    return status;
+}
+
+/* In a world of one the stream itself does it. */
+static ddp_status run_in_stream(const struct ddpi_device *device, const struct ddpi_task *task,
+                                ddpi_cu_stream stream, struct ddp_error *err)
+{
+    ddpi_cu_result result = DDPI_CU_SUCCESS;
+    if (task->send != task->recv)
+        result = device->cuda.memcpy_async((uintptr_t)task->recv, (uintptr_t)task->send,
+                                           task->count * task->element_size, stream);
+    if (result != DDPI_CU_SUCCESS)
+        return ddpi_cuda_error(&device->cuda, err, result, "copy");
+    device->comm->operations++;
+    return DDP_OK;
+}
+
+/* With the communicator's context current, and also while other threads capture; restores both. */
+static ddp_status submit_in_context(struct ddpi_device *device, struct ddpi_queued *queued,
+                                    ddpi_cu_stream stream, struct ddp_error *err)
+{
+    ddpi_cu_result result = device->cuda.ctx_push_current(device->context);
+    if (result != DDPI_CU_SUCCESS)
+        return ddpi_cuda_error(&device->cuda, err, result, "use the context of the buffers");
+    unsigned mode = ddpi_device_capture_mode(device, DDPI_CU_STREAM_CAPTURE_MODE_RELAXED);
+    ddp_status status = check_stream(device, stream, err);
+    if (status == DDP_OK && device->comm->world_size == 1)
+        status = run_in_stream(device, &queued->task, stream, err);
+    else if (status == DDP_OK)
+        status = ddpi_device_submit(device, queued, stream, err);
+    (void)ddpi_device_capture_mode(device, mode);
+    (void)device->cuda.ctx_pop_current(NULL);
+    return status;
+}
+
+/* Leaves the device as it was if it cannot be the one of @context. */
+static ddp_status take_context_of_stream(struct ddpi_device *device, ddpi_cu_context context,
+                                         struct ddp_error *err)
+{
+    int ordinal;
+    ddpi_cu_result result = device->cuda.ctx_push_current(context);
+    if (result == DDPI_CU_SUCCESS) {
+        result = device->cuda.ctx_get_device(&ordinal);
+        (void)device->cuda.ctx_pop_current(NULL);
+    }
+    if (result != DDPI_CU_SUCCESS)
+        return ddpi_cuda_error(&device->cuda, err, result, "use the context of the stream");
+    ddp_status status = check_ordinal(device, "the stream is", ordinal, err);
+    if (status != DDP_OK)
+        return status;
+    device->ordinal = ordinal;
+    device->context = context;
+    return DDP_OK;
+}
+
+/* A barrier has no buffers: its context is that of the stream. */
+static ddp_status take_stream(struct ddpi_device *device, ddpi_cu_stream stream,
+                              struct ddp_error *err)
+{
+    ddpi_cu_context context;
+    ddpi_cu_result result = device->cuda.stream_get_ctx(stream, &context);
+    if (result != DDPI_CU_SUCCESS)
+        return ddpi_cuda_error(&device->cuda, err, result, "look at the stream");
+    if (!device->equipped)
+        return take_context_of_stream(device, context, err);
+    if (context != device->context)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "the stream is not of the context in which this communicator works");
+    return DDP_OK;
+}
+
+/* ---- the table ---- */
+
+static struct ddpi_device *device_of(struct ddpi_memory *memory)
+{
+    return ddpi_container_of(memory, struct ddpi_device, memory);
+}
+
+/* A driver that is loaded and not started has given out no memory. To start it takes seconds, and
+ * no process that is forked afterwards could use it. */
+static bool cuda_is_started(void *symbol)
+{
+    ddpi_cu_result (*get_current)(ddpi_cu_context * ret_context);
+    ddpi_cu_context context;
+    memcpy(&get_current, &symbol, sizeof symbol);
+    return get_current(&context) != DDPI_CU_ERROR_NOT_INITIALIZED;
+}
+
+static ddp_status cuda_open(struct ddp_comm *comm, struct ddpi_memory **ret_memory)
+{
+    struct ddpi_device *device;
+    ddp_status status = ddpi_device_create(comm, &device);
+    if (status != DDP_OK)
+        return status;
+    device->memory.type = &ddpi_cuda_memory;
+    *ret_memory = &device->memory;
+    return DDP_OK;
+}
+
+static ddp_status cuda_look(struct ddpi_memory *memory, const void *address, const char *what,
+                            struct ddpi_buffer *ret_buffer, struct ddp_error *err)
+{
+    struct ddpi_pointer pointer;
+    ddp_status status = ddpi_pointer_look(&device_of(memory)->cuda, address, what, &pointer, err);
+    if (status == DDP_OK && pointer.device)
+        *ret_buffer = (struct ddpi_buffer){.memory = memory,
+                                           .context = pointer.context,
+                                           .ordinal = pointer.ordinal,
+                                           .allocation = pointer.buffer};
+    return status;
+}
+
+static ddp_status cuda_run(struct ddpi_memory *memory, struct ddp_comm *comm,
+                           struct ddpi_task *task, const struct ddpi_buffers *buffers, void *stream,
+                           struct ddp_error *err)
+{
+    struct ddpi_device *device = device_of(memory);
+    struct ddpi_queued queued = {.task = *task};
+    ddp_status status = task->call.operation == DDPI_BARRIER
+                            ? take_stream(device, stream, err)
+                            : take_buffers(device, &queued, &buffers->send, &buffers->recv, err);
+    if (status != DDP_OK)
+        return status;
+    queued.task.call.on_device = true;
+    queued.task.call.seq = *ddpi_comm_next_seq(comm, &task->call);
+    if (!ddpi_call_is_message(&task->call))
+        queued.task.call.algorithm = comm->algorithm;
+    return submit_in_context(device, &queued, stream, err);
+}
+
+static void cuda_read_stats(struct ddpi_memory *memory, const struct ddp_comm *comm,
+                            struct ddp_comm_stats *stats)
+{
+    (void)comm;
+    ddpi_queue_read_stats(device_of(memory), stats);
+}
+
+static bool cuda_is_busy(struct ddpi_memory *memory)
+{
+    return ddpi_queue_is_busy(device_of(memory));
+}
+
+static void cuda_drain(struct ddpi_memory *memory)
+{
+    ddpi_queue_drain(device_of(memory));
+}
+
+static void cuda_stop(struct ddpi_memory *memory)
+{
+    ddpi_queue_stop(device_of(memory));
+}
+
+static void cuda_destroy(struct ddpi_memory *memory)
+{
+    ddpi_device_destroy(device_of(memory));
+}
+
+const struct ddpi_memory_type ddpi_cuda_memory = {.name = "GPU",
+                                                  .library = "libcuda.so.1",
+                                                  .symbol = "cuCtxGetCurrent",
+                                                  .is_started = cuda_is_started,
+                                                  .open = cuda_open,
+                                                  .look = cuda_look,
+                                                  .run = cuda_run,
+                                                  .read_stats = cuda_read_stats,
+                                                  .is_busy = cuda_is_busy,
+                                                  .drain = cuda_drain,
+                                                  .stop = cuda_stop,
+                                                  .destroy = cuda_destroy};

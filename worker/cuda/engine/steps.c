@@ -1,0 +1,130 @@
+/*
+ * steps.c - the steps that the ways of an operation on a GPU have in common. Owns nothing. Waits
+ * only where ddpi_wait() does, which knows deadlines, deaths and aborts.
+ */
+#include "steps.h"
+
+#include "clock.h"
+#include "error.h"
+#include "ring_engine.h"
+
+enum { NAP_MIN_US = 20, NAP_MAX_US = 1000 };
+
+unsigned ddpi_device_capture_mode(const struct ddpi_device *device, unsigned mode)
+{
+    (void)device->cuda.thread_exchange_stream_capture_mode(&mode);
+    return mode;
+}
+
+struct ddpi_wait ddpi_device_wait(const struct ddpi_task *task)
+{
+    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
+    return (struct ddpi_wait){.call = &task->call,
+                              .started_ms = now,
+                              .deadline_ms = ddpi_deadline(now, task->timeout_ms)};
+}
+
+ddp_status ddpi_device_fail(struct ddpi_device *device, ddp_status status,
+                            const struct ddp_error *err)
+{
+    return ddpi_comm_fail(device->comm, NULL, status, "rank %u: %s", device->comm->rank, err->msg);
+}
+
+ddp_status ddpi_device_gather(struct ddpi_device *device, const struct ddpi_task *task,
+                              void *records, size_t size)
+{
+    struct ddpi_task round = {.call = task->call,
+                              .ring = {.kind = DDPI_RING_ALL_GATHER,
+                                       .rank = device->comm->rank,
+                                       .nranks = device->comm->world_size},
+                              .send = (uint8_t *)records + device->comm->rank * size,
+                              .recv = records,
+                              .count = device->comm->world_size * size,
+                              .element_size = 1,
+                              .timeout_ms = task->timeout_ms};
+    return ddpi_host_ring(device->comm, &round);
+}
+
+void ddpi_device_stage(struct ddpi_device *device, enum ddpi_stage stage)
+{
+    struct ddpi_progress *progress = &device->progress;
+    uint64_t now_us = ddpi_now_us(&ddpi_clock_monotonic);
+    progress->spent_us[stage] += now_us - progress->at_us;
+    progress->at_us = now_us;
+}
+
+ddp_status ddpi_lane_stamp(struct ddpi_device *device, enum ddpi_lane_kind kind,
+                           struct ddp_error *err)
+{
+    struct ddpi_lane *lane = &device->lanes[kind];
+    return ddpi_words_stamp(&device->words, lane->word, ++lane->launched, lane->stream, err);
+}
+
+/* A lane does not go on when something that was enqueued in it has failed. */
+static ddp_status check_lanes(struct ddpi_device *device)
+{
+    for (unsigned i = 0; i < DDPI_LANES; i++) {
+        ddpi_cu_result result = device->cuda.stream_query(device->lanes[i].stream);
+        if (result == DDPI_CU_SUCCESS || result == DDPI_CU_ERROR_NOT_READY)
+            continue;
+        struct ddp_error err;
+        ddp_status status = ddpi_cuda_error(&device->cuda, &err, result,
+                                            "the GPU failed; a buffer may have been freed");
+        return ddpi_device_fail(device, status, &err);
+    }
+    return DDP_OK;
+}
+
+/* Peers that are waited for have ddpi_wait() to find out about them; this is for our own GPU. What
+ * has moved of late when the deadline passes is ddpi_wait_overdue()'s to end. */
+static ddp_status check_time(struct ddpi_device *device, const struct ddpi_patience *patience,
+                             const struct ddpi_wait *wait)
+{
+    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
+    if (now < wait->deadline_ms || now - patience->since_ms < ddpi_wait_answer_ms(wait))
+        return DDP_OK;
+    char call[DDPI_CALL_TEXT];
+    ddpi_call_name(wait->call, call);
+    return ddpi_comm_fail(device->comm, NULL, DDP_E_TIMEOUT,
+                          "%s: rank %u has waited %.1f s for its own GPU; %s", call,
+                          device->comm->rank, (double)(now - wait->started_ms) / 1000,
+                          patience->for_arrival ? "the stream has not come to the operation: a "
+                                                  "kernel before it in the stream may hang"
+                                                : "a copy or reduction of the operation does not "
+                                                  "end");
+}
+
+ddp_status ddpi_device_pause(struct ddpi_device *device, struct ddpi_patience *patience,
+                             const struct ddpi_wait *wait, const struct ddpi_need *needs,
+                             unsigned count)
+{
+    if (patience->looks++ < device->comm->spin_limit) {
+        ddpi_relax();
+        return DDP_OK;
+    }
+    if (patience->nap_us == 0) {
+        patience->nap_us = NAP_MIN_US;
+        patience->since_ms = ddpi_now_ms(&ddpi_clock_monotonic);
+    }
+    struct ddpi_wait nap = *wait;
+    nap.nap_us = patience->nap_us;
+    ddp_status status = ddpi_wait(device->comm, &nap, needs, count);
+    if (status == DDP_OK && patience->nap_us == NAP_MAX_US)
+        status = check_lanes(device);
+    if (status == DDP_OK)
+        status = check_time(device, patience, wait);
+    patience->nap_us = patience->nap_us < NAP_MAX_US / 2 ? patience->nap_us * 2 : NAP_MAX_US;
+    return status;
+}
+
+ddp_status ddpi_device_await(struct ddpi_device *device, const struct ddpi_wait *wait,
+                             uint32_t word, uint32_t value)
+{
+    struct ddpi_patience patience = {.for_arrival = word < DDPI_WORD_GATE};
+    while (!ddpi_words_reached(&device->words, word, value)) {
+        ddp_status status = ddpi_device_pause(device, &patience, wait, NULL, 0);
+        if (status != DDP_OK)
+            return status;
+    }
+    return DDP_OK;
+}

@@ -1,0 +1,51 @@
+/*
+ * steps.h - the steps that the ways of an operation on a GPU have in common: waiting for the GPU
+ * and for other ranks, failing, exchanging records.
+ */
+#ifndef DDPI_STEPS_H
+#define DDPI_STEPS_H
+
+#include "device_state.h"
+#include "wait.h"
+
+/* A capture in another thread of the program forbids driver calls to all threads but those that set
+ * the relaxed mode. Returns the previous mode of this thread, for the caller to restore. */
+unsigned ddpi_device_capture_mode(const struct ddpi_device *device, unsigned mode);
+
+/* The operation that waits, and its deadline. */
+struct ddpi_wait ddpi_device_wait(const struct ddpi_task *task);
+
+/* Each rank has put a record of @size bytes at its place in @records: all ranks get all records. */
+ddp_status ddpi_device_gather(struct ddpi_device *device, const struct ddpi_task *task,
+                              void *records, size_t size);
+
+/* Wait until the GPU has brought the word to @value; meanwhile read messages of peers. */
+ddp_status ddpi_device_await(struct ddpi_device *device, const struct ddpi_wait *wait,
+                             uint32_t word, uint32_t value);
+
+/* How long this thread has waited for the GPU, which cannot wake it: it looks without pause at
+ * first, then after ever longer ones. Starts zeroed, and again when something has moved. */
+struct ddpi_patience {
+    uint32_t looks;
+    uint32_t nap_us;
+    uint64_t since_ms; /* of the first nap; 0: none yet */
+    bool for_arrival;  /* of the caller's stream; otherwise for work in the lanes */
+};
+
+/* Pause before the next look: read messages of peers, and wake when one of @needs is met. */
+ddp_status ddpi_device_pause(struct ddpi_device *device, struct ddpi_patience *patience,
+                             const struct ddpi_wait *wait, const struct ddpi_need *needs,
+                             unsigned count);
+
+/* What was enqueued last in a lane is one more unit. */
+ddp_status ddpi_lane_stamp(struct ddpi_device *device, enum ddpi_lane_kind kind,
+                           struct ddp_error *err);
+
+/* The current operation has completed this stage. */
+void ddpi_device_stage(struct ddpi_device *device, enum ddpi_stage stage);
+
+/* Make the communicator fail with what @err says. */
+ddp_status ddpi_device_fail(struct ddpi_device *device, ddp_status status,
+                            const struct ddp_error *err);
+
+#endif
