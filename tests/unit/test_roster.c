@@ -46,7 +46,7 @@ START_TEST(ranks_come_in_any_order)
     }
     ck_assert_uint_eq(roster.came, 4);
     for (uint32_t rank = 0; rank < 4; rank++)
-        ck_assert_uint_eq(ddpi_roster_beside(&roster, rank), 2);
+        ck_assert_uint_eq(ddpi_roster_local(&roster, rank), 2);
     ddpi_roster_stand(&roster, 3);
     ddpi_roster_stand(&roster, 3);
     ck_assert_uint_eq(roster.standing, 1);

@@ -2,10 +2,10 @@
  * bootstrap.c - from the store to a ring. Owns the connection to the store while it runs; edges and
  * listeners belong to the communicator.
  *
- * A rank listens where others find it, is gathered with them (gathering.h), and ends with a round
- * in which all cards are passed on, for the edges to come: so nobody reads more than one of them
- * from the store. The address in a card is the source address of the way to the store: nothing is
- * derived from a host name.
+ * A rank opens its listeners, is gathered with the others (gathering.h), and ends with a round that
+ * passes all cards on, for edges to come: so no rank reads more than one card from the store. The
+ * address in a card is the source address of the route to the store: nothing is derived from a host
+ * name.
  */
 #include "bootstrap.h"
 
@@ -21,7 +21,7 @@
 
 enum {
     STORE_CONNECT_MAX_MS = 30000,
-    SPINS = 300, /* some microseconds: as long as a peer on another core needs to answer */
+    SPINS = 300, /* some microseconds: the time that a peer on another core takes to answer */
 };
 
 struct bootstrap {
@@ -56,7 +56,7 @@ static ddp_status open_store(struct bootstrap *boot)
     return ddp_store_connect(&options, &boot->store, boot->err);
 }
 
-static ddp_status hide_data(struct bootstrap *boot, bool keyed)
+static ddp_status enable_tls(struct bootstrap *boot, bool keyed)
 {
     struct ddpi_edges *edges = &boot->comm->edges;
     if (!keyed)
@@ -70,7 +70,7 @@ static ddp_status hide_data(struct bootstrap *boot, bool keyed)
     return status;
 }
 
-static ddp_status open_listeners(struct bootstrap *boot)
+static ddp_status listen_for_ranks(struct bootstrap *boot)
 {
     struct ddpi_endpoint endpoint;
     struct sockaddr_storage address = {0};
@@ -84,7 +84,7 @@ static ddp_status open_listeners(struct bootstrap *boot)
                                    boot->comm->bell, &key, &address, !boot->config->force_tcp,
                                    boot->err);
     if (status == DDP_OK && boot->config->tls_ranks)
-        status = hide_data(boot, key.given);
+        status = enable_tls(boot, key.given);
     ddpi_wipe(&key, sizeof key);
     return status;
 }
@@ -96,17 +96,17 @@ void ddpi_bootstrap_spins(struct ddp_comm *comm, int64_t local_ranks)
         comm->spin_limit = SPINS;
 }
 
-static ddp_status prepare(struct bootstrap *boot)
+static ddp_status connect_and_listen(struct bootstrap *boot)
 {
     ddp_status status = open_store(boot);
     if (status == DDP_OK)
-        status = open_listeners(boot);
+        status = listen_for_ranks(boot);
     return ddpi_advise_descriptors(boot->err, status);
 }
 
-/* Neighbours that have heard nothing else yet hear why this rank leaves. */
-static ddp_status fail(struct ddp_comm *comm, const struct ddpi_config *config, ddp_status status,
-                       struct ddp_error *cause)
+/* Tell neighbours that have not heard it yet why this rank leaves. */
+static ddp_status bootstrap_fail(struct ddp_comm *comm, const struct ddpi_config *config,
+                                 ddp_status status, struct ddp_error *cause)
 {
     ddpi_comm_fail(comm, NULL, status, "%s", cause->msg);
     return ddpi_error_wrap(cause, status, "rank %u cannot join '%s'", comm->rank, config->name);
@@ -122,7 +122,7 @@ ddp_status ddpi_bootstrap(struct ddp_comm *comm, const struct ddpi_config *confi
         .err = &cause,
         .deadline_ms = ddpi_deadline(ddpi_now_ms(&ddpi_clock_monotonic), config->init_timeout_ms),
         .meeting = &comm->edges.meeting};
-    ddp_status status = prepare(&boot);
+    ddp_status status = connect_and_listen(&boot);
     if (status == DDP_OK)
         status = ddpi_gather(comm, config, boot.store, boot.deadline_ms, &cause);
     ddp_store_close(boot.store);
@@ -132,7 +132,7 @@ ddp_status ddpi_bootstrap(struct ddp_comm *comm, const struct ddpi_config *confi
         status = ddpi_edges_open(&comm->edges, &cause);
     if (status == DDP_OK)
         return DDP_OK;
-    status = fail(comm, config, status, &cause);
+    status = bootstrap_fail(comm, config, status, &cause);
     if (err != NULL)
         *err = cause;
     return status;

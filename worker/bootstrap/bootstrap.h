@@ -6,13 +6,13 @@
 
 #include "communicator.h"
 
-/* Fill the edges and the spin limit of @comm, whose world is larger than one, and return when all
+/* Fill the edges and the spin limit of @comm, whose world is larger than one. Returns when all
  * ranks have done so. */
 ddp_status ddpi_bootstrap(struct ddp_comm *comm, const struct ddpi_config *config,
                           struct ddp_error *err);
 
-/* Spinning pays only while every rank of this machine has a processor of its own, and only where
- * looking costs no system call: to be called with shared memory only. */
+/* Let @comm spin if every rank of this machine has a processor of its own. For shared memory only,
+ * where looking costs no system call. */
 void ddpi_bootstrap_spins(struct ddp_comm *comm, int64_t local_ranks);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * gathering.c - what rank 0 and the others have in common while they gather. Owns the descriptor
- * that watches their connections, and nothing when it returns.
+ * gathering.c - what rank 0 and the others share while they gather. Owns the descriptor that
+ * watches their connections, and nothing when it returns.
  */
 #include "gathering.h"
 
@@ -16,14 +16,14 @@
 
 enum { SUSPECT_MS = 5000, REMOVE_MS = 2000 };
 
-static uint64_t now_ms(void)
+static uint64_t gathering_now_ms(void)
 {
     return ddpi_now_ms(&ddpi_clock_monotonic);
 }
 
 uint32_t ddpi_gathering_left_ms(const struct ddpi_gathering *gathering)
 {
-    return (uint32_t)ddpi_remaining_ms(now_ms(), gathering->deadline_ms);
+    return (uint32_t)ddpi_remaining_ms(gathering_now_ms(), gathering->deadline_ms);
 }
 
 void ddpi_gathering_key(const struct ddpi_gathering *gathering, char key[DDPI_HOST_KEY])
@@ -31,7 +31,7 @@ void ddpi_gathering_key(const struct ddpi_gathering *gathering, char key[DDPI_HO
     snprintf(key, DDPI_HOST_KEY, "comm/%s/host", gathering->config->name);
 }
 
-/* Also when the time is up. */
+/* Has time of its own, as the deadline may have passed. */
 ddp_status ddpi_gathering_remove_key(const struct ddpi_gathering *gathering, const void *card,
                                      size_t len, struct ddp_error *err)
 {
@@ -41,10 +41,11 @@ ddp_status ddpi_gathering_remove_key(const struct ddpi_gathering *gathering, con
         {.kind = DDP_STORE_IF_VALUE, .key = key, .value = card, .value_len = len},
         {.kind = DDP_STORE_THEN_DELETE, .key = key}};
     ddp_status status = ddp_store_transact(gathering->store, clauses, 2, REMOVE_MS, NULL, err);
-    return status == DDP_E_CONFLICT ? DDP_OK : status; /* another rank 0 has come, or nobody */
+    return status == DDP_E_CONFLICT ? DDP_OK
+                                    : status; /* another rank 0 has published its card, or none */
 }
 
-/* ---- words ---- */
+/* ---- messages ---- */
 
 void ddpi_gathering_say(struct ddpi_edge *edge, enum ddpi_notice notice, uint32_t tag)
 {
@@ -81,12 +82,12 @@ void ddpi_gathering_say_failed(const struct ddpi_gathering *gathering, struct dd
     ddpi_control_send(&edge->control, &memo);
 }
 
-/* It has not said why, as a rank that lives does. So where only its listener could be asked, it is
- * not: that would take a second, for which all would wait for rank 0. */
-static ddp_status lost(const struct ddpi_gathering *gathering, struct ddpi_edge *edge,
-                       struct ddp_error *err)
+/* A living rank says why it leaves, and this one has not. If only its listener could be asked, do
+ * not ask: that takes a second, for which all ranks would wait for rank 0. */
+static ddp_status rank_lost(const struct ddpi_gathering *gathering, struct ddpi_edge *edge,
+                            struct ddp_error *err)
 {
-    edge->gone_ms = now_ms();
+    edge->gone_ms = gathering_now_ms();
     if (!edge->control.local)
         edge->fate = DDPI_FATE_UNKNOWN;
     const struct ddpi_verdict verdict = ddpi_verdict_of(edge);
@@ -94,9 +95,9 @@ static ddp_status lost(const struct ddpi_gathering *gathering, struct ddpi_edge 
                           edge->peer_name, verdict.words, gathering->comm->rank);
 }
 
-/* Whether it has ended is asked first, as it may have spoken before; see wait.c. */
-static ddp_status hear(struct ddpi_gathering *gathering, struct ddpi_edge *edge,
-                       struct ddp_error *err)
+/* Look whether the process has ended first, as it may have sent messages before; see wait.c. */
+static ddp_status read_messages_of(struct ddpi_gathering *gathering, struct ddpi_edge *edge,
+                                   struct ddp_error *err)
 {
     struct ddpi_memo memo;
     bool ended = ddpi_process_ended(&edge->process);
@@ -104,10 +105,10 @@ static ddp_status hear(struct ddpi_gathering *gathering, struct ddpi_edge *edge,
     while (status == DDP_OK && !gathering->over) {
         switch (ddpi_control_read(&edge->control, &memo)) {
         case DDPI_CONTROL_NONE:
-            return ended ? lost(gathering, edge, err) : DDP_OK;
+            return ended ? rank_lost(gathering, edge, err) : DDP_OK;
         case DDPI_CONTROL_END:
-            return lost(gathering, edge, err);
-        case DDPI_CONTROL_STARVED: /* nobody hands anything over here */
+            return rank_lost(gathering, edge, err);
+        case DDPI_CONTROL_STARVED: /* no descriptors are passed here */
         case DDPI_CONTROL_GARBLED:
             return ddpi_error_set(err, DDP_E_PROTOCOL, "%s sent an invalid control message",
                                   edge->peer_name);
@@ -121,7 +122,7 @@ static ddp_status hear(struct ddpi_gathering *gathering, struct ddpi_edge *edge,
 ddp_status ddpi_gathering_hear(struct ddpi_gathering *gathering, struct ddpi_edge *edge,
                                struct ddp_error *err)
 {
-    ddp_status status = hear(gathering, edge, err);
+    ddp_status status = read_messages_of(gathering, edge, err);
     gathering->judged |= status != DDP_OK;
     return status;
 }
@@ -141,8 +142,8 @@ bool ddpi_gathering_stands(const struct ddpi_gathering *gathering)
     return ring[DDPI_NEXT] != NULL && ring[DDPI_PREV] != NULL;
 }
 
-/* Who has come becomes an edge. */
-static ddp_status let_in(struct ddpi_gathering *gathering, struct ddp_error *err)
+/* Ranks that have connected become edges. */
+static ddp_status accept_ranks(struct ddpi_gathering *gathering, struct ddp_error *err)
 {
     struct ddpi_arrival arrival;
     ddp_status status;
@@ -159,9 +160,10 @@ static ddp_status let_in(struct ddpi_gathering *gathering, struct ddp_error *err
     return status;
 }
 
-/* Rank 0 knows why the next rank is gone, or finds out in a moment; it must not be waited for
- * without end, as a connection may be refused for other reasons. */
-static ddp_status suspect(struct ddpi_gathering *gathering, uint64_t now, struct ddp_error *err)
+/* Rank 0 tells why the next rank is gone. Do not wait for that without limit, as a connection may
+ * be refused for other reasons. */
+static ddp_status suspect_neighbour(struct ddpi_gathering *gathering, uint64_t now,
+                                    struct ddp_error *err)
 {
     const struct ddpi_edge *asked = &gathering->meeting->attempt.edge;
     if (asked->broken == NULL)
@@ -196,7 +198,7 @@ ddp_status ddpi_gathering_watch_door(struct ddpi_gathering *gathering, struct dd
     return DDP_OK;
 }
 
-static uint64_t sooner(uint64_t a, uint64_t b)
+static uint64_t earlier(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
@@ -204,17 +206,18 @@ static uint64_t sooner(uint64_t a, uint64_t b)
 ddp_status ddpi_gathering_turn(struct ddpi_gathering *gathering, struct ddp_error *err)
 {
     struct epoll_event event;
-    uint64_t wake_ms = sooner(gathering->wake_ms, gathering->suspect_ms);
-    wake_ms = sooner(wake_ms, ddpi_meeting_wake_ms(gathering->meeting));
-    int count = epoll_wait(gathering->events, &event, 1, ddpi_remaining_ms(now_ms(), wake_ms));
+    uint64_t wake_ms = earlier(gathering->wake_ms, gathering->suspect_ms);
+    wake_ms = earlier(wake_ms, ddpi_meeting_wake_ms(gathering->meeting));
+    int count =
+        epoll_wait(gathering->events, &event, 1, ddpi_remaining_ms(gathering_now_ms(), wake_ms));
     if (count < 0 && errno != EINTR)
         return ddpi_error_sys(err, errno, "wait for the other ranks");
     ddp_status status = count == 1 && event.data.ptr != gathering->meeting
                             ? ddpi_gathering_hear(gathering, event.data.ptr, err)
-                            : let_in(gathering, err);
-    uint64_t now = now_ms();
+                            : accept_ranks(gathering, err);
+    uint64_t now = gathering_now_ms();
     if (status == DDP_OK)
-        status = suspect(gathering, now, err);
+        status = suspect_neighbour(gathering, now, err);
     if (status != DDP_OK || now < gathering->wake_ms || gathering->over)
         return status;
     status = gathering->role->overdue(gathering, err);

@@ -1,7 +1,7 @@
 /*
- * gathering_host.c - rank 0 while it gathers the others: lets them in, tells each what it needs,
- * and judges. Owns the connections to them and the roster, and sees to it that the key in the store
- * is gone when it returns.
+ * gathering_host.c - rank 0 while it gathers the others: accepts them, tells each what it needs,
+ * and judges. Owns the connections to them and the roster, and deletes the key in the store before
+ * it returns.
  */
 #include "attempt.h"
 #include "bootstrap.h"
@@ -19,12 +19,12 @@ enum { ANSWER_MS = 1000 };
 struct host {
     struct ddpi_gathering gathering;
     struct ddpi_roster roster;
-    /* By rank; behind those one whose rank does not exist, and one that has come twice. */
+    /* By rank; then one whose rank does not exist, and one that has come twice. */
     struct ddpi_edge **joiners;
     uint32_t places;
     struct ddpi_buf card; /* as it is in the store */
-    bool published;       /* it may be there */
-    bool asked;           /* those who do not stand yet */
+    bool published;       /* the card may be in the store */
+    bool asked;           /* ranks that do not stand yet were asked whether they live */
 };
 
 static struct host *host_of(struct ddpi_gathering *gathering)
@@ -32,10 +32,10 @@ static struct host *host_of(struct ddpi_gathering *gathering)
     return ddpi_container_of(gathering, struct host, gathering);
 }
 
-/* ---- what others do ---- */
+/* ---- what other ranks do ---- */
 
-/* Nobody is turned away, so that who does not fit is told why, with all others. Who comes twice may
- * do so because the first one has died, of which we may not have heard yet. */
+/* Accept every rank, so that one that does not fit is told why, and all others with it. A rank may
+ * come twice because its first process has died, which may not be known yet. */
 static ddp_status host_arrive(struct ddpi_gathering *gathering, struct ddpi_edge *edge,
                               struct ddp_error *err)
 {
@@ -56,8 +56,8 @@ static ddp_status host_arrive(struct ddpi_gathering *gathering, struct ddpi_edge
     return status == DDP_OK ? ddpi_gathering_hear(gathering, edge, err) : status;
 }
 
-static ddp_status take_card(struct ddpi_gathering *gathering, struct ddpi_edge *edge,
-                            const struct ddpi_memo *memo, struct ddp_error *err)
+static ddp_status take_joiner_card(struct ddpi_gathering *gathering, struct ddpi_edge *edge,
+                                   const struct ddpi_memo *memo, struct ddp_error *err)
 {
     struct host *host = host_of(gathering);
     uint8_t slot[DDPI_CARD_SLOT];
@@ -102,8 +102,8 @@ static ddp_status host_take(struct ddpi_gathering *gathering, struct ddpi_edge *
     case DDPI_NOTICE_FAILED:
         return ddpi_error_set(err, ddpi_memo_failure(memo), "%s", memo->text);
     case DDPI_NOTICE_CARD:
-        return take_card(gathering, edge, memo, err);
-    case DDPI_NOTICE_ASK: /* its time is up, and so is everybody's */
+        return take_joiner_card(gathering, edge, memo, err);
+    case DDPI_NOTICE_ASK: /* the time of one rank is up, and so is that of all */
         return call_time(gathering, memo->tag, err);
     case DDPI_NOTICE_STANDS:
         if (came)
@@ -123,7 +123,7 @@ static const struct ddpi_gathering_role host_role = {
 
 /* ---- what rank 0 does ---- */
 
-static ddp_status open_house(struct ddpi_gathering *gathering, struct ddp_error *err)
+static ddp_status host_open(struct ddpi_gathering *gathering, struct ddp_error *err)
 {
     struct host *host = host_of(gathering);
     const struct ddpi_card *own = &gathering->meeting->card;
@@ -138,7 +138,7 @@ static ddp_status open_house(struct ddpi_gathering *gathering, struct ddp_error 
     return ddpi_gathering_watch_door(gathering, err);
 }
 
-static ddp_status publish(struct ddpi_gathering *gathering, struct ddp_error *err)
+static ddp_status publish_card(struct ddpi_gathering *gathering, struct ddp_error *err)
 {
     struct host *host = host_of(gathering);
     char key[DDPI_HOST_KEY];
@@ -148,7 +148,7 @@ static ddp_status publish(struct ddpi_gathering *gathering, struct ddp_error *er
                          ddpi_buf_len(&host->card), ddpi_gathering_left_ms(gathering), NULL, err);
 }
 
-static ddp_status withdraw(struct ddpi_gathering *gathering, struct ddp_error *err)
+static ddp_status withdraw_card(struct ddpi_gathering *gathering, struct ddp_error *err)
 {
     struct host *host = host_of(gathering);
     if (!host->published)
@@ -158,7 +158,7 @@ static ddp_status withdraw(struct ddpi_gathering *gathering, struct ddp_error *e
                                      ddpi_buf_len(&host->card), err);
 }
 
-static void introduce(struct ddpi_gathering *gathering)
+static void send_neighbour_cards(struct ddpi_gathering *gathering)
 {
     const struct host *host = host_of(gathering);
     uint32_t world_size = host->roster.world_size;
@@ -181,37 +181,37 @@ static ddp_status make_ring(struct ddpi_gathering *gathering, struct ddp_error *
     return status;
 }
 
-static void let_go(struct ddpi_gathering *gathering)
+static void send_go(struct ddpi_gathering *gathering)
 {
     struct host *host = host_of(gathering);
     for (uint32_t rank = 1; rank < host->roster.world_size; rank++)
         ddpi_gathering_say(host->joiners[rank], DDPI_NOTICE_GO,
-                           ddpi_roster_beside(&host->roster, rank));
+                           ddpi_roster_local(&host->roster, rank));
     if (gathering->meeting->card.shm)
-        ddpi_bootstrap_spins(gathering->comm, ddpi_roster_beside(&host->roster, 0));
+        ddpi_bootstrap_spins(gathering->comm, ddpi_roster_local(&host->roster, 0));
 }
 
-static ddp_status gather(struct ddpi_gathering *gathering, struct ddp_error *err)
+static ddp_status host_gather(struct ddpi_gathering *gathering, struct ddp_error *err)
 {
     struct host *host = host_of(gathering);
-    ddp_status status = open_house(gathering, err);
+    ddp_status status = host_open(gathering, err);
     if (status == DDP_OK)
-        status = publish(gathering, err);
+        status = publish_card(gathering, err);
     while (status == DDP_OK && host->roster.came < host->roster.world_size)
         status = ddpi_gathering_turn(gathering, err);
     gathering->meeting->takes_joiners = false;
     if (status == DDP_OK)
-        status = withdraw(gathering, err);
+        status = withdraw_card(gathering, err);
     if (status != DDP_OK)
         return status;
-    introduce(gathering);
+    send_neighbour_cards(gathering);
     status = make_ring(gathering, err);
     if (status == DDP_OK)
-        let_go(gathering);
+        send_go(gathering);
     return status;
 }
 
-static void close_house(struct host *host)
+static void host_close(struct host *host)
 {
     for (uint32_t i = 0; host->joiners != NULL && i < host->places; i++)
         if (host->joiners[i] != NULL)
@@ -226,13 +226,13 @@ ddp_status ddpi_gather_host(const struct ddpi_gathering *common, struct ddp_erro
     struct host host = {.gathering = *common};
     host.gathering.role = &host_role;
     ddpi_buf_init(&host.card, DDPI_CARD_WIRE_MAX);
-    ddp_status status = gather(&host.gathering, err);
+    ddp_status status = host_gather(&host.gathering, err);
     if (status != DDP_OK) {
         ddpi_advise_descriptors(err, status);
         for (uint32_t i = 0; host.joiners != NULL && i < host.places; i++)
             ddpi_gathering_say_failed(&host.gathering, host.joiners[i], err);
-        (void)!withdraw(&host.gathering, NULL);
+        (void)!withdraw_card(&host.gathering, NULL);
     }
-    close_house(&host);
+    host_close(&host);
     return status;
 }

@@ -1,6 +1,6 @@
 /*
- * gathering_join.c - a rank that rank 0 gathers: finds rank 0 and hands its card over, makes its
- * part of the ring, and waits for the word to go. Owns the connection to rank 0.
+ * gathering_join.c - a rank that rank 0 gathers: finds rank 0 and sends its card, connects to its
+ * neighbours, and waits until rank 0 lets it go. Owns the connection to rank 0.
  */
 #include "attempt.h"
 #include "bootstrap.h"
@@ -13,20 +13,20 @@
 #include <string.h>
 
 enum {
-    WORD_MS = 2000, /* for the word of rank 0, when the time is up */
+    WORD_MS = 2000, /* for the message of rank 0 when the deadline has passed */
     PAUSE_MIN_MS = 10,
     PAUSE_MAX_MS = 500,
 };
 
 struct joiner {
     struct ddpi_gathering gathering;
-    struct ddpi_edge *host;           /* NULL: not let in yet */
-    uint8_t card[DDPI_CARD_WIRE_MAX]; /* of rank 0, as it is in the store */
+    struct ddpi_edge *host;           /* NULL: not accepted yet */
+    uint8_t card[DDPI_CARD_WIRE_MAX]; /* the card of rank 0 as it is in the store */
     size_t card_len;
-    char gone[DDPI_PEER_NAME]; /* the last rank 0, that was not there any more; "": none */
-    uint32_t pause_ms;         /* before it is tried again, when it has sent us away */
-    uint32_t neighbours;       /* whose cards have come */
-    bool asked;                /* what is to become of it, as the time is up */
+    char gone[DDPI_PEER_NAME]; /* the last rank 0 that was found dead; "": none */
+    uint32_t pause_ms;         /* before the next attempt after rank 0 has hung up */
+    uint32_t neighbours;       /* cards of neighbours that have come */
+    bool asked;                /* rank 0 was asked for its judgement, as the deadline has passed */
 };
 
 static struct joiner *joiner_of(struct ddpi_gathering *gathering)
@@ -34,12 +34,12 @@ static struct joiner *joiner_of(struct ddpi_gathering *gathering)
     return ddpi_container_of(gathering, struct joiner, gathering);
 }
 
-static uint64_t now_ms(void)
+static uint64_t joiner_now_ms(void)
 {
     return ddpi_now_ms(&ddpi_clock_monotonic);
 }
 
-/* ---- the way in ---- */
+/* ---- joining rank 0 ---- */
 
 static ddp_status no_host(struct ddpi_gathering *gathering, struct ddp_error *err)
 {
@@ -56,8 +56,8 @@ static ddp_status no_host(struct ddpi_gathering *gathering, struct ddp_error *er
                           seconds);
 }
 
-/* Wait until there is one. */
-static ddp_status read_card(struct ddpi_gathering *gathering, struct ddp_error *err)
+/* Wait until there is a rank 0. */
+static ddp_status read_host_card(struct ddpi_gathering *gathering, struct ddp_error *err)
 {
     struct joiner *joiner = joiner_of(gathering);
     char key[DDPI_HOST_KEY];
@@ -84,8 +84,8 @@ static ddp_status read_card(struct ddpi_gathering *gathering, struct ddp_error *
                : ddpi_error_nomem(err, DDPI_CARD_SLOT);
 }
 
-/* Whoever answered at that address need not have been the rank 0 of today. */
-static bool has_changed(struct ddpi_gathering *gathering)
+/* The process at that address may not be the current rank 0. */
+static bool host_has_changed(struct ddpi_gathering *gathering)
 {
     const struct joiner *joiner = joiner_of(gathering);
     char key[DDPI_HOST_KEY];
@@ -107,8 +107,9 @@ static ddp_status forget_host(struct ddpi_gathering *gathering, struct ddp_error
     return ddpi_gathering_remove_key(gathering, joiner->card, joiner->card_len, err);
 }
 
-/* What has become of the attempt to get in; *@ret_over: it is no use any more. */
-static ddp_status look(struct ddpi_gathering *gathering, bool *ret_over, struct ddp_error *err)
+/* See what has become of the attempt; *@ret_over: give it up. */
+static ddp_status check_attempt(struct ddpi_gathering *gathering, bool *ret_over,
+                                struct ddp_error *err)
 {
     struct joiner *joiner = joiner_of(gathering);
     struct ddpi_meeting *meeting = gathering->meeting;
@@ -125,7 +126,8 @@ static ddp_status look(struct ddpi_gathering *gathering, bool *ret_over, struct 
             err, DDP_E_TIMEOUT,
             "after %.1f s %s has not let this rank in: it is stopped, or too busy",
             gathering->config->init_timeout_ms / 1000.0, attempt->edge.peer_name);
-    if (attempt->stage == DDPI_ATTEMPT_QUEUE) { /* sent away: the key may be another one by now */
+    if (attempt->stage ==
+        DDPI_ATTEMPT_QUEUE) { /* rank 0 has hung up: the key may be that of another one now */
         *ret_over = true;
         joiner->pause_ms = joiner->pause_ms == 0 ? PAUSE_MIN_MS : 2 * joiner->pause_ms;
         if (joiner->pause_ms > PAUSE_MAX_MS)
@@ -137,7 +139,7 @@ static ddp_status look(struct ddpi_gathering *gathering, bool *ret_over, struct 
     return DDP_OK;
 }
 
-static ddp_status knock(struct ddpi_gathering *gathering, struct ddp_error *err)
+static ddp_status connect_to_host(struct ddpi_gathering *gathering, struct ddp_error *err)
 {
     struct joiner *joiner = joiner_of(gathering);
     struct ddpi_arrival arrival = {0};
@@ -146,11 +148,11 @@ static ddp_status knock(struct ddpi_gathering *gathering, struct ddp_error *err)
     while (status == DDP_OK && arrival.edge == NULL && !over) {
         status = ddpi_meeting_advance(gathering->meeting, &arrival, err);
         if (status == DDP_OK && arrival.edge == NULL)
-            status = look(gathering, &over, err);
+            status = check_attempt(gathering, &over, err);
     }
     ddpi_attempt_drop(gathering->meeting);
     joiner->host = arrival.edge;
-    return status == DDP_E_DENIED && has_changed(gathering) ? DDP_OK : status;
+    return status == DDP_E_DENIED && host_has_changed(gathering) ? DDP_OK : status;
 }
 
 static ddp_status find_host(struct ddpi_gathering *gathering, struct ddp_error *err)
@@ -158,9 +160,9 @@ static ddp_status find_host(struct ddpi_gathering *gathering, struct ddp_error *
     struct joiner *joiner = joiner_of(gathering);
     ddp_status status = DDP_OK;
     while (status == DDP_OK && joiner->host == NULL) {
-        status = read_card(gathering, err);
+        status = read_host_card(gathering, err);
         if (status == DDP_OK)
-            status = knock(gathering, err);
+            status = connect_to_host(gathering, err);
     }
     if (status != DDP_OK)
         return status;
@@ -168,9 +170,9 @@ static ddp_status find_host(struct ddpi_gathering *gathering, struct ddp_error *
     return ddpi_gathering_watch(gathering, joiner->host, err);
 }
 
-/* ---- what rank 0 says ---- */
+/* ---- messages of rank 0 ---- */
 
-/* Nobody joins here. */
+/* No rank joins here. */
 static ddp_status joiner_arrive(struct ddpi_gathering *gathering, struct ddpi_edge *edge,
                                 struct ddp_error *err)
 {
@@ -180,8 +182,8 @@ static ddp_status joiner_arrive(struct ddpi_gathering *gathering, struct ddpi_ed
     return DDP_OK;
 }
 
-static ddp_status take_card(struct ddpi_gathering *gathering, const struct ddpi_memo *memo,
-                            struct ddp_error *err)
+static ddp_status take_neighbour_card(struct ddpi_gathering *gathering,
+                                      const struct ddpi_memo *memo, struct ddp_error *err)
 {
     const struct ddp_comm *comm = gathering->comm;
     uint8_t slot[DDPI_CARD_SLOT];
@@ -204,7 +206,7 @@ static ddp_status joiner_take(struct ddpi_gathering *gathering, struct ddpi_edge
         gathering->over = true;
         return ddpi_error_set(err, ddpi_memo_failure(memo), "%s", memo->text);
     case DDPI_NOTICE_CARD:
-        return take_card(gathering, memo, err);
+        return take_neighbour_card(gathering, memo, err);
     case DDPI_NOTICE_ASK:
         ddpi_gathering_say(edge, DDPI_NOTICE_WAITING, 0);
         return DDP_OK;
@@ -227,7 +229,7 @@ static ddp_status joiner_overdue(struct ddpi_gathering *gathering, struct ddp_er
                               gathering->config->init_timeout_ms / 1000.0, joiner->host->peer_name);
     joiner->asked = true;
     ddpi_gathering_say(joiner->host, DDPI_NOTICE_ASK, gathering->config->init_timeout_ms);
-    gathering->wake_ms = now_ms() + WORD_MS;
+    gathering->wake_ms = joiner_now_ms() + WORD_MS;
     return DDP_OK;
 }
 
@@ -236,7 +238,7 @@ static const struct ddpi_gathering_role joiner_role = {
 
 /* ---- all of it ---- */
 
-static ddp_status join(struct ddpi_gathering *gathering, struct ddp_error *err)
+static ddp_status join_gathering(struct ddpi_gathering *gathering, struct ddp_error *err)
 {
     struct joiner *joiner = joiner_of(gathering);
     ddp_status status = find_host(gathering, err);
@@ -255,12 +257,12 @@ static ddp_status join(struct ddpi_gathering *gathering, struct ddp_error *err)
     return status;
 }
 
-/* Rank 0 is told why we give up, unless it has told us, or is gone; then its key goes, too. */
+/* Tell rank 0 why this rank gives up, unless it knows or is gone; if it is gone, delete its key. */
 ddp_status ddpi_gather_join(const struct ddpi_gathering *common, struct ddp_error *err)
 {
     struct joiner joiner = {.gathering = *common};
     joiner.gathering.role = &joiner_role;
-    ddp_status status = join(&joiner.gathering, err);
+    ddp_status status = join_gathering(&joiner.gathering, err);
     if (status != DDP_OK)
         ddpi_advise_descriptors(err, status);
     if (joiner.host == NULL)

@@ -1,5 +1,5 @@
 /*
- * roster.c - who has come. Owns the table.
+ * roster.c - the ranks that rank 0 has gathered. Owns the table.
  */
 #include "roster.h"
 
@@ -74,17 +74,17 @@ static bool share_machine(const struct ddpi_roster *roster, uint32_t a, uint32_t
     return strcmp(roster->places[a].card.machine, roster->places[b].card.machine) == 0;
 }
 
-/* Each machine is counted once, for all its ranks. */
-uint32_t ddpi_roster_beside(struct ddpi_roster *roster, uint32_t rank)
+/* Count each machine once, for all its ranks. */
+uint32_t ddpi_roster_local(struct ddpi_roster *roster, uint32_t rank)
 {
-    uint32_t count = roster->places[rank].beside;
+    uint32_t count = roster->places[rank].local_ranks;
     if (count > 0)
         return count;
     for (uint32_t i = 0; i < roster->world_size; i++)
         count += share_machine(roster, i, rank);
     for (uint32_t i = 0; i < roster->world_size; i++)
         if (share_machine(roster, i, rank))
-            roster->places[i].beside = count;
+            roster->places[i].local_ranks = count;
     return count;
 }
 

@@ -75,13 +75,13 @@ static bool is_home(const struct ddp_comm *comm)
 
 /* In a child, free what fork() has copied, and tell no peer. The threads and GPU contexts of memory
  * types are the parent's: their memory stays. */
-static void leave_quietly(struct ddp_comm *comm)
+static void comm_leave_in_child(struct ddp_comm *comm)
 {
     ddpi_edges_disown(&comm->edges);
     ddpi_edges_finish(&comm->edges);
 }
 
-static void leave(struct ddp_comm *comm)
+static void comm_leave(struct ddp_comm *comm)
 {
     ddpi_memories_stop(&comm->memories);
     ddpi_edges_farewell(&comm->edges, comm->failed, comm->cause);
@@ -95,9 +95,9 @@ void ddp_comm_destroy(ddp_comm *comm)
     if (comm == NULL)
         return;
     if (is_home(comm))
-        leave(comm);
+        comm_leave(comm);
     else
-        leave_quietly(comm);
+        comm_leave_in_child(comm);
     ddpi_life_release(comm->life);
     if (comm->bell >= 0)
         close(comm->bell);

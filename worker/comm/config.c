@@ -1,6 +1,6 @@
 /*
- * config.c - options and environment -> struct ddpi_config. The only place in the library that
- * knows the names of environment variables. Owns nothing.
+ * config.c - options and environment -> struct ddpi_config. The only file of the library that knows
+ * the names of environment variables. Owns nothing.
  */
 #include "config.h"
 
@@ -30,7 +30,7 @@ static ddp_status env_int(ddpi_getenv *env, const char *name, int64_t min, int64
     return DDP_OK;
 }
 
-/* Leaves *@ret, the default, as it is when the variable is not set. */
+/* Leaves *@ret, the default, unchanged if the variable is not set. */
 static ddp_status env_duration(ddpi_getenv *env, const char *name, uint32_t *ret,
                                struct ddp_error *err)
 {
@@ -47,7 +47,7 @@ static ddp_status env_duration(ddpi_getenv *env, const char *name, uint32_t *ret
     return DDP_OK;
 }
 
-/* Only a help, which is not there if it does not make sense. */
+/* Optional: ignored if malformed. */
 static void load_life(ddpi_getenv *env, struct ddpi_config *config)
 {
     const char *fd_text = env(DDPI_LIFE_FD_ENV), *slot_text = env(DDPI_LIFE_SLOT_ENV);
@@ -139,8 +139,8 @@ static ddp_status env_fd(ddpi_getenv *env, const char *name, int *ret, struct dd
     return status;
 }
 
-/* They are for the launcher's store, and for ranks that meet there; not where the caller names
- * another one, to which ranks may come from elsewhere. */
+/* The keys are for the launcher's store and the ranks that meet there, not for another store that
+ * the caller names: ranks may join there from elsewhere. */
 static ddp_status load_keys(ddpi_getenv *env, struct ddpi_config *config, struct ddp_error *err)
 {
     const char *launchers = env("DDPRUN_STORE");

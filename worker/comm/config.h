@@ -1,6 +1,6 @@
 /*
- * config.h - what a communicator is made from: the caller's options, and the environment where
- * they leave something open.
+ * config.h - the configuration of a communicator: the caller's options, and the environment for
+ * members that are not set.
  */
 #ifndef DDPI_CONFIG_H
 #define DDPI_CONFIG_H
@@ -15,10 +15,10 @@ enum { DDPI_WORLD_MAX = 65536, DDPI_DEFAULT_TIMEOUT_MS = 600000 };
 struct ddpi_config {
     const char *store_endpoint; /* NULL in a world of one */
     const char *store_prefix;
-    int token_fd;    /* what it is proven with to the store; 0: nothing */
-    int rank_key_fd; /* what ranks prove themselves with to each other (rank_key.h); 0: nothing */
-    bool tls;        /* nothing is said in clear to a store elsewhere */
-    bool tls_ranks;  /* nor to ranks elsewhere */
+    int token_fd;    /* holds the token for the store; 0: none */
+    int rank_key_fd; /* holds the key of the ranks (rank_key.h); 0: none */
+    bool tls;        /* encrypt connections to a store on another machine */
+    bool tls_ranks;  /* and to ranks on other machines */
     const char *name;
     uint32_t rank;
     uint32_t world_size;
@@ -30,7 +30,7 @@ struct ddpi_config {
     uint32_t life_slot;
 };
 
-/* Looks a variable up: getenv(), or a test's own. NULL = not set. */
+/* Look up a variable: getenv(), or a function of a test. NULL: not set. */
 typedef const char *ddpi_getenv(const char *name);
 ddpi_getenv ddpi_config_getenv;
 

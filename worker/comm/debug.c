@@ -1,5 +1,5 @@
 /*
- * debug.c - lines for a person who has set DDP_DEBUG.
+ * debug.c - lines for a user who has set DDP_DEBUG.
  */
 #include "debug.h"
 

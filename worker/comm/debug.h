@@ -1,6 +1,6 @@
 /*
- * debug.h - what a person who sets DDP_DEBUG=INFO wants to know of a library in the middle of his
- * program. Nothing else in the libraries writes anywhere, and without the variable this does not.
+ * debug.h - lines on stderr for a user who has set DDP_DEBUG=INFO. Nothing else in the libraries
+ * writes anywhere, and this does not without the variable.
  */
 #ifndef DDPI_DEBUG_H
 #define DDPI_DEBUG_H

@@ -1,6 +1,6 @@
 /*
  * edges.c - all edges of a communicator. Owns them, the meeting through which new ones come, and
- * the descriptor that watches their control sockets.
+ * the epoll descriptor that watches their control sockets.
  */
 #include "edges.h"
 
@@ -36,19 +36,19 @@ struct ddpi_edge *ddpi_edges_peer(const struct ddpi_edges *edges, uint32_t rank)
     return edges->peers != NULL ? atomic_load(&edges->peers[rank]) : NULL;
 }
 
-static void close_fd(int *fd)
+static void close_epoll(int *fd)
 {
     if (*fd >= 0)
         close(*fd);
     *fd = -1;
 }
 
-/* Both descriptors of epoll are shared with the parent: whoever took something out there would take
- * it out for both. */
+/* A child shares both epoll descriptors with its parent: what it removed there would be removed for
+ * both. */
 void ddpi_edges_disown(struct ddpi_edges *edges)
 {
-    close_fd(&edges->controls);
-    close_fd(&edges->meeting.events);
+    close_epoll(&edges->controls);
+    close_epoll(&edges->meeting.events);
 }
 
 uint32_t ddpi_edges_places(const struct ddpi_edges *edges)
@@ -67,25 +67,26 @@ void ddpi_edges_finish(struct ddpi_edges *edges)
     ddpi_meeting_finish(&edges->meeting);
     for (uint32_t i = 0; i < ddpi_edges_places(edges); i++)
         ddpi_edge_destroy(ddpi_edges_at(edges, i));
-    close_fd(&edges->controls);
+    close_epoll(&edges->controls);
     ddpi_tls_engine_destroy(edges->tls);
     ddpi_free(edges->peers);
     ddpi_edges_clear(edges);
 }
 
-/* A negative @fd is none. */
-static bool watch_fd(const struct ddpi_edges *edges, struct ddpi_edge *edge, int fd)
+/* Watch @fd; a negative one is none. */
+static bool edge_watch_fd(const struct ddpi_edges *edges, struct ddpi_edge *edge, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = edge};
     return fd < 0 || epoll_ctl(edges->controls, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-static ddp_status watch(const struct ddpi_edges *edges, struct ddpi_edge *edge,
-                        struct ddp_error *err)
+static ddp_status edge_watch(const struct ddpi_edges *edges, struct ddpi_edge *edge,
+                             struct ddp_error *err)
 {
     if (edge->process.over)
         edge->gone_ms = ddpi_now_ms(&ddpi_clock_monotonic);
-    if (watch_fd(edges, edge, edge->control.fd) && watch_fd(edges, edge, edge->process.pidfd))
+    if (edge_watch_fd(edges, edge, edge->control.fd) &&
+        edge_watch_fd(edges, edge, edge->process.pidfd))
         return DDP_OK;
     ddp_status status = ddpi_error_sys(err, errno, "watch the connection to %s", edge->peer_name);
     ddpi_edge_destroy(edge);
@@ -101,7 +102,7 @@ void ddpi_edges_ignore(const struct ddpi_edges *edges, const struct ddpi_edge *e
 ddp_status ddpi_edges_set_ring(struct ddpi_edges *edges, unsigned which, struct ddpi_edge *edge,
                                struct ddp_error *err)
 {
-    ddp_status status = watch(edges, edge, err);
+    ddp_status status = edge_watch(edges, edge, err);
     if (status == DDP_OK)
         edges->ring[which] = edge;
     return status;
@@ -117,7 +118,8 @@ ddp_status ddpi_edges_open(struct ddpi_edges *edges, struct ddp_error *err)
     return DDP_OK;
 }
 
-static void tell(struct ddpi_edge *edge, const struct ddpi_edge *from, const struct ddpi_memo *memo)
+static void tell_peer(struct ddpi_edge *edge, const struct ddpi_edge *from,
+                      const struct ddpi_memo *memo)
 {
     if (edge != NULL && edge != from)
         ddpi_control_send(&edge->control, memo);
@@ -127,19 +129,19 @@ void ddpi_edges_tell(const struct ddpi_edges *edges, const struct ddpi_edge *fro
                      const struct ddpi_memo *memo)
 {
     for (uint32_t i = 0; i < ddpi_edges_places(edges); i++)
-        tell(ddpi_edges_at(edges, i), from, memo);
+        tell_peer(ddpi_edges_at(edges, i), from, memo);
 }
 
-/* Put @edge, that came by @link, into its place; takes it over in any case. A place that is taken
- * stays as it is: ddp_comm_abort() may be using what is there. */
-static ddp_status add(struct ddpi_edges *edges, struct ddpi_edge *edge, enum ddpi_link link,
-                      struct ddp_error *err)
+/* Put @edge, which came by @link, into its place; takes it over in any case. An existing edge
+ * stays: ddp_comm_abort() may be using it. */
+static ddp_status edge_add(struct ddpi_edges *edges, struct ddpi_edge *edge, enum ddpi_link link,
+                           struct ddp_error *err)
 {
     if (link != DDPI_LINK_PEER || ddpi_edges_peer(edges, edge->peer) != NULL) {
         ddpi_edge_destroy(edge);
         return DDP_OK;
     }
-    ddp_status status = watch(edges, edge, err);
+    ddp_status status = edge_watch(edges, edge, err);
     if (status == DDP_OK)
         atomic_store(&edges->peers[edge->peer], edge);
     return status;
@@ -153,7 +155,7 @@ ddp_status ddpi_edges_let_in(struct ddpi_edges *edges, struct ddp_error *err)
     do {
         ddp_status status = ddpi_meeting_advance(&edges->meeting, &arrival, err);
         if (status == DDP_OK && arrival.edge != NULL)
-            status = add(edges, arrival.edge, arrival.link, err);
+            status = edge_add(edges, arrival.edge, arrival.link, err);
         if (status != DDP_OK)
             return status;
     } while (arrival.edge != NULL);
@@ -163,7 +165,7 @@ ddp_status ddpi_edges_let_in(struct ddpi_edges *edges, struct ddp_error *err)
 void ddpi_edges_farewell(struct ddpi_edges *edges, ddp_status failed, const char *cause)
 {
     struct ddpi_memo memo;
-    (void)!ddpi_edges_let_in(edges, NULL); /* so that they, too, are told why they wait in vain */
+    (void)!ddpi_edges_let_in(edges, NULL); /* so that ranks that are connecting are told, too */
     ddpi_memo_fill(&memo, DDPI_NOTICE_FAILED, failed, cause);
     if (failed != DDP_OK)
         ddpi_edges_tell(edges, NULL, &memo);

@@ -1,10 +1,10 @@
 /*
  * life_lock.c - the thread that holds this process's slot. Owns the mapping of the page, not the
- * descriptor. The thread has a list of robust futexes of its own, with this one on it; nothing of
- * the list is in the page, where another process could write.
+ * descriptor. The thread has a robust futex list of its own with this one futex; nothing of the
+ * list is in the page, where another process could write.
  *
- * A child of fork has no such thread, and the kernel's list goes with the thread: its end is none
- * of this process's.
+ * A forked child has no such thread, and the kernel's list belongs to the thread: the end of a
+ * child shows nothing.
  */
 #include "life_lock.h"
 
@@ -26,7 +26,7 @@ enum { STACK_SIZE = 64 * 1024 };
 
 struct ddpi_life {
     pthread_t thread;
-    pid_t pid; /* whose thread that is */
+    pid_t pid; /* the process of the thread */
     struct ddpi_life_slot *page;
     size_t page_size;
     _Atomic uint32_t *word;
@@ -40,7 +40,7 @@ static void wake_agent(const struct ddpi_life *life)
     syscall(SYS_futex, life->word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-static void *hold(void *arg)
+static void *life_thread(void *arg)
 {
     struct ddpi_life *life = arg;
     uint32_t nobody = 0, mine = (uint32_t)gettid() | FUTEX_WAITERS;
@@ -49,7 +49,7 @@ static void *hold(void *arg)
     life->head.futex_offset = (intptr_t)life->word - (intptr_t)&life->entry;
     if (syscall(SYS_set_robust_list, &life->head, sizeof life->head) != 0 ||
         !atomic_compare_exchange_strong(life->word, &nobody, mine))
-        return NULL; /* another communicator of this process has it */
+        return NULL; /* another communicator of this process holds it */
     wake_agent(life);
     while (atomic_load(&life->over) == 0)
         syscall(SYS_futex, &life->over, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
@@ -60,10 +60,10 @@ static void *hold(void *arg)
 }
 
 /* Small, unless the program has so much thread-local data that this is not enough. */
-static bool start_thread(struct ddpi_life *life)
+static bool life_start(struct ddpi_life *life)
 {
-    return ddpi_thread_start(&life->thread, STACK_SIZE, hold, life) == 0 ||
-           ddpi_thread_start(&life->thread, 0, hold, life) == 0;
+    return ddpi_thread_start(&life->thread, STACK_SIZE, life_thread, life) == 0 ||
+           ddpi_thread_start(&life->thread, 0, life_thread, life) == 0;
 }
 
 static bool map_page(struct ddpi_life *life, int fd, uint32_t slot)
@@ -90,8 +90,8 @@ struct ddpi_life *ddpi_life_hold(int fd, uint32_t slot)
     life->pid = getpid();
     if (!map_page(life, fd, slot))
         goto no_page;
-    fcntl(fd, F_SETFD, FD_CLOEXEC); /* it is not for the programs that this one starts */
-    if (!start_thread(life))
+    fcntl(fd, F_SETFD, FD_CLOEXEC); /* not for programs that this one starts */
+    if (!life_start(life))
         goto no_thread;
     return life;
 no_thread:

@@ -1,6 +1,7 @@
 /*
- * life_lock.h - has the agent that started this process see at once when it dies (life_slot.h). A
- * help only: where it cannot be, the agent hears of the death when all of the process is gone.
+ * life_lock.h - shows the agent that started this process at once when the process dies
+ * (life_slot.h). An aid only: without it the agent learns of the death when the process has ended
+ * completely.
  */
 #ifndef DDPI_LIFE_LOCK_H
 #define DDPI_LIFE_LOCK_H
@@ -9,12 +10,11 @@
 
 struct ddpi_life;
 
-/* Hold @slot of the page behind @fd with a thread of its own, until it is released or the process
- * dies. NULL: there is no such page, or no such slot, or there is no memory for it. */
+/* Hold @slot of the page at @fd with a thread, until release or the death of the process. NULL: no
+ * such page or slot, or no memory. */
 struct ddpi_life *ddpi_life_hold(int fd, uint32_t slot);
 
-/* Let go of it in order. Also in a child that was forked, which does not hold it. NULL is allowed.
- */
+/* Release it; also in a forked child, which does not hold it. NULL is allowed. */
 void ddpi_life_release(struct ddpi_life *life);
 
 #endif

@@ -34,7 +34,7 @@ static int read_counts(struct dl_phdr_info *info, size_t size, void *ctx)
 }
 
 /* NULL: @library is not loaded. Does not load it. */
-static void *look_up(const char *library, const char *symbol)
+static void *loaded_symbol(const char *library, const char *symbol)
 {
     void *handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
     void *found = handle != NULL ? dlsym(handle, symbol) : NULL;
@@ -43,14 +43,15 @@ static void *look_up(const char *library, const char *symbol)
     return found;
 }
 
-static void look_up_symbols(struct ddpi_memories *memories)
+static void update_symbols(struct ddpi_memories *memories)
 {
     struct ddpi_memories now = {0};
     dl_iterate_phdr(read_counts, &now);
     if (now.adds == memories->adds && now.subs == memories->subs)
         return;
     for (unsigned i = 0; memories->types[i]->library != NULL; i++)
-        memories->symbols[i] = look_up(memories->types[i]->library, memories->types[i]->symbol);
+        memories->symbols[i] =
+            loaded_symbol(memories->types[i]->library, memories->types[i]->symbol);
     memories->adds = now.adds;
     memories->subs = now.subs;
 }
@@ -76,7 +77,7 @@ static ddp_status open_types(struct ddp_comm *comm)
     for (unsigned i = 0; memories->types[i]->library != NULL && status == DDP_OK; i++) {
         if (memories->open[i] != NULL)
             continue;
-        look_up_symbols(memories);
+        update_symbols(memories);
         if (memories->symbols[i] != NULL && memories->types[i]->is_started(memories->symbols[i]))
             status = open_type(comm, i);
     }
@@ -107,9 +108,9 @@ static struct ddpi_memory *stream_owner(struct ddpi_memories *memories, const vo
     return &memories->host;
 }
 
-static ddp_status choose(struct ddpi_memories *memories, const struct ddpi_task *task,
-                         const void *stream, struct ddpi_buffers *ret_buffers,
-                         struct ddpi_memory **ret_memory, struct ddp_error *err)
+static ddp_status choose_memory(struct ddpi_memories *memories, const struct ddpi_task *task,
+                                const void *stream, struct ddpi_buffers *ret_buffers,
+                                struct ddpi_memory **ret_memory, struct ddp_error *err)
 {
     bool has_buffers = task->call.operation != DDPI_BARRIER;
     if (!has_buffers || task->count == 0) { /* the host does nothing as well as a GPU */
@@ -132,14 +133,14 @@ static ddp_status choose(struct ddpi_memories *memories, const struct ddpi_task 
 }
 
 /* Wait until no type but @but has operations in its queue. */
-static void drain(const struct ddpi_memories *memories, const struct ddpi_memory *but)
+static void drain_others(const struct ddpi_memories *memories, const struct ddpi_memory *but)
 {
     for (unsigned i = 0; memories->types[i]->library != NULL; i++)
         if (memories->open[i] != NULL && memories->open[i] != but)
             memories->open[i]->type->drain(memories->open[i]);
 }
 
-static bool has_failed(struct ddp_comm *comm)
+static bool comm_has_failed(struct ddp_comm *comm)
 {
     return !ddpi_memories_are_busy(&comm->memories) &&
            (comm->failed != DDP_OK || ddpi_comm_check_abort(comm) != DDP_OK);
@@ -154,18 +155,18 @@ ddp_status ddpi_memory_run(struct ddp_comm *comm, struct ddpi_task *task, void *
     struct ddpi_buffers buffers = {0};
     struct ddpi_memory *memory;
     struct ddp_error cause = {0};
-    if (open_types(comm) != DDP_OK || has_failed(comm))
+    if (open_types(comm) != DDP_OK || comm_has_failed(comm))
         return ddpi_comm_report(comm, err);
-    ddp_status status = choose(memories, task, stream, &buffers, &memory, &cause);
+    ddp_status status = choose_memory(memories, task, stream, &buffers, &memory, &cause);
     if (status == DDP_OK) {
-        drain(memories, memory);
+        drain_others(memories, memory);
         status = memory->type->run(memory, comm, task, &buffers, stream, &cause);
     }
     if (status == DDP_OK)
         return DDP_OK;
     if (status == DDP_E_INVALID)
         return ddpi_error_set(err, status, "%s", cause.msg);
-    drain(memories, NULL);
+    drain_others(memories, NULL);
     (void)ddpi_comm_fail(comm, NULL, status, "rank %u: %s", comm->rank, cause.msg);
     return ddpi_comm_report(comm, err);
 }

@@ -1,6 +1,6 @@
 /*
- * control.c - messages on the control socket of an edge. Owns the socket. What arrives is checked
- * before anybody sees it; a sentence is made printable.
+ * control.c - messages on the control socket of an edge. Owns the socket. Checks what arrives
+ * before anything else sees it, and makes sentences printable.
  */
 #include "control.h"
 
@@ -20,7 +20,7 @@ static_assert(sizeof(struct ddpi_sealed_memo) ==
 
 enum { MEMO_MAGIC = 0x43504444 /* "DDPC" */ };
 
-static void close_fd(int *fd)
+static void control_close_fd(int *fd)
 {
     if (*fd >= 0)
         close(*fd);
@@ -40,8 +40,8 @@ void ddpi_control_finish(struct ddpi_control *control)
     for (uint32_t i = 0; i < control->handed_count; i++)
         close(control->handed[i].fd);
     control->handed_count = 0;
-    close_fd(&control->inbox_fd);
-    close_fd(&control->fd);
+    control_close_fd(&control->inbox_fd);
+    control_close_fd(&control->fd);
     ddpi_wipe(&control->seals, sizeof control->seals);
 }
 
@@ -50,7 +50,7 @@ void ddpi_control_seal(struct ddpi_control *control, const struct ddpi_seals *se
     control->seals = *seals;
 }
 
-/* The number is sealed with what it is the number of. */
+/* The code covers the number and the message. */
 static void make_seal(const struct ddpi_seals *seals, const struct ddpi_seal *seal,
                       const struct ddpi_sealed_memo *memo, uint8_t ret[DDPI_SEAL_SIZE])
 {
@@ -59,7 +59,7 @@ static void make_seal(const struct ddpi_seals *seals, const struct ddpi_seal *se
         ddpi_seal_make(seal, le64toh(memo->number), &memo->memo, sizeof memo->memo, ret);
 }
 
-static struct ddpi_sealed_memo seal(struct ddpi_control *control, const struct ddpi_memo *memo)
+static struct ddpi_sealed_memo memo_seal(struct ddpi_control *control, const struct ddpi_memo *memo)
 {
     struct ddpi_sealed_memo sealed = {.memo = *memo,
                                       .number = htole64(atomic_fetch_add(&control->sent, 1))};
@@ -67,7 +67,7 @@ static struct ddpi_sealed_memo seal(struct ddpi_control *control, const struct d
     return sealed;
 }
 
-/* Whether message @number has not come before, as far as we remember. */
+/* Whether message @number has not been accepted before, as far as the record goes back. */
 static bool is_new(struct ddpi_control *control, uint64_t number)
 {
     enum { REMEMBERED = 64 };
@@ -124,8 +124,8 @@ void ddpi_memo_tag(struct ddpi_memo *memo, uint32_t tag)
 void ddpi_control_send(struct ddpi_control *control, const struct ddpi_memo *memo)
 {
     int saved_errno = errno;
-    struct ddpi_sealed_memo sealed = seal(control, memo);
-    /* Whether it arrives is the peer's affair: if it is gone, there is nobody to be told. */
+    struct ddpi_sealed_memo sealed = memo_seal(control, memo);
+    /* If it does not arrive, the peer is gone. */
     (void)!send(control->fd, &sealed, sizeof sealed, MSG_DONTWAIT | MSG_NOSIGNAL);
     errno = saved_errno;
 }
@@ -156,7 +156,7 @@ bool ddpi_control_hand_over(struct ddpi_control *control, uint32_t tag, int fd)
         return false;
     ddpi_memo_fill(&memo, DDPI_NOTICE_HANDOVER, DDP_OK, "");
     ddpi_memo_tag(&memo, tag);
-    struct ddpi_sealed_memo sealed = seal(control, &memo);
+    struct ddpi_sealed_memo sealed = memo_seal(control, &memo);
     return ddpi_send_fds(control->fd, &sealed, sizeof sealed, &fd, 1, NULL) == DDP_OK;
 }
 
@@ -171,8 +171,8 @@ int ddpi_control_take_over(struct ddpi_control *control, uint32_t *ret_tag)
     return fd;
 }
 
-/* As recv(2); a descriptor that comes along belongs to the message in the inbox. */
-static ssize_t receive(struct ddpi_control *control)
+/* As recv(2). A descriptor belongs to the message in the inbox. */
+static ssize_t control_receive(struct ddpi_control *control)
 {
     char *at = (char *)&control->inbox + control->got;
     size_t left = sizeof control->inbox - control->got;
@@ -182,13 +182,13 @@ static ssize_t receive(struct ddpi_control *control)
     size_t nfds = 0;
     ssize_t len = ddpi_recv_fds(control->fd, at, left, fds, &nfds);
     for (size_t i = 0; i < nfds; i++) {
-        close_fd(&control->inbox_fd);
+        control_close_fd(&control->inbox_fd);
         control->inbox_fd = fds[i];
     }
     return len;
 }
 
-/* A descriptor comes with a handover, and with nothing else. */
+/* A handover comes with a descriptor, and no other message does. */
 static bool keep_handover(struct ddpi_control *control)
 {
     bool handover = control->inbox.memo.notice == DDPI_NOTICE_HANDOVER;
@@ -209,7 +209,7 @@ enum ddpi_control_event ddpi_control_read(struct ddpi_control *control, struct d
 {
     ssize_t len;
     do {
-        len = receive(control);
+        len = control_receive(control);
     } while (len < 0 && errno == EINTR);
     if (len < 0 && errno == EAGAIN)
         return DDPI_CONTROL_NONE;

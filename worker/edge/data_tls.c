@@ -1,5 +1,5 @@
 /*
- * data_tls.c - TLS on a socket. Owns the TLS and its two buffers; the socket is the edge's.
+ * data_tls.c - TLS on a socket. Owns the TLS state and its two buffers; the socket is the edge's.
  */
 #include "data_tls.h"
 
@@ -11,8 +11,8 @@
 #include <sys/socket.h>
 
 enum {
-    PIECE = 64 * 1024,        /* read, or sealed, at once */
-    ARRIVED_MAX = 256 * 1024, /* and no more is read */
+    PIECE = 64 * 1024,        /* read, or encrypted, at once */
+    ARRIVED_MAX = 256 * 1024, /* read no more when this much is buffered */
     BUFFER_MAX = 1024 * 1024,
 };
 
@@ -22,8 +22,8 @@ static const char changed[] =
 
 /* --- the key --- */
 
-static bool find_key(void *ctx, const uint8_t *identity, size_t len,
-                     uint8_t ret_secret[DDPI_TLS_KEY_SIZE])
+static bool tls_find_key(void *ctx, const uint8_t *identity, size_t len,
+                         uint8_t ret_secret[DDPI_TLS_KEY_SIZE])
 {
     const struct ddpi_tls_key *key = ctx;
     if (len != key->identity_len || memcmp(identity, key->identity, len) != 0)
@@ -50,18 +50,18 @@ static void make_key(const struct ddpi_seals *seals, bool connects, struct ddpi_
 
 /* --- bytes --- */
 
-static bool would_block(int error)
+static bool tls_would_block(int error)
 {
     return error == EAGAIN || error == EINTR;
 }
 
-/* False: something is left. */
-static bool flush(struct ddpi_data_tls *data, int fd, const char **ret_broken)
+/* Send what is encrypted; false: something is left. */
+static bool tls_flush(struct ddpi_data_tls *data, int fd, const char **ret_broken)
 {
     while (ddpi_buf_len(&data->leaving) > 0) {
         ssize_t sent = send(fd, ddpi_buf_head(&data->leaving), ddpi_buf_len(&data->leaving),
                             MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (sent < 0 && !would_block(errno))
+        if (sent < 0 && !tls_would_block(errno))
             *ret_broken = "has lost its data connection";
         if (sent < 0)
             return false;
@@ -70,8 +70,8 @@ static bool flush(struct ddpi_data_tls *data, int fd, const char **ret_broken)
     return true;
 }
 
-/* Take what has come, once. */
-static void pull(struct ddpi_data_tls *data, int fd, const char **ret_broken)
+/* Read from the socket once. */
+static void tls_pull(struct ddpi_data_tls *data, int fd, const char **ret_broken)
 {
     uint8_t bytes[PIECE];
     if (ddpi_buf_len(&data->arrived) >= ARRIVED_MAX)
@@ -79,7 +79,7 @@ static void pull(struct ddpi_data_tls *data, int fd, const char **ret_broken)
     ssize_t got = recv(fd, bytes, sizeof bytes, MSG_DONTWAIT);
     if (got == 0)
         *ret_broken = "has closed its data connection";
-    else if (got < 0 && !would_block(errno))
+    else if (got < 0 && !tls_would_block(errno))
         *ret_broken = "has lost its data connection";
     if (got <= 0)
         return;
@@ -87,7 +87,7 @@ static void pull(struct ddpi_data_tls *data, int fd, const char **ret_broken)
         ddpi_tls_take(data->tls, bytes, (size_t)got, &data->arrived, &data->leaving, NULL);
     if (status != DDP_OK)
         *ret_broken = status == DDP_E_NOMEM ? "cannot be heard: out of memory" : changed;
-    (void)flush(data, fd, ret_broken);
+    (void)tls_flush(data, fd, ret_broken);
 }
 
 /* --- for the edge --- */
@@ -102,12 +102,13 @@ ddp_status ddpi_data_tls_init(struct ddpi_data_tls *data, const struct ddpi_tls_
     ddpi_buf_init(&data->arrived, BUFFER_MAX);
     ddpi_buf_init(&data->leaving, BUFFER_MAX);
     make_key(seals, connects, &data->key);
-    ddp_status status = connects ? ddpi_tls_connect(engine, &data->key, &data->tls, err)
-                                 : ddpi_tls_accept(engine, find_key, &data->key, &data->tls, err);
+    ddp_status status = connects
+                            ? ddpi_tls_connect(engine, &data->key, &data->tls, err)
+                            : ddpi_tls_accept(engine, tls_find_key, &data->key, &data->tls, err);
     if (status == DDP_OK)
         status = ddpi_tls_put(data->tls, &nothing, 0, &data->leaving, err);
     if (status == DDP_OK)
-        (void)flush(data, fd, &broken); /* what is wrong is found out when it is used */
+        (void)tls_flush(data, fd, &broken); /* a failure shows when the connection is used */
     else
         ddpi_data_tls_finish(data);
     return status;
@@ -121,7 +122,7 @@ void ddpi_data_tls_finish(struct ddpi_data_tls *data)
     ddpi_wipe(data, sizeof *data);
 }
 
-static size_t pay(struct ddpi_data_tls *data, size_t len)
+static size_t tls_pay(struct ddpi_data_tls *data, size_t len)
 {
     size_t paid = data->owed < len ? data->owed : len;
     data->owed -= paid;
@@ -132,11 +133,11 @@ size_t ddpi_data_tls_send(struct ddpi_data_tls *data, int fd, const void *bytes,
                           const char **ret_broken)
 {
     if (!ddpi_tls_is_open(data->tls))
-        pull(data, fd, ret_broken);
-    if (*ret_broken != NULL || !flush(data, fd, ret_broken) || !ddpi_tls_is_open(data->tls))
+        tls_pull(data, fd, ret_broken);
+    if (*ret_broken != NULL || !tls_flush(data, fd, ret_broken) || !ddpi_tls_is_open(data->tls))
         return 0;
     if (data->owed > 0 || len == 0)
-        return pay(data, len);
+        return tls_pay(data, len);
     struct ddpi_buf plain;
     size_t piece = len < PIECE ? len : PIECE;
     ddpi_buf_init(&plain, PIECE);
@@ -148,15 +149,15 @@ size_t ddpi_data_tls_send(struct ddpi_data_tls *data, int fd, const void *bytes,
         return 0;
     }
     data->owed = piece;
-    return flush(data, fd, ret_broken) ? pay(data, len) : 0;
+    return tls_flush(data, fd, ret_broken) ? tls_pay(data, len) : 0;
 }
 
 size_t ddpi_data_tls_receive(struct ddpi_data_tls *data, int fd, void *dst, size_t len,
                              const char **ret_broken)
 {
     if (ddpi_buf_len(&data->arrived) == 0) {
-        (void)flush(data, fd, ret_broken);
-        pull(data, fd, ret_broken);
+        (void)tls_flush(data, fd, ret_broken);
+        tls_pull(data, fd, ret_broken);
     }
     size_t there = ddpi_buf_len(&data->arrived);
     if (len > there)

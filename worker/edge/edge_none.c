@@ -1,7 +1,7 @@
 /*
- * edge_none.c - edges that carry no data: one for words alone, and the stand-in for an edge
- * that is to come (handshake_dial.c). They can be waited for, bring nothing and take nothing. Owns
- * its control socket.
+ * edge_none.c - edges that carry no data: one for messages only, and the stand-in for an edge that
+ * does not exist yet (attempt.c). To wait for one is allowed; it brings nothing and takes nothing.
+ * Owns its control socket.
  */
 #include "edge.h"
 
@@ -10,8 +10,8 @@
 
 #include <unistd.h>
 
-/* When the peer of an edge that is to come turns out to be gone, that may be as it has failed on
- * account of a third rank, of which we hear in a moment. */
+/* If the peer of an edge that does not exist yet is gone, it may have failed because of a third
+ * rank, whose message arrives in a moment. */
 enum { NEWS_MS = 250 };
 
 static bool none_arm(struct ddpi_edge *edge, size_t recv_bytes, bool send, struct pollfd *ret_poll)

@@ -1,14 +1,14 @@
 /*
- * edge_shm.c - edges through shared memory: a memory file with a single-producer,
- * single-consumer byte ring for each direction. Owns the file, its mapping, the control socket and
- * the descriptors of the peer's bell and process.
+ * edge_shm.c - edges through shared memory: a memory file with a single-producer, single-consumer
+ * byte ring for each direction. Owns the file, its mapping, the control socket, and the descriptors
+ * of the peer's bell and process.
  *
- * The file has no name, so nothing is left behind when everybody is killed. It is filled with
- * memory when it is made (a shortage is an error there, not a SIGBUS later) and sealed against
- * resizing. Each ring is mapped twice in a row, so that what lies in it is contiguous and the
- * reduction can read it in place.
+ * The file has no name, so nothing is left behind when both processes are killed. Its memory is
+ * allocated at once (a shortage is an error then, not a SIGBUS later), and sealed against resizing.
+ * Each ring is mapped twice in a row, so that its content is contiguous and the reduction can read
+ * it in place.
  *
- * The peer can write anything into the shared pages: a rank keeps its own positions to itself and
+ * The peer can write anything into the shared pages: a rank keeps its own positions to itself, and
  * checks those of the peer each time.
  */
 #include "edge.h"
@@ -34,8 +34,8 @@ enum {
     SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
 };
 
-/* Positions count bytes since the start and only grow; modulo RING_SIZE they are offsets. Each has
- * one writer and a cache line of its own. */
+/* Positions count all bytes since the start; modulo RING_SIZE they are offsets. Each has one writer
+ * and a cache line of its own. */
 struct ring_header {
     _Alignas(64) _Atomic uint64_t written;
     _Alignas(64) _Atomic uint64_t consumed;
@@ -54,7 +54,7 @@ struct shm_edge {
     struct ring_header *out_header, *in_header;
     uint8_t *out_bytes;
     const uint8_t *in_bytes;
-    uint64_t out_written; /* what we wrote, whatever the shared page says */
+    uint64_t out_written; /* bytes written so far, whatever the shared page says */
     uint64_t in_consumed;
     int peer_bell;
 };
@@ -93,7 +93,7 @@ static ddp_status fill_and_seal(int fd, struct ddp_error *err)
     return DDP_OK;
 }
 
-/* Beyond this limit the kernel does not only refuse: it sends a signal that kills. */
+/* Above this limit the kernel sends a signal that kills. */
 static ddp_status check_limit(struct ddp_error *err)
 {
     struct rlimit limit;
@@ -169,8 +169,8 @@ void ddpi_shm_destroy(struct ddpi_shm_segment *segment)
     ddpi_free(segment);
 }
 
-/* The fence pairs with the one in shm_arm(): either we see that the peer sleeps, or it sees what
- * we have just published. */
+/* The fence pairs with the one in shm_arm(): either this side sees that the peer sleeps, or the
+ * peer sees what was just published. */
 static void wake_if_asleep(struct shm_edge *shm, _Atomic uint32_t *sleeps)
 {
     atomic_thread_fence(memory_order_seq_cst);
@@ -178,10 +178,11 @@ static void wake_if_asleep(struct shm_edge *shm, _Atomic uint32_t *sleeps)
         return;
     atomic_store_explicit(sleeps, 0, memory_order_relaxed);
     const uint64_t one = 1;
-    (void)!write(shm->peer_bell, &one, sizeof one); /* a full counter has woken it already */
+    (void)!write(shm->peer_bell, &one,
+                 sizeof one); /* if the counter is full, it has woken the peer already */
 }
 
-static size_t room(struct shm_edge *shm)
+static size_t shm_room(struct shm_edge *shm)
 {
     uint64_t consumed = atomic_load_explicit(&shm->out_header->consumed, memory_order_acquire);
     uint64_t used = shm->out_written - consumed;
@@ -191,7 +192,7 @@ static size_t room(struct shm_edge *shm)
     return 0;
 }
 
-static size_t available(struct shm_edge *shm)
+static size_t shm_available(struct shm_edge *shm)
 {
     uint64_t written = atomic_load_explicit(&shm->in_header->written, memory_order_acquire);
     uint64_t unread = written - shm->in_consumed;
@@ -204,7 +205,7 @@ static size_t available(struct shm_edge *shm)
 static size_t shm_send(struct ddpi_edge *edge, const void *bytes, size_t len)
 {
     struct shm_edge *shm = shm_of(edge);
-    size_t free_bytes = room(shm);
+    size_t free_bytes = shm_room(shm);
     if (len > free_bytes)
         len = free_bytes;
     if (len == 0)
@@ -218,10 +219,10 @@ static size_t shm_send(struct ddpi_edge *edge, const void *bytes, size_t len)
 
 static size_t shm_peek(struct ddpi_edge *edge, size_t want, const uint8_t **ret_bytes)
 {
-    (void)want; /* all there is, is there */
+    (void)want; /* everything that has arrived is contiguous */
     struct shm_edge *shm = shm_of(edge);
     *ret_bytes = shm->in_bytes + shm->in_consumed % RING_SIZE;
-    return available(shm);
+    return shm_available(shm);
 }
 
 static void shm_consume(struct ddpi_edge *edge, size_t len)
@@ -254,7 +255,7 @@ static bool shm_arm(struct ddpi_edge *edge, size_t recv_bytes, bool send, struct
     if (send)
         atomic_store_explicit(&shm->out_header->writer_sleeps, 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_seq_cst);
-    return (recv_bytes > 0 && available(shm) >= recv_bytes) || (send && room(shm) > 0);
+    return (recv_bytes > 0 && shm_available(shm) >= recv_bytes) || (send && shm_room(shm) > 0);
 }
 
 static void shm_disarm(struct ddpi_edge *edge)

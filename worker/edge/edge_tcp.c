@@ -2,8 +2,8 @@
  * edge_tcp.c - edges through a TCP connection. Owns the data socket, the control socket and a
  * staging buffer.
  *
- * What is reduced is received into the staging buffer, as much at a time as has come; what is only
- * stored is received straight to its place, unless it is short.
+ * Data to reduce is received into the staging buffer, as much at a time as has arrived; data to
+ * store is received straight to its place, unless it is short.
  */
 #include "edge.h"
 
@@ -20,13 +20,14 @@
 enum {
     STAGE_SIZE = 256 * 1024,
     LINGER_MS = 1000,
-    DIRECT_MIN = 32 * 1024, /* below it, one system call that takes more saves the next one */
+    DIRECT_MIN =
+        32 * 1024, /* below this, a larger read into the stage saves the next system call */
 };
 
 struct tcp_edge {
     struct ddpi_edge edge;
     int fd;
-    struct ddpi_data_tls tls; /* tls.tls NULL: bytes go as they are */
+    struct ddpi_data_tls tls; /* tls.tls NULL: plaintext */
     size_t head, tail;        /* stage[head, tail) has arrived and was not consumed */
     uint8_t stage[STAGE_SIZE];
 };
@@ -36,7 +37,7 @@ static struct tcp_edge *tcp_of(struct ddpi_edge *edge)
     return ddpi_container_of(edge, struct tcp_edge, edge);
 }
 
-static bool would_block(int error)
+static bool tcp_would_block(int error)
 {
     return error == EAGAIN || error == EINTR;
 }
@@ -51,12 +52,12 @@ static size_t tcp_send(struct ddpi_edge *edge, const void *bytes, size_t len)
     ssize_t sent = send(tcp->fd, bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent >= 0)
         return (size_t)sent;
-    if (!would_block(errno))
+    if (!tcp_would_block(errno))
         edge->broken = "has lost its data connection";
     return 0;
 }
 
-static size_t receive(struct tcp_edge *tcp, void *dst, size_t len)
+static size_t tcp_receive(struct tcp_edge *tcp, void *dst, size_t len)
 {
     if (tcp->tls.tls != NULL && (tcp->edge.broken == NULL || ddpi_buf_len(&tcp->tls.arrived) > 0))
         return ddpi_data_tls_receive(&tcp->tls, tcp->fd, dst, len, &tcp->edge.broken);
@@ -67,12 +68,12 @@ static size_t receive(struct tcp_edge *tcp, void *dst, size_t len)
         return (size_t)got;
     if (got == 0)
         tcp->edge.broken = "has closed its data connection";
-    else if (!would_block(errno))
+    else if (!tcp_would_block(errno))
         tcp->edge.broken = "has lost its data connection";
     return 0;
 }
 
-static size_t staged(const struct tcp_edge *tcp)
+static size_t tcp_staged(const struct tcp_edge *tcp)
 {
     return tcp->tail - tcp->head;
 }
@@ -80,14 +81,14 @@ static size_t staged(const struct tcp_edge *tcp)
 static size_t tcp_peek(struct ddpi_edge *edge, size_t want, const uint8_t **ret_bytes)
 {
     struct tcp_edge *tcp = tcp_of(edge);
-    if (staged(tcp) < want) {
-        memmove(tcp->stage, tcp->stage + tcp->head, staged(tcp)); /* fewer than 64 bytes */
-        tcp->tail = staged(tcp);
+    if (tcp_staged(tcp) < want) {
+        memmove(tcp->stage, tcp->stage + tcp->head, tcp_staged(tcp)); /* fewer than 64 bytes */
+        tcp->tail = tcp_staged(tcp);
         tcp->head = 0;
-        tcp->tail += receive(tcp, tcp->stage + tcp->tail, STAGE_SIZE - tcp->tail);
+        tcp->tail += tcp_receive(tcp, tcp->stage + tcp->tail, STAGE_SIZE - tcp->tail);
     }
     *ret_bytes = tcp->stage + tcp->head;
-    return staged(tcp);
+    return tcp_staged(tcp);
 }
 
 static void tcp_consume(struct ddpi_edge *edge, size_t len)
@@ -98,8 +99,8 @@ static void tcp_consume(struct ddpi_edge *edge, size_t len)
 static size_t tcp_recv(struct ddpi_edge *edge, void *dst, size_t len)
 {
     struct tcp_edge *tcp = tcp_of(edge);
-    if (staged(tcp) == 0 && len >= DIRECT_MIN)
-        return receive(tcp, dst, len);
+    if (tcp_staged(tcp) == 0 && len >= DIRECT_MIN)
+        return tcp_receive(tcp, dst, len);
     const uint8_t *bytes;
     size_t there = tcp_peek(edge, 1, &bytes);
     if (len > there)
@@ -116,7 +117,7 @@ static bool tcp_arm(struct ddpi_edge *edge, size_t recv_bytes, bool send, struct
     if (tcp->tls.tls != NULL)
         events = ddpi_data_tls_events(&tcp->tls, recv_bytes > 0, send);
     *ret_poll = (struct pollfd){.fd = edge->broken == NULL ? tcp->fd : -1, .events = events};
-    return recv_bytes > 0 && staged(tcp) + ddpi_buf_len(&tcp->tls.arrived) >= recv_bytes;
+    return recv_bytes > 0 && tcp_staged(tcp) + ddpi_buf_len(&tcp->tls.arrived) >= recv_bytes;
 }
 
 static void tcp_disarm(struct ddpi_edge *edge)

@@ -1,6 +1,6 @@
 /*
- * peer_fate.c - asks the kernel of this machine, or that of another one, what has become of a
- * process. Owns the descriptor of the process.
+ * peer_fate.c - asks the kernel of this machine, or of another one, what has become of a process.
+ * Owns the descriptor of the process.
  */
 #include "peer_fate.h"
 
@@ -28,8 +28,8 @@ enum {
 
 /* ---- a process of this machine ---- */
 
-/* If the number means another process by the time at which it is looked up, then ours is dead, and
- * whatever is said about the other one's death is true of ours. */
+/* If the pid means another process when it is opened, the peer is dead; and the death of that other
+ * process then reports a death that is true of the peer. */
 static int open_process(int fd, int pid)
 {
     int pidfd;
@@ -71,8 +71,8 @@ bool ddpi_process_ended(const struct ddpi_process *process)
     return ends_within(process, 0);
 }
 
-/* A process that dies closes its sockets first, and is over only when all else is given back, which
- * takes long with a GPU. Meanwhile it is marked. */
+/* A dying process closes its sockets first and ends only when all its resources are freed, which
+ * takes long with a GPU. Meanwhile the kernel marks it as exiting. */
 enum ddpi_fate ddpi_process_fate(const struct ddpi_process *process)
 {
     struct ddpi_proc_stat stat;
@@ -87,16 +87,16 @@ enum ddpi_fate ddpi_process_fate(const struct ddpi_process *process)
 
 /* ---- a process of any machine ---- */
 
-/* What @looks is to tell: of who knocks, the answer; of who was let in, that it is thrown out. */
+/* The events to watch for: while connecting, the result; once connected, that the peer closes the
+ * connection. */
 static struct epoll_event awaited(struct ddpi_door *door)
 {
     return (struct epoll_event){.events = door->error == 0 ? EPOLLIN | EPOLLRDHUP : EPOLLOUT,
                                 .data.ptr = door};
 }
 
-/* Connect, and be told by @looks how that goes on. On one machine the answer may be there at once.
- */
-static void knock(struct ddpi_door *door, int looks)
+/* Connect; @looks reports how it goes on. On one machine the result may be there at once. */
+static void door_knock(struct ddpi_door *door, int looks)
 {
     door->knocks++;
     door->error = ddpi_begin_tcp(door->address, &door->fd);
@@ -110,10 +110,10 @@ static void knock(struct ddpi_door *door, int looks)
     }
 }
 
-/* Who is let in stays there. Who dies closes its connections one by one, so that it may still
- * listen for a moment; those who have come in then are thrown out, and knock once more. So does a
- * process that lives with those who say nothing; it lets them in again. */
-static void go_on(struct ddpi_door *door, bool thrown_out, int looks)
+/* A connection that is accepted stays open. A dying process closes its sockets one by one, so it
+ * may still accept for a moment and then reset the connection: connect again. A living process also
+ * closes connections that send nothing; it accepts the next one, too. */
+static void door_go_on(struct ddpi_door *door, bool thrown_out, int looks)
 {
     door->error = thrown_out ? ECONNRESET : ddpi_connect_result(door->fd);
     if (door->error == EINPROGRESS)
@@ -124,26 +124,26 @@ static void go_on(struct ddpi_door *door, bool thrown_out, int looks)
     close(door->fd);
     door->fd = -1;
     if (door->error == ECONNRESET && door->knocks < KNOCKS_MAX)
-        knock(door, looks);
+        door_knock(door, looks);
 }
 
-/* What meets a listener that is just being closed may be lost: the first packet of a connection,
- * which the kernel repeats only a second later, too late for us; or the word that a connection that
- * stood for a moment does not any more. A byte brings the answer that nobody has it; a rank that
- * lives takes it for a stranger's. */
+/* Packets that reach a listener while it is being closed may be lost: the first packet of a
+ * connection, which the kernel repeats only after a second, or the reset of one that was just
+ * accepted. So connect again, or send a byte, which provokes a reset if nobody has the connection;
+ * a living rank drops it as a stranger's. */
 static void knock_again(struct ddpi_door *doors, size_t count, int looks)
 {
     for (size_t i = 0; i < count; i++) {
         if (doors[i].fd >= 0 && doors[i].error == EINPROGRESS) {
             close(doors[i].fd);
-            knock(&doors[i], looks);
+            door_knock(&doors[i], looks);
         } else if (doors[i].fd >= 0) {
             (void)!send(doors[i].fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
         }
     }
 }
 
-static bool is_open(const struct ddpi_door *doors, size_t count)
+static bool door_is_open(const struct ddpi_door *doors, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (doors[i].fd >= 0)
@@ -159,34 +159,35 @@ static enum ddpi_fate fate_by(int error)
         return DDPI_FATE_ALIVE;
     case ECONNREFUSED:
         return DDPI_FATE_DEAD;
-    case EINPROGRESS: /* nobody has answered */
+    case EINPROGRESS: /* no answer */
     case ETIMEDOUT:
     case EHOSTUNREACH:
     case ENETUNREACH:
         return DDPI_FATE_SILENT;
-    default: /* we cannot even ask */
+    default: /* it cannot be asked */
         return DDPI_FATE_UNKNOWN;
     }
 }
 
 void ddpi_doors_ask(struct ddpi_door *doors, size_t count)
 {
-    enum { BATCH = 16 }; /* what is left over comes next time */
+    enum { BATCH = 16 }; /* the rest follows next time */
     uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
     uint64_t deadline_ms = ddpi_deadline(now, PATIENCE_MS);
     uint64_t again_ms = ddpi_deadline(now, PATIENCE_MS / 2);
-    int looks = epoll_create1(EPOLL_CLOEXEC); /* -1: then nothing can be asked */
+    int looks = epoll_create1(EPOLL_CLOEXEC); /* -1: nothing can be asked */
     for (size_t i = 0; i < count; i++) {
         doors[i].knocks = 0;
-        knock(&doors[i], looks);
+        door_knock(&doors[i], looks);
     }
-    for (; now < deadline_ms && is_open(doors, count); now = ddpi_now_ms(&ddpi_clock_monotonic)) {
+    for (; now < deadline_ms && door_is_open(doors, count);
+         now = ddpi_now_ms(&ddpi_clock_monotonic)) {
         struct epoll_event events[BATCH];
         uint64_t wake_ms = now < again_ms ? again_ms : deadline_ms;
         int ready = epoll_wait(looks, events, BATCH, ddpi_remaining_ms(now, wake_ms));
         for (int i = 0; i < ready; i++) {
             struct ddpi_door *door = events[i].data.ptr;
-            go_on(door, door->error == 0, looks);
+            door_go_on(door, door->error == 0, looks);
         }
         if (now < again_ms && ddpi_now_ms(&ddpi_clock_monotonic) >= again_ms)
             knock_again(doors, count, looks);

@@ -1,10 +1,10 @@
 /*
- * peer_fate.h - what has become of a peer: whether its process lives, which its connections alone
- * do not say. A child that it has forked may hold them open when it is dead; and they may end while
- * it lives, as programs close descriptors that are not theirs and networks cut connections.
+ * peer_fate.h - what has become of a peer: whether its process lives. Its connections do not tell:
+ * a forked child may hold them open after the peer has died, and they may end while it lives, as
+ * programs close descriptors that are not theirs and networks cut connections.
  *
- * On this machine the kernel says whose a Unix socket is and when that process has ended. Of a
- * process on another machine we know that it is dead when nobody listens any more where it did.
+ * On this machine the kernel tells the process behind a Unix socket, and when it has ended. A
+ * process on another machine is known to be dead when its listener no longer exists.
  */
 #ifndef DDPI_PEER_FATE_H
 #define DDPI_PEER_FATE_H
@@ -25,31 +25,32 @@ enum ddpi_fate {
 struct ddpi_process {
     int pidfd; /* -1: not known, or this process, or over */
     int pid;
-    bool over; /* it had ended before we could look */
+    bool over; /* it had ended before its descriptor was opened */
 };
 
-/* Look whose the other end of @fd is: who has connected, or, seen from there, who listens. */
+/* Find the process at the other end of @fd: the one that connected or, seen from there, the one
+ * that listens. */
 void ddpi_process_find(int fd, struct ddpi_process *ret_process);
 void ddpi_process_finish(struct ddpi_process *process);
 
-/* It has ended, with all its threads. Where nothing is known: false. */
+/* Whether it has ended, with all its threads. false if nothing is known. */
 bool ddpi_process_ended(const struct ddpi_process *process);
 
-/* What has become of a process whose connection has ended. Does not block, unless there is no
- * /proc: then up to a second. */
+/* What has become of a process whose connection has ended. Blocks for up to a second if there is no
+ * /proc. */
 enum ddpi_fate ddpi_process_fate(const struct ddpi_process *process);
 
-/* Where a process listened of which a connection has ended. */
+/* The listener of a process whose connection has ended. */
 struct ddpi_door {
     const struct sockaddr_storage *address;
-    enum ddpi_fate fate; /* what ddpi_doors_ask() has found */
-    int fd;              /* the rest is its own */
+    enum ddpi_fate fate; /* result of ddpi_doors_ask() */
+    int fd;              /* the rest is internal */
     int error;
     int knocks;
 };
 
-/* What has become of those who listened at @doors, all at the same time. Blocks for up to a second
- * in all, unless all are dead. */
+/* Find out what has become of the processes that listened at @doors, all at the same time. Blocks
+ * for up to a second in all, unless all are dead. */
 void ddpi_doors_ask(struct ddpi_door *doors, size_t count);
 
 #endif

@@ -1,13 +1,14 @@
 /*
- * private_fds.c - the sockets that children of this process give back. Owns the list of them, not
- * the sockets.
+ * private_fds.c - the list of sockets that children of this process close. Owns the list, not the
+ * sockets.
  *
  * The list is the one variable of the libraries that outlives a call and changes: the handler that
- * pthread_atfork() calls in a child gets no argument, so what it needs has to lie at a fixed place.
- * Two copies of this library in one process have a list each, and each child gives both back.
+ * pthread_atfork() calls in a child gets no argument, so its data must have a fixed address. If a
+ * process has two copies of this library, each has a list, and each child closes the sockets of
+ * both.
  *
- * A socket is known by its number and its inode. So nothing is to be said when it is closed: a
- * number that means another file by then is left alone, whoever has closed and opened what.
+ * A socket is known by its number and its inode. So closing it takes no further call: a number that
+ * means another file by then is left alone.
  */
 #include "private_fds.h"
 
@@ -33,15 +34,15 @@ struct entry {
 
 static struct {
     pthread_mutex_t mutex;
-    bool prepared; /* the handlers are there */
+    bool prepared; /* the handlers are installed */
     struct entry *entries;
     size_t count, room;
 } list = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* What a number stands for now. Another thread may close it, or open a file of its own under it, at
- * the same time: either answer is right then. ThreadSanitizer takes fstat() for a use of that
- * thread's file, and statx() for what it is here, a question about a number. */
-static bool identify(int fd, struct entry *ret_entry)
+/* What a descriptor means now. Another thread may close or reuse the number at the same time:
+ * either answer is right then. ThreadSanitizer treats fstat() as a use of that thread's file, but
+ * not statx(). */
+static bool entry_identify(int fd, struct entry *ret_entry)
 {
     struct statx info;
     if (statx(fd, "", AT_EMPTY_PATH, STATX_INO, &info) != 0)
@@ -53,18 +54,18 @@ static bool identify(int fd, struct entry *ret_entry)
     return true;
 }
 
-static bool is_open(const struct entry *entry)
+static bool entry_is_open(const struct entry *entry)
 {
     struct entry now;
-    return identify(entry->fd, &now) && now.device_major == entry->device_major &&
+    return entry_identify(entry->fd, &now) && now.device_major == entry->device_major &&
            now.device_minor == entry->device_minor && now.inode == entry->inode;
 }
 
-/* ---- in a child: only what is safe in a handler of signals ---- */
+/* ---- in a child: async-signal-safe code only ---- */
 
-/* Its number goes on to mean a file of ours, so that whoever frees the communicator in the child
- * closes nothing else. */
-static void give_back(int fd)
+/* Replace it with an eventfd, so that destroying the communicator in the child closes no other
+ * file. */
+static void give_fd_back(int fd)
 {
     close(fd);
     int nothing = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -77,8 +78,8 @@ static void give_back(int fd)
 static void give_all_back(void)
 {
     for (size_t i = 0; i < list.count; i++)
-        if (is_open(&list.entries[i]))
-            give_back(list.entries[i].fd);
+        if (entry_is_open(&list.entries[i]))
+            give_fd_back(list.entries[i].fd);
     list.count = 0;
     pthread_mutex_unlock(&list.mutex);
 }
@@ -97,21 +98,21 @@ void ddpi_private_end(void)
     pthread_mutex_unlock(&list.mutex);
 }
 
-static void forget_closed(void)
+static void list_forget_closed(void)
 {
     size_t kept = 0;
     for (size_t i = 0; i < list.count; i++)
-        if (is_open(&list.entries[i]))
+        if (entry_is_open(&list.entries[i]))
             list.entries[kept++] = list.entries[i];
     list.count = kept;
 }
 
-/* A list that is half full of open ones grows, so that looking through it stays rare. */
-static bool make_room(void)
+/* Let a list grow that is half full of open sockets, so that searching it stays rare. */
+static bool list_make_room(void)
 {
     if (list.count < list.room)
         return true;
-    forget_closed();
+    list_forget_closed();
     if (list.room > 0 && list.count <= list.room / 2)
         return true;
     size_t room = list.room > 0 ? 2 * list.room : LIST_MIN;
@@ -127,7 +128,7 @@ int ddpi_private_add(int fd)
 {
     if (fd < 0)
         return fd;
-    if (list.prepared && make_room() && identify(fd, &list.entries[list.count])) {
+    if (list.prepared && list_make_room() && entry_identify(fd, &list.entries[list.count])) {
         list.count++;
         return fd;
     }
@@ -144,8 +145,7 @@ const uint8_t *ddpi_private_mark(void)
         mmap(NULL, MARK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mark == MAP_FAILED)
         return NULL;
-    /* Where the kernel cannot do that, children are not told apart; they have no sockets, though.
-     */
+    /* Without this, children are not told apart, but they still have no sockets. */
     (void)madvise(mark, MARK_SIZE, MADV_WIPEONFORK);
     *mark = 1;
     return mark;

@@ -1,6 +1,6 @@
 /*
- * sockets.c - socket calls with deadlines and sentences. Owns nothing: descriptors go to the
- * caller.
+ * sockets.c - socket calls without blocking, with error sentences. Owns nothing: descriptors go to
+ * the caller.
  */
 #include "sockets.h"
 
@@ -22,7 +22,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { BACKLOG = 4096 }; /* ranks that compute let others wait; the system may allow fewer */
+enum { BACKLOG = 4096 }; /* ranks that compute accept late; the system may allow fewer */
 
 socklen_t ddpi_address_len(const struct sockaddr_storage *address)
 {
@@ -43,7 +43,7 @@ void ddpi_address_text(const struct sockaddr_storage *address, char text[DDPI_AD
     }
 }
 
-/* One that children of fork() give back. */
+/* A socket that forked children close. */
 static int open_socket(int family)
 {
     ddpi_private_begin();
@@ -71,7 +71,7 @@ int ddpi_socket_pair(int fds[2])
     return result == 0 && (fds[0] < 0 || fds[1] < 0) ? -1 : result;
 }
 
-/* 0, or the errno with which there is no way there. */
+/* Returns 0, or the errno if there is no route. */
 static int route_to(const struct addrinfo *target, struct sockaddr_storage *ret)
 {
     int fd = socket(target->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -127,7 +127,7 @@ ddp_status ddpi_listen_tcp(struct sockaddr_storage *address, int *ret_fd, struct
     return DDP_OK;
 }
 
-/* In the abstract namespace: no file, gone with the socket. */
+/* In the abstract namespace: no file, and it ends with the socket. */
 static socklen_t local_address(const char *name, struct sockaddr_un *ret)
 {
     *ret = (struct sockaddr_un){.sun_family = AF_UNIX};
@@ -187,7 +187,7 @@ int ddpi_begin_local(const char *name, int *ret_fd)
     int error = begin_to(local_socket(), (const struct sockaddr *)&address, len, ret_fd);
     if (error != 0 || ddpi_peer_is_ours(*ret_fd))
         return error;
-    ddpi_close_stranger(*ret_fd); /* the rank has died, and he has taken its name */
+    ddpi_close_stranger(*ret_fd); /* the rank has died, and another user has taken its name */
     *ret_fd = -1;
     return ECONNREFUSED;
 }
@@ -204,8 +204,8 @@ int ddpi_connect_result(int fd)
 
 void ddpi_tune_tcp(int fd)
 {
-    /* No TCP_USER_TIMEOUT: Linux applies it to a peer that is alive and merely does not read, as a
-     * rank that computes for a while. Probes on the control connection find dead machines. */
+    /* No TCP_USER_TIMEOUT: Linux applies it to a peer that lives and merely does not read, such as
+     * a rank that computes. Probes on the control connection find dead machines. */
     static const struct {
         int level, name, value;
     } options[] = {{IPPROTO_TCP, TCP_NODELAY, 1},

@@ -1,5 +1,5 @@
 /*
- * sockets.h - the socket calls of the handshake, with deadlines and sentences.
+ * sockets.h - socket calls without blocking, with error sentences.
  */
 #ifndef DDPI_SOCKETS_H
 #define DDPI_SOCKETS_H
@@ -15,49 +15,49 @@ socklen_t ddpi_address_len(const struct sockaddr_storage *address);
 /* "10.0.0.1:4711", "[::1]:4711". */
 void ddpi_address_text(const struct sockaddr_storage *address, char text[DDPI_ADDRESS_TEXT]);
 
-/* All descriptors that these return are non-blocking, close on exec, and children of fork() give
- * them back (private_fds.h). */
+/* All descriptors that these return are non-blocking and close-on-exec, and forked children close
+ * them (private_fds.h). */
 
-/* The address from which this machine reaches @host; nothing is sent. */
+/* The address from which this machine reaches @host; sends nothing. */
 ddp_status ddpi_source_address(const char *host, uint16_t port, struct sockaddr_storage *ret,
                                struct ddp_error *err);
 
-/* Listen at @address with any port; *@address becomes what others connect to. */
+/* Listen at @address on any port; *@address becomes the address to connect to. */
 ddp_status ddpi_listen_tcp(struct sockaddr_storage *address, int *ret_fd, struct ddp_error *err);
-/* Nobody who connects can put a descriptor there before ddpi_pass_rights() (stranger.h), where the
- * kernel knows how to keep him from it. */
+/* Where the kernel supports it, peers cannot send descriptors before ddpi_pass_rights()
+ * (stranger.h). */
 ddp_status ddpi_listen_local(const char *name, int *ret_fd, struct ddp_error *err);
 
-/* Begin to connect. Returns 0 (connected), EINPROGRESS (it will become writable), or another errno,
- * and then there is no descriptor. EAGAIN: nobody may wait in line there now. ECONNREFUSED: nobody
- * has this address, or on a Unix socket another user has it now. */
+/* Begin to connect. Returns 0 (connected), EINPROGRESS (poll for writing), or another errno,
+ * without a descriptor. EAGAIN: the backlog is full. ECONNREFUSED: no process listens there or, on
+ * a Unix socket, another user does. */
 int ddpi_begin_tcp(const struct sockaddr_storage *address, int *ret_fd);
 int ddpi_begin_local(const char *name, int *ret_fd);
 
-/* What became of it: 0, EINPROGRESS, or the errno with which it failed. */
+/* The result: 0, EINPROGRESS, or the errno of the failure. */
 int ddpi_connect_result(int fd);
 
-/* A connection that waits at @listener; -1 with errno, as accept(2). */
+/* Accept a connection of @listener; -1 with errno, as accept(2). */
 int ddpi_accept(int listener);
 
-/* Two Unix sockets that are connected to each other. -1 with errno, as socketpair(2): of @fds those
- * that are not negative are to be closed all the same. */
+/* Two connected Unix sockets. -1 with errno, as socketpair(2): close those of @fds that are not
+ * negative even then. */
 int ddpi_socket_pair(int fds[2]);
 
-/* No delay for small messages; a dead machine is noticed within ten seconds. */
+/* Send small messages at once; notice a dead machine within ten seconds. */
 void ddpi_tune_tcp(int fd);
 
-/* Send all of @len bytes or none, with @nfds descriptors, without blocking. */
+/* Send all @len bytes or none, with @nfds descriptors, without blocking. */
 ddp_status ddpi_send_fds(int fd, const void *bytes, size_t len, const int *fds, size_t nfds,
                          struct ddp_error *err);
 
-/* Receive up to @len bytes; descriptors that come with them are put behind the *@nfds that are
- * there already, at most DDPI_FDS_MAX in all. -1 with errno, 0 at the end, as recv(2). Descriptors
- * were lost: EMFILE, as this process may have no more, or EPROTO, as there were too many. */
+/* Receive up to @len bytes, and append the descriptors that come with them to the *@nfds at @fds,
+ * at most DDPI_FDS_MAX in all. -1 with errno, 0 at the end, as recv(2). If descriptors were lost,
+ * errno is EMFILE (this process may not have more) or EPROTO (there were too many). */
 ssize_t ddpi_recv_fds(int fd, void *bytes, size_t len, int *fds, size_t *nfds);
 
-/* When the failure in @err (may be NULL) is that there are too many descriptors, say which limit
- * that is and what to do. Returns @status. */
+/* If the failure in @err (may be NULL) is a lack of descriptors, add which limit it is and what to
+ * do. Returns @status. */
 ddp_status ddpi_advise_descriptors(struct ddp_error *err, ddp_status status);
 
 #endif

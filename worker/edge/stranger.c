@@ -29,8 +29,8 @@ void ddpi_pass_rights(int fd, bool allowed)
     (void)setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &value, sizeof value);
 }
 
-/* Linux lets nobody linger in an exiting thread. So one gets a table of descriptors of its own, and
- * the last reference to the connection ends with it. */
+/* Closing does not linger in an exiting thread. So a thread gets a descriptor table of its own, and
+ * the last reference to the connection goes when it ends. */
 struct closing {
     sem_t copied, closed;
 };

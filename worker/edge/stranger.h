@@ -1,25 +1,25 @@
 /*
- * stranger.h - who is at the other end of a Unix socket, and how to be rid of one who is another
- * user.
+ * stranger.h - which user is at the other end of a Unix socket, and how to close a connection to
+ * another user.
  *
- * A stranger can put descriptors into a connection, and the last reference to one may be there: its
- * close() is then ours, and takes as long as he likes (SO_LINGER), even if nothing was read. So he
- * is kept from it where the kernel can do that (SO_PASSRIGHTS, Linux 6.16), and elsewhere his
- * connection is closed by a thread that ends.
+ * Another user can send descriptors over the connection, and one of them may be the last reference
+ * to its file: closing it is then up to us, and takes as long as that user likes (SO_LINGER), even
+ * if we read nothing. So the kernel is told to accept none where it can (SO_PASSRIGHTS,
+ * Linux 6.16); elsewhere a thread closes the connection as it ends.
  */
 #ifndef DDPI_STRANGER_H
 #define DDPI_STRANGER_H
 
 #include <stdbool.h>
 
-/* Whether the process at the other end of the Unix socket @fd has our user, or is root's. */
+/* Whether the process at the other end of the Unix socket @fd runs as our user or as root. */
 bool ddpi_peer_is_ours(int fd);
 
-/* Let descriptors come in at @fd, or not; those that are accepted are like their listener. Nothing
- * happens where the kernel cannot do it. */
+/* Accept descriptors at @fd, or not; accepted connections inherit this from their listener. Does
+ * nothing if the kernel does not support it. */
 void ddpi_pass_rights(int fd, bool allowed);
 
-/* Close the Unix socket @fd to a stranger, without waiting for what he has left there. */
+/* Close the Unix socket @fd to another user, without waiting for the descriptors in it. */
 void ddpi_close_stranger(int fd);
 
 #endif

@@ -89,7 +89,7 @@ static ddp_status message_move(struct message *message)
 }
 
 /* Others have failed: if all that this one needs is here already, it is a success. */
-static ddp_status finish_after_failure(struct message *message, ddp_status failure)
+static ddp_status message_finish_after_failure(struct message *message, ddp_status failure)
 {
     do {
         ddp_status status = message_move(message);
@@ -100,7 +100,7 @@ static ddp_status finish_after_failure(struct message *message, ddp_status failu
 }
 
 /* Bytes may move for long, and other ranks may ask meanwhile whether this one waits. */
-static ddp_status stay_in_touch(struct message *message)
+static ddp_status message_stay_in_touch(struct message *message)
 {
     ddp_status status = ddpi_wait_overdue(message->comm, &message->wait, message->edge);
     uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
@@ -120,7 +120,7 @@ static ddp_status message_run(struct message *message)
             return status;
         if (message->moved) {
             idle = 0;
-            status = stay_in_touch(message);
+            status = message_stay_in_touch(message);
         } else if (idle < comm->spin_limit) {
             idle++;
             ddpi_relax();
@@ -132,7 +132,7 @@ static ddp_status message_run(struct message *message)
             status = ddpi_wait(comm, &message->wait, &need, 1);
         }
         if (status != DDP_OK)
-            return finish_after_failure(message, status);
+            return message_finish_after_failure(message, status);
     }
 }
 

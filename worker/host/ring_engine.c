@@ -211,7 +211,7 @@ static ddp_status move_bytes(struct engine *engine)
 
 /* Other ranks have failed, maybe in a later operation: if all that this operation needs is here, it
  * succeeds, and the next call fails. */
-static ddp_status finish_after_failure(struct engine *engine)
+static ddp_status ring_finish_after_failure(struct engine *engine)
 {
     do {
         ddp_status status = move_bytes(engine);
@@ -221,7 +221,7 @@ static ddp_status finish_after_failure(struct engine *engine)
     return part_is_complete(engine) ? DDP_OK : engine->failure;
 }
 
-static ddp_status run_part(struct engine *engine)
+static ddp_status ring_run_part(struct engine *engine)
 {
     uint32_t idle = 0;
     while (engine->failure == DDP_OK) {
@@ -239,11 +239,11 @@ static ddp_status run_part(struct engine *engine)
             engine->failure = wait_for_edges(engine);
         }
     }
-    return finish_after_failure(engine);
+    return ring_finish_after_failure(engine);
 }
 
 /* An all-gather holds its own contribution next to those of the others. */
-static void begin_part(struct engine *engine)
+static void ring_begin_part(struct engine *engine)
 {
     const struct ddpi_ring *ring = &engine->task->ring;
     engine->out = engine->in = (struct cursor){0};
@@ -256,7 +256,7 @@ static void begin_part(struct engine *engine)
         memcpy(place.held, place.own, place.len);
 }
 
-static void finish_part(const struct engine *engine)
+static void ring_finish_part(const struct engine *engine)
 {
     const struct ddpi_task *task = engine->task;
     struct ddpi_gathered gathered;
@@ -272,7 +272,7 @@ static void finish_part(const struct engine *engine)
                                   .divisor = task->call.op == DDP_AVERAGE ? task->ring.nranks : 1});
 }
 
-static uint64_t bytes_to_receive(const struct engine *engine)
+static uint64_t ring_bytes(const struct engine *engine)
 {
     uint64_t sum = 0;
     for (uint32_t step = 0; step < engine->steps; step++) {
@@ -305,17 +305,17 @@ ddp_status ddpi_host_ring(struct ddp_comm *comm, struct ddpi_task *task)
                  .started_ms = now,
                  .deadline_ms = ddpi_deadline(now, task->timeout_ms)},
     };
-    engine.wait.bytes_wanted = bytes_to_receive(&engine);
+    engine.wait.bytes_wanted = ring_bytes(&engine);
     engine.next->asked_ms = 0;
     engine.prev->asked_ms = 0;
     ddpi_call_encode(&task->call, engine.out_header.wire);
     size_t parts = ddpi_layout_parts(&engine.layout);
     for (; engine.part < parts; engine.part++) {
-        begin_part(&engine);
-        ddp_status status = run_part(&engine);
+        ring_begin_part(&engine);
+        ddp_status status = ring_run_part(&engine);
         if (status != DDP_OK)
             return status;
-        finish_part(&engine);
+        ring_finish_part(&engine);
     }
     return DDP_OK;
 }

@@ -1,6 +1,6 @@
 /*
- * greeting.c - the messages of a greeting to bytes and back, and what they prove. The proofs and
- * seals are those of the store's clients (proof.h).
+ * greeting.c - the messages of a greeting as bytes, and their proofs. The proofs and seals are
+ * those of the store's clients (proof.h).
  */
 #include "greeting.h"
 
@@ -18,7 +18,7 @@ enum { HELLO_MAGIC = 0x48504444 /* "DDPH" */ };
 
 static const char protocol[] = "ddprun ranks 1";
 
-/* The two messages after the proofs say nothing but that they come from who has proven himself. */
+/* The two messages after the proofs only show that they come from the proven peer. */
 enum message { MESSAGE_OFFER = 1, MESSAGE_ANSWER };
 
 static_assert(sizeof(struct ddpi_hello) == 6 * 4 + DDPI_NONCE_SIZE,
@@ -39,7 +39,7 @@ void ddpi_greeting_drop(struct ddpi_greeting *greeting)
     ddpi_greeting_clear(greeting);
 }
 
-static size_t size_of(enum ddpi_greeting_stage stage)
+static size_t message_size(enum ddpi_greeting_stage stage)
 {
     static const size_t sizes[] = {[DDPI_GREETING_HELLO] = sizeof(struct ddpi_hello),
                                    [DDPI_GREETING_CHALLENGE] = sizeof(struct ddpi_challenge),
@@ -50,8 +50,8 @@ static size_t size_of(enum ddpi_greeting_stage stage)
     return sizes[stage];
 }
 
-/* Descriptors are taken only where the peer has proven itself. */
-static ssize_t receive(struct ddpi_greeting *greeting, void *at, size_t len)
+/* Take descriptors only from a proven peer. */
+static ssize_t greeting_receive(struct ddpi_greeting *greeting, void *at, size_t len)
 {
     bool proven = greeting->stage >= DDPI_GREETING_OFFER;
     if (greeting->local && proven)
@@ -61,10 +61,10 @@ static ssize_t receive(struct ddpi_greeting *greeting, void *at, size_t len)
 
 enum ddpi_greeting_news ddpi_greeting_read(struct ddpi_greeting *greeting)
 {
-    size_t size = size_of(greeting->stage);
+    size_t size = message_size(greeting->stage);
     while (greeting->got < size) {
         ssize_t got =
-            receive(greeting, greeting->inbox.bytes + greeting->got, size - greeting->got);
+            greeting_receive(greeting, greeting->inbox.bytes + greeting->got, size - greeting->got);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0 && errno == EAGAIN)
@@ -91,7 +91,7 @@ static void begin_transcript(struct ddpi_greeting *greeting, const struct ddpi_h
     ddpi_handshake_add(handshake, wire, sizeof *wire);
 }
 
-/* The number is one that no frame of the edge will have. */
+/* A number that no message of the edge has. */
 static void seal_message(const struct ddpi_seal *seal, enum message message,
                          uint8_t ret[DDPI_SEAL_SIZE])
 {
@@ -107,7 +107,7 @@ static bool is_message(const struct ddpi_greeting *greeting, enum message messag
            greeting->nfds == nfds;
 }
 
-/* ---- who connects ---- */
+/* ---- the connecting side ---- */
 
 ddp_status ddpi_greeting_begin(struct ddpi_greeting *greeting, const struct ddpi_hello *hello,
                                const struct ddpi_greeting_terms *terms, struct ddp_error *err)
@@ -159,7 +159,7 @@ bool ddpi_greeting_is_answer(const struct ddpi_greeting *greeting, size_t nfds)
     return is_message(greeting, MESSAGE_ANSWER, nfds);
 }
 
-/* ---- who accepts ---- */
+/* ---- the accepting side ---- */
 
 bool ddpi_greeting_take_hello(struct ddpi_greeting *greeting)
 {

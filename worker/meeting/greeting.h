@@ -1,21 +1,21 @@
 /*
- * greeting.h - what two ranks say on a new connection, until each knows that the other one is who
- * it says it is.
+ * greeting.h - the greeting of two ranks on a new connection: each proves to be the rank that it
+ * says it is.
  *
- *     who connects                        who accepts
- *       hello: who I am, whom I want,
- *       for what, a nonce            -->
+ *     the connecting rank                 the accepting rank
+ *       hello: its rank, the peer's
+ *       rank, the purpose, a nonce   -->
  *                                    <--  challenge: its nonce, and its proof
  *       proof                        -->
  *       offer: the memory file and
  *       the bell (shared memory)     -->
  *                                    <--  answer: this is an edge now (with its bell)
  *
- * Both prove that they have the key of the ranks (rank_key.h) by an HMAC over everything that is
- * above, with the ids of both cards (zeros for one that is not known yet: who joins hands its card
- * over afterwards, sealed). Who accepts proves first, and nobody takes a descriptor from
- * anybody before that has proven itself. Where data has a connection of its own, that ends with the
- * proof; the other one has the answer.
+ * Both prove that they have the key of the ranks (rank_key.h) by an HMAC over everything above,
+ * with the ids of both cards (zeros for an unknown one: a rank that joins sends its card
+ * afterwards, sealed). The accepting rank proves first, and neither takes a descriptor before the
+ * other has proven itself. A connection for data ends its greeting with the proof; the connection
+ * for control has the answer.
  */
 #ifndef DDPI_GREETING_H
 #define DDPI_GREETING_H
@@ -29,14 +29,15 @@ enum ddpi_greeting_kind {
     DDPI_GREET_SHM = 1, /* all of an edge in shared memory */
     DDPI_GREET_CONTROL,
     DDPI_GREET_DATA,
-    DDPI_GREET_JOIN, /* words to rank 0, which gathers */
+    DDPI_GREET_JOIN, /* messages to rank 0, which gathers */
 };
 
 /* What an edge is for. */
 enum ddpi_link {
     DDPI_LINK_RING, /* from a rank to the next one */
-    DDPI_LINK_PEER, /* between any two, for send and recv */
-    DDPI_LINK_JOIN, /* to rank 0, until all have met; it does not know the card of who connects */
+    DDPI_LINK_PEER, /* between any two ranks, for send and recv */
+    DDPI_LINK_JOIN, /* to rank 0 until all ranks have joined; rank 0 does not know the card of the
+                       connecting rank */
 };
 
 struct ddpi_hello {
@@ -45,7 +46,7 @@ struct ddpi_hello {
     uint32_t link;
     uint32_t from;
     uint32_t to;
-    uint32_t attempt; /* the connections of one edge have the same */
+    uint32_t attempt; /* the same for both connections of one edge */
     uint8_t nonce[DDPI_NONCE_SIZE];
 };
 
@@ -54,7 +55,7 @@ struct ddpi_challenge {
     uint8_t proof[DDPI_PROOF_SIZE];
 };
 
-/* What comes next. */
+/* The message that comes next. */
 enum ddpi_greeting_stage {
     DDPI_GREETING_HELLO,
     DDPI_GREETING_CHALLENGE,
@@ -64,14 +65,15 @@ enum ddpi_greeting_stage {
     DDPI_GREETING_OVER,
 };
 
-/* What both sides know already, and each proves. */
+/* What both sides know before, and prove. */
 struct ddpi_greeting_terms {
     const struct ddpi_rank_key *key;
     const uint8_t *connector_id; /* of the cards */
     const uint8_t *acceptor_id;
 };
 
-/* One side of it. Owns the connection, and the descriptors that came, until somebody takes them. */
+/* One side of a greeting. Owns the connection, and the descriptors that came, until they are taken.
+ */
 struct ddpi_greeting {
     int fd; /* -1 = none */
     bool local;
@@ -84,56 +86,56 @@ struct ddpi_greeting {
         uint8_t seal[DDPI_SEAL_SIZE];
         uint8_t bytes[sizeof(struct ddpi_challenge)];
     } inbox;                 /* its first @got bytes are there */
-    struct ddpi_hello hello; /* in this machine's order */
+    struct ddpi_hello hello; /* in host byte order */
     struct ddpi_handshake handshake;
-    struct ddpi_seals seals; /* for what follows, once both have proven themselves */
+    struct ddpi_seals seals; /* for later messages, once both sides are proven */
     int fds[DDPI_FDS_MAX];
     size_t nfds;
 };
 
-/* One that may be dropped. */
+/* Make @greeting such that it can be dropped. */
 void ddpi_greeting_clear(struct ddpi_greeting *greeting);
-/* Closes what it owns, and wipes what it knows. */
+/* Close what it owns, and wipe its secrets. */
 void ddpi_greeting_drop(struct ddpi_greeting *greeting);
 
 enum ddpi_greeting_news {
-    DDPI_GREETING_MORE,    /* of this message is to come */
-    DDPI_GREETING_READY,   /* it is there: call what belongs to the stage */
-    DDPI_GREETING_STARVED, /* this process may have no more descriptors */
+    DDPI_GREETING_MORE,    /* the message is not complete */
+    DDPI_GREETING_READY,   /* the message is complete: call the function of the stage */
+    DDPI_GREETING_STARVED, /* this process may not have more descriptors */
     DDPI_GREETING_ENDED,
 };
 
-/* Read on what has come. */
+/* Read what has come. */
 enum ddpi_greeting_news ddpi_greeting_read(struct ddpi_greeting *greeting);
 
-/* ---- who connects, on @greeting->fd ---- */
+/* ---- the connecting side, on @greeting->fd ---- */
 
 ddp_status ddpi_greeting_begin(struct ddpi_greeting *greeting, const struct ddpi_hello *hello,
                                const struct ddpi_greeting_terms *terms, struct ddp_error *err);
 
-/* The challenge is there. false: it proves nothing. */
+/* Whether the challenge that has come proves that the peer has the key. */
 bool ddpi_greeting_is_proven(const struct ddpi_greeting *greeting);
 
-/* It is good: prove, too, and offer the @nfds descriptors. */
+/* Then send the proof, and offer the @nfds descriptors. */
 ddp_status ddpi_greeting_reply(struct ddpi_greeting *greeting, const int *fds, size_t nfds,
                                struct ddp_error *err);
 
-/* The answer is there: is it the one, with @nfds descriptors? */
+/* Whether the answer that has come is valid, with @nfds descriptors. */
 bool ddpi_greeting_is_answer(const struct ddpi_greeting *greeting, size_t nfds);
 
-/* ---- who accepts ---- */
+/* ---- the accepting side ---- */
 
-/* The hello is there: is it one of this version? It is in @greeting->hello then. */
+/* Whether the hello that has come is of this version; then it is in @greeting->hello. */
 bool ddpi_greeting_take_hello(struct ddpi_greeting *greeting);
 
 /* false: who connected has gone. */
 bool ddpi_greeting_challenge(struct ddpi_greeting *greeting,
                              const struct ddpi_greeting_terms *terms);
 
-/* The proof is there, and good, or not. */
+/* Whether the proof that has come is good. */
 bool ddpi_greeting_take_proof(struct ddpi_greeting *greeting);
 
-/* The offer is there, and is one with @nfds descriptors. */
+/* Whether the offer that has come is valid, with @nfds descriptors. */
 bool ddpi_greeting_is_offer(const struct ddpi_greeting *greeting, size_t nfds);
 
 /* false: who connected has gone. */

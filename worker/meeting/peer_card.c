@@ -1,9 +1,9 @@
 /*
- * peer_card.c - the rank's card: who this process is, and the card as bytes. Reads /proc, owns
+ * peer_card.c - what this process puts on its card, and the card as bytes. Reads /proc; owns
  * nothing.
  *
- * Two ranks can share memory if they run under one kernel (boot id), can meet in the abstract
- * socket namespace (network namespace) and belong to one user. A host name proves none of these.
+ * Two ranks can share memory if they run under one kernel (boot id), in one abstract socket
+ * namespace (network namespace), and as one user. A host name proves none of these.
  */
 #include "peer_card.h"
 
@@ -40,7 +40,7 @@ ddp_status ddpi_card_identify(struct ddpi_card *card, struct ddp_error *err)
     struct stat net;
     read_boot_id(boot_id, sizeof boot_id);
     if (boot_id[0] == '\0' || stat("/proc/self/ns/net", &net) != 0) {
-        card->shm = false; /* without /proc nobody can tell whether a peer is on this machine */
+        card->shm = false; /* without /proc there is no telling whether a peer is on this machine */
         return DDP_OK;
     }
     snprintf(card->machine, sizeof card->machine, "%s-%llu-%u", boot_id,
@@ -48,13 +48,13 @@ ddp_status ddpi_card_identify(struct ddpi_card *card, struct ddp_error *err)
     return DDP_OK;
 }
 
-static bool put_text(struct ddpi_buf *buf, const char *text)
+static bool card_put_text(struct ddpi_buf *buf, const char *text)
 {
     size_t len = strlen(text);
     return ddpi_buf_put_u8(buf, (uint8_t)len) && ddpi_buf_append(buf, text, len);
 }
 
-static bool get_text(struct ddpi_rd *rd, char *text, size_t size)
+static bool card_get_text(struct ddpi_rd *rd, char *text, size_t size)
 {
     size_t len = ddpi_rd_u8(rd);
     const uint8_t *bytes = ddpi_rd_bytes(rd, len);
@@ -66,7 +66,7 @@ static bool get_text(struct ddpi_rd *rd, char *text, size_t size)
     return true;
 }
 
-static bool put_address(struct ddpi_buf *buf, const struct sockaddr_storage *address)
+static bool card_put_address(struct ddpi_buf *buf, const struct sockaddr_storage *address)
 {
     if (address->ss_family == AF_INET) {
         const struct sockaddr_in *v4 = (const void *)address;
@@ -78,7 +78,7 @@ static bool put_address(struct ddpi_buf *buf, const struct sockaddr_storage *add
            ddpi_buf_append(buf, &v6->sin6_addr, sizeof v6->sin6_addr);
 }
 
-static bool get_address(struct ddpi_rd *rd, struct sockaddr_storage *address)
+static bool card_get_address(struct ddpi_rd *rd, struct sockaddr_storage *address)
 {
     uint8_t version = ddpi_rd_u8(rd);
     uint16_t port = ddpi_rd_u16(rd);
@@ -109,8 +109,8 @@ bool ddpi_card_encode(const struct ddpi_card *card, struct ddpi_buf *buf)
     return ddpi_buf_put_u32(buf, CARD_MAGIC) && ddpi_buf_put_u16(buf, CARD_VERSION) &&
            ddpi_buf_put_u16(buf, flags) && ddpi_buf_put_u32(buf, card->world_size) &&
            ddpi_buf_put_u32(buf, card->pid) && ddpi_buf_append(buf, card->id, sizeof card->id) &&
-           put_text(buf, card->machine) && put_text(buf, card->node) &&
-           put_text(buf, card->local) && put_address(buf, &card->tcp);
+           card_put_text(buf, card->machine) && card_put_text(buf, card->node) &&
+           card_put_text(buf, card->local) && card_put_address(buf, &card->tcp);
 }
 
 bool ddpi_card_decode(const void *wire, size_t len, struct ddpi_card *ret_card)
@@ -130,9 +130,9 @@ bool ddpi_card_decode(const void *wire, size_t len, struct ddpi_card *ret_card)
     if (rd.failed)
         return false;
     memcpy(card.id, id, sizeof card.id);
-    if (!get_text(&rd, card.machine, sizeof card.machine) ||
-        !get_text(&rd, card.node, sizeof card.node) ||
-        !get_text(&rd, card.local, sizeof card.local) || !get_address(&rd, &card.tcp) ||
+    if (!card_get_text(&rd, card.machine, sizeof card.machine) ||
+        !card_get_text(&rd, card.node, sizeof card.node) ||
+        !card_get_text(&rd, card.local, sizeof card.local) || !card_get_address(&rd, &card.tcp) ||
         !ddpi_rd_done(&rd))
         return false;
     *ret_card = card;

@@ -1,6 +1,6 @@
 /*
- * peer_card.h - the card that each rank puts into the store: where and how the others reach it.
- * Whoever can read the store may know it: nothing in it lets anybody pass for a rank (greeting.h).
+ * peer_card.h - the card of a rank: where and how others reach it. It is no secret: nothing in it
+ * lets a process pass for a rank (greeting.h).
  */
 #ifndef DDPI_PEER_CARD_H
 #define DDPI_PEER_CARD_H
@@ -25,11 +25,11 @@ enum {
 struct ddpi_card {
     uint32_t world_size;
     uint32_t pid;
-    uint8_t id[DDPI_CARD_ID];        /* of this communicator of this process; no secret */
-    bool keyed;                      /* this rank has a key to prove itself with */
+    uint8_t id[DDPI_CARD_ID];        /* of this communicator in this process; no secret */
+    bool keyed;                      /* this rank has a key to prove itself */
     bool shm;                        /* this rank can use shared memory */
-    char machine[DDPI_MACHINE_TEXT]; /* equal on ranks that can share memory */
-    char node[DDPI_NODE_TEXT];       /* host name, for people only */
+    char machine[DDPI_MACHINE_TEXT]; /* the same on ranks that can share memory */
+    char node[DDPI_NODE_TEXT];       /* host name, for sentences only */
     char local[DDPI_LOCAL_NAME];     /* abstract Unix socket; "" without shm */
     struct sockaddr_storage tcp;     /* AF_INET or AF_INET6 */
 };
@@ -40,14 +40,14 @@ ddp_status ddpi_card_identify(struct ddpi_card *card, struct ddp_error *err);
 /* Append the card to @buf; false: no memory. */
 bool ddpi_card_encode(const struct ddpi_card *card, struct ddpi_buf *buf);
 
-/* false: these bytes are no card of this version. */
+/* false: not a card of this version. */
 bool ddpi_card_decode(const void *wire, size_t len, struct ddpi_card *ret_card);
 
-/* The same in a slot of fixed size, as ranks pass cards round; a slot of zeros holds none. */
+/* The same in a slot of fixed size, as ranks pass cards round; a slot of zeros is empty. */
 bool ddpi_card_put(const struct ddpi_card *card, uint8_t slot[DDPI_CARD_SLOT]);
 bool ddpi_card_get(const uint8_t slot[DDPI_CARD_SLOT], struct ddpi_card *ret_card);
 
-/* Whether the edge between two ranks goes through shared memory; both come to the same answer. */
+/* Whether two ranks can share memory; both ranks get the same answer. */
 bool ddpi_card_share_memory(const struct ddpi_card *a, const struct ddpi_card *b);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * rank_key.c - the worker's key into that of the ranks. Owns nothing: whoever has a key wipes it.
+ * rank_key.c - derives the key of the ranks from a worker's key. Owns nothing; callers wipe keys.
  *
- * The agent hands the key over as a sealed memory file. What is none of these is some other file
- * that has taken the number, and is left alone.
+ * The agent passes the worker's key as a sealed memory file. A descriptor that is not sealed is
+ * another file with that number, and is left alone.
  */
 #include "rank_key.h"
 

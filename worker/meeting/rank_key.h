@@ -1,10 +1,9 @@
 /*
- * rank_key.h - by what the ranks of a world know each other: a key that their agents gave them.
+ * rank_key.h - the key with which the ranks of a world prove themselves to each other.
  *
- * The descriptor that they inherit holds the key of a worker in a job and generation
- * (token_file.h). The key of the ranks follows from it, and is of no use to the store, nor the
- * other way round. Without one, ranks prove with a key that everybody can make: it shows only that
- * they have read each other's cards.
+ * Ranks inherit a descriptor with the key of a worker in a job and generation (token_file.h). The
+ * key of the ranks is derived from it; neither key gives the other one away. Without a descriptor,
+ * ranks use a key that everyone can derive: it only shows that they have read each other's cards.
  */
 #ifndef DDPI_RANK_KEY_H
 #define DDPI_RANK_KEY_H
@@ -16,14 +15,14 @@ struct ddpi_rank_key {
     uint8_t bytes[DDPI_KEY_SIZE];
 };
 
-/* The one that everybody can make. */
+/* The key that everyone can derive. */
 void ddpi_rank_key_none(struct ddpi_rank_key *ret);
 
-/* From the descriptor @fd, which stays open, but no longer for programs that this process executes.
- * One that holds no key any more, as somebody on the way has closed it, leaves none. */
+/* Derive the key from the descriptor @fd, which stays open but becomes close-on-exec. A descriptor
+ * that holds no key, as another program has closed it, gives the key that everyone can derive. */
 void ddpi_rank_key_read(int fd, struct ddpi_rank_key *ret);
 
-/* One of which nobody else knows. */
+/* A random key. */
 void ddpi_rank_key_random(struct ddpi_rank_key *ret);
 
 #endif

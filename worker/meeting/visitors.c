@@ -98,7 +98,7 @@ ddp_status ddpi_visitors_listen(struct ddpi_meeting *meeting, struct ddp_error *
 }
 
 /* There is no descriptor, or no memory, for a new connection. */
-static ddp_status make_room(struct ddpi_meeting *meeting, int error, struct ddp_error *err)
+static ddp_status make_room_or_pause(struct ddpi_meeting *meeting, int error, struct ddp_error *err)
 {
     if (evict_stranger(meeting))
         return DDP_OK;
@@ -145,7 +145,7 @@ ddp_status ddpi_visitors_accept(struct ddpi_meeting *meeting, int listener, stru
     bool local = listener == meeting->local_listener;
     int fd = ddpi_accept(listener);
     if (fd < 0) /* the peer may have hung up */
-        return out_of_room(errno) ? make_room(meeting, errno, err) : DDP_OK;
+        return out_of_room(errno) ? make_room_or_pause(meeting, errno, err) : DDP_OK;
     if (local && !ddpi_peer_is_ours(fd)) {
         ddpi_close_stranger(fd);
         return DDP_OK;
@@ -157,7 +157,7 @@ ddp_status ddpi_visitors_accept(struct ddpi_meeting *meeting, int listener, stru
     if (visitor_add(meeting, fd, local))
         return DDP_OK;
     close(fd);
-    return make_room(meeting, ENOMEM, err);
+    return make_room_or_pause(meeting, ENOMEM, err);
 }
 
 static struct visitor *visitor_find(struct ddpi_meeting *meeting, uint32_t rank,

@@ -1,6 +1,6 @@
 /*
- * dtype.c - sizes and names of element types and reductions, straight from the lists in the public
- * header. Pure.
+ * dtype.c - sizes and names of element types and reductions, from the lists in the public header.
+ * Pure.
  */
 #include <ddprun/comm.h>
 

@@ -1,7 +1,7 @@
 /*
- * reduce.h - arithmetic on elements: the seam between the algorithms and the device that computes.
+ * reduce.h - arithmetic on elements: the interface between algorithms and the device that computes.
  *
- * Any pointer may have any alignment. The numeric rules are those of ddprun/comm.h.
+ * Pointers may have any alignment. The numeric rules are those of ddprun/comm.h.
  */
 #ifndef DDPI_REDUCE_H
 #define DDPI_REDUCE_H
@@ -25,7 +25,7 @@ struct ddpi_reduction {
     size_t count; /* elements of each */
     ddp_dtype dtype;
     ddp_reduce_op op; /* DDP_AVERAGE folds like DDP_SUM */
-    uint32_t divisor; /* of a sum; 1 = none, as for every other operation */
+    uint32_t divisor; /* of a sum; 1: none, as for every other reduction */
 };
 
 void ddpi_reduce_many(const struct ddpi_reduction *work);

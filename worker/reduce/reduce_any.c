@@ -1,9 +1,9 @@
 /*
  * reduce_any.c - reductions of more inputs than one ddpi_reduce_many() takes. Pure.
  *
- * The result so far is the first input of the next call. It is exactly what one call over all
- * inputs would have come to so far, as long as it is not rounded: for the 16-bit types, but for
- * their extremes, it is kept in float32, for which their elements are widened a tile at a time.
+ * The result so far is the first input of the next call. To give the bits of one call over all
+ * inputs it must not be rounded in between: for the 16-bit types, except for their minimum and
+ * maximum, it is kept in float32, to which the elements are widened a tile at a time.
  */
 #include "reduce_any.h"
 
@@ -14,8 +14,8 @@
 
 enum { TILE = 256 }; /* elements; of 16 inputs in float32 they are half a first-level cache */
 
-/* Fold inputs in the type that they have. */
-static void fold_plain(const struct ddpi_fold *fold)
+/* Fold inputs in their own type. */
+static void fold_same_type(const struct ddpi_fold *fold)
 {
     struct ddpi_reduction work = {
         .out = {fold->out}, .nout = 1, .count = fold->count, .dtype = fold->dtype, .op = fold->op};
@@ -81,7 +81,7 @@ void ddpi_fold(const struct ddpi_fold *fold)
     bool is_short = fold->dtype == DDP_FLOAT16 || fold->dtype == DDP_BFLOAT16;
     bool is_extreme = fold->op == DDP_MIN || fold->op == DDP_MAX;
     if (fold->nin <= DDPI_REDUCE_MOST || !is_short || is_extreme) {
-        fold_plain(fold);
+        fold_same_type(fold);
         return;
     }
     for (size_t first = 0; first < fold->count; first += TILE) {

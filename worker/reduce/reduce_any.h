@@ -7,12 +7,12 @@
 
 #include <ddprun/comm.h>
 
-/* The contributions lie one behind the other, @stride bytes from beginning to beginning. */
+/* The contributions lie in a row, @stride bytes apart. */
 struct ddpi_fold {
     const uint8_t *in;
     size_t stride;
     uint32_t nin; /* at least 1 */
-    void *out;    /* apart from all of them */
+    void *out;    /* does not overlap them */
     size_t count; /* elements of each */
     ddp_dtype dtype;
     ddp_reduce_op op;

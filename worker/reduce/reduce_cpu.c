@@ -1,19 +1,18 @@
 /*
  * reduce_cpu.c - element arithmetic on the host. Pure. The kernels in cuda/kernels/reduce_copy.cu
- * give the same bits, but for what is in a NaN.
+ * give the same bits, except inside a NaN.
  *
- * A reduction goes through its buffers in blocks, so that what lies between the first input and the
- * last is read and written in the processor's nearest cache.
- * Every loop is written so that the compiler turns it into vector code: no branches in the body,
- * no calls that cannot be inlined. Contraction is off in this file's build, so that a result does
- * not depend on the machine having fused multiply-add.
+ * A reduction goes through its buffers in blocks, so that intermediate results stay in the
+ * processor's first-level cache. Every loop is written such that the compiler vectorizes it: no
+ * branches in the body, no calls that cannot be inlined. Contraction is off in this file's build,
+ * so that a result does not depend on whether the machine has fused multiply-add.
  */
 #include "reduce.h"
 
 #include <stdbool.h>
 #include <string.h>
 
-/* Elements as they lie in the caller's memory or in a ring: at any address. */
+/* Elements at any address, as in the caller's memory or in a ring. */
 #define ANY_ADDRESS __attribute__((aligned(1), may_alias))
 typedef float f32_at ANY_ADDRESS;
 typedef double f64_at ANY_ADDRESS;

@@ -1,5 +1,5 @@
 /*
- * call_header.c - calls as wire headers and as words. Pure.
+ * call_header.c - calls as headers and as text. Pure.
  */
 #include "call_header.h"
 
@@ -84,7 +84,7 @@ void ddpi_call_name(const struct ddpi_call *call, char text[DDPI_CALL_TEXT])
              (unsigned long long)call->seq);
 }
 
-static void describe(const struct ddpi_call *call, char text[DDPI_CALL_TEXT])
+static void describe_call(const struct ddpi_call *call, char text[DDPI_CALL_TEXT])
 {
     const char *dtype = ddp_dtype_name(call->dtype);
     unsigned long long count = call->count, seq = call->seq;
@@ -123,7 +123,7 @@ static void describe(const struct ddpi_call *call, char text[DDPI_CALL_TEXT])
 
 void ddpi_call_describe(const struct ddpi_call *call, char text[DDPI_CALL_TEXT])
 {
-    describe(call, text);
+    describe_call(call, text);
     size_t used = strlen(text);
     if (call->on_device)
         snprintf(text + used, DDPI_CALL_TEXT - used, " on a GPU");

@@ -1,6 +1,5 @@
 /*
- * call_header.h - what a rank called, and the header that tells the next rank so before any
- * payload.
+ * call_header.h - what a rank called, and the header that tells its peer so before any payload.
  */
 #ifndef DDPI_CALL_HEADER_H
 #define DDPI_CALL_HEADER_H
@@ -8,7 +7,7 @@
 #include <ddprun/comm.h>
 #include <stdbool.h>
 
-/* X(symbol, name). JOIN is the round that ends ddp_comm_init(). */
+/* Operations: X(symbol, name). JOIN is the round that ends ddp_comm_init(). */
 #define DDPI_OPERATION_MAP(X)                \
     X(DDPI_JOIN, "init")                     \
     X(DDPI_BARRIER, "barrier")               \
@@ -29,11 +28,11 @@ enum ddpi_operation {
 struct ddpi_call {
     enum ddpi_operation operation;
     uint64_t seq;
-    size_t count; /* the rest is 0 where the operation has no use for it */
+    size_t count; /* the rest is 0 where the operation does not use it */
     ddp_dtype dtype;
     ddp_reduce_op op;
-    uint32_t root;           /* of send and recv: the other rank */
-    ddp_algorithm algorithm; /* of a reduction: ring or direct; auto: what the device engine sees */
+    uint32_t root;           /* of send and recv: the peer */
+    ddp_algorithm algorithm; /* of a reduction: ring or direct; on device memory: as configured */
     bool on_device;          /* the buffers are memory of a GPU */
 };
 
@@ -41,12 +40,12 @@ enum { DDPI_CALL_WIRE_SIZE = 32, DDPI_CALL_TEXT = 160 };
 
 void ddpi_call_encode(const struct ddpi_call *call, uint8_t wire[DDPI_CALL_WIRE_SIZE]);
 
-/* false: these bytes are no header of this version. */
+/* false: not a header of this version. */
 bool ddpi_call_decode(const uint8_t wire[DDPI_CALL_WIRE_SIZE], struct ddpi_call *ret_call);
 
 bool ddpi_call_same(const struct ddpi_call *a, const struct ddpi_call *b);
 
-/* "all_reduce #17"; and with what was asked for: "all_reduce #17 (sum of 100 float32, ring)". */
+/* "all_reduce #17"; and with its arguments: "all_reduce #17 (sum of 100 float32, ring)". */
 void ddpi_call_name(const struct ddpi_call *call, char text[DDPI_CALL_TEXT]);
 void ddpi_call_describe(const struct ddpi_call *call, char text[DDPI_CALL_TEXT]);
 

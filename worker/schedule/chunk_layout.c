@@ -1,9 +1,9 @@
 /*
  * chunk_layout.c - addresses of chunks, for the three ways in which a task uses memory:
  *
- *   whole      all_reduce, broadcast, all_gather: chunks are held where the result will be
- *   partials   reduce, reduce_scatter: only what is finished is held there, the rest in scratch
- *   gathered   everything by `direct`: the contributions of all ranks are held in scratch
+ *   whole      all_reduce, broadcast, all_gather: chunks are kept where the result will be
+ *   partials   reduce, reduce_scatter: finished chunks are kept there, the others in scratch
+ *   gathered   `direct`: the contributions of all ranks are kept in scratch
  */
 #include "chunk_layout.h"
 
@@ -25,7 +25,7 @@ static struct ddpi_chunk chunk_of(const struct ddpi_layout *layout, uint32_t chu
     return ddpi_ring_chunk(layout->count, ddpi_ring_chunks(layout->ring), chunk);
 }
 
-/* Elements of each chunk that scratch has room for. */
+/* Elements of each chunk for which scratch has room. */
 static size_t slice(const struct ddpi_layout *layout)
 {
     return layout->scratch_size / layout->element_size / ddpi_ring_chunks(layout->ring);
@@ -33,7 +33,7 @@ static size_t slice(const struct ddpi_layout *layout)
 
 size_t ddpi_layout_parts(const struct ddpi_layout *layout)
 {
-    size_t count = chunk_of(layout, 0).count; /* as long as any */
+    size_t count = chunk_of(layout, 0).count; /* no chunk is longer */
     if (is_whole(layout) || count == 0)
         return 1;
     return (count - 1) / slice(layout) + 1;
@@ -44,7 +44,7 @@ size_t ddpi_layout_len(const struct ddpi_layout *layout, uint32_t chunk)
     return chunk_of(layout, chunk).count * layout->element_size;
 }
 
-/* Whether what comes in for @chunk ends as the result that the caller of this rank wants. */
+/* Whether @chunk is a result for the caller of this rank. */
 static bool is_result(const struct ddpi_layout *layout, uint32_t chunk)
 {
     const struct ddpi_ring *ring = layout->ring;
@@ -57,7 +57,7 @@ struct ddpi_place ddpi_layout_place(const struct ddpi_layout *layout, size_t par
     size_t size = layout->element_size, offset = all.first * size;
     bool gathers = layout->ring->kind == DDPI_RING_ALL_GATHER;
     if (all.count == 0)
-        return (struct ddpi_place){.len = 0}; /* and maybe no buffers */
+        return (struct ddpi_place){.len = 0}; /* there may be no buffers */
     if (is_whole(layout))
         return (struct ddpi_place){.own = layout->send + (gathers ? 0 : offset),
                                    .held = layout->recv + offset,
@@ -71,7 +71,7 @@ struct ddpi_place ddpi_layout_place(const struct ddpi_layout *layout, size_t par
     return place;
 }
 
-/* Which elements of all the caller of this rank wants. */
+/* The elements of the result for the caller of this rank. */
 static struct ddpi_chunk wanted(const struct ddpi_layout *layout)
 {
     const struct ddpi_ring *ring = layout->ring;

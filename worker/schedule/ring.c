@@ -4,36 +4,39 @@
 #include "ring.h"
 
 /* (rank - back) mod nranks, for 0 <= back <= nranks. */
-static uint32_t behind(const struct ddpi_ring *ring, uint32_t back)
+static uint32_t rank_minus(const struct ddpi_ring *ring, uint32_t back)
 {
     return (uint32_t)(((uint64_t)ring->rank + ring->nranks - back) % ring->nranks);
 }
 
 /* Rank r begins by sending chunk r - @start. At each step it receives the chunk before the one that
- * it sends, to which it adds its own; after N - 1 steps it holds the finished chunk r - @start + 1.
+ * it sends, and adds its own to it; after N - 1 steps it holds the finished chunk r - @start + 1.
  */
-static struct ddpi_ring_step scatter_reduce(const struct ddpi_ring *ring, uint32_t step,
-                                            uint32_t start)
+static struct ddpi_ring_step scatter_reduce_step(const struct ddpi_ring *ring, uint32_t step,
+                                                 uint32_t start)
 {
     return (struct ddpi_ring_step){.sends = true,
                                    .receives = true,
                                    .reduces = true,
                                    .finishes = step == ring->nranks - 2,
-                                   .send_chunk = behind(ring, start + step),
-                                   .recv_chunk = behind(ring, start + step + 1)};
+                                   .send_chunk = rank_minus(ring, start + step),
+                                   .recv_chunk = rank_minus(ring, start + step + 1)};
 }
 
-/* Whoever starts with chunk @ahead + r passes it on; what was received is passed on next. */
-static struct ddpi_ring_step all_gather(const struct ddpi_ring *ring, uint32_t step, uint32_t ahead)
+/* A rank that starts with chunk @ahead + r forwards it; then it forwards what it received. */
+static struct ddpi_ring_step all_gather_step(const struct ddpi_ring *ring, uint32_t step,
+                                             uint32_t ahead)
 {
     return (struct ddpi_ring_step){.sends = true,
                                    .receives = true,
-                                   .send_chunk = (behind(ring, step) + ahead) % ring->nranks,
-                                   .recv_chunk = (behind(ring, step + 1) + ahead) % ring->nranks};
+                                   .send_chunk = (rank_minus(ring, step) + ahead) % ring->nranks,
+                                   .recv_chunk =
+                                       (rank_minus(ring, step + 1) + ahead) % ring->nranks};
 }
 
-/* The root sends at step 0. All others receive at step 0 and, but for the last one, send at 1. */
-static struct ddpi_ring_step broadcast(const struct ddpi_ring *ring, uint32_t step)
+/* The root sends at step 0. All others receive at step 0 and, except for the last one, send at
+ * step 1. */
+static struct ddpi_ring_step broadcast_step(const struct ddpi_ring *ring, uint32_t step)
 {
     bool is_root = ring->rank == ring->root;
     bool is_last = ddpi_ring_next(ring->rank, ring->nranks) == ring->root;
@@ -42,9 +45,9 @@ static struct ddpi_ring_step broadcast(const struct ddpi_ring *ring, uint32_t st
     return (struct ddpi_ring_step){.sends = !is_root && !is_last};
 }
 
-/* The rank behind the root sends at step 0. All others receive at step 0 and, but for the root,
- * send at 1. */
-static struct ddpi_ring_step reduce(const struct ddpi_ring *ring, uint32_t step)
+/* The rank after the root sends at step 0. All others receive at step 0 and, except for the root,
+ * send at step 1. */
+static struct ddpi_ring_step reduce_step(const struct ddpi_ring *ring, uint32_t step)
 {
     bool is_root = ring->rank == ring->root;
     bool is_first = ring->rank == ddpi_ring_next(ring->root, ring->nranks);
@@ -82,16 +85,16 @@ struct ddpi_ring_step ddpi_ring_step(const struct ddpi_ring *ring, uint32_t step
     switch (ring->kind) {
     case DDPI_RING_ALL_REDUCE:
         if (step < ring->nranks - 1)
-            return scatter_reduce(ring, step, 0);
-        return all_gather(ring, step - (ring->nranks - 1), 1);
+            return scatter_reduce_step(ring, step, 0);
+        return all_gather_step(ring, step - (ring->nranks - 1), 1);
     case DDPI_RING_ALL_GATHER:
-        return all_gather(ring, step, 0);
+        return all_gather_step(ring, step, 0);
     case DDPI_RING_REDUCE_SCATTER:
-        return scatter_reduce(ring, step, 1);
+        return scatter_reduce_step(ring, step, 1);
     case DDPI_RING_BROADCAST:
-        return broadcast(ring, step);
+        return broadcast_step(ring, step);
     case DDPI_RING_REDUCE:
-        return reduce(ring, step);
+        return reduce_step(ring, step);
     }
     return (struct ddpi_ring_step){0};
 }

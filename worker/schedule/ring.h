@@ -1,9 +1,9 @@
 /*
- * ring.h - ring schedules: which chunk a rank sends to the next and receives from the previous
- * rank at each step. Pure arithmetic; the engine in engine.c moves the bytes.
+ * ring.h - ring schedules: which chunk a rank sends to the next rank and receives from the previous
+ * one at each step. Pure arithmetic.
  *
- * In every schedule the chunk that a rank sends at step s > 0 is the one that it received at step
- * s - 1. So bytes may be sent on as soon as they are in, and the engine needs no barrier between
+ * In every schedule the chunk that a rank sends at step s > 0 is the one that it received at step s
+ * - 1. So bytes may be forwarded as soon as they arrive, and an engine needs no barrier between
  * steps.
  */
 #ifndef DDPI_RING_H
@@ -18,7 +18,8 @@ enum ddpi_ring_kind {
     DDPI_RING_ALL_GATHER,     /* rank r starts with chunk r: N-1 steps over N chunks */
     DDPI_RING_REDUCE_SCATTER, /* rank r ends with chunk r, reduced: N-1 steps over N chunks */
     DDPI_RING_BROADCAST,      /* from the root onwards: at most 2 steps over one chunk */
-    DDPI_RING_REDUCE,         /* from behind the root round to it: at most 2 steps, one chunk */
+    DDPI_RING_REDUCE, /* from the rank after the root round to the root: at most 2 steps, one chunk
+                       */
 };
 
 struct ddpi_ring {
@@ -31,7 +32,7 @@ struct ddpi_ring {
 struct ddpi_ring_step {
     bool sends;
     bool receives;
-    bool reduces;  /* what comes in is reduced with ours; otherwise it takes its place */
+    bool reduces;  /* reduce the received chunk with this rank's own; otherwise store it */
     bool finishes; /* this reduction is the last one of its chunk */
     uint32_t send_chunk;
     uint32_t recv_chunk;

@@ -1,9 +1,9 @@
 /*
- * driver.c - finds the functions of the CUDA driver and words its errors.
+ * driver.c - finds the functions of the CUDA driver, and writes its errors as sentences.
  *
- * Owns nothing but the reference to the library that each table holds. The driver is asked for each
- * function by name and version (cuGetProcAddress), never through plain symbols: those are the
- * oldest variants. CUDA 12.0 is the first that can be asked so.
+ * Owns nothing but the reference to the library that each table holds. Functions are looked up by
+ * name and version (cuGetProcAddress), never by plain symbols, which are the oldest variants.
+ * CUDA 12.0 is the first version that can be asked this way.
  */
 #include "driver.h"
 
@@ -30,7 +30,7 @@ static const struct row rows[] = {
 
 enum { OLDEST_VERSION = 12000 };
 
-/* What helps where the driver is there and does not start. */
+/* Advice for a driver that is there and does not start. */
 static const struct {
     ddpi_cu_result result;
     const char *advice;
@@ -47,7 +47,7 @@ static const struct {
      "see whether /dev/nvidia-uvm is there; 'nvidia-modprobe -u -c 0' as root makes it"},
 };
 
-static ddp_status advise(struct ddp_error *err, ddp_status status, ddpi_cu_result result)
+static ddp_status advise_start(struct ddp_error *err, ddp_status status, ddpi_cu_result result)
 {
     for (size_t i = 0; i < sizeof advices / sizeof *advices; i++)
         if (advices[i].result == result)
@@ -55,7 +55,7 @@ static ddp_status advise(struct ddp_error *err, ddp_status status, ddpi_cu_resul
     return status;
 }
 
-/* The version is wanted for sentences even where nothing else can be had of the library. */
+/* For sentences, even if the library has nothing else. */
 static int read_version(void *library)
 {
     ddpi_cu_result (*get_version)(int *) = NULL;
@@ -96,7 +96,7 @@ static ddp_status find_functions(struct ddpi_cuda *cuda, struct ddp_error *err)
     return DDP_OK;
 }
 
-static ddp_status start(const struct ddpi_cuda *cuda, struct ddp_error *err)
+static ddp_status driver_start(const struct ddpi_cuda *cuda, struct ddp_error *err)
 {
     ddpi_cu_result result = cuda->init(0);
     if (result == DDPI_CU_SUCCESS)
@@ -104,12 +104,12 @@ static ddp_status start(const struct ddpi_cuda *cuda, struct ddp_error *err)
     ddp_status status =
         ddpi_cuda_error(cuda, err, result, "the CUDA driver (%s, of CUDA %d.%d) does not start",
                         LIBRARY, cuda->version / 1000, cuda->version % 1000 / 10);
-    return advise(err, status, result);
+    return advise_start(err, status, result);
 }
 
 ddp_status ddpi_cuda_init(struct ddpi_cuda *cuda, struct ddp_error *err)
 {
-    /* Never unloaded: the driver keeps threads of its own, whose code must stay. */
+    /* Never unload it: the driver has threads of its own, which need its code. */
     struct ddpi_cuda fresh = {.library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)};
     if (fresh.library == NULL)
         return ddpi_error_set(
@@ -120,7 +120,7 @@ ddp_status ddpi_cuda_init(struct ddpi_cuda *cuda, struct ddp_error *err)
     fresh.version = read_version(fresh.library);
     ddp_status status = find_functions(&fresh, err);
     if (status == DDP_OK)
-        status = start(&fresh, err);
+        status = driver_start(&fresh, err);
     if (status != DDP_OK) {
         ddpi_cuda_finish(&fresh);
         return status;

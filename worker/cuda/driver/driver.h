@@ -17,9 +17,8 @@
 
 /*
  * X(member, name, version, parameters). Each returns a ddpi_cu_result. @version is the CUDA version
- * in which the variant meant here appeared; the driver keeps older and newer ones under the same
- * name and is asked for exactly this one. Not formatted by program, which takes the stars here for
- * products.
+ * in which this variant appeared; the driver has older and newer ones under the same name, and is
+ * asked for exactly this one. Not formatted by program, which takes the stars here for products.
  */
 /* clang-format off */
 #define DDPI_CUDA_FUNCTION_MAP(X)                                                                  \
@@ -130,20 +129,20 @@ struct ddpi_cuda {
 };
 
 /*
- * Load the driver, find every function and initialise it. Any thread; may take a second where the
- * driver starts its devices. @cuda may be used by several threads at once, and copied.
+ * Load the driver, find every function and initialise it. Any thread; may take a second if the
+ * driver starts its devices. Several threads may use @cuda at once; it may be copied.
  *
- * DDP_E_UNSUPPORTED: there is no driver, or it is too old. DDP_E_CUDA: it refuses to start, which
- * includes that it finds no device.
+ * DDP_E_UNSUPPORTED: there is no driver, or it is too old. DDP_E_CUDA: it does not start, for
+ * example because it finds no device.
  */
 ddp_status ddpi_cuda_init(struct ddpi_cuda *cuda, struct ddp_error *err) DDP_MUST_CHECK;
 
-/* Give the reference back; a zeroed @cuda is allowed. The code of the driver stays in the process,
- * as its own threads may still run. */
+/* Drop the reference; a zeroed @cuda is allowed. The code of the driver stays in the process, as
+ * its threads may still run. */
 void ddpi_cuda_finish(struct ddpi_cuda *cuda);
 
-/* Fill @err with what was tried and what the driver says to it ("... : CUDA_ERROR_ILLEGAL_ADDRESS
- * (700): an illegal memory access was encountered"); returns DDP_E_CUDA. */
+/* Set @err to what was tried and the driver's answer ("... : CUDA_ERROR_ILLEGAL_ADDRESS (700): an
+ * illegal memory access was encountered"); returns DDP_E_CUDA. */
 ddp_status ddpi_cuda_error(const struct ddpi_cuda *cuda, struct ddp_error *err,
                            ddpi_cu_result result, const char *format, ...) DDP_PRINTF(4, 5);
 

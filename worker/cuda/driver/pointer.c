@@ -1,5 +1,5 @@
 /*
- * pointer.c - what kind of memory a pointer is.
+ * pointer.c - what kind of memory a pointer points to.
  */
 #include "pointer.h"
 
@@ -9,8 +9,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* An address that neither the driver nor the kernel knows would end the process when a collective
- * touches it. Asking the kernel is one system call, which pinned memory is spared. */
+/* An address that neither the driver nor the kernel knows would crash the process when an operation
+ * touches it. To ask the kernel takes one system call; pinned memory needs none. */
 static bool readable(const void *address)
 {
     char byte;

@@ -1,5 +1,5 @@
 /*
- * stream_words.c - words that streams and the host both see.
+ * stream_words.c - words that streams and the host share.
  */
 #include "stream_words.h"
 

@@ -1,10 +1,10 @@
 /*
- * stream_words.h - where streams of the GPU and a thread of the host meet: 32-bit words on a page
- * of host memory that both see. A stream writes a word when it gets there (stamp), and stops until
- * the host has written one (hold). Nothing here looks at memory of another process, so no stream
- * can be held up by one that has died.
+ * stream_words.h - 32-bit words on a page of host memory, with which streams of the GPU and a host
+ * thread wait for each other. A stream writes a word when it gets there (stamp), and stops until
+ * the host has written one (hold). No memory of another process is involved, so the death of a
+ * process holds up no stream.
  *
- * Values grow and wrap around; "reached" is meant as in cuStreamWaitValue32 with GEQ.
+ * Values grow and wrap around; "reached" has the meaning of cuStreamWaitValue32 with GEQ.
  */
 #ifndef DDPI_STREAM_WORDS_H
 #define DDPI_STREAM_WORDS_H
@@ -23,17 +23,17 @@ struct ddpi_words {
 /* @count words, all 0. Needs the context current. */
 ddp_status ddpi_words_init(struct ddpi_words *words, const struct ddpi_cuda *cuda, uint32_t count,
                            struct ddp_error *err);
-/* Streams must have got past every stamp and hold. */
+/* All streams must have passed every stamp and hold. */
 void ddpi_words_finish(struct ddpi_words *words);
 
-/* Enqueue on @stream: set the word to @value after all that was enqueued before; wait until it has
- * reached @value before all that is enqueued later. */
+/* Enqueue on @stream: set the word to @value after earlier work; hold later work until the word has
+ * reached @value. */
 ddp_status ddpi_words_stamp(const struct ddpi_words *words, uint32_t index, uint32_t value,
                             ddpi_cu_stream stream, struct ddp_error *err);
 ddp_status ddpi_words_hold(const struct ddpi_words *words, uint32_t index, uint32_t value,
                            ddpi_cu_stream stream, struct ddp_error *err);
 
-/* The host's side of both. */
+/* The host's side. */
 static inline uint32_t ddpi_words_get(const struct ddpi_words *words, uint32_t index)
 {
     return atomic_load_explicit(&words->host[index], memory_order_acquire);

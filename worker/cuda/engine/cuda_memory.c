@@ -59,8 +59,8 @@ static ddp_status check_stream(const struct ddpi_device *device, ddpi_cu_stream 
     return DDP_OK;
 }
 
-/* The first buffers say in which context the communicator works. Virtual memory belongs to none:
- * then it is the caller's current one. */
+/* The first buffers decide in which context the communicator works. Virtual memory has none: then
+ * it is the caller's current one. */
 static ddp_status take_context(struct ddpi_device *device, const struct ddpi_buffer *buffer,
                                struct ddp_error *err)
 {
@@ -150,7 +150,7 @@ static ddp_status submit_in_context(struct ddpi_device *device, struct ddpi_queu
     return status;
 }
 
-/* Leaves the device as it was if it cannot be the one of @context. */
+/* Leaves @device unchanged if @context is not allowed. */
 static ddp_status take_context_of_stream(struct ddpi_device *device, ddpi_cu_context context,
                                          struct ddp_error *err)
 {

@@ -15,8 +15,8 @@
 #include <string.h>
 
 enum {
-    STALE_MAX = 32,   /* mappings that wait to be closed */
-    REFUSED_MAX = 16, /* buffers that could not be opened since some were */
+    STALE_MAX = 32,   /* close mappings when this many are stale */
+    REFUSED_MAX = 16, /* or when this many could not be opened since then */
 };
 
 /* ---- what it holds ---- */
@@ -42,8 +42,8 @@ ddp_status ddpi_device_create(struct ddp_comm *comm, struct ddpi_device **ret_de
     return DDP_OK;
 }
 
-/* Of the highest priority, which gives them queues of their own: behind a stream that is held in
- * the same queue they would wait for themselves. */
+/* The highest priority gives them hardware queues of their own: in the queue of a stream that is
+ * held they would wait for themselves. */
 static ddp_status make_lanes(struct ddpi_device *device, struct ddp_error *err)
 {
     int least = 0, greatest = 0;
@@ -75,9 +75,9 @@ static ddp_status make_buffers(struct ddpi_device *device, struct ddp_error *err
                            DDPI_SCRATCH_ALL);
 }
 
-/* Everything that a rank needs for itself, and all at once: loading kernels and
- * allocating memory wait for all streams of the context, and later ours may be among them, waiting
- * for us. The context is current. */
+/* Allocate everything that this rank needs by itself, and all at once: loading kernels and
+ * allocating memory wait for all streams of the context, and later some of those may wait for this
+ * thread. The context is current. */
 static ddp_status equip(struct ddpi_device *device, struct ddp_error *err)
 {
     size_t ranks = device->comm->world_size;
@@ -93,7 +93,7 @@ static ddp_status equip(struct ddpi_device *device, struct ddp_error *err)
     ddp_status status = ddpi_card_identify(&card, err);
     if (status != DDP_OK)
         return status;
-    /* Ranks that do not share memory of the host do not share that of a GPU. */
+    /* Ranks that do not share host memory do not share GPU memory either. */
     if (device->comm->edges.meeting.card.shm)
         snprintf(device->machine, sizeof device->machine, "%s", card.machine);
     else
@@ -131,8 +131,8 @@ static void unequip(struct ddpi_device *device)
 
 void ddpi_device_destroy(struct ddpi_device *device)
 {
-    if (device->equipped) { /* where the context is gone, so is what was in it, and the driver says
-                               so */
+    if (device->equipped) { /* if the context was destroyed, so was its content, and the driver only
+                               reports that */
         unsigned mode = ddpi_device_capture_mode(device, DDPI_CU_STREAM_CAPTURE_MODE_RELAXED);
         bool current = device->cuda.ctx_push_current(device->context) == DDPI_CU_SUCCESS;
         unequip(device);
@@ -207,8 +207,8 @@ static ddp_status probe_once(struct ddpi_device *device, const struct ddpi_task 
     return device->failed ? device->comm->failed : ddpi_device_meet(device, task);
 }
 
-/* Close mappings when that holds nobody up; or all the same, when there are many of them or one has
- * been in the way for long. The driver waits for all that the context has been given to do. */
+/* Close mappings when that delays nothing; or in any case when many are stale, or one has been in
+ * the way for long. The driver waits for all work of the context. */
 static void tidy_mappings(struct ddpi_device *device, ddpi_cu_stream stream)
 {
     const struct ddpi_shares *shares = &device->shares;

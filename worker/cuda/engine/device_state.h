@@ -14,14 +14,14 @@
 
 #include <pthread.h>
 
-/* Work of one kind goes into a lane: a stream of our own whose progress is a word. Copies from and
- * to the host and reductions have a lane each, so that they overlap. */
+/* Work of one kind goes into a lane: a stream of the library whose progress is a word. Copies from
+ * and to the host and reductions have a lane each, so that they overlap. */
 enum ddpi_lane_kind { DDPI_LANE_UPLOAD, DDPI_LANE_REDUCE, DDPI_LANE_DOWNLOAD, DDPI_LANES };
 
 struct ddpi_lane {
     ddpi_cu_stream stream;
     uint32_t word;
-    uint32_t launched; /* units, ever; the word counts those that are complete */
+    uint32_t launched; /* units ever enqueued; the word counts those that are complete */
 };
 
 enum {
@@ -30,37 +30,37 @@ enum {
     DDPI_WORD_LANES,
     DDPI_WORDS = DDPI_WORD_LANES + DDPI_LANES,
 
-    DDPI_SLOTS = 4,                    /* units of one edge under way through the host */
-    DDPI_STAGED_PIECE = 1024 * 1024,   /* bytes of a unit when a rank of the ring stages */
-    DDPI_READ_PIECE = 8 * 1024 * 1024, /* and when none does */
+    DDPI_SLOTS = 4,                    /* units of one edge in transit through the host */
+    DDPI_STAGED_PIECE = 1024 * 1024,   /* bytes of a unit if a rank of the ring stages */
+    DDPI_READ_PIECE = 8 * 1024 * 1024, /* and if none does */
     DDPI_SLOTS_SIZE = DDPI_SLOTS * DDPI_STAGED_PIECE,
     DDPI_PARTIALS_SIZE = 8 * 1024 * 1024, /* for layouts that need scratch */
 
-    /* Scratch: where its parts begin. */
+    /* Offsets of the parts of scratch memory. */
     DDPI_PATTERN_SIZE = 256,
     DDPI_SCRATCH_SLOTS = 4096,
     DDPI_SCRATCH_PARTIALS = DDPI_SCRATCH_SLOTS + DDPI_SLOTS_SIZE,
     DDPI_SCRATCH_ALL = DDPI_SCRATCH_PARTIALS + DDPI_PARTIALS_SIZE,
 };
 
-/* What a rank offers for an operation, and what it keeps between two of them. */
+/* What a rank offers to readers; scratch stays the same for all operations. */
 enum { DDPI_OFFER_SEND, DDPI_OFFER_RECV, DDPI_OFFER_SCRATCH, DDPI_OFFERS };
 
-/* What this rank knows of its way to the messages of another one. */
+/* How this rank gets messages of another one. */
 enum ddpi_peer_way { DDPI_PEER_UNKNOWN, DDPI_PEER_READ, DDPI_PEER_NOT_READ };
 
 struct ddpi_peer {
-    enum ddpi_peer_way memory; /* whether it can be read */
-    enum ddpi_peer_way told;   /* what DDP_DEBUG was told last */
+    enum ddpi_peer_way memory; /* whether its memory can be read */
+    enum ddpi_peer_way told;   /* what DDP_DEBUG has printed last */
 };
 
-/* Who reads whose memory, as became clear when the ranks met: the same on all of them. */
+/* Which ranks read the memory of which; the same on all ranks. */
 struct ddpi_ways {
     bool one_gpu; /* all ranks use one GPU, and rank 0 can open the memory of all */
-    bool *reads;  /* by rank: the memory of the one before */
+    bool *reads;  /* by rank: it reads the memory of the previous rank */
 };
 
-/* What an operation goes through; see ddp_comm_stats. */
+/* The stages of an operation; see ddp_comm_stats. */
 enum ddpi_stage {
     DDPI_STAGE_STREAM,
     DDPI_STAGE_EXCHANGE,
@@ -70,7 +70,7 @@ enum ddpi_stage {
 };
 
 struct ddpi_progress {
-    uint64_t at_us; /* when the stage at hand began */
+    uint64_t at_us; /* when the current stage began */
     uint64_t spent_us[DDPI_STAGES];
 };
 
@@ -101,20 +101,20 @@ struct ddpi_device {
     struct ddpi_shares shares;
     struct ddpi_ways ways;
     char machine[DDPI_MACHINE_TEXT];
-    ddpi_cu_deviceptr scratch; /* a pattern, slots for what is to be reduced, partial results */
+    ddpi_cu_deviceptr scratch; /* pattern, slots for units to reduce, partial results */
     struct ddpi_offer own_scratch;
-    struct ddpi_offer *scratches; /* by rank: those that this one may read */
+    struct ddpi_offer *scratches; /* by rank: scratch memory that this rank may read */
     struct ddpi_peer *peers;      /* by rank */
     uint8_t *slots_in;            /* pinned: units on their way in */
     uint8_t *slots_out;           /* pinned: units on their way out */
     struct ddpi_handed *handed;   /* see pass_descriptors.h */
     uint32_t handed_count;
-    struct ddpi_offer *offers; /* two of each rank, for the operation at hand */
-    uint8_t *opens;            /* by rank: it can open what it is to read for that */
+    struct ddpi_offer *offers; /* two of each rank, for the current operation */
+    uint8_t *opens;            /* by rank: it can open what it has to read for that */
     struct ddpi_progress progress;
 
-    bool equipped; /* all of the above is there, or its failure is the communicator's */
-    bool met;      /* and so is what all ranks found out together */
+    bool equipped; /* all of the above is ready, or its failure is the communicator's */
+    bool met;      /* the ranks have probed each other */
     ddpi_queue_run *run;
     pthread_t thread;
     bool running;
@@ -123,52 +123,52 @@ struct ddpi_device {
     bool ending;
     uint32_t submitted;
     uint32_t completed;
-    bool failed;                              /* why is in the communicator */
-    uint64_t spent_us[DDPI_STAGES];           /* on all that is completed */
+    bool failed;                              /* the communicator has the cause */
+    uint64_t spent_us[DDPI_STAGES];           /* by all completed operations */
     struct ddpi_queued queue[DDPI_QUEUE_MAX]; /* by ticket */
 };
 
 /* ---- probe_peers.c ---- */
 
-/* Offer scratch, with a pattern in it by which others see that it is this that they read. */
+/* Offer scratch memory, with a pattern by which readers recognize it. */
 ddp_status ddpi_device_pattern(struct ddpi_device *device, struct ddp_error *err);
 
-/* Whether this rank can read the scratch memory that @offer is; tells DDP_DEBUG why not. */
+/* Whether this rank can read the scratch memory of @offer; prints with DDP_DEBUG why not. */
 bool ddpi_device_reads(struct ddpi_device *device, const struct ddpi_offer *offer);
 
-/* Find out with all ranks who can reach whose memory how, and tell DDP_DEBUG. */
+/* Find out together with all ranks which can read the memory of which; prints it with DDP_DEBUG. */
 ddp_status ddpi_device_meet(struct ddpi_device *device, const struct ddpi_task *task);
 
 /* ---- exchange_offers.c ---- */
 
-/* All ranks learn all offers for @queued, and whether one kernel of rank 0 can do it; if not, whose
- * edges of the ring read. */
+/* Exchange the offers of all ranks for @queued. *@ret_direct: one kernel of rank 0 can do it;
+ * otherwise all ranks know which edges of the ring read. */
 ddp_status ddpi_device_offer(struct ddpi_device *device, const struct ddpi_queued *queued,
                              bool *ret_direct);
 
 /* ---- one_gpu.c, ring_run.c, message_run.c, and pipeline.c for the last two ---- */
 
-/* One kernel of rank 0 for all ranks; through scratch memory where that cannot open all buffers.
- * Offers are there. */
+/* One kernel of rank 0 for all ranks; through scratch memory if it cannot open all buffers. Offers
+ * have been exchanged. */
 ddp_status ddpi_direct_run(struct ddpi_device *device, struct ddpi_task *task);
 
-/* Where a rank's units come from and go to. */
+/* Where the units of a rank come from and go to. */
 struct ddpi_ends {
     struct ddpi_edge *prev, *next;
-    bool reads_prev, read_by_next;   /* the memory of who is before; ours, by who is next */
-    const struct ddpi_offer *theirs; /* DDPI_OFFERS of the rank before, if this one reads it */
+    bool reads_prev,
+        read_by_next; /* this rank reads its predecessor's memory; its successor reads its own */
+    const struct ddpi_offer *theirs; /* DDPI_OFFERS of the previous rank, if this one reads them */
     size_t piece;                    /* bytes of a unit; the same on all ranks */
 };
 
-/* A task round task->ring, neighbour to neighbour. */
+/* A task round task->ring, from neighbour to neighbour. */
 ddp_status ddpi_pipeline_run(struct ddpi_device *device, struct ddpi_task *task,
                              const struct ddpi_ends *ends);
 
-/* Whether @reader gets at what the rank before it has offered. All ranks come to the same answer.
- */
+/* Whether @reader can read what the previous rank has offered. All ranks get the same answer. */
 bool ddpi_ring_edge_reads(const struct ddpi_device *device, uint32_t reader);
 
-/* Round the ring of all ranks. Offers are there. */
+/* Round the ring of all ranks. Offers have been exchanged. */
 ddp_status ddpi_ring_run(struct ddpi_device *device, struct ddpi_task *task);
 
 /* ddp_send() and ddp_recv(). */

@@ -1,12 +1,12 @@
 /*
- * exchange_offers.c - what precedes an operation of all ranks: everybody describes its buffers to
- * everybody, and those who are to read one that is new to them try to open it.
+ * exchange_offers.c - what precedes an operation of all ranks: each rank describes its buffers to
+ * all others, and ranks that have to read a buffer that is new to them try to open it.
  *
- * That may fail though scratch memory could be opened (probe_peers.c): what was allocated where
- * other memory was freed cannot be opened before the mapping of that is closed, and mappings are
- * closed between operations only (shared_buffer.h). So a buffer is read when its readers have
- * opened it once and everybody has heard of that; until then its data goes through scratch memory,
- * or the host. All ranks come to the same answers.
+ * That may fail even if scratch memory could be opened (probe_peers.c): memory that was allocated
+ * where other memory was freed cannot be opened before the mapping of the freed memory is closed,
+ * and mappings are closed between operations only (shared_buffer.h). So a buffer is read once its
+ * readers have opened it and all ranks know that; until then its data goes through scratch memory
+ * or the host. All ranks decide the same.
  */
 #include "device_state.h"
 
@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-static ddp_status exchange(struct ddpi_device *device, const struct ddpi_queued *queued)
+static ddp_status exchange_all(struct ddpi_device *device, const struct ddpi_queued *queued)
 {
     uint32_t rank = device->comm->rank;
     struct ddpi_offer *own = &device->offers[2 * rank];
@@ -30,7 +30,7 @@ static ddp_status exchange(struct ddpi_device *device, const struct ddpi_queued 
     return ddpi_device_gather(device, &queued->task, device->offers, 2 * sizeof *own);
 }
 
-/* Whether everybody can offer what the direct path opens. */
+/* Whether the direct path can open the buffers of all ranks. */
 static bool all_suit(const struct ddpi_device *device)
 {
     for (uint32_t i = 0; i < 2 * device->comm->world_size; i++)
@@ -47,8 +47,8 @@ static bool all_known(const struct ddpi_device *device, enum ddpi_readers reader
     return true;
 }
 
-/* The two buffers of @owner. */
-static bool opens(struct ddpi_device *device, uint32_t owner)
+/* Try to open the two buffers of @owner. */
+static bool opens_offers_of(struct ddpi_device *device, uint32_t owner)
 {
     for (uint32_t i = 2 * owner; i < 2 * owner + 2; i++) {
         const struct ddpi_offer *offer = &device->offers[i];
@@ -68,12 +68,12 @@ static bool opens(struct ddpi_device *device, uint32_t owner)
 static bool opens_all(struct ddpi_device *device)
 {
     for (uint32_t owner = 0; owner < device->comm->world_size; owner++)
-        if (!opens(device, owner))
+        if (!opens_offers_of(device, owner))
             return false;
     return true;
 }
 
-/* Those who are to read try to open, and tell. */
+/* The readers try to open the buffers, and tell all ranks the result. */
 static ddp_status try_out(struct ddpi_device *device, const struct ddpi_task *task,
                           enum ddpi_readers readers)
 {
@@ -82,7 +82,7 @@ static ddp_status try_out(struct ddpi_device *device, const struct ddpi_task *ta
     if (readers == DDPI_READERS_FIRST)
         good = rank != 0 || opens_all(device);
     else if (ddpi_ring_edge_reads(device, rank))
-        good = opens(device, ddpi_ring_prev(rank, ranks));
+        good = opens_offers_of(device, ddpi_ring_prev(rank, ranks));
     device->opens[rank] = good;
     ddp_status status = ddpi_device_gather(device, task, device->opens, 1);
     if (status == DDP_OK && memchr(device->opens, 0, ranks) == NULL)
@@ -97,7 +97,7 @@ ddp_status ddpi_device_offer(struct ddpi_device *device, const struct ddpi_queue
     const struct ddpi_task *task = &queued->task;
     uint32_t ranks = device->comm->world_size;
     *ret_direct = false;
-    ddp_status status = exchange(device, queued);
+    ddp_status status = exchange_all(device, queued);
     if (status != DDP_OK || task->call.operation == DDPI_BARRIER)
         return status;
     bool direct =

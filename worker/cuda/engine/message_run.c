@@ -1,10 +1,10 @@
 /*
  * message_run.c - a message between two ranks on device memory: they greet each other over the edge
- * of their own that messages on host memory use as well, find out whether the receiver can read the
- * sender's memory, and then are a ring of two.
+ * that messages on host memory use as well, find out whether the receiver can read the sender's
+ * memory, and then are a ring of two.
  *
- * Only these two take part, so nothing here may need what ddpi_device_meet() has found out. What
- * the receiver once saw of a sender it remembers.
+ * Only these two take part, so nothing here may need the result of ddpi_device_meet(). The receiver
+ * remembers what it has found out about a sender.
  */
 #include "peer_message.h"
 
@@ -14,18 +14,18 @@
 
 #include <string.h>
 
-/* The receiver's part of the greeting: how it gets at the data. */
+/* The receiver's answer: how it gets the data. */
 enum answer { ANSWER_STAGED, ANSWER_READS, ANSWER_READS_WITH_DESCRIPTOR };
 
-/* The sender's part. */
+/* The sender's offer. */
 struct hello {
     char machine[DDPI_MACHINE_TEXT];
     struct ddpi_offer buffer;
     struct ddpi_offer scratch;
 };
 
-/* What is to come with a descriptor cannot be tried out yet. */
-static bool opens(struct ddpi_device *device, const struct ddpi_offer *buffer)
+/* What comes with a descriptor cannot be tried yet. */
+static bool opens_message(struct ddpi_device *device, const struct ddpi_offer *buffer)
 {
     ddpi_cu_deviceptr address;
     struct ddp_error err;
@@ -37,7 +37,7 @@ static bool opens(struct ddpi_device *device, const struct ddpi_offer *buffer)
     return false;
 }
 
-static bool reads(struct ddpi_device *device, const struct hello *hello)
+static bool reads_sender(struct ddpi_device *device, const struct hello *hello)
 {
     uint32_t from = hello->buffer.rank;
     const struct ddpi_offer *reader = &device->own_scratch;
@@ -47,12 +47,12 @@ static bool reads(struct ddpi_device *device, const struct hello *hello)
     enum ddpi_peer_way *memory = &device->peers[from].memory;
     if (*memory == DDPI_PEER_UNKNOWN)
         *memory = ddpi_device_reads(device, &hello->scratch) ? DDPI_PEER_READ : DDPI_PEER_NOT_READ;
-    return *memory == DDPI_PEER_READ && opens(device, &hello->buffer);
+    return *memory == DDPI_PEER_READ && opens_message(device, &hello->buffer);
 }
 
-/* Once for each sender, and again when the way changes. */
-static void tell_way(struct ddpi_device *device, const struct ddpi_edge *edge, uint32_t from,
-                     bool is_read)
+/* Print it once for each sender, and again when it changes. */
+static void debug_message_way(struct ddpi_device *device, const struct ddpi_edge *edge,
+                              uint32_t from, bool is_read)
 {
     enum ddpi_peer_way way = is_read ? DDPI_PEER_READ : DDPI_PEER_NOT_READ;
     if (device->peers[from].told == way)
@@ -65,9 +65,10 @@ static void tell_way(struct ddpi_device *device, const struct ddpi_edge *edge, u
                    from, edge->ops->name);
 }
 
-/* On both sides: the edge, what the sender offers, and whether the receiver reads it. */
-static ddp_status greet(struct ddpi_device *device, const struct ddpi_queued *queued,
-                        struct hello *hello, struct ddpi_edge **ret_edge, bool *ret_is_read)
+/* On both sides: get the edge, the sender's offer, and whether the receiver reads it. */
+static ddp_status exchange_hello(struct ddpi_device *device, const struct ddpi_queued *queued,
+                                 struct hello *hello, struct ddpi_edge **ret_edge,
+                                 bool *ret_is_read)
 {
     const struct ddpi_call *call = &queued->task.call;
     bool sends = call->operation == DDPI_SEND;
@@ -84,13 +85,13 @@ static ddp_status greet(struct ddpi_device *device, const struct ddpi_queued *qu
         return status;
     hello->buffer.rank = hello->scratch.rank = sends ? device->comm->rank : call->root;
     uint8_t answer = ANSWER_STAGED;
-    if (!sends && reads(device, hello))
+    if (!sends && reads_sender(device, hello))
         answer = ddpi_share_awaits(&device->shares, &hello->buffer) ? ANSWER_READS_WITH_DESCRIPTOR
                                                                     : ANSWER_READS;
     status = ddpi_message_go_on(device->comm, call, *ret_edge, &answer, 1, !sends);
     *ret_is_read = answer != ANSWER_STAGED;
     if (!sends)
-        tell_way(device, *ret_edge, call->root, *ret_is_read);
+        debug_message_way(device, *ret_edge, call->root, *ret_is_read);
     if (status != DDP_OK || answer != ANSWER_READS_WITH_DESCRIPTOR)
         return status;
     struct ddpi_wait wait = ddpi_device_wait(&queued->task);
@@ -103,7 +104,7 @@ ddp_status ddpi_device_message(struct ddpi_device *device, struct ddpi_queued *q
     struct hello hello;
     struct ddpi_edge *edge;
     bool is_read;
-    ddp_status status = greet(device, queued, &hello, &edge, &is_read);
+    ddp_status status = exchange_hello(device, queued, &hello, &edge, &is_read);
     if (status != DDP_OK)
         return status;
     const struct ddpi_offer theirs[DDPI_OFFERS] = {

@@ -1,12 +1,11 @@
 /*
- * one_gpu.c - all ranks on one GPU: rank 0 opens everybody's buffers and launches the kernels for
- * all of them, one for most operations. A GPU runs one process at a time, so a ring of kernels that
- * wait for each other would starve; this way every byte is read once and written once.
+ * one_gpu.c - all ranks on one GPU: rank 0 opens the buffers of all ranks and launches the kernels
+ * for all, one kernel for most operations. A GPU runs one process at a time, so a ring of kernels
+ * that wait for each other would starve; this way every byte is read once and written once.
  *
- * What is launched follows from the call alone, so all ranks know it: rank 0 launches, the others
- * count their bytes and hear when it is done. Where rank 0 cannot open a buffer yet
- * (exchange_offers.c), all take the way through scratch memory, a window at a time: the same sums
- * in the same order.
+ * The call alone determines the kernels, so all ranks know them: rank 0 launches, the others count
+ * their bytes and learn when it is done. If rank 0 cannot open a buffer yet (exchange_offers.c),
+ * all ranks use scratch memory, a window at a time: the same sums in the same order.
  */
 #include "pass_descriptors.h"
 
@@ -17,11 +16,11 @@
 
 enum {
     NOBODY = DDPI_REDUCE_MOST,
-    WINDOW = DDPI_PARTIALS_SIZE / 2, /* bytes of scratch for what comes in, and for what goes out */
+    WINDOW = DDPI_PARTIALS_SIZE / 2, /* bytes of scratch for inputs, and for outputs */
 };
 
-/* One kernel: the same elements of several ranks' send buffers into several ranks' receive
- * buffers. */
+/* One kernel: the same elements of the send buffers of several ranks go into the receive buffers of
+ * several ranks. */
 struct deal {
     uint32_t nin, nout;
     uint32_t in[DDPI_REDUCE_MOST], out[DDPI_REDUCE_MOST]; /* ranks */
@@ -98,12 +97,12 @@ static struct ddpi_reduction reduction_of(const struct ddpi_task *task, const st
         .divisor = task->call.op == DDP_AVERAGE && deal->nin > 1 ? task->ring.nranks : 1};
 }
 
-static ddp_status launch(struct ddpi_device *device, const struct ddpi_task *task,
-                         const struct deal *deal, struct ddp_error *err)
+static ddp_status launch_deal(struct ddpi_device *device, const struct ddpi_task *task,
+                              const struct deal *deal, struct ddp_error *err)
 {
     struct ddpi_reduction work = reduction_of(task, deal);
     ddp_status status = DDP_OK;
-    if (deal->count == 0) /* and maybe no buffers */
+    if (deal->count == 0) /* there may be no buffers */
         return DDP_OK;
     for (uint32_t i = 0; i < deal->nin && status == DDP_OK; i++) {
         void *address = NULL;
@@ -120,9 +119,9 @@ static ddp_status launch(struct ddpi_device *device, const struct ddpi_task *tas
     return status;
 }
 
-/* What was enqueued went well so far, if @status says so: wait until it is done. */
-static ddp_status complete(struct ddpi_device *device, const struct ddpi_task *task,
-                           ddp_status status, struct ddp_error *err)
+/* Wait for the kernel; @status is that of its launch. */
+static ddp_status await_kernel(struct ddpi_device *device, const struct ddpi_task *task,
+                               ddp_status status, struct ddp_error *err)
 {
     if (status == DDP_OK)
         status = ddpi_lane_stamp(device, DDPI_LANE_REDUCE, err);
@@ -133,15 +132,15 @@ static ddp_status complete(struct ddpi_device *device, const struct ddpi_task *t
     return ddpi_device_await(device, &wait, lane->word, lane->launched);
 }
 
-static ddp_status lead(struct ddpi_device *device, const struct ddpi_task *task)
+static ddp_status launch_all(struct ddpi_device *device, const struct ddpi_task *task)
 {
     struct ddp_error err;
     ddp_status status = DDP_OK;
     for (uint32_t i = 0; i < deal_count(task) && status == DDP_OK; i++) {
         struct deal deal = make_deal(task, i);
-        status = launch(device, task, &deal, &err);
+        status = launch_deal(device, task, &deal, &err);
     }
-    return complete(device, task, status, &err);
+    return await_kernel(device, task, status, &err);
 }
 
 /* Everybody hears that rank 0 is done. */
@@ -176,7 +175,7 @@ static ddp_status launch_in_scratch(struct ddpi_device *device, const struct ddp
     if (status == DDP_OK)
         status = ddpi_kernels_launch(&device->kernels, &work,
                                      device->lanes[DDPI_LANE_REDUCE].stream, err);
-    return complete(device, task, status, err);
+    return await_kernel(device, task, status, err);
 }
 
 static bool takes_part(uint32_t rank, const uint32_t *ranks, uint32_t count)
@@ -187,8 +186,8 @@ static bool takes_part(uint32_t rank, const uint32_t *ranks, uint32_t count)
     return false;
 }
 
-static ddp_status copy(struct ddpi_device *device, const struct ddpi_task *task,
-                       ddpi_cu_deviceptr to, ddpi_cu_deviceptr from, size_t len)
+static ddp_status copy_window(struct ddpi_device *device, const struct ddpi_task *task,
+                              ddpi_cu_deviceptr to, ddpi_cu_deviceptr from, size_t len)
 {
     struct ddp_error err;
     ddp_status status = DDP_OK;
@@ -196,11 +195,11 @@ static ddp_status copy(struct ddpi_device *device, const struct ddpi_task *task,
         device->cuda.memcpy_async(to, from, len, device->lanes[DDPI_LANE_REDUCE].stream);
     if (result != DDPI_CU_SUCCESS)
         status = ddpi_cuda_error(&device->cuda, &err, result, "copy within the GPU");
-    return complete(device, task, status, &err);
+    return await_kernel(device, task, status, &err);
 }
 
-/* In with it, the kernel, out with it; nobody begins one of these before all others have ended what
- * it needs. */
+/* Copy in, run the kernel, copy out. No rank begins one of these steps before all others have ended
+ * what it needs. */
 static ddp_status move_window(struct ddpi_device *device, const struct ddpi_task *task,
                               const struct deal *window)
 {
@@ -209,9 +208,9 @@ static ddp_status move_window(struct ddpi_device *device, const struct ddpi_task
     ddpi_cu_deviceptr scratch = device->scratch + DDPI_SCRATCH_PARTIALS;
     ddp_status status = DDP_OK;
     if (takes_part(rank, window->in, window->nin))
-        status = copy(device, task, scratch,
-                      (uintptr_t)task->send + window->in_first * task->element_size, len);
-    if (status == DDP_OK) /* a barrier: what goes round is known */
+        status = copy_window(device, task, scratch,
+                             (uintptr_t)task->send + window->in_first * task->element_size, len);
+    if (status == DDP_OK) /* serves as a barrier: the values are known */
         status = ddpi_device_gather(device, task, device->opens, 1);
     struct ddp_error err;
     if (status == DDP_OK && rank == 0)
@@ -219,8 +218,9 @@ static ddp_status move_window(struct ddpi_device *device, const struct ddpi_task
     if (status == DDP_OK)
         status = share_completion(device, task);
     if (status == DDP_OK && takes_part(rank, window->out, window->nout))
-        status = copy(device, task, (uintptr_t)task->recv + window->out_first * task->element_size,
-                      scratch + WINDOW, len);
+        status = copy_window(device, task,
+                             (uintptr_t)task->recv + window->out_first * task->element_size,
+                             scratch + WINDOW, len);
     return status;
 }
 
@@ -242,14 +242,14 @@ static ddp_status move_windows(struct ddpi_device *device, const struct ddpi_tas
 
 /* ---- all of it ---- */
 
-/* Elements of @owner's that cross between it and rank 0, as far as this rank sees it. */
+/* Bytes of @owner's that cross between it and rank 0, as this rank counts them. */
 static size_t crossing(const struct ddpi_task *task, uint32_t owner, size_t count)
 {
     bool ours = task->ring.rank == 0 || task->ring.rank == owner;
     return owner != 0 && ours ? count * task->element_size : 0;
 }
 
-/* What was read of a rank it has sent, what was written to it it has received; rank 0 the reverse.
+/* A rank has sent what was read from it, and received what was written to it; rank 0 the reverse.
  */
 static void count_bytes(struct ddpi_task *task)
 {
@@ -265,7 +265,7 @@ static void count_bytes(struct ddpi_task *task)
     }
 }
 
-/* Descriptors that rank 0 lacks, over an edge that is made for it. */
+/* Pass descriptors that rank 0 needs, over an edge that is made for it. */
 static ddp_status bring_descriptors(struct ddpi_device *device, const struct ddpi_task *task)
 {
     uint64_t reader = device->offers[0].process;
@@ -294,7 +294,7 @@ ddp_status ddpi_direct_run(struct ddpi_device *device, struct ddpi_task *task)
     } else {
         status = bring_descriptors(device, task);
         if (status == DDP_OK && task->ring.rank == 0)
-            status = lead(device, task);
+            status = launch_all(device, task);
         ddpi_device_stage(device, DDPI_STAGE_WORK);
         if (status == DDP_OK)
             status = share_completion(device, task);

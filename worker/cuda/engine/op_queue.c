@@ -1,10 +1,10 @@
 /*
- * op_queue.c - the operations of a communicator that are enqueued, and the thread that carries them
- * out one by one. Owns the thread and the lock.
+ * op_queue.c - the operations of a communicator that are enqueued, and the thread that runs them
+ * one by one. Owns the thread and the lock.
  *
- * To the caller's stream an operation is two words: it stamps "arrived" and is held until "gate"
- * reaches the operation's ticket. So whatever happens to other ranks, the stream goes on when the
- * thread sets one word: after the operation, or after it failed.
+ * On the caller's stream an operation is two words: the stream stamps "arrived", and is held until
+ * "gate" reaches the operation's ticket. So whatever happens to other ranks, the stream goes on
+ * when the thread sets one word: after the operation, or after its failure.
  */
 #include "op_queue.h"
 
@@ -19,9 +19,9 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-enum { LANES_MS = 500 /* for what is under way after a failure */ };
+enum { LANES_MS = 500 /* for work in the lanes after a failure */ };
 
-/* Under the lock. After a failure nothing in the queue will be carried out: let all streams go. */
+/* Call under the lock. After a failure no operation in the queue is run: let all streams go on. */
 static void queue_complete(struct ddpi_device *device, const struct ddpi_queued *queued,
                            ddp_status status)
 {
@@ -36,7 +36,7 @@ static void queue_complete(struct ddpi_device *device, const struct ddpi_queued 
     pthread_cond_broadcast(&device->changed);
 }
 
-/* Told with the first operation: before that the communicator may be the caller's. */
+/* Fail when the first operation is run: until then the communicator may be the caller's. */
 static ddp_status fail_without_context(struct ddpi_device *device, ddpi_cu_result result)
 {
     struct ddp_error err;
@@ -45,7 +45,7 @@ static ddp_status fail_without_context(struct ddpi_device *device, ddpi_cu_resul
     return ddpi_device_fail(device, status, &err);
 }
 
-/* What is under way may still write to buffers that the caller gets back now. */
+/* Work in the lanes may still write to buffers that the caller gets back now. */
 static void let_lanes_finish(const struct ddpi_device *device)
 {
     uint64_t end = ddpi_deadline(ddpi_now_ms(&ddpi_clock_monotonic), LANES_MS);
@@ -58,8 +58,8 @@ static void let_lanes_finish(const struct ddpi_device *device)
     }
 }
 
-/* A thread of our own may do what a capture in another thread of the program forbids to all, and
- * its pauses are short ones. */
+/* Allow this thread what a capture in another thread of the program forbids to all; and let its
+ * pauses be short. */
 static void prepare_thread(const struct ddpi_device *device)
 {
     (void)ddpi_device_capture_mode(device, DDPI_CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -102,7 +102,7 @@ ddp_status ddpi_queue_start(struct ddpi_device *device, ddpi_queue_run *run, str
     return DDP_OK;
 }
 
-/* Under the lock: wait until the queue has room for one more. */
+/* Call under the lock: wait until the queue has room for one more. */
 static ddp_status await_room(struct ddpi_device *device, struct ddp_error *err)
 {
     uint64_t end = ddpi_deadline(ddpi_now_ms(&ddpi_clock_monotonic), device->comm->timeout_ms);
@@ -117,12 +117,12 @@ static ddp_status await_room(struct ddpi_device *device, struct ddp_error *err)
     return DDP_OK;
 }
 
-/* The operation is in the stream: have it carried out, unless a failure came first. */
+/* The operation is in the stream: let the thread run it, unless a failure came first. */
 static void queue_publish(struct ddpi_device *device, const struct ddpi_queued *queued)
 {
     pthread_mutex_lock(&device->lock);
     device->submitted = queued->ticket;
-    if (device->failed) { /* ddp_comm_check() tells; the stream goes on */
+    if (device->failed) { /* ddp_comm_check() reports the failure; the stream goes on */
         device->completed = queued->ticket;
         ddpi_words_set(&device->words, DDPI_WORD_GATE, queued->ticket);
     } else {
@@ -132,7 +132,7 @@ static void queue_publish(struct ddpi_device *device, const struct ddpi_queued *
     pthread_mutex_unlock(&device->lock);
 }
 
-/* Only the caller counts @submitted. */
+/* Only the caller's thread changes @submitted. */
 ddp_status ddpi_queue_put(struct ddpi_device *device, struct ddpi_queued *queued,
                           ddpi_cu_stream stream, struct ddp_error *err)
 {

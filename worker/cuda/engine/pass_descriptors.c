@@ -1,5 +1,5 @@
 /*
- * pass_descriptors.c - descriptors of virtual memory on their way to those who read it.
+ * pass_descriptors.c - passes descriptors of virtual memory to its readers.
  */
 #include "pass_descriptors.h"
 
@@ -29,20 +29,20 @@ static bool was_handed(const struct ddpi_device *device, uint32_t reader,
     return false;
 }
 
-/* Where something else is mapped now: its reader has dropped what was there before, and lacks it
- * when it comes back. */
-static void forget(struct ddpi_device *device, uint32_t reader, uint64_t base)
+/* Something else is mapped at @base now: the reader has dropped what was there before, and will
+ * need it again. */
+static void forget_handed(struct ddpi_device *device, uint32_t reader, uint64_t base)
 {
     for (uint32_t i = device->handed_count; i-- > 0;)
         if (device->handed[i].reader == reader && device->handed[i].base == base)
             device->handed[i] = device->handed[--device->handed_count];
 }
 
-static ddp_status remember(struct ddpi_device *device, uint32_t reader,
-                           const struct ddpi_offer *offer, struct ddp_error *err)
+static ddp_status remember_handed(struct ddpi_device *device, uint32_t reader,
+                                  const struct ddpi_offer *offer, struct ddp_error *err)
 {
     uint64_t base = offer->address - offer->offset;
-    forget(device, reader, base);
+    forget_handed(device, reader, base);
     size_t count = device->handed_count + (size_t)1;
     struct ddpi_handed *handed = ddpi_realloc(device->handed, count, sizeof *handed);
     if (handed == NULL)
@@ -57,7 +57,7 @@ static ddp_status hand_one(struct ddpi_device *device, struct ddpi_edge *edge, u
                            const struct ddpi_offer *offer, struct ddp_error *err)
 {
     int fd;
-    ddp_status status = remember(device, reader, offer, err);
+    ddp_status status = remember_handed(device, reader, offer, err);
     if (status == DDP_OK)
         status = ddpi_share_export(&device->shares, offer, &fd, err);
     if (status != DDP_OK)

@@ -1,14 +1,15 @@
 /*
- * pipeline.c - a task round a ring on device memory, neighbour to neighbour, unit by unit: of all
- * ranks (ring_run.c), or of two (message_run.c).
+ * pipeline.c - a task round a ring on device memory, from neighbour to neighbour, unit by unit: a
+ * ring of all ranks (ring_run.c), or of two (message_run.c).
  *
- * Each of the two edges of a rank is of one of two kinds. One that reads: a rank reads the memory
- * of the one before it, which sends a token, one byte, for each unit that is ready; when the reader
- * needs it no more it sends one byte back. Staged: units go through pinned memory of the host and
- * over the edge as bytes. Either way the GPU of the receiver reduces. The two may meet in one rank.
+ * Each of the two edges of a rank is of one of two kinds. An edge that reads: the rank reads its
+ * predecessor's memory; the predecessor sends a token, one byte, for each unit that is ready, and
+ * the reader sends one byte back when it needs no more. A staged edge: units go through pinned
+ * memory of the host, and over the edge as bytes. Either way the receiver's GPU reduces. A rank may
+ * have one edge of each kind.
  *
- * Work goes into three lanes (device_impl.h), whose progress is counted in units; the loop looks at
- * the counters and moves on whatever can be moved, so copies, network and reductions overlap. No
+ * Work goes into three lanes (device_state.h), whose progress is counted in units. The loop looks
+ * at the counters and moves whatever can be moved, so copies, network and reductions overlap. No
  * kernel and no stream waits for another rank: only this loop does.
  */
 #include "device_state.h"
@@ -18,30 +19,30 @@
 #include "reduce.h"
 #include "steps.h"
 
-enum { TOKENS = 64 }; /* sent or received at a time */
+enum { TOKENS = 64 }; /* sent or received at once */
 
 struct inward {
     struct ddpi_edge *edge;
-    bool reads; /* the predecessor's memory; or what it has comes staged, through the host */
+    bool reads; /* the predecessor's memory; otherwise its data comes staged, through the host */
     uint64_t units;
     struct ddpi_ring their_ring;     /* reads: the predecessor's side of the schedule */
-    struct ddpi_layout their_layout; /* reads: its memory, as it is seen here */
+    struct ddpi_layout their_layout; /* reads: its memory, as mapped in this process */
     struct ddpi_flow their_flow;
-    struct ddpi_flow_cursor source;  /* reads: what it has for @reduce */
-    uint64_t ready;                  /* reads: tokens that have come */
-    struct ddpi_flow_cursor receive; /* staged: what is being received */
+    struct ddpi_flow_cursor source;  /* reads: where @reduce finds its input */
+    uint64_t ready;                  /* reads: tokens received */
+    struct ddpi_flow_cursor receive; /* staged: the unit that is being received */
     size_t received;                 /* staged: bytes of that unit */
-    struct ddpi_flow_cursor reduce;  /* what is reduced next */
-    bool released;                   /* reads: the predecessor may have its memory back */
+    struct ddpi_flow_cursor reduce;  /* the unit to reduce next */
+    bool released;                   /* reads: the predecessor was told that its memory is free */
 };
 
 struct outward {
     struct ddpi_edge *edge;
-    bool is_read; /* our memory, by the successor; or it gets what we have staged */
+    bool is_read; /* the successor reads this rank's memory; otherwise its data is staged */
     uint64_t units, own;
-    uint64_t told;                    /* is_read: tokens that have gone */
-    struct ddpi_flow_cursor download; /* staged: what is copied to the host next */
-    struct ddpi_flow_cursor send;     /* staged: what is being sent */
+    uint64_t told;                    /* is_read: tokens sent */
+    struct ddpi_flow_cursor download; /* staged: the unit to copy to the host next */
+    struct ddpi_flow_cursor send;     /* staged: the unit that is being sent */
     size_t sent;                      /* staged: bytes of that unit */
     bool released;                    /* is_read: the successor has read all */
 };
@@ -51,7 +52,7 @@ struct pipeline {
     struct ddpi_task *task;
     struct ddpi_layout layout;
     struct ddpi_flow flow;
-    uint32_t start[DDPI_LANES]; /* what had been launched in each lane before */
+    uint32_t start[DDPI_LANES]; /* units that were launched in each lane before */
     uint32_t done[DDPI_LANES];  /* units completed in each, when last looked at */
     struct inward in;
     struct outward out;
@@ -60,8 +61,8 @@ struct pipeline {
     bool moved;
 };
 
-/* Once a turn, so that all of a turn decides on the same counters: what completes later finds the
- * lanes still busy, and is looked at in the next turn. */
+/* Read the counters once a turn, so that all of a turn decides on the same values: work that
+ * completes later finds the lanes still busy, and counts in the next turn. */
 static void look_at_lanes(struct pipeline *pipe)
 {
     pipe->moved = false;
@@ -81,7 +82,8 @@ static bool lanes_busy(const struct pipeline *pipe)
     return false;
 }
 
-static ddp_status copied(struct pipeline *pipe, enum ddpi_lane_kind kind, ddpi_cu_result result)
+static ddp_status copy_enqueued(struct pipeline *pipe, enum ddpi_lane_kind kind,
+                                ddpi_cu_result result)
 {
     pipe->moved = true;
     if (result != DDPI_CU_SUCCESS)
@@ -103,8 +105,8 @@ static size_t slot_of(uint64_t index)
 
 /* ---- inwards ---- */
 
-/* Bytes went over an edge: its peer is at work, whatever it was asked. */
-static size_t passed(struct pipeline *pipe, struct ddpi_edge *edge, size_t bytes)
+/* @bytes went over @edge: its peer works, whatever it was asked. */
+static size_t bytes_moved(struct pipeline *pipe, struct ddpi_edge *edge, size_t bytes)
 {
     if (bytes > 0) {
         pipe->moved = true;
@@ -113,7 +115,7 @@ static size_t passed(struct pipeline *pipe, struct ddpi_edge *edge, size_t bytes
     return bytes;
 }
 
-static ddp_status hear_tokens(struct pipeline *pipe)
+static ddp_status receive_tokens(struct pipeline *pipe)
 {
     struct inward *in = &pipe->in;
     if (!in->reads || in->ready == in->units)
@@ -121,20 +123,20 @@ static ddp_status hear_tokens(struct pipeline *pipe)
     uint8_t tokens[TOKENS];
     uint64_t left = in->units - in->ready;
     size_t got = in->edge->ops->recv(in->edge, tokens, left < TOKENS ? left : TOKENS);
-    in->ready += passed(pipe, in->edge, got);
+    in->ready += bytes_moved(pipe, in->edge, got);
     return DDP_OK;
 }
 
-/* What has come is copied to where it belongs, or, if it is to be reduced, to a slot there. */
-static ddp_status upload(struct pipeline *pipe, const struct ddpi_unit *unit, uint64_t index)
+/* Copy a received unit to its place or, if it is to be reduced, to a slot on the device. */
+static ddp_status upload_unit(struct pipeline *pipe, const struct ddpi_unit *unit, uint64_t index)
 {
     struct ddpi_device *device = pipe->device;
     size_t slot = slot_of(index);
     ddpi_cu_deviceptr to = unit->step.reduces ? device->scratch + DDPI_SCRATCH_SLOTS + slot
                                               : (uintptr_t)place_of(pipe, unit).held;
-    return copied(pipe, DDPI_LANE_UPLOAD,
-                  device->cuda.memcpy_htod_async(to, device->slots_in + slot, unit->len,
-                                                 device->lanes[DDPI_LANE_UPLOAD].stream));
+    return copy_enqueued(pipe, DDPI_LANE_UPLOAD,
+                         device->cuda.memcpy_htod_async(to, device->slots_in + slot, unit->len,
+                                                        device->lanes[DDPI_LANE_UPLOAD].stream));
 }
 
 static bool slot_is_free(const struct pipeline *pipe)
@@ -142,7 +144,7 @@ static bool slot_is_free(const struct pipeline *pipe)
     return pipe->in.receive.index - pipe->done[DDPI_LANE_REDUCE] < DDPI_SLOTS;
 }
 
-static ddp_status receive(struct pipeline *pipe)
+static ddp_status receive_unit(struct pipeline *pipe)
 {
     struct inward *in = &pipe->in;
     struct ddpi_unit unit;
@@ -150,23 +152,23 @@ static ddp_status receive(struct pipeline *pipe)
         return DDP_OK;
     uint8_t *slot = pipe->device->slots_in + slot_of(in->receive.index);
     size_t got = in->edge->ops->recv(in->edge, slot + in->received, unit.len - in->received);
-    in->received += passed(pipe, in->edge, got);
+    in->received += bytes_moved(pipe, in->edge, got);
     if (in->received < unit.len)
         return DDP_OK;
-    ddp_status status = upload(pipe, &unit, in->receive.index);
+    ddp_status status = upload_unit(pipe, &unit, in->receive.index);
     in->received = 0;
     ddpi_flow_advance(&pipe->flow, &in->receive);
     return status;
 }
 
-/* Where a unit is that goes out. */
+/* Where an outgoing unit lies. */
 static const uint8_t *outgoing(const struct ddpi_flow *flow, const struct ddpi_unit *unit)
 {
     struct ddpi_place place = ddpi_layout_place(flow->layout, flow->part, unit->chunk);
     return (unit->first ? place.own : place.held) + unit->offset;
 }
 
-/* Where the GPU finds what has come in next: in the predecessor's memory, or in a slot. */
+/* Where the GPU finds the next incoming unit: in the predecessor's memory, or in a slot. */
 static const uint8_t *incoming(const struct pipeline *pipe)
 {
     const struct inward *in = &pipe->in;
@@ -195,9 +197,9 @@ static ddp_status launch_reduction(struct pipeline *pipe, const struct ddpi_unit
                                pipe->device->lanes[DDPI_LANE_REDUCE].stream, &pipe->err);
 }
 
-/* Every in-unit goes through this lane, so that one counter tells what has come in; one that was
- * uploaded to where it belongs has nothing to do in it. */
-static ddp_status reduce(struct pipeline *pipe)
+/* Every incoming unit goes through this lane, so that one counter tells how many have come in; a
+ * unit that was uploaded to its place needs no work in it. */
+static ddp_status reduce_unit(struct pipeline *pipe)
 {
     struct inward *in = &pipe->in;
     struct ddpi_device *device = pipe->device;
@@ -217,16 +219,16 @@ static ddp_status reduce(struct pipeline *pipe)
     pipe->wait.bytes_done += unit.len;
     if (in->reads)
         ddpi_flow_advance(&in->their_flow, &in->source);
-    return status == DDP_OK ? copied(pipe, DDPI_LANE_REDUCE, result) : status;
+    return status == DDP_OK ? copy_enqueued(pipe, DDPI_LANE_REDUCE, result) : status;
 }
 
-static ddp_status release(struct pipeline *pipe)
+static ddp_status send_release(struct pipeline *pipe)
 {
     struct inward *in = &pipe->in;
     if (in->released || pipe->done[DDPI_LANE_REDUCE] < in->units)
         return DDP_OK;
     const uint8_t token = 1;
-    in->released = passed(pipe, in->edge, in->edge->ops->send(in->edge, &token, 1)) == 1;
+    in->released = bytes_moved(pipe, in->edge, in->edge->ops->send(in->edge, &token, 1)) == 1;
     return DDP_OK;
 }
 
@@ -238,7 +240,7 @@ static uint64_t may_go(const struct pipeline *pipe)
     return ready < pipe->out.units ? ready : pipe->out.units;
 }
 
-static ddp_status tell(struct pipeline *pipe)
+static ddp_status send_tokens(struct pipeline *pipe)
 {
     struct outward *out = &pipe->out;
     if (!out->is_read || out->told == may_go(pipe))
@@ -246,21 +248,21 @@ static ddp_status tell(struct pipeline *pipe)
     static const uint8_t tokens[TOKENS];
     uint64_t count = may_go(pipe) - out->told;
     size_t sent = out->edge->ops->send(out->edge, tokens, count < TOKENS ? count : TOKENS);
-    out->told += passed(pipe, out->edge, sent);
+    out->told += bytes_moved(pipe, out->edge, sent);
     return DDP_OK;
 }
 
-static ddp_status hear_release(struct pipeline *pipe)
+static ddp_status receive_release(struct pipeline *pipe)
 {
     struct outward *out = &pipe->out;
     if (out->released || out->told < out->units)
         return DDP_OK;
     uint8_t token;
-    out->released = passed(pipe, out->edge, out->edge->ops->recv(out->edge, &token, 1)) == 1;
+    out->released = bytes_moved(pipe, out->edge, out->edge->ops->recv(out->edge, &token, 1)) == 1;
     return DDP_OK;
 }
 
-static ddp_status download(struct pipeline *pipe)
+static ddp_status download_unit(struct pipeline *pipe)
 {
     struct outward *out = &pipe->out;
     struct ddpi_device *device = pipe->device;
@@ -271,13 +273,13 @@ static ddp_status download(struct pipeline *pipe)
     (void)ddpi_flow_unit(&pipe->flow, &out->download, &unit);
     uint8_t *slot = device->slots_out + slot_of(out->download.index);
     ddpi_flow_advance(&pipe->flow, &out->download);
-    return copied(pipe, DDPI_LANE_DOWNLOAD,
-                  device->cuda.memcpy_dtoh_async(slot, (uintptr_t)outgoing(&pipe->flow, &unit),
-                                                 unit.len,
-                                                 device->lanes[DDPI_LANE_DOWNLOAD].stream));
+    return copy_enqueued(
+        pipe, DDPI_LANE_DOWNLOAD,
+        device->cuda.memcpy_dtoh_async(slot, (uintptr_t)outgoing(&pipe->flow, &unit), unit.len,
+                                       device->lanes[DDPI_LANE_DOWNLOAD].stream));
 }
 
-static ddp_status send_out(struct pipeline *pipe)
+static ddp_status send_unit(struct pipeline *pipe)
 {
     struct outward *out = &pipe->out;
     struct ddpi_unit unit;
@@ -286,7 +288,7 @@ static ddp_status send_out(struct pipeline *pipe)
     (void)ddpi_flow_unit(&pipe->flow, &out->send, &unit);
     const uint8_t *slot = pipe->device->slots_out + slot_of(out->send.index);
     size_t sent = out->edge->ops->send(out->edge, slot + out->sent, unit.len - out->sent);
-    out->sent += passed(pipe, out->edge, sent);
+    out->sent += bytes_moved(pipe, out->edge, sent);
     if (out->sent < unit.len)
         return DDP_OK;
     out->sent = 0;
@@ -296,7 +298,7 @@ static ddp_status send_out(struct pipeline *pipe)
 
 /* ---- the loop ---- */
 
-static bool finished(const struct pipeline *pipe)
+static bool pipeline_finished(const struct pipeline *pipe)
 {
     const struct outward *out = &pipe->out;
     bool gone = out->is_read ? out->told == out->units : out->send.index == out->units;
@@ -304,7 +306,7 @@ static bool finished(const struct pipeline *pipe)
            out->released && !lanes_busy(pipe);
 }
 
-static ddp_status idle(struct pipeline *pipe, struct ddpi_patience *patience)
+static ddp_status pipeline_idle(struct pipeline *pipe, struct ddpi_patience *patience)
 {
     const struct inward *in = &pipe->in;
     const struct outward *out = &pipe->out;
@@ -324,12 +326,13 @@ static ddp_status idle(struct pipeline *pipe, struct ddpi_patience *patience)
     return ddpi_wait(pipe->device->comm, &pipe->wait, needs, count);
 }
 
-static ddp_status run_part(struct pipeline *pipe)
+static ddp_status pipeline_run_part(struct pipeline *pipe)
 {
     static ddp_status (*const moves[])(struct pipeline *) = {
-        hear_tokens, receive, reduce, release, tell, hear_release, download, send_out};
+        receive_tokens, receive_unit,    reduce_unit,   send_release,
+        send_tokens,    receive_release, download_unit, send_unit};
     struct ddpi_patience patience = {0};
-    for (look_at_lanes(pipe); !finished(pipe); look_at_lanes(pipe)) {
+    for (look_at_lanes(pipe); !pipeline_finished(pipe); look_at_lanes(pipe)) {
         for (size_t i = 0; i < sizeof moves / sizeof *moves; i++) {
             ddp_status status = moves[i](pipe);
             if (status != DDP_OK)
@@ -337,7 +340,7 @@ static ddp_status run_part(struct pipeline *pipe)
         }
         ddp_status status = ddpi_wait_overdue(pipe->device->comm, &pipe->wait, pipe->in.edge);
         if (status == DDP_OK && !pipe->moved)
-            status = idle(pipe, &patience);
+            status = pipeline_idle(pipe, &patience);
         else
             patience = (struct ddpi_patience){0};
         if (status != DDP_OK)
@@ -346,8 +349,8 @@ static ddp_status run_part(struct pipeline *pipe)
     return DDP_OK;
 }
 
-/* Who gathers holds its own contribution where the others' come to lie. */
-static ddp_status hold_own(struct pipeline *pipe)
+/* An all-gather copies this rank's contribution to its place in the result. */
+static ddp_status copy_own_part(struct pipeline *pipe)
 {
     const struct ddpi_ring *ring = &pipe->task->ring;
     if (ring->kind != DDPI_RING_ALL_GATHER)
@@ -364,7 +367,7 @@ static ddp_status hold_own(struct pipeline *pipe)
         pipe->device, ddpi_cuda_error(&pipe->device->cuda, &pipe->err, result, "copy"), &pipe->err);
 }
 
-static ddp_status begin_part(struct pipeline *pipe, size_t part)
+static ddp_status pipeline_begin_part(struct pipeline *pipe, size_t part)
 {
     pipe->flow.part = part;
     for (unsigned i = 0; i < DDPI_LANES; i++)
@@ -384,11 +387,11 @@ static ddp_status begin_part(struct pipeline *pipe, size_t part)
     pipe->out.told = 0;
     pipe->out.download = pipe->out.send = outwards;
     pipe->out.released = !pipe->out.is_read || pipe->out.units == 0;
-    return hold_own(pipe);
+    return copy_own_part(pipe);
 }
 
-/* The predecessor's layout is ours with its rank and its memory. */
-static ddp_status look_into(struct pipeline *pipe, const struct ddpi_offer *theirs)
+/* The predecessor's layout is this rank's, with its rank and its memory. */
+static ddp_status open_predecessor(struct pipeline *pipe, const struct ddpi_offer *theirs)
 {
     struct ddpi_device *device = pipe->device;
     struct inward *in = &pipe->in;
@@ -412,7 +415,7 @@ static ddp_status look_into(struct pipeline *pipe, const struct ddpi_offer *thei
     return DDP_OK;
 }
 
-static uint64_t bytes_to_receive(struct pipeline *pipe)
+static uint64_t pipeline_bytes(struct pipeline *pipe)
 {
     uint64_t sum = 0;
     struct ddpi_flow flow = pipe->flow;
@@ -423,17 +426,18 @@ static uint64_t bytes_to_receive(struct pipeline *pipe)
 
 static ddp_status run_parts(struct pipeline *pipe, const struct ddpi_offer *theirs)
 {
-    /* Who receives nothing is not waited for by the rank before, whose memory may be gone. */
+    /* A rank that receives nothing does not read: the previous rank does not wait for it, and may
+     * free its memory. */
     pipe->in.reads &= ddpi_flow_units(&pipe->flow, false) > 0;
     pipe->out.is_read &= ddpi_flow_units(&pipe->flow, true) > 0;
-    ddp_status status = pipe->in.reads ? look_into(pipe, theirs) : DDP_OK;
+    ddp_status status = pipe->in.reads ? open_predecessor(pipe, theirs) : DDP_OK;
     if (status != DDP_OK)
         return ddpi_device_fail(pipe->device, status, &pipe->err);
-    pipe->wait.bytes_wanted = bytes_to_receive(pipe);
+    pipe->wait.bytes_wanted = pipeline_bytes(pipe);
     for (size_t part = 0; part < ddpi_layout_parts(&pipe->layout) && status == DDP_OK; part++) {
-        status = begin_part(pipe, part);
+        status = pipeline_begin_part(pipe, part);
         if (status == DDP_OK)
-            status = run_part(pipe);
+            status = pipeline_run_part(pipe);
         pipe->task->bytes_sent += ddpi_flow_bytes(&pipe->flow, true);
         pipe->task->bytes_received += ddpi_flow_bytes(&pipe->flow, false);
     }

@@ -1,10 +1,10 @@
 /*
- * probe_peers.c - the first operation on device memory: the ranks find out who sits on which GPU
- * and who can read whose memory.
+ * probe_peers.c - the first operation on device memory: the ranks find out which GPU each of them
+ * uses, and which can read the memory of which.
  *
- * Nothing is believed: each rank writes a pattern to its scratch memory and offers that, and those
- * that would read of it later open it and look. Topology tables say yes where containers, MIG or a
- * broken bridge say no. What does not work is told in a sentence, and the host is used instead.
+ * They try it: each rank writes a pattern to its scratch memory and offers that, and ranks that
+ * would read it later open it and compare. Tables of the topology say yes where containers, MIG or
+ * a broken bridge say no. A failure is printed with DDP_DEBUG, and the data goes through the host.
  */
 #include "device_state.h"
 
@@ -17,7 +17,7 @@
 
 #include <string.h>
 
-/* What a rank tells about itself. */
+/* What a rank tells the others about itself. */
 struct seat {
     char machine[DDPI_MACHINE_TEXT];
     char gpu[64];
@@ -25,10 +25,10 @@ struct seat {
     uint8_t uuid[16];
 };
 
-/* What a rank has seen of the others. */
+/* What a rank has found out about the others. */
 struct findings {
     bool reads_previous;
-    bool reads_all; /* asked of rank 0 only */
+    bool reads_all; /* for rank 0 only */
 };
 
 struct meeting {
@@ -36,7 +36,7 @@ struct meeting {
     const struct ddpi_task *task;
     struct seat *seats;
     struct findings *findings;
-    struct ddpi_offer *offers; /* of scratch */
+    struct ddpi_offer *offers; /* of scratch memory */
 };
 
 static bool same_machine(const struct meeting *meeting, uint32_t a, uint32_t b)
@@ -51,15 +51,15 @@ static bool same_gpu(const struct meeting *meeting, uint32_t a, uint32_t b)
            memcmp(meeting->seats[a].uuid, meeting->seats[b].uuid, 16) == 0;
 }
 
-static uint32_t previous(const struct meeting *meeting)
+static uint32_t previous_rank(const struct meeting *meeting)
 {
     const struct ddp_comm *comm = meeting->device->comm;
     return ddpi_ring_prev(comm->rank, comm->world_size);
 }
 
-/* ---- what people are told ---- */
+/* ---- what DDP_DEBUG prints ---- */
 
-static void tell_seat(const struct meeting *meeting)
+static void debug_seat(const struct meeting *meeting)
 {
     const struct seat *seat = &meeting->seats[meeting->device->comm->rank];
     ddpi_debug(meeting->device->comm->rank,
@@ -68,10 +68,10 @@ static void tell_seat(const struct meeting *meeting)
                meeting->device->cuda.version % 1000 / 10);
 }
 
-static void tell_way(const struct meeting *meeting)
+static void debug_way(const struct meeting *meeting)
 {
     const struct ddpi_device *device = meeting->device;
-    uint32_t rank = device->comm->rank, from = previous(meeting);
+    uint32_t rank = device->comm->rank, from = previous_rank(meeting);
     const char *where = same_gpu(meeting, from, rank)       ? "on the same GPU"
                         : same_machine(meeting, from, rank) ? "on another GPU of this machine"
                                                             : "on another machine";
@@ -111,7 +111,7 @@ static ddp_status describe_seat(struct meeting *meeting, struct ddp_error *err)
     return DDP_OK;
 }
 
-/* Follows from what tells this memory apart from that of every other rank, job and generation. By
+/* Derived from what distinguishes this memory from that of every other rank, job and generation. By
  * Steele, Lea and Flood's splitmix64. */
 static void make_pattern(const struct ddpi_offer *offer, uint8_t pattern[DDPI_PATTERN_SIZE])
 {
@@ -154,8 +154,8 @@ static ddp_status read_pattern(struct ddpi_device *device, const struct ddpi_off
     ddp_status status = ddpi_share_open(&device->shares, offer, &there, err);
     if (status != DDP_OK)
         return status;
-    /* By a kernel, as later, into our own scratch; and from there into a pinned slot, as copies to
-     * other memory of the host wait for the stream. */
+    /* With a kernel, as later, into this rank's own scratch; and from there into a pinned slot, as
+     * copies to other host memory wait for the stream. */
     ddpi_cu_stream stream = device->lanes[DDPI_LANE_DOWNLOAD].stream;
     ddpi_cu_deviceptr here = device->scratch + DDPI_SCRATCH_SLOTS;
     const struct ddpi_reduction copy = {.in = {(const void *)(uintptr_t)there},
@@ -192,7 +192,7 @@ bool ddpi_device_reads(struct ddpi_device *device, const struct ddpi_offer *offe
     return false;
 }
 
-static bool reads(struct meeting *meeting, uint32_t from)
+static bool reads_peer(struct meeting *meeting, uint32_t from)
 {
     struct ddpi_device *device = meeting->device;
     return same_machine(meeting, device->comm->rank, from) &&
@@ -204,13 +204,13 @@ static void look_around(struct meeting *meeting)
 {
     const struct ddp_comm *comm = meeting->device->comm;
     struct findings *found = &meeting->findings[comm->rank];
-    found->reads_previous = reads(meeting, previous(meeting));
+    found->reads_previous = reads_peer(meeting, previous_rank(meeting));
     found->reads_all = comm->rank == 0;
     for (uint32_t from = 1; from < comm->world_size && found->reads_all; from++)
-        found->reads_all = same_gpu(meeting, 0, from) && reads(meeting, from);
+        found->reads_all = same_gpu(meeting, 0, from) && reads_peer(meeting, from);
 }
 
-/* All ranks have the same findings before them. */
+/* All ranks have the same findings. */
 static void conclude(struct meeting *meeting)
 {
     struct ddpi_ways *ways = &meeting->device->ways;
@@ -220,20 +220,20 @@ static void conclude(struct meeting *meeting)
         ways->reads[rank] = meeting->findings[rank].reads_previous;
 }
 
-/* Of the others' memory that of the rank before will be needed again; all of it by rank 0, if its
- * kernels serve everybody. */
+/* The scratch memory of the previous rank will be needed again; that of all ranks by rank 0, if its
+ * kernels serve all. */
 static void keep_scratches(struct meeting *meeting)
 {
     struct ddpi_device *device = meeting->device;
     bool leads = device->comm->rank == 0 && device->ways.one_gpu;
     for (uint32_t from = 0; from < device->comm->world_size; from++) {
         device->scratches[from] = meeting->offers[from];
-        if (from != previous(meeting) && !leads)
+        if (from != previous_rank(meeting) && !leads)
             ddpi_share_drop(&device->shares, &meeting->offers[from]);
     }
 }
 
-static ddp_status hold(struct meeting *meeting)
+static ddp_status probe_all(struct meeting *meeting)
 {
     struct ddpi_device *device = meeting->device;
     struct ddp_error err;
@@ -253,8 +253,8 @@ static ddp_status hold(struct meeting *meeting)
     if (status != DDP_OK)
         return status;
     conclude(meeting);
-    tell_seat(meeting);
-    tell_way(meeting);
+    debug_seat(meeting);
+    debug_way(meeting);
     keep_scratches(meeting);
     return DDP_OK;
 }
@@ -273,7 +273,7 @@ ddp_status ddpi_device_meet(struct ddpi_device *device, const struct ddpi_task *
         status =
             ddpi_device_fail(device, ddpi_error_nomem(&err, ranks * sizeof *meeting.seats), &err);
     } else {
-        status = hold(&meeting);
+        status = probe_all(&meeting);
     }
     ddpi_free(meeting.seats);
     ddpi_free(meeting.findings);

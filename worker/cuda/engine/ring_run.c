@@ -1,6 +1,6 @@
 /*
- * ring_run.c - the ring of all ranks: which of its edges read their neighbour's memory in the
- * operation at hand, and the descriptors that those lack. What goes round is pipeline.c's.
+ * ring_run.c - the ring of all ranks: which edges read their neighbour's memory in the current
+ * operation, and the descriptors that their readers lack. pipeline.c moves the data.
  */
 #include "pass_descriptors.h"
 
@@ -17,8 +17,8 @@ bool ddpi_ring_edge_reads(const struct ddpi_device *device, uint32_t reader)
     return possible;
 }
 
-/* Units have the same size on all ranks. Those that go through the host are small, so that copies
- * and network overlap; the others large, as each costs a launch and a token. */
+/* Units have the same size on all ranks. Small ones if some go through the host, so that copies and
+ * network overlap; otherwise large ones, as each costs a launch and a token. */
 static size_t piece_for(const struct ddpi_device *device)
 {
     for (uint32_t rank = 0; rank < device->comm->world_size; rank++)

@@ -60,7 +60,7 @@ ddp_status ddpi_lane_stamp(struct ddpi_device *device, enum ddpi_lane_kind kind,
     return ddpi_words_stamp(&device->words, lane->word, ++lane->launched, lane->stream, err);
 }
 
-/* A lane does not go on when something that was enqueued in it has failed. */
+/* A lane stops when something in it has failed. */
 static ddp_status check_lanes(struct ddpi_device *device)
 {
     for (unsigned i = 0; i < DDPI_LANES; i++) {
@@ -75,8 +75,8 @@ static ddp_status check_lanes(struct ddpi_device *device)
     return DDP_OK;
 }
 
-/* Peers that are waited for have ddpi_wait() to find out about them; this is for our own GPU. What
- * has moved of late when the deadline passes is ddpi_wait_overdue()'s to end. */
+/* ddpi_wait() watches peers; this watches the GPU of this rank. If something has moved lately when
+ * the deadline passes, ddpi_wait_overdue() decides. */
 static ddp_status check_time(struct ddpi_device *device, const struct ddpi_patience *patience,
                              const struct ddpi_wait *wait)
 {

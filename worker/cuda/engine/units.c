@@ -1,5 +1,5 @@
 /*
- * units.c - a part of a task cut into units. Pure.
+ * units.c - divides a part of a task into units. Pure.
  */
 #include "units.h"
 
@@ -8,7 +8,7 @@ static uint32_t steps_of(const struct ddpi_flow *flow)
     return ddpi_ring_steps(flow->layout->ring);
 }
 
-/* How many bytes the rank moves at @step, and which chunk they are of. */
+/* How many bytes the rank moves at @step, and of which chunk. */
 static size_t moved_at(const struct ddpi_flow *flow, uint32_t step, bool outwards,
                        uint32_t *ret_chunk)
 {
@@ -18,8 +18,8 @@ static size_t moved_at(const struct ddpi_flow *flow, uint32_t step, bool outward
     return moves ? ddpi_layout_place(flow->layout, flow->part, *ret_chunk).len : 0;
 }
 
-/* On to the first step from here on at which something moves. */
-static void settle(const struct ddpi_flow *flow, struct ddpi_flow_cursor *cursor)
+/* Move to the first step, from the current one on, at which something moves. */
+static void units_settle(const struct ddpi_flow *flow, struct ddpi_flow_cursor *cursor)
 {
     uint32_t chunk;
     while (cursor->step < steps_of(flow) &&
@@ -30,7 +30,7 @@ static void settle(const struct ddpi_flow *flow, struct ddpi_flow_cursor *cursor
 struct ddpi_flow_cursor ddpi_flow_begin(const struct ddpi_flow *flow, bool outwards)
 {
     struct ddpi_flow_cursor cursor = {.outwards = outwards};
-    settle(flow, &cursor);
+    units_settle(flow, &cursor);
     return cursor;
 }
 
@@ -60,7 +60,7 @@ void ddpi_flow_advance(const struct ddpi_flow *flow, struct ddpi_flow_cursor *cu
     }
     cursor->offset = 0;
     cursor->step++;
-    settle(flow, cursor);
+    units_settle(flow, cursor);
 }
 
 static uint64_t units_at(const struct ddpi_flow *flow, uint32_t step, bool outwards)

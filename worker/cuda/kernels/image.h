@@ -1,6 +1,6 @@
 /*
- * image.h - the compiled kernels, as bytes for cuModuleLoadData(). Generated where there is nvcc;
- * no_image.c stands in for them where there is not.
+ * image.h - the compiled kernels, as bytes for cuModuleLoadData(). Generated if there is an nvcc;
+ * no_image.c otherwise.
  */
 #ifndef DDPI_IMAGE_H
 #define DDPI_IMAGE_H

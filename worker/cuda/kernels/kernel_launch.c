@@ -1,5 +1,5 @@
 /*
- * kernel_launch.c - picks the kernel for a reduction, deals out the work and enqueues it. Owns the
+ * kernel_launch.c - picks the kernel for a reduction, divides the work and enqueues it. Owns the
  * loaded module. Never changes the current context and never waits for the device.
  */
 #include "kernel_launch.h"
@@ -11,13 +11,14 @@
 
 _Static_assert((int)DDPI_KERNEL_BUFFERS == (int)DDPI_REDUCE_MOST, "a reduction fits in a launch");
 
-/* One input as it is: no number is looked at. */
+/* A copy of one input: no arithmetic. */
 static bool is_copy(const struct ddpi_reduction *work)
 {
     return work->nin == 1 && work->divisor == 1;
 }
 
-/* The lowest bits in which the addresses of @work lie differently, and those of the first. */
+/* @ret_differ: the bits in which the addresses of @work differ; @ret_any: those, and the bits of
+ * the first. */
 static void look_at_addresses(const struct ddpi_reduction *work, uintptr_t *ret_differ,
                               uintptr_t *ret_any)
 {
@@ -65,7 +66,7 @@ void ddpi_kernels_init(struct ddpi_kernels *kernels, const struct ddpi_cuda *cud
 
 void ddpi_kernels_finish(struct ddpi_kernels *kernels)
 {
-    /* Where the context is gone, so is the module, and the driver only says so. */
+    /* If the context was destroyed, so was the module, and the driver only reports that. */
     if (kernels->module != NULL)
         kernels->cuda->module_unload(kernels->module);
     kernels->module = NULL;

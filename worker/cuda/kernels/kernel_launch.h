@@ -1,5 +1,5 @@
 /*
- * kernel_launch.h - starts the kernels of reduce_copy.cu: the device side of ddpi_reduce_many().
+ * kernel_launch.h - starts the kernels of reduce_copy.cu: ddpi_reduce_many() on the device.
  */
 #ifndef DDPI_KERNEL_LAUNCH_H
 #define DDPI_KERNEL_LAUNCH_H
@@ -8,7 +8,7 @@
 #include "kernels.h"
 #include "reduce.h"
 
-/* The kernels as they are loaded into one context: that which is current when they are. */
+/* The kernels, loaded into one context: the one that was current. */
 struct ddpi_kernels {
     const struct ddpi_cuda *cuda; /* not owned */
     ddpi_cu_module module;        /* NULL until they are loaded */
@@ -17,24 +17,24 @@ struct ddpi_kernels {
     ddpi_cu_function copy[sizeof(uint64_t) + 1]; /* by bytes of an element */
 };
 
-/* Loads nothing yet. @cuda must outlive @kernels. */
+/* Loads nothing. @cuda must outlive @kernels. */
 void ddpi_kernels_init(struct ddpi_kernels *kernels, const struct ddpi_cuda *cuda);
 
-/* The context of the launches must be current, or gone together with what was loaded into it. */
+/* The context of the kernels must be current, or destroyed. */
 void ddpi_kernels_finish(struct ddpi_kernels *kernels);
 
 /*
- * Load the kernels into the current context, unless they are. Takes milliseconds, and the driver
- * may wait for all that the context has been given to do: call it before anything there waits for
- * the caller, not at the first launch behind it.
+ * Load the kernels into the current context, unless they are loaded. Takes milliseconds, and the
+ * driver may wait for all work of the context: call it before anything there waits for the caller,
+ * not at the first launch.
  *
- * DDP_E_UNSUPPORTED: the library was built without kernels. DDP_E_CUDA: the driver said no.
+ * DDP_E_UNSUPPORTED: the library was built without kernels. DDP_E_CUDA: the driver refused.
  */
 ddp_status ddpi_kernels_load(struct ddpi_kernels *kernels, struct ddp_error *err) DDP_MUST_CHECK;
 
 /*
- * Enqueue @work on @stream, with device addresses for its pointers, in the context of the kernels;
- * loads them if they are not. One thread at a time.
+ * Enqueue @work, with device addresses for its pointers, on @stream, in the context of the kernels;
+ * loads them if they are not loaded. One thread at a time.
  *
  * DDP_E_INVALID: a buffer is not aligned to its elements; nothing was enqueued. Otherwise as
  * ddpi_kernels_load().
@@ -42,8 +42,8 @@ ddp_status ddpi_kernels_load(struct ddpi_kernels *kernels, struct ddp_error *err
 ddp_status ddpi_kernels_launch(struct ddpi_kernels *kernels, const struct ddpi_reduction *work,
                                ddpi_cu_stream stream, struct ddp_error *err) DDP_MUST_CHECK;
 
-/* How @work is dealt out: what the kernel is told, and how many blocks there are of
- * DDPI_KERNEL_THREADS. Pure. */
+/* How @work is divided: the kernel's parameter, and the number of blocks of DDPI_KERNEL_THREADS.
+ * Pure. */
 struct ddpi_kernel_plan {
     struct ddpi_kernel_work work;
     uint32_t blocks;

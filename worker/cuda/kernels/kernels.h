@@ -1,6 +1,6 @@
 /*
  * kernels.h - what the kernels of reduce_copy.cu and the C code that launches them agree on: names,
- * the parameter, and how work is dealt out. For C and CUDA C++.
+ * the parameter, and how work is divided. For C and CUDA C++.
  */
 #ifndef DDPI_KERNELS_H
 #define DDPI_KERNELS_H
@@ -8,9 +8,9 @@
 #include <stdint.h>
 
 /*
- * X(dtype symbol, type): the element types that are folded, and X(type, operation): the kernels,
- * each named ddp_reduce_copy_TYPE_OPERATION. An average is a sum with a divisor. One input and no
- * divisor is for ddp_copy_BYTES, which moves elements of that size and knows no numbers.
+ * X(dtype symbol, type): the element types that are folded; X(type, operation): the kernels, each
+ * named ddp_reduce_copy_TYPE_OPERATION. An average is a sum with a divisor. One input without a
+ * divisor is for ddp_copy_BYTES, which moves elements of that size.
  */
 #define DDPI_KERNEL_TYPES(X) \
     X(DDP_FLOAT32, f32)      \
@@ -28,7 +28,7 @@
 
 #define DDPI_KERNEL_NAME(type, op) ddp_reduce_copy_##type##_##op
 
-/* X(bytes, an unsigned integer of so many): the kernels that copy. */
+/* X(bytes, an unsigned integer of that size): the kernels that copy. */
 #define DDPI_KERNEL_COPIES(X) \
     X(2, uint16_t)            \
     X(4, uint32_t)            \
@@ -40,13 +40,13 @@ enum {
     DDPI_KERNEL_BUFFERS = 16, /* inputs, and outputs, at most */
     DDPI_KERNEL_PACK = 16,    /* bytes that a thread reads or writes at once */
     DDPI_KERNEL_THREADS = 256,
-    DDPI_KERNEL_BLOCKS = 4 /* that a multiprocessor has room for at least, by their registers */
+    DDPI_KERNEL_BLOCKS = 4 /* a multiprocessor has registers for at least this many */
 };
 
 /*
- * The parameter of every kernel, by value. Where all buffers lie alike within 16 bytes, the
- * elements after the first @head are in @packs packs of 16 bytes; what is before and behind goes
- * one by one. Where they do not, all of it does. Every buffer is aligned to its elements.
+ * The parameter of every kernel, by value. If all buffers have the same offset within 16 bytes, the
+ * elements after the first @head are in @packs packs of 16 bytes, and those before and after go one
+ * by one. Otherwise all go one by one. Every buffer is aligned to its elements.
  */
 struct ddpi_kernel_work {
     const void *in[DDPI_KERNEL_BUFFERS];

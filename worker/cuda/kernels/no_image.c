@@ -1,6 +1,5 @@
 /*
- * no_image.c - what stands in for the kernels in a build without nvcc: nothing that a driver of a
- * GPU would take.
+ * no_image.c - replaces the kernels in a build without nvcc: no driver loads it.
  */
 #include "image.h"
 

@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The same number in all communicators of a process, another one in every other process of the
- * machine, whatever container it is in. */
+/* The same for all communicators of a process, different for all other processes of the machine, in
+ * whatever container. */
 static uint64_t name_process(void)
 {
     struct stat space;
@@ -30,7 +30,7 @@ void ddpi_shares_init(struct ddpi_shares *shares, const struct ddpi_cuda *cuda,
     shares->process = name_process();
 }
 
-static void unmap(const struct ddpi_cuda *cuda, const struct ddpi_share *share)
+static void share_unmap(const struct ddpi_cuda *cuda, const struct ddpi_share *share)
 {
     if (share->mapped == 0) {
         (void)cuda->ipc_close_mem_handle(share->base);
@@ -45,7 +45,7 @@ void ddpi_shares_tidy(struct ddpi_shares *shares)
     for (uint32_t i = shares->count; i-- > 0;) {
         if (!shares->open[i].stale)
             continue;
-        unmap(shares->cuda, &shares->open[i]);
+        share_unmap(shares->cuda, &shares->open[i]);
         shares->open[i] = shares->open[--shares->count];
     }
     shares->stale = 0;
@@ -67,7 +67,7 @@ void ddpi_shares_finish(struct ddpi_shares *shares)
     ddpi_free(shares->known);
 }
 
-/* Memory pools say that they can be exported as well, but not like this. */
+/* Memory pools claim to be exportable, too, but not this way. */
 static bool is_virtual(const struct ddpi_cuda *cuda, ddpi_cu_deviceptr address)
 {
     ddpi_cu_mem_handle handle;
@@ -76,7 +76,7 @@ static bool is_virtual(const struct ddpi_cuda *cuda, ddpi_cu_deviceptr address)
            cuda->mem_release(handle) == DDPI_CU_SUCCESS;
 }
 
-/* Tells virtual memory apart from what was mapped at its place before; 0: nothing does. */
+/* Different for virtual memory that was mapped at this place before; 0: unknown. */
 static uint64_t block_of(const struct ddpi_cuda *cuda, ddpi_cu_deviceptr address)
 {
     uint64_t block = 0;
@@ -87,7 +87,7 @@ static uint64_t block_of(const struct ddpi_cuda *cuda, ddpi_cu_deviceptr address
     return block;
 }
 
-/* Memory of cuMemCreate() that its owner meant to be exported. */
+/* Memory of cuMemCreate() that its owner made exportable. */
 static bool is_exportable(const struct ddpi_cuda *cuda, ddpi_cu_deviceptr address)
 {
     uint64_t types = 0;
@@ -98,7 +98,7 @@ static bool is_exportable(const struct ddpi_cuda *cuda, ddpi_cu_deviceptr addres
            is_virtual(cuda, address);
 }
 
-static struct ddpi_known *find_known(const struct ddpi_shares *shares,
+static struct ddpi_known *known_find(const struct ddpi_shares *shares,
                                      const struct ddpi_offer *offer)
 {
     for (uint32_t i = 0; i < shares->known_count; i++)
@@ -110,14 +110,14 @@ static struct ddpi_known *find_known(const struct ddpi_shares *shares,
 void ddpi_share_known(struct ddpi_shares *shares, const struct ddpi_offer *offer,
                       enum ddpi_readers readers)
 {
-    struct ddpi_known *known = find_known(shares, offer);
+    struct ddpi_known *known = known_find(shares, offer);
     if (offer->way != DDPI_SHARE_IPC)
         return;
     if (known == NULL) {
         size_t count = shares->known_count + (size_t)1;
         known = ddpi_realloc(shares->known, count, sizeof *known);
         if (known == NULL)
-            return; /* they are asked again */
+            return; /* they will try again */
         shares->known = known;
         known = &known[shares->known_count++];
         *known = (struct ddpi_known){.base = offer->address - offer->offset};
@@ -151,7 +151,7 @@ void ddpi_share_offer(const struct ddpi_shares *shares, uint32_t rank, const voi
     if (cuda->ipc_get_mem_handle(&handle, base) == DDPI_CU_SUCCESS) {
         memcpy(ret_offer->handle, &handle, sizeof handle);
         ret_offer->way = DDPI_SHARE_IPC;
-        const struct ddpi_known *known = find_known(shares, ret_offer);
+        const struct ddpi_known *known = known_find(shares, ret_offer);
         bool same = known != NULL && known->allocation == allocation;
         ret_offer->known = same ? (uint16_t)known->readers : 0;
     } else if (is_exportable(cuda, base)) {
@@ -178,7 +178,7 @@ ddp_status ddpi_share_export(const struct ddpi_shares *shares, const struct ddpi
                : ddpi_cuda_error(cuda, err, result, "export GPU memory to another process");
 }
 
-/* Peer access within a process covers what cuMemAlloc() gave, but neither virtual memory nor pools.
+/* Peer access within a process covers memory of cuMemAlloc(), but neither virtual memory nor pools.
  */
 bool ddpi_offer_suits(const struct ddpi_offer *offer, const struct ddpi_offer *reader)
 {
@@ -189,7 +189,7 @@ bool ddpi_offer_suits(const struct ddpi_offer *offer, const struct ddpi_offer *r
     return offer->context == reader->context || offer->way == DDPI_SHARE_IPC;
 }
 
-static struct ddpi_share *find(struct ddpi_shares *shares, const struct ddpi_offer *offer)
+static struct ddpi_share *share_find(struct ddpi_shares *shares, const struct ddpi_offer *offer)
 {
     for (uint32_t i = 0; i < shares->count; i++)
         if (shares->open[i].process == offer->process && !shares->open[i].stale &&
@@ -199,7 +199,7 @@ static struct ddpi_share *find(struct ddpi_shares *shares, const struct ddpi_off
     return NULL;
 }
 
-/* An allocation that lies where others were: those are freed, and kept only by us. */
+/* Allocations at the place of a new one were freed; only the mapping holds them. */
 static void drop_freed(struct ddpi_shares *shares, const struct ddpi_offer *offer)
 {
     uint64_t begin = offer->address - offer->offset, end = begin + offer->size;
@@ -211,7 +211,7 @@ static void drop_freed(struct ddpi_shares *shares, const struct ddpi_offer *offe
     }
 }
 
-/* But not what came with a descriptor: its owner does not hand that over again. */
+/* Not one that came with a descriptor: its owner does not send that again. */
 static void drop_least_used(struct ddpi_shares *shares)
 {
     struct ddpi_share *oldest = NULL;
@@ -236,9 +236,9 @@ static bool has_room(struct ddpi_shares *shares)
     return true;
 }
 
-/* A place for @offer, which its caller fills and counts; NULL: no memory. */
-static struct ddpi_share *add(struct ddpi_shares *shares, const struct ddpi_offer *offer,
-                              struct ddp_error *err)
+/* A place for @offer, which the caller fills and counts; NULL: out of memory. */
+static struct ddpi_share *share_add(struct ddpi_shares *shares, const struct ddpi_offer *offer,
+                                    struct ddp_error *err)
 {
     drop_freed(shares, offer);
     if (shares->count - shares->stale >= shares->most)
@@ -255,11 +255,11 @@ static struct ddpi_share *add(struct ddpi_shares *shares, const struct ddpi_offe
     return share;
 }
 
-/* NULL: the driver does not want to. */
+/* NULL: the driver refuses. */
 static struct ddpi_share *open_share(struct ddpi_shares *shares, const struct ddpi_offer *offer,
                                      struct ddp_error *err)
 {
-    struct ddpi_share *share = add(shares, offer, err);
+    struct ddpi_share *share = share_add(shares, offer, err);
     if (share == NULL)
         return NULL;
     struct ddpi_cu_ipc_handle handle;
@@ -279,7 +279,7 @@ static struct ddpi_share *open_share(struct ddpi_shares *shares, const struct dd
 bool ddpi_share_awaits(struct ddpi_shares *shares, const struct ddpi_offer *offer)
 {
     return offer->way == DDPI_SHARE_FD && offer->process != shares->process &&
-           find(shares, offer) == NULL;
+           share_find(shares, offer) == NULL;
 }
 
 static ddpi_cu_result map_import(const struct ddpi_cuda *cuda, ddpi_cu_mem_handle handle,
@@ -302,14 +302,14 @@ static ddpi_cu_result map_import(const struct ddpi_cuda *cuda, ddpi_cu_mem_handl
     if (result == DDPI_CU_SUCCESS)
         *ret_base = base;
     else
-        unmap(cuda, &(const struct ddpi_share){.base = base, .mapped = size});
+        share_unmap(cuda, &(const struct ddpi_share){.base = base, .mapped = size});
     return result;
 }
 
 ddp_status ddpi_share_import(struct ddpi_shares *shares, const struct ddpi_offer *offer, int fd,
                              struct ddp_error *err)
 {
-    struct ddpi_share *share = add(shares, offer, err);
+    struct ddpi_share *share = share_add(shares, offer, err);
     if (share == NULL)
         return DDP_E_NOMEM;
     ddpi_cu_mem_handle handle;
@@ -327,8 +327,7 @@ ddp_status ddpi_share_import(struct ddpi_shares *shares, const struct ddpi_offer
     return DDP_OK;
 }
 
-/* Memory of another GPU in the same process: there is nothing to open, but this GPU must be allowed
- * to reach it. */
+/* Memory of another GPU in the same process needs no mapping, but this GPU needs peer access. */
 static ddp_status reach_sibling(const struct ddpi_shares *shares, const struct ddpi_offer *offer,
                                 struct ddp_error *err)
 {
@@ -348,7 +347,7 @@ ddp_status ddpi_share_open(struct ddpi_shares *shares, const struct ddpi_offer *
         *ret_address = offer->address;
         return reach_sibling(shares, offer, err);
     }
-    struct ddpi_share *share = find(shares, offer);
+    struct ddpi_share *share = share_find(shares, offer);
     if (share == NULL)
         share = open_share(shares, offer, err);
     if (share == NULL)
@@ -360,7 +359,7 @@ ddp_status ddpi_share_open(struct ddpi_shares *shares, const struct ddpi_offer *
 
 void ddpi_share_drop(struct ddpi_shares *shares, const struct ddpi_offer *offer)
 {
-    struct ddpi_share *share = find(shares, offer);
+    struct ddpi_share *share = share_find(shares, offer);
     if (share != NULL)
         make_stale(shares, share);
 }

@@ -1,9 +1,9 @@
 /*
- * shared_buffer.h - device memory that other ranks may read: what a rank offers, and what it has
- * opened of others' offers. Owns the mappings: each is opened once and kept until the communicator
+ * shared_buffer.h - device memory that other ranks may read: what a rank offers, and the offers of
+ * others that it has opened. Owns the mappings: each is opened once and kept until the communicator
  * ends, its owner frees the allocation and offers another one at its place, or too many are open.
- * As the driver closes one only when all streams have come to rest, and during an operation one of
- * them waits for us, closing is put off until ddpi_shares_tidy().
+ * The driver closes a mapping only when all streams are idle, and during an operation a stream
+ * waits for this thread; so closing is deferred to ddpi_shares_tidy().
  */
 #ifndef DDPI_SHARED_BUFFER_H
 #define DDPI_SHARED_BUFFER_H
@@ -30,28 +30,28 @@ struct ddpi_offer {
     uint64_t context;    /* likewise: the one it belongs to */
     uint64_t offset;     /* of the buffer in its allocation */
     uint64_t size;       /* of the allocation */
-    uint64_t allocation; /* tells it apart from all others of that process, earlier ones too */
-    uint32_t rank;       /* who offers */
+    uint64_t allocation; /* different for every allocation of that process, ever */
+    uint32_t rank;       /* of the owner */
     uint16_t way;
-    uint16_t known; /* enum ddpi_readers: they have opened it, as everybody has heard */
+    uint16_t known; /* enum ddpi_readers: those that have opened it, as all ranks know */
     uint8_t handle[64];
 };
 
-/* How many mappings of CUDA IPC are kept: for each rank, but at least for so many. */
+/* How many mappings of CUDA IPC are kept: for each rank, and for at least this many ranks. */
 enum { DDPI_SHARES_PER_RANK = 16, DDPI_SHARES_RANKS = 8 };
 
 struct ddpi_share {
     uint64_t process;
     uint64_t allocation;
-    uint64_t owner_base; /* where it begins for its owner */
+    uint64_t owner_base; /* where it begins in the owner's address space */
     ddpi_cu_deviceptr base;
     uint64_t size;   /* of what its owner offered */
     uint64_t mapped; /* bytes, if it was imported from a descriptor; 0: CUDA IPC */
-    uint64_t used;   /* when, counted in uses */
-    bool stale;      /* to be closed */
+    uint64_t used;   /* when it was last used, in uses */
+    bool stale;      /* to be closed by ddpi_shares_tidy() */
 };
 
-/* What this rank has offered, and who has opened it. */
+/* An allocation that this rank has offered, and which readers have opened it. */
 struct ddpi_known {
     uint64_t allocation;
     uint64_t base;
@@ -65,9 +65,9 @@ struct ddpi_shares {
     uint64_t uses;
     uint32_t count;
     uint32_t capacity;
-    uint32_t most;            /* that are not stale, of CUDA IPC */
-    _Atomic uint32_t stale;   /* of them; any thread may read it */
-    _Atomic uint32_t refused; /* times that the driver did not open one since the last tidying */
+    uint32_t most;            /* limit of mappings of CUDA IPC that are not stale */
+    _Atomic uint32_t stale;   /* stale ones; any thread may read it */
+    _Atomic uint32_t refused; /* failures to open an offer since the last tidying */
     struct ddpi_share *open;
     uint32_t known_count;
     struct ddpi_known *known;
@@ -75,44 +75,44 @@ struct ddpi_shares {
 
 void ddpi_shares_init(struct ddpi_shares *shares, const struct ddpi_cuda *cuda,
                       ddpi_cu_context context, uint32_t ranks);
-/* Closes all. Needs the context current, and nothing under way that uses them. */
+/* Close all mappings. Needs the context current; nothing may use them any more. */
 void ddpi_shares_finish(struct ddpi_shares *shares);
 
-/* Describe the @len bytes at @address, which are part of allocation @allocation. Cannot fail: what
- * cannot be shared is offered as DDPI_SHARE_NONE. A NULL address is that, too. */
+/* Describe the @len bytes at @address, which are part of allocation @allocation. Cannot fail:
+ * memory that cannot be shared, or a NULL address, is offered as DDPI_SHARE_NONE. */
 void ddpi_share_offer(const struct ddpi_shares *shares, uint32_t rank, const void *address,
                       size_t len, uint64_t allocation, struct ddpi_offer *ret_offer);
 
-/* Everybody has heard that @readers have opened @offer, which is an own one: they need not be asked
- * again. */
+/* All ranks know that @readers have opened this rank's @offer: they need not try again. */
 void ddpi_share_known(struct ddpi_shares *shares, const struct ddpi_offer *offer,
                       enum ddpi_readers readers);
 
-/* A descriptor for the allocation of an own offer of DDPI_SHARE_FD; the caller closes it. */
+/* A descriptor of the allocation of this rank's @offer, which is DDPI_SHARE_FD; the caller closes
+ * it. */
 ddp_status ddpi_share_export(const struct ddpi_shares *shares, const struct ddpi_offer *offer,
                              int *ret_fd, struct ddp_error *err);
 
-/* Whether @offer can be opened only with a descriptor that has still to be imported. */
+/* Whether @offer can be opened only with a descriptor that has not been imported yet. */
 bool ddpi_share_awaits(struct ddpi_shares *shares, const struct ddpi_offer *offer);
 
-/* Map what @fd, which stays the caller's, stands for: the allocation of @offer. */
+/* Map the allocation of @offer, of which @fd is the descriptor; @fd stays the caller's. */
 ddp_status ddpi_share_import(struct ddpi_shares *shares, const struct ddpi_offer *offer, int fd,
                              struct ddp_error *err);
 
-/* Whether the rank that made offer @reader can open @offer, as far as one can tell without trying;
- * so can everybody what is no buffer at all. The same answer wherever it is asked. */
+/* Whether the rank of offer @reader can open @offer, as far as can be told without trying; true for
+ * an offer without a buffer. All ranks get the same answer. */
 bool ddpi_offer_suits(const struct ddpi_offer *offer, const struct ddpi_offer *reader);
 
-/* The address of the offered buffer here. Needs the context current. DDP_E_CUDA: the driver does
- * not want to, which containers, missing peer access and a mapping of what was there before can be
- * the cause of. */
+/* The address of the offered buffer in this process. Needs the context current. DDP_E_CUDA: the
+ * driver refuses, which containers, missing peer access and a mapping of what was there before can
+ * cause. */
 ddp_status ddpi_share_open(struct ddpi_shares *shares, const struct ddpi_offer *offer,
                            ddpi_cu_deviceptr *ret_address, struct ddp_error *err);
 
-/* It is not needed any more: have it closed by the next ddpi_shares_tidy(). */
+/* The mapping of @offer is not needed any more: let the next ddpi_shares_tidy() close it. */
 void ddpi_share_drop(struct ddpi_shares *shares, const struct ddpi_offer *offer);
 
-/* Close what is stale. Needs the context current, and waits for all its streams. */
+/* Close stale mappings. Needs the context current, and waits for all its streams. */
 void ddpi_shares_tidy(struct ddpi_shares *shares);
 
 #endif
