@@ -1,11 +1,11 @@
 /*
  * init_local.c - ddp_comm_init_local(): a world within one process, without a store. The edges are
- * the same as between processes, and so are deaths, aborts and deadlines: a memory file for each,
- * of which either end has a mapping of its own, and a socket pair for control. Owns nothing: all
- * goes to the communicators.
+ * the same as between processes, and so are deaths, aborts and deadlines: a memory file for each
+ * edge, of which each end has a mapping of its own, and a socket pair for control. Owns nothing:
+ * all goes to the communicators.
  *
- * Only the ring is made here. Ranks have each other's cards and listen, so that further edges come
- * about as between processes.
+ * Only the ring is made here. Ranks have each other's cards and listen, so that further edges are
+ * made as between processes.
  */
 #include "attempt.h"
 #include "bootstrap.h"
@@ -33,7 +33,7 @@ static void close_if_open(const int *fds, size_t count)
             close(fds[i]);
 }
 
-/* The edge of @comm over @segment, which it takes over, into place @which of its ring. */
+/* Set edge @which of the ring of @comm, over @segment, which it takes over. */
 static ddp_status set_ring_edge(struct ddp_comm *comm, unsigned which, const struct ddp_comm *peer,
                                 struct ddpi_shm_segment *segment, int bell, int control,
                                 struct ddp_error *err)
@@ -98,7 +98,7 @@ static ddp_status create_rank(struct ddpi_config *config, uint32_t rank, const i
     return status;
 }
 
-/* Everybody gets everybody's card. */
+/* Give each rank the cards of all others. */
 static void share_cards(struct ddp_comm *const *comms, uint32_t count)
 {
     for (uint32_t from = 0; from < count; from++)
@@ -113,7 +113,7 @@ static ddp_status create_world(struct ddpi_config *config, const int *devices,
 {
     uint32_t count = config->world_size;
     ddp_status status = DDP_OK;
-    struct ddpi_rank_key key; /* for the edges that are made later */
+    struct ddpi_rank_key key; /* for edges that are made later */
     ddpi_rank_key_random(&key);
     for (uint32_t rank = 0; rank < count && status == DDP_OK; rank++)
         status = create_rank(config, rank, devices, &key, &comms[rank], err);

@@ -43,12 +43,12 @@ static void wake_agent(const struct ddpi_life *life)
 static void *life_thread(void *arg)
 {
     struct ddpi_life *life = arg;
-    uint32_t nobody = 0, mine = (uint32_t)gettid() | FUTEX_WAITERS;
+    uint32_t none = 0, mine = (uint32_t)gettid() | FUTEX_WAITERS;
     life->head.list.next = &life->entry;
     life->entry.next = &life->head.list;
     life->head.futex_offset = (intptr_t)life->word - (intptr_t)&life->entry;
     if (syscall(SYS_set_robust_list, &life->head, sizeof life->head) != 0 ||
-        !atomic_compare_exchange_strong(life->word, &nobody, mine))
+        !atomic_compare_exchange_strong(life->word, &none, mine))
         return NULL; /* another communicator of this process holds it */
     wake_agent(life);
     while (atomic_load(&life->over) == 0)

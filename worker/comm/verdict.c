@@ -17,14 +17,14 @@ static enum ddpi_fate fate_of(struct ddpi_edge *edge)
     return edge->fate;
 }
 
-/* Its peer is on another machine, so that it takes up to a second to ask what has become of it. */
+/* The peer is on another machine, where asking takes up to a second. */
 static bool must_ask_at_door(const struct ddpi_edge *edge, const struct ddpi_edge *needed)
 {
     return (edge->gone_ms != 0 || edge == needed) && !edge->left && !edge->control.local &&
            edge->fate == DDPI_FATE_UNASKED;
 }
 
-/* Ask about @needed, which cannot go on, and all that are gone, at the same time. */
+/* Ask about @needed, which cannot go on, and about all peers that are gone, at the same time. */
 static void ask_at_doors(const struct ddpi_edges *edges, const struct ddpi_edge *needed)
 {
     uint32_t places = ddpi_edges_places(edges);
@@ -45,13 +45,13 @@ static void ask_at_doors(const struct ddpi_edges *edges, const struct ddpi_edge 
     ddpi_free(doors);
 }
 
-/* Not left, and not only to be reached no more. */
+/* Whether the peer has died, not left or become unreachable. */
 static bool has_died(struct ddpi_edge *edge)
 {
     return edge->gone_ms != 0 && !edge->left && fate_of(edge) == DDPI_FATE_DEAD;
 }
 
-/* Whom to name, when the peer of @edge is gone. */
+/* The edge to name when the peer of @edge is gone. */
 struct ddpi_edge *ddpi_verdict_culprit(const struct ddpi_edges *edges, struct ddpi_edge *edge)
 {
     struct ddpi_edge *first = NULL;
@@ -78,7 +78,7 @@ struct ddpi_verdict ddpi_verdict_of(struct ddpi_edge *edge)
     enum ddpi_fate fate;
     if (edge->left)
         return (struct ddpi_verdict){DDP_E_PEER_DEAD, "has left the communicator"};
-    if (edge->control.fd < 0) /* it was asked for an edge, and was not there */
+    if (edge->control.fd < 0) /* this rank could not connect to it */
         return (struct ddpi_verdict){DDP_E_PEER_DEAD, edge->broken};
     fate = fate_of(edge);
     if (fate != DDPI_FATE_ALIVE)

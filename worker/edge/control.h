@@ -72,8 +72,7 @@ struct ddpi_control {
     struct {
         uint32_t tag;
         int fd;
-    } handed[DDPI_HANDED_MAX]; /* descriptors that the peer passed and nobody has taken, oldest
-                                  first */
+    } handed[DDPI_HANDED_MAX]; /* received descriptors that are not taken yet, oldest first */
     uint32_t handed_count;
 };
 

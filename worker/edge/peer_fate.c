@@ -129,8 +129,8 @@ static void door_go_on(struct ddpi_door *door, bool thrown_out, int looks)
 
 /* Packets that reach a listener while it is being closed may be lost: the first packet of a
  * connection, which the kernel repeats only after a second, or the reset of one that was just
- * accepted. So connect again, or send a byte, which provokes a reset if nobody has the connection;
- * a living rank drops it as a stranger's. */
+ * accepted. So connect again, or send a byte, which provokes a reset if no process has the
+ * connection; a living rank drops it as a stranger's. */
 static void knock_again(struct ddpi_door *doors, size_t count, int looks)
 {
     for (size_t i = 0; i < count; i++) {

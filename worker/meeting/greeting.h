@@ -128,7 +128,7 @@ bool ddpi_greeting_is_answer(const struct ddpi_greeting *greeting, size_t nfds);
 /* Whether the hello that has come is of this version; then it is in @greeting->hello. */
 bool ddpi_greeting_take_hello(struct ddpi_greeting *greeting);
 
-/* false: who connected has gone. */
+/* false: the peer is gone. */
 bool ddpi_greeting_challenge(struct ddpi_greeting *greeting,
                              const struct ddpi_greeting_terms *terms);
 
@@ -138,7 +138,7 @@ bool ddpi_greeting_take_proof(struct ddpi_greeting *greeting);
 /* Whether the offer that has come is valid, with @nfds descriptors. */
 bool ddpi_greeting_is_offer(const struct ddpi_greeting *greeting, size_t nfds);
 
-/* false: who connected has gone. */
+/* false: the peer is gone. */
 bool ddpi_greeting_answer(struct ddpi_greeting *greeting, const int *fds, size_t nfds);
 
 static inline bool ddpi_greeting_is(const struct ddpi_greeting *greeting, uint32_t rank,

@@ -15,7 +15,7 @@
 #include "steps.h"
 
 enum {
-    NOBODY = DDPI_REDUCE_MOST,
+    NO_RANK = DDPI_REDUCE_MOST,
     WINDOW = DDPI_PARTIALS_SIZE / 2, /* bytes of scratch for inputs, and for outputs */
 };
 
@@ -60,13 +60,13 @@ static struct deal make_deal(const struct ddpi_task *task, uint32_t index)
     else if (call->operation == DDPI_ALL_GATHER)
         one_of(index, deal.in, &deal.nin);
     else
-        all_but(NOBODY, nranks, deal.in, &deal.nin);
+        all_but(NO_RANK, nranks, deal.in, &deal.nin);
     if (call->operation == DDPI_REDUCE)
         one_of(call->root, deal.out, &deal.nout);
     else if (call->operation == DDPI_REDUCE_SCATTER)
         one_of(index, deal.out, &deal.nout);
     else
-        all_but(call->operation == DDPI_BROADCAST ? call->root : NOBODY, nranks, deal.out,
+        all_but(call->operation == DDPI_BROADCAST ? call->root : NO_RANK, nranks, deal.out,
                 &deal.nout);
     if (call->operation == DDPI_ALL_GATHER)
         deal.out_first = index * call->count;
@@ -143,7 +143,7 @@ static ddp_status launch_all(struct ddpi_device *device, const struct ddpi_task 
     return await_kernel(device, task, status, &err);
 }
 
-/* Everybody hears that rank 0 is done. */
+/* All ranks learn that rank 0 is done. */
 static ddp_status share_completion(struct ddpi_device *device, const struct ddpi_task *task)
 {
     uint8_t done = 1;

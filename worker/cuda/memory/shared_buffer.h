@@ -13,14 +13,15 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* How an allocation can be opened by another process. */
+/* How another process can open an allocation. */
 enum ddpi_share_way {
     DDPI_SHARE_NONE, /* not at all: it has to be copied through the host */
     DDPI_SHARE_IPC,  /* CUDA IPC: a handle of 64 bytes */
     DDPI_SHARE_FD,   /* virtual memory (cuMemCreate): a descriptor, handed over separately */
 };
 
-/* Who opens a buffer of CUDA IPC: rank 0, for one kernel, or the next rank of the ring. */
+/* The readers that open a buffer of CUDA IPC: rank 0, for one kernel, or the next rank of the ring.
+ */
 enum ddpi_readers { DDPI_READERS_FIRST = 1, DDPI_READERS_NEXT = 2 };
 
 /* One buffer, as its owner describes it to ranks of the same machine; others do not look at it. */
