@@ -32,7 +32,7 @@ static ddp_status on_event(void *ctx, struct ddpi_client_watch *watch,
     struct state *state = ctx;
     (void)err;
     HOLDS(event->number == DDPI_CHANGE_NONE || event->version > state->told);
-    HOLDS(watch->on);
+    HOLDS(watch->started);
     state->told = event->version;
     return DDP_OK;
 }
@@ -64,7 +64,7 @@ static void connect_again(struct ddpi_client *client)
     if (client->sm.state == CLIENT_DIALING)
         ddpi_client_connected(client, &terms, 0);
     ddpi_client_fill(client, 0);
-    ddpi_client_sent(client, ddpi_buf_len(&client->out));
+    ddpi_client_sent(client, ddpi_buf_len(&client->requests.out));
 }
 
 static void receive(struct ddpi_client *client, const uint8_t *data, size_t size, size_t piece)

@@ -366,7 +366,7 @@ class Unreachable(DdprundCase):
 
     def test_something_else_there(self):
         with socket.create_server(('127.0.0.1', 0)) as mute:
-            self.refused('127.0.0.1:%d' % mute.getsockname()[1], 'says nothing')
+            self.refused('127.0.0.1:%d' % mute.getsockname()[1], 'does not answer')
 
     def test_a_store_that_goes_away(self):
         job = self.serve('--drain-timeout=0')

@@ -3,7 +3,7 @@
  * every operation, cancel, close, lost connections, sessions that are kept.
  */
 #include "store_fixture.h"
-#include "uv_impl.h"
+#include "uv_state.h"
 
 #include <ddprun/store_uv.h>
 #include <dlfcn.h>

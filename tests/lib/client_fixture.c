@@ -124,8 +124,8 @@ void expect_asked(enum ddpi_op op, struct ddpi_message *ret)
 {
     struct ddpi_frame frame;
     ddpi_client_fill(&client, NOW);
-    ck_assert_uint_ge(ddpi_buf_len(&client.out), DDPI_FRAME_HEADER_SIZE);
-    const uint8_t *bytes = ddpi_buf_head(&client.out);
+    ck_assert_uint_ge(ddpi_buf_len(&client.requests.out), DDPI_FRAME_HEADER_SIZE);
+    const uint8_t *bytes = ddpi_buf_head(&client.requests.out);
     ck_assert(ddpi_frame_get(bytes, &frame));
     ck_assert_int_eq(ddpi_request_get(&frame, bytes + DDPI_FRAME_HEADER_SIZE, ret, NULL), DDP_OK);
     ck_assert_int_eq(ret->op, op);
@@ -135,7 +135,7 @@ void expect_asked(enum ddpi_op op, struct ddpi_message *ret)
 void expect_nothing_asked(void)
 {
     ddpi_client_fill(&client, NOW);
-    ck_assert_uint_eq(ddpi_buf_len(&client.out), 0);
+    ck_assert_uint_eq(ddpi_buf_len(&client.requests.out), 0);
 }
 
 void greet(uint64_t incarnation)
@@ -146,7 +146,7 @@ void greet(uint64_t incarnation)
         ddpi_client_tick(&client, client.at_ms);
     ck_assert_uint_eq(client.sm.state, CLIENT_DIALING);
     ddpi_client_connected(&client, &nobody_in_particular, NOW);
-    ddpi_client_sent(&client, ddpi_buf_len(&client.out));
+    ddpi_client_sent(&client, ddpi_buf_len(&client.requests.out));
     put_welcome(incarnation);
     deliver();
     ck_assert_uint_eq(client.sm.state, CLIENT_OPEN);

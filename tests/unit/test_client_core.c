@@ -56,12 +56,12 @@ START_TEST(only_what_does_no_harm_is_sent_again)
     expect_asked(ops[_i].op, &asked);
     ASK(1, .op = ops[_i].op, KEY("l")); /* not sent */
     ddpi_client_fill(&client, NOW);
-    ck_assert_uint_gt(ddpi_buf_len(&client.out), 1);
-    ddpi_client_sent(&client, ddpi_buf_len(&client.out) - 1); /* but for its last byte */
+    ck_assert_uint_gt(ddpi_buf_len(&client.requests.out), 1);
+    ddpi_client_sent(&client, ddpi_buf_len(&client.requests.out) - 1); /* but for its last byte */
     lose(NOW);
     ck_assert_int_eq(results[0], ops[_i].again ? DDP_E_INTERNAL : DDP_E_CLOSED);
     if (!ops[_i].again)
-        ck_assert_ptr_nonnull(strstr(texts[0], "may have been done or not: cut"));
+        ck_assert_ptr_nonnull(strstr(texts[0], "the server may have executed it: cut"));
     ck_assert_int_eq(results[1], DDP_E_INTERNAL);
     greet(1);
     if (ops[_i].again)
@@ -175,7 +175,7 @@ START_TEST(a_watch_from_a_version)
     REPLY(.op = DDPI_OP_WATCH, .id = asked.id, .status = DDP_E_NOMEM, .text = {"no", 2});
     deliver(); /* a watch that cannot go on: another try on another connection */
     ck_assert_uint_eq(client.sm.state, CLIENT_WAITING);
-    ck_assert_ptr_nonnull(strstr(client.why.msg, "a watch cannot go on: no"));
+    ck_assert_ptr_nonnull(strstr(client.why.msg, "a watch cannot be resumed: no"));
 }
 END_TEST
 
@@ -200,7 +200,7 @@ START_TEST(a_watch_that_is_refused_for_good)
     ck_assert_uint_eq(told[0].version, 5);
     ck_assert_str_eq(told[0].value, _i % 2 == 0 ? "no" : "refused");
     ck_assert_uint_eq(client.sm.state, CLIENT_OPEN); /* all else goes on */
-    ck_assert(ddpi_list_empty(&client.watches));
+    ck_assert(ddpi_list_empty(&client.watches.all));
     lose(NOW);
     greet(1);
     expect_nothing_asked();
@@ -314,7 +314,7 @@ START_TEST(attempts_end_and_become_rare)
     jitter = 0;
     ddpi_client_connected(&client, &nobody_in_particular, now_ms);
     ddpi_client_tick(&client, client.at_ms);
-    ck_assert_ptr_nonnull(strstr(client.why.msg, "says nothing"));
+    ck_assert_ptr_nonnull(strstr(client.why.msg, "does not answer"));
     greet(1);
     struct ddpi_message asked;
     ASK(0, .op = DDPI_OP_STATS);
@@ -357,7 +357,7 @@ static void refuse_on(const struct ddpi_greet_terms *terms, ddp_status status)
     static const struct ddpi_preamble preamble = {DDPI_VERSION_MIN, DDPI_VERSION_MAX};
     ck_assert_uint_eq(client.sm.state, CLIENT_DIALING);
     ddpi_client_connected(&client, terms, NOW);
-    ddpi_client_sent(&client, ddpi_buf_len(&client.out));
+    ddpi_client_sent(&client, ddpi_buf_len(&client.requests.out));
     ck_assert(ddpi_preamble_put(&wire, &preamble) &&
               ddpi_refusal_put(&wire, DDPI_FRAME_BYE, 0, status, 0, ddpi_bytes_of("not you", 7)));
     deliver();
@@ -456,7 +456,7 @@ START_TEST(what_is_canceled)
     expect_asked(DDPI_OP_SET, &asked);
     uint64_t set = asked.id;
     ddpi_client_cancel(&client, &requests[1]);
-    ck_assert_str_eq(texts[1], "canceled; it may have been done or not");
+    ck_assert_str_eq(texts[1], "canceled; the server may have executed it");
     ASK(2, .op = DDPI_OP_GET, KEY("k"));
     expect_asked(DDPI_OP_GET, &asked);
     uint64_t get = asked.id;

@@ -17,12 +17,12 @@ enum { LAST_CHANGE = 20, CUTS_MAX = 4000 };
 static void serve(uint64_t *latest)
 {
     ddpi_client_fill(&client, NOW);
-    while (ddpi_buf_len(&client.out) > 0) {
+    while (ddpi_buf_len(&client.requests.out) > 0) {
         struct ddpi_frame frame;
         struct ddpi_message asked;
-        const uint8_t *bytes = ddpi_buf_head(&client.out);
+        const uint8_t *bytes = ddpi_buf_head(&client.requests.out);
         if (bytes[0] == 'D') { /* the greeting */
-            ddpi_client_sent(&client, ddpi_buf_len(&client.out));
+            ddpi_client_sent(&client, ddpi_buf_len(&client.requests.out));
             put_welcome(1);
             return;
         }
@@ -39,7 +39,7 @@ static void serve(uint64_t *latest)
         }
         ddpi_client_sent(&client, DDPI_FRAME_HEADER_SIZE + frame.payload_len);
     }
-    if (client.watches.next != &client.watches && *latest < LAST_CHANGE &&
+    if (client.watches.all.next != &client.watches.all && *latest < LAST_CHANGE &&
         client.sm.state == CLIENT_OPEN)
         change(1, ++*latest);
 }
@@ -112,7 +112,7 @@ static bool converse_without_memory(unsigned n)
         if (client.sm.state == CLIENT_DIALING)
             ddpi_client_connected(&client, &nobody_in_particular, NOW);
         ddpi_client_fill(&client, NOW);
-        bool sent = ddpi_buf_len(&client.out) > 0;
+        bool sent = ddpi_buf_len(&client.requests.out) > 0;
         bool failed = failmem_stop(); /* the server has memory */
         if (sent || client.sm.state == CLIENT_OPEN)
             serve(&latest);

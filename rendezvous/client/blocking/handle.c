@@ -374,15 +374,14 @@ ddp_status ddpi_store_run_key(ddp_store *store, const char *key, struct call *ca
 static void cancel_all(ddp_store *store, struct ddpi_list *requests)
 {
     while (!ddpi_list_empty(requests))
-        ddpi_client_cancel(
-            &store->core, ddpi_container_of(requests->next, struct ddpi_client_request, of_client));
+        ddpi_client_cancel(&store->core, ddpi_request_of(requests->next));
 }
 
 void ddp_store_cancel(ddp_store *store)
 {
     pthread_mutex_lock(&store->lock);
-    cancel_all(store, &store->core.queued);
-    cancel_all(store, &store->core.asked);
+    cancel_all(store, &store->core.requests.queued);
+    cancel_all(store, &store->core.requests.pending);
     ddpi_list_for_each (node, &store->waiters) {
         struct waiter *waiter = ddpi_container_of(node, struct waiter, of_store);
         waiter->canceled = true;

@@ -75,7 +75,8 @@ static struct ddp_store_event *take_event(ddp_store *store)
     struct ddpi_event *event = ddpi_container_of(store->events.next, struct ddpi_event, of_store);
     ddpi_list_remove(&event->of_store);
     store->events_size -= event->size;
-    struct ddpi_client_watch *watch = ddpi_client_watch_find(&store->core, event->event.watch);
+    struct ddpi_client_watch *watch =
+        ddpi_client_watch_find(&store->core.watches, event->event.watch);
     if (event->event.kind == DDP_STORE_EVENT_LOST && watch != NULL)
         watch->missed = false;
     return &event->event;

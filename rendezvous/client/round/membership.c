@@ -16,7 +16,7 @@
 #include "round_impl.h"
 #include "round_names.h"
 #include "round_record.h"
-#include "uv_later.h"
+#include "uv_handle.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,19 +1,21 @@
 /*
- * request.c - the asynchronous client's requests: struct ddp_store_request to a message
- * of the core, which owns nothing, and replies to struct ddp_store_result. Owns the copies between.
+ * uv_request.c - turns struct ddp_store_request into a request of the client core, and its reply
+ * into struct ddp_store_result. Owns the copies of what a request points to.
  */
+#include "uv_request.h"
+
 #include "error.h"
+#include "keep_alive.h"
 #include "mem.h"
-#include "uv_impl.h"
 
-/* What an operation takes from the request. */
-enum takes { KEY = 1, VALUE = 2, VERSION = 4, KEYS = 8, CLAUSES = 16, SESSION = 32, JOB = 64 };
+/* The fields of the request that an operation uses. */
+enum request_fields { KEY = 1, VALUE = 2, KEYS = 4, CLAUSES = 8, SESSION = 16, JOB = 32 };
 
-static const struct row {
+static const struct operation {
     enum ddpi_op op;
-    unsigned takes;
-    uint32_t flags; /* that it knows */
-} rows[] = {
+    unsigned fields;
+    uint32_t flags; /* those that are allowed */
+} operations[] = {
     [DDP_STORE_OP_SET] = {DDPI_OP_SET, KEY | VALUE, 0},
     [DDP_STORE_OP_GET] = {DDPI_OP_GET, KEY, 0},
     [DDP_STORE_OP_TRY_GET] = {DDPI_OP_TRY_GET, KEY, 0},
@@ -35,16 +37,11 @@ static const struct row {
     [DDP_STORE_OP_FENCE] = {DDPI_OP_FENCE, JOB, 0},
 };
 
-/* Before a server has said what it allows: what the protocol does. */
-static const struct ddpi_welcome most = {
+/* The limits of the protocol, used until a server has told its own. */
+static const struct ddpi_welcome protocol_limits = {
     .key_max = DDP_STORE_KEY_MAX, .value_max = DDP_STORE_VALUE_MAX, .many_max = DDP_STORE_MANY_MAX};
 
-static struct uv_request *request_of(struct ddpi_client_request *request)
-{
-    return ddpi_container_of(request, struct uv_request, request);
-}
-
-static void request_destroy(struct uv_request *asked)
+static void destroy_request(struct uv_request *asked)
 {
     ddpi_free(asked->key);
     ddpi_free(asked->value);
@@ -53,29 +50,31 @@ static void request_destroy(struct uv_request *asked)
     ddpi_free(asked);
 }
 
-/* --- asking --- */
+/* --- submitting --- */
 
-static ddp_status check(const struct ddp_store_request *given, struct ddp_error *err)
+static ddp_status check_request(const struct ddp_store_request *given, struct ddp_error *err)
 {
     if (given == NULL || given->size < sizeof *given || given->size > DDP_STORE_KEY_MAX)
         return ddpi_error_set(err, DDP_E_INVALID,
-                              "struct ddp_store_request has no plausible size; set it to "
+                              "struct ddp_store_request has an impossible size; set it to "
                               "sizeof(struct ddp_store_request)");
     if (given->op < DDP_STORE_OP_SET || given->op > DDP_STORE_OP_FENCE)
-        return ddpi_error_set(err, DDP_E_INVALID, "no operation has the number %d", (int)given->op);
-    if (given->flags & ~rows[given->op].flags)
-        return ddpi_error_set(err, DDP_E_INVALID, "a request with unknown flags: 0x%x",
+        return ddpi_error_set(err, DDP_E_INVALID, "%d is not an operation (enum ddp_store_op)",
+                              (int)given->op);
+    if (given->flags & ~operations[given->op].flags)
+        return ddpi_error_set(err, DDP_E_INVALID, "unknown flags for this operation: 0x%x",
                               given->flags);
     if (given->op == DDP_STORE_OP_SESSION_OPEN &&
         (given->lease_ms == 0 || given->lease_ms > DDP_STORE_LEASE_MAX_MS))
-        return ddpi_error_set(err, DDP_E_INVALID, "a lease of %u ms; it may have 1 to %d ms",
+        return ddpi_error_set(err, DDP_E_INVALID, "a lease of %u ms; it must be 1 to %d ms",
                               given->lease_ms, DDP_STORE_LEASE_MAX_MS);
     if (given->op == DDP_STORE_OP_BARRIER && (given->count == 0 || given->count > UINT32_MAX))
-        return ddpi_error_set(err, DDP_E_INVALID, "a barrier for %zu", given->count);
+        return ddpi_error_set(err, DDP_E_INVALID, "a barrier count of %zu; it must be 1 to %u",
+                              given->count, UINT32_MAX);
     return DDP_OK;
 }
 
-static uint32_t count_of(const struct ddp_store_request *given)
+static uint32_t count_field(const struct ddp_store_request *given)
 {
     switch (given->op) {
     case DDP_STORE_OP_BARRIER:
@@ -105,11 +104,11 @@ static ddp_status copy_lists(ddp_store_uv *store, const struct ddpi_welcome *lim
 {
     struct ddpi_message *message = &asked->request.message;
     ddp_status status = DDP_OK;
-    uint32_t count = (uint32_t)given->count; /* small, once they are packed */
-    if (rows[given->op].takes & KEYS)
+    uint32_t count = (uint32_t)given->count; /* packing them has checked it */
+    if (operations[given->op].fields & KEYS)
         status = ddpi_target_pack_keys(&store->target, limits, given->keys, given->count,
                                        &asked->packed, err);
-    if (rows[given->op].takes & CLAUSES)
+    if (operations[given->op].fields & CLAUSES)
         status = ddpi_target_pack_clauses(&store->target, limits, given->clauses, given->count,
                                           &asked->packed, err);
     const void *packed = ddpi_buf_head(&asked->packed);
@@ -123,14 +122,15 @@ static ddp_status copy_session(const struct ddp_store_request *given, struct uv_
                                struct ddp_error *err)
 {
     if (given->session == NULL)
-        return ddpi_error_set(err, DDP_E_INVALID, "no session is given");
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "no session is given; open one with DDP_STORE_OP_SESSION_OPEN");
     asked->session = *given->session;
     asked->request.message.session =
         ddpi_bytes_of(asked->session.token, sizeof asked->session.token);
     return DDP_OK;
 }
 
-/* The name of a job is no key: the handle's prefix is not for it. */
+/* A job's name is not a key, so the handle's prefix does not apply. */
 static ddp_status copy_job(const struct ddp_store_request *given, struct uv_request *asked,
                            struct ddp_error *err)
 {
@@ -140,28 +140,29 @@ static ddp_status copy_job(const struct ddp_store_request *given, struct uv_requ
     return asked->key != NULL ? DDP_OK : ddpi_error_nomem(err, strlen(job) + 1);
 }
 
-static ddp_status copy(ddp_store_uv *store, const struct ddp_store_request *given,
-                       struct uv_request *asked, struct ddp_error *err)
+static ddp_status copy_request(ddp_store_uv *store, const struct ddp_store_request *given,
+                               struct uv_request *asked, struct ddp_error *err)
 {
-    const struct ddpi_welcome *limits = store->core.was_open ? &store->core.welcome : &most;
-    const struct row *row = &rows[given->op];
+    const struct ddpi_welcome *limits =
+        store->core.was_open ? &store->core.welcome : &protocol_limits;
+    const struct operation *operation = &operations[given->op];
     struct ddpi_message *message = &asked->request.message;
     *message = (struct ddpi_message){
-        .op = row->op,
+        .op = operation->op,
         .version = given->version,
         .number = given->op == DDP_STORE_OP_UNWATCH ? (int64_t)given->watch : given->number,
-        .count = count_of(given)};
+        .count = count_field(given)};
     ddp_status status = DDP_OK;
-    if (row->takes & KEY)
+    if (operation->fields & KEY)
         status =
             ddpi_target_key(&store->target, limits, given->key, &asked->key, &message->key, err);
-    if (row->takes & JOB)
+    if (operation->fields & JOB)
         status = copy_job(given, asked, err);
-    if (status == DDP_OK && (row->takes & VALUE))
+    if (status == DDP_OK && (operation->fields & VALUE))
         status = copy_value(limits, given, asked, err);
-    if (status == DDP_OK && (row->takes & (KEYS | CLAUSES)))
+    if (status == DDP_OK && (operation->fields & (KEYS | CLAUSES)))
         status = copy_lists(store, limits, given, asked, err);
-    if (status == DDP_OK && (row->takes & SESSION))
+    if (status == DDP_OK && (operation->fields & SESSION))
         status = copy_session(given, asked, err);
     if (status == DDP_OK && given->op == DDP_STORE_OP_SESSION_OPEN && given->flags != 0) {
         asked->kept = ddpi_uv_kept_create(given->lease_ms, given->flags & DDP_STORE_HOLD);
@@ -174,7 +175,7 @@ ddp_status ddp_store_uv_submit(ddp_store_uv *store, const struct ddp_store_reque
                                ddp_store_uv_done *done, void *data, uint64_t *ret_request,
                                struct ddp_error *err)
 {
-    ddp_status status = check(request, err);
+    ddp_status status = check_request(request, err);
     if (status == DDP_OK && store->closing)
         status = ddpi_error_set(err, DDP_E_CLOSED, "the handle is being closed");
     if (status != DDP_OK)
@@ -184,12 +185,12 @@ ddp_status ddp_store_uv_submit(ddp_store_uv *store, const struct ddp_store_reque
         return ddpi_error_nomem(err, sizeof(*asked));
     asked->done = done;
     asked->data = data;
-    status = copy(store, request, asked, err);
+    status = copy_request(store, request, asked, err);
     if (status == DDP_OK)
         status = ddpi_client_submit(&store->core, &asked->request, request->timeout_ms,
                                     ddpi_uv_now(), err);
     if (status != DDP_OK) {
-        request_destroy(asked);
+        destroy_request(asked);
         return status;
     }
     if (request->op == DDP_STORE_OP_SESSION_CLOSE)
@@ -200,15 +201,13 @@ ddp_status ddp_store_uv_submit(ddp_store_uv *store, const struct ddp_store_reque
     return DDP_OK;
 }
 
-/* --- giving up --- */
+/* --- canceling --- */
 
-/* Of the caller's requests; keep-alives are no one's. */
-static struct uv_request *find(struct ddpi_list *requests, uint64_t id)
+static struct uv_request *find_request(struct ddpi_list *requests, uint64_t id)
 {
     ddpi_list_for_each (node, requests) {
-        struct uv_request *asked =
-            request_of(ddpi_container_of(node, struct ddpi_client_request, of_client));
-        if (asked->request.message.id == id && !ddpi_uv_is_keep(asked))
+        struct uv_request *asked = ddpi_uv_request_of(ddpi_request_of(node));
+        if (asked->request.message.id == id && !ddpi_uv_is_keep_alive(asked))
             return asked;
     }
     return NULL;
@@ -216,9 +215,9 @@ static struct uv_request *find(struct ddpi_list *requests, uint64_t id)
 
 ddp_status ddp_store_uv_cancel(ddp_store_uv *store, uint64_t request)
 {
-    struct uv_request *asked = find(&store->core.queued, request);
+    struct uv_request *asked = find_request(&store->core.requests.queued, request);
     if (asked == NULL)
-        asked = find(&store->core.asked, request);
+        asked = find_request(&store->core.requests.pending, request);
     if (asked == NULL)
         return DDP_E_NOT_FOUND;
     asked->canceled = store->any_canceled = true;
@@ -226,12 +225,11 @@ ddp_status ddp_store_uv_cancel(ddp_store_uv *store, uint64_t request)
     return DDP_OK;
 }
 
-static void cancel_marked(ddp_store_uv *store, struct ddpi_list *requests)
+static void cancel_marked_of(ddp_store_uv *store, struct ddpi_list *requests)
 {
     ddpi_list_for_each_safe (node, requests) {
-        struct ddpi_client_request *request =
-            ddpi_container_of(node, struct ddpi_client_request, of_client);
-        if (request_of(request)->canceled)
+        struct ddpi_client_request *request = ddpi_request_of(node);
+        if (ddpi_uv_request_of(request)->canceled)
             ddpi_client_cancel(&store->core, request);
     }
 }
@@ -241,14 +239,14 @@ void ddpi_uv_cancel_marked(ddp_store_uv *store)
     if (!store->any_canceled)
         return;
     store->any_canceled = false;
-    cancel_marked(store, &store->core.queued);
-    cancel_marked(store, &store->core.asked);
+    cancel_marked_of(store, &store->core.requests.queued);
+    cancel_marked_of(store, &store->core.requests.pending);
 }
 
 /* --- answers --- */
 
-static ddp_status take_session(ddp_store_uv *store, struct uv_request *asked,
-                               const struct ddpi_message *reply, struct ddp_error *err)
+static ddp_status take_opened_session(ddp_store_uv *store, struct uv_request *asked,
+                                      const struct ddpi_message *reply, struct ddp_error *err)
 {
     if (reply->session.len != sizeof asked->session.token)
         return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed session");
@@ -261,10 +259,10 @@ static ddp_status take_session(ddp_store_uv *store, struct uv_request *asked,
     return DDP_OK;
 }
 
-/* What a good reply brings; *@ret_block is to be freed afterwards. */
-static ddp_status take(ddp_store_uv *store, struct uv_request *asked,
-                       const struct ddpi_message *reply, struct ddp_store_result *result,
-                       void **ret_block, struct ddp_error *err)
+/* Fill @result from a good reply; the caller frees *@ret_block. */
+static ddp_status fill_result(ddp_store_uv *store, struct uv_request *asked,
+                              const struct ddpi_message *reply, struct ddp_store_result *result,
+                              void **ret_block, struct ddp_error *err)
 {
     switch (reply->op) {
     case DDPI_OP_LIST: {
@@ -283,7 +281,7 @@ static ddp_status take(ddp_store_uv *store, struct uv_request *asked,
         return *ret_block != NULL ? DDP_OK : ddpi_error_nomem(err, reply->value.len);
     case DDPI_OP_SESSION_OPEN:
         result->session = &asked->session;
-        return take_session(store, asked, reply, err);
+        return take_opened_session(store, asked, reply, err);
     case DDPI_OP_WATCH:
         result->watch = reply->id;
         return DDP_OK;
@@ -293,14 +291,15 @@ static ddp_status take(ddp_store_uv *store, struct uv_request *asked,
     }
 }
 
-static void tell(ddp_store_uv *store, struct uv_request *asked, const struct ddpi_message *reply)
+static void report_result(ddp_store_uv *store, struct uv_request *asked,
+                          const struct ddpi_message *reply)
 {
     void *block = NULL;
     struct ddp_error why = {0}, err;
     struct ddp_store_result result = {.version = reply->version};
     ddp_status status = reply->status;
     if (status == DDP_OK)
-        status = take(store, asked, reply, &result, &block, &why);
+        status = fill_result(store, asked, reply, &result, &block, &why);
     else
         ddpi_error_set(&why, status, "%.*s", (int)reply->text.len, (const char *)reply->text.data);
     if (status != DDP_OK) {
@@ -317,14 +316,15 @@ static void tell(ddp_store_uv *store, struct uv_request *asked, const struct ddp
     ddpi_free(block);
 }
 
-void ddpi_uv_done(void *ctx, struct ddpi_client_request *request, const struct ddpi_message *reply)
+void ddpi_uv_request_done(void *ctx, struct ddpi_client_request *request,
+                          const struct ddpi_message *reply)
 {
     ddp_store_uv *store = ctx;
-    struct uv_request *asked = request_of(request);
-    if (ddpi_uv_is_keep(asked)) {
-        ddpi_uv_was_kept(store, asked->kept, reply->status);
+    struct uv_request *asked = ddpi_uv_request_of(request);
+    if (ddpi_uv_is_keep_alive(asked)) {
+        ddpi_uv_keep_alive_done(store, asked->kept, reply->status);
         return;
     }
-    tell(store, asked, reply);
-    request_destroy(asked);
+    report_result(store, asked, reply);
+    destroy_request(asked);
 }

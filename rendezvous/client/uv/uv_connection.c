@@ -1,0 +1,278 @@
+/*
+ * uv_connection.c - the asynchronous client's connection. Owns the socket and the lookup.
+ *
+ * The happy path: the core wants a connection; the name is looked up, the first address is
+ * connected to, the core greets, and bytes go both ways. Each callback ends in the handle's
+ * settle().
+ *
+ * Possible failure modes are:
+ *   - the name is unknown, no address accepts, the connection ends: the core learns that it is
+ * lost, and wants another one later;
+ *   - an address is silent: the next one is tried;
+ *   - the socket is still closing when the next one is wanted: that waits until it has closed.
+ */
+#include "uv_connection.h"
+
+#include "error.h"
+#include "keep_alive.h"
+#include "mem.h"
+#include "uv_error.h"
+
+#include <stdio.h>
+
+DDPI_SM_DEFINE(ddpi_uv_link, UV_LINK_STATES);
+
+enum { ADDRESS_MAX_MS = 2000 }; /* for one address while there are others to try */
+
+bool ddpi_uv_is_connected(const ddp_store_uv *store)
+{
+    bool wanted = store->core.sm.state == CLIENT_GREETING || store->core.sm.state == CLIENT_OPEN;
+    return wanted && store->link.state == UV_LINK_UP;
+}
+
+static void lose_connection(ddp_store_uv *store, int uv_err, const char *what)
+{
+    struct ddp_error err;
+    ddpi_uv_error(&err, uv_err, what);
+    ddpi_client_lost(&store->core, &err, ddpi_uv_now());
+}
+
+/* --- looking up the name --- */
+
+static void on_resolved(uv_getaddrinfo_t *resolve, int uv_err, struct addrinfo *infos)
+{
+    struct uv_lookup *lookup = resolve->data;
+    ddp_store_uv *store = lookup->store;
+    ddpi_free(lookup);
+    if (store == NULL) {
+        uv_freeaddrinfo(infos);
+        return;
+    }
+    store->lookup = NULL;
+    ddpi_sm_move(&store->link, UV_LINK_NONE);
+    store->infos = store->next = infos;
+    if (uv_err != 0 && store->core.sm.state == CLIENT_DIALING)
+        lose_connection(store, uv_err, "cannot resolve the name of the store");
+    store->settle(store);
+}
+
+static void look_up_name(ddp_store_uv *store)
+{
+    static const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+    char service[8];
+    snprintf(service, sizeof service, "%u", store->target.address.port);
+    uv_freeaddrinfo(store->infos);
+    store->infos = store->next = NULL;
+    store->tried[0] = '\0';
+    struct uv_lookup *lookup = ddpi_calloc(1, sizeof *lookup);
+    int uv_err = UV_ENOMEM;
+    if (lookup != NULL) {
+        lookup->store = store;
+        lookup->request.data = lookup;
+        uv_err = uv_getaddrinfo(store->loop, &lookup->request, on_resolved,
+                                store->target.address.host, service, &hints);
+    }
+    if (uv_err == 0) {
+        store->lookup = lookup;
+        ddpi_sm_move(&store->link, UV_LINK_RESOLVING);
+    } else {
+        ddpi_free(lookup);
+        lose_connection(store, uv_err, "cannot resolve the name of the store");
+    }
+}
+
+void ddpi_uv_leave_lookup(ddp_store_uv *store)
+{
+    store->lookup->store = NULL;
+    (void)uv_cancel((uv_req_t *)&store->lookup->request); /* the callback comes in any case */
+    store->lookup = NULL;
+    ddpi_sm_move(&store->link, UV_LINK_NONE);
+}
+
+/* --- reading and closing --- */
+
+static void on_socket_closed(uv_handle_t *handle)
+{
+    ddp_store_uv *store = handle->data;
+    ddpi_sm_move(&store->link, UV_LINK_NONE);
+    ddpi_buf_consume(&store->writing, ddpi_buf_len(&store->writing));
+    store->settle(store);
+}
+
+/* To the server, an end of file would mean that this process has ended, and with it its sessions.
+ */
+static void close_socket(ddp_store_uv *store)
+{
+    ddpi_sm_move(&store->link, UV_LINK_CLOSING);
+    if (!ddpi_uv_holds_session(store) || uv_tcp_close_reset(&store->tcp, on_socket_closed) != 0)
+        uv_close((uv_handle_t *)&store->tcp, on_socket_closed);
+}
+
+static void on_read_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *ret)
+{
+    (void)suggested;
+    ddp_store_uv *store = handle->data;
+    size_t len = 0;
+    char *base = ddpi_uv_is_connected(store) ? (char *)ddpi_client_room(&store->core, &len) : NULL;
+    *ret = uv_buf_init(base, base != NULL ? (unsigned)len : 0);
+}
+
+static void on_socket_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
+{
+    (void)buf;
+    ddp_store_uv *store = stream->data;
+    if (nread == 0 || !ddpi_uv_is_connected(store))
+        return;
+    if (nread > 0)
+        ddpi_client_received(&store->core, (size_t)nread, ddpi_uv_now());
+    else
+        lose_connection(store, (int)nread, "the connection ended");
+    store->settle(store);
+}
+
+static void on_socket_written(uv_write_t *write, int uv_err)
+{
+    ddp_store_uv *store = write->data;
+    ddpi_buf_consume(&store->writing, ddpi_buf_len(&store->writing));
+    if (!ddpi_uv_is_connected(store))
+        return;
+    if (uv_err != 0)
+        lose_connection(store, uv_err, "sending");
+    store->settle(store);
+}
+
+/* --- connecting --- */
+
+/* See dial.c: a connection to a port without a listener may reach itself. */
+static bool reached_itself(const ddp_store_uv *store)
+{
+    struct sockaddr_storage here = {0}, there = {0};
+    int here_len = sizeof here, there_len = sizeof there;
+    return uv_tcp_getsockname(&store->tcp, (struct sockaddr *)&here, &here_len) == 0 &&
+           uv_tcp_getpeername(&store->tcp, (struct sockaddr *)&there, &there_len) == 0 &&
+           here_len == there_len && memcmp(&here, &there, (size_t)here_len) == 0;
+}
+
+static void note_failed_attempt(ddp_store_uv *store, int uv_err)
+{
+    size_t used = strlen(store->tried);
+    snprintf(store->tried + used, sizeof store->tried - used, "%s%s", used > 0 ? "; " : "",
+             uv_strerror(uv_err));
+}
+
+static void greet_server(ddp_store_uv *store)
+{
+    struct ddp_error err;
+    struct ddpi_greet_terms terms;
+    struct sockaddr_storage name = {0};
+    int len = sizeof name;
+    (void)uv_tcp_getpeername(&store->tcp, (struct sockaddr *)&name, &len);
+    struct ddpi_address peer = ddpi_address_of((const struct sockaddr *)&name);
+    if (ddpi_client_auth_terms(&store->target.auth, &peer, &terms, &err) == DDP_OK)
+        ddpi_client_connected(&store->core, &terms, ddpi_uv_now());
+    else
+        ddpi_client_lost(&store->core, &err, ddpi_uv_now());
+}
+
+static void on_connected(uv_connect_t *connect, int uv_err)
+{
+    ddp_store_uv *store = connect->data;
+    if (store->link.state != UV_LINK_CONNECTING)
+        return;
+    if (uv_err == 0 && reached_itself(store))
+        uv_err = UV_ECONNREFUSED;
+    if (uv_err == 0)
+        uv_err = uv_read_start((uv_stream_t *)&store->tcp, on_read_alloc, on_socket_read);
+    if (uv_err == 0) {
+        ddpi_sm_move(&store->link, UV_LINK_UP);
+        uv_tcp_nodelay(&store->tcp, 1);
+        uv_tcp_keepalive(&store->tcp, 1, 60);
+        if (store->core.sm.state == CLIENT_DIALING)
+            greet_server(store);
+    } else {
+        note_failed_attempt(store, uv_err);
+        close_socket(store);
+    }
+    store->settle(store);
+}
+
+static void connect_next(ddp_store_uv *store, uint64_t now_ms)
+{
+    const struct addrinfo *info = store->next;
+    store->next = info->ai_next;
+    store->address_until_ms = store->next != NULL ? now_ms + ADDRESS_MAX_MS : store->core.at_ms;
+    uv_tcp_init(store->loop, &store->tcp);
+    store->tcp.data = store->connect.data = store->write.data = store;
+    ddpi_sm_move(&store->link, UV_LINK_CONNECTING);
+    int uv_err = uv_tcp_connect(&store->connect, &store->tcp, info->ai_addr, on_connected);
+    if (uv_err != 0) {
+        note_failed_attempt(store, uv_err);
+        close_socket(store);
+    }
+}
+
+/* --- writing --- */
+
+void ddpi_uv_send_output(ddp_store_uv *store, uint64_t now_ms)
+{
+    uv_stream_t *stream = (uv_stream_t *)&store->tcp;
+    ddpi_client_fill(&store->core, now_ms);
+    if (ddpi_buf_len(&store->writing) > 0)
+        return;
+    for (int sent = 1; sent > 0;) {
+        const struct ddpi_buf *out = ddpi_client_output(&store->core, now_ms);
+        uv_buf_t bytes = uv_buf_init((char *)out->data + out->head, (unsigned)ddpi_buf_len(out));
+        if (!ddpi_uv_is_connected(store) || bytes.len == 0)
+            return;
+        sent = uv_try_write(stream, &bytes, 1);
+        if (sent < 0 && sent != UV_EAGAIN) {
+            lose_connection(store, sent, "sending");
+            return;
+        }
+        if (sent > 0)
+            ddpi_client_sent(&store->core, (size_t)sent);
+    }
+    ddpi_client_take_output(&store->core, &store->writing);
+    uv_buf_t bytes = uv_buf_init((char *)store->writing.data + store->writing.head,
+                                 (unsigned)ddpi_buf_len(&store->writing));
+    int uv_err = uv_write(&store->write, stream, &bytes, 1, on_socket_written);
+    if (uv_err != 0)
+        lose_connection(store, uv_err, "sending");
+}
+
+/* --- following the core --- */
+
+/* The core wants a connection and there is none: one step towards it. */
+static void dial_step(ddp_store_uv *store, uint64_t now_ms)
+{
+    if (store->next != NULL) {
+        connect_next(store, now_ms);
+    } else if (store->tried[0] == '\0') {
+        look_up_name(store);
+    } else {
+        struct ddp_error err;
+        ddpi_error_set(&err, DDP_E_UNREACHABLE, "%s: %s", store->target.endpoint, store->tried);
+        store->tried[0] = '\0';
+        ddpi_client_lost(&store->core, &err, now_ms);
+    }
+}
+
+void ddpi_uv_follow_state(ddp_store_uv *store, uint64_t now_ms)
+{
+    unsigned state = store->core.sm.state;
+    bool dialling = state == CLIENT_DIALING;
+    if (!dialling) { /* the next attempt starts with a lookup */
+        store->next = NULL;
+        store->tried[0] = '\0';
+    }
+    if (store->link.state == UV_LINK_UP && !ddpi_uv_is_connected(store))
+        close_socket(store);
+    else if (store->link.state == UV_LINK_CONNECTING &&
+             (!dialling || now_ms >= store->address_until_ms)) {
+        if (dialling)
+            note_failed_attempt(store, UV_ETIMEDOUT);
+        close_socket(store);
+    }
+    if (dialling && store->link.state == UV_LINK_NONE)
+        dial_step(store, now_ms);
+}
