@@ -23,7 +23,13 @@ static inline bool ddpi_bytes_equal(struct ddpi_bytes a, struct ddpi_bytes b)
     return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
 }
 
-/* Below, at or above 0, as @a sorts before, with or behind @b. */
+static inline bool ddpi_bytes_has_prefix(struct ddpi_bytes bytes, struct ddpi_bytes prefix)
+{
+    return bytes.len >= prefix.len &&
+           (prefix.len == 0 || memcmp(bytes.data, prefix.data, prefix.len) == 0);
+}
+
+/* Less than, equal to or greater than 0 if @a sorts before, with or after @b. */
 static inline int ddpi_bytes_compare(struct ddpi_bytes a, struct ddpi_bytes b)
 {
     size_t common = a.len < b.len ? a.len : b.len;

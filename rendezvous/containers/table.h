@@ -44,7 +44,6 @@ uint64_t ddpi_table_hash(const struct ddpi_table *table, const void *key, size_t
 
 /* Lets the processor fetch the memory that finding keys with these @hashes will touch, for all keys
  * at the same time. Puts the nodes where they will probably be found, or NULL, into @ret_nodes. */
-enum { DDPI_TABLE_AHEAD = 16 };
 void ddpi_table_prefetch(const struct ddpi_table *table, const uint64_t *hashes, size_t count,
                          struct ddpi_table_node **ret_nodes);
 

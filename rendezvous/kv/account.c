@@ -15,7 +15,7 @@ bool ddpi_kv_is_reserved(struct ddpi_bytes key)
 {
     for (size_t i = 0; i < sizeof reserved_prefixes / sizeof *reserved_prefixes; i++) {
         const char *prefix = reserved_prefixes[i];
-        if (ddpi_kv_has_prefix(key, ddpi_bytes_of(prefix, strlen(prefix))))
+        if (ddpi_bytes_has_prefix(key, ddpi_bytes_of(prefix, strlen(prefix))))
             return true;
     }
     return false;
@@ -25,7 +25,7 @@ bool ddpi_kv_is_reserved(struct ddpi_bytes key)
 static struct ddpi_bytes job_of(struct ddpi_bytes key)
 {
     size_t skip = strlen(job_prefix);
-    if (!ddpi_kv_has_prefix(key, ddpi_bytes_of(job_prefix, skip)))
+    if (!ddpi_bytes_has_prefix(key, ddpi_bytes_of(job_prefix, skip)))
         return ddpi_bytes_of("", 0);
     const char *name = (const char *)key.data + skip;
     const char *slash = memchr(name, '/', key.len - skip);

@@ -168,6 +168,16 @@ void ddpi_kv_drop_detached(struct ddpi_kv *kv)
 
 /* --- deleting what has a prefix --- */
 
+/* Deletes the value of @entry, and its queue. */
+static void delete_entry(struct ddpi_kv *kv, struct kv_entry *entry)
+{
+    ddpi_kv_queue_clear(kv, entry);
+    if (entry->version != 0)
+        ddpi_kv_drop(kv, entry);
+    else
+        ddpi_kv_entry_release(kv, entry);
+}
+
 size_t ddpi_kv_delete_some(struct ddpi_kv *kv, struct ddpi_bytes prefix, size_t most)
 {
     size_t deleted = 0;
@@ -176,11 +186,7 @@ size_t ddpi_kv_delete_some(struct ddpi_kv *kv, struct ddpi_bytes prefix, size_t 
          entry = next) {
         next = ddpi_kv_order_next(kv, entry, prefix);
         deleted += ddpi_kv_has_value(entry);
-        ddpi_kv_queue_clear(kv, entry);
-        if (entry->version != 0)
-            ddpi_kv_drop(kv, entry);
-        else
-            ddpi_kv_entry_release(kv, entry);
+        delete_entry(kv, entry);
     }
     return deleted;
 }
@@ -209,11 +215,7 @@ static bool delete_small(struct ddpi_kv *kv, struct ddpi_bytes prefix)
         if (ddpi_kv_queue_drop(kv, entry))
             continue;
         struct kv_entry *next = ddpi_kv_order_next(kv, entry, prefix);
-        ddpi_kv_queue_clear(kv, entry); /* it is empty */
-        if (entry->version != 0)
-            ddpi_kv_drop(kv, entry);
-        else
-            ddpi_kv_entry_release(kv, entry);
+        delete_entry(kv, entry);
         entry = next;
     }
     return entry == NULL;

@@ -9,7 +9,6 @@
 
 /* --- ordered.c: entries in the order of their keys --- */
 
-bool ddpi_kv_has_prefix(struct ddpi_bytes key, struct ddpi_bytes prefix);
 void ddpi_kv_order_insert(struct kv_entry **root, struct kv_entry *entry);
 void ddpi_kv_order_remove(struct kv_entry **root, const struct kv_entry *entry);
 /* The entries with @prefix leave *@root, and are a tree of their own; NULL: there are none. */
@@ -65,7 +64,8 @@ struct kv_entry *ddpi_kv_find(const struct ddpi_kv *kv, struct ddpi_bytes key);
 struct kv_entry *ddpi_kv_find_value(const struct ddpi_kv *kv, struct ddpi_bytes key);
 /* Whether it has a value, and no session that is over. */
 bool ddpi_kv_has_value(const struct kv_entry *entry);
-/* Whether it was deleted with its prefix, and is not dropped yet; or its session is over. */
+/* Whether it was deleted with its prefix, and is not dropped yet. Gone is also a key of a session
+ * that is over. */
 bool ddpi_kv_is_detached(const struct ddpi_kv *kv, const struct kv_entry *entry);
 bool ddpi_kv_is_gone(const struct ddpi_kv *kv, const struct kv_entry *entry);
 size_t ddpi_kv_entry_size(size_t key_len);
@@ -269,8 +269,8 @@ ddp_status ddpi_kv_enqueue(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddp
 
 /* --- sliced.c: requests that take several turns --- */
 
-ddp_status ddpi_kv_list(struct ddpi_kv *kv, struct kv_call *call);
-ddp_status ddpi_kv_count_keys(struct ddpi_kv *kv, struct kv_call *call);
+/* LIST and COUNT_KEYS. */
+ddp_status ddpi_kv_list_or_count(struct ddpi_kv *kv, struct kv_call *call);
 /* The call looks at so many past changes: true if it is put off, and parked; else they are paid
  * for. */
 bool ddpi_kv_put_off(struct ddpi_kv *kv, struct kv_call *call, uint64_t changes);

@@ -31,6 +31,7 @@ struct ddpi_kv {
     struct ddpi_kv_limits limits;
     uint64_t version;
 
+    /* account.c */
     size_t used[KV_ROOMS];      /* by all accounts */
     struct ddpi_table accounts; /* kv_account::node, of jobs that hold something */
     struct ddpi_heap richest;   /* kv_account::rank, without the reserve */
@@ -38,33 +39,40 @@ struct ddpi_kv {
     struct kv_account *reserve; /* for the rounds' own keys and sessions */
     uint64_t shares_full;       /* requests that were refused because of it */
 
+    /* entries.c, ordered.c, gone.c; values.c has the prefix */
     struct ddpi_table keys; /* kv_entry::node */
     struct kv_entry *root;  /* of all entries that are not detached, in the order of their keys */
     struct ddpi_list detached; /* kv_detached::of_kv */
     uint64_t last_detached;
     const char *reserved; /* the prefix of keys that only the owner of the store may change */
 
+    /* scope.c */
     struct ddpi_kv_scope **scopes;
     size_t nscopes;
     char *full_key; /* room for the longest prefix of a scope and the longest key */
 
+    /* waits.c */
     struct ddpi_table barriers; /* kv_barrier::node */
     struct ddpi_heap deadlines; /* kv_wait::deadline */
 
+    /* session.c */
     struct ddpi_table sessions; /* kv_session::node */
     struct ddpi_heap leases;    /* kv_session::lease */
     uint64_t last_session;
     struct ddpi_list over; /* kv_session::of_over */
 
+    /* sliced.c, work.c */
     struct ddpi_list line; /* kv_work::of_line */
     size_t nworks;
     size_t work_left;
 
+    /* watches.c */
     struct ddpi_table watch_nodes;    /* kv_watch_node::node, all but the root */
     struct kv_watch_node *watch_root; /* NULL while there are no watches */
     size_t nwatches;
     struct kv_history history;
 
+    /* entries.c */
     ddpi_kv_reply_fn *reply;
     void *reply_ctx;
     void (*sink)(void *ctx, const struct ddpi_mutation *mutation); /* NULL: none */

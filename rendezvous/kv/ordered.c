@@ -17,16 +17,10 @@ static bool is_before(const struct kv_entry *entry, struct ddpi_bytes key)
     return ddpi_bytes_compare(ddpi_kv_name(entry), key) < 0;
 }
 
-bool ddpi_kv_has_prefix(struct ddpi_bytes key, struct ddpi_bytes prefix)
-{
-    return key.len >= prefix.len &&
-           (prefix.len == 0 || memcmp(key.data, prefix.data, prefix.len) == 0);
-}
-
 /* Also true for keys that begin with @key. */
 static bool is_within(const struct kv_entry *entry, struct ddpi_bytes key)
 {
-    return is_before(entry, key) || ddpi_kv_has_prefix(ddpi_kv_name(entry), key);
+    return is_before(entry, key) || ddpi_bytes_has_prefix(ddpi_kv_name(entry), key);
 }
 
 /* Splits @tree into the entries that are @on_this_side of @key, and the others. */
@@ -116,7 +110,7 @@ static struct kv_entry *first_from(const struct ddpi_kv *kv, struct ddpi_bytes k
             at = at->right;
         }
     }
-    return found != NULL && ddpi_kv_has_prefix(ddpi_kv_name(found), prefix) ? found : NULL;
+    return found != NULL && ddpi_bytes_has_prefix(ddpi_kv_name(found), prefix) ? found : NULL;
 }
 
 struct kv_entry *ddpi_kv_order_first(const struct ddpi_kv *kv, struct ddpi_bytes prefix)

@@ -30,17 +30,6 @@ static struct kv_item *first_item(const struct kv_queue *queue)
     return ddpi_container_of(queue->items.next, struct kv_item, of_queue);
 }
 
-static void queue_drop_first(struct ddpi_kv *kv, const struct kv_entry *entry)
-{
-    struct kv_item *item = first_item(entry->queue);
-    ddpi_list_remove(&item->of_queue);
-    entry->queue->len--;
-    ddpi_kv_refund(kv, entry->account, KV_ROOM_BYTES, item_size(item->len));
-    ddpi_free(item);
-    ddpi_kv_emit(kv,
-                 &(struct ddpi_mutation){.kind = DDPI_MUTATION_POP, .key = ddpi_kv_name(entry)});
-}
-
 static bool queue_make(struct ddpi_kv *kv, struct kv_entry *entry)
 {
     entry->queue = ddpi_calloc(1, sizeof(*entry->queue));
@@ -91,7 +80,13 @@ bool ddpi_kv_queue_drop(struct ddpi_kv *kv, const struct kv_entry *entry)
 {
     if (entry->queue == NULL || entry->queue->len == 0)
         return false;
-    queue_drop_first(kv, entry);
+    struct kv_item *item = first_item(entry->queue);
+    ddpi_list_remove(&item->of_queue);
+    entry->queue->len--;
+    ddpi_kv_refund(kv, entry->account, KV_ROOM_BYTES, item_size(item->len));
+    ddpi_free(item);
+    ddpi_kv_emit(kv,
+                 &(struct ddpi_mutation){.kind = DDPI_MUTATION_POP, .key = ddpi_kv_name(entry)});
     return true;
 }
 

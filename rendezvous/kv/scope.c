@@ -83,7 +83,7 @@ static struct ddpi_kv_scope *scope_around(const struct ddpi_kv *kv, struct ddpi_
                                           size_t rank)
 {
     struct ddpi_kv_scope *scope = rank > 0 ? kv->scopes[rank - 1] : NULL;
-    while (scope != NULL && !ddpi_kv_has_prefix(key, scope_prefix_of(scope)))
+    while (scope != NULL && !ddpi_bytes_has_prefix(key, scope_prefix_of(scope)))
         scope = scope->outer;
     return scope;
 }
@@ -107,8 +107,8 @@ void ddpi_kv_scope_recount(struct ddpi_kv *kv, struct ddpi_bytes prefix)
 {
     for (size_t i = 0; i < kv->nscopes; i++) {
         struct ddpi_kv_scope *scope = kv->scopes[i];
-        if (!ddpi_kv_has_prefix(prefix, scope_prefix_of(scope)) &&
-            !ddpi_kv_has_prefix(scope_prefix_of(scope), prefix))
+        if (!ddpi_bytes_has_prefix(prefix, scope_prefix_of(scope)) &&
+            !ddpi_bytes_has_prefix(scope_prefix_of(scope), prefix))
             continue;
         ddpi_kv_cursor_finish(&scope->cursor);
         scope->counted = false;
@@ -127,7 +127,7 @@ static struct ddpi_kv_scope *scope_find(const struct ddpi_kv *kv, struct ddpi_by
 static void move_inner(struct ddpi_kv *kv, size_t rank, struct ddpi_bytes prefix,
                        const struct ddpi_kv_scope *from, struct ddpi_kv_scope *to)
 {
-    for (; rank < kv->nscopes && ddpi_kv_has_prefix(scope_prefix_of(kv->scopes[rank]), prefix);
+    for (; rank < kv->nscopes && ddpi_bytes_has_prefix(scope_prefix_of(kv->scopes[rank]), prefix);
          rank++)
         if (kv->scopes[rank]->outer == from)
             kv->scopes[rank]->outer = to;

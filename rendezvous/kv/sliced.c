@@ -157,7 +157,7 @@ static bool try_small(struct ddpi_kv *kv, struct kv_work *work)
     return answered;
 }
 
-static ddp_status work_begin(struct ddpi_kv *kv, struct kv_call *call)
+ddp_status ddpi_kv_list_or_count(struct ddpi_kv *kv, struct kv_call *call)
 {
     struct kv_work *work = work_create(call);
     if (work == NULL)
@@ -170,16 +170,6 @@ static ddp_status work_begin(struct ddpi_kv *kv, struct kv_call *call)
         forget_names(work);
     stand_in_line(kv, work);
     return DDP_OK;
-}
-
-ddp_status ddpi_kv_list(struct ddpi_kv *kv, struct kv_call *call)
-{
-    return work_begin(kv, call);
-}
-
-ddp_status ddpi_kv_count_keys(struct ddpi_kv *kv, struct kv_call *call)
-{
-    return work_begin(kv, call);
 }
 
 /* --- requests that are put off as a whole --- */

@@ -20,7 +20,7 @@ ddp_status ddpi_kv_check_owner(const struct ddpi_kv *kv, struct ddpi_bytes key,
                                struct ddp_error *err)
 {
     size_t len = strlen(kv->reserved);
-    if (len == 0 || !ddpi_kv_has_prefix(key, ddpi_bytes_of(kv->reserved, len)))
+    if (len == 0 || !ddpi_bytes_has_prefix(key, ddpi_bytes_of(kv->reserved, len)))
         return DDP_OK;
     return ddpi_error_set(err, DDP_E_DENIED, "only the server changes keys that begin with '%s'",
                           kv->reserved);

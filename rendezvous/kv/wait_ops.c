@@ -42,11 +42,16 @@ static void wait_time_out(struct ddpi_kv *kv, struct kv_wait *wait)
     ddpi_kv_wait_destroy(kv, wait);
 }
 
-static void wait_park(struct ddpi_kv *kv, struct kv_call *call, struct kv_wait *wait)
+/* Parks @call until its timeout, unless linking @wait to its keys has failed with @status. */
+static ddp_status wait_park(struct ddpi_kv *kv, struct kv_call *call, struct kv_wait *wait,
+                            ddp_status status)
 {
-    call->parked = true;
-    if (wait->timeout_ms == 0)
+    call->parked = status == DDP_OK;
+    if (status != DDP_OK)
+        ddpi_kv_wait_destroy(kv, wait);
+    else if (wait->timeout_ms == 0)
         wait_time_out(kv, wait);
+    return status;
 }
 
 /* Waits for all of @keys, of which at least one is missing. */
@@ -63,11 +68,7 @@ static ddp_status wait_for_keys(struct ddpi_kv *kv, struct kv_call *call, struct
         if (status == DDP_OK && more)
             status = ddpi_kv_wait_link(kv, call, wait, &wait->links[i], key);
     }
-    if (status != DDP_OK)
-        ddpi_kv_wait_destroy(kv, wait);
-    else
-        wait_park(kv, call, wait);
-    return status;
+    return wait_park(kv, call, wait, status);
 }
 
 ddp_status ddpi_kv_get(struct ddpi_kv *kv, struct kv_call *call)
@@ -81,12 +82,7 @@ ddp_status ddpi_kv_get(struct ddpi_kv *kv, struct kv_call *call)
     ddp_status status = ddpi_kv_wait_create(kv, call, 1, &wait);
     if (status != DDP_OK)
         return status;
-    status = ddpi_kv_wait_link(kv, call, wait, &wait->links[0], call->key);
-    if (status != DDP_OK)
-        ddpi_kv_wait_destroy(kv, wait);
-    else
-        wait_park(kv, call, wait);
-    return status;
+    return wait_park(kv, call, wait, ddpi_kv_wait_link(kv, call, wait, &wait->links[0], call->key));
 }
 
 ddp_status ddpi_kv_wait(struct ddpi_kv *kv, struct kv_call *call)
@@ -223,8 +219,7 @@ ddp_status ddpi_kv_barrier(struct ddpi_kv *kv, struct kv_call *call)
     wait->barrier = barrier;
     barrier->arrived++;
     ddpi_list_append(&barrier->waits, &wait->of_group);
-    wait_park(kv, call, wait);
-    return DDP_OK;
+    return wait_park(kv, call, wait, DDP_OK);
 }
 
 static struct kv_wait *wait_earliest(const struct ddpi_kv *kv)

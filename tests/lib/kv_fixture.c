@@ -121,7 +121,8 @@ struct got *set(const char *key, const char *value)
 {
     size_t before = nreplies;
     ask(0, (struct ddpi_message){.op = DDPI_OP_SET, .key = bytes(key), .value = bytes(value)});
-    ck_assert_uint_gt(nreplies, before); /* its own comes last, after those of who waited */
+    ck_assert_uint_gt(nreplies,
+                      before); /* its own comes last, after those of the waiting requests */
     return last();
 }
 

@@ -33,7 +33,7 @@ extern char endpoint[64], state_file[64];
 extern char log_text[16384]; /* of the server, without debugging */
 extern struct node nodes[MEMBERS];
 extern struct ddp_error why;
-extern uint32_t lease_ms;                       /* of those who join from now on */
+extern uint32_t lease_ms;                       /* of nodes that join from now on */
 extern uint16_t port;                           /* of the server, now and when it starts again */
 extern const struct ddp_round_terms two;        /* nodes, no more and no less */
 extern const struct ddp_round_terms elastic;    /* 1 to 4 nodes */
@@ -63,8 +63,8 @@ ddp_status ask(struct ddp_store_request request);
 void set_key(const char *key, const char *value);
 const char *get_key(const char *key); /* NULL: there is none */
 bool listed(const char *prefix);
-/* All that the server had to say so far has been read: who dies with some of it unread sends a RST.
- */
+/* Everything that the server has sent so far has been read: a process that dies with unread bytes
+ * sends a RST. */
 bool reads_all(void);
 
 struct node *join(size_t i, const char *name, struct ddp_round_terms terms);

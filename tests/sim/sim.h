@@ -22,7 +22,7 @@ enum {
     SIM_SESSIONS = 4096, /* in one schedule */
     SIM_LEASE_MS = 1000,
     SIM_KILL_MS = 25,      /* at most: from the signal to the last worker's end */
-    SIM_SERVER = SIM_NODES /* as whose an event is */
+    SIM_SERVER = SIM_NODES /* as the owner of an event */
 };
 
 enum sim_kind {
@@ -73,8 +73,8 @@ struct sim_node {
     int drift; /* of its clock, in thousandths */
     struct sim_link up, down;
     uint64_t paused_until_ms;
-    uint64_t
-        exempt_until_ms; /* frozen, workers too, and just thawed: nobody can fence in that time */
+    uint64_t exempt_until_ms; /* frozen, workers too, and just thawed: fencing is impossible in that
+                                 time */
     /* The agent. */
     bool alive;
     uint64_t boots;
@@ -88,7 +88,7 @@ struct sim_node {
     unsigned run_life; /* the same of the seat that runs */
     uint32_t first_rank, nproc;
     uint64_t run_stamp;
-    uint64_t cleared_at_ms; /* 0: nobody has asked for it */
+    uint64_t cleared_at_ms; /* 0: not requested */
     bool failed_once;
 };
 
@@ -116,12 +116,12 @@ struct sim_server {
     bool drained[SIM_NODES];
     unsigned life;  /* how often it has lost what it had stored */
     bool forgetful; /* it has, and has begun nothing since, */
-    bool reminded;  /* but somebody has come who knew of it */
+    bool reminded;  /* but a member that knew of it has come */
 };
 
 struct sim {
-    /* Until then members of the server's former life may run that it could not know of: nobody who
-     * had come knew of another generation. */
+    /* Until then members may run that the server cannot know after its restart: no member that has
+     * come has named their generation. */
     uint64_t forgotten_until_ms;
     uint64_t seed, random, now_ms, seq;
     bool trace;

@@ -245,7 +245,7 @@ void sim_node_boot(struct sim_node *node)
 }
 
 /* Its agent is killed: the guard ends the workers, and then the connection closes. Or the node has
- * lost its power: nobody says anything. */
+ * lost its power: no message is sent. */
 void sim_node_die(struct sim_node *node, bool with_guard)
 {
     sim_trace(node->sim, "node %u: %s", node->index, with_guard ? "agent killed" : "power lost");

@@ -1,7 +1,7 @@
 /*
  * test_kv_gone.c - many keys that go at once: those of a prefix, and of a session that is over. A
- * core that drops a few of them in a turn answers as one does that drops all at once, whatever is
- * asked; watches are told of the same changes of each key, and no turn does more than its share.
+ * core that drops a few of them in each turn gives the same replies as one that drops all at once;
+ * watches are told of the same changes of each key, and no turn does more than its share.
  */
 #include "check_main.h"
 #include "kv_fixture.h"
@@ -36,7 +36,7 @@ static unsigned turns_until_dropped(void)
     return turns;
 }
 
-/* --- two lives that nobody can tell apart --- */
+/* --- two runs that look the same to clients --- */
 
 /* What clients saw, but for changes; and the changes of each key, but for their versions. */
 struct story {
@@ -325,7 +325,7 @@ static void tie(const char *token, const char *key)
     nreplies = 0;
 }
 
-/* Who has few keys does not wait for who has very many. */
+/* A session with few keys does not wait for one with very many. */
 START_TEST(sessions_take_turns)
 {
     char tokens[2][DDPI_SESSION_SIZE], key[32];
@@ -350,7 +350,7 @@ START_TEST(sessions_take_turns)
     ck_assert_uint_eq(ddpi_kv_stats(kv).keys, 2 * MANY + 2 * SMALL + 1);
     watch_all();
     turn();
-    ck_assert_uint_eq(nreplies, SMALL); /* of the first; to tell somebody is work, too */
+    ck_assert_uint_eq(nreplies, SMALL); /* of the first; telling a watch is work, too */
     turn();
     ck_assert_str_eq(replies[SMALL].text, "m");
     (void)turns_until_dropped();

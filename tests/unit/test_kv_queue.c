@@ -1,6 +1,6 @@
 /*
- * test_kv_queue.c - queues: order, who is woken for a value, and who is woken next when that one
- * does not take it.
+ * test_kv_queue.c - queues: order, which client is woken for a value, and which is woken next when
+ * that client does not take it.
  */
 #include "check_main.h"
 #include "kv_fixture.h"
@@ -153,7 +153,7 @@ START_TEST(nobody_is_woken_for_what_is_taken)
     ck_assert_int_eq(pop(1, "q")->number, 0);
     ck_assert_uint_eq(replies_to(2, before), 0);
     wait_each(1, "q");
-    push("q", "b"); /* the one who has waited for longest */
+    push("q", "b"); /* for the client that has waited longest */
     ck_assert_uint_eq(replies_to(2, before), 1);
     ddpi_kv_client_gone(kv, &clients[1]);
     ck_assert_str_eq(pop(2, "q")->value, "b");

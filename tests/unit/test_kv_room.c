@@ -1,6 +1,6 @@
 /*
- * test_kv_room.c - who may have how much: shares of jobs, what is reserved for rounds, and the
- * sentences that say who fills the store.
+ * test_kv_room.c - limits: shares of jobs, the reserve for rounds, and the sentences that name the
+ * job that fills the store.
  */
 #include "check_main.h"
 #include "kv_fixture.h"

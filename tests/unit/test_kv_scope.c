@@ -1,6 +1,6 @@
 /*
- * test_kv_scope.c - scopes: who has one sees its keys only, and without its prefix; scopes in
- * scopes; and the order of keys, by which prefixes are looked up.
+ * test_kv_scope.c - scopes: a client with a scope sees only keys with its prefix, and without it;
+ * scopes in scopes; and the order of keys, by which prefixes are found.
  */
 #include "check_main.h"
 #include "kv_fixture.h"

@@ -70,7 +70,7 @@ START_TEST(a_lease_lasts_to_the_millisecond)
     ck_assert_int_eq(try_get("e")->status, DDP_E_NOT_FOUND);
     ck_assert_str_eq(try_get("l")->value, "1");
     ck_assert_uint_eq(ddpi_kv_stats(kv).sessions, 1);
-    now += 81; /* nobody has looked at the time yet, so whoever asks now comes in time */
+    now += 81; /* ddpi_kv_expire() has not run yet, so a request still comes in time */
     ck_assert_int_eq(keep(&longer), DDP_OK);
     pass(99);
     ck_assert_str_eq(try_get("l")->value, "1");

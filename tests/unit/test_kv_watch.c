@@ -1,6 +1,6 @@
 /*
- * test_kv_watch.c - watches: who is told what, in which order, from which version on; and thousands
- * of random changes, where each watch must tell what a filter of all changes would.
+ * test_kv_watch.c - watches: which changes each is told, in which order, from which version on; and
+ * thousands of random changes, where each watch must tell what a filter of all changes would.
  */
 #include "check_main.h"
 #include "kv_fixture.h"
@@ -139,7 +139,7 @@ START_TEST(the_history_is_bounded)
     watch(2, 2, "", true, 2);
     ck_assert_uint_eq(nreplies, at + 4);
     unwatch(2, 2);
-    set("k", "fourteen bytes"); /* beside one of two */
+    set("k", "fourteen bytes"); /* next to a value of two bytes */
     ck_assert_int_eq(watch(2, 2, "", true, 2)->status, DDP_E_GONE);
     ck_assert_int_eq(watch(2, 2, "", true, 3)->status, DDP_OK);
     unwatch(2, 2);

@@ -384,7 +384,7 @@ START_TEST(hello)
         ck_assert_mem_eq(got.nonce, sent.nonce, sizeof got.nonce);
         ck_assert_str_eq(got.vouches_for, "its.job");
     }
-    /* Who has nothing to prove may leave out who he is, but not say half of it. */
+    /* A client without authentication may leave out its identity, but not send half of it. */
     bytes[0] = DDPI_AUTH_NONE;
     for (size_t cut = 0; cut < len; cut++)
         ck_assert_int_eq(ddpi_hello_get(bytes, cut, &got), cut == 4);

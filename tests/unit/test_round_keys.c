@@ -247,7 +247,7 @@ START_TEST(the_store_as_the_master)
     struct ddp_round_member says = member(2);
     says.master_port = 0;
     epoch = 6;
-    join(3); /* whose port its workers would not be asked for */
+    join(3); /* it has a port of its own, which does not matter here */
     publish(2, &says);
     act();
     now += 100;
@@ -427,7 +427,7 @@ START_TEST(a_stop_outlives_the_server)
 }
 END_TEST
 
-/* Somebody fences the job while it runs; a member says what cannot be. */
+/* The job is fenced while it runs; a member sends a record that makes no sense. */
 START_TEST(a_generation_comes_after_the_epoch)
 {
     form();

@@ -1,5 +1,5 @@
 /*
- * test_round_record.c - records of rounds: what is written comes back, and nothing else is taken.
+ * test_round_record.c - records of rounds: what is written is read back, and nothing else is read.
  */
 #include "check_main.h"
 #include "round_record.h"
@@ -235,7 +235,7 @@ START_TEST(what_is_not_known_is_skipped)
 }
 END_TEST
 
-/* A member whose line that begins with @field is @line. */
+/* The record of a member, in which @line replaces the line that begins with @field. */
 static void with_line(const char *field, const char *line)
 {
     char *text = written(0), *changed;

@@ -1,6 +1,6 @@
 /*
- * test_rounds.c - the rules by which the round machine begins and stops generations, one by
- * one, and what that costs.
+ * test_rounds.c - the rules by which the round machine begins and stops generations, one by one,
+ * and their cost.
  */
 #include "check_main.h"
 #include "rounds_fixture.h"
@@ -159,7 +159,7 @@ START_TEST(nothing_begins_while_anything_runs)
     rounds_assert_seat(&at, 2, DDP_ROUND_WAIT, "waiting for node a to end its workers of gen");
     rounds_say(&at, 0, DDP_ROUND_IDLE, 7);
     rounds_assert_state(&at, ROUNDS_RUNNING);
-    ck_assert_uint_eq(at.seat[0].generation, 8); /* after all that anybody has seen */
+    ck_assert_uint_eq(at.seat[0].generation, 8); /* after every generation that a member has seen */
 }
 END_TEST
 
@@ -304,7 +304,7 @@ START_TEST(newcomers_join_as_the_policy_says)
 {
     at.terms.join = _i == 0 ? DDP_ROUND_JOIN_CHECKPOINT : DDP_ROUND_JOIN_NEVER;
     rounds_run(&at, 2, abc);
-    ddpi_rounds_checkpoint(at.rounds); /* before anybody waits: of no account */
+    ddpi_rounds_checkpoint(at.rounds); /* no member waits yet: no effect */
     rounds_step(&at);
     rounds_join(&at, 2, "c");
     rounds_assert_state(&at, ROUNDS_RUNNING);

@@ -1,6 +1,6 @@
 /*
- * test_rounds_cause.c - the round machine and what it does not know: whether a worker failed by
- * itself or because a node was lost, and what became of a generation that it has forgotten.
+ * test_rounds_cause.c - what the round machine does not know: whether a worker failed by itself or
+ * because a node was lost, and whether workers of a generation that it has forgotten still run.
  */
 #include "check_main.h"
 #include "rounds_fixture.h"
@@ -66,7 +66,7 @@ START_TEST(a_failure_before_a_loss_is_its_effect)
 }
 END_TEST
 
-/* Also of the node itself whose worker it was, and although its exit code is told late. */
+/* Also if it is the node of the failed worker, and although the exit code is told late. */
 START_TEST(the_node_that_failed_may_be_lost)
 {
     run_without_restarts();

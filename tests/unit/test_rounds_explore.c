@@ -1,7 +1,7 @@
 /*
- * test_rounds_explore.c - the round machine with two or three small members, through all that can
- * happen in all orders up to some depth: what is said and told is under way for as long as it
- * likes, workers take their time to end, members fail, go and come, and the server starts again.
+ * test_rounds_explore.c - the round machine with two or three small members, through all events in
+ * all orders up to some depth: messages arrive at any later time, workers end at any later time,
+ * members fail, leave and come, and the server starts again.
  *
  * A path is a sequence of events; a situation that has been met before is not followed again. In
  * each one, the promises of rounds.h hold; and when from then on nothing more goes wrong, the job
@@ -105,7 +105,7 @@ static struct ddpi_rounds_summary summary_of(const struct world *world)
     return summary;
 }
 
-/* Nobody is left of the job that was closed, and nothing that was wanted of it. */
+/* No member of the closed job is left, and none of the wishes for it. */
 static void must_be_new(const struct world *world, const struct ddpi_rounds_summary *summary)
 {
     must(summary->restarts == 0 && !summary->closing && summary->exit_code == 0,
@@ -397,7 +397,7 @@ static bool excused(const struct world *world)
                                           : summary.state == ROUNDS_FORMING && there < MIN_NODES;
 }
 
-/* From here on all goes well, and those who leave, leave. */
+/* From here on everything goes well, and members that are leaving leave. */
 static void settle(struct world *world)
 {
     for (unsigned turn = 0; turn < 12; turn++) {

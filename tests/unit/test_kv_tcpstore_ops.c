@@ -1,6 +1,6 @@
 /*
- * test_kv_more.c - the core's operations beyond the native ones that never wait: compare-set,
- * lenient counting, many keys, append; and the waits that belong to them.
+ * test_kv_tcpstore_ops.c - the operations of PyTorch's clients: compare-set, lenient counting, many
+ * keys, append; and their waits.
  */
 #include "check_main.h"
 #include "kv_fixture.h"
@@ -274,7 +274,7 @@ START_TEST(arrivals_are_counted_in_the_key)
     arrive(3, "b", 3);
     ck_assert_uint_eq(nreplies, before + 3);
     ck_assert_int_eq(last()->client, 3);
-    arrive(3, "b", 3); /* who comes later passes */
+    arrive(3, "b", 3); /* later arrivals pass */
     ck_assert_uint_eq(nreplies, before + 4);
     ck_assert_str_eq(try_get("b")->value, "4");
     arrive(1, "alone", 1);
@@ -282,7 +282,7 @@ START_TEST(arrivals_are_counted_in_the_key)
     arrive(1, "alone", -1);
     ck_assert_uint_eq(nreplies, before + 8);
 
-    arrive(1, "gone", 2); /* who leaves stays counted */
+    arrive(1, "gone", 2); /* an arrival stays counted when the client leaves */
     ddpi_kv_client_gone(kv, &clients[1]);
     arrive(2, "gone", 2);
     ck_assert_uint_eq(nreplies, before + 9);

@@ -1,6 +1,6 @@
 /*
- * test_kv_txn.c - transactions: every kind of condition, all or nothing at every limit, and what
- * those who wait see of them.
+ * test_kv_transaction.c - transactions: every kind of condition, all or nothing at every limit, and
+ * what waiting requests see of them.
  */
 #include "check_main.h"
 #include "kv_fixture.h"
@@ -131,7 +131,7 @@ START_TEST(limits_refuse_the_whole)
 }
 END_TEST
 
-/* Who waits for both sees them together only when they are. */
+/* A request that waits for both keys is answered only when both exist at the same time. */
 START_TEST(those_who_wait_see_the_whole)
 {
     set("going", "1");

@@ -1,5 +1,5 @@
 /*
- * test_rounds_more.c - the round machine and what people want of it, crash loops, and a server that
+ * test_rounds_wish.c - the round machine and what users want of it, crash loops, and a server that
  * starts again.
  */
 #include "check_main.h"
@@ -116,7 +116,7 @@ START_TEST(terms_must_agree)
     rounds_join(&at, 2, "c");
     rounds_assert_seat(&at, 2, DDP_ROUND_END, "'never' on this node and 'now' in the job");
     rounds_assert_state(&at, ROUNDS_FORMING);
-    rounds_gone(&at, 0); /* those who were refused do not count: the next sets the terms */
+    rounds_gone(&at, 0); /* refused members do not count: the next one sets the terms */
     rounds_join(&at, 3, "d");
     rounds_assert_seat(&at, 3, DDP_ROUND_WAIT, "1 of at least 2");
     ck_assert_int_eq(rounds_summary(&at).terms.join, DDP_ROUND_JOIN_NEVER);
@@ -230,7 +230,7 @@ START_TEST(a_recovery_is_timed)
 }
 END_TEST
 
-/* In each state, a machine that is restored tells nobody anything new, and goes on. */
+/* In each state, a restored machine tells its members nothing new, and continues. */
 START_TEST(a_server_that_starts_again_goes_on)
 {
     for (unsigned id = 0; id < 2; id++)

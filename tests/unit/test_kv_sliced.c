@@ -1,6 +1,6 @@
 /*
- * test_kv_work.c - requests that take several turns: lists, counts and watches from the past, what
- * they see of changes meanwhile, and who is not held up by them.
+ * test_kv_sliced.c - requests that take several turns: lists, counts and watches from the past;
+ * which changes they see meanwhile, and that they do not hold up other requests.
  */
 #include "check_main.h"
 #include "kv_fixture.h"
