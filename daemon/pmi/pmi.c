@@ -1,20 +1,21 @@
 /*
- * pmi.c - sockets and lines of the process manager. A rank that sends and does not read is not read
- * from until it does.
+ * pmi.c - sockets and lines of the process manager. It stops reading from a rank that does not read
+ * its answers.
  */
 #include "pmi.h"
 
 #include "buf.h"
 #include "error.h"
 #include "mem.h"
+#include "pmi_node_exchange.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Bytes of answers that a rank has not read. A few of its bytes may ask for many, so it is read
- * from again only when most of those are gone. */
+/* Bytes of answers that a rank has not read. A short request may have a long answer, so reading
+ * resumes only when most answers are gone. */
 enum { UNREAD_MAX = 64 * 1024, UNREAD_FEW = UNREAD_MAX / 2 };
 
 struct pmi_channel {
@@ -23,7 +24,7 @@ struct pmi_channel {
     uint32_t local_rank;
     bool closing;
     bool paused;
-    bool unheard; /* what is answered does not arrive */
+    bool unanswerable; /* writing to it has failed */
     char line[PMI_LINE_MAX];
     size_t used;
 };
@@ -49,26 +50,26 @@ static void close_channel(struct pmi_channel *channel)
     uv_close((uv_handle_t *)&channel->pipe, on_channel_closed);
 }
 
-/* ---- what the node wants ------------------------------------------------------------------- */
+/* ---- hooks of the node --------------------------------------------------------------------- */
 
 static void on_channel_written(uv_write_t *request, int uv_status)
 {
     struct pmi_channel *channel = request->handle->data;
     bool few = uv_stream_get_write_queue_size(request->handle) <= UNREAD_FEW;
     ddpi_free(request->data);
-    channel->unheard = channel->unheard || uv_status != 0;
-    if (channel->paused && !channel->closing && (few || channel->unheard)) {
+    channel->unanswerable = channel->unanswerable || uv_status != 0;
+    if (channel->paused && !channel->closing && (few || channel->unanswerable)) {
         channel->paused = false;
         read_lines(channel);
     }
 }
 
-/* No answer that was to be given is left out: the rank finds its connection ended, and so does
- * on_read(), once whoever answers now is done. */
+/* An answer cannot be sent: shut the connection down, so that the rank and on_channel_read() see
+ * its end, the latter after the current call. */
 static void stop_answering(struct pmi_channel *channel)
 {
     uv_os_fd_t fd;
-    channel->unheard = true;
+    channel->unanswerable = true;
     if (uv_fileno((uv_handle_t *)&channel->pipe, &fd) == 0)
         shutdown(fd, SHUT_RDWR);
 }
@@ -77,7 +78,7 @@ static void on_reply(void *ctx, uint32_t local_rank, const char *text, size_t le
 {
     struct pmi *pmi = ctx;
     struct pmi_channel *channel = pmi->channels[local_rank];
-    if (channel == NULL || channel->unheard)
+    if (channel == NULL || channel->unanswerable)
         return;
     struct answer *answer = ddpi_calloc(1, sizeof *answer + len);
     if (answer == NULL) {
@@ -129,10 +130,10 @@ static void on_say(void *ctx, const char *line)
     pmi->hooks.say(pmi->hooks.ctx, line);
 }
 
-/* ---- what ranks say ------------------------------------------------------------------------ */
+/* ---- lines of the ranks -------------------------------------------------------------------- */
 
-/* Whether its end means that others wait in vain depends on whether its process fails: that ends
- * the generation, and is what people are told of then. */
+/* The owner decides what the end of the connection means: if the process is failing, the generation
+ * ends because of that. */
 static void lose_channel(struct pmi_channel *channel)
 {
     struct pmi *pmi = channel->pmi;
@@ -149,7 +150,7 @@ static void on_channel_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *bu
                        (unsigned)(sizeof channel->line - channel->used));
 }
 
-/* Hand over whole lines; a line that does not fit is no PMI-1, which the node says of its start. */
+/* Pass on whole lines. A line that does not fit is not PMI-1: the node rejects its beginning. */
 static void take_lines(struct pmi_channel *channel)
 {
     struct pmi *pmi = channel->pmi;
@@ -189,7 +190,7 @@ static void read_lines(struct pmi_channel *channel)
         lose_channel(channel);
 }
 
-/* ---- life ---------------------------------------------------------------------------------- */
+/* ---- opening and closing ------------------------------------------------------------------- */
 
 void pmi_init(struct pmi *pmi, uv_loop_t *loop, const struct pmi_link *link,
               const struct pmi_hooks *hooks)
@@ -270,11 +271,11 @@ void pmi_rank_gone(struct pmi *pmi, uint32_t local_rank)
 void pmi_heard(struct pmi *pmi, uint32_t from_node, const char *text, size_t len)
 {
     if (pmi->node != NULL)
-        pmi_node_text(pmi->node, from_node, text, len);
+        pmi_node_exchange_text(pmi->node, from_node, text, len);
 }
 
 void pmi_cut_off(struct pmi *pmi, const char *why)
 {
     if (pmi->node != NULL)
-        pmi_node_cut_off(pmi->node, why);
+        pmi_node_exchange_cut_off(pmi->node, why);
 }

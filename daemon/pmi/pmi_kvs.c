@@ -1,5 +1,5 @@
 /*
- * pmi_kvs.c - a search tree of the C library over entries that hold key and value in one block.
+ * pmi_kvs.c - a search tree of the C library. An entry holds key and value in one block.
  */
 #include "pmi_kvs.h"
 
@@ -9,7 +9,7 @@
 #include <string.h>
 
 struct kvs_entry {
-    const char *key; /* what a look-up compares; for a kept entry @text */
+    const char *key; /* compared in the tree; points to @text in a stored entry */
     const char *value;
     size_t bytes;
     char text[];
@@ -66,7 +66,7 @@ ddp_status pmi_kvs_put(struct pmi_kvs *kvs, const char *key, const char *value)
         ddpi_free(entry);
         return DDP_E_NOMEM;
     }
-    *place = entry; /* where @before stood, if it was there */
+    *place = entry; /* replaces @before, if any */
     ddpi_free(before);
     kvs->bytes = others + bytes;
     return DDP_OK;

@@ -1,5 +1,5 @@
 /*
- * pmi_words.c - looks words up in a line; there are few, so it looks at all.
+ * pmi_words.c - finds words in a line, by linear search.
  */
 #include "pmi_words.h"
 

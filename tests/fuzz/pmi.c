@@ -7,6 +7,7 @@
  * 1, a text of the other node instead; bit 2, the rank has ended instead.
  */
 #include "pmi_node.h"
+#include "pmi_node_exchange.h"
 
 #include "fuzz.h"
 
@@ -63,7 +64,7 @@ static void say(struct pmi_node *node, struct seen *seen, const uint8_t *bytes, 
     uint32_t local = bytes[0] & 1;
     char *text = (char *)fuzz_copy(bytes + 1, len - 1);
     if (bytes[0] & 2) {
-        pmi_node_text(node, 1, text, len - 1);
+        pmi_node_exchange_text(node, 1, text, len - 1);
     } else if (bytes[0] & 4) {
         seen->gone[local] = true;
         pmi_node_gone(node, local);

@@ -7,6 +7,7 @@
 #include "error.h"
 #include "pmi_kvs.h"
 #include "pmi_node.h"
+#include "pmi_node_exchange.h"
 #include "pmi_words.h"
 
 #include <stdio.h>
@@ -151,8 +152,8 @@ static void deliver(struct world *world, bool backward)
         uint32_t from = backward ? world->count - 1 - n : n;
         for (uint32_t to = 0; to < world->count; to++)
             if (to != from)
-                pmi_node_text(world->nodes[to].node, from, copies[from].text,
-                              strlen(copies[from].text));
+                pmi_node_exchange_text(world->nodes[to].node, from, copies[from].text,
+                                       strlen(copies[from].text));
     }
 }
 
@@ -439,9 +440,9 @@ START_TEST(texts_that_are_wrong)
         struct node *node = &world->nodes[0];
         open_rank(node, 0);
         tell(node, 0, "cmd=get key=PMI_process_mapping");
-        pmi_node_text(node->node, 7, "nproc 2\n", 8); /* no such node */
-        pmi_node_text(node->node, 0, "nproc 2\n", 8); /* that is us */
-        pmi_node_text(node->node, 1, wrong[i], strlen(wrong[i]));
+        pmi_node_exchange_text(node->node, 7, "nproc 2\n", 8); /* no such node */
+        pmi_node_exchange_text(node->node, 0, "nproc 2\n", 8); /* that is us */
+        pmi_node_exchange_text(node->node, 1, wrong[i], strlen(wrong[i]));
         ck_assert_ptr_nonnull(strstr(node->said, "node 1"));
         ck_assert(node->hung_up[0]);
         free_world(world);
@@ -455,7 +456,7 @@ START_TEST(the_others_cannot_be_reached)
     world->unreachable = _i == 0;
     open_rank(&world->nodes[0], 0);
     if (_i != 0)
-        pmi_node_cut_off(world->nodes[0].node, "the store is gone");
+        pmi_node_exchange_cut_off(world->nodes[0].node, "the store is gone");
     tell(&world->nodes[0], 0, "cmd=barrier_in");
     ck_assert(world->nodes[0].hung_up[0]);
     ck_assert_str_eq(world->nodes[0].said, _i == 0 ? "no way to the others" : "the store is gone");
@@ -478,7 +479,7 @@ START_TEST(a_long_mapping_is_not_told)
     const char *line = "cmd=get key=PMI_process_mapping";
     pmi_node_line(node, 0, line, strlen(line));
     for (uint32_t i = 1; i < MANY; i++)
-        pmi_node_text(node, i, i % 2 != 0 ? "nproc 2\n" : "nproc 1\n", 8);
+        pmi_node_exchange_text(node, i, i % 2 != 0 ? "nproc 2\n" : "nproc 1\n", 8);
     expect(&world->nodes[0], 0, "cmd=get_result rc=-1 msg=key_not_found value=unknown\n");
     pmi_node_destroy(node);
     world->count = 1;

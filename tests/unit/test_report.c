@@ -152,7 +152,7 @@ START_TEST(what_an_end_most_likely_means)
     hints(DUMPED(SIGABRT), terminate, "/usr/bin/python3", "destroy_process_group()");
     hints(KILLED(SIGSEGV), terminate, NULL, NULL);
     hints(KILLED(SIGABRT), "terminate called after throwing", NULL, NULL);
-    hints(EXITED(1), module, "/usr/bin/python3", "another interpreter than /usr/bin/python3\n");
+    hints(EXITED(1), module, "/usr/bin/python3", "this one was /usr/bin/python3\n");
     hints(EXITED(1), module, NULL, NULL);
     hints(KILLED(SIGKILL), module, "/usr/bin/python3", NULL);
     hints(EXITED(1), "", "/usr/bin/python3", NULL);
