@@ -245,7 +245,7 @@ class Memory(GpuCase):
         (self.folder / 'go0').touch()
         self.assertEqual(job.wait(), 0, job.err)
         self.assertIn(f'ddprun: GPU 0 (NVIDIA T9, GPU-0a56a4bc) still has 12.3 GiB of pid {pid}, which '
-                      'was ours and has ended', job.err)
+                      'worker of ours that has ended', job.err)
 
     def stranger(self):
         process = subprocess.Popen(['sleep', '1000'])
