@@ -1,6 +1,6 @@
 /*
- * test_agent.c - every way in which the job of a node ends, and that nothing of it is left: no
- * process, no handle, no descriptor, no file.
+ * test_agent.c - every way in which the job of a node ends. No process, handle, descriptor or file
+ * is left.
  */
 #include "agent_job.h"
 #include "check_main.h"
@@ -53,7 +53,7 @@ START_TEST(a_failure_stops_the_others_and_is_the_root)
 }
 END_TEST
 
-START_TEST(who_does_not_stop_in_time_is_killed)
+START_TEST(a_worker_that_does_not_stop_in_time_is_killed)
 {
     agent_job_configure(2, "case $RANK in\n"
                            "0) trap '' TERM; echo stands >$FIFO; while :; do sleep 100; done;;\n"
@@ -235,7 +235,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, the_table_is_valid);
     tcase_add_test(tcase, all_succeed);
     tcase_add_test(tcase, a_failure_stops_the_others_and_is_the_root);
-    tcase_add_test(tcase, who_does_not_stop_in_time_is_killed);
+    tcase_add_test(tcase, a_worker_that_does_not_stop_in_time_is_killed);
     tcase_add_test(tcase, a_job_is_started_again);
     tcase_add_test(tcase, the_budget_ends);
     tcase_add_test(tcase, a_program_that_is_not_there);

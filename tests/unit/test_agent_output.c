@@ -1,6 +1,6 @@
 /*
- * test_agent_output.c - what becomes of the workers' output when its reader is slow, when a pipe
- * stays open, and when it goes to files.
+ * test_agent_output.c - the workers' output with a slow reader, with a pipe that stays open, and in
+ * files.
  */
 #include "agent_job.h"
 #include "check_main.h"
@@ -72,7 +72,7 @@ START_TEST(a_slow_reader_gets_everything_however_late)
 {
     agent_job_configure(1, "exec yes >&2");
     int reader = job.readers[1], unread = 0, fd = -1;
-    job.readers[1] = -1; /* nobody reads */
+    job.readers[1] = -1; /* no reader */
     agent_job_start();
     struct logmux_stream *stream = &job.agent->workers[0].streams[1];
     looptest_run_until(&job.loop, worker_waits, NULL);
@@ -97,15 +97,15 @@ static bool second_runs(void *ctx)
     return job.agent->attempts == 2;
 }
 
-/* The rounds, and so the other nodes of a job of several, do not wait for whoever reads us; and
- * what he reads then is whole and in order. */
-START_TEST(nobody_waits_for_a_reader_to_start_again)
+/* The rounds, and so the other nodes, do not wait for the reader of our output; it gets everything
+ * in order later. */
+START_TEST(a_restart_does_not_wait_for_a_reader)
 {
     agent_job_configure(1,
                         "[ $TORCHELASTIC_RESTART_COUNT = 0 ] || exec echo second; exec yes first");
     job.config.max_restarts = 1;
     int reader = job.readers[0];
-    job.readers[0] = -1; /* nobody reads */
+    job.readers[0] = -1; /* no reader */
     agent_job_start();
     looptest_run_until(&job.loop, worker_waits, NULL);
     kill(job.agent->workers[0].pid, SIGKILL);
@@ -123,14 +123,14 @@ START_TEST(nobody_waits_for_a_reader_to_start_again)
 }
 END_TEST
 
-START_TEST(whoever_holds_a_pipe_does_not_hold_the_job)
+START_TEST(a_pipe_held_open_does_not_hold_up_the_job)
 {
     agent_job_configure(1, "echo stands; while read a; do :; done <$FIFO");
     agent_job_start();
     looptest_run_until(&job.loop, one_stands, NULL);
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/fd/1", (int)job.agent->workers[0].pid);
-    int held = open(path, O_WRONLY | O_CLOEXEC); /* as somebody outside the job might */
+    int held = open(path, O_WRONLY | O_CLOEXEC); /* as a process outside the job might */
     ck_assert_int_ge(held, 0);
     job.fds_before++;
     kill(job.agent->workers[0].pid, SIGKILL);
@@ -190,7 +190,7 @@ START_TEST(log_files_are_as_torchruns)
 }
 END_TEST
 
-START_TEST(a_fifo_in_place_of_a_log_holds_nobody)
+START_TEST(a_fifo_in_place_of_a_log_does_not_block)
 {
     char logs[64];
     snprintf(logs, sizeof logs, "%s/logs", job.dir);
@@ -219,11 +219,11 @@ Suite *test_suite(void)
     tcase_set_timeout(tcase, 40);
     tcase_add_checked_fixture(tcase, agent_job_prepare, agent_job_clean_up);
     tcase_add_test(tcase, a_slow_reader_gets_everything_however_late);
-    tcase_add_test(tcase, nobody_waits_for_a_reader_to_start_again);
-    tcase_add_test(tcase, whoever_holds_a_pipe_does_not_hold_the_job);
+    tcase_add_test(tcase, a_restart_does_not_wait_for_a_reader);
+    tcase_add_test(tcase, a_pipe_held_open_does_not_hold_up_the_job);
     tcase_add_test(tcase, a_signal_ends_the_wait_for_a_reader);
     tcase_add_test(tcase, log_files_are_as_torchruns);
-    tcase_add_test(tcase, a_fifo_in_place_of_a_log_holds_nobody);
+    tcase_add_test(tcase, a_fifo_in_place_of_a_log_does_not_block);
     tcase_add_test(tcase, an_error_file_is_quoted);
     suite_add_tcase(suite, tcase);
     return suite;

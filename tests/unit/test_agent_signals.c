@@ -1,6 +1,6 @@
 /*
- * test_agent_signals.c - what signals do to a job that runs or is being started, and what the death
- * of the guard does.
+ * test_agent_signals.c - signals to a job that runs or is being started, and the death of the
+ * guard.
  */
 #include "agent_job.h"
 #include "cgroup.h"
@@ -41,9 +41,9 @@ START_TEST(a_signal_stops_the_job)
 }
 END_TEST
 
-/* Slurm and systemd signal every process of a job, the guard and the agent both, and the guard
- * forwards: that is one wish, not impatience. */
-START_TEST(one_wish_that_arrives_twice_is_one)
+/* Slurm and systemd signal every process of a job, guard and agent included, and the guard forwards
+ * its own: that counts once. */
+START_TEST(a_signal_that_arrives_twice_counts_once)
 {
     agent_job_configure(2, two_that_stand);
     agent_job_start();
@@ -63,7 +63,7 @@ static void signal_ourselves(uv_timer_t *timer)
     kill(getpid(), SIGTERM);
 }
 
-START_TEST(an_impatient_user_is_heard)
+START_TEST(a_repeated_signal_kills)
 {
     agent_job_configure(2, "trap '' TERM; echo stands; while :; do sleep 100 & wait; done");
     agent_job_start();
@@ -129,8 +129,7 @@ END_TEST
 /* ---- a start that takes long ------------------------------------------------------------------
  */
 
-static int
-    gate[2]; /* a full pipe, in the place of a control group: whoever is born waits for room */
+static int gate[2]; /* a full pipe, in the place of a control group: each start waits for room */
 static struct cgroup slow_group;
 
 static void make_starts_slow(void)
@@ -189,7 +188,7 @@ START_TEST(a_signal_stops_a_job_that_starts)
 END_TEST
 
 /* It is killed before it has become a worker. */
-START_TEST(an_impatient_user_is_heard_while_a_job_starts)
+START_TEST(a_repeated_signal_kills_while_a_job_starts)
 {
     agent_job_configure(4, "echo runs; sleep 100");
     make_starts_slow();
@@ -227,14 +226,14 @@ Suite *test_suite(void)
     tcase_set_timeout(tcase, 40);
     tcase_add_checked_fixture(tcase, agent_job_prepare, agent_job_clean_up);
     tcase_add_test(tcase, a_signal_stops_the_job);
-    tcase_add_test(tcase, one_wish_that_arrives_twice_is_one);
-    tcase_add_test(tcase, an_impatient_user_is_heard);
+    tcase_add_test(tcase, a_signal_that_arrives_twice_counts_once);
+    tcase_add_test(tcase, a_repeated_signal_kills);
     tcase_add_test(tcase, a_forwarded_signal_reaches_every_worker);
     tcase_add_test(tcase, an_ignored_signal_stays_ignored);
     tcase_add_test(tcase, an_ignored_child_signal_does_no_harm);
     tcase_add_test(tcase, without_its_guard_the_job_ends);
     tcase_add_test(tcase, a_signal_stops_a_job_that_starts);
-    tcase_add_test(tcase, an_impatient_user_is_heard_while_a_job_starts);
+    tcase_add_test(tcase, a_repeated_signal_kills_while_a_job_starts);
     tcase_add_test(tcase, all_succeed_however_slowly_they_start);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -1,5 +1,5 @@
 /*
- * test_cgroup.c - where our own control group is, from what the kernel says of mounts and groups.
+ * test_cgroup.c - finding our own control group in the kernel's lists of mounts and groups.
  */
 #include "cgroup.h"
 #include "check_main.h"

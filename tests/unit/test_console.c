@@ -1,5 +1,5 @@
 /*
- * test_console.c - one output of the agent: quick, slow, stalled, gone, full, or never there.
+ * test_console.c - one output of the agent: fast, slow, stalled, closed, full, or never open.
  */
 #include "check_main.h"
 #include "console.h"
@@ -125,7 +125,7 @@ START_TEST(a_slow_reader_gets_everything)
     start(fd);
     for (size_t i = 0; i < MUCH; i += MUCH / 64)
         console_add(&console, "", 0, much + i, MUCH / 64);
-    console_flush(&console); /* returns although nobody reads */
+    console_flush(&console); /* returns without a reader */
     ck_assert(console_full(&console));
     ck_assert(!console_idle(&console));
     looptest_run_until(&loop, read_until_idle, &slow);
@@ -140,8 +140,8 @@ START_TEST(a_slow_reader_gets_everything)
 }
 END_TEST
 
-/* A terminal that is stopped, or whose line is dead, takes no more at some point: whoever waits for
- * it supervises nothing meanwhile. */
+/* A stopped terminal, or one with a dead line, takes no more at some point. A process that waits
+ * for it cannot supervise. */
 START_TEST(a_stalled_terminal_does_not_block)
 {
     int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
@@ -208,7 +208,7 @@ START_TEST(a_reader_that_goes_is_noticed)
     ck_assert(console_full(&console));
     close(reader);
     looptest_run_until(&loop, is_idle, NULL);
-    ck_assert_uint_gt(drained, 0); /* whoever waited for room is told */
+    ck_assert_uint_gt(drained, 0); /* the callback reports room */
     finish();
     free(much);
 }

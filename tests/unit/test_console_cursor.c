@@ -1,6 +1,5 @@
 /*
- * test_console_cursor.c - what a person sees when several workers share a console, one of them in
- * the middle of a line.
+ * test_console_cursor.c - the console when several workers share it, one in the middle of a line.
  */
 #include "check_main.h"
 #include "console_cursor.h"
@@ -10,7 +9,7 @@
 
 /* Workers are called by a letter, which is their prefix too; "-" leaves. */
 struct shown_text {
-    char who;
+    char owner;
     const char *text;
 };
 
@@ -21,8 +20,8 @@ static void shows(bool terminal, const struct shown_text *texts, const char *exp
     struct console_cursor cursor = {0};
     char seen[256];
     size_t used = 0;
-    for (const struct shown_text *at = texts; at->who != '\0'; at++) {
-        const void *owner = &workers[(unsigned char)at->who];
+    for (const struct shown_text *at = texts; at->owner != '\0'; at++) {
+        const void *owner = &workers[(unsigned char)at->owner];
         if (strcmp(at->text, "-") == 0) {
             if (console_cursor_leave(&cursor, owner))
                 used += (size_t)snprintf(seen + used, sizeof seen - used, "\n");
@@ -30,7 +29,7 @@ static void shows(bool terminal, const struct shown_text *texts, const char *exp
         }
         struct console_cursor_lead lead =
             console_cursor_show(&cursor, owner, at->text, strlen(at->text), terminal);
-        char prefix[] = {at->who, ':', '\0'};
+        char prefix[] = {at->owner, ':', '\0'};
         used += (size_t)snprintf(seen + used, sizeof seen - used, "%s%s%s",
                                  lead.newline ? "\n" : "", lead.prefix ? prefix : "", at->text);
     }
@@ -60,7 +59,7 @@ START_TEST(others_end_it_first_and_it_begins_again)
 }
 END_TEST
 
-START_TEST(who_leaves_ends_it)
+START_TEST(an_owner_that_leaves_ends_its_line)
 {
     SHOWS(false, "a:bye\nb:line\n", {'a', "bye"}, {'a', "-"}, {'b', "line\n"});
     SHOWS(false, "a:bye\nb:line\n", {'a', "bye"}, {'b', "line\n"}, {'a', "-"});
@@ -112,7 +111,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, whole_lines_have_their_prefix);
     tcase_add_test(tcase, a_line_goes_on_behind_its_prefix);
     tcase_add_test(tcase, others_end_it_first_and_it_begins_again);
-    tcase_add_test(tcase, who_leaves_ends_it);
+    tcase_add_test(tcase, an_owner_that_leaves_ends_its_line);
     tcase_add_test(tcase, a_progress_bar_writes_over_itself);
     tcase_add_test(tcase, two_bars_share_a_line_and_a_line_goes_below);
     tcase_add_test(tcase, in_a_file_a_return_is_text);

@@ -1,6 +1,6 @@
 /*
- * test_error_file.c - the error file of a worker: both forms, and everything that a worker could
- * put in its place.
+ * test_error_file.c - the error file of a worker: both forms, and what a worker may put in its
+ * place.
  */
 #include "check_main.h"
 #include "error_file.h"

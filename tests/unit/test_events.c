@@ -1,6 +1,6 @@
 /*
- * test_events.c - the log of events: what a recovery, a membership change and an end look like, and
- * what becomes of a log that cannot be written.
+ * test_events.c - the log of events: a recovery, a membership change, an end, and a log that cannot
+ * be written.
  */
 #include "check_main.h"
 #include "events.h"
@@ -314,7 +314,7 @@ START_TEST(the_console_gets_whole_lines)
 }
 END_TEST
 
-START_TEST(nobody_needs_to_want_it)
+START_TEST(the_log_is_optional)
 {
     events_init(&events, NULL, &mux, "train", "node1");
     run(&first);
@@ -347,7 +347,7 @@ Suite *test_suite(void)
     tcase_add_test(file, a_file_is_appended_to);
     tcase_add_test(file, a_full_disk_loses_lines);
     tcase_add_test(file, a_slow_reader_of_a_fifo_loses_lines);
-    tcase_add_test(file, nobody_needs_to_want_it);
+    tcase_add_test(file, the_log_is_optional);
     tcase_add_test(file, a_path_that_cannot_be_opened_is_named);
     suite_add_tcase(suite, file);
     TCase *console = tcase_create("console");

@@ -1,5 +1,5 @@
 /*
- * test_excerpt.c - where a recorded traceback stands in stderr, as Python and PyTorch print it.
+ * test_excerpt.c - finding a recorded traceback in stderr, as Python and PyTorch print it.
  */
 #include "check_main.h"
 #include "excerpt.h"

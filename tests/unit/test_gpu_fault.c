@@ -1,5 +1,5 @@
 /*
- * test_gpu_fault.c - Xids in words: each has a meaning and an advice, and not every one is a cause.
+ * test_gpu_fault.c - the table of Xids: meaning, advice, and which ones explain a death.
  */
 #include "check_main.h"
 #include "gpu_fault.h"

@@ -202,7 +202,7 @@ static void be_stopped_alone(const struct guard_agent *self)
     _exit(0);
 }
 
-/* In a session where somebody above can still continue it, the kernel leaves a stopped group be. */
+/* While a parent in the same session can continue it, the kernel leaves a stopped group alone. */
 START_TEST(a_stopped_agent_goes_on_when_the_guard_is_killed)
 {
     ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
@@ -274,7 +274,7 @@ static void keep_pending_input(const struct guard_agent *self)
 }
 
 /* Over TCP an end with something unread would be a reset, which does not say that all is over. */
-START_TEST(what_nobody_reads_does_not_spoil_the_end)
+START_TEST(an_unread_message_does_not_spoil_the_end)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof at;
@@ -382,8 +382,7 @@ START_TEST(a_worker_without_its_first_thread_is_ended_in_time)
 }
 END_TEST
 
-/* ---- a guard whom nobody listens to ------------------------------------------------------------
- */
+/* ---- a guard without a reader --------------------------------------------------------------- */
 
 /* An end of a pipe without room. */
 static int make_full_pipe(int ends[2])
@@ -409,8 +408,8 @@ START_TEST(a_full_pipe_does_not_hold_it)
 }
 END_TEST
 
-/* A terminal that stops who writes to it in the background, with @guard in the background: what
- * waitpid() says of the guard. */
+/* The wait status of a guard that runs in the background of a terminal that stops background
+ * writers. */
 static int run_in_the_background(int terminal)
 {
     struct termios mode;
@@ -470,7 +469,7 @@ static void put_it_off(const struct guard_agent *self)
     _exit(waitpid(-1, NULL, WNOHANG) == 0 ? 6 : 7);
 }
 
-START_TEST(a_fence_that_is_put_off_ends_nobody)
+START_TEST(a_fence_that_moves_kills_no_worker)
 {
     exits_with(start_guard(put_it_off), 6);
 }
@@ -489,10 +488,10 @@ Suite *test_suite(void)
     tcase_add_test(tcase, a_stopped_agent_goes_on_when_the_guard_is_killed);
     tcase_add_test(tcase, no_signal_is_lost_before_the_agent_is_ready);
     tcase_add_test(tcase, the_connection_ends_after_all_else);
-    tcase_add_test(tcase, what_nobody_reads_does_not_spoil_the_end);
+    tcase_add_test(tcase, an_unread_message_does_not_spoil_the_end);
     tcase_add_test(tcase, workers_of_a_stopped_agent_are_ended_in_time);
     tcase_add_test(tcase, a_worker_without_its_first_thread_is_ended_in_time);
-    tcase_add_test(tcase, a_fence_that_is_put_off_ends_nobody);
+    tcase_add_test(tcase, a_fence_that_moves_kills_no_worker);
     tcase_add_test(tcase, a_full_pipe_does_not_hold_it);
     tcase_add_test(tcase, a_terminal_does_not_stop_it);
     suite_add_tcase(suite, tcase);

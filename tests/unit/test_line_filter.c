@@ -1,5 +1,5 @@
 /*
- * test_line_filter.c - which lines are written a second time, and what becomes of a full disk.
+ * test_line_filter.c - which lines are copied, and a full disk.
  */
 #include "check_main.h"
 #include "line_filter.h"

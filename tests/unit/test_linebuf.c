@@ -1,6 +1,5 @@
 /*
- * test_linebuf.c - lines come out the same however the stream is cut, at every size and without
- * memory too.
+ * test_linebuf.c - lines are the same however the stream is cut, at every size and without memory.
  */
 #include "check_main.h"
 #include "failmem.h"

@@ -1,5 +1,5 @@
 /*
- * test_logdir.c - the tree of log files: its layout, its rights, its end, and what is in the way.
+ * test_logdir.c - the tree of log files: layout, permissions, removal, and obstacles.
  */
 #include "check_main.h"
 #include "failmem.h"

@@ -484,13 +484,13 @@ static bool streams_ended(void *ctx)
 }
 
 /* What is opened behind it waits for the reader as before. */
-START_TEST(the_rest_is_taken_although_nobody_reads)
+START_TEST(the_rest_is_taken_without_a_reader)
 {
     enum { LINES = 128 * 1024 };
     char *on_console, *text = number_lines(LINES, &on_console);
     struct logmux_stream stream, late;
     struct producer producer;
-    logmux_take_rest(&mux); /* of nobody: nothing changes */
+    logmux_take_rest(&mux); /* without streams nothing changes */
     ck_assert(!mux.taking_rest);
     start_producer(&producer, &stream, text, LINES * 16);
     looptest_run_until(&loop, producer_waits, &producer);
@@ -535,7 +535,7 @@ START_TEST(when_the_reader_goes_the_workers_go_on)
 END_TEST
 
 /* What is printed by others than the streams may be what finds out that the reader is gone. */
-START_TEST(a_reader_found_gone_by_a_message_holds_nobody)
+START_TEST(a_reader_found_gone_by_a_message_pauses_no_pipe)
 {
     enum { LINES = 256 * 1024 };
     char *on_console, *text = number_lines(LINES, &on_console);
@@ -695,9 +695,9 @@ Suite *test_suite(void)
     tcase_add_test(tcase, a_slow_reader_makes_workers_wait_and_loses_nothing);
     tcase_add_test(tcase, an_unfinished_line_is_held_while_the_reader_is_slow);
     tcase_add_test(tcase, a_stream_that_is_opened_meanwhile_waits_too);
-    tcase_add_test(tcase, the_rest_is_taken_although_nobody_reads);
+    tcase_add_test(tcase, the_rest_is_taken_without_a_reader);
     tcase_add_test(tcase, when_the_reader_goes_the_workers_go_on);
-    tcase_add_test(tcase, a_reader_found_gone_by_a_message_holds_nobody);
+    tcase_add_test(tcase, a_reader_found_gone_by_a_message_pauses_no_pipe);
     tcase_add_test(tcase, discarding_the_console_lets_workers_go_on);
     tcase_add_test(tcase, an_abandoned_stream_shows_what_has_arrived);
     tcase_add_test(tcase, the_end_of_a_stream_is_told);

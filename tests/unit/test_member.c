@@ -1,6 +1,5 @@
 /*
- * test_member.c - this node's part in the rounds: each state with each thing that can happen in it,
- * and the fence.
+ * test_member.c - the member's machine: each event in each state, and the fence.
  */
 #include "check_main.h"
 #include "member.h"
@@ -234,7 +233,7 @@ START_TEST(the_fence)
 }
 END_TEST
 
-START_TEST(who_was_stopped_itself_fences_at_once)
+START_TEST(a_node_that_was_stopped_fences_at_once)
 {
     setup_running();
     member_contact(&member, 1001, 900000); /* the answer was there before it slept */
@@ -260,7 +259,7 @@ START_TEST(fences_while_workers_end)
 }
 END_TEST
 
-/* It was frozen, and finds a seat that may be somebody else's by now. */
+/* It was stopped, and finds a seat that may belong to another node by now. */
 START_TEST(a_seat_that_is_read_late_waits_for_an_answer)
 {
     setup_running();
@@ -296,7 +295,7 @@ START_TEST(given_up_by_the_server)
 }
 END_TEST
 
-/* Who is refused says so at the end, and not that nobody was there. */
+/* A refused node reports the refusal at the end, not an unreachable store. */
 START_TEST(refused_until_the_time_is_up)
 {
     setup();
@@ -397,7 +396,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, a_failure_is_told_and_kept);
     tcase_add_test(tcase, a_finished_node_runs_again);
     tcase_add_test(tcase, the_fence);
-    tcase_add_test(tcase, who_was_stopped_itself_fences_at_once);
+    tcase_add_test(tcase, a_node_that_was_stopped_fences_at_once);
     tcase_add_test(tcase, fences_while_workers_end);
     tcase_add_test(tcase, a_seat_that_is_read_late_waits_for_an_answer);
     tcase_add_test(tcase, given_up_by_the_server);

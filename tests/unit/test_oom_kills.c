@@ -1,5 +1,5 @@
 /*
- * test_oom_kills.c - the kernel's counter in each of the files that have one.
+ * test_oom_kills.c - the kernel's counter in each file that has one.
  */
 #include "check_main.h"
 #include "oom_kills.h"

@@ -1,6 +1,6 @@
 /*
- * test_pmi.c - sockets of the process manager: one that ends, and one whose rank asks and does not
- * read. What is answered is test_pmi_node.c's.
+ * test_pmi.c - sockets of the process manager: one that ends, and one with a rank that asks but
+ * does not read. test_pmi_node.c tests the answers.
  */
 #include "check_main.h"
 #include "failmem.h"
@@ -125,7 +125,7 @@ START_TEST(a_socket_that_ends_ends_the_barrier)
 }
 END_TEST
 
-START_TEST(who_has_finalized_may_close_it)
+START_TEST(a_finalized_rank_may_close_it)
 {
     init_all();
     say(0, "cmd=finalize\n");
@@ -177,7 +177,7 @@ static size_t flood(void)
 }
 
 /* Each that is taken in makes seventy times as many bytes of answers. */
-START_TEST(who_does_not_read_is_not_read_from)
+START_TEST(a_rank_that_does_not_read_is_not_read_from)
 {
     enum { READ = 40 };
     char text[VALUE];
@@ -197,7 +197,7 @@ START_TEST(who_does_not_read_is_not_read_from)
 }
 END_TEST
 
-START_TEST(who_does_not_read_and_goes_is_noticed)
+START_TEST(a_rank_that_does_not_read_and_ends_is_noticed)
 {
     init_all();
     put_a_long_value();
@@ -215,10 +215,10 @@ Suite *test_suite(void)
     TCase *tcase = tcase_create("pmi");
     tcase_add_checked_fixture(tcase, prepare, finish);
     tcase_add_test(tcase, a_socket_that_ends_ends_the_barrier);
-    tcase_add_test(tcase, who_has_finalized_may_close_it);
+    tcase_add_test(tcase, a_finalized_rank_may_close_it);
     tcase_add_test(tcase, an_answer_without_memory_ends_the_socket);
-    tcase_add_test(tcase, who_does_not_read_is_not_read_from);
-    tcase_add_test(tcase, who_does_not_read_and_goes_is_noticed);
+    tcase_add_test(tcase, a_rank_that_does_not_read_is_not_read_from);
+    tcase_add_test(tcase, a_rank_that_does_not_read_and_ends_is_noticed);
     suite_add_tcase(suite, tcase);
     return suite;
 }

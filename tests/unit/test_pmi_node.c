@@ -1,7 +1,6 @@
 /*
- * test_pmi_node.c - what a node answers to its MPI ranks, alone and among others: each command, in
- * each state; barriers over one to three nodes in every order of arrival; ranks that leave; texts
- * of other nodes that are wrong.
+ * test_pmi_node.c - a node's answers to its MPI ranks: each command in each state; barriers over
+ * one to three nodes in every order of arrival; ranks that leave; invalid texts of other nodes.
  */
 #include "check_main.h"
 #include "error.h"
@@ -256,7 +255,7 @@ START_TEST(words_before_init_and_wrong_ones)
         ck_assert(world->nodes[0].hung_up[1]);
         ck_assert_ptr_nonnull(strstr(world->nodes[0].said, "rank 1"));
         check_state(&world->nodes[0], 1, PMI_RANK_GONE);
-        tell(&world->nodes[0], 1, INIT); /* nobody listens any more */
+        tell(&world->nodes[0], 1, INIT); /* no rank listens any more */
         expect(&world->nodes[0], 1, "");
         free_world(world);
     }

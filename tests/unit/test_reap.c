@@ -1,5 +1,5 @@
 /*
- * test_reap.c - everything below this process is found, ended and collected, however it hides.
+ * test_reap.c - every descendant is found, killed and reaped, in whatever session or group it is.
  */
 #include "check_main.h"
 #include "reap.h"
@@ -291,7 +291,7 @@ static void exit_with_3(void)
     _exit(3);
 }
 
-/* As far as can be seen of those who are waiting to be waited for. */
+/* As far as the zombies show. */
 static bool seen_failing(void (*run)(void), int sig)
 {
     siginfo_t info;
@@ -309,7 +309,7 @@ static bool seen_failing(void (*run)(void), int sig)
     return failing;
 }
 
-START_TEST(who_is_failing_is_known_before_the_end)
+START_TEST(a_failing_process_is_known_before_its_end)
 {
     ck_assert(!seen_failing(exit_with_0, 0));
     ck_assert(seen_failing(exit_with_3, 0));
@@ -347,7 +347,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, collecting_tells_each_end_and_what_is_left);
     tcase_add_test(tcase, children_of_every_thread_are_found);
     tcase_add_test(tcase, children_are_described_whatever_their_name);
-    tcase_add_test(tcase, who_is_failing_is_known_before_the_end);
+    tcase_add_test(tcase, a_failing_process_is_known_before_its_end);
     tcase_add_test(tcase, a_long_list_is_read_whole);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -1,6 +1,6 @@
 /*
- * test_safe_dir.c - what a way to a directory may consist of. Other users' directories and links
- * take root to be made: tests/fault/attacks/attack_files.py has those.
+ * test_safe_dir.c - which paths to a directory are accepted. Cases with other users' directories
+ * and links need root: tests/fault/attacks/attack_files.py has them.
  */
 #include "check_main.h"
 #include "safe_dir.h"
@@ -115,7 +115,7 @@ START_TEST(a_directory_for_everybody_is_refused)
     refused("open/logs", "'open' is writable by all users");
     ck_assert_int_eq(chmod("open", 01777), 0);
     leads_to("open/logs", "open/logs");
-    ck_assert_int_eq(chmod("open", 0775), 0); /* a group is chosen by somebody */
+    ck_assert_int_eq(chmod("open", 0775), 0); /* the owner chose the group */
     leads_to("open/logs", "open/logs");
 }
 END_TEST

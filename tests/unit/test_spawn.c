@@ -1,5 +1,5 @@
 /*
- * test_spawn.c - what a child is born with, and what is said and left behind when it cannot be.
+ * test_spawn.c - the state of a new process, and the error and cleanup when it cannot start.
  */
 #include "check_main.h"
 #include "spawn.h"
@@ -50,7 +50,7 @@ static void output_of(const char *const *argv, const char *const *envp, char *te
     close(ends[0]);
 }
 
-/* It is reaped by us and nobody else, with exit code 0. */
+/* We reap it, with exit code 0. */
 static void ends_well(const struct spawn_child *child)
 {
     int status;
@@ -231,7 +231,7 @@ START_TEST(it_has_no_signal_blocked_or_ignored)
     output_of(argv, empty_env, text, sizeof text, &child);
     ck_assert_ptr_nonnull(strstr(text, "\nSigBlk:\t0000000000000000\n"));
     /* glibc keeps 32 and 33 to itself: its posix_spawn starts children with both ignored, and its
-     * sigaction does not let anybody change that. */
+     * sigaction does not change that. */
     const uint64_t glibcs_own = UINT64_C(3) << 31;
     const char *ignored = strstr(text, "\nSigIgn:\t");
     ck_assert_ptr_nonnull(ignored);

@@ -1,6 +1,6 @@
 /*
- * test_spawner.c - a process whose start takes long holds up nothing but those behind it. What it
- * waits for is room in a pipe, in the place of a control group.
+ * test_spawner.c - a slow start delays only the tasks after it. It waits for room in a pipe that
+ * stands for the control group.
  */
 #include "check_main.h"
 #include "clock.h"
@@ -171,7 +171,7 @@ START_TEST(what_the_kernel_holds_is_left)
     spawner_close(&spawner);
     ck_assert(spawner.left);
     looptest_close(&loop);
-    open_gate(); /* nobody is told any more, but a leak checker wants all threads to stand still */
+    open_gate(); /* no callback follows, but a leak checker needs idle threads */
     while (waitpid(-1, NULL, 0) < 0) /* it may not be born yet; Check's timeout is the deadline */
         sched_yield();
     ck_assert_uint_eq(done_count, 0);

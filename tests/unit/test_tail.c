@@ -1,5 +1,5 @@
 /*
- * test_tail.c - the ring keeps exactly the last bytes, whatever pieces they came in.
+ * test_tail.c - the ring keeps exactly the last bytes, for any sizes of writes.
  */
 #include "check_main.h"
 #include "failmem.h"

@@ -1,6 +1,6 @@
 /*
- * test_watchdog.c - the FIFO of timers where it cannot be had. What comes through it is
- * tests/integration/test_ddprun_timers.py's.
+ * test_watchdog.c - the FIFO of timers where it cannot be made.
+ * tests/integration/test_ddprun_timers.py tests requests.
  */
 #include "check_main.h"
 #include "tree.h"
@@ -43,7 +43,7 @@ START_TEST(what_cannot_be_opened_is_not_left_behind)
 }
 END_TEST
 
-START_TEST(only_one_that_nobody_reads_is_replaced)
+START_TEST(only_a_fifo_without_a_reader_is_replaced)
 {
     struct watchdog_fifo first, second;
     struct ddp_error error = {0};
@@ -64,7 +64,7 @@ Suite *test_suite(void)
     TCase *tcase = tcase_create("watchdog");
     tcase_add_checked_fixture(tcase, make_base, remove_base);
     tcase_add_test(tcase, what_cannot_be_opened_is_not_left_behind);
-    tcase_add_test(tcase, only_one_that_nobody_reads_is_replaced);
+    tcase_add_test(tcase, only_a_fifo_without_a_reader_is_replaced);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -1,6 +1,5 @@
 /*
- * test_worker_env.c - every variable that a worker sees, with the value that torchrun gives it, and
- * the text in which variables are replaced.
+ * test_worker_env.c - every variable of a worker, with torchrun's value, and variables in texts.
  */
 #include "check_main.h"
 #include "failmem.h"

@@ -104,7 +104,7 @@ static void ends(unsigned stopped_in)
     ck_assert(!worker_proc_alive(&worker));
     ck_assert_uint_eq(worker.started_us, 1000);
     ck_assert_uint_eq(worker.ended_us, 1005);
-    worker_proc_stop(&worker, SIGKILL); /* its pid may be somebody else's by now */
+    worker_proc_stop(&worker, SIGKILL); /* its pid may be reused by now */
     ck_assert_uint_eq(worker.sm.state, WORKER_EXITED);
 }
 

@@ -1,5 +1,5 @@
 /*
- * test_worker_pty.c - terminals for workers: what they are to them, and that they change nothing.
+ * test_worker_pty.c - terminals for workers: their properties, and that they pass bytes unchanged.
  */
 #include "check_main.h"
 #include "worker_pty.h"
@@ -23,7 +23,7 @@ static void close_one(void)
     close(theirs);
 }
 
-START_TEST(it_is_a_terminal_of_nobodys_session)
+START_TEST(it_is_a_terminal_of_no_session)
 {
     ck_assert_int_eq(isatty(theirs), 1);
     ck_assert_int_ne(fcntl(ours, F_GETFD) & FD_CLOEXEC, 0);
@@ -75,7 +75,7 @@ Suite *test_suite(void)
     Suite *suite = suite_create("worker_pty");
     TCase *tcase = tcase_create("pty");
     tcase_add_checked_fixture(tcase, open_one, close_one);
-    tcase_add_test(tcase, it_is_a_terminal_of_nobodys_session);
+    tcase_add_test(tcase, it_is_a_terminal_of_no_session);
     tcase_add_test(tcase, bytes_come_through_untouched);
     tcase_add_test(tcase, its_end_is_an_error_behind_the_last_byte);
     tcase_add_test(tcase, it_is_narrower_by_the_prefix);

@@ -1,6 +1,5 @@
 /*
- * test_worker_status.c - lines that tell of workers: what is written is read again, and what a
- * stranger writes is passed over.
+ * test_worker_status.c - lines of worker status: written lines are read back, invalid ones skipped.
  */
 #include "check_main.h"
 #include "failmem.h"
