@@ -244,7 +244,7 @@ class Memory(GpuCase):
         pid = (self.nvml / 'kept').read_text().split()[1]
         (self.folder / 'go0').touch()
         self.assertEqual(job.wait(), 0, job.err)
-        self.assertIn(f'ddprun: GPU 0 (NVIDIA T9, GPU-0a56a4bc) still has 12.3 GiB of pid {pid}, which '
+        self.assertIn(f'ddprun: GPU 0 (NVIDIA T9, GPU-0a56a4bc) still has 12.3 GiB of pid {pid}, a '
                       'worker of ours that has ended', job.err)
 
     def stranger(self):
