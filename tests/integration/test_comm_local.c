@@ -146,7 +146,7 @@ START_TEST(invalid_worlds)
     ck_assert_int_eq(ddp_comm_init_local(0, NULL, comms, &error), DDP_E_INVALID);
     ck_assert_int_eq(ddp_comm_init_local(257, NULL, comms, &error), DDP_E_INVALID);
     ck_assert_int_eq(ddp_comm_init_local(1, (const int[]){-2}, comms, &error), DDP_E_INVALID);
-    ck_assert_str_eq(error.msg, "-2 is no device");
+    ck_assert_str_eq(error.msg, "-2 is not a device");
     ck_assert_ptr_null(comms[0]);
 }
 END_TEST

@@ -289,7 +289,7 @@ static void change_devices(struct world *world, uint32_t rank, ddp_comm *comm)
              1 - rig.ordinal, rig.ordinal);
     expect_refusal(reduce_floats(&rig, there, there, rig.stream, &error), &error, text);
     expect_refusal(ddp_barrier(comm, stream, &error), &error,
-                   "the stream is not of the context in which this communicator works");
+                   "the stream belongs to another context than this communicator");
     check_all_is_well(&rig);
     rig_close(&rig);
 }

@@ -260,7 +260,7 @@ static void both_send(struct world *world, uint32_t rank, ddp_comm *comm)
 static void expect_both_named(const struct world *world)
 {
     char text[64];
-    snprintf(text, sizeof text, "of %zu bytes had left", LARGE * sizeof(float));
+    snprintf(text, sizeof text, "of %zu bytes had been sent", LARGE * sizeof(float));
     for (uint32_t rank = 0; rank < 2; rank++) {
         expect_report(world, rank, DDP_E_TIMEOUT, "send #0: rank ");
         expect_report(world, rank, DDP_E_TIMEOUT, "waits for others itself");

@@ -132,11 +132,11 @@ static ddp_status create_world(struct ddpi_config *config, const int *devices,
 static ddp_status check_devices(uint32_t ndev, const int *devices, struct ddp_error *err)
 {
     if (ndev == 0 || ndev > LOCAL_MAX)
-        return ddpi_error_set(err, DDP_E_INVALID, "%u ranks of one process; there may be 1 to %d",
-                              ndev, LOCAL_MAX);
+        return ddpi_error_set(err, DDP_E_INVALID, "a process can have 1 to %d ranks, not %u",
+                              LOCAL_MAX, ndev);
     for (uint32_t i = 0; devices != NULL && i < ndev; i++)
         if (devices[i] < 0)
-            return ddpi_error_set(err, DDP_E_INVALID, "%d is no device", devices[i]);
+            return ddpi_error_set(err, DDP_E_INVALID, "%d is not a device", devices[i]);
     return DDP_OK;
 }
 

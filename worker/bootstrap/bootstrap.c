@@ -62,9 +62,9 @@ static ddp_status enable_tls(struct bootstrap *boot, bool keyed)
     if (!keyed)
         return ddpi_error_set(
             boot->err, DDP_E_DENIED,
-            "TLS between ranks (DDPRUN_TLS_RANKS) takes the key that ddprun gives "
-            "them (DDPRUN_RANK_KEY_FD), and there is none; start the program with "
-            "ddprun, and let no program between close that descriptor");
+            "TLS between ranks (DDPRUN_TLS_RANKS) needs the key that ddprun gives them "
+            "(DDPRUN_RANK_KEY_FD), which is missing; start the program with ddprun, and let no "
+            "program in between close that descriptor");
     ddp_status status = ddpi_tls_engine_create(&edges->tls, boot->err);
     boot->meeting->tls = edges->tls;
     return status;

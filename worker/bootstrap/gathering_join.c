@@ -47,12 +47,9 @@ static ddp_status no_host(struct ddpi_gathering *gathering, struct ddp_error *er
     double seconds = gathering->config->init_timeout_ms / 1000.0;
     if (joiner->gone[0] != '\0')
         return ddpi_error_set(err, DDP_E_TIMEOUT,
-                              "after %.1f s rank 0, which the others join, has not come again: %s "
-                              "is gone",
-                              seconds, joiner->gone);
-    return ddpi_error_set(err, DDP_E_TIMEOUT,
-                          "after %.1f s rank 0, which the others join, has not come; missing: "
-                          "rank 0",
+                              "after %.1f s rank 0 has not joined again: %s is gone", seconds,
+                              joiner->gone);
+    return ddpi_error_set(err, DDP_E_TIMEOUT, "after %.1f s rank 0 has not joined; missing: rank 0",
                           seconds);
 }
 
@@ -124,7 +121,7 @@ static ddp_status check_attempt(struct ddpi_gathering *gathering, bool *ret_over
     if (left_ms == 0)
         return ddpi_error_set(
             err, DDP_E_TIMEOUT,
-            "after %.1f s %s has not let this rank in: it is stopped, or too busy",
+            "after %.1f s %s has not accepted this rank: it is stopped, or too busy",
             gathering->config->init_timeout_ms / 1000.0, attempt->edge.peer_name);
     if (attempt->stage ==
         DDPI_ATTEMPT_QUEUE) { /* rank 0 has hung up: the key may be that of another one now */
@@ -192,7 +189,7 @@ static ddp_status take_neighbour_card(struct ddpi_gathering *gathering,
     bool neighbour = memo->tag == ddpi_ring_next(comm->rank, comm->world_size) ||
                      memo->tag == ddpi_ring_prev(comm->rank, comm->world_size);
     if (!neighbour || !ddpi_card_get(slot, &card))
-        return ddpi_error_set(err, DDP_E_PROTOCOL, "rank 0 sent something that is no card");
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "rank 0 sent an invalid card");
     memcpy(ddpi_meeting_slot(gathering->meeting, memo->tag), slot, sizeof slot);
     joiner_of(gathering)->neighbours++;
     return DDP_OK;

@@ -114,9 +114,8 @@ ddp_status ddpi_comm_check_home(const struct ddp_comm *comm, struct ddp_error *e
         return DDP_OK;
     return ddpi_error_set(
         err, DDP_E_INVALID,
-        "this process (pid %d) was forked from rank %u (pid %d) and has no part in "
-        "its communicator: leave the call to that process, or start a rank of its "
-        "own with exec",
+        "this process (pid %d) was forked from rank %u (pid %d) and cannot use its communicator: "
+        "make the call in that process, or start a rank with exec",
         getpid(), comm->rank, comm->home_pid);
 }
 
@@ -160,6 +159,23 @@ void ddp_comm_abort(ddp_comm *comm)
     (void)!write(comm->bell, &one, sizeof one);
     ddpi_edges_tell(&comm->edges, NULL, &comm->abort_notice);
     errno = saved_errno;
+}
+
+ddp_status ddpi_comm_check_peer_call(struct ddp_comm *comm, const struct ddpi_edge *edge,
+                                     const uint8_t header[DDPI_CALL_WIRE_SIZE],
+                                     const struct ddpi_call *expected, const struct ddpi_call *ours)
+{
+    struct ddpi_call theirs;
+    char our_text[DDPI_CALL_TEXT], their_text[DDPI_CALL_TEXT];
+    if (!ddpi_call_decode(header, &theirs))
+        return ddpi_comm_fail(comm, NULL, DDP_E_PROTOCOL, "%s uses another version of libddpcomm",
+                              edge->peer_name);
+    if (ddpi_call_same(expected, &theirs))
+        return DDP_OK;
+    ddpi_call_describe(ours, our_text);
+    ddpi_call_describe(&theirs, their_text);
+    return ddpi_comm_fail(comm, NULL, DDP_E_MISMATCH, "rank %u called %s, but %s called %s",
+                          comm->rank, our_text, edge->peer_name, their_text);
 }
 
 /* ---- counters ---- */

@@ -64,6 +64,13 @@ ddp_status ddpi_comm_fail(struct ddp_comm *comm, const struct ddpi_edge *from, d
 /* Fail if ddp_comm_abort() was called. */
 ddp_status ddpi_comm_check_abort(struct ddp_comm *comm);
 
+/* Fail unless the peer of @edge, which sent @header, called what is @expected when this rank called
+ * @ours. */
+ddp_status ddpi_comm_check_peer_call(struct ddp_comm *comm, const struct ddpi_edge *edge,
+                                     const uint8_t header[DDPI_CALL_WIRE_SIZE],
+                                     const struct ddpi_call *expected,
+                                     const struct ddpi_call *ours);
+
 /* Copy the first cause of failure to @err; returns its status. */
 ddp_status ddpi_comm_report(const struct ddp_comm *comm, struct ddp_error *err);
 

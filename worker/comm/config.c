@@ -42,7 +42,7 @@ static ddp_status env_duration(ddpi_getenv *env, const char *name, uint32_t *ret
     if (status != DDP_OK)
         return ddpi_error_wrap(err, status, "%s", name);
     if (value == 0)
-        return ddpi_error_set(err, DDP_E_INVALID, "%s: a timeout of 0 leaves no time at all", name);
+        return ddpi_error_set(err, DDP_E_INVALID, "%s: a timeout of 0 is too short", name);
     *ret = (uint32_t)value;
     return DDP_OK;
 }
@@ -89,8 +89,8 @@ static ddp_status env_algorithm(ddpi_getenv *env, const char *name, ddp_algorith
             *ret = known[i].algorithm;
             return DDP_OK;
         }
-    return ddpi_error_set(err, DDP_E_INVALID, "%s: '%s' is neither ring nor direct, nor auto", name,
-                          text);
+    return ddpi_error_set(err, DDP_E_INVALID,
+                          "%s: '%s' is not an algorithm; use ring, direct or auto", name, text);
 }
 
 static ddp_status load_algorithm(const struct ddp_comm_options *options, ddpi_getenv *env,
@@ -98,7 +98,8 @@ static ddp_status load_algorithm(const struct ddp_comm_options *options, ddpi_ge
 {
     config->algorithm = options->algorithm;
     if ((unsigned)options->algorithm > DDP_ALGORITHM_DIRECT)
-        return ddpi_error_set(err, DDP_E_INVALID, "%d is no algorithm", (int)options->algorithm);
+        return ddpi_error_set(err, DDP_E_INVALID, "%d is not an algorithm",
+                              (int)options->algorithm);
     if (config->algorithm != DDP_ALGORITHM_AUTO)
         return DDP_OK;
     return env_algorithm(env, "DDP_ALGORITHM", &config->algorithm, err);

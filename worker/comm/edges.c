@@ -7,6 +7,7 @@
 #include "clock.h"
 #include "error.h"
 #include "mem.h"
+#include "sockets.h"
 #include "tls.h"
 
 #include <errno.h>
@@ -36,19 +37,12 @@ struct ddpi_edge *ddpi_edges_peer(const struct ddpi_edges *edges, uint32_t rank)
     return edges->peers != NULL ? atomic_load(&edges->peers[rank]) : NULL;
 }
 
-static void close_epoll(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
 /* A child shares both epoll descriptors with its parent: what it removed there would be removed for
  * both. */
 void ddpi_edges_disown(struct ddpi_edges *edges)
 {
-    close_epoll(&edges->controls);
-    close_epoll(&edges->meeting.events);
+    ddpi_close_fd(&edges->controls);
+    ddpi_close_fd(&edges->meeting.events);
 }
 
 uint32_t ddpi_edges_places(const struct ddpi_edges *edges)
@@ -67,7 +61,7 @@ void ddpi_edges_finish(struct ddpi_edges *edges)
     ddpi_meeting_finish(&edges->meeting);
     for (uint32_t i = 0; i < ddpi_edges_places(edges); i++)
         ddpi_edge_destroy(ddpi_edges_at(edges, i));
-    close_epoll(&edges->controls);
+    ddpi_close_fd(&edges->controls);
     ddpi_tls_engine_destroy(edges->tls);
     ddpi_free(edges->peers);
     ddpi_edges_clear(edges);

@@ -72,8 +72,7 @@ struct ddpi_verdict ddpi_verdict_of(struct ddpi_edge *edge)
         [DDPI_FATE_UNKNOWN] = {DDP_E_PEER_DEAD,
                                "is gone: it has died, or has closed its connections"},
         [DDPI_FATE_DEAD] = {DDP_E_PEER_DEAD, "has died"},
-        [DDPI_FATE_SILENT] = {DDP_E_PEER_DEAD,
-                              "is gone: its machine is down, or cannot be reached any more"},
+        [DDPI_FATE_SILENT] = {DDP_E_PEER_DEAD, "is gone: its machine is down or unreachable"},
     };
     enum ddpi_fate fate;
     if (edge->left)

@@ -67,7 +67,7 @@ static ddp_status fail_timeout(struct ddp_comm *comm, const struct ddpi_wait *wa
         "%s: rank %u has waited %llu.%llu s for %s, which %s; %llu of %llu bytes had %s", call,
         comm->rank, (unsigned long long)elapsed / 1000, (unsigned long long)elapsed % 1000 / 100,
         edge->peer_name, finding, (unsigned long long)wait->bytes_done,
-        (unsigned long long)wait->bytes_wanted, wait->sends ? "left" : "come");
+        (unsigned long long)wait->bytes_wanted, wait->sends ? "been sent" : "arrived");
 }
 
 ddp_status ddpi_wait_overdue(struct ddp_comm *comm, const struct ddpi_wait *wait,
@@ -134,12 +134,11 @@ static ddp_status judge_answer(struct ddp_comm *comm, const struct ddpi_wait *wa
     if (edge->asked_ms == 0)
         return DDP_OK;
     if (!edge->answered && now >= edge->asked_ms + ddpi_wait_answer_ms(wait))
-        return fail_timeout(
-            comm, wait, edge,
-            edge->control.fd >= 0
-                ? "does not answer: it is stopped, or has not called the operation"
-                : "does not let this rank in: it is stopped, is in no operation, or "
-                  "is out of descriptors");
+        return fail_timeout(comm, wait, edge,
+                            edge->control.fd >= 0
+                                ? "does not answer: it is stopped, or has not called the operation"
+                                : "does not accept this rank: it is stopped, is in no operation, "
+                                  "or is out of descriptors");
     if (now >= edge->asked_ms + verdict_ms(wait)) {
         if (now >= wait->deadline_ms)
             return fail_timeout(comm, wait, edge, "waits for others itself");

@@ -20,13 +20,6 @@ static_assert(sizeof(struct ddpi_sealed_memo) ==
 
 enum { MEMO_MAGIC = 0x43504444 /* "DDPC" */ };
 
-static void control_close_fd(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
 void ddpi_control_init(struct ddpi_control *control, int fd)
 {
     int domain = 0;
@@ -40,8 +33,8 @@ void ddpi_control_finish(struct ddpi_control *control)
     for (uint32_t i = 0; i < control->handed_count; i++)
         close(control->handed[i].fd);
     control->handed_count = 0;
-    control_close_fd(&control->inbox_fd);
-    control_close_fd(&control->fd);
+    ddpi_close_fd(&control->inbox_fd);
+    ddpi_close_fd(&control->fd);
     ddpi_wipe(&control->seals, sizeof control->seals);
 }
 
@@ -182,7 +175,7 @@ static ssize_t control_receive(struct ddpi_control *control)
     size_t nfds = 0;
     ssize_t len = ddpi_recv_fds(control->fd, at, left, fds, &nfds);
     for (size_t i = 0; i < nfds; i++) {
-        control_close_fd(&control->inbox_fd);
+        ddpi_close_fd(&control->inbox_fd);
         control->inbox_fd = fds[i];
     }
     return len;

@@ -17,8 +17,8 @@ enum {
 };
 
 static const char changed[] =
-    "has said something on its data connection that is no TLS by our key (was one of the two "
-    "started without DDPRUN_TLS_RANKS, or does somebody between change what it says?)";
+    "has sent data that is not TLS with our key (was one of the two started without "
+    "DDPRUN_TLS_RANKS, or is the connection changed on the way?)";
 
 /* --- the key --- */
 
@@ -86,7 +86,7 @@ static void tls_pull(struct ddpi_data_tls *data, int fd, const char **ret_broken
     ddp_status status =
         ddpi_tls_take(data->tls, bytes, (size_t)got, &data->arrived, &data->leaving, NULL);
     if (status != DDP_OK)
-        *ret_broken = status == DDP_E_NOMEM ? "cannot be heard: out of memory" : changed;
+        *ret_broken = status == DDP_E_NOMEM ? "cannot be read from: out of memory" : changed;
     (void)tls_flush(data, fd, ret_broken);
 }
 
@@ -145,7 +145,7 @@ size_t ddpi_data_tls_send(struct ddpi_data_tls *data, int fd, const void *bytes,
                ddpi_tls_put(data->tls, &plain, piece, &data->leaving, NULL) == DDP_OK;
     ddpi_buf_finish(&plain);
     if (!put) {
-        *ret_broken = "cannot be told anything: out of memory";
+        *ret_broken = "cannot be written to: out of memory";
         return 0;
     }
     data->owed = piece;

@@ -24,6 +24,13 @@
 
 enum { BACKLOG = 4096 }; /* ranks that compute accept late; the system may allow fewer */
 
+void ddpi_close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
 socklen_t ddpi_address_len(const struct sockaddr_storage *address)
 {
     return address->ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
@@ -103,7 +110,7 @@ ddp_status ddpi_source_address(const char *host, uint16_t port, struct sockaddr_
         if (at->ai_family == AF_INET || at->ai_family == AF_INET6)
             error = route_to(at, ret);
     freeaddrinfo(found);
-    return error == 0 ? DDP_OK : ddpi_error_sys(err, error, "find the way to '%s'", host);
+    return error == 0 ? DDP_OK : ddpi_error_sys(err, error, "find a route to '%s'", host);
 }
 
 ddp_status ddpi_listen_tcp(struct sockaddr_storage *address, int *ret_fd, struct ddp_error *err)

@@ -28,6 +28,9 @@ ddp_status ddpi_listen_tcp(struct sockaddr_storage *address, int *ret_fd, struct
  * (stranger.h). */
 ddp_status ddpi_listen_local(const char *name, int *ret_fd, struct ddp_error *err);
 
+/* Close *@fd unless it is negative; it is -1 then. */
+void ddpi_close_fd(int *fd);
+
 /* Begin to connect. Returns 0 (connected), EINPROGRESS (poll for writing), or another errno,
  * without a descriptor. EAGAIN: the backlog is full. ECONNREFUSED: no process listens there or, on
  * a Unix socket, another user does. */

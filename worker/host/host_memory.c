@@ -93,7 +93,7 @@ static ddp_status host_run(struct ddpi_memory *memory, struct ddp_comm *comm,
     (void)buffers;
     if (stream != NULL && is_barrier)
         return ddpi_error_set(err, DDP_E_INVALID,
-                              "there is no device whose stream could wait: pass NULL");
+                              "no device is in use, so there is no stream to wait on: pass NULL");
     if (stream != NULL && task->count > 0)
         return ddpi_error_set(err, DDP_E_INVALID, "host memory takes no stream: pass NULL");
     ddp_status status = is_barrier ? run_barrier(comm, task) : run_next(comm, task);

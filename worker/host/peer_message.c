@@ -50,23 +50,14 @@ static size_t move_some(struct message *message, uint8_t *bytes, size_t len)
     return done;
 }
 
+/* The sender called send to this rank. */
 static ddp_status check_sender_call(struct message *message)
 {
-    struct ddp_comm *comm = message->comm;
-    struct ddpi_edge *edge = message->edge;
-    struct ddpi_call theirs, match = message->call;
-    match.operation = DDPI_SEND;
-    match.root = comm->rank;
-    if (!ddpi_call_decode(message->header, &theirs))
-        return ddpi_comm_fail(comm, NULL, DDP_E_PROTOCOL, "%s uses another version of libddpcomm",
-                              edge->peer_name);
-    if (ddpi_call_same(&match, &theirs))
-        return DDP_OK;
-    char our_text[DDPI_CALL_TEXT], their_text[DDPI_CALL_TEXT];
-    ddpi_call_describe(&message->call, our_text);
-    ddpi_call_describe(&theirs, their_text);
-    return ddpi_comm_fail(comm, NULL, DDP_E_MISMATCH, "rank %u called %s, but %s called %s",
-                          comm->rank, our_text, edge->peer_name, their_text);
+    struct ddpi_call expected = message->call;
+    expected.operation = DDPI_SEND;
+    expected.root = message->comm->rank;
+    return ddpi_comm_check_peer_call(message->comm, message->edge, message->header, &expected,
+                                     &message->call);
 }
 
 /* Move what can be moved now. */

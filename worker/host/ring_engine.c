@@ -104,23 +104,6 @@ static void move_out(struct engine *engine)
     cursor_advance(engine, &engine->out, true, sent);
 }
 
-static ddp_status check_call_of_prev(struct engine *engine)
-{
-    struct ddp_comm *comm = engine->comm;
-    const struct ddpi_call *ours = &engine->task->call;
-    struct ddpi_call theirs;
-    if (!ddpi_call_decode(engine->in_header.wire, &theirs))
-        return ddpi_comm_fail(comm, NULL, DDP_E_PROTOCOL, "%s uses another version of libddpcomm",
-                              engine->prev->peer_name);
-    if (ddpi_call_same(ours, &theirs))
-        return DDP_OK;
-    char our_text[DDPI_CALL_TEXT], their_text[DDPI_CALL_TEXT];
-    ddpi_call_describe(ours, our_text);
-    ddpi_call_describe(&theirs, their_text);
-    return ddpi_comm_fail(comm, NULL, DDP_E_MISMATCH, "rank %u called %s, but %s called %s",
-                          comm->rank, our_text, engine->prev->peer_name, their_text);
-}
-
 static ddp_status move_header_in(struct engine *engine)
 {
     size_t got =
@@ -128,7 +111,11 @@ static ddp_status move_header_in(struct engine *engine)
                                 DDPI_CALL_WIRE_SIZE - engine->in_header.done);
     engine->in_header.done += got;
     engine->moved |= got > 0;
-    return engine->in_header.done == DDPI_CALL_WIRE_SIZE ? check_call_of_prev(engine) : DDP_OK;
+    const struct ddpi_call *ours = &engine->task->call;
+    return engine->in_header.done == DDPI_CALL_WIRE_SIZE
+               ? ddpi_comm_check_peer_call(engine->comm, engine->prev, engine->in_header.wire, ours,
+                                           ours)
+               : DDP_OK;
 }
 
 /* Reduce whole elements in place in the edge; returns the bytes consumed. */

@@ -92,20 +92,13 @@ ddp_status ddpi_meeting_init(struct ddpi_meeting *meeting, uint32_t rank, uint32
     return status;
 }
 
-static void close_if_open(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
 void ddpi_meeting_finish(struct ddpi_meeting *meeting)
 {
     ddpi_visitors_drop_all(meeting);
     ddpi_attempt_drop(meeting);
-    close_if_open(&meeting->tcp_listener);
-    close_if_open(&meeting->local_listener);
-    close_if_open(&meeting->events);
+    ddpi_close_fd(&meeting->tcp_listener);
+    ddpi_close_fd(&meeting->local_listener);
+    ddpi_close_fd(&meeting->events);
     ddpi_shm_destroy(meeting->segment);
     ddpi_free(meeting->cards);
     ddpi_wipe(&meeting->key, sizeof meeting->key);

@@ -72,9 +72,9 @@ static ddp_status check_call(struct ddpi_task *task, uint32_t rank, uint32_t wor
     size_t size = ddp_dtype_size(call->dtype), bytes;
     uint32_t parts = shape->sends_all || shape->receives_all ? world_size : 1;
     if (size == 0)
-        return ddpi_error_set(err, DDP_E_INVALID, "%d is no element type", (int)call->dtype);
+        return ddpi_error_set(err, DDP_E_INVALID, "%d is not an element type", (int)call->dtype);
     if (shape->reduces && (unsigned)call->op > DDP_PRODUCT)
-        return ddpi_error_set(err, DDP_E_INVALID, "%d is no reduction", (int)call->op);
+        return ddpi_error_set(err, DDP_E_INVALID, "%d is not a reduction", (int)call->op);
     ddp_status status = check_ranks(call, rank, world_size, err);
     if (status != DDP_OK)
         return status;

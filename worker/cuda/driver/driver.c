@@ -147,8 +147,8 @@ ddp_status ddpi_cuda_error(const struct ddpi_cuda *cuda, struct ddp_error *err,
     const char *name = NULL;
     const char *text = NULL;
     if (cuda->get_error_name(result, &name) != DDPI_CU_SUCCESS || name == NULL)
-        name = "an error that it has no name for";
+        name = "unnamed error";
     if (cuda->get_error_string(result, &text) != DDPI_CU_SUCCESS || text == NULL)
-        text = "it has no description either";
+        text = "no description";
     return ddpi_error_set(err, DDP_E_CUDA, "%s: %s (%d): %s", tried, name, (int)result, text);
 }

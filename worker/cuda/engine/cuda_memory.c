@@ -182,7 +182,7 @@ static ddp_status take_stream(struct ddpi_device *device, ddpi_cu_stream stream,
         return take_context_of_stream(device, context, err);
     if (context != device->context)
         return ddpi_error_set(err, DDP_E_INVALID,
-                              "the stream is not of the context in which this communicator works");
+                              "the stream belongs to another context than this communicator");
     return DDP_OK;
 }
 

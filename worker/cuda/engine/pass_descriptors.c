@@ -63,8 +63,8 @@ static ddp_status hand_one(struct ddpi_device *device, struct ddpi_edge *edge, u
     if (status != DDP_OK)
         return status;
     if (!ddpi_control_hand_over(&edge->control, (uint32_t)offer->allocation, fd))
-        status = ddpi_error_set(err, DDP_E_SYSTEM, "cannot hand a descriptor over to %s",
-                                edge->peer_name);
+        status =
+            ddpi_error_set(err, DDP_E_SYSTEM, "cannot pass a descriptor to %s", edge->peer_name);
     close(fd);
     return status;
 }
@@ -97,8 +97,8 @@ static ddp_status take_one(struct ddpi_device *device, const struct ddpi_wait *w
     struct ddp_error err;
     ddp_status status;
     if (tag != (uint32_t)offer->allocation)
-        status = ddpi_error_set(&err, DDP_E_PROTOCOL, "%s handed over another allocation",
-                                edge->peer_name);
+        status = ddpi_error_set(&err, DDP_E_PROTOCOL,
+                                "%s passed the descriptor of another allocation", edge->peer_name);
     else
         status = ddpi_share_import(&device->shares, offer, fd, &err);
     close(fd);

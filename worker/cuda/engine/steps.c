@@ -85,13 +85,13 @@ static ddp_status check_time(struct ddpi_device *device, const struct ddpi_patie
         return DDP_OK;
     char call[DDPI_CALL_TEXT];
     ddpi_call_name(wait->call, call);
-    return ddpi_comm_fail(device->comm, NULL, DDP_E_TIMEOUT,
-                          "%s: rank %u has waited %.1f s for its own GPU; %s", call,
-                          device->comm->rank, (double)(now - wait->started_ms) / 1000,
-                          patience->for_arrival ? "the stream has not come to the operation: a "
-                                                  "kernel before it in the stream may hang"
-                                                : "a copy or reduction of the operation does not "
-                                                  "end");
+    return ddpi_comm_fail(
+        device->comm, NULL, DDP_E_TIMEOUT, "%s: rank %u has waited %.1f s for its own GPU; %s",
+        call, device->comm->rank, (double)(now - wait->started_ms) / 1000,
+        patience->for_arrival
+            ? "the stream has not reached the operation: an earlier kernel in it may hang"
+            : "a copy or reduction of the operation does not "
+              "end");
 }
 
 ddp_status ddpi_device_pause(struct ddpi_device *device, struct ddpi_patience *patience,
