@@ -1,6 +1,6 @@
 /*
- * test_fate.c - whether a process lives, as its sockets and its listener tell, and those that know
- * better.
+ * test_peer_fate.c - whether a process lives, as its sockets and its listener tell, and those that
+ * know better.
  */
 #include "check_main.h"
 #include "peer_fate.h"
@@ -285,7 +285,7 @@ END_TEST
 
 Suite *test_suite(void)
 {
-    Suite *suite = suite_create("fate");
+    Suite *suite = suite_create("peer_fate");
     TCase *tcase = tcase_create("fate");
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, a_process_is_known_by_its_socket, 0, 2);

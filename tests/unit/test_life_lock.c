@@ -1,6 +1,6 @@
 /*
- * test_life.c - the thread that holds a worker's slot: what is in the slot while it lives, when it
- * has gone in order, and when its process was killed; and pages that are none.
+ * test_life_lock.c - the thread that holds a worker's slot: what is in the slot while it lives,
+ * when it has gone in order, and when its process was killed; and pages that are none.
  */
 #include "check_main.h"
 #include "life_lock.h"
@@ -130,7 +130,7 @@ END_TEST
 
 Suite *test_suite(void)
 {
-    Suite *suite = suite_create("life");
+    Suite *suite = suite_create("life_lock");
     TCase *tcase = tcase_create("slot");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, held_until_it_is_released);

@@ -1,5 +1,5 @@
 /*
- * test_flow.c - jobs cut into units: for every schedule and many sizes, neighbours agree on what
+ * test_units.c - jobs cut into units: for every schedule and many sizes, neighbours agree on what
  * goes between them, unit by unit, and each rank has what it passes on when it says so.
  */
 #include "check_main.h"
@@ -177,7 +177,7 @@ END_TEST
 
 Suite *test_suite(void)
 {
-    Suite *suite = suite_create("flow");
+    Suite *suite = suite_create("units");
     TCase *tcase = tcase_create("units");
     tcase_set_timeout(tcase, 30);
     tcase_add_loop_test(tcase, neighbours_agree, 0, RANKS_MAX);

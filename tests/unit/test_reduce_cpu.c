@@ -1,5 +1,5 @@
 /*
- * test_reduce.c - every type with every reduction against plain references, the 16-bit formats
+ * test_reduce_cpu.c - every type with every reduction against plain references, the 16-bit formats
  * completely, and the rules for NaN, signed zeros, wrap-around and odd addresses.
  */
 #include "check_main.h"
@@ -351,7 +351,7 @@ END_TEST
 
 Suite *test_suite(void)
 {
-    Suite *suite = suite_create("reduce");
+    Suite *suite = suite_create("reduce_cpu");
     TCase *tcase = tcase_create("arithmetic");
     tcase_add_test(tcase, sixteen_bit_formats_round_trip);
     tcase_add_test(tcase, sixteen_bit_formats_round_to_nearest_even);

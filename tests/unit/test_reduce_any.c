@@ -1,5 +1,5 @@
 /*
- * test_fold.c - folds of 1 to 70 inputs: for every type the same bits as one rounding of the
+ * test_reduce_any.c - folds of 1 to 70 inputs: for every type the same bits as one rounding of the
  * inputs in order, at odd addresses, and over tile borders.
  */
 #include "check_main.h"
@@ -141,7 +141,7 @@ END_TEST
 
 Suite *test_suite(void)
 {
-    Suite *suite = suite_create("fold");
+    Suite *suite = suite_create("reduce_any");
     TCase *tcase = tcase_create("fold");
     tcase_add_loop_test(tcase, one_rounding_however_many, 0, DTYPES * OPS);
     tcase_add_test(tcase, nothing_is_lost_between_the_calls);

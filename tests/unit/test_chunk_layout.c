@@ -1,7 +1,7 @@
 /*
- * test_layout.c - addresses of chunks for every operation, world size and algorithm: parts cover
- * each chunk once, scratch is never left, results lie where the caller wants them, and what is
- * passed on was not overwritten.
+ * test_chunk_layout.c - addresses of chunks for every operation, world size and algorithm: parts
+ * cover each chunk once, scratch is never left, results lie where the caller wants them, and what
+ * is passed on was not overwritten.
  */
 #include "check_main.h"
 #include "chunk_layout.h"
@@ -178,7 +178,7 @@ END_TEST
 
 Suite *test_suite(void)
 {
-    Suite *suite = suite_create("layout");
+    Suite *suite = suite_create("chunk_layout");
     TCase *tcase = tcase_create("layout");
     tcase_add_loop_test(tcase, whole_chunks_lie_in_the_result, 2, MAX_RANKS + 1);
     tcase_add_loop_test(tcase, partial_results_lie_in_scratch, 2, MAX_RANKS + 1);
