@@ -5,6 +5,7 @@
 #include "bootstrap.h"
 #include "error.h"
 #include "memory_types.h"
+#include "operate.h"
 #include "sockets.h"
 
 #include <stddef.h>
@@ -49,7 +50,7 @@ ddp_status ddp_comm_get_stats(const ddp_comm *comm, struct ddp_comm_stats *ret_s
     if (size < offsetof(struct ddp_comm_stats, stream_us) ||
         ddpi_comm_check_home(comm, NULL) != DDP_OK)
         return DDP_E_INVALID;
-    ddpi_memories_read_stats(comm, &stats);
+    ddpi_memories_read_stats(&comm->memories, comm, &stats);
     memcpy(ret_stats, &stats, size < sizeof stats ? size : sizeof stats);
     return DDP_OK;
 }
@@ -76,7 +77,7 @@ static ddp_status operate(struct ddp_comm *comm, struct ddpi_task *task, void *s
     if (status != DDP_OK)
         return status;
     task->timeout_ms = comm->timeout_ms;
-    return ddpi_memory_run(comm, task, stream, err);
+    return ddpi_operate(comm, task, stream, err);
 }
 
 ddp_status ddp_all_reduce(ddp_comm *comm, const void *send, void *recv, size_t count,

@@ -8,7 +8,7 @@
  * made as between processes.
  */
 #include "attempt.h"
-#include "bootstrap.h"
+#include "communicator.h"
 #include "error.h"
 #include "mem.h"
 #include "memory_types.h"
@@ -89,7 +89,7 @@ static ddp_status create_rank(struct ddpi_config *config, uint32_t rank, const i
     if (config->world_size == 1)
         return DDP_OK;
     struct ddpi_meeting *meeting = &comm->edges.meeting;
-    ddpi_bootstrap_spins(comm, config->world_size);
+    ddpi_comm_allow_spins(comm, config->world_size);
     status = ddpi_meeting_init(meeting, rank, config->world_size, comm->bell, key, NULL, true, err);
     if (status == DDP_OK && !meeting->card.shm)
         status = ddpi_error_set(err, DDP_E_SYSTEM,

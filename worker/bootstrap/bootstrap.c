@@ -17,12 +17,11 @@
 #include "tls.h"
 
 #include <ddprun/store.h>
-#include <sched.h>
+#include <errno.h>
+#include <sys/epoll.h>
+#include <unistd.h>
 
-enum {
-    STORE_CONNECT_MAX_MS = 30000,
-    SPINS = 300, /* some microseconds: the time that a peer on another core takes to answer */
-};
+enum { STORE_CONNECT_MAX_MS = 30000 };
 
 struct bootstrap {
     struct ddp_comm *comm;
@@ -89,19 +88,33 @@ static ddp_status listen_for_ranks(struct bootstrap *boot)
     return status;
 }
 
-void ddpi_bootstrap_spins(struct ddp_comm *comm, int64_t local_ranks)
-{
-    cpu_set_t cpus;
-    if (sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) >= local_ranks)
-        comm->spin_limit = SPINS;
-}
-
 static ddp_status connect_and_listen(struct bootstrap *boot)
 {
     ddp_status status = open_store(boot);
     if (status == DDP_OK)
         status = listen_for_ranks(boot);
     return ddpi_advise_descriptors(boot->err, status);
+}
+
+static ddp_status gather(struct ddp_comm *comm, const struct ddpi_config *config, ddp_store *store,
+                         uint64_t deadline_ms, struct ddp_error *err)
+{
+    struct ddpi_gathering gathering = {.comm = comm,
+                                       .config = config,
+                                       .store = store,
+                                       .meeting = &comm->edges.meeting,
+                                       .deadline_ms = deadline_ms,
+                                       .wake_ms = deadline_ms,
+                                       .suspect_ms = UINT64_MAX};
+    gathering.events = epoll_create1(EPOLL_CLOEXEC);
+    if (gathering.events < 0)
+        return ddpi_advise_descriptors(err, ddpi_error_sys(err, errno, "make an epoll descriptor"));
+    gathering.meeting->needs_all = true;
+    ddp_status status =
+        comm->rank == 0 ? ddpi_gather_host(&gathering, err) : ddpi_gather_join(&gathering, err);
+    gathering.meeting->needs_all = false;
+    close(gathering.events);
+    return status;
 }
 
 /* Tell neighbours that have not heard it yet why this rank leaves. */
@@ -124,7 +137,7 @@ ddp_status ddpi_bootstrap(struct ddp_comm *comm, const struct ddpi_config *confi
         .meeting = &comm->edges.meeting};
     ddp_status status = connect_and_listen(&boot);
     if (status == DDP_OK)
-        status = ddpi_gather(comm, config, boot.store, boot.deadline_ms, &cause);
+        status = gather(comm, config, boot.store, boot.deadline_ms, &cause);
     ddp_store_close(boot.store);
     if (status == DDP_OK)
         status = ddpi_host_join(comm, left_ms(&boot), &cause);

@@ -11,8 +11,4 @@
 ddp_status ddpi_bootstrap(struct ddp_comm *comm, const struct ddpi_config *config,
                           struct ddp_error *err);
 
-/* Let @comm spin if every rank of this machine has a processor of its own. For shared memory only,
- * where looking costs no system call. */
-void ddpi_bootstrap_spins(struct ddp_comm *comm, int64_t local_ranks);
-
 #endif

@@ -224,24 +224,3 @@ ddp_status ddpi_gathering_turn(struct ddpi_gathering *gathering, struct ddp_erro
     gathering->judged |= status != DDP_OK;
     return status;
 }
-
-ddp_status ddpi_gather(struct ddp_comm *comm, const struct ddpi_config *config, ddp_store *store,
-                       uint64_t deadline_ms, struct ddp_error *err)
-{
-    struct ddpi_gathering gathering = {.comm = comm,
-                                       .config = config,
-                                       .store = store,
-                                       .meeting = &comm->edges.meeting,
-                                       .deadline_ms = deadline_ms,
-                                       .wake_ms = deadline_ms,
-                                       .suspect_ms = UINT64_MAX};
-    gathering.events = epoll_create1(EPOLL_CLOEXEC);
-    if (gathering.events < 0)
-        return ddpi_advise_descriptors(err, ddpi_error_sys(err, errno, "make an epoll descriptor"));
-    gathering.meeting->needs_all = true;
-    ddp_status status =
-        comm->rank == 0 ? ddpi_gather_host(&gathering, err) : ddpi_gather_join(&gathering, err);
-    gathering.meeting->needs_all = false;
-    close(gathering.events);
-    return status;
-}

@@ -59,11 +59,6 @@ struct ddpi_gathering {
     bool judged;         /* the failure is that of another rank, which the sentence names */
 };
 
-/* Fill the edges of the ring and the spin limit of @comm. Returns when all ranks have done so.
- * @store stays open. */
-ddp_status ddpi_gather(struct ddp_comm *comm, const struct ddpi_config *config, ddp_store *store,
-                       uint64_t deadline_ms, struct ddp_error *err);
-
 /* ---- gathering_host.c: rank 0; gathering_join.c: the other ranks ---- */
 
 /* Each has its own copy of @common, with its role. On failure @err is complete, with advice. */

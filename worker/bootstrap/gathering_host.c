@@ -4,7 +4,6 @@
  * it returns.
  */
 #include "attempt.h"
-#include "bootstrap.h"
 #include "clock.h"
 #include "error.h"
 #include "gathering.h"
@@ -188,7 +187,7 @@ static void send_go(struct ddpi_gathering *gathering)
         ddpi_gathering_say(host->joiners[rank], DDPI_NOTICE_GO,
                            ddpi_roster_local(&host->roster, rank));
     if (gathering->meeting->card.shm)
-        ddpi_bootstrap_spins(gathering->comm, ddpi_roster_local(&host->roster, 0));
+        ddpi_comm_allow_spins(gathering->comm, ddpi_roster_local(&host->roster, 0));
 }
 
 static ddp_status host_gather(struct ddpi_gathering *gathering, struct ddp_error *err)

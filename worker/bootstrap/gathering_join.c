@@ -3,7 +3,6 @@
  * neighbours, and waits until rank 0 lets it go. Owns the connection to rank 0.
  */
 #include "attempt.h"
-#include "bootstrap.h"
 #include "clock.h"
 #include "error.h"
 #include "gathering.h"
@@ -210,7 +209,7 @@ static ddp_status joiner_take(struct ddpi_gathering *gathering, struct ddpi_edge
     case DDPI_NOTICE_GO:
         gathering->over = true;
         if (gathering->meeting->card.shm)
-            ddpi_bootstrap_spins(gathering->comm, memo->tag);
+            ddpi_comm_allow_spins(gathering->comm, memo->tag);
         return DDP_OK;
     default:
         return DDP_OK;

@@ -10,11 +10,14 @@
 #include "private_fds.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+
+enum { SPINS = 300 }; /* some microseconds: the time that a peer on another core takes to answer */
 
 /* ---- life ---- */
 
@@ -117,6 +120,13 @@ ddp_status ddpi_comm_check_home(const struct ddp_comm *comm, struct ddp_error *e
         "this process (pid %d) was forked from rank %u (pid %d) and cannot use its communicator: "
         "make the call in that process, or start a rank with exec",
         getpid(), comm->rank, comm->home_pid);
+}
+
+void ddpi_comm_allow_spins(struct ddp_comm *comm, int64_t local_ranks)
+{
+    cpu_set_t cpus;
+    if (sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) >= local_ranks)
+        comm->spin_limit = SPINS;
 }
 
 /* ---- failure ---- */

@@ -56,6 +56,10 @@ ddp_status ddpi_comm_create(const struct ddpi_config *config,
 /* DDP_E_INVALID in a child of the process that made @comm. */
 ddp_status ddpi_comm_check_home(const struct ddp_comm *comm, struct ddp_error *err);
 
+/* Let @comm spin if every rank of this machine has a processor of its own. For shared memory only,
+ * where looking costs no system call. */
+void ddpi_comm_allow_spins(struct ddp_comm *comm, int64_t local_ranks);
+
 /* Make the communicator fail, unless it has failed before, and tell all peers but @from (may be
  * NULL). Returns the status of the first cause. */
 ddp_status ddpi_comm_fail(struct ddp_comm *comm, const struct ddpi_edge *from, ddp_status status,

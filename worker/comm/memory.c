@@ -1,16 +1,7 @@
 /*
- * memory.c - which memory type an operation is for. Owns the opened types.
- *
- * To ask whether the library of a type is loaded costs some 20 ns, as the dynamic linker counts
- * what it loads and unloads: only when a count has changed is the library looked up again.
+ * memory.c - the memory types that a communicator has opened. Owns them.
  */
 #include "memory.h"
-
-#include "communicator.h"
-#include "error.h"
-
-#include <dlfcn.h>
-#include <link.h>
 
 void ddpi_memories_init(struct ddpi_memories *memories, const struct ddpi_memory_type *const *types)
 {
@@ -22,157 +13,6 @@ void ddpi_memories_init(struct ddpi_memories *memories, const struct ddpi_memory
     memories->open[last] = &memories->host;
 }
 
-/* ---- which types are there ---- */
-
-static int read_counts(struct dl_phdr_info *info, size_t size, void *ctx)
-{
-    (void)size;
-    struct ddpi_memories *now = ctx;
-    now->adds = info->dlpi_adds;
-    now->subs = info->dlpi_subs;
-    return 1; /* every object has the same counts */
-}
-
-/* NULL: @library is not loaded. Does not load it. */
-static void *loaded_symbol(const char *library, const char *symbol)
-{
-    void *handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
-    void *found = handle != NULL ? dlsym(handle, symbol) : NULL;
-    if (handle != NULL)
-        dlclose(handle);
-    return found;
-}
-
-static void update_symbols(struct ddpi_memories *memories)
-{
-    struct ddpi_memories now = {0};
-    dl_iterate_phdr(read_counts, &now);
-    if (now.adds == memories->adds && now.subs == memories->subs)
-        return;
-    for (unsigned i = 0; memories->types[i]->library != NULL; i++)
-        memories->symbols[i] =
-            loaded_symbol(memories->types[i]->library, memories->types[i]->symbol);
-    memories->adds = now.adds;
-    memories->subs = now.subs;
-}
-
-static ddp_status open_type(struct ddp_comm *comm, unsigned index)
-{
-    struct ddpi_memories *memories = &comm->memories;
-    const struct ddpi_memory_type *type = memories->types[index];
-    ddp_status status = type->open(comm, &memories->open[index]);
-    if (status == DDP_E_NOMEM)
-        return ddpi_comm_fail(comm, NULL, status, "rank %u: no memory for the use of a %s",
-                              comm->rank, type->name);
-    if (status != DDP_OK)
-        memories->symbols[index] = NULL; /* what does not start has no memory */
-    return DDP_OK;
-}
-
-/* Open the types that this process has begun to use. */
-static ddp_status open_types(struct ddp_comm *comm)
-{
-    struct ddpi_memories *memories = &comm->memories;
-    ddp_status status = DDP_OK;
-    for (unsigned i = 0; memories->types[i]->library != NULL && status == DDP_OK; i++) {
-        if (memories->open[i] != NULL)
-            continue;
-        update_symbols(memories);
-        if (memories->symbols[i] != NULL && memories->types[i]->is_started(memories->symbols[i]))
-            status = open_type(comm, i);
-    }
-    return status;
-}
-
-/* ---- which type a call is for ---- */
-
-/* Fills @ret_buffer, unless @address is NULL. */
-static ddp_status find_type(const struct ddpi_memories *memories, const void *address,
-                            const char *what, struct ddpi_buffer *ret_buffer, struct ddp_error *err)
-{
-    ddp_status status = DDP_OK;
-    *ret_buffer = (struct ddpi_buffer){0};
-    for (unsigned i = 0; address != NULL && ret_buffer->memory == NULL && status == DDP_OK; i++)
-        if (memories->open[i] != NULL)
-            status =
-                memories->open[i]->type->look(memories->open[i], address, what, ret_buffer, err);
-    return status;
-}
-
-/* An operation without buffers is for the type that has streams, if a stream is passed. */
-static struct ddpi_memory *stream_owner(struct ddpi_memories *memories, const void *stream)
-{
-    for (unsigned i = 0; stream != NULL && memories->types[i]->library != NULL; i++)
-        if (memories->open[i] != NULL)
-            return memories->open[i];
-    return &memories->host;
-}
-
-static ddp_status choose_memory(struct ddpi_memories *memories, const struct ddpi_task *task,
-                                const void *stream, struct ddpi_buffers *ret_buffers,
-                                struct ddpi_memory **ret_memory, struct ddp_error *err)
-{
-    bool has_buffers = task->call.operation != DDPI_BARRIER;
-    if (!has_buffers || task->count == 0) { /* the host does nothing as well as a GPU */
-        *ret_memory = has_buffers ? &memories->host : stream_owner(memories, stream);
-        return DDP_OK;
-    }
-    ddp_status status = find_type(memories, task->send, "the send buffer", &ret_buffers->send, err);
-    if (status == DDP_OK)
-        status = find_type(memories, task->recv, "the receive buffer", &ret_buffers->recv, err);
-    if (status != DDP_OK)
-        return status;
-    struct ddpi_memory *send = ret_buffers->send.memory, *recv = ret_buffers->recv.memory;
-    if (send != NULL && recv != NULL && send != recv)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "the send buffer is memory of the %s, the receive buffer of the %s; "
-                              "both must be of one kind",
-                              send->type->name, recv->type->name);
-    *ret_memory = send != NULL ? send : recv;
-    return DDP_OK;
-}
-
-/* Wait until no type but @but has operations in its queue. */
-static void drain_others(const struct ddpi_memories *memories, const struct ddpi_memory *but)
-{
-    for (unsigned i = 0; memories->types[i]->library != NULL; i++)
-        if (memories->open[i] != NULL && memories->open[i] != but)
-            memories->open[i]->type->drain(memories->open[i]);
-}
-
-static bool comm_has_failed(struct ddp_comm *comm)
-{
-    return !ddpi_memories_are_busy(&comm->memories) &&
-           (comm->failed != DDP_OK || ddpi_comm_check_abort(comm) != DDP_OK);
-}
-
-/* Unless the call itself is refused, other ranks wait for this one: make them fail, too, but only
- * after what was enqueued before. */
-ddp_status ddpi_memory_run(struct ddp_comm *comm, struct ddpi_task *task, void *stream,
-                           struct ddp_error *err)
-{
-    struct ddpi_memories *memories = &comm->memories;
-    struct ddpi_buffers buffers = {0};
-    struct ddpi_memory *memory;
-    struct ddp_error cause = {0};
-    if (open_types(comm) != DDP_OK || comm_has_failed(comm))
-        return ddpi_comm_report(comm, err);
-    ddp_status status = choose_memory(memories, task, stream, &buffers, &memory, &cause);
-    if (status == DDP_OK) {
-        drain_others(memories, memory);
-        status = memory->type->run(memory, comm, task, &buffers, stream, &cause);
-    }
-    if (status == DDP_OK)
-        return DDP_OK;
-    if (status == DDP_E_INVALID)
-        return ddpi_error_set(err, status, "%s", cause.msg);
-    drain_others(memories, NULL);
-    (void)ddpi_comm_fail(comm, NULL, status, "rank %u: %s", comm->rank, cause.msg);
-    return ddpi_comm_report(comm, err);
-}
-
-/* ---- all types of a communicator ---- */
-
 bool ddpi_memories_are_busy(const struct ddpi_memories *memories)
 {
     for (unsigned i = 0; memories->types[i]->library != NULL; i++)
@@ -181,13 +21,20 @@ bool ddpi_memories_are_busy(const struct ddpi_memories *memories)
     return false;
 }
 
-void ddpi_memories_read_stats(const struct ddp_comm *comm, struct ddp_comm_stats *stats)
+void ddpi_memories_read_stats(const struct ddpi_memories *memories, const struct ddp_comm *comm,
+                              struct ddp_comm_stats *stats)
 {
     unsigned first = 0; /* a type with a thread knows how to lock it out */
-    while (comm->memories.open[first] == NULL)
+    while (memories->open[first] == NULL)
         first++;
-    struct ddpi_memory *memory = comm->memories.open[first];
-    memory->type->read_stats(memory, comm, stats);
+    memories->open[first]->type->read_stats(memories->open[first], comm, stats);
+}
+
+void ddpi_memories_drain(const struct ddpi_memories *memories, const struct ddpi_memory *but)
+{
+    for (unsigned i = 0; memories->types[i]->library != NULL; i++)
+        if (memories->open[i] != NULL && memories->open[i] != but)
+            memories->open[i]->type->drain(memories->open[i]);
 }
 
 void ddpi_memories_stop(const struct ddpi_memories *memories)

@@ -85,15 +85,14 @@ struct ddpi_memories {
 void ddpi_memories_init(struct ddpi_memories *memories,
                         const struct ddpi_memory_type *const *types);
 
-/* Run @task, which ddpi_task_prepare() has set, on the memory of its buffers. On DDP_E_INVALID
- * nothing was done; after any other failure the communicator has failed. */
-ddp_status ddpi_memory_run(struct ddp_comm *comm, struct ddpi_task *task, void *stream,
-                           struct ddp_error *err);
-
 /* Whether operations are enqueued: then only ddpi_memories_read_stats() may look at the
  * communicator. */
 bool ddpi_memories_are_busy(const struct ddpi_memories *memories);
-void ddpi_memories_read_stats(const struct ddp_comm *comm, struct ddp_comm_stats *stats);
+void ddpi_memories_read_stats(const struct ddpi_memories *memories, const struct ddp_comm *comm,
+                              struct ddp_comm_stats *stats);
+
+/* Wait until no type but @but (may be NULL) has operations in its queue. */
+void ddpi_memories_drain(const struct ddpi_memories *memories, const struct ddpi_memory *but);
 
 void ddpi_memories_stop(const struct ddpi_memories *memories);
 void ddpi_memories_destroy(struct ddpi_memories *memories);

@@ -4,7 +4,7 @@
 #ifndef DDPI_ATTEMPT_H
 #define DDPI_ATTEMPT_H
 
-#include "meeting.h"
+#include "meeting_state.h"
 
 void ddpi_attempt_clear(struct ddpi_attempt *attempt);
 

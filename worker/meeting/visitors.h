@@ -4,7 +4,7 @@
 #ifndef DDPI_VISITORS_H
 #define DDPI_VISITORS_H
 
-#include "meeting.h"
+#include "meeting_state.h"
 
 /* Watch the listeners; and accept again when a pause is over. */
 ddp_status ddpi_visitors_listen(struct ddpi_meeting *meeting, struct ddp_error *err);

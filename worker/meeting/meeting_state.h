@@ -1,0 +1,69 @@
+/*
+ * meeting_state.h - the state of a meeting, for its two sides.
+ */
+#ifndef DDPI_MEETING_STATE_H
+#define DDPI_MEETING_STATE_H
+
+#include "edge.h"
+#include "greeting.h"
+#include "list.h"
+
+enum ddpi_attempt_stage {
+    DDPI_ATTEMPT_NONE,
+    DDPI_ATTEMPT_QUEUE,   /* connect at retry_ms: the peer's backlog was full, or it hung up */
+    DDPI_ATTEMPT_CONNECT, /* TCP is connecting */
+    DDPI_ATTEMPT_ANSWER,  /* greeted; the peer has to prove itself, and to accept */
+    DDPI_ATTEMPT_GONE,    /* the peer is gone, as edge.broken says */
+};
+
+/* An edge that this rank has asked for. */
+struct ddpi_attempt {
+    enum ddpi_attempt_stage stage;
+    enum ddpi_link link;
+    bool local;                /* over a Unix socket */
+    struct ddpi_card card;     /* of the peer */
+    struct ddpi_edge edge;     /* a stand-in to wait for until the real edge exists */
+    struct ddpi_greeting main; /* on the connection for control */
+    struct ddpi_greeting data; /* without a connection where memory is shared */
+    struct ddpi_shm_segment *segment;
+    uint64_t retry_ms;
+    uint32_t turn; /* how often it has been tried */
+};
+
+enum { DDPI_STRANGERS_MAX = 16 };
+
+/* Where a rank accepts connections of others, and connects to them. */
+struct ddpi_meeting {
+    struct ddpi_card card; /* its own */
+    struct ddpi_rank_key key;
+    uint32_t rank;
+    uint32_t world_size;
+    int bell;       /* borrowed from the communicator */
+    uint8_t *cards; /* a slot (peer_card.h) for each rank; zeros: unknown, or not needed any more */
+    int events;     /* an epoll descriptor for all sockets of the meeting */
+    int tcp_listener;                 /* -1: none */
+    int local_listener;               /* -1: no shared memory */
+    struct ddpi_shm_segment *segment; /* for the first attempt; NULL: the attempt makes its own */
+    struct ddpi_list visitors;        /* of struct visitor (visitors.c): accepted connections */
+    uint32_t stranger_count;          /* visitors that are not proven; at most DDPI_STRANGERS_MAX */
+    uint64_t paused_until_ms;         /* out of descriptors: accept nothing before; 0: accept */
+    bool ring_stands;                 /* the edge from the previous rank exists */
+    bool takes_joiners;               /* accept ranks whose cards are unknown */
+    bool needs_all;                   /* to have no room for a connection is a failure */
+    const struct ddpi_tls_engine *tls; /* for data over TCP; NULL: plaintext */
+    struct ddpi_attempt attempt;       /* one at a time */
+};
+
+/* A new edge; edge NULL: none. */
+struct ddpi_arrival {
+    struct ddpi_edge *edge;
+    enum ddpi_link link;
+    bool asked; /* this rank has asked for it, not the peer */
+};
+
+static inline uint8_t *ddpi_meeting_slot(const struct ddpi_meeting *meeting, uint32_t rank)
+{
+    return meeting->cards + (size_t)rank * DDPI_CARD_SLOT;
+}
+
+#endif
