@@ -537,13 +537,13 @@ START_TEST(a_stream_hangs)
         const struct report *report = &world.reports[rank];
         ck_assert_msg(report->status == (aborts ? DDP_E_ABORTED : DDP_E_TIMEOUT), "rank %u: %s",
                       rank, report->error.msg);
-        ck_assert_msg(
-            strstr(report->error.msg, aborts ? "rank 1 called ddp_comm_abort()"
-                                             : "all_reduce #3: rank 1 has waited ") != NULL &&
-                (aborts ||
-                 strstr(report->error.msg, " s for its own GPU; the stream has not reached the "
-                                           "operation: an earlier kernel in it may hang") != NULL),
-            "rank %u: %s", rank, report->error.msg);
+        ck_assert_msg(strstr(report->error.msg, aborts ? "rank 1 called ddp_comm_abort()"
+                                                       : "all_reduce #3: rank 1 has waited ") !=
+                              NULL &&
+                          (aborts || strstr(report->error.msg,
+                                            " s for its own GPU; the stream has not reached the "
+                                            "operation: an earlier kernel in it may hang") != NULL),
+                      "rank %u: %s", rank, report->error.msg);
     }
     world_close(&world);
 }
