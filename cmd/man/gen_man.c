@@ -25,7 +25,8 @@ static const struct {
     {"ddpctl.1", "User Commands", "@TOKEN_OPTIONS@\n", &ddpctl_token_table},
     {"ddprun.1", "User Commands", "@OPTIONS@\n", &ddprun_option_table},
     {"ddprund.8", "System Administration", "@OPTIONS@\n", &ddprund_option_table},
-    {"libddpstore.3", "Library Functions", "", NULL}, /* has no options */
+    {"libddpcomm.3", "Library Functions", "", NULL}, /* libraries have no options */
+    {"libddpstore.3", "Library Functions", "", NULL},
 };
 
 enum { PAGES = sizeof pages / sizeof *pages };
