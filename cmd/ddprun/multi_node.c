@@ -159,7 +159,7 @@ static ddp_status host_store(struct remote_job *job, const struct addrinfo *info
                                                 .trust_local_users = config->trust_local_users,
                                                 .tls = config->tls,
                                                 .log = &job->log};
-    ddp_status status = ddpi_server_create_deaf(job->loop, &options, &job->server, err);
+    ddp_status status = ddpi_server_create_unbound(job->loop, &options, &job->server, err);
     if (status == DDP_OK && config->is_master)
         ddpi_server_set_tcpstore_job(job->server, config->job);
     if (status == DDP_OK)
@@ -422,7 +422,7 @@ static void on_round_closed(void *ctx)
                        ") have left the job; one more signal ends it, and the job",
                        others);
     job->lingering = true;
-    ddpi_server_when_deserted(job->server, on_deserted, job);
+    ddpi_server_when_idle(job->server, on_deserted, job);
 }
 
 void remote_job_hurry(struct remote_job *job)

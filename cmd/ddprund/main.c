@@ -60,9 +60,9 @@ struct daemon {
     uv_signal_t signals[SIGNALS];
     uv_timer_t drain_timer;
     struct ddpi_server *server;
-    struct ddpi_state *state; /* NULL: the store is in memory only */
-    char *home_token;         /* where the user's own is; NULL: it is not used */
-    uint32_t adopted;         /* listening sockets that a service manager has handed over */
+    struct ddpi_sqlite_sink *state; /* NULL: the store is in memory only */
+    char *home_token;               /* where the user's own is; NULL: it is not used */
+    uint32_t adopted;               /* listening sockets that a service manager has handed over */
     bool draining;
     bool stopped;
     int code; /* to exit with */
@@ -206,13 +206,13 @@ static ddp_status open_state(struct daemon *daemon, struct ddp_error *err)
     struct ddpi_mark mark;
     if (daemon->options.state == NULL)
         return DDP_OK;
-    ddp_status status = ddpi_state_open(daemon->options.state, &daemon->state, err);
+    ddp_status status = ddpi_sqlite_sink_open(daemon->options.state, &daemon->state, err);
     if (status == DDP_OK)
-        status = ddpi_state_load(daemon->state, take_mutation, daemon->server, &mark, err);
+        status = ddpi_sqlite_sink_load(daemon->state, take_mutation, daemon->server, &mark, err);
     if (status != DDP_OK)
         return status;
     ddpi_server_restore_mark(daemon->server, &mark);
-    const struct ddpi_sink sink = ddpi_state_sink(daemon->state);
+    const struct ddpi_sink sink = ddpi_sqlite_sink_hooks(daemon->state);
     ddpi_server_set_sink(daemon->server, &sink, on_state_failed, daemon);
     struct ddpi_server_stats stats = ddpi_server_stats(daemon->server);
     ddpi_log(&daemon->logfile.log, DDPI_LOG_INFO,
@@ -415,7 +415,7 @@ static int serve(struct daemon *daemon)
     struct ddp_error err;
     struct ddpi_server_options *server = &daemon->options.server;
     server->log = &daemon->logfile.log;
-    ddp_status status = ddpi_server_create_deaf(&daemon->loop, server, &daemon->server, &err);
+    ddp_status status = ddpi_server_create_unbound(&daemon->loop, server, &daemon->server, &err);
     if (status != DDP_OK)
         return fail(EXIT_CONFIG, &err);
     status = open_state(daemon, &err);
@@ -461,7 +461,7 @@ static int run(struct daemon *daemon)
         return fail(EXIT_CONFIG, &err);
     }
     int code = serve(daemon);
-    ddpi_state_close(daemon->state);
+    ddpi_sqlite_sink_close(daemon->state);
     ddpi_free(daemon->home_token);
     int left = uv_loop_close(&daemon->loop);
     assert(left == 0 && "a handle was not closed");

@@ -80,7 +80,7 @@ static ddp_status open_inner(ddp_store_server *server, uv_loop_t *loop,
         inner.token = &token;
     }
     if (status == DDP_OK)
-        status = ddpi_server_create_deaf(loop, &inner, &server->inner, err);
+        status = ddpi_server_create_unbound(loop, &inner, &server->inner, err);
     if (options->token_file != NULL)
         ddpi_wipe(&token, sizeof token);
     return status;

@@ -6,10 +6,10 @@
  * live, and the key "epoch/NAME", which they do not see. So a store that starts again with its
  * state knows all of it; only data ports are gone, as the connections to them are.
  */
+#include "jobs.h"
+
 #include "error.h"
-#include "listen.h"
 #include "parse.h"
-#include "server_impl.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -49,11 +49,6 @@ static ddp_status check_epoch(const struct ddpi_server *server, const struct ddp
                           who->epoch, who->job, epoch);
 }
 
-void ddpi_server_set_tcpstore_job(struct ddpi_server *server, const char *job)
-{
-    snprintf(server->tcpstore_job, sizeof server->tcpstore_job, "%s", job);
-}
-
 ddp_status ddpi_server_enter_job(struct ddpi_server *server, struct ddpi_conn *conn,
                                  struct ddp_error *err)
 {
@@ -71,7 +66,7 @@ ddp_status ddpi_server_enter_job(struct ddpi_server *server, struct ddpi_conn *c
     ddp_status status = check_epoch(server, who, err);
     if (status != DDP_OK)
         return status;
-    struct text prefix = {.all = ddpi_kv_scope_prefix(server->tcpstore_scope)};
+    struct text prefix = {.all = ddpi_kv_scope_prefix(server->jobs.tcpstore_scope)};
     if (who->job[0] != '\0')
         join(&prefix, "job/", who->job, conn->client.tcpstore ? "/tcp/" : "/");
     return ddpi_kv_scope_get(server->kv, prefix.all, &conn->client.scope, err);
@@ -117,15 +112,6 @@ static void dismiss_old(struct ddpi_server *server, const char *job, uint64_t ep
     }
 }
 
-void ddpi_server_close_ports_of(struct ddpi_server *server, const char *job)
-{
-    ddpi_list_for_each_safe (node, &server->listeners) {
-        struct ddpi_listener *listener = ddpi_container_of(node, struct ddpi_listener, of_server);
-        if (!ddpi_server_is_permanent(listener) && strcmp(listener->job, job) == 0)
-            ddpi_listener_close(listener);
-    }
-}
-
 ddp_status ddpi_server_set_epoch(struct ddpi_server *server, const char *job, uint64_t epoch,
                                  struct ddp_error *err)
 {
@@ -145,7 +131,7 @@ ddp_status ddpi_server_set_epoch(struct ddpi_server *server, const char *job, ui
     if (status != DDP_OK)
         return status;
     /* Its TCPStore clients do not say their epoch, but their ports are of one that is over. */
-    ddpi_server_close_ports_of(server, job);
+    ddpi_listeners_close_job(&server->listeners, job);
     dismiss_old(server, job, epoch);
     ddpi_kv_detach(server->kv, keyspace.all);
     return DDP_OK;
@@ -164,19 +150,6 @@ ddp_status ddpi_server_fence(struct ddpi_server *server, struct ddpi_conn *conn,
     return status;
 }
 
-ddp_status ddpi_server_check_ports(const struct ddpi_server *server, size_t more,
-                                   struct ddp_error *err)
-{
-    size_t count = 0;
-    ddpi_list_for_each (node, &server->listeners)
-        count +=
-            !ddpi_server_is_permanent(ddpi_container_of(node, struct ddpi_listener, of_server));
-    if (count + more <= server->max_data_ports)
-        return DDP_OK;
-    return ddpi_error_set(err, DDP_E_LIMIT, "there are %zu data ports, and %u is the limit", count,
-                          server->max_data_ports);
-}
-
 ddp_status ddpi_server_open_port(struct ddpi_server *server, struct ddpi_conn *conn,
                                  const struct ddpi_message *request, struct ddpi_message *reply,
                                  struct ddp_error *err)
@@ -192,26 +165,17 @@ ddp_status ddpi_server_open_port(struct ddpi_server *server, struct ddpi_conn *c
     if (at.session == 0)
         return ddpi_error_set(err, DDP_E_NOT_FOUND,
                               "there is no such session: its lease is over, or it was closed");
-    status = ddpi_server_check_ports(server, 1, err);
+    status = ddpi_listeners_check_room(&server->listeners, err);
     if (status != DDP_OK)
         return status;
     ddpi_conn_local_host(conn, host, sizeof host);
     at.host = host;
     const struct ddpi_listener *listener;
-    status = ddpi_server_add_listener(server, &at, &listener, err);
+    status = ddpi_listeners_add(&server->listeners, &at, &listener, err);
     if (status != DDP_OK)
         return status;
     reply->number = listener->port;
     ddpi_log(&server->log, DDPI_LOG_INFO, "listening on %s for the job '%s'", listener->endpoint,
              at.job);
     return DDP_OK;
-}
-
-void ddpi_server_close_ports(struct ddpi_server *server, uint64_t session)
-{
-    ddpi_list_for_each_safe (node, &server->listeners) {
-        struct ddpi_listener *listener = ddpi_container_of(node, struct ddpi_listener, of_server);
-        if (listener->session == session)
-            ddpi_listener_close(listener);
-    }
 }

@@ -5,9 +5,11 @@
  * That port is one number at all addresses at which the server listens for everybody, as members
  * say only by which of them they have come.
  */
+#include "round_hooks.h"
+
 #include "error.h"
+#include "jobs.h"
 #include "parse.h"
-#include "server_impl.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -32,7 +34,7 @@ static bool is_wildcard(const char *host)
 static bool public_host(const struct ddpi_listener *listener, char host[DDPI_HOST_MAX])
 {
     struct ddpi_endpoint endpoint;
-    if (!ddpi_server_is_permanent(listener) || listener->job[0] != '\0' ||
+    if (!ddpi_listener_is_permanent(listener) || listener->job[0] != '\0' ||
         ddpi_parse_endpoint(listener->endpoint, &endpoint, NULL) != DDP_OK)
         return false;
     memcpy(host, endpoint.host, sizeof endpoint.host);
@@ -45,7 +47,7 @@ static bool covered(const struct ddpi_server *server, const struct ddpi_listener
 {
     bool before = true;
     char other[DDPI_HOST_MAX];
-    ddpi_list_for_each (node, &server->listeners) {
+    ddpi_list_for_each (node, &server->listeners.all) {
         const struct ddpi_listener *at = ddpi_container_of(node, struct ddpi_listener, of_server);
         before = before && at != listener;
         if (at == listener || !public_host(at, other) || is_v6(other) != is_v6(host))
@@ -63,15 +65,15 @@ static ddp_status open_everywhere(struct ddpi_server *server, struct ddpi_listen
     char host[DDPI_HOST_MAX];
     at->host = host;
     ddp_status status = DDP_OK;
-    ddpi_list_for_each (node, &server->listeners) {
+    ddpi_list_for_each (node, &server->listeners.all) {
         const struct ddpi_listener *opened;
         const struct ddpi_listener *listener =
             ddpi_container_of(node, struct ddpi_listener, of_server);
         if (!public_host(listener, host) || covered(server, listener, host))
             continue;
-        status = ddpi_server_check_ports(server, 1, err);
+        status = ddpi_listeners_check_room(&server->listeners, err);
         if (status == DDP_OK)
-            status = ddpi_server_add_listener(server, at, &opened, err);
+            status = ddpi_listeners_add(&server->listeners, at, &opened, err);
         if (status != DDP_OK)
             break;
         at->port = opened->port;
@@ -96,7 +98,7 @@ static ddp_status open_port(struct ddpi_server *server, const char *job, uint64_
         status = open_everywhere(server, &at, &why);
         *ret_port = at.port;
         if (status != DDP_OK)
-            ddpi_server_close_ports_of(server, job);
+            ddpi_listeners_close_job(&server->listeners, job);
         if (status != DDP_OK && why.sys_errno != EADDRINUSE)
             break;
     }
@@ -144,7 +146,7 @@ static void drop_keyspaces(struct ddpi_server *server, const char *job)
         ddpi_kv_each(server->kv, ddpi_bytes_of(old.prefix, old.skip), find_old, &old);
         found = old.prefix[old.skip] != '\0';
         if (found)
-            ddpi_server_detach(server, old.prefix);
+            ddpi_kv_detach(server->kv, ddpi_bytes_of(old.prefix, strlen(old.prefix)));
     } while (found);
 }
 
@@ -166,8 +168,9 @@ static ddp_status on_begin(void *ctx, const char *job, uint64_t generation, bool
     if (!store_is_master)
         return DDP_OK;
     seat->master_address[0] = '\0';
-    if (strcmp(server->tcpstore_job, job) == 0) {
-        seat->master_port = ddpi_server_port(server);
+    if (strcmp(server->jobs.tcpstore_job, job) == 0) {
+        const struct ddpi_listener *first = ddpi_listeners_at(&server->listeners, 0);
+        seat->master_port = first != NULL ? first->port : 0;
         return DDP_OK;
     }
     return open_port(server, job, generation, &seat->master_port, err);
@@ -217,8 +220,8 @@ static void on_trouble(void *ctx, const char *job, const char *what)
 static void on_over(void *ctx, const char *job)
 {
     struct ddpi_server *server = ctx;
-    ddpi_server_close_ports_of(server, job);
-    server->may_have_leftovers = true;
+    ddpi_listeners_close_job(&server->listeners, job);
+    server->reclaim.pending = true;
     ddpi_log(&server->log, DDPI_LOG_DEBUG, "job %s: its last member has gone", job);
 }
 

@@ -10,10 +10,13 @@
  *   - too many connections: the newest is told so and closed;
  *   - what has changed cannot be made durable: nothing is answered any more.
  */
+#include "server.h"
+#include "admission.h"
 #include "error.h"
-#include "listen.h"
 #include "mem.h"
-#include "server_impl.h"
+#include "requests.h"
+#include "round_hooks.h"
+#include "server_turn.h"
 #include "token_file.h"
 
 #include <ddprun/store.h>
@@ -38,113 +41,95 @@ enum {
 
 /* --- end --- */
 
-void ddpi_server_maybe_closed(struct ddpi_server *server)
+static void server_maybe_closed(struct ddpi_server *server)
 {
-    if (server->handles > 0 || server->counts.connections > 0)
+    if (server->turn.handles > 0 || server->listeners.open > 0 || server->admission.connections > 0)
         return;
-    void (*cb)(void *ctx) = server->close_cb;
-    void *ctx = server->close_ctx;
+    const struct server_callback closed = server->closed;
     ddpi_round_keys_destroy(server->rounds);
-    ddpi_kv_scope_put(server->kv, server->tcpstore_scope);
+    ddpi_kv_scope_put(server->kv, server->jobs.tcpstore_scope);
     ddpi_kv_destroy(server->kv);
-    ddpi_admission_finish(&server->admission);
-    ddpi_rate_finish(&server->rate);
-    ddpi_owners_finish(&server->owners);
+    ddpi_vouch_finish(&server->admission.vouching);
+    ddpi_failure_rate_finish(&server->admission.failures);
+    ddpi_owners_finish(&server->admission.owners);
     ddpi_tls_engine_destroy(server->tls);
     ddpi_wipe(&server->token, sizeof server->token);
     ddpi_free(server);
-    if (cb != NULL)
-        cb(ctx);
+    if (closed.call != NULL)
+        closed.call(closed.ctx);
 }
 
 static void on_handle_closed(uv_handle_t *handle)
 {
     struct ddpi_server *server = handle->data;
-    server->handles--;
-    ddpi_server_maybe_closed(server);
+    server->turn.handles--;
+    server_maybe_closed(server);
 }
 
-static void stop_listening(struct ddpi_server *server)
+void ddpi_server_when_idle(struct ddpi_server *server, void (*cb)(void *ctx), void *ctx)
 {
-    ddpi_list_for_each_safe (node, &server->listeners)
-        ddpi_listener_close(ddpi_container_of(node, struct ddpi_listener, of_server));
+    server->idle = (struct server_callback){cb, ctx};
+    ddpi_server_turn_again(server);
 }
 
 void ddpi_server_drain(struct ddpi_server *server, void (*cb)(void *ctx), void *ctx)
 {
     server->draining = true;
-    server->drained_cb = cb;
-    server->drained_ctx = ctx;
-    stop_listening(server);
+    server->drained = (struct server_callback){cb, ctx};
+    ddpi_listeners_close_all(&server->listeners);
 }
 
 void ddpi_server_close(struct ddpi_server *server, void (*cb)(void *ctx), void *ctx)
 {
-    server->close_cb = cb;
-    server->close_ctx = ctx;
+    server->closed = (struct server_callback){cb, ctx};
     struct ddp_error why = {0};
     if (ddpi_server_commit(server, &why) != DDP_OK)
         ddpi_log(&server->log, DDPI_LOG_ERROR, "%s", why.msg);
     server->closing = true;
-    ddpi_server_log_refusals(server);
+    ddpi_refusals_flush(&server->refusals);
     ddpi_list_for_each_safe (node, &server->conns)
         ddpi_conn_close(ddpi_container_of(node, struct ddpi_conn, of_server), DDP_E_CLOSED,
                         "the server is shutting down");
-    stop_listening(server);
-    uv_close((uv_handle_t *)&server->expiry, on_handle_closed);
-    uv_close((uv_handle_t *)&server->after_io, on_handle_closed);
-    uv_close((uv_handle_t *)&server->before_io, on_handle_closed);
-    uv_close((uv_handle_t *)&server->no_sleep, on_handle_closed);
+    ddpi_listeners_close_all(&server->listeners);
+    ddpi_server_turn_close(server, on_handle_closed);
+}
+
+static void on_gone(void *owner, struct ddpi_conn *conn)
+{
+    struct ddpi_server *server = owner;
+    ddpi_server_left(server, conn);
+    if (conn->peer_ended)
+        ddpi_kv_client_dead(server->kv, &conn->client);
+    ddpi_kv_client_gone(server->kv, &conn->client);
+    ddpi_kv_scope_put(server->kv, conn->client.scope);
+    conn->client.scope = NULL;
+}
+
+static void on_conn_closed(void *owner, struct ddpi_conn *conn)
+{
+    struct ddpi_server *server = owner;
+    ddpi_server_not_half_open(server, conn);
+    ddpi_list_remove(&conn->of_server);
+    ddpi_list_remove(&conn->of_dirty);
+    ddpi_list_remove(&conn->of_held);
+    server->admission.connections--;
+    ddpi_free(conn);
+    server_maybe_closed(server);
+}
+
+static void on_settle(void *owner)
+{
+    ddpi_server_settle(owner);
+}
+
+static void on_listener_closed(void *owner)
+{
+    struct ddpi_server *server = owner;
+    server->listeners.open--;
+    server_maybe_closed(server);
 }
 
 /* --- listening --- */
-
-/* Takes over @fd. */
-static ddp_status take_socket(struct ddpi_server *server, int fd, struct ddpi_listener **ret,
-                              struct ddp_error *err)
-{
-    ddp_status status = ddpi_listener_create(&server->listener_env, fd, ret, err);
-    if (status != DDP_OK)
-        return status;
-    ddpi_list_append(&server->listeners, &(*ret)->of_server);
-    server->handles++;
-    return DDP_OK;
-}
-
-/* Without a token there are addresses where nobody could be admitted, or everybody would be. */
-static ddp_status check_token(const struct ddpi_server *server, bool *ret_loopback_only,
-                              struct ddp_error *err)
-{
-    const struct ddpi_gate *gate = &server->env.gate;
-    *ret_loopback_only = gate->token == NULL && !gate->open_to_all;
-    if (*ret_loopback_only && !gate->open_to_loopback)
-        return ddpi_error_set(err, DDP_E_DENIED,
-                              "all clients have to prove who they are, but there is no token");
-    if (*ret_loopback_only && server->tls != NULL)
-        return ddpi_error_set(err, DDP_E_DENIED, "TLS takes a token, but there is none");
-    return DDP_OK;
-}
-
-ddp_status ddpi_server_add_listener(struct ddpi_server *server, const struct ddpi_listen_at *at,
-                                    const struct ddpi_listener **ret, struct ddp_error *err)
-{
-    int fd;
-    bool loopback_only;
-    struct ddpi_listener *listener;
-    ddp_status status = check_token(server, &loopback_only, err);
-    if (status == DDP_OK)
-        status = ddpi_listen(at->host, at->port, loopback_only, &fd, err);
-    if (status == DDP_OK)
-        status = take_socket(server, fd, &listener, err);
-    if (status != DDP_OK)
-        return status;
-    memcpy(listener->job, at->job, sizeof listener->job);
-    listener->session = at->session;
-    listener->generation = at->generation;
-    if (ret != NULL)
-        *ret = listener;
-    return DDP_OK;
-}
 
 ddp_status ddpi_server_listen(struct ddpi_server *server, const char *host, uint16_t port,
                               const char *job, struct ddp_error *err)
@@ -155,17 +140,12 @@ ddp_status ddpi_server_listen(struct ddpi_server *server, const char *host, uint
         return ddpi_error_set(err, DDP_E_INVALID, "'%s' cannot be the name of a job", job);
     if (len > 0)
         memcpy(at.job, job, len);
-    return ddpi_server_add_listener(server, &at, NULL, err);
+    return ddpi_listeners_add(&server->listeners, &at, NULL, err);
 }
 
 ddp_status ddpi_server_adopt(struct ddpi_server *server, int fd, struct ddp_error *err)
 {
-    bool loopback_only;
-    struct ddpi_listener *listener;
-    ddp_status status = check_token(server, &loopback_only, err);
-    if (status == DDP_OK)
-        status = ddpi_listen_check(fd, loopback_only, err);
-    return status == DDP_OK ? take_socket(server, fd, &listener, err) : status;
+    return ddpi_listeners_adopt(&server->listeners, fd, err);
 }
 
 uint64_t ddpi_server_number(const struct ddpi_server *server)
@@ -173,27 +153,15 @@ uint64_t ddpi_server_number(const struct ddpi_server *server)
     return server->env.incarnation;
 }
 
-/* Of those that the owner has asked for: clients open and close theirs at any time. */
-static const struct ddpi_listener *listener_at(const struct ddpi_server *server, size_t index)
-{
-    ddpi_list_for_each (node, &server->listeners) {
-        const struct ddpi_listener *listener =
-            ddpi_container_of(node, struct ddpi_listener, of_server);
-        if (ddpi_server_is_permanent(listener) && index-- == 0)
-            return listener;
-    }
-    return NULL;
-}
-
 const char *ddpi_server_endpoint_at(const struct ddpi_server *server, size_t index)
 {
-    const struct ddpi_listener *listener = listener_at(server, index);
+    const struct ddpi_listener *listener = ddpi_listeners_at(&server->listeners, index);
     return listener != NULL ? listener->endpoint : NULL;
 }
 
 const char *ddpi_server_job_at(const struct ddpi_server *server, size_t index)
 {
-    const struct ddpi_listener *listener = listener_at(server, index);
+    const struct ddpi_listener *listener = ddpi_listeners_at(&server->listeners, index);
     return listener != NULL ? listener->job : "";
 }
 
@@ -204,11 +172,39 @@ const char *ddpi_server_endpoint(const struct ddpi_server *server)
 
 uint16_t ddpi_server_port(const struct ddpi_server *server)
 {
-    const struct ddpi_listener *listener = listener_at(server, 0);
+    const struct ddpi_listener *listener = ddpi_listeners_at(&server->listeners, 0);
     return listener != NULL ? listener->port : 0;
 }
 
 /* --- beginning --- */
+
+static void init_env(struct ddpi_server *server, uv_loop_t *loop)
+{
+    server->env.loop = loop;
+    server->env.log = &server->log;
+    server->env.owner = server;
+    server->env.admit = ddpi_server_on_admit;
+    server->env.ahead = ddpi_server_on_ahead;
+    server->env.fault = ddpi_server_on_fault;
+    server->env.request = ddpi_server_on_request;
+    server->env.settle = on_settle;
+    server->env.dirty = ddpi_server_on_dirty;
+    server->env.held = ddpi_server_on_held;
+    server->env.gone = on_gone;
+    server->env.closed = on_conn_closed;
+    server->env.shared = &server->shared;
+    server->env.scratch = server->scratch;
+    server->env.scratch_size = sizeof server->scratch;
+    server->refusals.loop = loop;
+    server->refusals.log = &server->log;
+    server->listeners.gate = &server->env.gate;
+    server->listeners.env = (struct ddpi_listener_env){.loop = loop,
+                                                       .log = &server->log,
+                                                       .owner = server,
+                                                       .connected = ddpi_server_on_connected,
+                                                       .shed = ddpi_server_on_shed,
+                                                       .closed = on_listener_closed};
+}
 
 #define OR_DEFAULT(value, standard) ((value) != 0 ? (value) : (standard))
 
@@ -225,11 +221,11 @@ static void take_common_options(struct ddpi_server *server,
                                 const struct ddpi_server_options *options)
 {
     struct rlimit files;
-    server->max_connections = OR_DEFAULT(options->max_connections, MAX_CONNECTIONS);
+    server->admission.max_connections = OR_DEFAULT(options->max_connections, MAX_CONNECTIONS);
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur > 2 * OTHER_FILES &&
-        server->max_connections > files.rlim_cur - OTHER_FILES)
-        server->max_connections = (uint32_t)(files.rlim_cur - OTHER_FILES);
-    server->max_half_open = OR_DEFAULT(options->max_half_open, MAX_HALF_OPEN);
+        server->admission.max_connections > files.rlim_cur - OTHER_FILES)
+        server->admission.max_connections = (uint32_t)(files.rlim_cur - OTHER_FILES);
+    server->admission.max_half_open = OR_DEFAULT(options->max_half_open, MAX_HALF_OPEN);
     server->shared.input.limit = OR_DEFAULT(options->input_total, 512 * MIB);
     server->shared.output.limit = OR_DEFAULT(options->output_total, 1024 * MIB);
 }
@@ -290,8 +286,8 @@ static void take_options(struct ddpi_server *server, const struct ddpi_server_op
         .tcpstore_in_clear = options->tcpstore_in_clear,
         .random = ddpi_token_random,
     };
-    server->awake.window_ns = busy_poll_ns(options->busy_poll_us);
-    server->max_data_ports = OR_DEFAULT(options->max_data_ports, MAX_DATA_PORTS);
+    server->turn.busy_poll.window_ns = busy_poll_ns(options->busy_poll_us);
+    server->listeners.max_data_ports = OR_DEFAULT(options->max_data_ports, MAX_DATA_PORTS);
 }
 
 static ddp_status create_core(struct ddpi_server *server, uint32_t rate,
@@ -302,8 +298,8 @@ static ddp_status create_core(struct ddpi_server *server, uint32_t rate,
     if (getrandom(seed, sizeof seed, 0) != (ssize_t)sizeof seed ||
         getrandom(incarnation, sizeof *incarnation, 0) != (ssize_t)sizeof *incarnation)
         return ddpi_error_sys(err, errno, "cannot get random bytes");
-    ddpi_admission_init(&server->admission, seed);
-    ddpi_rate_init(&server->rate, rate, rate * CONNECTION_BURST_S, seed);
+    ddpi_vouch_init(&server->admission.vouching, seed);
+    ddpi_failure_rate_init(&server->admission.failures, rate, rate * CONNECTION_BURST_S, seed);
     server->kv = ddpi_kv_create(&server->env.kv_limits, seed, ddpi_server_on_reply, server);
     if (server->kv == NULL)
         return ddpi_error_nomem(err, sizeof(void *));
@@ -311,63 +307,7 @@ static ddp_status create_core(struct ddpi_server *server, uint32_t rate,
     if (status != DDP_OK)
         return status;
     return ddpi_kv_scope_get(server->kv, ddpi_bytes_of(tcpstore_prefix, strlen(tcpstore_prefix)),
-                             &server->tcpstore_scope, err);
-}
-
-/* There is something left to do for the end of a turn that nobody has to send anything for. */
-static bool has_more_to_do(const struct ddpi_server *server)
-{
-    return server->expiry_due || server->leftovers[0] != '\0' || ddpi_kv_has_work(server->kv);
-}
-
-/* While it is active the loop does not sleep; others who want the processor get it. */
-static void on_no_sleep(uv_idle_t *idle)
-{
-    const struct ddpi_server *server = idle->data;
-    if (ddpi_awake_stay(&server->awake, uv_hrtime()))
-        sched_yield();
-    else if (!has_more_to_do(server))
-        uv_idle_stop(idle);
-}
-
-void ddpi_server_poll_once_more(struct ddpi_server *server)
-{
-    uv_idle_start(&server->no_sleep, on_no_sleep);
-}
-
-static void on_after_io(uv_check_t *check)
-{
-    struct ddpi_server *server = check->data;
-    if (!ddpi_list_empty(&server->dirty)) {
-        ddpi_awake_busy(&server->awake, uv_hrtime());
-        if (ddpi_awake_stay(&server->awake, server->awake.busy_ns))
-            uv_idle_start(&server->no_sleep, on_no_sleep);
-    }
-    ddpi_server_expire(server);
-    ddpi_server_work(server);
-    ddpi_server_settle(server);
-}
-
-static void on_before_io(uv_prepare_t *prepare)
-{
-    struct ddpi_server *server = prepare->data;
-    ddpi_server_settle(server);
-    server->shared.turn++;
-    ddpi_kv_grant_work(server->kv);
-}
-
-/* None of these calls can fail. */
-static void init_handles(struct ddpi_server *server)
-{
-    uv_timer_init(server->env.loop, &server->expiry);
-    uv_check_init(server->env.loop, &server->after_io);
-    uv_prepare_init(server->env.loop, &server->before_io);
-    uv_idle_init(server->env.loop, &server->no_sleep);
-    server->no_sleep.data = server;
-    server->expiry.data = server->after_io.data = server->before_io.data = server;
-    server->handles = 4;
-    uv_check_start(&server->after_io, on_after_io);
-    uv_prepare_start(&server->before_io, on_before_io);
+                             &server->jobs.tcpstore_scope, err);
 }
 
 static ddp_status load_tls(struct ddpi_server *server, const struct ddpi_server_options *options,
@@ -379,26 +319,26 @@ static ddp_status load_tls(struct ddpi_server *server, const struct ddpi_server_
                               "--no-auth); leave one out");
     ddp_status status = options->tls ? ddpi_tls_engine_create(&server->tls, err) : DDP_OK;
     server->env.tls = server->tls;
+    server->listeners.tls = server->tls != NULL;
     return status;
 }
 
-ddp_status ddpi_server_create_deaf(uv_loop_t *loop, const struct ddpi_server_options *options,
-                                   struct ddpi_server **ret, struct ddp_error *err)
+ddp_status ddpi_server_create_unbound(uv_loop_t *loop, const struct ddpi_server_options *options,
+                                      struct ddpi_server **ret, struct ddp_error *err)
 {
     struct ddpi_server *server = ddpi_calloc(1, sizeof(*server));
     if (server == NULL)
         return ddpi_error_nomem(err, sizeof(*server));
     take_options(server, options);
-    ddpi_owners_init(&server->owners);
-    server->vouches = options->vouches;
+    ddpi_owners_init(&server->admission.owners);
+    server->admission.vouches = options->vouches;
     take_common_options(server, options);
-    ddpi_server_init_env(server, loop);
-    ddpi_list_init(&server->listeners);
+    init_env(server, loop);
+    ddpi_list_init(&server->listeners.all);
     ddpi_list_init(&server->conns);
-    ddpi_list_init(&server->half_open);
-    ddpi_list_init(&server->dirty);
-    ddpi_list_init(&server->held);
-    server->expiry_at = UINT64_MAX;
+    ddpi_list_init(&server->admission.half_open);
+    ddpi_list_init(&server->requests.dirty);
+    ddpi_list_init(&server->requests.held);
     const char *prefix = options->tcpstore_prefix != NULL ? options->tcpstore_prefix : "tcp/";
     uint32_t rate = CONNECTION_RATE;
     take_lower(&rate, options->connection_rate, CONNECTION_RATE_MAX);
@@ -417,7 +357,7 @@ ddp_status ddpi_server_create_deaf(uv_loop_t *loop, const struct ddpi_server_opt
     }
     ddpi_kv_set_sink(server->kv, ddpi_server_on_change, server);
     ddpi_kv_reserve(server->kv, "epoch/");
-    init_handles(server);
+    ddpi_server_turn_start(server);
     *ret = server;
     return DDP_OK;
 }
@@ -426,7 +366,7 @@ ddp_status ddpi_server_create(uv_loop_t *loop, const struct ddpi_server_options 
                               struct ddpi_server **ret, struct ddp_error *err)
 {
     struct ddpi_server *server;
-    ddp_status status = ddpi_server_create_deaf(loop, options, &server, err);
+    ddp_status status = ddpi_server_create_unbound(loop, options, &server, err);
     if (status != DDP_OK)
         return status;
     const char *host = options->host != NULL ? options->host : "127.0.0.1";
@@ -465,15 +405,15 @@ void ddpi_server_restore_mark(struct ddpi_server *server, const struct ddpi_mark
     ddpi_kv_restore_mark(server->kv, mark, uv_now(server->env.loop));
     server->env.incarnation = mark->incarnation;
     ddpi_round_keys_restore(server->rounds);
-    server->may_have_leftovers = true;
+    server->reclaim.pending = true;
 }
 
 void ddpi_server_set_sink(struct ddpi_server *server, const struct ddpi_sink *sink,
                           void (*failed)(void *ctx, const struct ddp_error *why), void *ctx)
 {
-    server->sink = *sink;
-    server->sink_failed = failed;
-    server->sink_failed_ctx = ctx;
+    server->turn.sink = *sink;
+    server->turn.sink_failed = failed;
+    server->turn.sink_failed_ctx = ctx;
 }
 
 size_t ddpi_server_delete_prefix(struct ddpi_server *server, const char *prefix)
@@ -494,8 +434,8 @@ ddp_status ddpi_server_set_tcpstore_prefix(struct ddpi_server *server, const cha
         ddpi_kv_scope_get(server->kv, ddpi_bytes_of(prefix, strlen(prefix)), &scope, err);
     if (status != DDP_OK)
         return status;
-    ddpi_kv_scope_put(server->kv, server->tcpstore_scope);
-    server->tcpstore_scope = scope;
+    ddpi_kv_scope_put(server->kv, server->jobs.tcpstore_scope);
+    server->jobs.tcpstore_scope = scope;
     ddpi_list_for_each (node, &server->conns) {
         struct ddpi_conn *conn = ddpi_container_of(node, struct ddpi_conn, of_server);
         if (conn->client.tcpstore && conn->session.identity.job[0] == '\0')
@@ -504,20 +444,7 @@ ddp_status ddpi_server_set_tcpstore_prefix(struct ddpi_server *server, const cha
     return DDP_OK;
 }
 
-struct ddpi_server_stats ddpi_server_stats(const struct ddpi_server *server)
+void ddpi_server_set_tcpstore_job(struct ddpi_server *server, const char *job)
 {
-    struct ddpi_server_stats stats = server->counts;
-    struct ddpi_kv_stats kv = ddpi_kv_stats(server->kv);
-    stats.over_share = kv.shares_full;
-    stats.keys = kv.keys;
-    stats.bytes = kv.bytes;
-    stats.reserved = kv.reserved;
-    stats.waits = kv.waits;
-    stats.working = kv.works;
-    stats.watches = kv.watches;
-    stats.sessions = kv.sessions;
-    ddpi_round_keys_count(server->rounds, &stats.jobs, &stats.members);
-    stats.input = server->shared.input.held;
-    stats.output = server->shared.output.held;
-    return stats;
+    snprintf(server->jobs.tcpstore_job, sizeof server->jobs.tcpstore_job, "%s", job);
 }

@@ -8,6 +8,7 @@
 
 #include "listener.h"
 #include "proof.h"
+#include "server_stats.h"
 #include "sink.h"
 
 #include <ddprun/status.h>
@@ -82,47 +83,14 @@ struct ddpi_server_options {
     const struct ddpi_log *log; /* NULL: none; lives as long as the server */
 };
 
-/* X(name): what is counted. From connections on it is what there is now, the others only grow. */
-#define DDPI_SERVER_STATS(X)                                                              \
-    X(accepted)   /* connections */                                                       \
-    X(refused)    /* connections: too many, or no file descriptor or memory for them */   \
-    X(displaced)  /* half-open connections that gave way to newer ones */                 \
-    X(throttled)  /* connections from addresses whose connections fail too often */       \
-    X(dismissed)  /* connections closed because the peer broke a rule or a deadline */    \
-    X(denied)     /* connections of peers who may not, or could not prove who they are */ \
-    X(overloaded) /* connections closed for what all of them have in buffers */           \
-    X(requests)                                                                           \
-    X(limited)    /* requests that would have exceeded a limit of the core, */            \
-    X(over_share) /* ... of these, the share of their job */                              \
-    X(reclaimed)  /* keys that jobs had left behind, removed when room was short */       \
-    X(connections)                                                                        \
-    X(half_open) /* of these: their peers have not been admitted */                       \
-    X(input)     /* bytes in buffers, of requests that are not complete */                \
-    X(output)    /* the same, of replies that have not left */                            \
-    X(keys)                                                                               \
-    X(bytes)                                                                              \
-    X(reserved) /* of these, those of keys and sessions of rounds */                      \
-    X(waits)    /* requests that wait */                                                  \
-    X(working)  /* requests that cost much, and are not done yet */                       \
-    X(watches)                                                                            \
-    X(sessions)                                                                           \
-    X(jobs)    /* that have rounds, */                                                    \
-    X(members) /* and these */
-
-struct ddpi_server_stats {
-#define DDPI_SERVER_STAT(name) uint64_t name;
-    DDPI_SERVER_STATS(DDPI_SERVER_STAT)
-#undef DDPI_SERVER_STAT
-};
-
 /* A server that listens on one address. On failure nothing is left but maybe handles that close in
  * the next turns of the loop. When the address is in use, @err->sys_errno is EADDRINUSE. */
 ddp_status ddpi_server_create(uv_loop_t *loop, const struct ddpi_server_options *options,
                               struct ddpi_server **ret, struct ddp_error *err);
 
 /* One that listens nowhere yet. */
-ddp_status ddpi_server_create_deaf(uv_loop_t *loop, const struct ddpi_server_options *options,
-                                   struct ddpi_server **ret, struct ddp_error *err);
+ddp_status ddpi_server_create_unbound(uv_loop_t *loop, const struct ddpi_server_options *options,
+                                      struct ddpi_server **ret, struct ddp_error *err);
 
 /* Listen on one more address, for all jobs (@job NULL) or as a data port of one, on which TCPStore
  * clients are that job's: @host is an address or a name, of which the first address counts;
@@ -187,15 +155,13 @@ ddp_status ddpi_server_set_tcpstore_prefix(struct ddpi_server *server, const cha
  * now on; so a generation of that job needs no port of its own. */
 void ddpi_server_set_tcpstore_job(struct ddpi_server *server, const char *job);
 
-struct ddpi_server_stats ddpi_server_stats(const struct ddpi_server *server);
-
 /* Accept no more connections; those that are there are served as before. @cb is called from the
  * loop once no request waits and all replies have left, which a peer can put off for ever: to end
  * it, close the server, maybe from @cb. */
 void ddpi_server_drain(struct ddpi_server *server, void (*cb)(void *ctx), void *ctx);
 
 /* Call @cb, once, from the loop, when no job has members any more. */
-void ddpi_server_when_deserted(struct ddpi_server *server, void (*cb)(void *ctx), void *ctx);
+void ddpi_server_when_idle(struct ddpi_server *server, void (*cb)(void *ctx), void *ctx);
 
 /* Stop, tell the clients, free everything, then call @cb (may be NULL) from the loop. */
 void ddpi_server_close(struct ddpi_server *server, void (*cb)(void *ctx), void *ctx);

@@ -12,7 +12,7 @@
 uv_loop_t loop;
 static uv_timer_t guard;
 struct ddpi_server *server;
-static struct ddpi_state *state;
+static struct ddpi_sqlite_sink *state;
 char endpoint[64], state_file[64], log_text[16384];
 struct node nodes[MEMBERS];
 uint32_t lease_ms;
@@ -55,17 +55,17 @@ static void on_sink_failed(void *ctx, const struct ddp_error *err)
 static void open_state(void)
 {
     struct ddpi_mark mark;
-    OK(ddpi_state_open(state_file, &state, &why));
-    OK(ddpi_state_load(state, take_mutation, server, &mark, &why));
+    OK(ddpi_sqlite_sink_open(state_file, &state, &why));
+    OK(ddpi_sqlite_sink_load(state, take_mutation, server, &mark, &why));
     ddpi_server_restore_mark(server, &mark);
-    const struct ddpi_sink sink = ddpi_state_sink(state);
+    const struct ddpi_sink sink = ddpi_sqlite_sink_hooks(state);
     ddpi_server_set_sink(server, &sink, on_sink_failed, NULL);
 }
 
 void start_server(bool durable)
 {
     const struct ddpi_server_options options = {.log = &test_log};
-    OK(ddpi_server_create_deaf(&loop, &options, &server, &why));
+    OK(ddpi_server_create_unbound(&loop, &options, &server, &why));
     if (durable)
         open_state();
     OK(ddpi_server_listen(server, "127.0.0.1", port, NULL, &why));
@@ -84,7 +84,7 @@ void stop_server(void)
     server_closed = false;
     ddpi_server_close(server, on_server_closed, NULL);
     UNTIL(server_closed);
-    ddpi_state_close(state);
+    ddpi_sqlite_sink_close(state);
     state = NULL;
 }
 

@@ -152,8 +152,12 @@ void ddpi_conn_release(struct ddpi_conn *conn);
 /* Send what is queued. */
 void ddpi_conn_flush(struct ddpi_conn *conn);
 
-/* Bytes that have not left. */
-size_t ddpi_conn_queued(const struct ddpi_conn *conn);
+/* Bytes of output that have not left. */
+static inline size_t ddpi_conn_queued(const struct ddpi_conn *conn)
+{
+    return ddpi_buf_len(&conn->out) + ddpi_buf_len(&conn->sealed) +
+           uv_stream_get_write_queue_size((const uv_stream_t *)&conn->tcp);
+}
 
 /* Tell the peer why and linger until it has had time to read that. */
 void ddpi_conn_dismiss(struct ddpi_conn *conn, ddp_status status, const char *text);

@@ -1,6 +1,6 @@
 /*
- * conn_impl.h - what the files of a connection share: conn.c (its life, deadlines and output) and
- * conn_read.c (what it reads and serves). Nobody else includes it.
+ * conn_impl.h - what the files of a connection share: conn.c (creating and closing), conn_end.c
+ * (deadlines and ending), conn_read.c (input), conn_output.c (output).
  */
 #ifndef DDPI_CONN_IMPL_H
 #define DDPI_CONN_IMPL_H
@@ -18,6 +18,9 @@
     X(CONN, LINGERING, DDPI_SM_TO(CONN_CLOSING), 0)                                        \
     X(CONN, CLOSING, 0, DDPI_SM_FINAL)
 
+/* The most that is sealed at once. */
+enum { DDPI_CONN_SEAL_MAX = 64 * 1024 };
+
 DDPI_SM_DECLARE(ddpi_conn, CONN_STATES);
 
 static inline bool ddpi_conn_serving(const struct ddpi_conn *conn)
@@ -25,25 +28,29 @@ static inline bool ddpi_conn_serving(const struct ddpi_conn *conn)
     return conn->sm.state == CONN_GREETING || conn->sm.state == CONN_OPEN;
 }
 
-/* conn.c */
+/* conn_end.c */
 void ddpi_conn_log_end(const struct ddpi_conn *conn, const char *why);
-/* At once. */
+/* Close the handles at once, without a log line. */
+void ddpi_conn_close_handles(struct ddpi_conn *conn);
+/* The same, logging @why. */
 void ddpi_conn_end(struct ddpi_conn *conn, const char *why);
-/* Nothing more is served; what is queued leaves, then the connection closes. */
+/* Queue the dialect's farewell. */
+void ddpi_conn_tell(struct ddpi_conn *conn, ddp_status status, const char *text);
+/* Serve nothing more, send what is queued, then close. */
 void ddpi_conn_part(struct ddpi_conn *conn);
-/* Say nothing and hear nothing for a while; then part. */
+/* Ignore the peer for a random time, then tell it that it is denied. */
 void ddpi_conn_deny(struct ddpi_conn *conn, const char *why);
-/* @progress: a frame was completed, so that another one is half there now. */
+/* @progress: a frame was completed, so the frame deadline starts again. */
 void ddpi_conn_update_deadline(struct ddpi_conn *conn, bool progress);
-/* Give an empty buffer back if it had grown. */
+/* Free the memory of an empty buffer that has grown. */
 void ddpi_conn_trim(struct ddpi_buf *buf);
-/* Tell the budgets what the buffers take now; false: there is not so much input for all. */
+/* Report the sizes of the buffers to the budgets; false: the input of all connections exceeds its
+ * budget. */
 bool ddpi_conn_count(struct ddpi_conn *conn);
 
 /* conn_read.c */
-void ddpi_conn_on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *ret);
-void ddpi_conn_on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf);
-/* Output has left: serve what came in meanwhile, and read on. */
+int ddpi_conn_start_reading(struct ddpi_conn *conn);
+/* Output has left: serve the buffered input and read on. */
 void ddpi_conn_resume(struct ddpi_conn *conn);
 
 #endif

@@ -24,7 +24,11 @@ enum {
 
 static bool choose_dialect(struct ddpi_conn *conn, uint8_t first_byte)
 {
-    conn->dialect = ddpi_dialect_of(first_byte);
+    static const struct ddpi_dialect *const dialects[] = {&ddpi_dialect_native,
+                                                          &ddpi_dialect_tcpstore};
+    for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++)
+        if (dialects[i]->first_byte == first_byte)
+            conn->dialect = dialects[i];
     if (conn->dialect == NULL) {
         ddpi_conn_dismiss(conn, DDP_E_PROTOCOL, "its first byte begins no protocol spoken here");
         return false;
@@ -48,8 +52,15 @@ static void take_step(struct ddpi_conn *conn, const struct ddpi_step *step)
 static size_t look_ahead(struct ddpi_conn *conn, const uint8_t *bytes, size_t len)
 {
     struct ddpi_bytes keys[DDPI_KV_AHEAD];
-    size_t count;
-    size_t seen = ddpi_dialect_look_ahead(conn->dialect, &conn->session, bytes, len, keys, &count);
+    const struct ddpi_dialect *dialect = conn->dialect;
+    size_t count = 0, seen = 0, size = 1;
+    if (dialect->peek == NULL)
+        return len;
+    while (count < DDPI_KV_AHEAD && seen < len && size > 0) {
+        size = dialect->peek(&conn->session, bytes + seen, len - seen, &keys[count]);
+        count += size > 0;
+        seen += size;
+    }
     if (count > 1)
         conn->env->ahead(conn->env->owner, conn, keys, count);
     return seen;
@@ -121,7 +132,7 @@ static void end_overloaded(struct ddpi_conn *conn)
 /* Room for the rest of the frame that is there, but not for more than the peer has shown to be
  * willing to send: what it announces is not what it is given. There is none for a second read in
  * one turn of the loop, which ends libuv's reading on: whoever sends without end has one share. */
-void ddpi_conn_on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *ret)
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *ret)
 {
     (void)suggested;
     struct ddpi_conn *conn = handle->data;
@@ -130,7 +141,7 @@ void ddpi_conn_on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *ret)
         *ret = uv_buf_init(NULL, 0);
         return;
     }
-    if (have == 0 || conn->tls != NULL || !ddpi_conn_serving(conn)) {
+    if (have == 0 || conn->tls != NULL) {
         *ret = uv_buf_init(conn->env->scratch, (unsigned)conn->env->scratch_size);
         return;
     }
@@ -278,24 +289,29 @@ static bool ended_in_order(const struct ddpi_conn *conn)
            recv(fd, &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT) == 0;
 }
 
-void ddpi_conn_on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
+static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 {
     struct ddpi_conn *conn = stream->data;
     bool had_its_share = nread == UV_ENOBUFS && has_read(conn);
-    if (nread == 0 || had_its_share || conn->sm.state == CONN_CLOSING)
+    if (nread == 0 || had_its_share)
         return;
     conn->peer_ended = nread == UV_EOF && ended_in_order(conn);
-    if (nread == UV_EOF && ddpi_conn_serving(conn) && ddpi_conn_queued(conn) > 0) {
+    if (nread == UV_EOF && ddpi_conn_queued(conn) > 0) {
         conn->peer_done = true; /* it may want the replies all the same */
         ddpi_conn_log_end(conn, "the peer closed it");
         ddpi_conn_part(conn);
     } else if (nread < 0) {
         ddpi_conn_end(conn, nread == UV_EOF ? "the peer closed it" : uv_strerror((int)nread));
-    } else if (ddpi_conn_serving(conn)) {
+    } else {
         bool progress = serve_input(conn, buf, (size_t)nread);
         if (ddpi_conn_serving(conn))
             ddpi_conn_update_deadline(conn, progress);
     }
+}
+
+int ddpi_conn_start_reading(struct ddpi_conn *conn)
+{
+    return uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_read);
 }
 
 void ddpi_conn_release(struct ddpi_conn *conn)
@@ -316,10 +332,7 @@ void ddpi_conn_resume(struct ddpi_conn *conn)
     (void)ddpi_conn_count(conn);
     if (ddpi_conn_serving(conn)) {
         ddpi_conn_update_deadline(conn, true);
-        int uv_err =
-            conn->paused || conn->held
-                ? 0
-                : uv_read_start((uv_stream_t *)&conn->tcp, ddpi_conn_on_alloc, ddpi_conn_on_read);
+        int uv_err = conn->paused || conn->held ? 0 : ddpi_conn_start_reading(conn);
         if (uv_err != 0)
             ddpi_conn_end(conn, uv_strerror(uv_err));
     }

@@ -92,12 +92,4 @@ struct ddpi_dialect {
 extern const struct ddpi_dialect ddpi_dialect_native;
 extern const struct ddpi_dialect ddpi_dialect_tcpstore;
 
-/* The one whose clients begin with @first_byte; NULL: nobody knows it. */
-const struct ddpi_dialect *ddpi_dialect_of(uint8_t first_byte);
-
-/* The keys of the requests that @bytes begin with, and how many bytes these have. */
-size_t ddpi_dialect_look_ahead(const struct ddpi_dialect *dialect,
-                               const struct ddpi_session *session, const uint8_t *bytes, size_t len,
-                               struct ddpi_bytes keys[DDPI_KV_AHEAD], size_t *ret_count);
-
 #endif

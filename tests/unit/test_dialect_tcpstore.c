@@ -1,6 +1,6 @@
 /*
- * test_tcpstore.c - the dialect of PyTorch's clients, on the core: captured exchanges cut in every
- * way, every truncation, every limit and limit + 1, malformed input.
+ * test_dialect_tcpstore.c - the dialect of PyTorch's clients, on the core: captured exchanges cut
+ * in every way, every truncation, every limit and limit + 1, malformed input.
  */
 #include "check_main.h"
 #include "tcpstore_peer.h"

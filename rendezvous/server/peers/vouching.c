@@ -31,37 +31,37 @@ static struct place place_of(const struct ddpi_address *address, const char *job
     return place;
 }
 
-static struct host *find(const struct ddpi_admission *admission, const struct place *place)
+static struct host *find(const struct ddpi_vouching *vouching, const struct place *place)
 {
-    struct ddpi_table_node *node = ddpi_table_find(&admission->hosts, place, sizeof *place);
+    struct ddpi_table_node *node = ddpi_table_find(&vouching->hosts, place, sizeof *place);
     return node != NULL ? ddpi_container_of(node, struct host, node) : NULL;
 }
 
-void ddpi_admission_init(struct ddpi_admission *admission, const uint8_t seed[DDPI_SEED_SIZE])
+void ddpi_vouch_init(struct ddpi_vouching *vouching, const uint8_t seed[DDPI_SEED_SIZE])
 {
-    ddpi_table_init(&admission->hosts, seed);
+    ddpi_table_init(&vouching->hosts, seed);
 }
 
-static void forget(struct ddpi_admission *admission, struct host *host)
+static void forget(struct ddpi_vouching *vouching, struct host *host)
 {
-    ddpi_table_remove(&admission->hosts, &host->node);
+    ddpi_table_remove(&vouching->hosts, &host->node);
     ddpi_free(host);
 }
 
-void ddpi_admission_finish(struct ddpi_admission *admission)
+void ddpi_vouch_finish(struct ddpi_vouching *vouching)
 {
     struct ddpi_table_iter iter = {0};
     struct ddpi_table_node *node;
-    while ((node = ddpi_table_next(&admission->hosts, &iter)) != NULL)
+    while ((node = ddpi_table_next(&vouching->hosts, &iter)) != NULL)
         ddpi_free(ddpi_container_of(node, struct host, node));
-    ddpi_table_finish(&admission->hosts);
+    ddpi_table_finish(&vouching->hosts);
 }
 
-bool ddpi_admission_enter(struct ddpi_admission *admission, const struct ddpi_address *address,
-                          const char *job)
+bool ddpi_vouch_add(struct ddpi_vouching *vouching, const struct ddpi_address *address,
+                    const char *job)
 {
     const struct place place = place_of(address, job);
-    struct host *host = find(admission, &place);
+    struct host *host = find(vouching, &place);
     if (host == NULL) {
         host = ddpi_calloc(1, sizeof *host);
         if (host == NULL)
@@ -69,7 +69,7 @@ bool ddpi_admission_enter(struct ddpi_admission *admission, const struct ddpi_ad
         host->place = place;
         host->node.key = &host->place;
         host->node.key_len = sizeof host->place;
-        if (!ddpi_table_insert(&admission->hosts, &host->node)) {
+        if (!ddpi_table_insert(&vouching->hosts, &host->node)) {
             ddpi_free(host);
             return false;
         }
@@ -78,18 +78,18 @@ bool ddpi_admission_enter(struct ddpi_admission *admission, const struct ddpi_ad
     return true;
 }
 
-void ddpi_admission_leave(struct ddpi_admission *admission, const struct ddpi_address *address,
-                          const char *job)
+void ddpi_vouch_remove(struct ddpi_vouching *vouching, const struct ddpi_address *address,
+                       const char *job)
 {
     const struct place place = place_of(address, job);
-    struct host *host = find(admission, &place);
+    struct host *host = find(vouching, &place);
     if (host != NULL && --host->agents == 0)
-        forget(admission, host);
+        forget(vouching, host);
 }
 
-bool ddpi_admission_vouched(const struct ddpi_admission *admission,
-                            const struct ddpi_address *address, const char *job)
+bool ddpi_vouch_covers(const struct ddpi_vouching *vouching, const struct ddpi_address *address,
+                       const char *job)
 {
     const struct place of_job = place_of(address, job), of_all = place_of(address, "");
-    return find(admission, &of_job) != NULL || find(admission, &of_all) != NULL;
+    return find(vouching, &of_job) != NULL || find(vouching, &of_all) != NULL;
 }

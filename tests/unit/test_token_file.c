@@ -1,6 +1,6 @@
 /*
- * test_token.c - token files: what is read, what is refused and with which remedy, and first uses
- * by many processes at once.
+ * test_token_file.c - token files: what is read, what is refused and with which remedy, and first
+ * uses by many processes at once.
  */
 #include "check_main.h"
 #include "token_file.h"

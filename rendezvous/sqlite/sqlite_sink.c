@@ -77,7 +77,7 @@ static const char *const statement_texts[] = {
 /* What the parameters ?1 to ?7, and the columns of the LOAD statements, are. */
 enum parameter { KEY = 1, VALUE, VERSION, SESSION, LEASE, KIND, NUMBER };
 
-struct ddpi_state {
+struct ddpi_sqlite_sink {
     sqlite3 *db;
     sqlite3_stmt *statements[STATEMENT_COUNT];
     char *path;
@@ -87,7 +87,7 @@ struct ddpi_state {
 
 /* --- statements --- */
 
-static ddp_status explain(const struct ddpi_state *state, int code, struct ddp_error *err)
+static ddp_status explain(const struct ddpi_sqlite_sink *state, int code, struct ddp_error *err)
 {
     switch (code & 0xff) {
     case SQLITE_BUSY:
@@ -139,7 +139,7 @@ static void bind_all(sqlite3_stmt *statement, const struct ddpi_mutation *mutati
 }
 
 /* A statement that returns no rows. */
-static ddp_status run(struct ddpi_state *state, enum statement which,
+static ddp_status run(struct ddpi_sqlite_sink *state, enum statement which,
                       const struct ddpi_mutation *mutation, struct ddp_error *err)
 {
     sqlite3_stmt *statement = state->statements[which];
@@ -159,7 +159,7 @@ static ddp_status injected(const char *what, int sys_errno, struct ddp_error *er
     return sys_errno != 0 ? ddpi_error_sys(err, sys_errno, "%s", what) : DDP_OK;
 }
 
-static ddp_status keep(struct ddpi_state *state, const struct ddpi_mutation *mutation,
+static ddp_status keep(struct ddpi_sqlite_sink *state, const struct ddpi_mutation *mutation,
                        struct ddp_error *err)
 {
     static const enum statement statements[] = {
@@ -191,12 +191,12 @@ static ddp_status keep(struct ddpi_state *state, const struct ddpi_mutation *mut
 
 static void on_change(void *ctx, const struct ddpi_mutation *mutation)
 {
-    struct ddpi_state *state = ctx;
+    struct ddpi_sqlite_sink *state = ctx;
     if (state->failure.status == DDP_OK)
         (void)keep(state, mutation, &state->failure);
 }
 
-static ddp_status finish(struct ddpi_state *state, const struct ddpi_mark *mark,
+static ddp_status finish(struct ddpi_sqlite_sink *state, const struct ddpi_mark *mark,
                          struct ddp_error *err)
 {
     if (state->failure.status != DDP_OK) {
@@ -221,7 +221,7 @@ static ddp_status finish(struct ddpi_state *state, const struct ddpi_mark *mark,
 
 static ddp_status on_commit(void *ctx, const struct ddpi_mark *mark, struct ddp_error *err)
 {
-    struct ddpi_state *state = ctx;
+    struct ddpi_sqlite_sink *state = ctx;
     struct ddp_error why = {0};
     if (!state->changing && state->failure.status == DDP_OK)
         return DDP_OK;
@@ -234,7 +234,7 @@ static ddp_status on_commit(void *ctx, const struct ddpi_mark *mark, struct ddp_
     return status;
 }
 
-struct ddpi_sink ddpi_state_sink(struct ddpi_state *state)
+struct ddpi_sink ddpi_sqlite_sink_hooks(struct ddpi_sqlite_sink *state)
 {
     return (struct ddpi_sink){.ctx = state, .change = on_change, .commit = on_commit};
 }
@@ -280,7 +280,7 @@ static ddp_status take_row(sqlite3_stmt *statement, enum ddpi_mutation_kind kind
     return loading->take(loading->ctx, &mutation, err);
 }
 
-static ddp_status load_rows(struct ddpi_state *state, enum statement which,
+static ddp_status load_rows(struct ddpi_sqlite_sink *state, enum statement which,
                             enum ddpi_mutation_kind kind, const struct loading *loading,
                             struct ddp_error *err)
 {
@@ -297,7 +297,7 @@ static ddp_status load_rows(struct ddpi_state *state, enum statement which,
     return status;
 }
 
-static ddp_status load_meta(struct ddpi_state *state, const char *name, uint64_t *ret_number,
+static ddp_status load_meta(struct ddpi_sqlite_sink *state, const char *name, uint64_t *ret_number,
                             struct ddp_error *err)
 {
     sqlite3_stmt *statement = state->statements[STATEMENT_LOAD_META];
@@ -315,10 +315,10 @@ static ddp_status load_meta(struct ddpi_state *state, const char *name, uint64_t
     return status;
 }
 
-ddp_status ddpi_state_load(struct ddpi_state *state,
-                           ddp_status (*take)(void *ctx, const struct ddpi_mutation *mutation,
-                                              struct ddp_error *err),
-                           void *ctx, struct ddpi_mark *ret_mark, struct ddp_error *err)
+ddp_status ddpi_sqlite_sink_load(struct ddpi_sqlite_sink *state,
+                                 ddp_status (*take)(void *ctx, const struct ddpi_mutation *mutation,
+                                                    struct ddp_error *err),
+                                 void *ctx, struct ddpi_mark *ret_mark, struct ddp_error *err)
 {
     static const struct {
         enum statement statement;
@@ -388,13 +388,13 @@ static ddp_status make_file(const char *path, struct ddp_error *err)
     return DDP_OK;
 }
 
-static ddp_status execute(struct ddpi_state *state, const char *text, struct ddp_error *err)
+static ddp_status execute(struct ddpi_sqlite_sink *state, const char *text, struct ddp_error *err)
 {
     int code = sqlite3_exec(state->db, text, NULL, NULL, NULL);
     return code == SQLITE_OK ? DDP_OK : explain(state, code, err);
 }
 
-static ddp_status read_pragma(struct ddpi_state *state, const char *text, int *ret_number,
+static ddp_status read_pragma(struct ddpi_sqlite_sink *state, const char *text, int *ret_number,
                               struct ddp_error *err)
 {
     sqlite3_stmt *statement;
@@ -408,7 +408,7 @@ static ddp_status read_pragma(struct ddpi_state *state, const char *text, int *r
 }
 
 /* An empty file is a fresh one; any other says that it is ours. */
-static ddp_status check_kind(struct ddpi_state *state, bool *ret_fresh, struct ddp_error *err)
+static ddp_status check_kind(struct ddpi_sqlite_sink *state, bool *ret_fresh, struct ddp_error *err)
 {
     int application = 0, version = 0, pages = 0;
     ddp_status status = read_pragma(state, "PRAGMA application_id", &application, err);
@@ -432,7 +432,7 @@ static ddp_status check_kind(struct ddpi_state *state, bool *ret_fresh, struct d
     return DDP_OK;
 }
 
-static ddp_status make_schema(struct ddpi_state *state, struct ddp_error *err)
+static ddp_status make_schema(struct ddpi_sqlite_sink *state, struct ddp_error *err)
 {
     char text[sizeof schema_text + 64];
     int64_t incarnation;
@@ -442,7 +442,7 @@ static ddp_status make_schema(struct ddpi_state *state, struct ddp_error *err)
     return execute(state, text, err);
 }
 
-static ddp_status prepare_statements(struct ddpi_state *state, struct ddp_error *err)
+static ddp_status prepare_statements(struct ddpi_sqlite_sink *state, struct ddp_error *err)
 {
     for (size_t i = 0; i < STATEMENT_COUNT; i++) {
         int code = sqlite3_prepare_v3(state->db, statement_texts[i], -1, SQLITE_PREPARE_PERSISTENT,
@@ -453,7 +453,7 @@ static ddp_status prepare_statements(struct ddpi_state *state, struct ddp_error 
     return DDP_OK;
 }
 
-static ddp_status open_database(struct ddpi_state *state, struct ddp_error *err)
+static ddp_status open_database(struct ddpi_sqlite_sink *state, struct ddp_error *err)
 {
     int code =
         sqlite3_open_v2(state->path, &state->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
@@ -477,25 +477,26 @@ static ddp_status open_database(struct ddpi_state *state, struct ddp_error *err)
     return status;
 }
 
-ddp_status ddpi_state_open(const char *path, struct ddpi_state **ret, struct ddp_error *err)
+ddp_status ddpi_sqlite_sink_open(const char *path, struct ddpi_sqlite_sink **ret,
+                                 struct ddp_error *err)
 {
     ddp_status status = make_file(path, err);
     if (status != DDP_OK)
         return status;
-    struct ddpi_state *state = ddpi_calloc(1, sizeof(*state));
+    struct ddpi_sqlite_sink *state = ddpi_calloc(1, sizeof(*state));
     if (state == NULL)
         return ddpi_error_nomem(err, sizeof(*state));
     state->path = ddpi_strdup(path);
     status = state->path != NULL ? open_database(state, err) : ddpi_error_nomem(err, 1);
     if (status != DDP_OK) {
-        ddpi_state_close(state);
+        ddpi_sqlite_sink_close(state);
         return status;
     }
     *ret = state;
     return DDP_OK;
 }
 
-void ddpi_state_close(struct ddpi_state *state)
+void ddpi_sqlite_sink_close(struct ddpi_sqlite_sink *state)
 {
     if (state == NULL)
         return;

@@ -7,7 +7,7 @@
 
 #include "sink.h"
 
-struct ddpi_state;
+struct ddpi_sqlite_sink;
 
 /*
  * The file at @path, made with mode 0600 if there is none. One process at a time.
@@ -16,19 +16,20 @@ struct ddpi_state;
  * another process has it open; DDP_E_PROTOCOL, it is damaged, or something else than a state;
  * DDP_E_SYSTEM.
  */
-ddp_status ddpi_state_open(const char *path, struct ddpi_state **ret, struct ddp_error *err);
+ddp_status ddpi_sqlite_sink_open(const char *path, struct ddpi_sqlite_sink **ret,
+                                 struct ddp_error *err);
 
 /* Commits nothing. NULL is allowed. */
-void ddpi_state_close(struct ddpi_state *state);
+void ddpi_sqlite_sink_close(struct ddpi_sqlite_sink *state);
 
 /* All that it holds, in the order that ddpi_kv_restore() wants; ends at the first failure of
  * @take, with that. */
-ddp_status ddpi_state_load(struct ddpi_state *state,
-                           ddp_status (*take)(void *ctx, const struct ddpi_mutation *mutation,
-                                              struct ddp_error *err),
-                           void *ctx, struct ddpi_mark *ret_mark, struct ddp_error *err);
+ddp_status ddpi_sqlite_sink_load(struct ddpi_sqlite_sink *state,
+                                 ddp_status (*take)(void *ctx, const struct ddpi_mutation *mutation,
+                                                    struct ddp_error *err),
+                                 void *ctx, struct ddpi_mark *ret_mark, struct ddp_error *err);
 
 /* Valid as long as @state. */
-struct ddpi_sink ddpi_state_sink(struct ddpi_state *state);
+struct ddpi_sink ddpi_sqlite_sink_hooks(struct ddpi_sqlite_sink *state);
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * test_uvx.c - libuv's error codes: those that are an errno, those that are not, and the sentence.
+ * test_uv_error.c - libuv's error codes: those that are an errno, those that are not, and the
+ * sentence.
  */
 #include "check_main.h"
 #include "uv_error.h"

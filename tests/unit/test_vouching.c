@@ -1,5 +1,5 @@
 /*
- * test_admission.c - addresses, and the count of those for whom agents vouch.
+ * test_vouching.c - addresses, and the count of those for whom agents vouch.
  */
 #include "address.h"
 #include "check_main.h"
@@ -67,75 +67,73 @@ END_TEST
 
 START_TEST(as_long_as_one_is_there)
 {
-    struct ddpi_admission admission;
+    struct ddpi_vouching vouching;
     struct ddpi_address one = address("10.0.0.1"), two = address("10.0.0.2");
-    ddpi_admission_init(&admission, seed);
-    ck_assert(!ddpi_admission_vouched(&admission, &one, "j"));
-    ddpi_admission_leave(&admission, &one, "j");
-    ck_assert(ddpi_admission_enter(&admission, &one, "j") &&
-              ddpi_admission_enter(&admission, &one, "j"));
-    ck_assert(ddpi_admission_vouched(&admission, &one, "j") &&
-              !ddpi_admission_vouched(&admission, &two, "j"));
-    ddpi_admission_leave(&admission, &one, "j");
-    ck_assert(ddpi_admission_vouched(&admission, &one, "j"));
-    ddpi_admission_leave(&admission, &one, "j");
-    ck_assert(!ddpi_admission_vouched(&admission, &one, "j"));
-    ck_assert(ddpi_admission_enter(&admission, &one, "j"));
-    ck_assert(ddpi_admission_vouched(&admission, &one, "j"));
-    ddpi_admission_finish(&admission);
+    ddpi_vouch_init(&vouching, seed);
+    ck_assert(!ddpi_vouch_covers(&vouching, &one, "j"));
+    ddpi_vouch_remove(&vouching, &one, "j");
+    ck_assert(ddpi_vouch_add(&vouching, &one, "j") && ddpi_vouch_add(&vouching, &one, "j"));
+    ck_assert(ddpi_vouch_covers(&vouching, &one, "j") && !ddpi_vouch_covers(&vouching, &two, "j"));
+    ddpi_vouch_remove(&vouching, &one, "j");
+    ck_assert(ddpi_vouch_covers(&vouching, &one, "j"));
+    ddpi_vouch_remove(&vouching, &one, "j");
+    ck_assert(!ddpi_vouch_covers(&vouching, &one, "j"));
+    ck_assert(ddpi_vouch_add(&vouching, &one, "j"));
+    ck_assert(ddpi_vouch_covers(&vouching, &one, "j"));
+    ddpi_vouch_finish(&vouching);
 }
 END_TEST
 
 /* An agent of one job says nothing for another; one of all jobs does. */
 START_TEST(each_job_by_itself)
 {
-    struct ddpi_admission admission;
+    struct ddpi_vouching vouching;
     struct ddpi_address here = address("127.0.0.1");
-    ddpi_admission_init(&admission, seed);
-    ck_assert(ddpi_admission_enter(&admission, &here, "one"));
-    ck_assert(ddpi_admission_vouched(&admission, &here, "one"));
-    ck_assert(!ddpi_admission_vouched(&admission, &here, "other") &&
-              !ddpi_admission_vouched(&admission, &here, "on") &&
-              !ddpi_admission_vouched(&admission, &here, ""));
-    ck_assert(ddpi_admission_enter(&admission, &here, ""));
-    ck_assert(ddpi_admission_vouched(&admission, &here, "other") &&
-              ddpi_admission_vouched(&admission, &here, ""));
-    ddpi_admission_leave(&admission, &here, "");
-    ck_assert(!ddpi_admission_vouched(&admission, &here, "other"));
-    ddpi_admission_leave(&admission, &here, "one");
-    ck_assert(!ddpi_admission_vouched(&admission, &here, "one"));
-    ddpi_admission_finish(&admission);
+    ddpi_vouch_init(&vouching, seed);
+    ck_assert(ddpi_vouch_add(&vouching, &here, "one"));
+    ck_assert(ddpi_vouch_covers(&vouching, &here, "one"));
+    ck_assert(!ddpi_vouch_covers(&vouching, &here, "other") &&
+              !ddpi_vouch_covers(&vouching, &here, "on") &&
+              !ddpi_vouch_covers(&vouching, &here, ""));
+    ck_assert(ddpi_vouch_add(&vouching, &here, ""));
+    ck_assert(ddpi_vouch_covers(&vouching, &here, "other") &&
+              ddpi_vouch_covers(&vouching, &here, ""));
+    ddpi_vouch_remove(&vouching, &here, "");
+    ck_assert(!ddpi_vouch_covers(&vouching, &here, "other"));
+    ddpi_vouch_remove(&vouching, &here, "one");
+    ck_assert(!ddpi_vouch_covers(&vouching, &here, "one"));
+    ddpi_vouch_finish(&vouching);
 }
 END_TEST
 
 START_TEST(many_hosts)
 {
     enum { HOSTS = 5000 };
-    struct ddpi_admission admission;
+    struct ddpi_vouching vouching;
     struct ddpi_address it = address("10.0.0.0");
-    ddpi_admission_init(&admission, seed);
+    ddpi_vouch_init(&vouching, seed);
     for (uint32_t round = 0; round < 3; round++)
         for (uint32_t i = 0; i < HOSTS; i++) {
             memcpy(it.ip + 12, &i, sizeof i);
             if (round < 2)
-                ck_assert(ddpi_admission_enter(&admission, &it, "j"));
+                ck_assert(ddpi_vouch_add(&vouching, &it, "j"));
             else if (i % 2 == 0)
-                ddpi_admission_leave(&admission, &it, "j");
-            ck_assert(ddpi_admission_vouched(&admission, &it, "j"));
+                ddpi_vouch_remove(&vouching, &it, "j");
+            ck_assert(ddpi_vouch_covers(&vouching, &it, "j"));
         }
     for (uint32_t i = 0; i < HOSTS; i += 2) {
         memcpy(it.ip + 12, &i, sizeof i);
-        ddpi_admission_leave(&admission, &it, "j");
-        ck_assert(!ddpi_admission_vouched(&admission, &it, "j"));
+        ddpi_vouch_remove(&vouching, &it, "j");
+        ck_assert(!ddpi_vouch_covers(&vouching, &it, "j"));
     }
-    ck_assert_uint_eq(admission.hosts.count, HOSTS / 2);
-    ddpi_admission_finish(&admission); /* a sanitizer sees what it forgets */
+    ck_assert_uint_eq(vouching.hosts.count, HOSTS / 2);
+    ddpi_vouch_finish(&vouching); /* a sanitizer sees what it forgets */
 }
 END_TEST
 
 Suite *test_suite(void)
 {
-    Suite *suite = suite_create("admission");
+    Suite *suite = suite_create("vouching");
     TCase *addresses = tcase_create("addresses");
     tcase_add_test(addresses, one_host_is_one_address);
     tcase_add_test(addresses, loopback);

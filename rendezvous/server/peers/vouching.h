@@ -9,24 +9,24 @@
 #include "proof.h"
 #include "table.h"
 
-struct ddpi_admission {
+struct ddpi_vouching {
     struct ddpi_table hosts;
 };
 
-void ddpi_admission_init(struct ddpi_admission *admission, const uint8_t seed[DDPI_SEED_SIZE]);
+void ddpi_vouch_init(struct ddpi_vouching *vouching, const uint8_t seed[DDPI_SEED_SIZE]);
 /* Whoever still counts is forgotten. */
-void ddpi_admission_finish(struct ddpi_admission *admission);
+void ddpi_vouch_finish(struct ddpi_vouching *vouching);
 
 /* A proven agent has come from @address, and vouches there for @job, or for all ("", which also
  * stands for clients of no job); false, with nothing changed, for lack of memory. */
-bool ddpi_admission_enter(struct ddpi_admission *admission, const struct ddpi_address *address,
-                          const char *job);
+bool ddpi_vouch_add(struct ddpi_vouching *vouching, const struct ddpi_address *address,
+                    const char *job);
 /* One that had entered so has gone. */
-void ddpi_admission_leave(struct ddpi_admission *admission, const struct ddpi_address *address,
-                          const char *job);
+void ddpi_vouch_remove(struct ddpi_vouching *vouching, const struct ddpi_address *address,
+                       const char *job);
 
 /* Whether one is there who vouches for the clients of @job. */
-bool ddpi_admission_vouched(const struct ddpi_admission *admission,
-                            const struct ddpi_address *address, const char *job);
+bool ddpi_vouch_covers(const struct ddpi_vouching *vouching, const struct ddpi_address *address,
+                       const char *job);
 
 #endif

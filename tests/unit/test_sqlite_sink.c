@@ -1,6 +1,6 @@
 /*
- * test_state.c - what a core tells its sink, SQLite keeps and another core is given back is the
- * same store; and what is no state is refused with a sentence.
+ * test_sqlite_sink.c - what a core tells its sink, SQLite keeps and another core is given back is
+ * the same store; and what is no state is refused with a sentence.
  */
 #include "check_main.h"
 #include "kv_fixture.h"
@@ -20,7 +20,7 @@
 enum { KEYS = 6, SESSIONS = 64, STEPS = 300, ROUNDS = 20, PICTURE = 64 * 1024 };
 
 static char folder[PATH_MAX], path[PATH_MAX + 8];
-static struct ddpi_state *state;
+static struct ddpi_sqlite_sink *state;
 static struct ddpi_sink sink;
 static struct ddp_error why;
 static struct ddpi_mark restored;
@@ -44,7 +44,7 @@ static void state_setup(void)
 static void state_teardown(void)
 {
     static const char *const suffixes[] = {"", "-wal", "-shm", "-journal"};
-    ddpi_state_close(state);
+    ddpi_sqlite_sink_close(state);
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
         char file[sizeof path + 16];
         snprintf(file, sizeof file, "%s%s", path, suffixes[i]);
@@ -64,11 +64,11 @@ static ddp_status give_back(void *ctx, const struct ddpi_mutation *mutation, str
 static void begin(const struct ddpi_kv_limits *limits)
 {
     kv_make(limits);
-    ck_assert_msg(ddpi_state_open(path, &state, &why) == DDP_OK, "%s", why.msg);
-    ck_assert_msg(ddpi_state_load(state, give_back, NULL, &restored, &why) == DDP_OK, "%s",
+    ck_assert_msg(ddpi_sqlite_sink_open(path, &state, &why) == DDP_OK, "%s", why.msg);
+    ck_assert_msg(ddpi_sqlite_sink_load(state, give_back, NULL, &restored, &why) == DDP_OK, "%s",
                   why.msg);
     ddpi_kv_restore_mark(kv, &restored, now);
-    sink = ddpi_state_sink(state);
+    sink = ddpi_sqlite_sink_hooks(state);
     ddpi_kv_set_sink(kv, sink.change, sink.ctx);
 }
 
@@ -81,7 +81,7 @@ static void commit(void)
 /* As a kill would: nothing more is committed. */
 static void end(void)
 {
-    ddpi_state_close(state);
+    ddpi_sqlite_sink_close(state);
     state = NULL;
     for (int i = 0; i < CLIENTS; i++)
         ddpi_kv_client_gone(kv, &clients[i]);
@@ -431,7 +431,7 @@ END_TEST
 
 static void assert_refused(ddp_status status, const char *text)
 {
-    ck_assert_int_eq(ddpi_state_open(path, &state, &why), status);
+    ck_assert_int_eq(ddpi_sqlite_sink_open(path, &state, &why), status);
     ck_assert_ptr_null(state);
     ck_assert_msg(strstr(why.msg, path) != NULL && strstr(why.msg, text) != NULL, "%s", why.msg);
 }
@@ -482,8 +482,8 @@ END_TEST
 START_TEST(one_process_at_a_time)
 {
     begin(&ddpi_kv_limits_default);
-    struct ddpi_state *second = NULL;
-    ck_assert_int_eq(ddpi_state_open(path, &second, &why), DDP_E_DENIED);
+    struct ddpi_sqlite_sink *second = NULL;
+    ck_assert_int_eq(ddpi_sqlite_sink_open(path, &second, &why), DDP_E_DENIED);
     ck_assert_msg(strstr(why.msg, "another process") != NULL, "%s", why.msg);
     end();
 }
@@ -520,9 +520,9 @@ START_TEST(damaged_rows_are_refused)
         end();
         execute(damages[i]);
         kv_make(&ddpi_kv_limits_default);
-        ddp_status status = ddpi_state_open(path, &state, &why);
+        ddp_status status = ddpi_sqlite_sink_open(path, &state, &why);
         if (status == DDP_OK)
-            status = ddpi_state_load(state, give_back, NULL, &mark, &why);
+            status = ddpi_sqlite_sink_load(state, give_back, NULL, &mark, &why);
         ck_assert_msg(status == DDP_E_PROTOCOL, "%s: %d", damages[i], status);
         ck_assert_msg(strstr(why.msg, path) != NULL, "%s", why.msg);
         end();

@@ -14,24 +14,25 @@
 #include "table.h"
 
 /* The address that has not failed for longest gives way to one more. */
-enum { DDPI_RATE_ADDRESSES = 1024 };
+enum { DDPI_FAILURE_RATE_ADDRESSES = 1024 };
 
-struct ddpi_rate {
+struct ddpi_failure_rate {
     uint32_t per_second;
     uint32_t burst;          /* tokens in a full bucket */
     struct ddpi_table table; /* of those that are not full, by address */
     struct ddpi_list order;  /* the same: who has failed last comes last */
 };
 
-void ddpi_rate_init(struct ddpi_rate *rate, uint32_t per_second, uint32_t burst,
-                    const uint8_t seed[DDPI_SEED_SIZE]);
-void ddpi_rate_finish(struct ddpi_rate *rate);
+void ddpi_failure_rate_init(struct ddpi_failure_rate *rate, uint32_t per_second, uint32_t burst,
+                            const uint8_t seed[DDPI_SEED_SIZE]);
+void ddpi_failure_rate_finish(struct ddpi_failure_rate *rate);
 
 /* Whether @address has a token left. */
-bool ddpi_rate_permits(const struct ddpi_rate *rate, const struct ddpi_address *address,
-                       uint64_t now_ms);
+bool ddpi_failure_rate_permits(const struct ddpi_failure_rate *rate,
+                               const struct ddpi_address *address, uint64_t now_ms);
 
 /* Take one from it, if there is one. Without memory for it, nothing happens. */
-void ddpi_rate_charge(struct ddpi_rate *rate, const struct ddpi_address *address, uint64_t now_ms);
+void ddpi_failure_rate_charge(struct ddpi_failure_rate *rate, const struct ddpi_address *address,
+                              uint64_t now_ms);
 
 #endif

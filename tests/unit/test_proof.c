@@ -1,5 +1,5 @@
 /*
- * test_auth.c - keys against published vectors; proofs and seals that every change breaks.
+ * test_proof.c - keys against published vectors; proofs and seals that every change breaks.
  */
 #include "check_main.h"
 #include "proof.h"

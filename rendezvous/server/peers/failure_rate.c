@@ -1,6 +1,6 @@
 /*
- * failure_rate.c - buckets by address. Owns at most DDPI_RATE_ADDRESSES of them; one that nobody
- * has is full.
+ * failure_rate.c - buckets by address. Owns at most DDPI_FAILURE_RATE_ADDRESSES of them; one that
+ * nobody has is full.
  */
 #include "failure_rate.h"
 
@@ -16,8 +16,8 @@ struct bucket {
     uint64_t since_ms;
 };
 
-void ddpi_rate_init(struct ddpi_rate *rate, uint32_t per_second, uint32_t burst,
-                    const uint8_t seed[DDPI_SEED_SIZE])
+void ddpi_failure_rate_init(struct ddpi_failure_rate *rate, uint32_t per_second, uint32_t burst,
+                            const uint8_t seed[DDPI_SEED_SIZE])
 {
     rate->per_second = per_second;
     rate->burst = burst;
@@ -25,27 +25,27 @@ void ddpi_rate_init(struct ddpi_rate *rate, uint32_t per_second, uint32_t burst,
     ddpi_list_init(&rate->order);
 }
 
-static void forget(struct ddpi_rate *rate, struct bucket *bucket)
+static void forget(struct ddpi_failure_rate *rate, struct bucket *bucket)
 {
     ddpi_table_remove(&rate->table, &bucket->node);
     ddpi_list_remove(&bucket->of_order);
     ddpi_free(bucket);
 }
 
-void ddpi_rate_finish(struct ddpi_rate *rate)
+void ddpi_failure_rate_finish(struct ddpi_failure_rate *rate)
 {
     ddpi_list_for_each_safe (node, &rate->order)
         forget(rate, ddpi_container_of(node, struct bucket, of_order));
     ddpi_table_finish(&rate->table);
 }
 
-static struct bucket *find(const struct ddpi_rate *rate, const struct ddpi_address *address)
+static struct bucket *find(const struct ddpi_failure_rate *rate, const struct ddpi_address *address)
 {
     struct ddpi_table_node *node = ddpi_table_find(&rate->table, address, sizeof *address);
     return node != NULL ? ddpi_container_of(node, struct bucket, node) : NULL;
 }
 
-static uint64_t missing_now(const struct ddpi_rate *rate, const struct bucket *bucket,
+static uint64_t missing_now(const struct ddpi_failure_rate *rate, const struct bucket *bucket,
                             uint64_t now_ms)
 {
     uint64_t gained;
@@ -54,21 +54,21 @@ static uint64_t missing_now(const struct ddpi_rate *rate, const struct bucket *b
     return bucket->missing > gained ? bucket->missing - gained : 0;
 }
 
-static bool has_token(const struct ddpi_rate *rate, uint64_t missing)
+static bool has_token(const struct ddpi_failure_rate *rate, uint64_t missing)
 {
     return missing + TOKEN <= (uint64_t)rate->burst * TOKEN;
 }
 
-bool ddpi_rate_permits(const struct ddpi_rate *rate, const struct ddpi_address *address,
-                       uint64_t now_ms)
+bool ddpi_failure_rate_permits(const struct ddpi_failure_rate *rate,
+                               const struct ddpi_address *address, uint64_t now_ms)
 {
     const struct bucket *bucket = find(rate, address);
     return bucket == NULL || has_token(rate, missing_now(rate, bucket, now_ms));
 }
 
-static struct bucket *make(struct ddpi_rate *rate, const struct ddpi_address *address)
+static struct bucket *make(struct ddpi_failure_rate *rate, const struct ddpi_address *address)
 {
-    if (rate->table.count >= DDPI_RATE_ADDRESSES)
+    if (rate->table.count >= DDPI_FAILURE_RATE_ADDRESSES)
         forget(rate, ddpi_container_of(rate->order.next, struct bucket, of_order));
     struct bucket *bucket = ddpi_calloc(1, sizeof *bucket);
     if (bucket == NULL)
@@ -84,7 +84,8 @@ static struct bucket *make(struct ddpi_rate *rate, const struct ddpi_address *ad
     return bucket;
 }
 
-void ddpi_rate_charge(struct ddpi_rate *rate, const struct ddpi_address *address, uint64_t now_ms)
+void ddpi_failure_rate_charge(struct ddpi_failure_rate *rate, const struct ddpi_address *address,
+                              uint64_t now_ms)
 {
     struct bucket *bucket = find(rate, address);
     if (bucket == NULL)

@@ -1,5 +1,5 @@
 /*
- * door.c - who comes in. Owns the list of the half-open: connections whose peers have not
+ * admission.c - who comes in. Owns the list of the half-open: connections whose peers have not
  * been admitted.
  *
  * Whoever knocks while there are as many of these as there may be takes the place of the one that
@@ -8,82 +8,28 @@
  * passed (failure_rate.h). What is refused is counted by its kind, and the log hears of each kind
  * so and so often.
  */
+#include "admission.h"
 #include "error.h"
+#include "jobs.h"
 #include "proto.h"
-#include "server_impl.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-enum {
-    LINES = 10, /* of each kind of refusal, in so many milliseconds: */
-    LINES_MS = 10000,
-};
-
-/* --- counting and telling --- */
-
-static void log_unlogged(struct ddpi_server *server, enum refusal refusal)
-{
-    struct hush *hush = &server->hushes[refusal];
-    if (hush->unlogged == 0)
-        return;
-    switch (refusal) {
-#define LINE(counter, words)                                          \
-    case REFUSAL_##counter:                                           \
-        ddpi_log(&server->log, DDPI_LOG_WARN, words, hush->unlogged); \
-        break;
-        SERVER_REFUSALS(LINE)
-#undef LINE
-    case REFUSALS:
-        break;
-    }
-    hush->unlogged = 0;
-}
-
-static void count(struct ddpi_server *server, enum refusal refusal)
-{
-    uint64_t *const counters[] = {
-#define COUNTER(counter, words) &server->counts.counter,
-        SERVER_REFUSALS(COUNTER)
-#undef COUNTER
-    };
-    ++*counters[refusal];
-}
-
-bool ddpi_server_refuse(struct ddpi_server *server, enum refusal refusal)
-{
-    struct hush *hush = &server->hushes[refusal];
-    uint64_t now_ms = uv_now(server->env.loop);
-    count(server, refusal);
-    if (hush->logged == 0 || now_ms - hush->since_ms >= LINES_MS) {
-        log_unlogged(server, refusal);
-        *hush = (struct hush){.since_ms = now_ms};
-    }
-    bool room = hush->logged < LINES;
-    hush->logged += room;
-    hush->unlogged += !room;
-    return room;
-}
-
-void ddpi_server_log_refusals(struct ddpi_server *server)
-{
-    for (unsigned refusal = 0; refusal < REFUSALS; refusal++)
-        log_unlogged(server, (enum refusal)refusal);
-}
-
 bool ddpi_server_on_fault(void *owner, const struct ddpi_conn *conn)
 {
-    return ddpi_server_refuse(owner, conn->denied       ? REFUSAL_denied
-                                     : conn->overloaded ? REFUSAL_overloaded
-                                                        : REFUSAL_dismissed);
+    struct ddpi_server *server = owner;
+    return ddpi_refusals_count(&server->refusals, conn->denied       ? REFUSAL_denied
+                                                  : conn->overloaded ? REFUSAL_overloaded
+                                                                     : REFUSAL_dismissed);
 }
 
 void ddpi_server_on_shed(void *owner)
 {
     struct ddpi_server *server = owner;
-    if (ddpi_server_refuse(server, REFUSAL_refused))
+    if (ddpi_refusals_count(&server->refusals, REFUSAL_refused))
         ddpi_log(&server->log, DDPI_LOG_WARN,
                  "refused a connection: no file descriptor is left (raise ulimit -n)");
 }
@@ -109,21 +55,14 @@ void ddpi_server_not_half_open(struct ddpi_server *server, struct ddpi_conn *con
     if (ddpi_list_empty(&conn->of_half_open))
         return;
     ddpi_list_remove(&conn->of_half_open);
-    server->counts.half_open--;
-}
-
-void ddpi_server_charge(struct ddpi_server *server, const struct ddpi_conn *conn)
-{
-    const struct ddpi_address address = culprit(&conn->visitor);
-    if (!ddpi_list_empty(&conn->of_half_open) && is_throttled(server, &conn->visitor))
-        ddpi_rate_charge(&server->rate, &address, uv_now(server->env.loop));
+    server->admission.half_open_count--;
 }
 
 static void displace(struct ddpi_server *server)
 {
     struct ddpi_conn *conn =
-        ddpi_container_of(server->half_open.next, struct ddpi_conn, of_half_open);
-    if (ddpi_server_refuse(server, REFUSAL_displaced)) {
+        ddpi_container_of(server->admission.half_open.next, struct ddpi_conn, of_half_open);
+    if (ddpi_refusals_count(&server->refusals, REFUSAL_displaced)) {
         char host[DDPI_ADDRESS_CHARS];
         ddpi_address_format(&conn->visitor.address, host);
         ddpi_log(&server->log, DDPI_LOG_WARN,
@@ -153,16 +92,16 @@ static void say_no(int fd, ddp_status status, const char *text)
 static void refuse(struct ddpi_server *server, int fd)
 {
     say_no(fd, DDP_E_LIMIT, "the server has as many connections as it may have");
-    if (ddpi_server_refuse(server, REFUSAL_refused))
+    if (ddpi_refusals_count(&server->refusals, REFUSAL_refused))
         ddpi_log(&server->log, DDPI_LOG_WARN,
                  "refused a connection: there are %" PRIu64 ", which is the limit",
-                 server->counts.connections);
+                 server->admission.connections);
 }
 
 static void turn_away(struct ddpi_server *server, int fd, const struct ddpi_visitor *visitor)
 {
     close(fd);
-    if (ddpi_server_refuse(server, REFUSAL_throttled)) {
+    if (ddpi_refusals_count(&server->refusals, REFUSAL_throttled)) {
         char host[DDPI_ADDRESS_CHARS];
         ddpi_address_format(&visitor->address, host);
         ddpi_log(&server->log, DDPI_LOG_WARN,
@@ -177,7 +116,7 @@ static void send_away(struct ddpi_server *server, int fd, const struct ddpi_visi
            "this server takes only processes of the user who started it, and of root, and this "
            "process belongs to another user; start the server with --trust-local-users, or with a "
            "token that both have");
-    if (!ddpi_server_refuse(server, REFUSAL_denied))
+    if (!ddpi_refusals_count(&server->refusals, REFUSAL_denied))
         return;
     char host[DDPI_ADDRESS_CHARS], who[32] = "an unknown user";
     ddpi_address_format(&visitor->address, host);
@@ -205,8 +144,8 @@ static struct ddpi_visitor look_at(struct ddpi_server *server, int fd, const str
     visitor.elsewhere = !inside;
     visitor.loopback = from_loopback && ddpi_address_is_loopback(&here.address);
     if (inside && !gate->open_to_all && !gate->open_to_users)
-        visitor.stranger =
-            !ddpi_owners_ours(&server->owners, &peer, &here, &visitor.owner, &visitor.known);
+        visitor.stranger = !ddpi_owners_ours(&server->admission.owners, &peer, &here,
+                                             &visitor.owner, &visitor.known);
     bool open = gate->open_to_loopback && visitor.loopback && !visitor.stranger;
     visitor.must_prove = !gate->open_to_all && !open;
     return visitor;
@@ -221,15 +160,15 @@ static void begin(struct ddpi_server *server, const struct ddpi_listener *listen
     if (conn != NULL) {
         memcpy(conn->job, listener->job, sizeof conn->job);
         ddpi_list_append(&server->conns, &conn->of_server);
-        ddpi_list_append(&server->half_open, &conn->of_half_open);
-        server->counts.connections++;
-        server->counts.half_open++;
+        ddpi_list_append(&server->admission.half_open, &conn->of_half_open);
+        server->admission.connections++;
+        server->admission.half_open_count++;
     }
     if (status == DDP_OK) {
-        server->counts.accepted++;
+        server->admission.accepted++;
         return;
     }
-    if (ddpi_server_refuse(server, REFUSAL_refused))
+    if (ddpi_refusals_count(&server->refusals, REFUSAL_refused))
         ddpi_log(&server->log, DDPI_LOG_WARN, "lost a connection: %s", err.msg);
     if (conn != NULL)
         ddpi_conn_close(conn, status, err.msg);
@@ -241,17 +180,88 @@ void ddpi_server_on_connected(void *owner, const struct ddpi_listener *listener,
     struct ddpi_server *server = owner;
     const struct ddpi_visitor visitor = look_at(server, fd, peer);
     const struct ddpi_address address = culprit(&visitor);
-    bool full = server->counts.connections >= server->max_connections;
+    bool full = server->admission.connections >= server->admission.max_connections;
     if (visitor.stranger && server->env.gate.token == NULL) {
         send_away(server, fd, &visitor);
     } else if (is_throttled(server, &visitor) &&
-               !ddpi_rate_permits(&server->rate, &address, uv_now(server->env.loop))) {
+               !ddpi_failure_rate_permits(&server->admission.failures, &address,
+                                          uv_now(server->env.loop))) {
         turn_away(server, fd, &visitor);
-    } else if (full && server->counts.half_open == 0) {
+    } else if (full && server->admission.half_open_count == 0) {
         refuse(server, fd);
     } else {
-        if (full || server->counts.half_open >= server->max_half_open)
+        if (full || server->admission.half_open_count >= server->admission.max_half_open)
             displace(server);
         begin(server, listener, fd, &visitor);
     }
+}
+
+/* --- clients --- */
+
+/* A TCPStore client cannot prove who it is. */
+static ddp_status check_vouched(const struct ddpi_server *server, const struct ddpi_conn *conn,
+                                struct ddp_error *err)
+{
+    const struct ddpi_visitor *visitor = &conn->visitor;
+    if (conn->session.needs_tls && !server->env.gate.tcpstore_in_clear)
+        return ddpi_error_set(err, DDP_E_DENIED,
+                              "a TCPStore client cannot speak TLS, which this server asks for "
+                              "(--tls); --tcpstore-in-clear lets it in all the same");
+    char who[32] = "an unknown user";
+    if (visitor->known)
+        snprintf(who, sizeof who, "user %" PRIu32, visitor->owner);
+    if (visitor->stranger)
+        return ddpi_error_set(err, DDP_E_DENIED,
+                              "a TCPStore client of %s, while only those of the server's own user "
+                              "are let in without a proof (but for --trust-local-users)",
+                              who);
+    if (!visitor->must_prove || (server->admission.vouches && visitor->loopback) ||
+        ddpi_vouch_covers(&server->admission.vouching, &visitor->address, conn->job))
+        return DDP_OK;
+    return ddpi_error_set(
+        err, DDP_E_DENIED,
+        "a TCPStore client cannot prove who it is, and no agent that has the token "
+        "and vouches for its job is connected from its host");
+}
+
+/* An agent that is kept to a job vouches for that one. */
+static ddp_status let_vouch(struct ddpi_server *server, struct ddpi_conn *conn,
+                            struct ddp_error *err)
+{
+    const struct ddpi_identity *who = &conn->session.identity;
+    char *job = conn->session.vouches_for;
+    if (!who->proven || who->role != DDPI_ROLE_AGENT)
+        return DDP_OK;
+    if (who->job[0] != '\0')
+        memcpy(job, who->job, sizeof who->job);
+    if (!ddpi_vouch_add(&server->admission.vouching, &conn->visitor.address, job))
+        return ddpi_error_nomem(err, sizeof conn->visitor);
+    conn->vouches = true;
+    return DDP_OK;
+}
+
+ddp_status ddpi_server_on_admit(void *owner, struct ddpi_conn *conn, struct ddp_error *err)
+{
+    struct ddpi_server *server = owner;
+    if (conn->client.tcpstore && conn->job[0] == '\0')
+        memcpy(conn->job, server->jobs.tcpstore_job, sizeof conn->job);
+    ddp_status status = conn->client.tcpstore ? check_vouched(server, conn, err) : DDP_OK;
+    if (status == DDP_OK)
+        status = ddpi_server_enter_job(server, conn, err);
+    if (status == DDP_OK)
+        status = let_vouch(server, conn, err);
+    if (status != DDP_OK)
+        return status;
+    ddpi_server_not_half_open(server, conn);
+    return DDP_OK;
+}
+
+void ddpi_server_left(struct ddpi_server *server, struct ddpi_conn *conn)
+{
+    const struct ddpi_address address = culprit(&conn->visitor);
+    if (!ddpi_list_empty(&conn->of_half_open) && is_throttled(server, &conn->visitor))
+        ddpi_failure_rate_charge(&server->admission.failures, &address, uv_now(server->env.loop));
+    if (conn->vouches)
+        ddpi_vouch_remove(&server->admission.vouching, &conn->visitor.address,
+                          conn->session.vouches_for);
 }

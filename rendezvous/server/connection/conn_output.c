@@ -1,0 +1,142 @@
+/*
+ * conn_output.c - the output of a connection: replies gathered, sealed where TLS is spoken,
+ * written, and the pause in reading while a peer leaves too much unread.
+ */
+#include "conn_impl.h"
+#include "mem.h"
+
+static void on_written(uv_write_t *write, int uv_err)
+{
+    struct ddpi_conn *conn = write->data;
+    ddpi_buf_consume(&conn->flight, ddpi_buf_len(&conn->flight));
+    ddpi_conn_trim(&conn->flight);
+    (void)ddpi_conn_count(conn);
+    if (conn->sm.state == CONN_CLOSING)
+        return;
+    if (uv_err != 0)
+        ddpi_conn_end(conn, uv_strerror(uv_err));
+    else if (ddpi_buf_len(&conn->out) + ddpi_buf_len(&conn->sealed) > 0)
+        conn->env->dirty(conn->env->owner, conn);
+    if (conn->paused && ddpi_conn_serving(conn) &&
+        ddpi_conn_queued(conn) <= conn->env->limits.output_soft / 2)
+        ddpi_conn_resume(conn);
+}
+
+static int write_rest(struct ddpi_conn *conn, struct ddpi_buf *rest)
+{
+    struct ddpi_buf emptied = conn->flight;
+    conn->flight = *rest;
+    *rest = emptied;
+    size_t len = ddpi_buf_len(&conn->flight);
+    uv_buf_t bytes = {.base = (char *)conn->flight.data + conn->flight.head, .len = len};
+    conn->write.data = conn;
+    return uv_write(&conn->write, (uv_stream_t *)&conn->tcp, &bytes, 1, on_written);
+}
+
+/* Only with a write on its way, whose end resumes. */
+static void pause_reading(struct ddpi_conn *conn)
+{
+    conn->paused = true;
+    uv_read_stop((uv_stream_t *)&conn->tcp);
+    ddpi_conn_update_deadline(conn, false);
+}
+
+/* Of what is queued, that which is to leave next; with TLS no more of it is sealed at once than is
+ * likely to leave. After the end of TLS there is nobody to say anything to. */
+static int next_output(struct ddpi_conn *conn, struct ddpi_buf **ret)
+{
+    *ret = conn->tls != NULL ? &conn->sealed : &conn->out;
+    if (conn->tls == NULL || ddpi_buf_len(&conn->sealed) > 0 || ddpi_buf_len(&conn->out) == 0)
+        return 0;
+    struct ddp_error err;
+    conn->sealed.limit = 2 * DDPI_CONN_SEAL_MAX; /* what is sealed has passed the limits already */
+    ddp_status status =
+        ddpi_tls_put(conn->tls, &conn->out, DDPI_CONN_SEAL_MAX, &conn->sealed, &err);
+    if (status == DDP_E_CLOSED)
+        ddpi_buf_consume(&conn->out, ddpi_buf_len(&conn->out));
+    return status == DDP_E_NOMEM ? UV_ENOMEM : 0;
+}
+
+/* Begin to write what is queued, unless a write is on its way already; its end goes on. It is also
+ * what ends a pause, so then there must be one. */
+static int write_queue(struct ddpi_conn *conn)
+{
+    struct ddpi_buf *next;
+    int uv_err = 0;
+    while (ddpi_buf_len(&conn->flight) == 0 && (uv_err = next_output(conn, &next)) == 0 &&
+           ddpi_buf_len(next) > 0) {
+        if (conn->paused)
+            return write_rest(conn, next);
+        uv_buf_t bytes = {.base = (char *)next->data + next->head, .len = ddpi_buf_len(next)};
+        int sent = uv_try_write((uv_stream_t *)&conn->tcp, &bytes, 1);
+        if (sent < 0 && sent != UV_EAGAIN)
+            return sent;
+        if (sent > 0)
+            ddpi_buf_consume(next, (size_t)sent);
+        if (ddpi_buf_len(next) > 0)
+            return write_rest(conn, next);
+    }
+    ddpi_conn_trim(&conn->out);
+    ddpi_conn_trim(&conn->sealed);
+    (void)ddpi_conn_count(conn);
+    return uv_err;
+}
+
+static void on_shutdown(uv_shutdown_t *shutdown, int uv_err)
+{
+    (void)uv_err; /* the peer's EOF or the deadline ends the lingering */
+    struct ddpi_conn *conn = shutdown->handle->data;
+    if (conn->peer_done)
+        ddpi_conn_close_handles(conn);
+}
+
+/* The last of what it had to say is with libuv: say that nothing more comes. */
+static void hang_up(struct ddpi_conn *conn)
+{
+    if (conn->hung_up || ddpi_buf_len(&conn->out) + ddpi_buf_len(&conn->sealed) > 0)
+        return;
+    conn->hung_up = true;
+    if (uv_shutdown(&conn->shutdown, (uv_stream_t *)&conn->tcp, on_shutdown) != 0)
+        ddpi_conn_close_handles(conn);
+}
+
+void ddpi_conn_flush(struct ddpi_conn *conn)
+{
+    if (conn->sm.state == CONN_CLOSING || conn->sm.state == CONN_DENYING)
+        return;
+    if (conn->overflow) {
+        conn->at_fault = true;
+        ddpi_conn_end(conn, conn->overloaded
+                                ? "all connections together have as many replies waiting to be "
+                                  "read as they may"
+                                : "too many of its replies are waiting to be read");
+        return;
+    }
+    int uv_err = write_queue(conn);
+    if (uv_err != 0)
+        ddpi_conn_end(conn, uv_strerror(uv_err));
+    else if (conn->sm.state == CONN_LINGERING)
+        hang_up(conn);
+    else if (!conn->paused && ddpi_conn_serving(conn) &&
+             ddpi_conn_queued(conn) > conn->env->limits.output_soft)
+        pause_reading(conn);
+}
+
+void ddpi_conn_reply(struct ddpi_conn *conn, const struct ddpi_message *reply)
+{
+    if (!ddpi_conn_serving(conn) || conn->overflow || conn->refused)
+        return;
+    size_t hard = conn->env->limits.output_hard;
+    size_t room = ddpi_budget_room(&conn->env->shared->output, conn->out_held);
+    size_t most = room < hard ? room : hard;
+    size_t at_libuv = uv_stream_get_write_queue_size((const uv_stream_t *)&conn->tcp);
+    conn->out.limit = most > at_libuv ? most - at_libuv : 0;
+    ddp_status status = conn->dialect->put_reply(&conn->session, &conn->out, reply);
+    (void)ddpi_conn_count(conn);
+    conn->overflow = status == DDP_E_NOMEM;
+    conn->overloaded = conn->overflow && room < hard;
+    conn->refused = status == DDP_E_CLOSED;
+    if (conn->refused)
+        conn->refusal = ddpi_strndup(reply->text.data, reply->text.len);
+    conn->env->dirty(conn->env->owner, conn);
+}

@@ -1,0 +1,250 @@
+/*
+ * server_turn.c - see server_turn.h. No reply leaves before the changes that it acknowledges are
+ * committed.
+ */
+#include "server_turn.h"
+
+#include "mem.h"
+#include "reclaim.h"
+
+#include <sched.h>
+
+enum {
+    SINK_WORK = 4, /* writing a change to a sink costs as much as visiting this many entries */
+    WORTH_GIVING_BACK = 16 * 1024 * 1024, /* bytes */
+    WORTH_OF_KEYS = 2 * 1024 * 1024,
+};
+
+/* --- changes --- */
+
+void ddpi_server_on_change(void *ctx, const struct ddpi_mutation *mutation)
+{
+    struct ddpi_server *server = ctx;
+    if (mutation->kind == DDPI_MUTATION_SESSION_END)
+        ddpi_listeners_close_session(&server->listeners, mutation->session);
+    ddpi_round_keys_note(server->rounds, mutation);
+    if (server->turn.sink.change == NULL)
+        return;
+    server->turn.changed = true;
+    server->turn.sink.change(server->turn.sink.ctx, mutation);
+    ddpi_kv_spend_work(server->kv, SINK_WORK);
+}
+
+/* Changes that no client was told of are undone when the store restarts from its sink, so no client
+ * may hear of them now. */
+static void drop_connections(struct ddpi_server *server, const struct ddp_error *why)
+{
+    server->closing = true;
+    ddpi_kv_set_sink(server->kv, NULL, NULL);
+    ddpi_list_for_each_safe (node, &server->conns)
+        ddpi_conn_drop(ddpi_container_of(node, struct ddpi_conn, of_server), why->msg);
+}
+
+ddp_status ddpi_server_commit(struct ddpi_server *server, struct ddp_error *err)
+{
+    if (!server->turn.changed)
+        return DDP_OK;
+    const struct ddpi_mark mark = ddpi_kv_mark(server->kv);
+    server->turn.changed = false;
+    ddp_status status = server->turn.sink.commit(server->turn.sink.ctx, &mark, err);
+    if (status != DDP_OK)
+        drop_connections(server, err);
+    return status;
+}
+
+/* --- the end of a turn --- */
+
+static void on_expiry(uv_timer_t *timer)
+{
+    struct ddpi_server *server = timer->data;
+    server->turn.expiry_at = UINT64_MAX;
+    server->turn.expiry_due = true;
+    ddpi_server_turn_again(server);
+}
+
+static void update_expiry(struct ddpi_server *server)
+{
+    uint64_t at = ddpi_kv_next_deadline(server->kv);
+    uint64_t rounds_at = server->draining ? UINT64_MAX : ddpi_round_keys_deadline(server->rounds);
+    at = rounds_at < at ? rounds_at : at;
+    if (at == server->turn.expiry_at)
+        return;
+    server->turn.expiry_at = at;
+    uint64_t now = uv_now(server->env.loop);
+    if (at == UINT64_MAX)
+        uv_timer_stop(&server->turn.expiry);
+    else
+        uv_timer_start(&server->turn.expiry, on_expiry, at > now ? at - now : 0, 0);
+}
+
+static void call_once(struct server_callback *callback)
+{
+    const struct server_callback copy = *callback;
+    callback->call = NULL;
+    copy.call(copy.ctx);
+}
+
+static bool is_drained(const struct ddpi_server *server)
+{
+    struct ddpi_kv_stats stats = ddpi_kv_stats(server->kv);
+    if (stats.waits > 0 || stats.works > 0)
+        return false;
+    ddpi_list_for_each (node, &server->conns)
+        if (ddpi_conn_queued(ddpi_container_of(node, struct ddpi_conn, of_server)) > 0)
+            return false;
+    return true;
+}
+
+static bool is_idle(const struct ddpi_server *server)
+{
+    uint64_t jobs, members;
+    ddpi_round_keys_count(server->rounds, &jobs, &members);
+    return members == 0;
+}
+
+/* Whether @held is below half of the most it has been, by @worth or more; then that is the new
+ * most. */
+static bool has_shrunk(size_t *most, size_t held, size_t worth)
+{
+    if (held > *most)
+        *most = held;
+    if (*most - held < *most / 2 + worth)
+        return false;
+    *most = held;
+    return true;
+}
+
+/* The C library gives back only the end of its heap, which one remaining key can prevent. Trimming
+ * the whole heap takes some milliseconds for each 100 MiB, so it is done only when half of the
+ * memory in use has been freed. Buffers come and go quickly, keys do not. */
+static void give_memory_back(struct ddpi_server *server)
+{
+    size_t keys = ddpi_kv_stats(server->kv).bytes;
+    size_t held = keys + server->shared.input.held + server->shared.output.held;
+    bool fewer_keys = has_shrunk(&server->turn.most_keys, keys, WORTH_OF_KEYS);
+    if (has_shrunk(&server->turn.most_held, held, WORTH_GIVING_BACK) || fewer_keys)
+        ddpi_heap_trim();
+}
+
+void ddpi_server_settle(struct ddpi_server *server)
+{
+    struct ddp_error why = {0};
+    if (server->closing)
+        return;
+    if (!server->draining) /* a server that is about to end starts nothing */
+        ddpi_round_keys_act(server->rounds, uv_now(server->env.loop));
+    if (ddpi_server_make_room(server))
+        ddpi_server_turn_again(server);
+    if (ddpi_server_commit(server, &why) != DDP_OK) {
+        server->turn.sink_failed(server->turn.sink_failed_ctx, &why);
+        return;
+    }
+    while (!ddpi_list_empty(&server->requests.dirty)) {
+        struct ddpi_list *node = server->requests.dirty.next;
+        ddpi_list_remove(node);
+        ddpi_conn_flush(ddpi_container_of(node, struct ddpi_conn, of_dirty));
+    }
+    if (ddpi_kv_has_work(server->kv))
+        ddpi_server_turn_again(server);
+    update_expiry(server);
+    give_memory_back(server);
+    if (server->drained.call != NULL && is_drained(server))
+        call_once(&server->drained);
+    if (server->idle.call != NULL && is_idle(server))
+        call_once(&server->idle);
+}
+
+/* --- after the input of a turn --- */
+
+/* Not earlier: a server that was suspended would otherwise end leases that were renewed, and time
+ * out waits that were canceled, in input that it has not read yet. */
+static void expire(struct ddpi_server *server)
+{
+    if (!server->turn.expiry_due)
+        return;
+    server->turn.expiry_due = false;
+    ddpi_kv_grant_work(server->kv); /* independent of the requests of this turn */
+    ddpi_kv_expire(server->kv, uv_now(server->env.loop));
+}
+
+/* Continue requests that were put off, and the connections that wait for them. */
+static void work(struct ddpi_server *server)
+{
+    ddpi_kv_grant_work(server->kv);
+    ddpi_kv_work(server->kv, uv_now(server->env.loop));
+    ddpi_list_for_each_safe (node, &server->requests.held) {
+        struct ddpi_conn *conn = ddpi_container_of(node, struct ddpi_conn, of_held);
+        if (conn->client.nworks > 0)
+            continue;
+        ddpi_list_remove(&conn->of_held);
+        ddpi_conn_release(conn);
+    }
+}
+
+/* The end of a turn has something to do without further input. */
+static bool has_more_to_do(const struct ddpi_server *server)
+{
+    return server->turn.expiry_due || server->reclaim.prefix[0] != '\0' ||
+           ddpi_kv_has_work(server->kv);
+}
+
+/* While it is active the loop does not sleep; other threads that need the processor get it. */
+static void on_no_sleep(uv_idle_t *idle)
+{
+    const struct ddpi_server *server = idle->data;
+    if (ddpi_busy_poll_continues(&server->turn.busy_poll, uv_hrtime()))
+        sched_yield();
+    else if (!has_more_to_do(server))
+        uv_idle_stop(idle);
+}
+
+void ddpi_server_turn_again(struct ddpi_server *server)
+{
+    uv_idle_start(&server->turn.no_sleep, on_no_sleep);
+}
+
+static void on_after_io(uv_check_t *check)
+{
+    struct ddpi_server *server = check->data;
+    if (!ddpi_list_empty(&server->requests.dirty)) {
+        uint64_t now_ns = uv_hrtime();
+        ddpi_busy_poll_input(&server->turn.busy_poll, now_ns);
+        if (ddpi_busy_poll_continues(&server->turn.busy_poll, now_ns))
+            ddpi_server_turn_again(server);
+    }
+    if (!server->closing) {
+        expire(server);
+        work(server);
+    }
+    ddpi_server_settle(server);
+}
+
+static void on_before_io(uv_prepare_t *prepare)
+{
+    struct ddpi_server *server = prepare->data;
+    ddpi_server_settle(server);
+    server->shared.turn++;
+    ddpi_kv_grant_work(server->kv);
+}
+
+void ddpi_server_turn_start(struct ddpi_server *server)
+{
+    server->turn.expiry_at = UINT64_MAX;
+    uv_timer_init(server->env.loop, &server->turn.expiry);
+    uv_check_init(server->env.loop, &server->turn.after_io);
+    uv_prepare_init(server->env.loop, &server->turn.before_io);
+    uv_idle_init(server->env.loop, &server->turn.no_sleep);
+    server->turn.expiry.data = server->turn.after_io.data = server;
+    server->turn.before_io.data = server->turn.no_sleep.data = server;
+    server->turn.handles = 4;
+    uv_check_start(&server->turn.after_io, on_after_io);
+    uv_prepare_start(&server->turn.before_io, on_before_io);
+}
+
+void ddpi_server_turn_close(struct ddpi_server *server, uv_close_cb closed)
+{
+    uv_close((uv_handle_t *)&server->turn.expiry, closed);
+    uv_close((uv_handle_t *)&server->turn.after_io, closed);
+    uv_close((uv_handle_t *)&server->turn.before_io, closed);
+    uv_close((uv_handle_t *)&server->turn.no_sleep, closed);
+}

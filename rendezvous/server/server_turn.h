@@ -1,0 +1,27 @@
+/*
+ * server_turn.h - a turn of the loop: when its input is read, deadlines that have passed are
+ * applied and waiting requests are served; at its end changes are committed and replies leave.
+ */
+#ifndef DDPI_SERVER_TURN_H
+#define DDPI_SERVER_TURN_H
+
+#include "server_state.h"
+
+/* Start the handles of the turn on env.loop; cannot fail. */
+void ddpi_server_turn_start(struct ddpi_server *server);
+/* Close them; @closed is called for each, whose `data` is the server. */
+void ddpi_server_turn_close(struct ddpi_server *server, uv_close_cb closed);
+
+/* The loop does not sleep in this turn. */
+void ddpi_server_turn_again(struct ddpi_server *server);
+
+/* The sink hook of the core. */
+void ddpi_server_on_change(void *ctx, const struct ddpi_mutation *mutation);
+
+/* Make all changes durable. If that fails, drop all connections. */
+ddp_status ddpi_server_commit(struct ddpi_server *server, struct ddp_error *err);
+
+/* Commit, and send all replies. */
+void ddpi_server_settle(struct ddpi_server *server);
+
+#endif
