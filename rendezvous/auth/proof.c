@@ -107,8 +107,8 @@ void ddpi_hkdf_expand(const uint8_t key[DDPI_KEY_SIZE], const void *info, size_t
     ddpi_wipe(block, sizeof block);
 }
 
-static void derive(const uint8_t token[DDPI_KEY_SIZE], const struct ddpi_identity *identity,
-                   uint8_t ret_key[DDPI_KEY_SIZE])
+static void derive_key(const uint8_t token[DDPI_KEY_SIZE], const struct ddpi_identity *identity,
+                       uint8_t ret_key[DDPI_KEY_SIZE])
 {
     struct label info = {0};
     uint8_t extracted[DDPI_KEY_SIZE];
@@ -147,7 +147,7 @@ ddp_status ddpi_credential_key(const struct ddpi_credential *credential,
     if (status != DDP_OK)
         return status;
     if (credential->is_token) {
-        derive(credential->secret, identity, ret_key);
+        derive_key(credential->secret, identity, ret_key);
         return DDP_OK;
     }
     if (own->store != identity->store)
@@ -176,7 +176,8 @@ void ddpi_handshake_add(struct ddpi_handshake *handshake, const void *bytes, siz
 }
 
 /* What is derived from one handshake differs by @purpose, a letter. */
-static void bind(const struct ddpi_handshake *handshake, char purpose, struct label *label)
+static void bind_transcript(const struct ddpi_handshake *handshake, char purpose,
+                            struct label *label)
 {
     crypto_hash_sha256_state transcript = handshake->transcript;
     uint8_t hash[crypto_hash_sha256_BYTES];
@@ -191,7 +192,7 @@ void ddpi_handshake_prove(const struct ddpi_handshake *handshake, enum ddpi_side
 {
     struct label label;
     crypto_auth_hmacsha256_state state;
-    bind(handshake, side == DDPI_SIDE_CLIENT ? 'c' : 's', &label);
+    bind_transcript(handshake, side == DDPI_SIDE_CLIENT ? 'c' : 's', &label);
     crypto_auth_hmacsha256_init(&state, handshake->key, DDPI_KEY_SIZE);
     crypto_auth_hmacsha256_update(&state, label.bytes, label.len);
     crypto_auth_hmacsha256_final(&state, ret_proof);
@@ -214,7 +215,7 @@ static void begin_seal(struct ddpi_seal *seal, const struct ddpi_handshake *hand
                        enum ddpi_side sender)
 {
     struct label label;
-    bind(handshake, sender == DDPI_SIDE_CLIENT ? 'C' : 'S', &label);
+    bind_transcript(handshake, sender == DDPI_SIDE_CLIENT ? 'C' : 'S', &label);
     ddpi_hkdf_expand(handshake->key, label.bytes, label.len, seal->keys[0], sizeof seal->keys);
     seal->sequence = 0;
 }

@@ -13,12 +13,13 @@ static const char purpose[] = "ddprun tls 1";
 static const char prefix[] = "ddprun 1 ";
 
 /* Another one than that of proofs: what is done with one key is of no help against the other. */
-static void derive(const uint8_t key[DDPI_KEY_SIZE], uint8_t ret_secret[DDPI_TLS_KEY_SIZE])
+static void derive_tls_secret(const uint8_t key[DDPI_KEY_SIZE],
+                              uint8_t ret_secret[DDPI_TLS_KEY_SIZE])
 {
     ddpi_hkdf_expand(key, purpose, strlen(purpose), ret_secret, DDPI_TLS_KEY_SIZE);
 }
 
-static void put_name(const struct ddpi_identity *identity, struct ddpi_tls_key *ret)
+static void put_key_name(const struct ddpi_identity *identity, struct ddpi_tls_key *ret)
 {
     int len = snprintf(ret->identity, sizeof ret->identity, "%s%s %s %" PRIu64 " %" PRIx64, prefix,
                        ddpi_role_name(identity->role), *identity->job != '\0' ? identity->job : "-",
@@ -36,8 +37,8 @@ ddp_status ddpi_tls_key_make(const struct ddpi_credential *credential,
     ddp_status status = ddpi_credential_key(credential, &who, key, err);
     if (status != DDP_OK)
         return status;
-    put_name(&who, ret);
-    derive(key, ret->secret);
+    put_key_name(&who, ret);
+    derive_tls_secret(key, ret->secret);
     ddpi_wipe(key, sizeof key);
     return DDP_OK;
 }
@@ -65,8 +66,8 @@ static bool parse_hex(const char *text, uint64_t *ret)
     return true;
 }
 
-/* There is one name for each identity: the one that put_name() gives it. */
-static bool get_name(const uint8_t *name, size_t len, struct ddpi_identity *ret)
+/* There is one name for each identity: the one that put_key_name() gives it. */
+static bool parse_key_name(const uint8_t *name, size_t len, struct ddpi_identity *ret)
 {
     char text[DDPI_TLS_IDENTITY_MAX + 1], *rest = text + strlen(prefix);
     if (len > DDPI_TLS_IDENTITY_MAX || memchr(name, '\0', len) != NULL)
@@ -90,7 +91,7 @@ static bool get_name(const uint8_t *name, size_t len, struct ddpi_identity *ret)
         memcpy(who.job, job, strlen(job) + 1);
     }
     struct ddpi_tls_key again;
-    put_name(&who, &again);
+    put_key_name(&who, &again);
     *ret = who;
     return again.identity_len == len && memcmp(again.identity, name, len) == 0;
 }
@@ -100,10 +101,11 @@ bool ddpi_tls_key_find(const struct ddpi_credential *token, uint64_t store, cons
 {
     uint8_t key[DDPI_KEY_SIZE];
     struct ddpi_identity who;
-    if (token == NULL || !get_name(name, len, &who) || (who.store != 0 && who.store != store) ||
+    if (token == NULL || !parse_key_name(name, len, &who) ||
+        (who.store != 0 && who.store != store) ||
         ddpi_credential_key(token, &who, key, NULL) != DDP_OK)
         return false;
-    derive(key, ret_secret);
+    derive_tls_secret(key, ret_secret);
     ddpi_wipe(key, sizeof key);
     return true;
 }

@@ -120,7 +120,7 @@ static bool parse_key_line(char *line, struct ddpi_credential *ret)
 }
 
 /* @text of @len bytes, and a NUL behind it. */
-static bool parse(char *text, size_t len, struct ddpi_credential *ret)
+static bool parse_credential(char *text, size_t len, struct ddpi_credential *ret)
 {
     struct ddpi_credential credential = {.is_token = true};
     if (len == 0 || text[len - 1] != '\n' || strlen(text) != len)
@@ -185,7 +185,7 @@ static ddp_status read_credential(int fd, const char *what, struct ddpi_credenti
         status = ddpi_error_sys(err, errno, "cannot read %s", what);
     } else {
         text[len] = '\0';
-        if (!parse(text, (size_t)len, ret))
+        if (!parse_credential(text, (size_t)len, ret))
             status =
                 ddpi_error_set(err, DDP_E_INVALID,
                                "%s holds neither a token, 64 hexadecimal digits and a newline, "

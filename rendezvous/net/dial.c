@@ -131,7 +131,7 @@ static int finish_connect(const struct ddpi_link *link, bool ready, uint64_t now
     return getsockopt(link->fd, SOL_SOCKET, SO_ERROR, &sys_errno, &len) == 0 ? sys_errno : errno;
 }
 
-static void set_up(struct ddpi_link *link)
+static void dial_connected(struct ddpi_link *link)
 {
     int on = 1;
     setsockopt(link->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -139,7 +139,7 @@ static void set_up(struct ddpi_link *link)
     forget_addresses(link);
 }
 
-static uint64_t share_of(const struct ddpi_link *link, uint64_t now_ms)
+static uint64_t dial_share(const struct ddpi_link *link, uint64_t now_ms)
 {
     if (link->next == NULL)
         return link->deadline_ms;
@@ -148,8 +148,8 @@ static uint64_t share_of(const struct ddpi_link *link, uint64_t now_ms)
 }
 
 /* Settle what became of the address @info, and try the next ones until one is not hopeless. */
-static ddp_status settle(struct ddpi_link *link, const struct addrinfo *info, int sys_errno,
-                         uint64_t now_ms, struct ddp_error *err)
+static ddp_status dial_next(struct ddpi_link *link, const struct addrinfo *info, int sys_errno,
+                            uint64_t now_ms, struct ddp_error *err)
 {
     for (;;) {
         if (sys_errno == EINPROGRESS)
@@ -157,7 +157,7 @@ static ddp_status settle(struct ddpi_link *link, const struct addrinfo *info, in
         if (sys_errno == 0 && reached_itself(link->fd))
             sys_errno = ECONNREFUSED;
         if (sys_errno == 0) {
-            set_up(link);
+            dial_connected(link);
             return DDP_OK;
         }
         note_attempt(link, info, sys_errno);
@@ -166,7 +166,7 @@ static ddp_status settle(struct ddpi_link *link, const struct addrinfo *info, in
         if (info == NULL)
             break;
         link->next = info->ai_next;
-        link->until_ms = share_of(link, now_ms);
+        link->until_ms = dial_share(link, now_ms);
         sys_errno = begin_connect(link, info);
     }
     forget_addresses(link);
@@ -181,10 +181,10 @@ ddp_status ddpi_link_dial(struct ddpi_link *link, struct addrinfo *infos, uint64
     link->infos = infos;
     link->next = infos->ai_next;
     link->deadline_ms = deadline_ms;
-    link->until_ms = share_of(link, now_ms);
+    link->until_ms = dial_share(link, now_ms);
     link->dialling = true;
     link->tried[0] = '\0';
-    return settle(link, infos, begin_connect(link, infos), now_ms, err);
+    return dial_next(link, infos, begin_connect(link, infos), now_ms, err);
 }
 
 struct ddpi_address ddpi_link_peer(const struct ddpi_link *link)
@@ -202,7 +202,7 @@ ddp_status ddpi_link_go_on(struct ddpi_link *link, bool ready, uint64_t now_ms,
     const struct addrinfo *info = link->infos;
     while (info->ai_next != link->next)
         info = info->ai_next;
-    return settle(link, info, finish_connect(link, ready, now_ms), now_ms, err);
+    return dial_next(link, info, finish_connect(link, ready, now_ms), now_ms, err);
 }
 
 /* --- bytes --- */

@@ -66,7 +66,8 @@ static int try_listen(const struct addrinfo *info)
     return -1;
 }
 
-static ddp_status explain(int sys_errno, const char *host, uint16_t port, struct ddp_error *err)
+static ddp_status explain_listen(int sys_errno, const char *host, uint16_t port,
+                                 struct ddp_error *err)
 {
     char where[ADDRESS_TEXT + 256];
     snprintf(where, sizeof where, strchr(host, ':') != NULL ? "[%s]:%u" : "%s:%u", host, port);
@@ -106,7 +107,7 @@ ddp_status ddpi_listen(const char *host, uint16_t port, bool loopback_only, int 
     if (status != DDP_OK)
         return status;
     if (fd < 0)
-        return explain(saved, host, port, err);
+        return explain_listen(saved, host, port, err);
     *ret_fd = fd;
     return DDP_OK;
 }

@@ -42,7 +42,7 @@ static int open_reserve(void)
 }
 
 /* false if there was no reserve to be given up. */
-static bool shed(struct ddpi_listener *listener)
+static bool shed_connection(struct ddpi_listener *listener)
 {
     if (listener->reserve_fd < 0)
         return false;
@@ -92,7 +92,7 @@ static void on_connectable(uv_poll_t *poll, int uv_err, int events)
                                      (const struct sockaddr *)&peer);
         } else if (sys_errno == EAGAIN) {
             break;
-        } else if ((sys_errno != EMFILE && sys_errno != ENFILE) || !shed(listener)) {
+        } else if ((sys_errno != EMFILE && sys_errno != ENFILE) || !shed_connection(listener)) {
             pause_accepting(listener, uv_strerror(uv_translate_sys_error(sys_errno)));
             break;
         }
@@ -128,7 +128,7 @@ ddp_status ddpi_listener_create(const struct ddpi_listener_env *env, int fd,
     return DDP_OK;
 }
 
-static void on_handle_closed(uv_handle_t *handle)
+static void on_listener_handle_closed(uv_handle_t *handle)
 {
     struct ddpi_listener *listener = handle->data;
     if (--listener->handles > 0)
@@ -142,8 +142,8 @@ void ddpi_listener_close(struct ddpi_listener *listener)
 {
     ddpi_list_remove(&listener->of_server);
     uv_poll_stop(&listener->poll);
-    uv_close((uv_handle_t *)&listener->poll, on_handle_closed);
-    uv_close((uv_handle_t *)&listener->pause, on_handle_closed);
+    uv_close((uv_handle_t *)&listener->poll, on_listener_handle_closed);
+    uv_close((uv_handle_t *)&listener->pause, on_listener_handle_closed);
     close(listener->fd);
     if (listener->reserve_fd >= 0)
         close(listener->reserve_fd);

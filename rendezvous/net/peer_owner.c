@@ -64,8 +64,8 @@ static bool is_shortage(int error)
 }
 
 /* The kernel answers within send(): nothing is waited for. False: there was nothing to ask with. */
-static bool ask(struct ddpi_owners *owners, const struct ddpi_end *end,
-                const struct ddpi_end *other, struct ddpi_owner_answer *ret)
+static bool owner_ask(struct ddpi_owners *owners, const struct ddpi_end *end,
+                      const struct ddpi_end *other, struct ddpi_owner_answer *ret)
 {
     uint8_t bytes[REPLY_MAX];
     *ret = (struct ddpi_owner_answer){0};
@@ -136,7 +136,8 @@ static struct ddpi_owner_answer read_tables(const struct ddpi_end *end,
 
 /* A line that is written while its socket is closed may say user 0, and the inode still: so what
  * it says is true when it says it twice. */
-static struct ddpi_owner_answer look_up(const struct ddpi_end *end, const struct ddpi_end *other)
+static struct ddpi_owner_answer owner_from_tables(const struct ddpi_end *end,
+                                                  const struct ddpi_end *other)
 {
     struct ddpi_owner_answer first = read_tables(end, other), answer = read_tables(end, other);
     answer.open = answer.open && first.open && first.owner == answer.owner;
@@ -145,17 +146,18 @@ static struct ddpi_owner_answer look_up(const struct ddpi_end *end, const struct
 
 /* --- the whole --- */
 
-static struct ddpi_owner_answer find(struct ddpi_owners *owners, const struct ddpi_end *peer,
-                                     const struct ddpi_end *here)
+static struct ddpi_owner_answer owner_find(struct ddpi_owners *owners, const struct ddpi_end *peer,
+                                           const struct ddpi_end *here)
 {
     struct ddpi_owner_answer answer = {0}, ours = {0};
-    if (!owners->has_none && ask(owners, peer, here, &answer) && !answer.found && !owners->works)
-        owners->has_none = ask(owners, here, peer, &ours) && !ours.found;
+    if (!owners->has_none && owner_ask(owners, peer, here, &answer) && !answer.found &&
+        !owners->works)
+        owners->has_none = owner_ask(owners, here, peer, &ours) && !ours.found;
     owners->works = owners->works || answer.found || ours.found;
-    return owners->has_none ? look_up(peer, here) : answer;
+    return owners->has_none ? owner_from_tables(peer, here) : answer;
 }
 
-static bool is_ours(const struct ddpi_owners *owners, uint32_t owner)
+static bool owner_is_trusted(const struct ddpi_owners *owners, uint32_t owner)
 {
     return (owners->whole || owner != owners->nobody) && (owner == 0 || owner == geteuid());
 }
@@ -163,10 +165,10 @@ static bool is_ours(const struct ddpi_owners *owners, uint32_t owner)
 bool ddpi_owners_ours(struct ddpi_owners *owners, const struct ddpi_end *peer,
                       const struct ddpi_end *here, uint32_t *ret_owner, bool *ret_known)
 {
-    struct ddpi_owner_answer answer = find(owners, peer, here);
+    struct ddpi_owner_answer answer = owner_find(owners, peer, here);
     *ret_known = answer.open && (owners->whole || answer.owner != owners->nobody);
     *ret_owner = answer.owner;
-    return *ret_known && is_ours(owners, answer.owner);
+    return *ret_known && owner_is_trusted(owners, answer.owner);
 }
 
 /* --- a port --- */
@@ -188,7 +190,7 @@ static bool read_list(const struct ddpi_owners *owners, int fd, uint16_t port, u
         size_t left = (size_t)got;
         do {
             news = ddpi_port_next(&at, &left, port, number, ret_owner);
-            *ret_found = news == DDPI_PORT_SOCKET && !is_ours(owners, *ret_owner);
+            *ret_found = news == DDPI_PORT_SOCKET && !owner_is_trusted(owners, *ret_owner);
         } while (!*ret_found && (news == DDPI_PORT_SOCKET || news == DDPI_PORT_OTHER));
     } while (news == DDPI_PORT_MORE);
     return news != DDPI_PORT_ERROR;
@@ -220,8 +222,8 @@ bool ddpi_owners_stranger_on(const struct ddpi_owners *owners, uint16_t port, bo
         if (!owners->has_none && ask_for_list(owners, port, v6 == 1, bound, ret_owner, &found))
             continue;
         ddpi_port_line_ends(port, v6 == 1, ends);
-        found =
-            read_table(tables[v6], ends, &answer) && answer.open && !is_ours(owners, answer.owner);
+        found = read_table(tables[v6], ends, &answer) && answer.open &&
+                !owner_is_trusted(owners, answer.owner);
         if (found)
             *ret_owner = answer.owner;
     }

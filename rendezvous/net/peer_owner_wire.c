@@ -25,7 +25,7 @@ struct ddpi_end ddpi_end_of(const struct sockaddr *sockaddr)
 
 /* --- the kernel's socket diagnosis --- */
 
-static void put_address(const struct ddpi_address *address, bool v4, __be32 ret[4])
+static void put_ip(const struct ddpi_address *address, bool v4, __be32 ret[4])
 {
     if (v4)
         memcpy(ret, address->ip + 12, 4);
@@ -40,8 +40,8 @@ static struct inet_diag_sockid sockid_of(const struct ddpi_end *end, const struc
                                   .idiag_dport = htons(other->port),
                                   .idiag_if = end->address.scope,
                                   .idiag_cookie = {INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE}};
-    put_address(&end->address, v4, id.idiag_src);
-    put_address(&other->address, v4, id.idiag_dst);
+    put_ip(&end->address, v4, id.idiag_src);
+    put_ip(&other->address, v4, id.idiag_dst);
     return id;
 }
 

@@ -89,7 +89,7 @@ static void say_no(int fd, ddp_status status, const char *text)
     close(fd);
 }
 
-static void refuse(struct ddpi_server *server, int fd)
+static void refuse_full(struct ddpi_server *server, int fd)
 {
     say_no(fd, DDP_E_LIMIT, "the server has as many connections as it may have");
     if (ddpi_refusals_count(&server->refusals, REFUSAL_refused))
@@ -130,7 +130,8 @@ static void send_away(struct ddpi_server *server, int fd, const struct ddpi_visi
 
 /* On this machine the kernel knows whose a connection is. A peer that has our own address is here,
  * too: nothing with that comes in from elsewhere. */
-static struct ddpi_visitor look_at(struct ddpi_server *server, int fd, const struct sockaddr *name)
+static struct ddpi_visitor identify_visitor(struct ddpi_server *server, int fd,
+                                            const struct sockaddr *name)
 {
     const struct ddpi_gate *gate = &server->env.gate;
     struct sockaddr_storage own = {.ss_family = AF_UNSPEC};
@@ -151,8 +152,8 @@ static struct ddpi_visitor look_at(struct ddpi_server *server, int fd, const str
     return visitor;
 }
 
-static void begin(struct ddpi_server *server, const struct ddpi_listener *listener, int fd,
-                  const struct ddpi_visitor *visitor)
+static void admit_connection(struct ddpi_server *server, const struct ddpi_listener *listener,
+                             int fd, const struct ddpi_visitor *visitor)
 {
     struct ddp_error err;
     struct ddpi_conn *conn = NULL;
@@ -178,7 +179,7 @@ void ddpi_server_on_connected(void *owner, const struct ddpi_listener *listener,
                               const struct sockaddr *peer)
 {
     struct ddpi_server *server = owner;
-    const struct ddpi_visitor visitor = look_at(server, fd, peer);
+    const struct ddpi_visitor visitor = identify_visitor(server, fd, peer);
     const struct ddpi_address address = culprit(&visitor);
     bool full = server->admission.connections >= server->admission.max_connections;
     if (visitor.stranger && server->env.gate.token == NULL) {
@@ -188,11 +189,11 @@ void ddpi_server_on_connected(void *owner, const struct ddpi_listener *listener,
                                           uv_now(server->env.loop))) {
         turn_away(server, fd, &visitor);
     } else if (full && server->admission.half_open_count == 0) {
-        refuse(server, fd);
+        refuse_full(server, fd);
     } else {
         if (full || server->admission.half_open_count >= server->admission.max_half_open)
             displace(server);
-        begin(server, listener, fd, &visitor);
+        admit_connection(server, listener, fd, &visitor);
     }
 }
 

@@ -19,13 +19,13 @@ struct ddp_store_server {
     void *closed_data;
 };
 
-static void write_line(void *ctx, enum ddpi_log_level level, const char *line)
+static void write_log_line(void *ctx, enum ddpi_log_level level, const char *line)
 {
     const ddp_store_server *server = ctx;
     server->log(server->log_data, (enum ddp_store_server_log_level)level, line);
 }
 
-static ddp_status take_options(const struct ddp_store_server_options *given,
+static ddp_status copy_options(const struct ddp_store_server_options *given,
                                struct ddp_store_server_options *ret, struct ddp_error *err)
 {
     struct ddp_store_server_options options = {0};
@@ -58,7 +58,8 @@ static ddp_status open_inner(ddp_store_server *server, uv_loop_t *loop,
         [DDP_STORE_SERVER_AUTH_ALWAYS] = DDPI_SERVER_AUTH_ALWAYS,
         [DDP_STORE_SERVER_AUTH_NEVER] = DDPI_SERVER_AUTH_NEVER,
     };
-    const struct ddpi_log log = {.write = write_line, .ctx = server, .max_level = DDPI_LOG_DEBUG};
+    const struct ddpi_log log = {
+        .write = write_log_line, .ctx = server, .max_level = DDPI_LOG_DEBUG};
     struct ddpi_credential token;
     struct ddpi_server_options inner = {.auth = auths[options->auth],
                                         .trust_local_users = options->trust_local_users != 0,
@@ -91,7 +92,7 @@ ddp_status ddp_store_server_open(struct uv_loop_s *loop,
                                  ddp_store_server **ret_server, struct ddp_error *err)
 {
     struct ddp_store_server_options options = {0};
-    ddp_status status = take_options(given, &options, err);
+    ddp_status status = copy_options(given, &options, err);
     if (status != DDP_OK)
         return status;
     ddp_store_server *server = ddpi_calloc(1, sizeof(*server));
@@ -131,7 +132,7 @@ void ddp_store_server_drain(ddp_store_server *server, void (*done)(void *data), 
     ddpi_server_drain(server->inner, done, data);
 }
 
-static void on_closed(void *ctx)
+static void on_inner_closed(void *ctx)
 {
     ddp_store_server *server = ctx;
     void (*closed)(void *data) = server->closed;
@@ -145,5 +146,5 @@ void ddp_store_server_close(ddp_store_server *server, void (*done)(void *data), 
 {
     server->closed = done;
     server->closed_data = data;
-    ddpi_server_close(server->inner, on_closed, server);
+    ddpi_server_close(server->inner, on_inner_closed, server);
 }

@@ -20,7 +20,7 @@ struct text {
     struct ddpi_bytes all;
 };
 
-static void join(struct text *text, const char *before, const char *job, const char *behind)
+static void text_join(struct text *text, const char *before, const char *job, const char *behind)
 {
     int len = snprintf(text->bytes, sizeof text->bytes, "%s%s%s", before, job, behind);
     text->all = ddpi_bytes_of(text->bytes, (size_t)len);
@@ -30,7 +30,7 @@ uint64_t ddpi_server_epoch(const struct ddpi_server *server, const char *job)
 {
     struct text key;
     int64_t epoch = 0;
-    join(&key, "epoch/", job, "");
+    text_join(&key, "epoch/", job, "");
     struct ddpi_bytes value = ddpi_kv_peek(server->kv, key.all);
     if (value.len > 0 && ddpi_parse_int(value.data, 0, INT64_MAX, &epoch, NULL) != DDP_OK)
         return INT64_MAX;
@@ -68,7 +68,7 @@ ddp_status ddpi_server_enter_job(struct ddpi_server *server, struct ddpi_conn *c
         return status;
     struct text prefix = {.all = ddpi_kv_scope_prefix(server->jobs.tcpstore_scope)};
     if (who->job[0] != '\0')
-        join(&prefix, "job/", who->job, conn->client.tcpstore ? "/tcp/" : "/");
+        text_join(&prefix, "job/", who->job, conn->client.tcpstore ? "/tcp/" : "/");
     return ddpi_kv_scope_get(server->kv, prefix.all, &conn->client.scope, err);
 }
 
@@ -124,8 +124,8 @@ ddp_status ddpi_server_set_epoch(struct ddpi_server *server, const char *job, ui
                               now);
     if (epoch == now)
         return DDP_OK;
-    join(&key, "epoch/", job, "");
-    join(&keyspace, "job/", job, "/tcp/");
+    text_join(&key, "epoch/", job, "");
+    text_join(&keyspace, "job/", job, "/tcp/");
     int len = snprintf(value, sizeof value, "%" PRIu64, epoch);
     ddp_status status = ddpi_kv_poke(server->kv, key.all, ddpi_bytes_of(value, (size_t)len), err);
     if (status != DDP_OK)

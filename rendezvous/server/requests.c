@@ -46,8 +46,9 @@ static void answer_stats(struct ddpi_server *server, struct ddpi_conn *conn, uin
     ddpi_buf_finish(&text);
 }
 
-static void answer(struct ddpi_conn *conn, const struct ddpi_message *request,
-                   struct ddpi_message *reply, ddp_status status, const struct ddp_error *err)
+static void answer_client(struct ddpi_conn *conn, const struct ddpi_message *request,
+                          struct ddpi_message *reply, ddp_status status,
+                          const struct ddp_error *err)
 {
     reply->op = request->op;
     reply->id = request->id;
@@ -65,12 +66,12 @@ void ddpi_server_on_request(void *owner, struct ddpi_conn *conn, const struct dd
     server->requests.served++;
     ddp_status status = ddpi_role_permits(&conn->session.identity, request, &err);
     if (status != DDP_OK) {
-        answer(conn, request, &reply, status, &err);
+        answer_client(conn, request, &reply, status, &err);
     } else if (request->op == DDPI_OP_STATS) {
         answer_stats(server, conn, request->id);
     } else if (request->op == DDPI_OP_FENCE || request->op == DDPI_OP_OPEN_PORT) {
         status = serve_request(server, conn, request, &reply, &err);
-        answer(conn, request, &reply, status, &err);
+        answer_client(conn, request, &reply, status, &err);
     } else {
         ddpi_kv_apply(server->kv, &conn->client, request, uv_now(server->env.loop));
     }

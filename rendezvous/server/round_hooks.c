@@ -157,8 +157,9 @@ static uint64_t on_epoch(void *ctx, const char *job)
     return ddpi_server_epoch(ctx, job);
 }
 
-static ddp_status on_begin(void *ctx, const char *job, uint64_t generation, bool store_is_master,
-                           struct ddp_round_seat *seat, struct ddp_error *err)
+static ddp_status on_round_begin(void *ctx, const char *job, uint64_t generation,
+                                 bool store_is_master, struct ddp_round_seat *seat,
+                                 struct ddp_error *err)
 {
     struct ddpi_server *server = ctx;
     ddp_status status = ddpi_server_set_epoch(server, job, generation, err);
@@ -190,8 +191,8 @@ static void on_resume(void *ctx, const char *job, const struct ddp_round_seat *s
                  err.msg);
 }
 
-static void on_changed(void *ctx, const char *job, const struct ddpi_rounds_summary *before,
-                       const struct ddpi_rounds_summary *now)
+static void on_round_changed(void *ctx, const char *job, const struct ddpi_rounds_summary *before,
+                             const struct ddpi_rounds_summary *now)
 {
     const struct ddpi_server *server = ctx;
     bool begun = now->generation > before->generation;
@@ -230,9 +231,9 @@ ddp_status ddpi_server_create_rounds(struct ddpi_server *server, const uint8_t s
 {
     const struct ddpi_round_keys_hooks hooks = {.ctx = server,
                                                 .epoch = on_epoch,
-                                                .begin = on_begin,
+                                                .begin = on_round_begin,
                                                 .resume = on_resume,
-                                                .changed = on_changed,
+                                                .changed = on_round_changed,
                                                 .trouble = on_trouble,
                                                 .over = on_over};
     server->rounds = ddpi_round_keys_create(server->kv, seed, &hooks);

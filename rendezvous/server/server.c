@@ -59,7 +59,7 @@ static void server_maybe_closed(struct ddpi_server *server)
         closed.call(closed.ctx);
 }
 
-static void on_handle_closed(uv_handle_t *handle)
+static void on_turn_handle_closed(uv_handle_t *handle)
 {
     struct ddpi_server *server = handle->data;
     server->turn.handles--;
@@ -91,10 +91,10 @@ void ddpi_server_close(struct ddpi_server *server, void (*cb)(void *ctx), void *
         ddpi_conn_close(ddpi_container_of(node, struct ddpi_conn, of_server), DDP_E_CLOSED,
                         "the server is shutting down");
     ddpi_listeners_close_all(&server->listeners);
-    ddpi_server_turn_close(server, on_handle_closed);
+    ddpi_server_turn_close(server, on_turn_handle_closed);
 }
 
-static void on_gone(void *owner, struct ddpi_conn *conn)
+static void on_conn_gone(void *owner, struct ddpi_conn *conn)
 {
     struct ddpi_server *server = owner;
     ddpi_server_left(server, conn);
@@ -190,7 +190,7 @@ static void init_env(struct ddpi_server *server, uv_loop_t *loop)
     server->env.settle = on_settle;
     server->env.dirty = ddpi_server_on_dirty;
     server->env.held = ddpi_server_on_held;
-    server->env.gone = on_gone;
+    server->env.gone = on_conn_gone;
     server->env.closed = on_conn_closed;
     server->env.shared = &server->shared;
     server->env.scratch = server->scratch;

@@ -87,7 +87,8 @@ struct ddpi_sqlite_sink {
 
 /* --- statements --- */
 
-static ddp_status explain(const struct ddpi_sqlite_sink *state, int code, struct ddp_error *err)
+static ddp_status explain_sqlite(const struct ddpi_sqlite_sink *state, int code,
+                                 struct ddp_error *err)
 {
     switch (code & 0xff) {
     case SQLITE_BUSY:
@@ -139,14 +140,14 @@ static void bind_all(sqlite3_stmt *statement, const struct ddpi_mutation *mutati
 }
 
 /* A statement that returns no rows. */
-static ddp_status run(struct ddpi_sqlite_sink *state, enum statement which,
-                      const struct ddpi_mutation *mutation, struct ddp_error *err)
+static ddp_status run_statement(struct ddpi_sqlite_sink *state, enum statement which,
+                                const struct ddpi_mutation *mutation, struct ddp_error *err)
 {
     sqlite3_stmt *statement = state->statements[which];
     if (mutation != NULL)
         bind_all(statement, mutation);
     int code = sqlite3_step(statement);
-    ddp_status status = code == SQLITE_DONE ? DDP_OK : explain(state, code, err);
+    ddp_status status = code == SQLITE_DONE ? DDP_OK : explain_sqlite(state, code, err);
     sqlite3_reset(statement);
     sqlite3_clear_bindings(statement);
     return status;
@@ -159,8 +160,8 @@ static ddp_status injected(const char *what, int sys_errno, struct ddp_error *er
     return sys_errno != 0 ? ddpi_error_sys(err, sys_errno, "%s", what) : DDP_OK;
 }
 
-static ddp_status keep(struct ddpi_sqlite_sink *state, const struct ddpi_mutation *mutation,
-                       struct ddp_error *err)
+static ddp_status keep_change(struct ddpi_sqlite_sink *state, const struct ddpi_mutation *mutation,
+                              struct ddp_error *err)
 {
     static const enum statement statements[] = {
         [DDPI_MUTATION_SET] = STATEMENT_SET,
@@ -177,15 +178,15 @@ static ddp_status keep(struct ddpi_sqlite_sink *state, const struct ddpi_mutatio
     if (!state->changing) {
         status = injected("the state", DDPI_FAILPOINT("state.begin"), err);
         if (status == DDP_OK)
-            status = run(state, STATEMENT_BEGIN, NULL, err);
+            status = run_statement(state, STATEMENT_BEGIN, NULL, err);
         state->changing = status == DDP_OK;
     }
     if (status == DDP_OK)
         status = injected("the state", DDPI_FAILPOINT("state.change"), err);
     if (status == DDP_OK && mutation->kind != DDPI_MUTATION_REMEMBER) /* the mark says it */
-        status = run(state, statements[mutation->kind], mutation, err);
+        status = run_statement(state, statements[mutation->kind], mutation, err);
     if (status == DDP_OK && mutation->remembered)
-        status = run(state, STATEMENT_REMEMBER, mutation, err);
+        status = run_statement(state, STATEMENT_REMEMBER, mutation, err);
     return status;
 }
 
@@ -193,11 +194,11 @@ static void on_change(void *ctx, const struct ddpi_mutation *mutation)
 {
     struct ddpi_sqlite_sink *state = ctx;
     if (state->failure.status == DDP_OK)
-        (void)keep(state, mutation, &state->failure);
+        (void)keep_change(state, mutation, &state->failure);
 }
 
-static ddp_status finish(struct ddpi_sqlite_sink *state, const struct ddpi_mark *mark,
-                         struct ddp_error *err)
+static ddp_status finish_transaction(struct ddpi_sqlite_sink *state, const struct ddpi_mark *mark,
+                                     struct ddp_error *err)
 {
     if (state->failure.status != DDP_OK) {
         *err = state->failure;
@@ -206,15 +207,15 @@ static ddp_status finish(struct ddpi_sqlite_sink *state, const struct ddpi_mark 
     const struct ddpi_mutation version = {.version = mark->version};
     const struct ddpi_mutation floor = {.version = mark->floor};
     const struct ddpi_mutation history = {.version = mark->remembers ? mark->floor + 1 : 0};
-    ddp_status status = run(state, STATEMENT_MARK, &version, err);
+    ddp_status status = run_statement(state, STATEMENT_MARK, &version, err);
     if (status == DDP_OK)
-        status = run(state, STATEMENT_HISTORY, &history, err);
+        status = run_statement(state, STATEMENT_HISTORY, &history, err);
     if (status == DDP_OK)
-        status = run(state, STATEMENT_FORGET, &floor, err);
+        status = run_statement(state, STATEMENT_FORGET, &floor, err);
     if (status == DDP_OK)
         status = injected("the state", DDPI_FAILPOINT("state.commit"), err);
     if (status == DDP_OK)
-        status = run(state, STATEMENT_COMMIT, NULL, err);
+        status = run_statement(state, STATEMENT_COMMIT, NULL, err);
     (void)DDPI_FAILPOINT("state.committed");
     return status;
 }
@@ -225,11 +226,11 @@ static ddp_status on_commit(void *ctx, const struct ddpi_mark *mark, struct ddp_
     struct ddp_error why = {0};
     if (!state->changing && state->failure.status == DDP_OK)
         return DDP_OK;
-    ddp_status status = finish(state, mark, &why);
+    ddp_status status = finish_transaction(state, mark, &why);
     if (status != DDP_OK && err != NULL)
         *err = why;
     if (status != DDP_OK && state->changing && sqlite3_get_autocommit(state->db) == 0)
-        (void)run(state, STATEMENT_ROLLBACK, NULL, NULL);
+        (void)run_statement(state, STATEMENT_ROLLBACK, NULL, NULL);
     state->changing = false;
     return status;
 }
@@ -290,7 +291,7 @@ static ddp_status load_rows(struct ddpi_sqlite_sink *state, enum statement which
     while ((code = sqlite3_step(statement)) == SQLITE_ROW && status == DDP_OK)
         status = take_row(statement, kind, loading, err);
     if (status == DDP_OK && code != SQLITE_DONE)
-        status = explain(state, code, err);
+        status = explain_sqlite(state, code, err);
     else if (status != DDP_OK)
         status = ddpi_error_wrap(err, status, "the state %s", state->path);
     sqlite3_reset(statement);
@@ -310,7 +311,7 @@ static ddp_status load_meta(struct ddpi_sqlite_sink *state, const char *name, ui
         status = ddpi_error_set(err, DDP_E_PROTOCOL, "the state %s has no %s: it is damaged",
                                 state->path, name);
     else
-        status = explain(state, code, err);
+        status = explain_sqlite(state, code, err);
     sqlite3_reset(statement);
     return status;
 }
@@ -391,7 +392,7 @@ static ddp_status make_file(const char *path, struct ddp_error *err)
 static ddp_status execute(struct ddpi_sqlite_sink *state, const char *text, struct ddp_error *err)
 {
     int code = sqlite3_exec(state->db, text, NULL, NULL, NULL);
-    return code == SQLITE_OK ? DDP_OK : explain(state, code, err);
+    return code == SQLITE_OK ? DDP_OK : explain_sqlite(state, code, err);
 }
 
 static ddp_status read_pragma(struct ddpi_sqlite_sink *state, const char *text, int *ret_number,
@@ -404,7 +405,7 @@ static ddp_status read_pragma(struct ddpi_sqlite_sink *state, const char *text, 
     if (code == SQLITE_ROW)
         *ret_number = sqlite3_column_int(statement, 0);
     sqlite3_finalize(statement);
-    return code == SQLITE_ROW ? DDP_OK : explain(state, code, err);
+    return code == SQLITE_ROW ? DDP_OK : explain_sqlite(state, code, err);
 }
 
 /* An empty file is a fresh one; any other says that it is ours. */
@@ -448,7 +449,7 @@ static ddp_status prepare_statements(struct ddpi_sqlite_sink *state, struct ddp_
         int code = sqlite3_prepare_v3(state->db, statement_texts[i], -1, SQLITE_PREPARE_PERSISTENT,
                                       &state->statements[i], NULL);
         if (code != SQLITE_OK)
-            return explain(state, code, err);
+            return explain_sqlite(state, code, err);
     }
     return DDP_OK;
 }
@@ -458,7 +459,7 @@ static ddp_status open_database(struct ddpi_sqlite_sink *state, struct ddp_error
     int code =
         sqlite3_open_v2(state->path, &state->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
     if (code != SQLITE_OK)
-        return explain(state, code, err);
+        return explain_sqlite(state, code, err);
     bool fresh = false;
     ddp_status status = execute(state, "PRAGMA locking_mode = EXCLUSIVE", err);
     if (status == DDP_OK)

@@ -43,7 +43,7 @@ END_TEST
 
 Suite *test_suite(void)
 {
-    Suite *suite = suite_create("awake");
+    Suite *suite = suite_create("busy_poll");
     TCase *tcase = tcase_create("rule");
     tcase_add_test(tcase, one_request_alone_lets_it_sleep);
     tcase_add_test(tcase, two_in_a_row_keep_it_awake_for_the_window);

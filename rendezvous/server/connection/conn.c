@@ -52,7 +52,7 @@ static void init_buffers(struct ddpi_conn *conn)
     ddpi_buf_init(&conn->flight, conn->env->limits.output_hard);
 }
 
-static int start(struct ddpi_conn *conn, int fd)
+static int start_connection(struct ddpi_conn *conn, int fd)
 {
     int uv_err = uv_tcp_open(&conn->tcp, fd);
     if (uv_err != 0) {
@@ -95,7 +95,7 @@ ddp_status ddpi_conn_create(const struct ddpi_conn_env *env, int fd,
     conn->tcp.data = conn->timer.data = conn;
     conn->handles = 2;
     *ret = conn;
-    int uv_err = start(conn, fd);
+    int uv_err = start_connection(conn, fd);
     return uv_err == 0 ? DDP_OK : ddpi_uv_error(err, uv_err, "cannot serve a new connection");
 }
 

@@ -63,7 +63,7 @@ static void conn_maybe_closed(uv_handle_t *handle)
 }
 
 /* On to a state in which nobody is served. */
-static void leave(struct ddpi_conn *conn, unsigned state)
+static void stop_serving(struct ddpi_conn *conn, unsigned state)
 {
     bool was_serving = ddpi_conn_serving(conn);
     ddpi_sm_move(&conn->sm, state);
@@ -75,7 +75,7 @@ void ddpi_conn_close_handles(struct ddpi_conn *conn)
 {
     if (conn->sm.state == CONN_CLOSING)
         return;
-    leave(conn, CONN_CLOSING);
+    stop_serving(conn, CONN_CLOSING);
     uv_close((uv_handle_t *)&conn->tcp, conn_maybe_closed);
     uv_close((uv_handle_t *)&conn->timer, conn_maybe_closed);
 }
@@ -114,7 +114,7 @@ static void on_linger_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *b
 
 void ddpi_conn_part(struct ddpi_conn *conn)
 {
-    leave(conn, CONN_LINGERING);
+    stop_serving(conn, CONN_LINGERING);
     drop_input(conn);
     ddpi_conn_update_deadline(conn, false);
     conn->env->dirty(conn->env->owner, conn);
@@ -145,7 +145,7 @@ void ddpi_conn_deny(struct ddpi_conn *conn, const char *why)
 {
     conn->denied = conn->at_fault = conn->paused = true;
     ddpi_conn_log_end(conn, why);
-    leave(conn, CONN_DENYING);
+    stop_serving(conn, CONN_DENYING);
     uv_read_stop((uv_stream_t *)&conn->tcp);
     drop_input(conn);
     ddpi_conn_update_deadline(conn, false);

@@ -5,7 +5,7 @@
 #include "conn_impl.h"
 #include "mem.h"
 
-static void on_written(uv_write_t *write, int uv_err)
+static void on_output_written(uv_write_t *write, int uv_err)
 {
     struct ddpi_conn *conn = write->data;
     ddpi_buf_consume(&conn->flight, ddpi_buf_len(&conn->flight));
@@ -30,7 +30,7 @@ static int write_rest(struct ddpi_conn *conn, struct ddpi_buf *rest)
     size_t len = ddpi_buf_len(&conn->flight);
     uv_buf_t bytes = {.base = (char *)conn->flight.data + conn->flight.head, .len = len};
     conn->write.data = conn;
-    return uv_write(&conn->write, (uv_stream_t *)&conn->tcp, &bytes, 1, on_written);
+    return uv_write(&conn->write, (uv_stream_t *)&conn->tcp, &bytes, 1, on_output_written);
 }
 
 /* Only with a write on its way, whose end resumes. */

@@ -68,7 +68,7 @@ static size_t look_ahead(struct ddpi_conn *conn, const uint8_t *bytes, size_t le
 
 /* What follows in its input is served behind what the core has put off, as it was asked behind it;
  * and nobody has two requests in line. */
-static void hold(struct ddpi_conn *conn)
+static void hold_input(struct ddpi_conn *conn)
 {
     conn->held = true;
     uv_read_stop((uv_stream_t *)&conn->tcp);
@@ -76,7 +76,7 @@ static void hold(struct ddpi_conn *conn)
 }
 
 /* Serve the frames that @bytes begin with; returns how many bytes are done with. */
-static size_t serve(struct ddpi_conn *conn, const uint8_t *bytes, size_t len)
+static size_t serve_frames(struct ddpi_conn *conn, const uint8_t *bytes, size_t len)
 {
     size_t used = 0, announced = 0;
     conn->in_need = 0;
@@ -107,7 +107,7 @@ static size_t serve(struct ddpi_conn *conn, const uint8_t *bytes, size_t len)
         take_step(conn, &step);
         used += step.used;
         if (conn->client.nworks > 0 && ddpi_conn_serving(conn))
-            hold(conn);
+            hold_input(conn);
         if (conn->refused) {
             ddpi_conn_dismiss(conn, DDP_E_CLOSED,
                               conn->refusal != NULL ? conn->refusal : "no memory");
@@ -161,7 +161,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *ret)
 static bool serve_buffered(struct ddpi_conn *conn)
 {
     size_t len = ddpi_buf_len(&conn->in);
-    size_t used = len > 0 ? serve(conn, ddpi_buf_head(&conn->in), len) : 0;
+    size_t used = len > 0 ? serve_frames(conn, ddpi_buf_head(&conn->in), len) : 0;
     if (ddpi_conn_serving(conn))
         ddpi_buf_consume(&conn->in, used);
     return used > 0;
@@ -169,8 +169,8 @@ static bool serve_buffered(struct ddpi_conn *conn)
 
 /* --- TLS --- */
 
-static bool find_key(void *ctx, const uint8_t *name, size_t len,
-                     uint8_t ret_secret[DDPI_TLS_KEY_SIZE])
+static bool find_tls_key(void *ctx, const uint8_t *name, size_t len,
+                         uint8_t ret_secret[DDPI_TLS_KEY_SIZE])
 {
     const struct ddpi_conn *conn = ctx;
     return ddpi_tls_key_find(conn->env->gate.token, conn->env->incarnation, name, len, ret_secret);
@@ -220,7 +220,7 @@ static void begin_tls(struct ddpi_conn *conn)
     }
     if (have < need)
         return;
-    ddp_status status = ddpi_tls_accept(conn->env->tls, find_key, conn, &conn->tls, &err);
+    ddp_status status = ddpi_tls_accept(conn->env->tls, find_tls_key, conn, &conn->tls, &err);
     if (status != DDP_OK) {
         ddpi_conn_end(conn, err.msg);
         return;
@@ -241,7 +241,7 @@ static bool serve_tls(struct ddpi_conn *conn)
 
 /* --- reading --- */
 
-static void keep(struct ddpi_conn *conn, const uint8_t *bytes, size_t len)
+static void keep_rest(struct ddpi_conn *conn, const uint8_t *bytes, size_t len)
 {
     if (ddpi_conn_serving(conn) && !ddpi_buf_append(&conn->in, bytes, len))
         ddpi_conn_end(conn, "no memory for its request");
@@ -257,12 +257,12 @@ static bool serve_bytes(struct ddpi_conn *conn, const uv_buf_t *buf, size_t len)
     }
     bool tls = begins_tls(conn, bytes);
     if (in_scratch && !tls) {
-        size_t used = serve(conn, bytes, len);
-        keep(conn, bytes + used, len - used);
+        size_t used = serve_frames(conn, bytes, len);
+        keep_rest(conn, bytes + used, len - used);
         return used > 0;
     }
     if (in_scratch)
-        keep(conn, bytes, len);
+        keep_rest(conn, bytes, len);
     else
         ddpi_buf_added(&conn->in, len);
     if (!ddpi_conn_serving(conn))

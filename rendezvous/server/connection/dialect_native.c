@@ -23,7 +23,7 @@ static ddp_status denied_step(struct ddpi_step *step)
     return DDP_E_DENIED;
 }
 
-static ddp_status more(struct ddpi_step *step, size_t need)
+static ddp_status need_more(struct ddpi_step *step, size_t need)
 {
     step->kind = DDPI_STEP_MORE;
     step->need = need;
@@ -46,7 +46,7 @@ static ddp_status next_preamble(struct ddpi_session *session, const uint8_t *byt
     struct ddpi_preamble theirs;
     bool plausible = ddpi_preamble_plausible(bytes, len);
     if (plausible && len < DDPI_PREAMBLE_SIZE)
-        return more(step, DDPI_PREAMBLE_SIZE);
+        return need_more(step, DDPI_PREAMBLE_SIZE);
     if (!plausible || !ddpi_preamble_get(bytes, &theirs))
         return close_step(step, ddpi_error_set(err, DDP_E_PROTOCOL,
                                                "the first bytes are not those of a ddprun client"));
@@ -267,7 +267,7 @@ static ddp_status next_frame(struct ddpi_session *session, const uint8_t *bytes,
 {
     struct ddpi_frame frame;
     if (len < DDPI_FRAME_HEADER_SIZE)
-        return more(step, DDPI_FRAME_HEADER_SIZE);
+        return need_more(step, DDPI_FRAME_HEADER_SIZE);
     if (!ddpi_frame_get(bytes, &frame))
         return close_step(step, ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed frame header"));
     size_t max;
@@ -281,7 +281,7 @@ static ddp_status next_frame(struct ddpi_session *session, const uint8_t *bytes,
                                                frame.type, frame.payload_len, max));
     size_t need = DDPI_FRAME_HEADER_SIZE + frame.payload_len + ddpi_seals_size(&session->seals);
     if (len < need)
-        return more(step, need);
+        return need_more(step, need);
     static ddp_status (*const finish[])(
         struct ddpi_session * session, const struct ddpi_frame *frame, const uint8_t *bytes,
         struct ddpi_buf *out, struct ddpi_step *step, struct ddp_error *err) = {

@@ -58,7 +58,7 @@ static ddp_status close_step(struct ddpi_step *step, ddp_status status)
     return status;
 }
 
-static ddp_status more(struct ddpi_step *step, size_t need)
+static ddp_status need_more(struct ddpi_step *step, size_t need)
 {
     step->kind = DDPI_STEP_MORE;
     step->need = need;
@@ -80,7 +80,7 @@ static ddp_status next_hello(struct ddpi_session *session, const uint8_t *bytes,
                                                "the first bytes are not those of PyTorch's "
                                                "TCPStore"));
     if (there < DDPI_TCPSTORE_HELLO_SIZE)
-        return more(step, DDPI_TCPSTORE_HELLO_SIZE);
+        return need_more(step, DDPI_TCPSTORE_HELLO_SIZE);
     ddp_status status = ddpi_session_admit(session, err);
     if (status != DDP_OK)
         return close_step(step, status);
@@ -92,8 +92,9 @@ static ddp_status next_hello(struct ddpi_session *session, const uint8_t *bytes,
 }
 
 /* Begin to read a request: how many strings are to come, and where the first of them is. */
-static ddp_status begin(struct ddpi_session *session, const struct row *row, const uint8_t *bytes,
-                        size_t len, struct ddpi_step *step, struct ddp_error *err)
+static ddp_status begin_request(struct ddpi_session *session, const struct row *row,
+                                const uint8_t *bytes, size_t len, struct ddpi_step *step,
+                                struct ddp_error *err)
 {
     uint64_t max = session->limits->tcpstore_many;
     if (row->strings != KEYS && row->strings != PAIRS) {
@@ -102,7 +103,7 @@ static ddp_status begin(struct ddpi_session *session, const struct row *row, con
         return DDP_OK;
     }
     if (len < LIST_HEADER)
-        return more(step, LIST_HEADER);
+        return need_more(step, LIST_HEADER);
     uint64_t count = number_at(bytes + 1);
     if (count > max)
         return close_step(
@@ -122,13 +123,14 @@ static bool key_is_next(const struct ddpi_session *session, const struct row *ro
 
 /* Read on to the end of the request; MORE's need is the least that it can still take, so that a
  * list of many short strings does not ask for each of them. */
-static ddp_status scan(struct ddpi_session *session, const struct row *row, const uint8_t *bytes,
-                       size_t len, struct ddpi_step *step, struct ddp_error *err)
+static ddp_status scan_strings(struct ddpi_session *session, const struct row *row,
+                               const uint8_t *bytes, size_t len, struct ddpi_step *step,
+                               struct ddp_error *err)
 {
     for (; session->strings > 0; session->strings--) {
         size_t least = session->scanned + (size_t)session->strings * LEN_SIZE + row->tail;
         if (len - session->scanned < LEN_SIZE)
-            return more(step, least);
+            return need_more(step, least);
         uint64_t string_len = number_at(bytes + session->scanned);
         bool is_key = key_is_next(session, row);
         uint64_t max =
@@ -147,10 +149,11 @@ static ddp_status scan(struct ddpi_session *session, const struct row *row, cons
                                                    "allowed",
                                                    row->name, least, DDPI_TCPSTORE_REQUEST_MAX));
         if (len - session->scanned - LEN_SIZE < string_len)
-            return more(step, least);
+            return need_more(step, least);
         session->scanned += LEN_SIZE + string_len;
     }
-    return len - session->scanned < row->tail ? more(step, session->scanned + row->tail) : DDP_OK;
+    return len - session->scanned < row->tail ? need_more(step, session->scanned + row->tail)
+                                              : DDP_OK;
 }
 
 static struct ddpi_bytes take_string(struct ddpi_rd *rd)
@@ -184,8 +187,9 @@ static struct ddpi_message read_request(const struct row *row, const uint8_t *by
 }
 
 /* PING is for the connection alone, and is answered here. */
-static ddp_status finish(const struct row *row, const uint8_t *bytes, size_t len,
-                         struct ddpi_buf *out, struct ddpi_step *step, struct ddp_error *err)
+static ddp_status finish_request(const struct row *row, const uint8_t *bytes, size_t len,
+                                 struct ddpi_buf *out, struct ddpi_step *step,
+                                 struct ddp_error *err)
 {
     step->used = len;
     if (row->op < DDPI_OP_COUNT) {
@@ -213,14 +217,14 @@ static ddp_status tcpstore_next(struct ddpi_session *session, const uint8_t *byt
     const struct row *row = &rows[bytes[0]];
     ddp_status status = DDP_OK;
     if (session->scanned == 0)
-        status = begin(session, row, bytes, len, step, err);
+        status = begin_request(session, row, bytes, len, step, err);
     if (status == DDP_OK && step->kind == DDPI_STEP_REQUEST)
-        status = scan(session, row, bytes, len, step, err);
+        status = scan_strings(session, row, bytes, len, step, err);
     if (status != DDP_OK || step->kind != DDPI_STEP_REQUEST)
         return status;
     size_t whole = session->scanned + row->tail;
     session->scanned = 0;
-    return finish(row, bytes, whole, out, step, err);
+    return finish_request(row, bytes, whole, out, step, err);
 }
 
 /* --- replies --- */

@@ -25,7 +25,7 @@ void ddpi_failure_rate_init(struct ddpi_failure_rate *rate, uint32_t per_second,
     ddpi_list_init(&rate->order);
 }
 
-static void forget(struct ddpi_failure_rate *rate, struct bucket *bucket)
+static void bucket_destroy(struct ddpi_failure_rate *rate, struct bucket *bucket)
 {
     ddpi_table_remove(&rate->table, &bucket->node);
     ddpi_list_remove(&bucket->of_order);
@@ -35,11 +35,12 @@ static void forget(struct ddpi_failure_rate *rate, struct bucket *bucket)
 void ddpi_failure_rate_finish(struct ddpi_failure_rate *rate)
 {
     ddpi_list_for_each_safe (node, &rate->order)
-        forget(rate, ddpi_container_of(node, struct bucket, of_order));
+        bucket_destroy(rate, ddpi_container_of(node, struct bucket, of_order));
     ddpi_table_finish(&rate->table);
 }
 
-static struct bucket *find(const struct ddpi_failure_rate *rate, const struct ddpi_address *address)
+static struct bucket *bucket_find(const struct ddpi_failure_rate *rate,
+                                  const struct ddpi_address *address)
 {
     struct ddpi_table_node *node = ddpi_table_find(&rate->table, address, sizeof *address);
     return node != NULL ? ddpi_container_of(node, struct bucket, node) : NULL;
@@ -62,14 +63,15 @@ static bool has_token(const struct ddpi_failure_rate *rate, uint64_t missing)
 bool ddpi_failure_rate_permits(const struct ddpi_failure_rate *rate,
                                const struct ddpi_address *address, uint64_t now_ms)
 {
-    const struct bucket *bucket = find(rate, address);
+    const struct bucket *bucket = bucket_find(rate, address);
     return bucket == NULL || has_token(rate, missing_now(rate, bucket, now_ms));
 }
 
-static struct bucket *make(struct ddpi_failure_rate *rate, const struct ddpi_address *address)
+static struct bucket *bucket_create(struct ddpi_failure_rate *rate,
+                                    const struct ddpi_address *address)
 {
     if (rate->table.count >= DDPI_FAILURE_RATE_ADDRESSES)
-        forget(rate, ddpi_container_of(rate->order.next, struct bucket, of_order));
+        bucket_destroy(rate, ddpi_container_of(rate->order.next, struct bucket, of_order));
     struct bucket *bucket = ddpi_calloc(1, sizeof *bucket);
     if (bucket == NULL)
         return NULL;
@@ -87,9 +89,9 @@ static struct bucket *make(struct ddpi_failure_rate *rate, const struct ddpi_add
 void ddpi_failure_rate_charge(struct ddpi_failure_rate *rate, const struct ddpi_address *address,
                               uint64_t now_ms)
 {
-    struct bucket *bucket = find(rate, address);
+    struct bucket *bucket = bucket_find(rate, address);
     if (bucket == NULL)
-        bucket = make(rate, address);
+        bucket = bucket_create(rate, address);
     if (bucket == NULL)
         return;
     bucket->missing = missing_now(rate, bucket, now_ms);

@@ -31,7 +31,7 @@ static struct place place_of(const struct ddpi_address *address, const char *job
     return place;
 }
 
-static struct host *find(const struct ddpi_vouching *vouching, const struct place *place)
+static struct host *host_find(const struct ddpi_vouching *vouching, const struct place *place)
 {
     struct ddpi_table_node *node = ddpi_table_find(&vouching->hosts, place, sizeof *place);
     return node != NULL ? ddpi_container_of(node, struct host, node) : NULL;
@@ -42,7 +42,7 @@ void ddpi_vouch_init(struct ddpi_vouching *vouching, const uint8_t seed[DDPI_SEE
     ddpi_table_init(&vouching->hosts, seed);
 }
 
-static void forget(struct ddpi_vouching *vouching, struct host *host)
+static void host_destroy(struct ddpi_vouching *vouching, struct host *host)
 {
     ddpi_table_remove(&vouching->hosts, &host->node);
     ddpi_free(host);
@@ -61,7 +61,7 @@ bool ddpi_vouch_add(struct ddpi_vouching *vouching, const struct ddpi_address *a
                     const char *job)
 {
     const struct place place = place_of(address, job);
-    struct host *host = find(vouching, &place);
+    struct host *host = host_find(vouching, &place);
     if (host == NULL) {
         host = ddpi_calloc(1, sizeof *host);
         if (host == NULL)
@@ -82,14 +82,14 @@ void ddpi_vouch_remove(struct ddpi_vouching *vouching, const struct ddpi_address
                        const char *job)
 {
     const struct place place = place_of(address, job);
-    struct host *host = find(vouching, &place);
+    struct host *host = host_find(vouching, &place);
     if (host != NULL && --host->agents == 0)
-        forget(vouching, host);
+        host_destroy(vouching, host);
 }
 
 bool ddpi_vouch_covers(const struct ddpi_vouching *vouching, const struct ddpi_address *address,
                        const char *job)
 {
     const struct place of_job = place_of(address, job), of_all = place_of(address, "");
-    return find(vouching, &of_job) != NULL || find(vouching, &of_all) != NULL;
+    return host_find(vouching, &of_job) != NULL || host_find(vouching, &of_all) != NULL;
 }
