@@ -274,22 +274,22 @@ START_TEST(descriptors_are_handed_over_in_order)
     int files[] = {memfd_create("one", 0), memfd_create("two", 0)};
     uint32_t tag;
     struct ddpi_memo got;
-    ck_assert_int_eq(ddpi_control_take_over(b, &tag), -1);
+    ck_assert_int_eq(ddpi_control_take_fd(b, &tag), -1);
     for (uint32_t i = 0; i < 2; i++)
-        ck_assert(ddpi_control_hand_over(a, 10 + i, files[i]));
+        ck_assert(ddpi_control_pass_fd(a, 10 + i, files[i]));
     for (uint32_t i = 0; i < 2; i++) {
         ck_assert_int_eq(ddpi_control_read(b, &got), DDPI_CONTROL_MEMO);
         ck_assert_uint_eq(got.notice, DDPI_NOTICE_HANDOVER);
     }
     for (uint32_t i = 0; i < 2; i++) {
-        int fd = ddpi_control_take_over(b, &tag);
+        int fd = ddpi_control_take_fd(b, &tag);
         ck_assert_uint_eq(tag, 10 + i);
         ck_assert_uint_eq(file_of(fd), file_of(files[i]));
         ck_assert_int_eq(fcntl(fd, F_GETFD), FD_CLOEXEC);
         close(fd);
     }
     /* What nobody takes is closed with the edge. */
-    ck_assert(ddpi_control_hand_over(a, 3, files[0]));
+    ck_assert(ddpi_control_pass_fd(a, 3, files[0]));
     ck_assert_int_eq(ddpi_control_read(b, &got), DDPI_CONTROL_MEMO);
     int kept = b->handed[0].fd;
     pair_destroy(&pair);
@@ -314,7 +314,7 @@ START_TEST(bad_handovers_are_garbage)
                          DDP_OK);
     } else { /* more than anybody takes */
         for (uint32_t i = 0; i <= DDPI_HANDED_MAX; i++) {
-            ck_assert(ddpi_control_hand_over(a, i, pair.bell_a));
+            ck_assert(ddpi_control_pass_fd(a, i, pair.bell_a));
             if (i < DDPI_HANDED_MAX)
                 ck_assert_int_eq(ddpi_control_read(b, &got), DDPI_CONTROL_MEMO);
         }
@@ -329,7 +329,7 @@ START_TEST(a_handover_that_finds_no_room_is_told_from_garbage)
     struct pair pair = pair_create(SHM);
     struct rlimit files, none;
     struct ddpi_memo got;
-    ck_assert(ddpi_control_hand_over(&pair.a->control, 1, pair.bell_a));
+    ck_assert(ddpi_control_pass_fd(&pair.a->control, 1, pair.bell_a));
     int next = dup(pair.bell_a);
     close(next);
     ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &files), 0);
@@ -424,7 +424,7 @@ START_TEST(descriptors_need_a_unix_socket)
 {
     struct ddpi_control control;
     ddpi_control_init(&control, socket(AF_INET, SOCK_STREAM, 0));
-    ck_assert(!control.local && !ddpi_control_hand_over(&control, 0, 0));
+    ck_assert(!control.local && !ddpi_control_pass_fd(&control, 0, 0));
     ddpi_control_finish(&control);
 }
 END_TEST

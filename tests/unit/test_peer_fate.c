@@ -139,10 +139,10 @@ static void *throw_out(void *arg)
     return NULL;
 }
 
-static struct ddpi_door ask(const struct door *door)
+static struct ddpi_probe ask(const struct door *door)
 {
-    struct ddpi_door asked = {.address = &door->address};
-    ddpi_doors_ask(&asked, 1);
+    struct ddpi_probe asked = {.address = &door->address};
+    ddpi_probe_all(&asked, 1);
     return asked;
 }
 
@@ -156,9 +156,9 @@ START_TEST(who_listens_lives)
     struct door door = {.visitors = _i};
     door_open(&door);
     ck_assert_int_eq(pthread_create(&door.thread, NULL, throw_out, &door), 0);
-    struct ddpi_door asked = ask(&door);
+    struct ddpi_probe asked = ask(&door);
     ck_assert_int_eq(asked.fate, DDPI_FATE_ALIVE);
-    ck_assert_int_eq(asked.knocks, door.visitors + 1);
+    ck_assert_int_eq(asked.attempts, door.visitors + 1);
     pthread_join(door.thread, NULL);
     close(door.listener);
 }
@@ -249,14 +249,14 @@ static void *close_when_one_is_at_each(void *arg)
 START_TEST(all_doors_are_knocked_at_together)
 {
     struct door doors[MANY];
-    struct ddpi_door asked[MANY];
+    struct ddpi_probe asked[MANY];
     pthread_t thread;
     for (int i = 0; i < MANY; i++) {
         door_open(&doors[i]);
-        asked[i] = (struct ddpi_door){.address = &doors[i].address};
+        asked[i] = (struct ddpi_probe){.address = &doors[i].address};
     }
     ck_assert_int_eq(pthread_create(&thread, NULL, close_when_one_is_at_each, doors), 0);
-    ddpi_doors_ask(asked, MANY);
+    ddpi_probe_all(asked, MANY);
     pthread_join(thread, NULL);
     for (int i = 0; i < MANY; i++)
         ck_assert_int_eq(asked[i].fate, DDPI_FATE_DEAD);
@@ -266,15 +266,15 @@ END_TEST
 START_TEST(each_door_has_its_own_answer)
 {
     struct door doors[3];
-    struct ddpi_door asked[3];
+    struct ddpi_probe asked[3];
     const struct sockaddr_storage nowhere = {0};
     for (int i = 0; i < 3; i++) {
         door_open(&doors[i]);
-        asked[i] = (struct ddpi_door){.address = &doors[i].address};
+        asked[i] = (struct ddpi_probe){.address = &doors[i].address};
     }
     close(doors[1].listener);
     asked[2].address = &nowhere;
-    ddpi_doors_ask(asked, 3);
+    ddpi_probe_all(asked, 3);
     ck_assert_int_eq(asked[0].fate, DDPI_FATE_ALIVE);
     ck_assert_int_eq(asked[1].fate, DDPI_FATE_DEAD);
     ck_assert_int_eq(asked[2].fate, DDPI_FATE_UNKNOWN);

@@ -47,7 +47,7 @@ ddp_status ddpi_gathering_remove_key(const struct ddpi_gathering *gathering, con
 
 /* ---- messages ---- */
 
-void ddpi_gathering_say(struct ddpi_edge *edge, enum ddpi_notice notice, uint32_t tag)
+void ddpi_gathering_send(struct ddpi_edge *edge, enum ddpi_notice notice, uint32_t tag)
 {
     struct ddpi_memo memo;
     if (edge == NULL)
@@ -57,8 +57,8 @@ void ddpi_gathering_say(struct ddpi_edge *edge, enum ddpi_notice notice, uint32_
     ddpi_control_send(&edge->control, &memo);
 }
 
-void ddpi_gathering_say_card(const struct ddpi_gathering *gathering, struct ddpi_edge *edge,
-                             uint32_t rank)
+void ddpi_gathering_send_card(const struct ddpi_gathering *gathering, struct ddpi_edge *edge,
+                              uint32_t rank)
 {
     struct ddpi_memo memo;
     ddpi_memo_fill(&memo, DDPI_NOTICE_CARD, DDP_OK, "");
@@ -67,8 +67,8 @@ void ddpi_gathering_say_card(const struct ddpi_gathering *gathering, struct ddpi
     ddpi_control_send(&edge->control, &memo);
 }
 
-void ddpi_gathering_say_failed(const struct ddpi_gathering *gathering, struct ddpi_edge *edge,
-                               const struct ddp_error *err)
+void ddpi_gathering_send_failed(const struct ddpi_gathering *gathering, struct ddpi_edge *edge,
+                                const struct ddp_error *err)
 {
     const struct ddpi_card *card = &gathering->meeting->card;
     struct ddp_error told = *err;
@@ -119,7 +119,7 @@ static ddp_status read_messages_of(struct ddpi_gathering *gathering, struct ddpi
     return status;
 }
 
-ddp_status ddpi_gathering_hear(struct ddpi_gathering *gathering, struct ddpi_edge *edge,
+ddp_status ddpi_gathering_read(struct ddpi_gathering *gathering, struct ddpi_edge *edge,
                                struct ddp_error *err)
 {
     ddp_status status = read_messages_of(gathering, edge, err);
@@ -189,7 +189,7 @@ ddp_status ddpi_gathering_watch(struct ddpi_gathering *gathering, struct ddpi_ed
     return DDP_OK;
 }
 
-ddp_status ddpi_gathering_watch_door(struct ddpi_gathering *gathering, struct ddp_error *err)
+ddp_status ddpi_gathering_watch_listeners(struct ddpi_gathering *gathering, struct ddp_error *err)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = gathering->meeting};
     int fd = ddpi_meeting_wait_fd(gathering->meeting);
@@ -213,7 +213,7 @@ ddp_status ddpi_gathering_turn(struct ddpi_gathering *gathering, struct ddp_erro
     if (count < 0 && errno != EINTR)
         return ddpi_error_sys(err, errno, "wait for the other ranks");
     ddp_status status = count == 1 && event.data.ptr != gathering->meeting
-                            ? ddpi_gathering_hear(gathering, event.data.ptr, err)
+                            ? ddpi_gathering_read(gathering, event.data.ptr, err)
                             : accept_ranks(gathering, err);
     uint64_t now = gathering_now_ms();
     if (status == DDP_OK)

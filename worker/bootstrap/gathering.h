@@ -77,18 +77,18 @@ uint32_t ddpi_gathering_left_ms(const struct ddpi_gathering *gathering);
 /* Watch @edge for messages; watch the listeners. */
 ddp_status ddpi_gathering_watch(struct ddpi_gathering *gathering, struct ddpi_edge *edge,
                                 struct ddp_error *err);
-ddp_status ddpi_gathering_watch_door(struct ddpi_gathering *gathering, struct ddp_error *err);
+ddp_status ddpi_gathering_watch_listeners(struct ddpi_gathering *gathering, struct ddp_error *err);
 
 /* Send @notice over @edge; NULL: send nothing. */
-void ddpi_gathering_say(struct ddpi_edge *edge, enum ddpi_notice notice, uint32_t tag);
-void ddpi_gathering_say_card(const struct ddpi_gathering *gathering, struct ddpi_edge *edge,
-                             uint32_t rank);
+void ddpi_gathering_send(struct ddpi_edge *edge, enum ddpi_notice notice, uint32_t tag);
+void ddpi_gathering_send_card(const struct ddpi_gathering *gathering, struct ddpi_edge *edge,
+                              uint32_t rank);
 /* Send @err, with which this rank fails. */
-void ddpi_gathering_say_failed(const struct ddpi_gathering *gathering, struct ddpi_edge *edge,
-                               const struct ddp_error *err);
+void ddpi_gathering_send_failed(const struct ddpi_gathering *gathering, struct ddpi_edge *edge,
+                                const struct ddp_error *err);
 
 /* Handle all messages that have come over @edge. */
-ddp_status ddpi_gathering_hear(struct ddpi_gathering *gathering, struct ddpi_edge *edge,
+ddp_status ddpi_gathering_read(struct ddpi_gathering *gathering, struct ddpi_edge *edge,
                                struct ddp_error *err);
 
 /* Sleep until something happens or @wake_ms passes, and handle it. */

@@ -44,7 +44,7 @@ static ddp_status host_arrive(struct ddpi_gathering *gathering, struct ddpi_edge
     snprintf(edge->peer_name, sizeof edge->peer_name, "rank %u", rank);
     if (*place != NULL) {
         host->joiners[world_size + 1] = edge;
-        ddp_status status = ddpi_gathering_hear(gathering, *place, err);
+        ddp_status status = ddpi_gathering_read(gathering, *place, err);
         if (status != DDP_OK)
             return status;
         gathering->judged = true;
@@ -52,7 +52,7 @@ static ddp_status host_arrive(struct ddpi_gathering *gathering, struct ddpi_edge
     }
     *place = edge;
     ddp_status status = ddpi_gathering_watch(gathering, edge, err);
-    return status == DDP_OK ? ddpi_gathering_hear(gathering, edge, err) : status;
+    return status == DDP_OK ? ddpi_gathering_read(gathering, edge, err) : status;
 }
 
 static ddp_status take_joiner_card(struct ddpi_gathering *gathering, struct ddpi_edge *edge,
@@ -80,7 +80,7 @@ static ddp_status call_time(struct ddpi_gathering *gathering, uint32_t timeout_m
     host->asked = true;
     host->roster.places[0].answered = true;
     for (uint32_t rank = 1; rank < host->roster.world_size; rank++)
-        ddpi_gathering_say(host->joiners[rank], DDPI_NOTICE_ASK, 0);
+        ddpi_gathering_send(host->joiners[rank], DDPI_NOTICE_ASK, 0);
     gathering->wake_ms = ddpi_now_ms(&ddpi_clock_monotonic) + ANSWER_MS;
     return DDP_OK;
 }
@@ -134,7 +134,7 @@ static ddp_status host_open(struct ddpi_gathering *gathering, struct ddp_error *
     if (host->joiners == NULL || !ddpi_card_encode(own, &host->card))
         return ddpi_error_nomem(err, host->places * sizeof(struct ddpi_edge *));
     gathering->meeting->takes_joiners = true;
-    return ddpi_gathering_watch_door(gathering, err);
+    return ddpi_gathering_watch_listeners(gathering, err);
 }
 
 static ddp_status publish_card(struct ddpi_gathering *gathering, struct ddp_error *err)
@@ -162,8 +162,8 @@ static void send_neighbour_cards(struct ddpi_gathering *gathering)
     const struct host *host = host_of(gathering);
     uint32_t world_size = host->roster.world_size;
     for (uint32_t rank = 1; rank < world_size; rank++) {
-        ddpi_gathering_say_card(gathering, host->joiners[rank], ddpi_ring_next(rank, world_size));
-        ddpi_gathering_say_card(gathering, host->joiners[rank], ddpi_ring_prev(rank, world_size));
+        ddpi_gathering_send_card(gathering, host->joiners[rank], ddpi_ring_next(rank, world_size));
+        ddpi_gathering_send_card(gathering, host->joiners[rank], ddpi_ring_prev(rank, world_size));
     }
 }
 
@@ -184,8 +184,8 @@ static void send_go(struct ddpi_gathering *gathering)
 {
     struct host *host = host_of(gathering);
     for (uint32_t rank = 1; rank < host->roster.world_size; rank++)
-        ddpi_gathering_say(host->joiners[rank], DDPI_NOTICE_GO,
-                           ddpi_roster_local(&host->roster, rank));
+        ddpi_gathering_send(host->joiners[rank], DDPI_NOTICE_GO,
+                            ddpi_roster_local(&host->roster, rank));
     if (gathering->meeting->card.shm)
         ddpi_comm_allow_spins(gathering->comm, ddpi_roster_local(&host->roster, 0));
 }
@@ -229,7 +229,7 @@ ddp_status ddpi_gather_host(const struct ddpi_gathering *common, struct ddp_erro
     if (status != DDP_OK) {
         ddpi_advise_descriptors(err, status);
         for (uint32_t i = 0; host.joiners != NULL && i < host.places; i++)
-            ddpi_gathering_say_failed(&host.gathering, host.joiners[i], err);
+            ddpi_gathering_send_failed(&host.gathering, host.joiners[i], err);
         (void)!withdraw_card(&host.gathering, NULL);
     }
     host_close(&host);

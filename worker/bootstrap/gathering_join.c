@@ -162,7 +162,7 @@ static ddp_status find_host(struct ddpi_gathering *gathering, struct ddp_error *
     }
     if (status != DDP_OK)
         return status;
-    ddpi_gathering_say_card(gathering, joiner->host, gathering->comm->rank);
+    ddpi_gathering_send_card(gathering, joiner->host, gathering->comm->rank);
     return ddpi_gathering_watch(gathering, joiner->host, err);
 }
 
@@ -204,7 +204,7 @@ static ddp_status joiner_take(struct ddpi_gathering *gathering, struct ddpi_edge
     case DDPI_NOTICE_CARD:
         return take_neighbour_card(gathering, memo, err);
     case DDPI_NOTICE_ASK:
-        ddpi_gathering_say(edge, DDPI_NOTICE_WAITING, 0);
+        ddpi_gathering_send(edge, DDPI_NOTICE_WAITING, 0);
         return DDP_OK;
     case DDPI_NOTICE_GO:
         gathering->over = true;
@@ -224,7 +224,7 @@ static ddp_status joiner_overdue(struct ddpi_gathering *gathering, struct ddp_er
                               "after %.1f s %s does not answer: it is stopped, or too busy",
                               gathering->config->init_timeout_ms / 1000.0, joiner->host->peer_name);
     joiner->asked = true;
-    ddpi_gathering_say(joiner->host, DDPI_NOTICE_ASK, gathering->config->init_timeout_ms);
+    ddpi_gathering_send(joiner->host, DDPI_NOTICE_ASK, gathering->config->init_timeout_ms);
     gathering->wake_ms = joiner_now_ms() + WORD_MS;
     return DDP_OK;
 }
@@ -241,13 +241,13 @@ static ddp_status join_gathering(struct ddpi_gathering *gathering, struct ddp_er
     while (status == DDP_OK && joiner->neighbours < DDPI_RING_EDGES)
         status = ddpi_gathering_turn(gathering, err);
     if (status == DDP_OK)
-        status = ddpi_gathering_watch_door(gathering, err);
+        status = ddpi_gathering_watch_listeners(gathering, err);
     if (status == DDP_OK)
         status = ddpi_gathering_begin_ring(gathering, err);
     while (status == DDP_OK && !ddpi_gathering_stands(gathering))
         status = ddpi_gathering_turn(gathering, err);
     if (status == DDP_OK)
-        ddpi_gathering_say(joiner->host, DDPI_NOTICE_STANDS, 0);
+        ddpi_gathering_send(joiner->host, DDPI_NOTICE_STANDS, 0);
     while (status == DDP_OK && !gathering->over)
         status = ddpi_gathering_turn(gathering, err);
     return status;
@@ -264,7 +264,7 @@ ddp_status ddpi_gather_join(const struct ddpi_gathering *common, struct ddp_erro
     if (joiner.host == NULL)
         return status;
     if (status != DDP_OK && !joiner.gathering.over)
-        ddpi_gathering_say_failed(&joiner.gathering, joiner.host, err);
+        ddpi_gathering_send_failed(&joiner.gathering, joiner.host, err);
     if (status != DDP_OK && joiner.host->gone_ms != 0)
         (void)!forget_host(&joiner.gathering, NULL);
     ddpi_edge_destroy(joiner.host);

@@ -143,7 +143,7 @@ ddp_status ddpi_comm_fail(struct ddp_comm *comm, const struct ddpi_edge *from, d
     comm->failed = status;
     struct ddpi_memo memo;
     ddpi_memo_fill(&memo, DDPI_NOTICE_FAILED, status, comm->cause);
-    ddpi_edges_tell(&comm->edges, from, &memo);
+    ddpi_edges_notify(&comm->edges, from, &memo);
     return status;
 }
 
@@ -167,7 +167,7 @@ void ddp_comm_abort(ddp_comm *comm)
     atomic_store(&comm->aborted, true);
     const uint64_t one = 1;
     (void)!write(comm->bell, &one, sizeof one);
-    ddpi_edges_tell(&comm->edges, NULL, &comm->abort_notice);
+    ddpi_edges_notify(&comm->edges, NULL, &comm->abort_notice);
     errno = saved_errno;
 }
 

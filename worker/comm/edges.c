@@ -87,7 +87,7 @@ static ddp_status edge_watch(const struct ddpi_edges *edges, struct ddpi_edge *e
     return status;
 }
 
-void ddpi_edges_ignore(const struct ddpi_edges *edges, const struct ddpi_edge *edge)
+void ddpi_edges_unwatch(const struct ddpi_edges *edges, const struct ddpi_edge *edge)
 {
     epoll_ctl(edges->controls, EPOLL_CTL_DEL, edge->control.fd, NULL);
     epoll_ctl(edges->controls, EPOLL_CTL_DEL, edge->process.pidfd, NULL);
@@ -119,8 +119,8 @@ static void tell_peer(struct ddpi_edge *edge, const struct ddpi_edge *from,
         ddpi_control_send(&edge->control, memo);
 }
 
-void ddpi_edges_tell(const struct ddpi_edges *edges, const struct ddpi_edge *from,
-                     const struct ddpi_memo *memo)
+void ddpi_edges_notify(const struct ddpi_edges *edges, const struct ddpi_edge *from,
+                       const struct ddpi_memo *memo)
 {
     for (uint32_t i = 0; i < ddpi_edges_places(edges); i++)
         tell_peer(ddpi_edges_at(edges, i), from, memo);
@@ -162,7 +162,7 @@ void ddpi_edges_farewell(struct ddpi_edges *edges, ddp_status failed, const char
     (void)!ddpi_edges_let_in(edges, NULL); /* so that ranks that are connecting are told, too */
     ddpi_memo_fill(&memo, DDPI_NOTICE_FAILED, failed, cause);
     if (failed != DDP_OK)
-        ddpi_edges_tell(edges, NULL, &memo);
+        ddpi_edges_notify(edges, NULL, &memo);
     ddpi_memo_fill(&memo, DDPI_NOTICE_LEFT, DDP_OK, "");
-    ddpi_edges_tell(edges, NULL, &memo);
+    ddpi_edges_notify(edges, NULL, &memo);
 }

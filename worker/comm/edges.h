@@ -41,8 +41,8 @@ ddp_status ddpi_edges_set_ring(struct ddpi_edges *edges, unsigned which, struct 
 ddp_status ddpi_edges_open(struct ddpi_edges *edges, struct ddp_error *err);
 
 /* Send @memo to all peers but @from (may be NULL). Async-signal-safe. */
-void ddpi_edges_tell(const struct ddpi_edges *edges, const struct ddpi_edge *from,
-                     const struct ddpi_memo *memo);
+void ddpi_edges_notify(const struct ddpi_edges *edges, const struct ddpi_edge *from,
+                       const struct ddpi_memo *memo);
 
 /* Tell all peers, and ranks that are connecting, that this rank leaves; if @failed is not DDP_OK,
  * also of the failure before. */
@@ -53,7 +53,7 @@ uint32_t ddpi_edges_places(const struct ddpi_edges *edges);
 struct ddpi_edge *ddpi_edges_at(const struct ddpi_edges *edges, uint32_t index);
 
 /* The peer of @edge is gone: stop watching it. */
-void ddpi_edges_ignore(const struct ddpi_edges *edges, const struct ddpi_edge *edge);
+void ddpi_edges_unwatch(const struct ddpi_edges *edges, const struct ddpi_edge *edge);
 
 /* When ddpi_edges_let_in() has something to do although no descriptor is readable. */
 static inline uint64_t ddpi_edges_wake_ms(const struct ddpi_edges *edges)

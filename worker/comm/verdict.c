@@ -7,42 +7,42 @@
 
 static enum ddpi_fate fate_of(struct ddpi_edge *edge)
 {
-    struct ddpi_door door = {.address = &edge->door};
+    struct ddpi_probe probe = {.address = &edge->listener};
     if (edge->fate == DDPI_FATE_UNASKED && edge->control.local) {
         edge->fate = ddpi_process_fate(&edge->process);
     } else if (edge->fate == DDPI_FATE_UNASKED) {
-        ddpi_doors_ask(&door, 1);
-        edge->fate = door.fate;
+        ddpi_probe_all(&probe, 1);
+        edge->fate = probe.fate;
     }
     return edge->fate;
 }
 
 /* The peer is on another machine, where asking takes up to a second. */
-static bool must_ask_at_door(const struct ddpi_edge *edge, const struct ddpi_edge *needed)
+static bool must_probe(const struct ddpi_edge *edge, const struct ddpi_edge *needed)
 {
     return (edge->gone_ms != 0 || edge == needed) && !edge->left && !edge->control.local &&
            edge->fate == DDPI_FATE_UNASKED;
 }
 
 /* Ask about @needed, which cannot go on, and about all peers that are gone, at the same time. */
-static void ask_at_doors(const struct ddpi_edges *edges, const struct ddpi_edge *needed)
+static void probe_listeners(const struct ddpi_edges *edges, const struct ddpi_edge *needed)
 {
     uint32_t places = ddpi_edges_places(edges);
-    struct ddpi_door *doors = ddpi_calloc(places, sizeof *doors);
+    struct ddpi_probe *probes = ddpi_calloc(places, sizeof *probes);
     size_t count = 0, asked = 0;
-    for (uint32_t i = 0; i < places && doors != NULL; i++) {
+    for (uint32_t i = 0; i < places && probes != NULL; i++) {
         const struct ddpi_edge *edge = ddpi_edges_at(edges, i);
-        if (edge != NULL && must_ask_at_door(edge, needed))
-            doors[count++].address = &edge->door;
+        if (edge != NULL && must_probe(edge, needed))
+            probes[count++].address = &edge->listener;
     }
     if (count > 0)
-        ddpi_doors_ask(doors, count);
+        ddpi_probe_all(probes, count);
     for (uint32_t i = 0; i < places; i++) {
         struct ddpi_edge *edge = ddpi_edges_at(edges, i);
-        if (edge != NULL && must_ask_at_door(edge, needed))
-            edge->fate = doors != NULL ? doors[asked++].fate : DDPI_FATE_UNKNOWN;
+        if (edge != NULL && must_probe(edge, needed))
+            edge->fate = probes != NULL ? probes[asked++].fate : DDPI_FATE_UNKNOWN;
     }
-    ddpi_free(doors);
+    ddpi_free(probes);
 }
 
 /* Whether the peer has died, not left or become unreachable. */
@@ -55,7 +55,7 @@ static bool has_died(struct ddpi_edge *edge)
 struct ddpi_edge *ddpi_verdict_culprit(const struct ddpi_edges *edges, struct ddpi_edge *edge)
 {
     struct ddpi_edge *first = NULL;
-    ask_at_doors(edges, edge);
+    probe_listeners(edges, edge);
     if (has_died(edge))
         return edge;
     for (uint32_t i = 0; i < ddpi_edges_places(edges); i++) {

@@ -206,7 +206,7 @@ static ddp_status read_messages(struct ddp_comm *comm, struct ddpi_edge *edge,
             __attribute__((fallthrough));
         case DDPI_CONTROL_END:
             edge->gone_ms = now;
-            ddpi_edges_ignore(&comm->edges, edge);
+            ddpi_edges_unwatch(&comm->edges, edge);
             return DDP_OK;
         case DDPI_CONTROL_STARVED:
             return fail_starved(comm, edge);
@@ -296,7 +296,7 @@ static ddp_status handle_events(struct ddp_comm *comm, const struct ddpi_wait *w
     return status;
 }
 
-ddp_status ddpi_wait_hear(struct ddp_comm *comm, const struct ddpi_wait *wait)
+ddp_status ddpi_wait_poll(struct ddp_comm *comm, const struct ddpi_wait *wait)
 {
     return handle_events(comm, wait, &(const struct needs){0});
 }

@@ -33,7 +33,7 @@ ddp_status ddpi_wait(struct ddp_comm *comm, const struct ddpi_wait *wait,
                      const struct ddpi_need *needs, unsigned count);
 
 /* Read messages of peers, and accept ranks that connect, without sleeping. */
-ddp_status ddpi_wait_hear(struct ddp_comm *comm, const struct ddpi_wait *wait);
+ddp_status ddpi_wait_poll(struct ddp_comm *comm, const struct ddpi_wait *wait);
 
 /* The edge to @peer, which is another rank: made, if there is none, as part of the operation that
  * @wait describes. Waits until the peer accepts, which it does in every operation. */

@@ -142,7 +142,7 @@ static bool memo_check(struct ddpi_memo *memo)
            memo->notice <= DDPI_NOTICE_GO;
 }
 
-bool ddpi_control_hand_over(struct ddpi_control *control, uint32_t tag, int fd)
+bool ddpi_control_pass_fd(struct ddpi_control *control, uint32_t tag, int fd)
 {
     struct ddpi_memo memo;
     if (!control->local)
@@ -153,7 +153,7 @@ bool ddpi_control_hand_over(struct ddpi_control *control, uint32_t tag, int fd)
     return ddpi_send_fds(control->fd, &sealed, sizeof sealed, &fd, 1, NULL) == DDP_OK;
 }
 
-int ddpi_control_take_over(struct ddpi_control *control, uint32_t *ret_tag)
+int ddpi_control_take_fd(struct ddpi_control *control, uint32_t *ret_tag)
 {
     if (control->handed_count == 0)
         return -1;

@@ -97,10 +97,10 @@ void ddpi_control_send(struct ddpi_control *control, const struct ddpi_memo *mem
 /* Pass @fd, which stays the caller's, to the peer, with a @tag. false: this socket cannot do that
  * (control->local), or is full, as the peer has not read for long. The peer has to take
  * descriptors: one that holds DDPI_HANDED_MAX treats another one as an invalid message. */
-bool ddpi_control_hand_over(struct ddpi_control *control, uint32_t tag, int fd);
+bool ddpi_control_pass_fd(struct ddpi_control *control, uint32_t tag, int fd);
 
 /* The oldest descriptor that the peer has passed; the caller closes it. -1: none has come. */
-int ddpi_control_take_over(struct ddpi_control *control, uint32_t *ret_tag);
+int ddpi_control_take_fd(struct ddpi_control *control, uint32_t *ret_tag);
 
 enum ddpi_control_event ddpi_control_read(struct ddpi_control *control, struct ddpi_memo *ret_memo);
 

@@ -56,11 +56,11 @@ struct ddpi_edge_ops {
 struct ddpi_edge {
     const struct ddpi_edge_ops *ops;
     struct ddpi_control control;
-    uint32_t peer;                  /* its rank */
-    char peer_name[DDPI_PEER_NAME]; /* "rank 3 (pid 4711 on node-b)" */
-    const char *broken;             /* how the peer broke the data path; NULL while it works */
-    struct ddpi_process process;    /* the peer's, on this machine */
-    struct sockaddr_storage door;   /* where it listens; for peers without shared memory */
+    uint32_t peer;                    /* its rank */
+    char peer_name[DDPI_PEER_NAME];   /* "rank 3 (pid 4711 on node-b)" */
+    const char *broken;               /* how the peer broke the data path; NULL while it works */
+    struct ddpi_process process;      /* the peer's, on this machine */
+    struct sockaddr_storage listener; /* where it listens; for peers without shared memory */
 
     /* For the code that waits; times are monotonic milliseconds, 0: has not happened. */
     uint64_t broken_ms; /* when @broken was seen */

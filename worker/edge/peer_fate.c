@@ -22,7 +22,7 @@
 
 enum {
     PATIENCE_MS = 1000,
-    KNOCKS_MAX = 8,
+    ATTEMPTS_MAX = 8,
     EXITING = 0x4 /* PF_EXITING in the kernel */
 };
 
@@ -89,64 +89,64 @@ enum ddpi_fate ddpi_process_fate(const struct ddpi_process *process)
 
 /* The events to watch for: while connecting, the result; once connected, that the peer closes the
  * connection. */
-static struct epoll_event awaited(struct ddpi_door *door)
+static struct epoll_event awaited(struct ddpi_probe *probe)
 {
-    return (struct epoll_event){.events = door->error == 0 ? EPOLLIN | EPOLLRDHUP : EPOLLOUT,
-                                .data.ptr = door};
+    return (struct epoll_event){.events = probe->error == 0 ? EPOLLIN | EPOLLRDHUP : EPOLLOUT,
+                                .data.ptr = probe};
 }
 
-/* Connect; @looks reports how it goes on. On one machine the result may be there at once. */
-static void door_knock(struct ddpi_door *door, int looks)
+/* Connect; @epoll reports how it goes on. On one machine the result may be there at once. */
+static void probe_connect(struct ddpi_probe *probe, int epoll)
 {
-    door->knocks++;
-    door->error = ddpi_begin_tcp(door->address, &door->fd);
-    struct epoll_event event = awaited(door);
-    if (door->error != 0 && door->error != EINPROGRESS) {
-        door->fd = -1;
-    } else if (epoll_ctl(looks, EPOLL_CTL_ADD, door->fd, &event) != 0) {
-        door->error = errno;
-        close(door->fd);
-        door->fd = -1;
+    probe->attempts++;
+    probe->error = ddpi_begin_tcp(probe->address, &probe->fd);
+    struct epoll_event event = awaited(probe);
+    if (probe->error != 0 && probe->error != EINPROGRESS) {
+        probe->fd = -1;
+    } else if (epoll_ctl(epoll, EPOLL_CTL_ADD, probe->fd, &event) != 0) {
+        probe->error = errno;
+        close(probe->fd);
+        probe->fd = -1;
     }
 }
 
 /* A connection that is accepted stays open. A dying process closes its sockets one by one, so it
  * may still accept for a moment and then reset the connection: connect again. A living process also
  * closes connections that send nothing; it accepts the next one, too. */
-static void door_go_on(struct ddpi_door *door, bool thrown_out, int looks)
+static void probe_go_on(struct ddpi_probe *probe, bool reset, int epoll)
 {
-    door->error = thrown_out ? ECONNRESET : ddpi_connect_result(door->fd);
-    if (door->error == EINPROGRESS)
+    probe->error = reset ? ECONNRESET : ddpi_connect_result(probe->fd);
+    if (probe->error == EINPROGRESS)
         return;
-    struct epoll_event event = awaited(door);
-    if (door->error == 0 && epoll_ctl(looks, EPOLL_CTL_MOD, door->fd, &event) == 0)
+    struct epoll_event event = awaited(probe);
+    if (probe->error == 0 && epoll_ctl(epoll, EPOLL_CTL_MOD, probe->fd, &event) == 0)
         return;
-    close(door->fd);
-    door->fd = -1;
-    if (door->error == ECONNRESET && door->knocks < KNOCKS_MAX)
-        door_knock(door, looks);
+    close(probe->fd);
+    probe->fd = -1;
+    if (probe->error == ECONNRESET && probe->attempts < ATTEMPTS_MAX)
+        probe_connect(probe, epoll);
 }
 
 /* Packets that reach a listener while it is being closed may be lost: the first packet of a
  * connection, which the kernel repeats only after a second, or the reset of one that was just
  * accepted. So connect again, or send a byte, which provokes a reset if no process has the
  * connection; a living rank drops it as a stranger's. */
-static void knock_again(struct ddpi_door *doors, size_t count, int looks)
+static void probe_again(struct ddpi_probe *probes, size_t count, int epoll)
 {
     for (size_t i = 0; i < count; i++) {
-        if (doors[i].fd >= 0 && doors[i].error == EINPROGRESS) {
-            close(doors[i].fd);
-            door_knock(&doors[i], looks);
-        } else if (doors[i].fd >= 0) {
-            (void)!send(doors[i].fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (probes[i].fd >= 0 && probes[i].error == EINPROGRESS) {
+            close(probes[i].fd);
+            probe_connect(&probes[i], epoll);
+        } else if (probes[i].fd >= 0) {
+            (void)!send(probes[i].fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
         }
     }
 }
 
-static bool door_is_open(const struct ddpi_door *doors, size_t count)
+static bool probe_is_open(const struct ddpi_probe *probes, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if (doors[i].fd >= 0)
+        if (probes[i].fd >= 0)
             return true;
     return false;
 }
@@ -169,34 +169,34 @@ static enum ddpi_fate fate_by(int error)
     }
 }
 
-void ddpi_doors_ask(struct ddpi_door *doors, size_t count)
+void ddpi_probe_all(struct ddpi_probe *probes, size_t count)
 {
     enum { BATCH = 16 }; /* the rest follows next time */
     uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
     uint64_t deadline_ms = ddpi_deadline(now, PATIENCE_MS);
     uint64_t again_ms = ddpi_deadline(now, PATIENCE_MS / 2);
-    int looks = epoll_create1(EPOLL_CLOEXEC); /* -1: nothing can be asked */
+    int epoll = epoll_create1(EPOLL_CLOEXEC); /* -1: nothing can be asked */
     for (size_t i = 0; i < count; i++) {
-        doors[i].knocks = 0;
-        door_knock(&doors[i], looks);
+        probes[i].attempts = 0;
+        probe_connect(&probes[i], epoll);
     }
-    for (; now < deadline_ms && door_is_open(doors, count);
+    for (; now < deadline_ms && probe_is_open(probes, count);
          now = ddpi_now_ms(&ddpi_clock_monotonic)) {
         struct epoll_event events[BATCH];
         uint64_t wake_ms = now < again_ms ? again_ms : deadline_ms;
-        int ready = epoll_wait(looks, events, BATCH, ddpi_remaining_ms(now, wake_ms));
+        int ready = epoll_wait(epoll, events, BATCH, ddpi_remaining_ms(now, wake_ms));
         for (int i = 0; i < ready; i++) {
-            struct ddpi_door *door = events[i].data.ptr;
-            door_go_on(door, door->error == 0, looks);
+            struct ddpi_probe *probe = events[i].data.ptr;
+            probe_go_on(probe, probe->error == 0, epoll);
         }
         if (now < again_ms && ddpi_now_ms(&ddpi_clock_monotonic) >= again_ms)
-            knock_again(doors, count, looks);
+            probe_again(probes, count, epoll);
     }
     for (size_t i = 0; i < count; i++) {
-        doors[i].fate = fate_by(doors[i].error);
-        if (doors[i].fd >= 0)
-            close(doors[i].fd);
+        probes[i].fate = fate_by(probes[i].error);
+        if (probes[i].fd >= 0)
+            close(probes[i].fd);
     }
-    if (looks >= 0)
-        close(looks);
+    if (epoll >= 0)
+        close(epoll);
 }

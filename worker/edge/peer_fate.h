@@ -40,17 +40,17 @@ bool ddpi_process_ended(const struct ddpi_process *process);
  * /proc. */
 enum ddpi_fate ddpi_process_fate(const struct ddpi_process *process);
 
-/* The listener of a process whose connection has ended. */
-struct ddpi_door {
+/* A question to the listener of a process whose connection has ended. */
+struct ddpi_probe {
     const struct sockaddr_storage *address;
-    enum ddpi_fate fate; /* result of ddpi_doors_ask() */
+    enum ddpi_fate fate; /* result of ddpi_probe_all() */
     int fd;              /* the rest is internal */
     int error;
-    int knocks;
+    int attempts;
 };
 
-/* Find out what has become of the processes that listened at @doors, all at the same time. Blocks
- * for up to a second in all, unless all are dead. */
-void ddpi_doors_ask(struct ddpi_door *doors, size_t count);
+/* Find out what has become of the processes that listened at the addresses of @probes, all at the
+ * same time. Blocks for up to a second in all, unless all are dead. */
+void ddpi_probe_all(struct ddpi_probe *probes, size_t count);
 
 #endif

@@ -98,7 +98,7 @@ static ddp_status message_stay_in_touch(struct message *message)
     if (status != DDP_OK || now - message->heard_ms < HEAR_MS)
         return status;
     message->heard_ms = now;
-    return ddpi_wait_hear(message->comm, &message->wait);
+    return ddpi_wait_poll(message->comm, &message->wait);
 }
 
 static ddp_status message_run(struct message *message)
@@ -138,7 +138,7 @@ static ddp_status message_start(struct message *message)
     if (!message->wait.sends)
         return DDP_OK;
     ddpi_call_encode(&message->call, message->header);
-    status = ddpi_wait_hear(comm, &message->wait);
+    status = ddpi_wait_poll(comm, &message->wait);
     if (status == DDP_OK && message->edge->gone_ms != 0)
         status = ddpi_wait_gone(comm, &message->wait, message->edge);
     return status;

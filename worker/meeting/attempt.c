@@ -29,7 +29,7 @@ struct ddpi_edge *ddpi_edge_name(struct ddpi_edge *edge, uint32_t peer,
     edge->peer = peer;
     snprintf(edge->peer_name, sizeof edge->peer_name, "rank %u (pid %u on %s)", peer, card->pid,
              card->node);
-    edge->door = card->tcp;
+    edge->listener = card->tcp;
     return edge;
 }
 

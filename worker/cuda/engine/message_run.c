@@ -95,8 +95,8 @@ static ddp_status exchange_hello(struct ddpi_device *device, const struct ddpi_q
     if (status != DDP_OK || answer != ANSWER_READS_WITH_DESCRIPTOR)
         return status;
     struct ddpi_wait wait = ddpi_device_wait(&queued->task);
-    return sends ? ddpi_hand_over(device, *ret_edge, call->root, &hello->buffer, 1)
-                 : ddpi_take_over(device, &wait, *ret_edge, &hello->buffer, 1);
+    return sends ? ddpi_pass_descriptors(device, *ret_edge, call->root, &hello->buffer, 1)
+                 : ddpi_receive_descriptors(device, &wait, *ret_edge, &hello->buffer, 1);
 }
 
 ddp_status ddpi_device_message(struct ddpi_device *device, struct ddpi_queued *queued)

@@ -279,8 +279,8 @@ static ddp_status bring_descriptors(struct ddpi_device *device, const struct ddp
         struct ddpi_edge *edge;
         status = ddpi_wait_edge(device->comm, &wait, leads ? owner : 0, &edge);
         if (status == DDP_OK)
-            status = leads ? ddpi_take_over(device, &wait, edge, offers, 2)
-                           : ddpi_hand_over(device, edge, 0, offers, 2);
+            status = leads ? ddpi_receive_descriptors(device, &wait, edge, offers, 2)
+                           : ddpi_pass_descriptors(device, edge, 0, offers, 2);
     }
     return status;
 }

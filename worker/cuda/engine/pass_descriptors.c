@@ -62,15 +62,15 @@ static ddp_status hand_one(struct ddpi_device *device, struct ddpi_edge *edge, u
         status = ddpi_share_export(&device->shares, offer, &fd, err);
     if (status != DDP_OK)
         return status;
-    if (!ddpi_control_hand_over(&edge->control, (uint32_t)offer->allocation, fd))
+    if (!ddpi_control_pass_fd(&edge->control, (uint32_t)offer->allocation, fd))
         status =
             ddpi_error_set(err, DDP_E_SYSTEM, "cannot pass a descriptor to %s", edge->peer_name);
     close(fd);
     return status;
 }
 
-ddp_status ddpi_hand_over(struct ddpi_device *device, struct ddpi_edge *edge, uint32_t reader,
-                          const struct ddpi_offer *offers, size_t count)
+ddp_status ddpi_pass_descriptors(struct ddpi_device *device, struct ddpi_edge *edge,
+                                 uint32_t reader, const struct ddpi_offer *offers, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         if (offers[i].way != DDPI_SHARE_FD || was_handed(device, reader, &offers[i]))
@@ -89,7 +89,7 @@ static ddp_status take_one(struct ddpi_device *device, const struct ddpi_wait *w
     const struct ddpi_need need = {.edge = edge, .handover = true};
     uint32_t tag;
     int fd;
-    while ((fd = ddpi_control_take_over(&edge->control, &tag)) < 0) {
+    while ((fd = ddpi_control_take_fd(&edge->control, &tag)) < 0) {
         ddp_status status = ddpi_wait(device->comm, wait, &need, 1);
         if (status != DDP_OK)
             return status;
@@ -105,8 +105,9 @@ static ddp_status take_one(struct ddpi_device *device, const struct ddpi_wait *w
     return status == DDP_OK ? DDP_OK : ddpi_device_fail(device, status, &err);
 }
 
-ddp_status ddpi_take_over(struct ddpi_device *device, const struct ddpi_wait *wait,
-                          struct ddpi_edge *edge, const struct ddpi_offer *offers, size_t count)
+ddp_status ddpi_receive_descriptors(struct ddpi_device *device, const struct ddpi_wait *wait,
+                                    struct ddpi_edge *edge, const struct ddpi_offer *offers,
+                                    size_t count)
 {
     ddp_status status = DDP_OK;
     for (size_t i = 0; i < count && status == DDP_OK; i++)

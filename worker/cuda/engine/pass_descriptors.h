@@ -18,12 +18,13 @@ struct ddpi_handed {
 };
 
 /* Pass to @reader what it lacks of this rank's @offers. */
-ddp_status ddpi_hand_over(struct ddpi_device *device, struct ddpi_edge *edge, uint32_t reader,
-                          const struct ddpi_offer *offers, size_t count);
+ddp_status ddpi_pass_descriptors(struct ddpi_device *device, struct ddpi_edge *edge,
+                                 uint32_t reader, const struct ddpi_offer *offers, size_t count);
 
 /* Receive what this rank lacks of @offers, which are those of the peer of @edge. */
-ddp_status ddpi_take_over(struct ddpi_device *device, const struct ddpi_wait *wait,
-                          struct ddpi_edge *edge, const struct ddpi_offer *offers, size_t count);
+ddp_status ddpi_receive_descriptors(struct ddpi_device *device, const struct ddpi_wait *wait,
+                                    struct ddpi_edge *edge, const struct ddpi_offer *offers,
+                                    size_t count);
 
 /* Whether any of @offers has to be passed to process @reader at least once. */
 bool ddpi_handover_concerns(const struct ddpi_offer *offers, size_t count, uint64_t reader);

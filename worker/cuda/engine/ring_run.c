@@ -47,8 +47,8 @@ ddp_status ddpi_ring_run(struct ddpi_device *device, struct ddpi_task *task)
     uint32_t next = ddpi_ring_next(comm->rank, comm->world_size);
     ddp_status status = DDP_OK;
     if (ends.read_by_next && device->offers[2 * next].process != device->shares.process)
-        status = ddpi_hand_over(device, ends.next, next, &device->offers[2 * comm->rank], 2);
+        status = ddpi_pass_descriptors(device, ends.next, next, &device->offers[2 * comm->rank], 2);
     if (status == DDP_OK && ends.reads_prev)
-        status = ddpi_take_over(device, &wait, ends.prev, theirs, 2);
+        status = ddpi_receive_descriptors(device, &wait, ends.prev, theirs, 2);
     return status == DDP_OK ? ddpi_pipeline_run(device, task, &ends) : status;
 }
