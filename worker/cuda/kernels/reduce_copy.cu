@@ -1,11 +1,11 @@
 /*
  * reduce_copy.cu - folds up to 16 buffers element by element and writes the result to up to 16: the
- * device side of ddpi_reduce_many() in ../reduce_cpu.c, with the same bits in the same order, but
- * for what is in a NaN. Kernels only; kernel_launch.c picks and starts them.
+ * device's ddpi_reduce_many(). It gives the same bits as ../../reduce/reduce_cpu.c, in the same
+ * order, except inside a NaN. Kernels only; kernel_launch.c picks and starts them.
  *
- * The number of inputs is read at run time. What keeps the memory busy is that each thread asks for
- * UNROLL packs of up to GROUP inputs before it uses the first.
- * Build with -fmad=false and without fast-math: see the numeric rules in ddprun/comm.h.
+ * The number of inputs is read at run time. To keep the memory busy, each thread requests UNROLL
+ * packs of up to GROUP inputs before it uses the first. Build with -fmad=false and without
+ * fast-math: see the numeric rules in ddprun/comm.h.
  */
 #include "kernels.h"
 
@@ -17,7 +17,7 @@ namespace ddpi
 constexpr int UNROLL = 2;
 constexpr uint32_t GROUP = 4;
 
-/* ---- element types: how one lies in memory, and what it is folded and divided in ---- */
+/* ---- element types: in memory, and while they are folded and divided ---- */
 
 struct folded_in_float {
     using wide = float;
@@ -72,7 +72,7 @@ struct bf16 : of_16_bits {
     {
         return __uint_as_float(uint32_t(bits) << 16);
     }
-    /* The instruction for it begins with sm_80. To nearest even; NaN stays NaN. */
+    /* The instruction exists from sm_80 on. To nearest even; NaN stays NaN. */
     static __device__ uint16_t narrow(float value)
     {
         uint32_t bits = __float_as_uint(value);
@@ -116,7 +116,7 @@ struct i32 {
     {
         return value;
     }
-    /* Toward zero, and in 32 bits, though the divisor may have all of them. */
+    /* Toward zero; in 32 bits, though the divisor may use all of them. */
     static __device__ uint32_t divide(uint32_t value, uint32_t by)
     {
         bool negative = int32_t(value) < 0;
@@ -143,7 +143,7 @@ struct i64 {
     }
 };
 
-/* ---- operations: from an element to what is folded and back ---- */
+/* ---- operations: from elements to folded values and back ---- */
 
 /* x + -0 is x for every x, also for -0; so is x * 1. */
 template <class T> struct sum {
@@ -188,8 +188,8 @@ template <class T> struct product : sum<T> {
 };
 
 /*
- * Extremes of floats are found among integers that are in the order of the numbers, -0 before +0:
- * a negative number's magnitude bits are flipped. A NaN is an integer that wins.
+ * Minimum and maximum of floats compare integers in the order of the numbers, -0 before +0: the
+ * magnitude bits of a negative number are flipped. A NaN is an integer that wins.
  */
 template <class T> struct ordered {
     using key = typename T::key;
@@ -295,7 +295,7 @@ __device__ inline void store(void *buffer, uint64_t at, const group_of<Stored, N
     if constexpr (N == 1) {
         *to = values.element[0];
     } else {
-        uint4 words; /* left to itself the compiler stores it word by word */
+        uint4 words; /* otherwise the compiler stores it word by word */
         memcpy(&words, &values, sizeof words);
         __stwb(reinterpret_cast<uint4 *>(to), words);
     }
@@ -303,7 +303,7 @@ __device__ inline void store(void *buffer, uint64_t at, const group_of<Stored, N
 
 /* ---- the reduction ---- */
 
-/* What one thread works on at a time: U groups of N elements, a block's width from each other. */
+/* What one thread works on at once: U groups of N elements, a block's width apart. */
 template <class Op, int N, int U> struct portion {
     using stored = typename Op::type::stored;
     static constexpr uint32_t apart = DDPI_KERNEL_THREADS * N;
@@ -319,7 +319,7 @@ template <class Op, int N, int U> struct portion {
                 folded[u][i] = Op::identity();
     }
 
-    /* step 0: COUNT inputs from @first on, all asked for before any is used */
+    /* step 0: COUNT inputs from @first on, all requested before any is used */
     template <uint32_t COUNT> __device__ void take(uint32_t first)
     {
         group_of<stored, N> values[COUNT][U];
@@ -351,7 +351,7 @@ template <class Op, int N, int U> struct portion {
             take<1>(k);
     }
 
-    /* step 1: the division, if there is one */
+    /* step 1: divide, if there is a divisor */
     __device__ void divide()
     {
 #pragma unroll
@@ -386,8 +386,8 @@ template <class Op, int N, int U> struct portion {
     }
 };
 
-/* The whole grid: the packs, UNROLL of them while there are enough for everybody, then one at a
- * time; then what is in no pack. */
+/* The whole grid: the packs, UNROLL at a time while there are enough for all threads, then one at a
+ * time; then the elements outside packs. */
 template <class Op> __device__ void reduce_copy(const ddpi_kernel_work &work)
 {
     constexpr uint32_t N = DDPI_KERNEL_PACK / sizeof(typename Op::type::stored);
@@ -408,7 +408,7 @@ template <class Op> __device__ void reduce_copy(const ddpi_kernel_work &work)
         portion<Op, 1, 1>(work, i < work.head ? i : i + packed).run();
 }
 
-/* Elements as they are. */
+/* Copies of elements. */
 template <class Unsigned> struct plain {
     using stored = Unsigned;
 };
