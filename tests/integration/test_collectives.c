@@ -478,14 +478,15 @@ static void invalid_arguments(struct world *world, uint32_t rank, ddp_comm *comm
     expect_invalid(ddp_all_gather(comm, v + 4 * (1 - rank), v, 4, DDP_FLOAT32, NULL, &e), &e,
                    "this rank's part of recv");
     expect_invalid(ddp_all_gather(comm, v + 7, v, 4, DDP_FLOAT32, NULL, &e), &e, "overlap");
-    expect_invalid(ddp_all_gather(comm, v, v, 4, (ddp_dtype)6, NULL, &e), &e, "no element type");
+    expect_invalid(ddp_all_gather(comm, v, v, 4, (ddp_dtype)6, NULL, &e), &e,
+                   "not an element type");
     expect_invalid(
         ddp_reduce_scatter(comm, v, v + 4 * (1 - rank), 4, DDP_FLOAT32, DDP_SUM, NULL, &e), &e,
         "this rank's part of send");
     expect_invalid(ddp_reduce_scatter(comm, NULL, v, 4, DDP_FLOAT32, DDP_SUM, NULL, &e), &e,
                    "NULL");
     expect_invalid(ddp_reduce_scatter(comm, v, v + 4, 2, DDP_FLOAT32, (ddp_reduce_op)5, NULL, &e),
-                   &e, "no reduction");
+                   &e, "not a reduction");
     CHECK_OK(ddp_comm_check(comm, err)); /* nothing of this has hurt it */
     CHECK_OK(ddp_reduce(comm, v, rank == 1 ? v : NULL, 8, DDP_FLOAT32, DDP_SUM, 1, NULL, err));
     CHECK_OK(ddp_all_gather(comm, NULL, NULL, 0, DDP_FLOAT32, NULL, err));

@@ -173,7 +173,7 @@ class Ranks(WireCase):
     def test_without_a_key_there_is_no_tls(self):
         job = self.ranks('--tls-ranks', before='unset DDPRUN_RANK_KEY_FD;')
         self.assertNotEqual(job.wait(), 0, job.out)
-        self.assertIn('TLS between ranks (DDPRUN_TLS_RANKS) takes the key', job.err)
+        self.assertIn('TLS between ranks (DDPRUN_TLS_RANKS) needs the key', job.err)
 
 
 @needs_tls
