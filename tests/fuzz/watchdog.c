@@ -1,9 +1,9 @@
 /*
- * watchdog.c - fuzzes what workers may write into the FIFO by which they ask for countdowns. No
- * process is a worker here, so whatever is asked for hits nobody; what the FIFO has room for
- * arrives in pieces and at once, and the same is left of it.
+ * watchdog.c - fuzzes the requests that workers write to the FIFO of countdowns. No process is a
+ * worker here, so no request signals a process. The same input arrives once in pieces and once whole,
+ * with the same result.
  *
- * The input's first byte says how many bytes arrive at once, at most (0: one).
+ * The input's first byte is the size of the pieces (0: one byte).
  */
 #include "watchdog.h"
 #include "fuzz.h"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""test_ddprun_cgroup.py - where this system lets us divide our control group: workers are in one of
-their own, whoever ends them kills all of it, and it is gone with the job.
+"""test_ddprun_cgroup.py - with a delegated control group: workers are in a group of their own, agent
+or guard kill all of it, and it is removed with the job.
 """
 
 import os

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test_ddprun_environment.py - what a worker is given: variables, ports, and a clean start."""
+"""test_ddprun_environment.py - what a worker inherits: variables, ports, and a clean state."""
 
 import contextlib
 import socket

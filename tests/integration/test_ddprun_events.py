@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test_ddprun_events.py - --event-log: what a job of one node, and one of two, write of themselves."""
+"""test_ddprun_events.py - --event-log: the logs of jobs of one and two nodes."""
 
 import json
 import os

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""test_ddprun_gpus.py - what ddprun learns from NVML: how many GPUs, who used which, what broke, and
-whether memory is back before workers start again. NVML is the one of tests/nvml."""
+"""test_ddprun_gpus.py - what ddprun reads from NVML: the number of GPUs, their users and faults, and
+whether their memory is free before a restart. NVML is the one of tests/nvml."""
 
 import os
 import signal

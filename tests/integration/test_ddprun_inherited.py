@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test_ddprun_inherited.py - odd states and tight limits that ddprun is started in."""
+"""test_ddprun_inherited.py - odd states and tight limits that ddprun inherits."""
 
 import os
 import resource
@@ -68,19 +68,19 @@ class Limits(DdprunCase):
     @needs_strangers
     @unittest.skipIf(SANITIZED, 'the leak check needs a process of its own')
     def test_of_processes(self):
-        somebody = 54321
+        other_user = 54321
         for path in (self.folder, self.tmp):
-            os.chown(path, somebody, somebody)
+            os.chown(path, other_user, other_user)
 
-        def become_somebody():
+        def become_other_user():
             resource.setrlimit(resource.RLIMIT_NPROC, (6, 6))
             os.setgroups([])
-            os.setresgid(somebody, somebody, somebody)
-            os.setresuid(somebody, somebody, somebody)
+            os.setresgid(other_user, other_user, other_user)
+            os.setresuid(other_user, other_user, other_user)
         program = reachable(self, DDPRUN)
-        job = self.run_job('--nproc-per-node=2', 'true', program=program, preexec_fn=become_somebody)
+        job = self.run_job('--nproc-per-node=2', 'true', program=program, preexec_fn=become_other_user)
         self.assertEqual(job.code, 0, job.err)
-        job = self.run_job('--nproc-per-node=20', 'sleep', '1000', program=program, preexec_fn=become_somebody)
+        job = self.run_job('--nproc-per-node=20', 'sleep', '1000', program=program, preexec_fn=become_other_user)
         self.assert_sentence(job, 78, 'sleep')
 
     def test_of_argument_size(self):

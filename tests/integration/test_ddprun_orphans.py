@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test_ddprun_orphans.py - nothing of a job outlives it, whatever is killed.
+"""test_ddprun_orphans.py - no process of a job outlives it, whichever process is killed.
 
 Each worker of these jobs has descendants in sessions of their own that ignore polite signals. The
 last class is the control: the same processes without ddprun do survive, and the search finds them.
@@ -122,7 +122,7 @@ class Orphans(DdprunCase):
 class Stress(DdprunCase):
     def test_short_jobs_and_random_kills(self):
         choose = random.Random(1)
-        victims = {'nobody': 0, 'guard': 0, 'agent': 0, 'someone': 0}
+        victims = {'none': 0, 'guard': 0, 'agent': 0, 'any': 0}
         running = []
         for number in range(SHORT_JOBS):
             running.append(self.start(
@@ -139,11 +139,11 @@ class Stress(DdprunCase):
     @staticmethod
     def end(job, choose, number):
         """Let @job run for a moment, kill one of its processes, and see to its end."""
-        job.agent() # killed before there are two, nobody is left to remove its directory
+        job.agent() # with one process killed before the split, its directory would stay
         job.collect(choose.random() * 0.02)
-        victim = ('nobody', 'guard', 'agent', 'someone')[number % 4]
-        pids = {'nobody': lambda: [], 'guard': lambda: [job.pid], 'agent': lambda: children(job.pid),
-                'someone': job.running}[victim]()
+        victim = ('none', 'guard', 'agent', 'any')[number % 4]
+        pids = {'none': lambda: [], 'guard': lambda: [job.pid], 'agent': lambda: children(job.pid),
+                'any': job.running}[victim]()
         if pids:
             try:
                 os.kill(choose.choice(pids), signal.SIGKILL)

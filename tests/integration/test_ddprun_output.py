@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test_ddprun_output.py - what workers print arrives whole, in order, and all of it."""
+"""test_ddprun_output.py - the output of workers arrives whole, complete and in order."""
 
 import collections
 import os
@@ -100,7 +100,7 @@ class Lines(DdprunCase):
 
 
 class Unfinished(DdprunCase):
-    """Lines whose end does not come, as somebody is waiting for an answer."""
+    """Lines whose end does not come, such as prompts."""
 
     def answer(self, job, text):
         job.process.stdin.write(text)

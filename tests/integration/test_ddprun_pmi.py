@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""test_ddprun_pmi.py - ranks that leave the process manager of MPI programs in a wrong way, without MPI:
-each speaks PMI-1 by itself. tests/interop/test_mpich.py has MPICH's programs.
+"""test_ddprun_pmi.py - ranks that leave the process manager of MPI programs wrongly, without MPI: each
+speaks PMI-1 by itself. tests/interop/test_mpich.py has MPICH's programs.
 """
 
 import sys

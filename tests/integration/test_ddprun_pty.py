@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test_ddprun_pty.py - workers on terminals: their own, while ddprun is on one of the test's."""
+"""test_ddprun_pty.py - workers on terminals of their own, with ddprun on a terminal of the test."""
 
 import fcntl
 import os

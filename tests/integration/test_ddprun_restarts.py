@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test_ddprun_restarts.py - --max-restarts: the whole group again, nothing shared with the last attempt."""
+"""test_ddprun_restarts.py - --max-restarts: all workers restart, and share nothing with the last attempt."""
 
 import re
 import resource

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test_ddprun_timers.py - the FIFO of PyTorch's FileTimerClient, with clients of a shell's.
+"""test_ddprun_timers.py - the FIFO of PyTorch's FileTimerClient, with shells as clients.
 
 tests/interop/test_ddprun_torch.py has the real one.
 """

@@ -1,17 +1,17 @@
 /*
- * nvml.c - a libnvidia-ml.so.1 for machines without a GPU: answers what files in the folder
- * $DDP_TEST_NVML say. All are read anew at each call, so that a test, or a worker, changes what the
- * GPUs do by writing to one:
+ * nvml.c - a libnvidia-ml.so.1 for machines without a GPU: answers from files in the folder
+ * $DDP_TEST_NVML. Each call reads them again, so that a test or a worker changes the GPUs by writing
+ * to a file:
  *
  *     gpus       UUID NAME            a GPU each, in the order of their indices
  *     instances  GPU UUID             an instance of it: it is in MIG mode
- *     processes  GPU PID BYTES        who has a context, while he lives
+ *     processes  GPU PID BYTES        a process with a context, while it lives
  *     kept       GPU PID BYTES        the same, dead or alive
- *     memory     GPU BYTES            in use, and listed for nobody
- *     events     GPU TYPE DATA        told one after another, as lines are appended
- *     results    FUNCTION RESULT      what that function says instead; "hang": nothing, for 10 s
+ *     memory     GPU BYTES            in use, without a process
+ *     events     GPU TYPE DATA        reported one after another, as lines are appended
+ *     results    FUNCTION RESULT      returned by that function; "hang": after 10 s
  *
- * Each call adds its function's name to the file "calls", if that is there.
+ * Each call appends its function's name to the file "calls", if it exists.
  */
 #include "nvml_library.h"
 

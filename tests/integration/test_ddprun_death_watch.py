@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""test_ddprun_life.py - a worker that links the collectives library is seen to die before the
-kernel has taken its memory apart, and nothing that a worker does to the page by which that is seen
-harms anybody else.
+"""test_ddprun_death_watch.py - the death of a worker that links the collectives library is detected
+before the kernel has freed its memory, and a worker that writes to the shared page harms no other.
 """
 
 import ctypes
@@ -31,8 +30,8 @@ def has_waitv():
 
 
 class Dying:
-    """A process of which one thread, when it is killed, does not exit before bury(): the others have
-    left, but its memory is there, and nobody can wait for it. This is a tracer's work."""
+    """A killed process, one thread of which does not exit before bury(): the other threads have ended,
+    but its memory still exists, and waitpid() does not report it. A tracer holds that thread."""
 
     SEIZE, DETACH, TRACE_EXIT, WALL = 0x4206, 17, 0x40, 0x40000000
 
