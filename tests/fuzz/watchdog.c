@@ -1,7 +1,7 @@
 /*
  * watchdog.c - fuzzes the requests that workers write to the FIFO of countdowns. No process is a
- * worker here, so no request signals a process. The same input arrives once in pieces and once whole,
- * with the same result.
+ * worker here, so no request signals a process. The same input arrives once in pieces and once
+ * whole, with the same result.
  *
  * The input's first byte is the size of the pieces (0: one byte).
  */

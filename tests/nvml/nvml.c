@@ -1,7 +1,7 @@
 /*
  * nvml.c - a libnvidia-ml.so.1 for machines without a GPU: answers from files in the folder
- * $DDP_TEST_NVML. Each call reads them again, so that a test or a worker changes the GPUs by writing
- * to a file:
+ * $DDP_TEST_NVML. Each call reads them again, so that a test or a worker changes the GPUs by
+ * writing to a file:
  *
  *     gpus       UUID NAME            a GPU each, in the order of their indices
  *     instances  GPU UUID             an instance of it: it is in MIG mode
