@@ -29,11 +29,12 @@ struct value {
     char number[VALUE_MAX];
 };
 
-typedef void (*value_of)(const struct worker_place *p, char *const *inherited, struct value *out);
+typedef void (*value_of)(const struct worker_place *p, struct value *out);
 
-static const char *lookup(char *const *env, const char *name)
+/* The inherited value of @name; NULL: not set. */
+static const char *lookup(const struct worker_place *p, const char *name)
 {
-    return ddpi_parse_env(env, name, strlen(name));
+    return ddpi_parse_env(p->config->envp, name, strlen(name));
 }
 
 static void set_number(struct value *out, uint32_t number)
@@ -42,19 +43,16 @@ static void set_number(struct value *out, uint32_t number)
     out->text = out->number;
 }
 
-#define NUMBER_VALUE(fn, expression)                                                        \
-    static void fn(const struct worker_place *p, char *const *inherited, struct value *out) \
-    {                                                                                       \
-        (void)inherited;                                                                    \
-        (void)p;                                                                            \
-        set_number(out, expression);                                                        \
+#define NUMBER_VALUE(fn, expression)                                \
+    static void fn(const struct worker_place *p, struct value *out) \
+    {                                                               \
+        (void)p;                                                    \
+        set_number(out, expression);                                \
     }
-#define TEXT_VALUE(fn, expression)                                                          \
-    static void fn(const struct worker_place *p, char *const *inherited, struct value *out) \
-    {                                                                                       \
-        (void)inherited;                                                                    \
-        (void)p;                                                                            \
-        out->text = (expression);                                                           \
+#define TEXT_VALUE(fn, expression)                                  \
+    static void fn(const struct worker_place *p, struct value *out) \
+    {                                                               \
+        out->text = (expression);                                   \
     }
 
 NUMBER_VALUE(rank, worker_rank(p->seat, p->local_rank))
@@ -91,52 +89,47 @@ static bool proves_to_store(const struct worker_place *p)
 }
 
 /* The store shows an authenticated worker the keys of its job only, without the job's prefix. */
-static void store_prefix(const struct worker_place *p, char *const *inherited, struct value *out)
+static void store_prefix(const struct worker_place *p, struct value *out)
 {
-    (void)inherited;
     worker_env_store_prefix(out->number, sizeof out->number,
                             proves_to_store(p) ? "" : p->config->store_prefix, p->seat->generation);
     out->text = out->number;
 }
 
-/* A descriptor number inherited from a surrounding job means nothing here. */
-static void own_fd(int fd, struct value *out)
+/* A descriptor number inherited from a surrounding job means nothing here: replace or remove it. */
+static void key_fd(struct value *out, bool has_key)
 {
-    if (fd > 0)
-        set_number(out, (uint32_t)fd);
-    else
-        out->gone = true;
+    if (has_key)
+        set_number(out, SPAWN_KEY_FD);
+    out->gone = !has_key;
 }
 
-static void token_fd(const struct worker_place *p, char *const *inherited, struct value *out)
+static void token_fd(const struct worker_place *p, struct value *out)
 {
-    (void)inherited;
-    own_fd(proves_to_store(p) ? SPAWN_KEY_FD : 0, out);
+    key_fd(out, proves_to_store(p));
 }
 
-static void rank_key_fd(const struct worker_place *p, char *const *inherited, struct value *out)
+static void rank_key_fd(const struct worker_place *p, struct value *out)
 {
-    (void)inherited;
-    own_fd(p->key.fd > 0 ? SPAWN_KEY_FD : 0, out);
+    key_fd(out, p->key.fd > 0);
 }
 
-static void nccl_async(const struct worker_place *p, char *const *inherited, struct value *out)
+static void nccl_async(const struct worker_place *p, struct value *out)
 {
-    (void)p;
-    if (lookup(inherited, "TORCH_NCCL_ASYNC_ERROR_HANDLING") == NULL)
+    if (lookup(p, "TORCH_NCCL_ASYNC_ERROR_HANDLING") == NULL)
         out->text = "1";
 }
 
 /* As torchrun does: several workers with a thread per core each would compete for the cores. */
-static void omp_num_threads(const struct worker_place *p, char *const *inherited, struct value *out)
+static void omp_num_threads(const struct worker_place *p, struct value *out)
 {
-    if (lookup(inherited, "OMP_NUM_THREADS") == NULL && p->config->nproc > 1)
+    if (lookup(p, "OMP_NUM_THREADS") == NULL && p->config->nproc > 1)
         out->text = "1";
 }
 
-static void columns(const struct worker_place *p, char *const *inherited, struct value *out)
+static void columns(const struct worker_place *p, struct value *out)
 {
-    if (p->columns > 0 && lookup(inherited, "COLUMNS") == NULL)
+    if (p->columns > 0 && lookup(p, "COLUMNS") == NULL)
         set_number(out, p->columns);
 }
 
@@ -162,34 +155,32 @@ static void one_device(const struct worker_place *p, const char *list, struct va
     out->text = out->number;
 }
 
-static void cuda_device(const struct worker_place *p, char *const *inherited, struct value *out)
+static void cuda_device(const struct worker_place *p, struct value *out)
 {
-    const char *list = lookup(inherited, "CUDA_VISIBLE_DEVICES");
+    const char *list = lookup(p, "CUDA_VISIBLE_DEVICES");
     if (p->config->virtual_local_rank && list != NULL)
         one_device(p, list, out);
     else if (p->config->virtual_local_rank)
         set_number(out, p->local_rank);
 }
 
-static void hip_device(const struct worker_place *p, char *const *inherited, struct value *out)
+static void hip_device(const struct worker_place *p, struct value *out)
 {
-    const char *list = lookup(inherited, "HIP_VISIBLE_DEVICES");
+    const char *list = lookup(p, "HIP_VISIBLE_DEVICES");
     if (p->config->virtual_local_rank && list != NULL)
         one_device(p, list, out);
 }
 
 /* Empty rather than left out, to replace a value inherited from a surrounding job. */
-static void life_fd(const struct worker_place *p, char *const *inherited, struct value *out)
+static void life_fd(const struct worker_place *p, struct value *out)
 {
-    (void)inherited;
     out->text = "";
     if (p->has_life_page)
         set_number(out, SPAWN_LIFE_FD);
 }
 
-static void life_slot(const struct worker_place *p, char *const *inherited, struct value *out)
+static void life_slot(const struct worker_place *p, struct value *out)
 {
-    (void)inherited;
     out->text = "";
     if (p->has_life_page)
         set_number(out, p->local_rank);
@@ -200,12 +191,11 @@ NUMBER_VALUE(pmi_fd, SPAWN_PMI_FD)
 NUMBER_VALUE(mpi_local_rank, p->local_rank)
 
 /* A worker without a device of its own would use another worker's. */
-static ddp_status check_devices(const struct worker_place *p, char *const *inherited,
-                                struct ddp_error *err)
+static ddp_status check_devices(const struct worker_place *p, struct ddp_error *err)
 {
     static const char *const names[] = {"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"};
     for (size_t i = 0; p->config->virtual_local_rank && i < sizeof names / sizeof *names; i++) {
-        const char *list = lookup(inherited, names[i]);
+        const char *list = lookup(p, names[i]);
         size_t len;
         if (list == NULL)
             continue;
@@ -281,11 +271,11 @@ ddp_status worker_env_make(const struct worker_place *place, char ***ret_envp,
     char *const *inherited = place->config->envp;
     struct value values[VARIABLES] = {0};
     size_t entries = VARIABLES + 1, text_len = 0, used = 0;
-    ddp_status status = check_devices(place, inherited, err);
+    ddp_status status = check_devices(place, err);
     if (status != DDP_OK)
         return status;
     for (size_t i = 0; i < VARIABLES; i++) {
-        variables[i].value(place, inherited, &values[i]);
+        variables[i].value(place, &values[i]);
         if (values[i].text != NULL)
             text_len += strlen(variables[i].name) + strlen(values[i].text) + 2;
     }
