@@ -29,7 +29,7 @@ START_TEST(all_succeed)
     agent_job_says(0, "[0]:0 of 3\n");
     agent_job_says(0, "[1]:1 of 3\n");
     agent_job_says(0, "[2]:2 of 3\n");
-    ck_assert_uint_eq(job.shown_len[1], 3 * strlen("[0]:err\n")); /* and not a word of ours */
+    ck_assert_uint_eq(job.shown_len[1], 3 * strlen("[0]:err\n")); /* no message of ours */
     ck_assert_uint_eq(job.generations_count, 1);
     ck_assert_uint_eq(job.generations[0], 1);
 }
@@ -98,7 +98,7 @@ START_TEST(a_program_that_is_not_there)
     agent_job_run(EXIT_CONFIG);
     agent_job_says(1,
                    "ddprun: cannot start '/no/such/program': could not execute it: No such file");
-    ck_assert_uint_eq(job.generations_count, 1); /* starting again would not help */
+    ck_assert_uint_eq(job.generations_count, 1); /* a restart would not help */
 }
 END_TEST
 
@@ -152,7 +152,7 @@ static bool is_sweeping(void *ctx)
     return job.agent->sm.state == AGENT_SWEEPING;
 }
 
-/* A worker that we may not signal stands for one that is stuck in the kernel. */
+/* A worker that we may not signal stands in for one that is stuck in the kernel. */
 START_TEST(a_stuck_process_is_named_and_left)
 {
     if (geteuid() != 0 || access("/usr/bin/setpriv", X_OK) != 0) {
@@ -168,7 +168,7 @@ START_TEST(a_stuck_process_is_named_and_left)
     ck_assert(may_kill_others(false));
     kill(getpid(), SIGTERM);
     looptest_run_until(&job.loop, is_sweeping, NULL);
-    job.agent->sweep_deadline_ms = 0; /* so much for patience */
+    job.agent->sweep_deadline_ms = 0; /* the limit has passed */
     looptest_run_until(&job.loop, agent_job_is_done, NULL);
     ck_assert_int_eq(job.done_code, 128 + SIGTERM);
     agent_job_says(1, "is still there 5 s after SIGKILL, in state ");

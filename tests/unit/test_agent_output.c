@@ -27,7 +27,7 @@ static bool is_draining(void *ctx)
     return job.agent->sm.state == AGENT_DRAINING;
 }
 
-/* The console's queue is full, and so is the worker's pipe: it takes no whole page any more. */
+/* The console's queue is full, and the worker's pipe has no room for a page. */
 static bool worker_waits(void *ctx)
 {
     (void)ctx;
@@ -117,7 +117,7 @@ START_TEST(a_restart_does_not_wait_for_a_reader)
     const char *at = job.shown[0];
     while (strncmp(at, "[0]:first\n", 10) == 0)
         at += 10;
-    at += strncmp(at, "[0]:second", 10) == 0 ? 0 : strcspn(at, "\n") + 1; /* it was cut */
+    at += strncmp(at, "[0]:second", 10) == 0 ? 0 : strcspn(at, "\n") + 1; /* SIGKILL cut the line */
     ck_assert_str_eq(at, "[0]:second\n");
     ck_assert_int_gt(at - job.shown[0], 1024 * 1024);
 }
@@ -151,7 +151,7 @@ START_TEST(a_signal_ends_the_wait_for_a_reader)
     kill(job.agent->workers[0].pid, SIGKILL);
     looptest_run_until(&job.loop, is_flushing, NULL);
     kill(getpid(), SIGTERM);
-    agent_job_ends_with(128 + SIGKILL); /* that of the job, which was over */
+    agent_job_ends_with(128 + SIGKILL); /* the job's own exit code: it had ended */
 }
 END_TEST
 
@@ -174,7 +174,7 @@ START_TEST(log_files_are_as_torchruns)
     agent_job_says(0, "[0]:no end\n");
     agent_job_does_not_say(0, "[1]:");
     agent_job_does_not_say(1, "[1]:");
-    agent_job_says(1, "  | err\n"); /* from the file, as it did not pass through us */
+    agent_job_says(1, "  | err\n"); /* read from the file */
     agent_job_says(1, "/attempt_1/1/stderr.log\n");
     for (int attempt = 0; attempt < 2; attempt++)
         for (int rank = 0; rank < 2; rank++) {

@@ -122,7 +122,7 @@ START_TEST(without_its_guard_the_job_ends)
     job.fds_before++; /* the reading end is the caller's */
     agent_job_ends_with(128 + SIGKILL);
     close(ends[0]);
-    agent_job_does_not_say(0, "got TERM"); /* there is no time for that */
+    agent_job_does_not_say(0, "got TERM"); /* they are killed at once */
 }
 END_TEST
 
@@ -170,7 +170,7 @@ static bool is_stopping(void *ctx)
     return job.agent->sm.state == AGENT_STOPPING;
 }
 
-/* The first one must be born, and obey; there are no others. */
+/* The first worker starts and is stopped; the others never start. */
 START_TEST(a_signal_stops_a_job_that_starts)
 {
     agent_job_configure(4, "echo runs; sleep 100");
@@ -187,7 +187,7 @@ START_TEST(a_signal_stops_a_job_that_starts)
 }
 END_TEST
 
-/* It is killed before it has become a worker. */
+/* The process is killed before exec. */
 START_TEST(a_repeated_signal_kills_while_a_job_starts)
 {
     agent_job_configure(4, "echo runs; sleep 100");
@@ -202,7 +202,7 @@ START_TEST(a_repeated_signal_kills_while_a_job_starts)
 }
 END_TEST
 
-/* The first has ended before the last is born. */
+/* The first worker ends before the last one starts. */
 START_TEST(all_succeed_however_slowly_they_start)
 {
     uv_timer_t opener;
@@ -210,7 +210,7 @@ START_TEST(all_succeed_however_slowly_they_start)
     make_starts_slow();
     agent_job_start();
     uv_timer_init(&job.loop, &opener);
-    uv_timer_start(&opener, open_gate, 100, 0); /* a page has room for many */
+    uv_timer_start(&opener, open_gate, 100, 0); /* one page has room for all */
     looptest_run_until(&job.loop, agent_job_is_done, NULL);
     uv_close((uv_handle_t *)&opener, NULL);
     agent_job_ends_with(0);

@@ -44,7 +44,7 @@ static void finish(void)
     console_finish(&console);
 }
 
-/* A pipe: *@ret_reader does not block, the result is for the console. */
+/* Make a pipe: *@ret_reader does not block; returns the end for the console. */
 static int make_pipe(int *ret_reader)
 {
     int fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
@@ -75,7 +75,7 @@ START_TEST(text_comes_out_in_order)
     ck_assert_uint_eq(used, 12);
     ck_assert_mem_eq(text, "[0]:one\ntwo\n", 12);
     finish();
-    ck_assert_int_ne(fcntl(fd, F_GETFD), -1); /* it is ours still */
+    ck_assert_int_ne(fcntl(fd, F_GETFD), -1); /* the console did not close it */
 }
 END_TEST
 
@@ -159,7 +159,7 @@ START_TEST(a_stalled_terminal_does_not_block)
     ck_assert_ptr_nonnull(slow.text);
     char *much = make_much();
     start(fd);
-    for (size_t i = 0, len; i < MUCH; i += len) { /* so that its buffer is full at odd places */
+    for (size_t i = 0, len; i < MUCH; i += len) { /* fills the buffer at odd places */
         len = MUCH - i < 77 ? MUCH - i : 77;
         console_add(&console, "", 0, much + i, len);
         console_flush(&console);
@@ -297,7 +297,7 @@ START_TEST(without_memory_a_whole_line_is_lost_and_that_is_said)
 }
 END_TEST
 
-/* It is put in its place as soon as there is room, whether or not more is added. */
+/* The notice is queued as soon as there is room, whether or not more text follows. */
 START_TEST(beyond_the_limit_all_is_lost_until_that_is_said)
 {
     enum { LIMIT = 300 };

@@ -61,7 +61,7 @@ START_TEST(both_forms_are_read)
 }
 END_TEST
 
-/* Refused as invalid, with @in_sentence said and the result untouched. */
+/* Refused as invalid, with @in_sentence in the error and the result unchanged. */
 static void refused(const char *in_sentence)
 {
     struct error_file file = {.message = path};
@@ -115,7 +115,7 @@ START_TEST(an_empty_file_says_nothing)
 }
 END_TEST
 
-/* The copy of what stands in the file as @text, for @exit_code. */
+/* The copy of a file with @text, for @exit_code. */
 static json_t *copy_of(const char *text, int exit_code)
 {
     struct error_file file = {0};
@@ -159,7 +159,7 @@ START_TEST(the_copy_of_a_text_is_what_record_writes)
 }
 END_TEST
 
-/* Our own file is there afterwards, and holds @text. */
+/* Our own file then exists, and holds @text. */
 static void is_written(const char *text)
 {
     char held[64] = "";

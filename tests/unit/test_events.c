@@ -241,7 +241,7 @@ START_TEST(a_file_is_appended_to)
 }
 END_TEST
 
-/* What is missing is said once; what comes after a torn line is whole again. */
+/* Missing lines are reported once; the line after a partly written one is whole. */
 START_TEST(a_full_disk_loses_lines)
 {
     struct stat st;
@@ -307,7 +307,7 @@ START_TEST(the_console_gets_whole_lines)
     *last = '\0';
     parse(text + strlen("ddprun: before\n"));
     ck_assert_uint_eq(nlines, 4);
-    mux.paused = true; /* its reader is behind by more than is kept */
+    mux.paused = true; /* the queue for its reader is full */
     events_over(&events, 0, "");
     ck_assert_ptr_null(strstr(on_console(), "job_ended"));
     mux.paused = false;

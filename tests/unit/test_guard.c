@@ -27,7 +27,7 @@
 enum { DEADLINE_MS = 20000 };
 
 static struct guard_farewell farewell;
-static int said[2]; /* from agent and orphans to the test; its end: they are gone */
+static int said[2]; /* from agent and orphans to the test; end-of-file: they have ended */
 
 static bool ignore_children;
 static int guards_stderr = -1; /* -1: /dev/null */
@@ -95,7 +95,7 @@ END_TEST
  * for. */
 START_TEST(an_ignored_child_signal_does_no_harm)
 {
-    ignore_children = true; /* in the guard: the test has to wait for that one */
+    ignore_children = true; /* in the guard, which the test waits for */
     exits_with(start_guard(exit_with_seven), 7);
 }
 END_TEST
@@ -177,7 +177,7 @@ static void say_pid(bool of_agent)
         _exit(98);
 }
 
-/* The agent has said that it will stop, and need not have done so yet. */
+/* The agent has announced that it stops, but may not have stopped yet. */
 static void await_stopped(pid_t pid)
 {
     char path[32], line[512], state = 0;
@@ -259,7 +259,7 @@ START_TEST(the_connection_ends_after_all_else)
     char byte;
     ck_assert_int_eq(read(link_ends[1], &byte, 1), 0); /* Check's timeout is the deadline */
     struct pollfd orphan = {.fd = said[0], .events = 0};
-    ck_assert_int_eq(poll(&orphan, 1, 0), 1); /* and the orphan was gone before */
+    ck_assert_int_eq(poll(&orphan, 1, 0), 1); /* the orphan ended first */
     ck_assert_int_ne(orphan.revents & POLLHUP, 0);
     exits_with(guard, 128 + SIGKILL);
     close(link_ends[1]);
@@ -273,7 +273,7 @@ static void keep_pending_input(const struct guard_agent *self)
     raise(SIGKILL);
 }
 
-/* Over TCP an end with something unread would be a reset, which does not say that all is over. */
+/* Over TCP, closing with unread data sends a reset, which is no orderly end. */
 START_TEST(an_unread_message_does_not_spoil_the_end)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -335,7 +335,7 @@ START_TEST(workers_of_a_stopped_agent_are_ended_in_time)
         close(ends[i].fd);
     }
     await_stopped(agent);
-    ck_assert_int_eq(kill(agent, SIGCONT), 0); /* it is there still, and goes on */
+    ck_assert_int_eq(kill(agent, SIGCONT), 0); /* it still exists, and continues */
     exits_with(guard, 5);
 }
 END_TEST
@@ -384,7 +384,7 @@ END_TEST
 
 /* ---- a guard without a reader --------------------------------------------------------------- */
 
-/* An end of a pipe without room. */
+/* Make a full pipe and return its writing end. */
 static int make_full_pipe(int ends[2])
 {
     char page[4096] = {0};
@@ -402,7 +402,7 @@ START_TEST(a_full_pipe_does_not_hold_it)
     guards_stderr = make_full_pipe(ends);
     pid_t guard = start_guard(leave_an_orphan);
     exits_with(guard, 128 + SIGKILL);
-    ck_assert_int_eq(fcntl(ends[1], F_GETFL) & O_NONBLOCK, 0); /* others write there, too */
+    ck_assert_int_eq(fcntl(ends[1], F_GETFL) & O_NONBLOCK, 0); /* other processes write there too */
     close(ends[0]);
     close(ends[1]);
 }
@@ -450,7 +450,7 @@ START_TEST(a_terminal_does_not_stop_it)
 }
 END_TEST
 
-/* The fence is put off for as long as the store answers, and lifted when nothing runs. */
+/* The fence moves while the store answers, and is removed when no worker runs. */
 static void put_it_off(const struct guard_agent *self)
 {
     if (fork() == 0) {
@@ -458,7 +458,7 @@ static void put_it_off(const struct guard_agent *self)
         for (;;)
             pause();
     }
-    enum { STALL_MS = 2500 }; /* we may be kept from running for so long */
+    enum { STALL_MS = 2500 }; /* this process may be delayed for that long */
     uint64_t begin = ddpi_now_ms(&ddpi_clock_monotonic), now = begin;
     for (; now < begin + STALL_MS + 500; now = ddpi_now_ms(&ddpi_clock_monotonic)) {
         guard_set_fence(self, now + STALL_MS);

@@ -10,7 +10,7 @@
 
 enum { MAX_LINES = 32 };
 
-/* What came out: every byte, and where each line ended. */
+/* The output: every byte, and the end of each line. */
 struct sink {
     char text[256];
     size_t len;
@@ -29,7 +29,7 @@ static void collect(void *ctx, const char *text, size_t len)
     sink->ends[sink->lines++] = sink->len;
 }
 
-/* Feed @text cut where the bits of @cuts say: bit i = a cut behind byte i. */
+/* Feed @text in pieces: bit i of @cuts is a cut after byte i. */
 static struct sink feed_cut(const char *text, size_t len, unsigned cuts, bool split_at_cr)
 {
     struct linebuf lines;
@@ -199,7 +199,7 @@ START_TEST(a_growing_line_survives_a_refused_allocation)
 }
 END_TEST
 
-/* Since when something is kept: since the first of its bytes came, whatever has come since. */
+/* The time of a partial line is that of its first byte, whatever arrived later. */
 START_TEST(what_is_kept_has_an_age)
 {
     struct linebuf lines;

@@ -80,7 +80,7 @@ START_TEST(the_tree_is_torchruns)
         close(fd);
         ddpi_free(path);
     }
-    ddpi_free(error_file_of(&logs, 2, 11)); /* the second time it is there already */
+    ddpi_free(error_file_of(&logs, 2, 11)); /* it exists the second time */
     snprintf(wanted, sizeof wanted, "%s", logs.path);
     logdir_close(&logs);
     ck_assert_ptr_null(logs.path);

@@ -23,7 +23,7 @@ enum { SHOWN_MAX = 16 * 1024 * 1024 };
 static uv_loop_t loop;
 static struct logmux mux;
 static int readers[2]; /* of the console: stdout, stderr */
-static char *shown[2]; /* what came out there */
+static char *shown[2]; /* what the console showed */
 static size_t shown_len[2];
 
 /* Time stands still until a test moves it. */
@@ -192,7 +192,7 @@ START_TEST(an_unfinished_line_is_shown_and_continued)
 }
 END_TEST
 
-/* Its end is in the pipe, where a loop that was held up has not looked yet. */
+/* The end of the line is in the pipe, and a delayed loop has not read it yet. */
 START_TEST(a_line_whose_end_has_come_is_not_torn)
 {
     struct logmux_stream a;
@@ -215,7 +215,7 @@ static bool shows_prompt(void *ctx)
     return shown_len[0] > 0;
 }
 
-/* By its own timer, and by the clock of the machine. */
+/* With the real timer and clock. */
 START_TEST(the_loop_shows_an_unfinished_line)
 {
     struct logmux_stream a;
@@ -292,7 +292,7 @@ START_TEST(a_file_gets_the_bytes_untouched)
     close(fd);
     run_to_the_end();
     ck_assert_int_eq(stream.file_errno, 0);
-    ck_assert_int_eq(fcntl(sink.file_fd, F_GETFD), -1); /* taken over, and closed */
+    ck_assert_int_eq(fcntl(sink.file_fd, F_GETFD), -1); /* owned and closed by the stream */
     file_holds(path, text, sizeof text - 1);
     console_shows(0, on_console, sizeof on_console - 1);
     logmux_stream_finish(&stream);
@@ -351,7 +351,7 @@ static bool produced_and_shown(void *ctx)
     return producer->fd < 0 && logmux_streams_ended(&mux) && logmux_flushed(&mux);
 }
 
-/* All is written, and the pipes are read again. */
+/* Everything is written, and the pipes are read again. */
 static bool produced_and_flowing(void *ctx)
 {
     struct producer *producer = ctx;
@@ -360,7 +360,7 @@ static bool produced_and_flowing(void *ctx)
     return producer->fd < 0 && !mux.paused && logmux_flushed(&mux);
 }
 
-/* From then on nothing moves until the console does. */
+/* Now nothing moves until the console is read. */
 static bool producer_waits(void *ctx)
 {
     produce(ctx);
@@ -416,7 +416,7 @@ START_TEST(a_slow_reader_makes_workers_wait_and_loses_nothing)
     struct producer producer;
     start_producer(&producer, &stream, text, LINES * 16);
     looptest_run_until(&loop, producer_waits, &producer);
-    /* Queue, one read, the line buffer and two pipes: not the whole of it. */
+    /* Queue, one read, the line buffer and two pipes: less than the whole output. */
     ck_assert_uint_lt(producer.written, 2 * 1024 * 1024);
     ck_assert_uint_lt(ddpi_buf_len(&mux.consoles[0].queue), 2 * 1024 * 1024);
     looptest_run_until(&loop, produced_and_shown, &producer);
@@ -427,7 +427,7 @@ START_TEST(a_slow_reader_makes_workers_wait_and_loses_nothing)
 }
 END_TEST
 
-/* While nothing is read, the end of a line may be in a pipe; and afterwards it has time again. */
+/* While reading is paused the end of a line may be in a pipe; afterwards its hold time restarts. */
 START_TEST(an_unfinished_line_is_held_while_the_reader_is_slow)
 {
     enum { LINES = 128 * 1024 };
@@ -483,7 +483,7 @@ static bool streams_ended(void *ctx)
     return logmux_streams_ended(&mux);
 }
 
-/* What is opened behind it waits for the reader as before. */
+/* Streams that are opened later wait for the reader as before. */
 START_TEST(the_rest_is_taken_without_a_reader)
 {
     enum { LINES = 128 * 1024 };
@@ -504,7 +504,7 @@ START_TEST(the_rest_is_taken_without_a_reader)
     put_text(fd, "late\n");
     close(fd);
     looptest_run_until(&loop, produced_and_shown, &producer);
-    static const char last[] = "\n[0]:late\n"; /* behind the last line, which was cut */
+    static const char last[] = "\n[0]:late\n"; /* after the last line, which was cut */
     size_t cut = producer.written % 16;
     size_t len = producer.written / 16 * 20 + (cut > 0 ? 4 + cut : 0) - (cut == 0);
     memcpy(on_console + len, last, sizeof last - 1);
@@ -534,7 +534,7 @@ START_TEST(when_the_reader_goes_the_workers_go_on)
 }
 END_TEST
 
-/* What is printed by others than the streams may be what finds out that the reader is gone. */
+/* One of our own messages may be the first write to find the reader closed. */
 START_TEST(a_reader_found_gone_by_a_message_pauses_no_pipe)
 {
     enum { LINES = 256 * 1024 };
@@ -612,7 +612,7 @@ START_TEST(a_stream_can_be_used_again)
     logmux_stream_finish(&stream); /* never opened */
     int before = 0;
     for (int i = 0; i < 4; i++) {
-        if (i == 1) /* the loop has taken what it needs for itself */
+        if (i == 1) /* after the loop's own allocations */
             before = looptest_open_fds();
         int fd = open_stream(&stream, &to_stderr);
         put_text(fd, "again\n");
@@ -643,7 +643,7 @@ START_TEST(without_descriptors_it_is_an_error)
     ck_assert_ptr_nonnull(strstr(error.msg, "ulimit -n"));
     ck_assert_int_eq(write_fd, -1);
     ck_assert(logmux_streams_ended(&mux));
-    ck_assert_int_eq(looptest_open_fds(), before); /* the file is the caller's still */
+    ck_assert_int_eq(looptest_open_fds(), before); /* the caller keeps the file */
     close(sink.file_fd);
     logmux_stream_finish(&stream);
 }

@@ -11,7 +11,7 @@
 enum { LEASE = 800, JOIN_TIMEOUT = 5000 };
 
 static struct member member;
-static char calls[512]; /* what the member has asked for since the last look, in a word each */
+static char calls[512]; /* the calls of hooks since the last look, one word each */
 
 static char over_why[DDP_ROUND_TEXT_SIZE];
 
@@ -112,7 +112,7 @@ START_TEST(all_ends_well)
     setup_running();
     member_finished(&member, 1100);
     asked("done3 ");
-    seat(DDP_ROUND_RUN, 3, 1110); /* told again */
+    seat(DDP_ROUND_RUN, 3, 1110); /* repeated */
     asked("");
     seat(DDP_ROUND_END, 3, 1120);
     asked("over7 ");
@@ -126,9 +126,9 @@ START_TEST(a_round_later)
     seat(DDP_ROUND_STOP, 3, 1100);
     asked("stop-orderly ");
     member_cleared(&member, 1110);
-    asked("idle3 "); /* and not once more for the seat, which says the same */
+    asked("idle3 "); /* not again for the seat, which says the same */
     seat(DDP_ROUND_RUN, 3, 1115);
-    asked(""); /* that has been */
+    asked(""); /* an earlier generation */
     seat(DDP_ROUND_RUN, 4, 1120);
     asked("starting4 start4 ");
 }
@@ -139,7 +139,7 @@ START_TEST(a_seat_that_came_while_ending)
     setup_running();
     seat(DDP_ROUND_STOP, 3, 1100);
     asked("stop-orderly ");
-    seat(DDP_ROUND_RUN, 5, 1105); /* a server that has forgotten us */
+    seat(DDP_ROUND_RUN, 5, 1105); /* a server that has lost its state */
     asked("");
     member_cleared(&member, 1110);
     asked("idle3 starting5 start5 ");
@@ -154,7 +154,7 @@ START_TEST(a_stop_of_what_never_came)
     seat(DDP_ROUND_STOP, 4, 1011);
     asked("");
     seat(DDP_ROUND_RUN, 4, 1012);
-    asked(""); /* we have said that nothing of it runs: it must not, any more */
+    asked(""); /* published as ended: must not start again */
 }
 END_TEST
 
@@ -163,7 +163,7 @@ START_TEST(what_runs_ends_when_the_seat_is_another)
     static const enum ddp_round_order orders[] = {DDP_ROUND_WAIT, DDP_ROUND_RUN, DDP_ROUND_END};
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
         setup_running();
-        seat(DDP_ROUND_STOP, 2, 1050); /* an older one does not */
+        seat(DDP_ROUND_STOP, 2, 1050); /* an older generation does not */
         asked("");
         seat(orders[i], 4, 1100);
         asked("stop-failed ");
@@ -202,7 +202,7 @@ START_TEST(a_finished_node_runs_again)
     asked("starting4 start4 ");
     member_finished(&member, 1130);
     asked("done4 ");
-    seat(DDP_ROUND_RUN, 5, 1140); /* the order to stop has been missed */
+    seat(DDP_ROUND_RUN, 5, 1140); /* the order to stop was missed */
     asked("starting5 start5 ");
 }
 END_TEST
@@ -211,7 +211,7 @@ START_TEST(the_fence)
 {
     setup_running();
     uint64_t deadline = member_deadline(&member);
-    ck_assert_uint_lt(deadline, 1000 + LEASE); /* since it was sent, and not answered */
+    ck_assert_uint_lt(deadline, 1000 + LEASE); /* counted from the request, not the answer */
     ck_assert_uint_eq(deadline, 1000 + LEASE - member_margin_ms(LEASE));
     member_tick(&member, deadline - 1);
     asked("");
@@ -223,7 +223,7 @@ START_TEST(the_fence)
     asked("stop-kill ");
     member_cleared(&member, 2010);
     asked("idle3-fenced ");
-    member_contact(&member, 2015, 2016); /* it had not given us up yet */
+    member_contact(&member, 2015, 2016); /* the server had not dropped this node yet */
     seat(DDP_ROUND_RUN, 3, 2016);
     asked("");
     seat(DDP_ROUND_STOP, 3, 2020);
@@ -236,12 +236,12 @@ END_TEST
 START_TEST(a_node_that_was_stopped_fences_at_once)
 {
     setup_running();
-    member_contact(&member, 1001, 900000); /* the answer was there before it slept */
+    member_contact(&member, 1001, 900000); /* the answer arrived before the node was stopped */
     asked("stop-kill ");
 }
 END_TEST
 
-/* Whatever time the workers have to end in good order, it is not longer than the lease. */
+/* The grace period of the workers never exceeds the lease. */
 START_TEST(fences_while_workers_end)
 {
     setup_running();
@@ -255,7 +255,7 @@ START_TEST(fences_while_workers_end)
     member_tick(&member, deadline_ms + 1);
     asked("");
     member_cleared(&member, deadline_ms + 2);
-    asked("idle3 "); /* they were to end in any case */
+    asked("idle3 "); /* they were ending anyway */
 }
 END_TEST
 
@@ -281,7 +281,7 @@ START_TEST(given_up_by_the_server)
     member_lost(&member, "lost", 1100);
     asked("stop-kill ");
     member_cleared(&member, 1110);
-    asked("idle3 "); /* a newcomer, without the failure of another life, and without its seat */
+    asked("idle3 "); /* a new member, without the failure and the seat of the old one */
     member_lost(&member, "lost", 1120);
     asked("idle3 ");
     setup_running();
@@ -308,14 +308,14 @@ START_TEST(refused_until_the_time_is_up)
 
     setup();
     member_lost(&member, "the store is full", 1200);
-    member_cut(&member); /* and then the store went away */
+    member_cut(&member); /* then the store became unreachable */
     member_tick(&member, member_deadline(&member));
     asked("idle0 over69 ");
     ck_assert_ptr_nonnull(strstr(over_why, "could not be reached"));
 
     setup();
     member_lost(&member, "the store is full", 1200);
-    seat(DDP_ROUND_WAIT, 0, 1300); /* it was taken after all */
+    seat(DDP_ROUND_WAIT, 0, 1300); /* it was accepted at last */
     member_contact(&member, 300, 1300);
     ck_assert_str_eq(member.lost_why, "");
 }
@@ -350,7 +350,7 @@ START_TEST(giving_up)
     ck_assert_uint_eq(member_deadline(&member), 1000 + JOIN_TIMEOUT);
     member_contact(&member, 5900, 5901);
     member_tick(&member, 1000 + JOIN_TIMEOUT);
-    asked("over75 "); /* the store is there, the others are not */
+    asked("over75 "); /* the store answers; other nodes are missing */
     setup();
     member_tick(&member, 1000 + JOIN_TIMEOUT);
     asked("over69 ");

@@ -64,7 +64,7 @@ static void finish(void)
     looptest_close(&loop);
 }
 
-/* What is in the sockets is there at once: some turns do all that can be done. */
+/* Socket data arrives at once: a few turns of the loop process everything. */
 static void settle(void)
 {
     for (int i = 0; i < TURNS; i++)
@@ -159,7 +159,7 @@ static void put_a_long_value(void)
     hear(0, "cmd=put_result rc=0 msg=success\n");
 }
 
-/* As many questions as rank 0's socket takes; returns their bytes. */
+/* Send as many requests as rank 0's socket takes; returns their bytes. */
 static size_t flood(void)
 {
     enum { ALIKE = 100 };
@@ -176,7 +176,7 @@ static size_t flood(void)
     return sent;
 }
 
-/* Each that is taken in makes seventy times as many bytes of answers. */
+/* An answer is seventy times as long as its request. */
 START_TEST(a_rank_that_does_not_read_is_not_read_from)
 {
     enum { READ = 40 };
@@ -191,7 +191,7 @@ START_TEST(a_rank_that_does_not_read_is_not_read_from)
         more += flood();
     }
     ck_assert_uint_le(more, 2 * PMI_LINE_MAX);
-    while (read(ranks[0], text, sizeof text) > 0) /* and is again, when it has */
+    while (read(ranks[0], text, sizeof text) > 0) /* and is read again afterwards */
         settle();
     ck_assert_uint_gt(flood(), 0);
 }

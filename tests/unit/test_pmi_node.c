@@ -15,7 +15,7 @@
 
 enum { RANKS = 4, NODES = 3, TEXT = 4096 };
 
-/* What a node has said: to each rank the answers that were not looked at, and to other nodes. */
+/* Output of a node: unread answers to each rank, and texts for other nodes. */
 struct world;
 struct node {
     struct world *world;
@@ -136,7 +136,7 @@ static void open_rank(struct node *node, uint32_t local)
     ask(node, local, INIT, INIT_DONE);
 }
 
-/* Once all nodes have given their texts, hand each to all others, as the store would; the last
+/* When all nodes have sent their texts, deliver each to all others, as the store would; the last
  * node's first if @backward. */
 static void deliver(struct world *world, bool backward)
 {
@@ -283,7 +283,7 @@ START_TEST(a_rank_aborts)
 }
 END_TEST
 
-/* Over nodes of 2, 1 and 2 ranks; keys of all are seen by all, whatever came in which order. */
+/* Nodes of 2, 1 and 2 ranks: all ranks see all keys, in every order of arrival. */
 START_TEST(barriers_over_nodes)
 {
     static const uint32_t nprocs[NODES] = {2, 1, 2};
@@ -329,8 +329,8 @@ START_TEST(barriers_over_nodes)
 }
 END_TEST
 
-/* One rank ends with exit code 0 and without MPI_Finalize, in each state; all others that wait, on
- * its node and elsewhere, lose their connections, and people are told. */
+/* One rank exits with 0 and without MPI_Finalize, in each state: all waiting ranks, on every node,
+ * lose their connections, and a message is shown. */
 START_TEST(a_rank_leaves)
 {
     struct world *world = make_world(2, (const uint32_t[]){2, 2});
@@ -348,7 +348,7 @@ START_TEST(a_rank_leaves)
     } else if (how == 2) {
         tell(here, 0, "cmd=barrier_in");
         ck_assert(here->has_text);
-        pmi_node_gone(here->node, 0); /* too late to matter: all nodes have come */
+        pmi_node_gone(here->node, 0); /* too late to matter: all nodes have sent their text */
     } else {
         pmi_node_gone(here->node, 0);
     }
@@ -357,7 +357,7 @@ START_TEST(a_rank_leaves)
         ck_assert(!here->hung_up[1] && !there->hung_up[0] && !there->hung_up[1]);
         for (uint32_t i = 1; i < 4; i++)
             expect(&world->nodes[i / 2], i % 2, "cmd=barrier_out\n");
-        tell(there, 0, "cmd=barrier_in"); /* the next one it does not come to */
+        tell(there, 0, "cmd=barrier_in"); /* it misses the next barrier */
         tell(there, 1, "cmd=barrier_in");
         tell(here, 1, "cmd=barrier_in");
         deliver(world, false);
@@ -369,7 +369,7 @@ START_TEST(a_rank_leaves)
 }
 END_TEST
 
-/* One rank breaks the protocol, before or after the other has come to the barrier. */
+/* One rank violates the protocol, before or after the other has reached the barrier. */
 START_TEST(a_rank_is_refused)
 {
     struct world *world = make_world(1, (const uint32_t[]){2});
@@ -388,7 +388,7 @@ START_TEST(a_rank_is_refused)
 }
 END_TEST
 
-/* It does not come to a barrier any more, whether its connection has ended or not. */
+/* It reaches no further barrier, whether its connection has ended or not. */
 START_TEST(a_rank_that_has_finalized_closes)
 {
     struct world *world = make_world(1, (const uint32_t[]){2});
@@ -440,7 +440,7 @@ START_TEST(texts_that_are_wrong)
         open_rank(node, 0);
         tell(node, 0, "cmd=get key=PMI_process_mapping");
         pmi_node_exchange_text(node->node, 7, "nproc 2\n", 8); /* no such node */
-        pmi_node_exchange_text(node->node, 0, "nproc 2\n", 8); /* that is us */
+        pmi_node_exchange_text(node->node, 0, "nproc 2\n", 8); /* this node itself */
         pmi_node_exchange_text(node->node, 1, wrong[i], strlen(wrong[i]));
         ck_assert_ptr_nonnull(strstr(node->said, "node 1"));
         ck_assert(node->hung_up[0]);

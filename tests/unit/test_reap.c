@@ -18,7 +18,7 @@
 
 enum { LIMIT_MS = 20000, BRANCHES = 12 };
 
-/* Written to by each process of a tree when it stands, and read by the test. */
+/* Each process of a tree writes to it when it is ready; the test reads it. */
 static int standing[2];
 
 static void prepare(void)
@@ -144,7 +144,7 @@ static void become_nobody(void)
     refuse_to_end();
 }
 
-/* A child that we may not signal stands for one that is stuck in the kernel. */
+/* A child that we may not signal stands in for one that is stuck in the kernel. */
 START_TEST(what_cannot_be_killed_ends_the_sweep_in_time)
 {
     size_t ended = 4711;

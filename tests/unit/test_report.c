@@ -123,7 +123,7 @@ START_TEST(stderr_and_logs)
 }
 END_TEST
 
-/* The report of @root, whose last words are @tail, has @hint in it; NULL: it has none. */
+/* The report of @root, with @tail as its last stderr, has @hint in it; NULL: no hint. */
 static void hints(int wait_status, const char *tail, const char *interpreter, const char *hint)
 {
     struct report_worker root = plain_root;
@@ -319,7 +319,7 @@ START_TEST(a_very_long_line_is_cut)
 }
 END_TEST
 
-/* A path may have up to PATH_MAX bytes: the next line begins in a new line still. */
+/* A path may have PATH_MAX bytes; the next text still begins on a line of its own. */
 START_TEST(a_very_long_path_keeps_its_end)
 {
     char path[4000];

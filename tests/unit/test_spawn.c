@@ -23,7 +23,7 @@ enum { DEADLINE_MS = 20000 };
 
 static const char *const empty_env[] = {NULL};
 
-/* What it takes is not const, only because execve() is older than const. */
+/* execve() takes no const, as it is older than const. */
 static struct spawn_request request_of(const char *path, const char *const *argv,
                                        const char *const *envp, int out, int err)
 {
@@ -33,7 +33,7 @@ static struct spawn_request request_of(const char *path, const char *const *argv
                                   .stdio = {0, out, err}};
 }
 
-/* Runs @argv with its output in a pipe and gives back what it wrote. */
+/* Run @argv with its output in a pipe and return the output. */
 static void output_of(const char *const *argv, const char *const *envp, char *text, size_t size,
                       struct spawn_child *ret_child)
 {
@@ -93,7 +93,7 @@ START_TEST(it_has_three_descriptors)
     int leaked = dup(0); /* not close-on-exec */
     ck_assert_int_ge(leaked, 3);
     ck_assert_int_eq(dup2(leaked, 200), 200);
-    /* One digit each, without a process that would open something itself. */
+    /* One digit per descriptor, without a process that opens others. */
     static const char *const argv[] = {
         "/bin/sh", "-c",
         "for fd in 0 1 2 3 4 5 6 7 8 9 200; do test -e /proc/$$/fd/$fd && echo $fd; done; true",
@@ -149,7 +149,7 @@ START_TEST(it_gets_its_key)
 }
 END_TEST
 
-/* Here each has the other's number. */
+/* The two descriptors have each other's number. */
 START_TEST(it_gets_key_and_page_in_their_places)
 {
     static const char *const argv[] = {
@@ -237,7 +237,7 @@ START_TEST(it_has_no_signal_blocked_or_ignored)
     ck_assert_ptr_nonnull(ignored);
     ck_assert_uint_eq(strtoull(ignored + strlen("\nSigIgn:\t"), NULL, 16) & ~glibcs_own, 0);
     ck_assert_ptr_nonnull(strstr(text, "\nSigCgt:\t0000000000000000\n"));
-    /* And here all is as it was. */
+    /* Nothing has changed in this process. */
     sigset_t now;
     sigprocmask(SIG_SETMASK, NULL, &now);
     ck_assert_int_eq(sigismember(&now, SIGTERM), 1);
@@ -270,7 +270,7 @@ START_TEST(its_pidfd_tells_its_end_and_is_not_inherited)
 }
 END_TEST
 
-/* A parent that starts a sleeper, tells its pid, and waits for its own end. */
+/* A parent that starts a sleeper, reports its pid, and waits to be killed. */
 static _Noreturn void parent_of_a_sleeper(int tell)
 {
     static const char *const argv[] = {"/bin/sleep", "100", NULL};
@@ -315,7 +315,7 @@ static int open_descriptors(void)
     return count;
 }
 
-/* Nothing is left, and the sentence has @path and @reason in it. */
+/* No process is left, and the error has @path and @reason in it. */
 static void cannot_start(const char *path, int stderr_fd, const char *reason)
 {
     static const char *const argv[] = {"name", NULL};

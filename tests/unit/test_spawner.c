@@ -138,7 +138,7 @@ START_TEST(those_that_wait_can_be_canceled)
     start(0, true);
     start(1, false);
     start(2, false);
-    await_busy(); /* no other is begun beside it */
+    await_busy(); /* no other start begins meanwhile */
     spawner_cancel(&spawner);
     await(2);
     ck_assert_int_eq(jobs[1].status, DDP_E_CANCELED);
@@ -155,7 +155,7 @@ START_TEST(nothing_begins_behind_its_fence)
     atomic_store(&fence, ddpi_now_ms(&ddpi_clock_monotonic) + 3600 * 1000);
     start(0, true);
     start(1, false);
-    atomic_store(&fence, 1); /* as time goes by while it is being started */
+    atomic_store(&fence, 1); /* time passes while it is being started */
     open_gate();
     await(2);
     ck_assert_int_eq(jobs[0].status, DDP_E_TIMEOUT);
@@ -172,7 +172,7 @@ START_TEST(what_the_kernel_holds_is_left)
     ck_assert(spawner.left);
     looptest_close(&loop);
     open_gate(); /* no callback follows, but a leak checker needs idle threads */
-    while (waitpid(-1, NULL, 0) < 0) /* it may not be born yet; Check's timeout is the deadline */
+    while (waitpid(-1, NULL, 0) < 0) /* it may not exist yet; Check's timeout is the deadline */
         sched_yield();
     ck_assert_uint_eq(done_count, 0);
 }

@@ -93,7 +93,7 @@ START_TEST(a_new_worker_is_idle)
 }
 END_TEST
 
-/* Runs to its end; it must come from @stopped_in. */
+/* Run the worker to its end; it must end in @stopped_in. */
 static void ends(unsigned stopped_in)
 {
     looptest_run_until(&loop, is_unwatched, NULL);
@@ -193,7 +193,7 @@ START_TEST(the_whole_group_is_signalled)
     close(ends_of_pipe[1]);
     ck_assert_int_eq(read(ends_of_pipe[0], &byte, 1), 1);
     worker_proc_stop(&worker, SIGTERM);
-    ck_assert_int_eq(read(ends_of_pipe[0], &byte, 1), 0); /* the sleep is gone as well */
+    ck_assert_int_eq(read(ends_of_pipe[0], &byte, 1), 0); /* the sleep has ended too */
     ends(WORKER_STOPPING);
     close(ends_of_pipe[0]);
     close(saved);
@@ -240,7 +240,7 @@ START_TEST(a_worker_that_cannot_be_watched_leaks_nothing)
 }
 END_TEST
 
-/* Given up while it runs: what the kernel does not let go of cannot be waited for. */
+/* Unwatched while it runs, as for a process that is stuck in the kernel. */
 START_TEST(a_worker_that_is_left_behind_leaves_no_handle)
 {
     int before = looptest_open_fds();
