@@ -50,7 +50,7 @@ START_TEST(only_a_fifo_without_a_reader_is_replaced)
     ck_assert_int_eq(mkfifo("fifo", 0600), 0);
     ck_assert_int_eq(watchdog_fifo_make(&first, "fifo", NULL, &error), DDP_OK);
     ck_assert_int_ne(watchdog_fifo_make(&second, "fifo", NULL, &error), DDP_OK);
-    ck_assert_ptr_nonnull(strstr(error.msg, "another job that runs"));
+    ck_assert_ptr_nonnull(strstr(error.msg, "another job that is running"));
     watchdog_fifo_remove(&second);
     ck_assert_int_eq(access("fifo", F_OK), 0);
     watchdog_fifo_remove(&first);
