@@ -10,32 +10,32 @@
 
 struct ddpi_server;
 
-/* X(name): what is counted. From connections on it is what there is now, the others only grow. */
-#define DDPI_SERVER_STATS(X)                                                              \
-    X(accepted)   /* connections */                                                       \
-    X(refused)    /* connections: too many, or no file descriptor or memory for them */   \
-    X(displaced)  /* half-open connections that gave way to newer ones */                 \
-    X(throttled)  /* connections from addresses whose connections fail too often */       \
-    X(dismissed)  /* connections closed because the peer broke a rule or a deadline */    \
-    X(denied)     /* connections of peers who may not, or could not prove who they are */ \
-    X(overloaded) /* connections closed for what all of them have in buffers */           \
-    X(requests)                                                                           \
-    X(limited)    /* requests that would have exceeded a limit of the core, */            \
-    X(over_share) /* ... of these, the share of their job */                              \
-    X(reclaimed)  /* keys that jobs had left behind, removed when room was short */       \
-    X(connections)                                                                        \
-    X(half_open) /* of these: their peers have not been admitted */                       \
-    X(input)     /* bytes in buffers, of requests that are not complete */                \
-    X(output)    /* the same, of replies that have not left */                            \
-    X(keys)                                                                               \
-    X(bytes)                                                                              \
-    X(reserved) /* of these, those of keys and sessions of rounds */                      \
-    X(waits)    /* requests that wait */                                                  \
-    X(working)  /* requests that cost much, and are not done yet */                       \
-    X(watches)                                                                            \
-    X(sessions)                                                                           \
-    X(jobs)    /* that have rounds, */                                                    \
-    X(members) /* and these */
+/* X(name). Those before `connections` only grow; the others are current values. */
+#define DDPI_SERVER_STATS(X)                                                                  \
+    X(accepted)   /* connections */                                                           \
+    X(refused)    /* connections, for lack of room, file descriptors or memory */             \
+    X(displaced)  /* half-open connections closed to make room for newer ones */              \
+    X(throttled)  /* connections from addresses whose connections fail too often */           \
+    X(dismissed)  /* connections closed because the peer broke a rule or missed a deadline */ \
+    X(denied)     /* connections that failed to authenticate or are not allowed */            \
+    X(overloaded) /* connections closed because the buffers of all reached a limit */         \
+    X(requests)                                                                               \
+    X(limited)    /* requests refused because of a limit of the core, */                      \
+    X(over_share) /* ... of these, the share of their job */                                  \
+    X(reclaimed)  /* keys of ended jobs, deleted when room was short */                       \
+    X(connections)                                                                            \
+    X(half_open) /* of these, not admitted yet */                                             \
+    X(input)     /* bytes in buffers, of incomplete requests */                               \
+    X(output)    /* the same, of replies that have not been sent */                           \
+    X(keys)                                                                                   \
+    X(bytes)                                                                                  \
+    X(reserved) /* of these, of keys and sessions of rounds */                                \
+    X(waits)    /* waiting requests */                                                        \
+    X(working)  /* long requests in progress */                                               \
+    X(watches)                                                                                \
+    X(sessions)                                                                               \
+    X(jobs)    /* with rounds, */                                                             \
+    X(members) /* and their members */
 
 struct ddpi_server_stats {
 #define DDPI_SERVER_STAT(name) uint64_t name;
