@@ -1,12 +1,10 @@
 /*
- * admission.c - who comes in. Owns the list of the half-open: connections whose peers have not
- * been admitted.
+ * admission.c - which connections are accepted, and which clients are admitted. Owns the list of
+ * half-open connections, those whose clients have not been admitted yet.
  *
- * Whoever knocks while there are as many of these as there may be takes the place of the one that
- * came first. Honest peers say at once who they are, so those who hold connections open displace
- * each other, and keep nobody out. Who has failed too often is turned away until some time has
- * passed (failure_rate.h). What is refused is counted by its kind, and the log hears of each kind
- * so and so often.
+ * When the half-open limit is reached, the oldest half-open connection is evicted. Honest clients
+ * send their greeting at once, so peers that only hold connections open evict each other. An
+ * address that fails too often is refused for some time (failure_rate.h).
  */
 #include "admission.h"
 #include "error.h"
@@ -31,23 +29,23 @@ void ddpi_server_on_shed(void *owner)
     struct ddpi_server *server = owner;
     if (ddpi_refusals_count(&server->refusals, REFUSAL_refused))
         ddpi_log(&server->log, DDPI_LOG_WARN,
-                 "refused a connection: no file descriptor is left (raise ulimit -n)");
+                 "refused a connection: no file descriptor is left; raise ulimit -n");
 }
 
-/* --- the half-open --- */
+/* --- half-open connections --- */
 
-/* Not this user's own processes on loopback, where it is open to them. */
+/* This user's own processes on loopback are exempt, unless they must authenticate. */
 static bool is_throttled(const struct ddpi_server *server, const struct ddpi_visitor *visitor)
 {
     return !(server->env.gate.open_to_loopback && visitor->loopback && !visitor->stranger);
 }
 
-/* Whose failures are counted together: a stranger on this machine shares addresses with this user,
- * and can take another one of 127.0.0.0/8 for each connection, so he is known by his number. */
+/* The address that failures are charged to. Another user of this machine shares its addresses, and
+ * can use a different one of 127.0.0.0/8 for each connection, so the user id takes its place. */
 static struct ddpi_address culprit(const struct ddpi_visitor *visitor)
 {
-    struct ddpi_address nobodys = {.scope = visitor->known ? visitor->owner : UINT32_MAX};
-    return visitor->stranger ? nobodys : visitor->address;
+    struct ddpi_address of_user = {.scope = visitor->known ? visitor->owner : UINT32_MAX};
+    return visitor->stranger ? of_user : visitor->address;
 }
 
 void ddpi_server_not_half_open(struct ddpi_server *server, struct ddpi_conn *conn)
@@ -74,9 +72,9 @@ static void displace(struct ddpi_server *server)
     ddpi_server_not_half_open(server, conn);
 }
 
-/* --- who knocks --- */
+/* --- new connections --- */
 
-/* A few bytes into an empty socket buffer: they fit, or the peer does without. */
+/* The few bytes fit into the empty socket buffer; if they do not, the peer does not get them. */
 static void say_no(int fd, ddp_status status, const char *text)
 {
     static const struct ddpi_preamble ours = {DDPI_VERSION_MIN, DDPI_VERSION_MAX};
@@ -105,17 +103,18 @@ static void turn_away(struct ddpi_server *server, int fd, const struct ddpi_visi
         char host[DDPI_ADDRESS_CHARS];
         ddpi_address_format(&visitor->address, host);
         ddpi_log(&server->log, DDPI_LOG_WARN,
-                 "refused a connection from %s: too many others from there have failed", host);
+                 "refused a connection from %s: too many connections from there have failed", host);
     }
 }
 
-/* A stranger who could not be admitted whatever he said takes nobody's place. */
+/* A client that cannot be admitted does not evict another one. */
 static void send_away(struct ddpi_server *server, int fd, const struct ddpi_visitor *visitor)
 {
-    say_no(fd, DDP_E_DENIED,
-           "this server takes only processes of the user who started it, and of root, and this "
-           "process belongs to another user; start the server with --trust-local-users, or with a "
-           "token that both have");
+    say_no(
+        fd, DDP_E_DENIED,
+        "this server admits only processes of its own user and of root, and this process belongs "
+        "to another user; start the server with --trust-local-users, or with a token that both "
+        "users have");
     if (!ddpi_refusals_count(&server->refusals, REFUSAL_denied))
         return;
     char host[DDPI_ADDRESS_CHARS], who[32] = "an unknown user";
@@ -123,13 +122,13 @@ static void send_away(struct ddpi_server *server, int fd, const struct ddpi_visi
     if (visitor->known)
         snprintf(who, sizeof who, "user %" PRIu32, visitor->owner);
     ddpi_log(&server->log, DDPI_LOG_WARN,
-             "connection from %s port %u denied: it is that of %s, and the server is open to user "
-             "%u and root only; --trust-local-users opens it to all of this machine",
+             "connection from %s port %u denied: it belongs to %s, and the server admits only user "
+             "%u and root; --trust-local-users admits all users of this machine",
              host, visitor->port, who, geteuid());
 }
 
-/* On this machine the kernel knows whose a connection is. A peer that has our own address is here,
- * too: nothing with that comes in from elsewhere. */
+/* The kernel knows the owner of a connection within this machine. A peer with our own address is on
+ * this machine, since packets with that source are not accepted from the network. */
 static struct ddpi_visitor identify_visitor(struct ddpi_server *server, int fd,
                                             const struct sockaddr *name)
 {
@@ -199,33 +198,33 @@ void ddpi_server_on_connected(void *owner, const struct ddpi_listener *listener,
 
 /* --- clients --- */
 
-/* A TCPStore client cannot prove who it is. */
+/* A TCPStore client cannot authenticate. */
 static ddp_status check_vouched(const struct ddpi_server *server, const struct ddpi_conn *conn,
                                 struct ddp_error *err)
 {
     const struct ddpi_visitor *visitor = &conn->visitor;
     if (conn->session.needs_tls && !server->env.gate.tcpstore_in_clear)
         return ddpi_error_set(err, DDP_E_DENIED,
-                              "a TCPStore client cannot speak TLS, which this server asks for "
-                              "(--tls); --tcpstore-in-clear lets it in all the same");
+                              "a TCPStore client cannot speak TLS, which this server requires "
+                              "(--tls); --tcpstore-in-clear admits it without");
     char who[32] = "an unknown user";
     if (visitor->known)
         snprintf(who, sizeof who, "user %" PRIu32, visitor->owner);
     if (visitor->stranger)
         return ddpi_error_set(err, DDP_E_DENIED,
-                              "a TCPStore client of %s, while only those of the server's own user "
-                              "are let in without a proof (but for --trust-local-users)",
+                              "a TCPStore client of %s; only those of the server's own user are "
+                              "admitted without authentication (see --trust-local-users)",
                               who);
     if (!visitor->must_prove || (server->admission.vouches && visitor->loopback) ||
         ddpi_vouch_covers(&server->admission.vouching, &visitor->address, conn->job))
         return DDP_OK;
-    return ddpi_error_set(
-        err, DDP_E_DENIED,
-        "a TCPStore client cannot prove who it is, and no agent that has the token "
-        "and vouches for its job is connected from its host");
+    return ddpi_error_set(err, DDP_E_DENIED,
+                          "a TCPStore client cannot authenticate, and no authenticated agent that "
+                          "vouches for its job is "
+                          "connected from its host");
 }
 
-/* An agent that is kept to a job vouches for that one. */
+/* An agent with the key of one job vouches for that job only. */
 static ddp_status let_vouch(struct ddpi_server *server, struct ddpi_conn *conn,
                             struct ddp_error *err)
 {

@@ -1,6 +1,6 @@
 /*
- * embed.c - server.h for other programs: <ddprun/store_server.h>, whose options keep their
- * layout. Owns the handle around the server, and nothing of what it does.
+ * embed.c - <ddprun/store_server.h>: the server for other programs. Owns the handle around the
+ * server, and adds nothing to what it does.
  */
 #include "error.h"
 #include "mem.h"
@@ -34,15 +34,16 @@ static ddp_status copy_options(const struct ddp_store_server_options *given,
         return DDP_OK;
     }
     if (given->size < sizeof given->size || given->size > DDP_STORE_KEY_MAX)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "struct ddp_store_server_options has no plausible size; set it to "
-                              "sizeof(struct ddp_store_server_options)");
+        return ddpi_error_set(
+            err, DDP_E_INVALID,
+            "the size of struct ddp_store_server_options is not plausible; set it "
+            "to sizeof(struct ddp_store_server_options)");
     memcpy(&options, given, given->size < sizeof options ? given->size : sizeof options);
     if ((unsigned)options.auth > DDP_STORE_SERVER_AUTH_NEVER)
-        return ddpi_error_set(err, DDP_E_INVALID, "no way to authenticate has the number %d",
-                              (int)options.auth);
+        return ddpi_error_set(err, DDP_E_INVALID, "unknown value of auth: %d", (int)options.auth);
     if (options.max_value_len > DDP_STORE_VALUE_MAX)
-        return ddpi_error_set(err, DDP_E_INVALID, "values of %u bytes; at most %d are possible",
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "max_value_len is %u bytes; at most %d are possible",
                               options.max_value_len, DDP_STORE_VALUE_MAX);
     if (options.flags & ~(DDP_STORE_SERVER_TLS | DDP_STORE_SERVER_TCPSTORE_IN_CLEAR))
         return ddpi_error_set(err, DDP_E_INVALID, "unknown flags of a server: 0x%x", options.flags);
@@ -113,7 +114,7 @@ ddp_status ddp_store_server_listen(ddp_store_server *server, const char *host, u
                                    const char *job, struct ddp_error *err)
 {
     if (host == NULL)
-        return ddpi_error_set(err, DDP_E_INVALID, "no host to listen on is given");
+        return ddpi_error_set(err, DDP_E_INVALID, "no host to listen on");
     return ddpi_server_listen(server->inner, host, port, job, err);
 }
 

@@ -1,10 +1,10 @@
 /*
- * jobs.c - many jobs on one server: the keys each of them sees, its epoch, and its data
- * ports, on which TCPStore clients, who cannot say to which job they belong, are its own.
+ * jobs.c - the jobs of a server: which keys each of them sees, its epoch, and its data ports.
+ * TCPStore clients cannot name their job; on a data port they belong to the job of the port.
  *
- * A job is not a thing that is kept: it is a prefix of keys, "job/NAME/", behind which its clients
- * live, and the key "epoch/NAME", which they do not see. So a store that starts again with its
- * state knows all of it; only data ports are gone, as the connections to them are.
+ * A job has no object: it is the prefix "job/NAME/" of the keys that its clients see, and the key
+ * "epoch/NAME", which they do not see. So a store that restarts with its state has all of it,
+ * except the data ports.
  */
 #include "jobs.h"
 
@@ -45,7 +45,7 @@ static ddp_status check_epoch(const struct ddpi_server *server, const struct ddp
         return DDP_OK;
     return ddpi_error_set(err, DDP_E_DENIED,
                           "this worker belongs to epoch %" PRIu64
-                          " of the job '%s', which is in epoch %" PRIu64 " by now",
+                          " of the job '%s', which is now in epoch %" PRIu64,
                           who->epoch, who->job, epoch);
 }
 
@@ -74,7 +74,7 @@ ddp_status ddpi_server_enter_job(struct ddpi_server *server, struct ddpi_conn *c
 
 /* --- requests --- */
 
-/* The job that a request is for: its key, or that of the client. */
+/* The job that a request names in its key, or else the job of the client. */
 static ddp_status take_job(const struct ddpi_conn *conn, const struct ddpi_message *request,
                            char ret_job[DDPI_JOB_MAX + 1], struct ddp_error *err)
 {
@@ -83,7 +83,8 @@ static ddp_status take_job(const struct ddpi_conn *conn, const struct ddpi_messa
     if (name.len == 0)
         name = ddpi_bytes_of(own, strlen(own));
     if (name.len == 0)
-        return ddpi_error_set(err, DDP_E_INVALID, "%s of no job", ddpi_op_name(request->op));
+        return ddpi_error_set(err, DDP_E_INVALID, "%s without a job: name one",
+                              ddpi_op_name(request->op));
     if (!ddpi_job_valid(name.data, name.len))
         return ddpi_error_set(
             err, DDP_E_INVALID,
@@ -97,12 +98,12 @@ static ddp_status take_job(const struct ddpi_conn *conn, const struct ddpi_messa
     return DDP_OK;
 }
 
-/* Whoever belongs to an epoch of @job that is over. TCPStore clients do not say theirs, but a new
- * epoch has new ones. */
+/* Dismiss the clients of earlier epochs of @job. TCPStore clients do not name their epoch, but each
+ * epoch has its own. */
 static void dismiss_old(struct ddpi_server *server, const char *job, uint64_t epoch)
 {
     char why[128];
-    snprintf(why, sizeof why, "the job is in epoch %" PRIu64 " by now", epoch);
+    snprintf(why, sizeof why, "the job is now in epoch %" PRIu64, epoch);
     ddpi_list_for_each (node, &server->conns) {
         struct ddpi_conn *conn = ddpi_container_of(node, struct ddpi_conn, of_server);
         const struct ddpi_identity *who = &conn->session.identity;
@@ -130,7 +131,7 @@ ddp_status ddpi_server_set_epoch(struct ddpi_server *server, const char *job, ui
     ddp_status status = ddpi_kv_poke(server->kv, key.all, ddpi_bytes_of(value, (size_t)len), err);
     if (status != DDP_OK)
         return status;
-    /* Its TCPStore clients do not say their epoch, but their ports are of one that is over. */
+    /* TCPStore clients do not name their epoch, but the data ports belong to the old one. */
     ddpi_listeners_close_job(&server->listeners, job);
     dismiss_old(server, job, epoch);
     ddpi_kv_detach(server->kv, keyspace.all);
@@ -163,8 +164,9 @@ ddp_status ddpi_server_open_port(struct ddpi_server *server, struct ddpi_conn *c
         return ddpi_error_set(err, DDP_E_CLOSED, "the server is about to end");
     at.session = ddpi_kv_session_number(server->kv, request->session);
     if (at.session == 0)
-        return ddpi_error_set(err, DDP_E_NOT_FOUND,
-                              "there is no such session: its lease is over, or it was closed");
+        return ddpi_error_set(
+            err, DDP_E_NOT_FOUND,
+            "the session does not exist: its lease has expired, or it was closed");
     status = ddpi_listeners_check_room(&server->listeners, err);
     if (status != DDP_OK)
         return status;

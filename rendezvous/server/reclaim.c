@@ -1,10 +1,9 @@
 /*
- * reclaim.c - what a server does about room: it removes what jobs that are over have left
- * behind, once room is needed, and says who uses how much. Owns nothing.
+ * reclaim.c - deletes what ended jobs have left behind, when room is short. Owns nothing.
  *
- * A job is over when its last member has gone and none of its clients is connected any more. What
- * goes then is what belongs to its last generation, "gN/" and the keys of its TCPStore clients: the
- * next one would remove them. Other keys of the job are people's, and stay.
+ * A job has ended when its last member has left and none of its clients is connected. Then the keys
+ * of its last generation, "gN/", and those of its TCPStore clients are deleted: the next generation
+ * would delete them too. Other keys of the job belong to its users, and stay.
  */
 #include "reclaim.h"
 
@@ -14,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SLICE = 1000 }; /* keys that go in one turn of the loop */
+enum { SLICE = 1000 }; /* keys deleted in one turn of the loop */
 
 static bool is_connected(const struct ddpi_server *server, struct ddpi_bytes job)
 {

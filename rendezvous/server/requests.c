@@ -1,7 +1,6 @@
 /*
- * requests.c - the server at work: who is admitted, what they ask and are answered, and the end
- * of a turn, at which answers leave. Connections own themselves; who may become one is
- * door.c's to say.
+ * requests.c - passes requests to the core, answers those about jobs and statistics, and hands
+ * replies to connections.
  */
 #include "requests.h"
 #include "error.h"
@@ -21,7 +20,7 @@ void ddpi_server_on_ahead(void *owner, struct ddpi_conn *conn, const struct ddpi
     ddpi_kv_prefetch(server->kv, &conn->client, keys, count);
 }
 
-/* What the core knows nothing of: connections and listeners. */
+/* Requests about jobs, which the core does not know. */
 static ddp_status serve_request(struct ddpi_server *server, struct ddpi_conn *conn,
                                 const struct ddpi_message *request, struct ddpi_message *reply,
                                 struct ddp_error *err)

@@ -1,9 +1,9 @@
 /*
- * round_hooks.c - what rounds (round_keys.h) need of a server: the keyspace and the epoch of a
- * new generation, the port at which its workers meet, and lines in the log.
+ * round_hooks.c - what rounds (round_keys.h) need of a server: the keyspace and the epoch of a new
+ * generation, the port at which its workers meet, and log lines.
  *
- * That port is one number at all addresses at which the server listens for everybody, as members
- * say only by which of them they have come.
+ * That port has the same number on all addresses that the server listens on for all jobs, since
+ * members name only the address by which they reached the server.
  */
 #include "round_hooks.h"
 
@@ -30,7 +30,7 @@ static bool is_wildcard(const char *host)
     return strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
 }
 
-/* Where @listener listens for everybody; false: it does not. */
+/* The address of @listener if it is for all jobs; false: it is not. */
 static bool public_host(const struct ddpi_listener *listener, char host[DDPI_HOST_MAX])
 {
     struct ddpi_endpoint endpoint;
@@ -41,7 +41,7 @@ static bool public_host(const struct ddpi_listener *listener, char host[DDPI_HOS
     return true;
 }
 
-/* Whoever reaches @host is served by another listener: an earlier one there, or one everywhere. */
+/* Another listener serves @host: an earlier one on the same address, or one on all addresses. */
 static bool covered(const struct ddpi_server *server, const struct ddpi_listener *listener,
                     const char *host)
 {
@@ -58,7 +58,7 @@ static bool covered(const struct ddpi_server *server, const struct ddpi_listener
     return false;
 }
 
-/* At each address, with the number *@port, or, if that is 0, with one that is free at the first. */
+/* On each address, with the number @at->port; 0: the first address selects a free one. */
 static ddp_status open_everywhere(struct ddpi_server *server, struct ddpi_listen_at *at,
                                   struct ddp_error *err)
 {
@@ -82,11 +82,11 @@ static ddp_status open_everywhere(struct ddpi_server *server, struct ddpi_listen
     }
     at->host = NULL;
     if (status == DDP_OK && at->port == 0)
-        return ddpi_error_set(err, DDP_E_CLOSED, "the server listens nowhere any more");
+        return ddpi_error_set(err, DDP_E_CLOSED, "the server has stopped listening");
     return status;
 }
 
-/* A number that is free at one address may be taken at another. */
+/* A number that is free on one address can be in use on another. */
 static ddp_status open_port(struct ddpi_server *server, const char *job, uint64_t generation,
                             uint16_t *ret_port, struct ddp_error *err)
 {
@@ -108,7 +108,7 @@ static ddp_status open_port(struct ddpi_server *server, const char *job, uint64_
 /* --- the keyspace of a generation --- */
 
 struct old_keyspace {
-    size_t skip; /* the prefix before the number */
+    size_t skip; /* length of the prefix in front of the number */
     char prefix[sizeof "job//g/" + DDPI_JOB_MAX + 24];
 };
 
@@ -133,8 +133,8 @@ static bool find_old(void *ctx, struct ddpi_bytes key, struct ddpi_bytes value)
     return false;
 }
 
-/* Those of earlier generations, which nobody needs; and what somebody has put where that of the
- * next one is to be, or a later one. */
+/* Delete the keyspaces of all generations: of earlier ones, and what clients may have written to
+ * those of later ones. */
 static void drop_keyspaces(struct ddpi_server *server, const char *job)
 {
     struct old_keyspace old = {0};
@@ -187,8 +187,8 @@ static void on_resume(void *ctx, const char *job, const struct ddp_round_seat *s
     snprintf(at.job, sizeof at.job, "%s", job);
     if (open_everywhere(server, &at, &err) != DDP_OK)
         ddpi_log(&server->log, DDPI_LOG_WARN,
-                 "job %s: its workers' port %u cannot be opened again: %s", job, seat->master_port,
-                 err.msg);
+                 "job %s: the port %u of its workers cannot be opened again: %s", job,
+                 seat->master_port, err.msg);
 }
 
 static void on_round_changed(void *ctx, const char *job, const struct ddpi_rounds_summary *before,
@@ -202,14 +202,15 @@ static void on_round_changed(void *ctx, const char *job, const struct ddpi_round
                  before->generation, now->reason);
     if (before->state == ROUNDS_CLOSED && now->state != ROUNDS_CLOSED)
         ddpi_log(&server->log, DDPI_LOG_INFO,
-                 "job %s: its last node has left; it begins anew with those that have waited", job);
+                 "job %s: its last node has left; it begins anew with the nodes that are waiting",
+                 job);
     if (begun)
         ddpi_log(&server->log, DDPI_LOG_INFO,
                  "job %s: generation %" PRIu64 " with %u nodes, %u workers", job, now->generation,
                  now->seated, now->world_size);
     if (now->state == ROUNDS_CLOSED && before->state != ROUNDS_CLOSED)
-        ddpi_log(&server->log, DDPI_LOG_INFO, "job %s: over: exit code %d: %s", job, now->exit_code,
-                 now->reason);
+        ddpi_log(&server->log, DDPI_LOG_INFO, "job %s: ended: exit code %d: %s", job,
+                 now->exit_code, now->reason);
 }
 
 static void on_trouble(void *ctx, const char *job, const char *what)
@@ -223,7 +224,7 @@ static void on_over(void *ctx, const char *job)
     struct ddpi_server *server = ctx;
     ddpi_listeners_close_job(&server->listeners, job);
     server->reclaim.pending = true;
-    ddpi_log(&server->log, DDPI_LOG_DEBUG, "job %s: its last member has gone", job);
+    ddpi_log(&server->log, DDPI_LOG_DEBUG, "job %s: its last member has left", job);
 }
 
 ddp_status ddpi_server_create_rounds(struct ddpi_server *server, const uint8_t seed[DDPI_SEED_SIZE],

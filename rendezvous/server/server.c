@@ -1,14 +1,14 @@
 /*
- * server.c - listeners, connections and core, put together. Owns all three, and the timer for the
- * core's deadlines.
+ * server.c - creates, configures and closes a server: listeners, connections, core and rounds. Owns
+ * all of them.
  *
- * The happy path: a connection comes in, its requests go to the core, the core's replies to the
- * connections they belong to; each turn of the loop ends in settle(), which flushes what was
- * written to and sets the timer.
+ * The happy path: a listener accepts a connection, whose requests go to the core; the core's
+ * replies go to the connections; each turn of the loop ends in ddpi_server_settle(), which sends
+ * them.
  *
- * Possible failure modes are those of listener.c and conn.c, and:
- *   - too many connections: the newest is told so and closed;
- *   - what has changed cannot be made durable: nothing is answered any more.
+ * Possible failure modes are those of listener.c and the connections, and:
+ *   - too many connections: the newest is refused;
+ *   - changes cannot be made durable: all connections are closed without a reply.
  */
 #include "server.h"
 #include "admission.h"
@@ -29,17 +29,17 @@
 enum {
     MAX_CONNECTIONS = 65536,
     MAX_HALF_OPEN = 4096,
-    CONNECTION_RATE = 20, /* a second; and as many at once as in this time: */
-    CONNECTION_BURST_S = 10,
+    CONNECTION_RATE = 20,    /* a second, after a burst of as many as in ... */
+    CONNECTION_BURST_S = 10, /* ... these seconds */
     CONNECTION_RATE_MAX = 1000000,
     BUSY_POLL_US = 100,
     TURN_WORK = 4096, /* entries: about 2 ms */
     MAX_DATA_PORTS = 256,
-    OTHER_FILES = 32, /* what the process needs besides connections, at least */
+    OTHER_FILES = 32, /* descriptors that the process needs besides connections */
     TCPSTORE_KEY_MAX = 1024 * 1024,
 };
 
-/* --- end --- */
+/* --- closing --- */
 
 static void server_maybe_closed(struct ddpi_server *server)
 {
@@ -176,7 +176,7 @@ uint16_t ddpi_server_port(const struct ddpi_server *server)
     return listener != NULL ? listener->port : 0;
 }
 
-/* --- beginning --- */
+/* --- creation --- */
 
 static void init_env(struct ddpi_server *server, uv_loop_t *loop)
 {
@@ -216,7 +216,7 @@ static void take_lower(uint32_t *ret_limit, uint32_t wanted, uint32_t most)
 
 #define MIB ((size_t)1024 * 1024)
 
-/* Of all connections together, and of those that are half-open. */
+/* Limits on all connections together. */
 static void take_common_options(struct ddpi_server *server,
                                 const struct ddpi_server_options *options)
 {
@@ -230,7 +230,7 @@ static void take_common_options(struct ddpi_server *server,
     server->shared.output.limit = OR_DEFAULT(options->output_total, 1024 * MIB);
 }
 
-/* With one processor, whoever is to ask next waits for the one that looks for it. */
+/* With one processor, polling would keep the clients from running. */
 static uint64_t busy_poll_ns(uint32_t busy_poll_us)
 {
     cpu_set_t cpus;
@@ -315,8 +315,7 @@ static ddp_status load_tls(struct ddpi_server *server, const struct ddpi_server_
 {
     if (options->tls && options->auth == DDPI_SERVER_AUTH_NEVER)
         return ddpi_error_set(err, DDP_E_INVALID,
-                              "TLS takes the token, and nobody is to be asked for it (--tls and "
-                              "--no-auth); leave one out");
+                              "--tls needs the token, and --no-auth disables it; leave one out");
     ddp_status status = options->tls ? ddpi_tls_engine_create(&server->tls, err) : DDP_OK;
     server->env.tls = server->tls;
     server->listeners.tls = server->tls != NULL;
@@ -385,8 +384,7 @@ ddp_status ddpi_server_set_token(struct ddpi_server *server, const struct ddpi_c
 {
     if (!token->is_token)
         return ddpi_error_set(err, DDP_E_INVALID,
-                              "a server needs the token itself; this is the key of the role '%s' "
-                              "only",
+                              "a server needs the token itself; this is the key of the role '%s'",
                               ddpi_role_name(token->identity.role));
     server->token = *token;
     server->env.gate.token = &server->token;
@@ -401,7 +399,7 @@ ddp_status ddpi_server_restore(struct ddpi_server *server, const struct ddpi_mut
 
 void ddpi_server_restore_mark(struct ddpi_server *server, const struct ddpi_mark *mark)
 {
-    uv_update_time(server->env.loop); /* loading may have taken long */
+    uv_update_time(server->env.loop); /* loading can take long */
     ddpi_kv_restore_mark(server->kv, mark, uv_now(server->env.loop));
     server->env.incarnation = mark->incarnation;
     ddpi_round_keys_restore(server->rounds);
@@ -439,7 +437,7 @@ ddp_status ddpi_server_set_tcpstore_prefix(struct ddpi_server *server, const cha
     ddpi_list_for_each (node, &server->conns) {
         struct ddpi_conn *conn = ddpi_container_of(node, struct ddpi_conn, of_server);
         if (conn->client.tcpstore && conn->session.identity.job[0] == '\0')
-            ddpi_conn_dismiss(conn, DDP_E_CLOSED, "the generation it belongs to has ended");
+            ddpi_conn_dismiss(conn, DDP_E_CLOSED, "the generation of this client has ended");
     }
     return DDP_OK;
 }

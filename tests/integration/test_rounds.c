@@ -124,7 +124,7 @@ START_TEST(it_is_over_when_all_are_done)
     say(&nodes[1], DDP_ROUND_DONE, 1);
     UNTIL(nodes[0].seat.order == DDP_ROUND_END && nodes[1].seat.order == DDP_ROUND_END);
     ck_assert_int_eq(nodes[0].seat.exit_code, 0);
-    assert_logged("job train: over: exit code 0");
+    assert_logged("job train: ended: exit code 0");
     set_key("round/train/want/drain/x", "");
     leave(&nodes[0]);
     ck_assert(listed("round/train/"));
