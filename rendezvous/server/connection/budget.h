@@ -1,8 +1,8 @@
 /*
- * budget.h - what buffers of many owners may have together. Pure.
+ * budget.h - a common limit on the buffers of many owners. Pure.
  *
- * The first bytes of each are his own and do not count: else a few who take all that there is would
- * cut off everybody who asks for little.
+ * The first bytes of each owner do not count. Otherwise a few owners that use up the budget would
+ * cut off all those that need little.
  */
 #ifndef DDPI_BUDGET_H
 #define DDPI_BUDGET_H
@@ -14,8 +14,8 @@ enum { DDPI_BUDGET_OWN = 16 * 1024 };
 
 struct ddpi_budget {
     size_t limit;
-    size_t used; /* of it; may be more than the limit, as who has taken is not asked before */
-    size_t held; /* all that owners have, with what does not count */
+    size_t used; /* of it; can exceed the limit, since it is counted after the fact */
+    size_t held; /* by all owners, including what does not count */
 };
 
 static inline size_t ddpi_budget_counted(size_t held)
@@ -23,7 +23,8 @@ static inline size_t ddpi_budget_counted(size_t held)
     return held > DDPI_BUDGET_OWN ? held - DDPI_BUDGET_OWN : 0;
 }
 
-/* An owner that had *@held has @now. False: he has more than before, and more than there is. */
+/* An owner that held *@held now holds @now. False: that is more than before, and the limit is
+ * exceeded. */
 static inline bool ddpi_budget_move(struct ddpi_budget *budget, size_t *held, size_t now)
 {
     size_t before = ddpi_budget_counted(*held), after = ddpi_budget_counted(now);
@@ -33,7 +34,7 @@ static inline bool ddpi_budget_move(struct ddpi_budget *budget, size_t *held, si
     return after <= before || budget->used <= budget->limit;
 }
 
-/* The most that an owner of @held may have. */
+/* The most that an owner that holds @held may hold. */
 static inline size_t ddpi_budget_room(const struct ddpi_budget *budget, size_t held)
 {
     size_t others = budget->used - ddpi_budget_counted(held);

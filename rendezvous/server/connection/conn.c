@@ -1,19 +1,22 @@
 /*
- * conn.c - one connection. Owns its socket, timer and buffers.
+ * conn.c - creates and closes connections. A connection owns its socket, timer and buffers.
  *
- * The happy path: the first byte chooses the dialect, whose handshake opens the connection; then
- * each whole frame becomes a request to the owner, and replies are gathered in `out` until the
- * owner flushes: never before, as what they acknowledge may have to be made durable first.
+ * The happy path: the first byte selects the dialect, whose handshake opens the connection; then
+ * each complete frame becomes a request to the owner, and replies are collected in `out` until the
+ * owner flushes. They are not sent earlier, since the changes that they acknowledge may have to be
+ * made durable first.
  *
  * Possible failure modes are:
- *   - nobody knows the first byte, or the dialect objects: the peer is told (where it can be) and
- *     the connection lingers, then closes;
- *   - the peer cannot prove who he is, or a frame is not his: the same, after a random while;
- *   - a handshake or a frame that stays incomplete, output that nobody takes: a deadline ends it;
+ *   - no dialect has the first byte, or the dialect refuses: the peer is told so if possible, and
+ * the connection lingers, then closes;
+ *   - the peer fails to authenticate, or a frame fails its integrity check: the same, after a
+ * random delay;
+ *   - a handshake or a frame stays incomplete, or output is not read: a deadline ends the
+ * connection;
  *   - the output limit is reached, or memory is short: it ends at once;
- *   - the peer closes or resets: it ends at once, with all that waits for it.
- * None of them touches another connection, and no length that a peer announces is allocated
- * before so many bytes have come.
+ *   - the peer closes or resets: it ends at once, with all its waiting requests.
+ * None of them touches another connection, and a length that a peer announces is not allocated
+ * before that many bytes have arrived.
  */
 #include "conn_impl.h"
 #include "error.h"
@@ -34,7 +37,7 @@ const struct ddpi_conn_limits ddpi_conn_limits_default = {
 };
 
 enum {
-    INPUT_MAX = 64 * 1024 * 1024, /* a last bound: the dialects allow no frame as long as this */
+    INPUT_MAX = 64 * 1024 * 1024, /* a last bound; the dialects allow only shorter frames */
     KEEPALIVE_S = 60,
 };
 
@@ -90,7 +93,7 @@ ddp_status ddpi_conn_create(const struct ddpi_conn_env *env, int fd,
     conn->session.must_prove = visitor->must_prove;
     conn->session.stranger = visitor->stranger;
     conn->session.needs_tls = conn->env->tls != NULL && visitor->elsewhere;
-    uv_tcp_init(env->loop, &conn->tcp); /* these two only fill in the handle */
+    uv_tcp_init(env->loop, &conn->tcp); /* these two cannot fail */
     uv_timer_init(env->loop, &conn->timer);
     conn->tcp.data = conn->timer.data = conn;
     conn->handles = 2;

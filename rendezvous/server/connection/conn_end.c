@@ -40,7 +40,7 @@ void ddpi_conn_trim(struct ddpi_buf *buf)
 bool ddpi_conn_count(struct ddpi_conn *conn)
 {
     struct ddpi_conn_shared *shared = conn->env->shared;
-    /* What replies may take is checked before they are put. */
+    /* The limit on replies is checked before they are queued. */
     (void)ddpi_budget_move(&shared->output, &conn->out_held,
                            conn->out.size + conn->sealed.size + conn->flight.size);
     return ddpi_budget_move(&shared->input, &conn->in_held, conn->in.size);
@@ -62,7 +62,7 @@ static void conn_maybe_closed(uv_handle_t *handle)
     conn->env->closed(conn->env->owner, conn);
 }
 
-/* On to a state in which nobody is served. */
+/* Move to a state in which no request is served. */
 static void stop_serving(struct ddpi_conn *conn, unsigned state)
 {
     bool was_serving = ddpi_conn_serving(conn);
@@ -104,7 +104,7 @@ static void on_linger_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *ret
     *ret = uv_buf_init(conn->env->scratch, (unsigned)conn->env->scratch_size);
 }
 
-/* The input is dropped; its end ends the connection. */
+/* Drop the input; its end ends the connection. */
 static void on_linger_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 {
     (void)buf;
@@ -158,7 +158,7 @@ static void on_deadline(uv_timer_t *timer)
     static const char *const reasons[] = {
         [DEADLINE_NONE] = "",
         [DEADLINE_HANDSHAKE] = "its greeting was not complete in time",
-        [DEADLINE_FRAME] = "it began a request and did not finish it in time",
+        [DEADLINE_FRAME] = "it did not finish a request in time",
         [DEADLINE_OUTPUT] = "it does not read its replies",
         [DEADLINE_DENIAL] = "",
         [DEADLINE_LINGER] = "",

@@ -33,7 +33,7 @@ static int write_rest(struct ddpi_conn *conn, struct ddpi_buf *rest)
     return uv_write(&conn->write, (uv_stream_t *)&conn->tcp, &bytes, 1, on_output_written);
 }
 
-/* Only with a write on its way, whose end resumes. */
+/* Only while a write is in progress, whose completion resumes reading. */
 static void pause_reading(struct ddpi_conn *conn)
 {
     conn->paused = true;
@@ -41,15 +41,15 @@ static void pause_reading(struct ddpi_conn *conn)
     ddpi_conn_update_deadline(conn, false);
 }
 
-/* Of what is queued, that which is to leave next; with TLS no more of it is sealed at once than is
- * likely to leave. After the end of TLS there is nobody to say anything to. */
+/* The buffer to send next. With TLS, only as much is encrypted at once as can probably be sent.
+ * After the peer has closed TLS, output is dropped. */
 static int next_output(struct ddpi_conn *conn, struct ddpi_buf **ret)
 {
     *ret = conn->tls != NULL ? &conn->sealed : &conn->out;
     if (conn->tls == NULL || ddpi_buf_len(&conn->sealed) > 0 || ddpi_buf_len(&conn->out) == 0)
         return 0;
     struct ddp_error err;
-    conn->sealed.limit = 2 * DDPI_CONN_SEAL_MAX; /* what is sealed has passed the limits already */
+    conn->sealed.limit = 2 * DDPI_CONN_SEAL_MAX; /* this output has passed the limits already */
     ddp_status status =
         ddpi_tls_put(conn->tls, &conn->out, DDPI_CONN_SEAL_MAX, &conn->sealed, &err);
     if (status == DDP_E_CLOSED)
@@ -57,8 +57,9 @@ static int next_output(struct ddpi_conn *conn, struct ddpi_buf **ret)
     return status == DDP_E_NOMEM ? UV_ENOMEM : 0;
 }
 
-/* Begin to write what is queued, unless a write is on its way already; its end goes on. It is also
- * what ends a pause, so then there must be one. */
+/* Write the queued output, unless a write is in progress; its completion continues. A pause ends
+ * with such a completion, so during a pause uv_write() is used even if everything could be sent at
+ * once. */
 static int write_queue(struct ddpi_conn *conn)
 {
     struct ddpi_buf *next;
@@ -84,13 +85,13 @@ static int write_queue(struct ddpi_conn *conn)
 
 static void on_shutdown(uv_shutdown_t *shutdown, int uv_err)
 {
-    (void)uv_err; /* the peer's EOF or the deadline ends the lingering */
+    (void)uv_err; /* the peer's end of file or the deadline ends the lingering */
     struct ddpi_conn *conn = shutdown->handle->data;
     if (conn->peer_done)
         ddpi_conn_close_handles(conn);
 }
 
-/* The last of what it had to say is with libuv: say that nothing more comes. */
+/* All output is with libuv: shut down the write side. */
 static void hang_up(struct ddpi_conn *conn)
 {
     if (conn->hung_up || ddpi_buf_len(&conn->out) + ddpi_buf_len(&conn->sealed) > 0)
@@ -106,10 +107,9 @@ void ddpi_conn_flush(struct ddpi_conn *conn)
         return;
     if (conn->overflow) {
         conn->at_fault = true;
-        ddpi_conn_end(conn, conn->overloaded
-                                ? "all connections together have as many replies waiting to be "
-                                  "read as they may"
-                                : "too many of its replies are waiting to be read");
+        ddpi_conn_end(conn, conn->overloaded ? "the unread replies of all connections have reached "
+                                               "--max-output-total"
+                                             : "too many of its replies are waiting to be read");
         return;
     }
     int uv_err = write_queue(conn);

@@ -1,18 +1,18 @@
 /*
- * conn_read.c - bytes in, requests out: what a connection reads, how much of it at once, and what
- * it keeps of a frame that is not whole yet.
+ * conn_read.c - bytes in, requests out: what a connection reads, how much at once, and how it keeps
+ * a partial frame.
  *
- * An end of file says that no process has the peer's end of the connection any more, since a client
- * that gives one up and lives on resets it. A reset says less: the peer's kernel also sends one
- * when a process dies with something unread.
+ * An end of file means that no process holds the peer's end of the connection any more, since a
+ * client that gives up a connection and lives on resets it. A reset means less: the peer's kernel
+ * also sends one when a process dies with unread input.
  *
- * Who begins with a record of TLS speaks that, and the dialect inside of it. Until his first record
- * is there it is kept as any half frame; what proves nothing costs no more. Then ciphertext is read
- * into the scratch memory and taken at once, and `in` has what was in it. Of TLS, no end of file is
- * an end in good order: anybody could have made it, so it counts as a loss.
+ * A peer whose first bytes are a TLS record speaks TLS, and its dialect inside. Until the first
+ * record is complete it is kept like any partial frame, so that an unauthenticated peer costs no
+ * more. After that, ciphertext is read into the scratch memory and decrypted at once into `in`. An
+ * end of file of TLS is not one in good order, since anyone could forge it; it counts as a loss.
  *
- * In one turn of the loop each connection is read from once, so that nobody's flood is served
- * before others have had their turn; and it keeps what has come, never what was announced.
+ * Each connection reads once in a turn of the loop, so that no peer can keep others from being
+ * served. It keeps the bytes that have arrived, and never allocates what was only announced.
  */
 #include "conn_impl.h"
 #include "tls_key.h"
@@ -30,7 +30,7 @@ static bool choose_dialect(struct ddpi_conn *conn, uint8_t first_byte)
         if (dialects[i]->first_byte == first_byte)
             conn->dialect = dialects[i];
     if (conn->dialect == NULL) {
-        ddpi_conn_dismiss(conn, DDP_E_PROTOCOL, "its first byte begins no protocol spoken here");
+        ddpi_conn_dismiss(conn, DDP_E_PROTOCOL, "its first byte begins no protocol of this server");
         return false;
     }
     conn->client.tcpstore = conn->dialect->tcpstore;
@@ -47,8 +47,7 @@ static void take_step(struct ddpi_conn *conn, const struct ddpi_step *step)
         conn->env->dirty(conn->env->owner, conn);
 }
 
-/* Announce the requests that @bytes begin with; returns how many bytes they have. One alone is not
- * worth it. */
+/* Announce the requests that @bytes begin with, if there are several; returns their length. */
 static size_t look_ahead(struct ddpi_conn *conn, const uint8_t *bytes, size_t len)
 {
     struct ddpi_bytes keys[DDPI_KV_AHEAD];
@@ -66,8 +65,8 @@ static size_t look_ahead(struct ddpi_conn *conn, const uint8_t *bytes, size_t le
     return seen;
 }
 
-/* What follows in its input is served behind what the core has put off, as it was asked behind it;
- * and nobody has two requests in line. */
+/* The core has put off a request: the input after it waits, so that requests are served in order
+ * and no client has two requests put off. */
 static void hold_input(struct ddpi_conn *conn)
 {
     conn->held = true;
@@ -75,7 +74,7 @@ static void hold_input(struct ddpi_conn *conn)
     conn->env->held(conn->env->owner, conn);
 }
 
-/* Serve the frames that @bytes begin with; returns how many bytes are done with. */
+/* Serve the frames that @bytes begin with; returns the number of bytes used. */
 static size_t serve_frames(struct ddpi_conn *conn, const uint8_t *bytes, size_t len)
 {
     size_t used = 0, announced = 0;
@@ -126,12 +125,12 @@ static void end_overloaded(struct ddpi_conn *conn)
 {
     conn->overloaded = true;
     ddpi_conn_dismiss(conn, DDP_E_LIMIT,
-                      "all connections together have as many unfinished requests as they may");
+                      "the incomplete requests of all connections have reached --max-input-total");
 }
 
-/* Room for the rest of the frame that is there, but not for more than the peer has shown to be
- * willing to send: what it announces is not what it is given. There is none for a second read in
- * one turn of the loop, which ends libuv's reading on: whoever sends without end has one share. */
+/* Room for the rest of the current frame, but for no more than the peer has sent so far: an
+ * announced length is not allocated. A second read in the same turn of the loop gets no room, which
+ * makes libuv stop, so that a peer that sends continually gets one share of each turn. */
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *ret)
 {
     (void)suggested;
@@ -157,7 +156,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *ret)
     }
 }
 
-/* Serve what is in `in`. */
+/* Serve the frames in `in`. */
 static bool serve_buffered(struct ddpi_conn *conn)
 {
     size_t len = ddpi_buf_len(&conn->in);
@@ -189,7 +188,7 @@ static void refuse_tls(struct ddpi_conn *conn)
                       "it speaks TLS, and this server was started without --tls");
 }
 
-/* What TLS has come to. */
+/* Pass ciphertext to TLS. */
 static void take_tls(struct ddpi_conn *conn, const uint8_t *bytes, size_t len)
 {
     struct ddp_error err;
@@ -204,7 +203,7 @@ static void take_tls(struct ddpi_conn *conn, const uint8_t *bytes, size_t len)
         ddpi_conn_dismiss(conn, status, err.msg);
 }
 
-/* `in` begins with a record, which is a greeting or nothing. */
+/* `in` begins with a record; the first one must be the greeting. */
 static void begin_tls(struct ddpi_conn *conn)
 {
     struct ddp_error err;
@@ -215,7 +214,7 @@ static void begin_tls(struct ddpi_conn *conn)
         need += (size_t)header[DDPI_TLS_HEADER_SIZE - 2] << 8 | header[DDPI_TLS_HEADER_SIZE - 1];
     conn->in_need = need;
     if (need > DDPI_TLS_HANDSHAKE_MAX) {
-        ddpi_conn_dismiss(conn, DDP_E_PROTOCOL, "its TLS begins with more than is needed");
+        ddpi_conn_dismiss(conn, DDP_E_PROTOCOL, "its first TLS record is too long");
         return;
     }
     if (have < need)
@@ -280,7 +279,8 @@ static bool serve_input(struct ddpi_conn *conn, const uv_buf_t *buf, size_t len)
     return progress;
 }
 
-/* libuv also tells an end of file where a reset came behind data, as it then reads no further. */
+/* libuv also reports an end of file if a reset came after data, since it then does not read
+ * further. */
 static bool ended_in_order(const struct ddpi_conn *conn)
 {
     char byte;
@@ -297,7 +297,7 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
         return;
     conn->peer_ended = nread == UV_EOF && ended_in_order(conn);
     if (nread == UV_EOF && ddpi_conn_queued(conn) > 0) {
-        conn->peer_done = true; /* it may want the replies all the same */
+        conn->peer_done = true; /* it may still read the replies */
         ddpi_conn_log_end(conn, "the peer closed it");
         ddpi_conn_part(conn);
     } else if (nread < 0) {
@@ -326,7 +326,7 @@ void ddpi_conn_resume(struct ddpi_conn *conn)
     conn->paused = false;
     if (conn->held)
         return;
-    ddpi_conn_update_deadline(conn, false); /* a pause that follows at once is a new one */
+    ddpi_conn_update_deadline(conn, false); /* a pause that follows at once has its own deadline */
     (void)serve_buffered(conn);
     ddpi_conn_trim(&conn->in);
     (void)ddpi_conn_count(conn);

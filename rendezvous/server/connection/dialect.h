@@ -1,9 +1,9 @@
 /*
- * dialect.h - what a connection needs to know of a protocol. Each dialect is one codec file and
- * one row in the list of dialect.c; the first byte that a client sends decides which is spoken.
+ * dialect.h - the interface between a connection and a protocol. Each dialect is one codec file and
+ * one row in the list of conn_read.c; the first byte of a connection selects the dialect.
  *
- * A dialect turns bytes into steps and replies into bytes. It does no I/O and keeps no bytes; what
- * it must remember between steps is in struct ddpi_session.
+ * A dialect turns bytes into steps and replies into bytes. It does no I/O and keeps no bytes; its
+ * state between steps is in struct ddpi_session.
  */
 #ifndef DDPI_DIALECT_H
 #define DDPI_DIALECT_H
@@ -11,13 +11,13 @@
 #include "kv.h"
 #include "proof.h"
 
-/* What a server asks of those who come; its connections share it. */
+/* Which clients must authenticate; shared by the connections of a server. */
 struct ddpi_gate {
-    const struct ddpi_credential *token; /* NULL: none, so nobody can prove anything */
-    bool open_to_loopback; /* this user's processes on this machine need not prove anything, ... */
-    bool open_to_users;    /* ... nor those of its other users, who then count as his */
+    const struct ddpi_credential *token; /* NULL: none, so no client can authenticate */
+    bool open_to_loopback; /* this user's processes on this machine need not authenticate, ... */
+    bool open_to_users;    /* ... nor those of its other users */
     bool open_to_all;
-    bool tcpstore_in_clear; /* where TLS is asked for, TCPStore clients need none */
+    bool tcpstore_in_clear; /* TCPStore clients are exempt from TLS */
     void (*random)(void *bytes, size_t len);
 };
 
@@ -28,20 +28,20 @@ struct ddpi_session {
     unsigned phase;       /* the dialect's own; 0 at first */
     bool open;            /* set by the dialect when its handshake is complete */
 
-    bool must_prove; /* who he is, before anything else is done for him */
-    bool stranger;   /* he is another user of this machine */
-    bool needs_tls;  /* and has none */
+    bool must_prove; /* the peer must authenticate first */
+    bool stranger;   /* the peer is another user of this machine */
+    bool needs_tls;  /* the peer must speak TLS, and does not yet */
     struct ddpi_identity identity;
     char vouches_for[DDPI_JOB_MAX + 1]; /* as in struct ddpi_hello */
-    /* Asked when the peer has said, and where it has to has proven, who it is, and before it is
-     * told that it is welcome; NULL: all are. */
+    /* Called when the peer has named its identity, and proven it if it must, before it is welcomed;
+     * NULL: all are admitted. */
     ddp_status (*admit)(struct ddpi_session *session, struct ddp_error *err);
     struct ddpi_handshake handshake; /* until it is complete */
     struct ddpi_seals seals;
 
-    /* For a dialect whose requests do not say how long they are: of the one that is being read. */
-    size_t scanned;   /* bytes, 0: none is */
-    uint32_t strings; /* that are to come */
+    /* For a dialect whose requests do not carry their length: of the one being read. */
+    size_t scanned;   /* bytes; 0: none is being read */
+    uint32_t strings; /* still to come */
 };
 
 static inline ddp_status ddpi_session_admit(struct ddpi_session *session, struct ddp_error *err)
@@ -50,41 +50,41 @@ static inline ddp_status ddpi_session_admit(struct ddpi_session *session, struct
 }
 
 enum ddpi_step_kind {
-    DDPI_STEP_MORE,     /* nothing whole is there yet; @need bytes will be */
+    DDPI_STEP_MORE,     /* the frame is incomplete; @need bytes are needed */
     DDPI_STEP_REQUEST,  /* @request, which points into the bytes */
-    DDPI_STEP_ANSWERED, /* the dialect has dealt with it and maybe put an answer into the output */
+    DDPI_STEP_ANSWERED, /* the dialect has handled it and may have written to the output */
     DDPI_STEP_CLOSE,    /* the peer broke a rule: the status and the error say which */
-    DDPI_STEP_DENIED,   /* he is not who he says, or somebody is between: the error is for the log
-                           only, the peer hears nothing but "denied", and that late */
+    DDPI_STEP_DENIED, /* authentication failed, or the connection is being intercepted: the error is
+                         for the log only; the peer is told "denied", after a delay */
 };
 
 struct ddpi_step {
     enum ddpi_step_kind kind;
-    size_t used; /* bytes done with; of a request: once it has been applied */
+    size_t used; /* bytes to skip; of a request: after it has been applied */
     size_t need; /* MORE: from the first of the bytes on */
     struct ddpi_message request;
 };
 
 struct ddpi_dialect {
     uint8_t first_byte;
-    bool tcpstore; /* its clients are PyTorch's: see kv.h; they cannot say who they are */
+    bool tcpstore; /* its clients are PyTorch's (see kv.h), which cannot authenticate */
 
-    /* What do the @len > 0 bytes begin with? DDP_OK but for DDPI_STEP_CLOSE and DENIED;
-     * DDP_E_NOMEM too if @out takes no more. */
+    /* What the @len > 0 bytes begin with. DDP_OK except with DDPI_STEP_CLOSE and DENIED;
+     * DDP_E_NOMEM too if @out is full. */
     ddp_status (*next)(struct ddpi_session *session, const uint8_t *bytes, size_t len,
                        struct ddpi_buf *out, struct ddpi_step *ret_step, struct ddp_error *err);
 
-    /* The key that the request at the beginning of @bytes names, once the session is open, and how
-     * many bytes the request has; 0 if that cannot be told at a glance. NULL: it never can. */
+    /* The key of the request at the beginning of @bytes, once the session is open. Returns the
+     * length of the request; 0: unknown without parsing it. NULL: always unknown. */
     size_t (*peek)(const struct ddpi_session *session, const uint8_t *bytes, size_t len,
                    struct ddpi_bytes *ret_key);
 
-    /* Append to @out, the whole or, returning anything but DDP_OK, nothing. DDP_E_NOMEM: @out takes
-     * no more; DDP_E_CLOSED: the only way to say it is to close the connection. */
+    /* Append all of @reply to @out, or nothing on failure. DDP_E_NOMEM: @out is full; DDP_E_CLOSED:
+     * the protocol cannot express it except by closing the connection. */
     ddp_status (*put_reply)(struct ddpi_session *session, struct ddpi_buf *out,
                             const struct ddpi_message *reply);
 
-    /* Say why the connection is about to be closed, if the dialect has words for it. */
+    /* Tell the peer why the connection is about to be closed, if the protocol can. */
     void (*put_farewell)(struct ddpi_session *session, struct ddpi_buf *out, ddp_status status,
                          const char *text);
 };

@@ -1,7 +1,7 @@
 /*
- * dialect_native.c - the server's side of the native dialect: preamble, HELLO, maybe a CHALLENGE
- * and its PROOF, then requests. The codec is proto.c, the cryptography proof.c; here is only what
- * may follow what.
+ * dialect_native.c - the server's side of the native dialect: preamble, HELLO, CHALLENGE and PROOF
+ * if the client has a key, then requests. The codec is proto.c, the cryptography proof.c; this file
+ * checks the order of messages.
  */
 #include "dialect.h"
 #include "error.h"
@@ -54,10 +54,10 @@ static ddp_status next_preamble(struct ddpi_session *session, const uint8_t *byt
     bool put = ddpi_preamble_put(out, &ours);
     if (ddpi_version_choose(&ours, &theirs) == 0)
         return close_step(
-            step, ddpi_error_set(err, DDP_E_PROTOCOL,
-                                 "the client speaks versions %u to %u, this server %u to %u",
-                                 theirs.version_min, theirs.version_max, ours.version_min,
-                                 ours.version_max));
+            step, ddpi_error_set(
+                      err, DDP_E_PROTOCOL,
+                      "the client speaks protocol versions %u to %u, this server %u to %u",
+                      theirs.version_min, theirs.version_max, ours.version_min, ours.version_max));
     if (put) {
         session->phase = HELLO;
         ddpi_handshake_begin(&session->handshake);
@@ -67,8 +67,8 @@ static ddp_status next_preamble(struct ddpi_session *session, const uint8_t *byt
     return answered(step, DDPI_PREAMBLE_SIZE, put, err);
 }
 
-/* Put the proof in its place at the end of the WELCOME that begins @before bytes behind the head of
- * @out; what follows is sealed. */
+/* Write the proof at the end of the WELCOME that begins @before bytes after the head of @out; all
+ * later frames are sealed. */
 static void prove(struct ddpi_session *session, struct ddpi_buf *out, size_t before)
 {
     uint8_t proof[DDPI_PROOF_SIZE];
@@ -76,7 +76,8 @@ static void prove(struct ddpi_session *session, struct ddpi_buf *out, size_t bef
     ddpi_handshake_add(&session->handshake, ddpi_buf_head(out) + before, end - before);
     ddpi_handshake_prove(&session->handshake, DDPI_SIDE_SERVER, proof);
     ddpi_buf_truncate(out, end);
-    (void)ddpi_buf_append(out, proof, sizeof proof); /* there is room: it was there before */
+    (void)ddpi_buf_append(out, proof,
+                          sizeof proof); /* cannot fail: it takes the place of what was there */
     ddpi_seals_begin(&session->seals, &session->handshake, DDPI_SIDE_SERVER);
 }
 
@@ -85,7 +86,7 @@ static uint32_t larger(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-/* An agent of no job may name keys of rounds, whatever the limits for others are. */
+/* An agent of no job may write keys of rounds, so it is told at least their limits. */
 static bool put_welcome(struct ddpi_session *session, uint64_t id, struct ddpi_buf *out)
 {
     const struct ddpi_identity *who = &session->identity;
@@ -134,7 +135,7 @@ static bool put_challenge(struct ddpi_session *session, const struct ddpi_frame 
     return true;
 }
 
-/* Whether the client may try what its HELLO asks for. What is wrong is no secret. */
+/* Whether the HELLO is allowed. The reason for a refusal is not secret. */
 static ddp_status check_hello(const struct ddpi_session *session, const struct ddpi_hello *hello,
                               struct ddp_error *err)
 {
@@ -144,21 +145,22 @@ static ddp_status check_hello(const struct ddpi_session *session, const struct d
                               "this server speaks TLS with other machines: give --tls, or set "
                               "DDPRUN_TLS=1");
     if (hello->auth == DDPI_AUTH_NONE && session->must_prove && session->stranger)
-        return ddpi_error_set(
-            err, DDP_E_DENIED,
-            "this server takes only processes of the user who started it, and of root, without a "
-            "token, and this process belongs to another user; give its token, --token-file=FILE, "
-            "or start the server with --trust-local-users");
+        return ddpi_error_set(err, DDP_E_DENIED,
+                              "without a token, this server admits only processes of its own user "
+                              "and of root, and this "
+                              "process belongs to another user; give its token, --token-file=FILE, "
+                              "or start the server "
+                              "with --trust-local-users");
     if (hello->auth == DDPI_AUTH_NONE && session->must_prove)
         return ddpi_error_set(err, DDP_E_DENIED,
-                              "this server wants to know who connects, which needs its token: give "
+                              "this server requires authentication with its token: give "
                               "--token-file=FILE, or set DDPRUN_TOKEN_FILE");
     if (hello->auth == DDPI_AUTH_HMAC && token == NULL)
         return ddpi_error_set(
             err, DDP_E_DENIED,
-            "this server has no token, so it can neither check one nor prove that "
-            "it is the right server; give it the token, or connect without one "
-            "(--no-auth)");
+            "this server has no token, so it can neither check the client's nor prove that it is "
+            "the "
+            "right server; give it the token, or connect without one (--no-auth)");
     if (hello->auth != DDPI_AUTH_NONE && hello->auth != DDPI_AUTH_HMAC)
         return ddpi_error_set(err, DDP_E_DENIED,
                               "this server does not know the authentication method %u",
@@ -198,9 +200,9 @@ static ddp_status finish_proof(struct ddpi_session *session, const struct ddpi_f
         return close_step(step, status);
     if (!ddpi_handshake_check(&session->handshake, DDPI_SIDE_CLIENT, proof)) {
         ddpi_error_set(err, DDP_E_DENIED,
-                       "it wanted to be %s of job '%s' in epoch %llu, and has another token than "
-                       "this server, or the key of somebody else; 'ddpctl token show-path' says "
-                       "here which file to copy there",
+                       "it claimed to be %s of job '%s' in epoch %llu, but its key does not match: "
+                       "its token differs from that of this server, or its key is for another "
+                       "identity; 'ddpctl token show-path' here prints the file to copy there",
                        ddpi_role_name(who->role), who->job, (unsigned long long)who->epoch);
         return denied_step(step);
     }
@@ -235,7 +237,7 @@ static ddp_status finish_request(struct ddpi_session *session, const struct ddpi
     }
     ddp_status status =
         ddpi_request_get(frame, bytes + DDPI_FRAME_HEADER_SIZE, &step->request, &why);
-    if (status == DDP_E_LIMIT) /* the frame is sound: only this request fails */
+    if (status == DDP_E_LIMIT) /* the frame is well-formed: only this request fails */
         return answered(step, used,
                         put_refusal(session, out, frame->type, frame->id, status, why.msg), err);
     if (status != DDP_OK)
@@ -245,7 +247,7 @@ static ddp_status finish_request(struct ddpi_session *session, const struct ddpi
     return DDP_OK;
 }
 
-/* The longest payload that a frame with this header may have in this phase. */
+/* The longest payload allowed for a frame of this type in this phase. */
 static ddp_status payload_max(const struct ddpi_session *session, const struct ddpi_frame *frame,
                               size_t *ret_max, struct ddp_error *err)
 {
@@ -257,7 +259,7 @@ static ddp_status payload_max(const struct ddpi_session *session, const struct d
     else if (session->phase == OPEN && ddpi_op_of_type(frame->type, &op))
         *ret_max = ddpi_request_max(op);
     else
-        return ddpi_error_set(err, DDP_E_PROTOCOL, "a frame of type %u, which has no place here",
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "a frame of type %u, which is not allowed here",
                               frame->type);
     return DDP_OK;
 }
@@ -309,7 +311,7 @@ static void native_put_farewell(struct ddpi_session *session, struct ddpi_buf *o
                                 ddp_status status, const char *text)
 {
     bool sealed_early = session->seals.on && !session->open;
-    /* Before the preambles are exchanged, nobody knows what the peer would make of a frame. */
+    /* Before the preambles are exchanged, the peer may not understand a frame. */
     if (session->phase != PREAMBLE)
         (void)put_refusal(session, out, sealed_early ? DDPI_FRAME_REFUSAL : DDPI_FRAME_BYE, 0,
                           status, text);

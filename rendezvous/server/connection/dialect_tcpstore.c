@@ -2,9 +2,9 @@
  * dialect_tcpstore.c - the dialect of PyTorch's TCPStore clients (dialect_tcpstore.h describes it),
  * versions 2.4 to 2.15. Bytes <-> struct ddpi_message; no I/O; keeps no bytes.
  *
- * A request says only string by string how long it is. The session remembers how far it has been
- * read, so that one which comes in many pieces is read once; it becomes a message, and takes
- * effect, when its last byte is there.
+ * A request does not carry its length; each of its strings does. The session remembers how far the
+ * request has been scanned, so that one that arrives in many pieces is scanned once. It becomes a
+ * message, and takes effect, when its last byte has arrived.
  */
 #include "dialect_tcpstore.h"
 
@@ -15,16 +15,16 @@
 
 enum phase { HELLO, OPEN };
 
-/* What stands behind the strings. */
+/* What follows the strings. */
 enum tail { TAIL_NONE = 0, TAIL_NUMBER = 8, TAIL_NONCE = 4 };
 
-/* How many strings a request has: a fixed number, or a count in front of keys or of pairs. */
+/* Requests whose strings follow a count: keys, or pairs of key and value. */
 enum strings { KEYS = 10, PAIRS = 20 };
 
 struct row {
     const char *name;
     enum ddpi_op op;
-    unsigned strings; /* 0 to 3, the first of which is a key; or enum strings */
+    unsigned strings; /* 0 to 3, of which the first is a key; or enum strings */
     enum tail tail;
 };
 
@@ -91,7 +91,7 @@ static ddp_status next_hello(struct ddpi_session *session, const uint8_t *bytes,
     return DDP_OK;
 }
 
-/* Begin to read a request: how many strings are to come, and where the first of them is. */
+/* Begin to scan a request: find how many strings it has, and where the first is. */
 static ddp_status begin_request(struct ddpi_session *session, const struct row *row,
                                 const uint8_t *bytes, size_t len, struct ddpi_step *step,
                                 struct ddp_error *err)
@@ -114,15 +114,15 @@ static ddp_status begin_request(struct ddpi_session *session, const struct row *
     return DDP_OK;
 }
 
-/* Of the strings that are not read yet, is the first one a key? */
+/* Whether the next string is a key. */
 static bool key_is_next(const struct ddpi_session *session, const struct row *row)
 {
     return row->strings == KEYS || (row->strings == PAIRS && session->strings % 2 == 0) ||
            session->strings == row->strings;
 }
 
-/* Read on to the end of the request; MORE's need is the least that it can still take, so that a
- * list of many short strings does not ask for each of them. */
+/* Scan to the end of the request. The `need` of MORE is the least that the whole request can take,
+ * so that a list of many short strings does not stop at each of them. */
 static ddp_status scan_strings(struct ddpi_session *session, const struct row *row,
                                const uint8_t *bytes, size_t len, struct ddpi_step *step,
                                struct ddp_error *err)
@@ -162,7 +162,7 @@ static struct ddpi_bytes take_string(struct ddpi_rd *rd)
     return ddpi_bytes_of(ddpi_rd_bytes(rd, len), len);
 }
 
-/* All @len bytes of the request are there, and their lengths are checked. */
+/* All @len bytes of the request have arrived, and their lengths are checked. */
 static struct ddpi_message read_request(const struct row *row, const uint8_t *bytes, size_t len)
 {
     struct ddpi_message request = {.op = row->op};
@@ -186,7 +186,7 @@ static struct ddpi_message read_request(const struct row *row, const uint8_t *by
     return request;
 }
 
-/* PING is for the connection alone, and is answered here. */
+/* PING does not concern the core, and is answered here. */
 static ddp_status finish_request(const struct row *row, const uint8_t *bytes, size_t len,
                                  struct ddpi_buf *out, struct ddpi_step *step,
                                  struct ddp_error *err)
@@ -290,7 +290,7 @@ static bool put_list(struct ddpi_buf *out, const struct ddpi_message *reply)
 
 struct reply_row {
     bool (*put)(struct ddpi_buf *out, const struct ddpi_message *reply);
-    bool may_miss; /* DDP_E_NOT_FOUND can be said too */
+    bool may_miss; /* the protocol can express DDP_E_NOT_FOUND */
 };
 
 static const struct reply_row replies[DDPI_OP_COUNT] = {
@@ -318,7 +318,7 @@ static ddp_status tcpstore_put_reply(struct ddpi_session *session, struct ddpi_b
 static void tcpstore_put_farewell(struct ddpi_session *session, struct ddpi_buf *out,
                                   ddp_status status, const char *text)
 {
-    (void)session; /* the protocol has no words for it */
+    (void)session; /* the protocol has no such message */
     (void)out;
     (void)status;
     (void)text;

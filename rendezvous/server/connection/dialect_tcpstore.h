@@ -1,11 +1,11 @@
 /*
  * dialect_tcpstore.h - constants of PyTorch's TCPStore protocol, for the dialect and its tests.
  *
- * A connection begins with VALIDATE, and nothing else may begin one. A request is a type byte and
- * fields without any length around them; all integers are little-endian; strings are a u64 length
- * and bytes. Replies have no header: a client knows what comes from what it has asked, so an error
- * can only be told by closing. They leave in the order of the requests, but for WAIT and BARRIER,
- * whose replies may take any time; the one request that a client sends meanwhile is CANCEL_WAIT.
+ * A connection begins with VALIDATE. A request is a type byte and its fields, without a total
+ * length; integers are little-endian; strings are a u64 length and bytes. Replies have no header:
+ * the client knows the form of each reply from its request, so an error can only be reported by
+ * closing the connection. Replies are sent in the order of the requests, except those to WAIT and
+ * BARRIER, which can take any time; the only request that a client sends meanwhile is CANCEL_WAIT.
  */
 #ifndef DDPI_DIALECT_TCPSTORE_H
 #define DDPI_DIALECT_TCPSTORE_H
@@ -37,7 +37,7 @@ enum ddpi_tcpstore_type {
 #define DDPI_TCPSTORE_HELLO      "\x00\xce\xf7\x85\x3c"
 #define DDPI_TCPSTORE_HELLO_SIZE 5
 
-/* A whole request: a MULTI_SET of many values is longer than each of them may be. */
+/* The longest request: a MULTI_SET of many values is longer than one value. */
 #define DDPI_TCPSTORE_REQUEST_MAX (64u * 1024 * 1024)
 
 #endif

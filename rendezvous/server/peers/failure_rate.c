@@ -1,12 +1,12 @@
 /*
- * failure_rate.c - buckets by address. Owns at most DDPI_FAILURE_RATE_ADDRESSES of them; one that
- * nobody has is full.
+ * failure_rate.c - token buckets by address. Owns at most DDPI_FAILURE_RATE_ADDRESSES of them; an
+ * address without one has a full bucket.
  */
 #include "failure_rate.h"
 
 #include "mem.h"
 
-enum { TOKEN = 1000 }; /* so that each millisecond brings a whole number: tokens per second */
+enum { TOKEN = 1000 }; /* units of a token: each millisecond adds `per_second` of them */
 
 struct bucket {
     struct ddpi_table_node node;

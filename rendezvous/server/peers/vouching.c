@@ -1,5 +1,5 @@
 /*
- * vouching.c - the count of proven agents by address and job.
+ * vouching.c - counts authenticated agents by address and job.
  */
 #include "vouching.h"
 
@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* All bytes of which count. */
+/* A key of the table, compared by all its bytes. */
 struct place {
     struct ddpi_address address;
     char job[DDPI_JOB_MAX + 1];
@@ -16,7 +16,7 @@ struct place {
 };
 
 _Static_assert(sizeof(struct place) == sizeof(struct ddpi_address) + DDPI_JOB_MAX + 4,
-               "nothing is between its fields");
+               "it has no padding");
 
 struct host {
     struct ddpi_table_node node;

@@ -1,6 +1,7 @@
 /*
- * vouching.h - for whom proven agents vouch: how many of their connections are open from each
- * address, for each job or for all. Pure; it owns a few bytes for each of these.
+ * vouching.h - for which TCPStore clients authenticated agents vouch: how many connections of
+ * agents are open from each address, for each job or for all. Pure; owns a few bytes for each of
+ * these.
  */
 #ifndef DDPI_VOUCHING_H
 #define DDPI_VOUCHING_H
@@ -14,18 +15,18 @@ struct ddpi_vouching {
 };
 
 void ddpi_vouch_init(struct ddpi_vouching *vouching, const uint8_t seed[DDPI_SEED_SIZE]);
-/* Whoever still counts is forgotten. */
+/* Agents may still be counted. */
 void ddpi_vouch_finish(struct ddpi_vouching *vouching);
 
-/* A proven agent has come from @address, and vouches there for @job, or for all ("", which also
- * stands for clients of no job); false, with nothing changed, for lack of memory. */
+/* An authenticated agent at @address vouches for the clients there of @job; "": of all jobs and of
+ * none. False, with nothing changed, if memory is short. */
 bool ddpi_vouch_add(struct ddpi_vouching *vouching, const struct ddpi_address *address,
                     const char *job);
-/* One that had entered so has gone. */
+/* It has disconnected. */
 void ddpi_vouch_remove(struct ddpi_vouching *vouching, const struct ddpi_address *address,
                        const char *job);
 
-/* Whether one is there who vouches for the clients of @job. */
+/* Whether an agent at @address vouches for the clients of @job. */
 bool ddpi_vouch_covers(const struct ddpi_vouching *vouching, const struct ddpi_address *address,
                        const char *job);
 
