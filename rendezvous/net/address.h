@@ -1,5 +1,6 @@
 /*
- * address.h - the address of a host as bytes that can be compared, whatever family its socket has.
+ * address.h - the address of a host as bytes that can be compared, independent of the socket
+ * family.
  */
 #ifndef DDPI_ADDRESS_H
 #define DDPI_ADDRESS_H
@@ -9,8 +10,8 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-/* Equal exactly if all bytes are: IPv4 stands as ::ffff:a.b.c.d, a link-local address has its
- * interface. Zeroed, it is nobody's. */
+/* Two addresses are equal if all bytes are. IPv4 is stored as ::ffff:a.b.c.d, a link-local address
+ * with its interface. All zero: no address. */
 struct ddpi_address {
     uint8_t ip[16];
     uint32_t scope;
@@ -22,7 +23,7 @@ uint16_t ddpi_address_port(const struct sockaddr *sockaddr);
 bool ddpi_address_is_v4(const struct ddpi_address *address);
 bool ddpi_address_equal(const struct ddpi_address *a, const struct ddpi_address *b);
 
-/* Who has it is a process of this machine. */
+/* Only processes of this machine can have it. */
 bool ddpi_address_is_loopback(const struct ddpi_address *address);
 
 enum { DDPI_ADDRESS_CHARS = INET6_ADDRSTRLEN };

@@ -1,6 +1,6 @@
 /*
- * dial.c - a non-blocking socket. Owns the socket and, while it dials, the list of addresses; knows
- * nothing of what it carries.
+ * dial.c - a non-blocking client socket. Owns the socket and, while it dials, the list of
+ * addresses; does not know the protocol.
  */
 #include "dial.h"
 
@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 enum {
-    DIAL_MAX_MS = 3000, /* for one address while there are others to try */
+    DIAL_MAX_MS = 3000, /* for one address if there are others to try */
     ADDRESS_TEXT = INET6_ADDRSTRLEN + 8,
 };
 
@@ -70,8 +70,8 @@ ddp_status ddpi_link_resolve(const char *host, uint16_t port, struct addrinfo **
 
 /* --- dialling --- */
 
-/* On one machine, dialling a port on which nobody listens may pick that very port as its own and
- * so reach itself: it would answer to nobody and keep the server from its port. */
+/* Dialling a port of this machine without a listener can select the same port as the local one, so
+ * that the socket connects to itself, and keeps the server from its port. */
 static bool reached_itself(int fd)
 {
     struct sockaddr_storage here = {0}, there = {0};
@@ -96,13 +96,14 @@ void ddpi_link_describe(int sys_errno, char *text, size_t size)
                  "; raise /proc/sys/fs/file-max, or end programs that have many files open");
     else if (sys_errno == EMFILE && len >= 0 && (size_t)len < size &&
              getrlimit(RLIMIT_NOFILE, &files) == 0)
-        snprintf(text + len, size - (size_t)len,
-                 "; process %d may have %llu (RLIMIT_NOFILE): raise that with 'ulimit -n', here up "
-                 "to %llu, or have the program close some",
-                 getpid(), (unsigned long long)files.rlim_cur, (unsigned long long)files.rlim_max);
+        snprintf(
+            text + len, size - (size_t)len,
+            "; the limit of process %d is %llu (RLIMIT_NOFILE): raise it with 'ulimit -n', here up "
+            "to %llu, or have the program close some",
+            getpid(), (unsigned long long)files.rlim_cur, (unsigned long long)files.rlim_max);
 }
 
-/* Add "10.0.0.1: Connection refused" to the sentence. */
+/* Append "10.0.0.1: Connection refused" to the error text. */
 static void note_attempt(struct ddpi_link *link, const struct addrinfo *info, int sys_errno)
 {
     char host[ADDRESS_TEXT] = "?", text[DDP_ERROR_TEXT / 2];
@@ -113,7 +114,7 @@ static void note_attempt(struct ddpi_link *link, const struct addrinfo *info, in
              text);
 }
 
-/* 0: connected; EINPROGRESS; or why not. */
+/* 0: connected; EINPROGRESS; or the errno of the failure. */
 static int begin_connect(struct ddpi_link *link, const struct addrinfo *info)
 {
     link->fd = socket(info->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -147,7 +148,8 @@ static uint64_t dial_share(const struct ddpi_link *link, uint64_t now_ms)
     return now_ms + (half < DIAL_MAX_MS ? half : DIAL_MAX_MS);
 }
 
-/* Settle what became of the address @info, and try the next ones until one is not hopeless. */
+/* Handle the result of dialling @info: connected, in progress, or failed; then dial the next ones.
+ */
 static ddp_status dial_next(struct ddpi_link *link, const struct addrinfo *info, int sys_errno,
                             uint64_t now_ms, struct ddp_error *err)
 {

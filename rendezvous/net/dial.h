@@ -1,6 +1,6 @@
 /*
- * dial.h - the blocking client's connection: a socket that never blocks, for somebody who polls it.
- * Only resolving a name may block. No libuv, no globals, no signals.
+ * dial.h - the blocking client's connection: a non-blocking socket that the caller polls. Only
+ * resolving a name can block. No libuv, no globals, no signals.
  */
 #ifndef DDPI_DIAL_H
 #define DDPI_DIAL_H
@@ -15,7 +15,7 @@
 
 struct ddpi_link {
     int fd;                 /* -1: not connected */
-    bool dialling;          /* not yet: poll it for output, until until_ms */
+    bool dialling;          /* not connected yet: poll it for output, until until_ms */
     uint64_t until_ms;      /* for this address */
     uint64_t deadline_ms;   /* for all of them */
     struct addrinfo *infos; /* while dialling */
@@ -29,32 +29,32 @@ uint64_t ddpi_link_now(void);
 void ddpi_link_init(struct ddpi_link *link);
 void ddpi_link_close(struct ddpi_link *link);
 
-/* The addresses of @host, for ddpi_link_dial(). Blocks for as long as the system's resolver does.
- */
+/* The addresses of @host, for ddpi_link_dial(). Blocks while the system's resolver does. */
 ddp_status ddpi_link_resolve(const char *host, uint16_t port, struct addrinfo **ret,
                              struct ddp_error *err);
 
-/* Begin to try each of @infos, which is taken over, sharing the time until @deadline_ms. On DDP_OK
- * the link is connected or `dialling`. DDP_E_UNREACHABLE: the sentence names each address and what
- * it said. */
+/* Begin to dial each of @infos, which is taken over; they share the time until @deadline_ms. On
+ * DDP_OK the link is connected or `dialling`. DDP_E_UNREACHABLE: the sentence names each address
+ * and its error. */
 ddp_status ddpi_link_dial(struct ddpi_link *link, struct addrinfo *infos, uint64_t now_ms,
                           uint64_t deadline_ms, struct ddp_error *err);
-/* The socket is @ready for output, or time has passed: go on. The same results. */
+/* Continue when the socket is @ready for output, or its time has run out. The same results. */
 ddp_status ddpi_link_go_on(struct ddpi_link *link, bool ready, uint64_t now_ms,
                            struct ddp_error *err);
 
-/* No peer is the reason, but this process or machine, which is out of descriptors. */
+/* Whether the error means that this process or machine is out of descriptors. */
 bool ddpi_link_lacks_descriptors(int sys_errno);
-/* What @sys_errno means for a connection, and what to do where that is known. */
+/* What @sys_errno means for a connection, and what to do about it. */
 void ddpi_link_describe(int sys_errno, char *text, size_t size);
 
-/* Who is at the other end; zeroed if nobody is any more. */
+/* The address of the peer; zero if it has disconnected. */
 struct ddpi_address ddpi_link_peer(const struct ddpi_link *link);
 
-/* As much of @len bytes as goes without waiting: *@ret_len, maybe 0. */
+/* Send as many of @len bytes as possible without waiting: *@ret_len, possibly 0. */
 ddp_status ddpi_link_send(struct ddpi_link *link, const void *bytes, size_t len, size_t *ret_len,
                           struct ddp_error *err);
-/* What has come, at most @size bytes: *@ret_len, maybe 0. DDP_E_CLOSED: there will be no more. */
+/* Receive what has arrived, at most @size bytes: *@ret_len, possibly 0. DDP_E_CLOSED: end of file.
+ */
 ddp_status ddpi_link_receive(struct ddpi_link *link, void *bytes, size_t size, size_t *ret_len,
                              struct ddp_error *err);
 

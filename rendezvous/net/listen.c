@@ -1,6 +1,6 @@
 /*
- * listen.c - listening sockets. Owns nothing once it has returned; blocks only if a host is a name
- * that the resolver has to ask others for.
+ * listen.c - listening sockets. Owns nothing after it returns; only resolving the name of a host
+ * blocks.
  */
 #include "listen.h"
 
@@ -43,8 +43,8 @@ static ddp_status check_loopback(const struct sockaddr *address, socklen_t len,
     name_address(address, len, text, sizeof text, &port);
     return ddpi_error_set(
         err, DDP_E_DENIED,
-        "%s is not a loopback address, and without a token clients are not authenticated: whoever "
-        "reaches it could read and change every key",
+        "%s is not a loopback address, and without a token clients are not authenticated: anyone "
+        "who can reach it could read and change every key",
         text);
 }
 
@@ -74,7 +74,7 @@ static ddp_status explain_listen(int sys_errno, const char *host, uint16_t port,
     if (sys_errno == EADDRINUSE)
         return ddpi_error_sys(err, sys_errno,
                               "cannot listen on %s (does another job use it? end that, or choose "
-                              "another port; port 0 takes a free one)",
+                              "another port; port 0 selects a free one)",
                               where);
     if (sys_errno == EADDRNOTAVAIL)
         return ddpi_error_sys(err, sys_errno,

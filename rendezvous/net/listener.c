@@ -1,11 +1,12 @@
 /*
- * listener.c - accepting. Owns the listening socket, a descriptor in reserve, and the two handles.
+ * listener.c - accepts connections. Owns the listening socket, a reserve descriptor, and two
+ * handles.
  *
- * The happy path: the socket becomes readable, and all connections that are there are handed over.
+ * The happy path: the socket becomes readable, and the waiting connections are passed on.
  *
  * Possible failure modes are:
- *   - no file descriptor left: the reserve is given up for a moment to take the newest connection
- *     and close it, since one that stays in the backlog would wake the loop without end;
+ *   - no file descriptor is left: the reserve is closed for a moment to accept a connection and
+ * close it, since one that stays in the backlog would keep waking the loop;
  *   - the system has no memory for another connection: accepting pauses for PAUSE_MS.
  */
 #include "listener.h"
@@ -22,7 +23,7 @@
 #include <unistd.h>
 
 enum {
-    ACCEPTS_PER_TURN = 8, /* then the others have their turn */
+    ACCEPTS_PER_TURN = 8, /* then other handles are served */
     PAUSE_MS = 100,
 };
 
@@ -41,7 +42,7 @@ static int open_reserve(void)
     return open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-/* false if there was no reserve to be given up. */
+/* False: there was no reserve. */
 static bool shed_connection(struct ddpi_listener *listener)
 {
     if (listener->reserve_fd < 0)
@@ -69,7 +70,7 @@ static void on_pause_over(uv_timer_t *timer)
 
 static void pause_accepting(struct ddpi_listener *listener, const char *why)
 {
-    ddpi_log(listener->env->log, DDPI_LOG_WARN, "accepts no connection for %d ms: %s", PAUSE_MS,
+    ddpi_log(listener->env->log, DDPI_LOG_WARN, "accepting no connections for %d ms: %s", PAUSE_MS,
              why);
     uv_poll_stop(&listener->poll);
     uv_timer_start(&listener->pause, on_pause_over, PAUSE_MS, 0);
@@ -121,8 +122,7 @@ ddp_status ddpi_listener_create(const struct ddpi_listener_env *env, int fd,
     listener->reserve_fd = open_reserve();
     ddpi_list_init(&listener->of_server);
     ddpi_listen_name(fd, listener->endpoint, sizeof listener->endpoint, &listener->port);
-    /* It fails only for a descriptor that is watched already, which uv_poll_init_socket() checks.
-     */
+    /* Fails only for a descriptor that is polled already, which uv_poll_init_socket() checks. */
     uv_poll_start(&listener->poll, UV_READABLE, on_connectable);
     *ret = listener;
     return DDP_OK;

@@ -1,6 +1,6 @@
 /*
- * listener.h - a listening socket on the loop: hands over connections as they come. It knows
- * nothing of what is spoken on them.
+ * listener.h - a listening socket on the loop, which passes on connections. It does not know the
+ * protocol.
  */
 #ifndef DDPI_LISTENER_H
 #define DDPI_LISTENER_H
@@ -17,29 +17,29 @@ enum { DDPI_ENDPOINT_MAX = 300 };
 
 struct ddpi_listener;
 
-/* What the listeners of one server share; lives as long as they do. */
+/* What the listeners of a server share; outlives them. */
 struct ddpi_listener_env {
     uv_loop_t *loop;
     const struct ddpi_log *log;
     void *owner;
-    /* From @peer; the descriptor is the hook's now. */
+    /* A connection from @peer; the hook takes over the descriptor. */
     void (*connected)(void *owner, const struct ddpi_listener *listener, int fd,
                       const struct sockaddr *peer);
     void (*shed)(void *owner);   /* one was closed for lack of descriptors */
-    void (*closed)(void *owner); /* the listener is gone, its memory too */
+    void (*closed)(void *owner); /* the listener has been freed */
 };
 
 struct ddpi_listener {
     struct ddpi_list of_server;
     const struct ddpi_listener_env *env;
     int fd;
-    int reserve_fd; /* -1: none could be had */
+    int reserve_fd; /* -1: none */
     uint16_t port;
     unsigned handles; /* not closed yet */
     uv_poll_t poll;
     uv_timer_t pause; /* until accepting goes on */
     char endpoint[DDPI_ENDPOINT_MAX];
-    char job[DDPI_JOB_MAX + 1]; /* these three are the owner's */
+    char job[DDPI_JOB_MAX + 1]; /* these three belong to the owner */
     uint64_t session;
     uint64_t generation;
 };
@@ -48,7 +48,7 @@ struct ddpi_listener {
 ddp_status ddpi_listener_create(const struct ddpi_listener_env *env, int fd,
                                 struct ddpi_listener **ret, struct ddp_error *err);
 
-/* Nobody can connect any more; the hook `closed` is called from the loop. */
+/* Stop listening; the hook `closed` is called from the loop. */
 void ddpi_listener_close(struct ddpi_listener *listener);
 
 #endif

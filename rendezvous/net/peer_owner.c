@@ -1,12 +1,12 @@
 /*
- * peer_owner.c - asks the kernel. Owns one netlink socket, and for a moment the table's descriptor.
+ * peer_owner.c - asks the kernel for the owners of sockets. Owns a netlink socket.
  *
  * Possible failure modes are:
- *   - no answer about the peer: is there one about our own end of the same connection? Then the
- *     peer's is not here; else the diagnosis does not work here, and the table is read from now on;
- *   - no descriptor or memory to ask with: nothing is known of this peer, and the next is asked for
- *     as before;
- *   - the table changes while it is read, and may leave out a line: it is read again, some times.
+ *   - no answer about the peer: if there is one about our own end of the connection, the peer's end
+ * is not on this machine; otherwise socket diagnosis does not work, and the table is read from then
+ * on;
+ *   - no descriptor or memory for the request: the owner of this peer is unknown;
+ *   - the table changes while it is read, so that a line is missed: it is read again, a few times.
  */
 #include "peer_owner.h"
 
@@ -22,15 +22,15 @@
 
 enum {
     REPLY_MAX = 4096,
-    STALE_MAX = 16,      /* answers to earlier questions that are skipped */
-    DUMP_MAX = 8 * 1024, /* bytes of a list that the kernel sends at once */
+    STALE_MAX = 16,      /* answers to earlier requests that are skipped */
+    DUMP_MAX = 8 * 1024, /* the kernel sends a list in parts of this size */
     TABLE_TRIES = 3,
     TABLE_CHUNK = 16 * 1024,
     TABLE_MAX = 64 * 1024 * 1024,
-    NOBODY = 65534, /* the kernel's default */
+    NOBODY = 65534, /* the kernel's default overflow user id */
 };
 
-/* --- numbers of users --- */
+/* --- user ids --- */
 
 void ddpi_owners_init(struct ddpi_owners *owners)
 {
@@ -43,7 +43,7 @@ void ddpi_owners_init(struct ddpi_owners *owners)
             nobody = NOBODY;
     }
     owners->nobody = (uint32_t)nobody;
-    /* "0 0 4294967295", with blanks between: the user namespace that has all numbers. */
+    /* "0 0 4294967295", with more blanks: the user namespace maps all ids. */
     (void)ddpi_text_file_read("/proc/self/uid_map", text, sizeof text);
     owners->whole = strstr(text, " 4294967295\n") != NULL;
 }
@@ -57,13 +57,13 @@ void ddpi_owners_finish(struct ddpi_owners *owners)
 
 /* --- the socket diagnosis --- */
 
-/* Says nothing of whether the diagnosis works here. */
+/* An error that does not tell whether the diagnosis works. */
 static bool is_shortage(int error)
 {
     return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
 }
 
-/* The kernel answers within send(): nothing is waited for. False: there was nothing to ask with. */
+/* The kernel answers within send(), so this does not wait. False: no descriptor or memory. */
 static bool owner_ask(struct ddpi_owners *owners, const struct ddpi_end *end,
                       const struct ddpi_end *other, struct ddpi_owner_answer *ret)
 {
@@ -89,7 +89,7 @@ static bool owner_ask(struct ddpi_owners *owners, const struct ddpi_end *end,
 
 /* --- the table --- */
 
-/* The line about the socket in what @path has, if there is one; @ends as in peer_owner_wire.h. */
+/* Find the line about a socket in @path; @ends as in peer_owner_wire.h. */
 static bool read_table(const char *path, const char *ends, struct ddpi_owner_answer *ret)
 {
     char text[TABLE_CHUNK + 1];
@@ -110,7 +110,7 @@ static bool read_table(const char *path, const char *ends, struct ddpi_owner_ans
         }
         held -= (size_t)(line - text);
         memmove(text, line, held);
-        if (held == TABLE_CHUNK) /* no such line is that long */
+        if (held == TABLE_CHUNK) /* longer than any line of the table */
             break;
     }
     if (fd >= 0)
@@ -118,7 +118,7 @@ static bool read_table(const char *path, const char *ends, struct ddpi_owner_ans
     return found;
 }
 
-/* A socket of IPv6 that talks IPv4 stands in the table of IPv6. */
+/* An IPv6 socket that is connected over IPv4 is in the IPv6 table. */
 static struct ddpi_owner_answer read_tables(const struct ddpi_end *end,
                                             const struct ddpi_end *other)
 {
@@ -134,8 +134,8 @@ static struct ddpi_owner_answer read_tables(const struct ddpi_end *end,
     return answer;
 }
 
-/* A line that is written while its socket is closed may say user 0, and the inode still: so what
- * it says is true when it says it twice. */
+/* A line that is written while its socket is being closed can show user 0 with an inode, so two
+ * readings must agree. */
 static struct ddpi_owner_answer owner_from_tables(const struct ddpi_end *end,
                                                   const struct ddpi_end *other)
 {
@@ -144,7 +144,7 @@ static struct ddpi_owner_answer owner_from_tables(const struct ddpi_end *end,
     return answer;
 }
 
-/* --- the whole --- */
+/* --- the owner of a peer --- */
 
 static struct ddpi_owner_answer owner_find(struct ddpi_owners *owners, const struct ddpi_end *peer,
                                            const struct ddpi_end *here)
@@ -173,8 +173,8 @@ bool ddpi_owners_ours(struct ddpi_owners *owners, const struct ddpi_end *peer,
 
 /* --- a port --- */
 
-/* Read the list that @fd, a socket of its own, was asked for, up to the first stranger. False: the
- * kernel has none to give. */
+/* Read the list requested on @fd, up to the first socket of another user. False: the kernel sends
+ * no list. */
 static bool read_list(const struct ddpi_owners *owners, int fd, uint16_t port, uint32_t number,
                       uint32_t *ret_owner, bool *ret_found)
 {
@@ -196,7 +196,7 @@ static bool read_list(const struct ddpi_owners *owners, int fd, uint16_t port, u
     return news != DDPI_PORT_ERROR;
 }
 
-/* With a socket for this alone, as a list that is not read to its end stays in it. */
+/* Uses a socket of its own, since the unread rest of a list stays in it. */
 static bool ask_for_list(const struct ddpi_owners *owners, uint16_t port, bool v6, bool bound,
                          uint32_t *ret_owner, bool *ret_found)
 {

@@ -1,8 +1,8 @@
 /*
- * peer_owner_wire.c - questions about sockets, and answers. Owns nothing.
+ * peer_owner_wire.c - requests about sockets, and answers. Owns nothing.
  *
- * An owner counts only while a process has the socket: one that was closed has no inode any more,
- * and says user 0 whoever had it.
+ * An owner is valid only while a process has the socket open: a closed one has no inode, and shows
+ * user 0.
  */
 #include "peer_owner_wire.h"
 
@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* States that can be asked for, as bits; the second is new in Linux 6.8. */
+/* States as bits of a request; the second exists since Linux 6.8. */
 enum { LISTENING = 1 << 10, BOUND = 1 << 13 };
 
 struct ddpi_end ddpi_end_of(const struct sockaddr *sockaddr)
@@ -69,7 +69,7 @@ size_t ddpi_owner_request(const struct ddpi_end *end, const struct ddpi_end *oth
     return put_request(0, number, &body, ret);
 }
 
-/* IPv4 has one word of an address, also where the socket is one of IPv6. */
+/* An IPv4 address is one word, also in an IPv6 socket. */
 static bool same_ends(const struct inet_diag_msg *message, const struct ddpi_end *end,
                       const struct ddpi_end *other)
 {
@@ -144,7 +144,7 @@ enum ddpi_port_news ddpi_port_next(const uint8_t **bytes, size_t *len, uint16_t 
 
 /* --- /proc/net/tcp --- */
 
-/* As the kernel writes it: words of the address as numbers of this machine. */
+/* As the kernel prints it: the words of the address in the byte order of this machine. */
 static size_t put_end(const struct ddpi_end *end, bool v6, char *text, size_t size)
 {
     size_t used = 0;
@@ -163,13 +163,13 @@ void ddpi_owner_line_ends(const struct ddpi_end *end, const struct ddpi_end *oth
     (void)put_end(other, v6, ret + used, DDPI_OWNER_ENDS - used);
 }
 
-/* Who listens has an address of nobody at the other end. */
+/* The peer address of a listener is zero. */
 void ddpi_port_line_ends(uint16_t port, bool v6, char ret[DDPI_OWNER_ENDS])
 {
     snprintf(ret, DDPI_OWNER_ENDS, ":%04X %0*d:0000 ", port, v6 ? 32 : 8, 0);
 }
 
-/* The word at *@at, which moves behind it, as a decimal number. */
+/* Parse the word at *@at as a decimal number, and advance past it. */
 static bool next_number(const char **at, int64_t *ret)
 {
     char word[24];
@@ -183,8 +183,7 @@ static bool next_number(const char **at, int64_t *ret)
     return ddpi_parse_int(word, 0, INT64_MAX, ret, NULL) == DDP_OK;
 }
 
-/* Behind the ends: the state, two queues, a timer, retransmissions, the user, a timeout, the inode.
- */
+/* After the ends: state, two queues, timer, retransmissions, user, timeout, inode. */
 bool ddpi_owner_line(const char *line, const char *ends, struct ddpi_owner_answer *ret)
 {
     int64_t owner, timeout, inode;

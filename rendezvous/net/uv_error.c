@@ -1,6 +1,6 @@
 /*
- * uv_error.c - libuv's error codes. Those that are an errno go through the errno table of base; the
- * others, which libuv numbers from -3000 and -4095 on, have a row here.
+ * uv_error.c - libuv's error codes. Those that are an errno use the errno table of base; the
+ * others, which libuv numbers from -3000 and -4095, are translated here.
  */
 #include "uv_error.h"
 

@@ -1,5 +1,5 @@
 /*
- * uv_error.h - libuv's error codes in ddprun's terms: the one translation.
+ * uv_error.h - translates libuv's error codes to ddp_status.
  */
 #ifndef DDPI_UV_ERROR_H
 #define DDPI_UV_ERROR_H
