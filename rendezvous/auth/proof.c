@@ -1,6 +1,5 @@
 /*
- * proof.c - keys, proofs and seals. All cryptography is libsodium's; here is only what goes into
- * it.
+ * proof.c - keys, proofs and seals. All cryptography is libsodium's; this file prepares its inputs.
  */
 #include "proof.h"
 
@@ -10,7 +9,7 @@
 
 static const char protocol[] = "ddprun store 2";
 
-/* What a key or proof is bound to: each part with its length in front. */
+/* What a key or proof is bound to: parts, each preceded by its length. */
 struct label {
     uint8_t bytes[160];
     size_t len;
@@ -130,7 +129,7 @@ ddp_status ddpi_credential_fits(const struct ddpi_credential *credential,
         (own->role != identity->role || strcmp(own->job, identity->job) != 0 ||
          own->epoch != identity->epoch))
         return ddpi_error_set(err, DDP_E_DENIED,
-                              "this key is that of the %s of job '%s' in epoch %llu; the %s of job "
+                              "this is the key of the %s of job '%s' in epoch %llu; the %s of job "
                               "'%s' in epoch %llu needs another, or the token itself",
                               role_names[own->role], own->job, (unsigned long long)own->epoch,
                               role_names[identity->role], identity->job,
@@ -152,9 +151,9 @@ ddp_status ddpi_credential_key(const struct ddpi_credential *credential,
     }
     if (own->store != identity->store)
         return ddpi_error_set(err, DDP_E_DENIED,
-                              "this key was made for the store %016llx, and what answers is the "
-                              "store %016llx: it has begun anew since, or is another one; make a "
-                              "key for it: ddpctl token derive",
+                              "this key was made for the store %016llx, but this is the store "
+                              "%016llx: it has begun anew since, or is another one; make a key "
+                              "for it: ddpctl token derive",
                               (unsigned long long)own->store, (unsigned long long)identity->store);
     memcpy(ret_key, credential->secret, DDPI_KEY_SIZE);
     return DDP_OK;
@@ -175,7 +174,7 @@ void ddpi_handshake_add(struct ddpi_handshake *handshake, const void *bytes, siz
     crypto_hash_sha256_update(&handshake->transcript, bytes, len);
 }
 
-/* What is derived from one handshake differs by @purpose, a letter. */
+/* Bind a label to the transcript and to @purpose, a letter. */
 static void bind_transcript(const struct ddpi_handshake *handshake, char purpose,
                             struct label *label)
 {
@@ -229,8 +228,8 @@ void ddpi_seals_begin(struct ddpi_seals *seals, const struct ddpi_handshake *han
     seals->on = true;
 }
 
-/* The number in the sequence and the frame are not beside each other in memory: so one key hashes
- * the frame, and the other one what came of that, with the number. */
+/* The sequence number and the frame are not adjacent in memory, so one key hashes the frame, and
+ * the other one that hash with the number. */
 void ddpi_seal_make(const struct ddpi_seal *seal, uint64_t sequence, const void *frame, size_t len,
                     uint8_t ret[DDPI_SEAL_SIZE])
 {

@@ -1,13 +1,13 @@
 /*
- * proof.h - who a peer of the native dialect is, how it proves that, and how the frames that follow
- * are kept from being changed. Pure: no I/O, no clock, no randomness of its own; whoever owns a
- * struct with a secret in it wipes it with ddpi_wipe().
+ * proof.h - the identity of a peer of the native dialect, how the peer proves it, and how later
+ * frames are protected from changes. Pure: no I/O, no clock, no randomness of its own. The owner of
+ * a struct with a secret wipes it with ddpi_wipe().
  *
- * A token is 32 random bytes that the machines of one user share. From it follows the key of each
- * identity, a role in a job and epoch at one store, by HKDF-SHA-256: who was given only such a key
- * cannot take another role, nor the same one at a store that has begun anew. Both sides feed all
- * that they have sent so far into a transcript, and each proves that it knows the key by an HMAC of
- * that; nothing of it is of use in another conversation.
+ * A token is 32 random bytes that the machines of one user share. The key of each identity, a role
+ * in a job and epoch at one store, is derived from it by HKDF-SHA-256: a process that has only such
+ * a key cannot take another role, nor the same role at a store that has begun anew. Both sides add
+ * all bytes that they have sent to a transcript, and each proves that it knows the key by an HMAC
+ * of the transcript; a proof is of no use in another connection.
  */
 #ifndef DDPI_PROOF_H
 #define DDPI_PROOF_H
@@ -22,13 +22,13 @@
 
 enum {
     DDPI_KEY_SIZE = 32,   /* a token, or the key of an identity */
-    DDPI_NONCE_SIZE = 32, /* from either side */
+    DDPI_NONCE_SIZE = 32, /* of either side */
     DDPI_PROOF_SIZE = 32,
-    DDPI_SEAL_SIZE = 16, /* behind each frame */
+    DDPI_SEAL_SIZE = 16, /* after each frame */
     DDPI_JOB_MAX = 64,
 };
 
-/* X(symbol, number on the wire, name). Who may do more has a lower number. */
+/* X(symbol, number on the wire, name), from most to least privileged. */
 #define DDPI_ROLES(X)      \
     X(AGENT, 0, "agent")   \
     X(WORKER, 1, "worker") \
@@ -42,10 +42,10 @@ enum ddpi_role {
 
 struct ddpi_identity {
     enum ddpi_role role;
-    char job[DDPI_JOB_MAX + 1]; /* "": none, so the whole store */
+    char job[DDPI_JOB_MAX + 1]; /* "": no job; access to the whole store */
     uint64_t epoch;
-    bool proven;    /* else it is what the peer says */
-    uint64_t store; /* the number of the store at which it is that, which is no secret */
+    bool proven;    /* else it is only claimed */
+    uint64_t store; /* the number of its store, which is not secret */
 };
 
 /* NULL if no role has this number. */
@@ -53,8 +53,8 @@ const char *ddpi_role_name(unsigned role);
 /* false if no role has this name. */
 bool ddpi_role_of_name(const char *name, enum ddpi_role *ret);
 
-/* 1 to DDPI_JOB_MAX bytes of [A-Za-z0-9._-], of which the first is no '.'; "-" alone is none,
- * since it stands for "no job" in a key file. */
+/* 1 to DDPI_JOB_MAX bytes of [A-Za-z0-9._-], not beginning with '.'; not "-" alone, which means "no
+ * job" in a key file. */
 bool ddpi_job_valid(const char *name, size_t len);
 
 /* --- keys --- */
@@ -65,20 +65,19 @@ void ddpi_hkdf_extract(const void *salt, size_t salt_len, const void *secret, si
 void ddpi_hkdf_expand(const uint8_t key[DDPI_KEY_SIZE], const void *info, size_t info_len,
                       uint8_t *ret, size_t len);
 
-/* What somebody proves himself with. */
+/* What a client or server authenticates with. */
 struct ddpi_credential {
-    bool is_token;                 /* may take any identity; else: */
-    struct ddpi_identity identity; /* whose key it is */
+    bool is_token;                 /* can take any identity; else: */
+    struct ddpi_identity identity; /* the identity of the key */
     uint8_t secret[DDPI_KEY_SIZE];
 };
 
-/* Whether the credential can be that of @identity, at whatever store. DDP_E_DENIED: it is the key
- * of another one. */
+/* Whether the credential can prove @identity, at any store. DDP_E_DENIED: it is the key of another
+ * identity. */
 ddp_status ddpi_credential_fits(const struct ddpi_credential *credential,
                                 const struct ddpi_identity *identity, struct ddp_error *err);
 
-/* The key of @identity. DDP_E_DENIED: the credential is the key of another one, or of another
- * store. */
+/* The key of @identity. DDP_E_DENIED: the credential is the key of another identity or store. */
 ddp_status ddpi_credential_key(const struct ddpi_credential *credential,
                                const struct ddpi_identity *identity, uint8_t ret_key[DDPI_KEY_SIZE],
                                struct ddp_error *err);
@@ -91,17 +90,17 @@ enum ddpi_side { DDPI_SIDE_CLIENT, DDPI_SIDE_SERVER };
 
 struct ddpi_handshake {
     crypto_hash_sha256_state transcript;
-    uint8_t key[DDPI_KEY_SIZE]; /* of the identity; the caller's to set before it is needed */
+    uint8_t key[DDPI_KEY_SIZE]; /* of the identity; set by the caller before it is needed */
 };
 
 void ddpi_handshake_begin(struct ddpi_handshake *handshake);
 
-/* What either side has said, in the order in which it was said. */
+/* Add what either side has sent, in order. */
 void ddpi_handshake_add(struct ddpi_handshake *handshake, const void *bytes, size_t len);
 
 void ddpi_handshake_prove(const struct ddpi_handshake *handshake, enum ddpi_side side,
                           uint8_t ret_proof[DDPI_PROOF_SIZE]);
-/* Takes the same time whatever is wrong. */
+/* In constant time. */
 bool ddpi_handshake_check(const struct ddpi_handshake *handshake, enum ddpi_side side,
                           const uint8_t proof[DDPI_PROOF_SIZE]);
 
@@ -112,34 +111,34 @@ struct ddpi_seal {
     uint64_t sequence; /* of the next frame */
 };
 
-/* Of one connection: what it receives and what it sends. */
+/* Of one connection: for received and sent frames. */
 struct ddpi_seals {
-    bool on; /* else frames go as they are */
+    bool on; /* else frames have no seal */
     struct ddpi_seal in;
     struct ddpi_seal out;
 };
 
-/* The code of a frame that is number @sequence. Async-signal-safe. */
+/* The seal of frame number @sequence. Async-signal-safe. */
 void ddpi_seal_make(const struct ddpi_seal *seal, uint64_t sequence, const void *frame, size_t len,
                     uint8_t ret[DDPI_SEAL_SIZE]);
 
-/* From now on all frames of this side are sealed, and those of the other side have to be. */
+/* From now on all frames of both sides must be sealed. */
 void ddpi_seals_begin(struct ddpi_seals *seals, const struct ddpi_handshake *handshake,
                       enum ddpi_side ours);
 
-/* What each frame that comes in is longer by. */
+/* The size of the seal of a received frame. */
 static inline size_t ddpi_seals_size(const struct ddpi_seals *seals)
 {
     return seals->on ? DDPI_SEAL_SIZE : 0;
 }
 
-/* Seal the frame that @out ends with and that begins @before bytes behind the head of @out, if
- * @put says that it is there. Returns whether @out has it now, sealed where that is on; else @out
- * is as it was before the frame. */
+/* Seal the frame at the end of @out, which begins @before bytes after its head, if sealing is on.
+ * @put: the frame was written. False: the frame was not written, or is removed since its seal does
+ * not fit. */
 bool ddpi_seals_put(struct ddpi_seals *seals, struct ddpi_buf *out, size_t before, bool put);
 
-/* Whether the @len bytes of a frame, and the seal behind them, are what the other side has sent
- * next. */
+/* Whether the @len bytes of a frame and the seal after them are the next that the other side sent.
+ */
 bool ddpi_seals_check(struct ddpi_seals *seals, const uint8_t *frame, size_t len);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * tls_key.c - names and keys for TLS.
+ * tls_key.c - key names and keys for TLS.
  */
 #include "tls_key.h"
 
@@ -12,7 +12,7 @@
 static const char purpose[] = "ddprun tls 1";
 static const char prefix[] = "ddprun 1 ";
 
-/* Another one than that of proofs: what is done with one key is of no help against the other. */
+/* Not the key of the proofs, so that the use of one key reveals nothing about the other. */
 static void derive_tls_secret(const uint8_t key[DDPI_KEY_SIZE],
                               uint8_t ret_secret[DDPI_TLS_KEY_SIZE])
 {
@@ -43,7 +43,7 @@ ddp_status ddpi_tls_key_make(const struct ddpi_credential *credential,
     return DDP_OK;
 }
 
-/* The next of the words of @text, which ends it. */
+/* Split the next word off *@text. */
 static char *next_word(char **text)
 {
     return strsep(text, " ");
@@ -66,7 +66,7 @@ static bool parse_hex(const char *text, uint64_t *ret)
     return true;
 }
 
-/* There is one name for each identity: the one that put_key_name() gives it. */
+/* Accepts only the form that put_key_name() writes, so that each identity has one name. */
 static bool parse_key_name(const uint8_t *name, size_t len, struct ddpi_identity *ret)
 {
     char text[DDPI_TLS_IDENTITY_MAX + 1], *rest = text + strlen(prefix);

@@ -1,9 +1,9 @@
 /*
- * token_file.c - reading and making token files. Owns what it opens until it returns; every copy of
- * a secret but the caller's is wiped.
+ * token_file.c - reads and creates token files. Owns what it opens until it returns; wipes every
+ * copy of a secret except the caller's.
  *
- * A new token is written whole under another name, and then linked to its own: a name that is taken
- * makes that fail, so the first wins, and nobody ever reads half of one.
+ * A new token is written to a temporary file, which is then linked to the final name. The link
+ * fails if the name exists, so the first process wins, and no process reads a partial token.
  */
 #include "token_file.h"
 
@@ -19,14 +19,14 @@
 
 enum {
     HEX_SIZE = 2 * DDPI_KEY_SIZE,
-    TRIES = 16, /* for a temporary name that is free */
+    TRIES = 16, /* to find an unused temporary name */
 };
 
 #define KEY_LINE_BEGINS "ddprun-key"
 
 void ddpi_token_random(void *bytes, size_t len)
 {
-    (void)!sodium_init(); /* done once, whoever comes first; without it only threads would matter */
+    (void)!sodium_init(); /* initializes once; a failure matters to threads only */
     randombytes_buf(bytes, len);
 }
 
@@ -68,7 +68,7 @@ ddp_status ddpi_store_number_get(const char *text, uint64_t *ret, struct ddp_err
         sodium_hex2bin(bytes, sizeof bytes, text, len, NULL, &got, NULL) != 0 || got != 8)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "'%.40s' is not the number of a store: 16 hexadecimal digits, as it "
-                              "says them when it starts",
+                              "prints them when it starts",
                               text);
     for (size_t i = 0; i < sizeof bytes; i++)
         number = number << 8 | bytes[i];
@@ -105,7 +105,7 @@ static bool parse_identity(char *const fields[FIELDS], struct ddpi_identity *ret
     return true;
 }
 
-/* "ddprun-key 2 ROLE JOB EPOCH STORE HEX"; @line is taken to pieces. */
+/* "ddprun-key 2 ROLE JOB EPOCH STORE HEX"; modifies @line. */
 static bool parse_key_line(char *line, struct ddpi_credential *ret)
 {
     char *fields[FIELDS] = {NULL};
@@ -119,7 +119,7 @@ static bool parse_key_line(char *line, struct ddpi_credential *ret)
            parse_secret(fields[FIELD_SECRET], strlen(fields[FIELD_SECRET]), ret->secret);
 }
 
-/* @text of @len bytes, and a NUL behind it. */
+/* @text has @len bytes and a NUL after them. */
 static bool parse_credential(char *text, size_t len, struct ddpi_credential *ret)
 {
     struct ddpi_credential credential = {.is_token = true};
@@ -204,7 +204,7 @@ ddp_status ddpi_token_read_fd(int fd, struct ddpi_credential *ret, struct ddp_er
     snprintf(what, sizeof what, "descriptor %d (DDPRUN_TOKEN_FD)", fd);
     ddp_status status = read_credential(fd, what, ret, err);
     if (status == DDP_OK)
-        fcntl(fd, F_SETFD, FD_CLOEXEC); /* it was meant for this program */
+        fcntl(fd, F_SETFD, FD_CLOEXEC); /* it was passed to this program only */
     return status;
 }
 
@@ -220,8 +220,8 @@ static ddp_status check_file(int fd, const char *path, struct ddp_error *err)
                               path);
     if (st.st_uid != geteuid() && st.st_uid != 0)
         return ddpi_error_set(err, DDP_E_DENIED,
-                              "the token file '%s' belongs to user %u, who could have put anything "
-                              "there; if it is meant to be yours: chown %u '%s'",
+                              "the token file '%s' belongs to user %u, and so may not be your "
+                              "token; if it is meant to be yours: chown %u '%s'",
                               path, st.st_uid, geteuid(), path);
     if ((st.st_mode & (S_IRWXG | S_IRWXO)) != 0)
         return ddpi_error_set(err, DDP_E_DENIED,
@@ -286,7 +286,7 @@ static int make_directories(const char *path)
     return sys_errno;
 }
 
-/* A new file beside @path for this user only; -1 with errno. Its name goes to *@ret_name. */
+/* Create a file next to @path for this user only, named *@ret_name; -1 with errno. */
 static int open_beside(const char *path, char **ret_name)
 {
     int fd = -1;
@@ -365,8 +365,8 @@ ddp_status ddpi_token_default_path(const char *config_home, const char *home, ch
         path = ddpi_asprintf("%s/.config/ddprun/token", home);
     else
         return ddpi_error_set(err, DDP_E_INVALID,
-                              "neither XDG_CONFIG_HOME nor HOME names a directory in which the "
-                              "token could be; give --token-file=FILE");
+                              "neither XDG_CONFIG_HOME nor HOME is set to an absolute path, where "
+                              "the token would be; give --token-file=FILE");
     if (path == NULL)
         return ddpi_error_nomem(err, 1);
     *ret = path;

@@ -1,11 +1,11 @@
 /*
- * token_file.h - secrets from outside: token files, role keys, and random bytes. The only file of
- * the store that opens files; both sides of the wire use it.
+ * token_file.h - secrets from outside: token files, keys of roles, and random bytes. The only file
+ * of the store that opens files; used by clients and servers.
  *
- * A token file has 64 hexadecimal digits and a newline. In its place may stand the key of one
+ * A token file holds 64 hexadecimal digits and a newline. Instead it can hold the key of one
  * identity at one store, "ddprun-key 2 ROLE JOB EPOCH STORE HEX" and a newline, with "-" for no
- * job, and the store's number in 16 hexadecimal digits. Either is the secret of one user, so a file
- * that others can read, or could have put there, is refused; the sentence names the command that
+ * job, and the number of the store in 16 hexadecimal digits. Both are secrets of one user, so a
+ * file that others can read or could have written is refused; the error names the command that
  * repairs it.
  */
 #ifndef DDPI_TOKEN_FILE_H
@@ -13,48 +13,48 @@
 
 #include "proof.h"
 
-enum { DDPI_KEY_LINE = 256 }; /* bytes that the longest line fits into, with its NUL */
+enum { DDPI_KEY_LINE = 256 }; /* size of the longest line, with its NUL */
 
-/* Read the file at @path, which must be a regular one of this user, or root's, and of nobody else
- * to read. DDP_E_NOT_FOUND: there is none. DDP_E_DENIED: it may not be trusted. DDP_E_INVALID: it
- * has something else in it. */
+/* Read the file at @path, which must be a regular file that belongs to this user or root and that
+ * no other user can access. DDP_E_NOT_FOUND: it does not exist. DDP_E_DENIED: it cannot be trusted.
+ * DDP_E_INVALID: it holds neither a token nor a key. */
 DDP_MUST_CHECK ddp_status ddpi_token_read(const char *path, struct ddpi_credential *ret,
                                           struct ddp_error *err);
 
-/* The same from an open descriptor, such as a sealed memfd; from its beginning, without moving it,
- * so that several may read it. Who has handed it over is trusted. It is close-on-exec afterwards:
- * what this program executes gets no key by accident. */
+/* The same from an open descriptor, such as a sealed memfd, whose origin is trusted. Reads from its
+ * beginning without moving its offset, so that several processes can read it, and makes it
+ * close-on-exec, so that programs that this one executes do not inherit the key. */
 DDP_MUST_CHECK ddp_status ddpi_token_read_fd(int fd, struct ddpi_credential *ret,
                                              struct ddp_error *err);
 
-/* Read the token at @path; make it, and the directories above it, where there is none. Of several
- * processes that do so at once one makes it, and all have the same. */
+/* Read the token at @path; create it, and the directories above it, if it does not exist. If
+ * several processes do so at once, one creates it and all get the same. */
 DDP_MUST_CHECK ddp_status ddpi_token_obtain(const char *path, struct ddpi_credential *ret,
                                             struct ddp_error *err);
 
-/* Where a user's token is: "ddprun/token" in @config_home, or if that is no absolute path in
- * ".config" in
- * @home. *@ret is the caller's to free. DDP_E_INVALID: neither is given. */
+/* The path of a user's token: "ddprun/token" in @config_home, or if that is not an absolute path,
+ * in
+ * ".config" in @home. Free *@ret. DDP_E_INVALID: neither is an absolute path. */
 DDP_MUST_CHECK ddp_status ddpi_token_default_path(const char *config_home, const char *home,
                                                   char **ret, struct ddp_error *err);
 
-/* A store's number as people write it: 16 hexadecimal digits. DDP_E_INVALID: it is none. */
+/* The number of a store as text: 16 hexadecimal digits. DDP_E_INVALID: @text is not one. */
 enum { DDPI_STORE_NUMBER = 17 };
 void ddpi_store_number_put(uint64_t number, char ret[DDPI_STORE_NUMBER]);
 DDP_MUST_CHECK ddp_status ddpi_store_number_get(const char *text, uint64_t *ret,
                                                 struct ddp_error *err);
 
-/* The line that stands for the key of @identity, with its newline. */
+/* The line of a key file for @identity, with its newline. */
 DDP_MUST_CHECK ddp_status ddpi_token_key_line(const struct ddpi_credential *token,
                                               const struct ddpi_identity *identity,
                                               char ret[DDPI_KEY_LINE], struct ddp_error *err);
 
-/* A copy of @credential in memory that is left out of core dumps and, as far as the limit on locked
- * memory goes, of swap; NULL: there is no memory. ddpi_token_drop() wipes it; NULL is allowed. */
+/* A copy of @credential in memory that is excluded from core dumps and, within the limit on locked
+ * memory, from swap; NULL: out of memory. ddpi_token_drop() wipes it; NULL is allowed. */
 struct ddpi_credential *ddpi_token_keep(const struct ddpi_credential *credential);
 void ddpi_token_drop(struct ddpi_credential *kept);
 
-/* Random bytes. Any thread. */
+/* Random bytes. Thread-safe. */
 void ddpi_token_random(void *bytes, size_t len);
 
 #endif

@@ -1,14 +1,14 @@
 /*
- * sqlite_sink.c - the store's contents in an SQLite file. Owns the database handle and its prepared
- * statements; knows nothing of the core but what sink.h says.
+ * sqlite_sink.c - keeps the store's contents in an SQLite file. Owns the database handle and its
+ * prepared statements; depends on the core through sink.h only.
  *
- * The happy path: the first change of a turn begins a transaction, each change is one statement in
- * it, the commit ends it; WAL with synchronous=FULL makes that one fsync.
+ * The happy path: the first change of a turn begins a transaction, each change is one statement,
+ * the commit ends it; with WAL and synchronous=FULL that takes one fsync.
  *
  * Possible failure modes are:
  *   - a statement or the commit fails (the disk is full, say): the first failure is kept, the
- *     commit returns it, and the transaction is rolled back. The file then holds what the last
- *     commit has made of it, which is all that was ever acknowledged;
+ *     commit returns it, and the transaction is rolled back. The file then holds the state of the
+ * last commit, and no later change was acknowledged;
  *   - the process dies: the same.
  */
 #include "sqlite_sink.h"
@@ -29,7 +29,7 @@
 
 enum { APPLICATION_ID = 0x64647072, SCHEMA = 2 };
 
-/* Numbers are not given again while a deletion stands there that does not concern what follows. */
+/* Ids are not reused while a pending deletion covers earlier ones only. */
 #define LAST_QUEUED                                \
     "max(ifnull((SELECT max(id) FROM queued), 0)," \
     " ifnull((SELECT max(queued) FROM detached), 0))"
@@ -74,7 +74,7 @@ static const char *const statement_texts[] = {
 #undef STATEMENT
 };
 
-/* What the parameters ?1 to ?7, and the columns of the LOAD statements, are. */
+/* The meanings of the parameters ?1 to ?7, and of the columns of the LOAD statements. */
 enum parameter { KEY = 1, VALUE, VERSION, SESSION, LEASE, KIND, NUMBER };
 
 struct ddpi_sqlite_sink {
@@ -95,8 +95,7 @@ static ddp_status explain_sqlite(const struct ddpi_sqlite_sink *state, int code,
     case SQLITE_LOCKED:
         return ddpi_error_set(
             err, DDP_E_DENIED,
-            "the state %s is in use by another process; end that, or name another "
-            "file",
+            "the state %s is in use by another process; end that process, or name another file",
             state->path);
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
@@ -109,8 +108,8 @@ static ddp_status explain_sqlite(const struct ddpi_sqlite_sink *state, int code,
         return ddpi_error_set(err, DDP_E_NOMEM, "out of memory for the state %s", state->path);
     case SQLITE_FULL:
         return ddpi_error_set(err, DDP_E_SYSTEM,
-                              "the state %s cannot be written: the disk is full, or the file may "
-                              "not grow; make room and start again",
+                              "the state %s cannot be written: the disk is full, or a limit on the "
+                              "size of files is reached; make room and start again",
                               state->path);
     default:
         return ddpi_error_set(err, DDP_E_SYSTEM, "the state %s: %s (%s)", state->path,
@@ -125,7 +124,7 @@ static void bind_bytes(sqlite3_stmt *statement, enum parameter parameter, struct
                               SQLITE_STATIC);
 }
 
-/* Bind what @statement has parameters for: binding another number fails, and does no harm. */
+/* Bind all parameters; binding one that @statement does not have fails harmlessly. */
 static void bind_all(sqlite3_stmt *statement, const struct ddpi_mutation *mutation)
 {
     bool set = mutation->kind == DDPI_MUTATION_SET;
@@ -183,7 +182,7 @@ static ddp_status keep_change(struct ddpi_sqlite_sink *state, const struct ddpi_
     }
     if (status == DDP_OK)
         status = injected("the state", DDPI_FAILPOINT("state.change"), err);
-    if (status == DDP_OK && mutation->kind != DDPI_MUTATION_REMEMBER) /* the mark says it */
+    if (status == DDP_OK && mutation->kind != DDPI_MUTATION_REMEMBER) /* the mark stores it */
         status = run_statement(state, statements[mutation->kind], mutation, err);
     if (status == DDP_OK && mutation->remembered)
         status = run_statement(state, STATEMENT_REMEMBER, mutation, err);
@@ -368,13 +367,13 @@ static const char schema_text[] =
     "CREATE TABLE changes (version INTEGER PRIMARY KEY, kind INTEGER NOT NULL,"
     " key BLOB NOT NULL, value BLOB NOT NULL);"
     "INSERT INTO meta VALUES ('version', 0);"
-    "INSERT INTO meta VALUES ('history', 0);" /* its floor plus 1, or 0: there is none */
+    "INSERT INTO meta VALUES ('history', 0);" /* the floor of the history plus 1; 0: no history */
     "INSERT INTO meta VALUES ('incarnation', %" PRId64 ");"
     "PRAGMA application_id = %d;"
     "PRAGMA user_version = %d;"
     "COMMIT;";
 
-/* SQLite would make it readable for all that the umask allows. */
+/* SQLite itself would create the file with the permissions that the umask leaves. */
 static ddp_status make_file(const char *path, struct ddp_error *err)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -384,8 +383,8 @@ static ddp_status make_file(const char *path, struct ddp_error *err)
     bool regular = fstat(fd, &kind) == 0 && S_ISREG(kind.st_mode);
     close(fd);
     if (!regular)
-        return ddpi_error_set(err, DDP_E_INVALID, "the state %s is no regular file; name another",
-                              path);
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "the state %s is not a regular file; name another", path);
     return DDP_OK;
 }
 
@@ -408,7 +407,7 @@ static ddp_status read_pragma(struct ddpi_sqlite_sink *state, const char *text, 
     return code == SQLITE_ROW ? DDP_OK : explain_sqlite(state, code, err);
 }
 
-/* An empty file is a fresh one; any other says that it is ours. */
+/* An empty file is fresh; any other must carry our application id and version. */
 static ddp_status check_kind(struct ddpi_sqlite_sink *state, bool *ret_fresh, struct ddp_error *err)
 {
     int application = 0, version = 0, pages = 0;
@@ -428,7 +427,7 @@ static ddp_status check_kind(struct ddpi_sqlite_sink *state, bool *ret_fresh, st
     if (version != SCHEMA)
         return ddpi_error_set(err, DDP_E_PROTOCOL,
                               "the state %s has the format %d, and this program knows %d; use the "
-                              "program that wrote it",
+                              "version of the program that wrote it",
                               state->path, version, SCHEMA);
     return DDP_OK;
 }
@@ -468,7 +467,7 @@ static ddp_status open_database(struct ddpi_sqlite_sink *state, struct ddp_error
         status = execute(state, "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;", err);
     if (status == DDP_OK && fresh)
         status = make_schema(state, err);
-    if (status == DDP_OK) /* queues have no versions by which the core could tell */
+    if (status == DDP_OK) /* queues have no versions, so the core cannot do this */
         status = execute(state,
                          "DELETE FROM queued WHERE EXISTS (SELECT 1 FROM detached WHERE"
                          " id <= queued AND substr(key, 1, length(prefix)) = prefix)",

@@ -1,6 +1,6 @@
 /*
- * sqlite_sink.h - a sink that keeps the store's contents in an SQLite file (write-ahead log, a
- * commit is on the disk before it returns), so that a store that starts again goes on where it was.
+ * sqlite_sink.h - a sink that keeps the store's contents in an SQLite file, so that a restarted
+ * store continues where it stopped. It uses a write-ahead log; a commit is on disk when it returns.
  */
 #ifndef DDPI_SQLITE_SINK_H
 #define DDPI_SQLITE_SINK_H
@@ -10,26 +10,26 @@
 struct ddpi_sqlite_sink;
 
 /*
- * The file at @path, made with mode 0600 if there is none. One process at a time.
+ * Open the file at @path, or create it with mode 0600. Only one process can have it open.
  *
- * Fails with a sentence that names @path: DDP_E_INVALID, it is no regular file; DDP_E_DENIED,
- * another process has it open; DDP_E_PROTOCOL, it is damaged, or something else than a state;
- * DDP_E_SYSTEM.
+ * DDP_E_INVALID: it is not a regular file. DDP_E_DENIED: another process has it open.
+ * DDP_E_PROTOCOL: it is damaged, or not a state. DDP_E_SYSTEM. The sentence names @path.
  */
 ddp_status ddpi_sqlite_sink_open(const char *path, struct ddpi_sqlite_sink **ret,
                                  struct ddp_error *err);
 
-/* Commits nothing. NULL is allowed. */
+/* Does not commit. NULL is allowed. */
 void ddpi_sqlite_sink_close(struct ddpi_sqlite_sink *state);
 
-/* All that it holds, in the order that ddpi_kv_restore() wants; ends at the first failure of
- * @take, with that. */
+/* Pass all contents to @take, in the order that ddpi_kv_restore() needs; stops at the first failure
+ * of
+ * @take and returns it. */
 ddp_status ddpi_sqlite_sink_load(struct ddpi_sqlite_sink *state,
                                  ddp_status (*take)(void *ctx, const struct ddpi_mutation *mutation,
                                                     struct ddp_error *err),
                                  void *ctx, struct ddpi_mark *ret_mark, struct ddp_error *err);
 
-/* Valid as long as @state. */
+/* The hooks; valid until @state is closed. */
 struct ddpi_sink ddpi_sqlite_sink_hooks(struct ddpi_sqlite_sink *state);
 
 #endif
