@@ -6,8 +6,6 @@
 
 #include "agent_exits.h"
 #include "agent_signals.h"
-#include "agent_start.h"
-#include "agent_stop.h"
 #include "error.h"
 #include "guard.h"
 #include "mem.h"
@@ -83,7 +81,7 @@ ddp_status agent_init(struct agent *agent, uv_loop_t *loop, const struct agent_c
     if (agent->workers == NULL)
         return ddpi_error_nomem(err, config->nproc * sizeof *agent->workers);
     for (uint32_t i = 0; i < config->nproc; i++) {
-        worker_proc_init(&agent->workers[i], i, i);
+        worker_proc_init(&agent->workers[i], i);
         agent->workers[i].exit_ready = on_exit_ready;
         agent->workers[i].unwatched = on_unwatched;
         agent->workers[i].data = agent;

@@ -20,7 +20,8 @@
 #ifndef DAEMON_AGENT_H
 #define DAEMON_AGENT_H
 
-#include "agent_state.h"
+#include "agent_start.h"
+#include "agent_stop.h"
 
 #include <ddprun/status.h>
 
@@ -28,15 +29,6 @@
 DDP_MUST_CHECK ddp_status agent_init(struct agent *agent, uv_loop_t *loop,
                                      const struct agent_config *config,
                                      const struct agent_hooks *hooks, struct ddp_error *err);
-
-/* IDLE: start the workers of @seat. Returns at once; the loop turns while they start. */
-void agent_run(struct agent *agent, const struct ddp_round_seat *seat);
-
-/* End the workers. While they are ending, a more urgent @how shortens their grace period. */
-void agent_stop(struct agent *agent, enum member_stop how);
-
-/* IDLE: done() follows when all output has been written. */
-void agent_end(struct agent *agent, int exit_code);
 
 /* After done(): close the handles; agent_finish() once the loop has turned. */
 void agent_close(struct agent *agent);

@@ -6,6 +6,7 @@
 
 #include "agent_exits.h"
 #include "agent_stop.h"
+#include "clock.h"
 #include "signames.h"
 
 enum { SAME_SIGNAL_MS = 250 }; /* a signal that follows this soon is the same request */
@@ -26,7 +27,8 @@ static void on_child_signal(uv_signal_t *handle, int sig)
  * its own. A person who repeats a signal takes longer than that. */
 static bool is_same_request(const struct agent *agent)
 {
-    return agent->cause == AGENT_CAUSE_SIGNAL && agent_now_ms() - agent->signal_ms < SAME_SIGNAL_MS;
+    return agent->cause == AGENT_CAUSE_SIGNAL &&
+           ddpi_now_ms(&ddpi_clock_monotonic) - agent->signal_ms < SAME_SIGNAL_MS;
 }
 
 static void leave_for_signal(struct agent *agent, int sig, enum member_stop how)
@@ -34,7 +36,7 @@ static void leave_for_signal(struct agent *agent, int sig, enum member_stop how)
     char why[64], name[SIGNAME_MAX];
     agent->cause = AGENT_CAUSE_SIGNAL;
     agent->signal = sig;
-    agent->signal_ms = agent_now_ms();
+    agent->signal_ms = ddpi_now_ms(&ddpi_clock_monotonic);
     snprintf(why, sizeof why, "the job was ended by %s", signame_of(sig, name));
     agent_leave(agent, 128 + sig, why, how);
 }

@@ -4,7 +4,6 @@
  */
 #include "agent_start.h"
 
-#include "agent.h"
 #include "agent_exits.h"
 #include "agent_signals.h"
 #include "agent_stop.h"

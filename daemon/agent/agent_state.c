@@ -3,8 +3,6 @@
  */
 #include "agent_state.h"
 
-#include "clock.h"
-
 DDPI_SM_DEFINE(agent, AGENT_STATES);
 
 void agent_set_cause(struct agent *agent, enum agent_cause cause)
@@ -33,9 +31,4 @@ void agent_signal_workers(struct agent *agent, int sig)
 void agent_leave(struct agent *agent, int exit_code, const char *why, enum member_stop how)
 {
     agent->hooks.leave(agent->hooks.ctx, exit_code, why, how);
-}
-
-uint64_t agent_now_ms(void)
-{
-    return ddpi_now_ms(&ddpi_clock_monotonic);
 }

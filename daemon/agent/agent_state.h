@@ -107,7 +107,4 @@ void agent_signal_workers(struct agent *agent, int sig);
 /* Ask the owner to take this node out of the job. */
 void agent_leave(struct agent *agent, int exit_code, const char *why, enum member_stop how);
 
-/* The monotonic clock. */
-uint64_t agent_now_ms(void);
-
 #endif

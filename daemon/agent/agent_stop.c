@@ -6,9 +6,9 @@
  */
 #include "agent_stop.h"
 
-#include "agent.h"
 #include "agent_exits.h"
 #include "cgroup.h"
+#include "clock.h"
 #include "failpoint.h"
 #include "outcome.h"
 #include "reap.h"
@@ -86,7 +86,7 @@ static void say_stuck_process(void *ctx, pid_t pid, char state, const char *name
 static void on_sweep_timer(uv_timer_t *timer)
 {
     struct agent *agent = timer->data;
-    if (agent_now_ms() >= agent->sweep_deadline_ms) {
+    if (ddpi_now_ms(&ddpi_clock_monotonic) >= agent->sweep_deadline_ms) {
         worker_starter_abandon(&agent->starter);
         agent_collect_children(agent);
         reap_each_child(say_stuck_process, &agent->mux);
@@ -100,7 +100,7 @@ static void on_sweep_timer(uv_timer_t *timer)
 static void enter_sweeping(struct agent *agent)
 {
     ddpi_sm_move(&agent->sm, AGENT_SWEEPING);
-    agent->sweep_deadline_ms = agent_now_ms() + SWEEP_LIMIT_MS;
+    agent->sweep_deadline_ms = ddpi_now_ms(&ddpi_clock_monotonic) + SWEEP_LIMIT_MS;
     uv_timer_start(&agent->timer, on_sweep_timer, SWEEP_AGAIN_MS, SWEEP_AGAIN_MS);
     agent_kill_everything(agent);
 }

@@ -7,6 +7,12 @@
 
 #include "agent_state.h"
 
+/* End the workers. While they are ending, a more urgent @how shortens their grace period. */
+void agent_stop(struct agent *agent, enum member_stop how);
+
+/* IDLE: done() follows when all output has been written. */
+void agent_end(struct agent *agent, int exit_code);
+
 /* Take every step that is possible now. To be called after each event that may allow one. */
 void agent_advance(struct agent *agent);
 

@@ -27,19 +27,10 @@ static const struct known table[] = {
      true},
 };
 
-static bool ended_by(const struct report_worker *worker, int sig)
+static bool ended_by(int wait_status, int sig)
 {
-    return sig == 0 ? WIFEXITED(worker->wait_status)
-                    : WIFSIGNALED(worker->wait_status) && WTERMSIG(worker->wait_status) == sig;
-}
-
-static bool applies(const struct known *known, const struct report_worker *worker,
-                    const char *interpreter)
-{
-    return (interpreter != NULL || !known->of_interpreter) && worker->stderr_tail_len > 0 &&
-           ended_by(worker, known->signal) &&
-           memmem(worker->stderr_tail, worker->stderr_tail_len, known->text, strlen(known->text)) !=
-               NULL;
+    return sig == 0 ? WIFEXITED(wait_status)
+                    : WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == sig;
 }
 
 static bool append_hint(struct ddpi_buf *out, const char *text)
@@ -47,13 +38,18 @@ static bool append_hint(struct ddpi_buf *out, const char *text)
     return ddpi_buf_append(out, text, strlen(text));
 }
 
-bool hint_add(const struct report_worker *worker, const char *interpreter, struct ddpi_buf *out)
+bool hint_add(int wait_status, const char *tail, size_t len, const char *interpreter,
+              struct ddpi_buf *out)
 {
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (applies(&table[i], worker, interpreter) &&
-            !(append_hint(out, "  hint: ") && append_hint(out, table[i].sentence) &&
-              (!table[i].of_interpreter || append_hint(out, interpreter)) &&
-              append_hint(out, "\n")))
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        const struct known *known = &table[i];
+        if ((known->of_interpreter && interpreter == NULL) || len == 0 ||
+            !ended_by(wait_status, known->signal) ||
+            memmem(tail, len, known->text, strlen(known->text)) == NULL)
+            continue;
+        if (!append_hint(out, "  hint: ") || !append_hint(out, known->sentence) ||
+            (known->of_interpreter && !append_hint(out, interpreter)) || !append_hint(out, "\n"))
             return false;
+    }
     return true;
 }

@@ -5,12 +5,13 @@
 #define DAEMON_HINT_H
 
 #include "buf.h"
-#include "report.h"
 
 #include <stdbool.h>
 
-/* Append a line to @out for each hint about @worker. @interpreter ran its script or module; NULL:
- * none. Returns false when memory has run out. */
-bool hint_add(const struct report_worker *worker, const char *interpreter, struct ddpi_buf *out);
+/* Append a line to @out for each hint about a worker that ended with @wait_status, with @tail of
+ * @len bytes as the end of its stderr. @interpreter ran its script or module; NULL: none. Returns
+ * false when memory has run out. */
+bool hint_add(int wait_status, const char *tail, size_t len, const char *interpreter,
+              struct ddpi_buf *out);
 
 #endif

@@ -169,7 +169,9 @@ static bool add_root(const struct report *report, struct ddpi_buf *out)
            add_text(out, " (local rank %" PRIu32 ", pid %d, host %s)\n", root->local_rank,
                     (int)root->pid, report->host) &&
            add_gpus(report, out) && add_error_file(root, out) && add_stderr(root, out) &&
-           hint_add(root, report->interpreter, out) && add_logs(root, out);
+           hint_add(root->wait_status, root->stderr_tail, root->stderr_tail_len,
+                    report->interpreter, out) &&
+           add_logs(root, out);
 }
 
 static bool add_other(const struct report_worker *worker, struct ddpi_buf *out)

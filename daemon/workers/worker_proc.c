@@ -14,9 +14,9 @@
 
 DDPI_SM_DEFINE(worker, WORKER_STATES);
 
-void worker_proc_init(struct worker_proc *worker, uint32_t local_rank, uint32_t rank)
+void worker_proc_init(struct worker_proc *worker, uint32_t local_rank)
 {
-    *worker = (struct worker_proc){.local_rank = local_rank, .rank = rank, .pidfd = -1};
+    *worker = (struct worker_proc){.local_rank = local_rank, .pidfd = -1};
     ddpi_sm_init(&worker->sm, &worker_sm);
 }
 

@@ -50,7 +50,7 @@ struct worker_proc {
     void *data;                                     /* the owner's */
 };
 
-void worker_proc_init(struct worker_proc *worker, uint32_t local_rank, uint32_t rank);
+void worker_proc_init(struct worker_proc *worker, uint32_t local_rank);
 
 /* @child is this worker's process: watch for its end. exit_ready() is called in the order of the
  * exits, however late the loop looks: the kernel queues ready descriptors. */

@@ -34,7 +34,8 @@ static void on_unwatched(struct worker_proc *self)
 static void init(void)
 {
     ck_assert_int_eq(uv_loop_init(&loop), 0);
-    worker_proc_init(&worker, 2, 7);
+    worker_proc_init(&worker, 2);
+    worker.rank = 7;
     worker.exit_ready = on_ready;
     worker.unwatched = on_unwatched;
     ready = unwatched = 0;
