@@ -60,7 +60,7 @@ class Timers(DdprunCase):
 
     def test_one_without_a_signal_is_said(self):
         job = self.start_worker(request(sig=0) + 'read -r x')
-        job.read_until("its timer 'step' has expired, and asks for no signal")
+        job.read_until("its timer 'step' has expired; it asks for no signal")
         job.process.stdin.close()
         job.wait()
 
@@ -118,7 +118,7 @@ class Timers(DdprunCase):
         job = self.start_worker('echo up; read -r x; ' + request() + 'sleep 60', TORCHELASTIC_TIMER_FILE=fifo)
         job.read_until('up')
         other = self.run_job('true', env={**ON, 'TORCHELASTIC_TIMER_FILE': fifo})
-        self.assert_sentence(other, 78, f"'{fifo}' is the timer file of another job that runs; unset it")
+        self.assert_sentence(other, 78, f"'{fifo}' is the timer file of another job that is running; unset it")
         job.process.stdin.close()
         self.assertEqual(job.wait(), 137)
         self.assertIn("its timer 'step' has expired", job.err)
