@@ -141,7 +141,7 @@ class Timers(DdprunCase):
     def test_too_many_are_said(self):
         job = self.start_worker('i=0; { while [ $i -lt 8200 ]; do echo "{\\"pid\\":$$$$,\\"scope_id\\":\\"$i\\",'
                                 f'\\"expiration_time\\":9e9,\\"signal\\":9}}"; i=$((i+1)); done; }} > {FIFO}; read -r x')
-        job.read_until('there is room for 8192')
+        job.read_until('the limit is 8192')
         job.process.stdin.close()
         job.wait()
 
