@@ -32,12 +32,12 @@ ddp_status ddpi_tls_key_make(const struct ddpi_credential *credential,
                              struct ddp_error *err)
 {
     uint8_t key[DDPI_KEY_SIZE];
-    struct ddpi_identity who = *identity;
-    who.store = credential->is_token ? 0 : credential->identity.store;
-    ddp_status status = ddpi_credential_key(credential, &who, key, err);
+    struct ddpi_identity named = *identity;
+    named.store = credential->is_token ? 0 : credential->identity.store;
+    ddp_status status = ddpi_credential_key(credential, &named, key, err);
     if (status != DDP_OK)
         return status;
-    put_key_name(&who, ret);
+    put_key_name(&named, ret);
     derive_tls_secret(key, ret->secret);
     ddpi_wipe(key, sizeof key);
     return DDP_OK;
@@ -76,23 +76,23 @@ static bool parse_key_name(const uint8_t *name, size_t len, struct ddpi_identity
     text[len] = '\0';
     if (strncmp(text, prefix, strlen(prefix)) != 0)
         return false;
-    struct ddpi_identity who = {0};
+    struct ddpi_identity named = {0};
     const char *role = next_word(&rest), *job = next_word(&rest), *epoch = next_word(&rest);
     const char *store = next_word(&rest);
     int64_t number;
-    if (store == NULL || rest != NULL || !ddpi_role_of_name(role, &who.role) ||
+    if (store == NULL || rest != NULL || !ddpi_role_of_name(role, &named.role) ||
         ddpi_parse_int(epoch, 0, INT64_MAX, &number, NULL) != DDP_OK ||
-        !parse_hex(store, &who.store))
+        !parse_hex(store, &named.store))
         return false;
-    who.epoch = (uint64_t)number;
+    named.epoch = (uint64_t)number;
     if (strcmp(job, "-") != 0) {
         if (!ddpi_job_valid(job, strlen(job)))
             return false;
-        memcpy(who.job, job, strlen(job) + 1);
+        memcpy(named.job, job, strlen(job) + 1);
     }
     struct ddpi_tls_key again;
-    put_key_name(&who, &again);
-    *ret = who;
+    put_key_name(&named, &again);
+    *ret = named;
     return again.identity_len == len && memcmp(again.identity, name, len) == 0;
 }
 
@@ -100,10 +100,10 @@ bool ddpi_tls_key_find(const struct ddpi_credential *token, uint64_t store, cons
                        size_t len, uint8_t ret_secret[DDPI_TLS_KEY_SIZE])
 {
     uint8_t key[DDPI_KEY_SIZE];
-    struct ddpi_identity who;
-    if (token == NULL || !parse_key_name(name, len, &who) ||
-        (who.store != 0 && who.store != store) ||
-        ddpi_credential_key(token, &who, key, NULL) != DDP_OK)
+    struct ddpi_identity named;
+    if (token == NULL || !parse_key_name(name, len, &named) ||
+        (named.store != 0 && named.store != store) ||
+        ddpi_credential_key(token, &named, key, NULL) != DDP_OK)
         return false;
     derive_tls_secret(key, ret_secret);
     ddpi_wipe(key, sizeof key);

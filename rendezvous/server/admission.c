@@ -35,17 +35,17 @@ void ddpi_server_on_shed(void *owner)
 /* --- half-open connections --- */
 
 /* This user's own processes on loopback are exempt, unless they must authenticate. */
-static bool is_throttled(const struct ddpi_server *server, const struct ddpi_visitor *visitor)
+static bool is_throttled(const struct ddpi_server *server, const struct ddpi_conn_peer *peer)
 {
-    return !(server->env.gate.open_to_loopback && visitor->loopback && !visitor->stranger);
+    return !(server->env.gate.open_to_loopback && peer->loopback && !peer->other_user);
 }
 
 /* The address that failures are charged to. Another user of this machine shares its addresses, and
  * can use a different one of 127.0.0.0/8 for each connection, so the user id takes its place. */
-static struct ddpi_address culprit(const struct ddpi_visitor *visitor)
+static struct ddpi_address charged_address(const struct ddpi_conn_peer *peer)
 {
-    struct ddpi_address of_user = {.scope = visitor->known ? visitor->owner : UINT32_MAX};
-    return visitor->stranger ? of_user : visitor->address;
+    struct ddpi_address of_user = {.scope = peer->known ? peer->owner : UINT32_MAX};
+    return peer->other_user ? of_user : peer->address;
 }
 
 void ddpi_server_not_half_open(struct ddpi_server *server, struct ddpi_conn *conn)
@@ -56,17 +56,17 @@ void ddpi_server_not_half_open(struct ddpi_server *server, struct ddpi_conn *con
     server->admission.half_open_count--;
 }
 
-static void displace(struct ddpi_server *server)
+static void evict_oldest(struct ddpi_server *server)
 {
     struct ddpi_conn *conn =
         ddpi_container_of(server->admission.half_open.next, struct ddpi_conn, of_half_open);
     if (ddpi_refusals_count(&server->refusals, REFUSAL_displaced)) {
         char host[DDPI_ADDRESS_CHARS];
-        ddpi_address_format(&conn->visitor.address, host);
+        ddpi_address_format(&conn->peer.address, host);
         ddpi_log(&server->log, DDPI_LOG_WARN,
                  "connection from %s port %u closed to make room for a newer one: it is not "
                  "authenticated yet",
-                 host, conn->visitor.port);
+                 host, conn->peer.port);
     }
     ddpi_conn_close(conn, DDP_E_LIMIT, "too many connections are not authenticated yet");
     ddpi_server_not_half_open(server, conn);
@@ -75,7 +75,7 @@ static void displace(struct ddpi_server *server)
 /* --- new connections --- */
 
 /* The few bytes fit into the empty socket buffer; if they do not, the peer does not get them. */
-static void say_no(int fd, ddp_status status, const char *text)
+static void send_refusal(int fd, ddp_status status, const char *text)
 {
     static const struct ddpi_preamble ours = {DDPI_VERSION_MIN, DDPI_VERSION_MAX};
     struct ddpi_buf out;
@@ -89,74 +89,74 @@ static void say_no(int fd, ddp_status status, const char *text)
 
 static void refuse_full(struct ddpi_server *server, int fd)
 {
-    say_no(fd, DDP_E_LIMIT, "the server has as many connections as it may have");
+    send_refusal(fd, DDP_E_LIMIT, "the server has as many connections as it may have");
     if (ddpi_refusals_count(&server->refusals, REFUSAL_refused))
         ddpi_log(&server->log, DDPI_LOG_WARN,
                  "refused a connection: there are %" PRIu64 ", which is the limit",
                  server->admission.connections);
 }
 
-static void turn_away(struct ddpi_server *server, int fd, const struct ddpi_visitor *visitor)
+static void refuse_throttled(struct ddpi_server *server, int fd, const struct ddpi_conn_peer *peer)
 {
     close(fd);
     if (ddpi_refusals_count(&server->refusals, REFUSAL_throttled)) {
         char host[DDPI_ADDRESS_CHARS];
-        ddpi_address_format(&visitor->address, host);
+        ddpi_address_format(&peer->address, host);
         ddpi_log(&server->log, DDPI_LOG_WARN,
                  "refused a connection from %s: too many connections from there have failed", host);
     }
 }
 
 /* A client that cannot be admitted does not evict another one. */
-static void send_away(struct ddpi_server *server, int fd, const struct ddpi_visitor *visitor)
+static void deny_other_user(struct ddpi_server *server, int fd, const struct ddpi_conn_peer *peer)
 {
-    say_no(
+    send_refusal(
         fd, DDP_E_DENIED,
         "this server admits only processes of its own user and of root, and this process belongs "
         "to another user; start the server with --trust-local-users, or with a token that both "
         "users have");
     if (!ddpi_refusals_count(&server->refusals, REFUSAL_denied))
         return;
-    char host[DDPI_ADDRESS_CHARS], who[32] = "an unknown user";
-    ddpi_address_format(&visitor->address, host);
-    if (visitor->known)
-        snprintf(who, sizeof who, "user %" PRIu32, visitor->owner);
+    char host[DDPI_ADDRESS_CHARS], user[32] = "an unknown user";
+    ddpi_address_format(&peer->address, host);
+    if (peer->known)
+        snprintf(user, sizeof user, "user %" PRIu32, peer->owner);
     ddpi_log(&server->log, DDPI_LOG_WARN,
              "connection from %s port %u denied: it belongs to %s, and the server admits only user "
              "%u and root; --trust-local-users admits all users of this machine",
-             host, visitor->port, who, geteuid());
+             host, peer->port, user, geteuid());
 }
 
 /* The kernel knows the owner of a connection within this machine. A peer with our own address is on
  * this machine, since packets with that source are not accepted from the network. */
-static struct ddpi_visitor identify_visitor(struct ddpi_server *server, int fd,
-                                            const struct sockaddr *name)
+static struct ddpi_conn_peer identify_peer(struct ddpi_server *server, int fd,
+                                           const struct sockaddr *name)
 {
     const struct ddpi_gate *gate = &server->env.gate;
     struct sockaddr_storage own = {.ss_family = AF_UNSPEC};
     socklen_t len = sizeof own;
     (void)getsockname(fd, (struct sockaddr *)&own, &len);
-    const struct ddpi_end peer = ddpi_end_of(name);
+    const struct ddpi_end there = ddpi_end_of(name);
     const struct ddpi_end here = ddpi_end_of((const struct sockaddr *)&own);
-    struct ddpi_visitor visitor = {.address = peer.address, .port = peer.port};
-    bool from_loopback = ddpi_address_is_loopback(&peer.address);
-    bool inside = from_loopback || ddpi_address_equal(&peer.address, &here.address);
-    visitor.elsewhere = !inside;
-    visitor.loopback = from_loopback && ddpi_address_is_loopback(&here.address);
+    struct ddpi_conn_peer peer = {.address = there.address, .port = there.port};
+    bool from_loopback = ddpi_address_is_loopback(&there.address);
+    bool inside = from_loopback || ddpi_address_equal(&there.address, &here.address);
+    peer.elsewhere = !inside;
+    peer.loopback = from_loopback && ddpi_address_is_loopback(&here.address);
     if (inside && !gate->open_to_all && !gate->open_to_users)
-        visitor.stranger = !ddpi_owners_ours(&server->admission.owners, &peer, &here,
-                                             &visitor.owner, &visitor.known);
-    bool open = gate->open_to_loopback && visitor.loopback && !visitor.stranger;
-    visitor.must_prove = !gate->open_to_all && !open;
-    return visitor;
+        peer.other_user =
+            !ddpi_owners_ours(&server->admission.owners, &there, &here, &peer.owner, &peer.known);
+    bool open = gate->open_to_loopback && peer.loopback && !peer.other_user;
+    peer.must_authenticate = !gate->open_to_all && !open;
+    return peer;
 }
 
 static void admit_connection(struct ddpi_server *server, const struct ddpi_listener *listener,
-                             int fd, const struct ddpi_visitor *visitor)
+                             int fd, const struct ddpi_conn_peer *peer)
 {
     struct ddp_error err;
     struct ddpi_conn *conn = NULL;
-    ddp_status status = ddpi_conn_create(&server->env, fd, visitor, &conn, &err);
+    ddp_status status = ddpi_conn_create(&server->env, fd, peer, &conn, &err);
     if (conn != NULL) {
         memcpy(conn->job, listener->job, sizeof conn->job);
         ddpi_list_append(&server->conns, &conn->of_server);
@@ -175,24 +175,24 @@ static void admit_connection(struct ddpi_server *server, const struct ddpi_liste
 }
 
 void ddpi_server_on_connected(void *owner, const struct ddpi_listener *listener, int fd,
-                              const struct sockaddr *peer)
+                              const struct sockaddr *name)
 {
     struct ddpi_server *server = owner;
-    const struct ddpi_visitor visitor = identify_visitor(server, fd, peer);
-    const struct ddpi_address address = culprit(&visitor);
+    const struct ddpi_conn_peer peer = identify_peer(server, fd, name);
+    const struct ddpi_address address = charged_address(&peer);
     bool full = server->admission.connections >= server->admission.max_connections;
-    if (visitor.stranger && server->env.gate.token == NULL) {
-        send_away(server, fd, &visitor);
-    } else if (is_throttled(server, &visitor) &&
+    if (peer.other_user && server->env.gate.token == NULL) {
+        deny_other_user(server, fd, &peer);
+    } else if (is_throttled(server, &peer) &&
                !ddpi_failure_rate_permits(&server->admission.failures, &address,
                                           uv_now(server->env.loop))) {
-        turn_away(server, fd, &visitor);
+        refuse_throttled(server, fd, &peer);
     } else if (full && server->admission.half_open_count == 0) {
         refuse_full(server, fd);
     } else {
         if (full || server->admission.half_open_count >= server->admission.max_half_open)
-            displace(server);
-        admit_connection(server, listener, fd, &visitor);
+            evict_oldest(server);
+        admit_connection(server, listener, fd, &peer);
     }
 }
 
@@ -202,21 +202,21 @@ void ddpi_server_on_connected(void *owner, const struct ddpi_listener *listener,
 static ddp_status check_vouched(const struct ddpi_server *server, const struct ddpi_conn *conn,
                                 struct ddp_error *err)
 {
-    const struct ddpi_visitor *visitor = &conn->visitor;
+    const struct ddpi_conn_peer *peer = &conn->peer;
     if (conn->session.needs_tls && !server->env.gate.tcpstore_in_clear)
         return ddpi_error_set(err, DDP_E_DENIED,
                               "a TCPStore client cannot speak TLS, which this server requires "
                               "(--tls); --tcpstore-in-clear admits it without");
-    char who[32] = "an unknown user";
-    if (visitor->known)
-        snprintf(who, sizeof who, "user %" PRIu32, visitor->owner);
-    if (visitor->stranger)
+    char user[32] = "an unknown user";
+    if (peer->known)
+        snprintf(user, sizeof user, "user %" PRIu32, peer->owner);
+    if (peer->other_user)
         return ddpi_error_set(err, DDP_E_DENIED,
                               "a TCPStore client of %s; only those of the server's own user are "
                               "admitted without authentication (see --trust-local-users)",
-                              who);
-    if (!visitor->must_prove || (server->admission.vouches && visitor->loopback) ||
-        ddpi_vouch_covers(&server->admission.vouching, &visitor->address, conn->job))
+                              user);
+    if (!peer->must_authenticate || (server->admission.vouches && peer->loopback) ||
+        ddpi_vouch_covers(&server->admission.vouching, &peer->address, conn->job))
         return DDP_OK;
     return ddpi_error_set(err, DDP_E_DENIED,
                           "a TCPStore client cannot authenticate, and no authenticated agent that "
@@ -228,14 +228,14 @@ static ddp_status check_vouched(const struct ddpi_server *server, const struct d
 static ddp_status let_vouch(struct ddpi_server *server, struct ddpi_conn *conn,
                             struct ddp_error *err)
 {
-    const struct ddpi_identity *who = &conn->session.identity;
+    const struct ddpi_identity *identity = &conn->session.identity;
     char *job = conn->session.vouches_for;
-    if (!who->proven || who->role != DDPI_ROLE_AGENT)
+    if (!identity->proven || identity->role != DDPI_ROLE_AGENT)
         return DDP_OK;
-    if (who->job[0] != '\0')
-        memcpy(job, who->job, sizeof who->job);
-    if (!ddpi_vouch_add(&server->admission.vouching, &conn->visitor.address, job))
-        return ddpi_error_nomem(err, sizeof conn->visitor);
+    if (identity->job[0] != '\0')
+        memcpy(job, identity->job, sizeof identity->job);
+    if (!ddpi_vouch_add(&server->admission.vouching, &conn->peer.address, job))
+        return ddpi_error_nomem(err, sizeof conn->peer);
     conn->vouches = true;
     return DDP_OK;
 }
@@ -258,10 +258,10 @@ ddp_status ddpi_server_on_admit(void *owner, struct ddpi_conn *conn, struct ddp_
 
 void ddpi_server_left(struct ddpi_server *server, struct ddpi_conn *conn)
 {
-    const struct ddpi_address address = culprit(&conn->visitor);
-    if (!ddpi_list_empty(&conn->of_half_open) && is_throttled(server, &conn->visitor))
+    const struct ddpi_address address = charged_address(&conn->peer);
+    if (!ddpi_list_empty(&conn->of_half_open) && is_throttled(server, &conn->peer))
         ddpi_failure_rate_charge(&server->admission.failures, &address, uv_now(server->env.loop));
     if (conn->vouches)
-        ddpi_vouch_remove(&server->admission.vouching, &conn->visitor.address,
+        ddpi_vouch_remove(&server->admission.vouching, &conn->peer.address,
                           conn->session.vouches_for);
 }

@@ -37,38 +37,38 @@ uint64_t ddpi_server_epoch(const struct ddpi_server *server, const char *job)
     return (uint64_t)epoch;
 }
 
-static ddp_status check_epoch(const struct ddpi_server *server, const struct ddpi_identity *who,
-                              struct ddp_error *err)
+static ddp_status check_epoch(const struct ddpi_server *server,
+                              const struct ddpi_identity *identity, struct ddp_error *err)
 {
-    uint64_t epoch = ddpi_server_epoch(server, who->job);
-    if (who->role != DDPI_ROLE_WORKER || who->epoch >= epoch)
+    uint64_t epoch = ddpi_server_epoch(server, identity->job);
+    if (identity->role != DDPI_ROLE_WORKER || identity->epoch >= epoch)
         return DDP_OK;
     return ddpi_error_set(err, DDP_E_DENIED,
                           "this worker belongs to epoch %" PRIu64
                           " of the job '%s', which is now in epoch %" PRIu64,
-                          who->epoch, who->job, epoch);
+                          identity->epoch, identity->job, epoch);
 }
 
 ddp_status ddpi_server_enter_job(struct ddpi_server *server, struct ddpi_conn *conn,
                                  struct ddp_error *err)
 {
-    struct ddpi_identity *who = &conn->session.identity;
-    if (conn->job[0] != '\0' && who->job[0] != '\0' && strcmp(conn->job, who->job) != 0)
+    struct ddpi_identity *identity = &conn->session.identity;
+    if (conn->job[0] != '\0' && identity->job[0] != '\0' && strcmp(conn->job, identity->job) != 0)
         return ddpi_error_set(err, DDP_E_DENIED,
                               "this port belongs to the job '%s', and the client to '%s'",
-                              conn->job, who->job);
+                              conn->job, identity->job);
     if (conn->job[0] != '\0')
-        memcpy(who->job, conn->job, sizeof who->job);
+        memcpy(identity->job, conn->job, sizeof identity->job);
     conn->client.agent =
-        who->job[0] == '\0' && who->role == DDPI_ROLE_AGENT && !conn->client.tcpstore;
-    if (who->job[0] == '\0' && !conn->client.tcpstore)
+        identity->job[0] == '\0' && identity->role == DDPI_ROLE_AGENT && !conn->client.tcpstore;
+    if (identity->job[0] == '\0' && !conn->client.tcpstore)
         return DDP_OK;
-    ddp_status status = check_epoch(server, who, err);
+    ddp_status status = check_epoch(server, identity, err);
     if (status != DDP_OK)
         return status;
     struct text prefix = {.all = ddpi_kv_scope_prefix(server->jobs.tcpstore_scope)};
-    if (who->job[0] != '\0')
-        text_join(&prefix, "job/", who->job, conn->client.tcpstore ? "/tcp/" : "/");
+    if (identity->job[0] != '\0')
+        text_join(&prefix, "job/", identity->job, conn->client.tcpstore ? "/tcp/" : "/");
     return ddpi_kv_scope_get(server->kv, prefix.all, &conn->client.scope, err);
 }
 
@@ -106,9 +106,10 @@ static void dismiss_old(struct ddpi_server *server, const char *job, uint64_t ep
     snprintf(why, sizeof why, "the job is now in epoch %" PRIu64, epoch);
     ddpi_list_for_each (node, &server->conns) {
         struct ddpi_conn *conn = ddpi_container_of(node, struct ddpi_conn, of_server);
-        const struct ddpi_identity *who = &conn->session.identity;
-        if (strcmp(who->job, job) == 0 &&
-            (conn->client.tcpstore || (who->role == DDPI_ROLE_WORKER && who->epoch < epoch)))
+        const struct ddpi_identity *identity = &conn->session.identity;
+        if (strcmp(identity->job, job) == 0 &&
+            (conn->client.tcpstore ||
+             (identity->role == DDPI_ROLE_WORKER && identity->epoch < epoch)))
             ddpi_conn_dismiss(conn, DDP_E_CLOSED, why);
     }
 }

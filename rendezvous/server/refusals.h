@@ -29,7 +29,7 @@ enum ddpi_refusal {
 };
 
 struct ddpi_refusals {
-    uv_loop_t *loop; /* whose time counts */
+    uv_loop_t *loop; /* the clock */
     const struct ddpi_log *log;
     uint64_t counts[REFUSALS];
     struct log_throttle {

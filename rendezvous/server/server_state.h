@@ -18,7 +18,7 @@
 /* Bounds how much work one connection can cause in one turn by what it sends. */
 enum { DDPI_SERVER_SCRATCH = 4 * 1024 };
 
-/* Called once, then cleared. NULL: nobody waits. */
+/* Called once, then cleared. NULL: not set. */
 struct server_callback {
     void (*call)(void *ctx);
     void *ctx;

@@ -26,7 +26,7 @@ static void play_client(const uint8_t *data, size_t size)
 {
     static const struct ddpi_gate gate = {.token = &token, .random = no_random};
     struct ddpi_session session = {
-        .limits = &ddpi_kv_limits_default, .gate = &gate, .must_prove = true};
+        .limits = &ddpi_kv_limits_default, .gate = &gate, .must_authenticate = true};
     struct ddpi_buf out;
     struct ddpi_step step = {.kind = DDPI_STEP_ANSWERED};
     ddpi_buf_init(&out, BUFFER_MAX);

@@ -109,8 +109,8 @@ static struct ddpi_tls_engine *engine(void)
 static void start(struct player *player, unsigned options)
 {
     static char scratch[SCRATCH_SIZE];
-    const struct ddpi_visitor visitor = {.elsewhere = (options & FROM_ELSEWHERE) != 0,
-                                         .must_prove = true};
+    const struct ddpi_conn_peer peer = {.elsewhere = (options & FROM_ELSEWHERE) != 0,
+                                        .must_authenticate = true};
     int fds[2];
     *player = (struct player){.log = {.write = on_log, .max_level = DDPI_LOG_DEBUG}};
     player->shared.input.limit = player->shared.output.limit = SIZE_MAX / 2;
@@ -137,7 +137,7 @@ static void start(struct player *player, unsigned options)
     HOLDS(uv_loop_init(&player->loop) == 0);
     HOLDS(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) == 0);
     player->peer = fds[1];
-    HOLDS(ddpi_conn_create(&player->env, fds[0], &visitor, &player->conn, NULL) == DDP_OK);
+    HOLDS(ddpi_conn_create(&player->env, fds[0], &peer, &player->conn, NULL) == DDP_OK);
 }
 
 static bool serves(const struct player *player)

@@ -55,7 +55,7 @@ static void begin_talk(const struct ddpi_credential *of_server,
     talk.gate = (struct ddpi_gate){.token = of_server, .random = count_up};
     talk.session.limits = &ddpi_kv_limits_default;
     talk.session.gate = &talk.gate;
-    talk.session.must_prove = true;
+    talk.session.must_authenticate = true;
     talk.session.incarnation = THIS_STORE;
     ddpi_buf_init(&talk.to_server, WIRE_MAX);
     ddpi_buf_init(&talk.to_client, WIRE_MAX);
@@ -255,7 +255,7 @@ START_TEST(who_has_to_prove_is_told_how)
     ck_assert_ptr_nonnull(strstr(talk.err.msg, "--token-file"));
     ck_assert_ptr_nonnull(strstr(talk.err.msg, "DDPRUN_TOKEN_FILE"));
     begin_talk(&token, NULL, &worker);
-    talk.session.must_prove = false;
+    talk.session.must_authenticate = false;
     finish_talk();
     ck_assert(both_open() && !talk.session.identity.proven && !talk.greet.seals.on);
     ck_assert_int_eq(talk.session.identity.role, DDPI_ROLE_WORKER);
@@ -266,13 +266,13 @@ END_TEST
 START_TEST(who_wants_proof_gets_it)
 {
     begin_talk(NULL, &token, &agent);
-    talk.session.must_prove = false;
+    talk.session.must_authenticate = false;
     finish_talk();
     ck_assert(!talk.done && talk.server_status == DDP_E_DENIED);
     ck_assert_ptr_nonnull(strstr(talk.err.msg, "no token"));
 
     begin_talk(&token, NULL, &agent); /* what a server says to somebody who asks for nothing */
-    talk.session.must_prove = false;
+    talk.session.must_authenticate = false;
     finish_talk();
     ck_assert(both_open());
     struct ddpi_buf easy;

@@ -69,7 +69,7 @@ static int start_connection(struct ddpi_conn *conn, int fd)
 }
 
 ddp_status ddpi_conn_create(const struct ddpi_conn_env *env, int fd,
-                            const struct ddpi_visitor *visitor, struct ddpi_conn **ret,
+                            const struct ddpi_conn_peer *peer, struct ddpi_conn **ret,
                             struct ddp_error *err)
 {
     struct ddpi_conn *conn = ddpi_calloc(1, sizeof(*conn));
@@ -89,10 +89,10 @@ ddp_status ddpi_conn_create(const struct ddpi_conn_env *env, int fd,
     ddpi_list_init(&conn->of_dirty);
     ddpi_list_init(&conn->of_held);
     init_buffers(conn);
-    conn->visitor = *visitor;
-    conn->session.must_prove = visitor->must_prove;
-    conn->session.stranger = visitor->stranger;
-    conn->session.needs_tls = conn->env->tls != NULL && visitor->elsewhere;
+    conn->peer = *peer;
+    conn->session.must_authenticate = peer->must_authenticate;
+    conn->session.other_user = peer->other_user;
+    conn->session.needs_tls = conn->env->tls != NULL && peer->elsewhere;
     uv_tcp_init(env->loop, &conn->tcp); /* these two cannot fail */
     uv_timer_init(env->loop, &conn->timer);
     conn->tcp.data = conn->timer.data = conn;
@@ -105,7 +105,7 @@ ddp_status ddpi_conn_create(const struct ddpi_conn_env *env, int fd,
 void ddpi_conn_close(struct ddpi_conn *conn, ddp_status status, const char *text)
 {
     if (ddpi_conn_serving(conn)) {
-        ddpi_conn_tell(conn, status, text);
+        ddpi_conn_farewell(conn, status, text);
         ddpi_conn_flush(conn);
     }
     ddpi_conn_close_handles(conn);

@@ -42,15 +42,15 @@ struct ddpi_conn_shared {
 };
 
 /* What is known of the peer before it sends anything. */
-struct ddpi_visitor {
+struct ddpi_conn_peer {
     struct ddpi_address address;
     uint16_t port;
-    bool loopback;  /* both ends are on loopback */
-    bool elsewhere; /* on another machine */
-    bool stranger;  /* an unknown user, or one to whom the server is not open, on this machine */
-    bool known;     /* `owner` is known */
+    bool loopback;   /* both ends are on loopback */
+    bool elsewhere;  /* on another machine */
+    bool other_user; /* an unknown user, or one to whom the server is not open, on this machine */
+    bool known;      /* `owner` is known */
     uint32_t owner;
-    bool must_prove;
+    bool must_authenticate;
 };
 
 struct ddpi_conn;
@@ -97,7 +97,7 @@ struct ddpi_conn {
     struct ddpi_list of_dirty;     /* in the owner's list while it has something to flush */
     struct ddpi_list of_held;      /* ... while it is held */
     struct ddpi_kv_client client;
-    struct ddpi_visitor visitor;
+    struct ddpi_conn_peer peer;
     bool vouches; /* written by the owner: the peer is an agent that vouches */
 
     struct ddpi_sm sm;
@@ -111,20 +111,20 @@ struct ddpi_conn {
     struct ddpi_buf flight; /* being written by libuv */
     size_t in_held;         /* the memory of `in`, as last reported to the budget */
     size_t out_held;
-    uint64_t turn;     /* of the last read */
-    bool paused;       /* does not read until output has been sent */
-    bool held;         /* does not read until the core has finished the last request */
-    bool peer_done;    /* the peer has closed its side; it may still read */
-    bool peer_ended;   /* the peer closed it in good order (see conn_read.c) */
-    bool overflow;     /* a reply did not fit: close it */
-    bool refused;      /* the dialect cannot express a reply: close it ... */
-    char *refusal;     /* ... for this reason; NULL: out of memory */
-    bool hung_up;      /* the write side has been shut down */
-    bool at_fault;     /* its peer caused the end: it broke a rule, ... */
-    bool denied;       /* ... failed to authenticate or is not allowed, ... */
-    bool overloaded;   /* ... or the buffers of all connections reached a limit */
-    unsigned deadline; /* the current one of the deadlines in conn_end.c */
-    unsigned handles;  /* not closed yet */
+    uint64_t turn;      /* of the last read */
+    bool paused;        /* does not read until output has been sent */
+    bool held;          /* does not read until the core has finished the last request */
+    bool peer_sent_all; /* the peer has closed its side; it may still read */
+    bool peer_ended;    /* the peer closed it in good order (see conn_read.c) */
+    bool overflow;      /* a reply did not fit: close it */
+    bool refused;       /* the dialect cannot express a reply: close it ... */
+    char *refusal;      /* ... for this reason; NULL: out of memory */
+    bool shut_down;     /* the write side has been shut down */
+    bool at_fault;      /* its peer caused the end: it broke a rule, ... */
+    bool denied;        /* ... failed to authenticate or is not allowed, ... */
+    bool overloaded;    /* ... or the buffers of all connections reached a limit */
+    unsigned deadline;  /* the current one of the deadlines in conn_end.c */
+    unsigned handles;   /* not closed yet */
 
     uv_tcp_t tcp;
     uv_timer_t timer;
@@ -132,10 +132,10 @@ struct ddpi_conn {
     uv_shutdown_t shutdown;
 };
 
-/* Takes over @fd, which is connected to @visitor, even on failure. After a failure *@ret is NULL if
+/* Takes over @fd, which is connected to @peer, even on failure. After a failure *@ret is NULL if
  * memory was short; otherwise it must be closed like any other connection. */
 ddp_status ddpi_conn_create(const struct ddpi_conn_env *env, int fd,
-                            const struct ddpi_visitor *visitor, struct ddpi_conn **ret,
+                            const struct ddpi_conn_peer *peer, struct ddpi_conn **ret,
                             struct ddp_error *err);
 
 /* The local address of the connection, as text. */

@@ -25,9 +25,9 @@ void ddpi_conn_log_end(const struct ddpi_conn *conn, const char *why)
     char host[DDPI_ADDRESS_CHARS];
     if (conn->at_fault && !conn->env->fault(conn->env->owner, conn))
         return;
-    ddpi_address_format(&conn->visitor.address, host);
+    ddpi_address_format(&conn->peer.address, host);
     ddpi_log(conn->env->log, conn->at_fault ? DDPI_LOG_WARN : DDPI_LOG_DEBUG,
-             "connection from %s port %u %s: %s", host, conn->visitor.port,
+             "connection from %s port %u %s: %s", host, conn->peer.port,
              conn->denied ? "denied" : "closed", why);
 }
 
@@ -37,7 +37,7 @@ void ddpi_conn_trim(struct ddpi_buf *buf)
         ddpi_buf_finish(buf);
 }
 
-bool ddpi_conn_count(struct ddpi_conn *conn)
+bool ddpi_conn_update_budgets(struct ddpi_conn *conn)
 {
     struct ddpi_conn_shared *shared = conn->env->shared;
     /* The limit on replies is checked before they are queued. */
@@ -56,7 +56,7 @@ static void conn_maybe_closed(uv_handle_t *handle)
     ddpi_buf_finish(&conn->sealed);
     ddpi_buf_finish(&conn->flight);
     ddpi_tls_destroy(conn->tls);
-    (void)ddpi_conn_count(conn);
+    (void)ddpi_conn_update_budgets(conn);
     ddpi_free(conn->refusal);
     ddpi_wipe(&conn->session, sizeof conn->session);
     conn->env->closed(conn->env->owner, conn);
@@ -89,12 +89,12 @@ void ddpi_conn_end(struct ddpi_conn *conn, const char *why)
     ddpi_conn_close_handles(conn);
 }
 
-/* --- parting --- */
+/* --- lingering --- */
 
 static void drop_input(struct ddpi_conn *conn)
 {
     ddpi_buf_finish(&conn->in);
-    (void)ddpi_conn_count(conn);
+    (void)ddpi_conn_update_budgets(conn);
 }
 
 static void on_linger_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *ret)
@@ -112,19 +112,19 @@ static void on_linger_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *b
         ddpi_conn_close_handles(stream->data);
 }
 
-void ddpi_conn_part(struct ddpi_conn *conn)
+void ddpi_conn_linger(struct ddpi_conn *conn)
 {
     stop_serving(conn, CONN_LINGERING);
     drop_input(conn);
     ddpi_conn_update_deadline(conn, false);
     conn->env->dirty(conn->env->owner, conn);
     uv_read_stop((uv_stream_t *)&conn->tcp);
-    if (!conn->peer_done &&
+    if (!conn->peer_sent_all &&
         uv_read_start((uv_stream_t *)&conn->tcp, on_linger_alloc, on_linger_read) != 0)
         ddpi_conn_close_handles(conn);
 }
 
-void ddpi_conn_tell(struct ddpi_conn *conn, ddp_status status, const char *text)
+void ddpi_conn_farewell(struct ddpi_conn *conn, ddp_status status, const char *text)
 {
     if (conn->dialect != NULL)
         conn->dialect->put_farewell(&conn->session, &conn->out, status, text);
@@ -136,9 +136,9 @@ void ddpi_conn_dismiss(struct ddpi_conn *conn, ddp_status status, const char *te
         return;
     conn->denied = status == DDP_E_DENIED;
     conn->at_fault = status != DDP_E_CLOSED;
-    ddpi_conn_tell(conn, status, text);
+    ddpi_conn_farewell(conn, status, text);
     ddpi_conn_log_end(conn, text);
-    ddpi_conn_part(conn);
+    ddpi_conn_linger(conn);
 }
 
 void ddpi_conn_deny(struct ddpi_conn *conn, const char *why)
@@ -168,8 +168,8 @@ static void on_deadline(uv_timer_t *timer)
     if (conn->sm.state == CONN_LINGERING || conn->deadline == DEADLINE_OUTPUT) {
         ddpi_conn_end(conn, reasons[conn->deadline]);
     } else if (conn->sm.state == CONN_DENYING) {
-        ddpi_conn_tell(conn, DDP_E_DENIED, "denied");
-        ddpi_conn_part(conn);
+        ddpi_conn_farewell(conn, DDP_E_DENIED, "denied");
+        ddpi_conn_linger(conn);
     } else
         ddpi_conn_dismiss(conn, DDP_E_TIMEOUT, reasons[conn->deadline]);
 }

@@ -35,9 +35,9 @@ void ddpi_conn_close_handles(struct ddpi_conn *conn);
 /* The same, logging @why. */
 void ddpi_conn_end(struct ddpi_conn *conn, const char *why);
 /* Queue the dialect's farewell. */
-void ddpi_conn_tell(struct ddpi_conn *conn, ddp_status status, const char *text);
+void ddpi_conn_farewell(struct ddpi_conn *conn, ddp_status status, const char *text);
 /* Serve nothing more, send what is queued, then close. */
-void ddpi_conn_part(struct ddpi_conn *conn);
+void ddpi_conn_linger(struct ddpi_conn *conn);
 /* Ignore the peer for a random time, then tell it that it is denied. */
 void ddpi_conn_deny(struct ddpi_conn *conn, const char *why);
 /* @progress: a frame was completed, so the frame deadline starts again. */
@@ -46,7 +46,7 @@ void ddpi_conn_update_deadline(struct ddpi_conn *conn, bool progress);
 void ddpi_conn_trim(struct ddpi_buf *buf);
 /* Report the sizes of the buffers to the budgets; false: the input of all connections exceeds its
  * budget. */
-bool ddpi_conn_count(struct ddpi_conn *conn);
+bool ddpi_conn_update_budgets(struct ddpi_conn *conn);
 
 /* conn_read.c */
 int ddpi_conn_start_reading(struct ddpi_conn *conn);

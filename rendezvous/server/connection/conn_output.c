@@ -10,7 +10,7 @@ static void on_output_written(uv_write_t *write, int uv_err)
     struct ddpi_conn *conn = write->data;
     ddpi_buf_consume(&conn->flight, ddpi_buf_len(&conn->flight));
     ddpi_conn_trim(&conn->flight);
-    (void)ddpi_conn_count(conn);
+    (void)ddpi_conn_update_budgets(conn);
     if (conn->sm.state == CONN_CLOSING)
         return;
     if (uv_err != 0)
@@ -79,7 +79,7 @@ static int write_queue(struct ddpi_conn *conn)
     }
     ddpi_conn_trim(&conn->out);
     ddpi_conn_trim(&conn->sealed);
-    (void)ddpi_conn_count(conn);
+    (void)ddpi_conn_update_budgets(conn);
     return uv_err;
 }
 
@@ -87,16 +87,16 @@ static void on_shutdown(uv_shutdown_t *shutdown, int uv_err)
 {
     (void)uv_err; /* the peer's end of file or the deadline ends the lingering */
     struct ddpi_conn *conn = shutdown->handle->data;
-    if (conn->peer_done)
+    if (conn->peer_sent_all)
         ddpi_conn_close_handles(conn);
 }
 
 /* All output is with libuv: shut down the write side. */
-static void hang_up(struct ddpi_conn *conn)
+static void shut_down_output(struct ddpi_conn *conn)
 {
-    if (conn->hung_up || ddpi_buf_len(&conn->out) + ddpi_buf_len(&conn->sealed) > 0)
+    if (conn->shut_down || ddpi_buf_len(&conn->out) + ddpi_buf_len(&conn->sealed) > 0)
         return;
-    conn->hung_up = true;
+    conn->shut_down = true;
     if (uv_shutdown(&conn->shutdown, (uv_stream_t *)&conn->tcp, on_shutdown) != 0)
         ddpi_conn_close_handles(conn);
 }
@@ -116,7 +116,7 @@ void ddpi_conn_flush(struct ddpi_conn *conn)
     if (uv_err != 0)
         ddpi_conn_end(conn, uv_strerror(uv_err));
     else if (conn->sm.state == CONN_LINGERING)
-        hang_up(conn);
+        shut_down_output(conn);
     else if (!conn->paused && ddpi_conn_serving(conn) &&
              ddpi_conn_queued(conn) > conn->env->limits.output_soft)
         pause_reading(conn);
@@ -132,7 +132,7 @@ void ddpi_conn_reply(struct ddpi_conn *conn, const struct ddpi_message *reply)
     size_t at_libuv = uv_stream_get_write_queue_size((const uv_stream_t *)&conn->tcp);
     conn->out.limit = most > at_libuv ? most - at_libuv : 0;
     ddp_status status = conn->dialect->put_reply(&conn->session, &conn->out, reply);
-    (void)ddpi_conn_count(conn);
+    (void)ddpi_conn_update_budgets(conn);
     conn->overflow = status == DDP_E_NOMEM;
     conn->overloaded = conn->overflow && room < hard;
     conn->refused = status == DDP_E_CLOSED;

@@ -150,7 +150,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *ret)
     room = room < READ_MAX ? room : READ_MAX;
     char *base = (char *)ddpi_buf_reserve(&conn->in, room);
     *ret = uv_buf_init(base, base != NULL ? (unsigned)room : 0);
-    if (!ddpi_conn_count(conn)) {
+    if (!ddpi_conn_update_budgets(conn)) {
         end_overloaded(conn);
         *ret = uv_buf_init(conn->env->scratch, (unsigned)conn->env->scratch_size);
     }
@@ -274,7 +274,7 @@ static bool serve_input(struct ddpi_conn *conn, const uv_buf_t *buf, size_t len)
     conn->turn = conn->env->shared->turn;
     bool progress = serve_bytes(conn, buf, len);
     ddpi_conn_trim(&conn->in);
-    if (!ddpi_conn_count(conn))
+    if (!ddpi_conn_update_budgets(conn))
         end_overloaded(conn);
     return progress;
 }
@@ -297,9 +297,9 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
         return;
     conn->peer_ended = nread == UV_EOF && ended_in_order(conn);
     if (nread == UV_EOF && ddpi_conn_queued(conn) > 0) {
-        conn->peer_done = true; /* it may still read the replies */
+        conn->peer_sent_all = true; /* it may still read the replies */
         ddpi_conn_log_end(conn, "the peer closed it");
-        ddpi_conn_part(conn);
+        ddpi_conn_linger(conn);
     } else if (nread < 0) {
         ddpi_conn_end(conn, nread == UV_EOF ? "the peer closed it" : uv_strerror((int)nread));
     } else {
@@ -329,7 +329,7 @@ void ddpi_conn_resume(struct ddpi_conn *conn)
     ddpi_conn_update_deadline(conn, false); /* a pause that follows at once has its own deadline */
     (void)serve_buffered(conn);
     ddpi_conn_trim(&conn->in);
-    (void)ddpi_conn_count(conn);
+    (void)ddpi_conn_update_budgets(conn);
     if (ddpi_conn_serving(conn)) {
         ddpi_conn_update_deadline(conn, true);
         int uv_err = conn->paused || conn->held ? 0 : ddpi_conn_start_reading(conn);

@@ -28,9 +28,9 @@ struct ddpi_session {
     unsigned phase;       /* the dialect's own; 0 at first */
     bool open;            /* set by the dialect when its handshake is complete */
 
-    bool must_prove; /* the peer must authenticate first */
-    bool stranger;   /* the peer is another user of this machine */
-    bool needs_tls;  /* the peer must speak TLS, and does not yet */
+    bool must_authenticate; /* the peer must authenticate first */
+    bool other_user;        /* the peer is another user of this machine */
+    bool needs_tls;         /* the peer must speak TLS, and does not yet */
     struct ddpi_identity identity;
     char vouches_for[DDPI_JOB_MAX + 1]; /* as in struct ddpi_hello */
     /* Called when the peer has named its identity, and proven it if it must, before it is welcomed;

@@ -89,8 +89,8 @@ static uint32_t larger(uint32_t a, uint32_t b)
 /* An agent of no job may write keys of rounds, so it is told at least their limits. */
 static bool put_welcome(struct ddpi_session *session, uint64_t id, struct ddpi_buf *out)
 {
-    const struct ddpi_identity *who = &session->identity;
-    bool agent = who->job[0] == '\0' && who->role == DDPI_ROLE_AGENT;
+    const struct ddpi_identity *identity = &session->identity;
+    bool agent = identity->job[0] == '\0' && identity->role == DDPI_ROLE_AGENT;
     uint32_t least_key = agent ? DDPI_KV_RESERVED_KEY_MAX : 0;
     uint32_t least_value = agent ? DDPI_KV_RESERVED_VALUE_MAX : 0;
     struct ddpi_welcome welcome = {.key_max = larger(session->limits->key_len, least_key),
@@ -144,14 +144,14 @@ static ddp_status check_hello(const struct ddpi_session *session, const struct d
         return ddpi_error_set(err, DDP_E_DENIED,
                               "this server speaks TLS with other machines: give --tls, or set "
                               "DDPRUN_TLS=1");
-    if (hello->auth == DDPI_AUTH_NONE && session->must_prove && session->stranger)
+    if (hello->auth == DDPI_AUTH_NONE && session->must_authenticate && session->other_user)
         return ddpi_error_set(err, DDP_E_DENIED,
                               "without a token, this server admits only processes of its own user "
                               "and of root, and this "
                               "process belongs to another user; give its token, --token-file=FILE, "
                               "or start the server "
                               "with --trust-local-users");
-    if (hello->auth == DDPI_AUTH_NONE && session->must_prove)
+    if (hello->auth == DDPI_AUTH_NONE && session->must_authenticate)
         return ddpi_error_set(err, DDP_E_DENIED,
                               "this server requires authentication with its token: give "
                               "--token-file=FILE, or set DDPRUN_TOKEN_FILE");
@@ -191,11 +191,12 @@ static ddp_status finish_proof(struct ddpi_session *session, const struct ddpi_f
                                struct ddp_error *err)
 {
     uint8_t proof[DDPI_PROOF_SIZE];
-    struct ddpi_identity *who = &session->identity;
+    struct ddpi_identity *identity = &session->identity;
     if (!ddpi_proof_get(bytes + DDPI_FRAME_HEADER_SIZE, frame->payload_len, proof))
         return close_step(step, ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed PROOF"));
-    who->store = session->incarnation;
-    ddp_status status = ddpi_credential_key(session->gate->token, who, session->handshake.key, err);
+    identity->store = session->incarnation;
+    ddp_status status =
+        ddpi_credential_key(session->gate->token, identity, session->handshake.key, err);
     if (status != DDP_OK)
         return close_step(step, status);
     if (!ddpi_handshake_check(&session->handshake, DDPI_SIDE_CLIENT, proof)) {
@@ -203,10 +204,11 @@ static ddp_status finish_proof(struct ddpi_session *session, const struct ddpi_f
                        "it claimed to be %s of job '%s' in epoch %llu, but its key does not match: "
                        "its token differs from that of this server, or its key is for another "
                        "identity; 'ddpctl token show-path' here prints the file to copy there",
-                       ddpi_role_name(who->role), who->job, (unsigned long long)who->epoch);
+                       ddpi_role_name(identity->role), identity->job,
+                       (unsigned long long)identity->epoch);
         return denied_step(step);
     }
-    who->proven = true;
+    identity->proven = true;
     ddpi_handshake_add(&session->handshake, bytes, DDPI_FRAME_HEADER_SIZE + frame->payload_len);
     return finish_handshake(session, frame->id, DDPI_FRAME_HEADER_SIZE + frame->payload_len, out,
                             step, err);
