@@ -1,6 +1,6 @@
 /*
  * conversation.h - one client of a dialect, from its first byte to its end, on a core of its own:
- * what conn.c does with steps and replies, without a network.
+ * what a connection does with steps and replies, without a network.
  */
 #ifndef TESTS_FUZZ_CONVERSATION_H
 #define TESTS_FUZZ_CONVERSATION_H

@@ -1,7 +1,7 @@
 /*
- * tcpstore_peer.c - clients of the TCPStore dialect without a network. Does what conn.c does with
- * steps and replies, on bytes in blocks of their exact size, so that a sanitizer sees a read behind
- * their end.
+ * tcpstore_peer.c - clients of the TCPStore dialect without a network. Does what a connection does
+ * with steps and replies, on bytes in blocks of their exact size, so that a sanitizer sees a read
+ * behind their end.
  */
 #include "tcpstore_peer.h"
 

@@ -1,7 +1,7 @@
 /*
  * conn.h - one connection of the server: bytes in, requests out; replies in, bytes out.
  *
- * States (conn.c has the table):
+ * States (conn_impl.h has the table):
  *   GREETING   until the dialect's handshake is complete; at most handshake_ms
  *   OPEN       requests are served
  *   DENYING    the peer has failed to authenticate, and is told so after a random delay that does

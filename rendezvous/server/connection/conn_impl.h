@@ -1,6 +1,6 @@
 /*
- * conn_impl.h - what the files of a connection share: conn.c (creating and closing), conn_end.c
- * (deadlines and ending), conn_read.c (input), conn_output.c (output).
+ * conn_impl.h - what the files of a connection share: conn_open.c (creating and closing),
+ * conn_end.c (deadlines and ending), conn_read.c (input), conn_output.c (output).
  */
 #ifndef DDPI_CONN_IMPL_H
 #define DDPI_CONN_IMPL_H

@@ -1,5 +1,5 @@
 /*
- * conn.c - creates and closes connections. A connection owns its socket, timer and buffers.
+ * conn_open.c - creates and closes connections. A connection owns its socket, timer and buffers.
  *
  * The happy path: the first byte selects the dialect, whose handshake opens the connection; then
  * each complete frame becomes a request to the owner, and replies are collected in `out` until the
