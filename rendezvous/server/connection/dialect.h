@@ -65,6 +65,19 @@ struct ddpi_step {
     struct ddpi_message request;
 };
 
+static inline ddp_status ddpi_step_close(struct ddpi_step *step, ddp_status status)
+{
+    step->kind = DDPI_STEP_CLOSE;
+    return status;
+}
+
+static inline ddp_status ddpi_step_more(struct ddpi_step *step, size_t need)
+{
+    step->kind = DDPI_STEP_MORE;
+    step->need = need;
+    return DDP_OK;
+}
+
 struct ddpi_dialect {
     uint8_t first_byte;
     bool tcpstore; /* its clients are PyTorch's (see kv.h), which cannot authenticate */

@@ -11,29 +11,16 @@
 
 enum phase { PREAMBLE, HELLO, PROOF, OPEN };
 
-static ddp_status close_step(struct ddpi_step *step, ddp_status status)
-{
-    step->kind = DDPI_STEP_CLOSE;
-    return status;
-}
-
 static ddp_status denied_step(struct ddpi_step *step)
 {
     step->kind = DDPI_STEP_DENIED;
     return DDP_E_DENIED;
 }
 
-static ddp_status need_more(struct ddpi_step *step, size_t need)
-{
-    step->kind = DDPI_STEP_MORE;
-    step->need = need;
-    return DDP_OK;
-}
-
 static ddp_status answered(struct ddpi_step *step, size_t used, bool put, struct ddp_error *err)
 {
     if (!put)
-        return close_step(step, ddpi_error_set(err, DDP_E_NOMEM, "no memory for an answer"));
+        return ddpi_step_close(step, ddpi_error_set(err, DDP_E_NOMEM, "no memory for an answer"));
     step->kind = DDPI_STEP_ANSWERED;
     step->used = used;
     return DDP_OK;
@@ -46,14 +33,15 @@ static ddp_status next_preamble(struct ddpi_session *session, const uint8_t *byt
     struct ddpi_preamble theirs;
     bool plausible = ddpi_preamble_plausible(bytes, len);
     if (plausible && len < DDPI_PREAMBLE_SIZE)
-        return need_more(step, DDPI_PREAMBLE_SIZE);
+        return ddpi_step_more(step, DDPI_PREAMBLE_SIZE);
     if (!plausible || !ddpi_preamble_get(bytes, &theirs))
-        return close_step(step, ddpi_error_set(err, DDP_E_PROTOCOL,
-                                               "the first bytes are not those of a ddprun client"));
+        return ddpi_step_close(step,
+                               ddpi_error_set(err, DDP_E_PROTOCOL,
+                                              "the first bytes are not those of a ddprun client"));
     size_t before = ddpi_buf_len(out);
     bool put = ddpi_preamble_put(out, &ours);
     if (ddpi_version_choose(&ours, &theirs) == 0)
-        return close_step(
+        return ddpi_step_close(
             step, ddpi_error_set(
                       err, DDP_E_PROTOCOL,
                       "the client speaks protocol versions %u to %u, this server %u to %u",
@@ -116,7 +104,7 @@ static ddp_status finish_handshake(struct ddpi_session *session, uint64_t id, si
     if (status != DDP_OK && session->identity.proven)
         ddpi_seals_begin(&session->seals, &session->handshake, DDPI_SIDE_SERVER);
     if (status != DDP_OK)
-        return close_step(step, status);
+        return ddpi_step_close(step, status);
     return answered(step, used, put_welcome(session, id, out), err);
 }
 
@@ -174,10 +162,10 @@ static ddp_status finish_hello(struct ddpi_session *session, const struct ddpi_f
 {
     struct ddpi_hello hello;
     if (!ddpi_hello_get(bytes + DDPI_FRAME_HEADER_SIZE, frame->payload_len, &hello))
-        return close_step(step, ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed HELLO"));
+        return ddpi_step_close(step, ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed HELLO"));
     ddp_status status = check_hello(session, &hello, err);
     if (status != DDP_OK)
-        return close_step(step, status);
+        return ddpi_step_close(step, status);
     session->identity = hello.identity;
     memcpy(session->vouches_for, hello.vouches_for, sizeof session->vouches_for);
     size_t used = DDPI_FRAME_HEADER_SIZE + frame->payload_len;
@@ -193,12 +181,12 @@ static ddp_status finish_proof(struct ddpi_session *session, const struct ddpi_f
     uint8_t proof[DDPI_PROOF_SIZE];
     struct ddpi_identity *identity = &session->identity;
     if (!ddpi_proof_get(bytes + DDPI_FRAME_HEADER_SIZE, frame->payload_len, proof))
-        return close_step(step, ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed PROOF"));
+        return ddpi_step_close(step, ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed PROOF"));
     identity->store = session->incarnation;
     ddp_status status =
         ddpi_credential_key(session->gate->token, identity, session->handshake.key, err);
     if (status != DDP_OK)
-        return close_step(step, status);
+        return ddpi_step_close(step, status);
     if (!ddpi_handshake_check(&session->handshake, DDPI_SIDE_CLIENT, proof)) {
         ddpi_error_set(err, DDP_E_DENIED,
                        "it claimed to be %s of job '%s' in epoch %llu, but its key does not match: "
@@ -243,7 +231,7 @@ static ddp_status finish_request(struct ddpi_session *session, const struct ddpi
         return answered(step, used,
                         put_refusal(session, out, frame->type, frame->id, status, why.msg), err);
     if (status != DDP_OK)
-        return close_step(step, ddpi_error_set(err, status, "%s", why.msg));
+        return ddpi_step_close(step, ddpi_error_set(err, status, "%s", why.msg));
     step->kind = DDPI_STEP_REQUEST;
     step->used = used;
     return DDP_OK;
@@ -271,21 +259,23 @@ static ddp_status next_frame(struct ddpi_session *session, const uint8_t *bytes,
 {
     struct ddpi_frame frame;
     if (len < DDPI_FRAME_HEADER_SIZE)
-        return need_more(step, DDPI_FRAME_HEADER_SIZE);
+        return ddpi_step_more(step, DDPI_FRAME_HEADER_SIZE);
     if (!ddpi_frame_get(bytes, &frame))
-        return close_step(step, ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed frame header"));
+        return ddpi_step_close(step,
+                               ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed frame header"));
     size_t max;
     ddp_status status = payload_max(session, &frame, &max, err);
     if (status != DDP_OK)
-        return close_step(step, status);
+        return ddpi_step_close(step, status);
     if (frame.payload_len > max)
-        return close_step(step, ddpi_error_set(err, DDP_E_LIMIT,
-                                               "a frame of type %u with %u bytes; at most %zu are "
-                                               "allowed",
-                                               frame.type, frame.payload_len, max));
+        return ddpi_step_close(step,
+                               ddpi_error_set(err, DDP_E_LIMIT,
+                                              "a frame of type %u with %u bytes; at most %zu are "
+                                              "allowed",
+                                              frame.type, frame.payload_len, max));
     size_t need = DDPI_FRAME_HEADER_SIZE + frame.payload_len + ddpi_seals_size(&session->seals);
     if (len < need)
-        return need_more(step, need);
+        return ddpi_step_more(step, need);
     static ddp_status (*const finish[])(
         struct ddpi_session * session, const struct ddpi_frame *frame, const uint8_t *bytes,
         struct ddpi_buf *out, struct ddpi_step *step, struct ddp_error *err) = {

@@ -52,19 +52,6 @@ static const struct row rows[DDPI_TCPSTORE_TYPES] = {
 
 enum { LEN_SIZE = 8, LIST_HEADER = 1 + LEN_SIZE };
 
-static ddp_status close_step(struct ddpi_step *step, ddp_status status)
-{
-    step->kind = DDPI_STEP_CLOSE;
-    return status;
-}
-
-static ddp_status need_more(struct ddpi_step *step, size_t need)
-{
-    step->kind = DDPI_STEP_MORE;
-    step->need = need;
-    return DDP_OK;
-}
-
 static uint64_t number_at(const uint8_t *bytes)
 {
     struct ddpi_rd rd = ddpi_rd_of(bytes, LEN_SIZE);
@@ -76,14 +63,14 @@ static ddp_status next_hello(struct ddpi_session *session, const uint8_t *bytes,
 {
     size_t there = len < DDPI_TCPSTORE_HELLO_SIZE ? len : DDPI_TCPSTORE_HELLO_SIZE;
     if (memcmp(bytes, DDPI_TCPSTORE_HELLO, there) != 0)
-        return close_step(step, ddpi_error_set(err, DDP_E_PROTOCOL,
-                                               "the first bytes are not those of PyTorch's "
-                                               "TCPStore"));
+        return ddpi_step_close(step, ddpi_error_set(err, DDP_E_PROTOCOL,
+                                                    "the first bytes are not those of PyTorch's "
+                                                    "TCPStore"));
     if (there < DDPI_TCPSTORE_HELLO_SIZE)
-        return need_more(step, DDPI_TCPSTORE_HELLO_SIZE);
+        return ddpi_step_more(step, DDPI_TCPSTORE_HELLO_SIZE);
     ddp_status status = ddpi_session_admit(session, err);
     if (status != DDP_OK)
-        return close_step(step, status);
+        return ddpi_step_close(step, status);
     session->phase = OPEN;
     session->open = true;
     step->kind = DDPI_STEP_ANSWERED;
@@ -103,10 +90,10 @@ static ddp_status begin_request(struct ddpi_session *session, const struct row *
         return DDP_OK;
     }
     if (len < LIST_HEADER)
-        return need_more(step, LIST_HEADER);
+        return ddpi_step_more(step, LIST_HEADER);
     uint64_t count = number_at(bytes + 1);
     if (count > max)
-        return close_step(
+        return ddpi_step_close(
             step, ddpi_error_set(err, DDP_E_LIMIT, "%s of %llu keys; at most %llu are allowed",
                                  row->name, (unsigned long long)count, (unsigned long long)max));
     session->strings = (uint32_t)count * (row->strings == PAIRS ? 2 : 1);
@@ -130,29 +117,30 @@ static ddp_status scan_strings(struct ddpi_session *session, const struct row *r
     for (; session->strings > 0; session->strings--) {
         size_t least = session->scanned + (size_t)session->strings * LEN_SIZE + row->tail;
         if (len - session->scanned < LEN_SIZE)
-            return need_more(step, least);
+            return ddpi_step_more(step, least);
         uint64_t string_len = number_at(bytes + session->scanned);
         bool is_key = key_is_next(session, row);
         uint64_t max =
             is_key ? session->limits->tcpstore_key_len : session->limits->tcpstore_value_len;
         if (string_len > max)
-            return close_step(step, ddpi_error_set(err, DDP_E_LIMIT,
-                                                   "%s with a %s of %llu bytes; at most %llu "
-                                                   "are allowed",
-                                                   row->name, is_key ? "key" : "value",
-                                                   (unsigned long long)string_len,
-                                                   (unsigned long long)max));
+            return ddpi_step_close(step, ddpi_error_set(err, DDP_E_LIMIT,
+                                                        "%s with a %s of %llu bytes; at most %llu "
+                                                        "are allowed",
+                                                        row->name, is_key ? "key" : "value",
+                                                        (unsigned long long)string_len,
+                                                        (unsigned long long)max));
         least += string_len;
         if (least > DDPI_TCPSTORE_REQUEST_MAX)
-            return close_step(step, ddpi_error_set(err, DDP_E_LIMIT,
-                                                   "%s of %zu bytes or more; at most %u are "
-                                                   "allowed",
-                                                   row->name, least, DDPI_TCPSTORE_REQUEST_MAX));
+            return ddpi_step_close(step,
+                                   ddpi_error_set(err, DDP_E_LIMIT,
+                                                  "%s of %zu bytes or more; at most %u are "
+                                                  "allowed",
+                                                  row->name, least, DDPI_TCPSTORE_REQUEST_MAX));
         if (len - session->scanned - LEN_SIZE < string_len)
-            return need_more(step, least);
+            return ddpi_step_more(step, least);
         session->scanned += LEN_SIZE + string_len;
     }
-    return len - session->scanned < row->tail ? need_more(step, session->scanned + row->tail)
+    return len - session->scanned < row->tail ? ddpi_step_more(step, session->scanned + row->tail)
                                               : DDP_OK;
 }
 
@@ -198,10 +186,10 @@ static ddp_status finish_request(const struct row *row, const uint8_t *bytes, si
         return DDP_OK;
     }
     if (row == &rows[DDPI_TCPSTORE_VALIDATE])
-        return close_step(step, ddpi_error_set(err, DDP_E_PROTOCOL, "a second VALIDATE"));
+        return ddpi_step_close(step, ddpi_error_set(err, DDP_E_PROTOCOL, "a second VALIDATE"));
     step->kind = DDPI_STEP_ANSWERED;
     if (!ddpi_buf_append(out, bytes + 1, TAIL_NONCE))
-        return close_step(step, ddpi_error_set(err, DDP_E_NOMEM, "no memory for an answer"));
+        return ddpi_step_close(step, ddpi_error_set(err, DDP_E_NOMEM, "no memory for an answer"));
     return DDP_OK;
 }
 
@@ -212,7 +200,7 @@ static ddp_status tcpstore_next(struct ddpi_session *session, const uint8_t *byt
     if (session->phase == HELLO)
         return next_hello(session, bytes, len, step, err);
     if (bytes[0] >= DDPI_TCPSTORE_TYPES)
-        return close_step(
+        return ddpi_step_close(
             step, ddpi_error_set(err, DDP_E_PROTOCOL, "no operation has the type %u", bytes[0]));
     const struct row *row = &rows[bytes[0]];
     ddp_status status = DDP_OK;
