@@ -252,7 +252,7 @@ static void answer_call(struct ddpi_kv *kv, struct kv_call *call, ddp_status sta
     ddpi_kv_answer(kv, call->client, &call->reply, call->request->op, call->request->id);
 }
 
-static void serve(struct ddpi_kv *kv, struct kv_call *call)
+static void serve_call(struct ddpi_kv *kv, struct kv_call *call)
 {
     static ddp_status (*const handlers[])(struct ddpi_kv *, struct kv_call *) = {
         [DDPI_OP_SET] = run_set,
@@ -306,7 +306,7 @@ void ddpi_kv_apply(struct ddpi_kv *kv, struct ddpi_kv_client *client,
         return;
     }
     settle_served(kv, &call);
-    serve(kv, &call);
+    serve_call(kv, &call);
 }
 
 /* --- turns of the loop --- */
@@ -334,7 +334,7 @@ static void apply_again(struct ddpi_kv *kv, struct kv_work *work, uint64_t now_m
                            .now_ms = now_ms,
                            .again = true};
     ddpi_kv_leave_line(kv, work);
-    serve(kv, &call);
+    serve_call(kv, &call);
     ddpi_kv_work_destroy(kv, work);
 }
 
@@ -345,7 +345,7 @@ void ddpi_kv_work(struct ddpi_kv *kv, uint64_t now_ms)
     while (kv->work_left > 0 && (work = ddpi_kv_line_head(kv)) != NULL) {
         if (work->request.op == DDPI_OP_WATCH)
             apply_again(kv, work, now_ms);
-        else if (!ddpi_kv_work_go_on(kv, work))
+        else if (!ddpi_kv_work_continue(kv, work))
             return;
     }
 }

@@ -278,7 +278,7 @@ bool ddpi_kv_put_off(struct ddpi_kv *kv, struct kv_call *call, uint64_t changes)
 struct kv_work *ddpi_kv_line_head(const struct ddpi_kv *kv);
 void ddpi_kv_leave_line(struct ddpi_kv *kv, struct kv_work *work);
 /* Continues a list or a count: true if it is answered, and freed; else there is no work left. */
-bool ddpi_kv_work_go_on(struct ddpi_kv *kv, struct kv_work *work);
+bool ddpi_kv_work_continue(struct ddpi_kv *kv, struct kv_work *work);
 void ddpi_kv_work_destroy(struct ddpi_kv *kv, struct kv_work *work);
 void ddpi_kv_drop_works(struct ddpi_kv *kv, struct ddpi_kv_client *client);
 

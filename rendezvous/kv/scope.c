@@ -3,8 +3,9 @@
  * Owns the scopes.
  *
  * A scope counts its keys from the first request for their number. Scopes are sorted by prefix, and
- * each points to the innermost scope around it: so the scopes of a key are the last one that does
- * not sort after it, if its prefix is one of the key, and those around it.
+ * each points to the innermost scope around it. The scopes of a key are found from the last one
+ * that does not sort after the key: that one, if the key begins with its prefix, and those around
+ * it.
  */
 #include "error.h"
 #include "kv_impl.h"
@@ -12,7 +13,7 @@
 
 struct ddpi_kv_scope {
     struct ddpi_kv_scope *outer;
-    bool counted; /* a client has asked for the number: */
+    bool counted; /* nkeys has all keys, and follows their changes */
     size_t nkeys;
     struct kv_cursor cursor; /* while counting: the last key counted */
     unsigned refs;

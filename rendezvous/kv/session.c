@@ -60,17 +60,12 @@ static void session_end(struct ddpi_kv *kv, struct kv_session *session)
     ddpi_kv_scope_recount(kv, ddpi_bytes_of("", 0));
 }
 
-static struct kv_session *session_over_in(struct ddpi_list *node)
-{
-    return ddpi_container_of(node, struct kv_session, of_over);
-}
-
 /* Takes turns, so that sessions with few keys do not wait for one with very many. */
 void ddpi_kv_session_drop(struct ddpi_kv *kv)
 {
     bool more = true;
     while (more && !ddpi_list_empty(&kv->over)) {
-        struct kv_session *session = session_over_in(kv->over.next);
+        struct kv_session *session = ddpi_container_of(kv->over.next, struct kv_session, of_over);
         if (session_drop_small(kv, session))
             continue;
         ddpi_list_remove(&session->of_over);
@@ -93,14 +88,14 @@ static struct kv_session *session_with(const struct ddpi_kv *kv, struct ddpi_byt
     return alive && sodium_memcmp(session->token, token.data, token.len) == 0 ? session : NULL;
 }
 
-static ddp_status session_find(struct ddpi_kv *kv, struct kv_call *call, struct kv_session **ret)
+/* The session that @call names; NULL: there is none, and the call fails with DDP_E_NOT_FOUND. */
+static struct kv_session *session_find(const struct ddpi_kv *kv, struct kv_call *call)
 {
     struct kv_session *session = session_with(kv, call->request->session);
     if (session == NULL)
-        return ddpi_error_set(&call->err, DDP_E_NOT_FOUND,
-                              "there is no such session: its lease is over, or it was closed");
-    *ret = session;
-    return DDP_OK;
+        ddpi_error_set(&call->err, DDP_E_NOT_FOUND,
+                       "there is no such session: its lease is over, or it was closed");
+    return session;
 }
 
 uint64_t ddpi_kv_session_number(const struct ddpi_kv *kv, struct ddpi_bytes token)
@@ -242,20 +237,18 @@ void ddpi_kv_renew_leases(struct ddpi_kv *kv, uint64_t now_ms)
 
 ddp_status ddpi_kv_session_keep(struct ddpi_kv *kv, struct kv_call *call)
 {
-    struct kv_session *session = NULL;
-    ddp_status status = session_find(kv, call, &session);
+    struct kv_session *session = session_find(kv, call);
     if (session == NULL)
-        return status;
+        return DDP_E_NOT_FOUND;
     session_renew(kv, session, call->now_ms);
     return DDP_OK;
 }
 
 ddp_status ddpi_kv_session_hold(struct ddpi_kv *kv, struct kv_call *call)
 {
-    struct kv_session *session = NULL;
-    ddp_status status = session_find(kv, call, &session);
+    struct kv_session *session = session_find(kv, call);
     if (session == NULL)
-        return status;
+        return DDP_E_NOT_FOUND;
     session_renew(kv, session, call->now_ms);
     ddpi_list_remove(&session->of_holder);
     ddpi_list_append(&call->client->held, &session->of_holder);
@@ -281,23 +274,23 @@ void ddpi_kv_client_dead(struct ddpi_kv *kv, struct ddpi_kv_client *client)
 
 ddp_status ddpi_kv_session_close(struct ddpi_kv *kv, struct kv_call *call)
 {
-    struct kv_session *session = NULL;
-    ddp_status status = session_find(kv, call, &session);
-    if (session != NULL)
-        session_end(kv, session);
-    return status;
+    struct kv_session *session = session_find(kv, call);
+    if (session == NULL)
+        return DDP_E_NOT_FOUND;
+    session_end(kv, session);
+    return DDP_OK;
 }
 
 ddp_status ddpi_kv_set_ephemeral(struct ddpi_kv *kv, struct kv_call *call)
 {
-    struct kv_session *session = NULL;
-    ddp_status status = session_find(kv, call, &session);
+    struct kv_session *session = session_find(kv, call);
     if (session == NULL)
-        return status;
+        return DDP_E_NOT_FOUND;
     struct kv_tie *tie = ddpi_calloc(1, sizeof(*tie));
     if (tie == NULL)
         return ddpi_error_nomem(&call->err, sizeof(*tie));
-    status = ddpi_kv_put(kv, call->key, call->request->value, &call->reply.version, &call->err);
+    ddp_status status =
+        ddpi_kv_put(kv, call->key, call->request->value, &call->reply.version, &call->err);
     if (status != DDP_OK) {
         ddpi_free(tie);
         return status;

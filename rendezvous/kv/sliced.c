@@ -35,7 +35,7 @@ static void forget_names(struct kv_work *work)
     work->count = 0;
 }
 
-static void stand_in_line(struct ddpi_kv *kv, struct kv_work *work)
+static void join_line(struct ddpi_kv *kv, struct kv_work *work)
 {
     ddpi_list_append(&kv->line, &work->of_line);
     kv->nworks++;
@@ -129,7 +129,7 @@ static ddp_status count_keys(struct ddpi_kv *kv, struct kv_work *work, struct dd
 
 /* --- the line --- */
 
-bool ddpi_kv_work_go_on(struct ddpi_kv *kv, struct kv_work *work)
+bool ddpi_kv_work_continue(struct ddpi_kv *kv, struct kv_work *work)
 {
     struct ddpi_message reply = {0};
     struct ddp_error err;
@@ -152,7 +152,7 @@ static bool try_small(struct ddpi_kv *kv, struct kv_work *work)
 {
     size_t left = kv->work_left, most = left < KV_SMALL ? left : KV_SMALL;
     kv->work_left = most;
-    bool answered = ddpi_kv_work_go_on(kv, work);
+    bool answered = ddpi_kv_work_continue(kv, work);
     kv->work_left += left - most;
     return answered;
 }
@@ -164,11 +164,11 @@ ddp_status ddpi_kv_list_or_count(struct ddpi_kv *kv, struct kv_call *call)
         return ddpi_error_nomem(&call->err, sizeof(*work) + call->key.len);
     call->parked = true;
     bool first = ddpi_list_empty(&kv->line);
-    if (first ? ddpi_kv_work_go_on(kv, work) : try_small(kv, work))
+    if (first ? ddpi_kv_work_continue(kv, work) : try_small(kv, work))
         return DDP_OK;
     if (!first)
         forget_names(work);
-    stand_in_line(kv, work);
+    join_line(kv, work);
     return DDP_OK;
 }
 
@@ -182,7 +182,7 @@ bool ddpi_kv_put_off(struct ddpi_kv *kv, struct kv_call *call, uint64_t changes)
                       cost <= (kv->work_left < KV_SMALL ? kv->work_left : KV_SMALL);
     struct kv_work *work = affordable || call->again ? NULL : work_create(call);
     if (work != NULL) {
-        stand_in_line(kv, work);
+        join_line(kv, work);
         call->parked = true;
         return true;
     }
