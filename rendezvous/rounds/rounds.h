@@ -124,10 +124,11 @@ uint64_t ddpi_rounds_deadline(const struct ddpi_rounds *rounds);
 void ddpi_rounds_summary(const struct ddpi_rounds *rounds, struct ddpi_rounds_summary *ret);
 
 /* --- a server that starts again ---
- * After create, call ddpi_rounds_restore() with the summary that was stored; then, for each member,
- * in the order of their arrival, ddpi_rounds_member() and ddpi_rounds_restore_seat() with the seat
- * that it was told; then ddpi_rounds_wish(). The next step tells what follows. The seats may be
- * newer than the summary, and of different ages. The number of failures that were alike is lost. */
+ * After create, call ddpi_rounds_restore() with the summary that was stored; then
+ * ddpi_rounds_member() for each member, in the order of their arrival; then
+ * ddpi_rounds_restore_seat() for each, with the seat that it was told; then ddpi_rounds_wish().
+ * Nothing is told before the next step. The seats may be newer than the summary, and of different
+ * ages. The number of failures that were alike is lost. */
 void ddpi_rounds_restore(struct ddpi_rounds *rounds, const struct ddpi_rounds_summary *summary);
 void ddpi_rounds_restore_seat(struct ddpi_rounds *rounds, uint64_t member,
                               const struct ddp_round_seat *seat);

@@ -34,31 +34,21 @@ struct table {
     size_t count;
 };
 
-#define PLACE(type, member) offsetof(type, member), sizeof(((type *)0)->member)
-#define TEXT_OF(type, name, member, min)                            \
-    {                                                               \
-        name, TEXT, false, PLACE(type, member), min, 0, NULL, false \
+#define FIELD(type, name, member, kind, is_signed, min, max, words, newer)                    \
+    {                                                                                         \
+        name, kind, is_signed, offsetof(type, member), sizeof(((type *)0)->member), min, max, \
+            words, newer                                                                      \
     }
-#define NUMBER_OF(type, name, member, min, max)                         \
-    {                                                                   \
-        name, NUMBER, false, PLACE(type, member), min, max, NULL, false \
-    }
-#define SIGNED_OF(type, name, member, min, max)                        \
-    {                                                                  \
-        name, NUMBER, true, PLACE(type, member), min, max, NULL, false \
-    }
-#define WORD_OF(type, name, member, words)                         \
-    {                                                              \
-        name, WORD, false, PLACE(type, member), 0, 0, words, false \
-    }
-#define NEWER_TEXT_OF(type, name, member)                        \
-    {                                                            \
-        name, TEXT, false, PLACE(type, member), 0, 0, NULL, true \
-    }
-#define NEWER_NUMBER_OF(type, name, member, max)                     \
-    {                                                                \
-        name, NUMBER, false, PLACE(type, member), 0, max, NULL, true \
-    }
+#define TEXT_OF(type, name, member, min) FIELD(type, name, member, TEXT, false, min, 0, NULL, false)
+#define NUMBER_OF(type, name, member, min, max) \
+    FIELD(type, name, member, NUMBER, false, min, max, NULL, false)
+#define SIGNED_OF(type, name, member, min, max) \
+    FIELD(type, name, member, NUMBER, true, min, max, NULL, false)
+#define WORD_OF(type, name, member, words) \
+    FIELD(type, name, member, WORD, false, 0, 0, words, false)
+#define NEWER_TEXT_OF(type, name, member) FIELD(type, name, member, TEXT, false, 0, 0, NULL, true)
+#define NEWER_NUMBER_OF(type, name, member, max) \
+    FIELD(type, name, member, NUMBER, false, 0, max, NULL, true)
 
 static const char *const no_yes[] = {"no", "yes", NULL};
 static const char *const joins[] = {[DDP_ROUND_JOIN_NOW] = "now",
