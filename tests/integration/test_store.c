@@ -254,7 +254,7 @@ static void party(void *arg)
         OK(ddp_store_add(store, "came", 1, SOON_MS, NULL, &why));
         OK(ddp_store_barrier(store, "all", PARTIES, 2 * SOON_MS, &why));
         OK(ddp_store_add(store, "came", 0, SOON_MS, &sum, &why));
-        ck_assert_int_ge(sum, (round + 1) * PARTIES); /* nobody leaves before all have come */
+        ck_assert_int_ge(sum, (round + 1) * PARTIES); /* none leaves before all have arrived */
         OK(ddp_store_barrier(store, "read", PARTIES, 2 * SOON_MS, &why));
     }
     ddp_store_close(store);

@@ -1,6 +1,6 @@
 /*
- * test_store_auth.c - who is let in, on real sockets: proofs that are wrong, replayed, early or
- * never finished; roles; and TCPStore clients, for whom agents vouch.
+ * test_store_auth.c - which clients are admitted, on real sockets: proofs that are wrong, replayed,
+ * early or never finished; roles; and TCPStore clients, which agents vouch for.
  */
 #include "client_greet.h"
 #include "client_store.h"
@@ -255,7 +255,7 @@ START_TEST(keys_take_their_role)
 }
 END_TEST
 
-/* A store that has begun anew is another one: what was a worker's there is nobody's here. */
+/* A store that has begun anew is another one: the keys of workers of the old one are invalid. */
 START_TEST(a_key_fits_one_store_only)
 {
     restart_strict();
@@ -428,7 +428,7 @@ START_TEST(half_a_handshake_ends_at_the_deadline)
 }
 END_TEST
 
-/* Those who are denied do not hold up anybody, and nothing of them is left. */
+/* Denied clients do not delay others, and leave nothing behind. */
 START_TEST(many_are_denied_at_once)
 {
     enum { MANY = 60 };
@@ -480,7 +480,7 @@ START_TEST(agents_vouch_for_their_hosts)
     await_denied(1);
     int by_worker = connect_from("127.0.0.2");
     ck_assert_int_eq(greet_on(by_worker, &token, &worker, NULL), DDP_OK);
-    ck_assert(!torch_is_admitted("127.0.0.2")); /* a worker vouches for nobody */
+    ck_assert(!torch_is_admitted("127.0.0.2")); /* a worker cannot vouch */
     int one = connect_from("127.0.0.2"), two = connect_from("127.0.0.2");
     ck_assert_int_eq(greet_on(one, &token, &agent, NULL), DDP_OK);
     ck_assert_int_eq(greet_on(two, &token, &agent, NULL), DDP_OK);

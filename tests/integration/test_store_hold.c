@@ -94,7 +94,7 @@ START_TEST(an_end_of_file_ends_it)
     struct ddp_store_session session = raw_session(fd, LONG_MS);
     raw_hold(fd, &session);
     int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    close(fd); /* which nobody sees as long as there is a copy */
+    close(fd); /* not visible to the server while a copy is open */
     assert_alive(store);
     raw_hold(copy, &session);
     close(copy);
@@ -348,7 +348,7 @@ START_TEST(a_lost_connection_is_held_again)
 }
 END_TEST
 
-/* What somebody between can make of any connection: it looks like the client's end. */
+/* What an attacker on the path can do to any connection: it looks like the client's end. */
 static void forge_end(ddp_store_uv *store)
 {
     shutdown(ddp_store_uv_socket(store), SHUT_WR);
@@ -390,7 +390,7 @@ static void on_canceled(void *data, const struct ddp_store_result *result)
     ck_assert_int_eq(result->status, DDP_E_CANCELED);
 }
 
-/* Those who know no hook for it. */
+/* Clients without a hook for it. */
 START_TEST(hooks_may_be_shorter)
 {
     struct ddp_store_uv_hooks hooks = {

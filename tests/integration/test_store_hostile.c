@@ -17,8 +17,8 @@ START_TEST(values_beyond_the_limit)
     size_t size = DDP_STORE_VALUE_MAX;
     char *sent = calloc(size + 1, 1);
 
-    /* Who does not ask the library is stopped by the server: a sound frame loses the request, one
-     * that is longer than any sound one loses the connection. */
+    /* A client that bypasses the library is stopped by the server: a well-formed frame loses the
+     * request, one that is longer than any sound one loses the connection. */
     int fd = raw_connect(store_thread_port(server));
     raw_greet(fd);
     char payload[2048];

@@ -221,7 +221,7 @@ START_TEST(a_fence_ends_epochs)
     ddp_status status = ddp_store_set(old, "g1/mine", "2", 1, 60000, NULL, &why);
     if (status == DDP_E_CLOSED) /* it was on its way */
         status = ddp_store_set(old, "g1/mine", "2", 1, 60000, NULL, &why);
-    ck_assert_uint_lt(raw_now_ms() - start_ms, 30000); /* nobody waits for what will not come */
+    ck_assert_uint_lt(raw_now_ms() - start_ms, 30000); /* no wait for a key that will not come */
     ck_assert_int_eq(status, DDP_E_DENIED);
     ck_assert_msg(strstr(why.msg, "epoch 2") != NULL, "%s", why.msg);
     set_key(agent, "k");

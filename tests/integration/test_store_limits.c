@@ -127,8 +127,7 @@ START_TEST(the_oldest_half_open_gives_way)
     AWAIT(displaced, 1);
     raw_greet(fds[1]); /* the others are untouched, */
     AWAIT(half_open, MOST - 1);
-    fds[MOST + 1] =
-        raw_connect(store_thread_port(server)); /* and who was admitted does not count */
+    fds[MOST + 1] = raw_connect(store_thread_port(server)); /* and admitted clients do not count */
     AWAIT(half_open, MOST);
     AWAIT(displaced, 1);
     for (int i = 0; i < MOST + 2; i++)
@@ -236,7 +235,7 @@ START_TEST(half_requests_of_all_together)
     char payload[2048];
     ck_assert_int_eq(raw_frame(three, payload, sizeof payload).status, DDP_E_LIMIT);
     AWAIT(overloaded, 1);
-    assert_alive(store); /* who asks for little is not concerned */
+    assert_alive(store); /* clients that ask for little are not affected */
     close(one);
     close(two);
     close(three);

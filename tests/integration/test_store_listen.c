@@ -61,7 +61,7 @@ static bool has_ipv6(void)
     return bound;
 }
 
-/* What one client sets, one who came another way gets. */
+/* What one client sets, a client of another listener gets. */
 static void assert_same_store(const char *endpoint)
 {
     ddp_store *here = open_store(), *there = open_at(endpoint);

@@ -1,5 +1,5 @@
 /*
- * test_store_threads.c - one handle, many threads: nobody holds up another, all can be canceled,
+ * test_store_threads.c - one handle, many threads: none delays another, all can be canceled,
  * and a server that goes and comes back is missed by none for longer than it takes.
  */
 #include "store_fixture.h"
@@ -34,7 +34,7 @@ static uint64_t waits(struct ddpi_server_stats stats)
     return stats.waits;
 }
 
-/* --- nobody waits for another --- */
+/* --- no thread waits for another --- */
 
 static void get_own(void *arg)
 {
@@ -161,13 +161,14 @@ START_TEST(cancel_ends_all_that_wait)
         ck_assert_int_eq(uv_thread_create(&threads[i], be_canceled, &shared), 0);
     await_stat(waits, THREADS * 3 / 4);
     uint64_t start_ms = raw_now_ms();
-    while (atomic_load(&shared.failed) < THREADS) { /* who waits for events cannot be seen to */
+    while (atomic_load(&shared.failed) <
+           THREADS) { /* a thread that waits for events cannot be observed */
         ddp_store_cancel(shared.store);
         ck_assert_uint_lt(raw_now_ms() - start_ms, SOON_MS);
     }
     for (int i = 0; i < THREADS; i++)
         uv_thread_join(&threads[i]);
-    await_stat(waits, 0);       /* the server waits for nobody */
+    await_stat(waits, 0);       /* no request waits at the server */
     assert_alive(shared.store); /* and later calls are not concerned */
     ddp_store_close(shared.store);
 }

@@ -419,7 +419,7 @@ START_TEST(half_a_request_is_not_waited_for)
     send_wire(fd);
     ck_assert_uint_lt(raw_until_closed(fd), 5000);
     close(fd);
-    ck_assert_uint_eq(num_keys(idle), 0); /* who is silent between requests may stay */
+    ck_assert_uint_eq(num_keys(idle), 0); /* a client that is silent between requests may stay */
     close(idle);
     ddp_store_close(other);
 }

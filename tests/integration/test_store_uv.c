@@ -333,7 +333,7 @@ START_TEST(close_with_requests)
 }
 END_TEST
 
-/* A resolver that nobody answers; for other names than this it is the system's. */
+/* A resolver without an answer for this name; other names go to the system's. */
 static const char silent_name[] = "silent.invalid";
 static sem_t was_asked, may_answer;
 

@@ -1,6 +1,6 @@
 /*
  * test_store_watch.c - watches and sessions through the blocking client: events beside other calls,
- * after a new connection, and of those who do not read them; keys that outlive a connection, but
+ * after a new connection, and of clients that do not read them; keys that outlive a connection, but
  * not their session.
  */
 #include "store_fixture.h"
@@ -194,7 +194,7 @@ START_TEST(keys_vanish_with_their_session)
     expect_event(other, watch, DDP_STORE_EVENT_DELETED, "rank0", "", NULL);
     ck_assert_int_eq(ddp_store_session_close(other, &session, SOON_MS, &err), DDP_E_NOT_FOUND);
 
-    OK(ddp_store_session_open(other, 30, SOON_MS, &session, &why)); /* nobody keeps it */
+    OK(ddp_store_session_open(other, 30, SOON_MS, &session, &why)); /* not renewed */
     ck_assert_uint_le(store_thread_stats(server).sessions, 1);
     ddp_status status =
         ddp_store_set_ephemeral(other, &session, "rank1", "", 0, SOON_MS, NULL, &err);

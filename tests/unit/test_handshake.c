@@ -1,6 +1,6 @@
 /*
  * test_handshake.c - both sides of the native handshake against each other, without a network:
- * client_greet.c and dialect_native.c. Whatever somebody between them changes is seen by one of
+ * client_greet.c and dialect_native.c. Whatever an attacker between them changes is seen by one of
  * them.
  */
 #include "check_main.h"
@@ -153,7 +153,7 @@ START_TEST(a_key_opens_as_its_identity_only)
     for (size_t i = 0; i < 3; i++) {
         begin_talk(&token, &key, &others[i]);
         ck_assert_int_eq(talk.client_status, DDP_E_DENIED);
-        key.identity = others[i]; /* who lies about it gets as far as the proof */
+        key.identity = others[i]; /* a false identity is detected by the proof */
         key.identity.store = THIS_STORE;
         begin_talk(&token, &key, &others[i]);
         finish_talk();
@@ -176,7 +176,7 @@ START_TEST(a_key_fits_one_store_only)
     ck_assert_int_eq(talk.client_status, DDP_E_DENIED);
     ck_assert_ptr_nonnull(strstr(talk.err.msg, "begun anew"));
     ck_assert_ptr_nonnull(strstr(talk.err.msg, "000000000005707d"));
-    key.identity.store = THIS_STORE; /* who lies about it gets as far as the proof */
+    key.identity.store = THIS_STORE; /* a false identity is detected by the proof */
     begin_talk(&token, &key, &worker);
     finish_talk();
     ck_assert_int_eq(talk.last_step, DDPI_STEP_DENIED);
@@ -192,7 +192,7 @@ static ddp_status refuse(struct ddpi_session *session, struct ddp_error *err)
     return ddpi_error_set(err, DDP_E_DENIED, "its epoch is over");
 }
 
-/* The server says why it lets nobody in, as a connection does. */
+/* The server tells the reason for a refusal, as a connection does. */
 static void say_farewell(void)
 {
     ddpi_dialect_native.put_farewell(&talk.session, &talk.to_client, talk.server_status,
@@ -224,7 +224,7 @@ START_TEST(a_refusal_to_who_has_proven_himself_is_proven)
 }
 END_TEST
 
-/* What anybody can say who has the port. */
+/* What any server on that port can send. */
 START_TEST(other_refusals_are_not)
 {
     static const struct ddpi_preamble preamble = {DDPI_VERSION_MIN, DDPI_VERSION_MAX};
@@ -271,7 +271,7 @@ START_TEST(who_wants_proof_gets_it)
     ck_assert(!talk.done && talk.server_status == DDP_E_DENIED);
     ck_assert_ptr_nonnull(strstr(talk.err.msg, "no token"));
 
-    begin_talk(&token, NULL, &agent); /* what a server says to somebody who asks for nothing */
+    begin_talk(&token, NULL, &agent); /* what a server sends to a client that claims nothing */
     talk.session.must_authenticate = false;
     finish_talk();
     ck_assert(both_open());
@@ -443,7 +443,7 @@ static ddp_status may(const struct ddpi_identity *who, enum ddpi_op op, const ch
     return ddpi_role_permits(who, &request, &talk.err);
 }
 
-/* Its keys are those of its generation, as nobody else's worker is to find them. */
+/* A worker sees the keys of its generation only. */
 START_TEST(a_worker_keeps_to_its_generation)
 {
     static const enum ddpi_op changes[] = {DDPI_OP_SET, DDPI_OP_ADD, DDPI_OP_CAS, DDPI_OP_DELETE,

@@ -75,7 +75,7 @@ START_TEST(answers)
         ck_assert(!ddpi_owner_reply(&reply, cut, &one, &two, NUMBER, &got));
     ck_assert(!ddpi_owner_reply(&reply, sizeof reply, &one, &two, NUMBER + 1, &got));
 
-    /* Nobody has it any more, and user 0 is said, whoever it was. */
+    /* No process has it open any more; the kernel then reports user 0. */
     answer_to(request, TCP_FIN_WAIT2, 0, 0);
     ck_assert(ddpi_owner_reply(&reply, sizeof reply, &one, &two, NUMBER, &got));
     ck_assert(got.found && !got.open);
@@ -316,7 +316,7 @@ static bool tells_of_bound_ones(void)
 }
 
 /* By the diagnosis and by the table, which has listeners only; IPv4 and IPv6. Kernels before Linux
- * 6.8 do not tell of who is bound. */
+ * 6.8 do not report bound sockets. */
 START_TEST(strangers_on_a_port)
 {
     struct ddpi_owners owners;
@@ -368,7 +368,7 @@ START_TEST(no_descriptor_to_ask_with)
 }
 END_TEST
 
-/* Where not all users have numbers, who has none is nobody in particular. */
+/* If the namespace does not map all user ids, the overflow id is not a particular user. */
 START_TEST(users_without_a_number)
 {
     struct ddpi_owners owners;

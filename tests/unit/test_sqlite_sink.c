@@ -142,7 +142,7 @@ static void take_picture(char picture[PICTURE])
     char *at = picture;
     const char *end_of_text = picture + PICTURE;
     ddpi_kv_set_sink(kv, NULL, NULL);
-    ddpi_kv_client_gone(kv, &clients[2]); /* who watches would be told in between */
+    ddpi_kv_client_gone(kv, &clients[2]); /* watches would be notified in between */
     for (int key = 0; key < KEYS; key++) {
         ask_key(DDPI_OP_TRY_GET, key, "", 0);
         at = put_replies(at, end_of_text, "key");

@@ -103,7 +103,7 @@ START_TEST(what_nobody_is_called)
 }
 END_TEST
 
-/* Who has but a key says for which store it was made, and no other server finds it. */
+/* A key of a role names the store that it was made for, and no other server accepts it. */
 START_TEST(a_key_is_of_one_store_only)
 {
     struct ddpi_identity who = {.role = DDPI_ROLE_WORKER, .job = "j", .epoch = 2, .store = STORE};

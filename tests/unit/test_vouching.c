@@ -1,5 +1,5 @@
 /*
- * test_vouching.c - addresses, and the count of those for whom agents vouch.
+ * test_vouching.c - addresses, and the hosts and jobs that agents vouch for.
  */
 #include "address.h"
 #include "check_main.h"
