@@ -335,8 +335,16 @@ class Cluster:
             kill_all([pid], signal.SIGCONT)
 
     def end(self, *nodes):
-        """Let the workers end well; the agents do as well."""
+        """Let the workers end well; the agents do as well. All are read together: workers whose output
+        is not taken cannot end, and the other nodes wait for them."""
         (self.records_dir / 'end').touch()
+        def ended():
+            self.collect()
+            return not any(self.agents[node].open for node in nodes)
+        try:
+            wait_until(ended, f'the end of {nodes}')
+        except AssertionError as fault:
+            raise AssertionError(f'{fault}\n{self.tell()}') from None
         for node in nodes:
             self.expect(node, 0)
 
