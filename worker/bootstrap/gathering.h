@@ -33,7 +33,7 @@
 
 struct ddpi_gathering;
 
-/* What the two sides do differently. Anything but DDP_OK ends the gathering. */
+/* The functions in which the two sides differ. Anything but DDP_OK ends the gathering. */
 struct ddpi_gathering_role {
     /* A rank has connected to join; takes @edge over in any case. */
     ddp_status (*arrive)(struct ddpi_gathering *gathering, struct ddpi_edge *edge,

@@ -14,7 +14,7 @@
 struct ddp_comm;
 struct ddpi_memory;
 
-/* What a type knows of a buffer. */
+/* A buffer, as its type knows it. */
 struct ddpi_buffer {
     struct ddpi_memory *memory; /* its type; NULL: there is no buffer */
     void *context;              /* the rest is for the type; zeros for host memory */

@@ -6,7 +6,7 @@
 
 #include "edges.h"
 
-/* What has become of the peer of an edge: "has died", and more. */
+/* The fate of the peer of an edge as a sentence: "has died", and more. */
 struct ddpi_verdict {
     ddp_status status;
     const char *words;

@@ -8,7 +8,7 @@
 
 enum { DDPI_NEEDS_MAX = 4 };
 
-/* What @edge must become before this rank can go on; all zero: nothing. */
+/* A rank cannot go on before @edge fulfils this; all zero: it can. */
 struct ddpi_need {
     struct ddpi_edge *edge;
     size_t recv_bytes; /* this many bytes have arrived; 0: does not matter */

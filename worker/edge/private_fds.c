@@ -39,9 +39,9 @@ static struct {
     size_t count, room;
 } list = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* What a descriptor means now. Another thread may close or reuse the number at the same time:
- * either answer is right then. ThreadSanitizer treats fstat() as a use of that thread's file, but
- * not statx(). */
+/* The file that a descriptor means now. Another thread may close or reuse the number at the same
+ * time: either answer is right then. ThreadSanitizer treats fstat() as a use of that thread's file,
+ * but not statx(). */
 static bool entry_identify(int fd, struct entry *ret_entry)
 {
     struct statx info;

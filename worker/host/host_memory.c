@@ -20,7 +20,7 @@ static ddp_status host_look(struct ddpi_memory *memory, const void *address, con
     return DDP_OK;
 }
 
-/* What all ranks together do, in a world of one. */
+/* The operation of a world of one. */
 static void run_alone(const struct ddpi_task *task)
 {
     if (task->send != task->recv && task->count > 0)
@@ -75,7 +75,7 @@ static void prepare_round(const struct ddp_comm *comm, struct ddpi_task *task, u
         .kind = DDPI_RING_ALL_GATHER, .rank = comm->rank, .nranks = comm->world_size};
 }
 
-/* What goes round is no payload, and not counted. */
+/* The bytes that go round are no payload, and not counted. */
 static ddp_status run_barrier(struct ddp_comm *comm, struct ddpi_task *task)
 {
     prepare_round(comm, task, comm->tokens, 1);

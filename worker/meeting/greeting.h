@@ -24,7 +24,7 @@
 #include "rank_key.h"
 #include "sockets.h"
 
-/* What a connection is for. */
+/* The purpose of a connection. */
 enum ddpi_greeting_kind {
     DDPI_GREET_SHM = 1, /* all of an edge in shared memory */
     DDPI_GREET_CONTROL,
@@ -32,7 +32,7 @@ enum ddpi_greeting_kind {
     DDPI_GREET_JOIN, /* messages to rank 0, which gathers */
 };
 
-/* What an edge is for. */
+/* The purpose of an edge. */
 enum ddpi_link {
     DDPI_LINK_RING, /* from a rank to the next one */
     DDPI_LINK_PEER, /* between any two ranks, for send and recv */
@@ -65,7 +65,7 @@ enum ddpi_greeting_stage {
     DDPI_GREETING_OVER,
 };
 
-/* What both sides know before, and prove. */
+/* Both sides know this before the greeting, and prove it. */
 struct ddpi_greeting_terms {
     const struct ddpi_rank_key *key;
     const uint8_t *connector_id; /* of the cards */

@@ -267,7 +267,7 @@ static const struct format bfloat = {widen_bf16, add_bf16, multiply_bf16, narrow
 
 enum { BLOCK = 1024 }; /* elements */
 
-/* What one block has come to between the first input and the last. */
+/* The partial result of a block. */
 union partial {
     float wide[BLOCK];
     uint64_t plain[BLOCK];
@@ -308,8 +308,8 @@ static void fold_plain(const struct ddpi_reduction *work, union partial *partial
         memcpy(out, folded, count * ddp_dtype_size(work->dtype));
 }
 
-/* What to fold @work in; NULL: its own type, for an extreme is one of the inputs, and the sum or
- * product of two is rounded as it is made. */
+/* The format in which to fold @work; NULL: its own type, for a minimum or maximum is one of the
+ * inputs, and the sum or product of two is rounded as it is made. */
 static const struct format *wide_format(const struct ddpi_reduction *work)
 {
     bool extreme = work->op == DDP_MIN || work->op == DDP_MAX;

@@ -43,7 +43,7 @@ enum {
     DDPI_SCRATCH_ALL = DDPI_SCRATCH_PARTIALS + DDPI_PARTIALS_SIZE,
 };
 
-/* What a rank offers to readers; scratch stays the same for all operations. */
+/* The memory that a rank offers to readers; scratch stays the same for all operations. */
 enum { DDPI_OFFER_SEND, DDPI_OFFER_RECV, DDPI_OFFER_SCRATCH, DDPI_OFFERS };
 
 /* How this rank gets messages of another one. */

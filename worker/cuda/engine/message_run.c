@@ -24,7 +24,7 @@ struct hello {
     struct ddpi_offer scratch;
 };
 
-/* What comes with a descriptor cannot be tried yet. */
+/* A buffer that comes with a descriptor cannot be tried yet. */
 static bool opens_message(struct ddpi_device *device, const struct ddpi_offer *buffer)
 {
     ddpi_cu_deviceptr address;

@@ -10,7 +10,7 @@
 #include "device_state.h"
 #include "wait.h"
 
-/* What an owner has passed to which reader. */
+/* An allocation that its owner has passed to a reader. */
 struct ddpi_handed {
     uint32_t reader;
     uint64_t allocation;

@@ -17,7 +17,7 @@
 
 #include <string.h>
 
-/* What a rank tells the others about itself. */
+/* A rank's description of itself. */
 struct seat {
     char machine[DDPI_MACHINE_TEXT];
     char gpu[64];
@@ -25,7 +25,7 @@ struct seat {
     uint8_t uuid[16];
 };
 
-/* What a rank has found out about the others. */
+/* A rank's findings about the others. */
 struct findings {
     bool reads_previous;
     bool reads_all; /* for rank 0 only */

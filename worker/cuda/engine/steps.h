@@ -37,7 +37,7 @@ ddp_status ddpi_device_pause(struct ddpi_device *device, struct ddpi_patience *p
                              const struct ddpi_wait *wait, const struct ddpi_need *needs,
                              unsigned count);
 
-/* What was enqueued last in a lane is one more unit. */
+/* The work that was enqueued last in a lane is one more unit. */
 ddp_status ddpi_lane_stamp(struct ddpi_device *device, enum ddpi_lane_kind kind,
                            struct ddp_error *err);
 
