@@ -186,7 +186,7 @@ void member_lost(struct member *member, const char *why, uint64_t now_ms)
     member->seat = (struct ddp_round_seat){.order = DDP_ROUND_WAIT};
     member->seat_void = true;
     snprintf(member->lost_why, sizeof member->lost_why, "%s", why);
-    member->says.failure = (struct ddp_round_failure){0}; /* the server has seen it */
+    member->says.failure = (struct ddp_round_failure){0}; /* it belongs to the lost member */
     kill_member_workers(member, why);
     if (member->sm.state == MEMBER_FINISHED)
         enter_waiting(member, now_ms);
