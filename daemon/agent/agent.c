@@ -45,7 +45,8 @@ static void on_guard(uv_poll_t *poll, int status, int events)
     agent_set_cause(agent, AGENT_CAUSE_GUARD);
     logmux_discard(&agent->mux);
     gpu_watch_give_up(&agent->gpus);
-    agent_leave(agent, 128 + SIGKILL, "the guard process was killed", MEMBER_STOP_KILL);
+    agent->hooks.leave(agent->hooks.ctx, 128 + SIGKILL, "the guard process was killed",
+                       MEMBER_STOP_KILL);
     agent_advance(agent);
 }
 

@@ -38,7 +38,7 @@ static void leave_for_signal(struct agent *agent, int sig, enum member_stop how)
     agent->signal = sig;
     agent->signal_ms = ddpi_now_ms(&ddpi_clock_monotonic);
     snprintf(why, sizeof why, "the job was ended by %s", signame_of(sig, name));
-    agent_leave(agent, 128 + sig, why, how);
+    agent->hooks.leave(agent->hooks.ctx, 128 + sig, why, how);
 }
 
 static void stop_workers(struct agent *agent, int sig)
@@ -100,6 +100,12 @@ static void on_ending_signal(uv_signal_t *handle, int sig)
 
 /* ---- signals for the workers ---------------------------------------------------------------- */
 
+static void signal_workers(struct agent *agent, int sig)
+{
+    for (uint32_t i = 0; i < agent->config->nproc; i++)
+        worker_proc_forward(&agent->workers[i], sig);
+}
+
 /* A worker that is being started cannot be signalled yet. */
 static void on_forwarded_signal(uv_signal_t *handle, int sig)
 {
@@ -107,14 +113,14 @@ static void on_forwarded_signal(uv_signal_t *handle, int sig)
     if (agent->sm.state == AGENT_STARTING)
         sigaddset(&agent->held_signals, sig);
     else
-        agent_signal_workers(agent, sig);
+        signal_workers(agent, sig);
 }
 
 void agent_forward_held_signals(struct agent *agent)
 {
     for (int sig = 1; sig < NSIG; sig++)
         if (sigismember(&agent->held_signals, sig) == 1)
-            agent_signal_workers(agent, sig);
+            signal_workers(agent, sig);
 }
 
 /* The workers' terminals belong to no session, so the kernel does not tell the workers. */

@@ -16,19 +16,3 @@ bool agent_is_up(const struct agent *agent)
 {
     return agent->sm.state == AGENT_STARTING || agent->sm.state == AGENT_RUNNING;
 }
-
-bool agent_all_exited(const struct agent *agent)
-{
-    return agent->alive == 0 && !worker_starter_busy(&agent->starter);
-}
-
-void agent_signal_workers(struct agent *agent, int sig)
-{
-    for (uint32_t i = 0; i < agent->config->nproc; i++)
-        worker_proc_forward(&agent->workers[i], sig);
-}
-
-void agent_leave(struct agent *agent, int exit_code, const char *why, enum member_stop how)
-{
-    agent->hooks.leave(agent->hooks.ctx, exit_code, why, how);
-}

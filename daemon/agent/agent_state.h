@@ -98,13 +98,4 @@ void agent_set_cause(struct agent *agent, enum agent_cause cause);
 /* Workers run or are being started, and none has been told to stop. */
 bool agent_is_up(const struct agent *agent);
 
-/* No worker runs, and none is being started. */
-bool agent_all_exited(const struct agent *agent);
-
-/* Send @sig to every worker that runs. */
-void agent_signal_workers(struct agent *agent, int sig);
-
-/* Ask the owner to take this node out of the job. */
-void agent_leave(struct agent *agent, int exit_code, const char *why, enum member_stop how);
-
 #endif

@@ -42,6 +42,12 @@ static void enter_stopping(struct agent *agent, uint64_t grace_ms)
     agent->hooks.changed(agent->hooks.ctx);
 }
 
+/* No worker runs, and none is being started. */
+static bool all_exited(const struct agent *agent)
+{
+    return agent->alive == 0 && !worker_starter_busy(&agent->starter);
+}
+
 static void shorten_grace(struct agent *agent, uint64_t grace_ms)
 {
     if (uv_timer_get_due_in(&agent->timer) > grace_ms)
@@ -57,7 +63,7 @@ void agent_stop(struct agent *agent, enum member_stop how)
         return; /* agent_abort_start() ends the workers; or none runs */
     worker_starter_cancel(&agent->starter);
     agent_set_cause(agent, AGENT_CAUSE_ORDER);
-    if (agent_is_up(agent) && how != MEMBER_STOP_KILL && !agent_all_exited(agent))
+    if (agent_is_up(agent) && how != MEMBER_STOP_KILL && !all_exited(agent))
         enter_stopping(agent, grace_ms);
     else if (agent->sm.state == AGENT_STOPPING && how != MEMBER_STOP_KILL)
         shorten_grace(agent, grace_ms);
@@ -120,7 +126,7 @@ void agent_abort_start(struct agent *agent)
 
 static bool sweep_when_all_exited(struct agent *agent)
 {
-    if (!agent_all_exited(agent))
+    if (!all_exited(agent))
         return false;
     enter_sweeping(agent);
     return true;
@@ -180,8 +186,8 @@ static bool finish_when_drained(struct agent *agent)
     bool well = agent->cause == AGENT_CAUSE_NONE;
     ddpi_sm_move(&agent->sm, AGENT_IDLE);
     if (agent->cause == AGENT_CAUSE_STUCK)
-        agent_leave(agent, outcome_stuck_code(agent), "processes are left that cannot be killed",
-                    MEMBER_STOP_KILL);
+        agent->hooks.leave(agent->hooks.ctx, outcome_stuck_code(agent),
+                           "processes are left that cannot be killed", MEMBER_STOP_KILL);
     agent->hooks.ended(agent->hooks.ctx, well);
     return true;
 }
