@@ -472,7 +472,7 @@ START_TEST(what_is_no_state_is_refused)
     assert_refused(DDP_E_SYSTEM, "directory");
     ck_assert_int_eq(rmdir(path), 0);
     ck_assert_int_eq(mkfifo(path, 0600), 0);
-    assert_refused(DDP_E_INVALID, "no regular file");
+    assert_refused(DDP_E_INVALID, "not a regular file");
     ck_assert_int_eq(unlink(path), 0);
     ck_assert_int_eq(symlink("/dev/null", path), 0);
     assert_refused(DDP_E_SYSTEM, "cannot open");
