@@ -111,7 +111,7 @@ class OnLoopback(DdprundCase):
         self.assertEqual(guest.wait(), 77, guest.err)
         self.assertRegex(guest.err, rf"\n?ddprun: the store at {store} does not let this node in: most likely it has "
                                     rf"another token than {other}; copy [^\n]*'ddpctl token show-path'[^\n]*\n\Z")
-        host.read_until('has another token than this server')
+        host.read_until('its token differs from that of this server')
         host.signal(signal.SIGTERM)
         host.wait()
         self.assertRegex(host.err, r"denied: [^\n]* another token than this server[^\n]*'ddpctl token show-path'")

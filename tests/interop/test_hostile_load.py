@@ -181,7 +181,7 @@ KINDS = {  # of harm, and how many connections of each; see hostile.c
 SAID = ['its first byte begins no protocol', 'SET with a key of 1099511627776 bytes',
         'GET with a key of 18446744073709551615 bytes', 'WAIT of 1152921504606846976 keys',
         'no operation has the type 200', 'closed to make room for a newer one', 'a frame of type 250',
-        'a frame of type 16 with 4294967295 bytes', 'has another token than this server',
+        'a frame of type 16 with 4294967295 bytes', 'its token differs from that of this server',
         f'the store is full: it holds {KEYS - SPARE} of at most {KEYS - SPARE} keys',
         'more connections for what their peers did', 'more connections that were not authenticated yet',
         'warning: denied ']
