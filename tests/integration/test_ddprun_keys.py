@@ -114,7 +114,7 @@ class OnLoopback(DdprundCase):
         host.read_until('its token differs from that of this server')
         host.signal(signal.SIGTERM)
         host.wait()
-        self.assertRegex(host.err, r"denied: [^\n]* another token than this server[^\n]*'ddpctl token show-path'")
+        self.assertRegex(host.err, r"denied: [^\n]* its token differs from that of this server[^\n]*'ddpctl token show-path'")
 
     def test_the_node_that_has_the_store_asks_for_it(self):
         """Also by way of the environment, where it may be meant for other programs."""
