@@ -1,25 +1,30 @@
 /*
- * auth_option.h - --auth and --no-auth, which ddprun and ddprund have in common: who has to prove
- * to a store that he has its token.
+ * auth_option.h - the options that ddprun and ddprund have in common: which clients must prove to
+ * their store that they have its token.
  */
 #ifndef CMD_AUTH_OPTION_H
 #define CMD_AUTH_OPTION_H
 
 #include "options.h"
 
-/* Into an enum ddpi_server_auth (server.h). */
-ddp_status auth_option(const struct option *, const char *, void *, struct ddp_error *);
+/* clang-format off */
+/* Rows of an option table. @variable begins the names of their variables; @auth_at is the offset of an
+ * enum ddpi_server_auth (server.h), whose values are in the order of these words, @trust_at of a bool. */
+#define AUTH_OPTIONS(variable, group, auth_at, trust_at)                                          \
+    {"auth", 0, "default|always|never", variable "_AUTH", "default", group,                       \
+     "which clients must authenticate with the token: default, those from other machines and of " \
+     "other users of this machine; always, all; never, none",                                     \
+     option_choice, auth_at, 0, 0},                                                               \
+    {"no-auth", 0, NULL, variable "_NO_AUTH", NULL, group,                                        \
+     "disable authentication: anyone who can reach the store can read and change it",             \
+     option_no_auth, auth_at, 0, 0},                                                              \
+    {"trust-local-users", 0, NULL, variable "_TRUST_LOCAL_USERS", NULL, group,                    \
+     "treat other users of this machine as the store's own user on loopback; without this they "  \
+     "need the token, and their TCPStore clients, which have none, are refused",                  \
+     option_switch, trust_at, 0, 0}
+/* clang-format on */
+
 /* A switch that stands for --auth=never. */
-ddp_status auth_option_off(const struct option *, const char *, void *, struct ddp_error *);
-
-#define AUTH_OPTION_HELP                                                                         \
-    "which clients must prove that they have the token: default, those from other machines "     \
-    "and of other users of this one; always, all; never, none, so that anyone who can reach an " \
-    "address can read and change all keys"
-
-#define TRUST_LOCAL_USERS_HELP                                                                 \
-    "let other users of this machine in on loopback as if they were the server's own user; "   \
-    "otherwise they need a token, and their TCPStore clients, who cannot prove anything, are " \
-    "refused"
+ddp_status option_no_auth(const struct option *, const char *, void *, struct ddp_error *);
 
 #endif

@@ -34,6 +34,20 @@ ddp_status option_show(const struct option *option, const char *text, void *fiel
     return option_switch(option, text, field, err);
 }
 
+ddp_status option_choice(const struct option *option, const char *text, void *field,
+                         struct ddp_error *err)
+{
+    uint32_t index = 0;
+    const char *word;
+    size_t len;
+    for (const char *cursor = option->arg; ddpi_parse_list_next(&cursor, '|', &word, &len); index++)
+        if (strlen(text) == len && memcmp(text, word, len) == 0) {
+            *(uint32_t *)field = index;
+            return DDP_OK;
+        }
+    return ddpi_error_set(err, DDP_E_INVALID, "'%s' is not %s", text, option->arg);
+}
+
 ddp_status option_u32(const struct option *option, const char *text, void *field,
                       struct ddp_error *err)
 {

@@ -55,6 +55,9 @@ ddp_status option_text(const struct option *, const char *, void *, struct ddp_e
 ddp_status option_switch(const struct option *, const char *, void *, struct ddp_error *);
 ddp_status option_u32(const struct option *, const char *, void *, struct ddp_error *);
 ddp_status option_duration(const struct option *, const char *, void *, struct ddp_error *);
+/* One of the words that @arg lists, with '|' between them: its index, into an enum or a uint32_t.
+ */
+ddp_status option_choice(const struct option *, const char *, void *, struct ddp_error *);
 /* A switch (bool) that asks for a text, not for work: what stands behind it is not looked at, nor
  * is the environment. */
 ddp_status option_show(const struct option *, const char *, void *, struct ddp_error *);

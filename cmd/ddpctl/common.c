@@ -11,23 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-ddp_status ddpctl_option_role(const struct option *option, const char *text, void *field,
-                              struct ddp_error *err)
-{
-    static const struct {
-        const char *name;
-        enum ddp_store_role role;
-    } roles[] = {
-        {"agent", DDP_STORE_AGENT}, {"worker", DDP_STORE_WORKER}, {"observer", DDP_STORE_OBSERVER}};
-    (void)option;
-    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
-        if (strcmp(roles[i].name, text) == 0) {
-            *(struct ddpctl_role *)field = (struct ddpctl_role){roles[i].role, true};
-            return DDP_OK;
-        }
-    return ddpi_error_set(err, DDP_E_INVALID, "'%s' is not agent, worker or observer", text);
-}
-
 ddp_status ddpctl_option_number(const struct option *option, const char *text, void *field,
                                 struct ddp_error *err)
 {

@@ -31,23 +31,34 @@ extern const struct option_table ddpctl_job_table;
 int ddpctl_token(int argc, char **argv);
 extern const struct option_table ddpctl_token_table;
 
-/* How a verb proves to a store who it is. */
-#define DDPCTL_TOKEN_FILE_DEFAULT "~/.config/ddprun/token; on this machine only if it is there"
-#define DDPCTL_TOKEN_FILE_HELP                                                                 \
-    "prove by the token in FILE, or by a key made by 'ddpctl token derive', who this is, and " \
-    "have "                                                                                    \
-    "the store do the same"
-#define DDPCTL_TOKEN_FD_HELP "the same from the open descriptor N, before --token-file"
-#define DDPCTL_NO_AUTH_HELP  "prove nothing, and take whatever answers for the store"
-#define DDPCTL_TLS_HELP \
-    "say nothing in clear to a store on another machine (TLS 1.3, by the token or key)"
-
-/* Fields that option.h does not know. */
-struct ddpctl_role {
-    enum ddp_store_role role;
-    bool given;
+/* How to authenticate to a store. */
+struct ddpctl_auth {
+    const char *token_file;
+    uint32_t token_fd; /* 0: not given */
+    bool none;
+    bool tls;
 };
-ddp_status ddpctl_option_role(const struct option *, const char *, void *, struct ddp_error *);
+
+/* clang-format off */
+/* Rows of an option table; @at is the offset of a struct ddpctl_auth. */
+#define DDPCTL_AUTH_OPTIONS(group, at)                                                             \
+    {"token-file", 0, "FILE", "DDPRUN_TOKEN_FILE",                                                 \
+     "~/.config/ddprun/token; for a store on this machine only if it exists", group,               \
+     "authenticate to the store, and the store to us, with the token in FILE or a key made by "    \
+     "'ddpctl token derive'",                                                                      \
+     option_text, (at) + offsetof(struct ddpctl_auth, token_file), 0, 0},                          \
+    {"token-fd", 0, "N", "DDPRUN_TOKEN_FD", NULL, group,                                           \
+     "read the token or key from the open descriptor N; overrides --token-file",                   \
+     option_u32, (at) + offsetof(struct ddpctl_auth, token_fd), 3, INT32_MAX},                     \
+    {"no-auth", 0, NULL, NULL, NULL, group, "do not authenticate, and trust any store",            \
+     option_switch, (at) + offsetof(struct ddpctl_auth, none), 0, 0},                              \
+    {"tls", 0, NULL, "DDPRUN_TLS", NULL, group,                                                    \
+     "encrypt the connection to a store on another machine (TLS 1.3, keyed by the token or key)",  \
+     option_switch, (at) + offsetof(struct ddpctl_auth, tls), 0, 0}
+/* clang-format on */
+
+/* The words of --role, in the order of enum ddp_store_role. */
+#define DDPCTL_ROLES "agent|worker|observer"
 /* uint64_t, from min to max. */
 ddp_status ddpctl_option_number(const struct option *, const char *, void *, struct ddp_error *);
 

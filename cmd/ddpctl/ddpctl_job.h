@@ -11,10 +11,7 @@
 struct ddpctl_job_options {
     const char *endpoint;
     uint64_t timeout_ms; /* UINT64_MAX: not given */
-    const char *token_file;
-    uint32_t token_fd; /* 0: not given */
-    bool no_auth;
-    bool tls;
+    struct ddpctl_auth auth;
     bool json;
     bool no_wait;
     bool undo;

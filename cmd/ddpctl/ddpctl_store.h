@@ -16,7 +16,7 @@ struct ddpctl_watch_options {
 };
 
 struct ddpctl_bench_options {
-    const char *op;       /* NULL: mix */
+    uint32_t op;          /* which word of --op; UINT32_MAX: not given */
     uint32_t clients;     /* 0: 1 */
     uint64_t duration_ms; /* 0: 2 s */
     uint64_t value_size;  /* UINT64_MAX: not given */
@@ -27,11 +27,8 @@ struct ddpctl_store_options {
     const char *endpoint;
     const char *prefix;
     uint64_t timeout_ms; /* UINT64_MAX: not given */
-    const char *token_file;
-    uint32_t token_fd; /* 0: not given */
-    bool no_auth;
-    bool tls;
-    struct ddpctl_role role;
+    struct ddpctl_auth auth;
+    enum ddp_store_role role;
     const char *job;
     uint64_t epoch;
     int64_t if_version; /* -1: not given */

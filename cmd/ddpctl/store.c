@@ -24,16 +24,6 @@ enum {
 #define WATCH         "Watch"
 #define BENCH         "Bench"
 
-static ddp_status parse_op(const struct option *option, const char *text, void *field,
-                           struct ddp_error *err)
-{
-    (void)option;
-    if (strcmp(text, "set") != 0 && strcmp(text, "get") != 0 && strcmp(text, "mix") != 0)
-        return ddpi_error_set(err, DDP_E_INVALID, "'%s' is not set, get or mix", text);
-    *(const char **)field = text;
-    return DDP_OK;
-}
-
 static ddp_status parse_size(const struct option *option, const char *text, void *field,
                              struct ddp_error *err)
 {
@@ -47,56 +37,50 @@ static ddp_status parse_version(const struct option *option, const char *text, v
 }
 
 static const struct option table[] = {
-    {"endpoint", 0, "HOST:PORT", "DDPRUN_STORE", NULL, OPTIONS, "the store", option_text,
+    {"endpoint", 0, "HOST:PORT", "DDPRUN_STORE", NULL, OPTIONS, "address of the store", option_text,
      FIELD(endpoint), 0, 0},
     {"prefix", 0, "TEXT", "DDPRUN_STORE_PREFIX", NULL, OPTIONS,
-     "put in front of every key; list shows keys without it", option_text, FIELD(prefix), 0, 0},
+     "put TEXT in front of every key; list prints keys without it", option_text, FIELD(prefix), 0,
+     0},
     {"timeout", 0, "DURATION", NULL, "5s", OPTIONS,
-     "how long to try to reach the store, and then to wait for the answer: seconds, or with a "
-     "unit: 500ms, 2m; watch ends when nothing has changed for so long, by default never",
+     "give up after this long without reaching the store, and after this long without its answer: "
+     "seconds, or with a unit: 500ms, 2m. watch: exit after this long without a change (default: "
+     "never)",
      option_duration, FIELD(timeout_ms), 0, INT64_C(49) * 24 * 3600 * 1000},
     {"if-version", 0, "N", NULL, NULL, OPTIONS,
      "set only if the key still has this version; 0: if it does not exist", parse_version,
      FIELD(if_version), 0, INT64_MAX},
     {"json", 0, NULL, NULL, NULL, OPTIONS,
-     "one JSON object on a line; what is not UTF-8 stands as {\"base64\": \"...\"}", option_switch,
-     FIELD(json), 0, 0},
-    {"help", 'h', NULL, NULL, NULL, OPTIONS, "this list", option_show, FIELD(help), 0, 0},
-    {"key", 0, NULL, NULL, NULL, WATCH,
-     "watch exactly one key rather than all that begin with the word", option_switch,
-     FIELD(watch.key), 0, 0},
+     "print one JSON object per line; bytes that are not UTF-8 as {\"base64\": \"...\"}",
+     option_switch, FIELD(json), 0, 0},
+    {"help", 'h', NULL, NULL, NULL, OPTIONS, "print this list and exit", option_show, FIELD(help),
+     0, 0},
+    {"key", 0, NULL, NULL, NULL, WATCH, "watch exactly one key, not all keys with this prefix",
+     option_switch, FIELD(watch.key), 0, 0},
     {"initial", 0, NULL, NULL, NULL, WATCH,
-     "print what is there first; changes that come meanwhile may be printed twice, with the same "
-     "version",
+     "print existing keys first; a change during this may be printed twice, with the same version",
      option_switch, FIELD(watch.initial), 0, 0},
     {"from", 0, "VERSION", NULL, "the next change", WATCH,
-     "begin with the change that has this version, if the server still remembers it",
+     "start with the change that has this version, if the server still remembers it",
      ddpctl_option_number, FIELD(watch.from), 1, INT64_MAX},
-    {"count", 0, "N", NULL, NULL, WATCH, "end after N changes", ddpctl_option_number,
+    {"count", 0, "N", NULL, NULL, WATCH, "exit after N changes", ddpctl_option_number,
      FIELD(watch.count), 1, INT64_MAX},
-    {"op", 0, "OP", NULL, "mix", BENCH, "what to measure: set, get, or mix, both by turns",
-     parse_op, FIELD(bench.op), 0, 0},
-    {"clients", 0, "N", NULL, "1", BENCH, "threads, each with one request in flight", option_u32,
-     FIELD(bench.clients), 1, 1024},
-    {"shared", 0, NULL, NULL, NULL, BENCH, "one connection for all threads, not one each",
-     option_switch, FIELD(bench.shared), 0, 0},
-    {"duration", 0, "DURATION", NULL, "2s", BENCH, "how long", option_duration,
+    {"op", 0, "mix|set|get", NULL, "mix", BENCH, "measure set, get, or both in turns (mix)",
+     option_choice, FIELD(bench.op), 0, 0},
+    {"clients", 0, "N", NULL, "1", BENCH, "run N threads, each with one request in flight",
+     option_u32, FIELD(bench.clients), 1, 1024},
+    {"shared", 0, NULL, NULL, NULL, BENCH, "use one connection for all threads", option_switch,
+     FIELD(bench.shared), 0, 0},
+    {"duration", 0, "DURATION", NULL, "2s", BENCH, "run for this long", option_duration,
      FIELD(bench.duration_ms), 1, 3600 * 1000},
-    {"value-size", 0, "SIZE", NULL, "64", BENCH, "bytes of a value", parse_size,
+    {"value-size", 0, "SIZE", NULL, "64", BENCH, "length of a value", parse_size,
      FIELD(bench.value_size), 0, DDP_STORE_VALUE_MAX},
-    {"token-file", 0, "FILE", "DDPRUN_TOKEN_FILE", DDPCTL_TOKEN_FILE_DEFAULT, IDENTITY,
-     DDPCTL_TOKEN_FILE_HELP, option_text, FIELD(token_file), 0, 0},
-    {"token-fd", 0, "N", "DDPRUN_TOKEN_FD", NULL, IDENTITY, DDPCTL_TOKEN_FD_HELP, option_u32,
-     FIELD(token_fd), 3, INT32_MAX},
-    {"no-auth", 0, NULL, NULL, NULL, IDENTITY, DDPCTL_NO_AUTH_HELP, option_switch, FIELD(no_auth),
+    DDPCTL_AUTH_OPTIONS(IDENTITY, FIELD(auth)),
+    {"role", 0, DDPCTL_ROLES, NULL, "agent, or the key's role", IDENTITY,
+     "use only the permissions of this role", option_choice, FIELD(role), 0, 0},
+    {"job", 0, "NAME", NULL, NULL, IDENTITY, "act as a member of this job", option_text, FIELD(job),
      0, 0},
-    {"tls", 0, NULL, "DDPRUN_TLS", NULL, IDENTITY, DDPCTL_TLS_HELP, option_switch, FIELD(tls), 0,
-     0},
-    {"role", 0, "ROLE", NULL, "agent, or what the key is for", IDENTITY,
-     "agent, worker or observer: be allowed no more than that", ddpctl_option_role, FIELD(role), 0,
-     0},
-    {"job", 0, "NAME", NULL, NULL, IDENTITY, "belong to this job", option_text, FIELD(job), 0, 0},
-    {"epoch", 0, "N", NULL, "0", IDENTITY, "and to this epoch of it", ddpctl_option_number,
+    {"epoch", 0, "N", NULL, "0", IDENTITY, "act in this epoch of the job", ddpctl_option_number,
      FIELD(epoch), 0, INT64_MAX},
 };
 
@@ -162,8 +146,8 @@ static bool has_watch_options(const struct ddpctl_watch_options *watch)
 
 static bool has_bench_options(const struct ddpctl_bench_options *bench)
 {
-    return bench->op != NULL || bench->clients != 0 || bench->shared || bench->duration_ms != 0 ||
-           bench->value_size != UINT64_MAX;
+    return bench->op != UINT32_MAX || bench->clients != 0 || bench->shared ||
+           bench->duration_ms != 0 || bench->value_size != UINT64_MAX;
 }
 
 static ddp_status check_words(const struct action *action, const struct ddpctl_call *call,
@@ -237,14 +221,14 @@ static ddp_status perform(const struct action *action, struct ddpctl_call *call,
         .endpoint = given->endpoint,
         .prefix = given->prefix,
         .connect_timeout_ms = call->timeout_ms > CONNECT_MIN_MS ? call->timeout_ms : CONNECT_MIN_MS,
-        .auth = given->no_auth ? DDP_STORE_AUTH_NONE : DDP_STORE_AUTH_DEFAULT,
-        .token_file = given->token_file,
-        .token_fd = (int)given->token_fd,
-        .role = given->role.role,
+        .auth = given->auth.none ? DDP_STORE_AUTH_NONE : DDP_STORE_AUTH_DEFAULT,
+        .token_file = given->auth.token_file,
+        .token_fd = (int)given->auth.token_fd,
+        .role = given->role,
         .job = given->job,
         .epoch = given->epoch,
         /* A person wants to know at once. */
-        .flags = DDP_STORE_NO_RECONNECT | (given->tls ? DDP_STORE_TLS : 0),
+        .flags = DDP_STORE_NO_RECONNECT | (given->auth.tls ? DDP_STORE_TLS : 0),
     };
     ddpctl_choose_token(&options, &home_token);
     call->connect = &options;
@@ -256,8 +240,9 @@ static ddp_status perform(const struct action *action, struct ddpctl_call *call,
 int ddpctl_store(int argc, char **argv)
 {
     struct ddp_error err;
-    struct ddpctl_store_options options = {
-        .timeout_ms = UINT64_MAX, .if_version = -1, .bench.value_size = UINT64_MAX};
+    struct ddpctl_store_options options = {.timeout_ms = UINT64_MAX,
+                                           .if_version = -1,
+                                           .bench = {.op = UINT32_MAX, .value_size = UINT64_MAX}};
     const struct action *action = NULL;
     int first = argc;
     ddp_status status = parse(argc, argv, &options, &action, &first, &err);

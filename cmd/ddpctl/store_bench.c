@@ -192,11 +192,12 @@ static ddp_status measure(struct bench *bench, struct client *clients, uint32_t 
 
 ddp_status ddpctl_run_bench(struct ddpctl_call *call, struct ddp_error *err)
 {
+    static const char *const ops[] = {"mix", "set", "get"};
     const struct ddpctl_bench_options *given = &call->options->bench;
     struct bench bench = {.call = call,
                           .value_len = given->value_size != UINT64_MAX ? (size_t)given->value_size
                                                                        : VALUE_SIZE,
-                          .op = given->op != NULL ? given->op : "mix"};
+                          .op = ops[given->op != UINT32_MAX ? given->op : 0]};
     uint32_t count = given->clients > 0 ? given->clients : 1;
     snprintf(bench.prefix, sizeof bench.prefix, "ddpctl-bench/%d-%" PRIx64 "/", (int)getpid(),
              now_us());

@@ -16,7 +16,7 @@ extern char **environ;
 
 struct token_options {
     const char *file;
-    struct ddpctl_role role;
+    uint32_t role; /* enum ddp_store_role; UINT32_MAX: not given */
     const char *job;
     uint64_t epoch;
     const char *endpoint;
@@ -32,28 +32,29 @@ enum { CONNECT_MS = 10000 };
 
 static const struct option table[] = {
     {"token-file", 0, "FILE", "DDPRUN_TOKEN_FILE", "~/.config/ddprun/token", OPTIONS,
-     "the token; with XDG_CONFIG_HOME its default is ddprun/token there", option_text, FIELD(file),
-     0, 0},
-    {"role", 0, "ROLE", NULL, NULL, OPTIONS,
-     "of the key that is derived: observer (reads), worker (changes keys too) or agent "
-     "(everything)",
-     ddpctl_option_role, FIELD(role), 0, 0},
-    {"job", 0, "NAME", NULL, NULL, OPTIONS,
-     "keep the key to one job, whose keys are all that it sees", option_text, FIELD(job), 0, 0},
-    {"epoch", 0, "N", NULL, "0", OPTIONS, "keep the key to one epoch of the job",
+     "the token; if XDG_CONFIG_HOME is set, the default is ddprun/token in it", option_text,
+     FIELD(file), 0, 0},
+    {"role", 0, DDPCTL_ROLES, NULL, NULL, OPTIONS,
+     "permissions of the derived key: observer (read), worker (read and change keys) or agent "
+     "(all)",
+     option_choice, FIELD(role), 0, 0},
+    {"job", 0, "NAME", NULL, NULL, OPTIONS, "restrict the key to the keys of one job", option_text,
+     FIELD(job), 0, 0},
+    {"epoch", 0, "N", NULL, "0", OPTIONS, "restrict the key to one epoch of the job",
      ddpctl_option_number, FIELD(epoch), 0, INT64_MAX},
     {"endpoint", 0, "HOST:PORT", "DDPRUN_STORE", NULL, OPTIONS,
-     "make the key for the store that is there, which has to prove that it has the token; a key "
-     "fits no other store, nor this one once it has begun anew",
+     "make the key for the store at this address, which must prove that it has the token; the key "
+     "is valid for this store only, not for a new one at this address",
      option_text, FIELD(endpoint), 0, 0},
     {"store", 0, "NUMBER", NULL, NULL, OPTIONS,
-     "the same for a store that cannot be reached from here: its number, 16 hexadecimal digits, is "
-     "in its log",
+     "make the key for the store with this number (16 hexadecimal digits, from its log), if it "
+     "cannot be reached from here",
      option_text, FIELD(store), 0, 0},
     {"tls", 0, NULL, "DDPRUN_TLS", NULL, OPTIONS,
-     "say nothing in clear to the store, if it is on another machine (TLS 1.3, by the token)",
+     "encrypt the connection to a store on another machine (TLS 1.3, keyed by the token)",
      option_switch, FIELD(tls), 0, 0},
-    {"help", 'h', NULL, NULL, NULL, OPTIONS, "this list", option_show, FIELD(help), 0, 0},
+    {"help", 'h', NULL, NULL, NULL, OPTIONS, "print this list and exit", option_show, FIELD(help),
+     0, 0},
 };
 
 const struct option_table ddpctl_token_table = {
@@ -82,16 +83,17 @@ static ddp_status take_identity(const struct token_options *options, struct ddpi
                                 struct ddp_error *err)
 {
     const char *job = options->job != NULL ? options->job : "";
-    if (!options->role.given)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "whose key? give --role=observer, --role=worker or --role=agent");
+    if (options->role == UINT32_MAX)
+        return ddpi_error_set(
+            err, DDP_E_INVALID,
+            "--role is missing: give --role=observer, --role=worker or --role=agent");
     if (*job != '\0' && !ddpi_job_valid(job, strlen(job)))
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "--job: '%s' is no name of a job: 1 to %d letters, digits and any of "
-                              "'._-', of which the first is no '.'",
-                              job, DDPI_JOB_MAX);
-    *ret =
-        (struct ddpi_identity){.role = (enum ddpi_role)options->role.role, .epoch = options->epoch};
+        return ddpi_error_set(
+            err, DDP_E_INVALID,
+            "--job: '%s' is not a job name: 1 to %d of [A-Za-z0-9._-], and it does not begin "
+            "with '.'",
+            job, DDPI_JOB_MAX);
+    *ret = (struct ddpi_identity){.role = (enum ddpi_role)options->role, .epoch = options->epoch};
     snprintf(ret->job, sizeof ret->job, "%s", job);
     return DDP_OK;
 }
@@ -225,7 +227,7 @@ static ddp_status perform(const struct action *action, const struct token_option
 int ddpctl_token(int argc, char **argv)
 {
     struct ddp_error err;
-    struct token_options options = {0};
+    struct token_options options = {.role = UINT32_MAX};
     const struct action *action = NULL;
     ddp_status status = parse(argc, argv, &options, &action, &err);
     if (status == DDP_OK && options.help)

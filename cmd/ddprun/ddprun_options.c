@@ -15,10 +15,10 @@
 
 enum { RESTARTS_MAX = 1000000, NODES_MAX = 1000000 };
 
-/* A duration that neither an option nor a variable gives. */
+/* A duration that neither an option nor a variable sets. */
 #define NOT_GIVEN UINT64_MAX
 
-/* Stays text: to count GPUs takes their driver, which nobody needs for --help. */
+/* Stays text: counting GPUs asks their driver, which --help does not need. */
 static ddp_status parse_workers(const struct option *option, const char *text, void *field,
                                 struct ddp_error *err)
 {
@@ -45,37 +45,11 @@ static ddp_status parse_nnodes(const struct option *option, const char *text, vo
     return DDP_OK;
 }
 
-static ddp_status parse_join_policy(const struct option *option, const char *text, void *field,
-                                    struct ddp_error *err)
-{
-    static const char *const names[] = {[DDP_ROUND_JOIN_NOW] = "now",
-                                        [DDP_ROUND_JOIN_CHECKPOINT] = "checkpoint",
-                                        [DDP_ROUND_JOIN_NEVER] = "never"};
-    (void)option;
-    for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(text, names[i]) == 0) {
-            *(enum ddp_round_join *)field = (enum ddp_round_join)i;
-            return DDP_OK;
-        }
-    return ddpi_error_set(err, DDP_E_INVALID, "'%s' is not now, checkpoint or never", text);
-}
-
 static ddp_status parse_conf(const struct option *option, const char *text, void *field,
                              struct ddp_error *err)
 {
     (void)option;
     return rdzv_conf_parse(text, field, err);
-}
-
-static ddp_status parse_backend(const struct option *option, const char *text, void *field,
-                                struct ddp_error *err)
-{
-    if (strcmp(text, "static") != 0 && strcmp(text, "c10d") != 0)
-        return ddpi_error_set(err, DDP_E_UNSUPPORTED,
-                              "'%s' is not served; use static or c10d, which differ only in what "
-                              "their options mean: the store is ddprun's own",
-                              text);
-    return option_text(option, text, field, err);
 }
 
 static ddp_status parse_endpoint(const struct option *option, const char *text, void *field,
@@ -85,19 +59,6 @@ static ddp_status parse_endpoint(const struct option *option, const char *text, 
     if (*text == '\0')
         return DDP_OK; /* torchrun's way to say "none" */
     return ddpi_parse_endpoint(text, field, err);
-}
-
-static ddp_status parse_start_method(const struct option *option, const char *text, void *field,
-                                     struct ddp_error *err)
-{
-    (void)option;
-    (void)field;
-    if (strcmp(text, "spawn") == 0)
-        return DDP_OK;
-    return ddpi_error_set(err, DDP_E_UNSUPPORTED,
-                          "'%s' concerns interpreters inside the launcher, of which there are none "
-                          "here; leave it out",
-                          text);
 }
 
 static ddp_status parse_event_handler(const struct option *option, const char *text, void *field,
@@ -143,191 +104,181 @@ static ddp_status parse_signals_text(const struct option *option, const char *te
 #define RESTART       "Failures and signals"
 #define OUTPUT        "Output"
 #define PROGRAM       "The program"
-#define MEETING       "Where the workers meet"
+#define MEETING       "Where nodes and workers meet"
 #define OTHER         "Other"
 
 #define HOURS_MS (INT64_C(3600) * 1000)
 
 static const struct option table[] = {
     {"nproc-per-node", 0, "N", "PET_NPROC_PER_NODE", "1", JOB,
-     "workers to start: a number; 'cpu' for one per CPU that this process may use; 'gpu' for one "
-     "per GPU; 'auto' for gpu where there is one, else cpu",
+     "number of workers to start on this node; 'cpu': one per CPU that this process may use, "
+     "'gpu': one per GPU, 'auto': gpu if there is one, else cpu",
      parse_workers, FIELD(workers), 0, 0},
     {"nnodes", 0, "N|MIN:MAX", "PET_NNODES", "1:1", JOB,
-     "nodes of the job: it runs with at least MIN and at most MAX of them, and goes on with others "
-     "when some come or go; start this command on each",
+     "number of nodes; run this command on each. With MIN:MAX the job continues while at least MIN "
+     "nodes are left, and takes in new nodes up to MAX",
      parse_nnodes, FIELD(min_nodes), 0, 0},
-    {"node-rank", 0, "N", "PET_NODE_RANK", "by name", JOB,
-     "rank that this node would like to have among the nodes", option_u32, FIELD(node_rank), 0,
-     NODES_MAX - 1},
+    {"node-rank", 0, "N", "PET_NODE_RANK", "by name", JOB, "preferred rank of this node",
+     option_u32, FIELD(node_rank), 0, NODES_MAX - 1},
     {"standalone", 0, NULL, "PET_STANDALONE", NULL, JOB,
-     "a job of this node alone, with an id and ports of its own; overrides --rdzv-endpoint and "
+     "run on this node alone, with a random id and free ports; overrides --rdzv-endpoint and "
      "--rdzv-id",
      option_switch, FIELD(standalone), 0, 0},
-    {"rdzv-id", 0, "ID", "PET_RDZV_ID", "a random one", JOB,
-     "name of the job: TORCHELASTIC_RUN_ID, and part of the log directory", option_text,
-     FIELD(rdzv_id), 0, 0},
+    {"rdzv-id", 0, "ID", "PET_RDZV_ID", "random", JOB,
+     "name of the job; workers see it as TORCHELASTIC_RUN_ID", option_text, FIELD(rdzv_id), 0, 0},
     {"role", 0, "NAME", "PET_ROLE", "default", JOB,
-     "name of the workers' role: ROLE_NAME, and part of the "
-     "prefix of their lines",
-     option_text, FIELD(role), 0, 0},
+     "role of the workers; they see it as ROLE_NAME, and their lines begin with it", option_text,
+     FIELD(role), 0, 0},
 
-    {"rdzv-backend", 0, "NAME", "PET_RDZV_BACKEND", "static", MEETING,
-     "static or c10d: which of torchrun's sets of options is meant; the store is ddprun's own "
-     "in both",
-     parse_backend, FIELD(rdzv_backend), 0, 0},
+    {"rdzv-backend", 0, "static|c10d", "PET_RDZV_BACKEND", "static", MEETING,
+     "read the other options as this backend of torchrun does; the store is ddprun's own in both "
+     "cases",
+     option_choice, FIELD(rdzv_backend), 0, 0},
     {"rdzv-endpoint", 0, "HOST[:PORT]", "PET_RDZV_ENDPOINT", NULL, MEETING,
-     "several nodes: the job's store, which is a ddprund, or, if this machine has none there, the "
-     "node that has this address "
-     "(port 29400 unless given). One node: c10d: loopback address of its store (port 0 or none: a "
-     "free one); static: MASTER_ADDR and MASTER_PORT",
+     "several nodes: address of the job's store (port 29400 unless given), where a ddprund "
+     "listens; "
+     "if none does, the node that has this address hosts the store. One node: with c10d, the "
+     "loopback address of the store; with static, MASTER_ADDR and MASTER_PORT",
      parse_endpoint, FIELD(rdzv_endpoint), 0, 0},
     {"rdzv-conf", 0, "LIST", "PET_RDZV_CONF", NULL, MEETING,
-     "torchrun's settings, KEY=VALUE,...: join_timeout or timeout (--join-timeout), "
-     "last_call_timeout (--settle), keep_alive_interval times keep_alive_max_attempt (--lease), in "
-     "seconds, and is_host (whether this node has the store); its others are accepted, as there is "
-     "nothing here that they could set",
+     "torchrun's settings as KEY=VALUE,...: join_timeout or timeout (like --join-timeout), "
+     "last_call_timeout (like --settle), keep_alive_interval times keep_alive_max_attempt (like "
+     "--lease), all in seconds; is_host (whether this node hosts the store); others are ignored",
      parse_conf, FIELD(conf), 0, 0},
     {"settle", 0, "DURATION", NULL, "1s", MEETING,
-     "with MIN nodes there, how long the first start waits for more; not when MAX are there",
+     "at the first start, wait this long for more nodes once MIN are there; start at once when MAX "
+     "are there",
      option_duration, FIELD(settle_ms), 0, 24 * HOURS_MS},
     {"join-timeout", 0, "DURATION", NULL, "10m", MEETING,
-     "give up when the store is not to be reached, or there are too few nodes, for so long",
-     option_duration, FIELD(join_timeout_ms), 1, 24 * HOURS_MS},
-    {"join-policy", 0, "WHEN", NULL, "now", MEETING,
-     "when a node that comes later, and for which there is a place, is let in: now, checkpoint "
-     "(when a worker sets the key ddprun/checkpoint), or never (when workers are started again "
-     "for another reason)",
-     parse_join_policy, FIELD(join_policy), 0, 0},
+     "give up after this long without the store or enough nodes", option_duration,
+     FIELD(join_timeout_ms), 1, 24 * HOURS_MS},
+    {"join-policy", 0, "now|checkpoint|never", NULL, "now", MEETING,
+     "when to take in a node that arrives while workers run: restart them now; at the next "
+     "checkpoint (a worker sets the key ddprun/checkpoint); never: with the next restart",
+     option_choice, FIELD(join_policy), 0, 0},
     {"lease", 0, "DURATION", NULL, "3s", MEETING,
-     "a node of which the store has not heard for so long is lost, and has ended its workers",
+     "declare a node lost after this much silence; it kills its own workers before that",
      option_duration, FIELD(lease_ms), 200, HOURS_MS},
     {"token-file", 0, "FILE", "DDPRUN_TOKEN_FILE", "~/.config/ddprun/token", MEETING,
-     "the shared token by which nodes and store authenticate each other; on a loopback address "
+     "shared secret by which nodes and store authenticate each other; on a loopback address it is "
      "used only if the file exists",
      option_text, FIELD(token_file), 0, 0},
-    {"auth", 0, "WHOM", "DDPRUN_AUTH", "default", MEETING, AUTH_OPTION_HELP, auth_option,
-     FIELD(auth), 0, 0},
-    {"no-auth", 0, NULL, "DDPRUN_NO_AUTH", NULL, MEETING, "the same as --auth=never",
-     auth_option_off, FIELD(auth), 0, 0},
-    {"trust-local-users", 0, NULL, "DDPRUN_TRUST_LOCAL_USERS", NULL, MEETING,
-     TRUST_LOCAL_USERS_HELP, option_switch, FIELD(trust_local_users), 0, 0},
+    AUTH_OPTIONS("DDPRUN", MEETING, FIELD(auth), FIELD(trust_local_users)),
     {"tls", 0, NULL, "DDPRUN_TLS", NULL, MEETING,
-     "nothing is said in clear between nodes and the store: TLS 1.3, by the token; PyTorch's store "
-     "clients do not speak TLS, so rank 0 then hosts PyTorch's own store, unencrypted",
+     "encrypt connections between nodes and the store (TLS 1.3, keyed by the token); PyTorch's "
+     "store clients cannot, so rank 0 then hosts PyTorch's own store, unencrypted",
      option_switch, FIELD(tls), 0, 0},
     {"tls-ranks", 0, NULL, "DDPRUN_TLS_RANKS", NULL, MEETING,
-     "the same for the data of libddpcomm between nodes; it costs throughput", option_switch,
+     "encrypt libddpcomm's data between nodes as well; this costs throughput", option_switch,
      FIELD(tls_ranks), 0, 0},
     {"master-addr", 0, "HOST", "PET_MASTER_ADDR", "127.0.0.1", MEETING,
      "MASTER_ADDR of the workers", option_text, FIELD(master_addr), 0, 0},
-    {"master-port", 0, "PORT", "PET_MASTER_PORT", "a free one", MEETING,
-     "MASTER_PORT of the workers: a port that their rank 0 may bind", option_u32,
-     FIELD(master_port), 0, 65535},
+    {"master-port", 0, "PORT", "PET_MASTER_PORT", "a free port", MEETING,
+     "MASTER_PORT of the workers: a port that rank 0 may bind", option_u32, FIELD(master_port), 0,
+     65535},
     {"local-addr", 0, "HOST", "PET_LOCAL_ADDR", NULL, MEETING,
-     "address of this node as the workers shall use it: MASTER_ADDR, unless --master-addr is given",
+     "address of this node for the other nodes: MASTER_ADDR if rank 0 runs here, unless "
+     "--master-addr is given",
      option_text, FIELD(local_addr), 0, 0},
 
     {"max-restarts", 0, "K", "PET_MAX_RESTARTS", "0", RESTART,
-     "after a worker's failure start all workers again, up to K times", option_u32,
-     FIELD(max_restarts), 0, RESTARTS_MAX},
+     "restart all workers after a failure, up to K times", option_u32, FIELD(max_restarts), 0,
+     RESTARTS_MAX},
     {"shutdown-timeout", 0, "DURATION", "PET_SHUTDOWN_TIMEOUT TORCH_ELASTIC_SHUTDOWN_TIMEOUT",
      "30s", RESTART,
-     "time between asking workers to stop (SIGTERM, or the signal that arrived) and killing them; "
-     "seconds, or with a unit: 500ms, 2m",
+     "give workers this long to stop (after SIGTERM, or the signal that arrived) before killing "
+     "them; seconds, or with a unit: 500ms, 2m",
      option_duration, FIELD(shutdown_timeout_ms), 0, 24 * HOURS_MS},
     {"failure-timeout", 0, "DURATION", NULL, "1s", RESTART,
-     "the same when other workers have failed or are lost", option_duration,
+     "give workers this long to stop after another worker failed or was lost", option_duration,
      FIELD(failure_timeout_ms), 0, 24 * HOURS_MS},
     {"gpu-memory-timeout", 0, "DURATION", NULL, "5s", RESTART,
-     "how long to wait, before workers are started again, until the memory that the last ones had "
-     "on GPUs is free; processes that still hold some are then named",
+     "before a restart, wait this long for the GPU memory of the previous workers to be freed; "
+     "then name the processes that still hold it",
      option_duration, FIELD(gpu_memory_timeout_ms), 0, HOURS_MS},
     {"crash-loop", 0, "K", NULL, "5", RESTART,
-     "give up, with exit code 93, after K failures in a row that look the same, each within 10 s "
-     "of its start; 0: never",
+     "give up with exit code 93 after K identical failures in a row, each within 10 s of its "
+     "start; 0: never",
      option_u32, FIELD(crash_loop), 0, 1000},
     {"signals-to-handle", 0, "LIST", "PET_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
-     RESTART, "signals that end the job: the workers get the same one; a second one kills them",
+     RESTART, "signals that end the job: pass the first to the workers, kill them at the second",
      parse_signals_text, FIELD(signals_to_handle), 0, 0},
     {"forward-signals", 0, "LIST", NULL, "SIGUSR1,SIGUSR2", RESTART,
-     "signals that are passed on to the workers without ending the job", parse_signals_text,
+     "signals to pass to the workers without ending the job", parse_signals_text,
      FIELD(forward_signals), 0, 0},
     {"monitor-interval", 0, "DURATION", "PET_MONITOR_INTERVAL", NULL, RESTART,
-     "accepted for torchrun's sake; nothing here polls", option_duration,
+     "accepted for compatibility with torchrun; ddprun does not poll", option_duration,
      FIELD(monitor_interval_ms), 0, 24 * HOURS_MS},
 
     {"log-dir", 0, "DIR", "PET_LOG_DIR", NULL, OUTPUT,
-     "keep logs and error files below DIR, as ID_RANDOM/attempt_N/LOCAL_RANK/", option_text,
+     "write logs and error files below DIR, as ID_RANDOM/attempt_N/LOCAL_RANK/", option_text,
      FIELD(log_dir), 0, 0},
     {"redirects", 'r', "STREAMS", "PET_REDIRECTS", "0", OUTPUT,
-     "write to files instead of the console: 1 stdout, 2 stderr, 3 both; or for some local ranks "
-     "only: 0:3,1:2",
+     "write to files instead of the console: 1 stdout, 2 stderr, 3 both; or by local rank: "
+     "0:3,1:2",
      parse_streams_text, FIELD(redirects), 0, 0},
-    {"tee", 't', "STREAMS", "PET_TEE", "0", OUTPUT, "the same, to files and to the console",
-     parse_streams_text, FIELD(tee), 0, 0},
+    {"tee", 't', "STREAMS", "PET_TEE", "0", OUTPUT,
+     "write to files and to the console; STREAMS as with --redirects", parse_streams_text,
+     FIELD(tee), 0, 0},
     {"local-ranks-filter", 0, "LIST", "PET_LOCAL_RANKS_FILTER", "all", OUTPUT,
-     "local ranks shown on the console, such as 0,1", parse_filter_text, FIELD(local_ranks_filter),
-     0, 0},
+     "show only these local ranks on the console, such as 0,1", parse_filter_text,
+     FIELD(local_ranks_filter), 0, 0},
     {"duplicate-stdout-filters", 0, "LIST", "PET_DUPLICATE_STDOUT_FILTERS", NULL, OUTPUT,
-     "write lines that --tee shows a second time, to attempt_N/filtered_stdout.log, if they "
-     "contain "
-     "one of these words, separated by commas (two commas: one that belongs to a word)",
+     "copy lines of --tee that contain one of these words to attempt_N/filtered_stdout.log; "
+     "separate words by commas (two commas: a comma within a word)",
      option_text, FIELD(stdout_filters), 0, 0},
     {"duplicate-stderr-filters", 0, "LIST", "PET_DUPLICATE_STDERR_FILTERS", NULL, OUTPUT,
-     "the same for stderr", option_text, FIELD(stderr_filters), 0, 0},
+     "likewise for stderr", option_text, FIELD(stderr_filters), 0, 0},
     {"log-line-prefix-template", 0, "TEXT",
      "PET_LOG_LINE_PREFIX_TEMPLATE TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE",
      "[${role_name}${local_rank}]:", OUTPUT,
-     "what stands before each line on the console; ${role_name}, ${local_rank}, ${rank} and "
+     "print this before each line on the console; ${role_name}, ${local_rank}, ${rank} and "
      "${hostname} are replaced",
      option_text, FIELD(line_template), 0, 0},
     {"no-prefix", 0, NULL, NULL, NULL, OUTPUT,
-     "nothing before the lines: for output that is read by a program", option_switch,
+     "print lines without a prefix, for output that a program reads", option_switch,
      FIELD(no_prefix), 0, 0},
     {"pty", 0, NULL, NULL, NULL, OUTPUT,
-     "the workers' output goes to terminals instead of pipes, so that live bars and colours "
-     "appear; "
-     "on by itself for a single worker of a ddprun whose input and output are a terminal",
+     "connect workers to terminals instead of pipes, so that they print progress bars and colours; "
+     "the default for a single worker if ddprun itself is on a terminal",
      option_switch, FIELD(pty), 0, 0},
-    {"no-pty", 0, NULL, NULL, NULL, OUTPUT, "pipes in any case", option_switch, FIELD(no_pty), 0,
-     0},
-    {"event-log-handler", 0, "NAME", "PET_EVENT_LOG_HANDLER", NULL, OUTPUT,
-     "torchrun's way to say it: console for --event-log=-, null for none", parse_event_handler,
-     FIELD(event_log), 0, 0},
+    {"no-pty", 0, NULL, NULL, NULL, OUTPUT, "always use pipes", option_switch, FIELD(no_pty), 0, 0},
+    {"event-log-handler", 0, "console|null", "PET_EVENT_LOG_HANDLER", NULL, OUTPUT,
+     "torchrun's name for --event-log: console means --event-log=-, null means none",
+     parse_event_handler, FIELD(event_log), 0, 0},
     {"event-log", 0, "FILE", NULL, NULL, OUTPUT,
-     "append what happens to the job on this node to FILE, a line of JSON each; '-': to standard "
+     "append the events of the job on this node to FILE, one JSON object per line; '-': standard "
      "error",
      option_text, FIELD(event_log), 0, 0},
 
     {"module", 'm', NULL, "PET_MODULE", NULL, PROGRAM,
-     "PROGRAM is a Python module: python3 -u -m PROGRAM", option_switch, FIELD(module), 0, 0},
+     "run PROGRAM as a Python module: python3 -u -m PROGRAM", option_switch, FIELD(module), 0, 0},
     {"no-python", 0, NULL, "PET_NO_PYTHON", NULL, PROGRAM,
      "execute PROGRAM itself even if its name ends in .py", option_switch, FIELD(no_python), 0, 0},
     {"virtual-local-rank", 0, NULL, "PET_VIRTUAL_LOCAL_RANK", NULL, PROGRAM,
-     "LOCAL_RANK=0 in every worker, and one GPU each in CUDA_VISIBLE_DEVICES", option_switch,
+     "set LOCAL_RANK=0 in every worker, and CUDA_VISIBLE_DEVICES to its own GPU", option_switch,
      FIELD(virtual_local_rank), 0, 0},
-    {"start-method", 0, "NAME", "PET_START_METHOD", NULL, PROGRAM,
-     "accepted as 'spawn', torchrun's default; it concerns interpreters inside the launcher",
-     parse_start_method, 0, 0, 0},
+    {"start-method", 0, "spawn", "PET_START_METHOD", NULL, PROGRAM,
+     "accepted for compatibility with torchrun; it has no effect", option_choice,
+     FIELD(start_method), 0, 0},
     {"use-env", 0, NULL, NULL, NULL, PROGRAM,
-     "accepted for the sake of torch.distributed.launch; workers always have LOCAL_RANK in the "
-     "environment",
+     "accepted for compatibility with torch.distributed.launch; workers always have LOCAL_RANK",
      option_switch, FIELD(use_env), 0, 0},
 
-    {"help", 0, NULL, NULL, NULL, OTHER, "this list", option_show, FIELD(help), 0, 0},
-    {"usage", 'h', NULL, NULL, NULL, OTHER, "the short of it, with examples", option_show,
+    {"help", 0, NULL, NULL, NULL, OTHER, "print this list and exit", option_show, FIELD(help), 0,
+     0},
+    {"usage", 'h', NULL, NULL, NULL, OTHER, "print a summary with examples and exit", option_show,
      FIELD(usage), 0, 0},
     {"version", 0, NULL, NULL, NULL, OTHER, "print the version and exit", option_show,
      FIELD(version), 0, 0},
 
     {"run-path", 0, NULL, "PET_RUN_PATH", NULL, OTHER,
-     "there is no Python interpreter in the launcher; give the script as the program instead", NULL,
-     0, 0, 0},
+     "ddprun has no Python interpreter inside; give the script as the program instead", NULL, 0, 0,
+     0},
     {"logs-specs", 0, "NAME", NULL, NULL, OTHER,
      "Python plug-ins cannot be loaded; use --log-dir, --redirects and --tee", NULL, 0, 0, 0},
     {"numa-binding", 0, "NAME", NULL, NULL, OTHER,
-     "workers are not bound to NUMA nodes; let the program be 'numactl ... ./worker'", NULL, 0, 0,
+     "workers are not bound to NUMA nodes; start 'numactl ... ./worker' as the program", NULL, 0, 0,
      0},
     {"print-completion", 0, "SHELL", NULL, NULL, OTHER,
      "there are no completions to print; leave it out", NULL, 0, 0, 0},
@@ -335,7 +286,7 @@ static const struct option table[] = {
 
 const struct option_table ddprun_option_table = {
     .program = "ddprun",
-    .refused_heading = "Known to torchrun, refused here with a reason",
+    .refused_heading = "Options of torchrun that ddprun refuses, with a reason",
     .options = table,
     .count = sizeof table / sizeof *table,
     .foreign = ddprun_foreign_options,
@@ -345,7 +296,6 @@ void ddprun_options_init(struct ddprun_options *options)
 {
     *options = (struct ddprun_options){
         .workers = "1",
-        .rdzv_backend = "static",
         .role = "default",
         .redirects = "0",
         .tee = "0",

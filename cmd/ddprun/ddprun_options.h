@@ -12,10 +12,13 @@
 #include "server.h"
 #include <ddprun/round.h>
 
+/* In the order of the words of --rdzv-backend. */
+enum ddprun_backend { DDPRUN_STATIC, DDPRUN_C10D };
+
 /* The values as given; NULL and false mean "not given". */
 struct ddprun_options {
     const char *workers; /* per node, as it was written */
-    const char *rdzv_backend;
+    enum ddprun_backend rdzv_backend;
     const char *rdzv_id;
     const char *role;
     const char *log_dir;
@@ -59,7 +62,8 @@ struct ddprun_options {
     bool pty;
     bool no_pty;
     bool virtual_local_rank;
-    bool use_env; /* accepted: there is no other way */
+    uint32_t start_method; /* accepted: nothing depends on it */
+    bool use_env;          /* accepted: there is no other way */
     bool help;
     bool usage;
     bool version;

@@ -37,9 +37,9 @@ extern char **environ;
 static const char usage_text[] =
     "usage: ddprun [OPTIONS] [--] PROGRAM [ARGUMENTS]\n"
     "\n"
-    "Starts the workers of a distributed training job, gives each its place in the job by\n"
-    "environment variables (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, ...), watches them,\n"
-    "and ends all when one fails. Everything after PROGRAM belongs to PROGRAM.\n"
+    "Start the workers of a distributed training job with RANK, WORLD_SIZE, LOCAL_RANK,\n"
+    "MASTER_ADDR and so on in their environment, supervise them, and stop or restart all of\n"
+    "them when one fails. Arguments after PROGRAM are passed to it.\n"
     "\n"
     "  ddprun --nproc-per-node=4 ./worker              four workers on this machine\n"
     "  ddprun --nproc-per-node=gpu train.py --lr 0.1   a Python script, one worker per GPU\n"

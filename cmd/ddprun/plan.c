@@ -34,7 +34,7 @@ static bool endpoint_given(const struct ddprun_options *options)
 
 static bool is_static(const struct ddprun_options *options)
 {
-    return strcmp(options->rdzv_backend, "static") == 0 && !options->standalone;
+    return options->rdzv_backend == DDPRUN_STATIC && !options->standalone;
 }
 
 /* ---- streams, signals, names --------------------------------------------------------------- */

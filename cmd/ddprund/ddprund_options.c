@@ -17,7 +17,7 @@ static ddp_status take_address(struct ddprund_listen *listen, const char *job, c
         return status;
     if (!address.endpoint.has_port)
         return ddpi_error_set(err, DDP_E_INVALID,
-                              "'%s' has no port; write HOST:PORT, where port 0 takes a free one",
+                              "'%s' has no port; write HOST:PORT, where port 0 takes a free port",
                               text);
     if (listen->count == DDPRUND_LISTEN_MAX)
         return ddpi_error_set(err, DDP_E_INVALID, "more than %d addresses", DDPRUND_LISTEN_MAX);
@@ -28,7 +28,7 @@ static ddp_status take_address(struct ddprund_listen *listen, const char *job, c
 
 enum { ADDRESS_TEXT = DDPI_JOB_MAX + DDPI_HOST_MAX + 16 };
 
-/* @take each of those with commas between, which are added to those that are there. */
+/* Call @take for each item of the list @text; items add to those that @listen has. */
 static ddp_status take_list(const char *text, struct ddprund_listen *listen,
                             ddp_status (*take)(struct ddprund_listen *, char *, struct ddp_error *),
                             struct ddp_error *err)
@@ -60,8 +60,8 @@ static ddp_status take_data_port(struct ddprund_listen *listen, char *text, stru
     if (equals == NULL || !ddpi_job_valid(text, (size_t)(equals - text)))
         return ddpi_error_set(
             err, DDP_E_INVALID,
-            "'%s' is not JOB=HOST:PORT, with a JOB of 1 to %d of [A-Za-z0-9._-] of "
-            "which the first is no '.', and not '-' alone",
+            "'%s' is not JOB=HOST:PORT; JOB is 1 to %d of [A-Za-z0-9._-], not '-', and does "
+            "not begin with '.'",
             text, DDPI_JOB_MAX);
     *equals = '\0';
     return take_address(listen, text, equals + 1, err);
@@ -79,18 +79,6 @@ static ddp_status parse_data_port(const struct option *option, const char *text,
 {
     (void)option;
     return take_list(text, field, take_data_port, err);
-}
-
-static ddp_status parse_level(const struct option *option, const char *text, void *field,
-                              struct ddp_error *err)
-{
-    (void)option;
-    for (int level = DDPI_LOG_ERROR; level <= DDPI_LOG_DEBUG; level++)
-        if (strcmp(text, ddpi_log_level_name((enum ddpi_log_level)level)) == 0) {
-            *(enum ddpi_log_level *)field = (enum ddpi_log_level)level;
-            return DDP_OK;
-        }
-    return ddpi_error_set(err, DDP_E_INVALID, "'%s' is not error, warning, info or debug", text);
 }
 
 static ddp_status parse_busy_poll(const struct option *option, const char *text, void *field,
@@ -150,10 +138,10 @@ static ddp_status parse_ms(const struct option *option, const char *text, void *
 #define FIELD(member)  offsetof(struct ddprund_options, member)
 #define LISTENING      "Listening"
 #define AUTHENTICATION "Authentication"
-#define LIMITS         "Limits: what exceeds one is refused, counted and logged"
-#define TCPSTORE       "PyTorch's TCPStore clients"
+#define LIMITS         "Limits (what exceeds one is refused, counted and logged)"
+#define TCPSTORE       "TCPStore clients (PyTorch)"
 #define STATE          "State"
-#define RUNNING        "Running, log and end"
+#define RUNNING        "Running and logging"
 #define OTHER          "Other"
 
 #define KIB   INT64_C(1024)
@@ -163,147 +151,141 @@ static ddp_status parse_ms(const struct option *option, const char *text, void *
 
 static const struct option table[] = {
     {"listen", 0, "HOST:PORT", "DDPRUND_LISTEN", "127.0.0.1:29400", LISTENING,
-     "address to listen on; several with commas between, or by several options; port 0 takes a "
-     "free "
-     "one; an IPv6 address stands in brackets, and takes IPv6 only",
+     "address to listen on; for several, separate them by commas or repeat the option. Port 0 "
+     "takes "
+     "a free port; write an IPv6 address in brackets (it takes IPv6 only)",
      parse_listen, FIELD(listen), 0, 0},
     {"data-port", 0, "JOB=HOST:PORT", "DDPRUND_DATA_PORT", NULL, LISTENING,
-     "address where PyTorch's TCPStore clients, who cannot say to which job they belong, are those "
-     "of JOB; several as with --listen",
+     "address for the TCPStore clients (PyTorch) of JOB: their protocol cannot name the job. "
+     "Several as with --listen",
      parse_data_port, FIELD(data_ports), 0, 0},
 
-    {"auth", 0, "WHOM", "DDPRUND_AUTH", "default", AUTHENTICATION, AUTH_OPTION_HELP, auth_option,
-     FIELD(server.auth), 0, 0},
-    {"no-auth", 0, NULL, "DDPRUND_NO_AUTH", NULL, AUTHENTICATION, "the same as --auth=never",
-     auth_option_off, FIELD(server.auth), 0, 0},
-    {"trust-local-users", 0, NULL, "DDPRUND_TRUST_LOCAL_USERS", NULL, AUTHENTICATION,
-     TRUST_LOCAL_USERS_HELP, option_switch, FIELD(server.trust_local_users), 0, 0},
+    AUTH_OPTIONS("DDPRUND", AUTHENTICATION, FIELD(server.auth), FIELD(server.trust_local_users)),
     {"tls", 0, NULL, "DDPRUN_TLS", NULL, AUTHENTICATION,
-     "whoever comes from another machine speaks TLS 1.3, by the token or a key made of it; nothing "
-     "is said in clear there, so PyTorch's TCPStore clients, who cannot, are let in from this "
-     "machine only",
+     "require TLS 1.3, keyed by the token, of clients from other machines. TCPStore clients cannot "
+     "speak it, so they are admitted from this machine only",
      option_switch, FIELD(server.tls), 0, 0},
     {"tcpstore-in-clear", 0, NULL, "DDPRUND_TCPSTORE_IN_CLEAR", NULL, AUTHENTICATION,
-     "with --tls: TCPStore clients are let in as without it, and what they say is no secret",
-     option_switch, FIELD(server.tcpstore_in_clear), 0, 0},
+     "with --tls: admit TCPStore clients as without it; their data is not encrypted", option_switch,
+     FIELD(server.tcpstore_in_clear), 0, 0},
     {"token-file", 0, "FILE", "DDPRUN_TOKEN_FILE", "~/.config/ddprun/token", AUTHENTICATION,
-     "the token; the default one is made when it is first needed", option_text, FIELD(token_file),
-     0, 0},
+     "the token; the default file is created when it is first needed", option_text,
+     FIELD(token_file), 0, 0},
     {"token-fd", 0, "N", "DDPRUN_TOKEN_FD", NULL, AUTHENTICATION,
-     "the same from the open descriptor N, before --token-file", option_u32, FIELD(token_fd), 3,
-     INT32_MAX},
+     "read the token from the open descriptor N; overrides --token-file", option_u32,
+     FIELD(token_fd), 3, INT32_MAX},
 
     {"max-connections", 0, "N", "DDPRUND_MAX_CONNECTIONS",
-     "65536, if the limit on open files "
-     "allows as many",
-     LIMITS, "connections at the same time", option_u32, FIELD(server.max_connections), 1,
-     10000000},
+     "65536, or what the limit on open files allows", LIMITS, "connections at the same time",
+     option_u32, FIELD(server.max_connections), 1, 10000000},
     {"max-half-open", 0, "N", "DDPRUND_MAX_HALF_OPEN", "4096", LIMITS,
-     "connections that are not authenticated yet; beyond this the oldest is closed", option_u32,
-     FIELD(server.max_half_open), 1, 10000000},
+     "connections that have not authenticated yet; when there are more, the oldest is closed",
+     option_u32, FIELD(server.max_half_open), 1, 10000000},
     {"connection-rate", 0, "N", "DDPRUND_CONNECTION_RATE", "20", LIMITS,
-     "connections a second, and ten times as many at once, that may end before they were admitted, "
-     "for each address; beyond it is not accepted; on loopback it counts for each other user, and "
-     "for this one with --auth=always only",
+     "connections per second and address that may end before they authenticate (bursts: ten times "
+     "as many); when there are more, further ones are not accepted. On loopback it counts per "
+     "user, "
+     "for the server's own user only with --auth=always",
      option_u32, FIELD(server.connection_rate), 1, 1000000},
     {"max-data-ports", 0, "N", "DDPRUND_MAX_DATA_PORTS", "256", LIMITS,
-     "data ports that clients have opened for their jobs", option_u32, FIELD(server.max_data_ports),
-     1, 65536},
+     "data ports that clients open for their jobs", option_u32, FIELD(server.max_data_ports), 1,
+     65536},
     {"max-keys", 0, "N", "DDPRUND_MAX_KEYS", "1000000", LIMITS, "keys", parse_count,
      FIELD(server.max_keys), 1, INT64_C(1000000000)},
     {"max-bytes", 0, "SIZE", "DDPRUND_MAX_BYTES", "1G", LIMITS,
-     "keys, values and waiting requests together, with what it takes to hold them", parse_size,
-     FIELD(server.max_bytes), 4 * KIB, 16 * TIB},
-    {"max-key", 0, "SIZE", "DDPRUND_MAX_KEY", "4K", LIMITS, "one key; at most 4K", parse_length,
-     FIELD(server.max_key_len), 1, 4 * KIB},
-    {"max-value", 0, "SIZE", "DDPRUND_MAX_VALUE", "16M", LIMITS, "one value; at most 16M",
+     "memory for keys, values and waiting requests", parse_size, FIELD(server.max_bytes), 4 * KIB,
+     16 * TIB},
+    {"max-key", 0, "SIZE", "DDPRUND_MAX_KEY", "4K", LIMITS, "length of a key; at most 4K",
+     parse_length, FIELD(server.max_key_len), 1, 4 * KIB},
+    {"max-value", 0, "SIZE", "DDPRUND_MAX_VALUE", "16M", LIMITS, "length of a value; at most 16M",
      parse_length, FIELD(server.max_value_len), 1, 16 * MIB},
-    {"max-waits", 0, "N", "DDPRUND_MAX_WAITS", "1024", LIMITS,
-     "requests of one connection that wait at the same time", option_u32, FIELD(server.max_waits),
-     1, 1000000},
+    {"max-waits", 0, "N", "DDPRUND_MAX_WAITS", "1024", LIMITS, "waiting requests of one connection",
+     option_u32, FIELD(server.max_waits), 1, 1000000},
     {"max-keys-per-wait", 0, "N", "DDPRUND_MAX_KEYS_PER_WAIT", "4096", LIMITS,
-     "keys for which one request waits; at most 4096", option_u32, FIELD(server.max_keys_per_wait),
+     "keys that one request waits for; at most 4096", option_u32, FIELD(server.max_keys_per_wait),
      1, 4 * KIB},
-    {"max-watches", 0, "N", "DDPRUND_MAX_WATCHES", "1024", LIMITS,
-     "watches of one connection at the same time", option_u32, FIELD(server.max_watches), 1,
-     1000000},
-    {"max-sessions", 0, "N", "DDPRUND_MAX_SESSIONS", "65536", LIMITS, "sessions at the same time",
-     parse_count, FIELD(server.max_sessions), 1, 10000000},
-    {"max-job-keys", 0, "N", "DDPRUND_MAX_JOB_KEYS", "as many as are free", LIMITS,
-     "keys of one job; by default a job may have as many as it leaves to others: alone half, the "
-     "next one half of the rest; what belongs to no job counts as one",
+    {"max-watches", 0, "N", "DDPRUND_MAX_WATCHES", "1024", LIMITS, "watches of one connection",
+     option_u32, FIELD(server.max_watches), 1, 1000000},
+    {"max-sessions", 0, "N", "DDPRUND_MAX_SESSIONS", "65536", LIMITS, "sessions", parse_count,
+     FIELD(server.max_sessions), 1, 10000000},
+    {"max-job-keys", 0, "N", "DDPRUND_MAX_JOB_KEYS", "a fair share", LIMITS,
+     "keys of one job. By default a job may take as many as it leaves free: the first alone half, "
+     "the next half of the rest. All keys outside jobs count as one job",
      parse_count, FIELD(server.max_job_keys), 1, INT64_C(1000000000)},
-    {"max-job-bytes", 0, "SIZE", "DDPRUND_MAX_JOB_BYTES", "as much as is free", LIMITS,
-     "the same of --max-bytes", parse_size, FIELD(server.max_job_bytes), 4 * KIB, 16 * TIB},
-    {"max-job-sessions", 0, "N", "DDPRUND_MAX_JOB_SESSIONS", "as many as are free", LIMITS,
-     "the same of --max-sessions", parse_count, FIELD(server.max_job_sessions), 1, 10000000},
+    {"max-job-bytes", 0, "SIZE", "DDPRUND_MAX_JOB_BYTES", "a fair share", LIMITS,
+     "memory of one job, out of --max-bytes", parse_size, FIELD(server.max_job_bytes), 4 * KIB,
+     16 * TIB},
+    {"max-job-sessions", 0, "N", "DDPRUND_MAX_JOB_SESSIONS", "a fair share", LIMITS,
+     "sessions of one job, out of --max-sessions", parse_count, FIELD(server.max_job_sessions), 1,
+     10000000},
     {"reserve", 0, "SIZE", "DDPRUND_RESERVE", "64M", LIMITS,
-     "beside --max-bytes, for what the nodes of jobs need to find together: no client can take it, "
-     "and neither --max-keys nor --max-sessions nor --max-value counts for it",
+     "memory in addition to --max-bytes for the rendezvous of nodes; clients cannot use it, and "
+     "--max-keys, --max-sessions and --max-value do not apply to it",
      parse_size, FIELD(server.reserve), 4 * KIB, 16 * TIB},
     {"history", 0, "N", "DDPRUND_HISTORY", "65536", LIMITS,
-     "the latest changes, from which a watch that was cut off can go on; older ones are forgotten",
-     parse_count, FIELD(server.history_changes), 1, INT64_C(1000000000)},
+     "changes to remember, so that an interrupted watch can resume", parse_count,
+     FIELD(server.history_changes), 1, INT64_C(1000000000)},
     {"history-bytes", 0, "SIZE", "DDPRUND_HISTORY_BYTES", "32M", LIMITS,
-     "keys and values in these changes together", parse_size, FIELD(server.history_bytes), 1,
+     "memory for the keys and values of these changes", parse_size, FIELD(server.history_bytes), 1,
      16 * TIB},
     {"output-limit", 0, "SIZE", "DDPRUND_OUTPUT_LIMIT", "32M", LIMITS,
-     "replies that a client has not read; beyond it is closed", parse_size,
+     "replies that one client has not read; when there are more, it is disconnected", parse_size,
      FIELD(server.output_hard), 64 * KIB, 16 * KIB *MIB},
     {"output-soft-limit", 0, "SIZE", "DDPRUND_OUTPUT_SOFT_LIMIT", "a quarter of --output-limit",
-     LIMITS, "unread replies above which no further requests of this client are read", parse_size,
+     LIMITS, "stop reading requests of a client that has more unread replies than this", parse_size,
      FIELD(server.output_soft), 4 * KIB, 16 * KIB *MIB},
     {"max-output-total", 0, "SIZE", "DDPRUND_MAX_OUTPUT_TOTAL", "1G", LIMITS,
-     "unread replies of all clients together, but for the first 16K of each; the client for whom "
-     "there would be more is closed",
+     "unread replies of all clients together, beyond the first 16K of each; a client that needs "
+     "more is disconnected",
      parse_size, FIELD(server.output_total), 64 * KIB, 16 * TIB},
     {"max-input-total", 0, "SIZE", "DDPRUND_MAX_INPUT_TOTAL", "512M", LIMITS,
-     "requests of all clients that are not complete, together, but for the first 16K of each; the "
-     "client who would send more is closed",
+     "incomplete requests of all clients together, beyond the first 16K of each; a client that "
+     "sends more is disconnected",
      parse_size, FIELD(server.input_total), 64 * KIB, 16 * TIB},
     {"output-timeout", 0, "DURATION", "DDPRUND_OUTPUT_TIMEOUT", "60s", LIMITS,
-     "how long a client may stay above the soft limit", parse_ms, FIELD(server.output_ms), 1,
-     24 * HOURS},
+     "disconnect a client that stays above the soft limit for this long", parse_ms,
+     FIELD(server.output_ms), 1, 24 * HOURS},
     {"greeting-timeout", 0, "DURATION", "DDPRUND_GREETING_TIMEOUT", "5s", LIMITS,
-     "until a connection has said which protocol it speaks", parse_ms, FIELD(server.handshake_ms),
-     1, 24 * HOURS},
+     "close a connection that has not sent its greeting after this long", parse_ms,
+     FIELD(server.handshake_ms), 1, 24 * HOURS},
     {"request-timeout", 0, "DURATION", "DDPRUND_REQUEST_TIMEOUT", "60s", LIMITS,
-     "until a request that was begun is complete", parse_ms, FIELD(server.frame_ms), 1, 24 * HOURS},
+     "close a connection whose request is still incomplete after this long", parse_ms,
+     FIELD(server.frame_ms), 1, 24 * HOURS},
 
     {"tcpstore-prefix", 0, "TEXT", "DDPRUND_TCPSTORE_PREFIX", "tcp/", TCPSTORE,
-     "what their keys begin with in this store; they do not see it", option_text,
+     "put TEXT in front of their keys in this store; they do not see it", option_text,
      FIELD(server.tcpstore_prefix), 0, 0},
     {"tcpstore-max-key", 0, "SIZE", "DDPRUND_TCPSTORE_MAX_KEY", "8K", TCPSTORE,
-     "one key; at most 1M", parse_length, FIELD(server.tcpstore_max_key_len), 1, MIB},
+     "length of a key; at most 1M", parse_length, FIELD(server.tcpstore_max_key_len), 1, MIB},
     {"tcpstore-max-value", 0, "SIZE", "DDPRUND_TCPSTORE_MAX_VALUE", "8M", TCPSTORE,
-     "one value; at most 16M", parse_length, FIELD(server.tcpstore_max_value_len), 1, 16 * MIB},
+     "length of a value; at most 16M", parse_length, FIELD(server.tcpstore_max_value_len), 1,
+     16 * MIB},
     {"tcpstore-max-keys", 0, "N", "DDPRUND_TCPSTORE_MAX_KEYS", "131072", TCPSTORE,
      "keys in one request; at most 131072", option_u32, FIELD(server.tcpstore_max_keys), 1,
      128 * KIB},
 
     {"state", 0, "FILE", "DDPRUND_STATE", "in memory only", STATE,
-     "keep keys, queues and sessions in FILE (SQLite): no change is acknowledged before it is on "
-     "the disk, and a restart goes on with all of them",
+     "keep keys, queues and sessions in FILE (SQLite): changes are acknowledged once they are on "
+     "disk, and a restarted server continues with all of them",
      option_text, FIELD(state), 0, 0},
 
     {"busy-poll", 0, "USEC", "DDPRUND_BUSY_POLL", "100", RUNNING,
-     "how long to look for the next request without sleeping, if the last two came as soon one "
-     "after the other; 0: never",
+     "poll this long for the next request before sleeping, if the last two were this close "
+     "together; 0: never",
      parse_busy_poll, FIELD(server.busy_poll_us), 0, 1000000},
     {"log-file", 0, "FILE", "DDPRUND_LOG_FILE", "standard error", RUNNING,
-     "append the log to FILE; SIGHUP opens it again; lines for a FIFO that nobody reads are left "
-     "out, "
-     "and counted",
+     "append the log to FILE; SIGHUP reopens it. Lines for a FIFO without a reader are dropped and "
+     "counted",
      option_text, FIELD(log_file), 0, 0},
-    {"log-level", 0, "LEVEL", "DDPRUND_LOG_LEVEL", "info", RUNNING,
-     "error, warning, info or debug: the least that is logged", parse_level, FIELD(log_level), 0,
-     0},
+    {"log-level", 0, "error|warning|info|debug", "DDPRUND_LOG_LEVEL", "info", RUNNING,
+     "log messages of this level and above", option_choice, FIELD(log_level), 0, 0},
     {"drain-timeout", 0, "DURATION", "DDPRUND_DRAIN_TIMEOUT", "5s", RUNNING,
-     "how long, after SIGTERM or SIGINT, requests that wait may still be answered", option_duration,
+     "after SIGTERM or SIGINT, keep answering waiting requests for this long", option_duration,
      FIELD(drain_timeout_ms), 0, 24 * HOURS},
 
-    {"help", 0, NULL, NULL, NULL, OTHER, "this list", option_show, FIELD(help), 0, 0},
-    {"usage", 'h', NULL, NULL, NULL, OTHER, "the short of it, with examples", option_show,
+    {"help", 0, NULL, NULL, NULL, OTHER, "print this list and exit", option_show, FIELD(help), 0,
+     0},
+    {"usage", 'h', NULL, NULL, NULL, OTHER, "print a summary with examples and exit", option_show,
      FIELD(usage), 0, 0},
     {"version", 0, NULL, NULL, NULL, OTHER, "print the version and exit", option_show,
      FIELD(version), 0, 0},
@@ -315,7 +297,7 @@ const struct option_table ddprund_option_table = {
     .count = sizeof table / sizeof *table,
 };
 
-/* A server closes whoever exceeds its hard limit before a higher soft one could slow him down. */
+/* A soft limit above the hard one would have no effect. */
 static void derive_limits(struct ddpi_server_options *server)
 {
     if (server->output_hard != 0 && server->output_soft == 0)
@@ -328,7 +310,7 @@ ddp_status ddprund_options_parse(int argc, char **argv, char *const *envp,
     char *const no_envp[] = {NULL};
     struct ddprund_options options = {
         .server.fair_shares = true, .log_level = DDPI_LOG_INFO, .drain_timeout_ms = 5000};
-    struct ddprund_options shown = options; /* --help and the like ask for nothing else */
+    struct ddprund_options shown = options; /* --help works whatever the environment holds */
     int operand = argc;
     if (options_parse(&ddprund_option_table, argc, argv, no_envp, &shown, &operand, NULL) ==
             DDP_OK &&
@@ -344,10 +326,11 @@ ddp_status ddprund_options_parse(int argc, char **argv, char *const *envp,
     if (status != DDP_OK)
         return status;
     if (operand < argc)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "'%s' is no option, and ddprund takes nothing else; 'ddprund --help' "
-                              "lists the options",
-                              argv[operand]);
+        return ddpi_error_set(
+            err, DDP_E_INVALID,
+            "'%s' is not an option, and ddprund takes nothing else; 'ddprund --help' "
+            "lists the options",
+            argv[operand]);
     derive_limits(&options.server);
     *ret_options = options;
     return DDP_OK;

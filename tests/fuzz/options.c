@@ -55,7 +55,6 @@ static void check_texts(const struct words *words, const struct ddprun_options *
 {
 #define CHECK(field) HOLDS(is_given(words, options->field, standard->field))
     CHECK(workers);
-    CHECK(rdzv_backend);
     CHECK(rdzv_id);
     CHECK(role);
     CHECK(log_dir);

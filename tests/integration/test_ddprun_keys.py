@@ -141,7 +141,7 @@ class OnLoopback(DdprundCase):
         job = self.start('--auth=sometimes', 'true')
         job.wait()
         self.assertEqual(job.code, 2)
-        self.assertIn("'sometimes' is not default, always or never", job.err)
+        self.assertIn("'sometimes' is not default|always|never", job.err)
 
     def test_the_users_own_is_made_and_used(self):
         job = self.lone_node(f'127.0.0.1:{free_port()}')

@@ -20,7 +20,8 @@ static void set_endpoint(struct ddprun_options *options, const char *text)
 }
 
 static const struct row {
-    const char *backend, *endpoint, *master_addr, *local_addr;
+    enum ddprun_backend backend;
+    const char *endpoint, *master_addr, *local_addr;
     uint32_t master_port;
     bool standalone, shared_off;
     /* what follows from it */
@@ -30,29 +31,33 @@ static const struct row {
     uint16_t port;
     bool shared;
 } rows[] = {
-    {"static", NULL, NULL, NULL, UINT32_MAX, false, false, "127.0.0.1", 0, "127.0.0.1", 0, true},
-    {"c10d", NULL, NULL, NULL, UINT32_MAX, false, false, "127.0.0.1", 0, "127.0.0.1", 0, true},
-    {"c10d", "localhost:29400", NULL, NULL, UINT32_MAX, false, false, "127.0.0.1", 29400,
-     "localhost", 0, true},
-    {"c10d", "[::1]:29400", NULL, NULL, UINT32_MAX, false, false, "::1", 29400, "::1", 0, true},
-    {"c10d", "[::1]:29400", "127.0.0.1", NULL, UINT32_MAX, false, false, "::1", 29400, "127.0.0.1",
-     0, false},
-    {"c10d", "localhost:29400", NULL, NULL, 29500, false, false, "127.0.0.1", 29400, "localhost",
-     29500, false},
-    {"static", NULL, NULL, NULL, 29500, false, false, "127.0.0.1", 29500, "127.0.0.1", 29500, true},
-    {"static", "localhost:29500", NULL, NULL, UINT32_MAX, false, false, "127.0.0.1", 29500,
-     "localhost", 29500, true},
-    {"static", "node7:29500", NULL, NULL, UINT32_MAX, false, false, "127.0.0.1", 0, "node7", 29500,
-     false},
-    {"static", NULL, "::1", NULL, UINT32_MAX, false, false, "::1", 0, "::1", 0, true},
-    {"static", NULL, "127.0.0.3", NULL, 0, false, false, "127.0.0.3", 0, "127.0.0.3", 0, true},
-    {"static", NULL, NULL, "10.0.0.9", UINT32_MAX, false, false, "127.0.0.1", 0, "10.0.0.9", 0,
-     false},
-    {"static", NULL, "node7", "10.0.0.9", UINT32_MAX, false, false, "127.0.0.1", 0, "node7", 0,
-     false},
-    {"static", NULL, NULL, NULL, 29500, false, true, "127.0.0.1", 0, "127.0.0.1", 29500, false},
-    {"c10d", "node7:29400", NULL, NULL, UINT32_MAX, true, false, "127.0.0.1", 0, "127.0.0.1", 0,
+    {DDPRUN_STATIC, NULL, NULL, NULL, UINT32_MAX, false, false, "127.0.0.1", 0, "127.0.0.1", 0,
      true},
+    {DDPRUN_C10D, NULL, NULL, NULL, UINT32_MAX, false, false, "127.0.0.1", 0, "127.0.0.1", 0, true},
+    {DDPRUN_C10D, "localhost:29400", NULL, NULL, UINT32_MAX, false, false, "127.0.0.1", 29400,
+     "localhost", 0, true},
+    {DDPRUN_C10D, "[::1]:29400", NULL, NULL, UINT32_MAX, false, false, "::1", 29400, "::1", 0,
+     true},
+    {DDPRUN_C10D, "[::1]:29400", "127.0.0.1", NULL, UINT32_MAX, false, false, "::1", 29400,
+     "127.0.0.1", 0, false},
+    {DDPRUN_C10D, "localhost:29400", NULL, NULL, 29500, false, false, "127.0.0.1", 29400,
+     "localhost", 29500, false},
+    {DDPRUN_STATIC, NULL, NULL, NULL, 29500, false, false, "127.0.0.1", 29500, "127.0.0.1", 29500,
+     true},
+    {DDPRUN_STATIC, "localhost:29500", NULL, NULL, UINT32_MAX, false, false, "127.0.0.1", 29500,
+     "localhost", 29500, true},
+    {DDPRUN_STATIC, "node7:29500", NULL, NULL, UINT32_MAX, false, false, "127.0.0.1", 0, "node7",
+     29500, false},
+    {DDPRUN_STATIC, NULL, "::1", NULL, UINT32_MAX, false, false, "::1", 0, "::1", 0, true},
+    {DDPRUN_STATIC, NULL, "127.0.0.3", NULL, 0, false, false, "127.0.0.3", 0, "127.0.0.3", 0, true},
+    {DDPRUN_STATIC, NULL, NULL, "10.0.0.9", UINT32_MAX, false, false, "127.0.0.1", 0, "10.0.0.9", 0,
+     false},
+    {DDPRUN_STATIC, NULL, "node7", "10.0.0.9", UINT32_MAX, false, false, "127.0.0.1", 0, "node7", 0,
+     false},
+    {DDPRUN_STATIC, NULL, NULL, NULL, 29500, false, true, "127.0.0.1", 0, "127.0.0.1", 29500,
+     false},
+    {DDPRUN_C10D, "node7:29400", NULL, NULL, UINT32_MAX, true, false, "127.0.0.1", 0, "127.0.0.1",
+     0, true},
 };
 
 START_TEST(where_they_meet)
@@ -82,7 +87,7 @@ START_TEST(the_only_worker_hosts_its_own_store)
 {
     struct ddprun_options options = base_options();
     struct meeting meeting;
-    options.rdzv_backend = "static";
+    options.rdzv_backend = DDPRUN_STATIC;
     options.nproc_per_node = 1;
     plan_meeting(&options, false, &meeting);
     ck_assert(!meeting.agent_store);
@@ -98,7 +103,7 @@ END_TEST
 START_TEST(an_endpoint_elsewhere_is_a_store)
 {
     struct ddprun_options options = base_options();
-    options.rdzv_backend = "c10d";
+    options.rdzv_backend = DDPRUN_C10D;
     ck_assert(!plan_needs_a_store(&options));
     set_endpoint(&options, "node7:29400");
     ck_assert(plan_needs_a_store(&options));

@@ -71,34 +71,6 @@ static ddp_status option_op(const struct option *option, const char *text, void 
     return status;
 }
 
-static ddp_status option_algorithm(const struct option *option, const char *text, void *field,
-                                   struct ddp_error *err)
-{
-    static const struct word words[] = {
-#define ALGORITHM_WORD(symbol, name) {name, symbol},
-        DDP_ALGORITHM_MAP(ALGORITHM_WORD)
-#undef ALGORITHM_WORD
-            {NULL, 0}};
-    int value;
-    (void)option;
-    ddp_status status = find_word(words, text, &value, err);
-    if (status == DDP_OK)
-        *(ddp_algorithm *)field = (ddp_algorithm)value;
-    return status;
-}
-
-static ddp_status option_place(const struct option *option, const char *text, void *field,
-                               struct ddp_error *err)
-{
-    static const struct word words[] = {{"cuda", COLL_CUDA}, {"cpu", COLL_CPU}, {NULL, 0}};
-    int value;
-    (void)option;
-    ddp_status status = find_word(words, text, &value, err);
-    if (status == DDP_OK)
-        *(enum coll_place *)field = (enum coll_place)value;
-    return status;
-}
-
 /* ---- the table ---- */
 
 #define FIELD(member) offsetof(struct coll_options, member)
@@ -132,11 +104,11 @@ static const struct option table[] = {
      option_dtype, FIELD(dtype), 0, 0},
     {"root", 'r', "RANK", NULL, "0", calls, "root of reduce and broadcast", option_u32, FIELD(root),
      0, 1 << 20},
-    {"algorithm", 0, "NAME", "DDP_ALGORITHM", "auto", calls,
-     "order in which elements are reduced: auto, ring or direct", option_algorithm,
-     FIELD(algorithm), 0, 0},
-    {"device", 0, "cuda|cpu", NULL, "cuda if there is a GPU", ranks,
-     "use memory of the GPU or of the host", option_place, FIELD(place), 0, 0},
+    {"algorithm", 0, "auto|ring|direct", "DDP_ALGORITHM", "auto", calls,
+     "order in which elements are reduced", option_choice, FIELD(algorithm), 0, 0},
+    {"device", 0, "auto|cuda|cpu", NULL, "auto", ranks,
+     "use memory of the GPU or of the host; auto: of the GPU if there is one", option_choice,
+     FIELD(place), 0, 0},
     {"nproc", 0, "N", NULL, NULL, ranks,
      "start N processes with ddprun; without this option, and outside ddprun, there is one rank",
      option_u32, FIELD(nproc), 1, 4096},
