@@ -53,16 +53,16 @@ static ddp_status count_gpus(bool or_cpus, uint32_t *ret_nproc, struct ddp_error
 static ddp_status parse_number(const char *text, uint32_t *ret_nproc, struct ddp_error *err)
 {
     int64_t value;
-    ddp_status status = ddpi_parse_int(text, 1, NODE_NPROC_MAX, &value, err);
+    ddp_status status = ddpi_parse_int(text, 1, HOST_NPROC_MAX, &value, err);
     if (status != DDP_OK)
         return ddpi_error_set(err, status,
                               "'%s' is neither a whole number from 1 to %d nor cpu, gpu or auto",
-                              text, NODE_NPROC_MAX);
+                              text, HOST_NPROC_MAX);
     *ret_nproc = (uint32_t)value;
     return DDP_OK;
 }
 
-ddp_status node_check_workers(const char *text, struct ddp_error *err)
+ddp_status host_check_workers(const char *text, struct ddp_error *err)
 {
     static const char *const names[] = {"cpu", "gpu", "auto"};
     uint32_t number;
@@ -72,7 +72,7 @@ ddp_status node_check_workers(const char *text, struct ddp_error *err)
     return parse_number(text, &number, err);
 }
 
-ddp_status node_count_workers(const char *text, uint32_t *ret_nproc, struct ddp_error *err)
+ddp_status host_count_workers(const char *text, uint32_t *ret_nproc, struct ddp_error *err)
 {
     bool or_cpus = strcmp(text, "auto") == 0;
     if (or_cpus || strcmp(text, "gpu") == 0)
@@ -107,7 +107,7 @@ static int bind_port(int family, uint16_t port)
 }
 
 /* Binding next to a listener is an error only if that one listens: so a bound port is tried. */
-ddp_status node_reserve_port(uint16_t port, int *ret_fd, uint16_t *ret_port, struct ddp_error *err)
+ddp_status host_reserve_port(uint16_t port, int *ret_fd, uint16_t *ret_port, struct ddp_error *err)
 {
     int fd = bind_port(AF_INET6, port);
     if (fd < 0 && errno != EADDRINUSE && errno != EACCES)
@@ -125,7 +125,7 @@ ddp_status node_reserve_port(uint16_t port, int *ret_fd, uint16_t *ret_port, str
     return DDP_OK;
 }
 
-void node_host_name(char *name, size_t size)
+void host_name(char *name, size_t size)
 {
     if (gethostname(name, size) != 0 || *name == '\0')
         snprintf(name, size, "localhost");
@@ -133,20 +133,20 @@ void node_host_name(char *name, size_t size)
     name[strcspn(name, ".")] = '\0';
 }
 
-void node_random_uuid(char text[NODE_UUID_SIZE])
+void host_random_uuid(char text[HOST_UUID_SIZE])
 {
     uint8_t b[16];
     if (getrandom(b, sizeof b, 0) != sizeof b)
         memset(b, 0, sizeof b); /* cannot fail for so few bytes once the system is up */
     b[6] = (uint8_t)((b[6] & 0x0f) | 0x40);
     b[8] = (uint8_t)((b[8] & 0x3f) | 0x80);
-    snprintf(text, NODE_UUID_SIZE,
+    snprintf(text, HOST_UUID_SIZE,
              "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
              b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14],
              b[15]);
 }
 
-ddp_status node_need_files(uint32_t needed, struct rlimit *ret_before, struct ddp_error *err)
+ddp_status host_need_files(uint32_t needed, struct rlimit *ret_before, struct ddp_error *err)
 {
     struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
     getrlimit(RLIMIT_NOFILE, &limit);
@@ -166,7 +166,7 @@ ddp_status node_need_files(uint32_t needed, struct rlimit *ret_before, struct dd
                           needed, (uint64_t)limit.rlim_cur, can_be);
 }
 
-int node_ensure_stdio(void)
+int host_ensure_stdio(void)
 {
     for (int fd = 0; fd < 3; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY) != fd)

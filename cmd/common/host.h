@@ -10,15 +10,15 @@
 #include <sys/resource.h>
 
 /* More than any machine has cores for; a typing error, not a job. */
-enum { NODE_NPROC_MAX = 4096 };
+enum { HOST_NPROC_MAX = 4096 };
 
 /* "8", "cpu", "gpu" or "auto": how many workers to start. DDP_E_INVALID: it is none of these. Pure.
  */
-DDP_MUST_CHECK ddp_status node_check_workers(const char *text, struct ddp_error *err);
+DDP_MUST_CHECK ddp_status host_check_workers(const char *text, struct ddp_error *err);
 
 /* The same as a number. DDP_E_SYSTEM: this machine has no GPU to count, or its driver does not say.
  */
-DDP_MUST_CHECK ddp_status node_count_workers(const char *text, uint32_t *ret_nproc,
+DDP_MUST_CHECK ddp_status host_count_workers(const char *text, uint32_t *ret_nproc,
                                              struct ddp_error *err);
 
 /*
@@ -29,15 +29,15 @@ DDP_MUST_CHECK ddp_status node_count_workers(const char *text, uint32_t *ret_npr
  * On DDP_OK *@ret_fd holds it until it is closed. The sentence of a failure names the port and
  * what to do.
  */
-DDP_MUST_CHECK ddp_status node_reserve_port(uint16_t port, int *ret_fd, uint16_t *ret_port,
+DDP_MUST_CHECK ddp_status host_reserve_port(uint16_t port, int *ret_fd, uint16_t *ret_port,
                                             struct ddp_error *err);
 
 /* The short name of this machine, "localhost" if it has none. */
-void node_host_name(char *name, size_t size);
+void host_name(char *name, size_t size);
 
 /* A random (version 4) UUID as text. */
-enum { NODE_UUID_SIZE = 37 };
-void node_random_uuid(char text[NODE_UUID_SIZE]);
+enum { HOST_UUID_SIZE = 37 };
+void host_random_uuid(char text[HOST_UUID_SIZE]);
 
 /*
  * Raise the soft limit on open files to the hard one, as far as that goes, and see whether @needed
@@ -45,11 +45,11 @@ void node_random_uuid(char text[NODE_UUID_SIZE]);
  *
  * DDP_E_LIMIT: no. *@ret_before (may be NULL) is the limit as it was, in any case.
  */
-DDP_MUST_CHECK ddp_status node_need_files(uint32_t needed, struct rlimit *ret_before,
+DDP_MUST_CHECK ddp_status host_need_files(uint32_t needed, struct rlimit *ret_before,
                                           struct ddp_error *err);
 
 /* Descriptors 0 to 2 exist afterwards, if need be as /dev/null: no pipe of ours may get such a
  * number. Returns 0 or errno. */
-int node_ensure_stdio(void);
+int host_ensure_stdio(void);
 
 #endif

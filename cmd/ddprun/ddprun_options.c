@@ -22,7 +22,7 @@ enum { RESTARTS_MAX = 1000000, NODES_MAX = 1000000 };
 static ddp_status parse_workers(const struct option *option, const char *text, void *field,
                                 struct ddp_error *err)
 {
-    ddp_status status = node_check_workers(text, err);
+    ddp_status status = host_check_workers(text, err);
     return status == DDP_OK ? option_text(option, text, field, err) : status;
 }
 
@@ -77,16 +77,16 @@ static ddp_status parse_event_handler(const struct option *option, const char *t
 static ddp_status parse_streams_text(const struct option *option, const char *text, void *field,
                                      struct ddp_error *err)
 {
-    uint8_t bits[NODE_NPROC_MAX];
-    ddp_status status = ddprun_parse_streams(text, NODE_NPROC_MAX, bits, err);
+    uint8_t bits[HOST_NPROC_MAX];
+    ddp_status status = ddprun_parse_streams(text, HOST_NPROC_MAX, bits, err);
     return status == DDP_OK ? option_text(option, text, field, err) : status;
 }
 
 static ddp_status parse_filter_text(const struct option *option, const char *text, void *field,
                                     struct ddp_error *err)
 {
-    bool hidden[NODE_NPROC_MAX];
-    ddp_status status = ddprun_parse_filter(text, NODE_NPROC_MAX, hidden, err);
+    bool hidden[HOST_NPROC_MAX];
+    ddp_status status = ddprun_parse_filter(text, HOST_NPROC_MAX, hidden, err);
     return status == DDP_OK ? option_text(option, text, field, err) : status;
 }
 
@@ -328,7 +328,7 @@ ddp_status ddprun_options_complete(struct ddprun_options *options, struct ddp_er
     settle_on(&options->settle_ms, options->conf.settle_ms, 1000);
     settle_on(&options->lease_ms, options->conf.lease_ms, 3000);
     settle_on(&options->join_timeout_ms, options->conf.join_timeout_ms, 600000);
-    ddp_status status = node_count_workers(options->workers, &options->nproc_per_node, err);
+    ddp_status status = host_count_workers(options->workers, &options->nproc_per_node, err);
     return status == DDP_OK
                ? DDP_OK
                : ddpi_error_wrap(err, status, "--nproc-per-node (or PET_NPROC_PER_NODE)");

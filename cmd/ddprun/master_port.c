@@ -38,7 +38,7 @@ ddp_status master_port_keep(struct master_port *port, uint16_t asked, bool watch
     port->watched = watched;
     port->number = asked;
     ddpi_owners_init(&port->owners);
-    return node_reserve_port(asked, &port->fd, &port->number, err);
+    return host_reserve_port(asked, &port->fd, &port->number, err);
 }
 
 void master_port_renew(struct master_port *port)
@@ -47,7 +47,7 @@ void master_port_renew(struct master_port *port)
                     check(port, port->number, false, NULL) != DDP_OK;
          i++) {
         int fd;
-        if (node_reserve_port(0, &fd, &port->number, NULL) != DDP_OK)
+        if (host_reserve_port(0, &fd, &port->number, NULL) != DDP_OK)
             return; /* and no worker is started at this one */
         close(port->fd);
         port->fd = fd;

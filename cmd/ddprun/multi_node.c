@@ -1,11 +1,11 @@
 /*
- * multi_node.c - hosts the store or not, joins the job there, and passes on what its server says.
- * Owns the server and the client.
+ * multi_node.c - hosts the store if this node should, joins the job there, and passes on what the
+ * store's server says. Owns the server and the client.
  *
- * Who has the store is not guessed from names: whoever has the endpoint's address tries to bind it,
- * and becomes a client like all others when somebody else has, or when a ddprund that is down for
- * the moment has left a mark there (endpoint_mark.h). The address is looked up by a thread
- * of libuv's, as a resolver may take long: meanwhile the loop serves signals and the deadline.
+ * Names do not decide which node hosts the store: each node that has the endpoint's address tries
+ * to bind it. It becomes a client like all others if the address is taken, or if a ddprund that is
+ * down for now has left a mark there (endpoint_mark.h). A thread of libuv looks the address up, as
+ * a resolver may take long: meanwhile the loop serves signals and the deadline.
  */
 #include "multi_node.h"
 
@@ -24,11 +24,11 @@
 #include <string.h>
 
 enum {
-    LEAVE_MS = 2000, /* for the server to hear that we leave */
+    LEAVE_MS = 2000, /* for the server to learn that this node leaves */
     EXIT_REFUSED = 77,
 };
 
-/* ---- who has the store --------------------------------------------------------------------- */
+/* ---- hosting the store --------------------------------------------------------------------- */
 
 static bool same_address(const struct sockaddr *a, const struct sockaddr *b)
 {
@@ -61,8 +61,8 @@ static bool is_ours(const struct sockaddr *address)
     return found;
 }
 
-/* Of the endpoint's addresses the first of this machine, else the first, as text in @host; "": it
- * has none. True: of this machine. */
+/* Write the first address that is this machine's, else the first, to @host; "" if there is none.
+ * True: it is this machine's. */
 static bool choose_address(const struct addrinfo *infos, char host[DDPI_HOST_MAX])
 {
     const struct addrinfo *chosen = infos;
@@ -78,188 +78,189 @@ static bool choose_address(const struct addrinfo *infos, char host[DDPI_HOST_MAX
            ours;
 }
 
-/* The user's own token is made where there is none; one that was named has to be there. */
-static ddp_status give_token(struct remote_job *job, struct ddp_error *err)
+/* The user's own token is created if it does not exist; a file that was named must exist. */
+static ddp_status give_token(struct multi_node *node, struct ddp_error *err)
 {
-    const struct remote_job_config *config = job->config;
+    const struct multi_node_config *config = node->config;
     struct ddpi_credential token = {0};
     if (config->token_file == NULL)
         return ddpi_error_set(
             err, DDP_E_DENIED,
-            "nodes have to prove a token to the store at %s, and there is no HOME "
-            "for one; name it by --token-file, or give --no-auth",
+            "nodes must authenticate to the store at %s with a token, and there is no HOME to keep "
+            "one; name a file by --token-file, or give --no-auth",
             config->store);
     ddp_status status = config->token_named ? ddpi_token_read(config->token_file, &token, err)
                                             : ddpi_token_obtain(config->token_file, &token, err);
     if (status == DDP_OK)
-        status = ddpi_server_set_token(job->server, &token, err);
+        status = ddpi_server_set_token(node->server, &token, err);
     ddpi_wipe(&token, sizeof token);
     return status;
 }
 
-/* Clients of this user have his token as well, and want a proof. But for one that is named, and one
- * that may not be trusted, nothing needs it yet. */
-static ddp_status give_token_if_any(struct remote_job *job, struct ddp_error *err)
+/* Other clients of this user have the same token and expect the store to prove it. A token that
+ * cannot be read is an error only if it was named, or if its file is not safe to use. */
+static ddp_status give_token_if_any(struct multi_node *node, struct ddp_error *err)
 {
-    const struct remote_job_config *config = job->config;
+    const struct multi_node_config *config = node->config;
     if (config->token_file == NULL)
         return DDP_OK;
-    ddp_status status = give_token(job, err);
+    ddp_status status = give_token(node, err);
     bool needed = config->token_named || status == DDP_E_DENIED || status == DDP_E_INVALID;
     return needed ? status : DDP_OK;
 }
 
-/* The user's own token is made where there must be one. */
-static ddp_status listen_at(struct remote_job *job, const char *host, struct ddp_error *err)
+/* Create the user's own token if the server refuses to listen without one. */
+static ddp_status listen_at(struct multi_node *node, const char *host, struct ddp_error *err)
 {
-    const struct remote_job_config *config = job->config;
+    const struct multi_node_config *config = node->config;
     uint16_t port = config->endpoint.port;
-    ddp_status status = give_token_if_any(job, err);
+    ddp_status status = give_token_if_any(node, err);
     if (status == DDP_OK)
-        status = ddpi_server_listen(job->server, host, port, NULL, err);
+        status = ddpi_server_listen(node->server, host, port, NULL, err);
     if (status == DDP_E_DENIED && !config->token_named) {
-        status = give_token(job, err);
+        status = give_token(node, err);
         if (status == DDP_OK)
-            status = ddpi_server_listen(job->server, host, port, NULL, err);
+            status = ddpi_server_listen(node->server, host, port, NULL, err);
     }
     return status;
 }
 
-static void drop_server(struct remote_job *job)
+static void drop_server(struct multi_node *node)
 {
-    ddpi_server_close(job->server, NULL, NULL);
-    job->server = NULL;
+    ddpi_server_close(node->server, NULL, NULL);
+    node->server = NULL;
 }
 
-void remote_job_on_log(void *ctx, enum ddpi_log_level level, const char *line)
+void multi_node_on_log(void *ctx, enum ddpi_log_level level, const char *line)
 {
     (void)level;
     membership_say(ctx, "the store: %s", line);
 }
 
-/* A name that is not known yet is not ours: the client asks again. */
-static ddp_status host_store(struct remote_job *job, const struct addrinfo *infos,
+/* A name that does not resolve yet is not this machine's: the client retries. */
+static ddp_status host_store(struct multi_node *node, const struct addrinfo *infos,
                              struct ddp_error *err)
 {
-    const struct remote_job_config *config = job->config;
+    const struct multi_node_config *config = node->config;
     char host[DDPI_HOST_MAX];
     bool ours = choose_address(infos, host);
     if (config->is_host < 0 && !ours)
         return DDP_OK;
     if (host[0] == '\0')
         return ddpi_error_set(err, DDP_E_UNREACHABLE,
-                              "this node is to have the store (is_host), and the name '%s' has no "
-                              "address; give one of this machine's",
+                              "this node must host the store (is_host), and the name '%s' has no "
+                              "address; give an address of this machine",
                               config->endpoint.host);
-    if (config->is_host < 0 && endpoint_mark_find(host, config->endpoint.port, job->mark))
+    if (config->is_host < 0 && endpoint_mark_find(host, config->endpoint.port, node->mark))
         return DDP_OK;
-    job->mark[0] = '\0';
-    job->log = (struct ddpi_log){remote_job_on_log, job->membership, DDPI_LOG_WARN};
+    node->mark[0] = '\0';
+    node->log = (struct ddpi_log){multi_node_on_log, node->membership, DDPI_LOG_WARN};
     const struct ddpi_server_options options = {.auth = config->auth,
                                                 .trust_local_users = config->trust_local_users,
                                                 .tls = config->tls,
-                                                .log = &job->log};
-    ddp_status status = ddpi_server_create_unbound(job->loop, &options, &job->server, err);
+                                                .log = &node->log};
+    ddp_status status = ddpi_server_create_unbound(node->loop, &options, &node->server, err);
     if (status == DDP_OK && config->is_master)
-        ddpi_server_set_tcpstore_job(job->server, config->job);
+        ddpi_server_set_tcpstore_job(node->server, config->job);
     if (status == DDP_OK)
-        status = listen_at(job, host, err);
+        status = listen_at(node, host, err);
     if (status == DDP_OK)
         return DDP_OK;
     bool taken = err->sys_errno == EADDRINUSE;
-    if (job->server != NULL)
-        drop_server(job);
+    if (node->server != NULL)
+        drop_server(node);
     return taken && config->is_host < 0 ? DDP_OK : status;
 }
 
-/* ---- what the store says ------------------------------------------------------------------- */
+/* ---- messages of the store ------------------------------------------------------------------- */
 
 static void on_seat(void *ctx, const struct ddp_round_seat *seat)
 {
-    struct remote_job *job = ctx;
-    membership_seat(job->membership, seat);
+    struct multi_node *node = ctx;
+    membership_seat(node->membership, seat);
 }
 
 static void on_contact(void *ctx, uint64_t sent_ms)
 {
-    struct remote_job *job = ctx;
-    membership_contact(job->membership, sent_ms);
+    struct multi_node *node = ctx;
+    membership_contact(node->membership, sent_ms);
 }
 
 static void on_lost(void *ctx, const char *why)
 {
-    struct remote_job *job = ctx;
-    membership_lost(job->membership, why);
+    struct multi_node *node = ctx;
+    membership_lost(node->membership, why);
 }
 
-/* Whoever cannot prove that he has the token hears no more than this word (SECURITY.md); to a node
- * that has a token it means one thing before all others. */
-static bool is_another_token(const struct remote_job_config *config, const char *why)
+/* A client that fails to authenticate gets no more than this word (SECURITY.md). For a node that
+ * has a token, the likely cause is that the tokens differ. */
+static bool is_another_token(const struct multi_node_config *config, const char *why)
 {
     return config->token_file != NULL && strcmp(why, "denied") == 0;
 }
 
-static void refuse(struct remote_job *job, const char *why)
+static void refuse(struct multi_node *node, const char *why)
 {
     char text[1024]; /* longer than a reason can be: it is cut */
-    const struct remote_job_config *config = job->config;
+    const struct multi_node_config *config = node->config;
     const char *file = config->token_file;
     if (is_another_token(config, why))
-        snprintf(text, sizeof text,
-                 "the store at %s does not let this node in: most likely it has another token than "
-                 "%s; copy the file that 'ddpctl token show-path' names on the store's node over "
-                 "this one",
-                 config->store, file);
+        snprintf(
+            text, sizeof text,
+            "the store at %s refuses this node: most likely its token differs from %s; copy the "
+            "file that 'ddpctl token show-path' names on the store's node over this one",
+            config->store, file);
     else
         snprintf(text, sizeof text,
-                 "the store at %s does not let this node in (%.110s); its token is %s",
+                 "the store at %s refuses this node (%.110s); this node's token is %s",
                  config->store, why, file != NULL ? file : "none (--no-auth)");
-    membership_leave(job->membership, EXIT_REFUSED, text);
+    membership_leave(node->membership, EXIT_REFUSED, text);
 }
 
-/* To that store workers prove themselves with keys that are made for it. */
-static void note_store(struct remote_job *job)
+/* Workers authenticate to that store with keys made for it. */
+static void note_store(struct multi_node *node)
 {
-    struct worker_keys *keys = job->config->worker_keys;
+    struct worker_keys *keys = node->config->worker_keys;
     if (keys != NULL)
-        keys->wanted = ddpi_round_met(job->round, &keys->store);
+        keys->wanted = ddpi_round_met(node->round, &keys->store);
 }
 
-static void tell_lost(struct remote_job *job, const char *why)
+static void tell_lost(struct multi_node *node, const char *why)
 {
-    membership_say(job->membership, "the store at %s: %s; trying again", job->config->store, why);
-    if (job->mark[0] != '\0')
-        membership_say(job->membership,
-                       "that endpoint is a ddprund's, by its mark %s: start it again, or let this "
-                       "node take its place: --rdzv-conf=is_host=true",
-                       job->mark);
+    membership_say(node->membership, "the store at %s: %s; trying again", node->config->store, why);
+    if (node->mark[0] != '\0')
+        membership_say(
+            node->membership,
+            "the mark %s says that this endpoint is a ddprund's: start it again, or host "
+            "the store on this node with --rdzv-conf=is_host=true",
+            node->mark);
 }
 
 static void on_state(void *ctx, enum ddp_store_uv_state state, const char *why)
 {
-    struct remote_job *job = ctx;
+    struct multi_node *node = ctx;
     bool connected = state == DDP_STORE_UV_CONNECTED;
     if (connected)
-        note_store(job);
-    if (connected && job->guard != NULL)
-        guard_hold_socket(job->guard, ddp_round_socket(job->round));
+        note_store(node);
+    if (connected && node->guard != NULL)
+        guard_hold_socket(node->guard, ddp_round_socket(node->round));
     if (state == DDP_STORE_UV_REFUSED) {
-        refuse(job, why);
+        refuse(node, why);
         return;
     }
-    if (connected && job->told)
-        membership_say(job->membership, "connected to the store at %s again", job->config->store);
-    else if (!connected && !job->told)
-        tell_lost(job, why);
+    if (connected && node->told)
+        membership_say(node->membership, "connected to the store at %s again", node->config->store);
+    else if (!connected && !node->told)
+        tell_lost(node, why);
     if (!connected)
-        membership_cut(job->membership);
-    job->told = !connected;
-    job->connected = connected;
+        membership_cut(node->membership);
+    node->told = !connected;
+    node->connected = connected;
 }
 
 /* ---- life ---------------------------------------------------------------------------------- */
 
-struct ddp_store_options remote_job_store_options(const struct remote_job_config *config)
+struct ddp_store_options multi_node_store_options(const struct multi_node_config *config)
 {
     bool always = config->token_named || config->auth == DDPI_SERVER_AUTH_ALWAYS;
     return (struct ddp_store_options){
@@ -273,180 +274,180 @@ struct ddp_store_options remote_job_store_options(const struct remote_job_config
     };
 }
 
-static ddp_status join(struct remote_job *job, struct ddp_error *err)
+static ddp_status join(struct multi_node *node, struct ddp_error *err)
 {
-    const struct remote_job_config *config = job->config;
-    const struct ddp_store_options options = remote_job_store_options(config);
+    const struct multi_node_config *config = node->config;
+    const struct ddp_store_options options = multi_node_store_options(config);
     const struct ddp_round_hooks hooks = {.size = sizeof hooks,
-                                          .data = job,
+                                          .data = node,
                                           .seat = on_seat,
                                           .contact = on_contact,
                                           .lost = on_lost,
                                           .state = on_state};
-    return ddp_round_join(job->loop, &options, config->job, config->lease_ms, &hooks, &job->round,
+    return ddp_round_join(node->loop, &options, config->job, config->lease_ms, &hooks, &node->round,
                           err);
 }
 
-/* Nobody can interrupt the resolver: a look-up that is not wanted any more goes on by itself. */
-struct remote_job_lookup {
+/* A look-up cannot be interrupted: one that is no longer wanted goes on by itself. */
+struct multi_node_lookup {
     uv_getaddrinfo_t request;
-    struct remote_job *job; /* NULL: it is not wanted */
+    struct multi_node *node; /* NULL: no longer wanted */
 };
 
 static void on_looked_up(uv_getaddrinfo_t *request, int uv_status, struct addrinfo *infos)
 {
-    struct remote_job_lookup *lookup = request->data;
-    struct remote_job *job = lookup->job;
+    struct multi_node_lookup *lookup = request->data;
+    struct multi_node *node = lookup->node;
     struct ddp_error err;
     (void)uv_status; /* no addresses, then */
     ddpi_free(lookup);
-    if (job != NULL) {
-        job->lookup = NULL;
-        ddp_status status = host_store(job, infos, &err);
+    if (node != NULL) {
+        node->lookup = NULL;
+        ddp_status status = host_store(node, infos, &err);
         if (status == DDP_OK)
-            status = join(job, &err);
+            status = join(node, &err);
         if (status == DDP_OK)
-            remote_job_publish(job, &job->membership->member.says);
+            multi_node_publish(node, &node->membership->member.says);
         else
-            membership_leave(job->membership, EXIT_CONFIG, err.msg);
+            membership_leave(node->membership, EXIT_CONFIG, err.msg);
     }
     uv_freeaddrinfo(infos);
 }
 
-static ddp_status look_up(struct remote_job *job, struct ddp_error *err)
+static ddp_status look_up(struct multi_node *node, struct ddp_error *err)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-    struct remote_job_lookup *lookup = ddpi_calloc(1, sizeof *lookup);
+    struct multi_node_lookup *lookup = ddpi_calloc(1, sizeof *lookup);
     if (lookup == NULL)
         return ddpi_error_nomem(err, sizeof *lookup);
-    lookup->job = job;
+    lookup->node = node;
     lookup->request.data = lookup;
-    int uv_status = uv_getaddrinfo(job->loop, &lookup->request, on_looked_up,
-                                   job->config->endpoint.host, NULL, &hints);
+    int uv_status = uv_getaddrinfo(node->loop, &lookup->request, on_looked_up,
+                                   node->config->endpoint.host, NULL, &hints);
     if (uv_status != 0) {
         ddpi_free(lookup);
         return ddpi_error_sys(err, -uv_status, "cannot look up the store's address");
     }
-    job->lookup = lookup;
+    node->lookup = lookup;
     return DDP_OK;
 }
 
-static void give_up_lookup(struct remote_job *job)
+static void give_up_lookup(struct multi_node *node)
 {
-    if (job->lookup == NULL)
+    if (node->lookup == NULL)
         return;
-    membership_say(job->membership,
-                   "the address of the store, '%s', is still being looked up: does the resolver "
-                   "(/etc/resolv.conf) answer?",
-                   job->config->endpoint.host);
-    job->lookup->job = NULL;
-    (void)uv_cancel((uv_req_t *)&job->lookup->request);
-    job->lookup = NULL;
+    membership_say(node->membership,
+                   "the look-up of the store's address, '%s', has not finished; check that the "
+                   "resolver in /etc/resolv.conf answers",
+                   node->config->endpoint.host);
+    node->lookup->node = NULL;
+    (void)uv_cancel((uv_req_t *)&node->lookup->request);
+    node->lookup = NULL;
 }
 
-ddp_status remote_job_open(struct remote_job *job, uv_loop_t *loop,
-                           const struct remote_job_config *config, struct membership *membership,
+ddp_status multi_node_open(struct multi_node *node, uv_loop_t *loop,
+                           const struct multi_node_config *config, struct membership *membership,
                            const struct guard_agent *guard, struct ddp_error *err)
 {
-    job->config = config;
-    job->membership = membership;
-    job->guard = guard;
-    job->loop = loop;
-    return config->is_host == 0 ? join(job, err) : look_up(job, err);
+    node->config = config;
+    node->membership = membership;
+    node->guard = guard;
+    node->loop = loop;
+    return config->is_host == 0 ? join(node, err) : look_up(node, err);
 }
 
-void remote_job_publish(struct remote_job *job, const struct ddp_round_member *says)
+void multi_node_publish(struct multi_node *node, const struct ddp_round_member *says)
 {
     struct ddp_error err;
-    if (job->round == NULL)
+    if (node->round == NULL)
         return;
-    if (ddp_round_publish(job->round, says, &err) != DDP_OK)
-        membership_say(job->membership, "%s", err.msg);
+    if (ddp_round_publish(node->round, says, &err) != DDP_OK)
+        membership_say(node->membership, "%s", err.msg);
 }
 
-void remote_job_describe(struct remote_job *job, const char *text)
+void multi_node_describe(struct multi_node *node, const char *text)
 {
-    if (job->round != NULL)
-        (void)!ddp_round_describe(job->round, text, NULL); /* a member that has left has none */
+    if (node->round != NULL)
+        (void)!ddp_round_describe(node->round, text, NULL); /* fails after the member has left */
 }
 
-static void advance(struct remote_job *job);
+static void advance(struct multi_node *node);
 
 static void on_left(void *ctx)
 {
-    struct remote_job *job = ctx;
-    job->left = true;
-    advance(job);
+    struct multi_node *node = ctx;
+    node->left = true;
+    advance(node);
 }
 
-void remote_job_leave(struct remote_job *job)
+void multi_node_leave(struct multi_node *node)
 {
-    give_up_lookup(job);
-    if (job->round != NULL)
-        ddp_round_leave(job->round, job->connected ? LEAVE_MS : 0, on_left, job);
+    give_up_lookup(node);
+    if (node->round != NULL)
+        ddp_round_leave(node->round, node->connected ? LEAVE_MS : 0, on_left, node);
     else
-        on_left(job);
+        on_left(node);
 }
 
 static void on_closed(void *ctx)
 {
-    struct remote_job *job = ctx;
-    job->closed(job->ctx);
+    struct multi_node *node = ctx;
+    node->closed(node->ctx);
 }
 
-static void close_server(struct remote_job *job)
+static void close_server(struct multi_node *node)
 {
-    struct ddpi_server *server = job->server;
-    job->server = NULL;
+    struct ddpi_server *server = node->server;
+    node->server = NULL;
     if (server != NULL)
-        ddpi_server_close(server, on_closed, job);
+        ddpi_server_close(server, on_closed, node);
 }
 
-static void on_deserted(void *ctx)
+static void on_idle(void *ctx)
 {
     close_server(ctx);
 }
 
-/* Those who are there end with the job, or are lost at the latest when their leases are over. */
+/* Other members leave with the job, or are lost when their leases expire. */
 static void on_round_closed(void *ctx)
 {
-    struct remote_job *job = ctx;
-    if (job->server == NULL) {
-        on_closed(job);
+    struct multi_node *node = ctx;
+    if (node->server == NULL) {
+        on_closed(node);
         return;
     }
-    uint64_t others = ddpi_server_stats(job->server).members;
+    uint64_t others = ddpi_server_stats(node->server).members;
     if (others > 0)
-        membership_say(job->membership,
-                       "this node has the store, and stays until the other nodes (%" PRIu64
-                       ") have left the job; one more signal ends it, and the job",
+        membership_say(node->membership,
+                       "this node hosts the store and waits for the other nodes (%" PRIu64
+                       ") to leave the job; one more signal ends it, and the job",
                        others);
-    job->lingering = true;
-    ddpi_server_when_idle(job->server, on_deserted, job);
+    node->lingering = true;
+    ddpi_server_when_idle(node->server, on_idle, node);
 }
 
-void remote_job_hurry(struct remote_job *job)
+void multi_node_hurry(struct multi_node *node)
 {
-    if (job->lingering)
-        close_server(job);
+    if (node->lingering)
+        close_server(node);
 }
 
-/* Once we have left and are to close. */
-static void advance(struct remote_job *job)
+/* Close the round once the node has left and multi_node_close() was called. */
+static void advance(struct multi_node *node)
 {
-    if (!job->left || job->closed == NULL || job->round == NULL)
+    if (!node->left || node->closed == NULL || node->round == NULL)
         return;
-    ddp_round *round = job->round;
-    job->round = NULL;
-    ddp_round_close(round, on_round_closed, job);
+    ddp_round *round = node->round;
+    node->round = NULL;
+    ddp_round_close(round, on_round_closed, node);
 }
 
-void remote_job_close(struct remote_job *job, void (*closed)(void *ctx), void *ctx)
+void multi_node_close(struct multi_node *node, void (*closed)(void *ctx), void *ctx)
 {
-    job->closed = closed;
-    job->ctx = ctx;
-    if (job->round == NULL)
-        on_round_closed(job);
+    node->closed = closed;
+    node->ctx = ctx;
+    if (node->round == NULL)
+        on_round_closed(node);
     else
-        advance(job);
+        advance(node);
 }

@@ -43,8 +43,8 @@ static ddp_status plan_streams(struct plan *plan, const struct ddprun_options *o
                                struct ddp_error *err)
 {
     uint32_t nproc = options->nproc_per_node;
-    uint8_t redirect[NODE_NPROC_MAX], tee[NODE_NPROC_MAX];
-    bool hidden[NODE_NPROC_MAX];
+    uint8_t redirect[HOST_NPROC_MAX], tee[HOST_NPROC_MAX];
+    bool hidden[HOST_NPROC_MAX];
     ddp_status status = ddprun_parse_streams(options->redirects, nproc, redirect, err);
     if (status != DDP_OK)
         return ddpi_error_wrap(err, status, "--redirects (or PET_REDIRECTS)");
@@ -81,7 +81,7 @@ static void plan_identity(struct plan *plan, const struct ddprun_options *option
     bool fixed =
         is_static(options) && (endpoint_given(options) || options->master_port != UINT32_MAX);
     if (!named && !fixed)
-        node_random_uuid(plan->run_id);
+        host_random_uuid(plan->run_id);
     plan->agent.run_id = named ? options->rdzv_id : fixed ? "none" : plan->run_id;
 }
 
@@ -230,14 +230,14 @@ static ddp_status plan_endpoint(const struct ddprun_options *options, struct ddp
 
 /* A port that was asked for is rank 0's to listen on; without it, or if it is the store's own, the
  * store is the place, as with torchrun's static backend. */
-static void plan_remote_master(struct plan *plan, const struct ddprun_options *options,
-                               bool shared_off)
+static void plan_multi_master(struct plan *plan, const struct ddprun_options *options,
+                              bool shared_off)
 {
-    struct remote_job_config *remote = &plan->remote;
+    struct multi_node_config *multi = &plan->multi;
     bool asked = options->master_port != UINT32_MAX;
-    bool at_endpoint = asked && options->master_port == remote->endpoint.port;
+    bool at_endpoint = asked && options->master_port == multi->endpoint.port;
     plan->agent.agent_store = !shared_off && !is_alone(options) && (!asked || at_endpoint);
-    remote->is_master = plan->agent.agent_store && (is_static(options) || at_endpoint);
+    multi->is_master = plan->agent.agent_store && (is_static(options) || at_endpoint);
     if (asked && !at_endpoint) {
         plan->meeting.master_port = (uint16_t)options->master_port;
         plan->meeting.master_flag = "--master-port";
@@ -247,17 +247,17 @@ static void plan_remote_master(struct plan *plan, const struct ddprun_options *o
 /* The token is the one that is named; else the user's own, which a user without a home has not. */
 static void plan_token(struct plan *plan, const struct ddprun_options *options)
 {
-    struct remote_job_config *remote = &plan->remote;
-    remote->auth = options->auth;
-    remote->trust_local_users = options->trust_local_users;
-    remote->tls = options->tls;
-    if (remote->auth == DDPI_SERVER_AUTH_NEVER)
+    struct multi_node_config *multi = &plan->multi;
+    multi->auth = options->auth;
+    multi->trust_local_users = options->trust_local_users;
+    multi->tls = options->tls;
+    if (multi->auth == DDPI_SERVER_AUTH_NEVER)
         return;
-    remote->token_named = given(options->token_file);
-    if (!remote->token_named)
+    multi->token_named = given(options->token_file);
+    if (!multi->token_named)
         (void)!ddpi_token_default_path(getenv("XDG_CONFIG_HOME"), getenv("HOME"), &plan->home_token,
                                        NULL);
-    remote->token_file = remote->token_named ? options->token_file : plan->home_token;
+    multi->token_file = multi->token_named ? options->token_file : plan->home_token;
 }
 
 /* Workers prove themselves to each other, and where the agent does so to the store, to that as
@@ -265,13 +265,13 @@ static void plan_token(struct plan *plan, const struct ddprun_options *options)
  */
 static void plan_keys(struct plan *plan)
 {
-    struct remote_job_config *remote = &plan->remote;
-    bool asked = remote->token_named || !plan_is_loopback(remote->endpoint.host);
-    if (plan->several && remote->token_file == NULL)
+    struct multi_node_config *multi = &plan->multi;
+    bool asked = multi->token_named || !plan_is_loopback(multi->endpoint.host);
+    if (plan->several && multi->token_file == NULL)
         return;
-    remote->worker_keys = &plan->worker_keys;
-    plan->worker_keys = (struct worker_keys){.job = plan->several ? remote->job : "",
-                                             .token_file = remote->token_file,
+    multi->worker_keys = &plan->worker_keys;
+    plan->worker_keys = (struct worker_keys){.job = plan->several ? multi->job : "",
+                                             .token_file = multi->token_file,
                                              .makes_token = !asked};
     plan->agent_keys = (struct agent_keys){worker_keys_make, &plan->worker_keys};
     plan->agent.keys = &plan->agent_keys;
@@ -284,13 +284,13 @@ bool plan_needs_a_store(const struct ddprun_options *options)
     return !options->standalone && (options->max_nodes > 1 || elsewhere);
 }
 
-static ddp_status plan_several(struct plan *plan, const struct ddprun_options *options,
-                               bool shared_off, struct ddp_error *err)
+static ddp_status plan_multi(struct plan *plan, const struct ddprun_options *options,
+                             bool shared_off, struct ddp_error *err)
 {
     struct agent_config *agent = &plan->agent;
-    struct remote_job_config *remote = &plan->remote;
+    struct multi_node_config *multi = &plan->multi;
     const char *name = given(options->rdzv_id) ? options->rdzv_id : "none";
-    ddp_status status = plan_endpoint(options, &remote->endpoint, err);
+    ddp_status status = plan_endpoint(options, &multi->endpoint, err);
     if (status != DDP_OK)
         return status;
     if (!ddpi_job_valid(name, strlen(name)))
@@ -298,19 +298,19 @@ static ddp_status plan_several(struct plan *plan, const struct ddprun_options *o
                               "--rdzv-id: '%s' cannot be the name of a job of several nodes: it "
                               "has 1 to %d of [A-Za-z0-9._-], the first no '.'",
                               name, DDPI_JOB_MAX);
-    remote->job = name;
-    remote->is_host = options->conf.is_host;
-    remote->store = plan->store;
-    remote->lease_ms = (uint32_t)options->lease_ms;
-    bool v6 = strchr(remote->endpoint.host, ':') != NULL;
-    snprintf(plan->store, sizeof plan->store, v6 ? "[%s]:%u" : "%s:%u", remote->endpoint.host,
-             remote->endpoint.port);
+    multi->job = name;
+    multi->is_host = options->conf.is_host;
+    multi->store = plan->store;
+    multi->lease_ms = (uint32_t)options->lease_ms;
+    bool v6 = strchr(multi->endpoint.host, ':') != NULL;
+    snprintf(plan->store, sizeof plan->store, v6 ? "[%s]:%u" : "%s:%u", multi->endpoint.host,
+             multi->endpoint.port);
     snprintf(plan->store_prefix, sizeof plan->store_prefix, "job/%s/", name);
     agent->run_id = name;
     agent->store = plan->store;
     agent->store_prefix = plan->store_prefix;
     /* TCPStore clients of other nodes would have to speak TLS with it, and cannot. */
-    plan_remote_master(plan, options, shared_off || options->tls);
+    plan_multi_master(plan, options, shared_off || options->tls);
     plan->join_timeout_ms = options->join_timeout_ms;
     return DDP_OK;
 }
@@ -350,14 +350,14 @@ ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, cha
             options->min_nodes);
     plan->several = plan_needs_a_store(options);
     if (status == DDP_OK && plan->several)
-        status = plan_several(plan, options, off, err);
+        status = plan_multi(plan, options, off, err);
     else
         plan_meeting(options, off, &plan->meeting);
     if (status != DDP_OK)
         return status;
     plan_token(plan, options);
     plan_keys(plan);
-    node_host_name(plan->host, sizeof plan->host);
+    host_name(plan->host, sizeof plan->host);
     struct agent_config *agent = &plan->agent;
     agent->nproc = options->nproc_per_node;
     agent->host = plan->host;
@@ -391,7 +391,7 @@ ddp_status plan_files(struct plan *plan, struct ddp_error *err)
     uint32_t needed = OWN_FILES + plan->agent.nproc * FILES_OF_WORKER;
     for (uint32_t i = 0; i < plan->agent.nproc; i++)
         needed += (uint32_t)__builtin_popcount(plan->streams[i].tee);
-    ddp_status status = node_need_files(needed, &plan->nofile, err);
+    ddp_status status = host_need_files(needed, &plan->nofile, err);
     if (status != DDP_OK)
         return ddpi_error_advise(err, status, "raise it, 'ulimit -n', or start fewer workers");
     plan->agent.nofile = &plan->nofile;

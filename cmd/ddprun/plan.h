@@ -33,8 +33,8 @@ struct plan {
     struct agent_config agent;    /* but for what is known only later: store, ports, guard */
     struct ddp_round_member says; /* of this node, when it joins */
     struct meeting meeting;
-    bool several;                    /* nodes: the store is at @remote's endpoint */
-    struct remote_job_config remote; /* */
+    bool several;                   /* nodes: the store is at @multi's endpoint */
+    struct multi_node_config multi; /* */
     struct worker_keys worker_keys;
     struct agent_keys agent_keys;
     uint64_t join_timeout_ms; /* 0: none */
@@ -46,7 +46,7 @@ struct plan {
     struct event_log event_log;
     struct rlimit nofile; /* as it was: the workers' */
     char host[256];
-    char run_id[NODE_UUID_SIZE];
+    char run_id[HOST_UUID_SIZE];
     char *home_token;              /* where the user's own token is; NULL: it is not used */
     char store[DDPI_HOST_MAX + 8]; /* of several nodes, and the prefix of the job's keys there */
     char store_prefix[sizeof "job//" + DDPI_JOB_MAX];

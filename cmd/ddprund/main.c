@@ -439,7 +439,7 @@ static int run(struct daemon *daemon)
     const char *path = daemon->options.log_file;
     prepare_signals();
     secrecy_hide_memory();
-    ddp_status status = node_need_files(OWN_FILES, NULL, &err);
+    ddp_status status = host_need_files(OWN_FILES, NULL, &err);
     if (status != DDP_OK) {
         ddpi_error_advise(&err, status, "raise it: 'ulimit -n', or LimitNOFILE= of the service");
         return fail(EXIT_CONFIG, &err);
@@ -474,7 +474,7 @@ int main(int argc, char **argv)
 {
     struct ddp_error err;
     struct daemon daemon = {0};
-    if (node_ensure_stdio() != 0)
+    if (host_ensure_stdio() != 0)
         return EXIT_CONFIG; /* there is nowhere to say why */
     if (ddprund_options_parse(argc, argv, environ, &daemon.options, &err) != DDP_OK)
         return fail(EXIT_USAGE, &err);

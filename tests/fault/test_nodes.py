@@ -392,7 +392,7 @@ class Names(NodesCase):
     def test_a_signal_ends_it(self):
         job = self.look_up()
         job.signal(signal.SIGINT)
-        self.assert_over(job, 130, "the address of the store, 'store.example', is still being looked up")
+        self.assert_over(job, 130, "the look-up of the store's address, 'store.example', has not finished")
 
     def test_so_it_does_in_a_node_that_is_not_to_have_the_store(self):
         job = self.look_up('--rdzv-conf=is_host=0')
@@ -401,7 +401,7 @@ class Names(NodesCase):
 
     def test_so_does_the_time_to_join(self):
         job = self.look_up('--join-timeout=1s')
-        self.assert_over(job, UNREACHABLE, '--join-timeout', 'is still being looked up')
+        self.assert_over(job, UNREACHABLE, '--join-timeout', 'has not finished')
 
 
 class Pauses(NodesCase):
@@ -741,7 +741,7 @@ class Hosts(Wired):
         job.agents['n1'].signal(signal.SIGTERM)
         job.running(*FIVE[1:], after=before.number)
         job.end(*FIVE[1:])
-        job.expect('n1', 143, 'this node has the store, and stays until the other nodes (4) have left')
+        job.expect('n1', 143, 'this node hosts the store and waits for the other nodes (4) to leave')
 
 
 if __name__ == '__main__':

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORDS_MAX = 32, NPROC_MAX = NODE_NPROC_MAX };
+enum { WORDS_MAX = 32, NPROC_MAX = HOST_NPROC_MAX };
 
 struct words {
     char *envp[WORDS_MAX + 1];
@@ -86,7 +86,7 @@ static void check_ddprun(struct words *words)
         return;
     }
     HOLDS(operand >= 1 && operand <= words->argc);
-    HOLDS(node_check_workers(options.workers, NULL) == DDP_OK);
+    HOLDS(host_check_workers(options.workers, NULL) == DDP_OK);
     HOLDS(options.master_port <= UINT16_MAX || options.master_port == UINT32_MAX);
     HOLDS(options.max_restarts <= 1000000);
     HOLDS(options.shutdown_timeout_ms <= 24 * 3600 * 1000);

@@ -96,7 +96,7 @@ class OnLoopback(DdprundCase):
         self.token('make', f'--token-file={self.folder}/other')
         job = self.lone_node(daemon.endpoints[0], f'--token-file={self.folder}/other')
         self.assertEqual(job.code, 77, job.err)
-        self.assertIn(f'{daemon.endpoints[0]} does not let this node in', job.err)
+        self.assertIn(f'{daemon.endpoints[0]} refuses this node', job.err)
         self.assertIn(f'{self.folder}/other', job.err)
 
     def test_two_nodes_with_different_tokens(self):
@@ -109,7 +109,7 @@ class OnLoopback(DdprundCase):
         host.read_until('waiting for 1 more node')
         guest = self.start(*words, '--rdzv-conf=is_host=0', f'--token-file={other}', 'true')
         self.assertEqual(guest.wait(), 77, guest.err)
-        self.assertRegex(guest.err, rf"\n?ddprun: the store at {store} does not let this node in: most likely it has "
+        self.assertRegex(guest.err, rf"\n?ddprun: the store at {store} refuses this node: most likely its token differs "
                                     rf"another token than {other}; copy [^\n]*'ddpctl token show-path'[^\n]*\n\Z")
         host.read_until('its token differs from that of this server')
         host.signal(signal.SIGTERM)

@@ -31,7 +31,7 @@ static void on_done(void *ctx, int exit_code)
 
 static void on_publish(void *ctx, const struct ddp_round_member *says)
 {
-    local_job_publish(ctx, says);
+    single_node_publish(ctx, says);
 }
 
 static void on_leave(void *ctx)
@@ -140,7 +140,7 @@ ddp_status agent_job_init(struct ddp_error *err)
     job.local.ctx = &job.local;
     ddp_status status =
         membership_init(&job.membership, &job.loop, &job.config, &member, &link, err);
-    return status == DDP_OK ? local_job_init(&job.local, &job.loop, &job.membership, err) : status;
+    return status == DDP_OK ? single_node_init(&job.local, &job.loop, &job.membership, err) : status;
 }
 
 void agent_job_start(void)
@@ -169,7 +169,7 @@ bool agent_job_is_done(void *ctx)
 void agent_job_close(void)
 {
     membership_close(&job.membership);
-    local_job_close(&job.local);
+    single_node_close(&job.local);
     looptest_close(&job.loop);
     membership_finish(&job.membership);
     logdir_close(&job.opened);

@@ -16,7 +16,7 @@ extern struct agent_job {
     uv_loop_t loop;
     struct membership membership;
     struct agent *agent; /* that of @membership */
-    struct local_job local;
+    struct single_node local;
     struct agent_config config;
     struct agent_streams streams[AGENT_JOB_WORKERS];
     const char *envp[8];

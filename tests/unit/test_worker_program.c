@@ -1,5 +1,5 @@
 /*
- * test_program.c - what a worker executes, and the sentences about what it cannot.
+ * test_worker_program.c - what a worker executes, and the sentences about what it cannot.
  */
 #include "check_main.h"
 #include "worker_program.h"
@@ -149,7 +149,7 @@ END_TEST
 
 Suite *test_suite(void)
 {
-    Suite *suite = suite_create("program");
+    Suite *suite = suite_create("worker_program");
     TCase *tcase = tcase_create("resolve");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, what_is_executed);

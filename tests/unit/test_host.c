@@ -1,5 +1,5 @@
 /*
- * test_node.c - what this machine answers: workers, ports, names.
+ * test_host.c - what this machine answers: workers, ports, names.
  */
 #include "check_main.h"
 #include "host.h"
@@ -20,13 +20,13 @@ START_TEST(numbers_of_workers)
 {
     uint32_t nproc = 0;
     cpu_set_t cpus;
-    ck_assert_int_eq(node_count_workers("8", &nproc, &error), DDP_OK);
+    ck_assert_int_eq(host_count_workers("8", &nproc, &error), DDP_OK);
     ck_assert_uint_eq(nproc, 8);
-    ck_assert_int_eq(node_count_workers("cpu", &nproc, &error), DDP_OK);
+    ck_assert_int_eq(host_count_workers("cpu", &nproc, &error), DDP_OK);
     ck_assert_int_eq(sched_getaffinity(0, sizeof cpus, &cpus), 0);
     ck_assert_uint_eq(nproc, (uint32_t)CPU_COUNT(&cpus));
     setenv("CUDA_VISIBLE_DEVICES", "", 1);
-    ck_assert_int_eq(node_count_workers("auto", &nproc, &error), DDP_OK);
+    ck_assert_int_eq(host_count_workers("auto", &nproc, &error), DDP_OK);
     ck_assert_uint_eq(nproc, (uint32_t)CPU_COUNT(&cpus));
 }
 END_TEST
@@ -38,16 +38,16 @@ START_TEST(what_is_no_number_of_workers)
         uint32_t nproc = 77;
         char quoted[32];
         snprintf(quoted, sizeof quoted, "'%s'", texts[i]);
-        ck_assert_int_eq(node_count_workers(texts[i], &nproc, &error), DDP_E_INVALID);
+        ck_assert_int_eq(host_count_workers(texts[i], &nproc, &error), DDP_E_INVALID);
         ck_assert_uint_eq(nproc, 77);
-        ck_assert_int_eq(node_check_workers(texts[i], &error), DDP_E_INVALID);
+        ck_assert_int_eq(host_check_workers(texts[i], &error), DDP_E_INVALID);
         ck_assert_ptr_nonnull(strstr(error.msg, quoted));
         ck_assert_ptr_nonnull(strstr(error.msg, "from 1 to 4096"));
     }
     uint32_t nproc;
     setenv("CUDA_VISIBLE_DEVICES", "", 1);
-    ck_assert_int_eq(node_check_workers("gpu", &error), DDP_OK);
-    ck_assert_int_eq(node_count_workers("gpu", &nproc, &error), DDP_E_SYSTEM);
+    ck_assert_int_eq(host_check_workers("gpu", &error), DDP_OK);
+    ck_assert_int_eq(host_count_workers("gpu", &nproc, &error), DDP_E_SYSTEM);
     ck_assert_ptr_nonnull(strstr(error.msg, "'cpu'"));
 }
 END_TEST
@@ -69,13 +69,13 @@ START_TEST(a_reserved_port_is_there_for_a_worker)
 {
     int fd = -1;
     uint16_t port = 0;
-    ck_assert_int_eq(node_reserve_port(0, &fd, &port, &error), DDP_OK);
+    ck_assert_int_eq(host_reserve_port(0, &fd, &port, &error), DDP_OK);
     ck_assert_uint_gt(port, 0);
     int worker = bound_socket(port);
 
     /* While somebody listens it cannot be had, and the sentence says what to do. */
     int second = -1;
-    ck_assert_int_ne(node_reserve_port(port, &second, &port, &error), DDP_OK);
+    ck_assert_int_ne(host_reserve_port(port, &second, &port, &error), DDP_OK);
     ck_assert_int_eq(error.sys_errno, EADDRINUSE);
     ck_assert_ptr_nonnull(strstr(error.msg, "; choose another --master-port"));
     ck_assert_int_eq(second, -1);
@@ -86,13 +86,13 @@ END_TEST
 
 START_TEST(names)
 {
-    char host[256], first[NODE_UUID_SIZE], second[NODE_UUID_SIZE];
-    node_host_name(host, sizeof host);
+    char host[256], first[HOST_UUID_SIZE], second[HOST_UUID_SIZE];
+    host_name(host, sizeof host);
     ck_assert_uint_gt(strlen(host), 0);
     ck_assert_ptr_null(strchr(host, '.'));
-    node_random_uuid(first);
-    node_random_uuid(second);
-    ck_assert_uint_eq(strlen(first), NODE_UUID_SIZE - 1);
+    host_random_uuid(first);
+    host_random_uuid(second);
+    ck_assert_uint_eq(strlen(first), HOST_UUID_SIZE - 1);
     ck_assert_int_eq(first[14], '4'); /* the version */
     ck_assert_str_ne(first, second);
 }
@@ -102,7 +102,7 @@ START_TEST(descriptors_that_were_closed)
 {
     close(STDIN_FILENO);
     close(STDERR_FILENO);
-    ck_assert_int_eq(node_ensure_stdio(), 0);
+    ck_assert_int_eq(host_ensure_stdio(), 0);
     ck_assert_int_gt(dup(STDIN_FILENO), STDERR_FILENO);
 }
 END_TEST
@@ -115,23 +115,23 @@ START_TEST(files_are_to_be_had_up_to_the_hard_limit)
     for (int fd = 0; fd < 20; fd++)
         room += fcntl(fd, F_GETFD) < 0;
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &small), 0);
-    ck_assert_int_eq(node_need_files(room, &before, &error), DDP_OK);
+    ck_assert_int_eq(host_need_files(room, &before, &error), DDP_OK);
     ck_assert_uint_eq(before.rlim_cur, 8);
     ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &now), 0);
     ck_assert_uint_eq(now.rlim_cur, 20);
     int fd = dup(0);
     ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(node_need_files(room, NULL, &error), DDP_E_LIMIT);
+    ck_assert_int_eq(host_need_files(room, NULL, &error), DDP_E_LIMIT);
     ck_assert_ptr_nonnull(strstr(error.msg, "the limit on open files, 20, leaves room for"));
     close(fd);
-    ck_assert_int_eq(node_need_files(room, NULL, &error), DDP_OK);
+    ck_assert_int_eq(host_need_files(room, NULL, &error), DDP_OK);
 }
 END_TEST
 
 Suite *test_suite(void)
 {
-    Suite *suite = suite_create("node");
-    TCase *tcase = tcase_create("node");
+    Suite *suite = suite_create("host");
+    TCase *tcase = tcase_create("host");
     tcase_add_test(tcase, numbers_of_workers);
     tcase_add_test(tcase, what_is_no_number_of_workers);
     tcase_add_test(tcase, a_reserved_port_is_there_for_a_worker);

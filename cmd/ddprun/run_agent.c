@@ -1,0 +1,385 @@
+/*
+ * run_agent.c - the agent's process, below the guard: one event loop, which it alone runs, with
+ * this node's membership on it and, for a job of one node, the store and its rounds. What differs
+ * between a job of one node and a job of several stands in two tables of one interface. Owns all of
+ * it.
+ */
+#include "run_agent.h"
+
+#include "error.h"
+#include "master_port.h"
+#include "mem.h"
+#include "membership.h"
+#include "multi_node.h"
+#include "outcome.h"
+#include "pmi_exchange.h"
+#include "reap.h"
+#include "say.h"
+#include "server.h"
+#include "single_node.h"
+#include "token_file.h"
+#include "worker_env.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { PREFIX_SIZE = 32 };
+
+struct run;
+
+/* A job of one node, or of several. */
+struct run_ops {
+    /* Say where the workers meet: at the store, or at a port that is kept for rank 0. */
+    ddp_status (*prepare)(struct plan *plan, struct run *run, struct ddp_error *err);
+    /* Reach the round machine. On failure, too, close() follows. */
+    ddp_status (*open)(const struct plan *plan, const struct guard_agent *split, struct run *run,
+                       struct ddp_error *err);
+    /* Close what both have opened, and the membership. */
+    void (*close)(struct run *run);
+    struct membership_link link; /* but for its ctx: the run */
+};
+
+struct run {
+    uv_loop_t loop;
+    const struct run_ops *ops;
+    struct membership membership;
+    struct single_node single;
+    struct multi_node multi;
+    struct pmi_exchanges pmi;
+    struct ddpi_server *server; /* the store of a job of one node */
+    struct ddpi_log log;        /* of that server */
+    struct master_port master;  /* not kept if the workers meet at the store */
+    int exit_code;
+};
+
+static void on_done(void *ctx, int exit_code)
+{
+    struct run *run = ctx;
+    run->exit_code = exit_code;
+    run->ops->close(run);
+}
+
+/* A port of this node that rank 0 may bind, for a script that brings its own rendezvous. */
+static ddp_status reserve_port(struct plan *plan, struct run *run, struct ddp_error *err)
+{
+    const struct meeting *meeting = &plan->meeting;
+    bool watched = !plan->multi.trust_local_users;
+    ddp_status status = master_port_keep(&run->master, meeting->master_port, watched, err);
+    plan->agent.port = &run->master.agent;
+    if (status != DDP_OK && meeting->master_flag != NULL)
+        return ddpi_error_wrap(err, status, "%s", meeting->master_flag);
+    return status;
+}
+
+/* ---- a job of one node: its store and its rounds are in this process --------------------- */
+
+/* Where TCPStore clients, whose protocol names no generation, have their keys. */
+static void tcpstore_prefix(char *text, size_t size, uint64_t generation)
+{
+    worker_env_store_prefix(text, size, "", generation);
+    size_t used = strlen(text);
+    snprintf(text + used, size - used, "tcp/");
+}
+
+/* Delete the keys of the last generation, and any that were set in that of the new one too early.
+ */
+static ddp_status on_begin(void *ctx, uint64_t generation, struct ddp_round_seat *seat,
+                           struct ddp_error *err)
+{
+    struct run *run = ctx;
+    char prefix[PREFIX_SIZE];
+    master_port_renew(&run->master);
+    seat->master_port = run->master.number;
+    tcpstore_prefix(prefix, sizeof prefix, generation);
+    ddp_status status = ddpi_server_set_tcpstore_prefix(run->server, prefix, err);
+    worker_env_store_prefix(prefix, sizeof prefix, "", generation - 1);
+    ddpi_server_detach(run->server, prefix);
+    worker_env_store_prefix(prefix, sizeof prefix, "", generation);
+    ddpi_server_detach(run->server, prefix);
+    return status;
+}
+
+/* The store is reached by this machine only: its clients may authenticate if there is a token, and
+ * must only with --auth=always. */
+static ddp_status take_token(const struct multi_node_config *config, struct ddpi_credential *ret,
+                             bool *ret_there, struct ddp_error *err)
+{
+    bool needed = config->auth == DDPI_SERVER_AUTH_ALWAYS;
+    ddp_status status = DDP_E_NOT_FOUND;
+    if (config->token_file != NULL)
+        status = needed && !config->token_named ? ddpi_token_obtain(config->token_file, ret, err)
+                                                : ddpi_token_read(config->token_file, ret, err);
+    else if (needed)
+        status = ddpi_error_set(err, DDP_E_DENIED,
+                                "all clients must authenticate with a token (--auth=always), and "
+                                "there is no HOME to keep one; name a file by --token-file");
+    *ret_there = status == DDP_OK && ret->is_token;
+    return needed ? status : DDP_OK;
+}
+
+/* The agent, in whose process the store is, vouches for workers that are TCPStore clients. */
+static ddp_status create_store(struct plan *plan, struct run *run, struct ddp_error *err)
+{
+    const struct meeting *meeting = &plan->meeting;
+    const struct multi_node_config *config = &plan->multi;
+    struct ddpi_credential token = {0};
+    char prefix[PREFIX_SIZE];
+    bool there;
+    tcpstore_prefix(prefix, sizeof prefix, 0);
+    ddp_status status = take_token(config, &token, &there, err);
+    const struct ddpi_server_options options = {.host = meeting->store_host,
+                                                .port = meeting->store_port,
+                                                .tcpstore_prefix = prefix,
+                                                .token = there ? &token : NULL,
+                                                .auth = config->auth,
+                                                .trust_local_users = config->trust_local_users,
+                                                .tls = config->tls && config->token_named,
+                                                .vouches = true,
+                                                .log = &run->log};
+    run->log = (struct ddpi_log){multi_node_on_log, &run->membership, DDPI_LOG_WARN};
+    if (status == DDP_OK)
+        status = ddpi_server_create(&run->loop, &options, &run->server, err);
+    ddpi_wipe(&token, sizeof token);
+    if (status != DDP_OK)
+        return meeting->store_flag != NULL ? ddpi_error_wrap(err, status, "%s", meeting->store_flag)
+                                           : status;
+    plan->worker_keys.wanted = config->auth == DDPI_SERVER_AUTH_ALWAYS;
+    plan->worker_keys.store = ddpi_server_number(run->server);
+    return DDP_OK;
+}
+
+static ddp_status prepare_single(struct plan *plan, struct run *run, struct ddp_error *err)
+{
+    ddp_status status = plan->agent.agent_store ? DDP_OK : reserve_port(plan, run, err);
+    if (status == DDP_OK)
+        status = create_store(plan, run, err);
+    if (status != DDP_OK)
+        return status;
+    plan->agent.store = ddpi_server_endpoint(run->server);
+    if (plan->agent.agent_store)
+        run->master.number = ddpi_server_port(run->server);
+    return DDP_OK;
+}
+
+static ddp_status open_single(const struct plan *plan, const struct guard_agent *split,
+                              struct run *run, struct ddp_error *err)
+{
+    (void)plan;
+    (void)split;
+    run->single.begin = on_begin;
+    run->single.ctx = run;
+    return single_node_init(&run->single, &run->loop, &run->membership, err);
+}
+
+static void publish_single(void *ctx, const struct ddp_round_member *says)
+{
+    struct run *run = ctx;
+    single_node_publish(&run->single, says);
+}
+
+static void leave_single(void *ctx)
+{
+    (void)ctx; /* the job ends with its node */
+}
+
+static void close_single(struct run *run)
+{
+    membership_close(&run->membership);
+    single_node_close(&run->single);
+    ddpi_server_close(run->server, NULL, NULL);
+}
+
+static const struct run_ops single_ops = {
+    prepare_single, open_single, close_single,
+    .link = {.publish = publish_single, .leave = leave_single, .done = on_done}};
+
+/* ---- a job of several nodes: the store has its rounds ------------------------------------ */
+
+/* Only the node of rank 0 needs the port that was asked for, and it may be kept by that node's
+ * agent on this very machine. */
+static ddp_status do_without_port(const struct meeting *meeting, ddp_status status,
+                                  const struct ddp_error *err)
+{
+    if (meeting->master_port == 0 || err->sys_errno != EADDRINUSE)
+        return status;
+    say("%s; rank 0 cannot listen there if it runs on this node", err->msg);
+    return DDP_OK;
+}
+
+static ddp_status prepare_multi(struct plan *plan, struct run *run, struct ddp_error *err)
+{
+    struct ddp_store_options options = multi_node_store_options(&plan->multi);
+    options.job = plan->multi.job;
+    pmi_exchanges_init(&run->pmi, &run->loop, &options);
+    plan->agent.pmi_link = &run->pmi.link;
+    if (plan->agent.agent_store)
+        return DDP_OK;
+    ddp_status status = reserve_port(plan, run, err);
+    plan->says.master_port = run->master.number;
+    return status == DDP_OK ? DDP_OK : do_without_port(&plan->meeting, status, err);
+}
+
+static ddp_status open_multi(const struct plan *plan, const struct guard_agent *split,
+                             struct run *run, struct ddp_error *err)
+{
+    return multi_node_open(&run->multi, &run->loop, &plan->multi, &run->membership, split, err);
+}
+
+/* The port of this node is chosen anew each time it becomes idle. */
+static void publish_multi(void *ctx, const struct ddp_round_member *says)
+{
+    struct run *run = ctx;
+    if (says->phase == DDP_ROUND_IDLE) {
+        master_port_renew(&run->master);
+        run->membership.member.says.master_port = run->master.number;
+    }
+    multi_node_publish(&run->multi, says);
+}
+
+static void describe_multi(void *ctx, const char *text)
+{
+    struct run *run = ctx;
+    multi_node_describe(&run->multi, text);
+}
+
+static void leave_multi(void *ctx)
+{
+    struct run *run = ctx;
+    multi_node_leave(&run->multi);
+}
+
+static void hurry_multi(void *ctx)
+{
+    struct run *run = ctx;
+    multi_node_hurry(&run->multi);
+}
+
+/* The loop must not wait for a name look-up that has been given up. */
+static void on_multi_closed(void *ctx)
+{
+    struct run *run = ctx;
+    membership_close(&run->membership);
+    uv_stop(&run->loop);
+}
+
+static void close_multi(struct run *run)
+{
+    multi_node_close(&run->multi, on_multi_closed, run);
+}
+
+static const struct run_ops multi_ops = {prepare_multi, open_multi, close_multi,
+                                         .link = {.publish = publish_multi,
+                                                  .describe = describe_multi,
+                                                  .leave = leave_multi,
+                                                  .hurry = hurry_multi,
+                                                  .done = on_done}};
+
+/* ---- the loop ---------------------------------------------------------------------------- */
+
+static void count_handle(uv_handle_t *handle, void *arg)
+{
+    (void)handle;
+    ++*(unsigned *)arg;
+}
+
+static unsigned count_handles(uv_loop_t *loop)
+{
+    unsigned count = 0;
+    uv_walk(loop, count_handle, &count);
+    return count;
+}
+
+/* Run @loop until all handles, which are closed or closing, are gone. */
+static void await_handles(uv_loop_t *loop)
+{
+    while (count_handles(loop) > 0 && uv_loop_alive(loop))
+        uv_run(loop, UV_RUN_ONCE);
+    assert(count_handles(loop) == 0 && "a handle was not closed");
+}
+
+/* The agent writes to the terminal from a process group of its own, and must survive the end of the
+ * reader of its output, and the size limit of a log file. */
+static void ignore_signals(void)
+{
+    static const int ignored[] = {SIGPIPE, SIGTTOU, SIGTTIN, SIGXFSZ};
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
+        sigaction(ignored[i], &ignore, NULL);
+}
+
+/* Those that the caller of ddprun had blocked, too: they must be able to end the job. */
+static void unblock_signals(void)
+{
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static ddp_status open_run(struct plan *plan, const struct guard_agent *split, struct run *run,
+                           struct ddp_error *err)
+{
+    struct membership_link link = run->ops->link;
+    const struct member_config member = {.says = plan->says,
+                                         .lease_ms = plan->multi.lease_ms,
+                                         .join_timeout_ms = plan->join_timeout_ms};
+    link.ctx = run;
+    plan->agent.guard = split;
+    ddp_status status =
+        membership_init(&run->membership, &run->loop, &plan->agent, &member, &link, err);
+    return status == DDP_OK ? run->ops->open(plan, split, run, err) : status;
+}
+
+static int exit_with(const struct ddp_error *err)
+{
+    say("%s", err->msg);
+    return EXIT_CONFIG;
+}
+
+static int run_loop(struct plan *plan, const struct guard_agent *split, struct run *run)
+{
+    struct ddp_error err;
+    run->ops = plan->several ? &multi_ops : &single_ops;
+    if (run->ops->prepare(plan, run, &err) != DDP_OK) {
+        await_handles(&run->loop);
+        return exit_with(&err);
+    }
+    ddp_status status = open_run(plan, split, run, &err);
+    unblock_signals();
+    if (status == DDP_OK)
+        membership_start(&run->membership);
+    else
+        run->ops->close(run);
+    uv_run(&run->loop, UV_RUN_DEFAULT);
+    await_handles(&run->loop);
+    int code = status == DDP_OK ? run->exit_code : exit_with(&err);
+    membership_finish(&run->membership);
+    return code;
+}
+
+int run_agent(struct plan *plan, const struct guard_agent *split, bool *ret_waiting)
+{
+    struct ddp_error err;
+    struct run *run = ddpi_calloc(1, sizeof *run);
+    int sys_errno = run == NULL ? ENOMEM : reap_become_subreaper();
+    if (sys_errno == 0)
+        sys_errno = -uv_loop_init(&run->loop);
+    ignore_signals();
+    if (sys_errno != 0) {
+        ddpi_error_sys(&err, sys_errno, "cannot set up the agent");
+        ddpi_free(run);
+        return exit_with(&err);
+    }
+    master_port_init(&run->master);
+    int code = run_loop(plan, split, run);
+    master_port_close(&run->master);
+    bool resolving = uv_loop_close(&run->loop) != 0;
+    const struct agent *agent = &run->membership.agent;
+    bool starting = agent->starter.spawner.left;
+    *ret_waiting = resolving || starting || agent->gpus.left;
+    if (!resolving && !starting) /* else the thread has the loop, or the launch, still */
+        ddpi_free(run);
+    return code;
+}
