@@ -110,7 +110,7 @@ class OnLoopback(DdprundCase):
         guest = self.start(*words, '--rdzv-conf=is_host=0', f'--token-file={other}', 'true')
         self.assertEqual(guest.wait(), 77, guest.err)
         self.assertRegex(guest.err, rf"\n?ddprun: the store at {store} refuses this node: most likely its token differs "
-                                    rf"another token than {other}; copy [^\n]*'ddpctl token show-path'[^\n]*\n\Z")
+                                    rf"from {other}; copy [^\n]*'ddpctl token show-path'[^\n]*\n\Z")
         host.read_until('its token differs from that of this server')
         host.signal(signal.SIGTERM)
         host.wait()
