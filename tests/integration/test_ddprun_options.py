@@ -92,6 +92,11 @@ class Spellings(DdprunCase):
             self.assertEqual((job.code, job.err), (0, ''))
             self.assertIn(text, job.out)
 
+    def test_the_help_can_be_read(self):
+        lines = self.run_job('--help').out.splitlines()
+        self.assertLess(len(lines), 150)
+        self.assertLess(max(map(len, lines)), 100)
+
     def test_help_and_version_look_at_nothing_else(self):
         """There is no GPU to count, nor a need to."""
         for words in (['--help'], ['--version'], ['-h'], ['--nproc-per-node=gpu', '--help'],

@@ -175,7 +175,7 @@ static const struct {
     {"--log-level=loud", "'loud'"},
     {"--drain-timeout=soon", "'soon'"},
     {"--no-auth=yes", "--no-auth"},
-    {"--auth=yes", "default, always or never"},
+    {"--auth=yes", "default|always|never"},
     {"--token-fd=0", "'0'"},
     {"--lisen=a:1", "--listen"},
     {"operand", "'operand'"},
