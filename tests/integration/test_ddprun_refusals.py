@@ -63,7 +63,7 @@ class Refusals(DdprunCase):
                 ('--rdzv-conf=join_timeout=5,', "''", 'KEY=VALUE', 'no comma'),
                 ('--rdzv-conf=keep_alive_interval=7200', "'keep_alive_interval' (7200 s)", '3600000 ms'),
                 ('--rdzv-conf=store_type=file', "'store_type'", "'file'"),
-                ('--start-method=fork', "'fork'", 'leave it out'),
+                ('--start-method=fork', "'fork'", 'spawn'),
                 ('--event-log-handler=wandb', "'wandb'", 'console or null'),
                 ('--standalone=1', "'1'", '--standalone')):
             self.refused(USAGE, [word.split('=')[0], *texts], word, 'true')

@@ -140,7 +140,8 @@ ddp_status agent_job_init(struct ddp_error *err)
     job.local.ctx = &job.local;
     ddp_status status =
         membership_init(&job.membership, &job.loop, &job.config, &member, &link, err);
-    return status == DDP_OK ? single_node_init(&job.local, &job.loop, &job.membership, err) : status;
+    return status == DDP_OK ? single_node_init(&job.local, &job.loop, &job.membership, err)
+                            : status;
 }
 
 void agent_job_start(void)

@@ -144,7 +144,7 @@ static const struct {
     const char *word, *text;
 } refused[] = {
     {"--listen=", "''"},
-    {"--listen=localhost", "port 0 takes a free one"},
+    {"--listen=localhost", "port 0 takes a free port"},
     {"--listen=29400", "no port"},
     {"--listen=::1:80", "'::1:80'"},
     {"--listen=a:1,,b:2", "''"},
