@@ -1,13 +1,13 @@
 /*
- * jobs.c - the blocking client's calls on whole jobs: their data ports and epochs. The name
- * of a job is no key, so it goes as it is, without the handle's prefix.
+ * jobs.c - the blocking client's calls on whole jobs: their data ports and epochs. A job's name is not
+ * a key, so the handle's prefix does not apply.
  */
-#include "blocking_impl.h"
+#include "blocking_call.h"
 #include "error.h"
 
 #include <string.h>
 
-static struct ddpi_bytes name_of(const char *job)
+static struct ddpi_bytes job_bytes(const char *job)
 {
     return ddpi_bytes_of(job, job != NULL ? strlen(job) : 0);
 }
@@ -17,8 +17,9 @@ ddp_status ddp_store_open_port(ddp_store *store, const struct ddp_store_session 
                                struct ddp_error *err)
 {
     if (session == NULL)
-        return ddpi_error_set(err, DDP_E_INVALID, "no session is given");
-    struct call call = {CALL_MESSAGE(.op = DDPI_OP_OPEN_PORT, .key = name_of(job),
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "no session is given; open one with ddp_store_session_open()");
+    struct call call = {CALL_MESSAGE(.op = DDPI_OP_OPEN_PORT, .key = job_bytes(job),
                                      .session = {session->token, sizeof session->token})};
     ddp_status status = ddpi_store_run(store, &call, timeout_ms, err);
     if (status != DDP_OK)
@@ -36,7 +37,7 @@ ddp_status ddp_store_fence(ddp_store *store, const char *job, uint64_t epoch, ui
     if (epoch > INT64_MAX)
         return ddpi_error_set(err, DDP_E_INVALID, "an epoch beyond 2^63-1");
     struct call call = {
-        CALL_MESSAGE(.op = DDPI_OP_FENCE, .key = name_of(job), .number = (int64_t)epoch)};
+        CALL_MESSAGE(.op = DDPI_OP_FENCE, .key = job_bytes(job), .number = (int64_t)epoch)};
     ddp_status status = ddpi_store_run(store, &call, timeout_ms, err);
     if ((status == DDP_OK || status == DDP_E_CONFLICT) && ret_epoch != NULL)
         *ret_epoch = call.version;

@@ -1,10 +1,8 @@
 /*
- * keys.c - the blocking client's calls on keys. What a good reply points to is copied by
- * the thread that received it, while it is there; see struct call.
+ * keys.c - the blocking client's calls on keys.
  */
-#include "blocking_impl.h"
+#include "blocking_call.h"
 #include "error.h"
-#include "mem.h"
 
 ddp_status ddp_store_set(ddp_store *store, const char *key, const void *value, size_t value_len,
                          uint32_t timeout_ms, uint64_t *ret_version, struct ddp_error *err)
@@ -18,18 +16,9 @@ ddp_status ddp_store_set(ddp_store *store, const char *key, const void *value, s
     return status;
 }
 
-ddp_status ddpi_store_take_value(const ddp_store *store, struct call *call,
-                                 const struct ddpi_message *reply, struct ddp_error *err)
-{
-    (void)store;
-    call->ret = ddpi_strndup(reply->value.data, reply->value.len);
-    call->ret_len = reply->value.len;
-    return call->ret != NULL ? DDP_OK : ddpi_error_nomem(err, reply->value.len);
-}
-
-static ddp_status get(ddp_store *store, enum ddpi_op op, const char *key, uint32_t timeout_ms,
-                      void **ret_value, size_t *ret_len, uint64_t *ret_version,
-                      struct ddp_error *err)
+static ddp_status get_value(ddp_store *store, enum ddpi_op op, const char *key, uint32_t timeout_ms,
+                            void **ret_value, size_t *ret_len, uint64_t *ret_version,
+                            struct ddp_error *err)
 {
     struct call call = {CALL_MESSAGE(.op = op), .take = ddpi_store_take_value};
     ddp_status status = ddpi_store_run_key(store, key, &call, timeout_ms, err);
@@ -45,14 +34,14 @@ static ddp_status get(ddp_store *store, enum ddpi_op op, const char *key, uint32
 ddp_status ddp_store_get(ddp_store *store, const char *key, uint32_t timeout_ms, void **ret_value,
                          size_t *ret_len, uint64_t *ret_version, struct ddp_error *err)
 {
-    return get(store, DDPI_OP_GET, key, timeout_ms, ret_value, ret_len, ret_version, err);
+    return get_value(store, DDPI_OP_GET, key, timeout_ms, ret_value, ret_len, ret_version, err);
 }
 
 ddp_status ddp_store_try_get(ddp_store *store, const char *key, uint32_t timeout_ms,
                              void **ret_value, size_t *ret_len, uint64_t *ret_version,
                              struct ddp_error *err)
 {
-    return get(store, DDPI_OP_TRY_GET, key, timeout_ms, ret_value, ret_len, ret_version, err);
+    return get_value(store, DDPI_OP_TRY_GET, key, timeout_ms, ret_value, ret_len, ret_version, err);
 }
 
 ddp_status ddp_store_add(ddp_store *store, const char *key, int64_t delta, uint32_t timeout_ms,
@@ -129,7 +118,7 @@ ddp_status ddp_store_barrier(ddp_store *store, const char *name, uint32_t count,
                              uint32_t timeout_ms, struct ddp_error *err)
 {
     if (count == 0)
-        return ddpi_error_set(err, DDP_E_INVALID, "a barrier for nobody");
+        return ddpi_error_set(err, DDP_E_INVALID, "a barrier count of 0; it must be at least 1");
     struct call call = {CALL_MESSAGE(.op = DDPI_OP_BARRIER, .count = count)};
     return ddpi_store_run_key(store, name, &call, timeout_ms, err);
 }

@@ -1,15 +1,16 @@
 /*
- * session.c - the blocking client's sessions. The handle knows nothing of them: a session is
- * its token, which goes with each request, on whatever connection.
+ * session.c - the blocking client's sessions. The handle keeps no record of them: a session is its
+ * token, which goes with each request, on any connection.
  */
-#include "blocking_impl.h"
+#include "blocking_call.h"
 #include "error.h"
 
-static ddp_status give_session(const struct ddp_store_session *session, struct call *call,
+static ddp_status set_session(const struct ddp_store_session *session, struct call *call,
                                struct ddp_error *err)
 {
     if (session == NULL)
-        return ddpi_error_set(err, DDP_E_INVALID, "no session is given");
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "no session is given; open one with ddp_store_session_open()");
     call->request.message.session = ddpi_bytes_of(session->token, sizeof session->token);
     return DDP_OK;
 }
@@ -29,7 +30,7 @@ ddp_status ddp_store_session_open(ddp_store *store, uint32_t lease_ms, uint32_t 
                                   struct ddp_store_session *ret_session, struct ddp_error *err)
 {
     if (lease_ms == 0 || lease_ms > DDP_STORE_LEASE_MAX_MS)
-        return ddpi_error_set(err, DDP_E_INVALID, "a lease of %u ms; it may have 1 to %d ms",
+        return ddpi_error_set(err, DDP_E_INVALID, "a lease of %u ms; it must be 1 to %d ms",
                               lease_ms, DDP_STORE_LEASE_MAX_MS);
     struct call call = {CALL_MESSAGE(.op = DDPI_OP_SESSION_OPEN, .count = lease_ms),
                         .take = take_session, .ret = ret_session};
@@ -41,7 +42,7 @@ static ddp_status run_session(ddp_store *store, enum ddpi_op op,
                               struct ddp_error *err)
 {
     struct call call = {CALL_MESSAGE(.op = op)};
-    ddp_status status = give_session(session, &call, err);
+    ddp_status status = set_session(session, &call, err);
     return status == DDP_OK ? ddpi_store_run(store, &call, timeout_ms, err) : status;
 }
 
@@ -63,7 +64,7 @@ ddp_status ddp_store_set_ephemeral(ddp_store *store, const struct ddp_store_sess
                                    struct ddp_error *err)
 {
     struct call call = {CALL_MESSAGE(.op = DDPI_OP_SET_EPHEMERAL, .value = {value, value_len})};
-    ddp_status status = give_session(session, &call, err);
+    ddp_status status = set_session(session, &call, err);
     if (status == DDP_OK)
         status = ddpi_target_check_value(&store->limits, value, value_len, err);
     if (status == DDP_OK)

@@ -1,7 +1,7 @@
 /*
  * transaction.c - the blocking client's transactions, and compare-and-swap by value, which is one.
  */
-#include "blocking_impl.h"
+#include "blocking_call.h"
 
 ddp_status ddp_store_transact(ddp_store *store, const struct ddp_store_clause *clauses,
                               size_t count, uint32_t timeout_ms, uint64_t *ret_version,

@@ -1,14 +1,17 @@
 /*
- * watch.c - the blocking client's watches and its events. Events come whenever some thread
- * of the handle receives, and wait in a queue for ddp_store_next_event().
+ * blocking_watch.c - the blocking client's watches and events. Events arrive whenever a thread of
+ * the handle receives, and wait in a queue for ddp_store_next_event(). Owns the queue.
  *
- * The queue is bounded. A watch for whose event there is no room gets one that says so instead, and
- * the rest is dropped until that one is read: from then on nothing is missing. Only the end of a
- * watch finds room always: it comes once.
+ * The queue is bounded. If there is no room for an event, the watch gets an event that says so, and
+ * its further events are dropped until that one is read; from then on nothing is missing. The end
+ * of a watch always finds room: it comes once.
  */
-#include "blocking_impl.h"
+#include "blocking_watch.h"
+
+#include "blocking_call.h"
 #include "clock.h"
 #include "error.h"
+#include "leader.h"
 
 enum { EVENTS_MAX = 64 * 1024 * 1024 };
 
@@ -18,7 +21,7 @@ ddp_status ddp_store_watch(ddp_store *store, const char *name, uint32_t flags,
 {
     struct call call = {CALL_MESSAGE(.op = DDPI_OP_WATCH, .version = from_version, .count = flags)};
     if (flags & ~(uint32_t)DDP_STORE_WATCH_PREFIX)
-        return ddpi_error_set(err, DDP_E_INVALID, "a watch with unknown flags: 0x%x", flags);
+        return ddpi_error_set(err, DDP_E_INVALID, "unknown flags of a watch: 0x%x", flags);
     ddp_status status = ddpi_store_run_key(store, name, &call, timeout_ms, err);
     if (status == DDP_OK && ret_watch != NULL)
         *ret_watch = call.request.message.id;
@@ -34,14 +37,13 @@ ddp_status ddp_store_unwatch(ddp_store *store, uint64_t watch, uint32_t timeout_
     return ddpi_store_run(store, &call, timeout_ms, err);
 }
 
-static void wake_one(ddp_store *store)
+static void wake_one_reader(ddp_store *store)
 {
     ddpi_list_for_each (node, &store->waiters) {
         struct waiter *waiter = ddpi_container_of(node, struct waiter, of_store);
         if (!waiter->for_events || waiter->ready)
             continue;
-        waiter->ready = true;
-        pthread_cond_signal(&waiter->cond);
+        ddpi_waiter_make_ready(waiter);
         return;
     }
 }
@@ -66,11 +68,11 @@ ddp_status ddpi_store_on_event(void *ctx, struct ddpi_client_watch *watch,
     watch->missed = full;
     ddpi_list_append(&store->events, &event->of_store);
     store->events_size += event->size;
-    wake_one(store);
+    wake_one_reader(store);
     return DDP_OK;
 }
 
-static struct ddp_store_event *take_event(ddp_store *store)
+static struct ddp_store_event *pop_event(ddp_store *store)
 {
     struct ddpi_event *event = ddpi_container_of(store->events.next, struct ddpi_event, of_store);
     ddpi_list_remove(&event->of_store);
@@ -82,7 +84,7 @@ static struct ddp_store_event *take_event(ddp_store *store)
     return &event->event;
 }
 
-/* Locked; the sentence is not complete. */
+/* With the lock held. */
 static ddp_status await_event(ddp_store *store, uint64_t until_ms, struct ddp_error *err)
 {
     struct waiter waiter = {.for_events = true};
@@ -99,8 +101,7 @@ static ddp_status await_event(ddp_store *store, uint64_t until_ms, struct ddp_er
         else if (waiter.canceled)
             status = ddpi_error_set(err, DDP_E_CANCELED, "canceled");
         else if (ddpi_link_now() >= until_ms)
-            status =
-                ddpi_error_set(err, DDP_E_TIMEOUT, "nothing that is watched has changed in time");
+            status = ddpi_error_set(err, DDP_E_TIMEOUT, "no watched key has changed in time");
     }
     pthread_cond_destroy(&waiter.cond);
     return status;
@@ -114,11 +115,11 @@ ddp_status ddp_store_next_event(ddp_store *store, uint32_t timeout_ms,
     pthread_mutex_lock(&store->lock);
     ddp_status status = await_event(store, ddpi_deadline(ddpi_link_now(), timeout_ms), &why);
     if (status == DDP_OK)
-        event = take_event(store);
+        event = pop_event(store);
     pthread_mutex_unlock(&store->lock);
     if (status != DDP_OK)
-        return ddpi_error_set(err, status, "watching at the store %s: %s", store->target.endpoint,
-                              why.msg);
+        return ddpi_error_set(err, status, "wait for an event of the store %s: %s",
+                              store->target.endpoint, why.msg);
     *ret_event = event;
     return DDP_OK;
 }
