@@ -7,8 +7,11 @@
 #include "status.h"
 #include "text.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 static void mark_cut(struct ddp_error *err, size_t wanted)
 {
@@ -29,6 +32,12 @@ static void append_part(struct ddp_error *err, const char *joint, const char *pa
     size_t used = strlen(err->msg);
     snprintf(err->msg + used, sizeof err->msg - used, "%s%s", joint, part);
     mark_cut(err, used + strlen(joint) + strlen(part));
+}
+
+static const char *errno_text(int sys_errno)
+{
+    const char *text = strerrordesc_np(sys_errno);
+    return text != NULL ? text : "unknown system error";
 }
 
 ddp_status ddpi_error_set(struct ddp_error *err, ddp_status status, const char *format, ...)
@@ -55,8 +64,7 @@ ddp_status ddpi_error_sys(struct ddp_error *err, int sys_errno, const char *form
     va_start(args, format);
     format_msg(err, format, args);
     va_end(args);
-    const char *text = strerrordesc_np(sys_errno);
-    append_part(err, ": ", text != NULL ? text : "unknown system error");
+    append_part(err, ": ", errno_text(sys_errno));
     return status;
 }
 
@@ -78,16 +86,58 @@ ddp_status ddpi_error_advise(struct ddp_error *err, ddp_status status, const cha
 {
     if (err == NULL)
         return status;
-    char remedy[DDP_ERROR_TEXT];
+    char advice[DDP_ERROR_TEXT];
     va_list args;
     va_start(args, format);
-    vsnprintf(remedy, sizeof remedy, format, args);
+    vsnprintf(advice, sizeof advice, format, args);
     va_end(args);
-    append_part(err, "; ", remedy);
+    append_part(err, "; ", advice);
     return status;
 }
 
 ddp_status ddpi_error_nomem(struct ddp_error *err, unsigned long long bytes)
 {
-    return ddpi_error_set(err, DDP_E_NOMEM, "out of memory: %llu bytes could not be had", bytes);
+    return ddpi_error_set(err, DDP_E_NOMEM, "out of memory: cannot allocate %llu bytes", bytes);
+}
+
+/* --- running out of file descriptors --- */
+
+bool ddpi_errno_lacks_descriptors(int sys_errno)
+{
+    return sys_errno == EMFILE || sys_errno == ENFILE || sys_errno == ETOOMANYREFS;
+}
+
+/* False: there is no advice. */
+static bool descriptor_advice(int sys_errno, char *text, size_t size)
+{
+    struct rlimit files;
+    if (!ddpi_errno_lacks_descriptors(sys_errno) || getrlimit(RLIMIT_NOFILE, &files) != 0)
+        return false;
+    if (sys_errno == ENFILE)
+        snprintf(
+            text, size,
+            "this machine has reached its limit on open files: raise /proc/sys/fs/file-max, or "
+            "end programs that have many files open");
+    else
+        snprintf(text, size,
+                 "process %d may have %llu open files (RLIMIT_NOFILE): raise the limit with "
+                 "'ulimit -n' (here to at most %llu), or close files",
+                 getpid(), (unsigned long long)files.rlim_cur, (unsigned long long)files.rlim_max);
+    return true;
+}
+
+ddp_status ddpi_error_advise_descriptors(struct ddp_error *err, ddp_status status)
+{
+    char advice[DDP_ERROR_TEXT / 2];
+    if (err != NULL && descriptor_advice(err->sys_errno, advice, sizeof advice))
+        append_part(err, "; ", advice);
+    return status;
+}
+
+void ddpi_errno_describe(int sys_errno, char *text, size_t size)
+{
+    char advice[DDP_ERROR_TEXT / 2];
+    bool advised = descriptor_advice(sys_errno, advice, sizeof advice);
+    snprintf(text, size, "%s%s%s", errno_text(sys_errno), advised ? "; " : "",
+             advised ? advice : "");
 }

@@ -13,7 +13,6 @@
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -81,35 +80,13 @@ static bool reached_itself(int fd)
            memcmp(&here, &there, here_len) == 0;
 }
 
-bool ddpi_link_lacks_descriptors(int sys_errno)
-{
-    return sys_errno == EMFILE || sys_errno == ENFILE;
-}
-
-void ddpi_link_describe(int sys_errno, char *text, size_t size)
-{
-    struct rlimit files = {0};
-    const char *what = strerrordesc_np(sys_errno);
-    int len = snprintf(text, size, "%s", what != NULL ? what : "unknown error");
-    if (sys_errno == ENFILE && len >= 0 && (size_t)len < size)
-        snprintf(text + len, size - (size_t)len,
-                 "; raise /proc/sys/fs/file-max, or end programs that have many files open");
-    else if (sys_errno == EMFILE && len >= 0 && (size_t)len < size &&
-             getrlimit(RLIMIT_NOFILE, &files) == 0)
-        snprintf(
-            text + len, size - (size_t)len,
-            "; the limit of process %d is %llu (RLIMIT_NOFILE): raise it with 'ulimit -n', here up "
-            "to %llu, or have the program close some",
-            getpid(), (unsigned long long)files.rlim_cur, (unsigned long long)files.rlim_max);
-}
-
 /* Append "10.0.0.1: Connection refused" to the error text. */
 static void note_attempt(struct ddpi_link *link, const struct addrinfo *info, int sys_errno)
 {
     char host[ADDRESS_TEXT] = "?", text[DDP_ERROR_TEXT / 2];
     getnameinfo(info->ai_addr, info->ai_addrlen, host, sizeof host, NULL, 0, NI_NUMERICHOST);
     size_t used = strlen(link->tried);
-    ddpi_link_describe(sys_errno, text, sizeof text);
+    ddpi_errno_describe(sys_errno, text, sizeof text);
     snprintf(link->tried + used, sizeof link->tried - used, "%s%s: %s", used > 0 ? "; " : "", host,
              text);
 }

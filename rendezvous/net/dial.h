@@ -42,11 +42,6 @@ ddp_status ddpi_link_dial(struct ddpi_link *link, struct addrinfo *infos, uint64
 ddp_status ddpi_link_go_on(struct ddpi_link *link, bool ready, uint64_t now_ms,
                            struct ddp_error *err);
 
-/* Whether the error means that this process or machine is out of descriptors. */
-bool ddpi_link_lacks_descriptors(int sys_errno);
-/* What @sys_errno means for a connection, and what to do about it. */
-void ddpi_link_describe(int sys_errno, char *text, size_t size);
-
 /* The address of the peer; zero if it has disconnected. */
 struct ddpi_address ddpi_link_peer(const struct ddpi_link *link);
 

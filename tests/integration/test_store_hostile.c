@@ -389,7 +389,7 @@ START_TEST(no_file_descriptor_left_for_the_client)
     ck_assert_int_ge(next, 0);
     for (int left = 0; left < 2; left++) { /* for its eventfd, but not for a socket */
         struct rlimit low = {.rlim_cur = (rlim_t)(next + 1 + left), .rlim_max = limit.rlim_max};
-        snprintf(advice, sizeof advice, "is %llu (RLIMIT_NOFILE)",
+        snprintf(advice, sizeof advice, "may have %llu open files (RLIMIT_NOFILE)",
                  (unsigned long long)low.rlim_cur);
         ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
         ddp_status status = ddp_store_connect(&options, &store, &err);

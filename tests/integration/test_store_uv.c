@@ -7,6 +7,7 @@
 
 #include <ddprun/store_uv.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum { ANSWERS_MAX = 512, EVENTS_MAX = 64, NEVER_MS = 600000 };
@@ -25,7 +27,7 @@ struct answer {
     uint64_t version, watch;
     int64_t number;
     size_t count, value_len;
-    char text[256]; /* the value, the first key, or the sentence */
+    char text[512]; /* the value, the first key, or the sentence */
     struct ddp_store_session session;
 };
 
@@ -413,7 +415,7 @@ START_TEST(a_server_that_comes_later_and_goes)
     ddp_store_uv *store = open_at(endpoint, 0);
     ck_assert_int_eq(CALL(store, .op = DDP_STORE_OP_STATS, .timeout_ms = 1000)->status,
                      DDP_E_UNREACHABLE);
-    ck_assert_msg(strstr(answers[ANSWERS_MAX - 1].text, "connection refused") != NULL, "%s",
+    ck_assert_msg(strstr(answers[ANSWERS_MAX - 1].text, "Connection refused") != NULL, "%s",
                   answers[ANSWERS_MAX - 1].text);
     ck_assert_uint_eq(losses, 1); /* that was never there */
     struct answer *set = ASK(store, 0, .op = DDP_STORE_OP_SET, .key = "k");
@@ -434,6 +436,26 @@ START_TEST(a_server_that_comes_later_and_goes)
     CALL(store, .op = DDP_STORE_OP_SET, .key = "later", .value = "x", .value_len = 1);
     await(get); /* it was asked again */
     ck_assert_str_eq(get->text, "x");
+    close_uv(store);
+}
+END_TEST
+
+/* The process may have no socket: the loop is told how to raise the limit. */
+START_TEST(no_file_descriptor_left)
+{
+    struct rlimit limit;
+    ddp_store_uv *store = open_uv();
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    int next = open("/dev/null", O_RDONLY | O_CLOEXEC); /* all below it are taken */
+    ck_assert_int_ge(next, 0);
+    const struct rlimit low = {.rlim_cur = (rlim_t)next + 1, .rlim_max = limit.rlim_max};
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
+    const struct answer *none = CALL(store, .op = DDP_STORE_OP_STATS, .timeout_ms = 300);
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    ck_assert_int_eq(none->status, DDP_E_UNREACHABLE);
+    ck_assert_msg(strstr(none->text, "ulimit -n") != NULL, "%s", none->text);
+    close(next);
+    ck_assert_int_eq(CALL(store, .op = DDP_STORE_OP_STATS)->status, DDP_OK);
     close_uv(store);
 }
 END_TEST
@@ -543,6 +565,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, close_does_not_wait_for_the_resolver);
     tcase_add_test(tcase, many_at_once);
     tcase_add_test(tcase, a_server_that_comes_later_and_goes);
+    tcase_add_test(tcase, no_file_descriptor_left);
     tcase_add_test(tcase, a_token_is_proven_on_every_connection);
     tcase_add_test(tcase, an_end_with_the_first_loss);
     tcase_add_test(tcase, kept_sessions_live_on);

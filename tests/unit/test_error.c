@@ -6,7 +6,10 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 static char long_text[2 * DDP_ERROR_TEXT];
 
@@ -71,7 +74,7 @@ START_TEST(nomem_names_the_size)
 {
     struct ddp_error err;
     ck_assert_int_eq(ddpi_error_nomem(&err, 4096), DDP_E_NOMEM);
-    ck_assert_str_eq(err.msg, "out of memory: 4096 bytes could not be had");
+    ck_assert_str_eq(err.msg, "out of memory: cannot allocate 4096 bytes");
 }
 END_TEST
 
@@ -115,6 +118,41 @@ START_TEST(a_sentence_cannot_drive_the_terminal)
 }
 END_TEST
 
+START_TEST(too_many_open_files_come_with_advice)
+{
+    struct ddp_error err;
+    char text[DDP_ERROR_TEXT], limit[64];
+    struct rlimit files;
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &files), 0);
+    snprintf(limit, sizeof limit, "process %d may have %llu open files", getpid(),
+             (unsigned long long)files.rlim_cur);
+    static const int errnos[] = {EMFILE, ETOOMANYREFS};
+    for (size_t i = 0; i < sizeof errnos / sizeof errnos[0]; i++) {
+        ddp_status status = ddpi_error_sys(&err, errnos[i], "open");
+        ck_assert_int_eq(ddpi_error_advise_descriptors(&err, status), status);
+        ck_assert_ptr_nonnull(strstr(err.msg, limit));
+        ck_assert_ptr_nonnull(strstr(err.msg, "ulimit -n"));
+    }
+    ddpi_errno_describe(ENFILE, text, sizeof text);
+    ck_assert_ptr_nonnull(strstr(text, "; this machine has reached its limit"));
+    ck_assert_ptr_nonnull(strstr(text, "/proc/sys/fs/file-max"));
+}
+END_TEST
+
+START_TEST(other_errors_come_without)
+{
+    struct ddp_error err;
+    char text[DDP_ERROR_TEXT];
+    ck_assert(!ddpi_errno_lacks_descriptors(ENOMEM));
+    ddpi_error_sys(&err, ECONNREFUSED, "connect");
+    ck_assert_int_eq(ddpi_error_advise_descriptors(&err, err.status), DDP_E_UNREACHABLE);
+    ck_assert_str_eq(err.msg, "connect: Connection refused");
+    ddpi_errno_describe(ECONNREFUSED, text, sizeof text);
+    ck_assert_str_eq(text, "Connection refused");
+    ck_assert_int_eq(ddpi_error_advise_descriptors(NULL, DDP_E_SYSTEM), DDP_E_SYSTEM);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("error");
@@ -127,6 +165,8 @@ Suite *test_suite(void)
     tcase_add_test(tcase, the_result_is_the_same_without_an_error_object);
     tcase_add_loop_test(tcase, long_sentences_are_cut_and_say_so, 0, 24);
     tcase_add_test(tcase, a_sentence_cannot_drive_the_terminal);
+    tcase_add_test(tcase, too_many_open_files_come_with_advice);
+    tcase_add_test(tcase, other_errors_come_without);
     suite_add_tcase(suite, tcase);
     return suite;
 }

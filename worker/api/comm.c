@@ -21,7 +21,7 @@ ddp_status ddp_comm_init(const struct ddp_comm_options *options, ddp_comm **ret_
     struct ddp_comm *comm;
     status = ddpi_comm_create(&config, ddpi_memory_types, &comm, err);
     if (status != DDP_OK)
-        return ddpi_advise_descriptors(err, status);
+        return ddpi_error_advise_descriptors(err, status);
     comm->life = ddpi_life_hold(config.life_fd, config.life_slot);
     if (comm->world_size > 1)
         status = ddpi_bootstrap(comm, &config, err);

@@ -163,5 +163,5 @@ ddp_status ddp_comm_init_local(uint32_t ndev, const int *devices, ddp_comm **com
             ddp_comm_destroy(made[rank]);
     }
     ddpi_free(made);
-    return ddpi_advise_descriptors(err, status);
+    return ddpi_error_advise_descriptors(err, status);
 }

@@ -227,7 +227,7 @@ ddp_status ddpi_gather_host(const struct ddpi_gathering *common, struct ddp_erro
     ddpi_buf_init(&host.card, DDPI_CARD_WIRE_MAX);
     ddp_status status = host_gather(&host.gathering, err);
     if (status != DDP_OK) {
-        ddpi_advise_descriptors(err, status);
+        ddpi_error_advise_descriptors(err, status);
         for (uint32_t i = 0; host.joiners != NULL && i < host.places; i++)
             ddpi_gathering_send_failed(&host.gathering, host.joiners[i], err);
         (void)!withdraw_card(&host.gathering, NULL);

@@ -260,7 +260,7 @@ ddp_status ddpi_gather_join(const struct ddpi_gathering *common, struct ddp_erro
     joiner.gathering.role = &joiner_role;
     ddp_status status = join_gathering(&joiner.gathering, err);
     if (status != DDP_OK)
-        ddpi_advise_descriptors(err, status);
+        ddpi_error_advise_descriptors(err, status);
     if (joiner.host == NULL)
         return status;
     if (status != DDP_OK && !joiner.gathering.over)

@@ -180,7 +180,7 @@ static ddp_status fail_starved(struct ddp_comm *comm, const struct ddpi_edge *ed
     struct ddp_error cause;
     ddp_status status =
         ddpi_error_sys(&cause, EMFILE, "receive a descriptor of %s", edge->peer_name);
-    ddpi_advise_descriptors(&cause, status);
+    ddpi_error_advise_descriptors(&cause, status);
     return ddpi_comm_fail(comm, NULL, status, "rank %u: %s", comm->rank, cause.msg);
 }
 
@@ -270,7 +270,7 @@ static ddp_status fail_meeting(struct ddp_comm *comm, const struct ddpi_wait *wa
                                ddp_status status, struct ddp_error *cause)
 {
     char call[DDPI_CALL_TEXT];
-    ddpi_advise_descriptors(cause, status);
+    ddpi_error_advise_descriptors(cause, status);
     ddpi_call_name(wait->call, call);
     return ddpi_comm_fail(comm, NULL, status, "%s: rank %u: %s", call, comm->rank, cause->msg);
 }

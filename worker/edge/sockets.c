@@ -18,7 +18,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -297,21 +296,4 @@ ssize_t ddpi_recv_fds(int fd, void *bytes, size_t len, int *fds, size_t *nfds)
         return -1;
     }
     return got;
-}
-
-ddp_status ddpi_advise_descriptors(struct ddp_error *err, ddp_status status)
-{
-    struct rlimit files;
-    int number = err != NULL ? err->sys_errno : 0;
-    if (number == ENFILE)
-        return ddpi_error_advise(err, status,
-                                 "this machine has as many files open as it may have: raise "
-                                 "/proc/sys/fs/file-max, or end programs that have many");
-    if ((number != EMFILE && number != ETOOMANYREFS) || getrlimit(RLIMIT_NOFILE, &files) != 0)
-        return status;
-    return ddpi_error_advise(
-        err, status,
-        "process %d may have %llu descriptors (RLIMIT_NOFILE): raise that with "
-        "'ulimit -n', here up to %llu, or have the program close some",
-        getpid(), (unsigned long long)files.rlim_cur, (unsigned long long)files.rlim_max);
 }

@@ -59,8 +59,4 @@ ddp_status ddpi_send_fds(int fd, const void *bytes, size_t len, const int *fds, 
  * errno is EMFILE (this process may not have more) or EPROTO (there were too many). */
 ssize_t ddpi_recv_fds(int fd, void *bytes, size_t len, int *fds, size_t *nfds);
 
-/* If the failure in @err (may be NULL) is a lack of descriptors, add which limit it is and what to
- * do. Returns @status. */
-ddp_status ddpi_advise_descriptors(struct ddp_error *err, ddp_status status);
-
 #endif

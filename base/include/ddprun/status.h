@@ -1,12 +1,12 @@
 /*
  * ddprun/status.h - the result of every call of libddpstore and libddpcomm.
  *
- * Results come in two classes. Negative values are fatal for the object that returned them: stop
- * using it and forward the value unchanged. Positive values describe this call only (a deadline, a
- * missing key, a dead peer): the caller is meant to handle them. DDP_OK is zero.
+ * DDP_OK is zero. A negative value is fatal for the object that returned it: stop using the object,
+ * and return the value to your caller unchanged. A positive value is about this call only (a
+ * deadline, a missing key, a dead peer), and the program is expected to handle it.
  *
- * The sentence meant for a person is in struct ddp_error, which every call that can fail takes as
- * an optional last argument.
+ * Every call that can fail takes a struct ddp_error, which may be NULL, as its last argument, and
+ * puts a sentence for the user into it.
  */
 #ifndef DDPRUN_STATUS_H
 #define DDPRUN_STATUS_H
@@ -25,7 +25,7 @@ extern "C" {
 #define DDP_PRINTF(f, a)
 #endif
 
-/* X(symbol, value, name, default text, worth trying again). The one list of all results. */
+/* X(symbol, value, name, text, retryable): the list of all results. */
 #define DDP_STATUS_MAP(X)                                                                        \
     X(DDP_OK, 0, "ok", "success", 0)                                                             \
     X(DDP_E_NOMEM, -1, "no-memory", "out of memory", 0)                                          \
@@ -39,15 +39,15 @@ extern "C" {
     X(DDP_E_NOT_FOUND, 2, "not-found", "no such key", 0)                                         \
     X(DDP_E_CONFLICT, 3, "conflict", "the key has another version", 1)                           \
     X(DDP_E_CLOSED, 4, "closed", "the connection was closed", 1)                                 \
-    X(DDP_E_UNREACHABLE, 5, "unreachable", "nobody answers at that address", 1)                  \
+    X(DDP_E_UNREACHABLE, 5, "unreachable", "no program answers at that address", 1)              \
     X(DDP_E_DENIED, 6, "denied", "access was refused", 0)                                        \
     X(DDP_E_LIMIT, 7, "limit", "a configured limit was reached", 0)                              \
     X(DDP_E_TYPE, 8, "type", "the value does not have the type that the operation needs", 0)     \
     X(DDP_E_MISMATCH, 9, "mismatch", "the ranks called different operations", 0)                 \
     X(DDP_E_PEER_DEAD, 10, "peer-dead", "a peer has died", 0)                                    \
     X(DDP_E_ABORTED, 11, "aborted", "the operation was aborted", 0)                              \
-    X(DDP_E_GONE, 12, "gone", "the changes asked for are not remembered any more", 0)            \
-    X(DDP_E_CANCELED, 13, "canceled", "the caller gave it up", 0)
+    X(DDP_E_GONE, 12, "gone", "the server no longer has these changes", 0)                       \
+    X(DDP_E_CANCELED, 13, "canceled", "the caller canceled the call", 0)
 
 typedef enum ddp_status {
 #define DDP_STATUS_ENUM(symbol, value, name, text, retry) symbol = value,
@@ -58,35 +58,36 @@ typedef enum ddp_status {
 #define DDP_ERROR_TEXT 1024
 
 /*
- * The error of one call, filled only when the call fails. The caller owns it; it holds no
- * pointers, so it may be copied and needs no clean-up.
+ * The error of one call; set only if the call fails. The caller owns it. It has no pointers, so it
+ * can be copied, and there is nothing to free.
  */
 struct ddp_error {
     ddp_status status;        /* what the call returned */
-    int sys_errno;            /* errno of the failed system call, 0 if there was none */
-    char msg[DDP_ERROR_TEXT]; /* one sentence: names, numbers, what to do next; never empty */
+    int sys_errno;            /* errno of the system call that failed; 0: none did */
+    char msg[DDP_ERROR_TEXT]; /* one sentence, never empty: what failed, names, numbers, what to do
+                               */
 };
 
 /**
- * The short stable name of @status ("timeout", "peer-dead"), for logs and scripts.
+ * The short name of @status ("timeout", "peer-dead"), for logs and scripts; it never changes.
  *
- * Does not block, may be called from any thread. The result is a static string; a value that is
- * not a ddp_status gives "unknown".
+ * Does not block; may be called from any thread. The result is a static string, "unknown" if
+ * @status is not a ddp_status.
  */
 DDP_API const char *ddp_status_name(ddp_status status);
 
 /**
- * What @status means, in words, without the particulars of a call.
+ * What @status means, in general.
  *
- * Does not block, may be called from any thread. The result is a static string; a value that is
- * not a ddp_status gives "unknown status".
+ * Does not block; may be called from any thread. The result is a static string, "unknown status" if
+ * @status is not a ddp_status.
  */
 DDP_API const char *ddp_status_text(ddp_status status);
 
 /**
- * 1 if the same call may succeed later without any change by the caller, else 0.
+ * 1 if the same call, unchanged, may succeed later; else 0.
  *
- * Does not block, may be called from any thread.
+ * Does not block; may be called from any thread.
  */
 DDP_API int ddp_status_retryable(ddp_status status);
 

@@ -48,7 +48,7 @@ static ddp_status connect_first(ddp_store *store, struct ddp_error *err)
         return DDP_OK;
     }
     ddpi_client_why(core, &why);
-    if (may_pass(why.status) && ddpi_link_lacks_descriptors(core->why.sys_errno))
+    if (may_pass(why.status) && ddpi_errno_lacks_descriptors(core->why.sys_errno))
         return ddpi_error_set(err, DDP_E_SYSTEM,
                               "no descriptor is left to connect to the store at %s (tried for %u "
                               "ms): %s",
@@ -82,7 +82,7 @@ static ddp_status open_wake_fd(ddp_store *store, struct ddp_error *err)
     store->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (store->wake_fd >= 0)
         return DDP_OK;
-    ddpi_link_describe(errno, text, sizeof text);
+    ddpi_errno_describe(errno, text, sizeof text);
     return ddpi_error_set(err, DDP_E_SYSTEM, "cannot make an eventfd: %s", text);
 }
 

@@ -1,6 +1,6 @@
 /*
- * jobs.c - the blocking client's calls on whole jobs: their data ports and epochs. A job's name is not
- * a key, so the handle's prefix does not apply.
+ * jobs.c - the blocking client's calls on whole jobs: their data ports and epochs. A job's name is
+ * not a key, so the handle's prefix does not apply.
  */
 #include "blocking_call.h"
 #include "error.h"

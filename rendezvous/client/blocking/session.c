@@ -6,7 +6,7 @@
 #include "error.h"
 
 static ddp_status set_session(const struct ddp_store_session *session, struct call *call,
-                               struct ddp_error *err)
+                              struct ddp_error *err)
 {
     if (session == NULL)
         return ddpi_error_set(err, DDP_E_INVALID,

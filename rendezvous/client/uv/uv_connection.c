@@ -155,9 +155,10 @@ static bool reached_itself(const ddp_store_uv *store)
 
 static void note_failed_attempt(ddp_store_uv *store, int uv_err)
 {
+    char text[DDP_ERROR_TEXT / 2];
     size_t used = strlen(store->tried);
-    snprintf(store->tried + used, sizeof store->tried - used, "%s%s", used > 0 ? "; " : "",
-             uv_strerror(uv_err));
+    ddpi_errno_describe(-uv_err, text, sizeof text);
+    snprintf(store->tried + used, sizeof store->tried - used, "%s%s", used > 0 ? "; " : "", text);
 }
 
 static void greet_server(ddp_store_uv *store)

@@ -1,15 +1,15 @@
 /*
  * ddprun/round.h - membership of a job whose nodes come and go.
  *
- * The nodes of a job are members. The store's server seats them in rounds: each round is a
- * generation of workers, numbered, in which every seated node has its ranks. When a member fails,
- * leaves, is lost or comes, the server orders the generation to stop, waits until nothing of it
- * runs any more on any node, and seats the members anew. This header is a member's side of it: say
- * who you are and how your workers fare (ddp_round_publish), and follow the seat that you are given
- * (the hook of that name).
+ * The nodes of a job are its members. The server of the store assigns seats to them in rounds: each
+ * round has a numbered generation of workers, in which every node with a seat has its ranks. When a
+ * member fails, leaves, joins or is lost, the server orders the generation to stop, waits until
+ * none of its workers runs on any node, and assigns seats anew. This header is a member's side:
+ * publish who you are and the state of your workers (ddp_round_publish()), and do what your seat
+ * says (the hook seat).
  *
- * Both are states, not events: a member publishes its whole state again with each change, and is
- * always given its whole seat. So nothing is missed or done twice when a connection is lost.
+ * Both are states, not events: a member publishes its whole state with each change, and always gets
+ * its whole seat. So nothing is missed or done twice if a connection is lost.
  *
  * Threads, callbacks, lost connections: as in ddprun/store_uv.h, on which this is built.
  */
@@ -28,10 +28,10 @@ extern "C" {
 #define DDP_ROUND_TEXT_SIZE    256 /* a sentence, with its NUL */
 #define DDP_ROUND_ROLE_SIZE    64  /* of a node's workers, with its NUL */
 
-/* When a member that comes while a generation runs, and for which there is a seat, is seated. */
+/* When a member that joins while a generation runs gets a seat, if there is one. */
 enum ddp_round_join {
     DDP_ROUND_JOIN_NOW = 0,        /* at once: the generation is stopped */
-    DDP_ROUND_JOIN_CHECKPOINT = 1, /* when a worker says that it has saved its state */
+    DDP_ROUND_JOIN_CHECKPOINT = 1, /* when a worker reports that it has saved its state */
     DDP_ROUND_JOIN_NEVER = 2       /* when the generation ends for another reason */
 };
 
@@ -39,107 +39,108 @@ enum ddp_round_join {
 struct ddp_round_terms {
     uint32_t min_nodes; /* 1 <= min_nodes <= max_nodes */
     uint32_t max_nodes;
-    uint32_t max_restarts;    /* after failures of workers, of the whole job */
-    uint32_t settle_ms;       /* with min_nodes there, how long to wait for more */
-    uint32_t lease_ms;        /* as given to ddp_round_join(); 0: nobody can be lost silently */
-    uint32_t crash_loop;      /* this many failures of one pattern end the job; 0: never */
-    enum ddp_round_join join; /* */
+    uint32_t max_restarts; /* of the whole job, after failures of workers */
+    uint32_t settle_ms;    /* how long to wait for more nodes once min_nodes have joined */
+    uint32_t lease_ms;     /* as passed to ddp_round_join(); 0: members are never lost by silence */
+    uint32_t crash_loop;   /* end the job after this many failures of one pattern; 0: never */
+    enum ddp_round_join join;
 };
 
-/* A worker that has failed: the first of its node in that generation. */
+/* The first worker of a node that failed in a generation. */
 struct ddp_round_failure {
     uint64_t generation; /* 0: none yet */
     uint32_t rank;
-    int32_t exit_code; /* of the worker, 128+N for signal N; -1: it is dying, not known yet */
-    uint64_t ran_ms;   /* for how long it had run */
-    bool final;        /* to start again cannot mend it */
-    char text[DDP_ROUND_TEXT_SIZE]; /* a sentence: who, where, how */
+    int32_t exit_code; /* of the worker, 128+N for signal N; -1: not known yet, it is dying */
+    uint64_t ran_ms;   /* how long it ran */
+    bool final;        /* a restart cannot help */
+    char text[DDP_ROUND_TEXT_SIZE]; /* a sentence: which worker, where, how */
 };
 
-/* How a member fares. */
+/* The state of a member's workers. */
 enum ddp_round_phase {
-    DDP_ROUND_IDLE = 0,     /* nothing of @generation or one before runs here */
-    DDP_ROUND_STARTING = 1, /* it has been told to run @generation, and may have started to */
+    DDP_ROUND_IDLE = 0,     /* no worker of @generation or an earlier one runs here */
+    DDP_ROUND_STARTING = 1, /* it was told to run @generation; some workers may run */
     DDP_ROUND_RUNNING = 2,  /* all workers of @generation have been started */
-    DDP_ROUND_DONE = 3      /* they have all ended well, and nothing of them is left */
+    DDP_ROUND_DONE = 3      /* all have ended successfully, and no process of theirs is left */
 };
 
-/* All that a member says of itself. Texts have no control characters. */
+/* All that a member publishes. Texts must not have control characters. */
 struct ddp_round_member {
     char name[DDP_ROUND_NAME_SIZE];       /* of the node; two members may have the same */
     char address[DDP_ROUND_ADDRESS_SIZE]; /* where other nodes reach it */
-    uint32_t nproc;                       /* workers that it runs */
-    int32_t node_rank;                    /* that it would like to have; -1: any */
-    uint16_t master_port; /* on which its first worker would listen; 0: the store is the master */
+    uint32_t nproc;                       /* number of its workers */
+    int32_t node_rank;                    /* the one that it wants; -1: any */
+    uint16_t master_port; /* for its first worker to listen on; 0: the store is the master */
     struct ddp_round_terms terms;
     enum ddp_round_phase phase;
     uint64_t generation; /* 0: none yet */
     struct ddp_round_failure failure;
-    bool leaving; /* it ends its workers, and then its session */
-    bool fenced;  /* it was out of touch for so long that it has killed those of @generation */
-    char role[DDP_ROUND_ROLE_SIZE]; /* that its workers share with those of other nodes */
+    bool leaving; /* it ends its workers, then its session */
+    bool fenced;  /* it lost contact with the store for too long, and has killed its workers */
+    char role[DDP_ROUND_ROLE_SIZE]; /* of its workers; other nodes may have the same */
 };
 
 enum ddp_round_order {
-    DDP_ROUND_WAIT = 0, /* no seat; @text says for what */
+    DDP_ROUND_WAIT = 0, /* it has no seat yet; @text says what it waits for */
     DDP_ROUND_RUN = 1,  /* run @generation */
-    DDP_ROUND_STOP = 2, /* end what runs of @generation and be IDLE; @text says why */
+    DDP_ROUND_STOP = 2, /* end the workers of @generation, then publish IDLE; @text says why */
     DDP_ROUND_END = 3   /* the job is over, or goes on without this member: @exit_code, @text */
 };
 
-/* What a member is to do. Beyond the texts, each order has what its comment names; RUN the rest,
- * which WAIT and STOP keep as it was. A member that has not acted on a RUN and is told STOP for
- * that generation says IDLE of it all the same. */
+/* What a member must do. Fields whose comment names an order belong to that order; the others to
+ * RUN, and keep their values during WAIT and STOP. A member that gets STOP for a generation that it
+ * has not started publishes IDLE of it all the same. */
 struct ddp_round_seat {
     enum ddp_round_order order;
     uint64_t generation;
-    bool failed;        /* STOP: workers have failed or are lost, the others have nothing to save */
+    bool failed;        /* STOP: workers failed or are lost, so the others have nothing to save */
     bool spare;         /* WAIT: a generation runs without this member */
     int32_t exit_code;  /* END */
     uint32_t node_rank; /* 0 .. nodes - 1 */
     uint32_t nodes;
     uint32_t first_rank; /* of its workers, which have consecutive ranks */
     uint32_t world_size;
-    uint32_t restarts; /* after failures, so far */
-    /* Where the workers of this generation meet. Address "": at the host by which this member
-     * reaches the store. */
+    uint32_t restarts; /* of the job, after failures, so far */
+    /* Where the workers of this generation connect to each other. Address "": the host of the
+     * store's endpoint. */
     char master_address[DDP_ROUND_ADDRESS_SIZE];
     uint16_t master_port;
     char text[DDP_ROUND_TEXT_SIZE];
-    /* Among the workers of the same role: the rank of this member's first, and how many there are;
-     * 0 from a server that knows no roles. */
+    /* Among the workers of the same role: the rank of this member's first worker, and the number of
+     * workers; 0 from a server that does not know roles. */
     uint32_t role_first_rank;
     uint32_t role_world_size;
 };
 
 typedef struct ddp_round ddp_round;
 
-/* Who is told what; none may be NULL. Set @size to sizeof(struct ddp_round_hooks). */
+/* Callbacks of a member; none may be NULL. Set @size to sizeof(struct ddp_round_hooks). */
 struct ddp_round_hooks {
     size_t size;
     void *data;
     /* The seat has changed. An empty master_address has been filled with the host of the store's
      * endpoint. */
     void (*seat)(void *data, const struct ddp_round_seat *seat);
-    /* The server has just answered what was sent at @sent_ms (milliseconds of CLOCK_MONOTONIC):
-     * it keeps this member for its lease from a moment that is not before that. */
+    /* The server has renewed this member's lease: it lasts at least until one lease after @sent_ms
+     * (milliseconds of CLOCK_MONOTONIC). */
     void (*contact)(void *data, uint64_t sent_ms);
-    /* The server had given this member up, does not know it, or does not take it: its seat is void,
-     * and may be somebody else's. It joins anew, as a newcomer, with what is published next; where
-     * it was not taken, for want of room for example, after a pause of 0.05 to 5 s. */
+    /* The server has declared this member lost, does not know it, or does not accept it: its seat
+     * is void, and another member may have it. The next ddp_round_publish() joins anew, as a new
+     * member; if the server did not accept it, for lack of room for example, after 0.05 to 5 s. */
     void (*lost)(void *data, const char *why);
-    /* The connection, as in ddprun/store_uv.h. */
+    /* The state of the connection, as in ddprun/store_uv.h. */
     void (*state)(void *data, enum ddp_store_uv_state state, const char *why);
 };
 
 /**
- * Join @job at the store that @options name, on @loop, as a member that is lost @lease_ms
- * milliseconds after the server last heard of it, or at once when the last process that holds the
+ * Join @job at the store of @options, on @loop. The server declares this member lost @lease_ms
+ * milliseconds after it last heard from it, or at once when the last process that holds the
  * connection has ended.
  *
- * Returns at once; connects, and connects again, by itself. Nothing of @options or @hooks is kept.
- * On DDP_OK *@ret_round is given back with ddp_round_close(). DDP_E_INVALID: a job cannot have
- * this name, or the lease is not 1 to DDP_STORE_LEASE_MAX_MS. DDP_E_LIMIT, DDP_E_NOMEM.
+ * Returns at once; connects and reconnects by itself. Neither @options nor @hooks is kept.
+ * On DDP_OK *@ret_round is a member; close it with ddp_round_close().
+ * DDP_E_INVALID: the name of the job, an option or a hook breaks a rule, or the lease is not 1 to
+ * DDP_STORE_LEASE_MAX_MS. DDP_E_DENIED: the token file cannot be used. DDP_E_NOMEM: out of memory.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_round_join(struct uv_loop_s *loop,
                                                  const struct ddp_store_options *options,
@@ -148,41 +149,43 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_round_join(struct uv_loop_s *loop,
                                                  ddp_round **ret_round, struct ddp_error *err);
 
 /**
- * Say how this member fares now; the first call is what makes it a member. @member is copied; an
- * empty address in it stands for the one from which the store is reached. Its name and terms stay
- * as they were when it came.
+ * Publish the state of this member. The first call makes it a member; its name and terms cannot
+ * change afterwards. @member is copied. An empty address means the local address of the connection
+ * to the store.
  *
- * It is sent as soon as there is a connection; of several that wait, the last. DDP_E_INVALID: a
- * field breaks a rule of its comment. DDP_E_NOMEM.
+ * Does not block. The state is sent as soon as there is a connection; if several wait, the last one
+ * is. DDP_E_INVALID: a field breaks the rule in its comment. DDP_E_CLOSED: the member has left.
+ * DDP_E_NOMEM: out of memory.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_round_publish(ddp_round *round,
                                                     const struct ddp_round_member *member,
                                                     struct ddp_error *err);
 
 /**
- * Say of each worker of this node what people who look at the job may want to know, a line each:
- * free text of at most 64 KiB, which lives as long as the membership. Sent and replaced like what
- * is published.
+ * Publish a description of this node's workers for users who inspect the job, one line for each: at
+ * most 64 KiB of text, which lasts as long as the membership. It is sent and replaced like the
+ * state of the member. Errors are those of ddp_round_publish().
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_round_describe(ddp_round *round, const char *text,
                                                      struct ddp_error *err);
 
 /**
- * The socket of the connection, or -1 while there is none. It stays the round's; whoever gives a
- * duplicate to another process has the membership end with that one, if it ends later.
+ * The socket of the connection, or -1 while there is none. It belongs to @round. If other processes
+ * have duplicates of it, the membership ends when the last of them has ended.
  */
 DDP_API int ddp_round_socket(const ddp_round *round);
 
 /**
- * Leave: end the membership, after what was published before. @left (NULL is allowed) is called
- * with @data from the loop, once, when the server has answered, or after @timeout_ms.
+ * Leave the job: end the membership after the last published state has been sent. @left (may be
+ * NULL) is called once, from the loop, with @data: when the server has replied, or after
+ * @timeout_ms.
  */
 DDP_API void ddp_round_leave(ddp_round *round, uint32_t timeout_ms, void (*left)(void *data),
                              void *data);
 
 /**
- * Close the connection and free @round, also from a hook; then call @closed (may be NULL) with
- * @data from the loop. No hook is called any more. A member that has not left is lost.
+ * Close the connection and free @round, then call @closed (may be NULL) with @data from the loop.
+ * May be called from a hook. No hook is called afterwards. A member that has not left is lost.
  */
 DDP_API void ddp_round_close(ddp_round *round, void (*closed)(void *data), void *data);
 
