@@ -70,7 +70,7 @@ static int use_key(SSL *ssl, const EVP_MD *hash, const unsigned char **ret_ident
     return 1;
 }
 
-static int find_key(SSL *ssl, const unsigned char *identity, size_t len, SSL_SESSION **ret_session)
+static int find_psk(SSL *ssl, const unsigned char *identity, size_t len, SSL_SESSION **ret_session)
 {
     uint8_t secret[DDPI_TLS_KEY_SIZE];
     const struct ddpi_tls *tls = ddpi_openssl_data_of(ssl);
@@ -92,7 +92,7 @@ static bool set_up(const struct ddpi_openssl *lib, SSL_CTX *ctx)
     lib->SSL_CTX_ctrl(ctx, SSL_CTRL_SET_SESS_CACHE_MODE, SSL_SESS_CACHE_OFF, NULL);
     lib->SSL_CTX_ctrl(ctx, SSL_CTRL_MODE, SSL_MODE_RELEASE_BUFFERS, NULL);
     lib->SSL_CTX_set_psk_use_session_callback(ctx, use_key);
-    lib->SSL_CTX_set_psk_find_session_callback(ctx, find_key);
+    lib->SSL_CTX_set_psk_find_session_callback(ctx, find_psk);
     char group[] = "X25519"; /* OpenSSL takes no constant, and changes nothing */
     return lib->SSL_CTX_ctrl(ctx, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_3_VERSION, NULL) == 1 &&
            lib->SSL_CTX_ctrl(ctx, SSL_CTRL_SET_MAX_PROTO_VERSION, TLS1_3_VERSION, NULL) == 1 &&
@@ -151,8 +151,8 @@ static bool init(struct ddpi_tls *tls, SSL_CTX *ctx)
     return lib->SSL_set_ex_data(tls->ssl, 0, tls) == 1;
 }
 
-static ddp_status create(const struct ddpi_tls_engine *engine, struct ddpi_tls **ret,
-                         struct ddp_error *err)
+static ddp_status create_side(const struct ddpi_tls_engine *engine, struct ddpi_tls **ret,
+                              struct ddp_error *err)
 {
     struct ddpi_tls *tls = ddpi_calloc(1, sizeof *tls);
     if (tls == NULL)
@@ -172,7 +172,7 @@ ddp_status ddpi_tls_connect(const struct ddpi_tls_engine *engine, const struct d
                             struct ddpi_tls **ret, struct ddp_error *err)
 {
     struct ddpi_tls *tls;
-    ddp_status status = create(engine, &tls, err);
+    ddp_status status = create_side(engine, &tls, err);
     if (status != DDP_OK)
         return status;
     tls->key = *key;
@@ -190,7 +190,7 @@ ddp_status ddpi_tls_accept(const struct ddpi_tls_engine *engine, ddpi_tls_find *
                            struct ddpi_tls **ret, struct ddp_error *err)
 {
     struct ddpi_tls *tls;
-    ddp_status status = create(engine, &tls, err);
+    ddp_status status = create_side(engine, &tls, err);
     if (status != DDP_OK)
         return status;
     tls->find = find;
@@ -327,8 +327,8 @@ static ddp_status say_ended(struct ddp_error *err)
     return ddpi_error_set(err, DDP_E_CLOSED, "TLS: the connection has ended");
 }
 
-static ddp_status take(struct ddpi_tls *tls, const void *bytes, size_t len, struct ddpi_buf *plain,
-                       struct ddpi_buf *wire, struct ddp_error *err)
+static ddp_status take_records(struct ddpi_tls *tls, const void *bytes, size_t len,
+                               struct ddpi_buf *plain, struct ddpi_buf *wire, struct ddp_error *err)
 {
     if (len > INT_MAX || tls->lib->BIO_write(tls->in, bytes, (int)len) != (int)len)
         return ddpi_error_nomem(err, len);
@@ -349,7 +349,7 @@ ddp_status ddpi_tls_take(struct ddpi_tls *tls, const void *bytes, size_t len,
 {
     if (tls->ended)
         return say_ended(err);
-    ddp_status status = take(tls, bytes, len, plain, wire, err);
+    ddp_status status = take_records(tls, bytes, len, plain, wire, err);
     tls->ended = status != DDP_OK; /* also where what has come was lost for want of memory */
     return status;
 }

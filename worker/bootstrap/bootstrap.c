@@ -108,7 +108,8 @@ static ddp_status gather(struct ddp_comm *comm, const struct ddpi_config *config
                                        .suspect_ms = UINT64_MAX};
     gathering.events = epoll_create1(EPOLL_CLOEXEC);
     if (gathering.events < 0)
-        return ddpi_error_advise_descriptors(err, ddpi_error_sys(err, errno, "make an epoll descriptor"));
+        return ddpi_error_advise_descriptors(
+            err, ddpi_error_sys(err, errno, "make an epoll descriptor"));
     gathering.meeting->needs_all = true;
     ddp_status status =
         comm->rank == 0 ? ddpi_gather_host(&gathering, err) : ddpi_gather_join(&gathering, err);

@@ -1,5 +1,5 @@
 /*
- * client_auth.c - options into an identity and what proves it.
+ * client_auth.c - makes an identity and its proof of the options. Owns the secret.
  */
 #include "client_auth.h"
 
@@ -30,7 +30,7 @@ static ddp_status take_identity(const struct ddp_store_options *options, struct 
     return DDP_OK;
 }
 
-/* Who has a key of one role only, and says nothing else, has that role. */
+/* Without role, job and epoch in the options, those of a key of a role count. */
 static ddp_status take_credential(struct ddpi_client_auth *auth,
                                   const struct ddpi_credential *credential, struct ddp_error *err)
 {
@@ -44,9 +44,9 @@ static ddp_status take_credential(struct ddpi_client_auth *auth,
     return DDP_OK;
 }
 
-/* From @path if it is not NULL, else from @fd. Where @optional, there may be no such file. */
-static ddp_status load(struct ddpi_client_auth *auth, const char *path, int fd, bool optional,
-                       struct ddp_error *err)
+/* From @path, or from @fd if @path is NULL. If @optional, the file need not exist. */
+static ddp_status load_credential(struct ddpi_client_auth *auth, const char *path, int fd,
+                                  bool optional, struct ddp_error *err)
 {
     struct ddpi_credential credential;
     ddp_status status = path != NULL ? ddpi_token_read(path, &credential, err)
@@ -58,7 +58,7 @@ static ddp_status load(struct ddpi_client_auth *auth, const char *path, int fd, 
         return status;
     if (optional)
         return DDP_OK;
-    if (err != NULL) /* NOT_FOUND is said of keys in the store */
+    if (err != NULL) /* to callers, DDP_E_NOT_FOUND is about keys of the store */
         err->status = DDP_E_DENIED;
     return DDP_E_DENIED;
 }
@@ -79,8 +79,8 @@ ddp_status ddpi_client_auth_init(struct ddpi_client_auth *auth,
                               (int)options->auth);
     auth->optional_on_loopback = options->auth == DDP_STORE_AUTH_BEYOND_LOOPBACK;
     if (!auth->optional_on_loopback || options->token_fd > 0)
-        return load(auth, options->token_fd > 0 ? NULL : options->token_file, options->token_fd,
-                    false, err);
+        return load_credential(auth, options->token_fd > 0 ? NULL : options->token_file,
+                               options->token_fd, false, err);
     auth->later = ddpi_strdup(options->token_file);
     return auth->later != NULL ? DDP_OK : ddpi_error_nomem(err, 1);
 }
@@ -93,8 +93,8 @@ void ddpi_client_auth_finish(struct ddpi_client_auth *auth)
     *auth = (struct ddpi_client_auth){0};
 }
 
-/* Within a machine nobody listens: there TLS is spoken only with who is expected to have the token,
- * as a port of this machine may lead to another one. */
+/* Traffic within one machine cannot be overheard. It is encrypted all the same if the server must
+ * have the token, as a port of this machine may be forwarded to another one. */
 static ddp_status prepare_tls(struct ddpi_client_auth *auth, bool loopback,
                               const struct ddpi_tls_engine **ret, struct ddp_error *err)
 {
@@ -114,7 +114,8 @@ ddp_status ddpi_client_auth_terms(struct ddpi_client_auth *auth, const struct dd
                                   struct ddpi_greet_terms *ret_terms, struct ddp_error *err)
 {
     bool optional = auth->optional_on_loopback && ddpi_address_is_loopback(peer);
-    ddp_status status = auth->later != NULL ? load(auth, auth->later, -1, optional, err) : DDP_OK;
+    ddp_status status =
+        auth->later != NULL ? load_credential(auth, auth->later, -1, optional, err) : DDP_OK;
     if (status != DDP_OK)
         return status;
     if (auth->credential != NULL) {

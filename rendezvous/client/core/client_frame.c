@@ -1,6 +1,6 @@
 /*
- * client_frame.c - frames in the client's input. No length that a server announces is waited for
- * before it is checked.
+ * client_frame.c - parses frames in the client's input. Owns nothing. A length that the server
+ * announces is checked before bytes are awaited for it.
  */
 #include "client_frame.h"
 

@@ -1,6 +1,5 @@
 /*
- * client_frame.h - where the client cuts what the server sends into frames: the one place that
- * knows where a frame ends.
+ * client_frame.h - splits the client's input into frames.
  */
 #ifndef DDPI_CLIENT_FRAME_H
 #define DDPI_CLIENT_FRAME_H
@@ -11,18 +10,18 @@
 struct ddpi_client_frame {
     struct ddpi_frame header;
     const uint8_t *payload;
-    size_t size; /* of all of it, in the buffer, seal included */
+    size_t size; /* in the buffer, seal included */
 };
 
-/* What @in begins with, where frames are as @seals says; each is to be asked for once only, as its
- * seal counts. *@ret_need is 0 if a whole frame is there, and then *@ret is it; else how
- * many bytes @in must have before it makes sense to look again. DDP_E_PROTOCOL: it is no frame.
- * DDP_E_DENIED: it is not what the server has sent at this place. */
+/* Parse the frame at the head of @in. Call it once for each frame, as @seals counts them.
+ * *@ret_need is 0 if the frame is complete, and then *@ret is it; else the number of bytes that @in
+ * must have before the next call. DDP_E_PROTOCOL: this is not a frame. DDP_E_DENIED: its seal is
+ * wrong, so it is not the frame that the server has sent here. */
 ddp_status ddpi_client_frame_next(const struct ddpi_buf *in, struct ddpi_seals *seals,
                                   struct ddpi_client_frame *ret, size_t *ret_need,
                                   struct ddp_error *err);
 
-/* The server's "no", as an error with its status and its sentence. */
+/* Set @err to the status and the sentence of a refusal. */
 ddp_status ddpi_client_frame_refusal(const struct ddpi_client_frame *frame, struct ddp_error *err);
 
 #endif

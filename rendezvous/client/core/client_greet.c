@@ -1,5 +1,5 @@
 /*
- * client_greet.c - the client's side of the greeting. Nothing is kept between two connections.
+ * client_greet.c - the client's side of the greeting. Keeps nothing between two connections.
  */
 #include "client_greet.h"
 
@@ -13,7 +13,7 @@ enum phase { PREAMBLE, CHALLENGE, WELCOME, DONE };
 
 static const struct ddpi_preamble ours = {DDPI_VERSION_MIN, DDPI_VERSION_MAX};
 
-/* Put what comes first, and remember it for the transcript. */
+/* Write preamble and HELLO, and keep the HELLO for the transcript. */
 static bool put_hello(struct ddpi_greet *greet, const struct ddpi_hello *hello,
                       struct ddpi_buf *out)
 {
@@ -74,7 +74,7 @@ static ddp_status take_preamble(struct ddpi_greet *greet, struct ddpi_buf *in, s
     return DDP_OK;
 }
 
-/* A refusal to who has proven himself: it is sealed. */
+/* A refusal after the client's proof has a seal. */
 static bool is_sealed(const struct ddpi_greet *greet, const struct ddpi_buf *in)
 {
     struct ddpi_frame header;
@@ -83,7 +83,8 @@ static bool is_sealed(const struct ddpi_greet *greet, const struct ddpi_buf *in)
            ddpi_frame_get(ddpi_buf_head(in), &header) && header.type == DDPI_FRAME_REFUSAL;
 }
 
-/* The next frame, if it is whole; *@ret_need is 0 then. It is of @type, or the server's "no". */
+/* Parse the next frame, which must have @type or be a refusal; *@ret_need is 0 if it is complete.
+ */
 static ddp_status next_frame(struct ddpi_greet *greet, const struct ddpi_buf *in,
                              enum ddpi_frame_type type, struct ddpi_client_frame *ret,
                              size_t *ret_need, struct ddp_error *err)
@@ -130,7 +131,7 @@ static ddp_status take_challenge(struct ddpi_greet *greet, struct ddpi_buf *in,
     return DDP_OK;
 }
 
-/* Whoever answers knows our key, or may not go on: it is not the server that is meant. */
+/* A server that cannot prove that it has our key is the wrong one. */
 static ddp_status check_server(struct ddpi_greet *greet, const struct ddpi_client_frame *frame,
                                struct ddp_error *err)
 {

@@ -1,6 +1,6 @@
 /*
- * client_target.c - options, keys with a prefix, and what points to keys without it. Owns copies
- * only; the connection is somebody else's.
+ * client_target.c - checks options, puts the prefix in front of keys and takes it off again. Owns
+ * the copies of the options.
  */
 #include "client_target.h"
 

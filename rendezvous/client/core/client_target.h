@@ -1,6 +1,6 @@
 /*
- * client_target.h - whom a handle talks to and under which prefix: what the blocking and the
- * asynchronous client make of struct ddp_store_options, and what they do with keys.
+ * client_target.h - the server and the prefix of a handle, from struct ddp_store_options; keys and
+ * events with and without that prefix. For both clients.
  */
 #ifndef DDPI_CLIENT_TARGET_H
 #define DDPI_CLIENT_TARGET_H
@@ -13,7 +13,7 @@
 
 struct ddpi_target {
     struct ddpi_endpoint address;
-    char endpoint[DDPI_HOST_MAX + 16]; /* for sentences */
+    char endpoint[DDPI_HOST_MAX + 16]; /* for error messages */
     char *prefix;
     size_t prefix_len;
     uint32_t connect_timeout_ms;
@@ -21,18 +21,18 @@ struct ddpi_target {
     struct ddpi_client_auth auth;
 };
 
-/* Check @options, whose unknown fields count as zero, and copy them. */
+/* Check and copy @options; fields beyond its size count as zero. */
 ddp_status ddpi_target_init(struct ddpi_target *target, const struct ddp_store_options *options,
                             struct ddp_error *err);
 void ddpi_target_finish(struct ddpi_target *target);
 
-/* "prefix" "key" as one new string, which is also *@ret_bytes. */
+/* Join prefix and key to a new string, which *@ret_bytes points to. */
 ddp_status ddpi_target_key(const struct ddpi_target *target, const struct ddpi_welcome *limits,
                            const char *key, char **ret, struct ddpi_bytes *ret_bytes,
                            struct ddp_error *err);
 ddp_status ddpi_target_check_value(const struct ddpi_welcome *limits, const void *value, size_t len,
                                    struct ddp_error *err);
-/* The same for @count keys in one packed list, which the caller finishes in any case. */
+/* Pack @count keys, or clauses, with the prefix. The caller finishes @packed in any case. */
 ddp_status ddpi_target_pack_keys(const struct ddpi_target *target,
                                  const struct ddpi_welcome *limits, const char *const *keys,
                                  size_t count, struct ddpi_buf *packed, struct ddp_error *err);
@@ -41,7 +41,7 @@ ddp_status ddpi_target_pack_clauses(const struct ddpi_target *target,
                                     const struct ddp_store_clause *clauses, size_t count,
                                     struct ddpi_buf *packed, struct ddp_error *err);
 
-/* Pointers and strings in one block, without the prefix. */
+/* The keys without the prefix: pointers and strings in one block. */
 ddp_status ddpi_target_unpack(const struct ddpi_target *target, struct ddpi_keys keys,
                               char ***ret_keys, size_t *ret_count, struct ddp_error *err);
 
@@ -49,7 +49,7 @@ ddp_status ddpi_target_unpack(const struct ddpi_target *target, struct ddpi_keys
 struct ddpi_event {
     struct ddp_store_event event;
     struct ddpi_list of_store;
-    size_t size; /* of the block, for who counts */
+    size_t size; /* of the block */
 };
 ddp_status ddpi_target_event(const struct ddpi_target *target, uint64_t watch,
                              const struct ddpi_message *message, struct ddpi_event **ret,

@@ -13,15 +13,15 @@
 
 enum { DESCRIPTION_MAX = 64 * 1024 };
 
-static uint64_t now_ms(void)
+static uint64_t monotonic_ms(void)
 {
     return ddpi_now_ms(&ddpi_clock_monotonic);
 }
 
 /* --- hooks of the client --- */
 
-static void on_state(void *data, ddp_store_uv *store, enum ddp_store_uv_state state,
-                     const char *why)
+static void on_store_state(void *data, ddp_store_uv *store, enum ddp_store_uv_state state,
+                           const char *why)
 {
     ddp_round *round = data;
     (void)store;
@@ -70,9 +70,10 @@ static void tell_left(ddp_round *round)
 }
 
 /* In what is left of the time to leave. */
-static void ask(ddp_round *round, struct ddp_store_request request, ddp_store_uv_done *done)
+static void submit_leaving(ddp_round *round, struct ddp_store_request request,
+                           ddp_store_uv_done *done)
 {
-    uint64_t now = now_ms();
+    uint64_t now = monotonic_ms();
     request.size = sizeof request;
     request.timeout_ms = round->leave_until_ms > now ? (uint32_t)(round->leave_until_ms - now) : 0;
     if (ddp_store_uv_submit(round->store, &request, done, round, NULL, NULL) != DDP_OK)
@@ -83,7 +84,8 @@ static void on_left(void *data, const struct ddp_store_result *result);
 
 static void ask_to_leave(ddp_round *round)
 {
-    ask(round,
+    submit_leaving(
+        round,
         (struct ddp_store_request){.op = DDP_STORE_OP_SESSION_CLOSE, .session = &round->session},
         on_left);
 }
@@ -91,7 +93,7 @@ static void ask_to_leave(ddp_round *round)
 static void on_left(void *data, const struct ddp_store_result *result)
 {
     ddp_round *round = data;
-    if (result->status == DDP_E_CLOSED && now_ms() < round->leave_until_ms && !round->closing)
+    if (result->status == DDP_E_CLOSED && monotonic_ms() < round->leave_until_ms && !round->closing)
         ask_to_leave(round); /* the connection was lost */
     else
         tell_left(round);
@@ -115,7 +117,7 @@ void ddp_round_leave(ddp_round *round, uint32_t timeout_ms, void (*left)(void *d
         return;
     round->left = left;
     round->left_data = data;
-    round->leave_until_ms = now_ms() + timeout_ms;
+    round->leave_until_ms = monotonic_ms() + timeout_ms;
     if (joined && round->connected && round->member.due)
         (void)ddpi_round_send_member(round, NULL);
     bool unheard = joined && round->member.request != 0;
@@ -130,7 +132,8 @@ void ddp_round_leave(ddp_round *round, uint32_t timeout_ms, void (*left)(void *d
     }
     if (!joined)
         round->leave_until_ms = 0; /* there is nothing to leave: answered at once, whatever it is */
-    ask(round, (struct ddp_store_request){.op = DDP_STORE_OP_STATS}, joined ? on_heard : on_left);
+    submit_leaving(round, (struct ddp_store_request){.op = DDP_STORE_OP_STATS},
+                   joined ? on_heard : on_left);
 }
 
 /* --- for the caller --- */
@@ -147,8 +150,9 @@ static ddp_status check_hooks(const struct ddp_round_hooks *hooks, struct ddp_er
     return DDP_OK;
 }
 
-static ddp_status check(const struct ddp_store_options *options, const char *job, uint32_t lease_ms,
-                        const struct ddp_round_hooks *hooks, struct ddp_error *err)
+static ddp_status check_join(const struct ddp_store_options *options, const char *job,
+                             uint32_t lease_ms, const struct ddp_round_hooks *hooks,
+                             struct ddp_error *err)
 {
     if (options == NULL || options->size < sizeof options->size || options->endpoint == NULL)
         return ddpi_error_set(err, DDP_E_INVALID, "no store is given");
@@ -175,7 +179,7 @@ static ddp_status open_store(ddp_round *round, struct uv_loop_s *loop,
     const struct ddp_store_uv_hooks hooks = {.size = sizeof hooks,
                                              .data = round,
                                              .event = ddpi_round_on_event,
-                                             .state = on_state,
+                                             .state = on_store_state,
                                              .session_ended = on_session_ended,
                                              .session_kept = on_session_kept};
     ddp_status status = ddp_store_uv_open(loop, &options, &hooks, &round->store, err);
@@ -189,7 +193,7 @@ ddp_status ddp_round_join(struct uv_loop_s *loop, const struct ddp_store_options
                           ddp_round **ret_round, struct ddp_error *err)
 {
     struct ddpi_endpoint endpoint;
-    ddp_status status = check(options, job, lease_ms, hooks, err);
+    ddp_status status = check_join(options, job, lease_ms, hooks, err);
     if (status == DDP_OK)
         status = ddpi_parse_endpoint(options->endpoint, &endpoint, err);
     if (status != DDP_OK)
@@ -262,7 +266,7 @@ int ddp_round_socket(const ddp_round *round)
     return ddp_store_uv_socket(round->store);
 }
 
-static void on_closed(void *data)
+static void on_store_closed(void *data)
 {
     ddp_round *round = data;
     void (*closed)(void *data) = round->closed;
@@ -278,5 +282,5 @@ void ddp_round_close(ddp_round *round, void (*closed)(void *data), void *data)
     round->closing = true;
     round->closed = closed;
     round->closed_data = data;
-    ddp_store_uv_close(round->store, on_closed, round);
+    ddp_store_uv_close(round->store, on_store_closed, round);
 }

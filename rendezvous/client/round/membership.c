@@ -33,8 +33,9 @@ static void key_of(const ddp_round *round, const char *kind, char key[KEY_SIZE])
     snprintf(key, KEY_SIZE, DDPI_ROUND_PREFIX "%s/%s/%" PRIu64, round->job, kind, round->id);
 }
 
-static ddp_status ask(ddp_round *round, struct ddp_store_request request, ddp_store_uv_done *done,
-                      uint64_t *ret_request, struct ddp_error *err)
+static ddp_status submit_request(ddp_round *round, struct ddp_store_request request,
+                                 ddp_store_uv_done *done, uint64_t *ret_request,
+                                 struct ddp_error *err)
 {
     request.size = sizeof request;
     request.timeout_ms = DDP_STORE_FOREVER;
@@ -110,7 +111,7 @@ void ddpi_round_lose_session(ddp_round *round, const char *why)
 }
 
 /* Something else went wrong. */
-static void lose(ddp_round *round, const char *why)
+static void lose_membership(ddp_round *round, const char *why)
 {
     if (!can_be_lost(round))
         return;
@@ -135,7 +136,7 @@ static void take_refusal(ddp_round *round, const char *why)
     round->resting = true;
     ddpi_uv_later(round->store, round->rest_ms / 2 + ddpi_uv_random() % (round->rest_ms / 2 + 1),
                   on_rested, round);
-    lose(round, why);
+    lose_membership(round, why);
 }
 
 /* --- seats --- */
@@ -145,7 +146,7 @@ static void take_seat(ddp_round *round, const void *record, size_t len)
     struct ddp_round_seat seat;
     struct ddp_error err;
     if (ddpi_round_seat_get(ddpi_bytes_of(record, len), &seat, &err) != DDP_OK) {
-        lose(round, err.msg);
+        lose_membership(round, err.msg);
         return;
     }
     if (seat.master_address[0] == '\0')
@@ -174,9 +175,9 @@ static void look_at_seat(ddp_round *round)
     char key[KEY_SIZE];
     struct ddp_error err;
     key_of(round, "seat", key);
-    if (ask(round, (struct ddp_store_request){.op = DDP_STORE_OP_TRY_GET, .key = key}, on_looked,
-            &round->asked, &err) != DDP_OK)
-        lose(round, err.msg);
+    if (submit_request(round, (struct ddp_store_request){.op = DDP_STORE_OP_TRY_GET, .key = key},
+                       on_looked, &round->asked, &err) != DDP_OK)
+        lose_membership(round, err.msg);
 }
 
 void ddpi_round_on_event(void *data, ddp_store_uv *store, const struct ddp_store_event *event)
@@ -188,9 +189,9 @@ void ddpi_round_on_event(void *data, ddp_store_uv *store, const struct ddp_store
     if (event->kind == DDP_STORE_EVENT_SET)
         take_seat(round, event->value, event->value_len);
     else if (event->kind == DDP_STORE_EVENT_DELETED)
-        lose(round, "the server has given this member up");
+        lose_membership(round, "the server has given this member up");
     else if (event->value_len > 0)
-        lose(round, event->value);
+        lose_membership(round, event->value);
     else
         look_at_seat(round);
 }
@@ -229,18 +230,18 @@ static void on_node_set(void *data, const struct ddp_store_result *result)
     took(data, &((ddp_round *)data)->node, result);
 }
 
-static ddp_status set(ddp_round *round, struct part *part, struct ddpi_bytes value,
-                      ddp_store_uv_done *done, struct ddp_error *err)
+static ddp_status set_part(ddp_round *round, struct part *part, struct ddpi_bytes value,
+                           ddp_store_uv_done *done, struct ddp_error *err)
 {
     char key[KEY_SIZE];
     key_of(round, part->kind, key);
-    ddp_status status = ask(round,
-                            (struct ddp_store_request){.op = DDP_STORE_OP_SET_EPHEMERAL,
-                                                       .key = key,
-                                                       .value = value.data,
-                                                       .value_len = value.len,
-                                                       .session = &round->session},
-                            done, &part->request, err);
+    ddp_status status = submit_request(round,
+                                       (struct ddp_store_request){.op = DDP_STORE_OP_SET_EPHEMERAL,
+                                                                  .key = key,
+                                                                  .value = value.data,
+                                                                  .value_len = value.len,
+                                                                  .session = &round->session},
+                                       done, &part->request, err);
     part->due = status != DDP_OK;
     return status;
 }
@@ -268,9 +269,9 @@ ddp_status ddpi_round_send_member(ddp_round *round, struct ddp_error *err)
         own_address(round, member.address, sizeof member.address);
     ddp_status status = ddpi_round_member_put(&record, &member, err);
     if (status == DDP_OK)
-        status =
-            set(round, &round->member, ddpi_bytes_of(ddpi_buf_head(&record), ddpi_buf_len(&record)),
-                on_member_set, err);
+        status = set_part(round, &round->member,
+                          ddpi_bytes_of(ddpi_buf_head(&record), ddpi_buf_len(&record)),
+                          on_member_set, err);
     ddpi_buf_finish(&record);
     return status;
 }
@@ -284,9 +285,9 @@ static ddp_status send_due(ddp_round *round, struct ddp_error *err)
     if (round->member.due && round->member.request == 0)
         status = ddpi_round_send_member(round, err);
     if (status == DDP_OK && round->node.due && round->node.request == 0)
-        status =
-            set(round, &round->node, ddpi_bytes_of(round->description, strlen(round->description)),
-                on_node_set, err);
+        status = set_part(round, &round->node,
+                          ddpi_bytes_of(round->description, strlen(round->description)),
+                          on_node_set, err);
     return status;
 }
 
@@ -308,8 +309,8 @@ static ddp_status watch_seat(ddp_round *round, struct ddp_error *err)
 {
     char key[KEY_SIZE];
     key_of(round, "seat", key);
-    return ask(round, (struct ddp_store_request){.op = DDP_STORE_OP_WATCH, .key = key}, on_watched,
-               &round->asked, err);
+    return submit_request(round, (struct ddp_store_request){.op = DDP_STORE_OP_WATCH, .key = key},
+                          on_watched, &round->asked, err);
 }
 
 /* A session's token begins with its number (proto.def). */
@@ -335,18 +336,18 @@ static void on_opened(void *data, const struct ddp_store_result *result)
         round->id = number_of(&round->session);
         ddpi_sm_move(&round->sm, ROUND_JOINED);
         if (watch_seat(round, &err) != DDP_OK)
-            lose(round, err.msg);
+            lose_membership(round, err.msg);
     }
     ddpi_round_go_on(round);
 }
 
 static ddp_status open_session(ddp_round *round, struct ddp_error *err)
 {
-    ddp_status status = ask(round,
-                            (struct ddp_store_request){.op = DDP_STORE_OP_SESSION_OPEN,
-                                                       .lease_ms = round->lease_ms,
-                                                       .flags = DDP_STORE_HOLD},
-                            on_opened, &round->asked, err);
+    ddp_status status = submit_request(round,
+                                       (struct ddp_store_request){.op = DDP_STORE_OP_SESSION_OPEN,
+                                                                  .lease_ms = round->lease_ms,
+                                                                  .flags = DDP_STORE_HOLD},
+                                       on_opened, &round->asked, err);
     if (status == DDP_OK)
         ddpi_sm_move(&round->sm, ROUND_OPENING);
     return status;
@@ -363,5 +364,5 @@ void ddpi_round_go_on(ddp_round *round)
 {
     struct ddp_error err;
     if (!round->closing && ddpi_round_kick(round, &err) != DDP_OK)
-        lose(round, err.msg);
+        lose_membership(round, err.msg);
 }
