@@ -1,5 +1,5 @@
 /*
- * allreduce.c - the smallest worker: every rank brings its number, every rank gets the sum.
+ * allreduce.c - the smallest worker: all ranks add up their rank numbers, and each gets the sum.
  *
  *     ddprun --nproc-per-node=4 allreduce
  */

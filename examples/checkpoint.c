@@ -1,6 +1,6 @@
 /*
- * checkpoint.c - checkpoints as files: a header, the model, its velocity, and a checksum of it all,
- * in the byte order of the machine.
+ * checkpoint.c - checkpoint files: a header, the model, its velocity, and a checksum of these, in
+ * the byte order of the machine.
  */
 #include "checkpoint.h"
 

@@ -1,9 +1,9 @@
 /*
- * checkpoint.h - what a training job must not lose, in two files of a folder that all nodes share:
- * "newest", and "previous", the one before.
+ * checkpoint.h - the checkpoints of a training job: two files, "newest" and "previous", in a folder
+ * that all nodes share.
  *
- * A file appears under its name only when all of it is on the disk, so whoever is killed at
- * whatever moment leaves a good one behind; the checksum tells when the disk itself has lied.
+ * A file gets its name only when its whole content is on the disk. So a process that is killed at
+ * any moment leaves a valid checkpoint. The checksum detects errors of the disk.
  */
 #ifndef EXAMPLES_CHECKPOINT_H
 #define EXAMPLES_CHECKPOINT_H

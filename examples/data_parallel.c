@@ -3,10 +3,10 @@
  *
  *     data_parallel --threads=4
  *
- * Worker 0 has the model. In each step it is replicated by a broadcast; every worker goes forward
- * and backward with its part of the batch; a reduction brings the gradients to worker 0, which
- * moves the weights. Neither a launcher nor a store is needed. A thread stands for a device: here
- * it computes on the processor, with --threads of fashion_mnist_cuda.cu on a GPU.
+ * Worker 0 has the model. In each step a broadcast replicates it, every worker runs the forward and
+ * backward pass on its part of the batch, a reduction sums the gradients on worker 0, and worker 0
+ * updates the weights. This needs neither a launcher nor a store. Each thread stands for a device:
+ * here it computes on the processor, in fashion_mnist_cuda.cu with --threads on a GPU.
  */
 #include "run.h"
 

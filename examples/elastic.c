@@ -1,17 +1,18 @@
 /*
- * elastic.c - training that survives its workers and nodes: Fashion-MNIST, with checkpoints.
+ * elastic.c - training that survives the loss of workers and nodes: Fashion-MNIST, with
+ * checkpoints.
  *
  *     ddprun --nnodes=1:4 --nproc-per-node=2 --max-restarts=10 --join-policy=checkpoint \
  *            --rdzv-id=train --rdzv-endpoint=HOST:29400 elastic --checkpoints /shared/train
  *
- * A worker whose peer has died gets an error from its all-reduce, and exits; ddprun starts all that
- * are left again, as many as there are, and they go on from the newest good checkpoint. Nothing
- * else is needed: which images are in a step depends on the seed and its number only, not on how
- * many workers there are, so the run ends with the same accuracy, whatever has happened to it.
+ * A worker whose peer has died gets an error from its all-reduce and exits. ddprun restarts the
+ * remaining workers, and they continue from the newest valid checkpoint. The images of a step
+ * depend only on the seed and the number of the step, not on the number of workers, so a run that
+ * was disturbed ends with about the same accuracy.
  *
- * Not the same bits: sums are made in another order by another number of workers. They are sums of
- * doubles, of which a float shows little; in the tests the accuracy of a disturbed run is within
- * 0.1 percentage points, ten of 10,000 images.
+ * The weights are not bit-identical, since the order of additions depends on the number of workers.
+ * The sums are doubles, so the weights, which are floats, differ little; in the tests the accuracy
+ * of a disturbed run is within 0.1 percentage points, ten of 10,000 images.
  */
 #include "checkpoint.h"
 #include "options.h"
@@ -57,8 +58,8 @@ static void resume(struct run *run)
     memset(run->trainer.velocity, 0, sizeof *run->trainer.velocity);
 }
 
-/* Tell ddprun that this is a good moment to let other nodes in (--join-policy=checkpoint). If it
- * cannot be told, the next checkpoint will do. */
+/* Tells ddprun that other nodes may join now (--join-policy=checkpoint). A failure does no harm:
+ * the next checkpoint tells it again. */
 static void announce(struct run *run)
 {
     struct ddp_error err;
@@ -89,7 +90,7 @@ static void open_store(struct run *run)
         .size = sizeof options, .endpoint = endpoint, .prefix = getenv("DDPRUN_STORE_PREFIX")};
     struct ddp_error err;
     if (endpoint == NULL)
-        return; /* nobody has started us but the user */
+        return; /* started without a launcher */
     if (fd != NULL) {
         options.token_fd = (int)whole_number("DDPRUN_TOKEN_FD", fd, FIRST_FREE_FD, LAST_FD);
         options.auth = DDP_STORE_AUTH_BEYOND_LOOPBACK;
@@ -97,7 +98,7 @@ static void open_store(struct run *run)
     trainer_check(&run->trainer, ddp_store_connect(&options, &run->store, &err), &err);
 }
 
-/* Rank 0 decides where to go on; the others get it from there. */
+/* Rank 0 decides where training continues, and broadcasts its state. */
 static void agree(struct run *run)
 {
     struct trainer *trainer = &run->trainer;

@@ -1,9 +1,9 @@
 /*
- * embed_server.c - a program that has a ddprun store inside, and is a client of it as well.
+ * embed_server.c - a program that embeds the server of a ddprun store, and is also a client of it.
  *
  *   embed_server [HOST:]PORT
  *
- * It serves until SIGINT or SIGTERM, and tells what happens to the keys below "job/". Try it with
+ * It serves until SIGINT or SIGTERM, and prints each change of the keys below "job/". Try it with
  *   ddpctl store --endpoint=127.0.0.1:PORT set job/a 1
  * or with PyTorch: torch.distributed.TCPStore("127.0.0.1", PORT, is_master=False).
  * Build it against the installed library:
@@ -38,7 +38,7 @@ static void on_log(void *data, enum ddp_store_server_log_level level, const char
         fprintf(stderr, "embed_server: %s\n", line);
 }
 
-/* The clients are told; what closes ends the loop. */
+/* Closes the server and the client; the loop ends when both are closed. */
 static void stop(struct program *program)
 {
     for (size_t i = 0; i < 2; i++)

@@ -1,10 +1,10 @@
 /*
- * embed_store_uv.c - a program with a libuv loop of its own that knows its peers.
+ * embed_store_uv.c - a program with its own libuv loop that keeps a list of its peers.
  *
  *   embed_store_uv --endpoint=HOST:PORT NAME
  *
- * It registers itself under NAME, for as long as it lives, and prints who comes and goes, until
- * Ctrl-C. Build it against the installed library:
+ * It registers itself under NAME until it ends, and prints each peer that joins or leaves. Ctrl-C
+ * ends it. Build it against the installed library:
  *   cc embed_store_uv.c $(pkg-config --cflags --libs ddpstore libuv)
  */
 #include <ddprun/store_uv.h>
@@ -76,7 +76,7 @@ static void list(struct member *self)
     ask(self, (struct ddp_store_request){.op = DDP_STORE_OP_LIST, .key = ""}, on_listed);
 }
 
-/* Watch first, then list: nobody can come in between unseen. */
+/* Watch first, then list, so that no peer that joins in between is missed. */
 static void on_watching(void *data, const struct ddp_store_result *result)
 {
     if (good(data, result))

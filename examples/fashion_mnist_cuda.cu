@@ -1,14 +1,14 @@
 /*
- * fashion_mnist_cuda.cu - fashion_mnist.c on GPUs: gradients are reduced where they are.
+ * fashion_mnist_cuda.cu - fashion_mnist.c on GPUs: gradients are reduced in device memory.
  *
  *     ddprun --nproc-per-node=4 fashion_mnist_cuda      processes; they may share a GPU
  *     fashion_mnist_cuda --threads=4                    one process, a thread for each worker
- *     fashion_mnist_cuda --probe                        can it run here? 0: yes, 69: no, and why
+ *     fashion_mnist_cuda --probe                        print whether it can run: exit 0, or 69
  *
- * Each worker has two streams. Kernels go to one; as soon as a layer's gradients are complete
- * there, the other one reduces them, while the first computes those of the layer before. The
- * communicator takes pointers to the memory of a GPU as it takes any; what it does with them is put
- * on the stream that it is given, between what is there before and after.
+ * Each worker has two streams. One runs the kernels. As soon as the gradients of a layer are
+ * complete, the other stream reduces them, while the first one computes the gradients of the layer
+ * below. The communicator takes device pointers like any others, and enqueues the operation on the
+ * stream that it is given.
  */
 #include "mlp_kernels.cuh"
 #include "run.h"
@@ -21,7 +21,7 @@
 namespace
 {
 
-/* A worker. The pointers behind the streams are to memory of its GPU. */
+/* A worker. The pointers after the streams point to memory of its GPU. */
 struct worker {
     struct trainer trainer;
     cudaStream_t compute, traffic;

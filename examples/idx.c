@@ -1,5 +1,5 @@
 /*
- * idx.c - reads IDX files through zlib, or makes images up.
+ * idx.c - reads IDX files through zlib, or generates images.
  *
  * An IDX file is a big-endian header (magic number, one size per dimension) and then the bytes.
  */

@@ -1,5 +1,5 @@
 /*
- * idx.h - images with labels: Fashion-MNIST from its four IDX files, or made up.
+ * idx.h - images with labels: Fashion-MNIST from its four IDX files, or generated.
  */
 #ifndef EXAMPLES_IDX_H
 #define EXAMPLES_IDX_H

@@ -1,6 +1,6 @@
 /*
- * mlp.c - the network, in plain loops over rows of 128 floats that the compiler turns into vector
- * code. Black pixels contribute nothing and are skipped.
+ * mlp.c - the network, as plain loops over rows of 128 floats that the compiler vectorizes. Black
+ * pixels contribute nothing and are skipped.
  */
 #include "mlp.h"
 

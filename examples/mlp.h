@@ -1,7 +1,7 @@
 /*
  * mlp.h - a small neural network: 784 inputs, 128 hidden units (ReLU), 10 classes (softmax).
  *
- * A model is floats without gaps, its gradient doubles without gaps: each is one flat buffer.
+ * A model is one flat buffer of floats, its gradient one flat buffer of doubles.
  */
 #ifndef EXAMPLES_MLP_H
 #define EXAMPLES_MLP_H

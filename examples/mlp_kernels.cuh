@@ -1,7 +1,7 @@
 /*
- * mlp_kernels.cuh - the network of mlp.h on a GPU, with its structs as they are: forward, backward,
- * step. Each block makes one row of a matrix, each of its threads one element, and no thread waits
- * for another. Tiles in shared memory would be faster and five times as long.
+ * mlp_kernels.cuh - the network of mlp.h on a GPU, with the same structs: forward pass, backward
+ * pass, update. Each block computes one row of a matrix, each of its threads one element; no thread
+ * waits for another. Tiles in shared memory would be faster and five times as long.
  *
  * A row is an image of the batch: image order[row], for all rows there are.
  */

@@ -1,5 +1,5 @@
 /*
- * options.c - see options.h. Help tells the defaults of the program that asks.
+ * options.c - see options.h. --help prints the defaults of the calling program.
  */
 #include "options.h"
 

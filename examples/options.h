@@ -1,5 +1,6 @@
 /*
- * options.h - the command line of the programs that train: one table, of which each has its part.
+ * options.h - the command line of the training programs: one table, of which each program uses a
+ * part.
  */
 #ifndef EXAMPLES_OPTIONS_H
 #define EXAMPLES_OPTIONS_H
@@ -20,7 +21,7 @@ struct options {
     long every;
 };
 
-/* What a program takes beside that which all take. */
+/* Options that a program takes besides those that all take. */
 enum { OPTIONS_LOSS_LOG = 1, OPTIONS_THREADS = 2, OPTIONS_CHECKPOINTS = 4 };
 
 struct options options_defaults(void);

@@ -1,5 +1,5 @@
 /*
- * run.c - see run.h. Prints on rank 0 only; what goes wrong ends the process, as in trainer.c.
+ * run.c - see run.h. Prints on rank 0 only. Any failure ends the process, as in trainer.c.
  */
 #include "run.h"
 

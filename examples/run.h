@@ -1,6 +1,6 @@
 /*
- * run.h - a whole run of training on Fashion-MNIST, for programs that differ in how a rank does its
- * steps: the epochs, what is printed and logged, ranks that are threads.
+ * run.h - a whole training run on Fashion-MNIST: epochs, output, log, and ranks that are threads.
+ * The programs that use it differ in how a rank runs a step.
  */
 #ifndef EXAMPLES_RUN_H
 #define EXAMPLES_RUN_H

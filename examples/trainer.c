@@ -1,6 +1,6 @@
 /*
- * trainer.c - the steps that the training programs have in common. Any failure ends the process:
- * what becomes of the job is the launcher's to decide.
+ * trainer.c - the steps that the training programs share. Any failure ends the process: the
+ * launcher decides what happens to the job.
  */
 #include "trainer.h"
 
@@ -116,7 +116,7 @@ void trainer_share(struct trainer *trainer, struct mlp *model)
         trainer, ddp_broadcast(trainer->comm, model, MLP_FLOATS, DDP_FLOAT32, 0, NULL, &err), &err);
 }
 
-/* The same shuffle on every worker: nobody has to tell anybody. */
+/* The same shuffle on every worker, without communication. */
 void trainer_shuffle(struct trainer *trainer, unsigned long seed, size_t epoch)
 {
     uint64_t state = seed * 1000003U + (uint64_t)epoch;

@@ -1,10 +1,10 @@
 /*
- * trainer.h - data-parallel training of mlp.h, for programs that differ in what they do around it:
- * the data, the communicator, one step on a global batch, the test.
+ * trainer.h - data-parallel training of mlp.h, shared by the training programs: the data, the
+ * communicator, one step on a global batch, the test.
  *
- * All workers share one global batch a step: each adds up the gradients of its part, one all-reduce
- * makes the sum of all parts, and every worker takes the same step. Which images are in a batch
- * depends on seed and step only, so any number of workers follows the same path.
+ * All workers share one global batch per step. Each adds up the gradients of its part, one
+ * all-reduce sums the parts, and every worker makes the same update. The images of a batch depend
+ * only on seed and step, so the result does not depend on the number of workers.
  */
 #ifndef EXAMPLES_TRAINER_H
 #define EXAMPLES_TRAINER_H
