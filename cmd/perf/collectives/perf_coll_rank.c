@@ -299,9 +299,9 @@ static void read_stages(struct coll_rank *rank, double stages_us[COLL_STAGES])
     if (ddp_comm_get_stats(rank->comm, &stats) != DDP_OK)
         return;
     stages_us[COLL_STREAM] = (double)stats.stream_us;
-    stages_us[COLL_OFFERS] = (double)stats.exchange_us;
+    stages_us[COLL_EXCHANGE] = (double)stats.exchange_us;
     stages_us[COLL_WORK] = (double)stats.work_us;
-    stages_us[COLL_NEWS] = (double)stats.completion_us;
+    stages_us[COLL_COMPLETION] = (double)stats.completion_us;
 }
 
 static bool break_down(struct coll_rank *rank, const struct coll_shape *shape,

@@ -243,14 +243,15 @@ void coll_report_footer(const struct coll_report *report, double copy_gb_s)
 
 static const char *const stage_names[COLL_STAGES] = {[COLL_CALL] = "call",
                                                      [COLL_STREAM] = "stream",
-                                                     [COLL_OFFERS] = "offers",
+                                                     [COLL_EXCHANGE] = "exchange",
                                                      [COLL_WORK] = "work",
-                                                     [COLL_NEWS] = "news"};
+                                                     [COLL_COMPLETION] = "completion"};
 
 void coll_report_breakdown_header(void)
 {
     printf("Where the time of one call goes (us, rank 0, the stream synchronized after each)\n\n"
-           "| size (B) | total | stream | offers | work | news | rest | the call returns after |\n"
+           "| size (B) | total | stream | exchange | work | completion | rest | the call returns "
+           "after |\n"
            "|---|---|---|---|---|---|---|---|\n");
 }
 

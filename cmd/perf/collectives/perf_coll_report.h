@@ -28,9 +28,9 @@ struct coll_figure {
 enum coll_stage {
     COLL_CALL, /* the call returns; the others begin meanwhile */
     COLL_STREAM,
-    COLL_OFFERS,
+    COLL_EXCHANGE,
     COLL_WORK,
-    COLL_NEWS,
+    COLL_COMPLETION,
     COLL_STAGES
 };
 
