@@ -1,6 +1,6 @@
 /*
- * none.c - what takes the place of tls.c in a build without OpenSSL: TLS is refused with a
- * sentence.
+ * none.c - replaces tls.c in a build without OpenSSL: every request for TLS fails with an error
+ * that names the build option.
  */
 #include "error.h"
 #include "tls.h"
@@ -9,8 +9,8 @@ ddp_status ddpi_tls_engine_create(struct ddpi_tls_engine **ret, struct ddp_error
 {
     (void)ret;
     return ddpi_error_set(err, DDP_E_UNSUPPORTED,
-                          "TLS is asked for, and ddprun was built without it (the build option "
-                          "'tls', which needs OpenSSL 3)");
+                          "TLS is requested, but ddprun was built without it; rebuild it with "
+                          "-Dtls=enabled, which needs OpenSSL 3");
 }
 
 void ddpi_tls_engine_destroy(struct ddpi_tls_engine *engine)
@@ -22,14 +22,14 @@ ddp_status ddpi_tls_connect(const struct ddpi_tls_engine *engine, const struct d
                             struct ddpi_tls **ret, struct ddp_error *err)
 {
     (void)engine, (void)key, (void)ret;
-    return ddpi_error_set(err, DDP_E_UNSUPPORTED, "there is no TLS");
+    return ddpi_error_set(err, DDP_E_UNSUPPORTED, "this build has no TLS");
 }
 
 ddp_status ddpi_tls_accept(const struct ddpi_tls_engine *engine, ddpi_tls_find *find, void *ctx,
                            struct ddpi_tls **ret, struct ddp_error *err)
 {
     (void)engine, (void)find, (void)ctx, (void)ret;
-    return ddpi_error_set(err, DDP_E_UNSUPPORTED, "there is no TLS");
+    return ddpi_error_set(err, DDP_E_UNSUPPORTED, "this build has no TLS");
 }
 
 void ddpi_tls_destroy(struct ddpi_tls *tls)
@@ -47,12 +47,12 @@ ddp_status ddpi_tls_take(struct ddpi_tls *tls, const void *bytes, size_t len,
                          struct ddpi_buf *plain, struct ddpi_buf *wire, struct ddp_error *err)
 {
     (void)tls, (void)bytes, (void)len, (void)plain, (void)wire;
-    return ddpi_error_set(err, DDP_E_UNSUPPORTED, "there is no TLS");
+    return ddpi_error_set(err, DDP_E_UNSUPPORTED, "this build has no TLS");
 }
 
 ddp_status ddpi_tls_put(struct ddpi_tls *tls, struct ddpi_buf *plain, size_t most,
                         struct ddpi_buf *wire, struct ddp_error *err)
 {
     (void)tls, (void)plain, (void)most, (void)wire;
-    return ddpi_error_set(err, DDP_E_UNSUPPORTED, "there is no TLS");
+    return ddpi_error_set(err, DDP_E_UNSUPPORTED, "this build has no TLS");
 }

@@ -1,6 +1,6 @@
 /*
- * openssl.c - loads OpenSSL by the name that a linked program would ask for, and so from the same
- * places. Owns nothing.
+ * openssl.c - loads OpenSSL at run time, by its soname, so that the dynamic linker searches the
+ * same places as for a program that is linked to it. Owns nothing.
  */
 #include "openssl.h"
 
@@ -28,26 +28,26 @@ ddp_status ddpi_openssl_load(struct ddpi_openssl *ret, struct ddp_error *err)
     struct ddpi_openssl fresh = {.library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)};
     if (fresh.library == NULL)
         return ddpi_error_set(err, DDP_E_UNSUPPORTED,
-                              "TLS needs %s of OpenSSL 3, which is not to be had (%s); install it "
+                              "TLS needs %s of OpenSSL 3, which cannot be loaded (%s); install it "
                               "(Debian: libssl3)",
                               LIBRARY, dlerror());
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         void *symbol = dlsym(fresh.library, rows[i].name);
         if (symbol == NULL)
             return ddpi_error_set(err, DDP_E_UNSUPPORTED,
-                                  "TLS needs OpenSSL 3, and the %s that is here has no %s", LIBRARY,
+                                  "TLS needs OpenSSL 3, but the installed %s has no %s", LIBRARY,
                                   rows[i].name);
         memcpy((char *)&fresh + rows[i].offset, &symbol, sizeof symbol);
     }
-    /* What other threads do while the process exits must not meet a library that has cleaned up. */
+    /* No cleanup at exit: other threads may still use the library while the process exits. */
     if (fresh.OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL) != 1)
-        return ddpi_error_set(err, DDP_E_UNSUPPORTED, "OpenSSL does not start");
+        return ddpi_error_set(err, DDP_E_UNSUPPORTED, "OpenSSL fails to initialize");
     *ret = fresh;
     return DDP_OK;
 }
 
-/* A library keeps no variable that says where OpenSSL is; so its name is asked again, which takes
- * some microseconds, once for each connection. */
+/* The project's libraries have no global variables, so this looks the library up again by its name.
+ * That takes some microseconds, once for each connection. */
 void *ddpi_openssl_data_of(const SSL *ssl)
 {
     __typeof__(&SSL_get_ex_data) get = NULL;

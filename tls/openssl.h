@@ -1,7 +1,7 @@
 /*
- * openssl.h - which functions of OpenSSL are used, and where they are once they are loaded. The
- * types are those of OpenSSL's own headers, so that the compiler checks each call; nothing is
- * linked.
+ * openssl.h - the functions of OpenSSL that the project calls, as pointers that are filled in when
+ * the library is loaded. Their types come from OpenSSL's own headers, so the compiler checks each
+ * call; nothing is linked.
  */
 #ifndef DDPI_OPENSSL_H
 #define DDPI_OPENSSL_H
@@ -14,7 +14,7 @@
 #error "OpenSSL 3.0 or later is needed, or the build option tls=disabled"
 #endif
 
-/* All are of libssl or of libcrypto, which that brings. */
+/* All are in libssl, or in libcrypto, which libssl loads. */
 #define DDPI_OPENSSL_MAP(X)                  \
     X(OPENSSL_init_ssl)                      \
     X(TLS_method)                            \
@@ -62,11 +62,11 @@ struct ddpi_openssl {
 #undef DDPI_OPENSSL_MEMBER
 };
 
-/* Load it; what is in the process already is used. It is never unloaded, as it keeps data of all
- * threads. DDP_E_UNSUPPORTED: it is not there, or of another version. */
+/* Load OpenSSL, or use the copy that the process has already loaded. It is never unloaded, as it
+ * keeps data of all threads. DDP_E_UNSUPPORTED: it is missing or of another version. */
 ddp_status ddpi_openssl_load(struct ddpi_openssl *ret, struct ddp_error *err);
 
-/* For a callback of OpenSSL, which is given nothing but @ssl: what was hung on it as its data. */
+/* The pointer stored with SSL_set_ex_data(), for callbacks of OpenSSL, which get only @ssl. */
 void *ddpi_openssl_data_of(const SSL *ssl);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * refusal.c - TLS's word for "access denied", a record of two bytes: who does not speak TLS can say
- * so without a library.
+ * refusal.c - the TLS alert "access denied" as constant bytes, so that a side without TLS can
+ * refuse a TLS connection without loading a library.
  */
 #include "tls.h"
 

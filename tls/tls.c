@@ -1,9 +1,9 @@
 /*
- * tls.c - TLS 1.3 on OpenSSL. Owns the settings (an SSL_CTX) and, of each connection, the SSL and
- * the two buffers (BIOs) from which that reads and into which it writes.
+ * tls.c - TLS 1.3 on OpenSSL. Owns the settings (an SSL_CTX) and, for each connection, the SSL and
+ * the two buffers (BIOs) that it reads from and writes to.
  *
- * A server that shows a certificate instead of the key is no peer of ours: there is nothing by
- * which one could be verified, and the end of a handshake without the key counts as a failure.
+ * A server that shows a certificate instead of using the key is refused: nothing here could verify
+ * it. A handshake that completes without the key counts as a failure.
  */
 #include "tls.h"
 
@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-/* Both hash by SHA-256, which a key is bound to. */
+/* Both use SHA-256; a key is bound to its hash. */
 #define CIPHERS "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256"
 
 static const unsigned char cipher_of_keys[] = {0x13, 0x01}; /* TLS_AES_128_GCM_SHA256 */
@@ -27,20 +27,20 @@ struct ddpi_tls_engine {
 
 struct ddpi_tls {
     const struct ddpi_openssl *lib;
-    SSL *ssl; /* owns both: */
+    SSL *ssl; /* owns both BIOs */
     BIO *in;
     BIO *out;
     bool open;
-    bool ended;              /* nothing more comes or goes */
+    bool ended;              /* no more bytes are taken or given */
     size_t taken;            /* bytes, until it is open */
-    struct ddpi_tls_key key; /* of who connects, until it is open */
-    ddpi_tls_find *find;     /* of who is connected to; else NULL */
+    struct ddpi_tls_key key; /* of a client, until it is open */
+    ddpi_tls_find *find;     /* of a server; else NULL */
     void *find_ctx;
 };
 
 /* --- keys --- */
 
-/* To OpenSSL a key is a session to be resumed. */
+/* OpenSSL represents a key as a session to resume. */
 static SSL_SESSION *session_of(const struct ddpi_openssl *lib, SSL *ssl,
                                const uint8_t secret[DDPI_TLS_KEY_SIZE])
 {
@@ -54,8 +54,8 @@ static SSL_SESSION *session_of(const struct ddpi_openssl *lib, SSL *ssl,
     return NULL;
 }
 
-/* OpenSSL's callbacks: 0 ends the handshake; 1 without a session goes on without a key, and so to
- * its end, as nobody has a certificate. */
+/* Callbacks of OpenSSL. 0 ends the handshake. 1 without a session continues without a key, which
+ * then fails, as neither side has a certificate. */
 static int use_key(SSL *ssl, const EVP_MD *hash, const unsigned char **ret_identity,
                    size_t *ret_len, SSL_SESSION **ret_session)
 {
@@ -85,7 +85,7 @@ static int find_psk(SSL *ssl, const unsigned char *identity, size_t len, SSL_SES
 
 /* --- the engine --- */
 
-static bool set_up(const struct ddpi_openssl *lib, SSL_CTX *ctx)
+static bool configure_ctx(const struct ddpi_openssl *lib, SSL_CTX *ctx)
 {
     lib->SSL_CTX_set_options(ctx,
                              SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
@@ -93,7 +93,7 @@ static bool set_up(const struct ddpi_openssl *lib, SSL_CTX *ctx)
     lib->SSL_CTX_ctrl(ctx, SSL_CTRL_MODE, SSL_MODE_RELEASE_BUFFERS, NULL);
     lib->SSL_CTX_set_psk_use_session_callback(ctx, use_key);
     lib->SSL_CTX_set_psk_find_session_callback(ctx, find_psk);
-    char group[] = "X25519"; /* OpenSSL takes no constant, and changes nothing */
+    char group[] = "X25519"; /* the parameter is not const; OpenSSL only reads it */
     return lib->SSL_CTX_ctrl(ctx, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_3_VERSION, NULL) == 1 &&
            lib->SSL_CTX_ctrl(ctx, SSL_CTRL_SET_MAX_PROTO_VERSION, TLS1_3_VERSION, NULL) == 1 &&
            lib->SSL_CTX_ctrl(ctx, SSL_CTRL_SET_GROUPS_LIST, 0, group) == 1 &&
@@ -110,11 +110,11 @@ ddp_status ddpi_tls_engine_create(struct ddpi_tls_engine **ret, struct ddp_error
     if (status == DDP_OK) {
         engine->lib.ERR_clear_error();
         engine->ctx = engine->lib.SSL_CTX_new(engine->lib.TLS_method());
-        if (engine->ctx == NULL || !set_up(&engine->lib, engine->ctx)) {
+        if (engine->ctx == NULL || !configure_ctx(&engine->lib, engine->ctx)) {
             const char *why = engine->lib.ERR_reason_error_string(engine->lib.ERR_peek_error());
             status = ddpi_error_set(err, DDP_E_UNSUPPORTED,
                                     "OpenSSL has no TLS 1.3 with " CIPHERS " here (%s)",
-                                    why != NULL ? why : "it does not say why");
+                                    why != NULL ? why : "no reason is given");
         }
     }
     if (status == DDP_OK)
@@ -135,7 +135,7 @@ void ddpi_tls_engine_destroy(struct ddpi_tls_engine *engine)
 
 /* --- a connection's life --- */
 
-static bool init(struct ddpi_tls *tls, SSL_CTX *ctx)
+static bool create_ssl(struct ddpi_tls *tls, SSL_CTX *ctx)
 {
     const struct ddpi_openssl *lib = tls->lib;
     lib->ERR_clear_error();
@@ -158,7 +158,7 @@ static ddp_status create_side(const struct ddpi_tls_engine *engine, struct ddpi_
     if (tls == NULL)
         return ddpi_error_nomem(err, sizeof *tls);
     tls->lib = &engine->lib;
-    if (!init(tls, engine->ctx)) {
+    if (!create_ssl(tls, engine->ctx)) {
         ddpi_tls_destroy(tls);
         return ddpi_error_nomem(err, sizeof *tls);
     }
@@ -176,7 +176,7 @@ ddp_status ddpi_tls_connect(const struct ddpi_tls_engine *engine, const struct d
     if (status != DDP_OK)
         return status;
     tls->key = *key;
-    tls->lib->SSL_set_verify(tls->ssl, SSL_VERIFY_PEER, NULL); /* no certificate will do */
+    tls->lib->SSL_set_verify(tls->ssl, SSL_VERIFY_PEER, NULL); /* no certificate is accepted */
     tls->lib->SSL_set_connect_state(tls->ssl);
     status = shake_hands(tls, err);
     if (status == DDP_OK)
@@ -215,13 +215,13 @@ bool ddpi_tls_is_open(const struct ddpi_tls *tls)
     return tls->open;
 }
 
-/* --- what goes wrong --- */
+/* --- failures --- */
 
 #define OTHER_KEY                                                                              \
     "the peer has another key; both ends need the same token, and keys made from it for this " \
     "store"
 
-static ddp_status say_failed(const struct ddpi_tls *tls, struct ddp_error *err)
+static ddp_status explain_tls_failure(const struct ddpi_tls *tls, struct ddp_error *err)
 {
     static const struct {
         int reason;
@@ -229,7 +229,7 @@ static ddp_status say_failed(const struct ddpi_tls *tls, struct ddp_error *err)
         const char *text;
     } known[] = {
         {SSL_R_TLSV1_ALERT_ACCESS_DENIED, DDP_E_DENIED,
-         "the peer does not take TLS: it was started without it (--tls)"},
+         "the peer refuses TLS: it was started without it (--tls)"},
         {SSL_R_TLSV1_ALERT_DECRYPT_ERROR, DDP_E_DENIED, OTHER_KEY},
         {SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER, DDP_E_DENIED, OTHER_KEY},
         {SSL_R_BINDER_DOES_NOT_VERIFY, DDP_E_DENIED, OTHER_KEY},
@@ -249,12 +249,12 @@ static ddp_status say_failed(const struct ddpi_tls *tls, struct ddp_error *err)
     return ddpi_error_set(err, DDP_E_DENIED,
                           tls->open ? "TLS: a record failed its integrity check: it was changed, "
                                       "dropped or repeated on the way (%s)"
-                                    : "TLS: the peer does not prove that it has the key (%s)",
+                                    : "TLS: the peer did not prove that it has the key (%s)",
                           why != NULL ? why : "no reason is given");
 }
 
-/* After a call that has not done what it should. DDP_OK: more must come first. */
-static ddp_status look_at(struct ddpi_tls *tls, int result, struct ddp_error *err)
+/* The status of a call that returned @result, not 1. DDP_OK: it needs more bytes first. */
+static ddp_status check_result(struct ddpi_tls *tls, int result, struct ddp_error *err)
 {
     switch (tls->lib->SSL_get_error(tls->ssl, result)) {
     case SSL_ERROR_WANT_READ:
@@ -263,17 +263,17 @@ static ddp_status look_at(struct ddpi_tls *tls, int result, struct ddp_error *er
     case SSL_ERROR_ZERO_RETURN:
         return ddpi_error_set(err, DDP_E_CLOSED, "the peer closed the connection");
     default:
-        return say_failed(tls, err);
+        return explain_tls_failure(tls, err);
     }
 }
 
-/* --- what comes --- */
+/* --- receiving --- */
 
 static ddp_status shake_hands(struct ddpi_tls *tls, struct ddp_error *err)
 {
     tls->lib->ERR_clear_error();
     int result = tls->lib->SSL_do_handshake(tls->ssl);
-    ddp_status status = result == 1 ? DDP_OK : look_at(tls, result, err);
+    ddp_status status = result == 1 ? DDP_OK : check_result(tls, result, err);
     if (status != DDP_OK)
         return status;
     if (result == 1 && tls->lib->SSL_session_reused(tls->ssl) == 1) {
@@ -285,13 +285,13 @@ static ddp_status shake_hands(struct ddpi_tls *tls, struct ddp_error *err)
         return DDP_OK;
     return result == 1
                ? ddpi_error_set(err, DDP_E_DENIED,
-                                "TLS: the peer does not prove that it has the key")
+                                "TLS: the peer did not prove that it has the key")
                : ddpi_error_set(err, DDP_E_PROTOCOL,
-                                "TLS: the peer has sent %zu bytes, and no handshake is over",
+                                "TLS: the peer sent %zu bytes without completing a handshake",
                                 tls->taken);
 }
 
-static ddp_status read_all(struct ddpi_tls *tls, struct ddpi_buf *plain, struct ddp_error *err)
+static ddp_status read_plain(struct ddpi_tls *tls, struct ddpi_buf *plain, struct ddp_error *err)
 {
     uint8_t piece[PIECE];
     ddp_status status = DDP_OK;
@@ -299,7 +299,7 @@ static ddp_status read_all(struct ddpi_tls *tls, struct ddpi_buf *plain, struct 
         tls->lib->ERR_clear_error();
         int result = tls->lib->SSL_read_ex(tls->ssl, piece, sizeof piece, &len);
         if (result != 1) {
-            status = look_at(tls, result, err);
+            status = check_result(tls, result, err);
             break;
         }
         if (!ddpi_buf_append(plain, piece, len))
@@ -309,8 +309,8 @@ static ddp_status read_all(struct ddpi_tls *tls, struct ddpi_buf *plain, struct 
     return status;
 }
 
-/* What OpenSSL has to say goes to @wire. */
-static bool drain(struct ddpi_tls *tls, struct ddpi_buf *wire)
+/* Move the bytes that OpenSSL has written to @wire. */
+static bool drain_ciphertext(struct ddpi_tls *tls, struct ddpi_buf *wire)
 {
     long pending = tls->lib->BIO_ctrl(tls->out, BIO_CTRL_PENDING, 0, NULL);
     if (pending <= 0)
@@ -322,7 +322,7 @@ static bool drain(struct ddpi_tls *tls, struct ddpi_buf *wire)
     return true;
 }
 
-static ddp_status say_ended(struct ddp_error *err)
+static ddp_status tls_ended_error(struct ddp_error *err)
 {
     return ddpi_error_set(err, DDP_E_CLOSED, "TLS: the connection has ended");
 }
@@ -338,8 +338,8 @@ static ddp_status take_records(struct ddpi_tls *tls, const void *bytes, size_t l
         status = shake_hands(tls, err);
     }
     if (status == DDP_OK && tls->open)
-        status = read_all(tls, plain, err);
-    if (!drain(tls, wire) && status == DDP_OK)
+        status = read_plain(tls, plain, err);
+    if (!drain_ciphertext(tls, wire) && status == DDP_OK)
         status = ddpi_error_nomem(err, len);
     return status;
 }
@@ -348,27 +348,27 @@ ddp_status ddpi_tls_take(struct ddpi_tls *tls, const void *bytes, size_t len,
                          struct ddpi_buf *plain, struct ddpi_buf *wire, struct ddp_error *err)
 {
     if (tls->ended)
-        return say_ended(err);
+        return tls_ended_error(err);
     ddp_status status = take_records(tls, bytes, len, plain, wire, err);
-    tls->ended = status != DDP_OK; /* also where what has come was lost for want of memory */
+    tls->ended = status != DDP_OK; /* also after DDP_E_NOMEM, as received bytes are lost */
     return status;
 }
 
-/* --- what goes --- */
+/* --- sending --- */
 
 ddp_status ddpi_tls_put(struct ddpi_tls *tls, struct ddpi_buf *plain, size_t most,
                         struct ddpi_buf *wire, struct ddp_error *err)
 {
     if (tls->ended)
-        return say_ended(err);
-    bool room = drain(tls, wire);
+        return tls_ended_error(err);
+    bool room = drain_ciphertext(tls, wire);
     while (room && tls->open && most > 0 && ddpi_buf_len(plain) > 0) {
         size_t len = ddpi_buf_len(plain), written = 0;
         len = len < most ? len : most;
         len = len < DDPI_TLS_RECORD_MAX ? len : DDPI_TLS_RECORD_MAX;
         tls->lib->ERR_clear_error();
         room = tls->lib->SSL_write_ex(tls->ssl, ddpi_buf_head(plain), len, &written) == 1 &&
-               drain(tls, wire);
+               drain_ciphertext(tls, wire);
         ddpi_buf_consume(plain, written);
         most -= written;
     }

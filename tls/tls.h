@@ -1,11 +1,11 @@
 /*
- * tls.h - one side of a TLS 1.3 connection whose two ends have a key in common: ciphertext in,
+ * tls.h - one side of a TLS 1.3 connection whose two ends share a key (PSK): ciphertext in,
  * plaintext and ciphertext out. No I/O, no clock; no certificates, tickets, early data or
- * renegotiation, and each connection has a secret of its own (psk_dhe_ke): what was recorded stays
- * secret when the key becomes known later.
+ * renegotiation. Each connection has its own secret (psk_dhe_ke), so recorded traffic stays secret
+ * even if the key leaks later.
  *
- * All of it is OpenSSL's (3.0 or later), loaded by the first ddpi_tls_engine_create() of a process:
- * who never asks for TLS pays nothing for it.
+ * OpenSSL (3.0 or later) does the work. The first ddpi_tls_engine_create() of a process loads it,
+ * so programs that do not use TLS do not pay for it.
  */
 #ifndef DDPI_TLS_H
 #define DDPI_TLS_H
@@ -17,34 +17,34 @@
 enum {
     DDPI_TLS_KEY_SIZE = 32,
     DDPI_TLS_IDENTITY_MAX = 160,
-    DDPI_TLS_FIRST_BYTE = 0x16,        /* of what whoever connects says */
+    DDPI_TLS_FIRST_BYTE = 0x16,        /* of a ClientHello */
     DDPI_TLS_HEADER_SIZE = 5,          /* of a record; its last two bytes are the length */
     DDPI_TLS_HANDSHAKE_MAX = 4 * 1024, /* bytes that a peer may send before it has proven its key */
     DDPI_TLS_RECORD_MAX = 16 * 1024,   /* bytes of plaintext */
 };
 
-/* A key in common, and by which name who connects tells the other side which one it is. */
+/* A shared key, and the name by which the client tells the server which key it uses. */
 struct ddpi_tls_key {
     char identity[DDPI_TLS_IDENTITY_MAX];
     size_t identity_len;
-    uint8_t secret[DDPI_TLS_KEY_SIZE]; /* whoever has filled it in wipes it */
+    uint8_t secret[DDPI_TLS_KEY_SIZE]; /* wiped by the code that filled it in */
 };
 
-/* The library, and what all connections of one owner have in common. */
+/* The loaded library and the settings that all connections of one owner share. */
 struct ddpi_tls_engine;
 struct ddpi_tls;
 
-/* DDP_E_UNSUPPORTED: there is no TLS on this machine, or in this build. Blocks while it is loaded,
- * some ms. */
+/* Blocks for some ms while OpenSSL loads. DDP_E_UNSUPPORTED: this machine has no OpenSSL 3, or this
+ * build has no TLS. */
 ddp_status ddpi_tls_engine_create(struct ddpi_tls_engine **ret, struct ddp_error *err);
-/* After all its connections; NULL is allowed. */
+/* Destroy all its connections first; NULL is allowed. */
 void ddpi_tls_engine_destroy(struct ddpi_tls_engine *engine);
 
-/* Whoever connects, with @key, which is copied; its first words are there for ddpi_tls_put(). */
+/* The client's side, with @key, which is copied. ddpi_tls_put() then gives its ClientHello. */
 ddp_status ddpi_tls_connect(const struct ddpi_tls_engine *engine, const struct ddpi_tls_key *key,
                             struct ddpi_tls **ret, struct ddp_error *err);
-/* Whoever is connected to; @find is asked for the key of an identity, with @ctx. False: there is no
- * such identity. */
+/* The server's side. It calls @find with @ctx for the key of an identity; @find returns false if
+ * the identity is unknown. */
 typedef bool ddpi_tls_find(void *ctx, const uint8_t *identity, size_t len,
                            uint8_t ret_secret[DDPI_TLS_KEY_SIZE]);
 ddp_status ddpi_tls_accept(const struct ddpi_tls_engine *engine, ddpi_tls_find *find, void *ctx,
@@ -52,28 +52,27 @@ ddp_status ddpi_tls_accept(const struct ddpi_tls_engine *engine, ddpi_tls_find *
 /* NULL is allowed. */
 void ddpi_tls_destroy(struct ddpi_tls *tls);
 
-/* Both sides have proven that they have the key. */
+/* True once the handshake is complete: both sides have proven that they have the key. */
 bool ddpi_tls_is_open(const struct ddpi_tls *tls);
 
 /*
- * The @len bytes have come: append what they say to @plain, and what is to be said to that to
- * @wire. Whatever is not DDP_OK is the connection's end,
- * and @wire may have a last word to the peer:
- * DDP_E_DENIED: the peer has not proven the key, or somebody between has changed, dropped or
- * repeated something; DDP_E_PROTOCOL: it does not speak TLS, or speaks too long before it proves
- * anything; DDP_E_CLOSED: it says that there is no more, and nobody else could; DDP_E_NOMEM.
+ * Process @len received bytes: append their plaintext to @plain, and any answer of the handshake to
+ * @wire. Any status but DDP_OK ends the connection; @wire may then hold an alert for the peer.
+ * DDP_E_DENIED: the peer has not proven the key, or a record was changed, dropped or repeated on
+ * the way. DDP_E_PROTOCOL: the peer does not speak TLS, or its handshake is too long. DDP_E_CLOSED:
+ * the peer closed the connection, which only the owner of the key can do. DDP_E_NOMEM.
  */
 ddp_status ddpi_tls_take(struct ddpi_tls *tls, const void *bytes, size_t len,
                          struct ddpi_buf *plain, struct ddpi_buf *wire, struct ddp_error *err);
 
 /*
- * Move from @plain to @wire, sealed, at most @most bytes; nothing as long as it is not open but
- * what the handshake has to say. DDP_E_NOMEM: @wire takes no more, and the connection has to end.
+ * Encrypt at most @most bytes of @plain into @wire. Until the connection is open, only bytes of the
+ * handshake are written. DDP_E_NOMEM: @wire is full, and the connection has to end.
  */
 ddp_status ddpi_tls_put(struct ddpi_tls *tls, struct ddpi_buf *plain, size_t most,
                         struct ddpi_buf *wire, struct ddp_error *err);
 
-/* The word that ends the connection of a peer who speaks TLS where nobody is asked for it. */
+/* The alert that refuses a peer that speaks TLS to a server without it. */
 enum { DDPI_TLS_REFUSAL_SIZE = 7 };
 extern const uint8_t ddpi_tls_refusal[DDPI_TLS_REFUSAL_SIZE];
 

@@ -322,7 +322,7 @@ class Without(WireCase):
     """A build that has no TLS says so, and does nothing in clear instead."""
 
     def test_it_is_refused(self):
-        sentence = 'TLS is asked for, and ddprun was built without it'
+        sentence = 'TLS is requested, but ddprun was built without it'
         job = self.daemon('--tls', '--listen=127.0.0.1:0')
         self.assertEqual(job.wait(), CONFIG)
         self.assertIn(sentence, job.err)
