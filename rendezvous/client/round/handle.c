@@ -1,6 +1,6 @@
 /*
- * handle.c - a member's side of the rounds: <ddprun/round.h> on an asynchronous client of the
- * store. Owns that client; what becomes of a member is the server's to say (round_keys.h).
+ * handle.c - a member of the rounds: <ddprun/round.h> on an asynchronous client of the store. Owns
+ * that client. The server decides which members get seats (round_keys.h).
  */
 #include "client_store.h"
 #include "clock.h"
@@ -55,13 +55,13 @@ static void on_session_ended(void *data, ddp_store_uv *store,
     (void)store;
     if (is_own(round, session))
         ddpi_round_lose_session(
-            round, "the server does not know this member any more: its lease is over, or the "
-                   "server has begun anew");
+            round, "the server no longer knows this member: its lease has expired, or the server "
+                   "was restarted without its state");
 }
 
 /* --- leaving --- */
 
-static void tell_left(ddp_round *round)
+static void report_left(ddp_round *round)
 {
     void (*left)(void *data) = round->left;
     round->left = NULL;
@@ -69,7 +69,7 @@ static void tell_left(ddp_round *round)
         left(round->left_data);
 }
 
-/* In what is left of the time to leave. */
+/* With the remaining time to leave as its timeout. */
 static void submit_leaving(ddp_round *round, struct ddp_store_request request,
                            ddp_store_uv_done *done)
 {
@@ -77,32 +77,32 @@ static void submit_leaving(ddp_round *round, struct ddp_store_request request,
     request.size = sizeof request;
     request.timeout_ms = round->leave_until_ms > now ? (uint32_t)(round->leave_until_ms - now) : 0;
     if (ddp_store_uv_submit(round->store, &request, done, round, NULL, NULL) != DDP_OK)
-        tell_left(round);
+        report_left(round);
 }
 
-static void on_left(void *data, const struct ddp_store_result *result);
+static void on_round_left(void *data, const struct ddp_store_result *result);
 
 static void ask_to_leave(ddp_round *round)
 {
     submit_leaving(
         round,
         (struct ddp_store_request){.op = DDP_STORE_OP_SESSION_CLOSE, .session = &round->session},
-        on_left);
+        on_round_left);
 }
 
-static void on_left(void *data, const struct ddp_store_result *result)
+static void on_round_left(void *data, const struct ddp_store_result *result)
 {
     ddp_round *round = data;
     if (result->status == DDP_E_CLOSED && monotonic_ms() < round->leave_until_ms && !round->closing)
         ask_to_leave(round); /* the connection was lost */
     else
-        tell_left(round);
+        report_left(round);
 }
 
-/* The server acts upon what has come when it has read all there is: what was published and the end
- * of the session, read together, would look as if the member were lost. So the end waits for an
- * answer to what came behind the publication. */
-static void on_heard(void *data, const struct ddp_store_result *result)
+/* The server acts only after it has read all pending requests. If it read a publication and the end
+ * of the session together, the member would look lost. So the session is closed only after the
+ * answer to a request that was sent after the publication. */
+static void on_publication_read(void *data, const struct ddp_store_result *result)
 {
     ddp_round *round = data;
     (void)result;
@@ -131,14 +131,14 @@ void ddp_round_leave(ddp_round *round, uint32_t timeout_ms, void (*left)(void *d
         return;
     }
     if (!joined)
-        round->leave_until_ms = 0; /* there is nothing to leave: answered at once, whatever it is */
+        round->leave_until_ms = 0; /* nothing to leave: times out at once, so `left` is called */
     submit_leaving(round, (struct ddp_store_request){.op = DDP_STORE_OP_STATS},
-                   joined ? on_heard : on_left);
+                   joined ? on_publication_read : on_round_left);
 }
 
-/* --- for the caller --- */
+/* --- public functions --- */
 
-static ddp_status check_hooks(const struct ddp_round_hooks *hooks, struct ddp_error *err)
+static ddp_status check_round_hooks(const struct ddp_round_hooks *hooks, struct ddp_error *err)
 {
     if (hooks == NULL || hooks->size < sizeof *hooks || hooks->size > DDP_STORE_KEY_MAX)
         return ddpi_error_set(err, DDP_E_INVALID,
@@ -155,19 +155,19 @@ static ddp_status check_join(const struct ddp_store_options *options, const char
                              struct ddp_error *err)
 {
     if (options == NULL || options->size < sizeof options->size || options->endpoint == NULL)
-        return ddpi_error_set(err, DDP_E_INVALID, "no store is given");
+        return ddpi_error_set(err, DDP_E_INVALID, "the endpoint of a store is missing");
     if (job == NULL || !ddpi_job_valid(job, strlen(job)))
-        return ddpi_error_set(err, DDP_E_INVALID, "'%s' cannot be the name of a job",
+        return ddpi_error_set(err, DDP_E_INVALID, "'%s' is not a valid job name",
                               job != NULL ? job : "");
     if (lease_ms == 0 || lease_ms > DDP_STORE_LEASE_MAX_MS)
-        return ddpi_error_set(err, DDP_E_INVALID, "a lease of %u ms; it may have 1 to %d ms",
+        return ddpi_error_set(err, DDP_E_INVALID, "a lease of %u ms; 1 to %d ms are allowed",
                               lease_ms, DDP_STORE_LEASE_MAX_MS);
-    return check_hooks(hooks, err);
+    return check_round_hooks(hooks, err);
 }
 
-/* An agent that sees all keys, whose connection is made again as often as it is lost. */
-static ddp_status open_store(ddp_round *round, struct uv_loop_s *loop,
-                             const struct ddp_store_options *given, struct ddp_error *err)
+/* An agent that sees all keys, and reconnects whenever the connection is lost. */
+static ddp_status open_round_store(ddp_round *round, struct uv_loop_s *loop,
+                                   const struct ddp_store_options *given, struct ddp_error *err)
 {
     struct ddp_store_options options = {0};
     memcpy(&options, given, given->size < sizeof options ? given->size : sizeof options);
@@ -208,7 +208,7 @@ ddp_status ddp_round_join(struct uv_loop_s *loop, const struct ddp_store_options
     round->node.kind = "node";
     memcpy(round->job, job, strlen(job));
     memcpy(round->host, endpoint.host, sizeof round->host);
-    status = open_store(round, loop, options, err);
+    status = open_round_store(round, loop, options, err);
     if (status == DDP_OK)
         *ret_round = round;
     else

@@ -1,15 +1,15 @@
 /*
- * membership.c - a membership, from what is published first until it is lost.
+ * membership.c - a membership, from its first publication until it is lost.
  *
- * The happy path: a session is opened and held; its number is the member's. Its seat is watched,
- * then its member key is set, and again with each change. Answers are told apart by the numbers of
- * their requests: one that is not waited for any more is dropped.
+ * The happy path: open and hold a session, whose number becomes the member's; watch the seat; set
+ * the member key, and set it again after each change. Each answer is matched to its request by
+ * number; an answer to a request that is no longer pending is dropped.
  *
  * Possible failure modes are:
- *   - the connection is lost: what may not have arrived is set again on the next one; the client
- *     holds the session and goes on with the watch by itself;
- *   - the session has ended, or the server refuses something: the member is lost, and with the next
- *     publication begins anew; after a refusal it rests before, from 0.1 s to 5 s.
+ *   - the connection is lost: publications that may not have arrived are sent again on the next
+ *     one; the client keeps the session and resumes the watch itself;
+ *   - the session has ended, or the server refuses a request: the member is lost, and the next
+ *     publication opens a new session; after a refusal it first waits 0.1 s to 5 s.
  */
 #include "address.h"
 #include "error.h"
@@ -42,13 +42,13 @@ static ddp_status submit_request(ddp_round *round, struct ddp_store_request requ
     return ddp_store_uv_submit(round->store, &request, done, round, ret_request, err);
 }
 
-/* An answer that nobody waits for: the membership that asked is over, or so is @round. */
+/* True for an answer to a request of an earlier membership, or while @round closes. */
 static bool is_stale(const ddp_round *round, const struct ddp_store_result *result, uint64_t asked)
 {
     return round->closing || result->request != asked;
 }
 
-/* --- being lost --- */
+/* --- losing the membership --- */
 
 void ddpi_round_forget(ddp_round *round)
 {
@@ -63,7 +63,7 @@ void ddpi_round_forget(ddp_round *round)
     round->seat = (struct ddp_round_seat){0};
 }
 
-/* It is asked for no answer: if it does not arrive, the lease ends the session. */
+/* Needs no answer: if the request does not arrive, the lease ends the session. */
 static void close_session(ddp_round *round, const struct ddp_store_session *session)
 {
     const struct ddp_store_request close = {.size = sizeof close,
@@ -73,9 +73,9 @@ static void close_session(ddp_round *round, const struct ddp_store_session *sess
     (void)!ddp_store_uv_submit(round->store, &close, NULL, NULL, NULL, NULL);
 }
 
-/* The end of a session says that nothing of the member runs any more. That is not ours to say: the
- * session stays until the server has what the next membership says instead. */
-static void put_aside(ddp_round *round)
+/* Closing a session tells the server that no worker of the member runs any more, which may not be
+ * true. So the session stays open until the server has the next membership's publication. */
+static void keep_old_session(ddp_round *round)
 {
     if (!round->known) {
         close_session(round, &round->session);
@@ -92,7 +92,7 @@ void ddpi_round_end_old(ddp_round *round)
     round->has_old = false;
 }
 
-static void leave_behind(ddp_round *round, const char *why)
+static void report_lost(ddp_round *round, const char *why)
 {
     ddpi_sm_move(&round->sm, ROUND_ABSENT);
     ddpi_round_forget(round);
@@ -107,17 +107,17 @@ static bool can_be_lost(const ddp_round *round)
 void ddpi_round_lose_session(ddp_round *round, const char *why)
 {
     if (can_be_lost(round))
-        leave_behind(round, why);
+        report_lost(round, why);
 }
 
-/* Something else went wrong. */
+/* After a failure that leaves the session open. */
 static void lose_membership(ddp_round *round, const char *why)
 {
     if (!can_be_lost(round))
         return;
     if (round->sm.state == ROUND_JOINED)
-        put_aside(round);
-    leave_behind(round, why);
+        keep_old_session(round);
+    report_lost(round, why);
 }
 
 static void on_rested(void *data)
@@ -127,8 +127,8 @@ static void on_rested(void *data)
     ddpi_round_go_on(round);
 }
 
-/* The server does not do what was asked of it. It would not do it a moment later, and all who are
- * refused for the same reason had better not ask at the same time. */
+/* The server refused a request. Back off, as an immediate retry would fail again; with a random
+ * part, so that the members that are refused together do not retry together. */
 static void take_refusal(ddp_round *round, const char *why)
 {
     uint32_t rest_ms = round->rest_ms == 0 ? REST_FIRST_MS : 2 * round->rest_ms;
@@ -141,7 +141,7 @@ static void take_refusal(ddp_round *round, const char *why)
 
 /* --- seats --- */
 
-static void take_seat(ddp_round *round, const void *record, size_t len)
+static void change_seat(ddp_round *round, const void *record, size_t len)
 {
     struct ddp_round_seat seat;
     struct ddp_error err;
@@ -157,26 +157,26 @@ static void take_seat(ddp_round *round, const void *record, size_t len)
     round->hooks.seat(round->hooks.data, &seat);
 }
 
-static void on_looked(void *data, const struct ddp_store_result *result)
+static void on_seat_read(void *data, const struct ddp_store_result *result)
 {
     ddp_round *round = data;
     if (is_stale(round, result, round->asked))
         return;
     round->asked = 0;
     if (result->status == DDP_OK)
-        take_seat(round, result->value, result->value_len);
-    else if (result->status != DDP_E_NOT_FOUND) /* else it has not been given any */
+        change_seat(round, result->value, result->value_len);
+    else if (result->status != DDP_E_NOT_FOUND) /* without a key, it has no seat yet */
         take_refusal(round, result->message);
 }
 
-/* Changes of it were missed. */
-static void look_at_seat(ddp_round *round)
+/* After events of the watch were dropped. */
+static void read_seat(ddp_round *round)
 {
     char key[KEY_SIZE];
     struct ddp_error err;
     key_of(round, "seat", key);
     if (submit_request(round, (struct ddp_store_request){.op = DDP_STORE_OP_TRY_GET, .key = key},
-                       on_looked, &round->asked, &err) != DDP_OK)
+                       on_seat_read, &round->asked, &err) != DDP_OK)
         lose_membership(round, err.msg);
 }
 
@@ -187,18 +187,19 @@ void ddpi_round_on_event(void *data, ddp_store_uv *store, const struct ddp_store
     if (round->sm.state != ROUND_JOINED || event->watch != round->watch)
         return;
     if (event->kind == DDP_STORE_EVENT_SET)
-        take_seat(round, event->value, event->value_len);
+        change_seat(round, event->value, event->value_len);
     else if (event->kind == DDP_STORE_EVENT_DELETED)
-        lose_membership(round, "the server has given this member up");
+        lose_membership(round, "the server has removed this member");
     else if (event->value_len > 0)
         lose_membership(round, event->value);
     else
-        look_at_seat(round);
+        read_seat(round);
 }
 
-/* --- what is published --- */
+/* --- publishing --- */
 
-static void took(ddp_round *round, struct part *part, const struct ddp_store_result *result)
+static void take_set_reply(ddp_round *round, struct part *part,
+                           const struct ddp_store_result *result)
 {
     if (is_stale(round, result, part->request))
         return;
@@ -215,19 +216,19 @@ static void took(ddp_round *round, struct part *part, const struct ddp_store_res
         part->due = true;
     else if (result->status == DDP_E_NOT_FOUND)
         ddpi_round_lose_session(round, result->message);
-    else if (!sure && part == &round->member) /* what people may want to know can be missing */
+    else if (!sure && part == &round->member) /* the description is not essential */
         take_refusal(round, result->message);
     ddpi_round_go_on(round);
 }
 
 static void on_member_set(void *data, const struct ddp_store_result *result)
 {
-    took(data, &((ddp_round *)data)->member, result);
+    take_set_reply(data, &((ddp_round *)data)->member, result);
 }
 
 static void on_node_set(void *data, const struct ddp_store_result *result)
 {
-    took(data, &((ddp_round *)data)->node, result);
+    take_set_reply(data, &((ddp_round *)data)->node, result);
 }
 
 static ddp_status set_part(ddp_round *round, struct part *part, struct ddpi_bytes value,
@@ -246,7 +247,7 @@ static ddp_status set_part(ddp_round *round, struct part *part, struct ddpi_byte
     return status;
 }
 
-/* The address from which the store is reached. */
+/* The local address of the connection to the store. */
 static void own_address(const ddp_round *round, char *text, size_t size)
 {
     struct sockaddr_storage name = {0};
@@ -276,7 +277,7 @@ ddp_status ddpi_round_send_member(ddp_round *round, struct ddp_error *err)
     return status;
 }
 
-/* Send what is due. With no connection it waits here, where the next publication replaces it. */
+/* Send the keys that are due; without a connection they stay due, and newer values replace them. */
 static ddp_status send_due(ddp_round *round, struct ddp_error *err)
 {
     ddp_status status = DDP_OK;
@@ -320,14 +321,14 @@ static uint64_t number_of(const struct ddp_store_session *session)
     return ddpi_rd_u64(&rd);
 }
 
-static void on_opened(void *data, const struct ddp_store_result *result)
+static void on_session_opened(void *data, const struct ddp_store_result *result)
 {
     ddp_round *round = data;
     if (is_stale(round, result, round->asked))
         return;
     round->asked = 0;
     struct ddp_error err;
-    if (result->status == DDP_E_CLOSED) { /* if one was opened, nobody knows it */
+    if (result->status == DDP_E_CLOSED) { /* if it was opened, its lease ends it */
         ddpi_sm_move(&round->sm, ROUND_ABSENT);
     } else if (result->status != DDP_OK) {
         take_refusal(round, result->message);
@@ -347,7 +348,7 @@ static ddp_status open_session(ddp_round *round, struct ddp_error *err)
                                        (struct ddp_store_request){.op = DDP_STORE_OP_SESSION_OPEN,
                                                                   .lease_ms = round->lease_ms,
                                                                   .flags = DDP_STORE_HOLD},
-                                       on_opened, &round->asked, err);
+                                       on_session_opened, &round->asked, err);
     if (status == DDP_OK)
         ddpi_sm_move(&round->sm, ROUND_OPENING);
     return status;

@@ -1,12 +1,12 @@
 /*
- * round_impl.h - what the files of a member's side of the rounds share: handle.c (the
- * handle) and membership.c (its membership). Nobody else includes it.
+ * round_impl.h - the state of a member of the rounds, shared by handle.c (the handle) and
+ * membership.c (its membership) and included by no other file.
  *
  * States:
- *   ABSENT   nothing was published since the last membership ended
+ *   ABSENT   no session; the next publication opens one
  *   OPENING  a session is being opened
- *   JOINED   it is there, and the member's keys are set by it
- *   LEFT     for good
+ *   JOINED   the session is open, and the member's keys are set with it
+ *   LEFT     the member has left for good
  */
 #ifndef DDPI_ROUND_IMPL_H
 #define DDPI_ROUND_IMPL_H
@@ -28,8 +28,8 @@ DDPI_SM_DECLARE(ddpi_round_client, ROUND_STATES);
 /* One of the member's keys. */
 struct part {
     const char *kind;
-    bool due;         /* it has a value that has not been sent */
-    uint64_t request; /* by which the latest is being set; 0: none is */
+    bool due;         /* its latest value has not been sent */
+    uint64_t request; /* the request that is setting it; 0: none */
 };
 
 struct ddp_round {
@@ -42,18 +42,18 @@ struct ddp_round {
     bool connected;
     bool closing;
 
-    uint64_t id; /* these five while it is JOINED */
+    uint64_t id; /* this and the next four are valid while JOINED */
     struct ddp_store_session session;
-    bool known;                 /* the server may have taken what was published */
-    uint64_t watch;             /* 0: it has not begun */
-    struct ddp_round_seat seat; /* as told last */
-    uint64_t asked; /* OPENING: the session; JOINED: the watch, or a look at the seat; 0: nothing */
+    bool known;                 /* the server may have received a publication */
+    uint64_t watch;             /* 0: not watching yet */
+    struct ddp_round_seat seat; /* as last reported to the caller */
+    uint64_t asked; /* request that opens the session, or watches or reads the seat; 0: none */
 
-    bool has_old; /* a membership before this one may still stand for workers that run */
+    bool has_old; /* an earlier membership may still represent running workers */
     struct ddp_store_session old;
 
-    uint32_t rest_ms; /* after the latest refusal; 0: it has been taken since */
-    bool resting;     /* nothing is asked until that is over */
+    uint32_t rest_ms; /* pause after the latest refusal; 0 once accepted */
+    bool resting;     /* the pause is running; no request is sent */
 
     struct part member;
     struct ddp_round_member says;
@@ -67,16 +67,16 @@ struct ddp_round {
     void *closed_data;
 };
 
-/* Ask for what comes next; if that fails, it is due all the same. */
+/* Send the next request. If that fails, the publication stays due. */
 ddp_status ddpi_round_kick(ddp_round *round, struct ddp_error *err);
 /* The same from a callback. */
 void ddpi_round_go_on(ddp_round *round);
 ddp_status ddpi_round_send_member(ddp_round *round, struct ddp_error *err);
-/* Nothing that was asked is waited for any more. */
+/* Stop waiting for all pending requests. */
 void ddpi_round_forget(ddp_round *round);
-/* The session of an earlier membership is not needed any more. */
+/* End the session of an earlier membership. */
 void ddpi_round_end_old(ddp_round *round);
-/* The session has ended. */
+/* Report that the membership is lost, as its session has ended. */
 void ddpi_round_lose_session(ddp_round *round, const char *why);
 void ddpi_round_on_event(void *data, ddp_store_uv *store, const struct ddp_store_event *event);
 
