@@ -30,7 +30,7 @@ static const char usage_text[] =
     "  ddprun --nproc-per-node=gpu train.py --lr 0.1   a Python script, one worker per GPU\n"
     "  ddprun --nproc-per-node=4 --max-restarts=3 --log-dir=logs --tee=3 ./worker\n";
 
-static int fail(int code, const struct ddp_error *err)
+static int ddprun_fail(int code, const struct ddp_error *err)
 {
     say("%s", err->msg);
     return code;
@@ -102,7 +102,7 @@ static int run_job(struct ddprun_options *options, char **operands)
     }
     if (status == DDP_OK && plan.several) /* it will have the token */
         secrecy_hide_memory();
-    int code = status == DDP_OK ? run_agent(&plan, &split, &waiting) : fail(bad, &err);
+    int code = status == DDP_OK ? run_agent(&plan, &split, &waiting) : ddprun_fail(bad, &err);
     cgroup_remove(&plan.cgroup); /* the guard may be gone */
     plan_finish(&plan);          /* in the agent; the guard does its part of it in clean_up() */
     if (waiting)
@@ -128,7 +128,7 @@ int main(int argc, char **argv)
     ddp_status status =
         options_parse(&ddprun_option_table, argc, argv, environ, &options, &operand, &err);
     if (status != DDP_OK)
-        return fail(EXIT_USAGE, &err);
+        return ddprun_fail(EXIT_USAGE, &err);
     if (options.version) {
         puts("ddprun " DDPRUN_VERSION);
     } else if (options.help) {
@@ -140,7 +140,7 @@ int main(int argc, char **argv)
         ddpi_error_set(&err, DDP_E_INVALID,
                        "no program was given; 'ddprun --nproc-per-node=4 ./worker' runs four "
                        "workers, 'ddprun -h' says more");
-        return fail(EXIT_USAGE, &err);
+        return ddprun_fail(EXIT_USAGE, &err);
     } else {
         return run_job(&options, argv + operand);
     }

@@ -10,7 +10,7 @@
 
 enum { TRIES = 8 }; /* of ports, while somebody is on each */
 
-static ddp_status check(void *ctx, uint16_t number, bool failed, struct ddp_error *err)
+static ddp_status master_port_check(void *ctx, uint16_t number, bool failed, struct ddp_error *err)
 {
     struct master_port *port = ctx;
     uint32_t owner;
@@ -28,7 +28,7 @@ static ddp_status check(void *ctx, uint16_t number, bool failed, struct ddp_erro
 
 void master_port_init(struct master_port *port)
 {
-    *port = (struct master_port){.fd = -1, .agent = {.check = check, .ctx = port}};
+    *port = (struct master_port){.fd = -1, .agent = {.check = master_port_check, .ctx = port}};
 }
 
 ddp_status master_port_keep(struct master_port *port, uint16_t asked, bool watched,
@@ -44,7 +44,7 @@ ddp_status master_port_keep(struct master_port *port, uint16_t asked, bool watch
 void master_port_renew(struct master_port *port)
 {
     for (int i = 0; i < TRIES && port->fd >= 0 && !port->asked &&
-                    check(port, port->number, false, NULL) != DDP_OK;
+                    master_port_check(port, port->number, false, NULL) != DDP_OK;
          i++) {
         int fd;
         if (host_reserve_port(0, &fd, &port->number, NULL) != DDP_OK)

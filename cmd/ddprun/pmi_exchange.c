@@ -53,8 +53,8 @@ static void make_key(char key[KEY_SIZE], const struct pmi_exchange *exchange, ui
              exchange->number, node);
 }
 
-static ddp_status give(struct pmi_exchanges *exchanges, const struct pmi_exchange *exchange,
-                       struct ddp_error *err)
+static ddp_status pmi_text_set(struct pmi_exchanges *exchanges, const struct pmi_exchange *exchange,
+                               struct ddp_error *err)
 {
     char key[KEY_SIZE];
     make_key(key, exchange, exchange->node_rank);
@@ -67,8 +67,8 @@ static ddp_status give(struct pmi_exchanges *exchanges, const struct pmi_exchang
     return ddp_store_uv_submit(exchanges->store, &request, on_set, exchanges, NULL, err);
 }
 
-static ddp_status take(struct pmi_exchanges *exchanges, const struct pmi_exchange *exchange,
-                       uint32_t node, struct ddp_error *err)
+static ddp_status pmi_text_get(struct pmi_exchanges *exchanges, const struct pmi_exchange *exchange,
+                               uint32_t node, struct ddp_error *err)
 {
     char key[KEY_SIZE];
     struct ask *ask = ddpi_calloc(1, sizeof *ask);
@@ -95,10 +95,10 @@ static ddp_status on_exchange(void *ctx, const struct pmi_exchange *exchange, st
         status =
             ddp_store_uv_open(exchanges->loop, &exchanges->options, NULL, &exchanges->store, err);
     if (status == DDP_OK)
-        status = give(exchanges, exchange, err);
+        status = pmi_text_set(exchanges, exchange, err);
     for (uint32_t i = 0; i < exchange->nodes && status == DDP_OK; i++)
         if (i != exchange->node_rank)
-            status = take(exchanges, exchange, i, err);
+            status = pmi_text_get(exchanges, exchange, i, err);
     return status == DDP_OK ? DDP_OK : ddpi_error_wrap(err, status, "the MPI ranks of other nodes");
 }
 

@@ -86,8 +86,8 @@ static void tcpstore_prefix(char *text, size_t size, uint64_t generation)
 
 /* Delete the keys of the last generation, and any that were set in that of the new one too early.
  */
-static ddp_status on_begin(void *ctx, uint64_t generation, struct ddp_round_seat *seat,
-                           struct ddp_error *err)
+static ddp_status on_single_begin(void *ctx, uint64_t generation, struct ddp_round_seat *seat,
+                                  struct ddp_error *err)
 {
     struct run *run = ctx;
     char prefix[PREFIX_SIZE];
@@ -169,7 +169,7 @@ static ddp_status open_single(const struct plan *plan, const struct guard_agent 
 {
     (void)plan;
     (void)split;
-    run->single.begin = on_begin;
+    run->single.begin = on_single_begin;
     run->single.ctx = run;
     return single_node_init(&run->single, &run->loop, &run->membership, err);
 }

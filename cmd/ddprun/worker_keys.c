@@ -35,7 +35,7 @@ static ddp_status seal(const char *line, int *ret_fd, struct ddp_error *err)
 }
 
 /* The token that all nodes have. DDP_E_NOT_FOUND: they have none. */
-static ddp_status load(struct worker_keys *keys, struct ddp_error *err)
+static ddp_status worker_keys_load(struct worker_keys *keys, struct ddp_error *err)
 {
     if (keys->loaded)
         return DDP_OK;
@@ -81,7 +81,7 @@ ddp_status worker_keys_make(void *ctx, uint64_t generation, struct agent_key *re
         }
         return status;
     }
-    ddp_status status = load(keys, err);
+    ddp_status status = worker_keys_load(keys, err);
     if (status == DDP_E_NOT_FOUND || (status == DDP_OK && !keys->token.is_token))
         return DDP_OK; /* the store has let this agent in all the same: workers may manage as well
                         */

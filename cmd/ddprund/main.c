@@ -68,7 +68,7 @@ struct daemon {
     int code; /* to exit with */
 };
 
-static int fail(int code, const struct ddp_error *err)
+static int ddprund_fail(int code, const struct ddp_error *err)
 {
     fprintf(stderr, "ddprund: %s\n", err->msg);
     return code;
@@ -142,7 +142,7 @@ static void log_totals(struct daemon *daemon)
              stats.limited);
 }
 
-static void stop(struct daemon *daemon)
+static void daemon_stop(struct daemon *daemon)
 {
     if (daemon->stopped)
         return;
@@ -156,7 +156,7 @@ static void stop(struct daemon *daemon)
 
 static void on_drained(void *ctx)
 {
-    stop(ctx);
+    daemon_stop(ctx);
 }
 
 static void on_drain_timeout(uv_timer_t *timer)
@@ -165,13 +165,13 @@ static void on_drain_timeout(uv_timer_t *timer)
     ddpi_log(&daemon->logfile.log, DDPI_LOG_WARN,
              "requests still wait after %" PRIu64 " ms; their connections are closed",
              daemon->options.drain_timeout_ms);
-    stop(daemon);
+    daemon_stop(daemon);
 }
 
-static void drain(struct daemon *daemon, int signum)
+static void daemon_drain(struct daemon *daemon, int signum)
 {
     if (daemon->draining) {
-        stop(daemon);
+        daemon_stop(daemon);
         return;
     }
     daemon->draining = true;
@@ -191,8 +191,8 @@ static void on_state_failed(void *ctx, const struct ddp_error *why)
 {
     struct daemon *daemon = ctx;
     ddpi_log(&daemon->logfile.log, DDPI_LOG_ERROR, "%s", why->msg);
-    daemon->code = fail(EXIT_CONFIG, why);
-    stop(daemon);
+    daemon->code = ddprund_fail(EXIT_CONFIG, why);
+    daemon_stop(daemon);
 }
 
 static ddp_status take_mutation(void *ctx, const struct ddpi_mutation *mutation,
@@ -243,7 +243,7 @@ static void on_signal(uv_signal_t *handle, int signum)
     if (signum == SIGHUP)
         reload(daemon);
     else
-        drain(daemon, signum);
+        daemon_drain(daemon, signum);
 }
 
 /* A reader of the output that goes away, or a log file that may not grow, ends no service; and a
@@ -410,21 +410,21 @@ static void announce(struct daemon *daemon)
     notify(daemon, "READY=1");
 }
 
-static int serve(struct daemon *daemon)
+static int daemon_serve(struct daemon *daemon)
 {
     struct ddp_error err;
     struct ddpi_server_options *server = &daemon->options.server;
     server->log = &daemon->logfile.log;
     ddp_status status = ddpi_server_create_unbound(&daemon->loop, server, &daemon->server, &err);
     if (status != DDP_OK)
-        return fail(EXIT_CONFIG, &err);
+        return ddprund_fail(EXIT_CONFIG, &err);
     status = open_state(daemon, &err);
     if (status == DDP_OK)
         status = listen_everywhere(daemon, &err);
     if (status != DDP_OK) {
         ddpi_server_close(daemon->server, NULL, NULL);
         uv_run(&daemon->loop, UV_RUN_DEFAULT);
-        return fail(EXIT_CONFIG, &err);
+        return ddprund_fail(EXIT_CONFIG, &err);
     }
     watch_signals(daemon);
     for_endpoints(daemon, leave_mark);
@@ -433,7 +433,7 @@ static int serve(struct daemon *daemon)
     return daemon->code;
 }
 
-static int run(struct daemon *daemon)
+static int daemon_run(struct daemon *daemon)
 {
     struct ddp_error err;
     const char *path = daemon->options.log_file;
@@ -442,14 +442,14 @@ static int run(struct daemon *daemon)
     ddp_status status = host_need_files(OWN_FILES, NULL, &err);
     if (status != DDP_OK) {
         ddpi_error_advise(&err, status, "raise it: 'ulimit -n', or LimitNOFILE= of the service");
-        return fail(EXIT_CONFIG, &err);
+        return ddprund_fail(EXIT_CONFIG, &err);
     }
     keep_heap_small();
     daemon->notify_socket = getenv("NOTIFY_SOCKET");
     status = logfile_open(&daemon->logfile, path, daemon->options.log_level, &ddpi_clock_monotonic,
                           &err);
     if (status != DDP_OK)
-        return fail(EXIT_CONFIG, &err);
+        return ddprund_fail(EXIT_CONFIG, &err);
     if (daemon->logfile.fd < 0)
         fprintf(stderr,
                 "ddprund: nobody reads the FIFO '%s': lines of the log are left out until somebody "
@@ -458,9 +458,9 @@ static int run(struct daemon *daemon)
     int uv_err = uv_loop_init(&daemon->loop);
     if (uv_err != 0) {
         ddpi_error_sys(&err, -uv_err, "cannot set up the event loop");
-        return fail(EXIT_CONFIG, &err);
+        return ddprund_fail(EXIT_CONFIG, &err);
     }
-    int code = serve(daemon);
+    int code = daemon_serve(daemon);
     ddpi_sqlite_sink_close(daemon->state);
     ddpi_free(daemon->home_token);
     int left = uv_loop_close(&daemon->loop);
@@ -477,7 +477,7 @@ int main(int argc, char **argv)
     if (host_ensure_stdio() != 0)
         return EXIT_CONFIG; /* there is nowhere to say why */
     if (ddprund_options_parse(argc, argv, environ, &daemon.options, &err) != DDP_OK)
-        return fail(EXIT_USAGE, &err);
+        return ddprund_fail(EXIT_USAGE, &err);
     if (daemon.options.version) {
         puts("ddprund " DDPRUN_VERSION);
     } else if (daemon.options.help) {
@@ -487,7 +487,7 @@ int main(int argc, char **argv)
         fputs(usage_text, stdout);
         puts("\n'ddprund --help' lists all options.");
     } else {
-        return run(&daemon);
+        return daemon_run(&daemon);
     }
     return fflush(stdout) == 0 ? 0 : 1;
 }

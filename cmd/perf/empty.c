@@ -1,5 +1,5 @@
 /*
- * empty.c - a C program that does nothing: what any program costs to start.
+ * empty.c - a C program that does nothing, to measure the cost of starting any program.
  */
 int main(void)
 {

@@ -1,11 +1,11 @@
 /*
- * main.c - main() of ddp-perf: a benchmark of collectives, or one of the others.
+ * main.c - main() of ddp-perf: runs a benchmark of collectives, or one of the others.
  */
 #include "perf.h"
 #include "perf_coll.h"
 
 static const struct perf_benchmark benchmarks[] = {
-    {"launch", perf_launch, "start N times /bin/true: ddprun, a bare loop, other launchers"},
+    {"launch", perf_launch, "start /bin/true N times: ddprun, a bare loop, other launchers"},
     {"store", perf_store, "requests to the store's server, and to Redis"},
     {"restart", perf_restart, "kill workers and agents, add nodes: the time until all run again"},
     {NULL, NULL, NULL},

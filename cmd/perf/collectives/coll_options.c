@@ -1,6 +1,6 @@
 /*
- * coll_options.c - the option table of the benchmarks of collectives. Short options mean what
- * they mean to nccl-tests.
+ * coll_options.c - the option table of the benchmarks of collectives. Short options mean the
+ * same as in nccl-tests.
  */
 #include "error.h"
 #include "parse.h"
@@ -31,7 +31,7 @@ static ddp_status find_word(const struct word *words, const char *text, int *ret
             *ret = words[i].value;
             return DDP_OK;
         }
-    return ddpi_error_set(err, DDP_E_INVALID, "'%s' is none of those that --help lists", text);
+    return ddpi_error_set(err, DDP_E_INVALID, "'%s' is not a value that --help lists", text);
 }
 
 static ddp_status option_dtype(const struct option *option, const char *text, void *field,
@@ -149,7 +149,8 @@ ddp_status coll_options_parse(int argc, char **argv, struct coll_options *ret,
     if (status != DDP_OK)
         return status;
     if (operand != argc)
-        return ddpi_error_set(err, DDP_E_INVALID, "'%s' is no option", argv[operand]);
+        return ddpi_error_set(err, DDP_E_INVALID, "'%s' is not an option; see --help",
+                              argv[operand]);
     if (ret->nproc != 0 && ret->local != 0)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "--nproc starts processes and --local threads; choose one of them");

@@ -1,15 +1,16 @@
 /*
- * perf_coll_math.c - sizes, factors, inputs and expectations of the benchmarks of collectives.
+ * perf_coll_math.c - sizes, bandwidth factors, inputs and expected results of the benchmarks of
+ * collectives.
  */
 #include "perf_coll_math.h"
 
 #include <string.h>
 
 enum {
-    EXACT = 256,    /* whole numbers up to this are exact in every type */
-    ALIGNMENT = 16, /* bytes, of a rank's part */
-    TWOS = 8,       /* ranks that may put a 2 into a product, which so is at most 256 */
-    BATCH = 4096,   /* elements that are made at a time */
+    EXACT = 256,    /* integers up to this are exact in every type */
+    ALIGNMENT = 16, /* of a rank's part, in bytes */
+    TWOS = 8,       /* ranks that may put a 2 into a product, so that it is at most 256 */
+    BATCH = 4096,   /* elements computed at a time */
 };
 
 const struct coll_kind coll_kinds[COLL_CALLS] = {
@@ -64,7 +65,7 @@ static uint32_t scramble(uint64_t index, uint32_t rank)
     return x ^ x >> 13;
 }
 
-/* The input of a rank: all sums of them stay below EXACT, as long as there are that few ranks. */
+/* Limits a rank's input so that the sum over all ranks stays below EXACT, for up to EXACT ranks. */
 static uint32_t input_mask(ddp_reduce_op op, uint32_t ranks)
 {
     uint32_t span = EXACT;
@@ -107,7 +108,7 @@ static void fold(ddp_reduce_op op, uint32_t *into, const uint32_t *from, size_t 
         }
 }
 
-/* The upper half, rounded to nearest even; what is passed is finite. */
+/* The upper half of @value, which is finite, rounded to nearest even. */
 static uint16_t bfloat16_of(float value)
 {
     uint32_t bits;
@@ -115,7 +116,7 @@ static uint16_t bfloat16_of(float value)
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/* What is passed is 0, or a number that is normal as a float16. */
+/* @value is 0 or a normal number of float16. */
 static uint16_t float16_of(float value)
 {
     uint32_t bits;
@@ -126,7 +127,7 @@ static uint16_t float16_of(float value)
     return (uint16_t)((bits + 0xfff + (bits >> 13 & 1)) >> 13);
 }
 
-/* @number / @divisor as the type has it. */
+/* Encode @number / @divisor in the type. */
 static void encode(ddp_dtype dtype, uint32_t number, uint32_t divisor, void *element)
 {
     float single = (float)number / (float)divisor;
@@ -154,7 +155,7 @@ static void encode(ddp_dtype dtype, uint32_t number, uint32_t divisor, void *ele
     }
 }
 
-/* Every number that occurs, encoded. */
+/* The encodings of all numbers that occur. */
 struct code {
     uint64_t element[EXACT + 1];
 };
@@ -171,7 +172,7 @@ static void write_elements(const struct code *code, const uint32_t *numbers, siz
 {
     for (size_t i = 0; i < count; i++) {
         const uint64_t *element = &code->element[numbers[i]];
-        if (size == sizeof(uint32_t)) /* the usual one, which has to be fast */
+        if (size == sizeof(uint32_t)) /* the common case, made fast */
             memcpy(elements + i * sizeof(uint32_t), element, sizeof(uint32_t));
         else
             memcpy(elements + i * size, element, size);

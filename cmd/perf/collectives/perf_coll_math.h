@@ -1,10 +1,10 @@
 /*
- * perf_coll_math.h - what a collective moves, what it must give, and how its speed is counted.
- * Pure.
+ * perf_coll_math.h - how much a collective moves, which result it must give, and how its speed is
+ * computed. Pure.
  *
- * Inputs are small whole numbers that follow from the rank and the index, chosen so that every
- * reduction of them is exact in every type and in every order: so what comes out can be compared
- * bit by bit, and the number of wrong elements is exact.
+ * Inputs are small integers computed from the rank and the index, chosen so that every reduction of
+ * them is exact in every type and in every order. So results are compared bit by bit, and the
+ * number of wrong elements is exact.
  */
 #ifndef CMD_PERF_COLL_MATH_H
 #define CMD_PERF_COLL_MATH_H
@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* X(symbol, name, other name, its size is the total of all ranks, reduces, has a root). */
+/* X(symbol, name, other name, size is the total of all ranks, reduces, has a root). */
 #define COLL_CALL_MAP(X)                                                         \
     X(COLL_ALL_REDUCE, "allreduce", "all_reduce", false, true, false)            \
     X(COLL_REDUCE, "reduce", "reduce", false, true, true)                        \
@@ -38,36 +38,36 @@ struct coll_kind {
 
 extern const struct coll_kind coll_kinds[COLL_CALLS];
 
-/* What one call moves. */
+/* The sizes of one call. */
 struct coll_shape {
-    size_t count;              /* elements, as the call takes them */
-    size_t size;               /* bytes, as the table shows them and as speed is counted */
+    size_t count;              /* elements: the argument of the call */
+    size_t size;               /* bytes: shown in the table, and used to compute the speed */
     size_t send_len, recv_len; /* bytes of a rank's buffers */
 };
 
-/* Of about @size bytes. Where the size is that of all ranks together, each part is a multiple of 16
- * bytes. */
+/* A call of about @size bytes. If the size is the total of all ranks, each rank's part is a
+ * multiple of 16 bytes. */
 struct coll_shape coll_shape(enum coll_call call, uint64_t size, ddp_dtype dtype, uint32_t ranks);
 
-/* Bus bandwidth is size / time times this: what the slowest link must carry whatever the algorithm.
- */
+/* Bus bandwidth is size / time times this factor: the load of the slowest link, independent of the
+ * algorithm. */
 double coll_bus_factor(enum coll_call call, uint32_t ranks);
 
-/* The size behind @size: times @factor, or plus @step if that is 1; 0 when it is beyond @end. */
+/* The size after @size: times @factor, or plus @step if @factor is 1; 0 if it is beyond @end. */
 uint64_t coll_next_size(uint64_t size, uint64_t end, uint64_t step, uint32_t factor);
 
-/* The inputs of ranks [@from, @to), reduced; those of one rank if it is one. */
+/* The reduced inputs of ranks [@from, @to), or the input of a single rank. */
 struct coll_pattern {
     ddp_dtype dtype;
-    ddp_reduce_op op; /* where @to - @from is more than 1 */
-    uint32_t ranks;   /* of the world */
+    ddp_reduce_op op; /* used if @to - @from is more than 1 */
+    uint32_t ranks;   /* world size */
     uint32_t from, to;
 };
 
-/* Elements [@first, @first + @count) of it. */
+/* Write elements [@first, @first + @count) of the pattern. */
 void coll_fill(const struct coll_pattern *pattern, uint64_t first, size_t count, void *elements);
 
-/* How many of @count elements differ. */
+/* Count the elements that differ, of @count. */
 uint64_t coll_differ(ddp_dtype dtype, const void *a, const void *b, size_t count);
 
 #endif

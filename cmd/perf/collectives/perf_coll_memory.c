@@ -1,6 +1,6 @@
 /*
- * perf_coll_memory.c - buffers on the host and on a GPU. Owns the context's reference and the
- * stream.
+ * perf_coll_memory.c - buffers in host memory or on a GPU. Owns a reference to the device's
+ * context, and the stream.
  */
 #include "perf_coll_memory.h"
 
@@ -15,8 +15,8 @@ enum { POISON = 0xa5, PAGE = 4096 };
 
 /* ---- a device ---- */
 
-static bool worked(struct coll_memory *memory, ddpi_cu_result result, const char *what,
-                   struct ddp_error *err)
+static bool cuda_worked(struct coll_memory *memory, ddpi_cu_result result, const char *what,
+                        struct ddp_error *err)
 {
     return result == DDPI_CU_SUCCESS ||
            ddpi_cuda_error(&memory->driver, err, result, "%s", what) == DDP_OK;
@@ -34,18 +34,19 @@ int coll_devices(void)
     return count;
 }
 
-static bool describe(struct coll_memory *memory, struct ddp_error *err)
+static bool describe_device(struct coll_memory *memory, struct ddp_error *err)
 {
     struct ddpi_cu_uuid uuid = {0};
     const struct ddpi_cuda *driver = &memory->driver;
     bool good =
-        worked(memory, driver->device_get_name(memory->name, sizeof memory->name, memory->device),
-               "ask for the device's name", err) &&
-        worked(memory,
-               driver->device_get_pci_bus_id(memory->bus, sizeof memory->bus, memory->device),
-               "ask for the device's place", err) &&
-        worked(memory, driver->device_get_uuid(&uuid, memory->device), "ask which device it is",
-               err);
+        cuda_worked(memory,
+                    driver->device_get_name(memory->name, sizeof memory->name, memory->device),
+                    "ask for the device's name", err) &&
+        cuda_worked(memory,
+                    driver->device_get_pci_bus_id(memory->bus, sizeof memory->bus, memory->device),
+                    "ask for the device's place", err) &&
+        cuda_worked(memory, driver->device_get_uuid(&uuid, memory->device),
+                    "ask which device it is", err);
     memcpy(memory->uuid, uuid.bytes, sizeof memory->uuid);
     return good;
 }
@@ -56,22 +57,22 @@ static bool open_device(struct coll_memory *memory, uint32_t local, struct ddp_e
     const struct ddpi_cuda *driver = &memory->driver;
     if (ddpi_cuda_init(&memory->driver, err) != DDP_OK)
         return false;
-    if (!worked(memory, driver->device_get_count(&count), "count the devices", err))
+    if (!cuda_worked(memory, driver->device_get_count(&count), "count the devices", err))
         return false;
     if (count == 0)
         return !ddpi_error_set(err, DDP_E_UNSUPPORTED, "the driver sees no device");
     memory->device = (int)(local % (uint32_t)count);
-    if (!worked(memory, driver->device_primary_ctx_retain(&memory->context, memory->device),
-                "make the device's context", err))
+    if (!cuda_worked(memory, driver->device_primary_ctx_retain(&memory->context, memory->device),
+                     "make the device's context", err))
         return false;
-    if (!worked(memory, driver->ctx_push_current(memory->context), "use the context", err)) {
+    if (!cuda_worked(memory, driver->ctx_push_current(memory->context), "use the context", err)) {
         (void)driver->device_primary_ctx_release(memory->device);
         memory->context = NULL;
         return false;
     }
-    return worked(memory, driver->stream_create(&memory->stream, DDPI_CU_STREAM_NON_BLOCKING),
-                  "make a stream", err) &&
-           describe(memory, err);
+    return cuda_worked(memory, driver->stream_create(&memory->stream, DDPI_CU_STREAM_NON_BLOCKING),
+                       "make a stream", err) &&
+           describe_device(memory, err);
 }
 
 bool coll_memory_open(struct coll_memory *memory, bool cuda, uint32_t local, struct ddp_error *err)
@@ -112,8 +113,8 @@ bool coll_memory_alloc(struct coll_memory *memory, size_t len, uint8_t **ret, st
         *ret = aligned_alloc(PAGE, room);
         return *ret != NULL || ddpi_error_nomem(err, room) == DDP_OK;
     }
-    if (!worked(memory, memory->driver.mem_alloc(&address, room), "allocate memory of the device",
-                err))
+    if (!cuda_worked(memory, memory->driver.mem_alloc(&address, room),
+                     "allocate memory of the device", err))
         return false;
     *ret = (void *)(uintptr_t)address;
     return true;
@@ -129,8 +130,8 @@ void coll_memory_free(struct coll_memory *memory, uint8_t *buffer)
 
 bool coll_memory_sync(struct coll_memory *memory, struct ddp_error *err)
 {
-    return !memory->cuda || worked(memory, memory->driver.stream_synchronize(memory->stream),
-                                   "wait for the stream", err);
+    return !memory->cuda || cuda_worked(memory, memory->driver.stream_synchronize(memory->stream),
+                                        "wait for the stream", err);
 }
 
 void *coll_memory_stream(const struct coll_memory *memory)
@@ -144,21 +145,21 @@ bool coll_memory_poison(struct coll_memory *memory, uint8_t *buffer, size_t len,
     if (len == 0)
         return true;
     if (memory->cuda)
-        return worked(
+        return cuda_worked(
             memory, memory->driver.memset_d8_async((uintptr_t)buffer, POISON, len, memory->stream),
             "set memory of the device", err);
     memset(buffer, POISON, len);
     return true;
 }
 
-/* The chunk is there again when this returns. */
+/* The chunk may be used again when this returns. */
 static bool upload(struct coll_memory *memory, uint8_t *to, size_t len, struct ddp_error *err)
 {
     if (memory->cuda)
-        return worked(memory,
-                      memory->driver.memcpy_htod_async((uintptr_t)to, memory->chunk, len,
-                                                       memory->stream),
-                      "copy to the device", err) &&
+        return cuda_worked(memory,
+                           memory->driver.memcpy_htod_async((uintptr_t)to, memory->chunk, len,
+                                                            memory->stream),
+                           "copy to the device", err) &&
                coll_memory_sync(memory, err);
     memcpy(to, memory->chunk, len);
     return true;
@@ -168,10 +169,10 @@ static bool download(struct coll_memory *memory, const uint8_t *from, size_t len
                      struct ddp_error *err)
 {
     if (memory->cuda)
-        return worked(memory,
-                      memory->driver.memcpy_dtoh_async(memory->check, (uintptr_t)from, len,
-                                                       memory->stream),
-                      "copy from the device", err) &&
+        return cuda_worked(memory,
+                           memory->driver.memcpy_dtoh_async(memory->check, (uintptr_t)from, len,
+                                                            memory->stream),
+                           "copy from the device", err) &&
                coll_memory_sync(memory, err);
     memcpy(memory->check, from, len);
     return true;
@@ -205,14 +206,14 @@ bool coll_memory_check(struct coll_memory *memory, const struct coll_pattern *pa
     return true;
 }
 
-/* ---- the copy that all is compared with ---- */
+/* ---- the copy that serves as the floor ---- */
 
 bool coll_memory_time_copy(struct coll_memory *memory, uint8_t *to, const uint8_t *from, size_t len,
                            uint32_t iters, double *ret_us, struct ddp_error *err)
 {
     uint64_t began_us = 0;
-    for (uint32_t i = 0; i <= iters; i++) { /* the first one warms up */
-        if (!worked(
+    for (uint32_t i = 0; i <= iters; i++) { /* the first copy warms up */
+        if (!cuda_worked(
                 memory,
                 memory->driver.memcpy_async((uintptr_t)to, (uintptr_t)from, len, memory->stream),
                 "copy within the device", err) ||

@@ -1,11 +1,12 @@
 /*
- * perf_coll_rank.c - a rank measures: fills buffers, calls, compares, and times. Owns the buffers.
+ * perf_coll_rank.c - fills the buffers of a rank, makes the calls, checks the results and times the
+ * calls. Owns the buffers.
  */
 #include "perf_coll_rank.h"
 
-#include "clock.h"
 #include "error.h"
 #include "mem.h"
+#include "perf_coll_nccl.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -15,11 +16,6 @@ enum {
     COPIES = 20,
     FLOOR_FROM = 1024 * 1024, /* bytes; below, starting a kernel takes longer than copying */
 };
-
-static double now_us(void)
-{
-    return (double)ddpi_now_us(&ddpi_clock_monotonic);
-}
 
 /* ---- the call ---- */
 
@@ -41,14 +37,14 @@ static ddp_status send_and_receive(struct coll_rank *rank, size_t count, struct 
     return status;
 }
 
-/* Where this rank's part lies in place. */
+/* This rank's part of a buffer that holds all parts. */
 static uint8_t *own_part(const struct coll_rank *rank, uint8_t *all, const struct coll_shape *shape)
 {
     return all + rank->rank * shape->count * ddp_dtype_size(rank->options->dtype);
 }
 
-static bool call(struct coll_rank *rank, const struct coll_shape *shape, bool in_place,
-                 struct ddp_error *err)
+static bool rank_call(struct coll_rank *rank, const struct coll_shape *shape, bool in_place,
+                      struct ddp_error *err)
 {
     const struct coll_options *options = rank->options;
     void *stream = coll_memory_stream(&rank->memory);
@@ -89,13 +85,13 @@ static bool call(struct coll_rank *rank, const struct coll_shape *shape, bool in
     return status == DDP_OK;
 }
 
-/* All that was enqueued is done, and well. */
-static bool settle(struct coll_rank *rank, struct ddp_error *err)
+/* Wait until all enqueued calls have finished, and check that none failed. */
+static bool rank_settle(struct coll_rank *rank, struct ddp_error *err)
 {
     return coll_memory_sync(&rank->memory, err) && ddp_comm_check(rank->comm, err) == DDP_OK;
 }
 
-/* ---- what goes in and comes out ---- */
+/* ---- inputs and results ---- */
 
 static struct coll_pattern pattern_of(const struct coll_rank *rank, uint32_t from, uint32_t to)
 {
@@ -106,8 +102,8 @@ static struct coll_pattern pattern_of(const struct coll_rank *rank, uint32_t fro
                                  .to = to};
 }
 
-static bool prepare(struct coll_rank *rank, const struct coll_shape *shape, bool in_place,
-                    struct ddp_error *err)
+static bool prepare_buffers(struct coll_rank *rank, const struct coll_shape *shape, bool in_place,
+                            struct ddp_error *err)
 {
     struct coll_pattern own = pattern_of(rank, rank->rank, rank->rank + 1);
     size_t count = shape->send_len / ddp_dtype_size(rank->options->dtype);
@@ -136,8 +132,8 @@ static bool compare_parts(struct coll_rank *rank, const struct coll_shape *shape
     return true;
 }
 
-static bool compare(struct coll_rank *rank, const struct coll_shape *shape, bool in_place,
-                    uint64_t *wrong, struct ddp_error *err)
+static bool compare_result(struct coll_rank *rank, const struct coll_shape *shape, bool in_place,
+                           uint64_t *wrong, struct ddp_error *err)
 {
     struct coll_pattern expected = pattern_of(rank, 0, rank->ranks);
     const uint8_t *result = in_place ? rank->send : rank->recv;
@@ -174,8 +170,8 @@ static bool count_wrong(struct coll_rank *rank, const struct coll_shape *shape, 
 {
     int64_t wrong = 0;
     uint64_t own = 0;
-    if (!call(rank, shape, in_place, err) || !settle(rank, err) ||
-        !compare(rank, shape, in_place, &own, err))
+    if (!rank_call(rank, shape, in_place, err) || !rank_settle(rank, err) ||
+        !compare_result(rank, shape, in_place, &own, err))
         return false;
     wrong = (int64_t)own;
     if (ddp_all_reduce(rank->side, &wrong, &wrong, 1, DDP_INT64, DDP_SUM, NULL, err) != DDP_OK)
@@ -186,38 +182,33 @@ static bool count_wrong(struct coll_rank *rank, const struct coll_shape *shape, 
 
 /* ---- time ---- */
 
-bool coll_rank_slowest(struct coll_rank *rank, double *us, struct ddp_error *err)
-{
-    return ddp_all_reduce(rank->side, us, us, 1, DDP_FLOAT64, DDP_MAX, NULL, err) == DDP_OK;
-}
-
-static bool call_often(struct coll_rank *rank, const struct coll_shape *shape, bool in_place,
-                       uint32_t times, struct ddp_error *err)
+static bool rank_call_often(struct coll_rank *rank, const struct coll_shape *shape, bool in_place,
+                            uint32_t times, struct ddp_error *err)
 {
     for (uint32_t i = 0; i < times; i++)
-        if (!call(rank, shape, in_place, err))
+        if (!rank_call(rank, shape, in_place, err))
             return false;
-    return settle(rank, err);
+    return rank_settle(rank, err);
 }
 
-static bool measure(struct coll_rank *rank, const struct coll_shape *shape, bool in_place,
-                    struct coll_figure *ret, struct ddp_error *err)
+static bool measure_figure(struct coll_rank *rank, const struct coll_shape *shape, bool in_place,
+                           struct coll_figure *ret, struct ddp_error *err)
 {
     const struct coll_options *options = rank->options;
     *ret = (struct coll_figure){.there = true};
-    if (!prepare(rank, shape, in_place, err) ||
+    if (!prepare_buffers(rank, shape, in_place, err) ||
         (options->check && !count_wrong(rank, shape, in_place, &ret->wrong, err)) ||
-        !call_often(rank, shape, in_place, options->warmup, err) ||
+        !rank_call_often(rank, shape, in_place, options->warmup, err) ||
         ddp_barrier(rank->side, NULL, err) != DDP_OK)
         return false;
-    double began_us = now_us();
-    if (!call_often(rank, shape, in_place, options->iters, err))
+    double began_us = coll_now_us();
+    if (!rank_call_often(rank, shape, in_place, options->iters, err))
         return false;
-    ret->us = (now_us() - began_us) / options->iters;
+    ret->us = (coll_now_us() - began_us) / options->iters;
     return coll_rank_slowest(rank, &ret->us, err);
 }
 
-/* The broadcast has one buffer; what is sent and received at once has two. */
+/* A broadcast has a single buffer; sendrecv needs two. */
 static bool has_out_of_place(enum coll_call call)
 {
     return call != COLL_BROADCAST;
@@ -233,16 +224,16 @@ static bool measure_row(struct coll_rank *rank, uint64_t size, double copy_gb_s,
 {
     struct coll_row row = {.shape =
                                coll_shape(rank->call, size, rank->options->dtype, rank->ranks)};
-    if (has_out_of_place(rank->call) && !measure(rank, &row.shape, false, &row.out, err))
+    if (has_out_of_place(rank->call) && !measure_figure(rank, &row.shape, false, &row.out, err))
         return false;
-    if (has_in_place(rank->call) && !measure(rank, &row.shape, true, &row.in, err))
+    if (has_in_place(rank->call) && !measure_figure(rank, &row.shape, true, &row.in, err))
         return false;
     if (copy_gb_s > 0 && row.shape.size >= FLOOR_FROM)
         row.floor_us = 2.0 * rank->ranks * (double)row.shape.size / copy_gb_s / 1e3;
     return rank->rank != 0 || coll_report_row(&rank->report, &row, err);
 }
 
-/* One size after the other; a barrier has none. */
+/* The next size, 0 after the last one. A barrier has no sizes. */
 static uint64_t next_size(const struct coll_rank *rank, uint64_t size)
 {
     const struct coll_options *options = rank->options;
@@ -263,7 +254,7 @@ static bool measure_rows(struct coll_rank *rank, double copy_gb_s, struct ddp_er
 
 /* ---- the copy within the device ---- */
 
-/* All but rank 0 wait meanwhile. */
+/* Rank 0 measures; the other ranks wait. */
 static bool measure_copy(struct coll_rank *rank, double *ret_gb_s, struct ddp_error *err)
 {
     uint8_t *from = NULL, *to = NULL;
@@ -291,7 +282,7 @@ static bool share_one_device(const struct coll_rank *rank)
     return rank->cuda;
 }
 
-/* ---- where the time goes ---- */
+/* ---- breakdown ---- */
 
 static void read_stages(struct coll_rank *rank, double stages_us[COLL_STAGES])
 {
@@ -310,21 +301,21 @@ static bool break_down(struct coll_rank *rank, const struct coll_shape *shape,
     uint32_t iters = rank->options->iters;
     bool in_place = has_in_place(rank->call);
     double before[COLL_STAGES] = {0}, stages_us[COLL_STAGES] = {0}, call_us = 0;
-    if (!prepare(rank, shape, in_place, err) ||
-        !call_often(rank, shape, in_place, rank->options->warmup, err) ||
+    if (!prepare_buffers(rank, shape, in_place, err) ||
+        !rank_call_often(rank, shape, in_place, rank->options->warmup, err) ||
         ddp_barrier(rank->side, NULL, err) != DDP_OK)
         return false;
     read_stages(rank, before);
-    double began_us = now_us();
+    double began_us = coll_now_us();
     for (uint32_t i = 0; i < iters; i++) {
-        double called_us = now_us();
-        if (!call(rank, shape, in_place, err))
+        double called_us = coll_now_us();
+        if (!rank_call(rank, shape, in_place, err))
             return false;
-        call_us += now_us() - called_us;
-        if (!settle(rank, err))
+        call_us += coll_now_us() - called_us;
+        if (!rank_settle(rank, err))
             return false;
     }
-    double total_us = (now_us() - began_us) / iters;
+    double total_us = (coll_now_us() - began_us) / iters;
     read_stages(rank, stages_us);
     for (int stage = COLL_STREAM; stage < COLL_STAGES; stage++)
         stages_us[stage] = (stages_us[stage] - before[stage]) / iters;
@@ -349,9 +340,9 @@ static bool break_down_all(struct coll_rank *rank, struct ddp_error *err)
     return true;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole run ---- */
 
-static bool introduce(struct coll_rank *rank, struct ddp_error *err)
+static bool exchange_seats(struct coll_rank *rank, struct ddp_error *err)
 {
     rank->seats = ddpi_calloc(rank->ranks, sizeof *rank->seats);
     if (rank->seats == NULL)
@@ -369,7 +360,7 @@ static bool introduce(struct coll_rank *rank, struct ddp_error *err)
                           NULL, err) == DDP_OK;
 }
 
-/* The greatest of the sizes is the last. */
+/* The last size is the greatest. */
 static bool make_buffers(struct coll_rank *rank, struct ddp_error *err)
 {
     struct coll_shape most =
@@ -382,14 +373,14 @@ static bool measure_all(struct coll_rank *rank, struct ddp_error *err)
 {
     double copy_gb_s = 0;
     bool leads = rank->rank == 0;
-    bool beside_copy = share_one_device(rank) && rank->call == COLL_ALL_REDUCE &&
-                       rank->options->algorithm != DDP_ALGORITHM_RING &&
-                       rank->options->end >= FLOOR_FROM;
+    bool against_copy = share_one_device(rank) && rank->call == COLL_ALL_REDUCE &&
+                        rank->options->algorithm != DDP_ALGORITHM_RING &&
+                        rank->options->end >= FLOOR_FROM;
     if (leads && !coll_report_open(&rank->report, err))
         return false;
     if (leads)
         coll_report_header(&rank->report);
-    if ((beside_copy && !measure_copy(rank, &copy_gb_s, err)) || !make_buffers(rank, err) ||
+    if ((against_copy && !measure_copy(rank, &copy_gb_s, err)) || !make_buffers(rank, err) ||
         !measure_rows(rank, copy_gb_s, err))
         return false;
     if (leads)
@@ -408,7 +399,7 @@ bool coll_rank_run(struct coll_rank *rank, struct ddp_error *err)
                               rank->options->root) == DDP_OK;
     if (!coll_memory_open(&rank->memory, rank->cuda, rank->local, err))
         return false;
-    bool done = introduce(rank, err);
+    bool done = exchange_seats(rank, err);
     rank->report = (struct coll_report){
         .options = rank->options, .call = rank->call, .seats = rank->seats, .ranks = rank->ranks};
     done = done && measure_all(rank, err);

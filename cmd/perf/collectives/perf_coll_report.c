@@ -18,11 +18,11 @@ static const char *const algorithms[] = {
 #undef ALGORITHM_NAME
 };
 
-/* ---- life ---- */
+/* ---- opening and closing ---- */
 
 bool coll_report_open(struct coll_report *report, struct ddp_error *err)
 {
-    setvbuf(stdout, NULL, _IOLBF, 0); /* rows appear as they are measured, through a pipe too */
+    setvbuf(stdout, NULL, _IOLBF, 0); /* show each row at once, even through a pipe */
     const char *path = report->options->json;
     if (path != NULL && (report->json = fopen(path, "we")) == NULL)
         return ddpi_error_sys(err, errno, "cannot write to '%s'", path) == DDP_OK;
@@ -67,7 +67,7 @@ bool coll_report_correct(const struct coll_report *report)
     return true;
 }
 
-/* ---- the head ---- */
+/* ---- header ---- */
 
 static void print_seat(const struct coll_seat *seat, uint32_t rank)
 {
@@ -114,7 +114,7 @@ static void print_figure(const struct coll_report *report, const struct coll_row
         printf("%7s", "N/A");
 }
 
-static void print_row(const struct coll_report *report, const struct coll_row *row)
+static void print_coll_row(const struct coll_report *report, const struct coll_row *row)
 {
     const struct coll_kind *kind = &coll_kinds[report->call];
     const struct coll_options *options = report->options;
@@ -154,9 +154,9 @@ static uint32_t count_processes(const struct coll_report *report)
     return processes;
 }
 
-/* What every line says first. Names of devices come from the driver and have no quotes. */
-static void begin_line(const struct coll_report *report, const char *benchmark,
-                       const struct coll_shape *shape)
+/* The fields that every line begins with. Device names come from the driver and have no quotes. */
+static void begin_json_line(const struct coll_report *report, const char *benchmark,
+                            const struct coll_shape *shape)
 {
     const struct coll_options *options = report->options;
     const char *gpu = report->seats[0].name;
@@ -177,10 +177,10 @@ bool coll_report_row(struct coll_report *report, const struct coll_row *row, str
         return ddpi_error_nomem(err, (report->count + 1) * sizeof *rows) == DDP_OK;
     report->rows = rows;
     rows[report->count++] = *row;
-    print_row(report, row);
+    print_coll_row(report, row);
     if (report->json == NULL)
         return true;
-    begin_line(report, "collective", &row->shape);
+    begin_json_line(report, "collective", &row->shape);
     write_figure(report->json, "out_of_place", report, row, &row->out);
     write_figure(report->json, "in_place", report, row, &row->in);
     if (row->floor_us > 0)
@@ -189,7 +189,7 @@ bool coll_report_row(struct coll_report *report, const struct coll_row *row, str
     return true;
 }
 
-/* ---- the foot ---- */
+/* ---- footer ---- */
 
 static double average_busbw(const struct coll_report *report)
 {
@@ -239,7 +239,7 @@ void coll_report_footer(const struct coll_report *report, double copy_gb_s)
     putchar('\n');
 }
 
-/* ---- where the time goes ---- */
+/* ---- breakdown ---- */
 
 static const char *const stage_names[COLL_STAGES] = {[COLL_CALL] = "call",
                                                      [COLL_STREAM] = "stream",
@@ -267,14 +267,14 @@ void coll_report_breakdown(const struct coll_report *report, const struct coll_s
     printf(" %.1f | %.1f |\n", rest_us, stages_us[COLL_CALL]);
     if (report->json == NULL)
         return;
-    begin_line(report, "collective-breakdown", shape);
+    begin_json_line(report, "collective-breakdown", shape);
     fprintf(report->json, ",\"total_us\":%.3f", total_us);
     for (int stage = 0; stage < COLL_STAGES; stage++)
         fprintf(report->json, ",\"%s_us\":%.3f", stage_names[stage], stages_us[stage]);
     fputs("}\n", report->json);
 }
 
-/* ---- somebody else ---- */
+/* ---- another library ---- */
 
 void coll_report_peer_header(const char *peer)
 {
@@ -289,7 +289,7 @@ void coll_report_peer(const struct coll_report *report, const struct coll_row *r
            ours_us > 0 ? us / ours_us : 0);
     if (report->json == NULL)
         return;
-    begin_line(report, "collective-peer", &row->shape);
+    begin_json_line(report, "collective-peer", &row->shape);
     fprintf(report->json, ",\"peer\":\"%s\",\"ddprun_us\":%.3f,\"peer_us\":%.3f,\"ratio\":%.4f}\n",
             peer, ours_us, us, ours_us > 0 ? us / ours_us : 0);
 }

@@ -1,6 +1,6 @@
 /*
- * perf_coll_report.h - what the benchmarks of collectives print, in the columns of nccl-tests, and
- * write as JSON. Rank 0 has one.
+ * perf_coll_report.h - the output of the benchmarks of collectives: a table in the columns of
+ * nccl-tests, and JSON lines. Only rank 0 has a report.
  */
 #ifndef CMD_PERF_COLL_REPORT_H
 #define CMD_PERF_COLL_REPORT_H
@@ -9,12 +9,12 @@
 
 #include <stdio.h>
 
-/* A rank and what it works on, as all ranks know it. */
+/* A rank and its device, known to all ranks. */
 struct coll_seat {
     int32_t pid;
     int32_t device;
     char host[64];
-    char name[64]; /* of the device; "" = the host's memory */
+    char name[64]; /* of the device; "": host memory */
     char bus[16];
     uint8_t uuid[16];
 };
@@ -26,7 +26,7 @@ struct coll_figure {
 };
 
 enum coll_stage {
-    COLL_CALL, /* the call returns; the others begin meanwhile */
+    COLL_CALL, /* until the call returns; the other stages overlap it */
     COLL_STREAM,
     COLL_EXCHANGE,
     COLL_WORK,
@@ -37,7 +37,7 @@ enum coll_stage {
 struct coll_row {
     struct coll_shape shape;
     struct coll_figure out, in; /* out of place, in place */
-    double floor_us; /* that copying what all ranks read and write would take; 0: not said */
+    double floor_us; /* time to copy as many bytes as all ranks read and write; 0: unknown */
     double nccl_us;  /* 0: not measured */
 };
 
@@ -57,20 +57,21 @@ bool coll_report_close(struct coll_report *report, struct ddp_error *err);
 void coll_report_header(const struct coll_report *report);
 bool coll_report_row(struct coll_report *report, const struct coll_row *row, struct ddp_error *err);
 
-/* @copy_gb_s: bytes read and written by a copy within the device; 0: not measured. */
+/* @copy_gb_s: speed of a copy within the device, counting bytes read and written; 0: not measured.
+ */
 void coll_report_footer(const struct coll_report *report, double copy_gb_s);
 
 void coll_report_breakdown_header(void);
-/* Microseconds of one call, of rank 0. */
+/* The times of one call of rank 0. */
 void coll_report_breakdown(const struct coll_report *report, const struct coll_shape *shape,
                            double total_us, const double stages_us[COLL_STAGES]);
 
-/* Somebody else's time for the call of a row. */
+/* The time of another library for the call of a row. */
 void coll_report_peer_header(const char *peer);
 void coll_report_peer(const struct coll_report *report, const struct coll_row *row,
                       const char *peer, double us);
 
-/* The faster of the two ways; 0 if there is none. */
+/* The smaller time of the two figures; 0 if there is none. */
 double coll_row_best(const struct coll_row *row);
 
 /* Whether all elements were right. */

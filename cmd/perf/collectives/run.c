@@ -1,6 +1,6 @@
 /*
- * run.c - runs a benchmark of collectives: as ddprun's worker, as threads of this process, or
- * by becoming ddprun, which starts this program again as its workers. Owns the communicators.
+ * run.c - runs a benchmark of collectives: as a worker of ddprun, as threads of this process, or by
+ * executing ddprun, which starts this program again as its workers. Owns the communicators.
  */
 #include "perf_coll.h"
 
@@ -17,7 +17,7 @@
 
 enum { PATH_TEXT = 4096, FAILED = 1, USAGE = 2, NOT_STARTED = 78 };
 
-static int fail(int code, const struct ddp_error *err)
+static int coll_fail(int code, const struct ddp_error *err)
 {
     fprintf(stderr, "ddp-perf: %s\n", err->msg);
     return code;
@@ -35,8 +35,8 @@ bool coll_find(const char *name, enum coll_call *ret)
 
 /* ---- one rank ---- */
 
-/* Behind the run, in the thread that has run. */
-static int leave(struct coll_rank *rank, bool done, struct ddp_error *err)
+/* Clean up after the run, in the thread that ran it. */
+static int leave_rank(struct coll_rank *rank, bool done, struct ddp_error *err)
 {
     ddp_comm_destroy(rank->comm);
     ddp_comm_destroy(rank->side);
@@ -45,7 +45,7 @@ static int leave(struct coll_rank *rank, bool done, struct ddp_error *err)
     struct ddp_error *first = done ? err : NULL;
     done = coll_report_close(&rank->report, first) && done;
     ddpi_free(rank->seats);
-    return !done ? fail(FAILED, err) : correct ? 0 : FAILED;
+    return !done ? coll_fail(FAILED, err) : correct ? 0 : FAILED;
 }
 
 static bool choose_place(const struct coll_options *options)
@@ -53,14 +53,14 @@ static bool choose_place(const struct coll_options *options)
     return options->place == COLL_CUDA || (options->place == COLL_AUTO && coll_devices() > 0);
 }
 
-/* A rank without a launcher, or below ddprun: the environment says which. */
+/* A rank that is a process, started by ddprun or alone: the environment says which. */
 static int run_process(const struct coll_options *options, enum coll_call call)
 {
     struct ddp_error err = {0};
     int64_t local = 0;
     const char *text = getenv("LOCAL_RANK");
     if (text != NULL && ddpi_parse_int(text, 0, UINT32_MAX, &local, &err) != DDP_OK)
-        return fail(USAGE, &err);
+        return coll_fail(USAGE, &err);
     struct coll_rank rank = {
         .options = options, .call = call, .cuda = choose_place(options), .local = (uint32_t)local};
     const struct ddp_comm_options measured = {
@@ -68,7 +68,7 @@ static int run_process(const struct coll_options *options, enum coll_call call)
     const struct ddp_comm_options side = {.size = sizeof side, .name = "perf-side"};
     bool done = ddp_comm_init(&measured, &rank.comm, &err) == DDP_OK &&
                 ddp_comm_init(&side, &rank.side, &err) == DDP_OK && coll_rank_run(&rank, &err);
-    return leave(&rank, done, &err);
+    return leave_rank(&rank, done, &err);
 }
 
 /* ---- threads ---- */
@@ -84,11 +84,11 @@ static void *run_thread(void *arg)
     struct thread *thread = arg;
     struct ddp_error err = {0};
     bool done = coll_rank_run(&thread->rank, &err);
-    thread->code = leave(&thread->rank, done, &err);
+    thread->code = leave_rank(&thread->rank, done, &err);
     return NULL;
 }
 
-/* The communicators are the threads' from here on. */
+/* Each thread owns its communicators from here on. */
 static int run_threads(struct thread *threads, uint32_t count)
 {
     int code = 0;
@@ -96,7 +96,7 @@ static int run_threads(struct thread *threads, uint32_t count)
     while (started < count &&
            pthread_create(&threads[started].id, NULL, run_thread, &threads[started]) == 0)
         started++;
-    for (uint32_t i = started; i < count; i++) { /* the others hear that it has left */
+    for (uint32_t i = started; i < count; i++) { /* the other ranks see that this one left */
         ddp_comm_destroy(threads[i].rank.comm);
         ddp_comm_destroy(threads[i].rank.side);
         code = FAILED;
@@ -108,7 +108,7 @@ static int run_threads(struct thread *threads, uint32_t count)
     return code;
 }
 
-/* The library reads the algorithm of such a world from the environment alone. */
+/* The library reads the algorithm of a local world only from the environment. */
 static ddp_status make_local_world(const struct coll_options *options, ddp_comm **comms,
                                    ddp_comm **sides, struct ddp_error *err)
 {
@@ -145,9 +145,9 @@ static int run_local(const struct coll_options *options, enum coll_call call)
     int code = FAILED;
     if (comms == NULL || threads == NULL) {
         ddpi_error_nomem(&err, count * sizeof *threads);
-        fail(FAILED, &err);
+        coll_fail(FAILED, &err);
     } else if (make_local_world(options, comms, comms + count, &err) != DDP_OK) {
-        fail(FAILED, &err);
+        coll_fail(FAILED, &err);
     } else {
         for (uint32_t i = 0; i < count; i++)
             threads[i].rank = (struct coll_rank){.options = options,
@@ -176,7 +176,7 @@ static void find_ddprun(const struct coll_options *options, char path[PATH_TEXT]
         snprintf(path, PATH_TEXT, "%s", options->ddprun != NULL ? options->ddprun : "ddprun");
 }
 
-/* The workers get the same arguments; there, RANK is set. */
+/* The workers get the same arguments, and see RANK in their environment. */
 static int become_ddprun(const struct coll_options *options, enum coll_call call, int argc,
                          char **argv)
 {
@@ -186,28 +186,28 @@ static int become_ddprun(const struct coll_options *options, enum coll_call call
     snprintf(nproc, sizeof nproc, "--nproc-per-node=%u", options->nproc);
     char self[PATH_TEXT] = {0};
     if (readlink("/proc/self/exe", self, sizeof self - 1) <= 0) {
-        ddpi_error_sys(&err, errno, "cannot find out where this program is");
-        return fail(NOT_STARTED, &err);
+        ddpi_error_sys(&err, errno, "cannot find the path of this program");
+        return coll_fail(NOT_STARTED, &err);
     }
     const char *const first[] = {path, nproc, "--no-prefix", self, coll_kinds[call].name};
     enum { FIRST = sizeof first / sizeof *first };
     const char **words = ddpi_calloc(FIRST + (size_t)argc + 1, sizeof *words);
     if (words == NULL) {
         ddpi_error_nomem(&err, (size_t)argc * sizeof *words);
-        return fail(NOT_STARTED, &err);
+        return coll_fail(NOT_STARTED, &err);
     }
     memcpy(words, first, sizeof first);
     for (int i = 1; i < argc; i++)
         words[FIRST + i - 1] = argv[i];
-    execvp(path, (char *const *)(uintptr_t)words); /* its type is older than const */
+    execvp(path, (char *const *)(uintptr_t)words); /* execvp does not write to argv */
     ddpi_error_sys(&err, errno, "cannot start '%s'", path);
     ddpi_free(words);
-    return fail(NOT_STARTED, &err);
+    return coll_fail(NOT_STARTED, &err);
 }
 
-/* ---- all of it ---- */
+/* ---- main ---- */
 
-static void print_help(void)
+static void print_coll_help(void)
 {
     fputs("usage: ddp-perf CALL [OPTIONS]\n"
           "       ddprun --nproc-per-node=N ddp-perf CALL [OPTIONS]\n\nCALL is one of",
@@ -223,9 +223,9 @@ int coll_main(enum coll_call call, int argc, char **argv)
     struct ddp_error err;
     struct coll_options options;
     if (coll_options_parse(argc, argv, &options, &err) != DDP_OK)
-        return fail(USAGE, &err);
+        return coll_fail(USAGE, &err);
     if (options.help) {
-        print_help();
+        print_coll_help();
         return 0;
     }
     bool launched = getenv("RANK") != NULL;

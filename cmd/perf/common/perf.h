@@ -1,5 +1,6 @@
 /*
- * perf.h - what the benchmarks of ddp-perf have in common: options, and where figures go.
+ * perf.h - shared by the benchmarks of ddp-perf: options, the file for figures, and questions
+ * about processes and programs.
  */
 #ifndef CMD_PERF_H
 #define CMD_PERF_H
@@ -12,11 +13,11 @@
 #include <sys/types.h>
 
 struct perf_options {
-    const char *json; /* file for JSON lines; NULL = none */
+    const char *json; /* file for JSON lines; NULL: none */
     const char *ddprun;
     uint32_t runs;
-    uint32_t slow_runs;   /* for contenders that need seconds */
-    uint64_t duration_ms; /* of one run, where a run has no end of its own */
+    uint32_t slow_runs;   /* of contenders that take seconds */
+    uint64_t duration_ms; /* of a run that does not end by itself */
     uint32_t kills;
     uint64_t watch_ms;
     const char *ddprund;
@@ -27,13 +28,13 @@ extern const struct option_table perf_option_table;
 
 struct perf {
     struct perf_options options;
-    FILE *json; /* or NULL */
+    FILE *json; /* NULL: none */
     char ddprun[4096];
     char ddprund[4096];
     char empty[4096]; /* a C program whose main() returns 0 */
 };
 
-/* One benchmark: returns false, with the sentence in @err, if it could not measure. */
+/* run() returns false, with @err set, if it could not measure. */
 struct perf_benchmark {
     const char *name; /* NULL: the end of a list */
     bool (*run)(struct perf *perf, struct ddp_error *err);
@@ -56,20 +57,20 @@ int perf_main(const struct perf_program *program, int argc, char **argv);
 /* Microseconds on the monotonic clock. */
 double perf_now_us(void);
 
-/* There is a program @name in PATH. */
+/* Whether PATH has a program @name. */
 bool perf_in_path(const char *name);
 
-/* A line of /proc/PID/status, such as "VmHWM:"; 0 if it is not there. */
+/* The value of a line of /proc/PID/status, such as "VmHWM:"; 0 if the line is missing. */
 unsigned long perf_memory_kib(pid_t pid, const char *field);
 
-/* How many children it has, of whichever of its threads, and the pid of one; 0: none. */
+/* The number of children of all threads of @pid, and the pid of one; 0: none. */
 size_t perf_children(pid_t pid, pid_t *ret_one);
 
-/* Where the program @name is: @given if that is not NULL, else beside this program, else in PATH.
+/* The path of the program @name: @given if not NULL; else next to this program; else found in PATH.
  */
 void perf_find_program(const char *name, const char *given, char *path, size_t size);
 
-/* Processor time of the process's main thread; 0 if the kernel does not keep it. */
+/* Processor time of the main thread of @pid; 0 if the kernel does not record it. */
 double perf_cpu_us(pid_t pid);
 
 #endif

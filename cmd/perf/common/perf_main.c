@@ -1,9 +1,9 @@
 /*
- * perf_main.c - what main() of a program of benchmarks does: picks the benchmark, finds the
- * programs to measure, opens the file for figures.
+ * perf_main.c - main() of a program of benchmarks: picks the benchmark, finds the programs to
+ * measure, opens the file for figures.
  *
- * A benchmark prints a table on stdout (Markdown) and, with --json, writes one JSON object a line
- * to a file. It measures ddprun and its peers in turns within one run.
+ * A benchmark prints a Markdown table and, with --json, writes one JSON object per line to a file.
+ * Within one run it measures ddprun and the other contenders alternately.
  */
 #include "error.h"
 #include "perf.h"
@@ -51,7 +51,7 @@ static int run_benchmark(const struct perf_program *program, const struct perf_b
         ddpi_error_sys(&err, errno, "cannot write to '%s'", options->json);
         return exit_with(EXIT_NO_FILE, program, &err);
     }
-    setvbuf(stdout, NULL, _IOLBF, 0); /* rows appear as they are measured, through a pipe too */
+    setvbuf(stdout, NULL, _IOLBF, 0); /* show each row at once, even through a pipe */
     bool done = benchmark->run(perf, &err);
     if (perf->json != NULL && fclose(perf->json) != 0 && done) {
         ddpi_error_sys(&err, errno, "cannot write to '%s'", options->json);

@@ -1,6 +1,6 @@
 /*
- * perf_options.c - the option table of the benchmarks of processes and the store. Those of
- * collectives have one of their own, coll_options.c.
+ * perf_options.c - the option table of the benchmarks of processes and of the store. The table for
+ * collectives is in coll_options.c.
  */
 #include "perf.h"
 

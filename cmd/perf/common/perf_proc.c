@@ -1,5 +1,5 @@
 /*
- * perf_proc.c - what /proc and PATH say about processes and programs. Owns nothing.
+ * perf_proc.c - reads facts about processes and programs from /proc and PATH. Owns nothing.
  */
 #include "perf.h"
 
@@ -48,7 +48,7 @@ unsigned long perf_memory_kib(pid_t pid, const char *field)
     return kib;
 }
 
-/* The numbers in "12 345 6 ": how many; the first becomes *@first if there was none. */
+/* Count the pids in a file such as "12 345 6 "; the first one becomes *@first if that is 0. */
 static size_t read_children(const char *path, pid_t *first)
 {
     FILE *file = fopen(path, "re");
@@ -69,7 +69,7 @@ static size_t read_children(const char *path, pid_t *first)
     return count;
 }
 
-/* A child belongs to the thread that has started it, and each thread has a list of its own. */
+/* Each thread has its own list, with the children that it started. */
 size_t perf_children(pid_t pid, pid_t *ret_one)
 {
     char pattern[64];

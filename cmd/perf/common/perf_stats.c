@@ -27,7 +27,7 @@ static int ascending(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Counts from one and rounds up. */
+/* The rank counts from 1 and is rounded up. */
 static uint64_t nearest_rank(uint64_t count, double percent)
 {
     double rank = percent / 100 * (double)count;
@@ -51,7 +51,7 @@ void perf_samples_finish(struct perf_samples *samples)
     *samples = (struct perf_samples){0};
 }
 
-/* Below 2^PERF_FINE_BITS each value has its class; above, the leading bits choose one. */
+/* Each value below 2^PERF_FINE_BITS has its own class; for others the leading bits choose one. */
 static size_t class_of(uint64_t value)
 {
     if (value >> PERF_FINE_BITS == 0)
@@ -62,7 +62,7 @@ static size_t class_of(uint64_t value)
 
 static double middle_of(size_t class)
 {
-    if (class < 2u << PERF_FINE_BITS) /* the first two octaves' classes hold one value each */
+    if (class < 2u << PERF_FINE_BITS) /* the classes of the first two octaves hold one value each */
         return (double)class;
     unsigned shift = (unsigned)(class >> PERF_FINE_BITS) - 1;
     uint64_t leading = class - ((size_t)shift << PERF_FINE_BITS);

@@ -1,7 +1,7 @@
 /*
- * perf_stats.h - figures of one contender: collect samples, ask for percentiles. Pure.
+ * perf_stats.h - the figures of one contender: samples and their percentiles. Pure.
  *
- * Samples are kept and sorted; a histogram takes any number of them in fixed space.
+ * Samples are all kept; a histogram counts any number of them in fixed space.
  */
 #ifndef CMD_PERF_STATS_H
 #define CMD_PERF_STATS_H
@@ -16,15 +16,16 @@ struct perf_samples {
     size_t size;
 };
 
-/* false when memory has run out. */
+/* false: out of memory. */
 bool perf_add(struct perf_samples *samples, double value);
 
-/* The @percent-th percentile (nearest rank; 50 = the median); 0 without samples. Sorts. */
+/* The @percent-th percentile by nearest rank (50: the median); 0 without samples. Sorts the
+ * samples. */
 double perf_percentile(struct perf_samples *samples, double percent);
 
 void perf_samples_finish(struct perf_samples *samples);
 
-/* A power of two is cut into 2^PERF_FINE_BITS classes, each as wide as 1/64 of its values. */
+/* Each octave is divided into 2^PERF_FINE_BITS = 64 classes of the same width. */
 enum { PERF_FINE_BITS = 6, PERF_CLASSES = (64 - PERF_FINE_BITS + 1) << PERF_FINE_BITS };
 
 struct perf_histogram {
@@ -34,10 +35,10 @@ struct perf_histogram {
 
 void perf_histogram_add(struct perf_histogram *histogram, uint64_t value);
 
-/* Add all that is in @other. */
+/* Add the counts of @other. */
 void perf_histogram_merge(struct perf_histogram *histogram, const struct perf_histogram *other);
 
-/* As above; the middle of the class in which it lies. */
+/* As perf_percentile(); returns the middle of the class that has the percentile. */
 double perf_histogram_percentile(const struct perf_histogram *histogram, double percent);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * launch.c - how long it takes to start N processes and see them end, and what the agent
- * weighs meanwhile. The method is in docs/benchmarks/launch.md.
+ * launch.c - measures the time to start N processes and wait for their end, and the memory of the
+ * agent. The method is in docs/benchmarks/launch.md.
  *
- * Contenders take turns within each round, so that a change of the machine's speed hits all alike.
+ * Contenders alternate within each round, so that a change of the machine's speed affects all.
  */
 #include "error.h"
 #include "perf.h"
@@ -24,7 +24,7 @@ enum { MAX_WORDS = 12, RUN_LIMIT_MS = 20000, APPEAR_LIMIT_MS = 10000 };
 
 /* ---- running one command -------------------------------------------------- */
 
-static bool start(const char *const *words, int stdin_fd, pid_t *ret_pid)
+static bool start_command(const char *const *words, int stdin_fd, pid_t *ret_pid)
 {
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
@@ -39,8 +39,8 @@ static bool start(const char *const *words, int stdin_fd, pid_t *ret_pid)
     return failed == 0;
 }
 
-/* Wait for @pid with a deadline: a contender that hangs must not hang us. */
-static bool finish(pid_t pid, int *ret_status)
+/* Wait for @pid; kill it at the deadline, as a contender that hangs must not block ddp-perf. */
+static bool await_command(pid_t pid, int *ret_status)
 {
     int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     struct pollfd ended = {.fd = pidfd, .events = POLLIN};
@@ -53,19 +53,19 @@ static bool finish(pid_t pid, int *ret_status)
     return true;
 }
 
-/* Microseconds from just before the start to the end of the command; negative if it failed. */
+/* The time from just before the start of a command to its end; negative if it failed. */
 static double time_command(const char *const *words)
 {
     pid_t pid;
     int status;
     double begin = perf_now_us();
-    if (!start(words, -1, &pid) || !finish(pid, &status))
+    if (!start_command(words, -1, &pid) || !await_command(pid, &status))
         return -1;
     double end = perf_now_us();
     return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? end - begin : -1;
 }
 
-/* The floor: the same processes, started and waited for by nobody in particular. */
+/* The floor: the same processes, started and awaited by a bare loop. */
 static double time_bare(uint32_t nproc)
 {
     static const char *const words[] = {"/bin/true", NULL};
@@ -88,9 +88,9 @@ static double time_bare(uint32_t nproc)
 
 struct contender {
     const char *name;
-    const char *words[MAX_WORDS]; /* "%n" stands for the number of processes; none: the bare loop */
+    const char *words[MAX_WORDS]; /* "%n": the number of processes; no words: the bare loop */
     bool slow;
-    bool broken; /* failed or hung once: not asked again for this N */
+    bool broken; /* failed or hung once: not run again for this N */
     struct perf_samples samples;
 };
 
@@ -106,13 +106,13 @@ static double run_contender(const struct contender *contender, uint32_t nproc)
     return time_command(words);
 }
 
-static void print_row(struct perf *perf, struct contender *c, uint32_t nproc, double bare_ms)
+static void print_launch_row(struct perf *perf, struct contender *c, uint32_t nproc, double bare_ms)
 {
     double min = perf_percentile(&c->samples, 0) / 1e3;
     double median = perf_percentile(&c->samples, 50) / 1e3;
     double p90 = perf_percentile(&c->samples, 90) / 1e3;
     double max = perf_percentile(&c->samples, 100) / 1e3;
-    if (c->broken) { /* it failed or hung at least once: its other runs prove little */
+    if (c->broken) { /* the runs that succeeded prove little */
         printf("| %u | %s | - | - | - | - | failed |\n", nproc, c->name);
         if (perf->json != NULL)
             fprintf(
@@ -131,9 +131,9 @@ static void print_row(struct perf *perf, struct contender *c, uint32_t nproc, do
                 nproc, c->name, c->samples.count, min, median, p90, max, median / bare_ms);
 }
 
-/* All contenders for one N, in turns; the first is the bare loop. */
-static bool compare(struct perf *perf, struct contender *contenders, size_t count, uint32_t nproc,
-                    struct ddp_error *err)
+/* Run all contenders alternately for one N. The first is the bare loop, the second ddprun. */
+static bool compare_contenders(struct perf *perf, struct contender *contenders, size_t count,
+                               uint32_t nproc, struct ddp_error *err)
 {
     for (uint32_t round = 0; round <= perf->options.runs; round++)
         for (size_t i = 0; i < count; i++) {
@@ -150,7 +150,7 @@ static bool compare(struct perf *perf, struct contender *contenders, size_t coun
         }
     double bare_ms = perf_percentile(&contenders[0].samples, 50) / 1e3;
     for (size_t i = 0; i < count; i++)
-        print_row(perf, &contenders[i], nproc, bare_ms);
+        print_launch_row(perf, &contenders[i], nproc, bare_ms);
     double ddprun_ms = perf_percentile(&contenders[1].samples, 50) / 1e3;
     printf("\nN=%u: the goal of 1.3 x bare + 3 ms is %.2f ms; ddprun took %.2f ms.\n\n", nproc,
            1.3 * bare_ms + 3, ddprun_ms);
@@ -185,7 +185,7 @@ static bool compare_launchers(struct perf *perf, struct ddp_error *err)
     for (size_t i = 0; i < 2; i++) {
         printf("\n| N | launcher | min ms | median ms | p90 ms | max ms | x bare |\n"
                "|---|---|---|---|---|---|---|\n");
-        if (!compare(perf, all, count, sizes[i], err))
+        if (!compare_contenders(perf, all, count, sizes[i], err))
             return false;
     }
     return true;
@@ -198,7 +198,7 @@ struct weight {
     unsigned long guard_kib;
 };
 
-/* Peak memory of guard and agent while N workers (cat, waiting on a pipe) run. */
+/* Measure the peak memory of guard and agent while N workers run (cat, which reads a pipe). */
 static bool weigh(struct perf *perf, uint32_t nproc, struct weight *ret, struct ddp_error *err)
 {
     char number[16];
@@ -208,7 +208,7 @@ static bool weigh(struct perf *perf, uint32_t nproc, struct weight *ret, struct 
     const char *const words[] = {perf->ddprun, "--nproc-per-node", number, "/bin/cat", NULL};
     if (pipe2(ends, O_CLOEXEC) != 0)
         return !ddpi_error_sys(err, errno, "cannot make a pipe");
-    bool started = start(words, ends[0], &guard);
+    bool started = start_command(words, ends[0], &guard);
     close(ends[0]);
     double limit = perf_now_us() + APPEAR_LIMIT_MS * 1e3;
     size_t workers = 0;
@@ -221,16 +221,16 @@ static bool weigh(struct perf *perf, uint32_t nproc, struct weight *ret, struct 
     }
     if (workers == nproc)
         *ret = (struct weight){perf_memory_kib(agent, "VmHWM:"), perf_memory_kib(guard, "VmHWM:")};
-    close(ends[1]); /* the workers see the end of their input */
+    close(ends[1]); /* ends the input of the workers */
     int status = -1;
-    bool ended = started && finish(guard, &status);
+    bool ended = started && await_command(guard, &status);
     if (workers == nproc && ended && status == 0)
         return true;
     return !ddpi_error_set(err, DDP_E_SYSTEM, "%s did not run %u workers", perf->ddprun, nproc);
 }
 
-/* One more run, which must succeed. */
-static bool sample(struct contender *contender, uint32_t nproc, struct ddp_error *err)
+/* Add one run, which must succeed. */
+static bool sample_contender(struct contender *contender, uint32_t nproc, struct ddp_error *err)
 {
     double us = run_contender(contender, nproc);
     if (us < 0)
@@ -251,7 +251,7 @@ static bool show_growth(struct perf *perf, struct ddp_error *err)
         uint32_t nproc = sizes[i];
         uint32_t runs = nproc >= 64 ? perf->options.runs / 3 + 1 : perf->options.runs;
         for (uint32_t round = 0; round < runs; round++)
-            if (!sample(&bare, nproc, err) || !sample(&ddprun, nproc, err))
+            if (!sample_contender(&bare, nproc, err) || !sample_contender(&ddprun, nproc, err))
                 return false;
         struct weight weight = {0};
         if (!weigh(perf, nproc, &weight, err))
@@ -271,7 +271,7 @@ static bool show_growth(struct perf *perf, struct ddp_error *err)
     return true;
 }
 
-/* ---- the cost of being started --------------------------------------------- */
+/* ---- the cost of starting ddprun --------------------------------------------- */
 
 static bool show_version(struct perf *perf, struct ddp_error *err)
 {
@@ -282,7 +282,7 @@ static bool show_version(struct perf *perf, struct ddp_error *err)
     struct contender empty = {.name = perf->empty, .words = {perf->empty}};
     struct contender version = {.name = "ddprun --version", .words = {perf->ddprun, "--version"}};
     for (uint32_t round = 0; round < perf->options.runs * 3; round++)
-        if (!sample(&empty, 1, err) || !sample(&version, 1, err))
+        if (!sample_contender(&empty, 1, err) || !sample_contender(&version, 1, err))
             return false;
     double empty_ms = perf_percentile(&empty.samples, 50) / 1e3;
     double version_ms = perf_percentile(&version.samples, 50) / 1e3;

@@ -1,6 +1,6 @@
 /*
- * perf_job.c - starts and ends the launchers of a job, and reads the board. Owns both, and whatever
- * the launchers have left behind: nothing of a job outlives perf_job_close().
+ * perf_job.c - starts and ends the launchers of a job, and reads the board. Owns both. Processes
+ * that launchers leave behind end with the board, so nothing of a job outlives perf_job_close().
  */
 #include "perf_job.h"
 
@@ -22,7 +22,7 @@ enum { CLOSE_LIMIT_MS = 10000 };
 
 /* ---- launchers ------------------------------------------------------------------------------ */
 
-static _Noreturn void become(const char *const *words)
+static _Noreturn void become_launcher(const char *const *words)
 {
     sigset_t none;
     sigemptyset(&none);
@@ -31,7 +31,7 @@ static _Noreturn void become(const char *const *words)
     int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int fd = 0; fd < 3 && null_fd >= 0; fd++)
         dup2(null_fd, fd);
-    execvp(words[0], (char *const *)(uintptr_t)words); /* its type is older than const */
+    execvp(words[0], (char *const *)(uintptr_t)words); /* execvp does not write to argv */
     _exit(127);
 }
 
@@ -52,7 +52,7 @@ bool perf_job_start(struct perf_job *job, uint32_t node, const char *const *word
     if (pid < 0)
         return !ddpi_error_sys(err, errno, "cannot start '%s'", words[0]);
     if (pid == 0)
-        become(all);
+        become_launcher(all);
     job->nodes[node] = pid;
     return true;
 }
@@ -89,8 +89,8 @@ void perf_job_clear(struct perf_job *job)
     atomic_store(&job->board->count, 0);
 }
 
-/* Of the generation that has stamped last. */
-static uint64_t look(struct perf_job *job, uint32_t world, uint32_t children)
+/* When the last worker of the latest generation stamped; 0 unless all @world and @children have. */
+static uint64_t read_board(struct perf_job *job, uint32_t world, uint32_t children)
 {
     uint32_t count = atomic_load(&job->board->count), ranks = 0;
     uint64_t latest = 0, generation = 0, meeting = 0;
@@ -116,7 +116,7 @@ uint64_t perf_job_running(struct perf_job *job, uint32_t world, uint32_t childre
 {
     double limit_us = perf_now_us() + limit_ms * 1e3;
     uint64_t at_us;
-    while ((at_us = look(job, world, children)) == 0 && perf_now_us() < limit_us)
+    while ((at_us = read_board(job, world, children)) == 0 && perf_now_us() < limit_us)
         poll(NULL, 0, 1);
     return at_us;
 }
@@ -129,7 +129,8 @@ uint32_t perf_job_left(const struct perf_job *job)
     return left;
 }
 
-/* ---- life ----------------------------------------------------------------------------------- */
+/* ---- opening and closing
+ * ----------------------------------------------------------------------------------- */
 
 static bool map_board(struct perf_job *job, struct ddp_error *err)
 {
@@ -161,7 +162,7 @@ void perf_job_close(struct perf_job *job)
 {
     if (job->board == NULL)
         return;
-    atomic_store(&job->board->over, 1); /* all workers end well, and their launchers after them */
+    atomic_store(&job->board->over, 1); /* all workers exit with 0, and then their launchers */
     for (uint32_t node = 0; node < PERF_JOB_NODES; node++)
         if (job->nodes[node] != 0)
             kill(job->nodes[node], SIGTERM);

@@ -1,7 +1,7 @@
 /*
- * restart.c - the time from the death or the arrival of a worker, an agent or a node until all
- * workers run again; what a killed agent leaves behind; whether a slow node is declared lost by
- * mistake. Workers stamp when they run. The method is in docs/benchmarks/restart.md.
+ * restart.c - measures the time from the death of a worker or agent, or the arrival of a node,
+ * until all workers run again; counts processes that a killed agent leaves behind, and slow nodes
+ * that are declared lost by mistake. The method is in docs/benchmarks/restart.md.
  */
 #include "error.h"
 #include "perf_job.h"
@@ -24,12 +24,12 @@ enum {
 
 /* ---- jobs of ddprun ------------------------------------------------------------------------- */
 
-/* A job, and the store of one that has several nodes. */
+/* A job and, for a job of several nodes, its store. */
 struct ours {
     struct perf *perf;
     struct perf_job job;
     struct perf_server store;
-    const char *nnodes; /* NULL: one, and no store */
+    const char *nnodes; /* NULL: one node, no store */
     const char *lease;
     char endpoint[64];
 };
@@ -67,7 +67,7 @@ static bool start_node(struct ours *ours, uint32_t node, bool forks, struct ddp_
     return perf_job_start(&ours->job, node, words, forks, err);
 }
 
-/* All of @world ranks, or a sentence. */
+/* Wait until all @world ranks run. */
 static bool await_world(struct ours *ours, uint32_t world, uint64_t *ret_at_us,
                         struct ddp_error *err)
 {
@@ -87,9 +87,9 @@ static bool start_nodes(struct ours *ours, uint32_t nodes, struct ddp_error *err
     return await_world(ours, nodes * WORKERS, &at_us, err);
 }
 
-/* A new row of figures: @world ranks run since @begin_us. */
-static bool measure(struct ours *ours, double begin_us, uint32_t world, struct perf_samples *times,
-                    struct ddp_error *err)
+/* Wait until @world ranks run, and add the time since @begin_us. */
+static bool measure_restart(struct ours *ours, double begin_us, uint32_t world,
+                            struct perf_samples *times, struct ddp_error *err)
 {
     uint64_t at_us;
     return await_world(ours, world, &at_us, err) &&
@@ -98,7 +98,7 @@ static bool measure(struct ours *ours, double begin_us, uint32_t world, struct p
 
 /* ---- cases ---------------------------------------------------------------------------------- */
 
-/* Another worker each time. */
+/* Each run kills another worker. */
 static bool kill_workers(struct ours *ours, uint32_t nodes, struct perf_samples *times,
                          struct ddp_error *err)
 {
@@ -108,7 +108,7 @@ static bool kill_workers(struct ours *ours, uint32_t nodes, struct perf_samples 
         perf_job_clear(&ours->job);
         double begin_us = perf_now_us();
         kill(victim, SIGKILL);
-        done = measure(ours, begin_us, nodes * WORKERS, times, err);
+        done = measure_restart(ours, begin_us, nodes * WORKERS, times, err);
     }
     return done;
 }
@@ -123,7 +123,7 @@ static bool run_workers3(struct ours *ours, struct perf_samples *times, struct d
     return kill_workers(ours, 3, times, err);
 }
 
-/* Each node's in turn, which then comes back. */
+/* Each run kills the agent of another node, which then rejoins. */
 static bool run_agent(struct ours *ours, struct perf_samples *times, struct ddp_error *err)
 {
     bool done = start_nodes(ours, 3, err);
@@ -134,7 +134,7 @@ static bool run_agent(struct ours *ours, struct perf_samples *times, struct ddp_
         perf_job_clear(&ours->job);
         double begin_us = perf_now_us();
         kill(agent, SIGKILL);
-        done = measure(ours, begin_us, 2 * WORKERS, times, err);
+        done = measure_restart(ours, begin_us, 2 * WORKERS, times, err);
         perf_job_await(&ours->job, node, LIMIT_MS);
         perf_job_clear(&ours->job);
         done = done && start_node(ours, node, false, err) &&
@@ -150,7 +150,8 @@ static bool run_join(struct ours *ours, struct perf_samples *times, struct ddp_e
         uint64_t at_us;
         perf_job_clear(&ours->job);
         double begin_us = perf_now_us();
-        done = start_node(ours, 1, false, err) && measure(ours, begin_us, 2 * WORKERS, times, err);
+        done = start_node(ours, 1, false, err) &&
+               measure_restart(ours, begin_us, 2 * WORKERS, times, err);
         perf_job_clear(&ours->job);
         kill(ours->job.nodes[1], SIGTERM);
         perf_job_await(&ours->job, 1, LIMIT_MS);
@@ -165,7 +166,8 @@ static bool run_lone(struct ours *ours, struct perf_samples *times, struct ddp_e
     for (uint32_t run = 0; done && run < ours->perf->options.runs; run++) {
         perf_job_clear(&ours->job);
         double begin_us = perf_now_us();
-        done = start_node(ours, 0, false, err) && measure(ours, begin_us, WORKERS, times, err);
+        done =
+            start_node(ours, 0, false, err) && measure_restart(ours, begin_us, WORKERS, times, err);
         kill(ours->job.nodes[0], SIGTERM);
         perf_job_await(&ours->job, 0, LIMIT_MS);
     }
@@ -220,10 +222,11 @@ static bool run_cases(struct perf *perf, struct ddp_error *err)
     return done;
 }
 
-/* ---- what is left behind -------------------------------------------------------------------- */
+/* ---- processes left behind --------------------------------------------------------------------
+ */
 
-/* Kill the agent, and wait until nothing is left: in us, negative if something stays. */
-static double bury(struct perf_job *job)
+/* Kill the agent, and wait until no process is left. Returns the time; negative: some are left. */
+static double time_cleanup(struct perf_job *job)
 {
     double begin_us = perf_now_us();
     kill(perf_job_agent(job, 0), SIGKILL);
@@ -242,7 +245,7 @@ static bool kill_agent(struct perf *perf, struct perf_samples *times, uint32_t *
     if (done && perf_job_running(&ours.job, WORKERS, CHILDREN, LIMIT_MS) == 0)
         done = !ddpi_error_set(err, DDP_E_TIMEOUT, "%s: %d workers and their children did not run",
                                perf->ddprun, WORKERS);
-    double us = done ? bury(&ours.job) : 0;
+    double us = done ? time_cleanup(&ours.job) : 0;
     *left += us < 0 ? perf_job_left(&ours.job) : 0;
     ours_close(&ours);
     return done && (us < 0 || perf_add(times, us) || !ddpi_error_nomem(err, sizeof(double)));
@@ -291,8 +294,8 @@ static bool start_spinning(struct perf_server *spinners, struct ddp_error *err)
     return true;
 }
 
-/* Each generation that comes is a node that was taken for lost. */
-static bool watch(struct ours *ours, uint32_t *ret_alarms, struct ddp_error *err)
+/* Each new generation means that a node was declared lost. */
+static bool count_false_alarms(struct ours *ours, uint32_t *ret_alarms, struct ddp_error *err)
 {
     uint64_t at_us;
     if (!start_nodes(ours, 3, err))
@@ -303,7 +306,7 @@ static bool watch(struct ours *ours, uint32_t *ret_alarms, struct ddp_error *err
         if (atomic_load(&ours->job.board->count) == 0)
             continue;
         ++*ret_alarms;
-        if (!await_world(ours, 3 * WORKERS, &at_us, err)) /* it joins anew */
+        if (!await_world(ours, 3 * WORKERS, &at_us, err)) /* it joins again */
             return false;
         perf_job_clear(&ours->job);
     }
@@ -319,12 +322,12 @@ static bool run_watch(struct perf *perf, struct ddp_error *err)
         return true;
     bool done = ours_open(&ours, perf, "2:3", err);
     ours.lease = "--lease=600ms";
-    done = done && start_spinning(spinners, err) && watch(&ours, &alarms, err);
+    done = done && start_spinning(spinners, err) && count_false_alarms(&ours, &alarms, err);
     stop_spinning(spinners);
     ours_close(&ours);
     if (!done)
         return false;
-    printf("\nThree nodes with --lease=600ms beside %d processes that spin, for %.1f minutes: %u "
+    printf("\nThree nodes with --lease=600ms next to %d spinning processes, for %.1f minutes: %u "
            "false alarms (goal 0).\n",
            SPINNERS, (double)perf->options.watch_ms / 60000, alarms);
     if (perf->json != NULL)

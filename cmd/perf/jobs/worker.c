@@ -1,9 +1,9 @@
 /*
- * worker.c - the worker of ddp-perf restart: stamps on the board that it runs, and waits.
+ * worker.c - the worker of ddp-perf restart: writes a stamp on the board, and waits.
  *
  *     ddp-perf-worker BOARD [fork]
  *
- * With "fork" it has two children, one of which flees into a session of its own.
+ * With "fork" it starts two children, one of them in a session of its own.
  */
 #include "parse.h"
 #include "perf_board.h"
@@ -19,7 +19,7 @@
 
 enum { LOOK_NS = 100 * 1000 * 1000, CHILDREN = 2 };
 
-static uint64_t now_us(void)
+static uint64_t stamp_now_us(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -34,7 +34,7 @@ static uint32_t number(const char *text)
                : 0;
 }
 
-/* N of ddprun's ".../gN/", or torchrun's count of restarts. */
+/* N of ddprun's ".../gN/", or torchrun's restart count. */
 static uint32_t generation(void)
 {
     const char *prefix = getenv("DDPRUN_STORE_PREFIX");
@@ -68,7 +68,7 @@ static void stamp(struct perf_board *board, uint32_t world)
     mine->world = world;
     mine->generation = generation();
     mine->meeting = meeting();
-    mine->at_us = now_us();
+    mine->at_us = stamp_now_us();
     atomic_store(&mine->done, 1);
 }
 

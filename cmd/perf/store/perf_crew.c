@@ -1,13 +1,13 @@
 /*
- * perf_crew.c - connections with prepared requests. Owns both, not the server.
+ * perf_crew.c - connections with prepared requests. Owns both, but not the server.
  */
 #include "perf_crew.h"
 
 #include "error.h"
 #include "mem.h"
 
-/* A prime that divides no number of keys used here: neighbours in a script are not neighbours among
- * the keys, and a script that is long enough names each of them. */
+/* A prime that divides no number of keys used here: successive requests of a script use distant
+ * keys, and a script of enough requests uses every key. */
 enum { STRIDE = 1000003, FILL_IN_FLIGHT = 16, FILL_LEN = 4096 };
 
 const struct perf_side perf_side_ours = {"ddprun", &perf_wire_native, perf_server_start_ours};
@@ -49,8 +49,8 @@ bool perf_confirm(struct perf_load *load, struct ddp_error *err)
     return done;
 }
 
-static bool prepare(struct perf_crew *crew, const struct perf_side *side,
-                    const struct perf_crew_shape *shape, struct ddp_error *err)
+static bool make_scripts(struct perf_crew *crew, const struct perf_side *side,
+                         const struct perf_crew_shape *shape, struct ddp_error *err)
 {
     for (int op = 0; op < PERF_CREW_OPS; op++) {
         crew->scripts[op] = ddpi_calloc(shape->connections, sizeof **crew->scripts);
@@ -73,7 +73,7 @@ bool perf_crew_open(struct perf_crew *crew, const struct perf_side *side,
 {
     double connect_us;
     *crew = (struct perf_crew){.server = server->pid, .connections = shape->connections};
-    return perf_fill(side, server, shape->keys, err) && prepare(crew, side, shape, err) &&
+    return perf_fill(side, server, shape->keys, err) && make_scripts(crew, side, shape, err) &&
            perf_load_open(&crew->load, side->wire, server->port, shape->connections, &connect_us,
                           err);
 }

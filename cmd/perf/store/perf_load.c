@@ -1,9 +1,9 @@
 /*
- * perf_load.c - the load generator. Owns its sockets, which block where they send (a server that
- * takes no input must not be flooded) and never where they receive.
+ * perf_load.c - the load generator. Owns its sockets. Sending blocks, so as not to flood a server
+ * that reads no input; receiving never blocks.
  *
- * A connection whose answers have come sends as many new requests at once, by one call: what the
- * server sees of pipelining follows from its own speed, for each contender in the same way.
+ * After receiving answers, a connection sends as many new requests in one call. So the pipelining
+ * that a server sees depends on its own speed, for all contenders in the same way.
  */
 #include "perf_load.h"
 
@@ -19,17 +19,17 @@
 #include <unistd.h>
 
 enum {
-    STALL_S = 20,          /* a server that says nothing for so long has failed */
-    GREETING_WINDOW = 512, /* connections that the server has not taken yet: below its backlog */
+    STALL_S = 20,          /* without an answer for this long, the server has failed */
+    GREETING_WINDOW = 512, /* connections not yet greeted by the server: below its backlog */
     EVENTS_PER_TURN = 256,
     SCRATCH_SIZE = 64 * 1024,
-    REPLIES_MAX = 1024 * 1024, /* bytes of a reply that is not whole */
+    REPLIES_MAX = 1024 * 1024, /* bytes of an incomplete reply */
 };
 
 struct perf_conn {
     int fd;
     bool greeted;
-    struct ddpi_buf in; /* begins with a reply that is not whole */
+    struct ddpi_buf in; /* an incomplete reply */
     uint64_t sent;      /* in this play */
     uint64_t answered;
 };
@@ -49,7 +49,7 @@ static bool send_all(const struct perf_conn *conn, const uint8_t *bytes, size_t 
         if (sent < 0 && errno == EINTR)
             continue;
         if (sent < 0)
-            return !ddpi_error_sys(err, errno, "sending to the server");
+            return !ddpi_error_sys(err, errno, "cannot send to the server");
         bytes += sent;
         len -= (size_t)sent;
     }
@@ -63,7 +63,7 @@ static const struct perf_script *script_of(const struct perf_play *play, size_t 
     return &play->scripts[play->shared ? 0 : index];
 }
 
-/* How many requests @conn is to send now. */
+/* The number of requests that @conn sends now. */
 static uint64_t due(const struct perf_load *load, const struct perf_conn *conn,
                     const struct perf_script *script, uint64_t now)
 {
@@ -96,7 +96,7 @@ static bool top_up(struct perf_load *load, struct perf_conn *conn, uint64_t now,
     return true;
 }
 
-static void take_reply(struct perf_load *load, struct perf_conn *conn, uint64_t now)
+static void count_reply(struct perf_load *load, struct perf_conn *conn, uint64_t now)
 {
     const struct perf_play *play = load->play;
     load->outstanding--;
@@ -111,7 +111,7 @@ static void take_reply(struct perf_load *load, struct perf_conn *conn, uint64_t 
 
 /* ---- receiving -------------------------------------------------------------- */
 
-/* Take the whole replies that @bytes begin with; *@ret_used says how many bytes they are. */
+/* Take all complete replies at the beginning of @bytes; *@ret_used is their length. */
 static bool take_replies(struct perf_load *load, struct perf_conn *conn, const uint8_t *bytes,
                          size_t len, uint64_t now, size_t *ret_used, struct ddp_error *err)
 {
@@ -125,7 +125,7 @@ static bool take_replies(struct perf_load *load, struct perf_conn *conn, const u
             break;
         used += (size_t)reply;
         if (conn->greeted)
-            take_reply(load, conn, now);
+            count_reply(load, conn, now);
         else
             load->outstanding--;
         conn->greeted = true;
@@ -134,14 +134,14 @@ static bool take_replies(struct perf_load *load, struct perf_conn *conn, const u
     return true;
 }
 
-static bool receive(struct perf_load *load, struct perf_conn *conn, struct ddp_error *err)
+static bool load_receive(struct perf_load *load, struct perf_conn *conn, struct ddp_error *err)
 {
     uint8_t *scratch = load->scratch;
     ssize_t got = recv(conn->fd, scratch, SCRATCH_SIZE, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return true;
     if (got < 0)
-        return !ddpi_error_sys(err, errno, "receiving from the server");
+        return !ddpi_error_sys(err, errno, "cannot receive from the server");
     if (got == 0)
         return !ddpi_error_set(err, DDP_E_CLOSED, "the server closed a connection");
     uint64_t now = now_ns();
@@ -162,7 +162,7 @@ static bool receive(struct perf_load *load, struct perf_conn *conn, struct ddp_e
     return load->play == NULL || top_up(load, conn, now, err);
 }
 
-/* Until no more than @leave answers are outstanding. */
+/* Receive until at most @leave answers are outstanding. */
 static bool pump(struct perf_load *load, uint64_t leave, struct ddp_error *err)
 {
     struct epoll_event events[EVENTS_PER_TURN];
@@ -174,7 +174,7 @@ static bool pump(struct perf_load *load, uint64_t leave, struct ddp_error *err)
             return !ddpi_error_set(err, DDP_E_TIMEOUT, "the server has not answered for %d s",
                                    STALL_S);
         for (int i = 0; i < count; i++)
-            if (!receive(load, &load->conns[events[i].data.u32], err))
+            if (!load_receive(load, &load->conns[events[i].data.u32], err))
                 return false;
     }
     return true;

@@ -1,6 +1,6 @@
 /*
- * perf_server.c - starts and ends the servers that are measured. Owns the child processes, each
- * from its start to perf_server_stop().
+ * perf_server.c - starts and stops the servers that are measured. Owns their processes, each until
+ * perf_server_stop().
  */
 #include "perf_server.h"
 
@@ -19,24 +19,24 @@
 
 enum { START_LIMIT_MS = 60000 };
 
-/* In the child: @out_fd becomes its standard output. */
-static _Noreturn void become(const char *const *words, int out_fd)
+/* Runs in the child. @out_fd becomes its standard output. */
+static _Noreturn void become_server(const char *const *words, int out_fd)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     int null_fd = open("/dev/null", O_RDWR);
     if (null_fd >= 0 && dup2(null_fd, STDIN_FILENO) >= 0 &&
         dup2(out_fd >= 0 ? out_fd : null_fd, STDOUT_FILENO) >= 0)
-        execvp(words[0], (char *const *)(uintptr_t)words); /* its type is older than const */
+        execvp(words[0], (char *const *)(uintptr_t)words); /* execvp does not write to argv */
     _exit(127);
 }
 
-static bool start(const char *const *words, int out_fd, pid_t *ret, struct ddp_error *err)
+static bool fork_server(const char *const *words, int out_fd, pid_t *ret, struct ddp_error *err)
 {
     pid_t pid = fork();
     if (pid < 0)
         return !ddpi_error_sys(err, errno, "cannot start '%s'", words[0]);
     if (pid == 0)
-        become(words, out_fd);
+        become_server(words, out_fd);
     *ret = pid;
     return true;
 }
@@ -53,7 +53,7 @@ void perf_server_stop(struct perf_server *server)
 
 /* ---- ours ------------------------------------------------------------------- */
 
-/* The port in "listening on HOST:PORT", 0 if it does not come in time. */
+/* Read the port from "listening on HOST:PORT"; 0: the line did not come in time. */
 static uint16_t read_port(int fd)
 {
     char text[256];
@@ -85,7 +85,7 @@ bool perf_server_spawn(const char *const *words, pid_t *ret_pid, int *ret_fd, st
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0)
         return !ddpi_error_sys(err, errno, "cannot make a pipe");
-    bool started = start(words, ends[1], ret_pid, err);
+    bool started = fork_server(words, ends[1], ret_pid, err);
     close(ends[1]);
     if (started)
         *ret_fd = ends[0];
@@ -104,7 +104,7 @@ bool perf_server_start(const char *const *words, struct perf_server *ret, struct
     close(fd);
     if (server.port == 0) {
         perf_server_stop(&server);
-        return !ddpi_error_set(err, DDP_E_SYSTEM, "'%s' did not say where it listens", words[0]);
+        return !ddpi_error_set(err, DDP_E_SYSTEM, "'%s' did not print its address", words[0]);
     }
     *ret = server;
     return true;
@@ -143,7 +143,7 @@ static bool runs(pid_t pid)
     return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0;
 }
 
-/* Nobody listens on the port yet when the server has just been started: try until it does. */
+/* The server does not listen at once when it starts, so try repeatedly. */
 static bool accepts(const struct perf_server *server)
 {
     struct sockaddr_in address = {.sin_family = AF_INET,
@@ -167,13 +167,13 @@ bool perf_server_start_redis(const struct perf *perf, struct perf_server *ret,
     (void)perf;
     struct perf_server server = {0};
     int reserved = bind_free(&server.port);
-    close(reserved); /* Redis cannot take it over, and does not know port 0 */
+    close(reserved); /* Redis can neither take over a socket nor choose a free port */
     char port[8];
     snprintf(port, sizeof port, "%u", server.port);
     const char *const words[] = {"redis-server", "--port",       port,    "--bind",
                                  "127.0.0.1",    "--save",       "",      "--appendonly",
                                  "no",           "--maxclients", "15000", NULL};
-    if (!start(words, -1, &server.pid, err))
+    if (!fork_server(words, -1, &server.pid, err))
         return false;
     if (accepts(&server)) {
         *ret = server;

@@ -1,6 +1,6 @@
 /*
- * perf_server.h - the servers that ddp-perf measures, each a child process on a free port of
- * 127.0.0.1 that dies with ddp-perf.
+ * perf_server.h - the servers that ddp-perf measures: child processes that listen on a free port of
+ * 127.0.0.1, and die with ddp-perf.
  */
 #ifndef CMD_PERF_SERVER_H
 #define CMD_PERF_SERVER_H
@@ -12,20 +12,20 @@ struct perf_server {
     uint16_t port;
 };
 
-/* ddprund, which prints "listening on HOST:PORT". */
+/* Start ddprund. */
 bool perf_server_start_ours(const struct perf *perf, struct perf_server *ret,
                             struct ddp_error *err);
-/* redis-server, which keeps nothing on the disk. */
+/* Start redis-server, without files. */
 bool perf_server_start_redis(const struct perf *perf, struct perf_server *ret,
                              struct ddp_error *err);
 
-/* @words, with "listening on HOST:PORT" as its first line. */
+/* Start the command @words, which prints "listening on HOST:PORT" as its first line. */
 bool perf_server_start(const char *const *words, struct perf_server *ret, struct ddp_error *err);
-/* A process that is none, with a pipe from its standard output. */
+/* Start any process, with a pipe from its standard output. */
 bool perf_server_spawn(const char *const *words, pid_t *ret_pid, int *ret_fd,
                        struct ddp_error *err);
 
-/* Kill it and wait for its end; nothing if it was not started. */
+/* Kill the server and wait for its end. Does nothing if it was not started. */
 void perf_server_stop(struct perf_server *server);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * perf_wire.c - the two wire forms of the load generator, and scripts. Owns the bytes of a script.
+ * perf_wire.c - the two protocols of the load generator, and scripts. Owns the bytes of a script.
  */
 #include "perf_wire.h"
 
@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum {
-    WAIT_MS = 600000, /* longer than any measure */
+    WAIT_MS = 600000, /* longer than any measurement */
     SCRIPT_MAX = 64 * 1024 * 1024,
     NUMBER_MAX = 9, /* digits of a length in a reply */
 };
@@ -40,7 +40,7 @@ static bool native_put(struct ddpi_buf *out, const struct perf_request *request)
         .id = request->id,
         .key = request->key,
         .value = request->value,
-        .count = request->op == PERF_SESSION ? WAIT_MS : request->arrivals, /* its lease */
+        .count = request->op == PERF_SESSION ? WAIT_MS : request->arrivals, /* the lease */
         .timeout_ms = WAIT_MS,
     };
     return ddpi_request_put(out, &message);
@@ -108,7 +108,7 @@ static bool resp_put(struct ddpi_buf *out, const struct perf_request *request)
     }
 }
 
-/* The number between @text and @end, -1 if there is none. */
+/* The number from @text to @end; -1: not a number. */
 static ptrdiff_t number_in(const uint8_t *text, const uint8_t *end)
 {
     ptrdiff_t number = 0;
@@ -122,7 +122,8 @@ static ptrdiff_t number_in(const uint8_t *text, const uint8_t *end)
     return number;
 }
 
-/* A simple string ("+OK") or a bulk string ("$64"); an error or a key that is missing is a no. */
+/* A simple string ("+OK") or a bulk string ("$64"). Errors and missing keys are negative answers.
+ */
 static ptrdiff_t resp_reply_len(const uint8_t *bytes, size_t len)
 {
     if (len == 0)
@@ -173,7 +174,7 @@ bool perf_script_init(struct perf_script *script, const struct perf_wire *wire,
         if (!wire->put(&script->bytes, &request))
             return false;
     }
-    /* Keys, values and ids have fixed lengths, and so the requests of one kind. */
+    /* Keys, values and ids have fixed lengths, so requests of one kind do, too. */
     script->each = count > 0 ? ddpi_buf_len(&script->bytes) / count : 0;
     return true;
 }

@@ -1,6 +1,6 @@
 /*
- * perf_wire.h - requests of the load generator as bytes, in the native dialect and in RESP, which
- * Redis speaks, and where a reply ends. Pure.
+ * perf_wire.h - encodes the requests of the load generator, in the native protocol and in RESP, the
+ * protocol of Redis, and finds the end of replies. Pure.
  */
 #ifndef CMD_PERF_WIRE_H
 #define CMD_PERF_WIRE_H
@@ -9,12 +9,12 @@
 
 enum perf_op {
     PERF_SET,
-    PERF_GET,     /* of a key that is there */
-    PERF_WAIT,    /* a get that waits until its key is there; RESP has none */
-    PERF_BARRIER, /* RESP has none */
-    PERF_WATCH,   /* the key; RESP has none */
-    PERF_LIST,    /* of a script: all keys with its prefix; RESP has none */
-    PERF_SESSION, /* begins one; RESP has none */
+    PERF_GET,     /* of a key that exists */
+    PERF_WAIT,    /* a get that waits until its key exists; not in RESP */
+    PERF_BARRIER, /* not in RESP */
+    PERF_WATCH,   /* of one key; not in RESP */
+    PERF_LIST,    /* of all keys with the script's prefix; not in RESP */
+    PERF_SESSION, /* opens one; not in RESP */
 };
 
 struct perf_request {
@@ -26,12 +26,13 @@ struct perf_request {
 };
 
 struct perf_wire {
-    /* What a client says first: its answer tells that the server has taken the connection. */
+    /* The first message of a client; the answer shows that the server has accepted the connection.
+     */
     bool (*put_greeting)(struct ddpi_buf *out);
-    /* false if it does not fit, or if this wire has no words for it. */
+    /* false: it does not fit, or the protocol has no such request. */
     bool (*put)(struct ddpi_buf *out, const struct perf_request *request);
-    /* How many bytes at the beginning of @bytes answer the greeting, or one request: 0 when they
-     * are not all there yet, -1 if the answer is no, or none at all. */
+    /* The length of the answer to the greeting, or to a request, at the beginning of @bytes. 0: it
+     * is incomplete; -1: it is negative or malformed. */
     ptrdiff_t (*greeting_len)(const uint8_t *bytes, size_t len);
     ptrdiff_t (*reply_len)(const uint8_t *bytes, size_t len);
 };
@@ -39,14 +40,14 @@ struct perf_wire {
 extern const struct perf_wire perf_wire_native;
 extern const struct perf_wire perf_wire_resp;
 
-/* Requests that are prepared before the clock runs: @count of @each bytes, all of one kind. */
+/* Requests encoded before the measurement: @count of @each bytes, all of one kind. */
 struct perf_script {
     struct ddpi_buf bytes;
     size_t each;
     uint32_t count;
 };
 
-/* Which keys a script names: request i the one with number (first + i * step) % keys. */
+/* Selects the keys of a script: request i has key number (first + i * step) % keys. */
 struct perf_pattern {
     enum perf_op op;
     const char *prefix;
@@ -58,8 +59,8 @@ struct perf_pattern {
 
 enum { PERF_VALUE_LEN = 64 };
 
-/* false if memory has run out, or if @wire has no such operation; @script is to be finished then,
- * too. */
+/* false: out of memory, or @wire has no such request. The caller ends with perf_script_finish() in
+ * any case. */
 bool perf_script_init(struct perf_script *script, const struct perf_wire *wire,
                       const struct perf_pattern *pattern, uint32_t count);
 void perf_script_finish(struct perf_script *script);

@@ -1,9 +1,9 @@
 /*
- * store.c - the store's server and Redis under the same load. The method is in
+ * store.c - measures ddprund and Redis under the same load. The method is in
  * docs/benchmarks/store.md.
  *
- * Contenders take turns within each round, so that a change of the machine's speed hits all alike;
- * both servers run all the time, and the one whose turn it is not is idle.
+ * Contenders alternate within each round, so that a change of the machine's speed affects both.
+ * Both servers run all the time; one is idle while the other is measured.
  */
 #include "error.h"
 #include "mem.h"
@@ -52,9 +52,9 @@ static bool run_turn(struct perf *perf, struct contender *c, enum perf_op op, ui
     return true;
 }
 
-/* @ratio: to Redis, 0 if it is not there. */
-static void print_row(struct perf *perf, struct contender *c, size_t shape, enum perf_op op,
-                      double ratio)
+/* @ratio: to Redis; 0: Redis is not installed. */
+static void print_store_row(struct perf *perf, struct contender *c, size_t shape, enum perf_op op,
+                            double ratio)
 {
     char times[16] = "-", json_times[16] = "null";
     if (ratio > 0) {
@@ -87,7 +87,7 @@ static void print_shape(struct perf *perf, struct contest *contest, size_t shape
             double ratio = redis->count > 0 ? perf_percentile(&c->figures[op].rates, 50) /
                                                   perf_percentile(redis, 50)
                                             : 0;
-            print_row(perf, c, shape, (enum perf_op)op, ratio);
+            print_store_row(perf, c, shape, (enum perf_op)op, ratio);
         }
 }
 
@@ -162,7 +162,7 @@ static bool compare_speed(struct perf *perf, struct ddp_error *err)
 
 bool perf_store(struct perf *perf, struct ddp_error *err)
 {
-    struct rlimit files; /* of this process and of the servers, which inherit it */
+    struct rlimit files; /* the servers inherit this limit */
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
         files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);

@@ -1,11 +1,11 @@
 /*
- * nccl.c - the same calls by NCCL, where the dynamic linker finds one. Owns its
- * communicator. Nothing links to NCCL: what is needed of its interface is declared here, which has
- * stayed the same since NCCL 2.10.
+ * perf_coll_nccl.c - makes the same calls with NCCL, if the dynamic linker finds it. Owns the NCCL
+ * communicator. Nothing links to NCCL: the part of its interface used here is declared here, and
+ * has not changed since NCCL 2.10.
  */
-#include "clock.h"
+#include "perf_coll_nccl.h"
+
 #include "error.h"
-#include "perf_coll_rank.h"
 
 #include <dlfcn.h>
 #include <string.h>
@@ -15,7 +15,7 @@ struct nccl_id {
     char bytes[128];
 };
 
-/* X(member, name, parameters). Each returns 0 if it worked. */
+/* X(member, name, parameters). Each returns 0 on success. */
 #define NCCL_MAP(X)                                                                                \
     X(get_version, ncclGetVersion, (int *ret))                                                     \
     X(get_unique_id, ncclGetUniqueId, (struct nccl_id * ret))                                      \
@@ -51,8 +51,8 @@ static const int dtypes[] = {
 static const int ops[] = {
     [DDP_SUM] = 0, [DDP_PRODUCT] = 1, [DDP_MAX] = 2, [DDP_MIN] = 3, [DDP_AVERAGE] = 4};
 
-/* It stays in the process, as its threads may. */
-static bool load(struct nccl *nccl)
+/* The library is never unloaded, as its threads may live on. */
+static bool nccl_load(struct nccl *nccl)
 {
     static const struct {
         const char *name;
@@ -72,7 +72,7 @@ static bool load(struct nccl *nccl)
     return library != NULL;
 }
 
-static bool has_device_a_rank(const struct coll_rank *rank)
+static bool each_has_own_device(const struct coll_rank *rank)
 {
     for (uint32_t a = 0; a < rank->ranks; a++)
         for (uint32_t b = 0; b < a; b++)
@@ -81,47 +81,47 @@ static bool has_device_a_rank(const struct coll_rank *rank)
     return true;
 }
 
-/* NULL, or why there is nothing to compare with. The same in all ranks, but for the library. */
-static const char *refusal(const struct coll_rank *rank)
+/* Why NCCL is not compared; NULL: it is, if the library is found. All ranks get the same answer. */
+static const char *nccl_refusal(const struct coll_rank *rank)
 {
-    if (!has_device_a_rank(rank))
+    if (!each_has_own_device(rank))
         return "it refuses several ranks on one device";
     if (rank->call == COLL_SENDRECV || rank->call == COLL_BARRIER)
         return "it has no such call";
     return NULL;
 }
 
-/* All ranks have found the library, or none of them uses it. */
-static bool load_everywhere(struct coll_rank *rank, struct nccl *nccl, bool *ret_there,
-                            struct ddp_error *err)
+/* NCCL is used only if all ranks have found the library. */
+static bool nccl_load_everywhere(struct coll_rank *rank, struct nccl *nccl, bool *ret_there,
+                                 struct ddp_error *err)
 {
-    int32_t there = load(nccl);
+    int32_t there = nccl_load(nccl);
     if (ddp_all_reduce(rank->side, &there, &there, 1, DDP_INT32, DDP_MIN, NULL, err) != DDP_OK)
         return false;
     *ret_there = there != 0;
     return true;
 }
 
-static bool worked(int result, const char *what, struct ddp_error *err)
+static bool nccl_worked(int result, const char *what, struct ddp_error *err)
 {
     return result == 0 ||
            ddpi_error_set(err, DDP_E_CUDA, "NCCL: %s failed with %d", what, result) == DDP_OK;
 }
 
-static bool join(struct coll_rank *rank, struct nccl *nccl, struct ddp_error *err)
+static bool nccl_join(struct coll_rank *rank, struct nccl *nccl, struct ddp_error *err)
 {
     struct nccl_id id = {0};
-    if (rank->rank == 0 && !worked(nccl->get_unique_id(&id), "ncclGetUniqueId", err))
+    if (rank->rank == 0 && !nccl_worked(nccl->get_unique_id(&id), "ncclGetUniqueId", err))
         return false;
     if (ddp_broadcast(rank->side, &id, sizeof id / sizeof(int32_t), DDP_INT32, 0, NULL, err) !=
         DDP_OK)
         return false;
-    return worked(nccl->comm_init_rank(&nccl->comm, (int)rank->ranks, id, (int)rank->rank),
-                  "ncclCommInitRank", err);
+    return nccl_worked(nccl->comm_init_rank(&nccl->comm, (int)rank->ranks, id, (int)rank->rank),
+                       "ncclCommInitRank", err);
 }
 
-static int call(const struct coll_rank *rank, const struct nccl *nccl,
-                const struct coll_shape *shape)
+static int nccl_call(const struct coll_rank *rank, const struct nccl *nccl,
+                     const struct coll_shape *shape)
 {
     int dtype = dtypes[rank->options->dtype], op = ops[rank->options->op];
     int root = (int)rank->options->root;
@@ -149,31 +149,31 @@ static int call(const struct coll_rank *rank, const struct nccl *nccl,
     return -1;
 }
 
-static bool call_often(struct coll_rank *rank, const struct nccl *nccl,
-                       const struct coll_shape *shape, uint32_t times, struct ddp_error *err)
+static bool nccl_call_often(struct coll_rank *rank, const struct nccl *nccl,
+                            const struct coll_shape *shape, uint32_t times, struct ddp_error *err)
 {
     for (uint32_t i = 0; i < times; i++)
-        if (!worked(call(rank, nccl, shape), "a call", err))
+        if (!nccl_worked(nccl_call(rank, nccl, shape), "a call", err))
             return false;
     return coll_memory_sync(&rank->memory, err);
 }
 
-static bool time_calls(struct coll_rank *rank, const struct nccl *nccl,
-                       const struct coll_shape *shape, double *ret_us, struct ddp_error *err)
+static bool nccl_time_calls(struct coll_rank *rank, const struct nccl *nccl,
+                            const struct coll_shape *shape, double *ret_us, struct ddp_error *err)
 {
     uint32_t iters = rank->options->iters;
-    if (!call_often(rank, nccl, shape, rank->options->warmup + 1, err) ||
+    if (!nccl_call_often(rank, nccl, shape, rank->options->warmup + 1, err) ||
         ddp_barrier(rank->side, NULL, err) != DDP_OK)
         return false;
-    uint64_t began_us = ddpi_now_us(&ddpi_clock_monotonic);
-    if (!call_often(rank, nccl, shape, iters, err))
+    double began_us = coll_now_us();
+    if (!nccl_call_often(rank, nccl, shape, iters, err))
         return false;
-    *ret_us = (double)(ddpi_now_us(&ddpi_clock_monotonic) - began_us) / iters;
+    *ret_us = (coll_now_us() - began_us) / iters;
     return coll_rank_slowest(rank, ret_us, err);
 }
 
-/* Of the sizes, only rank 0 has rows. */
-static bool compare(struct coll_rank *rank, const struct nccl *nccl, struct ddp_error *err)
+/* Only rank 0 has rows to compare with. */
+static bool nccl_compare(struct coll_rank *rank, const struct nccl *nccl, struct ddp_error *err)
 {
     const struct coll_options *options = rank->options;
     size_t row = 0;
@@ -182,7 +182,7 @@ static bool compare(struct coll_rank *rank, const struct nccl *nccl, struct ddp_
     for (uint64_t size = options->begin;;) {
         struct coll_shape shape = coll_shape(rank->call, size, options->dtype, rank->ranks);
         double us = 0;
-        if (!time_calls(rank, nccl, &shape, &us, err))
+        if (!nccl_time_calls(rank, nccl, &shape, &us, err))
             return false;
         if (rank->rank == 0 && row < rank->report.count)
             coll_report_peer(&rank->report, &rank->report.rows[row++], "NCCL", us);
@@ -198,8 +198,8 @@ bool coll_nccl(struct coll_rank *rank, struct ddp_error *err)
     bool there = false;
     if (!rank->cuda)
         return true;
-    const char *refused = refusal(rank);
-    if (refused == NULL && !load_everywhere(rank, &nccl, &there, err))
+    const char *refused = nccl_refusal(rank);
+    if (refused == NULL && !nccl_load_everywhere(rank, &nccl, &there, err))
         return false;
     if (refused == NULL && !there)
         refused = "there is no libnccl.so.2 on all ranks";
@@ -208,7 +208,7 @@ bool coll_nccl(struct coll_rank *rank, struct ddp_error *err)
             printf("\nNCCL is left out: %s.\n", refused);
         return true;
     }
-    bool done = join(rank, &nccl, err) && compare(rank, &nccl, err);
+    bool done = nccl_join(rank, &nccl, err) && nccl_compare(rank, &nccl, err);
     if (nccl.comm != NULL)
         (void)nccl.comm_destroy(nccl.comm);
     return done;
