@@ -49,8 +49,7 @@ struct coll_shape {
  * multiple of 16 bytes. */
 struct coll_shape coll_shape(enum coll_call call, uint64_t size, ddp_dtype dtype, uint32_t ranks);
 
-/* Bus bandwidth is size / time times this factor: the load of the slowest link, independent of the
- * algorithm. */
+/* Bus bandwidth is size / time times this: the load of the slowest link for any algorithm. */
 double coll_bus_factor(enum coll_call call, uint32_t ranks);
 
 /* The size after @size: times @factor, or plus @step if @factor is 1; 0 if it is beyond @end. */

@@ -1,6 +1,6 @@
 /*
- * perf_coll_memory.h - the buffers of a rank, in host memory or on a GPU, and its stream. For use
- * by one thread.
+ * perf_coll_memory.h - the buffers of a rank, in host memory or on a GPU, and its stream. One
+ * thread uses them.
  *
  * On a GPU it uses only the driver, in the primary context of the device, as PyTorch and the CUDA
  * runtime do.
@@ -29,8 +29,7 @@ enum { COLL_CHUNK = 4 * 1024 * 1024 };
 /* The number of devices that this process sees; 0 without a driver. */
 int coll_devices(void);
 
-/* For rank @local of this machine. With @cuda it uses device @local modulo the number of devices.
- */
+/* @local: the rank's number on this machine. @cuda: use device @local modulo their number. */
 bool coll_memory_open(struct coll_memory *memory, bool cuda, uint32_t local, struct ddp_error *err);
 void coll_memory_close(struct coll_memory *memory);
 
@@ -39,8 +38,7 @@ bool coll_memory_alloc(struct coll_memory *memory, size_t len, uint8_t **ret,
                        struct ddp_error *err);
 void coll_memory_free(struct coll_memory *memory, uint8_t *buffer);
 
-/* Write elements [@first, @first + @count) of @pattern to @buffer; poison: write bytes that no
- * pattern has. */
+/* Write elements [@first, @first + @count) of @pattern; poison: write bytes that no pattern has. */
 bool coll_memory_fill(struct coll_memory *memory, const struct coll_pattern *pattern,
                       uint64_t first, size_t count, uint8_t *buffer, struct ddp_error *err);
 bool coll_memory_poison(struct coll_memory *memory, uint8_t *buffer, size_t len,

@@ -52,13 +52,6 @@ static double busbw(const struct coll_report *report, const struct coll_row *row
     return algbw(row, us) * coll_bus_factor(report->call, report->ranks);
 }
 
-double coll_row_best(const struct coll_row *row)
-{
-    if (!row->out.there || !row->in.there)
-        return row->out.there ? row->out.us : row->in.there ? row->in.us : 0;
-    return row->out.us < row->in.us ? row->out.us : row->in.us;
-}
-
 bool coll_report_correct(const struct coll_report *report)
 {
     for (size_t i = 0; i < report->count; i++)
@@ -281,10 +274,18 @@ void coll_report_peer_header(const char *peer)
     printf("\n| size (B) | ddprun (us) | %s (us) | speed, x %s |\n|---|---|---|---|\n", peer, peer);
 }
 
+/* The smaller time of the two figures; 0 if there is none. */
+static double best_us(const struct coll_row *row)
+{
+    if (!row->out.there || !row->in.there)
+        return row->out.there ? row->out.us : row->in.there ? row->in.us : 0;
+    return row->out.us < row->in.us ? row->out.us : row->in.us;
+}
+
 void coll_report_peer(const struct coll_report *report, const struct coll_row *row,
                       const char *peer, double us)
 {
-    double ours_us = coll_row_best(row);
+    double ours_us = best_us(row);
     printf("| %zu | %.2f | %.2f | %.2f |\n", row->shape.size, ours_us, us,
            ours_us > 0 ? us / ours_us : 0);
     if (report->json == NULL)

@@ -57,8 +57,7 @@ bool coll_report_close(struct coll_report *report, struct ddp_error *err);
 void coll_report_header(const struct coll_report *report);
 bool coll_report_row(struct coll_report *report, const struct coll_row *row, struct ddp_error *err);
 
-/* @copy_gb_s: speed of a copy within the device, counting bytes read and written; 0: not measured.
- */
+/* @copy_gb_s: bytes read and written by a copy within the device; 0: not measured. */
 void coll_report_footer(const struct coll_report *report, double copy_gb_s);
 
 void coll_report_breakdown_header(void);
@@ -70,9 +69,6 @@ void coll_report_breakdown(const struct coll_report *report, const struct coll_s
 void coll_report_peer_header(const char *peer);
 void coll_report_peer(const struct coll_report *report, const struct coll_row *row,
                       const char *peer, double us);
-
-/* The smaller time of the two figures; 0 if there is none. */
-double coll_row_best(const struct coll_row *row);
 
 /* Whether all elements were right. */
 bool coll_report_correct(const struct coll_report *report);

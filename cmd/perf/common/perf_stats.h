@@ -19,8 +19,7 @@ struct perf_samples {
 /* false: out of memory. */
 bool perf_add(struct perf_samples *samples, double value);
 
-/* The @percent-th percentile by nearest rank (50: the median); 0 without samples. Sorts the
- * samples. */
+/* The @percent-th percentile by nearest rank (50: the median); 0: no samples. Sorts. */
 double perf_percentile(struct perf_samples *samples, double percent);
 
 void perf_samples_finish(struct perf_samples *samples);

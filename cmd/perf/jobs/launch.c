@@ -271,7 +271,7 @@ static bool show_growth(struct perf *perf, struct ddp_error *err)
     return true;
 }
 
-/* ---- the cost of starting ddprun --------------------------------------------- */
+/* ---- the cost of starting ddprun ------------------------------------------- */
 
 static bool show_version(struct perf *perf, struct ddp_error *err)
 {

@@ -129,8 +129,7 @@ uint32_t perf_job_left(const struct perf_job *job)
     return left;
 }
 
-/* ---- opening and closing
- * ----------------------------------------------------------------------------------- */
+/* ---- opening and closing -------------------------------------------------------------------- */
 
 static bool map_board(struct perf_job *job, struct ddp_error *err)
 {

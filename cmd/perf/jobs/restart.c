@@ -222,8 +222,7 @@ static bool run_cases(struct perf *perf, struct ddp_error *err)
     return done;
 }
 
-/* ---- processes left behind --------------------------------------------------------------------
- */
+/* ---- processes left behind ------------------------------------------------------------------ */
 
 /* Kill the agent, and wait until no process is left. Returns the time; negative: some are left. */
 static double time_cleanup(struct perf_job *job)

@@ -5,6 +5,7 @@
  *
  * With "fork" it starts two children, one of them in a session of its own.
  */
+#include "clock.h"
 #include "parse.h"
 #include "perf_board.h"
 
@@ -18,13 +19,6 @@
 #include <unistd.h>
 
 enum { LOOK_NS = 100 * 1000 * 1000, CHILDREN = 2 };
-
-static uint64_t stamp_now_us(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
-}
 
 static uint32_t number(const char *text)
 {
@@ -68,7 +62,7 @@ static void stamp(struct perf_board *board, uint32_t world)
     mine->world = world;
     mine->generation = generation();
     mine->meeting = meeting();
-    mine->at_us = stamp_now_us();
+    mine->at_us = ddpi_now_us(&ddpi_clock_monotonic);
     atomic_store(&mine->done, 1);
 }
 

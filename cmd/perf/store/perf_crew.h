@@ -21,8 +21,7 @@ extern const struct perf_side perf_side_redis;
 bool perf_fill(const struct perf_side *side, const struct perf_server *server, uint64_t keys,
                struct ddp_error *err);
 
-/* Get key 0 on each connection. When the answers have come, the server has processed all earlier
- * requests. */
+/* Get key 0 on each connection. The answers show that all earlier requests were processed. */
 bool perf_confirm(struct perf_load *load, struct ddp_error *err);
 
 enum { PERF_CREW_OPS = 2 }; /* PERF_SET and PERF_GET */

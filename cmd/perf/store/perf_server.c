@@ -94,8 +94,16 @@ bool perf_server_spawn(const char *const *words, pid_t *ret_pid, int *ret_fd, st
     return started;
 }
 
-bool perf_server_start(const char *const *words, struct perf_server *ret, struct ddp_error *err)
+bool perf_server_start_ours(const struct perf *perf, struct perf_server *ret, struct ddp_error *err)
 {
+    static const char max_keys[] = "--max-keys=2000000", job_keys[] = "--max-job-keys=2000000";
+    const char *const words[] = {perf->ddprund,
+                                 "--listen=127.0.0.1:0",
+                                 "--log-level=warning",
+                                 max_keys,
+                                 job_keys,
+                                 "--max-job-bytes=1G",
+                                 NULL};
     struct perf_server server = {0};
     int fd;
     if (!perf_server_spawn(words, &server.pid, &fd, err))
@@ -108,19 +116,6 @@ bool perf_server_start(const char *const *words, struct perf_server *ret, struct
     }
     *ret = server;
     return true;
-}
-
-bool perf_server_start_ours(const struct perf *perf, struct perf_server *ret, struct ddp_error *err)
-{
-    static const char max_keys[] = "--max-keys=2000000", job_keys[] = "--max-job-keys=2000000";
-    const char *const words[] = {perf->ddprund,
-                                 "--listen=127.0.0.1:0",
-                                 "--log-level=warning",
-                                 max_keys,
-                                 job_keys,
-                                 "--max-job-bytes=1G",
-                                 NULL};
-    return perf_server_start(words, ret, err);
 }
 
 /* ---- Redis ------------------------------------------------------------------ */

@@ -19,8 +19,6 @@ bool perf_server_start_ours(const struct perf *perf, struct perf_server *ret,
 bool perf_server_start_redis(const struct perf *perf, struct perf_server *ret,
                              struct ddp_error *err);
 
-/* Start the command @words, which prints "listening on HOST:PORT" as its first line. */
-bool perf_server_start(const char *const *words, struct perf_server *ret, struct ddp_error *err);
 /* Start any process, with a pipe from its standard output. */
 bool perf_server_spawn(const char *const *words, pid_t *ret_pid, int *ret_fd,
                        struct ddp_error *err);

@@ -122,8 +122,7 @@ static ptrdiff_t number_in(const uint8_t *text, const uint8_t *end)
     return number;
 }
 
-/* A simple string ("+OK") or a bulk string ("$64"). Errors and missing keys are negative answers.
- */
+/* A simple string ("+OK") or a bulk string ("$64"); others are errors, or say "no such key". */
 static ptrdiff_t resp_reply_len(const uint8_t *bytes, size_t len)
 {
     if (len == 0)

@@ -26,8 +26,7 @@ struct perf_request {
 };
 
 struct perf_wire {
-    /* The first message of a client; the answer shows that the server has accepted the connection.
-     */
+    /* The first message of a client; its answer shows that the server accepts the client. */
     bool (*put_greeting)(struct ddpi_buf *out);
     /* false: it does not fit, or the protocol has no such request. */
     bool (*put)(struct ddpi_buf *out, const struct perf_request *request);
