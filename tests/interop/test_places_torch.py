@@ -52,7 +52,7 @@ dist.barrier()
 if 'fail' in sys.argv and attempt == 0 and dist.get_rank() == 1:
     raise RuntimeError('once')
 os.write(1, (f'{dist.get_rank()} {env["ROLE_NAME"]} {env["ROLE_RANK"]}/{env["ROLE_WORLD_SIZE"]} '
-             f'{env["MASTER_ADDR"]}:{env["MASTER_PORT"]} sum {tensor.item()}\n').encode()) # in one piece
+             f'{env["MASTER_ADDR"]}:{env["MASTER_PORT"]} sum {tensor.item()}\\n').encode()) # in one piece
 dist.barrier()
 dist.destroy_process_group()
 '''
