@@ -1,5 +1,5 @@
 /*
- * buf.c - the bounded byte buffer. Owns its bytes; knows nothing of what they mean.
+ * buf.c - the bounded byte buffer. Owns its bytes; does not interpret them.
  */
 #include "buf.h"
 
@@ -50,7 +50,7 @@ uint8_t *ddpi_buf_reserve(struct ddpi_buf *buf, size_t len)
         if (buf->size < needed && !grow(buf, needed))
             return NULL;
     }
-    /* A buffer that was never filled has no bytes yet; reserving none of them is still no error. */
+    /* A new buffer has no memory yet; reserving 0 bytes of it must not return NULL. */
     return buf->data != NULL || grow(buf, 1) ? buf->data + buf->tail : NULL;
 }
 

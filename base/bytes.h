@@ -1,5 +1,5 @@
 /*
- * bytes.h - a pointer and a length: bytes that something else owns. They may hold zeros.
+ * bytes.h - a pointer and a length: bytes with another owner. They may contain zeros.
  */
 #ifndef DDPI_BYTES_H
 #define DDPI_BYTES_H
@@ -29,7 +29,7 @@ static inline bool ddpi_bytes_has_prefix(struct ddpi_bytes bytes, struct ddpi_by
            (prefix.len == 0 || memcmp(bytes.data, prefix.data, prefix.len) == 0);
 }
 
-/* Less than, equal to or greater than 0 if @a sorts before, with or after @b. */
+/* Returns less than, equal to or greater than 0, as memcmp(); a prefix sorts first. */
 static inline int ddpi_bytes_compare(struct ddpi_bytes a, struct ddpi_bytes b)
 {
     size_t common = a.len < b.len ? a.len : b.len;

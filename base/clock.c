@@ -1,5 +1,5 @@
 /*
- * clock.c - the real clock. The only caller of clock_gettime in the libraries.
+ * clock.c - the system's clock. The only caller of clock_gettime in the libraries.
  */
 #include "clock.h"
 

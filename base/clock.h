@@ -1,5 +1,5 @@
 /*
- * clock.h - monotonic milliseconds and microseconds behind a struct, so that a test owns time.
+ * clock.h - monotonic milliseconds and microseconds from a struct that a test can replace.
  */
 #ifndef DDPI_CLOCK_H
 #define DDPI_CLOCK_H
@@ -24,7 +24,7 @@ static inline uint64_t ddpi_now_ms(const struct ddpi_clock *clock)
     return ddpi_now_us(clock) / 1000;
 }
 
-/* A point in time @timeout_ms from @now_ms; a timeout of UINT64_MAX, or a sum beyond it, is never.
+/* The time @timeout_ms after @now_ms; UINT64_MAX, which means never, if the sum overflows.
  */
 static inline uint64_t ddpi_deadline(uint64_t now_ms, uint64_t timeout_ms)
 {
@@ -32,7 +32,7 @@ static inline uint64_t ddpi_deadline(uint64_t now_ms, uint64_t timeout_ms)
     return __builtin_add_overflow(now_ms, timeout_ms, &deadline) ? UINT64_MAX : deadline;
 }
 
-/* Milliseconds from @now_ms to @deadline_ms for poll(2): 0 when passed, capped at INT32_MAX. */
+/* Milliseconds from @now_ms to @deadline_ms for poll(2): 0 if it has passed, at most INT32_MAX. */
 static inline int ddpi_remaining_ms(uint64_t now_ms, uint64_t deadline_ms)
 {
     uint64_t left = deadline_ms > now_ms ? deadline_ms - now_ms : 0;

@@ -1,6 +1,6 @@
 /*
- * failpoint.c - what a failpoint does when it is reached. Only the build with failpoints has the
- * count of hits, the one piece of mutable state in base.
+ * failpoint.c - the actions of failpoints. Owns the counters of hits, the only mutable state in
+ * base; only a build with failpoints has them.
  */
 #include "failpoint.h"
 

@@ -1,6 +1,6 @@
 /*
- * list.h - intrusive doubly linked list with a head node. No allocation; a node is in one list or
- * in none, and a node that is in none points to itself, so removing it again is harmless.
+ * list.h - an intrusive doubly linked list with a head node. Allocates nothing. A node is in at
+ * most one list; a node in no list points to itself, so removing it again is harmless.
  */
 #ifndef DDPI_LIST_H
 #define DDPI_LIST_H
@@ -16,7 +16,7 @@ struct ddpi_list {
 #define ddpi_container_of(ptr, type, member) \
     ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 
-/* @pos walks the nodes of @head; the _safe form allows removing (or freeing) @pos. */
+/* Iterate @pos over the nodes of @head; with _safe, the body may remove or free @pos. */
 #define ddpi_list_for_each(pos, head) \
     for (struct ddpi_list *pos = (head)->next; pos != (head); pos = pos->next)
 #define ddpi_list_for_each_safe(pos, head)                                             \

@@ -1,5 +1,5 @@
 /*
- * log.c - formats one line and hands it to the sink. Owns nothing; a line is cut at 1 KiB.
+ * log.c - formats a line and passes it to the sink. Owns nothing; cuts lines at 1 KiB.
  */
 #include "log.h"
 

@@ -1,5 +1,5 @@
 /*
- * log.h - logging through a sink that the program hands in. Libraries never print.
+ * log.h - logging through a sink that the program provides. Libraries never print.
  */
 #ifndef DDPI_LOG_H
 #define DDPI_LOG_H
@@ -8,8 +8,8 @@
 
 enum ddpi_log_level { DDPI_LOG_ERROR, DDPI_LOG_WARN, DDPI_LOG_INFO, DDPI_LOG_DEBUG };
 
-/* @write gets one line without its newline; it must not keep the pointer. Control characters but
- * tabs arrive as '?'. A zeroed struct is a sink that drops everything. */
+/* @write gets one line without its newline; it must not keep the pointer. Control characters except
+ * tabs are replaced by '?'. A zeroed struct is a sink that drops every line. */
 struct ddpi_log {
     void (*write)(void *ctx, enum ddpi_log_level level, const char *line);
     void *ctx;

@@ -1,6 +1,6 @@
 /*
- * mem.c - the one door to the heap. Owns nothing. Tests that fail the Nth allocation replace
- * memhook.c, not this file.
+ * mem.c - all heap allocations of the project. Owns nothing. Tests that fail the Nth allocation
+ * replace memhook.c, not this file.
  */
 #include "mem.h"
 

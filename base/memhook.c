@@ -1,6 +1,5 @@
 /*
- * memhook.c - the product's answer to every allocation: yes. A file of its own, so that a test
- * can put another in its place at link time.
+ * memhook.c - allows every allocation. A separate file, so that a test can replace it at link time.
  */
 #include "memhook.h"
 

@@ -1,6 +1,6 @@
 /*
- * memhook.h - asked before each allocation. The product's version says yes; a test that links
- * tests/lib/failmem.c decides for itself.
+ * memhook.h - a hook that is called before each allocation. The product's version allows all; a
+ * test that links tests/lib/failmem.c makes some fail.
  */
 #ifndef DDPI_MEMHOOK_H
 #define DDPI_MEMHOOK_H

@@ -1,6 +1,6 @@
 /*
- * parse.c - strict parsing. The only caller of the strto family in the project; reads memory
- * only, owns nothing.
+ * parse.c - strict parsing. The only caller of the strto functions in the project. Owns nothing;
+ * does no I/O.
  */
 #include "parse.h"
 
@@ -65,14 +65,14 @@ static const struct unit *find_unit(const struct unit *units, const char *name)
     return NULL;
 }
 
-/* Whole part and billionths, so that no rounding of binary fractions creeps in. */
+/* A whole part and billionths, to avoid the rounding of binary fractions. */
 struct decimal {
     uint64_t whole;
     uint64_t billionths;
     bool overflow; /* the whole part is too large for 64 bits */
 };
 
-/* digits, then maybe a fraction, of which nine digits count; *@rest is what follows. */
+/* Digits, then an optional fraction, of which nine digits count; *@rest is the text after it. */
 static bool parse_decimal(const char *text, struct decimal *number, const char **rest)
 {
     if (!isdigit((unsigned char)*text))
@@ -139,7 +139,7 @@ ddp_status ddpi_parse_size(const char *text, uint64_t max, uint64_t *ret, struct
     return DDP_OK;
 }
 
-/* Splits into host and what follows it; false where the form is wrong. */
+/* Split into host and rest; false if the form is wrong. */
 static bool split_endpoint(const char *text, const char **host, size_t *host_len, const char **rest)
 {
     if (*text == '[') {
@@ -169,7 +169,8 @@ ddp_status ddpi_parse_endpoint(const char *text, struct ddpi_endpoint *ret, stru
     for (size_t i = 0; i < host_len; i++)
         if (!isgraph((unsigned char)host[i]) || strchr("[]/,", host[i]) != NULL)
             return ddpi_error_set(err, DDP_E_INVALID,
-                                  "'%s' has a character that no host name or address has", text);
+                                  "'%s' has a character that no host name or address can have",
+                                  text);
     struct ddpi_endpoint endpoint = {.has_port = *rest == ':'};
     if (endpoint.has_port) {
         int64_t port;

@@ -1,5 +1,5 @@
 /*
- * sm.c - table-checked transitions. Knows no machine in particular.
+ * sm.c - transitions checked against a table. Owns nothing; has no table of its own.
  */
 #include "sm.h"
 
@@ -57,7 +57,7 @@ bool ddpi_sm_table_valid(const struct ddpi_sm_table *table)
             reached |= DDPI_SM_TO(i);
         }
     }
-    /* Each pass reaches at least one state more, or is the last. */
+    /* Each pass reaches at least one more state, or is the last. */
     for (uint32_t before = 0; before != reached;) {
         before = reached;
         for (unsigned i = 0; i < table->count; i++)

@@ -7,8 +7,8 @@
  *         X(DOOR, CLOSED, DDPI_SM_TO(DOOR_OPEN), DDPI_SM_INITIAL) \
  *         X(DOOR, OPEN,   DDPI_SM_TO(DOOR_CLOSED), DDPI_SM_FINAL)
  *
- * From that come the enum, the names and the table of allowed moves. ddpi_sm_move() is the only
- * writer of a state: it refuses a move that the table does not have, and tells the trace hook.
+ * This list gives the enum, the names and the table of allowed moves. Only ddpi_sm_move() changes a
+ * state: it refuses a move that is not in the table, and calls the trace hook.
  */
 #ifndef DDPI_SM_H
 #define DDPI_SM_H
@@ -35,7 +35,7 @@ struct ddpi_sm_table {
 #define DDPI_SM_ENUM(prefix, state, to, flags) prefix##_##state,
 #define DDPI_SM_ROW(prefix, state, to, flags)  {#state, to, flags},
 
-/* enum and table of one machine: DDPI_SM_DECLARE in the header, DDPI_SM_DEFINE in the source. */
+/* Enum and table of a machine: DDPI_SM_DECLARE in the header, DDPI_SM_DEFINE in the source. */
 #define DDPI_SM_DECLARE(tag, STATES)        \
     enum tag##_state{STATES(DDPI_SM_ENUM)}; \
     extern const struct ddpi_sm_table tag##_sm
@@ -50,19 +50,19 @@ struct ddpi_sm {
     void *ctx;
 };
 
-/* Start in the row that carries DDPI_SM_INITIAL. */
+/* Start in the state with DDPI_SM_INITIAL. */
 void ddpi_sm_init(struct ddpi_sm *sm, const struct ddpi_sm_table *table);
 
-/* false, with the state unchanged, if the table does not allow it: a bug in the caller, which is
- * told so by an assertion in debug builds. */
+/* Returns false, with the state unchanged, if the table does not allow the move. That is a bug in
+ * the caller; debug builds stop with an assertion. */
 bool ddpi_sm_move(struct ddpi_sm *sm, unsigned to);
 
 bool ddpi_sm_allowed(const struct ddpi_sm *sm, unsigned to);
 bool ddpi_sm_final(const struct ddpi_sm *sm);
 const char *ddpi_sm_name(const struct ddpi_sm *sm);
 
-/* One initial state, every allowed target exists, every state can be reached, and a state that
- * allows nothing is final. Each machine's unit test asserts it. */
+/* True if there is one initial state, all allowed targets exist, all states are reachable, and each
+ * state without moves is final. Each machine's unit test asserts it. */
 bool ddpi_sm_table_valid(const struct ddpi_sm_table *table);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * status.c - the tables behind ddprun/status.h, and the one translation from errno.
+ * status.c - the table of ddprun/status.h, and the project's only translation from errno.
  * Owns nothing; must not allocate.
  */
 #include "status.h"
@@ -20,7 +20,7 @@ static const struct row rows[] = {
 #undef ROW
 };
 
-static const struct row *find(ddp_status status)
+static const struct row *find_status_row(ddp_status status)
 {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].status == status)
@@ -30,19 +30,19 @@ static const struct row *find(ddp_status status)
 
 const char *ddp_status_name(ddp_status status)
 {
-    const struct row *row = find(status);
+    const struct row *row = find_status_row(status);
     return row ? row->name : "unknown";
 }
 
 const char *ddp_status_text(ddp_status status)
 {
-    const struct row *row = find(status);
+    const struct row *row = find_status_row(status);
     return row ? row->text : "unknown status";
 }
 
 int ddp_status_retryable(ddp_status status)
 {
-    const struct row *row = find(status);
+    const struct row *row = find_status_row(status);
     return row ? row->retry : 0;
 }
 

@@ -1,12 +1,12 @@
 /*
- * text.c - makes foreign text harmless. Pure.
+ * text.c - masks control characters and removes colour sequences. Pure.
  */
 #include "text.h"
 
 #include <stdint.h>
 #include <string.h>
 
-/* How many bytes a character has whose first is @lead; 1 if it begins none of several. */
+/* The length of a character that begins with @lead; 1 if @lead begins no longer one. */
 static size_t utf8_length(unsigned char lead)
 {
     return lead >= 0xc2 && lead <= 0xdf   ? 2
@@ -15,7 +15,7 @@ static size_t utf8_length(unsigned char lead)
                                           : 1;
 }
 
-/* The character of @len bytes, 2 to 4, or 0 if they are none. */
+/* The character that the @len bytes, 2 to 4, encode; 0 if they are invalid. */
 static uint32_t utf8_decode(const char *text, size_t len)
 {
     static const uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -41,7 +41,7 @@ size_t ddpi_text_char(const char *text, size_t len, bool *ret_control)
     return size;
 }
 
-/* Length of the sequence at @text that sets colours; 0: there is none. */
+/* Length of the colour sequence at @text; 0 if there is none. */
 static size_t colour_length(const char *text, size_t len)
 {
     size_t at = 2;

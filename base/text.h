@@ -1,9 +1,9 @@
 /*
- * text.h - text that came from outside, made fit to be shown to a person.
+ * text.h - makes text from untrusted sources safe to display.
  *
- * A control character is one that could drive a terminal or pretend to be several lines: C0 but the
- * tab, DEL, and C1 (0x80 to 0x9f), both as U+0080 to U+009F in UTF-8 and as a byte that is no part
- * of a character of UTF-8, as terminals differ in what they take for C1.
+ * Control characters could control a terminal or fake further lines: C0 except the tab, DEL, and C1
+ * (0x80 to 0x9f). C1 counts both as U+0080 to U+009F in UTF-8 and as a single byte outside a UTF-8
+ * character, as terminals differ in which of them they obey.
  */
 #ifndef DDPI_TEXT_H
 #define DDPI_TEXT_H
@@ -11,11 +11,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Length of the character at the beginning of @text, of @len bytes, at least one. A byte that
- * begins none is one by itself. */
+/* Length of the first character of @text, which has @len bytes, at least one. A byte that begins no
+ * valid character counts as a character of its own. */
 size_t ddpi_text_char(const char *text, size_t len, bool *ret_control);
 
-/* Take what only sets colours (CSI ... m) out of @text of @len bytes; the new length. */
+/* Remove colour sequences (CSI ... m) from the @len bytes at @text. Returns the new length. */
 size_t ddpi_text_plain(char *text, size_t len);
 
 /* Replace the bytes of control characters by '?'. */

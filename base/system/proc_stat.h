@@ -1,5 +1,5 @@
 /*
- * proc_stat.h - what /proc/PID/stat says about a process. Allocates nothing.
+ * proc_stat.h - reads the state of a process from /proc/PID/stat. Allocates nothing.
  */
 #ifndef DDPI_PROC_STAT_H
 #define DDPI_PROC_STAT_H
@@ -9,7 +9,7 @@
 #include <sys/types.h>
 
 struct ddpi_proc_stat {
-    char name[17]; /* longer names, which only kernel threads have, are cut */
+    char name[17]; /* cut at 16 characters; only kernel threads have longer names */
     char state;    /* 'R', 'S', 'Z', ...; see proc(5) */
     pid_t parent;
     int64_t flags;     /* PF_* in the kernel */
@@ -17,10 +17,10 @@ struct ddpi_proc_stat {
     int64_t exit_code; /* as wait(2) gives it; the signal if the process is stopped; 0 if hidden */
 };
 
-/* Returns false if the process does not exist, or this process may not see it. */
+/* Returns false if the process does not exist or is not visible to this process. */
 bool ddpi_proc_stat_read(pid_t pid, struct ddpi_proc_stat *ret);
 
-/* Parse a line of /proc/PID/stat, which is changed. Returns false if it has too few fields. */
+/* Parse a line of /proc/PID/stat. Changes @line. Returns false if it has too few fields. */
 bool ddpi_proc_stat_parse(char *line, struct ddpi_proc_stat *ret);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * text_file.h - reads a small text file that the kernel makes, such as those in /proc and /sys.
+ * text_file.h - reads small text files of the kernel, such as those in /proc and /sys.
  */
 #ifndef DDPI_TEXT_FILE_H
 #define DDPI_TEXT_FILE_H
@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Read as much of the file as fits into @text, which always ends in a NUL afterwards. Returns
- * false, with an empty @text, if the file cannot be read or is empty. */
+/* Read as much of the file as fits into @text, and end it with a NUL. Returns false, with an empty
+ * @text, if the file cannot be read or is empty. */
 bool ddpi_text_file_read(const char *path, char *text, size_t size);
 
 #endif
