@@ -121,7 +121,7 @@ void endpoint_mark_remove(const char *host, uint16_t port)
 }
 
 /* It is of this start and this network. */
-static bool counts(const char *path)
+static bool is_current_mark(const char *path)
 {
     char here[TEXT_MAX], text[TEXT_MAX] = "";
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
@@ -141,7 +141,7 @@ bool endpoint_mark_find(const char *host, uint16_t port, char ret_path[ENDPOINT_
     size_t count = all_dirs(dirs);
     for (size_t i = 0; i < count; i++)
         for (size_t k = 0; k < sizeof hosts / sizeof *hosts; k++)
-            if (path_in(dirs[i], hosts[k], port, ret_path) && counts(ret_path))
+            if (path_in(dirs[i], hosts[k], port, ret_path) && is_current_mark(ret_path))
                 return true;
     return false;
 }

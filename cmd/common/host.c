@@ -50,7 +50,7 @@ static ddp_status count_gpus(bool or_cpus, uint32_t *ret_nproc, struct ddp_error
     return DDP_OK;
 }
 
-static ddp_status parse_number(const char *text, uint32_t *ret_nproc, struct ddp_error *err)
+static ddp_status parse_worker_count(const char *text, uint32_t *ret_nproc, struct ddp_error *err)
 {
     int64_t value;
     ddp_status status = ddpi_parse_int(text, 1, HOST_NPROC_MAX, &value, err);
@@ -69,7 +69,7 @@ ddp_status host_check_workers(const char *text, struct ddp_error *err)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(text, names[i]) == 0)
             return DDP_OK;
-    return parse_number(text, &number, err);
+    return parse_worker_count(text, &number, err);
 }
 
 ddp_status host_count_workers(const char *text, uint32_t *ret_nproc, struct ddp_error *err)
@@ -78,7 +78,7 @@ ddp_status host_count_workers(const char *text, uint32_t *ret_nproc, struct ddp_
     if (or_cpus || strcmp(text, "gpu") == 0)
         return count_gpus(or_cpus, ret_nproc, err);
     if (strcmp(text, "cpu") != 0)
-        return parse_number(text, ret_nproc, err);
+        return parse_worker_count(text, ret_nproc, err);
     *ret_nproc = count_cpus();
     return DDP_OK;
 }

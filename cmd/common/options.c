@@ -79,7 +79,7 @@ static char plain(char c)
     return c == '_' ? '-' : c;
 }
 
-static bool begins(const char *full, const char *name, size_t len)
+static bool name_begins(const char *full, const char *name, size_t len)
 {
     for (size_t i = 0; i < len; i++)
         if (full[i] == '\0' || full[i] != plain(name[i]))
@@ -120,7 +120,7 @@ static const struct option *nearest(const struct option_table *table, const char
     *ret_distance = SIZE_MAX;
     for (size_t i = 0; i<table->count && * ret_distance> 0; i++) {
         const char *full = table->options[i].name;
-        size_t d = len > 0 && begins(full, name, len) ? 0 : distance(full, name, len);
+        size_t d = len > 0 && name_begins(full, name, len) ? 0 : distance(full, name, len);
         if (d < *ret_distance) {
             *ret_distance = d;
             best = &table->options[i];
@@ -130,28 +130,29 @@ static const struct option *nearest(const struct option_table *table, const char
 }
 
 /* The row whose word is the first @len bytes of @word. */
-static const struct option_foreign *foreign(const struct option_table *table, const char *word,
-                                            size_t len)
+static const struct option_foreign *find_foreign(const struct option_table *table, const char *word,
+                                                 size_t len)
 {
     for (const struct option_foreign *row = table->foreign; row != NULL && row->word != NULL; row++)
-        if (begins(row->word, word, len) && row->word[len] == '\0')
+        if (name_begins(row->word, word, len) && row->word[len] == '\0')
             return row;
     return NULL;
 }
 
 /* The same for a word as it is given: up to a '=', or a letter with its value behind it: -n4. */
-static const struct option_foreign *foreign_of(const struct option_table *table, const char *word)
+static const struct option_foreign *find_foreign_word(const struct option_table *table,
+                                                      const char *word)
 {
-    const struct option_foreign *row = foreign(table, word, strcspn(word, "="));
-    return row != NULL || word[1] == '-' ? row : foreign(table, word, 2);
+    const struct option_foreign *row = find_foreign(table, word, strcspn(word, "="));
+    return row != NULL || word[1] == '-' ? row : find_foreign(table, word, 2);
 }
 
 /* @name lies in @word, behind its dashes. */
-static ddp_status unknown(const struct option_table *table, const char *word, const char *name,
-                          size_t len, struct ddp_error *err)
+static ddp_status unknown_option(const struct option_table *table, const char *word,
+                                 const char *name, size_t len, struct ddp_error *err)
 {
     size_t away;
-    const struct option_foreign *row = foreign_of(table, word);
+    const struct option_foreign *row = find_foreign_word(table, word);
     if (row != NULL)
         return ddpi_error_set(err, DDP_E_INVALID, "there is no option '%.*s' as in %s; %s",
                               (int)(name - word) + (int)len, word, row->of, row->instead);
@@ -170,7 +171,7 @@ static ddp_status find_long(const struct option_table *table, const char *word, 
     const struct option *found = NULL;
     for (size_t i = 0; i < table->count; i++) {
         const struct option *option = &table->options[i];
-        if (!begins(option->name, name, len))
+        if (!name_begins(option->name, name, len))
             continue;
         if (option->name[len] == '\0') {
             *ret = option;
@@ -183,7 +184,7 @@ static ddp_status find_long(const struct option_table *table, const char *word, 
         found = option;
     }
     if (found == NULL)
-        return unknown(table, word, name, len, err);
+        return unknown_option(table, word, name, len, err);
     *ret = found;
     return DDP_OK;
 }
@@ -192,28 +193,29 @@ static ddp_status find_letter(const struct option_table *table, const char *word
                               const struct option **ret, struct ddp_error *err)
 {
     size_t len = strcspn(word, "=");
-    bool other = len > 2 && foreign(table, word, len) != NULL; /* -host is no -h */
+    bool other = len > 2 && find_foreign(table, word, len) != NULL; /* -host is no -h */
     for (size_t i = 0; i < table->count && !other; i++)
         if (table->options[i].letter == word[1]) {
             *ret = &table->options[i];
             return DDP_OK;
         }
-    return unknown(table, word, word + 1, len - 1, err);
+    return unknown_option(table, word, word + 1, len - 1, err);
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-static ddp_status refuse(const struct option *option, const char *written, struct ddp_error *err)
+static ddp_status refuse_option(const struct option *option, const char *written,
+                                struct ddp_error *err)
 {
     return ddpi_error_set(err, DDP_E_UNSUPPORTED, "%s is not served by this version: %s", written,
                           option->help);
 }
 
-static ddp_status apply(const struct option *option, const char *written, const char *text,
-                        void *config, struct ddp_error *err)
+static ddp_status apply_value(const struct option *option, const char *written, const char *text,
+                              void *config, struct ddp_error *err)
 {
     if (option->parse == NULL)
-        return refuse(option, written, err);
+        return refuse_option(option, written, err);
     ddp_status status = option->parse(option, text, (char *)config + option->offset, err);
     return status == DDP_OK ? DDP_OK : ddpi_error_wrap(err, status, "%s", written);
 }
@@ -241,7 +243,7 @@ static ddp_status apply_env(const struct option_table *table, char *const *envp,
             continue;
         char written[NAME_MAX_LEN + 32];
         snprintf(written, sizeof written, "the environment variable %.*s", (int)len, name);
-        ddp_status status = apply(&table->options[i], written, text, config, err);
+        ddp_status status = apply_value(&table->options[i], written, text, config, err);
         if (status != DDP_OK)
             return status;
     }
@@ -270,7 +272,7 @@ static ddp_status parse_word(const struct option_table *table, int argc, char **
     snprintf(written, sizeof written, is_long ? "--%s" : "-%.1s",
              is_long ? option->name : word + 1);
     if (option->parse == NULL)
-        return refuse(option, written, err);
+        return refuse_option(option, written, err);
     if (option->arg == NULL && text != NULL)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "%s takes no value, but '%s' was given; leave that out", written,
@@ -282,7 +284,7 @@ static ddp_status parse_word(const struct option_table *table, int argc, char **
     if (text == NULL)
         return ddpi_error_set(err, DDP_E_INVALID, "%s needs a value: %s=%s", written, written,
                               option->arg);
-    return apply(option, written, text, config, err);
+    return apply_value(option, written, text, config, err);
 }
 
 ddp_status options_parse(const struct option_table *table, int argc, char **argv, char *const *envp,

@@ -1,6 +1,6 @@
 /*
- * common.c - exit codes, bytes on a terminal and as JSON, whose token is meant, and the
- * values of particular options. Owns nothing.
+ * common.c - exit codes, safe output of bytes on a terminal and as JSON, the choice of a token, and
+ * a parser of option values. Owns nothing.
  */
 #include "ddpctl.h"
 #include "error.h"
@@ -41,7 +41,7 @@ enum ddpctl_exit ddpctl_exit_of(ddp_status status)
     }
 }
 
-/* A user without a home has none. */
+/* A user without a home directory has no default token. */
 void ddpctl_choose_token(struct ddp_store_options *options, char **ret_home_token)
 {
     if (options->auth != DDP_STORE_AUTH_DEFAULT || options->token_file != NULL ||
@@ -55,8 +55,8 @@ void ddpctl_choose_token(struct ddp_store_options *options, char **ret_home_toke
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
-/* How long the character is that @at begins with; 0: it is none, or one that controls terminals. */
-static size_t character(const unsigned char *at, size_t len)
+/* Length of the printable UTF-8 character at @at; 0: invalid UTF-8 or a control character. */
+static size_t printable_length(const unsigned char *at, size_t len)
 {
     static const struct {
         unsigned char first, last, next_min, next_max;
@@ -84,7 +84,7 @@ static size_t character(const unsigned char *at, size_t len)
 size_t ddpctl_show(const void *bytes, size_t len, char shown[DDPCTL_SHOWN_MAX])
 {
     const unsigned char *at = bytes;
-    size_t taken = character(at, len);
+    size_t taken = printable_length(at, len);
     if (taken == 0)
         snprintf(shown, DDPCTL_SHOWN_MAX, "\\x%02x", *at);
     else if (*at == '\\')
@@ -117,8 +117,8 @@ ddp_status ddpctl_print_json(json_t *object, struct ddp_error *err)
     return DDP_OK;
 }
 
-/* RFC 4648, four characters for each three bytes begun. */
-static char *base64(const unsigned char *bytes, size_t len)
+/* RFC 4648: four characters for every three bytes, padded. */
+static char *encode_base64(const unsigned char *bytes, size_t len)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     char *text = ddpi_calloc(len / 3 + 1, 4 + 1);
@@ -143,7 +143,7 @@ json_t *ddpctl_json_bytes(const void *bytes, size_t len)
     json_t *string = json_stringn(len > 0 ? bytes : "", len);
     if (string != NULL)
         return string;
-    char *text = base64(bytes, len);
+    char *text = encode_base64(bytes, len);
     json_t *object = text != NULL ? json_pack("{s:s}", "base64", text) : NULL;
     ddpi_free(text);
     return object;

@@ -1,6 +1,6 @@
 /*
- * ddpctl.h - what the verbs of ddpctl have in common. Each is a file of its own with its own option
- * table; main.c picks one.
+ * ddpctl.h - helpers that all verbs of ddpctl share. Each verb has its own file and option table;
+ * main.c selects the verb.
  */
 #ifndef CMD_DDPCTL_H
 #define CMD_DDPCTL_H
@@ -10,22 +10,22 @@
 #include <ddprun/store.h>
 #include <jansson.h>
 
-/* Scripts depend on them. */
+/* Scripts depend on these codes. */
 enum ddpctl_exit {
     DDPCTL_DONE = 0,
-    DDPCTL_FAILED = 1, /* no such key, another version, a limit, a value of another type */
+    DDPCTL_FAILED = 1, /* no such key, wrong version, limit reached, wrong type of value */
     DDPCTL_USAGE = 2,
     DDPCTL_UNREACHABLE = 69,
     DDPCTL_TIMEOUT = 75,
     DDPCTL_DENIED = 77,
 };
 
-/* A verb: the words from its own name on; returns the exit code, having said why. */
+/* Run a verb; argv[0] is its name. Prints any error and returns the exit code. */
 typedef int (*ddpctl_verb)(int argc, char **argv);
 
 int ddpctl_store(int argc, char **argv);
 extern const struct option_table ddpctl_store_table;
-/* status, stop, drain, scale. */
+/* status, stop, drain and scale. */
 int ddpctl_job(int argc, char **argv);
 extern const struct option_table ddpctl_job_table;
 int ddpctl_token(int argc, char **argv);
@@ -57,29 +57,29 @@ struct ddpctl_auth {
      option_switch, (at) + offsetof(struct ddpctl_auth, tls), 0, 0}
 /* clang-format on */
 
-/* The words of --role, in the order of enum ddp_store_role. */
+/* The values of --role, in the order of enum ddp_store_role. */
 #define DDPCTL_ROLES "agent|worker|observer"
-/* uint64_t, from min to max. */
+/* Parse a uint64_t between min and max. */
 ddp_status ddpctl_option_number(const struct option *, const char *, void *, struct ddp_error *);
 
 enum ddpctl_exit ddpctl_exit_of(ddp_status status);
 
-/* How the first of @len > 0 bytes, with those that belong to it, is shown on a terminal: written to
- * @shown; control characters, and what is not UTF-8, as \xNN, \ as \\. Returns how many bytes. */
+/* Write the first character of @len > 0 bytes to @shown in a form that is safe on a terminal:
+ * control characters and invalid UTF-8 as \xNN, \ as \\. Returns the number of bytes consumed. */
 enum { DDPCTL_SHOWN_MAX = 8 };
 size_t ddpctl_show(const void *bytes, size_t len, char shown[DDPCTL_SHOWN_MAX]);
 
-/* A word within a line, whatever it consists of. */
+/* Print any bytes in that form, without a newline. */
 void ddpctl_print_bytes(FILE *out, const void *bytes, size_t len);
 
-/* A line of its own. Takes over @object, which may be NULL: then memory has run out. */
+/* Print @object on one line and release it. NULL means out of memory. */
 ddp_status ddpctl_print_json(json_t *object, struct ddp_error *err);
 
-/* With the token that is named; else with that of this user, but only where it may be asked for: it
- * is put into @options. The caller frees *@ret_home_token after their use. */
+/* If @options have neither a token nor an authentication mode, use this user's default token, which
+ * stores on this machine do not require. The caller frees *@ret_home_token after @options. */
 void ddpctl_choose_token(struct ddp_store_options *options, char **ret_home_token);
 
-/* Bytes as JSON: a string if they are UTF-8, else {"base64": "..."}. NULL when out of memory. */
+/* Convert bytes to JSON: a string if UTF-8, else {"base64": "..."}. NULL: out of memory. */
 json_t *ddpctl_json_bytes(const void *bytes, size_t len);
 
 #endif

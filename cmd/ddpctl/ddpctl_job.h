@@ -1,6 +1,6 @@
 /*
- * ddpctl_job.h - what the verbs have in common that look at jobs and change them: options, the
- * call, a job's keys as they are read and then followed (job_read.c).
+ * ddpctl_job.h - what status, stop, drain and scale share: their options, the state of one call,
+ * and functions that read and watch a job's keys (job_read.c).
  */
 #ifndef CMD_DDPCTL_JOB_H
 #define CMD_DDPCTL_JOB_H
@@ -24,31 +24,31 @@ struct ddpctl_job_call {
     ddp_store *store;
     uint64_t deadline_ms;
     const char *job;      /* NULL: not given */
-    const char *word;     /* the other, which drain and scale have */
-    struct job_view view; /* of the job, once it is read */
+    const char *word;     /* the second operand of drain and scale */
+    struct job_view view; /* filled by the functions below */
 };
 
-/* What is left of --timeout. */
+/* The time left of --timeout. */
 uint32_t ddpctl_job_left_ms(const struct ddpctl_job_call *call);
 
-/* All jobs of the store, sorted. The caller frees each name, and the array, with ddpi_free(). */
+/* List all jobs of the store, sorted. The caller frees each name and the array with ddpi_free(). */
 ddp_status ddpctl_job_list(struct ddpctl_job_call *call, char ***ret_names, size_t *ret_count,
                            struct ddp_error *err);
 
-/* Read all of the job's keys into call->view, anew. */
+/* Replace call->view with the current keys of @job. */
 ddp_status ddpctl_job_read(struct ddpctl_job_call *call, const char *job, struct ddp_error *err);
 
-/* The same for the one job that is meant, or is there; DDP_E_NOT_FOUND if it is not. */
+/* Read the job given on the command line, or else the store's only job. DDP_E_NOT_FOUND: none. */
 ddp_status ddpctl_job_find(struct ddpctl_job_call *call, struct ddp_error *err);
 
-/* The same, and watch for changes. */
+/* The same, and start to watch its keys. */
 ddp_status ddpctl_job_watch(struct ddpctl_job_call *call, struct ddp_error *err);
-/* Take all changes that have come; then, or if there were none, one that comes within @timeout_ms.
- * DDP_E_TIMEOUT: none has come. */
+/* Apply all pending changes to the view; if there are none, wait up to @timeout_ms for one.
+ * DDP_E_TIMEOUT: no change arrived. */
 ddp_status ddpctl_job_follow(struct ddpctl_job_call *call, uint32_t timeout_ms,
                              struct ddp_error *err);
 
-/* The verbs: they have the store, and their words. */
+/* The verbs; the caller has connected to the store and parsed the operands. */
 ddp_status ddpctl_job_status(struct ddpctl_job_call *call, struct ddp_error *err);
 ddp_status ddpctl_job_stop(struct ddpctl_job_call *call, struct ddp_error *err);
 ddp_status ddpctl_job_drain(struct ddpctl_job_call *call, struct ddp_error *err);

@@ -1,7 +1,6 @@
 /*
- * ddpctl_store.h - what the actions of "ddpctl store" have in common: options, the call, output.
- * Those that ask once are in store_actions.c; those that go on until something ends them are files
- * of their own.
+ * ddpctl_store.h - what the actions of "ddpctl store" share: their options and the state of one
+ * call. Actions that make one request are in store_actions.c; each of the others has its own file.
  */
 #ifndef CMD_DDPCTL_STORE_H
 #define CMD_DDPCTL_STORE_H
@@ -9,16 +8,16 @@
 #include "ddpctl.h"
 
 struct ddpctl_watch_options {
-    uint64_t from;  /* 0: from now on */
-    uint64_t count; /* 0: without end */
-    bool key;       /* exactly one, not all that begin so */
+    uint64_t from;  /* 0: the next change */
+    uint64_t count; /* 0: unlimited */
+    bool key;       /* watch one key, not a prefix */
     bool initial;
 };
 
 struct ddpctl_bench_options {
-    uint32_t op;          /* which word of --op; UINT32_MAX: not given */
-    uint32_t clients;     /* 0: 1 */
-    uint64_t duration_ms; /* 0: 2 s */
+    uint32_t op;          /* index into the values of --op; UINT32_MAX: not given */
+    uint32_t clients;     /* 0: the default, 1 */
+    uint64_t duration_ms; /* 0: the default, 2 s */
     uint64_t value_size;  /* UINT64_MAX: not given */
     bool shared;
 };
@@ -40,10 +39,10 @@ struct ddpctl_store_options {
 
 struct ddpctl_call {
     const struct ddpctl_store_options *options;
-    const struct ddp_store_options *connect; /* how */
-    ddp_store *store;                        /* connected; NULL for actions that do that */
+    const struct ddp_store_options *connect; /* how to connect */
+    ddp_store *store;                        /* NULL for actions that connect themselves */
     uint32_t timeout_ms;                     /* of one request */
-    char **words;                            /* after the action */
+    char **words;                            /* operands of the action */
     size_t nwords;
 };
 
@@ -56,7 +55,7 @@ ddp_status ddpctl_run_delete(struct ddpctl_call *call, struct ddp_error *err);
 ddp_status ddpctl_run_stats(struct ddpctl_call *call, struct ddp_error *err);
 ddp_status ddpctl_run_fence(struct ddpctl_call *call, struct ddp_error *err);
 
-/* They connect by themselves. */
+/* These actions connect themselves. */
 ddp_status ddpctl_run_watch(struct ddpctl_call *call, struct ddp_error *err);
 ddp_status ddpctl_run_bench(struct ddpctl_call *call, struct ddp_error *err);
 ddp_status ddpctl_run_port(struct ddpctl_call *call, struct ddp_error *err);

@@ -1,6 +1,6 @@
 /*
- * job.c - the verbs that look at jobs of several nodes, and change them: their options,
- * their words, and how to connect; and the one that only looks. Owns the handle and the view.
+ * job.c - the verbs for jobs of several nodes: parses their options and operands, connects to the
+ * store, and runs the verb; the verb status itself. Owns the store handle and the job view.
  */
 #include "ddpctl_job.h"
 
@@ -68,24 +68,24 @@ const struct option_table ddpctl_job_table = {
 static const struct verb {
     const char *name;
     ddp_status (*run)(struct ddpctl_job_call *call, struct ddp_error *err);
-    const char *words; /* as written in the help */
-    size_t min, max;   /* one more than min, and the first is the job */
+    const char *words; /* operands, as shown in the help */
+    size_t min, max;   /* number of operands; above min, the first one is JOB */
     bool changes;
     const char *help;
 } verbs[] = {
     {"status", ddpctl_job_status, "[JOB]", 0, 1, false,
-     "Shows the job, or all of the store: how it stands, its nodes and their workers."},
+     "Show one job, or all jobs of the store: state, nodes and workers."},
     {"stop", ddpctl_job_stop, "[JOB]", 0, 1, true,
-     "Ends the job's workers in good order, and the job."},
+     "Stop the job's workers gracefully, then end the job."},
     {"drain", ddpctl_job_drain, "[JOB] NODE", 1, 2, true,
-     "Ends the workers of the nodes called NODE, and goes on without them."},
+     "Stop the workers of the nodes named NODE, and continue without these nodes."},
     {"scale", ddpctl_job_scale, "[JOB] MIN:MAX", 1, 2, true,
-     "Goes on with so many nodes, from now on."},
+     "Change how many nodes the job runs with, at least and at most."},
 };
 
 enum { VERBS = sizeof verbs / sizeof *verbs };
 
-/* ---- looking ----------------------------------------------------------------------------------
+/* ---- status -----------------------------------------------------------------------------------
  */
 
 static ddp_status show_text(const struct ddpctl_job_call *call, bool first, struct ddp_error *err)
@@ -95,9 +95,9 @@ static ddp_status show_text(const struct ddpctl_job_call *call, bool first, stru
     return job_show_text(&call->view, stdout) ? DDP_OK : ddpi_error_nomem(err, sizeof call->view);
 }
 
-/* Into @jobs, if that is there. */
-static ddp_status show(const struct ddpctl_job_call *call, json_t *jobs, bool first,
-                       struct ddp_error *err)
+/* Append the job to @jobs; print it as text if @jobs is NULL. */
+static ddp_status show_job(const struct ddpctl_job_call *call, json_t *jobs, bool first,
+                           struct ddp_error *err)
 {
     if (jobs == NULL)
         return show_text(call, first, err);
@@ -117,8 +117,8 @@ static ddp_status show_all(struct ddpctl_job_call *call, json_t *jobs, struct dd
     for (size_t i = 0; i < count; i++) {
         if (status == DDP_OK)
             status = ddpctl_job_read(call, names[i], err);
-        if (status == DDP_OK && job_view_there(&call->view)) { /* else it has just gone */
-            status = show(call, jobs, first, err);
+        if (status == DDP_OK && job_view_there(&call->view)) { /* else it ended just now */
+            status = show_job(call, jobs, first, err);
             first = false;
         }
         ddpi_free(names[i]);
@@ -129,20 +129,20 @@ static ddp_status show_all(struct ddpctl_job_call *call, json_t *jobs, struct dd
     return status;
 }
 
-static ddp_status show_meant(struct ddpctl_job_call *call, json_t *jobs, struct ddp_error *err)
+static ddp_status show_selected(struct ddpctl_job_call *call, json_t *jobs, struct ddp_error *err)
 {
     if (call->job == NULL)
         return show_all(call, jobs, err);
     ddp_status status = ddpctl_job_find(call, err);
-    return status == DDP_OK ? show(call, jobs, true, err) : status;
+    return status == DDP_OK ? show_job(call, jobs, true, err) : status;
 }
 
 ddp_status ddpctl_job_status(struct ddpctl_job_call *call, struct ddp_error *err)
 {
     if (!call->options->json)
-        return show_meant(call, NULL, err);
+        return show_selected(call, NULL, err);
     json_t *jobs = json_array();
-    ddp_status status = jobs != NULL ? show_meant(call, jobs, err) : ddpi_error_nomem(err, 1);
+    ddp_status status = jobs != NULL ? show_selected(call, jobs, err) : ddpi_error_nomem(err, 1);
     if (status == DDP_OK)
         status =
             ddpctl_print_json(json_pack("{s:i,s:O}", "schema", JOB_SHOW_SCHEMA, "jobs", jobs), err);
@@ -153,16 +153,16 @@ ddp_status ddpctl_job_status(struct ddpctl_job_call *call, struct ddp_error *err
 /* ---- the command line -------------------------------------------------------------------------
  */
 
-static ddp_status bad_words(const struct verb *verb, struct ddp_error *err)
+static ddp_status refuse_job_words(const struct verb *verb, struct ddp_error *err)
 {
-    return ddpi_error_set(err, DDP_E_INVALID, "it is 'ddpctl %s %s'; 'ddpctl %s --help' says more",
+    return ddpi_error_set(err, DDP_E_INVALID, "usage: ddpctl %s %s; see 'ddpctl %s --help'",
                           verb->name, verb->words, verb->name);
 }
 
-/* Options stand before, between and behind the words. */
-static ddp_status parse(const struct verb *verb, int argc, char **argv,
-                        struct ddpctl_job_options *options, const char *words[WORDS_MAX],
-                        size_t *ret_count, struct ddp_error *err)
+/* Options may stand before, between and after the operands. */
+static ddp_status parse_job_words(const struct verb *verb, int argc, char **argv,
+                                  struct ddpctl_job_options *options, const char *words[WORDS_MAX],
+                                  size_t *ret_count, struct ddp_error *err)
 {
     char name[32], *const no_envp[] = {NULL};
     struct option_table named = ddpctl_job_table;
@@ -170,7 +170,7 @@ static ddp_status parse(const struct verb *verb, int argc, char **argv,
     int at = 0;
     snprintf(name, sizeof name, "ddpctl %s", verb->name);
     named.program = name;
-    for (bool literal = false;; count++) { /* behind "--" there are no options */
+    for (bool literal = false;; count++) { /* no options after "--" */
         int skip = 1;
         if (!literal) {
             ddp_status status = options_parse(&named, argc - at, argv + at,
@@ -183,33 +183,33 @@ static ddp_status parse(const struct verb *verb, int argc, char **argv,
         if (at >= argc)
             break;
         if (count == verb->max)
-            return bad_words(verb, err);
+            return refuse_job_words(verb, err);
         words[count] = argv[at];
     }
     *ret_count = count;
     return DDP_OK;
 }
 
-static ddp_status check(const struct verb *verb, const struct ddpctl_job_options *options,
-                        size_t nwords, struct ddp_error *err)
+static ddp_status check_job_call(const struct verb *verb, const struct ddpctl_job_options *options,
+                                 size_t nwords, struct ddp_error *err)
 {
     if (nwords < verb->min)
-        return bad_words(verb, err);
+        return refuse_job_words(verb, err);
     if (options->no_wait && !verb->changes)
-        return ddpi_error_set(err, DDP_E_INVALID, "--no-wait goes with stop, drain and scale only");
+        return ddpi_error_set(err, DDP_E_INVALID, "--no-wait is for stop, drain and scale only");
     if ((options->undo || options->force) && verb->run != ddpctl_job_drain)
-        return ddpi_error_set(err, DDP_E_INVALID, "--undo and --force go with drain only");
+        return ddpi_error_set(err, DDP_E_INVALID, "--undo and --force are for drain only");
     if (options->endpoint == NULL || *options->endpoint == '\0')
         return ddpi_error_set(err, DDP_E_INVALID,
-                              "no store is named; give --endpoint=HOST:PORT, or set DDPRUN_STORE");
+                              "no store address: give --endpoint=HOST:PORT or set DDPRUN_STORE");
     return DDP_OK;
 }
 
 /* ---- the verbs --------------------------------------------------------------------------------
  */
 
-static ddp_status perform(const struct verb *verb, struct ddpctl_job_call *call,
-                          struct ddp_error *err)
+static ddp_status run_job_verb(const struct verb *verb, struct ddpctl_job_call *call,
+                               struct ddp_error *err)
 {
     const struct ddpctl_job_options *given = call->options;
     bool waits = verb->changes && !given->no_wait;
@@ -223,7 +223,7 @@ static ddp_status perform(const struct verb *verb, struct ddpctl_job_call *call,
         .auth = given->auth.none ? DDP_STORE_AUTH_NONE : DDP_STORE_AUTH_DEFAULT,
         .token_file = given->auth.token_file,
         .token_fd = (int)given->auth.token_fd,
-        /* A person wants to know at once. */
+        /* An interactive command reports a lost connection at once. */
         .flags = (waits ? 0 : DDP_STORE_NO_RECONNECT) | (given->auth.tls ? DDP_STORE_TLS : 0),
     };
     if (timeout_ms < LOOK_MS)
@@ -241,22 +241,21 @@ static ddp_status perform(const struct verb *verb, struct ddpctl_job_call *call,
     return status;
 }
 
-static int say_and_exit(ddp_status status, const struct ddp_error *err)
+static int report_exit(ddp_status status, const struct ddp_error *err)
 {
     if (status != DDP_OK) {
         fputs("ddpctl: ", stderr);
-        ddpctl_print_bytes(stderr, err->msg,
-                           strlen(err->msg)); /* with words of the store's in it */
+        ddpctl_print_bytes(stderr, err->msg, strlen(err->msg)); /* may quote the store's text */
         putc('\n', stderr);
     }
     return (int)ddpctl_exit_of(status);
 }
 
-static void print_help(const struct verb *verb)
+static void print_job_help(const struct verb *verb)
 {
     printf("usage: ddpctl %s [OPTIONS] %s\n\n%s\n", verb->name, verb->words, verb->help);
     if (verb->changes)
-        puts("JOB may be left out where the store has one.");
+        puts("JOB may be omitted if the store has only one job.");
     options_print_help(&ddpctl_job_table, stdout);
 }
 
@@ -269,18 +268,18 @@ int ddpctl_job(int argc, char **argv)
     const struct verb *verb = verbs;
     while (verb < verbs + VERBS - 1 && strcmp(verb->name, argv[0]) != 0)
         verb++;
-    ddp_status status = parse(verb, argc, argv, &options, words, &nwords, &err);
+    ddp_status status = parse_job_words(verb, argc, argv, &options, words, &nwords, &err);
     if (status == DDP_OK && options.help) {
-        print_help(verb);
+        print_job_help(verb);
     } else if (status == DDP_OK) {
         bool named = nwords > verb->min;
         struct ddpctl_job_call call = {
             .options = &options, .job = named ? words[0] : NULL, .word = words[named]};
-        status = check(verb, &options, nwords, &err);
+        status = check_job_call(verb, &options, nwords, &err);
         if (status == DDP_OK)
-            status = perform(verb, &call, &err);
+            status = run_job_verb(verb, &call, &err);
     }
     if (status == DDP_OK && fflush(stdout) != 0)
         status = ddpi_error_sys(&err, errno, "cannot write to standard output");
-    return say_and_exit(status, &err);
+    return report_exit(status, &err);
 }

@@ -1,6 +1,6 @@
 /*
- * job_change.c - the verbs stop, drain and scale: each sets a key that says what is wanted
- * of a job (round_keys.h), only while that job is there, and waits until the job is so.
+ * job_change.c - the verbs stop, drain and scale: each sets a key that requests a change of a job
+ * (round_keys.h), if the job exists, and waits until the change has taken effect. Owns nothing.
  */
 #include "ddpctl_job.h"
 #include "error.h"
@@ -15,30 +15,30 @@ enum {
     STATE_SIZE = 320
 };
 
-/* What is wanted of the job, and when that is so. */
+/* A requested change, and how to see that it has taken effect. */
 struct change {
     const char *what;  /* "stop", ... */
-    const char *value; /* NULL: it is wanted no more */
-    const char *word;  /* of the verb */
-    /* NULL: there is nothing to wait for. */
+    const char *value; /* NULL: withdraw the request */
+    const char *word;  /* operand of the verb */
+    /* NULL: nothing to wait for. */
     bool (*done)(const struct job_view *view, const char *word);
-    bool ends;           /* so is a job that is over */
-    const char *node[2]; /* what then is to be said of the node @word, if it has not been waited
-                          * for, and if it has; or NULL */
+    bool ends;           /* the end of the job counts as done */
+    const char *node[2]; /* printed after the name of the node @word: requested, done; or NULL */
 };
 
-/* ---- wishes -----------------------------------------------------------------------------------
+/* ---- requests ---------------------------------------------------------------------------------
  */
 
-static ddp_status over(const struct ddpctl_job_call *call, ddp_status status, struct ddp_error *err)
+static ddp_status fail_with_state(const struct ddpctl_job_call *call, ddp_status status,
+                                  struct ddp_error *err)
 {
     char state[STATE_SIZE];
     job_show_state(&call->view, state, sizeof state);
     return ddpi_error_set(err, status, "job %s %s", call->view.name, state);
 }
 
-static ddp_status try_wish(struct ddpctl_job_call *call, const struct change *change,
-                           struct ddp_error *err)
+static ddp_status try_request(struct ddpctl_job_call *call, const struct change *change,
+                              struct ddp_error *err)
 {
     char state[KEY_SIZE], key[KEY_SIZE];
     snprintf(state, sizeof state, DDPI_ROUND_PREFIX "%s/state", call->view.name);
@@ -52,26 +52,26 @@ static ddp_status try_wish(struct ddpctl_job_call *call, const struct change *ch
     return ddp_store_transact(call->store, clauses, 2, ddpctl_job_left_ms(call), NULL, err);
 }
 
-/* A wish that comes to a job that has just gone would be one for the next of its name. */
-static ddp_status wish(struct ddpctl_job_call *call, const struct change *change,
-                       struct ddp_error *err)
+/* If the job has just ended, the request must not reach the next job of the same name. */
+static ddp_status request_change(struct ddpctl_job_call *call, const struct change *change,
+                                 struct ddp_error *err)
 {
     for (;;) {
-        ddp_status status = try_wish(call, change, err);
+        ddp_status status = try_request(call, change, err);
         if (status != DDP_E_CONFLICT)
             return status;
         status = ddpctl_job_follow(call, ddpctl_job_left_ms(call), err);
         if (status != DDP_OK)
             return status;
         if (!job_view_there(&call->view))
-            return over(call, DDP_E_NOT_FOUND, err);
+            return fail_with_state(call, DDP_E_NOT_FOUND, err);
     }
 }
 
 /* ---- waiting ----------------------------------------------------------------------------------
  */
 
-/* The server acts upon a wish before it answers anything that is asked later. */
+/* The server acts on a request before it answers any later one. */
 static ddp_status catch_up(struct ddpctl_job_call *call, struct ddp_error *err)
 {
     char *stats;
@@ -83,34 +83,34 @@ static ddp_status catch_up(struct ddpctl_job_call *call, struct ddp_error *err)
     return status == DDP_E_TIMEOUT ? DDP_OK : status;
 }
 
-static bool ended(const struct job_view *view)
+static bool job_ended(const struct job_view *view)
 {
     return !job_view_there(view) || job_view_is(view, ROUNDS_CLOSED);
 }
 
-static ddp_status timed_out(const struct ddpctl_job_call *call, struct ddp_error *err)
+static ddp_status change_timed_out(const struct ddpctl_job_call *call, struct ddp_error *err)
 {
     char state[STATE_SIZE];
     job_show_state(&call->view, state, sizeof state);
     return ddpi_error_set(err, DDP_E_TIMEOUT,
-                          "it is told, but has not taken effect in time (--timeout): job %s %s",
+                          "requested, but not in effect before --timeout ended: job %s %s",
                           call->view.name, state);
 }
 
-static ddp_status await(struct ddpctl_job_call *call, const struct change *change,
-                        struct ddp_error *err)
+static ddp_status await_change(struct ddpctl_job_call *call, const struct change *change,
+                               struct ddp_error *err)
 {
     ddp_status status = catch_up(call, err);
     while (status == DDP_OK && !change->done(&call->view, change->word)) {
-        if (ended(&call->view))
-            return change->ends ? DDP_OK : over(call, DDP_E_CONFLICT, err);
+        if (job_ended(&call->view))
+            return change->ends ? DDP_OK : fail_with_state(call, DDP_E_CONFLICT, err);
         status = ddpctl_job_follow(call, ddpctl_job_left_ms(call), err);
     }
-    return status == DDP_E_TIMEOUT ? timed_out(call, err) : status;
+    return status == DDP_E_TIMEOUT ? change_timed_out(call, err) : status;
 }
 
-static ddp_status print(const struct ddpctl_job_call *call, const struct change *change, bool done,
-                        struct ddp_error *err)
+static ddp_status print_change(const struct ddpctl_job_call *call, const struct change *change,
+                               bool done, struct ddp_error *err)
 {
     char state[STATE_SIZE];
     if (call->options->json)
@@ -126,14 +126,15 @@ static ddp_status print(const struct ddpctl_job_call *call, const struct change 
     return DDP_OK;
 }
 
-static ddp_status make(struct ddpctl_job_call *call, const struct change *change,
-                       struct ddp_error *err)
+static ddp_status make_change(struct ddpctl_job_call *call, const struct change *change,
+                              struct ddp_error *err)
 {
     bool waits = !call->options->no_wait && change->done != NULL;
-    ddp_status status = wish(call, change, err);
+    ddp_status status = request_change(call, change, err);
     if (status == DDP_OK)
-        status = waits ? await(call, change, err) : catch_up(call, err);
-    return status == DDP_OK ? print(call, change, waits || change->done == NULL, err) : status;
+        status = waits ? await_change(call, change, err) : catch_up(call, err);
+    return status == DDP_OK ? print_change(call, change, waits || change->done == NULL, err)
+                            : status;
 }
 
 /* ---- verbs ------------------------------------------------------------------------------------
@@ -142,14 +143,14 @@ static ddp_status make(struct ddpctl_job_call *call, const struct change *change
 static bool has_stopped(const struct job_view *view, const char *word)
 {
     (void)word;
-    return ended(view);
+    return job_ended(view);
 }
 
 ddp_status ddpctl_job_stop(struct ddpctl_job_call *call, struct ddp_error *err)
 {
     const struct change change = {.what = "stop", .value = "", .done = has_stopped};
     ddp_status status = ddpctl_job_watch(call, err);
-    return status == DDP_OK ? make(call, &change, err) : status;
+    return status == DDP_OK ? make_change(call, &change, err) : status;
 }
 
 static bool is_drained(const struct job_view *view, const char *name)
@@ -182,7 +183,7 @@ static ddp_status check_drain(const struct ddpctl_job_call *call, const char *na
         return DDP_OK;
     return ddpi_error_set(err, DDP_E_CONFLICT,
                           "without node '%s' job %s would have %u of at least %u nodes, and end; "
-                          "--force drains it all the same, 'ddpctl scale' makes do with fewer",
+                          "lower the minimum with 'ddpctl scale', or drain with --force",
                           name, view->name, left, min);
 }
 
@@ -193,7 +194,7 @@ ddp_status ddpctl_job_drain(struct ddpctl_job_call *call, struct ddp_error *err)
     bool undo = call->options->undo;
     ddp_status status = ddpctl_job_watch(call, err);
     if (status == DDP_OK && undo && !job_view_drains(&call->view, name))
-        status = ddpi_error_set(err, DDP_E_NOT_FOUND, "job %s has no node '%s' to be drained",
+        status = ddpi_error_set(err, DDP_E_NOT_FOUND, "job %s has no request to drain node '%s'",
                                 call->view.name, name);
     else if (status == DDP_OK && !undo)
         status = check_drain(call, name, err);
@@ -206,8 +207,8 @@ ddp_status ddpctl_job_drain(struct ddpctl_job_call *call, struct ddp_error *err)
         .done = undo ? NULL : is_drained,
         .word = name,
         .ends = true,
-        .node = {"is to be drained", undo ? "may have a seat again" : "is drained"}};
-    return make(call, &change, err);
+        .node = {"will be drained", undo ? "may join again" : "is drained"}};
+    return make_change(call, &change, err);
 }
 
 static bool has_size(const struct job_view *view, const char *size)
@@ -223,10 +224,8 @@ ddp_status ddpctl_job_scale(struct ddpctl_job_call *call, struct ddp_error *err)
     uint32_t min, max;
     if (!job_parse_size(size, &min, &max))
         return ddpi_error_set(err, DDP_E_INVALID,
-                              "'%s' is not MIN:MAX, two whole numbers from 1 on, of which the "
-                              "second is not below the first",
-                              size);
+                              "'%s' is not MIN:MAX, two whole numbers with 1 <= MIN <= MAX", size);
     const struct change change = {.what = "size", .value = size, .done = has_size, .word = size};
     ddp_status status = ddpctl_job_watch(call, err);
-    return status == DDP_OK ? make(call, &change, err) : status;
+    return status == DDP_OK ? make_change(call, &change, err) : status;
 }

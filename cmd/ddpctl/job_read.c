@@ -1,6 +1,6 @@
 /*
- * job_read.c - the keys of jobs: which there are, all of one, and its changes. Owns nothing;
- * what it reads goes into the call's view.
+ * job_read.c - lists jobs, reads all keys of one job, and follows their changes. Owns nothing; the
+ * result is in the call's view.
  */
 #include "clock.h"
 #include "ddpctl_job.h"
@@ -14,7 +14,7 @@
 
 enum {
     PREFIX_SIZE = sizeof DDPI_ROUND_PREFIX + DDPI_JOB_MAX + 2,
-    AT_ONCE = 64, /* keys that are read; of 64 KiB at most each (handle.c) */
+    AT_ONCE = 64, /* keys per request, each up to 64 KiB (handle.c) */
 };
 
 uint32_t ddpctl_job_left_ms(const struct ddpctl_job_call *call)
@@ -68,8 +68,8 @@ ddp_status ddpctl_job_list(struct ddpctl_job_call *call, char ***ret_names, size
 /* ---- one job ----------------------------------------------------------------------------------
  */
 
-static ddp_status take(struct ddpctl_job_call *call, const char *key, uint64_t version,
-                       const void *value, size_t len, struct ddp_error *err)
+static ddp_status take_key(struct ddpctl_job_call *call, const char *key, uint64_t version,
+                           const void *value, size_t len, struct ddp_error *err)
 {
     ddp_status status = job_view_take(&call->view, key, version, value, len);
     return status == DDP_OK ? DDP_OK : ddpi_error_nomem(err, len);
@@ -84,9 +84,9 @@ static ddp_status read_keys(struct ddpctl_job_call *call, char *const *keys, siz
     if (status != DDP_OK)
         return status;
     for (size_t i = 0; i < count && status == DDP_OK; i++)
-        if (values[i].version != 0) /* else it has just been deleted */
-            status =
-                take(call, keys[i], values[i].version, values[i].value, values[i].value_len, err);
+        if (values[i].version != 0) /* else deleted since the listing */
+            status = take_key(call, keys[i], values[i].version, values[i].value,
+                              values[i].value_len, err);
     ddp_store_free(values);
     return status;
 }
@@ -96,7 +96,7 @@ ddp_status ddpctl_job_read(struct ddpctl_job_call *call, const char *job, struct
     char prefix[PREFIX_SIZE], name[DDPI_JOB_MAX + 1];
     char **keys;
     size_t count;
-    snprintf(name, sizeof name, "%s", job); /* it may be that of the view */
+    snprintf(name, sizeof name, "%s", job); /* @job may point into the view */
     snprintf(prefix, sizeof prefix, DDPI_ROUND_PREFIX "%s/", name);
     job_view_finish(&call->view);
     job_view_init(&call->view, name);
@@ -110,16 +110,15 @@ ddp_status ddpctl_job_read(struct ddpctl_job_call *call, const char *job, struct
     return status;
 }
 
-static ddp_status not_there(const struct ddpctl_job_call *call, const char *job,
-                            struct ddp_error *err)
+static ddp_status no_such_job(const struct ddpctl_job_call *call, const char *job,
+                              struct ddp_error *err)
 {
     return ddpi_error_set(err, DDP_E_NOT_FOUND,
-                          "there is no job '%s' in the store at %s; 'ddpctl status' lists those "
-                          "that are there",
-                          job, call->options->endpoint);
+                          "no job '%s' in the store at %s; 'ddpctl status' lists its jobs", job,
+                          call->options->endpoint);
 }
 
-/* Whichever is there, if that is one. */
+/* The name of the store's only job. */
 static ddp_status find_only(struct ddpctl_job_call *call, char job[DDPI_JOB_MAX + 1],
                             struct ddp_error *err)
 {
@@ -134,56 +133,56 @@ static ddp_status find_only(struct ddpctl_job_call *call, char job[DDPI_JOB_MAX 
     if (count == 1)
         return DDP_OK;
     return ddpi_error_set(err, count == 0 ? DDP_E_NOT_FOUND : DDP_E_INVALID,
-                          count == 0 ? "there is no job in the store at %s"
-                                     : "the store at %s has more than one job; say which, "
-                                       "'ddpctl status' lists them",
+                          count == 0 ? "no job in the store at %s"
+                                     : "the store at %s has more than one job; name one "
+                                       "('ddpctl status' lists them)",
                           call->options->endpoint);
 }
 
-static ddp_status choose(struct ddpctl_job_call *call, char job[DDPI_JOB_MAX + 1],
-                         struct ddp_error *err)
+static ddp_status choose_job(struct ddpctl_job_call *call, char job[DDPI_JOB_MAX + 1],
+                             struct ddp_error *err)
 {
     if (call->job == NULL)
         return find_only(call, job, err);
     if (!ddpi_job_valid(call->job, strlen(call->job)))
-        return not_there(call, call->job, err);
+        return no_such_job(call, call->job, err);
     snprintf(job, DDPI_JOB_MAX + 1, "%s", call->job);
     return DDP_OK;
 }
 
-static ddp_status read_there(struct ddpctl_job_call *call, const char *job, struct ddp_error *err)
+static ddp_status read_job(struct ddpctl_job_call *call, const char *job, struct ddp_error *err)
 {
     ddp_status status = ddpctl_job_read(call, job, err);
-    return status == DDP_OK && !job_view_there(&call->view) ? not_there(call, job, err) : status;
+    return status == DDP_OK && !job_view_there(&call->view) ? no_such_job(call, job, err) : status;
 }
 
 ddp_status ddpctl_job_find(struct ddpctl_job_call *call, struct ddp_error *err)
 {
     char job[DDPI_JOB_MAX + 1];
-    ddp_status status = choose(call, job, err);
-    return status == DDP_OK ? read_there(call, job, err) : status;
+    ddp_status status = choose_job(call, job, err);
+    return status == DDP_OK ? read_job(call, job, err) : status;
 }
 
-/* Watched first, so that nothing is missed in between. */
+/* Watch before reading, so that no change is missed in between. */
 ddp_status ddpctl_job_watch(struct ddpctl_job_call *call, struct ddp_error *err)
 {
     char job[DDPI_JOB_MAX + 1], prefix[PREFIX_SIZE];
-    ddp_status status = choose(call, job, err);
+    ddp_status status = choose_job(call, job, err);
     if (status != DDP_OK)
         return status;
     snprintf(prefix, sizeof prefix, DDPI_ROUND_PREFIX "%s/", job);
     status = ddp_store_watch(call->store, prefix, DDP_STORE_WATCH_PREFIX, 0,
                              ddpctl_job_left_ms(call), NULL, NULL, err);
-    return status == DDP_OK ? read_there(call, job, err) : status;
+    return status == DDP_OK ? read_job(call, job, err) : status;
 }
 
-static ddp_status take_event(struct ddpctl_job_call *call, const struct ddp_store_event *event,
-                             struct ddp_error *err)
+static ddp_status take_job_event(struct ddpctl_job_call *call, const struct ddp_store_event *event,
+                                 struct ddp_error *err)
 {
     bool set = event->kind == DDP_STORE_EVENT_SET;
     if (event->kind != DDP_STORE_EVENT_LOST)
-        return take(call, event->key, event->version, set ? event->value : NULL,
-                    set ? event->value_len : 0, err);
+        return take_key(call, event->key, event->version, set ? event->value : NULL,
+                        set ? event->value_len : 0, err);
     if (event->value_len > 0)
         return ddpi_error_set(err, DDP_E_CLOSED, "%s", (const char *)event->value);
     return ddpctl_job_read(call, call->view.name, err);
@@ -192,18 +191,18 @@ static ddp_status take_event(struct ddpctl_job_call *call, const struct ddp_stor
 ddp_status ddpctl_job_follow(struct ddpctl_job_call *call, uint32_t timeout_ms,
                              struct ddp_error *err)
 {
-    bool some = false;
+    bool any = false;
     for (;;) {
         struct ddp_store_event *event;
-        ddp_status status = ddp_store_next_event(call->store, some ? 0 : timeout_ms, &event, err);
-        if (status == DDP_E_TIMEOUT && some)
+        ddp_status status = ddp_store_next_event(call->store, any ? 0 : timeout_ms, &event, err);
+        if (status == DDP_E_TIMEOUT && any)
             return DDP_OK;
         if (status != DDP_OK)
             return status;
-        status = take_event(call, event, err);
+        status = take_job_event(call, event, err);
         ddp_store_free(event);
         if (status != DDP_OK)
             return status;
-        some = true;
+        any = true;
     }
 }

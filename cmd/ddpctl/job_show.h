@@ -1,5 +1,5 @@
 /*
- * job_show.h - a job (job_view.h) for people, and for programs. Pure but for the file it writes to.
+ * job_show.h - prints a job (job_view.h) as text and as JSON. Pure, apart from the output file.
  */
 #ifndef CMD_JOB_SHOW_H
 #define CMD_JOB_SHOW_H
@@ -9,16 +9,16 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* Of the objects below; a field may be added without another number. */
+/* Version of the JSON format; a new field does not change it. */
 enum { JOB_SHOW_SCHEMA = 1 };
 
-/* Several lines: the job, then one for each node. False: no memory. */
+/* Print the job's properties, then a line for each node. False: out of memory. */
 bool job_show_text(const struct job_view *view, FILE *out);
 
-/* The same as one object; times are in ms, and what there is none of is null. NULL: no memory. */
+/* The same as a JSON object; times are in ms, missing values null. NULL: out of memory. */
 json_t *job_show_json(const struct job_view *view);
 
-/* How it stands, in a few words that go behind its name: "is over, ...". */
+/* The job's state as a predicate to print after its name: "is over, ...". */
 void job_show_state(const struct job_view *view, char *text, size_t size);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * job_show_json.c - a job as JSON. What is not UTF-8 is shown as ddpctl_json_bytes() does.
+ * job_show_json.c - a job as JSON. All text from the store goes through ddpctl_json_bytes().
  */
 #include "ddpctl.h"
 #include "job_show.h"
@@ -18,8 +18,8 @@ static json_t *json_maybe(bool there, uint64_t number)
     return there ? json_integer((json_int_t)number) : json_null();
 }
 
-/* Takes over @element; false, with @array given up, if it or @array is NULL. */
-static bool append(json_t **array, json_t *element)
+/* Append @element. On failure, or if either is NULL: release both, set *@array to NULL. */
+static bool append_json(json_t **array, json_t *element)
 {
     if (*array != NULL && element != NULL && json_array_append_new(*array, element) == 0)
         return true;
@@ -50,7 +50,7 @@ static json_t *workers_json(const struct job_node *node)
     struct worker_status worker;
     const char *at = node->workers;
     for (size_t left = node->workers_len; worker_status_next(&at, &left, &worker);)
-        if (!append(&array, worker_json(&worker)))
+        if (!append_json(&array, worker_json(&worker)))
             break;
     return array;
 }
@@ -66,7 +66,7 @@ static json_t *failure_json(const struct ddp_round_failure *failure)
                      json_text(failure->text));
 }
 
-/* What it says of itself. */
+/* What the node reports about itself. */
 static json_t *member_json(const struct job_node *node)
 {
     static const char *const phases[] = {[DDP_ROUND_IDLE] = "idle",
@@ -83,7 +83,7 @@ static json_t *member_json(const struct job_node *node)
                      "leaving", says->leaving, "failure", failure_json(&says->failure));
 }
 
-/* What it is told. */
+/* What the store tells the node to do. */
 static json_t *seat_json(const struct job_view *view, const struct job_node *node)
 {
     static const char *const orders[] = {[DDP_ROUND_WAIT] = "wait",
@@ -120,7 +120,7 @@ static json_t *nodes_json(const struct job_view *view)
     struct job_node **nodes = job_view_order(view, &count);
     json_t *array = nodes != NULL ? json_array() : NULL;
     for (size_t i = 0; i < count; i++)
-        if (!append(&array, node_json(view, nodes[i])))
+        if (!append_json(&array, node_json(view, nodes[i])))
             break;
     ddpi_free(nodes);
     return array;
@@ -144,7 +144,7 @@ static json_t *wanted_json(const struct job_view *view)
     for (size_t i = 0; i < view->nwants; i++) {
         const struct job_want *want = &view->wants[i];
         if (want->record.there && strncmp(want->what, drain, sizeof drain - 1) == 0 &&
-            !append(&names, json_text(want->what + sizeof drain - 1)))
+            !append_json(&names, json_text(want->what + sizeof drain - 1)))
             break;
     }
     (void)job_view_wants(view, "size", &size);
@@ -152,7 +152,7 @@ static json_t *wanted_json(const struct job_view *view)
                      size != NULL ? json_text(size) : json_null(), "drain", names);
 }
 
-/* What cannot be read is told as such, and no more. */
+/* If the record cannot be read, only the state says so. */
 static json_t *summary_json(const struct job_view *view)
 {
     static const char *const states[] = {[ROUNDS_FORMING] = "forming",

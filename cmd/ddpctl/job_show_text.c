@@ -1,6 +1,6 @@
 /*
- * job_show_text.c - a job as lines on a terminal. Every text of the store goes through
- * ddpctl_print_bytes(), which lets nothing through that drives a terminal.
+ * job_show_text.c - a job as text. All text from the store goes through ddpctl_print_bytes(), which
+ * lets no control sequence reach the terminal. Owns nothing.
  */
 #include "ddpctl.h"
 #include "job_show.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORDS_MAX = 512 };
+enum { STATE_SIZE = 512 };
 
 /* ---- the job ----------------------------------------------------------------------------------
  */
@@ -24,7 +24,7 @@ void job_show_state(const struct job_view *view, char *text, size_t size)
     } else if (!view->state.there) {
         snprintf(text, size, "has gone");
     } else if (view->state.bad) {
-        snprintf(text, size, "is there, but what the store says of it cannot be read");
+        snprintf(text, size, "is there, but its record in the store cannot be read");
     } else if (job->state == ROUNDS_FORMING) {
         snprintf(text, size, "is %s", *waiting != '\0' ? waiting : "waiting for its nodes");
     } else if (job->state == ROUNDS_STOPPING) {
@@ -36,7 +36,7 @@ void job_show_state(const struct job_view *view, char *text, size_t size)
     }
 }
 
-static void put_text(FILE *out, const char *text)
+static void put_store_text(FILE *out, const char *text)
 {
     ddpctl_print_bytes(out, text, strlen(text));
 }
@@ -64,7 +64,7 @@ static void put_recovery(const struct ddpi_rounds_summary *job, FILE *out)
     putc('\n', out);
 }
 
-static void put_wishes(const struct job_view *view, FILE *out)
+static void put_requests(const struct job_view *view, FILE *out)
 {
     static const char drain[] = "drain/";
     const char *before = "  wanted      ";
@@ -76,10 +76,10 @@ static void put_wishes(const struct job_view *view, FILE *out)
         fputs(before, out);
         if (is_drain)
             fputs("drain ", out);
-        put_text(out, is_drain ? want->what + sizeof drain - 1 : want->what);
+        put_store_text(out, is_drain ? want->what + sizeof drain - 1 : want->what);
         if (*want->value != '\0')
             putc(' ', out);
-        put_text(out, want->value);
+        put_store_text(out, want->value);
         before = ", ";
     }
     if (*before == ',')
@@ -89,11 +89,11 @@ static void put_wishes(const struct job_view *view, FILE *out)
 static void put_job(const struct job_view *view, FILE *out)
 {
     const struct ddpi_rounds_summary *job = &view->summary;
-    char state[WORDS_MAX];
+    char state[STATE_SIZE];
     uint32_t min, max, spares = count_spares(view);
     job_show_state(view, state, sizeof state);
     fprintf(out, "job %s ", view->name);
-    put_text(out, state);
+    put_store_text(out, state);
     putc('\n', out);
     if (view->state.bad)
         return;
@@ -105,11 +105,11 @@ static void put_job(const struct job_view *view, FILE *out)
             job->terms.max_restarts);
     if (job->reason[0] != '\0' && job->state != ROUNDS_CLOSED && job->state != ROUNDS_STOPPING) {
         fputs("  last stop   ", out);
-        put_text(out, job->reason);
+        put_store_text(out, job->reason);
         putc('\n', out);
     }
     put_recovery(job, out);
-    put_wishes(view, out);
+    put_requests(view, out);
 }
 
 /* ---- its nodes --------------------------------------------------------------------------------
@@ -123,16 +123,16 @@ static void put_rank(const struct job_view *view, const struct job_node *node, F
         putc('-', out);
 }
 
-static void put_name(const struct job_view *view, const struct job_node *node, FILE *out)
+static void put_node_name(const struct job_view *view, const struct job_node *node, FILE *out)
 {
     (void)view;
-    put_text(out, node->member.bad ? "(cannot be read)" : node->says.name);
+    put_store_text(out, node->member.bad ? "(cannot be read)" : node->says.name);
 }
 
-static void put_address(const struct job_view *view, const struct job_node *node, FILE *out)
+static void put_node_address(const struct job_view *view, const struct job_node *node, FILE *out)
 {
     (void)view;
-    put_text(out, node->says.address[0] != '\0' ? node->says.address : "-");
+    put_store_text(out, node->says.address[0] != '\0' ? node->says.address : "-");
 }
 
 static void put_phase(const struct job_view *view, const struct job_node *node, FILE *out)
@@ -191,12 +191,12 @@ static void put_workers(const struct job_view *view, const struct job_node *node
 static const struct column {
     const char *heading;
     void (*put)(const struct job_view *view, const struct job_node *node, FILE *out);
-} columns[] = {{"NODE", put_rank},      {"NAME", put_name},   {"ADDRESS", put_address},
-               {"PHASE", put_phase},    {"ORDER", put_order}, {"RANKS", put_ranks},
+} columns[] = {{"NODE", put_rank},      {"NAME", put_node_name}, {"ADDRESS", put_node_address},
+               {"PHASE", put_phase},    {"ORDER", put_order},    {"RANKS", put_ranks},
                {"WORKERS", put_workers}};
 enum { COLUMNS = sizeof columns / sizeof *columns };
 
-/* What stands in a cell; NULL: no memory. The caller frees it. */
+/* The text of a cell, which the caller frees; NULL: out of memory. */
 static char *cell_of(const struct job_view *view, const struct job_node *node,
                      const struct column *column)
 {
@@ -212,7 +212,7 @@ static char *cell_of(const struct job_view *view, const struct job_node *node,
     return NULL;
 }
 
-/* Characters, of text that is UTF-8. */
+/* The number of characters of UTF-8 text. */
 static int width_of(const char *text)
 {
     int width = 0;
@@ -221,8 +221,8 @@ static int width_of(const char *text)
     return width;
 }
 
-static bool measure(const struct job_view *view, struct job_node *const *nodes, size_t count,
-                    int width[COLUMNS])
+static bool measure_columns(const struct job_view *view, struct job_node *const *nodes,
+                            size_t count, int width[COLUMNS])
 {
     for (size_t c = 0; c < COLUMNS; c++)
         width[c] = width_of(columns[c].heading);
@@ -264,7 +264,7 @@ bool job_show_text(const struct job_view *view, FILE *out)
     int width[COLUMNS];
     size_t count;
     struct job_node **nodes = job_view_order(view, &count);
-    bool done = nodes != NULL && measure(view, nodes, count, width);
+    bool done = nodes != NULL && measure_columns(view, nodes, count, width);
     if (done)
         put_job(view, out);
     for (size_t c = 0; done && count > 0 && c < COLUMNS; c++)

@@ -1,6 +1,6 @@
 /*
- * job_view.c - puts a job's keys together, and answers questions about it. Owns the nodes, the
- * wishes and their texts.
+ * job_view.c - assembles a job from its keys, and answers questions about it. Owns the nodes, the
+ * requested changes and their texts.
  */
 #include "job_view.h"
 
@@ -37,8 +37,8 @@ void job_view_finish(struct job_view *view)
 /* ---- keys -------------------------------------------------------------------------------------
  */
 
-/* What stands behind @prefix in @text; NULL: it does not begin so. */
-static const char *behind(const char *text, const char *prefix)
+/* The part of @text after @prefix; NULL: @text does not begin with it. */
+static const char *after_prefix(const char *text, const char *prefix)
 {
     size_t len = strlen(prefix);
     return strncmp(text, prefix, len) == 0 ? text + len : NULL;
@@ -46,7 +46,7 @@ static const char *behind(const char *text, const char *prefix)
 
 bool job_view_name(const char *key, char name[DDPI_JOB_MAX + 1])
 {
-    const char *at = behind(key, DDPI_ROUND_PREFIX);
+    const char *at = after_prefix(key, DDPI_ROUND_PREFIX);
     size_t len = at != NULL ? strcspn(at, "/") : 0;
     if (len == 0 || strcmp(at + len, "/state") != 0 || !ddpi_job_valid(at, len))
         return false;
@@ -55,8 +55,8 @@ bool job_view_name(const char *key, char name[DDPI_JOB_MAX + 1])
     return true;
 }
 
-/* False: something newer is known. */
-static bool is_news(struct job_record *record, uint64_t version, const void *value)
+/* Update @record; false: @version is not newer. */
+static bool update_record(struct job_record *record, uint64_t version, const void *value)
 {
     if (version <= record->version)
         return false;
@@ -66,7 +66,7 @@ static bool is_news(struct job_record *record, uint64_t version, const void *val
     return true;
 }
 
-/* Room for one more; false: no memory. */
+/* Make room for one more element; false: out of memory. */
 static bool reserve(void **array, size_t count, size_t *size, size_t element)
 {
     if (count < *size)
@@ -80,7 +80,7 @@ static bool reserve(void **array, size_t count, size_t *size, size_t element)
     return true;
 }
 
-/* Where the node @id is, or would be. */
+/* The index of the node @id, or where to insert it. */
 static size_t find_node(const struct job_view *view, uint64_t id)
 {
     size_t from = 0, to = view->nnodes;
@@ -94,7 +94,7 @@ static size_t find_node(const struct job_view *view, uint64_t id)
     return from;
 }
 
-/* NULL: no memory. */
+/* Find the node, or add it; NULL: out of memory. */
 static struct job_node *need_node(struct job_view *view, uint64_t id)
 {
     size_t at = find_node(view, id);
@@ -117,21 +117,21 @@ static struct job_node *need_node(struct job_view *view, uint64_t id)
 
 static ddp_status take_member(struct job_node *node, uint64_t version, struct ddpi_bytes value)
 {
-    if (is_news(&node->member, version, value.data) && value.data != NULL)
+    if (update_record(&node->member, version, value.data) && value.data != NULL)
         node->member.bad = ddpi_round_member_get(value, &node->says, NULL) != DDP_OK;
     return DDP_OK;
 }
 
-static ddp_status take_seat(struct job_node *node, uint64_t version, struct ddpi_bytes value)
+static ddp_status take_order(struct job_node *node, uint64_t version, struct ddpi_bytes value)
 {
-    if (is_news(&node->order, version, value.data) && value.data != NULL)
+    if (update_record(&node->order, version, value.data) && value.data != NULL)
         node->order.bad = ddpi_round_seat_get(value, &node->seat, NULL) != DDP_OK;
     return DDP_OK;
 }
 
 static ddp_status take_workers(struct job_node *node, uint64_t version, struct ddpi_bytes value)
 {
-    if (!is_news(&node->node, version, value.data))
+    if (!update_record(&node->node, version, value.data))
         return DDP_OK;
     ddpi_free(node->workers);
     node->workers = value.data != NULL ? ddpi_strndup(value.data, value.len) : NULL;
@@ -147,7 +147,7 @@ static struct job_want *find_want(const struct job_view *view, const char *what)
     return NULL;
 }
 
-/* NULL: no memory. */
+/* Find the request, or add it; NULL: out of memory. */
 static struct job_want *need_want(struct job_view *view, const char *what)
 {
     struct job_want *want = find_want(view, what);
@@ -170,16 +170,16 @@ static ddp_status take_want(struct job_view *view, const char *what, uint64_t ve
     struct job_want *want = need_want(view, what);
     if (want == NULL)
         return DDP_E_NOMEM;
-    if (!is_news(&want->record, version, value.data))
+    if (!update_record(&want->record, version, value.data))
         return DDP_OK;
     ddpi_free(want->value);
     want->value = value.data != NULL ? ddpi_strndup(value.data, value.len) : NULL;
     return want->value != NULL || value.data == NULL ? DDP_OK : DDP_E_NOMEM;
 }
 
-static void take_state(struct job_view *view, uint64_t version, struct ddpi_bytes value)
+static void take_job_state(struct job_view *view, uint64_t version, struct ddpi_bytes value)
 {
-    if (is_news(&view->state, version, value.data) && value.data != NULL)
+    if (update_record(&view->state, version, value.data) && value.data != NULL)
         view->state.bad = ddpi_round_summary_get(value, &view->summary, NULL) != DDP_OK;
 }
 
@@ -189,9 +189,9 @@ static ddp_status take_of_node(struct job_view *view, const char *kind, uint64_t
     static const struct {
         const char *prefix;
         ddp_status (*take)(struct job_node *node, uint64_t version, struct ddpi_bytes value);
-    } parts[] = {{"member/", take_member}, {"seat/", take_seat}, {"node/", take_workers}};
+    } parts[] = {{"member/", take_member}, {"seat/", take_order}, {"node/", take_workers}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        const char *digits = behind(kind, parts[i].prefix);
+        const char *digits = after_prefix(kind, parts[i].prefix);
         int64_t id;
         if (digits == NULL || *digits == '0' ||
             ddpi_parse_int(digits, 1, INT64_MAX, &id, NULL) != DDP_OK)
@@ -199,24 +199,24 @@ static ddp_status take_of_node(struct job_view *view, const char *kind, uint64_t
         struct job_node *node = need_node(view, (uint64_t)id);
         return node != NULL ? parts[i].take(node, version, value) : DDP_E_NOMEM;
     }
-    return DDP_OK; /* it tells us nothing */
+    return DDP_OK; /* not a key of interest */
 }
 
 ddp_status job_view_take(struct job_view *view, const char *key, uint64_t version,
                          const void *value, size_t value_len)
 {
     const struct ddpi_bytes bytes = {value, value_len};
-    const char *kind = behind(key, DDPI_ROUND_PREFIX);
+    const char *kind = after_prefix(key, DDPI_ROUND_PREFIX);
     if (kind != NULL)
-        kind = behind(kind, view->name);
+        kind = after_prefix(kind, view->name);
     if (kind == NULL || *kind++ != '/')
         return DDP_OK;
-    const char *what = behind(kind, "want/");
+    const char *what = after_prefix(kind, "want/");
     if (what != NULL)
         return take_want(view, what, version, bytes);
     if (strcmp(kind, "state") != 0)
         return take_of_node(view, kind, version, bytes);
-    take_state(view, version, bytes);
+    take_job_state(view, version, bytes);
     return DDP_OK;
 }
 

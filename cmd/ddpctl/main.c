@@ -1,5 +1,5 @@
 /*
- * main.c - main() of ddpctl: picks the verb.
+ * main.c - main() of ddpctl: selects the verb.
  */
 #include "ddpctl.h"
 #include "secrecy.h"
@@ -14,20 +14,20 @@ static const struct {
 } verbs[] = {
     {"status", ddpctl_job, "show the jobs of a store, their nodes and workers"},
     {"stop", ddpctl_job, "end a job"},
-    {"drain", ddpctl_job, "take a node out of a job, which goes on without it"},
-    {"scale", ddpctl_job, "say how many nodes a job is to have"},
-    {"store", ddpctl_store, "look into a store, or change it"},
-    {"token", ddpctl_token, "the token by which clients and servers know each other"},
+    {"drain", ddpctl_job, "remove a node from a job, which continues without it"},
+    {"scale", ddpctl_job, "change the number of nodes of a job"},
+    {"store", ddpctl_store, "read and change the keys of a store"},
+    {"token", ddpctl_token, "create a token, show its path, or derive keys from it"},
 };
 
 enum { VERBS = sizeof verbs / sizeof *verbs };
 
-static void print_help(void)
+static void print_verbs(void)
 {
-    fputs("usage: ddpctl VERB [OPTIONS] ...\n\nVerbs; 'ddpctl VERB --help' says more\n", stdout);
+    fputs("usage: ddpctl VERB [OPTIONS] ...\n\nVerbs; see also 'ddpctl VERB --help'\n", stdout);
     for (size_t i = 0; i < VERBS; i++)
         printf("  %-12s %s\n", verbs[i].name, verbs[i].help);
-    fputs("\nOptions\n  -h, --help     this list\n      --version  print the version and exit\n",
+    fputs("\nOptions\n  -h, --help     print help\n      --version  print the version and exit\n",
           stdout);
 }
 
@@ -41,9 +41,9 @@ int main(int argc, char **argv)
     if (strcmp(word, "--version") == 0) {
         puts("ddpctl " DDPRUN_VERSION);
     } else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
-        print_help();
+        print_verbs();
     } else {
-        fprintf(stderr, "ddpctl: '%s' is no verb; 'ddpctl --help' lists them\n", word);
+        fprintf(stderr, "ddpctl: unknown verb '%s'; 'ddpctl --help' lists the verbs\n", word);
         return DDPCTL_USAGE;
     }
     return fflush(stdout) == 0 ? DDPCTL_DONE : DDPCTL_FAILED;

@@ -1,6 +1,6 @@
 /*
- * store.c - the verb "store": its options, its actions, and how to connect. Owns the handle.
- * What was asked for goes to stdout, sentences go to stderr.
+ * store.c - the verb "store": parses its options and action, connects, and runs the action. Owns
+ * the store handle. Results go to stdout, messages to stderr.
  */
 #include "ddpctl_store.h"
 #include "error.h"
@@ -24,8 +24,8 @@ enum {
 #define WATCH         "Watch"
 #define BENCH         "Bench"
 
-static ddp_status parse_size(const struct option *option, const char *text, void *field,
-                             struct ddp_error *err)
+static ddp_status parse_value_size(const struct option *option, const char *text, void *field,
+                                   struct ddp_error *err)
 {
     return ddpi_parse_size(text, (uint64_t)option->max, field, err);
 }
@@ -73,7 +73,7 @@ static const struct option table[] = {
      FIELD(bench.shared), 0, 0},
     {"duration", 0, "DURATION", NULL, "2s", BENCH, "run for this long", option_duration,
      FIELD(bench.duration_ms), 1, 3600 * 1000},
-    {"value-size", 0, "SIZE", NULL, "64", BENCH, "length of a value", parse_size,
+    {"value-size", 0, "SIZE", NULL, "64", BENCH, "length of a value", parse_value_size,
      FIELD(bench.value_size), 0, DDP_STORE_VALUE_MAX},
     DDPCTL_AUTH_OPTIONS(IDENTITY, FIELD(auth)),
     {"role", 0, DDPCTL_ROLES, NULL, "agent, or the key's role", IDENTITY,
@@ -90,34 +90,36 @@ const struct option_table ddpctl_store_table = {
 static const struct action {
     const char *name;
     ddp_status (*run)(struct ddpctl_call *call, struct ddp_error *err);
-    const char *words; /* as written in the help */
+    const char *words; /* operands, as shown in the help */
     size_t min, max;
-    bool connects; /* by itself */
+    bool connects; /* opens its own connection */
     const char *help;
 } actions[] = {
-    {"get", ddpctl_run_get, "KEY", 1, 1, false, "print the value, as it is"},
+    {"get", ddpctl_run_get, "KEY", 1, 1, false, "print the value, unchanged"},
     {"set", ddpctl_run_set, "KEY VALUE", 2, 2, false,
-     "set it; '-' takes the value from standard input"},
-    {"add", ddpctl_run_add, "KEY [NUMBER]", 1, 2, false, "add NUMBER (1), and print the sum"},
-    {"wait", ddpctl_run_wait, "KEY...", 1, WORDS_MAX, false, "wait until all of them exist"},
+     "set the key; if VALUE is '-', read it from standard input"},
+    {"add", ddpctl_run_add, "KEY [NUMBER]", 1, 2, false,
+     "add NUMBER (default: 1), and print the sum"},
+    {"wait", ddpctl_run_wait, "KEY...", 1, WORDS_MAX, false,
+     "wait until all keys exist at the same time"},
     {"watch", ddpctl_run_watch, "[PREFIX]", 0, 1, true,
      "print each change of a key that begins with PREFIX; with --key, of one key"},
     {"list", ddpctl_run_list, "[PREFIX]", 0, 1, false,
-     "print the keys that begin with PREFIX, one a line"},
-    {"delete", ddpctl_run_delete, "KEY...", 1, WORDS_MAX, false, "delete them"},
-    {"stats", ddpctl_run_stats, "", 0, 0, false, "print what the server counts"},
-    {"bench", ddpctl_run_bench, "", 0, 0, true, "print how fast the store is from here"},
+     "print the keys that begin with PREFIX, one per line"},
+    {"delete", ddpctl_run_delete, "KEY...", 1, WORDS_MAX, false, "delete the keys, in this order"},
+    {"stats", ddpctl_run_stats, "", 0, 0, false, "print the server's counters"},
+    {"bench", ddpctl_run_bench, "", 0, 0, true, "measure the store's speed from this machine"},
     {"fence", ddpctl_run_fence, "JOB EPOCH", 2, 2, false,
-     "end all epochs of JOB before EPOCH: their clients are cut off"},
+     "end all epochs of JOB before EPOCH, and disconnect their clients"},
     {"port", ddpctl_run_port, "JOB", 1, 1, true,
-     "open a port for JOB's TCPStore clients, print it, and keep it until a signal"},
+     "open a port for JOB's TCPStore clients, print it, and keep it open until a signal"},
 };
 
 enum { ACTIONS = sizeof actions / sizeof *actions };
 
 /* ---- the verb -------------------------------------------------------------------------------- */
 
-static void print_help(void)
+static void print_store_help(void)
 {
     fputs("usage: ddpctl store [OPTIONS] ACTION [OPTIONS] ...\n\nActions\n", stdout);
     for (size_t i = 0; i < ACTIONS; i++)
@@ -125,18 +127,16 @@ static void print_help(void)
     options_print_help(&ddpctl_store_table, stdout);
 }
 
-static ddp_status find_action(const char *name, const struct action **ret, struct ddp_error *err)
+static ddp_status find_store_action(const char *name, const struct action **ret,
+                                    struct ddp_error *err)
 {
     for (size_t i = 0; i < ACTIONS; i++)
         if (strcmp(actions[i].name, name) == 0) {
             *ret = &actions[i];
             return DDP_OK;
         }
-    return ddpi_error_set(
-        err, DDP_E_INVALID,
-        "'%s' is nothing that can be done to a store; 'ddpctl store --help' lists "
-        "what can",
-        name);
+    return ddpi_error_set(err, DDP_E_INVALID,
+                          "unknown action '%s'; 'ddpctl store --help' lists the actions", name);
 }
 
 static bool has_watch_options(const struct ddpctl_watch_options *watch)
@@ -154,43 +154,42 @@ static ddp_status check_words(const struct action *action, const struct ddpctl_c
                               struct ddp_error *err)
 {
     if (call->nwords < action->min || call->nwords > action->max)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "it is 'ddpctl store %s%s%s', but %zu words were "
-                              "given",
-                              action->name, *action->words != '\0' ? " " : "", action->words,
-                              call->nwords);
+        return ddpi_error_set(
+            err, DDP_E_INVALID, "usage: 'ddpctl store %s%s%s', but %zu words were given",
+            action->name, *action->words != '\0' ? " " : "", action->words, call->nwords);
     if (call->options->if_version >= 0 && action->run != ddpctl_run_set)
-        return ddpi_error_set(err, DDP_E_INVALID, "--if-version goes with set only");
+        return ddpi_error_set(err, DDP_E_INVALID, "--if-version is for set only");
     if (has_watch_options(&call->options->watch) && action->run != ddpctl_run_watch)
         return ddpi_error_set(err, DDP_E_INVALID,
-                              "--key, --initial, --from and --count go with watch only");
+                              "--key, --initial, --from and --count are for watch only");
     if (has_bench_options(&call->options->bench) && action->run != ddpctl_run_bench)
         return ddpi_error_set(
             err, DDP_E_INVALID,
-            "--op, --clients, --shared, --duration and --value-size go with bench only");
+            "--op, --clients, --shared, --duration and --value-size are for bench only");
     if (call->options->endpoint == NULL || *call->options->endpoint == '\0')
         return ddpi_error_set(err, DDP_E_INVALID,
-                              "no store is named; give --endpoint=HOST:PORT, or set DDPRUN_STORE");
+                              "no store address: give --endpoint=HOST:PORT or set DDPRUN_STORE");
     return DDP_OK;
 }
 
-/* Options stand before the action or behind it. */
-static ddp_status parse(int argc, char **argv, struct ddpctl_store_options *options,
-                        const struct action **ret_action, int *ret_first, struct ddp_error *err)
+/* Options may stand before or after the action. */
+static ddp_status parse_store_words(int argc, char **argv, struct ddpctl_store_options *options,
+                                    const struct action **ret_action, int *ret_first,
+                                    struct ddp_error *err)
 {
     char *const no_envp[] = {NULL};
-    int at = argc, behind;
+    int at = argc, after;
     ddp_status status = options_parse(&ddpctl_store_table, argc, argv, environ, options, &at, err);
     if (status != DDP_OK || options->help)
         return status;
     if (at == argc)
-        return find_action("", ret_action, err);
-    status = find_action(argv[at], ret_action, err);
+        return find_store_action("", ret_action, err);
+    status = find_store_action(argv[at], ret_action, err);
     if (status == DDP_OK)
-        status = options_parse(&ddpctl_store_table, argc - at, argv + at, no_envp, options, &behind,
-                               err);
+        status =
+            options_parse(&ddpctl_store_table, argc - at, argv + at, no_envp, options, &after, err);
     if (status == DDP_OK)
-        *ret_first = at + behind;
+        *ret_first = at + after;
     return status;
 }
 
@@ -207,8 +206,8 @@ static ddp_status connect_and_run(const struct action *action, struct ddpctl_cal
     return status;
 }
 
-static ddp_status perform(const struct action *action, struct ddpctl_call *call,
-                          struct ddp_error *err)
+static ddp_status run_store_action(const struct action *action, struct ddpctl_call *call,
+                                   struct ddp_error *err)
 {
     const struct ddpctl_store_options *given = call->options;
     char *home_token = NULL;
@@ -227,7 +226,7 @@ static ddp_status perform(const struct action *action, struct ddpctl_call *call,
         .role = given->role,
         .job = given->job,
         .epoch = given->epoch,
-        /* A person wants to know at once. */
+        /* An interactive command reports a lost connection at once. */
         .flags = DDP_STORE_NO_RECONNECT | (given->auth.tls ? DDP_STORE_TLS : 0),
     };
     ddpctl_choose_token(&options, &home_token);
@@ -245,13 +244,13 @@ int ddpctl_store(int argc, char **argv)
                                            .bench = {.op = UINT32_MAX, .value_size = UINT64_MAX}};
     const struct action *action = NULL;
     int first = argc;
-    ddp_status status = parse(argc, argv, &options, &action, &first, &err);
+    ddp_status status = parse_store_words(argc, argv, &options, &action, &first, &err);
     if (status == DDP_OK && options.help) {
-        print_help();
+        print_store_help();
     } else if (status == DDP_OK) {
         struct ddpctl_call call = {
             .options = &options, .words = argv + first, .nwords = (size_t)(argc - first)};
-        status = perform(action, &call, &err);
+        status = run_store_action(action, &call, &err);
     }
     if (status == DDP_OK && fflush(stdout) != 0)
         status = ddpi_error_sys(&err, errno, "cannot write to standard output");

@@ -1,6 +1,6 @@
 /*
- * store_actions.c - what "ddpctl store" does with one request, through the blocking client. What
- * was asked for goes to stdout, raw or as one JSON object.
+ * store_actions.c - the actions of "ddpctl store" that use the blocking client. Results go to
+ * stdout, raw or as one JSON object. Owns nothing.
  */
 #include "buf.h"
 #include "ddpctl_store.h"
@@ -57,12 +57,12 @@ ddp_status ddpctl_run_get(struct ddpctl_call *call, struct ddp_error *err)
                                              (json_int_t)version),
                                    err);
     else
-        (void)!fwrite(value, 1, len, stdout); /* checked when it is flushed */
+        (void)!fwrite(value, 1, len, stdout); /* errors show when stdout is flushed */
     ddp_store_free(value);
     return status;
 }
 
-/* All of stdin. */
+/* Read standard input to its end. */
 static ddp_status read_value(struct ddpi_buf *buf, struct ddp_error *err)
 {
     for (;;) {
@@ -85,8 +85,8 @@ static ddp_status read_value(struct ddpi_buf *buf, struct ddp_error *err)
     }
 }
 
-static ddp_status set_value(struct ddpctl_call *call, const void *value, size_t len,
-                            struct ddp_error *err)
+static ddp_status set_key_value(struct ddpctl_call *call, const void *value, size_t len,
+                                struct ddp_error *err)
 {
     uint64_t version;
     const char *key = call->words[0];
@@ -105,12 +105,12 @@ ddp_status ddpctl_run_set(struct ddpctl_call *call, struct ddp_error *err)
 {
     const char *word = call->words[1];
     if (strcmp(word, "-") != 0)
-        return set_value(call, word, strlen(word), err);
+        return set_key_value(call, word, strlen(word), err);
     struct ddpi_buf buf;
     ddpi_buf_init(&buf, (size_t)DDP_STORE_VALUE_MAX + 1);
     ddp_status status = read_value(&buf, err);
     if (status == DDP_OK)
-        status = set_value(call, ddpi_buf_head(&buf), ddpi_buf_len(&buf), err);
+        status = set_key_value(call, ddpi_buf_head(&buf), ddpi_buf_len(&buf), err);
     ddpi_buf_finish(&buf);
     return status;
 }
@@ -165,7 +165,7 @@ ddp_status ddpctl_run_delete(struct ddpctl_call *call, struct ddp_error *err)
     return status == DDP_OK ? print_words(call, call->words, call->nwords, err) : status;
 }
 
-/* "name number" on each line, into {"name": number}; NULL if it is anything else. */
+/* Convert lines of "name number" to {"name": number}. NULL: another format, or out of memory. */
 static json_t *json_stats(const char *text)
 {
     json_t *object = json_object();

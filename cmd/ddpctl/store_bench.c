@@ -1,7 +1,7 @@
 /*
- * store_bench.c - "ddpctl store bench": how fast is this store from here? Threads with one request
- * in flight each, through the blocking client, on keys below a prefix of their own that is removed
- * afterwards. How fast the server can be, ddp-perf says.
+ * store_bench.c - "ddpctl store bench": measures a store's speed from this machine. Each thread has
+ * one request in flight through the blocking client. Owns the keys below one prefix, and deletes
+ * them afterwards. ddp-perf measures the server's limits.
  */
 #include "clock.h"
 #include "ddpctl_store.h"
@@ -37,12 +37,12 @@ struct client {
     struct ddp_error err;
 };
 
-static uint64_t now_us(void)
+static uint64_t bench_now_us(void)
 {
     return ddpi_now_us(&ddpi_clock_monotonic);
 }
 
-static ddp_status ask(struct client *client, uint64_t request, bool set)
+static ddp_status bench_ask(struct client *client, uint64_t request, bool set)
 {
     const struct bench *bench = client->bench;
     char key[PREFIX_MAX + 32];
@@ -64,19 +64,19 @@ static void *run_client(void *arg)
     struct client *client = arg;
     struct bench *bench = client->bench;
     for (uint64_t i = 0; client->status == DDP_OK && i < KEYS_EACH; i++) /* not counted */
-        client->status = ask(client, i, true);
-    uint64_t begin = now_us(), before = begin, after = begin;
+        client->status = bench_ask(client, i, true);
+    uint64_t begin = bench_now_us(), before = begin, after = begin;
     for (uint64_t i = 0; client->status == DDP_OK && !atomic_load(&bench->stop); i++) {
         bool set = *bench->op == 's' || (*bench->op == 'm' && i % 2 == 0);
-        client->status = ask(client, i, set);
-        after = now_us();
+        client->status = bench_ask(client, i, set);
+        after = bench_now_us();
         perf_histogram_add(&client->latencies, after - before);
         before = after;
     }
     if (after > begin)
         client->rate = (double)client->latencies.total * 1e6 / (double)(after - begin);
     if (client->status != DDP_OK)
-        kill(getpid(), SIGTERM); /* the others need not go on */
+        kill(getpid(), SIGTERM); /* end the run */
     return NULL;
 }
 
@@ -94,8 +94,8 @@ static ddp_status remove_keys(struct bench *bench, ddp_store *store, struct ddp_
     return status;
 }
 
-static ddp_status connect_all(struct bench *bench, struct client *clients, uint32_t count,
-                              struct ddp_error *err)
+static ddp_status connect_bench_clients(struct bench *bench, struct client *clients, uint32_t count,
+                                        struct ddp_error *err)
 {
     ddp_status status = DDP_OK;
     for (uint32_t i = 0; i < count && status == DDP_OK; i++) {
@@ -109,10 +109,10 @@ static ddp_status connect_all(struct bench *bench, struct client *clients, uint3
     return status;
 }
 
-/* Until the time is over, a signal comes, or one has failed. Signals stay blocked from here on: the
- * keys are still to be removed. */
-static void run_all(struct bench *bench, struct client *clients, uint32_t count,
-                    uint64_t duration_ms)
+/* Run until the time is up, a signal arrives, or a client fails. Signals stay blocked afterwards,
+ * so that the keys can be deleted. */
+static void run_bench_clients(struct bench *bench, struct client *clients, uint32_t count,
+                              uint64_t duration_ms)
 {
     const struct timespec duration = {(time_t)(duration_ms / 1000),
                                       (long)(duration_ms % 1000) * 1000000};
@@ -122,7 +122,7 @@ static void run_all(struct bench *bench, struct client *clients, uint32_t count,
     sigemptyset(&ends);
     sigaddset(&ends, SIGINT);
     sigaddset(&ends, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &ends, NULL); /* the threads inherit that */
+    pthread_sigmask(SIG_BLOCK, &ends, NULL); /* inherited by the threads */
     for (; started < count && failed == 0; started += failed == 0)
         failed = pthread_create(&clients[started].thread, NULL, run_client, &clients[started]);
     if (failed != 0)
@@ -157,8 +157,8 @@ static ddp_status print_figures(const struct bench *bench, const struct client *
     return DDP_OK;
 }
 
-/* Into the first one; the first failure counts. */
-static ddp_status sum_up(struct client *clients, uint32_t count, struct ddp_error *err)
+/* Add all results to the first client's; return the first failure. */
+static ddp_status sum_up_bench(struct client *clients, uint32_t count, struct ddp_error *err)
 {
     for (uint32_t i = 0; i < count; i++) {
         if (clients[i].status != DDP_OK)
@@ -171,20 +171,20 @@ static ddp_status sum_up(struct client *clients, uint32_t count, struct ddp_erro
     return DDP_OK;
 }
 
-static ddp_status measure(struct bench *bench, struct client *clients, uint32_t count,
-                          struct ddp_error *err)
+static ddp_status run_bench(struct bench *bench, struct client *clients, uint32_t count,
+                            struct ddp_error *err)
 {
     uint64_t duration_ms = bench->call->options->bench.duration_ms;
-    ddp_status status = connect_all(bench, clients, count, err);
+    ddp_status status = connect_bench_clients(bench, clients, count, err);
     if (status == DDP_OK) {
-        run_all(bench, clients, count, duration_ms > 0 ? duration_ms : DURATION_MS);
-        status = sum_up(clients, count, err);
+        run_bench_clients(bench, clients, count, duration_ms > 0 ? duration_ms : DURATION_MS);
+        status = sum_up_bench(clients, count, err);
         ddp_status removed = remove_keys(bench, clients->store, status == DDP_OK ? err : NULL);
         status = status == DDP_OK ? removed : status;
     }
     if (status == DDP_OK)
         status = print_figures(bench, clients, count, err);
-    for (uint32_t i = count; i-- > 0;) /* the first one's last: it may be everybody's */
+    for (uint32_t i = count; i-- > 0;) /* the first one last: all may share it */
         if (i == 0 || clients[i].store != clients[0].store)
             ddp_store_close(clients[i].store);
     return status;
@@ -200,11 +200,11 @@ ddp_status ddpctl_run_bench(struct ddpctl_call *call, struct ddp_error *err)
                           .op = ops[given->op != UINT32_MAX ? given->op : 0]};
     uint32_t count = given->clients > 0 ? given->clients : 1;
     snprintf(bench.prefix, sizeof bench.prefix, "ddpctl-bench/%d-%" PRIx64 "/", (int)getpid(),
-             now_us());
+             bench_now_us());
     struct client *clients = ddpi_calloc(count, sizeof *clients);
     bench.value = ddpi_calloc(1, bench.value_len + 1);
     ddp_status status = clients != NULL && bench.value != NULL
-                            ? measure(&bench, clients, count, err)
+                            ? run_bench(&bench, clients, count, err)
                             : ddpi_error_nomem(err, count * sizeof *clients + bench.value_len);
     ddpi_free(bench.value);
     ddpi_free(clients);

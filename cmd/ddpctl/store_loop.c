@@ -1,6 +1,6 @@
 /*
- * store_loop.c - a libuv loop with a handle of the store, the signals that end it, and an eye on
- * standard output. Owns all of them.
+ * store_loop.c - a libuv loop with a store handle, handlers of the signals that end it, and a watch
+ * for the end of standard output. Owns all of these.
  */
 #include "store_loop.h"
 
@@ -13,7 +13,7 @@
 
 static const int signal_numbers[] = {SIGINT, SIGTERM};
 
-static void close_handle(uv_handle_t *handle, void *arg)
+static void close_loop_handle(uv_handle_t *handle, void *arg)
 {
     (void)arg;
     if (!uv_is_closing(handle))
@@ -23,7 +23,7 @@ static void close_handle(uv_handle_t *handle, void *arg)
 static void on_store_closed(void *data)
 {
     struct ddpctl_loop *loop = data;
-    uv_walk(&loop->uv, close_handle, NULL);
+    uv_walk(&loop->uv, close_loop_handle, NULL);
 }
 
 void ddpctl_loop_end(struct ddpctl_loop *loop, ddp_status status, const char *sentence)
@@ -66,7 +66,7 @@ bool ddpctl_loop_flush(struct ddpctl_loop *loop)
     return false;
 }
 
-static void on_signal(uv_signal_t *signal, int number)
+static void on_loop_signal(uv_signal_t *signal, int number)
 {
     struct ddpctl_loop *loop = signal->data;
     (void)number;
@@ -82,8 +82,8 @@ static void on_output_closed(uv_poll_t *poll, int status, int events)
     loop->stop(loop);
 }
 
-/* An epoll set becomes readable when the one thing in it has an error. Standard output itself is
- * not given to libuv, which would make it non-blocking for whoever shares it. Files have no end. */
+/* An epoll set becomes readable when the one descriptor in it has an error. libuv would make
+ * standard output non-blocking for all processes that share it. epoll refuses regular files. */
 static void observe_output(struct ddpctl_loop *loop)
 {
     struct epoll_event nothing = {0};
@@ -101,7 +101,7 @@ static bool open_handles(struct ddpctl_loop *loop)
     for (size_t i = 0; i < sizeof loop->signals / sizeof *loop->signals; i++) {
         loop->signals[i].data = loop;
         if (uv_signal_init(&loop->uv, &loop->signals[i]) != 0 ||
-            uv_signal_start(&loop->signals[i], on_signal, signal_numbers[i]) != 0)
+            uv_signal_start(&loop->signals[i], on_loop_signal, signal_numbers[i]) != 0)
             return false;
     }
     loop->timer.data = loop;
@@ -115,7 +115,7 @@ ddp_status ddpctl_loop_run(struct ddpctl_loop *loop, const struct ddp_store_opti
 {
     loop->output_fd = -1;
     if (uv_loop_init(&loop->uv) != 0)
-        return ddpi_error_set(err, DDP_E_SYSTEM, "cannot make an event loop");
+        return ddpi_error_set(err, DDP_E_SYSTEM, "cannot create an event loop");
     signal(SIGPIPE, SIG_IGN);
     ddp_status status = open_handles(loop)
                             ? ddp_store_uv_open(&loop->uv, options, hooks, &loop->store, err)
@@ -123,7 +123,7 @@ ddp_status ddpctl_loop_run(struct ddpctl_loop *loop, const struct ddp_store_opti
     if (status == DDP_OK)
         begin(loop);
     else
-        uv_walk(&loop->uv, close_handle, NULL);
+        uv_walk(&loop->uv, close_loop_handle, NULL);
     uv_run(&loop->uv, UV_RUN_DEFAULT);
     uv_loop_close(&loop->uv);
     if (loop->output_fd >= 0)

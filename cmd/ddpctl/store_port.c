@@ -1,7 +1,7 @@
 /*
- * store_port.c - "ddpctl store port": a data port of a job, for as long as this program runs. The
- * port ends with its session, or with the server; so a connection that is lost ends the program:
- * nobody could say whether the port is still there.
+ * store_port.c - "ddpctl store port": keeps a job's data port open while this program runs. The
+ * port ends with its session or with the server. A lost connection ends the program, as it cannot
+ * know then whether the port still exists. Owns the session.
  */
 #include "store_loop.h"
 
@@ -15,13 +15,13 @@ struct port {
     bool has_session;
 };
 
-static void on_closed(void *data, const struct ddp_store_result *result)
+static void on_port_session_closed(void *data, const struct ddp_store_result *result)
 {
-    (void)result; /* if it could not be said, the lease says it */
+    (void)result; /* if this failed, the lease ends the session */
     ddpctl_loop_end(data, DDP_OK, NULL);
 }
 
-static void stop(struct ddpctl_loop *loop)
+static void stop_port(struct ddpctl_loop *loop)
 {
     struct port *port = (struct port *)loop; /* its first member */
     if (!port->has_session) {
@@ -32,7 +32,7 @@ static void stop(struct ddpctl_loop *loop)
     ddpctl_loop_ask(
         loop,
         (struct ddp_store_request){.op = DDP_STORE_OP_SESSION_CLOSE, .session = &port->session},
-        on_closed, loop);
+        on_port_session_closed, loop);
 }
 
 static void print_port(struct ddpctl_loop *loop, int64_t number)
@@ -78,7 +78,7 @@ static void on_session(void *data, const struct ddp_store_result *result)
                     on_port, &port->loop);
 }
 
-static void begin(struct ddpctl_loop *loop)
+static void begin_port(struct ddpctl_loop *loop)
 {
     ddpctl_loop_ask(loop,
                     (struct ddp_store_request){.op = DDP_STORE_OP_SESSION_OPEN,
@@ -87,16 +87,15 @@ static void begin(struct ddpctl_loop *loop)
                     on_session, loop);
 }
 
-static void on_state(void *data, ddp_store_uv *store, enum ddp_store_uv_state state,
-                     const char *why)
+static void on_port_state(void *data, ddp_store_uv *store, enum ddp_store_uv_state state,
+                          const char *why)
 {
     (void)store;
     if (state == DDP_STORE_UV_ENDED)
         ddpctl_loop_end(data, DDP_E_CLOSED, why);
 }
 
-static void on_session_ended(void *data, ddp_store_uv *store,
-                             const struct ddp_store_session *session)
+static void on_port_lost(void *data, ddp_store_uv *store, const struct ddp_store_session *session)
 {
     (void)store;
     (void)session;
@@ -105,8 +104,8 @@ static void on_session_ended(void *data, ddp_store_uv *store,
 
 ddp_status ddpctl_run_port(struct ddpctl_call *call, struct ddp_error *err)
 {
-    struct port port = {.loop = {.call = call, .stop = stop}};
+    struct port port = {.loop = {.call = call, .stop = stop_port}};
     const struct ddp_store_uv_hooks hooks = {
-        .size = sizeof hooks, .data = &port, .state = on_state, .session_ended = on_session_ended};
-    return ddpctl_loop_run(&port.loop, call->connect, &hooks, begin, err);
+        .size = sizeof hooks, .data = &port, .state = on_port_state, .session_ended = on_port_lost};
+    return ddpctl_loop_run(&port.loop, call->connect, &hooks, begin_port, err);
 }

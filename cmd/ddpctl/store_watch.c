@@ -1,6 +1,6 @@
 /*
- * store_watch.c - "ddpctl store watch": a line for each change, as it comes. What is there first
- * is listed behind the beginning of the watch, so that no change is lost between the two.
+ * store_watch.c - "ddpctl store watch": prints a line for each change as it arrives. Existing keys
+ * are listed after the watch has begun, so that no change is lost between the two.
  */
 #include "error.h"
 #include "mem.h"
@@ -13,8 +13,8 @@ struct watching {
     struct ddpctl_loop loop;
     const char *name;
     uint64_t seen;
-    bool lost;   /* the connection, since it was last there */
-    char **keys; /* what is there, while it is read: one after the other */
+    bool lost;   /* the connection is down */
+    char **keys; /* existing keys, while they are read one by one */
     size_t count, next;
 };
 
@@ -22,7 +22,7 @@ struct line {
     const char *kind;
     const char *key;
     size_t key_len;
-    const void *value; /* NULL: it has none */
+    const void *value; /* NULL: no value */
     size_t value_len;
     uint64_t version;
 };
@@ -48,8 +48,8 @@ static ddp_status print_line(const struct line *line, bool json, struct ddp_erro
     return DDP_OK;
 }
 
-/* False if that has ended the watch. */
-static bool print(struct watching *watching, const struct line *line)
+/* False: printing failed, and the watch ends. */
+static bool print_watch_line(struct watching *watching, const struct line *line)
 {
     struct ddp_error err;
     ddp_status status = print_line(line, watching->loop.call->options->json, &err);
@@ -60,18 +60,17 @@ static bool print(struct watching *watching, const struct line *line)
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-static void stop(struct ddpctl_loop *loop)
+static void stop_watch(struct ddpctl_loop *loop)
 {
     ddpctl_loop_end(loop, DDP_OK, NULL);
 }
 
 static void on_quiet(uv_timer_t *timer)
 {
-    ddpctl_loop_end(timer->data, DDP_E_TIMEOUT,
-                    "nothing has changed for as long as --timeout says");
+    ddpctl_loop_end(timer->data, DDP_E_TIMEOUT, "nothing has changed within --timeout");
 }
 
-/* Something has happened: --timeout begins anew. */
+/* Start --timeout again, after an event. */
 static void restart_timer(struct watching *watching)
 {
     uint64_t timeout_ms = watching->loop.call->options->timeout_ms;
@@ -79,15 +78,15 @@ static void restart_timer(struct watching *watching)
         uv_timer_start(&watching->loop.timer, on_quiet, timeout_ms, 0);
 }
 
-/* False, and the watch ends, if it is anything but done. */
-static bool good(struct watching *watching, const struct ddp_store_result *result)
+/* On failure, end the watch and return false. */
+static bool watch_succeeded(struct watching *watching, const struct ddp_store_result *result)
 {
     if (result->status != DDP_OK)
         ddpctl_loop_end(&watching->loop, result->status, result->message);
     return result->status == DDP_OK;
 }
 
-/* ---- what is there first --------------------------------------------------------------------- */
+/* ---- existing keys --------------------------------------------------------------------------- */
 
 static void forget_keys(struct watching *watching)
 {
@@ -103,13 +102,13 @@ static void read_next(struct watching *watching);
 static void on_value(void *data, const struct ddp_store_result *result)
 {
     struct watching *watching = data;
-    if (result->status != DDP_E_NOT_FOUND) { /* else it was deleted, and the watch tells so */
-        if (!good(watching, result))
+    if (result->status != DDP_E_NOT_FOUND) { /* else it was deleted, which the watch reports */
+        if (!watch_succeeded(watching, result))
             return;
         const char *key = watching->keys[watching->next];
         const struct line line = {
             "set", key, strlen(key), result->value, result->value_len, result->version};
-        if (!print(watching, &line))
+        if (!print_watch_line(watching, &line))
             return;
     }
     watching->next++;
@@ -128,7 +127,7 @@ static void read_next(struct watching *watching)
                     on_value, watching);
 }
 
-static void read_all(struct watching *watching, const char *const *keys, size_t count)
+static void read_initial(struct watching *watching, const char *const *keys, size_t count)
 {
     forget_keys(watching);
     watching->keys = ddpi_calloc(count + 1, sizeof *watching->keys);
@@ -142,14 +141,13 @@ static void read_all(struct watching *watching, const char *const *keys, size_t 
     if (copied)
         read_next(watching);
     else
-        ddpctl_loop_end(&watching->loop, DDP_E_NOMEM,
-                        "there is no memory for the names of all keys");
+        ddpctl_loop_end(&watching->loop, DDP_E_NOMEM, "out of memory for the names of all keys");
 }
 
 static void on_listed(void *data, const struct ddp_store_result *result)
 {
-    if (good(data, result))
-        read_all(data, (const char *const *)result->keys, result->count);
+    if (watch_succeeded(data, result))
+        read_initial(data, (const char *const *)result->keys, result->count);
 }
 
 static void show_initial(struct watching *watching)
@@ -157,7 +155,7 @@ static void show_initial(struct watching *watching)
     if (!watching->loop.call->options->watch.initial || watching->keys != NULL)
         return;
     if (watching->loop.call->options->watch.key)
-        read_all(watching, &watching->name, 1);
+        read_initial(watching, &watching->name, 1);
     else
         ddpctl_loop_ask(&watching->loop,
                         (struct ddp_store_request){.op = DDP_STORE_OP_LIST, .key = watching->name},
@@ -166,7 +164,7 @@ static void show_initial(struct watching *watching)
 
 /* ---- changes --------------------------------------------------------------------------------- */
 
-static void on_event(void *data, ddp_store_uv *store, const struct ddp_store_event *event)
+static void on_watch_event(void *data, ddp_store_uv *store, const struct ddp_store_event *event)
 {
     struct watching *watching = data;
     uint64_t count = watching->loop.call->options->watch.count;
@@ -179,19 +177,19 @@ static void on_event(void *data, ddp_store_uv *store, const struct ddp_store_eve
         return;
     }
     if (event->kind == DDP_STORE_EVENT_LOST) {
-        fputs("ddpctl: changes were missed; those that come from now on are told\n", stderr);
+        fputs("ddpctl: changes were missed; continuing with new ones\n", stderr);
         show_initial(watching);
         return;
     }
     bool set = event->kind == DDP_STORE_EVENT_SET;
     const struct line line = {set ? "set" : "deleted",   event->key,       event->key_len,
                               set ? event->value : NULL, event->value_len, event->version};
-    if (print(watching, &line) && ++watching->seen == count)
-        stop(&watching->loop);
+    if (print_watch_line(watching, &line) && ++watching->seen == count)
+        stop_watch(&watching->loop);
 }
 
-static void on_state(void *data, ddp_store_uv *store, enum ddp_store_uv_state state,
-                     const char *why)
+static void on_watch_state(void *data, ddp_store_uv *store, enum ddp_store_uv_state state,
+                           const char *why)
 {
     struct watching *watching = data;
     (void)store;
@@ -201,16 +199,16 @@ static void on_state(void *data, ddp_store_uv *store, enum ddp_store_uv_state st
     if (watching->lost)
         fprintf(stderr, "ddpctl: the connection is lost (%s); trying to connect again\n", why);
     else
-        fputs("ddpctl: the connection is there again\n", stderr);
+        fputs("ddpctl: connected again\n", stderr);
 }
 
 static void on_watching(void *data, const struct ddp_store_result *result)
 {
-    if (good(data, result))
+    if (watch_succeeded(data, result))
         show_initial(data);
 }
 
-static void begin(struct ddpctl_loop *loop)
+static void begin_watch(struct ddpctl_loop *loop)
 {
     struct watching *watching = (struct watching *)loop; /* its first member */
     const struct ddpctl_watch_options *given = &loop->call->options->watch;
@@ -225,15 +223,16 @@ static void begin(struct ddpctl_loop *loop)
 
 ddp_status ddpctl_run_watch(struct ddpctl_call *call, struct ddp_error *err)
 {
-    struct watching watching = {.loop = {.call = call, .stop = stop},
+    struct watching watching = {.loop = {.call = call, .stop = stop_watch},
                                 .name = call->nwords > 0 ? call->words[0] : ""};
     const struct ddp_store_uv_hooks hooks = {
-        .size = sizeof hooks, .data = &watching, .event = on_event, .state = on_state};
+        .size = sizeof hooks, .data = &watching, .event = on_watch_event, .state = on_watch_state};
     struct ddp_store_options options = *call->connect;
     options.flags &= ~DDP_STORE_NO_RECONNECT;
     if (call->options->watch.key && call->nwords == 0)
-        return ddpi_error_set(err, DDP_E_INVALID, "it is 'ddpctl store watch --key KEY'");
-    ddp_status status = ddpctl_loop_run(&watching.loop, &options, &hooks, begin, err);
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "--key needs a key: 'ddpctl store watch --key KEY'");
+    ddp_status status = ddpctl_loop_run(&watching.loop, &options, &hooks, begin_watch, err);
     forget_keys(&watching);
     return status;
 }

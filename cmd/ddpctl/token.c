@@ -1,6 +1,6 @@
 /*
- * token.c - the verb "token": where a user's token is, the first one, and keys for others
- * who may take one role only. Owns no secret longer than it takes to print it.
+ * token.c - the verb "token": shows the path of the user's token, creates it, and derives keys that
+ * permit one role only. Owns no secret; wipes each one from memory after use.
  */
 #include "client_store.h"
 #include "ddpctl.h"
@@ -71,7 +71,8 @@ static ddp_status show_path(const struct token_options *options, const char *pat
     return DDP_OK;
 }
 
-static ddp_status make(const struct token_options *options, const char *path, struct ddp_error *err)
+static ddp_status make_token(const struct token_options *options, const char *path,
+                             struct ddp_error *err)
 {
     struct ddpi_credential token;
     ddp_status status = ddpi_token_obtain(path, &token, err);
@@ -79,28 +80,26 @@ static ddp_status make(const struct token_options *options, const char *path, st
     return status == DDP_OK ? show_path(options, path, err) : status;
 }
 
-static ddp_status take_identity(const struct token_options *options, struct ddpi_identity *ret,
-                                struct ddp_error *err)
+static ddp_status choose_identity(const struct token_options *options, struct ddpi_identity *ret,
+                                  struct ddp_error *err)
 {
     const char *job = options->job != NULL ? options->job : "";
     if (options->role == UINT32_MAX)
-        return ddpi_error_set(
-            err, DDP_E_INVALID,
-            "--role is missing: give --role=observer, --role=worker or --role=agent");
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "no role given: use --role=observer, --role=worker or --role=agent");
     if (*job != '\0' && !ddpi_job_valid(job, strlen(job)))
         return ddpi_error_set(
             err, DDP_E_INVALID,
-            "--job: '%s' is not a job name: 1 to %d of [A-Za-z0-9._-], and it does not begin "
-            "with '.'",
-            job, DDPI_JOB_MAX);
+            "--job: '%s' is not a job name: 1 to %d of [A-Za-z0-9._-], not beginning with '.'", job,
+            DDPI_JOB_MAX);
     *ret = (struct ddpi_identity){.role = (enum ddpi_role)options->role, .epoch = options->epoch};
     snprintf(ret->job, sizeof ret->job, "%s", job);
     return DDP_OK;
 }
 
-/* Ask the store for its number, and believe it only with a proof. */
-static ddp_status meet(const struct token_options *given, const char *token_file,
-                       uint64_t *ret_number, struct ddp_error *err)
+/* Ask the store for its number, and accept it only with a proof. */
+static ddp_status ask_store_number(const struct token_options *given, const char *token_file,
+                                   uint64_t *ret_number, struct ddp_error *err)
 {
     const struct ddp_store_options options = {.size = sizeof options,
                                               .endpoint = given->endpoint,
@@ -114,39 +113,39 @@ static ddp_status meet(const struct token_options *given, const char *token_file
     if (status != DDP_OK)
         return status;
     if (!ddpi_store_met(store, ret_number))
-        status = ddpi_error_set(err, DDP_E_INTERNAL, "%s has proven nothing", given->endpoint);
+        status = ddpi_error_set(err, DDP_E_INTERNAL, "%s did not prove its token", given->endpoint);
     ddp_store_close(store);
     return status;
 }
 
-/* The store for which a key is made. */
-static ddp_status take_store(const struct token_options *options, const char *path,
-                             uint64_t *ret_number, struct ddp_error *err)
+/* The number of the store for which to make a key. */
+static ddp_status choose_store(const struct token_options *options, const char *path,
+                               uint64_t *ret_number, struct ddp_error *err)
 {
     if (options->store != NULL) {
         ddp_status status = ddpi_store_number_get(options->store, ret_number, err);
         return status == DDP_OK ? DDP_OK : ddpi_error_wrap(err, status, "--store");
     }
     if (options->endpoint != NULL && *options->endpoint != '\0')
-        return meet(options, path, ret_number, err);
+        return ask_store_number(options, path, ret_number, err);
     return ddpi_error_set(err, DDP_E_INVALID,
-                          "for which store? give --endpoint=HOST:PORT, or --store=NUMBER with the "
+                          "no store given: use --endpoint=HOST:PORT, or --store=NUMBER with the "
                           "number from its log");
 }
 
-static ddp_status derive(const struct token_options *options, const char *path,
-                         struct ddp_error *err)
+static ddp_status derive_key(const struct token_options *options, const char *path,
+                             struct ddp_error *err)
 {
     struct ddpi_identity identity;
     struct ddpi_credential token;
     char line[DDPI_KEY_LINE];
-    ddp_status status = take_identity(options, &identity, err);
+    ddp_status status = choose_identity(options, &identity, err);
     if (status == DDP_OK)
         status = ddpi_token_read(path, &token, err);
     if (status != DDP_OK)
         return status;
     if (token.is_token)
-        status = take_store(options, path, &identity.store, err);
+        status = choose_store(options, path, &identity.store, err);
     if (status == DDP_OK)
         status = ddpi_token_key_line(&token, &identity, line, err);
     if (status == DDP_OK)
@@ -161,16 +160,16 @@ static const struct action {
     ddp_status (*run)(const struct token_options *options, const char *path, struct ddp_error *err);
     const char *help;
 } actions[] = {
-    {"show-path", show_path, "print where the token is, or would be"},
-    {"make", make, "make one, unless there is one, and print where it is"},
-    {"derive", derive, "print a key that stands in for the token, for one role at one store only"},
+    {"show-path", show_path, "print the path of the token, whether or not it exists"},
+    {"make", make_token, "create the token unless it exists, and print its path"},
+    {"derive", derive_key, "print a key to use instead of the token, for one role at one store"},
 };
 
 enum { ACTIONS = sizeof actions / sizeof *actions };
 
 /* ---- the verb -------------------------------------------------------------------------------- */
 
-static void print_help(void)
+static void print_token_help(void)
 {
     fputs("usage: ddpctl token [OPTIONS] ACTION [OPTIONS]\n\nActions\n", stdout);
     for (size_t i = 0; i < ACTIONS; i++)
@@ -178,7 +177,8 @@ static void print_help(void)
     options_print_help(&ddpctl_token_table, stdout);
 }
 
-static ddp_status find_action(const char *name, const struct action **ret, struct ddp_error *err)
+static ddp_status find_token_action(const char *name, const struct action **ret,
+                                    struct ddp_error *err)
 {
     for (size_t i = 0; i < ACTIONS; i++)
         if (strcmp(actions[i].name, name) == 0) {
@@ -186,31 +186,29 @@ static ddp_status find_action(const char *name, const struct action **ret, struc
             return DDP_OK;
         }
     return ddpi_error_set(err, DDP_E_INVALID,
-                          "'%s' is nothing that can be done with a token; 'ddpctl token --help' "
-                          "lists what can",
-                          name);
+                          "unknown action '%s'; 'ddpctl token --help' lists the actions", name);
 }
 
-/* Options stand before the action or behind it. */
-static ddp_status parse(int argc, char **argv, struct token_options *options,
-                        const struct action **ret_action, struct ddp_error *err)
+/* Options may stand before or after the action. */
+static ddp_status parse_token_words(int argc, char **argv, struct token_options *options,
+                                    const struct action **ret_action, struct ddp_error *err)
 {
     char *const no_envp[] = {NULL};
-    int at = argc, behind = 0;
+    int at = argc, after = 0;
     ddp_status status = options_parse(&ddpctl_token_table, argc, argv, environ, options, &at, err);
     if (status != DDP_OK || options->help)
         return status;
-    status = find_action(at < argc ? argv[at] : "", ret_action, err);
+    status = find_token_action(at < argc ? argv[at] : "", ret_action, err);
     if (status == DDP_OK)
-        status = options_parse(&ddpctl_token_table, argc - at, argv + at, no_envp, options, &behind,
-                               err);
-    if (status == DDP_OK && at + behind < argc)
-        return ddpi_error_set(err, DDP_E_INVALID, "'%s' is one word too many", argv[at + behind]);
+        status =
+            options_parse(&ddpctl_token_table, argc - at, argv + at, no_envp, options, &after, err);
+    if (status == DDP_OK && at + after < argc)
+        return ddpi_error_set(err, DDP_E_INVALID, "unexpected operand '%s'", argv[at + after]);
     return status;
 }
 
-static ddp_status perform(const struct action *action, const struct token_options *options,
-                          struct ddp_error *err)
+static ddp_status run_token_action(const struct action *action, const struct token_options *options,
+                                   struct ddp_error *err)
 {
     if (options->file != NULL)
         return action->run(options, options->file, err);
@@ -229,11 +227,11 @@ int ddpctl_token(int argc, char **argv)
     struct ddp_error err;
     struct token_options options = {.role = UINT32_MAX};
     const struct action *action = NULL;
-    ddp_status status = parse(argc, argv, &options, &action, &err);
+    ddp_status status = parse_token_words(argc, argv, &options, &action, &err);
     if (status == DDP_OK && options.help)
-        print_help();
+        print_token_help();
     else if (status == DDP_OK)
-        status = perform(action, &options, &err);
+        status = run_token_action(action, &options, &err);
     if (status == DDP_OK && fflush(stdout) != 0)
         status = ddpi_error_sys(&err, errno, "cannot write to standard output");
     if (status != DDP_OK)

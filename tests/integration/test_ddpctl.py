@@ -224,7 +224,7 @@ class Watch(WithStore):
         out, err = self.ended(client)
         self.assertEqual(out, '1\tset\ta\t1\n2\tset\tb\t2\n3\tdeleted\ta\n')
         self.assertRegex(err, r'\Addpctl: the connection is lost \([^\n]+\n'
-                              r'ddpctl: the connection is there again\n\Z')
+                              r'ddpctl: connected again\n\Z')
 
     def test_a_server_that_has_forgotten(self):
         job = self.serve()

@@ -376,7 +376,7 @@ class Changes(JobCase):
         job = self.await_runs(2, members=3)
         name = job['nodes'][0]['name']
         self.fails(FAILED, "no node 'x'", 'drain', 'train', 'x')
-        self.fails(FAILED, "no node 'x' to be drained", 'drain', '--undo', 'train', 'x')
+        self.fails(FAILED, "no request to drain node 'x'", 'drain', '--undo', 'train', 'x')
         self.assertRegex(self.text('train', name, verb='drain'), rf'\Anode {name} is drained; job ')
         self.assertEqual(jobs[name].wait(), 0, jobs[name].err)
         job = self.await_runs(2, job['generation'] + 1, members=2)
@@ -386,7 +386,7 @@ class Changes(JobCase):
         again = self.node(name, nnodes='1:2')
         self.assertEqual(again.wait(), 0, again.err)
         self.assertIn('drained', again.err)
-        self.assertIn('may have a seat again', self.text(name, '--undo', verb='drain'))
+        self.assertIn('may join again', self.text(name, '--undo', verb='drain'))
         self.node(name, nnodes='1:2')
         self.await_runs(2, members=3)
 
