@@ -1,10 +1,10 @@
 /*
- * blocking_watch.c - the blocking client's watches and events. Events arrive whenever a thread of
- * the handle receives, and wait in a queue for ddp_store_next_event(). Owns the queue.
+ * blocking_watch.c - the blocking client's watches and events. Any thread of the handle that
+ * receives puts events into a queue, for ddp_store_next_event(). Owns the queue.
  *
- * The queue is bounded. If there is no room for an event, the watch gets an event that says so, and
- * its further events are dropped until that one is read; from then on nothing is missing. The end
- * of a watch always finds room: it comes once.
+ * The queue is bounded. If it is full, the watch gets a LOST event instead, and its further events
+ * are dropped until the caller reads that one; after that no event is missing. The event that ends
+ * a watch is always queued, as it comes only once.
  */
 #include "blocking_watch.h"
 

@@ -6,7 +6,7 @@
 
 #include "blocking_state.h"
 
-/* The hook `event` of the client core. */
+/* The `event` hook of the client core. */
 ddp_status ddpi_store_on_event(void *ctx, struct ddpi_client_watch *watch,
                                const struct ddpi_message *message, struct ddp_error *err);
 

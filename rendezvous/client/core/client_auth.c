@@ -1,5 +1,5 @@
 /*
- * client_auth.c - makes an identity and its proof of the options. Owns the secret.
+ * client_auth.c - builds an identity and its credential from the options. Owns the secret.
  */
 #include "client_auth.h"
 
@@ -22,15 +22,15 @@ static ddp_status take_identity(const struct ddp_store_options *options, struct 
         return ddpi_error_set(err, DDP_E_INVALID, "there is no role %d", (int)options->role);
     if (*job != '\0' && !ddpi_job_valid(job, strlen(job)))
         return ddpi_error_set(err, DDP_E_INVALID,
-                              "'%s' is no name of a job: 1 to %d letters, digits and any of '._-', "
-                              "of which the first is no '.', and not '-' alone",
+                              "'%s' is not a valid job name: use 1 to %d letters, digits, '.', '_' "
+                              "and '-', without a leading '.', and not '-' alone",
                               job, DDPI_JOB_MAX);
     *ret = (struct ddpi_identity){.role = (enum ddpi_role)options->role, .epoch = options->epoch};
     snprintf(ret->job, sizeof ret->job, "%s", job);
     return DDP_OK;
 }
 
-/* Without role, job and epoch in the options, those of a key of a role count. */
+/* If the options name no role, job and epoch, take those of a role key. */
 static ddp_status take_credential(struct ddpi_client_auth *auth,
                                   const struct ddpi_credential *credential, struct ddp_error *err)
 {
@@ -58,7 +58,7 @@ static ddp_status load_credential(struct ddpi_client_auth *auth, const char *pat
         return status;
     if (optional)
         return DDP_OK;
-    if (err != NULL) /* to callers, DDP_E_NOT_FOUND is about keys of the store */
+    if (err != NULL) /* for callers, DDP_E_NOT_FOUND means a missing key of the store */
         err->status = DDP_E_DENIED;
     return DDP_E_DENIED;
 }
@@ -93,8 +93,8 @@ void ddpi_client_auth_finish(struct ddpi_client_auth *auth)
     *auth = (struct ddpi_client_auth){0};
 }
 
-/* Traffic within one machine cannot be overheard. It is encrypted all the same if the server must
- * have the token, as a port of this machine may be forwarded to another one. */
+/* Loopback traffic cannot be overheard. It is still encrypted if the token is required there, as a
+ * local port may be forwarded to another machine. */
 static ddp_status prepare_tls(struct ddpi_client_auth *auth, bool loopback,
                               const struct ddpi_tls_engine **ret, struct ddp_error *err)
 {
@@ -103,8 +103,8 @@ static ddp_status prepare_tls(struct ddpi_client_auth *auth, bool loopback,
         return DDP_OK;
     if (auth->credential == NULL)
         return ddpi_error_set(err, DDP_E_DENIED,
-                              "TLS takes the token that the server has, or a key made of it, and "
-                              "none is given: --token-file=FILE, or DDPRUN_TOKEN_FILE");
+                              "TLS needs the server's token, or a key made from it, but neither is "
+                              "given; set --token-file=FILE or DDPRUN_TOKEN_FILE");
     ddp_status status = auth->tls == NULL ? ddpi_tls_engine_create(&auth->tls, err) : DDP_OK;
     *ret = auth->tls;
     return status;

@@ -1,5 +1,5 @@
 /*
- * client_greet.c - the client's side of the greeting. Keeps nothing between two connections.
+ * client_greet.c - the client's side of the greeting. Keeps no state between connections.
  */
 #include "client_greet.h"
 
@@ -55,12 +55,12 @@ static ddp_status take_preamble(struct ddpi_greet *greet, struct ddpi_buf *in, s
     struct ddpi_preamble theirs;
     size_t len = ddpi_buf_len(in);
     if (len > 0 && !ddpi_preamble_plausible(ddpi_buf_head(in), len))
-        return ddpi_error_set(err, DDP_E_PROTOCOL, "what answers is not a ddprun store");
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "the server is not a ddprun store");
     *ret_need = DDPI_PREAMBLE_SIZE;
     if (len < DDPI_PREAMBLE_SIZE)
         return DDP_OK;
     if (!ddpi_preamble_get(ddpi_buf_head(in), &theirs))
-        return ddpi_error_set(err, DDP_E_PROTOCOL, "what answers is not a ddprun store");
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "the server is not a ddprun store");
     greet->version = ddpi_version_choose(&ours, &theirs);
     if (greet->version == 0)
         return ddpi_error_set(
@@ -74,7 +74,7 @@ static ddp_status take_preamble(struct ddpi_greet *greet, struct ddpi_buf *in, s
     return DDP_OK;
 }
 
-/* A refusal after the client's proof has a seal. */
+/* The server seals a refusal that answers the client's proof. */
 static bool is_sealed(const struct ddpi_greet *greet, const struct ddpi_buf *in)
 {
     struct ddpi_frame header;
@@ -131,7 +131,7 @@ static ddp_status take_challenge(struct ddpi_greet *greet, struct ddpi_buf *in,
     return DDP_OK;
 }
 
-/* A server that cannot prove that it has our key is the wrong one. */
+/* The server must prove that it has the same key. */
 static ddp_status check_server(struct ddpi_greet *greet, const struct ddpi_client_frame *frame,
                                struct ddp_error *err)
 {
@@ -139,8 +139,8 @@ static ddp_status check_server(struct ddpi_greet *greet, const struct ddpi_clien
                        frame->size - DDPI_PROOF_SIZE);
     if (!ddpi_handshake_check(&greet->handshake, DDPI_SIDE_SERVER, greet->welcome.proof))
         return ddpi_error_set(err, DDP_E_DENIED,
-                              "what answers there cannot prove that it has this token: it is "
-                              "another server, or someone intercepts the connection");
+                              "the server cannot prove that it has this token: it is the wrong "
+                              "server, or the connection is being intercepted");
     ddpi_seals_begin(&greet->seals, &greet->handshake, DDPI_SIDE_CLIENT);
     return DDP_OK;
 }

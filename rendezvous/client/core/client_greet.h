@@ -1,7 +1,7 @@
 /*
- * client_greet.h - the client's side of the greeting: preamble and HELLO out, preamble and WELCOME
- * in, and with a token CHALLENGE in and PROOF out between them. Pure: bytes in, bytes out; the
- * caller has the connection and its deadlines.
+ * client_greet.h - the client's side of the greeting: it sends a preamble and HELLO, and receives a
+ * preamble and WELCOME; with a token, it receives CHALLENGE and sends PROOF between them. Pure:
+ * bytes in, bytes out; the caller owns the connection and its deadlines.
  */
 #ifndef DDPI_CLIENT_GREET_H
 #define DDPI_CLIENT_GREET_H
@@ -9,7 +9,7 @@
 #include "proto.h"
 #include "tls.h"
 
-/* The client's identity and its proof. */
+/* The client's identity and the means to prove it. */
 struct ddpi_greet_terms {
     const struct ddpi_identity *identity;
     const struct ddpi_credential *credential; /* NULL: neither side proves anything; else it must
@@ -19,34 +19,33 @@ struct ddpi_greet_terms {
     const char *vouches_for; /* as in struct ddpi_hello; NULL: "" */
 };
 
-/* One greeting, for one connection. It may hold a secret until it is done; if it is not completed,
+/* The greeting of one connection. It may hold a secret until it is done; if it does not complete,
  * the caller wipes it. */
 struct ddpi_greet {
     unsigned phase;
-    uint16_t version;                         /* of the protocol */
-    const struct ddpi_credential *credential; /* NULL: it proves nothing */
+    uint16_t version;                         /* of the protocol, once chosen */
+    const struct ddpi_credential *credential; /* NULL: no proof */
     struct ddpi_identity identity;
     struct ddpi_handshake handshake;
-    uint8_t
-        hello[256]; /* as it was sent: in the transcript the server's preamble comes before it */
+    uint8_t hello[256]; /* as sent; follows the server's preamble in the transcript */
     size_t hello_len;
-    bool refusal_proven;         /* the server refused us, and has proven that it has our key */
+    bool refusal_proven;         /* the server refused, with proof that it has the key */
     struct ddpi_welcome welcome; /* once it is done */
-    struct ddpi_seals seals;     /* the same: of what follows in both directions */
+    struct ddpi_seals seals;     /* once it is done: for all later frames */
 };
 
-/* Write the client's first bytes into the empty @out. DDP_E_NOMEM: it has no room. DDP_E_DENIED:
- * the credential is for another identity. */
+/* Write the client's first bytes into the empty @out. DDP_E_NOMEM: @out is full. DDP_E_DENIED: the
+ * credential is for another identity. */
 ddp_status ddpi_greet_begin(struct ddpi_greet *greet, const struct ddpi_greet_terms *terms,
                             struct ddpi_buf *out, struct ddp_error *err);
 
 /*
  * Take the server's bytes from @in, and write the client's next bytes into @out.
  *
- * On DDP_OK *@ret_need is 0 if the greeting is done, and the rest of @in follows it; else the
- * number of bytes that @in must have before the next call. Any other status ends the connection:
- * the server's own reason, DDP_E_PROTOCOL, or DDP_E_DENIED if the server could not prove that it
- * has the key, or the key is for another store.
+ * On DDP_OK *@ret_need is 0 once the greeting is done, and @in then holds the bytes after it; else
+ * it is the number of bytes that @in must hold before the next call. Any other status ends the
+ * connection: the status that the server sent, DDP_E_PROTOCOL, or DDP_E_DENIED if the server cannot
+ * prove that it has the key, or the key is for another store.
  */
 ddp_status ddpi_greet_take(struct ddpi_greet *greet, struct ddpi_buf *in, struct ddpi_buf *out,
                            size_t *ret_need, struct ddp_error *err);

@@ -1,6 +1,6 @@
 /*
- * client_target.c - checks options, puts the prefix in front of keys and takes it off again. Owns
- * the copies of the options.
+ * client_target.c - checks options, adds the prefix to keys and removes it again. Owns the copies
+ * of the options.
  */
 #include "client_target.h"
 
@@ -27,7 +27,7 @@ static ddp_status check_options(const struct ddp_store_options *options,
                                 struct ddpi_endpoint *ret_address, struct ddp_error *err)
 {
     if (options->endpoint == NULL)
-        return ddpi_error_set(err, DDP_E_INVALID, "no endpoint is given");
+        return ddpi_error_set(err, DDP_E_INVALID, "the endpoint is missing");
     ddp_status status = ddpi_parse_endpoint(options->endpoint, ret_address, err);
     if (status != DDP_OK)
         return status;
@@ -81,7 +81,7 @@ void ddpi_target_finish(struct ddpi_target *target)
     target->prefix = NULL;
 }
 
-/* --- what is asked --- */
+/* --- requests --- */
 
 ddp_status ddpi_target_key(const struct ddpi_target *target, const struct ddpi_welcome *limits,
                            const char *key, char **ret, struct ddpi_bytes *ret_bytes,
@@ -200,17 +200,18 @@ ddp_status ddpi_target_pack_clauses(const struct ddpi_target *target,
     return status;
 }
 
-/* --- what is answered --- */
+/* --- answers and events --- */
 
 static ddp_status foreign_key(const struct ddpi_target *target, struct ddp_error *err)
 {
-    return ddpi_error_set(err, DDP_E_PROTOCOL, "a key without the prefix '%s'", target->prefix);
+    return ddpi_error_set(err, DDP_E_PROTOCOL, "the server sent a key without the prefix '%s'",
+                          target->prefix);
 }
 
 ddp_status ddpi_target_unpack(const struct ddpi_target *target, struct ddpi_keys keys,
                               char ***ret_keys, size_t *ret_count, struct ddp_error *err)
 {
-    size_t count = keys.count; /* checked by the codec: as many are there, four bytes each */
+    size_t count = keys.count; /* the codec has checked it; each takes 4 bytes or more */
     size_t size = (count + 1) * sizeof(char *) + keys.packed_len + count;
     char **list = ddpi_calloc(size, 1);
     if (list == NULL)

@@ -382,7 +382,7 @@ class Elsewhere(WireCase):
         # A client that has no key cannot speak TLS, and does not speak without.
         code, _, err = self.run_there('client', DDPCTL, 'store', '--tls', '--no-auth', 'get', 'k')
         self.assertEqual(code, DENIED, err)
-        self.assertIn('TLS takes the token', err)
+        self.assertIn("TLS needs the server's token", err)
         self.stop(job)
 
     def agent(self):
