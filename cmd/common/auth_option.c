@@ -1,5 +1,5 @@
 /*
- * auth_option.c - the value of --no-auth. Owns nothing.
+ * auth_option.c - parses --no-auth. Owns nothing.
  */
 #include "auth_option.h"
 

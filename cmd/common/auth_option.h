@@ -1,6 +1,6 @@
 /*
- * auth_option.h - the options that ddprun and ddprund have in common: which clients must prove to
- * their store that they have its token.
+ * auth_option.h - options of both ddprun and ddprund that select which clients must authenticate
+ * to their store.
  */
 #ifndef CMD_AUTH_OPTION_H
 #define CMD_AUTH_OPTION_H
@@ -8,8 +8,8 @@
 #include "options.h"
 
 /* clang-format off */
-/* Rows of an option table. @variable begins the names of their variables; @auth_at is the offset of an
- * enum ddpi_server_auth (server.h), whose values are in the order of these words, @trust_at of a bool. */
+/* Rows of an option table. @variable is the prefix of their variables; @auth_at is the offset of an
+ * enum ddpi_server_auth (server.h) in the order of these words, @trust_at of a bool. */
 #define AUTH_OPTIONS(variable, group, auth_at, trust_at)                                          \
     {"auth", 0, "default|always|never", variable "_AUTH", "default", group,                       \
      "which clients must authenticate with the token: default, those from other machines and of " \
@@ -24,7 +24,7 @@
      option_switch, trust_at, 0, 0}
 /* clang-format on */
 
-/* A switch that stands for --auth=never. */
+/* A switch, equivalent to --auth=never. */
 ddp_status option_no_auth(const struct option *, const char *, void *, struct ddp_error *);
 
 #endif

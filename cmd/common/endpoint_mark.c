@@ -1,5 +1,5 @@
 /*
- * endpoint_mark.c - leaves and finds marks. Owns no file longer than a call.
+ * endpoint_mark.c - creates, removes and finds marks. Owns nothing between calls.
  */
 #include "endpoint_mark.h"
 
@@ -20,24 +20,24 @@ enum { TEXT_MAX = 256, DIRS_MAX = 4 };
 
 /* --- places --- */
 
-/* From an absolute directory in the environment, @name; false: it is none. */
-static bool in_env(const char *name, const char *behind, char ret[ENDPOINT_MARK_PATH])
+/* The absolute directory in the environment variable @name, with @suffix; false: not set. */
+static bool in_env(const char *name, const char *suffix, char ret[ENDPOINT_MARK_PATH])
 {
     const char *value = getenv(name);
     if (value == NULL || value[0] != '/')
         return false;
-    size_t len = strcspn(value, ":"); /* a service manager's may be several */
-    return snprintf(ret, ENDPOINT_MARK_PATH, "%.*s%s", (int)len, value, behind) <
+    size_t len = strcspn(value, ":"); /* a service manager may list several */
+    return snprintf(ret, ENDPOINT_MARK_PATH, "%.*s%s", (int)len, value, suffix) <
            ENDPOINT_MARK_PATH;
 }
 
-/* The user's, where the system has no runtime directory for him. */
+/* The fallback for a user without a runtime directory. */
 static bool state_dir(char ret[ENDPOINT_MARK_PATH])
 {
     return in_env("XDG_STATE_HOME", "/ddprun", ret) || in_env("HOME", "/.local/state/ddprun", ret);
 }
 
-static bool own_dir(char ret[ENDPOINT_MARK_PATH])
+static bool own_mark_dir(char ret[ENDPOINT_MARK_PATH])
 {
     if (in_env("RUNTIME_DIRECTORY", "", ret) || in_env("XDG_RUNTIME_DIR", "/ddprun", ret))
         return true;
@@ -47,8 +47,8 @@ static bool own_dir(char ret[ENDPOINT_MARK_PATH])
     return true;
 }
 
-/* All where there may be marks that concern this user. */
-static size_t all_dirs(char dirs[DIRS_MAX][ENDPOINT_MARK_PATH])
+/* All directories that may hold marks relevant to this user. */
+static size_t list_mark_dirs(char dirs[DIRS_MAX][ENDPOINT_MARK_PATH])
 {
     size_t count = 0;
     snprintf(dirs[count++], ENDPOINT_MARK_PATH, "%s", SYSTEM_DIR);
@@ -58,16 +58,17 @@ static size_t all_dirs(char dirs[DIRS_MAX][ENDPOINT_MARK_PATH])
     return count;
 }
 
-static bool path_in(const char *dir, const char *host, uint16_t port, char ret[ENDPOINT_MARK_PATH])
+static bool mark_path(const char *dir, const char *host, uint16_t port,
+                      char ret[ENDPOINT_MARK_PATH])
 {
     bool v6 = strchr(host, ':') != NULL;
     return snprintf(ret, ENDPOINT_MARK_PATH, v6 ? "%s/store-[%s]:%u" : "%s/store-%s:%u", dir, host,
                     port) < ENDPOINT_MARK_PATH;
 }
 
-/* --- what is in them --- */
+/* --- contents --- */
 
-/* This start of the machine, and this network of it: "UUID net:[NUMBER]". */
+/* Identify this boot and this network namespace: "UUID net:[NUMBER]". */
 static void describe_here(char ret[TEXT_MAX])
 {
     char boot[64] = "", net[64] = "";
@@ -78,7 +79,7 @@ static void describe_here(char ret[TEXT_MAX])
     snprintf(ret, TEXT_MAX, "%s %s\n", boot, net);
 }
 
-static ddp_status make_dirs(const char *dir, struct ddp_error *err)
+static ddp_status make_mark_dirs(const char *dir, struct ddp_error *err)
 {
     char path[ENDPOINT_MARK_PATH];
     snprintf(path, sizeof path, "%s", dir);
@@ -87,7 +88,7 @@ static ddp_status make_dirs(const char *dir, struct ddp_error *err)
         if (mkdir(path, S_IRWXU) != 0 && errno != EEXIST)
             return ddpi_error_sys(err, errno, "cannot make '%s'", path);
     }
-    /* The system's is for all to look at. */
+    /* All users may read the system's directory. */
     if (mkdir(path, 0755) != 0 && errno != EEXIST)
         return ddpi_error_sys(err, errno, "cannot make '%s'", path);
     return DDP_OK;
@@ -96,11 +97,11 @@ static ddp_status make_dirs(const char *dir, struct ddp_error *err)
 ddp_status endpoint_mark_leave(const char *host, uint16_t port, struct ddp_error *err)
 {
     char dir[ENDPOINT_MARK_PATH], path[ENDPOINT_MARK_PATH], text[TEXT_MAX];
-    if (!own_dir(dir) || !path_in(dir, host, port, path))
+    if (!own_mark_dir(dir) || !mark_path(dir, host, port, path))
         return ddpi_error_set(
             err, DDP_E_NOT_FOUND,
-            "there is no directory for it: neither XDG_RUNTIME_DIR nor HOME is set");
-    ddp_status status = make_dirs(dir, err);
+            "no directory for mark files: neither XDG_RUNTIME_DIR nor HOME is set");
+    ddp_status status = make_mark_dirs(dir, err);
     if (status != DDP_OK)
         return status;
     describe_here(text);
@@ -116,11 +117,11 @@ ddp_status endpoint_mark_leave(const char *host, uint16_t port, struct ddp_error
 void endpoint_mark_remove(const char *host, uint16_t port)
 {
     char dir[ENDPOINT_MARK_PATH], path[ENDPOINT_MARK_PATH];
-    if (own_dir(dir) && path_in(dir, host, port, path))
+    if (own_mark_dir(dir) && mark_path(dir, host, port, path))
         (void)unlink(path);
 }
 
-/* It is of this start and this network. */
+/* Whether the mark is of this boot and this network namespace. */
 static bool is_current_mark(const char *path)
 {
     char here[TEXT_MAX], text[TEXT_MAX] = "";
@@ -138,10 +139,10 @@ bool endpoint_mark_find(const char *host, uint16_t port, char ret_path[ENDPOINT_
 {
     char dirs[DIRS_MAX][ENDPOINT_MARK_PATH];
     const char *const hosts[] = {host, strchr(host, ':') != NULL ? "::" : "0.0.0.0"};
-    size_t count = all_dirs(dirs);
+    size_t count = list_mark_dirs(dirs);
     for (size_t i = 0; i < count; i++)
         for (size_t k = 0; k < sizeof hosts / sizeof *hosts; k++)
-            if (path_in(dirs[i], hosts[k], port, ret_path) && is_current_mark(ret_path))
+            if (mark_path(dirs[i], hosts[k], port, ret_path) && is_current_mark(ret_path))
                 return true;
     return false;
 }

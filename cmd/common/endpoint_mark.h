@@ -1,11 +1,10 @@
 /*
- * endpoint_mark.h - whose an endpoint of this machine is: a mark that ddprund leaves where it
- * listens, and that outlives it, so that a node that is started while ddprund is down does not take
- * its place by accident.
+ * endpoint_mark.h - mark files by which ddprund claims an endpoint of this machine. A mark remains
+ * when ddprund stops, so that a node started in the meantime does not take its place by accident.
  *
  * A mark is a small file, "store-HOST:PORT", in the runtime directory: RUNTIME_DIRECTORY, which a
  * service manager sets, or "ddprun" in XDG_RUNTIME_DIR, in /run for root, or in the user's state
- * directory. It counts until the machine is started again, and in its network namespace only.
+ * directory. It is valid until the machine restarts, and in its network namespace only.
  */
 #ifndef CMD_ENDPOINT_MARK_H
 #define CMD_ENDPOINT_MARK_H
@@ -17,15 +16,15 @@
 
 enum { ENDPOINT_MARK_PATH = 4096 };
 
-/* Leave one for @host, a numeric address. */
+/* Create a mark for @host, a numeric address. */
 DDP_MUST_CHECK ddp_status endpoint_mark_leave(const char *host, uint16_t port,
                                               struct ddp_error *err);
 
-/* Take it back. */
+/* Remove the mark. */
 void endpoint_mark_remove(const char *host, uint16_t port);
 
-/* Whether one of this user's or of the system's has been left for @host, or for all addresses of
- * its family; then *@ret_path is it. */
+/* Whether this user or the system has a valid mark for @host, or for all addresses of its family;
+ * its path goes to @ret_path. */
 bool endpoint_mark_find(const char *host, uint16_t port, char ret_path[ENDPOINT_MARK_PATH]);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * host.c - asks this machine. Owns nothing; the reserved port belongs to the caller.
+ * host.c - queries this machine. Owns nothing; the reserved port belongs to the caller.
  */
 #include "host.h"
 
@@ -20,7 +20,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { GPU_TIMEOUT_MS = 30000 }; /* a driver that has to be woken takes seconds for each */
+enum { GPU_TIMEOUT_MS = 30000 }; /* an idle driver takes seconds to initialize each GPU */
 
 static uint32_t count_cpus(void)
 {
@@ -31,7 +31,7 @@ static uint32_t count_cpus(void)
     return online > 0 ? (uint32_t)online : 1;
 }
 
-/* CUDA's devices, or none where that leaves CPUs to be counted. */
+/* Count CUDA's devices. If there are none, count CPUs if @or_cpus. */
 static ddp_status count_gpus(bool or_cpus, uint32_t *ret_nproc, struct ddp_error *err)
 {
     struct ddp_error local;
@@ -39,10 +39,10 @@ static ddp_status count_gpus(bool or_cpus, uint32_t *ret_nproc, struct ddp_error
     uint32_t gpus;
     ddp_status status = gpu_count(getenv("CUDA_VISIBLE_DEVICES"), GPU_TIMEOUT_MS, &gpus, why);
     if (status != DDP_OK)
-        return ddpi_error_wrap(err, DDP_E_SYSTEM, "the GPUs cannot be counted");
+        return ddpi_error_wrap(err, DDP_E_SYSTEM, "cannot count the GPUs");
     if (gpus == 0 && !or_cpus) {
         ddpi_error_wrap(why, DDP_E_SYSTEM,
-                        "'gpu' needs an NVIDIA GPU that this process may use, and there is none");
+                        "'gpu' needs an NVIDIA GPU that this process may use, but found none");
         return ddpi_error_advise(err, DDP_E_SYSTEM, "'cpu' starts one worker per CPU (%u)",
                                  count_cpus());
     }
@@ -83,8 +83,7 @@ ddp_status host_count_workers(const char *text, uint32_t *ret_nproc, struct ddp_
     return DDP_OK;
 }
 
-/* On all addresses, of both families where the machine has IPv6: the workers' server may use
- * either. */
+/* Bind to all addresses of @family; IPv6 covers IPv4, as the workers' server may use either. */
 static int bind_port(int family, uint16_t port)
 {
     int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -106,7 +105,7 @@ static int bind_port(int family, uint16_t port)
     return fd;
 }
 
-/* Binding next to a listener is an error only if that one listens: so a bound port is tried. */
+/* bind() fails if another socket listens on the port, but not if one has merely bound it. */
 ddp_status host_reserve_port(uint16_t port, int *ret_fd, uint16_t *ret_port, struct ddp_error *err)
 {
     int fd = bind_port(AF_INET6, port);
@@ -114,7 +113,8 @@ ddp_status host_reserve_port(uint16_t port, int *ret_fd, uint16_t *ret_port, str
         fd = bind_port(AF_INET, port);
     if (fd < 0)
         return ddpi_error_advise(
-            err, ddpi_error_sys(err, errno, "port %u for the workers (MASTER_PORT)", port),
+            err,
+            ddpi_error_sys(err, errno, "cannot bind port %u for the workers (MASTER_PORT)", port),
             "choose another --master-port, or leave it out for a free one");
     struct sockaddr_storage bound;
     socklen_t len = sizeof bound;
@@ -137,7 +137,7 @@ void host_random_uuid(char text[HOST_UUID_SIZE])
 {
     uint8_t b[16];
     if (getrandom(b, sizeof b, 0) != sizeof b)
-        memset(b, 0, sizeof b); /* cannot fail for so few bytes once the system is up */
+        memset(b, 0, sizeof b); /* cannot fail for this size after system start */
     b[6] = (uint8_t)((b[6] & 0x0f) | 0x40);
     b[8] = (uint8_t)((b[8] & 0x3f) | 0x80);
     snprintf(text, HOST_UUID_SIZE,
@@ -161,8 +161,8 @@ ddp_status host_need_files(uint32_t needed, struct rlimit *ret_before, struct dd
     if (can_be == needed)
         return DDP_OK;
     return ddpi_error_set(err, DDP_E_LIMIT,
-                          "%u files have to be opened, and the limit on open files, %" PRIu64
-                          ", leaves room for %u",
+                          "%u files must be opened, but the limit on open files, %" PRIu64
+                          ", leaves room for only %u",
                           needed, (uint64_t)limit.rlim_cur, can_be);
 }
 

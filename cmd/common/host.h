@@ -1,5 +1,5 @@
 /*
- * host.h - what the command line leaves to this machine: how many workers, which ports, names.
+ * host.h - values that the command line leaves to this machine: number of workers, ports, names.
  */
 #ifndef CMD_HOST_H
 #define CMD_HOST_H
@@ -9,25 +9,22 @@
 #include <stdint.h>
 #include <sys/resource.h>
 
-/* More than any machine has cores for; a typing error, not a job. */
+/* More than any machine has cores; a larger number is a typing error. */
 enum { HOST_NPROC_MAX = 4096 };
 
-/* "8", "cpu", "gpu" or "auto": how many workers to start. DDP_E_INVALID: it is none of these. Pure.
- */
+/* Check a number of workers: "8", "cpu", "gpu" or "auto". DDP_E_INVALID: none of these. Pure. */
 DDP_MUST_CHECK ddp_status host_check_workers(const char *text, struct ddp_error *err);
 
-/* The same as a number. DDP_E_SYSTEM: this machine has no GPU to count, or its driver does not say.
- */
+/* Convert it to a number. DDP_E_SYSTEM: no GPU is available, or the driver did not answer. */
 DDP_MUST_CHECK ddp_status host_count_workers(const char *text, uint32_t *ret_nproc,
                                              struct ddp_error *err);
 
 /*
- * Set a TCP port aside for the workers: bound here, never listened on, with SO_REUSEADDR, so that
- * a worker that sets the same option (every rendezvous server does) can bind and listen, while
- * nobody is given the port by chance. @port 0 takes a free one.
+ * Reserve a TCP port for the workers: bind it with SO_REUSEADDR, but do not listen. A worker that
+ * sets the same option (every rendezvous server does) can still bind and listen, while the kernel
+ * gives the port to no other process that asks for a free one. @port 0 selects a free port.
  *
- * On DDP_OK *@ret_fd holds it until it is closed. The sentence of a failure names the port and
- * what to do.
+ * *@ret_fd holds the port until the caller closes it. An error names the port and the remedy.
  */
 DDP_MUST_CHECK ddp_status host_reserve_port(uint16_t port, int *ret_fd, uint16_t *ret_port,
                                             struct ddp_error *err);
@@ -40,16 +37,16 @@ enum { HOST_UUID_SIZE = 37 };
 void host_random_uuid(char text[HOST_UUID_SIZE]);
 
 /*
- * Raise the soft limit on open files to the hard one, as far as that goes, and see whether @needed
- * more can be opened: libuv aborts the process for some of those that it cannot have.
+ * Raise the soft limit on open files to the hard limit if possible, and check that @needed more
+ * files can be opened: libuv aborts the process if it cannot open some of its files.
  *
- * DDP_E_LIMIT: no. *@ret_before (may be NULL) is the limit as it was, in any case.
+ * DDP_E_LIMIT: too few. *@ret_before (may be NULL) always receives the previous limit.
  */
 DDP_MUST_CHECK ddp_status host_need_files(uint32_t needed, struct rlimit *ret_before,
                                           struct ddp_error *err);
 
-/* Descriptors 0 to 2 exist afterwards, if need be as /dev/null: no pipe of ours may get such a
- * number. Returns 0 or errno. */
+/* Open /dev/null for each of descriptors 0 to 2 that is closed, so that no pipe of this process
+ * gets such a number. Returns 0 or errno. */
 int host_ensure_stdio(void);
 
 #endif

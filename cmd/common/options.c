@@ -1,5 +1,5 @@
 /*
- * options.c - the engine behind every command line of the project. Owns nothing; knows no option.
+ * options.c - parses all command lines of the project from option tables. Owns nothing.
  */
 #include "options.h"
 
@@ -74,7 +74,7 @@ ddp_status option_duration(const struct option *option, const char *text, void *
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-static char plain(char c)
+static char with_dash(char c)
 {
     return c == '_' ? '-' : c;
 }
@@ -82,19 +82,19 @@ static char plain(char c)
 static bool name_begins(const char *full, const char *name, size_t len)
 {
     for (size_t i = 0; i < len; i++)
-        if (full[i] == '\0' || full[i] != plain(name[i]))
+        if (full[i] == '\0' || full[i] != with_dash(name[i]))
             return false;
     return true;
 }
 
-static size_t least(size_t a, size_t b, size_t c)
+static size_t minimum(size_t a, size_t b, size_t c)
 {
     size_t ab = a < b ? a : b;
     return ab < c ? ab : c;
 }
 
-/* Levenshtein's distance, one row at a time. */
-static size_t distance(const char *a, const char *b, size_t b_len)
+/* Levenshtein distance, one row at a time. */
+static size_t edit_distance(const char *a, const char *b, size_t b_len)
 {
     size_t row[NAME_MAX_LEN + 1];
     b_len = b_len < NAME_MAX_LEN ? b_len : NAME_MAX_LEN;
@@ -105,22 +105,22 @@ static size_t distance(const char *a, const char *b, size_t b_len)
         row[0] = i;
         for (size_t j = 1; j <= b_len; j++) {
             size_t above = row[j];
-            row[j] = least(above + 1, row[j - 1] + 1, diagonal + (*a != plain(b[j - 1])));
+            row[j] = minimum(above + 1, row[j - 1] + 1, diagonal + (*a != with_dash(b[j - 1])));
             diagonal = above;
         }
     }
     return row[b_len];
 }
 
-/* The option that begins with @name, else the one whose name is closest to it. */
-static const struct option *nearest(const struct option_table *table, const char *name, size_t len,
-                                    size_t *ret_distance)
+/* The option that begins with @name, or else the most similar name. */
+static const struct option *nearest_option(const struct option_table *table, const char *name,
+                                           size_t len, size_t *ret_distance)
 {
     const struct option *best = table->options;
     *ret_distance = SIZE_MAX;
     for (size_t i = 0; i<table->count && * ret_distance> 0; i++) {
         const char *full = table->options[i].name;
-        size_t d = len > 0 && name_begins(full, name, len) ? 0 : distance(full, name, len);
+        size_t d = len > 0 && name_begins(full, name, len) ? 0 : edit_distance(full, name, len);
         if (d < *ret_distance) {
             *ret_distance = d;
             best = &table->options[i];
@@ -129,7 +129,7 @@ static const struct option *nearest(const struct option_table *table, const char
     return best;
 }
 
-/* The row whose word is the first @len bytes of @word. */
+/* The row with exactly the first @len bytes of @word. */
 static const struct option_foreign *find_foreign(const struct option_table *table, const char *word,
                                                  size_t len)
 {
@@ -139,7 +139,7 @@ static const struct option_foreign *find_foreign(const struct option_table *tabl
     return NULL;
 }
 
-/* The same for a word as it is given: up to a '=', or a letter with its value behind it: -n4. */
+/* The same for an argument: up to a '=', or a letter followed by its value, as in -n4. */
 static const struct option_foreign *find_foreign_word(const struct option_table *table,
                                                       const char *word)
 {
@@ -147,16 +147,17 @@ static const struct option_foreign *find_foreign_word(const struct option_table 
     return row != NULL || word[1] == '-' ? row : find_foreign(table, word, 2);
 }
 
-/* @name lies in @word, behind its dashes. */
+/* @name points into @word, after the dashes. */
 static ddp_status unknown_option(const struct option_table *table, const char *word,
                                  const char *name, size_t len, struct ddp_error *err)
 {
     size_t away;
     const struct option_foreign *row = find_foreign_word(table, word);
     if (row != NULL)
-        return ddpi_error_set(err, DDP_E_INVALID, "there is no option '%.*s' as in %s; %s",
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "there is no option '%.*s' here, unlike in %s; %s",
                               (int)(name - word) + (int)len, word, row->of, row->instead);
-    const struct option *near = nearest(table, name, len, &away);
+    const struct option *near = nearest_option(table, name, len, &away);
     return ddpi_error_set(err, DDP_E_INVALID,
                           "there is no option '%.*s'; %s '--%s'%s ('%s --help' lists all)",
                           (int)(name - word) + (int)(len < 200 ? len : 200), word,
@@ -193,7 +194,7 @@ static ddp_status find_letter(const struct option_table *table, const char *word
                               const struct option **ret, struct ddp_error *err)
 {
     size_t len = strcspn(word, "=");
-    bool other = len > 2 && find_foreign(table, word, len) != NULL; /* -host is no -h */
+    bool other = len > 2 && find_foreign(table, word, len) != NULL; /* -host is not -h */
     for (size_t i = 0; i < table->count && !other; i++)
         if (table->options[i].letter == word[1]) {
             *ret = &table->options[i];
@@ -207,8 +208,7 @@ static ddp_status find_letter(const struct option_table *table, const char *word
 static ddp_status refuse_option(const struct option *option, const char *written,
                                 struct ddp_error *err)
 {
-    return ddpi_error_set(err, DDP_E_UNSUPPORTED, "%s is not served by this version: %s", written,
-                          option->help);
+    return ddpi_error_set(err, DDP_E_UNSUPPORTED, "%s is not supported: %s", written, option->help);
 }
 
 static ddp_status apply_value(const struct option *option, const char *written, const char *text,
@@ -220,9 +220,9 @@ static ddp_status apply_value(const struct option *option, const char *written, 
     return status == DDP_OK ? DDP_OK : ddpi_error_wrap(err, status, "%s", written);
 }
 
-/* The value of the first variable of @option that is set, with its name; NULL if none is. */
-static const char *default_of(const struct option *option, char *const *envp, const char **ret_name,
-                              size_t *ret_len)
+/* The value and name of the first variable of @option that is set; NULL: none is. */
+static const char *env_value(const struct option *option, char *const *envp, const char **ret_name,
+                             size_t *ret_len)
 {
     const char *text = NULL;
     for (const char *cursor = option->env;
@@ -231,14 +231,14 @@ static const char *default_of(const struct option *option, char *const *envp, co
     return text;
 }
 
-/* For the options that the command line does not give. */
+/* Set the options that the command line does not give. */
 static ddp_status apply_env(const struct option_table *table, char *const *envp,
                             const bool given[OPTIONS_MAX], void *config, struct ddp_error *err)
 {
     for (size_t i = 0; i < table->count; i++) {
         const char *name;
         size_t len;
-        const char *text = default_of(&table->options[i], envp, &name, &len);
+        const char *text = env_value(&table->options[i], envp, &name, &len);
         if (text == NULL || given[i])
             continue;
         char written[NAME_MAX_LEN + 32];
@@ -250,8 +250,8 @@ static ddp_status apply_env(const struct option_table *table, char *const *envp,
     return DDP_OK;
 }
 
-/* One option word at argv[*at], its value maybe in the next; *at moves to the last word used,
- * *@ret_last: nothing behind it is to be looked at. */
+/* Parse the option at argv[*at], whose value may be the next argument; advances *@at to the last
+ * one used. *@ret_last: ignore the arguments after it. */
 static ddp_status parse_word(const struct option_table *table, int argc, char **argv, int *at,
                              bool given[OPTIONS_MAX], bool *ret_last, void *config,
                              struct ddp_error *err)
@@ -274,9 +274,8 @@ static ddp_status parse_word(const struct option_table *table, int argc, char **
     if (option->parse == NULL)
         return refuse_option(option, written, err);
     if (option->arg == NULL && text != NULL)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "%s takes no value, but '%s' was given; leave that out", written,
-                              text);
+        return ddpi_error_set(err, DDP_E_INVALID, "%s takes no value, but '%s' was given; omit it",
+                              written, text);
     if (option->arg == NULL)
         text = "1";
     if (text == NULL && *at + 1 < argc)
@@ -312,7 +311,7 @@ ddp_status options_parse(const struct option_table *table, int argc, char **argv
 
 /* ---- help ------------------------------------------------------------------------------------ */
 
-/* Prints @text from column HELP_COLUMN on, broken at blanks. */
+/* Print @text from column HELP_COLUMN on, wrapped at blanks. */
 static void print_wrapped(const char *text, FILE *out)
 {
     int column = HELP_COLUMN;
@@ -347,7 +346,7 @@ static void print_option(const struct option *option, FILE *out)
     putc('\n', out);
 }
 
-/* Each served option, behind the heading of its group where that begins. */
+/* Print each supported option, and the heading of a group before its first one. */
 static void print_grouped(const struct option_table *table, const char *heading,
                           void (*print)(const struct option *option, FILE *out), FILE *out)
 {
@@ -376,7 +375,7 @@ void options_print_help(const struct option_table *table, FILE *out)
     fprintf(out, "\n");
 }
 
-/* roff takes a '-' for a hyphen and a line that begins with '.' or '\'' for a request. */
+/* roff treats '-' as a hyphen, and a line that begins with '.' or '\'' as a request. */
 static void print_roff(const char *text, FILE *out)
 {
     if (*text == '.' || *text == '\'')

@@ -1,5 +1,5 @@
 /*
- * secrecy.c - asks the kernel about this process, and tells it. Owns nothing.
+ * secrecy.c - sets and queries the privileges of this process. Owns nothing.
  */
 #include "secrecy.h"
 
@@ -13,8 +13,8 @@ void secrecy_hide_memory(void)
     prctl(PR_SET_DUMPABLE, 0);
 }
 
-/* The first namespaces have fixed numbers; a container's have others. */
-static bool is_first_namespace(const char *path, unsigned number)
+/* The initial namespaces have fixed numbers; those of a container differ. */
+static bool is_initial_namespace(const char *path, unsigned number)
 {
     char first[32], own[32] = "";
     const char *kind = strrchr(path, '/') + 1;
@@ -24,6 +24,6 @@ static bool is_first_namespace(const char *path, unsigned number)
 
 bool secrecy_is_root(void)
 {
-    return geteuid() == 0 && is_first_namespace("/proc/self/ns/pid", 4026531836u) &&
-           is_first_namespace("/proc/self/ns/user", 4026531837u);
+    return geteuid() == 0 && is_initial_namespace("/proc/self/ns/pid", 4026531836u) &&
+           is_initial_namespace("/proc/self/ns/user", 4026531837u);
 }

@@ -1,16 +1,16 @@
 /*
- * secrecy.h - what programs that hold a token do about themselves.
+ * secrecy.h - how programs that hold a token protect themselves.
  */
 #ifndef CMD_SECRECY_H
 #define CMD_SECRECY_H
 
 #include <stdbool.h>
 
-/* No core dump of this process is written, and others of this user may not look into its memory.
- * What it executes is free of that. */
+/* Disable core dumps of this process, and access to its memory by other processes of this user.
+ * Does not apply to programs that it executes. */
 void secrecy_hide_memory(void);
 
-/* It runs as root, and not in a container, which it would be root of only. */
+/* Whether the process runs as root outside of a container. */
 bool secrecy_is_root(void);
 
 #endif

@@ -22,9 +22,9 @@ void job_show_state(const struct job_view *view, char *text, size_t size)
     if (job_view_is(view, ROUNDS_CLOSED)) {
         snprintf(text, size, "is over, exit code %d: %s", job->exit_code, job->reason);
     } else if (!view->state.there) {
-        snprintf(text, size, "has gone");
+        snprintf(text, size, "no longer exists");
     } else if (view->state.bad) {
-        snprintf(text, size, "is there, but its record in the store cannot be read");
+        snprintf(text, size, "exists, but its record in the store cannot be read");
     } else if (job->state == ROUNDS_FORMING) {
         snprintf(text, size, "is %s", *waiting != '\0' ? waiting : "waiting for its nodes");
     } else if (job->state == ROUNDS_STOPPING) {

@@ -242,7 +242,7 @@ class Status(JobCase):
         text = self.text()
         for bad in ('\x1b', '\u009b'):
             self.assertNotIn(bad, text)
-        self.assertIn('job bad is there, but', text)
+        self.assertIn('job bad exists, but', text)
         self.assertRegex(text, r'\n  wanted .*drain \\x1b\[31m\\xc2\\x9b2J\u20ac\\\\')
         self.assertIn(' b\\xc2\\x9b2J\u20ac\\\\ ', text)
         self.assertIn('(cannot be read)', text)

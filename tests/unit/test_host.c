@@ -122,7 +122,7 @@ START_TEST(files_are_to_be_had_up_to_the_hard_limit)
     int fd = dup(0);
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(host_need_files(room, NULL, &error), DDP_E_LIMIT);
-    ck_assert_ptr_nonnull(strstr(error.msg, "the limit on open files, 20, leaves room for"));
+    ck_assert_ptr_nonnull(strstr(error.msg, "the limit on open files, 20, leaves room for only"));
     close(fd);
     ck_assert_int_eq(host_need_files(room, NULL, &error), DDP_OK);
 }

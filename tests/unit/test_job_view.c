@@ -193,7 +193,7 @@ START_TEST(a_verdict_outlives_the_job)
     put_state(running);
     put("round/train/state", NULL);
     job_show_state(&view, text, sizeof text);
-    ck_assert_str_eq(text, "has gone");
+    ck_assert_str_eq(text, "no longer exists");
     put_state(closed);
     put("round/train/state", NULL);
     ck_assert(job_view_is(&view, ROUNDS_CLOSED) && !job_view_there(&view));

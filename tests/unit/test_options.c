@@ -141,7 +141,7 @@ START_TEST(values_that_are_wrong)
     BAD("--full-count=", no_env, "--full-count", "''", "1 to 8");
     BAD("--full-count", no_env, "--full-count=N");
     BAD("--pause=1h", no_env, "--pause", "'1h'", "5000 ms");
-    BAD("--loud=yes", no_env, "--loud", "'yes'", "leave that out");
+    BAD("--loud=yes", no_env, "--loud", "'yes'", "omit it");
     BAD("--secret=1", no_env, "--secret", "leave it out");
 }
 END_TEST
