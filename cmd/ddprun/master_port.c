@@ -1,5 +1,5 @@
 /*
- * master_port.c - keeps a port, and asks the kernel about it. Owns the socket that keeps it.
+ * master_port.c - reserves a port, and asks the kernel who shares it. Owns the reserving socket.
  */
 #include "master_port.h"
 
@@ -8,7 +8,7 @@
 
 #include <unistd.h>
 
-enum { TRIES = 8 }; /* of ports, while somebody is on each */
+enum { TRIES = 8 }; /* ports to try while other users are on each */
 
 static ddp_status master_port_check(void *ctx, uint16_t number, bool failed, struct ddp_error *err)
 {
@@ -21,8 +21,8 @@ static ddp_status master_port_check(void *ctx, uint16_t number, bool failed, str
     return ddpi_error_set(
         err, DDP_E_DENIED,
         "another user of this machine (number %u) has a socket on port %u, which is kept for rank "
-        "0 (MASTER_PORT), and could take its place there; end that process, or choose another "
-        "--master-port (--trust-local-users lets it be)",
+        "0 (MASTER_PORT), and could impersonate it; end that process, choose another "
+        "--master-port, or ignore it with --trust-local-users",
         owner, number);
 }
 
@@ -48,7 +48,7 @@ void master_port_renew(struct master_port *port)
          i++) {
         int fd;
         if (host_reserve_port(0, &fd, &port->number, NULL) != DDP_OK)
-            return; /* and no worker is started at this one */
+            return; /* workers do not start with this port */
         close(port->fd);
         port->fd = fd;
     }

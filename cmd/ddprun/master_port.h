@@ -1,11 +1,10 @@
 /*
- * master_port.h - the port that is kept on this node for rank 0, where the store is not what the
- * workers meet at, and who else is on it.
+ * master_port.h - reserves a port of this node for rank 0, if the store is not the master, and
+ * finds out whether another user has a socket on it.
  *
- * Linux lets whoever sets SO_REUSEADDR share a port that is bound and not listened on, and rank 0
- * (PyTorch's store) sets nothing else; so another user of the machine cannot be kept from it. But
- * he can be seen: whether he listens, before each generation, and whether he is there at all, when
- * one has failed.
+ * Linux lets any user share a bound port with SO_REUSEADDR if no socket listens on it, and rank 0
+ * (PyTorch's store) sets only that option, so other users cannot be kept away. But they can be
+ * detected: listeners before each generation, and any socket after a generation failed.
  */
 #ifndef CMD_MASTER_PORT_H
 #define CMD_MASTER_PORT_H
@@ -15,26 +14,26 @@
 
 struct master_port {
     uint16_t number;
-    int fd;       /* keeps it; -1: nothing does */
-    bool asked;   /* the user wants this one, and no other */
-    bool watched; /* other users of this machine are not trusted */
-    bool met;     /* one has been seen there, and is looked for more closely */
+    int fd;       /* reserves the port; -1: nothing does */
+    bool asked;   /* the user chose this port */
+    bool watched; /* look for other users of this machine */
+    bool met;     /* another user was found; look for any socket from now on */
     struct ddpi_owners owners;
-    struct agent_port agent; /* to look at it just before workers start; see there */
+    struct agent_port agent; /* checks the port just before workers start */
 };
 
-/* None is kept. */
+/* No port is reserved yet. */
 void master_port_init(struct master_port *port);
 
-/* Keep the port @asked, 0 for a free one. On failure nothing is kept, and agent.check() works all
- * the same. */
+/* Reserve the port @asked; 0: a free one. agent.check() works also after a failure, which reserves
+ * nothing. */
 DDP_MUST_CHECK ddp_status master_port_keep(struct master_port *port, uint16_t asked, bool watched,
                                            struct ddp_error *err);
 
-/* Nothing runs at it: take another one if somebody else is on it, unless this one was asked for. */
+/* While no worker uses the port: replace it if another user is on it, unless the user chose it. */
 void master_port_renew(struct master_port *port);
 
-/* For one that was never kept, too. */
+/* Works without a reserved port, too. */
 void master_port_close(struct master_port *port);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * plan.c - the decisions between a command line and a job. Owns the streams, the program and the
- * log directory; starts nothing, opens no socket.
+ * plan.c - decides everything about a job from its command line. Owns the streams, the program and
+ * the log directory. Must not start a process or open a socket.
  */
 #include "plan.h"
 
@@ -18,8 +18,8 @@
 
 enum {
     DEFAULT_PORT = 29400, /* torchrun's */
-    OWN_FILES = 24,       /* the loop's, the guard's, the store's, and a few for a moment */
-    FILES_OF_WORKER = 5,  /* two pipes, its pidfd, its connection to our store, its PMI socket */
+    OWN_FILES = 24,       /* of the loop, the guard and the store, and a few for short times */
+    FILES_OF_WORKER = 5,  /* two pipes, pidfd, connection to our store, PMI socket */
 };
 
 static bool given(const char *text)
@@ -63,7 +63,6 @@ static ddp_status plan_streams(struct plan *plan, const struct ddprun_options *o
     return DDP_OK;
 }
 
-/* The lists were checked when they were read. */
 static ddp_status plan_signals(struct agent_config *agent, const struct ddprun_options *options,
                                struct ddp_error *err)
 {
@@ -74,7 +73,7 @@ static ddp_status plan_signals(struct agent_config *agent, const struct ddprun_o
     return status;
 }
 
-/* torchrun's static backend on one node, without an address, is a job of its own as well. */
+/* A job of one node gets a random id, unless it has a name or its static backend an address. */
 static void plan_identity(struct plan *plan, const struct ddprun_options *options)
 {
     bool named = given(options->rdzv_id) && !options->standalone;
@@ -92,7 +91,7 @@ static const char *line_template(const struct ddprun_options *options)
     return given(options->line_template) ? options->line_template : "[${role_name}${local_rank}]:";
 }
 
-/* ---- where the workers meet ---------------------------------------------------------------- */
+/* ---- the store and rank 0 ------------------------------------------------------------------ */
 
 bool plan_is_loopback(const char *host)
 {
@@ -105,7 +104,7 @@ bool plan_is_loopback(const char *host)
     return strcmp(host, "localhost") == 0;
 }
 
-/* The address behind a loopback host: no resolver is asked for a name that means this machine. */
+/* The address to listen on. No resolver is asked for "localhost". */
 static const char *listening_address(const char *host)
 {
     return strcmp(host, "localhost") == 0 ? "127.0.0.1" : host;
@@ -132,21 +131,22 @@ static void plan_master(const struct ddprun_options *options, struct meeting *me
         meeting->master_port = (uint16_t)options->master_port;
         meeting->master_flag = "--master-port";
     }
-    if (is_static(options) && at_endpoint != NULL) { /* there it means the master */
+    if (is_static(options) &&
+        at_endpoint != NULL) { /* the static backend's endpoint is the master */
         meeting->master_addr = at_endpoint;
         meeting->master_port = options->rdzv_endpoint.port;
         meeting->master_flag = "--rdzv-endpoint";
     }
 }
 
-/* The only worker meets nobody, but it may start processes that do (mp.spawn), with a MASTER_ADDR
- * and MASTER_PORT of its own: they must not take that for the store. */
+/* The only worker of a job needs no store, but it may start processes (mp.spawn) with a MASTER_ADDR
+ * and MASTER_PORT of its own, and they must not take that for our store. */
 static bool is_alone(const struct ddprun_options *options)
 {
     return options->nproc_per_node == 1 && (options->max_nodes == 1 || options->standalone);
 }
 
-/* The store takes the master's place if it may listen there and is not to listen elsewhere. */
+/* The store listens at the master's address if that is on loopback and no option says otherwise. */
 static void share_store(struct meeting *meeting)
 {
     if (!plan_is_loopback(meeting->master_addr))
@@ -174,35 +174,45 @@ void plan_meeting(const struct ddprun_options *options, bool shared_off, struct 
     *ret = meeting;
 }
 
-/* What this node says when it joins its job. Without an address it is the one by which it reaches
- * the store. */
-static void plan_member(struct plan *plan, const struct ddprun_options *options)
+/* Fill the record with which this node joins. An empty @address stands for the one from which the
+ * node reaches the store. */
+static void plan_member(struct plan *plan, const struct ddprun_options *options, uint32_t min_nodes,
+                        uint32_t max_nodes, const char *address)
 {
     struct ddp_round_member *says = &plan->says;
-    const char *address = !plan->several               ? plan->agent.master_addr
-                          : given(options->local_addr) ? options->local_addr
-                                                       : "";
     *says = (struct ddp_round_member){
         .node_rank = options->node_rank == UINT32_MAX ? -1 : (int32_t)options->node_rank,
-        .terms = {.min_nodes = plan->several ? options->min_nodes : 1,
-                  .max_nodes = plan->several ? options->max_nodes : 1,
+        .terms = {.min_nodes = min_nodes,
+                  .max_nodes = max_nodes,
                   .max_restarts = options->max_restarts,
                   .settle_ms = (uint32_t)options->settle_ms,
-                  .lease_ms = plan->several ? (uint32_t)options->lease_ms : 0,
+                  .lease_ms = plan->multi.lease_ms,
                   .crash_loop = options->crash_loop,
                   .join = options->join_policy},
     };
     snprintf(says->name, sizeof says->name, "%.*s", DDP_ROUND_NAME_SIZE - 1, plan->host);
     snprintf(says->role, sizeof says->role, "%.*s", DDP_ROUND_ROLE_SIZE - 1, options->role);
     for (char *c = says->role; *c != '\0'; c++)
-        if (iscntrl((unsigned char)*c)) /* a record has none */
+        if (iscntrl((unsigned char)*c)) /* a record must not have control characters */
             *c = '?';
     snprintf(says->address, sizeof says->address, "%.*s", DDP_ROUND_ADDRESS_SIZE - 1, address);
 }
 
+static void plan_single(struct plan *plan, const struct ddprun_options *options, bool shared_off)
+{
+    struct agent_config *agent = &plan->agent;
+    plan_meeting(options, shared_off, &plan->meeting);
+    plan_identity(plan, options);
+    agent->store_prefix = "";
+    agent->agent_store = plan->meeting.agent_store;
+    agent->master_addr = plan->meeting.master_addr;
+    plan->multi.job = "";
+    plan_member(plan, options, 1, 1, agent->master_addr);
+}
+
 /* ---- several nodes --------------------------------------------------------------------------- */
 
-/* The static backend says where the store is by --master-addr and --master-port. */
+/* With the static backend, --master-addr and --master-port may give the address of the store. */
 static ddp_status plan_endpoint(const struct ddprun_options *options, struct ddpi_endpoint *ret,
                                 struct ddp_error *err)
 {
@@ -212,8 +222,8 @@ static ddp_status plan_endpoint(const struct ddprun_options *options, struct ddp
     if (ret->host[0] == '\0')
         return ddpi_error_set(err, DDP_E_INVALID,
                               "--nnodes=%u:%u needs --rdzv-endpoint=HOST[:PORT], the same on all "
-                              "nodes: where a ddprund listens, or an address of one of the nodes, "
-                              "which then has the store",
+                              "nodes: the address of a ddprund, or of one of the nodes, which then "
+                              "runs the store",
                               options->min_nodes, options->max_nodes);
     if (!ret->has_port && options->rdzv_endpoint.host[0] == '\0' &&
         options->master_port != UINT32_MAX)
@@ -222,14 +232,14 @@ static ddp_status plan_endpoint(const struct ddprun_options *options, struct ddp
         ret->port = DEFAULT_PORT;
     if (ret->port == 0)
         return ddpi_error_set(err, DDP_E_INVALID,
-                              "--rdzv-endpoint: port 0 is known to nobody else; give one that all "
-                              "nodes know, such as %d",
+                              "--rdzv-endpoint: other nodes cannot know which port 0 becomes; give "
+                              "the same port on all nodes, such as %d",
                               DEFAULT_PORT);
     return DDP_OK;
 }
 
-/* A port that was asked for is rank 0's to listen on; without it, or if it is the store's own, the
- * store is the place, as with torchrun's static backend. */
+/* Rank 0 listens on --master-port. Without that option, or if it is the port of the store, the
+ * store serves as the master, as with torchrun's static backend. */
 static void plan_multi_master(struct plan *plan, const struct ddprun_options *options,
                               bool shared_off)
 {
@@ -244,7 +254,7 @@ static void plan_multi_master(struct plan *plan, const struct ddprun_options *op
     }
 }
 
-/* The token is the one that is named; else the user's own, which a user without a home has not. */
+/* Choose the named token; else the user's default token, which needs a home directory. */
 static void plan_token(struct plan *plan, const struct ddprun_options *options)
 {
     struct multi_node_config *multi = &plan->multi;
@@ -260,9 +270,7 @@ static void plan_token(struct plan *plan, const struct ddprun_options *options)
     multi->token_file = multi->token_named ? options->token_file : plan->home_token;
 }
 
-/* Workers prove themselves to each other, and where the agent does so to the store, to that as
- * well.
- */
+/* Workers authenticate to each other; also to the store if the agent does so. */
 static void plan_keys(struct plan *plan)
 {
     struct multi_node_config *multi = &plan->multi;
@@ -270,9 +278,8 @@ static void plan_keys(struct plan *plan)
     if (plan->several && multi->token_file == NULL)
         return;
     multi->worker_keys = &plan->worker_keys;
-    plan->worker_keys = (struct worker_keys){.job = plan->several ? multi->job : "",
-                                             .token_file = multi->token_file,
-                                             .makes_token = !asked};
+    plan->worker_keys = (struct worker_keys){
+        .job = multi->job, .token_file = multi->token_file, .makes_token = !asked};
     plan->agent_keys = (struct agent_keys){worker_keys_make, &plan->worker_keys};
     plan->agent.keys = &plan->agent_keys;
 }
@@ -295,8 +302,8 @@ static ddp_status plan_multi(struct plan *plan, const struct ddprun_options *opt
         return status;
     if (!ddpi_job_valid(name, strlen(name)))
         return ddpi_error_set(err, DDP_E_INVALID,
-                              "--rdzv-id: '%s' cannot be the name of a job of several nodes: it "
-                              "has 1 to %d of [A-Za-z0-9._-], the first no '.'",
+                              "--rdzv-id: '%s' cannot be the name of a job of several nodes: use "
+                              "1 to %d characters of [A-Za-z0-9._-], the first not '.'",
                               name, DDPI_JOB_MAX);
     multi->job = name;
     multi->is_host = options->conf.is_host;
@@ -309,15 +316,17 @@ static ddp_status plan_multi(struct plan *plan, const struct ddprun_options *opt
     agent->run_id = name;
     agent->store = plan->store;
     agent->store_prefix = plan->store_prefix;
-    /* TCPStore clients of other nodes would have to speak TLS with it, and cannot. */
+    /* TCPStore clients of other nodes would need TLS, which they do not have. */
     plan_multi_master(plan, options, shared_off || options->tls);
     plan->join_timeout_ms = options->join_timeout_ms;
+    plan_member(plan, options, options->min_nodes, options->max_nodes,
+                given(options->local_addr) ? options->local_addr : "");
     return DDP_OK;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- the plan ------------------------------------------------------------------------------- */
 
-/* A worker alone on a terminal behaves as it would without us. */
+/* A single worker on a terminal behaves as without ddprun. */
 static bool wants_pty(const struct plan *plan, const struct ddprun_options *options)
 {
     bool terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && isatty(STDERR_FILENO);
@@ -334,7 +343,7 @@ ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, cha
     if (options->tls && options->auth == DDPI_SERVER_AUTH_NEVER)
         return ddpi_error_set(
             err, DDP_E_INVALID,
-            "--tls (or DDPRUN_TLS) takes the token, and --no-auth has none; leave one out");
+            "--tls (or DDPRUN_TLS) needs a token, and --no-auth uses none; leave one out");
     static const char sharing[] = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE";
     static const char error_file[] = "TORCHELASTIC_ERROR_FILE";
     const char *shared_off = ddpi_parse_env(envp, sharing, strlen(sharing));
@@ -345,19 +354,19 @@ ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, cha
     if (options->standalone && options->min_nodes > 1)
         return ddpi_error_set(
             err, DDP_E_INVALID,
-            "--standalone is a job of one node, and %u are asked for (--nnodes, or "
-            "PET_NNODES)",
+            "--standalone runs one node, but --nnodes (or PET_NNODES) asks for %u; leave one "
+            "out",
             options->min_nodes);
+    host_name(plan->host, sizeof plan->host);
     plan->several = plan_needs_a_store(options);
     if (status == DDP_OK && plan->several)
         status = plan_multi(plan, options, off, err);
     else
-        plan_meeting(options, off, &plan->meeting);
+        plan_single(plan, options, off);
     if (status != DDP_OK)
         return status;
     plan_token(plan, options);
     plan_keys(plan);
-    host_name(plan->host, sizeof plan->host);
     struct agent_config *agent = &plan->agent;
     agent->nproc = options->nproc_per_node;
     agent->host = plan->host;
@@ -373,16 +382,9 @@ ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, cha
     agent->virtual_local_rank = options->virtual_local_rank;
     agent->tls = options->tls;
     agent->tls_ranks = options->tls_ranks;
-    if (!plan->several) {
-        plan_identity(plan, options);
-        agent->store_prefix = "";
-        agent->agent_store = plan->meeting.agent_store;
-        agent->master_addr = plan->meeting.master_addr;
-    }
     agent->envp = envp;
     agent->error_file = ddpi_parse_env(envp, error_file, strlen(error_file));
     agent->logs = &plan->logs;
-    plan_member(plan, options);
     return DDP_OK;
 }
 
@@ -393,7 +395,7 @@ ddp_status plan_files(struct plan *plan, struct ddp_error *err)
         needed += (uint32_t)__builtin_popcount(plan->streams[i].tee);
     ddp_status status = host_need_files(needed, &plan->nofile, err);
     if (status != DDP_OK)
-        return ddpi_error_advise(err, status, "raise it, 'ulimit -n', or start fewer workers");
+        return ddpi_error_advise(err, status, "raise it with 'ulimit -n', or start fewer workers");
     plan->agent.nofile = &plan->nofile;
     return DDP_OK;
 }
@@ -431,7 +433,7 @@ ddp_status plan_logs(struct plan *plan, const struct ddprun_options *options, bo
     if (base != NULL && strcmp(base, "/dev/null") == 0 && wants_filtered(plan))
         return ddpi_error_set(err, DDP_E_INVALID,
                               "--duplicate-stdout-filters and --duplicate-stderr-filters write to "
-                              "files, and --log-dir=/dev/null wants none; name a directory");
+                              "files, but --log-dir=/dev/null allows none; name a directory");
     ddp_status status = logdir_open(&plan->logs, base, plan->agent.run_id, wants_files(plan), err);
     *ret_announce = status == DDP_OK && plan->logs.kept && base == NULL;
     return status;

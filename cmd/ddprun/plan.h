@@ -1,6 +1,6 @@
 /*
- * plan.h - from the command line to what guard, agent and store are told. Everything is decided and
- * checked here before anything is started; the one thing that is made is the log directory.
+ * plan.h - turns the command line into the configuration of guard, agent and store, and checks all
+ * of it before anything is started. Creates only log directory, event log and FIFO of timers.
  */
 #ifndef CMD_PLAN_H
 #define CMD_PLAN_H
@@ -18,23 +18,23 @@
 
 #include <ddprun/round.h>
 
-/* Where the workers meet. Strings are borrowed from the options. */
+/* The addresses of the store and of rank 0. Strings are borrowed from the options. */
 struct meeting {
-    const char *store_host; /* on which the job's store listens */
-    uint16_t store_port;    /* 0 = a free one */
-    const char *store_flag; /* the option that fixed the port, for sentences; NULL: none did */
+    const char *store_host; /* the job's store listens here */
+    uint16_t store_port;    /* 0: a free one */
+    const char *store_flag; /* the option that set the port, for messages; NULL: none */
     const char *master_addr;
-    uint16_t master_port; /* 0 = a free one; not used if the store is the master */
+    uint16_t master_port; /* 0: a free one; unused with agent_store */
     const char *master_flag;
-    bool agent_store; /* MASTER_ADDR:MASTER_PORT is the store: PyTorch's ranks are its clients */
+    bool agent_store; /* the store listens at MASTER_ADDR:MASTER_PORT; PyTorch's ranks use it */
 };
 
 struct plan {
-    struct agent_config agent;    /* but for what is known only later: store, ports, guard */
-    struct ddp_round_member says; /* of this node, when it joins */
+    struct agent_config agent;    /* the caller adds store, ports and guard */
+    struct ddp_round_member says; /* the record with which this node joins */
     struct meeting meeting;
-    bool several;                   /* nodes: the store is at @multi's endpoint */
-    struct multi_node_config multi; /* */
+    bool several;                   /* nodes; the store is at the endpoint of @multi */
+    struct multi_node_config multi; /* token and authentication, also for one node */
     struct worker_keys worker_keys;
     struct agent_keys agent_keys;
     uint64_t join_timeout_ms; /* 0: none */
@@ -42,17 +42,17 @@ struct plan {
     struct agent_streams *streams;
     struct logdir logs;
     struct watchdog_fifo timers;
-    struct cgroup cgroup; /* of the workers, made just before the split */
+    struct cgroup cgroup; /* of the workers; created just before the split */
     struct event_log event_log;
-    struct rlimit nofile; /* as it was: the workers' */
+    struct rlimit nofile; /* the limit before it was raised; the workers get it */
     char host[256];
     char run_id[HOST_UUID_SIZE];
-    char *home_token;              /* where the user's own token is; NULL: it is not used */
-    char store[DDPI_HOST_MAX + 8]; /* of several nodes, and the prefix of the job's keys there */
+    char *home_token;              /* the path of the user's default token; NULL: not used */
+    char store[DDPI_HOST_MAX + 8]; /* for several nodes; below: the prefix of the job's keys */
     char store_prefix[sizeof "job//" + DDPI_JOB_MAX];
 };
 
-/* Decide everything. DDP_E_INVALID or DDP_E_UNSUPPORTED: the command line is wrong. */
+/* Decide the rest. DDP_E_INVALID or DDP_E_UNSUPPORTED: the command line is wrong. */
 DDP_MUST_CHECK ddp_status plan_job(struct plan *plan, const struct ddprun_options *options,
                                    char *const *envp, struct ddp_error *err);
 
@@ -60,34 +60,34 @@ DDP_MUST_CHECK ddp_status plan_job(struct plan *plan, const struct ddprun_option
 DDP_MUST_CHECK ddp_status plan_program(struct plan *plan, const struct ddprun_options *options,
                                        char **operands, struct ddp_error *err);
 
-/* Take what the hard limit on open files allows; the workers' stays as it was. DDP_E_LIMIT: that is
- * not enough for so many workers. */
+/* Raise the limit on open files to the hard limit; the workers keep the old one. DDP_E_LIMIT: the
+ * hard limit is too low for the number of workers. */
 DDP_MUST_CHECK ddp_status plan_files(struct plan *plan, struct ddp_error *err);
 
-/* Make the directory for logs and error files. *@ret_announce: it was nobody's wish to have it
- * there, so somebody should say where it is. */
+/* Create the directory for logs and error files. *@ret_announce: the user did not choose its place,
+ * and has to be told. */
 DDP_MUST_CHECK ddp_status plan_logs(struct plan *plan, const struct ddprun_options *options,
                                     bool *ret_announce, struct ddp_error *err);
 
-/* Make the FIFO of the workers' timers, if TORCHELASTIC_ENABLE_FILE_TIMER=1. */
+/* Create the FIFO of the workers' timers, if TORCHELASTIC_ENABLE_FILE_TIMER=1. */
 DDP_MUST_CHECK ddp_status plan_timers(struct plan *plan, char *const *envp, struct ddp_error *err);
 
-/* Open the log of events, if there is to be one. */
+/* Open the event log, if --event-log asks for it. */
 DDP_MUST_CHECK ddp_status plan_events(struct plan *plan, const struct ddprun_options *options,
                                       struct ddp_error *err);
 
-/* Gives back what a plan holds; the log directory too. For one that is zeroed, too. */
+/* Free the plan, and remove the log directory unless it is kept. Works on a zeroed plan, too. */
 void plan_finish(struct plan *plan);
 
-/* Addresses that only this machine can reach; pure. */
+/* Whether only this machine can reach @host; pure. */
 bool plan_is_loopback(const char *host);
 
-/* Where the workers of a job of one node meet; pure. @shared_off: as
- * TORCH_DISABLE_SHARE_RDZV_TCP_STORE says. */
+/* Choose the addresses of a job of one node; pure. @shared_off: the store must not be the master.
+ */
 void plan_meeting(const struct ddprun_options *options, bool shared_off, struct meeting *ret);
 
-/* The job is of several nodes, or of one that is told of a store beyond loopback, as scripts do
- * that run on one node or many. Pure. */
+/* Whether the job has several nodes, or one node and a store beyond loopback, as in scripts that
+ * run on one node or many. Pure. */
 bool plan_needs_a_store(const struct ddprun_options *options);
 
 #endif

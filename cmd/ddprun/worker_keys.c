@@ -1,9 +1,9 @@
 /*
- * worker_keys.c - reads the token when it is needed first, and derives keys from it. Owns the copy
- * of the token.
+ * worker_keys.c - reads the token at its first use, and derives keys from it. Owns the copy of the
+ * token.
  *
- * The key is handed on as a descriptor rather than by the environment, which other programs of the
- * user can read, and which children inherit.
+ * A key is passed as a descriptor, as the environment can be read by other programs of the user and
+ * is inherited by children.
  */
 #include "worker_keys.h"
 
@@ -17,7 +17,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static ddp_status seal(const char *line, int *ret_fd, struct ddp_error *err)
+static ddp_status worker_key_seal(const char *line, int *ret_fd, struct ddp_error *err)
 {
     size_t len = strlen(line);
     int fd = memfd_create("ddprun-key", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -28,13 +28,13 @@ static ddp_status seal(const char *line, int *ret_fd, struct ddp_error *err)
     }
     ddp_status status = ddpi_error_sys(err, errno, "cannot make a key for the workers");
     if (err->sys_errno == EFBIG)
-        ddpi_error_advise(err, status, "raise the limit on the size of files, 'ulimit -f'");
+        ddpi_error_advise(err, status, "raise the limit on file sizes with 'ulimit -f'");
     if (fd >= 0)
         close(fd);
     return status;
 }
 
-/* The token that all nodes have. DDP_E_NOT_FOUND: they have none. */
+/* Read the token that all nodes share. DDP_E_NOT_FOUND: there is none. */
 static ddp_status worker_keys_load(struct worker_keys *keys, struct ddp_error *err)
 {
     if (keys->loaded)
@@ -44,7 +44,7 @@ static ddp_status worker_keys_load(struct worker_keys *keys, struct ddp_error *e
     ddp_status status = keys->makes_token ? ddpi_token_obtain(keys->token_file, &keys->token, err)
                                           : ddpi_token_read(keys->token_file, &keys->token, err);
     keys->loaded = status == DDP_OK;
-    /* A home where nothing can be written is no reason not to run. */
+    /* Without a writable home directory the job runs all the same. */
     return keys->makes_token && status != DDP_OK && status != DDP_E_DENIED ? DDP_E_NOT_FOUND
                                                                            : status;
 }
@@ -55,7 +55,7 @@ static ddp_status make_from(const struct ddpi_credential *token, const struct dd
     char line[DDPI_KEY_LINE];
     ddp_status status = ddpi_token_key_line(token, worker, line, err);
     if (status == DDP_OK)
-        status = seal(line, ret_fd, err);
+        status = worker_key_seal(line, ret_fd, err);
     ddpi_wipe(line, sizeof line);
     return status;
 }
@@ -75,7 +75,7 @@ ddp_status worker_keys_make(void *ctx, uint64_t generation, struct agent_key *re
         if (status != DDP_OK && err->sys_errno == EFBIG) {
             fprintf(stderr,
                     "ddprun: no key for the workers, as no file may have %d bytes (ulimit -f): "
-                    "ranks do not prove to each other who they are; raise that limit\n",
+                    "ranks do not authenticate to each other; raise that limit\n",
                     DDPI_KEY_LINE);
             return DDP_OK;
         }
@@ -83,8 +83,7 @@ ddp_status worker_keys_make(void *ctx, uint64_t generation, struct agent_key *re
     }
     ddp_status status = worker_keys_load(keys, err);
     if (status == DDP_E_NOT_FOUND || (status == DDP_OK && !keys->token.is_token))
-        return DDP_OK; /* the store has let this agent in all the same: workers may manage as well
-                        */
+        return DDP_OK; /* as the store accepted the agent, it may accept workers without a key */
     worker.store = keys->wanted ? keys->store : 0;
     return status == DDP_OK ? make_from(&keys->token, &worker, &ret_key->fd, err) : status;
 }

@@ -1,6 +1,6 @@
 /*
- * worker_program.c - finds what a worker executes, before anything is started: so that a wrong name
- * is one sentence, and not one failure per worker. Owns the path and the array.
+ * worker_program.c - finds the program of the workers before anything is started, so that a wrong
+ * name is one error and not one failure per worker. Owns the path and the array.
  */
 #include "worker_program.h"
 
@@ -23,7 +23,7 @@ static bool is_executable_file(const char *path)
     return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
 }
 
-/* @name in the directories of PATH; NULL if it is in none, or memory ran out. */
+/* Find @name in PATH; NULL: not found, or out of memory. */
 static char *search_path(const char *name)
 {
     const char *path = getenv("PATH");
@@ -39,7 +39,7 @@ static char *search_path(const char *name)
     return NULL;
 }
 
-/* What is wrong with a file that was named and is not there, or cannot be seen. */
+/* Describe the failure of stat() on a file, from errno. */
 static ddp_status cannot_find(const char *what, const char *path, struct ddp_error *err)
 {
     char here[256];
@@ -49,7 +49,7 @@ static ddp_status cannot_find(const char *what, const char *path, struct ddp_err
             : ddpi_error_sys(err, errno, "cannot read the %s '%s'", what, path);
     if (*path == '/' || getcwd(here, sizeof here) == NULL)
         return ddpi_error_advise(err, status, "check its path");
-    return ddpi_error_advise(err, status, "check its path, which counts from '%s'", here);
+    return ddpi_error_advise(err, status, "check its path, which is relative to '%s'", here);
 }
 
 static ddp_status describe_missing(const char *name, struct ddp_error *err)
@@ -74,10 +74,11 @@ static ddp_status check_program(const char *path, struct ddp_error *err)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "'%s' is a device or pipe, not a program; name a regular file", path);
     if (access(path, X_OK) != 0)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "'%s' is not executable; 'chmod +x %s' makes it so, and a Python "
-                              "script needs a name that ends in .py",
-                              path, path);
+        return ddpi_error_set(
+            err, DDP_E_INVALID,
+            "'%s' is not executable; run 'chmod +x %s', or give a Python script a "
+            "name that ends in .py",
+            path, path);
     return DDP_OK;
 }
 
@@ -102,7 +103,7 @@ static ddp_status check_script(const char *path, struct ddp_error *err)
 {
     struct stat st;
     if (strchr(path, '$') != NULL)
-        return DDP_OK; /* ${local_rank}: each worker has another */
+        return DDP_OK; /* ${local_rank}: another file for each worker */
     if (stat(path, &st) != 0 || access(path, R_OK) != 0)
         return cannot_find("script", path, err);
     if (S_ISDIR(st.st_mode))
@@ -125,7 +126,7 @@ static bool exists_below(const char *folder, const char *name)
     return exists;
 }
 
-/* The Python of the environment @folder; NULL: it has none. */
+/* The Python of the environment @folder; NULL: none. */
 static char *python_below(const char *folder)
 {
     char *path = ddpi_asprintf("%s/bin/python3", folder);
@@ -135,9 +136,9 @@ static char *python_below(const char *folder)
     return NULL;
 }
 
-/* That of the environment whose bin folder has this program. A bin folder of the system is none:
- * there PATH, which a user may have changed, knows better. */
-static char *python_beside_us(void)
+/* The Python of the environment in whose bin directory ddprun is. A system directory such as
+ * /usr/bin is no environment; there the user's PATH decides. */
+static char *python_next_to_ddprun(void)
 {
     char folder[PATH_MAX];
     ssize_t len = readlink("/proc/self/exe", folder, sizeof folder - 1);
@@ -158,7 +159,7 @@ static char *python_of_environment(void)
 {
     const char *active = getenv("VIRTUAL_ENV");
     char *path = active != NULL && *active != '\0' ? python_below(active) : NULL;
-    return path != NULL ? path : python_beside_us();
+    return path != NULL ? path : python_next_to_ddprun();
 }
 
 static ddp_status resolve_python(const char *script, char **ret_path, struct ddp_error *err)
@@ -173,13 +174,13 @@ static ddp_status resolve_python(const char *script, char **ret_path, struct ddp
     ddp_status status = resolve_path(given ? name : "python3", ret_path, err);
     if (status == DDP_OK || status == DDP_E_NOMEM)
         return status;
-    return ddpi_error_set(err, status,
-                          given
-                              ? "'%s' cannot be run: PYTHON_EXEC='%s' is not a program; set it to "
-                                "an interpreter, or unset it to use python3"
-                              : "'%s' cannot be run: there is no python3 in PATH, nor an active "
-                                "environment; install it, or set PYTHON_EXEC to an interpreter",
-                          script, name);
+    return ddpi_error_set(
+        err, status,
+        given ? "'%s' cannot be run: PYTHON_EXEC='%s' is not a program; set it to "
+                "an interpreter, or unset it to use python3"
+              : "'%s' cannot be run: there is no active environment, and no python3 "
+                "in PATH; install it, or set PYTHON_EXEC to an interpreter",
+        script, name);
 }
 
 ddp_status program_resolve(char **operands, bool module, bool no_python,
@@ -189,8 +190,8 @@ ddp_status program_resolve(char **operands, bool module, bool no_python,
     bool python = module || (!no_python && ends_in(operands[0], ".py"));
     if (*operands[0] == '\0')
         return ddpi_error_set(err, DDP_E_INVALID,
-                              "the name of the program is empty (''); is a variable of the shell "
-                              "that should hold it not set?");
+                              "the name of the program is empty (''); is the shell variable that "
+                              "should hold it unset?");
     ddp_status status = python && !module ? check_script(operands[0], err) : DDP_OK;
     char *path = NULL;
     if (status == DDP_OK)
