@@ -1,5 +1,5 @@
 /*
- * allreduce.c - the smallest worker: all ranks add up their rank numbers, and each gets the sum.
+ * allreduce.c - the smallest worker: an all-reduce adds up rank + 1 of all ranks.
  *
  *     ddprun --nproc-per-node=4 allreduce
  */

@@ -1,5 +1,5 @@
 /*
- * checkpoint.c - checkpoint files: a header, the model, its velocity, and a checksum of these, in
+ * checkpoint.c - checkpoint files: a header, the model, its velocity and a checksum of these, in
  * the byte order of the machine.
  */
 #include "checkpoint.h"
@@ -22,7 +22,7 @@ struct header {
     int64_t step;
 };
 
-/* A file is these, one after the other. */
+/* A file consists of these parts, in this order. */
 static void list_parts(const struct checkpoint *checkpoint, struct header *header, uint64_t *sum,
                        struct iovec parts[PARTS])
 {
@@ -62,7 +62,7 @@ static bool write_all(int fd, const struct iovec *part)
     return true;
 }
 
-/* All of it, on the disk, under a name that means nothing yet. */
+/* Write the whole file to the disk, under a temporary name. */
 static bool write_file(const char *path, const struct checkpoint *checkpoint)
 {
     struct header header = {.run = checkpoint->run, .step = checkpoint->step};
@@ -81,7 +81,7 @@ static bool write_file(const char *path, const struct checkpoint *checkpoint)
     return close(fd) == 0 && good;
 }
 
-/* What renames have done, on the disk. */
+/* Make the renames permanent on the disk. */
 static bool sync_folder(const char *dir)
 {
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -155,7 +155,7 @@ enum checkpoint_found checkpoint_read(const char *dir, const char *name,
         return CHECKPOINT_BAD;
     }
     if (memcmp(&header.run, &checkpoint->run, sizeof header.run) != 0) {
-        snprintf(why, why_size, "%s is of a run with other options", path);
+        snprintf(why, why_size, "%s belongs to a run with other options", path);
         return CHECKPOINT_FOREIGN;
     }
     checkpoint->step = header.step;

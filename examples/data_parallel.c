@@ -1,12 +1,12 @@
 /*
- * data_parallel.c - one process, a thread for each worker: what nn.DataParallel does, in C.
+ * data_parallel.c - one process with a thread for each worker, like PyTorch's nn.DataParallel.
  *
  *     data_parallel --threads=4
  *
- * Worker 0 has the model. In each step a broadcast replicates it, every worker runs the forward and
+ * Worker 0 owns the model. In each step a broadcast replicates it, each worker runs the forward and
  * backward pass on its part of the batch, a reduction sums the gradients on worker 0, and worker 0
- * updates the weights. This needs neither a launcher nor a store. Each thread stands for a device:
- * here it computes on the processor, in fashion_mnist_cuda.cu with --threads on a GPU.
+ * updates the weights. This needs neither a launcher nor a store. Each thread represents a device:
+ * here it computes on the CPU, in fashion_mnist_cuda.cu with --threads on a GPU.
  */
 #include "run.h"
 

@@ -7,12 +7,12 @@
  *
  * A worker whose peer has died gets an error from its all-reduce and exits. ddprun restarts the
  * remaining workers, and they continue from the newest valid checkpoint. The images of a step
- * depend only on the seed and the number of the step, not on the number of workers, so a run that
- * was disturbed ends with about the same accuracy.
+ * depend only on the seed and the step number, not on the number of workers, so a run with failures
+ * ends with about the same accuracy.
  *
- * The weights are not bit-identical, since the order of additions depends on the number of workers.
- * The sums are doubles, so the weights, which are floats, differ little; in the tests the accuracy
- * of a disturbed run is within 0.1 percentage points, ten of 10,000 images.
+ * The weights are not bit-identical, as the order of additions depends on the number of workers.
+ * The sums are doubles, so the weights, which are floats, differ little: in the tests the accuracy
+ * of a run with failures is within 0.1 percentage points, ten of 10,000 images.
  */
 #include "checkpoint.h"
 #include "options.h"
@@ -31,13 +31,13 @@ struct run {
     struct trainer trainer;
     struct checkpoint checkpoint;
     int64_t steps;    /* of the whole run */
-    ddp_store *store; /* rank 0 below ddprun */
+    ddp_store *store; /* of rank 0, if ddprun started it */
 };
 
 /* ---- checkpoints ---- */
 
-/* The newest good one that there is, or the beginning. One that is damaged is no reason to stop;
- * one of another run is, because it would be overwritten. */
+/* Resume from the newest valid checkpoint, or start at step 0. A damaged checkpoint is skipped; one
+ * of another run ends the program, because training would overwrite it. */
 static void resume(struct run *run)
 {
     static const char *const names[] = {"newest", "previous"};
@@ -49,17 +49,17 @@ static void resume(struct run *run)
         if (found == CHECKPOINT_GOOD)
             return;
         if (found == CHECKPOINT_FOREIGN)
-            die(EXIT_CONFIG, "%s; remove it, or name another folder", why);
+            die(EXIT_CONFIG, "%s; remove it, or choose another folder", why);
         if (found == CHECKPOINT_BAD)
-            fprintf(stderr, "elastic: %s; trying the one before\n", why);
+            fprintf(stderr, "elastic: %s; trying the previous one\n", why);
     }
     run->checkpoint.step = 0;
     mlp_init(run->trainer.model, (unsigned long)run->options->seed);
     memset(run->trainer.velocity, 0, sizeof *run->trainer.velocity);
 }
 
-/* Tells ddprun that other nodes may join now (--join-policy=checkpoint). A failure does no harm:
- * the next checkpoint tells it again. */
+/* Tell ddprun that other nodes may join now (--join-policy=checkpoint). A failure is harmless: the
+ * next checkpoint is announced again. */
 static void announce(struct run *run)
 {
     struct ddp_error err;
@@ -67,7 +67,7 @@ static void announce(struct run *run)
     int len = snprintf(step, sizeof step, "%lld", (long long)run->checkpoint.step);
     if (run->store != NULL && ddp_store_set(run->store, "ddprun/checkpoint", step, (size_t)len,
                                             STORE_TIMEOUT_MS, NULL, &err) != DDP_OK)
-        fprintf(stderr, "elastic: the checkpoint was not announced: %s\n", err.msg);
+        fprintf(stderr, "elastic: cannot announce the checkpoint: %s\n", err.msg);
 }
 
 static void save(struct run *run, double loss)
@@ -138,7 +138,7 @@ static void join(struct run *run)
 
 /* ---- training ---- */
 
-/* The learning rate, too, follows from the number of the step alone. */
+/* The learning rate depends only on the step number, too. */
 static double rate_at(const struct run *run, size_t epoch, size_t step)
 {
     const struct trainer *trainer = &run->trainer;

@@ -1,5 +1,5 @@
 /*
- * embed_server.c - a program that embeds the server of a ddprun store, and is also a client of it.
+ * embed_server.c - a program that embeds a ddprun store server and also connects to it as a client.
  *
  *   embed_server [HOST:]PORT
  *
@@ -58,7 +58,7 @@ static void on_signal(uv_signal_t *handle, int signum)
     stop(handle->data);
 }
 
-/* ---- the client inside, on the same loop ----------------------------------------------------- */
+/* ---- the client, on the same loop ------------------------------------------------------------ */
 
 static void on_event(void *data, ddp_store_uv *client, const struct ddp_store_event *event)
 {
@@ -73,7 +73,7 @@ static void on_event(void *data, ddp_store_uv *client, const struct ddp_store_ev
     fflush(stdout);
 }
 
-/* Only now others are invited: of what they do nothing is missed. */
+/* Print the address only now, so that the watch sees all changes by other clients. */
 static void on_watching(void *data, const struct ddp_store_result *result)
 {
     struct program *program = data;

@@ -19,7 +19,7 @@ static int fail(const struct ddp_error *err)
     return EXIT_FAILURE;
 }
 
-/* Publish this rank's address under a key of its own, and count it. */
+/* Publish this rank's address under its own key, and count this rank as arrived. */
 static ddp_status publish(ddp_store *store, long rank, struct ddp_error *err)
 {
     char key[KEY_SIZE], address[64];
@@ -34,7 +34,7 @@ static ddp_status publish(ddp_store *store, long rank, struct ddp_error *err)
     return status;
 }
 
-/* One wait for the keys of all ranks, rather than one after the other. */
+/* Wait for the keys of all ranks with a single request. */
 static ddp_status wait_for_all(ddp_store *store, long world_size, struct ddp_error *err)
 {
     char(*names)[KEY_SIZE] = calloc((size_t)world_size, sizeof *names);

@@ -39,8 +39,8 @@ static void leave(struct member *self, int exit_code)
     self->store = NULL;
 }
 
-/* Nothing that this program asks may fail, but for what happens to be asked when it leaves. */
-static int good(struct member *self, const struct ddp_store_result *result)
+/* A failed request ends the program; requests that fail because it is leaving are not reported. */
+static int check_answer(struct member *self, const struct ddp_store_result *result)
 {
     if (result->status == DDP_OK)
         return 1;
@@ -50,7 +50,7 @@ static int good(struct member *self, const struct ddp_store_result *result)
     return 0;
 }
 
-static void ask(struct member *self, struct ddp_store_request request, ddp_store_uv_done *done)
+static void submit(struct member *self, struct ddp_store_request request, ddp_store_uv_done *done)
 {
     struct ddp_error err;
     request.size = sizeof request;
@@ -64,7 +64,7 @@ static void ask(struct member *self, struct ddp_store_request request, ddp_store
 
 static void on_listed(void *data, const struct ddp_store_result *result)
 {
-    if (!good(data, result))
+    if (!check_answer(data, result))
         return;
     for (size_t i = 0; i < result->count; i++)
         printf("= %s\n", result->keys[i]);
@@ -73,13 +73,13 @@ static void on_listed(void *data, const struct ddp_store_result *result)
 
 static void list(struct member *self)
 {
-    ask(self, (struct ddp_store_request){.op = DDP_STORE_OP_LIST, .key = ""}, on_listed);
+    submit(self, (struct ddp_store_request){.op = DDP_STORE_OP_LIST, .key = ""}, on_listed);
 }
 
 /* Watch first, then list, so that no peer that joins in between is missed. */
 static void on_watching(void *data, const struct ddp_store_result *result)
 {
-    if (good(data, result))
+    if (check_answer(data, result))
         list(data);
 }
 
@@ -95,41 +95,41 @@ static void on_event(void *data, ddp_store_uv *store, const struct ddp_store_eve
 
 static void on_registered(void *data, const struct ddp_store_result *result)
 {
-    (void)good(data, result);
+    (void)check_answer(data, result);
 }
 
 static void on_session(void *data, const struct ddp_store_result *result)
 {
     struct member *self = data;
-    if (!good(self, result))
+    if (!check_answer(self, result))
         return;
     self->session = *result->session;
-    ask(self,
-        (struct ddp_store_request){
-            .op = DDP_STORE_OP_SET_EPHEMERAL, .key = self->name, .session = &self->session},
-        on_registered);
+    submit(self,
+           (struct ddp_store_request){
+               .op = DDP_STORE_OP_SET_EPHEMERAL, .key = self->name, .session = &self->session},
+           on_registered);
 }
 
-static void come(struct member *self)
+static void register_self(struct member *self)
 {
-    ask(self,
-        (struct ddp_store_request){
-            .op = DDP_STORE_OP_SESSION_OPEN, .lease_ms = LEASE_MS, .flags = DDP_STORE_KEEP},
-        on_session);
+    submit(self,
+           (struct ddp_store_request){
+               .op = DDP_STORE_OP_SESSION_OPEN, .lease_ms = LEASE_MS, .flags = DDP_STORE_KEEP},
+           on_session);
 }
 
-/* The store was away for longer than the lease, or is another one. */
+/* The store was unreachable for longer than the lease, or was restarted. */
 static void on_session_ended(void *data, ddp_store_uv *store,
                              const struct ddp_store_session *session)
 {
     (void)store;
     (void)session;
-    come(data);
+    register_self(data);
 }
 
-/* A good-bye, so that the others need not wait for the lease; and if it cannot be said, go anyway.
+/* The session is closed, so that the peers need not wait for the lease. Leave even if that failed.
  */
-static void on_good_bye(void *data, const struct ddp_store_result *result)
+static void on_session_closed(void *data, const struct ddp_store_result *result)
 {
     (void)result;
     leave(data, EXIT_SUCCESS);
@@ -139,9 +139,9 @@ static void on_interrupt(uv_signal_t *signal, int number)
 {
     struct member *self = signal->data;
     (void)number;
-    ask(self,
-        (struct ddp_store_request){.op = DDP_STORE_OP_SESSION_CLOSE, .session = &self->session},
-        on_good_bye);
+    submit(self,
+           (struct ddp_store_request){.op = DDP_STORE_OP_SESSION_CLOSE, .session = &self->session},
+           on_session_closed);
 }
 
 int main(int argc, char **argv)
@@ -166,11 +166,11 @@ int main(int argc, char **argv)
     }
     self.interrupt.data = &self;
     uv_signal_start(&self.interrupt, on_interrupt, SIGINT);
-    ask(&self,
-        (struct ddp_store_request){
-            .op = DDP_STORE_OP_WATCH, .key = "", .flags = DDP_STORE_WATCH_PREFIX},
-        on_watching);
-    come(&self);
+    submit(&self,
+           (struct ddp_store_request){
+               .op = DDP_STORE_OP_WATCH, .key = "", .flags = DDP_STORE_WATCH_PREFIX},
+           on_watching);
+    register_self(&self);
     uv_run(&self.loop, UV_RUN_DEFAULT);
     uv_loop_close(&self.loop);
     return self.exit_code;

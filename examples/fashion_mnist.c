@@ -4,7 +4,7 @@
  *     ddprun --nproc-per-node=2 fashion_mnist --epochs 3
  *
  * All workers start with the weights of rank 0. The batches and the loss curve do not depend on the
- * number of workers (trainer.h). Besides the C library this uses only ddprun/comm.h and zlib.
+ * number of workers (trainer.h). Besides the C library it needs only ddprun/comm.h and zlib.
  * fashion_mnist_cuda.cu does the same on GPUs, data_parallel.c with threads as workers.
  */
 #include "run.h"

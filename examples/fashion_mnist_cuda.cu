@@ -3,12 +3,12 @@
  *
  *     ddprun --nproc-per-node=4 fashion_mnist_cuda      processes; they may share a GPU
  *     fashion_mnist_cuda --threads=4                    one process, a thread for each worker
- *     fashion_mnist_cuda --probe                        print whether it can run: exit 0, or 69
+ *     fashion_mnist_cuda --probe                        check for a GPU: exit status 0, or 69
  *
  * Each worker has two streams. One runs the kernels. As soon as the gradients of a layer are
  * complete, the other stream reduces them, while the first one computes the gradients of the layer
- * below. The communicator takes device pointers like any others, and enqueues the operation on the
- * stream that it is given.
+ * below. The communicator accepts device pointers like host pointers, and enqueues the operation on
+ * the given stream.
  */
 #include "mlp_kernels.cuh"
 #include "run.h"
@@ -21,18 +21,18 @@
 namespace
 {
 
-/* A worker. The pointers after the streams point to memory of its GPU. */
+/* A worker. The pointers after the events point to memory of its GPU. */
 struct worker {
     struct trainer trainer;
     cudaStream_t compute, traffic;
-    cudaEvent_t ready;   /* gradients, on compute */
-    cudaEvent_t reduced; /* all of them, on traffic */
+    cudaEvent_t ready;   /* recorded on compute: gradients are complete */
+    cudaEvent_t reduced; /* recorded on traffic: all gradients are reduced */
     uint8_t *pixels, *labels;
     uint32_t *order;
     struct mlp *model, *velocity;
     struct mlp_sums *sums;
-    float *hidden, *slopes;   /* of each row, MLP_HIDDEN */
-    struct verdict *verdicts; /* of each row */
+    float *hidden, *slopes;   /* MLP_HIDDEN for each row */
+    struct verdict *verdicts; /* one for each row */
 };
 
 void must(cudaError_t result, const char *what)
@@ -45,7 +45,7 @@ void must(cudaError_t result, const char *what)
 
 void must_have_gpu(cudaError_t result)
 {
-    if (result == cudaErrorInsufficientDriver) /* its text does not say that there may be none */
+    if (result == cudaErrorInsufficientDriver) /* CUDA's text omits a missing driver */
         die(EXIT_UNAVAILABLE, "no GPU can be used here: no NVIDIA driver, or one that is too old; "
                               "fashion_mnist needs none");
     if (result != cudaSuccess)
@@ -67,9 +67,9 @@ template <class... Kernels> void load(Kernels *...kernels)
     (must_have_gpu(cudaFuncGetAttributes(&attributes, kernels)), ...);
 }
 
-/* Loads the kernels, too. Some may be missing, as nvcc compiles for the architectures that it
- * knows. And the driver would load each when it is first launched, for which it may wait until the
- * GPU has nothing else to do: that is, while a collective is under way, for the other workers. */
+/* Also loads the kernels, for two reasons. Some may be missing, as nvcc compiles only for certain
+ * architectures. Otherwise, the driver would load each at its first launch, for which it may wait
+ * until the GPU is idle; during a collective, that would wait for the other workers. */
 void choose_device(int device)
 {
     must_have_gpu(cudaSetDevice(device));
@@ -85,7 +85,7 @@ int probe()
     return EXIT_SUCCESS;
 }
 
-/* The number of this worker among those on this machine. */
+/* The number of this worker among the workers of this machine. */
 int local_number(const ddp_comm *comm, const struct options *options)
 {
     const char *local_rank = getenv("LOCAL_RANK");
@@ -98,7 +98,7 @@ int local_number(const ddp_comm *comm, const struct options *options)
 
 template <class Type> void allocate(Type **ret_memory, size_t count)
 {
-    must(cudaMalloc(ret_memory, count * sizeof(Type)), "no memory on the GPU");
+    must(cudaMalloc(ret_memory, count * sizeof(Type)), "cannot allocate GPU memory");
 }
 
 template <class Type> void upload(const worker &worker, Type *to, const Type *from, size_t count)
@@ -107,8 +107,8 @@ template <class Type> void upload(const worker &worker, Type *to, const Type *fr
          "cannot copy to the GPU");
 }
 
-/* What failed on the GPU is known when it is done, and so is what failed in a collective: its
- * stream goes on all the same. */
+/* Failures of kernels and collectives are known only after they end; a failed collective does not
+ * stop its stream. */
 void wait(const worker &worker)
 {
     struct ddp_error err;
@@ -126,13 +126,13 @@ void open_worker(worker *worker, ddp_comm *comm, const struct dataset *data,
 {
     *worker = {};
     trainer_init(&worker->trainer, comm, data, size_t(options->batch));
-    /* They go round, as there may be more workers than GPUs. */
+    /* The modulo, as there may be more workers than GPUs. */
     choose_device(local_number(comm, options) % count_devices());
-    /* Non-blocking: the two wait for each other by events only, not through the default stream. */
-    must(cudaStreamCreateWithFlags(&worker->compute, cudaStreamNonBlocking), "no stream");
-    must(cudaStreamCreateWithFlags(&worker->traffic, cudaStreamNonBlocking), "no stream");
-    must(cudaEventCreateWithFlags(&worker->ready, cudaEventDisableTiming), "no event");
-    must(cudaEventCreateWithFlags(&worker->reduced, cudaEventDisableTiming), "no event");
+    /* Non-blocking: the streams wait for each other only by events, not for the default stream. */
+    must(cudaStreamCreateWithFlags(&worker->compute, cudaStreamNonBlocking), "cannot add a stream");
+    must(cudaStreamCreateWithFlags(&worker->traffic, cudaStreamNonBlocking), "cannot add a stream");
+    must(cudaEventCreateWithFlags(&worker->ready, cudaEventDisableTiming), "cannot add an event");
+    must(cudaEventCreateWithFlags(&worker->reduced, cudaEventDisableTiming), "cannot add an event");
     const size_t images = larger(data->train.count, data->test.count);
     const size_t rows = size_t(options->batch) / worker->trainer.workers + 1;
     allocate(&worker->pixels, images * IMAGE_PIXELS);
@@ -152,11 +152,11 @@ void close_worker(worker *worker)
                             worker->model,  worker->velocity, worker->sums,
                             worker->hidden, worker->slopes,   worker->verdicts};
     for (void *each : memory)
-        must(cudaFree(each), "cannot free memory of the GPU");
-    must(cudaEventDestroy(worker->ready), "cannot end an event");
-    must(cudaEventDestroy(worker->reduced), "cannot end an event");
-    must(cudaStreamDestroy(worker->compute), "cannot end a stream");
-    must(cudaStreamDestroy(worker->traffic), "cannot end a stream");
+        must(cudaFree(each), "cannot free GPU memory");
+    must(cudaEventDestroy(worker->ready), "cannot destroy an event");
+    must(cudaEventDestroy(worker->reduced), "cannot destroy an event");
+    must(cudaStreamDestroy(worker->compute), "cannot destroy a stream");
+    must(cudaStreamDestroy(worker->traffic), "cannot destroy a stream");
     trainer_finish(&worker->trainer);
 }
 
@@ -168,7 +168,7 @@ void upload_images(const worker &worker, const struct images &images)
 
 /* ---- a step ---- */
 
-/* Go through the network with @rows images, and judge what comes out. */
+/* The forward pass of @rows images, and the loss of each. */
 void forward(const worker &worker, const uint32_t *order, unsigned rows)
 {
     if (rows == 0)
@@ -178,7 +178,7 @@ void forward(const worker &worker, const uint32_t *order, unsigned rows)
     class_forward<<<rows, MLP_CLASSES, 0, worker.compute>>>(worker.model, worker.hidden,
                                                             worker.verdicts);
     judge<<<rows, 1, 0, worker.compute>>>(worker.labels, order, worker.verdicts);
-    must(cudaGetLastError(), "cannot go forward");
+    must(cudaGetLastError(), "cannot launch the forward pass");
 }
 
 /* The output layer: its gradients, the loss and the number of right answers. */
@@ -188,7 +188,7 @@ void backward_classes(const worker &worker, unsigned rows)
         worker.verdicts, worker.hidden, rows, worker.sums);
     class_bias_gradient<<<1, MLP_CLASSES + 1, 0, worker.compute>>>(worker.verdicts, rows,
                                                                    worker.sums);
-    must(cudaGetLastError(), "cannot go backward");
+    must(cudaGetLastError(), "cannot launch the backward pass");
 }
 
 void backward_hidden(const worker &worker, const uint32_t *order, unsigned rows)
@@ -198,11 +198,11 @@ void backward_hidden(const worker &worker, const uint32_t *order, unsigned rows)
                                                                  worker.hidden, worker.slopes);
     hidden_gradient<<<MLP_INPUTS + 1, MLP_HIDDEN, 0, worker.compute>>>(
         worker.pixels, order, worker.slopes, rows, worker.sums);
-    must(cudaGetLastError(), "cannot go backward");
+    must(cudaGetLastError(), "cannot launch the backward pass");
 }
 
-/* Add up the sums from @first to @end over all workers: once they are complete, and meanwhile the
- * compute stream goes on. */
+/* Reduce the sums from @first to @end over all workers, once the compute stream has completed them.
+ * The compute stream continues meanwhile. */
 void reduce(const worker &worker, double *first, const double *end)
 {
     const struct trainer &trainer = worker.trainer;
@@ -215,14 +215,14 @@ void reduce(const worker &worker, double *first, const double *end)
                   &err);
 }
 
-/* What was enqueued on the compute stream from here on comes after all reductions. */
+/* Make later work of the compute stream wait for all reductions. */
 void await_reductions(const worker &worker)
 {
     must(cudaEventRecord(worker.reduced, worker.traffic), "cannot record an event");
     must(cudaStreamWaitEvent(worker.compute, worker.reduced, 0), "cannot wait for an event");
 }
 
-/* Loss and number of right answers, to where the trainer has them on the host. */
+/* Copy the loss and the number of right answers to the trainer's sums on the host. */
 void fetch_verdict(const worker &worker)
 {
     static_assert(offsetof(struct mlp_sums, correct) ==
@@ -234,8 +234,8 @@ void fetch_verdict(const worker &worker)
     wait(worker);
 }
 
-/* Two buckets, one for each layer: the tail of the sums, with what the host wants to know, and the
- * head, which is larger and takes longer to compute. */
+/* Two buckets, one for each layer: the tail of the sums, with the loss and the right answers, and
+ * the head, which is larger and takes longer to compute. */
 void train_step(void *self, size_t step, double rate, double momentum)
 {
     const worker &worker = *static_cast<struct worker *>(self);
@@ -258,13 +258,13 @@ void train_step(void *self, size_t step, double rate, double momentum)
     descend<<<WEIGHT_BLOCKS, WEIGHT_THREADS, 0, worker.compute>>>(
         worker.model, worker.velocity, worker.sums, double(trainer_batch(&trainer, step)),
         float(rate), float(momentum));
-    must(cudaGetLastError(), "cannot move the weights");
+    must(cudaGetLastError(), "cannot update the weights");
     fetch_verdict(worker);
 }
 
-/* ---- the whole ---- */
+/* ---- a training run ---- */
 
-/* Rank 0 begins with random weights, and everybody with those of rank 0. */
+/* Rank 0 chooses random weights, and all workers start with them. */
 void share_model(const worker &worker, unsigned long seed)
 {
     const struct trainer &trainer = worker.trainer;
@@ -274,7 +274,7 @@ void share_model(const worker &worker, unsigned long seed)
         upload(worker, worker.model, trainer.model, 1);
     }
     must(cudaMemsetAsync(worker.velocity, 0, sizeof *worker.velocity, worker.compute),
-         "cannot clear memory of the GPU");
+         "cannot clear GPU memory");
     trainer_check(
         &trainer,
         ddp_broadcast(trainer.comm, worker.model, MLP_FLOATS, DDP_FLOAT32, 0, worker.compute, &err),
@@ -282,7 +282,7 @@ void share_model(const worker &worker, unsigned long seed)
     wait(worker);
 }
 
-/* On the test images: each worker looks at a part of them, a batch at a time. */
+/* The accuracy on the test images: each worker classifies a part of them, in batches. */
 double measure_accuracy(const worker &worker)
 {
     const struct trainer &trainer = worker.trainer;

@@ -31,8 +31,8 @@ static bool read_all(gzFile file, uint8_t *bytes, size_t len)
     return true;
 }
 
-/* The body of @file, whose items have @item_size bytes; *@count is how many at most, then how many
- * there are. NULL if the file is not what it should be. */
+/* Read the items of @file, of @item_size bytes each. *@count limits their number (0: no limit), and
+ * is set to the number read. Returns NULL if the file is not valid. */
 static uint8_t *read_items(gzFile file, uint32_t magic, size_t item_size, size_t *count)
 {
     uint8_t header[16];

@@ -21,16 +21,16 @@ struct images {
 };
 
 /* Read DIR/PREFIX-images-idx3-ubyte.gz and DIR/PREFIX-labels-idx1-ubyte.gz, at most @limit images
- * (0 = all). False: an explanation is in @why. */
+ * (0 = all). Returns false with the reason in @why. */
 bool images_read(const char *dir, const char *prefix, size_t limit, struct images *ret, char *why,
                  size_t why_size);
 
-/* The same without files: each class is a random picture, each image that picture with noise. */
+/* Generate images: each class is a random picture, each image its class's picture with noise. */
 bool images_make_up(uint64_t seed, size_t count, struct images *ret);
 
 void images_free(struct images *images);
 
-/* A small generator of random numbers (splitmix64), the same on every machine. */
+/* A small random number generator (splitmix64), with the same numbers on every machine. */
 uint64_t random_next(uint64_t *state);
 
 #ifdef __cplusplus

@@ -27,7 +27,7 @@ static void add_to_sum(double *restrict sum, const float *restrict other, float 
         sum[i] += (double)(factor * other[i]);
 }
 
-/* Eight partial sums, so that no addition waits for the one before it. */
+/* Eight partial sums, so that an addition need not wait for the previous one. */
 static float dot(const float *restrict a, const float *restrict b)
 {
     float part[8] = {0};

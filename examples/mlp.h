@@ -21,10 +21,10 @@ struct mlp {
     float class_bias[MLP_CLASSES];
 };
 
-/* Sums over the images of a batch, the loss and the number of right answers with them: so one
- * all-reduce covers all that a training step has to tell the others. In double precision, because
- * the order of the additions depends on the number of workers: what they round differently stays
- * far below what a float can show, and the model comes out the same with 1, 2 or 4 of them. */
+/* Sums over the images of a batch: the gradient, the loss and the number of right answers, so that
+ * a training step needs only one all-reduce. They are doubles, because the order of the additions
+ * depends on the number of workers: the rounding errors stay far below the precision of a float,
+ * and the model is the same with 1, 2 or 4 workers. */
 struct mlp_sums {
     struct {
         double hidden_weight[MLP_INPUTS][MLP_HIDDEN];
@@ -43,7 +43,7 @@ enum {
 
 void mlp_init(struct mlp *model, uint64_t seed);
 
-/* Add what one image contributes to @sums. */
+/* Add the contribution of one image to @sums. */
 void mlp_add_image(const struct mlp *model, const uint8_t *pixels, unsigned label,
                    struct mlp_sums *sums);
 

@@ -1,9 +1,9 @@
 /*
  * mlp_kernels.cuh - the network of mlp.h on a GPU, with the same structs: forward pass, backward
  * pass, update. Each block computes one row of a matrix, each of its threads one element; no thread
- * waits for another. Tiles in shared memory would be faster and five times as long.
+ * waits for another. Tiles in shared memory would be faster, but five times as much code.
  *
- * A row is an image of the batch: image order[row], for all rows there are.
+ * A row is an image of the batch: row r is image order[r].
  */
 #ifndef EXAMPLES_MLP_KERNELS_CUH
 #define EXAMPLES_MLP_KERNELS_CUH
@@ -12,10 +12,10 @@
 
 #include <math.h>
 
-/* What the network says of an image, and by how much that should change. */
+/* The network's output for an image, and the gradient of the loss. */
 struct verdict {
     float score[MLP_CLASSES];
-    float slope[MLP_CLASSES]; /* of the loss, by each score */
+    float slope[MLP_CLASSES]; /* of the loss with respect to each score */
     float loss;
     float correct; /* 1 or 0 */
 };
@@ -77,7 +77,7 @@ __global__ static void judge(const uint8_t *labels, const uint32_t *order, struc
 
 /* ---- backward; sums over all rows, in double precision as mlp.h says ---- */
 
-/* A block for each class, a thread for each hidden unit that leads to it. */
+/* A block for each class, a thread for each hidden unit. */
 __global__ static void class_weight_gradient(const struct verdict *verdicts, const float *hidden,
                                              unsigned rows, struct mlp_sums *sums)
 {
@@ -88,7 +88,7 @@ __global__ static void class_weight_gradient(const struct verdict *verdicts, con
     sums->gradient.class_weight[c][unit] = sum;
 }
 
-/* One block: a thread for each class, and one that adds up losses and right answers. */
+/* One block: a thread for each class, and one that sums losses and right answers. */
 __global__ static void class_bias_gradient(const struct verdict *verdicts, unsigned rows,
                                            struct mlp_sums *sums)
 {
@@ -107,7 +107,7 @@ __global__ static void class_bias_gradient(const struct verdict *verdicts, unsig
     sums->correct = correct;
 }
 
-/* A block for each row, a thread for each hidden unit: the slope of the loss by what it got. */
+/* A block for each row, a thread for each hidden unit: the slope of the loss by its input. */
 __global__ static void hidden_backward(const struct mlp *model, const struct verdict *verdicts,
                                        const float *hidden, float *slopes)
 {

@@ -15,7 +15,7 @@ enum kind { WHOLE, REAL, TEXT, NO_TEXT, HELP };
 
 static const struct known {
     const char *name, *argument, *what;
-    unsigned which; /* 0: all programs have it */
+    unsigned which; /* 0: all programs take it */
     enum kind kind;
     size_t field;
     long min, max;
@@ -25,19 +25,19 @@ static const struct known {
      FIELD(checkpoints), 0, 0},
     {"every", "N", "steps between checkpoints", OPTIONS_CHECKPOINTS, WHOLE, FIELD(every), 1,
      1000000000},
-    {"threads", "N", "be N workers, a thread each", OPTIONS_THREADS, WHOLE, FIELD(threads), 1,
-     MOST_THREADS},
+    {"threads", "N", "run N workers, each in a thread of this process", OPTIONS_THREADS, WHOLE,
+     FIELD(threads), 1, MOST_THREADS},
     {"epochs", "N", "passes over the training images", 0, WHOLE, FIELD(epochs), 1, 100000},
-    {"batch", "N", "images per step, of all workers together", 0, WHOLE, FIELD(batch), 1, 1000000},
-    {"lr", "X", "learning rate at the start; falls evenly to 0", 0, REAL, FIELD(rate), 0, 100},
+    {"batch", "N", "images per step, over all workers", 0, WHOLE, FIELD(batch), 1, 1000000},
+    {"lr", "X", "initial learning rate; decreases linearly to 0", 0, REAL, FIELD(rate), 0, 100},
     {"momentum", "X", "momentum", 0, REAL, FIELD(momentum), 0, 1},
-    {"seed", "N", "of weights and order", 0, WHOLE, FIELD(seed), 0, 1000000000},
-    {"data", "DIR", "where the data set is", 0, TEXT, FIELD(data), 0, 0},
-    {"synthetic", NULL, "made-up images instead of the data set", 0, NO_TEXT, FIELD(data), 0, 0},
+    {"seed", "N", "seed of the weights and the image order", 0, WHOLE, FIELD(seed), 0, 1000000000},
+    {"data", "DIR", "folder of the data set", 0, TEXT, FIELD(data), 0, 0},
+    {"synthetic", NULL, "train on generated images instead", 0, NO_TEXT, FIELD(data), 0, 0},
     {"limit", "N", "use only the first N training images", 0, WHOLE, FIELD(limit), 1, 10000000},
     {"loss-log", "FILE", "write step and loss of each step (rank 0)", OPTIONS_LOSS_LOG, TEXT,
      FIELD(loss_log), 0, 0},
-    {"help", NULL, "print this", 0, HELP, 0, 0, 0},
+    {"help", NULL, "print this help", 0, HELP, 0, 0, 0},
 #undef FIELD
 };
 enum { KNOWN = sizeof table / sizeof *table };

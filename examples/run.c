@@ -20,7 +20,7 @@ struct run {
     size_t images_done;
 };
 
-/* ---- what rank 0 prints ---- */
+/* ---- output of rank 0 ---- */
 
 static double now(void)
 {
@@ -44,7 +44,7 @@ static const char *with_commas(double value, char text[32])
     return text;
 }
 
-/* About once a second; on a terminal the line is written over. */
+/* Prints about once a second; on a terminal each line replaces the last. */
 static void show_progress(struct run *run, long epoch, size_t step, double loss)
 {
     double time = now();
@@ -106,7 +106,7 @@ static void open_loss_log(struct run *run)
     run->loss_log = fopen(path, "w");
     if (run->loss_log == NULL)
         die(EXIT_CONFIG, "--loss-log: cannot write %s: %s", path, strerror(errno));
-    setvbuf(run->loss_log, NULL, _IOLBF, 0); /* so that others can follow it */
+    setvbuf(run->loss_log, NULL, _IOLBF, 0); /* so that other programs can follow it */
 }
 
 static void close_loss_log(struct run *run)

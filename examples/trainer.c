@@ -1,5 +1,5 @@
 /*
- * trainer.c - the steps that the training programs share. Any failure ends the process: the
+ * trainer.c - the steps that the training programs share. Any failure ends the process; the
  * launcher decides what happens to the job.
  */
 #include "trainer.h"

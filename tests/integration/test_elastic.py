@@ -61,7 +61,7 @@ class Checkpoints(DdprunCase):
             (self.saved / 'previous').write_bytes(before)
             job = self.train()
             self.assertEqual(self.from_step(job), 90)
-            self.assertIn('newest is damaged; trying the one before', job.err)
+            self.assertIn('newest is damaged; trying the previous one', job.err)
         for path in self.saved.iterdir():
             path.write_bytes(b'nothing of use')
         self.assertEqual(self.from_step(self.train()), 0)
@@ -71,7 +71,7 @@ class Checkpoints(DdprunCase):
         before = (self.saved / 'newest').read_bytes()
         job = self.train('--seed=2')
         self.assertEqual(job.code, 78)
-        self.assertIn('is of a run with other options', job.err)
+        self.assertIn('belongs to a run with other options', job.err)
         self.assertEqual((self.saved / 'newest').read_bytes(), before)
 
     def test_what_is_missing_is_said(self):
