@@ -1,33 +1,32 @@
 /*
- * foreign_options.c - a table: how other launchers spell what ddprun spells in another way, or does
- * not do. No row may begin an option of ddprun's own, as that would be taken for it.
+ * foreign_options.c - a table of options of other launchers that ddprun spells differently or does
+ * not have. No row may be a prefix of one of ddprun's own options, as it would be taken for that.
  */
 #include "foreign_options.h"
 
-#define WORKERS                                                                                \
-    "use --nproc-per-node=N, the workers of each node, and give the command once on a single " \
-    "machine, or on each of several (--nnodes=K --rdzv-endpoint=HOST)"
-#define HOSTS                                                                                     \
-    "there is no list of hosts, and no ssh: give the same command on each node, with --nnodes=K " \
-    "--rdzv-endpoint=HOST, where HOST is one of them; srun or a loop in the shell can do that"
-#define NODES                                                                                      \
-    "use --nnodes=N with --rdzv-endpoint=HOST, where HOST is one of the nodes, and give the same " \
+#define WORKERS                                                                               \
+    "use --nproc-per-node=N, the workers of each node, and run the command once on a single " \
+    "machine, or once on each of several (--nnodes=K --rdzv-endpoint=HOST)"
+#define HOSTS                                                                                    \
+    "there is no list of hosts, and no ssh: run the same command on each node, with --nnodes=K " \
+    "--rdzv-endpoint=HOST, where HOST is one of them; srun or a shell loop can do that"
+#define NODES                                                                                     \
+    "use --nnodes=N with --rdzv-endpoint=HOST, where HOST is one of the nodes, and run the same " \
     "command on each of them"
 #define ENVIRONMENT \
-    "workers inherit the whole environment; NAME=VALUE in front of ddprun sets one variable more"
+    "workers inherit the whole environment; NAME=VALUE in front of ddprun sets another variable"
 #define BINDING                                                                           \
-    "workers are not bound to cores: let the program be 'numactl ... ./worker', and see " \
+    "workers are not bound to cores: run 'numactl ... ./worker' as the program, and see " \
     "--virtual-local-rank for one GPU each"
-#define PREFIX "lines have a prefix already, see --log-line-prefix-template and --no-prefix"
-#define FILES  "use --log-dir=DIR with --redirects=3, or with --tee=3 for the console as well"
-#define FOLDER "workers start in the folder that ddprun is started in: 'cd' there before"
+#define PREFIX "lines already have a prefix, see --log-line-prefix-template and --no-prefix"
+#define FILES  "use --log-dir=DIR with --redirects=3, or with --tee=3 to see the output as well"
+#define FOLDER "workers start in the current directory: use 'cd' before"
 #define GPUS \
-    "use --nproc-per-node=gpu, with CUDA_VISIBLE_DEVICES=0,2 in front of ddprun for some of them"
-#define MASTER "use --rdzv-endpoint=HOST:PORT, the same on all nodes"
-#define ELASTIC \
-    "use --nnodes=MIN:MAX, which counts nodes; they join when the command is given there"
+    "use --nproc-per-node=gpu, with CUDA_VISIBLE_DEVICES=0,2 in front of ddprun to select GPUs"
+#define MASTER  "use --rdzv-endpoint=HOST:PORT, the same on all nodes"
+#define ELASTIC "use --nnodes=MIN:MAX, which counts nodes; a node joins when the command runs there"
 #define NOTHING "leave it out"
-#define TIME    "'timeout 10m ddprun ...' ends a job, and --join-timeout limits the wait for nodes"
+#define TIME    "use 'timeout 10m ddprun ...' for a job, and --join-timeout for the wait for nodes"
 
 const struct option_foreign ddprun_foreign_options[] = {
     /* mpirun, mpiexec */

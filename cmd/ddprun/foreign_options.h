@@ -1,12 +1,12 @@
 /*
- * foreign_options.h - what users of other launchers type, and what they should type instead.
+ * foreign_options.h - options of other launchers, and what to use instead.
  */
 #ifndef CMD_FOREIGN_OPTIONS_H
 #define CMD_FOREIGN_OPTIONS_H
 
 #include "options.h"
 
-/* Those of mpirun (Open MPI, MPICH), horovodrun, srun, deepspeed and accelerate; ends with a NULL
+/* Options of mpirun (Open MPI, MPICH), horovodrun, srun, deepspeed and accelerate. Ends with a NULL
  * word. */
 extern const struct option_foreign ddprun_foreign_options[];
 

@@ -1,8 +1,8 @@
 /*
  * main.c - main() of ddprun: command line -> plan -> guard and agent -> exit code.
  *
- * Faults of the command line, except a port in use, are found before the split into guard and
- * agent; all of them before a worker is started.
+ * Errors of the command line, except a port in use, are found before the split into guard and
+ * agent; all errors are found before a worker starts.
  */
 #include "error.h"
 #include "guard.h"
@@ -44,7 +44,7 @@ static void clean_up(void *ctx)
     logdir_close(&plan->logs);
 }
 
-/* Say once, as torchrun does, what was done unasked, or not done though asked. */
+/* Print the remarks on defaults and ignored options, once, as torchrun does. */
 static void say_remarks(const struct ddprun_options *options, const struct plan *plan,
                         bool announce_logs)
 {
@@ -59,11 +59,11 @@ static void say_remarks(const struct ddprun_options *options, const struct plan 
             "threads");
 }
 
-/* An attacker who exploits a fault in the listening agent gets the rights of its workers. */
+/* An attacker that exploits a fault of the listening agent gets the rights of its workers. */
 static void warn_of_root(const struct plan *plan)
 {
     if (plan->several && !plan_is_loopback(plan->multi.endpoint.host) && secrecy_is_root())
-        say("a job of several nodes runs as root here; start it as a user of its own");
+        say("a job of several nodes runs as root here; start it as another user");
 }
 
 static int run_job(struct ddprun_options *options, char **operands)
@@ -100,13 +100,13 @@ static int run_job(struct ddprun_options *options, char **operands)
         plan.agent.cgroup = &plan.cgroup;
         status = guard_split(&farewell, &split, &err);
     }
-    if (status == DDP_OK && plan.several) /* it will have the token */
+    if (status == DDP_OK && plan.several) /* this process will hold the token */
         secrecy_hide_memory();
     int code = status == DDP_OK ? run_agent(&plan, &split, &waiting) : ddprun_fail(bad, &err);
-    cgroup_remove(&plan.cgroup); /* the guard may be gone */
-    plan_finish(&plan);          /* in the agent; the guard does its part of it in clean_up() */
+    cgroup_remove(&plan.cgroup); /* the guard may have died */
+    plan_finish(&plan);          /* in the agent; the guard cleans up in clean_up() */
     if (waiting)
-        _exit(code); /* exit() would wait for the thread, or take a library away from it */
+        _exit(code); /* exit() would wait for the thread, or unload a library that it uses */
     return code;
 }
 
@@ -123,7 +123,7 @@ int main(int argc, char **argv)
     int operand;
     int sys_errno = host_ensure_stdio();
     if (sys_errno != 0)
-        return EXIT_CONFIG; /* there is no stderr to say why */
+        return EXIT_CONFIG; /* without stderr there is no way to say why */
     ddprun_options_init(&options);
     ddp_status status =
         options_parse(&ddprun_option_table, argc, argv, environ, &options, &operand, &err);
@@ -139,7 +139,7 @@ int main(int argc, char **argv)
     } else if (operand == argc) {
         ddpi_error_set(&err, DDP_E_INVALID,
                        "no program was given; 'ddprun --nproc-per-node=4 ./worker' runs four "
-                       "workers, 'ddprun -h' says more");
+                       "workers, 'ddprun -h' shows more");
         return ddprun_fail(EXIT_USAGE, &err);
     } else {
         return run_job(&options, argv + operand);

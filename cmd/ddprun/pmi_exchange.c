@@ -1,6 +1,6 @@
 /*
- * pmi_exchange.c - sets this node's text and waits for those of the others. Nobody's text is there
- * before it has come to the same exchange, so to wait for all keys is the barrier.
+ * pmi_exchange.c - sets this node's text and waits for the texts of the other nodes. A node sets
+ * its text when it reaches the exchange, so waiting for all keys is the barrier.
  */
 #include "pmi_exchange.h"
 
@@ -12,8 +12,8 @@
 
 enum { KEY_SIZE = 64 };
 
-/* One key that was asked for. */
-struct ask {
+/* A pending request for the text of a node. */
+struct text_request {
     struct pmi_exchanges *exchanges;
     uint32_t node;
 };
@@ -21,7 +21,7 @@ struct ask {
 static void cut_off(struct pmi_exchanges *exchanges, const char *why)
 {
     char text[DDP_ERROR_TEXT + 64];
-    snprintf(text, sizeof text, "the MPI ranks of this node do not reach those of other nodes: %s",
+    snprintf(text, sizeof text, "the MPI ranks of this node cannot reach those of other nodes: %s",
              why);
     pmi_cut_off(exchanges->pmi, text);
 }
@@ -35,10 +35,10 @@ static void on_set(void *data, const struct ddp_store_result *result)
 
 static void on_text(void *data, const struct ddp_store_result *result)
 {
-    struct ask *ask = data;
-    struct pmi_exchanges *exchanges = ask->exchanges;
-    uint32_t node = ask->node;
-    ddpi_free(ask);
+    struct text_request *request = data;
+    struct pmi_exchanges *exchanges = request->exchanges;
+    uint32_t node = request->node;
+    ddpi_free(request);
     if (exchanges->store == NULL)
         return; /* the generation is over */
     if (result->status == DDP_OK)
@@ -71,18 +71,18 @@ static ddp_status pmi_text_get(struct pmi_exchanges *exchanges, const struct pmi
                                uint32_t node, struct ddp_error *err)
 {
     char key[KEY_SIZE];
-    struct ask *ask = ddpi_calloc(1, sizeof *ask);
-    if (ask == NULL)
-        return ddpi_error_nomem(err, sizeof *ask);
-    *ask = (struct ask){exchanges, node};
+    struct text_request *wanted = ddpi_calloc(1, sizeof *wanted);
+    if (wanted == NULL)
+        return ddpi_error_nomem(err, sizeof *wanted);
+    *wanted = (struct text_request){exchanges, node};
     make_key(key, exchange, node);
     const struct ddp_store_request request = {.size = sizeof request,
                                               .op = DDP_STORE_OP_GET,
                                               .timeout_ms = DDP_STORE_FOREVER,
                                               .key = key};
-    ddp_status status = ddp_store_uv_submit(exchanges->store, &request, on_text, ask, NULL, err);
+    ddp_status status = ddp_store_uv_submit(exchanges->store, &request, on_text, wanted, NULL, err);
     if (status != DDP_OK)
-        ddpi_free(ask);
+        ddpi_free(wanted);
     return status;
 }
 

@@ -1,7 +1,7 @@
 /*
- * pmi_exchange.h - how the MPI ranks of several nodes meet: the texts of daemon/pmi go through the
- * job's store, a key for each node and exchange in the keyspace of the generation. Owns a client of
- * the store while MPI programs run; other jobs have none.
+ * pmi_exchange.h - connects the MPI ranks of several nodes: passes the texts of daemon/pmi through
+ * the job's store, with a key for each node and exchange in the keyspace of the generation. Owns a
+ * client of the store, which only MPI programs need.
  */
 #ifndef CMD_PMI_EXCHANGE_H
 #define CMD_PMI_EXCHANGE_H
@@ -12,13 +12,13 @@
 
 struct pmi_exchanges {
     uv_loop_t *loop;
-    struct ddp_store_options options; /* as the node's member has them */
-    ddp_store_uv *store;              /* NULL: no MPI program has asked for anything */
+    struct ddp_store_options options; /* the options of the node's member */
+    ddp_store_uv *store;              /* NULL: no MPI program needs it */
     struct pmi *pmi;
     struct pmi_link link;
 };
 
-/* @options and what it points to are kept; the job of its keys is in it. */
+/* @options, which names the job, must outlive the exchanges, with all that it points to. */
 void pmi_exchanges_init(struct pmi_exchanges *exchanges, uv_loop_t *loop,
                         const struct ddp_store_options *options);
 

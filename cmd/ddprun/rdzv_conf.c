@@ -1,5 +1,5 @@
 /*
- * rdzv_conf.c - reads the value of --rdzv-conf from one table of torchrun's keys. Owns nothing.
+ * rdzv_conf.c - parses the value of --rdzv-conf by a table of torchrun's keys. Owns nothing.
  */
 #include "rdzv_conf.h"
 
@@ -16,12 +16,12 @@
 enum {
     PAIR_MAX = 256,
     DAY_S = 24 * 3600,
-    KEEP_ALIVE_S = 5, /* torchrun's defaults: a node is lost after three times five seconds */
+    KEEP_ALIVE_S = 5, /* torchrun's defaults: a node is lost after three intervals of 5 s */
     KEEP_ALIVE_ATTEMPTS = 3,
     LEASE_MAX_MS = 3600 * 1000,
 };
 
-/* As written; a negative number: not said. */
+/* The numbers as given; negative: not given. */
 struct settings {
     int64_t join_timeout_s;
     int64_t settle_s;
@@ -42,7 +42,7 @@ static ddp_status read_number(const char *value, int64_t *ret, struct ddp_error 
     return ddpi_parse_int(value, 0, DAY_S, ret, err);
 }
 
-/* Of nothing comes no lease. */
+/* A lease of 0 would declare every node lost. */
 static ddp_status read_positive(const char *value, int64_t *ret, struct ddp_error *err)
 {
     return ddpi_parse_int(value, 1, DAY_S, ret, err);
@@ -51,7 +51,7 @@ static ddp_status read_positive(const char *value, int64_t *ret, struct ddp_erro
 static ddp_status read_fraction(const char *value, int64_t *ret, struct ddp_error *err)
 {
     uint64_t ms;
-    (void)ret; /* only of a key without a meaning here */
+    (void)ret; /* only for an ignored key */
     return ddpi_parse_duration_ms(value, 1000, (uint64_t)DAY_S * 1000, &ms, err);
 }
 
@@ -74,13 +74,12 @@ static ddp_status read_store_type(const char *value, int64_t *ret, struct ddp_er
         return DDP_OK;
     return ddpi_error_set(
         err, DDP_E_UNSUPPORTED,
-        "'%s' is not served: nodes meet in a store on the network, 'tcp'; leave it "
+        "'%s' is not supported: the store is always on the network, 'tcp'; leave it "
         "out",
         value);
 }
 
-/* All that torchrun 2.x reads. What is ignored sets times of its own store and protocol, for which
- * there is nothing to wait here. */
+/* All keys of torchrun 2.x. The ignored ones are times of its own store and protocol. */
 static const struct key keys[] = {
     {"join_timeout", read_number, offsetof(struct settings, join_timeout_s)},
     {"timeout", read_number, offsetof(struct settings, join_timeout_s)},
@@ -118,7 +117,7 @@ static ddp_status read_pair(const char *name, const char *value, struct settings
     return DDP_OK;
 }
 
-/* Cuts blanks off both ends of the @len bytes at *@text. */
+/* Strip blanks from both ends of the @len bytes at *@text. */
 static void strip(const char **text, size_t *len)
 {
     static const char blanks[] = " \t\n\r\f\v";
@@ -144,7 +143,7 @@ static ddp_status read_item(const char *item, size_t len, struct settings *setti
         return ddpi_error_set(
             err, DDP_E_INVALID,
             "'%.*s' is not KEY=VALUE; the list is KEY=VALUE,KEY=VALUE,... with no "
-            "comma behind the last",
+            "comma at the end",
             name_len < PAIR_MAX ? (int)name_len : PAIR_MAX, item);
     snprintf(name, sizeof name, "%.*s", (int)name_len, item);
     snprintf(value, sizeof value, "%.*s", (int)text_len, text);
@@ -156,7 +155,7 @@ static uint64_t in_ms(int64_t seconds)
     return seconds < 0 ? UINT64_MAX : (uint64_t)seconds * 1000;
 }
 
-/* After so many intervals without a word torchrun takes a node for dead. */
+/* torchrun declares a node dead after this many silent intervals. */
 static ddp_status make_lease(const struct settings *settings, uint64_t *ret_ms,
                              struct ddp_error *err)
 {

@@ -1,8 +1,7 @@
 /*
- * run_agent.c - the agent's process, below the guard: one event loop, which it alone runs, with
- * this node's membership on it and, for a job of one node, the store and its rounds. What differs
- * between a job of one node and a job of several stands in two tables of one interface. Owns all of
- * it.
+ * run_agent.c - the agent's process, a child of the guard. Owns the event loop, this node's
+ * membership and, for a job of one node, the store and its rounds. Jobs of one node and of several
+ * nodes have two tables of one interface. Nothing else may run the loop.
  */
 #include "run_agent.h"
 
@@ -32,14 +31,14 @@ struct run;
 
 /* A job of one node, or of several. */
 struct run_ops {
-    /* Say where the workers meet: at the store, or at a port that is kept for rank 0. */
+    /* Choose the master: the store, or a port reserved for rank 0. */
     ddp_status (*prepare)(struct plan *plan, struct run *run, struct ddp_error *err);
-    /* Reach the round machine. On failure, too, close() follows. */
+    /* Connect to the round machine. close() follows, even after a failure. */
     ddp_status (*open)(const struct plan *plan, const struct guard_agent *split, struct run *run,
                        struct ddp_error *err);
-    /* Close what both have opened, and the membership. */
+    /* Close everything that both have opened, and the membership. */
     void (*close)(struct run *run);
-    struct membership_link link; /* but for its ctx: the run */
+    struct membership_link link; /* its ctx is set later, to the run */
 };
 
 struct run {
@@ -51,7 +50,7 @@ struct run {
     struct pmi_exchanges pmi;
     struct ddpi_server *server; /* the store of a job of one node */
     struct ddpi_log log;        /* of that server */
-    struct master_port master;  /* not kept if the workers meet at the store */
+    struct master_port master;  /* not reserved if the store is the master */
     int exit_code;
 };
 
@@ -62,7 +61,7 @@ static void on_done(void *ctx, int exit_code)
     run->ops->close(run);
 }
 
-/* A port of this node that rank 0 may bind, for a script that brings its own rendezvous. */
+/* Reserve a port that rank 0 may bind, for a script with a rendezvous of its own. */
 static ddp_status reserve_port(struct plan *plan, struct run *run, struct ddp_error *err)
 {
     const struct meeting *meeting = &plan->meeting;
@@ -74,9 +73,9 @@ static ddp_status reserve_port(struct plan *plan, struct run *run, struct ddp_er
     return status;
 }
 
-/* ---- a job of one node: its store and its rounds are in this process --------------------- */
+/* ---- a job of one node: store and rounds are in this process ----------------------------- */
 
-/* Where TCPStore clients, whose protocol names no generation, have their keys. */
+/* The prefix of the keys of TCPStore clients, whose protocol has no generations. */
 static void tcpstore_prefix(char *text, size_t size, uint64_t generation)
 {
     worker_env_store_prefix(text, size, "", generation);
@@ -84,8 +83,7 @@ static void tcpstore_prefix(char *text, size_t size, uint64_t generation)
     snprintf(text + used, size - used, "tcp/");
 }
 
-/* Delete the keys of the last generation, and any that were set in that of the new one too early.
- */
+/* Delete the keys of the last generation, and keys of the new one that were set too early. */
 static ddp_status on_single_begin(void *ctx, uint64_t generation, struct ddp_round_seat *seat,
                                   struct ddp_error *err)
 {
@@ -102,8 +100,8 @@ static ddp_status on_single_begin(void *ctx, uint64_t generation, struct ddp_rou
     return status;
 }
 
-/* The store is reached by this machine only: its clients may authenticate if there is a token, and
- * must only with --auth=always. */
+/* Only this machine can reach the store, so clients may authenticate if there is a token, but must
+ * do so only with --auth=always. */
 static ddp_status take_token(const struct multi_node_config *config, struct ddpi_credential *ret,
                              bool *ret_there, struct ddp_error *err)
 {
@@ -114,13 +112,13 @@ static ddp_status take_token(const struct multi_node_config *config, struct ddpi
                                                 : ddpi_token_read(config->token_file, ret, err);
     else if (needed)
         status = ddpi_error_set(err, DDP_E_DENIED,
-                                "all clients must authenticate with a token (--auth=always), and "
-                                "there is no HOME to keep one; name a file by --token-file");
+                                "all clients must authenticate with a token (--auth=always), but "
+                                "there is no HOME to keep one; name a file with --token-file");
     *ret_there = status == DDP_OK && ret->is_token;
     return needed ? status : DDP_OK;
 }
 
-/* The agent, in whose process the store is, vouches for workers that are TCPStore clients. */
+/* As the store is in its process, the agent vouches for workers that are TCPStore clients. */
 static ddp_status create_store(struct plan *plan, struct run *run, struct ddp_error *err)
 {
     const struct meeting *meeting = &plan->meeting;
@@ -196,12 +194,12 @@ static const struct run_ops single_ops = {
     prepare_single, open_single, close_single,
     .link = {.publish = publish_single, .leave = leave_single, .done = on_done}};
 
-/* ---- a job of several nodes: the store has its rounds ------------------------------------ */
+/* ---- a job of several nodes: store and rounds are elsewhere, or on one of the nodes ------- */
 
-/* Only the node of rank 0 needs the port that was asked for, and it may be kept by that node's
- * agent on this very machine. */
-static ddp_status do_without_port(const struct meeting *meeting, ddp_status status,
-                                  const struct ddp_error *err)
+/* Only the node of rank 0 needs the port of --master-port, and the agent of that node may have
+ * reserved it on this machine. */
+static ddp_status accept_used_port(const struct meeting *meeting, ddp_status status,
+                                   const struct ddp_error *err)
 {
     if (meeting->master_port == 0 || err->sys_errno != EADDRINUSE)
         return status;
@@ -219,7 +217,7 @@ static ddp_status prepare_multi(struct plan *plan, struct run *run, struct ddp_e
         return DDP_OK;
     ddp_status status = reserve_port(plan, run, err);
     plan->says.master_port = run->master.number;
-    return status == DDP_OK ? DDP_OK : do_without_port(&plan->meeting, status, err);
+    return status == DDP_OK ? DDP_OK : accept_used_port(&plan->meeting, status, err);
 }
 
 static ddp_status open_multi(const struct plan *plan, const struct guard_agent *split,
@@ -228,7 +226,7 @@ static ddp_status open_multi(const struct plan *plan, const struct guard_agent *
     return multi_node_open(&run->multi, &run->loop, &plan->multi, &run->membership, split, err);
 }
 
-/* The port of this node is chosen anew each time it becomes idle. */
+/* The node chooses another port each time it becomes idle, if it has to. */
 static void publish_multi(void *ctx, const struct ddp_round_member *says)
 {
     struct run *run = ctx;
@@ -257,7 +255,7 @@ static void hurry_multi(void *ctx)
     multi_node_hurry(&run->multi);
 }
 
-/* The loop must not wait for a name look-up that has been given up. */
+/* Stop the loop, which would wait for an abandoned name look-up. */
 static void on_multi_closed(void *ctx)
 {
     struct run *run = ctx;
@@ -292,7 +290,7 @@ static unsigned count_handles(uv_loop_t *loop)
     return count;
 }
 
-/* Run @loop until all handles, which are closed or closing, are gone. */
+/* Run @loop until all handles, which are closed or closing, have been closed. */
 static void await_handles(uv_loop_t *loop)
 {
     while (count_handles(loop) > 0 && uv_loop_alive(loop))
@@ -300,7 +298,7 @@ static void await_handles(uv_loop_t *loop)
     assert(count_handles(loop) == 0 && "a handle was not closed");
 }
 
-/* The agent writes to the terminal from a process group of its own, and must survive the end of the
+/* The agent must survive writing to the terminal from a background process group, the end of the
  * reader of its output, and the size limit of a log file. */
 static void ignore_signals(void)
 {
@@ -310,7 +308,7 @@ static void ignore_signals(void)
         sigaction(ignored[i], &ignore, NULL);
 }
 
-/* Those that the caller of ddprun had blocked, too: they must be able to end the job. */
+/* Signals must end the job, even if the caller of ddprun had blocked them. */
 static void unblock_signals(void)
 {
     sigset_t none;
@@ -379,7 +377,7 @@ int run_agent(struct plan *plan, const struct guard_agent *split, bool *ret_wait
     const struct agent *agent = &run->membership.agent;
     bool starting = agent->starter.spawner.left;
     *ret_waiting = resolving || starting || agent->gpus.left;
-    if (!resolving && !starting) /* else the thread has the loop, or the launch, still */
+    if (!resolving && !starting) /* else the thread still uses the loop or the launch */
         ddpi_free(run);
     return code;
 }
