@@ -154,9 +154,10 @@ static ddp_status check_words(const struct action *action, const struct ddpctl_c
                               struct ddp_error *err)
 {
     if (call->nwords < action->min || call->nwords > action->max)
-        return ddpi_error_set(
-            err, DDP_E_INVALID, "usage: 'ddpctl store %s%s%s', but %zu words were given",
-            action->name, *action->words != '\0' ? " " : "", action->words, call->nwords);
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "usage: 'ddpctl store %s%s%s', but %zu word%s given", action->name,
+                              *action->words != '\0' ? " " : "", action->words, call->nwords,
+                              call->nwords == 1 ? " was" : "s were");
     if (call->options->if_version >= 0 && action->run != ddpctl_run_set)
         return ddpi_error_set(err, DDP_E_INVALID, "--if-version is for set only");
     if (has_watch_options(&call->options->watch) && action->run != ddpctl_run_watch)
