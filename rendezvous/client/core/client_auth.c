@@ -34,13 +34,13 @@ static ddp_status take_identity(const struct ddp_store_options *options, struct 
 static ddp_status take_credential(struct ddpi_client_auth *auth,
                                   const struct ddpi_credential *credential, struct ddp_error *err)
 {
-    struct ddpi_identity *who = &auth->identity;
-    bool silent = who->role == DDPI_ROLE_AGENT && who->job[0] == '\0' && who->epoch == 0;
+    struct ddpi_identity *own = &auth->identity;
+    bool unset = own->role == DDPI_ROLE_AGENT && own->job[0] == '\0' && own->epoch == 0;
     auth->credential = ddpi_token_keep(credential);
     if (auth->credential == NULL)
         return ddpi_error_nomem(err, sizeof *credential);
-    if (!credential->is_token && silent)
-        *who = credential->identity;
+    if (!credential->is_token && unset)
+        *own = credential->identity;
     return DDP_OK;
 }
 
