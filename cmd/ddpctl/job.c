@@ -88,7 +88,8 @@ enum { VERBS = sizeof verbs / sizeof *verbs };
 /* ---- status -----------------------------------------------------------------------------------
  */
 
-static ddp_status show_text(const struct ddpctl_job_call *call, bool first, struct ddp_error *err)
+static ddp_status show_job_text(const struct ddpctl_job_call *call, bool first,
+                                struct ddp_error *err)
 {
     if (!first)
         putchar('\n');
@@ -100,7 +101,7 @@ static ddp_status show_job(const struct ddpctl_job_call *call, json_t *jobs, boo
                            struct ddp_error *err)
 {
     if (jobs == NULL)
-        return show_text(call, first, err);
+        return show_job_text(call, first, err);
     return json_array_append_new(jobs, job_show_json(&call->view)) == 0
                ? DDP_OK
                : ddpi_error_nomem(err, sizeof call->view);

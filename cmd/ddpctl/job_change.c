@@ -153,7 +153,7 @@ ddp_status ddpctl_job_stop(struct ddpctl_job_call *call, struct ddp_error *err)
     return status == DDP_OK ? make_change(call, &change, err) : status;
 }
 
-static bool is_drained(const struct job_view *view, const char *name)
+static bool node_drained(const struct job_view *view, const char *name)
 {
     for (size_t i = 0; i < view->nnodes; i++)
         if (job_node_is(view->nodes[i], name) && job_node_busy(view->nodes[i]))
@@ -204,7 +204,7 @@ ddp_status ddpctl_job_drain(struct ddpctl_job_call *call, struct ddp_error *err)
     const struct change change = {
         .what = what,
         .value = undo ? NULL : "",
-        .done = undo ? NULL : is_drained,
+        .done = undo ? NULL : node_drained,
         .word = name,
         .ends = true,
         .node = {"will be drained", undo ? "may join again" : "is drained"}};

@@ -68,8 +68,8 @@ ddp_status ddpctl_job_list(struct ddpctl_job_call *call, char ***ret_names, size
 /* ---- one job ----------------------------------------------------------------------------------
  */
 
-static ddp_status take_key(struct ddpctl_job_call *call, const char *key, uint64_t version,
-                           const void *value, size_t len, struct ddp_error *err)
+static ddp_status take_job_key(struct ddpctl_job_call *call, const char *key, uint64_t version,
+                               const void *value, size_t len, struct ddp_error *err)
 {
     ddp_status status = job_view_take(&call->view, key, version, value, len);
     return status == DDP_OK ? DDP_OK : ddpi_error_nomem(err, len);
@@ -85,8 +85,8 @@ static ddp_status read_keys(struct ddpctl_job_call *call, char *const *keys, siz
         return status;
     for (size_t i = 0; i < count && status == DDP_OK; i++)
         if (values[i].version != 0) /* else deleted since the listing */
-            status = take_key(call, keys[i], values[i].version, values[i].value,
-                              values[i].value_len, err);
+            status = take_job_key(call, keys[i], values[i].version, values[i].value,
+                                  values[i].value_len, err);
     ddp_store_free(values);
     return status;
 }
@@ -181,8 +181,8 @@ static ddp_status take_job_event(struct ddpctl_job_call *call, const struct ddp_
 {
     bool set = event->kind == DDP_STORE_EVENT_SET;
     if (event->kind != DDP_STORE_EVENT_LOST)
-        return take_key(call, event->key, event->version, set ? event->value : NULL,
-                        set ? event->value_len : 0, err);
+        return take_job_key(call, event->key, event->version, set ? event->value : NULL,
+                            set ? event->value_len : 0, err);
     if (event->value_len > 0)
         return ddpi_error_set(err, DDP_E_CLOSED, "%s", (const char *)event->value);
     return ddpctl_job_read(call, call->view.name, err);

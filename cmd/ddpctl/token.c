@@ -71,8 +71,8 @@ static ddp_status show_path(const struct token_options *options, const char *pat
     return DDP_OK;
 }
 
-static ddp_status make_token(const struct token_options *options, const char *path,
-                             struct ddp_error *err)
+static ddp_status make_user_token(const struct token_options *options, const char *path,
+                                  struct ddp_error *err)
 {
     struct ddpi_credential token;
     ddp_status status = ddpi_token_obtain(path, &token, err);
@@ -133,8 +133,8 @@ static ddp_status choose_store(const struct token_options *options, const char *
                           "number from its log");
 }
 
-static ddp_status derive_key(const struct token_options *options, const char *path,
-                             struct ddp_error *err)
+static ddp_status print_derived_key(const struct token_options *options, const char *path,
+                                    struct ddp_error *err)
 {
     struct ddpi_identity identity;
     struct ddpi_credential token;
@@ -161,8 +161,9 @@ static const struct action {
     const char *help;
 } actions[] = {
     {"show-path", show_path, "print the path of the token, whether or not it exists"},
-    {"make", make_token, "create the token unless it exists, and print its path"},
-    {"derive", derive_key, "print a key to use instead of the token, for one role at one store"},
+    {"make", make_user_token, "create the token unless it exists, and print its path"},
+    {"derive", print_derived_key,
+     "print a key to use instead of the token, for one role at one store"},
 };
 
 enum { ACTIONS = sizeof actions / sizeof *actions };
