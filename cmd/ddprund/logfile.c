@@ -1,7 +1,7 @@
 /*
  * logfile.c - writes log lines. Owns the file's descriptor. A line that cannot be written at once
- * is left out and counted, as the loop must not wait for a terminal or a pipe. Nor does it wait for
- * somebody to read a FIFO: until then there is no descriptor, and each line asks for one again.
+ * is left out and counted, as the loop must not wait for a terminal or a pipe. While a FIFO has no
+ * reader there is no descriptor, and each line tries to open it again.
  */
 #include "logfile.h"
 
@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 enum {
-    LINE_SIZE = 1024 + 64, /* what ddpi_log() gives at most, with time and level */
+    LINE_SIZE = 1024 + 64, /* the longest line of ddpi_log(), with time and level */
     FILE_MODE = 0640,
     COST_US = 1000000 / LOGFILE_RATE,
 };
@@ -40,7 +40,7 @@ static bool is_fifo(const char *path)
     return stat(path, &status) == 0 && S_ISFIFO(status.st_mode);
 }
 
-/* -1 without an error: a FIFO that nobody reads. */
+/* *@ret_fd becomes -1 for a FIFO without a reader, which is no error. */
 static ddp_status open_path(const char *path, int *ret_fd, struct ddp_error *err)
 {
     const int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
@@ -52,7 +52,7 @@ static ddp_status open_path(const char *path, int *ret_fd, struct ddp_error *err
     return DDP_OK;
 }
 
-/* A pipe that polls as writable takes a line without waiting. */
+/* A pipe that poll() reports as writable takes a line without blocking. */
 static bool write_line(struct logfile *file, enum ddpi_log_level level, const char *line)
 {
     if (file->fd < 0)

@@ -1,6 +1,6 @@
 /*
- * logfile.h - where a daemon's log lines go: stderr or a file, a line each with time and level, at
- * a bounded rate, and never at the price of waiting for whoever reads them.
+ * logfile.h - writes a daemon's log lines to stderr or a file, each with time and level, at a
+ * bounded rate. Never waits for a reader.
  */
 #ifndef CMD_LOGFILE_H
 #define CMD_LOGFILE_H
@@ -8,26 +8,26 @@
 #include "clock.h"
 #include "log.h"
 
-/* Lines a second, but for errors, which always get through; and how many may come at once. */
+/* Lines per second, and lines at once. Errors are not limited. */
 enum { LOGFILE_RATE = 50, LOGFILE_BURST = 200 };
 
 struct logfile {
-    struct ddpi_log log; /* to be handed to those who log */
+    struct ddpi_log log; /* the sink for callers */
     const struct ddpi_clock *clock;
     const char *path;   /* NULL: stderr */
-    int fd;             /* -1: a FIFO that nobody reads yet */
-    uint64_t credit_us; /* time not used up by lines */
+    int fd;             /* -1: a FIFO without a reader */
+    uint64_t credit_us; /* time not yet used by lines */
     uint64_t credited_us;
-    uint64_t left_out; /* lines since the last that was written */
+    uint64_t left_out; /* lines since the last written one */
 };
 
-/* @path (NULL: stderr) must outlive the log file. A FIFO that nobody reads is no error: its lines
- * are left out until somebody does. On DDP_OK the caller ends with logfile_close(). */
+/* @path (NULL: stderr) must outlive the log file. A FIFO without a reader is no error: lines are
+ * left out until it has one. On DDP_OK the caller ends with logfile_close(). */
 DDP_MUST_CHECK ddp_status logfile_open(struct logfile *file, const char *path,
                                        enum ddpi_log_level max_level,
                                        const struct ddpi_clock *clock, struct ddp_error *err);
 
-/* Open the file by its name again, after it was moved away; on failure the old one stays. */
+/* Open the path again after the file was renamed; on failure the old file stays in use. */
 DDP_MUST_CHECK ddp_status logfile_reopen(struct logfile *file, struct ddp_error *err);
 
 void logfile_close(struct logfile *file);

@@ -1,10 +1,10 @@
 /*
  * main.c - main() of ddprund: the store as a service of its own.
  *
- * It owns the loop, the server on it, its state, the log, and the signals: SIGTERM and SIGINT
- * drain, a second one ends at once, SIGHUP opens the log file again. The life of the process:
+ * Owns the loop, the server, its state, the log and the signals: SIGTERM and SIGINT drain the
+ * server, a second one stops it at once, SIGHUP reopens the log file. The states of the process:
  *
- *   listening --SIGTERM--> draining --nobody waits, time is up, second signal--> stopped
+ *   listening --SIGTERM--> draining --no request waits, timeout, second signal--> stopped
  */
 #include "ddprund_options.h"
 #include "endpoint_mark.h"
@@ -33,7 +33,7 @@ enum {
     EXIT_USAGE = 2,
     EXIT_CONFIG = 78,
     LARGE_BLOCK = 256 * 1024,
-    OWN_FILES = 16, /* the loop's, the log, the state, a listener, a few clients */
+    OWN_FILES = 16, /* of the loop, the log, the state, a listener, a few clients */
 };
 
 static const char usage_text[] =
@@ -45,7 +45,7 @@ static const char usage_text[] =
     "\n"
     "  ddprund                                        on 127.0.0.1:29400\n"
     "  ddprund --listen=127.0.0.1:0,[::1]:0           on free ports, IPv4 and IPv6\n"
-    "  ddprund --state=/var/lib/ddprund/state         goes on where it was when it starts again\n"
+    "  ddprund --state=/var/lib/ddprund/state         keeps its keys when it is restarted\n"
     "  ddprund --listen=10.0.0.1:29400                for other machines, which need the token in\n"
     "                                                 ~/.config/ddprun/token\n";
 
@@ -61,11 +61,11 @@ struct daemon {
     uv_timer_t drain_timer;
     struct ddpi_server *server;
     struct ddpi_sqlite_sink *state; /* NULL: the store is in memory only */
-    char *home_token;               /* where the user's own is; NULL: it is not used */
-    uint32_t adopted;               /* listening sockets that a service manager has handed over */
+    char *home_token;               /* the path of the user's default token; NULL: not used */
+    uint32_t adopted;               /* the number of listening sockets from a service manager */
     bool draining;
     bool stopped;
-    int code; /* to exit with */
+    int code; /* exit code */
 };
 
 static int ddprund_fail(int code, const struct ddp_error *err)
@@ -81,9 +81,9 @@ static void notify(struct daemon *daemon, const char *state)
         ddpi_log(&daemon->logfile.log, DDPI_LOG_WARN, "%s", err.msg);
 }
 
-/* ---- its endpoints --------------------------------------------------------------------------- */
+/* ---- endpoints ------------------------------------------------------------------------------- */
 
-/* Do with each endpoint that others know, which is one whose port was given. */
+/* Call @act for each endpoint that clients know in advance: its port was given. */
 static void for_endpoints(struct daemon *daemon,
                           void (*act)(struct daemon *, const char *, uint16_t))
 {
@@ -106,11 +106,10 @@ static void leave_mark(struct daemon *daemon, const char *host, uint16_t port)
 {
     struct ddp_error err;
     if (endpoint_mark_leave(host, port, &err) != DDP_OK)
-        ddpi_log(
-            &daemon->logfile.log, DDPI_LOG_WARN,
-            "no mark for port %u (%s): a node that is started while ddprund is down could take "
-            "its place; give it --rdzv-conf=is_host=false",
-            port, err.msg);
+        ddpi_log(&daemon->logfile.log, DDPI_LOG_WARN,
+                 "no mark for port %u (%s): a node that starts while ddprund is down could run a "
+                 "store there; start it with --rdzv-conf=is_host=false",
+                 port, err.msg);
 }
 
 static void remove_mark(struct daemon *daemon, const char *host, uint16_t port)
@@ -119,7 +118,7 @@ static void remove_mark(struct daemon *daemon, const char *host, uint16_t port)
     endpoint_mark_remove(host, port);
 }
 
-/* What has neither a state nor a job loses nothing when another takes its place. */
+/* Without state and jobs, nothing is lost when another store takes this one's place. */
 static void remove_marks(struct daemon *daemon)
 {
     if (daemon->state == NULL && ddpi_server_stats(daemon->server).members == 0)
@@ -135,7 +134,7 @@ static void log_totals(struct daemon *daemon)
              "stopped with %" PRIu64 " connections and %" PRIu64 " requests waiting; it had "
              "%" PRIu64 " connections and %" PRIu64 " requests, refused %" PRIu64
              " connections, displaced %" PRIu64 ", turned away %" PRIu64 ", dismissed %" PRIu64
-             ", denied %" PRIu64 ", closed %" PRIu64 " for what all take, and refused %" PRIu64
+             ", denied %" PRIu64 ", closed %" PRIu64 " to save memory, and refused %" PRIu64
              " requests",
              stats.connections, stats.waits, stats.accepted, stats.requests, stats.refused,
              stats.displaced, stats.throttled, stats.dismissed, stats.denied, stats.overloaded,
@@ -163,7 +162,7 @@ static void on_drain_timeout(uv_timer_t *timer)
 {
     struct daemon *daemon = timer->data;
     ddpi_log(&daemon->logfile.log, DDPI_LOG_WARN,
-             "requests still wait after %" PRIu64 " ms; their connections are closed",
+             "requests still wait after %" PRIu64 " ms; closing their connections",
              daemon->options.drain_timeout_ms);
     daemon_stop(daemon);
 }
@@ -175,7 +174,7 @@ static void daemon_drain(struct daemon *daemon, int signum)
         return;
     }
     daemon->draining = true;
-    remove_marks(daemon); /* while it listens */
+    remove_marks(daemon); /* before the listeners close */
     ddpi_log(&daemon->logfile.log, DDPI_LOG_INFO,
              "%s: no new connections; %" PRIu64 " waiting requests have %" PRIu64 " ms",
              strsignal(signum), ddpi_server_stats(daemon->server).waits,
@@ -231,9 +230,9 @@ static void reload(struct daemon *daemon)
              ddpi_now_us(&ddpi_clock_monotonic));
     notify(daemon, state);
     if (logfile_reopen(&daemon->logfile, &err) == DDP_OK)
-        ddpi_log(&daemon->logfile.log, DDPI_LOG_INFO, "the log was opened again");
+        ddpi_log(&daemon->logfile.log, DDPI_LOG_INFO, "the log file was opened again");
     else
-        ddpi_log(&daemon->logfile.log, DDPI_LOG_ERROR, "%s; the old one stays in use", err.msg);
+        ddpi_log(&daemon->logfile.log, DDPI_LOG_ERROR, "%s; still using the old one", err.msg);
     notify(daemon, "READY=1");
 }
 
@@ -246,8 +245,8 @@ static void on_signal(uv_signal_t *handle, int signum)
         daemon_drain(daemon, signum);
 }
 
-/* A reader of the output that goes away, or a log file that may not grow, ends no service; and a
- * caller who has blocked signals must not keep this one from ending. */
+/* The service must survive the end of the reader of its output, and the size limit of the log file.
+ * Signals must end it, even if the caller had blocked them. */
 static void prepare_signals(void)
 {
     struct sigaction ignore = {.sa_handler = SIG_IGN};
@@ -269,17 +268,18 @@ static void watch_signals(struct daemon *daemon)
     daemon->drain_timer.data = daemon;
 }
 
-/* ---- the beginning --------------------------------------------------------------------------- */
+/* ---- the start ------------------------------------------------------------------------------- */
 
-/* Without this the heap's idea of a large block grows with what is freed, up to 32 MiB: then what
- * clients do not read grows by being copied, and what they have left behind is not given back. */
+/* By default malloc raises its mmap threshold, up to 32 MiB, when large blocks are freed. Then
+ * output that clients do not read grows by copies, and freed memory is not returned to the system.
+ */
 static void keep_heap_small(void)
 {
     mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK);
     mallopt(M_TRIM_THRESHOLD, LARGE_BLOCK);
 }
 
-/* The default one is made where there is none. */
+/* Creates the default token if there is none. */
 static ddp_status read_token(struct daemon *daemon, struct ddpi_credential *ret,
                              struct ddp_error *err)
 {
@@ -299,7 +299,7 @@ static ddp_status read_token(struct daemon *daemon, struct ddpi_credential *ret,
     return status;
 }
 
-/* Somebody has to prove something. */
+/* Some clients must authenticate, so there must be a token. */
 static ddp_status give_token(struct daemon *daemon, struct ddp_error *err)
 {
     struct ddpi_credential token;
@@ -310,9 +310,9 @@ static ddp_status give_token(struct daemon *daemon, struct ddp_error *err)
     return status;
 }
 
-/* Clients of this user have his token as well, and want a proof. But for one that is named, and one
- * that may not be trusted, nothing needs it yet: a home where nothing can be written, or none at
- * all, is no reason not to serve this machine. */
+/* Clients of this user have the same default token, and expect the store to prove it. Failing to
+ * read or create it does not prevent the service of this machine, unless the user named the token
+ * or its file is not safe. */
 static ddp_status give_own_token(struct daemon *daemon, struct ddp_error *err)
 {
     const struct ddprund_options *options = &daemon->options;
@@ -386,15 +386,15 @@ static void announce(struct daemon *daemon)
 {
     const char *endpoint;
     if (daemon->options.server.auth == DDPI_SERVER_AUTH_NEVER)
-        fputs(
-            "ddprund: clients are not authenticated (--no-auth): whoever reaches an address below "
-            "can read and change all keys\n",
-            stderr);
+        fputs("ddprund: clients are not authenticated (--no-auth): anyone who can reach an address "
+              "below can read and change all keys\n",
+              stderr);
     for (size_t i = 0; (endpoint = ddpi_server_endpoint_at(daemon->server, i)) != NULL; i++) {
         const char *job = ddpi_server_job_at(daemon->server, i);
-        const char *whose = *job != '\0' ? " for the job " : "";
-        printf("listening on %s%s%s\n", endpoint, whose, job);
-        ddpi_log(&daemon->logfile.log, DDPI_LOG_INFO, "listening on %s%s%s", endpoint, whose, job);
+        const char *for_job = *job != '\0' ? " for the job " : "";
+        printf("listening on %s%s%s\n", endpoint, for_job, job);
+        ddpi_log(&daemon->logfile.log, DDPI_LOG_INFO, "listening on %s%s%s", endpoint, for_job,
+                 job);
     }
     char number[DDPI_STORE_NUMBER];
     ddpi_store_number_put(ddpi_server_number(daemon->server), number);
@@ -405,8 +405,8 @@ static void announce(struct daemon *daemon)
         ddpi_log(&daemon->logfile.log, DDPI_LOG_WARN, "standard output cannot be written");
     if (secrecy_is_root())
         ddpi_log(&daemon->logfile.log, DDPI_LOG_WARN,
-                 "this runs as root, which it needs for nothing: give it a user of its own, as the "
-                 "systemd unit does");
+                 "this runs as root without need: run it as a user of its own, as the systemd unit "
+                 "does");
     notify(daemon, "READY=1");
 }
 
@@ -441,7 +441,8 @@ static int daemon_run(struct daemon *daemon)
     secrecy_hide_memory();
     ddp_status status = host_need_files(OWN_FILES, NULL, &err);
     if (status != DDP_OK) {
-        ddpi_error_advise(&err, status, "raise it: 'ulimit -n', or LimitNOFILE= of the service");
+        ddpi_error_advise(&err, status,
+                          "raise it with 'ulimit -n', or LimitNOFILE= of the service");
         return ddprund_fail(EXIT_CONFIG, &err);
     }
     keep_heap_small();
@@ -452,8 +453,7 @@ static int daemon_run(struct daemon *daemon)
         return ddprund_fail(EXIT_CONFIG, &err);
     if (daemon->logfile.fd < 0)
         fprintf(stderr,
-                "ddprund: nobody reads the FIFO '%s': lines of the log are left out until somebody "
-                "does\n",
+                "ddprund: no process reads the FIFO '%s': log lines are left out until one does\n",
                 path);
     int uv_err = uv_loop_init(&daemon->loop);
     if (uv_err != 0) {
@@ -475,7 +475,7 @@ int main(int argc, char **argv)
     struct ddp_error err;
     struct daemon daemon = {0};
     if (host_ensure_stdio() != 0)
-        return EXIT_CONFIG; /* there is nowhere to say why */
+        return EXIT_CONFIG; /* without stderr there is no way to say why */
     if (ddprund_options_parse(argc, argv, environ, &daemon.options, &err) != DDP_OK)
         return ddprund_fail(EXIT_USAGE, &err);
     if (daemon.options.version) {

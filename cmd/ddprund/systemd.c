@@ -1,5 +1,5 @@
 /*
- * systemd.c - reads two variables, sends one datagram. Owns nothing.
+ * systemd.c - parses two variables, and sends one datagram. Owns nothing.
  */
 #include "systemd.h"
 

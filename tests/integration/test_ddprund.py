@@ -291,7 +291,7 @@ class Log(DdprundCase):
         fifo, log = self.folder / 'fifo', self.folder / 'log'
         os.mkfifo(fifo)
         job = self.serve(f'--log-file={fifo}')  # not even the beginning waits for a reader
-        job.read_until(f"nobody reads the FIFO '{fifo}'")
+        job.read_until(f"no process reads the FIFO '{fifo}'")
         job.signal(signal.SIGHUP)
         self.done(job.endpoints[0], 'add', 'a')
         reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
