@@ -117,12 +117,15 @@ typedef enum ddp_reduce_op {
 /*
  * Algorithms of reductions: X(symbol, name). The algorithm decides in which order elements are
  * reduced, and so which bits result; it must be the same on all ranks. All ranks get identical
- * bits, the same in every run, and the same for host and device memory. ring    Partial results go
- * round the ring, from a rank that depends on the position of the element; each rank adds its own
- * element as the left operand. 16-bit types are rounded at each hop. Moves as few bytes as a
- * reduction can. direct  Reduces the elements of all ranks in the order of ranks, and rounds once
- * at the end. The bits depend neither on @count nor on the position of an element. Moves more
- * bytes: see the functions. auto    ring; direct for device memory if all ranks share one device.
+ * bits, the same in every run, and the same for host and device memory.
+ *
+ * - ring: partial results go round the ring, from a rank that depends on the position of the
+ *   element; each rank adds its own element as the left operand. 16-bit types are rounded at each
+ *   hop. Moves as few bytes as a reduction can.
+ * - direct: reduces the elements of all ranks in the order of ranks, and rounds once at the end.
+ *   The bits depend neither on @count nor on the position of an element. Moves more bytes: see the
+ *   functions.
+ * - auto: ring; direct for device memory if all ranks share one device.
  */
 #define DDP_ALGORITHM_MAP(X)      \
     X(DDP_ALGORITHM_AUTO, "auto") \
