@@ -131,8 +131,7 @@ static void plan_master(const struct ddprun_options *options, struct meeting *me
         meeting->master_port = (uint16_t)options->master_port;
         meeting->master_flag = "--master-port";
     }
-    if (is_static(options) &&
-        at_endpoint != NULL) { /* the static backend's endpoint is the master */
+    if (is_static(options) && at_endpoint != NULL) { /* its endpoint is the master */
         meeting->master_addr = at_endpoint;
         meeting->master_port = options->rdzv_endpoint.port;
         meeting->master_flag = "--rdzv-endpoint";

@@ -83,7 +83,7 @@ class Places(NodesCase):
             for agent in agents:
                 self.assertEqual(agent.wait(), 0, agent.err)
                 self.assertIn(f' {wanted} False', agent.out)
-                self.assertRegex(agent.err, rf'--master-port: port {wanted} .* cannot listen there')
+                self.assertRegex(agent.err, rf'--master-port: cannot bind port {wanted} .* cannot listen there')
 
 
 if __name__ == '__main__':

@@ -81,7 +81,7 @@ static bool each_has_own_device(const struct coll_rank *rank)
     return true;
 }
 
-/* Why NCCL is not compared; NULL: it is, if the library is found. All ranks get the same answer. */
+/* Why NCCL cannot be measured; NULL: it can, if the library is found. The same in all ranks. */
 static const char *nccl_refusal(const struct coll_rank *rank)
 {
     if (!each_has_own_device(rank))
