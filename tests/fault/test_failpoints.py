@@ -20,7 +20,7 @@ WORKERS = 3
 # The list of all failpoints of ddprun, with what can be asked of each.
 POINTS = {
     'guard.split': ['kill'],
-    'agent.launch': ['kill@1', 'kill@2', 'kill@3'],
+    'agent.starter': ['kill@1', 'kill@2', 'kill@3'],
     'agent.report': ['kill'],
     'spawn.clone': ['error:11@1', 'error:12@3', 'kill@2'],
     'worker.watch': ['error:24@1', 'error:24@3', 'kill@2'],
