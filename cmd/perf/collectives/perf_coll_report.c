@@ -52,12 +52,17 @@ static double busbw(const struct coll_report *report, const struct coll_row *row
     return algbw(row, us) * coll_bus_factor(report->call, report->ranks);
 }
 
+static uint64_t total_wrong(const struct coll_report *report)
+{
+    uint64_t wrong = 0;
+    for (size_t i = 0; i < report->count; i++)
+        wrong += report->rows[i].out.wrong + report->rows[i].in.wrong;
+    return wrong;
+}
+
 bool coll_report_correct(const struct coll_report *report)
 {
-    for (size_t i = 0; i < report->count; i++)
-        if (report->rows[i].out.wrong + report->rows[i].in.wrong > 0)
-            return false;
-    return true;
+    return total_wrong(report) == 0;
 }
 
 /* ---- header ---- */
@@ -197,14 +202,6 @@ static double average_busbw(const struct coll_report *report)
             }
     }
     return count > 0 ? sum / count : 0;
-}
-
-static uint64_t total_wrong(const struct coll_report *report)
-{
-    uint64_t wrong = 0;
-    for (size_t i = 0; i < report->count; i++)
-        wrong += report->rows[i].out.wrong + report->rows[i].in.wrong;
-    return wrong;
 }
 
 static void print_floors(const struct coll_report *report)

@@ -15,6 +15,20 @@ const struct perf_side perf_side_redis = {"Redis", &perf_wire_resp, perf_server_
 
 static const char key_prefix[] = "bench/";
 
+/* Play a script of @count requests on all connections. */
+static bool play_once(struct perf_load *load, const struct perf_pattern *pattern, uint32_t count,
+                      uint32_t in_flight, struct ddp_error *err)
+{
+    struct perf_script script;
+    const struct perf_play play = {.scripts = &script, .shared = true, .in_flight = in_flight};
+    struct perf_result result;
+    bool done = perf_script_init(&script, load->wire, pattern, count)
+                    ? perf_load_play(load, &play, &result, err)
+                    : !ddpi_error_nomem(err, ddpi_buf_len(&script.bytes));
+    perf_script_finish(&script);
+    return done;
+}
+
 bool perf_fill(const struct perf_side *side, const struct perf_server *server, uint64_t keys,
                struct ddp_error *err)
 {
@@ -24,13 +38,7 @@ bool perf_fill(const struct perf_side *side, const struct perf_server *server, u
     for (uint64_t first = 0; done && first < keys; first += FILL_LEN) {
         const struct perf_pattern pattern = {
             .op = PERF_SET, .prefix = key_prefix, .first = first, .step = 1, .keys = keys};
-        struct perf_script script;
-        const struct perf_play play = {.scripts = &script, .in_flight = FILL_IN_FLIGHT};
-        struct perf_result result;
-        done = perf_script_init(&script, side->wire, &pattern, FILL_LEN)
-                   ? perf_load_play(&load, &play, &result, err)
-                   : !ddpi_error_nomem(err, ddpi_buf_len(&script.bytes));
-        perf_script_finish(&script);
+        done = play_once(&load, &pattern, FILL_LEN, FILL_IN_FLIGHT, err);
     }
     perf_load_close(&load);
     return done;
@@ -39,14 +47,7 @@ bool perf_fill(const struct perf_side *side, const struct perf_server *server, u
 bool perf_confirm(struct perf_load *load, struct ddp_error *err)
 {
     const struct perf_pattern pattern = {.op = PERF_GET, .prefix = key_prefix, .keys = 1};
-    struct perf_script script;
-    const struct perf_play play = {.scripts = &script, .shared = true, .in_flight = 1};
-    struct perf_result result;
-    bool done = perf_script_init(&script, load->wire, &pattern, 1)
-                    ? perf_load_play(load, &play, &result, err)
-                    : !ddpi_error_nomem(err, ddpi_buf_len(&script.bytes));
-    perf_script_finish(&script);
-    return done;
+    return play_once(load, &pattern, 1, 1, err);
 }
 
 static bool make_scripts(struct perf_crew *crew, const struct perf_side *side,
