@@ -165,13 +165,11 @@ static int run_local(const struct coll_options *options, enum coll_call call)
 
 /* ---- processes ---- */
 
-static void find_ddprun(const struct coll_options *options, char path[PATH_TEXT])
+/* ddprun is next to @self, the path of this program, or in PATH. */
+static void find_ddprun(const struct coll_options *options, const char *self, char path[PATH_TEXT])
 {
-    ssize_t len = readlink("/proc/self/exe", path, PATH_TEXT - 1);
-    path[len > 0 ? len : 0] = '\0';
-    char *slash = strrchr(path, '/');
-    size_t used = slash != NULL ? (size_t)(slash - path) + 1 : 0;
-    snprintf(path + used, PATH_TEXT - used, "ddprun");
+    size_t used = (size_t)(strrchr(self, '/') - self) + 1;
+    snprintf(path, PATH_TEXT, "%.*sddprun", (int)used, self);
     if (options->ddprun != NULL || access(path, X_OK) != 0)
         snprintf(path, PATH_TEXT, "%s", options->ddprun != NULL ? options->ddprun : "ddprun");
 }
@@ -182,13 +180,13 @@ static int become_ddprun(const struct coll_options *options, enum coll_call call
 {
     char path[PATH_TEXT], nproc[64];
     struct ddp_error err;
-    find_ddprun(options, path);
     snprintf(nproc, sizeof nproc, "--nproc-per-node=%u", options->nproc);
     char self[PATH_TEXT] = {0};
     if (readlink("/proc/self/exe", self, sizeof self - 1) <= 0) {
         ddpi_error_sys(&err, errno, "cannot find the path of this program");
         return coll_fail(NOT_STARTED, &err);
     }
+    find_ddprun(options, self, path);
     const char *const first[] = {path, nproc, "--no-prefix", self, coll_kinds[call].name};
     enum { FIRST = sizeof first / sizeof *first };
     const char **words = ddpi_calloc(FIRST + (size_t)argc + 1, sizeof *words);
