@@ -8,8 +8,8 @@
 #include "guard.h"
 #include "outcome.h"
 #include "plan.h"
+#include "print_message.h"
 #include "run_agent.h"
-#include "say.h"
 #include "secrecy.h"
 #include "version.h"
 
@@ -32,7 +32,7 @@ static const char usage_text[] =
 
 static int ddprun_fail(int code, const struct ddp_error *err)
 {
-    say("%s", err->msg);
+    print_message("%s", err->msg);
     return code;
 }
 
@@ -49,13 +49,14 @@ static void say_remarks(const struct ddprun_options *options, const struct plan 
                         bool announce_logs)
 {
     if (announce_logs)
-        say("logs are kept in '%s'; --log-dir=DIR puts them elsewhere", plan->logs.path);
+        print_message("logs are kept in '%s'; --log-dir=DIR puts them elsewhere", plan->logs.path);
     if (options->conf.unknown[0] != '\0')
-        say("--rdzv-conf: ignored unknown settings: %s", options->conf.unknown);
+        print_message("--rdzv-conf: ignored unknown settings: %s", options->conf.unknown);
     if (options->use_env)
-        say("--use-env does nothing: workers always have LOCAL_RANK in the environment");
+        print_message("--use-env does nothing: workers always have LOCAL_RANK in the environment");
     if (options->nproc_per_node > 1 && getenv("OMP_NUM_THREADS") == NULL)
-        say("OMP_NUM_THREADS=1 in each worker, as they share this machine; set it to use more "
+        print_message(
+            "OMP_NUM_THREADS=1 in each worker, as they share this machine; set it to use more "
             "threads");
 }
 
@@ -63,7 +64,7 @@ static void say_remarks(const struct ddprun_options *options, const struct plan 
 static void warn_of_root(const struct plan *plan)
 {
     if (plan->several && !plan_is_loopback(plan->multi.endpoint.host) && secrecy_is_root())
-        say("a job of several nodes runs as root here; start it as another user");
+        print_message("a job of several nodes runs as root here; start it as another user");
 }
 
 static int run_job(struct ddprun_options *options, char **operands)

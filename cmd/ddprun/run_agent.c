@@ -12,8 +12,8 @@
 #include "multi_node.h"
 #include "outcome.h"
 #include "pmi_exchange.h"
+#include "print_message.h"
 #include "reap.h"
-#include "say.h"
 #include "server.h"
 #include "single_node.h"
 #include "token_file.h"
@@ -203,7 +203,7 @@ static ddp_status accept_used_port(const struct meeting *meeting, ddp_status sta
 {
     if (meeting->master_port == 0 || err->sys_errno != EADDRINUSE)
         return status;
-    say("%s; rank 0 cannot listen there if it runs on this node", err->msg);
+    print_message("%s; rank 0 cannot listen there if it runs on this node", err->msg);
     return DDP_OK;
 }
 
@@ -332,7 +332,7 @@ static ddp_status open_run(struct plan *plan, const struct guard_agent *split, s
 
 static int exit_with(const struct ddp_error *err)
 {
-    say("%s", err->msg);
+    print_message("%s", err->msg);
     return EXIT_CONFIG;
 }
 

@@ -1,7 +1,7 @@
 /*
- * say.c - prints one line. Owns nothing.
+ * print_message.c - prints one line. Owns nothing.
  */
-#include "say.h"
+#include "print_message.h"
 
 #include "text.h"
 
@@ -10,7 +10,7 @@
 
 enum { SAID_MAX = 8192 };
 
-void say(const char *format, ...)
+void print_message(const char *format, ...)
 {
     char text[SAID_MAX];
     va_list args;
