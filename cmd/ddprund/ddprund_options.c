@@ -184,8 +184,7 @@ static const struct option table[] = {
     {"connection-rate", 0, "N", "DDPRUND_CONNECTION_RATE", "20", LIMITS,
      "connections per second and address that may end before they authenticate (bursts: ten times "
      "as many); when there are more, further ones are not accepted. On loopback it counts per "
-     "user, "
-     "for the server's own user only with --auth=always",
+     "user, for the server's own user only with --auth=always",
      option_u32, FIELD(server.connection_rate), 1, 1000000},
     {"max-data-ports", 0, "N", "DDPRUND_MAX_DATA_PORTS", "256", LIMITS,
      "data ports that clients open for their jobs", option_u32, FIELD(server.max_data_ports), 1,
@@ -209,8 +208,8 @@ static const struct option table[] = {
     {"max-sessions", 0, "N", "DDPRUND_MAX_SESSIONS", "65536", LIMITS, "sessions", parse_count,
      FIELD(server.max_sessions), 1, 10000000},
     {"max-job-keys", 0, "N", "DDPRUND_MAX_JOB_KEYS", "a fair share", LIMITS,
-     "keys of one job. By default a job may take as many as it leaves free: the first alone half, "
-     "the next half of the rest. All keys outside jobs count as one job",
+     "keys of one job. By default a job may use half of what the other jobs leave free. All keys "
+     "outside jobs count as one job",
      parse_count, FIELD(server.max_job_keys), 1, INT64_C(1000000000)},
     {"max-job-bytes", 0, "SIZE", "DDPRUND_MAX_JOB_BYTES", "a fair share", LIMITS,
      "memory of one job, out of --max-bytes", parse_size, FIELD(server.max_job_bytes), 4 * KIB,

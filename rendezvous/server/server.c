@@ -29,8 +29,8 @@
 enum {
     MAX_CONNECTIONS = 65536,
     MAX_HALF_OPEN = 4096,
-    CONNECTION_RATE = 20,    /* a second, after a burst of as many as in ... */
-    CONNECTION_BURST_S = 10, /* ... these seconds */
+    CONNECTION_RATE = 20,    /* failed connections of one address per second */
+    CONNECTION_BURST_S = 10, /* a burst may use up what this many seconds allow */
     CONNECTION_RATE_MAX = 1000000,
     BUSY_POLL_US = 100,
     TURN_WORK = 4096, /* entries: about 2 ms */

@@ -36,7 +36,7 @@ struct perf_crew {
 struct perf_crew_shape {
     uint32_t connections;
     uint32_t each; /* requests in the script of a connection, which is sent repeatedly */
-    uint64_t keys; /* the number of keys set; the scripts use as many as they have room for */
+    uint64_t keys; /* how many keys to set; the scripts name as many of them as fit */
 };
 
 /* Set the keys, prepare the scripts, connect. On success and on failure the caller ends with

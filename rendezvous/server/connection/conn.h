@@ -47,7 +47,7 @@ struct ddpi_conn_peer {
     uint16_t port;
     bool loopback;   /* both ends are on loopback */
     bool elsewhere;  /* on another machine */
-    bool other_user; /* an unknown user, or one to whom the server is not open, on this machine */
+    bool other_user; /* of this machine: unknown, or without access to the server */
     bool known;      /* `owner` is known */
     uint32_t owner;
     bool must_authenticate;
