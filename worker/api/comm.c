@@ -55,14 +55,24 @@ ddp_status ddp_comm_get_stats(const ddp_comm *comm, struct ddp_comm_stats *ret_s
     return DDP_OK;
 }
 
-/* While operations are enqueued, the communicator belongs to the thread that runs them. */
+/* Reads only what may be read while another thread runs an operation. */
 ddp_status ddp_comm_check(ddp_comm *comm, struct ddp_error *err)
 {
     ddp_status status = ddpi_comm_check_home(comm, err);
-    if (status != DDP_OK || ddpi_memories_are_busy(&comm->memories))
-        return status;
-    bool works = ddpi_comm_check_abort(comm) == DDP_OK && comm->failed == DDP_OK;
-    return works ? DDP_OK : ddpi_comm_report(comm, err);
+    return status == DDP_OK ? ddpi_comm_report(comm, err) : status;
+}
+
+uint32_t ddp_comm_get_timeout(const ddp_comm *comm)
+{
+    return comm->timeout_ms;
+}
+
+ddp_status ddp_comm_set_timeout(ddp_comm *comm, uint32_t timeout_ms, struct ddp_error *err)
+{
+    if (timeout_ms == 0)
+        return ddpi_error_set(err, DDP_E_INVALID, "a timeout of 0 ms is too short");
+    comm->timeout_ms = timeout_ms;
+    return DDP_OK;
 }
 
 /* ---- operations ---- */

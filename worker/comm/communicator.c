@@ -36,6 +36,7 @@ static ddp_status comm_fill(struct ddp_comm *comm, const struct ddpi_config *con
     comm->world_size = config->world_size;
     comm->timeout_ms = config->timeout_ms;
     comm->algorithm = config->algorithm;
+    comm->seq = comm->world_size == 1; /* a larger world uses 0 to join */
     atomic_init(&comm->aborted, false);
     char text[DDP_ERROR_TEXT];
     snprintf(text, sizeof text, "rank %u called ddp_comm_abort()", comm->rank);
@@ -131,15 +132,28 @@ void ddpi_comm_allow_spins(struct ddp_comm *comm, int64_t local_ranks)
 
 /* ---- failure ---- */
 
+/* Returns what came first, which is @what unless something else did. */
+static enum ddpi_first take_first_place(struct ddp_comm *comm, enum ddpi_first what)
+{
+    enum ddpi_first first = DDPI_FIRST_NONE;
+    return atomic_compare_exchange_strong(&comm->first, &first, what) ? what : first;
+}
+
 ddp_status ddpi_comm_fail(struct ddp_comm *comm, const struct ddpi_edge *from, ddp_status status,
                           const char *format, ...)
 {
-    if (comm->failed != DDP_OK)
-        return comm->failed;
-    va_list args;
-    va_start(args, format);
-    vsnprintf(comm->cause, sizeof comm->cause, format, args);
-    va_end(args);
+    ddp_status earlier = comm->failed;
+    if (earlier != DDP_OK)
+        return earlier;
+    if (take_first_place(comm, DDPI_FIRST_FAILURE) == DDPI_FIRST_ABORT) {
+        status = DDP_E_ABORTED;
+        memcpy(comm->cause, comm->abort_notice.text, sizeof comm->cause);
+    } else {
+        va_list args;
+        va_start(args, format);
+        vsnprintf(comm->cause, sizeof comm->cause, format, args);
+        va_end(args);
+    }
     comm->failed = status;
     struct ddpi_memo memo;
     ddpi_memo_fill(&memo, DDPI_NOTICE_FAILED, status, comm->cause);
@@ -156,7 +170,12 @@ ddp_status ddpi_comm_check_abort(struct ddp_comm *comm)
 
 ddp_status ddpi_comm_report(const struct ddp_comm *comm, struct ddp_error *err)
 {
-    return ddpi_error_set(err, comm->failed, "%s", comm->cause);
+    ddp_status failed = comm->failed;
+    if (failed != DDP_OK)
+        return ddpi_error_set(err, failed, "%s", comm->cause);
+    return comm->first == DDPI_FIRST_ABORT
+               ? ddpi_error_set(err, DDP_E_ABORTED, "%s", comm->abort_notice.text)
+               : DDP_OK;
 }
 
 void ddp_comm_abort(ddp_comm *comm)
@@ -164,6 +183,7 @@ void ddp_comm_abort(ddp_comm *comm)
     if (!is_home(comm))
         return;
     int saved_errno = errno;
+    (void)take_first_place(comm, DDPI_FIRST_ABORT);
     atomic_store(&comm->aborted, true);
     const uint64_t one = 1;
     (void)!write(comm->bell, &one, sizeof one);
@@ -202,6 +222,7 @@ void ddpi_comm_read_counts(const struct ddp_comm *comm, struct ddp_comm_stats *s
     stats->operations = comm->operations;
     stats->bytes_sent = comm->bytes_sent;
     stats->bytes_received = comm->bytes_received;
+    stats->seq = comm->seq - 1;
 }
 
 uint64_t *ddpi_comm_next_seq(struct ddp_comm *comm, const struct ddpi_call *call)

@@ -18,13 +18,15 @@ struct ddpi_numbers {
     uint64_t recv;
 };
 
+enum ddpi_first { DDPI_FIRST_NONE, DDPI_FIRST_FAILURE, DDPI_FIRST_ABORT };
+
 struct ddp_comm {
     const uint8_t *home; /* 1 in the process that made it, 0 in its children (private_fds.h) */
     int home_pid;
     uint32_t rank;
     uint32_t world_size;
-    uint32_t timeout_ms;
-    uint32_t spin_limit; /* looks at the edges before a rank goes to sleep */
+    _Atomic uint32_t timeout_ms; /* of each operation; any thread may set it */
+    uint32_t spin_limit;         /* looks at the edges before a rank goes to sleep */
     ddp_algorithm algorithm;
     uint64_t seq;        /* number of the next operation of all ranks */
     uint64_t operations; /* completed */
@@ -38,9 +40,11 @@ struct ddp_comm {
     int device;                   /* the GPU of this rank; -1: the one that its first call uses */
     struct ddpi_memories memories;
 
-    /* The first cause of failure; DDP_OK: none. */
-    ddp_status failed;
+    /* The first cause of failure; DDP_OK: none. The thread that runs operations writes it, once,
+     * and the status last: any thread that sees the status may read the cause. */
+    _Atomic ddp_status failed;
     char cause[DDP_ERROR_TEXT];
+    _Atomic enum ddpi_first first; /* what came first: a failure that is found, or an abort */
 
     /* Besides the control sockets, ddp_comm_abort() touches only these. */
     atomic_bool aborted;
@@ -75,7 +79,8 @@ ddp_status ddpi_comm_check_peer_call(struct ddp_comm *comm, const struct ddpi_ed
                                      const struct ddpi_call *expected,
                                      const struct ddpi_call *ours);
 
-/* Copy the first cause of failure to @err; returns its status. */
+/* DDP_OK, or the first cause of failure in @err. For any thread: an abort counts before the thread
+ * that runs operations has seen it. */
 ddp_status ddpi_comm_report(const struct ddp_comm *comm, struct ddp_error *err);
 
 /* A task has ended with @status: count it, and its bytes; and what was counted so far. */

@@ -44,9 +44,10 @@
  * both wait until the timeout.
  *
  * Threads: one thread at a time may use a communicator, except that any thread may call
- * ddp_comm_abort(). Below ddprun the library has a thread of its own, with all signals blocked. It
- * only waits: the agent sees by its end that the process dies. The first call on device memory
- * starts another thread for that communicator, which runs its operations.
+ * ddp_comm_abort(), ddp_comm_check() and ddp_comm_set_timeout() until it is destroyed. Below ddprun
+ * the library has a thread of its own, with all signals blocked. It only waits: the agent sees by
+ * its end that the process dies. The first call on device memory starts another thread for that
+ * communicator, which runs its operations.
  *
  * Children: a communicator belongs to the process that created it. In a forked child every call on
  * it returns DDP_E_INVALID, ddp_comm_abort() does nothing, and ddp_comm_destroy() only frees host
@@ -112,7 +113,17 @@ struct ddp_comm_stats {
     uint64_t exchange_us;    /* then until all ranks had exchanged descriptions of their buffers */
     uint64_t work_us;        /* then until this rank had moved and reduced its part */
     uint64_t completion_us;  /* then until it heard that others are done, if it has to */
+    uint64_t seq; /* of the latest collective that was called, from 1; messages are not counted. The
+                     same on all ranks after the same calls; error sentences have this number */
 };
+
+/**
+ * The version of the library that the program runs with: as text, such as "0.1.0", and as a number,
+ * 10000 * major + 100 * minor + patch. The text is constant. They do not block; any thread may call
+ * them.
+ */
+DDP_API const char *ddp_version(void);
+DDP_API uint32_t ddp_version_number(void);
 
 /**
  * Join the communicator that @options describe (NULL: take everything from the environment).
@@ -178,10 +189,20 @@ DDP_API uint32_t ddp_comm_world_size(const ddp_comm *comm);
 /**
  * Whether @comm still works: DDP_OK, or the first cause of its failure, with the sentence in @err.
  *
- * Does not block and sends nothing: returns what this rank knows. To find errors of operations on
- * device memory, synchronize the stream, then call it.
+ * May be called from any thread, also while another one is in an operation. Does not block and
+ * sends nothing: returns what this rank knows; once it has returned a cause, it returns the same
+ * one until @comm is destroyed. To find errors of operations on device memory, synchronize the
+ * stream, then call it.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_comm_check(ddp_comm *comm, struct ddp_error *err);
+
+/**
+ * The time limit of each operation in milliseconds; set it for all later operations. May be called
+ * from any thread; an operation that has begun keeps its limit. DDP_E_INVALID: 0.
+ */
+DDP_API uint32_t ddp_comm_get_timeout(const ddp_comm *comm);
+DDP_API DDP_MUST_CHECK ddp_status ddp_comm_set_timeout(ddp_comm *comm, uint32_t timeout_ms,
+                                                       struct ddp_error *err);
 
 /**
  * Reduce @count elements of @dtype over all ranks; every rank gets the result in @recv.
