@@ -171,7 +171,7 @@ END_TEST
 /* More than the queue holds, in chains: each operation works on the result of the one before. */
 static void many_without_waiting(struct world *world, uint32_t rank, ddp_comm *comm)
 {
-    enum { MANY = 2 * DDPI_QUEUE_MAX + 50 };
+    enum { MANY = 2 * DDPI_GATED_MAX + 50 };
     struct rig rig;
     rig_open(&rig, world, rank, comm);
     warm_up(&rig);
@@ -212,7 +212,7 @@ static void *open_later(void *arg)
 /* The first operation cannot begin, so the queue is full and the caller waits for room. */
 static void full_behind_a_gate(struct world *world, uint32_t rank, ddp_comm *comm)
 {
-    enum { MANY = DDPI_QUEUE_MAX + 20 };
+    enum { MANY = DDPI_GATED_MAX + 20 };
     struct rig rig;
     rig_open(&rig, world, rank, comm);
     warm_up(&rig);

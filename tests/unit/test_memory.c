@@ -6,12 +6,13 @@
 #include "error.h"
 #include "host_memory.h"
 #include "memory.h"
+#include "runs.h"
 
 #include <dlfcn.h>
 
 #define LIBRARY "libjansson.so.4" /* one to which this program is not linked */
 
-static unsigned asked, opened, looks, runs, drained, stopped, destroyed;
+static unsigned asked, opened, looks, runs, destroyed;
 static bool started;
 static ddp_status run_status;
 static float claimed[2][4]; /* the memory of the type */
@@ -35,33 +36,29 @@ static ddp_status fake_look(struct ddpi_memory *self, const void *address, const
     return DDP_OK;
 }
 
-static ddp_status fake_run(struct ddpi_memory *self, struct ddp_comm *comm, struct ddpi_task *task,
-                           const struct ddpi_buffers *buffers, void *stream, struct ddp_error *err)
+static ddp_status fake_advance(struct ddp_comm *comm, struct ddpi_run *run,
+                               enum ddpi_movement *ret_movement)
 {
     (void)comm;
+    (void)run;
+    *ret_movement = DDPI_COMPLETE;
+    return DDP_OK;
+}
+
+static const struct ddpi_algorithm fake_algorithm = {.name = "fake", .advance = fake_advance};
+
+static ddp_status fake_submit(struct ddpi_memory *self, struct ddp_comm *comm, struct ddpi_run *run,
+                              void *stream, struct ddp_error *err)
+{
     (void)stream;
     runs++;
-    if (task->call.operation != DDPI_BARRIER)
-        ck_assert(buffers->send.memory == self && buffers->recv.memory == self);
-    return run_status == DDP_OK ? DDP_OK : ddpi_error_set(err, run_status, "no luck");
-}
-
-static bool fake_is_busy(struct ddpi_memory *self)
-{
-    (void)self;
-    return false;
-}
-
-static void fake_drain(struct ddpi_memory *self)
-{
-    (void)self;
-    drained++;
-}
-
-static void fake_stop(struct ddpi_memory *self)
-{
-    (void)self;
-    stopped++;
+    if (run->task.call.operation != DDPI_BARRIER)
+        ck_assert(run->buffers.send.memory == self && run->buffers.recv.memory == self);
+    if (run_status != DDP_OK)
+        return ddpi_error_set(err, run_status, "no luck");
+    run->algorithm = &fake_algorithm;
+    ddpi_runs_put(comm, run);
+    return DDP_OK;
 }
 
 static void fake_destroy(struct ddpi_memory *self)
@@ -78,10 +75,7 @@ static const struct ddpi_memory_type fake = {.name = "drum",
                                              .is_started = fake_is_started,
                                              .open = fake_open,
                                              .look = fake_look,
-                                             .run = fake_run,
-                                             .is_busy = fake_is_busy,
-                                             .drain = fake_drain,
-                                             .stop = fake_stop,
+                                             .submit = fake_submit,
                                              .destroy = fake_destroy};
 static const struct ddpi_memory_type *const types[] = {&fake, &ddpi_host_memory};
 
@@ -125,7 +119,7 @@ START_TEST(without_its_library_no_code_of_a_type_runs)
     }
     ck_assert_mem_eq(send, recv, sizeof send);
     ddp_comm_destroy(comm);
-    ck_assert_uint_eq(asked + opened + looks + runs + drained + stopped + destroyed, 0);
+    ck_assert_uint_eq(asked + opened + looks + runs + destroyed, 0);
 }
 END_TEST
 
@@ -143,9 +137,7 @@ START_TEST(a_type_is_opened_once_its_library_is_used)
     ck_assert_uint_eq(opened, 1);
     ck_assert_uint_eq(looks, 4);
     ck_assert_uint_eq(runs, 0);
-    ck_assert_uint_eq(drained, 2);
     ddp_comm_destroy(comm);
-    ck_assert_uint_eq(stopped, 1);
     ck_assert_uint_eq(destroyed, 1);
 }
 END_TEST
@@ -157,7 +149,6 @@ START_TEST(buffers_decide_and_must_agree)
     float host[4] = {0};
     ck_assert_int_eq(reduce(comm, claimed[0], claimed[1], NULL), DDP_OK);
     ck_assert_uint_eq(runs, 1);
-    ck_assert_uint_eq(drained, 0);
     ck_assert_int_eq(reduce(comm, claimed[0], host, &err), DDP_E_INVALID);
     ck_assert_str_eq(err.msg,
                      "the send buffer is memory of the drum, the receive buffer of the host; "

@@ -6,6 +6,7 @@
 #include "error.h"
 #include "memory_types.h"
 #include "operate.h"
+#include "runs.h"
 #include "sockets.h"
 
 #include <stddef.h>
@@ -33,6 +34,15 @@ ddp_status ddp_comm_init(const struct ddp_comm_options *options, ddp_comm **ret_
     return DDP_OK;
 }
 
+void ddp_comm_destroy(ddp_comm *comm)
+{
+    if (comm == NULL)
+        return;
+    if (ddpi_comm_is_home(comm))
+        ddpi_runs_stop(comm);
+    ddpi_comm_destroy(comm);
+}
+
 uint32_t ddp_comm_rank(const ddp_comm *comm)
 {
     return comm->rank;
@@ -50,7 +60,11 @@ ddp_status ddp_comm_get_stats(const ddp_comm *comm, struct ddp_comm_stats *ret_s
     if (size < offsetof(struct ddp_comm_stats, stream_us) ||
         ddpi_comm_check_home(comm, NULL) != DDP_OK)
         return DDP_E_INVALID;
-    ddpi_memories_read_stats(&comm->memories, comm, &stats);
+    pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&comm->runs.lock;
+    pthread_mutex_lock(lock);
+    ddpi_comm_read_counts(comm, &stats);
+    pthread_mutex_unlock(lock);
+    ddpi_memories_read_stats(&comm->memories, &stats);
     memcpy(ret_stats, &stats, size < sizeof stats ? size : sizeof stats);
     return DDP_OK;
 }

@@ -21,7 +21,7 @@ enum { SPINS = 300 }; /* some microseconds: the time that a peer on another core
 
 /* ---- life ---- */
 
-/* Call ddp_comm_destroy() after a failure, too. */
+/* Call ddpi_comm_destroy() after a failure, too. */
 static ddp_status comm_fill(struct ddp_comm *comm, const struct ddpi_config *config,
                             struct ddp_error *err)
 {
@@ -56,6 +56,20 @@ static ddp_status comm_fill(struct ddp_comm *comm, const struct ddpi_config *con
     return ddpi_edges_init(&comm->edges, comm->world_size, err);
 }
 
+static void queue_init(struct ddpi_run_queue *queue)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&queue->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    pthread_mutex_init(&queue->lock, NULL);
+    queue->events = -1;
+    ddpi_list_init(&queue->incoming);
+    ddpi_list_init(&queue->collectives);
+    ddpi_list_init(&queue->messages);
+}
+
 ddp_status ddpi_comm_create(const struct ddpi_config *config,
                             const struct ddpi_memory_type *const *types, struct ddp_comm **ret_comm,
                             struct ddp_error *err)
@@ -64,15 +78,16 @@ ddp_status ddpi_comm_create(const struct ddpi_config *config,
     if (comm == NULL)
         return ddpi_error_nomem(err, sizeof *comm);
     ddpi_memories_init(&comm->memories, types);
+    queue_init(&comm->runs);
     ddp_status status = comm_fill(comm, config, err);
     if (status == DDP_OK)
         *ret_comm = comm;
     else
-        ddp_comm_destroy(comm);
+        ddpi_comm_destroy(comm);
     return status;
 }
 
-static bool is_home(const struct ddp_comm *comm)
+bool ddpi_comm_is_home(const struct ddp_comm *comm)
 {
     return comm->home != NULL && *comm->home != 0;
 }
@@ -87,34 +102,37 @@ static void comm_leave_in_child(struct ddp_comm *comm)
 
 static void comm_leave(struct ddp_comm *comm)
 {
-    ddpi_memories_stop(&comm->memories);
     ddpi_edges_farewell(&comm->edges, comm->failed, comm->cause);
     ddpi_edges_finish(&comm->edges);
     /* Last, as it may wait for ranks of this process, which wait for the farewell. */
     ddpi_memories_destroy(&comm->memories);
 }
 
-void ddp_comm_destroy(ddp_comm *comm)
+void ddpi_comm_destroy(struct ddp_comm *comm)
 {
-    if (comm == NULL)
-        return;
-    if (is_home(comm))
+    if (ddpi_comm_is_home(comm))
         comm_leave(comm);
     else
         comm_leave_in_child(comm);
     ddpi_life_release(comm->life);
     if (comm->bell >= 0)
         close(comm->bell);
+    ddpi_free(comm->runs.needs);
+    ddpi_free(comm->polled);
     ddpi_free(comm->scratch);
     ddpi_free(comm->numbers);
     ddpi_free(comm->tokens);
     ddpi_private_unmark(comm->home);
+    if (comm->runs.events >= 0)
+        close(comm->runs.events);
+    pthread_cond_destroy(&comm->runs.changed);
+    pthread_mutex_destroy(&comm->runs.lock);
     ddpi_free(comm);
 }
 
 ddp_status ddpi_comm_check_home(const struct ddp_comm *comm, struct ddp_error *err)
 {
-    if (is_home(comm))
+    if (ddpi_comm_is_home(comm))
         return DDP_OK;
     return ddpi_error_set(
         err, DDP_E_INVALID,
@@ -180,7 +198,7 @@ ddp_status ddpi_comm_report(const struct ddp_comm *comm, struct ddp_error *err)
 
 void ddp_comm_abort(ddp_comm *comm)
 {
-    if (!is_home(comm))
+    if (!ddpi_comm_is_home(comm))
         return;
     int saved_errno = errno;
     (void)take_first_place(comm, DDPI_FIRST_ABORT);
@@ -212,8 +230,10 @@ ddp_status ddpi_comm_check_peer_call(struct ddp_comm *comm, const struct ddpi_ed
 
 void ddpi_comm_count(struct ddp_comm *comm, const struct ddpi_task *task, ddp_status status)
 {
-    comm->bytes_sent += task->bytes_sent;
-    comm->bytes_received += task->bytes_received;
+    if (!task->no_payload) {
+        comm->bytes_sent += task->bytes_sent;
+        comm->bytes_received += task->bytes_received;
+    }
     comm->operations += status == DDP_OK;
 }
 

@@ -8,6 +8,7 @@
 #include "edges.h"
 #include "life_lock.h"
 #include "memory.h"
+#include "run_queue.h"
 
 #include <ddprun/comm.h>
 #include <stdatomic.h>
@@ -39,6 +40,9 @@ struct ddp_comm {
     struct ddpi_numbers *numbers; /* by rank */
     int device;                   /* the GPU of this rank; -1: the one that its first call uses */
     struct ddpi_memories memories;
+    struct ddpi_run_queue runs;
+    struct pollfd *polled; /* room for what wait.c sleeps on */
+    unsigned polled_room;
 
     /* The first cause of failure; DDP_OK: none. The thread that runs operations writes it, once,
      * and the status last: any thread that sees the status may read the cause. */
@@ -52,10 +56,15 @@ struct ddp_comm {
     struct ddpi_memo abort_notice;
 };
 
-/* A communicator without edges, for memory of @types (memory.h). */
+/* A communicator without edges, for memory of @types (memory.h). ddpi_comm_destroy() leaves it and
+ * frees it; no run may be left, and no thread. */
 ddp_status ddpi_comm_create(const struct ddpi_config *config,
                             const struct ddpi_memory_type *const *types, struct ddp_comm **ret_comm,
                             struct ddp_error *err);
+void ddpi_comm_destroy(struct ddp_comm *comm);
+
+/* Whether this process has made @comm, and is not a child of that process. */
+bool ddpi_comm_is_home(const struct ddp_comm *comm);
 
 /* DDP_E_INVALID in a child of the process that made @comm. */
 ddp_status ddpi_comm_check_home(const struct ddp_comm *comm, struct ddp_error *err);
@@ -83,7 +92,8 @@ ddp_status ddpi_comm_check_peer_call(struct ddp_comm *comm, const struct ddpi_ed
  * that runs operations has seen it. */
 ddp_status ddpi_comm_report(const struct ddp_comm *comm, struct ddp_error *err);
 
-/* A task has ended with @status: count it, and its bytes; and what was counted so far. */
+/* A task has ended with @status: count it, and its bytes; and what was counted so far. Under the
+ * lock of the queue. */
 void ddpi_comm_count(struct ddp_comm *comm, const struct ddpi_task *task, ddp_status status);
 void ddpi_comm_read_counts(const struct ddp_comm *comm, struct ddp_comm_stats *stats);
 

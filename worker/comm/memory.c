@@ -13,42 +13,18 @@ void ddpi_memories_init(struct ddpi_memories *memories, const struct ddpi_memory
     memories->open[last] = &memories->host;
 }
 
-bool ddpi_memories_are_busy(const struct ddpi_memories *memories)
+void ddpi_memories_read_stats(const struct ddpi_memories *memories, struct ddp_comm_stats *stats)
 {
     for (unsigned i = 0; memories->types[i]->library != NULL; i++)
-        if (memories->open[i] != NULL && memories->open[i]->type->is_busy(memories->open[i]))
-            return true;
-    return false;
-}
-
-void ddpi_memories_read_stats(const struct ddpi_memories *memories, const struct ddp_comm *comm,
-                              struct ddp_comm_stats *stats)
-{
-    unsigned first = 0; /* a type with a thread knows how to lock it out */
-    while (memories->open[first] == NULL)
-        first++;
-    memories->open[first]->type->read_stats(memories->open[first], comm, stats);
-}
-
-void ddpi_memories_drain(const struct ddpi_memories *memories, const struct ddpi_memory *but)
-{
-    for (unsigned i = 0; memories->types[i]->library != NULL; i++)
-        if (memories->open[i] != NULL && memories->open[i] != but)
-            memories->open[i]->type->drain(memories->open[i]);
-}
-
-void ddpi_memories_stop(const struct ddpi_memories *memories)
-{
-    for (unsigned i = 0; memories->types[i]->library != NULL; i++)
-        if (memories->open[i] != NULL)
-            memories->open[i]->type->stop(memories->open[i]);
+        if (memories->open[i] != NULL && memories->types[i]->read_stats != NULL)
+            memories->types[i]->read_stats(memories->open[i], stats);
 }
 
 void ddpi_memories_destroy(struct ddpi_memories *memories)
 {
     for (unsigned i = 0; memories->types[i]->library != NULL; i++) {
         if (memories->open[i] != NULL)
-            memories->open[i]->type->destroy(memories->open[i]);
+            memories->types[i]->destroy(memories->open[i]);
         memories->open[i] = NULL;
     }
 }

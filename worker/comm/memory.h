@@ -13,6 +13,7 @@
 
 struct ddp_comm;
 struct ddpi_memory;
+struct ddpi_run;
 
 /* A buffer, as its type knows it. */
 struct ddpi_buffer {
@@ -45,23 +46,19 @@ struct ddpi_memory_type {
     ddp_status (*look)(struct ddpi_memory *memory, const void *address, const char *what,
                        struct ddpi_buffer *ret_buffer, struct ddp_error *err);
 
-    /* Run @task, or enqueue it on @stream. DDP_E_INVALID: nothing was done. */
-    ddp_status (*run)(struct ddpi_memory *memory, struct ddp_comm *comm, struct ddpi_task *task,
-                      const struct ddpi_buffers *buffers, void *stream, struct ddp_error *err);
+    /* Choose how @run is carried out, and put it into the queue (run_queue.h), after what is
+     * enqueued on @stream. DDP_E_INVALID: nothing was done. */
+    ddp_status (*submit)(struct ddpi_memory *memory, struct ddp_comm *comm, struct ddpi_run *run,
+                         void *stream, struct ddp_error *err);
 
-    /* Fill @stats, @size excepted. */
-    void (*read_stats)(struct ddpi_memory *memory, const struct ddp_comm *comm,
-                       struct ddp_comm_stats *stats);
+    /* Operations wait for a stream, so no thread of the program drives them: a run of this type is
+     * not on the stack of its caller. */
+    bool enqueues;
 
-    /* The rest is NULL for host memory, which enqueues nothing. */
+    /* Fill the members of @stats that only this type has; NULL: none. */
+    void (*read_stats)(struct ddpi_memory *memory, struct ddp_comm_stats *stats);
 
-    /* Operations are enqueued, so the communicator belongs to the thread of the type. Wait until
-     * none is. */
-    bool (*is_busy)(struct ddpi_memory *memory);
-    void (*drain)(struct ddpi_memory *memory);
-
-    /* End what is enqueued, as ddp_comm_abort() does, and the thread. Then free everything. */
-    void (*stop)(struct ddpi_memory *memory);
+    /* Free everything; no run is left. NULL: there is nothing. */
     void (*destroy)(struct ddpi_memory *memory);
 };
 
@@ -85,16 +82,7 @@ struct ddpi_memories {
 void ddpi_memories_init(struct ddpi_memories *memories,
                         const struct ddpi_memory_type *const *types);
 
-/* Whether operations are enqueued: then only ddpi_memories_read_stats() may look at the
- * communicator. */
-bool ddpi_memories_are_busy(const struct ddpi_memories *memories);
-void ddpi_memories_read_stats(const struct ddpi_memories *memories, const struct ddp_comm *comm,
-                              struct ddp_comm_stats *stats);
-
-/* Wait until no type but @but (may be NULL) has operations in its queue. */
-void ddpi_memories_drain(const struct ddpi_memories *memories, const struct ddpi_memory *but);
-
-void ddpi_memories_stop(const struct ddpi_memories *memories);
+void ddpi_memories_read_stats(const struct ddpi_memories *memories, struct ddp_comm_stats *stats);
 void ddpi_memories_destroy(struct ddpi_memories *memories);
 
 #endif

@@ -18,6 +18,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "mem.h"
 #include "verdict.h"
 
 #include <errno.h>
@@ -88,6 +89,12 @@ static bool is_needed(const struct ddpi_need *need)
     return need->recv_bytes > 0 || need->send || need->handover;
 }
 
+/* The operation that needs @need, one of those for which a rank sleeps in @wait. */
+static const struct ddpi_wait *need_wait(const struct ddpi_need *need, const struct ddpi_wait *wait)
+{
+    return need->wait != NULL ? need->wait : wait;
+}
+
 static void ask_peer(struct ddpi_edge *edge, uint64_t now)
 {
     struct ddpi_memo memo;
@@ -97,11 +104,10 @@ static void ask_peer(struct ddpi_edge *edge, uint64_t now)
     edge->answered = false;
 }
 
-static void ask_needed(const struct needs *needs, uint64_t now)
+static void ask_needed(const struct ddpi_need *need, uint64_t now)
 {
-    for (unsigned i = 0; i < needs->count; i++)
-        if (is_needed(&needs->list[i]) && needs->list[i].edge->asked_ms == 0)
-            ask_peer(needs->list[i].edge, now);
+    if (is_needed(need) && need->edge->asked_ms == 0)
+        ask_peer(need->edge, now);
 }
 
 static void wake_by(uint64_t *wake_ms, uint64_t candidate)
@@ -150,21 +156,30 @@ static ddp_status judge_answer(struct ddp_comm *comm, const struct ddpi_wait *wa
     return DDP_OK;
 }
 
+/* Ask, and fail if an edge that is needed has ended or its peer does not answer. */
+static ddp_status judge_need(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                             const struct ddpi_need *need, uint64_t now, uint64_t *wake_ms)
+{
+    if (!is_needed(need))
+        return DDP_OK;
+    if (now >= wait->deadline_ms)
+        ask_needed(need, now);
+    else
+        wake_by(wake_ms, wait->deadline_ms);
+    ddp_status status = judge_life(comm, wait, need->edge, now, wake_ms);
+    return status == DDP_OK ? judge_answer(comm, wait, need->edge, now, wake_ms) : status;
+}
+
 static ddp_status judge(struct ddp_comm *comm, const struct ddpi_wait *wait,
                         const struct needs *needs, uint64_t now, uint64_t *ret_wake_ms)
 {
-    uint64_t wake_ms = now < wait->deadline_ms ? wait->deadline_ms : UINT64_MAX;
-    if (now >= wait->deadline_ms)
-        ask_needed(needs, now);
+    uint64_t wake_ms = wait->until_ms != 0 ? wait->until_ms : UINT64_MAX;
+    if (needs->count == 0 && now < wait->deadline_ms)
+        wake_by(&wake_ms, wait->deadline_ms);
     wake_by(&wake_ms, ddpi_edges_wake_ms(&comm->edges));
     ddp_status status = DDP_OK;
-    for (unsigned i = 0; i < needs->count && status == DDP_OK; i++) {
-        if (!is_needed(&needs->list[i]))
-            continue;
-        status = judge_life(comm, wait, needs->list[i].edge, now, &wake_ms);
-        if (status == DDP_OK)
-            status = judge_answer(comm, wait, needs->list[i].edge, now, &wake_ms);
-    }
+    for (unsigned i = 0; i < needs->count && status == DDP_OK; i++)
+        status = judge_need(comm, need_wait(&needs->list[i], wait), &needs->list[i], now, &wake_ms);
     *ret_wake_ms = wake_ms;
     return status;
 }
@@ -224,7 +239,8 @@ static ddp_status read_messages(struct ddp_comm *comm, struct ddpi_edge *edge,
         case DDPI_NOTICE_ASK:
             ddpi_memo_fill(&memo, DDPI_NOTICE_WAITING, DDP_OK, "");
             ddpi_control_send(&edge->control, &memo);
-            ask_needed(needs, now);
+            for (unsigned i = 0; i < needs->count; i++)
+                ask_needed(&needs->list[i], now);
             break;
         case DDPI_NOTICE_WAITING:
             edge->answered = true;
@@ -302,7 +318,25 @@ ddp_status ddpi_wait_poll(struct ddp_comm *comm, const struct ddpi_wait *wait)
 }
 
 /* The bell; all control sockets and the listeners; then the data of each need. */
-enum { POLL_BELL, POLL_CONTROLS, POLL_DATA, POLL_MAX = POLL_DATA + DDPI_NEEDS_MAX };
+enum { POLL_BELL, POLL_CONTROLS, POLL_DATA };
+
+/* Room for @count needs in the communicator's list for poll(2); NULL: no memory. */
+static struct pollfd *poll_room(struct ddp_comm *comm, unsigned count)
+{
+    unsigned wanted = POLL_DATA + count;
+    if (wanted <= comm->polled_room)
+        return comm->polled;
+    struct pollfd *fds = ddpi_calloc(2 * wanted, sizeof *fds);
+    if (fds == NULL) {
+        (void)ddpi_comm_fail(comm, NULL, DDP_E_NOMEM, "rank %u: no memory to wait for %u ranks",
+                             comm->rank, count);
+        return NULL;
+    }
+    ddpi_free(comm->polled);
+    comm->polled = fds;
+    comm->polled_room = 2 * wanted;
+    return fds;
+}
 
 /* true if a need is met already. */
 static bool arm_needs(const struct ddp_comm *comm, const struct needs *needs, struct pollfd *fds)
@@ -365,9 +399,11 @@ ddp_status ddpi_wait(struct ddp_comm *comm, const struct ddpi_wait *wait,
                      const struct ddpi_need *list, unsigned count)
 {
     const struct needs needs = {.list = list, .count = count};
-    struct pollfd fds[POLL_MAX];
+    struct pollfd *fds = poll_room(comm, count);
     uint64_t now = wait_now_ms(), wake_ms;
     ddp_status status = DDP_OK;
+    if (fds == NULL)
+        return comm->failed;
     if (!arm_needs(comm, &needs, fds)) {
         status = judge(comm, wait, &needs, now, &wake_ms);
         if (status == DDP_OK)
@@ -379,33 +415,42 @@ ddp_status ddpi_wait(struct ddp_comm *comm, const struct ddpi_wait *wait,
     return status == DDP_OK ? ddpi_comm_check_abort(comm) : status;
 }
 
-static ddp_status make_edge(struct ddp_comm *comm, const struct ddpi_wait *wait, uint32_t peer)
+ddp_status ddpi_seek_edge(struct ddp_comm *comm, const struct ddpi_wait *wait, uint32_t peer,
+                          struct ddpi_edge **ret_edge)
 {
     struct ddpi_meeting *meeting = &comm->edges.meeting;
     struct ddp_error cause;
-    ddp_status status = ddpi_meeting_ask(meeting, peer, DDPI_LINK_PEER, &cause);
+    ddp_status status = DDP_OK;
+    *ret_edge = ddpi_edges_peer(&comm->edges, peer);
+    if (*ret_edge != NULL)
+        return DDP_OK;
+    status = let_in(comm, wait);
+    *ret_edge = ddpi_edges_peer(&comm->edges, peer);
+    if (status != DDP_OK || *ret_edge != NULL || meeting->attempt.stage != DDPI_ATTEMPT_NONE)
+        return status;
+    status = ddpi_meeting_ask(meeting, peer, DDPI_LINK_PEER, &cause);
     if (status != DDP_OK)
         return fail_meeting(comm, wait, status, &cause);
-    for (;;) {
-        status = let_in(comm, wait);
-        if (status != DDP_OK || ddpi_edges_peer(&comm->edges, peer) != NULL)
-            return status;
-        const struct ddpi_need need = {.edge = &meeting->attempt.edge, .recv_bytes = 1};
-        status = ddpi_wait(comm, wait, &need, 1);
-        if (status != DDP_OK)
-            return status;
-    }
+    status = let_in(comm, wait);
+    *ret_edge = ddpi_edges_peer(&comm->edges, peer);
+    return status;
+}
+
+struct ddpi_edge *ddpi_sought_edge(const struct ddp_comm *comm)
+{
+    return (struct ddpi_edge *)(uintptr_t)&comm->edges.meeting.attempt.edge;
 }
 
 ddp_status ddpi_wait_edge(struct ddp_comm *comm, const struct ddpi_wait *wait, uint32_t peer,
                           struct ddpi_edge **ret_edge)
 {
-    ddp_status status = DDP_OK;
-    if (ddpi_edges_peer(&comm->edges, peer) == NULL)
-        status = let_in(comm, wait);
-    if (status == DDP_OK && ddpi_edges_peer(&comm->edges, peer) == NULL)
-        status = make_edge(comm, wait, peer);
-    if (status == DDP_OK)
-        *ret_edge = ddpi_edges_peer(&comm->edges, peer);
-    return status;
+    for (;;) {
+        ddp_status status = ddpi_seek_edge(comm, wait, peer, ret_edge);
+        if (status != DDP_OK || *ret_edge != NULL)
+            return status;
+        const struct ddpi_need need = {.edge = ddpi_sought_edge(comm), .recv_bytes = 1};
+        status = ddpi_wait(comm, wait, &need, 1);
+        if (status != DDP_OK)
+            return status;
+    }
 }

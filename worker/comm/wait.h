@@ -6,14 +6,13 @@
 
 #include "communicator.h"
 
-enum { DDPI_NEEDS_MAX = 4 };
-
 /* A rank cannot go on before @edge fulfils this; all zero: it can. */
 struct ddpi_need {
     struct ddpi_edge *edge;
-    size_t recv_bytes; /* this many bytes have arrived; 0: does not matter */
-    bool send;         /* there is room to send */
-    bool handover;     /* the peer has passed a descriptor (control.h) */
+    const struct ddpi_wait *wait; /* the operation that needs it; NULL: the one of ddpi_wait() */
+    size_t recv_bytes;            /* this many bytes have arrived; 0: does not matter */
+    bool send;                    /* there is room to send */
+    bool handover;                /* the peer has passed a descriptor (control.h) */
 };
 
 /* The operation that waits, for deadlines and error sentences. */
@@ -23,20 +22,30 @@ struct ddpi_wait {
     uint64_t deadline_ms;
     uint64_t bytes_done; /* of @bytes_wanted to receive, or to send */
     uint64_t bytes_wanted;
-    bool sends;      /* the bytes are to be sent */
-    uint32_t nap_us; /* sleep no longer than this; 0: until something happens */
+    bool sends;        /* the bytes are to be sent */
+    uint32_t nap_us;   /* sleep no longer than this; 0: until something happens */
+    uint64_t until_ms; /* and not beyond this time; 0: no limit */
 };
 
-/* Sleep until one of @count <= DDPI_NEEDS_MAX @needs may be met; meanwhile read messages of all
- * peers. Anything but DDP_OK has made the communicator fail. */
+/* Sleep until one of @needs may be met; meanwhile read messages of all peers. Anything but DDP_OK
+ * has made the communicator fail. */
 ddp_status ddpi_wait(struct ddp_comm *comm, const struct ddpi_wait *wait,
                      const struct ddpi_need *needs, unsigned count);
 
 /* Read messages of peers, and accept ranks that connect, without sleeping. */
 ddp_status ddpi_wait_poll(struct ddp_comm *comm, const struct ddpi_wait *wait);
 
-/* The edge to @peer, which is another rank: made, if there is none, as part of the operation that
- * @wait describes. Waits until the peer accepts, which it does in every operation. */
+/* The edge to @peer, which is another rank; NULL: it is being made, as part of the operation that
+ * @wait describes, or will be when the attempt in progress has ended. The peer accepts in every
+ * operation. Does not block. */
+ddp_status ddpi_seek_edge(struct ddp_comm *comm, const struct ddpi_wait *wait, uint32_t peer,
+                          struct ddpi_edge **ret_edge);
+
+/* What to wait for after ddpi_seek_edge() has returned none: bytes of this edge never come, but
+ * whatever becomes of the attempt wakes the rank. */
+struct ddpi_edge *ddpi_sought_edge(const struct ddp_comm *comm);
+
+/* The same, but wait until there is an edge. */
 ddp_status ddpi_wait_edge(struct ddp_comm *comm, const struct ddpi_wait *wait, uint32_t peer,
                           struct ddpi_edge **ret_edge);
 

@@ -1,12 +1,13 @@
 /*
- * host_memory.c - operations on host memory: picks the algorithm and runs it in the caller's
- * thread. Owns nothing. Must not use anything of worker/cuda.
+ * host_memory.c - operations on host memory: picks the algorithm. Owns nothing. Must not use
+ * anything of worker/cuda.
  */
 #include "host_memory.h"
 
 #include "error.h"
 #include "peer_message.h"
 #include "ring_engine.h"
+#include "runs.h"
 
 #include <string.h>
 
@@ -20,14 +21,25 @@ static ddp_status host_look(struct ddpi_memory *memory, const void *address, con
     return DDP_OK;
 }
 
-/* The operation of a world of one. */
-static void run_alone(const struct ddpi_task *task)
+/* ---- a world of one ---- */
+
+static ddp_status alone_advance(struct ddp_comm *comm, struct ddpi_run *run,
+                                enum ddpi_movement *ret_movement)
 {
+    const struct ddpi_task *task = &run->task;
+    (void)comm;
     if (task->send != task->recv && task->count > 0)
         memcpy(task->recv, task->send, task->count * task->element_size);
+    *ret_movement = DDPI_COMPLETE;
+    return DDP_OK;
 }
 
-static ddp_status run_collective(struct ddp_comm *comm, struct ddpi_task *task)
+static const struct ddpi_algorithm alone_algorithm = {.name = "alone", .advance = alone_advance};
+
+/* ---- the choice ---- */
+
+static const struct ddpi_algorithm *choose_collective(const struct ddp_comm *comm,
+                                                      struct ddpi_task *task)
 {
     bool reduces = ddpi_call_reduces(&task->call);
     task->gathered = reduces && comm->algorithm == DDP_ALGORITHM_DIRECT;
@@ -35,32 +47,7 @@ static ddp_status run_collective(struct ddp_comm *comm, struct ddpi_task *task)
         task->call.algorithm = task->gathered ? DDP_ALGORITHM_DIRECT : DDP_ALGORITHM_RING;
     if (task->gathered)
         task->ring.kind = DDPI_RING_ALL_GATHER;
-    if (comm->world_size > 1)
-        return ddpi_host_ring(comm, task);
-    run_alone(task);
-    return DDP_OK;
-}
-
-static ddp_status run_message(struct ddp_comm *comm, struct ddpi_task *task)
-{
-    bool sends = task->call.operation == DDPI_SEND;
-    void *bytes = sends ? (void *)(uintptr_t)task->send : task->recv;
-    size_t len = task->count * task->element_size;
-    struct ddpi_edge *edge;
-    ddp_status status = ddpi_message_begin(comm, &task->call, bytes, len, &edge);
-    if (status == DDP_OK)
-        *(sends ? &task->bytes_sent : &task->bytes_received) = len;
-    return status;
-}
-
-/* Run @task as the next operation of its kind. */
-static ddp_status run_next(struct ddp_comm *comm, struct ddpi_task *task)
-{
-    ddp_status status = comm->failed != DDP_OK ? comm->failed : ddpi_comm_check_abort(comm);
-    if (status != DDP_OK)
-        return status;
-    task->call.seq = (*ddpi_comm_next_seq(comm, &task->call))++;
-    return ddpi_call_is_message(&task->call) ? run_message(comm, task) : run_collective(comm, task);
+    return comm->world_size > 1 ? &ddpi_ring_algorithm : &alone_algorithm;
 }
 
 /* A round in which each rank passes its part of @part_size bytes at @parts to all others. */
@@ -71,49 +58,36 @@ static void prepare_round(const struct ddp_comm *comm, struct ddpi_task *task, u
     task->recv = parts;
     task->count = comm->world_size;
     task->element_size = part_size;
+    task->no_payload = true;
     task->ring = (struct ddpi_ring){
         .kind = DDPI_RING_ALL_GATHER, .rank = comm->rank, .nranks = comm->world_size};
 }
 
-/* The bytes that go round are no payload, and not counted. */
-static ddp_status run_barrier(struct ddp_comm *comm, struct ddpi_task *task)
+static ddp_status host_submit(struct ddpi_memory *memory, struct ddp_comm *comm,
+                              struct ddpi_run *run, void *stream, struct ddp_error *err)
 {
-    prepare_round(comm, task, comm->tokens, 1);
-    ddp_status status = run_next(comm, task);
-    task->bytes_sent = task->bytes_received = 0;
-    return status;
-}
-
-static ddp_status host_run(struct ddpi_memory *memory, struct ddp_comm *comm,
-                           struct ddpi_task *task, const struct ddpi_buffers *buffers, void *stream,
-                           struct ddp_error *err)
-{
-    bool is_barrier = task->call.operation == DDPI_BARRIER;
+    bool is_barrier = run->task.call.operation == DDPI_BARRIER;
     (void)memory;
-    (void)buffers;
     if (stream != NULL && is_barrier)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "no device is in use, so there is no stream to wait on: pass NULL");
-    if (stream != NULL && task->count > 0)
+    if (stream != NULL && run->task.count > 0)
         return ddpi_error_set(err, DDP_E_INVALID, "host memory takes no stream: pass NULL");
-    ddp_status status = is_barrier ? run_barrier(comm, task) : run_next(comm, task);
-    ddpi_comm_count(comm, task, status);
-    return status;
-}
-
-static void host_read_stats(struct ddpi_memory *memory, const struct ddp_comm *comm,
-                            struct ddp_comm_stats *stats)
-{
-    (void)memory;
-    ddpi_comm_read_counts(comm, stats);
+    if (is_barrier)
+        prepare_round(comm, &run->task, comm->tokens, 1);
+    run->algorithm = ddpi_call_is_message(&run->task.call) ? &ddpi_message_algorithm
+                                                           : choose_collective(comm, &run->task);
+    ddpi_runs_put(comm, run);
+    return DDP_OK;
 }
 
 const struct ddpi_memory_type ddpi_host_memory = {
-    .name = "host", .look = host_look, .run = host_run, .read_stats = host_read_stats};
+    .name = "host", .look = host_look, .submit = host_submit};
 
 ddp_status ddpi_host_join(struct ddp_comm *comm, uint64_t timeout_ms, struct ddp_error *err)
 {
-    struct ddpi_task task = {.call = {.operation = DDPI_JOIN}, .timeout_ms = timeout_ms};
+    struct ddpi_task task = {.call = {.operation = DDPI_JOIN, .seq = comm->seq++},
+                             .timeout_ms = timeout_ms};
     prepare_round(comm, &task, comm->edges.meeting.cards, DDPI_CARD_SLOT);
-    return run_next(comm, &task) == DDP_OK ? DDP_OK : ddpi_comm_report(comm, err);
+    return ddpi_host_ring(comm, &task) == DDP_OK ? DDP_OK : ddpi_comm_report(comm, err);
 }

@@ -1,11 +1,10 @@
 /*
- * host_memory.h - the memory type of the host: operations run in the caller's thread, and every
- * buffer that no other type claims is host memory.
+ * host_memory.h - the memory type of the host: every buffer that no other type claims.
  */
 #ifndef DDPI_HOST_MEMORY_H
 #define DDPI_HOST_MEMORY_H
 
-#include "communicator.h"
+#include "run.h"
 
 extern const struct ddpi_memory_type ddpi_host_memory;
 

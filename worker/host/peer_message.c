@@ -1,38 +1,36 @@
 /*
- * peer_message.c - moves the bytes of one rank to one other rank, over an edge of their own, so
- * that they never mix with those of a collective. Owns nothing.
+ * peer_message.c - the algorithm that moves the bytes of one rank to one other rank, over an edge
+ * of their own, so that they never mix with those of a collective. Owns nothing.
  *
  * A message is the call of the sender (call_header.h), then the payload. It leaves as the edge has
  * room: the sender does not wait for the receiver's call, and hears later if that call does not
- * match.
+ * match. Messages from one rank to another are under way one after the other.
  */
 #include "peer_message.h"
 
 #include "clock.h"
-#include "error.h"
+#include "drive.h"
 
-enum {
-    PIECE = 1024 * 1024, /* bytes moved before looking at the clock */
-    HEAR_MS = 50,        /* between reads of messages of peers, which wait longer than that */
-};
+enum { PIECE = 1024 * 1024 }; /* bytes moved before looking at anything else */
 
+/* The state of a run. */
 struct message {
-    struct ddp_comm *comm;
-    struct ddpi_call call;
-    struct ddpi_edge *edge;
+    struct ddpi_edge *edge; /* NULL: there is none yet */
     uint8_t header[DDPI_CALL_WIRE_SIZE];
     size_t header_done;
-    uint8_t *payload; /* only read when sending */
-    size_t len;
-    struct ddpi_wait wait; /* its bytes_done are those of the payload */
+    bool sends;
     bool moved;
-    uint64_t heard_ms; /* when messages of peers were last read */
 };
+DDPI_RUN_STATE_FITS(struct message);
 
-static bool message_is_complete(const struct message *message)
+static struct message *message_of(struct ddpi_run *run)
 {
-    return message->header_done == sizeof message->header &&
-           message->wait.bytes_done == message->len;
+    return (struct message *)(void *)run->state;
+}
+
+static bool message_is_complete(const struct message *message, const struct ddpi_wait *wait)
+{
+    return message->header_done == sizeof message->header && wait->bytes_done == wait->bytes_wanted;
 }
 
 /* At most @len bytes; returns how many. */
@@ -42,7 +40,7 @@ static size_t move_some(struct message *message, uint8_t *bytes, size_t len)
     if (len > PIECE)
         len = PIECE;
     size_t done =
-        message->wait.sends ? edge->ops->send(edge, bytes, len) : edge->ops->recv(edge, bytes, len);
+        message->sends ? edge->ops->send(edge, bytes, len) : edge->ops->recv(edge, bytes, len);
     if (done > 0) {
         message->moved = true;
         edge->asked_ms = 0;
@@ -51,133 +49,153 @@ static size_t move_some(struct message *message, uint8_t *bytes, size_t len)
 }
 
 /* The sender called send to this rank. */
-static ddp_status check_sender_call(struct message *message)
+static ddp_status check_sender_call(struct ddp_comm *comm, struct ddpi_run *run)
 {
-    struct ddpi_call expected = message->call;
+    const struct message *message = message_of(run);
+    struct ddpi_call expected = run->task.call;
     expected.operation = DDPI_SEND;
-    expected.root = message->comm->rank;
-    return ddpi_comm_check_peer_call(message->comm, message->edge, message->header, &expected,
-                                     &message->call);
+    expected.root = comm->rank;
+    return ddpi_comm_check_peer_call(comm, message->edge, message->header, &expected,
+                                     &run->task.call);
 }
 
-/* Move what can be moved now. */
-static ddp_status message_move(struct message *message)
+static ddp_status move_header(struct ddp_comm *comm, struct ddpi_run *run)
 {
-    message->moved = false;
-    if (message->header_done < sizeof message->header) {
-        message->header_done += move_some(message, message->header + message->header_done,
-                                          sizeof message->header - message->header_done);
-        if (message->header_done < sizeof message->header)
-            return DDP_OK;
-        ddp_status status = message->wait.sends ? DDP_OK : check_sender_call(message);
-        if (status != DDP_OK)
-            return status;
+    struct message *message = message_of(run);
+    message->header_done += move_some(message, message->header + message->header_done,
+                                      sizeof message->header - message->header_done);
+    if (message->header_done < sizeof message->header || message->sends)
+        return DDP_OK;
+    return check_sender_call(comm, run);
+}
+
+/* An earlier message to, or from, the same rank is under way. */
+static bool is_behind(const struct ddp_comm *comm, const struct ddpi_run *run)
+{
+    ddpi_list_for_each (node, &comm->runs.messages) {
+        const struct ddpi_run *other = ddpi_container_of(node, struct ddpi_run, link);
+        if (other == run)
+            return false;
+        if (other->task.call.root == run->task.call.root &&
+            (other->task.send != NULL) == (run->task.send != NULL))
+            return true;
     }
-    size_t done = message->wait.bytes_done, left = message->len - done;
-    if (left > 0)
-        message->wait.bytes_done += move_some(message, message->payload + done, left);
+    return false;
+}
+
+/* Get the edge. Send nothing to a peer that is known to be dead or to have failed. */
+static ddp_status message_connect(struct ddp_comm *comm, struct ddpi_run *run)
+{
+    struct message *message = message_of(run);
+    if (is_behind(comm, run))
+        return DDP_OK;
+    struct ddpi_edge *edge;
+    ddp_status status = ddpi_seek_edge(comm, &run->wait, run->task.call.root, &edge);
+    if (status != DDP_OK || edge == NULL)
+        return status;
+    edge->asked_ms = 0;
+    message->moved = true;
+    message->edge = edge;
+    if (!message->sends)
+        return DDP_OK;
+    status = ddpi_wait_poll(comm, &run->wait);
+    return status == DDP_OK && edge->gone_ms != 0 ? ddpi_wait_gone(comm, &run->wait, edge) : status;
+}
+
+static ddp_status message_prepare(struct ddp_comm *comm, struct ddpi_run *run)
+{
+    struct message *message = message_of(run);
+    (void)comm;
+    *message = (struct message){.sends = run->task.send != NULL};
+    run->wait.sends = message->sends;
+    run->wait.bytes_wanted = run->task.count * run->task.element_size;
+    ddpi_call_encode(&run->task.call, message->header);
     return DDP_OK;
 }
 
-/* Others have failed: if all that this one needs is here already, it is a success. */
-static ddp_status message_finish_after_failure(struct message *message, ddp_status failure)
+static ddp_status message_advance(struct ddp_comm *comm, struct ddpi_run *run,
+                                  enum ddpi_movement *ret_movement)
 {
-    do {
-        ddp_status status = message_move(message);
-        if (status != DDP_OK)
-            return status;
-    } while (message->moved);
-    return message_is_complete(message) ? DDP_OK : failure;
-}
-
-/* Bytes may move for long, and other ranks may ask meanwhile whether this one waits. */
-static ddp_status message_stay_in_touch(struct message *message)
-{
-    ddp_status status = ddpi_wait_overdue(message->comm, &message->wait, message->edge);
-    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
-    if (status != DDP_OK || now - message->heard_ms < HEAR_MS)
-        return status;
-    message->heard_ms = now;
-    return ddpi_wait_poll(message->comm, &message->wait);
-}
-
-static ddp_status message_run(struct message *message)
-{
-    struct ddp_comm *comm = message->comm;
-    uint32_t idle = 0;
-    for (;;) {
-        ddp_status status = message_move(message);
-        if (status != DDP_OK || message_is_complete(message))
-            return status;
-        if (message->moved) {
-            idle = 0;
-            status = message_stay_in_touch(message);
-        } else if (idle < comm->spin_limit) {
-            idle++;
-            ddpi_relax();
-        } else {
-            idle = 0;
-            const struct ddpi_need need = {.edge = message->edge,
-                                           .send = message->wait.sends,
-                                           .recv_bytes = message->wait.sends ? 0 : 1};
-            status = ddpi_wait(comm, &message->wait, &need, 1);
-        }
-        if (status != DDP_OK)
-            return message_finish_after_failure(message, status);
-    }
-}
-
-/* Send nothing to a peer that is known to be dead or to have failed. */
-static ddp_status message_start(struct message *message)
-{
-    struct ddp_comm *comm = message->comm;
-    ddp_status status = ddpi_wait_edge(comm, &message->wait, message->call.root, &message->edge);
+    struct message *message = message_of(run);
+    struct ddpi_wait *wait = &run->wait;
+    ddp_status status = DDP_OK;
+    message->moved = false;
+    if (message->edge == NULL)
+        status = message_connect(comm, run);
+    if (status == DDP_OK && message->edge != NULL && message->header_done < sizeof message->header)
+        status = move_header(comm, run);
     if (status != DDP_OK)
         return status;
-    message->edge->asked_ms = 0;
-    if (!message->wait.sends)
+    uint8_t *bytes = message->sends ? (uint8_t *)(uintptr_t)run->task.send : run->task.recv;
+    if (message->header_done == sizeof message->header && wait->bytes_done < wait->bytes_wanted)
+        wait->bytes_done +=
+            move_some(message, bytes + wait->bytes_done, wait->bytes_wanted - wait->bytes_done);
+    *ret_movement = message->moved ? DDPI_MOVED : DDPI_IDLE;
+    if (!message_is_complete(message, wait))
         return DDP_OK;
-    ddpi_call_encode(&message->call, message->header);
-    status = ddpi_wait_poll(comm, &message->wait);
-    if (status == DDP_OK && message->edge->gone_ms != 0)
-        status = ddpi_wait_gone(comm, &message->wait, message->edge);
-    return status;
+    *(message->sends ? &run->task.bytes_sent : &run->task.bytes_received) = wait->bytes_done;
+    *ret_movement = DDPI_COMPLETE;
+    return DDP_OK;
 }
 
-static struct message message_of(struct ddp_comm *comm, const struct ddpi_call *call, void *bytes,
-                                 size_t len, bool sends)
+static unsigned message_most_needs(const struct ddpi_run *run)
 {
-    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
-    return (struct message){.comm = comm,
-                            .call = *call,
-                            .payload = bytes,
-                            .len = len,
-                            .heard_ms = now,
-                            .wait = {.started_ms = now,
-                                     .deadline_ms = ddpi_deadline(now, comm->timeout_ms),
-                                     .bytes_wanted = len,
-                                     .sends = sends}};
+    (void)run;
+    return 1;
+}
+
+/* One that is behind another message needs what that one needs. */
+static unsigned message_needs(const struct ddp_comm *comm, struct ddpi_run *run,
+                              struct ddpi_need *needs)
+{
+    const struct message *message = message_of(run);
+    if (message->edge != NULL)
+        *needs = (struct ddpi_need){
+            .edge = message->edge, .send = message->sends, .recv_bytes = message->sends ? 0 : 1};
+    else if (!is_behind(comm, run))
+        *needs = (struct ddpi_need){.edge = ddpi_sought_edge(comm), .recv_bytes = 1};
+    else
+        return 0;
+    return 1;
+}
+
+const struct ddpi_algorithm ddpi_message_algorithm = {.name = "message",
+                                                      .begin = message_prepare,
+                                                      .advance = message_advance,
+                                                      .most_needs = message_most_needs,
+                                                      .needs = message_needs};
+
+/* ---- within a run ---- */
+
+static void set_bytes(struct ddpi_run *run, void *bytes, size_t len, bool sends)
+{
+    run->task.send = sends ? bytes : NULL;
+    run->task.recv = sends ? NULL : bytes;
+    run->task.count = len;
+    run->task.element_size = 1;
 }
 
 ddp_status ddpi_message_begin(struct ddp_comm *comm, const struct ddpi_call *call, void *bytes,
                               size_t len, struct ddpi_edge **ret_edge)
 {
-    struct message message = message_of(comm, call, bytes, len, call->operation == DDPI_SEND);
-    message.wait.call = &message.call;
-    ddp_status status = message_start(&message);
+    struct ddpi_run run = {.algorithm = &ddpi_message_algorithm,
+                           .task = {.call = *call, .timeout_ms = comm->timeout_ms}};
+    set_bytes(&run, bytes, len, call->operation == DDPI_SEND);
+    ddp_status status = ddpi_drive_inner(comm, &run);
     if (status == DDP_OK)
-        status = message_run(&message);
-    if (status == DDP_OK)
-        *ret_edge = message.edge;
+        *ret_edge = message_of(&run)->edge;
     return status;
 }
 
-ddp_status ddpi_message_go_on(struct ddp_comm *comm, const struct ddpi_call *call,
-                              struct ddpi_edge *edge, void *bytes, size_t len, bool sends)
+ddp_status ddpi_message_go_on(struct ddp_comm *comm, const struct ddpi_call *call, void *bytes,
+                              size_t len, bool sends)
 {
-    struct message message = message_of(comm, call, bytes, len, sends);
-    message.wait.call = &message.call;
-    message.edge = edge;
-    message.header_done = sizeof message.header;
-    return message_run(&message);
+    struct ddpi_run run = {.algorithm = &ddpi_message_algorithm,
+                           .task = {.call = *call, .timeout_ms = comm->timeout_ms}};
+    set_bytes(&run, bytes, len, sends);
+    run.begun = true;
+    (void)message_prepare(comm, &run);
+    message_of(&run)->edge = ddpi_edges_peer(&comm->edges, call->root);
+    message_of(&run)->header_done = DDPI_CALL_WIRE_SIZE;
+    return ddpi_drive_inner(comm, &run);
 }

@@ -5,16 +5,20 @@
 #ifndef DDPI_PEER_MESSAGE_H
 #define DDPI_PEER_MESSAGE_H
 
-#include "wait.h"
+#include "run.h"
 
-/* Send or receive, as @call says, its header and @len bytes at @bytes, over an edge that is made if
- * there is none. @call has its number. Anything but DDP_OK has made the communicator fail;
- * DDP_E_MISMATCH: the two ranks called different things. */
+/* A send, if the task has a send buffer, or else a receive. */
+extern const struct ddpi_algorithm ddpi_message_algorithm;
+
+/* Within a run that executes in the calling thread, and is a message: send or receive, as @call
+ * says, its header and @len bytes at @bytes, over an edge that is made if there is none. @call has
+ * its number. Anything but DDP_OK has made the communicator fail; DDP_E_MISMATCH: the two ranks
+ * called different things. */
 ddp_status ddpi_message_begin(struct ddp_comm *comm, const struct ddpi_call *call, void *bytes,
                               size_t len, struct ddpi_edge **ret_edge);
 
 /* More bytes of the same message, in either direction. */
-ddp_status ddpi_message_go_on(struct ddp_comm *comm, const struct ddpi_call *call,
-                              struct ddpi_edge *edge, void *bytes, size_t len, bool sends);
+ddp_status ddpi_message_go_on(struct ddp_comm *comm, const struct ddpi_call *call, void *bytes,
+                              size_t len, bool sends);
 
 #endif

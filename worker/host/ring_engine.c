@@ -1,7 +1,8 @@
 /*
- * ring_engine.c - runs a ring schedule over two edges, on host memory. It moves bytes as they come
- * and go, without a barrier between steps: what was received may be sent on at once. A task that
- * needs scratch memory is run in parts (chunk_layout.h), without a barrier between them either.
+ * ring_engine.c - the algorithm that carries out a ring schedule over two edges, on host memory. It
+ * moves bytes as they come and go, without a barrier between steps: what was received may be sent
+ * on at once. A task that needs scratch memory is run in parts (chunk_layout.h), without a barrier
+ * between them either.
  *
  * Two cursors walk the steps of the schedule, one for what is sent and one for what is received.
  * The sending cursor never passes the data that it forwards. Before the payload, each rank tells
@@ -10,7 +11,7 @@
 #include "ring_engine.h"
 
 #include "chunk_layout.h"
-#include "clock.h"
+#include "drive.h"
 #include "reduce.h"
 #include "reduce_any.h"
 
@@ -25,22 +26,27 @@ struct cursor {
     size_t done;             /* bytes of it */
 };
 
+/* The state of a run. */
 struct engine {
-    struct ddp_comm *comm;
-    struct ddpi_task *task;
+    struct ddpi_run *run;
+    struct ddpi_task *task; /* the run's */
     struct ddpi_edge *next, *prev;
     uint32_t steps;
     struct ddpi_layout layout;
-    size_t part;
+    size_t part, parts;
     struct cursor out, in;
     struct {
         uint8_t wire[DDPI_CALL_WIRE_SIZE];
         size_t done;
     } out_header, in_header;
-    struct ddpi_wait wait;
-    ddp_status failure; /* do not wait any more, only use what is here */
-    bool moved;         /* something went in or out since it was last cleared */
+    bool moved; /* something went in or out since it was last cleared */
 };
+DDPI_RUN_STATE_FITS(struct engine);
+
+static struct engine *engine_of(struct ddpi_run *run)
+{
+    return (struct engine *)(void *)run->state;
+}
 
 /* Move @cursor to the first step, from its own on, that has bytes to move. */
 static void cursor_settle(const struct engine *engine, struct cursor *cursor, bool outwards)
@@ -104,7 +110,7 @@ static void move_out(struct engine *engine)
     cursor_advance(engine, &engine->out, true, sent);
 }
 
-static ddp_status move_header_in(struct engine *engine)
+static ddp_status move_header_in(struct ddp_comm *comm, struct engine *engine)
 {
     size_t got =
         engine->prev->ops->recv(engine->prev, engine->in_header.wire + engine->in_header.done,
@@ -113,8 +119,7 @@ static ddp_status move_header_in(struct engine *engine)
     engine->moved |= got > 0;
     const struct ddpi_call *ours = &engine->task->call;
     return engine->in_header.done == DDPI_CALL_WIRE_SIZE
-               ? ddpi_comm_check_peer_call(engine->comm, engine->prev, engine->in_header.wire, ours,
-                                           ours)
+               ? ddpi_comm_check_peer_call(comm, engine->prev, engine->in_header.wire, ours, ours)
                : DDP_OK;
 }
 
@@ -160,7 +165,7 @@ static void move_in(struct engine *engine)
     if (got == 0)
         return;
     engine->task->bytes_received += got;
-    engine->wait.bytes_done = engine->task->bytes_received;
+    engine->run->wait.bytes_done = engine->task->bytes_received;
     engine->moved = true;
     prev->asked_ms = 0;
     cursor_advance(engine, in, false, got);
@@ -173,64 +178,8 @@ static bool part_is_complete(const struct engine *engine)
            engine->in.step >= engine->steps;
 }
 
-static ddp_status wait_for_edges(struct engine *engine)
-{
-    struct ddpi_need needs[DDPI_RING_EDGES] = {
-        [DDPI_NEXT] = {.edge = engine->next}, [DDPI_PREV] = {.edge = engine->prev}};
-    needs[DDPI_NEXT].send = engine->out_header.done < DDPI_CALL_WIRE_SIZE || sendable(engine) > 0;
-    if (engine->in_header.done < DDPI_CALL_WIRE_SIZE)
-        needs[DDPI_PREV].recv_bytes = 1;
-    else if (engine->in.step < engine->steps)
-        needs[DDPI_PREV].recv_bytes = engine->in.now.reduces ? engine->task->element_size : 1;
-    return ddpi_wait(engine->comm, &engine->wait, needs, DDPI_RING_EDGES);
-}
-
-/* Move what can be moved now. */
-static ddp_status move_bytes(struct engine *engine)
-{
-    engine->moved = false;
-    move_out(engine);
-    if (engine->in_header.done < DDPI_CALL_WIRE_SIZE)
-        return move_header_in(engine);
-    move_in(engine);
-    return DDP_OK;
-}
-
-/* Other ranks have failed, maybe in a later operation: if all that this operation needs is here, it
- * succeeds, and the next call fails. */
-static ddp_status ring_finish_after_failure(struct engine *engine)
-{
-    do {
-        ddp_status status = move_bytes(engine);
-        if (status != DDP_OK)
-            return status;
-    } while (engine->moved);
-    return part_is_complete(engine) ? DDP_OK : engine->failure;
-}
-
-static ddp_status ring_run_part(struct engine *engine)
-{
-    uint32_t idle = 0;
-    while (engine->failure == DDP_OK) {
-        ddp_status status = move_bytes(engine);
-        if (status != DDP_OK || part_is_complete(engine))
-            return status;
-        if (engine->moved) {
-            idle = 0;
-            engine->failure = ddpi_wait_overdue(engine->comm, &engine->wait, engine->prev);
-        } else if (idle < engine->comm->spin_limit) {
-            idle++;
-            ddpi_relax();
-        } else {
-            idle = 0;
-            engine->failure = wait_for_edges(engine);
-        }
-    }
-    return ring_finish_after_failure(engine);
-}
-
 /* An all-gather holds its own contribution next to those of the others. */
-static void ring_begin_part(struct engine *engine)
+static void part_begin(struct engine *engine)
 {
     const struct ddpi_ring *ring = &engine->task->ring;
     engine->out = engine->in = (struct cursor){0};
@@ -243,7 +192,7 @@ static void ring_begin_part(struct engine *engine)
         memcpy(place.held, place.own, place.len);
 }
 
-static void ring_finish_part(const struct engine *engine)
+static void part_finish(const struct engine *engine)
 {
     const struct ddpi_task *task = engine->task;
     struct ddpi_gathered gathered;
@@ -270,11 +219,12 @@ static uint64_t ring_bytes(const struct engine *engine)
     return sum;
 }
 
-ddp_status ddpi_host_ring(struct ddp_comm *comm, struct ddpi_task *task)
+static ddp_status ring_begin(struct ddp_comm *comm, struct ddpi_run *run)
 {
-    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
-    struct engine engine = {
-        .comm = comm,
+    struct engine *engine = engine_of(run);
+    struct ddpi_task *task = &run->task;
+    *engine = (struct engine){
+        .run = run,
         .task = task,
         .next = comm->edges.ring[DDPI_NEXT],
         .prev = comm->edges.ring[DDPI_PREV],
@@ -288,21 +238,70 @@ ddp_status ddpi_host_ring(struct ddp_comm *comm, struct ddpi_task *task)
                    .count = task->count,
                    .element_size = task->element_size,
                    .gathered = task->gathered},
-        .wait = {.call = &task->call,
-                 .started_ms = now,
-                 .deadline_ms = ddpi_deadline(now, task->timeout_ms)},
     };
-    engine.wait.bytes_wanted = ring_bytes(&engine);
-    engine.next->asked_ms = 0;
-    engine.prev->asked_ms = 0;
-    ddpi_call_encode(&task->call, engine.out_header.wire);
-    size_t parts = ddpi_layout_parts(&engine.layout);
-    for (; engine.part < parts; engine.part++) {
-        ring_begin_part(&engine);
-        ddp_status status = ring_run_part(&engine);
-        if (status != DDP_OK)
-            return status;
-        ring_finish_part(&engine);
-    }
+    run->wait.bytes_wanted = ring_bytes(engine);
+    engine->next->asked_ms = 0;
+    engine->prev->asked_ms = 0;
+    ddpi_call_encode(&task->call, engine->out_header.wire);
+    engine->parts = ddpi_layout_parts(&engine->layout);
+    part_begin(engine);
     return DDP_OK;
+}
+
+/* Move what can be moved now. */
+static ddp_status ring_advance(struct ddp_comm *comm, struct ddpi_run *run,
+                               enum ddpi_movement *ret_movement)
+{
+    struct engine *engine = engine_of(run);
+    ddp_status status = DDP_OK;
+    engine->moved = false;
+    move_out(engine);
+    if (engine->in_header.done < DDPI_CALL_WIRE_SIZE)
+        status = move_header_in(comm, engine);
+    else
+        move_in(engine);
+    *ret_movement = engine->moved ? DDPI_MOVED : DDPI_IDLE;
+    if (status != DDP_OK || !part_is_complete(engine))
+        return status;
+    part_finish(engine);
+    *ret_movement = DDPI_MOVED;
+    if (++engine->part == engine->parts)
+        *ret_movement = DDPI_COMPLETE;
+    else
+        part_begin(engine);
+    return DDP_OK;
+}
+
+static unsigned ring_most_needs(const struct ddpi_run *run)
+{
+    (void)run;
+    return DDPI_RING_EDGES;
+}
+
+static unsigned ring_needs(const struct ddp_comm *comm, struct ddpi_run *run,
+                           struct ddpi_need *needs)
+{
+    const struct engine *engine = engine_of(run);
+    (void)comm;
+    needs[DDPI_NEXT] = (struct ddpi_need){.edge = engine->next,
+                                          .send = engine->out_header.done < DDPI_CALL_WIRE_SIZE ||
+                                                  sendable(engine) > 0};
+    needs[DDPI_PREV] = (struct ddpi_need){.edge = engine->prev};
+    if (engine->in_header.done < DDPI_CALL_WIRE_SIZE)
+        needs[DDPI_PREV].recv_bytes = 1;
+    else if (engine->in.step < engine->steps)
+        needs[DDPI_PREV].recv_bytes = engine->in.now.reduces ? engine->task->element_size : 1;
+    return DDPI_RING_EDGES;
+}
+
+const struct ddpi_algorithm ddpi_ring_algorithm = {.name = "ring",
+                                                   .begin = ring_begin,
+                                                   .advance = ring_advance,
+                                                   .most_needs = ring_most_needs,
+                                                   .needs = ring_needs};
+
+ddp_status ddpi_host_ring(struct ddp_comm *comm, const struct ddpi_task *task)
+{
+    struct ddpi_run run = {.task = *task, .algorithm = &ddpi_ring_algorithm};
+    return ddpi_drive_inner(comm, &run);
 }

@@ -18,7 +18,8 @@ struct ddpi_task {
     struct ddpi_ring ring;
     size_t count; /* elements of @send or @recv, whichever is longer */
     size_t element_size;
-    bool gathered; /* see ddpi_layout */
+    bool gathered;   /* see ddpi_layout */
+    bool no_payload; /* its bytes are not counted */
     uint64_t timeout_ms;
     uint64_t bytes_sent;     /* counted while it runs */
     uint64_t bytes_received; /* counted while it runs */

@@ -7,7 +7,6 @@
 #include "device.h"
 #include "error.h"
 #include "list.h"
-#include "op_queue.h"
 #include "pointer.h"
 #include "reduce.h"
 #include "steps.h"
@@ -97,10 +96,10 @@ static ddp_status check_alignment(const struct ddpi_task *task, const void *addr
                           what, address, task->element_size, ddp_dtype_name(task->call.dtype));
 }
 
-static ddp_status take_buffers(struct ddpi_device *device, struct ddpi_queued *queued,
-                               const struct ddpi_buffer *send, const struct ddpi_buffer *recv,
+static ddp_status take_buffers(struct ddpi_device *device, const struct ddpi_run *run,
                                struct ddp_error *err)
 {
+    const struct ddpi_buffer *send = &run->buffers.send, *recv = &run->buffers.recv;
     ddp_status status = DDP_OK;
     if (!device->equipped) /* a call that is refused leaves nothing behind */
         status = take_context(device, send->memory != NULL ? send : recv, err);
@@ -110,11 +109,9 @@ static ddp_status take_buffers(struct ddpi_device *device, struct ddpi_queued *q
         return wrong_device(device, "the send buffer", send->ordinal, err);
     if (recv->memory != NULL && !is_in_context(device, recv))
         return wrong_device(device, "the receive buffer", recv->ordinal, err);
-    queued->send_allocation = send->allocation;
-    queued->recv_allocation = recv->allocation;
-    status = check_alignment(&queued->task, queued->task.send, "the send buffer", err);
+    status = check_alignment(&run->task, run->task.send, "the send buffer", err);
     if (status == DDP_OK)
-        status = check_alignment(&queued->task, queued->task.recv, "the receive buffer", err);
+        status = check_alignment(&run->task, run->task.recv, "the receive buffer", err);
     return status;
 }
 
@@ -133,7 +130,7 @@ static ddp_status run_in_stream(const struct ddpi_device *device, const struct d
 }
 
 /* With the communicator's context current, and also while other threads capture; restores both. */
-static ddp_status submit_in_context(struct ddpi_device *device, struct ddpi_queued *queued,
+static ddp_status submit_in_context(struct ddpi_device *device, struct ddpi_run *run,
                                     ddpi_cu_stream stream, struct ddp_error *err)
 {
     ddpi_cu_result result = device->cuda.ctx_push_current(device->context);
@@ -142,9 +139,9 @@ static ddp_status submit_in_context(struct ddpi_device *device, struct ddpi_queu
     unsigned mode = ddpi_device_capture_mode(device, DDPI_CU_STREAM_CAPTURE_MODE_RELAXED);
     ddp_status status = check_stream(device, stream, err);
     if (status == DDP_OK && device->comm->world_size == 1)
-        status = run_in_stream(device, &queued->task, stream, err);
+        status = run_in_stream(device, &run->task, stream, err);
     else if (status == DDP_OK)
-        status = ddpi_device_submit(device, queued, stream, err);
+        status = ddpi_device_submit(device, run, stream, err);
     (void)ddpi_device_capture_mode(device, mode);
     (void)device->cuda.ctx_pop_current(NULL);
     return status;
@@ -227,44 +224,24 @@ static ddp_status cuda_look(struct ddpi_memory *memory, const void *address, con
     return status;
 }
 
-static ddp_status cuda_run(struct ddpi_memory *memory, struct ddp_comm *comm,
-                           struct ddpi_task *task, const struct ddpi_buffers *buffers, void *stream,
-                           struct ddp_error *err)
+static ddp_status cuda_submit(struct ddpi_memory *memory, struct ddp_comm *comm,
+                              struct ddpi_run *run, void *stream, struct ddp_error *err)
 {
     struct ddpi_device *device = device_of(memory);
-    struct ddpi_queued queued = {.task = *task};
-    ddp_status status = task->call.operation == DDPI_BARRIER
-                            ? take_stream(device, stream, err)
-                            : take_buffers(device, &queued, &buffers->send, &buffers->recv, err);
+    ddp_status status = run->task.call.operation == DDPI_BARRIER ? take_stream(device, stream, err)
+                                                                 : take_buffers(device, run, err);
     if (status != DDP_OK)
         return status;
-    queued.task.call.on_device = true;
-    queued.task.call.seq = *ddpi_comm_next_seq(comm, &task->call);
-    if (!ddpi_call_is_message(&task->call))
-        queued.task.call.algorithm = comm->algorithm;
-    return submit_in_context(device, &queued, stream, err);
+    run->owner = memory;
+    run->task.call.on_device = true;
+    if (!ddpi_call_is_message(&run->task.call))
+        run->task.call.algorithm = comm->algorithm;
+    return submit_in_context(device, run, stream, err);
 }
 
-static void cuda_read_stats(struct ddpi_memory *memory, const struct ddp_comm *comm,
-                            struct ddp_comm_stats *stats)
+static void cuda_read_stats(struct ddpi_memory *memory, struct ddp_comm_stats *stats)
 {
-    (void)comm;
-    ddpi_queue_read_stats(device_of(memory), stats);
-}
-
-static bool cuda_is_busy(struct ddpi_memory *memory)
-{
-    return ddpi_queue_is_busy(device_of(memory));
-}
-
-static void cuda_drain(struct ddpi_memory *memory)
-{
-    ddpi_queue_drain(device_of(memory));
-}
-
-static void cuda_stop(struct ddpi_memory *memory)
-{
-    ddpi_queue_stop(device_of(memory));
+    ddpi_device_read_stats(device_of(memory), stats);
 }
 
 static void cuda_destroy(struct ddpi_memory *memory)
@@ -278,9 +255,7 @@ const struct ddpi_memory_type ddpi_cuda_memory = {.name = "GPU",
                                                   .is_started = cuda_is_started,
                                                   .open = cuda_open,
                                                   .look = cuda_look,
-                                                  .run = cuda_run,
+                                                  .submit = cuda_submit,
+                                                  .enqueues = true,
                                                   .read_stats = cuda_read_stats,
-                                                  .is_busy = cuda_is_busy,
-                                                  .drain = cuda_drain,
-                                                  .stop = cuda_stop,
                                                   .destroy = cuda_destroy};

@@ -1,22 +1,27 @@
 /*
- * device.c - a communicator on a GPU: what it holds, and how it runs one operation. Owns all of it
- * but the queue.
+ * device.c - a communicator on a GPU: what it holds, and how it runs one operation. Owns all of it.
  */
 #include "device.h"
 
+#include "clock.h"
 #include "error.h"
+#include "list.h"
 #include "mem.h"
-#include "op_queue.h"
 #include "peer_card.h"
 #include "reduce.h"
+#include "runs.h"
 #include "steps.h"
+#include "stream_gate.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 enum {
     STALE_MAX = 32,   /* close mappings when this many are stale */
     REFUSED_MAX = 16, /* or when this many could not be opened since then */
+    LANES_MS = 500,   /* for work in the lanes after a failure */
 };
 
 /* ---- what it holds ---- */
@@ -32,6 +37,7 @@ ddp_status ddpi_device_create(struct ddp_comm *comm, struct ddpi_device **ret_de
         return status;
     }
     device->comm = comm;
+    pthread_mutex_init(&device->submit_lock, NULL);
     pthread_mutex_init(&device->lock, NULL);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
@@ -142,6 +148,7 @@ void ddpi_device_destroy(struct ddpi_device *device)
     }
     pthread_cond_destroy(&device->changed);
     pthread_mutex_destroy(&device->lock);
+    pthread_mutex_destroy(&device->submit_lock);
     ddpi_cuda_finish(&device->cuda);
     ddpi_free(device->handed);
     ddpi_free(device->scratches);
@@ -154,23 +161,35 @@ void ddpi_device_destroy(struct ddpi_device *device)
 
 /* ---- one operation ---- */
 
-static ddp_status device_run(struct ddpi_device *device, struct ddpi_queued *queued)
+/* Work in the lanes may still write to buffers that the caller gets back now. */
+static void let_lanes_finish(const struct ddpi_device *device)
 {
-    struct ddpi_task *task = &queued->task;
-    struct ddpi_wait wait = ddpi_device_wait(task);
-    device->progress.at_us = queued->enqueued_us;
-    ddp_status status =
-        ddpi_device_await(device, &wait, queued->ticket % DDPI_QUEUE_MAX, queued->ticket);
-    ddpi_device_stage(device, DDPI_STAGE_STREAM);
-    if (status != DDP_OK)
-        return status;
-    if (ddpi_call_is_message(&task->call)) {
-        status = ddpi_device_message(device, queued);
-        ddpi_device_stage(device, DDPI_STAGE_WORK);
-        return status;
+    uint64_t end = ddpi_deadline(ddpi_now_ms(&ddpi_clock_monotonic), LANES_MS);
+    for (unsigned i = 0; i < DDPI_LANES; i++) {
+        const struct ddpi_lane *lane = &device->lanes[i];
+        while (!ddpi_words_reached(&device->words, lane->word, lane->launched) &&
+               device->cuda.stream_query(lane->stream) == DDPI_CU_ERROR_NOT_READY &&
+               ddpi_now_ms(&ddpi_clock_monotonic) < end)
+            (void)poll(NULL, 0, 1);
     }
+}
+
+/* Allow the communicator's thread what a capture in another thread of the program forbids to all;
+ * and let its pauses be short. */
+static void tune_thread(struct ddpi_device *device)
+{
+    if (device->tuned)
+        return;
+    device->tuned = true;
+    (void)ddpi_device_capture_mode(device, DDPI_CU_STREAM_CAPTURE_MODE_RELAXED);
+    (void)prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
+}
+
+static ddp_status run_collective(struct ddpi_device *device, struct ddpi_run *run)
+{
+    struct ddpi_task *task = &run->task;
     bool direct;
-    status = ddpi_device_offer(device, queued, &direct);
+    ddp_status status = ddpi_device_offer(device, run, &direct);
     ddpi_device_stage(device, DDPI_STAGE_EXCHANGE);
     if (status != DDP_OK || task->call.operation == DDPI_BARRIER)
         return status;
@@ -186,6 +205,52 @@ static ddp_status device_run(struct ddpi_device *device, struct ddpi_queued *que
     return status;
 }
 
+static ddp_status run_message(struct ddpi_device *device, struct ddpi_run *run)
+{
+    ddp_status status = ddpi_device_message(device, run);
+    ddpi_device_stage(device, DDPI_STAGE_WORK);
+    return status;
+}
+
+static struct ddpi_device *device_of_run(struct ddpi_run *run)
+{
+    return ddpi_container_of(run->owner, struct ddpi_device, memory);
+}
+
+/* From the arrival of its stream to its end. */
+static ddp_status device_execute(struct ddp_comm *comm, struct ddpi_run *run)
+{
+    struct ddpi_device *device = device_of_run(run);
+    struct ddpi_wait wait = ddpi_device_wait(&run->task);
+    struct ddp_error err;
+    (void)comm;
+    tune_thread(device);
+    ddpi_cu_result result = device->cuda.ctx_push_current(device->context);
+    if (result != DDPI_CU_SUCCESS)
+        return ddpi_device_fail(
+            device, ddpi_cuda_error(&device->cuda, &err, result, "use the context of the buffers"),
+            &err);
+    ddp_status status = ddpi_gate_await(device, run, &wait);
+    ddpi_device_stage(device, DDPI_STAGE_STREAM);
+    if (status == DDP_OK)
+        status = ddpi_call_is_message(&run->task.call) ? run_message(device, run)
+                                                       : run_collective(device, run);
+    if (status != DDP_OK)
+        let_lanes_finish(device);
+    (void)device->cuda.ctx_pop_current(NULL);
+    return status;
+}
+
+static void device_end(struct ddp_comm *comm, struct ddpi_run *run, ddp_status status)
+{
+    (void)comm;
+    (void)status;
+    ddpi_gate_open(device_of_run(run), run);
+}
+
+static const struct ddpi_algorithm device_algorithm = {
+    .name = "device", .execute = device_execute, .end = device_end};
+
 /* ---- before it is enqueued ---- */
 
 /* The first operation of this rank. */
@@ -195,16 +260,20 @@ static ddp_status start_rank(struct ddpi_device *device)
     device->equipped = true;
     ddp_status status = equip(device, &err);
     if (status == DDP_OK)
-        status = ddpi_queue_start(device, device_run, &err);
+        status = ddpi_runs_start_thread(device->comm, false, &err);
     return status == DDP_OK ? DDP_OK : ddpi_device_fail(device, status, &err);
 }
 
 /* The first operation of all ranks. The thread has nothing to do meanwhile. */
-static ddp_status probe_once(struct ddpi_device *device, const struct ddpi_task *task)
+static ddp_status probe_once(struct ddpi_device *device, struct ddpi_task *task)
 {
-    ddpi_queue_drain(device);
+    struct ddp_comm *comm = device->comm;
+    ddpi_runs_claim(comm);
     device->met = true;
-    return device->failed ? device->comm->failed : ddpi_device_meet(device, task);
+    task->call.seq = *ddpi_comm_next_seq(comm, &task->call);
+    ddp_status status = comm->failed != DDP_OK ? comm->failed : ddpi_device_meet(device, task);
+    ddpi_runs_release(comm);
+    return status;
 }
 
 /* Close mappings when that delays nothing; or in any case when many are stale, or one has been in
@@ -215,21 +284,36 @@ static void tidy_mappings(struct ddpi_device *device, ddpi_cu_stream stream)
     if (shares->stale == 0)
         return;
     bool must = shares->stale >= STALE_MAX || shares->refused >= REFUSED_MAX;
-    bool idle = !ddpi_queue_is_busy(device) && device->cuda.stream_query(stream) == DDPI_CU_SUCCESS;
+    pthread_mutex_lock(&device->lock);
+    bool idle = device->submitted == device->completed;
+    pthread_mutex_unlock(&device->lock);
+    idle = idle && device->cuda.stream_query(stream) == DDPI_CU_SUCCESS;
     if (!must && !idle)
         return;
-    ddpi_queue_drain(device);
+    ddpi_runs_claim(device->comm);
     ddpi_shares_tidy(&device->shares);
+    ddpi_runs_release(device->comm);
 }
 
-ddp_status ddpi_device_submit(struct ddpi_device *device, struct ddpi_queued *queued,
+ddp_status ddpi_device_submit(struct ddpi_device *device, struct ddpi_run *run,
                               ddpi_cu_stream stream, struct ddp_error *err)
 {
+    run->algorithm = &device_algorithm;
     ddp_status status = device->equipped ? DDP_OK : start_rank(device);
-    if (status == DDP_OK && !device->met && !ddpi_call_is_message(&queued->task.call))
-        status = probe_once(device, &queued->task);
+    if (status == DDP_OK && !device->met && !ddpi_call_is_message(&run->task.call))
+        status = probe_once(device, &run->task);
     if (status != DDP_OK)
         return ddpi_error_set(err, status, "%s", device->comm->cause);
     tidy_mappings(device, stream);
-    return ddpi_queue_put(device, queued, stream, err);
+    return ddpi_gate_put(device, run, stream, err);
+}
+
+void ddpi_device_read_stats(struct ddpi_device *device, struct ddp_comm_stats *stats)
+{
+    pthread_mutex_lock(&device->lock);
+    stats->stream_us = device->spent_us[DDPI_STAGE_STREAM];
+    stats->exchange_us = device->spent_us[DDPI_STAGE_EXCHANGE];
+    stats->work_us = device->spent_us[DDPI_STAGE_WORK];
+    stats->completion_us = device->spent_us[DDPI_STAGE_COMPLETION];
+    pthread_mutex_unlock(&device->lock);
 }

@@ -2,7 +2,7 @@
  * device.h - a communicator on a GPU.
  *
  * An operation is enqueued: the caller's stream writes a word when it gets there, and then waits
- * for a word of the host. A thread of the communicator does the rest, one operation after the
+ * for a word of the host. The communicator's thread does the rest, one operation after the
  * other. The ring engine on host memory (ring_engine.h) carries all that ranks tell each other
  * meanwhile, so headers, deadlines, deaths and aborts are the same for both.
  */
@@ -15,14 +15,15 @@
  * the first operation. */
 ddp_status ddpi_device_create(struct ddp_comm *comm, struct ddpi_device **ret_device);
 
-/* Free everything; the queue must have been stopped. The driver waits for all work of the context
- * first, that of other communicators too. */
+/* Free everything; no run may be left. The driver waits for all work of the context first, that of
+ * other communicators too. */
 void ddpi_device_destroy(struct ddpi_device *device);
 
-/* Enqueue @queued, after having prepared for it. The communicator's context must be current. The
- * first operation blocks until all ranks call theirs, later ones only when hundreds are enqueued.
- */
-ddp_status ddpi_device_submit(struct ddpi_device *device, struct ddpi_queued *queued,
+/* Enqueue @run, after having prepared for it. The communicator's context must be current. The first
+ * operation blocks until all ranks call theirs, later ones only when hundreds are enqueued. */
+ddp_status ddpi_device_submit(struct ddpi_device *device, struct ddpi_run *run,
                               ddpi_cu_stream stream, struct ddp_error *err);
+
+void ddpi_device_read_stats(struct ddpi_device *device, struct ddp_comm_stats *stats);
 
 #endif

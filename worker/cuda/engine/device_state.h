@@ -1,14 +1,14 @@
 /*
  * device_state.h - the state of a communicator on a GPU, and the ways of an operation there.
  *
- * Everything but the queue belongs to the communicator's thread, and to the caller during the first
- * call, before that thread exists.
+ * It belongs to the communicator's thread, and to the caller during the first call, in which it
+ * takes the place of that thread; what is under a lock belongs to both.
  */
 #ifndef DDPI_DEVICE_STATE_H
 #define DDPI_DEVICE_STATE_H
 
-#include "communicator.h"
 #include "kernel_launch.h"
+#include "run.h"
 #include "shared_buffer.h"
 #include "stream_words.h"
 
@@ -25,8 +25,8 @@ struct ddpi_lane {
 };
 
 enum {
-    DDPI_QUEUE_MAX = 256, /* operations enqueued at a time */
-    DDPI_WORD_GATE = DDPI_QUEUE_MAX,
+    DDPI_GATED_MAX = 256, /* operations enqueued at a time */
+    DDPI_WORD_GATE = DDPI_GATED_MAX,
     DDPI_WORD_LANES,
     DDPI_WORDS = DDPI_WORD_LANES + DDPI_LANES,
 
@@ -74,20 +74,12 @@ struct ddpi_progress {
     uint64_t spent_us[DDPI_STAGES];
 };
 
-struct ddpi_device;
-
-/* An operation in the queue. */
-struct ddpi_queued {
-    struct ddpi_task task;
-    uint32_t ticket;
+/* The state of a run (run.h) of this type. */
+struct ddpi_ticket {
+    uint32_t number; /* of its gate */
     uint64_t enqueued_us;
-    uint64_t send_allocation; /* of its buffers; see ddpi_pointer */
-    uint64_t recv_allocation;
 };
-
-/* Run the operation, from the arrival of its stream to its end. Anything but DDP_OK has made the
- * communicator fail. */
-typedef ddp_status ddpi_queue_run(struct ddpi_device *device, struct ddpi_queued *queued);
+DDPI_RUN_STATE_FITS(struct ddpi_ticket);
 
 struct ddpi_device {
     struct ddpi_memory memory;
@@ -115,17 +107,13 @@ struct ddpi_device {
 
     bool equipped; /* all of the above is ready, or its failure is the communicator's */
     bool met;      /* the ranks have probed each other */
-    ddpi_queue_run *run;
-    pthread_t thread;
-    bool running;
-    pthread_mutex_t lock; /* of what follows */
+    bool tuned;    /* the communicator's thread is prepared for this work */
+    pthread_mutex_t submit_lock; /* held by a thread that enqueues */
+    pthread_mutex_t lock;        /* of what follows */
     pthread_cond_t changed;
-    bool ending;
     uint32_t submitted;
     uint32_t completed;
-    bool failed;                              /* the communicator has the cause */
-    uint64_t spent_us[DDPI_STAGES];           /* by all completed operations */
-    struct ddpi_queued queue[DDPI_QUEUE_MAX]; /* by ticket */
+    uint64_t spent_us[DDPI_STAGES]; /* by all completed operations */
 };
 
 /* ---- probe_peers.c ---- */
@@ -141,9 +129,9 @@ ddp_status ddpi_device_meet(struct ddpi_device *device, const struct ddpi_task *
 
 /* ---- exchange_offers.c ---- */
 
-/* Exchange the offers of all ranks for @queued. *@ret_direct: one kernel of rank 0 can do it;
+/* Exchange the offers of all ranks for @run. *@ret_direct: one kernel of rank 0 can do it;
  * otherwise all ranks know which edges of the ring read. */
-ddp_status ddpi_device_offer(struct ddpi_device *device, const struct ddpi_queued *queued,
+ddp_status ddpi_device_offer(struct ddpi_device *device, const struct ddpi_run *run,
                              bool *ret_direct);
 
 /* ---- one_gpu.c, ring_run.c, message_run.c, and pipeline.c for the last two ---- */
@@ -172,6 +160,6 @@ bool ddpi_ring_edge_reads(const struct ddpi_device *device, uint32_t reader);
 ddp_status ddpi_ring_run(struct ddpi_device *device, struct ddpi_task *task);
 
 /* ddp_send() and ddp_recv(). */
-ddp_status ddpi_device_message(struct ddpi_device *device, struct ddpi_queued *queued);
+ddp_status ddpi_device_message(struct ddpi_device *device, struct ddpi_run *run);
 
 #endif

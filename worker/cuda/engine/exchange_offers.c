@@ -15,19 +15,19 @@
 
 #include <string.h>
 
-static ddp_status exchange_all(struct ddpi_device *device, const struct ddpi_queued *queued)
+static ddp_status exchange_all(struct ddpi_device *device, const struct ddpi_run *run)
 {
     uint32_t rank = device->comm->rank;
     struct ddpi_offer *own = &device->offers[2 * rank];
-    const struct ddpi_task *task = &queued->task;
+    const struct ddpi_task *task = &run->task;
     size_t part = task->call.count * task->element_size, all = task->count * task->element_size;
     ddpi_share_offer(&device->shares, rank, task->send,
                      task->call.operation == DDPI_REDUCE_SCATTER ? all : part,
-                     queued->send_allocation, &own[0]);
+                     run->buffers.send.allocation, &own[0]);
     ddpi_share_offer(&device->shares, rank, task->recv,
-                     task->call.operation == DDPI_ALL_GATHER ? all : part, queued->recv_allocation,
-                     &own[1]);
-    return ddpi_device_gather(device, &queued->task, device->offers, 2 * sizeof *own);
+                     task->call.operation == DDPI_ALL_GATHER ? all : part,
+                     run->buffers.recv.allocation, &own[1]);
+    return ddpi_device_gather(device, &run->task, device->offers, 2 * sizeof *own);
 }
 
 /* Whether the direct path can open the buffers of all ranks. */
@@ -92,13 +92,13 @@ static ddp_status try_out(struct ddpi_device *device, const struct ddpi_task *ta
     return status;
 }
 
-ddp_status ddpi_device_offer(struct ddpi_device *device, const struct ddpi_queued *queued,
+ddp_status ddpi_device_offer(struct ddpi_device *device, const struct ddpi_run *run,
                              bool *ret_direct)
 {
-    const struct ddpi_task *task = &queued->task;
+    const struct ddpi_task *task = &run->task;
     uint32_t ranks = device->comm->world_size;
     *ret_direct = false;
-    ddp_status status = exchange_all(device, queued);
+    ddp_status status = exchange_all(device, run);
     if (status != DDP_OK || task->call.operation == DDPI_BARRIER)
         return status;
     bool direct =

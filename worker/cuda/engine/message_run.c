@@ -66,18 +66,18 @@ static void debug_message_way(struct ddpi_device *device, const struct ddpi_edge
 }
 
 /* On both sides: get the edge, the sender's offer, and whether the receiver reads it. */
-static ddp_status exchange_hello(struct ddpi_device *device, const struct ddpi_queued *queued,
+static ddp_status exchange_hello(struct ddpi_device *device, const struct ddpi_run *run,
                                  struct hello *hello, struct ddpi_edge **ret_edge,
                                  bool *ret_is_read)
 {
-    const struct ddpi_call *call = &queued->task.call;
+    const struct ddpi_call *call = &run->task.call;
     bool sends = call->operation == DDPI_SEND;
     memset(hello, 0, sizeof *hello);
     if (sends) {
         memcpy(hello->machine, device->machine, sizeof hello->machine);
         hello->scratch = device->own_scratch;
-        ddpi_share_offer(&device->shares, device->comm->rank, queued->task.send,
-                         queued->task.count * queued->task.element_size, queued->send_allocation,
+        ddpi_share_offer(&device->shares, device->comm->rank, run->task.send,
+                         run->task.count * run->task.element_size, run->buffers.send.allocation,
                          &hello->buffer);
     }
     ddp_status status = ddpi_message_begin(device->comm, call, hello, sizeof *hello, ret_edge);
@@ -88,23 +88,23 @@ static ddp_status exchange_hello(struct ddpi_device *device, const struct ddpi_q
     if (!sends && reads_sender(device, hello))
         answer = ddpi_share_awaits(&device->shares, &hello->buffer) ? ANSWER_READS_WITH_DESCRIPTOR
                                                                     : ANSWER_READS;
-    status = ddpi_message_go_on(device->comm, call, *ret_edge, &answer, 1, !sends);
+    status = ddpi_message_go_on(device->comm, call, &answer, 1, !sends);
     *ret_is_read = answer != ANSWER_STAGED;
     if (!sends)
         debug_message_way(device, *ret_edge, call->root, *ret_is_read);
     if (status != DDP_OK || answer != ANSWER_READS_WITH_DESCRIPTOR)
         return status;
-    struct ddpi_wait wait = ddpi_device_wait(&queued->task);
+    struct ddpi_wait wait = ddpi_device_wait(&run->task);
     return sends ? ddpi_pass_descriptors(device, *ret_edge, call->root, &hello->buffer, 1)
                  : ddpi_receive_descriptors(device, &wait, *ret_edge, &hello->buffer, 1);
 }
 
-ddp_status ddpi_device_message(struct ddpi_device *device, struct ddpi_queued *queued)
+ddp_status ddpi_device_message(struct ddpi_device *device, struct ddpi_run *run)
 {
     struct hello hello;
     struct ddpi_edge *edge;
     bool is_read;
-    ddp_status status = exchange_hello(device, queued, &hello, &edge, &is_read);
+    ddp_status status = exchange_hello(device, run, &hello, &edge, &is_read);
     if (status != DDP_OK)
         return status;
     const struct ddpi_offer theirs[DDPI_OFFERS] = {
@@ -115,5 +115,5 @@ ddp_status ddpi_device_message(struct ddpi_device *device, struct ddpi_queued *q
                                    .read_by_next = is_read,
                                    .theirs = theirs,
                                    .piece = is_read ? DDPI_READ_PIECE : DDPI_STAGED_PIECE};
-    return ddpi_pipeline_run(device, &queued->task, &ends);
+    return ddpi_pipeline_run(device, &run->task, &ends);
 }

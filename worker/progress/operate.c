@@ -7,6 +7,8 @@
 #include "operate.h"
 
 #include "error.h"
+#include "mem.h"
+#include "runs.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -121,33 +123,107 @@ static ddp_status choose_memory(struct ddpi_memories *memories, const struct ddp
     return DDP_OK;
 }
 
-static bool comm_has_failed(struct ddp_comm *comm)
+/* Call it before each operation. */
+static ddp_status comm_prepare(struct ddp_comm *comm, struct ddp_error *err)
 {
-    return !ddpi_memories_are_busy(&comm->memories) &&
-           (comm->failed != DDP_OK || ddpi_comm_check_abort(comm) != DDP_OK);
+    ddp_status status = ddpi_comm_report(comm, err);
+    if (status != DDP_OK)
+        return status;
+    pthread_mutex_lock(&comm->runs.lock);
+    status = open_types(comm);
+    pthread_mutex_unlock(&comm->runs.lock);
+    return status == DDP_OK ? DDP_OK : ddpi_comm_report(comm, err);
 }
 
 /* Unless the call itself is refused, other ranks wait for this one: make them fail, too, but only
- * after what was enqueued before. */
-ddp_status ddpi_operate(struct ddp_comm *comm, struct ddpi_task *task, void *stream,
+ * after what was called before. */
+static ddp_status refuse(struct ddp_comm *comm, ddp_status status, const struct ddp_error *cause,
+                         struct ddp_error *err)
+{
+    if (status == DDP_E_INVALID)
+        return ddpi_error_set(err, status, "%s", cause->msg);
+    ddpi_runs_drain(comm);
+    (void)ddpi_comm_fail(comm, NULL, status, "rank %u: %s", comm->rank, cause->msg);
+    return ddpi_comm_report(comm, err);
+}
+
+/* Put @run into the queue of @memory, its type. */
+static ddp_status submit(struct ddp_comm *comm, struct ddpi_memory *memory, struct ddpi_run *run,
+                         void *stream, struct ddp_error *err)
+{
+    struct ddp_error cause;
+    ddp_status status = memory->type->submit(memory, comm, run, stream, &cause);
+    return status == DDP_OK ? DDP_OK : refuse(comm, status, &cause, err);
+}
+
+static void free_run(void *run, ddp_status status)
+{
+    (void)status;
+    ddpi_free(run);
+}
+
+/* Nothing waits for the run but a stream. */
+static ddp_status enqueue(struct ddp_comm *comm, struct ddpi_memory *memory,
+                          const struct ddpi_task *task, const struct ddpi_buffers *buffers,
+                          void *stream, struct ddp_error *err)
+{
+    struct ddpi_run *run = ddpi_calloc(1, sizeof *run);
+    if (run == NULL) {
+        struct ddp_error cause;
+        return refuse(comm, ddpi_error_nomem(&cause, sizeof *run), &cause, err);
+    }
+    run->task = *task;
+    run->buffers = *buffers;
+    run->ended = free_run;
+    run->ended_arg = run;
+    ddp_status status = submit(comm, memory, run, stream, err);
+    if (status != DDP_OK)
+        ddpi_free(run);
+    return status;
+}
+
+static ddp_status run_to_end(struct ddp_comm *comm, struct ddpi_memory *memory,
+                             const struct ddpi_task *task, const struct ddpi_buffers *buffers,
+                             void *stream, struct ddp_error *err)
+{
+    struct ddpi_run run;
+    run.task = *task;
+    run.buffers = *buffers;
+    run.is_request = false;
+    run.cause = NULL;
+    run.ended = NULL;
+    ddp_status status = submit(comm, memory, &run, stream, err);
+    if (status != DDP_OK)
+        return status;
+    (void)ddpi_runs_wait(comm, &run, 0);
+    return run.status == DDP_OK ? DDP_OK : ddpi_comm_report(comm, err);
+}
+
+ddp_status ddpi_operate(struct ddp_comm *comm, const struct ddpi_task *task, void *stream,
                         struct ddp_error *err)
 {
-    struct ddpi_memories *memories = &comm->memories;
-    struct ddpi_buffers buffers = {0};
     struct ddpi_memory *memory;
-    struct ddp_error cause = {0};
-    if (open_types(comm) != DDP_OK || comm_has_failed(comm))
-        return ddpi_comm_report(comm, err);
-    ddp_status status = choose_memory(memories, task, stream, &buffers, &memory, &cause);
-    if (status == DDP_OK) {
-        ddpi_memories_drain(memories, memory);
-        status = memory->type->run(memory, comm, task, &buffers, stream, &cause);
-    }
-    if (status == DDP_OK)
-        return DDP_OK;
-    if (status == DDP_E_INVALID)
-        return ddpi_error_set(err, status, "%s", cause.msg);
-    ddpi_memories_drain(memories, NULL);
-    (void)ddpi_comm_fail(comm, NULL, status, "rank %u: %s", comm->rank, cause.msg);
-    return ddpi_comm_report(comm, err);
+    struct ddpi_buffers buffers = {0};
+    struct ddp_error cause;
+    ddp_status status = comm_prepare(comm, err);
+    if (status != DDP_OK)
+        return status;
+    status = choose_memory(&comm->memories, task, stream, &buffers, &memory, &cause);
+    if (status != DDP_OK)
+        return refuse(comm, status, &cause, err);
+    return memory->type->enqueues ? enqueue(comm, memory, task, &buffers, stream, err)
+                                  : run_to_end(comm, memory, task, &buffers, stream, err);
+}
+
+ddp_status ddpi_operate_start(struct ddp_comm *comm, struct ddpi_run *run, void *stream,
+                              struct ddp_error *err)
+{
+    struct ddpi_memory *memory;
+    struct ddp_error cause;
+    ddp_status status = comm_prepare(comm, err);
+    if (status != DDP_OK)
+        return status;
+    status = choose_memory(&comm->memories, &run->task, stream, &run->buffers, &memory, &cause);
+    return status == DDP_OK ? submit(comm, memory, run, stream, err)
+                            : refuse(comm, status, &cause, err);
 }

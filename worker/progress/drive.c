@@ -1,0 +1,351 @@
+/*
+ * drive.c - the loop of the driver: advance every run that is under way; when nothing moves, spin
+ * for a moment, then sleep in ddpi_wait(). Owns nothing. Must not know any algorithm.
+ *
+ * The times of a run begin when it sleeps for the first time: until then microseconds have passed,
+ * and a short operation never reads a clock.
+ */
+#include "drive.h"
+
+#include "clock.h"
+#include "mem.h"
+
+#include <string.h>
+#include <unistd.h>
+
+enum { MOVES_A_LOOK = 32 }; /* steps that move something, between looks at the clock and at peers */
+
+/* ---- one run ---- */
+
+static ddp_status run_advance(struct ddp_comm *comm, struct ddpi_run *run,
+                              enum ddpi_movement *ret_movement)
+{
+    ddp_status status = DDP_OK;
+    *ret_movement = DDPI_IDLE;
+    if (!run->begun && run->algorithm->begin != NULL)
+        status = run->algorithm->begin(comm, run);
+    run->begun = true;
+    if (status == DDP_OK)
+        status = run->algorithm->advance(comm, run, ret_movement);
+    run->broken = status != DDP_OK;
+    return status;
+}
+
+static void run_start_clock(struct ddpi_run *run, uint64_t now)
+{
+    if (run->wait.deadline_ms != 0)
+        return;
+    run->wait.started_ms = now;
+    run->wait.deadline_ms = ddpi_deadline(now, run->task.timeout_ms);
+}
+
+/* Another rank has failed, or this one, maybe in a later operation: if all that this run needs is
+ * here, it succeeds. */
+static ddp_status run_finish_after_failure(struct ddp_comm *comm, struct ddpi_run *run)
+{
+    enum ddpi_movement movement = DDPI_IDLE;
+    if (!run->begun || run->broken || run->algorithm->execute != NULL)
+        return comm->failed;
+    do {
+        if (run_advance(comm, run, &movement) != DDP_OK)
+            return comm->failed;
+    } while (movement == DDPI_MOVED);
+    return movement == DDPI_COMPLETE ? DDP_OK : comm->failed;
+}
+
+/* ---- the queue ---- */
+
+struct ddpi_list *ddpi_run_list(struct ddpi_run_queue *queue, const struct ddpi_run *run)
+{
+    bool is_message = ddpi_call_is_message(&run->task.call) && run->algorithm->execute == NULL;
+    return is_message ? &queue->messages : &queue->collectives;
+}
+
+static void take_incoming(struct ddpi_run_queue *queue)
+{
+    if (!atomic_load_explicit(&queue->has_incoming, memory_order_relaxed))
+        return;
+    pthread_mutex_lock(&queue->lock);
+    atomic_store_explicit(&queue->has_incoming, false, memory_order_relaxed);
+    ddpi_list_for_each_safe (node, &queue->incoming) {
+        struct ddpi_run *run = ddpi_container_of(node, struct ddpi_run, link);
+        ddpi_list_remove(node);
+        ddpi_list_append(ddpi_run_list(queue, run), node);
+    }
+    pthread_mutex_unlock(&queue->lock);
+}
+
+/* Under the lock. */
+static void note_end(struct ddp_comm *comm, struct ddpi_run *run, ddp_status status)
+{
+    const uint64_t one = 1;
+    struct ddpi_run_queue *queue = &comm->runs;
+    ddpi_list_remove(&run->link);
+    ddpi_comm_count(comm, &run->task, status);
+    run->status = status;
+    if (status != DDP_OK && run->cause != NULL)
+        memcpy(run->cause, comm->cause, sizeof comm->cause);
+    queue->pending--;
+    queue->thread_runs -= run->algorithm->execute != NULL;
+    if (run->is_request && queue->events >= 0)
+        (void)!write(queue->events, &one, sizeof one);
+    if (queue->sleepers > 0)
+        pthread_cond_broadcast(&queue->changed);
+}
+
+/* After this the run may be gone. */
+static void run_end(struct ddp_comm *comm, struct ddpi_run *run, ddp_status status)
+{
+    if (run->algorithm->end != NULL)
+        run->algorithm->end(comm, run, status);
+    pthread_mutex_lock(&comm->runs.lock);
+    void (*ended)(void *arg, ddp_status) = run->ended;
+    void *arg = run->ended_arg;
+    note_end(comm, run, status);
+    atomic_store_explicit(&run->done, true, memory_order_release);
+    pthread_mutex_unlock(&comm->runs.lock);
+    if (ended != NULL)
+        ended(arg, status);
+}
+
+static struct ddpi_run *first_collective(const struct ddpi_run_queue *queue)
+{
+    return ddpi_list_empty(&queue->collectives)
+               ? NULL
+               : ddpi_container_of(queue->collectives.next, struct ddpi_run, link);
+}
+
+static void fail_list(struct ddp_comm *comm, struct ddpi_list *list)
+{
+    ddpi_list_for_each_safe (node, list) {
+        struct ddpi_run *run = ddpi_container_of(node, struct ddpi_run, link);
+        run_end(comm, run, run_finish_after_failure(comm, run));
+    }
+}
+
+/* The communicator has failed, and so have all its runs, unless they only have to take what is
+ * here.
+ */
+static void fail_runs(struct ddp_comm *comm)
+{
+    take_incoming(&comm->runs);
+    fail_list(comm, &comm->runs.messages);
+    fail_list(comm, &comm->runs.collectives);
+}
+
+/* ---- a turn ---- */
+
+/* Advance @run, and end it if it is complete. */
+static ddp_status advance_or_end(struct ddp_comm *comm, struct ddpi_run *run, bool *moved)
+{
+    enum ddpi_movement movement;
+    ddp_status status = run_advance(comm, run, &movement);
+    *moved |= movement != DDPI_IDLE;
+    if (status == DDP_OK && movement == DDPI_COMPLETE)
+        run_end(comm, run, DDP_OK);
+    return status;
+}
+
+static ddp_status execute(struct ddp_comm *comm, struct ddpi_run *run)
+{
+    run->begun = true;
+    ddp_status status = run->algorithm->execute(comm, run);
+    if (status == DDP_OK)
+        run_end(comm, run, DDP_OK);
+    return status;
+}
+
+static ddp_status advance_runs(struct ddp_comm *comm, bool is_thread, bool *moved)
+{
+    struct ddpi_run_queue *queue = &comm->runs;
+    ddp_status status = DDP_OK;
+    ddpi_list_for_each_safe (node, &queue->messages) {
+        status = advance_or_end(comm, ddpi_container_of(node, struct ddpi_run, link), moved);
+        if (status != DDP_OK)
+            return status;
+    }
+    struct ddpi_run *first = first_collective(queue);
+    if (first == NULL)
+        return DDP_OK;
+    if (first->algorithm->execute == NULL)
+        return advance_or_end(comm, first, moved);
+    *moved |= is_thread;
+    return is_thread ? execute(comm, first) : DDP_OK;
+}
+
+/* ---- what runs wait for ---- */
+
+static bool make_room(struct ddp_comm *comm, unsigned wanted)
+{
+    struct ddpi_run_queue *queue = &comm->runs;
+    if (wanted <= queue->needs_room)
+        return true;
+    struct ddpi_need *needs = ddpi_calloc(2 * wanted, sizeof *needs);
+    if (needs == NULL) {
+        (void)ddpi_comm_fail(comm, NULL, DDP_E_NOMEM, "rank %u: no memory to wait for %u edges",
+                             comm->rank, wanted);
+        return false;
+    }
+    ddpi_free(queue->needs);
+    queue->needs = needs;
+    queue->needs_room = 2 * wanted;
+    return true;
+}
+
+/* Add what @run waits for behind the first @count needs; returns how many there are then. */
+static unsigned add_needs(struct ddp_comm *comm, struct ddpi_run *run, unsigned count)
+{
+    struct ddpi_need *needs = comm->runs.needs + count;
+    unsigned more = run->algorithm->needs(comm, run, needs);
+    for (unsigned i = 0; i < more; i++)
+        needs[i].wait = &run->wait;
+    return count + more;
+}
+
+/* Fail if bytes still move long after the deadline of @run. */
+static ddp_status check_pace(struct ddp_comm *comm, struct ddpi_run *run, uint64_t now)
+{
+    run_start_clock(run, now);
+    if (now < run->wait.deadline_ms || run->algorithm->execute != NULL || !run->begun)
+        return DDP_OK;
+    if (!make_room(comm, run->algorithm->most_needs(run)))
+        return comm->failed;
+    unsigned count = add_needs(comm, run, 0);
+    return count > 0 ? ddpi_wait_overdue(comm, &run->wait, comm->runs.needs[0].edge) : DDP_OK;
+}
+
+/* Bytes may move for long, and other ranks may ask meanwhile whether this one waits. */
+static ddp_status stay_in_touch(struct ddp_comm *comm)
+{
+    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
+    struct ddpi_run *first = first_collective(&comm->runs), *any = first;
+    ddp_status status = first != NULL ? check_pace(comm, first, now) : DDP_OK;
+    ddpi_list_for_each (node, &comm->runs.messages) {
+        any = ddpi_container_of(node, struct ddpi_run, link);
+        if (status == DDP_OK)
+            status = check_pace(comm, any, now);
+    }
+    return status == DDP_OK && any != NULL ? ddpi_wait_poll(comm, &any->wait) : status;
+}
+
+/* Sleep until something may be moved for @first (may be NULL) or a message. */
+static ddp_status sleep_for(struct ddp_comm *comm, struct ddpi_run *first, uint64_t until_ms)
+{
+    struct ddpi_run_queue *queue = &comm->runs;
+    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
+    struct ddpi_wait wait = {.started_ms = now, .deadline_ms = UINT64_MAX};
+    unsigned wanted = first != NULL ? first->algorithm->most_needs(first) : 0, count = 0;
+    ddpi_list_for_each (node, &queue->messages) {
+        struct ddpi_run *run = ddpi_container_of(node, struct ddpi_run, link);
+        wanted += run->algorithm->most_needs(run);
+    }
+    if (!make_room(comm, wanted))
+        return comm->failed;
+    ddpi_list_for_each (node, &queue->messages) {
+        struct ddpi_run *run = ddpi_container_of(node, struct ddpi_run, link);
+        run_start_clock(run, now);
+        count = add_needs(comm, run, count);
+        wait = run->wait;
+    }
+    if (first != NULL) {
+        run_start_clock(first, now);
+        count = add_needs(comm, first, count);
+        wait = first->wait;
+    }
+    wait.until_ms = until_ms;
+    return ddpi_wait(comm, &wait, queue->needs, count);
+}
+
+/* ---- the driver ---- */
+
+static bool drive_is_over(const struct ddp_comm *comm, const struct ddpi_drive_end *end)
+{
+    const struct ddpi_run_queue *queue = &comm->runs;
+    if (end->run != NULL)
+        return atomic_load_explicit(&end->run->done, memory_order_relaxed);
+    return ddpi_list_empty(&queue->collectives) && ddpi_list_empty(&queue->messages) &&
+           !atomic_load_explicit(&queue->has_incoming, memory_order_relaxed);
+}
+
+/* A run that only the thread may execute has the turn, and there is nothing else to drive. */
+static bool is_for_thread(const struct ddp_comm *comm, bool is_thread)
+{
+    const struct ddpi_run *first = first_collective(&comm->runs);
+    return !is_thread && first != NULL && first->algorithm->execute != NULL;
+}
+
+static bool is_late(const struct ddpi_drive_end *end)
+{
+    return end->until_ms != 0 && ddpi_now_ms(&ddpi_clock_monotonic) >= end->until_ms;
+}
+
+void ddpi_drive(struct ddp_comm *comm, const struct ddpi_drive_end *end, bool is_thread)
+{
+    uint32_t idle = 0, moves = 0;
+    for (;;) {
+        bool moved = false;
+        take_incoming(&comm->runs);
+        ddp_status status = comm->failed != DDP_OK ? comm->failed : ddpi_comm_check_abort(comm);
+        if (status == DDP_OK)
+            status = advance_runs(comm, is_thread, &moved);
+        if (status == DDP_OK && drive_is_over(comm, end))
+            return;
+        if (status == DDP_OK && moved) {
+            idle = 0;
+            status = ++moves % MOVES_A_LOOK == 0 ? stay_in_touch(comm) : DDP_OK;
+            if (status == DDP_OK && end->at_once && moves == MOVES_A_LOOK)
+                return;
+        } else if (status == DDP_OK && end->at_once) {
+            status = stay_in_touch(comm);
+            if (status == DDP_OK)
+                return;
+        } else if (status == DDP_OK && idle < comm->spin_limit) {
+            idle++;
+            ddpi_relax();
+        } else if (status == DDP_OK) {
+            idle = 0;
+            if (is_late(end) || is_for_thread(comm, is_thread))
+                return;
+            status = sleep_for(comm, first_collective(&comm->runs), end->until_ms);
+        }
+        if (status != DDP_OK)
+            fail_runs(comm);
+        if (status != DDP_OK && drive_is_over(comm, end))
+            return;
+    }
+}
+
+ddp_status ddpi_drive_inner(struct ddp_comm *comm, struct ddpi_run *run)
+{
+    uint32_t idle = 0, moves = 0;
+    run_start_clock(run, ddpi_now_ms(&ddpi_clock_monotonic));
+    run->wait.call = &run->task.call;
+    for (;;) {
+        enum ddpi_movement movement;
+        ddp_status status = run_advance(comm, run, &movement);
+        if (status == DDP_OK && movement == DDPI_COMPLETE)
+            break;
+        if (status == DDP_OK && movement == DDPI_MOVED) {
+            idle = 0;
+            status = ++moves % MOVES_A_LOOK == 0 ? ddpi_wait_poll(comm, &run->wait) : DDP_OK;
+        } else if (status == DDP_OK && idle < comm->spin_limit) {
+            idle++;
+            ddpi_relax();
+        } else if (status == DDP_OK) {
+            idle = 0;
+            status = make_room(comm, run->algorithm->most_needs(run)) ? DDP_OK : comm->failed;
+            if (status == DDP_OK)
+                status = ddpi_wait(comm, &run->wait, comm->runs.needs, add_needs(comm, run, 0));
+        }
+        if (status != DDP_OK && run_finish_after_failure(comm, run) != DDP_OK) {
+            if (run->algorithm->end != NULL)
+                run->algorithm->end(comm, run, comm->failed);
+            return comm->failed;
+        }
+        if (status != DDP_OK)
+            break;
+    }
+    if (run->algorithm->end != NULL)
+        run->algorithm->end(comm, run, DDP_OK);
+    return DDP_OK;
+}

@@ -1,0 +1,207 @@
+/*
+ * runs.c - puts operations into the queue of a communicator, decides which thread drives them, and
+ * runs the communicator's own thread. Owns that thread.
+ */
+#include "runs.h"
+
+#include "clock.h"
+#include "drive.h"
+#include "error.h"
+#include "thread.h"
+
+#include <errno.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Call under the lock: let a driver that sleeps look at what has come. */
+static void wake_driver(struct ddp_comm *comm)
+{
+    const uint64_t one = 1;
+    if (comm->runs.driven)
+        (void)!write(comm->bell, &one, sizeof one);
+}
+
+void ddpi_runs_put(struct ddp_comm *comm, struct ddpi_run *run)
+{
+    struct ddpi_run_queue *queue = &comm->runs;
+    bool for_thread = run->algorithm->execute != NULL;
+    run->wait = (struct ddpi_wait){.call = &run->task.call};
+    run->begun = run->broken = false;
+    atomic_init(&run->done, false);
+    pthread_mutex_lock(&queue->lock);
+    run->task.call.seq = (*ddpi_comm_next_seq(comm, &run->task.call))++;
+    queue->pending++;
+    queue->thread_runs += for_thread;
+    if (queue->driven) {
+        ddpi_list_append(&queue->incoming, &run->link);
+        atomic_store_explicit(&queue->has_incoming, true, memory_order_relaxed);
+    } else {
+        ddpi_list_append(ddpi_run_list(queue, run), &run->link);
+    }
+    wake_driver(comm);
+    if ((for_thread || (queue->serves && run->is_request)) && queue->sleepers > 0)
+        pthread_cond_broadcast(&queue->changed);
+    pthread_mutex_unlock(&queue->lock);
+}
+
+/* Call under the lock, which it releases meanwhile; returns false when @until_ms has come. */
+static bool sleep_for_change(struct ddpi_run_queue *queue, uint64_t until_ms)
+{
+    const struct timespec until = {.tv_sec = (time_t)(until_ms / 1000),
+                                   .tv_nsec = (long)(until_ms % 1000) * 1000000};
+    queue->sleepers++;
+    int failure = until_ms != 0 ? pthread_cond_timedwait(&queue->changed, &queue->lock, &until)
+                                : pthread_cond_wait(&queue->changed, &queue->lock);
+    queue->sleepers--;
+    return failure != ETIMEDOUT;
+}
+
+/* Call under the lock, with no driver: drive until @end. */
+static void drive(struct ddp_comm *comm, const struct ddpi_drive_end *end, bool is_thread)
+{
+    struct ddpi_run_queue *queue = &comm->runs;
+    queue->driven = true;
+    pthread_mutex_unlock(&queue->lock);
+    ddpi_drive(comm, end, is_thread);
+    pthread_mutex_lock(&queue->lock);
+    queue->driven = false;
+    if (queue->sleepers > 0)
+        pthread_cond_broadcast(&queue->changed);
+}
+
+static bool is_callers_turn(const struct ddpi_run_queue *queue)
+{
+    return !queue->driven && queue->thread_runs == 0;
+}
+
+bool ddpi_runs_wait(struct ddp_comm *comm, const struct ddpi_run *run, uint64_t until_ms)
+{
+    struct ddpi_run_queue *queue = &comm->runs;
+    const struct ddpi_drive_end end = {.run = run, .until_ms = until_ms};
+    bool in_time = true;
+    pthread_mutex_lock(&queue->lock);
+    while (!ddpi_run_is_done(run) && in_time) {
+        if (is_callers_turn(queue))
+            drive(comm, &end, false);
+        else
+            in_time = sleep_for_change(queue, until_ms);
+        if (until_ms != 0 && ddpi_now_ms(&ddpi_clock_monotonic) >= until_ms)
+            in_time = false;
+    }
+    bool done = ddpi_run_is_done(run);
+    pthread_mutex_unlock(&queue->lock);
+    return done;
+}
+
+bool ddpi_runs_test(struct ddp_comm *comm, const struct ddpi_run *run)
+{
+    struct ddpi_run_queue *queue = &comm->runs;
+    const struct ddpi_drive_end end = {.run = run, .at_once = true};
+    pthread_mutex_lock(&queue->lock);
+    if (!ddpi_run_is_done(run) && is_callers_turn(queue))
+        drive(comm, &end, false);
+    bool done = ddpi_run_is_done(run);
+    pthread_mutex_unlock(&queue->lock);
+    return done;
+}
+
+/* Call under the lock. */
+static void drain(struct ddp_comm *comm)
+{
+    struct ddpi_run_queue *queue = &comm->runs;
+    const struct ddpi_drive_end end = {0};
+    while (!ddpi_runs_are_idle(comm)) {
+        if (is_callers_turn(queue))
+            drive(comm, &end, false);
+        else
+            (void)sleep_for_change(queue, 0);
+    }
+}
+
+void ddpi_runs_drain(struct ddp_comm *comm)
+{
+    pthread_mutex_lock(&comm->runs.lock);
+    drain(comm);
+    pthread_mutex_unlock(&comm->runs.lock);
+}
+
+void ddpi_runs_claim(struct ddp_comm *comm)
+{
+    pthread_mutex_lock(&comm->runs.lock);
+    drain(comm);
+    comm->runs.driven = true;
+    pthread_mutex_unlock(&comm->runs.lock);
+}
+
+void ddpi_runs_release(struct ddp_comm *comm)
+{
+    pthread_mutex_lock(&comm->runs.lock);
+    comm->runs.driven = false;
+    if (comm->runs.sleepers > 0)
+        pthread_cond_broadcast(&comm->runs.changed);
+    pthread_mutex_unlock(&comm->runs.lock);
+}
+
+bool ddpi_runs_are_idle(const struct ddp_comm *comm)
+{
+    return !comm->runs.driven && comm->runs.pending == 0;
+}
+
+/* ---- the thread ---- */
+
+static bool thread_has_work(const struct ddpi_run_queue *queue)
+{
+    return !queue->driven && (queue->thread_runs > 0 || (queue->serves && queue->pending > 0));
+}
+
+static void *progress_thread(void *arg)
+{
+    struct ddp_comm *comm = arg;
+    struct ddpi_run_queue *queue = &comm->runs;
+    const struct ddpi_drive_end end = {0};
+    pthread_mutex_lock(&queue->lock);
+    for (;;) {
+        while (!thread_has_work(queue) && !queue->ending)
+            (void)sleep_for_change(queue, 0);
+        if (!thread_has_work(queue))
+            break;
+        drive(comm, &end, true);
+    }
+    pthread_mutex_unlock(&queue->lock);
+    return NULL;
+}
+
+ddp_status ddpi_runs_start_thread(struct ddp_comm *comm, bool serves, struct ddp_error *err)
+{
+    struct ddpi_run_queue *queue = &comm->runs;
+    int failure = 0;
+    pthread_mutex_lock(&queue->lock);
+    queue->serves |= serves;
+    if (!queue->has_thread)
+        failure = ddpi_thread_start(&queue->thread, 0, progress_thread, comm);
+    queue->has_thread = failure == 0;
+    if (queue->sleepers > 0)
+        pthread_cond_broadcast(&queue->changed);
+    pthread_mutex_unlock(&queue->lock);
+    return failure == 0 ? DDP_OK : ddpi_error_sys(err, failure, "start a thread");
+}
+
+void ddpi_runs_stop(struct ddp_comm *comm)
+{
+    struct ddpi_run_queue *queue = &comm->runs;
+    pthread_mutex_lock(&queue->lock);
+    bool pending = queue->pending > 0;
+    pthread_mutex_unlock(&queue->lock);
+    if (pending)
+        ddp_comm_abort(comm);
+    ddpi_runs_drain(comm);
+    pthread_mutex_lock(&queue->lock);
+    queue->ending = true;
+    if (queue->sleepers > 0)
+        pthread_cond_broadcast(&queue->changed);
+    bool has_thread = queue->has_thread;
+    queue->has_thread = false;
+    pthread_mutex_unlock(&queue->lock);
+    if (has_thread)
+        pthread_join(queue->thread, NULL);
+}
