@@ -20,6 +20,11 @@ LIMIT_S = 150  # of one compiler
 OLDEST_ARCH = 'compute_75'  # of which machine code is made, as in the ordinary build
 
 
+def project_version():
+    text = (ROOT / 'meson.build').read_text()
+    return text.split("version: '", 1)[1].split("'", 1)[0]
+
+
 class BuildError(Exception):
     """The text is what the compiler has said."""
 
@@ -74,8 +79,7 @@ class Build:
     # ---- sources that are made -------------------------------------------------------------
 
     def make_version(self):
-        text = (ROOT / 'meson.build').read_text()
-        version = text.split("version: '", 1)[1].split("'", 1)[0]
+        version = project_version()
         template = (ROOT / 'cmd/common/version.h.in').read_text()
         (self.made / 'version.h').write_text(template.replace('@version@', version))
 
@@ -96,6 +100,10 @@ class Build:
         name = str(source.relative_to(self.made if self.made in source.parents else ROOT))
         target = self.out / (name.replace('/', '-') + '.o')
         extra = ['-O3', '-ffp-contract=off'] if source.name == 'reduce_cpu.c' else []
+        if source == ROOT / 'worker/api/version.c':
+            parts = zip(('MAJOR', 'MINOR', 'PATCH'), project_version().split('.'))
+            extra = [f'-DDDPI_VERSION="{project_version()}"',
+                     *[f'-DDDPI_VERSION_{name}={part}' for name, part in parts]]
         run([self.cc, *self.flags, *extra, '-c', source, '-o', target])
         return target
 
@@ -128,7 +136,7 @@ class Build:
             alone = [ROOT / 'tests/gpu' / name for name in
                      ('test_reduce_copy.c', 'bench_reduce_copy.c', 'free_memory.c')]
             tests = sources('tests/integration', 'test_device*.c')
-            helpers = [ROOT / 'tests/integration/world.c', ROOT / 'tests/gpu/world_store.c',
+            helpers = [ROOT / 'tests/integration/world.c', ROOT / 'tests/integration/world_kv.c', ROOT / 'tests/gpu/world_store.c',
                        ROOT / 'tests/lib/check_main.c', ROOT / 'tests/lib/descriptors.c',
                        *sources('tests/integration', 'rig*.c')]
             check = [ROOT / 'tests/gpu/check/check.c']

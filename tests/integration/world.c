@@ -37,7 +37,7 @@ static pid_t fork_child(void)
     return pid;
 }
 
-void world_open(struct world *world)
+static void start_store(struct world *world)
 {
     int pipe_fds[2];
     ck_assert_int_eq(pipe(pipe_fds), 0);
@@ -51,6 +51,17 @@ void world_open(struct world *world)
     close(pipe_fds[0]);
     ck_assert_int_gt(len, 0);
     world->endpoint[len] = '\0';
+}
+
+void world_open(struct world *world)
+{
+    const char *way = getenv("DDPRUN_TEST_WAY");
+    if (way != NULL && strcmp(way, "kv") == 0) {
+        world->table = world_kv_open();
+        world->kv = world_kv_functions(world->table, true);
+    } else {
+        start_store(world);
+    }
     size_t size = sizeof *world->reports * WORLD_MAX + sizeof *world->counter;
     void *shared = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ck_assert(shared != MAP_FAILED);
@@ -91,6 +102,7 @@ void world_close(struct world *world)
     for (uint32_t rank = 0; rank < WORLD_MAX; rank++)
         end_process(&world->pids[rank]);
     end_process(&world->store);
+    world_kv_close(world->table);
     munmap(world->reports, sizeof *world->reports * WORLD_MAX + sizeof *world->counter);
 }
 
@@ -98,8 +110,9 @@ struct ddp_comm_options world_options(const struct world *world, uint32_t rank)
 {
     return (struct ddp_comm_options){
         .size = sizeof(struct ddp_comm_options),
-        .store_endpoint = world->endpoint,
+        .store_endpoint = world->table == NULL ? world->endpoint : NULL,
         .store_prefix = "test/",
+        .kv = world->table != NULL ? &world->kv : NULL,
         .name = world->name,
         .world_size = world->nranks,
         .rank = rank,

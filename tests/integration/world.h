@@ -1,12 +1,15 @@
 /*
  * world.h - a store and a number of ranks as real processes, for tests of the collectives.
  *
- * The store's server runs in a process of its own. Each rank is a fork of the test; it reports
+ * The store's server runs in a process of its own. A test whose ranks only have to meet runs again
+ * without it, on functions of the caller (world_kv.h). Each rank is a fork of the test; it reports
  * through memory that all share, and fails by CHECK(), which ends the process with a line on
  * stderr. Every process dies with the test that started it.
  */
 #ifndef TESTS_WORLD_H
 #define TESTS_WORLD_H
+
+#include "world_kv.h"
 
 #include <ddprun/comm.h>
 #include <stdatomic.h>
@@ -43,8 +46,10 @@ struct world {
     const char *name;
     uint32_t stage; /* whatever the body wants to know */
 
-    char endpoint[64]; /* of the store; filled by world_open() */
-    pid_t store;
+    char endpoint[64];      /* of the store; filled by world_open() */
+    pid_t store;            /* 0: the ranks meet through @kv */
+    struct world_kv *table; /* with DDPRUN_TEST_WAY=kv; NULL: through the store */
+    struct ddp_kv kv;
     pid_t pids[WORLD_MAX]; /* 0 = not running */
     struct report *reports;
     _Atomic uint32_t *counter; /* shared by all ranks */
@@ -56,7 +61,8 @@ typedef void rank_body(struct world *world, uint32_t rank, ddp_comm *comm);
 /* The process of the store: writes the endpoint to @out and serves until it is killed. */
 _Noreturn void world_serve(int out);
 
-void world_open(struct world *world); /* start the store */
+/* Start the store; or, with DDPRUN_TEST_WAY=kv, make a table that the ranks meet through. */
+void world_open(struct world *world);
 void world_close(struct world *world);
 
 /* Fork a process for @rank; true in that process. */

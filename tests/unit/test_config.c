@@ -164,6 +164,79 @@ START_TEST(malformed_options_are_refused)
 }
 END_TEST
 
+/* ---- how the ranks meet ---- */
+
+static ddp_status any_set(void *ctx, const char *key, const void *value, size_t len,
+                          struct ddp_error *err)
+{
+    (void)ctx, (void)key, (void)value, (void)len, (void)err;
+    return DDP_OK;
+}
+
+static ddp_status any_get(void *ctx, const char *key, void *buffer, size_t size, size_t *ret_len,
+                          struct ddp_error *err)
+{
+    (void)ctx, (void)key, (void)buffer, (void)size, (void)ret_len, (void)err;
+    return DDP_E_NOT_FOUND;
+}
+
+static ddp_status any_wait(void *ctx, const char *key, uint32_t timeout_ms, struct ddp_error *err)
+{
+    (void)ctx, (void)key, (void)timeout_ms, (void)err;
+    return DDP_E_TIMEOUT;
+}
+
+static const struct ddp_kv whole = {
+    .size = sizeof whole, .set = any_set, .get = any_get, .wait = any_wait};
+
+START_TEST(functions_of_the_caller_come_before_the_environment)
+{
+    SET("RANK", "1", "WORLD_SIZE", "2", "DDPRUN_STORE", "a:1", "DDPRUN_TOKEN_FD", "nonsense",
+        "DDPRUN_RANK_KEY_FD", "nonsense", "DDP_SOCKET_IFNAME", "eth");
+    const struct ddp_comm_options options = {.size = sizeof options, .kv = &whole};
+    struct ddpi_config config;
+    ck_assert_int_eq(ddpi_config_load(&options, test_env, &config, NULL), DDP_OK);
+    ck_assert_int_eq(config.way, DDPI_WAY_KV);
+    ck_assert_ptr_eq(config.kv, &whole);
+    ck_assert_ptr_null(config.store_endpoint);
+    ck_assert_str_eq(config.interfaces, "eth");
+    ck_assert(config.token_fd == 0 && config.rank_key_fd == 0);
+    ck_assert_int_eq(ddpi_config_load(NULL, test_env, &config, NULL), DDP_E_INVALID);
+}
+END_TEST
+
+START_TEST(malformed_functions_are_refused)
+{
+    SET("RANK", "1", "WORLD_SIZE", "2");
+    struct ddp_kv bad[] = {whole, whole, whole, whole, whole};
+    bad[0].size--;
+    bad[1].set = NULL;
+    bad[2].get = NULL;
+    bad[3].wait = NULL;
+    struct ddpi_config config;
+    struct ddp_error err;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const struct ddp_comm_options options = {
+            .size = sizeof options, .kv = &bad[i], .store_endpoint = i == 4 ? "a:1" : NULL};
+        ck_assert_int_eq(ddpi_config_load(&options, test_env, &config, &err), DDP_E_INVALID);
+        ck_assert_msg(strstr(err.msg, "kv") != NULL, "%s", err.msg);
+    }
+}
+END_TEST
+
+/* A program that was built when the options ended with algorithm: what follows is not read. */
+START_TEST(options_of_the_first_version_are_read)
+{
+    SET("RANK", "1", "WORLD_SIZE", "2", "DDPRUN_STORE", "a:1");
+    const struct ddp_comm_options options = {
+        .size = offsetof(struct ddp_comm_options, kv), .timeout_ms = 7, .kv = &whole};
+    struct ddpi_config config;
+    ck_assert_int_eq(ddpi_config_load(&options, test_env, &config, NULL), DDP_OK);
+    ck_assert_int_eq(config.way, DDPI_WAY_STORE);
+    ck_assert_uint_eq(config.timeout_ms, 7);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("config");
@@ -175,6 +248,9 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, malformed_variables_are_named, 0,
                         (int)(sizeof refused / sizeof *refused));
     tcase_add_test(tcase, malformed_options_are_refused);
+    tcase_add_test(tcase, functions_of_the_caller_come_before_the_environment);
+    tcase_add_test(tcase, malformed_functions_are_refused);
+    tcase_add_test(tcase, options_of_the_first_version_are_read);
     suite_add_tcase(suite, tcase);
     return suite;
 }

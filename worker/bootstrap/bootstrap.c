@@ -1,11 +1,10 @@
 /*
- * bootstrap.c - from the store to a ring. Owns the connection to the store while it runs; edges and
- * listeners belong to the communicator.
+ * bootstrap.c - from a way to meet to a ring. Owns the directory while it runs; edges and listeners
+ * belong to the communicator.
  *
  * A rank opens its listeners, is gathered with the others (gathering.h), and ends with a round that
- * passes all cards on, for edges to come: so no rank reads more than one card from the store. The
- * address in a card is the source address of the route to the store: nothing is derived from a host
- * name.
+ * passes all cards on, for edges to come: so no rank reads more than one card from the directory.
+ * The address in a card is chosen by own_address.h: nothing is derived from a host name.
  */
 #include "bootstrap.h"
 
@@ -13,22 +12,20 @@
 #include "error.h"
 #include "gathering.h"
 #include "host_memory.h"
+#include "own_address.h"
 #include "sockets.h"
 #include "tls.h"
 
-#include <ddprun/store.h>
 #include <errno.h>
 #include <sys/epoll.h>
 #include <unistd.h>
-
-enum { STORE_CONNECT_MAX_MS = 30000 };
 
 struct bootstrap {
     struct ddp_comm *comm;
     const struct ddpi_config *config;
     struct ddp_error *err;
     uint64_t deadline_ms;
-    ddp_store *store;
+    struct ddpi_directory *directory;
     struct ddpi_meeting *meeting; /* the communicator's */
 };
 
@@ -38,21 +35,11 @@ static uint32_t left_ms(const struct bootstrap *boot)
     return (uint32_t)left;
 }
 
-static ddp_status open_store(struct bootstrap *boot)
+static ddp_status open_directory(struct bootstrap *boot)
 {
-    uint32_t timeout_ms = left_ms(boot);
-    if (timeout_ms > STORE_CONNECT_MAX_MS)
-        timeout_ms = STORE_CONNECT_MAX_MS;
-    int token_fd = boot->config->token_fd;
-    const struct ddp_store_options options = {.size = sizeof options,
-                                              .endpoint = boot->config->store_endpoint,
-                                              .prefix = boot->config->store_prefix,
-                                              .connect_timeout_ms = timeout_ms,
-                                              .auth = token_fd > 0 ? DDP_STORE_AUTH_BEYOND_LOOPBACK
-                                                                   : DDP_STORE_AUTH_DEFAULT,
-                                              .token_fd = token_fd,
-                                              .flags = boot->config->tls ? DDP_STORE_TLS : 0};
-    return ddp_store_connect(&options, &boot->store, boot->err);
+    static ddpi_directory_open *const openers[] = {
+        [DDPI_WAY_STORE] = ddpi_directory_open_store, [DDPI_WAY_KV] = ddpi_directory_open_kv};
+    return openers[boot->config->way](boot->config, left_ms(boot), &boot->directory, boot->err);
 }
 
 static ddp_status enable_tls(struct bootstrap *boot, bool keyed)
@@ -69,13 +56,23 @@ static ddp_status enable_tls(struct bootstrap *boot, bool keyed)
     return status;
 }
 
+/* Towards the store, as all ranks reach that. */
+static ddp_status choose_address(const struct bootstrap *boot, struct sockaddr_storage *ret)
+{
+    const struct ddpi_config *config = boot->config;
+    struct ddpi_endpoint endpoint = {.host = ""};
+    ddp_status status = DDP_OK;
+    if (config->store_endpoint != NULL)
+        status = ddpi_parse_endpoint(config->store_endpoint, &endpoint, boot->err);
+    if (status == DDP_OK)
+        status = ddpi_own_address(config->interfaces, endpoint.host, endpoint.port, ret, boot->err);
+    return status;
+}
+
 static ddp_status listen_for_ranks(struct bootstrap *boot)
 {
-    struct ddpi_endpoint endpoint;
     struct sockaddr_storage address = {0};
-    ddp_status status = ddpi_parse_endpoint(boot->config->store_endpoint, &endpoint, boot->err);
-    if (status == DDP_OK)
-        status = ddpi_source_address(endpoint.host, endpoint.port, &address, boot->err);
+    ddp_status status = choose_address(boot, &address);
     struct ddpi_rank_key key;
     ddpi_rank_key_read(boot->config->rank_key_fd, &key);
     if (status == DDP_OK)
@@ -90,22 +87,24 @@ static ddp_status listen_for_ranks(struct bootstrap *boot)
 
 static ddp_status connect_and_listen(struct bootstrap *boot)
 {
-    ddp_status status = open_store(boot);
+    ddp_status status = open_directory(boot);
     if (status == DDP_OK)
         status = listen_for_ranks(boot);
     return ddpi_error_advise_descriptors(boot->err, status);
 }
 
-static ddp_status gather(struct ddp_comm *comm, const struct ddpi_config *config, ddp_store *store,
-                         uint64_t deadline_ms, struct ddp_error *err)
+static ddp_status gather(struct ddp_comm *comm, const struct ddpi_config *config,
+                         struct ddpi_directory *directory, uint64_t deadline_ms,
+                         struct ddp_error *err)
 {
     struct ddpi_gathering gathering = {.comm = comm,
                                        .config = config,
-                                       .store = store,
+                                       .directory = directory,
                                        .meeting = &comm->edges.meeting,
                                        .deadline_ms = deadline_ms,
                                        .wake_ms = deadline_ms,
-                                       .suspect_ms = UINT64_MAX};
+                                       .suspect_ms = UINT64_MAX,
+                                       .look_ms = UINT64_MAX};
     gathering.events = epoll_create1(EPOLL_CLOEXEC);
     if (gathering.events < 0)
         return ddpi_error_advise_descriptors(
@@ -138,8 +137,8 @@ ddp_status ddpi_bootstrap(struct ddp_comm *comm, const struct ddpi_config *confi
         .meeting = &comm->edges.meeting};
     ddp_status status = connect_and_listen(&boot);
     if (status == DDP_OK)
-        status = gather(comm, config, boot.store, boot.deadline_ms, &cause);
-    ddp_store_close(boot.store);
+        status = gather(comm, config, boot.directory, boot.deadline_ms, &cause);
+    ddpi_directory_close(boot.directory);
     if (status == DDP_OK)
         status = ddpi_host_join(comm, left_ms(&boot), &cause);
     if (status == DDP_OK)

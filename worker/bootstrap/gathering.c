@@ -9,12 +9,11 @@
 #include "verdict.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
-enum { SUSPECT_MS = 5000, REMOVE_MS = 2000 };
+enum { SUSPECT_MS = 5000 };
 
 static uint64_t gathering_now_ms(void)
 {
@@ -24,25 +23,6 @@ static uint64_t gathering_now_ms(void)
 uint32_t ddpi_gathering_left_ms(const struct ddpi_gathering *gathering)
 {
     return (uint32_t)ddpi_remaining_ms(gathering_now_ms(), gathering->deadline_ms);
-}
-
-void ddpi_gathering_key(const struct ddpi_gathering *gathering, char key[DDPI_HOST_KEY])
-{
-    snprintf(key, DDPI_HOST_KEY, "comm/%s/host", gathering->config->name);
-}
-
-/* Has time of its own, as the deadline may have passed. */
-ddp_status ddpi_gathering_remove_key(const struct ddpi_gathering *gathering, const void *card,
-                                     size_t len, struct ddp_error *err)
-{
-    char key[DDPI_HOST_KEY];
-    ddpi_gathering_key(gathering, key);
-    const struct ddp_store_clause clauses[] = {
-        {.kind = DDP_STORE_IF_VALUE, .key = key, .value = card, .value_len = len},
-        {.kind = DDP_STORE_THEN_DELETE, .key = key}};
-    ddp_status status = ddp_store_transact(gathering->store, clauses, 2, REMOVE_MS, NULL, err);
-    return status == DDP_E_CONFLICT ? DDP_OK
-                                    : status; /* another rank 0 has published its card, or none */
 }
 
 /* ---- messages ---- */
@@ -208,6 +188,7 @@ ddp_status ddpi_gathering_turn(struct ddpi_gathering *gathering, struct ddp_erro
     struct epoll_event event;
     uint64_t wake_ms = earlier(gathering->wake_ms, gathering->suspect_ms);
     wake_ms = earlier(wake_ms, ddpi_meeting_wake_ms(gathering->meeting));
+    wake_ms = earlier(wake_ms, gathering->look_ms);
     int count =
         epoll_wait(gathering->events, &event, 1, ddpi_remaining_ms(gathering_now_ms(), wake_ms));
     if (count < 0 && errno != EINTR)

@@ -1,15 +1,13 @@
 /*
  * gathering.h - how the ranks of a world find each other: rank 0 gathers them.
  *
- * Meanwhile the store has one key, with the NAME of the communicator:
- *
- *     comm/NAME/host    the card of rank 0 (peer_card.h)
+ * Meanwhile a directory (directory.h) has the card of rank 0 (peer_card.h):
  *
  *     rank 0                                the other ranks
- *       sets the key               ......     wait for it, connect to rank 0 and prove themselves
+ *       publishes its card         ......     find it, connect to rank 0 and prove themselves
  *                                  <-- CARD   (greeting.h); each sends its card
- *       all have joined: deletes
- *       the key
+ *       all have joined: withdraws
+ *       its card
  *       cards of both neighbours   CARD -->   connect to the next rank, accept the previous one
  *       does the same              <-- STANDS
  *       all stand                  GO   -->   continue over the ring
@@ -18,8 +16,8 @@
  * it why (FAILED); and rank 0 tells all ranks the first of these causes, in the same words. So
  * survivors never name different ranks: one whose neighbour is gone waits for that message. If the
  * connection to rank 0 ends, rank 0 has died. A rank that rank 0 has not accepted yet waits for
- * another rank 0: if nothing listens at the address in the key, that rank 0 is dead, and the key is
- * deleted.
+ * another rank 0: if nothing listens at the address in the card, that rank 0 is dead, and the card
+ * is withdrawn.
  *
  * This file is what both sides share: the ring, and one wait for everything. Only the edges of the
  * ring outlive it.
@@ -28,8 +26,7 @@
 #define DDPI_GATHERING_H
 
 #include "communicator.h"
-
-#include <ddprun/store.h>
+#include "directory.h"
 
 struct ddpi_gathering;
 
@@ -49,11 +46,12 @@ struct ddpi_gathering {
     const struct ddpi_gathering_role *role;
     struct ddp_comm *comm;
     const struct ddpi_config *config;
-    ddp_store *store;
+    struct ddpi_directory *directory;
     struct ddpi_meeting *meeting; /* the communicator's */
     uint64_t deadline_ms;
     uint64_t wake_ms;    /* when role->overdue() is called */
     uint64_t suspect_ms; /* a neighbour is gone: wait until then for rank 0 to tell why */
+    uint64_t look_ms;    /* when rank 0 looks whether its card is still in the directory */
     int events;          /* an epoll descriptor of all edges to joining ranks, and of the meeting */
     bool over;           /* read no more messages */
     bool judged;         /* the failure is that of another rank, which the sentence names */
@@ -67,11 +65,6 @@ ddp_status ddpi_gather_join(const struct ddpi_gathering *common, struct ddp_erro
 
 /* ---- gathering.c, for these ---- */
 
-enum { DDPI_HOST_KEY = 160 /* a name has at most 128 characters */ };
-void ddpi_gathering_key(const struct ddpi_gathering *gathering, char key[DDPI_HOST_KEY]);
-/* Delete the key if its value is the card of @len bytes. */
-ddp_status ddpi_gathering_remove_key(const struct ddpi_gathering *gathering, const void *card,
-                                     size_t len, struct ddp_error *err);
 uint32_t ddpi_gathering_left_ms(const struct ddpi_gathering *gathering);
 
 /* Watch @edge for messages; watch the listeners. */

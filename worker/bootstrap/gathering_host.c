@@ -1,7 +1,7 @@
 /*
  * gathering_host.c - rank 0 while it gathers the others: accepts them, tells each what it needs,
- * and judges. Owns the connections to them and the roster, and deletes the key in the store before
- * it returns.
+ * and judges. Owns the connections to them and the roster, and withdraws its card before it
+ * returns.
  */
 #include "attempt.h"
 #include "clock.h"
@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ANSWER_MS = 1000 };
+enum { ANSWER_MS = 1000, LOOK_EVERY_MS = 500 };
 
 struct host {
     struct ddpi_gathering gathering;
@@ -21,9 +21,9 @@ struct host {
     /* By rank; then one whose rank does not exist, and one that has come twice. */
     struct ddpi_edge **joiners;
     uint32_t places;
-    struct ddpi_buf card; /* as it is in the store */
-    bool published;       /* the card may be in the store */
-    bool asked;           /* ranks that do not stand yet were asked whether they live */
+    struct ddpi_entry entry; /* the own card as it is in the directory */
+    bool published;          /* it may be there */
+    bool asked;              /* ranks that do not stand yet were asked whether they live */
 };
 
 static struct host *host_of(struct ddpi_gathering *gathering)
@@ -122,6 +122,19 @@ static const struct ddpi_gathering_role host_role = {
 
 /* ---- what rank 0 does ---- */
 
+static bool encode_card(const struct ddpi_card *card, struct ddpi_entry *ret_entry)
+{
+    struct ddpi_buf wire;
+    ddpi_buf_init(&wire, sizeof ret_entry->card);
+    bool fits = ddpi_card_encode(card, &wire);
+    if (fits) {
+        ret_entry->len = ddpi_buf_len(&wire);
+        memcpy(ret_entry->card, ddpi_buf_head(&wire), ret_entry->len);
+    }
+    ddpi_buf_finish(&wire);
+    return fits;
+}
+
 static ddp_status host_open(struct ddpi_gathering *gathering, struct ddp_error *err)
 {
     struct host *host = host_of(gathering);
@@ -131,7 +144,7 @@ static ddp_status host_open(struct ddpi_gathering *gathering, struct ddp_error *
         return status;
     host->places = own->world_size + 2;
     host->joiners = ddpi_calloc(host->places, sizeof(struct ddpi_edge *));
-    if (host->joiners == NULL || !ddpi_card_encode(own, &host->card))
+    if (host->joiners == NULL || !encode_card(own, &host->entry))
         return ddpi_error_nomem(err, host->places * sizeof(struct ddpi_edge *));
     gathering->meeting->takes_joiners = true;
     return ddpi_gathering_watch_listeners(gathering, err);
@@ -140,11 +153,24 @@ static ddp_status host_open(struct ddpi_gathering *gathering, struct ddp_error *
 static ddp_status publish_card(struct ddpi_gathering *gathering, struct ddp_error *err)
 {
     struct host *host = host_of(gathering);
-    char key[DDPI_HOST_KEY];
-    ddpi_gathering_key(gathering, key);
+    struct ddpi_directory *directory = gathering->directory;
     host->published = true;
-    return ddp_store_set(gathering->store, key, ddpi_buf_head(&host->card),
-                         ddpi_buf_len(&host->card), ddpi_gathering_left_ms(gathering), NULL, err);
+    if (directory->ops->loses_entries)
+        gathering->look_ms = ddpi_now_ms(&ddpi_clock_monotonic) + LOOK_EVERY_MS;
+    return directory->ops->publish(directory, &host->entry, ddpi_gathering_left_ms(gathering), err);
+}
+
+/* From time to time: a rank that meant the card of a dead rank 0 may have removed this one. */
+static ddp_status look_after_card(struct ddpi_gathering *gathering, struct ddp_error *err)
+{
+    struct ddpi_directory *directory = gathering->directory;
+    struct ddpi_entry found;
+    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
+    if (now < gathering->look_ms)
+        return DDP_OK;
+    gathering->look_ms = now + LOOK_EVERY_MS;
+    ddp_status status = directory->ops->find(directory, 0, &found, err);
+    return status == DDP_E_NOT_FOUND ? publish_card(gathering, err) : status;
 }
 
 static ddp_status withdraw_card(struct ddpi_gathering *gathering, struct ddp_error *err)
@@ -153,8 +179,8 @@ static ddp_status withdraw_card(struct ddpi_gathering *gathering, struct ddp_err
     if (!host->published)
         return DDP_OK;
     host->published = false;
-    return ddpi_gathering_remove_key(gathering, ddpi_buf_head(&host->card),
-                                     ddpi_buf_len(&host->card), err);
+    gathering->look_ms = UINT64_MAX;
+    return gathering->directory->ops->withdraw(gathering->directory, &host->entry, err);
 }
 
 static void send_neighbour_cards(struct ddpi_gathering *gathering)
@@ -196,8 +222,11 @@ static ddp_status host_gather(struct ddpi_gathering *gathering, struct ddp_error
     ddp_status status = host_open(gathering, err);
     if (status == DDP_OK)
         status = publish_card(gathering, err);
-    while (status == DDP_OK && host->roster.came < host->roster.world_size)
+    while (status == DDP_OK && host->roster.came < host->roster.world_size) {
         status = ddpi_gathering_turn(gathering, err);
+        if (status == DDP_OK)
+            status = look_after_card(gathering, err);
+    }
     gathering->meeting->takes_joiners = false;
     if (status == DDP_OK)
         status = withdraw_card(gathering, err);
@@ -216,7 +245,6 @@ static void host_close(struct host *host)
         if (host->joiners[i] != NULL)
             ddpi_edge_destroy(host->joiners[i]);
     ddpi_free(host->joiners);
-    ddpi_buf_finish(&host->card);
     ddpi_roster_finish(&host->roster);
 }
 
@@ -224,7 +252,6 @@ ddp_status ddpi_gather_host(const struct ddpi_gathering *common, struct ddp_erro
 {
     struct host host = {.gathering = *common};
     host.gathering.role = &host_role;
-    ddpi_buf_init(&host.card, DDPI_CARD_WIRE_MAX);
     ddp_status status = host_gather(&host.gathering, err);
     if (status != DDP_OK) {
         ddpi_error_advise_descriptors(err, status);

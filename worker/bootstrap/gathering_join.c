@@ -19,9 +19,8 @@ enum {
 
 struct joiner {
     struct ddpi_gathering gathering;
-    struct ddpi_edge *host;           /* NULL: not accepted yet */
-    uint8_t card[DDPI_CARD_WIRE_MAX]; /* the card of rank 0 as it is in the store */
-    size_t card_len;
+    struct ddpi_edge *host;    /* NULL: not accepted yet */
+    struct ddpi_entry entry;   /* the card of rank 0 as it is in the directory */
     char gone[DDPI_PEER_NAME]; /* the last rank 0 that was found dead; "": none */
     uint32_t pause_ms;         /* before the next attempt after rank 0 has hung up */
     uint32_t neighbours;       /* cards of neighbours that have come */
@@ -56,25 +55,18 @@ static ddp_status no_host(struct ddpi_gathering *gathering, struct ddp_error *er
 static ddp_status read_host_card(struct ddpi_gathering *gathering, struct ddp_error *err)
 {
     struct joiner *joiner = joiner_of(gathering);
-    char key[DDPI_HOST_KEY];
-    void *value;
-    size_t len;
-    ddpi_gathering_key(gathering, key);
-    ddp_status status = ddp_store_get(gathering->store, key, ddpi_gathering_left_ms(gathering),
-                                      &value, &len, NULL, err);
-    if (status == DDP_E_TIMEOUT)
+    struct ddpi_directory *directory = gathering->directory;
+    struct ddpi_entry entry;
+    struct ddpi_card card;
+    ddp_status status =
+        directory->ops->find(directory, ddpi_gathering_left_ms(gathering), &entry, err);
+    if (status == DDP_E_NOT_FOUND)
         return no_host(gathering, err);
     if (status != DDP_OK)
         return status;
-    struct ddpi_card card;
-    bool valid = len <= sizeof joiner->card && ddpi_card_decode(value, len, &card);
-    if (valid) {
-        memcpy(joiner->card, value, len);
-        joiner->card_len = len;
-    }
-    ddp_store_free(value);
-    if (!valid)
+    if (entry.len > sizeof entry.card || !ddpi_card_decode(entry.card, entry.len, &card))
         return ddpi_error_set(err, DDP_E_PROTOCOL, "rank 0 uses another version of libddpcomm");
+    joiner->entry = entry;
     return ddpi_card_put(&card, ddpi_meeting_slot(gathering->meeting, 0))
                ? DDP_OK
                : ddpi_error_nomem(err, DDPI_CARD_SLOT);
@@ -84,23 +76,17 @@ static ddp_status read_host_card(struct ddpi_gathering *gathering, struct ddp_er
 static bool host_has_changed(struct ddpi_gathering *gathering)
 {
     const struct joiner *joiner = joiner_of(gathering);
-    char key[DDPI_HOST_KEY];
-    void *value;
-    size_t len;
-    ddpi_gathering_key(gathering, key);
-    ddp_status status = ddp_store_try_get(gathering->store, key, ddpi_gathering_left_ms(gathering),
-                                          &value, &len, NULL, NULL);
+    struct ddpi_entry entry;
+    ddp_status status = gathering->directory->ops->find(gathering->directory, 0, &entry, NULL);
     if (status != DDP_OK)
         return status == DDP_E_NOT_FOUND;
-    bool same = len == joiner->card_len && memcmp(value, joiner->card, len) == 0;
-    ddp_store_free(value);
-    return !same;
+    return entry.len != joiner->entry.len || memcmp(entry.card, joiner->entry.card, entry.len) != 0;
 }
 
 static ddp_status forget_host(struct ddpi_gathering *gathering, struct ddp_error *err)
 {
     const struct joiner *joiner = joiner_of(gathering);
-    return ddpi_gathering_remove_key(gathering, joiner->card, joiner->card_len, err);
+    return gathering->directory->ops->withdraw(gathering->directory, &joiner->entry, err);
 }
 
 /* See what has become of the attempt; *@ret_over: give it up. */
@@ -123,7 +109,7 @@ static ddp_status check_attempt(struct ddpi_gathering *gathering, bool *ret_over
             "after %.1f s %s has not accepted this rank: it is stopped, or too busy",
             gathering->config->init_timeout_ms / 1000.0, attempt->edge.peer_name);
     if (attempt->stage ==
-        DDPI_ATTEMPT_QUEUE) { /* rank 0 has hung up: the key may be that of another one now */
+        DDPI_ATTEMPT_QUEUE) { /* rank 0 has hung up: the card may be that of another one now */
         *ret_over = true;
         joiner->pause_ms = joiner->pause_ms == 0 ? PAUSE_MIN_MS : 2 * joiner->pause_ms;
         if (joiner->pause_ms > PAUSE_MAX_MS)
@@ -253,7 +239,7 @@ static ddp_status join_gathering(struct ddpi_gathering *gathering, struct ddp_er
     return status;
 }
 
-/* Tell rank 0 why this rank gives up, unless it knows or is gone; if it is gone, delete its key. */
+/* Tell rank 0 why this rank gives up, unless it knows or is gone; if it is gone, forget it. */
 ddp_status ddpi_gather_join(const struct ddpi_gathering *common, struct ddp_error *err)
 {
     struct joiner joiner = {.gathering = *common};

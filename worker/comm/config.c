@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of struct ddp_comm_options in the first version. */
+#define FIRST_SIZE (offsetof(struct ddp_comm_options, algorithm) + sizeof(ddp_algorithm))
+
 const char *ddpi_config_getenv(const char *name)
 {
     return getenv(name);
@@ -157,6 +160,25 @@ static ddp_status load_keys(ddpi_getenv *env, struct ddpi_config *config, struct
     return status;
 }
 
+static ddp_status load_kv(const struct ddp_comm_options *options, struct ddpi_config *config,
+                          struct ddp_error *err)
+{
+    const struct ddp_kv *kv = options->kv;
+    if (options->store_endpoint != NULL)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "kv and store_endpoint are two ways to meet: set one of them");
+    if (kv->size < sizeof *kv)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "size in struct ddp_kv is %zu, at least %zu expected", kv->size,
+                              sizeof *kv);
+    if (kv->set == NULL || kv->get == NULL || kv->wait == NULL)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "struct ddp_kv lacks a function: only remove may be NULL");
+    config->way = DDPI_WAY_KV;
+    config->kv = kv;
+    return DDP_OK;
+}
+
 static ddp_status load_store(const struct ddp_comm_options *options, ddpi_getenv *env,
                              struct ddpi_config *config, struct ddp_error *err)
 {
@@ -167,6 +189,9 @@ static ddp_status load_store(const struct ddp_comm_options *options, ddpi_getenv
                               "the name of a communicator has 1 to 128 characters and no '/'");
     if (config->world_size == 1)
         return DDP_OK;
+    if (options->kv != NULL)
+        return load_kv(options, config, err);
+    config->way = DDPI_WAY_STORE;
     config->store_prefix =
         options->store_prefix != NULL ? options->store_prefix : env("DDPRUN_STORE_PREFIX");
     config->store_endpoint =
@@ -202,21 +227,21 @@ static ddp_status load_limits(const struct ddp_comm_options *options, ddpi_geten
 ddp_status ddpi_config_load(const struct ddp_comm_options *options, ddpi_getenv *env,
                             struct ddpi_config *ret_config, struct ddp_error *err)
 {
-    const struct ddp_comm_options none = {.size = sizeof none};
-    if (options == NULL)
-        options = &none;
-    if (options->size < sizeof *options)
+    struct ddp_comm_options known = {0}; /* members of later versions stay zero */
+    if (options != NULL && options->size < FIRST_SIZE)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "size in struct ddp_comm_options is %zu, at least %zu expected",
-                              options->size, sizeof *options);
-    struct ddpi_config config = {0};
-    ddp_status status = load_place(options, env, &config, err);
+                              options->size, FIRST_SIZE);
+    if (options != NULL)
+        memcpy(&known, options, options->size < sizeof known ? options->size : sizeof known);
+    struct ddpi_config config = {.interfaces = env("DDP_SOCKET_IFNAME")};
+    ddp_status status = load_place(&known, env, &config, err);
     if (status == DDP_OK)
-        status = load_store(options, env, &config, err);
+        status = load_store(&known, env, &config, err);
     if (status == DDP_OK)
-        status = load_limits(options, env, &config, err);
+        status = load_limits(&known, env, &config, err);
     if (status == DDP_OK)
-        status = load_algorithm(options, env, &config, err);
+        status = load_algorithm(&known, env, &config, err);
     load_life(env, &config);
     if (status == DDP_OK)
         *ret_config = config;

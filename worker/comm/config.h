@@ -11,9 +11,19 @@
 
 enum { DDPI_WORLD_MAX = 65536, DDPI_DEFAULT_TIMEOUT_MS = 600000 };
 
-/* The strings belong to the caller's options or to the environment. */
+/* How the ranks meet. */
+enum ddpi_way {
+    DDPI_WAY_NONE, /* a world of one */
+    DDPI_WAY_STORE,
+    DDPI_WAY_KV,
+};
+
+/* What the pointers point to belongs to the caller's options or to the environment. */
 struct ddpi_config {
-    const char *store_endpoint; /* NULL in a world of one */
+    enum ddpi_way way;
+    const struct ddp_kv *kv;    /* of the caller; NULL: another way */
+    const char *interfaces;     /* which a rank listens on, a list (own_address.h); NULL: any */
+    const char *store_endpoint; /* NULL: another way */
     const char *store_prefix;
     int token_fd;    /* holds the token for the store; 0: none */
     int rank_key_fd; /* holds the key of the ranks (rank_key.h); 0: none */

@@ -72,6 +72,7 @@
 #define DDPRUN_COMM_H
 
 #include <ddprun/comm_types.h>
+#include <ddprun/kv.h>
 #include <ddprun/status.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -98,6 +99,7 @@ struct ddp_comm_options {
     uint32_t timeout_ms;      /* of each operation; 0 = DDP_TIMEOUT (a duration), else 600,000 */
     uint32_t force_tcp;       /* 1 = TCP within a machine, too; 0 = DDP_FORCE_TCP */
     ddp_algorithm algorithm;  /* of reductions; AUTO = DDP_ALGORITHM (a name), else auto */
+    const struct ddp_kv *kv;  /* meet through this store of the caller, and no other; NULL = none */
 };
 
 /*
@@ -130,9 +132,9 @@ DDP_API uint32_t ddp_version_number(void);
  *
  * Blocks until all ranks have called it: at most init_timeout_ms and some seconds more, in which
  * the ranks find out which of them is to blame. @options is not kept. Rank 0 gathers the others: it
- * publishes its address in the store, as comm/NAME/host below the prefix, until all have joined,
- * and leaves nothing there. It holds a connection to each rank until all are connected to their
- * neighbours.
+ * publishes its address in the store, as comm/NAME/host (below store_prefix, except in @kv), until
+ * all have joined, and leaves nothing there. It holds a connection to each rank until all are
+ * connected to their neighbours.
  *
  * On DDP_OK, *@ret_comm is a handle; free it with ddp_comm_destroy().
  * If a rank fails that rank 0 has accepted, all accepted ranks fail at once, with the same cause.
