@@ -1,11 +1,9 @@
 /*
- * comm.c - <ddprun/comm.h>: joining and leaving a communicator, and its operations as tasks for the
- * memory type of their buffers. Owns nothing.
+ * comm.c - <ddprun/comm.h>: joining and leaving a communicator, and questions to it. Owns nothing.
  */
 #include "bootstrap.h"
 #include "error.h"
 #include "memory_types.h"
-#include "operate.h"
 #include "runs.h"
 #include "sockets.h"
 
@@ -87,93 +85,4 @@ ddp_status ddp_comm_set_timeout(ddp_comm *comm, uint32_t timeout_ms, struct ddp_
         return ddpi_error_set(err, DDP_E_INVALID, "a timeout of 0 ms is too short");
     comm->timeout_ms = timeout_ms;
     return DDP_OK;
-}
-
-/* ---- operations ---- */
-
-/* Every operation comes through here, with call, send and recv of @task filled in. */
-static ddp_status operate(struct ddp_comm *comm, struct ddpi_task *task, void *stream,
-                          struct ddp_error *err)
-{
-    ddp_status status = ddpi_comm_check_home(comm, err);
-    if (status == DDP_OK)
-        status = ddpi_task_prepare(task, comm->rank, comm->world_size, err);
-    if (status != DDP_OK)
-        return status;
-    task->timeout_ms = comm->timeout_ms;
-    return ddpi_operate(comm, task, stream, err);
-}
-
-ddp_status ddp_all_reduce(ddp_comm *comm, const void *send, void *recv, size_t count,
-                          ddp_dtype dtype, ddp_reduce_op op, void *stream, struct ddp_error *err)
-{
-    struct ddpi_task task = {
-        .call = {.operation = DDPI_ALL_REDUCE, .count = count, .dtype = dtype, .op = op},
-        .send = send,
-        .recv = recv};
-    return operate(comm, &task, stream, err);
-}
-
-ddp_status ddp_reduce(ddp_comm *comm, const void *send, void *recv, size_t count, ddp_dtype dtype,
-                      ddp_reduce_op op, uint32_t root, void *stream, struct ddp_error *err)
-{
-    struct ddpi_task task = {
-        .call = {.operation = DDPI_REDUCE, .count = count, .dtype = dtype, .op = op, .root = root},
-        .send = send,
-        .recv = comm->rank == root ? recv : NULL};
-    return operate(comm, &task, stream, err);
-}
-
-ddp_status ddp_broadcast(ddp_comm *comm, void *buffer, size_t count, ddp_dtype dtype, uint32_t root,
-                         void *stream, struct ddp_error *err)
-{
-    struct ddpi_task task = {
-        .call = {.operation = DDPI_BROADCAST, .count = count, .dtype = dtype, .root = root},
-        .send = buffer,
-        .recv = buffer};
-    return operate(comm, &task, stream, err);
-}
-
-ddp_status ddp_all_gather(ddp_comm *comm, const void *send, void *recv, size_t count,
-                          ddp_dtype dtype, void *stream, struct ddp_error *err)
-{
-    struct ddpi_task task = {.call = {.operation = DDPI_ALL_GATHER, .count = count, .dtype = dtype},
-                             .send = send,
-                             .recv = recv};
-    return operate(comm, &task, stream, err);
-}
-
-ddp_status ddp_reduce_scatter(ddp_comm *comm, const void *send, void *recv, size_t count,
-                              ddp_dtype dtype, ddp_reduce_op op, void *stream,
-                              struct ddp_error *err)
-{
-    struct ddpi_task task = {
-        .call = {.operation = DDPI_REDUCE_SCATTER, .count = count, .dtype = dtype, .op = op},
-        .send = send,
-        .recv = recv};
-    return operate(comm, &task, stream, err);
-}
-
-ddp_status ddp_send(ddp_comm *comm, const void *buffer, size_t count, ddp_dtype dtype,
-                    uint32_t peer, void *stream, struct ddp_error *err)
-{
-    struct ddpi_task task = {
-        .call = {.operation = DDPI_SEND, .count = count, .dtype = dtype, .root = peer},
-        .send = buffer};
-    return operate(comm, &task, stream, err);
-}
-
-ddp_status ddp_recv(ddp_comm *comm, void *buffer, size_t count, ddp_dtype dtype, uint32_t peer,
-                    void *stream, struct ddp_error *err)
-{
-    struct ddpi_task task = {
-        .call = {.operation = DDPI_RECV, .count = count, .dtype = dtype, .root = peer},
-        .recv = buffer};
-    return operate(comm, &task, stream, err);
-}
-
-ddp_status ddp_barrier(ddp_comm *comm, void *stream, struct ddp_error *err)
-{
-    struct ddpi_task task = {.call = {.operation = DDPI_BARRIER}};
-    return operate(comm, &task, stream, err);
 }

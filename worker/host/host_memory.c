@@ -27,9 +27,9 @@ static ddp_status alone_advance(struct ddp_comm *comm, struct ddpi_run *run,
                                 enum ddpi_movement *ret_movement)
 {
     const struct ddpi_task *task = &run->task;
-    (void)comm;
-    if (task->send != task->recv && task->count > 0)
-        memcpy(task->recv, task->send, task->count * task->element_size);
+    struct ddpi_copy copy = ddpi_task_own_copy(task, comm->rank);
+    if (copy.len > 0)
+        memcpy(copy.to, copy.from, copy.len);
     *ret_movement = DDPI_COMPLETE;
     return DDP_OK;
 }
@@ -73,6 +73,9 @@ static ddp_status host_submit(struct ddpi_memory *memory, struct ddp_comm *comm,
                               "no device is in use, so there is no stream to wait on: pass NULL");
     if (stream != NULL && run->task.count > 0)
         return ddpi_error_set(err, DDP_E_INVALID, "host memory takes no stream: pass NULL");
+    if (!ddpi_call_has_ring(&run->task.call) && comm->world_size > 1)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "gather, scatter and all_to_all are not available between ranks yet");
     if (is_barrier)
         prepare_round(comm, &run->task, comm->tokens, 1);
     run->algorithm = ddpi_call_is_message(&run->task.call) ? &ddpi_message_algorithm

@@ -219,6 +219,14 @@ static uint64_t ring_bytes(const struct engine *engine)
     return sum;
 }
 
+/* The division of the buffer that has a part for each rank. */
+static const struct ddpi_parts *ring_parts(const struct ddpi_task *task)
+{
+    if (!task->uneven)
+        return NULL;
+    return task->recv_parts.counts != NULL ? &task->recv_parts : &task->send_parts;
+}
+
 static ddp_status ring_begin(struct ddp_comm *comm, struct ddpi_run *run)
 {
     struct engine *engine = engine_of(run);
@@ -236,6 +244,7 @@ static ddp_status ring_begin(struct ddp_comm *comm, struct ddpi_run *run)
                    .scratch = comm->scratch,
                    .scratch_size = DDPI_SCRATCH_SIZE,
                    .count = task->count,
+                   .parts = ring_parts(task),
                    .element_size = task->element_size,
                    .gathered = task->gathered},
     };

@@ -10,6 +10,7 @@
 #include "thread.h"
 
 #include <errno.h>
+#include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -103,6 +104,35 @@ bool ddpi_runs_test(struct ddp_comm *comm, const struct ddpi_run *run)
     bool done = ddpi_run_is_done(run);
     pthread_mutex_unlock(&queue->lock);
     return done;
+}
+
+bool ddpi_runs_abandon(struct ddp_comm *comm, struct ddpi_run *run,
+                       void (*ended)(void *arg, ddp_status status), void *arg)
+{
+    pthread_mutex_lock(&comm->runs.lock);
+    bool done = ddpi_run_is_done(run);
+    if (!done) {
+        run->cause = NULL;
+        run->ended = ended;
+        run->ended_arg = arg;
+    }
+    pthread_mutex_unlock(&comm->runs.lock);
+    return !done;
+}
+
+ddp_status ddpi_runs_count_ends(struct ddp_comm *comm, int *ret_fd, struct ddp_error *err)
+{
+    struct ddpi_run_queue *queue = &comm->runs;
+    ddp_status status = DDP_OK;
+    pthread_mutex_lock(&queue->lock);
+    if (queue->events < 0)
+        queue->events = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (queue->events < 0)
+        status = ddpi_error_sys(err, errno, "make an eventfd");
+    else
+        *ret_fd = queue->events;
+    pthread_mutex_unlock(&queue->lock);
+    return status;
 }
 
 /* Call under the lock. */

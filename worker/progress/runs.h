@@ -21,6 +21,14 @@ bool ddpi_runs_wait(struct ddp_comm *comm, const struct ddpi_run *run, uint64_t 
 /* Move what can be moved without sleeping; whether @run has ended. */
 bool ddpi_runs_test(struct ddp_comm *comm, const struct ddpi_run *run);
 
+/* The owner of @run forgets it: call @ended with @arg when it has ended, instead of what was set
+ * before. false: it has ended already. */
+bool ddpi_runs_abandon(struct ddp_comm *comm, struct ddpi_run *run,
+                       void (*ended)(void *arg, ddp_status status), void *arg);
+
+/* Count the requests that end from now on in an eventfd, which belongs to the communicator. */
+ddp_status ddpi_runs_count_ends(struct ddp_comm *comm, int *ret_fd, struct ddp_error *err);
+
 /* Wait until no run is pending. */
 void ddpi_runs_drain(struct ddp_comm *comm);
 

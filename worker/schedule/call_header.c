@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { CALL_MAGIC = 0x31504444 /* "DDP1" */ };
+enum { CALL_MAGIC = 0x32504444 /* "DDP2" */ };
 
 struct wire_call {
     uint32_t magic;
@@ -21,6 +21,8 @@ struct wire_call {
     uint64_t count;
     uint32_t root;
     uint32_t on_device;
+    uint32_t parts;
+    uint32_t reserved;
 };
 _Static_assert(sizeof(struct wire_call) == DDPI_CALL_WIRE_SIZE, "the header has no padding");
 
@@ -46,7 +48,8 @@ void ddpi_call_encode(const struct ddpi_call *call, uint8_t wire[DDPI_CALL_WIRE_
                             .seq = htole64(call->seq),
                             .count = htole64(call->count),
                             .root = htole32(call->root),
-                            .on_device = htole32(call->on_device)};
+                            .on_device = htole32(call->on_device),
+                            .parts = htole32(call->parts)};
     memcpy(wire, &out, sizeof out);
 }
 
@@ -63,7 +66,8 @@ bool ddpi_call_decode(const uint8_t wire[DDPI_CALL_WIRE_SIZE], struct ddpi_call 
     call.root = ddpi_rd_u32(&rd);
     uint32_t on_device = ddpi_rd_u32(&rd);
     call.on_device = on_device;
-    if (magic != CALL_MAGIC || on_device > 1 ||
+    call.parts = ddpi_rd_u32(&rd);
+    if (magic != CALL_MAGIC || on_device > 1 || ddpi_rd_u32(&rd) != 0 ||
         operation >= sizeof operation_names / sizeof *operation_names ||
         algorithm >= sizeof algorithm_names / sizeof *algorithm_names)
         return false;
@@ -75,7 +79,7 @@ bool ddpi_call_same(const struct ddpi_call *a, const struct ddpi_call *b)
 {
     return a->operation == b->operation && a->seq == b->seq && a->count == b->count &&
            a->dtype == b->dtype && a->op == b->op && a->root == b->root &&
-           a->algorithm == b->algorithm && a->on_device == b->on_device;
+           a->algorithm == b->algorithm && a->on_device == b->on_device && a->parts == b->parts;
 }
 
 void ddpi_call_name(const struct ddpi_call *call, char text[DDPI_CALL_TEXT])
@@ -103,6 +107,17 @@ static void describe_call(const struct ddpi_call *call, char text[DDPI_CALL_TEXT
     case DDPI_ALL_GATHER:
         snprintf(text, DDPI_CALL_TEXT, "%s #%llu (%llu %s)", name, seq, count, dtype);
         return;
+    case DDPI_ALL_TO_ALL:
+        snprintf(text, DDPI_CALL_TEXT, "%s #%llu (%llu %s for each rank)", name, seq, count, dtype);
+        return;
+    case DDPI_GATHER:
+        snprintf(text, DDPI_CALL_TEXT, "%s #%llu (%llu %s of each rank to rank %u)", name, seq,
+                 count, dtype, call->root);
+        return;
+    case DDPI_SCATTER:
+        snprintf(text, DDPI_CALL_TEXT, "%s #%llu (%llu %s for each rank from rank %u)", name, seq,
+                 count, dtype, call->root);
+        return;
     case DDPI_BROADCAST:
         snprintf(text, DDPI_CALL_TEXT, "%s #%llu (%llu %s from rank %u)", name, seq, count, dtype,
                  call->root);
@@ -125,6 +140,8 @@ void ddpi_call_describe(const struct ddpi_call *call, char text[DDPI_CALL_TEXT])
 {
     describe_call(call, text);
     size_t used = strlen(text);
+    if (call->parts != 0)
+        used += (size_t)snprintf(text + used, DDPI_CALL_TEXT - used, " in uneven parts");
     if (call->on_device)
         snprintf(text + used, DDPI_CALL_TEXT - used, " on a GPU");
 }

@@ -16,6 +16,9 @@
     X(DDPI_REDUCE, "reduce")                 \
     X(DDPI_ALL_GATHER, "all_gather")         \
     X(DDPI_REDUCE_SCATTER, "reduce_scatter") \
+    X(DDPI_GATHER, "gather")                 \
+    X(DDPI_SCATTER, "scatter")               \
+    X(DDPI_ALL_TO_ALL, "all_to_all")         \
     X(DDPI_SEND, "send")                     \
     X(DDPI_RECV, "recv")
 
@@ -29,6 +32,8 @@ struct ddpi_call {
     enum ddpi_operation operation;
     uint64_t seq;
     size_t count; /* the rest is 0 where the operation does not use it */
+    uint32_t
+        parts; /* parts are uneven: their digest (parts.h); 1 if each rank knows its own only */
     ddp_dtype dtype;
     ddp_reduce_op op;
     uint32_t root;           /* of send and recv: the peer */
@@ -36,7 +41,7 @@ struct ddpi_call {
     bool on_device;          /* the buffers are memory of a GPU */
 };
 
-enum { DDPI_CALL_WIRE_SIZE = 32, DDPI_CALL_TEXT = 160 };
+enum { DDPI_CALL_WIRE_SIZE = 40, DDPI_CALL_TEXT = 160 };
 
 void ddpi_call_encode(const struct ddpi_call *call, uint8_t wire[DDPI_CALL_WIRE_SIZE]);
 

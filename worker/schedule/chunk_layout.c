@@ -22,6 +22,8 @@ static struct ddpi_chunk chunk_of(const struct ddpi_layout *layout, uint32_t chu
 {
     if (is_gathered(layout))
         return (struct ddpi_chunk){.first = 0, .count = layout->count};
+    if (layout->parts != NULL)
+        return ddpi_parts_at(layout->parts, 0, chunk);
     return ddpi_ring_chunk(layout->count, ddpi_ring_chunks(layout->ring), chunk);
 }
 
@@ -31,9 +33,18 @@ static size_t slice(const struct ddpi_layout *layout)
     return layout->scratch_size / layout->element_size / ddpi_ring_chunks(layout->ring);
 }
 
+static size_t longest(const struct ddpi_layout *layout)
+{
+    size_t count = chunk_of(layout, 0).count; /* of equal chunks no other is longer */
+    for (uint32_t chunk = 1; layout->parts != NULL && chunk < layout->ring->nranks; chunk++)
+        if (chunk_of(layout, chunk).count > count)
+            count = chunk_of(layout, chunk).count;
+    return count;
+}
+
 size_t ddpi_layout_parts(const struct ddpi_layout *layout)
 {
-    size_t count = chunk_of(layout, 0).count; /* no chunk is longer */
+    size_t count = longest(layout);
     if (is_whole(layout) || count == 0)
         return 1;
     return (count - 1) / slice(layout) + 1;
@@ -62,7 +73,10 @@ struct ddpi_place ddpi_layout_place(const struct ddpi_layout *layout, size_t par
         return (struct ddpi_place){.own = layout->send + (gathers ? 0 : offset),
                                    .held = layout->recv + offset,
                                    .len = all.count * size};
-    size_t most = slice(layout), first = part * most, left = all.count - first;
+    size_t most = slice(layout), first = part * most;
+    if (first >= all.count) /* longer chunks have more parts */
+        return (struct ddpi_place){.len = 0};
+    size_t left = all.count - first;
     struct ddpi_place place = {.own = layout->send + offset + first * size,
                                .held = layout->scratch + chunk * most * size,
                                .len = (left < most ? left : most) * size};
@@ -75,6 +89,8 @@ struct ddpi_place ddpi_layout_place(const struct ddpi_layout *layout, size_t par
 static struct ddpi_chunk wanted(const struct ddpi_layout *layout)
 {
     const struct ddpi_ring *ring = layout->ring;
+    if (layout->call->operation == DDPI_REDUCE_SCATTER && layout->parts != NULL)
+        return ddpi_parts_at(layout->parts, 0, ring->rank);
     if (layout->call->operation == DDPI_REDUCE_SCATTER)
         return ddpi_ring_chunk(layout->count, ring->nranks, ring->rank);
     bool nothing = layout->call->operation == DDPI_REDUCE && ring->rank != ring->root;

@@ -11,6 +11,7 @@
 #define DDPI_CHUNK_LAYOUT_H
 
 #include "call_header.h"
+#include "parts.h"
 #include "ring.h"
 
 /* Enough for an element of the largest type for each rank of the largest world, and small enough
@@ -23,8 +24,9 @@ struct ddpi_layout {
     const uint8_t *send;
     uint8_t *recv;
     uint8_t *scratch;
-    size_t scratch_size; /* at least an element of the largest type for each rank */
-    size_t count;        /* elements of the result, of all ranks together */
+    size_t scratch_size;            /* at least an element of the largest type for each rank */
+    size_t count;                   /* elements of the result, of all ranks together */
+    const struct ddpi_parts *parts; /* of the ranks, which are the chunks; NULL: chunks are equal */
     size_t element_size;
     bool gathered; /* gather the contributions of all ranks in scratch: `direct` on the host */
 };

@@ -5,34 +5,67 @@
 
 #include "error.h"
 
+/* What a rank has in a buffer. */
+enum extent { NONE, PART, ALL_PARTS };
+
 static const struct shape {
     enum ddpi_ring_kind ring;
-    bool reduces;      /* it has a reduction */
-    bool rooted;       /* it has a root */
-    bool message;      /* between two ranks, of which call.root is the other one */
-    bool sends_all;    /* the send buffer has a part for each rank */
-    bool receives_all; /* the receive buffer has a part of each rank */
-    const char *in_place;
+    bool has_ring;
+    bool reduces;                     /* it has a reduction */
+    bool rooted;                      /* it has a root */
+    bool message;                     /* between two ranks, of which call.root is the other one */
+    enum extent send, recv;           /* of every rank, */
+    enum extent root_send, root_recv; /* but for the root */
+    const char *in_place;             /* what must hold then; NULL: the buffers never overlap */
 } shapes[] = {
-    [DDPI_JOIN] = {.ring = DDPI_RING_ALL_GATHER, .receives_all = true},
-    [DDPI_BARRIER] = {.ring = DDPI_RING_ALL_GATHER, .receives_all = true},
-    [DDPI_BROADCAST] = {.ring = DDPI_RING_BROADCAST, .rooted = true},
+    [DDPI_JOIN] = {.ring = DDPI_RING_ALL_GATHER, .has_ring = true},
+    [DDPI_BARRIER] = {.ring = DDPI_RING_ALL_GATHER, .has_ring = true},
+    [DDPI_BROADCAST] = {.ring = DDPI_RING_BROADCAST,
+                        .has_ring = true,
+                        .rooted = true,
+                        .send = PART,
+                        .recv = PART,
+                        .root_send = PART,
+                        .root_recv = PART,
+                        .in_place = "they must be equal"},
     [DDPI_ALL_REDUCE] = {.ring = DDPI_RING_ALL_REDUCE,
+                         .has_ring = true,
                          .reduces = true,
+                         .send = PART,
+                         .recv = PART,
                          .in_place = "they must be equal"},
     [DDPI_REDUCE] = {.ring = DDPI_RING_REDUCE,
+                     .has_ring = true,
                      .reduces = true,
                      .rooted = true,
+                     .send = PART,
+                     .root_send = PART,
+                     .root_recv = PART,
                      .in_place = "they must be equal"},
     [DDPI_ALL_GATHER] = {.ring = DDPI_RING_ALL_GATHER,
-                         .receives_all = true,
+                         .has_ring = true,
+                         .send = PART,
+                         .recv = ALL_PARTS,
                          .in_place = "send must be this rank's part of recv"},
     [DDPI_REDUCE_SCATTER] = {.ring = DDPI_RING_REDUCE_SCATTER,
+                             .has_ring = true,
                              .reduces = true,
-                             .sends_all = true,
+                             .send = ALL_PARTS,
+                             .recv = PART,
                              .in_place = "recv must be this rank's part of send"},
-    [DDPI_SEND] = {.ring = DDPI_RING_BROADCAST, .message = true},
-    [DDPI_RECV] = {.ring = DDPI_RING_BROADCAST, .message = true},
+    [DDPI_GATHER] = {.rooted = true,
+                     .send = PART,
+                     .root_send = PART,
+                     .root_recv = ALL_PARTS,
+                     .in_place = "send must be the root's part of recv"},
+    [DDPI_SCATTER] = {.rooted = true,
+                      .recv = PART,
+                      .root_send = ALL_PARTS,
+                      .root_recv = PART,
+                      .in_place = "recv must be the root's part of send"},
+    [DDPI_ALL_TO_ALL] = {.send = ALL_PARTS, .recv = ALL_PARTS},
+    [DDPI_SEND] = {.ring = DDPI_RING_BROADCAST, .has_ring = true, .message = true, .send = PART},
+    [DDPI_RECV] = {.ring = DDPI_RING_BROADCAST, .has_ring = true, .message = true, .recv = PART},
 };
 
 static const struct shape *shape_of(const struct ddpi_call *call)
@@ -50,6 +83,24 @@ bool ddpi_call_is_message(const struct ddpi_call *call)
     return shape_of(call)->message;
 }
 
+bool ddpi_call_has_ring(const struct ddpi_call *call)
+{
+    return shape_of(call)->has_ring;
+}
+
+/* What this rank has in each buffer. */
+struct role {
+    enum extent send, recv;
+};
+
+static struct role role_of(const struct ddpi_call *call, uint32_t rank)
+{
+    const struct shape *shape = shape_of(call);
+    bool is_root = shape->rooted && rank == call->root;
+    return is_root ? (struct role){shape->root_send, shape->root_recv}
+                   : (struct role){shape->send, shape->recv};
+}
+
 static ddp_status check_ranks(const struct ddpi_call *call, uint32_t rank, uint32_t world_size,
                               struct ddp_error *err)
 {
@@ -63,63 +114,129 @@ static ddp_status check_ranks(const struct ddpi_call *call, uint32_t rank, uint3
     return DDP_OK;
 }
 
-/* Sets the sizes of @task, too. */
-static ddp_status check_call(struct ddpi_task *task, uint32_t rank, uint32_t world_size,
-                             struct ddp_error *err)
+static ddp_status check_types(struct ddpi_task *task, struct ddp_error *err)
 {
     const struct ddpi_call *call = &task->call;
-    const struct shape *shape = shape_of(call);
-    size_t size = ddp_dtype_size(call->dtype), bytes;
-    uint32_t parts = shape->sends_all || shape->receives_all ? world_size : 1;
-    if (size == 0)
+    task->element_size = ddp_dtype_size(call->dtype);
+    if (task->element_size == 0)
         return ddpi_error_set(err, DDP_E_INVALID, "%d is not an element type", (int)call->dtype);
-    if (shape->reduces && (unsigned)call->op > DDP_PRODUCT)
+    if (shape_of(call)->reduces && (unsigned)call->op > DDP_PRODUCT)
         return ddpi_error_set(err, DDP_E_INVALID, "%d is not a reduction", (int)call->op);
-    ddp_status status = check_ranks(call, rank, world_size, err);
-    if (status != DDP_OK)
-        return status;
-    if (__builtin_mul_overflow(call->count, parts, &task->count) ||
-        __builtin_mul_overflow(task->count, size, &bytes) || bytes > PTRDIFF_MAX)
-        return ddpi_error_set(err, DDP_E_INVALID, "%zu elements of %zu bytes%s are too many",
-                              call->count, size, parts > 1 ? " for each rank" : "");
-    task->element_size = size;
     return DDP_OK;
 }
 
-/* Where in a buffer with @parts for all ranks this rank's part is. */
-static uintptr_t own_part(const void *buffer, bool parts, uint32_t rank, size_t len)
+/* ---- sizes ---- */
+
+static ddp_status measure(const struct ddpi_task *task, enum extent extent,
+                          const struct ddpi_parts *parts, uint32_t world_size, size_t *ret_count,
+                          size_t *ret_sum, struct ddp_error *err)
 {
-    return (uintptr_t)buffer + (parts ? rank * len : 0);
+    size_t bytes;
+    uint32_t a, b;
+    bool fits = true;
+    *ret_sum = *ret_count = extent == PART ? task->own : 0;
+    if (extent == ALL_PARTS)
+        fits = ddpi_parts_span(parts, task->own, world_size, ret_count, ret_sum);
+    if (!fits || __builtin_mul_overflow(*ret_count, task->element_size, &bytes) ||
+        bytes > PTRDIFF_MAX)
+        return ddpi_error_set(err, DDP_E_INVALID, "%zu elements of %zu bytes%s are too many",
+                              task->own, task->element_size,
+                              extent == ALL_PARTS ? " for each rank" : "");
+    if (extent == ALL_PARTS && ddpi_parts_overlap(parts, world_size, &a, &b))
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "the parts of ranks %u and %u overlap: rank %u has %zu elements from "
+                              "element %zu on, rank %u %zu from %zu on",
+                              a, b, a, parts->counts[a], parts->offsets[a], b, parts->counts[b],
+                              parts->offsets[b]);
+    return DDP_OK;
+}
+
+/* Of this rank's part, both buffers have the same number of elements. */
+static ddp_status check_own_part(const struct ddpi_task *task, struct role role, uint32_t rank,
+                                 struct ddp_error *err)
+{
+    size_t send = role.send == ALL_PARTS ? ddpi_parts_at(&task->send_parts, task->own, rank).count
+                                         : task->own;
+    size_t recv = role.recv == ALL_PARTS ? ddpi_parts_at(&task->recv_parts, task->own, rank).count
+                                         : task->own;
+    if (role.send == NONE || role.recv == NONE || send == recv)
+        return DDP_OK;
+    return ddpi_error_set(err, DDP_E_INVALID,
+                          "rank %u sends itself %zu elements, but receives %zu from itself", rank,
+                          send, recv);
+}
+
+/* What all ranks have in common when parts differ: of all_gather and reduce_scatter every rank
+ * knows all counts; of the others a pair of ranks compares its own. */
+static void set_common(struct ddpi_task *task, size_t sum, uint32_t world_size)
+{
+    struct ddpi_call *call = &task->call;
+    bool all_know = shape_of(call)->has_ring;
+    const struct ddpi_parts *parts =
+        task->recv_parts.counts != NULL ? &task->recv_parts : &task->send_parts;
+    call->count = all_know ? sum : 0;
+    call->parts = all_know ? ddpi_parts_digest(parts, world_size) : 1;
+}
+
+static ddp_status set_sizes(struct ddpi_task *task, uint32_t rank, uint32_t world_size,
+                            struct ddp_error *err)
+{
+    struct role role = role_of(&task->call, rank);
+    size_t send_sum, recv_sum;
+    task->own = task->call.count;
+    ddp_status status =
+        measure(task, role.send, &task->send_parts, world_size, &task->send_count, &send_sum, err);
+    if (status == DDP_OK)
+        status = measure(task, role.recv, &task->recv_parts, world_size, &task->recv_count,
+                         &recv_sum, err);
+    if (status == DDP_OK)
+        status = check_own_part(task, role, rank, err);
+    if (status != DDP_OK)
+        return status;
+    task->count = task->send_count > task->recv_count ? task->send_count : task->recv_count;
+    if (task->uneven)
+        set_common(task, send_sum > recv_sum ? send_sum : recv_sum, world_size);
+    return DDP_OK;
+}
+
+/* ---- buffers ---- */
+
+/* Where in a buffer this rank's part is. */
+static uintptr_t own_part(const struct ddpi_task *task, enum extent extent, const void *buffer,
+                          const struct ddpi_parts *parts, uint32_t rank)
+{
+    size_t first = extent == ALL_PARTS ? ddpi_parts_at(parts, task->own, rank).first : 0;
+    return (uintptr_t)buffer + first * task->element_size;
 }
 
 /* The buffers are used in place, or do not overlap. */
-static bool buffers_fit(const struct ddpi_task *task, uint32_t rank)
+static bool buffers_fit(const struct ddpi_task *task, struct role role, uint32_t rank)
 {
-    const struct shape *shape = shape_of(&task->call);
-    size_t len = task->call.count * task->element_size, all = task->count * task->element_size;
-    if (own_part(task->send, shape->sends_all, rank, len) ==
-        own_part(task->recv, shape->receives_all, rank, len))
-        return true;
     uintptr_t send = (uintptr_t)task->send, recv = (uintptr_t)task->recv;
-    return send < recv ? recv - send >= (shape->sends_all ? all : len)
-                       : send - recv >= (shape->receives_all ? all : len);
+    if (shape_of(&task->call)->in_place != NULL &&
+        own_part(task, role.send, task->send, &task->send_parts, rank) ==
+            own_part(task, role.recv, task->recv, &task->recv_parts, rank))
+        return true;
+    return send < recv ? recv - send >= task->send_count * task->element_size
+                       : send - recv >= task->recv_count * task->element_size;
 }
 
 static ddp_status check_buffers(const struct ddpi_task *task, uint32_t rank, struct ddp_error *err)
 {
-    const struct ddpi_call *call = &task->call;
-    if (task->count == 0)
-        return DDP_OK;
-    bool sends = call->operation != DDPI_RECV;
-    bool receives =
-        call->operation != DDPI_SEND && (call->operation != DDPI_REDUCE || rank == call->root);
+    const char *in_place = shape_of(&task->call)->in_place;
+    struct role role = role_of(&task->call, rank);
+    bool sends = task->send_count > 0, receives = task->recv_count > 0;
     if ((sends && task->send == NULL) || (receives && task->recv == NULL))
         return ddpi_error_set(err, DDP_E_INVALID, "the buffer of %zu elements is NULL",
-                              call->count);
-    if (sends && receives && !buffers_fit(task, rank))
-        return ddpi_error_set(err, DDP_E_INVALID, "send and receive buffer overlap; in place, %s",
-                              shape_of(call)->in_place);
-    return DDP_OK;
+                              sends && task->send == NULL ? task->send_count : task->recv_count);
+    if (!sends || !receives || buffers_fit(task, role, rank))
+        return DDP_OK;
+    if (in_place == NULL)
+        return ddpi_error_set(
+            err, DDP_E_INVALID,
+            "send and receive buffer overlap; this operation has no in-place form");
+    return ddpi_error_set(err, DDP_E_INVALID, "send and receive buffer overlap; in place, %s",
+                          in_place);
 }
 
 /* A message is a broadcast round a ring of two. */
@@ -135,11 +252,67 @@ static struct ddpi_ring ring_of(const struct ddpi_call *call, uint32_t rank, uin
 ddp_status ddpi_task_prepare(struct ddpi_task *task, uint32_t rank, uint32_t world_size,
                              struct ddp_error *err)
 {
-    bool has_buffers = task->call.operation != DDPI_BARRIER && task->call.operation != DDPI_JOIN;
-    ddp_status status = check_call(task, rank, world_size, err);
-    if (status == DDP_OK && has_buffers)
+    ddp_status status = check_types(task, err);
+    if (status == DDP_OK)
+        status = check_ranks(&task->call, rank, world_size, err);
+    if (status == DDP_OK)
+        status = set_sizes(task, rank, world_size, err);
+    if (status == DDP_OK)
         status = check_buffers(task, rank, err);
     if (status == DDP_OK)
         task->ring = ring_of(&task->call, rank, world_size);
     return status;
+}
+
+/* ---- what passes between two ranks ---- */
+
+struct ddpi_copy ddpi_task_own_copy(const struct ddpi_task *task, uint32_t rank)
+{
+    struct role role = role_of(&task->call, rank);
+    if (role.send == NONE || role.recv == NONE || task->send == NULL || task->recv == NULL)
+        return (struct ddpi_copy){.len = 0};
+    const struct ddpi_parts *parts = role.send == ALL_PARTS ? &task->send_parts : &task->recv_parts;
+    bool all = role.send == ALL_PARTS || role.recv == ALL_PARTS;
+    size_t count = all ? ddpi_parts_at(parts, task->own, rank).count : task->own;
+    struct ddpi_copy copy = {
+        .from = (const uint8_t *)own_part(task, role.send, task->send, &task->send_parts, rank),
+        .to = (uint8_t *)own_part(task, role.recv, task->recv, &task->recv_parts, rank),
+        .len = count * task->element_size};
+    if (copy.from == copy.to)
+        copy.len = 0;
+    return copy;
+}
+
+/* Where the elements for, or of, @peer lie in the buffer of which this rank has @extent; false:
+ * there are none, as only the root has them. */
+static bool piece_at(const struct ddpi_task *task, enum extent extent,
+                     const struct ddpi_parts *parts, uint32_t peer, struct ddpi_chunk *ret_piece)
+{
+    *ret_piece = extent == ALL_PARTS ? ddpi_parts_at(parts, task->own, peer)
+                                     : (struct ddpi_chunk){.count = task->own};
+    return extent == ALL_PARTS || (extent == PART && peer == task->call.root);
+}
+
+bool ddpi_task_to_peer(const struct ddpi_task *task, uint32_t rank, uint32_t peer,
+                       struct ddpi_piece *ret_piece)
+{
+    struct ddpi_chunk piece;
+    if (!piece_at(task, role_of(&task->call, rank).send, &task->send_parts, peer, &piece))
+        return false;
+    *ret_piece =
+        (struct ddpi_piece){(uint8_t *)((uintptr_t)task->send + piece.first * task->element_size),
+                            piece.count * task->element_size};
+    return true;
+}
+
+bool ddpi_task_from_peer(const struct ddpi_task *task, uint32_t rank, uint32_t peer,
+                         struct ddpi_piece *ret_piece)
+{
+    struct ddpi_chunk piece;
+    if (!piece_at(task, role_of(&task->call, rank).recv, &task->recv_parts, peer, &piece))
+        return false;
+    *ret_piece =
+        (struct ddpi_piece){(uint8_t *)((uintptr_t)task->recv + piece.first * task->element_size),
+                            piece.count * task->element_size};
+    return true;
 }

@@ -1,22 +1,29 @@
 /*
- * task.h - an operation as its caller asked for it: the call, its buffers, and the ring schedule
- * that carries it out. Pure: the rules for arguments are here, nothing is run.
+ * task.h - an operation as its caller asked for it: the call, its buffers and their parts, and the
+ * ring schedule that can carry it out. Pure: the rules for arguments are here, nothing is run.
  *
  * A new collective is a row in the table of task.c, an operation of call_header.h and, where no
- * schedule of ring.h does it, a schedule.
+ * schedule of ring.h does it, an algorithm.
  */
 #ifndef DDPI_TASK_H
 #define DDPI_TASK_H
 
 #include "call_header.h"
+#include "parts.h"
 #include "ring.h"
 
 struct ddpi_task {
-    struct ddpi_call call;
-    const uint8_t *send; /* this rank's contribution; NULL: none */
-    uint8_t *recv;       /* the result; NULL: none */
+    struct ddpi_call call; /* the same on all ranks, but for the roles of a message */
+    const uint8_t *send;   /* this rank's contribution; NULL: none */
+    uint8_t *recv;         /* the result; NULL: none */
+    bool uneven;           /* ranks have parts of different sizes */
+    struct ddpi_parts send_parts, recv_parts; /* of a buffer that has a part for each rank */
+    size_t own;        /* elements of this rank's part, or of a buffer that has one part only */
+    size_t send_count; /* elements of @send from its start to its last part; 0: it is not used */
+    size_t recv_count;
+    size_t count;  /* the larger of both */
+    double factor; /* of a pre-multiplied sum */
     struct ddpi_ring ring;
-    size_t count; /* elements of @send or @recv, whichever is longer */
     size_t element_size;
     bool gathered;   /* see ddpi_layout */
     bool no_payload; /* its bytes are not counted */
@@ -25,13 +32,37 @@ struct ddpi_task {
     uint64_t bytes_received; /* counted while it runs */
 };
 
-/* The caller has set call, send and recv of @task: check them for rank @rank of @world_size, and
- * set ring, count and element_size. DDP_E_INVALID: the sentence names what is wrong. */
+/* The caller has set call, send, recv, and the parts: check them for rank @rank of @world_size, and
+ * set the rest up to element_size. If parts are uneven, call.count is this rank's part; afterwards
+ * it is what all ranks have in common. DDP_E_INVALID: the sentence names what is wrong. */
 ddp_status ddpi_task_prepare(struct ddpi_task *task, uint32_t rank, uint32_t world_size,
                              struct ddp_error *err);
+
+/* What @rank copies from its send buffer to its own part of its receive buffer; no bytes if the
+ * buffers are used in place, or one of them is not used. Not for operations that reduce. */
+struct ddpi_copy {
+    const uint8_t *from;
+    uint8_t *to;
+    size_t len;
+};
+struct ddpi_copy ddpi_task_own_copy(const struct ddpi_task *task, uint32_t rank);
+
+/* Of gather, scatter and all_to_all: the bytes that @rank sends to @peer, only read, or receives
+ * from it; false: none pass between the two in this direction. There may be 0 of them. */
+struct ddpi_piece {
+    uint8_t *bytes;
+    size_t len;
+};
+bool ddpi_task_to_peer(const struct ddpi_task *task, uint32_t rank, uint32_t peer,
+                       struct ddpi_piece *ret_piece);
+bool ddpi_task_from_peer(const struct ddpi_task *task, uint32_t rank, uint32_t peer,
+                         struct ddpi_piece *ret_piece);
 
 /* Whether the operation of @call reduces; and whether it is between two ranks only. */
 bool ddpi_call_reduces(const struct ddpi_call *call);
 bool ddpi_call_is_message(const struct ddpi_call *call);
+
+/* Whether a ring schedule carries it out; all but gather, scatter and all_to_all. */
+bool ddpi_call_has_ring(const struct ddpi_call *call);
 
 #endif

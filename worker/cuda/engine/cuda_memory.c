@@ -228,6 +228,10 @@ static ddp_status cuda_submit(struct ddpi_memory *memory, struct ddp_comm *comm,
                               struct ddpi_run *run, void *stream, struct ddp_error *err)
 {
     struct ddpi_device *device = device_of(memory);
+    if (!ddpi_call_has_ring(&run->task.call) || run->task.uneven)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "gather, scatter, all_to_all and uneven parts are not available on "
+                              "memory of a GPU: copy the data to host memory");
     ddp_status status = run->task.call.operation == DDPI_BARRIER ? take_stream(device, stream, err)
                                                                  : take_buffers(device, run, err);
     if (status != DDP_OK)

@@ -71,6 +71,7 @@
 #ifndef DDPRUN_COMM_H
 #define DDPRUN_COMM_H
 
+#include <ddprun/comm_requests.h>
 #include <ddprun/comm_types.h>
 #include <ddprun/kv.h>
 #include <ddprun/status.h>
@@ -80,8 +81,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-typedef struct ddp_comm ddp_comm;
 
 /*
  * How to join other ranks. Set @size to sizeof(struct ddp_comm_options) and leave the members that
@@ -280,6 +279,50 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_reduce_scatter(ddp_comm *comm, const void 
                                                      size_t count, ddp_dtype dtype,
                                                      ddp_reduce_op op, void *stream,
                                                      struct ddp_error *err);
+
+/**
+ * Collect @count elements of @dtype from each rank; rank @root gets all of them in @recv.
+ *
+ * @send holds @count elements; on @root, @recv holds @count for each rank, those of rank r from
+ * element r * @count on. On other ranks @recv is not used and may be NULL. In place, @send is the
+ * root's part of @recv. Each rank but the root sends its elements to it. Blocks until complete on
+ * host memory; enqueues on device memory. Both buffers stay the caller's. Parts of different sizes:
+ * ddp_run().
+ *
+ * DDP_E_INVALID: as ddp_all_gather(), or @root does not exist.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_gather(ddp_comm *comm, const void *send, void *recv,
+                                             size_t count, ddp_dtype dtype, uint32_t root,
+                                             void *stream, struct ddp_error *err);
+
+/**
+ * Distribute @count elements of @dtype to each rank from rank @root, which has all of them in
+ * @send.
+ *
+ * On @root, @send holds @count elements for each rank, those of rank r from element r * @count on;
+ * on other ranks it is not used and may be NULL. @recv holds @count elements. In place, @recv is
+ * the root's part of @send. Blocks until complete on host memory; enqueues on device memory. Both
+ * buffers stay the caller's. Parts of different sizes: ddp_run().
+ *
+ * DDP_E_INVALID: as ddp_gather().
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_scatter(ddp_comm *comm, const void *send, void *recv,
+                                              size_t count, ddp_dtype dtype, uint32_t root,
+                                              void *stream, struct ddp_error *err);
+
+/**
+ * Send @count elements of @dtype to each rank, and receive as many from each.
+ *
+ * @send and @recv hold @count elements for each rank, this one included: those for, or from, rank r
+ * begin at element r * @count. They do not overlap: there is no form in place. Each rank sends
+ * @count * (N - 1) elements. Blocks until complete on host memory; enqueues on device memory. Both
+ * buffers stay the caller's. Parts of different sizes: ddp_run().
+ *
+ * DDP_E_INVALID: as ddp_all_gather().
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_all_to_all(ddp_comm *comm, const void *send, void *recv,
+                                                 size_t count, ddp_dtype dtype, void *stream,
+                                                 struct ddp_error *err);
 
 /**
  * Send @count elements of @dtype at @buffer to rank @peer; receive them from rank @peer.

@@ -12,6 +12,8 @@
 extern "C" {
 #endif
 
+typedef struct ddp_comm ddp_comm; /* a communicator */
+
 /* Element types: X(symbol, bytes per element, name). */
 #define DDP_DTYPE_MAP(X)                                                      \
     X(DDP_FLOAT32, 4, "float32")                                              \

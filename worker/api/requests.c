@@ -1,0 +1,183 @@
+/*
+ * requests.c - <ddprun/comm_requests.h>: operations as structs, and requests, which are runs
+ * (run.h) on the heap. Owns each request from ddp_start() until it has ended and was freed.
+ */
+#include "clock.h"
+#include "communicator.h"
+#include "error.h"
+#include "mem.h"
+#include "operate.h"
+#include "runs.h"
+
+struct ddp_request {
+    struct ddpi_run run;
+    struct ddp_comm *comm; /* used until the run has ended */
+    char cause[DDP_ERROR_TEXT];
+};
+
+/* ---- an operation as a task ---- */
+
+static const struct {
+    enum ddpi_operation operation;
+    bool takes_parts; /* a buffer may have uneven parts */
+} kinds[] = {
+    [DDP_KIND_BARRIER] = {DDPI_BARRIER, false},
+    [DDP_KIND_BROADCAST] = {DDPI_BROADCAST, false},
+    [DDP_KIND_ALL_REDUCE] = {DDPI_ALL_REDUCE, false},
+    [DDP_KIND_REDUCE] = {DDPI_REDUCE, false},
+    [DDP_KIND_ALL_GATHER] = {DDPI_ALL_GATHER, true},
+    [DDP_KIND_REDUCE_SCATTER] = {DDPI_REDUCE_SCATTER, true},
+    [DDP_KIND_GATHER] = {DDPI_GATHER, true},
+    [DDP_KIND_SCATTER] = {DDPI_SCATTER, true},
+    [DDP_KIND_ALL_TO_ALL] = {DDPI_ALL_TO_ALL, true},
+    [DDP_KIND_SEND] = {DDPI_SEND, false},
+    [DDP_KIND_RECV] = {DDPI_RECV, false},
+};
+
+static ddp_status check_operation(const struct ddp_operation *operation, struct ddp_error *err)
+{
+    if (operation->size != sizeof *operation)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "the size of the ddp_operation is %zu, not %zu: set it to "
+                              "sizeof(struct ddp_operation)",
+                              operation->size, sizeof *operation);
+    if ((unsigned)operation->kind >= sizeof kinds / sizeof *kinds)
+        return ddpi_error_set(err, DDP_E_INVALID, "%d is not a kind of operation",
+                              (int)operation->kind);
+    if (operation->uneven != 0 && !kinds[operation->kind].takes_parts)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "this operation has no parts that could be uneven: set uneven to 0");
+    if (operation->uneven == 0 &&
+        (operation->send_counts != NULL || operation->recv_counts != NULL))
+        return ddpi_error_set(
+            err, DDP_E_INVALID,
+            "there are counts of parts, but uneven is 0: set it to 1 on all ranks");
+    return DDP_OK;
+}
+
+/* Call, buffers and parts; ddpi_task_prepare() sets the rest. */
+static struct ddpi_task task_of(const struct ddp_comm *comm, const struct ddp_operation *operation)
+{
+    struct ddpi_task task = {.call = {.operation = kinds[operation->kind].operation,
+                                      .count = operation->count,
+                                      .dtype = operation->dtype,
+                                      .op = operation->op,
+                                      .root = operation->peer},
+                             .send = operation->send,
+                             .recv = operation->recv,
+                             .uneven = operation->uneven != 0,
+                             .send_parts = {operation->send_counts, operation->send_offsets},
+                             .recv_parts = {operation->recv_counts, operation->recv_offsets},
+                             .timeout_ms = operation->timeout_ms != 0 ? operation->timeout_ms
+                                                                      : comm->timeout_ms};
+    if (operation->kind == DDP_KIND_BROADCAST)
+        task.send = task.recv;
+    return task;
+}
+
+static ddp_status prepare(const struct ddp_comm *comm, const struct ddp_operation *operation,
+                          struct ddpi_task *ret_task, struct ddp_error *err)
+{
+    ddp_status status = ddpi_comm_check_home(comm, err);
+    if (status == DDP_OK)
+        status = check_operation(operation, err);
+    if (status != DDP_OK)
+        return status;
+    *ret_task = task_of(comm, operation);
+    return ddpi_task_prepare(ret_task, comm->rank, comm->world_size, err);
+}
+
+ddp_status ddp_run(ddp_comm *comm, const struct ddp_operation *operation, struct ddp_error *err)
+{
+    struct ddpi_task task;
+    ddp_status status = prepare(comm, operation, &task, err);
+    if (status == DDP_OK && operation->on_done != NULL)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "a blocking call has no use for a callback: use ddp_start()");
+    return status == DDP_OK ? ddpi_operate(comm, &task, operation->stream, err) : status;
+}
+
+/* ---- requests ---- */
+
+ddp_status ddp_start(ddp_comm *comm, const struct ddp_operation *operation,
+                     ddp_request **ret_request, struct ddp_error *err)
+{
+    struct ddp_request *request = ddpi_calloc(1, sizeof *request);
+    if (request == NULL)
+        return ddpi_error_nomem(err, sizeof *request);
+    ddp_status status = prepare(comm, operation, &request->run.task, err);
+    if (status == DDP_OK) {
+        request->comm = comm;
+        request->run.is_request = true;
+        request->run.cause = request->cause;
+        request->run.ended = operation->on_done;
+        request->run.ended_arg = operation->ctx;
+        *ret_request = request; /* the callback may look at it */
+        status = ddpi_operate_start(comm, &request->run, operation->stream, err);
+    }
+    if (status != DDP_OK)
+        ddpi_free(request);
+    return status;
+}
+
+/* Of a request that has ended. */
+static ddp_status result_of(const struct ddp_request *request, struct ddp_error *err)
+{
+    ddp_status status = request->run.status;
+    return status == DDP_OK ? DDP_OK : ddpi_error_set(err, status, "%s", request->cause);
+}
+
+ddp_status ddp_request_test(ddp_request *request, int *ret_done, struct ddp_error *err)
+{
+    bool done = ddpi_run_is_done(&request->run) || ddpi_runs_test(request->comm, &request->run);
+    *ret_done = done;
+    return done ? result_of(request, err) : DDP_OK;
+}
+
+ddp_status ddp_request_wait(ddp_request *request, uint32_t timeout_ms, int *ret_done,
+                            struct ddp_error *err)
+{
+    uint64_t until_ms =
+        timeout_ms != 0 ? ddpi_deadline(ddpi_now_ms(&ddpi_clock_monotonic), timeout_ms) : 0;
+    bool done =
+        ddpi_run_is_done(&request->run) || ddpi_runs_wait(request->comm, &request->run, until_ms);
+    if (ret_done != NULL)
+        *ret_done = done;
+    if (done)
+        return result_of(request, err);
+    char call[DDPI_CALL_TEXT];
+    ddpi_call_describe(&request->run.task.call, call);
+    return ddpi_error_set(err, DDP_E_TIMEOUT, "%s of rank %u has not ended in %u ms, and goes on",
+                          call, request->comm->rank, timeout_ms);
+}
+
+static void free_request(void *request, ddp_status status)
+{
+    (void)status;
+    ddpi_free(request);
+}
+
+void ddp_request_free(ddp_request *request)
+{
+    if (request == NULL)
+        return;
+    if (ddpi_run_is_done(&request->run) ||
+        !ddpi_runs_abandon(request->comm, &request->run, free_request, request))
+        ddpi_free(request);
+}
+
+/* ---- progress without calls ---- */
+
+ddp_status ddp_comm_start_progress(ddp_comm *comm, struct ddp_error *err)
+{
+    ddp_status status = ddpi_comm_check_home(comm, err);
+    return status == DDP_OK ? ddpi_runs_start_thread(comm, true, err) : status;
+}
+
+ddp_status ddp_comm_get_event_fd(ddp_comm *comm, int *ret_fd, struct ddp_error *err)
+{
+    ddp_status status = ddpi_comm_check_home(comm, err);
+    if (status == DDP_OK)
+        status = ddpi_runs_count_ends(comm, ret_fd, err);
+    return status == DDP_OK ? ddpi_runs_start_thread(comm, true, err) : status;
+}
