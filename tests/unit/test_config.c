@@ -146,6 +146,8 @@ START_TEST(malformed_variables_are_named)
 }
 END_TEST
 
+static const struct ddp_unique_id any_id;
+
 START_TEST(malformed_options_are_refused)
 {
     SET(NULL);
@@ -155,6 +157,7 @@ START_TEST(malformed_options_are_refused)
         {.size = sizeof bad[0], .world_size = UINT32_MAX, .store_endpoint = "a:1"},
         {.size = sizeof bad[0], .world_size = 2},
         {.size = sizeof bad[0], .world_size = 1, .name = "a/b"},
+        {.size = sizeof bad[0], .world_size = 2, .store_endpoint = "a:1", .unique_id = &any_id},
         {.size = sizeof bad[0], .world_size = 1, .name = ""},
         {.size = sizeof bad[0], .world_size = 1, .algorithm = (ddp_algorithm)3},
     };
@@ -224,6 +227,35 @@ START_TEST(malformed_functions_are_refused)
 }
 END_TEST
 
+START_TEST(a_unique_id_is_128_bytes_in_hexadecimal)
+{
+    static char text[2 * sizeof any_id.bytes + 2];
+    static const char *variables[] = {
+        "RANK", "1", "WORLD_SIZE", "2", "DDPRUN_STORE", "a:1", "DDP_UNIQUE_ID", text, NULL};
+    struct ddpi_config config;
+    struct ddp_error err;
+    environment = variables;
+    for (size_t i = 0; i < 2 * sizeof any_id.bytes; i++)
+        text[i] = "0f7a"[i % 4];
+    ck_assert_int_eq(ddpi_config_load(NULL, test_env, &config, &err), DDP_OK);
+    ck_assert_int_eq(config.way, DDPI_WAY_ID);
+    for (size_t i = 0; i < sizeof any_id.bytes; i++)
+        ck_assert_int_eq(config.unique_id.bytes[i], i % 2 == 0 ? 0x0f : 0x7a);
+    static const char *const bad[] = {"", "0", "0g", "0F", "0 "};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        memcpy(text, bad[i], strlen(bad[i]) + (i < 2));
+        ck_assert_int_eq(ddpi_config_load(NULL, test_env, &config, &err), DDP_E_INVALID);
+        ck_assert_msg(strstr(err.msg, "DDP_UNIQUE_ID") != NULL, "%s", err.msg);
+        memset(text, '0', 2 * sizeof any_id.bytes);
+    }
+    text[2 * sizeof any_id.bytes] = '0'; /* one too many */
+    ck_assert_int_eq(ddpi_config_load(NULL, test_env, &config, &err), DDP_E_INVALID);
+    const struct ddp_comm_options options = {.size = sizeof options, .unique_id = &any_id};
+    ck_assert_int_eq(ddpi_config_load(&options, test_env, &config, &err), DDP_OK);
+    ck_assert(config.way == DDPI_WAY_ID && config.unique_id.bytes[0] == 0);
+}
+END_TEST
+
 /* A program that was built when the options ended with algorithm: what follows is not read. */
 START_TEST(options_of_the_first_version_are_read)
 {
@@ -250,6 +282,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, malformed_options_are_refused);
     tcase_add_test(tcase, functions_of_the_caller_come_before_the_environment);
     tcase_add_test(tcase, malformed_functions_are_refused);
+    tcase_add_test(tcase, a_unique_id_is_128_bytes_in_hexadecimal);
     tcase_add_test(tcase, options_of_the_first_version_are_read);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -114,6 +114,8 @@ START_TEST(a_name_comes_before_the_route)
     ddpi_address_text(&found, text);
     ck_assert_str_eq(text, "127.0.0.1:0");
     ck_assert_int_eq(ddpi_own_address(NULL, "127.0.0.1", 1, &found, &err), DDP_OK);
+    ddpi_address_text(&found, text);
+    ck_assert_str_eq(text, "127.0.0.1:0"); /* any port: not one that the kernel chose for a query */
     ck_assert_int_eq(ddpi_own_address("", "", 0, &found, &err), DDP_OK);
     ck_assert_int_eq(ddpi_own_address("=nonsense", "", 0, &found, &err), DDP_E_INVALID);
     ck_assert_msg(strstr(err.msg, "'=nonsense'") != NULL && strstr(err.msg, " lo") != NULL, "%s",

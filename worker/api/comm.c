@@ -24,6 +24,8 @@ ddp_status ddp_comm_init(const struct ddp_comm_options *options, ddp_comm **ret_
     comm->life = ddpi_life_hold(config.life_fd, config.life_slot);
     if (comm->world_size > 1)
         status = ddpi_bootstrap(comm, &config, err);
+    else if (config.way == DDPI_WAY_ID)
+        ddp_drop_unique_id(&config.unique_id);
     if (status != DDP_OK) {
         ddp_comm_destroy(comm);
         return status;

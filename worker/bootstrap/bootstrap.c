@@ -37,8 +37,9 @@ static uint32_t left_ms(const struct bootstrap *boot)
 
 static ddp_status open_directory(struct bootstrap *boot)
 {
-    static ddpi_directory_open *const openers[] = {
-        [DDPI_WAY_STORE] = ddpi_directory_open_store, [DDPI_WAY_KV] = ddpi_directory_open_kv};
+    static ddpi_directory_open *const openers[] = {[DDPI_WAY_STORE] = ddpi_directory_open_store,
+                                                   [DDPI_WAY_KV] = ddpi_directory_open_kv,
+                                                   [DDPI_WAY_ID] = ddpi_directory_open_id};
     return openers[boot->config->way](boot->config, left_ms(boot), &boot->directory, boot->err);
 }
 
@@ -56,31 +57,31 @@ static ddp_status enable_tls(struct bootstrap *boot, bool keyed)
     return status;
 }
 
-/* Towards the store, as all ranks reach that. */
-static ddp_status choose_address(const struct bootstrap *boot, struct sockaddr_storage *ret)
+/* Those who know no card of rank 0 join at the door. */
+static ddp_status open_door(struct bootstrap *boot)
 {
-    const struct ddpi_config *config = boot->config;
-    struct ddpi_endpoint endpoint = {.host = ""};
-    ddp_status status = DDP_OK;
-    if (config->store_endpoint != NULL)
-        status = ddpi_parse_endpoint(config->store_endpoint, &endpoint, boot->err);
-    if (status == DDP_OK)
-        status = ddpi_own_address(config->interfaces, endpoint.host, endpoint.port, ret, boot->err);
-    return status;
+    int door = boot->directory->door;
+    boot->directory->door = -1;
+    return door < 0 ? DDP_OK : ddpi_meeting_open_door(boot->meeting, door, boot->err);
 }
 
 static ddp_status listen_for_ranks(struct bootstrap *boot)
 {
+    const struct ddpi_config *config = boot->config;
+    const struct ddpi_endpoint *place = &boot->directory->place;
     struct sockaddr_storage address = {0};
-    ddp_status status = choose_address(boot, &address);
-    struct ddpi_rank_key key;
-    ddpi_rank_key_read(boot->config->rank_key_fd, &key);
+    ddp_status status =
+        ddpi_own_address(config->interfaces, place->host, place->port, &address, boot->err);
+    struct ddpi_rank_key key = boot->directory->key;
+    if (!key.given)
+        ddpi_rank_key_read(config->rank_key_fd, &key);
     if (status == DDP_OK)
         status = ddpi_meeting_init(boot->meeting, boot->comm->rank, boot->comm->world_size,
-                                   boot->comm->bell, &key, &address, !boot->config->force_tcp,
-                                   boot->err);
-    if (status == DDP_OK && boot->config->tls_ranks)
+                                   boot->comm->bell, &key, &address, !config->force_tcp, boot->err);
+    if (status == DDP_OK && config->tls_ranks)
         status = enable_tls(boot, key.given);
+    if (status == DDP_OK)
+        status = open_door(boot);
     ddpi_wipe(&key, sizeof key);
     return status;
 }

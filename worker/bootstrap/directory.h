@@ -10,8 +10,7 @@
 
 #include "config.h"
 #include "peer_card.h"
-
-#include <stdio.h>
+#include "rank_key.h"
 
 struct ddpi_directory;
 
@@ -21,11 +20,16 @@ struct ddpi_entry {
     size_t len;
 };
 
+/* false: no memory. */
+bool ddpi_entry_fill(struct ddpi_entry *entry, const struct ddpi_card *card);
+
 /* Functions that take no time limit take at most some seconds. */
 struct ddpi_directory_ops {
     /* withdraw() may remove an entry that another rank has made since: rank 0 has to look whether
      * its entry is still there. */
     bool loses_entries;
+    /* The entry is an address that all ranks know beforehand: rank 0 has to open a door there. */
+    bool fixed;
 
     /* Replace the entry. */
     ddp_status (*publish)(struct ddpi_directory *directory, const struct ddpi_entry *entry,
@@ -43,25 +47,22 @@ struct ddpi_directory_ops {
 /* Kinds put their own state behind it. */
 struct ddpi_directory {
     const struct ddpi_directory_ops *ops;
+    struct ddpi_endpoint place; /* what all ranks reach; host "": unknown */
+    struct ddpi_rank_key key;   /* of the ranks; not given: what the launcher has given them */
+    int door;                   /* a listener for rank 0, until it is taken; -1: none */
 };
 
 enum { DDPI_HOST_KEY = 160 /* a name has at most 128 characters */ };
-static inline void ddpi_directory_key(const struct ddpi_config *config, char key[DDPI_HOST_KEY])
-{
-    (void)snprintf(key, DDPI_HOST_KEY, "comm/%s/host", config->name);
-}
+void ddpi_directory_key(const struct ddpi_config *config, char key[DDPI_HOST_KEY]);
 
 /* The kinds. @config outlives the directory; connecting takes at most @timeout_ms. */
 typedef ddp_status ddpi_directory_open(const struct ddpi_config *config, uint32_t timeout_ms,
                                        struct ddpi_directory **ret, struct ddp_error *err);
 ddpi_directory_open ddpi_directory_open_store; /* config->store_endpoint, by libddpstore */
 ddpi_directory_open ddpi_directory_open_kv;    /* config->kv, the functions of the caller */
+ddpi_directory_open ddpi_directory_open_id;    /* config->unique_id */
 
 /* NULL is allowed. */
-static inline void ddpi_directory_close(struct ddpi_directory *directory)
-{
-    if (directory != NULL)
-        directory->ops->close(directory);
-}
+void ddpi_directory_close(struct ddpi_directory *directory);
 
 #endif

@@ -128,7 +128,7 @@ ddp_status ddpi_directory_open_kv(const struct ddpi_config *config, uint32_t tim
     struct kv_directory *self = ddpi_calloc(1, sizeof *self);
     if (self == NULL)
         return ddpi_error_nomem(err, sizeof *self);
-    self->base.ops = &kv_ops;
+    self->base = (struct ddpi_directory){.ops = &kv_ops, .door = -1};
     self->kv = *config->kv;
     ddpi_directory_key(config, self->key);
     *ret = &self->base;

@@ -87,9 +87,11 @@ ddp_status ddpi_directory_open_store(const struct ddpi_config *config, uint32_t 
     struct store_directory *self = ddpi_calloc(1, sizeof *self);
     if (self == NULL)
         return ddpi_error_nomem(err, sizeof *self);
-    self->base.ops = &store_ops;
+    self->base = (struct ddpi_directory){.ops = &store_ops, .door = -1};
     ddpi_directory_key(config, self->key);
-    ddp_status status = ddp_store_connect(&options, &self->store, err);
+    ddp_status status = ddpi_parse_endpoint(config->store_endpoint, &self->base.place, err);
+    if (status == DDP_OK)
+        status = ddp_store_connect(&options, &self->store, err);
     if (status == DDP_OK)
         *ret = &self->base;
     else

@@ -122,19 +122,6 @@ static const struct ddpi_gathering_role host_role = {
 
 /* ---- what rank 0 does ---- */
 
-static bool encode_card(const struct ddpi_card *card, struct ddpi_entry *ret_entry)
-{
-    struct ddpi_buf wire;
-    ddpi_buf_init(&wire, sizeof ret_entry->card);
-    bool fits = ddpi_card_encode(card, &wire);
-    if (fits) {
-        ret_entry->len = ddpi_buf_len(&wire);
-        memcpy(ret_entry->card, ddpi_buf_head(&wire), ret_entry->len);
-    }
-    ddpi_buf_finish(&wire);
-    return fits;
-}
-
 static ddp_status host_open(struct ddpi_gathering *gathering, struct ddp_error *err)
 {
     struct host *host = host_of(gathering);
@@ -144,7 +131,7 @@ static ddp_status host_open(struct ddpi_gathering *gathering, struct ddp_error *
         return status;
     host->places = own->world_size + 2;
     host->joiners = ddpi_calloc(host->places, sizeof(struct ddpi_edge *));
-    if (host->joiners == NULL || !encode_card(own, &host->entry))
+    if (host->joiners == NULL || !ddpi_entry_fill(&host->entry, own))
         return ddpi_error_nomem(err, host->places * sizeof(struct ddpi_edge *));
     gathering->meeting->takes_joiners = true;
     return ddpi_gathering_watch_listeners(gathering, err);
@@ -228,6 +215,7 @@ static ddp_status host_gather(struct ddpi_gathering *gathering, struct ddp_error
             status = look_after_card(gathering, err);
     }
     gathering->meeting->takes_joiners = false;
+    ddpi_meeting_close_door(gathering->meeting);
     if (status == DDP_OK)
         status = withdraw_card(gathering, err);
     if (status != DDP_OK)

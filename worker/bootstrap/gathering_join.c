@@ -77,6 +77,8 @@ static bool host_has_changed(struct ddpi_gathering *gathering)
 {
     const struct joiner *joiner = joiner_of(gathering);
     struct ddpi_entry entry;
+    if (gathering->directory->ops->fixed)
+        return false;
     ddp_status status = gathering->directory->ops->find(gathering->directory, 0, &entry, NULL);
     if (status != DDP_OK)
         return status == DDP_E_NOT_FOUND;
@@ -100,7 +102,8 @@ static ddp_status check_attempt(struct ddpi_gathering *gathering, bool *ret_over
     uint32_t left_ms = ddpi_gathering_left_ms(gathering);
     if (attempt->edge.broken != NULL) {
         *ret_over = true;
-        memcpy(joiner->gone, attempt->edge.peer_name, sizeof joiner->gone);
+        if (!gathering->directory->ops->fixed)
+            memcpy(joiner->gone, attempt->edge.peer_name, sizeof joiner->gone);
         return forget_host(gathering, err);
     }
     if (left_ms == 0)

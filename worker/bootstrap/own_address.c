@@ -4,9 +4,9 @@
 #include "own_address.h"
 
 #include "error.h"
-#include "parse.h"
 #include "sockets.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -82,6 +82,17 @@ static ddp_status address_by_name(const struct ifaddrs *addresses, const char *i
                           interfaces, names);
 }
 
+void ddpi_address_endpoint(const struct sockaddr_storage *address, struct ddpi_endpoint *ret)
+{
+    const struct sockaddr_in *v4 = (const void *)address;
+    const struct sockaddr_in6 *v6 = (const void *)address;
+    bool is_v4 = address->ss_family == AF_INET;
+    *ret = (struct ddpi_endpoint){.has_port = true};
+    ret->port = ntohs(is_v4 ? v4->sin_port : v6->sin6_port);
+    (void)inet_ntop(address->ss_family, is_v4 ? (const void *)&v4->sin_addr : &v6->sin6_addr,
+                    ret->host, sizeof ret->host);
+}
+
 /* Addresses of documentation: only a default route leads there, and nothing is sent. */
 static bool address_to_the_world(const struct ifaddrs *addresses, struct sockaddr_storage *ret)
 {
@@ -91,8 +102,8 @@ static bool address_to_the_world(const struct ifaddrs *addresses, struct sockadd
            ddpi_source_address("127.0.0.1", 1, ret, NULL) == DDP_OK;
 }
 
-ddp_status ddpi_own_address(const char *interfaces, const char *host, uint16_t port,
-                            struct sockaddr_storage *ret, struct ddp_error *err)
+static ddp_status choose_address(const char *interfaces, const char *host, uint16_t port,
+                                 struct sockaddr_storage *ret, struct ddp_error *err)
 {
     bool named = interfaces != NULL && *interfaces != '\0';
     if (!named && *host != '\0')
@@ -105,5 +116,16 @@ ddp_status ddpi_own_address(const char *interfaces, const char *host, uint16_t p
                             ? DDP_OK
                             : ddpi_error_set(err, DDP_E_SYSTEM, "this machine has no address");
     freeifaddrs(addresses);
+    return status;
+}
+
+ddp_status ddpi_own_address(const char *interfaces, const char *host, uint16_t port,
+                            struct sockaddr_storage *ret, struct ddp_error *err)
+{
+    ddp_status status = choose_address(interfaces, host, port, ret, err);
+    if (status == DDP_OK && ret->ss_family == AF_INET)
+        ((struct sockaddr_in *)(void *)ret)->sin_port = 0;
+    else if (status == DDP_OK)
+        ((struct sockaddr_in6 *)(void *)ret)->sin6_port = 0;
     return status;
 }

@@ -5,6 +5,8 @@
 #ifndef DDPI_OWN_ADDRESS_H
 #define DDPI_OWN_ADDRESS_H
 
+#include "parse.h"
+
 #include <ddprun/status.h>
 #include <ifaddrs.h>
 #include <stdbool.h>
@@ -21,10 +23,13 @@ bool ddpi_interface_is_meant(const char *list, const char *name);
 bool ddpi_interface_address(const struct ifaddrs *addresses, const char *list,
                             struct sockaddr_storage *ret);
 
+/* The host as digits, and the port, of @address. */
+void ddpi_address_endpoint(const struct sockaddr_storage *address, struct ddpi_endpoint *ret);
+
 /* With @interfaces (a list, not NULL or empty), the address of the first that is meant. Else the
  * one from which this machine reaches @host; or, for an empty @host, the one from which it reaches
  * the world: that of the default route, or of the first interface that is no bridge of containers.
- * Sends nothing. */
+ * The port is 0. Sends nothing. */
 ddp_status ddpi_own_address(const char *interfaces, const char *host, uint16_t port,
                             struct sockaddr_storage *ret, struct ddp_error *err);
 

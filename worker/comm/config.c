@@ -164,9 +164,6 @@ static ddp_status load_kv(const struct ddp_comm_options *options, struct ddpi_co
                           struct ddp_error *err)
 {
     const struct ddp_kv *kv = options->kv;
-    if (options->store_endpoint != NULL)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "kv and store_endpoint are two ways to meet: set one of them");
     if (kv->size < sizeof *kv)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "size in struct ddp_kv is %zu, at least %zu expected", kv->size,
@@ -179,18 +176,40 @@ static ddp_status load_kv(const struct ddp_comm_options *options, struct ddpi_co
     return DDP_OK;
 }
 
+/* Two hexadecimal digits for each byte. */
+static bool parse_id(const char *text, struct ddp_unique_id *ret)
+{
+    static const char digits[] = "0123456789abcdef";
+    if (strlen(text) != 2 * sizeof ret->bytes)
+        return false;
+    for (size_t i = 0; i < sizeof ret->bytes; i++) {
+        const char *high = strchr(digits, text[2 * i]), *low = strchr(digits, text[2 * i + 1]);
+        if (high == NULL || low == NULL)
+            return false;
+        ret->bytes[i] = (char)((high - digits) << 4 | (low - digits));
+    }
+    return true;
+}
+
+static ddp_status load_id(const struct ddp_comm_options *options, ddpi_getenv *env,
+                          struct ddpi_config *config, struct ddp_error *err)
+{
+    config->way = DDPI_WAY_ID;
+    if (options->unique_id != NULL) {
+        config->unique_id = *options->unique_id;
+        return DDP_OK;
+    }
+    if (parse_id(env("DDP_UNIQUE_ID"), &config->unique_id))
+        return DDP_OK;
+    return ddpi_error_set(err, DDP_E_INVALID,
+                          "DDP_UNIQUE_ID is not a unique id: %zu hexadecimal digits, 0-9 and a-f, "
+                          "are expected",
+                          2 * sizeof config->unique_id.bytes);
+}
+
 static ddp_status load_store(const struct ddp_comm_options *options, ddpi_getenv *env,
                              struct ddpi_config *config, struct ddp_error *err)
 {
-    config->name = options->name != NULL ? options->name : "world";
-    size_t name_len = strlen(config->name);
-    if (name_len == 0 || name_len > 128 || strchr(config->name, '/') != NULL)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "the name of a communicator has 1 to 128 characters and no '/'");
-    if (config->world_size == 1)
-        return DDP_OK;
-    if (options->kv != NULL)
-        return load_kv(options, config, err);
     config->way = DDPI_WAY_STORE;
     config->store_prefix =
         options->store_prefix != NULL ? options->store_prefix : env("DDPRUN_STORE_PREFIX");
@@ -202,6 +221,29 @@ static ddp_status load_store(const struct ddp_comm_options *options, ddpi_getenv
                               "store; start the program with ddprun",
                               config->world_size);
     return load_keys(env, config, err);
+}
+
+static ddp_status load_way(const struct ddp_comm_options *options, ddpi_getenv *env,
+                           struct ddpi_config *config, struct ddp_error *err)
+{
+    config->name = options->name != NULL ? options->name : "world";
+    size_t name_len = strlen(config->name);
+    if (name_len == 0 || name_len > 128 || strchr(config->name, '/') != NULL)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "the name of a communicator has 1 to 128 characters and no '/'");
+    if ((options->kv != NULL) + (options->unique_id != NULL) + (options->store_endpoint != NULL) >
+        1)
+        return ddpi_error_set(
+            err, DDP_E_INVALID,
+            "kv, unique_id and store_endpoint are different ways to meet: set one of them");
+    if (options->unique_id != NULL ||
+        (options->kv == NULL && options->store_endpoint == NULL && env("DDP_UNIQUE_ID") != NULL))
+        return load_id(options, env, config, err);
+    if (config->world_size == 1)
+        return DDP_OK;
+    if (options->kv != NULL)
+        return load_kv(options, config, err);
+    return load_store(options, env, config, err);
 }
 
 static ddp_status load_limits(const struct ddp_comm_options *options, ddpi_getenv *env,
@@ -224,6 +266,11 @@ static ddp_status load_limits(const struct ddp_comm_options *options, ddpi_geten
     return status;
 }
 
+const char *ddpi_config_interfaces(ddpi_getenv *env)
+{
+    return env("DDP_SOCKET_IFNAME");
+}
+
 ddp_status ddpi_config_load(const struct ddp_comm_options *options, ddpi_getenv *env,
                             struct ddpi_config *ret_config, struct ddp_error *err)
 {
@@ -234,10 +281,10 @@ ddp_status ddpi_config_load(const struct ddp_comm_options *options, ddpi_getenv 
                               options->size, FIRST_SIZE);
     if (options != NULL)
         memcpy(&known, options, options->size < sizeof known ? options->size : sizeof known);
-    struct ddpi_config config = {.interfaces = env("DDP_SOCKET_IFNAME")};
+    struct ddpi_config config = {.interfaces = ddpi_config_interfaces(env)};
     ddp_status status = load_place(&known, env, &config, err);
     if (status == DDP_OK)
-        status = load_store(&known, env, &config, err);
+        status = load_way(&known, env, &config, err);
     if (status == DDP_OK)
         status = load_limits(&known, env, &config, err);
     if (status == DDP_OK)

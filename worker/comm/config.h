@@ -16,14 +16,16 @@ enum ddpi_way {
     DDPI_WAY_NONE, /* a world of one */
     DDPI_WAY_STORE,
     DDPI_WAY_KV,
+    DDPI_WAY_ID,
 };
 
 /* What the pointers point to belongs to the caller's options or to the environment. */
 struct ddpi_config {
     enum ddpi_way way;
-    const struct ddp_kv *kv;    /* of the caller; NULL: another way */
-    const char *interfaces;     /* which a rank listens on, a list (own_address.h); NULL: any */
-    const char *store_endpoint; /* NULL: another way */
+    const struct ddp_kv *kv;        /* of the caller; NULL: another way */
+    struct ddp_unique_id unique_id; /* of DDPI_WAY_ID */
+    const char *interfaces;         /* which a rank listens on, a list (own_address.h); NULL: any */
+    const char *store_endpoint;     /* NULL: another way */
     const char *store_prefix;
     int token_fd;    /* holds the token for the store; 0: none */
     int rank_key_fd; /* holds the key of the ranks (rank_key.h); 0: none */
@@ -43,6 +45,9 @@ struct ddpi_config {
 /* Look up a variable: getenv(), or a function of a test. NULL: not set. */
 typedef const char *ddpi_getenv(const char *name);
 ddpi_getenv ddpi_config_getenv;
+
+/* The interfaces that a rank listens on; NULL: not set. */
+const char *ddpi_config_interfaces(ddpi_getenv *env);
 
 /* @options may be NULL. DDP_E_INVALID names the option or the variable. */
 ddp_status ddpi_config_load(const struct ddp_comm_options *options, ddpi_getenv *env,

@@ -26,9 +26,14 @@ enum { RETRY_MS = 10 };
 struct ddpi_edge *ddpi_edge_name(struct ddpi_edge *edge, uint32_t peer,
                                  const struct ddpi_card *card)
 {
+    char address[DDPI_ADDRESS_TEXT];
     edge->peer = peer;
-    snprintf(edge->peer_name, sizeof edge->peer_name, "rank %u (pid %u on %s)", peer, card->pid,
-             card->node);
+    ddpi_address_text(&card->tcp, address);
+    if (card->pid != 0)
+        snprintf(edge->peer_name, sizeof edge->peer_name, "rank %u (pid %u on %s)", peer, card->pid,
+                 card->node);
+    else /* an address is all that is known */
+        snprintf(edge->peer_name, sizeof edge->peer_name, "rank %u (at %s)", peer, address);
     edge->listener = card->tcp;
     return edge;
 }
@@ -228,8 +233,8 @@ static ddp_status peer_not_proven(const struct ddpi_meeting *meeting, struct ddp
     const struct ddpi_attempt *attempt = &meeting->attempt;
     const char *why =
         attempt->card.keyed == meeting->card.keyed
-            ? "its key differs from ours; give all nodes the same token, and start all "
-              "ranks in the same job"
+            ? "its key differs from ours; give all nodes the same token, or all ranks the "
+              "same unique id, and start all ranks in the same job"
         : meeting->card.keyed
             ? "it has no key; start all ranks in the same way, and let no program "
               "between ddprun and them close the descriptor DDPRUN_RANK_KEY_FD"

@@ -13,9 +13,9 @@
  *
  * Both prove that they have the key of the ranks (rank_key.h) by an HMAC over everything above,
  * with the ids of both cards (zeros for an unknown one: a rank that joins sends its card
- * afterwards, sealed). The accepting rank proves first, and neither takes a descriptor before the
- * other has proven itself. A connection for data ends its greeting with the proof; the connection
- * for control has the answer.
+ * afterwards, sealed, and at a door it has no card of rank 0). The accepting rank proves first, and
+ * neither takes a descriptor before the other has proven itself. A connection for data ends its
+ * greeting with the proof; the connection for control has the answer.
  */
 #ifndef DDPI_GREETING_H
 #define DDPI_GREETING_H

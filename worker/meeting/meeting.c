@@ -44,7 +44,8 @@ static bool prepare_shm(struct ddpi_meeting *meeting)
 
 void ddpi_meeting_clear(struct ddpi_meeting *meeting)
 {
-    *meeting = (struct ddpi_meeting){.events = -1, .tcp_listener = -1, .local_listener = -1};
+    *meeting =
+        (struct ddpi_meeting){.events = -1, .tcp_listener = -1, .local_listener = -1, .door = -1};
     ddpi_list_init(&meeting->visitors);
     ddpi_attempt_clear(&meeting->attempt);
 }
@@ -98,11 +99,28 @@ void ddpi_meeting_finish(struct ddpi_meeting *meeting)
     ddpi_attempt_drop(meeting);
     ddpi_close_fd(&meeting->tcp_listener);
     ddpi_close_fd(&meeting->local_listener);
+    ddpi_close_fd(&meeting->door);
     ddpi_close_fd(&meeting->events);
     ddpi_shm_destroy(meeting->segment);
     ddpi_free(meeting->cards);
     ddpi_wipe(&meeting->key, sizeof meeting->key);
     ddpi_meeting_clear(meeting);
+}
+
+ddp_status ddpi_meeting_open_door(struct ddpi_meeting *meeting, int fd, struct ddp_error *err)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = &meeting->door};
+    meeting->door = fd;
+    if (epoll_ctl(meeting->events, EPOLL_CTL_ADD, fd, &event) != 0)
+        return ddpi_error_sys(err, errno, "watch a socket");
+    return DDP_OK;
+}
+
+void ddpi_meeting_close_door(struct ddpi_meeting *meeting)
+{
+    if (meeting->door >= 0)
+        epoll_ctl(meeting->events, EPOLL_CTL_DEL, meeting->door, NULL);
+    ddpi_close_fd(&meeting->door);
 }
 
 uint64_t ddpi_meeting_wake_ms(const struct ddpi_meeting *meeting)
@@ -161,6 +179,8 @@ ddp_status ddpi_meeting_advance(struct ddpi_meeting *meeting, struct ddpi_arriva
             status = ddpi_visitors_accept(meeting, meeting->tcp_listener, err);
         else if (event.data.ptr == &meeting->local_listener)
             status = ddpi_visitors_accept(meeting, meeting->local_listener, err);
+        else if (event.data.ptr == &meeting->door)
+            status = ddpi_visitors_accept(meeting, meeting->door, err);
         else if (event.data.ptr == &meeting->attempt)
             status = push_attempt(meeting, &arrival, err);
         else

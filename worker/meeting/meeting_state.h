@@ -43,6 +43,7 @@ struct ddpi_meeting {
     int events;     /* an epoll descriptor for all sockets of the meeting */
     int tcp_listener;                 /* -1: none */
     int local_listener;               /* -1: no shared memory */
+    int door;                         /* where ranks join that have no card of this one; -1: none */
     struct ddpi_shm_segment *segment; /* for the first attempt; NULL: the attempt makes its own */
     struct ddpi_list visitors;        /* of struct visitor (visitors.c): accepted connections */
     uint32_t stranger_count;          /* visitors that are not proven; at most DDPI_STRANGERS_MAX */

@@ -78,10 +78,10 @@ static bool evict_stranger(struct ddpi_meeting *meeting)
     return false;
 }
 
-/* Have epoll @change both listeners, which are told apart by the addresses of their members. */
+/* Have epoll @change the listeners, which are told apart by the addresses of their members. */
 static bool watch_listeners(struct ddpi_meeting *meeting, int change, uint32_t events)
 {
-    int *const listeners[] = {&meeting->tcp_listener, &meeting->local_listener};
+    int *const listeners[] = {&meeting->tcp_listener, &meeting->local_listener, &meeting->door};
     for (size_t i = 0; i < sizeof listeners / sizeof *listeners; i++) {
         struct epoll_event event = {.events = events, .data.ptr = listeners[i]};
         if (*listeners[i] >= 0 && epoll_ctl(meeting->events, change, *listeners[i], &event) != 0)
@@ -308,7 +308,10 @@ static bool visitor_hello(struct ddpi_meeting *meeting, struct ddpi_greeting *in
     struct ddpi_card card;
     if (!ddpi_greeting_take_hello(in) || !hello_fits(meeting, &in->hello, &card))
         return false;
-    const struct ddpi_greeting_terms terms = {&meeting->key, card.id, meeting->card.id};
+    static const uint8_t unknown[DDPI_CARD_ID];
+    bool knows_us = in->hello.link != DDPI_LINK_JOIN || meeting->door < 0;
+    const struct ddpi_greeting_terms terms = {&meeting->key, card.id,
+                                              knows_us ? meeting->card.id : unknown};
     return ddpi_greeting_challenge(in, &terms);
 }
 

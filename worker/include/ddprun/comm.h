@@ -83,6 +83,14 @@ extern "C" {
 #endif
 
 /*
+ * Where the ranks of one communicator meet, and a secret by which they know each other: 128 bytes
+ * that rank 0 makes and the program gives to all ranks, by MPI, a file or whatever it has.
+ */
+struct ddp_unique_id {
+    char bytes[128];
+};
+
+/*
  * How to join other ranks. Set @size to sizeof(struct ddp_comm_options) and leave the members that
  * you do not use zero: their values come from the environment that ddprun sets. A process without a
  * launcher (neither RANK nor WORLD_SIZE is set) is a world of one rank, which needs no store.
@@ -98,7 +106,10 @@ struct ddp_comm_options {
     uint32_t timeout_ms;      /* of each operation; 0 = DDP_TIMEOUT (a duration), else 600,000 */
     uint32_t force_tcp;       /* 1 = TCP within a machine, too; 0 = DDP_FORCE_TCP */
     ddp_algorithm algorithm;  /* of reductions; AUTO = DDP_ALGORITHM (a name), else auto */
-    const struct ddp_kv *kv;  /* meet through this store of the caller, and no other; NULL = none */
+    /* At most one of store_endpoint, kv and unique_id; NULL = none. They come before DDP_UNIQUE_ID
+     * (the bytes of one as hexadecimal digits), and that before DDPRUN_STORE. */
+    const struct ddp_kv *kv;               /* meet through this store of the caller */
+    const struct ddp_unique_id *unique_id; /* meet where the process of rank 0 made it */
 };
 
 /*
@@ -127,6 +138,26 @@ DDP_API const char *ddp_version(void);
 DDP_API uint32_t ddp_version_number(void);
 
 /**
+ * Make a unique id, in the process that will be rank 0; every rank passes it to ddp_comm_init().
+ *
+ * It is for one communicator and one call of ddp_comm_init() on each rank; to try again, make
+ * another. The process listens from now on, at the address of an interface that DDP_SOCKET_IFNAME
+ * chooses, or of the default route: ranks may connect before rank 0 calls ddp_comm_init(), which
+ * takes the listening socket over and closes it. Whoever knows the id can join: do not publish it.
+ * A child made by fork() cannot be rank 0. Does not block; any thread may call it.
+ *
+ * DDP_E_INVALID: DDP_SOCKET_IFNAME means no interface. DDP_E_SYSTEM: no socket.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_get_unique_id(struct ddp_unique_id *ret_id,
+                                                    struct ddp_error *err);
+
+/**
+ * Close the listening socket of an id that will not be used, in the process that has made it. Does
+ * nothing in others, and nothing once ddp_comm_init() has taken it over. Does not block.
+ */
+DDP_API void ddp_drop_unique_id(const struct ddp_unique_id *id);
+
+/**
  * Join the communicator that @options describe (NULL: take everything from the environment).
  *
  * Blocks until all ranks have called it: at most init_timeout_ms and some seconds more, in which
@@ -138,14 +169,15 @@ DDP_API uint32_t ddp_version_number(void);
  * On DDP_OK, *@ret_comm is a handle; free it with ddp_comm_destroy().
  * If a rank fails that rank 0 has accepted, all accepted ranks fail at once, with the same cause.
  * They may call again, and join the ranks that call then. A rank that rank 0 has not accepted yet
- * goes on waiting. DDP_E_INVALID: a variable or option is malformed or missing; the sentence names
- * it. DDP_E_UNREACHABLE: the store does not answer. DDP_E_PEER_DEAD: a rank died after it had
- * joined, or its TCP connection ended without a message. DDP_E_CLOSED: the connection of a rank on
- * this machine ended, and the rank lives. DDP_E_TIMEOUT: names the ranks that did not join, or do
- * not answer. DDP_E_MISMATCH: ranks with different world sizes, or two processes with one rank.
- * DDP_E_PROTOCOL: a rank uses another version of this library. DDP_E_DENIED: rank 0 has another
- * key. DDP_E_SYSTEM, DDP_E_NOMEM: this rank, or another one that the sentence names, lacks a
- * resource, such as descriptors.
+ * goes on waiting; with a unique id it fails, if rank 0 does not listen any more. DDP_E_INVALID: a
+ * variable or option is malformed or missing; the sentence names it. DDP_E_UNREACHABLE: the store
+ * does not answer. DDP_E_PEER_DEAD: a rank died after it had joined, or its TCP connection ended
+ * without a message. DDP_E_CLOSED: the connection of a rank on this machine ended, and the rank
+ * lives. DDP_E_TIMEOUT: names the ranks that did not join, or do not answer. DDP_E_MISMATCH: ranks
+ * with different world sizes, or two processes with one rank. DDP_E_PROTOCOL: a rank uses another
+ * version of this library. DDP_E_DENIED: rank 0 has another key, or another unique id.
+ * DDP_E_SYSTEM, DDP_E_NOMEM: this rank, or another one that the sentence names, lacks a resource,
+ * such as descriptors.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_comm_init(const struct ddp_comm_options *options,
                                                 ddp_comm **ret_comm, struct ddp_error *err);
