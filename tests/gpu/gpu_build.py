@@ -99,7 +99,7 @@ class Build:
         source = Path(source)
         name = str(source.relative_to(self.made if self.made in source.parents else ROOT))
         target = self.out / (name.replace('/', '-') + '.o')
-        extra = ['-O3', '-ffp-contract=off'] if source.name == 'reduce_cpu.c' else []
+        extra = ['-O3', '-ffp-contract=off'] if source.parent.name == 'reduce' else []
         if source == ROOT / 'worker/api/version.c':
             parts = zip(('MAJOR', 'MINOR', 'PATCH'), project_version().split('.'))
             extra = [f'-DDDPI_VERSION="{project_version()}"',
@@ -162,7 +162,7 @@ class Build:
             except BuildError as error:
                 self.failed[test.stem] = str(error)
         if with_driver:
-            reduce = [path for path in library if path.name in ('reduce_cpu.c', 'dtype.c')]
+            reduce = [path for path in library if path.parent.name == 'reduce']
             self.link('libcuda.so.1', of(driver + base + reduce + [ROOT / 'worker/cuda/driver/driver.c']),
                       '-shared', '-Wl,-soname,libcuda.so.1', '-Wl,-z,nodelete',
                       f'-Wl,--version-script={ROOT / "tests/cuda/libcuda.map"}')

@@ -94,8 +94,8 @@ static void compare_output(const struct ddpi_reduction *work, uint32_t j)
         ck_abort_msg("%s %s of %" PRIu32 ", output %" PRIu32 ", element %zu of %zu: %" PRIx64
                      " instead of %" PRIx64 "; DDP_TEST_SEED=%" PRIu64,
                      ddp_dtype_name(work->dtype), ddp_reduce_op_name(work->op), work->nin, j, i,
-                     work->count, elements_get(found, i, work->dtype),
-                     elements_get(work->out[j], i, work->dtype), first_seed);
+                     work->count, (uint64_t)elements_get(found, i, work->dtype),
+                     (uint64_t)elements_get(work->out[j], i, work->dtype), first_seed);
     memcpy(found, work->out[j], work->count * ddp_dtype_size(work->dtype)); /* equalises NaN */
 }
 

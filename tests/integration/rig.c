@@ -202,8 +202,7 @@ static bool is_nan(ddp_dtype dtype, const uint8_t *at)
     case DDP_FLOAT64:
         memcpy(&real, at, sizeof real);
         return real != real;
-    case DDP_INT32:
-    case DDP_INT64:
+    default:
         break;
     }
     return false;

@@ -23,17 +23,15 @@ static int64_t sample(uint32_t rank, size_t i, ddp_reduce_op op)
 static int64_t combine(int64_t a, int64_t b, ddp_reduce_op op)
 {
     switch (op) {
-    case DDP_SUM:
-    case DDP_AVERAGE:
-        return a + b;
     case DDP_MIN:
         return a < b ? a : b;
     case DDP_MAX:
         return a > b ? a : b;
     case DDP_PRODUCT:
         return a * b;
+    default:
+        return a + b;
     }
-    return 0;
 }
 
 static void put(void *buffer, size_t i, ddp_dtype dtype, int64_t value, uint32_t divisor)

@@ -9,6 +9,9 @@
 
 #include <stdbool.h>
 
+/* The bits of an element; the largest have 16 bytes. */
+__extension__ typedef unsigned __int128 element_bits;
+
 /* The next word of a stream that looks random and depends on the seed in @state alone. */
 uint64_t elements_scramble(uint64_t *state);
 
@@ -17,16 +20,25 @@ uint64_t elements_scramble(uint64_t *state);
 void elements_fill(void *buffer, size_t count, ddp_dtype dtype, uint64_t *state);
 
 /* Element @i of @buffer in the lower bits. */
-uint64_t elements_get(const void *buffer, size_t i, ddp_dtype dtype);
+element_bits elements_get(const void *buffer, size_t i, ddp_dtype dtype);
 
-/* The element that @value becomes; @dtype is a float type. */
-uint64_t elements_of_double(ddp_dtype dtype, double value);
+/* The element that @value becomes. Complex numbers get an imaginary part of 0. */
+element_bits elements_of_double(ddp_dtype dtype, double value);
 
 /* What @work must make of @in, an element of each of its inputs. */
-uint64_t elements_folded(const struct ddpi_reduction *work, const uint64_t *in);
+element_bits elements_folded(const struct ddpi_reduction *work, const element_bits *in);
+
+/* What ddpi_scale() must make of it. */
+element_bits elements_scaled(ddp_dtype dtype, element_bits bits, double factor);
+
+/* Whether the type has this reduction. */
+bool elements_reduce(ddp_dtype dtype, ddp_reduce_op op);
+
+bool elements_are_floats(ddp_dtype dtype);
+bool elements_is_nan(ddp_dtype dtype, element_bits bits);
 
 /* The same bits, or NaN both: what is in a NaN differs between processors. */
-bool elements_agree(ddp_dtype dtype, uint64_t a, uint64_t b);
+bool elements_agree(ddp_dtype dtype, element_bits a, element_bits b);
 
 /* Index of the first element that differs; @count if none does. */
 size_t elements_differ(ddp_dtype dtype, const void *a, const void *b, size_t count);

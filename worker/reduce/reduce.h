@@ -1,21 +1,30 @@
 /*
  * reduce.h - arithmetic on elements: the interface between algorithms and the device that computes.
  *
- * Pointers may have any alignment. The numeric rules are those of ddprun/comm.h.
+ * Pointers may have any alignment. The numeric rules are those of ddprun/comm_types.h. Which type
+ * goes with which reduction is in reduce_check.h; the functions here take only those.
  */
 #ifndef DDPI_REDUCE_H
 #define DDPI_REDUCE_H
 
 #include <ddprun/comm.h>
+#include <stdbool.h>
 
-enum { DDPI_REDUCE_MOST = 16 }; /* inputs, and outputs, of one reduction */
+#define DDPI_ONE_OF_MAP(...) +1
+enum {
+    DDPI_DTYPES = 0 DDP_DTYPE_MAP(DDPI_ONE_OF_MAP),
+    DDPI_REDUCE_OPS = 0 DDP_REDUCE_OP_MAP(DDPI_ONE_OF_MAP),
+    DDPI_DTYPE_SIZE_MOST = 16, /* bytes of the largest element */
+    DDPI_REDUCE_MOST = 16,     /* inputs, and outputs, of one reduction */
+};
 
 /*
  * out[0][i] = out[1][i] = ... = round((in[0][i] op in[1][i] op ...) / divisor), in this order.
  *
- * The 16-bit types are folded and divided in float32 and rounded once, to nearest even; with one
- * input and no divisor they are copied as they are. Integers wrap around and are divided toward
- * zero. An output may be one of the inputs; otherwise nothing overlaps.
+ * Inputs with a factor are first multiplied by it and rounded to their type. The floats of 8 and 16
+ * bits are then folded and divided in float32 and rounded once, to nearest even; with one input and
+ * no divisor they are copied as they are. Integers wrap around and are divided toward zero. An
+ * output may be one of the inputs; otherwise nothing overlaps.
  */
 struct ddpi_reduction {
     const void *in[DDPI_REDUCE_MOST];
@@ -24,16 +33,32 @@ struct ddpi_reduction {
     uint32_t nout;
     size_t count; /* elements of each */
     ddp_dtype dtype;
-    ddp_reduce_op op; /* DDP_AVERAGE folds like DDP_SUM */
+    ddp_reduce_op op; /* the averages and DDP_PREMUL_SUM fold like DDP_SUM */
     uint32_t divisor; /* of a sum; 1: none, as for every other reduction */
+    /* One for each input; NULL: no input has one. 1 leaves an input as it is. */
+    const double *factor;
 };
 
 void ddpi_reduce_many(const struct ddpi_reduction *work);
+
+/* dst[i] = round(src[i] * factor), of floats and complex numbers; @dst may be @src. The factor is
+ * rounded to float32 first, except for float64 and complex128. */
+void ddpi_scale(void *dst, const void *src, size_t count, ddp_dtype dtype, double factor);
+
+/* Whether @dtype is a float of 8 or 16 bits, which is folded in float32; and such elements as
+ * float32, and back. */
+bool ddpi_dtype_is_narrow(ddp_dtype dtype);
+void ddpi_widen(float *wide, const void *in, size_t count, ddp_dtype dtype);
+void ddpi_narrow(void *out, const float *wide, size_t count, ddp_dtype dtype);
 
 /* One value at a time, for tests and for programs that fill buffers. */
 float ddpi_float_from_half(uint16_t half);
 uint16_t ddpi_half_from_float(float value);
 float ddpi_float_from_bfloat(uint16_t bfloat);
 uint16_t ddpi_bfloat_from_float(float value);
+float ddpi_float_from_e4m3(uint8_t bits);
+uint8_t ddpi_e4m3_from_float(float value);
+float ddpi_float_from_e5m2(uint8_t bits);
+uint8_t ddpi_e5m2_from_float(float value);
 
 #endif

@@ -2,15 +2,14 @@
  * reduce_any.c - reductions of more inputs than one ddpi_reduce_many() takes. Pure.
  *
  * The result so far is the first input of the next call. To give the bits of one call over all
- * inputs it must not be rounded in between: for the 16-bit types, except for their minimum and
- * maximum, it is kept in float32, to which the elements are widened a tile at a time.
+ * inputs it must not be rounded in between: for the floats of 8 and 16 bits, except for their
+ * minimum and maximum, it is kept in float32, to which the elements are widened a tile at a time.
  */
 #include "reduce_any.h"
 
 #include "reduce.h"
 
 #include <stdbool.h>
-#include <string.h>
 
 enum { TILE = 256 }; /* elements; of 16 inputs in float32 they are half a first-level cache */
 
@@ -30,28 +29,7 @@ static void fold_same_type(const struct ddpi_fold *fold)
     }
 }
 
-static void widen(float *wide, const uint8_t *in, size_t count, ddp_dtype dtype)
-{
-    float (*to_float)(uint16_t) =
-        dtype == DDP_FLOAT16 ? ddpi_float_from_half : ddpi_float_from_bfloat;
-    for (size_t i = 0; i < count; i++) {
-        uint16_t element;
-        memcpy(&element, in + i * sizeof element, sizeof element);
-        wide[i] = to_float(element);
-    }
-}
-
-static void narrow(uint8_t *out, const float *wide, size_t count, ddp_dtype dtype)
-{
-    uint16_t (*from_float)(float) =
-        dtype == DDP_FLOAT16 ? ddpi_half_from_float : ddpi_bfloat_from_float;
-    for (size_t i = 0; i < count; i++) {
-        uint16_t element = from_float(wide[i]);
-        memcpy(out + i * sizeof element, &element, sizeof element);
-    }
-}
-
-/* @count elements of 16 bits from @first on, widened. */
+/* @count narrow elements from @first on, widened. */
 static void fold_tile(const struct ddpi_fold *fold, size_t first, size_t count)
 {
     float partial[TILE], wide[DDPI_REDUCE_MOST - 1][TILE];
@@ -61,26 +39,25 @@ static void fold_tile(const struct ddpi_fold *fold, size_t first, size_t count)
                                   .count = count,
                                   .dtype = DDP_FLOAT32,
                                   .op = fold->op};
-    size_t offset = first * sizeof(uint16_t);
-    widen(partial, fold->in + offset, count, fold->dtype);
+    size_t offset = first * ddp_dtype_size(fold->dtype);
+    ddpi_widen(partial, fold->in + offset, count, fold->dtype);
     for (uint32_t next = 1; next < fold->nin;) {
         work.nin = 1;
         for (; next < fold->nin && work.nin < DDPI_REDUCE_MOST; next++) {
             float *row = wide[work.nin - 1];
-            widen(row, fold->in + next * fold->stride + offset, count, fold->dtype);
+            ddpi_widen(row, fold->in + next * fold->stride + offset, count, fold->dtype);
             work.in[work.nin++] = row;
         }
         work.divisor = next == fold->nin ? fold->divisor : 1;
         ddpi_reduce_many(&work);
     }
-    narrow((uint8_t *)fold->out + offset, partial, count, fold->dtype);
+    ddpi_narrow((uint8_t *)fold->out + offset, partial, count, fold->dtype);
 }
 
 void ddpi_fold(const struct ddpi_fold *fold)
 {
-    bool is_short = fold->dtype == DDP_FLOAT16 || fold->dtype == DDP_BFLOAT16;
     bool is_extreme = fold->op == DDP_MIN || fold->op == DDP_MAX;
-    if (fold->nin <= DDPI_REDUCE_MOST || !is_short || is_extreme) {
+    if (fold->nin <= DDPI_REDUCE_MOST || !ddpi_dtype_is_narrow(fold->dtype) || is_extreme) {
         fold_same_type(fold);
         return;
     }

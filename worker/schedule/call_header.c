@@ -4,6 +4,7 @@
 #include "call_header.h"
 
 #include "buf.h"
+#include "reduce.h"
 
 #include <endian.h>
 #include <stdio.h>
@@ -68,8 +69,8 @@ bool ddpi_call_decode(const uint8_t wire[DDPI_CALL_WIRE_SIZE], struct ddpi_call 
     call.on_device = on_device;
     call.parts = ddpi_rd_u32(&rd);
     if (magic != CALL_MAGIC || on_device > 1 || ddpi_rd_u32(&rd) != 0 ||
-        operation >= sizeof operation_names / sizeof *operation_names ||
-        algorithm >= sizeof algorithm_names / sizeof *algorithm_names)
+        operation >= sizeof operation_names / sizeof *operation_names || dtype >= DDPI_DTYPES ||
+        op >= DDPI_REDUCE_OPS || algorithm >= sizeof algorithm_names / sizeof *algorithm_names)
         return false;
     *ret_call = call;
     return true;

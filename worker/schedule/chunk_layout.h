@@ -14,8 +14,8 @@
 #include "parts.h"
 #include "ring.h"
 
-/* Enough for an element of the largest type for each rank of the largest world, and small enough
- * for a core's second-level cache. */
+/* Small enough for a core's second-level cache. A task whose element for each rank does not fit is
+ * refused (task.c). */
 enum { DDPI_SCRATCH_SIZE = 512 * 1024 };
 
 struct ddpi_layout {
@@ -24,7 +24,7 @@ struct ddpi_layout {
     const uint8_t *send;
     uint8_t *recv;
     uint8_t *scratch;
-    size_t scratch_size;            /* at least an element of the largest type for each rank */
+    size_t scratch_size;            /* at least an element for each rank */
     size_t count;                   /* elements of the result, of all ranks together */
     const struct ddpi_parts *parts; /* of the ranks, which are the chunks; NULL: chunks are equal */
     size_t element_size;

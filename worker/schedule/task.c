@@ -3,7 +3,9 @@
  */
 #include "task.h"
 
+#include "chunk_layout.h"
 #include "error.h"
+#include "reduce_check.h"
 
 /* What a rank has in a buffer. */
 enum extent { NONE, PART, ALL_PARTS };
@@ -114,15 +116,32 @@ static ddp_status check_ranks(const struct ddpi_call *call, uint32_t rank, uint3
     return DDP_OK;
 }
 
-static ddp_status check_types(struct ddpi_task *task, struct ddp_error *err)
+static ddp_status check_reduction(const struct ddpi_call *call, uint32_t world_size,
+                                  struct ddp_error *err)
+{
+    size_t most = DDPI_SCRATCH_SIZE / ddp_dtype_size(call->dtype);
+    ddp_status status = ddpi_reduce_check(call->dtype, call->op, err);
+    if (status != DDP_OK)
+        return status;
+    if (call->op == DDP_PREMUL_SUM || call->op == DDP_AVERAGE_BEFORE)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "%s: this call does not multiply before it sums; multiply the "
+                              "elements first, and use sum",
+                              ddp_reduce_op_name(call->op));
+    if (world_size > most)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "%s is reduced by at most %zu ranks, and this world has %u",
+                              ddp_dtype_name(call->dtype), most, world_size);
+    return DDP_OK;
+}
+
+static ddp_status check_types(struct ddpi_task *task, uint32_t world_size, struct ddp_error *err)
 {
     const struct ddpi_call *call = &task->call;
     task->element_size = ddp_dtype_size(call->dtype);
     if (task->element_size == 0)
         return ddpi_error_set(err, DDP_E_INVALID, "%d is not an element type", (int)call->dtype);
-    if (shape_of(call)->reduces && (unsigned)call->op > DDP_PRODUCT)
-        return ddpi_error_set(err, DDP_E_INVALID, "%d is not a reduction", (int)call->op);
-    return DDP_OK;
+    return shape_of(call)->reduces ? check_reduction(call, world_size, err) : DDP_OK;
 }
 
 /* ---- sizes ---- */
@@ -252,7 +271,7 @@ static struct ddpi_ring ring_of(const struct ddpi_call *call, uint32_t rank, uin
 ddp_status ddpi_task_prepare(struct ddpi_task *task, uint32_t rank, uint32_t world_size,
                              struct ddp_error *err)
 {
-    ddp_status status = check_types(task, err);
+    ddp_status status = check_types(task, world_size, err);
     if (status == DDP_OK)
         status = check_ranks(&task->call, rank, world_size, err);
     if (status == DDP_OK)

@@ -37,14 +37,11 @@ static ddp_status find_word(const struct word *words, const char *text, int *ret
 static ddp_status option_dtype(const struct option *option, const char *text, void *field,
                                struct ddp_error *err)
 {
-    static const struct word words[] = {
-#define DTYPE_WORD(symbol, size, name) {name, symbol},
-        DDP_DTYPE_MAP(DTYPE_WORD)
-#undef DTYPE_WORD
-            {"float", DDP_FLOAT32},
-        {"double", DDP_FLOAT64},
-        {"half", DDP_FLOAT16},
-        {NULL, 0}};
+    static const struct word words[] = {{"float32", DDP_FLOAT32},   {"float", DDP_FLOAT32},
+                                        {"float64", DDP_FLOAT64},   {"double", DDP_FLOAT64},
+                                        {"int32", DDP_INT32},       {"int64", DDP_INT64},
+                                        {"bfloat16", DDP_BFLOAT16}, {"half", DDP_FLOAT16},
+                                        {"float16", DDP_FLOAT16},   {NULL, 0}};
     int value;
     (void)option;
     ddp_status status = find_word(words, text, &value, err);
@@ -57,12 +54,8 @@ static ddp_status option_op(const struct option *option, const char *text, void 
                             struct ddp_error *err)
 {
     static const struct word words[] = {
-#define OP_WORD(symbol, name) {name, symbol},
-        DDP_REDUCE_OP_MAP(OP_WORD)
-#undef OP_WORD
-            {"prod", DDP_PRODUCT},
-        {"avg", DDP_AVERAGE},
-        {NULL, 0}};
+        {"sum", DDP_SUM},         {"average", DDP_AVERAGE}, {"avg", DDP_AVERAGE}, {"min", DDP_MIN},
+        {"product", DDP_PRODUCT}, {"prod", DDP_PRODUCT},    {"max", DDP_MAX},     {NULL, 0}};
     int value;
     (void)option;
     ddp_status status = find_word(words, text, &value, err);

@@ -92,10 +92,6 @@ static void fold(ddp_reduce_op op, uint32_t *into, const uint32_t *from, size_t 
 {
     for (size_t i = 0; i < count; i++)
         switch (op) {
-        case DDP_SUM:
-        case DDP_AVERAGE:
-            into[i] += from[i];
-            break;
         case DDP_MIN:
             into[i] = into[i] < from[i] ? into[i] : from[i];
             break;
@@ -104,6 +100,9 @@ static void fold(ddp_reduce_op op, uint32_t *into, const uint32_t *from, size_t 
             break;
         case DDP_PRODUCT:
             into[i] *= from[i];
+            break;
+        default:
+            into[i] += from[i];
             break;
         }
 }
@@ -127,7 +126,7 @@ static uint16_t float16_of(float value)
     return (uint16_t)((bits + 0xfff + (bits >> 13 & 1)) >> 13);
 }
 
-/* Encode @number / @divisor in the type. */
+/* Encode @number / @divisor in the type, one of those that coll_options.c takes. */
 static void encode(ddp_dtype dtype, uint32_t number, uint32_t divisor, void *element)
 {
     float single = (float)number / (float)divisor;
@@ -149,7 +148,7 @@ static void encode(ddp_dtype dtype, uint32_t number, uint32_t divisor, void *ele
     case DDP_INT32:
         memcpy(element, &whole, sizeof whole);
         break;
-    case DDP_INT64:
+    default:
         memcpy(element, &wide, sizeof wide);
         break;
     }

@@ -1,0 +1,142 @@
+/*
+ * test_types.c - every type with every reduction that it has, and every type as data that is moved,
+ * between real processes, against the reference of elements.h. Counts are odd, so are addresses.
+ */
+#include "check_main.h"
+#include "elements.h"
+#include "world.h"
+
+#include <string.h>
+
+enum { COUNT = 77, ROOM = COUNT * DDPI_DTYPE_SIZE_MOST, RANKS = 3 };
+
+/* Buffers of all ranks, which every rank can make up, and the result. */
+struct buffers {
+    uint8_t in[RANKS][ROOM + 1];
+    uint8_t out[RANKS * ROOM + 1];
+};
+
+static void fill_all(struct buffers *buffers, ddp_dtype dtype)
+{
+    uint64_t state = (uint64_t)dtype;
+    memset(buffers, 0x5a, sizeof *buffers);
+    for (uint32_t k = 0; k < RANKS; k++)
+        elements_fill(buffers->in[k] + 1, COUNT, dtype, &state);
+}
+
+static void check_elements(const struct buffers *buffers, const struct ddpi_reduction *work,
+                           size_t first, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        element_bits in[RANKS];
+        for (uint32_t k = 0; k < RANKS; k++)
+            in[k] = elements_get(buffers->in[k] + 1, first + i, work->dtype);
+        CHECK(elements_agree(work->dtype, elements_get(buffers->out + 1, i, work->dtype),
+                             elements_folded(work, in)));
+    }
+    CHECK(buffers->out[0] == 0x5a && buffers->out[1 + count * ddp_dtype_size(work->dtype)] == 0x5a);
+}
+
+static void check_reductions(ddp_comm *comm, uint32_t rank, ddp_dtype dtype, ddp_reduce_op op)
+{
+    enum { PART = COUNT / RANKS };
+    static struct buffers buffers;
+    struct ddpi_reduction work = {
+        .nin = RANKS, .dtype = dtype, .op = op, .divisor = op == DDP_AVERAGE ? RANKS : 1};
+    const uint8_t *in = buffers.in[rank] + 1;
+    uint8_t *out = buffers.out + 1;
+    fill_all(&buffers, dtype);
+    CHECK_OK(ddp_all_reduce(comm, in, out, COUNT, dtype, op, NULL, err));
+    check_elements(&buffers, &work, 0, COUNT);
+    fill_all(&buffers, dtype);
+    CHECK_OK(ddp_reduce_scatter(comm, in, out, PART, dtype, op, NULL, err));
+    check_elements(&buffers, &work, rank * (size_t)PART, PART);
+}
+
+/* Reduced in the order of ranks; or, where the order makes no difference, in any. */
+static void every_reduction(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    for (int i = 0; i < DDPI_DTYPES; i++)
+        for (ddp_reduce_op op = 0; op < DDP_PREMUL_SUM; op++) {
+            ddp_dtype dtype = (ddp_dtype)i;
+            bool exact = !elements_reduce(dtype, DDP_PREMUL_SUM) || op == DDP_MIN || op == DDP_MAX;
+            if (elements_reduce(dtype, op) && (exact || world->algorithm == DDP_ALGORITHM_DIRECT))
+                check_reductions(comm, rank, dtype, op);
+        }
+}
+
+START_TEST(every_type_is_reduced)
+{
+    struct world world = {.nranks = RANKS,
+                          .algorithm = _i % 2 == 0 ? DDP_ALGORITHM_RING : DDP_ALGORITHM_DIRECT,
+                          .tcp = _i / 2 != 0};
+    world_open(&world);
+    world_run(&world, every_reduction);
+    world_close(&world);
+}
+END_TEST
+
+static void every_move(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    static struct buffers buffers;
+    uint32_t next = (rank + 1) % RANKS, prev = (rank + RANKS - 1) % RANKS;
+    (void)world;
+    for (int i = 0; i < DDPI_DTYPES; i++) {
+        ddp_dtype dtype = (ddp_dtype)i;
+        size_t len = COUNT * ddp_dtype_size(dtype);
+        uint8_t *out = buffers.out + 1;
+        fill_all(&buffers, dtype);
+        CHECK_OK(ddp_all_gather(comm, buffers.in[rank] + 1, out, COUNT, dtype, NULL, err));
+        for (uint32_t k = 0; k < RANKS; k++)
+            CHECK(memcmp(out + k * len, buffers.in[k] + 1, len) == 0);
+        CHECK_OK(
+            ddp_broadcast(comm, rank == 1 ? buffers.in[1] + 1 : out, COUNT, dtype, 1, NULL, err));
+        CHECK(memcmp(out, buffers.in[rank == 1 ? 0 : 1] + 1, len) == 0);
+        CHECK_OK(ddp_send(comm, buffers.in[rank] + 1, COUNT, dtype, next, NULL, err));
+        CHECK_OK(ddp_recv(comm, out, COUNT, dtype, prev, NULL, err));
+        CHECK(memcmp(out, buffers.in[prev] + 1, len) == 0);
+    }
+}
+
+START_TEST(every_type_is_moved)
+{
+    struct world world = {.nranks = RANKS};
+    world_open(&world);
+    world_run(&world, every_move);
+    world_close(&world);
+}
+END_TEST
+
+static void refused_pairs(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    char bytes[16] = {0};
+    struct ddp_error error;
+    (void)world, (void)rank;
+    CHECK(ddp_all_reduce(comm, bytes, bytes, 1, DDP_COMPLEX64, DDP_MAX, NULL, &error) ==
+          DDP_E_INVALID);
+    CHECK(strstr(error.msg, "max of complex64: complex numbers have no order") != NULL);
+    CHECK(ddp_reduce(comm, bytes, bytes, 1, DDP_BYTE, DDP_SUM, 0, NULL, &error) == DDP_E_INVALID);
+    CHECK(strstr(error.msg, "sum of byte: bytes have no value") != NULL);
+    CHECK_OK(ddp_comm_check(comm, err)); /* a refusal has no effect */
+}
+
+START_TEST(pairs_that_are_not_allowed)
+{
+    struct world world = {.nranks = 2};
+    world_open(&world);
+    world_run(&world, refused_pairs);
+    world_close(&world);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("types");
+    TCase *tcase = tcase_create("between processes");
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, every_type_is_reduced, 0, 4);
+    tcase_add_test(tcase, every_type_is_moved);
+    tcase_add_test(tcase, pairs_that_are_not_allowed);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
