@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""test_examples.py - the examples that embed the store, against a ddprund."""
+"""test_examples.py - the examples that embed the store, against a ddprund, and the one that starts ranks itself."""
 
 import os
 import select
 import signal
+import subprocess
 import sys
 import unittest
 from pathlib import Path
@@ -96,6 +97,30 @@ class Examples(DdprundCase):
         open_to_all = self.example('embed_server', '0.0.0.0:0')
         self.assertEqual(open_to_all.wait(), 1)
         self.assertIn('not a loopback address', open_to_all.err)
+
+
+class Spawn(unittest.TestCase):
+    """Without a launcher, and without a store."""
+
+    def example(self, *words):
+        environment = {name: value for name, value in os.environ.items()
+                       if name not in ('RANK', 'WORLD_SIZE') and not name.startswith('DDPRUN_')}
+        return subprocess.run([EXAMPLES / 'spawn', *words], env=environment, capture_output=True, text=True,
+                              timeout=60, check=False)
+
+    def test_all_succeed(self):
+        done = self.example()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = done.stdout.splitlines()
+        self.assertEqual(sorted(lines[:4]), [f'rank {rank} of 4: the sum is 10' for rank in range(4)])
+        self.assertEqual(lines[4:], ['all 4 ranks have succeeded'])
+
+    def test_one_fails(self):
+        for rank in range(4):
+            done = self.example(str(rank))
+            self.assertEqual(done.returncode, 1)
+            self.assertRegex(done.stderr, rf'^spawn: rank {rank} \(pid \d+\) failed: this rank was told to fail\n$')
+            self.assertNotIn('the sum', done.stdout)
 
 
 if __name__ == '__main__':

@@ -132,13 +132,13 @@ static int listen_at(struct sockaddr_storage *address, bool inherited)
     return -1;
 }
 
-ddp_status ddpi_id_make(const char *interfaces, bool inherited, struct ddp_unique_id *ret_id,
-                        struct ddp_error *err)
+ddp_status ddpi_id_make(const char *interfaces, const char *host, bool inherited,
+                        struct ddp_unique_id *ret_id, struct ddp_error *err)
 {
     struct ddpi_id id = {.pid = (uint32_t)getpid()};
     struct stat file;
     char text[DDPI_ADDRESS_TEXT];
-    ddp_status status = ddpi_own_address(interfaces, "", 0, &id.address, err);
+    ddp_status status = ddpi_own_address(interfaces, host, 0, &id.address, err);
     if (status != DDP_OK)
         return status;
     ddpi_address_text(&id.address, text);
@@ -167,7 +167,7 @@ int ddpi_id_listener(const struct ddpi_id *id)
 
 ddp_status ddp_get_unique_id(struct ddp_unique_id *ret_id, struct ddp_error *err)
 {
-    return ddpi_id_make(ddpi_config_interfaces(ddpi_config_getenv), false, ret_id, err);
+    return ddpi_id_make(ddpi_config_interfaces(ddpi_config_getenv), "", false, ret_id, err);
 }
 
 void ddp_drop_unique_id(const struct ddp_unique_id *unique_id)

@@ -23,10 +23,10 @@ struct ddpi_id {
     uint64_t inode;
 };
 
-/* Listen at an address of the interfaces (own_address.h), and fill @ret_id. Children of fork() have
- * the listener, too, if @inherited. */
-ddp_status ddpi_id_make(const char *interfaces, bool inherited, struct ddp_unique_id *ret_id,
-                        struct ddp_error *err);
+/* Listen at an address for @interfaces and @host (own_address.h), and fill @ret_id. Children of
+ * fork() have the listener, too, if @inherited. */
+ddp_status ddpi_id_make(const char *interfaces, const char *host, bool inherited,
+                        struct ddp_unique_id *ret_id, struct ddp_error *err);
 
 /* DDP_E_INVALID: these bytes are not a unique id. */
 ddp_status ddpi_id_read(const struct ddp_unique_id *id, struct ddpi_id *ret, struct ddp_error *err);

@@ -1,12 +1,14 @@
 /*
- * config.c - options and environment -> struct ddpi_config. The only file of the library that knows
- * the names of environment variables. Owns nothing.
+ * config.c - options and environment -> struct ddpi_config, and the environment of a rank. The only
+ * file of the library that knows the names of environment variables. Owns nothing.
  */
 #include "config.h"
 
 #include "error.h"
 #include "life_slot.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -176,10 +178,11 @@ static ddp_status load_kv(const struct ddp_comm_options *options, struct ddpi_co
     return DDP_OK;
 }
 
+static const char digits[] = "0123456789abcdef";
+
 /* Two hexadecimal digits for each byte. */
 static bool parse_id(const char *text, struct ddp_unique_id *ret)
 {
-    static const char digits[] = "0123456789abcdef";
     if (strlen(text) != 2 * sizeof ret->bytes)
         return false;
     for (size_t i = 0; i < sizeof ret->bytes; i++) {
@@ -293,4 +296,36 @@ ddp_status ddpi_config_load(const struct ddp_comm_options *options, ddpi_getenv 
     if (status == DDP_OK)
         *ret_config = config;
     return status;
+}
+
+static void print_id(const struct ddp_unique_id *id, char text[2 * sizeof id->bytes + 1])
+{
+    for (size_t i = 0; i < sizeof id->bytes; i++) {
+        text[2 * i] = digits[(unsigned char)id->bytes[i] >> 4];
+        text[2 * i + 1] = digits[(unsigned char)id->bytes[i] & 15];
+    }
+    text[2 * sizeof id->bytes] = '\0';
+}
+
+/* The slot of life_slot.h is the parent's: its agent would take the end of this rank for its. */
+ddp_status ddpi_config_enter_rank(uint32_t rank, uint32_t world_size,
+                                  const struct ddp_unique_id *id, struct ddp_error *err)
+{
+    char id_text[2 * sizeof id->bytes + 1], rank_text[16], world_text[16];
+    const struct {
+        const char *name, *value;
+    } variables[] = {{"RANK", rank_text},
+                     {"LOCAL_RANK", rank_text},
+                     {"WORLD_SIZE", world_text},
+                     {"LOCAL_WORLD_SIZE", world_text},
+                     {"DDP_UNIQUE_ID", id_text}};
+    print_id(id, id_text);
+    snprintf(rank_text, sizeof rank_text, "%u", rank);
+    snprintf(world_text, sizeof world_text, "%u", world_size);
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
+        if (setenv(variables[i].name, variables[i].value, 1) != 0)
+            return ddpi_error_sys(err, errno, "set the variable %s", variables[i].name);
+    unsetenv(DDPI_LIFE_FD_ENV);
+    unsetenv(DDPI_LIFE_SLOT_ENV);
+    return DDP_OK;
 }

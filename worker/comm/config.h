@@ -46,6 +46,10 @@ struct ddpi_config {
 typedef const char *ddpi_getenv(const char *name);
 ddpi_getenv ddpi_config_getenv;
 
+/* Set the environment of this process, forked to be @rank, so that ddp_comm_init() joins by @id. */
+ddp_status ddpi_config_enter_rank(uint32_t rank, uint32_t world_size,
+                                  const struct ddp_unique_id *id, struct ddp_error *err);
+
 /* The interfaces that a rank listens on; NULL: not set. */
 const char *ddpi_config_interfaces(ddpi_getenv *env);
 
