@@ -35,7 +35,8 @@ struct ddpi_loops {
     struct ddpi_wide_loops wide[DDPI_DTYPES];
 };
 
-extern const struct ddpi_loops ddpi_loops_plain;
+extern const struct ddpi_loops ddpi_loops_plain, ddpi_loops_avx2, ddpi_loops_avx512,
+    ddpi_loops_neon;
 
 /* The tables that this processor can run, from the plain one to the fastest: number @index, NULL if
  * there are no more. And the fastest. */
