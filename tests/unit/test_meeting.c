@@ -245,6 +245,28 @@ START_TEST(a_ring_of_two_has_two_edges)
 }
 END_TEST
 
+/* Rank 0 wants the edge to its next rank, which wants the same edge, to its previous one. */
+START_TEST(both_ends_of_a_ring_edge_may_ask_for_it)
+{
+    struct ddpi_arrival arrivals[2] = {0};
+    open_ranks(_i % TRANSPORTS);
+    uint32_t early = (uint32_t)(_i / TRANSPORTS);
+    ask(early, early == 0 ? DDPI_LINK_RING : DDPI_LINK_BACK);
+    arrivals[early] = advance(early);
+    ask(1 - early, early == 0 ? DDPI_LINK_BACK : DDPI_LINK_RING);
+    meet(arrivals);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        bool is_back = arrivals[rank].asked == (rank == 1);
+        ck_assert_int_eq(arrivals[rank].link, is_back ? DDPI_LINK_BACK : DDPI_LINK_RING);
+        ck_assert_int_eq(ranks[rank].attempt.stage, DDPI_ATTEMPT_NONE);
+        ck_assert(ranks[rank].next_stands == (rank == 0));
+        ck_assert(ranks[rank].prev_stands == (rank == 1));
+    }
+    try_and_close(arrivals);
+    close_ranks();
+}
+END_TEST
+
 /* Half of what rank 1 brings for its edge is here when our own edge, to the same rank, is done. */
 START_TEST(one_edge_of_a_ring_of_two_leaves_the_other_alone)
 {
@@ -341,7 +363,7 @@ START_TEST(who_is_not_expected_is_turned_away)
         {.kind = right, .link = DDPI_LINK_PEER, .from = 2},
         {.kind = right, .link = DDPI_LINK_PEER, .from = 0},
         {.kind = right, .link = DDPI_LINK_PEER, .from = 1, .to = 1},
-        {.kind = right, .link = 3, .from = 1},
+        {.kind = right, .link = DDPI_LINK_LINKS, .from = 1},
         {.kind = DDPI_GREET_JOIN, .link = DDPI_LINK_JOIN, .from = 1}, /* nobody gathers */
         {.kind = wrong, .link = DDPI_LINK_PEER, .from = 1},
         {.kind = 0, .link = DDPI_LINK_PEER, .from = 1},
@@ -567,6 +589,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, whoever_asks_the_other_accepts, 0, 2 * TRANSPORTS);
     tcase_add_loop_test(tcase, when_both_ask_one_edge_comes_of_it, 0, 2 * TRANSPORTS);
     tcase_add_loop_test(tcase, a_ring_of_two_has_two_edges, 0, TRANSPORTS);
+    tcase_add_loop_test(tcase, both_ends_of_a_ring_edge_may_ask_for_it, 0, 2 * TRANSPORTS);
     tcase_add_test(tcase, one_edge_of_a_ring_of_two_leaves_the_other_alone);
     tcase_add_loop_test(tcase, an_attempt_sees_that_its_peer_is_gone, 0, 2 * TRANSPORTS);
     tcase_add_test(tcase, a_peer_that_asked_too_is_gone);

@@ -68,7 +68,8 @@ static ddp_status connect_to_next(struct ddp_comm *comm, struct ddp_comm *next,
         ddpi_shm_destroy(ours);
         return status;
     }
-    next->edges.meeting.ring_stands = true;
+    comm->edges.meeting.next_stands = true;
+    next->edges.meeting.prev_stands = true;
     status = set_ring_edge(comm, DDPI_NEXT, next, ours, fds[OUR_BELL], fds[OUR_CONTROL], err);
     ddp_status other =
         set_ring_edge(next, DDPI_PREV, comm, theirs, fds[THEIR_BELL], fds[THEIR_CONTROL], err);

@@ -118,8 +118,7 @@ ddp_status ddpi_gathering_begin_ring(struct ddpi_gathering *gathering, struct dd
 
 bool ddpi_gathering_stands(const struct ddpi_gathering *gathering)
 {
-    struct ddpi_edge *const *ring = gathering->comm->edges.ring;
-    return ring[DDPI_NEXT] != NULL && ring[DDPI_PREV] != NULL;
+    return ddpi_edges_have_ring(&gathering->comm->edges);
 }
 
 /* Ranks that have connected become edges. */

@@ -4,7 +4,6 @@
  */
 #include "communicator.h"
 
-#include "chunk_layout.h"
 #include "error.h"
 #include "mem.h"
 #include "private_fds.h"
@@ -32,27 +31,29 @@ static ddp_status comm_fill(struct ddp_comm *comm, const struct ddpi_config *con
     comm->home = ddpi_private_mark();
     if (comm->home == NULL)
         return ddpi_error_sys(err, errno, "allocate memory that children do not inherit");
-    comm->rank = config->rank;
-    comm->world_size = config->world_size;
     comm->timeout_ms = config->timeout_ms;
     comm->algorithm = config->algorithm;
-    comm->seq = comm->world_size == 1; /* a larger world uses 0 to join */
     atomic_init(&comm->aborted, false);
-    char text[DDP_ERROR_TEXT];
-    snprintf(text, sizeof text, "rank %u called ddp_comm_abort()", comm->rank);
-    ddpi_memo_fill(&comm->abort_notice, DDPI_NOTICE_FAILED, DDP_E_ABORTED, text);
     comm->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (comm->bell < 0)
         return ddpi_error_sys(err, errno, "create an eventfd");
+    return config->world_size > 0 ? ddpi_comm_place(comm, config->rank, config->world_size, err)
+                                  : DDP_OK;
+}
+
+ddp_status ddpi_comm_place(struct ddp_comm *comm, uint32_t rank, uint32_t world_size,
+                           struct ddp_error *err)
+{
+    comm->rank = rank;
+    comm->world_size = world_size;
+    comm->seq = world_size == 1; /* a larger world uses 0 to join */
+    char text[DDP_ERROR_TEXT];
+    snprintf(text, sizeof text, "rank %u called ddp_comm_abort()", comm->rank);
+    ddpi_memo_fill(&comm->abort_notice, DDPI_NOTICE_FAILED, DDP_E_ABORTED, text);
     comm->tokens = ddpi_calloc(comm->world_size, 1);
     comm->numbers = ddpi_calloc(comm->world_size, sizeof *comm->numbers);
     if (comm->tokens == NULL || comm->numbers == NULL)
         return ddpi_error_nomem(err, comm->world_size * (1 + sizeof *comm->numbers));
-    if (comm->world_size > 1) {
-        comm->scratch = ddpi_calloc(DDPI_SCRATCH_SIZE, 1);
-        if (comm->scratch == NULL)
-            return ddpi_error_nomem(err, DDPI_SCRATCH_SIZE);
-    }
     return ddpi_edges_init(&comm->edges, comm->world_size, err);
 }
 

@@ -36,7 +36,7 @@ struct ddp_comm {
     struct ddpi_edges edges;
     struct ddpi_life *life;       /* NULL: no agent watches this process */
     uint8_t *tokens;              /* what barriers pass round, one byte per rank */
-    uint8_t *scratch;             /* for layouts; NULL in a world of one */
+    uint8_t *scratch;             /* for layouts; NULL until the first of them */
     struct ddpi_numbers *numbers; /* by rank */
     int device;                   /* the GPU of this rank; -1: the one that its first call uses */
     struct ddpi_memories memories;
@@ -56,11 +56,14 @@ struct ddp_comm {
     struct ddpi_memo abort_notice;
 };
 
-/* A communicator without edges, for memory of @types (memory.h). ddpi_comm_destroy() leaves it and
- * frees it; no run may be left, and no thread. */
+/* A communicator without edges, for memory of @types (memory.h). If the world size in @config is 0,
+ * it is not known yet, and ddpi_comm_place() has to follow. ddpi_comm_destroy() leaves it and frees
+ * it; no run may be left, and no thread. */
 ddp_status ddpi_comm_create(const struct ddpi_config *config,
                             const struct ddpi_memory_type *const *types, struct ddp_comm **ret_comm,
                             struct ddp_error *err);
+ddp_status ddpi_comm_place(struct ddp_comm *comm, uint32_t rank, uint32_t world_size,
+                           struct ddp_error *err);
 void ddpi_comm_destroy(struct ddp_comm *comm);
 
 /* Whether this process has made @comm, and is not a child of that process. */

@@ -52,7 +52,7 @@ uint32_t ddpi_edges_places(const struct ddpi_edges *edges)
 
 struct ddpi_edge *ddpi_edges_at(const struct ddpi_edges *edges, uint32_t index)
 {
-    return index < DDPI_RING_EDGES ? edges->ring[index]
+    return index < DDPI_RING_EDGES ? atomic_load(&edges->ring[index])
                                    : ddpi_edges_peer(edges, index - DDPI_RING_EDGES);
 }
 
@@ -98,8 +98,14 @@ ddp_status ddpi_edges_set_ring(struct ddpi_edges *edges, unsigned which, struct 
 {
     ddp_status status = edge_watch(edges, edge, err);
     if (status == DDP_OK)
-        edges->ring[which] = edge;
+        atomic_store(&edges->ring[which], edge);
     return status;
+}
+
+bool ddpi_edges_have_ring(const struct ddpi_edges *edges)
+{
+    return atomic_load(&edges->ring[DDPI_NEXT]) != NULL &&
+           atomic_load(&edges->ring[DDPI_PREV]) != NULL;
 }
 
 ddp_status ddpi_edges_open(struct ddpi_edges *edges, struct ddp_error *err)
@@ -126,18 +132,35 @@ void ddpi_edges_notify(const struct ddpi_edges *edges, const struct ddpi_edge *f
         tell_peer(ddpi_edges_at(edges, i), from, memo);
 }
 
-/* Put @edge, which came by @link, into its place; takes it over in any case. An existing edge
- * stays: ddp_comm_abort() may be using it. */
-static ddp_status edge_add(struct ddpi_edges *edges, struct ddpi_edge *edge, enum ddpi_link link,
+static _Atomic(struct ddpi_edge *) *place_of(struct ddpi_edges *edges,
+                                             const struct ddpi_arrival *arrival)
+{
+    switch (arrival->link) {
+    case DDPI_LINK_PEER:
+        return &edges->peers[arrival->edge->peer];
+    case DDPI_LINK_RING:
+        return &edges->ring[arrival->asked ? DDPI_NEXT : DDPI_PREV];
+    case DDPI_LINK_BACK:
+        return &edges->ring[arrival->asked ? DDPI_PREV : DDPI_NEXT];
+    default:
+        return NULL;
+    }
+}
+
+/* Put what has arrived into its place; takes it over in any case. An existing edge stays:
+ * ddp_comm_abort() may be using it. */
+static ddp_status edge_add(struct ddpi_edges *edges, const struct ddpi_arrival *arrival,
                            struct ddp_error *err)
 {
-    if (link != DDPI_LINK_PEER || ddpi_edges_peer(edges, edge->peer) != NULL) {
+    struct ddpi_edge *edge = arrival->edge;
+    _Atomic(struct ddpi_edge *) *place = place_of(edges, arrival);
+    if (place == NULL || atomic_load(place) != NULL) {
         ddpi_edge_destroy(edge);
         return DDP_OK;
     }
     ddp_status status = edge_watch(edges, edge, err);
     if (status == DDP_OK)
-        atomic_store(&edges->peers[edge->peer], edge);
+        atomic_store(place, edge);
     return status;
 }
 
@@ -149,7 +172,7 @@ ddp_status ddpi_edges_let_in(struct ddpi_edges *edges, struct ddp_error *err)
     do {
         ddp_status status = ddpi_meeting_advance(&edges->meeting, &arrival, err);
         if (status == DDP_OK && arrival.edge != NULL)
-            status = edge_add(edges, arrival.edge, arrival.link, err);
+            status = edge_add(edges, &arrival, err);
         if (status != DDP_OK)
             return status;
     } while (arrival.edge != NULL);

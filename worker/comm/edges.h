@@ -1,6 +1,6 @@
 /*
- * edges.h - all edges of a communicator: the two of its ring, and those to other ranks, which are
- * made when the first of two ranks needs one.
+ * edges.h - all edges of a communicator: the two of its ring, and those to other ranks. Each is
+ * made when the first of two ranks needs it.
  */
 #ifndef DDPI_EDGES_H
 #define DDPI_EDGES_H
@@ -12,10 +12,10 @@
 enum { DDPI_NEXT, DDPI_PREV, DDPI_RING_EDGES };
 
 struct ddpi_edges {
-    struct ddpi_tls_engine *tls;             /* NULL: edges need none */
-    struct ddpi_edge *ring[DDPI_RING_EDGES]; /* NULL in a world of one */
-    /* By rank; NULL: not made. Only added to, as ddp_comm_abort() may be reading. The array itself
-     * is NULL in a world of one. */
+    struct ddpi_tls_engine *tls; /* NULL: edges need none */
+    /* NULL: not made. Only added to, as ddp_comm_abort() may be reading. Peers are by rank; that
+     * array itself is NULL in a world of one. */
+    _Atomic(struct ddpi_edge *) ring[DDPI_RING_EDGES];
     _Atomic(struct ddpi_edge *) *peers;
     uint32_t world_size;
     int controls; /* epoll descriptor of all live control sockets and peers, and of the meeting */
@@ -64,6 +64,9 @@ static inline uint64_t ddpi_edges_wake_ms(const struct ddpi_edges *edges)
 /* Accept ranks that connect, and go on with the own attempt: what becomes an edge takes its place.
  */
 ddp_status ddpi_edges_let_in(struct ddpi_edges *edges, struct ddp_error *err);
+
+/* Whether both edges of the ring exist. */
+bool ddpi_edges_have_ring(const struct ddpi_edges *edges);
 
 /* The edge to @rank; NULL: it is not made. */
 struct ddpi_edge *ddpi_edges_peer(const struct ddpi_edges *edges, uint32_t rank);

@@ -41,8 +41,11 @@ ddp_status ddpi_wait_poll(struct ddp_comm *comm, const struct ddpi_wait *wait);
 ddp_status ddpi_seek_edge(struct ddp_comm *comm, const struct ddpi_wait *wait, uint32_t peer,
                           struct ddpi_edge **ret_edge);
 
-/* What to wait for after ddpi_seek_edge() has returned none: bytes of this edge never come, but
- * whatever becomes of the attempt wakes the rank. */
+/* The same for both edges of the ring, and the memory that its algorithms use. */
+ddp_status ddpi_seek_ring(struct ddp_comm *comm, const struct ddpi_wait *wait, bool *ret_stands);
+
+/* What to wait for after ddpi_seek_edge() or ddpi_seek_ring() has found that one is missing: bytes
+ * of this edge never come, but whatever becomes of the attempt wakes the rank. */
 struct ddpi_edge *ddpi_sought_edge(const struct ddp_comm *comm);
 
 /* The same, but wait until there is an edge. */

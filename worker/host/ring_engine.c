@@ -304,6 +304,7 @@ static unsigned ring_needs(const struct ddp_comm *comm, struct ddpi_run *run,
 }
 
 const struct ddpi_algorithm ddpi_ring_algorithm = {.name = "ring",
+                                                   .uses_ring = true,
                                                    .begin = ring_begin,
                                                    .advance = ring_advance,
                                                    .most_needs = ring_most_needs,

@@ -38,7 +38,15 @@ enum ddpi_link {
     DDPI_LINK_PEER, /* between any two ranks, for send and recv */
     DDPI_LINK_JOIN, /* to rank 0 until all ranks have joined; rank 0 does not know the card of the
                        connecting rank */
+    DDPI_LINK_BACK, /* the edge of DDPI_LINK_RING, but from a rank to the previous one */
+    DDPI_LINK_LINKS,
 };
+
+/* By which link the peer would ask for the same edge. */
+static inline enum ddpi_link ddpi_link_mirror(enum ddpi_link link)
+{
+    return link == DDPI_LINK_RING ? DDPI_LINK_BACK : link == DDPI_LINK_BACK ? DDPI_LINK_RING : link;
+}
 
 struct ddpi_hello {
     uint32_t magic;

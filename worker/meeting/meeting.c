@@ -29,15 +29,11 @@ static void random_name(char name[DDPI_LOCAL_NAME])
         used += (size_t)snprintf(name + used, DDPI_LOCAL_NAME - used, "%02x", random[i]);
 }
 
-/* Try everything that shared memory takes before the card promises it. */
-static bool prepare_shm(struct ddpi_meeting *meeting)
+static bool listen_for_shm(struct ddpi_meeting *meeting)
 {
     random_name(meeting->card.local);
-    if (ddpi_shm_create(&meeting->segment, NULL) == DDP_OK &&
-        ddpi_listen_local(meeting->card.local, &meeting->local_listener, NULL) == DDP_OK)
+    if (ddpi_listen_local(meeting->card.local, &meeting->local_listener, NULL) == DDP_OK)
         return true;
-    ddpi_shm_destroy(meeting->segment);
-    meeting->segment = NULL;
     meeting->card.local[0] = '\0';
     return false;
 }
@@ -61,8 +57,41 @@ static ddp_status open_listeners(struct ddpi_meeting *meeting,
         status = ddpi_listen_tcp(&meeting->card.tcp, &meeting->tcp_listener, err);
     }
     if (status == DDP_OK && use_shm && meeting->card.machine[0] != '\0')
-        meeting->card.shm = prepare_shm(meeting);
+        meeting->card.shm = listen_for_shm(meeting);
     return status;
+}
+
+ddp_status ddpi_meeting_open(struct ddpi_meeting *meeting, int bell,
+                             const struct ddpi_rank_key *key,
+                             const struct sockaddr_storage *address, bool use_shm,
+                             struct ddp_error *err)
+{
+    ddpi_meeting_clear(meeting);
+    meeting->key = *key;
+    meeting->card.keyed = key->given;
+    meeting->bell = bell;
+    meeting->events = epoll_create1(EPOLL_CLOEXEC);
+    if (meeting->events < 0)
+        return ddpi_error_sys(err, errno, "make an epoll descriptor");
+    ddp_status status = ddpi_card_identify(&meeting->card, err);
+    if (status == DDP_OK)
+        status = open_listeners(meeting, address, use_shm, err);
+    return status == DDP_OK ? ddpi_visitors_listen(meeting, err) : status;
+}
+
+ddp_status ddpi_meeting_place(struct ddpi_meeting *meeting, uint32_t rank, uint32_t world_size,
+                              struct ddp_error *err)
+{
+    meeting->rank = rank;
+    meeting->world_size = world_size;
+    meeting->card.world_size = world_size;
+    meeting->cards = ddpi_calloc(world_size, DDPI_CARD_SLOT);
+    meeting->met = ddpi_calloc(world_size, sizeof *meeting->met);
+    if (meeting->cards == NULL || meeting->met == NULL)
+        return ddpi_error_nomem(err, (unsigned long long)world_size * DDPI_CARD_SLOT);
+    return ddpi_card_put(&meeting->card, ddpi_meeting_slot(meeting, rank))
+               ? DDP_OK
+               : ddpi_error_nomem(err, DDPI_CARD_SLOT);
 }
 
 ddp_status ddpi_meeting_init(struct ddpi_meeting *meeting, uint32_t rank, uint32_t world_size,
@@ -70,27 +99,14 @@ ddp_status ddpi_meeting_init(struct ddpi_meeting *meeting, uint32_t rank, uint32
                              const struct sockaddr_storage *address, bool use_shm,
                              struct ddp_error *err)
 {
-    ddpi_meeting_clear(meeting);
-    meeting->key = *key;
-    meeting->card.keyed = key->given;
-    meeting->rank = rank;
-    meeting->world_size = world_size;
-    meeting->card.world_size = world_size;
-    meeting->bell = bell;
-    meeting->cards = ddpi_calloc(world_size, DDPI_CARD_SLOT);
-    if (meeting->cards == NULL)
-        return ddpi_error_nomem(err, (unsigned long long)world_size * DDPI_CARD_SLOT);
-    meeting->events = epoll_create1(EPOLL_CLOEXEC);
-    if (meeting->events < 0)
-        return ddpi_error_sys(err, errno, "make an epoll descriptor");
-    ddp_status status = ddpi_card_identify(&meeting->card, err);
-    if (status == DDP_OK)
-        status = open_listeners(meeting, address, use_shm, err);
-    if (status == DDP_OK)
-        status = ddpi_visitors_listen(meeting, err);
-    if (status == DDP_OK && !ddpi_card_put(&meeting->card, ddpi_meeting_slot(meeting, rank)))
-        status = ddpi_error_nomem(err, DDPI_CARD_SLOT);
-    return status;
+    struct ddpi_shm_segment *segment = NULL;
+    bool has_shm = use_shm && ddpi_shm_create(&segment, NULL) == DDP_OK;
+    ddp_status status = ddpi_meeting_open(meeting, bell, key, address, has_shm, err);
+    if (meeting->card.shm)
+        meeting->segment = segment;
+    else
+        ddpi_shm_destroy(segment);
+    return status == DDP_OK ? ddpi_meeting_place(meeting, rank, world_size, err) : status;
 }
 
 void ddpi_meeting_finish(struct ddpi_meeting *meeting)
@@ -103,6 +119,7 @@ void ddpi_meeting_finish(struct ddpi_meeting *meeting)
     ddpi_close_fd(&meeting->events);
     ddpi_shm_destroy(meeting->segment);
     ddpi_free(meeting->cards);
+    ddpi_free(meeting->met);
     ddpi_wipe(&meeting->key, sizeof meeting->key);
     ddpi_meeting_clear(meeting);
 }
@@ -160,8 +177,8 @@ static ddp_status push_attempt(struct ddpi_meeting *meeting, struct ddpi_arrival
     arrival->link = meeting->attempt.link;
     arrival->asked = true;
     ddp_status status = ddpi_attempt_push(meeting, &arrival->edge, err);
-    if (arrival->edge != NULL && arrival->link == DDPI_LINK_PEER)
-        ddpi_visitors_supersede(meeting, arrival->edge->peer);
+    if (arrival->edge != NULL)
+        ddpi_visitors_supersede(meeting, arrival->edge->peer, arrival->link, true);
     return status;
 }
 

@@ -24,8 +24,18 @@
 void ddpi_meeting_clear(struct ddpi_meeting *meeting);
 
 /* Listen on @address (NULL: nowhere; its port is ignored) and, with @use_shm, on an abstract
- * socket, and fill the card. If shared memory does not work here, the card says so and nothing
- * fails. Call ddpi_meeting_finish() after a failure, too. */
+ * socket, and fill the card. If there can be no such socket, the card says so and nothing fails.
+ * Call ddpi_meeting_finish() after a failure, too. */
+ddp_status ddpi_meeting_open(struct ddpi_meeting *meeting, int bell,
+                             const struct ddpi_rank_key *key,
+                             const struct sockaddr_storage *address, bool use_shm,
+                             struct ddp_error *err);
+
+/* Then this is known, and there is room for the cards of all ranks. */
+ddp_status ddpi_meeting_place(struct ddpi_meeting *meeting, uint32_t rank, uint32_t world_size,
+                              struct ddp_error *err);
+
+/* Both; but try first whether there is shared memory at all, for which the card says no else. */
 ddp_status ddpi_meeting_init(struct ddpi_meeting *meeting, uint32_t rank, uint32_t world_size,
                              int bell, const struct ddpi_rank_key *key,
                              const struct sockaddr_storage *address, bool use_shm,

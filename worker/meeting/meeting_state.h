@@ -38,9 +38,10 @@ struct ddpi_meeting {
     struct ddpi_rank_key key;
     uint32_t rank;
     uint32_t world_size;
-    int bell;       /* borrowed from the communicator */
-    uint8_t *cards; /* a slot (peer_card.h) for each rank; zeros: unknown, or not needed any more */
-    int events;     /* an epoll descriptor for all sockets of the meeting */
+    int bell;                         /* borrowed from the communicator */
+    uint8_t *cards;                   /* a slot (peer_card.h) for each rank; zeros: unknown */
+    bool *met;                        /* by rank: the edge of DDPI_LINK_PEER exists */
+    int events;                       /* an epoll descriptor for all sockets of the meeting */
     int tcp_listener;                 /* -1: none */
     int local_listener;               /* -1: no shared memory */
     int door;                         /* where ranks join that have no card of this one; -1: none */
@@ -48,7 +49,8 @@ struct ddpi_meeting {
     struct ddpi_list visitors;        /* of struct visitor (visitors.c): accepted connections */
     uint32_t stranger_count;          /* visitors that are not proven; at most DDPI_STRANGERS_MAX */
     uint64_t paused_until_ms;         /* out of descriptors: accept nothing before; 0: accept */
-    bool ring_stands;                 /* the edge from the previous rank exists */
+    bool prev_stands;                 /* the edge of the ring with the previous rank exists */
+    bool next_stands;                 /* with the next one */
     bool takes_joiners;               /* accept ranks whose cards are unknown */
     bool needs_all;                   /* to have no room for a connection is a failure */
     const struct ddpi_tls_engine *tls; /* for data over TCP; NULL: plaintext */
@@ -61,6 +63,18 @@ struct ddpi_arrival {
     enum ddpi_link link;
     bool asked; /* this rank has asked for it, not the peer */
 };
+
+/* Whether the edge exists for which this rank has @asked @rank by @link, or @rank this one. NULL:
+ * there may be any number of such edges. */
+static inline bool *ddpi_meeting_stands(struct ddpi_meeting *meeting, uint32_t rank,
+                                        enum ddpi_link link, bool asked)
+{
+    if (link == DDPI_LINK_PEER)
+        return &meeting->met[rank];
+    if (link == DDPI_LINK_JOIN)
+        return NULL;
+    return asked == (link == DDPI_LINK_RING) ? &meeting->next_stands : &meeting->prev_stands;
+}
 
 static inline uint8_t *ddpi_meeting_slot(const struct ddpi_meeting *meeting, uint32_t rank)
 {

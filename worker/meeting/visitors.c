@@ -59,12 +59,18 @@ static void drop_visits(struct ddpi_meeting *meeting, uint32_t rank, enum ddpi_l
             visitor_drop(meeting, visitor_of(at));
 }
 
-void ddpi_visitors_supersede(struct ddpi_meeting *meeting, uint32_t rank)
+void ddpi_visitors_supersede(struct ddpi_meeting *meeting, uint32_t rank, enum ddpi_link link,
+                             bool asked)
 {
-    if (meeting->attempt.stage != DDPI_ATTEMPT_NONE && meeting->attempt.edge.peer == rank)
+    const struct ddpi_attempt *attempt = &meeting->attempt;
+    enum ddpi_link ours = asked ? link : ddpi_link_mirror(link);
+    bool *stands = ddpi_meeting_stands(meeting, rank, link, asked);
+    if (stands == NULL)
+        return;
+    *stands = true;
+    if (attempt->stage != DDPI_ATTEMPT_NONE && attempt->edge.peer == rank && attempt->link == ours)
         ddpi_attempt_drop(meeting);
-    drop_visits(meeting, rank, DDPI_LINK_PEER);
-    memset(ddpi_meeting_slot(meeting, rank), 0, DDPI_CARD_SLOT);
+    drop_visits(meeting, rank, ddpi_link_mirror(ours));
 }
 
 /* false: there is none to evict. */
@@ -234,8 +240,8 @@ static ddp_status accept_tcp(const struct ddpi_meeting *meeting, struct ddpi_gre
 static bool own_attempt_wins(const struct ddpi_meeting *meeting, uint32_t rank, enum ddpi_link link)
 {
     const struct ddpi_attempt *attempt = &meeting->attempt;
-    return link == DDPI_LINK_PEER && attempt->stage != DDPI_ATTEMPT_NONE &&
-           attempt->stage != DDPI_ATTEMPT_GONE && attempt->link == DDPI_LINK_PEER &&
+    return link != DDPI_LINK_JOIN && attempt->stage != DDPI_ATTEMPT_NONE &&
+           attempt->stage != DDPI_ATTEMPT_GONE && attempt->link == ddpi_link_mirror(link) &&
            attempt->edge.peer == rank && meeting->rank < rank;
 }
 
@@ -274,28 +280,34 @@ static ddp_status make_accepted_edge(struct ddpi_meeting *meeting, uint32_t rank
     if (*ret_edge == NULL)
         return status;
     ddpi_edge_name(*ret_edge, rank, card);
-    if (link == DDPI_LINK_RING)
-        meeting->ring_stands = true;
-    else if (link == DDPI_LINK_PEER)
-        ddpi_visitors_supersede(meeting, rank);
+    ddpi_visitors_supersede(meeting, rank, link, false);
     return DDP_OK;
+}
+
+/* Edges of the ring are for neighbours alone. */
+static bool is_neighbour(const struct ddpi_meeting *meeting, const struct ddpi_hello *hello)
+{
+    uint32_t prev = (meeting->rank + meeting->world_size - 1) % meeting->world_size;
+    uint32_t next = (meeting->rank + 1) % meeting->world_size;
+    return hello->link == DDPI_LINK_RING   ? hello->from == prev
+           : hello->link == DDPI_LINK_BACK ? hello->from == next
+                                           : true;
 }
 
 /* Whether the rank that says @hello may connect for that, in the way that both cards agree on.
  * *@ret_card is its card; zeros if it joins, as its card is not known yet. */
-static bool hello_fits(const struct ddpi_meeting *meeting, const struct ddpi_hello *hello,
+static bool hello_fits(struct ddpi_meeting *meeting, const struct ddpi_hello *hello,
                        struct ddpi_card *ret_card)
 {
-    uint32_t prev = (meeting->rank + meeting->world_size - 1) % meeting->world_size;
-    if (hello->to != meeting->rank || hello->from == meeting->rank || hello->link > DDPI_LINK_JOIN)
+    if (hello->to != meeting->rank || hello->from == meeting->rank ||
+        hello->link >= DDPI_LINK_LINKS)
         return false;
     if (hello->link == DDPI_LINK_JOIN) {
         *ret_card = (struct ddpi_card){0};
         return meeting->takes_joiners && hello->kind == DDPI_GREET_JOIN;
     }
-    if (hello->link == DDPI_LINK_RING && (hello->from != prev || meeting->ring_stands))
-        return false;
-    if (hello->from >= meeting->world_size ||
+    if (hello->from >= meeting->world_size || !is_neighbour(meeting, hello) ||
+        *ddpi_meeting_stands(meeting, hello->from, (enum ddpi_link)hello->link, false) ||
         !ddpi_card_get(ddpi_meeting_slot(meeting, hello->from), ret_card))
         return false;
     if (ddpi_card_share_memory(&meeting->card, ret_card))

@@ -18,8 +18,10 @@ ddp_status ddpi_visitors_accept(struct ddpi_meeting *meeting, int listener, stru
 ddp_status ddpi_visitors_read(struct ddpi_meeting *meeting, void *visitor,
                               struct ddpi_arrival *arrival, struct ddp_error *err);
 
-/* The edge to @rank exists: drop whatever else either side has begun, and the card. */
-void ddpi_visitors_supersede(struct ddpi_meeting *meeting, uint32_t rank);
+/* The edge exists for which this rank has @asked @rank by @link, or @rank this one: drop whatever
+ * else either side has begun to make it. */
+void ddpi_visitors_supersede(struct ddpi_meeting *meeting, uint32_t rank, enum ddpi_link link,
+                             bool asked);
 
 void ddpi_visitors_drop_all(struct ddpi_meeting *meeting);
 

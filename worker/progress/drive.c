@@ -21,8 +21,13 @@ static ddp_status run_advance(struct ddp_comm *comm, struct ddpi_run *run,
                               enum ddpi_movement *ret_movement)
 {
     ddp_status status = DDP_OK;
+    bool ready = true;
     *ret_movement = DDPI_IDLE;
-    if (!run->begun && run->algorithm->begin != NULL)
+    if (!run->begun && run->algorithm->uses_ring)
+        status = ddpi_seek_ring(comm, &run->wait, &ready);
+    if (status == DDP_OK && !ready)
+        return DDP_OK;
+    if (status == DDP_OK && !run->begun && run->algorithm->begin != NULL)
         status = run->algorithm->begin(comm, run);
     run->begun = true;
     if (status == DDP_OK)
@@ -196,7 +201,11 @@ static bool make_room(struct ddp_comm *comm, unsigned wanted)
 static unsigned add_needs(struct ddp_comm *comm, struct ddpi_run *run, unsigned count)
 {
     struct ddpi_need *needs = comm->runs.needs + count;
-    unsigned more = run->algorithm->needs(comm, run, needs);
+    unsigned more = 1;
+    if (run->begun)
+        more = run->algorithm->needs(comm, run, needs);
+    else
+        *needs = (struct ddpi_need){.edge = ddpi_sought_edge(comm), .recv_bytes = 1};
     for (unsigned i = 0; i < more; i++)
         needs[i].wait = &run->wait;
     return count + more;
