@@ -71,6 +71,7 @@
 #ifndef DDPRUN_COMM_H
 #define DDPRUN_COMM_H
 
+#include <ddprun/comm_groups.h>
 #include <ddprun/comm_requests.h>
 #include <ddprun/comm_types.h>
 #include <ddprun/kv.h>

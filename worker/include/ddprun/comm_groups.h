@@ -1,0 +1,90 @@
+/*
+ * ddprun/comm_groups.h - grids of ranks, and communicators of some of the ranks of another one.
+ * Part of <ddprun/comm.h>.
+ *
+ * A program that divides its work along several axes (data, tensor, pipeline) places its ranks in
+ * a grid of as many dimensions, and talks along one axis, or several, in a communicator of the
+ * ranks that differ only there. The ranks of a grid are numbered in row-major order: the last
+ * coordinate changes first, so that ranks next to each other along the last axis are neighbours,
+ * usually on one machine.
+ */
+#ifndef DDPRUN_COMM_GROUPS_H
+#define DDPRUN_COMM_GROUPS_H
+
+#include <ddprun/comm_types.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define DDP_GRID_AXES 8 /* at most */
+
+/*
+ * A grid of dims[0] x ... x dims[naxes - 1] ranks. Set both members, or let ddp_grid_init() do it.
+ * The functions below do not block; any thread may call them.
+ */
+struct ddp_grid {
+    uint32_t naxes;
+    uint32_t dims[DDP_GRID_AXES];
+};
+
+/**
+ * Make *@ret_grid the grid of the @naxes extents in @dims.
+ *
+ * DDP_E_INVALID: no axis or more than DDP_GRID_AXES, an extent of 0, or more than 65,536 ranks.
+ */
+DDP_API ddp_status ddp_grid_init(struct ddp_grid *ret_grid, const uint32_t *dims, uint32_t naxes,
+                                 struct ddp_error *err);
+
+/**
+ * The number of ranks in the grid; 0 if it is none that ddp_grid_init() would make.
+ */
+DDP_API uint32_t ddp_grid_size(const struct ddp_grid *grid);
+
+/**
+ * Where a rank is: fills @ret_coords[0 .. naxes - 1]; and which rank is at @coords.
+ *
+ * DDP_E_INVALID: not a grid; @rank, or a coordinate, is outside of it.
+ */
+DDP_API ddp_status ddp_grid_coords(const struct ddp_grid *grid, uint32_t rank, uint32_t *ret_coords,
+                                   struct ddp_error *err);
+DDP_API ddp_status ddp_grid_rank(const struct ddp_grid *grid, const uint32_t *coords,
+                                 uint32_t *ret_rank, struct ddp_error *err);
+
+/*
+ * The group of a rank along some axes: the ranks whose coordinates on all other axes are the same.
+ * Along one axis it is a row, along two a plane, along all the whole grid, along none the rank
+ * alone. Groups along the same axes are disjoint and of one size, and cover the grid.
+ */
+struct ddp_grid_group {
+    uint32_t index;  /* of this group, from 0 */
+    uint32_t groups; /* how many there are */
+    uint32_t rank;   /* of the rank within its group; by number in the grid */
+    uint32_t size;   /* ranks in each group */
+};
+
+/**
+ * The group of @rank along the @naxes axes in @axes, in any order; without axes @axes may be NULL.
+ *
+ * DDP_E_INVALID: not a grid; @rank is outside of it; an axis does not exist, or comes twice.
+ */
+DDP_API ddp_status ddp_grid_find_group(const struct ddp_grid *grid, uint32_t rank,
+                                       const uint32_t *axes, uint32_t naxes,
+                                       struct ddp_grid_group *ret_group, struct ddp_error *err);
+
+/**
+ * The rank in the grid of the @member-th rank of group @index along @axes: with member = 0 .. size
+ * - 1 all ranks of a group, ascending.
+ *
+ * DDP_E_INVALID: as above; there is no such group or member.
+ */
+DDP_API ddp_status ddp_grid_member(const struct ddp_grid *grid, const uint32_t *axes,
+                                   uint32_t naxes, uint32_t index, uint32_t member,
+                                   uint32_t *ret_rank, struct ddp_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
