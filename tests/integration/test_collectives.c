@@ -128,6 +128,7 @@ static void put_input(ddp_dtype dtype, uint8_t *at, uint32_t rank, size_t i)
 struct problem {
     uint32_t rank, nranks, root;
     ddp_algorithm algorithm;
+    bool shared; /* all ranks meet in shared memory */
     ddp_dtype dtype;
     ddp_reduce_op op;
     size_t count; /* as the caller passes it */
@@ -237,7 +238,9 @@ static void all_reduce(ddp_comm *comm, const struct problem *of)
     struct ddp_comm_stats before = stats_of(comm);
     CHECK_OK(
         ddp_all_reduce(comm, send.bytes, result->bytes, of->count, of->dtype, of->op, NULL, err));
-    if (of->algorithm == DDP_ALGORITHM_DIRECT) {
+    if (of->shared) {
+        check_counters(comm, of, &before, of->count, of->count);
+    } else if (of->algorithm == DDP_ALGORITHM_DIRECT) {
         uint64_t passed = of->count * (of->nranks - 1);
         check_counters(comm, of, &before, passed, passed);
     } else { /* twice all chunks but one */
@@ -268,7 +271,9 @@ static void reduce(ddp_comm *comm, const struct problem *of)
     struct ddp_comm_stats before = stats_of(comm);
     CHECK_OK(ddp_reduce(comm, send.bytes, result->bytes, of->count, of->dtype, of->op, of->root,
                         NULL, err));
-    if (of->algorithm == DDP_ALGORITHM_DIRECT) {
+    if (of->shared) {
+        check_counters(comm, of, &before, of->count, is_root ? of->count : 0);
+    } else if (of->algorithm == DDP_ALGORITHM_DIRECT) {
         uint64_t passed = of->count * (of->nranks - 1);
         check_counters(comm, of, &before, passed, passed);
     } else {
@@ -299,7 +304,7 @@ static void reduce_scatter(ddp_comm *comm, const struct problem *of)
     struct ddp_comm_stats before = stats_of(comm);
     CHECK_OK(ddp_reduce_scatter(comm, send.bytes, result, of->count, of->dtype, of->op, NULL, err));
     uint64_t passed = (of->algorithm == DDP_ALGORITHM_DIRECT ? all : of->count) * (of->nranks - 1);
-    check_counters(comm, of, &before, passed, passed);
+    check_counters(comm, of, &before, of->shared ? all : passed, of->shared ? of->count : passed);
     struct buffer expected = buffer_of(bytes);
     for (size_t i = 0; i < of->count; i++)
         put_reduced(of, expected.bytes + i * size, ours + i, of->rank + 1);
@@ -325,7 +330,7 @@ static void all_gather(ddp_comm *comm, const struct problem *of)
     struct ddp_comm_stats before = stats_of(comm);
     CHECK_OK(ddp_all_gather(comm, own, recv.bytes, of->count, of->dtype, NULL, err));
     uint64_t passed = of->count * (of->nranks - 1);
-    check_counters(comm, of, &before, passed, passed);
+    check_counters(comm, of, &before, of->shared ? of->count : passed, passed);
     for (uint32_t rank = 0; rank < of->nranks; rank++)
         for (size_t i = 0; i < of->count; i++) {
             uint8_t element[8];
@@ -353,7 +358,10 @@ static void all_calls(ddp_comm *comm, struct problem *of)
 
 static struct problem problem_of(const struct world *world, uint32_t rank)
 {
-    return (struct problem){.rank = rank, .nranks = world->nranks, .algorithm = world->algorithm};
+    return (struct problem){.rank = rank,
+                            .nranks = world->nranks,
+                            .algorithm = world->algorithm,
+                            .shared = world->algorithm == DDP_ALGORITHM_DIRECT && !world->tcp};
 }
 
 static void every_type_and_reduction(struct world *world, uint32_t rank, ddp_comm *comm)

@@ -132,6 +132,7 @@ static struct world world_of(int i)
 START_TEST(all_reduce_is_exact)
 {
     struct world world = world_of(_i);
+    world.algorithm = DDP_ALGORITHM_RING; /* whose bytes are counted */
     world_open(&world);
     world_run(&world, all_reduce_matrix);
     world_close(&world);
@@ -162,7 +163,7 @@ START_TEST(all_ranks_get_the_same_bits_in_every_run)
 {
     uint64_t digest = 0;
     for (int run = 0; run < 4; run++) {
-        struct world world = {.nranks = 4, .tcp = run % 2 != 0};
+        struct world world = {.nranks = 4, .tcp = run % 2 != 0, .algorithm = (ddp_algorithm)_i};
         world_open(&world);
         world_run(&world, inexact_sums);
         for (uint32_t rank = 0; rank < world.nranks; rank++) {
@@ -199,6 +200,7 @@ static void broadcasts(struct world *world, uint32_t rank, ddp_comm *comm)
 START_TEST(broadcast_from_every_root)
 {
     struct world world = world_of(_i);
+    world.algorithm = DDP_ALGORITHM_RING;
     world_open(&world);
     world_run(&world, broadcasts);
     world_close(&world);
@@ -294,7 +296,8 @@ Suite *test_suite(void)
     TCase *tcase = tcase_create("collectives");
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, all_reduce_is_exact, 0, 2 * WORLD_MAX);
-    tcase_add_test(tcase, all_ranks_get_the_same_bits_in_every_run);
+    tcase_add_loop_test(tcase, all_ranks_get_the_same_bits_in_every_run, DDP_ALGORITHM_RING,
+                        DDP_ALGORITHM_DIRECT + 1);
     tcase_add_loop_test(tcase, broadcast_from_every_root, 0, 2 * 5);
     tcase_add_loop_test(tcase, barrier_holds_everybody, 0, 2 * 5);
     tcase_add_loop_test(tcase, communicators_are_independent, 0, 2);

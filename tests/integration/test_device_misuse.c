@@ -385,7 +385,7 @@ START_TEST(ranks_must_agree_where_memory_is)
     world_run(&world, use_both_kinds);
     char text[128], other[128];
     unsigned seq = 1 + world.stage;
-    snprintf(text, sizeof text, "all_reduce #%u (sum of %d float32, ring)", seq, COUNT);
+    snprintf(text, sizeof text, "all_reduce #%u (sum of %d float32, direct)", seq, COUNT);
     snprintf(other, sizeof other, "all_reduce #%u (sum of %d float32, auto) on a GPU", seq, COUNT);
     expect_all(&world, DDP_E_MISMATCH, text);
     expect_all(&world, DDP_E_MISMATCH, other);

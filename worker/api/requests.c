@@ -65,6 +65,7 @@ static struct ddpi_task task_of(const struct ddp_comm *comm, const struct ddp_op
                                       .root = operation->peer},
                              .send = operation->send,
                              .recv = operation->recv,
+                             .factor = operation->factor,
                              .uneven = operation->uneven != 0,
                              .send_parts = {operation->send_counts, operation->send_offsets},
                              .recv_parts = {operation->recv_counts, operation->recv_offsets},

@@ -16,7 +16,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { SPINS = 300 }; /* some microseconds: the time that a peer on another core takes to answer */
+enum {
+    SPINS = 300, /* some microseconds: the time that a peer on another core takes to answer */
+    YIELDS = 50, /* where ranks share a processor, the next one runs after one or two */
+};
 
 /* ---- life ---- */
 
@@ -93,6 +96,14 @@ bool ddpi_comm_is_home(const struct ddp_comm *comm)
     return comm->home != NULL && *comm->home != 0;
 }
 
+/* Let ranks that sleep in the arena read what this one has sent them. */
+static void ring_arena(struct ddp_comm *comm)
+{
+    struct ddpi_arena *arena = comm->arena;
+    if (arena != NULL)
+        ddpi_arena_ring(arena);
+}
+
 /* In a child, free what fork() has copied, and tell no peer. The threads and GPU contexts of memory
  * types are the parent's: their memory stays. */
 static void comm_leave_in_child(struct ddp_comm *comm)
@@ -104,6 +115,7 @@ static void comm_leave_in_child(struct ddp_comm *comm)
 static void comm_leave(struct ddp_comm *comm)
 {
     ddpi_edges_farewell(&comm->edges, comm->failed, comm->cause);
+    ring_arena(comm);
     ddpi_edges_finish(&comm->edges);
     /* Last, as it may wait for ranks of this process, which wait for the farewell. */
     ddpi_memories_destroy(&comm->memories);
@@ -115,6 +127,7 @@ void ddpi_comm_destroy(struct ddp_comm *comm)
         comm_leave(comm);
     else
         comm_leave_in_child(comm);
+    ddpi_arena_destroy(comm->arena);
     ddpi_life_release(comm->life);
     if (comm->bell >= 0)
         close(comm->bell);
@@ -145,8 +158,9 @@ ddp_status ddpi_comm_check_home(const struct ddp_comm *comm, struct ddp_error *e
 void ddpi_comm_allow_spins(struct ddp_comm *comm, int64_t local_ranks)
 {
     cpu_set_t cpus;
-    if (sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) >= local_ranks)
-        comm->spin_limit = SPINS;
+    comm->crowded = sched_getaffinity(0, sizeof cpus, &cpus) != 0 || CPU_COUNT(&cpus) < local_ranks;
+    comm->spin_limit = comm->crowded ? 0 : SPINS;
+    comm->yield_limit = local_ranks > 1 ? YIELDS : 0;
 }
 
 /* ---- failure ---- */
@@ -177,6 +191,7 @@ ddp_status ddpi_comm_fail(struct ddp_comm *comm, const struct ddpi_edge *from, d
     struct ddpi_memo memo;
     ddpi_memo_fill(&memo, DDPI_NOTICE_FAILED, status, comm->cause);
     ddpi_edges_notify(&comm->edges, from, &memo);
+    ring_arena(comm);
     return status;
 }
 
@@ -207,6 +222,7 @@ void ddp_comm_abort(ddp_comm *comm)
     const uint64_t one = 1;
     (void)!write(comm->bell, &one, sizeof one);
     ddpi_edges_notify(&comm->edges, NULL, &comm->abort_notice);
+    ring_arena(comm);
     errno = saved_errno;
 }
 

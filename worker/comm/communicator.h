@@ -4,6 +4,7 @@
 #ifndef DDPI_COMMUNICATOR_H
 #define DDPI_COMMUNICATOR_H
 
+#include "arena.h"
 #include "config.h"
 #include "edges.h"
 #include "life_lock.h"
@@ -26,8 +27,11 @@ struct ddp_comm {
     int home_pid;
     uint32_t rank;
     uint32_t world_size;
-    _Atomic uint32_t timeout_ms; /* of each operation; any thread may set it */
-    uint32_t spin_limit;         /* looks at the edges before a rank goes to sleep */
+    _Atomic uint32_t timeout_ms;        /* of each operation; any thread may set it */
+    uint32_t spin_limit;                /* looks at the peers before a rank goes to sleep, */
+    uint32_t yield_limit;               /* and times that it lets other processes run before that */
+    bool crowded;                       /* this machine has more ranks than processors */
+    _Atomic(struct ddpi_arena *) arena; /* in which they do; NULL: it is not made yet */
     ddp_algorithm algorithm;
     uint64_t seq;        /* number of the next operation of all ranks */
     uint64_t operations; /* completed */
@@ -72,8 +76,8 @@ bool ddpi_comm_is_home(const struct ddp_comm *comm);
 /* DDP_E_INVALID in a child of the process that made @comm. */
 ddp_status ddpi_comm_check_home(const struct ddp_comm *comm, struct ddp_error *err);
 
-/* Let @comm spin if every rank of this machine has a processor of its own. For shared memory only,
- * where looking costs no system call. */
+/* Let @comm spin if every rank of this machine has a processor of its own, and otherwise let others
+ * run before it sleeps. For shared memory only, where looking costs no system call. */
 void ddpi_comm_allow_spins(struct ddp_comm *comm, int64_t local_ranks);
 
 /* Make the communicator fail, unless it has failed before, and tell all peers but @from (may be

@@ -108,8 +108,21 @@ bool ddpi_edges_have_ring(const struct ddpi_edges *edges)
            atomic_load(&edges->ring[DDPI_PREV]) != NULL;
 }
 
+/* Every rank has the cards of all, so every rank gets the same answer. */
+static bool all_share_memory(const struct ddpi_meeting *meeting)
+{
+    bool all = meeting->card.shm;
+    for (uint32_t rank = 0; rank < meeting->world_size && all; rank++) {
+        struct ddpi_card card;
+        all = ddpi_card_get(ddpi_meeting_slot(meeting, rank), &card) &&
+              ddpi_card_share_memory(&meeting->card, &card);
+    }
+    return all;
+}
+
 ddp_status ddpi_edges_open(struct ddpi_edges *edges, struct ddp_error *err)
 {
+    edges->share_memory = all_share_memory(&edges->meeting);
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = &edges->meeting};
     int fd = ddpi_meeting_wait_fd(&edges->meeting);
     if (epoll_ctl(edges->controls, EPOLL_CTL_ADD, fd, &event) != 0)

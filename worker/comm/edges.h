@@ -20,6 +20,7 @@ struct ddpi_edges {
     uint32_t world_size;
     int controls; /* epoll descriptor of all live control sockets and peers, and of the meeting */
     bool open;    /* other ranks may connect */
+    bool share_memory;           /* all ranks can; the same on every rank */
     struct ddpi_meeting meeting; /* where they connect */
 };
 

@@ -16,6 +16,7 @@
  */
 #include "wait.h"
 
+#include "arena_wait.h"
 #include "chunk_layout.h"
 #include "clock.h"
 #include "error.h"
@@ -35,6 +36,7 @@ enum {
     /* How long to wait for the verdict of others when all answer: the whole timeout. */
     VERDICT_MIN_MS = 900,
     VERDICT_MAX_MS = 20000,
+    ARENA_NAP_US = 500, /* between looks at an arena */
 };
 
 static uint64_t wait_now_ms(void)
@@ -397,8 +399,17 @@ static ddp_status sleep_until(struct ddp_comm *comm, const struct ddpi_wait *wai
     return status;
 }
 
-ddp_status ddpi_wait(struct ddp_comm *comm, const struct ddpi_wait *wait,
-                     const struct ddpi_need *list, unsigned count)
+/* The need of an operation in an arena; NULL: there is none. */
+static const struct ddpi_need *find_arena_need(const struct ddpi_need *list, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (list[i].arena_op != NULL)
+            return &list[i];
+    return NULL;
+}
+
+static ddp_status wait_for_edges(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                                 const struct ddpi_need *list, unsigned count)
 {
     const struct needs needs = {.list = list, .count = count};
     struct pollfd *fds = poll_room(comm, count);
@@ -415,6 +426,25 @@ ddp_status ddpi_wait(struct ddp_comm *comm, const struct ddpi_wait *wait,
     }
     disarm_needs(&needs);
     return status == DDP_OK ? ddpi_comm_check_abort(comm) : status;
+}
+
+/* The bell of an arena is no descriptor: a rank that waits for edges as well looks at the arena
+ * each time after a short sleep. */
+ddp_status ddpi_wait(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                     const struct ddpi_need *list, unsigned count)
+{
+    const struct ddpi_need *arena = find_arena_need(list, count);
+    if (arena == NULL)
+        return wait_for_edges(comm, wait, list, count);
+    if (count == 1)
+        return ddpi_arena_wait(comm, wait, arena);
+    bool ready;
+    ddp_status status = ddpi_arena_judge(comm, need_wait(arena, wait), arena, &ready);
+    if (status != DDP_OK || ready)
+        return status;
+    struct ddpi_wait nap = *wait;
+    nap.nap_us = ARENA_NAP_US;
+    return wait_for_edges(comm, &nap, list, count);
 }
 
 /* Begin to connect to @peer, unless an attempt is in progress. */

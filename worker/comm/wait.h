@@ -6,9 +6,12 @@
 
 #include "communicator.h"
 
+struct ddpi_arena_op;
+
 /* A rank cannot go on before @edge fulfils this; all zero: it can. */
 struct ddpi_need {
-    struct ddpi_edge *edge;
+    struct ddpi_edge *edge; /* NULL: an operation in an arena */
+    const struct ddpi_arena_op *arena_op;
     const struct ddpi_wait *wait; /* the operation that needs it; NULL: the one of ddpi_wait() */
     size_t recv_bytes;            /* this many bytes have arrived; 0: does not matter */
     bool send;                    /* there is room to send */

@@ -4,6 +4,7 @@
  */
 #include "host_memory.h"
 
+#include "arena_run.h"
 #include "error.h"
 #include "peer_message.h"
 #include "ring_engine.h"
@@ -38,13 +39,18 @@ static const struct ddpi_algorithm alone_algorithm = {.name = "alone", .advance 
 
 /* ---- the choice ---- */
 
+/* Where all ranks share memory, everything goes through it, unless the ring is asked for. */
 static const struct ddpi_algorithm *choose_collective(const struct ddp_comm *comm,
                                                       struct ddpi_task *task)
 {
     bool reduces = ddpi_call_reduces(&task->call);
-    task->gathered = reduces && comm->algorithm == DDP_ALGORITHM_DIRECT;
+    bool shared = comm->world_size > 1 && comm->algorithm != DDP_ALGORITHM_RING &&
+                  ddpi_arena_is_possible(comm);
+    task->gathered = reduces && comm->algorithm == DDP_ALGORITHM_DIRECT && !shared;
     if (reduces)
-        task->call.algorithm = task->gathered ? DDP_ALGORITHM_DIRECT : DDP_ALGORITHM_RING;
+        task->call.algorithm = task->gathered || shared ? DDP_ALGORITHM_DIRECT : DDP_ALGORITHM_RING;
+    if (shared)
+        return &ddpi_arena_algorithm;
     if (task->gathered)
         task->ring.kind = DDPI_RING_ALL_GATHER;
     return comm->world_size > 1 ? &ddpi_ring_algorithm : &alone_algorithm;
@@ -73,13 +79,13 @@ static ddp_status host_submit(struct ddpi_memory *memory, struct ddp_comm *comm,
                               "no device is in use, so there is no stream to wait on: pass NULL");
     if (stream != NULL && run->task.count > 0)
         return ddpi_error_set(err, DDP_E_INVALID, "host memory takes no stream: pass NULL");
-    if (!ddpi_call_has_ring(&run->task.call) && comm->world_size > 1)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "gather, scatter and all_to_all are not available between ranks yet");
-    if (is_barrier)
-        prepare_round(comm, &run->task, comm->tokens, 1);
     run->algorithm = ddpi_call_is_message(&run->task.call) ? &ddpi_message_algorithm
                                                            : choose_collective(comm, &run->task);
+    if (!ddpi_call_has_ring(&run->task.call) && run->algorithm == &ddpi_ring_algorithm)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "gather, scatter and all_to_all need ranks that share memory");
+    if (is_barrier && run->algorithm != &ddpi_arena_algorithm)
+        prepare_round(comm, &run->task, comm->tokens, 1);
     ddpi_runs_put(comm, run);
     return DDP_OK;
 }

@@ -10,6 +10,7 @@
 #include "clock.h"
 #include "mem.h"
 
+#include <sched.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -220,7 +221,9 @@ static ddp_status check_pace(struct ddp_comm *comm, struct ddpi_run *run, uint64
     if (!make_room(comm, run->algorithm->most_needs(run)))
         return comm->failed;
     unsigned count = add_needs(comm, run, 0);
-    return count > 0 ? ddpi_wait_overdue(comm, &run->wait, comm->runs.needs[0].edge) : DDP_OK;
+    const struct ddpi_need *first = comm->runs.needs;
+    return count > 0 && first->edge != NULL ? ddpi_wait_overdue(comm, &run->wait, first->edge)
+                                            : DDP_OK;
 }
 
 /* Bytes may move for long, and other ranks may ask meanwhile whether this one waits. */
@@ -311,6 +314,9 @@ void ddpi_drive(struct ddp_comm *comm, const struct ddpi_drive_end *end, bool is
         } else if (status == DDP_OK && idle < comm->spin_limit) {
             idle++;
             ddpi_relax();
+        } else if (status == DDP_OK && idle < comm->spin_limit + comm->yield_limit) {
+            idle++;
+            sched_yield();
         } else if (status == DDP_OK) {
             idle = 0;
             if (is_late(end) || is_for_thread(comm, is_thread))
@@ -340,6 +346,9 @@ ddp_status ddpi_drive_inner(struct ddp_comm *comm, struct ddpi_run *run)
         } else if (status == DDP_OK && idle < comm->spin_limit) {
             idle++;
             ddpi_relax();
+        } else if (status == DDP_OK && idle < comm->spin_limit + comm->yield_limit) {
+            idle++;
+            sched_yield();
         } else if (status == DDP_OK) {
             idle = 0;
             status = make_room(comm, run->algorithm->most_needs(run)) ? DDP_OK : comm->failed;

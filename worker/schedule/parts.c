@@ -46,7 +46,7 @@ uint32_t ddpi_parts_digest(const struct ddpi_parts *parts, uint32_t nranks)
     for (uint32_t rank = 0; rank < nranks; rank++)
         for (unsigned byte = 0; byte < sizeof *parts->counts; byte++)
             digest = (digest ^ (uint8_t)(parts->counts[rank] >> 8 * byte)) * 16777619U;
-    return digest != 0 ? digest : 1;
+    return digest > 1 ? digest : 2; /* 0 and 1 mean something else */
 }
 
 bool ddpi_parts_overlap(const struct ddpi_parts *parts, uint32_t nranks, uint32_t *ret_a,

@@ -123,11 +123,6 @@ static ddp_status check_reduction(const struct ddpi_call *call, uint32_t world_s
     ddp_status status = ddpi_reduce_check(call->dtype, call->op, err);
     if (status != DDP_OK)
         return status;
-    if (call->op == DDP_PREMUL_SUM || call->op == DDP_AVERAGE_BEFORE)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "%s: this call does not multiply before it sums; multiply the "
-                              "elements first, and use sum",
-                              ddp_reduce_op_name(call->op));
     if (world_size > most)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "%s is reduced by at most %zu ranks, and this world has %u",
@@ -139,6 +134,8 @@ static ddp_status check_types(struct ddpi_task *task, uint32_t world_size, struc
 {
     const struct ddpi_call *call = &task->call;
     task->element_size = ddp_dtype_size(call->dtype);
+    if (call->op != DDP_PREMUL_SUM)
+        task->factor = call->op == DDP_AVERAGE_BEFORE ? 1.0 / world_size : 1;
     if (task->element_size == 0)
         return ddpi_error_set(err, DDP_E_INVALID, "%d is not an element type", (int)call->dtype);
     return shape_of(call)->reduces ? check_reduction(call, world_size, err) : DDP_OK;

@@ -61,6 +61,7 @@ struct ddp_operation {
     size_t count;
     ddp_dtype dtype;
     ddp_reduce_op op;    /* of all_reduce, reduce and reduce_scatter */
+    double factor;       /* of DDP_PREMUL_SUM: this rank's */
     uint32_t peer;       /* the root, or the other rank of a message */
     uint32_t tag;        /* of a message */
     uint32_t timeout_ms; /* of this call; 0 = ddp_comm_set_timeout() */

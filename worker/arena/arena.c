@@ -1,0 +1,398 @@
+/*
+ * arena.c - the shared memory of an arena: its file, its counters, and waiting. Owns the file and
+ * the mapping.
+ *
+ * The file has no name, so nothing is left behind when all processes are killed. It is sealed
+ * against resizing; the part that every operation needs is allocated at once, and that of large
+ * operations before the first one, so a shortage is an error and no SIGBUS.
+ *
+ * A counter of a half is never reset: use number g of a half is complete when its counter is g
+ * times what one use adds.
+ */
+#include "arena.h"
+
+#include "error.h"
+#include "mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    PAGE = 64 * 1024, /* a multiple of every page size */
+    SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
+    HALVES = 2,
+    MANY_RANKS = 4, /* with more, pieces are smaller */
+    CROWD_RANKS = 16,
+};
+
+/* Each word that several ranks write has a cache line of its own. */
+struct half {
+    _Alignas(64) _Atomic uint64_t arrived;
+    _Alignas(64) _Atomic uint64_t claimed;
+    _Alignas(64) _Atomic uint64_t finished;
+};
+
+struct line {
+    _Alignas(64) uint8_t headers[HALVES][DDPI_CALL_WIRE_SIZE]; /* of the round in each half */
+    _Atomic uint64_t round; /* in which the rank has arrived last */
+    _Alignas(64) _Atomic uint32_t bell;
+    _Atomic uint32_t sleeps;
+};
+
+struct shared {
+    struct half halves[HALVES];
+    _Alignas(64) _Atomic uint32_t sleepers;
+    struct line lines[];
+};
+
+struct ddpi_arena {
+    int fd;
+    uint32_t nranks, rank;
+    bool crowded, grown;
+    uint64_t round;
+    uint64_t works[HALVES]; /* rounds in each half that had work to share */
+    size_t small_at, large_at, large, file_size;
+    uint8_t *map;
+    struct shared *shared;
+};
+
+/* ---- the file ---- */
+
+static size_t round_up(size_t size, size_t unit)
+{
+    return (size + unit - 1) / unit * unit;
+}
+
+static void set_sizes(struct ddpi_arena *arena, uint32_t nranks)
+{
+    size_t pieces = (size_t)HALVES * (nranks + 1);
+    arena->nranks = nranks;
+    arena->large = nranks <= MANY_RANKS    ? 512 * 1024
+                   : nranks <= CROWD_RANKS ? 256 * 1024
+                                           : 64 * 1024;
+    arena->small_at = round_up(sizeof(struct shared) + nranks * sizeof(struct line), PAGE);
+    arena->large_at = arena->small_at + round_up(pieces * DDPI_ARENA_SMALL, PAGE);
+    arena->file_size = arena->large_at + pieces * arena->large;
+}
+
+static ddp_status map_file(struct ddpi_arena *arena, struct ddp_error *err)
+{
+    uint8_t *map = mmap(NULL, arena->file_size, PROT_READ | PROT_WRITE, MAP_SHARED, arena->fd, 0);
+    if (map == MAP_FAILED)
+        return ddpi_error_sys(err, errno, "map %zu bytes of shared memory", arena->file_size);
+    arena->map = map;
+    arena->shared = (struct shared *)(void *)map;
+    return DDP_OK;
+}
+
+/* Above this limit the kernel sends a signal that kills. */
+static ddp_status check_limit(const struct ddpi_arena *arena, struct ddp_error *err)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+        limit.rlim_cur >= arena->file_size)
+        return DDP_OK;
+    return ddpi_error_set(err, DDP_E_SYSTEM,
+                          "shared memory counts as a file of %zu bytes, and process %d may write "
+                          "files of %llu (RLIMIT_FSIZE): raise that with 'ulimit -f'",
+                          arena->file_size, getpid(), (unsigned long long)limit.rlim_cur);
+}
+
+static ddp_status make_file(struct ddpi_arena *arena, struct ddp_error *err)
+{
+    arena->fd = memfd_create("ddprun-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (arena->fd < 0)
+        return ddpi_error_sys(err, errno, "make shared memory");
+    if (ftruncate(arena->fd, (off_t)arena->file_size) != 0)
+        return ddpi_error_sys(err, errno, "size shared memory to %zu bytes", arena->file_size);
+    int error = posix_fallocate(arena->fd, 0, (off_t)arena->large_at);
+    if (error != 0)
+        return ddpi_error_sys(err, error, "get %zu bytes of shared memory", arena->large_at);
+    if (fcntl(arena->fd, F_ADD_SEALS, SEALS) != 0)
+        return ddpi_error_sys(err, errno, "seal shared memory");
+    return DDP_OK;
+}
+
+static struct ddpi_arena *arena_new(uint32_t nranks, struct ddp_error *err)
+{
+    struct ddpi_arena *arena = ddpi_calloc(1, sizeof *arena);
+    if (arena == NULL) {
+        (void)ddpi_error_nomem(err, sizeof *arena);
+        return NULL;
+    }
+    arena->fd = -1;
+    set_sizes(arena, nranks);
+    return arena;
+}
+
+ddp_status ddpi_arena_create(uint32_t nranks, struct ddpi_arena **ret_arena, struct ddp_error *err)
+{
+    struct ddpi_arena *arena = arena_new(nranks, err);
+    if (arena == NULL)
+        return DDP_E_NOMEM;
+    ddp_status status = check_limit(arena, err);
+    if (status == DDP_OK)
+        status = make_file(arena, err);
+    if (status == DDP_OK)
+        status = map_file(arena, err);
+    if (status == DDP_OK)
+        *ret_arena = arena;
+    else
+        ddpi_arena_destroy(arena);
+    return status;
+}
+
+ddp_status ddpi_arena_attach(int fd, uint32_t nranks, struct ddpi_arena **ret_arena,
+                             struct ddp_error *err)
+{
+    struct ddpi_arena *arena = arena_new(nranks, err);
+    if (arena == NULL) {
+        close(fd);
+        return DDP_E_NOMEM;
+    }
+    arena->fd = fd;
+    struct stat info;
+    int seals = fcntl(fd, F_GET_SEALS);
+    ddp_status status = DDP_OK;
+    if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &info) != 0 ||
+        info.st_size != (off_t)arena->file_size)
+        status = ddpi_error_set(err, DDP_E_PROTOCOL,
+                                "the shared memory that was received is not for %u ranks", nranks);
+    if (status == DDP_OK)
+        status = check_limit(arena, err);
+    if (status == DDP_OK)
+        status = map_file(arena, err);
+    if (status == DDP_OK)
+        *ret_arena = arena;
+    else
+        ddpi_arena_destroy(arena);
+    return status;
+}
+
+int ddpi_arena_fd(const struct ddpi_arena *arena)
+{
+    return arena->fd;
+}
+
+void ddpi_arena_destroy(struct ddpi_arena *arena)
+{
+    if (arena == NULL)
+        return;
+    if (arena->map != NULL)
+        munmap(arena->map, arena->file_size);
+    if (arena->fd >= 0)
+        close(arena->fd);
+    ddpi_free(arena);
+}
+
+void ddpi_arena_enter(struct ddpi_arena *arena, uint32_t rank, bool crowded)
+{
+    arena->rank = rank;
+    arena->crowded = crowded;
+}
+
+uint32_t ddpi_arena_rank(const struct ddpi_arena *arena)
+{
+    return arena->rank;
+}
+
+uint32_t ddpi_arena_ranks(const struct ddpi_arena *arena)
+{
+    return arena->nranks;
+}
+
+bool ddpi_arena_is_crowded(const struct ddpi_arena *arena)
+{
+    return arena->crowded;
+}
+
+/* ---- room ---- */
+
+size_t ddpi_arena_large(const struct ddpi_arena *arena)
+{
+    return arena->large;
+}
+
+static size_t piece_at(const struct ddpi_arena *arena, uint64_t half, uint32_t rank, bool large)
+{
+    size_t index = (size_t)half * (arena->nranks + 1) + rank;
+    return large ? arena->large_at + index * arena->large
+                 : arena->small_at + index * DDPI_ARENA_SMALL;
+}
+
+uint8_t *ddpi_arena_piece(const struct ddpi_arena *arena, uint64_t round, uint32_t rank, bool large)
+{
+    return arena->map + piece_at(arena, round % HALVES, rank, large);
+}
+
+/* The last rank also allocates the pieces of results. */
+ddp_status ddpi_arena_grow(struct ddpi_arena *arena, struct ddp_error *err)
+{
+    size_t len = arena->rank + 1 == arena->nranks ? 2 * arena->large : arena->large;
+    for (uint64_t half = 0; half < HALVES && !arena->grown; half++) {
+        int error =
+            posix_fallocate(arena->fd, (off_t)piece_at(arena, half, arena->rank, true), (off_t)len);
+        if (error != 0)
+            return ddpi_error_sys(err, error, "get %zu bytes of shared memory", len);
+    }
+    arena->grown = true;
+    return DDP_OK;
+}
+
+/* ---- rounds ---- */
+
+/* How often the half of @round has been used, this time included; round 1 is the first. */
+static uint64_t use_of(uint64_t round)
+{
+    return (round + 1) / HALVES;
+}
+
+static struct half *half_of(const struct ddpi_arena *arena, uint64_t round)
+{
+    return &arena->shared->halves[round % HALVES];
+}
+
+uint64_t ddpi_arena_next_round(struct ddpi_arena *arena)
+{
+    return ++arena->round;
+}
+
+void ddpi_arena_arrive(struct ddpi_arena *arena, uint64_t round)
+{
+    atomic_store_explicit(&arena->shared->lines[arena->rank].round, round, memory_order_relaxed);
+    uint64_t before =
+        atomic_fetch_add_explicit(&half_of(arena, round)->arrived, 1, memory_order_acq_rel);
+    if (before + 1 == use_of(round) * arena->nranks)
+        ddpi_arena_ring(arena);
+}
+
+bool ddpi_arena_all_arrived(const struct ddpi_arena *arena, uint64_t round)
+{
+    return atomic_load_explicit(&half_of(arena, round)->arrived, memory_order_acquire) >=
+           use_of(round) * arena->nranks;
+}
+
+uint64_t ddpi_arena_next_work(struct ddpi_arena *arena, uint64_t round)
+{
+    return arena->works[round % HALVES]++ * DDPI_ARENA_SHARES;
+}
+
+/* All work adds DDPI_ARENA_SHARES, however many shares it has: the last one adds those that are
+ * missing. */
+bool ddpi_arena_claim(struct ddpi_arena *arena, uint64_t round, uint64_t work, uint32_t count,
+                      uint32_t *ret_share)
+{
+    _Atomic uint64_t *claimed = &half_of(arena, round)->claimed;
+    uint64_t next = atomic_load_explicit(claimed, memory_order_relaxed);
+    while (next >= work && next < work + count) {
+        uint64_t then = next + 1 == work + count ? work + DDPI_ARENA_SHARES : next + 1;
+        if (!atomic_compare_exchange_weak_explicit(claimed, &next, then, memory_order_relaxed,
+                                                   memory_order_relaxed))
+            continue;
+        *ret_share = (uint32_t)(next - work);
+        return true;
+    }
+    return false;
+}
+
+void ddpi_arena_finish(struct ddpi_arena *arena, uint64_t round, uint64_t work, uint32_t count,
+                       uint32_t share)
+{
+    uint64_t more = share + 1 == count ? DDPI_ARENA_SHARES - count + 1 : 1;
+    uint64_t before =
+        atomic_fetch_add_explicit(&half_of(arena, round)->finished, more, memory_order_acq_rel);
+    if (before + more == work + DDPI_ARENA_SHARES)
+        ddpi_arena_ring(arena);
+}
+
+bool ddpi_arena_all_finished(const struct ddpi_arena *arena, uint64_t round, uint64_t work)
+{
+    return atomic_load_explicit(&half_of(arena, round)->finished, memory_order_acquire) >=
+           work + DDPI_ARENA_SHARES;
+}
+
+/* ---- what others do ---- */
+
+static uint8_t *header_of(const struct ddpi_arena *arena, uint64_t round, uint32_t rank)
+{
+    return arena->shared->lines[rank].headers[round % HALVES];
+}
+
+void ddpi_arena_set_header(struct ddpi_arena *arena, uint64_t round,
+                           const uint8_t header[DDPI_CALL_WIRE_SIZE])
+{
+    memcpy(header_of(arena, round, arena->rank), header, DDPI_CALL_WIRE_SIZE);
+}
+
+void ddpi_arena_get_header(const struct ddpi_arena *arena, uint64_t round, uint32_t rank,
+                           uint8_t ret_header[DDPI_CALL_WIRE_SIZE])
+{
+    memcpy(ret_header, header_of(arena, round, rank), DDPI_CALL_WIRE_SIZE);
+}
+
+bool ddpi_arena_odd_header(const struct ddpi_arena *arena, uint64_t round, uint32_t *ret_rank)
+{
+    const uint8_t *own = header_of(arena, round, arena->rank);
+    for (uint32_t rank = 0; rank < arena->nranks; rank++) {
+        *ret_rank = rank;
+        if (memcmp(header_of(arena, round, rank), own, DDPI_CALL_WIRE_SIZE) != 0)
+            return true;
+    }
+    return false;
+}
+
+uint64_t ddpi_arena_round_of(const struct ddpi_arena *arena, uint32_t rank)
+{
+    return atomic_load_explicit(&arena->shared->lines[rank].round, memory_order_relaxed);
+}
+
+/* ---- sleep ---- */
+
+/* The fence pairs with the one in ddpi_arena_ring(): either this rank sees the progress when it
+ * looks again, or the other one sees that it sleeps. */
+uint32_t ddpi_arena_doze(struct ddpi_arena *arena)
+{
+    struct line *line = &arena->shared->lines[arena->rank];
+    uint32_t ticket = atomic_load_explicit(&line->bell, memory_order_relaxed);
+    atomic_store_explicit(&line->sleeps, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&arena->shared->sleepers, 1, memory_order_seq_cst);
+    atomic_thread_fence(memory_order_seq_cst);
+    return ticket;
+}
+
+void ddpi_arena_sleep(struct ddpi_arena *arena, uint32_t ticket, uint32_t most_us)
+{
+    const struct timespec most = {.tv_nsec = (long)most_us * 1000};
+    syscall(SYS_futex, &arena->shared->lines[arena->rank].bell, FUTEX_WAIT, ticket, &most, NULL, 0);
+}
+
+void ddpi_arena_awake(struct ddpi_arena *arena)
+{
+    atomic_store_explicit(&arena->shared->lines[arena->rank].sleeps, 0, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&arena->shared->sleepers, 1, memory_order_relaxed);
+}
+
+void ddpi_arena_ring(struct ddpi_arena *arena)
+{
+    int saved_errno = errno;
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&arena->shared->sleepers, memory_order_relaxed) == 0)
+        return;
+    for (uint32_t rank = 0; rank < arena->nranks; rank++) {
+        struct line *line = &arena->shared->lines[rank];
+        if (atomic_load_explicit(&line->sleeps, memory_order_relaxed) == 0)
+            continue;
+        atomic_fetch_add_explicit(&line->bell, 1, memory_order_relaxed);
+        syscall(SYS_futex, &line->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    }
+    errno = saved_errno;
+}

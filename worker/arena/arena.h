@@ -1,0 +1,108 @@
+/*
+ * arena.h - the memory that the ranks of a communicator share on one machine, and how they meet in
+ * it: a line for each rank, counters of arrivals, and room for data.
+ *
+ * An operation is a sequence of rounds. In a round a rank copies data in, arrives, waits until all
+ * have arrived, and takes what it needs. Rounds alternate between two halves: a rank that copies
+ * into a half for round k + 2 has seen all ranks arrive in round k + 1, so all have taken what they
+ * needed of round k. Counters only grow.
+ *
+ * Every rank can write anything here. So a rank computes offsets and sizes by itself; it takes from
+ * the others only counters, which it compares, data, and headers, which it checks.
+ *
+ * Nothing here sleeps for long or judges: the caller watches over deadlines, deaths and aborts.
+ */
+#ifndef DDPI_ARENA_H
+#define DDPI_ARENA_H
+
+#include "call_header.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+
+struct ddpi_arena;
+
+/* Make the memory for @nranks; the ranks are threads of one process or of several. DDP_E_SYSTEM:
+ * the system has too little shared memory, or a limit forbids it. */
+ddp_status ddpi_arena_create(uint32_t nranks, struct ddpi_arena **ret_arena, struct ddp_error *err);
+
+/* The same memory for another rank, from a descriptor of ddpi_arena_fd(); takes over @fd in any
+ * case. DDP_E_PROTOCOL: it is not an arena for @nranks. */
+ddp_status ddpi_arena_attach(int fd, uint32_t nranks, struct ddpi_arena **ret_arena,
+                             struct ddp_error *err);
+int ddpi_arena_fd(const struct ddpi_arena *arena);
+void ddpi_arena_destroy(struct ddpi_arena *arena);
+
+/* Which rank uses this mapping; and whether ranks outnumber processors: then a waiting rank lets
+ * others run at once. */
+void ddpi_arena_enter(struct ddpi_arena *arena, uint32_t rank, bool crowded);
+uint32_t ddpi_arena_rank(const struct ddpi_arena *arena);
+uint32_t ddpi_arena_ranks(const struct ddpi_arena *arena);
+bool ddpi_arena_is_crowded(const struct ddpi_arena *arena);
+
+/* ---- room ---- */
+
+enum { DDPI_ARENA_SMALL = 16 * 1024 }; /* bytes of a small piece */
+
+/* Bytes of a large piece; a multiple of 64. */
+size_t ddpi_arena_large(const struct ddpi_arena *arena);
+
+/* The piece of @rank for round @round, or that of the result with @rank = ranks. Large or small.
+ * The pieces of all ranks lie in a row, a piece apart. */
+uint8_t *ddpi_arena_piece(const struct ddpi_arena *arena, uint64_t round, uint32_t rank,
+                          bool large);
+
+/* Allocate what this rank's large pieces need, once; before it arrives in a round that uses them.
+ */
+ddp_status ddpi_arena_grow(struct ddpi_arena *arena, struct ddp_error *err);
+
+/* ---- rounds ---- */
+
+/* The number of the next round of this rank, from 1; it increases it. */
+uint64_t ddpi_arena_next_round(struct ddpi_arena *arena);
+
+/* This rank has copied in its data for @round. */
+void ddpi_arena_arrive(struct ddpi_arena *arena, uint64_t round);
+bool ddpi_arena_all_arrived(const struct ddpi_arena *arena, uint64_t round);
+
+/* The work of @round, for the calls below; each rank asks once in a round that has work. It is
+ * divided into @count shares, and ranks that run take them, so none waits for a rank that does not
+ * run. */
+uint64_t ddpi_arena_next_work(struct ddpi_arena *arena, uint64_t round);
+
+/* Take the next share; false: all are taken. Each share that was taken has to be finished. */
+bool ddpi_arena_claim(struct ddpi_arena *arena, uint64_t round, uint64_t work, uint32_t count,
+                      uint32_t *ret_share);
+void ddpi_arena_finish(struct ddpi_arena *arena, uint64_t round, uint64_t work, uint32_t count,
+                       uint32_t share);
+bool ddpi_arena_all_finished(const struct ddpi_arena *arena, uint64_t round, uint64_t work);
+
+enum { DDPI_ARENA_SHARES = 64 }; /* the most shares of a round */
+
+/* ---- what others do ---- */
+
+/* The call with which this rank arrives in @round, set before; and that of @rank, which has
+ * arrived. */
+void ddpi_arena_set_header(struct ddpi_arena *arena, uint64_t round,
+                           const uint8_t header[DDPI_CALL_WIRE_SIZE]);
+void ddpi_arena_get_header(const struct ddpi_arena *arena, uint64_t round, uint32_t rank,
+                           uint8_t ret_header[DDPI_CALL_WIRE_SIZE]);
+
+/* A rank that has arrived in @round with another header than this one; false: there is none. */
+bool ddpi_arena_odd_header(const struct ddpi_arena *arena, uint64_t round, uint32_t *ret_rank);
+
+/* The round in which @rank has arrived last. */
+uint64_t ddpi_arena_round_of(const struct ddpi_arena *arena, uint32_t rank);
+
+/* ---- sleep ---- */
+
+/* Announce that this rank is about to sleep, look again, and then sleep until another rank makes
+ * progress or rings, at most @most_us. */
+uint32_t ddpi_arena_doze(struct ddpi_arena *arena);
+void ddpi_arena_sleep(struct ddpi_arena *arena, uint32_t ticket, uint32_t most_us);
+void ddpi_arena_awake(struct ddpi_arena *arena);
+
+/* Wake all ranks that sleep. Async-signal-safe. */
+void ddpi_arena_ring(struct ddpi_arena *arena);
+
+#endif

@@ -1,0 +1,402 @@
+/*
+ * arena_op.c - operations as rounds (arena.h). Owns nothing; the state is the caller's.
+ *
+ * A row of the table says who copies what into its piece, what ranks do together, and what each
+ * takes out:
+ *
+ *   whole    a stretch of the buffer, the same of every rank: it fills the piece
+ *   parts    a stretch of the part for each rank: the piece has a block for each
+ */
+#include "arena_op.h"
+
+#include "copy_out.h"
+#include "reduce.h"
+#include "reduce_any.h"
+
+#include <string.h>
+
+enum who { NOBODY, ROOT, OTHERS, EVERY };
+enum division { WHOLE, PARTS };
+
+static const struct row {
+    enum who copies_in;
+    enum division in;
+    bool works;       /* the ranks reduce all pieces to one, together */
+    bool reduces;     /* each rank reduces its block of all pieces */
+    enum who takes;   /* who copies out: the result, or what others have copied in */
+    bool out_of_each; /* a rank takes something of each piece, not of the root's alone */
+} rows[] = {
+    [DDPI_BARRIER] = {.copies_in = NOBODY, .takes = NOBODY},
+    [DDPI_BROADCAST] = {.copies_in = ROOT, .in = WHOLE, .takes = OTHERS},
+    [DDPI_ALL_REDUCE] = {.copies_in = EVERY, .in = WHOLE, .works = true, .takes = EVERY},
+    [DDPI_REDUCE] = {.copies_in = EVERY, .in = WHOLE, .works = true, .takes = ROOT},
+    [DDPI_ALL_GATHER] = {.copies_in = EVERY, .in = WHOLE, .takes = EVERY, .out_of_each = true},
+    [DDPI_GATHER] = {.copies_in = OTHERS, .in = WHOLE, .takes = ROOT, .out_of_each = true},
+    [DDPI_SCATTER] = {.copies_in = ROOT, .in = PARTS, .takes = OTHERS},
+    [DDPI_REDUCE_SCATTER] = {.copies_in = EVERY, .in = PARTS, .reduces = true, .takes = EVERY},
+    [DDPI_ALL_TO_ALL] = {.copies_in = EVERY, .in = PARTS, .takes = EVERY, .out_of_each = true},
+};
+
+enum {
+    SHARE = 32 * 1024,         /* bytes of the result that a rank reduces at a time */
+    STREAM = 16 * 1024 * 1024, /* bytes of all ranks beyond which results bypass the caches */
+};
+
+static const struct row *row_of(const struct ddpi_arena_op *op)
+{
+    return &rows[op->task->call.operation];
+}
+
+static bool is_one_of(enum who who, const struct ddpi_arena_op *op, uint32_t rank)
+{
+    bool is_root = rank == op->task->call.root;
+    return who == EVERY || (who == ROOT && is_root) || (who == OTHERS && !is_root);
+}
+
+static size_t at_most(size_t size, size_t most)
+{
+    return size < most ? size : most;
+}
+
+/* ---- what a round moves ---- */
+
+/* The bytes of a part of @len bytes that belong to this round. */
+static size_t stretch(const struct ddpi_arena_op *op, size_t len)
+{
+    size_t room = row_of(op)->in == PARTS ? op->block : op->piece;
+    return len > op->done ? at_most(len - op->done, room) : 0;
+}
+
+static struct ddpi_piece part_at(const struct ddpi_arena_op *op, const void *buffer,
+                                 const struct ddpi_parts *parts, uint32_t rank)
+{
+    struct ddpi_chunk part = ddpi_parts_at(parts, op->task->own, rank);
+    size_t size = op->task->element_size;
+    return (struct ddpi_piece){(uint8_t *)((uintptr_t)buffer + part.first * size + op->done),
+                               stretch(op, part.count * size)};
+}
+
+static struct ddpi_piece whole_at(const struct ddpi_arena_op *op, const void *buffer)
+{
+    return (struct ddpi_piece){(uint8_t *)((uintptr_t)buffer + op->done),
+                               stretch(op, op->task->own * op->task->element_size)};
+}
+
+static uint8_t *piece_of(const struct ddpi_arena_op *op, uint32_t rank)
+{
+    return ddpi_arena_piece(op->arena, op->round, rank, op->large);
+}
+
+static size_t piece_stride(const struct ddpi_arena_op *op)
+{
+    return op->large ? ddpi_arena_large(op->arena) : DDPI_ARENA_SMALL;
+}
+
+/* Of a pre-multiplied reduction the factor is applied on the way in. */
+static void copy_in(const struct ddpi_arena_op *op, uint8_t *to, const struct ddpi_piece *from)
+{
+    const struct ddpi_task *task = op->task;
+    if (from->len == 0)
+        return;
+    if (task->factor != 1)
+        ddpi_scale(to, from->bytes, from->len / task->element_size, task->call.dtype, task->factor);
+    else
+        memcpy(to, from->bytes, from->len);
+    op->task->bytes_sent += from->len;
+}
+
+static void copy_all_in(const struct ddpi_arena_op *op)
+{
+    const struct ddpi_task *task = op->task;
+    uint32_t me = ddpi_arena_rank(op->arena);
+    uint8_t *to = piece_of(op, me);
+    if (row_of(op)->in == WHOLE) {
+        struct ddpi_piece from = whole_at(op, task->send);
+        copy_in(op, to, &from);
+        return;
+    }
+    for (uint32_t rank = 0; rank < ddpi_arena_ranks(op->arena); rank++) {
+        struct ddpi_piece from = part_at(op, task->send, &task->send_parts, rank);
+        if (rank != me || row_of(op)->reduces)
+            copy_in(op, to + rank * op->block, &from);
+    }
+}
+
+static uint32_t divisor_of(const struct ddpi_arena_op *op)
+{
+    return op->task->call.op == DDP_AVERAGE ? ddpi_arena_ranks(op->arena) : 1;
+}
+
+/* Reduce @len bytes at @offset of all pieces to @out. */
+static void reduce_pieces(const struct ddpi_arena_op *op, size_t offset, size_t len, uint8_t *out)
+{
+    const struct ddpi_task *task = op->task;
+    ddpi_fold(&(struct ddpi_fold){.in = piece_of(op, 0) + offset,
+                                  .stride = piece_stride(op),
+                                  .nin = ddpi_arena_ranks(op->arena),
+                                  .out = out,
+                                  .count = len / task->element_size,
+                                  .dtype = task->call.dtype,
+                                  .op = task->call.op,
+                                  .divisor = divisor_of(op)});
+}
+
+static uint32_t share_count(const struct ddpi_arena_op *op, size_t len)
+{
+    size_t most = at_most((len + SHARE - 1) / SHARE, DDPI_ARENA_SHARES);
+    return ddpi_arena_is_crowded(op->arena) && len <= SHARE ? 1 : (uint32_t)(most > 0 ? most : 1);
+}
+
+/* Do shares of the reduction until none is left. */
+static void work(struct ddpi_arena_op *op)
+{
+    size_t len = whole_at(op, NULL).len;
+    uint32_t count = share_count(op, len), share;
+    uint8_t *result = piece_of(op, ddpi_arena_ranks(op->arena));
+    while (ddpi_arena_claim(op->arena, op->round, op->work, count, &share)) {
+        size_t from = (size_t)share * SHARE;
+        if (len > from)
+            reduce_pieces(op, from, at_most(len - from, SHARE), result + from);
+        ddpi_arena_finish(op->arena, op->round, op->work, count, share);
+    }
+}
+
+static void take(const struct ddpi_arena_op *op, const struct ddpi_piece *to, const uint8_t *from)
+{
+    size_t all = op->task->count * op->task->element_size * ddpi_arena_ranks(op->arena);
+    if (to->len == 0)
+        return;
+    if (all > STREAM)
+        ddpi_copy_out(to->bytes, from, to->len);
+    else
+        memcpy(to->bytes, from, to->len);
+    op->task->bytes_received += to->len;
+}
+
+static void take_of_each(const struct ddpi_arena_op *op)
+{
+    const struct ddpi_task *task = op->task;
+    uint32_t me = ddpi_arena_rank(op->arena);
+    size_t offset = row_of(op)->in == PARTS ? me * op->block : 0;
+    for (uint32_t rank = 0; rank < ddpi_arena_ranks(op->arena); rank++) {
+        struct ddpi_piece to = part_at(op, task->recv, &task->recv_parts, rank);
+        if (rank != me)
+            take(op, &to, piece_of(op, rank) + offset);
+    }
+}
+
+/* This rank's block of all pieces, reduced. */
+static void take_reduced(const struct ddpi_arena_op *op, const struct ddpi_piece *to)
+{
+    if (to->len > 0)
+        reduce_pieces(op, ddpi_arena_rank(op->arena) * op->block, to->len, to->bytes);
+    op->task->bytes_received += to->len;
+}
+
+static void copy_all_out(const struct ddpi_arena_op *op)
+{
+    const struct row *row = row_of(op);
+    uint32_t me = ddpi_arena_rank(op->arena), ranks = ddpi_arena_ranks(op->arena);
+    struct ddpi_piece to = whole_at(op, op->task->recv);
+    if (row->out_of_each)
+        take_of_each(op);
+    else if (row->reduces)
+        take_reduced(op, &to);
+    else if (row->works)
+        take(op, &to, piece_of(op, ranks));
+    else
+        take(op, &to, piece_of(op, op->task->call.root) + (row->in == PARTS ? me * op->block : 0));
+}
+
+/* ---- sizes ---- */
+
+/* Bytes of the longest part that passes between two ranks, or of the buffer, as far as this rank
+ * knows: the number of rounds, if all ranks know the same. */
+static size_t longest_part(const struct ddpi_arena_op *op)
+{
+    const struct ddpi_task *task = op->task;
+    size_t most = task->own;
+    for (uint32_t rank = 0; rank < ddpi_arena_ranks(op->arena); rank++) {
+        size_t send = task->send_parts.counts != NULL ? task->send_parts.counts[rank] : 0;
+        size_t recv = task->recv_parts.counts != NULL ? task->recv_parts.counts[rank] : 0;
+        if (task->uneven && send > most)
+            most = send;
+        if (task->uneven && recv > most)
+            most = recv;
+    }
+    return most * task->element_size;
+}
+
+static void set_pieces(struct ddpi_arena_op *op)
+{
+    uint32_t ranks = ddpi_arena_ranks(op->arena);
+    bool parts = row_of(op)->in == PARTS;
+    op->large = op->longest > DDPI_ARENA_SMALL / (parts ? ranks : 1) / 64 * 64;
+    op->piece = op->large ? ddpi_arena_large(op->arena) : DDPI_ARENA_SMALL;
+    op->block = op->piece / ranks / 64 * 64;
+}
+
+void ddpi_arena_begin(struct ddpi_arena_op *op, struct ddpi_arena *arena, struct ddpi_task *task)
+{
+    *op = (struct ddpi_arena_op){.arena = arena, .task = task};
+    op->longest = longest_part(op);
+    op->counted = task->call.parts != 1; /* all ranks know all counts */
+    set_pieces(op);
+    struct ddpi_copy own = ddpi_task_own_copy(task, ddpi_arena_rank(arena));
+    if (row_of(op)->out_of_each || task->call.operation == DDPI_SCATTER)
+        if (own.len > 0)
+            memcpy(own.to, own.from, own.len);
+}
+
+/* ---- counts of uneven parts ---- */
+
+/* For each rank what is sent to it, what is expected of it, and the longest part, in bytes. */
+struct counts {
+    uint64_t longest;
+    struct {
+        uint64_t sent, expected;
+    } with[];
+};
+
+static size_t bytes_to(const struct ddpi_task *task, uint32_t me, uint32_t peer)
+{
+    struct ddpi_piece piece;
+    return ddpi_task_to_peer(task, me, peer, &piece) ? piece.len : 0;
+}
+
+static size_t bytes_from(const struct ddpi_task *task, uint32_t me, uint32_t peer)
+{
+    struct ddpi_piece piece;
+    return ddpi_task_from_peer(task, me, peer, &piece) ? piece.len : 0;
+}
+
+static void copy_counts_in(const struct ddpi_arena_op *op)
+{
+    uint32_t me = ddpi_arena_rank(op->arena);
+    struct counts *counts = (struct counts *)(void *)piece_of(op, me);
+    counts->longest = op->longest;
+    for (uint32_t peer = 0; peer < ddpi_arena_ranks(op->arena); peer++) {
+        counts->with[peer].sent = bytes_to(op->task, me, peer);
+        counts->with[peer].expected = bytes_from(op->task, me, peer);
+    }
+}
+
+/* false: *@ret_rank disagrees with this one. */
+static bool take_counts(struct ddpi_arena_op *op, uint32_t *ret_rank)
+{
+    uint32_t me = ddpi_arena_rank(op->arena);
+    for (uint32_t peer = 0; peer < ddpi_arena_ranks(op->arena); peer++) {
+        const struct counts *counts = (const struct counts *)(const void *)piece_of(op, peer);
+        *ret_rank = peer;
+        if (counts->with[me].sent != bytes_from(op->task, me, peer) ||
+            counts->with[me].expected != bytes_to(op->task, me, peer))
+            return false;
+        uint64_t longest = counts->longest;
+        if (longest > op->longest && longest <= PTRDIFF_MAX)
+            op->longest = longest;
+    }
+    op->counted = true;
+    set_pieces(op);
+    return true;
+}
+
+/* ---- stages ---- */
+
+static void set_header(const struct ddpi_arena_op *op)
+{
+    uint8_t header[DDPI_CALL_WIRE_SIZE];
+    ddpi_call_encode(&op->task->call, header);
+    ddpi_arena_set_header(op->arena, op->round, header);
+}
+
+static enum ddpi_arena_result start_round(struct ddpi_arena_op *op, struct ddp_error *err)
+{
+    uint32_t me = ddpi_arena_rank(op->arena);
+    bool large = op->large;
+    if (!op->counted)
+        op->large = false; /* counts of the most ranks fit into a small piece */
+    else if (large && ddpi_arena_grow(op->arena, err) != DDP_OK)
+        return DDPI_ARENA_NO_ROOM;
+    op->round = ddpi_arena_next_round(op->arena);
+    if (!op->checked)
+        set_header(op);
+    if (!op->counted)
+        copy_counts_in(op);
+    else if (is_one_of(row_of(op)->copies_in, op, me))
+        copy_all_in(op);
+    ddpi_arena_arrive(op->arena, op->round);
+    op->stage = DDPI_ARENA_ARRIVE;
+    return DDPI_ARENA_WAITS;
+}
+
+/* All have arrived. */
+static enum ddpi_arena_result meet(struct ddpi_arena_op *op, uint32_t *ret_rank)
+{
+    if (!op->checked && ddpi_arena_odd_header(op->arena, op->round, ret_rank))
+        return DDPI_ARENA_MISMATCH;
+    op->checked = true;
+    if (!op->counted) {
+        op->stage = DDPI_ARENA_COPY_IN;
+        return take_counts(op, ret_rank) ? DDPI_ARENA_WAITS : DDPI_ARENA_MISMATCH;
+    }
+    op->stage = DDPI_ARENA_COPY_OUT;
+    if (row_of(op)->works) {
+        op->work = ddpi_arena_next_work(op->arena, op->round);
+        work(op);
+        op->stage = DDPI_ARENA_WORK;
+    }
+    return DDPI_ARENA_WAITS;
+}
+
+static void finish_round(struct ddpi_arena_op *op)
+{
+    if (is_one_of(row_of(op)->takes, op, ddpi_arena_rank(op->arena)))
+        copy_all_out(op);
+    op->done += row_of(op)->in == PARTS ? op->block : op->piece;
+    op->stage = op->done < op->longest ? DDPI_ARENA_COPY_IN : DDPI_ARENA_OVER;
+}
+
+bool ddpi_arena_is_ready(const struct ddpi_arena_op *op)
+{
+    switch (op->stage) {
+    case DDPI_ARENA_ARRIVE:
+        return ddpi_arena_all_arrived(op->arena, op->round);
+    case DDPI_ARENA_WORK:
+        return ddpi_arena_all_finished(op->arena, op->round, op->work);
+    case DDPI_ARENA_COPY_IN:
+    case DDPI_ARENA_COPY_OUT:
+    case DDPI_ARENA_OVER:
+        break;
+    }
+    return true;
+}
+
+enum ddpi_arena_result ddpi_arena_advance(struct ddpi_arena_op *op, uint32_t *ret_rank,
+                                          struct ddp_error *err)
+{
+    enum ddpi_arena_result result = DDPI_ARENA_WAITS;
+    while (result == DDPI_ARENA_WAITS && ddpi_arena_is_ready(op)) {
+        switch (op->stage) {
+        case DDPI_ARENA_COPY_IN:
+            result = start_round(op, err);
+            break;
+        case DDPI_ARENA_ARRIVE:
+            result = meet(op, ret_rank);
+            break;
+        case DDPI_ARENA_WORK:
+            op->stage = DDPI_ARENA_COPY_OUT;
+            break;
+        case DDPI_ARENA_COPY_OUT:
+            finish_round(op);
+            break;
+        case DDPI_ARENA_OVER:
+            return DDPI_ARENA_COMPLETE;
+        }
+    }
+    return result;
+}
+
+bool ddpi_arena_misses(const struct ddpi_arena_op *op, uint32_t rank)
+{
+    return ddpi_arena_round_of(op->arena, rank) < op->round;
+}

@@ -1,0 +1,57 @@
+/*
+ * arena_op.h - an operation of all ranks through an arena. It never blocks: it is advanced.
+ *
+ * The numeric rules are those of `direct`: elements are reduced in the order of ranks with one
+ * rounding, so the bits depend neither on sizes nor on who runs when.
+ */
+#ifndef DDPI_ARENA_OP_H
+#define DDPI_ARENA_OP_H
+
+#include "arena.h"
+#include "task.h"
+
+enum ddpi_arena_stage {
+    DDPI_ARENA_COPY_IN,
+    DDPI_ARENA_ARRIVE, /* waits until all have arrived */
+    DDPI_ARENA_WORK,   /* waits until all shares of the work are finished */
+    DDPI_ARENA_COPY_OUT,
+    DDPI_ARENA_OVER,
+};
+
+struct ddpi_arena_op {
+    struct ddpi_arena *arena;
+    struct ddpi_task *task;
+    enum ddpi_arena_stage stage;
+    bool large;     /* it uses large pieces */
+    bool checked;   /* all ranks have called the same */
+    bool counted;   /* the counts of uneven parts are exchanged */
+    size_t piece;   /* bytes of a piece that are used, a multiple of the element size */
+    size_t block;   /* and of the part of each rank in it, for operations with such parts */
+    size_t done;    /* bytes of the longest part, or of the buffer, in earlier rounds */
+    size_t longest; /* bytes to be done */
+    uint64_t round;
+    uint64_t work;
+};
+
+enum ddpi_arena_result {
+    DDPI_ARENA_WAITS, /* for other ranks */
+    DDPI_ARENA_COMPLETE,
+    DDPI_ARENA_MISMATCH, /* *@ret_rank has called something else, or has another count for this one
+                          */
+    DDPI_ARENA_NO_ROOM,  /* shared memory is exhausted: @err has the sentence */
+};
+
+void ddpi_arena_begin(struct ddpi_arena_op *op, struct ddpi_arena *arena, struct ddpi_task *task);
+
+/* Go on as far as possible. */
+enum ddpi_arena_result ddpi_arena_advance(struct ddpi_arena_op *op, uint32_t *ret_rank,
+                                          struct ddp_error *err);
+
+/* Whether the operation can go on. */
+bool ddpi_arena_is_ready(const struct ddpi_arena_op *op);
+
+/* Whether it waits for @rank: that has not arrived in the current round. false, but the operation
+ * waits: for a rank that is at work. */
+bool ddpi_arena_misses(const struct ddpi_arena_op *op, uint32_t rank);
+
+#endif

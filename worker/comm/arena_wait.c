@@ -1,0 +1,140 @@
+/*
+ * arena_wait.c - sleeps on the bell of an arena. Owns nothing.
+ *
+ * Other ranks ring it when they make progress, when they fail and when they leave. A rank that is
+ * killed rings nothing, and neither does one that connects: so a sleep lasts some milliseconds at
+ * most, and then the control sockets are read.
+ *
+ * Everybody can see who has arrived. So when the deadline passes, the sentence names the ranks that
+ * have not, and no rank is asked.
+ */
+#include "arena_wait.h"
+
+#include "arena_op.h"
+#include "attempt.h"
+#include "clock.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { SLEEP_MOST_US = 4000, NAMES = 200 };
+
+void ddpi_comm_rank_name(const struct ddp_comm *comm, uint32_t rank, char name[DDPI_PEER_NAME])
+{
+    struct ddpi_edge edge;
+    struct ddpi_card card;
+    if (ddpi_card_get(ddpi_meeting_slot(&comm->edges.meeting, rank), &card))
+        snprintf(name, DDPI_PEER_NAME, "%s", ddpi_edge_name(&edge, rank, &card)->peer_name);
+    else
+        snprintf(name, DDPI_PEER_NAME, "rank %u", rank);
+}
+
+/* "ranks 2, 5 and 7", of those that are missing; returns how many there are. */
+static uint32_t list_missing(const struct ddp_comm *comm, const struct ddpi_arena_op *op,
+                             char names[NAMES])
+{
+    uint32_t count = 0, named = 0, last = 0;
+    for (uint32_t rank = 0; rank < comm->world_size; rank++)
+        if (ddpi_arena_misses(op, rank)) {
+            count++;
+            last = rank;
+        }
+    size_t used = (size_t)snprintf(names, NAMES, "ranks ");
+    for (uint32_t rank = 0; rank < last && used < NAMES - 32; rank++)
+        if (ddpi_arena_misses(op, rank))
+            used +=
+                (size_t)snprintf(names + used, NAMES - used, "%s%u", named++ > 0 ? ", " : "", rank);
+    if (count > named + 1)
+        snprintf(names + used, NAMES - used, " and %u more", count - named);
+    else
+        snprintf(names + used, NAMES - used, " and %u", last);
+    if (count == 1)
+        ddpi_comm_rank_name(comm, last, names);
+    return count;
+}
+
+static ddp_status fail_missing(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                               const struct ddpi_arena_op *op, uint64_t now)
+{
+    char call[DDPI_CALL_TEXT], names[NAMES];
+    uint64_t elapsed = now - wait->started_ms;
+    ddpi_call_name(wait->call, call);
+    uint32_t count = list_missing(comm, op, names);
+    return ddpi_comm_fail(
+        comm, NULL, DDP_E_TIMEOUT, "%s: rank %u has waited %llu.%llu s for %s, which %s", call,
+        comm->rank, (unsigned long long)elapsed / 1000, (unsigned long long)elapsed % 1000 / 100,
+        count > 0 ? names : "a rank that reduces its share",
+        count > 1    ? "have not called it, or are stopped"
+        : count == 1 ? "has not called it, or is stopped"
+                     : "is stopped");
+}
+
+ddp_status ddpi_arena_check_ring(struct ddp_comm *comm, const struct ddpi_call *call)
+{
+    struct ddpi_edge *prev = comm->edges.ring[DDPI_PREV];
+    const uint8_t *header;
+    if (prev->ops->peek(prev, DDPI_CALL_WIRE_SIZE, &header) < DDPI_CALL_WIRE_SIZE)
+        return DDP_OK;
+    return ddpi_comm_check_peer_call(comm, prev, header, call, call);
+}
+
+/* A neighbour matters that sends over the ring, as no rank goes on to another operation before this
+ * one has its part of the current one; and one that is gone, if this rank needs something from it.
+ */
+static ddp_status check_neighbours(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                                   const struct ddpi_arena_op *op)
+{
+    const struct ddpi_edge *prev = comm->edges.ring[DDPI_PREV];
+    const uint8_t *header;
+    bool sends = prev->ops->peek(comm->edges.ring[DDPI_PREV], DDPI_CALL_WIRE_SIZE, &header) > 0;
+    if (sends && !ddpi_arena_is_ready(op))
+        return ddpi_arena_check_ring(comm, wait->call);
+    for (unsigned i = 0; i < DDPI_RING_EDGES; i++) {
+        struct ddpi_edge *edge = comm->edges.ring[i];
+        if (edge->gone_ms != 0 &&
+            (ddpi_arena_misses(op, edge->peer) || op->stage == DDPI_ARENA_WORK) &&
+            !ddpi_arena_is_ready(op))
+            return ddpi_wait_gone(comm, wait, edge);
+    }
+    return DDP_OK;
+}
+
+ddp_status ddpi_arena_judge(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                            const struct ddpi_need *need, bool *ret_ready)
+{
+    const struct ddpi_arena_op *op = need->arena_op;
+    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
+    *ret_ready = ddpi_arena_is_ready(op);
+    if (*ret_ready)
+        return DDP_OK;
+    ddp_status status = check_neighbours(comm, wait, op);
+    if (status == DDP_OK && now >= wait->deadline_ms)
+        status = fail_missing(comm, wait, op, now);
+    return status == DDP_OK ? ddpi_comm_check_abort(comm) : status;
+}
+
+/* In microseconds. */
+static uint32_t sleep_time(const struct ddpi_wait *wait, uint64_t until_ms)
+{
+    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic), wake_ms = wait->deadline_ms;
+    if (until_ms != 0 && until_ms < wake_ms)
+        wake_ms = until_ms;
+    uint64_t left_us = wake_ms > now ? (wake_ms - now) * 1000 : 1;
+    return left_us < SLEEP_MOST_US ? (uint32_t)left_us : SLEEP_MOST_US;
+}
+
+ddp_status ddpi_arena_wait(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                           const struct ddpi_need *need)
+{
+    const struct ddpi_wait *own = need->wait != NULL ? need->wait : wait;
+    struct ddpi_arena *arena = need->arena_op->arena;
+    bool ready;
+    uint32_t ticket = ddpi_arena_doze(arena);
+    ddp_status status = ddpi_arena_judge(comm, own, need, &ready);
+    if (status == DDP_OK && !ready)
+        ddpi_arena_sleep(arena, ticket, sleep_time(own, wait->until_ms));
+    ddpi_arena_awake(arena);
+    if (status == DDP_OK && !ready)
+        status = ddpi_wait_poll(comm, own);
+    return status == DDP_OK ? ddpi_comm_check_abort(comm) : status;
+}

@@ -1,0 +1,166 @@
+/*
+ * arena_run.c - operations through the arena of a communicator (worker/arena) as an algorithm. Its
+ * first run makes the arena: rank 0 creates it, and its descriptor goes round the ring. The
+ * communicator owns the arena.
+ */
+#include "arena_run.h"
+
+#include "arena_op.h"
+#include "arena_wait.h"
+#include "error.h"
+
+#include <stdio.h>
+
+enum {
+    RANKS_MAX = 256,
+    ARENA_TAG = 0x414e4552, /* of the descriptor on its way */
+};
+
+/* The state of a run. */
+struct arena_run {
+    struct ddpi_arena_op op;
+    bool under_way;
+};
+DDPI_RUN_STATE_FITS(struct arena_run);
+
+static struct arena_run *arena_run_of(struct ddpi_run *run)
+{
+    return (struct arena_run *)(void *)run->state;
+}
+
+bool ddpi_arena_is_possible(const struct ddp_comm *comm)
+{
+    return comm->edges.share_memory && comm->world_size <= RANKS_MAX;
+}
+
+/* ---- the first run ---- */
+
+static ddp_status fail_to_meet(struct ddp_comm *comm, ddp_status status, struct ddp_error *cause)
+{
+    ddpi_error_advise_descriptors(cause, status);
+    return ddpi_comm_fail(comm, NULL, status,
+                          "rank %u cannot share memory with all ranks of its machine: %s "
+                          "(DDP_ALGORITHM=ring does without)",
+                          comm->rank, cause->msg);
+}
+
+/* The memory of rank 0, from the previous rank; NULL: it has not come yet. */
+static ddp_status take_arena(struct ddp_comm *comm, struct ddpi_arena **ret_arena,
+                             struct ddp_error *err)
+{
+    uint32_t tag;
+    int fd = ddpi_control_take_fd(&comm->edges.ring[DDPI_PREV]->control, &tag);
+    if (fd < 0)
+        return DDP_OK;
+    return ddpi_arena_attach(fd, comm->world_size, ret_arena, err);
+}
+
+/* false: the next rank is gone. */
+static bool pass_arena(const struct ddp_comm *comm, const struct ddpi_arena *arena)
+{
+    struct ddpi_edge *next = comm->edges.ring[DDPI_NEXT];
+    return comm->rank + 1 == comm->world_size ||
+           ddpi_control_pass_fd(&next->control, ARENA_TAG, ddpi_arena_fd(arena));
+}
+
+/* Get the arena, or go on later. */
+static ddp_status arena_meet(struct ddp_comm *comm, const struct ddpi_run *run)
+{
+    struct ddpi_arena *arena = NULL;
+    struct ddp_error cause;
+    ddp_status status = comm->rank == 0 ? ddpi_arena_create(comm->world_size, &arena, &cause)
+                                        : take_arena(comm, &arena, &cause);
+    if (status != DDP_OK)
+        return fail_to_meet(comm, status, &cause);
+    if (arena == NULL)
+        return ddpi_arena_check_ring(comm, &run->task.call);
+    ddpi_arena_enter(arena, comm->rank, comm->crowded);
+    comm->arena = arena;
+    return pass_arena(comm, arena) ? DDP_OK
+                                   : ddpi_wait_gone(comm, &run->wait, comm->edges.ring[DDPI_NEXT]);
+}
+
+/* ---- a run ---- */
+
+static ddp_status arena_begin(struct ddp_comm *comm, struct ddpi_run *run)
+{
+    (void)comm;
+    arena_run_of(run)->under_way = false;
+    return DDP_OK;
+}
+
+static ddp_status fail_mismatch(struct ddp_comm *comm, struct ddpi_run *run, uint32_t rank)
+{
+    char our_text[DDPI_CALL_TEXT], their_text[DDPI_CALL_TEXT], name[DDPI_PEER_NAME];
+    uint8_t header[DDPI_CALL_WIRE_SIZE];
+    struct ddpi_call theirs;
+    ddpi_comm_rank_name(comm, rank, name);
+    ddpi_arena_get_header(comm->arena, arena_run_of(run)->op.round, rank, header);
+    if (!ddpi_call_decode(header, &theirs))
+        return ddpi_comm_fail(comm, NULL, DDP_E_PROTOCOL, "%s uses another version of libddpcomm",
+                              name);
+    ddpi_call_describe(&run->task.call, our_text);
+    ddpi_call_describe(&theirs, their_text);
+    if (ddpi_call_same(&run->task.call, &theirs))
+        return ddpi_comm_fail(comm, NULL, DDP_E_MISMATCH,
+                              "%s: rank %u and %s expect different numbers of elements of each "
+                              "other",
+                              our_text, comm->rank, name);
+    return ddpi_comm_fail(comm, NULL, DDP_E_MISMATCH, "rank %u called %s, but %s called %s",
+                          comm->rank, our_text, name, their_text);
+}
+
+static ddp_status arena_advance(struct ddp_comm *comm, struct ddpi_run *run,
+                                enum ddpi_movement *ret_movement)
+{
+    struct arena_run *state = arena_run_of(run);
+    struct ddp_error cause;
+    uint32_t odd;
+    if (comm->arena == NULL) {
+        ddp_status status = arena_meet(comm, run);
+        if (status != DDP_OK || comm->arena == NULL)
+            return status;
+    }
+    if (!state->under_way)
+        ddpi_arena_begin(&state->op, comm->arena, &run->task);
+    else if (!ddpi_arena_is_ready(&state->op))
+        return DDP_OK;
+    state->under_way = true;
+    *ret_movement = DDPI_MOVED;
+    switch (ddpi_arena_advance(&state->op, &odd, &cause)) {
+    case DDPI_ARENA_WAITS:
+        break;
+    case DDPI_ARENA_COMPLETE:
+        *ret_movement = DDPI_COMPLETE;
+        break;
+    case DDPI_ARENA_MISMATCH:
+        return fail_mismatch(comm, run, odd);
+    case DDPI_ARENA_NO_ROOM:
+        return ddpi_comm_fail(comm, NULL, DDP_E_SYSTEM, "rank %u: %s", comm->rank, cause.msg);
+    }
+    return DDP_OK;
+}
+
+static unsigned arena_most_needs(const struct ddpi_run *run)
+{
+    (void)run;
+    return 1;
+}
+
+static unsigned arena_needs(const struct ddp_comm *comm, struct ddpi_run *run,
+                            struct ddpi_need *needs)
+{
+    struct arena_run *state = arena_run_of(run);
+    if (state->under_way)
+        *needs = (struct ddpi_need){.arena_op = &state->op};
+    else
+        *needs = (struct ddpi_need){.edge = comm->edges.ring[DDPI_PREV], .handover = true};
+    return 1;
+}
+
+const struct ddpi_algorithm ddpi_arena_algorithm = {.name = "direct",
+                                                    .uses_ring = true,
+                                                    .begin = arena_begin,
+                                                    .advance = arena_advance,
+                                                    .most_needs = arena_most_needs,
+                                                    .needs = arena_needs};
