@@ -64,9 +64,9 @@ START_TEST(one_input_without_a_divisor_keeps_its_bits)
     ddp_dtype dtype = (ddp_dtype)_i;
     size_t size = ddp_dtype_size(dtype);
     enum { COUNT = 100 };
-    uint8_t bits[COUNT * sizeof(uint64_t)], seen[sizeof bits];
+    uint8_t bits[COUNT * DDPI_DTYPE_SIZE_MOST], seen[sizeof bits];
     for (size_t i = 0; i < sizeof bits; i++)
-        bits[i] = i % size == size - 1 ? 0x7f : i % size == size - 2 ? 0x81 : (uint8_t)(i + 1);
+        bits[i] = i % size == size - 1 ? 0x7f : i % size + 2 == size ? 0x81 : (uint8_t)(i + 1);
     start("1");
     ddpi_cu_deviceptr from = allocate(sizeof bits), to = allocate(sizeof bits + size) + size;
     upload(from, bits, sizeof bits);
@@ -108,6 +108,26 @@ static ddp_status launch_one(struct ddpi_kernels *kernels, struct ddp_error *err
     return status;
 }
 
+START_TEST(a_reduction_without_a_kernel)
+{
+    struct ddpi_kernels kernels;
+    struct ddp_error err = {0};
+    char at[64];
+    struct ddpi_reduction work = {
+        .in = {at, at}, .out = {at}, .nin = 2, .nout = 1, .count = 4, .divisor = 1};
+    work.dtype = DDP_FLOAT8_E4M3;
+    start("1");
+    ddpi_kernels_init(&kernels, &cuda);
+    ck_assert_int_eq(ddpi_kernels_launch(&kernels, &work, create_stream(), &err), DDP_E_INVALID);
+    ck_assert_str_eq(err.msg, "sum of float8_e4m3 is not made on a GPU; copy the elements to host "
+                              "memory and reduce them there");
+    ck_assert_int_eq(ddpi_kernels_check(DDP_INT32, DDP_BIT_OR, NULL), DDP_E_INVALID);
+    ck_assert_int_eq(ddpi_kernels_check(DDP_COMPLEX64, DDP_PRODUCT, NULL), DDP_E_INVALID);
+    ck_assert_int_eq(ddpi_kernels_check(DDP_COMPLEX128, DDP_AVERAGE, NULL), DDP_OK);
+    ddpi_kernels_finish(&kernels);
+}
+END_TEST
+
 static const struct {
     const char *fault; /* once: the next launch succeeds */
     const char *sentence;
@@ -115,7 +135,7 @@ static const struct {
     {"cuCtxGetDevice:1:201", "CUDA_ERROR_INVALID_CONTEXT"},
     {"cuDeviceGetAttribute:1:101", "multiprocessors"},
     {"cuModuleGetFunction:1:500", "ddp_reduce_copy_f32_sum"},
-    {"cuModuleGetFunction:31:500", "ddp_copy_2"},
+    {"cuModuleGetFunction:31:500", "ddp_copy_1"},
     {"cuLaunchKernel:1:719", "cannot launch the reduction of 4 int32"},
 };
 
@@ -167,11 +187,12 @@ Suite *test_suite(void)
     tcase_add_test(tcase, there_are_as_many_blocks_as_there_is_work_or_room_for);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("launches");
-    tcase_add_loop_test(tcase, one_input_without_a_divisor_keeps_its_bits, 0, DDP_INT64 + 1);
+    tcase_add_loop_test(tcase, one_input_without_a_divisor_keeps_its_bits, 0, DDPI_DTYPES);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("refusals");
     tcase_add_loop_test(tcase, a_refusal_is_reported_and_leaves_nothing_behind, 0,
                         sizeof refusals / sizeof *refusals);
+    tcase_add_test(tcase, a_reduction_without_a_kernel);
     tcase_add_test(tcase, an_image_that_is_refused_names_what_is_in_it);
     suite_add_tcase(suite, tcase);
     return suite;

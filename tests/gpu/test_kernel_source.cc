@@ -18,15 +18,20 @@ extern "C" {
 namespace
 {
 
-constexpr uint32_t DTYPES = DDP_INT64 + 1, OPS = DDP_PRODUCT + 1, MOST = DDPI_REDUCE_MOST;
+constexpr uint32_t DTYPES = DDPI_DTYPES, OPS = DDPI_REDUCE_OPS, MOST = DDPI_REDUCE_MOST;
 constexpr size_t LONGEST = 20000; /* elements: several rounds of a small grid */
 constexpr unsigned char POISON = 0x5a;
 
 using kernel = void(ddpi_kernel_work);
 
+ddp_dtype real_of(ddp_dtype dtype)
+{
+    return dtype == DDP_COMPLEX64 ? DDP_FLOAT32 : dtype == DDP_COMPLEX128 ? DDP_FLOAT64 : dtype;
+}
+
 kernel *kernel_for(const ddpi_reduction &work)
 {
-    static kernel *const table[DTYPES][OPS] = {
+    static kernel *const table[][DDP_PRODUCT + 1] = {
 #define ROW(symbol, type)                                                                   \
     {DDPI_KERNEL_NAME(type, sum), DDPI_KERNEL_NAME(type, sum), DDPI_KERNEL_NAME(type, min), \
      DDPI_KERNEL_NAME(type, max), DDPI_KERNEL_NAME(type, product)},
@@ -34,8 +39,8 @@ kernel *kernel_for(const ddpi_reduction &work)
 #undef ROW
     };
     if (work.nin > 1 || work.divisor > 1)
-        return table[work.dtype][work.op];
-    switch (ddp_dtype_size(work.dtype)) {
+        return table[real_of(work.dtype)][work.op];
+    switch (ddp_dtype_size(real_of(work.dtype))) {
 #define COPY(bytes, type) \
     case bytes:           \
         return DDPI_KERNEL_COPY(bytes);
@@ -57,7 +62,7 @@ void run_grid(const ddpi_reduction &work, uint32_t multiprocessors)
 
 /* The buffers of a case, each in a space of its own that begins at a multiple of 16. */
 struct spaces {
-    static constexpr size_t room = LONGEST / 2 + 2; /* of 16 bytes: for the largest elements */
+    static constexpr size_t room = LONGEST + 2; /* of 16 bytes: for the largest elements */
     std::vector<uint4> bytes = std::vector<uint4>(2 * MOST * room);
 
     unsigned char *at(uint32_t k)
@@ -117,10 +122,11 @@ START_TEST(the_same_bits_as_the_twin)
     ddpi_reduction work{};
     work.dtype = ddp_dtype(uint32_t(_i) / OPS);
     work.op = ddp_reduce_op(uint32_t(_i) % OPS);
-    for (work.nin = 1; work.nin <= MOST; work.nin++) {
+    const bool folds = ddpi_kernels_check(work.dtype, work.op, nullptr) == DDP_OK;
+    for (work.nin = 1; work.nin <= (folds ? MOST : 1); work.nin++) {
         work.count = counts[of.pick(sizeof counts / sizeof *counts)];
         work.nout = 1 + of.pick(MOST);
-        work.divisor = work.op == DDP_AVERAGE ? 1 + of.pick(16) : 1;
+        work.divisor = folds && work.op == DDP_AVERAGE ? 1 + of.pick(16) : 1;
         ddpi_reduction twin = work;
         of.fill(work, twin, int(work.nin % 3));
         run_grid(work, 1 + of.pick(3));

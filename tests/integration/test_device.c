@@ -37,6 +37,37 @@ START_TEST(device_and_host_agree)
 }
 END_TEST
 
+/* Types that have no kernels of their own are copied; complex numbers are summed as reals. */
+static void other_types(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    struct rig rig;
+    rig_open(&rig, world, rank, comm);
+    for (unsigned i = DTYPES; i <= DDP_BYTE; i++) {
+        struct problem of = {
+            .dtype = (ddp_dtype)i, .count = i * 100 + 1, .root = i % world->nranks};
+        bool is_complex = of.dtype == DDP_COMPLEX64 || of.dtype == DDP_COMPLEX128;
+        rig_broadcast(&rig, &of);
+        rig_all_gather(&rig, &of);
+        rig_shift(&rig, &of);
+        if (is_complex)
+            rig_all_reduce(&rig, &of);
+        of.op = DDP_AVERAGE;
+        if (is_complex)
+            rig_reduce_scatter(&rig, &of);
+    }
+    rig_close(&rig);
+}
+
+START_TEST(other_types_are_moved)
+{
+    struct world world = {.nranks = 3,
+                          .algorithm = _i == 0 ? DDP_ALGORITHM_AUTO : DDP_ALGORITHM_RING};
+    world_open(&world);
+    world_run(&world, other_types);
+    world_close(&world);
+}
+END_TEST
+
 static void virtual_memory(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     struct rig rig;
@@ -126,6 +157,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(agree, virtual_memory_is_shared, 0, 2);
     tcase_add_loop_test(agree, messages_arrive, 0, 4);
     tcase_add_test(agree, ranks_that_take_no_part_are_not_waited_for);
+    tcase_add_loop_test(agree, other_types_are_moved, 0, 2);
     suite_add_tcase(suite, agree);
     return suite;
 }

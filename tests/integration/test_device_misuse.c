@@ -90,6 +90,11 @@ static void pass_unaligned_memory(struct rig *rig, struct ddp_error *error)
     expect_refusal(ddp_all_reduce(rig->device, device + 400, device + 4, 4, DDP_INT64, DDP_SUM,
                                   rig->stream, error),
                    error, text);
+    expect_refusal(
+        ddp_all_reduce(rig->device, device, device, 4, DDP_UINT8, DDP_BIT_XOR, rig->stream, error),
+        error,
+        "bit_xor of uint8 is not made on a GPU; copy the elements to host memory and "
+        "reduce them there");
     rig_free(rig, device);
 }
 

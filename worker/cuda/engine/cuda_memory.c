@@ -96,20 +96,6 @@ static ddp_status check_alignment(const struct ddpi_task *task, const void *addr
                           what, address, task->element_size, ddp_dtype_name(task->call.dtype));
 }
 
-/* The kernels have the first types and reductions only. */
-static ddp_status check_kernels(const struct ddpi_call *call, struct ddp_error *err)
-{
-    if (call->dtype > DDP_INT64)
-        return ddpi_error_set(err, DDP_E_UNSUPPORTED,
-                              "%s is not for memory of a GPU; copy the elements to host memory",
-                              ddp_dtype_name(call->dtype));
-    if (ddpi_call_reduces(call) && call->op > DDP_PRODUCT)
-        return ddpi_error_set(err, DDP_E_UNSUPPORTED,
-                              "%s is not for memory of a GPU; copy the elements to host memory",
-                              ddp_reduce_op_name(call->op));
-    return DDP_OK;
-}
-
 static ddp_status take_buffers(struct ddpi_device *device, const struct ddpi_run *run,
                                struct ddp_error *err)
 {
@@ -123,7 +109,9 @@ static ddp_status take_buffers(struct ddpi_device *device, const struct ddpi_run
         return wrong_device(device, "the send buffer", send->ordinal, err);
     if (recv->memory != NULL && !is_in_context(device, recv))
         return wrong_device(device, "the receive buffer", recv->ordinal, err);
-    status = check_kernels(&run->task.call, err);
+    const struct ddpi_call *call = &run->task.call;
+    if (ddpi_call_reduces(call))
+        status = ddpi_kernels_check(call->dtype, call->op, err);
     if (status == DDP_OK)
         status = check_alignment(&run->task, run->task.send, "the send buffer", err);
     if (status == DDP_OK)

@@ -17,6 +17,34 @@ static bool is_copy(const struct ddpi_reduction *work)
     return work->nin == 1 && work->divisor == 1;
 }
 
+/* A complex number as two reals: so it is copied, summed and divided. */
+static struct ddpi_reduction of_reals(const struct ddpi_reduction *work)
+{
+    struct ddpi_reduction reals = *work;
+    if (work->dtype == DDP_COMPLEX64 || work->dtype == DDP_COMPLEX128) {
+        reals.dtype = work->dtype == DDP_COMPLEX64 ? DDP_FLOAT32 : DDP_FLOAT64;
+        reals.count *= 2;
+    }
+    return reals;
+}
+
+ddp_status ddpi_kernels_check(ddp_dtype dtype, ddp_reduce_op op, struct ddp_error *err)
+{
+    static const bool has_kernels[DDPI_DTYPES] = {
+#define ROW(symbol, type) [symbol] = true,
+        DDPI_KERNEL_TYPES(ROW)
+#undef ROW
+    };
+    bool is_complex = dtype == DDP_COMPLEX64 || dtype == DDP_COMPLEX128;
+    if ((has_kernels[dtype] && op <= DDP_PRODUCT) ||
+        (is_complex && (op == DDP_SUM || op == DDP_AVERAGE)))
+        return DDP_OK;
+    return ddpi_error_set(err, DDP_E_INVALID,
+                          "%s of %s is not made on a GPU; copy the elements to host memory and "
+                          "reduce them there",
+                          ddp_reduce_op_name(op), ddp_dtype_name(dtype));
+}
+
 /* @ret_differ: the bits in which the addresses of @work differ; @ret_any: those, and the bits of
  * the first. */
 static void look_at_addresses(const struct ddpi_reduction *work, uintptr_t *ret_differ,
@@ -31,8 +59,9 @@ static void look_at_addresses(const struct ddpi_reduction *work, uintptr_t *ret_
     *ret_any = differ | first;
 }
 
-struct ddpi_kernel_plan ddpi_kernel_plan(const struct ddpi_reduction *work,
-                                         uint32_t multiprocessors)
+/* @work has no complex numbers. */
+static struct ddpi_kernel_plan plan_reals(const struct ddpi_reduction *work,
+                                          uint32_t multiprocessors)
 {
     size_t unit = ddp_dtype_size(work->dtype);
     struct ddpi_kernel_plan plan = {
@@ -57,6 +86,13 @@ struct ddpi_kernel_plan ddpi_kernel_plan(const struct ddpi_reduction *work,
     uint64_t room = (uint64_t)multiprocessors * DDPI_KERNEL_BLOCKS;
     plan.blocks = (uint32_t)(blocks < room ? blocks : room);
     return plan;
+}
+
+struct ddpi_kernel_plan ddpi_kernel_plan(const struct ddpi_reduction *work,
+                                         uint32_t multiprocessors)
+{
+    struct ddpi_reduction reals = of_reals(work);
+    return plan_reals(&reals, multiprocessors);
 }
 
 void ddpi_kernels_init(struct ddpi_kernels *kernels, const struct ddpi_cuda *cuda)
@@ -180,21 +216,24 @@ ddp_status ddpi_kernels_load(struct ddpi_kernels *kernels, struct ddp_error *err
 ddp_status ddpi_kernels_launch(struct ddpi_kernels *kernels, const struct ddpi_reduction *work,
                                ddpi_cu_stream stream, struct ddp_error *err)
 {
+    struct ddpi_reduction reals = of_reals(work);
     uintptr_t differ, any;
     look_at_addresses(work, &differ, &any);
-    if (any % ddp_dtype_size(work->dtype) != 0)
+    if (any % ddp_dtype_size(reals.dtype) != 0)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "a device buffer of %s does not begin at a multiple of %zu bytes",
-                              ddp_dtype_name(work->dtype), ddp_dtype_size(work->dtype));
+                              ddp_dtype_name(work->dtype), ddp_dtype_size(reals.dtype));
     if (work->count == 0)
         return DDP_OK;
-    ddp_status status = ddpi_kernels_load(kernels, err);
+    ddp_status status = is_copy(work) ? DDP_OK : ddpi_kernels_check(work->dtype, work->op, err);
+    if (status == DDP_OK)
+        status = ddpi_kernels_load(kernels, err);
     if (status != DDP_OK)
         return status;
 
-    struct ddpi_kernel_plan plan = ddpi_kernel_plan(work, kernels->multiprocessors);
-    ddpi_cu_function function = is_copy(work) ? kernels->copy[ddp_dtype_size(work->dtype)]
-                                              : kernels->reduce_copy[work->dtype][work->op];
+    struct ddpi_kernel_plan plan = plan_reals(&reals, kernels->multiprocessors);
+    ddpi_cu_function function = is_copy(work) ? kernels->copy[ddp_dtype_size(reals.dtype)]
+                                              : kernels->reduce_copy[reals.dtype][work->op];
     void *parameters[] = {&plan.work};
     ddpi_cu_result result = kernels->cuda->launch_kernel(
         function, plan.blocks, 1, 1, DDPI_KERNEL_THREADS, 1, 1, 0, stream, parameters, NULL);

@@ -17,6 +17,11 @@ struct ddpi_kernels {
     ddpi_cu_function copy[sizeof(uint64_t) + 1]; /* by bytes of an element */
 };
 
+/* DDP_E_INVALID: there is no kernel for this reduction of this type, which
+ * ddpi_reduce_check() allows. Copies there are for every type. */
+ddp_status ddpi_kernels_check(ddp_dtype dtype, ddp_reduce_op op,
+                              struct ddp_error *err) DDP_MUST_CHECK;
+
 /* Loads nothing. @cuda must outlive @kernels. */
 void ddpi_kernels_init(struct ddpi_kernels *kernels, const struct ddpi_cuda *cuda);
 
@@ -37,7 +42,7 @@ ddp_status ddpi_kernels_load(struct ddpi_kernels *kernels, struct ddp_error *err
  * loads them if they are not loaded. One thread at a time.
  *
  * DDP_E_INVALID: a buffer is not aligned to its elements; nothing was enqueued. Otherwise as
- * ddpi_kernels_load().
+ * ddpi_kernels_check() and ddpi_kernels_load().
  */
 ddp_status ddpi_kernels_launch(struct ddpi_kernels *kernels, const struct ddpi_reduction *work,
                                ddpi_cu_stream stream, struct ddp_error *err) DDP_MUST_CHECK;

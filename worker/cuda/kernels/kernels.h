@@ -10,7 +10,8 @@
 /*
  * X(dtype symbol, type): the element types that are folded; X(type, operation): the kernels, each
  * named ddp_reduce_copy_TYPE_OPERATION. An average is a sum with a divisor. One input without a
- * divisor is for ddp_copy_BYTES, which moves elements of that size.
+ * divisor is for ddp_copy_BYTES, which moves elements of that size. Complex numbers are twice as
+ * many reals.
  */
 #define DDPI_KERNEL_TYPES(X) \
     X(DDP_FLOAT32, f32)      \
@@ -30,6 +31,7 @@
 
 /* X(bytes, an unsigned integer of that size): the kernels that copy. */
 #define DDPI_KERNEL_COPIES(X) \
+    X(1, uint8_t)             \
     X(2, uint16_t)            \
     X(4, uint32_t)            \
     X(8, uint64_t)

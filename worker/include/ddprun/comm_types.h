@@ -68,6 +68,9 @@ typedef enum ddp_dtype {
  * product is rounded to the element's type before it is summed; both parts of a complex number are
  * multiplied.
  *
+ * On memory of a GPU: sum, average, min, max and product of float32, float64, float16, bfloat16,
+ * int32 and int64; sum and average of complex numbers. Every type can be moved.
+ *
  * The types of 8 and 16 bits that are floats are computed in float32, and so is the division of an
  * average; the algorithm decides when they are rounded, to nearest even.
  */
