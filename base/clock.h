@@ -14,6 +14,13 @@ struct ddpi_clock {
 /* CLOCK_MONOTONIC. */
 extern const struct ddpi_clock ddpi_clock_monotonic;
 
+/* The same at the kernel's last tick, 1 to 10 ms ago, in nanoseconds. Costs 5 ns, a quarter of what
+ * the exact time costs. */
+uint64_t ddpi_now_coarse_ns(void);
+
+/* CLOCK_REALTIME, in nanoseconds since 1970. */
+uint64_t ddpi_now_real_ns(void);
+
 static inline uint64_t ddpi_now_us(const struct ddpi_clock *clock)
 {
     return clock->now_us(clock->ctx);

@@ -6,6 +6,7 @@
 
 #include "auth_option.h"
 #include "error.h"
+#include "flight_file.h"
 #include "foreign_options.h"
 #include "host.h"
 #include "signames.h"
@@ -250,6 +251,10 @@ static const struct option table[] = {
      "append the events of the job on this node to FILE, one JSON object per line; '-': standard "
      "error",
      option_text, FIELD(event_log), 0, 0},
+    {"flight-records", 0, "N", "DDPRUN_FLIGHT_RECORDS", "2048", OUTPUT,
+     "keep the last N operations of libddpcomm that each worker called, 64 bytes each, for ddpctl "
+     "dump; N is rounded up to a power of two; 0: none",
+     option_u32, FIELD(flight_records), 0, DDPI_FLIGHT_RECORDS_MAX},
 
     {"module", 'm', NULL, "PET_MODULE", NULL, PROGRAM,
      "run PROGRAM as a Python module: python3 -u -m PROGRAM", option_switch, FIELD(module), 0, 0},
@@ -306,6 +311,7 @@ void ddprun_options_init(struct ddprun_options *options)
         .max_nodes = 1,
         .node_rank = UINT32_MAX,
         .crash_loop = 5,
+        .flight_records = DDPI_FLIGHT_RECORDS_DEFAULT,
         .shutdown_timeout_ms = 30000,
         .failure_timeout_ms = 1000,
         .gpu_memory_timeout_ms = 5000,

@@ -375,6 +375,7 @@ ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, cha
     agent->filters[0] = options->stdout_filters;
     agent->filters[1] = options->stderr_filters;
     agent->max_restarts = options->max_restarts;
+    agent->flight_records = options->flight_records;
     agent->shutdown_timeout_ms = options->shutdown_timeout_ms;
     agent->failure_timeout_ms = options->failure_timeout_ms;
     agent->gpu_memory_timeout_ms = options->gpu_memory_timeout_ms;

@@ -79,10 +79,11 @@ static int connect_stdio(const int stdio[3])
 /* No descriptor may take the number of another that has not moved yet. */
 static int pass_on(const struct spawn_request *request)
 {
-    enum { PASSED = 3 };
-    const int from[PASSED] = {request->key_fd, request->life_fd, request->pmi_fd};
-    const int to[PASSED] = {SPAWN_KEY_FD, SPAWN_LIFE_FD, SPAWN_PMI_FD};
-    int aside[PASSED] = {-1, -1, -1};
+    enum { PASSED = 4 };
+    const int from[PASSED] = {request->key_fd, request->life_fd, request->pmi_fd,
+                              request->flight_fd};
+    const int to[PASSED] = {SPAWN_KEY_FD, SPAWN_LIFE_FD, SPAWN_PMI_FD, SPAWN_FLIGHT_FD};
+    int aside[PASSED] = {-1, -1, -1, -1};
     for (int i = 0; i < PASSED; i++)
         if (from[i] > 0 && (aside[i] = fcntl(from[i], F_DUPFD_CLOEXEC, SPAWN_FREE_FD)) < 0)
             return -1;

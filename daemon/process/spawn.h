@@ -4,8 +4,9 @@
  * It uses clone(CLONE_VM | CLONE_VFORK | CLONE_PIDFD): as fast as posix_spawn however large the
  * agent is, and the child can do what posix_spawn cannot. The process gets a session of its own,
  * and dies with the thread that made it (PR_SET_PDEATHSIG, in addition to the guard: guard.h). It
- * has the descriptors 0 to 2 and, where given, the key, the life page and the PMI socket; no
- * others. All signals have their default action and none is blocked.
+ * has the descriptors 0 to 2 and, where given, the key, the life page, the PMI socket and the
+ * memory of its flight recorder; no others. All signals have their default action and none is
+ * blocked.
  */
 #ifndef DAEMON_SPAWN_H
 #define DAEMON_SPAWN_H
@@ -16,7 +17,7 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
-enum { SPAWN_KEY_FD = 3, SPAWN_LIFE_FD, SPAWN_PMI_FD, SPAWN_FREE_FD };
+enum { SPAWN_KEY_FD = 3, SPAWN_LIFE_FD, SPAWN_PMI_FD, SPAWN_FLIGHT_FD, SPAWN_FREE_FD };
 
 struct spawn_request {
     const char *path;            /* no search in PATH */
@@ -27,6 +28,7 @@ struct spawn_request {
     int cgroup_fd;               /* cgroup.procs of the group to join, if possible; 0: ours */
     int life_fd;                 /* becomes SPAWN_LIFE_FD, the page of death_watch.h; 0: none */
     int pmi_fd;                  /* becomes SPAWN_PMI_FD, the socket of pmi.h; 0: none */
+    int flight_fd;               /* becomes SPAWN_FLIGHT_FD, flight_memory.h; 0: none */
     const struct rlimit *nofile; /* its limit on open files; NULL: ours */
     /* The program must not start at or after this time of the monotonic clock, in ms; 0 or NULL: no
      * limit. The child checks it just before exec, as the caller may be stopped meanwhile. */

@@ -71,6 +71,7 @@ struct agent_config {
     const struct event_log *event_log; /* open; its opener closes it; NULL: none */
     uint32_t nproc;                    /* workers of this node */
     uint32_t max_restarts;
+    uint32_t flight_records;             /* of each worker; 0: no flight recorder */
     uint64_t shutdown_timeout_ms;        /* from asking workers to stop to killing them */
     uint64_t failure_timeout_ms;         /* the same, after a failure */
     uint64_t gpu_memory_timeout_ms;      /* for GPU memory to be freed before a restart */

@@ -9,6 +9,7 @@
 
 #include "buf.h"
 #include "error.h"
+#include "flight_file.h"
 #include "life_slot.h"
 #include "mem.h"
 #include "parse.h"
@@ -186,6 +187,13 @@ static void life_slot(const struct worker_place *p, struct value *out)
         set_number(out, p->local_rank);
 }
 
+static void flight_fd(const struct worker_place *p, struct value *out)
+{
+    out->text = "";
+    if (p->has_recorder)
+        set_number(out, SPAWN_FLIGHT_FD);
+}
+
 /* MPICH reads PMI_FD, the world, and which ranks share the machine. */
 NUMBER_VALUE(pmi_fd, SPAWN_PMI_FD)
 NUMBER_VALUE(mpi_local_rank, p->local_rank)
@@ -245,6 +253,7 @@ static const struct {
     {"DDPRUN_TLS_RANKS", tls_ranks},
     {DDPI_LIFE_FD_ENV, life_fd},
     {DDPI_LIFE_SLOT_ENV, life_slot},
+    {DDPI_FLIGHT_FD_ENV, flight_fd},
     {"PMI_FD", pmi_fd},
     {"PMI_RANK", rank},
     {"PMI_SIZE", world_size},

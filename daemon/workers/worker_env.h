@@ -20,6 +20,7 @@ struct worker_place {
     uint32_t columns;       /* of its terminal; 0: the worker finds out by itself */
     struct agent_key key;   /* of this generation */
     bool has_life_page;     /* it inherits the page of death_watch.h */
+    bool has_recorder;      /* it inherits the memory of flight_memory.h */
 };
 
 /* The rank of the worker at @local_rank. */

@@ -149,6 +149,7 @@ static ddp_status make_env(const struct worker_starter *starter, const struct wo
         .columns = terminal_columns(starter, worker->prefix),
         .key = starter->key,
         .has_life_page = starter->life_fd > 0,
+        .has_recorder = flight_memory_has(&starter->flight, worker->local_rank),
     };
     return worker_env_make(&place, ret_envp, err);
 }
@@ -168,6 +169,7 @@ static ddp_status prepare_start(struct worker_starter *starter, struct worker_st
         status = connect_outputs(starter, worker, start->stdio, err);
     if (status == DDP_OK)
         status = make_argv(starter->config, worker->local_rank, &start->argv, err);
+    start->flight_fd = flight_memory_make(&starter->flight, worker->local_rank);
     if (status == DDP_OK)
         status = make_env(starter, worker, &start->envp, err);
     if (status == DDP_OK)
@@ -187,6 +189,7 @@ static void hand_over(struct worker_starter *starter, struct worker_start *start
         .key_fd = starter->key.fd,
         .life_fd = starter->life_fd,
         .pmi_fd = start->pmi_fd,
+        .flight_fd = start->flight_fd,
         .cgroup_fd = group != NULL && group->path[0] != '\0' ? group->procs_fd : 0,
         .nofile = config->nofile,
         .fence_at_ms = config->guard != NULL ? config->guard->fence_at_ms : NULL,
@@ -203,7 +206,9 @@ static void free_start(struct worker_start *start)
     start->argv = start->envp = NULL;
     if (start->pmi_fd > 0)
         close(start->pmi_fd);
-    start->pmi_fd = 0;
+    if (start->flight_fd > 0)
+        close(start->flight_fd);
+    start->pmi_fd = start->flight_fd = 0;
     start->worker = NULL;
 }
 
@@ -301,6 +306,7 @@ ddp_status worker_starter_open(struct worker_starter *starter, const struct agen
                                        .pmi = pmi,
                                        .workers = workers,
                                        .hooks = *hooks};
+    flight_memory_open(&starter->flight, config->nproc, config->flight_records);
     for (int i = 0; i < WORKER_STARTER_AHEAD; i++)
         for (int fd = 0; fd < 3; fd++)
             starter->starts[i].stdio[fd] = fd;
@@ -351,6 +357,7 @@ void worker_starter_begin(struct worker_starter *starter, const struct ddp_round
     starter->attempt = attempt;
     starter->life_fd = life_fd;
     starter->next = 0;
+    flight_memory_renew(&starter->flight);
     starter->status = worker_starter_check_port(starter->config, seat, false, &starter->error);
     if (starter->status == DDP_OK)
         starter->status = pmi_begin(starter->pmi, &place, &starter->error);
@@ -379,5 +386,6 @@ void worker_starter_abandon(struct worker_starter *starter)
 
 void worker_starter_close(struct worker_starter *starter)
 {
+    flight_memory_close(&starter->flight);
     spawner_close(&starter->spawner);
 }

@@ -5,6 +5,7 @@
 #define DAEMON_WORKER_STARTER_H
 
 #include "agent_config.h"
+#include "flight_memory.h"
 #include "pmi.h"
 #include "spawner.h"
 #include "worker_proc.h"
@@ -30,6 +31,7 @@ struct worker_start {
     struct worker_proc *worker; /* NULL: free */
     int stdio[3];               /* descriptors above 2 are closed after the start */
     int pmi_fd;                 /* closed after the start; 0: none */
+    int flight_fd;              /* the same */
     char **argv, **envp;
 };
 
@@ -38,6 +40,7 @@ struct worker_starter {
     struct logmux *mux;
     uv_loop_t *loop;
     struct pmi *pmi;
+    struct flight_memory flight; /* of the latest generation */
     struct worker_proc *workers;
     struct worker_starter_hooks hooks;
     struct spawner spawner;

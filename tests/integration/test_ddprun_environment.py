@@ -69,6 +69,7 @@ class Variables(DdprunCase):
             'TORCHELASTIC_MAX_RESTARTS', 'TORCHELASTIC_ERROR_FILE', 'TORCHELASTIC_USE_AGENT_STORE',
             'TORCHELASTIC_SIGNALS_TO_HANDLE', 'TORCH_NCCL_ASYNC_ERROR_HANDLING',
             'DDPRUN_STORE', 'DDPRUN_STORE_PREFIX', 'DDPRUN_RANK_KEY_FD', 'DDPRUN_LIFE_FD', 'DDPRUN_LIFE_SLOT',
+            'DDPRUN_FLIGHT_FD',
             'PMI_FD', 'PMI_RANK', 'PMI_SIZE', 'MPI_LOCALRANKID', 'MPI_LOCALNRANKS'})
         for name, value in before.items():
             if name not in SHELL_MADE:

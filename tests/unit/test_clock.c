@@ -17,6 +17,15 @@ START_TEST(the_real_clock_goes_forward)
 }
 END_TEST
 
+START_TEST(the_coarse_clock_lags_behind)
+{
+    uint64_t coarse_ns = ddpi_now_coarse_ns();
+    ck_assert(coarse_ns / 1000 <= ddpi_now_us(&ddpi_clock_monotonic));
+    ck_assert(coarse_ns > 0 && ddpi_now_coarse_ns() >= coarse_ns);
+    ck_assert(ddpi_now_real_ns() > UINT64_C(1500000000) * 1000000000); /* it is past 2017 */
+}
+END_TEST
+
 static uint64_t stopped_at(void *ctx)
 {
     return *(uint64_t *)ctx;
@@ -61,6 +70,7 @@ Suite *test_suite(void)
     Suite *suite = suite_create("clock");
     TCase *tcase = tcase_create("clock");
     tcase_add_test(tcase, the_real_clock_goes_forward);
+    tcase_add_test(tcase, the_coarse_clock_lags_behind);
     tcase_add_test(tcase, a_test_owns_its_time);
     tcase_add_test(tcase, deadlines_do_not_wrap_around);
     tcase_add_test(tcase, what_remains_fits_poll);

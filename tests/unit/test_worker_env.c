@@ -43,6 +43,7 @@ static struct worker_place place = {
     .error_file = "/logs/attempt_1/1/error.json",
     .key = {.fd = 9, .for_store = true},
     .has_life_page = true,
+    .has_recorder = true,
 };
 
 static const char *const no_entries[] = {NULL};
@@ -108,6 +109,7 @@ static const struct {
     {"DDPRUN_TLS_RANKS", "1"},
     {"DDPRUN_LIFE_FD", "4"},
     {"DDPRUN_LIFE_SLOT", "1"},
+    {"DDPRUN_FLIGHT_FD", "6"},
     {"PMI_FD", "5"},
     {"PMI_RANK", "9"},
     {"PMI_SIZE", "24"},

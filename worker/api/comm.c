@@ -10,6 +10,24 @@
 #include <stddef.h>
 #include <string.h>
 
+/* To join is the first operation that the flight recorder notes. */
+static ddp_status join(struct ddp_comm *comm, const struct ddpi_config *config,
+                       struct ddp_error *err)
+{
+    const struct ddpi_call call = {.operation = DDPI_JOIN};
+    const struct ddpi_recorder_group group = {
+        .name = config->name, .rank = comm->rank, .size = comm->world_size};
+    comm->recorder = ddpi_recorder_open(config->flight_fd, &group);
+    uint64_t record = ddpi_recorder_begin(comm->recorder, &call, config->init_timeout_ms, true);
+    ddp_status status = DDP_OK;
+    if (comm->world_size > 1)
+        status = ddpi_bootstrap(comm, config, err);
+    else if (config->way == DDPI_WAY_ID)
+        ddp_drop_unique_id(&config->unique_id);
+    ddpi_recorder_end(comm->recorder, record, status);
+    return status;
+}
+
 ddp_status ddp_comm_init(const struct ddp_comm_options *options, ddp_comm **ret_comm,
                          struct ddp_error *err)
 {
@@ -22,10 +40,7 @@ ddp_status ddp_comm_init(const struct ddp_comm_options *options, ddp_comm **ret_
     if (status != DDP_OK)
         return ddpi_error_advise_descriptors(err, status);
     comm->life = ddpi_life_hold(config.life_fd, config.life_slot);
-    if (comm->world_size > 1)
-        status = ddpi_bootstrap(comm, &config, err);
-    else if (config.way == DDPI_WAY_ID)
-        ddp_drop_unique_id(&config.unique_id);
+    status = join(comm, &config, err);
     if (status != DDP_OK) {
         ddp_comm_destroy(comm);
         return status;

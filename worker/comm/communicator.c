@@ -129,6 +129,7 @@ void ddpi_comm_destroy(struct ddp_comm *comm)
         comm_leave_in_child(comm);
     ddpi_arena_destroy(comm->arena);
     ddpi_life_release(comm->life);
+    ddpi_recorder_close(comm->recorder);
     if (comm->bell >= 0)
         close(comm->bell);
     ddpi_free(comm->runs.needs);
@@ -252,6 +253,7 @@ void ddpi_comm_count(struct ddp_comm *comm, const struct ddpi_task *task, ddp_st
         comm->bytes_received += task->bytes_received;
     }
     comm->operations += status == DDP_OK;
+    ddpi_recorder_end(comm->recorder, task->record, status);
 }
 
 void ddpi_comm_read_counts(const struct ddp_comm *comm, struct ddp_comm_stats *stats)

@@ -9,6 +9,7 @@
 #include "edges.h"
 #include "life_lock.h"
 #include "memory.h"
+#include "recorder.h"
 #include "run_queue.h"
 
 #include <ddprun/comm.h>
@@ -44,6 +45,7 @@ struct ddp_comm {
     struct ddpi_numbers *numbers; /* by rank */
     int device;                   /* the GPU of this rank; -1: the one that its first call uses */
     struct ddpi_memories memories;
+    struct ddpi_recorder *recorder; /* NULL: operations are not noted */
     struct ddpi_run_queue runs;
     struct pollfd *polled; /* room for what wait.c sleeps on */
     unsigned polled_room;

@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "error.h"
+#include "flight_file.h"
 #include "life_slot.h"
 
 #include <errno.h>
@@ -64,6 +65,14 @@ static void load_life(ddpi_getenv *env, struct ddpi_config *config)
         return;
     config->life_fd = (int)fd;
     config->life_slot = (uint32_t)slot;
+}
+
+static void load_flight(ddpi_getenv *env, struct ddpi_config *config)
+{
+    const char *text = env(DDPI_FLIGHT_FD_ENV);
+    int64_t fd;
+    bool given = text != NULL && ddpi_parse_int(text, 3, INT32_MAX, &fd, NULL) == DDP_OK;
+    config->flight_fd = given ? (int)fd : -1;
 }
 
 static ddp_status env_flag(ddpi_getenv *env, const char *name, bool *ret, struct ddp_error *err)
@@ -293,6 +302,7 @@ ddp_status ddpi_config_load(const struct ddp_comm_options *options, ddpi_getenv 
     if (status == DDP_OK)
         status = load_algorithm(&known, env, &config, err);
     load_life(env, &config);
+    load_flight(env, &config);
     if (status == DDP_OK)
         *ret_config = config;
     return status;

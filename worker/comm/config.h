@@ -40,6 +40,7 @@ struct ddpi_config {
     ddp_algorithm algorithm;
     int life_fd; /* of life_slot.h; -1: none */
     uint32_t life_slot;
+    int flight_fd; /* of flight_file.h; -1: none */
 };
 
 /* Look up a variable: getenv(), or a function of a test. NULL: not set. */

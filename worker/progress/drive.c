@@ -24,6 +24,8 @@ static ddp_status run_advance(struct ddp_comm *comm, struct ddpi_run *run,
     ddp_status status = DDP_OK;
     bool ready = true;
     *ret_movement = DDPI_IDLE;
+    if (!run->begun)
+        ddpi_recorder_start(comm->recorder, run->task.record);
     if (!run->begun && run->algorithm->uses_ring)
         status = ddpi_seek_ring(comm, &run->wait, &ready);
     if (status == DDP_OK && !ready)
@@ -154,6 +156,7 @@ static ddp_status advance_or_end(struct ddp_comm *comm, struct ddpi_run *run, bo
 
 static ddp_status execute(struct ddp_comm *comm, struct ddpi_run *run)
 {
+    ddpi_recorder_start(comm->recorder, run->task.record);
     run->begun = true;
     ddp_status status = run->algorithm->execute(comm, run);
     if (status == DDP_OK)

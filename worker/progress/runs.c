@@ -31,6 +31,9 @@ void ddpi_runs_put(struct ddp_comm *comm, struct ddpi_run *run)
     atomic_init(&run->done, false);
     pthread_mutex_lock(&queue->lock);
     run->task.call.seq = (*ddpi_comm_next_seq(comm, &run->task.call))++;
+    bool starts = queue->pending == 0 && !for_thread;
+    run->task.record =
+        ddpi_recorder_begin(comm->recorder, &run->task.call, run->task.timeout_ms, starts);
     queue->pending++;
     queue->thread_runs += for_thread;
     if (queue->driven) {

@@ -80,6 +80,11 @@ bool ddpi_call_reduces(const struct ddpi_call *call)
     return shape_of(call)->reduces;
 }
 
+bool ddpi_call_is_rooted(const struct ddpi_call *call)
+{
+    return shape_of(call)->rooted;
+}
+
 bool ddpi_call_is_message(const struct ddpi_call *call)
 {
     return shape_of(call)->message;

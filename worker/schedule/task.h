@@ -30,6 +30,7 @@ struct ddpi_task {
     uint64_t timeout_ms;
     uint64_t bytes_sent;     /* counted while it runs */
     uint64_t bytes_received; /* counted while it runs */
+    uint64_t record;         /* of the flight recorder; 0: none */
 };
 
 /* The caller has set call, send, recv, and the parts: check them for rank @rank of @world_size, and
@@ -58,8 +59,9 @@ bool ddpi_task_to_peer(const struct ddpi_task *task, uint32_t rank, uint32_t pee
 bool ddpi_task_from_peer(const struct ddpi_task *task, uint32_t rank, uint32_t peer,
                          struct ddpi_piece *ret_piece);
 
-/* Whether the operation of @call reduces; and whether it is between two ranks only. */
+/* Whether the operation of @call reduces, has a root, or is between two ranks only. */
 bool ddpi_call_reduces(const struct ddpi_call *call);
+bool ddpi_call_is_rooted(const struct ddpi_call *call);
 bool ddpi_call_is_message(const struct ddpi_call *call);
 
 /* Whether a ring schedule carries it out; all but gather, scatter and all_to_all. */

@@ -1,9 +1,11 @@
 /*
  * probe_state.c - a worker that prints what it was born with: descriptors, session, group, the
  * signal that its parent's death sends, blocked and ignored signals. One line each, "name value".
- * The page that lets its agent see it die, DDPRUN_LIFE_FD, is no descriptor to speak of,
- * and neither is PMI_FD, the socket of the MPI process manager.
+ * The page that lets its agent see it die, DDPRUN_LIFE_FD, is no descriptor to speak of, and
+ * neither are DDPRUN_FLIGHT_FD, the memory of its flight recorder, and PMI_FD, the socket of the
+ * MPI process manager.
  */
+#include "flight_file.h"
 #include "life_slot.h"
 
 #include <fcntl.h>
@@ -22,18 +24,24 @@ static bool is_pmi_socket(int fd)
     return text != NULL && strtol(text, NULL, 10) == fd;
 }
 
-static bool is_life_page(int fd)
+static bool is_memory(int fd, const char *variable, int seals)
 {
-    const char *text = getenv(DDPI_LIFE_FD_ENV);
+    const char *text = getenv(variable);
     return text != NULL && *text != '\0' && strtol(text, NULL, 10) == fd &&
-           fcntl(fd, F_GET_SEALS) == DDPI_LIFE_SEALS;
+           fcntl(fd, F_GET_SEALS) == seals;
+}
+
+static bool is_shared_memory(int fd)
+{
+    return is_memory(fd, DDPI_LIFE_FD_ENV, DDPI_LIFE_SEALS) ||
+           is_memory(fd, DDPI_FLIGHT_FD_ENV, DDPI_FLIGHT_SEALS);
 }
 
 static void print_descriptors(void)
 {
     printf("fds");
     for (int fd = 0; fd < FDS_SEEN; fd++)
-        if (fcntl(fd, F_GETFD) >= 0 && !is_life_page(fd) && !is_pmi_socket(fd))
+        if (fcntl(fd, F_GETFD) >= 0 && !is_shared_memory(fd) && !is_pmi_socket(fd))
             printf(" %d", fd);
     printf("\n");
 }

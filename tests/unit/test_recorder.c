@@ -1,0 +1,189 @@
+/*
+ * test_recorder.c - the flight recorder of a communicator: what it notes of each call, that several
+ * threads and communicators share one memory, and what is no such memory.
+ */
+#include "check_main.h"
+#include "flight_log.h"
+#include "recorder.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { RECORDS = 64, THREADS = 4, CALLS = 5000 };
+
+static const struct ddpi_recorder_group world = {.name = "world", .id = 9, .rank = 1, .size = 4};
+
+static int fd;
+static struct ddpi_flight_header *memory;
+static struct ddpi_flight_log *flight;
+
+static int make_file(int seals)
+{
+    int made = memfd_create("flight", MFD_ALLOW_SEALING | MFD_CLOEXEC);
+    ck_assert_int_ge(made, 0);
+    ck_assert_int_eq(ftruncate(made, (off_t)ddpi_flight_size(RECORDS)), 0);
+    ck_assert_int_eq(fcntl(made, F_ADD_SEALS, seals), 0);
+    return made;
+}
+
+static void setup(void)
+{
+    fd = make_file(DDPI_FLIGHT_SEALS);
+    memory = mmap(NULL, ddpi_flight_size(RECORDS), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    ck_assert(memory != MAP_FAILED);
+    ddpi_flight_format(memory, RECORDS);
+}
+
+static void teardown(void)
+{
+    ddpi_flight_log_destroy(flight);
+    flight = NULL;
+    munmap(memory, ddpi_flight_size(RECORDS));
+    close(fd);
+}
+
+static void read_memory(void)
+{
+    const struct ddpi_flight_place place = {.rank = 1, .world_size = 4};
+    struct ddpi_flight_header *copy = calloc(1, ddpi_flight_size(RECORDS));
+    size_t len = ddpi_flight_copy(memory, RECORDS, RECORDS, &place, copy);
+    ddpi_flight_log_destroy(flight);
+    ck_assert_int_eq(ddpi_flight_log_read(copy, len, &flight, NULL), DDP_OK);
+    free(copy);
+}
+
+static void ck_described(size_t index, const char *expected, enum ddpi_flight_state state)
+{
+    char text[DDPI_FLIGHT_TEXT];
+    ck_assert_uint_lt(index, flight->count);
+    ddpi_flight_describe(flight, &flight->ops[index], text);
+    ck_assert_str_eq(text, expected);
+    ck_assert_int_eq(flight->ops[index].state, state);
+}
+
+START_TEST(calls_are_noted)
+{
+    struct ddpi_recorder *recorder = ddpi_recorder_open(fd, &world);
+    ck_assert_ptr_nonnull(recorder);
+    const struct ddpi_call calls[] = {
+        {.operation = DDPI_ALL_REDUCE,
+         .seq = 1,
+         .count = 100,
+         .dtype = DDP_BFLOAT16,
+         .op = DDP_MAX},
+        {.operation = DDPI_BROADCAST, .seq = 2, .count = 3, .dtype = DDP_INT64, .root = 2},
+        {.operation = DDPI_SEND, .seq = 0, .count = 5, .dtype = DDP_FLOAT32, .root = 3},
+        {.operation = DDPI_BARRIER, .seq = 3},
+    };
+    uint64_t records[4];
+    for (int i = 0; i < 4; i++)
+        records[i] = ddpi_recorder_begin(recorder, &calls[i], 1000, i != 3);
+    ddpi_recorder_end(recorder, records[0], DDP_OK);
+    ddpi_recorder_end(recorder, records[1], DDP_E_PEER_DEAD);
+    read_memory();
+    ck_described(0, "all_reduce #1 (max of 100 bfloat16)", DDPI_FLIGHT_COMPLETED);
+    ck_described(1, "broadcast #2 (3 int64, root 2)", DDPI_FLIGHT_FAILED);
+    ck_described(2, "send #0 to rank 3 (5 float32)", DDPI_FLIGHT_STARTED);
+    ck_described(3, "barrier #3", DDPI_FLIGHT_SCHEDULED);
+    ck_assert_int_eq(flight->ops[1].status, DDP_E_PEER_DEAD);
+    ck_assert_uint_eq(flight->ops[0].timeout_ms, 1000);
+    ck_assert_uint_ge(flight->ops[0].ended_ns, flight->ops[0].created_ns);
+    ck_assert_uint_ne(flight->ops[0].created_ns, 0);
+    ddpi_recorder_start(recorder, records[3]);
+    ddpi_recorder_close(recorder);
+    read_memory();
+    ck_described(3, "barrier #3", DDPI_FLIGHT_STARTED);
+    ck_assert_uint_eq(flight->ngroups, 1);
+    ck_assert_str_eq(flight->groups[0].name, "world");
+    ck_assert_uint_eq(flight->groups[0].id, 9);
+    ck_assert_uint_eq(flight->groups[0].pid, (unsigned)getpid());
+}
+END_TEST
+
+static void *call_often(void *arg)
+{
+    struct ddpi_recorder *recorder = arg;
+    struct ddpi_call call = {.operation = DDPI_BARRIER};
+    for (call.seq = 0; call.seq < CALLS; call.seq++) {
+        uint64_t record = ddpi_recorder_begin(recorder, &call, 1, true);
+        ddpi_recorder_end(recorder, record, DDP_OK);
+    }
+    return NULL;
+}
+
+/* A reader meanwhile sees whole records only. */
+START_TEST(threads_share_the_memory)
+{
+    pthread_t threads[THREADS];
+    struct ddpi_recorder *recorders[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        recorders[i] = ddpi_recorder_open(fd, &world);
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, call_often, recorders[i]), 0);
+    }
+    for (int i = 0; i < 200; i++) {
+        read_memory();
+        for (size_t k = 0; k < flight->count; k++)
+            ck_assert(flight->ops[k].operation == DDPI_BARRIER && flight->ops[k].seq < CALLS &&
+                      flight->ops[k].timeout_ms == 1);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+        ddpi_recorder_close(recorders[i]);
+    }
+    read_memory();
+    ck_assert_uint_eq(flight->begun, THREADS * CALLS);
+    ck_assert_uint_eq(flight->count, RECORDS);
+    ck_assert_uint_eq(flight->ngroups, THREADS);
+    ck_assert_uint_eq(flight->groups[3].instance, 4);
+}
+END_TEST
+
+START_TEST(the_records_of_a_dead_process_stay)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        const struct ddpi_call call = {.operation = DDPI_BARRIER, .seq = 8};
+        (void)ddpi_recorder_begin(ddpi_recorder_open(fd, &world), &call, 1, true);
+        kill(getpid(), SIGKILL);
+    }
+    int status;
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert(WIFSIGNALED(status));
+    read_memory();
+    ck_described(0, "barrier #8", DDPI_FLIGHT_STARTED);
+}
+END_TEST
+
+START_TEST(what_is_no_memory_is_left_alone)
+{
+    int unsealed = make_file(F_SEAL_SHRINK), unformatted = make_file(DDPI_FLIGHT_SEALS);
+    ck_assert_ptr_null(ddpi_recorder_open(-1, &world));
+    ck_assert_ptr_null(ddpi_recorder_open(1000, &world));
+    ck_assert_ptr_null(ddpi_recorder_open(2, &world));
+    ck_assert_ptr_null(ddpi_recorder_open(unsealed, &world));
+    ck_assert_ptr_null(ddpi_recorder_open(unformatted, &world));
+    const struct ddpi_call call = {.operation = DDPI_BARRIER};
+    ck_assert_uint_eq(ddpi_recorder_begin(NULL, &call, 1, true), 0);
+    ddpi_recorder_start(NULL, 1);
+    ddpi_recorder_end(NULL, 1, DDP_OK);
+    ddpi_recorder_close(NULL);
+    close(unsealed);
+    close(unformatted);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("recorder");
+    TCase *tcase = tcase_create("recorder");
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, calls_are_noted);
+    tcase_add_test(tcase, threads_share_the_memory);
+    tcase_add_test(tcase, the_records_of_a_dead_process_stay);
+    tcase_add_test(tcase, what_is_no_memory_is_left_alone);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
