@@ -25,7 +25,7 @@ typedef int (*ddpctl_verb)(int argc, char **argv);
 
 int ddpctl_store(int argc, char **argv);
 extern const struct option_table ddpctl_store_table;
-/* status, stop, drain and scale. */
+/* status, dump, stop, drain and scale. */
 int ddpctl_job(int argc, char **argv);
 extern const struct option_table ddpctl_job_table;
 int ddpctl_token(int argc, char **argv);

@@ -1,6 +1,6 @@
 /*
- * ddpctl_job.h - what status, stop, drain and scale share: their options, the state of one call,
- * and functions that read and watch a job's keys (job_read.c).
+ * ddpctl_job.h - what status, dump, stop, drain and scale share: their options, the state of one
+ * call, and functions that read and watch a job's keys (job_read.c).
  */
 #ifndef CMD_DDPCTL_JOB_H
 #define CMD_DDPCTL_JOB_H
@@ -16,6 +16,8 @@ struct ddpctl_job_options {
     bool no_wait;
     bool undo;
     bool force;
+    uint32_t last;      /* records of each rank */
+    const char *output; /* directory for the dumps of ranks; NULL: none */
     bool help;
 };
 
@@ -50,6 +52,7 @@ ddp_status ddpctl_job_follow(struct ddpctl_job_call *call, uint32_t timeout_ms,
 
 /* The verbs; the caller has connected to the store and parsed the operands. */
 ddp_status ddpctl_job_status(struct ddpctl_job_call *call, struct ddp_error *err);
+ddp_status ddpctl_job_dump(struct ddpctl_job_call *call, struct ddp_error *err);
 ddp_status ddpctl_job_stop(struct ddpctl_job_call *call, struct ddp_error *err);
 ddp_status ddpctl_job_drain(struct ddpctl_job_call *call, struct ddp_error *err);
 ddp_status ddpctl_job_scale(struct ddpctl_job_call *call, struct ddp_error *err);

@@ -6,6 +6,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "flight_file.h"
 #include "job_show.h"
 #include "mem.h"
 
@@ -24,6 +25,7 @@ enum {
 #define FIELD(member) offsetof(struct ddpctl_job_options, member)
 #define OPTIONS       "Options"
 #define CHANGES       "Stop, drain and scale"
+#define RECORDS       "Dump"
 #define IDENTITY      "Authentication"
 
 static ddp_status parse_wait(const struct option *option, const char *text, void *field,
@@ -59,6 +61,12 @@ static const struct option table[] = {
     {"force", 0, NULL, NULL, NULL, CHANGES,
      "drain: proceed even if too few nodes are left, which ends the job", option_switch,
      FIELD(force), 0, 0},
+    {"last", 0, "N", NULL, "256", RECORDS, "look at the last N operations of each rank", option_u32,
+     FIELD(last), 1, DDPI_FLIGHT_RECORDS_MAX},
+    {"output", 0, "DIR", NULL, NULL, RECORDS,
+     "also write the operations of each rank R to DIR/rank_R, for PyTorch's analyser: "
+     "'torchfrtrace DIR'",
+     option_text, FIELD(output), 0, 0},
     DDPCTL_AUTH_OPTIONS(IDENTITY, FIELD(auth)),
 };
 
@@ -75,6 +83,9 @@ static const struct verb {
 } verbs[] = {
     {"status", ddpctl_job_status, "[JOB]", 0, 1, false,
      "Show one job, or all jobs of the store: state, nodes and workers."},
+    {"dump", ddpctl_job_dump, "[JOB]", 0, 1, false,
+     "Show what the ranks of the job are doing in the collectives of libddpcomm: who is behind\n"
+     "whom, and who called something else."},
     {"stop", ddpctl_job_stop, "[JOB]", 0, 1, true,
      "Stop the job's workers gracefully, then end the job."},
     {"drain", ddpctl_job_drain, "[JOB] NODE", 1, 2, true,
@@ -200,6 +211,8 @@ static ddp_status check_job_call(const struct verb *verb, const struct ddpctl_jo
         return ddpi_error_set(err, DDP_E_INVALID, "--no-wait is for stop, drain and scale only");
     if ((options->undo || options->force) && verb->run != ddpctl_job_drain)
         return ddpi_error_set(err, DDP_E_INVALID, "--undo and --force are for drain only");
+    if ((options->last != 0 || options->output != NULL) && verb->run != ddpctl_job_dump)
+        return ddpi_error_set(err, DDP_E_INVALID, "--last and --output are for dump only");
     if (options->endpoint == NULL || *options->endpoint == '\0')
         return ddpi_error_set(err, DDP_E_INVALID,
                               "no store address: give --endpoint=HOST:PORT or set DDPRUN_STORE");

@@ -13,6 +13,7 @@ static const struct {
     const char *help;
 } verbs[] = {
     {"status", ddpctl_job, "show the jobs of a store, their nodes and workers"},
+    {"dump", ddpctl_job, "show what the ranks of a job are doing, and who is behind whom"},
     {"stop", ddpctl_job, "end a job"},
     {"drain", ddpctl_job, "remove a node from a job, which continues without it"},
     {"scale", ddpctl_job, "change the number of nodes of a job"},

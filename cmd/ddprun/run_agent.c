@@ -6,6 +6,7 @@
 #include "run_agent.h"
 
 #include "error.h"
+#include "flight_answers.h"
 #include "master_port.h"
 #include "mem.h"
 #include "membership.h"
@@ -48,6 +49,7 @@ struct run {
     struct single_node single;
     struct multi_node multi;
     struct pmi_exchanges pmi;
+    struct flight_answers flight;
     struct ddpi_server *server; /* the store of a job of one node */
     struct ddpi_log log;        /* of that server */
     struct master_port master;  /* not reserved if the store is the master */
@@ -165,8 +167,11 @@ static ddp_status prepare_single(struct plan *plan, struct run *run, struct ddp_
 static ddp_status open_single(const struct plan *plan, const struct guard_agent *split,
                               struct run *run, struct ddp_error *err)
 {
-    (void)plan;
+    struct ddp_store_options store = multi_node_store_options(&plan->multi);
     (void)split;
+    store.endpoint = plan->agent.store;
+    store.flags = 0; /* it is in this process */
+    flight_answers_open(&run->flight, &run->loop, &store, &run->membership.agent);
     run->single.begin = on_single_begin;
     run->single.ctx = run;
     return single_node_init(&run->single, &run->loop, &run->membership, err);
@@ -185,6 +190,7 @@ static void leave_single(void *ctx)
 
 static void close_single(struct run *run)
 {
+    flight_answers_close(&run->flight);
     membership_close(&run->membership);
     single_node_close(&run->single);
     ddpi_server_close(run->server, NULL, NULL);
@@ -223,6 +229,7 @@ static ddp_status prepare_multi(struct plan *plan, struct run *run, struct ddp_e
 static ddp_status open_multi(const struct plan *plan, const struct guard_agent *split,
                              struct run *run, struct ddp_error *err)
 {
+    flight_answers_open(&run->flight, &run->loop, &run->pmi.options, &run->membership.agent);
     return multi_node_open(&run->multi, &run->loop, &plan->multi, &run->membership, split, err);
 }
 
@@ -265,6 +272,7 @@ static void on_multi_closed(void *ctx)
 
 static void close_multi(struct run *run)
 {
+    flight_answers_close(&run->flight);
     multi_node_close(&run->multi, on_multi_closed, run);
 }
 
