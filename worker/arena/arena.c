@@ -46,6 +46,7 @@ struct line {
     _Atomic uint64_t round; /* in which the rank has arrived last */
     _Alignas(64) _Atomic uint32_t bell;
     _Atomic uint32_t sleeps;
+    _Alignas(64) _Atomic uint64_t busy; /* the round of which it does shares now; 0: of none */
 };
 
 struct shared {
@@ -353,6 +354,16 @@ bool ddpi_arena_odd_header(const struct ddpi_arena *arena, uint64_t round, uint3
 uint64_t ddpi_arena_round_of(const struct ddpi_arena *arena, uint32_t rank)
 {
     return atomic_load_explicit(&arena->shared->lines[rank].round, memory_order_relaxed);
+}
+
+void ddpi_arena_set_busy(struct ddpi_arena *arena, uint64_t round)
+{
+    atomic_store_explicit(&arena->shared->lines[arena->rank].busy, round, memory_order_release);
+}
+
+bool ddpi_arena_is_busy(const struct ddpi_arena *arena, uint64_t round, uint32_t rank)
+{
+    return atomic_load_explicit(&arena->shared->lines[rank].busy, memory_order_acquire) == round;
 }
 
 /* ---- sleep ---- */

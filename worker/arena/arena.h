@@ -94,6 +94,10 @@ bool ddpi_arena_odd_header(const struct ddpi_arena *arena, uint64_t round, uint3
 /* The round in which @rank has arrived last. */
 uint64_t ddpi_arena_round_of(const struct ddpi_arena *arena, uint32_t rank);
 
+/* This rank does shares of the work of @round from now on (0: it does none); whether @rank does. */
+void ddpi_arena_set_busy(struct ddpi_arena *arena, uint64_t round);
+bool ddpi_arena_is_busy(const struct ddpi_arena *arena, uint64_t round, uint32_t rank);
+
 /* ---- sleep ---- */
 
 /* Announce that this rank is about to sleep, look again, and then sleep until another rank makes

@@ -153,12 +153,14 @@ static void work(struct ddpi_arena_op *op)
     size_t len = whole_at(op, NULL).len;
     uint32_t count = share_count(op, len), share;
     uint8_t *result = piece_of(op, ddpi_arena_ranks(op->arena));
+    ddpi_arena_set_busy(op->arena, op->round);
     while (ddpi_arena_claim(op->arena, op->round, op->work, count, &share)) {
         size_t from = (size_t)share * SHARE;
         if (len > from)
             reduce_pieces(op, from, at_most(len - from, SHARE), result + from);
         ddpi_arena_finish(op->arena, op->round, op->work, count, share);
     }
+    ddpi_arena_set_busy(op->arena, 0);
 }
 
 static void take(const struct ddpi_arena_op *op, const struct ddpi_piece *to, const uint8_t *from)
@@ -398,5 +400,6 @@ enum ddpi_arena_result ddpi_arena_advance(struct ddpi_arena_op *op, uint32_t *re
 
 bool ddpi_arena_misses(const struct ddpi_arena_op *op, uint32_t rank)
 {
-    return ddpi_arena_round_of(op->arena, rank) < op->round;
+    return op->stage == DDPI_ARENA_WORK ? ddpi_arena_is_busy(op->arena, op->round, rank)
+                                        : ddpi_arena_round_of(op->arena, rank) < op->round;
 }

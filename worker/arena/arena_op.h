@@ -50,8 +50,8 @@ enum ddpi_arena_result ddpi_arena_advance(struct ddpi_arena_op *op, uint32_t *re
 /* Whether the operation can go on. */
 bool ddpi_arena_is_ready(const struct ddpi_arena_op *op);
 
-/* Whether it waits for @rank: that has not arrived in the current round. false, but the operation
- * waits: for a rank that is at work. */
+/* Whether it waits for @rank: that has not arrived in the current round, or has not finished its
+ * shares. If it waits for none, all have come since. */
 bool ddpi_arena_misses(const struct ddpi_arena_op *op, uint32_t rank);
 
 #endif

@@ -58,15 +58,19 @@ static ddp_status fail_missing(struct ddp_comm *comm, const struct ddpi_wait *wa
 {
     char call[DDPI_CALL_TEXT], names[NAMES];
     uint64_t elapsed = now - wait->started_ms;
+    bool called = op->stage == DDPI_ARENA_WORK;
     ddpi_call_name(wait->call, call);
     uint32_t count = list_missing(comm, op, names);
-    return ddpi_comm_fail(
-        comm, NULL, DDP_E_TIMEOUT, "%s: rank %u has waited %llu.%llu s for %s, which %s", call,
-        comm->rank, (unsigned long long)elapsed / 1000, (unsigned long long)elapsed % 1000 / 100,
-        count > 0 ? names : "a rank that reduces its share",
-        count > 1    ? "have not called it, or are stopped"
-        : count == 1 ? "has not called it, or is stopped"
-                     : "is stopped");
+    if (count == 0) /* they have come at the last moment */
+        return DDP_OK;
+    return ddpi_comm_fail(comm, NULL, DDP_E_TIMEOUT,
+                          "%s: rank %u has waited %llu.%llu s for %s, which %s%s stopped", call,
+                          comm->rank, (unsigned long long)elapsed / 1000,
+                          (unsigned long long)elapsed % 1000 / 100, names,
+                          called       ? ""
+                          : count == 1 ? "has not called it, or "
+                                       : "have not called it, or ",
+                          count == 1 ? "is" : "are");
 }
 
 ddp_status ddpi_arena_check_ring(struct ddp_comm *comm, const struct ddpi_call *call)
@@ -91,9 +95,7 @@ static ddp_status check_neighbours(struct ddp_comm *comm, const struct ddpi_wait
         return ddpi_arena_check_ring(comm, wait->call);
     for (unsigned i = 0; i < DDPI_RING_EDGES; i++) {
         struct ddpi_edge *edge = comm->edges.ring[i];
-        if (edge->gone_ms != 0 &&
-            (ddpi_arena_misses(op, edge->peer) || op->stage == DDPI_ARENA_WORK) &&
-            !ddpi_arena_is_ready(op))
+        if (edge->gone_ms != 0 && ddpi_arena_misses(op, edge->peer) && !ddpi_arena_is_ready(op))
             return ddpi_wait_gone(comm, wait, edge);
     }
     return DDP_OK;
