@@ -7,6 +7,16 @@
  * ranks that differ only there. The ranks of a grid are numbered in row-major order: the last
  * coordinate changes first, so that ranks next to each other along the last axis are neighbours,
  * usually on one machine.
+ *
+ * A new communicator (a child) is independent of the one that it was made from (its parent): it has
+ * its own edges, failures and aborts, may be used by another thread at the same time, and either
+ * may be destroyed first. It takes over the parent's timeout, algorithm, device and transports.
+ * Edges are made when the first operation needs them, so a child costs its listeners until then,
+ * and a child of one rank not even those.
+ *
+ * Functions that make communicators block. They are operations of the parent: its timeout and its
+ * failures are theirs, unless their comment says otherwise. Free what they return with
+ * ddp_comm_destroy().
  */
 #ifndef DDPRUN_COMM_GROUPS_H
 #define DDPRUN_COMM_GROUPS_H
@@ -82,6 +92,51 @@ DDP_API ddp_status ddp_grid_find_group(const struct ddp_grid *grid, uint32_t ran
 DDP_API ddp_status ddp_grid_member(const struct ddp_grid *grid, const uint32_t *axes,
                                    uint32_t naxes, uint32_t index, uint32_t member,
                                    uint32_t *ret_rank, struct ddp_error *err);
+
+/* The colour of a rank that wants no communicator. */
+#define DDP_NO_COLOR (-1)
+
+/**
+ * Divide the ranks of @parent: those that pass the same @color become a communicator.
+ *
+ * All ranks of @parent call it, as a collective on host memory (MPI_Comm_split, ncclCommSplit). The
+ * new ranks are in the order of @key, and of the old ranks where keys are equal. With DDP_NO_COLOR,
+ * *@ret_comm becomes NULL. Each rank sends 412 bytes to each other one, along the ring. A rank that
+ * does not come is named on all others after the timeout of @parent, which has failed then.
+ *
+ * DDP_E_INVALID: @color is negative and not DDP_NO_COLOR; nothing was sent. DDP_E_SYSTEM,
+ * DDP_E_NOMEM: a rank of the same colour, which the sentence names, lacks a resource; @parent stays
+ * usable.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_comm_split(ddp_comm *parent, int32_t color, int32_t key,
+                                                 ddp_comm **ret_comm, struct ddp_error *err);
+
+/**
+ * Make a communicator of the @count ranks at @ranks of @parent, in this order. Only they call it,
+ * all with the same list (MPI_Comm_create_group).
+ *
+ * It uses messages of @parent between the first rank of the list and each other one: receive what
+ * was sent between them before. @ranks is not kept. A member that does not come is named after the
+ * timeout of @parent, which has failed then.
+ *
+ * DDP_E_INVALID: the list lacks this rank, or has a rank twice, or one that does not exist; nothing
+ * was sent. DDP_E_MISMATCH: a member passed another list; the sentence has both, and @parent stays
+ * usable. DDP_E_SYSTEM, DDP_E_NOMEM: as ddp_comm_split().
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_comm_create_group(ddp_comm *parent, const uint32_t *ranks,
+                                                        uint32_t count, ddp_comm **ret_comm,
+                                                        struct ddp_error *err);
+
+/**
+ * ddp_comm_split() into the groups along the @naxes axes in @axes of a grid whose ranks are those
+ * of @parent: one axis gives rows or columns, two give planes.
+ *
+ * DDP_E_INVALID: @grid has not as many ranks as @parent, or as ddp_grid_find_group(); nothing was
+ * sent. Otherwise as ddp_comm_split().
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_comm_split_grid(ddp_comm *parent, const struct ddp_grid *grid,
+                                                      const uint32_t *axes, uint32_t naxes,
+                                                      ddp_comm **ret_comm, struct ddp_error *err);
 
 #ifdef __cplusplus
 }
