@@ -250,6 +250,36 @@ static ddp_status hang(uint32_t rank, uint32_t world_size, void *arg, struct ddp
         pause();
 }
 
+static pid_t handled_by;
+
+static void note_signal(int signal)
+{
+    (void)signal;
+    if (getpid() != handled_by)
+        kill(handled_by, SIGKILL);
+}
+
+static ddp_status fail_at_once(uint32_t rank, uint32_t world_size, void *arg, struct ddp_error *err)
+{
+    (void)world_size, (void)arg, (void)err;
+    return rank == 0 ? DDP_E_TYPE : hang(rank, world_size, arg, err);
+}
+
+/* The program's handler of SIGTERM does not run in a rank, not even in one that has not begun. */
+START_TEST(a_handler_stays_with_the_program)
+{
+    struct plan plan = plan_of(RANKS, PAUSES);
+    handled_by = getpid();
+    signal(SIGTERM, note_signal);
+    for (int i = 0; i < 50 / WORLD_STRIDE; i++) {
+        ddp_spawned *ranks = start(fail_at_once, &plan, NULL);
+        if (i % 2 == 0)
+            ck_assert_int_eq(ddp_spawn_join(ranks, LIMIT_MS, NULL, NULL), DDP_E_PEER_DEAD);
+        ddp_spawn_destroy(ranks);
+    }
+}
+END_TEST
+
 START_TEST(the_others_are_ended)
 {
     struct plan plan = plan_of(1, _i);
@@ -402,6 +432,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, stdio_is_flushed_once);
     tcase_add_loop_test(tcase, the_rank_that_failed_first_is_named, 0, RANKS * WAYS);
     tcase_add_loop_test(tcase, a_rank_that_never_joins_is_named, 0, 4);
+    tcase_add_test(tcase, a_handler_stays_with_the_program);
     tcase_add_loop_test(tcase, the_others_are_ended, 0, 3);
     tcase_add_loop_test(tcase, a_join_has_a_deadline, 0, 3);
     tcase_add_test(tcase, nothing_outlives_the_parent);

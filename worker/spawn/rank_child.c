@@ -8,7 +8,6 @@
 #include "rank_process.h"
 #include "unique_id.h"
 
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,13 +29,13 @@ static void settle_listener(const struct ddp_unique_id *unique_id, uint32_t rank
     }
 }
 
-static void receive_sigterm(void)
+/* Not before the handler is gone that the parent may have: a rank can be ended at any time. */
+static void receive_signals(const sigset_t *mask)
 {
-    sigset_t term;
+    sigset_t wanted = *mask;
     signal(SIGTERM, SIG_DFL);
-    sigemptyset(&term);
-    sigaddset(&term, SIGTERM);
-    sigprocmask(SIG_UNBLOCK, &term, NULL);
+    sigdelset(&wanted, SIGTERM);
+    pthread_sigmask(SIG_SETMASK, &wanted, NULL);
 }
 
 static void leave_words(struct ddpi_rank_words *words, ddp_status status,
@@ -47,13 +46,14 @@ static void leave_words(struct ddpi_rank_words *words, ddp_status status,
     atomic_store(&words->said, true);
 }
 
-_Noreturn void ddpi_rank_be(const struct ddpi_rank_task *task, uint32_t rank, pid_t parent)
+_Noreturn void ddpi_rank_be(const struct ddpi_rank_task *task, uint32_t rank, pid_t parent,
+                            const sigset_t *mask)
 {
     struct ddp_error said = {0};
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(EXIT_FAILURE); /* it has died already */
-    receive_sigterm();
+    receive_signals(mask);
     settle_listener(&task->id, rank);
     ddp_status status = ddpi_config_enter_rank(rank, task->nprocs, &task->id, &said);
     if (status == DDP_OK)

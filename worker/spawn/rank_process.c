@@ -7,7 +7,6 @@
 #include "sockets.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -18,14 +17,20 @@ ddp_status ddpi_rank_start(struct ddpi_rank_process *processes, const struct ddp
 {
     struct ddpi_rank_process *process = &processes[rank];
     pid_t parent = getpid();
+    sigset_t all, mask;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &mask);
     pid_t pid = fork();
     if (pid == 0) {
         for (uint32_t earlier = 0; earlier < rank; earlier++)
             ddpi_rank_leave(&processes[earlier]);
-        ddpi_rank_be(task, rank, parent);
+        ddpi_rank_be(task, rank, parent, &mask);
     }
+    int failure = errno;
+    pthread_sigmask(SIG_SETMASK, &mask, NULL);
     if (pid < 0)
-        return ddpi_error_sys(err, errno, "start a process for rank %u of %u", rank, task->nprocs);
+        return ddpi_error_sys(err, failure, "start a process for rank %u of %u", rank,
+                              task->nprocs);
     process->pid = pid;
     process->end = (struct ddpi_rank_end){.rank = rank, .pid = pid};
     process->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);

@@ -7,6 +7,7 @@
 #include "rank_end.h"
 
 #include <ddprun/comm.h>
+#include <signal.h>
 #include <sys/types.h>
 
 /* What all processes of one call have in common. */
@@ -24,8 +25,10 @@ struct ddpi_rank_process {
     struct ddpi_rank_end end; /* its flags count from the start, the rest once it is reaped */
 };
 
-/* In a child of @parent: be @rank until its function returns, and exit. */
-_Noreturn void ddpi_rank_be(const struct ddpi_rank_task *task, uint32_t rank, pid_t parent);
+/* In a child of @parent, where all signals are blocked: be @rank until its function returns, and
+ * exit. @mask is that of the parent. */
+_Noreturn void ddpi_rank_be(const struct ddpi_rank_task *task, uint32_t rank, pid_t parent,
+                            const sigset_t *mask);
 
 /* Fork @rank, whose place in @processes is not used yet: does not return in the child. */
 ddp_status ddpi_rank_start(struct ddpi_rank_process *processes, const struct ddpi_rank_task *task,
