@@ -12,7 +12,6 @@
 #include "parse.h"
 #include "world.h"
 
-#include <ddprun/store.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
@@ -150,49 +149,16 @@ static _Noreturn void be_the_victim(struct world *world, uint32_t rank, uint32_t
 
 /* ---- the matrix ---- */
 
-static ddp_store *open_store(const struct world *world)
-{
-    const struct ddp_store_options options = {
-        .size = sizeof options, .endpoint = world->endpoint, .prefix = "test/"};
-    ddp_store *store;
-    ck_assert_int_eq(ddp_store_connect(&options, &store, NULL), DDP_OK);
-    return store;
-}
-
 static void expect_no_keys(const struct world *world)
 {
-    if (world->table != NULL) {
-        ck_assert_uint_eq(world_kv_count(world->table), 0);
-        return;
-    }
-    ddp_store *store = open_store(world);
-    char **keys;
-    size_t count;
-    ck_assert_int_eq(ddp_store_list(store, "comm/", 10000, &keys, &count, NULL), DDP_OK);
-    ck_assert_msg(count == 0, "%zu keys are left, the first is %s", count, keys[0]);
-    ddp_store_free(keys);
-    ddp_store_close(store);
+    ck_assert_msg(!world_has_host(world), "rank 0 has left something");
 }
 
-/* Until rank 0 has come, or until its key is gone. */
+/* Until rank 0 has come, or until its key is gone. At MASTER_ADDR there is none. */
 static void await_key(const struct world *world, bool there)
 {
-    if (world->table != NULL) {
-        while (world_kv_has(world->table, "comm/world/host") != there)
-            poll(NULL, 0, 1);
-        return;
-    }
-    ddp_store *store = open_store(world);
-    void *value;
-    size_t len;
-    ddp_status status;
-    do {
-        status = ddp_store_try_get(store, "comm/world/host", 10000, &value, &len, NULL, NULL);
-        ck_assert(status == DDP_OK || status == DDP_E_NOT_FOUND);
-        if (status == DDP_OK)
-            ddp_store_free(value);
-    } while ((status == DDP_OK) != there);
-    ddp_store_close(store);
+    while (world_has_host(world) != there)
+        poll(NULL, 0, 1);
 }
 
 /* true: it was killed; false: it came to the end. */

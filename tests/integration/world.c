@@ -6,12 +6,17 @@
 
 #include "check_main.h"
 #include "clock.h"
+#include "torch_store.h"
 
+#include <arpa/inet.h>
+#include <ddprun/store.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -53,15 +58,127 @@ static void start_store(struct world *world)
     world->endpoint[len] = '\0';
 }
 
-void world_open(struct world *world)
+static void set_master(const char *port, bool hosted)
 {
-    const char *way = getenv("DDPRUN_TEST_WAY");
-    if (way != NULL && strcmp(way, "kv") == 0) {
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    setenv("MASTER_PORT", port, 1);
+    setenv("TORCHELASTIC_USE_AGENT_STORE", hosted ? "True" : "False", 1);
+}
+
+/* A port that no other program is given, at which rank 0 may listen all the same. */
+static int keep_port(char text[8])
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof address;
+    int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one), 0);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, len), 0);
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &len), 0);
+    snprintf(text, 8, "%u", ntohs(address.sin_port));
+    return fd;
+}
+
+static enum world_way find_way(void)
+{
+    static const char *const names[] = {"store", "kv", "torch", "master"};
+    const char *wish = getenv("DDPRUN_TEST_WAY");
+    unsigned way = 0;
+    while (wish != NULL && strcmp(wish, names[way]) != 0)
+        ck_assert_uint_lt(++way, sizeof names / sizeof *names);
+    return (enum world_way)way;
+}
+
+static void open_way(struct world *world)
+{
+    char port[8];
+    world->way = find_way();
+    world->port = -1;
+    if (world->way == WORLD_STORE || world->way == WORLD_TORCH)
+        start_store(world);
+    if (world->way == WORLD_TORCH)
+        set_master(strrchr(world->endpoint, ':') + 1, true);
+    if (world->way == WORLD_KV) {
         world->table = world_kv_open();
         world->kv = world_kv_functions(world->table, true);
-    } else {
-        start_store(world);
     }
+    if (world->way == WORLD_MASTER) {
+        world->port = keep_port(port);
+        set_master(port, false);
+        snprintf(world->endpoint, sizeof world->endpoint, "127.0.0.1:%s", port);
+    }
+}
+
+/* Whether rank 0 listens: the connection is a stranger's, whom it evicts. */
+static bool host_listens(const struct world *world)
+{
+    struct sockaddr_in address;
+    socklen_t len = sizeof address;
+    ck_assert_int_eq(getsockname(world->port, (struct sockaddr *)&address, &len), 0);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool listens = connect(fd, (struct sockaddr *)&address, len) == 0;
+    close(fd);
+    return listens;
+}
+
+static bool has_key(const struct ddp_kv *kv)
+{
+    char value[600];
+    size_t len;
+    struct ddp_error error = {0};
+    ddp_status status = kv->get(kv->ctx, "comm/world/host", value, sizeof value, &len, &error);
+    ck_assert_msg(status == DDP_OK || status == DDP_E_NOT_FOUND, "%s", error.msg);
+    return status == DDP_OK;
+}
+
+static bool torch_has_key(const struct world *world)
+{
+    struct ddpi_endpoint endpoint;
+    struct ddpi_torch_store *store;
+    struct ddp_error error;
+    ck_assert_int_eq(ddpi_parse_endpoint(world->endpoint, &endpoint, NULL), DDP_OK);
+    ck_assert_msg(ddpi_torch_store_open(&endpoint, 10000, &store, &error) == DDP_OK, "%s",
+                  error.msg);
+    const struct ddp_kv kv = ddpi_torch_store_kv(store);
+    bool has = has_key(&kv);
+    ddpi_torch_store_close(store);
+    return has;
+}
+
+static bool store_has_key(const struct world *world)
+{
+    const struct ddp_store_options options = {
+        .size = sizeof options, .endpoint = world->endpoint, .prefix = "test/"};
+    ddp_store *store;
+    void *value;
+    size_t len;
+    ck_assert_int_eq(ddp_store_connect(&options, &store, NULL), DDP_OK);
+    ddp_status status =
+        ddp_store_try_get(store, "comm/world/host", 10000, &value, &len, NULL, NULL);
+    ck_assert(status == DDP_OK || status == DDP_E_NOT_FOUND);
+    if (status == DDP_OK)
+        ddp_store_free(value);
+    ddp_store_close(store);
+    return status == DDP_OK;
+}
+
+bool world_has_host(const struct world *world)
+{
+    switch (world->way) {
+    case WORLD_KV:
+        return world_kv_count(world->table) > 0;
+    case WORLD_TORCH:
+        return torch_has_key(world);
+    case WORLD_MASTER:
+        return host_listens(world);
+    default:
+        return store_has_key(world);
+    }
+}
+
+void world_open(struct world *world)
+{
+    open_way(world);
     size_t size = sizeof *world->reports * WORLD_MAX + sizeof *world->counter;
     void *shared = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ck_assert(shared != MAP_FAILED);
@@ -103,6 +220,8 @@ void world_close(struct world *world)
         end_process(&world->pids[rank]);
     end_process(&world->store);
     world_kv_close(world->table);
+    if (world->way == WORLD_MASTER)
+        close(world->port);
     munmap(world->reports, sizeof *world->reports * WORLD_MAX + sizeof *world->counter);
 }
 
@@ -110,9 +229,9 @@ struct ddp_comm_options world_options(const struct world *world, uint32_t rank)
 {
     return (struct ddp_comm_options){
         .size = sizeof(struct ddp_comm_options),
-        .store_endpoint = world->table == NULL ? world->endpoint : NULL,
+        .store_endpoint = world->way == WORLD_STORE ? world->endpoint : NULL,
         .store_prefix = "test/",
-        .kv = world->table != NULL ? &world->kv : NULL,
+        .kv = world->way == WORLD_KV ? &world->kv : NULL,
         .name = world->name,
         .world_size = world->nranks,
         .rank = rank,

@@ -1,8 +1,8 @@
 /*
  * world.h - a store and a number of ranks as real processes, for tests of the collectives.
  *
- * The store's server runs in a process of its own. A test whose ranks only have to meet runs again
- * without it, on functions of the caller (world_kv.h). Each rank is a fork of the test; it reports
+ * The store's server runs in a process of its own; DDPRUN_TEST_WAY takes another way to meet. Each
+ * rank is a fork of the test; it reports
  * through memory that all share, and fails by CHECK(), which ends the process with a line on
  * stderr. Every process dies with the test that started it.
  */
@@ -37,6 +37,14 @@ struct report {
     uint64_t digest;
 };
 
+/* DDPRUN_TEST_WAY has the name of one in small letters. */
+enum world_way {
+    WORLD_STORE,  /* through ddprun's store */
+    WORLD_KV,     /* through functions of the caller, on a table in shared memory */
+    WORLD_TORCH,  /* as below torchrun, through a TCPStore of PyTorch: ddprun's store is one, too */
+    WORLD_MASTER, /* the same without such a store: rank 0 listens at MASTER_PORT */
+};
+
 struct world {
     uint32_t nranks;
     bool tcp;
@@ -47,8 +55,10 @@ struct world {
     uint32_t stage; /* whatever the body wants to know */
 
     char endpoint[64];      /* of the store; filled by world_open() */
-    pid_t store;            /* 0: the ranks meet through @kv */
-    struct world_kv *table; /* with DDPRUN_TEST_WAY=kv; NULL: through the store */
+    enum world_way way;     /* how the ranks meet; filled by world_open() */
+    pid_t store;            /* 0 = not running */
+    int port;               /* WORLD_MASTER: a socket that keeps the port of MASTER_PORT free */
+    struct world_kv *table; /* WORLD_KV */
     struct ddp_kv kv;
     pid_t pids[WORLD_MAX]; /* 0 = not running */
     struct report *reports;
@@ -61,7 +71,7 @@ typedef void rank_body(struct world *world, uint32_t rank, ddp_comm *comm);
 /* The process of the store: writes the endpoint to @out and serves until it is killed. */
 _Noreturn void world_serve(int out);
 
-/* Start the store; or, with DDPRUN_TEST_WAY=kv, make a table that the ranks meet through. */
+/* Start the store, or what DDPRUN_TEST_WAY takes instead. */
 void world_open(struct world *world);
 void world_close(struct world *world);
 
@@ -87,6 +97,10 @@ void world_kill_rank(struct world *world, uint32_t rank);
  * the test fails after a minute. */
 void world_await_steps(struct world *world, uint32_t rank, uint32_t steps);
 void world_await_failures(struct world *world, uint32_t victim);
+
+/* Whether rank 0 can be found by the others of the communicator "world"; and whether it has left
+ * anything where they meet. */
+bool world_has_host(const struct world *world);
 
 struct ddp_comm_options world_options(const struct world *world, uint32_t rank);
 

@@ -2,7 +2,8 @@
 """test_torchrun.py - PyTorch's own torchrun agents meet in ddprund.
 
 Two agents of one worker each, with the c10d backend and is_host=0: their whole rendezvous goes
-through PyTorch's TCPStore client to ddprund. $INTEROP_PYTHON is the Python that has PyTorch; skipped
+through PyTorch's TCPStore client to ddprund. And ranks of libddpcomm, which torchrun starts, meet in
+its store, or at MASTER_ADDR where it has none for them. $INTEROP_PYTHON is the Python that has PyTorch; skipped
 (77) where there is none, unless DDPRUN_INTEROP=1 makes that a failure.
 """
 
@@ -13,6 +14,7 @@ import unittest
 
 DDPRUND = os.environ.get('DDPRUND', '')
 PYTHON = os.environ.get('INTEROP_PYTHON', '')
+ALLREDUCE = os.environ.get('ALLREDUCE', '')
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'torch_worker.py')
 DEADLINE_S = 120
 
@@ -50,6 +52,23 @@ class Torchrun(unittest.TestCase):
             self.assertEqual(agent.returncode, 0, errors)
         self.assertEqual(sorted(line for output, _ in results for line in output.splitlines()),
                          ['rank 0 of 2, attempt 0: 3.0', 'rank 1 of 2, attempt 0: 3.0'])
+
+
+class Ranks(unittest.TestCase):
+    def run_ranks(self, **variables):
+        environment = {name: value for name, value in os.environ.items() if not name.startswith('DDPRUN_')}
+        done = subprocess.run(
+            [PYTHON, '-m', 'torch.distributed.run', '--standalone', '--nproc-per-node=3', '--no-python', ALLREDUCE],
+            env=environment | variables, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=DEADLINE_S, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(sorted(done.stdout.splitlines()), [f'rank {rank} of 3: the sum is 6' for rank in range(3)])
+
+    def test_ranks_meet_in_the_store_of_the_agent(self):
+        self.run_ranks()
+
+    def test_ranks_meet_without_a_store(self):
+        self.run_ranks(TORCH_DISABLE_SHARE_RDZV_TCP_STORE='1')
 
 
 if __name__ == '__main__':

@@ -256,6 +256,51 @@ START_TEST(a_unique_id_is_128_bytes_in_hexadecimal)
 }
 END_TEST
 
+static const struct {
+    const char *env[13];
+    enum ddpi_way way; /* DDPI_WAY_NONE: refused, */
+    const char *named; /* and this is in the sentence */
+} masters[] = {
+    {{"MASTER_ADDR", "node0", "MASTER_PORT", "29500", "TORCHELASTIC_USE_AGENT_STORE", "True"},
+     DDPI_WAY_TORCH_STORE,
+     NULL},
+    {{"MASTER_ADDR", "node0", "MASTER_PORT", "29500", "TORCHELASTIC_USE_AGENT_STORE", "False"},
+     DDPI_WAY_MASTER,
+     NULL},
+    {{"MASTER_ADDR", "node0", "MASTER_PORT", "29500", "TORCHELASTIC_USE_AGENT_STORE", "true"},
+     DDPI_WAY_MASTER,
+     NULL},
+    {{"MASTER_ADDR", "node0", "MASTER_PORT", "29500"}, DDPI_WAY_MASTER, NULL},
+    {{"MASTER_ADDR", "node0", "MASTER_PORT", "29500", "DDPRUN_STORE", "a:1"}, DDPI_WAY_STORE, NULL},
+    {{"MASTER_ADDR", "node0"}, DDPI_WAY_NONE, "MASTER_PORT"},
+    {{"MASTER_ADDR", "", "MASTER_PORT", "29500"}, DDPI_WAY_NONE, "MASTER_ADDR"},
+    {{"MASTER_ADDR", "node0", "MASTER_PORT", "0"}, DDPI_WAY_NONE, "MASTER_PORT"},
+    {{"MASTER_ADDR", "node0", "MASTER_PORT", "65536"}, DDPI_WAY_NONE, "MASTER_PORT"},
+    {{"MASTER_ADDR", "node0", "MASTER_PORT", "x"}, DDPI_WAY_NONE, "MASTER_PORT"},
+    {{"MASTER_PORT", "29500"}, DDPI_WAY_NONE, "MASTER_ADDR"},
+};
+
+START_TEST(below_torchrun)
+{
+    const char *variables[17] = {"RANK", "1", "WORLD_SIZE", "2"};
+    memcpy(variables + 4, masters[_i].env, sizeof masters[_i].env);
+    environment = variables;
+    struct ddpi_config config;
+    struct ddp_error err = {0};
+    ddp_status status = ddpi_config_load(NULL, test_env, &config, &err);
+    ck_assert_msg((status == DDP_OK) == (masters[_i].way != DDPI_WAY_NONE), "%s", err.msg);
+    if (status != DDP_OK) {
+        ck_assert_msg(strstr(err.msg, masters[_i].named) != NULL, "%s", err.msg);
+        return;
+    }
+    ck_assert_int_eq(config.way, masters[_i].way);
+    if (config.way != DDPI_WAY_STORE) {
+        ck_assert_str_eq(config.master.host, "node0");
+        ck_assert_uint_eq(config.master.port, 29500);
+    }
+}
+END_TEST
+
 /* A program that was built when the options ended with algorithm: what follows is not read. */
 START_TEST(options_of_the_first_version_are_read)
 {
@@ -283,6 +328,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, functions_of_the_caller_come_before_the_environment);
     tcase_add_test(tcase, malformed_functions_are_refused);
     tcase_add_test(tcase, a_unique_id_is_128_bytes_in_hexadecimal);
+    tcase_add_loop_test(tcase, below_torchrun, 0, sizeof masters / sizeof *masters);
     tcase_add_test(tcase, options_of_the_first_version_are_read);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -39,7 +39,10 @@ static ddp_status open_directory(struct bootstrap *boot)
 {
     static ddpi_directory_open *const openers[] = {[DDPI_WAY_STORE] = ddpi_directory_open_store,
                                                    [DDPI_WAY_KV] = ddpi_directory_open_kv,
-                                                   [DDPI_WAY_ID] = ddpi_directory_open_id};
+                                                   [DDPI_WAY_ID] = ddpi_directory_open_id,
+                                                   [DDPI_WAY_TORCH_STORE] =
+                                                       ddpi_directory_open_torch,
+                                                   [DDPI_WAY_MASTER] = ddpi_directory_open_master};
     return openers[boot->config->way](boot->config, left_ms(boot), &boot->directory, boot->err);
 }
 
@@ -73,7 +76,7 @@ static ddp_status listen_for_ranks(struct bootstrap *boot)
     ddp_status status =
         ddpi_own_address(config->interfaces, place->host, place->port, &address, boot->err);
     struct ddpi_rank_key key = boot->directory->key;
-    if (!key.given)
+    if (!boot->directory->has_key)
         ddpi_rank_key_read(config->rank_key_fd, &key);
     if (status == DDP_OK)
         status = ddpi_meeting_init(boot->meeting, boot->comm->rank, boot->comm->world_size,

@@ -5,6 +5,7 @@
 
 #include "sockets.h"
 
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -33,4 +34,27 @@ void ddpi_directory_close(struct ddpi_directory *directory)
     ddpi_close_fd(&directory->door);
     ddpi_wipe(&directory->key, sizeof directory->key);
     directory->ops->close(directory);
+}
+
+static bool is_loopback(const struct sockaddr_storage *address)
+{
+    const struct sockaddr_in *v4 = (const void *)address;
+    const struct sockaddr_in6 *v6 = (const void *)address;
+    return address->ss_family == AF_INET ? ntohl(v4->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET
+                                         : IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
+}
+
+static bool means_loopback(const char *host)
+{
+    return strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0 ||
+           strncmp(host, "127.", 4) == 0;
+}
+
+void ddpi_master_place(const struct ddpi_config *config, struct ddpi_endpoint *ret)
+{
+    struct sockaddr_storage source;
+    *ret = config->master;
+    if (!means_loopback(ret->host) &&
+        ddpi_source_address(ret->host, ret->port, &source, NULL) == DDP_OK && is_loopback(&source))
+        ret->host[0] = '\0';
 }

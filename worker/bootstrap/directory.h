@@ -30,6 +30,8 @@ struct ddpi_directory_ops {
     bool loses_entries;
     /* The entry is an address that all ranks know beforehand: rank 0 has to open a door there. */
     bool fixed;
+    /* Rank 0 may come later, or another one may listen there: ask again. */
+    bool patient;
 
     /* Replace the entry. */
     ddp_status (*publish)(struct ddpi_directory *directory, const struct ddpi_entry *entry,
@@ -48,8 +50,9 @@ struct ddpi_directory_ops {
 struct ddpi_directory {
     const struct ddpi_directory_ops *ops;
     struct ddpi_endpoint place; /* what all ranks reach; host "": unknown */
-    struct ddpi_rank_key key;   /* of the ranks; not given: what the launcher has given them */
-    int door;                   /* a listener for rank 0, until it is taken; -1: none */
+    bool has_key;               /* false: the ranks have what the launcher has given them */
+    struct ddpi_rank_key key;
+    int door; /* a listener for rank 0, until it is taken; -1: none */
 };
 
 enum { DDPI_HOST_KEY = 160 /* a name has at most 128 characters */ };
@@ -61,6 +64,18 @@ typedef ddp_status ddpi_directory_open(const struct ddpi_config *config, uint32_
 ddpi_directory_open ddpi_directory_open_store; /* config->store_endpoint, by libddpstore */
 ddpi_directory_open ddpi_directory_open_kv;    /* config->kv, the functions of the caller */
 ddpi_directory_open ddpi_directory_open_id;    /* config->unique_id */
+ddpi_directory_open ddpi_directory_open_torch; /* config->master, a TCPStore of PyTorch */
+ddpi_directory_open ddpi_directory_open_master;
+
+/* A key in the store that @kv reaches; close() is called with its ctx, unless NULL, and also if
+ * this fails. */
+ddp_status ddpi_directory_open_over(const struct ddpi_config *config, const struct ddp_kv *kv,
+                                    void (*close)(void *ctx), struct ddpi_directory **ret,
+                                    struct ddp_error *err);
+
+/* What @config->master is for the choice of an address: the host, unless it is a name that means
+ * loopback on this machine alone, as the name of a machine may in its own hosts file. */
+void ddpi_master_place(const struct ddpi_config *config, struct ddpi_endpoint *ret);
 
 /* NULL is allowed. */
 void ddpi_directory_close(struct ddpi_directory *directory);

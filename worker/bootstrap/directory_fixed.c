@@ -1,24 +1,36 @@
 /*
- * directory_fixed.c - a directory whose entry all ranks know beforehand: the address in a unique
- * id, where rank 0 opens a door. Owns nothing but its memory.
+ * directory_fixed.c - directories whose entry all ranks know beforehand: the address in a unique
+ * id, and MASTER_ADDR, where rank 0 opens a door. Owns nothing but its memory.
  *
  * The card of rank 0 is made up of what is known: joining takes no more, and the ring's cards come
- * from rank 0. If nothing listens there, there will be no other rank 0.
+ * from rank 0. If nothing listens at the address in an id, there will be no other rank 0; at
+ * MASTER_ADDR rank 0 may come later. Communicators that are made there at the same time are told
+ * apart by a key that is derived from the name, and no secret.
  */
 #include "directory.h"
 #include "error.h"
 #include "list.h"
 #include "mem.h"
 #include "own_address.h"
+#include "private_fds.h"
+#include "sockets.h"
 #include "unique_id.h"
 
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+enum { ASK_AGAIN_MS = 20, DOOR_BACKLOG = 4096 };
 
 struct fixed_directory {
     struct ddpi_directory base;
     struct ddpi_entry entry;
     struct ddpi_card card;
     bool is_host;
+    bool asked; /* the entry has been found before */
 };
 
 static struct fixed_directory *fixed_of(struct ddpi_directory *directory)
@@ -118,6 +130,7 @@ static ddp_status open_id(const struct ddpi_config *config, const struct ddpi_id
     ddp_status status = open_fixed(config, &card, &id_ops, &directory, err);
     if (status != DDP_OK)
         return status;
+    directory->has_key = true;
     ddpi_id_key(id, &directory->key);
     ddpi_address_endpoint(&id->address, &directory->place);
     if (config->rank == 0)
@@ -140,5 +153,124 @@ ddp_status ddpi_directory_open_id(const struct ddpi_config *config, uint32_t tim
     if (status != DDP_OK && config->rank == 0)
         ddp_drop_unique_id(&config->unique_id); /* taken over in any case */
     ddpi_wipe(&id, sizeof id);
+    return status;
+}
+
+/* ---- MASTER_ADDR ---- */
+
+static const char master_purpose[] = "ddprun master 1 ";
+
+/* Leaves time before it is found again. */
+static ddp_status master_find(struct ddpi_directory *directory, uint32_t timeout_ms,
+                              struct ddpi_entry *ret_entry, struct ddp_error *err)
+{
+    struct fixed_directory *self = fixed_of(directory);
+    (void)err;
+    if (timeout_ms == 0)
+        return DDP_E_NOT_FOUND;
+    if (self->asked)
+        (void)!poll(NULL, 0, timeout_ms < ASK_AGAIN_MS ? (int)timeout_ms : ASK_AGAIN_MS);
+    self->asked = true;
+    *ret_entry = self->entry;
+    return DDP_OK;
+}
+
+static ddp_status master_withdraw(struct ddpi_directory *directory, const struct ddpi_entry *entry,
+                                  struct ddp_error *err)
+{
+    (void)directory;
+    (void)entry;
+    (void)err;
+    return DDP_OK;
+}
+
+static const struct ddpi_directory_ops master_ops = {.fixed = true,
+                                                     .patient = true,
+                                                     .publish = fixed_publish,
+                                                     .find = master_find,
+                                                     .withdraw = master_withdraw,
+                                                     .close = fixed_close};
+
+/* A private socket for both versions of IP, or for IPv4 alone where there is no other. */
+static int door_socket(int *ret_family)
+{
+    const int kind = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
+    int on = 1, off = 0;
+    ddpi_private_begin();
+    int fd = socket(AF_INET6, kind, 0);
+    *ret_family = fd >= 0 ? AF_INET6 : AF_INET;
+    fd = ddpi_private_add(fd >= 0 ? fd : socket(AF_INET, kind, 0));
+    ddpi_private_end();
+    if (fd >= 0)
+        (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (fd >= 0 && *ret_family == AF_INET6)
+        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    return fd;
+}
+
+/* At all addresses, as MASTER_ADDR may mean another one on other machines. -1 with errno. */
+static int listen_everywhere(uint16_t port)
+{
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
+    int family;
+    int fd = door_socket(&family);
+    if (fd < 0)
+        return -1;
+    int bound = family == AF_INET6 ? bind(fd, (struct sockaddr *)&v6, sizeof v6)
+                                   : bind(fd, (struct sockaddr *)&v4, sizeof v4);
+    if (bound == 0 && listen(fd, DOOR_BACKLOG) == 0)
+        return fd;
+    int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+static ddp_status open_master_door(const struct ddpi_config *config,
+                                   struct ddpi_directory *directory, struct ddp_error *err)
+{
+    directory->door = listen_everywhere(config->master.port);
+    if (directory->door >= 0)
+        return DDP_OK;
+    ddp_status status = ddpi_error_sys(err, errno, "listen at MASTER_PORT %u for the other ranks",
+                                       config->master.port);
+    return ddpi_error_advise(err, status,
+                             "choose another MASTER_PORT or, if a store of PyTorch is there, set "
+                             "TORCHELASTIC_USE_AGENT_STORE=True");
+}
+
+static void master_key(const struct ddpi_config *config, struct ddpi_rank_key *ret)
+{
+    struct ddpi_rank_key known;
+    char info[sizeof master_purpose + DDPI_HOST_KEY];
+    int len = snprintf(info, sizeof info, "%s%s", master_purpose, config->name);
+    ddpi_rank_key_none(&known);
+    ddpi_hkdf_expand(known.bytes, info, (size_t)len, ret->bytes, sizeof ret->bytes);
+    ret->given = false;
+}
+
+ddp_status ddpi_directory_open_master(const struct ddpi_config *config, uint32_t timeout_ms,
+                                      struct ddpi_directory **ret, struct ddp_error *err)
+{
+    struct ddpi_card card = {.world_size = config->world_size};
+    struct ddpi_directory *directory;
+    (void)timeout_ms;
+    ddp_status status =
+        ddpi_target_address(config->master.host, config->master.port, &card.tcp, err);
+    if (status != DDP_OK)
+        return ddpi_error_wrap(err, status, "MASTER_ADDR");
+    status = open_fixed(config, &card, &master_ops, &directory, err);
+    if (status != DDP_OK)
+        return status;
+    directory->has_key = true;
+    master_key(config, &directory->key);
+    ddpi_master_place(config, &directory->place);
+    if (config->rank == 0)
+        status = open_master_door(config, directory, err);
+    if (status == DDP_OK)
+        *ret = directory;
+    else
+        ddpi_directory_close(directory);
     return status;
 }

@@ -1,6 +1,7 @@
 /*
- * directory_kv.c - a directory in a key-value store of the caller (<ddprun/kv.h>): a key. Owns
- * nothing but its memory.
+ * directory_kv.c - a directory in a key-value store behind functions (<ddprun/kv.h>), which are
+ * the caller's or those of torch_store.h: a key. Owns its memory, and a store that is not the
+ * caller's.
  *
  * Such a store cannot compare and remove in one step: a rank that removes the key of a dead rank 0
  * may remove that of the next one, which has to look (loses_entries). A store that cannot remove
@@ -20,6 +21,7 @@ enum { PAUSE_MIN_MS = 5, PAUSE_MAX_MS = 200 };
 struct kv_directory {
     struct ddpi_directory base;
     struct ddp_kv kv;
+    void (*close)(void *ctx); /* NULL: the store is the caller's */
     char key[DDPI_HOST_KEY];
 };
 
@@ -33,8 +35,9 @@ static ddp_status kv_failed(const struct kv_directory *self, const char *functio
                             ddp_status status, const struct ddp_error *said, struct ddp_error *err)
 {
     const char *text = said->msg[0] != '\0' ? said->msg : ddp_status_text(status);
-    return ddpi_error_set(err, status, "the caller's store: %s '%s': %.*s", function, self->key,
-                          (int)sizeof said->msg - 1, text);
+    return ddpi_error_set(err, status, "%s: %s '%s': %.*s",
+                          self->close == NULL ? "the caller's store" : "the store at MASTER_ADDR",
+                          function, self->key, (int)sizeof said->msg - 1, text);
 }
 
 static ddp_status kv_publish(struct ddpi_directory *directory, const struct ddpi_entry *entry,
@@ -112,7 +115,10 @@ static ddp_status kv_withdraw(struct ddpi_directory *directory, const struct ddp
 
 static void kv_close(struct ddpi_directory *directory)
 {
-    ddpi_free(kv_of(directory));
+    struct kv_directory *self = kv_of(directory);
+    if (self->close != NULL)
+        self->close(self->kv.ctx);
+    ddpi_free(self);
 }
 
 static const struct ddpi_directory_ops kv_ops = {.loses_entries = true,
@@ -121,16 +127,25 @@ static const struct ddpi_directory_ops kv_ops = {.loses_entries = true,
                                                  .withdraw = kv_withdraw,
                                                  .close = kv_close};
 
+ddp_status ddpi_directory_open_over(const struct ddpi_config *config, const struct ddp_kv *kv,
+                                    void (*close)(void *ctx), struct ddpi_directory **ret,
+                                    struct ddp_error *err)
+{
+    struct kv_directory *self = ddpi_calloc(1, sizeof *self);
+    if (self == NULL) {
+        if (close != NULL)
+            close(kv->ctx);
+        return ddpi_error_nomem(err, sizeof *self);
+    }
+    *self = (struct kv_directory){.base = {.ops = &kv_ops, .door = -1}, .kv = *kv, .close = close};
+    ddpi_directory_key(config, self->key);
+    *ret = &self->base;
+    return DDP_OK;
+}
+
 ddp_status ddpi_directory_open_kv(const struct ddpi_config *config, uint32_t timeout_ms,
                                   struct ddpi_directory **ret, struct ddp_error *err)
 {
     (void)timeout_ms;
-    struct kv_directory *self = ddpi_calloc(1, sizeof *self);
-    if (self == NULL)
-        return ddpi_error_nomem(err, sizeof *self);
-    self->base = (struct ddpi_directory){.ops = &kv_ops, .door = -1};
-    self->kv = *config->kv;
-    ddpi_directory_key(config, self->key);
-    *ret = &self->base;
-    return DDP_OK;
+    return ddpi_directory_open_over(config, config->kv, NULL, ret, err);
 }

@@ -78,7 +78,7 @@ static bool host_has_changed(struct ddpi_gathering *gathering)
     const struct joiner *joiner = joiner_of(gathering);
     struct ddpi_entry entry;
     if (gathering->directory->ops->fixed)
-        return false;
+        return gathering->directory->ops->patient;
     ddp_status status = gathering->directory->ops->find(gathering->directory, 0, &entry, NULL);
     if (status != DDP_OK)
         return status == DDP_E_NOT_FOUND;

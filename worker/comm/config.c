@@ -219,19 +219,41 @@ static ddp_status load_id(const struct ddp_comm_options *options, ddpi_getenv *e
                           2 * sizeof config->unique_id.bytes);
 }
 
+/* Below torchrun, and below launchers that set its variables. */
+static ddp_status load_master(ddpi_getenv *env, struct ddpi_config *config, struct ddp_error *err)
+{
+    const char *host = env("MASTER_ADDR"), *agent = env("TORCHELASTIC_USE_AGENT_STORE");
+    uint32_t port;
+    if (strlen(host) >= sizeof config->master.host || *host == '\0')
+        return ddpi_error_set(err, DDP_E_INVALID, "MASTER_ADDR: '%.40s' is not a host", host);
+    if (env("MASTER_PORT") == NULL)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "MASTER_ADDR is set and MASTER_PORT is not: set both, or neither");
+    ddp_status status = env_int(env, "MASTER_PORT", 1, UINT16_MAX, &port, err);
+    if (status != DDP_OK)
+        return status;
+    config->master = (struct ddpi_endpoint){.port = (uint16_t)port, .has_port = true};
+    snprintf(config->master.host, sizeof config->master.host, "%s", host);
+    bool hosted = agent != NULL && strcmp(agent, "True") == 0; /* as PyTorch reads it */
+    config->way = hosted ? DDPI_WAY_TORCH_STORE : DDPI_WAY_MASTER;
+    return DDP_OK;
+}
+
 static ddp_status load_store(const struct ddp_comm_options *options, ddpi_getenv *env,
                              struct ddpi_config *config, struct ddp_error *err)
 {
+    config->store_endpoint =
+        options->store_endpoint != NULL ? options->store_endpoint : env("DDPRUN_STORE");
+    if (config->store_endpoint == NULL && env("MASTER_ADDR") != NULL)
+        return load_master(env, config, err);
+    if (config->store_endpoint == NULL)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "DDPRUN_STORE is not set, and MASTER_ADDR is not: %u ranks cannot "
+                              "find each other; start the program with ddprun or torchrun",
+                              config->world_size);
     config->way = DDPI_WAY_STORE;
     config->store_prefix =
         options->store_prefix != NULL ? options->store_prefix : env("DDPRUN_STORE_PREFIX");
-    config->store_endpoint =
-        options->store_endpoint != NULL ? options->store_endpoint : env("DDPRUN_STORE");
-    if (config->store_endpoint == NULL)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "DDPRUN_STORE is not set: %u ranks cannot find each other without a "
-                              "store; start the program with ddprun",
-                              config->world_size);
     return load_keys(env, config, err);
 }
 

@@ -17,6 +17,8 @@ enum ddpi_way {
     DDPI_WAY_STORE,
     DDPI_WAY_KV,
     DDPI_WAY_ID,
+    DDPI_WAY_TORCH_STORE, /* a TCPStore of PyTorch at MASTER_ADDR, such as torchrun's */
+    DDPI_WAY_MASTER,      /* rank 0 listens at MASTER_ADDR */
 };
 
 /* What the pointers point to belongs to the caller's options or to the environment. */
@@ -25,6 +27,7 @@ struct ddpi_config {
     const struct ddp_kv *kv;        /* of the caller; NULL: another way */
     struct ddp_unique_id unique_id; /* of DDPI_WAY_ID */
     const char *interfaces;         /* which a rank listens on, a list (own_address.h); NULL: any */
+    struct ddpi_endpoint master;    /* MASTER_ADDR and MASTER_PORT */
     const char *store_endpoint;     /* NULL: another way */
     const char *store_prefix;
     int token_fd;    /* holds the token for the store; 0: none */

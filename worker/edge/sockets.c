@@ -91,8 +91,9 @@ static int route_to(const struct addrinfo *target, struct sockaddr_storage *ret)
     return error;
 }
 
-ddp_status ddpi_source_address(const char *host, uint16_t port, struct sockaddr_storage *ret,
-                               struct ddp_error *err)
+/* The first address of @host to which there is a route, and where that begins. */
+static ddp_status find_route(const char *host, uint16_t port, struct sockaddr_storage *ret_target,
+                             struct sockaddr_storage *ret_source, struct ddp_error *err)
 {
     char service[8];
     snprintf(service, sizeof service, "%u", port);
@@ -106,10 +107,27 @@ ddp_status ddpi_source_address(const char *host, uint16_t port, struct sockaddr_
                               gai_strerror(error));
     error = ENETUNREACH;
     for (const struct addrinfo *at = found; at != NULL && error != 0; at = at->ai_next)
-        if (at->ai_family == AF_INET || at->ai_family == AF_INET6)
-            error = route_to(at, ret);
+        if (at->ai_family == AF_INET || at->ai_family == AF_INET6) {
+            memcpy(ret_target, at->ai_addr, at->ai_addrlen);
+            error = route_to(at, ret_source);
+        }
     freeaddrinfo(found);
     return error == 0 ? DDP_OK : ddpi_error_sys(err, error, "find a route to '%s'", host);
+}
+
+ddp_status ddpi_source_address(const char *host, uint16_t port, struct sockaddr_storage *ret,
+                               struct ddp_error *err)
+{
+    struct sockaddr_storage target;
+    return find_route(host, port, &target, ret, err);
+}
+
+ddp_status ddpi_target_address(const char *host, uint16_t port, struct sockaddr_storage *ret,
+                               struct ddp_error *err)
+{
+    struct sockaddr_storage source;
+    *ret = (struct sockaddr_storage){0};
+    return find_route(host, port, ret, &source, err);
 }
 
 ddp_status ddpi_listen_tcp(struct sockaddr_storage *address, int *ret_fd, struct ddp_error *err)

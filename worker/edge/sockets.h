@@ -22,6 +22,11 @@ void ddpi_address_text(const struct sockaddr_storage *address, char text[DDPI_AD
 ddp_status ddpi_source_address(const char *host, uint16_t port, struct sockaddr_storage *ret,
                                struct ddp_error *err);
 
+/* The first address of @host to which this machine has a route; sends nothing but queries of names.
+ */
+ddp_status ddpi_target_address(const char *host, uint16_t port, struct sockaddr_storage *ret,
+                               struct ddp_error *err);
+
 /* Listen at @address on any port; *@address becomes the address to connect to. */
 ddp_status ddpi_listen_tcp(struct sockaddr_storage *address, int *ret_fd, struct ddp_error *err);
 /* Where the kernel supports it, peers cannot send descriptors before ddpi_pass_rights()

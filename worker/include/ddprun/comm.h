@@ -93,8 +93,11 @@ struct ddp_unique_id {
 
 /*
  * How to join other ranks. Set @size to sizeof(struct ddp_comm_options) and leave the members that
- * you do not use zero: their values come from the environment that ddprun sets. A process without a
- * launcher (neither RANK nor WORLD_SIZE is set) is a world of one rank, which needs no store.
+ * you do not use zero: their values come from the environment that ddprun or torchrun sets. Without
+ * DDPRUN_STORE ranks meet at MASTER_ADDR and MASTER_PORT: in the store of PyTorch there if
+ * TORCHELASTIC_USE_AGENT_STORE is True; else rank 0 listens there while they join. A process
+ * without a launcher (neither RANK nor WORLD_SIZE is set) is a world of one rank, which needs no
+ * store.
  */
 struct ddp_comm_options {
     size_t size;
