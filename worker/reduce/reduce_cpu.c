@@ -8,6 +8,16 @@
 #include "floats_impl.h"
 #include "loops.h"
 
+/* The build fills variables with zeros, which would take longer than a short reduction. */
+#if defined(__has_attribute)
+#if __has_attribute(uninitialized)
+#define UNINITIALIZED __attribute__((uninitialized))
+#endif
+#endif
+#ifndef UNINITIALIZED
+#define UNINITIALIZED
+#endif
+
 enum { BLOCK = 4096 }; /* bytes of a block in the type that it is folded in */
 
 /* A block on its way from the inputs to the output, and an input multiplied by its factor. */
@@ -96,7 +106,7 @@ static bool folds_wide(const struct ddpi_reduction *work)
 
 static void reduce_blocks(const struct ddpi_loops *loops, const struct ddpi_reduction *work)
 {
-    struct workspace space;
+    struct workspace space UNINITIALIZED;
     struct block block = {
         .loops = loops, .work = work, .size = ddp_dtype_size(work->dtype), .space = &space};
     bool wide = folds_wide(work);
