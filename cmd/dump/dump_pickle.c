@@ -46,8 +46,11 @@ static bool put_integer(struct ddpi_buf *out, json_int_t value)
 static bool put_real(struct ddpi_buf *out, double value)
 {
     uint64_t bits;
+    uint8_t bytes[sizeof bits]; /* the highest first, unlike in integers */
     memcpy(&bits, &value, sizeof bits);
-    return ddpi_buf_put_u8(out, OP_FLOAT) && ddpi_buf_put_u64(out, bits); /* the highest first */
+    for (unsigned i = 0; i < sizeof bytes; i++)
+        bytes[i] = (uint8_t)(bits >> (56 - 8 * i));
+    return ddpi_buf_put_u8(out, OP_FLOAT) && ddpi_buf_append(out, bytes, sizeof bytes);
 }
 
 static bool put_value(struct ddpi_buf *out, const json_t *json);
