@@ -3,6 +3,7 @@
  */
 #include "bootstrap.h"
 #include "error.h"
+#include "mailbox.h"
 #include "memory_types.h"
 #include "runs.h"
 #include "sockets.h"
@@ -55,6 +56,7 @@ void ddp_comm_destroy(ddp_comm *comm)
         return;
     if (ddpi_comm_is_home(comm))
         ddpi_runs_stop(comm);
+    ddpi_mailbox_destroy(comm);
     ddpi_comm_destroy(comm);
 }
 

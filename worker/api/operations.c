@@ -86,6 +86,19 @@ ddp_status ddp_recv(ddp_comm *comm, void *buffer, size_t count, ddp_dtype dtype,
     return operate(comm, &task, stream, err);
 }
 
+ddp_status ddp_recv_any(ddp_comm *comm, void *buffer, size_t count, ddp_dtype dtype, uint32_t tag,
+                        uint32_t *ret_source, struct ddp_error *err)
+{
+    struct ddpi_task task = {.call = {.operation = DDPI_RECV,
+                                      .count = count,
+                                      .dtype = dtype,
+                                      .root = DDP_ANY_RANK,
+                                      .tag = tag},
+                             .recv = buffer,
+                             .source = ret_source};
+    return operate(comm, &task, NULL, err);
+}
+
 ddp_status ddp_barrier(ddp_comm *comm, void *stream, struct ddp_error *err)
 {
     struct ddpi_task task = {.call = {.operation = DDPI_BARRIER}};

@@ -55,6 +55,13 @@ static ddp_status check_operation(const struct ddp_operation *operation, struct 
     return DDP_OK;
 }
 
+/* Collectives have none. */
+static uint32_t tag_of(const struct ddp_operation *operation)
+{
+    bool is_message = operation->kind == DDP_KIND_SEND || operation->kind == DDP_KIND_RECV;
+    return is_message ? operation->tag : 0;
+}
+
 /* Call, buffers and parts; ddpi_task_prepare() sets the rest. */
 static struct ddpi_task task_of(const struct ddp_comm *comm, const struct ddp_operation *operation)
 {
@@ -62,13 +69,15 @@ static struct ddpi_task task_of(const struct ddp_comm *comm, const struct ddp_op
                                       .count = operation->count,
                                       .dtype = operation->dtype,
                                       .op = operation->op,
-                                      .root = operation->peer},
+                                      .root = operation->peer,
+                                      .tag = tag_of(operation)},
                              .send = operation->send,
                              .recv = operation->recv,
                              .factor = operation->factor,
                              .uneven = operation->uneven != 0,
                              .send_parts = {operation->send_counts, operation->send_offsets},
                              .recv_parts = {operation->recv_counts, operation->recv_offsets},
+                             .source = operation->kind == DDP_KIND_RECV ? operation->source : NULL,
                              .timeout_ms = operation->timeout_ms != 0 ? operation->timeout_ms
                                                                       : comm->timeout_ms};
     if (operation->kind == DDP_KIND_BROADCAST)

@@ -54,7 +54,7 @@ ddp_status ddpi_comm_place(struct ddp_comm *comm, uint32_t rank, uint32_t world_
     snprintf(text, sizeof text, "rank %u called ddp_comm_abort()", comm->rank);
     ddpi_memo_fill(&comm->abort_notice, DDPI_NOTICE_FAILED, DDP_E_ABORTED, text);
     comm->tokens = ddpi_calloc(comm->world_size, 1);
-    comm->numbers = ddpi_calloc(comm->world_size, sizeof *comm->numbers);
+    comm->numbers = ddpi_calloc((size_t)comm->world_size + 1, sizeof *comm->numbers);
     if (comm->tokens == NULL || comm->numbers == NULL)
         return ddpi_error_nomem(err, comm->world_size * (1 + sizeof *comm->numbers));
     return ddpi_edges_init(&comm->edges, comm->world_size, err);
@@ -268,6 +268,7 @@ uint64_t *ddpi_comm_next_seq(struct ddp_comm *comm, const struct ddpi_call *call
 {
     if (!ddpi_call_is_message(call))
         return &comm->seq;
-    struct ddpi_numbers *numbers = &comm->numbers[call->root];
+    uint32_t peer = call->root == DDP_ANY_RANK ? comm->world_size : call->root;
+    struct ddpi_numbers *numbers = &comm->numbers[peer];
     return call->operation == DDPI_SEND ? &numbers->send : &numbers->recv;
 }

@@ -23,6 +23,8 @@ struct ddpi_numbers {
 
 enum ddpi_first { DDPI_FIRST_NONE, DDPI_FIRST_FAILURE, DDPI_FIRST_ABORT };
 
+struct ddpi_mailbox;
+
 struct ddp_comm {
     const uint8_t *home; /* 1 in the process that made it, 0 in its children (private_fds.h) */
     int home_pid;
@@ -42,7 +44,8 @@ struct ddp_comm {
     struct ddpi_life *life;       /* NULL: no agent watches this process */
     uint8_t *tokens;              /* what barriers pass round, one byte per rank */
     uint8_t *scratch;             /* for layouts; NULL until the first of them */
-    struct ddpi_numbers *numbers; /* by rank */
+    struct ddpi_numbers *numbers; /* by rank; the last one is of receives from any rank */
+    struct ddpi_mailbox *mailbox; /* messages (mailbox.h); NULL: there were none. The driver's */
     int device;                   /* the GPU of this rank; -1: the one that its first call uses */
     struct ddpi_memories memories;
     struct ddpi_recorder *recorder; /* NULL: operations are not noted */

@@ -90,7 +90,7 @@ struct needs {
 
 static bool is_needed(const struct ddpi_need *need)
 {
-    return need->recv_bytes > 0 || need->send || need->handover;
+    return !need->optional && (need->recv_bytes > 0 || need->send || need->handover);
 }
 
 /* The operation that needs @need, one of those for which a rank sleeps in @wait. */
@@ -164,6 +164,8 @@ static ddp_status judge_answer(struct ddp_comm *comm, const struct ddpi_wait *wa
 static ddp_status judge_need(struct ddp_comm *comm, const struct ddpi_wait *wait,
                              const struct ddpi_need *need, uint64_t now, uint64_t *wake_ms)
 {
+    if (need->optional && now < wait->deadline_ms)
+        wake_by(wake_ms, wait->deadline_ms);
     if (!is_needed(need))
         return DDP_OK;
     if (now >= wait->deadline_ms)

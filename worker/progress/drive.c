@@ -225,8 +225,9 @@ static ddp_status check_pace(struct ddp_comm *comm, struct ddpi_run *run, uint64
         return comm->failed;
     unsigned count = add_needs(comm, run, 0);
     const struct ddpi_need *first = comm->runs.needs;
-    return count > 0 && first->edge != NULL ? ddpi_wait_overdue(comm, &run->wait, first->edge)
-                                            : DDP_OK;
+    return count > 0 && first->edge != NULL && !first->optional
+               ? ddpi_wait_overdue(comm, &run->wait, first->edge)
+               : DDP_OK;
 }
 
 /* Bytes may move for long, and other ranks may ask meanwhile whether this one waits. */

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { CALL_MAGIC = 0x32504444 /* "DDP2" */ };
+enum { CALL_MAGIC = 0x33504444 /* "DDP3" */ };
 
 struct wire_call {
     uint32_t magic;
@@ -23,7 +23,10 @@ struct wire_call {
     uint32_t root;
     uint32_t on_device;
     uint32_t parts;
+    uint32_t message_class;
+    uint32_t tag;
     uint32_t reserved;
+    uint64_t bytes;
 };
 _Static_assert(sizeof(struct wire_call) == DDPI_CALL_WIRE_SIZE, "the header has no padding");
 
@@ -50,7 +53,10 @@ void ddpi_call_encode(const struct ddpi_call *call, uint8_t wire[DDPI_CALL_WIRE_
                             .count = htole64(call->count),
                             .root = htole32(call->root),
                             .on_device = htole32(call->on_device),
-                            .parts = htole32(call->parts)};
+                            .parts = htole32(call->parts),
+                            .message_class = htole32(call->message_class),
+                            .tag = htole32(call->tag),
+                            .bytes = htole64(call->bytes)};
     memcpy(wire, &out, sizeof out);
 }
 
@@ -68,7 +74,13 @@ bool ddpi_call_decode(const uint8_t wire[DDPI_CALL_WIRE_SIZE], struct ddpi_call 
     uint32_t on_device = ddpi_rd_u32(&rd);
     call.on_device = on_device;
     call.parts = ddpi_rd_u32(&rd);
-    if (magic != CALL_MAGIC || on_device > 1 || ddpi_rd_u32(&rd) != 0 ||
+    uint32_t message_class = ddpi_rd_u32(&rd);
+    call.message_class = message_class;
+    call.tag = ddpi_rd_u32(&rd);
+    uint32_t reserved = ddpi_rd_u32(&rd);
+    call.bytes = ddpi_rd_u64(&rd);
+    if (magic != CALL_MAGIC || on_device > 1 || reserved != 0 ||
+        message_class >= DDPI_MESSAGE_CLASSES ||
         operation >= sizeof operation_names / sizeof *operation_names || dtype >= DDPI_DTYPES ||
         op >= DDPI_REDUCE_OPS || algorithm >= sizeof algorithm_names / sizeof *algorithm_names)
         return false;
@@ -80,7 +92,8 @@ bool ddpi_call_same(const struct ddpi_call *a, const struct ddpi_call *b)
 {
     return a->operation == b->operation && a->seq == b->seq && a->count == b->count &&
            a->dtype == b->dtype && a->op == b->op && a->root == b->root &&
-           a->algorithm == b->algorithm && a->on_device == b->on_device && a->parts == b->parts;
+           a->algorithm == b->algorithm && a->on_device == b->on_device && a->parts == b->parts &&
+           a->message_class == b->message_class && a->tag == b->tag && a->bytes == b->bytes;
 }
 
 void ddpi_call_name(const struct ddpi_call *call, char text[DDPI_CALL_TEXT])
@@ -128,6 +141,11 @@ static void describe_call(const struct ddpi_call *call, char text[DDPI_CALL_TEXT
                  call->root);
         return;
     case DDPI_RECV:
+        if (call->root == DDP_ANY_RANK) {
+            snprintf(text, DDPI_CALL_TEXT, "%s #%llu (%llu %s from any rank)", name, seq, count,
+                     dtype);
+            return;
+        }
         snprintf(text, DDPI_CALL_TEXT, "%s #%llu (%llu %s from rank %u)", name, seq, count, dtype,
                  call->root);
         return;
@@ -143,6 +161,8 @@ void ddpi_call_describe(const struct ddpi_call *call, char text[DDPI_CALL_TEXT])
     size_t used = strlen(text);
     if (call->parts != 0)
         used += (size_t)snprintf(text + used, DDPI_CALL_TEXT - used, " in uneven parts");
+    if (call->message_class == DDPI_USER_MESSAGE && call->tag != 0)
+        used += (size_t)snprintf(text + used, DDPI_CALL_TEXT - used, " with tag %u", call->tag);
     if (call->on_device)
         snprintf(text + used, DDPI_CALL_TEXT - used, " on a GPU");
 }

@@ -28,6 +28,16 @@ enum ddpi_operation {
 #undef DDPI_OPERATION_ENUM
 };
 
+/* What a header announces. Only messages of one class match each other. */
+enum ddpi_message_class {
+    DDPI_NOT_A_MESSAGE, /* a collective, over the ring's edges */
+    DDPI_USER_MESSAGE,  /* of ddp_send() */
+    DDPI_DEVICE_ANSWER, /* the receiver of a user message on device memory answers its sender */
+    DDPI_PIECE,         /* of a collective that all ranks call: its number tells which one */
+    DDPI_GROUP_PIECE,   /* of an operation of some ranks: its tag tells which one */
+    DDPI_MESSAGE_CLASSES
+};
+
 struct ddpi_call {
     enum ddpi_operation operation;
     uint64_t seq;
@@ -37,11 +47,14 @@ struct ddpi_call {
     ddp_dtype dtype;
     ddp_reduce_op op;
     uint32_t root;           /* of send and recv: the peer */
+    uint32_t tag;            /* of a message */
     ddp_algorithm algorithm; /* of a reduction: ring or direct; on device memory: as configured */
     bool on_device;          /* the buffers are memory of a GPU */
+    enum ddpi_message_class message_class;
+    uint64_t bytes; /* of a message: how many follow the header */
 };
 
-enum { DDPI_CALL_WIRE_SIZE = 40, DDPI_CALL_TEXT = 160 };
+enum { DDPI_CALL_WIRE_SIZE = 56, DDPI_CALL_TEXT = 176 };
 
 void ddpi_call_encode(const struct ddpi_call *call, uint8_t wire[DDPI_CALL_WIRE_SIZE]);
 

@@ -108,16 +108,15 @@ static struct role role_of(const struct ddpi_call *call, uint32_t rank)
                    : (struct role){shape->send, shape->recv};
 }
 
-static ddp_status check_ranks(const struct ddpi_call *call, uint32_t rank, uint32_t world_size,
+static ddp_status check_ranks(const struct ddpi_call *call, uint32_t world_size,
                               struct ddp_error *err)
 {
     const struct shape *shape = shape_of(call);
+    if (call->operation == DDPI_RECV && call->root == DDP_ANY_RANK)
+        return DDP_OK;
     if ((shape->rooted || shape->message) && call->root >= world_size)
         return ddpi_error_set(err, DDP_E_INVALID, "%s %u does not exist in a world of %u ranks",
                               shape->rooted ? "root" : "rank", call->root, world_size);
-    if (shape->message && call->root == rank)
-        return ddpi_error_set(err, DDP_E_INVALID, "rank %u cannot send to or receive from itself",
-                              rank);
     return DDP_OK;
 }
 
@@ -275,14 +274,19 @@ ddp_status ddpi_task_prepare(struct ddpi_task *task, uint32_t rank, uint32_t wor
 {
     ddp_status status = check_types(task, world_size, err);
     if (status == DDP_OK)
-        status = check_ranks(&task->call, rank, world_size, err);
+        status = check_ranks(&task->call, world_size, err);
     if (status == DDP_OK)
         status = set_sizes(task, rank, world_size, err);
     if (status == DDP_OK)
         status = check_buffers(task, rank, err);
-    if (status == DDP_OK)
-        task->ring = ring_of(&task->call, rank, world_size);
-    return status;
+    if (status != DDP_OK)
+        return status;
+    task->ring = ring_of(&task->call, rank, world_size);
+    if (ddpi_call_is_message(&task->call)) {
+        task->call.message_class = DDPI_USER_MESSAGE;
+        task->call.bytes = task->count * task->element_size;
+    }
+    return DDP_OK;
 }
 
 /* ---- what passes between two ranks ---- */

@@ -25,8 +25,9 @@ struct ddpi_task {
     double factor; /* of a pre-multiplied sum */
     struct ddpi_ring ring;
     size_t element_size;
-    bool gathered;   /* see ddpi_layout */
-    bool no_payload; /* its bytes are not counted */
+    bool gathered;    /* see ddpi_layout */
+    bool no_payload;  /* its bytes are not counted */
+    uint32_t *source; /* of a receive: room for the rank that has sent it; NULL: not wanted */
     uint64_t timeout_ms;
     uint64_t bytes_sent;     /* counted while it runs */
     uint64_t bytes_received; /* counted while it runs */

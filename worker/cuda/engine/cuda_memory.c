@@ -236,6 +236,11 @@ static ddp_status cuda_submit(struct ddpi_memory *memory, struct ddp_comm *comm,
         return ddpi_error_set(err, DDP_E_INVALID,
                               "gather, scatter, all_to_all and uneven parts are not available on "
                               "memory of a GPU: copy the data to host memory");
+    if (ddpi_call_is_message(&run->task.call) &&
+        (run->task.call.root == DDP_ANY_RANK || run->task.call.root == comm->rank))
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "on memory of a GPU a message is between two ranks that know each "
+                              "other: receive from a rank, and copy what is for this one");
     ddp_status status = run->task.call.operation == DDPI_BARRIER ? take_stream(device, stream, err)
                                                                  : take_buffers(device, run, err);
     if (status != DDP_OK)

@@ -88,7 +88,7 @@ static ddp_status exchange_hello(struct ddpi_device *device, const struct ddpi_r
     if (!sends && reads_sender(device, hello))
         answer = ddpi_share_awaits(&device->shares, &hello->buffer) ? ANSWER_READS_WITH_DESCRIPTOR
                                                                     : ANSWER_READS;
-    status = ddpi_message_go_on(device->comm, call, &answer, 1, !sends);
+    status = ddpi_message_answer(device->comm, call, &answer, 1);
     *ret_is_read = answer != ANSWER_STAGED;
     if (!sends)
         debug_message_way(device, *ret_edge, call->root, *ret_is_read);

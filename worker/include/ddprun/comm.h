@@ -364,17 +364,20 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_all_to_all(ddp_comm *comm, const void *sen
  * Send @count elements of @dtype at @buffer to rank @peer; receive them from rank @peer.
  *
  * Only these two ranks take part. Messages are matched in order: the first ddp_recv() from a rank
- * receives its first ddp_send() to this one. Both must name the same count and type. On host memory
- * ddp_recv() returns when the message is complete, and ddp_send() when @buffer may be changed
- * again: the message may not have arrived yet, and if the peer is dead or calls something else, a
- * later operation fails. The first message between two ranks waits until the peer is in any
- * operation, as a rank accepts connections only then. As with MPI_Send, do not rely on buffering:
- * if two ranks send to each other before they receive, each may wait for the other until the
- * timeout. To shift data round a ring, let even ranks send first and odd ranks receive first. Calls
- * on device memory are enqueued. @buffer stays the caller's.
+ * receives its first ddp_send() to this one. Both must name the same count and type. ddp_run()
+ * takes a tag: only messages with the same tag match, and may overtake others; here the tag is 0.
+ * On host memory ddp_recv() returns when the message is complete, and ddp_send() when @buffer may
+ * be changed again: the message may not have arrived yet, and if the peer is dead or calls
+ * something else, a later operation fails. The first message between two ranks waits until the peer
+ * is in any operation, as a rank accepts connections only then. As with MPI_Send, do not rely on
+ * buffering: if two ranks send to each other before they receive, each may wait for the other until
+ * the timeout. To shift data round a ring, start the receive first (ddp_start()), or let even ranks
+ * send first and odd ranks receive first. A message to this rank itself is kept in memory until it
+ * is received; so is one that comes before the message that this rank waits for. Calls on device
+ * memory are enqueued. @buffer stays the caller's.
  *
  * DDP_E_INVALID: @dtype is unknown, @buffer is NULL, @count is larger than any memory, @peer does
- * not exist or is this rank, or @stream is not NULL with host memory.
+ * not exist, @stream is not NULL with host memory, or @peer is this rank with device memory.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_send(ddp_comm *comm, const void *buffer, size_t count,
                                            ddp_dtype dtype, uint32_t peer, void *stream,
@@ -382,6 +385,20 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_send(ddp_comm *comm, const void *buffer, s
 DDP_API DDP_MUST_CHECK ddp_status ddp_recv(ddp_comm *comm, void *buffer, size_t count,
                                            ddp_dtype dtype, uint32_t peer, void *stream,
                                            struct ddp_error *err);
+
+/**
+ * Receive @count elements of @dtype with @tag into @buffer, from whichever rank sends them first,
+ * this one included; sets *@ret_source to that rank. NULL is allowed.
+ *
+ * As ddp_recv(), on host memory only. Messages of one rank are taken in order, among those of
+ * different ranks the one that is seen first. The sender makes the connection. The death of a rank
+ * ends the wait only if no other rank is left. Blocks until the message is complete.
+ *
+ * DDP_E_INVALID: as ddp_recv(). DDP_E_MISMATCH: the message has another count or type.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_recv_any(ddp_comm *comm, void *buffer, size_t count,
+                                               ddp_dtype dtype, uint32_t tag, uint32_t *ret_source,
+                                               struct ddp_error *err);
 
 /**
  * Wait until all ranks have called it.

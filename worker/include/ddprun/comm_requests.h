@@ -38,7 +38,7 @@ typedef enum ddp_kind {
     DDP_KIND_SCATTER,        /* ddp_scatter() */
     DDP_KIND_ALL_TO_ALL,     /* ddp_all_to_all() */
     DDP_KIND_SEND,           /* ddp_send() */
-    DDP_KIND_RECV            /* ddp_recv() */
+    DDP_KIND_RECV            /* ddp_recv(), ddp_recv_any() */
 } ddp_kind;
 
 /*
@@ -62,7 +62,7 @@ struct ddp_operation {
     ddp_dtype dtype;
     ddp_reduce_op op;    /* of all_reduce, reduce and reduce_scatter */
     double factor;       /* of DDP_PREMUL_SUM: this rank's */
-    uint32_t peer;       /* the root, or the other rank of a message */
+    uint32_t peer;       /* the root, or the other rank of a message; DDP_ANY_RANK to receive */
     uint32_t tag;        /* of a message */
     uint32_t timeout_ms; /* of this call; 0 = ddp_comm_set_timeout() */
     uint32_t uneven;
@@ -70,7 +70,8 @@ struct ddp_operation {
     const size_t *send_offsets;
     const size_t *recv_counts;
     const size_t *recv_offsets;
-    void *stream; /* for device memory */
+    void *stream;     /* for device memory */
+    uint32_t *source; /* of a receive: set to the rank that has sent it; NULL: not wanted */
 
     /* Of ddp_start(): called once when the operation has ended, by whichever thread moves its
      * bytes, before ddp_request_test() says so to others. It must not block, and make no call on

@@ -8,6 +8,9 @@
 #include <ddprun/status.h>
 #include <stddef.h>
 
+/* In place of the peer of a receive: a message of any rank. */
+#define DDP_ANY_RANK UINT32_MAX
+
 #ifdef __cplusplus
 extern "C" {
 #endif

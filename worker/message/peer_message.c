@@ -1,0 +1,121 @@
+/*
+ * peer_message.c - the algorithm of ddp_send() and ddp_recv(): one message of the mailbox, which
+ * moves it. Owns nothing.
+ *
+ * A message leaves as the edge has room: the sender does not wait for the receiver's call, and
+ * hears later if that call does not match.
+ */
+#include "peer_message.h"
+
+#include "drive.h"
+#include "mailbox.h"
+
+/* The state of a run. */
+struct message {
+    struct ddpi_mail mail;
+    unsigned most_needs;
+};
+DDPI_RUN_STATE_FITS(struct message);
+
+static struct message *message_of(struct ddpi_run *run)
+{
+    return (struct message *)(void *)run->state;
+}
+
+static struct ddpi_mail *message_mail(struct ddpi_run *run)
+{
+    return &message_of(run)->mail;
+}
+
+/* The receiver sends the answer to a message. */
+static bool sends(const struct ddpi_call *call)
+{
+    return (call->operation == DDPI_SEND) == (call->message_class == DDPI_USER_MESSAGE);
+}
+
+static ddp_status message_begin(struct ddp_comm *comm, struct ddpi_run *run)
+{
+    const struct ddpi_task *task = &run->task;
+    struct ddpi_mail *mail = message_mail(run);
+    *mail = (struct ddpi_mail){.call = task->call,
+                               .len = task->call.bytes,
+                               .peer = task->call.root,
+                               .sends = sends(&task->call)};
+    mail->bytes = mail->sends ? (uint8_t *)(uintptr_t)task->send : task->recv;
+    message_of(run)->most_needs = ddpi_mail_most_needs(comm, mail);
+    run->wait.sends = mail->sends;
+    run->wait.bytes_wanted = mail->len;
+    return ddpi_mail_post(comm, mail);
+}
+
+static ddp_status message_advance(struct ddp_comm *comm, struct ddpi_run *run,
+                                  enum ddpi_movement *ret_movement)
+{
+    struct ddpi_mail *mail = message_mail(run);
+    bool moved = false;
+    ddp_status status = ddpi_mail_move(comm, &run->wait, mail, &moved);
+    run->wait.bytes_done = mail->done;
+    if (status != DDP_OK)
+        return status;
+    *ret_movement = moved ? DDPI_MOVED : DDPI_IDLE;
+    if (mail->state != DDPI_MAIL_COMPLETE)
+        return DDP_OK;
+    *(mail->sends ? &run->task.bytes_sent : &run->task.bytes_received) = mail->done;
+    if (run->task.source != NULL)
+        *run->task.source = mail->peer;
+    *ret_movement = DDPI_COMPLETE;
+    return DDP_OK;
+}
+
+static unsigned message_most_needs(const struct ddpi_run *run)
+{
+    return ((const struct message *)(const void *)run->state)->most_needs;
+}
+
+static unsigned message_needs(const struct ddp_comm *comm, struct ddpi_run *run,
+                              struct ddpi_need *needs)
+{
+    return ddpi_mail_needs(comm, message_mail(run), needs);
+}
+
+static void message_end(struct ddp_comm *comm, struct ddpi_run *run, ddp_status status)
+{
+    (void)status;
+    if (run->begun)
+        ddpi_mail_drop(comm, message_mail(run));
+}
+
+const struct ddpi_algorithm ddpi_message_algorithm = {.name = "message",
+                                                      .begin = message_begin,
+                                                      .advance = message_advance,
+                                                      .most_needs = message_most_needs,
+                                                      .needs = message_needs,
+                                                      .end = message_end};
+
+/* ---- within a run ---- */
+
+static ddp_status drive_message(struct ddp_comm *comm, const struct ddpi_call *call,
+                                enum ddpi_message_class message_class, void *bytes, size_t len)
+{
+    struct ddpi_run run = {
+        .algorithm = &ddpi_message_algorithm,
+        .task = {.call = *call, .send = bytes, .recv = bytes, .timeout_ms = comm->timeout_ms}};
+    run.task.call.message_class = message_class;
+    run.task.call.bytes = len;
+    return ddpi_drive_inner(comm, &run);
+}
+
+ddp_status ddpi_message_begin(struct ddp_comm *comm, const struct ddpi_call *call, void *bytes,
+                              size_t len, struct ddpi_edge **ret_edge)
+{
+    ddp_status status = drive_message(comm, call, DDPI_USER_MESSAGE, bytes, len);
+    if (status == DDP_OK)
+        *ret_edge = ddpi_edges_peer(&comm->edges, call->root);
+    return status;
+}
+
+ddp_status ddpi_message_answer(struct ddp_comm *comm, const struct ddpi_call *call, void *bytes,
+                               size_t len)
+{
+    return drive_message(comm, call, DDPI_DEVICE_ANSWER, bytes, len);
+}
