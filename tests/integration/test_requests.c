@@ -1,0 +1,394 @@
+/*
+ * test_requests.c - operations that return at once: order, waiting, callbacks, descriptors, the
+ * thread of a communicator, failure, and two communicators at once.
+ */
+#include "check_main.h"
+#include "world.h"
+
+#include <ddprun/comm_requests.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { COUNT = 5003, MANY = 40 };
+
+static struct ddp_operation sum_of(float *values, size_t count)
+{
+    return (struct ddp_operation){.size = sizeof(struct ddp_operation),
+                                  .kind = DDP_KIND_ALL_REDUCE,
+                                  .send = values,
+                                  .recv = values,
+                                  .count = count,
+                                  .dtype = DDP_FLOAT32,
+                                  .op = DDP_SUM};
+}
+
+static ddp_request *start(ddp_comm *comm, const struct ddp_operation *operation)
+{
+    struct ddp_error error;
+    ddp_request *request;
+    ddp_status status = ddp_start(comm, operation, &request, &error);
+    if (status != DDP_OK)
+        fprintf(stderr, "%s\n", error.msg);
+    CHECK(status == DDP_OK);
+    return request;
+}
+
+static void fill(float *values, size_t count, float value)
+{
+    for (size_t i = 0; i < count; i++)
+        values[i] = value;
+}
+
+static void check_all(const float *values, size_t count, float value)
+{
+    for (size_t i = 0; i < count; i++)
+        CHECK(values[i] == value);
+}
+
+/* ---- order ---- */
+
+/* Even ranks wait for the last one first, odd ranks for the first one. */
+static void many_at_once(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    static float values[MANY][COUNT];
+    ddp_request *requests[MANY];
+    for (int i = 0; i < MANY; i++) {
+        fill(values[i], COUNT, (float)(rank + (uint32_t)i));
+        struct ddp_operation operation = sum_of(values[i], COUNT);
+        requests[i] = start(comm, &operation);
+    }
+    float ranks = (float)(world->nranks * (world->nranks - 1)) / 2;
+    for (int i = 0; i < MANY; i++) {
+        int turn = rank % 2 == 0 ? MANY - 1 - i : i;
+        CHECK_OK(ddp_request_wait(requests[turn], 0, NULL, err));
+        check_all(values[turn], COUNT, ranks + (float)turn * (float)world->nranks);
+        CHECK_OK(ddp_request_wait(requests[turn], 0, NULL, err)); /* again */
+    }
+    for (int i = 0; i < MANY; i++)
+        ddp_request_free(requests[i]);
+}
+
+static struct world world_of(int i)
+{
+    return (struct world){.nranks = (uint32_t)i / 3 % 4 + 1,
+                          .tcp = i % 3 == 1,
+                          .algorithm = i % 3 == 2 ? DDP_ALGORITHM_RING : DDP_ALGORITHM_AUTO};
+}
+enum { WORLDS = 12 };
+
+static void run_in_worlds(int i, rank_body *body)
+{
+    struct world world = world_of(i);
+    world_open(&world);
+    world_run(&world, body);
+    world_close(&world);
+}
+
+START_TEST(requests_run_in_the_order_of_the_calls)
+{
+    run_in_worlds(_i, many_at_once);
+}
+END_TEST
+
+/* A blocking call takes its place behind what was started. */
+static void blocking_between(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    static float first[COUNT], second[COUNT];
+    fill(first, COUNT, 1);
+    fill(second, COUNT, (float)rank);
+    struct ddp_operation operation = sum_of(first, COUNT);
+    ddp_request *request = start(comm, &operation);
+    CHECK_OK(ddp_all_reduce(comm, second, second, COUNT, DDP_FLOAT32, DDP_MAX, NULL, err));
+    check_all(second, COUNT, (float)(world->nranks - 1));
+    int done;
+    CHECK_OK(ddp_request_test(request, &done, err));
+    CHECK(done == 1);
+    check_all(first, COUNT, (float)world->nranks);
+    ddp_request_free(request);
+}
+
+START_TEST(a_blocking_call_waits_for_its_turn)
+{
+    run_in_worlds(_i, blocking_between);
+}
+END_TEST
+
+/* Both send before they receive, more than any buffer takes, and all ranks are in a collective. */
+static void messages_beside(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    enum { LARGE = 3 * 1024 * 1024 };
+    static float out[LARGE], in[LARGE], sum[COUNT];
+    uint32_t next = (rank + 1) % world->nranks, prev = (rank + world->nranks - 1) % world->nranks;
+    if (world->nranks == 1)
+        return;
+    fill(out, LARGE, (float)rank);
+    fill(sum, COUNT, 1);
+    struct ddp_operation send = {.size = sizeof send,
+                                 .kind = DDP_KIND_SEND,
+                                 .send = out,
+                                 .count = LARGE,
+                                 .dtype = DDP_FLOAT32,
+                                 .peer = next};
+    struct ddp_operation recv = {.size = sizeof recv,
+                                 .kind = DDP_KIND_RECV,
+                                 .recv = in,
+                                 .count = LARGE,
+                                 .dtype = DDP_FLOAT32,
+                                 .peer = prev};
+    ddp_request *sending = start(comm, &send), *receiving = start(comm, &recv);
+    CHECK_OK(ddp_all_reduce(comm, sum, sum, COUNT, DDP_FLOAT32, DDP_SUM, NULL, err));
+    CHECK_OK(ddp_request_wait(sending, 0, NULL, err));
+    CHECK_OK(ddp_request_wait(receiving, 0, NULL, err));
+    check_all(in, LARGE, (float)prev);
+    check_all(sum, COUNT, (float)world->nranks);
+    ddp_request_free(sending);
+    ddp_request_free(receiving);
+}
+
+START_TEST(messages_are_under_way_beside_a_collective)
+{
+    run_in_worlds(_i, messages_beside);
+}
+END_TEST
+
+/* ---- who is told ---- */
+
+struct told {
+    _Atomic int times;
+    _Atomic ddp_status status;
+};
+
+static void tell(void *ctx, ddp_status status)
+{
+    struct told *told = ctx;
+    told->status = status;
+    told->times++;
+}
+
+/* Nobody calls: the thread does it all, and the descriptor says when. */
+static void by_events(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    static float values[4][COUNT];
+    struct told told = {.status = DDP_E_INTERNAL};
+    ddp_request *requests[4];
+    int fd, done = 0;
+    (void)rank;
+    CHECK_OK(ddp_comm_get_event_fd(comm, &fd, err));
+    for (int i = 0; i < 4; i++) {
+        fill(values[i], COUNT, (float)i);
+        struct ddp_operation operation = sum_of(values[i], COUNT);
+        operation.on_done = tell;
+        operation.ctx = &told;
+        requests[i] = start(comm, &operation);
+    }
+    for (uint64_t ended = 0, more; ended < 4; ended += more) {
+        struct pollfd readable = {.fd = fd, .events = POLLIN};
+        CHECK(poll(&readable, 1, 30000) == 1);
+        CHECK(read(fd, &more, sizeof more) == sizeof more);
+    }
+    for (int i = 0; i < 4; i++) {
+        CHECK_OK(ddp_request_test(requests[i], &done, err));
+        CHECK(done == 1);
+        check_all(values[i], COUNT, (float)i * (float)world->nranks);
+        ddp_request_free(requests[i]);
+    }
+    while (told.times < 4) /* the descriptor may tell before the callback does */
+        (void)sched_yield();
+    CHECK(told.status == DDP_OK);
+}
+
+START_TEST(a_descriptor_and_callbacks_tell_of_the_end)
+{
+    run_in_worlds(_i, by_events);
+}
+END_TEST
+
+/* ---- waiting ---- */
+
+/* Rank 0 comes only when all others have waited in vain. */
+static void in_vain(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    static float values[COUNT];
+    struct ddp_error error;
+    int done = 7;
+    fill(values, COUNT, 1);
+    struct ddp_operation operation = sum_of(values, COUNT);
+    if (rank == 0) {
+        while (atomic_load(world->counter) < world->nranks - 1)
+            (void)sched_yield();
+        CHECK_OK(ddp_run(comm, &operation, err));
+    } else {
+        ddp_request *request = start(comm, &operation);
+        CHECK(ddp_request_wait(request, 20, &done, &error) == DDP_E_TIMEOUT && done == 0);
+        CHECK(strstr(error.msg, "has not ended in 20 ms") != NULL);
+        CHECK_OK(ddp_request_test(request, &done, err));
+        CHECK(done == 0);
+        atomic_fetch_add(world->counter, 1);
+        CHECK_OK(ddp_request_wait(request, 0, &done, err));
+        CHECK(done == 1);
+        ddp_request_free(request);
+    }
+    check_all(values, COUNT, (float)world->nranks);
+}
+
+START_TEST(a_wait_may_end_before_the_operation)
+{
+    run_in_worlds(_i, in_vain);
+}
+END_TEST
+
+/* A request outlives its communicator; another one is freed while it runs. */
+static void destroyed(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    static float kept[COUNT], freed[COUNT];
+    struct ddp_error error;
+    int done = 0;
+    (void)comm;
+    if (rank != 0 || world->nranks == 1)
+        return;
+    ddp_comm *locals[2];
+    CHECK_OK(ddp_comm_init_local(2, NULL, locals, err));
+    struct ddp_operation operation = sum_of(kept, COUNT), other = sum_of(freed, COUNT);
+    ddp_request *request = start(locals[0], &operation);
+    ddp_request_free(start(locals[0], &other));
+    ddp_comm_destroy(locals[0]);
+    CHECK(ddp_request_test(request, &done, &error) == DDP_E_ABORTED && done == 1);
+    CHECK(strstr(error.msg, "rank 0 called ddp_comm_abort()") != NULL);
+    CHECK(ddp_request_wait(request, 0, NULL, &error) == DDP_E_ABORTED);
+    ddp_request_free(request);
+    ddp_comm_destroy(locals[1]);
+}
+
+START_TEST(a_request_outlives_its_communicator)
+{
+    run_in_worlds(3, destroyed);
+}
+END_TEST
+
+/* ---- failure ---- */
+
+static void without_one(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    static float values[3][COUNT];
+    ddp_request *requests[3];
+    struct ddp_error error;
+    if (rank == world->nranks - 1)
+        _exit(0);
+    for (int i = 0; i < 3; i++) {
+        struct ddp_operation operation = sum_of(values[i], COUNT);
+        if (ddp_start(comm, &operation, &requests[i], &error) != DDP_OK)
+            requests[i] = NULL; /* the death is known already */
+    }
+    for (int i = 0; i < 3; i++) {
+        char name[32];
+        if (requests[i] != NULL)
+            CHECK(ddp_request_wait(requests[i], 0, NULL, &error) == DDP_E_PEER_DEAD);
+        snprintf(name, sizeof name, "rank %u ", world->nranks - 1);
+        CHECK(strstr(error.msg, name) != NULL);
+        ddp_request_free(requests[i]);
+    }
+}
+
+START_TEST(the_death_of_a_rank_ends_all_requests)
+{
+    if (world_of(_i).nranks > 1)
+        run_in_worlds(_i, without_one);
+}
+END_TEST
+
+/* ---- refusals ---- */
+
+START_TEST(what_is_no_operation_is_refused)
+{
+    ddp_comm *comm;
+    struct ddp_error error;
+    ddp_request *request;
+    float value = 1;
+    size_t one = 1;
+    ck_assert_int_eq(ddp_comm_init_local(1, NULL, &comm, NULL), DDP_OK);
+    struct ddp_operation operation = sum_of(&value, 1);
+    operation.size = 8;
+    ck_assert_int_eq(ddp_start(comm, &operation, &request, &error), DDP_E_INVALID);
+    ck_assert_ptr_nonnull(strstr(error.msg, "sizeof(struct ddp_operation)"));
+    operation = sum_of(&value, 1);
+    operation.kind = (ddp_kind)99;
+    ck_assert_int_eq(ddp_run(comm, &operation, &error), DDP_E_INVALID);
+    ck_assert_str_eq(error.msg, "99 is not a kind of operation");
+    operation = sum_of(&value, 1);
+    operation.uneven = 1;
+    ck_assert_int_eq(ddp_run(comm, &operation, &error), DDP_E_INVALID);
+    operation.uneven = 0;
+    operation.recv_counts = &one;
+    ck_assert_int_eq(ddp_run(comm, &operation, &error), DDP_E_INVALID);
+    operation = sum_of(&value, 1);
+    operation.on_done = tell;
+    ck_assert_int_eq(ddp_run(comm, &operation, &error), DDP_E_INVALID);
+    operation.on_done = NULL;
+    ck_assert_int_eq(ddp_run(comm, &operation, &error), DDP_OK);
+    ddp_comm_destroy(comm);
+}
+END_TEST
+
+/* ---- two communicators ---- */
+
+struct side {
+    ddp_comm *comm;
+    float value;
+    float result;
+};
+
+static void *reduce_often(void *arg)
+{
+    struct side *side = arg;
+    for (int i = 0; i < 200; i++) {
+        side->result = side->value;
+        CHECK_OK(ddp_all_reduce(side->comm, &side->result, &side->result, 1, DDP_FLOAT32, DDP_SUM,
+                                NULL, err));
+    }
+    return NULL;
+}
+
+/* Threads of different ranks use the two in different orders, and one rank uses them by requests.
+ */
+static void two_at_once(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    struct ddp_comm_options options = world_options(world, rank);
+    ddp_comm *other;
+    options.name = "other";
+    CHECK_OK(ddp_comm_init(&options, &other, err));
+    struct side sides[2] = {{.comm = rank % 2 == 0 ? comm : other, .value = 1},
+                            {.comm = rank % 2 == 0 ? other : comm, .value = 1}};
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, reduce_often, &sides[1]) == 0);
+    (void)reduce_often(&sides[0]);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(sides[0].result == (float)world->nranks && sides[1].result == (float)world->nranks);
+    ddp_comm_destroy(other);
+}
+
+START_TEST(two_communicators_are_independent)
+{
+    run_in_worlds(_i, two_at_once);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("requests");
+    TCase *tcase = tcase_create("requests");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, requests_run_in_the_order_of_the_calls, 0, WORLDS);
+    tcase_add_loop_test(tcase, a_blocking_call_waits_for_its_turn, 0, WORLDS);
+    tcase_add_loop_test(tcase, messages_are_under_way_beside_a_collective, 0, WORLDS);
+    tcase_add_loop_test(tcase, a_descriptor_and_callbacks_tell_of_the_end, 0, WORLDS);
+    tcase_add_loop_test(tcase, a_wait_may_end_before_the_operation, 0, WORLDS);
+    tcase_add_test(tcase, a_request_outlives_its_communicator);
+    tcase_add_loop_test(tcase, the_death_of_a_rank_ends_all_requests, 0, WORLDS);
+    tcase_add_test(tcase, what_is_no_operation_is_refused);
+    tcase_add_loop_test(tcase, two_communicators_are_independent, 0, WORLDS);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
