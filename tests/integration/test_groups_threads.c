@@ -54,24 +54,33 @@ static void check_sums(const int32_t *values, uint32_t seed, uint32_t round, uin
     CHECK(wrong == 0);
 }
 
-/* Sums, and a message round the ring, until the rounds are done or one fails. */
+/* A sum, and a message to the next rank. */
+static ddp_status run_round(struct lane *lane)
+{
+    uint32_t rank = ddp_comm_rank(lane->comm), nranks = ddp_comm_world_size(lane->comm);
+    uint32_t next = (rank + 1) % nranks, prev = (rank + nranks - 1) % nranks;
+    int32_t values[COUNT], own = value_of(lane->seed, lane->rounds, rank, 0), from_prev = -1;
+    fill(values, lane->seed, lane->rounds, rank);
+    ddp_status status =
+        ddp_all_reduce(lane->comm, values, values, COUNT, DDP_INT32, DDP_SUM, NULL, &lane->error);
+    if (status != DDP_OK)
+        return status;
+    check_sums(values, lane->seed, lane->rounds, nranks);
+    status = ddp_send(lane->comm, &own, 1, DDP_INT32, next, NULL, &lane->error);
+    if (status == DDP_OK)
+        status = ddp_recv(lane->comm, &from_prev, 1, DDP_INT32, prev, NULL, &lane->error);
+    CHECK(status != DDP_OK || from_prev == value_of(lane->seed, lane->rounds, prev, 0));
+    return status;
+}
+
+/* Rounds until all are done or one fails. */
 static void *run_lane(void *arg)
 {
     struct lane *lane = arg;
-    uint32_t rank = ddp_comm_rank(lane->comm), nranks = ddp_comm_world_size(lane->comm);
-    uint32_t next = (rank + 1) % nranks, prev = (rank + nranks - 1) % nranks, wanted = lane->rounds;
-    int32_t values[COUNT], from_prev;
-    for (lane->rounds = 0; lane->rounds < wanted; lane->rounds++) {
-        fill(values, lane->seed, lane->rounds, rank);
-        lane->status = ddp_all_reduce(lane->comm, values, values, COUNT, DDP_INT32, DDP_SUM, NULL,
-                                      &lane->error);
-        if (lane->status != DDP_OK)
-            return NULL;
-        check_sums(values, lane->seed, lane->rounds, nranks);
-        int32_t own = value_of(lane->seed, lane->rounds, rank, 0);
-        CHECK_OK(ddp_send(lane->comm, &own, 1, DDP_INT32, next, NULL, err));
-        CHECK_OK(ddp_recv(lane->comm, &from_prev, 1, DDP_INT32, prev, NULL, err));
-        CHECK(from_prev == value_of(lane->seed, lane->rounds, prev, 0));
+    uint32_t wanted = lane->rounds;
+    for (lane->rounds = 0; lane->rounds < wanted && lane->status == DDP_OK;) {
+        lane->status = run_round(lane);
+        lane->rounds += lane->status == DDP_OK;
     }
     return NULL;
 }
