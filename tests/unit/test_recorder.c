@@ -93,10 +93,17 @@ START_TEST(calls_are_noted)
     ck_assert_uint_ge(flight->ops[0].ended_ns, flight->ops[0].created_ns);
     ck_assert_uint_ne(flight->ops[0].created_ns, 0);
     ddpi_recorder_start(recorder, records[3]);
+    const struct ddpi_recorder_group few = {.name = "group", .id = 10, .rank = 0, .size = 2};
+    struct ddpi_recorder *child = ddpi_recorder_open_child(recorder, &few);
+    ck_assert_ptr_nonnull(child);
+    ck_assert_ptr_null(ddpi_recorder_open_child(NULL, &few));
     ddpi_recorder_close(recorder);
+    (void)ddpi_recorder_begin(child, &calls[3], 1000, true);
+    ddpi_recorder_close(child);
     read_memory();
     ck_described(3, "barrier #3", DDPI_FLIGHT_STARTED);
-    ck_assert_uint_eq(flight->ngroups, 1);
+    ck_assert_uint_eq(flight->ngroups, 2);
+    ck_assert_ptr_eq(ddpi_flight_group_of(flight, &flight->ops[4]), &flight->groups[1]);
     ck_assert_str_eq(flight->groups[0].name, "world");
     ck_assert_uint_eq(flight->groups[0].id, 9);
     ck_assert_uint_eq(flight->groups[0].pid, (unsigned)getpid());

@@ -8,6 +8,9 @@
 #include "rank_key.h"
 #include "tls.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
 static ddp_status open_meeting(const struct ddp_comm *parent, struct ddp_comm *child,
                                struct ddp_error *err)
 {
@@ -65,6 +68,18 @@ void ddpi_child_know(struct ddp_comm *child, uint32_t rank, const uint8_t slot[D
         memcpy(ddpi_meeting_slot(&child->edges.meeting, rank), slot, DDPI_CARD_SLOT);
 }
 
+/* Groups have no names: the id of their first rank's card tells them apart. */
+static void record_child(struct ddp_comm *child, const struct ddp_comm *parent,
+                         const uint8_t id[DDPI_CARD_ID])
+{
+    char name[32];
+    struct ddpi_recorder_group group = {
+        .name = name, .rank = child->rank, .size = child->world_size};
+    memcpy(&group.id, id, sizeof group.id);
+    snprintf(name, sizeof name, "group %016" PRIx64, group.id);
+    child->recorder = ddpi_recorder_open_child(parent->recorder, &group);
+}
+
 ddp_status ddpi_child_ready(struct ddp_comm *child, const struct ddp_comm *parent,
                             struct ddp_error *err)
 {
@@ -82,5 +97,6 @@ ddp_status ddpi_child_ready(struct ddp_comm *child, const struct ddp_comm *paren
     memcpy(info + sizeof purpose, first.id, sizeof first.id);
     ddpi_hkdf_expand(parent->edges.meeting.key.bytes, info, sizeof info, meeting->key.bytes,
                      sizeof meeting->key.bytes);
+    record_child(child, parent, first.id);
     return ddpi_edges_open(&child->edges, err);
 }

@@ -15,6 +15,7 @@
 
 struct ddpi_recorder {
     struct ddpi_flight_header *memory;
+    int fd; /* stays open for communicators made later; closed by no one */
     size_t size;
     uint32_t records; /* as checked: others can write to the memory */
     uint32_t group;
@@ -98,10 +99,17 @@ struct ddpi_recorder *ddpi_recorder_open(int fd, const struct ddpi_recorder_grou
     name_things(memory);
     ddpi_flight_add_group(memory, &entry);
     *recorder = (struct ddpi_recorder){.memory = memory,
+                                       .fd = fd,
                                        .size = size,
                                        .records = memory->records,
                                        .group = (uint32_t)(entry.serial & 0xffff)};
     return recorder;
+}
+
+struct ddpi_recorder *ddpi_recorder_open_child(const struct ddpi_recorder *parent,
+                                               const struct ddpi_recorder_group *group)
+{
+    return parent != NULL ? ddpi_recorder_open(parent->fd, group) : NULL;
 }
 
 void ddpi_recorder_close(struct ddpi_recorder *recorder)

@@ -24,6 +24,11 @@ struct ddpi_recorder_group {
 /* NULL: @fd is not such memory, or there is no memory for the recorder. All functions take NULL. */
 struct ddpi_recorder *ddpi_recorder_open(int fd, const struct ddpi_recorder_group *group);
 
+/* The same for a communicator that this process makes from the one of @parent, which may be NULL.
+ */
+struct ddpi_recorder *ddpi_recorder_open_child(const struct ddpi_recorder *parent,
+                                               const struct ddpi_recorder_group *group);
+
 /* Does not touch the records, which stay. Works in a forked child, too. */
 void ddpi_recorder_close(struct ddpi_recorder *recorder);
 
