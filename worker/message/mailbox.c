@@ -134,6 +134,18 @@ static struct ddpi_call expected_call(const struct ddp_comm *comm, const struct 
     return expected;
 }
 
+/* Both ranks called the same, with parts of different sizes. */
+static ddp_status fail_lengths(struct ddp_comm *comm, const struct ddpi_mail *mail,
+                               const struct ddpi_call *theirs, uint32_t peer)
+{
+    char call[DDPI_CALL_TEXT];
+    ddpi_call_name(&mail->call, call);
+    return ddpi_comm_fail(comm, NULL, DDP_E_MISMATCH,
+                          "%s: rank %u expects %llu bytes of rank %u, which sends %llu", call,
+                          comm->rank, (unsigned long long)mail->call.bytes, peer,
+                          (unsigned long long)theirs->bytes);
+}
+
 /* @mail takes the message that rank @peer has sent with @theirs. */
 static ddp_status check_message(struct ddp_comm *comm, const struct ddpi_mail *mail,
                                 const struct ddpi_call *theirs, uint32_t peer)
@@ -141,6 +153,9 @@ static ddp_status check_message(struct ddp_comm *comm, const struct ddpi_mail *m
     struct ddpi_call expected = expected_call(comm, mail, theirs);
     if (ddpi_call_same(&expected, theirs))
         return DDP_OK;
+    expected.bytes = theirs->bytes;
+    if (ddpi_call_same(&expected, theirs))
+        return fail_lengths(comm, mail, theirs, peer);
     char our_text[DDPI_CALL_TEXT], their_text[DDPI_CALL_TEXT];
     const struct ddpi_edge *edge = ddpi_edges_peer(&comm->edges, peer);
     ddpi_call_describe(&mail->call, our_text);
