@@ -76,6 +76,85 @@ START_TEST(every_type_is_reduced)
 }
 END_TEST
 
+/* ---- elements that are multiplied first ---- */
+
+/* Small numbers, whose products and sums every float type holds. */
+static void fill_small(struct buffers *buffers, ddp_dtype dtype)
+{
+    memset(buffers, 0x5a, sizeof *buffers);
+    for (uint32_t k = 0; k < RANKS; k++)
+        for (size_t i = 0; i < COUNT; i++) {
+            element_bits bits = elements_of_double(dtype, (double)((i + k) % 3) - 1);
+            memcpy(buffers->in[k] + 1 + i * ddp_dtype_size(dtype), &bits, ddp_dtype_size(dtype));
+        }
+}
+
+static void check_factors(struct world *world, uint32_t rank, ddp_comm *comm,
+                          struct ddp_operation *operation)
+{
+    static const double factors[RANKS] = {2, 1, 0.5};
+    static const double third[RANKS] = {1.0 / RANKS, 1.0 / RANKS, 1.0 / RANKS};
+    static struct buffers buffers;
+    bool premul = operation->op == DDP_PREMUL_SUM;
+    struct ddpi_reduction work = {.nin = world->nranks,
+                                  .dtype = operation->dtype,
+                                  .op = operation->op,
+                                  .divisor = 1,
+                                  .factor = premul ? factors : third};
+    size_t part = operation->kind == DDP_KIND_REDUCE_SCATTER ? operation->count : 0;
+    if (premul)
+        fill_small(&buffers, operation->dtype);
+    else
+        fill_all(&buffers, operation->dtype);
+    operation->send = buffers.in[rank] + 1;
+    operation->recv = buffers.out + 1;
+    operation->factor = factors[rank];
+    CHECK_OK(ddp_run(comm, operation, err));
+    if (operation->kind != DDP_KIND_REDUCE || rank == operation->peer)
+        check_elements(&buffers, &work, rank * part, operation->count);
+    /* In place, the buffer that was sent is the one that has the result. */
+    if (operation->kind != DDP_KIND_ALL_REDUCE)
+        return;
+    memcpy(buffers.out + 1, buffers.in[rank] + 1, COUNT * ddp_dtype_size(operation->dtype));
+    operation->send = operation->recv;
+    CHECK_OK(ddp_run(comm, operation, err));
+    check_elements(&buffers, &work, 0, operation->count);
+}
+
+static void every_factor(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    bool ordered = world->algorithm == DDP_ALGORITHM_DIRECT && world->nranks == RANKS;
+    for (int i = 0; i < DDPI_DTYPES; i++) {
+        struct ddp_operation operation = {.size = sizeof operation, .dtype = (ddp_dtype)i};
+        if (!elements_reduce(operation.dtype, DDP_PREMUL_SUM))
+            continue;
+        for (int average = 0; average < (ordered ? 2 : 1); average++) {
+            operation.op = average ? DDP_AVERAGE_BEFORE : DDP_PREMUL_SUM;
+            operation.count = COUNT;
+            operation.kind = DDP_KIND_ALL_REDUCE;
+            check_factors(world, rank, comm, &operation);
+            operation.kind = DDP_KIND_REDUCE;
+            operation.peer = (uint32_t)i % world->nranks;
+            check_factors(world, rank, comm, &operation);
+            operation.kind = DDP_KIND_REDUCE_SCATTER;
+            operation.count = COUNT / world->nranks;
+            check_factors(world, rank, comm, &operation);
+        }
+    }
+}
+
+/* The test's number counts (algorithm, transport, ranks). */
+START_TEST(elements_are_multiplied_first)
+{
+    struct world world = {.nranks = _i / 4 != 0 ? 1 : RANKS,
+                          .algorithm = _i % 2 == 0 ? DDP_ALGORITHM_RING : DDP_ALGORITHM_DIRECT,
+                          .tcp = _i / 2 % 2 != 0};
+    world_open(&world);
+    world_run(&world, every_factor);
+    world_close(&world);
+}
+END_TEST
+
 static void every_move(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     static struct buffers buffers;
@@ -135,6 +214,7 @@ Suite *test_suite(void)
     TCase *tcase = tcase_create("between processes");
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, every_type_is_reduced, 0, 4);
+    tcase_add_loop_test(tcase, elements_are_multiplied_first, 0, 5);
     tcase_add_test(tcase, every_type_is_moved);
     tcase_add_test(tcase, pairs_that_are_not_allowed);
     suite_add_tcase(suite, tcase);

@@ -7,6 +7,7 @@
 #include "arena_run.h"
 #include "error.h"
 #include "peer_message.h"
+#include "reduce.h"
 #include "ring_engine.h"
 #include "runs.h"
 
@@ -29,7 +30,9 @@ static ddp_status alone_advance(struct ddp_comm *comm, struct ddpi_run *run,
 {
     const struct ddpi_task *task = &run->task;
     struct ddpi_copy copy = ddpi_task_own_copy(task, comm->rank);
-    if (copy.len > 0)
+    if (ddpi_call_reduces(&task->call) && task->factor != 1 && copy.to != NULL) /* also in place */
+        ddpi_scale(copy.to, copy.from, task->own, task->call.dtype, task->factor);
+    else if (copy.len > 0)
         memcpy(copy.to, copy.from, copy.len);
     *ret_movement = DDPI_COMPLETE;
     return DDP_OK;

@@ -39,7 +39,8 @@ struct engine {
         uint8_t wire[DDPI_CALL_WIRE_SIZE];
         size_t done;
     } out_header, in_header;
-    bool moved; /* something went in or out since it was last cleared */
+    bool moved;  /* something went in or out since it was last cleared */
+    bool scaled; /* the rank's contribution to the chunk that it sends first is held, multiplied */
 };
 DDPI_RUN_STATE_FITS(struct engine);
 
@@ -100,7 +101,8 @@ static void move_out(struct engine *engine)
     if (len == 0)
         return;
     const struct ddpi_place *place = &engine->out.place;
-    const uint8_t *from = engine->out.step == 0 ? place->own : place->held;
+    bool is_own = engine->out.step == 0 && !engine->scaled;
+    const uint8_t *from = is_own ? place->own : place->held;
     size_t sent = next->ops->send(next, from + engine->out.done, len);
     if (sent == 0)
         return;
@@ -138,6 +140,7 @@ static size_t reduce_in(struct engine *engine, size_t left)
     if (count == 0)
         return 0;
     bool divides = in->now.finishes && task->call.op == DDP_AVERAGE;
+    const double factor[] = {task->factor, 1};
     ddpi_reduce_many(&(struct ddpi_reduction){.in = {in->place.own + in->done, bytes},
                                               .out = {in->place.held + in->done},
                                               .nin = 2,
@@ -145,7 +148,8 @@ static size_t reduce_in(struct engine *engine, size_t left)
                                               .count = count,
                                               .dtype = task->call.dtype,
                                               .op = task->call.op,
-                                              .divisor = divides ? task->ring.nranks : 1});
+                                              .divisor = divides ? task->ring.nranks : 1,
+                                              .factor = factor});
     engine->prev->ops->consume(engine->prev, count * task->element_size);
     return count * task->element_size;
 }
@@ -178,18 +182,32 @@ static bool part_is_complete(const struct engine *engine)
            engine->in.step >= engine->steps;
 }
 
-/* An all-gather holds its own contribution next to those of the others. */
+/* Put this rank's contribution to a chunk where the chunk is held. */
+static void hold_own(const struct engine *engine, const struct ddpi_place *place)
+{
+    const struct ddpi_task *task = engine->task;
+    if (place->len > 0 && engine->scaled)
+        ddpi_scale(place->held, place->own, place->len / task->element_size, task->call.dtype,
+                   task->factor);
+    else if (place->len > 0 && place->own != place->held)
+        memcpy(place->held, place->own, place->len);
+}
+
+/* An all-gather holds its own contribution next to those of the others. Where elements are
+ * multiplied first, so does a rank with what it sends first: its buffer must not change. */
 static void part_begin(struct engine *engine)
 {
     const struct ddpi_ring *ring = &engine->task->ring;
+    engine->scaled = ddpi_call_reduces(&engine->task->call) && engine->task->factor != 1;
     engine->out = engine->in = (struct cursor){0};
     cursor_settle(engine, &engine->out, true);
     cursor_settle(engine, &engine->in, false);
-    if (ring->kind != DDPI_RING_ALL_GATHER)
-        return;
-    struct ddpi_place place = ddpi_layout_place(&engine->layout, engine->part, ring->rank);
-    if (place.own != place.held && place.len > 0)
-        memcpy(place.held, place.own, place.len);
+    if (ring->kind == DDPI_RING_ALL_GATHER) {
+        struct ddpi_place own = ddpi_layout_place(&engine->layout, engine->part, ring->rank);
+        hold_own(engine, &own);
+    } else if (engine->scaled && engine->out.step == 0 && engine->steps > 0) {
+        hold_own(engine, &engine->out.place);
+    }
 }
 
 static void part_finish(const struct engine *engine)
