@@ -1,0 +1,227 @@
+/*
+ * lives.c - the thread that holds the word of a rank and watches that of the next one. Owns the
+ * thread and its robust list; nothing of the list is in shared memory, where another process could
+ * write.
+ *
+ * The kernel wakes a single waiter of a word. That thread counts the death in the page and so wakes
+ * the threads of all ranks; each looks at all words. A rank whose successor has left or died
+ * watches the next but one, so every living rank is watched, in whatever order ranks die.
+ *
+ * What is in a word:
+ *
+ *   0                       the rank has not joined yet
+ *   thread id and WAITERS   it lives
+ *   OWNER_DIED set          the kernel has found the holder dead
+ *   LEFT                    it has left
+ */
+#include "lives.h"
+
+#include "mem.h"
+#include "thread.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef SYS_futex_waitv
+#define SYS_futex_waitv 449
+#endif
+
+enum {
+    STACK_SIZE = 64 * 1024,
+    LEFT = FUTEX_TID_MASK,    /* no thread has this id */
+    NONE = UINT16_MAX,        /* no rank */
+    LOOK_AGAIN_US = 2 * 1000, /* where one cannot wait for several words */
+};
+
+struct life_word {
+    _Alignas(64) _Atomic uint32_t word; /* a cache line each */
+};
+
+struct page {
+    _Alignas(64) _Atomic uint32_t deaths; /* that were noticed; it only grows */
+    struct life_word ranks[];
+};
+
+struct ddpi_lives {
+    pthread_t thread;
+    pid_t pid; /* the process of the thread */
+    struct page *page;
+    uint32_t nranks, rank;
+    void (*on_death)(void *arg);
+    void *arg;
+    uint32_t known_deaths; /* the value of page->deaths of which on_death() knows */
+    bool no_waitv;
+    _Atomic uint32_t first; /* the first rank whose death was noticed, or NONE */
+    _Atomic uint32_t begun; /* the thread holds the word, or cannot */
+    _Atomic uint32_t over;
+    struct robust_list entry;
+    struct robust_list_head head;
+};
+
+/* As linux/futex.h has it from Linux 5.16 on. */
+struct watched_word {
+    uint64_t value, address;
+    uint32_t flags, reserved;
+};
+enum { WATCH_32_BITS = 2, WATCH_PRIVATE = WATCH_32_BITS | FUTEX_PRIVATE_FLAG };
+
+static void wake_all(_Atomic uint32_t *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* ---- looking ---- */
+
+/* The next rank after this one that has not died and not left, and what its word is; NONE: there is
+ * no other. */
+static uint32_t next_to_watch(const struct ddpi_lives *lives, uint32_t *ret_word)
+{
+    for (uint32_t i = 1; i < lives->nranks; i++) {
+        uint32_t rank = (lives->rank + i) % lives->nranks;
+        *ret_word = atomic_load(&lives->page->ranks[rank].word);
+        if (*ret_word != LEFT && (*ret_word & FUTEX_OWNER_DIED) == 0)
+            return rank;
+    }
+    return NONE;
+}
+
+static uint32_t find_dead(const struct ddpi_lives *lives)
+{
+    for (uint32_t rank = 0; rank < lives->nranks; rank++)
+        if ((atomic_load(&lives->page->ranks[rank].word) & FUTEX_OWNER_DIED) != 0)
+            return rank;
+    return NONE;
+}
+
+/* Notice a death, tell the other ranks if this one is the first to see it, and tell the caller. */
+static void look(struct ddpi_lives *lives)
+{
+    uint32_t none = NONE, deaths = atomic_load(&lives->page->deaths), dead = find_dead(lives);
+    if (dead != NONE && atomic_compare_exchange_strong(&lives->first, &none, dead)) {
+        deaths = atomic_fetch_add(&lives->page->deaths, 1) + 1;
+        wake_all(&lives->page->deaths);
+        lives->on_death(lives->arg);
+    }
+    lives->known_deaths = deaths;
+}
+
+/* Until the word of @next changes from @value, deaths are counted, or this rank leaves. */
+static void watch(struct ddpi_lives *lives, uint32_t next, uint32_t value)
+{
+    struct watched_word words[] = {
+        {.address = (uintptr_t)&lives->over, .flags = WATCH_PRIVATE},
+        {.value = lives->known_deaths,
+         .address = (uintptr_t)&lives->page->deaths,
+         .flags = WATCH_32_BITS},
+        {.value = value, .flags = WATCH_32_BITS},
+    };
+    if (next != NONE)
+        words[2].address = (uintptr_t)&lives->page->ranks[next].word;
+    if (!lives->no_waitv &&
+        syscall(SYS_futex_waitv, words, next != NONE ? 3 : 2, 0, NULL, CLOCK_MONOTONIC) < 0)
+        lives->no_waitv = errno != EAGAIN && errno != EINTR;
+    if (!lives->no_waitv)
+        return;
+    const struct timespec time = {.tv_nsec = LOOK_AGAIN_US * 1000};
+    syscall(SYS_futex, &lives->over, FUTEX_WAIT_PRIVATE, 0, &time, NULL, 0);
+}
+
+/* ---- holding ---- */
+
+static _Atomic uint32_t *own_word(const struct ddpi_lives *lives)
+{
+    return &lives->page->ranks[lives->rank].word;
+}
+
+/* The kernel looks for the whole word, WAITERS included, to wake the one that waits. */
+static void hold(struct ddpi_lives *lives)
+{
+    lives->head.list.next = &lives->entry;
+    lives->entry.next = &lives->head.list;
+    lives->head.futex_offset = (intptr_t)own_word(lives) - (intptr_t)&lives->entry;
+    if (syscall(SYS_set_robust_list, &lives->head, sizeof lives->head) == 0)
+        atomic_store(own_word(lives), (uint32_t)gettid() | FUTEX_WAITERS);
+    wake_all(own_word(lives));
+    atomic_store(&lives->begun, 1);
+    syscall(SYS_futex, &lives->begun, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+static void let_go(struct ddpi_lives *lives)
+{
+    lives->head.list.next = &lives->head.list;
+    atomic_store(own_word(lives), LEFT);
+    wake_all(own_word(lives));
+}
+
+static void *lives_thread(void *arg)
+{
+    struct ddpi_lives *lives = arg;
+    hold(lives);
+    while (atomic_load(&lives->over) == 0) {
+        uint32_t value = 0;
+        look(lives);
+        uint32_t next = next_to_watch(lives, &value);
+        watch(lives, next, value);
+    }
+    let_go(lives);
+    return NULL;
+}
+
+/* A small stack, unless the program has so much thread-local data that it is not enough. */
+static bool lives_start(struct ddpi_lives *lives)
+{
+    return ddpi_thread_start(&lives->thread, STACK_SIZE, lives_thread, lives) == 0 ||
+           ddpi_thread_start(&lives->thread, 0, lives_thread, lives) == 0;
+}
+
+/* ---- outside ---- */
+
+size_t ddpi_lives_size(uint32_t nranks)
+{
+    return sizeof(struct page) + nranks * sizeof(struct life_word);
+}
+
+struct ddpi_lives *ddpi_lives_join(void *page, uint32_t nranks, uint32_t rank,
+                                   void (*on_death)(void *arg), void *arg)
+{
+    struct ddpi_lives *lives = ddpi_calloc(1, sizeof *lives);
+    if (lives == NULL)
+        return NULL;
+    lives->pid = getpid();
+    lives->page = page;
+    lives->nranks = nranks;
+    lives->rank = rank;
+    lives->on_death = on_death;
+    lives->arg = arg;
+    atomic_init(&lives->first, NONE);
+    if (!lives_start(lives)) {
+        ddpi_free(lives);
+        return NULL;
+    }
+    while (atomic_load(&lives->begun) == 0)
+        syscall(SYS_futex, &lives->begun, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
+    return lives;
+}
+
+bool ddpi_lives_first_death(const struct ddpi_lives *lives, uint32_t *ret_rank)
+{
+    *ret_rank = atomic_load_explicit(&lives->first, memory_order_acquire);
+    return *ret_rank != NONE;
+}
+
+void ddpi_lives_leave(struct ddpi_lives *lives)
+{
+    if (lives == NULL)
+        return;
+    if (lives->pid == getpid()) {
+        atomic_store(&lives->over, 1);
+        syscall(SYS_futex, &lives->over, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+        pthread_join(lives->thread, NULL);
+    }
+    ddpi_free(lives);
+}
