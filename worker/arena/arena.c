@@ -12,6 +12,7 @@
 #include "arena.h"
 
 #include "error.h"
+#include "lives.h"
 #include "mem.h"
 
 #include <errno.h>
@@ -61,7 +62,7 @@ struct ddpi_arena {
     bool crowded, grown;
     uint64_t round;
     uint64_t works[HALVES]; /* rounds in each half that had work to share */
-    size_t small_at, large_at, large, file_size;
+    size_t lives_at, small_at, large_at, large, file_size;
     uint8_t *map;
     struct shared *shared;
 };
@@ -80,7 +81,8 @@ static void set_sizes(struct ddpi_arena *arena, uint32_t nranks)
     arena->large = nranks <= MANY_RANKS    ? 512 * 1024
                    : nranks <= CROWD_RANKS ? 256 * 1024
                                            : 64 * 1024;
-    arena->small_at = round_up(sizeof(struct shared) + nranks * sizeof(struct line), PAGE);
+    arena->lives_at = sizeof(struct shared) + nranks * sizeof(struct line);
+    arena->small_at = round_up(arena->lives_at + ddpi_lives_size(nranks), PAGE);
     arena->large_at = arena->small_at + round_up(pieces * DDPI_ARENA_SMALL, PAGE);
     arena->file_size = arena->large_at + pieces * arena->large;
 }
@@ -214,6 +216,11 @@ uint32_t ddpi_arena_ranks(const struct ddpi_arena *arena)
 bool ddpi_arena_is_crowded(const struct ddpi_arena *arena)
 {
     return arena->crowded;
+}
+
+void *ddpi_arena_lives(const struct ddpi_arena *arena)
+{
+    return arena->map + arena->lives_at;
 }
 
 /* ---- room ---- */

@@ -40,6 +40,9 @@ uint32_t ddpi_arena_rank(const struct ddpi_arena *arena);
 uint32_t ddpi_arena_ranks(const struct ddpi_arena *arena);
 bool ddpi_arena_is_crowded(const struct ddpi_arena *arena);
 
+/* The page of the words that show who lives (lives.h). */
+void *ddpi_arena_lives(const struct ddpi_arena *arena);
+
 /* ---- room ---- */
 
 enum { DDPI_ARENA_SMALL = 16 * 1024 }; /* bytes of a small piece */

@@ -1,9 +1,9 @@
 /*
  * arena_wait.c - sleeps on the bell of an arena. Owns nothing.
  *
- * Other ranks ring it when they make progress, when they fail and when they leave. A rank that is
- * killed rings nothing, and neither does one that connects: so a sleep lasts some milliseconds at
- * most, and then the control sockets are read.
+ * Other ranks ring it when they make progress, when they fail and when they leave, and when they
+ * see that a rank has died (lives.h). One that connects rings nothing: so a sleep lasts some
+ * milliseconds at most, and then the control sockets are read.
  *
  * Everybody can see who has arrived. So when the deadline passes, the sentence names the ranks that
  * have not, and no rank is asked.
@@ -14,10 +14,16 @@
 #include "attempt.h"
 #include "clock.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { SLEEP_MOST_US = 4000, NAMES = 200 };
+enum {
+    SLEEP_MOST_US = 4000,
+    SLEEP_DOUBT_US = 1000, /* while it is not certain that a rank has died */
+    NAMES = 200,
+};
 
 void ddpi_comm_rank_name(const struct ddp_comm *comm, uint32_t rank, char name[DDPI_PEER_NAME])
 {
@@ -101,6 +107,45 @@ static ddp_status check_neighbours(struct ddp_comm *comm, const struct ddpi_wait
     return DDP_OK;
 }
 
+/* A rank that the operation waits for and that seems to have died; false: there is none. */
+static bool seems_dead(const struct ddp_comm *comm, const struct ddpi_arena_op *op,
+                       uint32_t *ret_rank)
+{
+    return comm->lives != NULL && ddpi_lives_first_death(comm->lives, ret_rank) &&
+           ddpi_arena_misses(op, *ret_rank) && !ddpi_arena_is_ready(op);
+}
+
+/* Calling exec ends the thread that shows a rank's life as death does, but a process that execs has
+ * a program and a dying one has none; what becomes of the former its sockets tell. Do not read
+ * /proc/PID/stat here: that takes hold of the memory of the process, so this rank might have to
+ * free it, at 60 ms for each GiB. */
+static bool has_no_program(const struct ddp_comm *comm, uint32_t rank)
+{
+    char path[32], first[1];
+    struct ddpi_card card;
+    if (!ddpi_card_get(ddpi_meeting_slot(&comm->edges.meeting, rank), &card))
+        return false;
+    snprintf(path, sizeof path, "/proc/%u/exe", card.pid);
+    return readlink(path, first, sizeof first) < 0 && errno == ENOENT;
+}
+
+/* What the rank has sent before it died comes first. */
+static ddp_status check_lives(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                              const struct ddpi_arena_op *op)
+{
+    uint32_t rank;
+    char call[DDPI_CALL_TEXT], name[DDPI_PEER_NAME];
+    if (!seems_dead(comm, op, &rank) || !has_no_program(comm, rank))
+        return DDP_OK;
+    ddp_status status = ddpi_wait_poll(comm, wait);
+    if (status != DDP_OK)
+        return status;
+    ddpi_call_name(wait->call, call);
+    ddpi_comm_rank_name(comm, rank, name);
+    return ddpi_comm_fail(comm, NULL, DDP_E_PEER_DEAD, "%s has died; rank %u noticed it in %s",
+                          name, comm->rank, call);
+}
+
 ddp_status ddpi_arena_judge(struct ddp_comm *comm, const struct ddpi_wait *wait,
                             const struct ddpi_need *need, bool *ret_ready)
 {
@@ -110,19 +155,21 @@ ddp_status ddpi_arena_judge(struct ddp_comm *comm, const struct ddpi_wait *wait,
     if (*ret_ready)
         return DDP_OK;
     ddp_status status = check_neighbours(comm, wait, op);
+    if (status == DDP_OK)
+        status = check_lives(comm, wait, op);
     if (status == DDP_OK && now >= wait->deadline_ms)
         status = fail_missing(comm, wait, op, now);
     return status == DDP_OK ? ddpi_comm_check_abort(comm) : status;
 }
 
 /* In microseconds. */
-static uint32_t sleep_time(const struct ddpi_wait *wait, uint64_t until_ms)
+static uint32_t sleep_time(const struct ddpi_wait *wait, uint64_t until_ms, uint32_t most_us)
 {
     uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic), wake_ms = wait->deadline_ms;
     if (until_ms != 0 && until_ms < wake_ms)
         wake_ms = until_ms;
     uint64_t left_us = wake_ms > now ? (wake_ms - now) * 1000 : 1;
-    return left_us < SLEEP_MOST_US ? (uint32_t)left_us : SLEEP_MOST_US;
+    return left_us < most_us ? (uint32_t)left_us : most_us;
 }
 
 ddp_status ddpi_arena_wait(struct ddp_comm *comm, const struct ddpi_wait *wait,
@@ -131,10 +178,14 @@ ddp_status ddpi_arena_wait(struct ddp_comm *comm, const struct ddpi_wait *wait,
     const struct ddpi_wait *own = need->wait != NULL ? need->wait : wait;
     struct ddpi_arena *arena = need->arena_op->arena;
     bool ready;
+    uint32_t dead;
     uint32_t ticket = ddpi_arena_doze(arena);
     ddp_status status = ddpi_arena_judge(comm, own, need, &ready);
     if (status == DDP_OK && !ready)
-        ddpi_arena_sleep(arena, ticket, sleep_time(own, wait->until_ms));
+        ddpi_arena_sleep(
+            arena, ticket,
+            sleep_time(own, wait->until_ms,
+                       seems_dead(comm, need->arena_op, &dead) ? SLEEP_DOUBT_US : SLEEP_MOST_US));
     ddpi_arena_awake(arena);
     if (status == DDP_OK && !ready)
         status = ddpi_wait_poll(comm, own);

@@ -127,6 +127,7 @@ void ddpi_comm_destroy(struct ddp_comm *comm)
         comm_leave(comm);
     else
         comm_leave_in_child(comm);
+    ddpi_lives_leave(comm->lives);
     ddpi_arena_destroy(comm->arena);
     ddpi_life_release(comm->life);
     ddpi_recorder_close(comm->recorder);

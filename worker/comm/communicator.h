@@ -8,6 +8,7 @@
 #include "config.h"
 #include "edges.h"
 #include "life_lock.h"
+#include "lives.h"
 #include "memory.h"
 #include "recorder.h"
 #include "run_queue.h"
@@ -42,6 +43,7 @@ struct ddp_comm {
     uint64_t bytes_received;
     struct ddpi_edges edges;
     struct ddpi_life *life;       /* NULL: no agent watches this process */
+    struct ddpi_lives *lives;     /* of the ranks in the arena; NULL: not known */
     uint8_t *tokens;              /* what barriers pass round, one byte per rank */
     uint8_t *scratch;             /* for layouts; NULL until the first of them */
     struct ddpi_numbers *numbers; /* by rank; the last one is of receives from any rank */

@@ -63,6 +63,29 @@ static bool pass_arena(const struct ddp_comm *comm, const struct ddpi_arena *are
            ddpi_control_pass_fd(&next->control, ARENA_TAG, ddpi_arena_fd(arena));
 }
 
+/* Ranks that are threads of one process die together. */
+static bool is_in_one_process(const struct ddp_comm *comm)
+{
+    struct ddpi_card card;
+    for (uint32_t rank = 0; rank < comm->world_size; rank++)
+        if (!ddpi_card_get(ddpi_meeting_slot(&comm->edges.meeting, rank), &card) ||
+            card.pid != (uint32_t)comm->home_pid)
+            return false;
+    return true;
+}
+
+static void wake_ranks(void *arena)
+{
+    ddpi_arena_ring(arena);
+}
+
+static void watch_lives(struct ddp_comm *comm, struct ddpi_arena *arena)
+{
+    if (!is_in_one_process(comm))
+        comm->lives = ddpi_lives_join(ddpi_arena_lives(arena), comm->world_size, comm->rank,
+                                      wake_ranks, arena);
+}
+
 /* Get the arena, or go on later. */
 static ddp_status arena_meet(struct ddp_comm *comm, const struct ddpi_run *run)
 {
@@ -75,6 +98,7 @@ static ddp_status arena_meet(struct ddp_comm *comm, const struct ddpi_run *run)
     if (arena == NULL)
         return ddpi_arena_check_ring(comm, &run->task.call);
     ddpi_arena_enter(arena, comm->rank, comm->crowded);
+    watch_lives(comm, arena);
     comm->arena = arena;
     return pass_arena(comm, arena) ? DDP_OK
                                    : ddpi_wait_gone(comm, &run->wait, comm->edges.ring[DDPI_NEXT]);
