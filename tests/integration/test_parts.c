@@ -1,6 +1,7 @@
 /*
  * test_parts.c - operations in which ranks have parts: gather, scatter, all_to_all, and parts of
- * different sizes, with gaps between them, against a reference that is computed element by element.
+ * different sizes, with gaps between them; and sums in which each rank has a factor; against a
+ * reference that is computed element by element.
  */
 #include "check_main.h"
 #include "world.h"
@@ -200,6 +201,53 @@ static void in_place(const struct world *world, uint32_t rank, ddp_comm *comm, s
     expect(own, rank, 0, count);
 }
 
+/* ---- factors ---- */
+
+/* Powers of two: every product and sum is exact. */
+static void multiplied(ddp_comm *comm, uint32_t rank, uint32_t nranks, size_t count)
+{
+    float *send = (float *)send_space, *recv = (float *)recv_space;
+    size_t all = count * nranks;
+    struct ddp_operation operation = operation_of(DDP_KIND_ALL_REDUCE);
+    operation.dtype = DDP_FLOAT32;
+    operation.op = DDP_PREMUL_SUM;
+    operation.factor = rank % 2 == 0 ? 0.5 : -2;
+    float expected = 0;
+    for (uint32_t peer = 0; peer < nranks; peer++)
+        expected += (peer % 2 == 0 ? 0.5F : -2) * (float)(peer + 1);
+    for (size_t i = 0; i < all; i++)
+        send[i] = (float)(rank + 1) * (float)(i % 8 + 1);
+    operation.count = all;
+    CHECK_OK(ddp_run(comm, &operation, err));
+    for (size_t i = 0; i < all; i++)
+        CHECK(recv[i] == expected * (float)(i % 8 + 1));
+    operation.kind = DDP_KIND_REDUCE_SCATTER;
+    operation.count = count;
+    CHECK_OK(ddp_run(comm, &operation, err));
+    for (size_t i = 0; i < count; i++)
+        CHECK(recv[i] == expected * (float)((rank * count + i) % 8 + 1));
+    operation.kind = DDP_KIND_REDUCE;
+    operation.count = all;
+    operation.peer = nranks - 1;
+    CHECK_OK(ddp_run(comm, &operation, err));
+    for (size_t i = 0; i < all && rank == nranks - 1; i++)
+        CHECK(recv[i] == expected * (float)(i % 8 + 1));
+    for (size_t i = 0; i < all; i++)
+        CHECK(send[i] == (float)(rank + 1) * (float)(i % 8 + 1));
+}
+
+static void average_before(ddp_comm *comm, uint32_t rank, uint32_t nranks)
+{
+    float values[3], expected = 0, share = (float)(1.0 / nranks);
+    for (int i = 0; i < 3; i++)
+        values[i] = (float)(rank + 1);
+    for (uint32_t peer = 0; peer < nranks; peer++)
+        expected += (float)(peer + 1) * share;
+    CHECK_OK(ddp_all_reduce(comm, values, values, 3, DDP_FLOAT32, DDP_AVERAGE_BEFORE, NULL, err));
+    for (int i = 0; i < 3; i++)
+        CHECK(values[i] - expected < 1e-5F && expected - values[i] < 1e-5F);
+}
+
 /* ---- worlds ---- */
 
 static void parts_on_any_way(struct world *world, uint32_t rank, ddp_comm *comm)
@@ -208,6 +256,9 @@ static void parts_on_any_way(struct world *world, uint32_t rank, ddp_comm *comm)
         all_gather_uneven(world, rank, comm);
         reduce_scatter_uneven(world, rank, comm);
     }
+    multiplied(comm, rank, world->nranks, 3);
+    multiplied(comm, rank, world->nranks, 24001);
+    average_before(comm, rank, world->nranks);
 }
 
 static void parts_in_shared_memory(struct world *world, uint32_t rank, ddp_comm *comm)
@@ -295,6 +346,10 @@ START_TEST(parts_that_cannot_be_are_refused)
     ck_assert_int_eq(ddp_all_to_all(comm, send_space, send_space, 1, DDP_INT32, NULL, &error),
                      DDP_E_INVALID);
     ck_assert_ptr_nonnull(strstr(error.msg, "has no in-place form"));
+    ck_assert_int_eq(
+        ddp_all_reduce(comm, send_space, send_space, 1, DDP_FLOAT32, DDP_PREMUL_SUM, NULL, &error),
+        DDP_E_INVALID);
+    ck_assert_ptr_nonnull(strstr(error.msg, "set the factor"));
     ddp_comm_destroy(comm);
 }
 END_TEST

@@ -138,11 +138,20 @@ static ddp_status check_types(struct ddpi_task *task, uint32_t world_size, struc
 {
     const struct ddpi_call *call = &task->call;
     task->element_size = ddp_dtype_size(call->dtype);
-    if (call->op != DDP_PREMUL_SUM)
-        task->factor = call->op == DDP_AVERAGE_BEFORE ? 1.0 / world_size : 1;
     if (task->element_size == 0)
         return ddpi_error_set(err, DDP_E_INVALID, "%d is not an element type", (int)call->dtype);
-    return shape_of(call)->reduces ? check_reduction(call, world_size, err) : DDP_OK;
+    if (!shape_of(call)->reduces || call->op != DDP_PREMUL_SUM)
+        task->factor = 1;
+    if (!shape_of(call)->reduces)
+        return DDP_OK;
+    if (call->op == DDP_AVERAGE_BEFORE)
+        task->factor = 1.0 / world_size;
+    if (task->factor == 0)
+        return ddpi_error_set(
+            err, DDP_E_INVALID,
+            "premul_sum multiplies by a factor, and this one is 0: call ddp_run() "
+            "or ddp_start(), and set the factor of the ddp_operation");
+    return check_reduction(call, world_size, err);
 }
 
 /* ---- sizes ---- */
