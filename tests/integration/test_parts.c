@@ -250,7 +250,7 @@ static void average_before(ddp_comm *comm, uint32_t rank, uint32_t nranks)
 
 /* ---- worlds ---- */
 
-static void parts_on_any_way(struct world *world, uint32_t rank, ddp_comm *comm)
+static void uneven_and_multiplied(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     for (world->stage = 0; world->stage < 3; world->stage++) {
         all_gather_uneven(world, rank, comm);
@@ -261,10 +261,10 @@ static void parts_on_any_way(struct world *world, uint32_t rank, ddp_comm *comm)
     average_before(comm, rank, world->nranks);
 }
 
-static void parts_in_shared_memory(struct world *world, uint32_t rank, ddp_comm *comm)
+static void all_parts(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     static const size_t counts[] = {0, 1, 5, 1000, 24001};
-    parts_on_any_way(world, rank, comm);
+    uneven_and_multiplied(world, rank, comm);
     for (world->stage = 0; world->stage < 3; world->stage++) {
         all_to_all_uneven(world, rank, comm);
         gather_and_scatter_uneven(world, rank, comm);
@@ -275,22 +275,22 @@ static void parts_in_shared_memory(struct world *world, uint32_t rank, ddp_comm 
     }
 }
 
-START_TEST(uneven_parts_round_the_ring)
+START_TEST(parts_over_edges)
 {
     struct world world = {.nranks = (uint32_t)_i / 3 + 1,
                           .tcp = _i % 3 == 0,
                           .algorithm = _i % 3 == 2 ? DDP_ALGORITHM_DIRECT : DDP_ALGORITHM_RING};
     world_open(&world);
-    world_run(&world, parts_on_any_way);
+    world_run(&world, all_parts);
     world_close(&world);
 }
 END_TEST
 
-START_TEST(all_parts_in_shared_memory)
+START_TEST(parts_in_shared_memory)
 {
     struct world world = {.nranks = (uint32_t)_i};
     world_open(&world);
-    world_run(&world, parts_in_shared_memory);
+    world_run(&world, all_parts);
     world_close(&world);
 }
 END_TEST
@@ -314,15 +314,42 @@ static void expect_more(struct world *world, uint32_t rank, ddp_comm *comm)
 
 START_TEST(counts_that_disagree_are_named)
 {
-    struct world world = {.nranks = 3};
+    struct world world = {.nranks = 3, .tcp = _i == 1};
     world_open(&world);
     world_run(&world, expect_more);
     for (uint32_t rank = 0; rank < 3; rank++) {
         const struct report *seen = &world.reports[rank];
         ck_assert_int_eq(seen->status, DDP_E_MISMATCH);
-        ck_assert_msg(strstr(seen->error.msg, "expect different numbers of elements") != NULL &&
+        ck_assert_msg(strstr(seen->error.msg, "expect") != NULL &&
                           strstr(seen->error.msg, "rank 0") != NULL &&
                           strstr(seen->error.msg, "rank 1") != NULL,
+                      "%s", seen->error.msg);
+    }
+    world_close(&world);
+}
+END_TEST
+
+/* Pieces do not pass between ranks that call different things: the ring tells them. */
+static void call_different_things(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    struct ddp_error error;
+    ddp_status status =
+        rank == 1
+            ? ddp_all_reduce(comm, send_space, recv_space, 8, DDP_INT32, DDP_SUM, NULL, &error)
+            : ddp_all_to_all(comm, send_space, recv_space, 8, DDP_INT32, NULL, &error);
+    world_report(world, rank, status, &error);
+}
+
+START_TEST(different_calls_are_named)
+{
+    struct world world = {.nranks = 3, .tcp = _i == 1};
+    world_open(&world);
+    world_run(&world, call_different_things);
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        const struct report *seen = &world.reports[rank];
+        ck_assert_int_eq(seen->status, DDP_E_MISMATCH);
+        ck_assert_msg(strstr(seen->error.msg, "called all_reduce") != NULL &&
+                          strstr(seen->error.msg, "called all_to_all") != NULL,
                       "%s", seen->error.msg);
     }
     world_close(&world);
@@ -359,9 +386,10 @@ Suite *test_suite(void)
     Suite *suite = suite_create("parts");
     TCase *tcase = tcase_create("parts");
     tcase_set_timeout(tcase, 120);
-    tcase_add_loop_test(tcase, uneven_parts_round_the_ring, 0, 15);
-    tcase_add_loop_test(tcase, all_parts_in_shared_memory, 1, WORLD_MAX + 1);
-    tcase_add_test(tcase, counts_that_disagree_are_named);
+    tcase_add_loop_test(tcase, parts_over_edges, 0, 15);
+    tcase_add_loop_test(tcase, parts_in_shared_memory, 1, WORLD_MAX + 1);
+    tcase_add_loop_test(tcase, counts_that_disagree_are_named, 0, 2);
+    tcase_add_loop_test(tcase, different_calls_are_named, 0, 2);
     tcase_add_test(tcase, parts_that_cannot_be_are_refused);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -6,6 +6,7 @@
 
 #include "arena_run.h"
 #include "error.h"
+#include "parts_run.h"
 #include "peer_message.h"
 #include "reduce.h"
 #include "ring_engine.h"
@@ -56,7 +57,9 @@ static const struct ddpi_algorithm *choose_collective(const struct ddp_comm *com
         return &ddpi_arena_algorithm;
     if (task->gathered)
         task->ring.kind = DDPI_RING_ALL_GATHER;
-    return comm->world_size > 1 ? &ddpi_ring_algorithm : &alone_algorithm;
+    if (comm->world_size == 1)
+        return &alone_algorithm;
+    return ddpi_call_has_ring(&task->call) ? &ddpi_ring_algorithm : &ddpi_parts_algorithm;
 }
 
 /* A round in which each rank passes its part of @part_size bytes at @parts to all others. */
@@ -84,9 +87,6 @@ static ddp_status host_submit(struct ddpi_memory *memory, struct ddp_comm *comm,
         return ddpi_error_set(err, DDP_E_INVALID, "host memory takes no stream: pass NULL");
     run->algorithm = ddpi_call_is_message(&run->task.call) ? &ddpi_message_algorithm
                                                            : choose_collective(comm, &run->task);
-    if (!ddpi_call_has_ring(&run->task.call) && run->algorithm == &ddpi_ring_algorithm)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "gather, scatter and all_to_all need ranks that share memory");
     if (is_barrier && run->algorithm != &ddpi_arena_algorithm)
         prepare_round(comm, &run->task, comm->tokens, 1);
     ddpi_runs_put(comm, run);
