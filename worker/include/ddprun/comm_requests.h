@@ -50,8 +50,8 @@ typedef enum ddp_kind {
  * Offsets are in elements from the start of the buffer; NULL: parts lie one after the other. Parts
  * do not overlap. All ranks set @uneven alike. Counts must agree: of all_gather and reduce_scatter
  * all ranks pass the same counts; of the others, what a rank has for another one is what that one
- * expects. Else the operation fails with DDP_E_MISMATCH on the ranks that disagree; a rank that has
- * all its parts may learn of it in a later call. The arrays belong to the operation until it has
+ * expects. Else the operation fails with DDP_E_MISMATCH; a rank that has all its parts may
+ * learn of it in a later call. The arrays belong to the operation until it has
  * ended.
  */
 struct ddp_operation {
