@@ -43,11 +43,12 @@
  * stream of the program with that priority may block them while it waits for an operation; then
  * both wait until the timeout.
  *
- * Threads: one thread at a time may use a communicator, except that any thread may call
- * ddp_comm_abort(), ddp_comm_check() and ddp_comm_set_timeout() until it is destroyed. Below ddprun
- * the library has a thread of its own, with all signals blocked. It only waits: the agent sees by
- * its end that the process dies. The first call on device memory starts another thread for that
- * communicator, which runs its operations.
+ * Threads: any thread may use a communicator until it is destroyed, also several at once; their
+ * operations run in the order in which the calls came, which must be the same on all ranks.
+ * Different communicators are independent. Below ddprun the library has a thread of its own, with
+ * all signals blocked. It only waits: the agent sees by its end that the process dies. Another one
+ * for each communicator whose ranks share memory waits for the death of other ranks. The first call
+ * on device memory starts a thread for that communicator, which runs its operations.
  *
  * Children: a communicator belongs to the process that created it. In a forked child every call on
  * it returns DDP_E_INVALID, ddp_comm_abort() does nothing, and ddp_comm_destroy() only frees host
@@ -193,12 +194,12 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_comm_init(const struct ddp_comm_options *o
  * Rank r works on device @devices[r], or on device r if @devices is NULL; this matters for device
  * memory only. Several ranks may work on one device. @devices is not kept.
  *
- * Each communicator may be used by one thread at a time, and by any thread. Operations wait for the
- * other ranks, so each rank needs a thread of its own while it is in one. Otherwise all is as
- * between processes: a rank whose communicator is destroyed has left, and each rank can abort.
- * Timeouts come from the environment. Ranks that share a device share its context: begin with a
- * collective, not with a message, and free no device memory while an operation of another rank
- * waits for this thread.
+ * Any thread may use each communicator. Operations wait for the other ranks, so each rank needs a
+ * thread of its own while it is in one, or starts them without waiting (ddp_start()). Otherwise all
+ * is as between processes: a rank whose communicator is destroyed has left, and each rank can
+ * abort. Timeouts come from the environment. Ranks that share a device share its context: begin
+ * with a collective, not with a message, and free no device memory while an operation of another
+ * rank waits for this thread.
  *
  * On DDP_OK, free each communicator with ddp_comm_destroy(), in any order. On failure @comms is
  * unchanged. DDP_E_INVALID: @ndev is 0 or above 256, a device is negative, or a variable of the

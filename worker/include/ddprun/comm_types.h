@@ -104,9 +104,10 @@ typedef enum ddp_reduce_op {
  *   element; each rank adds its own element as the left operand. Floats of 8 and 16 bits are
  *   rounded at each hop. Moves as few bytes as a reduction can.
  * - direct: reduces the elements of all ranks in the order of ranks, and rounds once at the end.
- *   The bits depend neither on @count nor on the position of an element. Moves more bytes: see the
- *   functions.
- * - auto: ring; direct for device memory if all ranks share one device.
+ *   The bits depend neither on @count nor on the position of an element. Ranks that share memory
+ *   meet there, and it is the fastest. Over TCP it moves more bytes: see the functions.
+ * - auto: direct for host memory if all ranks share memory, and for device memory if they share one
+ *   device; else ring.
  */
 #define DDP_ALGORITHM_MAP(X)      \
     X(DDP_ALGORITHM_AUTO, "auto") \
