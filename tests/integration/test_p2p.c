@@ -187,7 +187,7 @@ static void invalid_calls(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     float value = 0;
     uint32_t other = (rank + 1) % world->nranks;
-    CHECK(ddp_send(comm, &value, 1, DDP_FLOAT32, rank, NULL, NULL) == DDP_E_INVALID);
+    CHECK(ddp_send(comm, &value, 1, DDP_FLOAT32, world->nranks, NULL, NULL) == DDP_E_INVALID);
     CHECK(ddp_recv(comm, &value, 1, DDP_FLOAT32, world->nranks, NULL, NULL) == DDP_E_INVALID);
     CHECK(ddp_send(comm, NULL, 1, DDP_FLOAT32, other, NULL, NULL) == DDP_E_INVALID);
     CHECK(ddp_recv(comm, &value, 1, (ddp_dtype)99, other, NULL, NULL) == DDP_E_INVALID);

@@ -22,7 +22,7 @@ struct ddpi_task {
     size_t send_count; /* elements of @send from its start to its last part; 0: it is not used */
     size_t recv_count;
     size_t count;  /* the larger of both */
-    double factor; /* of a pre-multiplied sum */
+    double factor; /* multiplies elements before a reduction sums them; 1: it does not */
     struct ddpi_ring ring;
     size_t element_size;
     bool gathered;    /* see ddpi_layout */

@@ -153,6 +153,7 @@ static ddp_status share_completion(struct ddpi_device *device, const struct ddpi
         .send = &done,
         .recv = &done,
         .count = 1,
+        .factor = 1,
         .element_size = 1,
         .timeout_ms = task->timeout_ms};
     return ddpi_host_ring(device->comm, &news);

@@ -40,6 +40,7 @@ ddp_status ddpi_device_gather(struct ddpi_device *device, const struct ddpi_task
                               .send = (uint8_t *)records + device->comm->rank * size,
                               .recv = records,
                               .count = device->comm->world_size * size,
+                              .factor = 1, /* records are no elements, whatever the call is */
                               .element_size = 1,
                               .timeout_ms = task->timeout_ms};
     return ddpi_host_ring(device->comm, &round);
