@@ -67,9 +67,10 @@ class Build:
         self.failed = {}  # test program -> what the compiler has said
         for folder in (self.out, self.made, self.bin):
             folder.mkdir(parents=True, exist_ok=True)
-        folders = ['base', 'base/system', 'base/include', 'rendezvous/auth', 'rendezvous/include', 'tls', 'tests/gpu/plain',
-                   *rooms('worker'), 'worker/include', 'cmd/common', 'cmd/perf/collectives', 'tests/lib',
-                   'tests/gpu', 'tests/gpu/check', 'tests/integration', 'tests/cuda']
+        folders = ['base', 'base/recorder', 'base/system', 'base/include', 'rendezvous/auth',
+                   'rendezvous/include', 'tls', 'tests/gpu/plain', *rooms('worker'), 'worker/include',
+                   'cmd/common', 'cmd/perf/collectives', 'tests/lib', 'tests/gpu', 'tests/gpu/check',
+                   'tests/integration', 'tests/cuda']
         self.flags = FLAGS + [f'-I{ROOT / folder}' for folder in folders] + [f'-I{self.made}']
         if 'unrecognized' in subprocess.run(
                 [self.cc, '-ftrivial-auto-var-init=zero', '-E', '-x', 'c', '/dev/null'],
@@ -126,7 +127,7 @@ class Build:
         with concurrent.futures.ThreadPoolExecutor(1) as beside:
             kernels = beside.submit(self.make_kernels)  # takes the longest
             self.make_version()
-            base = sources('base') + sources('base/system')
+            base = sources('base') + sources('base/recorder') + sources('base/system')
             library = base + sources('worker', '**/*.c', but=['no_image.c']) + [
                 ROOT / name for name in ('tls/none.c', 'tls/refusal.c', 'tests/gpu/file_store.c',
                                          'tests/gpu/plain/plain_auth.c')]

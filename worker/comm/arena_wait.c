@@ -5,8 +5,8 @@
  * see that a rank has died (lives.h). One that connects rings nothing: so a sleep lasts some
  * milliseconds at most, and then the control sockets are read.
  *
- * Everybody can see who has arrived. So when the deadline passes, the sentence names the ranks that
- * have not, and no rank is asked.
+ * Everybody can see who has arrived. So some time after the deadline the sentence names the ranks
+ * that have not, and no rank is asked.
  */
 #include "arena_wait.h"
 
@@ -146,6 +146,13 @@ static ddp_status check_lives(struct ddp_comm *comm, const struct ddpi_wait *wai
                           name, comm->rank, call);
 }
 
+/* A rank that is missing may wait for another one, in a message: it has this long to find out, and
+ * to say so. */
+static uint64_t patience_ms(const struct ddpi_wait *wait)
+{
+    return ddpi_wait_answer_ms(wait) * 3 / 2;
+}
+
 ddp_status ddpi_arena_judge(struct ddp_comm *comm, const struct ddpi_wait *wait,
                             const struct ddpi_need *need, bool *ret_ready)
 {
@@ -157,7 +164,7 @@ ddp_status ddpi_arena_judge(struct ddp_comm *comm, const struct ddpi_wait *wait,
     ddp_status status = check_neighbours(comm, wait, op);
     if (status == DDP_OK)
         status = check_lives(comm, wait, op);
-    if (status == DDP_OK && now >= wait->deadline_ms)
+    if (status == DDP_OK && now >= ddpi_deadline(wait->deadline_ms, patience_ms(wait)))
         status = fail_missing(comm, wait, op, now);
     return status == DDP_OK ? ddpi_comm_check_abort(comm) : status;
 }
