@@ -7,6 +7,7 @@
  * MASTER_ADDR rank 0 may come later. Communicators that are made there at the same time are told
  * apart by a key that is derived from the name, and no secret.
  */
+#include "clock.h"
 #include "directory.h"
 #include "error.h"
 #include "list.h"
@@ -23,7 +24,12 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { ASK_AGAIN_MS = 20, DOOR_BACKLOG = 4096 };
+enum {
+    ASK_AGAIN_MS = 20,
+    DOOR_BACKLOG = 4096,
+    PORT_WAIT_MS = 3000, /* for a port that is in use, */
+    PORT_RETRY_MS = 50,  /* between attempts */
+};
 
 struct fixed_directory {
     struct ddpi_directory base;
@@ -227,10 +233,23 @@ static int listen_everywhere(uint16_t port)
     return -1;
 }
 
+/* The rank 0 of a generation before may not have been freed completely. */
+static int listen_when_free(uint16_t port, uint32_t timeout_ms)
+{
+    uint64_t wait_ms = timeout_ms < PORT_WAIT_MS ? timeout_ms : PORT_WAIT_MS;
+    uint64_t end = ddpi_deadline(ddpi_now_ms(&ddpi_clock_monotonic), wait_ms);
+    int fd = listen_everywhere(port);
+    while (fd < 0 && errno == EADDRINUSE && ddpi_now_ms(&ddpi_clock_monotonic) < end) {
+        (void)poll(NULL, 0, PORT_RETRY_MS);
+        fd = listen_everywhere(port);
+    }
+    return fd;
+}
+
 static ddp_status open_master_door(const struct ddpi_config *config,
                                    struct ddpi_directory *directory, struct ddp_error *err)
 {
-    directory->door = listen_everywhere(config->master.port);
+    directory->door = listen_when_free(config->master.port, config->init_timeout_ms);
     if (directory->door >= 0)
         return DDP_OK;
     ddp_status status = ddpi_error_sys(err, errno, "listen at MASTER_PORT %u for the other ranks",
