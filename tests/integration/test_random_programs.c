@@ -2,9 +2,9 @@
  * test_random_programs.c - random programs of collectives and messages, on several communicators
  * and threads, against what each call must compute (random_program.h).
  *
- * DDPRUN_TEST_PROGRAMS=N runs N programs; DDPRUN_TEST_SEED=S runs from seed S on, one without
- * N. With
- * CK_RUN_CASE=threads or processes it runs those alone. A failure names the seed and the call.
+ * DDPRUN_TEST_PROGRAMS=N runs N programs; DDPRUN_TEST_SEED=S runs from seed S on, one program
+ * without N. CK_RUN_CASE=threads or processes runs those alone. A failure names the seed and the
+ * call.
  */
 #include "check_main.h"
 #include "random_program.h"
