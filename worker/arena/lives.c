@@ -216,12 +216,10 @@ bool ddpi_lives_first_death(const struct ddpi_lives *lives, uint32_t *ret_rank)
 
 void ddpi_lives_leave(struct ddpi_lives *lives)
 {
-    if (lives == NULL)
-        return;
-    if (lives->pid == getpid()) {
-        atomic_store(&lives->over, 1);
-        syscall(SYS_futex, &lives->over, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-        pthread_join(lives->thread, NULL);
-    }
+    if (lives == NULL || lives->pid != getpid())
+        return; /* in a child it is a copy of what the parent's thread uses: it stays */
+    atomic_store(&lives->over, 1);
+    syscall(SYS_futex, &lives->over, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    pthread_join(lives->thread, NULL);
     ddpi_free(lives);
 }
