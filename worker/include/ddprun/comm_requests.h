@@ -75,8 +75,8 @@ struct ddp_operation {
     uint32_t *source; /* of a receive: set to the rank that has sent it; NULL: not wanted */
 
     /* Of ddp_start(): called once when the operation has ended, by whichever thread moves its
-     * bytes, before ddp_request_test() says so to others. It must not block, and make no call on
-     * the communicator but ddp_start() and ddp_comm_abort(). NULL: none. */
+     * bytes; other threads may hear of the end by ddp_request_test() before that. It must not
+     * block, and make no call on the communicator but ddp_comm_abort(). NULL: none. */
     void (*on_done)(void *ctx, ddp_status status);
     void *ctx;
 };
