@@ -83,10 +83,9 @@ static void take_incoming(struct ddpi_run_queue *queue)
     pthread_mutex_unlock(&queue->lock);
 }
 
-/* Under the lock. */
-static void note_end(struct ddp_comm *comm, struct ddpi_run *run, ddp_status status)
+/* Under the lock: nothing counts the run as pending any more. */
+static void settle(struct ddp_comm *comm, struct ddpi_run *run, ddp_status status)
 {
-    const uint64_t one = 1;
     struct ddpi_run_queue *queue = &comm->runs;
     ddpi_list_remove(&run->link);
     ddpi_comm_count(comm, &run->task, status);
@@ -95,22 +94,36 @@ static void note_end(struct ddp_comm *comm, struct ddpi_run *run, ddp_status sta
         memcpy(run->cause, comm->cause, sizeof comm->cause);
     queue->pending--;
     queue->thread_runs -= run->algorithm->execute != NULL;
+}
+
+/* Under the lock: after this the run may be gone. */
+static void tell_end(struct ddpi_run_queue *queue, struct ddpi_run *run)
+{
+    const uint64_t one = 1;
     if (run->is_request && queue->events >= 0)
         (void)!write(queue->events, &one, sizeof one);
+    atomic_store_explicit(&run->done, true, memory_order_release);
     if (queue->sleepers > 0)
         pthread_cond_broadcast(&queue->changed);
 }
 
-/* After this the run may be gone. */
+/* A stream goes on in end(), and whoever has waited for the stream must find the run settled. */
 static void run_end(struct ddp_comm *comm, struct ddpi_run *run, ddp_status status)
 {
+    bool holds_stream = run->algorithm->execute != NULL;
+    if (holds_stream) {
+        pthread_mutex_lock(&comm->runs.lock);
+        settle(comm, run, status);
+        pthread_mutex_unlock(&comm->runs.lock);
+    }
     if (run->algorithm->end != NULL)
         run->algorithm->end(comm, run, status);
     pthread_mutex_lock(&comm->runs.lock);
+    if (!holds_stream)
+        settle(comm, run, status);
     void (*ended)(void *arg, ddp_status) = run->ended;
     void *arg = run->ended_arg;
-    note_end(comm, run, status);
-    atomic_store_explicit(&run->done, true, memory_order_release);
+    tell_end(&comm->runs, run);
     pthread_mutex_unlock(&comm->runs.lock);
     if (ended != NULL)
         ended(arg, status);
