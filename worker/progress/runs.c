@@ -48,6 +48,22 @@ void ddpi_runs_put(struct ddp_comm *comm, struct ddpi_run *run)
     pthread_mutex_unlock(&queue->lock);
 }
 
+void ddpi_runs_pass(struct ddp_comm *comm, struct ddpi_run *run)
+{
+    const uint64_t one = 1;
+    pthread_mutex_lock(&comm->runs.lock);
+    comm->operations++;
+    run->status = DDP_OK;
+    void (*ended)(void *arg, ddp_status) = run->ended;
+    void *arg = run->ended_arg;
+    if (run->is_request && comm->runs.events >= 0)
+        (void)!write(comm->runs.events, &one, sizeof one);
+    atomic_store_explicit(&run->done, true, memory_order_release);
+    pthread_mutex_unlock(&comm->runs.lock);
+    if (ended != NULL)
+        ended(arg, DDP_OK);
+}
+
 /* Call under the lock, which it releases meanwhile; returns false when @until_ms has come. */
 static bool sleep_for_change(struct ddpi_run_queue *queue, uint64_t until_ms)
 {

@@ -13,6 +13,9 @@
  * kind; this gives it its number. It must stay where it is until it has ended. */
 void ddpi_runs_put(struct ddp_comm *comm, struct ddpi_run *run);
 
+/* @run needs nothing more and is in no queue: let it end. It may be gone afterwards. */
+void ddpi_runs_pass(struct ddp_comm *comm, struct ddpi_run *run);
+
 /* Wait until @run has ended, at most until the monotonic time @until_ms (0: no limit; its own
  * deadline ends it). The calling thread drives the communicator's runs if no other one does.
  * Returns whether @run has ended. */

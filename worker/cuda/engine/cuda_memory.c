@@ -9,6 +9,7 @@
 #include "list.h"
 #include "pointer.h"
 #include "reduce.h"
+#include "runs.h"
 #include "steps.h"
 
 #include <string.h>
@@ -120,16 +121,17 @@ static ddp_status take_buffers(struct ddpi_device *device, const struct ddpi_run
 }
 
 /* In a world of one the stream itself does it. */
-static ddp_status run_in_stream(const struct ddpi_device *device, const struct ddpi_task *task,
+static ddp_status run_in_stream(const struct ddpi_device *device, struct ddpi_run *run,
                                 ddpi_cu_stream stream, struct ddp_error *err)
 {
+    const struct ddpi_task *task = &run->task;
     ddpi_cu_result result = DDPI_CU_SUCCESS;
     if (task->send != task->recv)
         result = device->cuda.memcpy_async((uintptr_t)task->recv, (uintptr_t)task->send,
                                            task->count * task->element_size, stream);
     if (result != DDPI_CU_SUCCESS)
         return ddpi_cuda_error(&device->cuda, err, result, "copy");
-    device->comm->operations++;
+    ddpi_runs_pass(device->comm, run);
     return DDP_OK;
 }
 
@@ -143,7 +145,7 @@ static ddp_status submit_in_context(struct ddpi_device *device, struct ddpi_run 
     unsigned mode = ddpi_device_capture_mode(device, DDPI_CU_STREAM_CAPTURE_MODE_RELAXED);
     ddp_status status = check_stream(device, stream, err);
     if (status == DDP_OK && device->comm->world_size == 1)
-        status = run_in_stream(device, &run->task, stream, err);
+        status = run_in_stream(device, run, stream, err);
     else if (status == DDP_OK)
         status = ddpi_device_submit(device, run, stream, err);
     (void)ddpi_device_capture_mode(device, mode);
