@@ -120,9 +120,14 @@ static bool all_share_memory(const struct ddpi_meeting *meeting)
     return all;
 }
 
-ddp_status ddpi_edges_open(struct ddpi_edges *edges, struct ddp_error *err)
+void ddpi_edges_know_all(struct ddpi_edges *edges)
 {
     edges->share_memory = all_share_memory(&edges->meeting);
+}
+
+ddp_status ddpi_edges_open(struct ddpi_edges *edges, struct ddp_error *err)
+{
+    ddpi_edges_know_all(edges);
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = &edges->meeting};
     int fd = ddpi_meeting_wait_fd(&edges->meeting);
     if (epoll_ctl(edges->controls, EPOLL_CTL_ADD, fd, &event) != 0)
@@ -160,10 +165,9 @@ static _Atomic(struct ddpi_edge *) *place_of(struct ddpi_edges *edges,
     }
 }
 
-/* Put what has arrived into its place; takes it over in any case. An existing edge stays:
- * ddp_comm_abort() may be using it. */
-static ddp_status edge_add(struct ddpi_edges *edges, const struct ddpi_arrival *arrival,
-                           struct ddp_error *err)
+/* An existing edge stays: ddp_comm_abort() may be using it. */
+ddp_status ddpi_edges_add(struct ddpi_edges *edges, const struct ddpi_arrival *arrival,
+                          struct ddp_error *err)
 {
     struct ddpi_edge *edge = arrival->edge;
     _Atomic(struct ddpi_edge *) *place = place_of(edges, arrival);
@@ -185,7 +189,7 @@ ddp_status ddpi_edges_let_in(struct ddpi_edges *edges, struct ddp_error *err)
     do {
         ddp_status status = ddpi_meeting_advance(&edges->meeting, &arrival, err);
         if (status == DDP_OK && arrival.edge != NULL)
-            status = edge_add(edges, &arrival, err);
+            status = ddpi_edges_add(edges, &arrival, err);
         if (status != DDP_OK)
             return status;
     } while (arrival.edge != NULL);

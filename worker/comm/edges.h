@@ -38,7 +38,10 @@ void ddpi_edges_disown(struct ddpi_edges *edges);
 ddp_status ddpi_edges_set_ring(struct ddpi_edges *edges, unsigned which, struct ddpi_edge *edge,
                                struct ddp_error *err);
 
-/* All cards are known: let other ranks connect from now on. */
+/* All cards are known, some of them only since ddpi_edges_open(). */
+void ddpi_edges_know_all(struct ddpi_edges *edges);
+
+/* All cards are known, or at least those of the ring: let other ranks connect from now on. */
 ddp_status ddpi_edges_open(struct ddpi_edges *edges, struct ddp_error *err);
 
 /* Send @memo to all peers but @from (may be NULL). Async-signal-safe. */
@@ -65,6 +68,10 @@ static inline uint64_t ddpi_edges_wake_ms(const struct ddpi_edges *edges)
 /* Accept ranks that connect, and go on with the own attempt: what becomes an edge takes its place.
  */
 ddp_status ddpi_edges_let_in(struct ddpi_edges *edges, struct ddp_error *err);
+
+/* Put what has arrived at the meeting into its place; takes it over in any case. */
+ddp_status ddpi_edges_add(struct ddpi_edges *edges, const struct ddpi_arrival *arrival,
+                          struct ddp_error *err);
 
 /* Whether both edges of the ring exist. */
 bool ddpi_edges_have_ring(const struct ddpi_edges *edges);

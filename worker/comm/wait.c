@@ -256,6 +256,8 @@ static ddp_status read_messages(struct ddp_comm *comm, struct ddpi_edge *edge,
         case DDPI_NOTICE_CARD: /* only for ranks that join, over other edges */
         case DDPI_NOTICE_STANDS:
         case DDPI_NOTICE_GO:
+        case DDPI_NOTICE_PLACE:
+        case DDPI_NOTICE_AGAIN:
             return fail_garbled(comm, edge);
         }
     }

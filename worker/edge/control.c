@@ -139,7 +139,7 @@ static bool memo_check(struct ddpi_memo *memo)
     if (memo->notice != DDPI_NOTICE_CARD)
         make_printable(memo->text, sizeof memo->text);
     return memo->magic == htole32(MEMO_MAGIC) && memo->notice >= DDPI_NOTICE_FAILED &&
-           memo->notice <= DDPI_NOTICE_GO;
+           memo->notice <= DDPI_NOTICE_LAST;
 }
 
 bool ddpi_control_pass_fd(struct ddpi_control *control, uint32_t tag, int fd)

@@ -32,6 +32,11 @@ enum ddpi_notice {
     DDPI_NOTICE_STANDS, /* both ring edges of this rank exist */
     DDPI_NOTICE_GO, /* the ring edges of all ranks exist; @tag: how many ranks run on this machine
                      */
+
+    /* While survivors find each other (groups/shrink.c), besides CARD, STANDS and GO: */
+    DDPI_NOTICE_PLACE, /* @tag: the receiver's rank in the new communicator; @status: its size */
+    DDPI_NOTICE_AGAIN, /* a rank was lost meanwhile: send another card */
+    DDPI_NOTICE_LAST = DDPI_NOTICE_AGAIN,
 };
 
 struct ddpi_memo {

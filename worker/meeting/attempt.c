@@ -122,7 +122,7 @@ static ddp_status attempt_watch(struct ddpi_meeting *meeting, int fd, struct ddp
 
 static enum ddpi_greeting_kind main_kind(const struct ddpi_attempt *attempt)
 {
-    if (attempt->link == DDPI_LINK_JOIN)
+    if (ddpi_link_is_bare(attempt->link))
         return DDPI_GREET_JOIN;
     return attempt->local ? DDPI_GREET_SHM : DDPI_GREET_CONTROL;
 }

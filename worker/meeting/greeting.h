@@ -34,13 +34,20 @@ enum ddpi_greeting_kind {
 
 /* The purpose of an edge. */
 enum ddpi_link {
-    DDPI_LINK_RING, /* from a rank to the next one */
-    DDPI_LINK_PEER, /* between any two ranks, for send and recv */
-    DDPI_LINK_JOIN, /* to rank 0 until all ranks have joined; rank 0 does not know the card of the
-                       connecting rank */
-    DDPI_LINK_BACK, /* the edge of DDPI_LINK_RING, but from a rank to the previous one */
+    DDPI_LINK_RING,  /* from a rank to the next one */
+    DDPI_LINK_PEER,  /* between any two ranks, for send and recv */
+    DDPI_LINK_JOIN,  /* to rank 0 until all ranks have joined; rank 0 does not know the card of the
+                        connecting rank */
+    DDPI_LINK_BACK,  /* the edge of DDPI_LINK_RING, but from a rank to the previous one */
+    DDPI_LINK_RALLY, /* messages of a rank that looks for survivors, to the lowest of them */
     DDPI_LINK_LINKS,
 };
+
+/* Whether the connection is for messages alone. */
+static inline bool ddpi_link_is_bare(enum ddpi_link link)
+{
+    return link == DDPI_LINK_JOIN || link == DDPI_LINK_RALLY;
+}
 
 /* By which link the peer would ask for the same edge. */
 static inline enum ddpi_link ddpi_link_mirror(enum ddpi_link link)

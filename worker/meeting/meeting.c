@@ -157,7 +157,7 @@ ddp_status ddpi_meeting_ask(struct ddpi_meeting *meeting, uint32_t peer, enum dd
         return ddpi_error_set(err, DDP_E_PROTOCOL,
                               "the card of rank %u is from another version of libddpcomm", peer);
     attempt->local = ddpi_card_share_memory(&meeting->card, &attempt->card);
-    if (attempt->local && link != DDPI_LINK_JOIN) {
+    if (attempt->local && !ddpi_link_is_bare(link)) {
         attempt->segment = meeting->segment;
         meeting->segment = NULL;
         ddp_status status =

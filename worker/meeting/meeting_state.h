@@ -52,6 +52,7 @@ struct ddpi_meeting {
     bool prev_stands;                 /* the edge of the ring with the previous rank exists */
     bool next_stands;                 /* with the next one */
     bool takes_joiners;               /* accept ranks whose cards are unknown */
+    bool takes_rally;                 /* accept ranks that look for survivors */
     bool needs_all;                   /* to have no room for a connection is a failure */
     const struct ddpi_tls_engine *tls; /* for data over TCP; NULL: plaintext */
     struct ddpi_attempt attempt;       /* one at a time */
@@ -71,7 +72,7 @@ static inline bool *ddpi_meeting_stands(struct ddpi_meeting *meeting, uint32_t r
 {
     if (link == DDPI_LINK_PEER)
         return &meeting->met[rank];
-    if (link == DDPI_LINK_JOIN)
+    if (ddpi_link_is_bare(link))
         return NULL;
     return asked == (link == DDPI_LINK_RING) ? &meeting->next_stands : &meeting->prev_stands;
 }

@@ -240,7 +240,7 @@ static ddp_status accept_tcp(const struct ddpi_meeting *meeting, struct ddpi_gre
 static bool own_attempt_wins(const struct ddpi_meeting *meeting, uint32_t rank, enum ddpi_link link)
 {
     const struct ddpi_attempt *attempt = &meeting->attempt;
-    return link != DDPI_LINK_JOIN && attempt->stage != DDPI_ATTEMPT_NONE &&
+    return !ddpi_link_is_bare(link) && attempt->stage != DDPI_ATTEMPT_NONE &&
            attempt->stage != DDPI_ATTEMPT_GONE && attempt->link == ddpi_link_mirror(link) &&
            attempt->edge.peer == rank && meeting->rank < rank;
 }
@@ -307,8 +307,13 @@ static bool hello_fits(struct ddpi_meeting *meeting, const struct ddpi_hello *he
         return meeting->takes_joiners && hello->kind == DDPI_GREET_JOIN;
     }
     if (hello->from >= meeting->world_size || !is_neighbour(meeting, hello) ||
-        *ddpi_meeting_stands(meeting, hello->from, (enum ddpi_link)hello->link, false) ||
         !ddpi_card_get(ddpi_meeting_slot(meeting, hello->from), ret_card))
+        return false;
+    if (hello->link == DDPI_LINK_RALLY)
+        return meeting->takes_rally && hello->kind == DDPI_GREET_JOIN;
+    const bool *stands =
+        ddpi_meeting_stands(meeting, hello->from, (enum ddpi_link)hello->link, false);
+    if (stands == NULL || *stands)
         return false;
     if (ddpi_card_share_memory(&meeting->card, ret_card))
         return hello->kind == DDPI_GREET_SHM;

@@ -138,6 +138,33 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_comm_split_grid(ddp_comm *parent, const st
                                                       const uint32_t *axes, uint32_t naxes,
                                                       ddp_comm **ret_comm, struct ddp_error *err);
 
+/* A flag of ddp_comm_shrink(). */
+#define DDP_SHRINK_ABORT 1u /* abort the operations of the old communicator that are under way */
+
+/**
+ * Make a communicator of the ranks of @comm that are left, in the same processes, without a restart
+ * (ncclCommShrink). @comm may have failed.
+ *
+ * All ranks of @comm call it that live and are not among the @count ranks at @excluded, with the
+ * same list, which may be empty: those that have died, or have destroyed @comm, are found out.
+ * Their ranks are numbered anew, in the old order. Nothing that was sent in @comm arrives in the
+ * new communicator. @comm stays to be destroyed; if it has not failed, it stays usable, too.
+ * Operations under way are waited for, unless @flags is DDP_SHRINK_ABORT: then @comm fails (0: no
+ * flags).
+ *
+ * Takes at most @timeout_ms (0: the timeout of @comm) until all have come, and about as long again
+ * to find out what has become of a rank that stops meanwhile. If ranks die during the call, the
+ * others go on without them. The call may be repeated after a failure.
+ *
+ * DDP_E_TIMEOUT: names the ranks that live but did not call. DDP_E_MISMATCH: the lists differ.
+ * DDP_E_INVALID: @excluded has this rank, or one that does not exist; the flags are unknown.
+ * DDP_E_SYSTEM, DDP_E_NOMEM: this rank, or another one that the sentence names, lacks a resource.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_comm_shrink(ddp_comm *comm, const uint32_t *excluded,
+                                                  uint32_t count, uint32_t flags,
+                                                  uint32_t timeout_ms, ddp_comm **ret_comm,
+                                                  struct ddp_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,462 @@
+/*
+ * shrink.c - ddp_comm_shrink(): the survivors of a communicator make a new one. Owns the child
+ * until it is complete.
+ *
+ *     leader, the lowest survivor            the other survivors
+ *                                   <-CARD-    connect to it, with the card of a new child
+ *       all have come, or are gone
+ *       to each its rank and the    -PLACE->
+ *       cards that it needs         -CARD-->
+ *                                   --GO--->
+ *              all: the cards go round the ring of the child, which so stands
+ *                                   <-STANDS-
+ *       all stand                   --GO--->   done
+ *
+ * If a rank is lost before all stand, the leader says AGAIN, and all begin anew with new cards. If
+ * the leader is lost, so do the others with the next one; but whoever has said STANDS has a child
+ * that works, and keeps it: then its first operation reports the leader's death.
+ */
+#include "child.h"
+#include "clock.h"
+#include "error.h"
+#include "host_memory.h"
+#include "rally.h"
+#include "runs.h"
+
+#include <ddprun/comm_groups.h>
+#include <string.h>
+
+enum { JOIN_MIN_MS = 1000 };
+
+enum stage { AWAIT_PLACE, AWAIT_STANDS, AWAIT_GO, DONE, AGAIN };
+
+struct shrink {
+    struct ddpi_rally rally;
+    struct ddp_comm *child; /* NULL: none */
+    enum stage stage;
+    uint32_t digest; /* of the ranks that this one excludes */
+};
+
+static struct shrink *shrink_of(struct ddpi_rally *rally)
+{
+    return rally->taker;
+}
+
+static bool is_late(const struct ddpi_rally *rally)
+{
+    return ddpi_now_ms(&ddpi_clock_monotonic) >= rally->deadline_ms;
+}
+
+static void send_notice(struct ddpi_place *place, enum ddpi_notice notice)
+{
+    struct ddpi_memo memo;
+    ddpi_memo_fill(&memo, notice, DDP_OK, "");
+    ddpi_rally_send(place, &memo);
+}
+
+static void send_card(struct ddpi_place *place, uint32_t tag, const uint8_t card[DDPI_CARD_SLOT])
+{
+    struct ddpi_memo memo;
+    ddpi_memo_fill(&memo, DDPI_NOTICE_CARD, DDP_OK, "");
+    ddpi_memo_tag(&memo, tag);
+    memcpy(memo.text, card, DDPI_CARD_SLOT);
+    ddpi_rally_send(place, &memo);
+}
+
+static ddp_status new_child(struct shrink *shrink, uint8_t card[DDPI_CARD_SLOT],
+                            struct ddp_error *err)
+{
+    if (shrink->child != NULL)
+        ddpi_comm_destroy(shrink->child);
+    shrink->child = NULL;
+    ddp_status status = ddpi_child_open(shrink->rally.comm, &shrink->child, err);
+    if (status == DDP_OK && !ddpi_child_card(shrink->child, card))
+        status = ddpi_error_nomem(err, DDPI_CARD_SLOT);
+    return status;
+}
+
+/* The ring of the child stands when the cards have gone round. */
+static ddp_status join_child(struct shrink *shrink, struct ddp_error *err)
+{
+    struct ddp_comm *child = shrink->child;
+    int left = ddpi_remaining_ms(ddpi_now_ms(&ddpi_clock_monotonic), shrink->rally.deadline_ms);
+    ddp_status status = ddpi_child_ready(child, shrink->rally.comm, err);
+    if (status != DDP_OK || child->world_size == 1)
+        return status;
+    child->seq = 0;
+    status = ddpi_host_join(child, left > JOIN_MIN_MS ? (uint64_t)left : JOIN_MIN_MS, err);
+    if (status == DDP_OK)
+        ddpi_edges_know_all(&child->edges);
+    return status;
+}
+
+/* Whether the reason to fail is that one more rank is gone. */
+static bool is_loss(ddp_status status)
+{
+    return status == DDP_E_PEER_DEAD || status == DDP_E_CLOSED;
+}
+
+/* ---- the leader ---- */
+
+static ddp_status take_card(struct ddpi_rally *rally, struct ddpi_place *place,
+                            const struct ddpi_memo *memo)
+{
+    place->came = !place->excluded;
+    place->stands = false;
+    place->digest = memo->tag;
+    memcpy(place->card, memo->text, sizeof place->card);
+    (void)rally;
+    return DDP_OK;
+}
+
+static ddp_status leader_take(struct ddpi_rally *rally, struct ddpi_place *place,
+                              const struct ddpi_memo *memo, struct ddp_error *err)
+{
+    switch ((enum ddpi_notice)memo->notice) {
+    case DDPI_NOTICE_CARD:
+        return take_card(rally, place, memo);
+    case DDPI_NOTICE_STANDS:
+        place->stands = true;
+        return DDP_OK;
+    case DDPI_NOTICE_AGAIN: /* it has lost a rank */
+        shrink_of(rally)->stage = AGAIN;
+        return DDP_OK;
+    case DDPI_NOTICE_FAILED:
+        return ddpi_error_set(err, ddpi_memo_failure(memo), "%s", memo->text);
+    default:
+        return DDP_OK;
+    }
+}
+
+/* How many ranks have neither come nor gone; with @err, a sentence with their names. */
+static uint32_t count_missing(const struct ddpi_rally *rally, struct ddp_error *err)
+{
+    char names[DDP_ERROR_TEXT / 2] = "";
+    uint32_t missing = 0;
+    for (uint32_t rank = 0; rank < rally->comm->world_size; rank++) {
+        const struct ddpi_place *place = &rally->places[rank];
+        char name[DDPI_PEER_NAME];
+        if (rank == rally->comm->rank || place->excluded || place->gone || place->came)
+            continue;
+        ddpi_rally_name(rally, rank, name);
+        if (strlen(names) + strlen(name) + 3 < sizeof names) {
+            strcat(names, missing > 0 ? ", " : "");
+            strcat(names, name);
+        }
+        missing++;
+    }
+    if (missing > 0 && err != NULL)
+        ddpi_error_set(err, DDP_E_TIMEOUT,
+                       "%u ms have passed, and %u ranks live but have not called "
+                       "ddp_comm_shrink(): %s; end them, or exclude them",
+                       rally->timeout_ms, missing, names);
+    return missing;
+}
+
+static ddp_status compare_excluded(const struct shrink *shrink, struct ddp_error *err)
+{
+    const struct ddpi_rally *rally = &shrink->rally;
+    char name[DDPI_PEER_NAME];
+    for (uint32_t rank = 0; rank < rally->comm->world_size; rank++)
+        if (rally->places[rank].came && rally->places[rank].digest != shrink->digest) {
+            ddpi_rally_name(rally, rank, name);
+            return ddpi_error_set(err, DDP_E_MISMATCH,
+                                  "rank %u and %s exclude different ranks: pass the same list",
+                                  rally->comm->rank, name);
+        }
+    return DDP_OK;
+}
+
+static ddp_status await_members(struct shrink *shrink, struct ddp_error *err)
+{
+    struct ddpi_rally *rally = &shrink->rally;
+    ddp_status status = DDP_OK;
+    ddpi_rally_watch(rally);
+    while (status == DDP_OK && count_missing(rally, NULL) > 0) {
+        status = ddpi_rally_turn(rally, err);
+        if (status == DDP_OK && is_late(rally) && count_missing(rally, err) > 0)
+            return DDP_E_TIMEOUT;
+    }
+    return status == DDP_OK ? compare_excluded(shrink, err) : status;
+}
+
+/* Send @member, who becomes @rank of @size, the cards of rank 0 and of its neighbours. */
+static void send_plan(const struct shrink *shrink, struct ddpi_place *member, uint32_t rank,
+                      uint32_t size)
+{
+    const struct ddpi_meeting *meeting = &shrink->child->edges.meeting;
+    const uint32_t needed[] = {0, ddpi_ring_prev(rank, size), ddpi_ring_next(rank, size)};
+    struct ddpi_memo memo;
+    ddpi_memo_fill(&memo, DDPI_NOTICE_PLACE, (ddp_status)size, "");
+    ddpi_memo_tag(&memo, rank);
+    ddpi_rally_send(member, &memo);
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
+        send_card(member, needed[i], ddpi_meeting_slot(meeting, needed[i]));
+    send_notice(member, DDPI_NOTICE_GO);
+}
+
+/* All that survive have come: number them. */
+static ddp_status place_members(struct shrink *shrink, struct ddp_error *err)
+{
+    struct ddpi_rally *rally = &shrink->rally;
+    uint32_t size = 1, next = 1;
+    for (uint32_t rank = 0; rank < rally->comm->world_size; rank++)
+        size += rally->places[rank].came;
+    ddp_status status = ddpi_child_place(shrink->child, 0, size, err);
+    for (uint32_t rank = 0; rank < rally->comm->world_size && status == DDP_OK; rank++)
+        if (rally->places[rank].came)
+            ddpi_child_know(shrink->child, next++, rally->places[rank].card);
+    next = 1;
+    for (uint32_t rank = 0; rank < rally->comm->world_size && status == DDP_OK; rank++)
+        if (rally->places[rank].came)
+            send_plan(shrink, &rally->places[rank], next++, size);
+    return status;
+}
+
+/* Until the child of each rank stands; stage AGAIN: a rank was lost. */
+static ddp_status await_stands(struct shrink *shrink, uint32_t size, struct ddp_error *err)
+{
+    struct ddpi_rally *rally = &shrink->rally;
+    for (;;) {
+        uint32_t standing = 1, here = 1;
+        for (uint32_t rank = 0; rank < rally->comm->world_size; rank++) {
+            here += rally->places[rank].came;
+            standing += rally->places[rank].came && rally->places[rank].stands;
+        }
+        if (here < size)
+            shrink->stage = AGAIN;
+        if (shrink->stage == AGAIN || standing == size)
+            return DDP_OK;
+        if (is_late(rally))
+            return ddpi_error_set(err, DDP_E_TIMEOUT,
+                                  "%u of %u ranks have not joined the new communicator in time",
+                                  size - standing, size);
+        ddp_status status = ddpi_rally_turn(rally, err);
+        if (status != DDP_OK)
+            return status;
+    }
+}
+
+static void tell_all(struct ddpi_rally *rally, enum ddpi_notice notice, ddp_status status,
+                     const char *text)
+{
+    struct ddpi_memo memo;
+    ddpi_memo_fill(&memo, notice, status, text);
+    for (uint32_t rank = 0; rank < rally->comm->world_size; rank++)
+        ddpi_rally_send(&rally->places[rank], &memo);
+}
+
+static ddp_status lead(struct shrink *shrink, struct ddp_error *err)
+{
+    struct ddpi_rally *rally = &shrink->rally;
+    struct ddp_error cause = {0};
+    uint8_t own[DDPI_CARD_SLOT];
+    rally->take = leader_take;
+    shrink->stage = AWAIT_STANDS;
+    ddp_status status = new_child(shrink, own, &cause);
+    if (status == DDP_OK)
+        status = await_members(shrink, &cause);
+    shrink->stage = AWAIT_STANDS;
+    if (status == DDP_OK)
+        status = place_members(shrink, &cause);
+    if (status == DDP_OK)
+        status = join_child(shrink, &cause);
+    bool lost = is_loss(status);
+    if (status == DDP_OK)
+        status = await_stands(shrink, shrink->child->world_size, &cause);
+    if (lost || (status == DDP_OK && shrink->stage == AGAIN)) {
+        shrink->stage = AGAIN;
+        for (uint32_t rank = 0; rank < rally->comm->world_size; rank++)
+            rally->places[rank].came = false;
+        tell_all(rally, DDPI_NOTICE_AGAIN, DDP_OK, "");
+        return DDP_OK;
+    }
+    if (status == DDP_OK) {
+        shrink->stage = DONE;
+        tell_all(rally, DDPI_NOTICE_GO, DDP_OK, "");
+        return DDP_OK;
+    }
+    ddpi_error_wrap(&cause, status, "rank %u", rally->comm->rank);
+    tell_all(rally, DDPI_NOTICE_FAILED, status, cause.msg);
+    return ddpi_error_set(err, status, "%s", cause.msg);
+}
+
+/* ---- the others ---- */
+
+/* The child is at @place, of which @memo tells. */
+static ddp_status take_place(struct shrink *shrink, const struct ddpi_memo *memo,
+                             struct ddp_error *err)
+{
+    uint32_t size = (uint32_t)memo->status, rank = memo->tag;
+    if (shrink->child->world_size != 0 || size > shrink->rally.comm->world_size || rank >= size)
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "there is no rank %u of %u", rank, size);
+    return ddpi_child_place(shrink->child, rank, size, err);
+}
+
+static ddp_status take_go(struct shrink *shrink, struct ddpi_place *leader, struct ddp_error *err)
+{
+    if (shrink->stage == AWAIT_GO) {
+        shrink->stage = DONE;
+        return DDP_OK;
+    }
+    if (shrink->stage != AWAIT_PLACE || shrink->child->world_size < 2)
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "an unexpected message has come");
+    ddp_status status = join_child(shrink, err);
+    if (status == DDP_OK)
+        shrink->stage = AWAIT_GO;
+    else if (is_loss(status))
+        shrink->stage = AWAIT_STANDS; /* of nothing: the leader will say AGAIN */
+    else
+        return status;
+    send_notice(leader, status == DDP_OK ? DDPI_NOTICE_STANDS : DDPI_NOTICE_AGAIN);
+    return DDP_OK;
+}
+
+/* Before this rank has a leader, others may come that take it for theirs. */
+static ddp_status member_take(struct ddpi_rally *rally, struct ddpi_place *place,
+                              const struct ddpi_memo *memo, struct ddp_error *err)
+{
+    struct shrink *shrink = shrink_of(rally);
+    if (place != &rally->places[ddpi_rally_leader(rally)])
+        return memo->notice == DDPI_NOTICE_CARD ? take_card(rally, place, memo) : DDP_OK;
+    switch ((enum ddpi_notice)memo->notice) {
+    case DDPI_NOTICE_PLACE:
+        return take_place(shrink, memo, err);
+    case DDPI_NOTICE_CARD:
+        if (memo->tag < shrink->child->world_size)
+            ddpi_child_know(shrink->child, memo->tag, (const uint8_t *)memo->text);
+        return DDP_OK;
+    case DDPI_NOTICE_GO:
+        return take_go(shrink, place, err);
+    case DDPI_NOTICE_AGAIN:
+        shrink->stage = AGAIN;
+        return DDP_OK;
+    case DDPI_NOTICE_FAILED:
+        return ddpi_error_set(err, ddpi_memo_failure(memo), "%s", memo->text);
+    default:
+        return DDP_OK;
+    }
+}
+
+static ddp_status member_late(const struct ddpi_rally *rally, uint32_t leader,
+                              struct ddp_error *err)
+{
+    char name[DDPI_PEER_NAME];
+    ddpi_rally_name(rally, leader, name);
+    return ddpi_error_set(
+        err, DDP_E_TIMEOUT, "rank %u: %u ms have passed, and %s %s; end it, or exclude it",
+        rally->comm->rank, rally->timeout_ms, name,
+        rally->places[leader].edge == NULL ? "lives but has not called ddp_comm_shrink()"
+                                           : "does not answer");
+}
+
+/* Until there is a connection to @leader, or it is gone. */
+static ddp_status connect_to_leader(struct ddpi_rally *rally, uint32_t leader,
+                                    struct ddp_error *err)
+{
+    struct ddpi_place *place = &rally->places[leader];
+    const struct ddpi_attempt *attempt = &rally->comm->edges.meeting.attempt;
+    ddp_status status = place->edge == NULL ? ddpi_rally_ask(rally, leader, err) : DDP_OK;
+    while (status == DDP_OK && place->edge == NULL && !place->gone) {
+        status = ddpi_rally_turn(rally, err);
+        place->gone |= attempt->stage == DDPI_ATTEMPT_GONE;
+        if (status == DDP_OK && place->edge == NULL && !place->gone && is_late(rally))
+            status = member_late(rally, leader, err);
+    }
+    return status;
+}
+
+static ddp_status follow(struct shrink *shrink, uint32_t leader, struct ddp_error *err)
+{
+    struct ddpi_rally *rally = &shrink->rally;
+    struct ddpi_place *place = &rally->places[leader];
+    uint8_t card[DDPI_CARD_SLOT];
+    rally->take = member_take;
+    shrink->stage = AWAIT_PLACE;
+    ddp_status status = connect_to_leader(rally, leader, err);
+    if (status == DDP_OK && place->gone) {
+        shrink->stage = AGAIN;
+        return DDP_OK;
+    }
+    if (status == DDP_OK)
+        status = new_child(shrink, card, err);
+    if (status == DDP_OK)
+        send_card(place, shrink->digest, card);
+    while (status == DDP_OK && shrink->stage != DONE && shrink->stage != AGAIN) {
+        status = ddpi_rally_turn(rally, err);
+        if (place->gone && status == DDP_OK && shrink->stage != DONE)
+            shrink->stage = shrink->stage == AWAIT_GO ? DONE : AGAIN;
+        else if (status == DDP_OK && shrink->stage != DONE && is_late(rally))
+            status = member_late(rally, leader, err);
+    }
+    return status;
+}
+
+/* ---- the call ---- */
+
+static ddp_status read_excluded(struct shrink *shrink, const uint32_t *excluded, uint32_t count,
+                                struct ddp_error *err)
+{
+    const struct ddp_comm *comm = shrink->rally.comm;
+    for (uint32_t i = 0; i < count; i++) {
+        if (excluded[i] >= comm->world_size || excluded[i] == comm->rank)
+            return ddpi_error_set(err, DDP_E_INVALID,
+                                  excluded[i] == comm->rank
+                                      ? "rank %u excludes itself: it must not call this"
+                                      : "rank %u, which is to be excluded, does not exist",
+                                  excluded[i]);
+        shrink->rally.places[excluded[i]].excluded = true;
+    }
+    shrink->digest = 1;
+    for (uint32_t rank = 0; rank < comm->world_size; rank++)
+        shrink->digest =
+            (shrink->digest ^ shrink->rally.places[rank].excluded) * 0x01000193u + rank;
+    return DDP_OK;
+}
+
+static ddp_status run_shrink(struct shrink *shrink, struct ddp_error *err)
+{
+    struct ddpi_rally *rally = &shrink->rally;
+    ddp_status status = DDP_OK;
+    shrink->stage = AGAIN;
+    while (status == DDP_OK && shrink->stage == AGAIN) {
+        uint32_t leader = ddpi_rally_leader(rally);
+        status = leader == rally->comm->rank ? lead(shrink, err) : follow(shrink, leader, err);
+    }
+    return status;
+}
+
+/* Alone, a rank needs no rally. */
+static ddp_status shrink_alone(struct shrink *shrink, struct ddp_error *err)
+{
+    ddp_status status = ddpi_child_open(shrink->rally.comm, &shrink->child, err);
+    return status == DDP_OK ? ddpi_child_place(shrink->child, 0, 1, err) : status;
+}
+
+ddp_status ddp_comm_shrink(ddp_comm *comm, const uint32_t *excluded, uint32_t count, uint32_t flags,
+                           uint32_t timeout_ms, ddp_comm **ret_comm, struct ddp_error *err)
+{
+    struct shrink shrink = {.stage = AGAIN};
+    ddp_status status = ddpi_comm_check_home(comm, err);
+    if (status == DDP_OK && (flags & ~(uint32_t)DDP_SHRINK_ABORT) != 0)
+        status = ddpi_error_set(err, DDP_E_INVALID, "%u has unknown flags", flags);
+    if (status != DDP_OK)
+        return status;
+    if ((flags & DDP_SHRINK_ABORT) != 0)
+        ddp_comm_abort(comm);
+    ddpi_runs_claim(comm);
+    status =
+        ddpi_rally_init(&shrink.rally, comm, timeout_ms != 0 ? timeout_ms : comm->timeout_ms, err);
+    shrink.rally.taker = &shrink;
+    if (status == DDP_OK)
+        status = read_excluded(&shrink, excluded, count, err);
+    if (status == DDP_OK)
+        status = comm->world_size > 1 ? run_shrink(&shrink, err) : shrink_alone(&shrink, err);
+    ddpi_rally_finish(&shrink.rally);
+    ddpi_runs_release(comm);
+    if (status == DDP_OK)
+        *ret_comm = shrink.child;
+    else if (shrink.child != NULL)
+        ddpi_comm_destroy(shrink.child);
+    return ddpi_error_advise_descriptors(err, status);
+}
