@@ -6,6 +6,7 @@
 #include "descriptors.h"
 #include "world.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -118,7 +119,7 @@ static void lose_the_leader(struct world *world, uint32_t rank, ddp_comm *comm)
         continue;
     world_step(world, rank);
     while (rank == 3 && atomic_load(world->counter) == 0)
-        usleep(1000);
+        poll(NULL, 0, 1);
     CHECK_OK(ddp_comm_shrink(comm, NULL, 0, 0, SHRINK_MS, &rest, err));
     check_survivors(rest, rank, 1U << 2 | 1U << 3);
     ddp_comm_destroy(rest);
@@ -202,7 +203,7 @@ static void stay_away(struct world *world, uint32_t rank, ddp_comm *comm)
         world_step(world, late);
     }
     while (rank == late && atomic_load(&world->reports[late].steps) < RANKS - 1)
-        usleep(1000);
+        poll(NULL, 0, 1);
     CHECK_OK(ddp_barrier(comm, NULL, err));
     CHECK_OK(ddp_comm_shrink(comm, NULL, 0, 0, SHRINK_MS, &rest, err)); /* once more */
     check_survivors(rest, rank, (1U << RANKS) - 1);

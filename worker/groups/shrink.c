@@ -24,6 +24,7 @@
 #include "runs.h"
 
 #include <ddprun/comm_groups.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { JOIN_MIN_MS = 1000 };
@@ -133,16 +134,16 @@ static uint32_t count_missing(const struct ddpi_rally *rally, struct ddp_error *
 {
     char names[DDP_ERROR_TEXT / 2] = "";
     uint32_t missing = 0;
+    size_t used = 0;
     for (uint32_t rank = 0; rank < rally->comm->world_size; rank++) {
         const struct ddpi_place *place = &rally->places[rank];
         char name[DDPI_PEER_NAME];
         if (rank == rally->comm->rank || place->excluded || place->gone || place->came)
             continue;
         ddpi_rally_name(rally, rank, name);
-        if (strlen(names) + strlen(name) + 3 < sizeof names) {
-            strcat(names, missing > 0 ? ", " : "");
-            strcat(names, name);
-        }
+        if (used + sizeof name < sizeof names)
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s",
+                                     missing > 0 ? ", " : "", name);
         missing++;
     }
     if (missing > 0 && err != NULL)
