@@ -27,7 +27,7 @@ static void check_card(const char *text)
 
 static void check_memo(const struct ddpi_memo *memo)
 {
-    HOLDS(memo->notice >= DDPI_NOTICE_FAILED && memo->notice <= DDPI_NOTICE_GO);
+    HOLDS(memo->notice >= DDPI_NOTICE_FAILED && memo->notice <= DDPI_NOTICE_LAST);
     HOLDS(memo->notice != DDPI_NOTICE_HANDOVER); /* which takes a descriptor */
     if (memo->notice == DDPI_NOTICE_CARD) {
         check_card(memo->text);

@@ -10,6 +10,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import DDPRUN, DdprunCase, probe
+from nodes import free_port
 
 UUID = r'[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}'
 PRINT_ENV = 'env | while IFS= read -r line; do echo "$RANK|$line"; done'
@@ -179,9 +180,7 @@ class Ports(DdprunCase):
             self.assertRegex(job.out, r'^\[default0\]:\d+ hello\n\Z')
 
     def test_a_given_port_is_used(self):
-        with socket.socket() as s:
-            s.bind(('127.0.0.1', 0))
-            port = s.getsockname()[1]
+        port = free_port()
         self.write('listen.py', self.LISTEN.format(family='AF_INET', host=''))
         for words in ((f'--master-port={port}',), (f'--rdzv-endpoint=127.0.0.1:{port}',)):
             job = self.run_job(*words, 'listen.py', env=self.OWN)

@@ -7,11 +7,15 @@ DDPRUN_INTEROP=1 makes that a failure.
 """
 
 import os
-import socket
 import subprocess
 import sys
 import tempfile
 import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
+from nodes import free_port
 
 DDPRUN = os.environ.get('DDPRUN', '')
 PYTHON = os.environ.get('INTEROP_PYTHON', '')
@@ -56,12 +60,6 @@ os.write(1, (f'{dist.get_rank()} {env["ROLE_NAME"]} {env["ROLE_RANK"]}/{env["ROL
 dist.barrier()
 dist.destroy_process_group()
 '''
-
-
-def free_port():
-    with socket.socket() as sock:
-        sock.bind(('127.0.0.1', 0))
-        return sock.getsockname()[1]
 
 
 class Places(unittest.TestCase):

@@ -7,8 +7,10 @@ rank, and workers of a generation that were still there when the next had begun.
 """
 
 import atexit
+import contextlib
 import ctypes
 import os
+import random
 import re
 import signal
 import socket
@@ -425,6 +427,11 @@ class NodesCase(DdprundCase):
 
 
 def free_port():
-    with socket.socket() as sock:
-        sock.bind(('127.0.0.1', 0))
-        return sock.getsockname()[1]
+    """A port that is free and stays so: below those that the kernel gives to the programs of other tests."""
+    with open('/proc/sys/net/ipv4/ip_local_port_range', encoding='ascii') as limits:
+        first = int(limits.read().split()[0])
+    while True:
+        port = random.randrange(1024, first)
+        with socket.socket() as sock, contextlib.suppress(OSError):
+            sock.bind(('', port))
+            return port
