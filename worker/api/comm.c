@@ -3,6 +3,7 @@
  */
 #include "bootstrap.h"
 #include "error.h"
+#include "finalize.h"
 #include "mailbox.h"
 #include "memory_types.h"
 #include "runs.h"
@@ -48,6 +49,14 @@ ddp_status ddp_comm_init(const struct ddp_comm_options *options, ddp_comm **ret_
     }
     *ret_comm = comm;
     return DDP_OK;
+}
+
+ddp_status ddp_comm_finalize(ddp_comm *comm, uint32_t timeout_ms, struct ddp_error *err)
+{
+    ddp_status status = ddpi_comm_check_home(comm, err);
+    return status == DDP_OK
+               ? ddpi_finalize(comm, timeout_ms != 0 ? timeout_ms : comm->timeout_ms, err)
+               : status;
 }
 
 void ddp_comm_destroy(ddp_comm *comm)

@@ -105,6 +105,18 @@ ddp_status ddp_barrier(ddp_comm *comm, void *stream, struct ddp_error *err)
     return operate(comm, &task, stream, err);
 }
 
+ddp_status ddp_monitored_barrier(ddp_comm *comm, uint32_t timeout_ms, struct ddp_error *err)
+{
+    struct ddpi_task task = {.call = {.operation = DDPI_MONITORED}};
+    ddp_status status = ddpi_comm_check_home(comm, err);
+    if (status == DDP_OK)
+        status = ddpi_task_prepare(&task, comm->rank, comm->world_size, err);
+    if (status != DDP_OK)
+        return status;
+    task.timeout_ms = timeout_ms != 0 ? timeout_ms : comm->timeout_ms;
+    return ddpi_operate(comm, &task, NULL, err);
+}
+
 ddp_status ddp_gather(ddp_comm *comm, const void *send, void *recv, size_t count, ddp_dtype dtype,
                       uint32_t root, void *stream, struct ddp_error *err)
 {

@@ -22,6 +22,7 @@ static const struct {
     bool takes_parts; /* a buffer may have uneven parts */
 } kinds[] = {
     [DDP_KIND_BARRIER] = {DDPI_BARRIER, false},
+    [DDP_KIND_MONITORED_BARRIER] = {DDPI_MONITORED, false},
     [DDP_KIND_BROADCAST] = {DDPI_BROADCAST, false},
     [DDP_KIND_ALL_REDUCE] = {DDPI_ALL_REDUCE, false},
     [DDP_KIND_REDUCE] = {DDPI_REDUCE, false},

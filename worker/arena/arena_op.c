@@ -27,6 +27,7 @@ static const struct row {
     bool out_of_each; /* a rank takes something of each piece, not of the root's alone */
 } rows[] = {
     [DDPI_BARRIER] = {.copies_in = NOBODY, .takes = NOBODY},
+    [DDPI_MONITORED] = {.copies_in = NOBODY, .takes = NOBODY},
     [DDPI_BROADCAST] = {.copies_in = ROOT, .in = WHOLE, .takes = OTHERS},
     [DDPI_ALL_REDUCE] = {.copies_in = EVERY, .in = WHOLE, .works = true, .takes = EVERY},
     [DDPI_REDUCE] = {.copies_in = EVERY, .in = WHOLE, .works = true, .takes = ROOT},

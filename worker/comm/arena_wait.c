@@ -13,6 +13,7 @@
 #include "arena_op.h"
 #include "attempt.h"
 #include "clock.h"
+#include "rank_names.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -22,51 +23,21 @@
 enum {
     SLEEP_MOST_US = 4000,
     SLEEP_DOUBT_US = 1000, /* while it is not certain that a rank has died */
-    NAMES = 200,
 };
 
-void ddpi_comm_rank_name(const struct ddp_comm *comm, uint32_t rank, char name[DDPI_PEER_NAME])
+static bool is_missing(const void *op, uint32_t rank)
 {
-    struct ddpi_edge edge;
-    struct ddpi_card card;
-    if (ddpi_card_get(ddpi_meeting_slot(&comm->edges.meeting, rank), &card))
-        snprintf(name, DDPI_PEER_NAME, "%s", ddpi_edge_name(&edge, rank, &card)->peer_name);
-    else
-        snprintf(name, DDPI_PEER_NAME, "rank %u", rank);
-}
-
-/* "ranks 2, 5 and 7", of those that are missing; returns how many there are. */
-static uint32_t list_missing(const struct ddp_comm *comm, const struct ddpi_arena_op *op,
-                             char names[NAMES])
-{
-    uint32_t count = 0, named = 0, last = 0;
-    for (uint32_t rank = 0; rank < comm->world_size; rank++)
-        if (ddpi_arena_misses(op, rank)) {
-            count++;
-            last = rank;
-        }
-    size_t used = (size_t)snprintf(names, NAMES, "ranks ");
-    for (uint32_t rank = 0; rank < last && used < NAMES - 32; rank++)
-        if (ddpi_arena_misses(op, rank))
-            used +=
-                (size_t)snprintf(names + used, NAMES - used, "%s%u", named++ > 0 ? ", " : "", rank);
-    if (count > named + 1)
-        snprintf(names + used, NAMES - used, " and %u more", count - named);
-    else
-        snprintf(names + used, NAMES - used, " and %u", last);
-    if (count == 1)
-        ddpi_comm_rank_name(comm, last, names);
-    return count;
+    return ddpi_arena_misses(op, rank);
 }
 
 static ddp_status fail_missing(struct ddp_comm *comm, const struct ddpi_wait *wait,
                                const struct ddpi_arena_op *op, uint64_t now)
 {
-    char call[DDPI_CALL_TEXT], names[NAMES];
+    char call[DDPI_CALL_TEXT], names[DDPI_RANK_NAMES];
     uint64_t elapsed = now - wait->started_ms;
     bool called = op->stage == DDPI_ARENA_WORK;
     ddpi_call_name(wait->call, call);
-    uint32_t count = list_missing(comm, op, names);
+    uint32_t count = ddpi_comm_list_ranks(comm, is_missing, op, names);
     if (count == 0) /* they have come at the last moment */
         return DDP_OK;
     return ddpi_comm_fail(comm, NULL, DDP_E_TIMEOUT,

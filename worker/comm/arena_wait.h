@@ -19,7 +19,4 @@ ddp_status ddpi_arena_judge(struct ddp_comm *comm, const struct ddpi_wait *wait,
 /* Fail if the previous rank carries its call, which should be @call, out over the ring. */
 ddp_status ddpi_arena_check_ring(struct ddp_comm *comm, const struct ddpi_call *call);
 
-/* "rank 3 (pid 4711 on node-b)", from the rank's card. */
-void ddpi_comm_rank_name(const struct ddp_comm *comm, uint32_t rank, char name[DDPI_PEER_NAME]);
-
 #endif

@@ -41,6 +41,7 @@ struct ddp_comm {
     uint64_t operations; /* completed */
     uint64_t bytes_sent; /* by them */
     uint64_t bytes_received;
+    atomic_bool finalized; /* no more operations are to begin */
     struct ddpi_edges edges;
     struct ddpi_life *life;       /* NULL: no agent watches this process */
     struct ddpi_lives *lives;     /* of the ranks in the arena; NULL: not known */

@@ -90,7 +90,7 @@ struct needs {
 
 static bool is_needed(const struct ddpi_need *need)
 {
-    return !need->optional && (need->recv_bytes > 0 || need->send || need->handover);
+    return !need->optional && (need->recv_bytes > 0 || need->send || need->handover || need->taken);
 }
 
 /* The operation that needs @need, one of those for which a rank sleeps in @wait. */

@@ -16,6 +16,7 @@ struct ddpi_need {
     size_t recv_bytes;            /* this many bytes have arrived; 0: does not matter */
     bool send;                    /* there is room to send */
     bool handover;                /* the peer has passed a descriptor (control.h) */
+    bool taken;                   /* the peer has taken what was sent: ends no sleep */
     bool optional; /* it ends the sleep, but only the deadline counts; @edge may be NULL */
 };
 

@@ -265,6 +265,13 @@ static void shm_disarm(struct ddpi_edge *edge)
     atomic_store_explicit(&shm->out_header->writer_sleeps, 0, memory_order_relaxed);
 }
 
+static size_t shm_untaken(struct ddpi_edge *edge)
+{
+    struct shm_edge *shm = shm_of(edge);
+    size_t room = shm_room(shm);
+    return edge->broken == NULL ? RING_SIZE - room : 0;
+}
+
 static void shm_destroy(struct ddpi_edge *edge)
 {
     struct shm_edge *shm = shm_of(edge);
@@ -284,6 +291,7 @@ struct ddpi_edge *ddpi_edge_shm(struct ddpi_shm_segment *segment, unsigned side,
         .recv = shm_recv,
         .peek = shm_peek,
         .consume = shm_consume,
+        .untaken = shm_untaken,
         .arm = shm_arm,
         .disarm = shm_disarm,
         .destroy = shm_destroy,

@@ -13,7 +13,9 @@
 #include "mem.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -125,6 +127,16 @@ static void tcp_disarm(struct ddpi_edge *edge)
     (void)edge;
 }
 
+/* A connection that is broken keeps what it has: nothing will take it. */
+static size_t tcp_untaken(struct ddpi_edge *edge)
+{
+    struct tcp_edge *tcp = tcp_of(edge);
+    int queued = 0;
+    if (edge->broken != NULL || ioctl(tcp->fd, SIOCOUTQ, &queued) != 0 || queued < 0)
+        return 0;
+    return (size_t)queued + tcp->tls.owed;
+}
+
 static void tcp_destroy(struct ddpi_edge *edge)
 {
     struct tcp_edge *tcp = tcp_of(edge);
@@ -150,6 +162,7 @@ struct ddpi_edge *ddpi_edge_tcp(int data_fd, int control_fd, struct ddp_error *e
         .recv = tcp_recv,
         .peek = tcp_peek,
         .consume = tcp_consume,
+        .untaken = tcp_untaken,
         .arm = tcp_arm,
         .disarm = tcp_disarm,
         .destroy = tcp_destroy,

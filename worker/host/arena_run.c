@@ -8,6 +8,7 @@
 #include "arena_op.h"
 #include "arena_wait.h"
 #include "error.h"
+#include "rank_names.h"
 
 #include <stdio.h>
 

@@ -6,6 +6,7 @@
 
 #include "arena_run.h"
 #include "error.h"
+#include "monitored_run.h"
 #include "parts_run.h"
 #include "peer_message.h"
 #include "reduce.h"
@@ -59,6 +60,8 @@ static const struct ddpi_algorithm *choose_collective(const struct ddp_comm *com
         task->ring.kind = DDPI_RING_ALL_GATHER;
     if (comm->world_size == 1)
         return &alone_algorithm;
+    if (task->call.operation == DDPI_MONITORED)
+        return &ddpi_monitored_algorithm;
     return ddpi_call_has_ring(&task->call) ? &ddpi_ring_algorithm : &ddpi_parts_algorithm;
 }
 
@@ -83,6 +86,9 @@ static ddp_status host_submit(struct ddpi_memory *memory, struct ddp_comm *comm,
     if (stream != NULL && is_barrier)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "no device is in use, so there is no stream to wait on: pass NULL");
+    if (stream != NULL && run->task.call.operation == DDPI_MONITORED)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "a monitored barrier is not enqueued on a stream: pass NULL");
     if (stream != NULL && run->task.count > 0)
         return ddpi_error_set(err, DDP_E_INVALID, "host memory takes no stream: pass NULL");
     run->algorithm = ddpi_call_is_message(&run->task.call) ? &ddpi_message_algorithm

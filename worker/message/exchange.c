@@ -73,6 +73,16 @@ unsigned ddpi_exchange_needs(const struct ddp_comm *comm, const struct ddpi_exch
     return count;
 }
 
+bool ddpi_exchange_lacks(const struct ddpi_exchange *exchange, uint32_t rank)
+{
+    for (unsigned i = 0; i < exchange->count; i++) {
+        const struct ddpi_mail *mail = &exchange->mails[i];
+        if (mail->peer == rank && !mail->sends && mail->state != DDPI_MAIL_COMPLETE)
+            return true;
+    }
+    return false;
+}
+
 void ddpi_exchange_end(struct ddp_comm *comm, struct ddpi_exchange *exchange)
 {
     for (unsigned i = 0; i < exchange->count; i++)

@@ -40,6 +40,9 @@ ddp_status ddpi_exchange_advance(struct ddp_comm *comm, struct ddpi_exchange *ex
 unsigned ddpi_exchange_needs(const struct ddp_comm *comm, const struct ddpi_exchange *exchange,
                              struct ddpi_need *needs);
 
+/* Whether the piece of @rank has not come yet. */
+bool ddpi_exchange_lacks(const struct ddpi_exchange *exchange, uint32_t rank);
+
 /* Free it; all zeros: there is nothing. */
 void ddpi_exchange_end(struct ddp_comm *comm, struct ddpi_exchange *exchange);
 

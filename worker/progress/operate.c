@@ -103,9 +103,9 @@ static ddp_status choose_memory(struct ddpi_memories *memories, const struct ddp
                                 const void *stream, struct ddpi_buffers *ret_buffers,
                                 struct ddpi_memory **ret_memory, struct ddp_error *err)
 {
-    bool has_buffers = task->call.operation != DDPI_BARRIER;
-    if (!has_buffers || task->count == 0) { /* the host does nothing as well as a GPU */
-        *ret_memory = has_buffers ? &memories->host : stream_owner(memories, stream);
+    bool is_barrier = task->call.operation == DDPI_BARRIER;
+    if (is_barrier || task->count == 0) { /* the host does nothing as well as a GPU */
+        *ret_memory = is_barrier ? stream_owner(memories, stream) : &memories->host;
         return DDP_OK;
     }
     ddp_status status = find_type(memories, task->send, "the send buffer", &ret_buffers->send, err);
@@ -129,6 +129,11 @@ static ddp_status comm_prepare(struct ddp_comm *comm, struct ddp_error *err)
     ddp_status status = ddpi_comm_report(comm, err);
     if (status != DDP_OK)
         return status;
+    if (atomic_load_explicit(&comm->finalized, memory_order_relaxed))
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "rank %u has called ddp_comm_finalize(): only ddp_comm_destroy() is "
+                              "left to call",
+                              comm->rank);
     pthread_mutex_lock(&comm->runs.lock);
     status = open_types(comm);
     pthread_mutex_unlock(&comm->runs.lock);

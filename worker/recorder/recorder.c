@@ -144,7 +144,7 @@ uint64_t ddpi_recorder_begin(struct ddpi_recorder *recorder, const struct ddpi_c
         .is_send = call->operation == DDPI_SEND,
         .has_root = !is_message && ddpi_call_is_rooted(call),
         .reduces = ddpi_call_reduces(call),
-        .has_elements = call->operation != DDPI_BARRIER && call->operation != DDPI_JOIN,
+        .has_elements = ddpi_call_has_elements(call),
     };
     ddpi_flight_begin(recorder->memory, recorder->records, &op);
     return op.number;

@@ -151,6 +151,8 @@ static void describe_call(const struct ddpi_call *call, char text[DDPI_CALL_TEXT
         return;
     case DDPI_JOIN:
     case DDPI_BARRIER:
+    case DDPI_MONITORED:
+    case DDPI_FINALIZE:
         ddpi_call_name(call, text);
     }
 }

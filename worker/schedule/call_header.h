@@ -7,10 +7,12 @@
 #include <ddprun/comm.h>
 #include <stdbool.h>
 
-/* Operations: X(symbol, name). JOIN is the round that ends ddp_comm_init(). */
+/* Operations: X(symbol, name). JOIN is the round that ends ddp_comm_init(); FINALIZE
+ * passes nothing between ranks. */
 #define DDPI_OPERATION_MAP(X)                \
     X(DDPI_JOIN, "init")                     \
     X(DDPI_BARRIER, "barrier")               \
+    X(DDPI_MONITORED, "monitored_barrier")   \
     X(DDPI_BROADCAST, "broadcast")           \
     X(DDPI_ALL_REDUCE, "all_reduce")         \
     X(DDPI_REDUCE, "reduce")                 \
@@ -20,7 +22,8 @@
     X(DDPI_SCATTER, "scatter")               \
     X(DDPI_ALL_TO_ALL, "all_to_all")         \
     X(DDPI_SEND, "send")                     \
-    X(DDPI_RECV, "recv")
+    X(DDPI_RECV, "recv")                     \
+    X(DDPI_FINALIZE, "finalize")
 
 enum ddpi_operation {
 #define DDPI_OPERATION_ENUM(symbol, name) symbol,

@@ -22,6 +22,7 @@ static const struct shape {
 } shapes[] = {
     [DDPI_JOIN] = {.ring = DDPI_RING_ALL_GATHER, .has_ring = true},
     [DDPI_BARRIER] = {.ring = DDPI_RING_ALL_GATHER, .has_ring = true},
+    [DDPI_MONITORED] = {.rooted = true},
     [DDPI_BROADCAST] = {.ring = DDPI_RING_BROADCAST,
                         .has_ring = true,
                         .rooted = true,
@@ -66,6 +67,7 @@ static const struct shape {
                       .root_recv = PART,
                       .in_place = "recv must be the root's part of send"},
     [DDPI_ALL_TO_ALL] = {.send = ALL_PARTS, .recv = ALL_PARTS},
+    [DDPI_FINALIZE] = {.has_ring = false},
     [DDPI_SEND] = {.ring = DDPI_RING_BROADCAST, .has_ring = true, .message = true, .send = PART},
     [DDPI_RECV] = {.ring = DDPI_RING_BROADCAST, .has_ring = true, .message = true, .recv = PART},
 };
@@ -78,6 +80,13 @@ static const struct shape *shape_of(const struct ddpi_call *call)
 bool ddpi_call_reduces(const struct ddpi_call *call)
 {
     return shape_of(call)->reduces;
+}
+
+bool ddpi_call_has_elements(const struct ddpi_call *call)
+{
+    const struct shape *shape = shape_of(call);
+    return shape->send != NONE || shape->recv != NONE || shape->root_send != NONE ||
+           shape->root_recv != NONE;
 }
 
 bool ddpi_call_is_rooted(const struct ddpi_call *call)

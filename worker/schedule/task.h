@@ -65,7 +65,11 @@ bool ddpi_call_reduces(const struct ddpi_call *call);
 bool ddpi_call_is_rooted(const struct ddpi_call *call);
 bool ddpi_call_is_message(const struct ddpi_call *call);
 
-/* Whether a ring schedule carries it out; all but gather, scatter and all_to_all. */
+/* Whether its callers pass buffers. */
+bool ddpi_call_has_elements(const struct ddpi_call *call);
+
+/* Whether a ring schedule carries it out; all but monitored_barrier, gather, scatter and
+ * all_to_all. */
 bool ddpi_call_has_ring(const struct ddpi_call *call);
 
 #endif

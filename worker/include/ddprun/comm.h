@@ -210,6 +210,23 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_comm_init_local(uint32_t ndev, const int *
                                                       ddp_comm **comms, struct ddp_error *err);
 
 /**
+ * Let this rank leave in peace: no operation can begin any more, and what was sent arrives.
+ *
+ * Blocks until all operations and requests of this rank have ended, each within its own timeout,
+ * and then until the other ranks have taken all that it has sent to them: at most @timeout_ms (0:
+ * the communicator's timeout). Afterwards ddp_comm_destroy() is the only call that is left, and
+ * aborts nothing. Not a collective: ranks that need nothing more of this one go on without it.
+ * Received messages for which there was no ddp_recv() are dropped. A second call does nothing.
+ *
+ * Between machines a message is taken when the kernel of the other rank has it, else when that rank
+ * has read it.
+ * Errors are those of an operation. DDP_E_TIMEOUT: the sentence names a rank that has not taken its
+ * bytes. DDP_E_PEER_DEAD: a rank died, or left, before it had.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_comm_finalize(ddp_comm *comm, uint32_t timeout_ms,
+                                                    struct ddp_error *err);
+
+/**
  * Leave the communicator and free it. NULL is allowed. Does not wait for other ranks: ranks that
  * are in an operation with this one get DDP_E_PEER_DEAD. After operations on device memory it frees
  * memory of the device: for that the driver may wait for all streams of the context, even for one
@@ -408,6 +425,17 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_recv_any(ddp_comm *comm, void *buffer, siz
  * waits until the streams of all ranks have reached the barrier.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_barrier(ddp_comm *comm, void *stream, struct ddp_error *err);
+
+/**
+ * Wait until all ranks have called it, at most @timeout_ms (0: the communicator's timeout). If some
+ * do not come, the sentence names all of them, while that of ddp_barrier() may name one only.
+ *
+ * Where ranks do not share memory each one reports to rank 0 and waits for its answer: 2 (N - 1)
+ * messages of headers only, a connection of rank 0 to every rank, and the time of two messages.
+ * Rank 0 counts the time from its own call: ranks that come much earlier, or later, name rank 0.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_monitored_barrier(ddp_comm *comm, uint32_t timeout_ms,
+                                                        struct ddp_error *err);
 
 /**
  * Make the current operation, and all later ones, return DDP_E_ABORTED, on this rank and all

@@ -28,17 +28,18 @@ typedef struct ddp_request ddp_request;
 
 /* Operations; each is documented at its function. */
 typedef enum ddp_kind {
-    DDP_KIND_BARRIER,        /* ddp_barrier() */
-    DDP_KIND_BROADCAST,      /* ddp_broadcast(); the buffer is @recv, and @send is not used */
-    DDP_KIND_ALL_REDUCE,     /* ddp_all_reduce() */
-    DDP_KIND_REDUCE,         /* ddp_reduce() */
-    DDP_KIND_ALL_GATHER,     /* ddp_all_gather() */
-    DDP_KIND_REDUCE_SCATTER, /* ddp_reduce_scatter() */
-    DDP_KIND_GATHER,         /* ddp_gather() */
-    DDP_KIND_SCATTER,        /* ddp_scatter() */
-    DDP_KIND_ALL_TO_ALL,     /* ddp_all_to_all() */
-    DDP_KIND_SEND,           /* ddp_send() */
-    DDP_KIND_RECV            /* ddp_recv(), ddp_recv_any() */
+    DDP_KIND_BARRIER,           /* ddp_barrier() */
+    DDP_KIND_MONITORED_BARRIER, /* ddp_monitored_barrier() */
+    DDP_KIND_BROADCAST,         /* ddp_broadcast(); the buffer is @recv, and @send is not used */
+    DDP_KIND_ALL_REDUCE,        /* ddp_all_reduce() */
+    DDP_KIND_REDUCE,            /* ddp_reduce() */
+    DDP_KIND_ALL_GATHER,        /* ddp_all_gather() */
+    DDP_KIND_REDUCE_SCATTER,    /* ddp_reduce_scatter() */
+    DDP_KIND_GATHER,            /* ddp_gather() */
+    DDP_KIND_SCATTER,           /* ddp_scatter() */
+    DDP_KIND_ALL_TO_ALL,        /* ddp_all_to_all() */
+    DDP_KIND_SEND,              /* ddp_send() */
+    DDP_KIND_RECV               /* ddp_recv(), ddp_recv_any() */
 } ddp_kind;
 
 /*

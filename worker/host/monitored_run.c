@@ -1,0 +1,114 @@
+/*
+ * monitored_run.c - the barrier in which rank 0 knows which ranks have come: each sends it a
+ * message without bytes, and when it has all of them it answers each. At the deadline rank 0 names
+ * the ranks that are missing. Owns the exchange of its run.
+ */
+#include "monitored_run.h"
+
+#include "clock.h"
+#include "exchange.h"
+#include "mem.h"
+#include "rank_names.h"
+
+/* The state of a run. */
+struct monitored_run {
+    struct ddpi_exchange exchange;
+    bool answers; /* rank 0 has heard of all ranks */
+};
+DDPI_RUN_STATE_FITS(struct monitored_run);
+
+static struct monitored_run *monitored_of(struct ddpi_run *run)
+{
+    return (struct monitored_run *)(void *)run->state;
+}
+
+/* Rank 0 receives from all ranks, or answers them; another rank does both with rank 0. */
+static ddp_status monitored_exchange(struct ddp_comm *comm, struct ddpi_run *run)
+{
+    struct monitored_run *monitored = monitored_of(run);
+    struct ddpi_call call = run->task.call;
+    unsigned others = comm->world_size - 1, count = 0;
+    struct ddpi_exchange_piece *pieces = ddpi_calloc((size_t)others + 1, sizeof *pieces);
+    if (pieces == NULL)
+        return ddpi_comm_fail(comm, NULL, DDP_E_NOMEM, "rank %u: no memory for a barrier of %u",
+                              comm->rank, comm->world_size);
+    call.message_class = DDPI_PIECE;
+    for (uint32_t peer = 1; comm->rank == 0 && peer <= others; peer++)
+        pieces[count++] = (struct ddpi_exchange_piece){.peer = peer, .sends = monitored->answers};
+    if (comm->rank != 0) {
+        pieces[count++] = (struct ddpi_exchange_piece){.peer = 0, .sends = true};
+        pieces[count++] = (struct ddpi_exchange_piece){.peer = 0, .sends = false};
+    }
+    ddp_status status = ddpi_exchange_begin(comm, &monitored->exchange, &call, pieces, count);
+    ddpi_free(pieces);
+    return status;
+}
+
+static ddp_status monitored_begin(struct ddp_comm *comm, struct ddpi_run *run)
+{
+    *monitored_of(run) = (struct monitored_run){0};
+    return monitored_exchange(comm, run);
+}
+
+static bool is_missing(const void *exchange, uint32_t rank)
+{
+    return ddpi_exchange_lacks(exchange, rank);
+}
+
+/* On rank 0: fail if the time is up. */
+static ddp_status monitored_check_time(struct ddp_comm *comm, const struct ddpi_run *run,
+                                       const struct ddpi_exchange *exchange)
+{
+    const struct ddpi_wait *wait = &run->wait;
+    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic), elapsed = now - wait->started_ms;
+    if (wait->deadline_ms == 0 || now < wait->deadline_ms)
+        return DDP_OK;
+    char call[DDPI_CALL_TEXT], names[DDPI_RANK_NAMES];
+    ddpi_call_name(wait->call, call);
+    uint32_t count = ddpi_comm_list_ranks(comm, is_missing, exchange, names);
+    return ddpi_comm_fail(
+        comm, NULL, DDP_E_TIMEOUT, "%s: rank 0 has waited %llu.%llu s for %s, which %s not come",
+        call, (unsigned long long)elapsed / 1000, (unsigned long long)elapsed % 1000 / 100, names,
+        count == 1 ? "has" : "have");
+}
+
+static ddp_status monitored_advance(struct ddp_comm *comm, struct ddpi_run *run,
+                                    enum ddpi_movement *ret_movement)
+{
+    struct monitored_run *monitored = monitored_of(run);
+    ddp_status status = ddpi_exchange_advance(comm, &monitored->exchange, run, ret_movement);
+    if (status != DDP_OK || comm->rank != 0 || monitored->answers)
+        return status;
+    if (*ret_movement != DDPI_COMPLETE)
+        return monitored_check_time(comm, run, &monitored->exchange);
+    ddpi_exchange_end(comm, &monitored->exchange);
+    monitored->answers = true;
+    *ret_movement = DDPI_MOVED;
+    return monitored_exchange(comm, run);
+}
+
+static unsigned monitored_most_needs(const struct ddpi_run *run)
+{
+    return run->begun ? ((const struct monitored_run *)(const void *)run->state)->exchange.count
+                      : 1;
+}
+
+static unsigned monitored_needs(const struct ddp_comm *comm, struct ddpi_run *run,
+                                struct ddpi_need *needs)
+{
+    return ddpi_exchange_needs(comm, &monitored_of(run)->exchange, needs);
+}
+
+static void monitored_end(struct ddp_comm *comm, struct ddpi_run *run, ddp_status status)
+{
+    (void)status;
+    if (run->begun)
+        ddpi_exchange_end(comm, &monitored_of(run)->exchange);
+}
+
+const struct ddpi_algorithm ddpi_monitored_algorithm = {.name = "monitored",
+                                                        .begin = monitored_begin,
+                                                        .advance = monitored_advance,
+                                                        .most_needs = monitored_most_needs,
+                                                        .needs = monitored_needs,
+                                                        .end = monitored_end};
