@@ -3,6 +3,7 @@
  */
 #include "perf.h"
 #include "perf_coll.h"
+#include "turns.h"
 
 static const struct perf_benchmark benchmarks[] = {
     {"launch", perf_launch, "start /bin/true N times: ddprun, a bare loop, other launchers"},
@@ -22,6 +23,6 @@ int main(int argc, char **argv)
 {
     enum coll_call call;
     if (argc > 1 && coll_find(argv[1], &call))
-        return coll_main(call, argc - 1, argv + 1);
+        return coll_main(call, argc - 1, argv + 1, turns_main);
     return perf_main(&(struct perf_program){"ddp-perf", benchmarks, collectives}, argc, argv);
 }

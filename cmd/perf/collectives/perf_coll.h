@@ -27,6 +27,7 @@ struct coll_options {
     ddp_algorithm algorithm;
     bool breakdown;
     const char *ddprun;
+    bool mpi, gloo; /* compare with them */
     const char *json;
     bool help;
 };
@@ -40,8 +41,11 @@ DDP_MUST_CHECK ddp_status coll_options_parse(int argc, char **argv, struct coll_
 /* Find the call with this name; false: there is none. */
 bool coll_find(const char *name, enum coll_call *ret);
 
+/* Compares @call with that of peers; returns the exit status. */
+typedef int coll_compare(const struct coll_options *options, enum coll_call call);
+
 /* Run the benchmark of @call and return the exit status. @argv is the program, then the arguments
- * after the benchmark's name. */
-int coll_main(enum coll_call call, int argc, char **argv);
+ * after the benchmark's name. @compare serves --mpi and --gloo; NULL: they are refused. */
+int coll_main(enum coll_call call, int argc, char **argv, coll_compare *compare);
 
 #endif

@@ -36,7 +36,7 @@ struct coll_shape coll_shape(enum coll_call call, uint64_t size, ddp_dtype dtype
     return (struct coll_shape){.count = part / element,
                                .size = all,
                                .send_len = call == COLL_ALL_GATHER ? part : all,
-                               .recv_len = call == COLL_ALL_GATHER ? all : part};
+                               .recv_len = call == COLL_REDUCE_SCATTER ? part : all};
 }
 
 double coll_bus_factor(enum coll_call call, uint32_t ranks)

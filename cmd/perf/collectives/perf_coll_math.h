@@ -21,6 +21,7 @@
     X(COLL_BROADCAST, "broadcast", "broadcast", false, false, true)              \
     X(COLL_ALL_GATHER, "allgather", "all_gather", true, false, false)            \
     X(COLL_REDUCE_SCATTER, "reducescatter", "reduce_scatter", true, true, false) \
+    X(COLL_ALL_TO_ALL, "alltoall", "all_to_all", true, false, false)             \
     X(COLL_SENDRECV, "sendrecv", "sendrecv", false, false, false)                \
     X(COLL_BARRIER, "barrier", "barrier", false, false, false)
 

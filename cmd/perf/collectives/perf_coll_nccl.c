@@ -86,7 +86,7 @@ static const char *nccl_refusal(const struct coll_rank *rank)
 {
     if (!each_has_own_device(rank))
         return "it refuses several ranks on one device";
-    if (rank->call == COLL_SENDRECV || rank->call == COLL_BARRIER)
+    if (rank->call == COLL_ALL_TO_ALL || rank->call == COLL_SENDRECV || rank->call == COLL_BARRIER)
         return "it has no such call";
     return NULL;
 }
@@ -141,6 +141,7 @@ static int nccl_call(const struct coll_rank *rank, const struct nccl *nccl,
     case COLL_REDUCE_SCATTER:
         return nccl->reduce_scatter(rank->send, rank->recv, shape->count, dtype, op, nccl->comm,
                                     stream);
+    case COLL_ALL_TO_ALL:
     case COLL_SENDRECV:
     case COLL_BARRIER:
     case COLL_CALLS:

@@ -73,6 +73,9 @@ static bool rank_call(struct coll_rank *rank, const struct coll_shape *shape, bo
         status = ddp_reduce_scatter(rank->comm, send, recv, shape->count, options->dtype,
                                     options->op, stream, err);
         break;
+    case COLL_ALL_TO_ALL:
+        status = ddp_all_to_all(rank->comm, send, recv, shape->count, options->dtype, stream, err);
+        break;
     case COLL_SENDRECV:
         status = send_and_receive(rank, shape->count, err);
         break;
@@ -119,13 +122,14 @@ static bool prepare_buffers(struct coll_rank *rank, const struct coll_shape *sha
     return coll_memory_fill(&rank->memory, &own, 0, count, send, err);
 }
 
-static bool compare_parts(struct coll_rank *rank, const struct coll_shape *shape, uint64_t *wrong,
-                          struct ddp_error *err)
+/* Of each rank, its elements from @first on. */
+static bool compare_parts(struct coll_rank *rank, const struct coll_shape *shape, uint64_t first,
+                          uint64_t *wrong, struct ddp_error *err)
 {
     size_t len = shape->recv_len / rank->ranks;
     for (uint32_t from = 0; from < rank->ranks; from++) {
         struct coll_pattern theirs = pattern_of(rank, from, from + 1);
-        if (!coll_memory_check(&rank->memory, &theirs, 0, shape->count, rank->recv + from * len,
+        if (!coll_memory_check(&rank->memory, &theirs, first, shape->count, rank->recv + from * len,
                                wrong, err))
             return false;
     }
@@ -148,7 +152,9 @@ static bool compare_result(struct coll_rank *rank, const struct coll_shape *shap
         result = rank->recv;
         break;
     case COLL_ALL_GATHER:
-        return compare_parts(rank, shape, wrong, err);
+        return compare_parts(rank, shape, 0, wrong, err);
+    case COLL_ALL_TO_ALL:
+        return compare_parts(rank, shape, rank->rank * shape->count, wrong, err);
     case COLL_REDUCE_SCATTER:
         first = rank->rank * shape->count;
         result = in_place ? own_part(rank, rank->send, shape) : rank->recv;
@@ -208,7 +214,7 @@ static bool measure_figure(struct coll_rank *rank, const struct coll_shape *shap
     return coll_rank_slowest(rank, &ret->us, err);
 }
 
-/* A broadcast has a single buffer; sendrecv needs two. */
+/* A broadcast has a single buffer; alltoall and sendrecv need two. */
 static bool has_out_of_place(enum coll_call call)
 {
     return call != COLL_BROADCAST;
@@ -216,7 +222,7 @@ static bool has_out_of_place(enum coll_call call)
 
 static bool has_in_place(enum coll_call call)
 {
-    return call != COLL_SENDRECV && call != COLL_BARRIER;
+    return call != COLL_SENDRECV && call != COLL_BARRIER && call != COLL_ALL_TO_ALL;
 }
 
 static bool measure_row(struct coll_rank *rank, uint64_t size, double copy_gb_s,

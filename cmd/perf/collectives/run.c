@@ -216,7 +216,7 @@ static void print_coll_help(void)
     options_print_help(&coll_option_table, stdout);
 }
 
-int coll_main(enum coll_call call, int argc, char **argv)
+int coll_main(enum coll_call call, int argc, char **argv, coll_compare *compare)
 {
     struct ddp_error err;
     struct coll_options options;
@@ -225,6 +225,12 @@ int coll_main(enum coll_call call, int argc, char **argv)
     if (options.help) {
         print_coll_help();
         return 0;
+    }
+    if ((options.mpi || options.gloo) && compare != NULL)
+        return compare(&options, call);
+    if (options.mpi || options.gloo) {
+        ddpi_error_set(&err, DDP_E_INVALID, "this program was built without --mpi and --gloo");
+        return coll_fail(USAGE, &err);
     }
     bool launched = getenv("RANK") != NULL;
     if (options.nproc > 0 && !launched)
