@@ -81,12 +81,30 @@ static void *at(ddpi_cu_deviceptr address)
     return (void *)(uintptr_t)address;
 }
 
+/* Every rank has half of its elements for the next one, and nothing for others. */
+static ddp_status exchange_uneven(const struct gear *gear, ddp_comm *comm, struct ddp_error *err)
+{
+    static size_t to[WORLD_MAX], from[WORLD_MAX];
+    uint32_t rank = ddp_comm_rank(comm), nranks = ddp_comm_world_size(comm);
+    to[(rank + 1) % nranks] = from[(rank + nranks - 1) % nranks] = COUNT / 2;
+    const struct ddp_operation operation = {.size = sizeof operation,
+                                            .kind = DDP_KIND_ALL_TO_ALL,
+                                            .send = at(gear->send),
+                                            .recv = at(gear->recv),
+                                            .dtype = DDP_FLOAT32,
+                                            .uneven = 1,
+                                            .send_counts = to,
+                                            .recv_counts = from,
+                                            .stream = gear->stream};
+    return ddp_run(comm, &operation, err);
+}
+
 static ddp_status call(const struct gear *gear, ddp_comm *comm, unsigned turn,
                        struct ddp_error *err)
 {
     void *send = at(gear->send), *recv = at(gear->recv), *many = at(gear->many);
     uint32_t rank = ddp_comm_rank(comm), next = (rank + 1) % ddp_comm_world_size(comm);
-    switch (turn % 7) {
+    switch (turn % 10) {
     case 0:
         return ddp_all_reduce(comm, send, recv, COUNT, DDP_FLOAT32, DDP_SUM, gear->stream, err);
     case 1:
@@ -102,6 +120,12 @@ static ddp_status call(const struct gear *gear, ddp_comm *comm, unsigned turn,
             return DDP_OK;
         return rank == 0 ? ddp_send(comm, send, COUNT, DDP_FLOAT32, next, gear->stream, err)
                          : ddp_recv(comm, recv, COUNT, DDP_FLOAT32, 0, gear->stream, err);
+    case 6:
+        return ddp_gather(comm, send, many, COUNT, DDP_FLOAT32, 1, gear->stream, err);
+    case 7:
+        return ddp_all_reduce(comm, send, recv, COUNT, DDP_INT32, DDP_BIT_XOR, gear->stream, err);
+    case 8:
+        return exchange_uneven(gear, comm, err);
     default:
         return ddp_barrier(comm, gear->stream, err);
     }
@@ -404,7 +428,7 @@ END_TEST
 
 /* ---- refusals of the driver ---- */
 
-enum { FAULT_TURNS = 8 };
+enum { FAULT_TURNS = 11 };
 
 /* Everybody is done, or everybody has failed; nothing is left in any case. */
 static void bear_a_fault(struct world *world, uint32_t rank)

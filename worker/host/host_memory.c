@@ -78,12 +78,18 @@ static void prepare_round(const struct ddp_comm *comm, struct ddpi_task *task, u
         .kind = DDPI_RING_ALL_GATHER, .rank = comm->rank, .nranks = comm->world_size};
 }
 
+void ddpi_host_choose(struct ddp_comm *comm, struct ddpi_run *run)
+{
+    run->algorithm = choose_collective(comm, &run->task);
+    if (run->task.call.operation == DDPI_BARRIER && run->algorithm != &ddpi_arena_algorithm)
+        prepare_round(comm, &run->task, comm->tokens, 1);
+}
+
 static ddp_status host_submit(struct ddpi_memory *memory, struct ddp_comm *comm,
                               struct ddpi_run *run, void *stream, struct ddp_error *err)
 {
-    bool is_barrier = run->task.call.operation == DDPI_BARRIER;
     (void)memory;
-    if (stream != NULL && is_barrier)
+    if (stream != NULL && run->task.call.operation == DDPI_BARRIER)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "no device is in use, so there is no stream to wait on: pass NULL");
     if (stream != NULL && run->task.call.operation == DDPI_MONITORED)
@@ -91,10 +97,10 @@ static ddp_status host_submit(struct ddpi_memory *memory, struct ddp_comm *comm,
                               "a monitored barrier is not enqueued on a stream: pass NULL");
     if (stream != NULL && run->task.count > 0)
         return ddpi_error_set(err, DDP_E_INVALID, "host memory takes no stream: pass NULL");
-    run->algorithm = ddpi_call_is_message(&run->task.call) ? &ddpi_message_algorithm
-                                                           : choose_collective(comm, &run->task);
-    if (is_barrier && run->algorithm != &ddpi_arena_algorithm)
-        prepare_round(comm, &run->task, comm->tokens, 1);
+    if (ddpi_call_is_message(&run->task.call))
+        run->algorithm = &ddpi_message_algorithm;
+    else
+        ddpi_host_choose(comm, run);
     ddpi_runs_put(comm, run);
     return DDP_OK;
 }

@@ -95,27 +95,34 @@ const struct ddpi_algorithm ddpi_message_algorithm = {.name = "message",
 /* ---- within a run ---- */
 
 static ddp_status drive_message(struct ddp_comm *comm, const struct ddpi_call *call,
-                                enum ddpi_message_class message_class, void *bytes, size_t len)
+                                enum ddpi_message_class message_class, void *bytes, size_t len,
+                                uint32_t *ret_source)
 {
-    struct ddpi_run run = {
-        .algorithm = &ddpi_message_algorithm,
-        .task = {.call = *call, .send = bytes, .recv = bytes, .timeout_ms = comm->timeout_ms}};
+    struct ddpi_run run = {.algorithm = &ddpi_message_algorithm,
+                           .task = {.call = *call,
+                                    .send = bytes,
+                                    .recv = bytes,
+                                    .source = ret_source,
+                                    .timeout_ms = comm->timeout_ms}};
     run.task.call.message_class = message_class;
     run.task.call.bytes = len;
     return ddpi_drive_inner(comm, &run);
 }
 
-ddp_status ddpi_message_begin(struct ddp_comm *comm, const struct ddpi_call *call, void *bytes,
+ddp_status ddpi_message_begin(struct ddp_comm *comm, struct ddpi_call *call, void *bytes,
                               size_t len, struct ddpi_edge **ret_edge)
 {
-    ddp_status status = drive_message(comm, call, DDPI_USER_MESSAGE, bytes, len);
-    if (status == DDP_OK)
-        *ret_edge = ddpi_edges_peer(&comm->edges, call->root);
-    return status;
+    uint32_t peer = call->root;
+    ddp_status status = drive_message(comm, call, DDPI_USER_MESSAGE, bytes, len, &peer);
+    if (status != DDP_OK)
+        return status;
+    call->root = peer;
+    *ret_edge = peer != comm->rank ? ddpi_edges_peer(&comm->edges, peer) : NULL;
+    return DDP_OK;
 }
 
 ddp_status ddpi_message_answer(struct ddp_comm *comm, const struct ddpi_call *call, void *bytes,
                                size_t len)
 {
-    return drive_message(comm, call, DDPI_DEVICE_ANSWER, bytes, len);
+    return drive_message(comm, call, DDPI_DEVICE_ANSWER, bytes, len, NULL);
 }

@@ -90,7 +90,7 @@ static ddp_status find_type(const struct ddpi_memories *memories, const void *ad
     return status;
 }
 
-/* An operation without buffers is for the type that has streams, if a stream is passed. */
+/* An operation without elements is for the type that has streams, if a stream is passed. */
 static struct ddpi_memory *stream_owner(struct ddpi_memories *memories, const void *stream)
 {
     for (unsigned i = 0; stream != NULL && memories->types[i]->library != NULL; i++)
@@ -99,18 +99,23 @@ static struct ddpi_memory *stream_owner(struct ddpi_memories *memories, const vo
     return &memories->host;
 }
 
+/* A buffer of which the call uses no element is not looked at, unless there is no other way to know
+ * where those of other ranks are. */
 static ddp_status choose_memory(struct ddpi_memories *memories, const struct ddpi_task *task,
                                 const void *stream, struct ddpi_buffers *ret_buffers,
                                 struct ddpi_memory **ret_memory, struct ddp_error *err)
 {
     bool is_barrier = task->call.operation == DDPI_BARRIER;
-    if (is_barrier || task->count == 0) { /* the host does nothing as well as a GPU */
-        *ret_memory = is_barrier ? stream_owner(memories, stream) : &memories->host;
+    bool others_have = task->call.parts == 1; /* elements, even if this rank has none */
+    bool any = task->count == 0 && others_have;
+    *ret_memory = is_barrier || any ? stream_owner(memories, stream) : &memories->host;
+    if (is_barrier || (task->count == 0 && !others_have)) /* the host does nothing as well */
         return DDP_OK;
-    }
-    ddp_status status = find_type(memories, task->send, "the send buffer", &ret_buffers->send, err);
+    ddp_status status = find_type(memories, any || task->send_count > 0 ? task->send : NULL,
+                                  "the send buffer", &ret_buffers->send, err);
     if (status == DDP_OK)
-        status = find_type(memories, task->recv, "the receive buffer", &ret_buffers->recv, err);
+        status = find_type(memories, any || task->recv_count > 0 ? task->recv : NULL,
+                           "the receive buffer", &ret_buffers->recv, err);
     if (status != DDP_OK)
         return status;
     struct ddpi_memory *send = ret_buffers->send.memory, *recv = ret_buffers->recv.memory;
@@ -119,7 +124,8 @@ static ddp_status choose_memory(struct ddpi_memories *memories, const struct ddp
                               "the send buffer is memory of the %s, the receive buffer of the %s; "
                               "both must be of one kind",
                               send->type->name, recv->type->name);
-    *ret_memory = send != NULL ? send : recv;
+    if (send != NULL || recv != NULL)
+        *ret_memory = send != NULL ? send : recv;
     return DDP_OK;
 }
 

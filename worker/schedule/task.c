@@ -307,6 +307,17 @@ ddp_status ddpi_task_prepare(struct ddpi_task *task, uint32_t rank, uint32_t wor
     return DDP_OK;
 }
 
+bool ddpi_task_part(const struct ddpi_task *task, uint32_t rank, bool receives, uint32_t index,
+                    struct ddpi_chunk *ret_part)
+{
+    struct role role = role_of(&task->call, rank);
+    enum extent extent = receives ? role.recv : role.send;
+    const struct ddpi_parts *parts = receives ? &task->recv_parts : &task->send_parts;
+    *ret_part = extent == ALL_PARTS ? ddpi_parts_at(parts, task->own, index)
+                                    : (struct ddpi_chunk){.count = task->own};
+    return extent == ALL_PARTS || (extent == PART && index == 0);
+}
+
 /* ---- what passes between two ranks ---- */
 
 struct ddpi_copy ddpi_task_own_copy(const struct ddpi_task *task, uint32_t rank)

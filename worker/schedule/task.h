@@ -49,6 +49,11 @@ struct ddpi_copy {
 };
 struct ddpi_copy ddpi_task_own_copy(const struct ddpi_task *task, uint32_t rank);
 
+/* Part @index of the buffer that @rank sends from, or receives into; false: it has no such part.
+ * A buffer with a part for each rank has them in the order of ranks, any other one has part 0. */
+bool ddpi_task_part(const struct ddpi_task *task, uint32_t rank, bool receives, uint32_t index,
+                    struct ddpi_chunk *ret_part);
+
 /* Of gather, scatter and all_to_all: the bytes that @rank sends to @peer, only read, or receives
  * from it; false: none pass between the two in this direction. There may be 0 of them. */
 struct ddpi_piece {

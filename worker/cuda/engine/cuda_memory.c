@@ -110,25 +110,28 @@ static ddp_status take_buffers(struct ddpi_device *device, const struct ddpi_run
         return wrong_device(device, "the send buffer", send->ordinal, err);
     if (recv->memory != NULL && !is_in_context(device, recv))
         return wrong_device(device, "the receive buffer", recv->ordinal, err);
-    const struct ddpi_call *call = &run->task.call;
-    if (ddpi_call_reduces(call))
-        status = ddpi_kernels_check(call->dtype, call->op, err);
-    if (status == DDP_OK)
+    if (send->memory != NULL)
         status = check_alignment(&run->task, run->task.send, "the send buffer", err);
-    if (status == DDP_OK)
+    if (status == DDP_OK && recv->memory != NULL)
         status = check_alignment(&run->task, run->task.recv, "the receive buffer", err);
     return status;
 }
 
-/* In a world of one the stream itself does it. */
+/* In a world of one the stream itself does it, unless there is more to do than to copy. */
+static bool is_copy(const struct ddpi_device *device, const struct ddpi_task *task)
+{
+    return device->comm->world_size == 1 && !ddpi_call_is_message(&task->call) &&
+           !(ddpi_call_reduces(&task->call) && task->factor != 1);
+}
+
 static ddp_status run_in_stream(const struct ddpi_device *device, struct ddpi_run *run,
                                 ddpi_cu_stream stream, struct ddp_error *err)
 {
-    const struct ddpi_task *task = &run->task;
+    struct ddpi_copy copy = ddpi_task_own_copy(&run->task, device->comm->rank);
     ddpi_cu_result result = DDPI_CU_SUCCESS;
-    if (task->send != task->recv)
-        result = device->cuda.memcpy_async((uintptr_t)task->recv, (uintptr_t)task->send,
-                                           task->count * task->element_size, stream);
+    if (copy.len > 0)
+        result =
+            device->cuda.memcpy_async((uintptr_t)copy.to, (uintptr_t)copy.from, copy.len, stream);
     if (result != DDPI_CU_SUCCESS)
         return ddpi_cuda_error(&device->cuda, err, result, "copy");
     ddpi_runs_pass(device->comm, run);
@@ -144,7 +147,7 @@ static ddp_status submit_in_context(struct ddpi_device *device, struct ddpi_run 
         return ddpi_cuda_error(&device->cuda, err, result, "use the context of the buffers");
     unsigned mode = ddpi_device_capture_mode(device, DDPI_CU_STREAM_CAPTURE_MODE_RELAXED);
     ddp_status status = check_stream(device, stream, err);
-    if (status == DDP_OK && device->comm->world_size == 1)
+    if (status == DDP_OK && is_copy(device, &run->task))
         status = run_in_stream(device, run, stream, err);
     else if (status == DDP_OK)
         status = ddpi_device_submit(device, run, stream, err);
@@ -173,7 +176,8 @@ static ddp_status take_context_of_stream(struct ddpi_device *device, ddpi_cu_con
     return DDP_OK;
 }
 
-/* A barrier has no buffers: its context is that of the stream. */
+/* Without buffers the context is that of the stream: a barrier, or of uneven parts none is this
+ * rank's. */
 static ddp_status take_stream(struct ddpi_device *device, ddpi_cu_stream stream,
                               struct ddp_error *err)
 {
@@ -234,17 +238,9 @@ static ddp_status cuda_submit(struct ddpi_memory *memory, struct ddp_comm *comm,
                               struct ddpi_run *run, void *stream, struct ddp_error *err)
 {
     struct ddpi_device *device = device_of(memory);
-    if (!ddpi_call_has_ring(&run->task.call) || run->task.uneven)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "gather, scatter, all_to_all and uneven parts are not available on "
-                              "memory of a GPU: copy the data to host memory");
-    if (ddpi_call_is_message(&run->task.call) &&
-        (run->task.call.root == DDP_ANY_RANK || run->task.call.root == comm->rank))
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "on memory of a GPU a message is between two ranks that know each "
-                              "other: receive from a rank, and copy what is for this one");
-    ddp_status status = run->task.call.operation == DDPI_BARRIER ? take_stream(device, stream, err)
-                                                                 : take_buffers(device, run, err);
+    bool has_buffers = run->buffers.send.memory != NULL || run->buffers.recv.memory != NULL;
+    ddp_status status =
+        has_buffers ? take_buffers(device, run, err) : take_stream(device, stream, err);
     if (status != DDP_OK)
         return status;
     run->owner = memory;

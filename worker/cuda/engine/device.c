@@ -10,6 +10,7 @@
 #include "peer_card.h"
 #include "reduce.h"
 #include "runs.h"
+#include "staged_run.h"
 #include "steps.h"
 #include "stream_gate.h"
 
@@ -189,6 +190,8 @@ static ddp_status run_collective(struct ddpi_device *device, struct ddpi_run *ru
 {
     struct ddpi_task *task = &run->task;
     bool direct;
+    if (ddpi_is_staged(task))
+        return ddpi_staged_run(device, task);
     ddp_status status = ddpi_device_offer(device, run, &direct);
     ddpi_device_stage(device, DDPI_STAGE_EXCHANGE);
     if (status != DDP_OK || task->call.operation == DDPI_BARRIER)
@@ -264,7 +267,13 @@ static ddp_status start_rank(struct ddpi_device *device)
     return status == DDP_OK ? DDP_OK : ddpi_device_fail(device, status, &err);
 }
 
-/* The first operation of all ranks. The thread has nothing to do meanwhile. */
+/* The ranks read the memory of each other. */
+static bool needs_probes(const struct ddpi_task *task)
+{
+    return !ddpi_call_is_message(&task->call) && !ddpi_is_staged(task);
+}
+
+/* The first operation of all ranks that needs it. The thread has nothing to do meanwhile. */
 static ddp_status probe_once(struct ddpi_device *device, struct ddpi_task *task)
 {
     struct ddp_comm *comm = device->comm;
@@ -300,7 +309,7 @@ ddp_status ddpi_device_submit(struct ddpi_device *device, struct ddpi_run *run,
 {
     run->algorithm = &device_algorithm;
     ddp_status status = device->equipped ? DDP_OK : start_rank(device);
-    if (status == DDP_OK && !device->met && !ddpi_call_is_message(&run->task.call))
+    if (status == DDP_OK && !device->met && needs_probes(&run->task))
         status = probe_once(device, &run->task);
     if (status != DDP_OK)
         return ddpi_error_set(err, status, "%s", device->comm->cause);

@@ -1,7 +1,8 @@
 /*
  * message_run.c - a message between two ranks on device memory: they greet each other over the edge
  * that messages on host memory use as well, find out whether the receiver can read the sender's
- * memory, and then are a ring of two.
+ * memory, and then are a ring of two. A receive from any rank learns from the greeting which one it
+ * is. A rank greets itself, too: then its data follows as messages on host memory, which are kept.
  *
  * Only these two take part, so nothing here may need the result of ddpi_device_meet(). The receiver
  * remembers what it has found out about a sender.
@@ -10,6 +11,7 @@
 
 #include "debug.h"
 #include "pass_descriptors.h"
+#include "staged_run.h"
 #include "steps.h"
 
 #include <string.h>
@@ -65,15 +67,14 @@ static void debug_message_way(struct ddpi_device *device, const struct ddpi_edge
                    from, edge->ops->name);
 }
 
-/* On both sides: get the edge, the sender's offer, and whether the receiver reads it. */
-static ddp_status exchange_hello(struct ddpi_device *device, const struct ddpi_run *run,
-                                 struct hello *hello, struct ddpi_edge **ret_edge,
-                                 bool *ret_is_read)
+/* From now on the receiver knows the sender, and both the edge (NULL: they are one rank). */
+static ddp_status exchange_hello(struct ddpi_device *device, struct ddpi_run *run,
+                                 struct hello *hello, struct ddpi_edge **ret_edge)
 {
-    const struct ddpi_call *call = &run->task.call;
+    struct ddpi_call *call = &run->task.call;
     bool sends = call->operation == DDPI_SEND;
     memset(hello, 0, sizeof *hello);
-    if (sends) {
+    if (sends && call->root != device->comm->rank) {
         memcpy(hello->machine, device->machine, sizeof hello->machine);
         hello->scratch = device->own_scratch;
         ddpi_share_offer(&device->shares, device->comm->rank, run->task.send,
@@ -81,34 +82,66 @@ static ddp_status exchange_hello(struct ddpi_device *device, const struct ddpi_r
                          &hello->buffer);
     }
     ddp_status status = ddpi_message_begin(device->comm, call, hello, sizeof *hello, ret_edge);
-    if (status != DDP_OK)
-        return status;
     hello->buffer.rank = hello->scratch.rank = sends ? device->comm->rank : call->root;
+    return status;
+}
+
+/* On both sides: whether the receiver reads the sender's memory; then it can. */
+static ddp_status exchange_answer(struct ddpi_device *device, const struct ddpi_run *run,
+                                  const struct hello *hello, struct ddpi_edge *edge,
+                                  bool *ret_is_read)
+{
+    const struct ddpi_call *call = &run->task.call;
+    bool sends = call->operation == DDPI_SEND;
     uint8_t answer = ANSWER_STAGED;
     if (!sends && reads_sender(device, hello))
         answer = ddpi_share_awaits(&device->shares, &hello->buffer) ? ANSWER_READS_WITH_DESCRIPTOR
                                                                     : ANSWER_READS;
-    status = ddpi_message_answer(device->comm, call, &answer, 1);
+    ddp_status status = ddpi_message_answer(device->comm, call, &answer, 1);
     *ret_is_read = answer != ANSWER_STAGED;
     if (!sends)
-        debug_message_way(device, *ret_edge, call->root, *ret_is_read);
+        debug_message_way(device, edge, call->root, *ret_is_read);
     if (status != DDP_OK || answer != ANSWER_READS_WITH_DESCRIPTOR)
         return status;
     struct ddpi_wait wait = ddpi_device_wait(&run->task);
-    return sends ? ddpi_pass_descriptors(device, *ret_edge, call->root, &hello->buffer, 1)
-                 : ddpi_receive_descriptors(device, &wait, *ret_edge, &hello->buffer, 1);
+    return sends ? ddpi_pass_descriptors(device, edge, call->root, &hello->buffer, 1)
+                 : ddpi_receive_descriptors(device, &wait, edge, &hello->buffer, 1);
 }
 
-ddp_status ddpi_device_message(struct ddpi_device *device, struct ddpi_run *run)
+/* The sender does not wait for the receiver, which comes later in the queue. */
+static ddp_status pass_to_self(struct ddpi_device *device, struct ddpi_run *run)
 {
-    struct hello hello;
-    struct ddpi_edge *edge;
+    struct ddpi_task *task = &run->task;
+    bool sends = task->call.operation == DDPI_SEND;
+    size_t len = task->count * task->element_size;
+    struct ddpi_wait wait = ddpi_device_wait(task);
+    struct ddpi_edge *none;
+    ddp_status status = DDP_OK;
+    for (size_t done = 0; done < len && status == DDP_OK; done += DDPI_SLOTS_SIZE) {
+        size_t piece = len - done < DDPI_SLOTS_SIZE ? len - done : DDPI_SLOTS_SIZE;
+        if (sends)
+            status =
+                ddpi_staged_download(device, &wait, device->slots_out, task->send + done, piece);
+        if (status == DDP_OK)
+            status = ddpi_message_begin(device->comm, &task->call,
+                                        sends ? device->slots_out : device->slots_in, piece, &none);
+        if (status == DDP_OK && !sends)
+            status = ddpi_staged_upload(device, &wait, task->recv + done, device->slots_in, piece);
+    }
+    *(sends ? &task->bytes_sent : &task->bytes_received) += len;
+    return status;
+}
+
+/* Between two ranks that have greeted each other. */
+static ddp_status pass_to_peer(struct ddpi_device *device, struct ddpi_run *run,
+                               const struct hello *hello, struct ddpi_edge *edge)
+{
     bool is_read;
-    ddp_status status = exchange_hello(device, run, &hello, &edge, &is_read);
+    ddp_status status = exchange_answer(device, run, hello, edge, &is_read);
     if (status != DDP_OK)
         return status;
     const struct ddpi_offer theirs[DDPI_OFFERS] = {
-        [DDPI_OFFER_SEND] = hello.buffer, [DDPI_OFFER_RECV] = hello.buffer};
+        [DDPI_OFFER_SEND] = hello->buffer, [DDPI_OFFER_RECV] = hello->buffer};
     const struct ddpi_ends ends = {.prev = edge,
                                    .next = edge,
                                    .reads_prev = is_read,
@@ -116,4 +149,16 @@ ddp_status ddpi_device_message(struct ddpi_device *device, struct ddpi_run *run)
                                    .theirs = theirs,
                                    .piece = is_read ? DDPI_READ_PIECE : DDPI_STAGED_PIECE};
     return ddpi_pipeline_run(device, &run->task, &ends);
+}
+
+ddp_status ddpi_device_message(struct ddpi_device *device, struct ddpi_run *run)
+{
+    struct hello hello;
+    struct ddpi_edge *edge;
+    ddp_status status = exchange_hello(device, run, &hello, &edge);
+    if (status != DDP_OK)
+        return status;
+    if (run->task.source != NULL)
+        *run->task.source = run->task.call.root;
+    return edge == NULL ? pass_to_self(device, run) : pass_to_peer(device, run, &hello, edge);
 }

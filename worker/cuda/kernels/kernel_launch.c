@@ -39,9 +39,7 @@ ddp_status ddpi_kernels_check(ddp_dtype dtype, ddp_reduce_op op, struct ddp_erro
     if ((has_kernels[dtype] && op <= DDP_PRODUCT) ||
         (is_complex && (op == DDP_SUM || op == DDP_AVERAGE)))
         return DDP_OK;
-    return ddpi_error_set(err, DDP_E_INVALID,
-                          "%s of %s is not made on a GPU; copy the elements to host memory and "
-                          "reduce them there",
+    return ddpi_error_set(err, DDP_E_INVALID, "there is no kernel for the %s of %s",
                           ddp_reduce_op_name(op), ddp_dtype_name(dtype));
 }
 

@@ -21,13 +21,16 @@
  * stream is done, and later work of that stream waits for it. Until then the buffers belong to the
  * operation.
  *  - The first call decides in which device and context the communicator works: those of the
- * buffers; for virtual memory, which has no context, the current one. It blocks until all ranks
- * make their first call, except for ddp_send() and ddp_recv().
+ * buffers; for virtual memory, which has no context, the current one. The
+ * first collective that GPUs have kernels for blocks until all ranks make theirs.
  *  - Later calls block while 256 operations are enqueued. Sometimes they block until all enqueued
  *    operations are done: when freed memory of other ranks has to be unmapped, in calls on host
  * memory, and in calls with @count 0.
  *  - Operations run in the order of the calls, even on different streams. ddp_send() waits for the
- *    receiver. Buffers must be aligned to their elements.
+ *    receiver, unless that is this rank. Buffers must be aligned to their elements.
+ *  - Gather, scatter, all_to_all, parts of different sizes, and reductions that GPUs have no kernel
+ *    for (ddprun/comm_types.h) go through 8 MiB of pinned host memory, a slice of at most 2 MiB at
+ * a time, by the algorithms for host memory, and give the bits that these give.
  *  - An operation waits in a few phases, each of which has the timeout; one that fails may take
  * several.
  *  - If an operation fails after the call has returned, the stream goes on, and the output is
@@ -392,10 +395,11 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_all_to_all(ddp_comm *comm, const void *sen
  * the timeout. To shift data round a ring, start the receive first (ddp_start()), or let even ranks
  * send first and odd ranks receive first. A message to this rank itself is kept in memory until it
  * is received; so is one that comes before the message that this rank waits for. Calls on device
- * memory are enqueued. @buffer stays the caller's.
+ * memory are enqueued and run one after the other: there, send to this rank before it receives.
+ * @buffer stays the caller's.
  *
  * DDP_E_INVALID: @dtype is unknown, @buffer is NULL, @count is larger than any memory, @peer does
- * not exist, @stream is not NULL with host memory, or @peer is this rank with device memory.
+ * not exist, or @stream is not NULL with host memory.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_send(ddp_comm *comm, const void *buffer, size_t count,
                                            ddp_dtype dtype, uint32_t peer, void *stream,
@@ -408,9 +412,11 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_recv(ddp_comm *comm, void *buffer, size_t 
  * Receive @count elements of @dtype with @tag into @buffer, from whichever rank sends them first,
  * this one included; sets *@ret_source to that rank. NULL is allowed.
  *
- * As ddp_recv(), on host memory only. Messages of one rank are taken in order, among those of
- * different ranks the one that is seen first. The sender makes the connection. The death of a rank
- * ends the wait only if no other rank is left. Blocks until the message is complete.
+ * As ddp_recv(). Messages of one rank are taken in order, among those of different ranks the one
+ * that is seen first. The sender makes the connection. The death of a rank ends the wait only if no
+ * other rank is left. Blocks until the message is complete on host memory. On device memory it is
+ * enqueued on the default stream (ddp_run() takes another one), and *@ret_source, which must last
+ * so long, is set before that goes on.
  *
  * DDP_E_INVALID: as ddp_recv(). DDP_E_MISMATCH: the message has another count or type.
  */

@@ -53,7 +53,8 @@ typedef enum ddp_kind {
  * all ranks pass the same counts; of the others, what a rank has for another one is what that one
  * expects. Else the operation fails with DDP_E_MISMATCH; a rank that has all its parts may
  * learn of it in a later call. The arrays belong to the operation until it has
- * ended.
+ * ended. A rank that has no element of an operation on device memory shows by the stream, or by a
+ * buffer, that it takes part in that.
  */
 struct ddp_operation {
     size_t size;

@@ -71,8 +71,9 @@ typedef enum ddp_dtype {
  * product is rounded to the element's type before it is summed; both parts of a complex number are
  * multiplied.
  *
- * On memory of a GPU: sum, average, min, max and product of float32, float64, float16, bfloat16,
- * int32 and int64; sum and average of complex numbers. Every type can be moved.
+ * The GPU itself computes sum, average, min, max and product of float32, float64, float16,
+ * bfloat16, int32 and int64, and sum and average of complex numbers. Other reductions of device
+ * memory go through host memory (ddprun/comm.h).
  *
  * The types of 8 and 16 bits that are floats are computed in float32, and so is the division of an
  * average; the algorithm decides when they are rounded, to nearest even.
@@ -107,7 +108,8 @@ typedef enum ddp_reduce_op {
  *   The bits depend neither on @count nor on the position of an element. Ranks that share memory
  *   meet there, and it is the fastest. Over TCP it moves more bytes: see the functions.
  * - auto: direct for host memory if all ranks share memory, and for device memory if they share one
- *   device; else ring.
+ *   device; else ring. What goes from device memory through host memory has the algorithm of host
+ *   memory.
  */
 #define DDP_ALGORITHM_MAP(X)      \
     X(DDP_ALGORITHM_AUTO, "auto") \
