@@ -4,6 +4,7 @@
 #include "bootstrap.h"
 #include "error.h"
 #include "finalize.h"
+#include "grouped_calls.h"
 #include "mailbox.h"
 #include "memory_types.h"
 #include "runs.h"
@@ -54,6 +55,8 @@ ddp_status ddp_comm_init(const struct ddp_comm_options *options, ddp_comm **ret_
 ddp_status ddp_comm_finalize(ddp_comm *comm, uint32_t timeout_ms, struct ddp_error *err)
 {
     ddp_status status = ddpi_comm_check_home(comm, err);
+    if (status == DDP_OK)
+        status = ddpi_group_refuse(comm, "ddp_comm_finalize", err);
     return status == DDP_OK
                ? ddpi_finalize(comm, timeout_ms != 0 ? timeout_ms : comm->timeout_ms, err)
                : status;
@@ -65,6 +68,7 @@ void ddp_comm_destroy(ddp_comm *comm)
         return;
     if (ddpi_comm_is_home(comm))
         ddpi_runs_stop(comm);
+    ddpi_group_drop(comm);
     ddpi_mailbox_destroy(comm);
     ddpi_comm_destroy(comm);
 }

@@ -10,6 +10,7 @@
 #include "life_lock.h"
 #include "lives.h"
 #include "memory.h"
+#include "open_group.h"
 #include "recorder.h"
 #include "run_queue.h"
 
@@ -53,7 +54,8 @@ struct ddp_comm {
     struct ddpi_memories memories;
     struct ddpi_recorder *recorder; /* NULL: operations are not noted */
     struct ddpi_run_queue runs;
-    struct pollfd *polled; /* room for what wait.c sleeps on */
+    struct ddpi_open_group group; /* calls that have not begun */
+    struct pollfd *polled;        /* room for what wait.c sleeps on */
     unsigned polled_room;
 
     /* The first cause of failure; DDP_OK: none. The thread that runs operations writes it, once,

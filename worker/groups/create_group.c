@@ -8,6 +8,7 @@
  */
 #include "child.h"
 #include "error.h"
+#include "grouped_calls.h"
 #include "mem.h"
 #include "parent_call.h"
 
@@ -206,6 +207,8 @@ ddp_status ddp_comm_create_group(ddp_comm *parent, const uint32_t *ranks, uint32
 {
     struct group group = {.parent = parent, .ranks = ranks, .count = count};
     ddp_status status = ddpi_comm_check_home(parent, err);
+    if (status == DDP_OK)
+        status = ddpi_group_refuse(parent, "ddp_comm_create_group", err);
     if (status == DDP_OK)
         status = check_list(parent, ranks, count, &group.own, err);
     if (status != DDP_OK)

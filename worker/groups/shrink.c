@@ -19,6 +19,7 @@
 #include "child.h"
 #include "clock.h"
 #include "error.h"
+#include "grouped_calls.h"
 #include "host_memory.h"
 #include "rally.h"
 #include "runs.h"
@@ -439,6 +440,8 @@ ddp_status ddp_comm_shrink(ddp_comm *comm, const uint32_t *excluded, uint32_t co
 {
     struct shrink shrink = {.stage = AGAIN};
     ddp_status status = ddpi_comm_check_home(comm, err);
+    if (status == DDP_OK)
+        status = ddpi_group_refuse(comm, "ddp_comm_shrink", err);
     if (status == DDP_OK && (flags & ~(uint32_t)DDP_SHRINK_ABORT) != 0)
         status = ddpi_error_set(err, DDP_E_INVALID, "%u has unknown flags", flags);
     if (status != DDP_OK)

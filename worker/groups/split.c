@@ -5,6 +5,7 @@
 #include "child.h"
 #include "error.h"
 #include "group_order.h"
+#include "grouped_calls.h"
 #include "mem.h"
 #include "parent_call.h"
 
@@ -91,6 +92,8 @@ ddp_status ddp_comm_split(ddp_comm *parent, int32_t color, int32_t key, ddp_comm
 {
     struct split split = {.parent = parent};
     ddp_status status = ddpi_comm_check_home(parent, err);
+    if (status == DDP_OK)
+        status = ddpi_group_refuse(parent, "ddp_comm_split", err);
     if (status != DDP_OK)
         return status;
     if (color < 0 && color != DDP_NO_COLOR)

@@ -7,6 +7,7 @@
 #include "operate.h"
 
 #include "error.h"
+#include "grouped_calls.h"
 #include "mem.h"
 #include "runs.h"
 
@@ -146,10 +147,8 @@ static ddp_status comm_prepare(struct ddp_comm *comm, struct ddp_error *err)
     return status == DDP_OK ? DDP_OK : ddpi_comm_report(comm, err);
 }
 
-/* Unless the call itself is refused, other ranks wait for this one: make them fail, too, but only
- * after what was called before. */
-static ddp_status refuse(struct ddp_comm *comm, ddp_status status, const struct ddp_error *cause,
-                         struct ddp_error *err)
+ddp_status ddpi_operate_refuse(struct ddp_comm *comm, ddp_status status,
+                               const struct ddp_error *cause, struct ddp_error *err)
 {
     if (status == DDP_E_INVALID)
         return ddpi_error_set(err, status, "%s", cause->msg);
@@ -158,13 +157,25 @@ static ddp_status refuse(struct ddp_comm *comm, ddp_status status, const struct 
     return ddpi_comm_report(comm, err);
 }
 
-/* Put @run into the queue of @memory, its type. */
-static ddp_status submit(struct ddp_comm *comm, struct ddpi_memory *memory, struct ddpi_run *run,
-                         void *stream, struct ddp_error *err)
+ddp_status ddpi_operate_look(struct ddp_comm *comm, const struct ddpi_task *task, void *stream,
+                             struct ddpi_buffers *ret_buffers, struct ddpi_memory **ret_memory,
+                             struct ddp_error *err)
+{
+    struct ddp_error cause;
+    ddp_status status = comm_prepare(comm, err);
+    if (status != DDP_OK)
+        return status;
+    *ret_buffers = (struct ddpi_buffers){0};
+    status = choose_memory(&comm->memories, task, stream, ret_buffers, ret_memory, &cause);
+    return status == DDP_OK ? DDP_OK : ddpi_operate_refuse(comm, status, &cause, err);
+}
+
+ddp_status ddpi_operate_submit(struct ddp_comm *comm, struct ddpi_memory *memory,
+                               struct ddpi_run *run, void *stream, struct ddp_error *err)
 {
     struct ddp_error cause;
     ddp_status status = memory->type->submit(memory, comm, run, stream, &cause);
-    return status == DDP_OK ? DDP_OK : refuse(comm, status, &cause, err);
+    return status == DDP_OK ? DDP_OK : ddpi_operate_refuse(comm, status, &cause, err);
 }
 
 static void free_run(void *run, ddp_status status)
@@ -181,13 +192,13 @@ static ddp_status enqueue(struct ddp_comm *comm, struct ddpi_memory *memory,
     struct ddpi_run *run = ddpi_calloc(1, sizeof *run);
     if (run == NULL) {
         struct ddp_error cause;
-        return refuse(comm, ddpi_error_nomem(&cause, sizeof *run), &cause, err);
+        return ddpi_operate_refuse(comm, ddpi_error_nomem(&cause, sizeof *run), &cause, err);
     }
     run->task = *task;
     run->buffers = *buffers;
     run->ended = free_run;
     run->ended_arg = run;
-    ddp_status status = submit(comm, memory, run, stream, err);
+    ddp_status status = ddpi_operate_submit(comm, memory, run, stream, err);
     if (status != DDP_OK)
         ddpi_free(run);
     return status;
@@ -203,7 +214,7 @@ static ddp_status run_to_end(struct ddp_comm *comm, struct ddpi_memory *memory,
     run.is_request = false;
     run.cause = NULL;
     run.ended = NULL;
-    ddp_status status = submit(comm, memory, &run, stream, err);
+    ddp_status status = ddpi_operate_submit(comm, memory, &run, stream, err);
     if (status != DDP_OK)
         return status;
     (void)ddpi_runs_wait(comm, &run, 0);
@@ -214,14 +225,12 @@ ddp_status ddpi_operate(struct ddp_comm *comm, const struct ddpi_task *task, voi
                         struct ddp_error *err)
 {
     struct ddpi_memory *memory;
-    struct ddpi_buffers buffers = {0};
-    struct ddp_error cause;
-    ddp_status status = comm_prepare(comm, err);
+    struct ddpi_buffers buffers;
+    if (ddpi_group_is_open(comm))
+        return ddpi_operate_together(comm, task, 1, stream, err);
+    ddp_status status = ddpi_operate_look(comm, task, stream, &buffers, &memory, err);
     if (status != DDP_OK)
         return status;
-    status = choose_memory(&comm->memories, task, stream, &buffers, &memory, &cause);
-    if (status != DDP_OK)
-        return refuse(comm, status, &cause, err);
     return memory->type->enqueues ? enqueue(comm, memory, task, &buffers, stream, err)
                                   : run_to_end(comm, memory, task, &buffers, stream, err);
 }
@@ -230,11 +239,6 @@ ddp_status ddpi_operate_start(struct ddp_comm *comm, struct ddpi_run *run, void 
                               struct ddp_error *err)
 {
     struct ddpi_memory *memory;
-    struct ddp_error cause;
-    ddp_status status = comm_prepare(comm, err);
-    if (status != DDP_OK)
-        return status;
-    status = choose_memory(&comm->memories, &run->task, stream, &run->buffers, &memory, &cause);
-    return status == DDP_OK ? submit(comm, memory, run, stream, err)
-                            : refuse(comm, status, &cause, err);
+    ddp_status status = ddpi_operate_look(comm, &run->task, stream, &run->buffers, &memory, err);
+    return status == DDP_OK ? ddpi_operate_submit(comm, memory, run, stream, err) : status;
 }

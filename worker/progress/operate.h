@@ -8,8 +8,8 @@
 #include "run.h"
 
 /* Carry out @task, which ddpi_task_prepare() has set; on memory whose operations are enqueued, put
- * it behind what is enqueued on @stream. On DDP_E_INVALID nothing was done; after any other failure
- * the communicator has failed. */
+ * it behind what is enqueued on @stream. If the calling thread has opened a group, only note it. On
+ * DDP_E_INVALID nothing was done; after any other failure the communicator has failed. */
 ddp_status ddpi_operate(struct ddp_comm *comm, const struct ddpi_task *task, void *stream,
                         struct ddp_error *err);
 
@@ -17,5 +17,19 @@ ddp_status ddpi_operate(struct ddp_comm *comm, const struct ddpi_task *task, voi
  * must stay where it is until it has ended. */
 ddp_status ddpi_operate_start(struct ddp_comm *comm, struct ddpi_run *run, void *stream,
                               struct ddp_error *err);
+
+/* The steps of both. Look at the buffers of @task: which type of memory it is for. */
+ddp_status ddpi_operate_look(struct ddp_comm *comm, const struct ddpi_task *task, void *stream,
+                             struct ddpi_buffers *ret_buffers, struct ddpi_memory **ret_memory,
+                             struct ddp_error *err);
+
+/* Put @run into the queue of @memory, its type. */
+ddp_status ddpi_operate_submit(struct ddp_comm *comm, struct ddpi_memory *memory,
+                               struct ddpi_run *run, void *stream, struct ddp_error *err);
+
+/* An operation cannot begin. Unless the call itself is refused (DDP_E_INVALID), other ranks wait
+ * for this one: make them fail, too, but only after what was called before. */
+ddp_status ddpi_operate_refuse(struct ddp_comm *comm, ddp_status status,
+                               const struct ddp_error *cause, struct ddp_error *err);
 
 #endif

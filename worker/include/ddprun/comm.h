@@ -392,11 +392,10 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_all_to_all(ddp_comm *comm, const void *sen
  * something else, a later operation fails. The first message between two ranks waits until the peer
  * is in any operation, as a rank accepts connections only then. As with MPI_Send, do not rely on
  * buffering: if two ranks send to each other before they receive, each may wait for the other until
- * the timeout. To shift data round a ring, start the receive first (ddp_start()), or let even ranks
- * send first and odd ranks receive first. A message to this rank itself is kept in memory until it
- * is received; so is one that comes before the message that this rank waits for. Calls on device
- * memory are enqueued and run one after the other: there, send to this rank before it receives.
- * @buffer stays the caller's.
+ * the timeout. To shift data round a ring, use ddp_send_recv() or a group (ddp_group_start()). A
+ * message to this rank itself is kept in memory until it is received; so is one that comes before
+ * the message that this rank waits for. Calls on device memory are enqueued and run one after the
+ * other: there, send to this rank before it receives. @buffer stays the caller's.
  *
  * DDP_E_INVALID: @dtype is unknown, @buffer is NULL, @count is larger than any memory, @peer does
  * not exist, or @stream is not NULL with host memory.
@@ -407,6 +406,21 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_send(ddp_comm *comm, const void *buffer, s
 DDP_API DDP_MUST_CHECK ddp_status ddp_recv(ddp_comm *comm, void *buffer, size_t count,
                                            ddp_dtype dtype, uint32_t peer, void *stream,
                                            struct ddp_error *err);
+
+/**
+ * Send @send_count elements of @dtype at @send to rank @to, and receive @recv_count elements at
+ * @recv from rank @from, both at once: as MPI_Sendrecv(), it needs no order of the ranks. Either
+ * end may match a ddp_send() or ddp_recv() on host memory; on device memory, where the two messages
+ * run one after the other, both ends must call this or a group of calls. @to and @from may be the
+ * same rank, also this one. Blocks until both are complete on host memory; enqueues
+ * on device memory. Both buffers stay the caller's, and do not overlap.
+ *
+ * DDP_E_INVALID: as ddp_send(); neither message has begun.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_send_recv(ddp_comm *comm, const void *send, size_t send_count,
+                                                uint32_t to, void *recv, size_t recv_count,
+                                                uint32_t from, ddp_dtype dtype, void *stream,
+                                                struct ddp_error *err);
 
 /**
  * Receive @count elements of @dtype with @tag into @buffer, from whichever rank sends them first,

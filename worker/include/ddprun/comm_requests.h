@@ -148,6 +148,39 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_comm_start_progress(ddp_comm *comm, struct
 DDP_API DDP_MUST_CHECK ddp_status ddp_comm_get_event_fd(ddp_comm *comm, int *ret_fd,
                                                         struct ddp_error *err);
 
+/**
+ * Open a group of calls on @comm: until its ddp_group_end(), blocking operations that this thread
+ * calls on @comm, and ddp_run(), are checked and noted, and return at once; DDP_OK says so. Groups
+ * nest: only the last ddp_group_end() starts what is noted. Calls of other threads, requests
+ * (ddp_start()) and other communicators are not part of the group: they begin at once. Does not
+ * block.
+ *
+ * A call that is refused is not noted; the group goes on without it. Buffers, arrays and what a
+ * receive sets belong to the noted calls until the last ddp_group_end() has returned.
+ * ddp_comm_split(), ddp_comm_create_group(), ddp_comm_shrink() and ddp_comm_finalize() are refused
+ * in a group. ddp_comm_destroy() forgets what is noted.
+ *
+ * DDP_E_INVALID: another thread has a group open on @comm.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_group_start(ddp_comm *comm, struct ddp_error *err);
+
+/**
+ * Close the group of ddp_group_start(), as ncclGroupEnd() does: start all noted calls together, and
+ * wait until all have ended; those on device memory, until they are enqueued.
+ *
+ * Messages of a group never wait for each other's order: ranks may send to each other first and
+ * receive then. They begin before the collectives of the group, which keep the order of the calls,
+ * so all ranks must divide their collectives alike. Each call has its timeout, from the time at
+ * which it waits. On device memory messages run one after the other, in an order that is the same
+ * on all ranks (by pair, direction and tag), and none is received from any rank; both ends of a
+ * message must call it in a group, or both alone, and all calls of a group should use one stream.
+ *
+ * The result is that of the first call that failed. DDP_E_INVALID: no group is open, or a
+ * call of the group was refused when it was to begin, such as one with a stream for host
+ * memory: that call had no effect, the others were carried out.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_group_end(ddp_comm *comm, struct ddp_error *err);
+
 #ifdef __cplusplus
 }
 #endif
