@@ -25,6 +25,14 @@ char *ddpi_asprintf(const char *format, ...)
 /* NULL is allowed. */
 void ddpi_free(void *ptr);
 
+/* For a large local variable of a function in a hurry, which is written before it is read: the
+ * compiler sets all others to zero (-ftrivial-auto-var-init). */
+#if defined(__has_attribute) && __has_attribute(uninitialized)
+#define DDPI_UNINITIALIZED __attribute__((uninitialized))
+#else
+#define DDPI_UNINITIALIZED
+#endif
+
 /* Return freed memory to the system. Scans the whole heap. */
 void ddpi_heap_trim(void);
 

@@ -186,7 +186,7 @@ static void finalize_requests(struct world *world, uint32_t rank, ddp_comm *comm
                                       .count = LARGE,
                                       .dtype = DDP_INT32};
     struct ddp_error error;
-    ddp_request *request;
+    ddp_request *request, *refused;
     int done;
     CHECK(large != NULL);
     for (size_t i = 0; i < LARGE; i++)
@@ -200,7 +200,7 @@ static void finalize_requests(struct world *world, uint32_t rank, ddp_comm *comm
     CHECK_OK(ddp_comm_finalize(comm, 0, err));
     CHECK(ddp_barrier(comm, NULL, &error) == DDP_E_INVALID);
     CHECK(strstr(error.msg, "has called ddp_comm_finalize(): only ddp_comm_destroy()") != NULL);
-    CHECK(ddp_start(comm, &operation, &request, &error) == DDP_E_INVALID);
+    CHECK(ddp_start(comm, &operation, &refused, &error) == DDP_E_INVALID && refused == NULL);
     CHECK_OK(ddp_comm_check(comm, err));
     ddp_request_free(request);
     free(large);

@@ -114,6 +114,7 @@ ddp_status ddp_start(ddp_comm *comm, const struct ddp_operation *operation,
                      ddp_request **ret_request, struct ddp_error *err)
 {
     struct ddp_request *request = ddpi_calloc(1, sizeof *request);
+    *ret_request = NULL;
     if (request == NULL)
         return ddpi_error_nomem(err, sizeof *request);
     ddp_status status = prepare(comm, operation, &request->run.task, err);
@@ -126,8 +127,10 @@ ddp_status ddp_start(ddp_comm *comm, const struct ddp_operation *operation,
         *ret_request = request; /* the callback may look at it */
         status = ddpi_operate_start(comm, &request->run, operation->stream, err);
     }
-    if (status != DDP_OK)
-        ddpi_free(request);
+    if (status == DDP_OK)
+        return DDP_OK;
+    ddpi_free(request);
+    *ret_request = NULL;
     return status;
 }
 

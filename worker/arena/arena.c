@@ -31,8 +31,11 @@ enum {
     PAGE = 64 * 1024, /* a multiple of every page size */
     SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
     HALVES = 2,
-    MANY_RANKS = 4, /* with more, pieces are smaller */
+    TINY = 48,         /* bytes of a piece */
+    SMALL = 16 * 1024, /* the same */
+    MANY_RANKS = 4,    /* with more, pieces are smaller */
     CROWD_RANKS = 16,
+    FEW_RANKS = 16, /* so few look at each other's lines, more count who has arrived */
 };
 
 /* Each word that several ranks write has a cache line of its own. */
@@ -42,9 +45,17 @@ struct half {
     _Alignas(64) _Atomic uint64_t finished;
 };
 
+/* One cache line: with the round comes what a short operation needs. */
+struct arrival {
+    _Alignas(64) _Atomic uint64_t round; /* of this half, in which the rank has arrived last */
+    uint64_t digest;                     /* of the header */
+    uint8_t piece[TINY];
+};
+_Static_assert(sizeof(struct arrival) == 64, "an arrival is one cache line");
+
 struct line {
-    _Alignas(64) uint8_t headers[HALVES][DDPI_CALL_WIRE_SIZE]; /* of the round in each half */
-    _Atomic uint64_t round; /* in which the rank has arrived last */
+    struct arrival arrivals[HALVES];
+    _Alignas(64) uint8_t headers[HALVES][64]; /* read only if digests differ */
     _Alignas(64) _Atomic uint32_t bell;
     _Atomic uint32_t sleeps;
     _Alignas(64) _Atomic uint64_t busy; /* the round of which it does shares now; 0: of none */
@@ -53,6 +64,7 @@ struct line {
 struct shared {
     struct half halves[HALVES];
     _Alignas(64) _Atomic uint32_t sleepers;
+    _Alignas(64) bool crowded; /* as rank 0 sees it: all ranks have to agree */
     struct line lines[];
 };
 
@@ -83,7 +95,7 @@ static void set_sizes(struct ddpi_arena *arena, uint32_t nranks)
                                            : 64 * 1024;
     arena->lives_at = sizeof(struct shared) + nranks * sizeof(struct line);
     arena->small_at = round_up(arena->lives_at + ddpi_lives_size(nranks), PAGE);
-    arena->large_at = arena->small_at + round_up(pieces * DDPI_ARENA_SMALL, PAGE);
+    arena->large_at = arena->small_at + round_up(pieces * SMALL, PAGE);
     arena->file_size = arena->large_at + pieces * arena->large;
 }
 
@@ -137,7 +149,8 @@ static struct ddpi_arena *arena_new(uint32_t nranks, struct ddp_error *err)
     return arena;
 }
 
-ddp_status ddpi_arena_create(uint32_t nranks, struct ddpi_arena **ret_arena, struct ddp_error *err)
+ddp_status ddpi_arena_create(uint32_t nranks, bool crowded, struct ddpi_arena **ret_arena,
+                             struct ddp_error *err)
 {
     struct ddpi_arena *arena = arena_new(nranks, err);
     if (arena == NULL)
@@ -147,11 +160,13 @@ ddp_status ddpi_arena_create(uint32_t nranks, struct ddpi_arena **ret_arena, str
         status = make_file(arena, err);
     if (status == DDP_OK)
         status = map_file(arena, err);
-    if (status == DDP_OK)
-        *ret_arena = arena;
-    else
+    if (status != DDP_OK) {
         ddpi_arena_destroy(arena);
-    return status;
+        return status;
+    }
+    arena->shared->crowded = arena->crowded = crowded;
+    *ret_arena = arena;
+    return DDP_OK;
 }
 
 ddp_status ddpi_arena_attach(int fd, uint32_t nranks, struct ddpi_arena **ret_arena,
@@ -174,11 +189,13 @@ ddp_status ddpi_arena_attach(int fd, uint32_t nranks, struct ddpi_arena **ret_ar
         status = check_limit(arena, err);
     if (status == DDP_OK)
         status = map_file(arena, err);
-    if (status == DDP_OK)
-        *ret_arena = arena;
-    else
+    if (status != DDP_OK) {
         ddpi_arena_destroy(arena);
-    return status;
+        return status;
+    }
+    arena->crowded = arena->shared->crowded;
+    *ret_arena = arena;
+    return DDP_OK;
 }
 
 int ddpi_arena_fd(const struct ddpi_arena *arena)
@@ -197,10 +214,9 @@ void ddpi_arena_destroy(struct ddpi_arena *arena)
     ddpi_free(arena);
 }
 
-void ddpi_arena_enter(struct ddpi_arena *arena, uint32_t rank, bool crowded)
+void ddpi_arena_enter(struct ddpi_arena *arena, uint32_t rank)
 {
     arena->rank = rank;
-    arena->crowded = crowded;
 }
 
 uint32_t ddpi_arena_rank(const struct ddpi_arena *arena)
@@ -225,21 +241,28 @@ void *ddpi_arena_lives(const struct ddpi_arena *arena)
 
 /* ---- room ---- */
 
-size_t ddpi_arena_large(const struct ddpi_arena *arena)
+size_t ddpi_arena_size(const struct ddpi_arena *arena, enum ddpi_arena_room room)
 {
-    return arena->large;
+    return room == DDPI_ARENA_TINY ? TINY : room == DDPI_ARENA_SMALL ? SMALL : arena->large;
+}
+
+size_t ddpi_arena_stride(const struct ddpi_arena *arena, enum ddpi_arena_room room)
+{
+    return room == DDPI_ARENA_TINY ? sizeof(struct line) : ddpi_arena_size(arena, room);
 }
 
 static size_t piece_at(const struct ddpi_arena *arena, uint64_t half, uint32_t rank, bool large)
 {
     size_t index = (size_t)half * (arena->nranks + 1) + rank;
-    return large ? arena->large_at + index * arena->large
-                 : arena->small_at + index * DDPI_ARENA_SMALL;
+    return large ? arena->large_at + index * arena->large : arena->small_at + index * SMALL;
 }
 
-uint8_t *ddpi_arena_piece(const struct ddpi_arena *arena, uint64_t round, uint32_t rank, bool large)
+uint8_t *ddpi_arena_piece(const struct ddpi_arena *arena, uint64_t round, uint32_t rank,
+                          enum ddpi_arena_room room)
 {
-    return arena->map + piece_at(arena, round % HALVES, rank, large);
+    if (room == DDPI_ARENA_TINY)
+        return arena->shared->lines[rank].arrivals[round % HALVES].piece;
+    return arena->map + piece_at(arena, round % HALVES, rank, room == DDPI_ARENA_LARGE);
 }
 
 /* The last rank also allocates the pieces of results. */
@@ -274,9 +297,35 @@ uint64_t ddpi_arena_next_round(struct ddpi_arena *arena)
     return ++arena->round;
 }
 
+bool ddpi_arena_has_arrived(const struct ddpi_arena *arena, uint64_t round, uint32_t rank)
+{
+    const struct arrival *arrival = &arena->shared->lines[rank].arrivals[round % HALVES];
+    return atomic_load_explicit(&arrival->round, memory_order_acquire) >= round;
+}
+
+static bool every_line_shows(const struct ddpi_arena *arena, uint64_t round)
+{
+    for (uint32_t rank = 0; rank < arena->nranks; rank++)
+        if (!ddpi_arena_has_arrived(arena, round, rank))
+            return false;
+    return true;
+}
+
+/* Ranks with processors of their own look at the lines of others: an arrival is one cache line
+ * that travels. Others count, so that one look tells whether all are there. */
+static bool counts_arrivals(const struct ddpi_arena *arena)
+{
+    return arena->crowded || arena->nranks > FEW_RANKS;
+}
+
+/* Where arrivals are counted, the last rank rings; else whoever sees that all are there: a fence
+ * here would wait until the other processors have seen the arrival. */
 void ddpi_arena_arrive(struct ddpi_arena *arena, uint64_t round)
 {
-    atomic_store_explicit(&arena->shared->lines[arena->rank].round, round, memory_order_relaxed);
+    struct arrival *arrival = &arena->shared->lines[arena->rank].arrivals[round % HALVES];
+    atomic_store_explicit(&arrival->round, round, memory_order_release);
+    if (!counts_arrivals(arena))
+        return;
     uint64_t before =
         atomic_fetch_add_explicit(&half_of(arena, round)->arrived, 1, memory_order_acq_rel);
     if (before + 1 == use_of(round) * arena->nranks)
@@ -285,8 +334,16 @@ void ddpi_arena_arrive(struct ddpi_arena *arena, uint64_t round)
 
 bool ddpi_arena_all_arrived(const struct ddpi_arena *arena, uint64_t round)
 {
+    if (!counts_arrivals(arena))
+        return every_line_shows(arena, round);
     return atomic_load_explicit(&half_of(arena, round)->arrived, memory_order_acquire) >=
            use_of(round) * arena->nranks;
+}
+
+void ddpi_arena_tell_arrived(struct ddpi_arena *arena)
+{
+    if (!counts_arrivals(arena))
+        ddpi_arena_ring(arena);
 }
 
 uint64_t ddpi_arena_next_work(struct ddpi_arena *arena, uint64_t round)
@@ -330,37 +387,45 @@ bool ddpi_arena_all_finished(const struct ddpi_arena *arena, uint64_t round, uin
 
 /* ---- what others do ---- */
 
-static uint8_t *header_of(const struct ddpi_arena *arena, uint64_t round, uint32_t rank)
+static struct arrival *arrival_of(const struct ddpi_arena *arena, uint64_t round, uint32_t rank)
 {
-    return arena->shared->lines[rank].headers[round % HALVES];
+    return &arena->shared->lines[rank].arrivals[round % HALVES];
+}
+
+/* It need not be secret, only differ if headers differ by mistake. */
+static uint64_t digest_of(const uint8_t header[DDPI_CALL_WIRE_SIZE])
+{
+    uint64_t digest = 0, word;
+    for (size_t at = 0; at < DDPI_CALL_WIRE_SIZE; at += sizeof word) {
+        memcpy(&word, header + at, sizeof word);
+        digest = (digest ^ word) * 0x9e3779b97f4a7c15;
+        digest ^= digest >> 32;
+    }
+    return digest;
 }
 
 void ddpi_arena_set_header(struct ddpi_arena *arena, uint64_t round,
                            const uint8_t header[DDPI_CALL_WIRE_SIZE])
 {
-    memcpy(header_of(arena, round, arena->rank), header, DDPI_CALL_WIRE_SIZE);
+    arrival_of(arena, round, arena->rank)->digest = digest_of(header);
+    memcpy(arena->shared->lines[arena->rank].headers[round % HALVES], header, DDPI_CALL_WIRE_SIZE);
 }
 
 void ddpi_arena_get_header(const struct ddpi_arena *arena, uint64_t round, uint32_t rank,
                            uint8_t ret_header[DDPI_CALL_WIRE_SIZE])
 {
-    memcpy(ret_header, header_of(arena, round, rank), DDPI_CALL_WIRE_SIZE);
+    memcpy(ret_header, arena->shared->lines[rank].headers[round % HALVES], DDPI_CALL_WIRE_SIZE);
 }
 
 bool ddpi_arena_odd_header(const struct ddpi_arena *arena, uint64_t round, uint32_t *ret_rank)
 {
-    const uint8_t *own = header_of(arena, round, arena->rank);
+    uint64_t own = arrival_of(arena, round, arena->rank)->digest;
     for (uint32_t rank = 0; rank < arena->nranks; rank++) {
         *ret_rank = rank;
-        if (memcmp(header_of(arena, round, rank), own, DDPI_CALL_WIRE_SIZE) != 0)
+        if (arrival_of(arena, round, rank)->digest != own)
             return true;
     }
     return false;
-}
-
-uint64_t ddpi_arena_round_of(const struct ddpi_arena *arena, uint32_t rank)
-{
-    return atomic_load_explicit(&arena->shared->lines[rank].round, memory_order_relaxed);
 }
 
 void ddpi_arena_set_busy(struct ddpi_arena *arena, uint64_t round)

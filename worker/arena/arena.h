@@ -22,9 +22,11 @@
 
 struct ddpi_arena;
 
-/* Make the memory for @nranks; the ranks are threads of one process or of several. DDP_E_SYSTEM:
+/* Make the memory for @nranks; the ranks are threads of one process or of several. @crowded: they
+ * outnumber the processors, so a waiting rank lets others run at once. DDP_E_SYSTEM:
  * the system has too little shared memory, or a limit forbids it. */
-ddp_status ddpi_arena_create(uint32_t nranks, struct ddpi_arena **ret_arena, struct ddp_error *err);
+ddp_status ddpi_arena_create(uint32_t nranks, bool crowded, struct ddpi_arena **ret_arena,
+                             struct ddp_error *err);
 
 /* The same memory for another rank, from a descriptor of ddpi_arena_fd(); takes over @fd in any
  * case. DDP_E_PROTOCOL: it is not an arena for @nranks. */
@@ -33,9 +35,8 @@ ddp_status ddpi_arena_attach(int fd, uint32_t nranks, struct ddpi_arena **ret_ar
 int ddpi_arena_fd(const struct ddpi_arena *arena);
 void ddpi_arena_destroy(struct ddpi_arena *arena);
 
-/* Which rank uses this mapping; and whether ranks outnumber processors: then a waiting rank lets
- * others run at once. */
-void ddpi_arena_enter(struct ddpi_arena *arena, uint32_t rank, bool crowded);
+/* Which rank uses this mapping. */
+void ddpi_arena_enter(struct ddpi_arena *arena, uint32_t rank);
 uint32_t ddpi_arena_rank(const struct ddpi_arena *arena);
 uint32_t ddpi_arena_ranks(const struct ddpi_arena *arena);
 bool ddpi_arena_is_crowded(const struct ddpi_arena *arena);
@@ -45,15 +46,17 @@ void *ddpi_arena_lives(const struct ddpi_arena *arena);
 
 /* ---- room ---- */
 
-enum { DDPI_ARENA_SMALL = 16 * 1024 }; /* bytes of a small piece */
+/* A tiny piece lies in the cache line with which its rank arrives; there is none for the result. */
+enum ddpi_arena_room { DDPI_ARENA_TINY, DDPI_ARENA_SMALL, DDPI_ARENA_LARGE };
 
-/* Bytes of a large piece; a multiple of 64. */
-size_t ddpi_arena_large(const struct ddpi_arena *arena);
+/* Bytes of a piece; but for tiny ones a multiple of 64. And how far apart those of two ranks lie,
+ * one after the other. */
+size_t ddpi_arena_size(const struct ddpi_arena *arena, enum ddpi_arena_room room);
+size_t ddpi_arena_stride(const struct ddpi_arena *arena, enum ddpi_arena_room room);
 
-/* The piece of @rank for round @round, or that of the result with @rank = ranks. Large or small.
- * The pieces of all ranks lie in a row, a piece apart. */
+/* The piece of @rank for round @round, or that of the result with @rank = ranks. */
 uint8_t *ddpi_arena_piece(const struct ddpi_arena *arena, uint64_t round, uint32_t rank,
-                          bool large);
+                          enum ddpi_arena_room room);
 
 /* Allocate what this rank's large pieces need, once; before it arrives in a round that uses them.
  */
@@ -66,7 +69,11 @@ uint64_t ddpi_arena_next_round(struct ddpi_arena *arena);
 
 /* This rank has copied in its data for @round. */
 void ddpi_arena_arrive(struct ddpi_arena *arena, uint64_t round);
+bool ddpi_arena_has_arrived(const struct ddpi_arena *arena, uint64_t round, uint32_t rank);
 bool ddpi_arena_all_arrived(const struct ddpi_arena *arena, uint64_t round);
+
+/* This rank has seen that all have arrived: wake those that sleep. */
+void ddpi_arena_tell_arrived(struct ddpi_arena *arena);
 
 /* The work of @round, for the calls below; each rank asks once in a round that has work. It is
  * divided into @count shares, and ranks that run take them, so none waits for a rank that does not
@@ -93,9 +100,6 @@ void ddpi_arena_get_header(const struct ddpi_arena *arena, uint64_t round, uint3
 
 /* A rank that has arrived in @round with another header than this one; false: there is none. */
 bool ddpi_arena_odd_header(const struct ddpi_arena *arena, uint64_t round, uint32_t *ret_rank);
-
-/* The round in which @rank has arrived last. */
-uint64_t ddpi_arena_round_of(const struct ddpi_arena *arena, uint32_t rank);
 
 /* This rank does shares of the work of @round from now on (0: it does none); whether @rank does. */
 void ddpi_arena_set_busy(struct ddpi_arena *arena, uint64_t round);

@@ -21,7 +21,7 @@ enum division { WHOLE, PARTS };
 static const struct row {
     enum who copies_in;
     enum division in;
-    bool works;       /* the ranks reduce all pieces to one, together */
+    bool works;       /* the ranks reduce all pieces to one, together, unless it is short */
     bool reduces;     /* each rank reduces its block of all pieces */
     enum who takes;   /* who copies out: the result, or what others have copied in */
     bool out_of_each; /* a rank takes something of each piece, not of the root's alone */
@@ -39,6 +39,7 @@ static const struct row {
 };
 
 enum {
+    SHORT = 8 * 1024,          /* bytes of all ranks up to which each reduces for itself */
     SHARE = 32 * 1024,         /* bytes of the result that a rank reduces at a time */
     STREAM = 16 * 1024 * 1024, /* bytes of all ranks beyond which results bypass the caches */
 };
@@ -85,12 +86,7 @@ static struct ddpi_piece whole_at(const struct ddpi_arena_op *op, const void *bu
 
 static uint8_t *piece_of(const struct ddpi_arena_op *op, uint32_t rank)
 {
-    return ddpi_arena_piece(op->arena, op->round, rank, op->large);
-}
-
-static size_t piece_stride(const struct ddpi_arena_op *op)
-{
-    return op->large ? ddpi_arena_large(op->arena) : DDPI_ARENA_SMALL;
+    return ddpi_arena_piece(op->arena, op->round, rank, op->room);
 }
 
 /* Of a pre-multiplied reduction the factor is applied on the way in. */
@@ -133,7 +129,7 @@ static void reduce_pieces(const struct ddpi_arena_op *op, size_t offset, size_t 
 {
     const struct ddpi_task *task = op->task;
     ddpi_fold(&(struct ddpi_fold){.in = piece_of(op, 0) + offset,
-                                  .stride = piece_stride(op),
+                                  .stride = ddpi_arena_stride(op->arena, op->room),
                                   .nin = ddpi_arena_ranks(op->arena),
                                   .out = out,
                                   .count = len / task->element_size,
@@ -188,12 +184,19 @@ static void take_of_each(const struct ddpi_arena_op *op)
     }
 }
 
-/* This rank's block of all pieces, reduced. */
-static void take_reduced(const struct ddpi_arena_op *op, const struct ddpi_piece *to)
+/* All pieces from @offset on, reduced. */
+static void take_reduced(const struct ddpi_arena_op *op, const struct ddpi_piece *to, size_t offset)
 {
     if (to->len > 0)
-        reduce_pieces(op, ddpi_arena_rank(op->arena) * op->block, to->len, to->bytes);
+        reduce_pieces(op, offset, to->len, to->bytes);
     op->task->bytes_received += to->len;
+}
+
+/* Whether each rank that wants the result reduces all pieces for itself: for few bytes that takes
+ * less time than to share the work, which is one more meeting. */
+static bool is_short(const struct ddpi_arena_op *op)
+{
+    return op->longest * ddpi_arena_ranks(op->arena) <= SHORT;
 }
 
 static void copy_all_out(const struct ddpi_arena_op *op)
@@ -204,7 +207,9 @@ static void copy_all_out(const struct ddpi_arena_op *op)
     if (row->out_of_each)
         take_of_each(op);
     else if (row->reduces)
-        take_reduced(op, &to);
+        take_reduced(op, &to, me * op->block);
+    else if (row->works && is_short(op))
+        take_reduced(op, &to, 0);
     else if (row->works)
         take(op, &to, piece_of(op, ranks));
     else
@@ -230,12 +235,17 @@ static size_t longest_part(const struct ddpi_arena_op *op)
     return most * task->element_size;
 }
 
+/* The smallest pieces that take everything at once, or large ones. */
 static void set_pieces(struct ddpi_arena_op *op)
 {
     uint32_t ranks = ddpi_arena_ranks(op->arena);
     bool parts = row_of(op)->in == PARTS;
-    op->large = op->longest > DDPI_ARENA_SMALL / (parts ? ranks : 1) / 64 * 64;
-    op->piece = op->large ? ddpi_arena_large(op->arena) : DDPI_ARENA_SMALL;
+    size_t small = ddpi_arena_size(op->arena, DDPI_ARENA_SMALL) / (parts ? ranks : 1) / 64 * 64;
+    op->room = op->longest <= small ? DDPI_ARENA_SMALL : DDPI_ARENA_LARGE;
+    if (!parts && op->longest <= ddpi_arena_size(op->arena, DDPI_ARENA_TINY) &&
+        (!row_of(op)->works || is_short(op)))
+        op->room = DDPI_ARENA_TINY;
+    op->piece = ddpi_arena_size(op->arena, op->room);
     op->block = op->piece / ranks / 64 * 64;
 }
 
@@ -315,10 +325,9 @@ static void set_header(const struct ddpi_arena_op *op)
 static enum ddpi_arena_result start_round(struct ddpi_arena_op *op, struct ddp_error *err)
 {
     uint32_t me = ddpi_arena_rank(op->arena);
-    bool large = op->large;
     if (!op->counted)
-        op->large = false; /* counts of the most ranks fit into a small piece */
-    else if (large && ddpi_arena_grow(op->arena, err) != DDP_OK)
+        op->room = DDPI_ARENA_SMALL; /* counts of the most ranks fit into a small piece */
+    else if (op->room == DDPI_ARENA_LARGE && ddpi_arena_grow(op->arena, err) != DDP_OK)
         return DDPI_ARENA_NO_ROOM;
     op->round = ddpi_arena_next_round(op->arena);
     if (!op->checked)
@@ -339,11 +348,14 @@ static enum ddpi_arena_result meet(struct ddpi_arena_op *op, uint32_t *ret_rank)
         return DDPI_ARENA_MISMATCH;
     op->checked = true;
     if (!op->counted) {
+        ddpi_arena_tell_arrived(op->arena);
         op->stage = DDPI_ARENA_COPY_IN;
         return take_counts(op, ret_rank) ? DDPI_ARENA_WAITS : DDPI_ARENA_MISMATCH;
     }
     op->stage = DDPI_ARENA_COPY_OUT;
-    if (row_of(op)->works) {
+    if (!is_short(op))
+        ddpi_arena_tell_arrived(op->arena);
+    if (row_of(op)->works && !is_short(op)) {
         op->work = ddpi_arena_next_work(op->arena, op->round);
         work(op);
         op->stage = DDPI_ARENA_WORK;
@@ -355,6 +367,8 @@ static void finish_round(struct ddpi_arena_op *op)
 {
     if (is_one_of(row_of(op)->takes, op, ddpi_arena_rank(op->arena)))
         copy_all_out(op);
+    if (is_short(op)) /* by now the others have seen this rank, so it costs less */
+        ddpi_arena_tell_arrived(op->arena);
     op->done += row_of(op)->in == PARTS ? op->block : op->piece;
     op->stage = op->done < op->longest ? DDPI_ARENA_COPY_IN : DDPI_ARENA_OVER;
 }
@@ -402,5 +416,5 @@ enum ddpi_arena_result ddpi_arena_advance(struct ddpi_arena_op *op, uint32_t *re
 bool ddpi_arena_misses(const struct ddpi_arena_op *op, uint32_t rank)
 {
     return op->stage == DDPI_ARENA_WORK ? ddpi_arena_is_busy(op->arena, op->round, rank)
-                                        : ddpi_arena_round_of(op->arena, rank) < op->round;
+                                        : !ddpi_arena_has_arrived(op->arena, op->round, rank);
 }

@@ -22,7 +22,7 @@ struct ddpi_arena_op {
     struct ddpi_arena *arena;
     struct ddpi_task *task;
     enum ddpi_arena_stage stage;
-    bool large;     /* it uses large pieces */
+    enum ddpi_arena_room room;
     bool checked;   /* all ranks have called the same */
     bool counted;   /* the counts of uneven parts are exchanged */
     size_t piece;   /* bytes of a piece that are used, a multiple of the element size */

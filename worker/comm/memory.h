@@ -71,12 +71,13 @@ enum { DDPI_MEMORY_TYPES_MAX = 4 };
 
 /* The types of a communicator. */
 struct ddpi_memories {
-    const struct ddpi_memory_type *const *types;     /* ends with the type of host memory */
-    struct ddpi_memory *open[DDPI_MEMORY_TYPES_MAX]; /* by type; NULL: not opened */
+    const struct ddpi_memory_type *const *types; /* ends with the type of host memory */
+    _Atomic(struct ddpi_memory *) open[DDPI_MEMORY_TYPES_MAX]; /* by type; NULL: not opened */
     struct ddpi_memory host;
     void *symbols[DDPI_MEMORY_TYPES_MAX]; /* by type; NULL: its library is not loaded */
-    unsigned long long adds, subs; /* objects that the dynamic linker had loaded and unloaded when
-                                      symbols were looked up */
+    unsigned long long linker_version; /* when symbols were looked up; it changes when the dynamic
+                                          linker loads or unloads something */
+    _Atomic unsigned long long known_version; /* no type is to be opened while this is it */
 };
 
 void ddpi_memories_init(struct ddpi_memories *memories,

@@ -8,12 +8,15 @@
 #include "arena_op.h"
 #include "arena_wait.h"
 #include "error.h"
+#include "mem.h"
 #include "rank_names.h"
 
 #include <stdio.h>
 
 enum {
     RANKS_MAX = 256,
+    LOOKS = 100,            /* at the arena before the driver has a turn again */
+    ADVANCES = 4,           /* the stages of a short operation */
     ARENA_TAG = 0x414e4552, /* of the descriptor on its way */
 };
 
@@ -92,13 +95,14 @@ static ddp_status arena_meet(struct ddp_comm *comm, const struct ddpi_run *run)
 {
     struct ddpi_arena *arena = NULL;
     struct ddp_error cause;
-    ddp_status status = comm->rank == 0 ? ddpi_arena_create(comm->world_size, &arena, &cause)
-                                        : take_arena(comm, &arena, &cause);
+    ddp_status status = comm->rank == 0
+                            ? ddpi_arena_create(comm->world_size, comm->crowded, &arena, &cause)
+                            : take_arena(comm, &arena, &cause);
     if (status != DDP_OK)
         return fail_to_meet(comm, status, &cause);
     if (arena == NULL)
         return ddpi_arena_check_ring(comm, &run->task.call);
-    ddpi_arena_enter(arena, comm->rank, comm->crowded);
+    ddpi_arena_enter(arena, comm->rank);
     watch_lives(comm, arena);
     comm->arena = arena;
     return pass_arena(comm, arena) ? DDP_OK
@@ -135,11 +139,21 @@ static ddp_status fail_mismatch(struct ddp_comm *comm, struct ddpi_run *run, uin
                           comm->rank, our_text, name, their_text);
 }
 
+/* Whether @op can go on. Other ranks with processors of their own answer within a microsecond: look
+ * more often than the driver does between its other duties. */
+static bool look_often(const struct ddp_comm *comm, const struct ddpi_arena_op *op)
+{
+    for (uint32_t look = 0; look < LOOKS && comm->spin_limit > 0; look++)
+        if (ddpi_arena_is_ready(op))
+            return true;
+    return ddpi_arena_is_ready(op);
+}
+
 static ddp_status arena_advance(struct ddp_comm *comm, struct ddpi_run *run,
                                 enum ddpi_movement *ret_movement)
 {
     struct arena_run *state = arena_run_of(run);
-    struct ddp_error cause;
+    DDPI_UNINITIALIZED struct ddp_error cause;
     uint32_t odd;
     if (comm->arena == NULL) {
         ddp_status status = arena_meet(comm, run);
@@ -148,11 +162,14 @@ static ddp_status arena_advance(struct ddp_comm *comm, struct ddpi_run *run,
     }
     if (!state->under_way)
         ddpi_arena_begin(&state->op, comm->arena, &run->task);
-    else if (!ddpi_arena_is_ready(&state->op))
+    else if (!look_often(comm, &state->op))
         return DDP_OK;
     state->under_way = true;
     *ret_movement = DDPI_MOVED;
-    switch (ddpi_arena_advance(&state->op, &odd, &cause)) {
+    enum ddpi_arena_result result = ddpi_arena_advance(&state->op, &odd, &cause);
+    for (int n = 1; n < ADVANCES && result == DDPI_ARENA_WAITS && look_often(comm, &state->op); n++)
+        result = ddpi_arena_advance(&state->op, &odd, &cause);
+    switch (result) {
     case DDPI_ARENA_WAITS:
         break;
     case DDPI_ARENA_COMPLETE:

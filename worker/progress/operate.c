@@ -16,13 +16,19 @@
 
 /* ---- which types are there ---- */
 
-static int read_counts(struct dl_phdr_info *info, size_t size, void *ctx)
+/* How often the dynamic linker has loaded or unloaded something. */
+static int read_version(struct dl_phdr_info *info, size_t size, void *version)
 {
     (void)size;
-    struct ddpi_memories *now = ctx;
-    now->adds = info->dlpi_adds;
-    now->subs = info->dlpi_subs;
+    *(unsigned long long *)version = info->dlpi_adds + info->dlpi_subs;
     return 1; /* every object has the same counts */
+}
+
+static unsigned long long linker_version(void)
+{
+    unsigned long long version = 0;
+    dl_iterate_phdr(read_version, &version);
+    return version;
 }
 
 /* NULL: @library is not loaded. Does not load it. */
@@ -35,24 +41,23 @@ static void *loaded_symbol(const char *library, const char *symbol)
     return found;
 }
 
-static void update_symbols(struct ddpi_memories *memories)
+static void update_symbols(struct ddpi_memories *memories, unsigned long long version)
 {
-    struct ddpi_memories now = {0};
-    dl_iterate_phdr(read_counts, &now);
-    if (now.adds == memories->adds && now.subs == memories->subs)
+    if (version == memories->linker_version)
         return;
     for (unsigned i = 0; memories->types[i]->library != NULL; i++)
         memories->symbols[i] =
             loaded_symbol(memories->types[i]->library, memories->types[i]->symbol);
-    memories->adds = now.adds;
-    memories->subs = now.subs;
+    memories->linker_version = version;
 }
 
 static ddp_status open_type(struct ddp_comm *comm, unsigned index)
 {
     struct ddpi_memories *memories = &comm->memories;
     const struct ddpi_memory_type *type = memories->types[index];
-    ddp_status status = type->open(comm, &memories->open[index]);
+    struct ddpi_memory *opened = NULL;
+    ddp_status status = type->open(comm, &opened);
+    memories->open[index] = opened;
     if (status == DDP_E_NOMEM)
         return ddpi_comm_fail(comm, NULL, status, "rank %u: no memory for the use of a %s",
                               comm->rank, type->name);
@@ -61,19 +66,30 @@ static ddp_status open_type(struct ddp_comm *comm, unsigned index)
     return DDP_OK;
 }
 
-/* Open the types that this process has begun to use. */
-static ddp_status open_types(struct ddp_comm *comm)
+/* Under the lock: open the types that this process has begun to use. */
+static ddp_status open_types(struct ddp_comm *comm, unsigned long long version)
 {
     struct ddpi_memories *memories = &comm->memories;
     ddp_status status = DDP_OK;
+    bool all_known = true;
+    update_symbols(memories, version);
     for (unsigned i = 0; memories->types[i]->library != NULL && status == DDP_OK; i++) {
-        if (memories->open[i] != NULL)
+        if (memories->open[i] != NULL || memories->symbols[i] == NULL)
             continue;
-        update_symbols(memories);
-        if (memories->symbols[i] != NULL && memories->types[i]->is_started(memories->symbols[i]))
+        if (memories->types[i]->is_started(memories->symbols[i]))
             status = open_type(comm, i);
+        else
+            all_known = false; /* ask again before the next operation */
     }
+    if (status == DDP_OK && all_known)
+        atomic_store_explicit(&memories->known_version, version, memory_order_release);
     return status;
+}
+
+/* Whether nothing can have changed since open_types() was called. */
+static bool types_are_known(const struct ddpi_memories *memories, unsigned long long version)
+{
+    return atomic_load_explicit(&memories->known_version, memory_order_acquire) == version;
 }
 
 /* ---- which type a call is for ---- */
@@ -84,10 +100,11 @@ static ddp_status find_type(const struct ddpi_memories *memories, const void *ad
 {
     ddp_status status = DDP_OK;
     *ret_buffer = (struct ddpi_buffer){0};
-    for (unsigned i = 0; address != NULL && ret_buffer->memory == NULL && status == DDP_OK; i++)
-        if (memories->open[i] != NULL)
-            status =
-                memories->open[i]->type->look(memories->open[i], address, what, ret_buffer, err);
+    for (unsigned i = 0; address != NULL && ret_buffer->memory == NULL && status == DDP_OK; i++) {
+        struct ddpi_memory *memory = memories->open[i];
+        if (memory != NULL)
+            status = memory->type->look(memory, address, what, ret_buffer, err);
+    }
     return status;
 }
 
@@ -141,8 +158,11 @@ static ddp_status comm_prepare(struct ddp_comm *comm, struct ddp_error *err)
                               "rank %u has called ddp_comm_finalize(): only ddp_comm_destroy() is "
                               "left to call",
                               comm->rank);
+    unsigned long long version = linker_version();
+    if (types_are_known(&comm->memories, version))
+        return DDP_OK;
     pthread_mutex_lock(&comm->runs.lock);
-    status = open_types(comm);
+    status = open_types(comm, version);
     pthread_mutex_unlock(&comm->runs.lock);
     return status == DDP_OK ? DDP_OK : ddpi_comm_report(comm, err);
 }
@@ -161,7 +181,7 @@ ddp_status ddpi_operate_look(struct ddp_comm *comm, const struct ddpi_task *task
                              struct ddpi_buffers *ret_buffers, struct ddpi_memory **ret_memory,
                              struct ddp_error *err)
 {
-    struct ddp_error cause;
+    DDPI_UNINITIALIZED struct ddp_error cause;
     ddp_status status = comm_prepare(comm, err);
     if (status != DDP_OK)
         return status;
@@ -173,7 +193,7 @@ ddp_status ddpi_operate_look(struct ddp_comm *comm, const struct ddpi_task *task
 ddp_status ddpi_operate_submit(struct ddp_comm *comm, struct ddpi_memory *memory,
                                struct ddpi_run *run, void *stream, struct ddp_error *err)
 {
-    struct ddp_error cause;
+    DDPI_UNINITIALIZED struct ddp_error cause;
     ddp_status status = memory->type->submit(memory, comm, run, stream, &cause);
     return status == DDP_OK ? DDP_OK : ddpi_operate_refuse(comm, status, &cause, err);
 }
@@ -208,7 +228,7 @@ static ddp_status run_to_end(struct ddp_comm *comm, struct ddpi_memory *memory,
                              const struct ddpi_task *task, const struct ddpi_buffers *buffers,
                              void *stream, struct ddp_error *err)
 {
-    struct ddpi_run run;
+    DDPI_UNINITIALIZED struct ddpi_run run;
     run.task = *task;
     run.buffers = *buffers;
     run.is_request = false;

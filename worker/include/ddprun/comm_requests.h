@@ -98,8 +98,8 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_run(ddp_comm *comm, const struct ddp_opera
  * as calls there may (ddprun/comm.h).
  *
  * @operation is not kept, but its buffers and arrays belong to it until it has ended. On DDP_OK,
- * *@ret_request is a handle: free it with ddp_request_free(). DDP_E_INVALID as ddp_run(); what goes
- * wrong later is an error of the request.
+ * *@ret_request is a handle: free it with ddp_request_free(); else it is NULL. DDP_E_INVALID as
+ * ddp_run(); what goes wrong later is an error of the request.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_start(ddp_comm *comm, const struct ddp_operation *operation,
                                             ddp_request **ret_request, struct ddp_error *err);
