@@ -2,9 +2,8 @@
  * arena.c - the shared memory of an arena: its file, its counters, and waiting. Owns the file and
  * the mapping.
  *
- * The file has no name, so nothing is left behind when all processes are killed. It is sealed
- * against resizing; the part that every operation needs is allocated at once, and that of large
- * operations before the first one, so a shortage is an error and no SIGBUS.
+ * The part that every operation needs is allocated at once, and that of large operations before the
+ * first one, so a shortage is an error and no SIGBUS.
  *
  * A counter of a half is never reset: use number g of a half is complete when its counter is g
  * times what one use adds.
@@ -14,22 +13,20 @@
 #include "error.h"
 #include "lives.h"
 #include "mem.h"
+#include "memory_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 enum {
     PAGE = 64 * 1024, /* a multiple of every page size */
-    SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
     HALVES = 2,
     TINY = 48,         /* bytes of a piece */
     SMALL = 16 * 1024, /* the same */
@@ -101,40 +98,9 @@ static void set_sizes(struct ddpi_arena *arena, uint32_t nranks)
 
 static ddp_status map_file(struct ddpi_arena *arena, struct ddp_error *err)
 {
-    uint8_t *map = mmap(NULL, arena->file_size, PROT_READ | PROT_WRITE, MAP_SHARED, arena->fd, 0);
-    if (map == MAP_FAILED)
-        return ddpi_error_sys(err, errno, "map %zu bytes of shared memory", arena->file_size);
-    arena->map = map;
-    arena->shared = (struct shared *)(void *)map;
-    return DDP_OK;
-}
-
-/* Above this limit the kernel sends a signal that kills. */
-static ddp_status check_limit(const struct ddpi_arena *arena, struct ddp_error *err)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
-        limit.rlim_cur >= arena->file_size)
-        return DDP_OK;
-    return ddpi_error_set(err, DDP_E_SYSTEM,
-                          "shared memory counts as a file of %zu bytes, and process %d may write "
-                          "files of %llu (RLIMIT_FSIZE): raise that with 'ulimit -f'",
-                          arena->file_size, getpid(), (unsigned long long)limit.rlim_cur);
-}
-
-static ddp_status make_file(struct ddpi_arena *arena, struct ddp_error *err)
-{
-    arena->fd = memfd_create("ddprun-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (arena->fd < 0)
-        return ddpi_error_sys(err, errno, "make shared memory");
-    if (ftruncate(arena->fd, (off_t)arena->file_size) != 0)
-        return ddpi_error_sys(err, errno, "size shared memory to %zu bytes", arena->file_size);
-    int error = posix_fallocate(arena->fd, 0, (off_t)arena->large_at);
-    if (error != 0)
-        return ddpi_error_sys(err, error, "get %zu bytes of shared memory", arena->large_at);
-    if (fcntl(arena->fd, F_ADD_SEALS, SEALS) != 0)
-        return ddpi_error_sys(err, errno, "seal shared memory");
-    return DDP_OK;
+    ddp_status status = ddpi_memory_file_map(arena->fd, arena->file_size, &arena->map, err);
+    arena->shared = (struct shared *)(void *)arena->map;
+    return status;
 }
 
 static struct ddpi_arena *arena_new(uint32_t nranks, struct ddp_error *err)
@@ -155,9 +121,8 @@ ddp_status ddpi_arena_create(uint32_t nranks, bool crowded, struct ddpi_arena **
     struct ddpi_arena *arena = arena_new(nranks, err);
     if (arena == NULL)
         return DDP_E_NOMEM;
-    ddp_status status = check_limit(arena, err);
-    if (status == DDP_OK)
-        status = make_file(arena, err);
+    ddp_status status =
+        ddpi_memory_file_make("ddprun-arena", arena->file_size, arena->large_at, &arena->fd, err);
     if (status == DDP_OK)
         status = map_file(arena, err);
     if (status != DDP_OK) {
@@ -178,15 +143,9 @@ ddp_status ddpi_arena_attach(int fd, uint32_t nranks, struct ddpi_arena **ret_ar
         return DDP_E_NOMEM;
     }
     arena->fd = fd;
-    struct stat info;
-    int seals = fcntl(fd, F_GET_SEALS);
-    ddp_status status = DDP_OK;
-    if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &info) != 0 ||
-        info.st_size != (off_t)arena->file_size)
-        status = ddpi_error_set(err, DDP_E_PROTOCOL,
-                                "the shared memory that was received is not for %u ranks", nranks);
-    if (status == DDP_OK)
-        status = check_limit(arena, err);
+    char what[32];
+    snprintf(what, sizeof what, "%u ranks", nranks);
+    ddp_status status = ddpi_memory_file_check(fd, arena->file_size, what, err);
     if (status == DDP_OK)
         status = map_file(arena, err);
     if (status != DDP_OK) {
@@ -270,10 +229,10 @@ ddp_status ddpi_arena_grow(struct ddpi_arena *arena, struct ddp_error *err)
 {
     size_t len = arena->rank + 1 == arena->nranks ? 2 * arena->large : arena->large;
     for (uint64_t half = 0; half < HALVES && !arena->grown; half++) {
-        int error =
-            posix_fallocate(arena->fd, (off_t)piece_at(arena, half, arena->rank, true), (off_t)len);
-        if (error != 0)
-            return ddpi_error_sys(err, error, "get %zu bytes of shared memory", len);
+        ddp_status status = ddpi_memory_file_allocate(
+            arena->fd, piece_at(arena, half, arena->rank, true), len, err);
+        if (status != DDP_OK)
+            return status;
     }
     arena->grown = true;
     return DDP_OK;

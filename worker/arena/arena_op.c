@@ -36,6 +36,8 @@ static const struct row {
     [DDPI_SCATTER] = {.copies_in = ROOT, .in = PARTS, .takes = OTHERS},
     [DDPI_REDUCE_SCATTER] = {.copies_in = EVERY, .in = PARTS, .reduces = true, .takes = EVERY},
     [DDPI_ALL_TO_ALL] = {.copies_in = EVERY, .in = PARTS, .takes = EVERY, .out_of_each = true},
+    [DDPI_ALLOC] = {.copies_in = EVERY, .in = WHOLE, .takes = EVERY, .out_of_each = true},
+    [DDPI_FREE] = {.copies_in = EVERY, .in = WHOLE, .takes = EVERY, .out_of_each = true},
 };
 
 enum {

@@ -83,6 +83,7 @@ ddp_status ddpi_comm_create(const struct ddpi_config *config,
         return ddpi_error_nomem(err, sizeof *comm);
     ddpi_memories_init(&comm->memories, types);
     queue_init(&comm->runs);
+    ddpi_windows_init(&comm->windows);
     ddp_status status = comm_fill(comm, config, err);
     if (status == DDP_OK)
         *ret_comm = comm;
@@ -128,6 +129,7 @@ void ddpi_comm_destroy(struct ddp_comm *comm)
     else
         comm_leave_in_child(comm);
     ddpi_lives_leave(comm->lives);
+    ddpi_windows_finish(&comm->windows, !ddpi_comm_is_home(comm));
     ddpi_arena_destroy(comm->arena);
     ddpi_life_release(comm->life);
     ddpi_recorder_close(comm->recorder);

@@ -13,6 +13,7 @@
 #include "open_group.h"
 #include "recorder.h"
 #include "run_queue.h"
+#include "windows.h"
 
 #include <ddprun/comm.h>
 #include <stdatomic.h>
@@ -37,6 +38,7 @@ struct ddp_comm {
     uint32_t yield_limit;               /* and times that it lets other processes run before that */
     bool crowded;                       /* this machine has more ranks than processors */
     _Atomic(struct ddpi_arena *) arena; /* in which they do; NULL: it is not made yet */
+    struct ddpi_windows windows;        /* what ddp_alloc() has returned */
     ddp_algorithm algorithm;
     uint64_t seq;        /* number of the next operation of all ranks */
     uint64_t operations; /* completed */

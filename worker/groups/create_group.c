@@ -24,7 +24,7 @@ struct request {
     uint8_t card[DDPI_CARD_SLOT];
     struct ddpi_finding finding;
 };
-_Static_assert(sizeof(struct request) == 496, "requests have the same size on all machines");
+_Static_assert(sizeof(struct request) == 556, "requests have the same size on all machines");
 
 struct group {
     struct ddp_comm *parent;

@@ -16,7 +16,7 @@ ddp_status ddpi_parent_call(struct ddp_comm *parent, const struct ddpi_call *cal
 ddp_status ddpi_parent_give_up(struct ddp_comm *parent, unsigned long long bytes,
                                struct ddp_error *err);
 
-enum { DDPI_FINDING_TEXT = 136 };
+enum { DDPI_FINDING_TEXT = 196 };
 
 /* How a rank's part has ended, as bytes. */
 struct ddpi_finding {

@@ -17,7 +17,7 @@ struct record {
     uint8_t card[DDPI_CARD_SLOT]; /* zeros: it wants no communicator */
     struct ddpi_finding finding;
 };
-_Static_assert(sizeof(struct record) == 412, "records have the same size on all machines");
+_Static_assert(sizeof(struct record) == 472, "records have the same size on all machines");
 
 struct split {
     struct ddp_comm *parent;

@@ -32,9 +32,10 @@ static struct arena_run *arena_run_of(struct ddpi_run *run)
     return (struct arena_run *)(void *)run->state;
 }
 
-bool ddpi_arena_is_possible(const struct ddp_comm *comm)
+bool ddpi_arena_is_chosen(const struct ddp_comm *comm)
 {
-    return comm->edges.share_memory && comm->world_size <= RANKS_MAX;
+    return comm->world_size > 1 && comm->world_size <= RANKS_MAX && comm->edges.share_memory &&
+           comm->algorithm != DDP_ALGORITHM_RING;
 }
 
 /* ---- the first run ---- */

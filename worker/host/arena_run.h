@@ -8,7 +8,8 @@
 
 extern const struct ddpi_algorithm ddpi_arena_algorithm;
 
-/* Whether all ranks of @comm can share memory; every rank gets the same answer. */
-bool ddpi_arena_is_possible(const struct ddp_comm *comm);
+/* Whether collectives of @comm go through memory that all ranks share: they can, and the ring is
+ * not asked for. */
+bool ddpi_arena_is_chosen(const struct ddp_comm *comm);
 
 #endif

@@ -49,8 +49,7 @@ static const struct ddpi_algorithm *choose_collective(const struct ddp_comm *com
                                                       struct ddpi_task *task)
 {
     bool reduces = ddpi_call_reduces(&task->call);
-    bool shared = comm->world_size > 1 && comm->algorithm != DDP_ALGORITHM_RING &&
-                  ddpi_arena_is_possible(comm);
+    bool shared = ddpi_arena_is_chosen(comm);
     task->gathered = reduces && comm->algorithm == DDP_ALGORITHM_DIRECT && !shared;
     if (reduces)
         task->call.algorithm = task->gathered || shared ? DDP_ALGORITHM_DIRECT : DDP_ALGORITHM_RING;

@@ -23,7 +23,9 @@
     X(DDPI_ALL_TO_ALL, "all_to_all")         \
     X(DDPI_SEND, "send")                     \
     X(DDPI_RECV, "recv")                     \
-    X(DDPI_FINALIZE, "finalize")
+    X(DDPI_FINALIZE, "finalize")             \
+    X(DDPI_ALLOC, "alloc")                   \
+    X(DDPI_FREE, "free")
 
 enum ddpi_operation {
 #define DDPI_OPERATION_ENUM(symbol, name) symbol,

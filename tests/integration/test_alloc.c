@@ -1,0 +1,251 @@
+/*
+ * test_alloc.c - ddp_alloc(): blocks of all sizes on ranks that share memory and on ranks that do
+ * not, how they end, and what is refused.
+ */
+#include "check_main.h"
+#include "world.h"
+
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { BLOCKS = 5, PAGE = 4096, TIMEOUT_MS = 700 };
+
+static bool is_filled(const uint8_t *block, size_t size, uint8_t with)
+{
+    for (size_t i = 0; i < size; i++)
+        if (block[i] != with)
+            return false;
+    return true;
+}
+
+/* ---- life ---- */
+
+/* What rank @rank asks for as block @k: nothing, less than a page, more than one. */
+static size_t size_of(uint32_t rank, uint32_t k)
+{
+    static const size_t sizes[] = {0, 1, PAGE - 1, 3 * PAGE, 1000003};
+    return sizes[(rank + k) % 5];
+}
+
+static void use_blocks(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    uint8_t *blocks[BLOCKS];
+    (void)world;
+    for (uint32_t round = 0; round < 3; round++) {
+        for (uint32_t k = 0; k < BLOCKS; k++) {
+            CHECK_OK(ddp_alloc(comm, size_of(rank, k), (void **)&blocks[k], err));
+            CHECK(blocks[k] != NULL && (uintptr_t)blocks[k] % PAGE == 0);
+            CHECK(is_filled(blocks[k], size_of(rank, k), 0));
+            memset(blocks[k], (int)(rank + k + 1), size_of(rank, k));
+        }
+        for (uint32_t k = BLOCKS; k-- > round;) {
+            CHECK(is_filled(blocks[k], size_of(rank, k), (uint8_t)(rank + k + 1)));
+            CHECK_OK(ddp_free(comm, blocks[k], err));
+            CHECK(ddp_free(comm, blocks[k], NULL) == DDP_E_INVALID);
+        }
+    }
+    CHECK(ddp_free(comm, NULL, NULL) == DDP_E_INVALID);
+    CHECK_OK(ddp_comm_check(comm, err));
+}
+
+/* Every number of ranks, by shared memory, TCP and the ring. */
+START_TEST(blocks_are_made_and_freed)
+{
+    static const uint32_t sizes[] = {1, 2, 5, 8};
+    struct world world = {.nranks = sizes[_i % 4],
+                          .tcp = _i / 4 == 1,
+                          .algorithm = _i / 4 == 2 ? DDP_ALGORITHM_RING : DDP_ALGORITHM_AUTO};
+    world_open(&world);
+    world_run(&world, use_blocks);
+    world_close(&world);
+}
+END_TEST
+
+/* A child has neither the memory nor the communicator, and the parent keeps both. */
+static void fork_with_block(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    uint8_t *block;
+    int status;
+    (void)world;
+    CHECK_OK(ddp_alloc(comm, PAGE, (void **)&block, err));
+    memset(block, 7, PAGE);
+    pid_t child = fork();
+    if (child == 0) {
+        bool refused = ddp_free(comm, block, NULL) == DDP_E_INVALID &&
+                       ddp_alloc(comm, PAGE, (void **)&block, NULL) == DDP_E_INVALID;
+        ddp_comm_destroy(comm);
+        if (!refused)
+            _exit(1);
+        struct rlimit none = {0};
+        (void)setrlimit(RLIMIT_CORE, &none);
+        (void)signal(SIGSEGV, SIG_DFL);
+        *(volatile uint8_t *)block = 1;
+        _exit(2);
+    }
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(!WIFEXITED(status) || WEXITSTATUS(status) > 2); /* a sanitizer exits instead */
+    CHECK(is_filled(block, PAGE, 7));
+    CHECK_OK(ddp_barrier(comm, NULL, err));
+    CHECK_OK(ddp_free(comm, block, err));
+    world_report(world, rank, DDP_OK, &(struct ddp_error){0});
+}
+
+START_TEST(children_do_not_have_them)
+{
+    struct world world = {.nranks = 2, .tcp = _i != 0};
+    world_open(&world);
+    world_run(&world, fork_with_block);
+    world_close(&world);
+}
+END_TEST
+
+/* ---- what is refused ---- */
+
+/* A rank may not have so large a file: no rank gets memory, and all go on. */
+static void limit_files(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    struct rlimit limit;
+    struct ddp_error error;
+    void *block;
+    (void)world;
+    CHECK_OK(ddp_barrier(comm, NULL, err));
+    CHECK(getrlimit(RLIMIT_FSIZE, &limit) == 0);
+    limit.rlim_cur = 8 << 20;
+    if (rank == 1)
+        CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    CHECK(ddp_alloc(comm, 6 << 20, &block, &error) == DDP_E_SYSTEM);
+    CHECK(strstr(error.msg, "rank 1: ") != NULL && strstr(error.msg, "ulimit -f") != NULL);
+    CHECK_OK(ddp_alloc(comm, 1 << 20, &block, err));
+    CHECK_OK(ddp_free(comm, block, err));
+}
+
+START_TEST(limits_of_a_rank_are_an_error_of_all)
+{
+    struct world world = {.nranks = 3};
+    world_open(&world);
+    world_run(&world, limit_files);
+    world_close(&world);
+}
+END_TEST
+
+static void ask_for_too_much(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    struct ddp_error error;
+    void *block;
+    ddp_status status = ddp_alloc(comm, rank == 1 ? SIZE_MAX : 1, &block, &error);
+    CHECK(status == DDP_E_NOMEM && strstr(error.msg, "rank 1") != NULL);
+    status = ddp_alloc(comm, SIZE_MAX / 4, &block, &error);
+    CHECK(status == DDP_E_NOMEM || status == DDP_E_SYSTEM);
+    CHECK_OK(ddp_barrier(comm, NULL, err));
+    (void)world;
+}
+
+START_TEST(sizes_beyond_any_memory_are_refused)
+{
+    struct world world = {.nranks = 3, .tcp = _i != 0};
+    world_open(&world);
+    world_run(&world, ask_for_too_much);
+    world_close(&world);
+}
+END_TEST
+
+static void free_different(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    void *blocks[2];
+    struct ddp_error error;
+    (void)world;
+    for (int k = 0; k < 2; k++)
+        CHECK_OK(ddp_alloc(comm, PAGE, &blocks[k], err));
+    CHECK(ddp_free(comm, blocks[rank == 0], &error) == DDP_E_MISMATCH);
+    CHECK(strstr(error.msg, "frees") != NULL);
+    CHECK(ddp_free(comm, blocks[rank != 0], NULL) == DDP_E_MISMATCH);
+}
+
+static void call_different(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    void *block;
+    struct ddp_error error;
+    (void)world;
+    ddp_status status =
+        rank == 0 ? ddp_alloc(comm, PAGE, &block, &error) : ddp_barrier(comm, NULL, &error);
+    CHECK(status == DDP_E_MISMATCH);
+    CHECK(strstr(error.msg, "alloc #") != NULL && strstr(error.msg, "barrier #") != NULL);
+}
+
+static void call_alone(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    void *block;
+    struct ddp_error error = {0};
+    if (rank == 1)
+        world_await_steps(world, 0, 1);
+    else
+        CHECK(ddp_alloc(comm, PAGE, &block, &error) == DDP_E_TIMEOUT);
+    if (rank == 0)
+        world_step(world, 0);
+    CHECK(rank != 0 || strstr(error.msg, "rank 1") != NULL);
+}
+
+START_TEST(disagreement_is_an_error)
+{
+    rank_body *const bodies[] = {free_different, call_different, call_alone};
+    struct world world = {.nranks = 2, .tcp = _i % 2 != 0, .timeout_ms = TIMEOUT_MS};
+    if (bodies[_i / 2] != call_alone)
+        world.timeout_ms = 0;
+    world_open(&world);
+    world_run(&world, bodies[_i / 2]);
+    world_close(&world);
+}
+END_TEST
+
+/* ---- death ---- */
+
+/* Rank 1 dies; what it had is still there, and each survivor frees its blocks alone. */
+static void outlive(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    enum { SIZE = 1 << 20 };
+    uint8_t *block;
+    CHECK_OK(ddp_alloc(comm, SIZE, (void **)&block, err));
+    memset(block, 1, SIZE);
+    CHECK_OK(ddp_all_reduce(comm, block, block, SIZE, DDP_UINT8, DDP_SUM, NULL, err));
+    CHECK(is_filled(block, SIZE, (uint8_t)world->nranks));
+    world_step(world, WORLD_MAX - 1);
+    world_await_steps(world, WORLD_MAX - 1, world->nranks);
+    if (rank == 1)
+        kill(getpid(), SIGKILL);
+    while (ddp_all_reduce(comm, block, block, SIZE, DDP_UINT8, DDP_SUM, NULL, NULL) == DDP_OK)
+        continue;
+    memset(block, 2, SIZE);
+    struct ddp_error error;
+    CHECK(ddp_free(comm, block, &error) == DDP_E_PEER_DEAD);
+    CHECK(strstr(error.msg, "rank 1") != NULL);
+    CHECK(ddp_free(comm, block, NULL) == DDP_E_INVALID);
+}
+
+START_TEST(memory_outlives_a_rank)
+{
+    struct world world = {.nranks = 3, .tcp = _i != 0};
+    world_open(&world);
+    world_start(&world, outlive);
+    world_join_rank(&world, 0);
+    world_join_rank(&world, 2);
+    world_close(&world);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("alloc");
+    TCase *tcase = tcase_create("alloc");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, blocks_are_made_and_freed, 0, 12);
+    tcase_add_loop_test(tcase, children_do_not_have_them, 0, 2);
+    tcase_add_test(tcase, limits_of_a_rank_are_an_error_of_all);
+    tcase_add_loop_test(tcase, sizes_beyond_any_memory_are_refused, 0, 2);
+    tcase_add_loop_test(tcase, disagreement_is_an_error, 0, 6);
+    tcase_add_loop_test(tcase, memory_outlives_a_rank, 0, 2);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

@@ -1,0 +1,81 @@
+/*
+ * memory_file.c - see memory_file.h. Owns nothing.
+ */
+#include "memory_file.h"
+
+#include "error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
+
+/* Above this limit the kernel sends a signal that kills. */
+static ddp_status check_limit(size_t size, struct ddp_error *err)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+        limit.rlim_cur >= size)
+        return DDP_OK;
+    return ddpi_error_set(err, DDP_E_SYSTEM,
+                          "shared memory counts as a file of %zu bytes, and process %d may write "
+                          "files of %llu (RLIMIT_FSIZE): raise that with 'ulimit -f'",
+                          size, getpid(), (unsigned long long)limit.rlim_cur);
+}
+
+static ddp_status fill_file(int fd, size_t size, size_t now, struct ddp_error *err)
+{
+    if (ftruncate(fd, (off_t)size) != 0)
+        return ddpi_error_sys(err, errno, "size shared memory to %zu bytes", size);
+    ddp_status status = now > 0 ? ddpi_memory_file_allocate(fd, 0, now, err) : DDP_OK;
+    if (status == DDP_OK && fcntl(fd, F_ADD_SEALS, SEALS) != 0)
+        status = ddpi_error_sys(err, errno, "seal shared memory");
+    return status;
+}
+
+ddp_status ddpi_memory_file_make(const char *name, size_t size, size_t now, int *ret_fd,
+                                 struct ddp_error *err)
+{
+    ddp_status status = check_limit(size, err);
+    if (status != DDP_OK)
+        return status;
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return ddpi_error_sys(err, errno, "make shared memory");
+    status = fill_file(fd, size, now, err);
+    if (status == DDP_OK)
+        *ret_fd = fd;
+    else
+        close(fd);
+    return status;
+}
+
+ddp_status ddpi_memory_file_check(int fd, size_t size, const char *what, struct ddp_error *err)
+{
+    struct stat info;
+    int seals = fcntl(fd, F_GET_SEALS);
+    if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &info) != 0 ||
+        info.st_size != (off_t)size)
+        return ddpi_error_set(err, DDP_E_PROTOCOL,
+                              "the shared memory that was received is not for %s", what);
+    return check_limit(size, err);
+}
+
+ddp_status ddpi_memory_file_allocate(int fd, size_t at, size_t len, struct ddp_error *err)
+{
+    int error = posix_fallocate(fd, (off_t)at, (off_t)len);
+    return error == 0 ? DDP_OK : ddpi_error_sys(err, error, "get %zu bytes of shared memory", len);
+}
+
+ddp_status ddpi_memory_file_map(int fd, size_t size, uint8_t **ret_map, struct ddp_error *err)
+{
+    uint8_t *map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (map == MAP_FAILED)
+        return ddpi_error_sys(err, errno, "map %zu bytes of shared memory", size);
+    *ret_map = map;
+    return DDP_OK;
+}
