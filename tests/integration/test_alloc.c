@@ -202,6 +202,11 @@ END_TEST
 
 /* ---- death ---- */
 
+static ddp_status sum_bytes(ddp_comm *comm, uint8_t *block, size_t size)
+{
+    return ddp_all_reduce(comm, block, block, size, DDP_UINT8, DDP_SUM, NULL, NULL);
+}
+
 /* Rank 1 dies; what it had is still there, and each survivor frees its blocks alone. */
 static void outlive(struct world *world, uint32_t rank, ddp_comm *comm)
 {
@@ -215,7 +220,7 @@ static void outlive(struct world *world, uint32_t rank, ddp_comm *comm)
     world_await_steps(world, WORLD_MAX - 1, world->nranks);
     if (rank == 1)
         kill(getpid(), SIGKILL);
-    while (ddp_all_reduce(comm, block, block, SIZE, DDP_UINT8, DDP_SUM, NULL, NULL) == DDP_OK)
+    while (sum_bytes(comm, block, SIZE) == DDP_OK)
         continue;
     memset(block, 2, SIZE);
     struct ddp_error error;
@@ -235,6 +240,34 @@ START_TEST(memory_outlives_a_rank)
 }
 END_TEST
 
+/* Until one of them is killed in the middle of it. */
+static void work_on(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    enum { SIZE = 4 << 20 };
+    uint8_t *block;
+    struct ddp_error error;
+    CHECK_OK(ddp_alloc(comm, SIZE, (void **)&block, err));
+    while (sum_bytes(comm, block, SIZE) == DDP_OK)
+        world_step(world, rank);
+    CHECK(ddp_comm_check(comm, &error) == DDP_E_PEER_DEAD);
+    CHECK(strstr(error.msg, "rank 1") != NULL);
+    memset(block, 2, SIZE);
+    CHECK(ddp_free(comm, block, NULL) == DDP_E_PEER_DEAD);
+}
+
+START_TEST(a_rank_is_killed_at_work)
+{
+    struct world world = {.nranks = 3};
+    world_open(&world);
+    world_start(&world, work_on);
+    world_await_steps(&world, 1, 1 + (uint32_t)_i);
+    world_kill_rank(&world, 1);
+    world_join_rank(&world, 0);
+    world_join_rank(&world, 2);
+    world_close(&world);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("alloc");
@@ -246,6 +279,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, sizes_beyond_any_memory_are_refused, 0, 2);
     tcase_add_loop_test(tcase, disagreement_is_an_error, 0, 6);
     tcase_add_loop_test(tcase, memory_outlives_a_rank, 0, 2);
+    tcase_add_loop_test(tcase, a_rank_is_killed_at_work, 0, 10);
     suite_add_tcase(suite, tcase);
     return suite;
 }

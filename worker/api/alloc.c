@@ -85,7 +85,10 @@ static ddp_status make_shared(struct making *making, ddp_status status, struct d
         status = ddpi_window_pass(comm, &making->fd, err);
     if (status != DDP_OK)
         return status;
-    return agree(making, ddpi_window_map(making->window, making->fd, cause), cause, err);
+    status = agree(making, ddpi_window_map(making->window, making->fd, cause), cause, err);
+    if (status == DDP_OK)
+        ddpi_window_settle(making->window);
+    return status;
 }
 
 static ddp_status make_window(struct making *making, size_t bytes, struct ddp_error *err)

@@ -52,7 +52,8 @@ _Static_assert(sizeof(struct arrival) == 64, "an arrival is one cache line");
 
 struct line {
     struct arrival arrivals[HALVES];
-    _Alignas(64) uint8_t headers[HALVES][64]; /* read only if digests differ */
+    _Alignas(64) uint8_t headers[HALVES][64];               /* read only if digests differ */
+    _Alignas(64) struct ddpi_arena_buffers buffers[HALVES]; /* of the round in each half */
     _Alignas(64) _Atomic uint32_t bell;
     _Atomic uint32_t sleeps;
     _Alignas(64) _Atomic uint64_t busy; /* the round of which it does shares now; 0: of none */
@@ -74,6 +75,8 @@ struct ddpi_arena {
     size_t lives_at, small_at, large_at, large, file_size;
     uint8_t *map;
     struct shared *shared;
+    struct ddpi_windows *windows;  /* NULL: none */
+    struct ddpi_arena_view *views; /* by rank */
 };
 
 /* ---- the file ---- */
@@ -112,6 +115,12 @@ static struct ddpi_arena *arena_new(uint32_t nranks, struct ddp_error *err)
     }
     arena->fd = -1;
     set_sizes(arena, nranks);
+    arena->views = ddpi_calloc(nranks, sizeof *arena->views);
+    if (arena->views == NULL) {
+        (void)ddpi_error_nomem(err, nranks * sizeof *arena->views);
+        ddpi_arena_destroy(arena);
+        return NULL;
+    }
     return arena;
 }
 
@@ -170,12 +179,23 @@ void ddpi_arena_destroy(struct ddpi_arena *arena)
         munmap(arena->map, arena->file_size);
     if (arena->fd >= 0)
         close(arena->fd);
+    ddpi_free(arena->views);
     ddpi_free(arena);
 }
 
 void ddpi_arena_enter(struct ddpi_arena *arena, uint32_t rank)
 {
     arena->rank = rank;
+}
+
+void ddpi_arena_set_windows(struct ddpi_arena *arena, struct ddpi_windows *windows)
+{
+    arena->windows = windows;
+}
+
+struct ddpi_windows *ddpi_arena_windows(const struct ddpi_arena *arena)
+{
+    return arena->windows;
 }
 
 uint32_t ddpi_arena_rank(const struct ddpi_arena *arena)
@@ -385,6 +405,24 @@ bool ddpi_arena_odd_header(const struct ddpi_arena *arena, uint64_t round, uint3
             return true;
     }
     return false;
+}
+
+void ddpi_arena_set_buffers(struct ddpi_arena *arena, uint64_t round,
+                            const struct ddpi_arena_buffers *buffers)
+{
+    arena->shared->lines[arena->rank].buffers[round % HALVES] = *buffers;
+}
+
+struct ddpi_arena_buffers ddpi_arena_get_buffers(const struct ddpi_arena *arena, uint64_t round,
+                                                 uint32_t rank)
+{
+    return *(const volatile struct ddpi_arena_buffers *)&arena->shared->lines[rank]
+                .buffers[round % HALVES];
+}
+
+struct ddpi_arena_view *ddpi_arena_views(const struct ddpi_arena *arena)
+{
+    return arena->views;
 }
 
 void ddpi_arena_set_busy(struct ddpi_arena *arena, uint64_t round)

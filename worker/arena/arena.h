@@ -16,6 +16,7 @@
 #define DDPI_ARENA_H
 
 #include "call_header.h"
+#include "windows.h"
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -37,6 +38,10 @@ void ddpi_arena_destroy(struct ddpi_arena *arena);
 
 /* Which rank uses this mapping. */
 void ddpi_arena_enter(struct ddpi_arena *arena, uint32_t rank);
+
+/* The windows of this rank; NULL: it has none. */
+void ddpi_arena_set_windows(struct ddpi_arena *arena, struct ddpi_windows *windows);
+struct ddpi_windows *ddpi_arena_windows(const struct ddpi_arena *arena);
 uint32_t ddpi_arena_rank(const struct ddpi_arena *arena);
 uint32_t ddpi_arena_ranks(const struct ddpi_arena *arena);
 bool ddpi_arena_is_crowded(const struct ddpi_arena *arena);
@@ -87,7 +92,7 @@ void ddpi_arena_finish(struct ddpi_arena *arena, uint64_t round, uint64_t work, 
                        uint32_t share);
 bool ddpi_arena_all_finished(const struct ddpi_arena *arena, uint64_t round, uint64_t work);
 
-enum { DDPI_ARENA_SHARES = 64 }; /* the most shares of a round */
+enum { DDPI_ARENA_SHARES = 1024 }; /* the most shares of a round */
 
 /* ---- what others do ---- */
 
@@ -100,6 +105,27 @@ void ddpi_arena_get_header(const struct ddpi_arena *arena, uint64_t round, uint3
 
 /* A rank that has arrived in @round with another header than this one; false: there is none. */
 bool ddpi_arena_odd_header(const struct ddpi_arena *arena, uint64_t round, uint32_t *ret_rank);
+
+/* Where the buffers of a rank are, for ranks that see its windows. */
+struct ddpi_arena_buffers {
+    struct ddpi_window_spot send, recv;
+    double factor; /* by which its elements are multiplied */
+};
+
+/* Those with which this rank arrives in @round, set before; and those of @rank, which has arrived.
+ */
+void ddpi_arena_set_buffers(struct ddpi_arena *arena, uint64_t round,
+                            const struct ddpi_arena_buffers *buffers);
+struct ddpi_arena_buffers ddpi_arena_get_buffers(const struct ddpi_arena *arena, uint64_t round,
+                                                 uint32_t rank);
+
+/* What they are for this rank: room for those of each rank, for the operation under way. */
+struct ddpi_arena_view {
+    const uint8_t *send;
+    uint8_t *recv;
+    double factor;
+};
+struct ddpi_arena_view *ddpi_arena_views(const struct ddpi_arena *arena);
 
 /* This rank does shares of the work of @round from now on (0: it does none); whether @rank does. */
 void ddpi_arena_set_busy(struct ddpi_arena *arena, uint64_t round);

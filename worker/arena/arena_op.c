@@ -10,6 +10,7 @@
 #include "arena_op.h"
 
 #include "copy_out.h"
+#include "direct_op.h"
 #include "reduce.h"
 #include "reduce_any.h"
 
@@ -251,16 +252,23 @@ static void set_pieces(struct ddpi_arena_op *op)
     op->block = op->piece / ranks / 64 * 64;
 }
 
+static void copy_own_part(const struct ddpi_arena_op *op)
+{
+    struct ddpi_copy own = ddpi_task_own_copy(op->task, ddpi_arena_rank(op->arena));
+    if (row_of(op)->out_of_each || op->task->call.operation == DDPI_SCATTER)
+        if (own.len > 0)
+            memcpy(own.to, own.from, own.len);
+}
+
 void ddpi_arena_begin(struct ddpi_arena_op *op, struct ddpi_arena *arena, struct ddpi_task *task)
 {
     *op = (struct ddpi_arena_op){.arena = arena, .task = task};
     op->longest = longest_part(op);
     op->counted = task->call.parts != 1; /* all ranks know all counts */
     set_pieces(op);
-    struct ddpi_copy own = ddpi_task_own_copy(task, ddpi_arena_rank(arena));
-    if (row_of(op)->out_of_each || task->call.operation == DDPI_SCATTER)
-        if (own.len > 0)
-            memcpy(own.to, own.from, own.len);
+    op->shows = op->room == DDPI_ARENA_LARGE && ddpi_direct_is_possible(op);
+    if (!op->shows)
+        copy_own_part(op);
 }
 
 /* ---- counts of uneven parts ---- */
@@ -329,12 +337,15 @@ static enum ddpi_arena_result start_round(struct ddpi_arena_op *op, struct ddp_e
     uint32_t me = ddpi_arena_rank(op->arena);
     if (!op->counted)
         op->room = DDPI_ARENA_SMALL; /* counts of the most ranks fit into a small piece */
-    else if (op->room == DDPI_ARENA_LARGE && ddpi_arena_grow(op->arena, err) != DDP_OK)
+    else if (op->room == DDPI_ARENA_LARGE && !op->shows &&
+             ddpi_arena_grow(op->arena, err) != DDP_OK)
         return DDPI_ARENA_NO_ROOM;
     op->round = ddpi_arena_next_round(op->arena);
     if (!op->checked)
         set_header(op);
-    if (!op->counted)
+    if (op->shows)
+        ddpi_direct_show(op);
+    else if (!op->counted)
         copy_counts_in(op);
     else if (is_one_of(row_of(op)->copies_in, op, me))
         copy_all_in(op);
@@ -343,12 +354,44 @@ static enum ddpi_arena_result start_round(struct ddpi_arena_op *op, struct ddp_e
     return DDPI_ARENA_WAITS;
 }
 
+/* The bytes that a rank sends and receives are the same on every way. */
+static void count_bytes(const struct ddpi_arena_op *op)
+{
+    struct ddpi_task *task = op->task;
+    const struct row *row = row_of(op);
+    uint32_t me = ddpi_arena_rank(op->arena), ranks = ddpi_arena_ranks(op->arena);
+    size_t part = task->own * task->element_size;
+    uint32_t sent = row->in == WHOLE ? 1 : row->reduces ? ranks : ranks - 1;
+    task->bytes_sent += is_one_of(row->copies_in, op, me) ? part * sent : 0;
+    task->bytes_received +=
+        is_one_of(row->takes, op, me) ? part * (row->out_of_each ? ranks - 1 : 1) : 0;
+}
+
+/* All have shown where their buffers are. */
+static void meet_shown(struct ddpi_arena_op *op)
+{
+    ddpi_arena_tell_arrived(op->arena);
+    op->shows = false;
+    op->direct = ddpi_direct_look(op);
+    op->stage = op->direct ? DDPI_ARENA_WORK : DDPI_ARENA_COPY_IN;
+    if (!op->direct) {
+        copy_own_part(op);
+        return;
+    }
+    ddpi_direct_work(op);
+    count_bytes(op);
+}
+
 /* All have arrived. */
 static enum ddpi_arena_result meet(struct ddpi_arena_op *op, uint32_t *ret_rank)
 {
     if (!op->checked && ddpi_arena_odd_header(op->arena, op->round, ret_rank))
         return DDPI_ARENA_MISMATCH;
     op->checked = true;
+    if (op->shows) {
+        meet_shown(op);
+        return DDPI_ARENA_WAITS;
+    }
     if (!op->counted) {
         ddpi_arena_tell_arrived(op->arena);
         op->stage = DDPI_ARENA_COPY_IN;
@@ -403,7 +446,7 @@ enum ddpi_arena_result ddpi_arena_advance(struct ddpi_arena_op *op, uint32_t *re
             result = meet(op, ret_rank);
             break;
         case DDPI_ARENA_WORK:
-            op->stage = DDPI_ARENA_COPY_OUT;
+            op->stage = op->direct ? DDPI_ARENA_OVER : DDPI_ARENA_COPY_OUT;
             break;
         case DDPI_ARENA_COPY_OUT:
             finish_round(op);

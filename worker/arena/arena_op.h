@@ -25,6 +25,8 @@ struct ddpi_arena_op {
     enum ddpi_arena_room room;
     bool checked;   /* all ranks have called the same */
     bool counted;   /* the counts of uneven parts are exchanged */
+    bool shows;     /* ranks tell each other where their buffers are */
+    bool direct;    /* all buffers are in windows, and nothing is copied through pieces */
     size_t piece;   /* bytes of a piece that are used, a multiple of the element size */
     size_t block;   /* and of the part of each rank in it, for operations with such parts */
     size_t done;    /* bytes of the longest part, or of the buffer, in earlier rounds */

@@ -15,6 +15,10 @@
 #include <errno.h>
 #include <sys/mman.h>
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
 struct ddpi_window {
     struct ddpi_list link;
     uint32_t number, nranks, rank;
@@ -92,6 +96,13 @@ ddp_status ddpi_window_map(struct ddpi_window *window, int fd, struct ddp_error 
         return ddpi_error_sys(err, errno, "keep %zu bytes of shared memory from children",
                               window->size);
     return DDP_OK;
+}
+
+/* Each rank works on all parts: without this it would take a fault for each page of each of them,
+ * in its first operations. A kernel that does not know the advice lets it. */
+void ddpi_window_settle(struct ddpi_window *window)
+{
+    (void)madvise(window->map, window->size, MADV_POPULATE_WRITE);
 }
 
 ddp_status ddpi_window_map_own(struct ddpi_window *window, struct ddp_error *err)

@@ -38,6 +38,9 @@ ddp_status ddpi_window_make(const struct ddpi_window *window, int *ret_fd, struc
  * not the file of such a window. */
 ddp_status ddpi_window_map(struct ddpi_window *window, int fd, struct ddp_error *err);
 
+/* All ranks have mapped it: let this rank reach every part without a page fault. */
+void ddpi_window_settle(struct ddpi_window *window);
+
 /* Give @window memory for this rank alone. */
 ddp_status ddpi_window_map_own(struct ddpi_window *window, struct ddp_error *err);
 

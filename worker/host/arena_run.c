@@ -104,6 +104,7 @@ static ddp_status arena_meet(struct ddp_comm *comm, const struct ddpi_run *run)
     if (arena == NULL)
         return ddpi_arena_check_ring(comm, &run->task.call);
     ddpi_arena_enter(arena, comm->rank);
+    ddpi_arena_set_windows(arena, &comm->windows);
     watch_lives(comm, arena);
     comm->arena = arena;
     return pass_arena(comm, arena) ? DDP_OK

@@ -127,6 +127,18 @@ static struct role role_of(const struct ddpi_call *call, uint32_t rank)
                    : (struct role){shape->send, shape->recv};
 }
 
+static uint32_t parts_in(enum extent extent, uint32_t world_size)
+{
+    return extent == NONE ? 0 : extent == PART ? 1 : world_size;
+}
+
+struct ddpi_extents ddpi_call_extents(const struct ddpi_call *call, uint32_t rank,
+                                      uint32_t world_size)
+{
+    struct role role = role_of(call, rank);
+    return (struct ddpi_extents){parts_in(role.send, world_size), parts_in(role.recv, world_size)};
+}
+
 static ddp_status check_ranks(const struct ddpi_call *call, uint32_t world_size,
                               struct ddp_error *err)
 {

@@ -65,6 +65,14 @@ bool ddpi_task_to_peer(const struct ddpi_task *task, uint32_t rank, uint32_t pee
 bool ddpi_task_from_peer(const struct ddpi_task *task, uint32_t rank, uint32_t peer,
                          struct ddpi_piece *ret_piece);
 
+/* How many parts of @call, of equal size, are in the send and in the receive buffer of @rank: none,
+ * one, or one for each of the @world_size ranks. */
+struct ddpi_extents {
+    uint32_t send, recv;
+};
+struct ddpi_extents ddpi_call_extents(const struct ddpi_call *call, uint32_t rank,
+                                      uint32_t world_size);
+
 /* Whether the operation of @call reduces, has a root, or is between two ranks only. */
 bool ddpi_call_reduces(const struct ddpi_call *call);
 bool ddpi_call_is_rooted(const struct ddpi_call *call);

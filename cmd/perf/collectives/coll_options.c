@@ -100,6 +100,8 @@ static const struct option table[] = {
      0, 1 << 20},
     {"algorithm", 0, "auto|ring|direct", "DDP_ALGORITHM", "auto", calls,
      "order in which elements are reduced", option_choice, FIELD(algorithm), 0, 0},
+    {"alloc", 0, NULL, NULL, NULL, calls, "take buffers in host memory from ddp_alloc()",
+     option_switch, FIELD(alloc), 0, 0},
     {"device", 0, "auto|cuda|cpu", NULL, "auto", ranks,
      "use memory of the GPU or of the host; auto: of the GPU if there is one", option_choice,
      FIELD(place), 0, 0},

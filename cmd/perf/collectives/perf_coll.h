@@ -25,6 +25,7 @@ struct coll_options {
     uint32_t nproc; /* processes to start; 0: be a process, or run the threads of @local */
     uint32_t local; /* threads, each a rank; 0: one rank */
     ddp_algorithm algorithm;
+    bool alloc; /* buffers are those of ddp_alloc() */
     bool breakdown;
     const char *ddprun;
     bool mpi, gloo; /* compare with them */

@@ -208,15 +208,24 @@ bool coll_memory_check(struct coll_memory *memory, const struct coll_pattern *pa
 
 /* ---- the copy that serves as the floor ---- */
 
+static bool copy_within(struct coll_memory *memory, uint8_t *to, const uint8_t *from, size_t len,
+                        struct ddp_error *err)
+{
+    if (memory->cuda)
+        return cuda_worked(
+            memory,
+            memory->driver.memcpy_async((uintptr_t)to, (uintptr_t)from, len, memory->stream),
+            "copy within the device", err);
+    memcpy(to, from, len);
+    return true;
+}
+
 bool coll_memory_time_copy(struct coll_memory *memory, uint8_t *to, const uint8_t *from, size_t len,
                            uint32_t iters, double *ret_us, struct ddp_error *err)
 {
     uint64_t began_us = 0;
     for (uint32_t i = 0; i <= iters; i++) { /* the first copy warms up */
-        if (!cuda_worked(
-                memory,
-                memory->driver.memcpy_async((uintptr_t)to, (uintptr_t)from, len, memory->stream),
-                "copy within the device", err) ||
+        if (!copy_within(memory, to, from, len, err) ||
             ((i == 0 || i == iters) && !coll_memory_sync(memory, err)))
             return false;
         if (i == 0)

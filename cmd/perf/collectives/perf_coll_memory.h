@@ -52,7 +52,7 @@ bool coll_memory_check(struct coll_memory *memory, const struct coll_pattern *pa
 /* Wait for all work in the stream. */
 bool coll_memory_sync(struct coll_memory *memory, struct ddp_error *err);
 
-/* The average time of copying @len bytes within the device, over @iters copies. */
+/* The average time of copying @len bytes within the device, or the host, over @iters copies. */
 bool coll_memory_time_copy(struct coll_memory *memory, uint8_t *to, const uint8_t *from, size_t len,
                            uint32_t iters, double *ret_us, struct ddp_error *err);
 

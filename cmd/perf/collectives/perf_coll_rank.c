@@ -12,8 +12,10 @@
 #include <unistd.h>
 
 enum {
-    COPY_LEN = 256 * 1024 * 1024, /* beyond the caches */
+    COPY_LEN = 256 * 1024 * 1024,     /* beyond the caches */
+    HOST_COPY_LEN = 64 * 1024 * 1024, /* the same, of each rank */
     COPIES = 20,
+    HOST_COPIES = 5,
     FLOOR_FROM = 1024 * 1024, /* bytes; below, starting a kernel takes longer than copying */
 };
 
@@ -258,34 +260,44 @@ static bool measure_rows(struct coll_rank *rank, double copy_gb_s, struct ddp_er
     return true;
 }
 
-/* ---- the copy within the device ---- */
+/* ---- copying ---- */
 
-/* Rank 0 measures; the other ranks wait. */
+/* Of a device rank 0 measures it, and the other ranks wait. In host memory all ranks copy at once,
+ * as no processor alone can use all that memory gives. */
 static bool measure_copy(struct coll_rank *rank, double *ret_gb_s, struct ddp_error *err)
 {
     uint8_t *from = NULL, *to = NULL;
     double us = 0;
     struct coll_pattern any = {.dtype = DDP_FLOAT32, .op = DDP_MAX, .ranks = 1, .to = 1};
-    bool done = true;
-    if (rank->rank == 0)
-        done = coll_memory_alloc(&rank->memory, COPY_LEN, &from, err) &&
-               coll_memory_alloc(&rank->memory, COPY_LEN, &to, err) &&
-               coll_memory_fill(&rank->memory, &any, 0, COPY_LEN / sizeof(float), from, err) &&
-               coll_memory_time_copy(&rank->memory, to, from, COPY_LEN, COPIES, &us, err);
-    if (rank->rank == 0) {
-        coll_memory_free(&rank->memory, from);
-        coll_memory_free(&rank->memory, to);
-    }
-    *ret_gb_s = us > 0 ? 2.0 * (double)COPY_LEN / us / 1e3 : 0;
-    return done && ddp_barrier(rank->side, NULL, err) == DDP_OK;
+    bool all = !rank->cuda, done = true;
+    uint32_t copying = all ? rank->ranks : 1;
+    size_t len = all ? HOST_COPY_LEN : COPY_LEN;
+    if (all || rank->rank == 0)
+        done = coll_memory_alloc(&rank->memory, len, &from, err) &&
+               coll_memory_alloc(&rank->memory, len, &to, err) &&
+               coll_memory_fill(&rank->memory, &any, 0, len / sizeof(float), from, err) &&
+               (!all || ddp_barrier(rank->side, NULL, err) == DDP_OK) &&
+               coll_memory_time_copy(&rank->memory, to, from, len, all ? HOST_COPIES : COPIES, &us,
+                                     err);
+    coll_memory_free(&rank->memory, from);
+    coll_memory_free(&rank->memory, to);
+    done = done && ddp_barrier(rank->side, NULL, err) == DDP_OK &&
+           (!all || coll_rank_slowest(rank, &us, err));
+    *ret_gb_s = us > 0 ? 2.0 * (double)len * copying / us / 1e3 : 0;
+    return done;
 }
 
-static bool share_one_device(const struct coll_rank *rank)
+/* On one device, or on one host. */
+static bool share_one_memory(const struct coll_rank *rank)
 {
-    for (uint32_t other = 1; other < rank->ranks; other++)
-        if (memcmp(rank->seats[other].uuid, rank->seats[0].uuid, sizeof rank->seats->uuid) != 0)
+    const struct coll_seat *first = &rank->seats[0];
+    for (uint32_t i = 1; i < rank->ranks; i++) {
+        const struct coll_seat *other = &rank->seats[i];
+        if (rank->cuda ? memcmp(other->uuid, first->uuid, sizeof first->uuid) != 0
+                       : strcmp(other->host, first->host) != 0)
             return false;
-    return rank->cuda;
+    }
+    return true;
 }
 
 /* ---- breakdown ---- */
@@ -369,8 +381,17 @@ static bool exchange_seats(struct coll_rank *rank, struct ddp_error *err)
 /* The last size is the greatest. */
 static bool make_buffers(struct coll_rank *rank, struct ddp_error *err)
 {
+    void *send, *recv;
     struct coll_shape most =
         coll_shape(rank->call, rank->options->end, rank->options->dtype, rank->ranks);
+    if (rank->options->alloc) { /* freed with the communicator */
+        if (ddp_alloc(rank->comm, most.send_len, &send, err) != DDP_OK ||
+            ddp_alloc(rank->comm, most.recv_len, &recv, err) != DDP_OK)
+            return false;
+        rank->send = send;
+        rank->recv = recv;
+        return true;
+    }
     return coll_memory_alloc(&rank->memory, most.send_len, &rank->send, err) &&
            coll_memory_alloc(&rank->memory, most.recv_len, &rank->recv, err);
 }
@@ -379,7 +400,7 @@ static bool measure_all(struct coll_rank *rank, struct ddp_error *err)
 {
     double copy_gb_s = 0;
     bool leads = rank->rank == 0;
-    bool against_copy = share_one_device(rank) && rank->call == COLL_ALL_REDUCE &&
+    bool against_copy = share_one_memory(rank) && rank->call == COLL_ALL_REDUCE &&
                         rank->options->algorithm != DDP_ALGORITHM_RING &&
                         rank->options->end >= FLOOR_FROM;
     if (leads && !coll_report_open(&rank->report, err))
@@ -400,6 +421,9 @@ bool coll_rank_run(struct coll_rank *rank, struct ddp_error *err)
     rank->ranks = ddp_comm_world_size(rank->comm);
     if (rank->call == COLL_SENDRECV && rank->ranks < 2)
         return ddpi_error_set(err, DDP_E_INVALID, "sendrecv needs two ranks (--nproc=2)") == DDP_OK;
+    if (rank->options->alloc && rank->cuda)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "--alloc takes buffers in host memory: add --device=cpu") == DDP_OK;
     if (coll_kinds[rank->call].rooted && rank->options->root >= rank->ranks)
         return ddpi_error_set(err, DDP_E_INVALID, "there is no rank %u to be the root",
                               rank->options->root) == DDP_OK;
@@ -409,7 +433,9 @@ bool coll_rank_run(struct coll_rank *rank, struct ddp_error *err)
     rank->report = (struct coll_report){
         .options = rank->options, .call = rank->call, .seats = rank->seats, .ranks = rank->ranks};
     done = done && measure_all(rank, err);
-    coll_memory_free(&rank->memory, rank->send);
-    coll_memory_free(&rank->memory, rank->recv);
+    if (!rank->options->alloc) {
+        coll_memory_free(&rank->memory, rank->send);
+        coll_memory_free(&rank->memory, rank->recv);
+    }
     return done;
 }

@@ -224,7 +224,9 @@ void coll_report_footer(const struct coll_report *report, double copy_gb_s)
     printf("# Avg bus bandwidth    : %.4g\n#\n", average_busbw(report));
     if (copy_gb_s == 0)
         return;
-    printf("# Device-to-device copy, D : %.1f GB/s, bytes read and written\n", copy_gb_s);
+    printf("# %s, D : %.1f GB/s, bytes read and written\n",
+           *report->seats[0].name != '\0' ? "Device-to-device copy" : "Copies of all ranks at once",
+           copy_gb_s);
     print_floors(report);
     putchar('\n');
 }

@@ -57,7 +57,7 @@ bool coll_report_close(struct coll_report *report, struct ddp_error *err);
 void coll_report_header(const struct coll_report *report);
 bool coll_report_row(struct coll_report *report, const struct coll_row *row, struct ddp_error *err);
 
-/* @copy_gb_s: bytes read and written by a copy within the device; 0: not measured. */
+/* @copy_gb_s: bytes read and written by copies within the device, or the host; 0: not measured. */
 void coll_report_footer(const struct coll_report *report, double copy_gb_s);
 
 void coll_report_breakdown_header(void);

@@ -1,0 +1,511 @@
+/*
+ * test_direct_op.c - operations on buffers that all ranks see: the same bits as through the pieces
+ * of an arena, for every type, reduction and number of ranks; what ranks show that is not true; and
+ * whom an operation waits for. All ranks are in this thread, as nothing here blocks.
+ */
+#include "check_main.h"
+#include "direct_op.h"
+#include "elements.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum {
+    MOST = 17,
+    ROOM = 600 * 1024, /* bytes of a buffer with room for all parts */
+    PART = 40 * 1024,  /* about the bytes of a part: more than a share and than a small piece */
+    SHIFT = 7,         /* how far buffers are from the start of a window, in elements */
+    NONE = MOST,
+    EVERY = MOST + 1,
+};
+
+static struct rank {
+    struct ddpi_arena *arena;
+    struct ddpi_windows windows;
+    uint8_t *send, *recv;   /* in windows of their own */
+    uint8_t *plain;         /* memory that only this rank sees */
+    uint8_t *result, *want; /* of both ways */
+    struct ddpi_task task;
+    struct ddpi_arena_op op;
+} ranks[MOST];
+static uint32_t count;
+
+/* ---- the world ---- */
+
+static uint8_t *add_window(uint32_t rank, const uint64_t *sizes, int *fd)
+{
+    struct ddpi_window *window;
+    struct ddp_error err;
+    ck_assert_int_eq(ddpi_window_plan(sizes, count, rank, &window, &err), DDP_OK);
+    if (*fd < 0)
+        ck_assert_int_eq(ddpi_window_make(window, fd, &err), DDP_OK);
+    ck_assert_int_eq(ddpi_window_map(window, *fd, &err), DDP_OK);
+    ddpi_window_settle(window);
+    ddpi_windows_add(&ranks[rank].windows, window);
+    return ddpi_window_own(window);
+}
+
+static void open_world(uint32_t nranks)
+{
+    struct ddp_error err;
+    uint64_t sizes[MOST];
+    int fds[2] = {-1, -1};
+    count = nranks;
+    for (uint32_t i = 0; i < count; i++)
+        sizes[i] = ROOM;
+    for (uint32_t i = 0; i < count; i++) {
+        struct rank *rank = &ranks[i];
+        *rank = (struct rank){.plain = malloc(ROOM), .result = malloc(ROOM), .want = malloc(ROOM)};
+        ck_assert(rank->plain != NULL && rank->result != NULL && rank->want != NULL);
+        if (i == 0)
+            ck_assert_int_eq(ddpi_arena_create(count, count % 2 == 0, &rank->arena, &err), DDP_OK);
+        else
+            ck_assert_int_eq(
+                ddpi_arena_attach(dup(ddpi_arena_fd(ranks[0].arena)), count, &rank->arena, &err),
+                DDP_OK);
+        ddpi_arena_enter(rank->arena, i);
+        ddpi_windows_init(&rank->windows);
+        ddpi_arena_set_windows(rank->arena, &rank->windows);
+        rank->send = add_window(i, sizes, &fds[0]);
+        rank->recv = add_window(i, sizes, &fds[1]);
+    }
+    close(fds[0]);
+    close(fds[1]);
+}
+
+static void close_world(void)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        ddpi_arena_destroy(ranks[i].arena);
+        ddpi_windows_finish(&ranks[i].windows, false);
+        free(ranks[i].plain);
+        free(ranks[i].result);
+        free(ranks[i].want);
+    }
+}
+
+/* ---- operations ---- */
+
+static void begin(uint32_t i, const struct ddpi_call *call, const void *send, void *recv)
+{
+    struct rank *rank = &ranks[i];
+    struct ddp_error err = {0};
+    rank->task = (struct ddpi_task){.call = *call, .send = send, .recv = recv};
+    rank->task.factor = i % 2 == 0 ? 0.5 : 3;
+    ck_assert_msg(ddpi_task_prepare(&rank->task, i, count, &err) == DDP_OK, "%s", err.msg);
+    ddpi_arena_begin(&rank->op, rank->arena, &rank->task);
+}
+
+/* Whether @rank has ended. */
+static bool advance(uint32_t rank)
+{
+    struct ddp_error err = {0};
+    uint32_t odd = 0;
+    enum ddpi_arena_result result = ddpi_arena_advance(&ranks[rank].op, &odd, &err);
+    ck_assert_msg(result == DDPI_ARENA_WAITS || result == DDPI_ARENA_COMPLETE, "rank %u: %d, %s",
+                  rank, (int)result, err.msg);
+    return result == DDPI_ARENA_COMPLETE;
+}
+
+/* Until all have ended. The order in which ranks run depends on @seed. */
+static void run_all(uint64_t seed)
+{
+    bool ended[MOST] = {false};
+    for (uint32_t left = count; left > 0;) {
+        uint32_t rank = (uint32_t)(elements_scramble(&seed) % count);
+        if (ended[rank])
+            continue;
+        ended[rank] = advance(rank);
+        left -= ended[rank];
+    }
+}
+
+static uint32_t parts_of(const struct ddpi_call *call, uint32_t rank, bool recv)
+{
+    struct ddpi_extents extents = ddpi_call_extents(call, rank, count);
+    return recv ? extents.recv : extents.send;
+}
+
+/* A call, in windows or not. */
+struct problem {
+    struct ddpi_call call;
+    bool in_place;
+    uint32_t foreign; /* a rank whose buffers are in no window; or NONE, or EVERY */
+};
+
+/* Bytes of the buffers, and where the input and the output begin. */
+static size_t part_bytes(const struct problem *of)
+{
+    return of->call.count * ddp_dtype_size(of->call.dtype);
+}
+
+static bool is_foreign(const struct problem *of, uint32_t rank)
+{
+    return of->foreign == rank || of->foreign == EVERY;
+}
+
+static void fill_input(const struct problem *of, uint32_t rank, uint8_t *input)
+{
+    uint64_t state = rank + 1;
+    size_t size = ddp_dtype_size(of->call.dtype);
+    elements_fill(input, parts_of(&of->call, rank, false) * part_bytes(of) / size, of->call.dtype,
+                  &state);
+}
+
+/* Begin on @rank, with inputs that depend on nothing but the rank; returns where the output is. */
+static uint8_t *begin_rank(const struct problem *of, uint32_t rank)
+{
+    struct rank *own = &ranks[rank];
+    size_t shift = SHIFT * ddp_dtype_size(of->call.dtype), part = rank * part_bytes(of);
+    uint8_t *send = (is_foreign(of, rank) ? own->plain : own->send) + shift;
+    uint8_t *recv = (is_foreign(of, rank) ? own->result : own->recv) + shift;
+    bool has_send = parts_of(&of->call, rank, false) > 0;
+    memset(own->recv, 0x5a, ROOM);
+    memset(own->result, 0x5a, ROOM);
+    if (of->in_place) {
+        bool many = parts_of(&of->call, rank, true) > parts_of(&of->call, rank, false);
+        bool fewer = parts_of(&of->call, rank, true) < parts_of(&of->call, rank, false);
+        send = many ? recv + part : recv;
+        recv = fewer ? send + part : recv;
+    }
+    if (has_send)
+        fill_input(of, rank, send);
+    begin(rank, &of->call, has_send ? send : NULL,
+          parts_of(&of->call, rank, true) > 0 ? recv : NULL);
+    return recv;
+}
+
+static void run_problem(const struct problem *of, bool direct, uint8_t *const *to)
+{
+    uint8_t *outputs[MOST];
+    for (uint32_t i = 0; i < count; i++)
+        outputs[i] = begin_rank(of, i);
+    run_all(of->call.count);
+    for (uint32_t i = 0; i < count; i++) {
+        size_t len = parts_of(&of->call, i, true) * part_bytes(of);
+        ck_assert_int_eq(ranks[i].op.direct, direct);
+        if (len > 0)
+            memcpy(to[i], outputs[i], len);
+        ck_assert(outputs[i][len] == 0x5a || of->in_place);
+    }
+}
+
+/* Both ways give the same, and count the same bytes. */
+static void compare(struct problem *of)
+{
+    uint8_t *direct[MOST], *usual[MOST];
+    uint64_t sent[MOST], received[MOST];
+    for (uint32_t i = 0; i < count; i++) {
+        direct[i] = malloc(ROOM);
+        usual[i] = ranks[i].want;
+        ck_assert_ptr_nonnull(direct[i]);
+    }
+    of->foreign = NONE;
+    run_problem(of, true, direct);
+    for (uint32_t i = 0; i < count; i++) {
+        sent[i] = ranks[i].task.bytes_sent;
+        received[i] = ranks[i].task.bytes_received;
+    }
+    of->foreign = EVERY;
+    run_problem(of, false, usual);
+    for (uint32_t i = 0; i < count; i++) {
+        size_t elements = parts_of(&of->call, i, true) * of->call.count;
+        size_t differ = elements_differ(of->call.dtype, direct[i], usual[i], elements);
+        ck_assert_msg(differ == elements,
+                      "operation %d, type %d, reduction %d, rank %u of %u: "
+                      "element %zu differs",
+                      (int)of->call.operation, (int)of->call.dtype, (int)of->call.op, i, count,
+                      differ);
+        ck_assert_uint_eq(sent[i], ranks[i].task.bytes_sent);
+        ck_assert_uint_eq(received[i], ranks[i].task.bytes_received);
+        free(direct[i]);
+    }
+}
+
+static struct problem problem_of(enum ddpi_operation operation, ddp_dtype dtype, ddp_reduce_op op)
+{
+    bool reduces = ddpi_call_reduces(&(struct ddpi_call){.operation = operation});
+    struct problem of = {.call = {.operation = operation,
+                                  .dtype = dtype,
+                                  .op = reduces ? op : 0,
+                                  .count = PART / ddp_dtype_size(dtype) + 13}};
+    if (ddpi_call_is_rooted(&of.call))
+        of.call.root = count - 1;
+    return of;
+}
+
+static const enum ddpi_operation operations[] = {
+    DDPI_BROADCAST, DDPI_ALL_REDUCE, DDPI_REDUCE,         DDPI_ALL_GATHER,
+    DDPI_GATHER,    DDPI_SCATTER,    DDPI_REDUCE_SCATTER, DDPI_ALL_TO_ALL,
+};
+enum { OPERATIONS = sizeof operations / sizeof *operations };
+
+static bool has_in_place(enum ddpi_operation operation)
+{
+    return operation != DDPI_ALL_TO_ALL && operation != DDPI_BROADCAST;
+}
+
+/* A broadcast has one buffer. */
+static void prepare_broadcast(struct problem *of)
+{
+    of->in_place = of->in_place || of->call.operation == DDPI_BROADCAST;
+}
+
+static void compare_places(struct problem of)
+{
+    prepare_broadcast(&of);
+    compare(&of);
+    of.in_place = true;
+    if (has_in_place(of.call.operation))
+        compare(&of);
+}
+
+/* ---- the same bits ---- */
+
+START_TEST(every_operation_gives_the_same)
+{
+    open_world((uint32_t)_i);
+    for (size_t k = 0; k < OPERATIONS; k++)
+        compare_places(problem_of(operations[k], DDP_BFLOAT16, DDP_SUM));
+    close_world();
+}
+END_TEST
+
+START_TEST(every_reduction_gives_the_same)
+{
+    static const uint32_t sizes[] = {2, 3, 5, 8};
+    open_world(sizes[_i]);
+    for (int dtype = 0; dtype < DDPI_DTYPES; dtype++)
+        for (int op = 0; op < DDPI_REDUCE_OPS; op++)
+            if (elements_reduce((ddp_dtype)dtype, (ddp_reduce_op)op)) {
+                compare_places(problem_of(DDPI_ALL_REDUCE, (ddp_dtype)dtype, (ddp_reduce_op)op));
+                compare_places(
+                    problem_of(DDPI_REDUCE_SCATTER, (ddp_dtype)dtype, (ddp_reduce_op)op));
+            }
+    close_world();
+}
+END_TEST
+
+START_TEST(every_type_is_moved)
+{
+    open_world(3);
+    for (int dtype = 0; dtype < DDPI_DTYPES; dtype++)
+        for (size_t k = 0; k < OPERATIONS; k++)
+            if (!ddpi_call_reduces(&(struct ddpi_call){.operation = operations[k]}))
+                compare_places(problem_of(operations[k], (ddp_dtype)dtype, DDP_SUM));
+    close_world();
+}
+END_TEST
+
+/* One rank has a buffer of its own: all take the usual way. */
+START_TEST(one_foreign_buffer_is_enough)
+{
+    open_world(3);
+    for (size_t k = 0; k < OPERATIONS; k++)
+        for (uint32_t foreign = 0; foreign < count; foreign++) {
+            struct problem of = problem_of(operations[k], DDP_FLOAT32, DDP_SUM);
+            prepare_broadcast(&of);
+            compare(&of);
+            of.foreign = foreign;
+            uint8_t *got[MOST];
+            for (uint32_t i = 0; i < count; i++)
+                ck_assert_ptr_nonnull(got[i] = malloc(ROOM));
+            run_problem(&of, false, got);
+            for (uint32_t i = 0; i < count; i++) {
+                size_t elements = parts_of(&of.call, i, true) * of.call.count;
+                ck_assert_uint_eq(elements_differ(of.call.dtype, got[i], ranks[i].want, elements),
+                                  elements);
+                free(got[i]);
+            }
+        }
+    close_world();
+}
+END_TEST
+
+/* Small operations, uneven ones, and reductions of more ranks than one loop takes. */
+START_TEST(others_take_the_usual_way)
+{
+    uint8_t *to[MOST];
+    open_world(MOST);
+    for (uint32_t i = 0; i < count; i++)
+        to[i] = ranks[i].want;
+    struct problem of = problem_of(DDPI_ALL_REDUCE, DDP_FLOAT32, DDP_SUM);
+    of.foreign = NONE;
+    run_problem(&of, false, to);
+    of = problem_of(DDPI_ALL_GATHER, DDP_UINT8, DDP_SUM);
+    of.call.count = 33000;
+    of.foreign = NONE;
+    run_problem(&of, true, to);
+    of.call.count = 100;
+    run_problem(&of, false, to);
+    close_world();
+}
+END_TEST
+
+/* ---- what is shown, and is not true ---- */
+
+/* Rank 1 arrives and then shows something else. */
+static void run_with_lie(const struct ddpi_arena_buffers *lie, const struct problem *of)
+{
+    uint8_t *outputs[MOST];
+    for (uint32_t i = 0; i < count; i++)
+        outputs[i] = begin_rank(of, i);
+    ck_assert(!advance(1));
+    ddpi_arena_set_buffers(ranks[1].arena, ranks[1].op.round, lie);
+    run_all(1);
+    for (uint32_t i = 0; i < count; i++) {
+        size_t elements = parts_of(&of->call, i, true) * of->call.count;
+        ck_assert(!ranks[i].op.direct);
+        ck_assert_uint_eq(elements_differ(of->call.dtype, outputs[i], ranks[i].want, elements),
+                          elements);
+    }
+}
+
+START_TEST(what_is_outside_is_not_used)
+{
+    open_world(3);
+    struct problem of = problem_of(DDPI_ALL_REDUCE, DDP_FLOAT32, DDP_SUM);
+    compare(&of);
+    of.foreign = NONE;
+    const uint64_t last = ROOM - part_bytes(&of);
+    const struct ddpi_window_spot good = {.window = 1, .offset = last};
+    const struct ddpi_window_spot bad[] = {
+        {.window = 0},
+        {.window = 3},
+        {.window = UINT32_MAX},
+        {.window = 1, .offset = last + 1},
+        {.window = 2, .offset = ROOM},
+        {.window = 1, .offset = UINT64_MAX},
+        {.window = 1, .offset = UINT64_MAX - part_bytes(&of) + 1},
+        {.window = 2, .offset = (uint64_t)1 << 63},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        run_with_lie(&(struct ddpi_arena_buffers){.send = bad[i], .recv = good}, &of);
+        run_with_lie(&(struct ddpi_arena_buffers){.send = good, .recv = bad[i]}, &of);
+    }
+    close_world();
+}
+END_TEST
+
+START_TEST(a_freed_window_is_not_used)
+{
+    uint8_t *to[MOST];
+    open_world(2);
+    struct problem of = problem_of(DDPI_ALL_REDUCE, DDP_FLOAT32, DDP_SUM);
+    compare(&of);
+    for (uint32_t i = 0; i < count; i++) {
+        struct ddpi_windows *windows = &ranks[i].windows;
+        struct ddpi_window *second = ddpi_windows_find(windows, ranks[i].recv);
+        ck_assert_ptr_nonnull(second);
+        ck_assert_ptr_null(ddpi_windows_find(windows, ranks[i].recv + 1));
+        ddpi_windows_remove(windows, second);
+        ddpi_window_free(second);
+        to[i] = ranks[i].want;
+        ranks[i].recv = ranks[i].send;
+    }
+    of.foreign = NONE;
+    of.in_place = true;
+    run_problem(&of, true, to);
+    const struct ddpi_arena_buffers gone = {.send = {.window = 2}, .recv = {.window = 2}};
+    run_with_lie(&gone, &of);
+    close_world();
+}
+END_TEST
+
+/* A file that is not what rank 0 has made. */
+START_TEST(a_wrong_file_is_refused)
+{
+    const uint64_t sizes[] = {100, 200}, too_much[] = {1, UINT64_MAX}, half[] = {1, INT64_MAX};
+    struct ddpi_window *window;
+    struct ddp_error err;
+    int fds[2];
+    ck_assert_int_eq(ddpi_window_plan(too_much, 2, 0, &window, &err), DDP_E_NOMEM);
+    ck_assert_int_eq(ddpi_window_plan(half, 2, 0, &window, &err), DDP_E_NOMEM);
+    ck_assert_int_eq(ddpi_window_plan(sizes, 2, 0, &window, &err), DDP_OK);
+    ck_assert_int_eq(pipe(fds), 0);
+    ck_assert_int_eq(ddpi_window_map(window, fds[0], &err), DDP_E_PROTOCOL);
+    close(fds[1]);
+    close(fds[0]);
+    int fd = memfd_create("short", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    ck_assert_int_eq(ftruncate(fd, 2 * DDPI_WINDOW_UNIT), 0);
+    ck_assert_int_eq(ddpi_window_map(window, fd, &err), DDP_E_PROTOCOL);
+    ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
+    ck_assert_int_eq(ddpi_window_map(window, fd, &err), DDP_OK);
+    close(fd);
+    ddpi_window_free(window);
+}
+END_TEST
+
+/* ---- who is missing ---- */
+
+START_TEST(ranks_that_do_not_come_are_known)
+{
+    open_world(3);
+    struct problem of = problem_of(DDPI_ALL_REDUCE, DDP_FLOAT32, DDP_SUM);
+    of.foreign = NONE;
+    for (uint32_t i = 0; i < count; i++)
+        (void)begin_rank(&of, i);
+    ck_assert(!advance(0) && !advance(1));
+    ck_assert(ddpi_arena_misses(&ranks[0].op, 2) && !ddpi_arena_misses(&ranks[0].op, 1));
+    close_world();
+}
+END_TEST
+
+/* A rank takes a share of the work and stops: the others do all the rest, and wait for it. */
+START_TEST(a_rank_that_stops_at_work_is_known)
+{
+    uint32_t share;
+    open_world(3);
+    struct problem of = problem_of(DDPI_ALL_REDUCE, DDP_FLOAT32, DDP_SUM);
+    of.foreign = NONE;
+    for (uint32_t i = 0; i < count; i++)
+        (void)begin_rank(&of, i);
+    uint64_t round = 1;
+    ck_assert(!advance(1) && !advance(2));
+    ck_assert_uint_eq(ranks[1].op.round, round);
+
+    /* Rank 0 arrives, and begins its work by hand. */
+    ck_assert_uint_eq(ddpi_arena_next_round(ranks[0].arena), round);
+    uint8_t header[DDPI_CALL_WIRE_SIZE];
+    ddpi_call_encode(&ranks[0].task.call, header);
+    ddpi_arena_set_header(ranks[0].arena, round, header);
+    ranks[0].op.round = round;
+    ddpi_direct_show(&ranks[0].op);
+    ddpi_arena_arrive(ranks[0].arena, round);
+    ddpi_arena_set_busy(ranks[0].arena, round);
+    uint64_t work = ddpi_arena_next_work(ranks[0].arena, round);
+    ck_assert(ddpi_arena_claim(ranks[0].arena, round, work, 2, &share));
+
+    for (uint32_t i = 1; i < count; i++) {
+        ck_assert(!advance(i));
+        ck_assert(!ddpi_arena_is_ready(&ranks[i].op));
+        ck_assert(ddpi_arena_misses(&ranks[i].op, 0));
+        ck_assert(!ddpi_arena_misses(&ranks[i].op, 3 - i));
+    }
+    ddpi_arena_finish(ranks[0].arena, round, work, 2, share);
+    ck_assert(advance(1) && advance(2));
+    close_world();
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("direct_op");
+    TCase *tcase = tcase_create("direct_op");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, every_operation_gives_the_same, 2, 9);
+    tcase_add_loop_test(tcase, every_reduction_gives_the_same, 0, 4);
+    tcase_add_test(tcase, every_type_is_moved);
+    tcase_add_test(tcase, one_foreign_buffer_is_enough);
+    tcase_add_test(tcase, others_take_the_usual_way);
+    tcase_add_test(tcase, what_is_outside_is_not_used);
+    tcase_add_test(tcase, a_freed_window_is_not_used);
+    tcase_add_test(tcase, a_wrong_file_is_refused);
+    tcase_add_test(tcase, ranks_that_do_not_come_are_known);
+    tcase_add_test(tcase, a_rank_that_stops_at_work_is_known);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

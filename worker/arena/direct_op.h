@@ -1,0 +1,26 @@
+/*
+ * direct_op.h - the work of an operation (arena_op.h) on buffers that all ranks see (windows.h):
+ * ranks that run take shares of it, which they read from the buffers of all ranks and write to
+ * those of all ranks. Nothing is copied through the pieces of the arena.
+ *
+ * Whether an operation goes this way all ranks conclude from the same facts: the call, the windows,
+ * and what each has shown. The bits are those of the other way.
+ */
+#ifndef DDPI_DIRECT_OP_H
+#define DDPI_DIRECT_OP_H
+
+#include "arena_op.h"
+
+/* Whether @op could go this way, if all buffers lie in windows; the same on all ranks. */
+bool ddpi_direct_is_possible(const struct ddpi_arena_op *op);
+
+/* Tell where this rank's buffers are, before it arrives in the round. */
+void ddpi_direct_show(const struct ddpi_arena_op *op);
+
+/* All have arrived: find the buffers of all ranks. false: one of them is in no window. */
+bool ddpi_direct_look(const struct ddpi_arena_op *op);
+
+/* Do shares of the work of the round until none is left. */
+void ddpi_direct_work(struct ddpi_arena_op *op);
+
+#endif
