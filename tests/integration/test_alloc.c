@@ -5,6 +5,8 @@
 #include "check_main.h"
 #include "world.h"
 
+#include <ddprun/comm_requests.h>
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -99,6 +101,83 @@ START_TEST(children_do_not_have_them)
     world_open(&world);
     world_run(&world, fork_with_block);
     world_close(&world);
+}
+END_TEST
+
+/* ---- threads ---- */
+
+enum { THREADS = 4, INTS = 50000 };
+
+static void start_sum(ddp_comm *comm, int32_t *block, ddp_request **ret_request)
+{
+    const struct ddp_operation operation = {.size = sizeof operation,
+                                            .kind = DDP_KIND_ALL_REDUCE,
+                                            .send = block,
+                                            .recv = block,
+                                            .count = INTS,
+                                            .dtype = DDP_INT32};
+    CHECK_OK(ddp_start(comm, &operation, ret_request, err));
+}
+
+/* Blocks come and go while requests use others, which the communicator's thread drives. */
+static void *use_requests(void *arg)
+{
+    ddp_comm *comm = arg;
+    int32_t rank = (int32_t)ddp_comm_rank(comm), *blocks[2], *more;
+    ddp_request *requests[2];
+    CHECK_OK(ddp_comm_start_progress(comm, err));
+    for (int round = 0; round < 20; round++) {
+        for (int k = 0; k < 2; k++) {
+            CHECK_OK(ddp_alloc(comm, INTS * sizeof *more, (void **)&blocks[k], err));
+            for (int i = 0; i < INTS; i++)
+                blocks[k][i] = (k + 1) * i + rank;
+            start_sum(comm, blocks[k], &requests[k]);
+        }
+        CHECK_OK(ddp_alloc(comm, 1, (void **)&more, err));
+        CHECK_OK(ddp_free(comm, more, err));
+        for (int k = 0; k < 2; k++) {
+            CHECK_OK(ddp_request_wait(requests[k], 0, NULL, err));
+            ddp_request_free(requests[k]);
+            for (int i = 0; i < INTS; i++)
+                CHECK(blocks[k][i] == THREADS * (k + 1) * i + THREADS * (THREADS - 1) / 2);
+            CHECK_OK(ddp_free(comm, blocks[k], err));
+        }
+    }
+    return NULL;
+}
+
+/* Rank 0 aborts in the middle, and frees what others are still working on. */
+static void *abort_and_free(void *arg)
+{
+    ddp_comm *comm = arg;
+    int32_t *block;
+    ddp_request *request;
+    CHECK_OK(ddp_comm_start_progress(comm, err));
+    CHECK_OK(ddp_alloc(comm, INTS * sizeof *block, (void **)&block, err));
+    start_sum(comm, block, &request);
+    if (ddp_comm_rank(comm) == 0)
+        ddp_comm_abort(comm);
+    else
+        while (ddp_all_reduce(comm, block, block, INTS, DDP_INT32, DDP_SUM, NULL, NULL) == DDP_OK)
+            continue;
+    CHECK(ddp_free(comm, block, NULL) == DDP_E_ABORTED);
+    ddp_request_free(request);
+    return NULL;
+}
+
+START_TEST(ranks_may_be_threads)
+{
+    ddp_comm *comms[THREADS];
+    pthread_t threads[THREADS];
+    CHECK_OK(ddp_comm_init_local(THREADS, NULL, comms, err));
+    for (int i = 0; i < THREADS; i++)
+        ck_assert_int_eq(
+            pthread_create(&threads[i], NULL, _i == 0 ? use_requests : abort_and_free, comms[i]),
+            0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < THREADS; i++)
+        ddp_comm_destroy(comms[i]);
 }
 END_TEST
 
@@ -275,6 +354,7 @@ Suite *test_suite(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, blocks_are_made_and_freed, 0, 12);
     tcase_add_loop_test(tcase, children_do_not_have_them, 0, 2);
+    tcase_add_loop_test(tcase, ranks_may_be_threads, 0, 2);
     tcase_add_test(tcase, limits_of_a_rank_are_an_error_of_all);
     tcase_add_loop_test(tcase, sizes_beyond_any_memory_are_refused, 0, 2);
     tcase_add_loop_test(tcase, disagreement_is_an_error, 0, 6);
