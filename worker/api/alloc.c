@@ -5,6 +5,7 @@
  */
 #include "arena_run.h"
 #include "error.h"
+#include "grouped_calls.h"
 #include "mem.h"
 #include "parent_call.h"
 #include "runs.h"
@@ -116,6 +117,8 @@ ddp_status ddp_alloc(ddp_comm *comm, size_t bytes, void **ret, struct ddp_error 
 {
     struct making making = {.comm = comm, .fd = -1};
     ddp_status status = ddpi_comm_check_home(comm, err);
+    if (status == DDP_OK)
+        status = ddpi_group_refuse(comm, "ddp_alloc", err);
     if (status != DDP_OK)
         return status;
     status = make_window(&making, bytes, err);
@@ -170,6 +173,8 @@ static ddp_status meet_to_free(struct ddp_comm *comm, uint32_t number, struct dd
 ddp_status ddp_free(ddp_comm *comm, void *ptr, struct ddp_error *err)
 {
     ddp_status status = ddpi_comm_check_home(comm, err);
+    if (status == DDP_OK)
+        status = ddpi_group_refuse(comm, "ddp_free", err);
     if (status != DDP_OK)
         return status;
     struct ddpi_window *window = ddpi_windows_find(&comm->windows, ptr);
