@@ -146,6 +146,8 @@ static void *use_requests(void *arg)
     return NULL;
 }
 
+static pthread_barrier_t all_started;
+
 /* Rank 0 aborts in the middle, and frees what others are still working on. */
 static void *abort_and_free(void *arg)
 {
@@ -155,6 +157,7 @@ static void *abort_and_free(void *arg)
     CHECK_OK(ddp_comm_start_progress(comm, err));
     CHECK_OK(ddp_alloc(comm, INTS * sizeof *block, (void **)&block, err));
     start_sum(comm, block, &request);
+    pthread_barrier_wait(&all_started);
     if (ddp_comm_rank(comm) == 0)
         ddp_comm_abort(comm);
     else
@@ -170,6 +173,7 @@ START_TEST(ranks_may_be_threads)
     ddp_comm *comms[THREADS];
     pthread_t threads[THREADS];
     CHECK_OK(ddp_comm_init_local(THREADS, NULL, comms, err));
+    pthread_barrier_init(&all_started, NULL, THREADS);
     for (int i = 0; i < THREADS; i++)
         ck_assert_int_eq(
             pthread_create(&threads[i], NULL, _i == 0 ? use_requests : abort_and_free, comms[i]),
