@@ -2,6 +2,7 @@
 """test_examples.py - the examples that embed the store, against a ddprund, and the one that starts ranks itself."""
 
 import os
+import re
 import select
 import signal
 import subprocess
@@ -99,14 +100,31 @@ class Examples(DdprundCase):
         self.assertIn('not a loopback address', open_to_all.err)
 
 
-class Spawn(unittest.TestCase):
+def run_alone(name, *words):
     """Without a launcher, and without a store."""
+    environment = {name: value for name, value in os.environ.items()
+                   if name not in ('RANK', 'WORLD_SIZE') and not name.startswith('DDPRUN_')}
+    return subprocess.run([EXAMPLES / name, *words], env=environment, capture_output=True, text=True, timeout=60,
+                          check=False)
 
+
+class Shrink(unittest.TestCase):
+    def test_three_processes_train_to_the_end(self):
+        for victim in (1, 2, 3):
+            done = run_alone('shrink', str(victim))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            began = re.findall(r'^pid (\d+), step \d+: .*\brank (\d)\b.*(?:died|left|closed)', done.stdout, re.MULTILINE)
+            went_on = re.findall(r'^pid (\d+) goes on from step 100 as rank (\d) of 3$', done.stdout, re.MULTILINE)
+            ended = re.findall(r'^pid (\d+), step 200: the weights are right to 0\.00', done.stdout, re.MULTILINE)
+            self.assertEqual({rank for _, rank in began}, {str(victim)}, done.stdout)
+            self.assertEqual(sorted(rank for _, rank in went_on), ['0', '1', '2'], done.stdout)
+            self.assertEqual(sorted(ended), sorted(pid for pid, _ in went_on), done.stdout)
+            self.assertEqual(sorted(ended), sorted(pid for pid, _ in began), done.stdout)
+
+
+class Spawn(unittest.TestCase):
     def example(self, *words):
-        environment = {name: value for name, value in os.environ.items()
-                       if name not in ('RANK', 'WORLD_SIZE') and not name.startswith('DDPRUN_')}
-        return subprocess.run([EXAMPLES / 'spawn', *words], env=environment, capture_output=True, text=True,
-                              timeout=60, check=False)
+        return run_alone('spawn', *words)
 
     def test_all_succeed(self):
         done = self.example()
