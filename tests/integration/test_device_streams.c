@@ -305,6 +305,73 @@ START_TEST(a_barrier_on_a_stream)
 }
 END_TEST
 
+/* ---- several threads ---- */
+
+enum { THREADS = 4, CALLS = 5 };
+
+struct caller {
+    struct rig *rig;
+    ddpi_cu_stream stream;
+    void *value;
+    int32_t *pinned, *seen;
+};
+
+/* The same numbers in each thread, as another rank may have called them in another order. */
+static void *sum_some(void *arg)
+{
+    struct caller *caller = arg;
+    struct rig *rig = caller->rig;
+    CU(rig->cuda.ctx_push_current(rig->context));
+    for (unsigned i = 0; i < CALLS; i++) {
+        put_value(rig, caller->stream, caller->value, caller->pinned, (int32_t)rig->rank);
+        CHECK_OK(ddp_all_reduce(rig->device, caller->value, caller->value, COUNT, DDP_INT32,
+                                DDP_SUM, caller->stream, err));
+        CU(rig->cuda.memcpy_dtoh_async(caller->seen, (uintptr_t)caller->value,
+                                       COUNT * sizeof *caller->seen, caller->stream));
+        CU(rig->cuda.stream_synchronize(caller->stream));
+        CHECK_OK(ddp_comm_check(rig->device, err));
+        check_sum(rig, caller->seen, 0);
+    }
+    CU(rig->cuda.ctx_pop_current(NULL));
+    return NULL;
+}
+
+/* The first call of a rank is one of several at once. */
+static void share_communicator(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    struct rig rig;
+    struct caller callers[THREADS];
+    pthread_t threads[THREADS];
+    (void)world;
+    rig_use(&rig, (int)rank, comm, NULL);
+    for (unsigned i = 0; i < THREADS; i++) {
+        callers[i] = (struct caller){.rig = &rig,
+                                     .value = rig_alloc(&rig, COUNT * sizeof(int32_t)),
+                                     .pinned = pin(&rig),
+                                     .seen = pin(&rig)};
+        CU(rig.cuda.stream_create(&callers[i].stream, DDPI_CU_STREAM_NON_BLOCKING));
+    }
+    for (unsigned i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&threads[i], NULL, sum_some, &callers[i]) == 0);
+    for (unsigned i = 0; i < THREADS; i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
+        CU(rig.cuda.stream_destroy(callers[i].stream));
+        CU(rig.cuda.mem_free_host(callers[i].pinned));
+        CU(rig.cuda.mem_free_host(callers[i].seen));
+        rig_free(&rig, callers[i].value);
+    }
+    rig_close(&rig);
+}
+
+START_TEST(threads_share_a_communicator)
+{
+    struct world world = {.nranks = (uint32_t)_i};
+    world_open(&world);
+    world_run(&world, share_communicator);
+    world_close(&world);
+}
+END_TEST
+
 /* Whatever is current with the caller stays so; nothing need be. */
 static void another_context(struct world *world, uint32_t rank, ddp_comm *comm)
 {
@@ -347,6 +414,7 @@ Suite *test_suite(void)
     tcase_add_test(order, a_full_queue_waits_for_room);
     tcase_add_loop_test(order, host_and_device_memory_in_turn, 0, SETTINGS);
     tcase_add_test(order, a_barrier_on_a_stream);
+    tcase_add_loop_test(order, threads_share_a_communicator, 1, 4);
     tcase_add_test(order, the_context_of_the_caller_stays);
     suite_add_tcase(suite, order);
     return suite;

@@ -206,6 +206,62 @@ START_TEST(a_descriptor_and_callbacks_tell_of_the_end)
 }
 END_TEST
 
+/* ---- operations that follow one another ---- */
+
+struct chain {
+    ddp_comm *comm;
+    float values[COUNT];
+    struct ddp_operation operation;
+    ddp_request *requests[MANY];
+    _Atomic int started;
+    _Atomic int ended;
+};
+
+/* Each one starts the next. */
+static void go_on(void *ctx, ddp_status status)
+{
+    struct chain *chain = ctx;
+    int next = chain->started++; /* before the next one can end */
+    CHECK(status == DDP_OK);
+    if (next < MANY)
+        chain->requests[next] = start(chain->comm, &chain->operation);
+    chain->ended++;
+}
+
+static void one_by_one(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    static struct chain chain;
+    bool has_thread = rank % 2 == 0;
+    if (has_thread)
+        CHECK_OK(ddp_comm_start_progress(comm, err));
+    chain.comm = comm;
+    fill(chain.values, COUNT, 1);
+    chain.operation = sum_of(chain.values, COUNT);
+    chain.operation.op = DDP_MAX;
+    chain.operation.on_done = go_on;
+    chain.operation.ctx = &chain;
+    chain.started = 1;
+    go_on(&chain, DDP_OK);
+    while (chain.ended < MANY) {
+        if (has_thread)
+            (void)sched_yield();
+        else
+            CHECK_OK(ddp_request_wait(chain.requests[chain.ended], 0, NULL, err));
+    }
+    check_all(chain.values, COUNT, 1);
+    for (int i = 1; i < MANY; i++) {
+        CHECK_OK(ddp_request_wait(chain.requests[i], 0, NULL, err));
+        ddp_request_free(chain.requests[i]);
+    }
+    (void)world;
+}
+
+START_TEST(a_callback_starts_the_next_operation)
+{
+    run_in_worlds(_i, one_by_one);
+}
+END_TEST
+
 /* ---- waiting ---- */
 
 /* Rank 0 comes only when all others have waited in vain. */
@@ -384,6 +440,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, a_blocking_call_waits_for_its_turn, 0, WORLDS);
     tcase_add_loop_test(tcase, messages_are_under_way_beside_a_collective, 0, WORLDS);
     tcase_add_loop_test(tcase, a_descriptor_and_callbacks_tell_of_the_end, 0, WORLDS);
+    tcase_add_loop_test(tcase, a_callback_starts_the_next_operation, 0, WORLDS);
     tcase_add_loop_test(tcase, a_wait_may_end_before_the_operation, 0, WORLDS);
     tcase_add_test(tcase, a_request_outlives_its_communicator);
     tcase_add_loop_test(tcase, the_death_of_a_rank_ends_all_requests, 0, WORLDS);

@@ -8,13 +8,15 @@
 #include "memory.h"
 #include "runs.h"
 
+#include <ddprun/comm_requests.h>
 #include <dlfcn.h>
+#include <pthread.h>
 
 #define LIBRARY "libjansson.so.4" /* one to which this program is not linked */
 
-static unsigned asked, opened, looks, runs, destroyed;
-static bool started;
-static ddp_status run_status;
+static _Atomic unsigned asked, opened, looks, runs, destroyed;
+static _Atomic bool started;
+static ddp_status run_status, open_status;
 static float claimed[2][4]; /* the memory of the type */
 static struct ddpi_memory memory;
 
@@ -84,8 +86,9 @@ static ddp_status fake_open(struct ddp_comm *comm, struct ddpi_memory **ret_memo
     (void)comm;
     opened++;
     memory.type = &fake;
-    *ret_memory = &memory;
-    return DDP_OK;
+    if (open_status == DDP_OK)
+        *ret_memory = &memory;
+    return open_status;
 }
 
 static ddp_comm *create(void)
@@ -179,6 +182,84 @@ START_TEST(a_refused_call_leaves_the_communicator_usable_and_a_failed_one_does_n
 }
 END_TEST
 
+START_TEST(a_request_that_cannot_begin_fails_in_its_turn)
+{
+    ddp_comm *comm = create_opened();
+    struct ddp_error err;
+    float host[4] = {0};
+    struct ddp_operation operation = {.size = sizeof operation,
+                                      .kind = DDP_KIND_ALL_REDUCE,
+                                      .send = host,
+                                      .recv = host,
+                                      .count = 4,
+                                      .dtype = DDP_FLOAT32};
+    ddp_request *before, *refused;
+    ck_assert_int_eq(ddp_start(comm, &operation, &before, NULL), DDP_OK);
+    run_status = DDP_E_CUDA;
+    operation.send = operation.recv = claimed[0];
+    ck_assert_int_eq(ddp_start(comm, &operation, &refused, NULL), DDP_OK);
+    ck_assert_int_eq(ddp_comm_check(comm, NULL), DDP_OK);
+    ck_assert_int_eq(ddp_request_wait(refused, 0, NULL, &err), DDP_E_CUDA);
+    ck_assert_str_eq(err.msg, "rank 0: no luck");
+    ck_assert_int_eq(ddp_request_wait(before, 0, NULL, NULL), DDP_OK);
+    ddp_request_free(before);
+    ddp_request_free(refused);
+    ddp_comm_destroy(comm);
+}
+END_TEST
+
+/* ---- several threads ---- */
+
+enum { THREADS = 4, TURNS = 2000 };
+
+static void *reduce_often(void *arg)
+{
+    ddp_comm *comm = arg;
+    struct ddp_error err;
+    struct ddp_comm_stats stats = {.size = sizeof stats};
+    float send[4] = {1, 2, 3, 4}, recv[4];
+    ddp_status status = DDP_OK;
+    for (int i = 0; i < TURNS && status == DDP_OK; i++) {
+        started = started || i == TURNS / 4;
+        status = reduce(comm, send, recv, &err);
+        ck_assert_int_eq(ddp_comm_get_stats(comm, &stats), DDP_OK);
+    }
+    ck_assert_int_eq(status, open_status);
+    if (status != DDP_OK)
+        ck_assert_str_eq(err.msg, "rank 0: no memory for the use of a drum");
+    return NULL;
+}
+
+static void run_threads(ddp_comm *comm)
+{
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, reduce_often, comm), 0);
+    for (int i = 0; i < THREADS; i++)
+        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+}
+
+START_TEST(a_type_is_opened_while_other_threads_operate)
+{
+    ddp_comm *comm = create();
+    ck_assert_msg(dlopen(LIBRARY, RTLD_NOW) != NULL, "%s", dlerror());
+    run_threads(comm);
+    ck_assert_uint_eq(opened, 1);
+    ddp_comm_destroy(comm);
+}
+END_TEST
+
+START_TEST(a_type_that_gets_no_memory_fails_all_threads)
+{
+    ddp_comm *comm = create();
+    ck_assert_msg(dlopen(LIBRARY, RTLD_NOW) != NULL, "%s", dlerror());
+    open_status = DDP_E_NOMEM;
+    run_threads(comm);
+    ddp_comm_destroy(comm);
+    ck_assert_uint_eq(destroyed, 0);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("memory");
@@ -187,6 +268,9 @@ Suite *test_suite(void)
     tcase_add_test(tcase, a_type_is_opened_once_its_library_is_used);
     tcase_add_test(tcase, buffers_decide_and_must_agree);
     tcase_add_test(tcase, a_refused_call_leaves_the_communicator_usable_and_a_failed_one_does_not);
+    tcase_add_test(tcase, a_request_that_cannot_begin_fails_in_its_turn);
+    tcase_add_test(tcase, a_type_is_opened_while_other_threads_operate);
+    tcase_add_test(tcase, a_type_that_gets_no_memory_fails_all_threads);
     suite_add_tcase(suite, tcase);
     return suite;
 }

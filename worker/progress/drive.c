@@ -65,8 +65,9 @@ static ddp_status run_finish_after_failure(struct ddp_comm *comm, struct ddpi_ru
 
 struct ddpi_list *ddpi_run_list(struct ddpi_run_queue *queue, const struct ddpi_run *run)
 {
-    bool is_message = ddpi_call_is_message(&run->task.call) && run->algorithm->execute == NULL;
-    return is_message ? &queue->messages : &queue->collectives;
+    bool takes_turn = run->algorithm->takes_turn || run->algorithm->execute != NULL;
+    return ddpi_call_is_message(&run->task.call) && !takes_turn ? &queue->messages
+                                                                : &queue->collectives;
 }
 
 static void take_incoming(struct ddpi_run_queue *queue)

@@ -86,7 +86,7 @@ static ddp_status note_call(struct ddp_comm *comm, struct ddpi_call_group *group
         return status;
     struct ddpi_grouped_call *call = ddpi_calloc(1, sizeof *call);
     if (call == NULL)
-        return ddpi_operate_refuse(comm, ddpi_error_nomem(&cause, sizeof *call), &cause, err);
+        return ddpi_operate_refuse(comm, task, ddpi_error_nomem(&cause, sizeof *call), &cause, err);
     call->run.task = *task;
     call->run.buffers = buffers;
     call->memory = memory;

@@ -9,6 +9,7 @@
 #include "error.h"
 #include "grouped_calls.h"
 #include "mem.h"
+#include "refused_run.h"
 #include "runs.h"
 
 #include <dlfcn.h>
@@ -51,7 +52,7 @@ static void update_symbols(struct ddpi_memories *memories, unsigned long long ve
     memories->linker_version = version;
 }
 
-static ddp_status open_type(struct ddp_comm *comm, unsigned index)
+static ddp_status open_type(struct ddp_comm *comm, unsigned index, struct ddp_error *err)
 {
     struct ddpi_memories *memories = &comm->memories;
     const struct ddpi_memory_type *type = memories->types[index];
@@ -59,15 +60,15 @@ static ddp_status open_type(struct ddp_comm *comm, unsigned index)
     ddp_status status = type->open(comm, &opened);
     memories->open[index] = opened;
     if (status == DDP_E_NOMEM)
-        return ddpi_comm_fail(comm, NULL, status, "rank %u: no memory for the use of a %s",
-                              comm->rank, type->name);
+        return ddpi_error_set(err, status, "no memory for the use of a %s", type->name);
     if (status != DDP_OK)
         memories->symbols[index] = NULL; /* what does not start has no memory */
     return DDP_OK;
 }
 
 /* Under the lock: open the types that this process has begun to use. */
-static ddp_status open_types(struct ddp_comm *comm, unsigned long long version)
+static ddp_status open_types(struct ddp_comm *comm, unsigned long long version,
+                             struct ddp_error *err)
 {
     struct ddpi_memories *memories = &comm->memories;
     ddp_status status = DDP_OK;
@@ -77,7 +78,7 @@ static ddp_status open_types(struct ddp_comm *comm, unsigned long long version)
         if (memories->open[i] != NULL || memories->symbols[i] == NULL)
             continue;
         if (memories->types[i]->is_started(memories->symbols[i]))
-            status = open_type(comm, i);
+            status = open_type(comm, i, err);
         else
             all_known = false; /* ask again before the next operation */
     }
@@ -86,10 +87,16 @@ static ddp_status open_types(struct ddp_comm *comm, unsigned long long version)
     return status;
 }
 
-/* Whether nothing can have changed since open_types() was called. */
-static bool types_are_known(const struct ddpi_memories *memories, unsigned long long version)
+/* Call it before each operation. */
+static ddp_status prepare_types(struct ddp_comm *comm, struct ddp_error *err)
 {
-    return atomic_load_explicit(&memories->known_version, memory_order_acquire) == version;
+    unsigned long long version = linker_version();
+    if (atomic_load_explicit(&comm->memories.known_version, memory_order_acquire) == version)
+        return DDP_OK; /* nothing can have changed since the last time */
+    pthread_mutex_lock(&comm->runs.lock);
+    ddp_status status = open_types(comm, version, err);
+    pthread_mutex_unlock(&comm->runs.lock);
+    return status;
 }
 
 /* ---- which type a call is for ---- */
@@ -147,8 +154,8 @@ static ddp_status choose_memory(struct ddpi_memories *memories, const struct ddp
     return DDP_OK;
 }
 
-/* Call it before each operation. */
-static ddp_status comm_prepare(struct ddp_comm *comm, struct ddp_error *err)
+/* Whether an operation may begin. */
+static ddp_status check_state(const struct ddp_comm *comm, struct ddp_error *err)
 {
     ddp_status status = ddpi_comm_report(comm, err);
     if (status != DDP_OK)
@@ -158,22 +165,33 @@ static ddp_status comm_prepare(struct ddp_comm *comm, struct ddp_error *err)
                               "rank %u has called ddp_comm_finalize(): only ddp_comm_destroy() is "
                               "left to call",
                               comm->rank);
-    unsigned long long version = linker_version();
-    if (types_are_known(&comm->memories, version))
-        return DDP_OK;
-    pthread_mutex_lock(&comm->runs.lock);
-    status = open_types(comm, version);
-    pthread_mutex_unlock(&comm->runs.lock);
-    return status == DDP_OK ? DDP_OK : ddpi_comm_report(comm, err);
+    return DDP_OK;
 }
 
-ddp_status ddpi_operate_refuse(struct ddp_comm *comm, ddp_status status,
-                               const struct ddp_error *cause, struct ddp_error *err)
+/* The type of memory of @task, and its buffers. */
+static ddp_status find_memory(struct ddp_comm *comm, const struct ddpi_task *task, void *stream,
+                              struct ddpi_buffers *ret_buffers, struct ddpi_memory **ret_memory,
+                              struct ddp_error *err)
+{
+    *ret_buffers = (struct ddpi_buffers){0};
+    ddp_status status = prepare_types(comm, err);
+    return status == DDP_OK
+               ? choose_memory(&comm->memories, task, stream, ret_buffers, ret_memory, err)
+               : status;
+}
+
+/* ---- carrying it out ---- */
+
+ddp_status ddpi_operate_refuse(struct ddp_comm *comm, const struct ddpi_task *task,
+                               ddp_status status, const struct ddp_error *cause,
+                               struct ddp_error *err)
 {
     if (status == DDP_E_INVALID)
         return ddpi_error_set(err, status, "%s", cause->msg);
-    ddpi_runs_drain(comm);
-    (void)ddpi_comm_fail(comm, NULL, status, "rank %u: %s", comm->rank, cause->msg);
+    struct ddpi_run run = {.task = *task};
+    ddpi_refused_init(&run, status, cause->msg);
+    ddpi_runs_put(comm, &run);
+    (void)ddpi_runs_wait(comm, &run, 0);
     return ddpi_comm_report(comm, err);
 }
 
@@ -182,12 +200,11 @@ ddp_status ddpi_operate_look(struct ddp_comm *comm, const struct ddpi_task *task
                              struct ddp_error *err)
 {
     DDPI_UNINITIALIZED struct ddp_error cause;
-    ddp_status status = comm_prepare(comm, err);
+    ddp_status status = check_state(comm, err);
     if (status != DDP_OK)
         return status;
-    *ret_buffers = (struct ddpi_buffers){0};
-    status = choose_memory(&comm->memories, task, stream, ret_buffers, ret_memory, &cause);
-    return status == DDP_OK ? DDP_OK : ddpi_operate_refuse(comm, status, &cause, err);
+    status = find_memory(comm, task, stream, ret_buffers, ret_memory, &cause);
+    return status == DDP_OK ? DDP_OK : ddpi_operate_refuse(comm, task, status, &cause, err);
 }
 
 ddp_status ddpi_operate_submit(struct ddp_comm *comm, struct ddpi_memory *memory,
@@ -195,7 +212,7 @@ ddp_status ddpi_operate_submit(struct ddp_comm *comm, struct ddpi_memory *memory
 {
     DDPI_UNINITIALIZED struct ddp_error cause;
     ddp_status status = memory->type->submit(memory, comm, run, stream, &cause);
-    return status == DDP_OK ? DDP_OK : ddpi_operate_refuse(comm, status, &cause, err);
+    return status == DDP_OK ? DDP_OK : ddpi_operate_refuse(comm, &run->task, status, &cause, err);
 }
 
 static void free_run(void *run, ddp_status status)
@@ -212,7 +229,7 @@ static ddp_status enqueue(struct ddp_comm *comm, struct ddpi_memory *memory,
     struct ddpi_run *run = ddpi_calloc(1, sizeof *run);
     if (run == NULL) {
         struct ddp_error cause;
-        return ddpi_operate_refuse(comm, ddpi_error_nomem(&cause, sizeof *run), &cause, err);
+        return ddpi_operate_refuse(comm, task, ddpi_error_nomem(&cause, sizeof *run), &cause, err);
     }
     run->task = *task;
     run->buffers = *buffers;
@@ -259,6 +276,16 @@ ddp_status ddpi_operate_start(struct ddp_comm *comm, struct ddpi_run *run, void 
                               struct ddp_error *err)
 {
     struct ddpi_memory *memory;
-    ddp_status status = ddpi_operate_look(comm, &run->task, stream, &run->buffers, &memory, err);
-    return status == DDP_OK ? ddpi_operate_submit(comm, memory, run, stream, err) : status;
+    DDPI_UNINITIALIZED struct ddp_error cause;
+    ddp_status status = check_state(comm, err);
+    if (status != DDP_OK)
+        return status;
+    status = find_memory(comm, &run->task, stream, &run->buffers, &memory, &cause);
+    if (status == DDP_OK)
+        status = memory->type->submit(memory, comm, run, stream, &cause);
+    if (status == DDP_OK || status == DDP_E_INVALID)
+        return status == DDP_OK ? DDP_OK : ddpi_error_set(err, status, "%s", cause.msg);
+    ddpi_refused_init(run, status, cause.msg); /* the request fails */
+    ddpi_runs_put(comm, run);
+    return DDP_OK;
 }

@@ -13,8 +13,9 @@
 ddp_status ddpi_operate(struct ddp_comm *comm, const struct ddpi_task *task, void *stream,
                         struct ddp_error *err);
 
-/* The same for @run, whose task, cause and ended are set; returns at once. Unless it fails, @run
- * must stay where it is until it has ended. */
+/* The same for @run, whose task, cause and ended are set; returns at once. Unless it is refused
+ * (DDP_E_INVALID) or the communicator has failed, @run must stay where it is until it has ended:
+ * what cannot begin fails in its turn. */
 ddp_status ddpi_operate_start(struct ddp_comm *comm, struct ddpi_run *run, void *stream,
                               struct ddp_error *err);
 
@@ -27,9 +28,10 @@ ddp_status ddpi_operate_look(struct ddp_comm *comm, const struct ddpi_task *task
 ddp_status ddpi_operate_submit(struct ddp_comm *comm, struct ddpi_memory *memory,
                                struct ddpi_run *run, void *stream, struct ddp_error *err);
 
-/* An operation cannot begin. Unless the call itself is refused (DDP_E_INVALID), other ranks wait
- * for this one: make them fail, too, but only after what was called before. */
-ddp_status ddpi_operate_refuse(struct ddp_comm *comm, ddp_status status,
-                               const struct ddp_error *cause, struct ddp_error *err);
+/* @task cannot begin. Unless the call itself is refused (DDP_E_INVALID), other ranks wait for this
+ * one: let it fail in its turn, and wait for that. */
+ddp_status ddpi_operate_refuse(struct ddp_comm *comm, const struct ddpi_task *task,
+                               ddp_status status, const struct ddp_error *cause,
+                               struct ddp_error *err);
 
 #endif

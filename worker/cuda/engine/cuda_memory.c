@@ -124,7 +124,7 @@ static bool is_copy(const struct ddpi_device *device, const struct ddpi_task *ta
            !(ddpi_call_reduces(&task->call) && task->factor != 1);
 }
 
-static ddp_status run_in_stream(const struct ddpi_device *device, struct ddpi_run *run,
+static ddp_status run_in_stream(const struct ddpi_device *device, const struct ddpi_run *run,
                                 ddpi_cu_stream stream, struct ddp_error *err)
 {
     struct ddpi_copy copy = ddpi_task_own_copy(&run->task, device->comm->rank);
@@ -132,10 +132,7 @@ static ddp_status run_in_stream(const struct ddpi_device *device, struct ddpi_ru
     if (copy.len > 0)
         result =
             device->cuda.memcpy_async((uintptr_t)copy.to, (uintptr_t)copy.from, copy.len, stream);
-    if (result != DDPI_CU_SUCCESS)
-        return ddpi_cuda_error(&device->cuda, err, result, "copy");
-    ddpi_runs_pass(device->comm, run);
-    return DDP_OK;
+    return result == DDPI_CU_SUCCESS ? DDP_OK : ddpi_cuda_error(&device->cuda, err, result, "copy");
 }
 
 /* With the communicator's context current, and also while other threads capture; restores both. */
@@ -234,20 +231,33 @@ static ddp_status cuda_look(struct ddpi_memory *memory, const void *address, con
     return status;
 }
 
-static ddp_status cuda_submit(struct ddpi_memory *memory, struct ddp_comm *comm,
-                              struct ddpi_run *run, void *stream, struct ddp_error *err)
+/* Under the lock of those who enqueue. */
+static ddp_status submit(struct ddpi_device *device, struct ddpi_run *run, void *stream,
+                         struct ddp_error *err)
 {
-    struct ddpi_device *device = device_of(memory);
     bool has_buffers = run->buffers.send.memory != NULL || run->buffers.recv.memory != NULL;
     ddp_status status =
         has_buffers ? take_buffers(device, run, err) : take_stream(device, stream, err);
     if (status != DDP_OK)
         return status;
-    run->owner = memory;
+    run->owner = &device->memory;
     run->task.call.on_device = true;
     if (!ddpi_call_is_message(&run->task.call))
-        run->task.call.algorithm = comm->algorithm;
+        run->task.call.algorithm = device->comm->algorithm;
     return submit_in_context(device, run, stream, err);
+}
+
+static ddp_status cuda_submit(struct ddpi_memory *memory, struct ddp_comm *comm,
+                              struct ddpi_run *run, void *stream, struct ddp_error *err)
+{
+    struct ddpi_device *device = device_of(memory);
+    bool passes = is_copy(device, &run->task);
+    pthread_mutex_lock(&device->submit_lock);
+    ddp_status status = submit(device, run, stream, err);
+    pthread_mutex_unlock(&device->submit_lock);
+    if (status == DDP_OK && passes)
+        ddpi_runs_pass(comm, run);
+    return status;
 }
 
 static void cuda_read_stats(struct ddpi_memory *memory, struct ddp_comm_stats *stats)

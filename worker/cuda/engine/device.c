@@ -257,14 +257,13 @@ static const struct ddpi_algorithm device_algorithm = {
 /* ---- before it is enqueued ---- */
 
 /* The first operation of this rank. */
-static ddp_status start_rank(struct ddpi_device *device)
+static ddp_status start_rank(struct ddpi_device *device, struct ddp_error *err)
 {
-    struct ddp_error err;
     device->equipped = true;
-    ddp_status status = equip(device, &err);
-    if (status == DDP_OK)
-        status = ddpi_runs_start_thread(device->comm, false, &err);
-    return status == DDP_OK ? DDP_OK : ddpi_device_fail(device, status, &err);
+    device->unfit = equip(device, err);
+    if (device->unfit == DDP_OK)
+        device->unfit = ddpi_runs_start_thread(device->comm, false, err);
+    return device->unfit;
 }
 
 /* The ranks read the memory of each other. */
@@ -274,7 +273,8 @@ static bool needs_probes(const struct ddpi_task *task)
 }
 
 /* The first operation of all ranks that needs it. The thread has nothing to do meanwhile. */
-static ddp_status probe_once(struct ddpi_device *device, struct ddpi_task *task)
+static ddp_status probe_once(struct ddpi_device *device, struct ddpi_task *task,
+                             struct ddp_error *err)
 {
     struct ddp_comm *comm = device->comm;
     ddpi_runs_claim(comm);
@@ -282,7 +282,7 @@ static ddp_status probe_once(struct ddpi_device *device, struct ddpi_task *task)
     task->call.seq = *ddpi_comm_next_seq(comm, &task->call);
     ddp_status status = comm->failed != DDP_OK ? comm->failed : ddpi_device_meet(device, task);
     ddpi_runs_release(comm);
-    return status;
+    return status == DDP_OK ? DDP_OK : ddpi_error_set(err, status, "%s", comm->cause);
 }
 
 /* Close mappings when that delays nothing; or in any case when many are stale, or one has been in
@@ -308,11 +308,17 @@ ddp_status ddpi_device_submit(struct ddpi_device *device, struct ddpi_run *run,
                               ddpi_cu_stream stream, struct ddp_error *err)
 {
     run->algorithm = &device_algorithm;
-    ddp_status status = device->equipped ? DDP_OK : start_rank(device);
+    ddp_status status = DDP_OK;
+    if (device->unfit != DDP_OK)
+        return ddpi_error_set(err, device->unfit,
+                              "an earlier operation could not prepare GPU %d for this communicator",
+                              device->ordinal);
+    if (!device->equipped)
+        status = start_rank(device, err);
     if (status == DDP_OK && !device->met && needs_probes(&run->task))
-        status = probe_once(device, &run->task);
+        status = probe_once(device, &run->task, err);
     if (status != DDP_OK)
-        return ddpi_error_set(err, status, "%s", device->comm->cause);
+        return status;
     tidy_mappings(device, stream);
     return ddpi_gate_put(device, run, stream, err);
 }

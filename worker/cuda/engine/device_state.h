@@ -1,8 +1,8 @@
 /*
  * device_state.h - the state of a communicator on a GPU, and the ways of an operation there.
  *
- * It belongs to the communicator's thread, and to the caller during the first call, in which it
- * takes the place of that thread; what is under a lock belongs to both.
+ * It belongs to the communicator's thread, and to a caller that prepares for an operation while no
+ * thread can execute one; what is under a lock belongs to both.
  */
 #ifndef DDPI_DEVICE_STATE_H
 #define DDPI_DEVICE_STATE_H
@@ -105,10 +105,11 @@ struct ddpi_device {
     uint8_t *opens;            /* by rank: it can open what it has to read for that */
     struct ddpi_progress progress;
 
-    bool equipped; /* all of the above is ready, or its failure is the communicator's */
-    bool met;      /* the ranks have probed each other */
-    bool tuned;    /* the communicator's thread is prepared for this work */
-    pthread_mutex_t submit_lock; /* held by a thread that enqueues */
+    bool tuned;                  /* the communicator's thread is prepared for this work */
+    pthread_mutex_t submit_lock; /* held by a thread that enqueues, and before that prepares */
+    bool equipped;               /* all of the above was made */
+    ddp_status unfit;            /* DDP_OK: and is complete */
+    bool met;                    /* the ranks have probed each other */
     pthread_mutex_t lock;        /* of what follows */
     pthread_cond_t changed;
     uint32_t submitted;

@@ -41,13 +41,12 @@ static ddp_status await_room(struct ddpi_device *device, struct ddp_error *err)
     return status;
 }
 
-/* The driver blocks while the stream is full, until a gate opens: no lock is held that this takes.
- */
+/* The driver blocks while the stream is full, until a gate opens: the lock of those who enqueue is
+ * not taken for that. */
 ddp_status ddpi_gate_put(struct ddpi_device *device, struct ddpi_run *run, ddpi_cu_stream stream,
                          struct ddp_error *err)
 {
     struct ddpi_ticket *ticket = ticket_of(run);
-    pthread_mutex_lock(&device->submit_lock);
     ddp_status status = await_room(device, err);
     ticket->number = device->submitted + 1;
     ticket->enqueued_us = ddpi_now_us(&ddpi_clock_monotonic);
@@ -62,7 +61,6 @@ ddp_status ddpi_gate_put(struct ddpi_device *device, struct ddpi_run *run, ddpi_
         pthread_mutex_unlock(&device->lock);
         ddpi_runs_put(device->comm, run);
     }
-    pthread_mutex_unlock(&device->submit_lock);
     return status;
 }
 

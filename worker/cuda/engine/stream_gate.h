@@ -7,8 +7,9 @@
 
 #include "device_state.h"
 
-/* Put @run, whose algorithm is set, into @stream and into the queue of the communicator. Blocks
- * while DDPI_GATED_MAX operations are enqueued. The context must be current. */
+/* Put @run, whose algorithm is set, into @stream and into the queue of the communicator, under the
+ * lock of those who enqueue. Blocks while DDPI_GATED_MAX operations are enqueued. The context must
+ * be current. */
 ddp_status ddpi_gate_put(struct ddpi_device *device, struct ddpi_run *run, ddpi_cu_stream stream,
                          struct ddp_error *err);
 

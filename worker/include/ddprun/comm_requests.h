@@ -78,7 +78,8 @@ struct ddp_operation {
 
     /* Of ddp_start(): called once when the operation has ended, by whichever thread moves its
      * bytes; other threads may hear of the end by ddp_request_test() before that. It must not
-     * block, and make no call on the communicator but ddp_comm_abort(). NULL: none. */
+     * block: on the communicator it may call ddp_start() with host memory, ddp_request_free(),
+     * ddp_comm_check() and ddp_comm_abort(). NULL: none. */
     void (*on_done)(void *ctx, ddp_status status);
     void *ctx;
 };
