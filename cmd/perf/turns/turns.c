@@ -84,6 +84,8 @@ static bool start_contenders(struct turns *turns, struct ddp_error *err)
 {
     const struct coll_options *options = turns->options;
     const bool wanted[] = {true, options->mpi, options->mpi, options->gloo};
+    if (options->alloc)
+        setenv("DDP_PERF_ALLOC", "1", 1);
     perf_find_program("ddprun", options->ddprun, turns->ddprun, sizeof turns->ddprun);
     snprintf(turns->nproc, sizeof turns->nproc, "--nproc-per-node=%u", options->nproc);
     snprintf(turns->ranks, sizeof turns->ranks, "%u", options->nproc);
@@ -132,9 +134,11 @@ static bool play_size(struct turns *turns, uint64_t bytes, struct ddp_error *err
 static void print_head(const struct turns *turns)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
-    printf("# ddp-perf %s, %u ranks, float32; medians of %d turns each, in us; x: times as long as "
-           "ddprun\n",
-           coll_kinds[turns->call].name, turns->options->nproc, ROUNDS);
+    printf(
+        "# ddp-perf %s%s, %u ranks, float32; medians of %d turns each, in us; x: times as long as "
+        "ddprun\n",
+        coll_kinds[turns->call].name, turns->options->alloc ? " --alloc" : "",
+        turns->options->nproc, ROUNDS);
     printf("| size (B) |");
     for (unsigned i = 0; i < turns->count; i++)
         printf(i == 0 ? " %s |" : " %s | x |", turns->contenders[i].name);
@@ -149,13 +153,14 @@ static void write_json(struct turns *turns, struct contender *contender, uint64_
 {
     double median = perf_percentile(&contender->times, 50);
     if (turns->json != NULL)
-        fprintf(turns->json,
-                "{\"benchmark\":\"turns\",\"call\":\"%s\",\"ranks\":%u,\"size\":%" PRIu64
-                ",\"contender\":\"%s\",\"us\":%.3f,\"least_us\":%.3f,\"most_us\":%.3f,"
-                "\"ratio\":%.4f}\n",
-                coll_kinds[turns->call].name, contender->ranks, bytes, contender->name, median,
-                perf_percentile(&contender->times, 0), perf_percentile(&contender->times, 100),
-                ours_us > 0 ? median / ours_us : 0);
+        fprintf(
+            turns->json,
+            "{\"benchmark\":\"turns\",\"call\":\"%s\",\"alloc\":%s,\"ranks\":%u,\"size\":%" PRIu64
+            ",\"contender\":\"%s\",\"us\":%.3f,\"least_us\":%.3f,\"most_us\":%.3f,"
+            "\"ratio\":%.4f}\n",
+            coll_kinds[turns->call].name, turns->options->alloc ? "true" : "false",
+            contender->ranks, bytes, contender->name, median, perf_percentile(&contender->times, 0),
+            perf_percentile(&contender->times, 100), ours_us > 0 ? median / ours_us : 0);
 }
 
 static void print_size(struct turns *turns, uint64_t bytes)

@@ -16,9 +16,15 @@ static void check(ddp_status status, const struct ddp_error *err)
         player_fail(rank, err->msg);
 }
 
+/* Of ddp_alloc() if DDP_PERF_ALLOC is set: ddp-perf CALL --alloc. */
 static void *ddprun_alloc(size_t len)
 {
-    void *memory = calloc(1, len);
+    struct ddp_error err;
+    void *memory;
+    if (getenv("DDP_PERF_ALLOC") != NULL)
+        check(ddp_alloc(comm, len, &memory, &err), &err);
+    else
+        memory = calloc(1, len);
     if (memory == NULL)
         player_fail(rank, "no memory for the buffers");
     return memory;
