@@ -1,6 +1,7 @@
 /*
- * test_random_programs.c - random programs of collectives and messages, on several communicators
- * and threads, against what each call must compute (random_program.h).
+ * test_random_programs.c - random programs of collectives and messages, blocking, as requests and
+ * in groups of calls, on several communicators and threads, against what each call must compute
+ * (random_program.h).
  *
  * DDPRUN_TEST_PROGRAMS=N runs N programs; DDPRUN_TEST_SEED=S runs from seed S on, one program
  * without N. CK_RUN_CASE=threads or processes runs those alone. A failure names the seed and the
@@ -20,7 +21,8 @@ enum { LOCAL_PROGRAMS = 240, WORLD_PROGRAMS = 12, BATCHES = 8, CALLS = 2 * PROGR
 /* A call that has been made; what it says of itself if it goes wrong. */
 struct made {
     struct call call;
-    ddp_request *request; /* NULL: it has ended */
+    ddp_request *request; /* NULL: it has ended, or is noted */
+    bool noted;           /* it begins when the group of calls ends */
     uint32_t step;
 };
 
@@ -30,6 +32,7 @@ struct lane {
     uint32_t index, rank;
     ddp_comm *comms[2]; /* of all ranks, and of the rank's group */
     uint64_t state;     /* of choices that each rank makes for itself */
+    ddp_comm *grouped;  /* on which a group of calls is open; NULL: none */
     uint32_t nmade;
     struct made made[CALLS];
 };
@@ -100,15 +103,39 @@ static void make_call(struct lane *lane, struct made *made, ddp_comm *comm)
 {
     struct ddp_error error = {0};
     ddp_status status;
-    bool waits = random_below(&lane->state, 2) == 0;
+    bool waits = lane->grouped != NULL || random_below(&lane->state, 2) == 0;
     if (waits)
         status = ddp_run(comm, &made->call.operation, &error);
     else
         status = ddp_start(comm, &made->call.operation, &made->request, &error);
     if (status != DDP_OK)
         report_wrong(lane, made, error.msg);
-    if (waits)
+    made->noted = lane->grouped != NULL;
+    if (waits && !made->noted)
         check_made(lane, made);
+}
+
+/* Each rank groups calls as it likes: those of the others need not be grouped. */
+static void open_group(struct lane *lane, ddp_comm *comm)
+{
+    CHECK_OK(ddp_group_start(comm, err));
+    lane->grouped = comm;
+}
+
+static void close_group(struct lane *lane)
+{
+    struct ddp_error error = {0};
+    ddp_status status = ddp_group_end(lane->grouped, &error);
+    lane->grouped = NULL;
+    for (uint32_t i = 0; i < lane->nmade; i++) {
+        struct made *made = &lane->made[i];
+        if (!made->noted)
+            continue;
+        if (status != DDP_OK)
+            report_wrong(lane, made, error.msg);
+        made->noted = false;
+        check_made(lane, made);
+    }
 }
 
 static void take_step(struct lane *lane, uint32_t index)
@@ -132,13 +159,22 @@ static void *run_lane(void *arg)
     struct lane *lane = arg;
     const struct step *steps = lane->program->steps[lane->index];
     for (uint32_t i = 0; i < lane->program->nsteps[lane->index]; i++) {
+        ddp_comm *comm = lane->comms[steps[i].child];
+        if (lane->grouped != NULL && lane->grouped != comm)
+            close_group(lane);
         if (!lane->program->progress && i > 0 && steps[i].child != steps[i - 1].child)
             while (wait_for_one(lane))
                 ;
+        if (lane->grouped == NULL && random_below(&lane->state, 4) == 0)
+            open_group(lane, comm);
         take_step(lane, i);
+        if (lane->grouped != NULL && random_below(&lane->state, 2) == 0)
+            close_group(lane);
         if (random_below(&lane->state, 3) == 0)
             (void)wait_for_one(lane);
     }
+    if (lane->grouped != NULL)
+        close_group(lane);
     while (wait_for_one(lane))
         ;
     return NULL;
