@@ -40,6 +40,16 @@ static ddp_status call_all_reduce(ddp_comm *comm, struct ddp_error *err)
     return ddp_all_reduce(comm, values, values, COUNT, DDP_FLOAT32, DDP_SUM, NULL, err);
 }
 
+static ddp_status call_half(ddp_comm *comm, struct ddp_error *err)
+{
+    return ddp_all_reduce(comm, values, values, COUNT / 2, DDP_FLOAT32, DDP_SUM, NULL, err);
+}
+
+static ddp_status call_few(ddp_comm *comm, struct ddp_error *err)
+{
+    return ddp_all_reduce(comm, values, values, 5, DDP_FLOAT32, DDP_SUM, NULL, err);
+}
+
 static ddp_status call_reduce(ddp_comm *comm, struct ddp_error *err)
 {
     return ddp_reduce(comm, values, gathered, COUNT, DDP_FLOAT32, DDP_SUM, 1, NULL, err);
@@ -74,6 +84,8 @@ static const struct {
     {"all_reduce #", call_all_reduce, DDP_ALGORITHM_DIRECT},
     {"reduce #", call_reduce, DDP_ALGORITHM_DIRECT},
     {"reduce_scatter #", call_reduce_scatter, DDP_ALGORITHM_DIRECT},
+    {"all_reduce #", call_half, DDP_ALGORITHM_DOUBLING},
+    {"all_reduce #", call_few, DDP_ALGORITHM_DOUBLING},
 };
 enum { CALLS = sizeof calls / sizeof *calls, STOPS = 2 * RANKS, STOP_BATCHES = CALLS / 2 };
 
@@ -285,7 +297,8 @@ static const char *const deviations[] = {"sum of 100 float32",
                                          "sum of 100 float32 to rank 2, ring",
                                          "all_gather #1 (100 float32)",
                                          "reduce_scatter #1 (sum of 100 float32, ring)",
-                                         "sum of 100 float32, direct"};
+                                         "sum of 100 float32, direct",
+                                         "sum of 100 float32, doubling"};
 enum { DEVIATIONS = sizeof deviations / sizeof *deviations };
 
 static void call_something_else(struct world *world, uint32_t rank, ddp_comm *comm)
@@ -300,8 +313,10 @@ START_TEST(a_mismatch_names_both_calls)
     struct world world = {.nranks = 3, .tcp = _i % 2 != 0, .stage = (uint32_t)_i / 2 + 1};
     world_open(&world);
     for (uint32_t rank = 0; rank < world.nranks; rank++) {
-        bool other = rank == 1 && world.stage == DEVIATIONS - 1;
-        world.algorithm = other ? DDP_ALGORITHM_DIRECT : DDP_ALGORITHM_RING;
+        world.algorithm = rank != 1                       ? DDP_ALGORITHM_RING
+                          : world.stage == DEVIATIONS - 1 ? DDP_ALGORITHM_DOUBLING
+                          : world.stage == DEVIATIONS - 2 ? DDP_ALGORITHM_DIRECT
+                                                          : DDP_ALGORITHM_RING;
         world_start_rank(&world, rank, call_something_else);
     }
     world_join(&world);

@@ -104,14 +104,15 @@ static ddp_status env_algorithm(ddpi_getenv *env, const char *name, ddp_algorith
             return DDP_OK;
         }
     return ddpi_error_set(err, DDP_E_INVALID,
-                          "%s: '%s' is not an algorithm; use ring, direct or auto", name, text);
+                          "%s: '%s' is not an algorithm; use ring, direct, doubling or auto", name,
+                          text);
 }
 
 static ddp_status load_algorithm(const struct ddp_comm_options *options, ddpi_getenv *env,
                                  struct ddpi_config *config, struct ddp_error *err)
 {
     config->algorithm = options->algorithm;
-    if ((unsigned)options->algorithm > DDP_ALGORITHM_DIRECT)
+    if ((unsigned)options->algorithm > DDP_ALGORITHM_DOUBLING)
         return ddpi_error_set(err, DDP_E_INVALID, "%d is not an algorithm",
                               (int)options->algorithm);
     if (config->algorithm != DDP_ALGORITHM_AUTO)

@@ -5,6 +5,7 @@
 #include "host_memory.h"
 
 #include "arena_run.h"
+#include "doubling_run.h"
 #include "error.h"
 #include "monitored_run.h"
 #include "parts_run.h"
@@ -14,6 +15,8 @@
 #include "runs.h"
 
 #include <string.h>
+
+enum { DOUBLING_MOST = 128 * 1024 }; /* bytes of an all_reduce that auto gives to doubling */
 
 static ddp_status host_look(struct ddpi_memory *memory, const void *address, const char *what,
                             struct ddpi_buffer *ret_buffer, struct ddp_error *err)
@@ -44,11 +47,28 @@ static const struct ddpi_algorithm alone_algorithm = {.name = "alone", .advance 
 
 /* ---- the choice ---- */
 
-/* Where all ranks share memory, everything goes through it, unless the ring is asked for. */
+/* Ranks that do not all share memory pass an all_reduce in fewer hops, as long as bytes cost less
+ * than hops. The same on all ranks. */
+static bool doubles(const struct ddp_comm *comm, const struct ddpi_task *task)
+{
+    const struct ddpi_call *call = &task->call;
+    if (comm->world_size == 1 || !ddpi_doubling_is_possible(call, task->element_size))
+        return false;
+    return comm->algorithm == DDP_ALGORITHM_DOUBLING ||
+           (comm->algorithm == DDP_ALGORITHM_AUTO && !ddpi_arena_is_chosen(comm) &&
+            call->count <= DOUBLING_MOST / task->element_size);
+}
+
+/* Where all ranks share memory, everything goes through it, unless another algorithm is asked for.
+ */
 static const struct ddpi_algorithm *choose_collective(const struct ddp_comm *comm,
                                                       struct ddpi_task *task)
 {
     bool reduces = ddpi_call_reduces(&task->call);
+    if (doubles(comm, task)) {
+        task->call.algorithm = DDP_ALGORITHM_DOUBLING;
+        return &ddpi_doubling_algorithm;
+    }
     bool shared = ddpi_arena_is_chosen(comm);
     task->gathered = reduces && comm->algorithm == DDP_ALGORITHM_DIRECT && !shared;
     if (reduces)

@@ -2,24 +2,21 @@
  * parts_run.c - gather, scatter and all_to_all as an exchange of pieces (exchange.h). A run owns
  * the exchange.
  *
- * Pieces pass between ranks that have something for each other. So each rank also tells the next
- * one over the ring what it has called: a rank that waits in another collective hears of the
- * mismatch.
+ * Pieces pass only between ranks that have something for each other, so calls are compared over the
+ * ring (ring_compare.h).
  */
 #include "parts_run.h"
 
 #include "exchange.h"
 #include "mem.h"
+#include "ring_compare.h"
 
 #include <string.h>
 
 /* The state of a run. */
 struct parts_run {
     struct ddpi_exchange exchange;
-    struct {
-        uint8_t wire[DDPI_CALL_WIRE_SIZE];
-        size_t done;
-    } out_header, in_header;
+    struct ddpi_ring_compare compare;
     bool exchanged;
 };
 DDPI_RUN_STATE_FITS(struct parts_run);
@@ -58,7 +55,7 @@ static ddp_status parts_begin(struct ddp_comm *comm, struct ddpi_run *run)
     struct ddpi_call call = run->task.call;
     struct ddpi_copy own = ddpi_task_own_copy(&run->task, comm->rank);
     *parts = (struct parts_run){0};
-    ddpi_call_encode(&call, parts->out_header.wire);
+    ddpi_ring_compare_begin(&parts->compare, &call);
     if (own.len > 0)
         memcpy(own.to, own.from, own.len);
     struct ddpi_exchange_piece *pieces = ddpi_calloc(2 * (size_t)comm->world_size, sizeof *pieces);
@@ -73,45 +70,18 @@ static ddp_status parts_begin(struct ddp_comm *comm, struct ddpi_run *run)
     return status;
 }
 
-/* Tell the next rank what this one called, and compare what the previous one says. */
-static ddp_status compare_calls(struct ddp_comm *comm, struct ddpi_run *run, bool *moved)
-{
-    struct parts_run *parts = parts_of(run);
-    struct ddpi_edge *next = comm->edges.ring[DDPI_NEXT], *prev = comm->edges.ring[DDPI_PREV];
-    size_t sent = next->ops->send(next, parts->out_header.wire + parts->out_header.done,
-                                  DDPI_CALL_WIRE_SIZE - parts->out_header.done);
-    parts->out_header.done += sent;
-    *moved |= sent > 0;
-    if (parts->in_header.done == DDPI_CALL_WIRE_SIZE)
-        return DDP_OK;
-    size_t got = prev->ops->recv(prev, parts->in_header.wire + parts->in_header.done,
-                                 DDPI_CALL_WIRE_SIZE - parts->in_header.done);
-    parts->in_header.done += got;
-    *moved |= got > 0;
-    if (parts->in_header.done < DDPI_CALL_WIRE_SIZE)
-        return DDP_OK;
-    return ddpi_comm_check_peer_call(comm, prev, parts->in_header.wire, &run->task.call,
-                                     &run->task.call);
-}
-
-static bool calls_are_compared(const struct parts_run *parts)
-{
-    return parts->out_header.done == DDPI_CALL_WIRE_SIZE &&
-           parts->in_header.done == DDPI_CALL_WIRE_SIZE;
-}
-
 static ddp_status parts_advance(struct ddp_comm *comm, struct ddpi_run *run,
                                 enum ddpi_movement *ret_movement)
 {
     struct parts_run *parts = parts_of(run);
     bool moved = false;
-    ddp_status status = calls_are_compared(parts) ? DDP_OK : compare_calls(comm, run, &moved);
+    ddp_status status = ddpi_ring_compare_advance(comm, &parts->compare, &run->task.call, &moved);
     enum ddpi_movement movement = DDPI_IDLE;
     if (status == DDP_OK && !parts->exchanged)
         status = ddpi_exchange_advance(comm, &parts->exchange, run, &movement);
     parts->exchanged |= movement == DDPI_COMPLETE;
     *ret_movement = moved || movement != DDPI_IDLE ? DDPI_MOVED : DDPI_IDLE;
-    if (parts->exchanged && calls_are_compared(parts))
+    if (parts->exchanged && ddpi_ring_compare_is_done(&parts->compare))
         *ret_movement = DDPI_COMPLETE;
     return status;
 }
@@ -126,11 +96,7 @@ static unsigned parts_needs(const struct ddp_comm *comm, struct ddpi_run *run,
                             struct ddpi_need *needs)
 {
     struct parts_run *parts = parts_of(run);
-    unsigned count = 0;
-    if (parts->out_header.done < DDPI_CALL_WIRE_SIZE)
-        needs[count++] = (struct ddpi_need){.edge = comm->edges.ring[DDPI_NEXT], .send = true};
-    if (parts->in_header.done < DDPI_CALL_WIRE_SIZE)
-        needs[count++] = (struct ddpi_need){.edge = comm->edges.ring[DDPI_PREV], .recv_bytes = 1};
+    unsigned count = ddpi_ring_compare_needs(comm, &parts->compare, needs);
     if (!parts->exchanged)
         count += ddpi_exchange_needs(comm, &parts->exchange, needs + count);
     return count;

@@ -30,9 +30,11 @@ static ddp_status run_advance(struct ddp_comm *comm, struct ddpi_run *run,
         status = ddpi_seek_ring(comm, &run->wait, &ready);
     if (status == DDP_OK && !ready)
         return DDP_OK;
-    if (status == DDP_OK && !run->begun && run->algorithm->begin != NULL)
-        status = run->algorithm->begin(comm, run);
-    run->begun = true;
+    if (status == DDP_OK && !run->begun) {
+        run->begun = true; /* not before: end() may find no state */
+        if (run->algorithm->begin != NULL)
+            status = run->algorithm->begin(comm, run);
+    }
     if (status == DDP_OK)
         status = run->algorithm->advance(comm, run, ret_movement);
     run->broken = status != DDP_OK;

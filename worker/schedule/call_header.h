@@ -53,7 +53,7 @@ struct ddpi_call {
     ddp_reduce_op op;
     uint32_t root;           /* of send and recv: the peer */
     uint32_t tag;            /* of a message */
-    ddp_algorithm algorithm; /* of a reduction: ring or direct; on device memory: as configured */
+    ddp_algorithm algorithm; /* of a reduction: any but auto; on device memory: as configured */
     bool on_device;          /* the buffers are memory of a GPU */
     enum ddpi_message_class message_class;
     uint64_t bytes; /* of a message: how many follow the header */

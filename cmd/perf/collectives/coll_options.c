@@ -98,7 +98,7 @@ static const struct option table[] = {
      option_dtype, FIELD(dtype), 0, 0},
     {"root", 'r', "RANK", NULL, "0", calls, "root of reduce and broadcast", option_u32, FIELD(root),
      0, 1 << 20},
-    {"algorithm", 0, "auto|ring|direct", "DDP_ALGORITHM", "auto", calls,
+    {"algorithm", 0, "auto|ring|direct|doubling", "DDP_ALGORITHM", "auto", calls,
      "order in which elements are reduced", option_choice, FIELD(algorithm), 0, 0},
     {"alloc", 0, NULL, NULL, NULL, calls, "take buffers in host memory from ddp_alloc()",
      option_switch, FIELD(alloc), 0, 0},

@@ -107,14 +107,19 @@ typedef enum ddp_reduce_op {
  * - direct: reduces the elements of all ranks in the order of ranks, and rounds once at the end.
  *   The bits depend neither on @count nor on the position of an element. Ranks that share memory
  *   meet there, and it is the fastest. Over TCP it moves more bytes: see the functions.
+ * - doubling: an all_reduce of at most 512 KiB by recursive doubling, in log2 N steps; other
+ *   operations have the algorithm of auto. Elements of neighbours are reduced first, then those of
+ *   neighbouring pairs, and so on, the lower ranks' as the left operand: the bits depend neither on
+ *   @count nor on the position of an element. Floats of 8 and 16 bits are rounded at each step.
  * - auto: direct for host memory if all ranks share memory, and for device memory if they share one
- *   device; else ring. What goes from device memory through host memory has the algorithm of host
- *   memory.
+ *   device; else doubling for a small all_reduce, and ring. What goes from device memory through
+ * host memory has the algorithm of host memory.
  */
-#define DDP_ALGORITHM_MAP(X)      \
-    X(DDP_ALGORITHM_AUTO, "auto") \
-    X(DDP_ALGORITHM_RING, "ring") \
-    X(DDP_ALGORITHM_DIRECT, "direct")
+#define DDP_ALGORITHM_MAP(X)          \
+    X(DDP_ALGORITHM_AUTO, "auto")     \
+    X(DDP_ALGORITHM_RING, "ring")     \
+    X(DDP_ALGORITHM_DIRECT, "direct") \
+    X(DDP_ALGORITHM_DOUBLING, "doubling")
 
 typedef enum ddp_algorithm {
 #define DDP_ALGORITHM_ENUM(symbol, name) symbol,
