@@ -11,17 +11,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { CGROUP_PATH_SIZE = 1024 };
+enum { CGROUP_PATH_SIZE = 1024 + 64 };
 
 struct cgroup {
     char path[CGROUP_PATH_SIZE]; /* "": no group */
     int procs_fd;                /* a process that writes "0" here joins the group */
     int kill_fd;
 };
-
-/* The directory of our own group of version 2, from the texts of /proc/self/mountinfo and
- * /proc/self/cgroup. false: not found. Pure. */
-bool cgroup_find(const char *mountinfo, const char *groups, char *ret_path, size_t size);
 
 /* Make a group below our own. Call it before guard_split(): the guard uses the group too. */
 void cgroup_make(struct cgroup *group);

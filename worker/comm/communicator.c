@@ -7,9 +7,9 @@
 #include "error.h"
 #include "mem.h"
 #include "private_fds.h"
+#include "processors.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -161,8 +161,7 @@ ddp_status ddpi_comm_check_home(const struct ddp_comm *comm, struct ddp_error *e
 
 void ddpi_comm_allow_spins(struct ddp_comm *comm, int64_t local_ranks)
 {
-    cpu_set_t cpus;
-    comm->crowded = sched_getaffinity(0, sizeof cpus, &cpus) != 0 || CPU_COUNT(&cpus) < local_ranks;
+    comm->crowded = ddpi_processors() < local_ranks;
     comm->spin_limit = comm->crowded ? 0 : SPINS;
     comm->yield_limit = local_ranks > 1 ? YIELDS : 0;
 }
