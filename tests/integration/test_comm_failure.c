@@ -75,17 +75,20 @@ static const struct {
     const char *name; /* as in a sentence */
     ddp_status (*run)(ddp_comm *comm, struct ddp_error *err);
     ddp_algorithm algorithm;
+    const char *hosts; /* see struct world */
 } calls[] = {
-    {"all_reduce #", call_all_reduce, DDP_ALGORITHM_RING},
-    {"reduce #", call_reduce, DDP_ALGORITHM_RING},
-    {"broadcast #", call_broadcast, DDP_ALGORITHM_RING},
-    {"all_gather #", call_all_gather, DDP_ALGORITHM_RING},
-    {"reduce_scatter #", call_reduce_scatter, DDP_ALGORITHM_RING},
-    {"all_reduce #", call_all_reduce, DDP_ALGORITHM_DIRECT},
-    {"reduce #", call_reduce, DDP_ALGORITHM_DIRECT},
-    {"reduce_scatter #", call_reduce_scatter, DDP_ALGORITHM_DIRECT},
-    {"all_reduce #", call_half, DDP_ALGORITHM_DOUBLING},
-    {"all_reduce #", call_few, DDP_ALGORITHM_DOUBLING},
+    {"all_reduce #", call_all_reduce, DDP_ALGORITHM_RING, NULL},
+    {"reduce #", call_reduce, DDP_ALGORITHM_RING, NULL},
+    {"broadcast #", call_broadcast, DDP_ALGORITHM_RING, NULL},
+    {"all_gather #", call_all_gather, DDP_ALGORITHM_RING, NULL},
+    {"reduce_scatter #", call_reduce_scatter, DDP_ALGORITHM_RING, NULL},
+    {"all_reduce #", call_all_reduce, DDP_ALGORITHM_DIRECT, NULL},
+    {"reduce #", call_reduce, DDP_ALGORITHM_DIRECT, NULL},
+    {"reduce_scatter #", call_reduce_scatter, DDP_ALGORITHM_DIRECT, NULL},
+    {"all_reduce #", call_half, DDP_ALGORITHM_DOUBLING, NULL},
+    {"all_reduce #", call_few, DDP_ALGORITHM_DOUBLING, NULL},
+    {"all_reduce #", call_all_reduce, DDP_ALGORITHM_HIERARCHICAL, "aabb"},
+    {"all_reduce #", call_all_reduce, DDP_ALGORITHM_HIERARCHICAL, "aaab"},
 };
 enum { CALLS = sizeof calls / sizeof *calls, STOPS = 2 * RANKS, STOP_BATCHES = CALLS / 2 };
 
@@ -96,7 +99,8 @@ static struct world world_of(int i)
     return (struct world){.nranks = RANKS,
                           .stage = stage,
                           .timeout_ms = LONG_MS,
-                          .algorithm = calls[stage].algorithm};
+                          .algorithm = calls[stage].algorithm,
+                          .hosts = calls[stage].hosts};
 }
 
 /* Call again and again until it fails; afterwards every call must fail in the same way. */
@@ -346,6 +350,12 @@ static void abort_in_handler(int signal_number)
     ddp_comm_abort(comm_of_handler);
 }
 
+/* Between ranks of two nodes it is an all_reduce that waits. */
+static ddp_status call_what_waits(const struct world *world, ddp_comm *comm, struct ddp_error *err)
+{
+    return world->hosts != NULL ? call_few(comm, err) : ddp_barrier(comm, NULL, err);
+}
+
 /* Rank 2 does not come until the others have failed, so that they wait when the abort comes. */
 static void abort_from_aside(struct world *world, uint32_t rank, ddp_comm *comm)
 {
@@ -365,7 +375,7 @@ static void abort_from_aside(struct world *world, uint32_t rank, ddp_comm *comm)
             poll(NULL, 0, 1);
     ddp_status status;
     do { /* the first one may have all that rank 2 needs */
-        status = ddp_barrier(comm, NULL, &error);
+        status = call_what_waits(world, comm, &error);
     } while (status == DDP_OK);
     atomic_fetch_add(world->counter, 1);
     world_report(world, rank, status, &error);
@@ -375,7 +385,10 @@ static void abort_from_aside(struct world *world, uint32_t rank, ddp_comm *comm)
 
 START_TEST(abort_reaches_all_ranks)
 {
-    struct world world = {.nranks = 3, .tcp = _i % 2 != 0, .stage = (uint32_t)_i / 2};
+    struct world world = {.nranks = 3, .tcp = _i % 3 == 1, .stage = (uint32_t)_i / 3};
+    if (_i % 3 == 2)
+        world.hosts = "aab";
+    world.algorithm = _i % 3 == 2 ? DDP_ALGORITHM_HIERARCHICAL : DDP_ALGORITHM_AUTO;
     world_open(&world);
     world_run(&world, abort_from_aside);
     for (uint32_t rank = 0; rank < world.nranks; rank++)
@@ -552,7 +565,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, a_rank_that_leaves_is_named, 0, 2);
     tcase_add_loop_test(tcase, leaving_after_the_last_operation_hurts_nobody, 0, 2 * CALLS);
     tcase_add_loop_test(tcase, a_mismatch_names_both_calls, 0, 2 * (DEVIATIONS - 1));
-    tcase_add_loop_test(tcase, abort_reaches_all_ranks, 0, 4);
+    tcase_add_loop_test(tcase, abort_reaches_all_ranks, 0, 6);
     tcase_add_loop_test(tcase, what_a_peer_reports_is_a_failure, 0, REPORTS);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("init");

@@ -245,6 +245,8 @@ struct ddp_comm_options world_options(const struct world *world, uint32_t rank)
 bool world_fork(struct world *world, uint32_t rank)
 {
     world->pids[rank] = fork_child();
+    if (world->pids[rank] == 0 && world->hosts != NULL)
+        setenv("DDP_HOST_ID", (const char[]){world->hosts[rank], '\0'}, 1);
     return world->pids[rank] == 0;
 }
 

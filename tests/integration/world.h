@@ -51,6 +51,8 @@ struct world {
     uint32_t timeout_ms;      /* 0 = 20 s */
     uint32_t init_timeout_ms; /* 0 = 20 s */
     ddp_algorithm algorithm;
+    const char *hosts; /* a letter for each rank: only those with the same one share memory; NULL:
+                          all do */
     const char *name;
     uint32_t stage; /* whatever the body wants to know */
 

@@ -161,7 +161,7 @@ START_TEST(malformed_options_are_refused)
         {.size = sizeof bad[0], .world_size = 1, .name = ""},
         {.size = sizeof bad[0],
          .world_size = 1,
-         .algorithm = (ddp_algorithm)(DDP_ALGORITHM_DOUBLING + 1)},
+         .algorithm = (ddp_algorithm)(DDP_ALGORITHM_HIERARCHICAL + 1)},
     };
     struct ddpi_config config;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)

@@ -32,9 +32,9 @@ static void open_ranks(int transport)
     ck_assert_int_eq(ddpi_source_address("127.0.0.1", 1, &address, NULL), DDP_OK);
     for (uint32_t i = 0; i < 2; i++) {
         bells[i] = eventfd(0, EFD_NONBLOCK);
-        ck_assert_int_eq(
-            ddpi_meeting_init(&ranks[i], i, 2, bells[i], &key, &address, transport == SHM, NULL),
-            DDP_OK);
+        ck_assert_int_eq(ddpi_meeting_init(&ranks[i], i, 2, bells[i], &key, &address,
+                                           transport == SHM, NULL, NULL),
+                         DDP_OK);
     }
     for (uint32_t i = 0; i < 2; i++)
         memcpy(ddpi_meeting_slot(&ranks[i], 1 - i), ddpi_meeting_slot(&ranks[1 - i], 1 - i),

@@ -80,7 +80,8 @@ static ddp_status listen_for_ranks(struct bootstrap *boot)
         ddpi_rank_key_read(config->rank_key_fd, &key);
     if (status == DDP_OK)
         status = ddpi_meeting_init(boot->meeting, boot->comm->rank, boot->comm->world_size,
-                                   boot->comm->bell, &key, &address, !config->force_tcp, boot->err);
+                                   boot->comm->bell, &key, &address, !config->force_tcp,
+                                   config->host_id, boot->err);
     if (status == DDP_OK && config->tls_ranks)
         status = enable_tls(boot, key.given);
     if (status == DDP_OK)

@@ -25,9 +25,22 @@ enum {
     SLEEP_DOUBT_US = 1000, /* while it is not certain that a rank has died */
 };
 
-static bool is_missing(const void *op, uint32_t rank)
+/* An operation in the arena of the own node. */
+struct node_op {
+    const struct ddpi_nodes *nodes;
+    const struct ddpi_arena_op *op;
+};
+
+static bool is_missing(const void *ctx, uint32_t rank)
 {
-    return ddpi_arena_misses(op, rank);
+    const struct node_op *here = ctx;
+    return ddpi_node_has(here->nodes, rank) &&
+           ddpi_arena_misses(here->op, rank - ddpi_node_first(here->nodes));
+}
+
+static bool misses(const struct ddp_comm *comm, const struct ddpi_arena_op *op, uint32_t rank)
+{
+    return is_missing(&(struct node_op){&comm->edges.nodes, op}, rank);
 }
 
 static ddp_status fail_missing(struct ddp_comm *comm, const struct ddpi_wait *wait,
@@ -37,7 +50,8 @@ static ddp_status fail_missing(struct ddp_comm *comm, const struct ddpi_wait *wa
     uint64_t elapsed = now - wait->started_ms;
     bool called = op->stage == DDPI_ARENA_WORK;
     ddpi_call_name(wait->call, call);
-    uint32_t count = ddpi_comm_list_ranks(comm, is_missing, op, names);
+    const struct node_op here = {&comm->edges.nodes, op};
+    uint32_t count = ddpi_comm_list_ranks(comm, is_missing, &here, names);
     if (count == 0) /* they have come at the last moment */
         return DDP_OK;
     return ddpi_comm_fail(comm, NULL, DDP_E_TIMEOUT,
@@ -59,8 +73,9 @@ ddp_status ddpi_arena_check_ring(struct ddp_comm *comm, const struct ddpi_call *
     return ddpi_comm_check_peer_call(comm, prev, header, call, call);
 }
 
-/* A neighbour matters that sends over the ring, as no rank goes on to another operation before this
- * one has its part of the current one; and one that is gone, if this rank needs something from it.
+/* Where all ranks are in the arena, a neighbour matters that sends over the ring, as no rank goes
+ * on to another operation before this one has its part of the current one. And one that is gone, if
+ * this rank needs something from it.
  */
 static ddp_status check_neighbours(struct ddp_comm *comm, const struct ddpi_wait *wait,
                                    const struct ddpi_arena_op *op)
@@ -68,11 +83,11 @@ static ddp_status check_neighbours(struct ddp_comm *comm, const struct ddpi_wait
     const struct ddpi_edge *prev = comm->edges.ring[DDPI_PREV];
     const uint8_t *header;
     bool sends = prev->ops->peek(comm->edges.ring[DDPI_PREV], DDPI_CALL_WIRE_SIZE, &header) > 0;
-    if (sends && !ddpi_arena_is_ready(op))
+    if (sends && ddpi_edges_share_memory(&comm->edges) && !ddpi_arena_is_ready(op))
         return ddpi_arena_check_ring(comm, wait->call);
     for (unsigned i = 0; i < DDPI_RING_EDGES; i++) {
         struct ddpi_edge *edge = comm->edges.ring[i];
-        if (edge->gone_ms != 0 && ddpi_arena_misses(op, edge->peer) && !ddpi_arena_is_ready(op))
+        if (edge->gone_ms != 0 && misses(comm, op, edge->peer) && !ddpi_arena_is_ready(op))
             return ddpi_wait_gone(comm, wait, edge);
     }
     return DDP_OK;
@@ -82,8 +97,11 @@ static ddp_status check_neighbours(struct ddp_comm *comm, const struct ddpi_wait
 static bool seems_dead(const struct ddp_comm *comm, const struct ddpi_arena_op *op,
                        uint32_t *ret_rank)
 {
-    return comm->lives != NULL && ddpi_lives_first_death(comm->lives, ret_rank) &&
-           ddpi_arena_misses(op, *ret_rank) && !ddpi_arena_is_ready(op);
+    uint32_t index;
+    if (comm->lives == NULL || !ddpi_lives_first_death(comm->lives, &index))
+        return false;
+    *ret_rank = ddpi_node_first(&comm->edges.nodes) + index;
+    return misses(comm, op, *ret_rank) && !ddpi_arena_is_ready(op);
 }
 
 /* Calling exec ends the thread that shows a rank's life as death does, but a process that execs has
@@ -117,11 +135,24 @@ static ddp_status check_lives(struct ddp_comm *comm, const struct ddpi_wait *wai
                           name, comm->rank, call);
 }
 
-/* A rank that is missing may wait for another one, in a message: it has this long to find out, and
- * to say so. */
-static uint64_t patience_ms(const struct ddpi_wait *wait)
+/* Where there are other nodes, a rank that is missing may wait for one of those, which waits for
+ * another one in its turn. So neighbours that are missing are asked. */
+static ddp_status question_neighbours(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                                      const struct ddpi_arena_op *op, uint64_t now)
 {
-    return ddpi_wait_answer_ms(wait) * 3 / 2;
+    ddp_status status = DDP_OK;
+    for (unsigned i = 0; i < DDPI_RING_EDGES && status == DDP_OK; i++)
+        if (misses(comm, op, comm->edges.ring[i]->peer) && !ddpi_arena_is_ready(op))
+            status = ddpi_wait_question(comm, wait, comm->edges.ring[i], now);
+    return status;
+}
+
+/* A rank that is missing may wait for another one, in a message: it has this long to find out, and
+ * to say so. Where neighbours are asked, those of the rank to blame come first. */
+static uint64_t patience_ms(const struct ddp_comm *comm, const struct ddpi_wait *wait)
+{
+    bool questions = !ddpi_edges_share_memory(&comm->edges);
+    return ddpi_wait_answer_ms(wait) * (questions ? 5 : 3) / 2;
 }
 
 ddp_status ddpi_arena_judge(struct ddp_comm *comm, const struct ddpi_wait *wait,
@@ -135,7 +166,9 @@ ddp_status ddpi_arena_judge(struct ddp_comm *comm, const struct ddpi_wait *wait,
     ddp_status status = check_neighbours(comm, wait, op);
     if (status == DDP_OK)
         status = check_lives(comm, wait, op);
-    if (status == DDP_OK && now >= ddpi_deadline(wait->deadline_ms, patience_ms(wait)))
+    if (status == DDP_OK && now >= wait->deadline_ms && !ddpi_edges_share_memory(&comm->edges))
+        status = question_neighbours(comm, wait, op, now);
+    if (status == DDP_OK && now >= ddpi_deadline(wait->deadline_ms, patience_ms(comm, wait)))
         status = fail_missing(comm, wait, op, now);
     return status == DDP_OK ? ddpi_comm_check_abort(comm) : status;
 }

@@ -104,15 +104,16 @@ static ddp_status env_algorithm(ddpi_getenv *env, const char *name, ddp_algorith
             return DDP_OK;
         }
     return ddpi_error_set(err, DDP_E_INVALID,
-                          "%s: '%s' is not an algorithm; use ring, direct, doubling or auto", name,
-                          text);
+                          "%s: '%s' is not an algorithm; use ring, direct, doubling, "
+                          "hierarchical or auto",
+                          name, text);
 }
 
 static ddp_status load_algorithm(const struct ddp_comm_options *options, ddpi_getenv *env,
                                  struct ddpi_config *config, struct ddp_error *err)
 {
     config->algorithm = options->algorithm;
-    if ((unsigned)options->algorithm > DDP_ALGORITHM_DOUBLING)
+    if ((unsigned)options->algorithm > DDP_ALGORITHM_HIERARCHICAL)
         return ddpi_error_set(err, DDP_E_INVALID, "%d is not an algorithm",
                               (int)options->algorithm);
     if (config->algorithm != DDP_ALGORITHM_AUTO)
@@ -316,7 +317,8 @@ ddp_status ddpi_config_load(const struct ddp_comm_options *options, ddpi_getenv 
                               options->size, FIRST_SIZE);
     if (options != NULL)
         memcpy(&known, options, options->size < sizeof known ? options->size : sizeof known);
-    struct ddpi_config config = {.interfaces = ddpi_config_interfaces(env)};
+    struct ddpi_config config = {.interfaces = ddpi_config_interfaces(env),
+                                 .host_id = env("DDP_HOST_ID")};
     ddp_status status = load_place(&known, env, &config, err);
     if (status == DDP_OK)
         status = load_way(&known, env, &config, err);

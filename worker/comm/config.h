@@ -40,6 +40,7 @@ struct ddpi_config {
     uint32_t init_timeout_ms;
     uint32_t timeout_ms;
     bool force_tcp;
+    const char *host_id; /* ranks with different ones share no memory; NULL: not set */
     ddp_algorithm algorithm;
     int life_fd; /* of life_slot.h; -1: none */
     uint32_t life_slot;

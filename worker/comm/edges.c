@@ -26,7 +26,8 @@ ddp_status ddpi_edges_init(struct ddpi_edges *edges, uint32_t world_size, struct
     if (world_size == 1)
         return DDP_OK;
     edges->peers = ddpi_calloc(world_size, sizeof *edges->peers);
-    if (edges->peers == NULL)
+    edges->nodes.firsts = ddpi_calloc((size_t)world_size + 1, sizeof *edges->nodes.firsts);
+    if (edges->peers == NULL || edges->nodes.firsts == NULL)
         return ddpi_error_nomem(err, (unsigned long long)world_size * sizeof *edges->peers);
     edges->controls = epoll_create1(EPOLL_CLOEXEC);
     return edges->controls >= 0 ? DDP_OK : ddpi_error_sys(err, errno, "make an epoll descriptor");
@@ -64,6 +65,7 @@ void ddpi_edges_finish(struct ddpi_edges *edges)
     ddpi_close_fd(&edges->controls);
     ddpi_tls_engine_destroy(edges->tls);
     ddpi_free(edges->peers);
+    ddpi_free(edges->nodes.firsts);
     ddpi_edges_clear(edges);
 }
 
@@ -108,21 +110,21 @@ bool ddpi_edges_have_ring(const struct ddpi_edges *edges)
            atomic_load(&edges->ring[DDPI_PREV]) != NULL;
 }
 
-/* Every rank has the cards of all, so every rank gets the same answer. */
-static bool all_share_memory(const struct ddpi_meeting *meeting)
+static bool shares_with_previous(const void *ctx, uint32_t rank)
 {
-    bool all = meeting->card.shm;
-    for (uint32_t rank = 0; rank < meeting->world_size && all; rank++) {
-        struct ddpi_card card;
-        all = ddpi_card_get(ddpi_meeting_slot(meeting, rank), &card) &&
-              ddpi_card_share_memory(&meeting->card, &card);
-    }
-    return all;
+    const struct ddpi_meeting *meeting = ctx;
+    struct ddpi_card card, previous;
+    return ddpi_card_get(ddpi_meeting_slot(meeting, rank), &card) &&
+           ddpi_card_get(ddpi_meeting_slot(meeting, rank - 1), &previous) &&
+           ddpi_card_share_memory(&card, &previous);
 }
 
+/* Every rank has the cards of all, so every rank gets the same answer. */
 void ddpi_edges_know_all(struct ddpi_edges *edges)
 {
-    edges->share_memory = all_share_memory(&edges->meeting);
+    const struct ddpi_meeting *meeting = &edges->meeting;
+    ddpi_nodes_find(&edges->nodes, edges->nodes.firsts, meeting->rank, meeting->world_size,
+                    shares_with_previous, meeting);
 }
 
 ddp_status ddpi_edges_open(struct ddpi_edges *edges, struct ddp_error *err)

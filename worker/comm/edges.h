@@ -6,6 +6,7 @@
 #define DDPI_EDGES_H
 
 #include "meeting.h"
+#include "nodes.h"
 
 #include <stdatomic.h>
 
@@ -20,7 +21,7 @@ struct ddpi_edges {
     uint32_t world_size;
     int controls; /* epoll descriptor of all live control sockets and peers, and of the meeting */
     bool open;    /* other ranks may connect */
-    bool share_memory;           /* all ranks can; the same on every rank */
+    struct ddpi_nodes nodes;     /* the same on every rank, but for its own */
     struct ddpi_meeting meeting; /* where they connect */
 };
 
@@ -75,6 +76,12 @@ ddp_status ddpi_edges_add(struct ddpi_edges *edges, const struct ddpi_arrival *a
 
 /* Whether both edges of the ring exist. */
 bool ddpi_edges_have_ring(const struct ddpi_edges *edges);
+
+/* Whether all ranks share memory; the same on every rank. */
+static inline bool ddpi_edges_share_memory(const struct ddpi_edges *edges)
+{
+    return edges->nodes.count == 1;
+}
 
 /* The edge to @rank; NULL: it is not made. */
 struct ddpi_edge *ddpi_edges_peer(const struct ddpi_edges *edges, uint32_t rank);

@@ -176,6 +176,14 @@ static ddp_status judge_need(struct ddp_comm *comm, const struct ddpi_wait *wait
     return status == DDP_OK ? judge_answer(comm, wait, need->edge, now, wake_ms) : status;
 }
 
+ddp_status ddpi_wait_question(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                              struct ddpi_edge *edge, uint64_t now)
+{
+    const struct ddpi_need need = {.edge = edge, .recv_bytes = 1};
+    uint64_t wake_ms = UINT64_MAX;
+    return judge_need(comm, wait, &need, now, &wake_ms);
+}
+
 static ddp_status judge(struct ddp_comm *comm, const struct ddpi_wait *wait,
                         const struct needs *needs, uint64_t now, uint64_t *ret_wake_ms)
 {

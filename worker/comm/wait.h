@@ -61,6 +61,11 @@ ddp_status ddpi_wait_edge(struct ddp_comm *comm, const struct ddpi_wait *wait, u
  * stopped. */
 uint64_t ddpi_wait_answer_ms(const struct ddpi_wait *wait);
 
+/* The deadline of @wait has passed: ask the peer of @edge, once, whether it waits as well. Fail if
+ * it does not answer in time, or is gone. */
+ddp_status ddpi_wait_question(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                              struct ddpi_edge *edge, uint64_t now);
+
 /* Fail if the deadline has passed long ago: the peer of @edge is too slow. */
 ddp_status ddpi_wait_overdue(struct ddp_comm *comm, const struct ddpi_wait *wait,
                              const struct ddpi_edge *edge);

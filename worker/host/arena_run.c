@@ -1,11 +1,10 @@
 /*
  * arena_run.c - operations through the arena of a communicator (worker/arena) as an algorithm. Its
- * first run makes the arena: rank 0 creates it, and its descriptor goes round the ring. The
- * communicator owns the arena.
+ * first run makes the arena: the first rank of the node creates it, and its descriptor goes along
+ * the ring. The communicator owns the arena.
  */
 #include "arena_run.h"
 
-#include "arena_op.h"
 #include "arena_wait.h"
 #include "error.h"
 #include "mem.h"
@@ -14,7 +13,6 @@
 #include <stdio.h>
 
 enum {
-    RANKS_MAX = 256,
     LOOKS = 100,            /* at the arena before the driver has a turn again */
     ADVANCES = 4,           /* the stages of a short operation */
     ARENA_TAG = 0x414e4552, /* of the descriptor on its way */
@@ -34,8 +32,8 @@ static struct arena_run *arena_run_of(struct ddpi_run *run)
 
 bool ddpi_arena_is_chosen(const struct ddp_comm *comm)
 {
-    return comm->world_size > 1 && comm->world_size <= RANKS_MAX && comm->edges.share_memory &&
-           comm->algorithm != DDP_ALGORITHM_RING;
+    return comm->world_size > 1 && comm->world_size <= DDPI_ARENA_RANKS &&
+           ddpi_edges_share_memory(&comm->edges) && comm->algorithm != DDP_ALGORITHM_RING;
 }
 
 /* ---- the first run ---- */
@@ -49,7 +47,7 @@ static ddp_status fail_to_meet(struct ddp_comm *comm, ddp_status status, struct 
                           comm->rank, cause->msg);
 }
 
-/* The memory of rank 0, from the previous rank; NULL: it has not come yet. */
+/* The memory of the first rank, from the previous one; NULL: it has not come yet. */
 static ddp_status take_arena(struct ddp_comm *comm, struct ddpi_arena **ret_arena,
                              struct ddp_error *err)
 {
@@ -57,7 +55,7 @@ static ddp_status take_arena(struct ddp_comm *comm, struct ddpi_arena **ret_aren
     int fd = ddpi_control_take_fd(&comm->edges.ring[DDPI_PREV]->control, &tag);
     if (fd < 0)
         return DDP_OK;
-    return ddpi_arena_attach(fd, comm->world_size, ret_arena, err);
+    return ddpi_arena_attach(fd, ddpi_node_ranks(&comm->edges.nodes), ret_arena, err);
 }
 
 /* false: the next rank is gone. */
@@ -65,14 +63,16 @@ static bool pass_arena(const struct ddp_comm *comm, const struct ddpi_arena *are
 {
     struct ddpi_edge *next = comm->edges.ring[DDPI_NEXT];
     return comm->rank + 1 == comm->world_size ||
+           !ddpi_node_has(&comm->edges.nodes, comm->rank + 1) ||
            ddpi_control_pass_fd(&next->control, ARENA_TAG, ddpi_arena_fd(arena));
 }
 
 /* Ranks that are threads of one process die together. */
 static bool is_in_one_process(const struct ddp_comm *comm)
 {
+    const struct ddpi_nodes *nodes = &comm->edges.nodes;
     struct ddpi_card card;
-    for (uint32_t rank = 0; rank < comm->world_size; rank++)
+    for (uint32_t rank = ddpi_node_first(nodes); rank < nodes->firsts[nodes->own + 1]; rank++)
         if (!ddpi_card_get(ddpi_meeting_slot(&comm->edges.meeting, rank), &card) ||
             card.pid != (uint32_t)comm->home_pid)
             return false;
@@ -87,28 +87,34 @@ static void wake_ranks(void *arena)
 static void watch_lives(struct ddp_comm *comm, struct ddpi_arena *arena)
 {
     if (!is_in_one_process(comm))
-        comm->lives = ddpi_lives_join(ddpi_arena_lives(arena), comm->world_size, comm->rank,
-                                      wake_ranks, arena);
+        comm->lives = ddpi_lives_join(ddpi_arena_lives(arena), ddpi_arena_ranks(arena),
+                                      ddpi_arena_rank(arena), wake_ranks, arena);
 }
 
-/* Get the arena, or go on later. */
-static ddp_status arena_meet(struct ddp_comm *comm, const struct ddpi_run *run)
+ddp_status ddpi_arena_meet(struct ddp_comm *comm, const struct ddpi_run *run)
 {
+    const struct ddpi_nodes *nodes = &comm->edges.nodes;
+    uint32_t index = comm->rank - ddpi_node_first(nodes);
     struct ddpi_arena *arena = NULL;
     struct ddp_error cause;
-    ddp_status status = comm->rank == 0
-                            ? ddpi_arena_create(comm->world_size, comm->crowded, &arena, &cause)
-                            : take_arena(comm, &arena, &cause);
+    ddp_status status =
+        index == 0 ? ddpi_arena_create(ddpi_node_ranks(nodes), comm->crowded, &arena, &cause)
+                   : take_arena(comm, &arena, &cause);
     if (status != DDP_OK)
         return fail_to_meet(comm, status, &cause);
     if (arena == NULL)
         return ddpi_arena_check_ring(comm, &run->task.call);
-    ddpi_arena_enter(arena, comm->rank);
+    ddpi_arena_enter(arena, index);
     ddpi_arena_set_windows(arena, &comm->windows);
     watch_lives(comm, arena);
     comm->arena = arena;
     return pass_arena(comm, arena) ? DDP_OK
                                    : ddpi_wait_gone(comm, &run->wait, comm->edges.ring[DDPI_NEXT]);
+}
+
+struct ddpi_need ddpi_arena_handover(const struct ddp_comm *comm)
+{
+    return (struct ddpi_need){.edge = comm->edges.ring[DDPI_PREV], .handover = true};
 }
 
 /* ---- a run ---- */
@@ -120,19 +126,21 @@ static ddp_status arena_begin(struct ddp_comm *comm, struct ddpi_run *run)
     return DDP_OK;
 }
 
-static ddp_status fail_mismatch(struct ddp_comm *comm, struct ddpi_run *run, uint32_t rank)
+ddp_status ddpi_arena_fail_mismatch(struct ddp_comm *comm, const struct ddpi_arena_op *op,
+                                    uint32_t index)
 {
+    const struct ddpi_call *call = &op->task->call;
     char our_text[DDPI_CALL_TEXT], their_text[DDPI_CALL_TEXT], name[DDPI_PEER_NAME];
     uint8_t header[DDPI_CALL_WIRE_SIZE];
     struct ddpi_call theirs;
-    ddpi_comm_rank_name(comm, rank, name);
-    ddpi_arena_get_header(comm->arena, arena_run_of(run)->op.round, rank, header);
+    ddpi_comm_rank_name(comm, ddpi_node_first(&comm->edges.nodes) + index, name);
+    ddpi_arena_get_header(op->arena, op->round, index, header);
     if (!ddpi_call_decode(header, &theirs))
         return ddpi_comm_fail(comm, NULL, DDP_E_PROTOCOL, "%s uses another version of libddpcomm",
                               name);
-    ddpi_call_describe(&run->task.call, our_text);
+    ddpi_call_describe(call, our_text);
     ddpi_call_describe(&theirs, their_text);
-    if (ddpi_call_same(&run->task.call, &theirs))
+    if (ddpi_call_same(call, &theirs))
         return ddpi_comm_fail(comm, NULL, DDP_E_MISMATCH,
                               "%s: rank %u and %s expect different numbers of elements of each "
                               "other",
@@ -158,7 +166,7 @@ static ddp_status arena_advance(struct ddp_comm *comm, struct ddpi_run *run,
     DDPI_UNINITIALIZED struct ddp_error cause;
     uint32_t odd;
     if (comm->arena == NULL) {
-        ddp_status status = arena_meet(comm, run);
+        ddp_status status = ddpi_arena_meet(comm, run);
         if (status != DDP_OK || comm->arena == NULL)
             return status;
     }
@@ -178,7 +186,7 @@ static ddp_status arena_advance(struct ddp_comm *comm, struct ddpi_run *run,
         *ret_movement = DDPI_COMPLETE;
         break;
     case DDPI_ARENA_MISMATCH:
-        return fail_mismatch(comm, run, odd);
+        return ddpi_arena_fail_mismatch(comm, &state->op, odd);
     case DDPI_ARENA_NO_ROOM:
         return ddpi_comm_fail(comm, NULL, DDP_E_SYSTEM, "rank %u: %s", comm->rank, cause.msg);
     }
@@ -198,7 +206,7 @@ static unsigned arena_needs(const struct ddp_comm *comm, struct ddpi_run *run,
     if (state->under_way)
         *needs = (struct ddpi_need){.arena_op = &state->op};
     else
-        *needs = (struct ddpi_need){.edge = comm->edges.ring[DDPI_PREV], .handover = true};
+        *needs = ddpi_arena_handover(comm);
     return 1;
 }
 

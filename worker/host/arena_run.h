@@ -1,15 +1,28 @@
 /*
- * arena_run.h - the algorithm that carries out operations in memory that all ranks share.
+ * arena_run.h - the algorithm that carries out operations in memory that all ranks share; and how
+ * the ranks of a node come to the memory that they share.
  */
 #ifndef DDPI_ARENA_RUN_H
 #define DDPI_ARENA_RUN_H
 
+#include "arena_op.h"
 #include "run.h"
+
+enum { DDPI_ARENA_RANKS = 256 }; /* the most ranks that meet in one */
 
 extern const struct ddpi_algorithm ddpi_arena_algorithm;
 
 /* Whether collectives of @comm go through memory that all ranks share: they can, and the ring is
  * not asked for. */
 bool ddpi_arena_is_chosen(const struct ddp_comm *comm);
+
+/* Within @run of all ranks of the node, whose ring stands: get comm->arena, or go on later, when
+ * the need of ddpi_arena_handover() may be met. */
+ddp_status ddpi_arena_meet(struct ddp_comm *comm, const struct ddpi_run *run);
+struct ddpi_need ddpi_arena_handover(const struct ddp_comm *comm);
+
+/* The rank at @index of the node has arrived in @op with another call: fail. */
+ddp_status ddpi_arena_fail_mismatch(struct ddp_comm *comm, const struct ddpi_arena_op *op,
+                                    uint32_t index);
 
 #endif

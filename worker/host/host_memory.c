@@ -7,6 +7,7 @@
 #include "arena_run.h"
 #include "doubling_run.h"
 #include "error.h"
+#include "hierarchical_run.h"
 #include "monitored_run.h"
 #include "parts_run.h"
 #include "peer_message.h"
@@ -59,6 +60,16 @@ static bool doubles(const struct ddp_comm *comm, const struct ddpi_task *task)
             call->count <= DOUBLING_MOST / task->element_size);
 }
 
+/* Ranks of several nodes pass a large all_reduce through the memory of each node. The same on all
+ * ranks. */
+static bool climbs(const struct ddp_comm *comm, const struct ddpi_task *task)
+{
+    return ddpi_hierarchical_is_possible(comm, &task->call) &&
+           (comm->algorithm == DDP_ALGORITHM_HIERARCHICAL ||
+            (comm->algorithm == DDP_ALGORITHM_AUTO &&
+             task->call.count > DOUBLING_MOST / task->element_size));
+}
+
 /* Where all ranks share memory, everything goes through it, unless another algorithm is asked for.
  */
 static const struct ddpi_algorithm *choose_collective(const struct ddp_comm *comm,
@@ -68,6 +79,10 @@ static const struct ddpi_algorithm *choose_collective(const struct ddp_comm *com
     if (doubles(comm, task)) {
         task->call.algorithm = DDP_ALGORITHM_DOUBLING;
         return &ddpi_doubling_algorithm;
+    }
+    if (climbs(comm, task)) {
+        task->call.algorithm = DDP_ALGORITHM_HIERARCHICAL;
+        return &ddpi_hierarchical_algorithm;
     }
     bool shared = ddpi_arena_is_chosen(comm);
     task->gathered = reduces && comm->algorithm == DDP_ALGORITHM_DIRECT && !shared;

@@ -97,7 +97,7 @@ ddp_status ddpi_meeting_place(struct ddpi_meeting *meeting, uint32_t rank, uint3
 ddp_status ddpi_meeting_init(struct ddpi_meeting *meeting, uint32_t rank, uint32_t world_size,
                              int bell, const struct ddpi_rank_key *key,
                              const struct sockaddr_storage *address, bool use_shm,
-                             struct ddp_error *err)
+                             const char *host_id, struct ddp_error *err)
 {
     struct ddpi_shm_segment *segment = NULL;
     bool has_shm = use_shm && ddpi_shm_create(&segment, NULL) == DDP_OK;
@@ -106,6 +106,8 @@ ddp_status ddpi_meeting_init(struct ddpi_meeting *meeting, uint32_t rank, uint32
         meeting->segment = segment;
     else
         ddpi_shm_destroy(segment);
+    if (host_id != NULL)
+        ddpi_card_set_host(&meeting->card, host_id);
     return status == DDP_OK ? ddpi_meeting_place(meeting, rank, world_size, err) : status;
 }
 

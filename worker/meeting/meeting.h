@@ -39,7 +39,7 @@ ddp_status ddpi_meeting_place(struct ddpi_meeting *meeting, uint32_t rank, uint3
 ddp_status ddpi_meeting_init(struct ddpi_meeting *meeting, uint32_t rank, uint32_t world_size,
                              int bell, const struct ddpi_rank_key *key,
                              const struct sockaddr_storage *address, bool use_shm,
-                             struct ddp_error *err);
+                             const char *host_id, struct ddp_error *err);
 void ddpi_meeting_finish(struct ddpi_meeting *meeting);
 
 /* Let ranks join at the listener @fd, too, which the meeting takes over: those that know an address

@@ -14,6 +14,7 @@
 #include <ctype.h>
 #include <endian.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
@@ -46,6 +47,17 @@ ddp_status ddpi_card_identify(struct ddpi_card *card, struct ddp_error *err)
     snprintf(card->machine, sizeof card->machine, "%s-%llu-%u", boot_id,
              (unsigned long long)net.st_ino, (unsigned)geteuid());
     return DDP_OK;
+}
+
+/* The machine is a text without spaces, of limited length: it gets a digest (FNV-1a). */
+void ddpi_card_set_host(struct ddpi_card *card, const char *host_id)
+{
+    uint64_t digest = 0xcbf29ce484222325;
+    size_t len = strlen(card->machine);
+    for (; *host_id != '\0'; host_id++)
+        digest = (digest ^ (uint8_t)*host_id) * 0x100000001b3;
+    if (len > 0)
+        snprintf(card->machine + len, sizeof card->machine - len, "-%016" PRIx64, digest);
 }
 
 static bool card_put_text(struct ddpi_buf *buf, const char *text)

@@ -37,6 +37,9 @@ struct ddpi_card {
 /* Fills id, pid, machine and node. */
 ddp_status ddpi_card_identify(struct ddpi_card *card, struct ddp_error *err);
 
+/* Only ranks with the same @host_id share memory. */
+void ddpi_card_set_host(struct ddpi_card *card, const char *host_id);
+
 /* Append the card to @buf; false: no memory. */
 bool ddpi_card_encode(const struct ddpi_card *card, struct ddpi_buf *buf);
 

@@ -98,7 +98,7 @@ static const struct option table[] = {
      option_dtype, FIELD(dtype), 0, 0},
     {"root", 'r', "RANK", NULL, "0", calls, "root of reduce and broadcast", option_u32, FIELD(root),
      0, 1 << 20},
-    {"algorithm", 0, "auto|ring|direct|doubling", "DDP_ALGORITHM", "auto", calls,
+    {"algorithm", 0, "auto|ring|direct|doubling|hierarchical", "DDP_ALGORITHM", "auto", calls,
      "order in which elements are reduced", option_choice, FIELD(algorithm), 0, 0},
     {"alloc", 0, NULL, NULL, NULL, calls, "take buffers in host memory from ddp_alloc()",
      option_switch, FIELD(alloc), 0, 0},
@@ -108,6 +108,9 @@ static const struct option table[] = {
     {"nproc", 0, "N", NULL, NULL, ranks,
      "start N processes with ddprun; without this option, and outside ddprun, there is one rank",
      option_u32, FIELD(nproc), 1, 4096},
+    {"nodes", 0, "N", NULL, NULL, ranks,
+     "divide the processes of --nproc among N pretended nodes: ranks of different ones use TCP",
+     option_u32, FIELD(nodes), 1, 4096},
     {"local", 0, "N", NULL, NULL, ranks, "run N ranks as threads of one process", option_u32,
      FIELD(local), 1, 256},
     {"ddprun", 0, "PATH", NULL, "next to ddp-perf, or in PATH", ranks,
@@ -156,6 +159,9 @@ ddp_status coll_options_parse(int argc, char **argv, struct coll_options *ret,
     if (ret->nproc != 0 && ret->local != 0)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "--nproc starts processes and --local threads; choose one of them");
+    if (ret->nodes != 0 && ret->local != 0)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "--nodes divides processes, and --local starts threads: use --nproc");
     if (ret->end < ret->begin)
         ret->end = ret->begin;
     return DDP_OK;

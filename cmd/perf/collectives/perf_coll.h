@@ -22,6 +22,7 @@ struct coll_options {
     ddp_dtype dtype;
     uint32_t root;
     enum coll_place place;
+    uint32_t nodes; /* that ranks pretend to be on; 0: none */
     uint32_t nproc; /* processes to start; 0: be a process, or run the threads of @local */
     uint32_t local; /* threads, each a rank; 0: one rank */
     ddp_algorithm algorithm;

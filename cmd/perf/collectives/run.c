@@ -10,6 +10,7 @@
 #include "perf_coll_rank.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +54,24 @@ static bool choose_place(const struct coll_options *options)
     return options->place == COLL_CUDA || (options->place == COLL_AUTO && coll_devices() > 0);
 }
 
+/* The library asks the environment which ranks are on one node. */
+static ddp_status pretend_node(const struct coll_options *options, struct ddp_error *err)
+{
+    int64_t rank = 0, world = 1;
+    char node[32];
+    const char *rank_text = getenv("RANK"), *world_text = getenv("WORLD_SIZE");
+    if (options->nodes == 0 || rank_text == NULL || world_text == NULL)
+        return DDP_OK;
+    ddp_status status = ddpi_parse_int(rank_text, 0, INT32_MAX, &rank, err);
+    if (status == DDP_OK)
+        status = ddpi_parse_int(world_text, 1, INT32_MAX, &world, err);
+    if (status != DDP_OK)
+        return status;
+    snprintf(node, sizeof node, "%" PRId64, rank * options->nodes / world);
+    return setenv("DDP_HOST_ID", node, 1) == 0 ? DDP_OK
+                                               : ddpi_error_sys(err, errno, "set DDP_HOST_ID");
+}
+
 /* A rank that is a process, started by ddprun or alone: the environment says which. */
 static int run_process(const struct coll_options *options, enum coll_call call)
 {
@@ -60,6 +79,8 @@ static int run_process(const struct coll_options *options, enum coll_call call)
     int64_t local = 0;
     const char *text = getenv("LOCAL_RANK");
     if (text != NULL && ddpi_parse_int(text, 0, UINT32_MAX, &local, &err) != DDP_OK)
+        return coll_fail(USAGE, &err);
+    if (pretend_node(options, &err) != DDP_OK)
         return coll_fail(USAGE, &err);
     struct coll_rank rank = {
         .options = options, .call = call, .cuda = choose_place(options), .local = (uint32_t)local};

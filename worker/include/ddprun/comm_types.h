@@ -111,15 +111,24 @@ typedef enum ddp_reduce_op {
  *   operations have the algorithm of auto. Elements of neighbours are reduced first, then those of
  *   neighbouring pairs, and so on, the lower ranks' as the left operand: the bits depend neither on
  *   @count nor on the position of an element. Floats of 8 and 16 bits are rounded at each step.
+ * - hierarchical: an all_reduce of ranks on several nodes, one of which has several ranks; other
+ *   operations have the algorithm of auto. A node is a row of ranks with consecutive numbers that
+ *   share memory. Their elements are reduced in the order of ranks, then the results of the nodes
+ *   in the order of nodes. Floats of 8 and 16 bits are rounded after each of both; averages are
+ *   divided at the end. The bits depend neither on @count nor on the position of an element, but on
+ *   which ranks share memory. Nodes may have different numbers of ranks; those beyond the number of
+ *   the smallest node exchange nothing with other nodes.
  * - auto: direct for host memory if all ranks share memory, and for device memory if they share one
- *   device; else doubling for a small all_reduce, and ring. What goes from device memory through
- * host memory has the algorithm of host memory.
+ *   device; else doubling for a small all_reduce, hierarchical for a larger one where it is
+ *   possible, and ring. What goes from device memory through host memory has the algorithm of host
+ *   memory.
  */
-#define DDP_ALGORITHM_MAP(X)          \
-    X(DDP_ALGORITHM_AUTO, "auto")     \
-    X(DDP_ALGORITHM_RING, "ring")     \
-    X(DDP_ALGORITHM_DIRECT, "direct") \
-    X(DDP_ALGORITHM_DOUBLING, "doubling")
+#define DDP_ALGORITHM_MAP(X)              \
+    X(DDP_ALGORITHM_AUTO, "auto")         \
+    X(DDP_ALGORITHM_RING, "ring")         \
+    X(DDP_ALGORITHM_DIRECT, "direct")     \
+    X(DDP_ALGORITHM_DOUBLING, "doubling") \
+    X(DDP_ALGORITHM_HIERARCHICAL, "hierarchical")
 
 typedef enum ddp_algorithm {
 #define DDP_ALGORITHM_ENUM(symbol, name) symbol,
