@@ -159,6 +159,11 @@ static void call_others(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     int32_t one = 1, all[WORLD_MAX] = {0};
     float value = 1;
+    uint64_t nodes = 1;
+    struct ddp_comm_stats stats = {.size = sizeof stats};
+    for (uint32_t i = 1; i < world->nranks; i++)
+        nodes += world->hosts[i] != world->hosts[i - 1];
+    CHECK(ddp_comm_get_stats(comm, &stats) == DDP_OK && stats.nodes == nodes);
     CHECK_OK(ddp_reduce(comm, &one, &one, 1, DDP_INT32, DDP_SUM, 1, NULL, err));
     CHECK(one == (rank == 1 ? (int32_t)world->nranks : 1));
     CHECK_OK(ddp_all_gather(comm, &rank, all, 1, DDP_INT32, NULL, err));

@@ -23,6 +23,8 @@
 
 struct ddpi_arena;
 
+enum { DDPI_ARENA_RANKS = 256 }; /* the most ranks that meet in one */
+
 /* Make the memory for @nranks; the ranks are threads of one process or of several. @crowded: they
  * outnumber the processors, so a waiting rank lets others run at once. DDP_E_SYSTEM:
  * the system has too little shared memory, or a limit forbids it. */

@@ -36,6 +36,7 @@ static ddp_status comm_fill(struct ddp_comm *comm, const struct ddpi_config *con
         return ddpi_error_sys(err, errno, "allocate memory that children do not inherit");
     comm->timeout_ms = config->timeout_ms;
     comm->algorithm = config->algorithm;
+    comm->table = config->table;
     atomic_init(&comm->aborted, false);
     comm->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (comm->bell < 0)
@@ -264,6 +265,7 @@ void ddpi_comm_read_counts(const struct ddp_comm *comm, struct ddp_comm_stats *s
     stats->bytes_sent = comm->bytes_sent;
     stats->bytes_received = comm->bytes_received;
     stats->seq = comm->seq - 1;
+    stats->nodes = comm->world_size > 1 ? comm->edges.nodes.count : 1;
 }
 
 uint64_t *ddpi_comm_next_seq(struct ddp_comm *comm, const struct ddpi_call *call)

@@ -40,9 +40,11 @@ struct ddp_comm {
     _Atomic(struct ddpi_arena *) arena; /* in which they do; NULL: it is not made yet */
     struct ddpi_windows windows;        /* what ddp_alloc() has returned */
     ddp_algorithm algorithm;
-    uint64_t seq;        /* number of the next operation of all ranks */
-    uint64_t operations; /* completed */
-    uint64_t bytes_sent; /* by them */
+    struct ddpi_selection_table table;      /* which algorithms auto chooses */
+    _Atomic uint64_t told[DDPI_OPERATIONS]; /* of each operation the classes of sizes (debug.h) */
+    uint64_t seq;                           /* number of the next operation of all ranks */
+    uint64_t operations;                    /* completed */
+    uint64_t bytes_sent;                    /* by them */
     uint64_t bytes_received;
     atomic_bool finalized; /* no more operations are to begin */
     struct ddpi_edges edges;

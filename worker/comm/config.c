@@ -7,6 +7,8 @@
 #include "error.h"
 #include "flight_file.h"
 #include "life_slot.h"
+#include "mem.h"
+#include "text_file.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -119,6 +121,32 @@ static ddp_status load_algorithm(const struct ddp_comm_options *options, ddpi_ge
     if (config->algorithm != DDP_ALGORITHM_AUTO)
         return DDP_OK;
     return env_algorithm(env, "DDP_ALGORITHM", &config->algorithm, err);
+}
+
+enum { TABLE_TEXT = 16 * 1024 };
+
+static ddp_status load_table(ddpi_getenv *env, struct ddpi_config *config, struct ddp_error *err)
+{
+    const char *path = env("DDP_ALGORITHM_TABLE");
+    if (path == NULL)
+        return DDP_OK;
+    char *text = ddpi_calloc(TABLE_TEXT, 1);
+    if (text == NULL)
+        return ddpi_error_nomem(err, TABLE_TEXT);
+    ddp_status status = DDP_OK;
+    if (!ddpi_text_file_read(path, text, TABLE_TEXT) || text[0] == '\0')
+        status = ddpi_error_set(err, DDP_E_INVALID,
+                                "DDP_ALGORITHM_TABLE: '%s' cannot be read, or is empty: it has "
+                                "lines such as 'all_reduce 8 2 65536 doubling'",
+                                path);
+    else if (strlen(text) + 1 == TABLE_TEXT)
+        status =
+            ddpi_error_set(err, DDP_E_INVALID, "DDP_ALGORITHM_TABLE: '%s' has more than %d bytes",
+                           path, TABLE_TEXT - 2);
+    else
+        status = ddpi_selection_parse(path, text, &config->table, err);
+    ddpi_free(text);
+    return status;
 }
 
 static ddp_status load_place(const struct ddp_comm_options *options, ddpi_getenv *env,
@@ -326,6 +354,8 @@ ddp_status ddpi_config_load(const struct ddp_comm_options *options, ddpi_getenv 
         status = load_limits(&known, env, &config, err);
     if (status == DDP_OK)
         status = load_algorithm(&known, env, &config, err);
+    if (status == DDP_OK)
+        status = load_table(env, &config, err);
     load_life(env, &config);
     load_flight(env, &config);
     if (status == DDP_OK)

@@ -6,6 +6,7 @@
 #define DDPI_CONFIG_H
 
 #include "parse.h"
+#include "selection.h"
 
 #include <ddprun/comm.h>
 
@@ -42,7 +43,8 @@ struct ddpi_config {
     bool force_tcp;
     const char *host_id; /* ranks with different ones share no memory; NULL: not set */
     ddp_algorithm algorithm;
-    int life_fd; /* of life_slot.h; -1: none */
+    struct ddpi_selection_table table; /* of DDP_ALGORITHM_TABLE */
+    int life_fd;                       /* of life_slot.h; -1: none */
     uint32_t life_slot;
     int flight_fd; /* of flight_file.h; -1: none */
 };

@@ -30,8 +30,8 @@ static ddp_status open_meeting(const struct ddp_comm *parent, struct ddp_comm *c
 ddp_status ddpi_child_open(const struct ddp_comm *parent, struct ddp_comm **ret_child,
                            struct ddp_error *err)
 {
-    const struct ddpi_config config = {.timeout_ms = parent->timeout_ms,
-                                       .algorithm = parent->algorithm};
+    const struct ddpi_config config = {
+        .timeout_ms = parent->timeout_ms, .algorithm = parent->algorithm, .table = parent->table};
     struct ddp_comm *child;
     ddp_status status = ddpi_comm_create(&config, parent->memories.types, &child, err);
     if (status != DDP_OK)

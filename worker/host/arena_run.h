@@ -8,8 +8,6 @@
 #include "arena_op.h"
 #include "run.h"
 
-enum { DDPI_ARENA_RANKS = 256 }; /* the most ranks that meet in one */
-
 extern const struct ddpi_algorithm ddpi_arena_algorithm;
 
 /* Whether collectives of @comm go through memory that all ranks share: they can, and the ring is

@@ -28,11 +28,6 @@ static struct doubling_run *doubling_of(struct ddpi_run *run)
     return (struct doubling_run *)(void *)run->state;
 }
 
-bool ddpi_doubling_is_possible(const struct ddpi_call *call, size_t element_size)
-{
-    return call->operation == DDPI_ALL_REDUCE && call->count <= DDPI_SCRATCH_SIZE / element_size;
-}
-
 /* Begin the first step, from the current one on, in which this rank takes part. */
 static ddp_status doubling_step_begin(struct ddp_comm *comm, struct ddpi_run *run)
 {

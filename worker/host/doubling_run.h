@@ -10,7 +10,4 @@
 
 extern const struct ddpi_algorithm ddpi_doubling_algorithm;
 
-/* Whether it can carry out @call, whose elements have @element_size bytes. */
-bool ddpi_doubling_is_possible(const struct ddpi_call *call, size_t element_size);
-
 #endif

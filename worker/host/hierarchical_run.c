@@ -39,13 +39,6 @@ static struct hierarchical_run *hierarchical_of(struct ddpi_run *run)
     return (struct hierarchical_run *)(void *)run->state;
 }
 
-bool ddpi_hierarchical_is_possible(const struct ddp_comm *comm, const struct ddpi_call *call)
-{
-    const struct ddpi_nodes *nodes = &comm->edges.nodes;
-    return call->operation == DDPI_ALL_REDUCE && nodes->count > 1 && nodes->most > 1 &&
-           nodes->most <= DDPI_ARENA_RANKS;
-}
-
 static bool is_alone(const struct hierarchical_run *state)
 {
     return ddpi_node_ranks(state->hierarchy.nodes) == 1;

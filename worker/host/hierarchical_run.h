@@ -10,7 +10,4 @@
 
 extern const struct ddpi_algorithm ddpi_hierarchical_algorithm;
 
-/* Whether it can carry out @call: there are several nodes, and one has several ranks. */
-bool ddpi_hierarchical_is_possible(const struct ddp_comm *comm, const struct ddpi_call *call);
-
 #endif

@@ -1,10 +1,11 @@
 /*
- * host_memory.c - operations on host memory: picks the algorithm. Owns nothing. Must not use
- * anything of worker/cuda.
+ * host_memory.c - operations on host memory: carries out the algorithm that selection.h picks. Owns
+ * nothing. Must not use anything of worker/cuda.
  */
 #include "host_memory.h"
 
 #include "arena_run.h"
+#include "debug.h"
 #include "doubling_run.h"
 #include "error.h"
 #include "hierarchical_run.h"
@@ -15,9 +16,8 @@
 #include "ring_engine.h"
 #include "runs.h"
 
+#include <inttypes.h>
 #include <string.h>
-
-enum { DOUBLING_MOST = 128 * 1024 }; /* bytes of an all_reduce that auto gives to doubling */
 
 static ddp_status host_look(struct ddpi_memory *memory, const void *address, const char *what,
                             struct ddpi_buffer *ret_buffer, struct ddp_error *err)
@@ -48,55 +48,68 @@ static const struct ddpi_algorithm alone_algorithm = {.name = "alone", .advance 
 
 /* ---- the choice ---- */
 
-/* Ranks that do not all share memory pass an all_reduce in fewer hops, as long as bytes cost less
- * than hops. The same on all ranks. */
-static bool doubles(const struct ddp_comm *comm, const struct ddpi_task *task)
+static struct ddpi_selection_case case_of(const struct ddp_comm *comm, const struct ddpi_task *task)
 {
-    const struct ddpi_call *call = &task->call;
-    if (comm->world_size == 1 || !ddpi_doubling_is_possible(call, task->element_size))
-        return false;
-    return comm->algorithm == DDP_ALGORITHM_DOUBLING ||
-           (comm->algorithm == DDP_ALGORITHM_AUTO && !ddpi_arena_is_chosen(comm) &&
-            call->count <= DOUBLING_MOST / task->element_size);
+    const struct ddpi_nodes *nodes = &comm->edges.nodes;
+    return (struct ddpi_selection_case){.operation = task->call.operation,
+                                        .reduces = ddpi_call_reduces(&task->call),
+                                        .count = task->call.count,
+                                        .element_size = task->element_size,
+                                        .ranks = comm->world_size,
+                                        .nodes = nodes->count,
+                                        .node_ranks = nodes->most,
+                                        .arena_ranks = DDPI_ARENA_RANKS,
+                                        .asked = comm->algorithm};
 }
 
-/* Ranks of several nodes pass a large all_reduce through the memory of each node. The same on all
- * ranks. */
-static bool climbs(const struct ddp_comm *comm, const struct ddpi_task *task)
+/* Tell a user who wants to know: once for each operation and each power of two of bytes. */
+static void tell_choice(struct ddp_comm *comm, const struct ddpi_selection_case *of,
+                        const struct ddpi_selection *selection)
 {
-    return ddpi_hierarchical_is_possible(comm, &task->call) &&
-           (comm->algorithm == DDP_ALGORITHM_HIERARCHICAL ||
-            (comm->algorithm == DDP_ALGORITHM_AUTO &&
-             task->call.count > DOUBLING_MOST / task->element_size));
+    char text[DDPI_SELECTION_TEXT];
+    uint64_t bytes = ddpi_selection_bytes(of);
+    unsigned class = bytes == 0 ? 0 : 63 - (unsigned)__builtin_clzll(bytes);
+    uint64_t bit = UINT64_C(1) << class;
+    _Atomic uint64_t *told = &comm->told[of->operation];
+    if ((atomic_load_explicit(told, memory_order_relaxed) & bit) != 0 ||
+        (atomic_fetch_or(told, bit) & bit) != 0)
+        return;
+    ddpi_selection_explain(selection, of, text);
+    ddpi_debug(comm->rank, "%s from %" PRIu64 " to %" PRIu64 " bytes: %s",
+               ddpi_operation_name(of->operation), class == 0 ? 0 : bit, 2 * bit - 1, text);
 }
 
-/* Where all ranks share memory, everything goes through it, unless another algorithm is asked for.
- */
-static const struct ddpi_algorithm *choose_collective(const struct ddp_comm *comm,
-                                                      struct ddpi_task *task)
+/* An algorithm for what has no other one than the ring. */
+static const struct ddpi_algorithm *choose_way(const struct ddp_comm *comm,
+                                               const struct ddpi_task *task)
 {
-    bool reduces = ddpi_call_reduces(&task->call);
-    if (doubles(comm, task)) {
-        task->call.algorithm = DDP_ALGORITHM_DOUBLING;
-        return &ddpi_doubling_algorithm;
-    }
-    if (climbs(comm, task)) {
-        task->call.algorithm = DDP_ALGORITHM_HIERARCHICAL;
-        return &ddpi_hierarchical_algorithm;
-    }
-    bool shared = ddpi_arena_is_chosen(comm);
-    task->gathered = reduces && comm->algorithm == DDP_ALGORITHM_DIRECT && !shared;
-    if (reduces)
-        task->call.algorithm = task->gathered || shared ? DDP_ALGORITHM_DIRECT : DDP_ALGORITHM_RING;
-    if (shared)
-        return &ddpi_arena_algorithm;
-    if (task->gathered)
-        task->ring.kind = DDPI_RING_ALL_GATHER;
     if (comm->world_size == 1)
         return &alone_algorithm;
     if (task->call.operation == DDPI_MONITORED)
         return &ddpi_monitored_algorithm;
     return ddpi_call_has_ring(&task->call) ? &ddpi_ring_algorithm : &ddpi_parts_algorithm;
+}
+
+/* Where ranks do not meet in memory, `direct` gathers what all ranks contribute. */
+static const struct ddpi_algorithm *choose_collective(struct ddp_comm *comm, struct ddpi_task *task)
+{
+    struct ddpi_selection_case of = case_of(comm, task);
+    struct ddpi_selection selection = ddpi_select(&comm->table, &of);
+    ddp_algorithm chosen = selection.algorithm;
+    if (comm->world_size > 1)
+        tell_choice(comm, &of, &selection);
+    task->gathered = chosen == DDP_ALGORITHM_DIRECT && !ddpi_selection_shares(&of);
+    if (ddpi_call_reduces(&task->call))
+        task->call.algorithm = chosen;
+    if (chosen == DDP_ALGORITHM_DOUBLING)
+        return &ddpi_doubling_algorithm;
+    if (chosen == DDP_ALGORITHM_HIERARCHICAL)
+        return &ddpi_hierarchical_algorithm;
+    if (chosen == DDP_ALGORITHM_DIRECT && !task->gathered)
+        return &ddpi_arena_algorithm;
+    if (task->gathered)
+        task->ring.kind = DDPI_RING_ALL_GATHER;
+    return choose_way(comm, task);
 }
 
 /* A round in which each rank passes its part of @part_size bytes at @parts to all others. */

@@ -42,6 +42,11 @@ static const char *const algorithm_names[] = {
 #undef ALGORITHM_NAME
 };
 
+const char *ddpi_operation_name(enum ddpi_operation operation)
+{
+    return operation_names[operation];
+}
+
 void ddpi_call_encode(const struct ddpi_call *call, uint8_t wire[DDPI_CALL_WIRE_SIZE])
 {
     struct wire_call out = {.magic = htole32(CALL_MAGIC),

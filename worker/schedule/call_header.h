@@ -33,6 +33,9 @@ enum ddpi_operation {
 #undef DDPI_OPERATION_ENUM
 };
 
+#define DDPI_ONE_OPERATION(symbol, name) +1
+enum { DDPI_OPERATIONS = 0 DDPI_OPERATION_MAP(DDPI_ONE_OPERATION) };
+
 /* What a header announces. Only messages of one class match each other. */
 enum ddpi_message_class {
     DDPI_NOT_A_MESSAGE, /* a collective, over the ring's edges */
@@ -67,6 +70,9 @@ void ddpi_call_encode(const struct ddpi_call *call, uint8_t wire[DDPI_CALL_WIRE_
 bool ddpi_call_decode(const uint8_t wire[DDPI_CALL_WIRE_SIZE], struct ddpi_call *ret_call);
 
 bool ddpi_call_same(const struct ddpi_call *a, const struct ddpi_call *b);
+
+/* "all_reduce". */
+const char *ddpi_operation_name(enum ddpi_operation operation);
 
 /* "all_reduce #17"; and with its arguments: "all_reduce #17 (sum of 100 float32, ring)". */
 void ddpi_call_name(const struct ddpi_call *call, char text[DDPI_CALL_TEXT]);

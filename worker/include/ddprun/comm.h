@@ -135,6 +135,7 @@ struct ddp_comm_stats {
     uint64_t completion_us;  /* then until it heard that others are done, if it has to */
     uint64_t seq; /* of the latest collective that was called, from 1; messages are not counted. The
                      same on all ranks after the same calls; error sentences have this number */
+    uint64_t nodes; /* rows of ranks with consecutive numbers that share memory; 1: all ranks do */
 };
 
 /**
