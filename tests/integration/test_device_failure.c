@@ -414,15 +414,16 @@ static void kill_in(const char *function, unsigned nth, uint64_t seed)
 /* The first ones happen before the communicator is made. */
 START_TEST(a_rank_is_killed_in_the_driver)
 {
-    static const char *const killing[] = {"cuLaunchKernel",       "cuStreamWaitValue32",
-                                          "cuIpcGetMemHandle",    "cuMemGetAddressRange",
-                                          "cuStreamWriteValue32", "cuModuleGetFunction"};
+    static const char *const killing[] = {
+        "cuLaunchKernel",       "cuStreamWaitValue32", "cuIpcGetMemHandle", "cuMemGetAddressRange",
+        "cuStreamWriteValue32", "cuModuleGetFunction", "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync"};
+    enum { KILLING = sizeof killing / sizeof *killing };
     if (!rig_driver_is_host())
         return;
     unsigned kills = from_environment("DDP_TEST_KILLS", 16) / 2;
     uint64_t random = now_us();
     for (unsigned i = 0; i < kills; i++)
-        kill_in(killing[i % 6], 1 + (unsigned)(draw(&random) % 20), random);
+        kill_in(killing[i % KILLING], 1 + (unsigned)(draw(&random) % 20), random);
 }
 END_TEST
 

@@ -304,6 +304,48 @@ START_TEST(every_type_has_parts)
 }
 END_TEST
 
+/* Those of all ranks, or of @one. */
+static void make_up_parts(struct twin *twin, uint32_t nranks, bool all, uint32_t one)
+{
+    size_t len = twin->len / nranks;
+    for (uint32_t rank = 0; rank < nranks; rank++)
+        if (all || rank == one)
+            make_up(twin->host + rank * len, COUNT, DDP_INT32, false, seed_of(rank, 0, 0));
+}
+
+/* The root's part lies where it belongs already. */
+static void in_place(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    struct rig rig;
+    rig_use(&rig, (int)rank, comm, NULL);
+    size_t len = COUNT * sizeof(int32_t);
+    for (uint32_t root = 0; root < world->nranks; root++)
+        for (unsigned scatters = 0; scatters < 2; scatters++) {
+            struct twin all = rig_output(&rig, world->nranks * len);
+            uint8_t *own = (uint8_t *)twin_device(&all) + rank * len;
+            bool has_all = rank == root;
+            make_up_parts(&all, world->nranks, scatters && has_all,
+                          scatters ? world->nranks : rank);
+            rig_upload(&rig, &all);
+            CHECK_OK(scatters ? ddp_scatter(comm, twin_device(&all), own, COUNT, DDP_INT32, root,
+                                            rig.stream, err)
+                              : ddp_gather(comm, own, twin_device(&all), COUNT, DDP_INT32, root,
+                                           rig.stream, err));
+            make_up_parts(&all, world->nranks, has_all, rank);
+            rig_compare(&rig, &all, DDP_INT32);
+        }
+    rig_close(&rig);
+}
+
+START_TEST(the_root_uses_one_buffer)
+{
+    struct world world = {.nranks = (uint32_t)_i};
+    world_open(&world);
+    world_run(&world, in_place);
+    world_close(&world);
+}
+END_TEST
+
 /* ---- more than one slice ---- */
 
 static void many_slices(struct world *world, uint32_t rank, ddp_comm *comm)
@@ -539,6 +581,7 @@ Suite *test_suite(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, every_type_is_reduced, 0, 12);
     tcase_add_loop_test(tcase, every_type_has_parts, 0, 8);
+    tcase_add_loop_test(tcase, the_root_uses_one_buffer, 1, 5);
     tcase_add_loop_test(tcase, parts_come_in_slices, 0, 2);
     tcase_add_loop_test(tcase, slices_keep_the_order_of_ranks, 0, 4);
     tcase_add_loop_test(tcase, any_rank_sends, 0, 6);
