@@ -520,8 +520,8 @@ class SlowStarts(NodesCase):
             job.start(node)
         number = 0
         for _ in range(2):
-            wait_until(lambda: sum(record.generation > number and record.node == 'n2'
-                                   for record in job.records()) >= 2, 'the first workers of n2')
+            job.wait_for(lambda: sum(record.generation > number and record.node == 'n2'
+                                     for record in job.records()) >= 2, 'the first workers of n2')
             agent = job.agent_of('n2')
             job.freeze([agent])
             number = job.running('n1', after=number).number

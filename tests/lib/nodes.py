@@ -288,15 +288,19 @@ class Cluster:
                 return Generation(number, by_rank)
             self.collect()
             return None
-        try:
-            return wait_until(look, f'a generation after {after} on {nodes}', timeout)
-        except AssertionError as fault:
-            raise AssertionError(f'{fault}\n{self.tell()}') from None
+        return self.wait_for(look, f'a generation after {after} on {nodes}', timeout)
 
     def collect(self):
         for agent in self.agents.values():
             if agent.open:
                 agent.collect(0)
+
+    def wait_for(self, condition, what, timeout=DEADLINE):
+        """As wait_until(); the error has what the agents said and the workers recorded."""
+        try:
+            return wait_until(condition, what, timeout)
+        except AssertionError as fault:
+            raise AssertionError(f'{fault}\n{self.tell()}') from None
 
     def tell(self):
         self.collect()
@@ -343,10 +347,7 @@ class Cluster:
         def ended():
             self.collect()
             return not any(self.agents[node].open for node in nodes)
-        try:
-            wait_until(ended, f'the end of {nodes}')
-        except AssertionError as fault:
-            raise AssertionError(f'{fault}\n{self.tell()}') from None
+        self.wait_for(ended, f'the end of {nodes}')
         for node in nodes:
             self.expect(node, 0)
 
