@@ -16,7 +16,7 @@ SVG = '{http://www.w3.org/2000/svg}'
 RUN = {'benchmark': 'run', 'date': '2031-05-06', 'commit': 'abc1234', 'machine': '2 cores of <Z80> & more',
        'versions': 'Debian 12, Redis 7.0'}
 TIMES = {'min_ms': 1, 'median_ms': 2.5, 'max_ms': 40}
-COLLECTIVE = {'benchmark': 'collective-peer', 'call': 'allreduce', 'device': 'cpu', 'peer': 'gloo'}
+TURNS = {'benchmark': 'turns', 'call': 'allreduce', 'alloc': False, 'ranks': 2}
 FIGURES = {
     'launch': [
         {'benchmark': 'launch', 'nproc': 4, 'contender': 'ddprun', **TIMES},
@@ -45,8 +45,12 @@ FIGURES = {
         {'benchmark': 'rendezvous', 'nodes': 100, 'form_ms': 12, 'max': 20},
         {'benchmark': 'rendezvous', 'nodes': 10000, 'form_ms': 1200, 'max': 2000}],
     'collectives': [
-        {**COLLECTIVE, 'ranks': 2, 'size': 8, 'ddprun_us': 0.6, 'peer_us': 460},
-        {**COLLECTIVE, 'ranks': 2, 'size': 16777216, 'ddprun_us': 1100, 'peer_us': 12000}],
+        {**TURNS, 'size': 8, 'contender': 'ddprun', 'us': 0.6},
+        {**TURNS, 'size': 8, 'contender': 'gloo', 'us': 460},
+        {**TURNS, 'size': 16777216, 'contender': 'ddprun', 'us': 1100},
+        {**TURNS, 'size': 16777216, 'contender': 'gloo', 'us': 12000},
+        {**TURNS, 'size': 8, 'contender': 'unlike the others', 'us': 0.5, 'alloc': True},
+        {**TURNS, 'size': 8, 'contender': 'not this one', 'us': 0.5, 'call': 'broadcast'}],
 }
 LABELS = {
     'launch': ['4 processes', '64 processes', 'other <mpirun>', '2.5 ms', 'hanger',
