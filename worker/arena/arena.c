@@ -71,6 +71,7 @@ struct ddpi_arena {
     uint32_t nranks, rank;
     bool crowded, grown;
     uint64_t round;
+    uint64_t digest;        /* of this rank's header */
     uint64_t works[HALVES]; /* rounds in each half that had work to share */
     size_t lives_at, small_at, large_at, large, file_size;
     uint8_t *map;
@@ -298,10 +299,12 @@ static bool counts_arrivals(const struct ddpi_arena *arena)
 }
 
 /* Where arrivals are counted, the last rank rings; else whoever sees that all are there: a fence
- * here would wait until the other processors have seen the arrival. */
+ * here would wait until the other processors have seen the arrival. The digest is written only now:
+ * a rank that looks at the line takes it away, and so each store that comes late waits for it. */
 void ddpi_arena_arrive(struct ddpi_arena *arena, uint64_t round)
 {
     struct arrival *arrival = &arena->shared->lines[arena->rank].arrivals[round % HALVES];
+    arrival->digest = arena->digest;
     atomic_store_explicit(&arrival->round, round, memory_order_release);
     if (!counts_arrivals(arena))
         return;
@@ -386,7 +389,7 @@ static uint64_t digest_of(const uint8_t header[DDPI_CALL_WIRE_SIZE])
 void ddpi_arena_set_header(struct ddpi_arena *arena, uint64_t round,
                            const uint8_t header[DDPI_CALL_WIRE_SIZE])
 {
-    arrival_of(arena, round, arena->rank)->digest = digest_of(header);
+    arena->digest = digest_of(header);
     memcpy(arena->shared->lines[arena->rank].headers[round % HALVES], header, DDPI_CALL_WIRE_SIZE);
 }
 
@@ -398,10 +401,9 @@ void ddpi_arena_get_header(const struct ddpi_arena *arena, uint64_t round, uint3
 
 bool ddpi_arena_odd_header(const struct ddpi_arena *arena, uint64_t round, uint32_t *ret_rank)
 {
-    uint64_t own = arrival_of(arena, round, arena->rank)->digest;
     for (uint32_t rank = 0; rank < arena->nranks; rank++) {
         *ret_rank = rank;
-        if (arrival_of(arena, round, rank)->digest != own)
+        if (arrival_of(arena, round, rank)->digest != arena->digest)
             return true;
     }
     return false;

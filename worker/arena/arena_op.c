@@ -228,12 +228,12 @@ static size_t longest_part(const struct ddpi_arena_op *op)
 {
     const struct ddpi_task *task = op->task;
     size_t most = task->own;
-    for (uint32_t rank = 0; rank < ddpi_arena_ranks(op->arena); rank++) {
+    for (uint32_t rank = 0; task->uneven && rank < ddpi_arena_ranks(op->arena); rank++) {
         size_t send = task->send_parts.counts != NULL ? task->send_parts.counts[rank] : 0;
         size_t recv = task->recv_parts.counts != NULL ? task->recv_parts.counts[rank] : 0;
-        if (task->uneven && send > most)
+        if (send > most)
             most = send;
-        if (task->uneven && recv > most)
+        if (recv > most)
             most = recv;
     }
     return most * task->element_size;
@@ -255,10 +255,11 @@ static void set_pieces(struct ddpi_arena_op *op)
 
 static void copy_own_part(const struct ddpi_arena_op *op)
 {
+    if (!row_of(op)->out_of_each && op->task->call.operation != DDPI_SCATTER)
+        return;
     struct ddpi_copy own = ddpi_task_own_copy(op->task, ddpi_arena_rank(op->arena));
-    if (row_of(op)->out_of_each || op->task->call.operation == DDPI_SCATTER)
-        if (own.len > 0)
-            memcpy(own.to, own.from, own.len);
+    if (own.len > 0)
+        memcpy(own.to, own.from, own.len);
 }
 
 void ddpi_arena_begin(struct ddpi_arena_op *op, struct ddpi_arena *arena, struct ddpi_task *task)

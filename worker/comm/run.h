@@ -55,8 +55,10 @@ struct ddpi_run {
     struct ddpi_memory *owner; /* the type of the buffers; for algorithms that belong to one */
     struct ddpi_wait wait;     /* its times are set when the run sleeps for the first time */
     struct ddpi_list link;     /* in the queue */
+    bool unrecorded; /* the flight recorder gets it as soon as it has been advanced once */
     bool begun;
     bool broken;      /* begin() or advance() has failed */
+    bool is_awaited;  /* submit() waits until it has ended */
     bool is_request;  /* no thread waits for it, as far as the queue knows */
     atomic_bool done; /* set under the lock of the queue */
     ddp_status status;

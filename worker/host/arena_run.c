@@ -170,14 +170,16 @@ static ddp_status arena_advance(struct ddp_comm *comm, struct ddpi_run *run,
         if (status != DDP_OK || comm->arena == NULL)
             return status;
     }
-    if (!state->under_way)
+    bool first = !state->under_way; /* the driver has things to do while the first bytes travel */
+    if (first)
         ddpi_arena_begin(&state->op, comm->arena, &run->task);
     else if (!look_often(comm, &state->op))
         return DDP_OK;
     state->under_way = true;
     *ret_movement = DDPI_MOVED;
     enum ddpi_arena_result result = ddpi_arena_advance(&state->op, &odd, &cause);
-    for (int n = 1; n < ADVANCES && result == DDPI_ARENA_WAITS && look_often(comm, &state->op); n++)
+    for (int n = 1;
+         n < ADVANCES && !first && result == DDPI_ARENA_WAITS && look_often(comm, &state->op); n++)
         result = ddpi_arena_advance(&state->op, &odd, &cause);
     switch (result) {
     case DDPI_ARENA_WAITS:

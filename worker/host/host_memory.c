@@ -148,7 +148,10 @@ static ddp_status host_submit(struct ddpi_memory *memory, struct ddp_comm *comm,
         run->algorithm = &ddpi_message_algorithm;
     else
         ddpi_host_choose(comm, run);
-    ddpi_runs_put(comm, run);
+    if (run->is_awaited)
+        ddpi_runs_carry_out(comm, run);
+    else
+        ddpi_runs_put(comm, run);
     return DDP_OK;
 }
 

@@ -68,7 +68,6 @@ ddp_status ddpi_window_pass(struct ddp_comm *comm, int *fd, struct ddp_error *er
     ddp_status status = ddpi_comm_report(comm, err);
     if (status != DDP_OK)
         return status;
-    ddpi_runs_put(comm, &run);
-    (void)ddpi_runs_wait(comm, &run, 0);
+    ddpi_runs_carry_out(comm, &run);
     return run.status == DDP_OK ? DDP_OK : ddpi_comm_report(comm, err);
 }

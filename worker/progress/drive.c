@@ -18,8 +18,16 @@ enum { MOVES_A_LOOK = 32 }; /* steps that move something, between looks at the c
 
 /* ---- one run ---- */
 
-static ddp_status run_advance(struct ddp_comm *comm, struct ddpi_run *run,
-                              enum ddpi_movement *ret_movement)
+static void record_run(struct ddp_comm *comm, struct ddpi_run *run)
+{
+    if (run->unrecorded)
+        run->task.record =
+            ddpi_recorder_begin(comm->recorder, &run->task.call, run->task.timeout_ms, true);
+    run->unrecorded = false;
+}
+
+static ddp_status run_begin_or_advance(struct ddp_comm *comm, struct ddpi_run *run,
+                                       enum ddpi_movement *ret_movement)
 {
     ddp_status status = DDP_OK;
     bool ready = true;
@@ -38,6 +46,14 @@ static ddp_status run_advance(struct ddp_comm *comm, struct ddpi_run *run,
     if (status == DDP_OK)
         status = run->algorithm->advance(comm, run, ret_movement);
     run->broken = status != DDP_OK;
+    return status;
+}
+
+static ddp_status run_advance(struct ddp_comm *comm, struct ddpi_run *run,
+                              enum ddpi_movement *ret_movement)
+{
+    ddp_status status = run_begin_or_advance(comm, run, ret_movement);
+    record_run(comm, run);
     return status;
 }
 
@@ -91,6 +107,7 @@ static void settle(struct ddp_comm *comm, struct ddpi_run *run, ddp_status statu
 {
     struct ddpi_run_queue *queue = &comm->runs;
     ddpi_list_remove(&run->link);
+    record_run(comm, run);
     ddpi_comm_count(comm, &run->task, status);
     run->status = status;
     if (status != DDP_OK && run->cause != NULL)
@@ -110,8 +127,9 @@ static void tell_end(struct ddpi_run_queue *queue, struct ddpi_run *run)
         pthread_cond_broadcast(&queue->changed);
 }
 
-/* A stream goes on in end(), and whoever has waited for the stream must find the run settled. */
-static void run_end(struct ddp_comm *comm, struct ddpi_run *run, ddp_status status)
+/* A stream goes on in end(), and whoever has waited for the stream must find the run settled.
+ * Returns whether the lock is still held: @keeps_lock, and there is nobody to tell. */
+static bool run_end(struct ddp_comm *comm, struct ddpi_run *run, ddp_status status, bool keeps_lock)
 {
     bool holds_stream = run->algorithm->execute != NULL;
     if (holds_stream) {
@@ -127,9 +145,12 @@ static void run_end(struct ddp_comm *comm, struct ddpi_run *run, ddp_status stat
     void (*ended)(void *arg, ddp_status) = run->ended;
     void *arg = run->ended_arg;
     tell_end(&comm->runs, run);
+    if (keeps_lock && ended == NULL)
+        return true;
     pthread_mutex_unlock(&comm->runs.lock);
     if (ended != NULL)
         ended(arg, status);
+    return false;
 }
 
 static struct ddpi_run *first_collective(const struct ddpi_run_queue *queue)
@@ -143,7 +164,7 @@ static void fail_list(struct ddp_comm *comm, struct ddpi_list *list)
 {
     ddpi_list_for_each_safe (node, list) {
         struct ddpi_run *run = ddpi_container_of(node, struct ddpi_run, link);
-        run_end(comm, run, run_finish_after_failure(comm, run));
+        run_end(comm, run, run_finish_after_failure(comm, run), false);
     }
 }
 
@@ -159,14 +180,21 @@ static void fail_runs(struct ddp_comm *comm)
 
 /* ---- a turn ---- */
 
+struct turn {
+    const struct ddpi_drive_end *end;
+    bool is_thread;
+    bool moved;
+    bool locked; /* the run that the driver waits for has ended, and the lock is held */
+};
+
 /* Advance @run, and end it if it is complete. */
-static ddp_status advance_or_end(struct ddp_comm *comm, struct ddpi_run *run, bool *moved)
+static ddp_status advance_or_end(struct ddp_comm *comm, struct ddpi_run *run, struct turn *turn)
 {
     enum ddpi_movement movement;
     ddp_status status = run_advance(comm, run, &movement);
-    *moved |= movement != DDPI_IDLE;
+    turn->moved |= movement != DDPI_IDLE;
     if (status == DDP_OK && movement == DDPI_COMPLETE)
-        run_end(comm, run, DDP_OK);
+        turn->locked = run_end(comm, run, DDP_OK, run == turn->end->run);
     return status;
 }
 
@@ -176,26 +204,26 @@ static ddp_status execute(struct ddp_comm *comm, struct ddpi_run *run)
     run->begun = true;
     ddp_status status = run->algorithm->execute(comm, run);
     if (status == DDP_OK)
-        run_end(comm, run, DDP_OK);
+        run_end(comm, run, DDP_OK, false);
     return status;
 }
 
-static ddp_status advance_runs(struct ddp_comm *comm, bool is_thread, bool *moved)
+static ddp_status advance_runs(struct ddp_comm *comm, struct turn *turn)
 {
     struct ddpi_run_queue *queue = &comm->runs;
     ddp_status status = DDP_OK;
     ddpi_list_for_each_safe (node, &queue->messages) {
-        status = advance_or_end(comm, ddpi_container_of(node, struct ddpi_run, link), moved);
-        if (status != DDP_OK)
+        status = advance_or_end(comm, ddpi_container_of(node, struct ddpi_run, link), turn);
+        if (status != DDP_OK || turn->locked)
             return status;
     }
     struct ddpi_run *first = first_collective(queue);
     if (first == NULL)
         return DDP_OK;
     if (first->algorithm->execute == NULL)
-        return advance_or_end(comm, first, moved);
-    *moved |= is_thread;
-    return is_thread ? execute(comm, first) : DDP_OK;
+        return advance_or_end(comm, first, turn);
+    turn->moved |= turn->is_thread;
+    return turn->is_thread ? execute(comm, first) : DDP_OK;
 }
 
 /* ---- what runs wait for ---- */
@@ -311,26 +339,28 @@ static bool is_late(const struct ddpi_drive_end *end)
     return end->until_ms != 0 && ddpi_now_ms(&ddpi_clock_monotonic) >= end->until_ms;
 }
 
-void ddpi_drive(struct ddp_comm *comm, const struct ddpi_drive_end *end, bool is_thread)
+/* Returns whether the lock is held. */
+static bool drive_until(struct ddp_comm *comm, const struct ddpi_drive_end *end, bool is_thread)
 {
+    struct turn turn = {.end = end, .is_thread = is_thread};
     uint32_t idle = 0, moves = 0;
     for (;;) {
-        bool moved = false;
+        turn.moved = false;
         take_incoming(&comm->runs);
         ddp_status status = comm->failed != DDP_OK ? comm->failed : ddpi_comm_check_abort(comm);
         if (status == DDP_OK)
-            status = advance_runs(comm, is_thread, &moved);
-        if (status == DDP_OK && drive_is_over(comm, end))
-            return;
-        if (status == DDP_OK && moved) {
+            status = advance_runs(comm, &turn);
+        if (turn.locked || (status == DDP_OK && drive_is_over(comm, end)))
+            return turn.locked;
+        if (status == DDP_OK && turn.moved) {
             idle = 0;
             status = ++moves % MOVES_A_LOOK == 0 ? stay_in_touch(comm) : DDP_OK;
             if (status == DDP_OK && end->at_once && moves == MOVES_A_LOOK)
-                return;
+                return false;
         } else if (status == DDP_OK && end->at_once) {
             status = stay_in_touch(comm);
             if (status == DDP_OK)
-                return;
+                return false;
         } else if (status == DDP_OK && idle < comm->spin_limit) {
             idle++;
             ddpi_relax();
@@ -340,14 +370,20 @@ void ddpi_drive(struct ddp_comm *comm, const struct ddpi_drive_end *end, bool is
         } else if (status == DDP_OK) {
             idle = 0;
             if (is_late(end) || is_for_thread(comm, is_thread))
-                return;
+                return false;
             status = sleep_for(comm, first_collective(&comm->runs), end->until_ms);
         }
         if (status != DDP_OK)
             fail_runs(comm);
         if (status != DDP_OK && drive_is_over(comm, end))
-            return;
+            return false;
     }
+}
+
+void ddpi_drive(struct ddp_comm *comm, const struct ddpi_drive_end *end, bool is_thread)
+{
+    if (!drive_until(comm, end, is_thread))
+        pthread_mutex_lock(&comm->runs.lock);
 }
 
 ddp_status ddpi_drive_inner(struct ddp_comm *comm, struct ddpi_run *run)

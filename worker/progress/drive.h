@@ -14,7 +14,8 @@ struct ddpi_drive_end {
 };
 
 /* Drive the runs of @comm; the calling thread is the driver. @is_thread: it is the communicator's
- * own, and executes runs that block. */
+ * own, and executes runs that block. Returns with the lock of the queue held, so that a short
+ * operation takes it once to end, and not again to leave. */
 void ddpi_drive(struct ddp_comm *comm, const struct ddpi_drive_end *end, bool is_thread);
 
 /* The list of the driver in which @run has its place. */

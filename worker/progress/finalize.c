@@ -78,7 +78,6 @@ ddp_status ddpi_finalize(struct ddp_comm *comm, uint64_t timeout_ms, struct ddp_
     run.task = (struct ddpi_task){.call = {.operation = DDPI_FINALIZE},
                                   .own = ddpi_edges_places(&comm->edges),
                                   .timeout_ms = timeout_ms};
-    ddpi_runs_put(comm, &run);
-    (void)ddpi_runs_wait(comm, &run, 0);
+    ddpi_runs_carry_out(comm, &run);
     return run.status == DDP_OK ? DDP_OK : ddpi_comm_report(comm, err);
 }

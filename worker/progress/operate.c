@@ -190,8 +190,7 @@ ddp_status ddpi_operate_refuse(struct ddp_comm *comm, const struct ddpi_task *ta
         return ddpi_error_set(err, status, "%s", cause->msg);
     struct ddpi_run run = {.task = *task};
     ddpi_refused_init(&run, status, cause->msg);
-    ddpi_runs_put(comm, &run);
-    (void)ddpi_runs_wait(comm, &run, 0);
+    ddpi_runs_carry_out(comm, &run);
     return ddpi_comm_report(comm, err);
 }
 
@@ -248,13 +247,13 @@ static ddp_status run_to_end(struct ddp_comm *comm, struct ddpi_memory *memory,
     DDPI_UNINITIALIZED struct ddpi_run run;
     run.task = *task;
     run.buffers = *buffers;
+    run.is_awaited = true;
     run.is_request = false;
     run.cause = NULL;
     run.ended = NULL;
     ddp_status status = ddpi_operate_submit(comm, memory, &run, stream, err);
     if (status != DDP_OK)
         return status;
-    (void)ddpi_runs_wait(comm, &run, 0);
     return run.status == DDP_OK ? DDP_OK : ddpi_comm_report(comm, err);
 }
 

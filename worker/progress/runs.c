@@ -22,18 +22,25 @@ static void wake_driver(struct ddp_comm *comm)
         (void)!write(comm->bell, &one, sizeof one);
 }
 
-void ddpi_runs_put(struct ddp_comm *comm, struct ddpi_run *run)
+static void prepare_run(struct ddpi_run *run)
+{
+    run->wait = (struct ddpi_wait){.call = &run->task.call};
+    run->unrecorded = run->begun = run->broken = false;
+    atomic_init(&run->done, false);
+}
+
+/* Call under the lock. A run that begins at once is recorded when its first bytes are on their way,
+ * as other ranks wait for them. */
+static void put_run(struct ddp_comm *comm, struct ddpi_run *run, bool begins_at_once)
 {
     struct ddpi_run_queue *queue = &comm->runs;
     bool for_thread = run->algorithm->execute != NULL;
-    run->wait = (struct ddpi_wait){.call = &run->task.call};
-    run->begun = run->broken = false;
-    atomic_init(&run->done, false);
-    pthread_mutex_lock(&queue->lock);
     run->task.call.seq = (*ddpi_comm_next_seq(comm, &run->task.call))++;
-    bool starts = queue->pending == 0 && !for_thread;
-    run->task.record =
-        ddpi_recorder_begin(comm->recorder, &run->task.call, run->task.timeout_ms, starts);
+    run->unrecorded = begins_at_once;
+    run->task.record = 0;
+    if (!begins_at_once)
+        run->task.record =
+            ddpi_recorder_begin(comm->recorder, &run->task.call, run->task.timeout_ms, false);
     queue->pending++;
     queue->thread_runs += for_thread;
     if (queue->driven) {
@@ -45,7 +52,14 @@ void ddpi_runs_put(struct ddp_comm *comm, struct ddpi_run *run)
     wake_driver(comm);
     if ((for_thread || (queue->serves && run->is_request)) && queue->sleepers > 0)
         pthread_cond_broadcast(&queue->changed);
-    pthread_mutex_unlock(&queue->lock);
+}
+
+void ddpi_runs_put(struct ddp_comm *comm, struct ddpi_run *run)
+{
+    prepare_run(run);
+    pthread_mutex_lock(&comm->runs.lock);
+    put_run(comm, run, false);
+    pthread_mutex_unlock(&comm->runs.lock);
 }
 
 void ddpi_runs_pass(struct ddp_comm *comm, struct ddpi_run *run)
@@ -76,30 +90,29 @@ static bool sleep_for_change(struct ddpi_run_queue *queue, uint64_t until_ms)
     return failure != ETIMEDOUT;
 }
 
+static bool is_callers_turn(const struct ddpi_run_queue *queue)
+{
+    return !queue->driven && queue->thread_runs == 0;
+}
+
 /* Call under the lock, with no driver: drive until @end. */
 static void drive(struct ddp_comm *comm, const struct ddpi_drive_end *end, bool is_thread)
 {
     struct ddpi_run_queue *queue = &comm->runs;
     queue->driven = true;
     pthread_mutex_unlock(&queue->lock);
-    ddpi_drive(comm, end, is_thread);
-    pthread_mutex_lock(&queue->lock);
+    ddpi_drive(comm, end, is_thread); /* locks */
     queue->driven = false;
     if (queue->sleepers > 0)
         pthread_cond_broadcast(&queue->changed);
 }
 
-static bool is_callers_turn(const struct ddpi_run_queue *queue)
-{
-    return !queue->driven && queue->thread_runs == 0;
-}
-
-bool ddpi_runs_wait(struct ddp_comm *comm, const struct ddpi_run *run, uint64_t until_ms)
+/* Call under the lock. */
+static bool wait_for_run(struct ddp_comm *comm, const struct ddpi_run *run, uint64_t until_ms)
 {
     struct ddpi_run_queue *queue = &comm->runs;
     const struct ddpi_drive_end end = {.run = run, .until_ms = until_ms};
     bool in_time = true;
-    pthread_mutex_lock(&queue->lock);
     while (!ddpi_run_is_done(run) && in_time) {
         if (is_callers_turn(queue))
             drive(comm, &end, false);
@@ -108,9 +121,25 @@ bool ddpi_runs_wait(struct ddp_comm *comm, const struct ddpi_run *run, uint64_t 
         if (until_ms != 0 && ddpi_now_ms(&ddpi_clock_monotonic) >= until_ms)
             in_time = false;
     }
-    bool done = ddpi_run_is_done(run);
-    pthread_mutex_unlock(&queue->lock);
+    return ddpi_run_is_done(run);
+}
+
+bool ddpi_runs_wait(struct ddp_comm *comm, const struct ddpi_run *run, uint64_t until_ms)
+{
+    pthread_mutex_lock(&comm->runs.lock);
+    bool done = wait_for_run(comm, run, until_ms);
+    pthread_mutex_unlock(&comm->runs.lock);
     return done;
+}
+
+void ddpi_runs_carry_out(struct ddp_comm *comm, struct ddpi_run *run)
+{
+    struct ddpi_run_queue *queue = &comm->runs;
+    prepare_run(run);
+    pthread_mutex_lock(&queue->lock);
+    put_run(comm, run, queue->pending == 0 && is_callers_turn(queue));
+    (void)wait_for_run(comm, run, 0);
+    pthread_mutex_unlock(&queue->lock);
 }
 
 bool ddpi_runs_test(struct ddp_comm *comm, const struct ddpi_run *run)
