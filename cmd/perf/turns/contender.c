@@ -66,6 +66,8 @@ static bool spawn_job(struct contender *contender, struct ddp_error *err)
     posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     setenv("DDP_PERF_TURNS", contender->fifos, 1);
     setenv("OMP_NUM_THREADS", "1", 0);
+    if (contender->algorithm != NULL)
+        setenv("DDP_ALGORITHM", contender->algorithm, 1);
     int error = posix_spawnp(&contender->pid, contender->words[0], &actions, &attributes,
                              (char *const *)(uintptr_t)contender->words, environ);
     posix_spawn_file_actions_destroy(&actions);

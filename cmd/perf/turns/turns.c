@@ -4,8 +4,8 @@
  */
 #include "turns.h"
 
-#include "contender.h"
 #include "error.h"
+#include "rounds.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -13,13 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum {
-    ROUNDS = 7,      /* turns of each contender for a size */
-    TURN_US = 40000, /* about how long one lasts */
-    MOST_CALLS = 20000,
-    CONTENDERS = 4,
-    FAILED = 1,
-};
+enum { CONTENDERS = 4, FAILED = 1 };
 
 struct turns {
     const struct coll_options *options;
@@ -103,30 +97,12 @@ static bool start_contenders(struct turns *turns, struct ddp_error *err)
 
 /* ---- one size ---- */
 
-static uint64_t calls_of_a_turn(double us)
-{
-    double calls = us > 0 ? TURN_US / us : MOST_CALLS;
-    return calls < 2 ? 2 : calls > MOST_CALLS ? MOST_CALLS : (uint64_t)calls;
-}
-
 static bool play_size(struct turns *turns, uint64_t bytes, struct ddp_error *err)
 {
-    const char *call = coll_kinds[turns->call].name;
-    double us[CONTENDERS];
-    for (unsigned i = 0; i < turns->count; i++) { /* to warm up, and to know how long it takes */
-        turns->contenders[i].times.count = 0;
-        if (!contender_play(&turns->contenders[i], call, bytes, 3, &us[i], err))
-            return false;
-    }
-    for (unsigned turn = 0; turn < ROUNDS * turns->count; turn++) {
-        struct contender *contender = &turns->contenders[turn % turns->count];
-        double *known = &us[turn % turns->count];
-        if (!contender_play(contender, call, bytes, calls_of_a_turn(*known), known, err))
-            return false;
-        if (!perf_add(&contender->times, *known))
-            return ddpi_error_nomem(err, sizeof *known) == DDP_OK;
-    }
-    return true;
+    struct contender *contenders[CONTENDERS];
+    for (unsigned i = 0; i < turns->count; i++)
+        contenders[i] = &turns->contenders[i];
+    return rounds_play(contenders, turns->count, coll_kinds[turns->call].name, bytes, err);
 }
 
 /* ---- output ---- */
