@@ -7,6 +7,7 @@
 #include "ddprund_options.h"
 #include "perf.h"
 #include "perf_coll.h"
+#include "tune.h"
 #include "version.h"
 
 #include <stdio.h>
@@ -20,6 +21,7 @@ static const struct {
 } pages[] = {
     {"ddp-perf.1", "User Commands", "@OPTIONS@\n", &perf_option_table},
     {"ddp-perf.1", "User Commands", "@COLLECTIVE_OPTIONS@\n", &coll_option_table},
+    {"ddp-perf.1", "User Commands", "@TUNE_OPTIONS@\n", &tune_option_table},
     {"ddpctl.1", "User Commands", "@OPTIONS@\n", &ddpctl_store_table},
     {"ddpctl.1", "User Commands", "@JOB_OPTIONS@\n", &ddpctl_job_table},
     {"ddpctl.1", "User Commands", "@TOKEN_OPTIONS@\n", &ddpctl_token_table},

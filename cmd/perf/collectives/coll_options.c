@@ -12,8 +12,8 @@ extern char **environ;
 
 /* ---- values ---- */
 
-static ddp_status option_size(const struct option *option, const char *text, void *field,
-                              struct ddp_error *err)
+ddp_status coll_option_size(const struct option *option, const char *text, void *field,
+                            struct ddp_error *err)
 {
     return ddpi_parse_size(text, (uint64_t)option->max, field, err);
 }
@@ -77,13 +77,13 @@ static const char peers[] = "Peers";
 static const char output[] = "Output";
 
 static const struct option table[] = {
-    {"minbytes", 'b', "SIZE", NULL, "32M", sizes, "smallest size", option_size, FIELD(begin), 0,
-     MOST_BYTES},
-    {"maxbytes", 'e', "SIZE", NULL, "32M", sizes, "largest size", option_size, FIELD(end), 0,
+    {"minbytes", 'b', "SIZE", NULL, "32M", sizes, "smallest size", coll_option_size, FIELD(begin),
+     0, MOST_BYTES},
+    {"maxbytes", 'e', "SIZE", NULL, "32M", sizes, "largest size", coll_option_size, FIELD(end), 0,
      MOST_BYTES},
     {"stepfactor", 'f', "N", NULL, NULL, sizes, "multiply the size by N each time", option_u32,
      FIELD(factor), 2, 1024},
-    {"stepbytes", 'i', "SIZE", NULL, "1M", sizes, "or add this much each time", option_size,
+    {"stepbytes", 'i', "SIZE", NULL, "1M", sizes, "or add this much each time", coll_option_size,
      FIELD(step), 1, MOST_BYTES},
     {"iters", 'n', "N", NULL, "20", calls, "time N calls of each size", option_u32, FIELD(iters), 1,
      1000000},

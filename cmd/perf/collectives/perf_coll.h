@@ -40,6 +40,9 @@ extern const struct option_table coll_option_table;
 DDP_MUST_CHECK ddp_status coll_options_parse(int argc, char **argv, struct coll_options *ret,
                                              struct ddp_error *err);
 
+/* Parser of a uint64_t in bytes, at most the option's. */
+ddp_status coll_option_size(const struct option *, const char *, void *, struct ddp_error *);
+
 /* Find the call with this name; false: there is none. */
 bool coll_find(const char *name, enum coll_call *ret);
 

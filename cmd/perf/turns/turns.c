@@ -5,7 +5,7 @@
 #include "turns.h"
 
 #include "error.h"
-#include "rounds.h"
+#include "turn_rounds.h"
 
 #include <errno.h>
 #include <inttypes.h>

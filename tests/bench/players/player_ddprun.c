@@ -4,6 +4,7 @@
 #include "player.h"
 
 #include <ddprun/comm.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,9 +66,24 @@ static double ddprun_slowest(double us)
     return us;
 }
 
+/* DDP_PERF_NODES divides the ranks among so many pretended nodes: ddp-perf tune --nodes. */
+static void pretend_node(void)
+{
+    const char *nodes = getenv("DDP_PERF_NODES"), *rank_text = getenv("RANK");
+    const char *world_text = getenv("WORLD_SIZE");
+    char node[32];
+    long world = world_text != NULL ? strtol(world_text, NULL, 10) : 0;
+    if (nodes == NULL || rank_text == NULL || world <= 0)
+        return;
+    snprintf(node, sizeof node, "%ld",
+             strtol(rank_text, NULL, 10) * strtol(nodes, NULL, 10) / world);
+    setenv("DDP_HOST_ID", node, 1);
+}
+
 int main(void)
 {
     struct ddp_error err;
+    pretend_node();
     check(ddp_comm_init(NULL, &comm, &err), &err);
     rank = (int)ddp_comm_rank(comm);
     const struct player player = {.rank = rank,

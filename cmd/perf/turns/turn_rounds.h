@@ -1,9 +1,9 @@
 /*
- * rounds.h - contenders that take turns at one size, several times round. A machine that is busy
- * for a while slows all of them down.
+ * turn_rounds.h - contenders that take turns at one size, several times round. A machine that is
+ * busy for a while slows all of them down.
  */
-#ifndef CMD_PERF_ROUNDS_H
-#define CMD_PERF_ROUNDS_H
+#ifndef CMD_PERF_TURN_ROUNDS_H
+#define CMD_PERF_TURN_ROUNDS_H
 
 #include "contender.h"
 

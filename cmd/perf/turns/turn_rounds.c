@@ -1,7 +1,7 @@
 /*
- * rounds.c - the order of turns, and how many calls one of them has. Owns nothing.
+ * turn_rounds.c - the order of turns, and how many calls one of them has. Owns nothing.
  */
-#include "rounds.h"
+#include "turn_rounds.h"
 
 #include "error.h"
 
