@@ -5,7 +5,11 @@
 #include "check_main.h"
 #include "config.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* The environment of a test: name, value, name, value, ..., NULL. Check runs each test in a process
  * of its own. */
@@ -127,7 +131,9 @@ static const struct {
     {{"DDP_ALGORITHM", "tree"}, "DDP_ALGORITHM: 'tree'"},
     {{"DDP_ALGORITHM", ""}, "DDP_ALGORITHM"},
     {{"DDP_ALGORITHM_TABLE", "/nonexistent"}, "DDP_ALGORITHM_TABLE: '/nonexistent'"},
-    {{"DDP_ALGORITHM_TABLE", "/dev/zero"}, "DDP_ALGORITHM_TABLE: '/dev/zero'"},
+    {{"DDP_ALGORITHM_TABLE", "/dev/zero"}, "DDP_ALGORITHM_TABLE: '/dev/zero' is no regular file"},
+    {{"DDP_ALGORITHM_TABLE", "/proc"}, "DDP_ALGORITHM_TABLE: '/proc' is no regular file"},
+    {{"DDP_ALGORITHM_TABLE", ""}, "DDP_ALGORITHM_TABLE: '' cannot be read: No such file"},
     {{"DDP_ALGORITHM_TABLE", "/proc/self/stat"}, "/proc/self/stat:1: this is not"},
     {{"RANK", "0", "WORLD_SIZE", "2", "DDPRUN_STORE", "a:1", "DDPRUN_TOKEN_FD", "2"},
      "DDPRUN_TOKEN_FD"},
@@ -146,6 +152,73 @@ START_TEST(malformed_variables_are_named)
     ck_assert_int_eq(ddpi_config_load(NULL, test_env, &config, &err), DDP_E_INVALID);
     ck_assert_msg(strstr(err.msg, refused[_i].named) != NULL, "%s", err.msg);
     ck_assert_uint_eq(config.rank, 77);
+}
+END_TEST
+
+/* ---- files of tables ---- */
+
+static ddp_status load_table_at(const char *path, struct ddpi_config *config, struct ddp_error *err)
+{
+    const char *variables[] = {"DDP_ALGORITHM_TABLE", path, NULL};
+    environment = variables;
+    ddp_status status = ddpi_config_load(NULL, test_env, config, err);
+    environment = NULL;
+    return status;
+}
+
+enum { TABLE_ROOM = 16 * 1024 - 1 };
+static const char row[] = "all_reduce 2 1 8 ring\n";
+static const char hiding[] = "all_reduce 2 1 8 ring\n\0all_reduce 2 1 64 direct\n";
+
+static const struct {
+    const char *begin;
+    size_t len;
+    size_t filled; /* blanks before it */
+    const char *named;
+} files[] = {
+    {row, sizeof row - 1, 0, NULL},
+    {row, sizeof row - 1, TABLE_ROOM - sizeof row, NULL},
+    {row, sizeof row - 1, TABLE_ROOM - sizeof row + 1, "has more than 16382 bytes"},
+    {row, 0, 0, "is empty: it has lines such as 'all_reduce 8 2 65536 doubling'"},
+    {hiding, sizeof hiding - 1, 0, ":2: this line has a NUL byte"},
+};
+
+START_TEST(the_whole_table_is_read)
+{
+    char path[] = "/tmp/test-config-XXXXXX", text[TABLE_ROOM + 1];
+    struct ddpi_config config;
+    struct ddp_error err = {0};
+    size_t len = files[_i].filled + files[_i].len;
+    memset(text, ' ', sizeof text);
+    memcpy(text + files[_i].filled, files[_i].begin, files[_i].len);
+    int fd = mkstemp(path);
+    ck_assert(fd >= 0 && write(fd, text, len) == (ssize_t)len && close(fd) == 0);
+    ddp_status status = load_table_at(path, &config, &err);
+    unlink(path);
+    ck_assert_msg(status == (files[_i].named == NULL ? DDP_OK : DDP_E_INVALID), "%s", err.msg);
+    if (status == DDP_OK) {
+        ck_assert_uint_eq(config.table.count, 1);
+    } else {
+        ck_assert_msg(strstr(err.msg, files[_i].named) != NULL, "%s", err.msg);
+        ck_assert_msg(strstr(err.msg, "DDP_ALGORITHM_TABLE: ") == err.msg, "%s", err.msg);
+    }
+}
+END_TEST
+
+/* It has no writer, for whom a rank would wait. */
+START_TEST(a_fifo_is_refused_at_once)
+{
+    char folder[] = "/tmp/test-config-XXXXXX", path[64];
+    struct ddpi_config config;
+    struct ddp_error err = {0};
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/fifo", folder);
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    ddp_status status = load_table_at(path, &config, &err);
+    unlink(path);
+    rmdir(folder);
+    ck_assert_int_eq(status, DDP_E_INVALID);
+    ck_assert_msg(strstr(err.msg, "/fifo' is no regular file") != NULL, "%s", err.msg);
 }
 END_TEST
 
@@ -329,6 +402,8 @@ Suite *test_suite(void)
     tcase_add_test(tcase, options_come_first);
     tcase_add_loop_test(tcase, malformed_variables_are_named, 0,
                         (int)(sizeof refused / sizeof *refused));
+    tcase_add_loop_test(tcase, the_whole_table_is_read, 0, sizeof files / sizeof *files);
+    tcase_add_test(tcase, a_fifo_is_refused_at_once);
     tcase_add_test(tcase, malformed_options_are_refused);
     tcase_add_test(tcase, functions_of_the_caller_come_before_the_environment);
     tcase_add_test(tcase, malformed_functions_are_refused);

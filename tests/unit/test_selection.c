@@ -93,7 +93,8 @@ START_TEST(a_table_counts_before_what_is_built_in)
                        "\tall_reduce  4 2 1048576 doubling # for more it is impossible\r\n"
                        "all_reduce 8 1 4096 ring\n"
                        "all_reduce 4 2 9223372036854775807 direct";
-    ck_assert_msg(ddpi_selection_parse("t", text, &table, &err) == DDP_OK, "%s", err.msg);
+    ck_assert_msg(ddpi_selection_parse("t", text, strlen(text), &table, &err) == DDP_OK, "%s",
+                  err.msg);
     ck_assert_uint_eq(table.count, 4);
     struct ddpi_selection_case of = case_of(4, 2, 1024);
     expect(&table, &of, DDP_ALGORITHM_RING, "for 4 ranks on 2 nodes up to 1024 bytes");
@@ -137,7 +138,8 @@ START_TEST(a_bad_line_is_named)
 {
     struct ddpi_selection_table table;
     struct ddp_error err;
-    ck_assert_int_eq(ddpi_selection_parse("t", bad[_i].text, &table, &err), DDP_E_INVALID);
+    ck_assert_int_eq(ddpi_selection_parse("t", bad[_i].text, strlen(bad[_i].text), &table, &err),
+                     DDP_E_INVALID);
     ck_assert_msg(strstr(err.msg, bad[_i].words) != NULL, "%s", err.msg);
 }
 END_TEST
@@ -150,8 +152,27 @@ START_TEST(too_many_rows_are_refused)
     size_t used = 0;
     for (int i = 0; i <= DDPI_SELECTION_ROWS; i++)
         used += (size_t)snprintf(text + used, sizeof text - used, "all_reduce 4 2 %d ring\n", i);
-    ck_assert_int_eq(ddpi_selection_parse("t", text, &table, &err), DDP_E_INVALID);
+    ck_assert_int_eq(ddpi_selection_parse("t", text, strlen(text), &table, &err), DDP_E_INVALID);
     ck_assert_msg(strstr(err.msg, "t:33: more than 32 rows") != NULL, "%s", err.msg);
+}
+END_TEST
+
+START_TEST(a_nul_byte_hides_nothing)
+{
+    static const char text[] = "all_reduce 4 2 8 ring\nall_reduce 4 2 16 ring # 16\nx";
+    struct ddpi_selection_table table;
+    struct ddp_error err;
+    unsigned line = 1;
+    for (size_t at = 0; at < sizeof text - 1; at++) {
+        char bytes[sizeof text], words[32];
+        memcpy(bytes, text, sizeof text);
+        bytes[at] = '\0';
+        snprintf(words, sizeof words, "t:%u: this line has a NUL byte", line);
+        ck_assert_int_eq(ddpi_selection_parse("t", bytes, sizeof text - 1, &table, &err),
+                         DDP_E_INVALID);
+        ck_assert_msg(strstr(err.msg, words) != NULL, "%zu: %s", at, err.msg);
+        line += text[at] == '\n';
+    }
 }
 END_TEST
 
@@ -163,6 +184,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, what_is_asked_for_counts_where_it_is_possible);
     tcase_add_test(tcase, a_table_counts_before_what_is_built_in);
     tcase_add_loop_test(tcase, a_bad_line_is_named, 0, sizeof bad / sizeof *bad);
+    tcase_add_test(tcase, a_nul_byte_hides_nothing);
     tcase_add_test(tcase, too_many_rows_are_refused);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -193,7 +193,8 @@ START_TEST(the_table_chooses_what_was_chosen)
         const struct tune_place *place = &places[_i];
         unsigned count = draw_sizes(place, &random, sizes);
         lines_of(place, sizes, count, text);
-        ck_assert_msg(ddpi_selection_parse("t", text, &table, &err) == DDP_OK, "%s", err.msg);
+        ck_assert_msg(ddpi_selection_parse("t", text, strlen(text), &table, &err) == DDP_OK, "%s",
+                      err.msg);
         check_bytes(&table, place, &sizes[0], 0);
         for (unsigned i = 0; i < count; i++) {
             uint64_t before = i == 0 ? 0 : sizes[i - 1].bytes;

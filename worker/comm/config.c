@@ -133,18 +133,17 @@ static ddp_status load_table(ddpi_getenv *env, struct ddpi_config *config, struc
     char *text = ddpi_calloc(TABLE_TEXT, 1);
     if (text == NULL)
         return ddpi_error_nomem(err, TABLE_TEXT);
-    ddp_status status = DDP_OK;
-    if (!ddpi_text_file_read(path, text, TABLE_TEXT) || text[0] == '\0')
+    size_t len;
+    ddp_status status = ddpi_text_file_load(path, text, TABLE_TEXT, &len, err);
+    if (status == DDP_OK && len == 0)
         status = ddpi_error_set(err, DDP_E_INVALID,
-                                "DDP_ALGORITHM_TABLE: '%s' cannot be read, or is empty: it has "
-                                "lines such as 'all_reduce 8 2 65536 doubling'",
+                                "'%s' is empty: it has lines such as 'all_reduce 8 2 65536 "
+                                "doubling'",
                                 path);
-    else if (strlen(text) + 1 == TABLE_TEXT)
-        status =
-            ddpi_error_set(err, DDP_E_INVALID, "DDP_ALGORITHM_TABLE: '%s' has more than %d bytes",
-                           path, TABLE_TEXT - 2);
-    else
-        status = ddpi_selection_parse(path, text, &config->table, err);
+    if (status == DDP_OK)
+        status = ddpi_selection_parse(path, text, len, &config->table, err);
+    if (status != DDP_OK)
+        ddpi_error_wrap(err, status, "DDP_ALGORITHM_TABLE");
     ddpi_free(text);
     return status;
 }

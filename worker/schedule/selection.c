@@ -239,14 +239,18 @@ static ddp_status check_order(const struct ddpi_selection_table *table,
     return DDP_OK;
 }
 
-ddp_status ddpi_selection_parse(const char *name, const char *text,
+ddp_status ddpi_selection_parse(const char *name, const char *text, size_t len,
                                 struct ddpi_selection_table *ret_table, struct ddp_error *err)
 {
     struct line line = {.name = name};
     *ret_table = (struct ddpi_selection_table){.count = 0};
-    while (*text != '\0') {
+    for (const char *end = text + len; text < end;) {
         struct ddpi_selection_row row;
         text = split_line(text, &line);
+        if (*text == '\0' && text < end)
+            return ddpi_error_set(err, DDP_E_INVALID,
+                                  "%s:%u: this line has a NUL byte: the file is no text", name,
+                                  line.number);
         text += *text == '\n';
         if (line.count == 0)
             continue;

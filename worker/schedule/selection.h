@@ -64,8 +64,9 @@ void ddpi_selection_explain(const struct ddpi_selection *selection,
                             const struct ddpi_selection_case *of,
                             char ret_text[DDPI_SELECTION_TEXT]);
 
-/* Read @text, of the file @name. DDP_E_INVALID names the file and the line. */
-ddp_status ddpi_selection_parse(const char *name, const char *text,
+/* Read @len bytes at @text, of the file @name; a NUL follows them. DDP_E_INVALID names the file and
+ * the line. */
+ddp_status ddpi_selection_parse(const char *name, const char *text, size_t len,
                                 struct ddpi_selection_table *ret_table, struct ddp_error *err);
 
 #endif
