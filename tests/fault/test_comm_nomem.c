@@ -23,9 +23,12 @@ typedef ddp_status uses(struct rig *rig, ddp_comm *comm, struct ddp_error *err);
 static ddp_status use_host(struct rig *rig, ddp_comm *comm, struct ddp_error *err)
 {
     (void)rig;
-    float values[COUNT] = {0}, other[COUNT];
+    float values[COUNT] = {0}, other[COUNT] = {0};
+    const struct ddp_buffer buffers[] = {{values, values, COUNT / 2}, {other, other, COUNT / 3}};
     ddp_status status =
         ddp_all_reduce(comm, values, values, COUNT, DDP_FLOAT32, DDP_SUM, NULL, err);
+    if (status == DDP_OK)
+        status = ddp_all_reduce_many(comm, buffers, 2, DDP_FLOAT32, DDP_SUM, NULL, err);
     if (status != DDP_OK)
         return status;
     return ddp_comm_rank(comm) == SENDER

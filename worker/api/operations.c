@@ -3,19 +3,21 @@
  * nothing.
  */
 #include "communicator.h"
+#include "mem.h"
 #include "operate.h"
 
 /* Every operation comes through here, with call, send and recv of @task filled in. */
 static ddp_status operate(struct ddp_comm *comm, struct ddpi_task *task, void *stream,
                           struct ddp_error *err)
 {
+    DDPI_UNINITIALIZED struct ddp_error cause;
     ddp_status status = ddpi_comm_check_home(comm, err);
-    if (status == DDP_OK)
-        status = ddpi_task_prepare(task, comm->rank, comm->world_size, err);
     if (status != DDP_OK)
         return status;
     task->timeout_ms = comm->timeout_ms;
-    return ddpi_operate(comm, task, stream, err);
+    status = ddpi_task_prepare(task, comm->rank, comm->world_size, &cause);
+    return status == DDP_OK ? ddpi_operate(comm, task, stream, err)
+                            : ddpi_operate_refuse(comm, task, status, &cause, err);
 }
 
 ddp_status ddp_all_reduce(ddp_comm *comm, const void *send, void *recv, size_t count,
@@ -26,6 +28,15 @@ ddp_status ddp_all_reduce(ddp_comm *comm, const void *send, void *recv, size_t c
         .send = send,
         .recv = recv};
     return operate(comm, &task, stream, err);
+}
+
+ddp_status ddp_all_reduce_many(ddp_comm *comm, const struct ddp_buffer *buffers, size_t nbuffers,
+                               ddp_dtype dtype, ddp_reduce_op op, void *stream,
+                               struct ddp_error *err)
+{
+    struct ddpi_task task = {.call = {.operation = DDPI_ALL_REDUCE, .dtype = dtype, .op = op}};
+    ddp_status status = ddpi_task_set_list(&task, buffers, nbuffers, err);
+    return status == DDP_OK ? operate(comm, &task, stream, err) : status;
 }
 
 ddp_status ddp_reduce(ddp_comm *comm, const void *send, void *recv, size_t count, ddp_dtype dtype,

@@ -9,6 +9,9 @@
 #include "operate.h"
 #include "runs.h"
 
+/* Programs that were built before there were lists have a shorter struct. */
+#define SIZE_WITHOUT_LIST offsetof(struct ddp_operation, buffers)
+
 struct ddp_request {
     struct ddpi_run run;
     struct ddp_comm *comm; /* used until the run has ended */
@@ -20,11 +23,12 @@ struct ddp_request {
 static const struct {
     enum ddpi_operation operation;
     bool takes_parts; /* a buffer may have uneven parts */
+    bool takes_list;  /* of buffers */
 } kinds[] = {
     [DDP_KIND_BARRIER] = {DDPI_BARRIER, false},
     [DDP_KIND_MONITORED_BARRIER] = {DDPI_MONITORED, false},
-    [DDP_KIND_BROADCAST] = {DDPI_BROADCAST, false},
-    [DDP_KIND_ALL_REDUCE] = {DDPI_ALL_REDUCE, false},
+    [DDP_KIND_BROADCAST] = {DDPI_BROADCAST, false, true},
+    [DDP_KIND_ALL_REDUCE] = {DDPI_ALL_REDUCE, false, true},
     [DDP_KIND_REDUCE] = {DDPI_REDUCE, false},
     [DDP_KIND_ALL_GATHER] = {DDPI_ALL_GATHER, true},
     [DDP_KIND_REDUCE_SCATTER] = {DDPI_REDUCE_SCATTER, true},
@@ -35,9 +39,15 @@ static const struct {
     [DDP_KIND_RECV] = {DDPI_RECV, false},
 };
 
+static bool has_list(const struct ddp_operation *operation)
+{
+    return operation->size > SIZE_WITHOUT_LIST &&
+           (operation->buffers != NULL || operation->nbuffers > 0);
+}
+
 static ddp_status check_operation(const struct ddp_operation *operation, struct ddp_error *err)
 {
-    if (operation->size != sizeof *operation)
+    if (operation->size != sizeof *operation && operation->size != SIZE_WITHOUT_LIST)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "the size of the ddp_operation is %zu, not %zu: set it to "
                               "sizeof(struct ddp_operation)",
@@ -53,6 +63,10 @@ static ddp_status check_operation(const struct ddp_operation *operation, struct 
         return ddpi_error_set(
             err, DDP_E_INVALID,
             "there are counts of parts, but uneven is 0: set it to 1 on all ranks");
+    if (has_list(operation) && !kinds[operation->kind].takes_list)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "of the operations only all_reduce and broadcast take a list of "
+                              "buffers: set buffers to NULL, and nbuffers to 0");
     return DDP_OK;
 }
 
@@ -95,17 +109,23 @@ static ddp_status prepare(const struct ddp_comm *comm, const struct ddp_operatio
     if (status != DDP_OK)
         return status;
     *ret_task = task_of(comm, operation);
-    return ddpi_task_prepare(ret_task, comm->rank, comm->world_size, err);
+    if (has_list(operation))
+        status = ddpi_task_set_list(ret_task, operation->buffers, operation->nbuffers, err);
+    return status != DDP_OK ? status
+                            : ddpi_task_prepare(ret_task, comm->rank, comm->world_size, err);
 }
 
 ddp_status ddp_run(ddp_comm *comm, const struct ddp_operation *operation, struct ddp_error *err)
 {
+    DDPI_UNINITIALIZED struct ddp_error cause;
     struct ddpi_task task;
-    ddp_status status = prepare(comm, operation, &task, err);
-    if (status == DDP_OK && operation->on_done != NULL)
+    ddp_status status = prepare(comm, operation, &task, &cause);
+    if (status != DDP_OK)
+        return ddpi_operate_refuse(comm, &task, status, &cause, err);
+    if (operation->on_done != NULL)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "a blocking call has no use for a callback: use ddp_start()");
-    return status == DDP_OK ? ddpi_operate(comm, &task, operation->stream, err) : status;
+    return ddpi_operate(comm, &task, operation->stream, err);
 }
 
 /* ---- requests ---- */

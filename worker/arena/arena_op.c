@@ -105,11 +105,29 @@ static void copy_in(const struct ddpi_arena_op *op, uint8_t *to, const struct dd
     op->task->bytes_sent += from->len;
 }
 
+/* From the buffers of a list, which have the bytes of this round one after the other. */
+static void copy_list_in(const struct ddpi_arena_op *op, uint8_t *to)
+{
+    struct ddpi_segments segments = ddpi_task_segments(op->task);
+    struct ddpi_spot spot = op->spot;
+    struct ddpi_segment segment;
+    size_t left = whole_at(op, NULL).len;
+    for (; ddpi_segments_next(&segments, &spot, left, &segment); left -= segment.len) {
+        struct ddpi_piece from = {(uint8_t *)(uintptr_t)segment.send, segment.len};
+        copy_in(op, to, &from);
+        to += segment.len;
+    }
+}
+
 static void copy_all_in(const struct ddpi_arena_op *op)
 {
     const struct ddpi_task *task = op->task;
     uint32_t me = ddpi_arena_rank(op->arena);
     uint8_t *to = piece_of(op, me);
+    if (task->list != NULL) {
+        copy_list_in(op, to);
+        return;
+    }
     if (row_of(op)->in == WHOLE) {
         struct ddpi_piece from = whole_at(op, task->send);
         copy_in(op, to, &from);
@@ -163,10 +181,11 @@ static void work(struct ddpi_arena_op *op)
     ddpi_arena_set_busy(op->arena, 0);
 }
 
-static void take(const struct ddpi_arena_op *op, const struct ddpi_piece *to, const uint8_t *from)
+/* @just_read: @to is in the caches, as it was copied in. */
+static void take(const struct ddpi_arena_op *op, const struct ddpi_piece *to, const uint8_t *from,
+                 bool just_read)
 {
     size_t all = op->task->count * op->task->element_size * ddpi_arena_ranks(op->arena);
-    bool just_read = row_of(op)->works && op->task->send == op->task->recv; /* on the way in */
     if (to->len == 0)
         return;
     if (all > STREAM && !just_read)
@@ -184,7 +203,7 @@ static void take_of_each(const struct ddpi_arena_op *op)
     for (uint32_t rank = 0; rank < ddpi_arena_ranks(op->arena); rank++) {
         struct ddpi_piece to = part_at(op, task->recv, &task->recv_parts, rank);
         if (rank != me)
-            take(op, &to, piece_of(op, rank) + offset);
+            take(op, &to, piece_of(op, rank) + offset, false);
     }
 }
 
@@ -203,21 +222,42 @@ static bool is_short(const struct ddpi_arena_op *op)
     return op->longest * ddpi_arena_ranks(op->arena) <= SHORT;
 }
 
-static void copy_all_out(const struct ddpi_arena_op *op)
+/* @to gets what is at @offset of the result of this round, or of what the root has copied in. */
+static void take_stretch(const struct ddpi_arena_op *op, const struct ddpi_piece *to, size_t offset,
+                         bool in_place)
 {
     const struct row *row = row_of(op);
-    uint32_t me = ddpi_arena_rank(op->arena), ranks = ddpi_arena_ranks(op->arena);
-    struct ddpi_piece to = whole_at(op, op->task->recv);
-    if (row->out_of_each)
-        take_of_each(op);
-    else if (row->reduces)
-        take_reduced(op, &to, me * op->block);
-    else if (row->works && is_short(op))
-        take_reduced(op, &to, 0);
+    if (row->reduces || (row->works && is_short(op)))
+        take_reduced(op, to, offset);
     else if (row->works)
-        take(op, &to, piece_of(op, ranks));
+        take(op, to, piece_of(op, ddpi_arena_ranks(op->arena)) + offset, in_place);
     else
-        take(op, &to, piece_of(op, op->task->call.root) + (row->in == PARTS ? me * op->block : 0));
+        take(op, to, piece_of(op, op->task->call.root) + offset, false);
+}
+
+static void take_to_list(const struct ddpi_arena_op *op)
+{
+    struct ddpi_segments segments = ddpi_task_segments(op->task);
+    struct ddpi_spot spot = op->spot;
+    struct ddpi_segment segment;
+    size_t len = whole_at(op, NULL).len, done = 0;
+    for (; ddpi_segments_next(&segments, &spot, len - done, &segment); done += segment.len) {
+        struct ddpi_piece to = {segment.recv, segment.len};
+        take_stretch(op, &to, done, segment.send == segment.recv);
+    }
+}
+
+static void copy_all_out(const struct ddpi_arena_op *op)
+{
+    const struct ddpi_task *task = op->task;
+    size_t offset = row_of(op)->in == PARTS ? ddpi_arena_rank(op->arena) * op->block : 0;
+    struct ddpi_piece to = whole_at(op, task->recv);
+    if (row_of(op)->out_of_each)
+        take_of_each(op);
+    else if (task->list != NULL)
+        take_to_list(op);
+    else
+        take_stretch(op, &to, offset, task->send == task->recv);
 }
 
 /* ---- sizes ---- */
@@ -410,12 +450,21 @@ static enum ddpi_arena_result meet(struct ddpi_arena_op *op, uint32_t *ret_rank)
     return DDPI_ARENA_WAITS;
 }
 
+/* To the first byte of the next round. */
+static void move_spot(struct ddpi_arena_op *op)
+{
+    struct ddpi_segments segments = ddpi_task_segments(op->task);
+    ddpi_segments_skip(&segments, &op->spot, op->piece);
+}
+
 static void finish_round(struct ddpi_arena_op *op)
 {
     if (is_one_of(row_of(op)->takes, op, ddpi_arena_rank(op->arena)))
         copy_all_out(op);
     if (is_short(op)) /* by now the others have seen this rank, so it costs less */
         ddpi_arena_tell_arrived(op->arena);
+    if (op->task->list != NULL)
+        move_spot(op);
     op->done += row_of(op)->in == PARTS ? op->block : op->piece;
     op->stage = op->done < op->longest ? DDPI_ARENA_COPY_IN : DDPI_ARENA_OVER;
 }

@@ -23,14 +23,15 @@ struct ddpi_arena_op {
     struct ddpi_task *task;
     enum ddpi_arena_stage stage;
     enum ddpi_arena_room room;
-    bool checked;   /* all ranks have called the same */
-    bool counted;   /* the counts of uneven parts are exchanged */
-    bool shows;     /* ranks tell each other where their buffers are */
-    bool direct;    /* all buffers are in windows, and nothing is copied through pieces */
-    size_t piece;   /* bytes of a piece that are used, a multiple of the element size */
-    size_t block;   /* and of the part of each rank in it, for operations with such parts */
-    size_t done;    /* bytes of the longest part, or of the buffer, in earlier rounds */
-    size_t longest; /* bytes to be done */
+    bool checked;          /* all ranks have called the same */
+    bool counted;          /* the counts of uneven parts are exchanged */
+    bool shows;            /* ranks tell each other where their buffers are */
+    bool direct;           /* all buffers are in windows, and nothing is copied through pieces */
+    size_t piece;          /* bytes of a piece that are used, a multiple of the element size */
+    size_t block;          /* and of the part of each rank in it, for operations with such parts */
+    size_t done;           /* bytes of the longest part, or of the buffer, in earlier rounds */
+    size_t longest;        /* bytes to be done */
+    struct ddpi_spot spot; /* of a list of buffers: where byte @done is */
     uint64_t round;
     uint64_t work;
 };

@@ -60,7 +60,7 @@ bool ddpi_direct_is_possible(const struct ddpi_arena_op *op)
     const struct ddpi_call *call = &op->task->call;
     return windows != NULL && atomic_load_explicit(&windows->shared, memory_order_relaxed) > 0 &&
            (size_t)call->operation < sizeof rows / sizeof *rows && row_of(op)->to != NO_END &&
-           !op->task->uneven &&
+           !op->task->uneven && op->task->list == NULL &&
            (!ddpi_call_reduces(call) || ddpi_arena_ranks(op->arena) <= DDPI_REDUCE_MOST);
 }
 

@@ -21,8 +21,9 @@ enum ddpi_movement { DDPI_IDLE, DDPI_MOVED, DDPI_COMPLETE };
 
 struct ddpi_algorithm {
     const char *name;
-    bool uses_ring;  /* before begin(), both edges of the ring are made */
-    bool takes_turn; /* a message, too, waits for the collectives that were called before it */
+    bool uses_ring;   /* before begin(), both edges of the ring are made */
+    bool takes_lists; /* it works in the buffers of a list, which are packed for the others */
+    bool takes_turn;  /* a message, too, waits for the collectives that were called before it */
 
     /* The run is the next one of its kind: prepare its state. NULL: there is nothing to prepare. */
     ddp_status (*begin)(struct ddp_comm *comm, struct ddpi_run *run);

@@ -214,6 +214,7 @@ static unsigned arena_needs(const struct ddp_comm *comm, struct ddpi_run *run,
 
 const struct ddpi_algorithm ddpi_arena_algorithm = {.name = "direct",
                                                     .uses_ring = true,
+                                                    .takes_lists = true,
                                                     .begin = arena_begin,
                                                     .advance = arena_advance,
                                                     .most_needs = arena_most_needs,

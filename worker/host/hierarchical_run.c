@@ -60,6 +60,7 @@ static void inside_begin(struct ddp_comm *comm, struct ddpi_run *run, enum ddpi_
     const struct ddpi_parts parts = {.counts = state->counts, .offsets = state->offsets};
     struct ddpi_task *inside = &state->inside;
     *inside = run->task;
+    inside->list = NULL; /* it is packed */
     inside->call.operation = operation;
     inside->call.op = run->task.call.op == DDP_AVERAGE ? DDP_SUM : run->task.call.op;
     inside->send = reduces ? run->task.send + state->slice.first * run->task.element_size

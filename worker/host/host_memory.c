@@ -31,20 +31,41 @@ static ddp_status host_look(struct ddpi_memory *memory, const void *address, con
 
 /* ---- a world of one ---- */
 
+/* @count elements; with a factor also in place. */
+static void move_own(const struct ddpi_task *task, uint8_t *to, const uint8_t *from, size_t count)
+{
+    if (ddpi_call_reduces(&task->call) && task->factor != 1)
+        ddpi_scale(to, from, count, task->call.dtype, task->factor);
+    else if (to != from)
+        memcpy(to, from, count * task->element_size);
+}
+
+static void move_list(const struct ddpi_task *task)
+{
+    struct ddpi_segments segments = ddpi_task_segments(task);
+    struct ddpi_spot spot = {0};
+    struct ddpi_segment segment;
+    while (ddpi_segments_next(&segments, &spot, SIZE_MAX, &segment))
+        move_own(task, segment.recv, segment.send, segment.len / task->element_size);
+}
+
 static ddp_status alone_advance(struct ddp_comm *comm, struct ddpi_run *run,
                                 enum ddpi_movement *ret_movement)
 {
     const struct ddpi_task *task = &run->task;
     struct ddpi_copy copy = ddpi_task_own_copy(task, comm->rank);
-    if (ddpi_call_reduces(&task->call) && task->factor != 1 && copy.to != NULL) /* also in place */
-        ddpi_scale(copy.to, copy.from, task->own, task->call.dtype, task->factor);
+    if (task->list != NULL)
+        move_list(task);
+    else if (ddpi_call_reduces(&task->call) && task->factor != 1 && copy.to != NULL)
+        move_own(task, copy.to, copy.from, task->own);
     else if (copy.len > 0)
         memcpy(copy.to, copy.from, copy.len);
     *ret_movement = DDPI_COMPLETE;
     return DDP_OK;
 }
 
-static const struct ddpi_algorithm alone_algorithm = {.name = "alone", .advance = alone_advance};
+static const struct ddpi_algorithm alone_algorithm = {
+    .name = "alone", .takes_lists = true, .advance = alone_advance};
 
 /* ---- the choice ---- */
 

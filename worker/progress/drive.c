@@ -9,6 +9,7 @@
 
 #include "clock.h"
 #include "mem.h"
+#include "packing.h"
 
 #include <sched.h>
 #include <string.h>
@@ -38,6 +39,8 @@ static ddp_status run_begin_or_advance(struct ddp_comm *comm, struct ddpi_run *r
         status = ddpi_seek_ring(comm, &run->wait, &ready);
     if (status == DDP_OK && !ready)
         return DDP_OK;
+    if (status == DDP_OK && !run->begun && run->task.list != NULL)
+        status = ddpi_pack(comm, run);
     if (status == DDP_OK && !run->begun) {
         run->begun = true; /* not before: end() may find no state */
         if (run->algorithm->begin != NULL)
@@ -139,6 +142,8 @@ static bool run_end(struct ddp_comm *comm, struct ddpi_run *run, ddp_status stat
     }
     if (run->algorithm->end != NULL)
         run->algorithm->end(comm, run, status);
+    if (run->task.list != NULL)
+        ddpi_unpack(comm, run, status);
     pthread_mutex_lock(&comm->runs.lock);
     if (!holds_stream)
         settle(comm, run, status);

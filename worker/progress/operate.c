@@ -124,6 +124,32 @@ static struct ddpi_memory *stream_owner(struct ddpi_memories *memories, const vo
     return &memories->host;
 }
 
+/* No other memory than the host's takes lists. */
+static ddp_status check_list(const struct ddpi_memories *memories, const struct ddpi_task *task,
+                             struct ddp_error *err)
+{
+    struct ddpi_segments segments = ddpi_task_segments(task);
+    struct ddpi_spot spot = {0};
+    struct ddpi_segment segment;
+    while (ddpi_segments_next(&segments, &spot, SIZE_MAX, &segment)) {
+        struct ddpi_buffer send, recv;
+        ddp_status status = find_type(memories, segment.send, "a buffer of the list", &send, err);
+        if (status == DDP_OK)
+            status = find_type(memories, segment.recv, "a buffer of the list", &recv, err);
+        if (status != DDP_OK)
+            return status;
+        const struct ddpi_memory *memory =
+            send.memory != &memories->host ? send.memory : recv.memory;
+        if (memory != &memories->host)
+            return ddpi_error_set(
+                err, DDP_E_INVALID,
+                "buffer %zu of %u is memory of the %s: the buffers of a list must "
+                "be host memory",
+                spot.index, task->call.buffers, memory->type->name);
+    }
+    return DDP_OK;
+}
+
 /* A buffer of which the call uses no element is not looked at, unless there is no other way to know
  * where those of other ranks are. */
 static ddp_status choose_memory(struct ddpi_memories *memories, const struct ddpi_task *task,
@@ -136,6 +162,8 @@ static ddp_status choose_memory(struct ddpi_memories *memories, const struct ddp
     *ret_memory = is_barrier || any ? stream_owner(memories, stream) : &memories->host;
     if (is_barrier || (task->count == 0 && !others_have)) /* the host does nothing as well */
         return DDP_OK;
+    if (task->list != NULL)
+        return check_list(memories, task, err);
     ddp_status status = find_type(memories, any || task->send_count > 0 ? task->send : NULL,
                                   "the send buffer", &ret_buffers->send, err);
     if (status == DDP_OK)

@@ -25,7 +25,7 @@ static ddp_status refused_begin(struct ddp_comm *comm, struct ddpi_run *run)
 }
 
 static const struct ddpi_algorithm refused_algorithm = {
-    .name = "refused", .takes_turn = true, .begin = refused_begin};
+    .name = "refused", .takes_lists = true, .takes_turn = true, .begin = refused_begin};
 
 void ddpi_refused_init(struct ddpi_run *run, ddp_status status, const char *why)
 {

@@ -25,7 +25,7 @@ struct wire_call {
     uint32_t parts;
     uint32_t message_class;
     uint32_t tag;
-    uint32_t reserved;
+    uint32_t buffers;
     uint64_t bytes;
 };
 _Static_assert(sizeof(struct wire_call) == DDPI_CALL_WIRE_SIZE, "the header has no padding");
@@ -61,6 +61,7 @@ void ddpi_call_encode(const struct ddpi_call *call, uint8_t wire[DDPI_CALL_WIRE_
                             .parts = htole32(call->parts),
                             .message_class = htole32(call->message_class),
                             .tag = htole32(call->tag),
+                            .buffers = htole32(call->buffers),
                             .bytes = htole64(call->bytes)};
     memcpy(wire, &out, sizeof out);
 }
@@ -82,10 +83,9 @@ bool ddpi_call_decode(const uint8_t wire[DDPI_CALL_WIRE_SIZE], struct ddpi_call 
     uint32_t message_class = ddpi_rd_u32(&rd);
     call.message_class = message_class;
     call.tag = ddpi_rd_u32(&rd);
-    uint32_t reserved = ddpi_rd_u32(&rd);
+    call.buffers = ddpi_rd_u32(&rd);
     call.bytes = ddpi_rd_u64(&rd);
-    if (magic != CALL_MAGIC || on_device > 1 || reserved != 0 ||
-        message_class >= DDPI_MESSAGE_CLASSES ||
+    if (magic != CALL_MAGIC || on_device > 1 || message_class >= DDPI_MESSAGE_CLASSES ||
         operation >= sizeof operation_names / sizeof *operation_names || dtype >= DDPI_DTYPES ||
         op >= DDPI_REDUCE_OPS || algorithm >= sizeof algorithm_names / sizeof *algorithm_names)
         return false;
@@ -98,7 +98,8 @@ bool ddpi_call_same(const struct ddpi_call *a, const struct ddpi_call *b)
     return a->operation == b->operation && a->seq == b->seq && a->count == b->count &&
            a->dtype == b->dtype && a->op == b->op && a->root == b->root &&
            a->algorithm == b->algorithm && a->on_device == b->on_device && a->parts == b->parts &&
-           a->message_class == b->message_class && a->tag == b->tag && a->bytes == b->bytes;
+           a->message_class == b->message_class && a->tag == b->tag && a->buffers == b->buffers &&
+           a->bytes == b->bytes;
 }
 
 void ddpi_call_name(const struct ddpi_call *call, char text[DDPI_CALL_TEXT])
@@ -164,11 +165,21 @@ static void describe_call(const struct ddpi_call *call, char text[DDPI_CALL_TEXT
     }
 }
 
+/* Operations that take a list of buffers have no uneven parts. */
+static bool takes_list(enum ddpi_operation operation)
+{
+    return operation == DDPI_ALL_REDUCE || operation == DDPI_BROADCAST;
+}
+
 void ddpi_call_describe(const struct ddpi_call *call, char text[DDPI_CALL_TEXT])
 {
     describe_call(call, text);
     size_t used = strlen(text);
-    if (call->parts != 0)
+    if (call->parts != 0 && takes_list(call->operation))
+        used +=
+            (size_t)snprintf(text + used, DDPI_CALL_TEXT - used,
+                             " in %u buffers (digest of lengths %08x)", call->buffers, call->parts);
+    else if (call->parts != 0)
         used += (size_t)snprintf(text + used, DDPI_CALL_TEXT - used, " in uneven parts");
     if (call->message_class == DDPI_USER_MESSAGE && call->tag != 0)
         used += (size_t)snprintf(text + used, DDPI_CALL_TEXT - used, " with tag %u", call->tag);

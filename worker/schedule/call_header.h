@@ -49,15 +49,16 @@ enum ddpi_message_class {
 struct ddpi_call {
     enum ddpi_operation operation;
     uint64_t seq;
-    size_t count; /* the rest is 0 where the operation does not use it */
-    uint32_t
-        parts; /* parts are uneven: their digest (parts.h); 1 if each rank knows its own only */
+    size_t count;   /* the rest is 0 where the operation does not use it */
+    uint32_t parts; /* parts are uneven: their digest (parts.h); 1 if each rank knows its own only;
+                       of a list of buffers: the digest of their lengths */
     ddp_dtype dtype;
     ddp_reduce_op op;
     uint32_t root;           /* of send and recv: the peer */
     uint32_t tag;            /* of a message */
     ddp_algorithm algorithm; /* of a reduction: any but auto; on device memory: as configured */
     bool on_device;          /* the buffers are memory of a GPU */
+    uint32_t buffers;        /* how many are in the list */
     enum ddpi_message_class message_class;
     uint64_t bytes; /* of a message: how many follow the header */
 };

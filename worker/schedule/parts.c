@@ -38,15 +38,26 @@ bool ddpi_parts_span(const struct ddpi_parts *parts, size_t count, uint32_t nran
     return true;
 }
 
+uint32_t ddpi_digest_add(uint32_t digest, size_t count)
+{
+    for (unsigned byte = 0; byte < sizeof count; byte++)
+        digest = (digest ^ (uint8_t)(count >> 8 * byte)) * 16777619U;
+    return digest;
+}
+
+uint32_t ddpi_digest_end(uint32_t digest)
+{
+    return digest > 1 ? digest : 2;
+}
+
 uint32_t ddpi_parts_digest(const struct ddpi_parts *parts, uint32_t nranks)
 {
-    uint32_t digest = 2166136261U;
+    uint32_t digest = DDPI_DIGEST_START;
     if (parts->counts == NULL)
         return 0;
     for (uint32_t rank = 0; rank < nranks; rank++)
-        for (unsigned byte = 0; byte < sizeof *parts->counts; byte++)
-            digest = (digest ^ (uint8_t)(parts->counts[rank] >> 8 * byte)) * 16777619U;
-    return digest > 1 ? digest : 2; /* 0 and 1 mean something else */
+        digest = ddpi_digest_add(digest, parts->counts[rank]);
+    return ddpi_digest_end(digest);
 }
 
 bool ddpi_parts_overlap(const struct ddpi_parts *parts, uint32_t nranks, uint32_t *ret_a,

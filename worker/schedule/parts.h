@@ -21,7 +21,13 @@ struct ddpi_chunk ddpi_parts_at(const struct ddpi_parts *parts, size_t count, ui
 bool ddpi_parts_span(const struct ddpi_parts *parts, size_t count, uint32_t nranks,
                      size_t *ret_span, size_t *ret_sum);
 
-/* Tells divisions apart (FNV-1a of the counts). 0: equal parts. */
+/* A digest of counts: FNV-1a from DDPI_DIGEST_START on. At the end it is neither 0 nor 1, which
+ * mean something else in a header. */
+#define DDPI_DIGEST_START 2166136261U
+uint32_t ddpi_digest_add(uint32_t digest, size_t count);
+uint32_t ddpi_digest_end(uint32_t digest);
+
+/* Tells divisions apart by their counts. 0: equal parts. */
 uint32_t ddpi_parts_digest(const struct ddpi_parts *parts, uint32_t nranks);
 
 /* Two ranks of whose parts some elements are the same; false: there are none. */

@@ -185,6 +185,41 @@ static ddp_status check_types(struct ddpi_task *task, uint32_t world_size, struc
     return check_reduction(call, world_size, err);
 }
 
+/* ---- lists of buffers ---- */
+
+ddp_status ddpi_task_set_list(struct ddpi_task *task, const struct ddp_buffer *buffers,
+                              size_t nbuffers, struct ddp_error *err)
+{
+    static const struct ddp_buffer none;
+    if (nbuffers > UINT32_MAX) /* a header has no room for more */
+        return ddpi_error_set(err, DDP_E_INVALID, "%zu buffers are too many: a call takes %u",
+                              nbuffers, UINT32_MAX);
+    if (nbuffers > 0 && buffers == NULL)
+        return ddpi_error_set(err, DDP_E_INVALID, "the list of %zu buffers is NULL", nbuffers);
+    task->send = task->recv = NULL;
+    task->list = buffers != NULL ? buffers : &none;
+    task->call.buffers = (uint32_t)nbuffers;
+    return DDP_OK;
+}
+
+struct ddpi_segments ddpi_task_segments(const struct ddpi_task *task)
+{
+    return (struct ddpi_segments){.buffers = task->list,
+                                  .nbuffers = task->call.buffers,
+                                  .element_size = task->element_size,
+                                  .in_place = !shape_of(&task->call)->reduces};
+}
+
+/* A list counts as one buffer with the elements of all. */
+static ddp_status set_list(struct ddpi_task *task, struct ddp_error *err)
+{
+    struct ddpi_segments segments = ddpi_task_segments(task);
+    ddp_status status = ddpi_segments_check(&segments, &task->call.count, err);
+    if (status == DDP_OK)
+        task->call.parts = ddpi_segments_digest(&segments);
+    return status;
+}
+
 /* ---- sizes ---- */
 
 static ddp_status measure(const struct ddpi_task *task, enum extent extent,
@@ -315,9 +350,11 @@ ddp_status ddpi_task_prepare(struct ddpi_task *task, uint32_t rank, uint32_t wor
     ddp_status status = check_types(task, world_size, err);
     if (status == DDP_OK)
         status = check_ranks(&task->call, world_size, err);
+    if (status == DDP_OK && task->list != NULL)
+        status = set_list(task, err);
     if (status == DDP_OK)
         status = set_sizes(task, rank, world_size, err);
-    if (status == DDP_OK)
+    if (status == DDP_OK && task->list == NULL)
         status = check_buffers(task, rank, err);
     if (status != DDP_OK)
         return status;

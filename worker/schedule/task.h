@@ -11,12 +11,15 @@
 #include "call_header.h"
 #include "parts.h"
 #include "ring.h"
+#include "segments.h"
 
 struct ddpi_task {
     struct ddpi_call call; /* the same on all ranks, but for the roles of a message */
     const uint8_t *send;   /* this rank's contribution; NULL: none */
     uint8_t *recv;         /* the result; NULL: none */
-    bool uneven;           /* ranks have parts of different sizes */
+    const struct ddp_buffer
+        *list;   /* call.buffers of them, instead of @send and @recv; NULL: none */
+    bool uneven; /* ranks have parts of different sizes */
     struct ddpi_parts send_parts, recv_parts; /* of a buffer that has a part for each rank */
     size_t own;        /* elements of this rank's part, or of a buffer that has one part only */
     size_t send_count; /* elements of @send from its start to its last part; 0: it is not used */
@@ -34,11 +37,20 @@ struct ddpi_task {
     uint64_t record;         /* of the flight recorder; 0: none */
 };
 
-/* The caller has set call, send, recv, and the parts: check them for rank @rank of @world_size, and
- * set the rest up to element_size. If parts are uneven, call.count is this rank's part; afterwards
- * it is what all ranks have in common. DDP_E_INVALID: the sentence names what is wrong. */
+/* The caller has set call, send, recv or the list, and the parts: check them for rank @rank of
+ * @world_size, and set the rest up to element_size. If parts are uneven, call.count is this rank's
+ * part; afterwards it is what all ranks have in common. DDP_E_INVALID: the sentence names what is
+ * wrong. */
 ddp_status ddpi_task_prepare(struct ddpi_task *task, uint32_t rank, uint32_t world_size,
                              struct ddp_error *err);
+
+/* Let @task be one on @nbuffers buffers, before it is prepared; the array stays the caller's. NULL
+ * is an empty list. DDP_E_INVALID: there are too many, or none at NULL. */
+ddp_status ddpi_task_set_list(struct ddpi_task *task, const struct ddp_buffer *buffers,
+                              size_t nbuffers, struct ddp_error *err);
+
+/* The list of @task. */
+struct ddpi_segments ddpi_task_segments(const struct ddpi_task *task);
 
 /* What @rank copies from its send buffer to its own part of its receive buffer; no bytes if the
  * buffers are used in place, or one of them is not used. Not for operations that reduce. */

@@ -280,6 +280,31 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_all_reduce(ddp_comm *comm, const void *sen
                                                  void *stream, struct ddp_error *err);
 
 /**
+ * ddp_all_reduce() of many buffers at once, as if the elements of all @nbuffers lay one after the
+ * other in one array: the result has the bits that this array would get, and there is one header,
+ * one number, one timeout and one pass, which costs less than a call for each buffer.
+ *
+ * Buffers may have any sizes, also 0; the list may be empty, and is NULL then at will. Of each
+ * buffer @send and @recv are equal (in place), or do not overlap; different buffers never do. All
+ * ranks pass lists with the same counts in the same order. Where ranks share memory, elements go
+ * from the buffers to it and back; by other algorithms they are packed into memory that is
+ * allocated for the time of the operation, as much as all buffers have. Buffers must be host
+ * memory. Blocks until complete. @buffers and what it names stay the caller's, who does not change
+ * them before the call has returned; in a group of calls, before ddp_group_end() has. As a request,
+ * and for broadcast: ddp_start() and ddp_run() with a list in struct ddp_operation.
+ *
+ * DDP_E_INVALID: @dtype or @op is unknown, @stream is not NULL, a buffer is memory of a device;
+ * a buffer with elements is NULL, or overlaps another one; all together are larger than any memory;
+ * @nbuffers is above 4,294,967,295. DDP_E_MISMATCH: another rank has a list of other lengths; the
+ * sentence names both.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_all_reduce_many(ddp_comm *comm,
+                                                      const struct ddp_buffer *buffers,
+                                                      size_t nbuffers, ddp_dtype dtype,
+                                                      ddp_reduce_op op, void *stream,
+                                                      struct ddp_error *err);
+
+/**
  * Reduce @count elements of @dtype over all ranks; rank @root gets the result in @recv.
  *
  * @send and, on @root, @recv hold @count elements each. In place, they are equal. On other ranks

@@ -43,6 +43,16 @@ typedef enum ddp_kind {
 } ddp_kind;
 
 /*
+ * A buffer of a list: @count elements that a rank contributes, and room for the result. In place,
+ * @send and @recv are equal; of a broadcast @send is not used. With @count 0 both may be NULL.
+ */
+struct ddp_buffer {
+    const void *send;
+    void *recv;
+    size_t count;
+};
+
+/*
  * An operation. Set @size to sizeof(struct ddp_operation); members that are not named may be zero.
  *
  * Uneven parts: with @uneven = 1 a buffer that has a part for each rank is divided by counts of
@@ -55,6 +65,9 @@ typedef enum ddp_kind {
  * learn of it in a later call. The arrays belong to the operation until it has
  * ended. A rank that has no element of an operation on device memory shows by the stream, or by a
  * buffer, that it takes part in that.
+ *
+ * Many buffers: with @buffers all_reduce and broadcast take @nbuffers of them, as
+ * ddp_all_reduce_many() does, and @send, @recv and @count are not used.
  */
 struct ddp_operation {
     size_t size;
@@ -82,6 +95,9 @@ struct ddp_operation {
      * ddp_comm_check() and ddp_comm_abort(). NULL: none. */
     void (*on_done)(void *ctx, ddp_status status);
     void *ctx;
+
+    const struct ddp_buffer *buffers; /* NULL: there is no list */
+    size_t nbuffers;
 };
 
 /**
