@@ -308,7 +308,14 @@ enum { DEVIATIONS = sizeof deviations / sizeof *deviations };
 static void call_something_else(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     struct ddp_error error;
-    ddp_status status = deviate(comm, rank == 1 ? world->stage : 0, &error);
+    ddp_status status = deviate(comm, world->stage, &error);
+    world_report(world, rank, status, &error);
+}
+
+static void call_as_agreed(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    struct ddp_error error;
+    ddp_status status = deviate(comm, 0, &error);
     world_report(world, rank, status, &error);
 }
 
@@ -321,13 +328,79 @@ START_TEST(a_mismatch_names_both_calls)
                           : world.stage == DEVIATIONS - 1 ? DDP_ALGORITHM_DOUBLING
                           : world.stage == DEVIATIONS - 2 ? DDP_ALGORITHM_DIRECT
                                                           : DDP_ALGORITHM_RING;
-        world_start_rank(&world, rank, call_something_else);
+        world_start_rank(&world, rank, rank == 1 ? call_something_else : call_as_agreed);
     }
     world_join(&world);
     for (uint32_t rank = 0; rank < world.nranks; rank++) {
         expect_report(&world, rank, DDP_E_MISMATCH, deviations[0]);
         expect_report(&world, rank, DDP_E_MISMATCH, deviations[world.stage]);
         expect_report(&world, rank, DDP_E_MISMATCH, "rank 1");
+    }
+    world_close(&world);
+}
+END_TEST
+
+/* All ranks but one reduce through the memory of each node. */
+START_TEST(a_mismatch_between_nodes_names_both_calls)
+{
+    uint32_t different = (uint32_t)_i % 3;
+    struct world world = {.nranks = 3, .stage = (uint32_t)_i / 3};
+    world.hosts = world.stage % 2 == 0 ? "aab" : "abb";
+    world_open(&world);
+    for (uint32_t rank = 0; rank < world.nranks; rank++) {
+        bool by_ring = world.stage == 0 && rank == different;
+        world.algorithm = by_ring ? DDP_ALGORITHM_RING : DDP_ALGORITHM_HIERARCHICAL;
+        world_start_rank(&world, rank, rank == different ? call_something_else : call_as_agreed);
+    }
+    world_join(&world);
+    for (uint32_t rank = 0; rank < world.nranks; rank++) {
+        expect_report(&world, rank, DDP_E_MISMATCH, "sum of 100 float32, hierarchical");
+        expect_report(&world, rank, DDP_E_MISMATCH,
+                      world.stage == 0 ? "sum of 100 float32, ring" : deviations[world.stage]);
+    }
+    world_close(&world);
+}
+END_TEST
+
+static const struct {
+    const char *hosts; /* see struct world */
+    bool tcp;
+    uint32_t nodes;
+    const char *usual, *different; /* algorithms in the tables of most ranks, and of rank 1 */
+} tables[] = {
+    {NULL, false, 1, "direct", "ring"},          {NULL, false, 1, "doubling", "direct"},
+    {NULL, true, 3, "doubling", "ring"},         {NULL, true, 3, "ring", "direct"},
+    {"aab", false, 2, "hierarchical", "ring"},   {"aab", false, 2, "doubling", "hierarchical"},
+    {"abb", false, 2, "hierarchical", "direct"},
+};
+
+static void write_table(char path[], uint32_t nodes, const char *algorithm)
+{
+    int fd = mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_gt(dprintf(fd, "all_reduce 3 %u 1000 %s\n", nodes, algorithm), 0);
+    close(fd);
+}
+
+START_TEST(tables_that_differ_are_a_mismatch)
+{
+    char paths[2][32] = {"/tmp/test-table-XXXXXX", "/tmp/test-table-XXXXXX"}, words[64];
+    const char *const algorithms[] = {tables[_i].usual, tables[_i].different};
+    struct world world = {.nranks = 3, .tcp = tables[_i].tcp, .hosts = tables[_i].hosts};
+    for (int i = 0; i < 2; i++)
+        write_table(paths[i], tables[_i].nodes, algorithms[i]);
+    world_open(&world);
+    for (uint32_t rank = 0; rank < world.nranks; rank++) {
+        setenv("DDP_ALGORITHM_TABLE", paths[rank == 1], 1);
+        world_start_rank(&world, rank, call_as_agreed);
+    }
+    unsetenv("DDP_ALGORITHM_TABLE");
+    world_join(&world);
+    for (int i = 0; i < 2; i++) {
+        unlink(paths[i]);
+        snprintf(words, sizeof words, "sum of 100 float32, %s", algorithms[i]);
+        for (uint32_t rank = 0; rank < world.nranks; rank++)
+            expect_report(&world, rank, DDP_E_MISMATCH, words);
     }
     world_close(&world);
 }
@@ -565,6 +638,9 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, a_rank_that_leaves_is_named, 0, 2);
     tcase_add_loop_test(tcase, leaving_after_the_last_operation_hurts_nobody, 0, 2 * CALLS);
     tcase_add_loop_test(tcase, a_mismatch_names_both_calls, 0, 2 * (DEVIATIONS - 1));
+    tcase_add_loop_test(tcase, a_mismatch_between_nodes_names_both_calls, 0, 3 * (DEVIATIONS - 2));
+    tcase_add_loop_test(tcase, tables_that_differ_are_a_mismatch, 0,
+                        sizeof tables / sizeof *tables);
     tcase_add_loop_test(tcase, abort_reaches_all_ranks, 0, 6);
     tcase_add_loop_test(tcase, what_a_peer_reports_is_a_failure, 0, REPORTS);
     suite_add_tcase(suite, tcase);
