@@ -7,7 +7,10 @@
 #include "ring.h"
 #include "world.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
+#include <sys/socket.h>
 
 enum { LARGE = 1024 * 1024 + 1 };
 
@@ -290,6 +293,37 @@ START_TEST(invalid_arguments_have_no_effect)
 }
 END_TEST
 
+/* Sockets of this process that no timer paces, whatever the system's default is. */
+static unsigned count_unpaced_sockets(void)
+{
+    enum { FDS = 256 };
+    unsigned count = 0;
+    for (int fd = 0; fd < FDS; fd++) {
+        char name[16] = "";
+        socklen_t len = sizeof name;
+        count += getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &len) == 0 &&
+                 strcmp(name, "reno") == 0;
+    }
+    return count;
+}
+
+static void look_at_sockets(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    (void)world;
+    (void)rank;
+    CHECK_OK(ddp_barrier(comm, NULL, err));
+    CHECK(count_unpaced_sockets() >= 2); /* data to the next rank, and of the previous one */
+}
+
+START_TEST(tcp_on_one_machine_is_not_paced)
+{
+    struct world world = {.nranks = 3, .tcp = true};
+    world_open(&world);
+    world_run(&world, look_at_sockets);
+    world_close(&world);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("comm");
@@ -302,6 +336,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, barrier_holds_everybody, 0, 2 * 5);
     tcase_add_loop_test(tcase, communicators_are_independent, 0, 2);
     tcase_add_test(tcase, invalid_arguments_have_no_effect);
+    tcase_add_test(tcase, tcp_on_one_machine_is_not_paced);
     suite_add_tcase(suite, tcase);
     return suite;
 }

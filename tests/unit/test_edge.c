@@ -488,9 +488,13 @@ START_TEST(cards_on_the_wire)
     ck_assert_str_eq(got.local, "name");
     ck_assert_str_eq(got.machine, card.machine);
     ck_assert_mem_eq(got.id, card.id, sizeof got.id);
-    ck_assert(ddpi_card_share_memory(&card, &got));
+    ck_assert(ddpi_card_share_memory(&card, &got) && ddpi_card_same_machine(&card, &got));
+    ddpi_card_set_host(&got, "another");
+    ck_assert(!ddpi_card_share_memory(&card, &got) && ddpi_card_same_machine(&card, &got));
     got.machine[0] ^= 1;
-    ck_assert(!ddpi_card_share_memory(&card, &got));
+    ck_assert(!ddpi_card_share_memory(&card, &got) && !ddpi_card_same_machine(&card, &got));
+    got.machine[0] = card.machine[0] = '\0'; /* without /proc there are no names */
+    ck_assert(!ddpi_card_same_machine(&card, &got));
     uint8_t slot[DDPI_CARD_SLOT] = {0};
     ck_assert(!ddpi_card_get(slot, &got)); /* an empty one */
     ck_assert(ddpi_card_put(&card, slot) && ddpi_card_get(slot, &got));

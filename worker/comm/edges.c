@@ -69,6 +69,16 @@ void ddpi_edges_finish(struct ddpi_edges *edges)
     ddpi_edges_clear(edges);
 }
 
+/* Tell @edge if its peer is on this machine; the card of the peer may come later. */
+static void edge_place(const struct ddpi_edges *edges, struct ddpi_edge *edge)
+{
+    struct ddpi_card card;
+    if (edge != NULL && edge->ops->stay_on_machine != NULL &&
+        ddpi_card_get(ddpi_meeting_slot(&edges->meeting, edge->peer), &card) &&
+        ddpi_card_same_machine(&edges->meeting.card, &card))
+        edge->ops->stay_on_machine(edge);
+}
+
 /* Watch @fd; a negative one is none. */
 static bool edge_watch_fd(const struct ddpi_edges *edges, struct ddpi_edge *edge, int fd)
 {
@@ -125,6 +135,8 @@ void ddpi_edges_know_all(struct ddpi_edges *edges)
     const struct ddpi_meeting *meeting = &edges->meeting;
     ddpi_nodes_find(&edges->nodes, edges->nodes.firsts, meeting->rank, meeting->world_size,
                     shares_with_previous, meeting);
+    for (uint32_t i = 0; i < ddpi_edges_places(edges); i++)
+        edge_place(edges, ddpi_edges_at(edges, i));
 }
 
 ddp_status ddpi_edges_open(struct ddpi_edges *edges, struct ddp_error *err)
@@ -177,6 +189,7 @@ ddp_status ddpi_edges_add(struct ddpi_edges *edges, const struct ddpi_arrival *a
         ddpi_edge_destroy(edge);
         return DDP_OK;
     }
+    edge_place(edges, edge);
     ddp_status status = edge_watch(edges, edge, err);
     if (status == DDP_OK)
         atomic_store(place, edge);

@@ -46,6 +46,9 @@ struct ddpi_edge_ops {
     /* How many bytes that were sent the peer, or at least its kernel, has not taken yet. */
     size_t (*untaken)(struct ddpi_edge *edge);
 
+    /* The peer is on this machine: no network lies between. NULL: that makes no difference. */
+    void (*stay_on_machine)(struct ddpi_edge *edge);
+
     /* Prepare to sleep until @recv_bytes have arrived (0: not needed) or until there is room to
      * send: true if that is so already. Otherwise fills *@ret_poll (fd -1: the bell will ring). */
     bool (*arm)(struct ddpi_edge *edge, size_t recv_bytes, bool send, struct pollfd *ret_poll);

@@ -174,6 +174,13 @@ bool ddpi_card_get(const uint8_t slot[DDPI_CARD_SLOT], struct ddpi_card *ret_car
     return !rd.failed && ddpi_card_decode(wire, len, ret_card);
 }
 
+/* One kernel has one boot id, with which the name of the machine begins. */
+bool ddpi_card_same_machine(const struct ddpi_card *a, const struct ddpi_card *b)
+{
+    enum { BOOT_ID = 36 };
+    return strlen(a->machine) > BOOT_ID && strncmp(a->machine, b->machine, BOOT_ID) == 0;
+}
+
 bool ddpi_card_share_memory(const struct ddpi_card *a, const struct ddpi_card *b)
 {
     return a->shm && b->shm && a->machine[0] != '\0' && strcmp(a->machine, b->machine) == 0;

@@ -50,6 +50,9 @@ bool ddpi_card_decode(const void *wire, size_t len, struct ddpi_card *ret_card);
 bool ddpi_card_put(const struct ddpi_card *card, uint8_t slot[DDPI_CARD_SLOT]);
 bool ddpi_card_get(const uint8_t slot[DDPI_CARD_SLOT], struct ddpi_card *ret_card);
 
+/* Whether two ranks are on one machine, even if they can share no memory. */
+bool ddpi_card_same_machine(const struct ddpi_card *a, const struct ddpi_card *b);
+
 /* Whether two ranks can share memory; both ranks get the same answer. */
 bool ddpi_card_share_memory(const struct ddpi_card *a, const struct ddpi_card *b);
 
