@@ -51,6 +51,13 @@ static void mix_kinds(struct rig *rig, struct ddp_error *error)
                    "host memory takes no stream: pass NULL");
     expect_refusal(ddp_broadcast(rig->device, host, 1, DDP_INT32, 0, rig->stream, error), error,
                    "host memory takes no stream: pass NULL");
+    const struct ddp_buffer list[] = {{NULL, NULL, 0}, {host, device, COUNT}};
+    expect_refusal(ddp_all_reduce_many(rig->device, list + 1, 1, DDP_FLOAT32, DDP_SUM, NULL, error),
+                   error,
+                   "buffer 0 of 1 is memory of the GPU: the buffers of a list must be host memory");
+    expect_refusal(
+        ddp_all_reduce_many(rig->device, list, 2, DDP_FLOAT32, DDP_SUM, rig->stream, error), error,
+        "buffer 1 of 2 is memory of the GPU: the buffers of a list must be host memory");
     free(host);
     rig_free(rig, device);
 }

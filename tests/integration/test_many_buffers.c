@@ -311,12 +311,16 @@ END_TEST
 
 /* ---- failure ---- */
 
+/* When all have joined. */
 static void abort_instead(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     static float values[COUNT_MAX];
     const struct ddp_buffer list[] = {{values, values, 5}, {values + 7, values + 7, 90000}};
     struct ddp_error error = {0};
     ddp_status status = DDP_E_ABORTED;
+    world_step(world, rank);
+    for (uint32_t other = 0; rank == 1 && other < world->nranks; other++)
+        world_await_steps(world, other, 1);
     if (rank == 1)
         ddp_comm_abort(comm);
     else
