@@ -48,7 +48,8 @@ class Tune(unittest.TestCase):
         self.assertIn('# ddp-perf tune --nproc=2 --nodes=1 --minbytes=8 --maxbytes=4096 --stepfactor=16', text)
         rows = ROW.findall(text)
         self.assertEqual(rows[-1][2], '9223372036854775807', text)
-        done = self.run_program(DDPRUN, '--nproc-per-node=2', BIN / 'ddp-perf', 'allreduce', '-b64M', '-e64M', '-n1',
+        # more bytes than were measured, and few enough for each algorithm
+        done = self.run_program(DDPRUN, '--nproc-per-node=2', BIN / 'ddp-perf', 'allreduce', '-b4K', '-e4K', '-n1',
                                 '--device=cpu', DDP_ALGORITHM_TABLE=str(self.table), DDP_DEBUG='INFO')
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn(f'{rows[-1][3]}, as the table has it for 2 ranks on 1 nodes', done.stdout + done.stderr)
