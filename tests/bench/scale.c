@@ -1,6 +1,7 @@
 /*
  * scale.c - main() of ddp-scale: what the store's server costs with a million keys, ten thousand
- * clients or ten thousand nodes. It takes ddp-perf's options and prints and writes in its form.
+ * clients or ten thousand nodes, and a communicator with many ranks. It takes ddp-perf's options
+ * and prints and writes in its form.
  */
 #include "scale.h"
 
@@ -14,6 +15,7 @@ static const struct perf_benchmark benchmarks[] = {
      "the cost of an operation beside many keys, waits, sessions or connections"},
     {"swarm", scale_swarm, "10,000 clients: connect, pass a barrier, be woken by one set"},
     {"rendezvous", scale_rendezvous, "100 to 10,000 nodes meet, and meet again when one is lost"},
+    {"ranks", scale_ranks, "what a communicator of 2 to 64 ranks costs"},
     {NULL, NULL, NULL},
 };
 

@@ -59,7 +59,7 @@ struct ddpi_run {
     bool unrecorded; /* the flight recorder gets it as soon as it has been advanced once */
     bool begun;
     bool broken;      /* begin() or advance() has failed */
-    bool is_awaited;  /* submit() waits until it has ended */
+    bool is_awaited;  /* submit() may wait until it has ended */
     bool is_request;  /* no thread waits for it, as far as the queue knows */
     atomic_bool done; /* set under the lock of the queue */
     ddp_status status;

@@ -282,6 +282,8 @@ static ddp_status run_to_end(struct ddp_comm *comm, struct ddpi_memory *memory,
     ddp_status status = ddpi_operate_submit(comm, memory, &run, stream, err);
     if (status != DDP_OK)
         return status;
+    if (!ddpi_run_is_done(&run))
+        (void)ddpi_runs_wait(comm, &run, 0);
     return run.status == DDP_OK ? DDP_OK : ddpi_comm_report(comm, err);
 }
 
