@@ -7,6 +7,7 @@
  * memory that all share; of a time the slowest rank counts.
  */
 #include "error.h"
+#include "parse.h"
 #include "scale.h"
 
 #include <ddprun/comm.h>
@@ -64,10 +65,16 @@ static double own_kib(void)
 {
     FILE *file = fopen("/proc/self/smaps_rollup", "r");
     char line[256];
-    unsigned long kib = 0;
-    while (file != NULL && fgets(line, sizeof line, file) != NULL)
-        if (sscanf(line, "Pss: %lu kB", &kib) == 1)
-            break;
+    int64_t kib = 0;
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        char *end = strstr(line, " kB");
+        if (end == NULL || strncmp(line, "Pss:", 4) != 0)
+            continue;
+        *end = '\0';
+        const char *number = line + 4 + strspn(line + 4, " ");
+        (void)ddpi_parse_int(number, 0, INT64_MAX, &kib, NULL);
+        break;
+    }
     if (file != NULL)
         fclose(file);
     return (double)kib;
