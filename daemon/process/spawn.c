@@ -20,6 +20,11 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_UNPOISON_MEMORY_REGION(address, size) ((void)(address))
+#endif
 
 enum { STACK_SIZE = 32 * 1024, CLOSE_MAX = 65536 };
 
@@ -116,9 +121,8 @@ static bool is_too_late(const struct spawn_request *request)
     return at != 0 && ddpi_now_ms(&ddpi_clock_monotonic) >= at;
 }
 
-/* Runs in the child, on its own small stack. It never returns, so marks of the address sanitizer
- * for its frame would stay in the parent. */
-__attribute__((no_sanitize("address"))) static int child_main(void *arg)
+/* Runs in the child, on its own small stack. */
+static int child_main(void *arg)
 {
     struct birth *birth = arg;
     const struct spawn_request *request = birth->request;
@@ -200,6 +204,9 @@ ddp_status spawn_process(const struct spawn_request *request, struct spawn_child
         pid = clone(child_main, stack + sizeof stack,
                     CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &birth, &pidfd);
         clone_errno = errno;
+        /* Its functions have not returned, as it called exec or was killed: the address sanitizer
+         * still has the marks of their frames. */
+        ASAN_UNPOISON_MEMORY_REGION(stack, sizeof stack);
     }
     sigprocmask(SIG_SETMASK, &before, NULL);
 

@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -389,6 +391,53 @@ START_TEST(what_cannot_be_executed_is_explained)
 }
 END_TEST
 
+/* Kill the first child of the process whose only thread is @arg. */
+static void *kill_child(void *arg)
+{
+    char path[64];
+    int pid = 0;
+    snprintf(path, sizeof path, "/proc/self/task/%d/children", *(const pid_t *)arg);
+    while (pid == 0) {
+        FILE *file = fopen(path, "re");
+        ck_assert_ptr_nonnull(file);
+        if (fscanf(file, "%d", &pid) != 1)
+            pid = 0;
+        fclose(file);
+        sched_yield();
+    }
+    ck_assert_int_eq(kill(pid, SIGKILL), 0);
+    return NULL;
+}
+
+/* As the guard does. The next child uses the same stack. */
+START_TEST(a_child_may_be_killed_before_it_runs_its_program)
+{
+    static const char *const argv[] = {"/bin/true", NULL};
+    struct spawn_child child;
+    struct ddp_error error = {0};
+    int full[2], status;
+    pid_t self = getpid();
+    pthread_t killer;
+    ck_assert_int_eq(pipe2(full, O_CLOEXEC | O_NONBLOCK), 0);
+    while (write(full[1], "0", 1) == 1)
+        ;
+    ck_assert_int_eq(fcntl(full[1], F_SETFL, 0), 0); /* the child's first write will wait */
+    struct spawn_request request = request_of(argv[0], argv, empty_env, 1, 2);
+    request.cgroup_fd = full[1];
+    ck_assert_int_eq(pthread_create(&killer, NULL, kill_child, &self), 0);
+    ck_assert_msg(spawn_process(&request, &child, &error) == DDP_OK, "%s", error.msg);
+    ck_assert_int_eq(pthread_join(killer, NULL), 0);
+    ck_assert_int_eq(waitpid(child.pid, &status, 0), child.pid);
+    ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    close(child.pidfd);
+    request.cgroup_fd = -1;
+    ck_assert_msg(spawn_process(&request, &child, &error) == DDP_OK, "%s", error.msg);
+    ends_well(&child);
+    close(full[0]);
+    close(full[1]);
+}
+END_TEST
+
 START_TEST(bad_descriptors_are_explained)
 {
     cannot_start("/bin/true", 900,
@@ -412,6 +461,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, it_dies_with_its_parent);
     tcase_add_test(tcase, what_cannot_be_executed_is_explained);
     tcase_add_test(tcase, a_limit_that_was_reached_is_named);
+    tcase_add_test(tcase, a_child_may_be_killed_before_it_runs_its_program);
     tcase_add_test(tcase, bad_descriptors_are_explained);
     suite_add_tcase(suite, tcase);
     return suite;
