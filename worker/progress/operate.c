@@ -124,6 +124,15 @@ static struct ddpi_memory *stream_owner(struct ddpi_memories *memories, const vo
     return &memories->host;
 }
 
+/* This process uses no other memory than the host's. */
+static bool is_host_alone(const struct ddpi_memories *memories)
+{
+    for (unsigned i = 0; memories->types[i]->library != NULL; i++)
+        if (memories->open[i] != NULL)
+            return false;
+    return true;
+}
+
 /* No other memory than the host's takes lists. */
 static ddp_status check_list(const struct ddpi_memories *memories, const struct ddpi_task *task,
                              struct ddp_error *err)
@@ -156,10 +165,14 @@ static ddp_status choose_memory(struct ddpi_memories *memories, const struct ddp
                                 const void *stream, struct ddpi_buffers *ret_buffers,
                                 struct ddpi_memory **ret_memory, struct ddp_error *err)
 {
+    *ret_memory = &memories->host;
+    if (is_host_alone(memories))
+        return DDP_OK;
     bool is_barrier = task->call.operation == DDPI_BARRIER;
     bool others_have = task->call.parts == 1; /* elements, even if this rank has none */
     bool any = task->count == 0 && others_have;
-    *ret_memory = is_barrier || any ? stream_owner(memories, stream) : &memories->host;
+    if (is_barrier || any)
+        *ret_memory = stream_owner(memories, stream);
     if (is_barrier || (task->count == 0 && !others_have)) /* the host does nothing as well */
         return DDP_OK;
     if (task->list != NULL)
