@@ -215,7 +215,8 @@ static void begin_seal(struct ddpi_seal *seal, const struct ddpi_handshake *hand
 {
     struct label label;
     bind_transcript(handshake, sender == DDPI_SIDE_CLIENT ? 'C' : 'S', &label);
-    ddpi_hkdf_expand(handshake->key, label.bytes, label.len, (uint8_t *)seal->keys, sizeof seal->keys);
+    ddpi_hkdf_expand(handshake->key, label.bytes, label.len, (uint8_t *)seal->keys,
+                     sizeof seal->keys);
     seal->sequence = 0;
 }
 
