@@ -291,6 +291,11 @@ END_TEST
 static void abort_a_wait(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     struct ddp_error error = {0};
+    float value = 1;
+    for (uint32_t to = 0; to < 2 && rank == 3; to++) /* after that there are connections */
+        CHECK_OK(ddp_send(comm, &value, 1, DDP_FLOAT32, to, NULL, err));
+    if (rank < 2)
+        CHECK_OK(ddp_recv(comm, &value, 1, DDP_FLOAT32, 3, NULL, err));
     if (rank == 3) {
         while (atomic_load(world->counter) < 2)
             poll(NULL, 0, 1);

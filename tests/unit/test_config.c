@@ -49,8 +49,8 @@ START_TEST(everything_from_the_environment)
 {
     SET("RANK", "3", "WORLD_SIZE", "8", "DDPRUN_STORE", "10.0.0.1:29400", "DDPRUN_STORE_PREFIX",
         "job/2/", "DDP_TIMEOUT", "1.5s", "DDP_INIT_TIMEOUT", "2m", "DDP_FORCE_TCP", "true",
-        "DDPRUN_TOKEN_FD", "3", "DDPRUN_RANK_KEY_FD", "5", "DDP_ALGORITHM", "direct", "DDPRUN_TLS",
-        "1", "DDPRUN_TLS_RANKS", "1");
+        "DDP_SOCKETS_PER_EDGE", "8", "DDPRUN_TOKEN_FD", "3", "DDPRUN_RANK_KEY_FD", "5",
+        "DDP_ALGORITHM", "direct", "DDPRUN_TLS", "1", "DDPRUN_TLS_RANKS", "1");
     struct ddpi_config config;
     ck_assert_int_eq(ddpi_config_load(NULL, test_env, &config, NULL), DDP_OK);
     ck_assert_uint_eq(config.rank, 3);
@@ -60,6 +60,7 @@ START_TEST(everything_from_the_environment)
     ck_assert_uint_eq(config.timeout_ms, 1500);
     ck_assert_uint_eq(config.init_timeout_ms, 120000);
     ck_assert(config.force_tcp);
+    ck_assert_uint_eq(config.sockets, 8);
     ck_assert_int_eq(config.algorithm, DDP_ALGORITHM_DIRECT);
     ck_assert_int_eq(config.token_fd, 3);
     ck_assert_int_eq(config.rank_key_fd, 5);
@@ -103,6 +104,7 @@ START_TEST(options_come_first)
     ck_assert_str_eq(config.store_endpoint, "b:2");
     ck_assert_str_eq(config.name, "evaluation");
     ck_assert_uint_eq(config.init_timeout_ms, 10);
+    ck_assert_uint_eq(config.sockets, 1);
     ck_assert_uint_eq(config.timeout_ms, 20);
     ck_assert_int_eq(config.algorithm, DDP_ALGORITHM_RING);
     ck_assert_int_eq(config.token_fd, 0);        /* it is for the launcher's store, */
@@ -128,6 +130,8 @@ static const struct {
     {{"DDP_TIMEOUT", "0"}, "DDP_TIMEOUT"},
     {{"DDP_INIT_TIMEOUT", "-1"}, "DDP_INIT_TIMEOUT"},
     {{"DDP_FORCE_TCP", "yes"}, "DDP_FORCE_TCP"},
+    {{"DDP_SOCKETS_PER_EDGE", "0"}, "DDP_SOCKETS_PER_EDGE"},
+    {{"DDP_SOCKETS_PER_EDGE", "9"}, "DDP_SOCKETS_PER_EDGE"},
     {{"DDP_ALGORITHM", "tree"}, "DDP_ALGORITHM: 'tree'"},
     {{"DDP_ALGORITHM", ""}, "DDP_ALGORITHM"},
     {{"DDP_ALGORITHM_TABLE", "/nonexistent"}, "DDP_ALGORITHM_TABLE: '/nonexistent'"},

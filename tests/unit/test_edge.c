@@ -18,7 +18,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SHM, TCP, TLS, TRANSPORTS, TOTAL = 3 * 1000 * 1000 + 17 };
+enum { SHM, TCP, TLS, SOCKETS, SOCKETS_TLS, TRANSPORTS, TOTAL = 3 * 1000 * 1000 + 17 };
+enum { MANY = 3 }; /* sockets */
 
 struct pair {
     struct ddpi_edge *a, *b;
@@ -47,7 +48,7 @@ static void shake_hands(const struct pair *pair)
 }
 
 /* What both greetings have come to; on the other side if they were not the same connection. */
-static void hide(const struct pair *pair, bool same)
+static void hide(const struct pair *pair, unsigned sockets, bool same)
 {
     struct ddpi_seals ours, theirs;
     if (engine == NULL)
@@ -56,21 +57,28 @@ static void hide(const struct pair *pair, bool same)
     memset(&ours.in, 2, sizeof ours.in);
     theirs = (struct ddpi_seals){.in = ours.out, .out = ours.in};
     theirs.in.keys[0][0] ^= !same;
-    ck_assert_int_eq(ddpi_edge_tcp_hide(pair->a, engine, &ours, true, NULL), DDP_OK);
-    ck_assert_int_eq(ddpi_edge_tcp_hide(pair->b, engine, &theirs, false, NULL), DDP_OK);
+    for (unsigned i = 0; i < sockets; i++) {
+        ck_assert_int_eq(ddpi_edge_tcp_hide(pair->a, i, engine, &ours, true, NULL), DDP_OK);
+        ck_assert_int_eq(ddpi_edge_tcp_hide(pair->b, i, engine, &theirs, false, NULL), DDP_OK);
+    }
     shake_hands(pair);
 }
 
 static struct pair pair_create(int transport)
 {
     struct pair pair = {.bell_a = -1, .bell_b = -1};
+    unsigned sockets = transport >= SOCKETS ? MANY : 1;
     int control[2];
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, control), 0);
     if (transport != SHM) {
-        int data[2];
-        ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, data), 0);
-        pair.a = ddpi_edge_tcp(data[0], control[0], NULL);
-        pair.b = ddpi_edge_tcp(data[1], control[1], NULL);
+        int ends[2], a[MANY], b[MANY];
+        for (unsigned i = 0; i < sockets; i++) {
+            ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+            a[i] = ends[0];
+            b[i] = ends[1];
+        }
+        pair.a = ddpi_edge_tcp(a, sockets, control[0], NULL);
+        pair.b = ddpi_edge_tcp(b, sockets, control[1], NULL);
     } else {
         struct ddpi_shm_segment *ours, *theirs;
         ck_assert_int_eq(ddpi_shm_create(&ours, NULL), DDP_OK);
@@ -81,8 +89,8 @@ static struct pair pair_create(int transport)
         pair.b = ddpi_edge_shm(theirs, 1, dup(pair.bell_a), control[1], NULL);
     }
     ck_assert(pair.a != NULL && pair.b != NULL);
-    if (transport == TLS)
-        hide(&pair, true);
+    if (transport == TLS || transport == SOCKETS_TLS)
+        hide(&pair, sockets, true);
     return pair;
 }
 
@@ -94,6 +102,17 @@ static void pair_destroy(struct pair *pair)
         close(pair->bell_a);
     if (pair->bell_b >= 0)
         close(pair->bell_b);
+}
+
+/* What @edge waits for; its bell is the last one. */
+static bool arm(const struct pair *pair, struct ddpi_edge *edge, size_t recv_bytes, bool send,
+                struct pollfd polls[DDPI_EDGE_POLLS + 1])
+{
+    for (unsigned i = 0; i < DDPI_EDGE_POLLS; i++)
+        polls[i] = (struct pollfd){.fd = -1};
+    polls[DDPI_EDGE_POLLS] =
+        (struct pollfd){.fd = edge == pair->a ? pair->bell_a : pair->bell_b, .events = POLLIN};
+    return edge->ops->arm(edge, recv_bytes, send, polls);
 }
 
 static uint8_t pattern(size_t i)
@@ -151,22 +170,38 @@ START_TEST(bytes_arrive_in_order)
 }
 END_TEST
 
+/* Every byte belongs to one socket; a part ends where the next socket's stripe begins. */
+START_TEST(stripes_go_over_the_sockets_in_turn)
+{
+    unsigned sockets = (unsigned)_i;
+    for (uint64_t at = 0, next = 0; at < 3 * DDPI_SOCKETS_MAX * DDPI_STRIPE_SIZE; at = next) {
+        unsigned socket = ddpi_stripe_socket(at, sockets);
+        size_t part = ddpi_stripe_part(at, DDPI_STRIPE_SIZE / 3 + 1, sockets);
+        ck_assert_uint_lt(socket, sockets);
+        ck_assert_uint_gt(part, 0);
+        ck_assert_uint_le(part, DDPI_STRIPE_SIZE / 3 + 1);
+        ck_assert_uint_eq(ddpi_stripe_socket(at + part - 1, sockets), socket);
+        next = at + part;
+        if (part < DDPI_STRIPE_SIZE / 3 + 1)
+            ck_assert_uint_eq(ddpi_stripe_socket(next, sockets), (socket + 1) % sockets);
+    }
+}
+END_TEST
+
 START_TEST(a_full_link_takes_nothing_and_wakes_the_sender)
 {
     struct pair pair = pair_create(_i);
     uint8_t bytes[4096] = {0};
     while (pair.a->ops->send(pair.a, bytes, sizeof bytes) > 0)
         continue;
-    struct pollfd pollfd;
-    ck_assert(!pair.a->ops->arm(pair.a, 0, true, &pollfd));
-    if (pollfd.fd < 0)
-        pollfd = (struct pollfd){.fd = pair.bell_a, .events = POLLIN};
-    ck_assert_int_eq(poll(&pollfd, 1, 0), 0);
+    struct pollfd polls[3];
+    ck_assert(!arm(&pair, pair.a, 0, true, polls));
+    ck_assert_int_eq(poll(polls, 3, 0), 0);
     const uint8_t *there;
     size_t len;
     while ((len = pair.b->ops->peek(pair.b, 1, &there)) > 0)
         pair.b->ops->consume(pair.b, len);
-    ck_assert_int_eq(poll(&pollfd, 1, 1000), 1);
+    ck_assert_int_ge(poll(polls, 3, 1000), 1);
     pair.a->ops->disarm(pair.a);
     ck_assert_uint_gt(pair.a->ops->send(pair.a, bytes, 1), 0);
     pair_destroy(&pair);
@@ -176,17 +211,15 @@ END_TEST
 START_TEST(a_sleeping_receiver_is_woken)
 {
     struct pair pair = pair_create(_i);
-    struct pollfd pollfd;
-    ck_assert(!pair.b->ops->arm(pair.b, 4, false, &pollfd));
-    if (pollfd.fd < 0)
-        pollfd = (struct pollfd){.fd = pair.bell_b, .events = POLLIN};
-    ck_assert_int_eq(poll(&pollfd, 1, 0), 0);
+    struct pollfd polls[3];
+    ck_assert(!arm(&pair, pair.b, 4, false, polls));
+    ck_assert_int_eq(poll(polls, 3, 0), 0);
     ck_assert_uint_eq(pair.a->ops->send(pair.a, "1234", 4), 4);
-    ck_assert_int_eq(poll(&pollfd, 1, 1000), 1);
+    ck_assert_int_ge(poll(polls, 3, 1000), 1);
     pair.b->ops->disarm(pair.b);
     const uint8_t *bytes;
     ck_assert_uint_eq(pair.b->ops->peek(pair.b, 4, &bytes), 4);
-    ck_assert(pair.b->ops->arm(pair.b, 4, false, &pollfd)); /* nothing to wait for */
+    ck_assert(arm(&pair, pair.b, 4, false, polls)); /* nothing to wait for */
     pair.b->ops->disarm(pair.b);
     if (_i == SHM) { /* nobody sleeps: no bell */
         uint64_t rings;
@@ -478,6 +511,7 @@ START_TEST(cards_on_the_wire)
     struct ddpi_card card = {.world_size = 4, .shm = true, .local = "name"}, got;
     ck_assert_int_eq(ddpi_card_identify(&card, NULL), DDP_OK);
     card.tcp.ss_family = _i == 0 ? AF_INET : AF_INET6;
+    card.sockets = DDPI_SOCKETS_MAX;
     struct ddpi_buf buf;
     ddpi_buf_init(&buf, DDPI_CARD_WIRE_MAX);
     ck_assert(ddpi_card_encode(&card, &buf));
@@ -485,6 +519,7 @@ START_TEST(cards_on_the_wire)
     ck_assert(ddpi_card_decode(ddpi_buf_head(&buf), len, &got));
     ck_assert_uint_eq(got.world_size, 4);
     ck_assert_uint_eq(got.pid, card.pid);
+    ck_assert_uint_eq(got.sockets, DDPI_SOCKETS_MAX);
     ck_assert_str_eq(got.local, "name");
     ck_assert_str_eq(got.machine, card.machine);
     ck_assert_mem_eq(got.id, card.id, sizeof got.id);
@@ -516,8 +551,8 @@ static struct pair plain_pair(int data[2])
     int control[2];
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, control), 0);
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, data), 0);
-    pair.a = ddpi_edge_tcp(data[0], control[0], NULL);
-    pair.b = ddpi_edge_tcp(data[1], control[1], NULL);
+    pair.a = ddpi_edge_tcp(&data[0], 1, control[0], NULL);
+    pair.b = ddpi_edge_tcp(&data[1], 1, control[1], NULL);
     ck_assert(pair.a != NULL && pair.b != NULL);
     return pair;
 }
@@ -532,7 +567,7 @@ START_TEST(nobody_between_reads_by_tls)
         return;
     struct pair pair = plain_pair(data);
     if (hidden)
-        hide(&pair, true);
+        hide(&pair, 1, true);
     ck_assert_uint_eq(pair.a->ops->send(pair.a, secret, sizeof secret), sizeof secret);
     ssize_t len = recv(data[1], seen, sizeof seen, MSG_PEEK);
     ck_assert_int_gt(len, 0);
@@ -553,9 +588,9 @@ START_TEST(what_does_not_fit_breaks_the_edge)
         return;
     struct pair pair = plain_pair(data);
     if (_i == 0) {
-        hide(&pair, false);
+        hide(&pair, 1, false);
     } else {
-        hide(&pair, true);
+        hide(&pair, 1, true);
         ck_assert_int_eq(send(data[0], "HEAD is in clear", 16, 0), 16);
     }
     ck_assert_uint_eq(pair.b->ops->recv(pair.b, got, sizeof got), 0);
@@ -572,6 +607,7 @@ Suite *test_suite(void)
     TCase *tcase = tcase_create("transports");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, bytes_arrive_in_order, 0, 2 * TRANSPORTS);
+    tcase_add_loop_test(tcase, stripes_go_over_the_sockets_in_turn, 2, DDPI_SOCKETS_MAX + 1);
     tcase_add_loop_test(tcase, a_full_link_takes_nothing_and_wakes_the_sender, 0, TRANSPORTS);
     tcase_add_loop_test(tcase, a_sleeping_receiver_is_woken, 0, TRANSPORTS);
     tcase_add_test(tcase, impossible_positions_break_the_link);

@@ -17,12 +17,18 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { SHM, TCP, TRANSPORTS, TURNS = 20000 /* of a millisecond or less */ };
+enum { SHM, TCP, SOCKETS, TRANSPORTS, TURNS = 20000 /* of a millisecond or less */ };
 
 static struct ddpi_rank_key key;
 static struct ddpi_meeting ranks[2];
 static int bells[2];
 static unsigned descriptors; /* before */
+
+/* Those that rank @rank wants for an edge; the fewer count. */
+static uint8_t sockets_of(int transport, uint32_t rank)
+{
+    return transport != SOCKETS ? 0 : rank == 0 ? 3 : DDPI_SOCKETS_MAX;
+}
 
 static void open_ranks(int transport)
 {
@@ -32,8 +38,9 @@ static void open_ranks(int transport)
     ck_assert_int_eq(ddpi_source_address("127.0.0.1", 1, &address, NULL), DDP_OK);
     for (uint32_t i = 0; i < 2; i++) {
         bells[i] = eventfd(0, EFD_NONBLOCK);
-        ck_assert_int_eq(ddpi_meeting_init(&ranks[i], i, 2, bells[i], &key, &address,
-                                           transport == SHM, NULL, NULL),
+        const struct ddpi_meeting_options options = {
+            .address = &address, .use_shm = transport == SHM, .sockets = sockets_of(transport, i)};
+        ck_assert_int_eq(ddpi_meeting_init(&ranks[i], i, 2, bells[i], &key, &options, NULL),
                          DDP_OK);
     }
     for (uint32_t i = 0; i < 2; i++)
@@ -369,6 +376,8 @@ START_TEST(who_is_not_expected_is_turned_away)
         {.kind = 0, .link = DDPI_LINK_PEER, .from = 1},
         {.kind = DDPI_GREET_JOIN, .link = DDPI_LINK_PEER, .from = 1},
         {.kind = 5, .link = DDPI_LINK_PEER, .from = 1},
+        {.kind = right, .link = DDPI_LINK_PEER, .from = 1, .socket = 1},
+        {.kind = DDPI_GREET_DATA, .link = DDPI_LINK_PEER, .from = 1, .socket = 3},
     };
     for (size_t i = 0; i < sizeof hellos / sizeof *hellos; i++) {
         struct ddpi_greeting greeting = greet_by_hand(_i, hellos[i], &key);
@@ -486,7 +495,7 @@ START_TEST(a_ring_that_stands_takes_nobody_else)
         struct ddpi_greeting again = greet_by_hand(
             _i,
             (struct ddpi_hello){
-                .kind = DDPI_GREET_SHM + (_i == TCP), .link = DDPI_LINK_RING, .from = 1},
+                .kind = DDPI_GREET_SHM + (_i != SHM), .link = DDPI_LINK_RING, .from = 1},
             &key);
         expect_sent_away(&again);
         ddpi_greeting_drop(&again);
@@ -534,7 +543,7 @@ END_TEST
 
 START_TEST(silent_strangers_give_way)
 {
-    enum { STRANGERS = 50 };
+    enum { STRANGERS = DDPI_STRANGERS_MAX + 34 };
     int fds[STRANGERS];
     struct ddpi_arrival arrivals[2] = {0};
     open_ranks(_i);
@@ -542,11 +551,12 @@ START_TEST(silent_strangers_give_way)
         fds[i] = connect_to(&ranks[0], _i);
         ck_assert_ptr_null(advance(0).edge);
     }
-    ck_assert_uint_eq(count_visitors(&ranks[0]), 16);
-    ck_assert_uint_eq(ranks[0].stranger_count, 16);
+    ck_assert_uint_eq(count_visitors(&ranks[0]), DDPI_STRANGERS_MAX);
+    ck_assert_uint_eq(ranks[0].stranger_count, DDPI_STRANGERS_MAX);
     char byte; /* the oldest have given way, and nobody else */
     for (int i = 0; i < STRANGERS; i++)
-        ck_assert_int_eq(recv(fds[i], &byte, 1, MSG_DONTWAIT) == 0, i < STRANGERS - 16);
+        ck_assert_int_eq(recv(fds[i], &byte, 1, MSG_DONTWAIT) == 0,
+                         i < STRANGERS - DDPI_STRANGERS_MAX);
     ask(1, DDPI_LINK_PEER);
     meet(arrivals);
     try_and_close(arrivals);

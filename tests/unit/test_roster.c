@@ -12,7 +12,8 @@ static struct ddp_error error;
 
 static struct ddpi_card card_of(uint32_t world_size, uint32_t rank, const char *machine)
 {
-    struct ddpi_card card = {.world_size = world_size, .pid = 100 + rank, .node = "node"};
+    struct ddpi_card card = {
+        .world_size = world_size, .pid = 100 + rank, .sockets = 1, .node = "node"};
     snprintf(card.machine, sizeof card.machine, "%s", machine);
     card.tcp.ss_family = AF_INET;
     return card;

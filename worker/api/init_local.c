@@ -91,8 +91,8 @@ static ddp_status create_rank(struct ddpi_config *config, uint32_t rank, const i
         return DDP_OK;
     struct ddpi_meeting *meeting = &comm->edges.meeting;
     ddpi_comm_allow_spins(comm, config->world_size);
-    status = ddpi_meeting_init(meeting, rank, config->world_size, comm->bell, key, NULL, true, NULL,
-                               err);
+    const struct ddpi_meeting_options options = {.use_shm = true};
+    status = ddpi_meeting_init(meeting, rank, config->world_size, comm->bell, key, &options, err);
     if (status == DDP_OK && !meeting->card.shm)
         status = ddpi_error_set(err, DDP_E_SYSTEM,
                                 "there is no shared memory, or no /proc, for %u ranks",

@@ -73,6 +73,10 @@ static ddp_status listen_for_ranks(struct bootstrap *boot)
     const struct ddpi_config *config = boot->config;
     const struct ddpi_endpoint *place = &boot->directory->place;
     struct sockaddr_storage address = {0};
+    const struct ddpi_meeting_options options = {.address = &address,
+                                                 .use_shm = !config->force_tcp,
+                                                 .host_id = config->host_id,
+                                                 .sockets = config->sockets};
     ddp_status status =
         ddpi_own_address(config->interfaces, place->host, place->port, &address, boot->err);
     struct ddpi_rank_key key = boot->directory->key;
@@ -80,8 +84,7 @@ static ddp_status listen_for_ranks(struct bootstrap *boot)
         ddpi_rank_key_read(config->rank_key_fd, &key);
     if (status == DDP_OK)
         status = ddpi_meeting_init(boot->meeting, boot->comm->rank, boot->comm->world_size,
-                                   boot->comm->bell, &key, &address, !config->force_tcp,
-                                   config->host_id, boot->err);
+                                   boot->comm->bell, &key, &options, boot->err);
     if (status == DDP_OK && config->tls_ranks)
         status = enable_tls(boot, key.given);
     if (status == DDP_OK)

@@ -8,6 +8,7 @@
 #include "flight_file.h"
 #include "life_slot.h"
 #include "mem.h"
+#include "stripes.h"
 #include "text_file.h"
 
 #include <errno.h>
@@ -309,6 +310,17 @@ static ddp_status load_way(const struct ddp_comm_options *options, ddpi_getenv *
     return load_store(options, env, config, err);
 }
 
+static ddp_status load_sockets(ddpi_getenv *env, struct ddpi_config *config, struct ddp_error *err)
+{
+    static const char name[] = "DDP_SOCKETS_PER_EDGE";
+    uint32_t sockets = 1;
+    ddp_status status = DDP_OK;
+    if (env(name) != NULL)
+        status = env_int(env, name, 1, DDPI_SOCKETS_MAX, &sockets, err);
+    config->sockets = (uint8_t)sockets;
+    return status;
+}
+
 static ddp_status load_limits(const struct ddp_comm_options *options, ddpi_getenv *env,
                               struct ddpi_config *config, struct ddp_error *err)
 {
@@ -326,7 +338,7 @@ static ddp_status load_limits(const struct ddp_comm_options *options, ddpi_geten
     }
     if (status == DDP_OK && !config->force_tcp)
         status = env_flag(env, "DDP_FORCE_TCP", &config->force_tcp, err);
-    return status;
+    return status == DDP_OK ? load_sockets(env, config, err) : status;
 }
 
 const char *ddpi_config_interfaces(ddpi_getenv *env)

@@ -41,6 +41,7 @@ struct ddpi_config {
     uint32_t init_timeout_ms;
     uint32_t timeout_ms;
     bool force_tcp;
+    uint8_t sockets;     /* for data, of an edge over TCP */
     const char *host_id; /* ranks with different ones share no memory; NULL: not set */
     ddp_algorithm algorithm;
     struct ddpi_selection_table table; /* of DDP_ALGORITHM_TABLE */

@@ -336,10 +336,16 @@ ddp_status ddpi_wait_poll(struct ddp_comm *comm, const struct ddpi_wait *wait)
 /* The bell; all control sockets and the listeners; then the data of each need. */
 enum { POLL_BELL, POLL_CONTROLS, POLL_DATA };
 
+/* Where those of need number @needs begin; how many there are for so many needs. */
+static unsigned poll_place(unsigned needs)
+{
+    return POLL_DATA + DDPI_EDGE_POLLS * needs;
+}
+
 /* Room for @count needs in the communicator's list for poll(2); NULL: no memory. */
 static struct pollfd *poll_room(struct ddp_comm *comm, unsigned count)
 {
-    unsigned wanted = POLL_DATA + count;
+    unsigned wanted = poll_place(count);
     if (wanted <= comm->polled_room)
         return comm->polled;
     struct pollfd *fds = ddpi_calloc(2 * wanted, sizeof *fds);
@@ -362,10 +368,11 @@ static bool arm_needs(const struct ddp_comm *comm, const struct needs *needs, st
     fds[POLL_CONTROLS] = (struct pollfd){.fd = comm->edges.controls, .events = POLLIN};
     for (unsigned i = 0; i < needs->count; i++) {
         const struct ddpi_need *need = &needs->list[i];
-        fds[POLL_DATA + i] = (struct pollfd){.fd = -1};
+        struct pollfd *polls = &fds[poll_place(i)];
+        for (unsigned n = 0; n < DDPI_EDGE_POLLS; n++)
+            polls[n] = (struct pollfd){.fd = -1};
         if (need->recv_bytes > 0 || need->send)
-            ready |=
-                need->edge->ops->arm(need->edge, need->recv_bytes, need->send, &fds[POLL_DATA + i]);
+            ready |= need->edge->ops->arm(need->edge, need->recv_bytes, need->send, polls);
         ready |= need->handover && need->edge->control.handed_count > 0;
     }
     return ready;
@@ -396,7 +403,7 @@ static ddp_status sleep_until(struct ddp_comm *comm, const struct ddpi_wait *wai
                               uint64_t wake_ms)
 {
     struct timespec time;
-    int count = ppoll(fds, POLL_DATA + needs->count, time_to(wait, now, wake_ms, &time), NULL);
+    int count = ppoll(fds, poll_place(needs->count), time_to(wait, now, wake_ms, &time), NULL);
     if (count < 0 && errno != EINTR)
         return ddpi_comm_fail(comm, NULL, DDP_E_SYSTEM, "rank %u: poll: %s", comm->rank,
                               strerrordesc_np(errno));

@@ -20,7 +20,10 @@
 #include <poll.h>
 #include <stddef.h>
 
-enum { DDPI_PEER_NAME = 128 };
+enum {
+    DDPI_PEER_NAME = 128,
+    DDPI_EDGE_POLLS = 2, /* an edge may receive through one descriptor and send through another */
+};
 
 struct ddpi_edge;
 struct ddpi_seals;
@@ -50,8 +53,10 @@ struct ddpi_edge_ops {
     void (*stay_on_machine)(struct ddpi_edge *edge);
 
     /* Prepare to sleep until @recv_bytes have arrived (0: not needed) or until there is room to
-     * send: true if that is so already. Otherwise fills *@ret_poll (fd -1: the bell will ring). */
-    bool (*arm)(struct ddpi_edge *edge, size_t recv_bytes, bool send, struct pollfd *ret_poll);
+     * send: true if that is so already. Otherwise sets what to poll in @ret_polls, which has none
+     * (fd -1) before; where it leaves them so, the bell will ring. */
+    bool (*arm)(struct ddpi_edge *edge, size_t recv_bytes, bool send,
+                struct pollfd ret_polls[DDPI_EDGE_POLLS]);
     void (*disarm)(struct ddpi_edge *edge);
 
     /* Free the edge and its control socket. */
@@ -86,12 +91,15 @@ struct ddpi_shm_segment;
 struct ddpi_edge *ddpi_edge_shm(struct ddpi_shm_segment *segment, unsigned side, int peer_bell,
                                 int control_fd, struct ddp_error *err);
 
-/* An edge over the connected, non-blocking TCP socket @data_fd. */
-struct ddpi_edge *ddpi_edge_tcp(int data_fd, int control_fd, struct ddp_error *err);
-/* Encrypt the data of the edge with TLS (data_tls.h) from now on; the side that @connects begins.
- * @seals are those of the greeting on the data connection. */
-ddp_status ddpi_edge_tcp_hide(struct ddpi_edge *edge, const struct ddpi_tls_engine *engine,
-                              const struct ddpi_seals *seals, bool connects, struct ddp_error *err);
+/* An edge over @count connected, non-blocking TCP sockets, at most DDPI_SOCKETS_MAX (stripes.h); in
+ * the same order on both sides. */
+struct ddpi_edge *ddpi_edge_tcp(const int *data_fds, unsigned count, int control_fd,
+                                struct ddp_error *err);
+/* Encrypt what goes over socket @index with TLS (data_tls.h) from now on; the side that @connects
+ * begins. @seals are those of the greeting on that connection. */
+ddp_status ddpi_edge_tcp_hide(struct ddpi_edge *edge, unsigned index,
+                              const struct ddpi_tls_engine *engine, const struct ddpi_seals *seals,
+                              bool connects, struct ddp_error *err);
 
 /* An edge that carries messages only; its table also serves edges that do not exist yet. */
 struct ddpi_edge *ddpi_edge_none(int control_fd, struct ddp_error *err);

@@ -246,10 +246,11 @@ static size_t shm_recv(struct ddpi_edge *edge, void *dst, size_t len)
     return len;
 }
 
-static bool shm_arm(struct ddpi_edge *edge, size_t recv_bytes, bool send, struct pollfd *ret_poll)
+static bool shm_arm(struct ddpi_edge *edge, size_t recv_bytes, bool send,
+                    struct pollfd ret_polls[DDPI_EDGE_POLLS])
 {
     struct shm_edge *shm = shm_of(edge);
-    *ret_poll = (struct pollfd){.fd = -1};
+    (void)ret_polls;
     if (recv_bytes > 0)
         atomic_store_explicit(&shm->in_header->reader_sleeps, 1, memory_order_relaxed);
     if (send)

@@ -1,6 +1,6 @@
 /*
- * edge_tcp.c - edges through a TCP connection. Owns the data socket, the control socket and a
- * staging buffer.
+ * edge_tcp.c - edges through TCP: one connection for control, and one or several for data
+ * (stripes.h). Owns their sockets and a staging buffer.
  *
  * Data to reduce is received into the staging buffer, as much at a time as has arrived; data to
  * store is received straight to its place, unless it is short.
@@ -11,6 +11,7 @@
 #include "error.h"
 #include "list.h"
 #include "mem.h"
+#include "stripes.h"
 
 #include <errno.h>
 #include <linux/sockios.h>
@@ -28,11 +29,17 @@ enum {
         32 * 1024, /* below this, a larger read into the stage saves the next system call */
 };
 
-struct tcp_edge {
-    struct ddpi_edge edge;
+struct data_socket {
     int fd;
     struct ddpi_data_tls tls; /* tls.tls NULL: plaintext */
-    size_t head, tail;        /* stage[head, tail) has arrived and was not consumed */
+};
+
+struct tcp_edge {
+    struct ddpi_edge edge;
+    uint64_t sent, received; /* bytes so far; what comes next goes over the socket of its stripe */
+    unsigned count;          /* of sockets */
+    struct data_socket sockets[DDPI_SOCKETS_MAX];
+    size_t head, tail; /* stage[head, tail) has arrived and was not consumed */
     uint8_t stage[STAGE_SIZE];
 };
 
@@ -46,35 +53,70 @@ static bool tcp_would_block(int error)
     return error == EAGAIN || error == EINTR;
 }
 
-static size_t tcp_send(struct ddpi_edge *edge, const void *bytes, size_t len)
+static struct data_socket *socket_at(struct tcp_edge *tcp, uint64_t at)
 {
-    struct tcp_edge *tcp = tcp_of(edge);
-    if (edge->broken != NULL)
-        return 0;
-    if (tcp->tls.tls != NULL)
-        return ddpi_data_tls_send(&tcp->tls, tcp->fd, bytes, len, &edge->broken);
-    ssize_t sent = send(tcp->fd, bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    return &tcp->sockets[ddpi_stripe_socket(at, tcp->count)];
+}
+
+static size_t socket_send(struct data_socket *data, const void *bytes, size_t len,
+                          const char **ret_broken)
+{
+    if (data->tls.tls != NULL)
+        return ddpi_data_tls_send(&data->tls, data->fd, bytes, len, ret_broken);
+    ssize_t sent = send(data->fd, bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent >= 0)
         return (size_t)sent;
     if (!tcp_would_block(errno))
-        edge->broken = "has lost its data connection";
+        *ret_broken = "has lost its data connection";
     return 0;
 }
 
-static size_t tcp_receive(struct tcp_edge *tcp, void *dst, size_t len)
+/* Until a socket has no more room. */
+static size_t tcp_send(struct ddpi_edge *edge, const void *bytes, size_t len)
 {
-    if (tcp->tls.tls != NULL && (tcp->edge.broken == NULL || ddpi_buf_len(&tcp->tls.arrived) > 0))
-        return ddpi_data_tls_receive(&tcp->tls, tcp->fd, dst, len, &tcp->edge.broken);
-    if (tcp->edge.broken != NULL)
+    struct tcp_edge *tcp = tcp_of(edge);
+    size_t done = 0, part, sent;
+    do {
+        if (edge->broken != NULL)
+            return done;
+        part = ddpi_stripe_part(tcp->sent, len - done, tcp->count);
+        sent = socket_send(socket_at(tcp, tcp->sent), (const uint8_t *)bytes + done, part,
+                           &edge->broken);
+        tcp->sent += sent;
+        done += sent;
+    } while (sent == part && done < len);
+    return done;
+}
+
+static size_t socket_receive(struct data_socket *data, void *dst, size_t len,
+                             const char **ret_broken)
+{
+    if (data->tls.tls != NULL && (*ret_broken == NULL || ddpi_buf_len(&data->tls.arrived) > 0))
+        return ddpi_data_tls_receive(&data->tls, data->fd, dst, len, ret_broken);
+    if (*ret_broken != NULL)
         return 0;
-    ssize_t got = recv(tcp->fd, dst, len, MSG_DONTWAIT);
+    ssize_t got = recv(data->fd, dst, len, MSG_DONTWAIT);
     if (got > 0)
         return (size_t)got;
     if (got == 0)
-        tcp->edge.broken = "has closed its data connection";
+        *ret_broken = "has closed its data connection";
     else if (!tcp_would_block(errno))
-        tcp->edge.broken = "has lost its data connection";
+        *ret_broken = "has lost its data connection";
     return 0;
+}
+
+/* Until a socket has no more. */
+static size_t tcp_receive(struct tcp_edge *tcp, void *dst, size_t len)
+{
+    size_t done = 0, part, got;
+    do {
+        part = ddpi_stripe_part(tcp->received, len - done, tcp->count);
+        got = socket_receive(socket_at(tcp, tcp->received), (uint8_t *)dst + done, part,
+                             &tcp->edge.broken);
+        tcp->received += got;
+        done += got;
+    } while (got == part && done < len);
+    return done;
 }
 
 static size_t tcp_staged(const struct tcp_edge *tcp)
@@ -114,14 +156,32 @@ static size_t tcp_recv(struct ddpi_edge *edge, void *dst, size_t len)
     return len;
 }
 
-static bool tcp_arm(struct ddpi_edge *edge, size_t recv_bytes, bool send, struct pollfd *ret_poll)
+static struct pollfd socket_poll(const struct data_socket *data, bool receives, bool sends)
+{
+    short events = (short)((receives ? POLLIN : 0) | (sends ? POLLOUT : 0));
+    if (data->tls.tls != NULL)
+        events = ddpi_data_tls_events(&data->tls, receives, sends);
+    return (struct pollfd){.fd = data->fd, .events = events};
+}
+
+/* Whether there are as many, or all of a stripe, after which another socket has more. */
+static bool has_arrived(struct tcp_edge *tcp, size_t bytes)
+{
+    size_t decrypted = ddpi_buf_len(&socket_at(tcp, tcp->received)->tls.arrived);
+    return tcp_staged(tcp) + decrypted >= bytes ||
+           decrypted >= ddpi_stripe_part(tcp->received, SIZE_MAX, tcp->count);
+}
+
+static bool tcp_arm(struct ddpi_edge *edge, size_t recv_bytes, bool send,
+                    struct pollfd ret_polls[DDPI_EDGE_POLLS])
 {
     struct tcp_edge *tcp = tcp_of(edge);
-    short events = (short)((recv_bytes > 0 ? POLLIN : 0) | (send ? POLLOUT : 0));
-    if (tcp->tls.tls != NULL)
-        events = ddpi_data_tls_events(&tcp->tls, recv_bytes > 0, send);
-    *ret_poll = (struct pollfd){.fd = edge->broken == NULL ? tcp->fd : -1, .events = events};
-    return recv_bytes > 0 && tcp_staged(tcp) + ddpi_buf_len(&tcp->tls.arrived) >= recv_bytes;
+    const struct data_socket *in = socket_at(tcp, tcp->received), *out = socket_at(tcp, tcp->sent);
+    if (edge->broken == NULL && (recv_bytes > 0 || in == out))
+        ret_polls[0] = socket_poll(in, recv_bytes > 0, send && in == out);
+    if (edge->broken == NULL && send && in != out)
+        ret_polls[1] = socket_poll(out, false, true);
+    return recv_bytes > 0 && has_arrived(tcp, recv_bytes);
 }
 
 static void tcp_disarm(struct ddpi_edge *edge)
@@ -134,36 +194,47 @@ static void tcp_disarm(struct ddpi_edge *edge)
 static void tcp_stay_on_machine(struct ddpi_edge *edge)
 {
     static const char name[] = "reno";
-    (void)setsockopt(tcp_of(edge)->fd, IPPROTO_TCP, TCP_CONGESTION, name, sizeof name - 1);
+    const struct tcp_edge *tcp = tcp_of(edge);
+    for (unsigned i = 0; i < tcp->count; i++)
+        (void)setsockopt(tcp->sockets[i].fd, IPPROTO_TCP, TCP_CONGESTION, name, sizeof name - 1);
 }
 
 /* A connection that is broken keeps what it has: nothing will take it. */
 static size_t tcp_untaken(struct ddpi_edge *edge)
 {
-    struct tcp_edge *tcp = tcp_of(edge);
-    int queued = 0;
-    if (edge->broken != NULL || ioctl(tcp->fd, SIOCOUTQ, &queued) != 0 || queued < 0)
-        return 0;
-    return (size_t)queued + tcp->tls.owed;
+    const struct tcp_edge *tcp = tcp_of(edge);
+    size_t sum = 0;
+    for (unsigned i = 0; i < tcp->count && edge->broken == NULL; i++) {
+        const struct data_socket *data = &tcp->sockets[i];
+        int queued = 0;
+        if (ioctl(data->fd, SIOCOUTQ, &queued) == 0 && queued > 0)
+            sum += (size_t)queued;
+        sum += data->tls.owed;
+    }
+    return sum;
 }
 
 static void tcp_destroy(struct ddpi_edge *edge)
 {
     struct tcp_edge *tcp = tcp_of(edge);
     ddpi_control_finish(&edge->control);
-    ddpi_data_tls_finish(&tcp->tls);
-    close(tcp->fd);
+    for (unsigned i = 0; i < tcp->count; i++) {
+        ddpi_data_tls_finish(&tcp->sockets[i].tls);
+        close(tcp->sockets[i].fd);
+    }
     ddpi_free(tcp);
 }
 
-ddp_status ddpi_edge_tcp_hide(struct ddpi_edge *edge, const struct ddpi_tls_engine *engine,
-                              const struct ddpi_seals *seals, bool connects, struct ddp_error *err)
+ddp_status ddpi_edge_tcp_hide(struct ddpi_edge *edge, unsigned index,
+                              const struct ddpi_tls_engine *engine, const struct ddpi_seals *seals,
+                              bool connects, struct ddp_error *err)
 {
-    struct tcp_edge *tcp = tcp_of(edge);
-    return ddpi_data_tls_init(&tcp->tls, engine, seals, connects, tcp->fd, err);
+    struct data_socket *data = &tcp_of(edge)->sockets[index];
+    return ddpi_data_tls_init(&data->tls, engine, seals, connects, data->fd, err);
 }
 
-struct ddpi_edge *ddpi_edge_tcp(int data_fd, int control_fd, struct ddp_error *err)
+struct ddpi_edge *ddpi_edge_tcp(const int *data_fds, unsigned count, int control_fd,
+                                struct ddp_error *err)
 {
     static const struct ddpi_edge_ops ops = {
         .name = "TCP",
@@ -182,12 +253,15 @@ struct ddpi_edge *ddpi_edge_tcp(int data_fd, int control_fd, struct ddp_error *e
     if (tcp == NULL) {
         ddpi_error_nomem(err, sizeof *tcp);
         close(control_fd);
-        close(data_fd);
+        for (unsigned i = 0; i < count; i++)
+            close(data_fds[i]);
         return NULL;
     }
     tcp->edge.ops = &ops;
     ddpi_control_init(&tcp->edge.control, control_fd);
     tcp->edge.process.pidfd = -1;
-    tcp->fd = data_fd;
+    tcp->count = count;
+    for (unsigned i = 0; i < count; i++)
+        tcp->sockets[i].fd = data_fds[i];
     return &tcp->edge;
 }

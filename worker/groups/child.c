@@ -20,6 +20,7 @@ static ddp_status open_meeting(const struct ddp_comm *parent, struct ddp_comm *c
         ddpi_meeting_open(&edges->meeting, child->bell, &model->key,
                           model->tcp_listener >= 0 ? &model->card.tcp : NULL, model->card.shm, err);
     memcpy(edges->meeting.card.machine, model->card.machine, sizeof model->card.machine);
+    edges->meeting.card.sockets = model->card.sockets;
     if (status != DDP_OK || parent->edges.tls == NULL)
         return status;
     status = ddpi_tls_engine_create(&edges->tls, err);

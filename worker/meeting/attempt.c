@@ -14,6 +14,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "mem.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -41,9 +42,7 @@ struct ddpi_edge *ddpi_edge_name(struct ddpi_edge *edge, uint32_t peer,
 void ddpi_attempt_clear(struct ddpi_attempt *attempt)
 {
     *attempt = (struct ddpi_attempt){
-        .edge = {.ops = &ddpi_edge_none_ops, .control.fd = -1, .process.pidfd = -1},
-        .main.fd = -1,
-        .data.fd = -1};
+        .edge = {.ops = &ddpi_edge_none_ops, .control.fd = -1, .process.pidfd = -1}, .main.fd = -1};
 }
 
 static void attempt_unwatch(const struct ddpi_meeting *meeting, int fd)
@@ -56,11 +55,13 @@ static void attempt_hang_up(struct ddpi_meeting *meeting)
 {
     struct ddpi_attempt *attempt = &meeting->attempt;
     attempt_unwatch(meeting, attempt->main.fd);
-    attempt_unwatch(meeting, attempt->data.fd);
     attempt_unwatch(meeting, attempt->edge.process.pidfd);
     ddpi_process_finish(&attempt->edge.process);
     ddpi_greeting_drop(&attempt->main);
-    ddpi_greeting_drop(&attempt->data);
+    for (unsigned i = 0; i < attempt->data_count; i++) {
+        attempt_unwatch(meeting, attempt->data[i].fd);
+        ddpi_greeting_drop(&attempt->data[i]);
+    }
 }
 
 static void attempt_release(struct ddpi_meeting *meeting)
@@ -74,6 +75,7 @@ static void attempt_release(struct ddpi_meeting *meeting)
 void ddpi_attempt_drop(struct ddpi_meeting *meeting)
 {
     attempt_release(meeting);
+    ddpi_free(meeting->attempt.data);
     ddpi_attempt_clear(&meeting->attempt);
 }
 
@@ -127,7 +129,7 @@ static enum ddpi_greeting_kind main_kind(const struct ddpi_attempt *attempt)
     return attempt->local ? DDPI_GREET_SHM : DDPI_GREET_CONTROL;
 }
 
-/* Whether data has a connection of its own. */
+/* Whether data has connections of its own. */
 static bool has_data(const struct ddpi_attempt *attempt)
 {
     return main_kind(attempt) == DDPI_GREET_CONTROL;
@@ -145,14 +147,15 @@ static ddp_status send_failed(struct ddpi_meeting *meeting, ddp_status status,
 }
 
 static ddp_status send_hello(struct ddpi_meeting *meeting, struct ddpi_greeting *greeting,
-                             enum ddpi_greeting_kind kind, struct ddp_error *err)
+                             enum ddpi_greeting_kind kind, uint32_t socket, struct ddp_error *err)
 {
     const struct ddpi_attempt *attempt = &meeting->attempt;
     const struct ddpi_hello hello = {.kind = kind,
                                      .link = attempt->link,
                                      .from = meeting->rank,
                                      .to = attempt->edge.peer,
-                                     .attempt = attempt->turn};
+                                     .attempt = attempt->turn,
+                                     .socket = socket};
     static const uint8_t unknown[DDPI_CARD_ID];
     const struct ddpi_greeting_terms terms = {
         &meeting->key, attempt->link == DDPI_LINK_JOIN ? unknown : meeting->card.id,
@@ -180,7 +183,7 @@ static ddp_status connect_local(struct ddpi_meeting *meeting, struct ddp_error *
     if (status != DDP_OK)
         return status;
     attempt->stage = DDPI_ATTEMPT_ANSWER;
-    return send_hello(meeting, &attempt->main, main_kind(attempt), err);
+    return send_hello(meeting, &attempt->main, main_kind(attempt), 0, err);
 }
 
 static ddp_status begin_tcp(struct ddpi_meeting *meeting, int *fd, struct ddp_error *err)
@@ -193,13 +196,32 @@ static ddp_status begin_tcp(struct ddpi_meeting *meeting, int *fd, struct ddp_er
     return attempt_watch(meeting, *fd, err);
 }
 
+/* Room for the greetings on the connections for data; it stays for the next turn. */
+static ddp_status prepare_data(struct ddpi_meeting *meeting, struct ddp_error *err)
+{
+    struct ddpi_attempt *attempt = &meeting->attempt;
+    if (attempt->data != NULL)
+        return DDP_OK;
+    unsigned count = ddpi_card_sockets(&meeting->card, &attempt->card);
+    attempt->data = ddpi_calloc(count, sizeof *attempt->data);
+    if (attempt->data == NULL)
+        return ddpi_error_nomem(err, count * sizeof *attempt->data);
+    attempt->data_count = count;
+    for (unsigned i = 0; i < count; i++)
+        ddpi_greeting_clear(&attempt->data[i]);
+    return DDP_OK;
+}
+
 static ddp_status connect_tcp(struct ddpi_meeting *meeting, struct ddp_error *err)
 {
     struct ddpi_attempt *attempt = &meeting->attempt;
     attempt->stage = DDPI_ATTEMPT_CONNECT;
-    ddp_status status = begin_tcp(meeting, &attempt->main.fd, err);
-    if (status == DDP_OK && attempt->stage == DDPI_ATTEMPT_CONNECT && has_data(attempt))
-        status = begin_tcp(meeting, &attempt->data.fd, err);
+    ddp_status status = has_data(attempt) ? prepare_data(meeting, err) : DDP_OK;
+    if (status == DDP_OK)
+        status = begin_tcp(meeting, &attempt->main.fd, err);
+    for (unsigned i = 0;
+         i < attempt->data_count && status == DDP_OK && attempt->stage == DDPI_ATTEMPT_CONNECT; i++)
+        status = begin_tcp(meeting, &attempt->data[i].fd, err);
     return status;
 }
 
@@ -214,16 +236,16 @@ static ddp_status attempt_start(struct ddpi_meeting *meeting, struct ddp_error *
 static ddp_status send_hello_tcp(struct ddpi_meeting *meeting, struct ddp_error *err)
 {
     struct ddpi_attempt *attempt = &meeting->attempt;
-    int control = ddpi_connect_result(attempt->main.fd);
-    int data = has_data(attempt) ? ddpi_connect_result(attempt->data.fd) : 0;
-    if (control == EINPROGRESS || (control == 0 && data == EINPROGRESS))
-        return DDP_OK;
-    if (control != 0 || data != 0)
-        return connect_failed(meeting, control != 0 ? control : data, err);
+    int result = ddpi_connect_result(attempt->main.fd);
+    for (unsigned i = 0; i < attempt->data_count && result == 0; i++)
+        result = ddpi_connect_result(attempt->data[i].fd);
+    if (result != 0)
+        return result == EINPROGRESS ? DDP_OK : connect_failed(meeting, result, err);
     attempt->stage = DDPI_ATTEMPT_ANSWER;
-    ddp_status status = send_hello(meeting, &attempt->main, main_kind(attempt), err);
-    if (status == DDP_OK && attempt->stage == DDPI_ATTEMPT_ANSWER && has_data(attempt))
-        status = send_hello(meeting, &attempt->data, DDPI_GREET_DATA, err);
+    ddp_status status = send_hello(meeting, &attempt->main, main_kind(attempt), 0, err);
+    for (unsigned i = 0;
+         i < attempt->data_count && status == DDP_OK && attempt->stage == DDPI_ATTEMPT_ANSWER; i++)
+        status = send_hello(meeting, &attempt->data[i], DDPI_GREET_DATA, i, err);
     return status;
 }
 
@@ -250,9 +272,12 @@ static struct ddpi_edge *make_asked_edge(struct ddpi_attempt *attempt, struct dd
 {
     struct ddpi_greeting *main = &attempt->main;
     struct ddpi_shm_segment *segment = attempt->segment;
-    int control = main->fd, data = attempt->data.fd;
+    int control = main->fd, data[DDPI_SOCKETS_MAX];
+    for (unsigned i = 0; i < attempt->data_count; i++) {
+        data[i] = attempt->data[i].fd;
+        attempt->data[i].fd = -1;
+    }
     attempt->segment = NULL;
-    attempt->data.fd = -1;
     main->fd = -1;
     main->nfds = 0;
     switch (main_kind(attempt)) {
@@ -261,7 +286,7 @@ static struct ddpi_edge *make_asked_edge(struct ddpi_attempt *attempt, struct dd
     case DDPI_GREET_SHM:
         return ddpi_edge_shm(segment, 0, main->fds[0], control, err);
     default:
-        return ddpi_edge_tcp(data, control, err);
+        return ddpi_edge_tcp(data, attempt->data_count, control, err);
     }
 }
 
@@ -276,16 +301,17 @@ static ddp_status take_answer(struct ddpi_meeting *meeting, struct ddpi_edge **r
         return ddpi_error_set(err, DDP_E_PROTOCOL, "%s sent an invalid answer",
                               attempt->edge.peer_name);
     attempt_unwatch(meeting, main->fd);
-    attempt_unwatch(meeting, attempt->data.fd); /* the edge looks the process up again */
+    for (unsigned i = 0; i < attempt->data_count; i++)
+        attempt_unwatch(meeting, attempt->data[i].fd);
     struct ddpi_edge *edge = make_asked_edge(attempt, err);
     if (edge == NULL)
         return DDP_E_NOMEM;
-    if (has_data(attempt) && meeting->tls != NULL) {
-        ddp_status status = ddpi_edge_tcp_hide(edge, meeting->tls, &attempt->data.seals, true, err);
-        if (status != DDP_OK) {
-            ddpi_edge_destroy(edge);
-            return status;
-        }
+    ddp_status status = DDP_OK;
+    for (unsigned i = 0; i < attempt->data_count && meeting->tls != NULL && status == DDP_OK; i++)
+        status = ddpi_edge_tcp_hide(edge, i, meeting->tls, &attempt->data[i].seals, true, err);
+    if (status != DDP_OK) {
+        ddpi_edge_destroy(edge);
+        return status;
     }
     ddpi_control_seal(&edge->control, &main->seals);
     *ret_edge = ddpi_edge_name(edge, peer, &attempt->card);
@@ -332,7 +358,9 @@ static ddp_status await_answer(struct ddpi_meeting *meeting, struct ddpi_edge **
     struct ddpi_attempt *attempt = &meeting->attempt;
     bool ended = ddpi_process_ended(
         &attempt->edge.process); /* look first: it may have answered before it ended */
-    ddp_status status = read_greeting(meeting, &attempt->data, ret_edge, err);
+    ddp_status status = DDP_OK;
+    for (unsigned i = 0; i < attempt->data_count && status == DDP_OK; i++)
+        status = read_greeting(meeting, &attempt->data[i], ret_edge, err);
     if (status == DDP_OK)
         status = read_greeting(meeting, &attempt->main, ret_edge, err);
     return status == DDP_OK && *ret_edge == NULL && ended ? attempt_gone(meeting) : status;

@@ -14,14 +14,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { HELLO_MAGIC = 0x48504444 /* "DDPH" */ };
+enum { HELLO_MAGIC = 0x49504444 /* "DDPI" */ };
 
 static const char protocol[] = "ddprun ranks 1";
 
 /* The two messages after the proofs only show that they come from the proven peer. */
 enum message { MESSAGE_OFFER = 1, MESSAGE_ANSWER };
 
-static_assert(sizeof(struct ddpi_hello) == 6 * 4 + DDPI_NONCE_SIZE,
+static_assert(sizeof(struct ddpi_hello) == 7 * 4 + DDPI_NONCE_SIZE,
               "no padding goes over the wire");
 
 void ddpi_greeting_clear(struct ddpi_greeting *greeting)
@@ -117,7 +117,8 @@ ddp_status ddpi_greeting_begin(struct ddpi_greeting *greeting, const struct ddpi
                               .link = htole32(hello->link),
                               .from = htole32(hello->from),
                               .to = htole32(hello->to),
-                              .attempt = htole32(hello->attempt)};
+                              .attempt = htole32(hello->attempt),
+                              .socket = htole32(hello->socket)};
     ddpi_token_random(wire.nonce, sizeof wire.nonce);
     greeting->hello = *hello;
     greeting->stage = DDPI_GREETING_CHALLENGE;
@@ -171,7 +172,8 @@ bool ddpi_greeting_take_hello(struct ddpi_greeting *greeting)
                                           .link = le32toh(wire->link),
                                           .from = le32toh(wire->from),
                                           .to = le32toh(wire->to),
-                                          .attempt = le32toh(wire->attempt)};
+                                          .attempt = le32toh(wire->attempt),
+                                          .socket = le32toh(wire->socket)};
     return true;
 }
 

@@ -61,7 +61,8 @@ struct ddpi_hello {
     uint32_t link;
     uint32_t from;
     uint32_t to;
-    uint32_t attempt; /* the same for both connections of one edge */
+    uint32_t attempt; /* the same for all connections of one edge */
+    uint32_t socket;  /* of a connection for data: which one of its edge, from 0; else 0 */
     uint8_t nonce[DDPI_NONCE_SIZE];
 };
 

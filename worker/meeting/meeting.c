@@ -96,18 +96,19 @@ ddp_status ddpi_meeting_place(struct ddpi_meeting *meeting, uint32_t rank, uint3
 
 ddp_status ddpi_meeting_init(struct ddpi_meeting *meeting, uint32_t rank, uint32_t world_size,
                              int bell, const struct ddpi_rank_key *key,
-                             const struct sockaddr_storage *address, bool use_shm,
-                             const char *host_id, struct ddp_error *err)
+                             const struct ddpi_meeting_options *options, struct ddp_error *err)
 {
     struct ddpi_shm_segment *segment = NULL;
-    bool has_shm = use_shm && ddpi_shm_create(&segment, NULL) == DDP_OK;
-    ddp_status status = ddpi_meeting_open(meeting, bell, key, address, has_shm, err);
+    bool has_shm = options->use_shm && ddpi_shm_create(&segment, NULL) == DDP_OK;
+    ddp_status status = ddpi_meeting_open(meeting, bell, key, options->address, has_shm, err);
     if (meeting->card.shm)
         meeting->segment = segment;
     else
         ddpi_shm_destroy(segment);
-    if (host_id != NULL)
-        ddpi_card_set_host(&meeting->card, host_id);
+    if (options->host_id != NULL)
+        ddpi_card_set_host(&meeting->card, options->host_id);
+    if (options->sockets > 0)
+        meeting->card.sockets = options->sockets;
     return status == DDP_OK ? ddpi_meeting_place(meeting, rank, world_size, err) : status;
 }
 

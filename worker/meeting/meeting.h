@@ -35,11 +35,18 @@ ddp_status ddpi_meeting_open(struct ddpi_meeting *meeting, int bell,
 ddp_status ddpi_meeting_place(struct ddpi_meeting *meeting, uint32_t rank, uint32_t world_size,
                               struct ddp_error *err);
 
+/* How a rank can be reached. */
+struct ddpi_meeting_options {
+    const struct sockaddr_storage *address; /* as for ddpi_meeting_open() */
+    bool use_shm;
+    const char *host_id; /* ranks with different ones share no memory; NULL: none */
+    uint8_t sockets;     /* of an edge over TCP, for data; 0: one */
+};
+
 /* Both; but try first whether there is shared memory at all, for which the card says no else. */
 ddp_status ddpi_meeting_init(struct ddpi_meeting *meeting, uint32_t rank, uint32_t world_size,
                              int bell, const struct ddpi_rank_key *key,
-                             const struct sockaddr_storage *address, bool use_shm,
-                             const char *host_id, struct ddp_error *err);
+                             const struct ddpi_meeting_options *options, struct ddp_error *err);
 void ddpi_meeting_finish(struct ddpi_meeting *meeting);
 
 /* Let ranks join at the listener @fd, too, which the meeting takes over: those that know an address

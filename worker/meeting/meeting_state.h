@@ -20,17 +20,18 @@ enum ddpi_attempt_stage {
 struct ddpi_attempt {
     enum ddpi_attempt_stage stage;
     enum ddpi_link link;
-    bool local;                /* over a Unix socket */
-    struct ddpi_card card;     /* of the peer */
-    struct ddpi_edge edge;     /* a stand-in to wait for until the real edge exists */
-    struct ddpi_greeting main; /* on the connection for control */
-    struct ddpi_greeting data; /* without a connection where memory is shared */
+    bool local;                 /* over a Unix socket */
+    struct ddpi_card card;      /* of the peer */
+    struct ddpi_edge edge;      /* a stand-in to wait for until the real edge exists */
+    struct ddpi_greeting main;  /* on the connection for control */
+    struct ddpi_greeting *data; /* on those for data; NULL: there are none */
+    unsigned data_count;
     struct ddpi_shm_segment *segment;
     uint64_t retry_ms;
     uint32_t turn; /* how often it has been tried */
 };
 
-enum { DDPI_STRANGERS_MAX = 16 };
+enum { DDPI_STRANGERS_MAX = 64 };
 
 /* Where a rank accepts connections of others, and connects to them. */
 struct ddpi_meeting {

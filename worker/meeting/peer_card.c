@@ -22,7 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { CARD_MAGIC = 0x44504444 /* "DDPD" */, CARD_VERSION = 2, CARD_SHM = 1, CARD_KEYED = 2 };
+enum { CARD_MAGIC = 0x44504444 /* "DDPD" */, CARD_VERSION = 3, CARD_SHM = 1, CARD_KEYED = 2 };
 
 static void read_boot_id(char *text, size_t size)
 {
@@ -35,6 +35,7 @@ ddp_status ddpi_card_identify(struct ddpi_card *card, struct ddp_error *err)
     if (getrandom(card->id, sizeof card->id, 0) != (ssize_t)sizeof card->id)
         return ddpi_error_sys(err, errno, "get random bytes");
     card->pid = (uint32_t)getpid();
+    card->sockets = 1;
     if (gethostname(card->node, sizeof card->node - 1) != 0)
         card->node[0] = '\0';
     char boot_id[40];
@@ -122,7 +123,8 @@ bool ddpi_card_encode(const struct ddpi_card *card, struct ddpi_buf *buf)
            ddpi_buf_put_u16(buf, flags) && ddpi_buf_put_u32(buf, card->world_size) &&
            ddpi_buf_put_u32(buf, card->pid) && ddpi_buf_append(buf, card->id, sizeof card->id) &&
            card_put_text(buf, card->machine) && card_put_text(buf, card->node) &&
-           card_put_text(buf, card->local) && card_put_address(buf, &card->tcp);
+           card_put_text(buf, card->local) && card_put_address(buf, &card->tcp) &&
+           ddpi_buf_put_u8(buf, card->sockets);
 }
 
 bool ddpi_card_decode(const void *wire, size_t len, struct ddpi_card *ret_card)
@@ -144,8 +146,10 @@ bool ddpi_card_decode(const void *wire, size_t len, struct ddpi_card *ret_card)
     memcpy(card.id, id, sizeof card.id);
     if (!card_get_text(&rd, card.machine, sizeof card.machine) ||
         !card_get_text(&rd, card.node, sizeof card.node) ||
-        !card_get_text(&rd, card.local, sizeof card.local) || !card_get_address(&rd, &card.tcp) ||
-        !ddpi_rd_done(&rd))
+        !card_get_text(&rd, card.local, sizeof card.local) || !card_get_address(&rd, &card.tcp))
+        return false;
+    card.sockets = ddpi_rd_u8(&rd);
+    if (!ddpi_rd_done(&rd) || card.sockets < 1 || card.sockets > DDPI_SOCKETS_MAX)
         return false;
     *ret_card = card;
     return true;
@@ -179,6 +183,11 @@ bool ddpi_card_same_machine(const struct ddpi_card *a, const struct ddpi_card *b
 {
     enum { BOOT_ID = 36 };
     return strlen(a->machine) > BOOT_ID && strncmp(a->machine, b->machine, BOOT_ID) == 0;
+}
+
+unsigned ddpi_card_sockets(const struct ddpi_card *a, const struct ddpi_card *b)
+{
+    return a->sockets < b->sockets ? a->sockets : b->sockets;
 }
 
 bool ddpi_card_share_memory(const struct ddpi_card *a, const struct ddpi_card *b)

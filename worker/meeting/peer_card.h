@@ -6,6 +6,7 @@
 #define DDPI_PEER_CARD_H
 
 #include "buf.h"
+#include "stripes.h"
 
 #include <ddprun/status.h>
 #include <stdbool.h>
@@ -28,13 +29,14 @@ struct ddpi_card {
     uint8_t id[DDPI_CARD_ID];        /* of this communicator in this process; no secret */
     bool keyed;                      /* this rank has a key to prove itself */
     bool shm;                        /* this rank can use shared memory */
+    uint8_t sockets;                 /* for the data of an edge over TCP; 1 to DDPI_SOCKETS_MAX */
     char machine[DDPI_MACHINE_TEXT]; /* the same on ranks that can share memory */
     char node[DDPI_NODE_TEXT];       /* host name, for sentences only */
     char local[DDPI_LOCAL_NAME];     /* abstract Unix socket; "" without shm */
     struct sockaddr_storage tcp;     /* AF_INET or AF_INET6 */
 };
 
-/* Fills id, pid, machine and node. */
+/* Fills id, pid, machine and node; one socket. */
 ddp_status ddpi_card_identify(struct ddpi_card *card, struct ddp_error *err);
 
 /* Only ranks with the same @host_id share memory. */
@@ -52,6 +54,9 @@ bool ddpi_card_get(const uint8_t slot[DDPI_CARD_SLOT], struct ddpi_card *ret_car
 
 /* Whether two ranks are on one machine, even if they can share no memory. */
 bool ddpi_card_same_machine(const struct ddpi_card *a, const struct ddpi_card *b);
+
+/* How many sockets carry the data of an edge over TCP: the fewer that one of both wants. */
+unsigned ddpi_card_sockets(const struct ddpi_card *a, const struct ddpi_card *b);
 
 /* Whether two ranks can share memory; both ranks get the same answer. */
 bool ddpi_card_share_memory(const struct ddpi_card *a, const struct ddpi_card *b);

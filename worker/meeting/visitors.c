@@ -167,12 +167,13 @@ ddp_status ddpi_visitors_accept(struct ddpi_meeting *meeting, int listener, stru
 }
 
 static struct visitor *visitor_find(struct ddpi_meeting *meeting, uint32_t rank,
-                                    enum ddpi_link link, enum ddpi_greeting_kind kind)
+                                    enum ddpi_link link, enum ddpi_greeting_kind kind,
+                                    uint32_t socket)
 {
     ddpi_list_for_each (at, &meeting->visitors) {
         struct visitor *visitor = visitor_of(at);
         if (visitor->complete && ddpi_greeting_is(&visitor->in, rank, link) &&
-            visitor->in.hello.kind == (uint32_t)kind)
+            visitor->in.hello.kind == (uint32_t)kind && visitor->in.hello.socket == socket)
             return visitor;
     }
     return NULL;
@@ -213,22 +214,32 @@ static ddp_status accept_shm(struct ddpi_meeting *meeting, struct ddpi_greeting 
     return *ret_edge != NULL ? DDP_OK : DDP_E_NOMEM;
 }
 
-static ddp_status accept_tcp(const struct ddpi_meeting *meeting, struct ddpi_greeting *control,
-                             struct ddpi_greeting *data, struct ddpi_edge **ret_edge,
-                             struct ddp_error *err)
+/* The connections of an edge over TCP. */
+struct tcp_visit {
+    struct ddpi_greeting *control;
+    struct ddpi_greeting *data[DDPI_SOCKETS_MAX];
+    unsigned count;
+};
+
+static ddp_status accept_tcp(const struct ddpi_meeting *meeting, const struct tcp_visit *visit,
+                             struct ddpi_edge **ret_edge, struct ddp_error *err)
 {
-    ddpi_tune_tcp(control->fd);
-    ddpi_tune_tcp(data->fd);
-    if (!ddpi_greeting_answer(control, NULL, 0))
+    int fds[DDPI_SOCKETS_MAX];
+    ddpi_tune_tcp(visit->control->fd);
+    if (!ddpi_greeting_answer(visit->control, NULL, 0))
         return DDP_OK;
-    struct ddpi_edge *edge = ddpi_edge_tcp(data->fd, control->fd, err);
-    data->fd = -1;
-    control->fd = -1;
+    for (unsigned i = 0; i < visit->count; i++) {
+        fds[i] = visit->data[i]->fd;
+        visit->data[i]->fd = -1;
+        ddpi_tune_tcp(fds[i]);
+    }
+    struct ddpi_edge *edge = ddpi_edge_tcp(fds, visit->count, visit->control->fd, err);
+    visit->control->fd = -1;
     if (edge == NULL)
         return DDP_E_NOMEM;
     ddp_status status = DDP_OK;
-    if (meeting->tls != NULL)
-        status = ddpi_edge_tcp_hide(edge, meeting->tls, &data->seals, false, err);
+    for (unsigned i = 0; i < visit->count && meeting->tls != NULL && status == DDP_OK; i++)
+        status = ddpi_edge_tcp_hide(edge, i, meeting->tls, &visit->data[i]->seals, false, err);
     if (status == DDP_OK)
         *ret_edge = edge;
     else
@@ -252,9 +263,27 @@ static void drop_earlier_attempts(struct ddpi_meeting *meeting, const struct ddp
         const struct visitor *other = visitor_of(at);
         if (other->complete &&
             ddpi_greeting_is(&other->in, hello->from, (enum ddpi_link)hello->link) &&
-            (other->in.hello.attempt != hello->attempt || other->in.hello.kind == hello->kind))
+            (other->in.hello.attempt != hello->attempt ||
+             (other->in.hello.kind == hello->kind && other->in.hello.socket == hello->socket)))
             visitor_drop(meeting, visitor_of(at));
     }
+}
+
+/* false: not all of them are there. */
+static bool find_tcp(struct ddpi_meeting *meeting, uint32_t rank, enum ddpi_link link,
+                     struct tcp_visit *visit)
+{
+    struct visitor *visitor = visitor_find(meeting, rank, link, DDPI_GREET_CONTROL, 0);
+    if (visitor == NULL)
+        return false;
+    visit->control = &visitor->in;
+    for (unsigned i = 0; i < visit->count; i++) {
+        visitor = visitor_find(meeting, rank, link, DDPI_GREET_DATA, i);
+        if (visitor == NULL)
+            return false;
+        visit->data[i] = &visitor->in;
+    }
+    return true;
 }
 
 /* Make an edge of the visitors from @rank, if they are all there. */
@@ -262,18 +291,17 @@ static ddp_status make_accepted_edge(struct ddpi_meeting *meeting, uint32_t rank
                                      enum ddpi_link link, const struct ddpi_card *card,
                                      struct ddpi_edge **ret_edge, struct ddp_error *err)
 {
-    struct visitor *shm = visitor_find(meeting, rank, link, DDPI_GREET_SHM);
-    struct visitor *control = visitor_find(meeting, rank, link, DDPI_GREET_CONTROL);
-    struct visitor *data = visitor_find(meeting, rank, link, DDPI_GREET_DATA);
-    struct visitor *join = visitor_find(meeting, rank, link, DDPI_GREET_JOIN);
+    struct visitor *shm = visitor_find(meeting, rank, link, DDPI_GREET_SHM, 0);
+    struct visitor *join = visitor_find(meeting, rank, link, DDPI_GREET_JOIN, 0);
     struct visitor *alone = join != NULL ? join : shm;
-    if ((alone == NULL && (control == NULL || data == NULL)) ||
+    struct tcp_visit visit = {.count = ddpi_card_sockets(&meeting->card, card)};
+    if ((alone == NULL && !find_tcp(meeting, rank, link, &visit)) ||
         own_attempt_wins(meeting, rank, link))
         return DDP_OK;
-    struct ddpi_greeting *main = alone != NULL ? &alone->in : &control->in;
+    struct ddpi_greeting *main = alone != NULL ? &alone->in : visit.control;
     ddp_status status = join != NULL  ? accept_join(main, ret_edge, err)
                         : shm != NULL ? accept_shm(meeting, main, ret_edge, err)
-                                      : accept_tcp(meeting, main, &data->in, ret_edge, err);
+                                      : accept_tcp(meeting, &visit, ret_edge, err);
     if (*ret_edge != NULL)
         ddpi_control_seal(&(*ret_edge)->control, &main->seals);
     drop_visits(meeting, rank, link);
@@ -300,7 +328,7 @@ static bool hello_fits(struct ddpi_meeting *meeting, const struct ddpi_hello *he
                        struct ddpi_card *ret_card)
 {
     if (hello->to != meeting->rank || hello->from == meeting->rank ||
-        hello->link >= DDPI_LINK_LINKS)
+        hello->link >= DDPI_LINK_LINKS || (hello->socket != 0 && hello->kind != DDPI_GREET_DATA))
         return false;
     if (hello->link == DDPI_LINK_JOIN) {
         *ret_card = (struct ddpi_card){0};
@@ -317,7 +345,9 @@ static bool hello_fits(struct ddpi_meeting *meeting, const struct ddpi_hello *he
         return false;
     if (ddpi_card_share_memory(&meeting->card, ret_card))
         return hello->kind == DDPI_GREET_SHM;
-    return hello->kind == DDPI_GREET_CONTROL || hello->kind == DDPI_GREET_DATA;
+    return hello->kind == DDPI_GREET_CONTROL ||
+           (hello->kind == DDPI_GREET_DATA &&
+            hello->socket < ddpi_card_sockets(&meeting->card, ret_card));
 }
 
 static bool visitor_hello(struct ddpi_meeting *meeting, struct ddpi_greeting *in)
