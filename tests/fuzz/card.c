@@ -45,6 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
           strcmp(card.local, again.local) == 0);
     HOLDS(memcmp(card.id, again.id, sizeof card.id) == 0 && card.keyed == again.keyed);
     HOLDS(card.world_size == again.world_size && card.pid == again.pid && card.shm == again.shm);
+    HOLDS(card.sockets == again.sockets && card.sockets >= 1 && card.sockets <= DDPI_SOCKETS_MAX);
     HOLDS(memcmp(&card.tcp, &again.tcp, sizeof card.tcp) == 0);
     HOLDS(ddpi_card_share_memory(&card, &again) == (card.shm && card.machine[0] != '\0'));
     return 0;
