@@ -225,6 +225,44 @@ START_TEST(when_both_ask_one_edge_comes_of_it)
 }
 END_TEST
 
+/* All but the answer has passed. */
+static bool has_said_all(const struct ddpi_attempt *attempt)
+{
+    for (unsigned i = 0; i < attempt->data_count; i++)
+        if (attempt->data[i].stage != DDPI_GREETING_OVER)
+            return false;
+    return attempt->main.stage == DDPI_GREETING_ANSWER;
+}
+
+/* Rank 1 has made the edge, and rank 0, which has asked for it, leaves before it hears so. */
+START_TEST(who_leaves_in_the_middle_of_an_attempt_says_so)
+{
+    struct ddpi_arrival arrival = {0};
+    struct ddpi_edge *none;
+    struct ddpi_memo memo;
+    open_ranks(_i);
+    ask(0, DDPI_LINK_PEER);
+    for (int turn = 0; arrival.edge == NULL; turn++) {
+        ck_assert_int_lt(turn, TURNS);
+        if (!has_said_all(&ranks[0].attempt))
+            ck_assert_int_eq(ddpi_attempt_push(&ranks[0], &none, NULL), DDP_OK);
+        arrival = advance(1);
+        be_patient(turn);
+    }
+    ddpi_memo_fill(&memo, DDPI_NOTICE_LEFT, DDP_OK, "");
+    ddpi_attempt_tell(&ranks[0], &memo, 1);
+    ddpi_meeting_finish(&ranks[0]);
+    struct ddpi_control *control = &arrival.edge->control;
+    for (int turn = 0; ddpi_control_read(control, &memo) != DDPI_CONTROL_MEMO; turn++) {
+        ck_assert_int_lt(turn, TURNS);
+        be_patient(turn);
+    }
+    ck_assert_int_eq((int)memo.notice, DDPI_NOTICE_LEFT);
+    ddpi_edge_destroy(arrival.edge);
+    close_ranks();
+}
+END_TEST
+
 /* In a ring of two there is an edge each way; none of them counts for the other. */
 START_TEST(a_ring_of_two_has_two_edges)
 {
@@ -598,6 +636,7 @@ Suite *test_suite(void)
     TCase *tcase = tcase_create("meeting");
     tcase_add_loop_test(tcase, whoever_asks_the_other_accepts, 0, 2 * TRANSPORTS);
     tcase_add_loop_test(tcase, when_both_ask_one_edge_comes_of_it, 0, 2 * TRANSPORTS);
+    tcase_add_loop_test(tcase, who_leaves_in_the_middle_of_an_attempt_says_so, 0, TRANSPORTS);
     tcase_add_loop_test(tcase, a_ring_of_two_has_two_edges, 0, TRANSPORTS);
     tcase_add_loop_test(tcase, both_ends_of_a_ring_edge_may_ask_for_it, 0, 2 * TRANSPORTS);
     tcase_add_test(tcase, one_edge_of_a_ring_of_two_leaves_the_other_alone);

@@ -4,6 +4,7 @@
  */
 #include "edges.h"
 
+#include "attempt.h"
 #include "clock.h"
 #include "error.h"
 #include "mem.h"
@@ -213,11 +214,13 @@ ddp_status ddpi_edges_let_in(struct ddpi_edges *edges, struct ddp_error *err)
 
 void ddpi_edges_farewell(struct ddpi_edges *edges, ddp_status failed, const char *cause)
 {
-    struct ddpi_memo memo;
+    struct ddpi_memo memos[2];
+    unsigned count = 0;
     (void)!ddpi_edges_let_in(edges, NULL); /* so that ranks that are connecting are told, too */
-    ddpi_memo_fill(&memo, DDPI_NOTICE_FAILED, failed, cause);
     if (failed != DDP_OK)
-        ddpi_edges_notify(edges, NULL, &memo);
-    ddpi_memo_fill(&memo, DDPI_NOTICE_LEFT, DDP_OK, "");
-    ddpi_edges_notify(edges, NULL, &memo);
+        ddpi_memo_fill(&memos[count++], DDPI_NOTICE_FAILED, failed, cause);
+    ddpi_memo_fill(&memos[count++], DDPI_NOTICE_LEFT, DDP_OK, "");
+    for (unsigned i = 0; i < count; i++)
+        ddpi_edges_notify(edges, NULL, &memos[i]);
+    ddpi_attempt_tell(&edges->meeting, memos, count);
 }

@@ -79,6 +79,20 @@ void ddpi_attempt_drop(struct ddpi_meeting *meeting)
     ddpi_attempt_clear(&meeting->attempt);
 }
 
+void ddpi_attempt_tell(const struct ddpi_meeting *meeting, const struct ddpi_memo *memos,
+                       unsigned count)
+{
+    const struct ddpi_greeting *main = &meeting->attempt.main;
+    struct ddpi_control control;
+    if (meeting->attempt.stage != DDPI_ATTEMPT_ANSWER || main->stage != DDPI_GREETING_ANSWER)
+        return;
+    ddpi_control_init(&control, main->fd); /* which stays the greeting's */
+    ddpi_control_seal(&control, &main->seals);
+    for (unsigned i = 0; i < count; i++)
+        ddpi_control_send(&control, &memos[i]);
+    ddpi_wipe(&control.seals, sizeof control.seals);
+}
+
 static bool means_gone(int error)
 {
     return error == ECONNREFUSED || error == ECONNRESET || error == EPIPE;
