@@ -15,8 +15,8 @@ void ddpi_attempt_drop(struct ddpi_meeting *meeting);
 ddp_status ddpi_attempt_push(struct ddpi_meeting *meeting, struct ddpi_edge **ret_edge,
                              struct ddp_error *err);
 
-/* Send @count messages to the rank that is asked for an edge: it may have made the edge already, and
- * this rank not heard so. */
+/* Send @count messages to the rank that is asked for an edge: it may have made the edge already,
+ * and this rank not heard so. */
 void ddpi_attempt_tell(const struct ddpi_meeting *meeting, const struct ddpi_memo *memos,
                        unsigned count);
 
