@@ -54,10 +54,13 @@ static void mix_kinds(struct rig *rig, struct ddp_error *error)
     const struct ddp_buffer list[] = {{NULL, NULL, 0}, {host, device, COUNT}};
     expect_refusal(ddp_all_reduce_many(rig->device, list + 1, 1, DDP_FLOAT32, DDP_SUM, NULL, error),
                    error,
-                   "buffer 0 of 1 is memory of the GPU: the buffers of a list must be host memory");
+                   "buffer 0 of the list is memory of the GPU (device 0), and the first one of the "
+                   "host (device 0) or of another context: the buffers of a list must be of one "
+                   "kind");
     expect_refusal(
         ddp_all_reduce_many(rig->device, list, 2, DDP_FLOAT32, DDP_SUM, rig->stream, error), error,
-        "buffer 1 of 2 is memory of the GPU: the buffers of a list must be host memory");
+        "buffer 1 of the list is memory of the GPU (device 0), and the first one of the host "
+        "(device 0) or of another context: the buffers of a list must be of one kind");
     free(host);
     rig_free(rig, device);
 }

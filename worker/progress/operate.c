@@ -14,6 +14,7 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <stdio.h>
 
 /* ---- which types are there ---- */
 
@@ -133,30 +134,52 @@ static bool is_host_alone(const struct ddpi_memories *memories)
     return true;
 }
 
-/* No other memory than the host's takes lists. */
-static ddp_status check_list(const struct ddpi_memories *memories, const struct ddpi_task *task,
-                             struct ddp_error *err)
+static bool is_one_place(const struct ddpi_buffer *a, const struct ddpi_buffer *b)
+{
+    bool one_context = a->context == b->context || a->context == NULL || b->context == NULL;
+    return a->memory == b->memory && a->ordinal == b->ordinal && one_context;
+}
+
+/* What @address of buffer @index is; all buffers of a list must be of one place. */
+static ddp_status add_to_list(const struct ddpi_memories *memories, const void *address,
+                              size_t index, struct ddpi_buffer *first, struct ddp_error *err)
+{
+    struct ddpi_buffer buffer;
+    char what[48];
+    snprintf(what, sizeof what, "buffer %zu of the list", index);
+    ddp_status status = find_type(memories, address, what, &buffer, err);
+    if (status != DDP_OK)
+        return status;
+    if (first->memory == NULL)
+        *first = buffer;
+    if (is_one_place(first, &buffer))
+        return DDP_OK;
+    return ddpi_error_set(err, DDP_E_INVALID,
+                          "%s is memory of the %s (device %d), and the first one of the %s (device "
+                          "%d) or of another context: the buffers of a list must be of one kind",
+                          what, buffer.memory->type->name, buffer.ordinal,
+                          first->memory->type->name, first->ordinal);
+}
+
+/* The type of memory of a list; the host's, if it has no elements. */
+static ddp_status choose_for_list(struct ddpi_memories *memories, const struct ddpi_task *task,
+                                  struct ddpi_buffers *ret_buffers, struct ddpi_memory **ret_memory,
+                                  struct ddp_error *err)
 {
     struct ddpi_segments segments = ddpi_task_segments(task);
-    struct ddpi_spot spot = {0};
-    struct ddpi_segment segment;
-    while (ddpi_segments_next(&segments, &spot, SIZE_MAX, &segment)) {
-        struct ddpi_buffer send, recv;
-        ddp_status status = find_type(memories, segment.send, "a buffer of the list", &send, err);
-        if (status == DDP_OK)
-            status = find_type(memories, segment.recv, "a buffer of the list", &recv, err);
-        if (status != DDP_OK)
-            return status;
-        const struct ddpi_memory *memory =
-            send.memory != &memories->host ? send.memory : recv.memory;
-        if (memory != &memories->host)
-            return ddpi_error_set(
-                err, DDP_E_INVALID,
-                "buffer %zu of %u is memory of the %s: the buffers of a list must "
-                "be host memory",
-                spot.index, task->call.buffers, memory->type->name);
+    ddp_status status = DDP_OK;
+    for (size_t i = 0; i < segments.nbuffers && status == DDP_OK; i++) {
+        const struct ddp_buffer *buffer = &segments.buffers[i];
+        const void *send = segments.in_place ? buffer->recv : buffer->send;
+        if (buffer->count == 0)
+            continue;
+        status = add_to_list(memories, send, i, &ret_buffers->send, err);
+        if (status == DDP_OK && send != buffer->recv)
+            status = add_to_list(memories, buffer->recv, i, &ret_buffers->send, err);
     }
-    return DDP_OK;
+    if (status == DDP_OK && ret_buffers->send.memory != NULL)
+        *ret_memory = ret_buffers->send.memory;
+    return status;
 }
 
 /* A buffer of which the call uses no element is not looked at, unless there is no other way to know
@@ -176,7 +199,7 @@ static ddp_status choose_memory(struct ddpi_memories *memories, const struct ddp
     if (is_barrier || (task->count == 0 && !others_have)) /* the host does nothing as well */
         return DDP_OK;
     if (task->list != NULL)
-        return check_list(memories, task, err);
+        return choose_for_list(memories, task, ret_buffers, ret_memory, err);
     ddp_status status = find_type(memories, any || task->send_count > 0 ? task->send : NULL,
                                   "the send buffer", &ret_buffers->send, err);
     if (status == DDP_OK)

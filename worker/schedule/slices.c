@@ -75,8 +75,9 @@ struct ddpi_task ddpi_slice_task(const struct ddpi_slices *slices, uint64_t inde
                                  const uint8_t *send, uint8_t *recv, size_t *counts)
 {
     struct ddpi_task task = *slices->task;
-    task.send = task.send != NULL ? send : NULL;
-    task.recv = task.recv != NULL ? recv : NULL;
+    task.send = task.send != NULL || task.list != NULL ? send : NULL;
+    task.recv = task.recv != NULL || task.list != NULL ? recv : NULL;
+    task.list = NULL;
     task.send_count = slice_count(slices, index, false);
     task.recv_count = slice_count(slices, index, true);
     task.count = task.send_count > task.recv_count ? task.send_count : task.recv_count;

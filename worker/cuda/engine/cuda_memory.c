@@ -7,6 +7,7 @@
 #include "device.h"
 #include "error.h"
 #include "list.h"
+#include "mem.h"
 #include "pointer.h"
 #include "reduce.h"
 #include "runs.h"
@@ -110,6 +111,8 @@ static ddp_status take_buffers(struct ddpi_device *device, const struct ddpi_run
         return wrong_device(device, "the send buffer", send->ordinal, err);
     if (recv->memory != NULL && !is_in_context(device, recv))
         return wrong_device(device, "the receive buffer", recv->ordinal, err);
+    if (run->task.list != NULL) /* no kernel moves it */
+        return DDP_OK;
     if (send->memory != NULL)
         status = check_alignment(&run->task, run->task.send, "the send buffer", err);
     if (status == DDP_OK && recv->memory != NULL)
@@ -127,12 +130,39 @@ static bool is_copy(const struct ddpi_device *device, const struct ddpi_task *ta
 static ddp_status run_in_stream(const struct ddpi_device *device, const struct ddpi_run *run,
                                 ddpi_cu_stream stream, struct ddp_error *err)
 {
+    const struct ddpi_cuda *cuda = &device->cuda;
+    struct ddpi_segments segments = ddpi_task_segments(&run->task);
     struct ddpi_copy copy = ddpi_task_own_copy(&run->task, device->comm->rank);
+    struct ddpi_spot spot = {0};
+    struct ddpi_segment segment;
     ddpi_cu_result result = DDPI_CU_SUCCESS;
     if (copy.len > 0)
-        result =
-            device->cuda.memcpy_async((uintptr_t)copy.to, (uintptr_t)copy.from, copy.len, stream);
+        result = cuda->memcpy_async((uintptr_t)copy.to, (uintptr_t)copy.from, copy.len, stream);
+    while (run->task.list != NULL && result == DDPI_CU_SUCCESS &&
+           ddpi_segments_next(&segments, &spot, SIZE_MAX, &segment))
+        if (segment.recv != segment.send)
+            result = cuda->memcpy_async((uintptr_t)segment.recv, (uintptr_t)segment.send,
+                                        segment.len, stream);
     return result == DDPI_CU_SUCCESS ? DDP_OK : ddpi_cuda_error(&device->cuda, err, result, "copy");
+}
+
+/* The caller may free its list before the stream has reached the operation. */
+static ddp_status submit_list(struct ddpi_device *device, struct ddpi_run *run,
+                              ddpi_cu_stream stream, struct ddp_error *err)
+{
+    const struct ddp_buffer *list = run->task.list;
+    size_t size = run->task.call.buffers * sizeof *list;
+    struct ddp_buffer *copy = ddpi_calloc(1, size);
+    if (copy == NULL)
+        return ddpi_error_nomem(err, size);
+    memcpy(copy, list, size);
+    run->task.list = copy; /* device_end() frees it */
+    ddp_status status = ddpi_device_submit(device, run, stream, err);
+    if (status == DDP_OK)
+        return DDP_OK;
+    run->task.list = list;
+    ddpi_free(copy);
+    return status;
 }
 
 /* With the communicator's context current, and also while other threads capture; restores both. */
@@ -146,6 +176,8 @@ static ddp_status submit_in_context(struct ddpi_device *device, struct ddpi_run 
     ddp_status status = check_stream(device, stream, err);
     if (status == DDP_OK && is_copy(device, &run->task))
         status = run_in_stream(device, run, stream, err);
+    else if (status == DDP_OK && run->task.list != NULL)
+        status = submit_list(device, run, stream, err);
     else if (status == DDP_OK)
         status = ddpi_device_submit(device, run, stream, err);
     (void)ddpi_device_capture_mode(device, mode);

@@ -248,6 +248,8 @@ static void device_end(struct ddp_comm *comm, struct ddpi_run *run, ddp_status s
 {
     (void)comm;
     (void)status;
+    ddpi_free((void *)(uintptr_t)run->task.list);
+    run->task.list = NULL;
     ddpi_gate_open(device_of_run(run), run);
 }
 

@@ -25,6 +25,8 @@ struct staged {
     struct ddpi_device *device;
     struct ddpi_task *task;
     struct ddpi_slices slices;
+    bool sends,
+        receives;   /* of a broadcast of a list, the root does the one, other ranks the other */
     size_t *counts; /* of the parts in the current slice; NULL: parts are equal */
     struct ddpi_wait wait;
     uint32_t downloaded[HALVES]; /* what the word of the lane is when the half is ready, or free */
@@ -34,7 +36,7 @@ struct staged {
 bool ddpi_is_staged(const struct ddpi_task *task)
 {
     const struct ddpi_call *call = &task->call;
-    return !ddpi_call_has_ring(call) || task->uneven ||
+    return !ddpi_call_has_ring(call) || task->uneven || task->list != NULL ||
            (ddpi_call_reduces(call) && ddpi_kernels_check(call->dtype, call->op, NULL) != DDP_OK);
 }
 
@@ -60,6 +62,44 @@ static ddp_status upload(struct ddpi_device *device, void *to, const void *from,
 {
     ddpi_cu_stream stream = device->lanes[DDPI_LANE_UPLOAD].stream;
     return copied(device, device->cuda.memcpy_htod_async((uintptr_t)to, from, len, stream), len);
+}
+
+/* Of a list, what lies at byte @at of all its buffers: @bytes of pinned memory there, or from
+ * there.
+ */
+static ddp_status copy_list(const struct staged *staged, enum ddpi_lane_kind kind, uint8_t *bytes,
+                            const struct ddpi_stretch *stretch)
+{
+    struct ddpi_segments segments = ddpi_task_segments(staged->task);
+    struct ddpi_spot spot = {0};
+    struct ddpi_segment segment;
+    size_t left = stretch->len;
+    ddp_status status = DDP_OK;
+    ddpi_segments_skip(&segments, &spot, stretch->at);
+    while (status == DDP_OK && ddpi_segments_next(&segments, &spot, left, &segment)) {
+        status = kind == DDPI_LANE_DOWNLOAD
+                     ? download(staged->device, bytes, segment.send, segment.len)
+                     : upload(staged->device, segment.recv, bytes, segment.len);
+        bytes += segment.len;
+        left -= segment.len;
+    }
+    return status;
+}
+
+static ddp_status download_stretch(const struct staged *staged, uint8_t *to,
+                                   const struct ddpi_stretch *stretch)
+{
+    return staged->task->list != NULL
+               ? copy_list(staged, DDPI_LANE_DOWNLOAD, to, stretch)
+               : download(staged->device, to, staged->task->send + stretch->at, stretch->len);
+}
+
+static ddp_status upload_stretch(const struct staged *staged, uint8_t *from,
+                                 const struct ddpi_stretch *stretch)
+{
+    return staged->task->list != NULL
+               ? copy_list(staged, DDPI_LANE_UPLOAD, from, stretch)
+               : upload(staged->device, staged->task->recv + stretch->at, from, stretch->len);
 }
 
 /* What the lane's word is to become when all that was enqueued there is done. */
@@ -107,11 +147,11 @@ static ddp_status download_slice(struct staged *staged, uint64_t index)
     struct ddpi_slice_cursor cursor = {.index = index};
     struct ddpi_stretch stretch;
     ddp_status status = DDP_OK;
-    if (index >= staged->slices.count)
+    if (index >= staged->slices.count || !staged->sends)
         return DDP_OK;
     while (status == DDP_OK && ddpi_slice_next(&staged->slices, &cursor, &stretch))
-        status = download(device, half_of(device->slots_out, index) + stretch.offset,
-                          staged->task->send + stretch.at, stretch.len);
+        status =
+            download_stretch(staged, half_of(device->slots_out, index) + stretch.offset, &stretch);
     return status == DDP_OK ? stamp(device, DDPI_LANE_DOWNLOAD, &staged->downloaded[index % HALVES])
                             : status;
 }
@@ -122,9 +162,11 @@ static ddp_status upload_slice(struct staged *staged, uint64_t index)
     struct ddpi_slice_cursor cursor = {.index = index, .receives = true};
     struct ddpi_stretch stretch;
     ddp_status status = DDP_OK;
+    if (!staged->receives)
+        return DDP_OK;
     while (status == DDP_OK && ddpi_slice_next(&staged->slices, &cursor, &stretch))
-        status = upload(device, staged->task->recv + stretch.at,
-                        half_of(device->slots_in, index) + stretch.offset, stretch.len);
+        status =
+            upload_stretch(staged, half_of(device->slots_in, index) + stretch.offset, &stretch);
     return status == DDP_OK ? stamp(device, DDPI_LANE_UPLOAD, &staged->uploaded[index % HALVES])
                             : status;
 }
@@ -134,8 +176,9 @@ static ddp_status exchange_slice(struct staged *staged, uint64_t index)
 {
     struct ddpi_device *device = staged->device;
     struct ddpi_run run = {.wait = staged->wait};
-    run.task = ddpi_slice_task(&staged->slices, index, half_of(device->slots_out, index),
-                               half_of(device->slots_in, index), staged->counts);
+    uint8_t *out = half_of(device->slots_out, index), *in = half_of(device->slots_in, index);
+    run.task = ddpi_slice_task(&staged->slices, index, staged->sends ? out : in,
+                               staged->receives ? in : out, staged->counts);
     ddpi_host_choose(device->comm, &run);
     ddp_status status = ddpi_drive_inner(device->comm, &run);
     staged->task->bytes_sent += run.task.bytes_sent;
@@ -208,6 +251,9 @@ ddp_status ddpi_staged_run(struct ddpi_device *device, struct ddpi_task *task)
         .slices = ddpi_slices_of(task, comm->rank, comm->world_size, HALF),
         .wait = ddpi_device_wait(task),
     };
+    bool has_root = task->list != NULL && ddpi_call_is_rooted(&task->call);
+    staged.sends = !has_root || comm->rank == task->call.root;
+    staged.receives = !has_root || comm->rank != task->call.root;
     for (unsigned i = 0; i < HALVES; i++) {
         staged.downloaded[i] = device->lanes[DDPI_LANE_DOWNLOAD].launched;
         staged.uploaded[i] = device->lanes[DDPI_LANE_UPLOAD].launched;

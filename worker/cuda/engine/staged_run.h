@@ -12,6 +12,7 @@
  *
  *   gather, scatter, all_to_all              staged
  *   parts of different sizes                 staged
+ *   lists of buffers                         staged
  *   reductions                               staged where ddpi_kernels_check() finds no kernel
  *   everything else                          the kernels and copies of the GPU
  */

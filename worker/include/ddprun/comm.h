@@ -288,14 +288,19 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_all_reduce(ddp_comm *comm, const void *sen
  * buffer @send and @recv are equal (in place), or do not overlap; different buffers never do. All
  * ranks pass lists with the same counts in the same order. Where ranks share memory, elements go
  * from the buffers to it and back; by other algorithms they are packed into memory that is
- * allocated for the time of the operation, as much as all buffers have. Buffers must be host
- * memory. Blocks until complete. @buffers and what it names stay the caller's, who does not change
- * them before the call has returned; in a group of calls, before ddp_group_end() has. As a request,
- * and for broadcast: ddp_start() and ddp_run() with a list in struct ddp_operation.
+ * allocated for the time of the operation, as much as all buffers have. Blocks until complete.
  *
- * DDP_E_INVALID: @dtype or @op is unknown, @stream is not NULL, a buffer is memory of a device;
- * a buffer with elements is NULL, or overlaps another one; all together are larger than any memory;
- * @nbuffers is above 4,294,967,295. DDP_E_MISMATCH: another rank has a list of other lengths; the
+ * All buffers are host memory, or all are memory of one device: then the operation is enqueued on
+ * @stream as others are, and goes through pinned host memory, so two copies of all elements pass
+ * between host and device.
+ *
+ * @buffers stays the caller's, who does not change it before the call has returned; in a group of
+ * calls, before ddp_group_end() has. As a request, and for broadcast: ddp_start() and ddp_run()
+ * with a list in struct ddp_operation.
+ *
+ * DDP_E_INVALID: @dtype or @op is unknown, @stream is not NULL with host memory, buffers are memory
+ * of several kinds or devices; a buffer with elements is NULL, or overlaps another one; all
+ * together are larger than any memory; @nbuffers is above 4,294,967,295. DDP_E_MISMATCH: another rank has a list of other lengths; the
  * sentence names both.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_all_reduce_many(ddp_comm *comm,
