@@ -300,8 +300,8 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_all_reduce(ddp_comm *comm, const void *sen
  *
  * DDP_E_INVALID: @dtype or @op is unknown, @stream is not NULL with host memory, buffers are memory
  * of several kinds or devices; a buffer with elements is NULL, or overlaps another one; all
- * together are larger than any memory; @nbuffers is above 4,294,967,295. DDP_E_MISMATCH: another rank has a list of other lengths; the
- * sentence names both.
+ * together are larger than any memory; @nbuffers is above 4,294,967,295. DDP_E_MISMATCH: another
+ * rank has a list of other lengths; the sentence names both.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_all_reduce_many(ddp_comm *comm,
                                                       const struct ddp_buffer *buffers,
