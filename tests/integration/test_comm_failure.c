@@ -50,6 +50,19 @@ static ddp_status call_few(ddp_comm *comm, struct ddp_error *err)
     return ddp_all_reduce(comm, values, values, 5, DDP_FLOAT32, DDP_SUM, NULL, err);
 }
 
+/* Most buffers are short, some are empty; the last one has half of the elements. */
+static ddp_status call_list(ddp_comm *comm, struct ddp_error *err)
+{
+    enum { BUFFERS = 101, SHORT = COUNT / 2 / (BUFFERS - 1) };
+    struct ddp_buffer list[BUFFERS];
+    for (size_t i = 0; i < BUFFERS; i++) {
+        float *at = values + i * SHORT;
+        size_t count = i == BUFFERS - 1 ? COUNT / 2 : i % 10 == 3 ? 0 : SHORT;
+        list[i] = (struct ddp_buffer){.send = at, .recv = at, .count = count};
+    }
+    return ddp_all_reduce_many(comm, list, BUFFERS, DDP_FLOAT32, DDP_SUM, NULL, err);
+}
+
 static ddp_status call_reduce(ddp_comm *comm, struct ddp_error *err)
 {
     return ddp_reduce(comm, values, gathered, COUNT, DDP_FLOAT32, DDP_SUM, 1, NULL, err);
@@ -89,6 +102,10 @@ static const struct {
     {"all_reduce #", call_few, DDP_ALGORITHM_DOUBLING, NULL},
     {"all_reduce #", call_all_reduce, DDP_ALGORITHM_HIERARCHICAL, "aabb"},
     {"all_reduce #", call_all_reduce, DDP_ALGORITHM_HIERARCHICAL, "aaab"},
+    {"all_reduce #", call_list, DDP_ALGORITHM_RING, NULL},
+    {"all_reduce #", call_list, DDP_ALGORITHM_DIRECT, NULL},
+    {"all_reduce #", call_list, DDP_ALGORITHM_DOUBLING, NULL},
+    {"all_reduce #", call_list, DDP_ALGORITHM_HIERARCHICAL, "aabb"},
 };
 enum { CALLS = sizeof calls / sizeof *calls, STOPS = 2 * RANKS, STOP_BATCHES = CALLS / 2 };
 
