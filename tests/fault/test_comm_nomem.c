@@ -1,6 +1,6 @@
 /*
  * test_comm_nomem.c - the Nth allocation of a rank fails, for every N until none does: the rank and
- * its peer get errors that say so, and nothing of the communicator is left behind.
+ * its peers get errors that say so, and nothing of the communicator is left behind.
  */
 #include "check_main.h"
 #include "descriptors.h"
@@ -34,6 +34,19 @@ static ddp_status use_host(struct rig *rig, ddp_comm *comm, struct ddp_error *er
     return ddp_comm_rank(comm) == SENDER
                ? ddp_send(comm, values, COUNT, DDP_FLOAT32, 0, NULL, err)
                : ddp_recv(comm, other, COUNT, DDP_FLOAT32, SENDER, NULL, err);
+}
+
+/* The ranks of two nodes. No rank gets through the barrier without all others. */
+static ddp_status use_nodes(struct rig *rig, ddp_comm *comm, struct ddp_error *err)
+{
+    (void)rig;
+    float values[COUNT] = {0}, other[COUNT] = {0};
+    const struct ddp_buffer buffers[] = {{values, values, COUNT / 2}, {other, other, COUNT / 3}};
+    ddp_status status =
+        ddp_all_reduce(comm, values, values, COUNT, DDP_FLOAT32, DDP_SUM, NULL, err);
+    if (status == DDP_OK)
+        status = ddp_all_reduce_many(comm, buffers, 2, DDP_FLOAT32, DDP_SUM, NULL, err);
+    return status == DDP_OK ? ddp_barrier(comm, NULL, err) : status;
 }
 
 static ddp_status reduce_twin(struct rig *rig, ddp_comm *comm, const struct twin *twin,
@@ -107,6 +120,19 @@ static bool unlucky_has(const struct world *world, uint32_t step)
     return atomic_load(&world->reports[unlucky_rank].steps) == step;
 }
 
+/* What another rank has seen of the failure, or success, of the unlucky one. */
+static void expect_told(const struct world *world, const struct report *other)
+{
+    ddp_status unlucky = world->reports[unlucky_rank].status;
+    char name[32];
+    snprintf(name, sizeof name, "rank %u", unlucky_rank);
+    if (unlucky == DDP_OK) /* it has all, or does without, as without shared memory */
+        ck_assert_msg(other->status == DDP_OK, "allocation %u: %s", world->stage, other->error.msg);
+    else if (unlucky_has(world, WORKING) && (unlucky_rank == SENDER || other->status != DDP_OK))
+        ck_assert_msg(strstr(other->error.msg, name) != NULL, "allocation %u: %s", world->stage,
+                      other->error.msg);
+}
+
 /* false: all allocations have succeeded. */
 static bool fail_one(struct world *world, uses *use, bool on_device, unsigned *failures)
 {
@@ -116,19 +142,17 @@ static bool fail_one(struct world *world, uses *use, bool on_device, unsigned *f
             live(world, rank, use, on_device);
     }
     world_join_rank(world, unlucky_rank);
-    const struct report *unlucky = &world->reports[unlucky_rank],
-                        *other = &world->reports[1 - unlucky_rank];
-    if (unlucky_has(world, JOINING)) /* which the other one waits for */
-        world_kill_rank(world, 1 - unlucky_rank);
+    const struct report *unlucky = &world->reports[unlucky_rank];
+    for (uint32_t rank = 0; rank < world->nranks && unlucky_has(world, JOINING); rank++)
+        if (rank != unlucky_rank) /* it waits for the unlucky one */
+            world_kill_rank(world, rank);
     world_join(world);
     ck_assert_msg(unlucky->status == DDP_E_NOMEM || unlucky->status == DDP_OK,
                   "allocation %u: status %d: %s", world->stage, unlucky->status,
                   unlucky->error.msg);
-    if (unlucky->status == DDP_OK) /* it has all, or does without, as without shared memory */
-        ck_assert_msg(other->status == DDP_OK, "allocation %u: %s", world->stage, other->error.msg);
-    else if (unlucky_has(world, WORKING) && (unlucky_rank == SENDER || other->status != DDP_OK))
-        ck_assert_msg(strstr(other->error.msg, unlucky_rank == 0 ? "rank 0" : "rank 1") != NULL,
-                      "allocation %u: %s", world->stage, other->error.msg);
+    for (uint32_t rank = 0; rank < world->nranks; rank++)
+        if (rank != unlucky_rank)
+            expect_told(world, &world->reports[rank]);
     *failures += unlucky->status == DDP_E_NOMEM;
     return !unlucky_has(world, LUCKY);
 }
@@ -137,7 +161,7 @@ static void fail_each(struct world *world, uses *use, bool on_device)
 {
     unsigned failures = 0;
     world_open(world);
-    world->nranks = 2;
+    world->nranks = world->hosts != NULL ? (uint32_t)strlen(world->hosts) : 2;
     char name[32];
     world->name = name;
     do {
@@ -153,6 +177,14 @@ START_TEST(on_the_host)
     struct world world = {.tcp = _i % 2 == 1};
     unlucky_rank = (uint32_t)_i / 2;
     fail_each(&world, use_host, false);
+}
+END_TEST
+
+START_TEST(between_nodes)
+{
+    struct world world = {.hosts = "aab", .algorithm = DDP_ALGORITHM_HIERARCHICAL};
+    unlucky_rank = (uint32_t)_i;
+    fail_each(&world, use_nodes, false);
 }
 END_TEST
 
@@ -172,6 +204,7 @@ Suite *test_suite(void)
     TCase *tcase = tcase_create("each allocation");
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, on_the_host, 0, 4);
+    tcase_add_loop_test(tcase, between_nodes, 0, 3);
     tcase_add_loop_test(tcase, on_a_device, 0, 2);
     suite_add_tcase(suite, tcase);
     return suite;
