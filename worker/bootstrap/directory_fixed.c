@@ -111,7 +111,7 @@ static ddp_status open_fixed(const struct ddpi_config *config, const struct ddpi
 static struct ddpi_card card_of(const struct ddpi_id *id, uint32_t world_size)
 {
     struct ddpi_card card = {
-        .world_size = world_size, .pid = id->pid, .keyed = true, .tcp = id->address};
+        .world_size = world_size, .pid = id->pid, .keyed = true, .sockets = 1, .tcp = id->address};
     memcpy(card.node, id->node, sizeof card.node);
     return card;
 }
@@ -272,7 +272,7 @@ static void master_key(const struct ddpi_config *config, struct ddpi_rank_key *r
 ddp_status ddpi_directory_open_master(const struct ddpi_config *config, uint32_t timeout_ms,
                                       struct ddpi_directory **ret, struct ddp_error *err)
 {
-    struct ddpi_card card = {.world_size = config->world_size};
+    struct ddpi_card card = {.world_size = config->world_size, .sockets = 1};
     struct ddpi_directory *directory;
     (void)timeout_ms;
     ddp_status status =

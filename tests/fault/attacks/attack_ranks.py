@@ -136,7 +136,7 @@ class Ranks(DdprundCase):
                 old, join = call_tcp(port), call_tcp(port)
                 old.sendall(struct.pack('<4s3I', b'DDPG', 2, 1, PEER) + secret)
                 old.shutdown(socket.SHUT_WR)
-                join.sendall(struct.pack('<4s5I', b'DDPH', JOIN_KIND, JOIN, 1, 0, 1) + secret + secret)
+                join.sendall(struct.pack('<4s6I', b'DDPI', JOIN_KIND, JOIN, 1, 0, 1, 0) + secret + secret)
                 challenge = join.recv(64, socket.MSG_WAITALL)
                 join.sendall(challenge[32:])  # its own proof
                 if says_something(old) or all_that_comes(join) != '' or len(challenge) != 64:
@@ -155,7 +155,7 @@ class Ranks(DdprundCase):
         name, = local_names(pids[0])
 
         def attack():
-            hello = struct.pack('<4s5I', b'DDPH', SHM, PEER, 1, 0, 1) + bytes(32)
+            hello = struct.pack('<4s6I', b'DDPI', SHM, PEER, 1, 0, 1, 0) + bytes(32)
             told = []
             for words in (b'', hello, b'GET / HTTP/1.1\r\n\r\n'):
                 sock = call_local(name)
@@ -197,7 +197,7 @@ class Ranks(DdprundCase):
         port, = tcp_ports(pids[0])
 
         def attack():
-            socks = [call_tcp(port) for _ in range(60)]
+            socks = [call_tcp(port) for _ in range(108)]
             told = [all_that_comes(sock) for sock in socks[:44]]
             return len([words for words in told if words == ''])
         self.assertEqual(as_stranger(attack), 44)
@@ -212,7 +212,7 @@ class Ranks(DdprundCase):
         def attack():
             for kind in (2, 3):
                 sock = call_tcp(port)
-                sock.sendall(struct.pack('<4s5I', b'DDPH', kind, PEER, 1, 0, 1) + bytes(32))
+                sock.sendall(struct.pack('<4s6I', b'DDPI', kind, PEER, 1, 0, 1, 0) + bytes(32))
                 challenge = sock.recv(64, socket.MSG_WAITALL)
                 sock.sendall(challenge[32:])  # its own proof
                 if all_that_comes(sock) != '' or len(challenge) != 64:
