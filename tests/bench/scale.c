@@ -16,6 +16,7 @@ static const struct perf_benchmark benchmarks[] = {
     {"swarm", scale_swarm, "10,000 clients: connect, pass a barrier, be woken by one set"},
     {"rendezvous", scale_rendezvous, "100 to 10,000 nodes meet, and meet again when one is lost"},
     {"ranks", scale_ranks, "what a communicator of 2 to 64 ranks costs"},
+    {"deaths", scale_deaths, "how soon the other ranks know that one was killed"},
     {NULL, NULL, NULL},
 };
 

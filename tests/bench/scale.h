@@ -11,5 +11,6 @@ bool scale_growth(struct perf *perf, struct ddp_error *err);
 bool scale_swarm(struct perf *perf, struct ddp_error *err);
 bool scale_rendezvous(struct perf *perf, struct ddp_error *err);
 bool scale_ranks(struct perf *perf, struct ddp_error *err);
+bool scale_deaths(struct perf *perf, struct ddp_error *err);
 
 #endif
