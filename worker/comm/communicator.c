@@ -221,11 +221,12 @@ void ddp_comm_abort(ddp_comm *comm)
     if (!ddpi_comm_is_home(comm))
         return;
     int saved_errno = errno;
-    (void)take_first_place(comm, DDPI_FIRST_ABORT);
+    bool first = take_first_place(comm, DDPI_FIRST_ABORT) == DDPI_FIRST_ABORT;
     atomic_store(&comm->aborted, true);
     const uint64_t one = 1;
     (void)!write(comm->bell, &one, sizeof one);
-    ddpi_edges_notify(&comm->edges, NULL, &comm->abort_notice);
+    if (first) /* else the thread that has failed tells the others the cause */
+        ddpi_edges_notify(&comm->edges, NULL, &comm->abort_notice);
     ring_arena(comm);
     errno = saved_errno;
 }
