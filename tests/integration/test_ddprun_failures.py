@@ -197,7 +197,7 @@ class ErrorFile(DdprunCase):
 
     def test_is_not_passed_on_of_a_job_that_ends_well(self):
         self.assertIsNone(self.own('--max-restarts=1', fail='exit $$((1 - TORCHELASTIC_RESTART_COUNT))'))
-        self.assertEqual(self.job.code, 0)
+        self.assert_succeeded(self.job)
         self.assertIsNone(self.own('--max-restarts=1', fail='[ $TORCHELASTIC_RESTART_COUNT = 0 ] && exit 1; '
                                    'kill -TERM $(cut -d" " -f4 /proc/$$PPID/stat); sleep 60'))
         self.assertEqual(self.job.code, 143)

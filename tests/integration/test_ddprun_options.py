@@ -54,7 +54,7 @@ class Spellings(DdprunCase):
         self.assertEqual((job.code, job.err), (0, ''))
         for words, env in (([f'{conf},foo=1, bar = 2'], {}), ([], {'PET_RDZV_CONF': 'foo=1,bar=2'})):
             job = self.run_job(*words, 'true', env=env)
-            self.assertEqual(job.code, 0)
+            self.assert_succeeded(job)
             self.assertEqual(job.err, 'ddprun: --rdzv-conf: ignored unknown settings: foo, bar\n')
 
     def test_what_it_quotes_cannot_drive_the_terminal(self):

@@ -40,7 +40,7 @@ class Lines(DdprunCase):
 
     def test_of_many_workers_are_never_torn(self):
         job = self.run_job('--nproc-per-node=8', probe('lines'), LINES, 1)
-        self.assertEqual(job.code, 0)
+        self.assert_succeeded(job)
         self.assert_whole(job.out_bytes, 8, LINES, [1])
 
     def test_of_both_streams(self):
@@ -182,7 +182,7 @@ class Closed(DdprunCase):
             with self.subTest(fds):
                 job = self.run_job('sh', '-c', f'{probe("state")} | tee seen',
                                    preexec_fn=lambda: [os.close(fd) for fd in fds])
-                self.assertEqual(job.code, 0)
+                self.assert_succeeded(job)
                 self.assertIn(out, job.out)
                 seen = (self.folder / 'seen').read_text()
                 self.assertTrue(seen.startswith('fds 0 1 2'), seen)

@@ -121,7 +121,7 @@ class Pipes(DdprunCase):
 
     def test_log_files_get_the_bytes(self):
         job = self.run_job('--pty', '--tee=3', '--rdzv-id=j', f'--log-dir={self.folder}/logs', 'printf', 'a\\r\\nb\\n')
-        self.assertEqual(job.code, 0)
+        self.assert_succeeded(job)
         path, = (self.folder / 'logs').glob('j_*/attempt_0/0/stdout.log')
         self.assertEqual(path.read_bytes(), b'a\r\nb\n')
 

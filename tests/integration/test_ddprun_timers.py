@@ -74,7 +74,7 @@ class Timers(DdprunCase):
         job.wait()
         self.assertFalse(fifo.exists())
         os.mkfifo(fifo)  # of a job that could not remove it
-        self.assertEqual(self.run_job('true', env={**ON, 'TORCHELASTIC_TIMER_FILE': fifo}).code, 0)
+        self.assert_succeeded(self.run_job('true', env={**ON, 'TORCHELASTIC_TIMER_FILE': fifo}))
         fifo.write_text('mine')
         job = self.run_job('true', env={**ON, 'TORCHELASTIC_TIMER_FILE': fifo})
         self.assert_sentence(job, 78, 'TORCHELASTIC_TIMER_FILE', f"'{fifo}'")

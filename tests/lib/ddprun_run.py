@@ -219,6 +219,9 @@ class DdprunCase(unittest.TestCase):
         job.wait_gone()
         return job
 
+    def assert_succeeded(self, job):
+        self.assertEqual(job.code, 0, job.err)
+
     def write(self, name, text, mode=0o755):
         path = self.folder / name
         path.write_text(text)

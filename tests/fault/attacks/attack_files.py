@@ -69,7 +69,7 @@ class LogTree(DdprunCase):
         ours.chmod(0o777)
         self.assert_sentence(self.log_to(ours / 'logs'), CONFIG, "'ours' is writable by all users")
         ours.chmod(0o1777)
-        self.assertEqual(self.log_to(ours / 'logs').code, 0)
+        self.assert_succeeded(self.log_to(ours / 'logs'))
 
     def test_a_link_of_another_user_is_refused(self):
         (self.folder / 'root').mkdir(0o700)
@@ -83,7 +83,7 @@ class LogTree(DdprunCase):
     def test_a_link_of_ones_own_is_followed(self):
         (self.folder / 'there').mkdir()
         (self.folder / 'here').symlink_to('there')
-        self.assertEqual(self.log_to(self.folder / 'here' / 'logs').code, 0)
+        self.assert_succeeded(self.log_to(self.folder / 'here' / 'logs'))
         self.assertEqual(len(list((self.folder / 'there' / 'logs').iterdir())), 1)
 
     def test_the_temporary_directory_too(self):
