@@ -1,10 +1,12 @@
 /*
- * ddprun/ddp.h - the gradient layer: what a training program needs on top of collectives. It
- * includes the headers of all parts; part of libddpcomm.
+ * ddprun/ddp.h - data-parallel training on top of <ddprun/comm.h>: what DistributedDataParallel,
+ * Apex and Horovod do for their users. Includes the headers of all parts.
  */
 #ifndef DDPRUN_DDP_H
 #define DDPRUN_DDP_H
 
+#include <ddprun/comm.h>
+#include <ddprun/ddp_reducer.h>
 #include <ddprun/ddp_scaler.h>
 
 #endif
