@@ -8,7 +8,7 @@
 #include "check_main.h"
 #include "world.h"
 
-#include <ddprun/ddp_reducer.h>
+#include <ddprun/ddp_hooks.h>
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
@@ -533,6 +533,109 @@ START_TEST(a_hook_reduces_in_stages)
 }
 END_TEST
 
+/* ---- compression ---- */
+
+enum { HALVES = 5000 };
+
+static const struct ddp_compression compressions[] = {
+    {.dtype = DDP_FLOAT32},
+    {.dtype = DDP_FLOAT32, .average = DDP_REDUCER_AVERAGE_AFTER, .predivide = 4},
+    {.dtype = DDP_FLOAT32, .average = DDP_REDUCER_SUM},
+    {.dtype = DDP_BFLOAT16, .average = DDP_REDUCER_AVERAGE_AFTER},
+    {.dtype = DDP_FLOAT16},
+};
+
+/* The bits of a whole number of at most 11 bits as float16. */
+static uint16_t half_of(uint32_t value)
+{
+    if (value == 0)
+        return 0;
+    uint32_t exponent = 31 - (uint32_t)__builtin_clz(value);
+    return (uint16_t)((exponent + 15) << 10 | ((value << (10 - exponent)) & 0x3ff));
+}
+
+/* Gradients of float16 that are exact in every type; their sums overflow no type. */
+static void compress_halves(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    static uint16_t gradient[HALVES];
+    const struct ddp_compression *compression = &compressions[world->stage];
+    struct ddp_comm_hook hook = ddp_compression_hook(compression);
+    struct ddp_parameter parameter = {
+        .name = "w", .gradient = gradient, .count = HALVES, .dtype = DDP_FLOAT16};
+    struct ddp_reducer_options options = {
+        .size = sizeof options, .parameters = &parameter, .nparameters = 1, .hook = &hook};
+    ddp_reducer *reducer;
+    CHECK_OK(ddp_reducer_create(comm, &options, &reducer, err));
+    for (size_t step = 0; step < 3; step++) {
+        CHECK_OK(ddp_reducer_begin(reducer, err));
+        for (uint32_t i = 0; i < HALVES; i++)
+            gradient[i] = half_of((rank + 1) * 4 * (i % 8));
+        CHECK_OK(ddp_reducer_ready(reducer, 0, NULL, err));
+        CHECK_OK(ddp_reducer_finish(reducer, err));
+        uint32_t divisor = compression->average == DDP_REDUCER_SUM ? 1 : world->nranks;
+        for (uint32_t i = 0; i < HALVES; i++)
+            CHECK(gradient[i] == half_of(40 * (i % 8) / divisor));
+    }
+    ddp_reducer_destroy(reducer);
+}
+
+START_TEST(gradients_are_reduced_in_another_type)
+{
+    struct world world = {.nranks = 4, .name = "compress", .stage = (uint32_t)_i};
+    world_open(&world);
+    world_run(&world, compress_halves);
+    world_close(&world);
+}
+END_TEST
+
+/* Casts around PowerSGD, of a matrix that has rank 1 on each rank; the sums of both have rank 1
+ * too. */
+static void compress_matrix(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    enum { N = 40, M = 30 };
+    static double gradient[N * M];
+    struct ddp_power_sgd_options rules = {.size = sizeof rules, .start_step = 1};
+    ddp_power_sgd *power_sgd;
+    CHECK_OK(ddp_power_sgd_create(&rules, &power_sgd, err));
+    struct ddp_comm_hook inner = ddp_power_sgd_hook(power_sgd);
+    struct ddp_compression compression = {.dtype = DDP_FLOAT32, .inner = &inner};
+    struct ddp_comm_hook hook = ddp_compression_hook(&compression);
+    struct ddp_parameter parameter = {
+        .gradient = gradient, .count = N * M, .rows = N, .dtype = DDP_FLOAT64};
+    struct ddp_reducer_options options = {
+        .size = sizeof options, .parameters = &parameter, .nparameters = 1, .hook = &hook};
+    ddp_reducer *reducer;
+    CHECK_OK(ddp_reducer_create(comm, &options, &reducer, err));
+    for (size_t step = 0; step < 6; step++) {
+        struct ddp_comm_stats before = {.size = sizeof before}, after = before;
+        CHECK(ddp_comm_get_stats(comm, &before) == DDP_OK);
+        CHECK_OK(ddp_reducer_begin(reducer, err));
+        for (size_t i = 0; i < N * M; i++)
+            gradient[i] = (double)(i / M + 1) * (double)(i % M + 1) * (rank + 1);
+        CHECK_OK(ddp_reducer_ready(reducer, 0, NULL, err));
+        CHECK_OK(ddp_reducer_finish(reducer, err));
+        CHECK(ddp_comm_get_stats(comm, &after) == DDP_OK);
+        for (size_t i = 0; i < N * M; i++) {
+            double expected = (double)(i / M + 1) * (double)(i % M + 1) * 1.5;
+            CHECK(fabs(gradient[i] - expected) <= expected * 1e-4);
+        }
+        /* One operation without compression, two with it. */
+        CHECK(after.seq - before.seq == (step == 0 ? 1 : step == 1 ? 3 : 2));
+    }
+    ddp_reducer_destroy(reducer);
+    ddp_power_sgd_destroy(power_sgd);
+    CHECK(world->nranks == 2);
+}
+
+START_TEST(power_sgd_keeps_matrices_of_its_rank)
+{
+    struct world world = {.nranks = 2, .name = "power-sgd"};
+    world_open(&world);
+    world_run(&world, compress_matrix);
+    world_close(&world);
+}
+END_TEST
+
 /* ---- ranks that run out of data ---- */
 
 static uint32_t steps_of(uint32_t rank)
@@ -820,6 +923,9 @@ Suite *test_suite(void)
     tcase_add_loop_test(tests, a_parameter_that_no_rank_uses_keeps_its_gradient, 0, 2);
     tcase_add_loop_test(tests, a_static_graph_repeats_its_first_step, 0, 2);
     tcase_add_loop_test(tests, a_hook_reduces_in_stages, 0, 2);
+    tcase_add_loop_test(tests, gradients_are_reduced_in_another_type, 0,
+                        (int)(sizeof compressions / sizeof *compressions));
+    tcase_add_test(tests, power_sgd_keeps_matrices_of_its_rank);
     tcase_add_loop_test(tests, ranks_join_when_they_run_out_of_data, 0, 2);
     tcase_add_test(tests, options_that_make_no_sense_are_refused);
     tcase_add_test(tests, mistakes_in_a_step_have_no_effect);

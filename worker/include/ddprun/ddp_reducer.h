@@ -76,8 +76,10 @@ struct ddp_bucket {
     size_t count; /* elements of all gradients */
     const uint32_t *parameters;
     const struct ddp_buffer *gradients;
+    const size_t *rows; /* of the gradients, as in struct ddp_parameter */
     size_t ngradients;
-    void *state; /* of the hook, NULL at first; it lasts until the buckets are made anew */
+    uint32_t divisor; /* N of an average: the ranks, or those that have data */
+    void *state;      /* of the hook, NULL at first; it lasts until the buckets are made anew */
 };
 
 /*

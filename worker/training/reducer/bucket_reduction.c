@@ -24,7 +24,7 @@ static void announce_end(void *ctx, ddp_status status)
 /* ---- what is reduced ---- */
 
 /* By which a rank divides before, or all do after the sum. */
-static double divisor(const struct ddp_reducer *reducer)
+static uint32_t divisor(const struct ddp_reducer *reducer)
 {
     return reducer->options.divide_by_active ? reducer->active : reducer->world_size;
 }
@@ -42,7 +42,7 @@ static void weight_operation(const struct ddp_reducer *reducer, struct ddp_opera
     switch (reducer->options.average) {
     case DDP_REDUCER_AVERAGE_BEFORE:
         operation->op = all ? DDP_AVERAGE_BEFORE : DDP_PREMUL_SUM;
-        operation->factor = 1 / divisor(reducer);
+        operation->factor = 1.0 / divisor(reducer);
         return;
     case DDP_REDUCER_AVERAGE_AFTER:
         if (all && predivide(reducer) == 1) {
@@ -115,6 +115,7 @@ ddp_status ddpi_bucket_start(struct ddp_reducer *reducer, struct ddpi_bucket *bu
                              struct ddp_error *err)
 {
     bucket->shown.step = reducer->steps;
+    bucket->shown.divisor = divisor(reducer);
     bucket->begin_us = bucket->end_us = ddpi_now_us(&ddpi_clock_monotonic);
     bucket->stage = 0;
     if (reducer->hook.stage != NULL)

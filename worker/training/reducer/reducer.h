@@ -76,6 +76,7 @@ struct ddp_reducer {
     struct ddpi_bucket_plan plan;
     struct ddpi_bucket *buckets;
     struct ddp_buffer *pieces, *runs; /* by slot */
+    size_t *rows;                     /* by slot */
     bool rebuild_due, rebuilt;
 
     uint8_t *used_map;        /* by parameter: 1 if some rank has used it */

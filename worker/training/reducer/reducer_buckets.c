@@ -53,11 +53,13 @@ static void fill_bucket(struct ddp_reducer *reducer, uint32_t number)
         .dtype = reducer->parameters[plan->order[begin]].dtype,
         .parameters = &plan->order[begin],
         .gradients = &reducer->pieces[begin],
+        .rows = &reducer->rows[begin],
         .ngradients = size,
     };
     for (uint32_t slot = begin; slot < begin + size; slot++) {
         struct ddpi_parameter *parameter = &reducer->parameters[plan->order[slot]];
         parameter->slot = slot;
+        reducer->rows[slot] = parameter->rows;
         reducer->pieces[slot] = (struct ddp_buffer){
             .send = parameter->gradient, .recv = parameter->gradient, .count = parameter->count};
         bucket->shown.count += parameter->count;
@@ -130,8 +132,10 @@ ddp_status ddpi_reducer_plan(struct ddp_reducer *reducer, struct ddp_error *err)
     reducer->rebuilt = dynamic || options->delay_all_reduce != 0;
     reducer->pieces = ddpi_calloc(count, sizeof *reducer->pieces);
     reducer->runs = ddpi_calloc(count, sizeof *reducer->runs);
+    reducer->rows = ddpi_calloc(count, sizeof *reducer->rows);
     reducer->used_map = ddpi_calloc(count, sizeof *reducer->used_map);
-    if (reducer->pieces == NULL || reducer->runs == NULL || reducer->used_map == NULL ||
+    if (reducer->pieces == NULL || reducer->runs == NULL || reducer->rows == NULL ||
+        reducer->used_map == NULL ||
         !plan_buckets(reducer, NULL, limited ? reducer->limits : &no_limit,
                       limited ? reducer->nlimits : 1) ||
         !ddpi_bucket_pass_init(&reducer->pass, &reducer->plan))

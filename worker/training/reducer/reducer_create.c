@@ -291,6 +291,7 @@ void ddp_reducer_destroy(ddp_reducer *reducer)
     ddpi_free(reducer->limits);
     ddpi_free(reducer->pieces);
     ddpi_free(reducer->runs);
+    ddpi_free(reducer->rows);
     ddpi_free(reducer->used_map);
     ddpi_trace_close(reducer);
     pthread_cond_destroy(&reducer->ended);

@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""test_reducer_torch.py - a reducer beside PyTorch's DistributedDataParallel: the same buckets, and the same losses over 200
+steps with each option that changes the arithmetic.
+
+$INTEROP_PYTHON is the Python that has PyTorch; skipped (77) where there is none, unless
+DDPRUN_INTEROP=1 makes that a failure.
+"""
+
+import os
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
+from ddprun_run import DdprunCase
+
+HERE = Path(__file__).resolve().parent
+PYTHON = os.environ.get('INTEROP_PYTHON', '')
+CASES = {'plain', 'views', 'small_buckets', 'accumulate', 'unused', 'unused_views', 'static_graph', 'fp16', 'join_initial',
+         'join_active'}
+
+
+class Reducer(DdprunCase):
+    def setUp(self):
+        super().setUp()
+        self.env['DDPCOMM'] = os.environ['LIBDDPCOMM']
+        self.env['PYTHONDONTWRITEBYTECODE'] = '1'
+        self.env['TORCHINDUCTOR_CACHE_DIR'] = str(self.folder / 'inductor')
+
+    def test_buckets_are_those_of_pytorch(self):
+        job = self.run_job(PYTHON, HERE / 'reducer_buckets.py', timeout=200)
+        self.assert_succeeded(job)
+        self.assertIn('equal', job.out)
+
+    def train(self, ranks, cases):
+        job = self.run_job(f'--nproc-per-node={ranks}', PYTHON, HERE / 'reducer_training.py', 'all', timeout=280)
+        self.assert_succeeded(job)
+        seen = {line.split(': ')[1] for line in job.out.splitlines() if ': largest difference ' in line}
+        self.assertEqual(seen, cases)
+
+    def test_losses_of_two_ranks(self):
+        self.train(2, CASES | {'power_sgd', 'power_sgd_exact'})
+
+    def test_losses_of_four_ranks(self):
+        self.train(4, CASES)
+
+
+if __name__ == '__main__':
+    if not PYTHON or subprocess.run([PYTHON, '-c', 'import torch'], capture_output=True, check=False).returncode != 0:
+        print('there is no Python with PyTorch', file=sys.stderr)
+        sys.exit(1 if os.environ.get('DDPRUN_INTEROP') == '1' else 77)
+    unittest.main(verbosity=2)
