@@ -12,6 +12,7 @@ static const struct perf_benchmark benchmarks[] = {
     {"launch", perf_launch, "start /bin/true N times: ddprun, a bare loop, other launchers"},
     {"store", perf_store, "requests to the store's server, and to Redis"},
     {"restart", perf_restart, "kill workers and agents, add nodes: the time until all run again"},
+    {"gradients", perf_gradients, "the gradients of ResNet-50, reduced during a backward pass"},
     {NULL, NULL, NULL},
 };
 

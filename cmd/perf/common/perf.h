@@ -44,6 +44,7 @@ struct perf_benchmark {
 bool perf_launch(struct perf *perf, struct ddp_error *err);
 bool perf_store(struct perf *perf, struct ddp_error *err);
 bool perf_restart(struct perf *perf, struct ddp_error *err);
+bool perf_gradients(struct perf *perf, struct ddp_error *err);
 
 struct perf_program {
     const char *name;
