@@ -378,6 +378,23 @@ bool elements_agree(ddp_dtype dtype, element_bits a, element_bits b)
     return true;
 }
 
+bool elements_is_finite(ddp_dtype dtype, element_bits bits)
+{
+    ddp_dtype real = real_of(dtype);
+    if (!elements_are_floats(real))
+        return true;
+    return isfinite(double_of(real, part_of(dtype, bits, 0))) &&
+           (real == dtype || isfinite(double_of(real, part_of(dtype, bits, 1))));
+}
+
+bool elements_are_finite(const void *buffer, size_t count, ddp_dtype dtype)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!elements_is_finite(dtype, elements_get(buffer, i, dtype)))
+            return false;
+    return true;
+}
+
 size_t elements_differ(ddp_dtype dtype, const void *a, const void *b, size_t count)
 {
     for (size_t i = 0; i < count; i++)

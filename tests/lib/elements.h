@@ -37,6 +37,10 @@ bool elements_reduce(ddp_dtype dtype, ddp_reduce_op op);
 bool elements_are_floats(ddp_dtype dtype);
 bool elements_is_nan(ddp_dtype dtype, element_bits bits);
 
+/* Neither inf nor NaN, in no part of a complex number; true for all that is no float. */
+bool elements_is_finite(ddp_dtype dtype, element_bits bits);
+bool elements_are_finite(const void *buffer, size_t count, ddp_dtype dtype);
+
 /* The same bits, or NaN both: what is in a NaN differs between processors. */
 bool elements_agree(ddp_dtype dtype, element_bits a, element_bits b);
 

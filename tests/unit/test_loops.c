@@ -7,6 +7,7 @@
 #include "elements.h"
 #include "loops.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,6 +58,26 @@ static void compare(const struct ddpi_reduction *work, const char *name)
                   (unsigned long long)elements_get(expected, i, work->dtype));
 }
 
+/* The same bits with a finite check, which says what is true of them. */
+static void compare_checked(const struct ddpi_reduction *work)
+{
+    const struct ddpi_loops *loops;
+    bool is_finite = elements_are_finite(expected, work->count, work->dtype);
+    for (size_t variant = 0; (loops = ddpi_loops_variant(variant)) != NULL; variant++) {
+        struct ddpi_reduction checked = *work;
+        bool non_finite = false;
+        if (loops->non_finite[work->dtype] == NULL)
+            continue;
+        checked.out[0] = found;
+        checked.non_finite = &non_finite;
+        ddpi_reduce_with(loops, &checked);
+        compare(&checked, loops->name);
+        ck_assert_msg(non_finite == !is_finite, "%s: %s of %zu %s is said to be %s", loops->name,
+                      ddp_reduce_op_name(work->op), work->count, ddp_dtype_name(work->dtype),
+                      non_finite ? "not finite" : "finite");
+    }
+}
+
 /* @work, whose output is left open, by all loops; with the output in the place of the first input,
  * too. */
 static void compare_loops(struct ddpi_reduction *work)
@@ -77,6 +98,7 @@ static void compare_loops(struct ddpi_reduction *work)
         ddpi_reduce_with(loops, &in_place);
         compare(work, loops->name);
     }
+    compare_checked(work);
 }
 
 static struct ddpi_reduction work_of(int combination)
@@ -171,6 +193,94 @@ START_TEST(rounding)
 }
 END_TEST
 
+/* ---- inf and NaN ---- */
+
+static bool is_checked(ddp_dtype dtype)
+{
+    return ddpi_dtype_has_non_finite(dtype);
+}
+
+static void put(uint8_t *buffer, size_t i, ddp_dtype dtype, element_bits bits)
+{
+    memcpy(buffer + i * ddp_dtype_size(dtype), &bits, ddp_dtype_size(dtype));
+}
+
+START_TEST(floats_and_complex_numbers_are_checked)
+{
+    ddp_dtype dtype = (ddp_dtype)_i;
+    ck_assert_int_eq(is_checked(dtype), elements_reduce(dtype, DDP_PREMUL_SUM));
+    for (size_t variant = 0; ddpi_loops_variant(variant) != NULL; variant++)
+        ck_assert_int_eq(ddpi_loops_variant(variant)->non_finite[dtype] != NULL, is_checked(dtype));
+    ck_assert(!ddpi_has_non_finite(NULL, 0, dtype));
+    memset(a, 0xff, 64); /* of floats a NaN */
+    ck_assert_int_eq(ddpi_has_non_finite(a, 3, dtype), is_checked(dtype));
+}
+END_TEST
+
+/* Each element alone: of 8 and 16 bits all there are. */
+START_TEST(an_element_is_finite_or_not)
+{
+    ddp_dtype dtype = (ddp_dtype)_i;
+    const struct ddpi_loops *loops;
+    size_t size = ddp_dtype_size(dtype);
+    if (!is_checked(dtype))
+        return;
+    fill(a, b, dtype);
+    for (size_t variant = 0; (loops = ddpi_loops_variant(variant)) != NULL; variant++)
+        for (size_t i = 0; i < ALL; i++)
+            if (loops->non_finite[dtype](a + i * size, 1) ==
+                elements_is_finite(dtype, elements_get(a, i, dtype)))
+                ck_abort_msg("%s: element %zu of %s", loops->name, i, ddp_dtype_name(dtype));
+}
+END_TEST
+
+/* All @count elements are 1 but that at @at, or none is if @at is @count. */
+static void check_one(const struct ddpi_loops *loops, struct ddpi_reduction work, size_t at)
+{
+    bool non_finite = false;
+    work.non_finite = &non_finite;
+    work.out[0] = found;
+    ddpi_reduce_with(loops, &work);
+    if (non_finite != (at < work.count) ||
+        loops->non_finite[work.dtype](found, work.count) != non_finite)
+        ck_abort_msg("%s: %s of %u times %zu %s, element %zu", loops->name,
+                     ddp_reduce_op_name(work.op), work.nin, work.count, ddp_dtype_name(work.dtype),
+                     at);
+}
+
+/* Two inputs, three, and three divided: the ways to the last pass. */
+START_TEST(one_element_that_is_not_finite_is_found)
+{
+    ddp_dtype dtype = (ddp_dtype)_i;
+    const struct ddpi_loops *loops;
+    if (!is_checked(dtype))
+        return;
+    const element_bits one = elements_of_double(dtype, 1),
+                       inf = elements_of_double(dtype, INFINITY);
+    struct ddpi_reduction work = {
+        .in = {a, b, b}, .nout = 1, .dtype = dtype, .op = DDP_SUM, .divisor = 1};
+    for (size_t i = 0; i < ALL; i++) {
+        put(a, i, dtype, one);
+        put(b, i, dtype, one);
+    }
+    for (size_t count = 0; count < 4500; count = count < 140 ? count + 1 : count * 2 + 1) {
+        for (size_t at = 0; at <= count; at = at < 140 || at == count ? at + 1 : count) {
+            put(a, at, dtype, at < count ? inf : one);
+            work.count = count;
+            for (size_t variant = 0; (loops = ddpi_loops_variant(variant)) != NULL; variant++) {
+                for (work.nin = 1; work.nin <= 3; work.nin++)
+                    check_one(loops, work, at);
+                work.nin = 3;
+                work.divisor = 3;
+                check_one(loops, work, at);
+                work.divisor = 1;
+            }
+            put(a, at, dtype, one);
+        }
+    }
+}
+END_TEST
+
 START_TEST(the_best_is_the_last)
 {
     size_t count = 0;
@@ -191,6 +301,9 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, odd_counts_and_addresses, 0, DDPI_DTYPES * DDPI_REDUCE_OPS);
     tcase_add_loop_test(tcase, more_inputs, 0, DDPI_DTYPES * DDPI_REDUCE_OPS);
     tcase_add_loop_test(tcase, rounding, 0, DDPI_DTYPES);
+    tcase_add_loop_test(tcase, floats_and_complex_numbers_are_checked, 0, DDPI_DTYPES);
+    tcase_add_loop_test(tcase, an_element_is_finite_or_not, 0, DDPI_DTYPES);
+    tcase_add_loop_test(tcase, one_element_that_is_not_finite_is_found, 0, DDPI_DTYPES);
     tcase_add_test(tcase, the_best_is_the_last);
     suite_add_tcase(suite, tcase);
     return suite;

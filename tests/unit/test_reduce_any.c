@@ -6,6 +6,7 @@
 #include "elements.h"
 #include "reduce_any.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +47,24 @@ static element_bits expected_at(const struct ddpi_fold *fold, size_t i)
     return elements_folded(&work, in);
 }
 
+/* Again: it says what is true of the result; with an inf in one input, too. */
+static void check_finite_check(struct ddpi_fold fold)
+{
+    bool found = false;
+    uint8_t *last = (uint8_t *)(uintptr_t)fold.in + (fold.nin - 1) * fold.stride;
+    element_bits inf = elements_of_double(fold.dtype, INFINITY);
+    if (!ddpi_dtype_has_non_finite(fold.dtype))
+        return;
+    fold.non_finite = &found;
+    ddpi_fold(&fold);
+    ck_assert_int_eq(found, !elements_are_finite(fold.out, fold.count, fold.dtype));
+    if (fold.count == 0 || fold.op == DDP_MIN)
+        return;
+    memcpy(last + (fold.count - 1) * ddp_dtype_size(fold.dtype), &inf, ddp_dtype_size(fold.dtype));
+    ddpi_fold(&fold);
+    ck_assert(found);
+}
+
 static void check_fold(uint32_t nin, size_t count, ddp_dtype dtype, ddp_reduce_op op)
 {
     size_t size = ddp_dtype_size(dtype), stride = count * size + 1;
@@ -66,6 +85,7 @@ static void check_fold(uint32_t nin, size_t count, ddp_dtype dtype, ddp_reduce_o
     ddpi_fold(&fold);
     for (size_t i = 0; i < count; i++)
         ck_assert(elements_agree(dtype, elements_get(out + 1, i, dtype), expected_at(&fold, i)));
+    check_finite_check(fold);
     ck_assert(out[0] == 0xa5 && out[1 + count * size] == 0xa5);
     free(in);
     free(out);

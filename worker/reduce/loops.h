@@ -19,6 +19,12 @@ typedef void ddpi_scale_loop(void *dst, const void *src, size_t count, double fa
 /* wide[i] = in[i]; or wide[i] = wide[i] op in[i]. */
 typedef void ddpi_wide_loop(float *wide, const void *in, size_t count);
 
+/* Whether one of @count elements is inf or NaN; and the loops above which tell whether one of what
+ * they have written is, from registers. */
+typedef bool ddpi_check_loop(const void *elements, size_t count);
+typedef bool ddpi_checked_pair_loop(void *dst, const void *a, const void *b, size_t count);
+typedef bool ddpi_checked_divide_loop(void *dst, const void *src, size_t count, uint32_t divisor);
+
 /* How a float of 8 or 16 bits is folded in float32. */
 struct ddpi_wide_loops {
     ddpi_wide_loop *widen, *add, *multiply;
@@ -32,6 +38,10 @@ struct ddpi_loops {
     ddpi_pair_loop *pair[DDPI_REDUCE_OPS][DDPI_DTYPES];
     ddpi_divide_loop *divide[DDPI_DTYPES];
     ddpi_scale_loop *scale[DDPI_DTYPES];
+    ddpi_check_loop *non_finite[DDPI_DTYPES]; /* of floats and complex numbers */
+    /* Of those that are not narrow; for the others there is @non_finite. */
+    ddpi_checked_pair_loop *checked_pair[DDPI_REDUCE_OPS][DDPI_DTYPES];
+    ddpi_checked_divide_loop *checked_divide[DDPI_DTYPES];
     struct ddpi_wide_loops wide[DDPI_DTYPES];
 };
 

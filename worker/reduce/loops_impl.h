@@ -316,6 +316,84 @@ DEFINE_NARROW(bf16, u16_at, bfloat_to_float, float_to_bfloat)
 DEFINE_NARROW(e4m3, u8_at, e4m3_to_float, float_to_e4m3)
 DEFINE_NARROW(e5m2, u8_at, e5m2_to_float, float_to_e5m2)
 
+/* ---- inf and NaN ---- */
+
+/*
+ * All bits of their exponent are set, so to add the lowest of these to the magnitude carries into
+ * the place of the sign. Of e4m3 only the magnitude with all bits is a NaN.
+ */
+#define MAGNITUDE(bits_t)             ((bits_t)((bits_t) ~(bits_t)0 >> 1))
+#define CARRY(bits_t, bits, exponent) ((bits_t)(((bits)&MAGNITUDE(bits_t)) + (exponent)))
+
+#define DEFINE_NON_FINITE(name, element, bits_t, exponent)          \
+    static bool non_finite_##name(const void *src_at, size_t count) \
+    {                                                               \
+        const element *src = src_at;                                \
+        bits_t carries = 0;                                         \
+        for (size_t i = 0; i < count; i++)                          \
+            carries |= CARRY(bits_t, src[i], exponent);             \
+        return carries > MAGNITUDE(bits_t);                         \
+    }
+
+#define F32_EXPONENT 0x00800000U
+#define F64_EXPONENT 0x0010000000000000U
+
+DEFINE_NON_FINITE(f32, u32_at, uint32_t, F32_EXPONENT)
+DEFINE_NON_FINITE(f64, u64_at, uint64_t, F64_EXPONENT)
+DEFINE_NON_FINITE(f16, u16_at, uint16_t, 0x0400U)
+DEFINE_NON_FINITE(bf16, u16_at, uint16_t, 0x0080U)
+DEFINE_NON_FINITE(e4m3, u8_at, uint8_t, 0x01U)
+DEFINE_NON_FINITE(e5m2, u8_at, uint8_t, 0x04U)
+
+/* The last pass of a reduction, which looks at what it writes. */
+#define DEFINE_CHECKED(name, element, bits_t, exponent)                                            \
+    static bool checked_sum_##name(void *dst_at, const void *a_at, const void *b_at, size_t count) \
+    {                                                                                              \
+        name##_at *dst = dst_at;                                                                   \
+        const name##_at *a = a_at, *b = b_at;                                                      \
+        bits_t carries = 0;                                                                        \
+        INDEPENDENT for (size_t i = 0; i < count; i++)                                             \
+        {                                                                                          \
+            element sum = a[i] + b[i];                                                             \
+            dst[i] = sum;                                                                          \
+            carries |= CARRY(bits_t, bits_##name(sum), exponent);                                  \
+        }                                                                                          \
+        return carries > MAGNITUDE(bits_t);                                                        \
+    }                                                                                              \
+    static bool checked_divide_##name(void *dst_at, const void *src_at, size_t count, uint32_t by) \
+    {                                                                                              \
+        name##_at *dst = dst_at;                                                                   \
+        const name##_at *src = src_at;                                                             \
+        bits_t carries = 0;                                                                        \
+        INDEPENDENT for (size_t i = 0; i < count; i++)                                             \
+        {                                                                                          \
+            element quotient = src[i] / (element)by;                                               \
+            dst[i] = quotient;                                                                     \
+            carries |= CARRY(bits_t, bits_##name(quotient), exponent);                             \
+        }                                                                                          \
+        return carries > MAGNITUDE(bits_t);                                                        \
+    }
+
+DEFINE_CHECKED(f32, float, uint32_t, F32_EXPONENT)
+DEFINE_CHECKED(f64, double, uint64_t, F64_EXPONENT)
+
+#define DEFINE_CHECKED_REALS(name, real_name)                                                \
+    static bool non_finite_##name(const void *src, size_t count)                             \
+    {                                                                                        \
+        return non_finite_##real_name(src, 2 * count);                                       \
+    }                                                                                        \
+    static bool checked_sum_##name(void *dst, const void *a, const void *b, size_t count)    \
+    {                                                                                        \
+        return checked_sum_##real_name(dst, a, b, 2 * count);                                \
+    }                                                                                        \
+    static bool checked_divide_##name(void *dst, const void *src, size_t count, uint32_t by) \
+    {                                                                                        \
+        return checked_divide_##real_name(dst, src, 2 * count, by);                          \
+    }
+
+DEFINE_CHECKED_REALS(c64, f32)
+DEFINE_CHECKED_REALS(c128, f64)
+
 /* ---- the table ---- */
 
 /* Of all types with an arithmetic operation @op; @of_bool, if bools have it. */
@@ -346,6 +424,9 @@ DEFINE_NARROW(e5m2, u8_at, e5m2_to_float, float_to_e5m2)
     [DDP_FLOAT32] = verb##_f32, [DDP_FLOAT64] = verb##_f64, [DDP_FLOAT16] = verb##_f16, \
     [DDP_BFLOAT16] = verb##_bf16, [DDP_FLOAT8_E4M3] = verb##_e4m3,                      \
     [DDP_FLOAT8_E5M2] = verb##_e5m2, [DDP_COMPLEX64] = verb##_c64, [DDP_COMPLEX128] = verb##_c128
+#define ONE_OF_EACH_WIDE(verb)                                                            \
+    [DDP_FLOAT32] = verb##_f32, [DDP_FLOAT64] = verb##_f64, [DDP_COMPLEX64] = verb##_c64, \
+    [DDP_COMPLEX128] = verb##_c128
 #define WIDE_LOOPS(name)                                                             \
     {                                                                                \
         widen_##name, add_##name, multiply_##name, narrow_##name, divide_wide_##name \
@@ -371,6 +452,15 @@ const struct ddpi_loops DDPI_LOOPS = {
                [DDP_UINT16] = divide_u16, [DDP_INT16] = divide_i16, [DDP_UINT32] = divide_u32,
                [DDP_INT32] = divide_i32, [DDP_UINT64] = divide_u64, [DDP_INT64] = divide_i64},
     .scale = {ONE_OF_EACH_FLOAT(scale)},
+    .non_finite = {ONE_OF_EACH_FLOAT(non_finite)},
+    .checked_pair =
+        {
+            [DDP_SUM] = {ONE_OF_EACH_WIDE(checked_sum)},
+            [DDP_AVERAGE] = {ONE_OF_EACH_WIDE(checked_sum)},
+            [DDP_AVERAGE_BEFORE] = {ONE_OF_EACH_WIDE(checked_sum)},
+            [DDP_PREMUL_SUM] = {ONE_OF_EACH_WIDE(checked_sum)},
+        },
+    .checked_divide = {ONE_OF_EACH_WIDE(checked_divide)},
     .wide =
         {
             [DDP_FLOAT16] = WIDE_LOOPS(f16),

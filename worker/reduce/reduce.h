@@ -37,6 +37,9 @@ struct ddpi_reduction {
     uint32_t divisor; /* of a sum; 1: none, as for every other reduction */
     /* One for each input; NULL: no input has one. 1 leaves an input as it is. */
     const double *factor;
+    /* Set to true if an element of the result is inf or NaN, else left as it is: found while the
+     * result is in the first-level cache. Of floats and complex numbers; NULL: not wanted. */
+    bool *non_finite;
 };
 
 void ddpi_reduce_many(const struct ddpi_reduction *work);
@@ -44,6 +47,11 @@ void ddpi_reduce_many(const struct ddpi_reduction *work);
 /* dst[i] = round(src[i] * factor), of floats and complex numbers; @dst may be @src. The factor is
  * rounded to float32 first, except for float64 and complex128. */
 void ddpi_scale(void *dst, const void *src, size_t count, ddp_dtype dtype, double factor);
+
+/* Whether elements of @dtype can be inf or NaN, and whether one of these is; of other types none
+ * is. */
+bool ddpi_dtype_has_non_finite(ddp_dtype dtype);
+bool ddpi_has_non_finite(const void *elements, size_t count, ddp_dtype dtype);
 
 /* Whether @dtype is a float of 8 or 16 bits, which is folded in float32; and such elements as
  * float32, and back. */

@@ -9,22 +9,27 @@
 
 #include "reduce.h"
 
-#include <stdbool.h>
-
 enum { TILE = 256 }; /* elements; of 16 inputs in float32 they are half a first-level cache */
 
 /* Fold inputs in their own type. */
 static void fold_same_type(const struct ddpi_fold *fold)
 {
-    struct ddpi_reduction work = {
-        .out = {fold->out}, .nout = 1, .count = fold->count, .dtype = fold->dtype, .op = fold->op};
+    struct ddpi_reduction work = {.out = {fold->out},
+                                  .nout = 1,
+                                  .count = fold->count,
+                                  .dtype = fold->dtype,
+                                  .op = fold->op,
+                                  .divisor = 1};
     for (uint32_t next = 0; next < fold->nin;) {
         work.nin = 0;
         if (next > 0)
             work.in[work.nin++] = fold->out;
         while (next < fold->nin && work.nin < DDPI_REDUCE_MOST)
             work.in[work.nin++] = fold->in + next++ * fold->stride;
-        work.divisor = next == fold->nin ? fold->divisor : 1;
+        if (next == fold->nin) {
+            work.divisor = fold->divisor;
+            work.non_finite = fold->non_finite;
+        }
         ddpi_reduce_many(&work);
     }
 }
@@ -52,6 +57,8 @@ static void fold_tile(const struct ddpi_fold *fold, size_t first, size_t count)
         ddpi_reduce_many(&work);
     }
     ddpi_narrow((uint8_t *)fold->out + offset, partial, count, fold->dtype);
+    if (fold->non_finite != NULL)
+        *fold->non_finite |= ddpi_has_non_finite((uint8_t *)fold->out + offset, count, fold->dtype);
 }
 
 void ddpi_fold(const struct ddpi_fold *fold)

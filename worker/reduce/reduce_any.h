@@ -6,6 +6,7 @@
 #define DDPI_REDUCE_ANY_H
 
 #include <ddprun/comm.h>
+#include <stdbool.h>
 
 /* The contributions lie in a row, @stride bytes apart. */
 struct ddpi_fold {
@@ -17,6 +18,7 @@ struct ddpi_fold {
     ddp_dtype dtype;
     ddp_reduce_op op;
     uint32_t divisor; /* 1 = none */
+    bool *non_finite; /* set to true if an element of the result is inf or NaN; NULL: not wanted */
 };
 
 void ddpi_fold(const struct ddpi_fold *fold);

@@ -58,6 +58,49 @@ static void *block_output(const struct block *block, uint32_t j)
     return (char *)block->work->out[j] + block->first * block->size;
 }
 
+/* The result is in the first-level cache, where to look at it takes little time. */
+static void check_block(const struct block *block)
+{
+    const struct ddpi_reduction *work = block->work;
+    if (work->non_finite != NULL && !*work->non_finite)
+        *work->non_finite =
+            block->loops->non_finite[work->dtype](block_output(block, 0), block->count);
+}
+
+/* The last pass of a block, from @a and @b or @src to the output. */
+static void finish_pair(const struct block *block, const void *a, const void *b)
+{
+    const struct ddpi_reduction *work = block->work;
+    ddpi_checked_pair_loop *checked = block->loops->checked_pair[work->op][work->dtype];
+    if (work->non_finite != NULL && checked != NULL) {
+        *work->non_finite |= checked(block_output(block, 0), a, b, block->count);
+        return;
+    }
+    block->loops->pair[work->op][work->dtype](block_output(block, 0), a, b, block->count);
+    check_block(block);
+}
+
+static void finish_divide(const struct block *block, const void *src)
+{
+    const struct ddpi_reduction *work = block->work;
+    ddpi_checked_divide_loop *checked = block->loops->checked_divide[work->dtype];
+    void *out = block_output(block, 0);
+    if (work->non_finite != NULL && checked != NULL) {
+        *work->non_finite |= checked(out, src, block->count, work->divisor);
+        return;
+    }
+    block->loops->divide[work->dtype](out, src, block->count, work->divisor);
+    check_block(block);
+}
+
+static void finish_copy(const struct block *block, const void *src)
+{
+    void *out = block_output(block, 0);
+    if (src != out)
+        memcpy(out, src, block->count * block->size);
+    check_block(block);
+}
+
 /* In float32 between the inputs and the output. */
 static void fold_wide(const struct block *block)
 {
@@ -73,6 +116,7 @@ static void fold_wide(const struct block *block)
         wide->narrow(block_output(block, 0), partial, block->count);
     else
         wide->divide(block_output(block, 0), partial, block->count, work->divisor);
+    check_block(block);
 }
 
 /* In the type itself. The output may be any of the inputs: nothing is written to it before the last
@@ -80,19 +124,20 @@ static void fold_wide(const struct block *block)
 static void fold_plain(const struct block *block)
 {
     const struct ddpi_reduction *work = block->work;
-    ddpi_pair_loop *pair = block->loops->pair[work->op][work->dtype];
-    void *out = block_output(block, 0), *partial = block->space->partial.plain;
+    void *partial = block->space->partial.plain, *scaled = block->space->scaled;
     const void *folded = block_input(block, 0, partial);
-    for (uint32_t k = 1; k < work->nin; k++) {
-        bool complete = k + 1 == work->nin && work->divisor == 1;
-        void *dst = complete ? out : partial;
-        pair(dst, folded, block_input(block, k, block->space->scaled), block->count);
-        folded = dst;
+    uint32_t last = work->divisor == 1 ? work->nin - 1 : work->nin; /* which makes the result */
+    for (uint32_t k = 1; k < work->nin && k < last; k++) {
+        const void *in = block_input(block, k, scaled);
+        block->loops->pair[work->op][work->dtype](partial, folded, in, block->count);
+        folded = partial;
     }
     if (work->divisor != 1)
-        block->loops->divide[work->dtype](out, folded, block->count, work->divisor);
-    else if (folded != out)
-        memcpy(out, folded, block->count * block->size);
+        finish_divide(block, folded);
+    else if (work->nin > 1)
+        finish_pair(block, folded, block_input(block, last, scaled));
+    else
+        finish_copy(block, folded);
 }
 
 /* A minimum or maximum is one of the inputs, and the sum or product of two is rounded as it is
@@ -127,8 +172,11 @@ void ddpi_reduce_with(const struct ddpi_loops *loops, const struct ddpi_reductio
 {
     /* A hop of the ring: a single loop does it all. */
     bool single_loop = work->nin == 2 && work->nout == 1 && work->divisor == 1;
-    if (single_loop && !has_factor(work, 0) && !has_factor(work, 1))
-        loops->pair[work->op][work->dtype](work->out[0], work->in[0], work->in[1], work->count);
+    bool checks_alone = work->non_finite == NULL || loops->checked_pair[work->op][work->dtype];
+    const struct block all = {
+        .loops = loops, .work = work, .count = work->count, .size = ddp_dtype_size(work->dtype)};
+    if (single_loop && checks_alone && !has_factor(work, 0) && !has_factor(work, 1))
+        finish_pair(&all, work->in[0], work->in[1]);
     else
         reduce_blocks(loops, work);
 }
@@ -141,6 +189,19 @@ void ddpi_reduce_many(const struct ddpi_reduction *work)
 void ddpi_scale(void *dst, const void *src, size_t count, ddp_dtype dtype, double factor)
 {
     ddpi_loops_best()->scale[dtype](dst, src, count, factor);
+}
+
+/* ---- inf and NaN ---- */
+
+bool ddpi_dtype_has_non_finite(ddp_dtype dtype)
+{
+    return ddpi_loops_plain.non_finite[dtype] != NULL;
+}
+
+bool ddpi_has_non_finite(const void *elements, size_t count, ddp_dtype dtype)
+{
+    return ddpi_dtype_has_non_finite(dtype) &&
+           ddpi_loops_best()->non_finite[dtype](elements, count);
 }
 
 /* ---- narrow floats ---- */
