@@ -506,6 +506,33 @@ START_TEST(calls_on_the_wire)
 }
 END_TEST
 
+/* There is room for the longest description, whatever a header claims. */
+START_TEST(the_longest_call)
+{
+    struct ddpi_call got, call = {.operation = DDPI_ALL_REDUCE,
+                                  .seq = UINT64_MAX,
+                                  .count = SIZE_MAX,
+                                  .dtype = DDP_FLOAT8_E4M3,
+                                  .op = DDP_AVERAGE_BEFORE,
+                                  .algorithm = DDP_ALGORITHM_HIERARCHICAL,
+                                  .parts = UINT32_MAX,
+                                  .buffers = UINT32_MAX,
+                                  .message_class = DDPI_USER_MESSAGE,
+                                  .tag = UINT32_MAX,
+                                  .finite_check = true,
+                                  .on_device = true};
+    uint8_t wire[DDPI_CALL_WIRE_SIZE];
+    char text[DDPI_CALL_TEXT];
+    ddpi_call_encode(&call, wire);
+    ck_assert(ddpi_call_decode(wire, &got));
+    ck_assert(ddpi_call_same(&call, &got));
+    ddpi_call_describe(&got, text);
+    ck_assert_ptr_nonnull(strstr(text, " with a finite check on a GPU"));
+    got.finite_check = false;
+    ck_assert(!ddpi_call_same(&call, &got));
+}
+END_TEST
+
 START_TEST(cards_on_the_wire)
 {
     struct ddpi_card card = {.world_size = 4, .shm = true, .local = "name"}, got;
@@ -625,6 +652,7 @@ Suite *test_suite(void)
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("wire");
     tcase_add_test(tcase, calls_on_the_wire);
+    tcase_add_test(tcase, the_longest_call);
     tcase_add_loop_test(tcase, cards_on_the_wire, 0, 2);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -9,8 +9,9 @@
 #include "operate.h"
 #include "runs.h"
 
-/* Programs that were built before there were lists have a shorter struct. */
-#define SIZE_WITHOUT_LIST offsetof(struct ddp_operation, buffers)
+/* Programs that were built before there were lists, or the finite check, have a shorter struct. */
+#define SIZE_WITHOUT_LIST  offsetof(struct ddp_operation, buffers)
+#define SIZE_WITHOUT_CHECK offsetof(struct ddp_operation, non_finite)
 
 struct ddp_request {
     struct ddpi_run run;
@@ -45,9 +46,15 @@ static bool has_list(const struct ddp_operation *operation)
            (operation->buffers != NULL || operation->nbuffers > 0);
 }
 
+static bool has_finite_check(const struct ddp_operation *operation)
+{
+    return operation->size > SIZE_WITHOUT_CHECK && operation->non_finite != NULL;
+}
+
 static ddp_status check_operation(const struct ddp_operation *operation, struct ddp_error *err)
 {
-    if (operation->size != sizeof *operation && operation->size != SIZE_WITHOUT_LIST)
+    if (operation->size != sizeof *operation && operation->size != SIZE_WITHOUT_LIST &&
+        operation->size != SIZE_WITHOUT_CHECK)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "the size of the ddp_operation is %zu, not %zu: set it to "
                               "sizeof(struct ddp_operation)",
@@ -97,6 +104,8 @@ static struct ddpi_task task_of(const struct ddp_comm *comm, const struct ddp_op
                                                                       : comm->timeout_ms};
     if (operation->kind == DDP_KIND_BROADCAST)
         task.send = task.recv;
+    if (has_finite_check(operation))
+        task.non_finite = operation->non_finite;
     return task;
 }
 

@@ -56,7 +56,8 @@ struct line {
     _Alignas(64) struct ddpi_arena_buffers buffers[HALVES]; /* of the round in each half */
     _Alignas(64) _Atomic uint32_t bell;
     _Atomic uint32_t sleeps;
-    _Alignas(64) _Atomic uint64_t busy; /* the round of which it does shares now; 0: of none */
+    _Alignas(64) _Atomic uint64_t busy;  /* the round of which it does shares now; 0: of none */
+    _Atomic uint64_t non_finite[HALVES]; /* the last round whose result is; written by any rank */
 };
 
 struct shared {
@@ -435,6 +436,20 @@ void ddpi_arena_set_busy(struct ddpi_arena *arena, uint64_t round)
 bool ddpi_arena_is_busy(const struct ddpi_arena *arena, uint64_t round, uint32_t rank)
 {
     return atomic_load_explicit(&arena->shared->lines[rank].busy, memory_order_acquire) == round;
+}
+
+/* What is stored here is seen with the shares: to finish one releases, to see it acquires. No rank
+ * writes for the next round of this half before all have left this one. */
+void ddpi_arena_note_non_finite(struct ddpi_arena *arena, uint64_t round, uint32_t rank)
+{
+    atomic_store_explicit(&arena->shared->lines[rank].non_finite[round % HALVES], round,
+                          memory_order_relaxed);
+}
+
+bool ddpi_arena_is_non_finite(const struct ddpi_arena *arena, uint64_t round, uint32_t rank)
+{
+    return atomic_load_explicit(&arena->shared->lines[rank].non_finite[round % HALVES],
+                                memory_order_relaxed) == round;
 }
 
 /* ---- sleep ---- */

@@ -133,6 +133,11 @@ struct ddpi_arena_view *ddpi_arena_views(const struct ddpi_arena *arena);
 void ddpi_arena_set_busy(struct ddpi_arena *arena, uint64_t round);
 bool ddpi_arena_is_busy(const struct ddpi_arena *arena, uint64_t round, uint32_t rank);
 
+/* The result of @rank in @round has an inf or a NaN: noted by any rank before it finishes a share
+ * of the work, and asked when all shares are finished. */
+void ddpi_arena_note_non_finite(struct ddpi_arena *arena, uint64_t round, uint32_t rank);
+bool ddpi_arena_is_non_finite(const struct ddpi_arena *arena, uint64_t round, uint32_t rank);
+
 /* ---- sleep ---- */
 
 /* Announce that this rank is about to sleep, look again, and then sleep until another rank makes

@@ -145,10 +145,12 @@ static uint32_t divisor_of(const struct ddpi_arena_op *op)
     return op->task->call.op == DDP_AVERAGE ? ddpi_arena_ranks(op->arena) : 1;
 }
 
-/* Reduce @len bytes at @offset of all pieces to @out. */
-static void reduce_pieces(const struct ddpi_arena_op *op, size_t offset, size_t len, uint8_t *out)
+/* Reduce @len bytes at @offset of all pieces to @out; returns whether the call asks for a finite
+ * check, and there is an inf or a NaN. */
+static bool reduce_pieces(const struct ddpi_arena_op *op, size_t offset, size_t len, uint8_t *out)
 {
     const struct ddpi_task *task = op->task;
+    bool found = false;
     ddpi_fold(&(struct ddpi_fold){.in = piece_of(op, 0) + offset,
                                   .stride = ddpi_arena_stride(op->arena, op->room),
                                   .nin = ddpi_arena_ranks(op->arena),
@@ -156,7 +158,9 @@ static void reduce_pieces(const struct ddpi_arena_op *op, size_t offset, size_t 
                                   .count = len / task->element_size,
                                   .dtype = task->call.dtype,
                                   .op = task->call.op,
-                                  .divisor = divisor_of(op)});
+                                  .divisor = divisor_of(op),
+                                  .non_finite = task->call.finite_check ? &found : NULL});
+    return found;
 }
 
 static uint32_t share_count(const struct ddpi_arena_op *op, size_t len)
@@ -174,8 +178,8 @@ static void work(struct ddpi_arena_op *op)
     ddpi_arena_set_busy(op->arena, op->round);
     while (ddpi_arena_claim(op->arena, op->round, op->work, count, &share)) {
         size_t from = (size_t)share * SHARE;
-        if (len > from)
-            reduce_pieces(op, from, at_most(len - from, SHARE), result + from);
+        if (len > from && reduce_pieces(op, from, at_most(len - from, SHARE), result + from))
+            ddpi_arena_note_non_finite(op->arena, op->round, DDPI_RESULT_OF_ALL);
         ddpi_arena_finish(op->arena, op->round, op->work, count, share);
     }
     ddpi_arena_set_busy(op->arena, 0);
@@ -210,8 +214,8 @@ static void take_of_each(const struct ddpi_arena_op *op)
 /* All pieces from @offset on, reduced. */
 static void take_reduced(const struct ddpi_arena_op *op, const struct ddpi_piece *to, size_t offset)
 {
-    if (to->len > 0)
-        reduce_pieces(op, offset, to->len, to->bytes);
+    if (to->len > 0 && reduce_pieces(op, offset, to->len, to->bytes))
+        op->task->found_non_finite = true;
     op->task->bytes_received += to->len;
 }
 
@@ -450,6 +454,16 @@ static enum ddpi_arena_result meet(struct ddpi_arena_op *op, uint32_t *ret_rank)
     return DDPI_ARENA_WAITS;
 }
 
+/* All shares are finished. */
+static void end_work(struct ddpi_arena_op *op)
+{
+    bool all = op->task->call.operation == DDPI_ALL_REDUCE;
+    uint32_t rank = all ? DDPI_RESULT_OF_ALL : ddpi_arena_rank(op->arena);
+    if (op->task->call.finite_check && ddpi_arena_is_non_finite(op->arena, op->round, rank))
+        op->task->found_non_finite = true;
+    op->stage = op->direct ? DDPI_ARENA_OVER : DDPI_ARENA_COPY_OUT;
+}
+
 /* To the first byte of the next round. */
 static void move_spot(struct ddpi_arena_op *op)
 {
@@ -497,7 +511,7 @@ enum ddpi_arena_result ddpi_arena_advance(struct ddpi_arena_op *op, uint32_t *re
             result = meet(op, ret_rank);
             break;
         case DDPI_ARENA_WORK:
-            op->stage = op->direct ? DDPI_ARENA_OVER : DDPI_ARENA_COPY_OUT;
+            end_work(op);
             break;
         case DDPI_ARENA_COPY_OUT:
             finish_round(op);

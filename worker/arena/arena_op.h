@@ -10,6 +10,8 @@
 #include "arena.h"
 #include "task.h"
 
+enum { DDPI_RESULT_OF_ALL = 0 }; /* the rank whose line tells what is true of the result of all */
+
 enum ddpi_arena_stage {
     DDPI_ARENA_COPY_IN,
     DDPI_ARENA_ARRIVE, /* waits until all have arrived */

@@ -202,17 +202,29 @@ static void stream_reduction(const struct stretch *stretch, struct ddpi_reductio
     }
 }
 
+/* Note for the ranks that the result is for. */
+static void note_non_finite(const struct stretch *stretch)
+{
+    const struct ddpi_arena_op *op = stretch->op;
+    uint32_t rank = row_of(op)->to == ALL ? DDPI_RESULT_OF_ALL : stretch->to;
+    ddpi_arena_note_non_finite(op->arena, op->round, rank);
+}
+
 static void reduce_stretch(const struct stretch *stretch, const struct targets *targets)
 {
     double factors[DDPI_REDUCE_MOST];
+    bool found = false;
     struct ddpi_reduction work = reduction_of(stretch, factors);
+    work.non_finite = stretch->op->task->call.finite_check ? &found : NULL;
     if (stretch->streams && !is_in_place(&work, targets)) {
         stream_reduction(stretch, &work, targets);
-        return;
+    } else {
+        for (; work.nout < targets->count; work.nout++)
+            work.out[work.nout] = targets->at[work.nout];
+        ddpi_reduce_many(&work);
     }
-    for (; work.nout < targets->count; work.nout++)
-        work.out[work.nout] = targets->at[work.nout];
-    ddpi_reduce_many(&work);
+    if (found)
+        note_non_finite(stretch);
 }
 
 static void copy_stretch(const struct stretch *stretch, const struct targets *targets)

@@ -67,23 +67,35 @@ static ddp_status doubling_begin(struct ddp_comm *comm, struct ddpi_run *run)
     return doubling_step_begin(comm, run);
 }
 
+/* A rank of a pair has received the result. */
+static void doubling_check(struct ddpi_task *task)
+{
+    if (task->call.finite_check)
+        task->found_non_finite = ddpi_has_non_finite(task->recv, task->count, task->call.dtype);
+}
+
 /* Both partial results are here, and the peer has, or will get, this rank's. */
 static void doubling_combine(const struct ddp_comm *comm, struct ddpi_run *run)
 {
     const struct ddpi_doubling_step *now = &doubling_of(run)->now;
-    const struct ddpi_task *task = &run->task;
+    struct ddpi_task *task = &run->task;
     bool divides = now->finishes && task->call.op == DDP_AVERAGE;
+    bool checks = now->finishes && task->call.finite_check;
+    if (now->receives && !now->reduces)
+        doubling_check(task);
     if (!now->reduces || task->count == 0)
         return;
-    ddpi_reduce_many(&(struct ddpi_reduction){.in = {now->own_first ? task->recv : comm->scratch,
-                                                     now->own_first ? comm->scratch : task->recv},
-                                              .out = {task->recv},
-                                              .nin = 2,
-                                              .nout = 1,
-                                              .count = task->count,
-                                              .dtype = task->call.dtype,
-                                              .op = task->call.op,
-                                              .divisor = divides ? comm->world_size : 1});
+    ddpi_reduce_many(
+        &(struct ddpi_reduction){.in = {now->own_first ? task->recv : comm->scratch,
+                                        now->own_first ? comm->scratch : task->recv},
+                                 .out = {task->recv},
+                                 .nin = 2,
+                                 .nout = 1,
+                                 .count = task->count,
+                                 .dtype = task->call.dtype,
+                                 .op = task->call.op,
+                                 .divisor = divides ? comm->world_size : 1,
+                                 .non_finite = checks ? &task->found_non_finite : NULL});
 }
 
 static ddp_status doubling_step_end(struct ddp_comm *comm, struct ddpi_run *run)

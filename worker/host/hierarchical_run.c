@@ -62,6 +62,7 @@ static void inside_begin(struct ddp_comm *comm, struct ddpi_run *run, enum ddpi_
     *inside = run->task;
     inside->list = NULL; /* it is packed */
     inside->call.operation = operation;
+    inside->call.finite_check = false; /* slices are checked when they are complete */
     inside->call.op = run->task.call.op == DDP_AVERAGE ? DDP_SUM : run->task.call.op;
     inside->send = reduces ? run->task.send + state->slice.first * run->task.element_size
                            : result_at(run, state->part.first);
@@ -247,10 +248,22 @@ static ddp_status stage_begin(struct ddp_comm *comm, struct ddpi_run *run)
     return DDP_OK;
 }
 
+/* The slice has come from all ranks, and is in a cache. */
+static void slice_check(struct ddpi_run *run)
+{
+    const struct ddpi_chunk *slice = &hierarchical_of(run)->slice;
+    struct ddpi_task *task = &run->task;
+    if (task->call.finite_check && !task->found_non_finite)
+        task->found_non_finite =
+            ddpi_has_non_finite(result_at(run, slice->first), slice->count, task->call.dtype);
+}
+
 /* The stage is complete. */
 static ddp_status stage_end(struct ddp_comm *comm, struct ddpi_run *run)
 {
     struct hierarchical_run *state = hierarchical_of(run);
+    if (state->stage == SPREAD)
+        slice_check(run);
     state->stage++;
     if (state->stage == OVER && ++state->index < ddpi_hierarchy_slices(&state->hierarchy))
         state->stage = REDUCE;

@@ -49,6 +49,20 @@ static void move_list(const struct ddpi_task *task)
         move_own(task, segment.recv, segment.send, segment.len / task->element_size);
 }
 
+static void check_alone(struct ddpi_task *task)
+{
+    struct ddpi_segments segments = ddpi_task_segments(task);
+    struct ddpi_spot spot = {0};
+    struct ddpi_segment segment;
+    if (!task->call.finite_check)
+        return;
+    if (task->list == NULL)
+        task->found_non_finite = ddpi_has_non_finite(task->recv, task->own, task->call.dtype);
+    while (task->list != NULL && ddpi_segments_next(&segments, &spot, SIZE_MAX, &segment))
+        task->found_non_finite |=
+            ddpi_has_non_finite(segment.recv, segment.len / task->element_size, task->call.dtype);
+}
+
 static ddp_status alone_advance(struct ddp_comm *comm, struct ddpi_run *run,
                                 enum ddpi_movement *ret_movement)
 {
@@ -60,6 +74,7 @@ static ddp_status alone_advance(struct ddp_comm *comm, struct ddpi_run *run,
         move_own(task, copy.to, copy.from, task->own);
     else if (copy.len > 0)
         memcpy(copy.to, copy.from, copy.len);
+    check_alone(&run->task);
     *ret_movement = DDPI_COMPLETE;
     return DDP_OK;
 }

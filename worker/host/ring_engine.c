@@ -125,10 +125,19 @@ static ddp_status move_header_in(struct ddp_comm *comm, struct engine *engine)
                : DDP_OK;
 }
 
-/* Reduce whole elements in place in the edge; returns the bytes consumed. */
-static size_t reduce_in(struct engine *engine, size_t left)
+/* Whether received elements are looked at on their way in: they are reduced, or belong to a result
+ * that is checked for inf and NaN. */
+static bool takes_elements(const struct engine *engine)
 {
     const struct ddpi_task *task = engine->task;
+    return engine->in.now.reduces || (task->call.finite_check && !task->gathered);
+}
+
+/* Take whole elements from the edge, reduced with this rank's or as they are; returns the bytes
+ * consumed. */
+static size_t take_in(struct engine *engine, size_t left)
+{
+    struct ddpi_task *task = engine->task;
     const struct cursor *in = &engine->in;
     const uint8_t *bytes;
     size_t len = engine->prev->ops->peek(engine->prev, task->element_size, &bytes);
@@ -140,16 +149,21 @@ static size_t reduce_in(struct engine *engine, size_t left)
     if (count == 0)
         return 0;
     bool divides = in->now.finishes && task->call.op == DDP_AVERAGE;
+    bool is_result = in->now.finishes || !in->now.reduces;
+    bool checks = is_result && task->call.finite_check;
     const double factor[] = {task->factor, 1};
-    ddpi_reduce_many(&(struct ddpi_reduction){.in = {in->place.own + in->done, bytes},
-                                              .out = {in->place.held + in->done},
-                                              .nin = 2,
-                                              .nout = 1,
-                                              .count = count,
-                                              .dtype = task->call.dtype,
-                                              .op = task->call.op,
-                                              .divisor = divides ? task->ring.nranks : 1,
-                                              .factor = factor});
+    const uint8_t *first = in->now.reduces ? in->place.own + in->done : bytes;
+    ddpi_reduce_many(
+        &(struct ddpi_reduction){.in = {first, bytes},
+                                 .out = {in->place.held + in->done},
+                                 .nin = in->now.reduces ? 2 : 1,
+                                 .nout = 1,
+                                 .count = count,
+                                 .dtype = task->call.dtype,
+                                 .op = task->call.op,
+                                 .divisor = divides ? task->ring.nranks : 1,
+                                 .factor = in->now.reduces ? factor : NULL,
+                                 .non_finite = checks ? &task->found_non_finite : NULL});
     engine->prev->ops->consume(engine->prev, count * task->element_size);
     return count * task->element_size;
 }
@@ -162,8 +176,8 @@ static void move_in(struct engine *engine)
     struct ddpi_edge *prev = engine->prev;
     size_t left = in->place.len - in->done;
     size_t got;
-    if (in->now.reduces)
-        got = reduce_in(engine, left);
+    if (takes_elements(engine))
+        got = take_in(engine, left);
     else
         got = prev->ops->recv(prev, in->place.held + in->done, left < PIECE ? left : PIECE);
     if (got == 0)
@@ -212,7 +226,7 @@ static void part_begin(struct engine *engine)
 
 static void part_finish(const struct engine *engine)
 {
-    const struct ddpi_task *task = engine->task;
+    struct ddpi_task *task = engine->task;
     struct ddpi_gathered gathered;
     if (!ddpi_layout_gathered(&engine->layout, engine->part, &gathered))
         return;
@@ -223,7 +237,9 @@ static void part_finish(const struct engine *engine)
                                   .count = gathered.count,
                                   .dtype = task->call.dtype,
                                   .op = task->call.op,
-                                  .divisor = task->call.op == DDP_AVERAGE ? task->ring.nranks : 1});
+                                  .divisor = task->call.op == DDP_AVERAGE ? task->ring.nranks : 1,
+                                  .non_finite =
+                                      task->call.finite_check ? &task->found_non_finite : NULL});
 }
 
 static uint64_t ring_bytes(const struct engine *engine)
@@ -317,7 +333,7 @@ static unsigned ring_needs(const struct ddp_comm *comm, struct ddpi_run *run,
     if (engine->in_header.done < DDPI_CALL_WIRE_SIZE)
         needs[DDPI_PREV].recv_bytes = 1;
     else if (engine->in.step < engine->steps)
-        needs[DDPI_PREV].recv_bytes = engine->in.now.reduces ? engine->task->element_size : 1;
+        needs[DDPI_PREV].recv_bytes = takes_elements(engine) ? engine->task->element_size : 1;
     return DDPI_RING_EDGES;
 }
 

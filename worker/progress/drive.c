@@ -113,6 +113,8 @@ static void settle(struct ddp_comm *comm, struct ddpi_run *run, ddp_status statu
     record_run(comm, run);
     ddpi_comm_count(comm, &run->task, status);
     run->status = status;
+    if (status == DDP_OK && run->task.non_finite != NULL)
+        *run->task.non_finite = run->task.found_non_finite;
     if (status != DDP_OK && run->cause != NULL)
         memcpy(run->cause, comm->cause, sizeof comm->cause);
     queue->pending--;

@@ -239,9 +239,14 @@ static ddp_status find_memory(struct ddp_comm *comm, const struct ddpi_task *tas
 {
     *ret_buffers = (struct ddpi_buffers){0};
     ddp_status status = prepare_types(comm, err);
-    return status == DDP_OK
-               ? choose_memory(&comm->memories, task, stream, ret_buffers, ret_memory, err)
-               : status;
+    if (status == DDP_OK)
+        status = choose_memory(&comm->memories, task, stream, ret_buffers, ret_memory, err);
+    if (status != DDP_OK || task->non_finite == NULL || *ret_memory == &comm->memories.host)
+        return status;
+    return ddpi_error_set(err, DDP_E_INVALID,
+                          "the finite check is of host memory, and these buffers are memory of the "
+                          "%s: set non_finite to NULL",
+                          (*ret_memory)->type->name);
 }
 
 /* ---- carrying it out ---- */

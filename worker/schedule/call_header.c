@@ -12,6 +12,8 @@
 
 enum { CALL_MAGIC = 0x33504444 /* "DDP3" */ };
 
+enum { ON_DEVICE = 1, FINITE_CHECK = 2, FLAGS = 3 };
+
 struct wire_call {
     uint32_t magic;
     uint8_t operation;
@@ -21,7 +23,7 @@ struct wire_call {
     uint64_t seq;
     uint64_t count;
     uint32_t root;
-    uint32_t on_device;
+    uint32_t flags;
     uint32_t parts;
     uint32_t message_class;
     uint32_t tag;
@@ -57,7 +59,8 @@ void ddpi_call_encode(const struct ddpi_call *call, uint8_t wire[DDPI_CALL_WIRE_
                             .seq = htole64(call->seq),
                             .count = htole64(call->count),
                             .root = htole32(call->root),
-                            .on_device = htole32(call->on_device),
+                            .flags = htole32((call->on_device ? ON_DEVICE : 0) |
+                                             (call->finite_check ? FINITE_CHECK : 0)),
                             .parts = htole32(call->parts),
                             .message_class = htole32(call->message_class),
                             .tag = htole32(call->tag),
@@ -77,15 +80,16 @@ bool ddpi_call_decode(const uint8_t wire[DDPI_CALL_WIRE_SIZE], struct ddpi_call 
     call.seq = ddpi_rd_u64(&rd);
     call.count = ddpi_rd_u64(&rd);
     call.root = ddpi_rd_u32(&rd);
-    uint32_t on_device = ddpi_rd_u32(&rd);
-    call.on_device = on_device;
+    uint32_t flags = ddpi_rd_u32(&rd);
+    call.on_device = (flags & ON_DEVICE) != 0;
+    call.finite_check = (flags & FINITE_CHECK) != 0;
     call.parts = ddpi_rd_u32(&rd);
     uint32_t message_class = ddpi_rd_u32(&rd);
     call.message_class = message_class;
     call.tag = ddpi_rd_u32(&rd);
     call.buffers = ddpi_rd_u32(&rd);
     call.bytes = ddpi_rd_u64(&rd);
-    if (magic != CALL_MAGIC || on_device > 1 || message_class >= DDPI_MESSAGE_CLASSES ||
+    if (magic != CALL_MAGIC || flags > FLAGS || message_class >= DDPI_MESSAGE_CLASSES ||
         operation >= sizeof operation_names / sizeof *operation_names || dtype >= DDPI_DTYPES ||
         op >= DDPI_REDUCE_OPS || algorithm >= sizeof algorithm_names / sizeof *algorithm_names)
         return false;
@@ -98,8 +102,8 @@ bool ddpi_call_same(const struct ddpi_call *a, const struct ddpi_call *b)
     return a->operation == b->operation && a->seq == b->seq && a->count == b->count &&
            a->dtype == b->dtype && a->op == b->op && a->root == b->root &&
            a->algorithm == b->algorithm && a->on_device == b->on_device && a->parts == b->parts &&
-           a->message_class == b->message_class && a->tag == b->tag && a->buffers == b->buffers &&
-           a->bytes == b->bytes;
+           a->finite_check == b->finite_check && a->message_class == b->message_class &&
+           a->tag == b->tag && a->buffers == b->buffers && a->bytes == b->bytes;
 }
 
 void ddpi_call_name(const struct ddpi_call *call, char text[DDPI_CALL_TEXT])
@@ -183,6 +187,8 @@ void ddpi_call_describe(const struct ddpi_call *call, char text[DDPI_CALL_TEXT])
         used += (size_t)snprintf(text + used, DDPI_CALL_TEXT - used, " in uneven parts");
     if (call->message_class == DDPI_USER_MESSAGE && call->tag != 0)
         used += (size_t)snprintf(text + used, DDPI_CALL_TEXT - used, " with tag %u", call->tag);
+    if (call->finite_check)
+        used += (size_t)snprintf(text + used, DDPI_CALL_TEXT - used, " with a finite check");
     if (call->on_device)
         snprintf(text + used, DDPI_CALL_TEXT - used, " on a GPU");
 }

@@ -58,12 +58,13 @@ struct ddpi_call {
     uint32_t tag;            /* of a message */
     ddp_algorithm algorithm; /* of a reduction: any but auto; on device memory: as configured */
     bool on_device;          /* the buffers are memory of a GPU */
+    bool finite_check;       /* the result is checked for inf and NaN */
     uint32_t buffers;        /* how many are in the list */
     enum ddpi_message_class message_class;
     uint64_t bytes; /* of a message: how many follow the header */
 };
 
-enum { DDPI_CALL_WIRE_SIZE = 56, DDPI_CALL_TEXT = 176 };
+enum { DDPI_CALL_WIRE_SIZE = 56, DDPI_CALL_TEXT = 208 };
 
 void ddpi_call_encode(const struct ddpi_call *call, uint8_t wire[DDPI_CALL_WIRE_SIZE]);
 

@@ -5,6 +5,7 @@
 
 #include "chunk_layout.h"
 #include "error.h"
+#include "reduce.h"
 #include "reduce_check.h"
 
 /* What a rank has in a buffer. */
@@ -185,6 +186,24 @@ static ddp_status check_types(struct ddpi_task *task, uint32_t world_size, struc
     return check_reduction(call, world_size, err);
 }
 
+static ddp_status check_finite_check(struct ddpi_task *task, struct ddp_error *err)
+{
+    struct ddpi_call *call = &task->call;
+    if (task->non_finite == NULL)
+        return DDP_OK;
+    if (call->operation != DDPI_ALL_REDUCE && call->operation != DDPI_REDUCE_SCATTER)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "%s has no finite check, only all_reduce and reduce_scatter: set "
+                              "non_finite to NULL",
+                              ddpi_operation_name(call->operation));
+    if (!ddpi_dtype_has_non_finite(call->dtype))
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "%s has neither inf nor NaN to check for: set non_finite to NULL",
+                              ddp_dtype_name(call->dtype));
+    call->finite_check = true;
+    return DDP_OK;
+}
+
 /* ---- lists of buffers ---- */
 
 ddp_status ddpi_task_set_list(struct ddpi_task *task, const struct ddp_buffer *buffers,
@@ -350,6 +369,8 @@ ddp_status ddpi_task_prepare(struct ddpi_task *task, uint32_t rank, uint32_t wor
     ddp_status status = check_types(task, world_size, err);
     if (status == DDP_OK)
         status = check_ranks(&task->call, world_size, err);
+    if (status == DDP_OK)
+        status = check_finite_check(task, err);
     if (status == DDP_OK && task->list != NULL)
         status = set_list(task, err);
     if (status == DDP_OK)

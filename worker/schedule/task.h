@@ -28,9 +28,11 @@ struct ddpi_task {
     double factor; /* multiplies elements before a reduction sums them; 1: it does not */
     struct ddpi_ring ring;
     size_t element_size;
-    bool gathered;    /* see ddpi_layout */
-    bool no_payload;  /* its bytes are not counted */
-    uint32_t *source; /* of a receive: room for the rank that has sent it; NULL: not wanted */
+    bool gathered;         /* see ddpi_layout */
+    bool no_payload;       /* its bytes are not counted */
+    uint32_t *source;      /* of a receive: room for the rank that has sent it; NULL: not wanted */
+    uint32_t *non_finite;  /* room for whether the result has an inf or a NaN; NULL: not wanted */
+    bool found_non_finite; /* set while it runs, if call.finite_check is */
     uint64_t timeout_ms;
     uint64_t bytes_sent;     /* counted while it runs */
     uint64_t bytes_received; /* counted while it runs */

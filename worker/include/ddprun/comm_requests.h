@@ -68,6 +68,16 @@ struct ddp_buffer {
  *
  * Many buffers: with @buffers all_reduce and broadcast take @nbuffers of them, as
  * ddp_all_reduce_many() does, and @send, @recv and @count are not used.
+ *
+ * Finite check: with @non_finite all_reduce and reduce_scatter of floats and complex numbers in
+ * host memory tell whether their result has an inf or a NaN; overflow of a sum makes one of finite
+ * elements. The result is the same with and without it. All ranks set it or none, else the
+ * operation fails with DDP_E_MISMATCH. *@non_finite is set when the operation ends with DDP_OK, to
+ * 1 or 0: of all_reduce to the same on all ranks, of reduce_scatter for this rank's part. It
+ * belongs to the operation until that has ended. Sums and averages of float32, float64 and complex
+ * numbers are checked in the registers that hold the result; other elements, and those that a rank
+ * receives already reduced, right after they are written, while they are in a cache. Only a
+ * communicator of one rank reads its result once more.
  */
 struct ddp_operation {
     size_t size;
@@ -98,14 +108,16 @@ struct ddp_operation {
 
     const struct ddp_buffer *buffers; /* NULL: there is no list */
     size_t nbuffers;
+
+    uint32_t *non_finite; /* set to whether the result has an inf or a NaN; NULL: not wanted */
 };
 
 /**
  * Carry out @operation, as the function of its kind does: blocks until it is complete on host
  * memory, enqueues it on device memory. Errors are those of that function.
  *
- * DDP_E_INVALID: the kind or the size is unknown, counts are missing, or there is a callback, which
- * only ddp_start() takes.
+ * DDP_E_INVALID: the kind or the size is unknown, counts are missing, there is a callback, which
+ * only ddp_start() takes, or a finite check of something that has none.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_run(ddp_comm *comm, const struct ddp_operation *operation,
                                           struct ddp_error *err);
