@@ -126,6 +126,13 @@ struct ddp_reducer_options {
     /* 1: gradients lie in memory of the reducer, which collectives read and write in place where
      * ranks share memory (ddp_alloc()): ddp_reducer_gradient() says where. */
     uint32_t as_views;
+    /* With as_views: this memory of the caller instead, of ddp_reducer_view_bytes(). */
+    void *view_memory;
+    /* 1: data, buffers and gradients are memory of a GPU (view_memory too, which as_views needs
+     * then). Not with hooks, predivide, find_unused, static_graph or uneven_inputs. GPUs compute
+     * the sums of AVERAGE_AFTER and SUM in views; other reductions go through host memory
+     * (<ddprun/comm.h>). */
+    uint32_t on_device;
     /* 1: gradients that are not ready at the end of a step count as zeros, and a parameter that no
      * rank has used keeps the gradient that it had. Buckets have their limits from the first step
      * on and are not made anew, unless @static_graph is set. 0: a missing gradient is an error. */
@@ -165,6 +172,11 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_reducer_create(ddp_comm *comm,
 DDP_API void ddp_reducer_destroy(ddp_reducer *reducer);
 
 /**
+ * The bytes of view_memory that @options need. Does not block. 0: the parameters are not valid.
+ */
+DDP_API size_t ddp_reducer_view_bytes(const struct ddp_reducer_options *options);
+
+/**
  * Where the gradient of @parameter lies; with as_views memory of the reducer, zeroed at first,
  * which stays at its place. NULL: there is no such parameter. Does not block; any thread may call
  * it.
@@ -195,7 +207,10 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_reducer_begin(ddp_reducer *reducer, struct
  * it. Starts the reduction of each bucket that is full now and whose turn it is. Does not block,
  * except on device memory, as calls there may.
  *
- * @stream: of device memory, the stream whose work so far computes the gradient; else NULL.
+ * @stream: of device memory, the stream whose work so far computes this gradient, and those of its
+ * bucket that are marked already; else NULL. Later work of that stream waits for a reduction that
+ * this call starts: to go on with the backward pass meanwhile, pass another stream, which waits for
+ * an event of that one.
  *
  * DDP_E_INVALID: there is no such parameter, no step has begun, the gradient is marked already, or
  * @stream is not NULL with host memory.

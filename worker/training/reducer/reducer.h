@@ -59,7 +59,7 @@ struct ddp_reducer {
 
     struct ddpi_parameter *parameters, *buffers;
     uint32_t nparameters, nbuffers;
-    void *views;    /* of ddp_alloc(); NULL: gradients are the caller's */
+    void *views;    /* memory in which all gradients lie; NULL: each has the caller's own */
     uint8_t *roles; /* of all ranks in a step, with uneven inputs; else NULL */
 
     pthread_mutex_t lock; /* what follows, up to the blank line */
@@ -111,6 +111,11 @@ ddp_status ddpi_reducer_match(struct ddp_reducer *reducer, struct ddp_error *err
 
 ddp_status ddpi_reducer_share(struct ddp_reducer *reducer, const struct ddpi_parameter *parameters,
                               uint32_t count, uint32_t root, struct ddp_error *err);
+
+/* ---- reducer_views.c: gradients in one block of memory ---- */
+
+ddp_status ddpi_views_make(struct ddp_reducer *reducer, struct ddp_error *err);
+void ddpi_views_free(struct ddp_reducer *reducer);
 
 /* ---- reducer_buckets.c: the plan, and buckets made of it ---- */
 

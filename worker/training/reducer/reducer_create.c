@@ -14,13 +14,26 @@
 #define FIRST_LIMIT  (UINT64_C(1) << 20)
 #define OTHER_LIMITS (UINT64_C(25) << 20)
 
-enum { VIEWS_ALIGNMENT = 64 };
-
 /* ---- options ---- */
 
 static ddp_status refuse(struct ddp_error *err, const char *why)
 {
     return ddpi_error_set(err, DDP_E_INVALID, "ddp_reducer_create(): %s", why);
+}
+
+/* What the host computes on gradients by itself. */
+static ddp_status check_device_options(const struct ddp_reducer_options *options,
+                                       struct ddp_error *err)
+{
+    if (options->as_views && options->view_memory == NULL)
+        return refuse(err, "as_views with on_device needs view_memory, memory of the GPU");
+    if (options->hook != NULL || options->predivide != 0 || options->find_unused ||
+        options->static_graph || options->uneven_inputs)
+        return ddpi_error_set(err, DDP_E_UNSUPPORTED,
+                              "ddp_reducer_create(): hooks, predivide, find_unused, static_graph "
+                              "and uneven_inputs are for gradients in host memory, not for "
+                              "on_device");
+    return DDP_OK;
 }
 
 static ddp_status check_options(const struct ddp_reducer_options *options, struct ddp_error *err)
@@ -47,7 +60,9 @@ static ddp_status check_options(const struct ddp_reducer_options *options, struc
         return refuse(err, "divide_by_active goes with uneven_inputs");
     if (options->hook != NULL && options->hook->stage == NULL)
         return refuse(err, "the hook has no function");
-    return DDP_OK;
+    if (options->view_memory != NULL && !options->as_views)
+        return refuse(err, "view_memory goes with as_views");
+    return options->on_device ? check_device_options(options, err) : DDP_OK;
 }
 
 static bool is_float(ddp_dtype dtype)
@@ -163,45 +178,6 @@ static ddp_status copy_options(struct ddp_reducer *reducer,
     return DDP_OK;
 }
 
-/* ---- views ---- */
-
-static size_t place_view(struct ddpi_parameter *parameter, char *memory, size_t at)
-{
-    if (memory != NULL)
-        parameter->gradient = memory + at;
-    return at + parameter->count * ddp_dtype_size(parameter->dtype);
-}
-
-/* All gradients of a type lie together, in the reverse order of registration, as they come in about
- * that order. Returns the bytes that they need; @memory NULL: only counts. */
-static size_t place_views(struct ddp_reducer *reducer, char *memory)
-{
-    size_t at = 0;
-    for (uint32_t dtype = 0; dtype < DDPI_DTYPES; dtype++) {
-        at = (at + VIEWS_ALIGNMENT - 1) / VIEWS_ALIGNMENT * VIEWS_ALIGNMENT;
-        for (uint32_t i = reducer->nparameters; i-- > 0;)
-            if (reducer->parameters[i].dtype == dtype)
-                at = place_view(&reducer->parameters[i], memory, at);
-    }
-    return at;
-}
-
-static ddp_status make_views(struct ddp_reducer *reducer, struct ddp_error *err)
-{
-    ddp_status status = ddp_alloc(reducer->comm, place_views(reducer, NULL), &reducer->views, err);
-    if (status == DDP_OK)
-        place_views(reducer, reducer->views);
-    return status;
-}
-
-/* The memory is freed whatever is returned: an error is one of the communicator, which knows it. */
-static void free_views(struct ddp_reducer *reducer)
-{
-    struct ddp_error err;
-    if (reducer->views != NULL && ddp_free(reducer->comm, reducer->views, &err) != DDP_OK)
-        reducer->views = NULL;
-}
-
 /* ---- creating ---- */
 
 /* What all ranks do together. */
@@ -210,7 +186,7 @@ static ddp_status meet_ranks(struct ddp_reducer *reducer, struct ddp_error *err)
     const struct ddp_reducer_options *options = &reducer->options;
     ddp_status status = ddpi_reducer_match(reducer, err);
     if (status == DDP_OK && options->as_views)
-        status = make_views(reducer, err);
+        status = ddpi_views_make(reducer, err);
     if (status == DDP_OK && !options->no_broadcast)
         status = ddpi_reducer_share(reducer, reducer->parameters, reducer->nparameters, 0, err);
     if (status == DDP_OK && !options->no_broadcast)
@@ -284,7 +260,7 @@ void ddp_reducer_destroy(ddp_reducer *reducer)
     ddpi_buckets_drain(reducer);
     ddpi_reducer_drop_buckets(reducer);
     ddpi_bucket_pass_free(&reducer->pass);
-    free_views(reducer);
+    ddpi_views_free(reducer);
     free_parameters(reducer->parameters, reducer->nparameters);
     free_parameters(reducer->buffers, reducer->nbuffers);
     ddpi_free(reducer->roles);

@@ -20,7 +20,12 @@ static ddp_status send_list(struct ddp_reducer *reducer, const struct ddp_buffer
                                       .peer = root,
                                       .buffers = list,
                                       .nbuffers = count};
-    return ddp_run(reducer->comm, &operation, err);
+    ddp_request *request;
+    ddp_status status = ddp_start(reducer->comm, &operation, &request, err);
+    if (status == DDP_OK)
+        status = ddp_request_wait(request, 0, NULL, err); /* on device memory, too */
+    ddp_request_free(request);
+    return status;
 }
 
 /* Those of one type, in their order. */
