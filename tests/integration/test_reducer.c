@@ -636,6 +636,54 @@ START_TEST(power_sgd_keeps_matrices_of_its_rank)
 }
 END_TEST
 
+/* ---- inf and NaN ---- */
+
+/* Step 0 is good, in step 1 one rank has a NaN, in step 2 the sum overflows, or the cast to float16
+ * does. */
+static void overflow(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    enum { N = 3000 };
+    static float gradient[2][N];
+    const struct ddp_compression compression = {.dtype = DDP_FLOAT16};
+    struct ddp_comm_hook hook = ddp_compression_hook(&compression);
+    const struct ddp_parameter parameters[2] = {{.gradient = gradient[0], .count = N},
+                                                {.gradient = gradient[1], .count = N}};
+    struct ddp_reducer_options options = {.size = sizeof options,
+                                          .parameters = parameters,
+                                          .nparameters = 2,
+                                          .bucket_bytes = tiny_limits,
+                                          .nbucket_bytes = 2,
+                                          .average = DDP_REDUCER_AVERAGE_AFTER,
+                                          .hook = world->stage ? &hook : NULL,
+                                          .check_finite = 1};
+    ddp_reducer *reducer;
+    CHECK_OK(ddp_reducer_create(comm, &options, &reducer, err));
+    for (size_t step = 0; step < 5; step++) {
+        CHECK_OK(ddp_reducer_begin(reducer, err));
+        for (size_t i = 0; i < N; i++)
+            gradient[0][i] = gradient[1][i] = 1;
+        if (step == 1 && rank == 1)
+            gradient[1][N - 1] = NAN;
+        if (step == 2)
+            gradient[0][7] = world->stage ? 1e30F : 3e38F;
+        CHECK_OK(ddp_reducer_ready(reducer, 1, NULL, err));
+        CHECK_OK(ddp_reducer_ready(reducer, 0, NULL, err));
+        CHECK_OK(ddp_reducer_finish(reducer, err));
+        CHECK(ddp_reducer_non_finite(reducer) == (step == 1 || step == 2));
+        CHECK(gradient[1][0] == 1);
+    }
+    ddp_reducer_destroy(reducer);
+}
+
+START_TEST(inf_and_nan_are_told_to_all_ranks)
+{
+    struct world world = {.nranks = 3, .name = "finite", .stage = (uint32_t)_i & 1, .tcp = _i > 1};
+    world_open(&world);
+    world_run(&world, overflow);
+    world_close(&world);
+}
+END_TEST
+
 /* ---- ranks that run out of data ---- */
 
 static uint32_t steps_of(uint32_t rank)
@@ -926,6 +974,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tests, gradients_are_reduced_in_another_type, 0,
                         (int)(sizeof compressions / sizeof *compressions));
     tcase_add_test(tests, power_sgd_keeps_matrices_of_its_rank);
+    tcase_add_loop_test(tests, inf_and_nan_are_told_to_all_ranks, 0, 4);
     tcase_add_loop_test(tests, ranks_join_when_they_run_out_of_data, 0, 2);
     tcase_add_test(tests, options_that_make_no_sense_are_refused);
     tcase_add_test(tests, mistakes_in_a_step_have_no_effect);

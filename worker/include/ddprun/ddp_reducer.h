@@ -140,10 +140,11 @@ struct ddp_reducer_options {
     /* 1: every step uses the same parameters, each as often as in the first one: a gradient may be
      * marked several times in a step, and is ready when it has been as often as in the first. */
     uint32_t static_graph;
-    uint32_t delay_all_reduce;   /* 1: reduce everything at the end, a bucket for each type */
-    uint32_t uneven_inputs;      /* 1: ranks may run out of data: ddp_reducer_join() */
-    uint32_t divide_by_active;   /* 1: with uneven_inputs, N is the number of ranks with data */
-    uint32_t no_broadcast;       /* 1: do not broadcast parameters at the start, nor buffers */
+    uint32_t check_finite;     /* 1: ddp_reducer_non_finite() tells of inf and NaN; not on_device */
+    uint32_t delay_all_reduce; /* 1: reduce everything at the end, a bucket for each type */
+    uint32_t uneven_inputs;    /* 1: ranks may run out of data: ddp_reducer_join() */
+    uint32_t divide_by_active; /* 1: with uneven_inputs, N is the number of ranks with data */
+    uint32_t no_broadcast;     /* 1: do not broadcast parameters at the start, nor buffers */
     uint32_t no_progress_thread; /* 1: bytes move only in calls (ddp_comm_start_progress()) */
     const char *trace;           /* a file: every step as a Chrome trace; NULL: none */
 };
@@ -243,6 +244,14 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_reducer_finish(ddp_reducer *reducer, struc
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_reducer_join(ddp_reducer *reducer, uint32_t *ret_last,
                                                    struct ddp_error *err);
+
+/**
+ * Whether a reduced gradient of the last synchronised step has an inf or a NaN: 1 or 0, the same on
+ * all ranks. The reductions find it out while they write their results (ddprun/comm_requests.h),
+ * before predivide is multiplied again; of a hook, the all-reduces of floats that it asks for. For
+ * ddp_loss_scaler_update(). Does not block; not during a step. 0 without check_finite.
+ */
+DDP_API int ddp_reducer_non_finite(const ddp_reducer *reducer);
 
 /* The last synchronised step, in microseconds. Set @size before the call. */
 struct ddp_reducer_stats {

@@ -92,6 +92,10 @@ static ddp_status start_operation(struct ddpi_bucket *bucket, struct ddp_operati
 {
     operation->on_done = announce_end;
     operation->ctx = bucket;
+    bucket->non_finite = 0;
+    if (bucket->reducer->options.check_finite && operation->kind == DDP_KIND_ALL_REDUCE &&
+        ddpi_reducer_takes(operation->dtype))
+        operation->non_finite = &bucket->non_finite;
     bucket->announced = false;
     ddp_status status = ddp_start(bucket->reducer->comm, operation, &bucket->request, err);
     return status == DDP_OK ? DDP_OK : name_bucket(bucket, status, err);
@@ -148,6 +152,7 @@ static ddp_status complete_request(struct ddpi_bucket *bucket, struct ddp_error 
     pthread_mutex_unlock(&reducer->ends_lock);
     ddp_request_free(bucket->request);
     bucket->request = NULL;
+    reducer->non_finite = reducer->non_finite || bucket->non_finite;
     return status == DDP_OK ? DDP_OK : name_bucket(bucket, status, err);
 }
 

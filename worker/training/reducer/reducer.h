@@ -38,6 +38,7 @@ struct ddpi_bucket {
     ddp_request *request; /* the operation of this stage; NULL: none was started */
     uint32_t stage;       /* of the hook */
     bool more;            /* the hook has further stages */
+    uint32_t non_finite;  /* set by the operation */
     bool announced;       /* the end of request was reported; under ends_lock */
     uint64_t first_ready_us, full_us, begin_us, end_us;
 };
@@ -79,6 +80,7 @@ struct ddp_reducer {
     size_t *rows;                     /* by slot */
     bool rebuild_due, rebuilt;
 
+    bool non_finite;          /* a result of this step has an inf or a NaN */
     uint8_t *used_map;        /* by parameter: 1 if some rank has used it */
     ddp_request *map_request; /* the reduction of used_map */
     bool static_map;          /* used_map holds for all later steps */
@@ -93,6 +95,9 @@ struct ddp_reducer {
     FILE *trace;
     uint64_t trace_origin_us;
 };
+
+/* Whether gradients may have this type: floats and complex numbers. */
+bool ddpi_reducer_takes(ddp_dtype dtype);
 
 /* Names for sentences. */
 enum { DDPI_PARAMETER_TEXT = 128 };

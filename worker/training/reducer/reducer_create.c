@@ -28,11 +28,12 @@ static ddp_status check_device_options(const struct ddp_reducer_options *options
     if (options->as_views && options->view_memory == NULL)
         return refuse(err, "as_views with on_device needs view_memory, memory of the GPU");
     if (options->hook != NULL || options->predivide != 0 || options->find_unused ||
-        options->static_graph || options->uneven_inputs)
-        return ddpi_error_set(err, DDP_E_UNSUPPORTED,
-                              "ddp_reducer_create(): hooks, predivide, find_unused, static_graph "
-                              "and uneven_inputs are for gradients in host memory, not for "
-                              "on_device");
+        options->static_graph || options->uneven_inputs || options->check_finite)
+        return ddpi_error_set(
+            err, DDP_E_UNSUPPORTED,
+            "ddp_reducer_create(): hooks, predivide, find_unused, static_graph, "
+            "uneven_inputs and check_finite are for gradients in host memory, not for "
+            "on_device");
     return DDP_OK;
 }
 
@@ -65,7 +66,7 @@ static ddp_status check_options(const struct ddp_reducer_options *options, struc
     return options->on_device ? check_device_options(options, err) : DDP_OK;
 }
 
-static bool is_float(ddp_dtype dtype)
+bool ddpi_reducer_takes(ddp_dtype dtype)
 {
     switch (dtype) {
     case DDP_FLOAT32:
@@ -96,7 +97,7 @@ static ddp_status check_parameter(const struct ddp_reducer_options *options, siz
         why = "its count is not a multiple of its rows";
     else if (buffer && parameter->data == NULL)
         why = "a buffer needs data";
-    else if (!buffer && !is_float(parameter->dtype))
+    else if (!buffer && !ddpi_reducer_takes(parameter->dtype))
         why = "gradients are floats or complex numbers";
     else if (!buffer && !options->as_views && parameter->gradient == NULL)
         why = "it has no gradient; pass its memory, or set as_views";
@@ -279,4 +280,9 @@ void ddp_reducer_destroy(ddp_reducer *reducer)
 void *ddp_reducer_gradient(const ddp_reducer *reducer, size_t parameter)
 {
     return parameter < reducer->nparameters ? reducer->parameters[parameter].gradient : NULL;
+}
+
+int ddp_reducer_non_finite(const ddp_reducer *reducer)
+{
+    return reducer->non_finite;
 }

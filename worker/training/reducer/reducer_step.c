@@ -330,6 +330,7 @@ static ddp_status close_step(struct ddp_reducer *reducer, struct ddp_error *err)
     if (status != DDP_OK)
         return status;
     reducer->state = DDPI_REDUCER_CLOSED;
+    reducer->non_finite = false;
     reducer->finish_us = now_us();
     status = start_full_buckets(reducer, NULL, err);
     if (status != DDP_OK)
