@@ -8,6 +8,7 @@
 #include <ddprun/comm.h>
 #include <ddprun/ddp_hooks.h>
 #include <ddprun/ddp_reducer.h>
+#include <ddprun/ddp_sampler.h>
 #include <ddprun/ddp_scaler.h>
 
 #endif
