@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PARAMETERS = 11, STEPS = 5, LARGEST = 700000, PLANS = 13 };
+enum { PARAMETERS = 11, STEPS = 5, LARGEST = 280000, PLANS = 13 };
 
 static const size_t counts[PARAMETERS] = {300, 1, LARGEST, 77, 5, 4096, 1, 31000, 2, 640, 9};
 static const char *const names[PARAMETERS] = {"conv.weight", "conv.bias", "fc.weight", "fc.bias",

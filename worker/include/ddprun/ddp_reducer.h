@@ -146,7 +146,7 @@ struct ddp_reducer_options {
     uint32_t divide_by_active; /* 1: with uneven_inputs, N is the number of ranks with data */
     uint32_t no_broadcast;     /* 1: do not broadcast parameters at the start, nor buffers */
     uint32_t no_progress_thread; /* 1: bytes move only in calls (ddp_comm_start_progress()) */
-    const char *trace;           /* a file: every step as a Chrome trace; NULL: none */
+    const char *trace;           /* a file of this rank: every step as a Chrome trace; NULL: none */
 };
 
 /**
@@ -230,7 +230,8 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_reducer_skip(ddp_reducer *reducer, size_t 
  * End the step: blocks until all buckets are reduced. Afterwards all ranks have the same gradients.
  *
  * DDP_E_INVALID: without find_unused, some gradients are not ready; the sentence names them. The
- * step goes on: mark them, and call it again. Or no step has begun.
+ * step goes on: mark them, and call it again. Or no step has begun. DDP_E_NOMEM: there is no memory
+ * for zeros in place of unused gradients; the step goes on, and the call may be repeated.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_reducer_finish(ddp_reducer *reducer, struct ddp_error *err);
 

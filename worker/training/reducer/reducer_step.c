@@ -192,18 +192,28 @@ static ddp_status refuse_mark(const struct ddp_reducer *reducer, uint32_t parame
         reducer->rank, reducer->steps, marked->name);
 }
 
+/* How often a gradient may be marked in this step; UINT32_MAX: any number, and it counts as ready
+ * from the first time on, as nothing is reduced before the step is finished. */
+static uint32_t marks_allowed(const struct ddp_reducer *reducer,
+                              const struct ddpi_parameter *parameter)
+{
+    if (!reducer->options.static_graph)
+        return 1;
+    return reducer->learning || !reducer->sync ? UINT32_MAX : parameter->expected;
+}
+
 static ddp_status mark_in_step(struct ddp_reducer *reducer, uint32_t parameter, void *stream,
                                struct ddp_error *err)
 {
     struct ddpi_parameter *marked = &reducer->parameters[parameter];
-    bool counts = reducer->sync && reducer->options.static_graph;
-    uint32_t most = !counts ? 1 : reducer->learning ? UINT32_MAX : marked->expected;
-    if (marked->marks >= most || (!counts && reducer->pass.ready[parameter]))
+    uint32_t most = marks_allowed(reducer, marked);
+    bool skipped = reducer->pass.ready[parameter] && marked->marks == 0;
+    if (marked->marks >= most || skipped)
         return refuse_mark(reducer, parameter, err);
     marked->marks++;
     marked->used = true;
-    if (!reducer->sync || (counts && !reducer->learning && marked->marks < most) ||
-        reducer->pass.ready[parameter])
+    bool complete = most == UINT32_MAX ? marked->marks == 1 : marked->marks == most;
+    if (!reducer->sync || !complete)
         return DDP_OK;
     note_arrival(reducer, parameter);
     return delays(reducer) ? DDP_OK : start_full_buckets(reducer, stream, err);
@@ -240,6 +250,11 @@ static ddp_status skip_in_step(struct ddp_reducer *reducer, uint32_t parameter,
                               "ddp_reducer_skip(): the reducer was created without find_unused");
     if (reducer->pass.ready[parameter] || reducer->parameters[parameter].marks != 0)
         return refuse_mark(reducer, parameter, err);
+    if (reducer->static_map && reducer->parameters[parameter].expected != 0)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "rank %u, step %" PRIu64
+                              ": %s is skipped, but the first step of this static graph used it",
+                              reducer->rank, reducer->steps, reducer->parameters[parameter].name);
     if (!reducer->sync)
         return DDP_OK;
     /* What an earlier step without synchronisation has added up counts. */
