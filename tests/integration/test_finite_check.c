@@ -211,7 +211,7 @@ static void large_buffers(struct world *world, uint32_t rank, ddp_comm *comm)
     make_buffers(comm, LARGE * sizeof(float), ways[world->stage].windows, &buffers);
     fill(buffers.send, LARGE, DDP_FLOAT32, rank);
     reduce_finite(comm, &buffers, LARGE, DDP_FLOAT32, DDP_SUM);
-    for (size_t i = 0; i < sizeof borders / sizeof *borders; i++) {
+    for (size_t i = 0; i < sizeof borders / sizeof *borders; i += WORLD_STRIDE) {
         uint32_t guilty = (uint32_t)i % world->nranks;
         reduce_with(comm, &buffers, LARGE, DDP_FLOAT32, DDP_SUM, guilty, borders[i], NAN);
         if (borders[i] > 0)
@@ -233,7 +233,8 @@ static void parts(struct world *world, uint32_t rank, ddp_comm *comm)
     for (ddp_dtype dtype = 0; (int)dtype < DDPI_DTYPES; dtype++) {
         if (!elements_reduce(dtype, DDP_PREMUL_SUM))
             continue;
-        size_t count = sizes[dtype == DDP_FLOAT32 ? 2 : dtype % 2], all = count * world->nranks;
+        size_t count = sizes[dtype == DDP_FLOAT32 && WORLD_STRIDE == 1 ? 2 : dtype % 2],
+               all = count * world->nranks;
         struct ddp_operation operation =
             operation_of(DDP_KIND_REDUCE_SCATTER, NULL, NULL, count, dtype, DDP_SUM);
         fill(buffers.send, all, dtype, rank);
@@ -383,6 +384,9 @@ static void not_asked_by_all(struct world *world, uint32_t rank, ddp_comm *comm)
 
 static bool is_possible(const struct way *way, uint32_t nranks)
 {
+    bool is_like_others = nranks == 1 || nranks == 3 || nranks > 4;
+    if (WORLD_STRIDE > 1 && is_like_others)
+        return false;
     return way->hosts == NULL || (nranks > 2 && way->hosts[nranks - 1] != way->hosts[0]);
 }
 
