@@ -14,22 +14,31 @@
  * The sums are doubles, so the weights, which are floats, differ little: in the tests the accuracy
  * of a run with failures is within 0.1 percentage points, ten of 10,000 images.
  */
-#include "checkpoint.h"
 #include "options.h"
 #include "trainer.h"
 
+#include <ddprun/ddp.h>
 #include <ddprun/store.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { STORE_TIMEOUT_MS = 5000, FIRST_FREE_FD = 3, LAST_FD = 1000000 };
+enum { STORE_TIMEOUT_MS = 5000, FIRST_FREE_FD = 3, LAST_FD = 1000000, BLOBS = 3 };
+
+/* The options that identify a run: runs with equal options take the same steps. */
+struct identity {
+    uint64_t seed, images, batch, epochs;
+    double rate, momentum;
+};
 
 struct run {
     const struct options *options;
     struct dataset data;
     struct trainer trainer;
-    struct checkpoint checkpoint;
+    struct identity identity;
+    struct ddp_checkpoint_blob blobs[BLOBS]; /* the step, the model, the velocity */
+    struct ddp_checkpoint checkpoint;
+    int64_t step;     /* steps taken */
     int64_t steps;    /* of the whole run */
     ddp_store *store; /* of rank 0, if ddprun started it */
 };
@@ -40,20 +49,18 @@ struct run {
  * of another run ends the program, because training would overwrite it. */
 static void resume(struct run *run)
 {
-    static const char *const names[] = {"newest", "previous"};
-    const char *dir = run->options->checkpoints;
-    char why[4500];
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        enum checkpoint_found found =
-            checkpoint_read(dir, names[i], &run->checkpoint, why, sizeof why);
-        if (found == CHECKPOINT_GOOD)
-            return;
-        if (found == CHECKPOINT_FOREIGN)
-            die(EXIT_CONFIG, "%s; remove it, or choose another folder", why);
-        if (found == CHECKPOINT_BAD)
-            fprintf(stderr, "elastic: %s; trying the previous one\n", why);
-    }
-    run->checkpoint.step = 0;
+    struct ddp_error err, skipped;
+    ddp_checkpoint_found found = DDP_CHECKPOINT_NONE;
+    ddp_status status = ddp_checkpoint_read(&run->checkpoint, &found, &skipped, &err);
+    if (status == DDP_E_MISMATCH)
+        die(EXIT_CONFIG, "%s; remove it, or choose another folder", err.msg);
+    if (status != DDP_OK)
+        die(EXIT_FAILURE, "%s", err.msg);
+    if (skipped.status != DDP_OK)
+        fprintf(stderr, "elastic: %s; trying the previous one\n", skipped.msg);
+    if (found == DDP_CHECKPOINT_NEWEST || found == DDP_CHECKPOINT_PREVIOUS)
+        return;
+    run->step = 0;
     mlp_init(run->trainer.model, (unsigned long)run->options->seed);
     memset(run->trainer.velocity, 0, sizeof *run->trainer.velocity);
 }
@@ -64,7 +71,7 @@ static void announce(struct run *run)
 {
     struct ddp_error err;
     char step[32];
-    int len = snprintf(step, sizeof step, "%lld", (long long)run->checkpoint.step);
+    int len = snprintf(step, sizeof step, "%lld", (long long)run->step);
     if (run->store != NULL && ddp_store_set(run->store, "ddprun/checkpoint", step, (size_t)len,
                                             STORE_TIMEOUT_MS, NULL, &err) != DDP_OK)
         fprintf(stderr, "elastic: cannot announce the checkpoint: %s\n", err.msg);
@@ -72,11 +79,11 @@ static void announce(struct run *run)
 
 static void save(struct run *run, double loss)
 {
-    char why[4500];
-    if (!checkpoint_write(run->options->checkpoints, &run->checkpoint, why, sizeof why))
-        die(EXIT_FAILURE, "%s", why);
-    printf("step %lld/%lld  loss %.4f  %u workers\n", (long long)run->checkpoint.step,
-           (long long)run->steps, loss, run->trainer.workers);
+    struct ddp_error err;
+    if (ddp_checkpoint_write(&run->checkpoint, &err) != DDP_OK)
+        die(EXIT_FAILURE, "%s", err.msg);
+    printf("step %lld/%lld  loss %.4f  %u workers\n", (long long)run->step, (long long)run->steps,
+           loss, run->trainer.workers);
     fflush(stdout);
     announce(run);
 }
@@ -107,15 +114,14 @@ static void agree(struct run *run)
         resume(run);
         open_store(run);
     }
-    trainer_check(trainer,
-                  ddp_broadcast(trainer->comm, &run->checkpoint.step, 1, DDP_INT64, 0, NULL, &err),
+    trainer_check(trainer, ddp_broadcast(trainer->comm, &run->step, 1, DDP_INT64, 0, NULL, &err),
                   &err);
     trainer_share(trainer, trainer->model);
     trainer_share(trainer, trainer->velocity);
     if (trainer->rank != 0)
         return;
-    printf("from step %lld/%lld with %u workers\n", (long long)run->checkpoint.step,
-           (long long)run->steps, trainer->workers);
+    printf("from step %lld/%lld with %u workers\n", (long long)run->step, (long long)run->steps,
+           trainer->workers);
     fflush(stdout);
 }
 
@@ -126,14 +132,22 @@ static void join(struct run *run)
     dataset_open(&run->data, options->data, (size_t)options->limit);
     trainer_init(trainer, trainer_join(), &run->data, (size_t)options->batch);
     run->steps = (int64_t)options->epochs * (int64_t)trainer->steps_per_epoch;
-    run->checkpoint = (struct checkpoint){.run = {.seed = (uint64_t)options->seed,
-                                                  .images = run->data.train.count,
-                                                  .batch = (uint64_t)options->batch,
-                                                  .epochs = (uint64_t)options->epochs,
-                                                  .rate = options->rate,
-                                                  .momentum = options->momentum},
-                                          .model = trainer->model,
-                                          .velocity = trainer->velocity};
+    run->identity = (struct identity){.seed = (uint64_t)options->seed,
+                                      .images = run->data.train.count,
+                                      .batch = (uint64_t)options->batch,
+                                      .epochs = (uint64_t)options->epochs,
+                                      .rate = options->rate,
+                                      .momentum = options->momentum};
+    run->blobs[0] = (struct ddp_checkpoint_blob){"step", &run->step, sizeof run->step};
+    run->blobs[1] = (struct ddp_checkpoint_blob){"model", trainer->model, sizeof *trainer->model};
+    run->blobs[2] =
+        (struct ddp_checkpoint_blob){"velocity", trainer->velocity, sizeof *trainer->velocity};
+    run->checkpoint = (struct ddp_checkpoint){.size = sizeof run->checkpoint,
+                                              .folder = options->checkpoints,
+                                              .run = &run->identity,
+                                              .run_bytes = sizeof run->identity,
+                                              .blobs = run->blobs,
+                                              .count = BLOBS};
 }
 
 /* ---- training ---- */
@@ -152,7 +166,7 @@ static void train(struct run *run)
     struct trainer *trainer = &run->trainer;
     size_t shuffled = SIZE_MAX;
     int64_t per_epoch = (int64_t)trainer->steps_per_epoch;
-    for (int64_t *at = &run->checkpoint.step; *at < run->steps;) {
+    for (int64_t *at = &run->step; *at < run->steps;) {
         size_t epoch = (size_t)(*at / per_epoch), step = (size_t)(*at % per_epoch);
         if (shuffled != epoch)
             trainer_shuffle(trainer, (unsigned long)run->options->seed, epoch);

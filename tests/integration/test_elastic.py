@@ -61,7 +61,7 @@ class Checkpoints(DdprunCase):
             (self.saved / 'previous').write_bytes(before)
             job = self.train()
             self.assertEqual(self.from_step(job), 90)
-            self.assertIn('newest is damaged; trying the previous one', job.err)
+            self.assertIn('newest is damaged: ', job.err)
         for path in self.saved.iterdir():
             path.write_bytes(b'nothing of use')
         self.assertEqual(self.from_step(self.train()), 0)
@@ -80,7 +80,7 @@ class Checkpoints(DdprunCase):
         self.assertIn('--checkpoints DIR is missing', job.err)
         job = self.run_job('--no-prefix', ELASTIC, '--checkpoints', self.folder / 'none', *SMALL)
         self.assertEqual(job.code, 1)
-        self.assertIn(f'cannot write {self.folder}/none/writing', job.err)
+        self.assertIn(f'cannot open the folder of checkpoints {self.folder}/none', job.err)
 
     def test_a_killed_worker_costs_the_steps_since_the_last_checkpoint(self):
         job = self.run_job('--nproc-per-node=2', '--max-restarts=1', '--no-prefix', 'sh', '-c',

@@ -6,6 +6,7 @@
 #define DDPRUN_DDP_H
 
 #include <ddprun/comm.h>
+#include <ddprun/ddp_checkpoint.h>
 #include <ddprun/ddp_hooks.h>
 #include <ddprun/ddp_reducer.h>
 #include <ddprun/ddp_sampler.h>
