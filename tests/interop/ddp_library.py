@@ -26,10 +26,10 @@ class Options(Structure):
     _fields_ = [('size', c_size_t), ('parameters', POINTER(Parameter)), ('nparameters', c_size_t),
                 ('buffers', POINTER(Parameter)), ('nbuffers', c_size_t), ('bucket_bytes', POINTER(c_size_t)),
                 ('nbucket_bytes', c_size_t), ('message_size', c_size_t), ('average', c_int), ('predivide', c_double),
-                ('hook', POINTER(Hook)), ('as_views', c_uint32), ('find_unused', c_uint32),
-                ('static_graph', c_uint32), ('delay_all_reduce', c_uint32), ('uneven_inputs', c_uint32),
-                ('divide_by_active', c_uint32), ('no_broadcast', c_uint32), ('no_progress_thread', c_uint32),
-                ('trace', c_char_p)]
+                ('hook', POINTER(Hook)), ('as_views', c_uint32), ('view_memory', c_void_p), ('on_device', c_uint32),
+                ('find_unused', c_uint32), ('static_graph', c_uint32), ('check_finite', c_uint32),
+                ('delay_all_reduce', c_uint32), ('uneven_inputs', c_uint32), ('divide_by_active', c_uint32),
+                ('no_broadcast', c_uint32), ('no_progress_thread', c_uint32), ('trace', c_char_p)]
 
 
 class Compression(Structure):
