@@ -65,17 +65,25 @@ static void set_master(const char *port, bool hosted)
     setenv("TORCHELASTIC_USE_AGENT_STORE", hosted ? "True" : "False", 1);
 }
 
-/* A port that no other program is given, at which rank 0 may listen all the same. */
+/* A port that no other program is given at any address, as rank 0 listens at all of them. A zero
+ * address is all addresses, of both versions of IP where there are two. */
 static int keep_port(char text[8])
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in6 address = {.sin6_family = AF_INET6}; /* starts as struct sockaddr_in does */
     socklen_t len = sizeof address;
-    int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int one = 1, off = 0, fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0) {
+        ck_assert_int_eq(setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off), 0);
+    } else {
+        fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        address.sin6_family = AF_INET;
+        len = sizeof(struct sockaddr_in);
+    }
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one), 0);
     ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, len), 0);
     ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &len), 0);
-    snprintf(text, 8, "%u", ntohs(address.sin_port));
+    snprintf(text, 8, "%u", ntohs(address.sin6_port));
     return fd;
 }
 
@@ -112,11 +120,11 @@ static void open_way(struct world *world)
 /* Whether rank 0 listens: the connection is a stranger's, whom it evicts. */
 static bool host_listens(const struct world *world)
 {
-    struct sockaddr_in address;
-    socklen_t len = sizeof address;
-    ck_assert_int_eq(getsockname(world->port, (struct sockaddr *)&address, &len), 0);
+    uint16_t port = (uint16_t)strtoul(strrchr(world->endpoint, ':') + 1, NULL, 10);
+    const struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool listens = connect(fd, (struct sockaddr *)&address, len) == 0;
+    bool listens = connect(fd, (const struct sockaddr *)&address, sizeof address) == 0;
     close(fd);
     return listens;
 }
