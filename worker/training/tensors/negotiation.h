@@ -1,0 +1,93 @@
+/*
+ * negotiation.h - which named tensors all ranks want. Pure: lists of requests in, responses out.
+ *
+ * Every rank gives it the lists of all ranks, in the same order, and so every rank computes the
+ * same responses in the same order. Lists come from other ranks and may be anything.
+ */
+#ifndef DDPI_NEGOTIATION_H
+#define DDPI_NEGOTIATION_H
+
+#include "name_table.h"
+#include "tensor_request.h"
+
+#include "list.h"
+
+/* What all ranks of a set want, or why it is refused. */
+struct ddpi_tensor_response {
+    struct ddpi_tensor_request request;
+    bool failed;
+    bool from_cache;
+    uint32_t last_joined;    /* of a join */
+    struct ddp_error reason; /* if it has failed */
+};
+
+/* A group of which some tensors are complete. */
+struct ddpi_tensor_group {
+    struct ddpi_list link; /* in `open_groups` */
+    struct ddpi_list members;
+    uint32_t ncomplete;
+    bool failed;
+    struct ddp_error reason; /* of the first tensor that has failed */
+    char name[DDPI_TENSOR_NAME];
+};
+
+/* A tensor that some ranks want. */
+struct ddpi_wanted_tensor {
+    struct ddpi_list link; /* in `wanted`; when all have come, in its group or in `ready` */
+    struct ddpi_tensor_response response;
+    uint32_t first_rank;
+    uint32_t ncome;
+    uint64_t since_ms; /* when the first rank enqueued it, by this rank's clock */
+    bool warned;
+    uint8_t come[]; /* for each rank */
+};
+
+struct ddpi_process_set {
+    uint32_t size;
+    uint8_t *has; /* for each rank */
+};
+
+struct ddpi_negotiation {
+    uint32_t world_size;
+    struct ddpi_process_set *sets; /* set 0 has all ranks */
+    uint32_t nsets;
+    struct ddpi_name_table names;
+    struct ddpi_list wanted; /* in the order in which they came */
+    struct ddpi_list ready;
+    struct ddpi_name_table groups;
+    struct ddpi_list open_groups;
+    uint8_t *joined; /* for each rank */
+    uint32_t njoined;
+    uint32_t last_joined;
+    bool stopped; /* a rank has asked all to stop */
+    uint32_t stopped_by;
+    struct ddpi_tensor_request stop; /* what it said */
+};
+
+/* DDP_E_NOMEM: nothing is to be finished. */
+ddp_status ddpi_negotiation_init(struct ddpi_negotiation *negotiation, uint32_t world_size,
+                                 struct ddp_error *err);
+void ddpi_negotiation_finish(struct ddpi_negotiation *negotiation);
+
+/* Add the set of the ranks for which @has is not 0; it becomes the last of the sets. */
+ddp_status ddpi_negotiation_add_set(struct ddpi_negotiation *negotiation, const uint8_t *has,
+                                    struct ddp_error *err);
+
+/* Read the list of @rank. DDP_E_PROTOCOL: it is none that a rank would send; the negotiation can
+ * only be finished then, and so after DDP_E_NOMEM. */
+ddp_status ddpi_negotiation_take(struct ddpi_negotiation *negotiation, uint32_t rank,
+                                 const void *list, size_t len, uint64_t now_ms,
+                                 struct ddp_error *err);
+
+/* Find what has become ready, after the lists of all ranks were taken. DDP_E_NOMEM: as above. */
+ddp_status ddpi_negotiation_settle(struct ddpi_negotiation *negotiation, struct ddp_error *err);
+
+/* The next response: free it with ddpi_free(). NULL: there is none. */
+struct ddpi_wanted_tensor *ddpi_negotiation_next(struct ddpi_negotiation *negotiation);
+
+/* "1, 3 and 4": the ranks that have not asked for @wanted, at most six of them. */
+enum { DDPI_RANKS_TEXT = 96 };
+void ddpi_negotiation_missing(const struct ddpi_negotiation *negotiation,
+                              const struct ddpi_wanted_tensor *wanted, char text[DDPI_RANKS_TEXT]);
+
+#endif
