@@ -67,7 +67,7 @@ START_TEST(a_request_survives_its_bytes_and_no_cut_does)
     request.prescale = 0.1;
     request.set = 3;
     request.group_size = 2;
-    strcpy(request.group, "layer.bias");
+    snprintf(request.group, sizeof request.group, "%s", "layer.bias");
     ddpi_buf_init(&list, LIST_LIMIT);
     ck_assert(ddpi_tensor_request_put(&list, &request));
     struct ddpi_rd rd = ddpi_rd_of(ddpi_buf_head(&list), ddpi_buf_len(&list));
@@ -230,8 +230,8 @@ START_TEST(a_group_is_ready_and_fails_as_a_whole)
     struct ddpi_negotiation negotiation;
     struct ddpi_tensor_request a = request_of("a", 4), b = request_of("b", 5), bad;
     a.group_size = b.group_size = 2;
-    strcpy(a.group, "a");
-    strcpy(b.group, "a");
+    snprintf(a.group, sizeof a.group, "%s", "a");
+    snprintf(b.group, sizeof b.group, "%s", "a");
     ck_assert_int_eq(ddpi_negotiation_init(&negotiation, 2, NULL), DDP_OK);
     for (int round = 0; round < 2; round++) {
         bad = b;
@@ -486,7 +486,7 @@ static ddp_status negotiate_once(struct ddp_error *err)
     struct ddpi_tensor_request request = request_of("a", 4);
     struct ddpi_buf list;
     request.group_size = 1;
-    strcpy(request.group, "a");
+    snprintf(request.group, sizeof request.group, "%s", "a");
     ddp_status status = ddpi_negotiation_init(&negotiation, 1, err);
     if (status != DDP_OK)
         return status;

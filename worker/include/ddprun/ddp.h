@@ -11,5 +11,6 @@
 #include <ddprun/ddp_reducer.h>
 #include <ddprun/ddp_sampler.h>
 #include <ddprun/ddp_scaler.h>
+#include <ddprun/ddp_tensors.h>
 
 #endif

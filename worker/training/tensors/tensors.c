@@ -1,0 +1,593 @@
+/*
+ * tensors.c - the calls of <ddprun/ddp_tensors.h>: they hand tensors to the thread, and wait for
+ * it. Owns the object; the thread ends before anything of it is freed.
+ */
+#include "tensors.h"
+
+#include "clock.h"
+#include "error.h"
+#include "mem.h"
+#include "reduce_check.h"
+#include "tensor_scale.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { CACHE_DEFAULT = 1024, CACHE_MOST = 65536, STALL_DEFAULT_MS = 60000 };
+
+static const size_t fusion_default = (size_t)128 << 20;
+
+/* ---- create ---- */
+
+static void copy_options(const struct ddp_tensors_options *given, struct ddp_tensors_options *ret)
+{
+    *ret = (struct ddp_tensors_options){.size = sizeof *ret};
+    if (given != NULL)
+        memcpy(ret, given, given->size < sizeof *ret ? given->size : sizeof *ret);
+    if (ret->cycle_ms == 0)
+        ret->cycle_ms = 1;
+    if (ret->cache_capacity == 0)
+        ret->cache_capacity = CACHE_DEFAULT;
+    if (ret->no_cache)
+        ret->cache_capacity = 0;
+    if (ret->fusion_bytes == 0)
+        ret->fusion_bytes = fusion_default;
+    if (ret->stall_warning_ms == 0)
+        ret->stall_warning_ms = STALL_DEFAULT_MS;
+}
+
+static ddp_status check_options(const struct ddp_tensors_options *given,
+                                const struct ddp_tensors_options *options, struct ddp_error *err)
+{
+    if (given != NULL && given->size < offsetof(struct ddp_tensors_options, cycle_ms))
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "options: set size to sizeof(struct ddp_tensors_options)");
+    if (options->cycle_ms > 10000)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "cycle_ms is %" PRIu32 ": at most 10,000 is possible",
+                              options->cycle_ms);
+    if (options->cache_capacity > CACHE_MOST)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "cache_capacity is %" PRIu32 ": at most %d is possible",
+                              options->cache_capacity, CACHE_MOST);
+    if (options->stall_shutdown_ms > 0 && options->stall_shutdown_ms < options->stall_warning_ms)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "stall_shutdown_ms is %" PRIu32 ", and so below stall_warning_ms, "
+                              "%" PRIu32,
+                              options->stall_shutdown_ms, options->stall_warning_ms);
+    return DDP_OK;
+}
+
+/* Ranks with other limits would fuse, and remember, other tensors. */
+static ddp_status compare_options(struct ddp_tensors *tensors, struct ddp_error *err)
+{
+    enum { FUSION, CACHE, VALUES };
+    static const char *const names[] = {"fusion_bytes", "cache_capacity"};
+    uint64_t own[VALUES] = {tensors->options.no_fusion ? 0 : tensors->options.fusion_bytes,
+                            tensors->options.cache_capacity};
+    uint64_t *all = ddpi_calloc(tensors->world_size, sizeof own);
+    if (all == NULL)
+        return ddpi_error_nomem(err, tensors->world_size * sizeof own);
+    ddp_status status = ddp_all_gather(tensors->comms[0], own, all, VALUES, DDP_UINT64, NULL, err);
+    for (uint32_t i = VALUES; status == DDP_OK && i < tensors->world_size * VALUES; i++)
+        if (all[i] != all[i % VALUES])
+            status = ddpi_error_set(err, DDP_E_MISMATCH,
+                                    "%s is %" PRIu64 " on rank 0, but %" PRIu64 " on rank %" PRIu32
+                                    ": pass the same options on all ranks",
+                                    names[i % VALUES], all[i % VALUES], all[i], i / VALUES);
+    ddpi_free(all);
+    return status;
+}
+
+static ddp_status alloc_parts(struct ddp_tensors *tensors, struct ddp_error *err)
+{
+    uint32_t capacity = tensors->options.cache_capacity;
+    ddp_status status = ddpi_negotiation_init(&tensors->negotiation, tensors->world_size, err);
+    if (status != DDP_OK)
+        return status;
+    tensors->nsets = tensors->negotiation.nsets;
+    tensors->comms = ddpi_calloc(1, sizeof(ddp_comm *));
+    tensors->vector = ddpi_calloc(1 + 2 * ((size_t)capacity / 64 + 1), sizeof *tensors->vector);
+    tensors->slots = ddpi_calloc((size_t)capacity + 1, sizeof *tensors->slots);
+    if (tensors->comms == NULL || tensors->vector == NULL || tensors->slots == NULL)
+        return ddpi_error_nomem(err, (unsigned long long)capacity * sizeof *tensors->slots);
+    return ddpi_response_cache_init(&tensors->cache, capacity, err);
+}
+
+static void sync_init(struct ddp_tensors *tensors)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&tensors->lock, NULL);
+    pthread_cond_init(&tensors->wake, &monotonic);
+    pthread_cond_init(&tensors->done, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+static void free_list(struct ddpi_list *list)
+{
+    ddpi_list_for_each_safe (link, list)
+        ddpi_tensor_free(ddpi_container_of(link, struct ddp_tensor, link));
+}
+
+/* The thread has ended, or has never begun. */
+static void tensors_free(struct ddp_tensors *tensors)
+{
+    free_list(&tensors->pending);
+    free_list(&tensors->handles);
+    for (uint32_t set = 0; tensors->comms != NULL && set < tensors->negotiation.nsets; set++)
+        ddp_comm_destroy(tensors->comms[set]);
+    if (tensors->negotiation.nsets > 0)
+        ddpi_negotiation_finish(&tensors->negotiation);
+    ddpi_response_cache_finish(&tensors->cache);
+    ddpi_timeline_close(&tensors->timeline);
+    ddpi_buf_finish(&tensors->list);
+    ddpi_name_table_finish(&tensors->names);
+    ddpi_free(tensors->comms);
+    ddpi_free(tensors->vector);
+    ddpi_free(tensors->slots);
+    pthread_cond_destroy(&tensors->done);
+    pthread_cond_destroy(&tensors->wake);
+    pthread_mutex_destroy(&tensors->lock);
+    ddpi_free(tensors);
+}
+
+/* Signals are the program's business. */
+static ddp_status thread_start(struct ddp_tensors *tensors, struct ddp_error *err)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&tensors->thread, NULL, ddpi_tensors_loop, tensors);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error == 0 ? DDP_OK : ddpi_error_sys(err, error, "start a thread for tensors");
+}
+
+ddp_status ddp_tensors_create(ddp_comm *comm, const struct ddp_tensors_options *options,
+                              ddp_tensors **ret_tensors, struct ddp_error *err)
+{
+    struct ddp_tensors_options own;
+    copy_options(options, &own);
+    ddp_status status = check_options(options, &own, err);
+    if (status != DDP_OK)
+        return status;
+    struct ddp_tensors *tensors = ddpi_calloc(1, sizeof *tensors);
+    if (tensors == NULL)
+        return ddpi_error_nomem(err, sizeof *tensors);
+    tensors->options = own;
+    tensors->rank = ddp_comm_rank(comm);
+    tensors->world_size = ddp_comm_world_size(comm);
+    tensors->owner = getpid();
+    ddpi_list_init(&tensors->pending);
+    ddpi_list_init(&tensors->handles);
+    ddpi_buf_init(&tensors->list, DDPI_TENSOR_LIST_LIMIT);
+    sync_init(tensors);
+    status = ddpi_timeline_open(&tensors->timeline, own.timeline, tensors->rank, err);
+    tensors->options.timeline = NULL; /* the caller's */
+    if (status == DDP_OK)
+        status = alloc_parts(tensors, err);
+    if (status == DDP_OK)
+        status = ddp_comm_split(comm, 0, 0, &tensors->comms[0], err);
+    if (status == DDP_OK)
+        status = compare_options(tensors, err);
+    if (status == DDP_OK)
+        status = thread_start(tensors, err);
+    if (status != DDP_OK)
+        tensors_free(tensors);
+    else
+        *ret_tensors = tensors;
+    return status;
+}
+
+void ddp_tensors_destroy(ddp_tensors *tensors)
+{
+    if (tensors == NULL)
+        return;
+    if (tensors->owner == getpid()) {
+        pthread_mutex_lock(&tensors->lock);
+        tensors->closing = true;
+        pthread_cond_signal(&tensors->wake);
+        pthread_mutex_unlock(&tensors->lock);
+        pthread_join(tensors->thread, NULL);
+    }
+    tensors_free(tensors);
+}
+
+/* ---- enqueue ---- */
+
+static ddp_status check_buffers(const struct ddp_tensor_op *op, uint32_t members,
+                                struct ddp_error *err)
+{
+    size_t bytes;
+    if (__builtin_mul_overflow(op->count, ddp_dtype_size(op->dtype), &bytes) ||
+        __builtin_mul_overflow(bytes, members, &bytes) || bytes > PTRDIFF_MAX)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "tensor \"%s\": %zu elements are more than any memory holds",
+                              op->name, op->count);
+    if (op->count > 0 && (op->recv == NULL || (op->send == NULL && op->kind != DDP_KIND_BROADCAST)))
+        return ddpi_error_set(err, DDP_E_INVALID, "tensor \"%s\": a buffer is NULL", op->name);
+    uintptr_t send = (uintptr_t)op->send, recv = (uintptr_t)op->recv;
+    bytes = op->count * ddp_dtype_size(op->dtype);
+    if (op->kind == DDP_KIND_ALL_REDUCE && send != recv && send < recv + bytes &&
+        recv < send + bytes)
+        return ddpi_error_set(err, DDP_E_INVALID, "tensor \"%s\": send and recv overlap", op->name);
+    return DDP_OK;
+}
+
+static ddp_status check_reduction(const struct ddp_tensor_op *op, double prescale, double postscale,
+                                  struct ddp_error *err)
+{
+    ddp_status status = ddpi_reduce_check(op->dtype, op->op, err);
+    if (status != DDP_OK)
+        return ddpi_error_wrap(err, status, "tensor \"%s\"", op->name);
+    if (op->op > DDP_PRODUCT)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "tensor \"%s\": tensors have sum, average, min, max and product, not "
+                              "%s",
+                              op->name, ddp_reduce_op_name(op->op));
+    if (!isfinite(prescale) || !isfinite(postscale))
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "tensor \"%s\": prescale is %g and postscale %g: both must be finite",
+                              op->name, prescale, postscale);
+    if ((prescale != 1 || postscale != 1) && !ddpi_tensor_can_scale(op->dtype))
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "tensor \"%s\": elements of %s cannot be multiplied by a factor",
+                              op->name, ddp_dtype_name(op->dtype));
+    return DDP_OK;
+}
+
+/* Kinds that callers can enqueue; the enumerations have different numbers. */
+static bool find_kind(ddp_kind kind, enum ddpi_tensor_kind *ret)
+{
+    static const struct {
+        ddp_kind kind;
+        enum ddpi_tensor_kind own;
+    } kinds[] = {{DDP_KIND_ALL_REDUCE, DDPI_TENSOR_ALL_REDUCE},
+                 {DDP_KIND_ALL_GATHER, DDPI_TENSOR_ALL_GATHER},
+                 {DDP_KIND_BROADCAST, DDPI_TENSOR_BROADCAST},
+                 {DDP_KIND_ALL_TO_ALL, DDPI_TENSOR_ALL_TO_ALL}};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (kinds[i].kind == kind) {
+            *ret = kinds[i].own;
+            return true;
+        }
+    return false;
+}
+
+/* Members of the set that @op names, with the lock held. */
+static ddp_status check_set(const struct ddp_tensors *tensors, const struct ddp_tensor_op *op,
+                            uint32_t *ret_members, struct ddp_error *err)
+{
+    if (op->set >= tensors->nsets)
+        return ddpi_error_set(err, DDP_E_INVALID, "tensor \"%s\": there is no process set %" PRIu32,
+                              op->name, op->set);
+    const struct ddpi_process_set *set = &tensors->negotiation.sets[op->set];
+    if (!set->has[tensors->rank])
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "tensor \"%s\": rank %" PRIu32 " is not in process set %" PRIu32,
+                              op->name, tensors->rank, op->set);
+    if (op->kind == DDP_KIND_BROADCAST && (op->root >= tensors->world_size || !set->has[op->root]))
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "tensor \"%s\": root %" PRIu32 " is not in process set %" PRIu32,
+                              op->name, op->root, op->set);
+    *ret_members = set->size;
+    return DDP_OK;
+}
+
+static ddp_status check_op(const struct ddp_tensors *tensors, const struct ddp_tensor_op *op,
+                           struct ddpi_tensor_request *request, struct ddp_error *err)
+{
+    uint32_t members = 1;
+    if (op->size < sizeof *op)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "tensor: set size to sizeof(struct ddp_tensor_op)");
+    if (op->name == NULL || op->name[0] == '\0' || !ddpi_tensor_name_valid(op->name))
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "tensor: a name has 1 to 255 bytes, and no control characters");
+    if (!find_kind(op->kind, &request->kind))
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "tensor \"%s\": kind %d: there are all_reduce, all_gather, broadcast "
+                              "and all_to_all",
+                              op->name, (int)op->kind);
+    if (ddp_dtype_size(op->dtype) == 0)
+        return ddpi_error_set(err, DDP_E_INVALID, "tensor \"%s\": type %d is unknown", op->name,
+                              (int)op->dtype);
+    request->dtype = op->dtype;
+    request->count = op->count;
+    request->set = op->set;
+    request->prescale = op->prescale == 0 ? 1 : op->prescale;
+    request->postscale = op->postscale == 0 ? 1 : op->postscale;
+    request->root = op->kind == DDP_KIND_BROADCAST ? op->root : 0;
+    request->op = op->kind == DDP_KIND_ALL_REDUCE ? op->op : DDP_SUM;
+    memcpy(request->name, op->name, strlen(op->name) + 1);
+    ddp_status status = check_set(tensors, op, &members, err);
+    if (status == DDP_OK)
+        status = check_buffers(op, op->kind == DDP_KIND_ALL_REDUCE ? 1 : members, err);
+    if (status == DDP_OK && op->kind == DDP_KIND_ALL_REDUCE)
+        status = check_reduction(op, request->prescale, request->postscale, err);
+    return status;
+}
+
+/* Both with the lock held. */
+static ddp_status check_usable(const struct ddp_tensors *tensors, struct ddp_error *err)
+{
+    if (tensors->owner != getpid())
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "tensors belong to the process that has created them");
+    if (tensors->failed)
+        return ddpi_error_set(err, tensors->failure.status, "%s", tensors->failure.msg);
+    return DDP_OK;
+}
+
+static ddp_status append_tensor(struct ddp_tensors *tensors, struct ddp_tensor *tensor,
+                                struct ddp_error *err)
+{
+    const struct ddpi_tensor_request *request = &tensor->request;
+    if (ddpi_name_table_find(&tensors->names, request->set, request->name) != NULL)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "tensor \"%s\" is still under way: wait for it before it is enqueued "
+                              "again",
+                              request->name);
+    if (!ddpi_name_table_add(&tensors->names, request->set, request->name, tensor))
+        return ddpi_error_nomem(err, sizeof *tensor);
+    tensor->owner = tensors;
+    tensor->enqueued_us = ddpi_now_us(&ddpi_clock_monotonic);
+    ddpi_list_append(&tensors->pending, &tensor->link);
+    tensors->woken = true;
+    pthread_cond_signal(&tensors->wake);
+    return DDP_OK;
+}
+
+/* Take back what was appended in this call: the thread has not seen it, as the lock was held. */
+static void take_back(struct ddp_tensors *tensors, struct ddp_tensor *tensor)
+{
+    ddpi_name_table_remove(&tensors->names, tensor->request.set, tensor->request.name);
+    ddpi_list_remove(&tensor->link);
+    ddpi_tensor_free(tensor);
+}
+
+static ddp_status enqueue_one(struct ddp_tensors *tensors, const struct ddp_tensor_op *op,
+                              const char *group, uint32_t group_size, struct ddp_tensor **ret,
+                              struct ddp_error *err)
+{
+    struct ddp_tensor *tensor = ddpi_calloc(1, sizeof *tensor);
+    if (tensor == NULL)
+        return ddpi_error_nomem(err, sizeof *tensor);
+    ddpi_list_init(&tensor->link);
+    tensor->send = op->send;
+    tensor->recv = op->recv;
+    ddp_status status = check_op(tensors, op, &tensor->request, err);
+    tensor->request.group_size = group_size;
+    if (status == DDP_OK && group_size > 0)
+        memcpy(tensor->request.group, group, strlen(group) + 1);
+    if (status == DDP_OK)
+        status = append_tensor(tensors, tensor, err);
+    if (status == DDP_OK)
+        *ret = tensor;
+    else
+        ddpi_tensor_free(tensor);
+    return status;
+}
+
+static ddp_status enqueue_all(ddp_tensors *tensors, const struct ddp_tensor_op *ops, uint32_t count,
+                              uint32_t group_size, ddp_tensor **ret_tensors, struct ddp_error *err)
+{
+    uint32_t done = 0;
+    pthread_mutex_lock(&tensors->lock);
+    ddp_status status = check_usable(tensors, err);
+    if (status == DDP_OK && tensors->joining)
+        status = ddpi_error_set(err, DDP_E_INVALID,
+                                "rank %" PRIu32 " has joined: enqueue after ddp_tensors_join()",
+                                tensors->rank);
+    for (; status == DDP_OK && done < count; done++) {
+        if (ops[done].set != ops[0].set)
+            status =
+                ddpi_error_set(err, DDP_E_INVALID, "the tensors of a group are in one process set");
+        if (status == DDP_OK)
+            status =
+                enqueue_one(tensors, &ops[done], ops[0].name, group_size, &ret_tensors[done], err);
+        if (status != DDP_OK)
+            break;
+    }
+    while (status != DDP_OK && done > 0)
+        take_back(tensors, ret_tensors[--done]);
+    pthread_mutex_unlock(&tensors->lock);
+    return status;
+}
+
+ddp_status ddp_tensors_enqueue(ddp_tensors *tensors, const struct ddp_tensor_op *op,
+                               ddp_tensor **ret_tensor, struct ddp_error *err)
+{
+    return enqueue_all(tensors, op, 1, 0, ret_tensor, err);
+}
+
+ddp_status ddp_tensors_enqueue_group(ddp_tensors *tensors, const struct ddp_tensor_op *ops,
+                                     uint32_t count, ddp_tensor **ret_tensors,
+                                     struct ddp_error *err)
+{
+    return enqueue_all(tensors, ops, count, count, ret_tensors, err);
+}
+
+/* ---- handles ---- */
+
+void ddpi_tensor_free(struct ddp_tensor *tensor)
+{
+    ddpi_free(tensor->has);
+    ddpi_free(tensor);
+}
+
+void ddpi_tensor_finish(struct ddp_tensor *tensor, ddp_status status,
+                        const struct ddp_error *reason)
+{
+    struct ddp_tensors *tensors = tensor->owner;
+    pthread_mutex_lock(&tensors->lock);
+    ddpi_name_table_remove(&tensors->names, tensor->request.set, tensor->request.name);
+    ddpi_list_remove(&tensor->link);
+    if (reason != &tensor->reason)
+        tensor->reason = *reason;
+    tensor->status = status;
+    tensor->done = true;
+    if (tensor->released)
+        ddpi_tensor_free(tensor);
+    else
+        ddpi_list_append(&tensors->handles, &tensor->link);
+    pthread_cond_broadcast(&tensors->done);
+    pthread_mutex_unlock(&tensors->lock);
+}
+
+/* With the lock held. */
+static ddp_status result_of(const struct ddp_tensor *tensor, struct ddp_error *err)
+{
+    if (tensor->status == DDP_OK)
+        return DDP_OK;
+    return ddpi_error_set(err, tensor->status, "%s", tensor->reason.msg);
+}
+
+ddp_status ddp_tensors_test(ddp_tensor *tensor, int *ret_done, struct ddp_error *err)
+{
+    struct ddp_tensors *tensors = tensor->owner;
+    pthread_mutex_lock(&tensors->lock);
+    *ret_done = tensor->done;
+    ddp_status status = tensor->done ? result_of(tensor, err) : DDP_OK;
+    pthread_mutex_unlock(&tensors->lock);
+    return status;
+}
+
+ddp_status ddp_tensors_wait(ddp_tensor *tensor, uint32_t timeout_ms, int *ret_done,
+                            struct ddp_error *err)
+{
+    struct ddp_tensors *tensors = tensor->owner;
+    uint64_t until_us = ddpi_now_us(&ddpi_clock_monotonic) + (uint64_t)timeout_ms * 1000;
+    struct timespec until = {.tv_sec = (time_t)(until_us / 1000000),
+                             .tv_nsec = (long)(until_us % 1000000 * 1000)};
+    ddp_status status;
+    pthread_mutex_lock(&tensors->lock);
+    for (int error = 0; !tensor->done && error == 0;)
+        error = timeout_ms == 0 ? pthread_cond_wait(&tensors->done, &tensors->lock)
+                                : pthread_cond_timedwait(&tensors->done, &tensors->lock, &until);
+    if (ret_done != NULL)
+        *ret_done = tensor->done;
+    if (tensor->done)
+        status = result_of(tensor, err);
+    else
+        status =
+            ddpi_error_set(err, DDP_E_TIMEOUT, "tensor \"%s\" is not done after %" PRIu32 " ms",
+                           tensor->request.name, timeout_ms);
+    pthread_mutex_unlock(&tensors->lock);
+    return status;
+}
+
+void ddp_tensors_release(ddp_tensor *tensor)
+{
+    if (tensor == NULL)
+        return;
+    struct ddp_tensors *tensors = tensor->owner;
+    pthread_mutex_lock(&tensors->lock);
+    tensor->released = true;
+    if (tensor->done) {
+        ddpi_list_remove(&tensor->link);
+        ddpi_tensor_free(tensor);
+    }
+    pthread_mutex_unlock(&tensors->lock);
+}
+
+/* ---- join, sets ---- */
+
+/* Enqueue a request of the library and wait for it. */
+static ddp_status run_internal(struct ddp_tensors *tensors, struct ddp_tensor *tensor,
+                               uint32_t *ret_number, struct ddp_error *err)
+{
+    bool joins = tensor->request.kind == DDPI_TENSOR_JOIN;
+    pthread_mutex_lock(&tensors->lock);
+    ddp_status status = check_usable(tensors, err);
+    if (status == DDP_OK)
+        status = append_tensor(tensors, tensor, err);
+    if (status == DDP_OK && joins)
+        tensors->joining = true;
+    pthread_mutex_unlock(&tensors->lock);
+    if (status != DDP_OK) {
+        ddpi_tensor_free(tensor);
+        return status;
+    }
+    status = ddp_tensors_wait(tensor, 0, NULL, err);
+    pthread_mutex_lock(&tensors->lock);
+    if (joins)
+        tensors->joining = false;
+    if (status == DDP_OK)
+        *ret_number = tensor->number;
+    pthread_mutex_unlock(&tensors->lock);
+    ddp_tensors_release(tensor);
+    return status;
+}
+
+static struct ddp_tensor *internal_tensor(enum ddpi_tensor_kind kind, const char *name)
+{
+    struct ddp_tensor *tensor = ddpi_calloc(1, sizeof *tensor);
+    if (tensor == NULL)
+        return NULL;
+    ddpi_list_init(&tensor->link);
+    tensor->request = (struct ddpi_tensor_request){.kind = kind, .set = DDPI_SET_INTERNAL};
+    snprintf(tensor->request.name, DDPI_TENSOR_NAME, "%s", name);
+    return tensor;
+}
+
+ddp_status ddp_tensors_join(ddp_tensors *tensors, uint32_t *ret_last_rank, struct ddp_error *err)
+{
+    struct ddp_tensor *tensor = internal_tensor(DDPI_TENSOR_JOIN, "ddp_tensors_join()");
+    if (tensor == NULL)
+        return ddpi_error_nomem(err, sizeof *tensor);
+    return run_internal(tensors, tensor, ret_last_rank, err);
+}
+
+static ddp_status mark_ranks(const struct ddp_tensors *tensors, const uint32_t *ranks,
+                             uint32_t count, uint8_t *has, struct ddp_error *err)
+{
+    if (count == 0)
+        return ddpi_error_set(err, DDP_E_INVALID, "process set: the list of ranks is empty");
+    for (uint32_t i = 0; i < count; i++) {
+        if (ranks[i] >= tensors->world_size)
+            return ddpi_error_set(err, DDP_E_INVALID,
+                                  "process set: rank %" PRIu32 " does not exist among %" PRIu32,
+                                  ranks[i], tensors->world_size);
+        if (has[ranks[i]])
+            return ddpi_error_set(err, DDP_E_INVALID, "process set: rank %" PRIu32 " comes twice",
+                                  ranks[i]);
+        has[ranks[i]] = 1;
+    }
+    return DDP_OK;
+}
+
+ddp_status ddp_tensors_add_set(ddp_tensors *tensors, const uint32_t *ranks, uint32_t count,
+                               uint32_t *ret_set, struct ddp_error *err)
+{
+    struct ddp_tensor *tensor = internal_tensor(DDPI_TENSOR_ADD_SET, "ddp_tensors_add_set()");
+    ddp_status status = DDP_OK;
+    if (tensor != NULL)
+        tensor->has = ddpi_calloc(tensors->world_size, 1);
+    if (tensor == NULL || tensor->has == NULL)
+        status = ddpi_error_nomem(err, sizeof *tensor + tensors->world_size);
+    else
+        status = mark_ranks(tensors, ranks, count, tensor->has, err);
+    if (status == DDP_OK)
+        return run_internal(tensors, tensor, ret_set, err);
+    if (tensor != NULL)
+        ddpi_tensor_free(tensor);
+    return status;
+}
+
+ddp_status ddp_tensors_get_stats(ddp_tensors *tensors, struct ddp_tensors_stats *ret_stats)
+{
+    size_t room = ret_stats->size;
+    if (room < sizeof room)
+        return DDP_E_INVALID;
+    size_t size = room < sizeof *ret_stats ? room : sizeof *ret_stats;
+    pthread_mutex_lock(&tensors->lock);
+    memcpy((char *)ret_stats + sizeof room, (const char *)&tensors->stats + sizeof room,
+           size - sizeof room);
+    pthread_mutex_unlock(&tensors->lock);
+    return DDP_OK;
+}
