@@ -5,7 +5,7 @@
  *     ddprun --nnodes=1:4 --nproc-per-node=2 --max-restarts=10 --join-policy=checkpoint \
  *            --rdzv-id=train --rdzv-endpoint=HOST:29400 elastic --checkpoints /shared/train
  *
- * A worker whose peer has died gets an error from its all-reduce and exits. ddprun restarts the
+ * A worker whose peer has died gets an error from its reducer and exits. ddprun restarts the
  * remaining workers, and they continue from the newest valid checkpoint. The images of a step
  * depend only on the seed and the step number, not on the number of workers, so a run with failures
  * ends with about the same accuracy.
@@ -116,8 +116,7 @@ static void agree(struct run *run)
     }
     trainer_check(trainer, ddp_broadcast(trainer->comm, &run->step, 1, DDP_INT64, 0, NULL, &err),
                   &err);
-    trainer_share(trainer, trainer->model);
-    trainer_share(trainer, trainer->velocity);
+    trainer_share(trainer);
     if (trainer->rank != 0)
         return;
     printf("from step %lld/%lld with %u workers\n", (long long)run->step, (long long)run->steps,

@@ -4,17 +4,12 @@
  *     ddprun --nproc-per-node=2 fashion_mnist --epochs 3
  *
  * All workers start with the weights of rank 0. The batches and the loss curve do not depend on the
- * number of workers (trainer.h). Besides the C library it needs only ddprun/comm.h and zlib.
+ * number of workers (trainer.h). Besides the C library it needs only libddpcomm and zlib.
  * fashion_mnist_cuda.cu does the same on GPUs, data_parallel.c with threads as workers.
  */
 #include "run.h"
 
 #include <stdlib.h>
-
-static void train_step(void *self, size_t step, double rate, double momentum)
-{
-    trainer_step((struct trainer *)self, step, rate, momentum);
-}
 
 static void train(ddp_comm *comm, const struct dataset *data, const struct options *options)
 {
@@ -22,8 +17,8 @@ static void train(ddp_comm *comm, const struct dataset *data, const struct optio
     trainer_init(&trainer, comm, data, (size_t)options->batch);
     if (trainer.rank == 0)
         mlp_init(trainer.model, (unsigned long)options->seed);
-    trainer_share(&trainer, trainer.model);
-    run_train(&trainer, options, train_step, &trainer);
+    trainer_share(&trainer);
+    run_train(&trainer, options, trainer_step, &trainer);
     run_print_accuracy(&trainer, trainer_accuracy(&trainer));
     trainer_finish(&trainer);
 }

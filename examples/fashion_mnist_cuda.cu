@@ -6,9 +6,8 @@
  *     fashion_mnist_cuda --probe                        check for a GPU: exit status 0, or 69
  *
  * Each worker has two streams. One runs the kernels. As soon as the gradients of a layer are
- * complete, the other stream reduces them, while the first one computes the gradients of the layer
- * below. The communicator accepts device pointers like host pointers, and enqueues the operation on
- * the given stream.
+ * complete, the reducer sums them on the other stream, while the first one computes the gradients
+ * of the layer below.
  */
 #include "mlp_kernels.cuh"
 #include "run.h"
@@ -25,8 +24,7 @@ namespace
 struct worker {
     struct trainer trainer;
     cudaStream_t compute, traffic;
-    cudaEvent_t ready;   /* recorded on compute: gradients are complete */
-    cudaEvent_t reduced; /* recorded on traffic: all gradients are reduced */
+    cudaEvent_t ready; /* recorded on compute: gradients are complete */
     uint8_t *pixels, *labels;
     uint32_t *order;
     struct mlp *model, *velocity;
@@ -132,7 +130,6 @@ void open_worker(worker *worker, ddp_comm *comm, const struct dataset *data,
     must(cudaStreamCreateWithFlags(&worker->compute, cudaStreamNonBlocking), "cannot add a stream");
     must(cudaStreamCreateWithFlags(&worker->traffic, cudaStreamNonBlocking), "cannot add a stream");
     must(cudaEventCreateWithFlags(&worker->ready, cudaEventDisableTiming), "cannot add an event");
-    must(cudaEventCreateWithFlags(&worker->reduced, cudaEventDisableTiming), "cannot add an event");
     const size_t images = larger(data->train.count, data->test.count);
     const size_t rows = size_t(options->batch) / worker->trainer.workers + 1;
     allocate(&worker->pixels, images * IMAGE_PIXELS);
@@ -144,6 +141,7 @@ void open_worker(worker *worker, ddp_comm *comm, const struct dataset *data,
     allocate(&worker->hidden, rows * MLP_HIDDEN);
     allocate(&worker->slopes, rows * MLP_HIDDEN);
     allocate(&worker->verdicts, rows);
+    trainer_open_reducer(&worker->trainer, worker->sums, true);
 }
 
 void close_worker(worker *worker)
@@ -154,7 +152,6 @@ void close_worker(worker *worker)
     for (void *each : memory)
         must(cudaFree(each), "cannot free GPU memory");
     must(cudaEventDestroy(worker->ready), "cannot destroy an event");
-    must(cudaEventDestroy(worker->reduced), "cannot destroy an event");
     must(cudaStreamDestroy(worker->compute), "cannot destroy a stream");
     must(cudaStreamDestroy(worker->traffic), "cannot destroy a stream");
     trainer_finish(&worker->trainer);
@@ -201,25 +198,16 @@ void backward_hidden(const worker &worker, const uint32_t *order, unsigned rows)
     must(cudaGetLastError(), "cannot launch the backward pass");
 }
 
-/* Reduce the sums from @first to @end over all workers, once the compute stream has completed them.
+/* Reduce gradients @first to @last over all workers, once the compute stream has completed them.
  * The compute stream continues meanwhile. */
-void reduce(const worker &worker, double *first, const double *end)
+void reduce(const worker &worker, size_t first, size_t last)
 {
     const struct trainer &trainer = worker.trainer;
     struct ddp_error err;
     must(cudaEventRecord(worker.ready, worker.compute), "cannot record an event");
     must(cudaStreamWaitEvent(worker.traffic, worker.ready, 0), "cannot wait for an event");
-    trainer_check(&trainer,
-                  ddp_all_reduce(trainer.comm, first, first, size_t(end - first), DDP_FLOAT64,
-                                 DDP_SUM, worker.traffic, &err),
-                  &err);
-}
-
-/* Make later work of the compute stream wait for all reductions. */
-void await_reductions(const worker &worker)
-{
-    must(cudaEventRecord(worker.reduced, worker.traffic), "cannot record an event");
-    must(cudaStreamWaitEvent(worker.compute, worker.reduced, 0), "cannot wait for an event");
+    for (size_t i = first; i <= last; i++)
+        trainer_check(&trainer, ddp_reducer_ready(trainer.reducer, i, worker.traffic, &err), &err);
 }
 
 /* Copy the loss and the number of right answers to the trainer's sums on the host. */
@@ -234,14 +222,11 @@ void fetch_verdict(const worker &worker)
     wait(worker);
 }
 
-/* Two buckets, one for each layer: the tail of the sums, with the loss and the right answers, and
- * the head, which is larger and takes longer to compute. */
 void train_step(void *self, size_t step, double rate, double momentum)
 {
     const worker &worker = *static_cast<struct worker *>(self);
     const struct trainer &trainer = worker.trainer;
-    double *const head = &worker.sums->gradient.hidden_weight[0][0];
-    double *const tail = &worker.sums->gradient.class_weight[0][0];
+    struct ddp_error err;
     size_t begin, end;
     trainer_part(&trainer, step, &begin, &end);
     const unsigned rows = unsigned(end - begin);
@@ -249,12 +234,13 @@ void train_step(void *self, size_t step, double rate, double momentum)
     if (step == 0)
         upload(worker, worker.order, trainer.order, trainer.data->train.count);
 
+    trainer_check(&trainer, ddp_reducer_begin(trainer.reducer, &err), &err);
     forward(worker, order, rows);
     backward_classes(worker, rows);
-    reduce(worker, tail, head + MLP_SUMS_DOUBLES);
+    reduce(worker, VERDICT, CLASS_WEIGHT);
     backward_hidden(worker, order, rows);
-    reduce(worker, head, tail);
-    await_reductions(worker);
+    reduce(worker, HIDDEN_BIAS, HIDDEN_WEIGHT);
+    trainer_check(&trainer, ddp_reducer_finish(trainer.reducer, &err), &err);
     descend<<<WEIGHT_BLOCKS, WEIGHT_THREADS, 0, worker.compute>>>(
         worker.model, worker.velocity, worker.sums, double(trainer_batch(&trainer, step)),
         float(rate), float(momentum));

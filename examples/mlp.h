@@ -36,10 +36,7 @@ struct mlp_sums {
     double correct;
 };
 
-enum {
-    MLP_FLOATS = sizeof(struct mlp) / sizeof(float),
-    MLP_SUMS_DOUBLES = sizeof(struct mlp_sums) / sizeof(double),
-};
+enum { MLP_FLOATS = sizeof(struct mlp) / sizeof(float) };
 
 void mlp_init(struct mlp *model, uint64_t seed);
 

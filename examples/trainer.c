@@ -11,6 +11,7 @@
 #include <string.h>
 
 enum { SYNTHETIC_TRAIN = 12000, SYNTHETIC_TEST = 2000 };
+enum { HIDDEN_WEIGHTS = MLP_INPUTS * MLP_HIDDEN, CLASS_WEIGHTS = MLP_CLASSES * MLP_HIDDEN };
 
 void die(int code, const char *format, ...)
 {
@@ -96,6 +97,7 @@ void trainer_init(struct trainer *trainer, ddp_comm *comm, const struct dataset 
 
 void trainer_finish(struct trainer *trainer)
 {
+    ddp_reducer_destroy(trainer->reducer);
     ddp_comm_destroy(trainer->comm);
     free(trainer->order);
     free(trainer->model);
@@ -109,11 +111,41 @@ void trainer_check(const struct trainer *trainer, ddp_status status, const struc
         die(EXIT_FAILURE, "rank %u: %s (%s)", trainer->rank, err->msg, ddp_status_name(status));
 }
 
-void trainer_share(struct trainer *trainer, struct mlp *model)
+/* A reducer lays gradients out in the reverse of their order: as they lie in struct mlp_sums. The
+ * output layer is one bucket, the hidden layer another. */
+void trainer_open_reducer(struct trainer *trainer, void *sums, bool on_device)
 {
+    static const struct ddp_parameter gradients[GRADIENTS] = {
+        [VERDICT] = {"loss and right answers", .count = 2, .dtype = DDP_FLOAT64},
+        [CLASS_BIAS] = {"class_bias", .count = MLP_CLASSES, .dtype = DDP_FLOAT64},
+        [CLASS_WEIGHT] = {"class_weight", .count = CLASS_WEIGHTS, .dtype = DDP_FLOAT64},
+        [HIDDEN_BIAS] = {"hidden_bias", .count = MLP_HIDDEN, .dtype = DDP_FLOAT64},
+        [HIDDEN_WEIGHT] = {"hidden_weight", .count = HIDDEN_WEIGHTS, .dtype = DDP_FLOAT64},
+    };
+    const size_t bucket_bytes = CLASS_WEIGHTS * sizeof(double);
+    const struct ddp_reducer_options options = {.size = sizeof options,
+                                                .parameters = gradients,
+                                                .nparameters = GRADIENTS,
+                                                .bucket_bytes = &bucket_bytes,
+                                                .nbucket_bytes = 1,
+                                                .average = DDP_REDUCER_SUM,
+                                                .as_views = 1,
+                                                .view_memory = sums,
+                                                .on_device = on_device};
     struct ddp_error err;
-    trainer_check(
-        trainer, ddp_broadcast(trainer->comm, model, MLP_FLOATS, DDP_FLOAT32, 0, NULL, &err), &err);
+    trainer_check(trainer, ddp_reducer_create(trainer->comm, &options, &trainer->reducer, &err),
+                  &err);
+}
+
+void trainer_share(struct trainer *trainer)
+{
+    struct mlp *const shared[] = {trainer->model, trainer->velocity};
+    struct ddp_error err;
+    for (size_t i = 0; i < sizeof shared / sizeof *shared; i++)
+        trainer_check(
+            trainer,
+            ddp_broadcast(trainer->comm, shared[i], MLP_FLOATS, DDP_FLOAT32, 0, NULL, &err), &err);
+    trainer_open_reducer(trainer, trainer->sums, false);
 }
 
 /* The same shuffle on every worker, without communication. */
@@ -160,14 +192,15 @@ void trainer_add_up(struct trainer *trainer, size_t step)
     }
 }
 
-void trainer_step(struct trainer *trainer, size_t step, double rate, double momentum)
+void trainer_step(void *self, size_t step, double rate, double momentum)
 {
+    struct trainer *trainer = self;
     struct ddp_error err;
+    trainer_check(trainer, ddp_reducer_begin(trainer->reducer, &err), &err);
     trainer_add_up(trainer, step);
-    trainer_check(trainer,
-                  ddp_all_reduce(trainer->comm, trainer->sums, trainer->sums, MLP_SUMS_DOUBLES,
-                                 DDP_FLOAT64, DDP_SUM, NULL, &err),
-                  &err);
+    for (size_t i = 0; i < GRADIENTS; i++)
+        trainer_check(trainer, ddp_reducer_ready(trainer->reducer, i, NULL, &err), &err);
+    trainer_check(trainer, ddp_reducer_finish(trainer->reducer, &err), &err);
     mlp_step(trainer->model, trainer->velocity, trainer->sums, (double)trainer_batch(trainer, step),
              (float)rate, (float)momentum);
 }

@@ -126,7 +126,8 @@ struct ddp_reducer_options {
     /* 1: gradients lie in memory of the reducer, which collectives read and write in place where
      * ranks share memory (ddp_alloc()): ddp_reducer_gradient() says where. */
     uint32_t as_views;
-    /* With as_views: this memory of the caller instead, of ddp_reducer_view_bytes(). */
+    /* With as_views: this memory of the caller instead, of ddp_reducer_view_bytes(). Gradients of a
+     * type lie in the reverse order of registration, without gaps. */
     void *view_memory;
     /* 1: data, buffers and gradients are memory of a GPU (view_memory too, which as_views needs
      * then). Not with hooks, predivide, find_unused, static_graph or uneven_inputs. GPUs compute
@@ -157,9 +158,8 @@ struct ddp_reducer_options {
  *
  * DDP_E_INVALID: an option or a parameter is not valid; the sentence names it. No rank has been
  * asked then: others wait until their timeout, unless this one leaves. DDP_E_MISMATCH: a rank has
- other parameters or options;
- * the sentence, the same on all ranks, names rank and parameter; the communicator stays usable.
- * DDP_E_SYSTEM: the trace cannot be written, or there is no thread.
+ * other parameters or options; the sentence, the same on all ranks, names rank and parameter; the
+ * communicator stays usable. DDP_E_SYSTEM: the trace cannot be written, or there is no thread.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_reducer_create(ddp_comm *comm,
                                                      const struct ddp_reducer_options *options,
@@ -263,8 +263,8 @@ struct ddp_reducer_stats {
     uint64_t bytes;     /* of its gradients */
     uint64_t step_us;   /* from ddp_reducer_begin() to the end of ddp_reducer_finish() */
     uint64_t reduce_us; /* in which at least one bucket was being reduced */
-    uint64_t
-        exposed_us; /* of that, in ddp_reducer_finish(): the rest overlapped the backward pass */
+    /* Of that, in ddp_reducer_finish(): the rest overlapped the backward pass. */
+    uint64_t exposed_us;
 };
 
 /* A bucket in the last synchronised step; times in microseconds after ddp_reducer_begin(). */
@@ -280,9 +280,8 @@ struct ddp_bucket_stats {
 
 /**
  * Fill @ret_stats up to its size; of bucket @bucket, and where @parameters is not NULL its
- * parameters, at most
- * @nparameters of them. Do not block; not during a step. DDP_E_INVALID: the size is not set, there
- * is no such bucket, or a step is under way.
+ * parameters, at most @nparameters of them. Do not block; not during a step. DDP_E_INVALID: the
+ * size is not set, there is no such bucket, or a step is under way.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_reducer_get_stats(const ddp_reducer *reducer,
                                                         struct ddp_reducer_stats *ret_stats);

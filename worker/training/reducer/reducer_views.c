@@ -20,16 +20,16 @@ size_t ddp_reducer_view_bytes(const struct ddp_reducer_options *options)
 {
     size_t bytes = 0;
     for (uint32_t dtype = 0; dtype < DDPI_DTYPES; dtype++) {
-        size_t size = ddp_dtype_size((ddp_dtype)dtype);
-        bytes = round_up(bytes);
+        size_t size = ddp_dtype_size((ddp_dtype)dtype), first = round_up(bytes), end = first;
         for (size_t i = 0; i < options->nparameters; i++) {
             const struct ddp_parameter *parameter = &options->parameters[i];
             if (ddp_dtype_size(parameter->dtype) == 0 || parameter->count > SIZE_MAX / 2 / size)
                 return 0;
             if (parameter->dtype == dtype &&
-                __builtin_add_overflow(bytes, parameter->count * size, &bytes))
+                __builtin_add_overflow(end, parameter->count * size, &end))
                 return 0;
         }
+        bytes = end != first ? end : bytes;
     }
     return bytes;
 }
