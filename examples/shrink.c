@@ -1,7 +1,7 @@
 /*
  * shrink.c - training goes on in the same processes when a rank is killed: the survivors make a new
- * communicator (ddp_comm_shrink()), agree on the last step that all of them have made, and share
- * the examples of the dead rank.
+ * communicator, go back to the last commit of the state (<ddprun/ddp_state.h>), and share the
+ * examples of the dead rank.
  *
  *     shrink           four ranks; rank 2 is killed by SIGKILL in the middle
  *     shrink 3         another one is killed; rank 0 is the process that was started
@@ -9,12 +9,11 @@
  * The ranks are forked here, as ddprun would end the others and start all of them anew. They meet
  * by a unique id.
  */
-#include <ddprun/comm.h>
+#include <ddprun/ddp.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,15 +22,15 @@ enum {
     FEATURES = 8,
     EXAMPLES = 4096,
     STEPS = 200,
-    FATAL_STEP = 100,
+    COMMIT_STEPS = 10,
+    FATAL_STEP = 105,
     TIMEOUT_MS = 20000
 };
 
-/* A linear model, and the one before the last step: a survivor may be one step ahead. */
+/* A linear model. */
 struct model {
     uint32_t step;
     float weights[FEATURES];
-    float before[FEATURES];
 };
 
 /* Feature @k of example @i, between -1 and 1: any fixed set of examples will do. */
@@ -48,9 +47,9 @@ static float true_weight(uint32_t k)
 }
 
 /* The gradient of the squared error over this rank's examples: each rank takes every Nth one. */
-static void compute_gradient(const ddp_comm *comm, const struct model *model, float *gradient)
+static ddp_status train_step(ddp_comm *comm, struct model *model, struct ddp_error *err)
 {
-    memset(gradient, 0, FEATURES * sizeof *gradient);
+    float gradient[FEATURES] = {0};
     for (uint32_t i = ddp_comm_rank(comm); i < EXAMPLES; i += ddp_comm_world_size(comm)) {
         float error = 0;
         for (uint32_t k = 0; k < FEATURES; k++)
@@ -58,65 +57,49 @@ static void compute_gradient(const ddp_comm *comm, const struct model *model, fl
         for (uint32_t k = 0; k < FEATURES; k++)
             gradient[k] += error * feature(i, k) / EXAMPLES;
     }
-}
-
-static ddp_status train_step(ddp_comm *comm, struct model *model, struct ddp_error *err)
-{
-    float gradient[FEATURES];
-    compute_gradient(comm, model, gradient);
     ddp_status status =
         ddp_all_reduce(comm, gradient, gradient, FEATURES, DDP_FLOAT32, DDP_SUM, NULL, err);
     if (status != DDP_OK)
         return status;
-    memcpy(model->before, model->weights, sizeof model->before);
     for (uint32_t k = 0; k < FEATURES; k++)
         model->weights[k] -= gradient[k];
     model->step++;
     return DDP_OK;
 }
 
-/* Replace *@comm by a communicator of the survivors, and go back to the step that all have made. */
-static ddp_status go_on_without_the_dead(ddp_comm **comm, struct model *model,
-                                         struct ddp_error *err)
-{
-    ddp_comm *smaller;
-    int32_t step = (int32_t)model->step;
-    ddp_status status = ddp_comm_shrink(*comm, NULL, 0, 0, TIMEOUT_MS, &smaller, err);
-    if (status != DDP_OK)
-        return status;
-    ddp_comm_destroy(*comm);
-    *comm = smaller;
-    status = ddp_all_reduce(smaller, &step, &step, 1, DDP_INT32, DDP_MIN, NULL, err);
-    if (status == DDP_OK && (uint32_t)step < model->step) {
-        memcpy(model->weights, model->before, sizeof model->weights);
-        model->step = (uint32_t)step;
-    }
-    return status;
-}
-
 /* DDP_E_PEER_DEAD: a rank was killed; DDP_E_CLOSED: its connection ended before that was known. */
-static ddp_status train(ddp_comm **comm, uint32_t rank, uint32_t victim, struct ddp_error *err)
+static ddp_status train(ddp_comm **comm, int doomed, struct ddp_error *err)
 {
     struct model model = {0};
-    while (model.step < STEPS) {
-        if (rank == victim && model.step == FATAL_STEP)
+    const struct ddp_checkpoint_blob blobs[] = {
+        {.name = "step", .data = &model.step, .bytes = sizeof model.step},
+        {.name = "weights", .data = model.weights, .bytes = sizeof model.weights}};
+    const struct ddp_state_options options = {.size = sizeof options, .blobs = blobs, .count = 2};
+    ddp_state *state;
+    ddp_status status = ddp_state_create(&options, &state, err);
+    if (status != DDP_OK)
+        return status;
+    status = ddp_state_sync(state, *comm, err);
+    while (status == DDP_OK && model.step < STEPS) {
+        if (doomed && model.step == FATAL_STEP)
             raise(SIGKILL);
-        ddp_status status = train_step(*comm, &model, err);
+        status = train_step(*comm, &model, err);
+        if (status == DDP_OK && model.step % COMMIT_STEPS == 0)
+            status = ddp_state_commit(state, err);
         if (status == DDP_E_PEER_DEAD || status == DDP_E_CLOSED) {
             printf("pid %d, step %u: %s\n", (int)getpid(), model.step, err->msg);
-            status = go_on_without_the_dead(comm, &model, err);
+            status = ddp_state_recover(state, comm, TIMEOUT_MS, err);
             if (status == DDP_OK)
                 printf("pid %d goes on from step %u as rank %u of %u\n", (int)getpid(), model.step,
                        ddp_comm_rank(*comm), ddp_comm_world_size(*comm));
         }
-        if (status != DDP_OK)
-            return status;
     }
     float farthest = 0;
     for (uint32_t k = 0; k < FEATURES; k++)
         farthest = fmaxf(farthest, fabsf(model.weights[k] - true_weight(k)));
     printf("pid %d, step %u: the weights are right to %.4f\n", (int)getpid(), model.step, farthest);
-    return DDP_OK;
+    ddp_state_destroy(state);
+    return status;
 }
 
 static int be_rank(const struct ddp_unique_id *id, uint32_t rank, uint32_t victim)
@@ -131,7 +114,7 @@ static int be_rank(const struct ddp_unique_id *id, uint32_t rank, uint32_t victi
     setvbuf(stdout, NULL, _IOLBF, 0);
     ddp_status status = ddp_comm_init(&options, &comm, &err);
     if (status == DDP_OK) {
-        status = train(&comm, rank, victim, &err);
+        status = train(&comm, rank == victim, &err);
         ddp_comm_destroy(comm);
     }
     if (status != DDP_OK)

@@ -11,6 +11,7 @@
 #include <ddprun/ddp_reducer.h>
 #include <ddprun/ddp_sampler.h>
 #include <ddprun/ddp_scaler.h>
+#include <ddprun/ddp_state.h>
 #include <ddprun/ddp_tensors.h>
 
 #endif
