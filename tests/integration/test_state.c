@@ -8,6 +8,7 @@
 #include "world.h"
 
 #include <ddprun/ddp.h>
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -336,6 +337,110 @@ START_TEST(one_dies_while_new_ranks_come)
 }
 END_TEST
 
+/* ---- a rank that does not come, and one that leaves ---- */
+
+/* Those who wait for rank 3 keep what they have, and can do without it. */
+static void stay_away(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    const uint32_t late = RANKS - 1;
+    struct trainer trainer = {.fatal = NEVER};
+    struct ddp_error error = {.msg = ""};
+    ddp_comm *rest = NULL;
+    trainer_open(&trainer, false);
+    start_weights(&trainer, rank);
+    CHECK_OK(ddp_state_sync(trainer.state, comm, err));
+    if (rank == late) {
+        world_await_steps(world, late, RANKS - 1);
+        ddp_state_destroy(trainer.state);
+        return;
+    }
+    CHECK_OK(ddp_comm_set_timeout(comm, 300, err));
+    start_weights(&trainer, 8);
+    CHECK(ddp_state_sync(trainer.state, comm, &error) == DDP_E_TIMEOUT);
+    CHECK(strstr(error.msg, "rank 3") != NULL);
+    CHECK(trainer.seed == 8 && ddp_state_commit_number(trainer.state) == 1);
+    CHECK_OK(ddp_comm_shrink(comm, &late, 1, 0, RECOVER_MS, &rest, err));
+    CHECK_OK(ddp_state_sync(trainer.state, rest, err));
+    CHECK(trainer.seed == 0 && ddp_state_commit_number(trainer.state) == 1);
+    world_step(world, late);
+    ddp_comm_destroy(rest);
+    ddp_state_destroy(trainer.state);
+}
+
+START_TEST(a_rank_that_does_not_come_is_named)
+{
+    struct world world = {.nranks = RANKS, .tcp = _i != 0};
+    world_open(&world);
+    world_run(&world, stay_away);
+    world_close(&world);
+}
+END_TEST
+
+/* Rank 2 lives, but recovers only when the others have told it that they gave up once. */
+static void recover_twice(struct world *world, uint32_t rank)
+{
+    struct trainer trainer = {.fatal = NEVER};
+    trainer_open(&trainer, false);
+    start_weights(&trainer, rank);
+    trainer.comm = join(world, "late", RANKS, rank);
+    CHECK_OK(ddp_state_sync(trainer.state, trainer.comm, err));
+    if (rank == 2) {
+        world_await_steps(world, rank, RANKS - 1);
+    } else {
+        struct ddp_error error = {.msg = ""};
+        ddp_comm *before = trainer.comm;
+        CHECK(ddp_state_recover(trainer.state, &trainer.comm, 300, &error) == DDP_E_TIMEOUT);
+        CHECK(strstr(error.msg, "rank 2 (pid") != NULL && trainer.comm == before);
+        world_step(world, 2);
+    }
+    CHECK_OK(ddp_state_recover(trainer.state, &trainer.comm, RECOVER_MS, err));
+    CHECK(ddp_comm_world_size(trainer.comm) == RANKS);
+    train(&trainer, STEPS);
+    trainer_close(&trainer);
+    _exit(0);
+}
+
+START_TEST(recovery_can_be_repeated)
+{
+    struct world world = {.nranks = RANKS};
+    world_open(&world);
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        if (world_fork(&world, rank))
+            recover_twice(&world, rank);
+    world_join(&world);
+    world_close(&world);
+}
+END_TEST
+
+static void *be_thread(void *arg)
+{
+    struct trainer trainer = {.fatal = NEVER, .comm = arg};
+    trainer_open(&trainer, false);
+    start_weights(&trainer, ddp_comm_rank(arg) + 1);
+    CHECK_OK(ddp_state_sync(trainer.state, trainer.comm, err));
+    if (ddp_comm_rank(arg) == 1) {
+        ddp_state_destroy(trainer.state);
+        ddp_comm_destroy(trainer.comm);
+        return NULL;
+    }
+    train(&trainer, STEPS);
+    CHECK(trainer.seed == 1 && ddp_comm_world_size(trainer.comm) == 2);
+    trainer_close(&trainer);
+    return NULL;
+}
+
+START_TEST(threads_go_on_without_one_that_leaves)
+{
+    ddp_comm *comms[3];
+    pthread_t threads[3];
+    CHECK_OK(ddp_comm_init_local(3, NULL, comms, err));
+    for (unsigned i = 0; i < 3; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, be_thread, comms[i]), 0);
+    for (unsigned i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+}
+END_TEST
+
 /* ---- which commit ---- */
 
 static void commit_weights(struct trainer *trainer, uint64_t seed)
@@ -514,6 +619,12 @@ Suite *test_suite(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, new_ranks_receive_what_the_old_have, 0, 2);
     tcase_add_loop_test(tcase, one_dies_while_new_ranks_come, 0, 30 / WORLD_STRIDE);
+    suite_add_tcase(suite, tcase);
+    tcase = tcase_create("living");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, a_rank_that_does_not_come_is_named, 0, 2);
+    tcase_add_test(tcase, recovery_can_be_repeated);
+    tcase_add_test(tcase, threads_go_on_without_one_that_leaves);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("commits");
     tcase_set_timeout(tcase, 120);

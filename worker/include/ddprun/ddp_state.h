@@ -109,9 +109,9 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_state_restore(ddp_state *state, struct ddp
  * On failure the blobs are as before, and so is the commit; call it again with the communicator
  * that comes after. Then it does not matter which ranks had come to the end of this call.
  * DDP_E_MISMATCH: ranks have other blobs; the sentence, which is the same on all, names the blob
- * and the rank, and @comm stays usable. DDP_E_NOMEM, DDP_E_SYSTEM (@copy failed: the blobs are
- * undefined) concern this rank alone; others hear of it when it destroys @comm. All errors of
- * ddp_all_gather() and ddp_broadcast().
+ * and the rank, and @comm stays usable. DDP_E_NOMEM and DDP_E_SYSTEM concern this rank alone;
+ * others hear of it when it destroys @comm. DDP_E_SYSTEM: @copy failed, and the blobs are
+ * undefined. All errors of ddp_all_gather() and ddp_broadcast().
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_state_sync(ddp_state *state, ddp_comm *comm,
                                                  struct ddp_error *err);
