@@ -1,0 +1,31 @@
+"""The compiled part of the back end: where it lies, and how it is loaded.
+
+It is compiled for one minor version of PyTorch, whose classes it extends, so its name has that version in it.
+"""
+
+import os
+import re
+from pathlib import Path
+
+import torch
+
+HERE = Path(__file__).resolve().parent
+
+
+def version():
+    """The minor version of PyTorch: '2.15'."""
+    return re.match(r'\d+\.\d+', torch.__version__).group()
+
+
+def path():
+    """The library for this version of PyTorch, in $DDPRUN_TORCH_LIBRARIES or beside this file."""
+    return Path(os.environ.get('DDPRUN_TORCH_LIBRARIES', HERE)) / f'libddptorch-{version()}.so'
+
+
+def load():
+    """Load the library, unless it is loaded; RuntimeError says what to do where there is none."""
+    library = path()
+    if not library.exists():
+        raise RuntimeError(f'{library} does not exist: run "python -m ddprun.torch.build", which compiles the back end '
+                           f'"ddp" for PyTorch {version()}')
+    torch.ops.load_library(library)

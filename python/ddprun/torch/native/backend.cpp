@@ -1,0 +1,270 @@
+/*
+ * backend.cpp - the life of the back end: how ranks meet, how jobs begin, how it ends. The calls
+ * are in collectives.cpp. Owns the communicator.
+ */
+#include "backend.h"
+
+#include "elements.h"
+#include "failure.h"
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <ddprun/comm_groups.h>
+#include <ddprun/comm_requests.h>
+#include <ddprun/kv.h>
+
+namespace ddprun
+{
+
+static uint32_t milliseconds_of(std::chrono::milliseconds timeout)
+{
+    const auto count = timeout.count();
+    return count <= 0 ? 0 : count > UINT32_MAX ? UINT32_MAX : uint32_t(count);
+}
+
+/* ---- meeting ---- */
+
+/* Functions of struct ddp_kv on a store of PyTorch, which raises. */
+template <class Function> static ddp_status on_store(struct ddp_error *err, Function function)
+{
+    try {
+        return function();
+    } catch (const std::exception &exception) {
+        err->status = DDP_E_CLOSED;
+        err->sys_errno = 0;
+        snprintf(err->msg, sizeof err->msg, "the store of the process group: %s", exception.what());
+        return DDP_E_CLOSED;
+    }
+}
+
+static c10d::Store &store_of(void *ctx)
+{
+    return *static_cast<c10d::Store *>(ctx);
+}
+
+static ddp_status store_set(void *ctx, const char *key, const void *value, size_t len,
+                            struct ddp_error *err)
+{
+    return on_store(err, [&] {
+        const auto *bytes = static_cast<const uint8_t *>(value);
+        store_of(ctx).set(key, std::vector<uint8_t>(bytes, bytes + len));
+        return DDP_OK;
+    });
+}
+
+static ddp_status store_get(void *ctx, const char *key, void *buffer, size_t size, size_t *ret_len,
+                            struct ddp_error *err)
+{
+    return on_store(err, [&] {
+        if (!store_of(ctx).check({key}))
+            return DDP_E_NOT_FOUND;
+        const std::vector<uint8_t> value = store_of(ctx).get(key);
+        std::copy_n(value.begin(), std::min(size, value.size()), static_cast<uint8_t *>(buffer));
+        *ret_len = value.size();
+        return DDP_OK;
+    });
+}
+
+/* A store says by an exception that the time is over. */
+static ddp_status store_wait(void *ctx, const char *key, uint32_t timeout_ms, struct ddp_error *err)
+{
+    return on_store(err, [&] {
+        try {
+            store_of(ctx).wait({key}, std::chrono::milliseconds(timeout_ms));
+        } catch (const c10::DistStoreError &) {
+            return DDP_E_TIMEOUT;
+        }
+        return DDP_OK;
+    });
+}
+
+static ddp_status store_remove(void *ctx, const char *key, struct ddp_error *err)
+{
+    return on_store(err, [&] {
+        (void)store_of(ctx).deleteKey(key);
+        return DDP_OK;
+    });
+}
+
+c10::intrusive_ptr<Backend> Backend::join(const c10::intrusive_ptr<c10d::Store> &store, int rank,
+                                          int size, c10::intrusive_ptr<Options> options)
+{
+    struct ddp_kv kv = {};
+    kv.size = sizeof kv;
+    kv.ctx = store.get();
+    kv.set = store_set;
+    kv.get = store_get;
+    kv.wait = store_wait;
+    kv.remove = store_remove;
+    struct ddp_comm_options init = {};
+    init.size = sizeof init;
+    init.name = "torch";
+    init.world_size = uint32_t(size);
+    init.rank = uint32_t(rank);
+    init.timeout_ms = init.init_timeout_ms = milliseconds_of(options->timeout);
+    init.kv = &kv;
+    ddp_comm *comm;
+    struct ddp_error err;
+    check(ddp_comm_init(&init, &comm, &err), err);
+    return c10::make_intrusive<Backend>(comm, std::move(options));
+}
+
+Backend::Backend(ddp_comm *comm, c10::intrusive_ptr<Options> options)
+    : c10d::Backend(int(ddp_comm_rank(comm)), int(ddp_comm_world_size(comm))), comm_(comm),
+      options_(std::move(options))
+{
+}
+
+/* ---- the end ---- */
+
+Backend::~Backend()
+{
+    ddp_comm_destroy(comm_);
+}
+
+/* What other ranks still take from this one arrives, even if it did not wait for it. */
+void Backend::shutdown()
+{
+    const std::lock_guard<std::mutex> lock(mutex_);
+    struct ddp_error err;
+    if (comm_ == nullptr)
+        return;
+    if (ddp_comm_finalize(comm_, 0, &err) != DDP_OK)
+        TORCH_WARN("ddp: ", err.msg);
+    ddp_comm_destroy(comm_);
+    comm_ = nullptr;
+    under_way_.clear();
+}
+
+void Backend::abort()
+{
+    if (comm_ != nullptr)
+        ddp_comm_abort(comm_);
+}
+
+/* ---- groups ---- */
+
+c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::Store> &store,
+                                                 const std::vector<int> &ranks,
+                                                 const c10::intrusive_ptr<Options> &options)
+{
+    (void)store;
+    if (std::find(ranks.begin(), ranks.end(), getRank()) == ranks.end())
+        return nullptr;
+    const std::vector<uint32_t> members(ranks.begin(), ranks.end());
+    ddp_comm *comm;
+    struct ddp_error err;
+    check(ddp_comm_create_group(comm_, members.data(), uint32_t(members.size()), &comm, &err), err);
+    auto backend = c10::make_intrusive<Backend>(comm, options);
+    backend->setTimeout(options->timeout);
+    return backend;
+}
+
+bool Backend::supportsSplitting() const
+{
+    return true;
+}
+
+const std::string Backend::getBackendName() const
+{
+    return "ddp";
+}
+
+c10::intrusive_ptr<c10d::Backend::Options> Backend::getBackendOptions()
+{
+    return options_;
+}
+
+uint64_t Backend::getSequenceNumberForGroup()
+{
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return sequence_;
+}
+
+void Backend::setTimeout(std::chrono::milliseconds timeout)
+{
+    struct ddp_error err;
+    options_->timeout = timeout;
+    check(ddp_comm_set_timeout(comm_, milliseconds_of(timeout), &err), err);
+}
+
+/* ---- jobs ---- */
+
+Backend::JobPtr Backend::make_job(std::chrono::milliseconds timeout) const
+{
+    TORCH_CHECK_WITH(DistBackendError, comm_ != nullptr,
+                     "ddp: this process group has been destroyed");
+    return c10::make_intrusive<Job>(milliseconds_of(timeout));
+}
+
+/* Synchronous calls take the current stream; others one of their own, which waits for it. */
+std::optional<c10::Stream> Backend::stream_for(const Tensors &tensors, bool async)
+{
+    for (const auto &tensor : tensors) {
+        if (!tensor.device().is_cuda())
+            continue;
+        const c10::impl::VirtualGuardImpl device(tensor.device().type());
+        const c10::Stream current = device.getStream(tensor.device());
+        if (!async)
+            return current;
+        if (!side_)
+            side_ = device.getStreamFromGlobalPool(tensor.device());
+        c10::Event before(tensor.device().type());
+        before.record(current);
+        before.block(*side_);
+        return side_;
+    }
+    return std::nullopt;
+}
+
+/* With the lock held. */
+void Backend::start(Job &job, bool async, const Tensors &results)
+{
+    while (!under_way_.empty() && under_way_.front()->test())
+        under_way_.pop_front();
+    job.set_results(results);
+    job.start(comm_, stream_for(results, async));
+}
+
+Backend::WorkPtr Backend::submit(JobPtr job, c10d::OpType type, bool async, Tensors results)
+{
+    const std::lock_guard<std::mutex> lock(mutex_);
+    sequence_++;
+    if (batch_ != nullptr) {
+        batch_->append(*job);
+        batch_results_.insert(batch_results_.end(), results.begin(), results.end());
+        batch_async_ = batch_async_ || async;
+        return c10::make_intrusive<Work>(batch_, getRank(), type, sequence_);
+    }
+    start(*job, async, results);
+    under_way_.push_back(job);
+    return c10::make_intrusive<Work>(std::move(job), getRank(), type, sequence_);
+}
+
+bool Backend::supportsCoalescing() const
+{
+    return true;
+}
+
+void Backend::startCoalescing()
+{
+    auto batch = make_job(std::chrono::milliseconds(0));
+    const std::lock_guard<std::mutex> lock(mutex_);
+    TORCH_CHECK(batch_ == nullptr, "ddp: calls are being coalesced already");
+    batch_ = std::move(batch);
+}
+
+Backend::WorkPtr Backend::endCoalescing()
+{
+    const std::lock_guard<std::mutex> lock(mutex_);
+    TORCH_CHECK(batch_ != nullptr, "ddp: no calls are being coalesced");
+    const JobPtr batch = std::move(batch_);
+    const Tensors results = std::move(batch_results_);
+    batch_ = nullptr;
+    batch_results_.clear();
+    start(*batch, batch_async_, results);
+    batch_async_ = false;
+    under_way_.push_back(batch);
+    return c10::make_intrusive<Work>(batch, getRank(), c10d::OpType::COALESCED, sequence_);
+}
+
+} // namespace ddprun

@@ -1,0 +1,460 @@
+/*
+ * collectives.cpp - PyTorch's calls as operations of libddpcomm. Each makes a job, and hands it to
+ * submit().
+ */
+#include "backend.h"
+#include "elements.h"
+
+#include <ddprun/comm_requests.h>
+
+namespace ddprun
+{
+
+using Tensors = Backend::Tensors;
+using WorkPtr = Backend::WorkPtr;
+
+/* ---- checks ---- */
+
+static at::Tensor &only(Tensors &tensors, const char *call)
+{
+    TORCH_CHECK_VALUE(tensors.size() == 1, "ddp: ", call, "() takes one tensor, not ",
+                      tensors.size());
+    check_tensor(tensors.front(), call);
+    return tensors.front();
+}
+
+/* The list of a rank that has one; all tensors have the type of @like. */
+static Tensors &list_of(Backend::Lists &lists, const at::Tensor &like, const char *call)
+{
+    TORCH_CHECK_VALUE(lists.size() == 1, "ddp: ", call, "() takes one list of tensors, not ",
+                      lists.size());
+    for (const auto &tensor : lists.front()) {
+        check_tensor(tensor, call);
+        TORCH_CHECK_VALUE(tensor.scalar_type() == like.scalar_type() &&
+                              tensor.device() == like.device(),
+                          "ddp: ", call, "(): the list has a tensor of ", tensor.scalar_type(),
+                          " on ", tensor.device(), ", the other tensor is one of ",
+                          like.scalar_type(), " on ", like.device());
+    }
+    return lists.front();
+}
+
+void Backend::check_size(const char *call, size_t tensors) const
+{
+    TORCH_CHECK_VALUE(tensors == size_t(getSize()), "ddp: ", call, "() takes a tensor for each of ",
+                      getSize(), " ranks, not ", tensors);
+}
+
+static void check_pair(const char *call, const at::Tensor &output, const at::Tensor &input,
+                       int64_t outputs, int64_t inputs)
+{
+    check_tensor(output, call);
+    check_tensor(input, call);
+    TORCH_CHECK_VALUE(
+        output.scalar_type() == input.scalar_type() && output.device() == input.device(),
+        "ddp: ", call, "(): the output is one of ", output.scalar_type(), " on ", output.device(),
+        ", the input one of ", input.scalar_type(), " on ", input.device());
+    TORCH_CHECK_VALUE(output.numel() * inputs == input.numel() * outputs, "ddp: ", call,
+                      "(): the output has ", output.numel(), " elements, the input ", input.numel(),
+                      "; ", outputs, " to ", inputs, " is needed");
+}
+
+/* ---- operations ---- */
+
+static void set_send(struct Operation &operation, const at::Tensor &tensor)
+{
+    const Elements elements = elements_of(tensor);
+    operation.call.send = tensor.const_data_ptr();
+    operation.call.dtype = elements.dtype;
+}
+
+static void set_recv(struct Operation &operation, const at::Tensor &tensor)
+{
+    operation.call.recv = tensor.mutable_data_ptr();
+    operation.call.dtype = elements_of(tensor).dtype;
+}
+
+static size_t count_of(const at::Tensor &tensor)
+{
+    return size_t(tensor.numel()) * elements_of(tensor).each;
+}
+
+/* The counts of a list whose tensors are of different sizes; empty if they are not. */
+static std::vector<size_t> counts_of(const Tensors &tensors)
+{
+    std::vector<size_t> counts;
+    bool differ = false;
+    for (const auto &tensor : tensors) {
+        counts.push_back(count_of(tensor));
+        differ = differ || counts.back() != counts.front();
+    }
+    return differ ? counts : std::vector<size_t>();
+}
+
+static void set_reduction(struct Operation &operation, const at::Tensor &tensor,
+                          const c10d::ReduceOp &op)
+{
+    const Reduction reduction = reduction_of(op);
+    operation.call.dtype = reduced_type(tensor);
+    operation.call.op = reduction.op;
+    operation.call.factor = reduction.factor;
+}
+
+/* ---- one value for all ---- */
+
+WorkPtr Backend::broadcast(Tensors &tensors, const c10d::BroadcastOptions &options)
+{
+    const at::Tensor &tensor = only(tensors, "broadcast");
+    auto job = make_job(options.timeout);
+    auto &operation = job->add(DDP_KIND_BROADCAST);
+    set_recv(operation, job->in_place(tensor));
+    operation.call.count = count_of(tensor);
+    operation.call.peer = uint32_t(options.rootRank);
+    return submit(job, c10d::OpType::BROADCAST, options.asyncOp, tensors);
+}
+
+/* Neighbours of one type in the list are one operation. */
+void Backend::add_all_reduce(Job &job, const Tensors &tensors, const c10d::ReduceOp &op) const
+{
+    struct Operation *last = nullptr;
+    for (const auto &tensor : tensors) {
+        check_tensor(tensor, "allreduce");
+        const at::Tensor memory = job.in_place(tensor);
+        if (last == nullptr || last->call.dtype != reduced_type(tensor)) {
+            last = &job.add(DDP_KIND_ALL_REDUCE);
+            set_reduction(*last, tensor, op);
+        }
+        last->buffers.push_back(
+            {memory.const_data_ptr(), memory.mutable_data_ptr(), size_t(memory.numel())});
+        last->call.send = last->buffers.front().send;
+        last->call.recv = last->buffers.front().recv;
+        last->call.count = last->buffers.front().count;
+    }
+}
+
+WorkPtr Backend::allreduce(Tensors &tensors, const c10d::AllreduceOptions &options)
+{
+    auto job = make_job(options.timeout);
+    add_all_reduce(*job, tensors, options.reduceOp);
+    return submit(job, c10d::OpType::ALLREDUCE, options.asyncOp, tensors);
+}
+
+WorkPtr Backend::allreduce_coalesced(Tensors &tensors,
+                                     const c10d::AllreduceCoalescedOptions &options)
+{
+    auto job = make_job(options.timeout);
+    add_all_reduce(*job, tensors, options.reduceOp);
+    return submit(job, c10d::OpType::ALLREDUCE_COALESCED, options.asyncOp, tensors);
+}
+
+WorkPtr Backend::reduce(Tensors &tensors, const c10d::ReduceOptions &options)
+{
+    const at::Tensor &tensor = only(tensors, "reduce");
+    const bool root = options.rootRank == getRank();
+    auto job = make_job(options.timeout);
+    auto &operation = job->add(DDP_KIND_REDUCE);
+    const at::Tensor memory = root ? job->in_place(tensor) : job->input(tensor);
+    set_reduction(operation, tensor, options.reduceOp);
+    operation.call.send = memory.const_data_ptr();
+    operation.call.recv = root ? memory.mutable_data_ptr() : nullptr;
+    operation.call.count = count_of(tensor);
+    operation.call.peer = uint32_t(options.rootRank);
+    return submit(job, c10d::OpType::REDUCE, options.asyncOp, tensors);
+}
+
+/* ---- a part of each rank ---- */
+
+void Backend::add_all_gather(Job &job, const at::Tensor &output, const at::Tensor &input) const
+{
+    check_pair("all_gather", output, input, getSize(), 1);
+    auto &operation = job.add(DDP_KIND_ALL_GATHER);
+    set_send(operation, job.input(input));
+    set_recv(operation, job.output(output));
+    operation.call.count = count_of(input);
+}
+
+WorkPtr Backend::all_gather_single(at::Tensor &output, at::Tensor &input,
+                                   const c10d::AllgatherOptions &options)
+{
+    auto job = make_job(options.timeout);
+    add_all_gather(*job, output, input);
+    return submit(job, c10d::OpType::_ALLGATHER_BASE, options.asyncOp, {output});
+}
+
+WorkPtr Backend::all_gather_single_coalesced(Tensors &outputs, Tensors &inputs,
+                                             const c10d::AllgatherOptions &options)
+{
+    TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "ddp: all_gather takes as many outputs (",
+                      outputs.size(), ") as inputs (", inputs.size(), ")");
+    auto job = make_job(options.timeout);
+    for (size_t i = 0; i < outputs.size(); i++)
+        add_all_gather(*job, outputs[i], inputs[i]);
+    return submit(job, c10d::OpType::ALLGATHER_INTO_TENSOR_COALESCED, options.asyncOp, outputs);
+}
+
+WorkPtr Backend::allgather(Lists &outputs, Tensors &inputs, const c10d::AllgatherOptions &options)
+{
+    const at::Tensor &input = only(inputs, "all_gather");
+    const Tensors &list = list_of(outputs, input, "all_gather");
+    check_size("all_gather", list.size());
+    auto job = make_job(options.timeout);
+    auto &operation = job->add(DDP_KIND_ALL_GATHER);
+    operation.recv_counts = counts_of(list);
+    operation.call.uneven = !operation.recv_counts.empty();
+    TORCH_CHECK_VALUE(list[size_t(getRank())].numel() == input.numel(),
+                      "ddp: all_gather(): output ", getRank(), " has ",
+                      list[size_t(getRank())].numel(), " elements, the input of this rank ",
+                      input.numel());
+    set_send(operation, job->input(input));
+    set_recv(operation, job->output_parts(list));
+    operation.call.count = count_of(input);
+    return submit(job, c10d::OpType::ALLGATHER, options.asyncOp, list);
+}
+
+/* List i of the outputs belongs to rank i here, not to input i. */
+WorkPtr Backend::allgather_coalesced(Lists &outputs, Tensors &inputs,
+                                     const c10d::AllgatherOptions &options)
+{
+    check_size("all_gather_coalesced", outputs.size());
+    auto job = make_job(options.timeout);
+    Tensors results;
+    for (size_t i = 0; i < inputs.size(); i++) {
+        Lists list(1);
+        for (auto &of_rank : outputs)
+            list[0].push_back(of_rank.at(i));
+        check_tensor(inputs[i], "all_gather_coalesced");
+        list_of(list, inputs[i], "all_gather_coalesced");
+        auto &operation = job->add(DDP_KIND_ALL_GATHER);
+        set_send(operation, job->input(inputs[i]));
+        set_recv(operation, job->output_parts(list[0]));
+        operation.call.count = count_of(inputs[i]);
+        results.insert(results.end(), list[0].begin(), list[0].end());
+    }
+    return submit(job, c10d::OpType::ALLGATHER_COALESCED, options.asyncOp, results);
+}
+
+WorkPtr Backend::gather(Lists &outputs, Tensors &inputs, const c10d::GatherOptions &options)
+{
+    const at::Tensor &input = only(inputs, "gather");
+    auto job = make_job(options.timeout);
+    auto &operation = job->add(DDP_KIND_GATHER);
+    Tensors results;
+    if (options.rootRank == getRank()) {
+        results = list_of(outputs, input, "gather");
+        check_size("gather", results.size());
+        set_recv(operation, job->output_parts(results));
+    }
+    set_send(operation, job->input(input));
+    operation.call.count = count_of(input);
+    operation.call.peer = uint32_t(options.rootRank);
+    return submit(job, c10d::OpType::GATHER, options.asyncOp,
+                  results.empty() ? Tensors{input} : results);
+}
+
+WorkPtr Backend::gather_single(at::Tensor &output, at::Tensor &input,
+                               const c10d::GatherOptions &options)
+{
+    auto job = make_job(options.timeout);
+    auto &operation = job->add(DDP_KIND_GATHER);
+    const bool root = options.rootRank == getRank();
+    if (root) {
+        check_pair("gather_single", output, input, getSize(), 1);
+        set_recv(operation, job->output(output));
+    }
+    check_tensor(input, "gather_single");
+    set_send(operation, job->input(input));
+    operation.call.count = count_of(input);
+    operation.call.peer = uint32_t(options.rootRank);
+    return submit(job, c10d::OpType::GATHER, options.asyncOp, {root ? output : input});
+}
+
+WorkPtr Backend::scatter(Tensors &outputs, Lists &inputs, const c10d::ScatterOptions &options)
+{
+    const at::Tensor &output = only(outputs, "scatter");
+    auto job = make_job(options.timeout);
+    auto &operation = job->add(DDP_KIND_SCATTER);
+    if (options.rootRank == getRank()) {
+        const Tensors &list = list_of(inputs, output, "scatter");
+        check_size("scatter", list.size());
+        set_send(operation, job->input_parts(list));
+    }
+    set_recv(operation, job->output(output));
+    operation.call.count = count_of(output);
+    operation.call.peer = uint32_t(options.rootRank);
+    return submit(job, c10d::OpType::SCATTER, options.asyncOp, outputs);
+}
+
+/* ---- reduced parts ---- */
+
+void Backend::add_reduce_scatter(Job &job, const at::Tensor &output, const at::Tensor &input,
+                                 const c10d::ReduceOp &op) const
+{
+    check_pair("reduce_scatter", output, input, 1, getSize());
+    auto &operation = job.add(DDP_KIND_REDUCE_SCATTER);
+    set_send(operation, job.input(input));
+    set_recv(operation, job.output(output));
+    set_reduction(operation, input, op);
+    operation.call.count = count_of(output);
+}
+
+WorkPtr Backend::reduce_scatter_single(at::Tensor &output, at::Tensor &input,
+                                       const c10d::ReduceScatterOptions &options)
+{
+    auto job = make_job(options.timeout);
+    add_reduce_scatter(*job, output, input, options.reduceOp);
+    return submit(job, c10d::OpType::_REDUCE_SCATTER_BASE, options.asyncOp, {output});
+}
+
+WorkPtr Backend::reduce_scatter_single_coalesced(Tensors &outputs, Tensors &inputs,
+                                                 const c10d::ReduceScatterOptions &options)
+{
+    TORCH_CHECK_VALUE(outputs.size() == inputs.size(),
+                      "ddp: reduce_scatter takes as many outputs (", outputs.size(),
+                      ") as inputs (", inputs.size(), ")");
+    auto job = make_job(options.timeout);
+    for (size_t i = 0; i < outputs.size(); i++)
+        add_reduce_scatter(*job, outputs[i], inputs[i], options.reduceOp);
+    return submit(job, c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, options.asyncOp, outputs);
+}
+
+WorkPtr Backend::reduce_scatter(Tensors &outputs, Lists &inputs,
+                                const c10d::ReduceScatterOptions &options)
+{
+    const at::Tensor &output = only(outputs, "reduce_scatter");
+    const Tensors &list = list_of(inputs, output, "reduce_scatter");
+    check_size("reduce_scatter", list.size());
+    TORCH_CHECK_VALUE(list[size_t(getRank())].numel() == output.numel(),
+                      "ddp: reduce_scatter(): input ", getRank(), " has ",
+                      list[size_t(getRank())].numel(), " elements, the output of this rank ",
+                      output.numel());
+    auto job = make_job(options.timeout);
+    auto &operation = job->add(DDP_KIND_REDUCE_SCATTER);
+    operation.send_counts = counts_of(list);
+    operation.call.uneven = !operation.send_counts.empty();
+    set_send(operation, job->input_parts(list));
+    set_recv(operation, job->output(output));
+    set_reduction(operation, output, options.reduceOp);
+    operation.call.count = count_of(output);
+    return submit(job, c10d::OpType::REDUCE_SCATTER, options.asyncOp, outputs);
+}
+
+/* ---- all to all ---- */
+
+/* Elements of the parts into which @splits divides the first dimension; no splits: equal parts. */
+static std::vector<size_t> split_counts(const at::Tensor &tensor, std::vector<int64_t> splits,
+                                        int size)
+{
+    const int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
+    if (splits.empty()) {
+        TORCH_CHECK_VALUE(rows % size == 0, "ddp: all_to_all_single(): the first dimension, ", rows,
+                          ", cannot be divided by ", size, " ranks; pass split sizes");
+        splits.assign(size_t(size), rows / size);
+    }
+    int64_t sum = 0;
+    bool negative = false;
+    for (const int64_t split : splits) {
+        negative = negative || split < 0;
+        sum += split;
+    }
+    TORCH_CHECK_VALUE(splits.size() == size_t(size) && sum == rows && !negative,
+                      "ddp: all_to_all_single(): the split sizes must be ", size,
+                      " numbers whose sum is the first dimension, ", rows);
+    std::vector<size_t> counts;
+    for (const int64_t split : splits)
+        counts.push_back(rows == 0 ? 0 : size_t(split) * (count_of(tensor) / size_t(rows)));
+    return counts;
+}
+
+WorkPtr Backend::all_to_all_single(at::Tensor &output, at::Tensor &input,
+                                   std::vector<int64_t> &output_splits,
+                                   std::vector<int64_t> &input_splits,
+                                   const c10d::AllToAllOptions &options)
+{
+    check_tensor(output, "all_to_all_single");
+    check_tensor(input, "all_to_all_single");
+    TORCH_CHECK_VALUE(output.scalar_type() == input.scalar_type() &&
+                          output.device() == input.device(),
+                      "ddp: all_to_all_single(): the tensors are of ", output.scalar_type(), " on ",
+                      output.device(), " and of ", input.scalar_type(), " on ", input.device());
+    auto job = make_job(options.timeout);
+    auto &operation = job->add(DDP_KIND_ALL_TO_ALL);
+    operation.call.uneven = 1;
+    operation.send_counts = split_counts(input, input_splits, getSize());
+    operation.recv_counts = split_counts(output, output_splits, getSize());
+    set_send(operation, job->input(input));
+    set_recv(operation, job->output(output));
+    return submit(job, c10d::OpType::ALLTOALL_BASE, options.asyncOp, {output});
+}
+
+WorkPtr Backend::alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAllOptions &options)
+{
+    check_size("all_to_all", outputs.size());
+    check_size("all_to_all", inputs.size());
+    Lists output_lists{outputs}, input_lists{inputs};
+    list_of(output_lists, inputs.front(), "all_to_all");
+    list_of(input_lists, inputs.front(), "all_to_all");
+    auto job = make_job(options.timeout);
+    auto &operation = job->add(DDP_KIND_ALL_TO_ALL);
+    operation.call.uneven = 1;
+    for (const auto &tensor : inputs)
+        operation.send_counts.push_back(count_of(tensor));
+    for (const auto &tensor : outputs)
+        operation.recv_counts.push_back(count_of(tensor));
+    set_send(operation, job->input_parts(inputs));
+    set_recv(operation, job->output_parts(outputs));
+    return submit(job, c10d::OpType::ALLTOALL, options.asyncOp, outputs);
+}
+
+/* ---- messages ---- */
+
+WorkPtr Backend::message(ddp_kind kind, Tensors &tensors, uint32_t peer, int tag, c10d::OpType type)
+{
+    const char *call = kind == DDP_KIND_SEND ? "send" : "recv";
+    const at::Tensor &tensor = only(tensors, call);
+    TORCH_CHECK_VALUE(tag >= 0, "ddp: ", call, "(): the tag is ", tag, "; it cannot be negative");
+    auto job = make_job(std::chrono::milliseconds(0));
+    auto &operation = job->add(kind);
+    if (kind == DDP_KIND_SEND)
+        set_send(operation, job->input(tensor));
+    else
+        set_recv(operation, job->output(tensor));
+    operation.call.count = count_of(tensor);
+    operation.call.peer = peer;
+    operation.call.tag = uint32_t(tag);
+    return submit(job, type, true, tensors);
+}
+
+WorkPtr Backend::send(Tensors &tensors, int rank, int tag)
+{
+    return message(DDP_KIND_SEND, tensors, uint32_t(rank), tag, c10d::OpType::SEND);
+}
+
+WorkPtr Backend::recv(Tensors &tensors, int rank, int tag)
+{
+    return message(DDP_KIND_RECV, tensors, uint32_t(rank), tag, c10d::OpType::RECV);
+}
+
+WorkPtr Backend::recvAnysource(Tensors &tensors, int tag)
+{
+    return message(DDP_KIND_RECV, tensors, DDP_ANY_RANK, tag, c10d::OpType::RECVANYSOURCE);
+}
+
+/* ---- barriers ---- */
+
+WorkPtr Backend::barrier(const c10d::BarrierOptions &options)
+{
+    auto job = make_job(options.timeout);
+    job->add(DDP_KIND_BARRIER);
+    return submit(job, c10d::OpType::BARRIER, options.asyncOp, {});
+}
+
+/* All ranks learn of all that are missing, with @wait_all_ranks and without. */
+void Backend::monitoredBarrier(const c10d::BarrierOptions &options, bool wait_all_ranks)
+{
+    (void)wait_all_ranks;
+    auto job = make_job(options.timeout);
+    job->add(DDP_KIND_MONITORED_BARRIER);
+    (void)submit(job, c10d::OpType::BARRIER, false, {})->wait(kNoTimeout);
+}
+
+} // namespace ddprun

@@ -1,0 +1,35 @@
+/*
+ * failure.cpp - see failure.h. Owns nothing.
+ */
+#include "failure.h"
+
+#include <c10/util/Exception.h>
+#include <string>
+
+namespace ddprun
+{
+
+void raise(ddp_status status, const struct ddp_error &err)
+{
+    const std::string text = std::string(err.msg) + " (" + ddp_status_name(status) + ")";
+    switch (status) {
+    case DDP_E_INVALID:
+    case DDP_E_UNSUPPORTED:
+        C10_THROW_ERROR(ValueError, text);
+    case DDP_E_NOMEM:
+        C10_THROW_ERROR(OutOfMemoryError, text);
+    default:
+        C10_THROW_ERROR(DistBackendError, text);
+    }
+}
+
+std::exception_ptr failure_of(ddp_status status, const struct ddp_error &err)
+{
+    try {
+        raise(status, err);
+    } catch (...) {
+        return std::current_exception();
+    }
+}
+
+} // namespace ddprun

@@ -1,0 +1,278 @@
+/*
+ * job.cpp - see job.h.
+ */
+#include "job.h"
+
+#include "failure.h"
+
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <ddprun/comm_requests.h>
+
+namespace ddprun
+{
+
+Job::Job(uint32_t timeout_ms) : timeout_ms_(timeout_ms)
+{
+}
+
+Job::~Job()
+{
+    for (auto &operation : operations_)
+        ddp_request_free(operation.request);
+}
+
+/* ---- before it starts ---- */
+
+struct Operation &Job::add(ddp_kind kind)
+{
+    struct Operation &operation = operations_.emplace_back();
+    operation.call = {};
+    operation.call.size = sizeof operation.call;
+    operation.call.kind = kind;
+    operation.call.timeout_ms = timeout_ms_;
+    return operation;
+}
+
+at::Tensor Job::input(const at::Tensor &tensor)
+{
+    if (!device_ && tensor.device().is_cuda())
+        device_ = tensor.device();
+    return kept_.emplace_back(tensor.contiguous());
+}
+
+at::Tensor Job::output(const at::Tensor &tensor)
+{
+    if (tensor.is_contiguous())
+        return input(tensor);
+    at::Tensor memory = input(at::empty(tensor.sizes(), tensor.options()));
+    copies_.emplace_back(tensor, memory);
+    return memory;
+}
+
+at::Tensor Job::in_place(const at::Tensor &tensor)
+{
+    at::Tensor memory = input(tensor);
+    if (!memory.is_same(tensor))
+        copies_.emplace_back(tensor, memory);
+    return memory;
+}
+
+/* Views of one piece of memory, such as those of chunk(), lie one after the other already. */
+static bool are_neighbours(const std::vector<at::Tensor> &tensors)
+{
+    const char *end = nullptr;
+    for (const auto &tensor : tensors) {
+        const char *begin = static_cast<const char *>(tensor.const_data_ptr());
+        if (!tensor.is_contiguous() || (end != nullptr && tensor.numel() > 0 && begin != end))
+            return false;
+        if (tensor.numel() > 0)
+            end = begin + tensor.nbytes();
+    }
+    return true;
+}
+
+/* All elements from the first tensor on. */
+static at::Tensor span(const std::vector<at::Tensor> &tensors)
+{
+    int64_t count = 0;
+    const at::Tensor *first = &tensors.front();
+    for (const auto &tensor : tensors) {
+        if (count == 0)
+            first = &tensor;
+        count += tensor.numel();
+    }
+    return first->as_strided({count}, {1});
+}
+
+at::Tensor Job::input_parts(const std::vector<at::Tensor> &tensors)
+{
+    if (are_neighbours(tensors))
+        return input(span(tensors));
+    std::vector<at::Tensor> flat;
+    for (const auto &tensor : tensors)
+        flat.push_back(tensor.reshape({-1}));
+    return input(at::cat(flat));
+}
+
+at::Tensor Job::output_parts(const std::vector<at::Tensor> &tensors)
+{
+    if (are_neighbours(tensors))
+        return input(span(tensors));
+    int64_t count = 0;
+    for (const auto &tensor : tensors)
+        count += tensor.numel();
+    at::Tensor memory = input(at::empty({count}, tensors.front().options()));
+    int64_t at = 0;
+    for (const auto &tensor : tensors) {
+        copies_.emplace_back(tensor, memory.narrow(0, at, tensor.numel()).view(tensor.sizes()));
+        at += tensor.numel();
+    }
+    return memory;
+}
+
+void Job::append(Job &other)
+{
+    for (auto &operation : other.operations_)
+        operations_.push_back(std::move(operation));
+    other.operations_.clear();
+    kept_.insert(kept_.end(), other.kept_.begin(), other.kept_.end());
+    copies_.insert(copies_.end(), other.copies_.begin(), other.copies_.end());
+    results_.insert(results_.end(), other.results_.begin(), other.results_.end());
+    if (!device_)
+        device_ = other.device_;
+}
+
+void Job::set_results(std::vector<at::Tensor> tensors)
+{
+    results_ = std::move(tensors);
+}
+
+const std::vector<at::Tensor> &Job::results() const
+{
+    return results_;
+}
+
+/* ---- its life ---- */
+
+void Job::start(ddp_comm *comm, std::optional<c10::Stream> stream)
+{
+    comm_ = comm;
+    for (auto &operation : operations_) {
+        if (!operation.send_counts.empty())
+            operation.call.send_counts = operation.send_counts.data();
+        if (!operation.recv_counts.empty())
+            operation.call.recv_counts = operation.recv_counts.data();
+        if (!operation.buffers.empty()) {
+            operation.call.buffers = operation.buffers.data();
+            operation.call.nbuffers = operation.buffers.size();
+        }
+        operation.call.source = &source_;
+    }
+    if (device_)
+        enqueue(comm, stream.value());
+    else
+        start_requests(comm);
+}
+
+/* What has begun before one that is refused goes on, and the job with it. */
+void Job::start_requests(ddp_comm *comm)
+{
+    for (auto &operation : operations_) {
+        struct ddp_error err;
+        const ddp_status status = ddp_start(comm, &operation.call, &operation.request, &err);
+        if (status == DDP_OK)
+            continue;
+        for (auto &begun : operations_)
+            if (begun.request != nullptr)
+                (void)!ddp_request_wait(begun.request, 0, nullptr, nullptr);
+        raise(status, err);
+    }
+}
+
+/* Messages of one job must not wait for each other's order, so several calls are a group. */
+void Job::enqueue(ddp_comm *comm, c10::Stream stream)
+{
+    struct ddp_error err;
+    const bool group = operations_.size() > 1;
+    ddp_status status = group ? ddp_group_start(comm, &err) : DDP_OK;
+    check(status, err);
+    for (auto &operation : operations_) {
+        operation.call.stream = stream.native_handle();
+        if (status == DDP_OK)
+            status = ddp_run(comm, &operation.call, &err);
+    }
+    struct ddp_error end_err;
+    const ddp_status end = group ? ddp_group_end(comm, &end_err) : DDP_OK;
+    check(status, err);
+    check(end, end_err);
+    {
+        c10::StreamGuard guard(stream);
+        for (auto &[to, from] : copies_)
+            to.copy_(from, /*non_blocking=*/true);
+    }
+    const c10::impl::VirtualGuardImpl device(stream.device_type());
+    for (const auto &tensor : kept_)
+        device.recordDataPtrOnStream(tensor.storage().data_ptr(), stream);
+    for (const auto &copy : copies_)
+        device.recordDataPtrOnStream(copy.first.storage().data_ptr(), stream);
+    event_.emplace(stream.device_type());
+    event_->record(stream);
+}
+
+/* With the lock held, once. */
+void Job::finish(std::exception_ptr failure)
+{
+    failure_ = failure;
+    ended_ = true;
+    for (auto &[to, from] : copies_)
+        if (failure == nullptr)
+            to.copy_(from);
+    copies_.clear();
+    kept_.clear();
+}
+
+/* A job ends when all its operations have: they use its tensors until then. */
+bool Job::test_locked()
+{
+    if (event_ || ended_)
+        return event_ ? event_->query() : true;
+    std::exception_ptr first;
+    for (auto &operation : operations_) {
+        struct ddp_error err;
+        int done = 0;
+        const ddp_status status = ddp_request_test(operation.request, &done, &err);
+        if (!done)
+            return false;
+        if (status != DDP_OK && first == nullptr)
+            first = failure_of(status, err);
+    }
+    finish(first);
+    return true;
+}
+
+bool Job::test()
+{
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return test_locked();
+}
+
+/* Errors of enqueued operations are known later. */
+bool Job::wait_for_device()
+{
+    const c10::impl::VirtualGuardImpl device(device_->type());
+    event_->block(device.getStream(*device_));
+    struct ddp_error err;
+    check(ddp_comm_check(comm_, &err), err);
+    return true;
+}
+
+bool Job::wait(std::chrono::milliseconds timeout)
+{
+    if (event_)
+        return wait_for_device();
+    for (auto &operation : operations_) {
+        int done = 0;
+        (void)!ddp_request_wait(operation.request, uint32_t(timeout.count()), &done, nullptr);
+        if (!done)
+            return false;
+    }
+    const std::lock_guard<std::mutex> lock(mutex_);
+    (void)test_locked();
+    if (failure_ != nullptr)
+        std::rethrow_exception(failure_);
+    return true;
+}
+
+std::exception_ptr Job::failure() const
+{
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return failure_;
+}
+
+int Job::source() const
+{
+    return int(source_);
+}
+
+} // namespace ddprun

@@ -1,0 +1,89 @@
+/*
+ * work.cpp - see work.h. Owns the future.
+ */
+#include "work.h"
+
+#include <ATen/core/ivalue.h>
+
+namespace ddprun
+{
+
+Work::Work(c10::intrusive_ptr<Job> job, int rank, c10d::OpType type, uint64_t sequence)
+    : c10d::Work(rank, type), job_(std::move(job)), sequence_(sequence)
+{
+}
+
+bool Work::isCompleted()
+{
+    return job_->test();
+}
+
+bool Work::isSuccess() const
+{
+    return job_->failure() == nullptr;
+}
+
+std::exception_ptr Work::exception() const
+{
+    return job_->failure();
+}
+
+int Work::sourceRank() const
+{
+    return job_->source();
+}
+
+std::vector<at::Tensor> Work::result()
+{
+    return job_->results();
+}
+
+void Work::synchronize()
+{
+    (void)job_->wait(kNoTimeout);
+}
+
+bool Work::wait(std::chrono::milliseconds timeout)
+{
+    const bool ended = job_->wait(timeout);
+    TORCH_CHECK_WITH(DistBackendError, ended, "ddp: the operation has not ended after ",
+                     timeout.count(), " ms; it goes on, and can be waited for again");
+    return true;
+}
+
+void Work::abort()
+{
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        false, "ddp: an operation cannot be aborted alone; abort its process group");
+}
+
+/* Nobody moves bytes for a future. Where ranks fill the processors, a thread that did would only
+ * take turns with them; so the operation is carried out here. On a device the future is complete
+ * when the stream is. */
+c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture()
+{
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (future_ != nullptr)
+        return future_;
+    std::vector<c10::Device> devices;
+    for (const auto &tensor : job_->results())
+        if (tensor.device().is_cuda() && devices.empty())
+            devices.push_back(tensor.device());
+    auto future = c10::make_intrusive<c10::ivalue::Future>(
+        c10::ListType::create(c10::TensorType::get()), devices);
+    try {
+        (void)job_->wait(kNoTimeout);
+        future->markCompleted(at::IValue(job_->results()));
+    } catch (...) {
+        future->setError(std::current_exception());
+    }
+    future_ = std::move(future);
+    return future_;
+}
+
+uint64_t Work::getSequencenumber() const
+{
+    return sequence_;
+}
+
+} // namespace ddprun

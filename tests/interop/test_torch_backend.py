@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""test_torch_backend.py - the back end "ddp" of torch.distributed: each call, what is built on them beside gloo, mistakes and
+deaths; under ddprun, torchrun and mp.spawn.
+
+$INTEROP_PYTHON is the Python that has PyTorch; skipped (77) where there is none, unless DDPRUN_INTEROP=1 makes that a
+failure. The back end is compiled into $TORCH_LIBRARIES first, unless it is newer than its sources.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
+from ddprun_run import ROOT, DdprunCase
+
+HERE = Path(__file__).resolve().parent
+PYTHON = os.environ.get('INTEROP_PYTHON', '')
+PACKAGE = ROOT / 'python'
+LIBRARIES = Path(os.environ.get('TORCH_LIBRARIES', ''))
+LAST = 'compiled_functional'  # of the cases of torch_features.py
+
+COMPARE = '''
+import sys, torch
+ours, theirs = (torch.load(path) for path in sys.argv[1:])
+assert ours.keys() == theirs.keys()
+for name in ours:
+    assert len(ours[name]) == len(theirs[name]) > 0, name
+    for seen, expected in zip(ours[name], theirs[name]):
+        torch.testing.assert_close(seen, expected, rtol=1e-5, atol=1e-6, msg=lambda text: f'{name}: {text}')
+print(len(ours), 'cases are equal')
+'''
+
+SPAWN = '''
+import sys, torch, torch.distributed as dist, torch.multiprocessing as mp
+def main(rank, path):
+    import ddprun.torch
+    dist.init_process_group('ddp', init_method='file://' + path, rank=rank, world_size=2)
+    total = torch.ones(1)
+    dist.all_reduce(total)
+    print('sum', total.item(), flush=True)
+    dist.destroy_process_group()
+if __name__ == '__main__':
+    mp.spawn(main, args=(sys.argv[1],), nprocs=2)
+'''
+
+
+def environment():
+    return {'PYTHONPATH': str(PACKAGE), 'DDPRUN_TORCH_LIBRARIES': str(LIBRARIES), 'PYTHONDONTWRITEBYTECODE': '1',
+            'PKG_CONFIG_PATH': os.environ['UNINSTALLED']}
+
+
+def compile_back_end():
+    sources = list((PACKAGE / 'ddprun/torch').rglob('*'))
+    newest = max(path.stat().st_mtime for path in sources)
+    if any(path.stat().st_mtime > newest for path in LIBRARIES.glob('libddptorch-*.so')):
+        return
+    subprocess.run([PYTHON, '-m', 'ddprun.torch.build'], env=os.environ | environment(), check=True)
+
+
+class Backend(DdprunCase):
+    def setUp(self):
+        super().setUp()
+        self.env.update(environment(), TORCHINDUCTOR_CACHE_DIR=str(self.folder / 'inductor'))
+
+    def succeed(self, *words, timeout=250, **options):
+        job = self.run_job(*words, timeout=timeout, **options)
+        self.assert_succeeded(job)
+        return job
+
+    def test_calls(self):
+        for ranks in (2, 3):
+            job = self.succeed(f'--nproc-per-node={ranks}', PYTHON, HERE / 'torch_collectives.py')
+            counts = [int(count) for count in re.findall(r': (\d+) results are right', job.out)]
+            self.assertEqual(len(counts), ranks, job.out)
+            self.assertGreater(min(counts), 1500)
+
+    def test_calls_with_detailed_checks(self):
+        job = self.succeed('--nproc-per-node=2', PYTHON, HERE / 'torch_collectives.py',
+                           env={'TORCH_DISTRIBUTED_DEBUG': 'DETAIL'})
+        self.assertEqual(job.out.count('results are right'), 2, job.out)
+
+    def test_what_is_built_on_them_gives_the_results_of_gloo(self):
+        files = [self.folder / f'{backend}.pt' for backend in ('ddp', 'gloo')]
+        for file in files:
+            job = self.succeed('--nproc-per-node=2', PYTHON, HERE / 'torch_features.py', file.stem, file)
+            self.assertIn(LAST, job.out)
+        done = subprocess.run([PYTHON, '-c', COMPARE, *files], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r'^\d\d cases are equal')
+
+    def test_mistakes(self):
+        for case in ('arguments', 'mismatch', 'late', 'future', 'forked'):
+            with self.subTest(case):
+                job = self.succeed('--nproc-per-node=3', PYTHON, HERE / 'torch_mistakes.py', case)
+                self.assertEqual(job.out.count(f'{case} is right'), 3, job.out + job.err)
+        for case in ('destroyed', 'missing'):
+            with self.subTest(case):
+                self.succeed('--nproc-per-node=2', PYTHON, HERE / 'torch_mistakes.py', case)
+
+    def test_a_death_is_an_exception_that_names_the_rank(self):
+        job = self.run_job('--nproc-per-node=3', PYTHON, HERE / 'torch_mistakes.py', 'death', timeout=250)
+        self.assertRegex(job.err, 'rank 2 failed first: killed by SIGKILL')
+        told = re.findall(r'rank (\d) knows: .*rank 2 \(pid \d+ on .*\) has died', job.out)
+        self.assertEqual(sorted(told), ['0', '1'], job.out + job.err)
+
+    def test_torchrun(self):
+        done = subprocess.run([PYTHON, '-m', 'torch.distributed.run', '--nproc-per-node=2', '--standalone',
+                               HERE / 'torch_collectives.py'], env=self.env, capture_output=True, text=True, timeout=250,
+                              check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.count('results are right'), 2)
+
+    def test_spawned_processes_meet_in_a_file(self):
+        script = self.folder / 'spawn.py'
+        script.write_text(SPAWN)
+        done = subprocess.run([PYTHON, script, self.folder / 'meeting'], env=self.env, capture_output=True, text=True,
+                              timeout=250, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.count('sum 2.0'), 2)
+
+
+if __name__ == '__main__':
+    if not PYTHON or subprocess.run([PYTHON, '-c', 'import torch'], capture_output=True, check=False).returncode != 0:
+        print('there is no Python with PyTorch', file=sys.stderr)
+        sys.exit(1 if os.environ.get('DDPRUN_INTEROP') == '1' else 77)
+    compile_back_end()
+    unittest.main(verbosity=2)
