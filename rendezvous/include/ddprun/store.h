@@ -125,6 +125,12 @@ struct ddp_store_options {
 #define DDP_STORE_TLS 2u
 
 /**
+ * The version of the library that the program runs with, such as "0.1.0". Does not block; any
+ * thread may call it. The text is constant.
+ */
+DDP_API const char *ddp_store_version(void);
+
+/**
  * Connect to the store at @options->endpoint.
  *
  * Blocks for at most connect_timeout_ms. While no server listens it tries again, so that client and

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""test_package_libraries.py - how the package finds its libraries, what it says where it does not, and what importing it costs."""
+
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+import ddprun
+from ddprun import sentences
+
+LIBRARIES = os.environ['DDPRUN_LIBRARY_PATH']
+PACKAGE = Path(ddprun.__file__).parent
+
+
+def python(code, **env):
+    return subprocess.run([sys.executable, '-c', code], env={**os.environ, **env}, text=True, timeout=60,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+
+
+class Finding(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix='ddprun_test_'))
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def test_importing_loads_no_library_and_little_else(self):
+        done = python('import sys; old = set(sys.modules); import ddprun; print(sorted(set(sys.modules) - old));'
+                      'print([line for line in open("/proc/self/maps") if "libddp" in line])')
+        self.assertEqual(done.returncode, 0, done.stdout)
+        modules, libraries = done.stdout.splitlines()
+        for heavy in ('torch', 'numpy', 'multiprocessing', 'asyncio', 'typing_extensions', 'subprocess'):
+            self.assertNotIn(f"'{heavy}'", modules)
+        self.assertEqual(libraries, '[]')
+
+    def test_no_library(self):
+        done = python('import ddprun; ddprun.Communicator()', DDPRUN_LIBRARY_PATH='', LD_LIBRARY_PATH='')
+        if done.returncode == 0:
+            self.skipTest('the libraries are installed on this machine')
+        self.assertIn('LibraryError: libddpcomm', done.stdout)
+        self.assertIn('DDPRUN_LIBRARY_PATH', done.stdout)
+
+    def test_a_library_of_another_version(self):
+        compiler = shutil.which('cc') or self.skipTest('no C compiler')
+        for name, source, said in (('ddpcomm', 'const char *ddp_version(void) { return "9.8.7"; }', 'is version 9.8.7'),
+                                   ('ddpstore', 'int nothing;', 'is of an older version')):
+            subprocess.run([compiler, '-shared', '-fPIC', '-x', 'c', '-', '-o', self.folder / f'lib{name}.so'],
+                           input=source, text=True, check=True)
+            done = python('import ddprun; ' + ('ddprun.Communicator()' if name == 'ddpcomm' else 'ddprun.Store("[::1]:1")'),
+                          DDPRUN_LIBRARY_PATH=f'/nowhere:{self.folder}:{LIBRARIES}')
+            self.assertIn(f'{self.folder}/lib{name}.so {said}', done.stdout)
+            self.assertIn(f'needs {ddprun.__version__}', done.stdout)
+
+    def test_beside_the_package(self):
+        shutil.copytree(PACKAGE, self.folder / 'ddprun')
+        beside = self.folder / '.ddprun.mesonpy.libs'
+        beside.mkdir()
+        comm_folder = LIBRARIES.split(':')[0]
+        shutil.copy(f'{comm_folder}/libddpcomm.so', beside / f'libddpcomm.so.{ddprun.__version__}')
+        done = python('import ddprun; print(ddprun.Communicator.local(1)[0]._library._name)',
+                      PYTHONPATH=str(self.folder), DDPRUN_LIBRARY_PATH='/nowhere')
+        self.assertIn(str(beside), done.stdout)
+
+
+class Errors(unittest.TestCase):
+    def test_classes(self):
+        self.assertTrue(issubclass(ddprun.Timeout, TimeoutError))
+        self.assertTrue(issubclass(ddprun.Invalid, ValueError))
+        self.assertTrue(issubclass(ddprun.Closed, ConnectionError))
+        self.assertEqual(ddprun.PeerDead('x').status, 'peer-dead')
+        for kind in (ddprun.PeerDead, ddprun.Timeout, ddprun.Closed, ddprun.Error):
+            error = pickle.loads(pickle.dumps(kind('rank 3 (pid 7 on b) has died', 'peer-dead', 5)))
+            self.assertIs(type(error), kind)
+            self.assertEqual((str(error), error.status, error.sys_errno, error.rank, error.host),
+                             ('rank 3 (pid 7 on b) has died', 'peer-dead', 5, 3, 'b'))
+
+    def test_what_sentences_name(self):
+        for sentence, rank, call in (
+                ('rank 2 (pid 77 on node-1.a) has died; rank 0 noticed it in all_reduce #5', (2, 'node-1.a'), ('all_reduce', 5)),
+                ('barrier #9: rank 0 has waited 1.5 s for rank 3 (pid 8 on b), which is stopped; 0 of 8 bytes had arrived',
+                 (3, 'b'), ('barrier', 9)),
+                ('barrier #9: rank 0 has waited 1.5 s for ranks 1 and 3, which have not come', (None, None), ('barrier', 9)),
+                ('rank 0 called all_reduce #1 (sum of 4 float32, ring), but rank 1 (pid 8 on b) called barrier #1', (1, 'b'),
+                 ('all_reduce', 1)),
+                ('rank 1 called ddp_comm_abort()', (1, None), (None, None)),
+                ('DDPRUN_STORE is not set', (None, None), (None, None))):
+            self.assertEqual(sentences.find_rank(sentence), rank, sentence)
+            self.assertEqual(sentences.find_call(sentence), call, sentence)
+
+
+if __name__ == '__main__':
+    unittest.main()
