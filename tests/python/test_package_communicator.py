@@ -214,8 +214,6 @@ class Local(unittest.TestCase):
         comm.close()
         with self.assertRaisesRegex(ddprun.Invalid, 'this communicator is closed'):
             comm.barrier()
-        with self.assertRaises(ddprun.Error):
-            other.barrier()
         other.close()
 
     def test_a_request_outlives_its_communicator(self):
