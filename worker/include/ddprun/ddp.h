@@ -8,6 +8,8 @@
 #include <ddprun/comm.h>
 #include <ddprun/ddp_checkpoint.h>
 #include <ddprun/ddp_hooks.h>
+#include <ddprun/ddp_metrics.h>
+#include <ddprun/ddp_ordered.h>
 #include <ddprun/ddp_reducer.h>
 #include <ddprun/ddp_sampler.h>
 #include <ddprun/ddp_scaler.h>
