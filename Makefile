@@ -3,10 +3,11 @@
 # Everything is written below build/ and build-*/.
 
 PREFIX ?= /usr/local
+WHEELS ?= build/wheel
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build demo demo-elastic test check lint fuzz bench install clean
+.PHONY: help build demo demo-elastic test check lint fuzz bench wheel install clean
 
 ## help     show this list
 help:
@@ -57,6 +58,11 @@ bench:
 	@scripts/setup build bench
 	@scripts/build --quiet build
 	@scripts/bench
+
+## wheel    build the Python wheel, with launcher, libraries and package, into build/wheel/ (docs/python.md)
+wheel:
+	@scripts/setup build wheel
+	python3 -m pip wheel --no-deps --wheel-dir "$(WHEELS)" ./python
 
 ## install  install below PREFIX (/usr/local), staged in DESTDIR if that is set
 install:

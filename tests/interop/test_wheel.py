@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""test_wheel.py - builds the wheel as "make wheel" does, installs it into a fresh environment, and lets the ddprun of that
+run ranks that reduce: buffers of Python, NumPy arrays, and tensors of PyTorch where $INTEROP_PYTHON has it.
+
+Skipped (77) where pip cannot get what the build needs, unless DDPRUN_INTEROP=1 makes that a failure.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
+from ddprun_run import ROOT, DdprunCase, clean_environment
+
+LIMIT = 800 # seconds, for compiling everything once more
+TORCH_PYTHON = os.environ.get('INTEROP_PYTHON', '')
+
+WORKER = '''
+import array, os, sys
+import ddprun
+assert ddprun.__file__.startswith(sys.prefix), ddprun.__file__
+with ddprun.Communicator() as comm, ddprun.Store() as store:
+    numbers = array.array('d', [comm.rank])
+    comm.all_reduce(numbers)
+    print('sum', numbers[0], store.add('arrived', 1) <= comm.size, flush=True)
+'''
+ARRAYS = '''
+import os, sys
+from datetime import timedelta
+import numpy, torch
+import ddprun
+with ddprun.Communicator() as comm:
+    matrix = numpy.full((3, 4), comm.rank, dtype='float32')
+    comm.all_reduce(matrix)
+    halves, flags = numpy.full(3, comm.rank, dtype='float16'), numpy.array([comm.rank == 0])
+    comm.all_reduce(halves, op='max')
+    comm.all_reduce(flags)
+    tensor, narrow = torch.full((2, 2), comm.rank), torch.full((5,), comm.rank, dtype=torch.bfloat16)
+    comm.all_reduce(tensor)
+    comm.all_reduce(narrow)
+    refused = []
+    constant = numpy.ones(3)
+    constant.flags.writeable = False
+    for one in (matrix.T, matrix[:, 1], constant, numpy.array(['text']), torch.ones(3, 4).t(), torch.ones(2, requires_grad=True),
+                torch.ones(2).to_sparse()):
+        try:
+            comm.all_reduce(one)
+        except ddprun.Invalid as error:
+            refused.append(str(error))
+    print('arrays', matrix.sum(), halves[0], flags[0], tensor.sum().item(), narrow[4].item(), len(refused), refused, flush=True)
+'''
+BY_TORCHS_STORE = '''
+import os
+from datetime import timedelta
+import torch.distributed as dist
+import ddprun
+store = dist.FileStore(os.environ['MEETING'], int(os.environ['WORLD_SIZE']))
+store.set_timeout(timedelta(seconds=60))
+with ddprun.Communicator(store=store) as comm:
+    number = bytearray([comm.rank])
+    comm.all_reduce(number)
+    print('met', number[0], flush=True)
+'''
+
+
+def run(*words, **options):
+    return subprocess.run(list(map(str, words)), timeout=LIMIT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, check=False, **options)
+
+
+class Wheel(DdprunCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.place = Path(tempfile.mkdtemp(prefix='venv_', dir=ROOT / 'build'))
+        cls.addClassCleanup(shutil.rmtree, cls.place)
+        env = clean_environment()
+        cls.must(run('make', 'wheel', f'WHEELS={cls.place}', cwd=ROOT, env=env))
+        cls.wheel, = cls.place.glob('*.whl')
+        cls.must(run(sys.executable, '-m', 'venv', cls.place / 'venv', env=env))
+        cls.bin = cls.place / 'venv/bin'
+        cls.lend_packages_of(TORCH_PYTHON)
+        cls.must(run(cls.bin / 'python', '-m', 'pip', 'install', '--no-deps', cls.wheel, env=env))
+
+    @classmethod
+    def lend_packages_of(cls, python):
+        """PyTorch is too large to install once more."""
+        where = 'import sysconfig; print(sysconfig.get_path("purelib"))'
+        if python and os.access(python, os.X_OK):
+            own = Path(run(cls.bin / 'python', '-c', where).stdout.strip())
+            (own / 'lent.pth').write_text(run(python, '-c', where).stdout)
+
+    @classmethod
+    def must(cls, done):
+        if done.returncode != 0:
+            raise AssertionError(done.stdout)
+
+    def run_ranks(self, code, **env):
+        worker = self.write('worker.py', code)
+        job = self.run_job('--nproc-per-node=4', self.bin / 'python', worker, program=str(self.bin / 'ddprun'), env=env,
+                           timeout=120)
+        self.assert_succeeded(job)
+        return job.out
+
+    def test_name_and_contents(self):
+        self.assertRegex(self.wheel.name, r'^ddprun-[\d.]+-py3-none-linux_\w+\.whl$')
+        for program in ('ddprun', 'ddprund', 'ddpctl'):
+            done = run(self.bin / program, '--version')
+            self.assertEqual(done.returncode, 0, done.stdout)
+
+    def test_ranks_reduce(self):
+        self.assertEqual(self.run_ranks(WORKER).count('sum 6.0 True'), 4)
+
+    def test_arrays_of_others(self):
+        if run(self.bin / 'python', '-c', 'import torch, numpy').returncode != 0:
+            self.skipTest('there is no PyTorch')
+        out = self.run_ranks(ARRAYS)
+        self.assertEqual(out.count('arrays 72.0 3.0 True 24 6.0 7 '), 4, out)
+        self.assertEqual(self.run_ranks(BY_TORCHS_STORE, MEETING=self.folder / 'meeting').count('met 6'), 4)
+
+
+if __name__ == '__main__':
+    if run(sys.executable, '-m', 'pip', 'download', '--no-deps', '-d', tempfile.gettempdir(), 'meson-python').returncode != 0:
+        print('pip cannot get meson-python', file=sys.stderr)
+        sys.exit(1 if os.environ.get('DDPRUN_INTEROP') == '1' else 77)
+    unittest.main(verbosity=2)
