@@ -1,16 +1,13 @@
-"""ddp_library.py - libddpcomm's reducer for Python tests, by ctypes: the structs of <ddprun/ddp_reducer.h> and calls that
-raise. A mirror of the C interface, no more."""
+"""ddp_library.py - libddpcomm's reducer for Python tests: the structs of <ddprun/ddp_reducer.h> by ctypes, which the package
+ddprun does not have. A mirror of the C interface, no more."""
 
 import ctypes
-import os
-from ctypes import POINTER, Structure, byref, c_char, c_char_p, c_double, c_int, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, Structure, byref, c_char_p, c_double, c_int, c_size_t, c_uint32, c_uint64, c_void_p
+
+from ddprun import libraries
 
 FLOAT32, FLOAT64, FLOAT16, BFLOAT16 = 0, 1, 2, 3
 AVERAGE_BEFORE, AVERAGE_AFTER, SUM = 0, 1, 2
-
-
-class Error(Structure):
-    _fields_ = [('status', c_int), ('sys_errno', c_int), ('msg', c_char * 1024)]
 
 
 class Parameter(Structure):
@@ -51,24 +48,17 @@ class BucketStats(Structure):
         'bytes', 'gradients', 'first_ready_us', 'full_us', 'begin_us', 'end_us')]
 
 
-LIBRARY = ctypes.CDLL(os.environ['LIBDDPCOMM'])
+LIBRARY = libraries.comm()
 LIBRARY.ddp_reducer_gradient.restype = c_void_p
-LIBRARY.ddp_comm_destroy.restype = None
 LIBRARY.ddp_reducer_destroy.restype = None
 LIBRARY.ddp_compression_hook.restype = Hook
 LIBRARY.ddp_power_sgd_hook.restype = Hook
 LIBRARY.ddp_power_sgd_destroy.restype = None
 
 
-class Failure(Exception):
-    pass
-
-
 def call(name, *arguments):
     """Call a function whose last argument is a struct ddp_error."""
-    error = Error()
-    if getattr(LIBRARY, name)(*arguments, byref(error)) != 0:
-        raise Failure(error.msg.decode())
+    libraries.call(getattr(LIBRARY, name), *arguments)
 
 
 class Communicator:

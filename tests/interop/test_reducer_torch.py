@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
-from ddprun_run import DdprunCase
+from ddprun_run import ROOT, DdprunCase
 
 HERE = Path(__file__).resolve().parent
 PYTHON = os.environ.get('INTEROP_PYTHON', '')
@@ -25,7 +25,8 @@ CASES = {'plain', 'views', 'small_buckets', 'accumulate', 'unused', 'unused_view
 class Reducer(DdprunCase):
     def setUp(self):
         super().setUp()
-        self.env['DDPCOMM'] = os.environ['LIBDDPCOMM']
+        self.env['PYTHONPATH'] = str(ROOT / 'python')
+        self.env['DDPRUN_LIBRARY_PATH'] = os.path.dirname(os.environ['LIBDDPCOMM'])
         self.env['PYTHONDONTWRITEBYTECODE'] = '1'
         self.env['TORCHINDUCTOR_CACHE_DIR'] = str(self.folder / 'inductor')
 
