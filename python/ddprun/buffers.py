@@ -168,7 +168,10 @@ def _product(shape: tuple[int, ...]) -> int:
 
 
 def _from_dlpack(owner: object, what: str, stream: int | None) -> Buffer:
-    capsule = dlpack.capsule_of(owner, stream)
+    try:
+        capsule = dlpack.capsule_of(owner, stream)
+    except Exception as error: # of any class: the tensor's own library refuses, a sparse one say
+        raise Invalid(f'{what} cannot be exported by its __dlpack__(): {error}') from error
     tensor, read_only = dlpack.read(capsule)
     name = dlpack.DTYPES.get((tensor.code, tensor.bits))
     if name is None or tensor.lanes != 1:
