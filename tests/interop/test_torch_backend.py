@@ -6,7 +6,9 @@ $INTEROP_PYTHON is the Python that has PyTorch; skipped (77) where there is none
 failure. The back end is compiled into $TORCH_LIBRARIES first, unless it is newer than its sources.
 """
 
+import gzip
 import os
+import random
 import re
 import subprocess
 import sys
@@ -91,6 +93,20 @@ class Backend(DdprunCase):
         done = subprocess.run([PYTHON, '-c', COMPARE, *files], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r'^\d\d cases are equal')
+
+    def test_the_example_learns_as_with_gloo(self):
+        for name, count in (('train', 600), ('t10k', 200)):
+            pixels = random.Random(name).randbytes(count * 784)
+            labels = bytes(pixels[i * 784] % 10 for i in range(count))
+            (self.folder / f'{name}-images-idx3-ubyte.gz').write_bytes(gzip.compress(bytes(16) + pixels))
+            (self.folder / f'{name}-labels-idx1-ubyte.gz').write_bytes(gzip.compress(bytes(8) + labels))
+        lines = []
+        for backend in ('ddp', 'gloo'):
+            job = self.succeed('--nproc-per-node=2', '--no-prefix', PYTHON, ROOT / 'examples/pytorch/train.py',
+                               f'--backend={backend}', f'--data={self.folder}', '--epochs=2')
+            lines.append(job.out)
+        self.assertEqual(lines[0], lines[1])
+        self.assertRegex(lines[0], r'epoch 2/2 .*\ntest accuracy \d+\.\d\d %')
 
     def test_mistakes(self):
         for case in ('arguments', 'mismatch', 'late', 'future', 'forked'):
