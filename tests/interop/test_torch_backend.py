@@ -7,6 +7,7 @@ failure. The back end is compiled into $TORCH_LIBRARIES first, unless it is newe
 """
 
 import gzip
+import itertools
 import os
 import random
 import re
@@ -23,6 +24,8 @@ HERE = Path(__file__).resolve().parent
 PYTHON = os.environ.get('INTEROP_PYTHON', '')
 PACKAGE = ROOT / 'python'
 LIBRARIES = Path(os.environ.get('TORCH_LIBRARIES', ''))
+FORMS = ('native', 'python')
+ERRORS = {'native': 'future', 'python': 'lost'}  # how the error of an asynchronous call is seen
 LAST = 'compiled_functional'  # of the cases of torch_features.py
 
 COMPARE = '''
@@ -52,7 +55,7 @@ if __name__ == '__main__':
 
 def environment():
     return {'PYTHONPATH': str(PACKAGE), 'DDPRUN_TORCH_LIBRARIES': str(LIBRARIES), 'PYTHONDONTWRITEBYTECODE': '1',
-            'PKG_CONFIG_PATH': os.environ['UNINSTALLED']}
+            'PKG_CONFIG_PATH': os.environ['UNINSTALLED'], 'DDPRUN_LIBRARY_PATH': os.environ['DDPCOMM_FOLDER']}
 
 
 def compile_back_end():
@@ -74,25 +77,31 @@ class Backend(DdprunCase):
         return job
 
     def test_calls(self):
-        for ranks in (2, 3):
-            job = self.succeed(f'--nproc-per-node={ranks}', PYTHON, HERE / 'torch_collectives.py')
-            counts = [int(count) for count in re.findall(r': (\d+) results are right', job.out)]
-            self.assertEqual(len(counts), ranks, job.out)
-            self.assertGreater(min(counts), 1500)
+        for form, ranks in itertools.product(FORMS, (2, 3)):
+            with self.subTest(form=form, ranks=ranks):
+                job = self.succeed(f'--nproc-per-node={ranks}', PYTHON, HERE / 'torch_collectives.py',
+                                   env={'DDPRUN_TORCH_FORM': form})
+                counts = [int(count) for count in re.findall(r': (\d+) results are right', job.out)]
+                self.assertEqual(len(counts), ranks, job.out)
+                self.assertGreater(min(counts), 1500)
 
     def test_calls_with_detailed_checks(self):
-        job = self.succeed('--nproc-per-node=2', PYTHON, HERE / 'torch_collectives.py',
-                           env={'TORCH_DISTRIBUTED_DEBUG': 'DETAIL'})
-        self.assertEqual(job.out.count('results are right'), 2, job.out)
+        for form in FORMS:
+            with self.subTest(form):
+                job = self.succeed('--nproc-per-node=2', PYTHON, HERE / 'torch_collectives.py',
+                                   env={'DDPRUN_TORCH_FORM': form, 'TORCH_DISTRIBUTED_DEBUG': 'DETAIL'})
+                self.assertEqual(job.out.count('results are right'), 2, job.out)
 
     def test_what_is_built_on_them_gives_the_results_of_gloo(self):
-        files = [self.folder / f'{backend}.pt' for backend in ('ddp', 'gloo')]
+        files = [self.folder / f'{name}.pt' for name in ('gloo', *FORMS)]
         for file in files:
-            job = self.succeed('--nproc-per-node=2', PYTHON, HERE / 'torch_features.py', file.stem, file)
+            job = self.succeed('--nproc-per-node=2', PYTHON, HERE / 'torch_features.py',
+                               'ddp' if file.stem in FORMS else 'gloo', file, env={'DDPRUN_TORCH_FORM': file.stem})
             self.assertIn(LAST, job.out)
-        done = subprocess.run([PYTHON, '-c', COMPARE, *files], capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stdout, r'^\d\d cases are equal')
+        for file in files[1:]:
+            done = subprocess.run([PYTHON, '-c', COMPARE, file, files[0]], capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stdout, r'^\d\d cases are equal')
 
     def test_the_example_learns_as_with_gloo(self):
         for name, count in (('train', 600), ('t10k', 200)):
@@ -109,19 +118,25 @@ class Backend(DdprunCase):
         self.assertRegex(lines[0], r'epoch 2/2 .*\ntest accuracy \d+\.\d\d %')
 
     def test_mistakes(self):
-        for case in ('arguments', 'mismatch', 'late', 'future', 'forked'):
-            with self.subTest(case):
-                job = self.succeed('--nproc-per-node=3', PYTHON, HERE / 'torch_mistakes.py', case)
+        for form, case in itertools.product(FORMS, ('arguments', 'mismatch', 'late', 'error', 'forked')):
+            with self.subTest(form=form, case=case):
+                case = ERRORS[form] if case == 'error' else case
+                job = self.succeed('--nproc-per-node=3', PYTHON, HERE / 'torch_mistakes.py', case,
+                                   env={'DDPRUN_TORCH_FORM': form})
                 self.assertEqual(job.out.count(f'{case} is right'), 3, job.out + job.err)
-        for case in ('destroyed', 'missing'):
-            with self.subTest(case):
-                self.succeed('--nproc-per-node=2', PYTHON, HERE / 'torch_mistakes.py', case)
+        for form, case in (*itertools.product(FORMS, ['destroyed']), ('native', 'missing')):
+            with self.subTest(form=form, case=case):
+                self.succeed('--nproc-per-node=2', PYTHON, HERE / 'torch_mistakes.py', case,
+                             env={'DDPRUN_TORCH_FORM': form})
 
     def test_a_death_is_an_exception_that_names_the_rank(self):
-        job = self.run_job('--nproc-per-node=3', PYTHON, HERE / 'torch_mistakes.py', 'death', timeout=250)
-        self.assertRegex(job.err, 'rank 2 failed first: killed by SIGKILL')
-        told = re.findall(r'rank (\d) knows: .*rank 2 \(pid \d+ on .*\) has died', job.out)
-        self.assertEqual(sorted(told), ['0', '1'], job.out + job.err)
+        for form in FORMS:
+            with self.subTest(form):
+                job = self.run_job('--nproc-per-node=3', PYTHON, HERE / 'torch_mistakes.py', 'death', timeout=250,
+                                   env={'DDPRUN_TORCH_FORM': form})
+                self.assertRegex(job.err, 'rank 2 failed first: killed by SIGKILL')
+                told = re.findall(r'rank (\d) knows: .*rank 2 \(pid \d+ on .*\) has died', job.out)
+                self.assertEqual(sorted(told), ['0', '1'], job.out + job.err)
 
     def test_torchrun(self):
         done = subprocess.run([PYTHON, '-m', 'torch.distributed.run', '--nproc-per-node=2', '--standalone',

@@ -5,6 +5,7 @@ Run by test_torch_backend.py under ddprun. Prints how many results were compared
 """
 
 import itertools
+import os
 import sys
 
 import torch
@@ -21,6 +22,9 @@ REDUCTIONS = {dist.ReduceOp.SUM: lambda x: x.sum(0), dist.ReduceOp.PRODUCT: lamb
               dist.ReduceOp.MIN: lambda x: x.amin(0), dist.ReduceOp.MAX: lambda x: x.amax(0)}
 BITS = {dist.ReduceOp.BAND: torch.bitwise_and, dist.ReduceOp.BOR: torch.bitwise_or,
         dist.ReduceOp.BXOR: torch.bitwise_xor}
+
+# PyTorch shows only some methods of a work object that is made in Python.
+PYTHON = os.environ.get('DDPRUN_TORCH_FORM') == 'python'
 
 compared = 0
 
@@ -43,7 +47,7 @@ def values(rank, shape, dtype, transposed=False):
 
 def finish(work, asynchronous):
     if asynchronous:
-        assert work.wait() and work.is_completed() and work.is_success()
+        assert work.wait() and (PYTHON or work.is_completed() and work.is_success())
 
 
 def reductions(rank, size):
@@ -159,6 +163,8 @@ def messages(rank, size):
         for work in works:
             work.wait()
         same(incoming, torch.full((large,), float(left)), f'{kind} messages')
+    if PYTHON:
+        return
     if rank == 0:
         seen = set()
         for _ in range(size - 1):

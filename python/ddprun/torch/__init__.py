@@ -3,14 +3,17 @@
     torch.distributed.init_process_group('ddp')
 
 PyTorch 2.14 and newer find it by its entry point; for others, and where the package is not installed, import this
-module first. The back end itself is C++ (native/), which `python -m ddprun.torch.build` compiles for the PyTorch that
-is installed.
+module first. It has two forms, which do the same: C++ (native/), which `python -m ddprun.torch.build` compiles for the
+PyTorch that is installed, and Python, which is slower and takes its place where that was not done.
+DDPRUN_TORCH_FORM=native or =python asks for one of them.
 """
+
+import os
 
 import torch
 import torch.distributed as dist
 
-from .library import load
+from . import library
 
 NAME = 'ddp'
 DEVICES = ['cpu', 'cuda']
@@ -22,12 +25,30 @@ def register():
         dist.Backend.register_backend(NAME, _create, extended_api=True, devices=DEVICES)
 
 
-def _create(options, _):
-    load()
+def _create_native(options):
+    library.load()
     group = options.process_group
     timeout_ms = int(options.timeout.total_seconds() * 1000)
     torch.ops.ddprun.attach(group.boxed(), options.group_rank, options.group_size, options.group_id, timeout_ms, DEVICES)
     return group._get_backend(torch.device('cpu'))
+
+
+def _create_python(options):
+    from .python_backend import PythonBackend
+    backend = PythonBackend.join(options)
+    _kept.append(backend)
+    return backend
+
+
+FORMS = {'native': _create_native, 'python': _create_python}
+_kept = []  # PyTorch keeps only the C++ half of an object where it wraps it (TORCH_DISTRIBUTED_DEBUG=DETAIL)
+
+
+def _create(options, _):
+    form = os.environ.get('DDPRUN_TORCH_FORM') or ('native' if library.path().exists() else 'python')
+    if form not in FORMS:
+        raise ValueError(f"DDPRUN_TORCH_FORM is {form!r}; it can be native or python")
+    return FORMS[form](options)
 
 
 register()

@@ -1,0 +1,53 @@
+"""Types and reductions of PyTorch as those of libddpcomm, for the form of the back end that is Python."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+
+from ..errors import Invalid
+from ..interface import DTYPES, REDUCE_OPS
+
+NAMES = {
+    torch.float32: 'float32', torch.float64: 'float64', torch.float16: 'float16', torch.bfloat16: 'bfloat16',
+    torch.int32: 'int32', torch.int64: 'int64', torch.uint8: 'uint8', torch.int8: 'int8', torch.int16: 'int16',
+    torch.uint16: 'uint16', torch.uint32: 'uint32', torch.uint64: 'uint64', torch.bool: 'bool',
+    torch.float8_e4m3fn: 'float8_e4m3', torch.float8_e5m2: 'float8_e5m2', torch.complex64: 'complex64',
+    torch.complex128: 'complex128'}
+NUMBERS = {dtype: DTYPES[name][0] for dtype, name in NAMES.items()}
+BYTE = DTYPES['byte'][0]
+OPS = {'SUM': 'sum', 'AVG': 'average', 'PRODUCT': 'product', 'MIN': 'min', 'MAX': 'max', 'BAND': 'bit_and',
+       'BOR': 'bit_or', 'BXOR': 'bit_xor', 'PREMUL_SUM': 'premul_sum'}
+
+
+def elements(tensor: torch.Tensor) -> tuple[int, int]:
+    """The number of the type as which it is moved, and how many of these it has: types without a number go as bytes."""
+    number = NUMBERS.get(tensor.dtype)
+    return (BYTE, tensor.nbytes) if number is None else (number, tensor.numel())
+
+
+def reduced(tensor: torch.Tensor) -> int:
+    """The number of a type that can be reduced."""
+    try:
+        return NUMBERS[tensor.dtype]
+    except KeyError:
+        raise Invalid(f'ddp: tensors of {tensor.dtype} can be moved, but not reduced; convert them first') from None
+
+
+def reduction(op: dist.ReduceOp) -> dict[str, float]:
+    """The members of an operation that say how elements are reduced."""
+    name = str(op.op).rpartition('.')[2]
+    factor = float(op.factor) if name == 'PREMUL_SUM' else 0.0
+    return {'op': REDUCE_OPS[OPS[name]], 'factor': factor}
+
+
+def check(call: str, *tensors: torch.Tensor) -> None:
+    """Dense tensors of one type, in memory of the host or of CUDA."""
+    for tensor in tensors:
+        if tensor.layout != torch.strided:
+            raise Invalid(f'ddp: {call}() takes dense tensors, not {tensor.layout}; call to_dense() first')
+        if tensor.device.type not in ('cpu', 'cuda'):
+            raise Invalid(f'ddp: {call}() takes tensors on cpu or cuda, not on {tensor.device}')
+        if tensor.dtype != tensors[0].dtype or tensor.device != tensors[0].device:
+            raise Invalid(f'ddp: {call}(): one tensor is of {tensor.dtype} on {tensor.device}, another one of '
+                          f'{tensors[0].dtype} on {tensors[0].device}')

@@ -1,0 +1,137 @@
+"""One call of the back end that is Python: an operation, the tensors that it works on, and what is copied in the end."""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+import torch.distributed as dist
+
+from ..errors import Error, Invalid
+from ..interface import ANY_RANK, RECV, ListedBuffer, Operation
+from .elements import elements
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..communicator import Communicator
+    from ..request import Request
+
+SIZE = ctypes.sizeof(Operation)
+
+
+def raised(error: Error) -> Exception:
+    """What PyTorch's users catch."""
+    return error if isinstance(error, Invalid) else dist.DistBackendError(f'{error} ({error.status})')
+
+
+def neighbours(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether they lie one after the other, as those of chunk() do."""
+    end = None
+    for tensor in tensors:
+        if not tensor.is_contiguous() or end not in (None, tensor.data_ptr()) and tensor.numel() > 0:
+            return False
+        if tensor.numel() > 0:
+            end = tensor.data_ptr() + tensor.nbytes
+    return True
+
+
+def span(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """All elements of neighbours."""
+    first = next((tensor for tensor in tensors if tensor.numel() > 0), tensors[0])
+    return first.as_strided((sum(tensor.numel() for tensor in tensors),), (1,))
+
+
+class Job:
+    """Owns the memory between the call's tensors and the operation."""
+
+    def __init__(self, kind: int, timeout_ms: int) -> None:
+        self.operation = Operation(SIZE, kind, timeout_ms=timeout_ms)
+        self._keep: list[object] = []
+        self._copies: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._source = ctypes.c_uint32(ANY_RANK)
+        if kind == RECV:
+            self.operation.source = ctypes.pointer(self._source)
+
+    # ---- its tensors ----
+
+    def input(self, tensor: torch.Tensor) -> torch.Tensor:
+        memory = tensor.contiguous()
+        self._keep.append(memory)
+        return memory
+
+    def output(self, tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.is_contiguous():
+            return self.input(tensor)
+        memory = self.input(torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device))
+        self._copies.append((tensor, memory))
+        return memory
+
+    def in_place(self, tensor: torch.Tensor) -> torch.Tensor:
+        memory = self.input(tensor)
+        if memory is not tensor:
+            self._copies.append((tensor, memory))
+        return memory
+
+    def input_parts(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+        return self.input(span(tensors) if neighbours(tensors) else torch.cat([one.reshape(-1) for one in tensors]))
+
+    def output_parts(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+        if neighbours(tensors):
+            return self.input(span(tensors))
+        memory = self.input(torch.empty(sum(one.numel() for one in tensors), dtype=tensors[0].dtype,
+                                        device=tensors[0].device))
+        parts = memory.split([one.numel() for one in tensors])
+        self._copies += [(one, part.view(one.shape)) for one, part in zip(tensors, parts)]
+        return memory
+
+    # ---- its operation ----
+
+    def send(self, tensor: torch.Tensor) -> None:
+        self.operation.send, self.operation.dtype = tensor.data_ptr(), elements(tensor)[0]
+        self._stream_of(tensor)
+
+    def recv(self, tensor: torch.Tensor) -> None:
+        self.operation.recv, self.operation.dtype = tensor.data_ptr(), elements(tensor)[0]
+        self._stream_of(tensor)
+
+    def _stream_of(self, tensor: torch.Tensor) -> None:
+        if tensor.is_cuda:
+            self.operation.stream = torch.cuda.current_stream(tensor.device).cuda_stream
+
+    def counts(self, member: str, counts: Sequence[int]) -> None:
+        array = (ctypes.c_size_t * len(counts))(*counts)
+        self._keep.append(array)
+        setattr(self.operation, member, array)
+        self.operation.uneven = 1
+
+    def buffers(self, tensors: Sequence[torch.Tensor]) -> None:
+        listed = (ListedBuffer * len(tensors))(*[ListedBuffer(one.data_ptr(), one.data_ptr(), one.numel())
+                                                 for one in tensors])
+        self._keep.append(listed)
+        self.operation.buffers, self.operation.nbuffers = listed, len(tensors)
+        self._stream_of(tensors[0])
+
+    # ---- its life ----
+
+    def run(self, comm: Communicator) -> None:
+        """Carry it out; on a device, enqueue it."""
+        try:
+            comm._carry_out(self.operation, self._keep, False)
+        except Error as error:
+            raise raised(error) from None
+        self.finish()
+
+    def start(self, comm: Communicator) -> Request:
+        try:
+            request = comm._carry_out(self.operation, (self._keep, self._source), True)
+        except Error as error:
+            raise raised(error) from None
+        assert request is not None
+        return request
+
+    def finish(self) -> None:
+        for to, memory in self._copies:
+            to.copy_(memory)
+        self._copies.clear()

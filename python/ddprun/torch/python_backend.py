@@ -1,0 +1,327 @@
+"""The back end "ddp" as a Python subclass of PyTorch's: for versions of PyTorch for which the C++ form is not compiled.
+
+Collectives are carried out before the call returns, as the error of a future made in Python is lost on its way through
+C++; so a failure is raised by the call itself. Messages are requests. PyTorch itself keeps this form from some things that
+the C++ form has: is_completed(), the source of a message from any rank, gather_single, built-in C++ hooks.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+import torch.distributed as dist
+
+from .. import interface
+from ..communicator import Communicator
+from ..errors import Error, Invalid
+from .elements import check, elements, reduced, reduction
+from .job import Job, raised
+
+MOST_MS = 2**32 - 1
+
+
+def milliseconds(timeout):
+    """As libddpcomm has it; what is not set is -1 ms."""
+    count = int(timeout.total_seconds() * 1000)
+    return 0 if count <= 0 else min(count, MOST_MS)
+
+
+class Done(dist._Work):
+    """A call that has been carried out."""
+
+    def __init__(self, tensors):
+        super().__init__()
+        self._future = torch.futures.Future()
+        self._future.set_result(tensors)
+
+    def wait(self, timeout=None):
+        return True
+
+    def is_completed(self):
+        return True
+
+    def get_future(self):
+        return self._future
+
+
+class Message(dist._Work):
+    """A message that is under way."""
+
+    def __init__(self, job, request, tensors):
+        super().__init__()
+        self._job, self._request, self._tensors = job, request, tensors
+
+    def wait(self, timeout=None):
+        try:
+            self._request.wait()
+        except Error as error:
+            raise raised(error) from None
+        self._job.finish()
+        return True
+
+    def is_completed(self):
+        return self._request.test()
+
+    def get_future(self):
+        """Waits: nobody moves bytes for a future, and only one made by then() carries an error into C++."""
+        begun = torch.futures.Future()
+        begun.set_result(None)
+        return begun.then(lambda _: (self.wait(), self._tensors)[1])
+
+
+class PythonBackend(dist.distributed_c10d.C10DBackend):
+    """A communicator, and PyTorch's calls in terms of it."""
+
+    def __init__(self, comm, name, timeout):
+        super().__init__(comm.rank, comm.size)
+        self._comm = comm
+        self._closed = False
+        self._sequence = 0
+        self._own_options = self.Options('ddp', timeout)
+        self._own_options.group_name = name
+
+    @classmethod
+    def join(cls, options):
+        comm = Communicator(store=options.store, name='torch', rank=options.group_rank, world_size=options.group_size,
+                            init_timeout=options.timeout, timeout=options.timeout)
+        return cls(comm, options.group_id, options.timeout)
+
+    # ---- what it is ----
+
+    def getBackendName(self):
+        return 'ddp'
+
+    @property
+    def options(self):
+        return self._own_options
+
+    @property
+    def supports_splitting(self):
+        return True
+
+    @property
+    def supports_coalescing(self):
+        return False
+
+    def split(self, _, ranks, options):
+        if self._comm.rank not in ranks:
+            return None
+        return PythonBackend(self._comm.create_group(ranks), options.group_name, options._timeout)
+
+    def set_timeout(self, timeout):
+        self._own_options._timeout = timeout
+        self._comm.set_timeout(timeout)
+
+    def _get_sequence_number_for_group(self):
+        return self._sequence
+
+    def shutdown(self):
+        self._closed = True
+        self._comm.close()
+
+    def abort(self):
+        self._comm.abort()
+
+    # ---- jobs ----
+
+    def _check_open(self):
+        if self._closed:
+            raise dist.DistBackendError('ddp: this process group has been destroyed')
+
+    def _job(self, kind, options, **members):
+        self._check_open()
+        self._sequence += 1
+        job = Job(kind, milliseconds(options.timeout))
+        for name, value in members.items():
+            setattr(job.operation, name, value)
+        return job
+
+    def _run(self, job, tensors):
+        job.run(self._comm)
+        return Done(tensors)
+
+    def _check_list(self, call, tensors):
+        if len(tensors) != self._comm.size:
+            raise Invalid(f'ddp: {call}() takes a tensor for each of {self._comm.size} ranks, not {len(tensors)}')
+        check(call, *tensors)
+
+    def _check_pair(self, call, whole, part):
+        check(call, whole, part)
+        if whole.numel() != part.numel() * self._comm.size:
+            raise Invalid(f'ddp: {call}(): one tensor has {whole.numel()} elements, the other {part.numel()}; '
+                          f'{self._comm.size} times as many are needed')
+
+    # ---- one value for all ----
+
+    def broadcast(self, tensors, options):
+        check('broadcast', *tensors)
+        job = self._job(interface.BROADCAST, options, peer=options.rootRank, count=elements(tensors[0])[1])
+        job.recv(job.in_place(tensors[0]))
+        return self._run(job, tensors)
+
+    def allreduce(self, tensors, options):
+        for _, run in itertools.groupby(tensors, lambda tensor: tensor.dtype):
+            alike = list(run)
+            check('allreduce', *alike)
+            job = self._job(interface.ALL_REDUCE, options, **reduction(options.reduceOp))
+            memory = [job.in_place(tensor) for tensor in alike]
+            job.operation.dtype = reduced(alike[0])
+            job.buffers(memory)
+            job.run(self._comm)
+        return Done(tensors)
+
+    allreduce_coalesced = allreduce
+
+    def reduce(self, tensors, options):
+        check('reduce', *tensors)
+        job = self._job(interface.REDUCE, options, peer=options.rootRank, count=tensors[0].numel(),
+                        **reduction(options.reduceOp))
+        if options.rootRank == self._comm.rank:
+            memory = job.in_place(tensors[0])
+            job.recv(memory)
+        else:
+            memory = job.input(tensors[0])
+        job.send(memory)
+        job.operation.dtype = reduced(tensors[0])
+        return self._run(job, tensors)
+
+    # ---- a part of each rank ----
+
+    def all_gather_single(self, output, tensor, options):
+        self._check_pair('all_gather', output, tensor)
+        job = self._job(interface.ALL_GATHER, options, count=elements(tensor)[1])
+        job.send(job.input(tensor))
+        job.recv(job.output(output))
+        return self._run(job, [output])
+
+    def all_gather_single_coalesced(self, outputs, tensors, options):
+        for output, tensor in zip(outputs, tensors, strict=True):
+            self.all_gather_single(output, tensor, options)
+        return Done(outputs)
+
+    def allgather(self, outputs, tensors, options):
+        whole = outputs[0]
+        self._check_list('all_gather', whole)
+        check('all_gather', whole[0], *tensors)
+        if whole[self._comm.rank].numel() != tensors[0].numel():
+            raise Invalid(f'ddp: all_gather(): output {self._comm.rank} has {whole[self._comm.rank].numel()} elements, '
+                          f'the input of this rank {tensors[0].numel()}')
+        job = self._job(interface.ALL_GATHER, options, count=elements(tensors[0])[1])
+        job.send(job.input(tensors[0]))
+        job.recv(job.output_parts(whole))
+        if len({one.numel() for one in whole}) > 1:
+            job.counts('recv_counts', [elements(one)[1] for one in whole])
+        return self._run(job, whole)
+
+    def gather(self, outputs, tensors, options):
+        check('gather', *tensors)
+        job = self._job(interface.GATHER, options, peer=options.rootRank, count=elements(tensors[0])[1])
+        if options.rootRank == self._comm.rank:
+            self._check_list('gather', outputs[0])
+            check('gather', outputs[0][0], *tensors)
+            job.recv(job.output_parts(outputs[0]))
+        job.send(job.input(tensors[0]))
+        return self._run(job, outputs[0] if outputs else tensors)
+
+    def scatter(self, outputs, tensors, options):
+        check('scatter', *outputs)
+        job = self._job(interface.SCATTER, options, peer=options.rootRank, count=elements(outputs[0])[1])
+        if options.rootRank == self._comm.rank:
+            self._check_list('scatter', tensors[0])
+            job.send(job.input_parts(tensors[0]))
+        job.recv(job.output(outputs[0]))
+        return self._run(job, outputs)
+
+    # ---- reduced parts ----
+
+    def reduce_scatter_single(self, output, tensor, options):
+        self._check_pair('reduce_scatter', tensor, output)
+        job = self._job(interface.REDUCE_SCATTER, options, count=output.numel(), **reduction(options.reduceOp))
+        job.send(job.input(tensor))
+        job.recv(job.output(output))
+        job.operation.dtype = reduced(output)
+        return self._run(job, [output])
+
+    def reduce_scatter_single_coalesced(self, outputs, tensors, options):
+        for output, tensor in zip(outputs, tensors, strict=True):
+            self.reduce_scatter_single(output, tensor, options)
+        return Done(outputs)
+
+    def reduce_scatter(self, outputs, tensors, options):
+        whole = tensors[0]
+        self._check_list('reduce_scatter', whole)
+        check('reduce_scatter', whole[0], *outputs)
+        if whole[self._comm.rank].numel() != outputs[0].numel():
+            raise Invalid(f'ddp: reduce_scatter(): input {self._comm.rank} has {whole[self._comm.rank].numel()} elements, '
+                          f'the output of this rank {outputs[0].numel()}')
+        job = self._job(interface.REDUCE_SCATTER, options, count=outputs[0].numel(), **reduction(options.reduceOp))
+        job.send(job.input_parts(whole))
+        job.recv(job.output(outputs[0]))
+        job.operation.dtype = reduced(outputs[0])
+        if len({one.numel() for one in whole}) > 1:
+            job.counts('send_counts', [one.numel() for one in whole])
+        return self._run(job, outputs)
+
+    # ---- all to all ----
+
+    def _split_counts(self, tensor, splits):
+        rows, size = tensor.shape[0] if tensor.dim() else 1, self._comm.size
+        if not splits and rows % size == 0:
+            splits = [rows // size] * size
+        if len(splits) != size or sum(splits) != rows or min(splits) < 0:
+            raise Invalid(f'ddp: all_to_all_single(): the split sizes must be {size} numbers whose sum is the first '
+                          f'dimension, {rows}')
+        return [split * elements(tensor)[1] // rows if rows else 0 for split in splits]
+
+    def all_to_all_single(self, output, tensor, output_splits, input_splits, options):
+        check('all_to_all_single', output, tensor)
+        job = self._job(interface.ALL_TO_ALL, options)
+        job.counts('send_counts', self._split_counts(tensor, input_splits))
+        job.counts('recv_counts', self._split_counts(output, output_splits))
+        job.send(job.input(tensor))
+        job.recv(job.output(output))
+        return self._run(job, [output])
+
+    def alltoall(self, outputs, tensors, options):
+        self._check_list('all_to_all', outputs)
+        self._check_list('all_to_all', tensors)
+        check('all_to_all', outputs[0], tensors[0])
+        job = self._job(interface.ALL_TO_ALL, options)
+        job.counts('send_counts', [elements(one)[1] for one in tensors])
+        job.counts('recv_counts', [elements(one)[1] for one in outputs])
+        job.send(job.input_parts(tensors))
+        job.recv(job.output_parts(outputs))
+        return self._run(job, outputs)
+
+    # ---- messages and barriers ----
+
+    def _message(self, job, tensors):
+        if tensors[0].is_cuda:
+            return self._run(job, tensors)
+        return Message(job, job.start(self._comm), tensors)
+
+    def _new_message(self, kind, tensors, peer, tag):
+        self._check_open()
+        check('send' if kind == interface.SEND else 'recv', *tensors)
+        if tag < 0:
+            raise Invalid(f'ddp: the tag is {tag}; it cannot be negative')
+        job = Job(kind, 0)
+        job.operation.peer, job.operation.tag, job.operation.count = peer, tag, elements(tensors[0])[1]
+        return job
+
+    def send(self, tensors, rank, tag):
+        job = self._new_message(interface.SEND, tensors, rank, tag)
+        job.send(job.input(tensors[0]))
+        return self._message(job, tensors)
+
+    def recv(self, tensors, rank, tag):
+        job = self._new_message(interface.RECV, tensors, rank, tag)
+        job.recv(job.output(tensors[0]))
+        return self._message(job, tensors)
+
+    def barrier(self, options):
+        return self._run(self._job(interface.BARRIER, options), [])
+
+    def monitored_barrier(self, options, _=False):
+        self._job(interface.MONITORED_BARRIER, options).run(self._comm)
