@@ -53,6 +53,16 @@ if __name__ == '__main__':
 '''
 
 
+NAME_ALONE = '''
+import torch, torch.distributed as dist
+dist.init_process_group('ddp')
+total = torch.ones(1)
+dist.all_reduce(total)
+print('sum', total.item(), flush=True)
+dist.destroy_process_group()
+'''
+
+
 def environment():
     return {'PYTHONPATH': str(PACKAGE), 'DDPRUN_TORCH_LIBRARIES': str(LIBRARIES), 'PYTHONDONTWRITEBYTECODE': '1',
             'PKG_CONFIG_PATH': os.environ['UNINSTALLED'], 'DDPRUN_LIBRARY_PATH': os.environ['DDPCOMM_FOLDER']}
@@ -137,6 +147,18 @@ class Backend(DdprunCase):
                 self.assertRegex(job.err, 'rank 2 failed first: killed by SIGKILL')
                 told = re.findall(r'rank (\d) knows: .*rank 2 \(pid \d+ on .*\) has died', job.out)
                 self.assertEqual(sorted(told), ['0', '1'], job.out + job.err)
+
+    def test_the_name_alone_is_enough(self):
+        """Where the package is installed: what pip leaves of pyproject.toml."""
+        project = (ROOT / 'pyproject.toml').read_text()
+        group, point = re.search(r"^\[project\.entry-points\.'(.*)'\]\nddp = '(.*)'$", project, re.MULTILINE).groups()
+        info = self.folder / 'site/ddprun-0.1.0.dist-info'
+        info.mkdir(parents=True)
+        (info / 'METADATA').write_text('Metadata-Version: 2.1\nName: ddprun\nVersion: 0.1.0\n')
+        (info / 'entry_points.txt').write_text(f'[{group}]\nddp = {point}\n')
+        job = self.succeed('--nproc-per-node=2', PYTHON, '-c', NAME_ALONE,
+                           env={'PYTHONPATH': f'{PACKAGE}:{info.parent}'})
+        self.assertEqual(job.out.count('sum 2.0'), 2, job.out)
 
     def test_torchrun(self):
         done = subprocess.run([PYTHON, '-m', 'torch.distributed.run', '--nproc-per-node=2', '--standalone',
