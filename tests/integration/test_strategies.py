@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test_strategies.py - the examples that divide the model among ranks train as the plain program does.
+"""test_strategies.py - the examples that divide the model among ranks, or round it, train as the plain program does.
 
 Every loss of a run on generated images is compared with that of fashion_mnist with one worker.
 """
@@ -14,6 +14,7 @@ from pathlib import Path
 DDPRUN = os.environ['DDPRUN']
 EXAMPLES = Path(os.environ['DDPRUN_EXAMPLES'])
 ROUNDING = 1e-5   # relative: sums of floats in another order
+HALF_ROUNDING = 0.02
 SMALL = 0.1       # a loss is the difference of scores of about 10; below this the error does not shrink with it
 EXIT_CONFIG = 78  # of a program that was started with a wrong number of ranks
 IMAGES, EPOCHS = 1000, 2
@@ -69,6 +70,17 @@ class Strategies(unittest.TestCase):
     def test_hybrid(self):
         self.trains_as_the_plain_program('hybrid', 4)
         self.trains_as_the_plain_program('hybrid', 8)
+
+    @unittest.skipUnless((EXAMPLES / 'half_precision').exists(), 'the compiler has no _Float16')
+    def test_half_precision(self):
+        """Rounded to 11 bits, but near."""
+        plain_accuracy, plain = train('fashion_mnist', 1, 64)
+        for ranks in (1, 3):
+            accuracy, losses = train('half_precision', ranks, 64)
+            self.assertEqual(len(losses), len(plain))
+            self.assertLess(max(abs(a - b) / max(b, SMALL) for a, b in zip(losses, plain)), HALF_ROUNDING)
+            self.assertEqual(accuracy, plain_accuracy)
+            self.assertNotEqual(losses, plain)
 
     def test_wrong_numbers_of_ranks(self):
         self.is_refused('pipeline', 3, 'the pipeline has 2 stages, and there are 3 ranks: start 2')
