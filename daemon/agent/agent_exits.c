@@ -17,12 +17,40 @@ void agent_report_failure(struct agent *agent)
     agent->hooks.failed(agent->hooks.ctx, &failure);
 }
 
+/* Ranks that lose a peer exit at once, often before the kernel has ended the peer, which takes
+ * longer the more memory it has. So a worker that is being killed right now comes before one that
+ * exits by itself. NULL: there is none. */
+static struct worker_proc *being_killed(struct agent *agent)
+{
+    for (uint32_t i = 0; i < agent->config->nproc; i++)
+        if (worker_proc_alive(&agent->workers[i]) && reap_is_killed(agent->workers[i].pid))
+            return &agent->workers[i];
+    return NULL;
+}
+
+/* The kernel is ending @worker: stop the others now. The report follows when it has ended. */
+static void blame_dying(struct agent *agent, struct worker_proc *worker)
+{
+    struct ddp_round_failure failure;
+    agent_set_cause(agent, AGENT_CAUSE_WORKER);
+    worker->dying = true;
+    agent->dying = worker;
+    outcome_dying(agent, worker, &failure);
+    agent->hooks.failed(agent->hooks.ctx, &failure);
+}
+
 static void take_exit(struct agent *agent, struct worker_proc *worker, int wait_status)
 {
     if (worker->aborts_with != 0)
         wait_status = W_EXITCODE(worker->aborts_with, 0);
     worker_proc_exited(worker, wait_status, ddpi_now_us(&ddpi_clock_monotonic));
     agent->alive--;
+    bool by_itself = WIFEXITED(wait_status) && wait_status != 0;
+    struct worker_proc *killed = NULL;
+    if (by_itself && agent_is_up(agent) && agent->cause == AGENT_CAUSE_NONE)
+        killed = being_killed(agent);
+    if (killed != NULL)
+        blame_dying(agent, killed);
     agent->hooks.changed(agent->hooks.ctx);
     if (worker == agent->dying ||
         (worker_proc_failed(worker) && agent->cause == AGENT_CAUSE_NONE)) {
@@ -36,21 +64,16 @@ static void take_exit(struct agent *agent, struct worker_proc *worker, int wait_
         pmi_rank_gone(&agent->pmi, worker->local_rank);
 }
 
-/* The kernel reports that the worker will fail, though waitpid() may take a while to say so. Stop
- * the others now; the report follows when the worker has ended. */
+/* The kernel reports that the worker will fail, though waitpid() may take a while to say so. */
 void agent_on_death_hint(void *ctx, uint32_t local_rank)
 {
     struct agent *agent = ctx;
     struct worker_proc *worker = &agent->workers[local_rank];
-    struct ddp_round_failure failure;
     if (!agent_is_up(agent) || agent->cause != AGENT_CAUSE_NONE || !worker_proc_alive(worker) ||
         !reap_is_failing(worker->pid))
         return;
-    agent_set_cause(agent, AGENT_CAUSE_WORKER);
-    worker->dying = true;
-    agent->dying = worker;
-    outcome_dying(agent, worker, &failure);
-    agent->hooks.failed(agent->hooks.ctx, &failure);
+    struct worker_proc *killed = reap_is_killed(worker->pid) ? worker : being_killed(agent);
+    blame_dying(agent, killed != NULL ? killed : worker);
 }
 
 /* A caller of MPI_Abort expects its manager to kill it and to use its exit code. An aborted job

@@ -110,13 +110,29 @@ static bool is_dead(const struct ddpi_proc_stat *stat)
     return stat->state == 'Z' && stat->threads <= 1;
 }
 
-bool reap_is_failing(pid_t pid)
+/* The wait status with which the kernel is ending @pid; 0: it is not, or that is not known. */
+static int status_to_come(pid_t pid)
 {
     struct ddpi_proc_stat stat;
     if (!ddpi_proc_stat_read(pid, &stat))
-        return false;
+        return 0;
     bool stopped = stat.state == 'T' || stat.state == 't';
-    return !stopped && stat.exit_code > 0;
+    return stopped || stat.exit_code < 0 ? 0 : (int)stat.exit_code;
+}
+
+bool reap_is_failing(pid_t pid)
+{
+    return status_to_come(pid) != 0;
+}
+
+bool reap_is_killed(pid_t pid)
+{
+    static const int ends[] = {SIGKILL, SIGSEGV, SIGBUS, SIGILL, SIGFPE};
+    int status = status_to_come(pid);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (WIFSIGNALED(status) && WTERMSIG(status) == ends[i])
+            return true;
+    return false;
 }
 
 static void visit_if_child(void *arg, pid_t pid)

@@ -25,6 +25,9 @@ bool reap_collect(void (*on_exit)(void *ctx, pid_t pid, int wait_status), void *
  * this is known before waitpid() reports it. */
 bool reap_is_failing(pid_t pid);
 
+/* The same by SIGKILL or a fault: ends that no process chooses when it finds another one dead. */
+bool reap_is_killed(pid_t pid);
+
 /* SIGKILL every direct child. Returns how many were signalled. Allocates nothing. */
 size_t reap_kill_children(void);
 

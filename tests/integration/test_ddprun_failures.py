@@ -111,6 +111,22 @@ class FirstFailure(DdprunCase):
             self.assertEqual(job.wait(), 137)
             in_order(self, job.err, f'rank {first} failed first: killed by SIGKILL', f'then rank {second}: ')
 
+    def test_is_the_one_that_was_killed_however_long_it_takes_to_end(self):
+        """The kernel frees the memory of rank 1 before it is dead; rank 0 has exited by then, as ranks without a peer do."""
+        large = 'import signal; memory = bytearray(b"x") * (1 << 29); print("ready", flush=True); signal.pause()'
+        watch = ('import os, sys\n'
+                 'pid = int(open(sys.argv[1]).read())\n'
+                 'while open(f"/proc/{pid}/stat").read().split()[-1] == "0": pass\n'
+                 'os._exit(1)')
+        pid = self.folder / 'pid'
+        job = self.start('--nproc-per-node=2', '--no-prefix', 'sh', '-c',
+                         f'[ $RANK = 1 ] && {{ echo $$$$ > {pid}.new; mv {pid}.new {pid}; '
+                         f'exec {sys.executable} -c \'{large}\'; }}; while [ ! -e {pid} ]; do :; done; exec {sys.executable} -c \'{watch}\' {pid}')
+        job.read_until('ready')
+        os.kill(int(pid.read_text()), signal.SIGKILL)
+        self.assertEqual(job.wait(), 137, job.err)
+        in_order(self, job.err, 'rank 1 failed first: killed by SIGKILL', 'then rank 0: ')
+
     @staticmethod
     def state(pid):
         return Path(f'/proc/{pid}/stat').read_text().rsplit(')', 1)[1].split()[0]

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -291,8 +292,13 @@ static void exit_with_3(void)
     _exit(3);
 }
 
+static void abort_itself(void)
+{
+    abort();
+}
+
 /* As far as the zombies show. */
-static bool seen_failing(void (*run)(void), int sig)
+static bool seen_failing(void (*run)(void), int sig, bool *ret_killed)
 {
     siginfo_t info;
     pid_t pid = start(run);
@@ -304,6 +310,7 @@ static bool seen_failing(void (*run)(void), int sig)
     }
     ck_assert_int_eq(waitid(P_PID, (id_t)pid, &info, WEXITED | WSTOPPED | WNOWAIT), 0);
     bool failing = reap_is_failing(pid);
+    *ret_killed = reap_is_killed(pid);
     kill(pid, SIGKILL);
     ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
     return failing;
@@ -311,11 +318,13 @@ static bool seen_failing(void (*run)(void), int sig)
 
 START_TEST(a_failing_process_is_known_before_its_end)
 {
-    ck_assert(!seen_failing(exit_with_0, 0));
-    ck_assert(seen_failing(exit_with_3, 0));
-    ck_assert(seen_failing(refuse_to_end, SIGKILL));
-    ck_assert(!seen_failing(refuse_to_end, SIGSTOP));
-    ck_assert(!reap_is_failing(0x7ffffff));
+    bool killed;
+    ck_assert(!seen_failing(exit_with_0, 0, &killed) && !killed);
+    ck_assert(seen_failing(exit_with_3, 0, &killed) && !killed);
+    ck_assert(seen_failing(abort_itself, 0, &killed) && !killed);
+    ck_assert(seen_failing(refuse_to_end, SIGKILL, &killed) && killed);
+    ck_assert(!seen_failing(refuse_to_end, SIGSTOP, &killed) && !killed);
+    ck_assert(!reap_is_failing(0x7ffffff) && !reap_is_killed(0x7ffffff));
 }
 END_TEST
 
