@@ -173,6 +173,9 @@ bool ddpi_flight_same_call(const struct ddpi_flight_log *la, const struct ddpi_f
     if (a->has_elements &&
         (a->count != b->count || strcmp(ddpi_flight_dtype(la, a), ddpi_flight_dtype(lb, b)) != 0))
         return false;
+    if (a->is_uneven != b->is_uneven || a->in_pairs != b->in_pairs ||
+        (!a->in_pairs && a->parts != b->parts))
+        return false;
     if (a->reduces && strcmp(ddpi_flight_reduction(la, a), ddpi_flight_reduction(lb, b)) != 0)
         return false;
     return !a->has_root || a->peer == b->peer;
@@ -239,6 +242,17 @@ static bool mark_different(struct ddpi_flight_team *team, const struct call *cal
     return any;
 }
 
+/* Whether the @count calls with one number, which are alike, have parts of which some rank sends
+ * others than are expected of it. Only all ranks together show that. */
+static bool counts_differ(const struct ddpi_flight_team *team, const struct call *calls,
+                          size_t count)
+{
+    uint16_t sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum = (uint16_t)(sum + calls[i].op->parts);
+    return count == team->size && calls[0].op->in_pairs && sum != 0;
+}
+
 /* How many of the @count calls have the number of the first. */
 static size_t count_same_number(const struct call *calls, size_t count)
 {
@@ -252,11 +266,13 @@ static bool find_difference(struct ddpi_flight_team *team, const struct call *ca
 {
     for (size_t from = 0, same; from < count; from += same) {
         same = count_same_number(calls + from, count - from);
-        if (mark_different(team, calls + from, same)) {
-            team->verdict = DDPI_FLIGHT_DIFFER;
-            team->seq = calls[from].op->seq;
+        team->seq = calls[from].op->seq;
+        team->verdict = DDPI_FLIGHT_DIFFER;
+        if (mark_different(team, calls + from, same))
             return true;
-        }
+        team->verdict = DDPI_FLIGHT_COUNTS;
+        if (counts_differ(team, calls + from, same))
+            return true;
     }
     return false;
 }

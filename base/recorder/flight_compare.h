@@ -12,10 +12,11 @@
 #include "flight_log.h"
 
 /* X(symbol, name): what is the matter with a team; the first that applies. */
-#define DDPI_FLIGHT_VERDICT_MAP(X)                                                      \
-    X(DDPI_FLIGHT_DIFFER, "differ")         /* ranks called different things as @seq */ \
-    X(DDPI_FLIGHT_BEHIND, "behind")         /* some have not called @seq */             \
-    X(DDPI_FLIGHT_UNFINISHED, "unfinished") /* all have called @seq; some are in it */  \
+#define DDPI_FLIGHT_VERDICT_MAP(X)                                                           \
+    X(DDPI_FLIGHT_DIFFER, "differ")         /* ranks called different things as @seq */      \
+    X(DDPI_FLIGHT_COUNTS, "counts")         /* of @seq some send others than are expected */ \
+    X(DDPI_FLIGHT_BEHIND, "behind")         /* some have not called @seq */                  \
+    X(DDPI_FLIGHT_UNFINISHED, "unfinished") /* all have called @seq; some are in it */       \
     X(DDPI_FLIGHT_TOGETHER, "together")     /* all known ranks have called and left it */
 
 enum ddpi_flight_verdict {

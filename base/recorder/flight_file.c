@@ -27,7 +27,15 @@ enum word {
     WORD_WHAT
 };
 
-enum flag { FLAG_MESSAGE = 1, FLAG_SEND = 2, FLAG_ROOT = 4, FLAG_REDUCES = 8, FLAG_ELEMENTS = 16 };
+enum flag {
+    FLAG_MESSAGE = 1,
+    FLAG_SEND = 2,
+    FLAG_ROOT = 4,
+    FLAG_REDUCES = 8,
+    FLAG_ELEMENTS = 16,
+    FLAG_UNEVEN = 32,
+    FLAG_PAIRS = 64
+};
 
 static uint64_t magic_number(void)
 {
@@ -127,9 +135,11 @@ static uint64_t what_word(const struct ddpi_flight_op *op)
 {
     unsigned flags = (op->is_message ? FLAG_MESSAGE : 0u) | (op->is_send ? FLAG_SEND : 0u) |
                      (op->has_root ? FLAG_ROOT : 0u) | (op->reduces ? FLAG_REDUCES : 0u) |
-                     (op->has_elements ? FLAG_ELEMENTS : 0u);
+                     (op->has_elements ? FLAG_ELEMENTS : 0u) | (op->is_uneven ? FLAG_UNEVEN : 0u) |
+                     (op->in_pairs ? FLAG_PAIRS : 0u);
     return (uint64_t)(uint16_t)op->group | (uint64_t)op->operation << 16 |
-           (uint64_t)op->dtype << 24 | (uint64_t)op->reduction << 32 | (uint64_t)flags << 40;
+           (uint64_t)op->dtype << 24 | (uint64_t)op->reduction << 32 | (uint64_t)flags << 40 |
+           (uint64_t)op->parts << 48;
 }
 
 void ddpi_flight_begin(struct ddpi_flight_header *memory, uint32_t records,
@@ -200,6 +210,9 @@ bool ddpi_flight_get(const struct ddpi_flight_record *record, struct ddpi_flight
         .operation = (uint8_t)(what >> 16),
         .dtype = (uint8_t)(what >> 24),
         .reduction = (uint8_t)(what >> 32),
+        .parts = (uint16_t)(what >> 48),
+        .is_uneven = (flags & FLAG_UNEVEN) != 0,
+        .in_pairs = (flags & FLAG_PAIRS) != 0,
         .is_message = (flags & FLAG_MESSAGE) != 0,
         .is_send = (flags & FLAG_SEND) != 0,
         .has_root = (flags & FLAG_ROOT) != 0,

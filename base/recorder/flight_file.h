@@ -59,6 +59,9 @@ struct ddpi_flight_op {
     uint32_t peer;  /* or root */
     uint32_t group; /* serial number of its group, modulo 2^16 */
     uint8_t operation, dtype, reduction;
+    uint16_t parts; /* of uneven parts, or a list of buffers: the digest of their counts; or, if
+                       @in_pairs, numbers whose sum is 0 if ranks agree about the counts */
+    bool is_uneven, in_pairs;
     bool is_message; /* between two ranks only: @peer is the other one */
     bool is_send;
     bool has_root;

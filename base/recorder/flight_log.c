@@ -196,15 +196,31 @@ void ddpi_flight_name(const struct ddpi_flight_log *log, const struct ddpi_fligh
         snprintf(text, DDPI_FLIGHT_TEXT, "%s #%" PRIu64, name, op->seq);
 }
 
+/* The elements of @op, without parentheses. */
+static void describe_elements(const struct ddpi_flight_log *log, const struct ddpi_flight_op *op,
+                              char text[DDPI_FLIGHT_TEXT])
+{
+    const char *dtype = ddpi_flight_dtype(log, op);
+    if (op->in_pairs) /* no count is that of all ranks */
+        snprintf(text, DDPI_FLIGHT_TEXT, "%s in uneven parts", dtype);
+    else if (op->is_uneven)
+        snprintf(text, DDPI_FLIGHT_TEXT, "%" PRIu64 " %s, digest of counts %04x", op->count, dtype,
+                 op->parts);
+    else
+        snprintf(text, DDPI_FLIGHT_TEXT, "%" PRIu64 " %s", op->count, dtype);
+}
+
 void ddpi_flight_describe(const struct ddpi_flight_log *log, const struct ddpi_flight_op *op,
                           char text[DDPI_FLIGHT_TEXT])
 {
+    char elements[DDPI_FLIGHT_TEXT];
     ddpi_flight_name(log, op, text);
     size_t at = strlen(text);
+    describe_elements(log, op, elements);
     if (op->has_elements)
-        at += (size_t)snprintf(text + at, DDPI_FLIGHT_TEXT - at, " (%s%s%" PRIu64 " %s",
+        at += (size_t)snprintf(text + at, DDPI_FLIGHT_TEXT - at, " (%s%s%s",
                                op->reduces ? ddpi_flight_reduction(log, op) : "",
-                               op->reduces ? " of " : "", op->count, ddpi_flight_dtype(log, op));
+                               op->reduces ? " of " : "", elements);
     if (op->has_root && at < DDPI_FLIGHT_TEXT)
         at += (size_t)snprintf(text + at, DDPI_FLIGHT_TEXT - at, "%sroot %" PRIu32,
                                op->has_elements ? ", " : " (", op->peer);

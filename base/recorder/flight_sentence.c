@@ -142,6 +142,14 @@ static void say_difference(struct sentence *sentence, const struct ddpi_flight_t
     say_call(sentence, team, is_regular, true);
 }
 
+static void say_counts(struct sentence *sentence, const struct ddpi_flight_team *team)
+{
+    say_ranks(sentence, team, is_regular);
+    say(sentence, " called ");
+    say_call(sentence, team, is_regular, true);
+    say(sentence, ", but disagree about its counts");
+}
+
 static void say_behind(struct sentence *sentence, const struct ddpi_flight_team *team)
 {
     bool waits = next_member(team, is_waiting, 0) < team->count;
@@ -180,9 +188,8 @@ static void say_together(struct sentence *sentence, const struct ddpi_flight_tea
 void ddpi_flight_sentence(const struct ddpi_flight_team *team, char text[DDPI_FLIGHT_SENTENCE])
 {
     static void (*const tell[])(struct sentence *, const struct ddpi_flight_team *) = {
-        [DDPI_FLIGHT_DIFFER] = say_difference,
-        [DDPI_FLIGHT_BEHIND] = say_behind,
-        [DDPI_FLIGHT_UNFINISHED] = say_unfinished,
+        [DDPI_FLIGHT_DIFFER] = say_difference, [DDPI_FLIGHT_COUNTS] = say_counts,
+        [DDPI_FLIGHT_BEHIND] = say_behind,     [DDPI_FLIGHT_UNFINISHED] = say_unfinished,
         [DDPI_FLIGHT_TOGETHER] = say_together,
     };
     struct sentence sentence = {text, DDPI_FLIGHT_SENTENCE};

@@ -90,15 +90,17 @@ uint32_t ddpi_processors_quota(ddpi_text_reader *read)
     return v1 < v2 ? v1 : v2;
 }
 
-uint32_t ddpi_processors(void)
+uint32_t ddpi_processors_usable(void)
 {
     cpu_set_t cpus;
-    uint32_t quota = ddpi_processors_quota(ddpi_text_file_read), usable;
-    if (sched_getaffinity(0, sizeof cpus, &cpus) == 0) {
-        usable = (uint32_t)CPU_COUNT(&cpus);
-    } else { /* a mask of more than 1,024 */
-        long online = sysconf(_SC_NPROCESSORS_ONLN);
-        usable = online > 0 ? (uint32_t)online : 1;
-    }
+    if (sched_getaffinity(0, sizeof cpus, &cpus) == 0)
+        return (uint32_t)CPU_COUNT(&cpus);
+    long online = sysconf(_SC_NPROCESSORS_ONLN); /* a mask of more than 1,024 */
+    return online > 0 ? (uint32_t)online : 1;
+}
+
+uint32_t ddpi_processors(void)
+{
+    uint32_t quota = ddpi_processors_quota(ddpi_text_file_read), usable = ddpi_processors_usable();
     return quota < usable ? quota : usable;
 }

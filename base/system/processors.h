@@ -16,6 +16,9 @@ typedef bool ddpi_text_reader(const char *path, char *text, size_t size);
  * no quota. What cannot be read or understood counts as none. Pure but for @read. */
 uint32_t ddpi_processors_quota(ddpi_text_reader *read);
 
+/* How many processors this process may be scheduled on. One system call. */
+uint32_t ddpi_processors_usable(void);
+
 /* That, and no more than the process may be scheduled on. Reads files. */
 uint32_t ddpi_processors(void);
 

@@ -13,7 +13,8 @@ enum { NUMBER_SIZE = 24, NOW_SIZE = DDPI_FLIGHT_TEXT + 96 };
 static const struct ddpi_flight_op *present_op(const struct ddpi_flight_team *team,
                                                const struct ddpi_flight_member *member)
 {
-    if (team->verdict == DDPI_FLIGHT_DIFFER && member->at_seq != NULL)
+    if ((team->verdict == DDPI_FLIGHT_DIFFER || team->verdict == DDPI_FLIGHT_COUNTS) &&
+        member->at_seq != NULL)
         return member->at_seq;
     return member->current != NULL ? member->current : member->message;
 }

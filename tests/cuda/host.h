@@ -210,7 +210,7 @@ struct host_kernel {
     size_t parameter_size;
     /* @parameter is a copy from the time of the launch. */
     ddpi_cu_result (*run)(const struct host_kernel *kernel, const void *parameter, int device);
-    int dtype, op; /* of one that reduces */
+    int dtype, op; /* of one that reduces, multiplies, or casts from it */
     size_t bytes;  /* of an element of one that copies */
 };
 

@@ -79,7 +79,52 @@ static ddpi_cu_result run_reduce(const struct host_kernel *kernel, const void *p
                                        .divisor = work->divisor};
     memcpy(reduction.in, reached.in, sizeof reduction.in);
     memcpy(reduction.out, reached.out, sizeof reduction.out);
+    if (work->non_finite != NULL) {
+        reduction.non_finite =
+            host_memory_reach((uintptr_t)work->non_finite, sizeof *work->non_finite, device);
+        if (reduction.non_finite == NULL)
+            return DDPI_CU_ERROR_ILLEGAL_ADDRESS;
+    }
     ddpi_reduce_many(&reduction);
+    return DDPI_CU_SUCCESS;
+}
+
+static ddpi_cu_result run_scale(const struct host_kernel *kernel, const void *parameter, int device)
+{
+    const struct ddpi_kernel_scale *work = parameter;
+    ddp_dtype dtype = (ddp_dtype)kernel->dtype;
+    ddpi_cu_deviceptr address = (uintptr_t)work->elements;
+    if (address % ddp_dtype_size(dtype) != 0)
+        return DDPI_CU_ERROR_MISALIGNED_ADDRESS;
+    void *elements = host_memory_reach(address, work->count * ddp_dtype_size(dtype), device);
+    if (elements == NULL)
+        return DDPI_CU_ERROR_ILLEGAL_ADDRESS;
+    ddpi_scale(elements, elements, work->count, dtype, work->factor);
+    return DDPI_CU_SUCCESS;
+}
+
+/* The types of a cast, by their numbers. */
+static const ddp_dtype cast_dtypes[] = {
+#define CAST_DTYPE(dtype, type) [DDPI_KERNEL_CAST_TO_##type] = dtype,
+    DDPI_KERNEL_FLOATS(CAST_DTYPE)
+#undef CAST_DTYPE
+};
+
+static ddpi_cu_result run_cast(const struct host_kernel *kernel, const void *parameter, int device)
+{
+    const struct ddpi_kernel_cast *work = parameter;
+    if (work->to >= sizeof cast_dtypes / sizeof *cast_dtypes)
+        return DDPI_CU_ERROR_LAUNCH_FAILED;
+    ddp_dtype from = (ddp_dtype)kernel->dtype, to = cast_dtypes[work->to];
+    if ((uintptr_t)work->in % ddp_dtype_size(from) != 0 ||
+        (uintptr_t)work->out % ddp_dtype_size(to) != 0)
+        return DDPI_CU_ERROR_MISALIGNED_ADDRESS;
+    const void *in =
+        host_memory_reach((uintptr_t)work->in, work->count * ddp_dtype_size(from), device);
+    void *out = host_memory_reach((uintptr_t)work->out, work->count * ddp_dtype_size(to), device);
+    if (in == NULL || out == NULL)
+        return DDPI_CU_ERROR_ILLEGAL_ADDRESS;
+    ddpi_cast(out, to, in, from, work->count);
     return DDPI_CU_SUCCESS;
 }
 
@@ -96,8 +141,14 @@ static ddpi_cu_result run_reduce(const struct host_kernel *kernel, const void *p
 #define COPIES(bytes, type) \
     {NAME(DDPI_KERNEL_COPY(bytes)), sizeof(struct ddpi_kernel_work), run_copy, 0, 0, bytes},
 
-static const struct host_kernel kernels[] = {DDPI_KERNEL_TYPES(ALL_REDUCE)
-                                                 DDPI_KERNEL_COPIES(COPIES)};
+#define SCALES(dtype, type) \
+    {NAME(DDPI_KERNEL_SCALE(type)), sizeof(struct ddpi_kernel_scale), run_scale, dtype, 0, 0},
+
+#define CASTS(dtype, type) \
+    {NAME(DDPI_KERNEL_CAST(type)), sizeof(struct ddpi_kernel_cast), run_cast, dtype, 0, 0},
+
+static const struct host_kernel kernels[] = {DDPI_KERNEL_TYPES(ALL_REDUCE) DDPI_KERNEL_COPIES(
+    COPIES) DDPI_KERNEL_FLOATS(SCALES) DDPI_KERNEL_FLOATS(CASTS)};
 
 const struct host_kernel *host_kernel_find(const char *name)
 {

@@ -38,7 +38,7 @@ kernel *kernel_for(const ddpi_reduction &work)
         DDPI_KERNEL_TYPES(ROW)
 #undef ROW
     };
-    if (work.nin > 1 || work.divisor > 1)
+    if (work.nin > 1 || work.divisor > 1 || work.non_finite != nullptr)
         return table[real_of(work.dtype)][work.op];
     switch (ddp_dtype_size(real_of(work.dtype))) {
 #define COPY(bytes, type) \
@@ -127,12 +127,88 @@ START_TEST(the_same_bits_as_the_twin)
         work.count = counts[of.pick(sizeof counts / sizeof *counts)];
         work.nout = 1 + of.pick(MOST);
         work.divisor = folds && work.op == DDP_AVERAGE ? 1 + of.pick(16) : 1;
+        work.non_finite = nullptr;
         ddpi_reduction twin = work;
+        bool found = false, expected = false;
+        if (folds && ddpi_dtype_has_non_finite(work.dtype) && of.pick(2) == 0) {
+            work.non_finite = &found;
+            twin.non_finite = &expected;
+        }
         of.fill(work, twin, int(work.nin % 3));
         run_grid(work, 1 + of.pick(3));
         ddpi_reduce_many(&twin);
         of.compare(work, twin);
+        ck_assert(found == expected);
     }
+}
+END_TEST
+
+/* ---- products ---- */
+
+struct product {
+    ddp_dtype dtype;
+    void (*kernel)(ddpi_kernel_scale);
+};
+
+START_TEST(products_have_the_bits_of_the_twin)
+{
+    static const product products[] = {
+#define PRODUCT(symbol, type) {symbol, DDPI_KERNEL_SCALE(type)},
+        DDPI_KERNEL_FLOATS(PRODUCT)
+#undef PRODUCT
+    };
+    static const double factors[] = {1.0 / 3, 7, 1e-30, 1e300};
+    const product &of = products[_i];
+    kernels_case space{uint64_t(_i), {}, {}};
+    for (const double factor : factors) {
+        const size_t count = 1 + space.pick(LONGEST);
+        elements_fill(space.device.at(0), count, of.dtype, &space.seed);
+        space.host.bytes = space.device.bytes;
+        gridDim.x = 1 + space.pick(5);
+        for (blockIdx.x = 0; blockIdx.x < gridDim.x; blockIdx.x++)
+            for (threadIdx.x = 0; threadIdx.x < DDPI_KERNEL_THREADS; threadIdx.x++)
+                of.kernel(ddpi_kernel_scale{space.device.at(0), count, factor});
+        ddpi_scale(space.host.at(0), space.host.at(0), count, of.dtype, factor);
+        ck_assert_uint_eq(elements_differ(of.dtype, space.device.at(0), space.host.at(0), count),
+                          count);
+        const size_t end = count * ddp_dtype_size(of.dtype);
+        ck_assert(memcmp(space.device.at(0) + end, space.host.at(0) + end,
+                         spaces::room * sizeof(uint4) - end) == 0);
+    }
+}
+END_TEST
+
+/* ---- casts ---- */
+
+struct cast_kernel {
+    ddp_dtype dtype;
+    uint32_t number;
+    void (*kernel)(ddpi_kernel_cast);
+};
+
+START_TEST(casts_have_the_bits_of_the_twin)
+{
+    static const cast_kernel kernels[] = {
+#define CAST(symbol, type) {symbol, DDPI_KERNEL_CAST_TO_##type, DDPI_KERNEL_CAST(type)},
+        DDPI_KERNEL_FLOATS(CAST)
+#undef CAST
+    };
+    const cast_kernel &from = kernels[_i / 4], &to = kernels[_i % 4];
+    kernels_case space{uint64_t(_i), {}, {}};
+    const size_t count = 1 + space.pick(LONGEST);
+    elements_fill(space.device.at(0), count, from.dtype, &space.seed);
+    memset(space.device.at(1), POISON, spaces::room * sizeof(uint4));
+    space.host.bytes = space.device.bytes;
+    gridDim.x = 1 + space.pick(5);
+    for (blockIdx.x = 0; blockIdx.x < gridDim.x; blockIdx.x++)
+        for (threadIdx.x = 0; threadIdx.x < DDPI_KERNEL_THREADS; threadIdx.x++)
+            from.kernel(ddpi_kernel_cast{space.device.at(0), space.device.at(1), count, to.number});
+    ddpi_cast(space.host.at(1), to.dtype, space.host.at(0), from.dtype, count);
+    ck_assert_uint_eq(elements_differ(to.dtype, space.device.at(1), space.host.at(1), count),
+                      count);
+    const size_t end = count * ddp_dtype_size(to.dtype);
+    ck_assert(memcmp(space.device.at(1) + end, space.host.at(1) + end,
+                     spaces::room * sizeof(uint4) - end) == 0);
 }
 END_TEST
 
@@ -142,6 +218,8 @@ Suite *test_suite(void)
     TCase *tcase = tcase_create("on the host");
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, the_same_bits_as_the_twin, 0, DTYPES * OPS);
+    tcase_add_loop_test(tcase, products_have_the_bits_of_the_twin, 0, 4);
+    tcase_add_loop_test(tcase, casts_have_the_bits_of_the_twin, 0, 16);
     suite_add_tcase(suite, tcase);
     return suite;
 }

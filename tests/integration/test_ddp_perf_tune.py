@@ -3,6 +3,7 @@
 is not tested.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -54,6 +55,22 @@ class Tune(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn(f'{rows[-1][3]}, as the table has it for 2 ranks on 1 nodes', done.stdout + done.stderr)
 
+    def test_figures_as_json(self):
+        with tempfile.TemporaryDirectory() as folder:
+            figures = Path(folder) / 'figures'
+            done = self.tune('--nproc=2', '-b8', '-e2K', '-f16', f'--json={figures}')
+            self.check_measured(done, [8, 128, 2048], ['ring', 'direct', 'doubling'])
+            lines = [json.loads(line) for line in figures.read_text().splitlines()]
+        rows = [row.split(' | ') for row in re.findall(r'^\| (\d.*) \|$', done.stdout, re.MULTILINE)]
+        for row, line in zip(rows, lines, strict=True):
+            self.assertEqual({name: line.pop(name) for name in ('benchmark', 'call', 'ranks', 'nodes', 'size')},
+                             {'benchmark': 'tune', 'call': 'allreduce', 'ranks': 2, 'nodes': 1, 'size': int(row[0])})
+            self.assertEqual([line.pop('fastest'), line.pop('built_in')], row[5:7])
+            self.assertIn(line.pop('chosen'), row[5:7])
+            self.assertEqual(list(line), [f'{name}_us' for name in ALGORITHMS[:3]])
+            for us, printed in zip(line.values(), row[1:4]):
+                self.assertAlmostEqual(us, float(printed), delta=0.01)
+
     def test_pretended_nodes(self):
         self.table.write_text('the former one')
         done = self.tune('--nproc=3', '--nodes=2', '-b64', '-e64', DDP_ALGORITHM_TABLE='/nonexistent', DDP_ALGORITHM='ring')
@@ -75,6 +92,7 @@ class Tune(unittest.TestCase):
                 (('--nproc=2', '--op=sum'), {}, '--op'),
                 (('--nproc=2', '--output='), {}, 'tune needs --output=FILE'),
                 (('--nproc=2', '--output=/dev/null'), {}, "'/dev/null' is no regular file"),
+                (('--nproc=2', '--json=/nonexistent/figures'), {}, "write to '/nonexistent/figures': "),
                 (('--nproc=2', '--output=/nonexistent/table'), {}, "make a file beside '/nonexistent/table': "),
                 (('--nproc=2',), {'DDP_FORCE_TCP': '1'}, 'DDP_FORCE_TCP is set and decides which ranks share memory'),
         ):

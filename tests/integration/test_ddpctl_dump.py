@@ -118,6 +118,18 @@ class OneNode(DumpCase):
                            re.escape(CALL))
         wait_until(lambda: f'{CALL} failed (mismatch) after' in self.text(store), 'it to fail')
 
+    def test_ranks_with_other_counts(self):
+        _, store = self.one_node('counts', 2)
+        call = r'all_gather #3 \(6 float32, digest of counts [0-9a-f]{4}\)'
+        self.await_verdict(store, 'differ', f'rank 2 called {call}, but ranks 0 and 1 called {call}')
+
+    def test_ranks_with_other_counts_of_each_other(self):
+        _, store = self.one_node('pairs', 2)
+        self.await_verdict(store, 'counts', r'ranks 0 to 2 called all_to_all #3 \(float32 in uneven parts\), '
+                           'but disagree about its counts')
+        wait_until(lambda: 'all_to_all #3 (float32 in uneven parts) failed (mismatch) after' in self.text(store),
+                   'it to fail')
+
     def test_a_rank_that_makes_no_communicator(self):
         _, store = self.one_node('absent', 0)
         self.await_verdict(store, 'behind', 'rank 0 has not called init #0, in which ranks 1 and 2 wait')

@@ -5,7 +5,8 @@
  * A step is a call with which a rank moves bytes, waits, or takes or ends its share of the work:
  * those of libc are replaced here, those of the arena by the linker (--wrap). The victim dies
  * before the first one in a world, before the second one in the next world, until it comes to the
- * end.
+ * end. Victims take turns; with DDPRUN_EVERY_DEATH=1 each of them dies before each step, and the
+ * number of worlds is printed.
  */
 #include "arena.h"
 #include "check_main.h"
@@ -14,6 +15,8 @@
 #include <dlfcn.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -171,10 +174,11 @@ static const struct {
     size_t count;
     ddp_algorithm algorithm;
     enum way way;
-    const char *hosts; /* see struct world */
+    const char *hosts; /* see struct world: one for each rank; NULL: RANKS on one */
 } calls[] = {
     {call_all_reduce, FEW, DDP_ALGORITHM_DIRECT, SHM, NULL},
     {call_all_reduce, SOME, DDP_ALGORITHM_DIRECT, SHM, NULL},
+    {call_all_reduce, SOME, DDP_ALGORITHM_DIRECT, SHM, "aa"}, /* each has a processor */
     {call_list, SOME, DDP_ALGORITHM_DIRECT, SHM, NULL},
     {call_reduce, SOME, DDP_ALGORITHM_DIRECT, SHM, NULL},
     {call_reduce_scatter, SOME, DDP_ALGORITHM_DIRECT, SHM, NULL},
@@ -203,6 +207,11 @@ static const struct {
 };
 enum { CALLS = sizeof calls / sizeof *calls };
 
+static uint32_t ranks_of(uint32_t stage)
+{
+    return calls[stage].hosts != NULL ? (uint32_t)strlen(calls[stage].hosts) : RANKS;
+}
+
 static ddp_status call(const struct world *world, ddp_comm *comm, struct ddp_error *err)
 {
     return calls[world->stage].run(comm, calls[world->stage].count, err);
@@ -225,7 +234,7 @@ static void call_until_failure(struct world *world, uint32_t rank, ddp_comm *com
  * one after it. At the end it says in @world->counter that it has come so far, and dies. */
 static void be_the_victim(struct world *world, uint32_t rank, ddp_comm *comm)
 {
-    for (uint32_t other = 0; other < RANKS; other++)
+    for (uint32_t other = 0; other < world->nranks; other++)
         if (other != rank)
             world_await_steps(world, other, 1);
     if (!dies_in_first)
@@ -243,7 +252,7 @@ static void expect_blame(const struct world *world, uint32_t victim)
 {
     char name[32];
     snprintf(name, sizeof name, "rank %u (", victim);
-    for (uint32_t rank = 0; rank < RANKS; rank++) {
+    for (uint32_t rank = 0; rank < world->nranks; rank++) {
         const struct report *report = &world->reports[rank];
         if (rank != victim)
             ck_assert_msg(
@@ -256,14 +265,14 @@ static void expect_blame(const struct world *world, uint32_t victim)
 /* Let @victim die before step @dies_before; false: the operation has fewer. */
 static bool die_in(uint32_t stage, uint32_t victim)
 {
-    struct world world = {.nranks = RANKS,
+    struct world world = {.nranks = ranks_of(stage),
                           .tcp = calls[stage].way == TCP,
                           .timeout_ms = LONG_MS,
                           .algorithm = calls[stage].algorithm,
                           .hosts = calls[stage].hosts,
                           .stage = stage};
     world_open(&world);
-    for (uint32_t rank = 0; rank < RANKS; rank++)
+    for (uint32_t rank = 0; rank < world.nranks; rank++)
         world_start_rank(&world, rank, rank == victim ? be_the_victim : call_until_failure);
     world_await_failures(&world, victim);
     world_kill_rank(&world, victim);
@@ -274,13 +283,38 @@ static bool die_in(uint32_t stage, uint32_t victim)
     return died;
 }
 
+static bool is_exhaustive(void)
+{
+    const char *every = getenv("DDPRUN_EVERY_DEATH");
+    return every != NULL && strcmp(every, "1") == 0;
+}
+
+/* Each victim has its own number of steps. */
+static void let_all_die_before_all_steps(uint32_t stage)
+{
+    unsigned worlds = 0;
+    for (uint32_t victim = 0; victim < ranks_of(stage); victim++) {
+        dies_before = 0;
+        do {
+            ck_assert_uint_lt(++dies_before, MANY_STEPS);
+            worlds++;
+        } while (die_in(stage, victim));
+    }
+    fprintf(stderr, "call %u, in the %s operation: %u worlds\n", stage,
+            dies_in_first ? "first" : "second", worlds);
+}
+
 START_TEST(survivors_name_a_rank_that_dies_before_any_step)
 {
     uint32_t stage = (uint32_t)_i / 2;
     dies_in_first = _i % 2 == 0;
+    if (is_exhaustive()) {
+        let_all_die_before_all_steps(stage);
+        return;
+    }
     uint32_t stride = (dies_in_first ? 3 : 1) * WORLD_STRIDE;
     for (dies_before = 1; dies_before < MANY_STEPS; dies_before += stride)
-        if (!die_in(stage, (stage + dies_before) % RANKS))
+        if (!die_in(stage, (stage + dies_before) % ranks_of(stage)))
             break;
     ck_assert_uint_gt(dies_before, 1);
 }
@@ -290,7 +324,7 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("death steps");
     TCase *tcase = tcase_create("deaths");
-    tcase_set_timeout(tcase, 240);
+    tcase_set_timeout(tcase, is_exhaustive() ? 3600 : 240);
     tcase_add_loop_test(tcase, survivors_name_a_rank_that_dies_before_any_step, 0, 2 * CALLS);
     suite_add_tcase(suite, tcase);
     return suite;

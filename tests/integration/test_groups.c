@@ -7,6 +7,7 @@
 #include "descriptors.h"
 #include "world.h"
 
+#include <ddprun/comm_requests.h>
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>
@@ -171,6 +172,45 @@ START_TEST(members_that_disagree_hear_both_lists)
     struct world world = {.nranks = 3};
     world_open(&world);
     world_run(&world, disagree);
+    world_close(&world);
+}
+END_TEST
+
+/* Rank 0 waits for a message of any rank before the group is made, and the message comes after. */
+static void message_beside_a_group(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    const uint32_t list[] = {0, 1};
+    uint32_t word = 7, source = 0;
+    ddp_comm *group = NULL;
+    ddp_request *receive = NULL;
+    const struct ddp_operation operation = {.size = sizeof operation,
+                                            .kind = DDP_KIND_RECV,
+                                            .recv = &word,
+                                            .count = 1,
+                                            .dtype = DDP_UINT32,
+                                            .peer = DDP_ANY_RANK,
+                                            .source = &source};
+    (void)world;
+    if (rank == 0)
+        CHECK_OK(ddp_start(comm, &operation, &receive, err));
+    CHECK_OK(ddp_comm_create_group(comm, list, 2, &group, err));
+    if (rank == 0) {
+        CHECK_OK(ddp_request_wait(receive, 0, NULL, err));
+        CHECK(word == 8 && source == 1);
+        ddp_request_free(receive);
+    } else {
+        word = 8;
+        CHECK_OK(ddp_send(comm, &word, 1, DDP_UINT32, 0, NULL, err));
+    }
+    check_group(group, list, 2);
+    ddp_comm_destroy(group);
+}
+
+START_TEST(a_receive_of_the_program_takes_no_message_of_a_group)
+{
+    struct world world = {.nranks = 2, .tcp = _i != 0};
+    world_open(&world);
+    world_run(&world, message_beside_a_group);
     world_close(&world);
 }
 END_TEST
@@ -401,6 +441,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, a_cube_has_rows_planes_and_itself);
     tcase_add_loop_test(tcase, only_members_make_a_group, 0, 2);
     tcase_add_test(tcase, members_that_disagree_hear_both_lists);
+    tcase_add_loop_test(tcase, a_receive_of_the_program_takes_no_message_of_a_group, 0, 2);
     tcase_add_loop_test(tcase, a_rank_that_does_not_come_is_named, 0, 4);
     tcase_add_loop_test(tcase, an_abort_stays_in_its_communicator, 0, 2);
     tcase_add_loop_test(tcase, a_child_outlives_its_parent, 0, 2);

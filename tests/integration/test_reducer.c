@@ -326,6 +326,52 @@ START_TEST(gradients_of_several_threads)
 }
 END_TEST
 
+/* The second mark comes before, while or after the step is finished. */
+static void *mark_twice(void *argument)
+{
+    struct marker *marker = argument;
+    struct ddp_error error;
+    CHECK_OK(ddp_reducer_ready(marker->reducer, 0, NULL, err));
+    CHECK(ddp_reducer_ready(marker->reducer, 0, NULL, &error) == DDP_E_INVALID);
+    CHECK(strstr(error.msg, "the gradient of conv.weight is marked twice") != NULL ||
+          strstr(error.msg, "the step is being finished by another thread") != NULL ||
+          strstr(error.msg, "no step has begun") != NULL);
+    return NULL;
+}
+
+static void finish_beside_marks(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    enum { RACES = 30 };
+    struct ddp_reducer_options options = {.bucket_bytes = tiny_limits, .nbucket_bytes = 2};
+    struct model model;
+    struct marker marker = {.reducer = create(comm, &model, &options)};
+    for (size_t step = 0; step < RACES; step++) {
+        struct ddp_error error;
+        ddp_status status;
+        CHECK_OK(ddp_reducer_begin(marker.reducer, err));
+        for (size_t p = 0; p < PARAMETERS; p++)
+            fill(&model, rank, step, p);
+        for (size_t p = 1; p < PARAMETERS; p++)
+            CHECK_OK(ddp_reducer_ready(marker.reducer, p, NULL, err));
+        CHECK(pthread_create(&marker.thread, NULL, mark_twice, &marker) == 0);
+        while ((status = ddp_reducer_finish(marker.reducer, &error)) == DDP_E_INVALID)
+            CHECK(strstr(error.msg, ": 1 of 11 gradients are not ready: conv.weight") != NULL);
+        CHECK(status == DDP_OK);
+        pthread_join(marker.thread, NULL);
+        check_gradients(&model, world->nranks, step, 1.0 / world->nranks);
+    }
+    ddp_reducer_destroy(marker.reducer);
+}
+
+START_TEST(a_mark_that_races_the_end_of_a_step_counts_or_is_refused)
+{
+    struct world world = {.nranks = 2, .name = "race"};
+    world_open(&world);
+    world_run(&world, finish_beside_marks);
+    world_close(&world);
+}
+END_TEST
+
 /* ---- steps without synchronisation ---- */
 
 static void accumulate(struct world *world, uint32_t rank, ddp_comm *comm)
@@ -967,6 +1013,7 @@ Suite *test_suite(void)
     tcase_add_test(tests, averages_of_one_and_three_ranks);
     tcase_add_test(tests, buckets_follow_the_order_of_rank_0);
     tcase_add_test(tests, gradients_of_several_threads);
+    tcase_add_test(tests, a_mark_that_races_the_end_of_a_step_counts_or_is_refused);
     tcase_add_loop_test(tests, gradients_add_up_without_synchronisation, 0, 2);
     tcase_add_loop_test(tests, a_parameter_that_no_rank_uses_keeps_its_gradient, 0, 2);
     tcase_add_loop_test(tests, a_static_graph_repeats_its_first_step, 0, 2);

@@ -331,7 +331,11 @@ static void without_one(struct world *world, uint32_t rank, ddp_comm *comm)
     static float values[3][COUNT];
     ddp_request *requests[3];
     struct ddp_error error;
-    if (rank == world->nranks - 1)
+    /* When the last rank leaves it, all have joined; others may still be in it. */
+    ddp_status status = ddp_barrier(comm, NULL, &error);
+    bool last = rank == world->nranks - 1;
+    CHECK(status == DDP_OK || (!last && status == DDP_E_PEER_DEAD));
+    if (last)
         _exit(0);
     for (int i = 0; i < 3; i++) {
         struct ddp_operation operation = sum_of(values[i], COUNT);

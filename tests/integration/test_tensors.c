@@ -8,7 +8,9 @@
 #include "world.h"
 
 #include <ddprun/ddp_tensors.h>
+#include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -462,11 +464,27 @@ static void on_stall(void *ctx, const struct ddp_stalled_tensor *stalled)
         world_step(watch->world, watch->rank);
 }
 
+/* What the library has printed since standard error became @heard. */
+static bool was_said(FILE *heard, const char *text)
+{
+    char line[512];
+    bool said = false;
+    rewind(heard);
+    while (fgets(line, sizeof line, heard) != NULL)
+        said = said || (strstr(line, text) != NULL && strstr(line, "; missing: 1, 2\n") != NULL);
+    return said;
+}
+
 /* Ranks 1 and 2 enqueue the tensor when rank 0 has reported it; first it is new, then remembered.
  */
 static void stall(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     struct stall_watch watch = {world, rank};
+    int stderr_before = dup(STDERR_FILENO);
+    FILE *heard = tmpfile();
+    CHECK(heard != NULL && stderr_before >= 0);
+    setenv("DDP_DEBUG", "INFO", 1);
+    CHECK(dup2(fileno(heard), STDERR_FILENO) >= 0);
     ddp_tensors *tensors = create(
         comm, (struct ddp_tensors_options){
                   .stall_warning_ms = 30, .on_stall = rank == 0 ? on_stall : NULL, .ctx = &watch});
@@ -480,6 +498,10 @@ static void stall(struct world *world, uint32_t rank, ddp_comm *comm)
     }
     works(tensors, world->nranks);
     ddp_tensors_destroy(tensors);
+    CHECK(dup2(stderr_before, STDERR_FILENO) >= 0);
+    CHECK(rank > 0 || was_said(heard, "ddprun: rank 0: tensor \"late\" has waited for "));
+    fclose(heard);
+    close(stderr_before);
 }
 
 START_TEST(a_stall_is_reported_with_the_ranks_that_are_missing)
@@ -532,6 +554,36 @@ static void end_early(struct world *world, uint32_t rank, ddp_comm *comm)
     ddp_tensors_destroy(tensors);
 }
 
+/* Their requests fill the lists of many cycles. */
+static void destroy_behind_many(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    enum { MANY = 20000 };
+    (void)rank;
+    ddp_tensors *tensors = create(comm, (struct ddp_tensors_options){0});
+    float *values = calloc(MANY, sizeof *values);
+    CHECK(values != NULL);
+    for (uint32_t i = 0; i < MANY; i++) {
+        char name[200];
+        snprintf(name, sizeof name, "%0180" PRIu32, i);
+        values[i] = (float)(i % 100);
+        enqueue(tensors, sum_of(name, &values[i], 1));
+    }
+    CHECK_OK(ddp_barrier(comm, NULL, err));
+    ddp_tensors_destroy(tensors);
+    for (uint32_t i = 0; i < MANY; i++)
+        CHECK(values[i] == (float)(i % 100 * world->nranks));
+    free(values);
+}
+
+START_TEST(what_all_ranks_have_enqueued_is_carried_out_at_the_end)
+{
+    struct world world = {.nranks = 2, .name = "many"};
+    world_open(&world);
+    world_run(&world, destroy_behind_many);
+    world_close(&world);
+}
+END_TEST
+
 START_TEST(a_rank_that_destroys_ends_all)
 {
     struct world world = {.nranks = 3, .name = "end"};
@@ -580,17 +632,11 @@ END_TEST
 
 /* ---- timeline ---- */
 
-static void write_timeline(struct world *world, uint32_t rank, ddp_comm *comm)
+/* Three reductions of one tensor; ends the file, which goes, too. */
+static void check_timeline(const char *path)
 {
-    char path[] = "/tmp/ddp-tensors-XXXXXX", line[512], first = 0, last = 0;
-    int fd = mkstemp(path);
-    CHECK(fd >= 0 && close(fd) == 0);
-    ddp_tensors *tensors = create(comm, (struct ddp_tensors_options){.timeline = path});
-    float value = 1;
+    char line[512], first = 0, last = 0;
     unsigned negotiations = 0, reductions = 0, rows = 0;
-    for (int step = 0; step < 3; step++)
-        finish(enqueue(tensors, sum_of("a \"quoted\" name", &value, 1)));
-    ddp_tensors_destroy(tensors);
     FILE *file = fopen(path, "re");
     CHECK(file != NULL);
     while (fgets(line, sizeof line, file) != NULL) {
@@ -603,12 +649,40 @@ static void write_timeline(struct world *world, uint32_t rank, ddp_comm *comm)
     fclose(file);
     unlink(path);
     CHECK(first == '[' && last == ']' && negotiations == 3 && reductions == 3 && rows == 1);
-    CHECK(rank < world->nranks);
+}
+
+static void run_three_steps(ddp_comm *comm, const char *timeline)
+{
+    ddp_tensors *tensors = create(comm, (struct ddp_tensors_options){.timeline = timeline});
+    float value = 1;
+    for (int step = 0; step < 3; step++)
+        finish(enqueue(tensors, sum_of("a \"quoted\" name", &value, 1)));
+    ddp_tensors_destroy(tensors);
+}
+
+/* Without an option the variable names the file, of rank 0. */
+static void write_timeline(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    char path[] = "/tmp/ddp-tensors-XXXXXX";
+    int fd = mkstemp(path);
+    CHECK(fd >= 0 && close(fd) == 0 && unlink(path) == 0);
+    if (world->stage == 0) {
+        run_three_steps(comm, path);
+        check_timeline(path);
+        return;
+    }
+    setenv("DDP_TIMELINE", path, 1);
+    run_three_steps(comm, NULL);
+    if (rank == 0)
+        check_timeline(path);
+    CHECK(access(path, F_OK) != 0);
+    setenv("DDP_TIMELINE", "", 1);
+    run_three_steps(comm, NULL);
 }
 
 START_TEST(a_timeline_has_a_row_for_each_name)
 {
-    struct world world = {.nranks = 2, .name = "timeline"};
+    struct world world = {.nranks = 2, .stage = (uint32_t)_i, .name = "timeline"};
     world_open(&world);
     world_run(&world, write_timeline);
     world_close(&world);
@@ -629,9 +703,10 @@ Suite *test_suite(void)
     tcase_add_test(tests, process_sets_are_independent);
     tcase_add_test(tests, a_stall_is_reported_with_the_ranks_that_are_missing);
     tcase_add_test(tests, a_stall_ends_the_object_if_it_should);
+    tcase_add_test(tests, what_all_ranks_have_enqueued_is_carried_out_at_the_end);
     tcase_add_test(tests, a_rank_that_destroys_ends_all);
     tcase_add_loop_test(tests, a_death_is_named_to_all_handles, 0, 4);
-    tcase_add_test(tests, a_timeline_has_a_row_for_each_name);
+    tcase_add_loop_test(tests, a_timeline_has_a_row_for_each_name, 0, 2);
     suite_add_tcase(suite, tests);
     return suite;
 }

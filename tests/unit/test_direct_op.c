@@ -469,9 +469,7 @@ START_TEST(a_rank_that_stops_at_work_is_known)
 
     /* Rank 0 arrives, and begins its work by hand. */
     ck_assert_uint_eq(ddpi_arena_next_round(ranks[0].arena), round);
-    uint8_t header[DDPI_CALL_WIRE_SIZE];
-    ddpi_call_encode(&ranks[0].task.call, header);
-    ddpi_arena_set_header(ranks[0].arena, round, header);
+    ddpi_arena_set_call(ranks[0].arena, round, &ranks[0].task.call);
     ranks[0].op.round = round;
     ddpi_direct_show(&ranks[0].op);
     ddpi_arena_arrive(ranks[0].arena, round);

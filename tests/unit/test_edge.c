@@ -506,6 +506,26 @@ START_TEST(calls_on_the_wire)
 }
 END_TEST
 
+/* Whichever bit of a header differs, the digest does. */
+START_TEST(every_bit_of_a_call_is_in_its_digest)
+{
+    const struct ddpi_call call = {.operation = DDPI_ALL_REDUCE, .seq = 17, .count = 1000};
+    uint8_t wire[DDPI_CALL_WIRE_SIZE];
+    struct ddpi_call got;
+    unsigned decoded = 0;
+    ddpi_call_encode(&call, wire);
+    for (size_t bit = 0; bit < 8 * sizeof wire; bit++) {
+        wire[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        if (ddpi_call_decode(wire, &got)) {
+            ck_assert_uint_ne(ddpi_call_digest(&got), ddpi_call_digest(&call));
+            decoded++;
+        }
+        wire[bit / 8] ^= (uint8_t)(1 << bit % 8);
+    }
+    ck_assert_uint_gt(decoded, 64 * 3 + 32 * 4); /* seq, count, bytes; root, parts, tag, buffers */
+}
+END_TEST
+
 /* There is room for the longest description, whatever a header claims. */
 START_TEST(the_longest_call)
 {
@@ -652,6 +672,7 @@ Suite *test_suite(void)
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("wire");
     tcase_add_test(tcase, calls_on_the_wire);
+    tcase_add_test(tcase, every_bit_of_a_call_is_in_its_digest);
     tcase_add_test(tcase, the_longest_call);
     tcase_add_loop_test(tcase, cards_on_the_wire, 0, 2);
     suite_add_tcase(suite, tcase);

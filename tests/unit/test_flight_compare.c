@@ -12,10 +12,10 @@
 
 enum { RANKS_MAX = 12, RECORDS = 64, RUNS = 400 };
 
-enum { OP_INIT, OP_BARRIER, OP_ALL_REDUCE, OP_BROADCAST, OP_SEND, OP_RECV, OPS };
+enum { OP_INIT, OP_BARRIER, OP_ALL_REDUCE, OP_BROADCAST, OP_ALL_GATHER, OP_SEND, OP_RECV, OPS };
 
-static const char *const op_names[OPS] = {"init",      "barrier", "all_reduce",
-                                          "broadcast", "send",    "recv"};
+static const char *const op_names[OPS] = {"init",       "barrier", "all_reduce", "broadcast",
+                                          "all_gather", "send",    "recv"};
 
 /* The memory of a rank, as its agent has made it. */
 struct rank {
@@ -157,6 +157,58 @@ START_TEST(one_rank_called_something_else)
     ck_assert_int_eq(team->verdict, DDPI_FLIGHT_DIFFER);
     ck_sentence(team, "rank 1 called broadcast #1 (8 float32, root 0), but ranks 0, 2 and 3 called "
                       "all_reduce #1 (sum of 8 float32)");
+}
+END_TEST
+
+START_TEST(one_rank_has_other_counts)
+{
+    make_world(4);
+    call_together(4, 1);
+    for (uint32_t i = 0; i < 4; i++) {
+        struct ddpi_flight_op op = call_of(OP_ALL_GATHER, 8);
+        op.is_uneven = true;
+        op.parts = i == 2 ? 0xbeef : 0xabc;
+        rank_call(&ranks[i], op);
+    }
+    const struct ddpi_flight_team *team = compare(4, RANKS_MAX);
+    ck_assert_int_eq(team->verdict, DDPI_FLIGHT_DIFFER);
+    ck_assert(team->members[2].odd && !team->members[1].odd);
+    ck_sentence(team,
+                "rank 2 called all_gather #1 (8 float32, digest of counts beef), but ranks 0, "
+                "1 and 3 called all_gather #1 (8 float32, digest of counts 0abc)");
+}
+END_TEST
+
+/* The parts of each rank with the others add up to @sum. */
+static void call_in_pairs(uint32_t count, uint16_t sum)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct ddpi_flight_op op = call_of(OP_ALL_GATHER, 0);
+        op.is_uneven = op.in_pairs = true;
+        op.parts = i == 0 ? (uint16_t)(sum - 0x9000 * (count - 1)) : 0x9000;
+        rank_call(&ranks[i], op);
+    }
+}
+
+START_TEST(two_ranks_have_other_counts_of_each_other)
+{
+    make_world(3);
+    call_together(3, 1);
+    call_in_pairs(3, 0);
+    call_in_pairs(3, 1);
+    const struct ddpi_flight_team *team = compare(3, RANKS_MAX);
+    ck_assert_int_eq(team->verdict, DDPI_FLIGHT_COUNTS);
+    ck_assert_uint_eq(team->seq, 2);
+    ck_sentence(team, "ranks 0 to 2 called all_gather #2 (float32 in uneven parts), but disagree "
+                      "about its counts");
+}
+END_TEST
+
+START_TEST(counts_of_some_ranks_show_nothing)
+{
+    make_world(3);
+    call_in_pairs(3, 1);
+    ck_assert_int_eq(compare(3, 1)->verdict, DDPI_FLIGHT_UNFINISHED);
 }
 END_TEST
 
@@ -346,6 +398,9 @@ Suite *test_suite(void)
     tcase_add_checked_fixture(tcase, NULL, forget_all);
     tcase_add_test(tcase, one_rank_has_not_called);
     tcase_add_test(tcase, one_rank_called_something_else);
+    tcase_add_test(tcase, one_rank_has_other_counts);
+    tcase_add_test(tcase, two_ranks_have_other_counts_of_each_other);
+    tcase_add_test(tcase, counts_of_some_ranks_show_nothing);
     tcase_add_test(tcase, some_ranks_are_still_inside);
     tcase_add_test(tcase, nothing_is_wrong);
     tcase_add_test(tcase, a_rank_has_not_joined);

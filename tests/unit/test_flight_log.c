@@ -47,6 +47,8 @@ static uint64_t write_op(uint64_t seq, enum ddpi_flight_state state)
                                 .operation = 1,
                                 .dtype = 2,
                                 .reduction = 3,
+                                .parts = 0xfedc,
+                                .is_uneven = true,
                                 .has_root = true,
                                 .reduces = true,
                                 .has_elements = true};
@@ -74,6 +76,7 @@ START_TEST(what_was_written_is_read)
     ck_assert(op->created_ns == 105 && op->started_ns == 200 && op->ended_ns == 300);
     ck_assert(op->state == DDPI_FLIGHT_FAILED && op->status == DDP_E_TIMEOUT);
     ck_assert(op->timeout_ms == 600000 && op->peer == 3 && op->dtype == 2 && op->reduction == 3);
+    ck_assert(op->parts == 0xfedc && op->is_uneven && !op->in_pairs);
     ck_assert(op->has_root && op->reduces && op->has_elements && !op->is_message && !op->is_send);
     const struct ddpi_flight_group *of = ddpi_flight_group_of(flight, op);
     ck_assert_ptr_nonnull(of);

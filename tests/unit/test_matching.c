@@ -102,7 +102,7 @@ START_TEST(envelopes_of_calls)
     ck_assert_uint_eq(envelope.seq, 0); /* tags overtake, so numbers differ */
     call.message_class = DDPI_PIECE;
     ck_assert_uint_eq(ddpi_envelope_of(&call, 5).seq, 7);
-    call.message_class = DDPI_GROUP_PIECE;
+    call.message_class = DDPI_GROUP_MAKING;
     ck_assert_uint_eq(ddpi_envelope_of(&call, 5).seq, 0);
 }
 END_TEST

@@ -68,19 +68,21 @@ START_TEST(calls_are_noted)
 {
     struct ddpi_recorder *recorder = ddpi_recorder_open(fd, &world);
     ck_assert_ptr_nonnull(recorder);
-    const struct ddpi_call calls[] = {
-        {.operation = DDPI_ALL_REDUCE,
-         .seq = 1,
-         .count = 100,
-         .dtype = DDP_BFLOAT16,
-         .op = DDP_MAX},
-        {.operation = DDPI_BROADCAST, .seq = 2, .count = 3, .dtype = DDP_INT64, .root = 2},
-        {.operation = DDPI_SEND, .seq = 0, .count = 5, .dtype = DDP_FLOAT32, .root = 3},
-        {.operation = DDPI_BARRIER, .seq = 3},
+    const struct ddpi_task tasks[] = {
+        {.call = {.operation = DDPI_ALL_REDUCE,
+                  .seq = 1,
+                  .count = 100,
+                  .dtype = DDP_BFLOAT16,
+                  .op = DDP_MAX},
+         .timeout_ms = 1000},
+        {.call =
+             {.operation = DDPI_BROADCAST, .seq = 2, .count = 3, .dtype = DDP_INT64, .root = 2}},
+        {.call = {.operation = DDPI_SEND, .seq = 0, .count = 5, .dtype = DDP_FLOAT32, .root = 3}},
+        {.call = {.operation = DDPI_BARRIER, .seq = 3}},
     };
     uint64_t records[4];
     for (int i = 0; i < 4; i++)
-        records[i] = ddpi_recorder_begin(recorder, &calls[i], 1000, i != 3);
+        records[i] = ddpi_recorder_begin(recorder, &tasks[i], i != 3);
     ddpi_recorder_end(recorder, records[0], DDP_OK);
     ddpi_recorder_end(recorder, records[1], DDP_E_PEER_DEAD);
     read_memory();
@@ -98,7 +100,7 @@ START_TEST(calls_are_noted)
     ck_assert_ptr_nonnull(child);
     ck_assert_ptr_null(ddpi_recorder_open_child(NULL, &few));
     ddpi_recorder_close(recorder);
-    (void)ddpi_recorder_begin(child, &calls[3], 1000, true);
+    (void)ddpi_recorder_begin(child, &tasks[3], true);
     ddpi_recorder_close(child);
     read_memory();
     ck_described(3, "barrier #3", DDPI_FLIGHT_STARTED);
@@ -110,12 +112,56 @@ START_TEST(calls_are_noted)
 }
 END_TEST
 
+/* What three ranks record of a call with a count for each rank; if not @agree, one of them sends
+ * another count than is expected. Returns the sum. */
+static uint16_t record_counts(enum ddpi_operation operation, bool agree)
+{
+    static float send[64], recv[64];
+    static const size_t counts[3][3] = {{1, 2, 3}, {4, 5, 6}, {7, 8, 9}};
+    uint16_t sum = 0;
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        size_t to[3] = {counts[rank][0], counts[rank][1], counts[rank][2]};
+        const size_t from[3] = {counts[0][rank], counts[1][rank], counts[2][rank]};
+        const struct ddpi_recorder_group group = {.name = "uneven", .rank = rank, .size = 3};
+        struct ddpi_task task = {
+            .call = {.operation = operation, .dtype = DDP_FLOAT32, .root = 1},
+            .send = (const uint8_t *)send,
+            .recv = (uint8_t *)recv,
+            .uneven = true,
+            .send_parts.counts = to,
+            .recv_parts.counts = from,
+        };
+        task.call.count = operation == DDPI_GATHER ? to[1] : from[1];
+        if (!agree && rank == 1) /* which sends only as the root, or one of all */
+            to[2]++;
+        if (!agree && rank == 2 && operation == DDPI_GATHER)
+            task.call.count++;
+        ck_assert_int_eq(ddpi_task_prepare(&task, rank, 3, NULL), DDP_OK);
+        struct ddpi_recorder *recorder = ddpi_recorder_open(fd, &group);
+        (void)ddpi_recorder_begin(recorder, &task, true);
+        ddpi_recorder_close(recorder);
+        read_memory();
+        const struct ddpi_flight_op *op = &flight->ops[flight->count - 1];
+        ck_assert(op->is_uneven && op->in_pairs);
+        sum = (uint16_t)(sum + op->parts);
+    }
+    return sum;
+}
+
+START_TEST(counts_of_all_ranks_add_up)
+{
+    static const enum ddpi_operation operations[] = {DDPI_GATHER, DDPI_SCATTER, DDPI_ALL_TO_ALL};
+    ck_assert_uint_eq(record_counts(operations[_i], true), 0);
+    ck_assert_uint_ne(record_counts(operations[_i], false), 0);
+}
+END_TEST
+
 static void *call_often(void *arg)
 {
     struct ddpi_recorder *recorder = arg;
-    struct ddpi_call call = {.operation = DDPI_BARRIER};
-    for (call.seq = 0; call.seq < CALLS; call.seq++) {
-        uint64_t record = ddpi_recorder_begin(recorder, &call, 1, true);
+    struct ddpi_task task = {.call = {.operation = DDPI_BARRIER}, .timeout_ms = 1};
+    for (; task.call.seq < CALLS; task.call.seq++) {
+        uint64_t record = ddpi_recorder_begin(recorder, &task, true);
         ddpi_recorder_end(recorder, record, DDP_OK);
     }
     return NULL;
@@ -152,8 +198,8 @@ START_TEST(the_records_of_a_dead_process_stay)
 {
     pid_t pid = fork();
     if (pid == 0) {
-        const struct ddpi_call call = {.operation = DDPI_BARRIER, .seq = 8};
-        (void)ddpi_recorder_begin(ddpi_recorder_open(fd, &world), &call, 1, true);
+        const struct ddpi_task task = {.call = {.operation = DDPI_BARRIER, .seq = 8}};
+        (void)ddpi_recorder_begin(ddpi_recorder_open(fd, &world), &task, true);
         kill(getpid(), SIGKILL);
     }
     int status;
@@ -172,8 +218,8 @@ START_TEST(what_is_no_memory_is_left_alone)
     ck_assert_ptr_null(ddpi_recorder_open(2, &world));
     ck_assert_ptr_null(ddpi_recorder_open(unsealed, &world));
     ck_assert_ptr_null(ddpi_recorder_open(unformatted, &world));
-    const struct ddpi_call call = {.operation = DDPI_BARRIER};
-    ck_assert_uint_eq(ddpi_recorder_begin(NULL, &call, 1, true), 0);
+    const struct ddpi_task task = {.call = {.operation = DDPI_BARRIER}};
+    ck_assert_uint_eq(ddpi_recorder_begin(NULL, &task, true), 0);
     ddpi_recorder_start(NULL, 1);
     ddpi_recorder_end(NULL, 1, DDP_OK);
     ddpi_recorder_close(NULL);
@@ -188,6 +234,7 @@ Suite *test_suite(void)
     TCase *tcase = tcase_create("recorder");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, calls_are_noted);
+    tcase_add_loop_test(tcase, counts_of_all_ranks_add_up, 0, 3);
     tcase_add_test(tcase, threads_share_the_memory);
     tcase_add_test(tcase, the_records_of_a_dead_process_stay);
     tcase_add_test(tcase, what_is_no_memory_is_left_alone);

@@ -66,6 +66,7 @@ START_TEST(a_request_survives_its_bytes_and_no_cut_does)
     struct ddpi_buf list;
     request.prescale = 0.1;
     request.set = 3;
+    request.on_gpu = true;
     request.group_size = 2;
     snprintf(request.group, sizeof request.group, "%s", "layer.bias");
     ddpi_buf_init(&list, LIST_LIMIT);
@@ -163,6 +164,7 @@ static const struct difference differences[] = {
     DIFFERS(dtype, DDP_INT32, "the type is float32 on rank 1, but int32 on rank 2"),
     DIFFERS(count, 5, "the count is 4 on rank 1, but 5 on rank 2"),
     DIFFERS(op, DDP_MAX, "the reduction is sum on rank 1, but max on rank 2"),
+    DIFFERS(on_gpu, 1, "the memory is of the host on rank 1, but on a GPU on rank 2"),
     DIFFERS(root, 2, "the root is 0 on rank 1, but 2 on rank 2"),
     DIFFERS(prescale, 0, "prescale is 1 on rank 1, but 0 on rank 2"),
     DIFFERS(postscale, 0, "postscale is 1 on rank 1, but 0 on rank 2"),
@@ -187,7 +189,7 @@ START_TEST(a_difference_names_tensor_ranks_and_values)
 }
 END_TEST
 
-START_TEST(joined_ranks_need_not_come_but_to_all_reduces_only)
+START_TEST(joined_ranks_need_not_come_to_what_goes_on_without_them)
 {
     struct ddpi_negotiation negotiation;
     struct ddpi_tensor_request request = request_of("x", 4), gather = request_of("g", 4), join;
@@ -204,8 +206,12 @@ START_TEST(joined_ranks_need_not_come_but_to_all_reduces_only)
     expect(&negotiation, "x", NULL);
     give(&negotiation, 2, &gather);
     expect(&negotiation, "g",
-           "tensor \"g\": rank 1 has joined, and takes part in all_reduce only, not in "
-           "all_gather: call ddp_tensors_join() after it on all ranks");
+           "tensor \"g\": rank 1 has joined, and takes no part in all_gather: call "
+           "ddp_tensors_join() after it on all ranks");
+    gather.kind = DDPI_TENSOR_UNEVEN_GATHER;
+    give(&negotiation, 0, &gather);
+    give(&negotiation, 2, &gather);
+    expect(&negotiation, "g", NULL);
     give(&negotiation, 2, &request);
     give(&negotiation, 2, &join);
     char missing[DDPI_RANKS_TEXT];
@@ -221,6 +227,51 @@ START_TEST(joined_ranks_need_not_come_but_to_all_reduces_only)
     ck_assert_uint_eq(wanted->response.last_joined, 0);
     ck_assert_uint_eq(negotiation.njoined, 0);
     ddpi_free(wanted);
+    ddpi_negotiation_finish(&negotiation);
+}
+END_TEST
+
+/* Horovod knows all-reduces only; those on a GPU need zeros there. */
+static const struct joined_row {
+    enum ddpi_tensor_kind kind;
+    bool on_gpu, has_gpu;
+    const char *reason;
+} joined_rows[] = {
+    {DDPI_TENSOR_ALL_REDUCE, false, false, NULL},
+    {DDPI_TENSOR_ALL_REDUCE, true, true, NULL},
+    {DDPI_TENSOR_ALL_REDUCE, true, false,
+     "tensor \"x\": rank 1 has joined before it had a tensor on a GPU, and cannot give zeros "
+     "there: enqueue one on all ranks before ddp_tensors_join()"},
+    {DDPI_TENSOR_ALL_GATHER, false, false,
+     "tensor \"x\": rank 1 has joined, and takes no part in all_gather: call "
+     "ddp_tensors_join() after it on all ranks"},
+    {DDPI_TENSOR_BROADCAST, false, true,
+     "tensor \"x\": rank 1 has joined, and takes no part in broadcast: call "
+     "ddp_tensors_join() after it on all ranks"},
+    {DDPI_TENSOR_ALL_TO_ALL, true, true,
+     "tensor \"x\": rank 1 has joined, and takes no part in all_to_all: call "
+     "ddp_tensors_join() after it on all ranks"},
+};
+
+START_TEST(joined_ranks_take_no_part_in_what_they_cannot_give)
+{
+    const struct joined_row *row = &joined_rows[_i];
+    struct ddpi_negotiation negotiation;
+    struct ddpi_tensor_request request = request_of("x", 4), join = request_of("join", 0);
+    request.kind = row->kind;
+    request.on_gpu = row->on_gpu;
+    join.kind = DDPI_TENSOR_JOIN;
+    join.set = DDPI_SET_INTERNAL;
+    join.on_gpu = row->has_gpu;
+    ck_assert_int_eq(ddpi_negotiation_init(&negotiation, 3, NULL), DDP_OK);
+    give(&negotiation, 0, &request);
+    give(&negotiation, 1, &join);
+    give(&negotiation, 2, &request);
+    expect(&negotiation, "x", row->reason);
+    join.on_gpu = !row->has_gpu; /* not all ranks need have one */
+    give(&negotiation, 0, &join);
+    give(&negotiation, 2, &join);
+    expect(&negotiation, "join", NULL);
     ddpi_negotiation_finish(&negotiation);
 }
 END_TEST
@@ -390,7 +441,8 @@ struct fusion_row {
     const char *expected;
 };
 
-/* f: float32, d: float64, i: int32, g: an all_gather of float32 */
+/* f: a sum of float32, F: on a GPU, d: of float64, i: of int32, g: an all_gather of float32; m: a
+ * maximum, a: an average, p: with another prescale, q: with another postscale */
 static const struct fusion_row fusion_rows[] = {
     {12, "f1f2", "[0 1]"},
     {11, "f1f2", "[0] [1]"}, /* never above */
@@ -407,6 +459,13 @@ static const struct fusion_row fusion_rows[] = {
     {8, "f1(f1f1)f1", "[0] [1 2] [3]"}, /* a group is not divided */
     {4, "(f1f1)f1", "[0 1] [2]"},       /* even above the threshold */
     {100, "(f1d1)f1", "[0 2] [1]"},
+    {100, "f1m1f1a1m1", "[0 2] [1 4] [3]"},
+    {100, "f1p1q1p1f1", "[0 4] [1 3] [2]"},
+    {100, "f1F1f1F1", "[0 2] [1 3]"},
+    /* On a GPU each takes a multiple of 16 bytes. */
+    {32, "F1F4F1", "[0 1] [2]"},
+    {31, "F1F1", "[0] [1]"},
+    {16, "(F1F1)F1", "[0 1] [2]"},
 };
 
 static size_t parse_tensors(const char *text, struct ddpi_tensor_response *responses)
@@ -425,6 +484,10 @@ static size_t parse_tensors(const char *text, struct ddpi_tensor_response *respo
             request.dtype = *text == 'd' ? DDP_FLOAT64 : *text == 'i' ? DDP_INT32 : DDP_FLOAT32;
             if (*text == 'g')
                 request.kind = DDPI_TENSOR_ALL_GATHER;
+            request.on_gpu = *text == 'F';
+            request.op = *text == 'm' ? DDP_MAX : *text == 'a' ? DDP_AVERAGE : DDP_SUM;
+            request.prescale = *text == 'p' ? 0.5 : 1;
+            request.postscale = *text == 'q' ? 0.5 : 1;
             responses[count++] = (struct ddpi_tensor_response){.request = request};
             text++;
         }
@@ -534,7 +597,9 @@ Suite *test_suite(void)
     tcase_add_test(tcase, any_bytes_are_read_or_refused);
     tcase_add_test(tcase, a_rank_cannot_want_a_tensor_twice_or_in_a_set_without_it);
     tcase_add_loop_test(tcase, a_difference_names_tensor_ranks_and_values, 0, ROWS(differences));
-    tcase_add_test(tcase, joined_ranks_need_not_come_but_to_all_reduces_only);
+    tcase_add_test(tcase, joined_ranks_need_not_come_to_what_goes_on_without_them);
+    tcase_add_loop_test(tcase, joined_ranks_take_no_part_in_what_they_cannot_give, 0,
+                        ROWS(joined_rows));
     tcase_add_test(tcase, a_group_is_ready_and_fails_as_a_whole);
     tcase_add_loop_test(tcase, tensors_in_any_order_are_ready_when_all_ranks_want_them, 0, 50);
     tcase_add_test(tcase, the_cache_keeps_what_was_used_last_and_groups_whole);

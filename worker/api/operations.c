@@ -1,158 +1,175 @@
 /*
- * operations.c - the operations of <ddprun/comm.h> as functions: each fills in a task. Owns
- * nothing.
+ * operations.c - the operations of <ddprun/comm.h> as functions: each fills in the task of a run on
+ * its stack. Owns nothing.
  */
 #include "communicator.h"
 #include "mem.h"
 #include "operate.h"
 
-/* Every operation comes through here, with call, send and recv of @task filled in. */
-static ddp_status operate(struct ddp_comm *comm, struct ddpi_task *task, void *stream,
+/* Every operation comes through here, with call, send and recv of the task of @run filled in. */
+static ddp_status operate(struct ddp_comm *comm, struct ddpi_run *run, void *stream,
                           struct ddp_error *err)
 {
     DDPI_UNINITIALIZED struct ddp_error cause;
+    struct ddpi_task *task = &run->task;
     ddp_status status = ddpi_comm_check_home(comm, err);
     if (status != DDP_OK)
         return status;
     task->timeout_ms = comm->timeout_ms;
     status = ddpi_task_prepare(task, comm->rank, comm->world_size, &cause);
-    return status == DDP_OK ? ddpi_operate(comm, task, stream, err)
+    return status == DDP_OK ? ddpi_operate(comm, run, stream, err)
                             : ddpi_operate_refuse(comm, task, status, &cause, err);
 }
 
 ddp_status ddp_all_reduce(ddp_comm *comm, const void *send, void *recv, size_t count,
                           ddp_dtype dtype, ddp_reduce_op op, void *stream, struct ddp_error *err)
 {
-    struct ddpi_task task = {
+    DDPI_UNINITIALIZED struct ddpi_run run;
+    run.task = (struct ddpi_task){
         .call = {.operation = DDPI_ALL_REDUCE, .count = count, .dtype = dtype, .op = op},
         .send = send,
         .recv = recv};
-    return operate(comm, &task, stream, err);
+    return operate(comm, &run, stream, err);
 }
 
 ddp_status ddp_all_reduce_many(ddp_comm *comm, const struct ddp_buffer *buffers, size_t nbuffers,
                                ddp_dtype dtype, ddp_reduce_op op, void *stream,
                                struct ddp_error *err)
 {
-    struct ddpi_task task = {.call = {.operation = DDPI_ALL_REDUCE, .dtype = dtype, .op = op}};
-    ddp_status status = ddpi_task_set_list(&task, buffers, nbuffers, err);
-    return status == DDP_OK ? operate(comm, &task, stream, err) : status;
+    DDPI_UNINITIALIZED struct ddpi_run run;
+    run.task = (struct ddpi_task){.call = {.operation = DDPI_ALL_REDUCE, .dtype = dtype, .op = op}};
+    ddp_status status = ddpi_task_set_list(&run.task, buffers, nbuffers, err);
+    return status == DDP_OK ? operate(comm, &run, stream, err) : status;
 }
 
 ddp_status ddp_reduce(ddp_comm *comm, const void *send, void *recv, size_t count, ddp_dtype dtype,
                       ddp_reduce_op op, uint32_t root, void *stream, struct ddp_error *err)
 {
-    struct ddpi_task task = {
+    DDPI_UNINITIALIZED struct ddpi_run run;
+    run.task = (struct ddpi_task){
         .call = {.operation = DDPI_REDUCE, .count = count, .dtype = dtype, .op = op, .root = root},
         .send = send,
         .recv = comm->rank == root ? recv : NULL};
-    return operate(comm, &task, stream, err);
+    return operate(comm, &run, stream, err);
 }
 
 ddp_status ddp_broadcast(ddp_comm *comm, void *buffer, size_t count, ddp_dtype dtype, uint32_t root,
                          void *stream, struct ddp_error *err)
 {
-    struct ddpi_task task = {
+    DDPI_UNINITIALIZED struct ddpi_run run;
+    run.task = (struct ddpi_task){
         .call = {.operation = DDPI_BROADCAST, .count = count, .dtype = dtype, .root = root},
         .send = buffer,
         .recv = buffer};
-    return operate(comm, &task, stream, err);
+    return operate(comm, &run, stream, err);
 }
 
 ddp_status ddp_all_gather(ddp_comm *comm, const void *send, void *recv, size_t count,
                           ddp_dtype dtype, void *stream, struct ddp_error *err)
 {
-    struct ddpi_task task = {.call = {.operation = DDPI_ALL_GATHER, .count = count, .dtype = dtype},
-                             .send = send,
-                             .recv = recv};
-    return operate(comm, &task, stream, err);
+    DDPI_UNINITIALIZED struct ddpi_run run;
+    run.task =
+        (struct ddpi_task){.call = {.operation = DDPI_ALL_GATHER, .count = count, .dtype = dtype},
+                           .send = send,
+                           .recv = recv};
+    return operate(comm, &run, stream, err);
 }
 
 ddp_status ddp_reduce_scatter(ddp_comm *comm, const void *send, void *recv, size_t count,
                               ddp_dtype dtype, ddp_reduce_op op, void *stream,
                               struct ddp_error *err)
 {
-    struct ddpi_task task = {
+    DDPI_UNINITIALIZED struct ddpi_run run;
+    run.task = (struct ddpi_task){
         .call = {.operation = DDPI_REDUCE_SCATTER, .count = count, .dtype = dtype, .op = op},
         .send = send,
         .recv = recv};
-    return operate(comm, &task, stream, err);
+    return operate(comm, &run, stream, err);
 }
 
 ddp_status ddp_send(ddp_comm *comm, const void *buffer, size_t count, ddp_dtype dtype,
                     uint32_t peer, void *stream, struct ddp_error *err)
 {
-    struct ddpi_task task = {
+    DDPI_UNINITIALIZED struct ddpi_run run;
+    run.task = (struct ddpi_task){
         .call = {.operation = DDPI_SEND, .count = count, .dtype = dtype, .root = peer},
         .send = buffer};
-    return operate(comm, &task, stream, err);
+    return operate(comm, &run, stream, err);
 }
 
 ddp_status ddp_recv(ddp_comm *comm, void *buffer, size_t count, ddp_dtype dtype, uint32_t peer,
                     void *stream, struct ddp_error *err)
 {
-    struct ddpi_task task = {
+    DDPI_UNINITIALIZED struct ddpi_run run;
+    run.task = (struct ddpi_task){
         .call = {.operation = DDPI_RECV, .count = count, .dtype = dtype, .root = peer},
         .recv = buffer};
-    return operate(comm, &task, stream, err);
+    return operate(comm, &run, stream, err);
 }
 
 ddp_status ddp_recv_any(ddp_comm *comm, void *buffer, size_t count, ddp_dtype dtype, uint32_t tag,
                         uint32_t *ret_source, struct ddp_error *err)
 {
-    struct ddpi_task task = {.call = {.operation = DDPI_RECV,
-                                      .count = count,
-                                      .dtype = dtype,
-                                      .root = DDP_ANY_RANK,
-                                      .tag = tag},
-                             .recv = buffer,
-                             .source = ret_source};
-    return operate(comm, &task, NULL, err);
+    DDPI_UNINITIALIZED struct ddpi_run run;
+    run.task = (struct ddpi_task){.call = {.operation = DDPI_RECV,
+                                           .count = count,
+                                           .dtype = dtype,
+                                           .root = DDP_ANY_RANK,
+                                           .tag = tag},
+                                  .recv = buffer,
+                                  .source = ret_source};
+    return operate(comm, &run, NULL, err);
 }
 
 ddp_status ddp_barrier(ddp_comm *comm, void *stream, struct ddp_error *err)
 {
-    struct ddpi_task task = {.call = {.operation = DDPI_BARRIER}};
-    return operate(comm, &task, stream, err);
+    DDPI_UNINITIALIZED struct ddpi_run run;
+    run.task = (struct ddpi_task){.call = {.operation = DDPI_BARRIER}};
+    return operate(comm, &run, stream, err);
 }
 
 ddp_status ddp_monitored_barrier(ddp_comm *comm, uint32_t timeout_ms, struct ddp_error *err)
 {
-    struct ddpi_task task = {.call = {.operation = DDPI_MONITORED}};
+    DDPI_UNINITIALIZED struct ddpi_run run;
+    run.task = (struct ddpi_task){.call = {.operation = DDPI_MONITORED}};
     ddp_status status = ddpi_comm_check_home(comm, err);
     if (status == DDP_OK)
-        status = ddpi_task_prepare(&task, comm->rank, comm->world_size, err);
+        status = ddpi_task_prepare(&run.task, comm->rank, comm->world_size, err);
     if (status != DDP_OK)
         return status;
-    task.timeout_ms = timeout_ms != 0 ? timeout_ms : comm->timeout_ms;
-    return ddpi_operate(comm, &task, NULL, err);
+    run.task.timeout_ms = timeout_ms != 0 ? timeout_ms : comm->timeout_ms;
+    return ddpi_operate(comm, &run, NULL, err);
 }
 
 ddp_status ddp_gather(ddp_comm *comm, const void *send, void *recv, size_t count, ddp_dtype dtype,
                       uint32_t root, void *stream, struct ddp_error *err)
 {
-    struct ddpi_task task = {
+    DDPI_UNINITIALIZED struct ddpi_run run;
+    run.task = (struct ddpi_task){
         .call = {.operation = DDPI_GATHER, .count = count, .dtype = dtype, .root = root},
         .send = send,
         .recv = comm->rank == root ? recv : NULL};
-    return operate(comm, &task, stream, err);
+    return operate(comm, &run, stream, err);
 }
 
 ddp_status ddp_scatter(ddp_comm *comm, const void *send, void *recv, size_t count, ddp_dtype dtype,
                        uint32_t root, void *stream, struct ddp_error *err)
 {
-    struct ddpi_task task = {
+    DDPI_UNINITIALIZED struct ddpi_run run;
+    run.task = (struct ddpi_task){
         .call = {.operation = DDPI_SCATTER, .count = count, .dtype = dtype, .root = root},
         .send = comm->rank == root ? send : NULL,
         .recv = recv};
-    return operate(comm, &task, stream, err);
+    return operate(comm, &run, stream, err);
 }
 
 ddp_status ddp_all_to_all(ddp_comm *comm, const void *send, void *recv, size_t count,
                           ddp_dtype dtype, void *stream, struct ddp_error *err)
 {
-    struct ddpi_task task = {.call = {.operation = DDPI_ALL_TO_ALL, .count = count, .dtype = dtype},
-                             .send = send,
-                             .recv = recv};
-    return operate(comm, &task, stream, err);
+    DDPI_UNINITIALIZED struct ddpi_run run;
+    run.task =
+        (struct ddpi_task){.call = {.operation = DDPI_ALL_TO_ALL, .count = count, .dtype = dtype},
+                           .send = send,
+                           .recv = recv};
+    return operate(comm, &run, stream, err);
 }

@@ -127,14 +127,14 @@ static ddp_status prepare(const struct ddp_comm *comm, const struct ddp_operatio
 ddp_status ddp_run(ddp_comm *comm, const struct ddp_operation *operation, struct ddp_error *err)
 {
     DDPI_UNINITIALIZED struct ddp_error cause;
-    struct ddpi_task task;
-    ddp_status status = prepare(comm, operation, &task, &cause);
+    DDPI_UNINITIALIZED struct ddpi_run run;
+    ddp_status status = prepare(comm, operation, &run.task, &cause);
     if (status != DDP_OK)
-        return ddpi_operate_refuse(comm, &task, status, &cause, err);
+        return ddpi_operate_refuse(comm, &run.task, status, &cause, err);
     if (operation->on_done != NULL)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "a blocking call has no use for a callback: use ddp_start()");
-    return ddpi_operate(comm, &task, operation->stream, err);
+    return ddpi_operate(comm, &run, operation->stream, err);
 }
 
 /* ---- requests ---- */

@@ -32,6 +32,7 @@ enum {
     SMALL = 16 * 1024, /* the same */
     MANY_RANKS = 4,    /* with more, pieces are smaller */
     CROWD_RANKS = 16,
+    FETCH = 1024, /* bytes of a piece that are fetched ahead: a processor can wait for few lines */
     FEW_RANKS = 16, /* so few look at each other's lines, more count who has arrived */
 };
 
@@ -45,7 +46,7 @@ struct half {
 /* One cache line: with the round comes what a short operation needs. */
 struct arrival {
     _Alignas(64) _Atomic uint64_t round; /* of this half, in which the rank has arrived last */
-    uint64_t digest;                     /* of the header */
+    uint64_t digest;                     /* of the call */
     uint8_t piece[TINY];
 };
 _Static_assert(sizeof(struct arrival) == 64, "an arrival is one cache line");
@@ -72,7 +73,7 @@ struct ddpi_arena {
     uint32_t nranks, rank;
     bool crowded, grown;
     uint64_t round;
-    uint64_t digest;        /* of this rank's header */
+    uint64_t digest;        /* of this rank's call */
     uint64_t works[HALVES]; /* rounds in each half that had work to share */
     size_t lives_at, small_at, large_at, large, file_size;
     uint8_t *map;
@@ -315,6 +316,29 @@ void ddpi_arena_arrive(struct ddpi_arena *arena, uint64_t round)
         ddpi_arena_ring(arena);
 }
 
+/* Let the processor have the cache line of @address for itself, ahead of a store. */
+static void fetch_to_write(const void *address)
+{
+#if defined(__x86_64__)
+    __asm__ volatile("prefetchw %0" : : "m"(*(const char *)address)); /* where unknown, a no-op */
+#else
+    __builtin_prefetch(address, 1);
+#endif
+}
+
+void ddpi_arena_fetch_next(const struct ddpi_arena *arena)
+{
+    fetch_to_write(&arena->shared->lines[arena->rank].arrivals[(arena->round + 1) % HALVES]);
+}
+
+void ddpi_arena_fetch_piece(const struct ddpi_arena *arena, size_t at, size_t len)
+{
+    const uint8_t *piece =
+        ddpi_arena_piece(arena, arena->round + 1, arena->rank, DDPI_ARENA_SMALL) + at;
+    for (size_t done = 0; done < len && done < FETCH; done += 64)
+        fetch_to_write(piece + done);
+}
+
 bool ddpi_arena_all_arrived(const struct ddpi_arena *arena, uint64_t round)
 {
     if (!counts_arrivals(arena))
@@ -375,23 +399,10 @@ static struct arrival *arrival_of(const struct ddpi_arena *arena, uint64_t round
     return &arena->shared->lines[rank].arrivals[round % HALVES];
 }
 
-/* It need not be secret, only differ if headers differ by mistake. */
-static uint64_t digest_of(const uint8_t header[DDPI_CALL_WIRE_SIZE])
+void ddpi_arena_set_call(struct ddpi_arena *arena, uint64_t round, const struct ddpi_call *call)
 {
-    uint64_t digest = 0, word;
-    for (size_t at = 0; at < DDPI_CALL_WIRE_SIZE; at += sizeof word) {
-        memcpy(&word, header + at, sizeof word);
-        digest = (digest ^ word) * 0x9e3779b97f4a7c15;
-        digest ^= digest >> 32;
-    }
-    return digest;
-}
-
-void ddpi_arena_set_header(struct ddpi_arena *arena, uint64_t round,
-                           const uint8_t header[DDPI_CALL_WIRE_SIZE])
-{
-    arena->digest = digest_of(header);
-    memcpy(arena->shared->lines[arena->rank].headers[round % HALVES], header, DDPI_CALL_WIRE_SIZE);
+    arena->digest = ddpi_call_digest(call);
+    ddpi_call_encode(call, arena->shared->lines[arena->rank].headers[round % HALVES]);
 }
 
 void ddpi_arena_get_header(const struct ddpi_arena *arena, uint64_t round, uint32_t rank,
@@ -400,7 +411,7 @@ void ddpi_arena_get_header(const struct ddpi_arena *arena, uint64_t round, uint3
     memcpy(ret_header, arena->shared->lines[rank].headers[round % HALVES], DDPI_CALL_WIRE_SIZE);
 }
 
-bool ddpi_arena_odd_header(const struct ddpi_arena *arena, uint64_t round, uint32_t *ret_rank)
+bool ddpi_arena_odd_call(const struct ddpi_arena *arena, uint64_t round, uint32_t *ret_rank)
 {
     for (uint32_t rank = 0; rank < arena->nranks; rank++) {
         *ret_rank = rank;

@@ -79,6 +79,15 @@ void ddpi_arena_arrive(struct ddpi_arena *arena, uint64_t round);
 bool ddpi_arena_has_arrived(const struct ddpi_arena *arena, uint64_t round, uint32_t rank);
 bool ddpi_arena_all_arrived(const struct ddpi_arena *arena, uint64_t round);
 
+/* This rank has seen that all have arrived, so nobody reads any more what it had in the round
+ * before: fetch the cache line with which it will arrive in the next one, while it does other
+ * things. */
+void ddpi_arena_fetch_next(const struct ddpi_arena *arena);
+
+/* The same for the first ones of @len bytes from @at on of its small piece, if it will write those
+ * in the next round. */
+void ddpi_arena_fetch_piece(const struct ddpi_arena *arena, size_t at, size_t len);
+
 /* This rank has seen that all have arrived: wake those that sleep. */
 void ddpi_arena_tell_arrived(struct ddpi_arena *arena);
 
@@ -98,15 +107,14 @@ enum { DDPI_ARENA_SHARES = 1024 }; /* the most shares of a round */
 
 /* ---- what others do ---- */
 
-/* The call with which this rank arrives in @round, set before; and that of @rank, which has
- * arrived. */
-void ddpi_arena_set_header(struct ddpi_arena *arena, uint64_t round,
-                           const uint8_t header[DDPI_CALL_WIRE_SIZE]);
+/* The call with which this rank arrives in @round, set before; and the header of that of @rank,
+ * which has arrived. */
+void ddpi_arena_set_call(struct ddpi_arena *arena, uint64_t round, const struct ddpi_call *call);
 void ddpi_arena_get_header(const struct ddpi_arena *arena, uint64_t round, uint32_t rank,
                            uint8_t ret_header[DDPI_CALL_WIRE_SIZE]);
 
-/* A rank that has arrived in @round with another header than this one; false: there is none. */
-bool ddpi_arena_odd_header(const struct ddpi_arena *arena, uint64_t round, uint32_t *ret_rank);
+/* A rank that has arrived in @round with another call than this one; false: there is none. */
+bool ddpi_arena_odd_call(const struct ddpi_arena *arena, uint64_t round, uint32_t *ret_rank);
 
 /* Where the buffers of a rank are, for ranks that see its windows. */
 struct ddpi_arena_buffers {

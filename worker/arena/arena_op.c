@@ -9,6 +9,7 @@
  */
 #include "arena_op.h"
 
+#include "chunks_op.h"
 #include "copy_out.h"
 #include "direct_op.h"
 #include "reduce.h"
@@ -42,9 +43,8 @@ static const struct row {
 };
 
 enum {
-    SHORT = 8 * 1024,          /* bytes of all ranks up to which each reduces for itself */
-    SHARE = 32 * 1024,         /* bytes of the result that a rank reduces at a time */
-    STREAM = 16 * 1024 * 1024, /* bytes of all ranks beyond which results bypass the caches */
+    SHORT = 8 * 1024,  /* bytes of all ranks up to which each reduces for itself */
+    SHARE = 32 * 1024, /* bytes of the result that a rank reduces at a time */
 };
 
 static const struct row *row_of(const struct ddpi_arena_op *op)
@@ -105,6 +105,13 @@ static void copy_in(const struct ddpi_arena_op *op, uint8_t *to, const struct dd
     op->task->bytes_sent += from->len;
 }
 
+/* Whether a rank that reduces its own part reads that where it is, and nobody else reads it. */
+static bool reads_own_part(const struct ddpi_arena_op *op)
+{
+    return row_of(op)->reduces && op->task->factor == 1 &&
+           ddpi_arena_ranks(op->arena) <= DDPI_REDUCE_MOST;
+}
+
 /* From the buffers of a list, which have the bytes of this round one after the other. */
 static void copy_list_in(const struct ddpi_arena_op *op, uint8_t *to)
 {
@@ -128,6 +135,10 @@ static void copy_all_in(const struct ddpi_arena_op *op)
         copy_list_in(op, to);
         return;
     }
+    if (op->chunked) {
+        ddpi_chunks_copy_in(op, whole_at(op, NULL).len);
+        return;
+    }
     if (row_of(op)->in == WHOLE) {
         struct ddpi_piece from = whole_at(op, task->send);
         copy_in(op, to, &from);
@@ -135,7 +146,9 @@ static void copy_all_in(const struct ddpi_arena_op *op)
     }
     for (uint32_t rank = 0; rank < ddpi_arena_ranks(op->arena); rank++) {
         struct ddpi_piece from = part_at(op, task->send, &task->send_parts, rank);
-        if (rank != me || row_of(op)->reduces)
+        if (rank == me && reads_own_part(op))
+            op->task->bytes_sent += from.len; /* counted as on every way */
+        else if (rank != me || row_of(op)->reduces)
             copy_in(op, to + rank * op->block, &from);
     }
 }
@@ -192,7 +205,7 @@ static void take(const struct ddpi_arena_op *op, const struct ddpi_piece *to, co
     size_t all = op->task->count * op->task->element_size * ddpi_arena_ranks(op->arena);
     if (to->len == 0)
         return;
-    if (all > STREAM && !just_read)
+    if (all > DDPI_ARENA_STREAM && !just_read)
         ddpi_copy_out(to->bytes, from, to->len);
     else
         memcpy(to->bytes, from, to->len);
@@ -211,10 +224,32 @@ static void take_of_each(const struct ddpi_arena_op *op)
     }
 }
 
+/* The same of this rank's part, as its buffer has it, and of those at @offset of others' pieces. */
+static bool reduce_own_part(const struct ddpi_arena_op *op, size_t offset, size_t len, uint8_t *out)
+{
+    const struct ddpi_task *task = op->task;
+    uint32_t me = ddpi_arena_rank(op->arena);
+    bool found = false;
+    struct ddpi_reduction work = {.out = {out},
+                                  .nin = ddpi_arena_ranks(op->arena),
+                                  .nout = 1,
+                                  .count = len / task->element_size,
+                                  .dtype = task->call.dtype,
+                                  .op = task->call.op,
+                                  .divisor = divisor_of(op),
+                                  .non_finite = task->call.finite_check ? &found : NULL};
+    for (uint32_t rank = 0; rank < work.nin; rank++)
+        work.in[rank] = piece_of(op, rank) + offset;
+    work.in[me] = part_at(op, task->send, &task->send_parts, me).bytes;
+    ddpi_reduce_many(&work);
+    return found;
+}
+
 /* All pieces from @offset on, reduced. */
 static void take_reduced(const struct ddpi_arena_op *op, const struct ddpi_piece *to, size_t offset)
 {
-    if (to->len > 0 && reduce_pieces(op, offset, to->len, to->bytes))
+    if (to->len > 0 && (reads_own_part(op) ? reduce_own_part(op, offset, to->len, to->bytes)
+                                           : reduce_pieces(op, offset, to->len, to->bytes)))
         op->task->found_non_finite = true;
     op->task->bytes_received += to->len;
 }
@@ -256,7 +291,9 @@ static void copy_all_out(const struct ddpi_arena_op *op)
     const struct ddpi_task *task = op->task;
     size_t offset = row_of(op)->in == PARTS ? ddpi_arena_rank(op->arena) * op->block : 0;
     struct ddpi_piece to = whole_at(op, task->recv);
-    if (row_of(op)->out_of_each)
+    if (op->chunked)
+        ddpi_chunks_copy_out(op, to.len);
+    else if (row_of(op)->out_of_each)
         take_of_each(op);
     else if (task->list != NULL)
         take_to_list(op);
@@ -310,8 +347,9 @@ void ddpi_arena_begin(struct ddpi_arena_op *op, struct ddpi_arena *arena, struct
 {
     *op = (struct ddpi_arena_op){.arena = arena, .task = task};
     op->longest = longest_part(op);
-    op->counted = task->call.parts != 1; /* all ranks know all counts */
+    op->counted = !ddpi_call_is_in_pairs(&task->call); /* all ranks know all counts */
     set_pieces(op);
+    op->chunked = !is_short(op) && ddpi_chunks_are_possible(op);
     op->shows = op->room == DDPI_ARENA_LARGE && ddpi_direct_is_possible(op);
     if (!op->shows)
         copy_own_part(op);
@@ -371,13 +409,6 @@ static bool take_counts(struct ddpi_arena_op *op, uint32_t *ret_rank)
 
 /* ---- stages ---- */
 
-static void set_header(const struct ddpi_arena_op *op)
-{
-    uint8_t header[DDPI_CALL_WIRE_SIZE];
-    ddpi_call_encode(&op->task->call, header);
-    ddpi_arena_set_header(op->arena, op->round, header);
-}
-
 static enum ddpi_arena_result start_round(struct ddpi_arena_op *op, struct ddp_error *err)
 {
     uint32_t me = ddpi_arena_rank(op->arena);
@@ -388,7 +419,7 @@ static enum ddpi_arena_result start_round(struct ddpi_arena_op *op, struct ddp_e
         return DDPI_ARENA_NO_ROOM;
     op->round = ddpi_arena_next_round(op->arena);
     if (!op->checked)
-        set_header(op);
+        ddpi_arena_set_call(op->arena, op->round, &op->task->call);
     if (op->shows)
         ddpi_direct_show(op);
     else if (!op->counted)
@@ -428,12 +459,28 @@ static void meet_shown(struct ddpi_arena_op *op)
     count_bytes(op);
 }
 
+/* In the first of two rounds this rank reduces its chunk, and arrives in the second one. */
+static void meet_chunked(struct ddpi_arena_op *op)
+{
+    op->reduced = !op->reduced;
+    if (op->reduced) {
+        ddpi_chunks_reduce(op, whole_at(op, NULL).len);
+        op->round = ddpi_arena_next_round(op->arena);
+        ddpi_arena_arrive(op->arena, op->round);
+        op->stage = DDPI_ARENA_ARRIVE;
+    } else if (op->task->call.finite_check &&
+               ddpi_arena_is_non_finite(op->arena, op->round, DDPI_RESULT_OF_ALL)) {
+        op->task->found_non_finite = true;
+    }
+}
+
 /* All have arrived. */
 static enum ddpi_arena_result meet(struct ddpi_arena_op *op, uint32_t *ret_rank)
 {
-    if (!op->checked && ddpi_arena_odd_header(op->arena, op->round, ret_rank))
+    if (!op->checked && ddpi_arena_odd_call(op->arena, op->round, ret_rank))
         return DDPI_ARENA_MISMATCH;
     op->checked = true;
+    ddpi_arena_fetch_next(op->arena);
     if (op->shows) {
         meet_shown(op);
         return DDPI_ARENA_WAITS;
@@ -446,7 +493,9 @@ static enum ddpi_arena_result meet(struct ddpi_arena_op *op, uint32_t *ret_rank)
     op->stage = DDPI_ARENA_COPY_OUT;
     if (!is_short(op))
         ddpi_arena_tell_arrived(op->arena);
-    if (row_of(op)->works && !is_short(op)) {
+    if (op->chunked) {
+        meet_chunked(op);
+    } else if (row_of(op)->works && !is_short(op)) {
         op->work = ddpi_arena_next_work(op->arena, op->round);
         work(op);
         op->stage = DDPI_ARENA_WORK;
@@ -471,10 +520,23 @@ static void move_spot(struct ddpi_arena_op *op)
     ddpi_segments_skip(&segments, &op->spot, op->piece);
 }
 
+/* The next operation may be like this one. Of blocks, the first one that another rank reads. Not
+ * for reductions of whole buffers: there it was measured to take as long as it saves. */
+static void fetch_piece(const struct ddpi_arena_op *op)
+{
+    uint32_t me = ddpi_arena_rank(op->arena);
+    bool has_blocks = row_of(op)->in == PARTS;
+    if (op->room == DDPI_ARENA_SMALL && !row_of(op)->works &&
+        is_one_of(row_of(op)->copies_in, op, me))
+        ddpi_arena_fetch_piece(op->arena, has_blocks && me == 0 ? op->block : 0,
+                               at_most(op->longest, has_blocks ? op->block : op->piece));
+}
+
 static void finish_round(struct ddpi_arena_op *op)
 {
     if (is_one_of(row_of(op)->takes, op, ddpi_arena_rank(op->arena)))
         copy_all_out(op);
+    fetch_piece(op);
     if (is_short(op)) /* by now the others have seen this rank, so it costs less */
         ddpi_arena_tell_arrived(op->arena);
     if (op->task->list != NULL)
@@ -505,8 +567,7 @@ enum ddpi_arena_result ddpi_arena_advance(struct ddpi_arena_op *op, uint32_t *re
     while (result == DDPI_ARENA_WAITS && ddpi_arena_is_ready(op)) {
         switch (op->stage) {
         case DDPI_ARENA_COPY_IN:
-            result = start_round(op, err);
-            break;
+            return start_round(op, err); /* to look at once would take away lines not yet written */
         case DDPI_ARENA_ARRIVE:
             result = meet(op, ret_rank);
             break;

@@ -10,7 +10,10 @@
 #include "arena.h"
 #include "task.h"
 
-enum { DDPI_RESULT_OF_ALL = 0 }; /* the rank whose line tells what is true of the result of all */
+enum {
+    DDPI_RESULT_OF_ALL = 0, /* the rank whose line tells what is true of the result of all */
+    DDPI_ARENA_STREAM = 16 * 1024 * 1024, /* bytes of all beyond which results bypass the caches */
+};
 
 enum ddpi_arena_stage {
     DDPI_ARENA_COPY_IN,
@@ -29,6 +32,8 @@ struct ddpi_arena_op {
     bool counted;          /* the counts of uneven parts are exchanged */
     bool shows;            /* ranks tell each other where their buffers are */
     bool direct;           /* all buffers are in windows, and nothing is copied through pieces */
+    bool chunked;          /* each rank reduces a chunk (chunks_op.h), */
+    bool reduced;          /* and this one has done so in the round before */
     size_t piece;          /* bytes of a piece that are used, a multiple of the element size */
     size_t block;          /* and of the part of each rank in it, for operations with such parts */
     size_t done;           /* bytes of the longest part, or of the buffer, in earlier rounds */

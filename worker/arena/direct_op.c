@@ -31,7 +31,6 @@ static const struct row {
 enum {
     TILE = 16 * 1024, /* bytes of a result on their way to several ranks */
     SHARE = 32 * 1024,
-    STREAM = 16 * 1024 * 1024, /* bytes of all ranks beyond which results bypass the caches */
 };
 
 static const struct row *row_of(const struct ddpi_arena_op *op)
@@ -263,8 +262,9 @@ static void do_stretch(const struct stretch *stretch)
 static void do_share(const struct ddpi_arena_op *op, size_t from, size_t to)
 {
     size_t size = piece_size(op);
-    struct stretch stretch = {
-        .op = op, .streams = size * piece_count(op) * ddpi_arena_ranks(op->arena) > STREAM};
+    struct stretch stretch = {.op = op,
+                              .streams = size * piece_count(op) * ddpi_arena_ranks(op->arena) >
+                                         DDPI_ARENA_STREAM};
     while (from < to) {
         size_t piece = from / size, end = (piece + 1) * size;
         stretch.at = from - piece * size;

@@ -346,6 +346,12 @@ const char *ddpi_config_interfaces(ddpi_getenv *env)
     return env("DDP_SOCKET_IFNAME");
 }
 
+const char *ddpi_config_timeline(ddpi_getenv *env)
+{
+    const char *path = env("DDP_TIMELINE");
+    return path != NULL && *path != '\0' ? path : NULL;
+}
+
 ddp_status ddpi_config_load(const struct ddp_comm_options *options, ddpi_getenv *env,
                             struct ddpi_config *ret_config, struct ddp_error *err)
 {

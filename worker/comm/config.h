@@ -61,6 +61,9 @@ ddp_status ddpi_config_enter_rank(uint32_t rank, uint32_t world_size,
 /* The interfaces that a rank listens on; NULL: not set. */
 const char *ddpi_config_interfaces(ddpi_getenv *env);
 
+/* The file for the timeline of rank 0; NULL: none. */
+const char *ddpi_config_timeline(ddpi_getenv *env);
+
 /* @options may be NULL. DDP_E_INVALID names the option or the variable. */
 ddp_status ddpi_config_load(const struct ddp_comm_options *options, ddpi_getenv *env,
                             struct ddpi_config *ret_config, struct ddp_error *err);

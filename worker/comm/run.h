@@ -25,6 +25,10 @@ struct ddpi_algorithm {
     bool takes_lists; /* it works in the buffers of a list, which are packed for the others */
     bool takes_turn;  /* a message, too, waits for the collectives that were called before it */
 
+    /* Whether the run moves so few bytes that it may begin, and end if nobody lets it wait, under
+     * the lock of the queue. NULL: never. It has no end(), and no list of buffers. */
+    bool (*is_brief)(const struct ddp_comm *comm, const struct ddpi_run *run);
+
     /* The run is the next one of its kind: prepare its state. NULL: there is nothing to prepare. */
     ddp_status (*begin)(struct ddp_comm *comm, struct ddpi_run *run);
 

@@ -98,16 +98,20 @@ static ddp_status check_list(const struct ddp_comm *parent, const uint32_t *rank
 static ddp_status send_to(const struct group *group, uint32_t place, const void *bytes, size_t len,
                           struct ddp_error *err)
 {
-    const struct ddpi_call call = {
-        .operation = DDPI_SEND, .count = len, .root = group->ranks[place]};
+    const struct ddpi_call call = {.operation = DDPI_SEND,
+                                   .count = len,
+                                   .root = group->ranks[place],
+                                   .message_class = DDPI_GROUP_MAKING};
     return ddpi_parent_call(group->parent, &call, bytes, NULL, err);
 }
 
 static ddp_status receive_from(const struct group *group, uint32_t place, void *bytes, size_t len,
                                struct ddp_error *err)
 {
-    const struct ddpi_call call = {
-        .operation = DDPI_RECV, .count = len, .root = group->ranks[place]};
+    const struct ddpi_call call = {.operation = DDPI_RECV,
+                                   .count = len,
+                                   .root = group->ranks[place],
+                                   .message_class = DDPI_GROUP_MAKING};
     return ddpi_parent_call(group->parent, &call, NULL, bytes, err);
 }
 

@@ -4,6 +4,7 @@
 #include "parent_call.h"
 
 #include "error.h"
+#include "mem.h"
 #include "operate.h"
 #include "runs.h"
 
@@ -14,11 +15,12 @@
 ddp_status ddpi_parent_call(struct ddp_comm *parent, const struct ddpi_call *call, const void *send,
                             void *recv, struct ddp_error *err)
 {
-    struct ddpi_task task = {.call = *call, .send = send, .recv = recv};
-    task.call.dtype = DDP_UINT8;
-    ddp_status status = ddpi_task_prepare(&task, parent->rank, parent->world_size, err);
-    task.timeout_ms = parent->timeout_ms;
-    return status == DDP_OK ? ddpi_operate(parent, &task, NULL, err) : status;
+    DDPI_UNINITIALIZED struct ddpi_run run;
+    run.task = (struct ddpi_task){.call = *call, .send = send, .recv = recv};
+    run.task.call.dtype = DDP_UINT8;
+    ddp_status status = ddpi_task_prepare(&run.task, parent->rank, parent->world_size, err);
+    run.task.timeout_ms = parent->timeout_ms;
+    return status == DDP_OK ? ddpi_operate(parent, &run, NULL, err) : status;
 }
 
 ddp_status ddpi_parent_give_up(struct ddp_comm *parent, unsigned long long bytes,

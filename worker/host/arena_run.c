@@ -15,6 +15,7 @@
 enum {
     LOOKS = 100,            /* at the arena before the driver has a turn again */
     ADVANCES = 4,           /* the stages of a short operation */
+    BRIEF = 8 * 1024,       /* bytes that are copied in less than a microsecond */
     ARENA_TAG = 0x414e4552, /* of the descriptor on its way */
 };
 
@@ -119,6 +120,12 @@ struct ddpi_need ddpi_arena_handover(const struct ddp_comm *comm)
 
 /* ---- a run ---- */
 
+static bool arena_is_brief(const struct ddp_comm *comm, const struct ddpi_run *run)
+{
+    const struct ddpi_task *task = &run->task;
+    return comm->arena != NULL && task->count * task->element_size <= BRIEF && task->list == NULL;
+}
+
 static ddp_status arena_begin(struct ddp_comm *comm, struct ddpi_run *run)
 {
     (void)comm;
@@ -215,6 +222,7 @@ static unsigned arena_needs(const struct ddp_comm *comm, struct ddpi_run *run,
 const struct ddpi_algorithm ddpi_arena_algorithm = {.name = "direct",
                                                     .uses_ring = true,
                                                     .takes_lists = true,
+                                                    .is_brief = arena_is_brief,
                                                     .begin = arena_begin,
                                                     .advance = arena_advance,
                                                     .most_needs = arena_most_needs,

@@ -1,7 +1,8 @@
 /*
  * monitored_run.c - the barrier in which rank 0 knows which ranks have come: each sends it a
  * message without bytes, and when it has all of them it answers each. At the deadline rank 0 names
- * the ranks that are missing. Owns the exchange of its run.
+ * the ranks that are missing. What goes round the ring is only looked at. Owns the exchange of its
+ * run.
  */
 #include "monitored_run.h"
 
@@ -72,11 +73,36 @@ static ddp_status monitored_check_time(struct ddp_comm *comm, const struct ddpi_
         count == 1 ? "has" : "have");
 }
 
+/* The header that the previous rank has sent round the ring; NULL: none has come. */
+static const uint8_t *header_on_ring(const struct ddp_comm *comm)
+{
+    struct ddpi_edge *prev = comm->edges.ring[DDPI_PREV];
+    const uint8_t *header;
+    bool has_come =
+        prev != NULL && prev->ops->peek(prev, DDPI_CALL_WIRE_SIZE, &header) >= DDPI_CALL_WIRE_SIZE;
+    return has_come ? header : NULL;
+}
+
+/* A rank that has called a collective of the ring instead tells rank 0 nothing, but its next rank.
+ * If some ranks have, one that has not comes after one that has, and finds that out here. One that
+ * has its answer may be ahead, in a later collective. */
+static ddp_status monitored_check_ring(struct ddp_comm *comm, const struct ddpi_run *run)
+{
+    const struct ddpi_call *ours = &run->task.call;
+    const uint8_t *header = header_on_ring(comm);
+    struct ddpi_call theirs;
+    if (header == NULL || !ddpi_call_decode(header, &theirs) || theirs.seq != ours->seq)
+        return DDP_OK;
+    return ddpi_comm_check_peer_call(comm, comm->edges.ring[DDPI_PREV], header, ours, ours);
+}
+
 static ddp_status monitored_advance(struct ddp_comm *comm, struct ddpi_run *run,
                                     enum ddpi_movement *ret_movement)
 {
     struct monitored_run *monitored = monitored_of(run);
     ddp_status status = ddpi_exchange_advance(comm, &monitored->exchange, run, ret_movement);
+    if (status == DDP_OK && *ret_movement == DDPI_IDLE)
+        status = monitored_check_ring(comm, run);
     if (status != DDP_OK || comm->rank != 0 || monitored->answers)
         return status;
     if (*ret_movement != DDPI_COMPLETE)
@@ -89,14 +115,19 @@ static ddp_status monitored_advance(struct ddp_comm *comm, struct ddpi_run *run,
 
 static unsigned monitored_most_needs(const struct ddpi_run *run)
 {
-    return run->begun ? ((const struct monitored_run *)(const void *)run->state)->exchange.count
-                      : 1;
+    const struct monitored_run *monitored = (const void *)run->state;
+    return 1 + (run->begun ? monitored->exchange.count : 0);
 }
 
 static unsigned monitored_needs(const struct ddp_comm *comm, struct ddpi_run *run,
                                 struct ddpi_need *needs)
 {
-    return ddpi_exchange_needs(comm, &monitored_of(run)->exchange, needs);
+    struct ddpi_edge *prev = comm->edges.ring[DDPI_PREV];
+    unsigned count = ddpi_exchange_needs(comm, &monitored_of(run)->exchange, needs);
+    if (header_on_ring(comm) == NULL && prev != NULL && prev->gone_ms == 0 && prev->broken == NULL)
+        needs[count++] =
+            (struct ddpi_need){.edge = prev, .recv_bytes = DDPI_CALL_WIRE_SIZE, .optional = true};
+    return count;
 }
 
 static void monitored_end(struct ddp_comm *comm, struct ddpi_run *run, ddp_status status)

@@ -125,12 +125,19 @@ static ddp_status move_header_in(struct ddp_comm *comm, struct engine *engine)
                : DDP_OK;
 }
 
+/* What an operation on a GPU has its ranks tell each other has its call, but is nothing to check.
+ */
+static bool checks_result(const struct ddpi_task *task)
+{
+    return task->call.finite_check && task->non_finite != NULL;
+}
+
 /* Whether received elements are looked at on their way in: they are reduced, or belong to a result
  * that is checked for inf and NaN. */
 static bool takes_elements(const struct engine *engine)
 {
     const struct ddpi_task *task = engine->task;
-    return engine->in.now.reduces || (task->call.finite_check && !task->gathered);
+    return engine->in.now.reduces || (checks_result(task) && !task->gathered);
 }
 
 /* Take whole elements from the edge, reduced with this rank's or as they are; returns the bytes
@@ -150,7 +157,7 @@ static size_t take_in(struct engine *engine, size_t left)
         return 0;
     bool divides = in->now.finishes && task->call.op == DDP_AVERAGE;
     bool is_result = in->now.finishes || !in->now.reduces;
-    bool checks = is_result && task->call.finite_check;
+    bool checks = is_result && checks_result(task);
     const double factor[] = {task->factor, 1};
     const uint8_t *first = in->now.reduces ? in->place.own + in->done : bytes;
     ddpi_reduce_many(

@@ -1,12 +1,11 @@
 /*
  * exchange.h - within one run: pieces to and from any number of ranks, all under way at once. For
- * algorithms whose ranks do not form a ring, such as all_to_all, gather and scatter, also of some
- * ranks only. An algorithm embeds one, and calls its functions from its own of the same names.
+ * algorithms whose ranks do not form a ring, such as all_to_all, gather and scatter. An algorithm
+ * embeds one, and calls its functions from its own of the same names.
  *
- * Pieces are messages of a class of their own (call_header.h), so they match no receive of the
- * program: those of collectives match by the number of the call, DDPI_PIECE; those of operations
- * that only some ranks call by a tag that these have agreed on, DDPI_GROUP_PIECE. Pieces between
- * two ranks, in one direction, are taken in the order in which they are listed.
+ * Pieces are messages of a class of their own (DDPI_PIECE), so they match no receive of the
+ * program: they match by the number of the call. Pieces between two ranks, in one direction, are
+ * taken in the order in which they are listed.
  */
 #ifndef DDPI_EXCHANGE_H
 #define DDPI_EXCHANGE_H

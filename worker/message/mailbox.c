@@ -126,7 +126,7 @@ static struct ddpi_call expected_call(const struct ddp_comm *comm, const struct 
                                       const struct ddpi_call *theirs)
 {
     struct ddpi_call expected = mail->call;
-    if (expected.message_class != DDPI_USER_MESSAGE && expected.message_class != DDPI_DEVICE_ANSWER)
+    if (!ddpi_call_is_message(&expected))
         return expected;
     expected.operation = expected.operation == DDPI_RECV ? DDPI_SEND : DDPI_RECV;
     expected.root = comm->rank;

@@ -30,7 +30,7 @@ static struct ddpi_mail *message_mail(struct ddpi_run *run)
 /* The receiver sends the answer to a message. */
 static bool sends(const struct ddpi_call *call)
 {
-    return (call->operation == DDPI_SEND) == (call->message_class == DDPI_USER_MESSAGE);
+    return (call->operation == DDPI_SEND) == (call->message_class != DDPI_DEVICE_ANSWER);
 }
 
 static ddp_status message_begin(struct ddp_comm *comm, struct ddpi_run *run)

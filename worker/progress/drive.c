@@ -15,15 +15,17 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOVES_A_LOOK = 32 }; /* steps that move something, between looks at the clock and at peers */
+enum {
+    MOVES_A_LOOK = 32, /* steps that move something, between looks at the clock and at peers */
+    BRIEF_STEPS = 2,
+};
 
 /* ---- one run ---- */
 
 static void record_run(struct ddp_comm *comm, struct ddpi_run *run)
 {
     if (run->unrecorded)
-        run->task.record =
-            ddpi_recorder_begin(comm->recorder, &run->task.call, run->task.timeout_ms, true);
+        run->task.record = ddpi_recorder_begin(comm->recorder, &run->task, true);
     run->unrecorded = false;
 }
 
@@ -385,6 +387,24 @@ static bool drive_until(struct ddp_comm *comm, const struct ddpi_drive_end *end,
         if (status != DDP_OK && drive_is_over(comm, end))
             return false;
     }
+}
+
+/* The first step sends what this rank has; in the second one what the others have may be there. So
+ * a short operation takes the lock once. A failure is left to the driver. */
+bool ddpi_drive_briefly(struct ddp_comm *comm, struct ddpi_run *run)
+{
+    enum ddpi_movement movement = DDPI_MOVED;
+    if (run->algorithm->is_brief == NULL || !run->algorithm->is_brief(comm, run) ||
+        comm->failed != DDP_OK || atomic_load(&comm->aborted))
+        return false;
+    for (int step = 0; step < BRIEF_STEPS && movement == DDPI_MOVED; step++)
+        if (run_advance(comm, run, &movement) != DDP_OK)
+            return false;
+    if (movement != DDPI_COMPLETE)
+        return false;
+    settle(comm, run, DDP_OK);
+    tell_end(&comm->runs, run);
+    return true;
 }
 
 void ddpi_drive(struct ddp_comm *comm, const struct ddpi_drive_end *end, bool is_thread)

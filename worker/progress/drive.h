@@ -18,6 +18,10 @@ struct ddpi_drive_end {
  * operation takes it once to end, and not again to leave. */
 void ddpi_drive(struct ddp_comm *comm, const struct ddpi_drive_end *end, bool is_thread);
 
+/* Under the lock of the queue, in which @run is alone, and nobody drives: carry @run out if it is
+ * brief and nothing lets it wait. Returns whether it has ended; else it is to be driven. */
+bool ddpi_drive_briefly(struct ddp_comm *comm, struct ddpi_run *run);
+
 /* The list of the driver in which @run has its place. */
 struct ddpi_list *ddpi_run_list(struct ddpi_run_queue *queue, const struct ddpi_run *run);
 

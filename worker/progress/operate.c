@@ -192,7 +192,8 @@ static ddp_status choose_memory(struct ddpi_memories *memories, const struct ddp
     if (is_host_alone(memories))
         return DDP_OK;
     bool is_barrier = task->call.operation == DDPI_BARRIER;
-    bool others_have = task->call.parts == 1; /* elements, even if this rank has none */
+    bool others_have =
+        ddpi_call_is_in_pairs(&task->call); /* elements, even if this rank has none */
     bool any = task->count == 0 && others_have;
     if (is_barrier || any)
         *ret_memory = stream_owner(memories, stream);
@@ -239,14 +240,9 @@ static ddp_status find_memory(struct ddp_comm *comm, const struct ddpi_task *tas
 {
     *ret_buffers = (struct ddpi_buffers){0};
     ddp_status status = prepare_types(comm, err);
-    if (status == DDP_OK)
-        status = choose_memory(&comm->memories, task, stream, ret_buffers, ret_memory, err);
-    if (status != DDP_OK || task->non_finite == NULL || *ret_memory == &comm->memories.host)
-        return status;
-    return ddpi_error_set(err, DDP_E_INVALID,
-                          "the finite check is of host memory, and these buffers are memory of the "
-                          "%s: set non_finite to NULL",
-                          (*ret_memory)->type->name);
+    return status == DDP_OK
+               ? choose_memory(&comm->memories, task, stream, ret_buffers, ret_memory, err)
+               : status;
 }
 
 /* ---- carrying it out ---- */
@@ -275,6 +271,18 @@ ddp_status ddpi_operate_look(struct ddp_comm *comm, const struct ddpi_task *task
     return status == DDP_OK ? DDP_OK : ddpi_operate_refuse(comm, task, status, &cause, err);
 }
 
+ddp_status ddpi_operate_find(struct ddp_comm *comm, const void *address, const char *what,
+                             const struct ddpi_memory_type **ret_type, struct ddp_error *err)
+{
+    struct ddpi_buffer buffer;
+    ddp_status status = prepare_types(comm, err);
+    if (status == DDP_OK)
+        status = find_type(&comm->memories, address, what, &buffer, err);
+    if (status == DDP_OK)
+        *ret_type = buffer.memory != NULL ? buffer.memory->type : comm->memories.host.type;
+    return status;
+}
+
 ddp_status ddpi_operate_submit(struct ddp_comm *comm, struct ddpi_memory *memory,
                                struct ddpi_run *run, void *stream, struct ddp_error *err)
 {
@@ -291,16 +299,16 @@ static void free_run(void *run, ddp_status status)
 
 /* Nothing waits for the run but a stream. */
 static ddp_status enqueue(struct ddp_comm *comm, struct ddpi_memory *memory,
-                          const struct ddpi_task *task, const struct ddpi_buffers *buffers,
-                          void *stream, struct ddp_error *err)
+                          const struct ddpi_run *called, void *stream, struct ddp_error *err)
 {
     struct ddpi_run *run = ddpi_calloc(1, sizeof *run);
     if (run == NULL) {
         struct ddp_error cause;
-        return ddpi_operate_refuse(comm, task, ddpi_error_nomem(&cause, sizeof *run), &cause, err);
+        return ddpi_operate_refuse(comm, &called->task, ddpi_error_nomem(&cause, sizeof *run),
+                                   &cause, err);
     }
-    run->task = *task;
-    run->buffers = *buffers;
+    run->task = called->task;
+    run->buffers = called->buffers;
     run->ended = free_run;
     run->ended_arg = run;
     ddp_status status = ddpi_operate_submit(comm, memory, run, stream, err);
@@ -310,36 +318,31 @@ static ddp_status enqueue(struct ddp_comm *comm, struct ddpi_memory *memory,
 }
 
 static ddp_status run_to_end(struct ddp_comm *comm, struct ddpi_memory *memory,
-                             const struct ddpi_task *task, const struct ddpi_buffers *buffers,
-                             void *stream, struct ddp_error *err)
+                             struct ddpi_run *run, void *stream, struct ddp_error *err)
 {
-    DDPI_UNINITIALIZED struct ddpi_run run;
-    run.task = *task;
-    run.buffers = *buffers;
-    run.is_awaited = true;
-    run.is_request = false;
-    run.cause = NULL;
-    run.ended = NULL;
-    ddp_status status = ddpi_operate_submit(comm, memory, &run, stream, err);
+    run->is_awaited = true;
+    run->is_request = false;
+    run->cause = NULL;
+    run->ended = NULL;
+    ddp_status status = ddpi_operate_submit(comm, memory, run, stream, err);
     if (status != DDP_OK)
         return status;
-    if (!ddpi_run_is_done(&run))
-        (void)ddpi_runs_wait(comm, &run, 0);
-    return run.status == DDP_OK ? DDP_OK : ddpi_comm_report(comm, err);
+    if (!ddpi_run_is_done(run))
+        (void)ddpi_runs_wait(comm, run, 0);
+    return run->status == DDP_OK ? DDP_OK : ddpi_comm_report(comm, err);
 }
 
-ddp_status ddpi_operate(struct ddp_comm *comm, const struct ddpi_task *task, void *stream,
+ddp_status ddpi_operate(struct ddp_comm *comm, struct ddpi_run *run, void *stream,
                         struct ddp_error *err)
 {
     struct ddpi_memory *memory;
-    struct ddpi_buffers buffers;
     if (ddpi_group_is_open(comm))
-        return ddpi_operate_together(comm, task, 1, stream, err);
-    ddp_status status = ddpi_operate_look(comm, task, stream, &buffers, &memory, err);
+        return ddpi_operate_together(comm, &run->task, 1, stream, err);
+    ddp_status status = ddpi_operate_look(comm, &run->task, stream, &run->buffers, &memory, err);
     if (status != DDP_OK)
         return status;
-    return memory->type->enqueues ? enqueue(comm, memory, task, &buffers, stream, err)
-                                  : run_to_end(comm, memory, task, &buffers, stream, err);
+    return memory->type->enqueues ? enqueue(comm, memory, run, stream, err)
+                                  : run_to_end(comm, memory, run, stream, err);
 }
 
 ddp_status ddpi_operate_start(struct ddp_comm *comm, struct ddpi_run *run, void *stream,

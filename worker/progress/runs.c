@@ -39,8 +39,7 @@ static void put_run(struct ddp_comm *comm, struct ddpi_run *run, bool begins_at_
     run->unrecorded = begins_at_once;
     run->task.record = 0;
     if (!begins_at_once)
-        run->task.record =
-            ddpi_recorder_begin(comm->recorder, &run->task.call, run->task.timeout_ms, false);
+        run->task.record = ddpi_recorder_begin(comm->recorder, &run->task, false);
     queue->pending++;
     queue->thread_runs += for_thread;
     if (queue->driven) {
@@ -137,8 +136,10 @@ void ddpi_runs_carry_out(struct ddp_comm *comm, struct ddpi_run *run)
     struct ddpi_run_queue *queue = &comm->runs;
     prepare_run(run);
     pthread_mutex_lock(&queue->lock);
-    put_run(comm, run, queue->pending == 0 && is_callers_turn(queue));
-    (void)wait_for_run(comm, run, 0);
+    bool is_alone = queue->pending == 0 && is_callers_turn(queue);
+    put_run(comm, run, is_alone);
+    if (!is_alone || !ddpi_drive_briefly(comm, run))
+        (void)wait_for_run(comm, run, 0);
     pthread_mutex_unlock(&queue->lock);
 }
 

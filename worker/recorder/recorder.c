@@ -19,6 +19,7 @@ struct ddpi_recorder {
     size_t size;
     uint32_t records; /* as checked: others can write to the memory */
     uint32_t group;
+    uint32_t rank, nranks;
 };
 
 static const char *const operation_names[] = {
@@ -102,7 +103,9 @@ struct ddpi_recorder *ddpi_recorder_open(int fd, const struct ddpi_recorder_grou
                                        .fd = fd,
                                        .size = size,
                                        .records = memory->records,
-                                       .group = (uint32_t)(entry.serial & 0xffff)};
+                                       .group = (uint32_t)(entry.serial & 0xffff),
+                                       .rank = group->rank,
+                                       .nranks = group->size};
     return recorder;
 }
 
@@ -121,9 +124,20 @@ void ddpi_recorder_close(struct ddpi_recorder *recorder)
 
 /* ---- operations ---- */
 
-uint64_t ddpi_recorder_begin(struct ddpi_recorder *recorder, const struct ddpi_call *call,
-                             uint64_t timeout_ms, bool starts)
+/* What is recorded of the counts of uneven parts, and of a list of buffers. */
+static uint16_t parts_of(const struct ddpi_recorder *recorder, const struct ddpi_task *task)
 {
+    uint32_t digest = task->call.parts;
+    return ddpi_call_is_in_pairs(&task->call)
+               ? ddpi_task_balance(task, recorder->rank, recorder->nranks)
+               : (uint16_t)(digest ^ digest >> 16);
+}
+
+uint64_t ddpi_recorder_begin(struct ddpi_recorder *recorder, const struct ddpi_task *task,
+                             bool starts)
+{
+    const struct ddpi_call *call = &task->call;
+    uint64_t timeout_ms = task->timeout_ms;
     if (recorder == NULL)
         return 0;
     uint64_t now_ns = ddpi_now_coarse_ns();
@@ -140,6 +154,9 @@ uint64_t ddpi_recorder_begin(struct ddpi_recorder *recorder, const struct ddpi_c
         .operation = (uint8_t)call->operation,
         .dtype = (uint8_t)call->dtype,
         .reduction = (uint8_t)call->op,
+        .parts = parts_of(recorder, task),
+        .is_uneven = call->parts != 0,
+        .in_pairs = ddpi_call_is_in_pairs(call),
         .is_message = is_message,
         .is_send = call->operation == DDPI_SEND,
         .has_root = !is_message && ddpi_call_is_rooted(call),

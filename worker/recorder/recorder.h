@@ -32,10 +32,10 @@ struct ddpi_recorder *ddpi_recorder_open_child(const struct ddpi_recorder *paren
 /* Does not touch the records, which stay. Works in a forked child, too. */
 void ddpi_recorder_close(struct ddpi_recorder *recorder);
 
-/* @call, whose seq is set, has been made. @starts: it runs at once; else it waits for its turn or
- * for a stream. Returns the number of its record, 0 without a recorder. */
-uint64_t ddpi_recorder_begin(struct ddpi_recorder *recorder, const struct ddpi_call *call,
-                             uint64_t timeout_ms, bool starts);
+/* The call of @task, whose seq is set, has been made. @starts: it runs at once; else it waits for
+ * its turn or for a stream. Returns the number of its record, 0 without a recorder. */
+uint64_t ddpi_recorder_begin(struct ddpi_recorder *recorder, const struct ddpi_task *task,
+                             bool starts);
 
 /* It begins to run, if it has not. */
 void ddpi_recorder_start(struct ddpi_recorder *recorder, uint64_t record);

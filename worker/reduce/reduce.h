@@ -59,6 +59,13 @@ bool ddpi_dtype_is_narrow(ddp_dtype dtype);
 void ddpi_widen(float *wide, const void *in, size_t count, ddp_dtype dtype);
 void ddpi_narrow(void *out, const float *wide, size_t count, ddp_dtype dtype);
 
+/* Whether elements of @dtype can be cast: float16, bfloat16, float32, float64. */
+bool ddpi_dtype_can_cast(ddp_dtype dtype);
+
+/* Write @count elements of type @from as those of type @to, by way of float32, rounded to nearest
+ * even; the two do not overlap. */
+void ddpi_cast(void *out, ddp_dtype to, const void *in, ddp_dtype from, size_t count);
+
 /* One value at a time, for tests and for programs that fill buffers. */
 float ddpi_float_from_half(uint16_t half);
 uint16_t ddpi_half_from_float(float value);

@@ -7,6 +7,7 @@
  */
 #include "reduce_any.h"
 
+#include "mem.h"
 #include "reduce.h"
 
 enum { TILE = 256 }; /* elements; of 16 inputs in float32 they are half a first-level cache */
@@ -14,12 +15,15 @@ enum { TILE = 256 }; /* elements; of 16 inputs in float32 they are half a first-
 /* Fold inputs in their own type. */
 static void fold_same_type(const struct ddpi_fold *fold)
 {
-    struct ddpi_reduction work = {.out = {fold->out},
-                                  .nout = 1,
-                                  .count = fold->count,
-                                  .dtype = fold->dtype,
-                                  .op = fold->op,
-                                  .divisor = 1};
+    DDPI_UNINITIALIZED struct ddpi_reduction work;
+    work.out[0] = fold->out;
+    work.nout = 1;
+    work.count = fold->count;
+    work.dtype = fold->dtype;
+    work.op = fold->op;
+    work.divisor = 1;
+    work.factor = NULL;
+    work.non_finite = NULL;
     for (uint32_t next = 0; next < fold->nin;) {
         work.nin = 0;
         if (next > 0)

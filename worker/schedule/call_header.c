@@ -69,6 +69,20 @@ void ddpi_call_encode(const struct ddpi_call *call, uint8_t wire[DDPI_CALL_WIRE_
     memcpy(wire, &out, sizeof out);
 }
 
+/* It need not be secret, only differ if calls differ by mistake. Products that do not wait for each
+ * other, as ranks wait for this before they arrive. */
+uint64_t ddpi_call_digest(const struct ddpi_call *call)
+{
+    uint64_t kind = (uint64_t)call->operation | (uint64_t)call->dtype << 8 |
+                    (uint64_t)call->op << 16 | (uint64_t)call->algorithm << 24 |
+                    (uint64_t)call->message_class << 32 | (uint64_t)call->on_device << 40 |
+                    (uint64_t)call->finite_check << 41;
+    return call->seq * 0x9e3779b97f4a7c15 + call->count * 0xbf58476d1ce4e5b9 +
+           call->bytes * 0x94d049bb133111eb + kind * 0xd6e8feb86659fd93 +
+           ((uint64_t)call->root << 32 | call->parts) * 0xa0761d6478bd642f +
+           ((uint64_t)call->tag << 32 | call->buffers) * 0xe7037ed1a0b428db;
+}
+
 bool ddpi_call_decode(const uint8_t wire[DDPI_CALL_WIRE_SIZE], struct ddpi_call *ret_call)
 {
     struct ddpi_rd rd = ddpi_rd_of(wire, DDPI_CALL_WIRE_SIZE);

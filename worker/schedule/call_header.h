@@ -42,7 +42,7 @@ enum ddpi_message_class {
     DDPI_USER_MESSAGE,  /* of ddp_send() */
     DDPI_DEVICE_ANSWER, /* the receiver of a user message on device memory answers its sender */
     DDPI_PIECE,         /* of a collective that all ranks call: its number tells which one */
-    DDPI_GROUP_PIECE,   /* of an operation of some ranks: its tag tells which one */
+    DDPI_GROUP_MAKING,  /* between ranks that make a group: not for a receive of the program */
     DDPI_MESSAGE_CLASSES
 };
 
@@ -67,6 +67,9 @@ struct ddpi_call {
 enum { DDPI_CALL_WIRE_SIZE = 56, DDPI_CALL_TEXT = 208 };
 
 void ddpi_call_encode(const struct ddpi_call *call, uint8_t wire[DDPI_CALL_WIRE_SIZE]);
+
+/* A number that two calls have in common if, but for chance, nothing of their headers differs. */
+uint64_t ddpi_call_digest(const struct ddpi_call *call);
 
 /* false: not a header of this version. */
 bool ddpi_call_decode(const uint8_t wire[DDPI_CALL_WIRE_SIZE], struct ddpi_call *ret_call);

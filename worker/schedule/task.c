@@ -8,6 +8,8 @@
 #include "reduce.h"
 #include "reduce_check.h"
 
+enum { IN_PAIRS = 1 /* call.parts, which as a digest is larger */ };
+
 /* What a rank has in a buffer. */
 enum extent { NONE, PART, ALL_PARTS };
 
@@ -115,6 +117,11 @@ bool ddpi_call_has_ring(const struct ddpi_call *call)
     return shape_of(call)->has_ring;
 }
 
+bool ddpi_call_is_in_pairs(const struct ddpi_call *call)
+{
+    return call->parts == IN_PAIRS;
+}
+
 /* What this rank has in each buffer. */
 struct role {
     enum extent send, recv;
@@ -155,14 +162,14 @@ static ddp_status check_ranks(const struct ddpi_call *call, uint32_t world_size,
 static ddp_status check_reduction(const struct ddpi_call *call, uint32_t world_size,
                                   struct ddp_error *err)
 {
-    size_t most = DDPI_SCRATCH_SIZE / ddp_dtype_size(call->dtype);
+    size_t size = ddp_dtype_size(call->dtype);
     ddp_status status = ddpi_reduce_check(call->dtype, call->op, err);
     if (status != DDP_OK)
         return status;
-    if (world_size > most)
+    if (world_size * size > DDPI_SCRATCH_SIZE)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "%s is reduced by at most %zu ranks, and this world has %u",
-                              ddp_dtype_name(call->dtype), most, world_size);
+                              ddp_dtype_name(call->dtype), DDPI_SCRATCH_SIZE / size, world_size);
     return DDP_OK;
 }
 
@@ -289,7 +296,7 @@ static void set_common(struct ddpi_task *task, size_t sum, uint32_t world_size)
     const struct ddpi_parts *parts =
         task->recv_parts.counts != NULL ? &task->recv_parts : &task->send_parts;
     call->count = all_know ? sum : 0;
-    call->parts = all_know ? ddpi_parts_digest(parts, world_size) : 1;
+    call->parts = all_know ? ddpi_parts_digest(parts, world_size) : IN_PAIRS;
 }
 
 static ddp_status set_sizes(struct ddpi_task *task, uint32_t rank, uint32_t world_size,
@@ -381,7 +388,8 @@ ddp_status ddpi_task_prepare(struct ddpi_task *task, uint32_t rank, uint32_t wor
         return status;
     task->ring = ring_of(&task->call, rank, world_size);
     if (ddpi_call_is_message(&task->call)) {
-        task->call.message_class = DDPI_USER_MESSAGE;
+        if (task->call.message_class == DDPI_NOT_A_MESSAGE)
+            task->call.message_class = DDPI_USER_MESSAGE;
         task->call.bytes = task->count * task->element_size;
     }
     return DDP_OK;
@@ -449,4 +457,24 @@ bool ddpi_task_from_peer(const struct ddpi_task *task, uint32_t rank, uint32_t p
         (struct ddpi_piece){(uint8_t *)((uintptr_t)task->recv + piece.first * task->element_size),
                             piece.count * task->element_size};
     return true;
+}
+
+static uint64_t weigh(uint64_t from, uint64_t to, uint64_t len)
+{
+    uint64_t mixed = (from << 32 | to) * 0x9e3779b97f4a7c15 + len * 0xbf58476d1ce4e5b9;
+    mixed = (mixed ^ mixed >> 32) * 0x94d049bb133111eb;
+    return mixed >> 48;
+}
+
+uint16_t ddpi_task_balance(const struct ddpi_task *task, uint32_t rank, uint32_t nranks)
+{
+    struct ddpi_piece piece;
+    uint64_t sum = 0;
+    for (uint32_t peer = 0; peer < nranks; peer++) {
+        if (peer != rank && ddpi_task_to_peer(task, rank, peer, &piece))
+            sum += weigh(rank, peer, piece.len);
+        if (peer != rank && ddpi_task_from_peer(task, rank, peer, &piece))
+            sum -= weigh(peer, rank, piece.len);
+    }
+    return (uint16_t)sum;
 }

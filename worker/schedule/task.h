@@ -79,6 +79,11 @@ bool ddpi_task_to_peer(const struct ddpi_task *task, uint32_t rank, uint32_t pee
 bool ddpi_task_from_peer(const struct ddpi_task *task, uint32_t rank, uint32_t peer,
                          struct ddpi_piece *ret_piece);
 
+/* Of such an operation with uneven parts: a number for the flight recorder. Those of all @nranks
+ * ranks add up to 0, modulo 2^16, if each rank is sent what it expects; else they do not, but for
+ * chance. */
+uint16_t ddpi_task_balance(const struct ddpi_task *task, uint32_t rank, uint32_t nranks);
+
 /* How many parts of @call, of equal size, are in the send and in the receive buffer of @rank: none,
  * one, or one for each of the @world_size ranks. */
 struct ddpi_extents {
@@ -91,6 +96,9 @@ struct ddpi_extents ddpi_call_extents(const struct ddpi_call *call, uint32_t ran
 bool ddpi_call_reduces(const struct ddpi_call *call);
 bool ddpi_call_is_rooted(const struct ddpi_call *call);
 bool ddpi_call_is_message(const struct ddpi_call *call);
+
+/* Whether it has uneven parts of which a rank knows only what it sends and receives itself. */
+bool ddpi_call_is_in_pairs(const struct ddpi_call *call);
 
 /* Whether its callers pass buffers. */
 bool ddpi_call_has_elements(const struct ddpi_call *call);

@@ -26,6 +26,7 @@ struct tune {
     struct contender contenders[TUNE_ALGORITHMS]; /* by algorithm; those that are possible */
     struct tune_size sizes[TUNE_SIZES];
     unsigned count;
+    FILE *json; /* NULL: none */
     char ddprun[CONTENDER_PATH];
     char player[CONTENDER_PATH];
     char nproc[32];
@@ -112,6 +113,24 @@ static void print_size(const struct tune *tune, const struct tune_size *size)
             printf(" - |");
     printf(" %s | %s | %.2f |\n", tune_algorithm_name(fastest), tune_algorithm_name(built_in),
            size->us[built_in] / size->us[fastest]);
+}
+
+static void write_json(const struct tune *tune, const struct tune_size *size)
+{
+    if (tune->json == NULL)
+        return;
+    fprintf(tune->json,
+            "{\"benchmark\":\"tune\",\"call\":\"%s\",\"ranks\":%u,\"nodes\":%u,"
+            "\"size\":%" PRIu64,
+            coll_kinds[COLL_ALL_REDUCE].name, tune->place.ranks, tune->place.nodes, size->bytes);
+    for (unsigned i = DDP_ALGORITHM_AUTO + 1; i < TUNE_ALGORITHMS; i++)
+        if (size->us[i] > 0)
+            fprintf(tune->json, ",\"%s_us\":%.3f", tune_algorithm_name((ddp_algorithm)i),
+                    size->us[i]);
+    fprintf(tune->json, ",\"fastest\":\"%s\",\"built_in\":\"%s\",\"chosen\":\"%s\"}\n",
+            tune_algorithm_name(tune_fastest(size)),
+            tune_algorithm_name(tune_built_in(&tune->place, size->bytes)),
+            tune_algorithm_name(tune_choose(&tune->place, size)));
 }
 
 /* No table is written by algorithms whose results are wrong. */
@@ -217,14 +236,13 @@ static bool play_all(struct tune *tune, struct ddp_error *err)
         if (!play_size(tune, size, err))
             return false;
         print_size(tune, size);
+        write_json(tune, size);
     }
     return check_results(tune, err);
 }
 
 static bool measure(struct tune *tune, struct ddp_error *err)
 {
-    if (!check_output(tune, err))
-        return false;
     snprintf(tune->folder, sizeof tune->folder, "/tmp/ddp-perf-tune-XXXXXX");
     if (mkdtemp(tune->folder) == NULL)
         return ddpi_error_sys(err, errno, "make a folder in /tmp") == DDP_OK;
@@ -233,6 +251,20 @@ static bool measure(struct tune *tune, struct ddp_error *err)
         contender_end(&tune->contenders[i]);
     rmdir(tune->folder);
     return done && write_file(tune, err);
+}
+
+/* What was measured before a failure is in the file, too. */
+static bool measure_and_note(struct tune *tune, struct ddp_error *err)
+{
+    const char *json = tune->options->json;
+    if (!check_output(tune, err))
+        return false;
+    if (json != NULL && (tune->json = fopen(json, "we")) == NULL)
+        return ddpi_error_sys(err, errno, "write to '%s'", json) == DDP_OK;
+    bool done = measure(tune, err);
+    if (tune->json != NULL && fclose(tune->json) != 0 && done)
+        done = ddpi_error_sys(err, errno, "write to '%s'", json) == DDP_OK;
+    return done;
 }
 
 int tune_main(int argc, char **argv)
@@ -247,7 +279,7 @@ int tune_main(int argc, char **argv)
     }
     struct tune tune = {.options = &options,
                         .place = {.ranks = options.nproc, .nodes = options.nodes}};
-    if (valid && measure(&tune, &err)) {
+    if (valid && measure_and_note(&tune, &err)) {
         printf("# '%s' is written: use it with DDP_ALGORITHM_TABLE\n", options.output);
         return 0;
     }

@@ -15,6 +15,7 @@ struct tune_options {
     uint32_t nproc;
     uint32_t nodes; /* that ranks pretend to be on */
     const char *output;
+    const char *json; /* file for JSON lines; NULL: none */
     const char *ddprun;
     bool help;
 };

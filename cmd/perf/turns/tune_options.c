@@ -35,6 +35,8 @@ static const struct option table[] = {
      option_text, FIELD(ddprun), 0, 0},
     {"output", 0, "FILE", NULL, NULL, output, "write the table for DDP_ALGORITHM_TABLE to FILE",
      option_text, FIELD(output), 0, 0},
+    {"json", 0, "FILE", NULL, NULL, output, "write every figure to FILE, one JSON object per line",
+     option_text, FIELD(json), 0, 0},
     {"help", 'h', NULL, NULL, NULL, output, "print this list and exit", option_show, FIELD(help), 0,
      0},
 };

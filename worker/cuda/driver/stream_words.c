@@ -34,15 +34,11 @@ void ddpi_words_finish(struct ddpi_words *words)
     words->host = NULL;
 }
 
-static ddpi_cu_deviceptr at(const struct ddpi_words *words, uint32_t index)
-{
-    return words->device + index * sizeof(uint32_t);
-}
-
 ddp_status ddpi_words_stamp(const struct ddpi_words *words, uint32_t index, uint32_t value,
                             ddpi_cu_stream stream, struct ddp_error *err)
 {
-    ddpi_cu_result result = words->cuda->stream_write_value32(stream, at(words, index), value, 0);
+    ddpi_cu_result result =
+        words->cuda->stream_write_value32(stream, ddpi_words_address(words, index), value, 0);
     return result == DDPI_CU_SUCCESS
                ? DDP_OK
                : ddpi_cuda_error(words->cuda, err, result, "enqueue a write to the stream");
@@ -51,8 +47,8 @@ ddp_status ddpi_words_stamp(const struct ddpi_words *words, uint32_t index, uint
 ddp_status ddpi_words_hold(const struct ddpi_words *words, uint32_t index, uint32_t value,
                            ddpi_cu_stream stream, struct ddp_error *err)
 {
-    ddpi_cu_result result = words->cuda->stream_wait_value32(stream, at(words, index), value,
-                                                             DDPI_CU_STREAM_WAIT_VALUE_GEQ);
+    ddpi_cu_result result = words->cuda->stream_wait_value32(
+        stream, ddpi_words_address(words, index), value, DDPI_CU_STREAM_WAIT_VALUE_GEQ);
     return result == DDPI_CU_SUCCESS
                ? DDP_OK
                : ddpi_cuda_error(words->cuda, err, result, "enqueue a wait on the stream");

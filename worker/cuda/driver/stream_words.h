@@ -33,6 +33,12 @@ ddp_status ddpi_words_stamp(const struct ddpi_words *words, uint32_t index, uint
 ddp_status ddpi_words_hold(const struct ddpi_words *words, uint32_t index, uint32_t value,
                            ddpi_cu_stream stream, struct ddp_error *err);
 
+/* Where a kernel finds the word. */
+static inline ddpi_cu_deviceptr ddpi_words_address(const struct ddpi_words *words, uint32_t index)
+{
+    return words->device + index * sizeof(uint32_t);
+}
+
 /* The host's side. */
 static inline uint32_t ddpi_words_get(const struct ddpi_words *words, uint32_t index)
 {

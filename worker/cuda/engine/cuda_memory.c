@@ -124,7 +124,7 @@ static ddp_status take_buffers(struct ddpi_device *device, const struct ddpi_run
 static bool is_copy(const struct ddpi_device *device, const struct ddpi_task *task)
 {
     return device->comm->world_size == 1 && !ddpi_call_is_message(&task->call) &&
-           !(ddpi_call_reduces(&task->call) && task->factor != 1);
+           !task->call.finite_check && !(ddpi_call_reduces(&task->call) && task->factor != 1);
 }
 
 static ddp_status run_in_stream(const struct ddpi_device *device, const struct ddpi_run *run,

@@ -190,8 +190,12 @@ static ddp_status run_collective(struct ddpi_device *device, struct ddpi_run *ru
 {
     struct ddpi_task *task = &run->task;
     bool direct;
+    if (task->call.finite_check)
+        ddpi_device_clear_checks(device);
     if (ddpi_is_staged(task))
         return ddpi_staged_run(device, task);
+    if (device->comm->world_size == 1)
+        return ddpi_alone_run(device, task);
     ddp_status status = ddpi_device_offer(device, run, &direct);
     ddpi_device_stage(device, DDPI_STAGE_EXCHANGE);
     if (status != DDP_OK || task->call.operation == DDPI_BARRIER)
@@ -269,9 +273,10 @@ static ddp_status start_rank(struct ddpi_device *device, struct ddp_error *err)
 }
 
 /* The ranks read the memory of each other. */
-static bool needs_probes(const struct ddpi_task *task)
+static bool needs_probes(const struct ddpi_device *device, const struct ddpi_task *task)
 {
-    return !ddpi_call_is_message(&task->call) && !ddpi_is_staged(task);
+    return device->comm->world_size > 1 && !ddpi_call_is_message(&task->call) &&
+           !ddpi_is_staged(task);
 }
 
 /* The first operation of all ranks that needs it. The thread has nothing to do meanwhile. */
@@ -317,7 +322,7 @@ ddp_status ddpi_device_submit(struct ddpi_device *device, struct ddpi_run *run,
                               device->ordinal);
     if (!device->equipped)
         status = start_rank(device, err);
-    if (status == DDP_OK && !device->met && needs_probes(&run->task))
+    if (status == DDP_OK && !device->met && needs_probes(device, &run->task))
         status = probe_once(device, &run->task, err);
     if (status != DDP_OK)
         return status;

@@ -28,7 +28,8 @@ enum {
     DDPI_GATED_MAX = 256, /* operations enqueued at a time */
     DDPI_WORD_GATE = DDPI_GATED_MAX,
     DDPI_WORD_LANES,
-    DDPI_WORDS = DDPI_WORD_LANES + DDPI_LANES,
+    DDPI_WORD_NON_FINITE = DDPI_WORD_LANES + DDPI_LANES, /* set by kernels that check results */
+    DDPI_WORDS = DDPI_WORD_NON_FINITE + DDPI_REDUCE_MOST,
 
     DDPI_SLOTS = 4,                    /* units of one edge in transit through the host */
     DDPI_STAGED_PIECE = 1024 * 1024,   /* bytes of a unit if a rank of the ring stages */
@@ -136,6 +137,9 @@ ddp_status ddpi_device_offer(struct ddpi_device *device, const struct ddpi_run *
                              bool *ret_direct);
 
 /* ---- one_gpu.c, ring_run.c, message_run.c, and pipeline.c for the last two ---- */
+
+/* In a world of one: a reduction that looks for inf and NaN. */
+ddp_status ddpi_alone_run(struct ddpi_device *device, struct ddpi_task *task);
 
 /* One kernel of rank 0 for all ranks; through scratch memory if it cannot open all buffers. Offers
  * have been exchanged. */

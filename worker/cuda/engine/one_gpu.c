@@ -14,6 +14,8 @@
 #include "ring_engine.h"
 #include "steps.h"
 
+_Static_assert((int)DDPI_REDUCE_MOST <= 16, "a bit for each deal");
+
 enum {
     NO_RANK = DDPI_REDUCE_MOST,
     WINDOW = DDPI_PARTIALS_SIZE / 2, /* bytes of scratch for inputs, and for outputs */
@@ -26,6 +28,7 @@ struct deal {
     uint32_t in[DDPI_REDUCE_MOST], out[DDPI_REDUCE_MOST]; /* ranks */
     size_t in_first, out_first;                           /* elements */
     size_t count;
+    uint32_t index; /* of the operation's deals */
 };
 
 static uint32_t deal_count(const struct ddpi_task *task)
@@ -53,7 +56,7 @@ static void one_of(uint32_t rank, uint32_t ranks[DDPI_REDUCE_MOST], uint32_t *re
 static struct deal make_deal(const struct ddpi_task *task, uint32_t index)
 {
     const struct ddpi_call *call = &task->call;
-    struct deal deal = {.count = call->count};
+    struct deal deal = {.count = call->count, .index = index};
     uint32_t nranks = task->ring.nranks;
     if (call->operation == DDPI_BROADCAST)
         one_of(call->root, deal.in, &deal.nin);
@@ -86,7 +89,8 @@ static ddp_status open_buffer(struct ddpi_device *device, uint32_t rank, bool re
     return status;
 }
 
-static struct ddpi_reduction reduction_of(const struct ddpi_task *task, const struct deal *deal)
+static struct ddpi_reduction reduction_of(const struct ddpi_device *device,
+                                          const struct ddpi_task *task, const struct deal *deal)
 {
     return (struct ddpi_reduction){
         .nin = deal->nin,
@@ -94,13 +98,14 @@ static struct ddpi_reduction reduction_of(const struct ddpi_task *task, const st
         .count = deal->count,
         .dtype = task->call.dtype,
         .op = task->call.op,
-        .divisor = task->call.op == DDP_AVERAGE && deal->nin > 1 ? task->ring.nranks : 1};
+        .divisor = task->call.op == DDP_AVERAGE && deal->nin > 1 ? task->ring.nranks : 1,
+        .non_finite = ddpi_device_check(device, task, deal->index)};
 }
 
 static ddp_status launch_deal(struct ddpi_device *device, const struct ddpi_task *task,
                               const struct deal *deal, struct ddp_error *err)
 {
-    struct ddpi_reduction work = reduction_of(task, deal);
+    struct ddpi_reduction work = reduction_of(device, task, deal);
     ddp_status status = DDP_OK;
     if (deal->count == 0) /* there may be no buffers */
         return DDP_OK;
@@ -143,20 +148,46 @@ static ddp_status launch_all(struct ddpi_device *device, const struct ddpi_task 
     return await_kernel(device, task, status, &err);
 }
 
-/* All ranks learn that rank 0 is done. */
-static ddp_status share_completion(struct ddpi_device *device, const struct ddpi_task *task)
+/* All ranks learn that rank 0 is done, and whose result is not finite: a bit for each deal. */
+static ddp_status share_completion(struct ddpi_device *device, struct ddpi_task *task)
 {
-    uint8_t done = 1;
+    uint32_t own = task->call.operation == DDPI_REDUCE_SCATTER ? task->ring.rank : 0;
+    uint16_t failed = 0;
+    for (uint32_t i = 0; i < deal_count(task) && task->ring.rank == 0; i++)
+        failed |= (uint16_t)(ddpi_device_check_failed(device, i) << i);
     struct ddpi_task news = {
         .call = task->call,
         .ring = {.kind = DDPI_RING_BROADCAST, .rank = task->ring.rank, .nranks = task->ring.nranks},
-        .send = &done,
-        .recv = &done,
-        .count = 1,
+        .send = (const uint8_t *)&failed,
+        .recv = (uint8_t *)&failed,
+        .count = sizeof failed,
         .factor = 1,
         .element_size = 1,
         .timeout_ms = task->timeout_ms};
-    return ddpi_host_ring(device->comm, &news);
+    ddp_status status = ddpi_host_ring(device->comm, &news);
+    if (status == DDP_OK && task->call.finite_check)
+        task->found_non_finite = (failed >> own & 1) != 0;
+    return status;
+}
+
+ddp_status ddpi_alone_run(struct ddpi_device *device, struct ddpi_task *task)
+{
+    struct ddp_error err;
+    const struct ddpi_reduction work = {.in = {task->send},
+                                        .out = {task->recv},
+                                        .nin = 1,
+                                        .nout = 1,
+                                        .count = task->own,
+                                        .dtype = task->call.dtype,
+                                        .op = task->call.op,
+                                        .divisor = 1,
+                                        .non_finite = ddpi_device_check(device, task, 0)};
+    ddp_status status =
+        ddpi_kernels_launch(&device->kernels, &work, device->lanes[DDPI_LANE_REDUCE].stream, &err);
+    status = await_kernel(device, task, status, &err);
+    if (status == DDP_OK)
+        task->found_non_finite = ddpi_device_check_failed(device, 0);
+    return status;
 }
 
 /* ---- through scratch memory ---- */
@@ -164,7 +195,7 @@ static ddp_status share_completion(struct ddpi_device *device, const struct ddpi
 static ddp_status launch_in_scratch(struct ddpi_device *device, const struct ddpi_task *task,
                                     const struct deal *window, struct ddp_error *err)
 {
-    struct ddpi_reduction work = reduction_of(task, window);
+    struct ddpi_reduction work = reduction_of(device, task, window);
     ddpi_cu_deviceptr at[DDPI_REDUCE_MOST];
     ddp_status status = DDP_OK;
     for (uint32_t rank = 0; rank < task->ring.nranks && status == DDP_OK; rank++)
@@ -201,7 +232,7 @@ static ddp_status copy_window(struct ddpi_device *device, const struct ddpi_task
 
 /* Copy in, run the kernel, copy out. No rank begins one of these steps before all others have ended
  * what it needs. */
-static ddp_status move_window(struct ddpi_device *device, const struct ddpi_task *task,
+static ddp_status move_window(struct ddpi_device *device, struct ddpi_task *task,
                               const struct deal *window)
 {
     uint32_t rank = task->ring.rank;
@@ -225,7 +256,7 @@ static ddp_status move_window(struct ddpi_device *device, const struct ddpi_task
     return status;
 }
 
-static ddp_status move_windows(struct ddpi_device *device, const struct ddpi_task *task)
+static ddp_status move_windows(struct ddpi_device *device, struct ddpi_task *task)
 {
     const size_t room = WINDOW / task->element_size;
     ddp_status status = DDP_OK;

@@ -185,14 +185,16 @@ static ddp_status launch_reduction(struct pipeline *pipe, const struct ddpi_unit
     const struct ddpi_task *task = pipe->task;
     struct ddpi_place place = place_of(pipe, unit);
     bool divides = unit->step.finishes && task->call.op == DDP_AVERAGE;
-    const struct ddpi_reduction work = {.in = {place.own, incoming(pipe)},
-                                        .out = {place.held},
-                                        .nin = 2,
-                                        .nout = 1,
-                                        .count = unit->len / task->element_size,
-                                        .dtype = task->call.dtype,
-                                        .op = task->call.op,
-                                        .divisor = divides ? task->ring.nranks : 1};
+    const struct ddpi_reduction work = {
+        .in = {place.own, incoming(pipe)},
+        .out = {place.held},
+        .nin = 2,
+        .nout = 1,
+        .count = unit->len / task->element_size,
+        .dtype = task->call.dtype,
+        .op = task->call.op,
+        .divisor = divides ? task->ring.nranks : 1,
+        .non_finite = unit->step.finishes ? ddpi_device_check(pipe->device, task, 0) : NULL};
     return ddpi_kernels_launch(&pipe->device->kernels, &work,
                                pipe->device->lanes[DDPI_LANE_REDUCE].stream, &pipe->err);
 }

@@ -7,6 +7,8 @@
 #include "ring.h"
 #include "steps.h"
 
+#include <string.h>
+
 bool ddpi_ring_edge_reads(const struct ddpi_device *device, uint32_t reader)
 {
     uint32_t ranks = device->comm->world_size;
@@ -25,6 +27,20 @@ static size_t piece_for(const struct ddpi_device *device)
         if (!ddpi_ring_edge_reads(device, rank))
             return DDPI_STAGED_PIECE;
     return DDPI_READ_PIECE;
+}
+
+/* Of an all-reduce each rank has checked the chunk that it has finished. */
+static ddp_status share_check(struct ddpi_device *device, struct ddpi_task *task)
+{
+    uint32_t ranks = device->comm->world_size;
+    uint8_t *failed = device->opens; /* which edges are open is decided by now */
+    failed[device->comm->rank] = task->found_non_finite = ddpi_device_check_failed(device, 0);
+    if (task->call.operation != DDPI_ALL_REDUCE)
+        return DDP_OK;
+    ddp_status status = ddpi_device_gather(device, task, failed, 1);
+    if (status == DDP_OK)
+        task->found_non_finite = memchr(failed, 1, ranks) != NULL;
+    return status;
 }
 
 ddp_status ddpi_ring_run(struct ddpi_device *device, struct ddpi_task *task)
@@ -50,5 +66,7 @@ ddp_status ddpi_ring_run(struct ddpi_device *device, struct ddpi_task *task)
         status = ddpi_pass_descriptors(device, ends.next, next, &device->offers[2 * comm->rank], 2);
     if (status == DDP_OK && ends.reads_prev)
         status = ddpi_receive_descriptors(device, &wait, ends.prev, theirs, 2);
-    return status == DDP_OK ? ddpi_pipeline_run(device, task, &ends) : status;
+    if (status == DDP_OK)
+        status = ddpi_pipeline_run(device, task, &ends);
+    return status == DDP_OK && task->call.finite_check ? share_check(device, task) : status;
 }

@@ -183,6 +183,7 @@ static ddp_status exchange_slice(struct staged *staged, uint64_t index)
     ddp_status status = ddpi_drive_inner(device->comm, &run);
     staged->task->bytes_sent += run.task.bytes_sent;
     staged->task->bytes_received += run.task.bytes_received;
+    staged->task->found_non_finite |= run.task.found_non_finite;
     return status;
 }
 
@@ -263,7 +264,8 @@ ddp_status ddpi_staged_run(struct ddpi_device *device, struct ddpi_task *task)
         if (staged.counts == NULL)
             return fail_nomem(device, comm->world_size * 2 * sizeof *staged.counts);
     }
-    ddp_status status = task->call.parts == 1 && comm->world_size > 1 ? agree(&staged) : DDP_OK;
+    bool agrees = ddpi_call_is_in_pairs(&task->call) && comm->world_size > 1;
+    ddp_status status = agrees ? agree(&staged) : DDP_OK;
     ddpi_device_stage(device, DDPI_STAGE_EXCHANGE);
     if (status == DDP_OK)
         status = run_slices(&staged);

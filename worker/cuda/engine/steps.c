@@ -61,6 +61,26 @@ ddp_status ddpi_lane_stamp(struct ddpi_device *device, enum ddpi_lane_kind kind,
     return ddpi_words_stamp(&device->words, lane->word, ++lane->launched, lane->stream, err);
 }
 
+void ddpi_device_clear_checks(const struct ddpi_device *device)
+{
+    for (uint32_t i = 0; i < DDPI_REDUCE_MOST; i++)
+        ddpi_words_set(&device->words, DDPI_WORD_NON_FINITE + i, 0);
+}
+
+/* A kernel writes one byte of the word. */
+bool *ddpi_device_check(const struct ddpi_device *device, const struct ddpi_task *task,
+                        uint32_t index)
+{
+    if (!task->call.finite_check)
+        return NULL;
+    return (bool *)(uintptr_t)ddpi_words_address(&device->words, DDPI_WORD_NON_FINITE + index);
+}
+
+bool ddpi_device_check_failed(const struct ddpi_device *device, uint32_t index)
+{
+    return ddpi_words_get(&device->words, DDPI_WORD_NON_FINITE + index) != 0;
+}
+
 /* A lane stops when something in it has failed. */
 static ddp_status check_lanes(struct ddpi_device *device)
 {

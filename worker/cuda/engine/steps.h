@@ -48,4 +48,12 @@ void ddpi_device_stage(struct ddpi_device *device, enum ddpi_stage stage);
 ddp_status ddpi_device_fail(struct ddpi_device *device, ddp_status status,
                             const struct ddp_error *err);
 
+/* Finite checks, by the number of a result of the operation, below DDPI_REDUCE_MOST: forget earlier
+ * ones; where kernels note for @task that one failed, NULL if @task has no check; whether one did,
+ * of kernels that are complete. */
+void ddpi_device_clear_checks(const struct ddpi_device *device);
+bool *ddpi_device_check(const struct ddpi_device *device, const struct ddpi_task *task,
+                        uint32_t index);
+bool ddpi_device_check_failed(const struct ddpi_device *device, uint32_t index);
+
 #endif

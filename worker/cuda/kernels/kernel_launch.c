@@ -11,10 +11,10 @@
 
 _Static_assert((int)DDPI_KERNEL_BUFFERS == (int)DDPI_REDUCE_MOST, "a reduction fits in a launch");
 
-/* A copy of one input: no arithmetic. */
+/* A copy of one input: no arithmetic, and nothing to look for. */
 static bool is_copy(const struct ddpi_reduction *work)
 {
-    return work->nin == 1 && work->divisor == 1;
+    return work->nin == 1 && work->divisor == 1 && work->non_finite == NULL;
 }
 
 /* A complex number as two reals: so it is copied, summed and divided. */
@@ -57,6 +57,14 @@ static void look_at_addresses(const struct ddpi_reduction *work, uintptr_t *ret_
     *ret_any = differ | first;
 }
 
+/* Of so many threads. */
+static uint32_t blocks_for(uint64_t threads, uint32_t multiprocessors)
+{
+    uint64_t blocks = (threads + DDPI_KERNEL_THREADS - 1) / DDPI_KERNEL_THREADS;
+    uint64_t room = (uint64_t)multiprocessors * DDPI_KERNEL_BLOCKS;
+    return (uint32_t)(blocks < room ? blocks : room);
+}
+
 /* @work has no complex numbers. */
 static struct ddpi_kernel_plan plan_reals(const struct ddpi_reduction *work,
                                           uint32_t multiprocessors)
@@ -66,7 +74,8 @@ static struct ddpi_kernel_plan plan_reals(const struct ddpi_reduction *work,
         .work = {.count = work->count,
                  .nin = work->nin,
                  .nout = work->nout,
-                 .divisor = work->divisor},
+                 .divisor = work->divisor,
+                 .non_finite = work->non_finite},
     };
     memcpy(plan.work.in, work->in, sizeof plan.work.in);
     memcpy(plan.work.out, work->out, sizeof plan.work.out);
@@ -80,9 +89,7 @@ static struct ddpi_kernel_plan plan_reals(const struct ddpi_reduction *work,
     }
     uint64_t singles = plan.work.count - plan.work.packs * (DDPI_KERNEL_PACK / unit);
     uint64_t busy = singles > plan.work.packs ? singles : plan.work.packs;
-    uint64_t blocks = (busy + DDPI_KERNEL_THREADS - 1) / DDPI_KERNEL_THREADS;
-    uint64_t room = (uint64_t)multiprocessors * DDPI_KERNEL_BLOCKS;
-    plan.blocks = (uint32_t)(blocks < room ? blocks : room);
+    plan.blocks = blocks_for(busy, multiprocessors);
     return plan;
 }
 
@@ -180,6 +187,26 @@ static ddp_status find_copies(struct ddpi_kernels *kernels, ddpi_cu_module modul
     return status;
 }
 
+static ddp_status find_floats(struct ddpi_kernels *kernels, ddpi_cu_module module,
+                              struct ddp_error *err)
+{
+    static const struct {
+        const char *scale, *cast;
+    } names[] = {
+#define ROW(symbol, type) \
+    [symbol] = {STRING_OF(DDPI_KERNEL_SCALE(type)), STRING_OF(DDPI_KERNEL_CAST(type))},
+        DDPI_KERNEL_FLOATS(ROW)
+#undef ROW
+    };
+    ddp_status status = DDP_OK;
+    for (size_t i = 0; i < sizeof names / sizeof *names && status == DDP_OK; i++) {
+        status = find_function(kernels, module, names[i].scale, &kernels->scale[i], err);
+        if (status == DDP_OK)
+            status = find_function(kernels, module, names[i].cast, &kernels->cast[i], err);
+    }
+    return status;
+}
+
 ddp_status ddpi_kernels_load(struct ddpi_kernels *kernels, struct ddp_error *err)
 {
     const struct ddpi_cuda *cuda = kernels->cuda;
@@ -204,6 +231,8 @@ ddp_status ddpi_kernels_load(struct ddpi_kernels *kernels, struct ddp_error *err
     status = find_folds(kernels, module, err);
     if (status == DDP_OK)
         status = find_copies(kernels, module, err);
+    if (status == DDP_OK)
+        status = find_floats(kernels, module, err);
     if (status == DDP_OK)
         kernels->module = module;
     else
@@ -239,4 +268,92 @@ ddp_status ddpi_kernels_launch(struct ddpi_kernels *kernels, const struct ddpi_r
         return DDP_OK;
     return ddpi_cuda_error(kernels->cuda, err, result, "cannot launch the reduction of %zu %s",
                            work->count, ddp_dtype_name(work->dtype));
+}
+
+/* ---- products ---- */
+
+/* The type of the kernel for @dtype; a complex number is two reals. */
+static bool find_scale_type(ddp_dtype dtype, ddp_dtype *ret_real)
+{
+    static const bool has_kernel[DDPI_DTYPES] = {
+#define ROW(symbol, type) [symbol] = true,
+        DDPI_KERNEL_FLOATS(ROW)
+#undef ROW
+    };
+    const struct ddpi_reduction work = {.dtype = dtype};
+    *ret_real = of_reals(&work).dtype;
+    return has_kernel[*ret_real];
+}
+
+bool ddpi_kernels_can_scale(ddp_dtype dtype, const void *elements)
+{
+    ddp_dtype real;
+    return find_scale_type(dtype, &real) && (uintptr_t)elements % ddp_dtype_size(real) == 0;
+}
+
+ddp_status ddpi_kernels_scale(struct ddpi_kernels *kernels, void *elements, size_t count,
+                              ddp_dtype dtype, double factor, ddpi_cu_stream stream,
+                              struct ddp_error *err)
+{
+    ddp_dtype real;
+    if (count == 0 || !find_scale_type(dtype, &real))
+        return DDP_OK;
+    ddp_status status = ddpi_kernels_load(kernels, err);
+    if (status != DDP_OK)
+        return status;
+    struct ddpi_kernel_scale work = {.elements = elements,
+                                     .count =
+                                         count * (ddp_dtype_size(dtype) / ddp_dtype_size(real)),
+                                     .factor = factor};
+    void *parameters[] = {&work};
+    ddpi_cu_result result = kernels->cuda->launch_kernel(
+        kernels->scale[real], blocks_for(work.count, kernels->multiprocessors), 1, 1,
+        DDPI_KERNEL_THREADS, 1, 1, 0, stream, parameters, NULL);
+    if (result == DDPI_CU_SUCCESS)
+        return DDP_OK;
+    return ddpi_cuda_error(kernels->cuda, err, result, "cannot launch the product of %zu %s", count,
+                           ddp_dtype_name(dtype));
+}
+
+/* ---- casts ---- */
+
+static ddp_status check_cast(const void *out, ddp_dtype to, const void *in, ddp_dtype from,
+                             struct ddp_error *err)
+{
+    if (!ddpi_dtype_can_cast(to) || !ddpi_dtype_can_cast(from))
+        return ddpi_error_set(err, DDP_E_INVALID, "there is no kernel that casts %s to %s",
+                              ddp_dtype_name(from), ddp_dtype_name(to));
+    bool is_aligned =
+        (uintptr_t)out % ddp_dtype_size(to) == 0 && (uintptr_t)in % ddp_dtype_size(from) == 0;
+    if (is_aligned)
+        return DDP_OK;
+    return ddpi_error_set(err, DDP_E_INVALID,
+                          "a device buffer that is to be cast from %s to %s is not aligned to its "
+                          "elements",
+                          ddp_dtype_name(from), ddp_dtype_name(to));
+}
+
+ddp_status ddpi_kernels_cast(struct ddpi_kernels *kernels, void *out, ddp_dtype to, const void *in,
+                             ddp_dtype from, size_t count, ddpi_cu_stream stream,
+                             struct ddp_error *err)
+{
+    static const uint32_t numbers[] = {
+#define ROW(symbol, type) [symbol] = DDPI_KERNEL_CAST_TO_##type,
+        DDPI_KERNEL_FLOATS(ROW)
+#undef ROW
+    };
+    ddp_status status = check_cast(out, to, in, from, err);
+    if (status == DDP_OK)
+        status = ddpi_kernels_load(kernels, err);
+    if (status != DDP_OK || count == 0)
+        return status;
+    struct ddpi_kernel_cast work = {.in = in, .out = out, .count = count, .to = numbers[to]};
+    void *parameters[] = {&work};
+    ddpi_cu_result result = kernels->cuda->launch_kernel(
+        kernels->cast[from], blocks_for(count, kernels->multiprocessors), 1, 1, DDPI_KERNEL_THREADS,
+        1, 1, 0, stream, parameters, NULL);
+    if (result == DDPI_CU_SUCCESS)
+        return DDP_OK;
+    return ddpi_cuda_error(kernels->cuda, err, result, "cannot launch the cast of %zu %s", count,
+                           ddp_dtype_name(from));
 }

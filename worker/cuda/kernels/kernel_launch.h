@@ -1,5 +1,6 @@
 /*
- * kernel_launch.h - starts the kernels of reduce_copy.cu: ddpi_reduce_many() on the device.
+ * kernel_launch.h - starts the kernels of reduce_copy.cu: ddpi_reduce_many() and ddpi_scale() on
+ * the device.
  */
 #ifndef DDPI_KERNEL_LAUNCH_H
 #define DDPI_KERNEL_LAUNCH_H
@@ -15,6 +16,8 @@ struct ddpi_kernels {
     uint32_t multiprocessors;
     ddpi_cu_function reduce_copy[DDP_INT64 + 1][DDP_PRODUCT + 1];
     ddpi_cu_function copy[sizeof(uint64_t) + 1]; /* by bytes of an element */
+    ddpi_cu_function scale[DDP_BFLOAT16 + 1];
+    ddpi_cu_function cast[DDP_BFLOAT16 + 1]; /* by the type of the input */
 };
 
 /* DDP_E_INVALID: there is no kernel for this reduction of this type, which
@@ -46,6 +49,23 @@ ddp_status ddpi_kernels_load(struct ddpi_kernels *kernels, struct ddp_error *err
  */
 ddp_status ddpi_kernels_launch(struct ddpi_kernels *kernels, const struct ddpi_reduction *work,
                                ddpi_cu_stream stream, struct ddp_error *err) DDP_MUST_CHECK;
+
+/* Whether a kernel can multiply elements of @dtype that begin at @elements. */
+bool ddpi_kernels_can_scale(ddp_dtype dtype, const void *elements);
+
+/* Enqueue the product of @count elements, which a kernel can multiply, and @factor, in place. One
+ * thread at a time. Errors are those of ddpi_kernels_load(). */
+ddp_status ddpi_kernels_scale(struct ddpi_kernels *kernels, void *elements, size_t count,
+                              ddp_dtype dtype, double factor, ddpi_cu_stream stream,
+                              struct ddp_error *err) DDP_MUST_CHECK;
+
+/* Enqueue ddpi_cast(), with device addresses. One thread at a time.
+ *
+ * DDP_E_INVALID: a buffer is not aligned to its elements, or one of the types cannot be cast;
+ * nothing was enqueued. Otherwise as ddpi_kernels_load(). */
+ddp_status ddpi_kernels_cast(struct ddpi_kernels *kernels, void *out, ddp_dtype to, const void *in,
+                             ddp_dtype from, size_t count, ddpi_cu_stream stream,
+                             struct ddp_error *err) DDP_MUST_CHECK;
 
 /* How @work is divided: the kernel's parameter, and the number of blocks of DDPI_KERNEL_THREADS.
  * Pure. */

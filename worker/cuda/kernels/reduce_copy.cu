@@ -1,7 +1,9 @@
 /*
  * reduce_copy.cu - folds up to 16 buffers element by element and writes the result to up to 16: the
- * device's ddpi_reduce_many(). It gives the same bits as ../../reduce/reduce_cpu.c, in the same
- * order, except inside a NaN. Kernels only; kernel_launch.c picks and starts them.
+ * device's ddpi_reduce_many(); multiplies and casts a buffer: ddpi_scale(), ddpi_cast(). It gives
+ * the same bits as
+ * ../../reduce/reduce_cpu.c, in the same order, except inside a NaN. Kernels only; kernel_launch.c
+ * picks and starts them.
  *
  * The number of inputs is read at run time. To keep the memory busy, each thread requests UNROLL
  * packs of up to GROUP inputs before it uses the first. Build with -fmad=false and without
@@ -141,6 +143,26 @@ struct i64 {
     {
         return uint64_t(int64_t(value) / int64_t(by));
     }
+};
+
+/* Whether the bits in memory are inf or NaN; what is no float never is. */
+template <class T> struct finite {
+    static __device__ bool fails(typename T::stored bits)
+    {
+        return (bits & T::magnitude) >= T::infinity;
+    }
+};
+
+template <class T> struct always_finite {
+    static __device__ bool fails(typename T::stored)
+    {
+        return false;
+    }
+};
+
+template <> struct finite<i32> : always_finite<i32> {
+};
+template <> struct finite<i64> : always_finite<i64> {
 };
 
 /* ---- operations: from elements to folded values and back ---- */
@@ -361,7 +383,20 @@ template <class Op, int N, int U> struct portion {
                 folded[u][i] = Op::divide(folded[u][i], work.divisor);
     }
 
-    /* step 2: round, and write to every output */
+    /* All threads that find one write the same. */
+    __device__ void check(const group_of<stored, N> (&values)[U])
+    {
+        bool fails = false;
+#pragma unroll
+        for (int u = 0; u < U; u++)
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                fails |= finite<typename Op::type>::fails(values[u].element[i]);
+        if (fails)
+            *work.non_finite = true;
+    }
+
+    /* step 2: round, look for inf and NaN, and write to every output */
     __device__ void give()
     {
         group_of<stored, N> values[U];
@@ -370,6 +405,8 @@ template <class Op, int N, int U> struct portion {
 #pragma unroll
             for (int i = 0; i < N; i++)
                 values[u].element[i] = Op::lower(folded[u][i]);
+        if (work.non_finite != nullptr)
+            check(values);
 #pragma unroll 1
         for (uint32_t j = 0; j < work.nout; j++)
 #pragma unroll
@@ -413,6 +450,9 @@ template <class Unsigned> struct plain {
     using stored = Unsigned;
 };
 
+template <class Unsigned> struct finite<plain<Unsigned>> : always_finite<plain<Unsigned>> {
+};
+
 template <class Unsigned> struct copy {
     using type = plain<Unsigned>;
     using wide = Unsigned;
@@ -438,6 +478,45 @@ template <class Unsigned> struct copy {
     }
 };
 
+/* ---- products ---- */
+
+template <class T> __device__ void scale(const ddpi_kernel_scale &work)
+{
+    using wide = typename T::wide;
+    typename T::stored *elements = static_cast<typename T::stored *>(work.elements);
+    const wide factor = wide(work.factor);
+    const uint64_t threads = uint64_t(gridDim.x) * DDPI_KERNEL_THREADS;
+#pragma unroll 4
+    for (uint64_t i = uint64_t(blockIdx.x) * DDPI_KERNEL_THREADS + threadIdx.x; i < work.count;
+         i += threads)
+        elements[i] = T::narrow(T::widen(elements[i]) * factor);
+}
+
+/* ---- casts ---- */
+
+/* By way of float, as on the host. */
+template <class From, class To> __device__ void cast_to(const ddpi_kernel_cast &work)
+{
+    const typename From::stored *in = static_cast<const typename From::stored *>(work.in);
+    typename To::stored *out = static_cast<typename To::stored *>(work.out);
+    const uint64_t threads = uint64_t(gridDim.x) * DDPI_KERNEL_THREADS;
+#pragma unroll 4
+    for (uint64_t i = uint64_t(blockIdx.x) * DDPI_KERNEL_THREADS + threadIdx.x; i < work.count;
+         i += threads)
+        out[i] = To::narrow(typename To::wide(float(From::widen(in[i]))));
+}
+
+template <class From> __device__ void cast(const ddpi_kernel_cast &work)
+{
+    switch (work.to) {
+#define CAST_TO(symbol, type)        \
+    case DDPI_KERNEL_CAST_TO_##type: \
+        return cast_to<From, type>(work);
+        DDPI_KERNEL_FLOATS(CAST_TO)
+#undef CAST_TO
+    }
+}
+
 } // namespace ddpi
 
 #define DEFINE_KERNEL(name, ...)                                                          \
@@ -446,10 +525,23 @@ template <class Unsigned> struct copy {
     {                                                                                     \
         ddpi::reduce_copy<__VA_ARGS__>(work);                                             \
     }
-#define DEFINE_FOLD(type, op) DEFINE_KERNEL(DDPI_KERNEL_NAME(type, op), ddpi::op<ddpi::type>)
+#define DEFINE_FOLD(type, op)      DEFINE_KERNEL(DDPI_KERNEL_NAME(type, op), ddpi::op<ddpi::type>)
 #define DEFINE_FOLDS(symbol, type) DDPI_KERNEL_OPS(DEFINE_FOLD, type)
 #define DEFINE_COPY(bytes, unsigned_type) \
     DEFINE_KERNEL(DDPI_KERNEL_COPY(bytes), ddpi::copy<unsigned_type>)
+#define DEFINE_SCALE(symbol, type)                                                        \
+    extern "C" __global__ void __launch_bounds__(DDPI_KERNEL_THREADS, DDPI_KERNEL_BLOCKS) \
+        DDPI_KERNEL_SCALE(type)(const __grid_constant__ ddpi_kernel_scale work)           \
+    {                                                                                     \
+        ddpi::scale<ddpi::type>(work);                                                    \
+    }
+#define DEFINE_CAST(symbol, type)                                                         \
+    extern "C" __global__ void __launch_bounds__(DDPI_KERNEL_THREADS, DDPI_KERNEL_BLOCKS) \
+        DDPI_KERNEL_CAST(type)(const __grid_constant__ ddpi_kernel_cast work)             \
+    {                                                                                     \
+        ddpi::cast<ddpi::type>(work);                                                     \
+    }
 DDPI_KERNEL_TYPES(DEFINE_FOLDS)
 DDPI_KERNEL_COPIES(DEFINE_COPY)
-
+DDPI_KERNEL_FLOATS(DEFINE_SCALE)
+DDPI_KERNEL_FLOATS(DEFINE_CAST)

@@ -483,7 +483,8 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_barrier(ddp_comm *comm, void *stream, stru
  *
  * Where ranks do not share memory each one reports to rank 0 and waits for its answer: 2 (N - 1)
  * messages of headers only, a connection of rank 0 to every rank, and the time of two messages.
- * Rank 0 counts the time from its own call: ranks that come much earlier, or later, name rank 0.
+ * Rank 0 counts the time from its own call: ranks that come much earlier, or later, name rank 0. If
+ * ranks call another collective instead, all fail at once with a sentence that names both.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_monitored_barrier(ddp_comm *comm, uint32_t timeout_ms,
                                                         struct ddp_error *err);

@@ -69,15 +69,16 @@ struct ddp_buffer {
  * Many buffers: with @buffers all_reduce and broadcast take @nbuffers of them, as
  * ddp_all_reduce_many() does, and @send, @recv and @count are not used.
  *
- * Finite check: with @non_finite all_reduce and reduce_scatter of floats and complex numbers in
- * host memory tell whether their result has an inf or a NaN; overflow of a sum makes one of finite
+ * Finite check: with @non_finite all_reduce and reduce_scatter of floats and complex numbers
+ * tell whether their result has an inf or a NaN; overflow of a sum makes one of finite
  * elements. The result is the same with and without it. All ranks set it or none, else the
  * operation fails with DDP_E_MISMATCH. *@non_finite is set when the operation ends with DDP_OK, to
  * 1 or 0: of all_reduce to the same on all ranks, of reduce_scatter for this rank's part. It
  * belongs to the operation until that has ended. Sums and averages of float32, float64 and complex
  * numbers are checked in the registers that hold the result; other elements, and those that a rank
  * receives already reduced, right after they are written, while they are in a cache. Only a
- * communicator of one rank reads its result once more.
+ * communicator of one rank reads its result once more. On device memory the kernels that write the
+ * result check it, and the answer is there when the stream has got beyond the operation.
  */
 struct ddp_operation {
     size_t size;

@@ -2,8 +2,8 @@
  * ddprun/ddp_hooks.h - communication hooks for a reducer: gradients reduced in another type, and
  * PowerSGD. Part of <ddprun/ddp.h>.
  *
- * For float gradients in host memory. A hook is passed to ddp_reducer_create(); what it was made of
- * must outlive the reducer, and serves one reducer.
+ * For float gradients. A hook is passed to ddp_reducer_create(); what it was made of must outlive
+ * the reducer, and serves one reducer.
  */
 #ifndef DDPRUN_DDP_HOOKS_H
 #define DDPRUN_DDP_HOOKS_H
@@ -31,7 +31,9 @@ struct ddp_compression {
 
 /**
  * The hook of @compression, which stays the caller's. Does not block, and cannot fail: what is not
- * valid is an error of the first step. Memory: a copy of all gradients in @dtype.
+ * valid is an error of the first step. Memory: a copy of all gradients in @dtype, where the
+ * gradients are. On a GPU its kernels cast, and also reduce if the average is AVERAGE_AFTER or SUM
+ * without predivide, and there is no inner hook; gradients must be aligned to their elements there.
  */
 DDP_API struct ddp_comm_hook ddp_compression_hook(const struct ddp_compression *compression);
 
@@ -40,7 +42,9 @@ DDP_API struct ddp_comm_hook ddp_compression_hook(const struct ddp_compression *
  * Distributed Optimization", 2019), with the rules of PyTorch's powerSGD_hook: a float32 gradient
  * of n x m elements, whose parameter has @rows n, is reduced as two matrices of n x r and m x r
  * elements. What that loses is added to the gradient of the next step. Vectors, and matrices that
- * would not shrink enough, are averaged.
+ * would not shrink enough, are averaged. The products of matrices are computed on the host:
+ * gradients in memory of a GPU are copied there and back, so the call that completes a bucket waits
+ * for the stream on which its gradients were marked.
  */
 struct ddp_power_sgd_options {
     size_t size;                 /* sizeof(struct ddp_power_sgd_options) */

@@ -80,6 +80,9 @@ struct ddp_bucket {
     size_t ngradients;
     uint32_t divisor; /* N of an average: the ranks, or those that have data */
     void *state;      /* of the hook, NULL at first; it lasts until the buckets are made anew */
+    void *stream; /* on device memory: for the work and the operation of this stage; else NULL */
+    uint32_t on_device; /* 1: gradients are memory of a GPU, and recv an address of that */
+    void *memory;       /* for the hooks of <ddprun/ddp_hooks.h> only */
 };
 
 /*
@@ -93,6 +96,17 @@ struct ddp_bucket {
  * are still computed. All other stages run in ddp_reducer_finish(): stage 1 of all buckets, in the
  * order of buckets, then stage 2 of all buckets. So operations begin in the same order on all
  * ranks. @stage must not wait for other ranks. An error that it returns fails the reducer.
+ *
+ * On device memory (on_device) @stage enqueues its work on @bucket->stream, and neither it nor the
+ * program synchronises. Work that is enqueued there in stage 0 comes after that which computes the
+ * gradients, and before the operation, whose stream is that one already: @stage leaves
+ * @operation->stream as it is. Its buffers are memory of the same GPU. When a later stage is
+ * called, the operation before it has ended. The hook says that it is done by leaving *@ret_more at
+ * 0: ddp_reducer_finish() then waits for the streams, so the gradients must be the averages when
+ * the stream has got beyond what was enqueued. The current context is that of the caller of
+ * ddp_reducer_ready() or ddp_reducer_finish(). The same hook may serve both kinds of memory.
+ * @forget is called when nothing is left on the stream, or the reducer has failed and the stream is
+ * empty.
  */
 struct ddp_comm_hook {
     ddp_status (*stage)(void *ctx, struct ddp_bucket *bucket, uint32_t stage,
@@ -130,9 +144,10 @@ struct ddp_reducer_options {
      * type lie in the reverse order of registration, without gaps. */
     void *view_memory;
     /* 1: data, buffers and gradients are memory of a GPU (view_memory too, which as_views needs
-     * then). Not with hooks, predivide, find_unused, static_graph or uneven_inputs. GPUs compute
-     * the sums of AVERAGE_AFTER and SUM in views; other reductions go through host memory
-     * (<ddprun/comm.h>). */
+     * then), all of one context, and calls mean what they mean on host memory. GPUs
+     * compute the sums of AVERAGE_AFTER and SUM in views; other reductions go through host memory
+     * (<ddprun/comm.h>). Zeros for unused gradients, and products, are enqueued on the stream of a
+     * bucket (ddp_reducer_ready()). */
     uint32_t on_device;
     /* 1: gradients that are not ready at the end of a step count as zeros, and a parameter that no
      * rank has used keeps the gradient that it had. Buckets have their limits from the first step
@@ -141,11 +156,11 @@ struct ddp_reducer_options {
     /* 1: every step uses the same parameters, each as often as in the first one: a gradient may be
      * marked several times in a step, and is ready when it has been as often as in the first. */
     uint32_t static_graph;
-    uint32_t check_finite;     /* 1: ddp_reducer_non_finite() tells of inf and NaN; not on_device */
-    uint32_t delay_all_reduce; /* 1: reduce everything at the end, a bucket for each type */
-    uint32_t uneven_inputs;    /* 1: ranks may run out of data: ddp_reducer_join() */
-    uint32_t divide_by_active; /* 1: with uneven_inputs, N is the number of ranks with data */
-    uint32_t no_broadcast;     /* 1: do not broadcast parameters at the start, nor buffers */
+    uint32_t check_finite;       /* 1: ddp_reducer_non_finite() tells of inf and NaN */
+    uint32_t delay_all_reduce;   /* 1: reduce everything at the end, a bucket for each type */
+    uint32_t uneven_inputs;      /* 1: ranks may run out of data: ddp_reducer_join() */
+    uint32_t divide_by_active;   /* 1: with uneven_inputs, N is the number of ranks with data */
+    uint32_t no_broadcast;       /* 1: do not broadcast parameters at the start, nor buffers */
     uint32_t no_progress_thread; /* 1: bytes move only in calls (ddp_comm_start_progress()) */
     const char *trace;           /* a file of this rank: every step as a Chrome trace; NULL: none */
 };
@@ -209,9 +224,12 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_reducer_begin(ddp_reducer *reducer, struct
  * except on device memory, as calls there may.
  *
  * @stream: of device memory, the stream whose work so far computes this gradient, and those of its
- * bucket that are marked already; else NULL. Later work of that stream waits for a reduction that
- * this call starts: to go on with the backward pass meanwhile, pass another stream, which waits for
- * an event of that one.
+ * bucket that are marked already; else NULL. The bucket is reduced on the stream of its last mark,
+ * whichever call starts that, and later work of that stream waits for it: to go on with the
+ * backward pass meanwhile, pass another stream, which waits for an event of that one. A bucket
+ * without a mark of this rank is reduced on the stream of the step's last mark, and if there is
+ * none, on the default stream: what still works with its gradients must be done then. Streams
+ * last until ddp_reducer_finish() has returned DDP_OK, or the reducer is destroyed.
  *
  * DDP_E_INVALID: there is no such parameter, no step has begun, the gradient is marked already, or
  * @stream is not NULL with host memory.
@@ -228,10 +246,12 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_reducer_skip(ddp_reducer *reducer, size_t 
 
 /**
  * End the step: blocks until all buckets are reduced. Afterwards all ranks have the same gradients.
+ * On device memory it also waits for the streams on which it has copied or multiplied gradients.
  *
  * DDP_E_INVALID: without find_unused, some gradients are not ready; the sentence names them. The
  * step goes on: mark them, and call it again. Or no step has begun. DDP_E_NOMEM: there is no memory
- * for zeros in place of unused gradients; the step goes on, and the call may be repeated.
+ * for zeros in place of unused gradients; the step goes on, and the call may be repeated. On device
+ * memory: the GPU has none.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_reducer_finish(ddp_reducer *reducer, struct ddp_error *err);
 

@@ -21,8 +21,17 @@
  * them doubles up to 50 ms, so an idle object takes part in 20 small all-reduces a second, and the
  * first tensor after a pause waits up to 50 ms for ranks that have not enqueued theirs.
  *
- * Buffers are host memory. They belong to the object from the call until the tensor is done, and
+ * Buffers are host memory or memory of a GPU, the same for both buffers of a tensor and on all
+ * ranks; the address tells. They belong to the object from the call until the tensor is done, and
  * buffers of tensors that are under way at the same time do not overlap.
+ *
+ * Memory of a GPU: all such tensors of an object are on one GPU, that of the first one. A tensor is
+ * carried out when what the program had put on @stream is done. The object has a stream of its own,
+ * and nothing on a stream of the program waits for it: a tensor is done when ddp_tensors_wait() or
+ * ddp_tensors_test() says so, and all streams can use it then. Put nothing on @stream that waits
+ * for other ranks before that, such as operations of another communicator. To let a tensor begin
+ * before later work of a stream, pass another stream that waits for an event. Factors of integers
+ * and of float8 are applied in host memory, and uneven all-gathers go through it.
  *
  * Threads: all functions may be called from any thread, also from several at once, but for
  * ddp_tensors_create() and ddp_tensors_destroy(). The object has a communicator of its own, made of
@@ -65,24 +74,27 @@ struct ddp_tensors_options {
     size_t fusion_bytes;     /* of tensors that are reduced together, never above [128 MiB] */
     uint32_t no_fusion;      /* 1: only tensors of a group are reduced together */
     uint32_t no_cache;       /* 1: every tensor is negotiated */
-    /* A tensor that waits so long for other ranks is reported once [60,000]. */
+    /* A tensor that waits so long for other ranks is reported once, to @on_stall, and with
+     * DDP_DEBUG=INFO on standard error [60,000]. */
     uint32_t stall_warning_ms;
     /* So long, and the object fails on all ranks with DDP_E_TIMEOUT; at least @stall_warning_ms
      * [never]. */
     uint32_t stall_shutdown_ms;
-    /* Called by the object's thread, on each rank that sets it; it must not block. The struct lasts
-     * as long as the call. */
+    /* Called by the object's thread, on each rank that sets it; it must not block, so it calls
+     * neither ddp_tensors_wait() nor ddp_tensors_destroy(). The struct lasts as long as the call.
+     */
     void (*on_stall)(void *ctx, const struct ddp_stalled_tensor *stalled);
     void *ctx;
     /* A Chrome trace of this rank's tensors is written to this file, a row for each name: the time
-     * from ddp_tensors_enqueue() until all ranks wanted it, and that of the operation. NULL: none.
+     * from ddp_tensors_enqueue() until all ranks wanted it, and that of the operation. NULL: on
+     * rank 0 the file that DDP_TIMELINE names, which ddprun sets with --timeline-filename, if any.
      * It is complete when ddp_tensors_destroy() has returned. */
     const char *timeline;
 };
 
 /*
  * What to do with a tensor. Set @size to sizeof(struct ddp_tensor_op); all ranks of the set pass
- * the same values, but for the buffers.
+ * the same values, but for the buffers, and @count with @uneven.
  */
 struct ddp_tensor_op {
     size_t size;
@@ -101,6 +113,12 @@ struct ddp_tensor_op {
     double postscale;
     uint32_t root; /* of broadcast: a rank of the caller's communicator */
     uint32_t set;  /* of ddp_tensors_add_set(); 0: all ranks */
+    /* Of all_gather: 1: @count, which may be 0, is this rank's own, and @recv is NULL: the result
+     * is memory of the object, see ddp_tensors_gathered(). */
+    uint32_t uneven;
+    /* Of memory of a GPU: a CUstream or cudaStream_t behind whose work the buffers are ready; NULL
+     * is the legacy default stream. It lasts until the tensor is done. */
+    void *stream;
 };
 
 struct ddp_tensors_stats {
@@ -132,7 +150,10 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_tensors_create(ddp_comm *comm,
  * Hand over a tensor; returns at once. *@ret_tensor is a handle, for ddp_tensors_release().
  *
  * DDP_E_INVALID: @op has a value that it cannot have, a tensor of this name and set is still under
- * way, or this rank has joined, or is not in the set. DDP_E_NOMEM: nothing was enqueued.
+ * way, or this rank has joined, or is not in the set; of memory of a GPU also as for operations
+ * (<ddprun/comm.h>), or it is another GPU than before. DDP_E_NOMEM: nothing was enqueued. The first
+ * tensor on a GPU loads kernels, for which the driver may wait for all its work; DDP_E_CUDA: it
+ * refused that; DDP_E_UNSUPPORTED: the library was built without kernels.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_tensors_enqueue(ddp_tensors *tensors,
                                                       const struct ddp_tensor_op *op,
@@ -168,6 +189,26 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_tensors_wait(ddp_tensor *tensor, uint32_t 
                                                    int *ret_done, struct ddp_error *err);
 
 /**
+ * The result of an all_gather with @uneven that is done. *@ret_counts has the number of elements of
+ * each rank of the set, in the order of the ranks, and *@ret_elements these elements in a row; it
+ * is not NULL, even if there are none. Elements are in the kind of memory that @send is in, of this
+ * rank; host memory if it was NULL. Both belong to the handle, and last until
+ * ddp_tensors_release(): copy what is needed for longer. Does not block.
+ *
+ * Counts may differ from step to step: they are exchanged when the tensor is carried out, once for
+ * all that are in one operation, so such a tensor is remembered as others are. A rank that has
+ * joined gives nothing, and its count is 0. Results of several tensors that are ready together are
+ * gathered packed, as long as all ranks' bytes of them stay at or below fusion_bytes.
+ *
+ * DDP_E_INVALID: the tensor is not done, or it is none with @uneven. Otherwise its result, as of
+ * ddp_tensors_wait(). On failure both are left untouched.
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_tensors_gathered(ddp_tensor *tensor,
+                                                       const void **ret_elements,
+                                                       const size_t **ret_counts,
+                                                       struct ddp_error *err);
+
+/**
  * Free a handle; NULL is allowed. No other thread uses it. If the tensor is not done, it goes on,
  * and keeps its buffers until then. Handles that are left are freed by ddp_tensors_destroy().
  */
@@ -178,9 +219,11 @@ DDP_API void ddp_tensors_release(ddp_tensor *tensor);
  * joined last (of those that joined in one cycle, the highest).
  *
  * Meanwhile this rank contributes zeros to the all-reduces of the others, also to products, minima
- * and maxima; averages still divide by all ranks of the set. Other kinds fail with DDP_E_MISMATCH
- * while a rank of the set has joined that has not enqueued them before. The zeros take as many
- * bytes as the tensors. Afterwards all is as before.
+ * and maxima; averages still divide by all ranks of the set. Those on a GPU fail with
+ * DDP_E_MISMATCH if this rank has enqueued nothing on a GPU before it joined. To an all_gather with
+ * @uneven it gives nothing. Other kinds fail with DDP_E_MISMATCH while a rank of the set has joined
+ * that has not enqueued them before. The zeros take as many bytes as the tensors. Afterwards all is
+ * as before.
  *
  * DDP_E_INVALID: another thread of this rank is in this call.
  */

@@ -3,7 +3,7 @@
  */
 #include "average_stage.h"
 
-#include "reduce.h"
+#include "gradient_memory.h"
 
 static double factor_before(const struct ddp_bucket *bucket, ddp_reducer_average average,
                             double predivide)
@@ -33,11 +33,14 @@ void ddpi_average_start(const struct ddp_bucket *bucket, ddp_reducer_average ave
     operation->nbuffers = bucket->ngradients;
 }
 
-void ddpi_average_finish(const struct ddp_bucket *bucket, ddp_reducer_average average,
-                         double predivide)
+ddp_status ddpi_average_finish(const struct ddp_bucket *bucket, ddp_reducer_average average,
+                               double predivide, struct ddp_error *err)
 {
+    ddp_status status = DDP_OK;
     double factor = factor_after(bucket, average, predivide);
-    for (size_t i = 0; factor != 1 && i < bucket->ngradients; i++)
-        ddpi_scale(bucket->gradients[i].recv, bucket->gradients[i].recv, bucket->gradients[i].count,
-                   bucket->dtype, factor);
+    for (size_t i = 0; factor != 1 && i < bucket->ngradients && status == DDP_OK; i++)
+        status = ddpi_gradients_scale(bucket->memory, bucket->gradients[i].recv,
+                                      bucket->gradients[i].recv, bucket->gradients[i].count,
+                                      bucket->dtype, factor, bucket->stream, err);
+    return status;
 }

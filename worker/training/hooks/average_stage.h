@@ -11,8 +11,8 @@
 void ddpi_average_start(const struct ddp_bucket *bucket, ddp_reducer_average average,
                         double predivide, struct ddp_operation *operation);
 
-/* What stage 1 multiplies the gradients by. */
-void ddpi_average_finish(const struct ddp_bucket *bucket, ddp_reducer_average average,
-                         double predivide);
+/* Stage 1: multiply the gradients, if that is left to do. */
+ddp_status ddpi_average_finish(const struct ddp_bucket *bucket, ddp_reducer_average average,
+                               double predivide, struct ddp_error *err);
 
 #endif

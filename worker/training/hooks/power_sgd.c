@@ -5,9 +5,12 @@
  *     stage 0   add the error; P = M Q; sum P and the gradients that are not compressed
  *     stage 1   make P orthonormal; Q = M^T P; sum Q
  *     stage 2   M = P Q^T / N; keep what that lost as the error
+ *
+ * A bucket on a GPU is copied to host memory before the first stage, and back after the last one.
  */
 #include "average_stage.h"
 #include "error.h"
+#include "gradient_memory.h"
 #include "low_rank.h"
 #include "mem.h"
 #include "reduce.h"
@@ -203,17 +206,10 @@ static void expand_all(const struct ddp_power_sgd *power_sgd, const struct ddp_b
     }
 }
 
-static ddp_status power_sgd_stage(void *ctx, struct ddp_bucket *bucket, uint32_t stage,
-                                  struct ddp_operation *operation, int *ret_more,
-                                  struct ddp_error *err)
+static ddp_status compressed_stage(struct ddp_power_sgd *power_sgd, struct ddp_bucket *bucket,
+                                   uint32_t stage, struct ddp_operation *operation, int *ret_more,
+                                   struct ddp_error *err)
 {
-    struct ddp_power_sgd *power_sgd = ctx;
-    if (bucket->dtype != DDP_FLOAT32 || bucket->step < power_sgd->options.start_step) {
-        *ret_more = stage == 0;
-        if (stage == 0)
-            ddpi_average_start(bucket, DDP_REDUCER_AVERAGE_BEFORE, 0, operation);
-        return DDP_OK;
-    }
     if (stage == 0) {
         ddp_status status = prepare_bucket(power_sgd, bucket, err);
         if (status != DDP_OK)
@@ -228,10 +224,111 @@ static ddp_status power_sgd_stage(void *ctx, struct ddp_bucket *bucket, uint32_t
     return DDP_OK;
 }
 
+/* ---- a bucket on a GPU ---- */
+
+/* Its copy in host memory, where the stages are carried out. */
+struct host_copy {
+    struct ddp_bucket bucket;
+    struct ddp_buffer *gradients;
+    float *elements;
+};
+
+static void free_host_copy(struct host_copy *copy)
+{
+    if (copy == NULL)
+        return;
+    ddpi_free(copy->bucket.state);
+    ddpi_free(copy->gradients);
+    ddpi_free(copy->elements);
+    ddpi_free(copy);
+}
+
+static ddp_status make_host_copy(struct ddp_bucket *bucket, struct ddp_error *err)
+{
+    struct host_copy *copy = ddpi_calloc(1, sizeof *copy);
+    if (copy == NULL)
+        return ddpi_error_nomem(err, sizeof *copy);
+    copy->gradients = ddpi_calloc(bucket->ngradients, sizeof *copy->gradients);
+    copy->elements = ddpi_calloc(bucket->count, sizeof *copy->elements);
+    if (copy->gradients == NULL || copy->elements == NULL) {
+        free_host_copy(copy);
+        return ddpi_error_nomem(err, bucket->count * sizeof *copy->elements);
+    }
+    float *at = copy->elements;
+    for (size_t i = 0; i < bucket->ngradients; at += bucket->gradients[i++].count)
+        copy->gradients[i] = buffer_of(at, bucket->gradients[i].count);
+    bucket->state = copy;
+    return DDP_OK;
+}
+
+static ddp_status move_gradients(const struct ddp_bucket *bucket, bool back, struct ddp_error *err)
+{
+    const struct host_copy *copy = bucket->state;
+    ddp_status status = DDP_OK;
+    for (size_t i = 0; i < bucket->ngradients && status == DDP_OK; i++) {
+        void *here = copy->gradients[i].recv, *there = bucket->gradients[i].recv;
+        status =
+            ddpi_gradients_copy(bucket->memory, back ? there : here, back ? here : there,
+                                bucket->gradients[i].count * sizeof(float), bucket->stream, err);
+    }
+    return status;
+}
+
+/* Waits for the gradients: a stage that is carried out by the processor cannot be enqueued. */
+static ddp_status begin_host_copy(struct ddp_bucket *bucket, struct ddp_error *err)
+{
+    ddp_status status = bucket->state == NULL ? make_host_copy(bucket, err) : DDP_OK;
+    if (status == DDP_OK)
+        status = move_gradients(bucket, false, err);
+    if (status == DDP_OK)
+        status = ddpi_gradients_await(bucket->memory, bucket->stream, err);
+    if (status != DDP_OK)
+        return status;
+    struct host_copy *copy = bucket->state;
+    void *list = copy->bucket.state;
+    copy->bucket = *bucket;
+    copy->bucket.state = list;
+    copy->bucket.gradients = copy->gradients;
+    return DDP_OK;
+}
+
+static ddp_status device_stage(struct ddp_power_sgd *power_sgd, struct ddp_bucket *bucket,
+                               uint32_t stage, struct ddp_operation *operation, int *ret_more,
+                               struct ddp_error *err)
+{
+    ddp_status status = stage == 0 ? begin_host_copy(bucket, err) : DDP_OK;
+    if (status != DDP_OK)
+        return status;
+    struct host_copy *copy = bucket->state;
+    operation->stream = NULL; /* of host memory */
+    status = compressed_stage(power_sgd, &copy->bucket, stage, operation, ret_more, err);
+    return status == DDP_OK && !*ret_more ? move_gradients(bucket, true, err) : status;
+}
+
+/* ---- the hook ---- */
+
+static ddp_status power_sgd_stage(void *ctx, struct ddp_bucket *bucket, uint32_t stage,
+                                  struct ddp_operation *operation, int *ret_more,
+                                  struct ddp_error *err)
+{
+    struct ddp_power_sgd *power_sgd = ctx;
+    if (bucket->dtype != DDP_FLOAT32 || bucket->step < power_sgd->options.start_step) {
+        *ret_more = stage == 0;
+        if (stage == 0)
+            ddpi_average_start(bucket, DDP_REDUCER_AVERAGE_BEFORE, 0, operation);
+        return DDP_OK;
+    }
+    return (bucket->on_device ? device_stage : compressed_stage)(power_sgd, bucket, stage,
+                                                                 operation, ret_more, err);
+}
+
 static void power_sgd_forget(void *ctx, struct ddp_bucket *bucket)
 {
     (void)ctx;
-    ddpi_free(bucket->state);
+    if (bucket->on_device)
+        free_host_copy(bucket->state);
+    else
+        ddpi_free(bucket->state);
     bucket->state = NULL;
 }
 

@@ -6,7 +6,6 @@
 
 #include "clock.h"
 #include "error.h"
-#include "reduce.h"
 
 /* Called by whichever thread moves the bytes. */
 static void announce_end(void *ctx, ddp_status status)
@@ -67,12 +66,11 @@ static double factor_after(const struct ddp_reducer *reducer)
     return predivide(reducer) / divisor(reducer);
 }
 
-static void scale_after(struct ddp_reducer *reducer, const struct ddpi_bucket *bucket)
+/* ---- streams ---- */
+
+void *ddpi_bucket_stream(const struct ddpi_bucket *bucket)
 {
-    double factor = factor_after(reducer);
-    for (size_t i = 0; factor != 1 && i < bucket->nruns; i++)
-        ddpi_scale(bucket->runs[i].recv, bucket->runs[i].recv, bucket->runs[i].count,
-                   bucket->shown.dtype, factor);
+    return bucket->has_stream ? bucket->stream : bucket->reducer->stream;
 }
 
 /* ---- starting ---- */
@@ -105,8 +103,11 @@ static ddp_status start_operation(struct ddpi_bucket *bucket, struct ddp_operati
 static ddp_status start_stage(struct ddpi_bucket *bucket, struct ddp_error *err)
 {
     const struct ddp_comm_hook *hook = &bucket->reducer->hook;
-    struct ddp_operation operation = {.size = sizeof operation};
+    struct ddp_operation operation = {.size = sizeof operation,
+                                      .stream = ddpi_bucket_stream(bucket)};
     int more = 0;
+    bucket->shown.stream = operation.stream;
+    bucket->has_stream_work = bucket->reducer->memory != NULL; /* the hook's */
     ddp_status status =
         hook->stage(hook->ctx, &bucket->shown, bucket->stage++, &operation, &more, err);
     if (status != DDP_OK)
@@ -115,19 +116,13 @@ static ddp_status start_stage(struct ddpi_bucket *bucket, struct ddp_error *err)
     return bucket->more ? start_operation(bucket, &operation, err) : DDP_OK;
 }
 
-ddp_status ddpi_bucket_start(struct ddp_reducer *reducer, struct ddpi_bucket *bucket, void *stream,
-                             struct ddp_error *err)
+static ddp_status start_reduction(struct ddp_reducer *reducer, struct ddpi_bucket *bucket,
+                                  struct ddp_error *err)
 {
-    bucket->shown.step = reducer->steps;
-    bucket->shown.divisor = divisor(reducer);
-    bucket->begin_us = bucket->end_us = ddpi_now_us(&ddpi_clock_monotonic);
-    bucket->stage = 0;
-    if (reducer->hook.stage != NULL)
-        return start_stage(bucket, err);
     struct ddp_operation operation = {.size = sizeof operation,
                                       .kind = DDP_KIND_ALL_REDUCE,
                                       .dtype = bucket->shown.dtype,
-                                      .stream = stream};
+                                      .stream = ddpi_bucket_stream(bucket)};
     weight_operation(reducer, &operation);
     if (bucket->nruns == 1) {
         operation.send = operation.recv = bucket->runs[0].recv;
@@ -137,6 +132,20 @@ ddp_status ddpi_bucket_start(struct ddp_reducer *reducer, struct ddpi_bucket *bu
         operation.nbuffers = bucket->nruns;
     }
     return start_operation(bucket, &operation, err);
+}
+
+ddp_status ddpi_bucket_start(struct ddp_reducer *reducer, struct ddpi_bucket *bucket,
+                             struct ddp_error *err)
+{
+    bucket->shown.step = reducer->steps;
+    bucket->shown.divisor = divisor(reducer);
+    bucket->begin_us = bucket->end_us = ddpi_now_us(&ddpi_clock_monotonic);
+    bucket->stage = 0;
+    ddp_status status = ddpi_fill_parked(bucket, err);
+    if (status != DDP_OK)
+        return name_bucket(bucket, status, err);
+    return reducer->hook.stage != NULL ? start_stage(bucket, err)
+                                       : start_reduction(reducer, bucket, err);
 }
 
 /* ---- completing ---- */
@@ -156,6 +165,21 @@ static ddp_status complete_request(struct ddpi_bucket *bucket, struct ddp_error 
     return status == DDP_OK ? DDP_OK : name_bucket(bucket, status, err);
 }
 
+static ddp_status scale_after(const struct ddp_reducer *reducer, struct ddpi_bucket *bucket,
+                              struct ddp_error *err)
+{
+    double factor = factor_after(reducer);
+    ddp_status status = DDP_OK;
+    if (factor == 1)
+        return DDP_OK;
+    bucket->has_stream_work = true;
+    for (size_t i = 0; i < bucket->nruns && status == DDP_OK; i++)
+        status = ddpi_gradients_scale(reducer->memory, bucket->runs[i].recv, bucket->runs[i].recv,
+                                      bucket->runs[i].count, bucket->shown.dtype, factor,
+                                      ddpi_bucket_stream(bucket), err);
+    return status == DDP_OK ? DDP_OK : name_bucket(bucket, status, err);
+}
+
 /* One stage of all buckets: complete it, and start the next one. */
 static ddp_status complete_stage(struct ddp_reducer *reducer, bool *ret_more, struct ddp_error *err)
 {
@@ -169,7 +193,7 @@ static ddp_status complete_stage(struct ddp_reducer *reducer, bool *ret_more, st
         if (status == DDP_OK && reducer->hook.stage != NULL)
             status = start_stage(bucket, err);
         else if (status == DDP_OK)
-            scale_after(reducer, bucket);
+            status = scale_after(reducer, bucket, err);
         *ret_more = *ret_more || bucket->request != NULL;
     }
     return status;
@@ -180,6 +204,20 @@ ddp_status ddpi_buckets_complete(struct ddp_reducer *reducer, struct ddp_error *
     ddp_status status = DDP_OK;
     for (bool more = true; more && status == DDP_OK;)
         status = complete_stage(reducer, &more, err);
+    return status;
+}
+
+ddp_status ddpi_buckets_settle(struct ddp_reducer *reducer, struct ddp_error *err)
+{
+    ddp_status status = DDP_OK;
+    for (uint32_t i = 0; reducer->buckets != NULL && i < reducer->plan.nbuckets; i++) {
+        struct ddpi_bucket *bucket = &reducer->buckets[i];
+        if (bucket->has_stream_work)
+            status = ddpi_gradients_await(reducer->memory, ddpi_bucket_stream(bucket), err);
+        if (status != DDP_OK)
+            return name_bucket(bucket, status, err);
+        bucket->has_stream_work = false;
+    }
     return status;
 }
 

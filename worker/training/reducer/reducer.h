@@ -8,6 +8,7 @@
 #define DDPI_REDUCER_H
 
 #include "bucket_pass.h"
+#include "gradient_memory.h"
 
 #include <ddprun/ddp_reducer.h>
 #include <pthread.h>
@@ -27,7 +28,8 @@ struct ddpi_parameter {
     uint32_t expected; /* marks of each step of a static graph, after the first; 0: not used */
     bool used;         /* marked since the last synchronised step */
     bool parked;       /* this step reduces zeros in its place */
-    void *scratch;     /* as large as the gradient; NULL until a step does not use it */
+    void *scratch; /* as large as the gradient, in the same memory; NULL until a step does not use
+                      it */
 };
 
 struct ddpi_bucket {
@@ -35,6 +37,9 @@ struct ddpi_bucket {
     const struct ddp_buffer *runs; /* the gradients, neighbours in memory as one buffer */
     size_t nruns;
     struct ddp_reducer *reducer;
+    void *stream;         /* on which its last gradient was marked */
+    bool has_stream;      /* one was marked since the last synchronised step */
+    bool has_stream_work; /* the reducer has enqueued work there that nothing has waited for */
     ddp_request *request; /* the operation of this stage; NULL: none was started */
     uint32_t stage;       /* of the hook */
     bool more;            /* the hook has further stages */
@@ -60,6 +65,7 @@ struct ddp_reducer {
 
     struct ddpi_parameter *parameters, *buffers;
     uint32_t nparameters, nbuffers;
+    struct ddpi_gradient_memory *memory; /* of gradients; NULL: the host's */
     void *views;    /* memory in which all gradients lie; NULL: each has the caller's own */
     uint8_t *roles; /* of all ranks in a step, with uneven inputs; else NULL */
 
@@ -72,6 +78,7 @@ struct ddp_reducer {
     uint32_t active; /* ranks that have data */
     uint32_t owner;  /* the rank that broadcasts buffers */
     struct ddpi_bucket_pass pass;
+    void *stream; /* of the last mark since the last synchronised step; NULL: none */
     struct ddp_error failure;
 
     struct ddpi_bucket_plan plan;
@@ -131,23 +138,30 @@ void ddpi_reducer_drop_buckets(struct ddp_reducer *reducer);
 
 /* ---- bucket_reduction.c: the operations of a bucket ---- */
 
-ddp_status ddpi_bucket_start(struct ddp_reducer *reducer, struct ddpi_bucket *bucket, void *stream,
+ddp_status ddpi_bucket_start(struct ddp_reducer *reducer, struct ddpi_bucket *bucket,
                              struct ddp_error *err);
 /* Wait for the reductions of all buckets, with all stages of the hook. */
 ddp_status ddpi_buckets_complete(struct ddp_reducer *reducer, struct ddp_error *err);
 /* Wait for what was started, whatever its result. */
 void ddpi_buckets_drain(struct ddp_reducer *reducer);
+/* The stream of a bucket: that of its last mark, or of the last mark of any. */
+void *ddpi_bucket_stream(const struct ddpi_bucket *bucket);
+/* Wait for what the reducer itself has enqueued on the streams of buckets. */
+ddp_status ddpi_buckets_settle(struct ddp_reducer *reducer, struct ddp_error *err);
 
 /* ---- reducer_unused.c: gradients that a step does not use ---- */
 
-/* Let zeros take part for @parameter; DDP_E_NOMEM: nothing has changed. */
+/* Let zeros take part for @parameter, from ddpi_fill_parked() on; DDP_E_NOMEM: nothing has changed.
+ */
 ddp_status ddpi_park(struct ddp_reducer *reducer, uint32_t parameter, struct ddp_error *err);
+/* Before @bucket is reduced: make the zeros for its parked parameters. */
+ddp_status ddpi_fill_parked(struct ddpi_bucket *bucket, struct ddp_error *err);
 /* Begin to find out which parameters some rank has used; wait for it. */
 ddp_status ddpi_used_map_start(struct ddp_reducer *reducer, struct ddp_error *err);
 ddp_status ddpi_used_map_complete(struct ddp_reducer *reducer, struct ddp_error *err);
 /* Give parked parameters their gradients back: the reduced one if some rank has used it, else the
  * one that it had. */
-void ddpi_unpark_all(struct ddp_reducer *reducer);
+ddp_status ddpi_unpark_all(struct ddp_reducer *reducer, struct ddp_error *err);
 
 /* ---- reducer_step.c ---- */
 

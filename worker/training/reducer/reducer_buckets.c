@@ -55,6 +55,8 @@ static void fill_bucket(struct ddp_reducer *reducer, uint32_t number)
         .gradients = &reducer->pieces[begin],
         .rows = &reducer->rows[begin],
         .ngradients = size,
+        .on_device = reducer->memory != NULL,
+        .memory = reducer->memory,
     };
     for (uint32_t slot = begin; slot < begin + size; slot++) {
         struct ddpi_parameter *parameter = &reducer->parameters[plan->order[slot]];

@@ -21,22 +21,6 @@ static ddp_status refuse(struct ddp_error *err, const char *why)
     return ddpi_error_set(err, DDP_E_INVALID, "ddp_reducer_create(): %s", why);
 }
 
-/* What the host computes on gradients by itself. */
-static ddp_status check_device_options(const struct ddp_reducer_options *options,
-                                       struct ddp_error *err)
-{
-    if (options->as_views && options->view_memory == NULL)
-        return refuse(err, "as_views with on_device needs view_memory, memory of the GPU");
-    if (options->hook != NULL || options->predivide != 0 || options->find_unused ||
-        options->static_graph || options->uneven_inputs || options->check_finite)
-        return ddpi_error_set(
-            err, DDP_E_UNSUPPORTED,
-            "ddp_reducer_create(): hooks, predivide, find_unused, static_graph, "
-            "uneven_inputs and check_finite are for gradients in host memory, not for "
-            "on_device");
-    return DDP_OK;
-}
-
 static ddp_status check_options(const struct ddp_reducer_options *options, struct ddp_error *err)
 {
     double predivide = options->predivide;
@@ -63,7 +47,9 @@ static ddp_status check_options(const struct ddp_reducer_options *options, struc
         return refuse(err, "the hook has no function");
     if (options->view_memory != NULL && !options->as_views)
         return refuse(err, "view_memory goes with as_views");
-    return options->on_device ? check_device_options(options, err) : DDP_OK;
+    if (options->on_device && options->as_views && options->view_memory == NULL)
+        return refuse(err, "as_views with on_device needs view_memory, memory of the GPU");
+    return DDP_OK;
 }
 
 bool ddpi_reducer_takes(ddp_dtype dtype)
@@ -181,6 +167,22 @@ static ddp_status copy_options(struct ddp_reducer *reducer,
 
 /* ---- creating ---- */
 
+/* Before any stream waits for another rank. */
+static ddp_status open_memory(struct ddp_reducer *reducer, struct ddp_error *err)
+{
+    const struct ddp_reducer_options *options = &reducer->options;
+    const void *address =
+        options->as_views ? options->view_memory : reducer->parameters[0].gradient;
+    bool multiplies = options->average == DDP_REDUCER_AVERAGE_AFTER &&
+                      (options->predivide != 0 || options->divide_by_active);
+    ddp_status status = ddpi_gradient_memory_open(
+        address, options->as_views ? "view_memory" : "the gradient of parameter 0",
+        &reducer->memory, err);
+    if (status == DDP_OK && multiplies)
+        status = ddpi_gradient_memory_load(reducer->memory, err);
+    return status;
+}
+
 /* What all ranks do together. */
 static ddp_status meet_ranks(struct ddp_reducer *reducer, struct ddp_error *err)
 {
@@ -201,6 +203,8 @@ static ddp_status fill_reducer(struct ddp_reducer *reducer,
                                const struct ddp_reducer_options *options, struct ddp_error *err)
 {
     ddp_status status = copy_options(reducer, options, err);
+    if (status == DDP_OK && options->on_device)
+        status = open_memory(reducer, err);
     if (status == DDP_OK && options->trace != NULL)
         status = ddpi_trace_open(reducer, options->trace, err);
     if (status == DDP_OK)
@@ -243,11 +247,12 @@ ddp_status ddp_reducer_create(ddp_comm *comm, const struct ddp_reducer_options *
 
 /* ---- freeing ---- */
 
-static void free_parameters(struct ddpi_parameter *parameters, uint32_t count)
+static void free_parameters(struct ddpi_gradient_memory *memory, struct ddpi_parameter *parameters,
+                            uint32_t count)
 {
     for (uint32_t i = 0; parameters != NULL && i < count; i++) {
         ddpi_free(parameters[i].name);
-        ddpi_free(parameters[i].scratch);
+        ddpi_gradients_free(memory, parameters[i].scratch);
     }
     ddpi_free(parameters);
 }
@@ -259,11 +264,13 @@ void ddp_reducer_destroy(ddp_reducer *reducer)
     if (reducer->state != DDPI_REDUCER_IDLE)
         ddp_comm_abort(reducer->comm);
     ddpi_buckets_drain(reducer);
+    (void)ddpi_buckets_settle(reducer, NULL);
     ddpi_reducer_drop_buckets(reducer);
     ddpi_bucket_pass_free(&reducer->pass);
     ddpi_views_free(reducer);
-    free_parameters(reducer->parameters, reducer->nparameters);
-    free_parameters(reducer->buffers, reducer->nbuffers);
+    free_parameters(reducer->memory, reducer->parameters, reducer->nparameters);
+    free_parameters(reducer->memory, reducer->buffers, reducer->nbuffers);
+    ddpi_gradient_memory_close(reducer->memory);
     ddpi_free(reducer->roles);
     ddpi_free(reducer->limits);
     ddpi_free(reducer->pieces);

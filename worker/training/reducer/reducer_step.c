@@ -146,12 +146,11 @@ static bool delays(const struct ddp_reducer *reducer)
     return reducer->learning || reducer->options.delay_all_reduce;
 }
 
-static ddp_status start_full_buckets(struct ddp_reducer *reducer, void *stream,
-                                     struct ddp_error *err)
+static ddp_status start_full_buckets(struct ddp_reducer *reducer, struct ddp_error *err)
 {
     struct ddp_error cause;
     for (uint32_t i; ddpi_bucket_pass_take(&reducer->pass, &i);) {
-        ddp_status status = ddpi_bucket_start(reducer, &reducer->buckets[i], stream, &cause);
+        ddp_status status = ddpi_bucket_start(reducer, &reducer->buckets[i], &cause);
         if (status != DDP_OK)
             return ddpi_reducer_fail(reducer, status, &cause, err);
     }
@@ -202,6 +201,22 @@ static uint32_t marks_allowed(const struct ddp_reducer *reducer,
     return reducer->learning || !reducer->sync ? UINT32_MAX : parameter->expected;
 }
 
+static ddp_status refuse_stream(const struct ddp_reducer *reducer, struct ddp_error *err)
+{
+    return ddpi_error_set(err, DDP_E_INVALID,
+                          "ddp_reducer_ready(), rank %u: gradients in host memory have no stream: "
+                          "pass NULL, or set on_device",
+                          reducer->rank);
+}
+
+/* The work on @stream so far computes this gradient, and all of its bucket that came before. */
+static void note_stream(struct ddp_reducer *reducer, uint32_t parameter, void *stream)
+{
+    struct ddpi_bucket *bucket = &reducer->buckets[reducer->plan.bucket_of[parameter]];
+    bucket->stream = reducer->stream = stream;
+    bucket->has_stream = true;
+}
+
 static ddp_status mark_in_step(struct ddp_reducer *reducer, uint32_t parameter, void *stream,
                                struct ddp_error *err)
 {
@@ -210,13 +225,16 @@ static ddp_status mark_in_step(struct ddp_reducer *reducer, uint32_t parameter, 
     bool skipped = reducer->pass.ready[parameter] && marked->marks == 0;
     if (marked->marks >= most || skipped)
         return refuse_mark(reducer, parameter, err);
+    if (stream != NULL && reducer->memory == NULL)
+        return refuse_stream(reducer, err);
+    note_stream(reducer, parameter, stream);
     marked->marks++;
     marked->used = true;
     bool complete = most == UINT32_MAX ? marked->marks == 1 : marked->marks == most;
     if (!reducer->sync || !complete)
         return DDP_OK;
     note_arrival(reducer, parameter);
-    return delays(reducer) ? DDP_OK : start_full_buckets(reducer, stream, err);
+    return delays(reducer) ? DDP_OK : start_full_buckets(reducer, err);
 }
 
 static ddp_status check_parameter(const struct ddp_reducer *reducer, size_t parameter,
@@ -263,7 +281,7 @@ static ddp_status skip_in_step(struct ddp_reducer *reducer, uint32_t parameter,
     if (status != DDP_OK)
         return status;
     note_arrival(reducer, parameter);
-    return delays(reducer) ? DDP_OK : start_full_buckets(reducer, NULL, err);
+    return delays(reducer) ? DDP_OK : start_full_buckets(reducer, err);
 }
 
 ddp_status ddp_reducer_skip(ddp_reducer *reducer, size_t parameter, struct ddp_error *err)
@@ -347,7 +365,7 @@ static ddp_status close_step(struct ddp_reducer *reducer, struct ddp_error *err)
     reducer->state = DDPI_REDUCER_CLOSED;
     reducer->non_finite = false;
     reducer->finish_us = now_us();
-    status = start_full_buckets(reducer, NULL, err);
+    status = start_full_buckets(reducer, err);
     if (status != DDP_OK)
         return status;
     status = ddpi_used_map_start(reducer, &cause);
@@ -356,7 +374,9 @@ static ddp_status close_step(struct ddp_reducer *reducer, struct ddp_error *err)
 
 static void end_step(struct ddp_reducer *reducer)
 {
-    ddpi_unpark_all(reducer);
+    reducer->stream = NULL;
+    for (uint32_t i = 0; i < reducer->plan.nbuckets; i++)
+        reducer->buckets[i].has_stream = false;
     for (uint32_t i = 0; i < reducer->nparameters; i++) {
         if (reducer->learning)
             reducer->parameters[i].expected = reducer->parameters[i].marks;
@@ -376,6 +396,10 @@ static ddp_status complete_step(struct ddp_reducer *reducer, struct ddp_error *e
     ddp_status status = ddpi_buckets_complete(reducer, &cause);
     if (status == DDP_OK)
         status = ddpi_used_map_complete(reducer, &cause);
+    if (status == DDP_OK)
+        status = ddpi_unpark_all(reducer, &cause);
+    if (status == DDP_OK)
+        status = ddpi_buckets_settle(reducer, &cause);
     pthread_mutex_lock(&reducer->lock);
     if (status == DDP_OK)
         end_step(reducer);

@@ -5,31 +5,20 @@
  */
 #include "reducer.h"
 
-#include "error.h"
-#include "mem.h"
-
-#include <string.h>
-
 static size_t bytes_of(const struct ddpi_parameter *parameter)
 {
     return parameter->count * ddp_dtype_size(parameter->dtype);
 }
 
-/* A view must be reduced where it lies, so its content is kept in the scratch memory; otherwise
- * zeros are reduced there. */
 ddp_status ddpi_park(struct ddp_reducer *reducer, uint32_t parameter, struct ddp_error *err)
 {
     struct ddpi_parameter *unused = &reducer->parameters[parameter];
-    size_t bytes = bytes_of(unused);
+    ddp_status status = DDP_OK;
     if (unused->scratch == NULL)
-        unused->scratch = ddpi_calloc(1, bytes);
-    if (unused->scratch == NULL)
-        return ddpi_error_nomem(err, bytes);
-    if (reducer->views != NULL) {
-        memcpy(unused->scratch, unused->gradient, bytes);
-        memset(unused->gradient, 0, bytes);
-    } else {
-        memset(unused->scratch, 0, bytes);
+        status = ddpi_gradients_alloc(reducer->memory, bytes_of(unused), &unused->scratch, err);
+    if (status != DDP_OK)
+        return status;
+    if (reducer->views == NULL) {
         reducer->pieces[unused->slot].send = unused->scratch;
         reducer->pieces[unused->slot].recv = unused->scratch;
     }
@@ -37,26 +26,60 @@ ddp_status ddpi_park(struct ddp_reducer *reducer, uint32_t parameter, struct ddp
     return DDP_OK;
 }
 
-static void unpark(struct ddp_reducer *reducer, uint32_t parameter)
+/* A view must be reduced where it lies, so its content is kept in the scratch memory; otherwise
+ * zeros are reduced there. */
+static ddp_status fill(const struct ddpi_bucket *bucket, const struct ddpi_parameter *unused,
+                       struct ddp_error *err)
 {
-    struct ddpi_parameter *unused = &reducer->parameters[parameter];
-    bool used_elsewhere = reducer->used_map[parameter] != 0 && !reducer->shadowing;
-    unused->parked = false;
-    if (reducer->views != NULL && !used_elsewhere)
-        memcpy(unused->gradient, unused->scratch, bytes_of(unused));
-    if (reducer->views != NULL)
-        return;
-    reducer->pieces[unused->slot].send = unused->gradient;
-    reducer->pieces[unused->slot].recv = unused->gradient;
-    if (used_elsewhere)
-        memcpy(unused->gradient, unused->scratch, bytes_of(unused));
+    struct ddp_reducer *reducer = bucket->reducer;
+    void *stream = ddpi_bucket_stream(bucket);
+    size_t bytes = bytes_of(unused);
+    if (reducer->views == NULL)
+        return ddpi_gradients_zero(reducer->memory, unused->scratch, bytes, stream, err);
+    ddp_status status =
+        ddpi_gradients_copy(reducer->memory, unused->scratch, unused->gradient, bytes, stream, err);
+    return status == DDP_OK
+               ? ddpi_gradients_zero(reducer->memory, unused->gradient, bytes, stream, err)
+               : status;
 }
 
-void ddpi_unpark_all(struct ddp_reducer *reducer)
+ddp_status ddpi_fill_parked(struct ddpi_bucket *bucket, struct ddp_error *err)
 {
-    for (uint32_t i = 0; i < reducer->nparameters; i++)
+    ddp_status status = DDP_OK;
+    for (size_t i = 0; i < bucket->shown.ngradients && status == DDP_OK; i++) {
+        const struct ddpi_parameter *parameter =
+            &bucket->reducer->parameters[bucket->shown.parameters[i]];
+        if (parameter->parked)
+            status = fill(bucket, parameter, err);
+    }
+    return status;
+}
+
+static ddp_status unpark(struct ddp_reducer *reducer, uint32_t parameter, struct ddp_error *err)
+{
+    struct ddpi_parameter *unused = &reducer->parameters[parameter];
+    struct ddpi_bucket *bucket = &reducer->buckets[reducer->plan.bucket_of[parameter]];
+    bool used_elsewhere = reducer->used_map[parameter] != 0 && !reducer->shadowing;
+    bool is_view = reducer->views != NULL;
+    unused->parked = false;
+    if (!is_view) {
+        reducer->pieces[unused->slot].send = unused->gradient;
+        reducer->pieces[unused->slot].recv = unused->gradient;
+    }
+    if (is_view == used_elsewhere) /* the gradient is what it must be */
+        return DDP_OK;
+    bucket->has_stream_work = true;
+    return ddpi_gradients_copy(reducer->memory, unused->gradient, unused->scratch, bytes_of(unused),
+                               ddpi_bucket_stream(bucket), err);
+}
+
+ddp_status ddpi_unpark_all(struct ddp_reducer *reducer, struct ddp_error *err)
+{
+    ddp_status status = DDP_OK;
+    for (uint32_t i = 0; i < reducer->nparameters && status == DDP_OK; i++)
         if (reducer->parameters[i].parked)
-            unpark(reducer, i);
+            status = unpark(reducer, i, err);
+    return status;
 }
 
 /* ---- which are used anywhere ---- */

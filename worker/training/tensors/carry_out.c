@@ -6,8 +6,10 @@
 
 #include "clock.h"
 #include "error.h"
+#include "gradient_memory.h"
 #include "mem.h"
-#include "tensor_scale.h"
+#include "tensor_place.h"
+#include "uneven_gather.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -46,11 +48,12 @@ static double last_factor(const struct ddp_tensors *tensors,
 }
 
 /* The buffers of this rank, multiplied; zeros at @zeros where it has joined. */
-static void fill_buffers(struct ddp_tensor *const *own,
-                         const struct ddpi_tensor_response *const *batch, size_t count,
-                         uint8_t *zeros, struct ddp_buffer *buffers)
+static ddp_status fill_buffers(const struct ddp_tensors *tensors, struct ddp_tensor *const *own,
+                               const struct ddpi_tensor_response *const *batch, size_t count,
+                               uint8_t *zeros, struct ddp_buffer *buffers, struct ddp_error *err)
 {
-    for (size_t i = 0; i < count; i++) {
+    ddp_status status = DDP_OK;
+    for (size_t i = 0; i < count && status == DDP_OK; i++) {
         const struct ddpi_tensor_request *request = &batch[i]->request;
         buffers[i] = (struct ddp_buffer){zeros, zeros, request->count};
         if (own[i] == NULL) {
@@ -58,12 +61,15 @@ static void fill_buffers(struct ddp_tensor *const *own,
             continue;
         }
         buffers[i] = (struct ddp_buffer){own[i]->send, own[i]->recv, request->count};
-        if (request->prescale != 1) {
-            ddpi_tensor_scale(own[i]->recv, own[i]->send, request->count, request->dtype,
-                              request->prescale);
-            buffers[i].send = own[i]->recv;
-        }
+        if (request->prescale == 1)
+            continue;
+        status =
+            ddpi_gradients_scale(ddpi_tensor_memory(tensors, request->on_gpu), own[i]->recv,
+                                 own[i]->send, request->count, request->dtype, request->prescale,
+                                 ddpi_tensor_stream(tensors, request->on_gpu), err);
+        buffers[i].send = own[i]->recv;
     }
+    return status;
 }
 
 /* Of all ranks that have joined; SIZE_MAX is refused by the allocation. */
@@ -78,30 +84,60 @@ static size_t bytes_of_zeros(struct ddp_tensor *const *own,
     return bytes;
 }
 
+/* NULL if this rank needs none. */
+static ddp_status alloc_zeros(const struct ddp_tensors *tensors,
+                              struct ddpi_gradient_memory *memory, size_t bytes, void **ret_zeros,
+                              struct ddp_error *err)
+{
+    *ret_zeros = NULL;
+    if (bytes == 0)
+        return DDP_OK;
+    ddp_status status = ddpi_gradients_alloc(memory, bytes, ret_zeros, err);
+    if (status == DDP_OK && memory != NULL)
+        status = ddpi_gradients_zero(memory, *ret_zeros, bytes, tensors->stream, err);
+    return status;
+}
+
+static ddp_status reduce_buffers(const struct ddp_tensors *tensors, ddp_comm *comm,
+                                 const struct ddpi_tensor_request *first,
+                                 struct ddp_tensor *const *own, const struct ddp_buffer *buffers,
+                                 size_t count, struct ddp_error *err)
+{
+    struct ddpi_gradient_memory *memory = ddpi_tensor_memory(tensors, first->on_gpu);
+    void *stream = ddpi_tensor_stream(tensors, first->on_gpu);
+    double factor = last_factor(tensors, first);
+    ddp_status status =
+        ddp_all_reduce_many(comm, buffers, count, first->dtype,
+                            first->op == DDP_AVERAGE ? DDP_SUM : first->op, stream, err);
+    for (size_t i = 0; status == DDP_OK && factor != 1 && i < count; i++)
+        if (own[i] != NULL)
+            status = ddpi_gradients_scale(memory, own[i]->recv, own[i]->recv, own[i]->request.count,
+                                          first->dtype, factor, stream, err);
+    return status;
+}
+
 static ddp_status all_reduce(struct ddp_tensors *tensors,
                              const struct ddpi_tensor_response *const *batch,
                              struct ddp_tensor *const *own, size_t count, struct ddp_error *err)
 {
     const struct ddpi_tensor_request *first = &batch[0]->request;
-    size_t nzeros = bytes_of_zeros(own, batch, count);
-    uint8_t *zeros = nzeros > 0 ? ddpi_calloc(nzeros, 1) : NULL;
+    struct ddpi_gradient_memory *memory = ddpi_tensor_memory(tensors, first->on_gpu);
+    ddp_comm *comm = comm_of(tensors, first);
     struct ddp_buffer *buffers = ddpi_calloc(count, sizeof *buffers);
-    ddp_status status;
-    if (buffers == NULL || (zeros == NULL && nzeros > 0)) {
-        status = ddpi_error_nomem(err, nzeros + count * sizeof *buffers);
-    } else {
-        fill_buffers(own, batch, count, zeros, buffers);
-        status = ddp_all_reduce_many(comm_of(tensors, first), buffers, count, first->dtype,
-                                     first->op == DDP_AVERAGE ? DDP_SUM : first->op, NULL, err);
-    }
-    double factor = last_factor(tensors, first);
-    for (size_t i = 0; status == DDP_OK && factor != 1 && i < count; i++)
-        if (own[i] != NULL)
-            ddpi_tensor_scale(own[i]->recv, own[i]->recv, own[i]->request.count, first->dtype,
-                              factor);
-    ddpi_free(zeros);
+    void *zeros;
+    if (buffers == NULL)
+        return ddpi_error_nomem(err, count * sizeof *buffers);
+    ddp_status status =
+        alloc_zeros(tensors, memory, bytes_of_zeros(own, batch, count), &zeros, err);
+    if (status == DDP_OK)
+        status = fill_buffers(tensors, own, batch, count, zeros, buffers, err);
+    if (status == DDP_OK)
+        status = reduce_buffers(tensors, comm, first, own, buffers, count, err);
+    ddp_status settled =
+        ddpi_tensors_settle(tensors, comm, first->on_gpu, status == DDP_OK ? err : NULL);
+    ddpi_gradients_free(memory, zeros);
     ddpi_free(buffers);
-    return status;
+    return status == DDP_OK ? settled : status;
 }
 
 /* ---- one tensor ---- */
@@ -111,7 +147,7 @@ static ddp_status all_gather(struct ddp_tensors *tensors, struct ddp_tensor *own
 {
     const struct ddpi_tensor_request *request = &own->request;
     return ddp_all_gather(comm_of(tensors, request), own->send, own->recv, request->count,
-                          request->dtype, NULL, err);
+                          request->dtype, ddpi_tensor_stream(tensors, request->on_gpu), err);
 }
 
 static ddp_status all_to_all(struct ddp_tensors *tensors, struct ddp_tensor *own,
@@ -119,7 +155,7 @@ static ddp_status all_to_all(struct ddp_tensors *tensors, struct ddp_tensor *own
 {
     const struct ddpi_tensor_request *request = &own->request;
     return ddp_all_to_all(comm_of(tensors, request), own->send, own->recv, request->count,
-                          request->dtype, NULL, err);
+                          request->dtype, ddpi_tensor_stream(tensors, request->on_gpu), err);
 }
 
 static ddp_status broadcast(struct ddp_tensors *tensors, struct ddp_tensor *own,
@@ -131,7 +167,7 @@ static ddp_status broadcast(struct ddp_tensors *tensors, struct ddp_tensor *own,
     for (uint32_t rank = 0; rank < request->root; rank++)
         root += set->has[rank];
     return ddp_broadcast(comm_of(tensors, request), own->recv, request->count, request->dtype, root,
-                         NULL, err);
+                         ddpi_tensor_stream(tensors, request->on_gpu), err);
 }
 
 static ddp_status join(struct ddp_tensors *tensors, struct ddp_tensor *own, struct ddp_error *err)
@@ -196,15 +232,29 @@ static ddp_status (*const singles[DDPI_TENSOR_KINDS])(struct ddp_tensors *tensor
     [DDPI_TENSOR_ADD_SET] = add_set,
 };
 
+static ddp_status single(struct ddp_tensors *tensors, struct ddp_tensor *own, struct ddp_error *err)
+{
+    const struct ddpi_tensor_request *request = &own->request;
+    ddp_status status = singles[request->kind](tensors, own, err);
+    return status == DDP_OK && request->kind < DDPI_TENSOR_JOIN
+               ? ddpi_tensors_settle(tensors, comm_of(tensors, request), request->on_gpu, err)
+               : status;
+}
+
 /* ---- batches ---- */
 
 /* Horovod's names of events. */
 static void note_times(struct ddp_tensors *tensors, const struct ddp_tensor *own, uint64_t begin_us)
 {
-    static const char *const negotiate[] = {"NEGOTIATE_ALLREDUCE", "NEGOTIATE_ALLGATHER",
-                                            "NEGOTIATE_BROADCAST", "NEGOTIATE_ALLTOALL"};
+    static const char *const negotiate[] = {
+        [DDPI_TENSOR_ALL_REDUCE] = "NEGOTIATE_ALLREDUCE",
+        [DDPI_TENSOR_ALL_GATHER] = "NEGOTIATE_ALLGATHER",
+        [DDPI_TENSOR_BROADCAST] = "NEGOTIATE_BROADCAST",
+        [DDPI_TENSOR_ALL_TO_ALL] = "NEGOTIATE_ALLTOALL",
+        [DDPI_TENSOR_UNEVEN_GATHER] = "NEGOTIATE_ALLGATHER",
+    };
     const struct ddpi_tensor_request *request = &own->request;
-    if (request->kind > DDPI_TENSOR_ALL_TO_ALL)
+    if (request->kind >= DDPI_TENSOR_JOIN)
         return;
     const char *name = negotiate[request->kind];
     ddpi_timeline_event(&tensors->timeline, request->set, request->name, name, own->enqueued_us,
@@ -231,40 +281,59 @@ static void finish_batch(struct ddp_tensors *tensors,
 }
 
 static void count_batch(struct ddp_tensors *tensors,
-                        const struct ddpi_tensor_response *const *batch, size_t count)
+                        const struct ddpi_tensor_response *const *batch, size_t count,
+                        uint64_t operations)
 {
     pthread_mutex_lock(&tensors->lock);
-    tensors->stats.operations++;
+    tensors->stats.operations += operations;
     tensors->stats.tensors += count;
     for (size_t i = 0; i < count; i++)
         tensors->stats.remembered += batch[i]->from_cache;
     pthread_mutex_unlock(&tensors->lock);
 }
 
+static ddp_status run_batch(struct ddp_tensors *tensors,
+                            const struct ddpi_tensor_response *const *batch,
+                            struct ddp_tensor *const *own, size_t count, struct ddp_error *err)
+{
+    const struct ddpi_tensor_request *first = &batch[0]->request;
+    uint64_t operations = 1;
+    ddp_status status = DDP_OK;
+    if (batch[0]->failed || comm_of(tensors, first) == NULL)
+        return DDP_OK;
+    if (first->on_gpu)
+        status = ddpi_gradient_memory_use(tensors->memory, err);
+    if (status == DDP_OK)
+        status = ddpi_tensors_await(tensors, own, count, err);
+    if (status != DDP_OK)
+        return status;
+    if (first->kind == DDPI_TENSOR_ALL_REDUCE)
+        status = all_reduce(tensors, batch, own, count, err);
+    else if (first->kind == DDPI_TENSOR_UNEVEN_GATHER)
+        status = ddpi_uneven_gather(tensors, comm_of(tensors, first), batch, own, count,
+                                    &operations, err);
+    else if (own[0] != NULL)
+        status = single(tensors, own[0], err);
+    if (first->set != DDPI_SET_INTERNAL)
+        count_batch(tensors, batch, count, operations);
+    return status;
+}
+
 ddp_status ddpi_tensors_carry_out(struct ddp_tensors *tensors,
                                   const struct ddpi_tensor_response *const *batch, size_t count,
                                   struct ddp_error *err)
 {
-    const struct ddpi_tensor_request *first = &batch[0]->request;
     struct ddp_tensor **own = ddpi_calloc(count, sizeof(struct ddp_tensor *));
     uint64_t begin_us = now_us();
-    ddp_status status = DDP_OK;
     if (own == NULL)
         return ddpi_error_nomem(err, count * sizeof(struct ddp_tensor *));
     for (size_t i = 0; i < count; i++)
         own[i] = own_tensor(tensors, &batch[i]->request);
-    if (!batch[0]->failed && comm_of(tensors, first) != NULL) {
-        if (first->set != DDPI_SET_INTERNAL)
-            count_batch(tensors, batch, count);
-        if (first->kind == DDPI_TENSOR_ALL_REDUCE)
-            status = all_reduce(tensors, batch, own, count, err);
-        else if (own[0] != NULL)
-            status = singles[first->kind](tensors, own[0], err);
-    }
+    ddp_status status = run_batch(tensors, batch, own, count, err);
     if (status == DDP_OK)
         finish_batch(tensors, batch, own, count, begin_us);
     else
-        ddpi_error_wrap(err, status, "tensor \"%s\"", first->name);
+        ddpi_error_wrap(err, status, "tensor \"%s\"", batch[0]->request.name);
     ddpi_free(own);
     return status;
 }

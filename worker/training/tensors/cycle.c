@@ -12,6 +12,7 @@
 #include "tensors.h"
 
 #include "clock.h"
+#include "debug.h"
 #include "error.h"
 #include "mem.h"
 #include "tensor_fusion.h"
@@ -20,7 +21,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { HAS_NO_LIST = 1, WANTS_NOTHING = 2 }; /* flags that are 1 in the end if all ranks set them */
+/* Flags that are 1 in the end if all ranks set them. */
+enum { HAS_NO_LIST = 1, WANTS_NOTHING = 2, HAS_TOLD_ALL = 4 };
 
 static uint64_t now_ms(void)
 {
@@ -55,8 +57,8 @@ static bool has_bit(const uint64_t *bits, uint32_t number)
 }
 
 /* A bit, if the tensor is remembered; what waits for long is forgotten, so that lists show which
- * ranks do not want it. Else its request, if the list has room in this cycle. */
-static void announce(struct ddp_tensors *tensors, struct ddp_tensor *tensor)
+ * ranks do not want it. Else its request. Returns false if the list has no room in this cycle. */
+static bool announce(struct ddp_tensors *tensors, struct ddp_tensor *tensor)
 {
     uint32_t slot;
     uint64_t waited_ms = now_ms() - tensor->enqueued_us / 1000;
@@ -68,10 +70,11 @@ static void announce(struct ddp_tensors *tensors, struct ddp_tensor *tensor)
         (answer == DDPI_CACHE_HIT && waited_ms >= tensors->options.stall_warning_ms))
         clear_bit(bits_valid(tensors), slot);
     if (answer != DDPI_CACHE_MISS)
-        return;
+        return true;
     struct ddpi_tensor_request request = tensor->request;
     request.waited_ms = waited_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)waited_ms;
     tensor->announced = ddpi_tensor_request_put(&tensors->list, &request);
+    return tensor->announced;
 }
 
 /* Tell all ranks to stop, and why: a tensor that has waited for too long, or nothing. */
@@ -89,8 +92,9 @@ static void announce_stop(struct ddp_tensors *tensors)
     tensors->stop_sent = ddpi_tensor_request_put(&tensors->list, &stop);
 }
 
-static void collect(struct ddp_tensors *tensors)
+static ddp_status collect(struct ddp_tensors *tensors, struct ddp_error *err)
 {
+    bool complete = true;
     size_t words = ddpi_response_cache_words(&tensors->cache);
     memset(bits_wanted(tensors), 0, words * sizeof(uint64_t));
     memset(bits_valid(tensors), 0xff, words * sizeof(uint64_t));
@@ -98,20 +102,27 @@ static void collect(struct ddp_tensors *tensors)
     pthread_mutex_lock(&tensors->lock);
     tensors->woken = false;
     tensors->vector[0] = ddpi_list_empty(&tensors->pending) ? WANTS_NOTHING : 0;
-    if ((tensors->closing || tensors->stalled != NULL) && !tensors->stop_sent)
-        announce_stop(tensors);
     ddpi_list_for_each (link, &tensors->pending) {
         struct ddp_tensor *tensor = ddpi_container_of(link, struct ddp_tensor, link);
         if (!tensor->announced)
-            announce(tensors, tensor);
+            complete = announce(tensors, tensor) && complete;
     }
+    bool stops = tensors->closing || tensors->stalled != NULL;
+    if (stops && !tensors->stop_sent)
+        announce_stop(tensors);
+    complete = complete && (!stops || tensors->stop_sent);
+    if (complete)
+        tensors->vector[0] |= HAS_TOLD_ALL;
     pthread_mutex_unlock(&tensors->lock);
-    if (ddpi_buf_len(&tensors->list) == 0)
-        tensors->vector[0] |= HAS_NO_LIST;
+    if (ddpi_buf_len(&tensors->list) > 0)
+        return DDP_OK;
+    tensors->vector[0] |= HAS_NO_LIST;
+    return complete ? DDP_OK /* else not even one fits */
+                    : ddpi_error_nomem(err, sizeof(struct ddpi_tensor_request));
 }
 
 /* Ranks that are not in the set of what is remembered, or have joined, let the others decide; but
- * only all_reduce goes on without ranks that have joined. */
+ * not every kind goes on without ranks that have joined. */
 static void stand_aside(struct ddp_tensors *tensors)
 {
     const struct ddpi_negotiation *negotiation = &tensors->negotiation;
@@ -121,9 +132,11 @@ static void stand_aside(struct ddp_tensors *tensors)
             continue;
         if (!negotiation->sets[request->set].has[tensors->rank])
             set_bit(bits_wanted(tensors), i);
-        else if (negotiation->joined[tensors->rank] && request->kind == DDPI_TENSOR_ALL_REDUCE)
+        else if (!negotiation->joined[tensors->rank])
+            continue;
+        else if (ddpi_negotiation_takes_part(negotiation, tensors->rank, request))
             set_bit(bits_wanted(tensors), i);
-        else if (negotiation->joined[tensors->rank])
+        else
             clear_bit(bits_valid(tensors), i);
     }
 }
@@ -326,7 +339,12 @@ static void report_stall(struct ddp_tensors *tensors, const struct ddpi_wanted_t
                                          .set = wanted->response.request.set,
                                          .waited_ms = waited_ms,
                                          .missing = missing};
-    tensors->options.on_stall(tensors->options.ctx, &stalled);
+    if (tensors->options.on_stall != NULL)
+        tensors->options.on_stall(tensors->options.ctx, &stalled);
+    ddpi_debug(tensors->rank,
+               "tensor \"%s\" has waited for %" PRIu64 " ms for other ranks to enqueue it; "
+               "missing: %s",
+               stalled.name, waited_ms, missing);
 }
 
 static void check_stalls(struct ddp_tensors *tensors)
@@ -340,8 +358,7 @@ static void check_stalls(struct ddp_tensors *tensors)
             continue;
         if (!wanted->warned && waited_ms >= tensors->options.stall_warning_ms) {
             wanted->warned = true;
-            if (tensors->options.on_stall != NULL)
-                report_stall(tensors, wanted, waited_ms);
+            report_stall(tensors, wanted, waited_ms);
         }
         if (tensors->options.stall_shutdown_ms > 0 && tensors->stalled == NULL &&
             waited_ms >= tensors->options.stall_shutdown_ms)
@@ -375,16 +392,19 @@ static ddp_status describe_stop(struct ddp_tensors *tensors, struct ddp_error *e
 /* One cycle. */
 static ddp_status run_cycle(struct ddp_tensors *tensors, struct ddp_error *err)
 {
-    collect(tensors);
+    ddp_status status = collect(tensors, err);
+    if (status != DDP_OK)
+        return status;
     stand_aside(tensors);
     size_t words = 1 + 2 * ddpi_response_cache_words(&tensors->cache);
-    ddp_status status = ddp_all_reduce(tensors->comms[0], tensors->vector, tensors->vector, words,
-                                       DDP_UINT64, DDP_BIT_AND, NULL, err);
+    status = ddp_all_reduce(tensors->comms[0], tensors->vector, tensors->vector, words, DDP_UINT64,
+                            DDP_BIT_AND, NULL, err);
     if (status != DDP_OK)
         return status;
     bool lists = (tensors->vector[0] & HAS_NO_LIST) == 0;
+    bool told_all = (tensors->vector[0] & HAS_TOLD_ALL) != 0;
     pthread_mutex_lock(&tensors->lock);
-    tensors->quiet = tensors->vector[0] == (HAS_NO_LIST | WANTS_NOTHING);
+    tensors->quiet = tensors->vector[0] == (HAS_NO_LIST | WANTS_NOTHING | HAS_TOLD_ALL);
     tensors->stats.cycles++;
     tensors->stats.negotiations += lists;
     pthread_mutex_unlock(&tensors->lock);
@@ -395,7 +415,7 @@ static ddp_status run_cycle(struct ddp_tensors *tensors, struct ddp_error *err)
         status = negotiate(tensors, err);
     if (status == DDP_OK)
         status = do_ready(tensors, nhits, err);
-    if (status == DDP_OK && tensors->negotiation.stopped)
+    if (status == DDP_OK && tensors->negotiation.stopped && told_all)
         return describe_stop(tensors, err);
     if (status == DDP_OK)
         check_stalls(tensors);

@@ -124,9 +124,9 @@ static void compare(struct ddpi_wanted_tensor *wanted, uint32_t rank,
                    request->name, what, first, wanted->first_rank, other, rank);
 }
 
-static void note_join(struct ddpi_negotiation *negotiation, uint32_t rank)
+static void note_join(struct ddpi_negotiation *negotiation, uint32_t rank, bool has_gpu)
 {
-    negotiation->joined[rank] = 1;
+    negotiation->joined[rank] = has_gpu ? DDPI_JOINED_WITH_GPU : DDPI_JOINED;
     negotiation->njoined++;
     negotiation->last_joined = rank;
 }
@@ -160,9 +160,10 @@ static ddp_status take_request(struct ddpi_negotiation *negotiation, uint32_t ra
                               rank, request->name);
     wanted->come[rank] = 1;
     wanted->ncome++;
-    compare(wanted, rank, request);
+    if (request->kind != DDPI_TENSOR_JOIN) /* ranks need not all have a GPU */
+        compare(wanted, rank, request);
     if (request->kind == DDPI_TENSOR_JOIN)
-        note_join(negotiation, rank);
+        note_join(negotiation, rank, request->on_gpu);
     return DDP_OK;
 }
 
@@ -185,7 +186,15 @@ ddp_status ddpi_negotiation_take(struct ddpi_negotiation *negotiation, uint32_t 
 
 /* ---- what is ready ---- */
 
-/* Ranks of the set that have joined need not come; of a join itself all must. */
+bool ddpi_negotiation_takes_part(const struct ddpi_negotiation *negotiation, uint32_t rank,
+                                 const struct ddpi_tensor_request *request)
+{
+    return ddpi_tensor_goes_on(request->kind) &&
+           (!request->on_gpu || negotiation->joined[rank] == DDPI_JOINED_WITH_GPU);
+}
+
+/* Ranks of the set that have joined need not come; of a join itself all must. *@ret_joined is one
+ * of them, if there is one that takes no part. */
 static bool all_have_come(const struct ddpi_negotiation *negotiation,
                           const struct ddpi_wanted_tensor *wanted, uint32_t *ret_joined)
 {
@@ -199,7 +208,8 @@ static bool all_have_come(const struct ddpi_negotiation *negotiation,
     for (uint32_t rank = 0; rank < negotiation->world_size; rank++)
         if (set->has[rank] && !wanted->come[rank] && negotiation->joined[rank]) {
             joined++;
-            *ret_joined = rank;
+            if (!ddpi_negotiation_takes_part(negotiation, rank, request))
+                *ret_joined = rank;
         }
     return wanted->ncome + joined == set->size;
 }
@@ -209,14 +219,21 @@ static void complete(struct ddpi_negotiation *negotiation, struct ddpi_wanted_te
 {
     struct ddpi_tensor_response *response = &wanted->response;
     response->last_joined = negotiation->last_joined;
-    if (joined == UINT32_MAX || response->failed ||
-        response->request.kind == DDPI_TENSOR_ALL_REDUCE)
+    if (joined == UINT32_MAX || response->failed)
         return;
     response->failed = true;
-    ddpi_error_set(&response->reason, DDP_E_MISMATCH,
-                   "tensor \"%s\": rank %" PRIu32 " has joined, and takes part in all_reduce only, "
-                   "not in %s: call ddp_tensors_join() after it on all ranks",
-                   response->request.name, joined, ddpi_tensor_kind_name(response->request.kind));
+    if (ddpi_tensor_goes_on(response->request.kind))
+        ddpi_error_set(&response->reason, DDP_E_MISMATCH,
+                       "tensor \"%s\": rank %" PRIu32
+                       " has joined before it had a tensor on a GPU, and cannot give zeros there: "
+                       "enqueue one on all ranks before ddp_tensors_join()",
+                       response->request.name, joined);
+    else
+        ddpi_error_set(
+            &response->reason, DDP_E_MISMATCH,
+            "tensor \"%s\": rank %" PRIu32
+            " has joined, and takes no part in %s: call ddp_tensors_join() after it on all ranks",
+            response->request.name, joined, ddpi_tensor_kind_name(response->request.kind));
 }
 
 static void become_ready(struct ddpi_negotiation *negotiation, struct ddpi_wanted_tensor *wanted)

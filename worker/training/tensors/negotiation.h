@@ -47,6 +47,9 @@ struct ddpi_process_set {
     uint8_t *has; /* for each rank */
 };
 
+/* A rank that has a GPU gives zeros there, too. */
+enum ddpi_joined { DDPI_NOT_JOINED, DDPI_JOINED, DDPI_JOINED_WITH_GPU };
+
 struct ddpi_negotiation {
     uint32_t world_size;
     struct ddpi_process_set *sets; /* set 0 has all ranks */
@@ -56,7 +59,7 @@ struct ddpi_negotiation {
     struct ddpi_list ready;
     struct ddpi_name_table groups;
     struct ddpi_list open_groups;
-    uint8_t *joined; /* for each rank */
+    uint8_t *joined; /* for each rank: enum ddpi_joined */
     uint32_t njoined;
     uint32_t last_joined;
     bool stopped; /* a rank has asked all to stop */
@@ -81,6 +84,11 @@ ddp_status ddpi_negotiation_take(struct ddpi_negotiation *negotiation, uint32_t 
 
 /* Find what has become ready, after the lists of all ranks were taken. DDP_E_NOMEM: as above. */
 ddp_status ddpi_negotiation_settle(struct ddpi_negotiation *negotiation, struct ddp_error *err);
+
+/* Whether @rank, which has joined, takes part in @request: its elements are zero, or it gives none.
+ */
+bool ddpi_negotiation_takes_part(const struct ddpi_negotiation *negotiation, uint32_t rank,
+                                 const struct ddpi_tensor_request *request);
 
 /* The next response: free it with ddpi_free(). NULL: there is none. */
 struct ddpi_wanted_tensor *ddpi_negotiation_next(struct ddpi_negotiation *negotiation);

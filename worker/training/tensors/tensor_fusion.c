@@ -6,13 +6,29 @@
 
 #include <string.h>
 
+/* Of uneven all-gathers sizes are known only when they are carried out, and divided then. */
+static bool is_fused(const struct ddpi_tensor_response *response)
+{
+    return !response->failed && (response->request.kind == DDPI_TENSOR_ALL_REDUCE ||
+                                 response->request.kind == DDPI_TENSOR_UNEVEN_GATHER);
+}
+
 static bool may_share(const struct ddpi_tensor_response *a, const struct ddpi_tensor_response *b)
 {
     const struct ddpi_tensor_request *x = &a->request, *y = &b->request;
-    return !a->failed && !b->failed && x->kind == DDPI_TENSOR_ALL_REDUCE && y->kind == x->kind &&
-           x->dtype == y->dtype && x->op == y->op && x->set == y->set &&
+    return is_fused(a) && is_fused(b) && y->kind == x->kind && x->dtype == y->dtype &&
+           x->op == y->op && x->set == y->set && x->on_gpu == y->on_gpu &&
            memcmp(&x->prescale, &y->prescale, sizeof x->prescale) == 0 &&
            memcmp(&x->postscale, &y->postscale, sizeof x->postscale) == 0;
+}
+
+/* On a GPU Horovod gives each tensor a multiple of 16 bytes. Nothing is copied here; but what is
+ * reduced together is the same. */
+static size_t bytes_of(const struct ddpi_tensor_request *request)
+{
+    enum { GPU_UNIT = 16 };
+    size_t bytes = ddpi_tensor_bytes(request), padding = -bytes % GPU_UNIT;
+    return !request->on_gpu || bytes > SIZE_MAX - padding ? bytes : bytes + padding;
 }
 
 /* Where the unit that begins at @begin ends, and its bytes. Tensors of a group lie in a row. */
@@ -20,13 +36,13 @@ static size_t unit_end(const struct ddpi_tensor_response *const *ready, size_t c
                        size_t *ret_bytes)
 {
     const struct ddpi_tensor_request *first = &ready[begin]->request;
-    size_t end = begin + 1, bytes = ddpi_tensor_bytes(first);
+    size_t end = begin + 1, bytes = bytes_of(first);
     size_t last = first->group_size > count - begin ? count : begin + first->group_size;
     *ret_bytes = bytes;
     for (; end < last; end++) {
         const struct ddpi_tensor_request *next = &ready[end]->request;
         if (!may_share(ready[begin], ready[end]) || strcmp(first->group, next->group) != 0 ||
-            __builtin_add_overflow(bytes, ddpi_tensor_bytes(next), &bytes))
+            __builtin_add_overflow(bytes, bytes_of(next), &bytes))
             return begin + 1;
     }
     *ret_bytes = bytes;

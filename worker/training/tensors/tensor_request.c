@@ -10,6 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* In the byte of the kind. */
+enum { ON_GPU = 0x80 };
+
 static const char *const kind_names[] = {
 #define KIND_NAME(symbol, name) [symbol] = name,
     DDPI_TENSOR_KIND_MAP(KIND_NAME)
@@ -19,6 +22,11 @@ static const char *const kind_names[] = {
 const char *ddpi_tensor_kind_name(enum ddpi_tensor_kind kind)
 {
     return kind_names[kind];
+}
+
+bool ddpi_tensor_goes_on(enum ddpi_tensor_kind kind)
+{
+    return kind == DDPI_TENSOR_ALL_REDUCE || kind == DDPI_TENSOR_UNEVEN_GATHER;
 }
 
 size_t ddpi_tensor_bytes(const struct ddpi_tensor_request *request)
@@ -47,7 +55,7 @@ bool ddpi_tensor_request_put(struct ddpi_buf *list, const struct ddpi_tensor_req
 {
     size_t before = ddpi_buf_len(list);
     bool fits =
-        ddpi_buf_put_u8(list, (uint8_t)request->kind) &&
+        ddpi_buf_put_u8(list, (uint8_t)(request->kind | (request->on_gpu ? ON_GPU : 0))) &&
         ddpi_buf_put_u8(list, (uint8_t)request->dtype) &&
         ddpi_buf_put_u8(list, (uint8_t)request->op) && ddpi_buf_put_u32(list, request->root) &&
         ddpi_buf_put_u32(list, request->set) && ddpi_buf_put_u32(list, request->group_size) &&
@@ -91,8 +99,9 @@ static double read_double(struct ddpi_rd *rd)
 
 bool ddpi_tensor_request_read(struct ddpi_rd *rd, struct ddpi_tensor_request *ret)
 {
-    uint8_t kind = ddpi_rd_u8(rd);
-    *ret = (struct ddpi_tensor_request){.kind = (enum ddpi_tensor_kind)kind};
+    uint8_t first = ddpi_rd_u8(rd), kind = (uint8_t)(first & ~ON_GPU);
+    *ret = (struct ddpi_tensor_request){.kind = (enum ddpi_tensor_kind)kind,
+                                        .on_gpu = (first & ON_GPU) != 0};
     ret->dtype = (ddp_dtype)ddpi_rd_u8(rd);
     ret->op = (ddp_reduce_op)ddpi_rd_u8(rd);
     ret->root = ddpi_rd_u32(rd);
@@ -135,6 +144,7 @@ ARGUMENT(op, "%s", ddp_reduce_op_name(request->op))
 ARGUMENT(root, "%" PRIu32, request->root)
 ARGUMENT(prescale, "%.17g", request->prescale)
 ARGUMENT(postscale, "%.17g", request->postscale)
+ARGUMENT(on_gpu, "%s", request->on_gpu ? "on a GPU" : "of the host")
 ARGUMENT(group_size, "%" PRIu32, request->group_size)
 
 static bool equal_group(const struct ddpi_tensor_request *a, const struct ddpi_tensor_request *b)
@@ -152,6 +162,7 @@ static const struct argument arguments[] = {
     {"the type", equal_dtype, print_dtype},
     {"the count", equal_count, print_count},
     {"the reduction", equal_op, print_op},
+    {"the memory", equal_on_gpu, print_on_gpu},
     {"the root", equal_root, print_root},
     {"prescale", equal_prescale, print_prescale},
     {"postscale", equal_postscale, print_postscale},

@@ -17,13 +17,14 @@ enum {
 #define DDPI_SET_INTERNAL UINT32_MAX
 
 /* Kinds: X(symbol, name). The number goes between ranks. */
-#define DDPI_TENSOR_KIND_MAP(X)                 \
-    X(DDPI_TENSOR_ALL_REDUCE, "all_reduce")     \
-    X(DDPI_TENSOR_ALL_GATHER, "all_gather")     \
-    X(DDPI_TENSOR_BROADCAST, "broadcast")       \
-    X(DDPI_TENSOR_ALL_TO_ALL, "all_to_all")     \
-    X(DDPI_TENSOR_JOIN, "join")                 \
-    X(DDPI_TENSOR_ADD_SET, "add a process set") \
+#define DDPI_TENSOR_KIND_MAP(X)                                 \
+    X(DDPI_TENSOR_ALL_REDUCE, "all_reduce")                     \
+    X(DDPI_TENSOR_ALL_GATHER, "all_gather")                     \
+    X(DDPI_TENSOR_BROADCAST, "broadcast")                       \
+    X(DDPI_TENSOR_ALL_TO_ALL, "all_to_all")                     \
+    X(DDPI_TENSOR_UNEVEN_GATHER, "all_gather of uneven counts") \
+    X(DDPI_TENSOR_JOIN, "join")                                 \
+    X(DDPI_TENSOR_ADD_SET, "add a process set")                 \
     X(DDPI_TENSOR_STOP, "stop")
 
 enum ddpi_tensor_kind {
@@ -41,14 +42,18 @@ struct ddpi_tensor_request {
     uint32_t set;        /* 0: all ranks */
     uint32_t group_size; /* tensors that are carried out together; 0: it has no group */
     uint32_t waited_ms;  /* since the rank has enqueued it; no part of a comparison */
-    uint64_t count;
+    uint64_t count; /* 0 of an uneven all_gather: ranks learn the counts when it is carried out */
     double prescale;
     double postscale;
+    bool on_gpu; /* its buffers; of a join: the rank can give zeros there */
     char name[DDPI_TENSOR_NAME];
     char group[DDPI_TENSOR_NAME]; /* the name of the first tensor of the group */
 };
 
 const char *ddpi_tensor_kind_name(enum ddpi_tensor_kind kind);
+
+/* Whether ranks that have joined take part: all elements of theirs are zero, or they give none. */
+bool ddpi_tensor_goes_on(enum ddpi_tensor_kind kind);
 
 /* Names go into sentences and files: they have no control characters, and at most 255 bytes. */
 bool ddpi_tensor_name_valid(const char *name);

@@ -5,9 +5,12 @@
 #include "tensors.h"
 
 #include "clock.h"
+#include "config.h"
 #include "error.h"
+#include "gradient_memory.h"
 #include "mem.h"
 #include "reduce_check.h"
+#include "tensor_place.h"
 #include "tensor_scale.h"
 
 #include <inttypes.h>
@@ -121,6 +124,7 @@ static void tensors_free(struct ddp_tensors *tensors)
     free_list(&tensors->handles);
     for (uint32_t set = 0; tensors->comms != NULL && set < tensors->negotiation.nsets; set++)
         ddp_comm_destroy(tensors->comms[set]);
+    ddpi_tensors_leave_gpu(tensors);
     if (tensors->negotiation.nsets > 0)
         ddpi_negotiation_finish(&tensors->negotiation);
     ddpi_response_cache_finish(&tensors->cache);
@@ -166,6 +170,8 @@ ddp_status ddp_tensors_create(ddp_comm *comm, const struct ddp_tensors_options *
     ddpi_list_init(&tensors->handles);
     ddpi_buf_init(&tensors->list, DDPI_TENSOR_LIST_LIMIT);
     sync_init(tensors);
+    if (own.timeline == NULL && tensors->rank == 0)
+        own.timeline = ddpi_config_timeline(ddpi_config_getenv);
     status = ddpi_timeline_open(&tensors->timeline, own.timeline, tensors->rank, err);
     tensors->options.timeline = NULL; /* the caller's */
     if (status == DDP_OK)
@@ -174,6 +180,7 @@ ddp_status ddp_tensors_create(ddp_comm *comm, const struct ddp_tensors_options *
         status = ddp_comm_split(comm, 0, 0, &tensors->comms[0], err);
     if (status == DDP_OK)
         status = compare_options(tensors, err);
+    tensors->comm = tensors->comms != NULL ? tensors->comms[0] : NULL;
     if (status == DDP_OK)
         status = thread_start(tensors, err);
     if (status != DDP_OK)
@@ -208,7 +215,13 @@ static ddp_status check_buffers(const struct ddp_tensor_op *op, uint32_t members
         return ddpi_error_set(err, DDP_E_INVALID,
                               "tensor \"%s\": %zu elements are more than any memory holds",
                               op->name, op->count);
-    if (op->count > 0 && (op->recv == NULL || (op->send == NULL && op->kind != DDP_KIND_BROADCAST)))
+    if (op->uneven && op->recv != NULL)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "tensor \"%s\": with uneven counts the object has the memory of the "
+                              "result: pass NULL as recv, and call ddp_tensors_gathered()",
+                              op->name);
+    if (op->count > 0 &&
+        ((op->recv == NULL && !op->uneven) || (op->send == NULL && op->kind != DDP_KIND_BROADCAST)))
         return ddpi_error_set(err, DDP_E_INVALID, "tensor \"%s\": a buffer is NULL", op->name);
     uintptr_t send = (uintptr_t)op->send, recv = (uintptr_t)op->recv;
     bytes = op->count * ddp_dtype_size(op->dtype);
@@ -241,7 +254,7 @@ static ddp_status check_reduction(const struct ddp_tensor_op *op, double prescal
 }
 
 /* Kinds that callers can enqueue; the enumerations have different numbers. */
-static bool find_kind(ddp_kind kind, enum ddpi_tensor_kind *ret)
+static bool find_kind(const struct ddp_tensor_op *op, enum ddpi_tensor_kind *ret)
 {
     static const struct {
         ddp_kind kind;
@@ -251,8 +264,8 @@ static bool find_kind(ddp_kind kind, enum ddpi_tensor_kind *ret)
                  {DDP_KIND_BROADCAST, DDPI_TENSOR_BROADCAST},
                  {DDP_KIND_ALL_TO_ALL, DDPI_TENSOR_ALL_TO_ALL}};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
-        if (kinds[i].kind == kind) {
-            *ret = kinds[i].own;
+        if (kinds[i].kind == op->kind) {
+            *ret = op->uneven ? DDPI_TENSOR_UNEVEN_GATHER : kinds[i].own;
             return true;
         }
     return false;
@@ -282,22 +295,22 @@ static ddp_status check_op(const struct ddp_tensors *tensors, const struct ddp_t
                            struct ddpi_tensor_request *request, struct ddp_error *err)
 {
     uint32_t members = 1;
-    if (op->size < sizeof *op)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "tensor: set size to sizeof(struct ddp_tensor_op)");
     if (op->name == NULL || op->name[0] == '\0' || !ddpi_tensor_name_valid(op->name))
         return ddpi_error_set(err, DDP_E_INVALID,
                               "tensor: a name has 1 to 255 bytes, and no control characters");
-    if (!find_kind(op->kind, &request->kind))
+    if (!find_kind(op, &request->kind))
         return ddpi_error_set(err, DDP_E_INVALID,
                               "tensor \"%s\": kind %d: there are all_reduce, all_gather, broadcast "
                               "and all_to_all",
                               op->name, (int)op->kind);
+    if (op->uneven && op->kind != DDP_KIND_ALL_GATHER)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "tensor \"%s\": only all_gather takes uneven counts", op->name);
     if (ddp_dtype_size(op->dtype) == 0)
         return ddpi_error_set(err, DDP_E_INVALID, "tensor \"%s\": type %d is unknown", op->name,
                               (int)op->dtype);
     request->dtype = op->dtype;
-    request->count = op->count;
+    request->count = op->uneven ? 0 : op->count;
     request->set = op->set;
     request->prescale = op->prescale == 0 ? 1 : op->prescale;
     request->postscale = op->postscale == 0 ? 1 : op->postscale;
@@ -350,6 +363,20 @@ static void take_back(struct ddp_tensors *tensors, struct ddp_tensor *tensor)
     ddpi_tensor_free(tensor);
 }
 
+/* Number @index of @ops. A program that was built against another header passes shorter, or longer,
+ * structs. */
+static ddp_status copy_op(const struct ddp_tensor_op *ops, uint32_t index,
+                          struct ddp_tensor_op *ret, struct ddp_error *err)
+{
+    const struct ddp_tensor_op *given = (const void *)((const char *)ops + index * ops->size);
+    if (given->size < offsetof(struct ddp_tensor_op, uneven))
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "tensor: set size to sizeof(struct ddp_tensor_op)");
+    *ret = (struct ddp_tensor_op){0};
+    memcpy(ret, given, given->size < sizeof *ret ? given->size : sizeof *ret);
+    return DDP_OK;
+}
+
 static ddp_status enqueue_one(struct ddp_tensors *tensors, const struct ddp_tensor_op *op,
                               const char *group, uint32_t group_size, struct ddp_tensor **ret,
                               struct ddp_error *err)
@@ -360,7 +387,12 @@ static ddp_status enqueue_one(struct ddp_tensors *tensors, const struct ddp_tens
     ddpi_list_init(&tensor->link);
     tensor->send = op->send;
     tensor->recv = op->recv;
+    tensor->count = op->count;
+    tensor->stream = op->stream;
     ddp_status status = check_op(tensors, op, &tensor->request, err);
+    if (status == DDP_OK)
+        status = ddpi_tensor_place(tensors, op, &tensor->on_gpu, err);
+    tensor->request.on_gpu = tensor->on_gpu && !op->uneven;
     tensor->request.group_size = group_size;
     if (status == DDP_OK && group_size > 0)
         memcpy(tensor->request.group, group, strlen(group) + 1);
@@ -383,15 +415,15 @@ static ddp_status enqueue_all(ddp_tensors *tensors, const struct ddp_tensor_op *
         status = ddpi_error_set(err, DDP_E_INVALID,
                                 "rank %" PRIu32 " has joined: enqueue after ddp_tensors_join()",
                                 tensors->rank);
-    for (; status == DDP_OK && done < count; done++) {
-        if (ops[done].set != ops[0].set)
+    while (status == DDP_OK && done < count) {
+        struct ddp_tensor_op op;
+        status = copy_op(ops, done, &op, err);
+        if (status == DDP_OK && op.set != ops->set)
             status =
                 ddpi_error_set(err, DDP_E_INVALID, "the tensors of a group are in one process set");
         if (status == DDP_OK)
-            status =
-                enqueue_one(tensors, &ops[done], ops[0].name, group_size, &ret_tensors[done], err);
-        if (status != DDP_OK)
-            break;
+            status = enqueue_one(tensors, &op, ops->name, group_size, &ret_tensors[done], err);
+        done += status == DDP_OK;
     }
     while (status != DDP_OK && done > 0)
         take_back(tensors, ret_tensors[--done]);
@@ -416,7 +448,10 @@ ddp_status ddp_tensors_enqueue_group(ddp_tensors *tensors, const struct ddp_tens
 
 void ddpi_tensor_free(struct ddp_tensor *tensor)
 {
+    if (tensor->owner != NULL)
+        ddpi_gradients_free(ddpi_tensor_memory(tensor->owner, tensor->on_gpu), tensor->gathered);
     ddpi_free(tensor->has);
+    ddpi_free(tensor->counts);
     ddpi_free(tensor);
 }
 
@@ -431,12 +466,13 @@ void ddpi_tensor_finish(struct ddp_tensor *tensor, ddp_status status,
         tensor->reason = *reason;
     tensor->status = status;
     tensor->done = true;
-    if (tensor->released)
-        ddpi_tensor_free(tensor);
-    else
+    bool released = tensor->released;
+    if (!released)
         ddpi_list_append(&tensors->handles, &tensor->link);
     pthread_cond_broadcast(&tensors->done);
     pthread_mutex_unlock(&tensors->lock);
+    if (released) /* without the lock: the driver may wait before it frees memory */
+        ddpi_tensor_free(tensor);
 }
 
 /* With the lock held. */
@@ -481,18 +517,44 @@ ddp_status ddp_tensors_wait(ddp_tensor *tensor, uint32_t timeout_ms, int *ret_do
     return status;
 }
 
+ddp_status ddp_tensors_gathered(ddp_tensor *tensor, const void **ret_elements,
+                                const size_t **ret_counts, struct ddp_error *err)
+{
+    struct ddp_tensors *tensors = tensor->owner;
+    ddp_status status = DDP_OK;
+    pthread_mutex_lock(&tensors->lock);
+    if (tensor->request.kind != DDPI_TENSOR_UNEVEN_GATHER)
+        status = ddpi_error_set(err, DDP_E_INVALID,
+                                "tensor \"%s\" is not an all_gather of uneven counts: its result "
+                                "is in recv",
+                                tensor->request.name);
+    else if (!tensor->done)
+        status = ddpi_error_set(err, DDP_E_INVALID,
+                                "tensor \"%s\" is not done: call ddp_tensors_wait() first",
+                                tensor->request.name);
+    else
+        status = result_of(tensor, err);
+    if (status == DDP_OK) {
+        *ret_elements = tensor->gathered;
+        *ret_counts = tensor->counts;
+    }
+    pthread_mutex_unlock(&tensors->lock);
+    return status;
+}
+
 void ddp_tensors_release(ddp_tensor *tensor)
 {
     if (tensor == NULL)
         return;
     struct ddp_tensors *tensors = tensor->owner;
     pthread_mutex_lock(&tensors->lock);
+    bool done = tensor->done;
     tensor->released = true;
-    if (tensor->done) {
+    if (done)
         ddpi_list_remove(&tensor->link);
-        ddpi_tensor_free(tensor);
-    }
     pthread_mutex_unlock(&tensors->lock);
+    if (done)
+        ddpi_tensor_free(tensor);
 }
 
 /* ---- join, sets ---- */
@@ -504,6 +566,8 @@ static ddp_status run_internal(struct ddp_tensors *tensors, struct ddp_tensor *t
     bool joins = tensor->request.kind == DDPI_TENSOR_JOIN;
     pthread_mutex_lock(&tensors->lock);
     ddp_status status = check_usable(tensors, err);
+    if (joins)
+        tensor->request.on_gpu = tensors->memory != NULL;
     if (status == DDP_OK)
         status = append_tensor(tensors, tensor, err);
     if (status == DDP_OK && joins)

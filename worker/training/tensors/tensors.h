@@ -24,7 +24,12 @@ struct ddp_tensor {
     struct ddpi_tensor_request request;
     const void *send;
     void *recv;
-    uint8_t *has; /* of a process set: for each rank; owned */
+    void *stream;   /* the program's, if the buffers are on a GPU */
+    bool on_gpu;    /* as in the request, but also of an uneven all_gather */
+    uint8_t *has;   /* of a process set: for each rank; owned */
+    size_t count;   /* of an uneven all_gather: what this rank gives, and when it is done */
+    void *gathered; /* what all ranks have given, */
+    size_t *counts; /* and how many elements each; both owned */
     uint64_t enqueued_us;
     bool announced; /* thread: it is in a list that all ranks have */
     bool done;
@@ -38,8 +43,13 @@ struct ddp_tensors {
     struct ddp_tensors_options options; /* without zeros */
     uint32_t rank;
     uint32_t world_size;
-    pid_t owner; /* the process that has the thread */
+    pid_t owner;    /* the process that has the thread */
+    ddp_comm *comm; /* of all ranks: comms[0], where callers can read it */
     pthread_t thread;
+
+    /* Set with the lock held before the first tensor on a GPU is enqueued, and constant then. */
+    struct ddpi_gradient_memory *memory;
+    void *stream;
 
     /* thread */
     ddp_comm **comms; /* for each set; NULL: this rank is not in it */
