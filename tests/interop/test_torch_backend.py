@@ -25,7 +25,9 @@ PYTHON = os.environ.get('INTEROP_PYTHON', '')
 PACKAGE = ROOT / 'python'
 LIBRARIES = Path(os.environ.get('TORCH_LIBRARIES', ''))
 FORMS = ('native', 'python')
-ERRORS = {'native': 'future', 'python': 'lost'}  # how the error of an asynchronous call is seen
+# Of torch_mistakes.py. How the error of an asynchronous call is seen, and coalescing, differ.
+MISTAKES = ('arguments', 'lists', 'mismatch', 'late', 'aborted', 'forked')
+MISTAKES_OF = {'native': (*MISTAKES, 'future', 'coalesced'), 'python': (*MISTAKES, 'lost')}
 LAST = 'compiled_functional'  # of the cases of torch_features.py
 
 COMPARE = '''
@@ -62,10 +64,44 @@ print('sum', total.item(), flush=True)
 dist.destroy_process_group()
 '''
 
+# Both ranks raise.
+RECORDED = '''
+import torch
+import torch.distributed as dist
+from torch.distributed.elastic.multiprocessing.errors import record
+import ddprun.torch
+@record
+def main():
+    dist.init_process_group('ddp')
+    dist.all_reduce(torch.ones(3 + dist.get_rank()))
+main()
+'''
+
+# Fails until PyTorch was there before the script imported it.
+RESTARTED = '''
+import sys
+forked = 'torch' in sys.modules
+import torch
+import torch.distributed as dist
+import ddprun.torch
+dist.init_process_group('ddp')
+total = torch.ones(1)
+dist.all_reduce(total)
+dist.destroy_process_group()
+if not forked:
+    sys.exit(1)
+print('forked', total.item())
+'''
+
 
 def environment():
     return {'PYTHONPATH': str(PACKAGE), 'DDPRUN_TORCH_LIBRARIES': str(LIBRARIES), 'PYTHONDONTWRITEBYTECODE': '1',
             'PKG_CONFIG_PATH': os.environ['UNINSTALLED'], 'DDPRUN_LIBRARY_PATH': os.environ['DDPCOMM_FOLDER']}
+
+
+def python(backend):
+    """The words before a script; gloo's threads can abort a process while Python finalizes."""
+    return [PYTHON, HERE / 'programs/ended_at_once.py'] if backend == 'gloo' else [PYTHON]
 
 
 def compile_back_end():
@@ -79,7 +115,8 @@ def compile_back_end():
 class Backend(DdprunCase):
     def setUp(self):
         super().setUp()
-        self.env.update(environment(), TORCHINDUCTOR_CACHE_DIR=str(self.folder / 'inductor'))
+        self.env.update(environment(), TORCHINDUCTOR_CACHE_DIR=str(self.folder / 'inductor'),
+                        TORCH_EXTENSIONS_DIR=str(self.folder / 'extensions'))
 
     def succeed(self, *words, timeout=250, **options):
         job = self.run_job(*words, timeout=timeout, **options)
@@ -95,6 +132,13 @@ class Backend(DdprunCase):
                 self.assertEqual(len(counts), ranks, job.out)
                 self.assertGreater(min(counts), 1500)
 
+    def test_groups_where_the_default_group_is_bound_to_a_device(self):
+        for form in FORMS:
+            with self.subTest(form):
+                job = self.succeed('--nproc-per-node=3', PYTHON, HERE / 'torch_collectives.py', 'cpu:0',
+                                   env={'DDPRUN_TORCH_FORM': form})
+                self.assertEqual(job.out.count('results are right'), 3, job.out)
+
     def test_calls_with_detailed_checks(self):
         for form in FORMS:
             with self.subTest(form):
@@ -105,8 +149,9 @@ class Backend(DdprunCase):
     def test_what_is_built_on_them_gives_the_results_of_gloo(self):
         files = [self.folder / f'{name}.pt' for name in ('gloo', *FORMS)]
         for file in files:
-            job = self.succeed('--nproc-per-node=2', PYTHON, HERE / 'torch_features.py',
-                               'ddp' if file.stem in FORMS else 'gloo', file, env={'DDPRUN_TORCH_FORM': file.stem})
+            backend = 'ddp' if file.stem in FORMS else 'gloo'
+            job = self.succeed('--nproc-per-node=2', *python(backend), HERE / 'torch_features.py', backend, file,
+                               env={'DDPRUN_TORCH_FORM': file.stem})
             self.assertIn(LAST, job.out)
         for file in files[1:]:
             done = subprocess.run([PYTHON, '-c', COMPARE, file, files[0]], capture_output=True, text=True, check=False)
@@ -121,23 +166,72 @@ class Backend(DdprunCase):
             (self.folder / f'{name}-labels-idx1-ubyte.gz').write_bytes(gzip.compress(bytes(8) + labels))
         lines = []
         for backend in ('ddp', 'gloo'):
-            job = self.succeed('--nproc-per-node=2', '--no-prefix', PYTHON, ROOT / 'examples/pytorch/train.py',
-                               f'--backend={backend}', f'--data={self.folder}', '--epochs=2')
+            job = self.succeed('--nproc-per-node=2', '--no-prefix', *python(backend),
+                               ROOT / 'examples/pytorch/train.py', f'--backend={backend}', f'--data={self.folder}', '--epochs=2')
             lines.append(job.out)
         self.assertEqual(lines[0], lines[1])
         self.assertRegex(lines[0], r'epoch 2/2 .*\ntest accuracy \d+\.\d\d %')
 
+    def test_a_restart_forks_from_a_process_that_has_imported_it(self):
+        script = self.write('train.py', RESTARTED)
+        job = self.succeed('--nproc-per-node=2', '--max-restarts=100', '--crash-loop=0', '--no-prefix',
+                           '--preload=torch,ddprun.torch', script, env={'PYTHON_EXEC': PYTHON})
+        self.assertEqual(job.out.count('forked 2.0\n'), 2, job.out)
+        self.assertIn('2 of 2 workers were forked from a process that has imported torch', job.err)
+
+    def test_some_of_pytorchs_own_tests(self):
+        """Each starts processes that import much, so these are a few of the list; DDPRUN_TORCH_C10D=1: all."""
+        listed = [line.split()[1:] for line in (HERE / 'torch_c10d.txt').read_text().splitlines()
+                  if line.startswith('run ')]
+        self.assertGreater(len(listed), 50)
+        for words in listed[::1 if os.environ.get('DDPRUN_TORCH_C10D') else 16]:
+            with self.subTest(words[-1]):
+                done = subprocess.run([PYTHON, HERE / 'torch_c10d.py', *words], env={**self.env, **environment()},
+                                      capture_output=True, text=True, timeout=250, check=False)
+                self.assertEqual(done.returncode, 0, done.stderr[-4000:])
+                self.assertIn('\nOK', done.stderr)
+
+    def test_an_older_version_of_pytorch_is_refused(self):
+        done = subprocess.run([PYTHON, '-c', 'import torch; torch.__version__ = "2.9.1+cpu"; import ddprun.torch'],
+                              env={**self.env, **environment()}, capture_output=True, text=True, check=False)
+        self.assertIn('ImportError: the back end "ddp" needs PyTorch 2.14 or newer, and this is 2.9.1+cpu: install a '
+                      'newer one, or use another back end', done.stderr)
+
+    def test_frameworks_train_as_with_gloo(self):
+        for name in ('lightning', 'accelerate', 'transformers', 'deepspeed'):
+            with self.subTest(name):
+                if subprocess.run([PYTHON, '-c', f'import {name}'], capture_output=True, check=False).returncode != 0:
+                    self.skipTest(f'{name} is not installed for {PYTHON}')
+                jobs = [self.succeed('--nproc-per-node=2', '--no-prefix', *python(backend),
+                                     HERE / 'torch_frameworks.py', name, backend, env={'DS_ACCELERATOR': 'cpu'}) for backend in ('ddp', 'gloo')]
+                ours, theirs = (re.search('^trained .*$', job.out, re.MULTILINE)[0] for job in jobs)
+                self.assertEqual(ours, theirs)
+
     def test_mistakes(self):
-        for form, case in itertools.product(FORMS, ('arguments', 'mismatch', 'late', 'error', 'forked')):
+        for form, case in ((form, case) for form in FORMS for case in MISTAKES_OF[form]):
             with self.subTest(form=form, case=case):
-                case = ERRORS[form] if case == 'error' else case
                 job = self.succeed('--nproc-per-node=3', PYTHON, HERE / 'torch_mistakes.py', case,
                                    env={'DDPRUN_TORCH_FORM': form})
                 self.assertEqual(job.out.count(f'{case} is right'), 3, job.out + job.err)
-        for form, case in (*itertools.product(FORMS, ['destroyed']), ('native', 'missing')):
+        for form, (case, ranks) in itertools.product(FORMS, (('destroyed', 2), ('alone', 1))):
             with self.subTest(form=form, case=case):
-                self.succeed('--nproc-per-node=2', PYTHON, HERE / 'torch_mistakes.py', case,
+                self.succeed(f'--nproc-per-node={ranks}', PYTHON, HERE / 'torch_mistakes.py', case,
                              env={'DDPRUN_TORCH_FORM': form})
+
+    def test_a_compiled_part_that_cannot_be_used(self):
+        compiled = next(LIBRARIES.glob('libddptorch-*.so'))
+        (self.folder / compiled.name).touch()
+        other = self.folder / 'other.so'
+        subprocess.run(['cc', '-shared', '-fPIC', '-x', 'c', '-', '-o', other], text=True, check=True,
+                       input='const char *ddp_version(void) { return "9.8.7"; }')
+        for case, env in (('missing', {'DDPRUN_TORCH_LIBRARIES': '/nonexistent'}),
+                          ('broken', {'DDPRUN_TORCH_LIBRARIES': str(self.folder)}),
+                          ('other_version', {'LD_PRELOAD': str(other)})):
+            with self.subTest(case):
+                done = subprocess.run([PYTHON, HERE / 'torch_mistakes.py', case], capture_output=True, text=True, check=False,
+                                      env={**self.env, 'DDPRUN_TORCH_FORM': 'native', 'RANK': '0', 'WORLD_SIZE': '1',
+                                           'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': '0', **env})
+                self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_a_death_is_an_exception_that_names_the_rank(self):
         for form in FORMS:
@@ -147,6 +241,15 @@ class Backend(DdprunCase):
                 self.assertRegex(job.err, 'rank 2 failed first: killed by SIGKILL')
                 told = re.findall(r'rank (\d) knows: .*rank 2 \(pid \d+ on .*\) has died', job.out)
                 self.assertEqual(sorted(told), ['0', '1'], job.out + job.err)
+
+    def test_what_record_saves_is_in_the_report(self):
+        for form in FORMS:
+            with self.subTest(form):
+                job = self.run_job('--nproc-per-node=2', self.write('train.py', RECORDED), timeout=250,
+                                   env={'DDPRUN_TORCH_FORM': form, 'PYTHON_EXEC': PYTHON})
+                self.assertEqual(job.code, 1, job.err)
+                report = job.err[job.err.index('failed first'):]
+                self.assertRegex(report, r'in main\n(.*\n)+.*DistBackendError: .*rank [01].*mismatch')
 
     def test_the_name_alone_is_enough(self):
         """Where the package is installed: what pip leaves of pyproject.toml."""

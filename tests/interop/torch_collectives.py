@@ -1,15 +1,18 @@
 """torch_collectives.py - every call of torch.distributed on the back end "ddp", against what it must give: the ranks' inputs
 are known to all, so each rank computes the results by itself.
 
-Run by test_torch_backend.py under ddprun. Prints how many results were compared.
+Run by test_torch_backend.py under ddprun; with a device, such as cpu:0, groups of a process group that is bound to it.
+Prints how many results were compared.
 """
 
 import itertools
 import os
 import sys
+import threading
 
 import torch
 import torch.distributed as dist
+from torch import nn
 
 import ddprun.torch  # registers the back end
 
@@ -138,6 +141,25 @@ def singles(rank, size):
         same(seen, torch.full((other + 1,), float(other)), 'uneven all_gather')
 
 
+def native_only(rank, size):
+    """What PyTorch keeps a back end in Python from."""
+    if PYTHON:
+        return
+    output = torch.empty(2 * size) if rank == size - 1 else None
+    dist.gather_single(torch.full((2,), float(rank)), output, size - 1)
+    if output is not None:
+        same(output, torch.arange(size, dtype=torch.float32).repeat_interleave(2), 'gather_single')
+    gradients = []
+    for hook in (None, dist.BuiltinCommHookType.ALLREDUCE, dist.BuiltinCommHookType.FP16_COMPRESS):
+        model = nn.parallel.DistributedDataParallel(nn.Linear(50, 20))
+        if hook is not None:
+            model._register_builtin_comm_hook(hook)
+        model(torch.full((3, 50), float(rank))).sum().backward()
+        gradients.append(model.module.weight.grad)
+    same(gradients[1], gradients[0], 'the C++ hook all_reduce')
+    torch.testing.assert_close(gradients[2], gradients[0], rtol=1e-3, atol=1e-3)
+
+
 def objects(rank, size):
     gathered = [None] * size
     dist.all_gather_object(gathered, {'rank': rank, 'text': 'x' * rank})
@@ -192,9 +214,27 @@ def groups(rank, size):
     tensor = torch.ones(2)
     dist.all_reduce(tensor, group=split)
     same(tensor, torch.full((2,), float(size)), 'split_group')
+    turned = dist.split_group(split_ranks=[[size - 1], list(range(size - 1))[::-1]])
+    tensor = torch.ones(2)
+    dist.all_reduce(tensor, group=turned)
+    same(tensor, torch.full((2,), 1.0 if rank == size - 1 else size - 1.0), 'split_group into two')
+    assert dist.get_rank(turned) == (0 if rank == size - 1 else size - 2 - rank)
     assert len(halves) == size
     dist.barrier()
     dist.monitored_barrier()
+
+
+def ranks_outside(rank, size):
+    """Of groups that others split off, also where the default group is bound to a device."""
+    assert dist.new_group([0]) == dist.GroupMember.NON_GROUP_MEMBER or rank == 0
+    if rank > 0 and PYTHON:
+        try:
+            dist.split_group(split_ranks=[[0]])
+        except dist.DistBackendError as error:
+            assert f'rank {rank} is in none of the groups' in str(error), error
+    else:
+        assert dist.split_group(split_ranks=[[0]]) == dist.GroupMember.NON_GROUP_MEMBER or rank == 0
+    dist.barrier()
 
 
 def futures(rank, size):
@@ -213,14 +253,38 @@ def futures(rank, size):
     same(tensors[1], torch.full((5,), 2.0 * size), 'coalesced')
 
 
-def main():
-    dist.init_process_group('ddp')
+def a_future_lets_threads_run(rank, size):
+    """Rank 0 asks for a future while the others wait for a thread of rank 0."""
+    store = dist.distributed_c10d._get_default_store()
+    entered = threading.Event()
+
+    def tell():
+        entered.wait()
+        for _ in range(20000):
+            os.sched_yield()
+        store.set('a thread of rank 0 runs', '')
+    thread = threading.Thread(target=tell)
+    tensor = torch.ones(4)
+    if rank == 0:
+        thread.start()
+        entered.set()  # the form in Python waits in all_reduce()
+        dist.all_reduce(tensor, async_op=True).get_future().wait()
+        thread.join()
+    else:
+        store.wait(['a thread of rank 0 runs'])
+        dist.all_reduce(tensor)
+    same(tensor, torch.full((4,), float(size)), 'a future beside a thread')
+
+
+def main(*device):
+    dist.init_process_group('ddp', device_id=torch.device(*device) if device else None)
     rank, size = dist.get_rank(), dist.get_world_size()
-    for part in (reductions, moves, singles, objects, messages, groups, futures):
+    whole = (reductions, moves, singles, native_only, objects, messages, groups, ranks_outside, futures, a_future_lets_threads_run)
+    for part in (groups, ranks_outside) if device else whole:
         part(rank, size)
     dist.destroy_process_group()
     print(f'rank {rank}: {compared} results are right', flush=True)
 
 
 if __name__ == '__main__':
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

@@ -15,6 +15,9 @@ from torch.nn.parallel import DistributedDataParallel
 import ddprun.torch  # registers the back end
 
 KNOWN = 7  # an exit code
+# What the refusal of a compiled part says, which the test has prepared.
+REFUSED = {'missing': ['does not exist'], 'broken': ['cannot be used', 'too short'],
+           'other_version': ['has loaded libddpcomm 9.8.7, and this package needs']}
 
 
 def refused(call, *words, kinds=(ValueError, RuntimeError)):
@@ -40,9 +43,71 @@ def arguments(rank, size):
     memory = torch.ones(2 * size + 1)
     refused(lambda: dist.all_gather_into_tensor(memory[:2 * size], memory[1:3]), 'overlap')
     refused(lambda: dist.init_process_group('ddp'), 'twice')
+    backend = dist.group.WORLD._get_backend(torch.device('cpu'))
+    refused(lambda: backend.allreduce([torch.ones(3, device='meta')], dist.AllreduceOptions()),
+            'ddp: allreduce() takes tensors on cpu or cuda')
+    refused(lambda: dist.all_to_all([torch.ones(1)] * size, [torch.ones(1)] * (size - 1)))
+    refused(lambda: dist.broadcast(torch.ones(1), size), 'rank')
+    dist.all_reduce_coalesced([torch.empty(0)])
     total = torch.ones(1)
     dist.all_reduce(total)  # all is well afterwards
     assert total.item() == size
+
+
+def wrong_tensors():
+    """Each kind that the back end cannot take beside a tensor of four floats."""
+    return {'sparse': torch.ones(4).to_sparse(), 'float64': torch.ones(4).double(), 'long': torch.ones(5),
+            'short': torch.ones(3)}
+
+
+def lists(rank, size):
+    """A tensor that does not fit, at each place of each call. Nothing is sent, so other ranks need not know."""
+    def good():
+        return [torch.ones(4) for _ in range(size)]
+
+    def calls(bad):
+        alike = bad.numel() == 4  # lists of other sizes are uneven calls of some kinds
+        for place in range(size):
+            with_bad = good()
+            with_bad[place] = bad
+            if alike:
+                yield f'outputs of all_to_all {place}', lambda: dist.all_to_all(with_bad, good())
+                yield f'inputs of all_to_all {place}', lambda: dist.all_to_all(good(), with_bad)
+            if alike or place == rank:
+                yield f'outputs of all_gather {place}', lambda: dist.all_gather(with_bad, torch.ones(4))
+                yield f'inputs of reduce_scatter {place}', lambda: dist.reduce_scatter(torch.ones(4), with_bad)
+            yield f'outputs of gather {place}', lambda: dist.gather(torch.ones(4), with_bad, dst=rank)
+            yield f'inputs of scatter {place}', lambda: dist.scatter(torch.ones(4), with_bad, src=rank)
+        yield 'all_gather', lambda: dist.all_gather(good(), bad)
+        yield 'gather', lambda: dist.gather(bad, good(), dst=rank)
+        yield 'scatter', lambda: dist.scatter(bad, good(), src=rank)
+        yield 'reduce_scatter', lambda: dist.reduce_scatter(bad, good())
+        yield 'all_gather_into_tensor', lambda: dist.all_gather_into_tensor(bad, torch.ones(4))
+        yield 'reduce_scatter_tensor', lambda: dist.reduce_scatter_tensor(torch.ones(4), bad)
+    for name, bad in wrong_tensors().items():
+        for place, call in calls(bad):
+            try:
+                call()
+            except (ValueError, RuntimeError, TypeError, NotImplementedError):
+                continue
+            raise AssertionError(f'{place} takes a tensor that is {name}')
+    whole = torch.ones(size)
+    parts = list(whole.chunk(size))
+    refused(lambda: dist.all_to_all(parts, parts), 'overlap')
+    total = torch.ones(1)
+    dist.all_reduce(total)
+    assert total.item() == size
+
+
+def coalesced(rank, size):
+    """A call that is only noted cannot be waited for."""
+    with dist._coalescing_manager(device=torch.device('cpu')) as manager:
+        work = dist.isend(torch.ones(2), (rank + 1) % size)
+        taken = torch.empty(2)
+        dist.irecv(taken, (rank - 1) % size)
+        refused(work.wait, 'coalesced', 'has not begun')
+    manager.wait()
+    assert taken.tolist() == [1, 1]
 
 
 def mismatch(rank, size):
@@ -96,12 +161,47 @@ def lost(rank, size):
     refused(lambda: dist.send(torch.ones(1), size + 1))
 
 
+def alone(rank, size):
+    """A group of one: each call gives its input back, and there is nobody to send to."""
+    tensor, parts = torch.arange(4.0), [torch.empty(4)]
+    dist.all_reduce(tensor)
+    dist.broadcast(tensor, 0)
+    dist.reduce(tensor, 0)
+    dist.all_gather(parts, tensor)
+    dist.gather(parts[0], [tensor], 0)
+    dist.scatter(tensor, parts, 0)
+    dist.reduce_scatter(tensor, parts)
+    dist.all_to_all(parts, [tensor])
+    dist.barrier()
+    dist.monitored_barrier()
+    assert size == 1 and parts[0].tolist() == [0, 1, 2, 3]
+    refused(lambda: dist.send(tensor, rank))
+    refused(lambda: dist.recv(tensor, 1))
+
+
+def aborted(rank, size):
+    """By one rank: the operations of all others end."""
+    dist.barrier()
+    if rank == 0:
+        dist.distributed_c10d._abort_process_group()
+    else:
+        refused(lambda: dist.all_reduce(torch.ones(1)), 'rank 0', 'abort')
+
+
 def destroyed(rank, size):
     group = dist.group.WORLD
     backend = group._get_backend(torch.device('cpu'))
     dist.barrier()
     dist.destroy_process_group()
     refused(lambda: backend.allreduce([torch.ones(1)], dist.AllreduceOptions()), 'destroyed')
+    refused(lambda: backend.barrier(dist.BarrierOptions()), 'destroyed')
+    refused(lambda: backend.send([torch.ones(1)], 1 - rank, 0), 'destroyed')
+    refused(lambda: backend.broadcast([torch.ones(1)], dist.BroadcastOptions()), 'destroyed')
+    refused(lambda: backend.set_timeout(timedelta(seconds=1)), 'destroyed')
+    refused(lambda: dist.all_reduce(torch.ones(1)), 'process group')
+    refused(lambda: dist.all_reduce(torch.ones(1), group=group), 'group')
+    backend.shutdown()  # once more
+    backend.abort()
     os._exit(0)
 
 
@@ -122,13 +222,13 @@ def forked(rank, size):
 
 
 def main(name):
-    if name == 'missing':
-        os.environ['DDPRUN_TORCH_LIBRARIES'] = '/nonexistent'
-        refused(lambda: dist.init_process_group('ddp'), 'ddprun.torch.build')
+    if name in REFUSED:
+        refused(lambda: dist.init_process_group('ddp'), 'ddprun.torch.build', *REFUSED[name])
         return
     dist.init_process_group('ddp')
-    globals()[name](dist.get_rank(), dist.get_world_size())
-    print(f'rank {dist.get_rank()}: {name} is right', flush=True)
+    rank = dist.get_rank()
+    globals()[name](rank, dist.get_world_size())
+    print(f'rank {rank}: {name} is right', flush=True)
     os._exit(0)  # some groups have failed
 
 

@@ -16,13 +16,27 @@ import torch.distributed as dist
 from . import library
 
 NAME = 'ddp'
+OLDEST = (2, 14)  # its process groups are what the back end is written for
 DEVICES = ['cpu', 'cuda']
+
+
+def _stand_aside(backend, _):
+    """Of a rank outside of a group that others split off: its members make it by themselves."""
+    if backend.name() != NAME:
+        raise AttributeError(f'the back end {backend.name()!r} has no perform_nocolor_split()')
 
 
 def register():
     """Make the back end known to torch.distributed; the second time nothing is left to do."""
+    if tuple(map(int, library.version().split('.'))) < OLDEST:
+        raise ImportError(f'the back end "ddp" needs PyTorch {OLDEST[0]}.{OLDEST[1]} or newer, and this is '
+                          f'{torch.__version__}: install a newer one, or use another back end')
     if NAME not in dist.Backend.backend_list:
         dist.Backend.register_backend(NAME, _create, extended_api=True, devices=DEVICES)
+    # new_group() calls it where the default group is bound to a device, but PyTorch's class has no such function.
+    base = dist.distributed_c10d.C10DBackend
+    if not hasattr(base, 'perform_nocolor_split'):
+        base.perform_nocolor_split = _stand_aside
 
 
 def _create_native(options):

@@ -30,6 +30,8 @@ def neighbours(tensors: Sequence[torch.Tensor]) -> bool:
     """Whether they lie one after the other, as those of chunk() do."""
     end = None
     for tensor in tensors:
+        if tensor.untyped_storage().data_ptr() != tensors[0].untyped_storage().data_ptr():
+            return False
         if not tensor.is_contiguous() or end not in (None, tensor.data_ptr()) and tensor.numel() > 0:
             return False
         if tensor.numel() > 0:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import torch
 
+from ..version import VERSION
+
 HERE = Path(__file__).resolve().parent
 
 
@@ -28,4 +30,13 @@ def load():
     if not library.exists():
         raise RuntimeError(f'{library} does not exist: run "python -m ddprun.torch.build", which compiles the back end '
                            f'"ddp" for PyTorch {version()}')
-    torch.ops.load_library(library)
+    try:
+        torch.ops.load_library(library)
+        found = torch.ops.ddprun.version()
+    except (OSError, AttributeError) as error:  # no library of ours, or one of an older package
+        problem = f'cannot be used ({error.__cause__ or error})'
+    else:
+        if found == VERSION:
+            return
+        problem = f'has loaded libddpcomm {found}, and this package needs {VERSION}'
+    raise RuntimeError(f'{library} {problem}: install both from one release, and run "python -m ddprun.torch.build"')

@@ -105,11 +105,15 @@ class PythonBackend(dist.distributed_c10d.C10DBackend):
         return False
 
     def split(self, _, ranks, options):
-        if self._comm.rank not in ranks:
-            return None
+        self._check_open()
+        if self._comm.rank not in ranks: # None would end the process
+            raise dist.DistBackendError(f'ddp: rank {self._comm.rank} is in none of the groups of split_group(), which a '
+                                        'back end in Python cannot tell PyTorch: name it alone in another one, or compile '
+                                        'the back end ("python -m ddprun.torch.build")')
         return PythonBackend(self._comm.create_group(ranks), options.group_name, options._timeout)
 
     def set_timeout(self, timeout):
+        self._check_open()
         self._own_options._timeout = timeout
         self._comm.set_timeout(timeout)
 
@@ -121,7 +125,8 @@ class PythonBackend(dist.distributed_c10d.C10DBackend):
         self._comm.close()
 
     def abort(self):
-        self._comm.abort()
+        if not self._closed:
+            self._comm.abort()
 
     # ---- jobs ----
 
@@ -145,6 +150,12 @@ class PythonBackend(dist.distributed_c10d.C10DBackend):
         if len(tensors) != self._comm.size:
             raise Invalid(f'ddp: {call}() takes a tensor for each of {self._comm.size} ranks, not {len(tensors)}')
         check(call, *tensors)
+
+    def _check_counts(self, call, tensors, like):
+        for tensor in tensors:
+            if tensor.numel() != like.numel():
+                raise Invalid(f'ddp: {call}(): the list has a tensor of {tensor.numel()} elements, the other tensor has '
+                              f'{like.numel()}')
 
     def _check_pair(self, call, whole, part):
         check(call, whole, part)
@@ -220,6 +231,7 @@ class PythonBackend(dist.distributed_c10d.C10DBackend):
         if options.rootRank == self._comm.rank:
             self._check_list('gather', outputs[0])
             check('gather', outputs[0][0], *tensors)
+            self._check_counts('gather', outputs[0], tensors[0])
             job.recv(job.output_parts(outputs[0]))
         job.send(job.input(tensors[0]))
         return self._run(job, outputs[0] if outputs else tensors)
@@ -229,6 +241,8 @@ class PythonBackend(dist.distributed_c10d.C10DBackend):
         job = self._job(interface.SCATTER, options, peer=options.rootRank, count=elements(outputs[0])[1])
         if options.rootRank == self._comm.rank:
             self._check_list('scatter', tensors[0])
+            check('scatter', tensors[0][0], *outputs)
+            self._check_counts('scatter', tensors[0], outputs[0])
             job.send(job.input_parts(tensors[0]))
         job.recv(job.output(outputs[0]))
         return self._run(job, outputs)

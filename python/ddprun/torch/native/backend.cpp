@@ -153,7 +153,9 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
     const std::vector<uint32_t> members(ranks.begin(), ranks.end());
     ddp_comm *comm;
     struct ddp_error err;
-    check(ddp_comm_create_group(comm_, members.data(), uint32_t(members.size()), &comm, &err), err);
+    check(
+        ddp_comm_create_group(this->comm(), members.data(), uint32_t(members.size()), &comm, &err),
+        err);
     auto backend = c10::make_intrusive<Backend>(comm, options);
     backend->setTimeout(options->timeout);
     return backend;
@@ -183,16 +185,22 @@ uint64_t Backend::getSequenceNumberForGroup()
 void Backend::setTimeout(std::chrono::milliseconds timeout)
 {
     struct ddp_error err;
+    check(ddp_comm_set_timeout(comm(), milliseconds_of(timeout), &err), err);
     options_->timeout = timeout;
-    check(ddp_comm_set_timeout(comm_, milliseconds_of(timeout), &err), err);
 }
 
 /* ---- jobs ---- */
 
-Backend::JobPtr Backend::make_job(std::chrono::milliseconds timeout) const
+ddp_comm *Backend::comm() const
 {
     TORCH_CHECK_WITH(DistBackendError, comm_ != nullptr,
                      "ddp: this process group has been destroyed");
+    return comm_;
+}
+
+Backend::JobPtr Backend::make_job(std::chrono::milliseconds timeout) const
+{
+    (void)comm();
     return c10::make_intrusive<Job>(milliseconds_of(timeout));
 }
 
@@ -222,7 +230,7 @@ void Backend::start(Job &job, bool async, const Tensors &results)
     while (!under_way_.empty() && under_way_.front()->test())
         under_way_.pop_front();
     job.set_results(results);
-    job.start(comm_, stream_for(results, async));
+    job.start(comm(), stream_for(results, async));
 }
 
 Backend::WorkPtr Backend::submit(JobPtr job, c10d::OpType type, bool async, Tensors results)

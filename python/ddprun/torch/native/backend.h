@@ -83,6 +83,8 @@ class Backend : public c10d::Backend
   private:
     using JobPtr = c10::intrusive_ptr<Job>;
 
+    /* Raises after shutdown(). */
+    ddp_comm *comm() const;
     JobPtr make_job(std::chrono::milliseconds timeout) const;
     /* Start @job, or note it while calls are coalesced. */
     WorkPtr submit(JobPtr job, c10d::OpType type, bool async, Tensors results);

@@ -39,6 +39,15 @@ static Tensors &list_of(Backend::Lists &lists, const at::Tensor &like, const cha
     return lists.front();
 }
 
+/* Of calls that move as many elements of each rank. */
+static void check_counts(const char *call, const Tensors &list, const at::Tensor &like)
+{
+    for (const auto &tensor : list)
+        TORCH_CHECK_VALUE(tensor.numel() == like.numel(), "ddp: ", call,
+                          "(): the list has a tensor of ", tensor.numel(),
+                          " elements, the other tensor has ", like.numel());
+}
+
 void Backend::check_size(const char *call, size_t tensors) const
 {
     TORCH_CHECK_VALUE(tensors == size_t(getSize()), "ddp: ", call, "() takes a tensor for each of ",
@@ -220,10 +229,15 @@ WorkPtr Backend::allgather_coalesced(Lists &outputs, Tensors &inputs,
     Tensors results;
     for (size_t i = 0; i < inputs.size(); i++) {
         Lists list(1);
-        for (auto &of_rank : outputs)
-            list[0].push_back(of_rank.at(i));
+        for (auto &of_rank : outputs) {
+            TORCH_CHECK_VALUE(of_rank.size() == inputs.size(),
+                              "ddp: all_gather_coalesced() takes as many outputs of each rank (",
+                              of_rank.size(), ") as inputs (", inputs.size(), ")");
+            list[0].push_back(of_rank[i]);
+        }
         check_tensor(inputs[i], "all_gather_coalesced");
-        list_of(list, inputs[i], "all_gather_coalesced");
+        check_counts("all_gather_coalesced", list_of(list, inputs[i], "all_gather_coalesced"),
+                     inputs[i]);
         auto &operation = job->add(DDP_KIND_ALL_GATHER);
         set_send(operation, job->input(inputs[i]));
         set_recv(operation, job->output_parts(list[0]));
@@ -242,6 +256,7 @@ WorkPtr Backend::gather(Lists &outputs, Tensors &inputs, const c10d::GatherOptio
     if (options.rootRank == getRank()) {
         results = list_of(outputs, input, "gather");
         check_size("gather", results.size());
+        check_counts("gather", results, input);
         set_recv(operation, job->output_parts(results));
     }
     set_send(operation, job->input(input));
@@ -276,6 +291,7 @@ WorkPtr Backend::scatter(Tensors &outputs, Lists &inputs, const c10d::ScatterOpt
     if (options.rootRank == getRank()) {
         const Tensors &list = list_of(inputs, output, "scatter");
         check_size("scatter", list.size());
+        check_counts("scatter", list, output);
         set_send(operation, job->input_parts(list));
     }
     set_recv(operation, job->output(output));

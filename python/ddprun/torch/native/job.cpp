@@ -58,13 +58,15 @@ at::Tensor Job::in_place(const at::Tensor &tensor)
     return memory;
 }
 
-/* Views of one piece of memory, such as those of chunk(), lie one after the other already. */
+/* Views of one piece of memory, such as those of chunk(), lie one after the other already. So may
+ * pieces of their own, of which none is part of another. */
 static bool are_neighbours(const std::vector<at::Tensor> &tensors)
 {
     const char *end = nullptr;
     for (const auto &tensor : tensors) {
         const char *begin = static_cast<const char *>(tensor.const_data_ptr());
-        if (!tensor.is_contiguous() || (end != nullptr && tensor.numel() > 0 && begin != end))
+        if (!tensor.is_contiguous() || !tensor.storage().is_alias_of(tensors.front().storage()) ||
+            (end != nullptr && tensor.numel() > 0 && begin != end))
             return false;
         if (tensor.numel() > 0)
             end = begin + tensor.nbytes();
@@ -149,10 +151,16 @@ void Job::start(ddp_comm *comm, std::optional<c10::Stream> stream)
         }
         operation.call.source = &source_;
     }
-    if (device_)
-        enqueue(comm, stream.value());
-    else
-        start_requests(comm);
+    try {
+        if (device_)
+            enqueue(comm, stream.value());
+        else
+            start_requests(comm);
+    } catch (...) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        finish(std::current_exception());
+        throw;
+    }
 }
 
 /* What has begun before one that is refused goes on, and the job with it. */
@@ -217,6 +225,8 @@ bool Job::test_locked()
 {
     if (event_ || ended_)
         return event_ ? event_->query() : true;
+    if (comm_ == nullptr)
+        return false;
     std::exception_ptr first;
     for (auto &operation : operations_) {
         struct ddp_error err;
@@ -249,10 +259,14 @@ bool Job::wait_for_device()
 
 bool Job::wait(std::chrono::milliseconds timeout)
 {
+    TORCH_CHECK(comm_ != nullptr, "ddp: this call is coalesced with others and has not begun: wait "
+                                  "for it when all have been called");
     if (event_)
         return wait_for_device();
     for (auto &operation : operations_) {
         int done = 0;
+        if (operation.request == nullptr) /* an earlier one was refused */
+            continue;
         (void)!ddp_request_wait(operation.request, uint32_t(timeout.count()), &done, nullptr);
         if (!done)
             return false;

@@ -55,12 +55,12 @@ class Job : public c10::intrusive_ptr_target
 
     /* ---- its life ---- */
 
-    /* Begin all operations. @stream: of device memory. If it fails, it has ended. */
+    /* Begin all operations. @stream: of device memory. If that raises, it has ended. */
     void start(ddp_comm *comm, std::optional<c10::Stream> stream);
     /* Whether it has ended; does not block. */
     bool test();
-    /* Wait until it has ended, or later work of the current stream will wait; raises its failure.
-     * False: the time is over (0: there is no limit). */
+    /* Wait until it has ended, or later work of the current stream will wait; raises its failure,
+     * or that it has not started. False: the time is over (0: there is no limit). */
     bool wait(std::chrono::milliseconds timeout);
     /* NULL: it has not failed. */
     std::exception_ptr failure() const;

@@ -4,6 +4,7 @@
  */
 #include "backend.h"
 
+#include <ddprun/comm.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/library.h>
 
@@ -28,6 +29,7 @@ void attach(const c10::intrusive_ptr<c10d::ProcessGroup> &group, int64_t rank, i
 
 TORCH_LIBRARY(ddprun, library)
 {
+    library.def("version() -> str", [] { return std::string(ddp_version()); });
     library.def("attach(__torch__.torch.classes.c10d.ProcessGroup group, int rank, int size, "
                 "str name, int timeout_ms, str[] devices) -> ()",
                 attach);

@@ -1,0 +1,48 @@
+"""torch_c10d.py [--as-gloo] TEST - run one of PyTorch's own tests of torch.distributed, which come with it, on the back end
+"ddp". The list of those that are run, and why the others are not, is in torch_c10d.txt.
+
+Many tests ask for the name of the back end. Those that any back end with process groups on CPUs passes run under our
+name. With --as-gloo our back end takes gloo's place under its name, for tests that are gloo's alone; what they say of
+gloo's events in a profile is left out.
+"""
+
+import os
+import sys
+import tempfile
+import unittest
+
+AS_GLOO = '--as-gloo' in sys.argv
+FOLDER = tempfile.TemporaryDirectory()
+os.environ.setdefault('TEMP_DIR', FOLDER.name)
+os.environ.update(BACKEND='gloo' if AS_GLOO else 'ddp', WORLD_SIZE='2')
+for name in ('barrier', 'test_dir', 'init_dir'):
+    os.makedirs(os.path.join(os.environ['TEMP_DIR'], name), exist_ok=True)
+
+import torch.distributed as dist
+from torch.testing._internal.common_distributed import DistTestCases
+
+import ddprun.torch  # registers the back end
+
+for feature in ('ddp', 'subgroup'):
+    DistTestCases.backend_feature[feature].add('ddp')
+
+from torch.testing._internal.distributed import distributed_test
+
+if AS_GLOO:
+    dist.Backend._plugins['GLOO'] = dist.Backend._plugins['DDP']
+    distributed_test.PROFILING_SUPPORTED_BACKENDS.clear()
+    distributed_test.SEND_RECV_PROFILING_SUPPORTED_BACKENDS.clear()
+
+
+class OwnTests(distributed_test.TestDistBackend, distributed_test.DistributedTest._DistTestBase):
+    def setUp(self):
+        super().setUp()
+        self._spawn_processes()
+
+    @property
+    def init_method(self):
+        return f'file://{self.file_name}'
+
+
+if __name__ == '__main__':
+    unittest.main(argv=[sys.argv[0], '--verbose', *('OwnTests.' + name for name in sys.argv[1:] if name[0] != '-')])
