@@ -7,7 +7,7 @@ WHEELS ?= build/wheel
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build demo demo-elastic test check lint fuzz bench wheel install clean
+.PHONY: help build demo demo-elastic test check lint fuzz bench wheel deb install clean
 
 ## help     show this list
 help:
@@ -63,6 +63,11 @@ bench:
 wheel:
 	@scripts/setup build wheel
 	python3 -m pip wheel --no-deps --wheel-dir "$(WHEELS)" ./python
+
+## deb      build the Debian packages into build/deb/, and check them with lintian
+deb:
+	@scripts/setup build deb
+	@scripts/deb
 
 ## install  install below PREFIX (/usr/local), staged in DESTDIR if that is set
 install:

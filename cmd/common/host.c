@@ -6,13 +6,14 @@
 #include "error.h"
 #include "gpu_count.h"
 #include "parse.h"
+#include "processors.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <netdb.h>
 #include <netinet/in.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,15 +22,6 @@
 #include <unistd.h>
 
 enum { GPU_TIMEOUT_MS = 30000 }; /* an idle driver takes seconds to initialize each GPU */
-
-static uint32_t count_cpus(void)
-{
-    cpu_set_t cpus;
-    if (sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) > 0)
-        return (uint32_t)CPU_COUNT(&cpus);
-    long online = sysconf(_SC_NPROCESSORS_ONLN); /* more than 1,024 CPUs */
-    return online > 0 ? (uint32_t)online : 1;
-}
 
 /* Count CUDA's devices. If there are none, count CPUs if @or_cpus. */
 static ddp_status count_gpus(bool or_cpus, uint32_t *ret_nproc, struct ddp_error *err)
@@ -44,9 +36,9 @@ static ddp_status count_gpus(bool or_cpus, uint32_t *ret_nproc, struct ddp_error
         ddpi_error_wrap(why, DDP_E_SYSTEM,
                         "'gpu' needs an NVIDIA GPU that this process may use, but found none");
         return ddpi_error_advise(err, DDP_E_SYSTEM, "'cpu' starts one worker per CPU (%u)",
-                                 count_cpus());
+                                 ddpi_processors_usable());
     }
-    *ret_nproc = gpus > 0 ? gpus : count_cpus();
+    *ret_nproc = gpus > 0 ? gpus : ddpi_processors_usable();
     return DDP_OK;
 }
 
@@ -79,7 +71,7 @@ ddp_status host_count_workers(const char *text, uint32_t *ret_nproc, struct ddp_
         return count_gpus(or_cpus, ret_nproc, err);
     if (strcmp(text, "cpu") != 0)
         return parse_worker_count(text, ret_nproc, err);
-    *ret_nproc = count_cpus();
+    *ret_nproc = ddpi_processors_usable();
     return DDP_OK;
 }
 
@@ -131,6 +123,20 @@ void host_name(char *name, size_t size)
         snprintf(name, size, "localhost");
     name[size - 1] = '\0';
     name[strcspn(name, ".")] = '\0';
+}
+
+void host_full_name(char *name, size_t size)
+{
+    const struct addrinfo hints = {.ai_flags = AI_CANONNAME};
+    struct addrinfo *infos;
+    if (gethostname(name, size) != 0 || *name == '\0')
+        snprintf(name, size, "localhost");
+    name[size - 1] = '\0';
+    if (getaddrinfo(name, NULL, &hints, &infos) != 0)
+        return;
+    if (infos->ai_canonname != NULL)
+        snprintf(name, size, "%s", infos->ai_canonname);
+    freeaddrinfo(infos);
 }
 
 void host_random_uuid(char text[HOST_UUID_SIZE])

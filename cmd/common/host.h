@@ -32,6 +32,10 @@ DDP_MUST_CHECK ddp_status host_reserve_port(uint16_t port, int *ret_fd, uint16_t
 /* The short name of this machine, "localhost" if it has none. */
 void host_name(char *name, size_t size);
 
+/* The name of this machine with its domain, as far as the resolver knows it. May block as long as
+ * the resolver does. */
+void host_full_name(char *name, size_t size);
+
 /* A random (version 4) UUID as text. */
 enum { HOST_UUID_SIZE = 37 };
 void host_random_uuid(char text[HOST_UUID_SIZE]);

@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { NAME_MAX_LEN = 64, OPTIONS_MAX = 64, HELP_COLUMN = 34, HELP_WIDTH = 98 };
+enum { NAME_MAX_LEN = 64, OPTIONS_MAX = 96, HELP_COLUMN = 34, HELP_WIDTH = 98 };
 
 ddp_status option_text(const struct option *option, const char *text, void *field,
                        struct ddp_error *err)
@@ -73,6 +73,17 @@ ddp_status option_duration(const struct option *option, const char *text, void *
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */
+
+static bool value_is_optional(const struct option *option)
+{
+    return option->arg != NULL && *option->arg == '[';
+}
+
+/* What stands between the name of an option and that of its value. */
+static const char *value_mark(const struct option *option)
+{
+    return option->arg == NULL || value_is_optional(option) ? "" : "=";
+}
 
 static char with_dash(char c)
 {
@@ -165,10 +176,28 @@ static ddp_status unknown_option(const struct option_table *table, const char *w
                           away <= len / 3 + 1 ? "?" : "", table->program);
 }
 
+static size_t dashes(const char *word)
+{
+    return word[1] == '-' ? 2 : 1;
+}
+
+/* Two dashes, or the whole name after one, as in mpirun's -np. */
+static bool is_long_name(const struct option_table *table, const char *word)
+{
+    size_t len = strcspn(word + 1, "=");
+    if (word[1] == '-')
+        return true;
+    for (size_t i = 0; i < table->count && len > 1; i++)
+        if (name_begins(table->options[i].name, word + 1, len) &&
+            table->options[i].name[len] == '\0')
+            return true;
+    return false;
+}
+
 static ddp_status find_long(const struct option_table *table, const char *word, size_t len,
                             const struct option **ret, struct ddp_error *err)
 {
-    const char *name = word + 2;
+    const char *name = word + dashes(word);
     const struct option *found = NULL;
     for (size_t i = 0; i < table->count; i++) {
         const struct option *option = &table->options[i];
@@ -184,7 +213,7 @@ static ddp_status find_long(const struct option_table *table, const char *word, 
                                   name, found->name, option->name);
         found = option;
     }
-    if (found == NULL)
+    if (found == NULL || find_foreign(table, word, len + 2) != NULL) /* --time is srun's */
         return unknown_option(table, word, name, len, err);
     *ret = found;
     return DDP_OK;
@@ -246,6 +275,8 @@ static ddp_status apply_env(const struct option_table *table, char *const *envp,
         ddp_status status = apply_value(&table->options[i], written, text, config, err);
         if (status != DDP_OK)
             return status;
+        if (table->taken != NULL)
+            table->taken(config, &table->options[i], name, len, text);
     }
     return DDP_OK;
 }
@@ -257,8 +288,8 @@ static ddp_status parse_word(const struct option_table *table, int argc, char **
                              struct ddp_error *err)
 {
     const char *word = argv[*at];
-    bool is_long = word[1] == '-';
-    size_t len = is_long ? strcspn(word + 2, "=") : 1;
+    bool is_long = is_long_name(table, word);
+    size_t len = is_long ? strcspn(word + dashes(word), "=") : 1;
     const struct option *option = NULL;
     ddp_status status = is_long ? find_long(table, word, len, &option, err)
                                 : find_letter(table, word, &option, err);
@@ -266,7 +297,7 @@ static ddp_status parse_word(const struct option_table *table, int argc, char **
         return status;
     given[option - table->options] = true;
     *ret_last = option->parse == option_show;
-    const char *name_end = word + (is_long ? 2 : 1) + len;
+    const char *name_end = word + dashes(word) + len;
     const char *text = *name_end == '\0' ? NULL : name_end + (*name_end == '=');
     char written[NAME_MAX_LEN + 8];
     snprintf(written, sizeof written, is_long ? "--%s" : "-%.1s",
@@ -276,14 +307,17 @@ static ddp_status parse_word(const struct option_table *table, int argc, char **
     if (option->arg == NULL && text != NULL)
         return ddpi_error_set(err, DDP_E_INVALID, "%s takes no value, but '%s' was given; omit it",
                               written, text);
-    if (option->arg == NULL)
+    if (option->arg == NULL || (value_is_optional(option) && text == NULL))
         text = "1";
     if (text == NULL && *at + 1 < argc)
         text = argv[++*at];
     if (text == NULL)
         return ddpi_error_set(err, DDP_E_INVALID, "%s needs a value: %s=%s", written, written,
                               option->arg);
-    return apply_value(option, written, text, config, err);
+    status = apply_value(option, written, text, config, err);
+    if (status == DDP_OK && table->taken != NULL)
+        table->taken(config, option, NULL, 0, text);
+    return status;
 }
 
 ddp_status options_parse(const struct option_table *table, int argc, char **argv, char *const *envp,
@@ -335,7 +369,7 @@ static void print_option(const struct option *option, FILE *out)
     char head[NAME_MAX_LEN + 32], help[1024];
     int len = snprintf(head, sizeof head, "  %c%c%s --%s%s%s", option->letter ? '-' : ' ',
                        option->letter ? option->letter : ' ', option->letter ? "," : " ",
-                       option->name, option->arg ? "=" : "", option->arg ? option->arg : "");
+                       option->name, value_mark(option), option->arg ? option->arg : "");
     snprintf(help, sizeof help, "%s%s%s%s", option->help, option->standard ? " (default: " : "",
              option->standard ? option->standard : "", option->standard ? ")" : "");
     if (len >= HELP_COLUMN - 1)
@@ -397,7 +431,7 @@ static void print_man_option(const struct option *option, FILE *out)
         fprintf(out, "\\-%c\\fR, \\fB", option->letter);
     fputs("\\-\\-", out);
     print_roff(option->name, out);
-    fprintf(out, "\\fR%s\\fI%s\\fR\n", option->arg ? "=" : "", option->arg ? option->arg : "");
+    fprintf(out, "\\fR%s\\fI%s\\fR\n", value_mark(option), option->arg ? option->arg : "");
     print_roff(option->help, out);
     if (option->standard != NULL) {
         fputs(" (default: ", out);

@@ -3,8 +3,8 @@
  *
  * Each program has one static const table. It feeds the parser, --help, the man page and the
  * environment defaults, so that they cannot disagree. A value is checked where it is read, so that
- * an error can name the option or variable. Long options may be written with '-' or '_', and by any
- * unambiguous prefix; the last one given wins.
+ * an error can name the option or variable. Long options may be written with '-' or '_', by any
+ * unambiguous prefix, and whole after a single dash; the last one given wins.
  */
 #ifndef CMD_OPTIONS_H
 #define CMD_OPTIONS_H
@@ -25,7 +25,8 @@ typedef ddp_status (*option_parse)(const struct option *option, const char *text
 struct option {
     const char *name;     /* long name, with '-' */
     char letter;          /* short name, 0 = none */
-    const char *arg;      /* name of its value; NULL = a switch, parsed from "1" */
+    const char *arg;      /* name of its value; NULL = a switch, parsed from "1"; "[=NAME]" = a
+                             switch that may have a value */
     const char *env;      /* variables for its default, separated by blanks; the first that is
                              set wins; NULL = none */
     const char *standard; /* default, as shown in --help; NULL = none */
@@ -49,6 +50,10 @@ struct option_table {
     const struct option *options;
     size_t count;
     const struct option_foreign *foreign; /* NULL: none */
+    /* Called with each value that is taken, and the variable that it is from, of @len bytes; NULL:
+     * the command line. NULL: nobody wants to know. */
+    void (*taken)(void *config, const struct option *option, const char *variable, size_t len,
+                  const char *text);
 };
 
 /* Parsers of const char *, bool, uint32_t, and uint64_t milliseconds (a bare number is in seconds).

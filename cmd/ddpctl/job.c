@@ -3,6 +3,7 @@
  * store, and runs the verb; the verb status itself. Owns the store handle and the job view.
  */
 #include "ddpctl_job.h"
+#include "verbs.h"
 
 #include "clock.h"
 #include "error.h"

@@ -6,6 +6,7 @@
 #include "error.h"
 #include "mem.h"
 #include "parse.h"
+#include "verbs.h"
 
 #include <errno.h>
 #include <string.h>

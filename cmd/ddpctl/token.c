@@ -7,6 +7,7 @@
 #include "error.h"
 #include "mem.h"
 #include "token_file.h"
+#include "verbs.h"
 
 #include <errno.h>
 #include <stdlib.h>

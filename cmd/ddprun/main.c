@@ -4,17 +4,24 @@
  * Errors of the command line, except a port in use, are found before the split into guard and
  * agent; all errors are found before a worker starts.
  */
+#include "dry_run.h"
 #include "error.h"
+#include "exit_codes.h"
 #include "guard.h"
-#include "outcome.h"
+#include "host.h"
+#include "launch_hosts.h"
+#include "leash.h"
+#include "node_starter.h"
 #include "plan.h"
 #include "print_message.h"
 #include "run_agent.h"
 #include "secrecy.h"
 #include "version.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -52,12 +59,20 @@ static void say_remarks(const struct ddprun_options *options, const struct plan 
         print_message("logs are kept in '%s'; --log-dir=DIR puts them elsewhere", plan->logs.path);
     if (options->conf.unknown[0] != '\0')
         print_message("--rdzv-conf: ignored unknown settings: %s", options->conf.unknown);
+    if (options->preload != NULL && *options->preload != '\0' && !plan->program.script)
+        print_message("--preload does nothing: '%s' does not run as a Python script",
+                      plan->program.argv[0]);
     if (options->use_env)
         print_message("--use-env does nothing: workers always have LOCAL_RANK in the environment");
-    if (options->nproc_per_node > 1 && getenv("OMP_NUM_THREADS") == NULL)
+    if (plan->agent.omp_threads > 0)
         print_message(
-            "OMP_NUM_THREADS=1 in each worker, as they share this machine; set it to use more "
-            "threads");
+            "OMP_NUM_THREADS=%u in each worker, as they share this machine; set it to use "
+            "another number of threads",
+            plan->agent.omp_threads);
+    if (options->numa_binding != BINDING_NONE)
+        print_message("--numa-binding: each worker is bound to %u core%s or more, near its %s",
+                      plan->binding.cores, plan->binding.cores == 1 ? "" : "s",
+                      plan->binding.by_gpu ? "GPU" : "NUMA node");
 }
 
 /* An attacker that exploits a fault of the listening agent gets the rights of its workers. */
@@ -67,22 +82,80 @@ static void warn_of_root(const struct plan *plan)
         print_message("a job of several nodes runs as root here; start it as another user");
 }
 
-static int run_job(struct ddprun_options *options, char **operands)
+/* Take from the job's scheduler what was not given, or become its command that starts this one on
+ * each node. Strings of @job are borrowed by @options. */
+static ddp_status ask_scheduler(struct ddprun_options *options, char **argv,
+                                struct scheduler_job *job, struct ddp_error *err)
+{
+    char fqdn[DDPI_HOST_MAX];
+    if (!ddprun_options_want_scheduler(options))
+        return DDP_OK;
+    bool named = scheduler_needs_fqdn(environ);
+    if (named)
+        host_full_name(fqdn, sizeof fqdn);
+    ddp_status status = scheduler_read(environ, named ? fqdn : NULL, job, err);
+    if (status != DDP_OK)
+        return status;
+    if (job->is_allocation && job->nodes > 1 && options->dry_run) {
+        print_message(
+            "srun would start this command on each of %u nodes; here is that of one alone",
+            job->nodes);
+        return DDP_OK;
+    }
+    if (job->is_allocation && job->nodes > 1)
+        return node_starter_exec(job, argv, err);
+    ddprun_options_take_scheduler(options, job);
+    return DDP_OK;
+}
+
+/* Without hosts, -x sets variables of the workers here. */
+static ddp_status export_variables(const struct ddprun_options *options, struct ddp_error *err)
+{
+    if (!options->leash && (options->include != NULL || options->exclude != NULL))
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "--include and --exclude choose among the hosts of --hosts or "
+                              "--hostfile, and neither is given");
+    for (uint32_t i = 0; i < options->exports.count; i++) {
+        const char *text = options->exports.names[i], *value = strchr(text, '=');
+        char name[256];
+        if (value == NULL)
+            continue; /* workers inherit it */
+        snprintf(name, sizeof name, "%.*s", (int)(value - text), text);
+        if (setenv(name, value + 1, 1) != 0)
+            return ddpi_error_sys(err, errno, "cannot set %s", name);
+    }
+    return DDP_OK;
+}
+
+static int run_job(struct ddprun_options *options, struct leash *leash, char **argv,
+                   char **operands)
 {
     struct ddp_error err;
-    struct plan plan = {0};
+    struct scheduler_job scheduled = {0};
+    struct plan plan = {.leash = leash->fd >= 0 ? leash : NULL};
     struct guard_agent split;
     const struct guard_farewell farewell = {clean_up, &plan, &plan.cgroup};
     bool announce_logs = false, waiting = false;
     int bad = EXIT_CONFIG; /* --nproc-per-node=gpu on a machine without a GPU */
-    ddp_status status = ddprun_options_complete(options, &err);
+    ddp_status status = ask_scheduler(options, argv, &scheduled, &err);
+    if (status == DDP_OK)
+        status = ddprun_options_complete(options, &err);
     if (status == DDP_OK) {
         bad = EXIT_USAGE;
-        status = plan_job(&plan, options, environ, &err);
+        status = export_variables(options, &err);
     }
+    if (status == DDP_OK)
+        status = plan_job(&plan, options, environ, &err);
+    if (status == DDP_OK)
+        status = plan_binding(&plan, options, environ, &err);
     if (status == DDP_OK) {
         bad = EXIT_CONFIG;
         status = plan_program(&plan, options, operands, &err);
+    }
+    if (status == DDP_OK && options->dry_run) {
+        int shown = dry_run_print(&plan, options, &scheduled);
+        plan_finish(&plan);
+        return shown;
     }
     if (status == DDP_OK)
         status = plan_files(&plan, &err);
@@ -103,12 +176,25 @@ static int run_job(struct ddprun_options *options, char **operands)
     }
     if (status == DDP_OK && plan.several) /* this process will hold the token */
         secrecy_hide_memory();
+    if (status == DDP_OK && plan.leash != NULL)
+        leash_say_hello();
     int code = status == DDP_OK ? run_agent(&plan, &split, &waiting) : ddprun_fail(bad, &err);
+    guard_is_needless();
     cgroup_remove(&plan.cgroup); /* the guard may have died */
     plan_finish(&plan);          /* in the agent; the guard cleans up in clean_up() */
     if (waiting)
         _exit(code); /* exit() would wait for the thread, or unload a library that it uses */
     return code;
+}
+
+/* The options of the agents are complete only there: how many GPUs they have, for one. */
+static int run_on_hosts(struct ddprun_options *options, char **argv, char **operands)
+{
+    size_t words = (size_t)(operands - argv) - 1;
+    if (words > 0 && strcmp(argv[words], "--") == 0)
+        words--;
+    ddprun_options_complete_times(options);
+    return launch_hosts(options, argv + 1, words, operands);
 }
 
 static void print_help(void)
@@ -117,17 +203,15 @@ static void print_help(void)
     options_print_help(&ddprun_option_table, stdout);
 }
 
-int main(int argc, char **argv)
+static int carry_out(int argc, char **argv, struct leash *leash)
 {
     struct ddp_error err;
     struct ddprun_options options;
     int operand;
-    int sys_errno = host_ensure_stdio();
-    if (sys_errno != 0)
-        return EXIT_CONFIG; /* without stderr there is no way to say why */
     ddprun_options_init(&options);
-    ddp_status status =
-        options_parse(&ddprun_option_table, argc, argv, environ, &options, &operand, &err);
+    ddp_status status = leash_is_given(argc, argv) ? leash_take(leash, &err) : DDP_OK;
+    if (status == DDP_OK)
+        status = options_parse(&ddprun_option_table, argc, argv, environ, &options, &operand, &err);
     if (status != DDP_OK)
         return ddprun_fail(EXIT_USAGE, &err);
     if (options.version) {
@@ -137,13 +221,28 @@ int main(int argc, char **argv)
     } else if (options.usage) {
         fputs(usage_text, stdout);
         puts("\n'ddprun --help' lists all options.");
+    } else if (options.completion != COMPLETION_NONE) {
+        completion_print(&(struct completion){"ddprun", &ddprun_option_table, NULL},
+                         options.completion, stdout);
     } else if (operand == argc) {
         ddpi_error_set(&err, DDP_E_INVALID,
                        "no program was given; 'ddprun --nproc-per-node=4 ./worker' runs four "
                        "workers, 'ddprun -h' shows more");
         return ddprun_fail(EXIT_USAGE, &err);
+    } else if (ddprun_options_have_hosts(&options)) {
+        return run_on_hosts(&options, argv, argv + operand);
     } else {
-        return run_job(&options, argv + operand);
+        return run_job(&options, leash, argv, argv + operand);
     }
     return fflush(stdout) == 0 ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    struct leash leash = {.fd = -1};
+    if (host_ensure_stdio() != 0)
+        return EXIT_CONFIG; /* without stderr there is no way to say why */
+    int code = carry_out(argc, argv, &leash);
+    leash_finish(&leash);
+    return code;
 }

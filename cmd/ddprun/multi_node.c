@@ -11,8 +11,8 @@
 
 #include "client_store.h"
 #include "error.h"
+#include "exit_codes.h"
 #include "mem.h"
-#include "outcome.h"
 #include "token_file.h"
 
 #include <errno.h>
@@ -23,10 +23,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum {
-    LEAVE_MS = 2000, /* for the server to learn that this node leaves */
-    EXIT_REFUSED = 77,
-};
+enum { LEAVE_MS = 2000 }; /* for the server to learn that this node leaves */
 
 /* ---- hosting the store --------------------------------------------------------------------- */
 
@@ -244,6 +241,8 @@ static void on_state(void *ctx, enum ddp_store_uv_state state, const char *why)
         note_store(node);
     if (connected && node->guard != NULL)
         guard_hold_socket(node->guard, ddp_round_socket(node->round));
+    if (connected && node->met != NULL)
+        node->met(node->ctx, ddp_round_socket(node->round));
     if (state == DDP_STORE_UV_REFUSED) {
         refuse(node, why);
         return;

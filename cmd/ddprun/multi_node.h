@@ -47,9 +47,10 @@ struct multi_node {
     bool connected;
     bool told; /* the user, that the connection is lost */
     bool left;
-    bool lingering;            /* only because other nodes need this store */
-    void (*closed)(void *ctx); /* of multi_node_close() */
-    void *ctx;
+    bool lingering;                     /* only because other nodes need this store */
+    void (*met)(void *ctx, int socket); /* connected to the store by @socket; NULL: nobody asks */
+    void (*closed)(void *ctx);          /* of multi_node_close() */
+    void *ctx;                          /* of both */
 };
 
 /* Options of a client that connects to the job's store as an agent, which sees all keys. */

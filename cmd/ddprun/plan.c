@@ -6,8 +6,10 @@
 
 #include "error.h"
 #include "mem.h"
+#include "processors.h"
 #include "signames.h"
 #include "token_file.h"
+#include "worker_starter.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -18,7 +20,8 @@
 
 enum {
     DEFAULT_PORT = 29400, /* torchrun's */
-    OWN_FILES = 24,       /* of the loop, the guard and the store, and a few for short times */
+    OWN_FILES = 26,       /* of the loop, the guard and the store, and a few for short times */
+    FILES_OF_START = 4,   /* of a worker that is being prepared, besides */
     FILES_OF_WORKER = 5,  /* two pipes, pidfd, connection to our store, PMI socket */
 };
 
@@ -287,7 +290,7 @@ bool plan_needs_a_store(const struct ddprun_options *options)
 {
     bool elsewhere = endpoint_given(options) && !is_static(options) &&
                      !plan_is_loopback(options->rdzv_endpoint.host);
-    return !options->standalone && (options->max_nodes > 1 || elsewhere);
+    return !options->standalone && (options->max_nodes > 1 || elsewhere || options->leash);
 }
 
 static ddp_status plan_multi(struct plan *plan, const struct ddprun_options *options,
@@ -305,7 +308,7 @@ static ddp_status plan_multi(struct plan *plan, const struct ddprun_options *opt
                               "1 to %d characters of [A-Za-z0-9._-], the first not '.'",
                               name, DDPI_JOB_MAX);
     multi->job = name;
-    multi->is_host = options->conf.is_host;
+    multi->is_host = options->leash ? 0 : options->conf.is_host; /* the launcher is */
     multi->store = plan->store;
     multi->lease_ms = (uint32_t)options->lease_ms;
     bool v6 = strchr(multi->endpoint.host, ':') != NULL;
@@ -339,6 +342,11 @@ ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, cha
     if (options->module && options->no_python)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "--module (-m) and --no-python contradict each other; leave one out");
+    if (options->leash != (plan->leash != NULL))
+        return ddpi_error_set(
+            err, DDP_E_INVALID,
+            "--leash must be the first option; ddprun gives it to the ddprun that "
+            "it starts on each host of --hosts");
     if (options->tls && options->auth == DDPI_SERVER_AUTH_NEVER)
         return ddpi_error_set(
             err, DDP_E_INVALID,
@@ -382,15 +390,41 @@ ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, cha
     agent->virtual_local_rank = options->virtual_local_rank;
     agent->tls = options->tls;
     agent->tls_ranks = options->tls_ranks;
+    agent->timeline = options->timeline;
     agent->envp = envp;
     agent->error_file = ddpi_parse_env(envp, error_file, strlen(error_file));
     agent->logs = &plan->logs;
     return DDP_OK;
 }
 
+/* A worker that is bound has its cores; else all share what this process may use. */
+static uint32_t threads_of_worker(const struct plan *plan)
+{
+    uint32_t nproc = plan->agent.nproc;
+    uint32_t bound = plan->binding.sets != NULL ? plan->binding.cores : UINT32_MAX;
+    uint32_t share = ddpi_processors() / nproc;
+    uint32_t threads = bound < share || share == 0 ? bound : share;
+    return threads == UINT32_MAX || threads == 0 ? 1 : threads;
+}
+
+ddp_status plan_binding(struct plan *plan, const struct ddprun_options *options, char *const *envp,
+                        struct ddp_error *err)
+{
+    static const char devices[] = "CUDA_VISIBLE_DEVICES", threads[] = "OMP_NUM_THREADS";
+    uint32_t nproc = options->nproc_per_node;
+    ddp_status status = binding_make(&plan->binding, options->numa_binding, nproc,
+                                     ddpi_parse_env(envp, devices, strlen(devices)), err);
+    plan->agent.binding = &plan->binding;
+    if (status == DDP_OK && nproc > 1 && ddpi_parse_env(envp, threads, strlen(threads)) == NULL)
+        plan->agent.omp_threads = threads_of_worker(plan);
+    return status;
+}
+
 ddp_status plan_files(struct plan *plan, struct ddp_error *err)
 {
-    uint32_t needed = OWN_FILES + plan->agent.nproc * FILES_OF_WORKER;
+    uint32_t nproc = plan->agent.nproc;
+    uint32_t starts = nproc < WORKER_STARTER_AHEAD ? nproc : WORKER_STARTER_AHEAD;
+    uint32_t needed = OWN_FILES + starts * FILES_OF_START + nproc * FILES_OF_WORKER;
     for (uint32_t i = 0; i < plan->agent.nproc; i++)
         needed += (uint32_t)__builtin_popcount(plan->streams[i].tee);
     ddp_status status = host_need_files(needed, &plan->nofile, err);
@@ -400,14 +434,28 @@ ddp_status plan_files(struct plan *plan, struct ddp_error *err)
     return DDP_OK;
 }
 
+/* The argument that torch.distributed.launch puts before those of the script. */
+static char *legacy_argument(const struct ddprun_options *options)
+{
+    static char underscore[] = "--local_rank=${local_rank}", dash[] = "--local-rank=${local_rank}";
+    static char *const arguments[] = {[DDPRUN_NO_LOCAL_RANK] = NULL,
+                                      [DDPRUN_LOCAL_RANK] = underscore,
+                                      [DDPRUN_LOCAL_DASH] = dash};
+    return arguments[options->legacy_local_rank];
+}
+
 ddp_status plan_program(struct plan *plan, const struct ddprun_options *options, char **operands,
                         struct ddp_error *err)
 {
-    ddp_status status =
-        program_resolve(operands, options->module, options->no_python, &plan->program, err);
+    ddp_status status = program_resolve(operands, legacy_argument(options), options->module,
+                                        options->no_python, &plan->program, err);
     plan->agent.program = plan->program.path;
     plan->agent.interpreter = plan->program.interprets ? plan->program.path : NULL;
     plan->agent.argv = plan->program.argv;
+    plan->agent.preload = given(options->preload) && plan->program.script ? options->preload : NULL;
+    if (status == DDP_OK && options->mpi == DDPRUN_OPENMPI)
+        status = program_find_pmi_library(&plan->pmi_library, err);
+    plan->agent.pmi_library = plan->pmi_library;
     return status;
 }
 
@@ -476,8 +524,11 @@ void plan_finish(struct plan *plan)
     watchdog_fifo_remove(&plan->timers);
     logdir_close(&plan->logs);
     program_finish(&plan->program);
+    ddpi_free(plan->pmi_library);
+    plan->pmi_library = NULL;
     ddpi_free(plan->home_token);
     plan->home_token = NULL;
+    binding_finish(&plan->binding);
     ddpi_free(plan->streams);
     plan->streams = NULL;
 }

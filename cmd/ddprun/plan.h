@@ -6,10 +6,12 @@
 #define CMD_PLAN_H
 
 #include "agent_config.h"
+#include "binding.h"
 #include "cgroup.h"
 #include "ddprun_options.h"
 #include "events.h"
 #include "host.h"
+#include "leash.h"
 #include "logdir.h"
 #include "multi_node.h"
 #include "watchdog.h"
@@ -39,9 +41,12 @@ struct plan {
     struct agent_keys agent_keys;
     uint64_t join_timeout_ms; /* 0: none */
     struct program program;
+    char *pmi_library; /* NULL: none */
     struct agent_streams *streams;
+    struct binding binding;
     struct logdir logs;
     struct watchdog_fifo timers;
+    struct leash *leash;  /* NULL: started by a user */
     struct cgroup cgroup; /* of the workers; created just before the split */
     struct event_log event_log;
     struct rlimit nofile; /* the limit before it was raised; the workers get it */
@@ -59,6 +64,11 @@ DDP_MUST_CHECK ddp_status plan_job(struct plan *plan, const struct ddprun_option
 /* Find the program, the first of @operands. */
 DDP_MUST_CHECK ddp_status plan_program(struct plan *plan, const struct ddprun_options *options,
                                        char **operands, struct ddp_error *err);
+
+/* Choose the processors of each worker, and from them OMP_NUM_THREADS unless it is set.
+ * DDP_E_INVALID: there are too few cores for that. */
+DDP_MUST_CHECK ddp_status plan_binding(struct plan *plan, const struct ddprun_options *options,
+                                       char *const *envp, struct ddp_error *err);
 
 /* Raise the limit on open files to the hard limit; the workers keep the old one. DDP_E_LIMIT: the
  * hard limit is too low for the number of workers. */

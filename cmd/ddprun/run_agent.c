@@ -6,12 +6,14 @@
 #include "run_agent.h"
 
 #include "error.h"
+#include "exit_codes.h"
 #include "flight_answers.h"
+#include "horovod.h"
+#include "interface.h"
 #include "master_port.h"
 #include "mem.h"
 #include "membership.h"
 #include "multi_node.h"
-#include "outcome.h"
 #include "pmi_exchange.h"
 #include "print_message.h"
 #include "reap.h"
@@ -50,17 +52,26 @@ struct run {
     struct multi_node multi;
     struct pmi_exchanges pmi;
     struct flight_answers flight;
+    struct horovod horovod;
     struct ddpi_server *server; /* the store of a job of one node */
     struct ddpi_log log;        /* of that server */
+    struct leash *leash;        /* NULL: there is none */
     struct master_port master;  /* not reserved if the store is the master */
     int exit_code;
 };
+
+static void close_run(struct run *run)
+{
+    if (run->leash != NULL)
+        leash_close(run->leash);
+    run->ops->close(run);
+}
 
 static void on_done(void *ctx, int exit_code)
 {
     struct run *run = ctx;
     run->exit_code = exit_code;
-    run->ops->close(run);
+    close_run(run);
 }
 
 /* Reserve a port that rank 0 may bind, for a script with a rendezvous of its own. */
@@ -73,6 +84,12 @@ static ddp_status reserve_port(struct plan *plan, struct run *run, struct ddp_er
     if (status != DDP_OK && meeting->master_flag != NULL)
         return ddpi_error_wrap(err, status, "%s", meeting->master_flag);
     return status;
+}
+
+static void serve_horovod(const struct plan *plan, struct run *run,
+                          const struct ddp_store_options *store)
+{
+    horovod_open(&run->horovod, &run->loop, store, plan->multi.trust_local_users, &run->membership);
 }
 
 /* ---- a job of one node: store and rounds are in this process ----------------------------- */
@@ -172,6 +189,8 @@ static ddp_status open_single(const struct plan *plan, const struct guard_agent 
     store.endpoint = plan->agent.store;
     store.flags = 0; /* it is in this process */
     flight_answers_open(&run->flight, &run->loop, &store, &run->membership.agent);
+    serve_horovod(plan, run, &store);
+    snprintf(run->horovod.place.interface, sizeof run->horovod.place.interface, "lo");
     run->single.begin = on_single_begin;
     run->single.ctx = run;
     return single_node_init(&run->single, &run->loop, &run->membership, err);
@@ -191,6 +210,7 @@ static void leave_single(void *ctx)
 static void close_single(struct run *run)
 {
     flight_answers_close(&run->flight);
+    horovod_close(&run->horovod);
     membership_close(&run->membership);
     single_node_close(&run->single);
     ddpi_server_close(run->server, NULL, NULL);
@@ -226,10 +246,25 @@ static ddp_status prepare_multi(struct plan *plan, struct run *run, struct ddp_e
     return status == DDP_OK ? DDP_OK : accept_used_port(&plan->meeting, status, err);
 }
 
+/* Workers of different nodes reach each other where the nodes reach the store, or at the address
+ * that was given for this node. */
+static void on_met(void *ctx, int socket)
+{
+    struct run *run = ctx;
+    const char *given = run->membership.member.says.address;
+    if (given[0] != '\0')
+        interface_of_text(given, run->horovod.place.interface);
+    else
+        interface_of_socket(socket, run->horovod.place.interface);
+}
+
 static ddp_status open_multi(const struct plan *plan, const struct guard_agent *split,
                              struct run *run, struct ddp_error *err)
 {
     flight_answers_open(&run->flight, &run->loop, &run->pmi.options, &run->membership.agent);
+    serve_horovod(plan, run, &run->pmi.options);
+    run->multi.met = on_met;
+    run->multi.ctx = run;
     return multi_node_open(&run->multi, &run->loop, &plan->multi, &run->membership, split, err);
 }
 
@@ -273,6 +308,7 @@ static void on_multi_closed(void *ctx)
 static void close_multi(struct run *run)
 {
     flight_answers_close(&run->flight);
+    horovod_close(&run->horovod);
     multi_node_close(&run->multi, on_multi_closed, run);
 }
 
@@ -324,6 +360,13 @@ static void unblock_signals(void)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+/* Nobody waits for the result of the job, and its store is gone. */
+static void on_launcher_gone(void *ctx)
+{
+    struct run *run = ctx;
+    membership_leave(&run->membership, EXIT_UNREACHABLE, "the launcher of the job is gone");
+}
+
 static ddp_status open_run(struct plan *plan, const struct guard_agent *split, struct run *run,
                            struct ddp_error *err)
 {
@@ -335,6 +378,9 @@ static ddp_status open_run(struct plan *plan, const struct guard_agent *split, s
     plan->agent.guard = split;
     ddp_status status =
         membership_init(&run->membership, &run->loop, &plan->agent, &member, &link, err);
+    run->leash = plan->leash;
+    if (status == DDP_OK && run->leash != NULL)
+        status = leash_watch(run->leash, &run->loop, on_launcher_gone, run, err);
     return status == DDP_OK ? run->ops->open(plan, split, run, err) : status;
 }
 
@@ -348,6 +394,7 @@ static int run_loop(struct plan *plan, const struct guard_agent *split, struct r
 {
     struct ddp_error err;
     run->ops = plan->several ? &multi_ops : &single_ops;
+    plan->agent.horovod = &run->horovod.place;
     if (run->ops->prepare(plan, run, &err) != DDP_OK) {
         await_handles(&run->loop);
         return exit_with(&err);
@@ -357,7 +404,7 @@ static int run_loop(struct plan *plan, const struct guard_agent *split, struct r
     if (status == DDP_OK)
         membership_start(&run->membership);
     else
-        run->ops->close(run);
+        close_run(run);
     uv_run(&run->loop, UV_RUN_DEFAULT);
     await_handles(&run->loop);
     int code = status == DDP_OK ? run->exit_code : exit_with(&err);
@@ -383,7 +430,7 @@ int run_agent(struct plan *plan, const struct guard_agent *split, bool *ret_wait
     master_port_close(&run->master);
     bool resolving = uv_loop_close(&run->loop) != 0;
     const struct agent *agent = &run->membership.agent;
-    bool starting = agent->starter.spawner.left;
+    bool starting = agent->starter.spawner.left || agent->warm.spawner.left;
     *ret_waiting = resolving || starting || agent->gpus.left;
     if (!resolving && !starting) /* else the thread still uses the loop or the launch */
         ddpi_free(run);

@@ -7,7 +7,7 @@
 
 #include "clock.h"
 #include "error.h"
-#include "outcome.h"
+#include "exit_codes.h"
 
 enum { THE_MEMBER = 1 };
 

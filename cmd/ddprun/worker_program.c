@@ -15,7 +15,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PYTHON_WORDS = 3 }; /* python3 -u -m */
+/* From the folder of ddprun. */
+#define BESIDE    "%s/libddppmi.so"
+#define INSTALLED "%s/../" LIBRARIES "/libddppmi.so"
+
+enum { OUR_WORDS = 4 }; /* python3 -u -m, and an argument */
 
 static bool is_executable_file(const char *path)
 {
@@ -82,7 +86,7 @@ static ddp_status check_program(const char *path, struct ddp_error *err)
     return DDP_OK;
 }
 
-static ddp_status resolve_path(const char *name, char **ret_path, struct ddp_error *err)
+ddp_status program_find(const char *name, char **ret_path, struct ddp_error *err)
 {
     char *path;
     if (strchr(name, '/') != NULL) {
@@ -171,7 +175,7 @@ static ddp_status resolve_python(const char *script, char **ret_path, struct ddp
         *ret_path = path;
         return DDP_OK;
     }
-    ddp_status status = resolve_path(given ? name : "python3", ret_path, err);
+    ddp_status status = program_find(given ? name : "python3", ret_path, err);
     if (status == DDP_OK || status == DDP_E_NOMEM)
         return status;
     return ddpi_error_set(
@@ -183,7 +187,7 @@ static ddp_status resolve_python(const char *script, char **ret_path, struct ddp
         script, name);
 }
 
-ddp_status program_resolve(char **operands, bool module, bool no_python,
+ddp_status program_resolve(char **operands, char *argument, bool module, bool no_python,
                            struct program *ret_program, struct ddp_error *err)
 {
     static char unbuffered[] = "-u", as_module[] = "-m";
@@ -196,14 +200,14 @@ ddp_status program_resolve(char **operands, bool module, bool no_python,
     char *path = NULL;
     if (status == DDP_OK)
         status = python ? resolve_python(operands[0], &path, err)
-                        : resolve_path(operands[0], &path, err);
+                        : program_find(operands[0], &path, err);
     if (status != DDP_OK)
         return status;
 
     size_t count = 0, used = 0;
     while (operands[count] != NULL)
         count++;
-    char **argv = ddpi_calloc(count + PYTHON_WORDS + 1, sizeof *argv);
+    char **argv = ddpi_calloc(count + OUR_WORDS + 1, sizeof *argv);
     if (argv == NULL) {
         ddpi_free(path);
         return ddpi_error_nomem(err, count * sizeof *argv);
@@ -214,9 +218,35 @@ ddp_status program_resolve(char **operands, bool module, bool no_python,
         if (module)
             argv[used++] = as_module;
     }
-    memcpy(argv + used, operands, count * sizeof *operands);
-    *ret_program = (struct program){.path = path, .argv = argv, .interprets = python};
+    argv[used++] = operands[0];
+    if (argument != NULL)
+        argv[used++] = argument;
+    memcpy(argv + used, operands + 1, (count - 1) * sizeof *operands);
+    *ret_program = (struct program){
+        .path = path, .argv = argv, .interprets = python, .script = python && !module};
     return DDP_OK;
+}
+
+ddp_status program_find_pmi_library(char **ret_path, struct ddp_error *err)
+{
+    char folder[PATH_MAX];
+    ssize_t len = readlink("/proc/self/exe", folder, sizeof folder - 1);
+    folder[len > 0 ? len : 0] = '\0';
+    char *slash = strrchr(folder, '/');
+    if (slash != NULL)
+        *slash = '\0';
+    for (int i = 0; i < 2; i++) {
+        char *path = i == 0 ? ddpi_asprintf(BESIDE, folder) : ddpi_asprintf(INSTALLED, folder);
+        if (path != NULL && access(path, R_OK) == 0) {
+            *ret_path = path;
+            return DDP_OK;
+        }
+        ddpi_free(path);
+    }
+    return ddpi_error_set(err, DDP_E_NOT_FOUND,
+                          "--mpi=openmpi needs libddppmi.so, which is neither in '%s' nor in its "
+                          "'../" LIBRARIES "'; install ddprun as a whole",
+                          folder);
 }
 
 void program_finish(struct program *program)

@@ -12,6 +12,7 @@ struct program {
     char *path;      /* to execute */
     char **argv;     /* NULL-terminated; entries are borrowed from the command line */
     bool interprets; /* path is a Python that runs a script or module */
+    bool script;     /* and argv is: Python, "-u", the script, its arguments */
 };
 
 /*
@@ -23,10 +24,19 @@ struct program {
  * the environment (venv or conda) in whose bin directory ddprun is installed; else python3 in PATH.
  *
  * A failure other than DDP_E_NOMEM means that the program does not exist, is a directory or is not
- * executable; @err says which, and what to try. On DDP_OK the caller ends with program_finish().
+ * executable; @err says which, and what to try. @argument, if not NULL, comes before the others.
+ * On DDP_OK the caller ends with program_finish().
  */
-DDP_MUST_CHECK ddp_status program_resolve(char **operands, bool module, bool no_python,
-                                          struct program *ret_program, struct ddp_error *err);
+DDP_MUST_CHECK ddp_status program_resolve(char **operands, char *argument, bool module,
+                                          bool no_python, struct program *ret_program,
+                                          struct ddp_error *err);
+
+/* Find the program @name, as a shell would. *@ret_path is the caller's to ddpi_free(). */
+DDP_MUST_CHECK ddp_status program_find(const char *name, char **ret_path, struct ddp_error *err);
+
+/* Find the library by which programs of Open MPI reach their process manager: beside ddprun, where
+ * it is built, or where it is installed. *@ret_path is the caller's to ddpi_free(). */
+DDP_MUST_CHECK ddp_status program_find_pmi_library(char **ret_path, struct ddp_error *err);
 
 void program_finish(struct program *program);
 

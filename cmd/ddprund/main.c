@@ -9,6 +9,7 @@
 #include "ddprund_options.h"
 #include "endpoint_mark.h"
 #include "error.h"
+#include "exit_codes.h"
 #include "host.h"
 #include "logfile.h"
 #include "mem.h"
@@ -30,8 +31,6 @@
 extern char **environ;
 
 enum {
-    EXIT_USAGE = 2,
-    EXIT_CONFIG = 78,
     LARGE_BLOCK = 256 * 1024,
     OWN_FILES = 16, /* of the loop, the log, the state, a listener, a few clients */
 };

@@ -2,12 +2,12 @@
  * gen_man.c - writes a program's manual page: a template, with an option table of the program where
  * it has its placeholder. Runs at build time only.
  */
-#include "ddpctl.h"
 #include "ddprun_options.h"
 #include "ddprund_options.h"
 #include "perf.h"
 #include "perf_coll.h"
 #include "tune.h"
+#include "verbs.h"
 #include "version.h"
 
 #include <stdio.h>
@@ -25,6 +25,7 @@ static const struct {
     {"ddpctl.1", "User Commands", "@OPTIONS@\n", &ddpctl_store_table},
     {"ddpctl.1", "User Commands", "@JOB_OPTIONS@\n", &ddpctl_job_table},
     {"ddpctl.1", "User Commands", "@TOKEN_OPTIONS@\n", &ddpctl_token_table},
+    {"ddpctl.1", "User Commands", "@TEMPLATE_OPTIONS@\n", &ddpctl_template_table},
     {"ddprun.1", "User Commands", "@OPTIONS@\n", &ddprun_option_table},
     {"ddprund.8", "System Administration", "@OPTIONS@\n", &ddprund_option_table},
     {"libddpcomm.3", "Library Functions", "", NULL}, /* libraries have no options */

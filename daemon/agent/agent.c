@@ -9,6 +9,7 @@
 #include "error.h"
 #include "guard.h"
 #include "mem.h"
+#include "worker_env.h"
 
 #include <string.h>
 
@@ -27,6 +28,14 @@ static void on_unwatched(struct worker_proc *worker)
 static void on_settled(void *ctx)
 {
     agent_advance(ctx);
+}
+
+/* Children that ended while the warm process was being started can be waited for again. */
+static void on_warm_settled(void *ctx)
+{
+    struct agent *agent = ctx;
+    agent_collect_children(agent);
+    agent_advance(agent);
 }
 
 static void on_agent_line(void *ctx, const char *line)
@@ -48,6 +57,21 @@ static void on_guard(uv_poll_t *poll, int status, int events)
     agent->hooks.leave(agent->hooks.ctx, 128 + SIGKILL, "the guard process was killed",
                        MEMBER_STOP_KILL);
     agent_advance(agent);
+}
+
+static ddp_status open_warm(struct agent *agent, struct ddp_error *err)
+{
+    const struct agent_config *config = agent->config;
+    const struct warm_hooks hooks = {agent, on_agent_line, on_warm_settled};
+    ddp_status status =
+        config->preload != NULL ? worker_env_make_shared(config, &agent->warm_envp, err) : DDP_OK;
+    const struct warm_config warm = {.modules = config->preload,
+                                     .program = config->program,
+                                     .argv = config->argv,
+                                     .envp = agent->warm_envp,
+                                     .nofile = config->nofile};
+    return status == DDP_OK ? warm_process_open(&agent->warm, agent->loop, &warm, &hooks, err)
+                            : status;
 }
 
 static ddp_status watch_guard(struct agent *agent, struct ddp_error *err)
@@ -96,7 +120,9 @@ ddp_status agent_init(struct agent *agent, uv_loop_t *loop, const struct agent_c
     const struct worker_starter_hooks starter_hooks = {agent, agent_on_worker_started,
                                                        agent_on_starter_over};
     ddp_status status = worker_starter_open(&agent->starter, config, &agent->mux, loop, &agent->pmi,
-                                            agent->workers, &starter_hooks, err);
+                                            &agent->warm, agent->workers, &starter_hooks, err);
+    if (status == DDP_OK)
+        status = open_warm(agent, err);
     if (status == DDP_OK)
         status = agent_watch_signals(agent, err);
     if (status == DDP_OK)
@@ -121,6 +147,7 @@ void agent_close(struct agent *agent)
     sigprocmask(SIG_BLOCK, &agent->config->ending_signals, NULL);
     sigwatch_close(&agent->signals);
     worker_starter_close(&agent->starter);
+    warm_process_close(&agent->warm);
     watchdog_close(&agent->watchdog);
     death_watch_close(&agent->death_watch);
     gpu_watch_close(&agent->gpus);
@@ -137,6 +164,8 @@ void agent_finish(struct agent *agent)
     ddpi_free(agent->workers);
     ddpi_free(agent->pids);
     ddpi_free(agent->error_copy);
+    if (!agent->warm.spawner.left) /* else its thread still uses it */
+        worker_env_free(agent->warm_envp);
     agent->workers = NULL;
     agent->pids = NULL;
     logmux_finish(&agent->mux);

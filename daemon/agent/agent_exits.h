@@ -12,8 +12,8 @@
 /* Wait for @worker if it has ended. */
 void agent_collect_worker(struct agent *agent, struct worker_proc *worker);
 
-/* Wait for every child that has ended. Returns false when no child is left. While a worker is
- * being started its pid is not known yet, so nothing is collected. */
+/* Wait for every child that has ended. Returns false when no child is left but the warm process.
+ * While a process is being started its pid is not known yet, so nothing is collected. */
 bool agent_collect_children(struct agent *agent);
 
 /* Tell the owner which failure ends this generation. */

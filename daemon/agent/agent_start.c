@@ -11,6 +11,7 @@
 #include "parse.h"
 #include "worker_env.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 static void begin_attempt(struct agent *agent, const struct ddp_round_seat *seat)
@@ -59,12 +60,31 @@ static void watch_gpus(struct agent *agent)
                     ddpi_parse_env(config->envp, name, strlen(name)));
 }
 
+static void say_what_was_saved(struct agent *agent)
+{
+    const struct worker_starter *starter = &agent->starter;
+    if (starter->forked > 0)
+        logmux_say(&agent->mux,
+                   "%" PRIu32 " of %" PRIu32
+                   " workers were forked from a process that has imported "
+                   "%s: each is spared %.1f s",
+                   starter->forked, agent->config->nproc, agent->warm.names,
+                   (double)agent->warm.import_ms / 1000);
+}
+
+void agent_wait(struct agent *agent)
+{
+    warm_process_begin(&agent->warm);
+}
+
 /* GPUs come last: nothing waits for them. */
 static void enter_running(struct agent *agent)
 {
     ddpi_sm_move(&agent->sm, AGENT_RUNNING);
     agent_forward_held_signals(agent);
     agent->hooks.started(agent->hooks.ctx);
+    say_what_was_saved(agent);
+    warm_process_begin(&agent->warm);
     watch_gpus(agent);
 }
 

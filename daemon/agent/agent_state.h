@@ -67,6 +67,8 @@ struct agent {
     struct logmux mux;
     struct oom_kills oom;
     struct worker_starter starter;
+    struct warm_process warm; /* from which workers may be forked */
+    char **warm_envp;
     struct death_watch death_watch;
     struct gpu_watch gpus;
     struct pmi pmi; /* serves the MPI programs among the workers */

@@ -78,7 +78,7 @@ void agent_kill_everything(struct agent *agent)
     cgroup_kill(agent->config->cgroup);
     for (uint32_t i = 0; i < agent->config->nproc; i++)
         worker_proc_stop(&agent->workers[i], SIGKILL);
-    reap_kill_children();
+    reap_kill_children(warm_process_pid(&agent->warm));
 }
 
 static void say_stuck_process(void *ctx, pid_t pid, char state, const char *name)
@@ -95,7 +95,7 @@ static void on_sweep_timer(uv_timer_t *timer)
     if (ddpi_now_ms(&ddpi_clock_monotonic) >= agent->sweep_deadline_ms) {
         worker_starter_abandon(&agent->starter);
         agent_collect_children(agent);
-        reap_each_child(say_stuck_process, &agent->mux);
+        reap_each_child(warm_process_pid(&agent->warm), say_stuck_process, &agent->mux);
         agent_set_cause(agent, AGENT_CAUSE_STUCK);
     } else {
         agent_kill_everything(agent);
@@ -215,6 +215,7 @@ static bool done_when_flushed(struct agent *agent)
 void agent_end(struct agent *agent, int exit_code)
 {
     agent->exit_code = exit_code;
+    warm_process_end(&agent->warm);
     if (exit_code != 0)
         outcome_pass_on(agent);
     ddpi_sm_move(&agent->sm, AGENT_FLUSHING);

@@ -4,15 +4,11 @@
 #include "member.h"
 
 #include "clock.h"
+#include "exit_codes.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-enum {
-    EXIT_UNREACHABLE = 69, /* the store */
-    EXIT_TRY_AGAIN = 75,   /* no seat in time */
-};
 
 DDPI_SM_DEFINE(member, MEMBER_STATES);
 

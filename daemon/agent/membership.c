@@ -243,6 +243,8 @@ static bool reports_failure(const struct membership *membership, const struct dd
 void membership_seat(struct membership *membership, const struct ddp_round_seat *seat)
 {
     log_waiting(membership, seat);
+    if (seat->order == DDP_ROUND_WAIT)
+        agent_wait(&membership->agent);
     if (reports_failure(membership, seat))
         events_failure(&membership->events, seat->text);
     else if (membership->member.sm.state == MEMBER_FINISHED)

@@ -7,6 +7,7 @@
 #include "clock.h"
 #include "error.h"
 #include "error_file.h"
+#include "exit_codes.h"
 #include "mem.h"
 #include "report.h"
 #include "signames.h"

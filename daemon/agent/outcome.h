@@ -6,9 +6,6 @@
 
 #include "agent_state.h"
 
-/* ddprun's own exit codes, next to a worker's code and 128+N for its signal. */
-enum { EXIT_USAGE = 2, EXIT_CONFIG = 78 };
-
 /* Write to stderr why the generation ended; nothing if all workers exited with 0. */
 void outcome_report(struct agent *agent);
 

@@ -246,15 +246,8 @@ static void end_stream(struct logmux_stream *stream)
     uv_close((uv_handle_t *)&stream->pipe, on_stream_closed);
 }
 
-static void take_stream_bytes(struct logmux_stream *stream, const char *base, size_t bytes)
+static void show_bytes(struct logmux_stream *stream, const char *base, size_t bytes)
 {
-    if (stream->keep_tail)
-        tail_add(&stream->tail, base, bytes);
-    write_log_file(stream, base, bytes);
-    if (stream->filter != NULL)
-        linebuf_feed(&stream->filtered, base, bytes, 0, filter_one, stream);
-    if (stream->console < 0)
-        return;
     linebuf_feed(&stream->lines, base, bytes, ddpi_now_ms(stream->mux->clock), show_line, stream);
     struct logmux *mux = stream->mux;
     if (console_cursor_is_open(&mux->cursors[shown_on(mux, stream->console)], stream))
@@ -264,6 +257,41 @@ static void take_stream_bytes(struct logmux_stream *stream, const char *base, si
     uint64_t due_ms;
     if (holds(stream, &due_ms) && !uv_is_active((const uv_handle_t *)&mux->hold))
         watch_unfinished(mux);
+}
+
+static void take_output(struct logmux_stream *stream, const char *base, size_t bytes)
+{
+    if (stream->keep_tail)
+        tail_add(&stream->tail, base, bytes);
+    write_log_file(stream, base, bytes);
+    if (stream->filter != NULL)
+        linebuf_feed(&stream->filtered, base, bytes, 0, filter_one, stream);
+    if (stream->console >= 0)
+        show_bytes(stream, base, bytes);
+}
+
+static void take_stream_bytes(struct logmux_stream *stream, const char *base, size_t bytes)
+{
+    const struct logmux_opening opening = stream->opening;
+    size_t before = bytes;
+    if (opening.found == NULL) {
+        take_output(stream, base, bytes);
+    } else if (opening.found(opening.ctx, base, bytes, &before)) {
+        stream->opening.found = NULL;
+        if (before < bytes)
+            take_output(stream, base + before, bytes - before);
+    }
+}
+
+void logmux_show(struct logmux_stream *stream, int console)
+{
+    char text[TAIL_SIZE];
+    size_t len = tail_copy(&stream->tail, text);
+    linebuf_finish(&stream->lines);
+    linebuf_init(&stream->lines, console_of(stream->mux, console)->terminal);
+    stream->console = console;
+    if (len > 0)
+        show_bytes(stream, text, len);
 }
 
 /* libuv takes a hang-up for the end when a read does not fill its buffer, but one read from a
@@ -344,6 +372,7 @@ ddp_status logmux_open(struct logmux *mux, struct logmux_stream *stream,
     linebuf_init(&stream->lines, sink->console >= 0 && console_of(mux, sink->console)->terminal);
     linebuf_init(&stream->filtered, false);
     stream->filter = sink->filter;
+    stream->opening = sink->opening;
     stream->prefix = sink->prefix;
     stream->console = sink->console;
     stream->file_fd = sink->file_fd;

@@ -44,6 +44,13 @@ struct logmux {
     char chunk[64 * 1024];         /* shared by all reads */
 };
 
+/* Looks for the place where a stream's output begins, in what arrives. Returns true, with the
+ * number of bytes before it, when it has found that; until then nothing is output. */
+struct logmux_opening {
+    bool (*found)(void *ctx, const char *bytes, size_t len, size_t *ret_before);
+    void *ctx;
+};
+
 /* One pipe from one worker. A zeroed struct is not open. */
 struct logmux_stream {
     struct ddpi_list node;
@@ -53,10 +60,11 @@ struct logmux_stream {
     struct line_filter *filter; /* borrowed; receives whole lines; NULL: none */
     struct linebuf filtered;
     struct tail tail;
-    const char *prefix; /* borrowed, valid while the stream exists */
-    int console;        /* 0 stdout, 1 stderr, -1 none: hidden */
-    int file_fd;        /* owned; -1: none */
-    int file_errno;     /* the error that ended writing the file; 0: none */
+    struct logmux_opening opening; /* found NULL: the output has begun */
+    const char *prefix;            /* borrowed, valid while the stream exists */
+    int console;                   /* 0 stdout, 1 stderr, -1 none: hidden */
+    int file_fd;                   /* owned; -1: none */
+    int file_errno;                /* the error that ended writing the file; 0: none */
     bool keep_tail;
     bool terminal; /* the pipe is one */
     bool reading;
@@ -71,6 +79,7 @@ struct logmux_sink {
     bool keep_tail;
     bool terminal;              /* instead of a pipe */
     struct line_filter *filter; /* NULL: none */
+    struct logmux_opening opening;
 };
 
 void logmux_init(struct logmux *mux, uv_loop_t *loop);
@@ -80,6 +89,9 @@ void logmux_init(struct logmux *mux, uv_loop_t *loop);
 DDP_MUST_CHECK ddp_status logmux_open(struct logmux *mux, struct logmux_stream *stream,
                                       const struct logmux_sink *sink, int *ret_write_fd,
                                       struct ddp_error *err);
+
+/* Show a stream that was hidden, and has a tail: first what that holds. */
+void logmux_show(struct logmux_stream *stream, int console);
 
 /* The size of a terminal whose lines are shown after @prefix. */
 struct winsize logmux_size(struct logmux *mux, int console, const char *prefix);

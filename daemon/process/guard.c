@@ -134,7 +134,7 @@ static _Noreturn void end_guard(const struct guard *guard)
             signame_of(WTERMSIG(wait_status), name), ended,
             clean ? ", nothing of the job is running any more" : "");
     if (!clean)
-        reap_each_child(guard_say_stuck, NULL);
+        reap_each_child(0, guard_say_stuck, NULL);
     if (guard->farewell->clean_up != NULL)
         guard->farewell->clean_up(guard->farewell->ctx);
     _exit(WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status));
@@ -252,6 +252,11 @@ void guard_hold_signals(void)
     sigset_t held;
     forwarded_signals(&held);
     sigprocmask(SIG_BLOCK, &held, NULL);
+}
+
+void guard_is_needless(void)
+{
+    prctl(PR_SET_PDEATHSIG, 0);
 }
 
 /* Send a byte, with the descriptor @fd unless it is -1. */

@@ -52,6 +52,11 @@ void guard_hold_signals(void);
 DDP_MUST_CHECK ddp_status guard_split(const struct guard_farewell *farewell,
                                       struct guard_agent *ret_agent, struct ddp_error *err);
 
+/* In the agent, when no other process of the job is left: the death of the guard sends no signal
+ * any more. A leak checker that stops this process at its exit would wait for ever if SIGCONT took
+ * its stop away. */
+void guard_is_needless(void);
+
 /* In the agent: let the guard hold a duplicate of @socket, in place of an earlier one. No effect
  * when the guard is dead. */
 void guard_hold_socket(const struct guard_agent *guard, int socket);

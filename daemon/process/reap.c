@@ -159,18 +159,36 @@ static void visit_children(visit_pid visit, void *ctx)
     visit_children_of(getpid(), visit, ctx);
 }
 
-static void kill_one(void *ctx, pid_t pid)
+struct sparing_visit {
+    pid_t spared;
+    size_t count;
+};
+
+static void kill_one(void *arg, pid_t pid)
 {
-    size_t *count = ctx;
-    if (kill(pid, SIGKILL) == 0)
-        ++*count;
+    struct sparing_visit *visit = arg;
+    if (pid != visit->spared && kill(pid, SIGKILL) == 0)
+        visit->count++;
 }
 
-size_t reap_kill_children(void)
+size_t reap_kill_children(pid_t spared)
 {
-    size_t count = 0;
-    visit_children(kill_one, &count);
-    return count;
+    struct sparing_visit visit = {spared, 0};
+    visit_children(kill_one, &visit);
+    return visit.count;
+}
+
+static void count_one(void *arg, pid_t pid)
+{
+    struct sparing_visit *visit = arg;
+    visit->count += pid != visit->spared;
+}
+
+bool reap_has_child_besides(pid_t spared)
+{
+    struct sparing_visit visit = {spared, 0};
+    visit_children(count_one, &visit);
+    return visit.count > 0;
 }
 
 struct kill_visit {
@@ -204,6 +222,7 @@ size_t reap_kill_children_of(pid_t parent)
 }
 
 struct describe_visit {
+    pid_t spared;
     void (*visit)(void *ctx, pid_t pid, char state, const char *name);
     void *ctx;
 };
@@ -212,13 +231,14 @@ static void describe_one(void *arg, pid_t pid)
 {
     struct describe_visit *describe = arg;
     struct ddpi_proc_stat stat;
-    if (ddpi_proc_stat_read(pid, &stat))
+    if (pid != describe->spared && ddpi_proc_stat_read(pid, &stat))
         describe->visit(describe->ctx, pid, stat.state, stat.name);
 }
 
-void reap_each_child(void (*visit)(void *ctx, pid_t pid, char state, const char *name), void *ctx)
+void reap_each_child(pid_t spared,
+                     void (*visit)(void *ctx, pid_t pid, char state, const char *name), void *ctx)
 {
-    struct describe_visit describe = {visit, ctx};
+    struct describe_visit describe = {spared, visit, ctx};
     visit_children(describe_one, &describe);
 }
 
@@ -238,7 +258,7 @@ bool reap_sweep(uint64_t timeout_ms, size_t *ret_ended)
     uint64_t deadline = ddpi_now_ms(&ddpi_clock_monotonic) + timeout_ms;
     *ret_ended = 0;
     for (;;) {
-        reap_kill_children();
+        reap_kill_children(0);
         if (!reap_collect(count_exit, ret_ended))
             return true;
         if (ddpi_now_ms(&ddpi_clock_monotonic) >= deadline)

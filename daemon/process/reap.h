@@ -28,15 +28,22 @@ bool reap_is_failing(pid_t pid);
 /* The same by SIGKILL or a fault: ends that no process chooses when it finds another one dead. */
 bool reap_is_killed(pid_t pid);
 
-/* SIGKILL every direct child. Returns how many were signalled. Allocates nothing. */
-size_t reap_kill_children(void);
+/* SIGKILL every direct child but @spared, which may be 0. Returns how many were signalled.
+ * Allocates nothing. */
+size_t reap_kill_children(pid_t spared);
+
+/* Whether there is a direct child, dead or alive, besides @spared. Exact as long as the caller
+ * reaps none meanwhile: a child stays in the kernel's list until then. */
+bool reap_has_child_besides(pid_t spared);
 
 /* SIGKILL every living direct child of @parent, another process. Returns how many. Allocates
  * nothing. */
 size_t reap_kill_children_of(pid_t parent);
 
-/* Visit each direct child: pid, one-letter state ('D' = stuck in the kernel) and name. */
-void reap_each_child(void (*visit)(void *ctx, pid_t pid, char state, const char *name), void *ctx);
+/* Visit each direct child but @spared, which may be 0: pid, one-letter state ('D' = stuck in the
+ * kernel) and name. */
+void reap_each_child(pid_t spared,
+                     void (*visit)(void *ctx, pid_t pid, char state, const char *name), void *ctx);
 
 /* Kill and collect until nothing is left or @timeout_ms has passed; the caller has SIGCHLD
  * blocked. Returns true when nothing is left, with the number of processes that died in

@@ -12,7 +12,9 @@
 #define DAEMON_SPAWN_H
 
 #include <ddprun/status.h>
+#include <sched.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/resource.h>
 #include <sys/types.h>
@@ -20,15 +22,18 @@
 enum { SPAWN_KEY_FD = 3, SPAWN_LIFE_FD, SPAWN_PMI_FD, SPAWN_FLIGHT_FD, SPAWN_FREE_FD };
 
 struct spawn_request {
-    const char *path;            /* no search in PATH */
-    char *const *argv;           /* NULL-terminated */
-    char *const *envp;           /* NULL-terminated */
-    int stdio[3];                /* descriptors that become 0, 1 and 2; each is i or above 2 */
-    int key_fd;                  /* becomes SPAWN_KEY_FD; 0: none */
-    int cgroup_fd;               /* cgroup.procs of the group to join, if possible; 0: ours */
-    int life_fd;                 /* becomes SPAWN_LIFE_FD, the page of death_watch.h; 0: none */
-    int pmi_fd;                  /* becomes SPAWN_PMI_FD, the socket of pmi.h; 0: none */
-    int flight_fd;               /* becomes SPAWN_FLIGHT_FD, flight_memory.h; 0: none */
+    const char *path;      /* no search in PATH */
+    char *const *argv;     /* NULL-terminated */
+    char *const *envp;     /* NULL-terminated */
+    int stdio[3];          /* descriptors that become 0, 1 and 2; each is i or above 2 */
+    int key_fd;            /* becomes SPAWN_KEY_FD; 0: none */
+    int cgroup_fd;         /* cgroup.procs of the group to join, if possible; 0: ours */
+    int life_fd;           /* becomes SPAWN_LIFE_FD, the page of death_watch.h; 0: none */
+    int pmi_fd;            /* becomes SPAWN_PMI_FD, the socket of pmi.h; 0: none */
+    int flight_fd;         /* becomes SPAWN_FLIGHT_FD, flight_memory.h; 0: none */
+    int warm_fd;           /* socket to the process to fork it from, warm_fork.h; 0: none */
+    const cpu_set_t *cpus; /* that it may run on, of @cpus_size bytes; NULL: ours */
+    size_t cpus_size;
     const struct rlimit *nofile; /* its limit on open files; NULL: ours */
     /* The program must not start at or after this time of the monotonic clock, in ms; 0 or NULL: no
      * limit. The child checks it just before exec, as the caller may be stopped meanwhile. */
@@ -37,7 +42,8 @@ struct spawn_request {
 
 struct spawn_child {
     pid_t pid;
-    int pidfd; /* close-on-exec; the caller closes it */
+    int pidfd;   /* close-on-exec; the caller closes it */
+    bool forked; /* from the warm process (warm_fork.h), and not executed */
 };
 
 /*

@@ -1,7 +1,7 @@
 /*
- * spawner.c - the thread that calls spawn_process(). Owns it, and its two lists of tasks. The
- * thread must outlive the processes, which die with the thread that made them. It touches nothing
- * of the agent but the tasks.
+ * spawner.c - the threads that call spawn_process(). Owns them, and two lists of tasks. A thread
+ * must outlive the processes, which die with the thread that made them. They touch nothing of the
+ * agent but the tasks.
  */
 #include "spawner.h"
 
@@ -30,11 +30,13 @@ static void return_task(struct spawner *spawner, struct spawner_task *task)
 /* Called with the lock held; releases it while the process is started. */
 static void start_one(struct spawner *spawner, struct spawner_task *task)
 {
-    spawner->busy = true;
+    spawner->queued--;
+    spawner->busy++;
     pthread_mutex_unlock(&spawner->lock);
-    task->status = spawn_process(&task->request, &task->child, &task->error);
+    task->status = (task->start != NULL ? task->start : spawn_process)(&task->request, &task->child,
+                                                                       &task->error);
     pthread_mutex_lock(&spawner->lock);
-    spawner->busy = false;
+    spawner->busy--;
     return_task(spawner, task);
 }
 
@@ -66,13 +68,22 @@ static void on_tasks_ended(uv_async_t *async)
         spawner->done(spawner->ctx, take_first_task(&news));
 }
 
-ddp_status spawner_open(struct spawner *spawner, uv_loop_t *loop,
+static int add_thread(struct spawner *spawner)
+{
+    int sys_errno =
+        ddpi_thread_start(&spawner->threads[spawner->started], STACK_SIZE, spawner_main, spawner);
+    spawner->started += sys_errno == 0;
+    return sys_errno;
+}
+
+ddp_status spawner_open(struct spawner *spawner, uv_loop_t *loop, unsigned threads,
                         void (*done)(void *ctx, struct spawner_task *task), void *ctx,
                         struct ddp_error *err)
 {
     memset(spawner, 0, sizeof *spawner);
     spawner->done = done;
     spawner->ctx = ctx;
+    spawner->most = threads < SPAWNER_THREADS_MAX ? threads : SPAWNER_THREADS_MAX;
     ddpi_list_init(&spawner->waiting);
     ddpi_list_init(&spawner->ended);
     pthread_mutex_init(&spawner->lock, NULL);
@@ -80,7 +91,7 @@ ddp_status spawner_open(struct spawner *spawner, uv_loop_t *loop,
     int sys_errno = -uv_async_init(loop, &spawner->news, on_tasks_ended);
     if (sys_errno == 0) {
         spawner->news.data = spawner;
-        sys_errno = ddpi_thread_start(&spawner->thread, STACK_SIZE, spawner_main, spawner);
+        sys_errno = add_thread(spawner);
         spawner->open = sys_errno == 0;
         if (!spawner->open)
             uv_close((uv_handle_t *)&spawner->news, NULL);
@@ -91,10 +102,14 @@ ddp_status spawner_open(struct spawner *spawner, uv_loop_t *loop,
                                           "workers");
 }
 
+/* A thread that cannot be made is not needed: the others go on. */
 void spawner_start(struct spawner *spawner, struct spawner_task *task)
 {
     pthread_mutex_lock(&spawner->lock);
     ddpi_list_append(&spawner->waiting, &task->of_spawner);
+    spawner->queued++;
+    if (spawner->queued > spawner->started - spawner->busy && spawner->started < spawner->most)
+        (void)add_thread(spawner);
     pthread_cond_signal(&spawner->more);
     pthread_mutex_unlock(&spawner->lock);
 }
@@ -104,6 +119,7 @@ void spawner_cancel(struct spawner *spawner)
     pthread_mutex_lock(&spawner->lock);
     while (!ddpi_list_empty(&spawner->waiting)) {
         struct spawner_task *task = take_first_task(&spawner->waiting);
+        spawner->queued--;
         task->status = DDP_E_CANCELED;
         return_task(spawner, task);
     }
@@ -116,16 +132,16 @@ void spawner_close(struct spawner *spawner)
         return;
     pthread_mutex_lock(&spawner->lock);
     spawner->over = true;
-    spawner->left = spawner->busy;
-    pthread_cond_signal(&spawner->more);
+    spawner->left = spawner->busy > 0;
+    pthread_cond_broadcast(&spawner->more);
     pthread_mutex_unlock(&spawner->lock);
     spawner->open = false;
     uv_close((uv_handle_t *)&spawner->news, NULL);
-    if (spawner->left) {
-        pthread_detach(spawner->thread);
+    for (unsigned i = 0; i < spawner->started; i++)
+        (spawner->left ? pthread_detach(spawner->threads[i])
+                       : pthread_join(spawner->threads[i], NULL));
+    if (spawner->left)
         return;
-    }
-    pthread_join(spawner->thread, NULL);
     pthread_cond_destroy(&spawner->more);
     pthread_mutex_destroy(&spawner->lock);
 }

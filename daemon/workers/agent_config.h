@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct binding;
 struct event_log;
 struct cgroup;
 struct guard_agent;
@@ -45,11 +46,18 @@ struct agent_port {
     void *ctx;
 };
 
+/* What Horovod's programs are told. */
+struct agent_horovod {
+    uint16_t port;      /* of their rendezvous, on 127.0.0.1; 0: there is none */
+    char interface[16]; /* by which they reach each other; "": they find out by themselves */
+};
+
 /* Borrowed until agent_close(). */
 struct agent_config {
     const char *program;     /* path to execute */
     const char *interpreter; /* @program, if it runs a script or module; else NULL */
     char *const *argv;       /* from argv[1] on, ${local_rank} is replaced */
+    const char *preload;     /* modules that workers are forked with (warm_process.h); NULL: none */
     char *const *envp;
     const char *host; /* short name of this node */
     const char *role;
@@ -61,6 +69,7 @@ struct agent_config {
     const struct agent_port *port; /* NULL: the workers meet at the store */
     bool tls;                      /* workers use TLS with the store */
     bool tls_ranks;                /* workers use TLS with each other */
+    const char *timeline;          /* DDP_TIMELINE; NULL: an inherited one stays */
     bool agent_store;              /* master_addr and the seat's port are the store's */
     const char *filters[2];        /* of lines of stdout and stderr; NULL or "": none */
     const char *line_template;     /* prefix of console lines; "": none */
@@ -70,6 +79,8 @@ struct agent_config {
     const struct logdir *logs;     /* open; its opener closes it */
     const struct event_log *event_log; /* open; its opener closes it; NULL: none */
     uint32_t nproc;                    /* workers of this node */
+    const struct binding *binding;     /* the processors of each worker */
+    uint32_t omp_threads;              /* OMP_NUM_THREADS of the workers; 0: as inherited */
     uint32_t max_restarts;
     uint32_t flight_records;             /* of each worker; 0: no flight recorder */
     uint64_t shutdown_timeout_ms;        /* from asking workers to stop to killing them */
@@ -82,9 +93,11 @@ struct agent_config {
     sigset_t ending_signals;     /* end the job */
     sigset_t forwarded_signals;  /* are forwarded to the workers, without further effect */
     const char *ending_signals_text;
-    const struct cgroup *cgroup;     /* for the workers; NULL: none */
-    const struct guard_agent *guard; /* NULL: no guard */
-    const struct pmi_link *pmi_link; /* to the MPI ranks of other nodes; NULL: one node */
+    const struct cgroup *cgroup;         /* for the workers; NULL: none */
+    const struct guard_agent *guard;     /* NULL: no guard */
+    const struct pmi_link *pmi_link;     /* to the MPI ranks of other nodes; NULL: one node */
+    const char *pmi_library;             /* that Open MPI's programs load; NULL: none */
+    const struct agent_horovod *horovod; /* read when a worker starts; NULL: none */
 };
 
 #endif

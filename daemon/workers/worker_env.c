@@ -77,6 +77,7 @@ TEXT_VALUE(signals_to_handle, p->config->ending_signals_text)
 TEXT_VALUE(use_agent_store, p->config->agent_store ? "True" : "False")
 TEXT_VALUE(tls, p->config->tls ? "1" : NULL)
 TEXT_VALUE(tls_ranks, p->config->tls_ranks ? "1" : NULL)
+TEXT_VALUE(timeline, p->config->timeline)
 
 /* A server of an earlier version does not report roles: then all workers have the same one. */
 NUMBER_VALUE(role_rank, p->seat->role_world_size > 0 ? p->seat->role_first_rank + p->local_rank
@@ -121,11 +122,11 @@ static void nccl_async(const struct worker_place *p, struct value *out)
         out->text = "1";
 }
 
-/* As torchrun does: several workers with a thread per core each would compete for the cores. */
+/* Several workers with a thread per core each would compete for the cores. */
 static void omp_num_threads(const struct worker_place *p, struct value *out)
 {
-    if (lookup(p, "OMP_NUM_THREADS") == NULL && p->config->nproc > 1)
-        out->text = "1";
+    if (p->config->omp_threads > 0)
+        set_number(out, p->config->omp_threads);
 }
 
 static void columns(const struct worker_place *p, struct value *out)
@@ -198,6 +199,83 @@ static void flight_fd(const struct worker_place *p, struct value *out)
 NUMBER_VALUE(pmi_fd, SPAWN_PMI_FD)
 NUMBER_VALUE(mpi_local_rank, p->local_rank)
 
+/* The number by which ranks of Open MPI name their job: the same for all ranks, and another one for
+ * each generation and for other jobs of this machine, as names of shared memory are made of it. */
+static uint32_t number_of_job(const struct worker_place *p)
+{
+    char text[512];
+    uint32_t hash = 2166136261u; /* FNV-1a */
+    snprintf(text, sizeof text, "%" PRIu64 " %u %.400s", p->seat->generation, p->seat->master_port,
+             p->config->run_id != NULL ? p->config->run_id : "");
+    for (const char *at = text; *at != '\0'; at++)
+        hash = (hash ^ (unsigned char)*at) * 16777619u;
+    /* Open MPI loses the highest bits of both halves; a lower half of 0 means no job. */
+    return (hash & 0x7fff7fff) | 1;
+}
+
+static void flux_job(const struct worker_place *p, struct value *out)
+{
+    if (p->config->pmi_library != NULL)
+        set_number(out, number_of_job(p));
+}
+TEXT_VALUE(flux_library, p->config->pmi_library)
+
+/* Horovod's names. Its controllers are the user's choice; what a surrounding job has said of its
+ * rendezvous means nothing here. */
+TEXT_VALUE(host_name, p->config->host)
+
+/* Whether all nodes have the same number of workers, and so each of them has a peer on each node.
+ * Else it is alone in its group across nodes: Horovod needs that group only if they have. */
+static bool is_even(const struct ddp_round_seat *seat)
+{
+    return seat->most_workers == 0 ||
+           (uint64_t)seat->most_workers * seat->nodes == seat->world_size;
+}
+
+NUMBER_VALUE(cross_rank, is_even(p->seat) ? p->seat->node_rank : 0)
+NUMBER_VALUE(cross_size, is_even(p->seat) ? p->seat->nodes : 1)
+
+static void horovod_gloo(const struct worker_place *p, const char *name, struct value *out)
+{
+    if (lookup(p, name) == NULL)
+        out->text = "gloo";
+}
+
+static void horovod_controller(const struct worker_place *p, struct value *out)
+{
+    horovod_gloo(p, "HOROVOD_CONTROLLER", out);
+}
+
+static void horovod_operations(const struct worker_place *p, struct value *out)
+{
+    horovod_gloo(p, "HOROVOD_CPU_OPERATIONS", out);
+}
+
+static bool serves_horovod(const struct worker_place *p)
+{
+    return p->config->horovod != NULL && p->config->horovod->port > 0;
+}
+
+static void horovod_address(const struct worker_place *p, struct value *out)
+{
+    out->text = serves_horovod(p) ? "127.0.0.1" : NULL;
+    out->gone = !serves_horovod(p);
+}
+
+static void horovod_port(const struct worker_place *p, struct value *out)
+{
+    if (serves_horovod(p))
+        set_number(out, p->config->horovod->port);
+    out->gone = !serves_horovod(p);
+}
+
+static void horovod_interface(const struct worker_place *p, struct value *out)
+{
+    if (serves_horovod(p) && p->config->horovod->interface[0] != '\0' &&
+        lookup(p, "HOROVOD_GLOO_IFACE") == NULL)
+        out->text = p->config->horovod->interface;
+}
+
 /* A worker without a device of its own would use another worker's. */
 static ddp_status check_devices(const struct worker_place *p, struct ddp_error *err)
 {
@@ -221,44 +299,60 @@ static ddp_status check_devices(const struct worker_place *p, struct ddp_error *
 static const struct {
     const char *name;
     value_of value;
+    enum { OWN, SHARED } by; /* shared: all workers have the same, and libraries read it at once */
 } variables[] = {
-    {"RANK", rank},
-    {"LOCAL_RANK", local_rank},
-    {"WORLD_SIZE", world_size},
-    {"LOCAL_WORLD_SIZE", local_world_size},
-    {"GROUP_RANK", group_rank},
-    {"GROUP_WORLD_SIZE", group_world_size},
-    {"ROLE_NAME", role_name},
-    {"ROLE_RANK", role_rank},
-    {"ROLE_WORLD_SIZE", role_world_size},
-    {"MASTER_ADDR", master_addr},
-    {"MASTER_PORT", master_port},
-    {"TORCHELASTIC_RUN_ID", run_id},
-    {"TORCHELASTIC_RESTART_COUNT", restart_count},
-    {"TORCHELASTIC_MAX_RESTARTS", max_restarts},
-    {"TORCHELASTIC_ERROR_FILE", error_file},
-    {"TORCHELASTIC_TIMER_FILE", timer_file},
-    {"TORCHELASTIC_USE_AGENT_STORE", use_agent_store},
-    {"TORCHELASTIC_SIGNALS_TO_HANDLE", signals_to_handle},
-    {"TORCH_NCCL_ASYNC_ERROR_HANDLING", nccl_async},
-    {"OMP_NUM_THREADS", omp_num_threads},
-    {"COLUMNS", columns},
-    {"CUDA_VISIBLE_DEVICES", cuda_device},
-    {"HIP_VISIBLE_DEVICES", hip_device},
-    {"DDPRUN_STORE", store},
-    {"DDPRUN_STORE_PREFIX", store_prefix},
-    {"DDPRUN_TOKEN_FD", token_fd},
-    {"DDPRUN_RANK_KEY_FD", rank_key_fd},
-    {"DDPRUN_TLS", tls},
-    {"DDPRUN_TLS_RANKS", tls_ranks},
-    {DDPI_LIFE_FD_ENV, life_fd},
-    {DDPI_LIFE_SLOT_ENV, life_slot},
-    {DDPI_FLIGHT_FD_ENV, flight_fd},
-    {"PMI_FD", pmi_fd},
-    {"PMI_RANK", rank},
-    {"PMI_SIZE", world_size},
-    {"MPI_LOCALRANKID", mpi_local_rank},
-    {"MPI_LOCALNRANKS", local_world_size},
+    {"RANK", rank, OWN},
+    {"LOCAL_RANK", local_rank, OWN},
+    {"WORLD_SIZE", world_size, OWN},
+    {"LOCAL_WORLD_SIZE", local_world_size, SHARED},
+    {"GROUP_RANK", group_rank, OWN},
+    {"GROUP_WORLD_SIZE", group_world_size, OWN},
+    {"ROLE_NAME", role_name, OWN},
+    {"ROLE_RANK", role_rank, OWN},
+    {"ROLE_WORLD_SIZE", role_world_size, OWN},
+    {"MASTER_ADDR", master_addr, OWN},
+    {"MASTER_PORT", master_port, OWN},
+    {"TORCHELASTIC_RUN_ID", run_id, OWN},
+    {"TORCHELASTIC_RESTART_COUNT", restart_count, OWN},
+    {"TORCHELASTIC_MAX_RESTARTS", max_restarts, OWN},
+    {"TORCHELASTIC_ERROR_FILE", error_file, OWN},
+    {"TORCHELASTIC_TIMER_FILE", timer_file, OWN},
+    {"TORCHELASTIC_USE_AGENT_STORE", use_agent_store, OWN},
+    {"TORCHELASTIC_SIGNALS_TO_HANDLE", signals_to_handle, OWN},
+    {"TORCH_NCCL_ASYNC_ERROR_HANDLING", nccl_async, SHARED},
+    {"OMP_NUM_THREADS", omp_num_threads, SHARED},
+    {"COLUMNS", columns, OWN},
+    {"CUDA_VISIBLE_DEVICES", cuda_device, OWN},
+    {"HIP_VISIBLE_DEVICES", hip_device, OWN},
+    {"DDPRUN_STORE", store, OWN},
+    {"DDPRUN_STORE_PREFIX", store_prefix, OWN},
+    {"DDPRUN_TOKEN_FD", token_fd, OWN},
+    {"DDPRUN_RANK_KEY_FD", rank_key_fd, OWN},
+    {"DDPRUN_TLS", tls, OWN},
+    {"DDPRUN_TLS_RANKS", tls_ranks, OWN},
+    {"DDP_TIMELINE", timeline, OWN},
+    {DDPI_LIFE_FD_ENV, life_fd, OWN},
+    {DDPI_LIFE_SLOT_ENV, life_slot, OWN},
+    {DDPI_FLIGHT_FD_ENV, flight_fd, OWN},
+    {"PMI_FD", pmi_fd, OWN},
+    {"PMI_RANK", rank, OWN},
+    {"PMI_SIZE", world_size, OWN},
+    {"MPI_LOCALRANKID", mpi_local_rank, OWN},
+    {"MPI_LOCALNRANKS", local_world_size, OWN},
+    {"FLUX_JOB_ID", flux_job, OWN},
+    {"FLUX_PMI_LIBRARY_PATH", flux_library, OWN},
+    {"HOROVOD_RANK", rank, OWN},
+    {"HOROVOD_SIZE", world_size, OWN},
+    {"HOROVOD_LOCAL_RANK", mpi_local_rank, OWN},
+    {"HOROVOD_LOCAL_SIZE", local_world_size, OWN},
+    {"HOROVOD_CROSS_RANK", cross_rank, OWN},
+    {"HOROVOD_CROSS_SIZE", cross_size, OWN},
+    {"HOROVOD_HOSTNAME", host_name, OWN},
+    {"HOROVOD_CONTROLLER", horovod_controller, OWN},
+    {"HOROVOD_CPU_OPERATIONS", horovod_operations, OWN},
+    {"HOROVOD_GLOO_RENDEZVOUS_ADDR", horovod_address, OWN},
+    {"HOROVOD_GLOO_RENDEZVOUS_PORT", horovod_port, OWN},
+    {"HOROVOD_GLOO_IFACE", horovod_interface, OWN},
 };
 
 enum { VARIABLES = sizeof variables / sizeof *variables };
@@ -274,20 +368,13 @@ static bool is_replaced(const char *entry, const struct value values[VARIABLES])
 }
 
 /* One allocation holds the array and, after it, the text of our own entries. */
-ddp_status worker_env_make(const struct worker_place *place, char ***ret_envp,
-                           struct ddp_error *err)
+static ddp_status make_envp(char *const *inherited, const struct value values[VARIABLES],
+                            char ***ret_envp, struct ddp_error *err)
 {
-    char *const *inherited = place->config->envp;
-    struct value values[VARIABLES] = {0};
     size_t entries = VARIABLES + 1, text_len = 0, used = 0;
-    ddp_status status = check_devices(place, err);
-    if (status != DDP_OK)
-        return status;
-    for (size_t i = 0; i < VARIABLES; i++) {
-        variables[i].value(place, &values[i]);
+    for (size_t i = 0; i < VARIABLES; i++)
         if (values[i].text != NULL)
             text_len += strlen(variables[i].name) + strlen(values[i].text) + 2;
-    }
     for (char *const *entry = inherited; *entry != NULL; entry++)
         entries++;
     size_t bytes = entries * sizeof(char *) + text_len;
@@ -310,6 +397,29 @@ ddp_status worker_env_make(const struct worker_place *place, char ***ret_envp,
     }
     *ret_envp = envp;
     return DDP_OK;
+}
+
+ddp_status worker_env_make(const struct worker_place *place, char ***ret_envp,
+                           struct ddp_error *err)
+{
+    struct value values[VARIABLES] = {0};
+    ddp_status status = check_devices(place, err);
+    if (status != DDP_OK)
+        return status;
+    for (size_t i = 0; i < VARIABLES; i++)
+        variables[i].value(place, &values[i]);
+    return make_envp(place->config->envp, values, ret_envp, err);
+}
+
+ddp_status worker_env_make_shared(const struct agent_config *config, char ***ret_envp,
+                                  struct ddp_error *err)
+{
+    const struct worker_place place = {.config = config};
+    struct value values[VARIABLES] = {0};
+    for (size_t i = 0; i < VARIABLES; i++)
+        if (variables[i].by == SHARED)
+            variables[i].value(&place, &values[i]);
+    return make_envp(config->envp, values, ret_envp, err);
 }
 
 void worker_env_free(char **envp)

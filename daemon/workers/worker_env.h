@@ -41,6 +41,12 @@ DDP_MUST_CHECK ddp_status worker_env_make(const struct worker_place *place, char
                                           struct ddp_error *err);
 void worker_env_free(char **envp);
 
+/* The environment of a process in which modules are imported for all workers of @config: that of
+ * the configuration, with the variables that libraries read when they are loaded and that are the
+ * same for all workers. Freed with worker_env_free(). */
+DDP_MUST_CHECK ddp_status worker_env_make_shared(const struct agent_config *config,
+                                                 char ***ret_envp, struct ddp_error *err);
+
 /* The prefix of the keys of @generation in the store, after the prefix @of_job. Needs at most 24
  * bytes more than that. */
 void worker_env_store_prefix(char *text, size_t size, const char *of_job, uint64_t generation);

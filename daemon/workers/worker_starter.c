@@ -5,6 +5,7 @@
  */
 #include "worker_starter.h"
 
+#include "binding.h"
 #include "cgroup.h"
 #include "clock.h"
 #include "error.h"
@@ -12,6 +13,8 @@
 #include "guard.h"
 #include "logdir.h"
 #include "mem.h"
+#include "processors.h"
+#include "warm_fork.h"
 #include "worker_env.h"
 
 #include <errno.h>
@@ -191,9 +194,15 @@ static void hand_over(struct worker_starter *starter, struct worker_start *start
         .pmi_fd = start->pmi_fd,
         .flight_fd = start->flight_fd,
         .cgroup_fd = group != NULL && group->path[0] != '\0' ? group->procs_fd : 0,
+        .cpus =
+            config->binding != NULL ? binding_of(config->binding, start->worker->local_rank) : NULL,
+        .cpus_size = config->binding != NULL ? config->binding->size : 0,
         .nofile = config->nofile,
         .fence_at_ms = config->guard != NULL ? config->guard->fence_at_ms : NULL,
     };
+    start->warm_fd = starter->forks ? warm_process_socket(starter->warm) : 0;
+    start->task.request.warm_fd = start->warm_fd;
+    start->task.start = start->warm_fd > 0 ? warm_fork_or_spawn : spawn_process;
     starter->under_way++;
     spawner_start(&starter->spawner, &start->task);
 }
@@ -208,7 +217,9 @@ static void free_start(struct worker_start *start)
         close(start->pmi_fd);
     if (start->flight_fd > 0)
         close(start->flight_fd);
-    start->pmi_fd = start->flight_fd = 0;
+    if (start->warm_fd > 0)
+        close(start->warm_fd);
+    start->pmi_fd = start->flight_fd = start->warm_fd = 0;
     start->worker = NULL;
 }
 
@@ -263,6 +274,7 @@ static void take_child(struct worker_starter *starter, struct worker_proc *worke
                        const struct spawn_child *child)
 {
     struct ddp_error error;
+    starter->forked += child->forked;
     ddp_status status = worker_proc_started(worker, starter->loop, child,
                                             ddpi_now_us(&ddpi_clock_monotonic), &error);
     if (status != DDP_OK)
@@ -281,6 +293,7 @@ static void on_spawned(void *ctx, struct spawner_task *task)
         spawner_start(&starter->spawner, task);
         return;
     }
+    bool asked = start->warm_fd > 0;
     starter->under_way--;
     free_start(start);
     if (starter->abandoned) {
@@ -288,6 +301,8 @@ static void on_spawned(void *ctx, struct spawner_task *task)
             close(task->child.pidfd);
         return;
     }
+    if (task->status == DDP_OK && asked && !task->child.forked)
+        warm_process_failed(starter->warm, task->error.msg);
     if (task->status == DDP_OK)
         take_child(starter, worker, &task->child);
     else
@@ -297,20 +312,23 @@ static void on_spawned(void *ctx, struct spawner_task *task)
 
 ddp_status worker_starter_open(struct worker_starter *starter, const struct agent_config *config,
                                struct logmux *mux, uv_loop_t *loop, struct pmi *pmi,
-                               struct worker_proc *workers,
+                               struct warm_process *warm, struct worker_proc *workers,
                                const struct worker_starter_hooks *hooks, struct ddp_error *err)
 {
     *starter = (struct worker_starter){.config = config,
                                        .mux = mux,
                                        .loop = loop,
                                        .pmi = pmi,
+                                       .warm = warm,
                                        .workers = workers,
                                        .hooks = *hooks};
     flight_memory_open(&starter->flight, config->nproc, config->flight_records);
     for (int i = 0; i < WORKER_STARTER_AHEAD; i++)
         for (int fd = 0; fd < 3; fd++)
             starter->starts[i].stdio[fd] = fd;
-    ddp_status status = spawner_open(&starter->spawner, loop, on_spawned, starter, err);
+    /* The warm process forks one worker at a time. */
+    unsigned threads = config->preload != NULL ? 1 : ddpi_processors_usable();
+    ddp_status status = spawner_open(&starter->spawner, loop, threads, on_spawned, starter, err);
     for (int i = 0; i < 2 && status == DDP_OK; i++)
         status = line_filter_init(&mux->filters[i], config->filters[i], err);
     return status;
@@ -356,7 +374,8 @@ void worker_starter_begin(struct worker_starter *starter, const struct ddp_round
     starter->seat = seat;
     starter->attempt = attempt;
     starter->life_fd = life_fd;
-    starter->next = 0;
+    starter->next = starter->forked = 0;
+    starter->forks = warm_process_is_ready(starter->warm);
     flight_memory_renew(&starter->flight);
     starter->status = worker_starter_check_port(starter->config, seat, false, &starter->error);
     if (starter->status == DDP_OK)

@@ -1,5 +1,6 @@
 /*
- * worker_starter.h - starts the workers of a generation, one after the other, while the loop turns.
+ * worker_starter.h - starts the workers of a generation, one
+ * after the other, or some at once on as many processors, while the loop turns.
  */
 #ifndef DAEMON_WORKER_STARTER_H
 #define DAEMON_WORKER_STARTER_H
@@ -8,12 +9,13 @@
 #include "flight_memory.h"
 #include "pmi.h"
 #include "spawner.h"
+#include "warm_process.h"
 #include "worker_proc.h"
 
 #include <ddprun/round.h>
 
-/* Prepare one worker while another is being started; more would only hold descriptors. */
-enum { WORKER_STARTER_AHEAD = 2 };
+/* Prepare one worker while others are being started; more would only hold descriptors. */
+enum { WORKER_STARTER_AHEAD = SPAWNER_THREADS_MAX + 1 };
 
 struct worker_starter_hooks {
     void *ctx;
@@ -32,6 +34,7 @@ struct worker_start {
     int stdio[3];               /* descriptors above 2 are closed after the start */
     int pmi_fd;                 /* closed after the start; 0: none */
     int flight_fd;              /* the same */
+    int warm_fd;                /* the same */
     char **argv, **envp;
 };
 
@@ -40,6 +43,7 @@ struct worker_starter {
     struct logmux *mux;
     uv_loop_t *loop;
     struct pmi *pmi;
+    struct warm_process *warm;   /* to fork workers from */
     struct flight_memory flight; /* of the latest generation */
     struct worker_proc *workers;
     struct worker_starter_hooks hooks;
@@ -52,18 +56,18 @@ struct worker_starter {
     struct agent_key key; /* that the workers authenticate with */
     uint32_t next;        /* worker to be prepared */
     uint32_t under_way;
+    bool forks;      /* from the warm process, which was ready when the generation began */
+    uint32_t forked; /* of the workers */
     bool abandoned;
     ddp_status status;
     struct ddp_error error;
 };
 
 /* On failure, too, worker_starter_close() follows. All pointers stay valid until then. */
-DDP_MUST_CHECK ddp_status worker_starter_open(struct worker_starter *starter,
-                                              const struct agent_config *config, struct logmux *mux,
-                                              uv_loop_t *loop, struct pmi *pmi,
-                                              struct worker_proc *workers,
-                                              const struct worker_starter_hooks *hooks,
-                                              struct ddp_error *err);
+DDP_MUST_CHECK ddp_status worker_starter_open(
+    struct worker_starter *starter, const struct agent_config *config, struct logmux *mux,
+    uv_loop_t *loop, struct pmi *pmi, struct warm_process *warm, struct worker_proc *workers,
+    const struct worker_starter_hooks *hooks, struct ddp_error *err);
 
 /* If rank 0 runs on this node, check that no other user holds its port: before the generation of
  * @seat starts, or after it has @failed. */

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -257,9 +258,21 @@ static ddp_status explain_open(int sys_errno, const char *path, struct ddp_error
     return ddpi_error_sys(err, sys_errno, "cannot open the token file '%s'", path);
 }
 
+/* The number in "/dev/fd/N"; -1: another path. */
+static int descriptor_of(const char *path)
+{
+    static const char folder[] = "/dev/fd/";
+    int64_t fd;
+    bool is = strncmp(path, folder, sizeof folder - 1) == 0 &&
+              ddpi_parse_int(path + sizeof folder - 1, 0, INT_MAX, &fd, NULL) == DDP_OK;
+    return is ? (int)fd : -1;
+}
+
 ddp_status ddpi_token_read(const char *path, struct ddpi_credential *ret, struct ddp_error *err)
 {
     char what[DDP_ERROR_TEXT / 2];
+    if (descriptor_of(path) >= 0)
+        return ddpi_token_read_fd(descriptor_of(path), ret, err);
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return explain_open(errno, path, err);

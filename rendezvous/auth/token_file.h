@@ -15,9 +15,10 @@
 
 enum { DDPI_KEY_LINE = 256 }; /* size of the longest line, with its NUL */
 
-/* Read the file at @path, which must be a regular file that belongs to this user or root and that
- * no other user can access. DDP_E_NOT_FOUND: it does not exist. DDP_E_DENIED: it cannot be trusted.
- * DDP_E_INVALID: it holds neither a token nor a key. */
+/* Read the file at @path; "/dev/fd/N" is the open descriptor N, as for ddpi_token_read_fd(). Else
+ * it must be a regular file that belongs to this user or root and that no other user can access.
+ * DDP_E_NOT_FOUND: it does not exist. DDP_E_DENIED: it cannot be trusted. DDP_E_INVALID: it holds
+ * neither a token nor a key. */
 DDP_MUST_CHECK ddp_status ddpi_token_read(const char *path, struct ddpi_credential *ret,
                                           struct ddp_error *err);
 

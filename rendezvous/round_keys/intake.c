@@ -2,6 +2,7 @@
  * intake.c - keys that members and users write, passed to the machine of their job. Owns nothing.
  */
 #include "error.h"
+#include "exit_codes.h"
 #include "mem.h"
 #include "parse.h"
 #include "round_keys_impl.h"
@@ -9,8 +10,6 @@
 
 #include <stdio.h>
 #include <string.h>
-
-enum { EXIT_CONFIG = 78 }; /* of a member whose record cannot be read */
 
 void ddpi_round_take_epoch(struct round_job *job)
 {

@@ -6,13 +6,13 @@
 #include "rounds_impl.h"
 
 #include "error.h"
+#include "exit_codes.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    EXIT_CONFIG = 78,
     REFRESH_MS = 1000 /* how old the numbers may be in the texts that waiting members are told */
 };
 
@@ -198,6 +198,15 @@ static void count_roles(struct ddpi_rounds *rounds, uint32_t nodes)
     }
 }
 
+static uint32_t most_workers(const struct ddpi_rounds *rounds, uint32_t nodes)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < nodes; i++)
+        if (rounds->sorted[i]->says.nproc > most)
+            most = rounds->sorted[i]->says.nproc;
+    return most;
+}
+
 ddp_status ddpi_rounds_seat_all(struct ddpi_rounds *rounds, struct ddp_error *err)
 {
     uint64_t generation = rounds->last + 1;
@@ -216,6 +225,7 @@ ddp_status ddpi_rounds_seat_all(struct ddpi_rounds *rounds, struct ddp_error *er
     seat.nodes = nodes;
     seat.world_size = world_size;
     seat.restarts = rounds->restarts;
+    seat.most_workers = most_workers(rounds, nodes);
     memset(seat.text, 0, sizeof seat.text);
     enter_generation(rounds, generation, nodes, world_size);
     for (uint32_t i = 0; i < nodes; i++) {

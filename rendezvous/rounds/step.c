@@ -2,16 +2,13 @@
  * step.c - the round machine's conclusions from the facts noted: when a generation begins, when it
  * must stop, and when the job is over. Owns nothing.
  */
+#include "exit_codes.h"
 #include "rounds_impl.h"
 
 #include <stdio.h>
 #include <string.h>
 
 enum {
-    EXIT_FAILED = 1, /* the exit code of the failure is not known */
-    EXIT_CRASH_LOOP = 93,
-    EXIT_LEFT = 130,
-    EXIT_STOPPED = 143,
     CRASH_LOOP_MS = 10 * 1000 /* a worker that ran for longer has not failed at its start */
 };
 

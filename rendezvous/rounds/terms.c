@@ -85,6 +85,7 @@ void ddpi_rounds_copy_seat(struct ddp_round_seat *to, const struct ddp_round_sea
     to->restarts = from->restarts;
     to->role_first_rank = from->role_first_rank;
     to->role_world_size = from->role_world_size;
+    to->most_workers = from->most_workers;
     to->master_port = from->master_port;
     ddpi_rounds_say(to->master_address, "%s", from->master_address);
     ddpi_rounds_say(to->text, "%s", from->text);

@@ -120,6 +120,7 @@ static const struct field seat_fields[] = {
     TEXT_OF(SEAT, "text", text, 0),
     NEWER_NUMBER_OF(SEAT, "role_first_rank", role_first_rank, UINT32_MAX),
     NEWER_NUMBER_OF(SEAT, "role_world_size", role_world_size, UINT32_MAX),
+    NEWER_NUMBER_OF(SEAT, "most_workers", most_workers, UINT32_MAX),
 };
 
 static const struct field summary_fields[] = {

@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -26,6 +27,9 @@ POINTS = {
     'worker.watch': ['error:24@1', 'error:24@3', 'kill@2'],
     'logmux.pipe': ['error:24@1', 'error:24@4', 'kill@5'],
 }
+
+# Reached when a worker is forked (--preload).
+WARM_POINT = 'warm.words'
 
 # A worker with a grandchild in a session of its own that ignores SIGTERM.
 WORKER = ['sh', '-c', 'trap "" TERM; setsid sleep 300 & exec sleep "$0"']
@@ -76,6 +80,19 @@ class Failpoints(unittest.TestCase):
                         self.assertEqual(done.returncode, 78, done.stderr)
                         self.assertRegex(done.stderr, r'^ddprun: cannot .*\n$')
 
+    def test_the_agent_dies_while_it_starts_a_forked_worker(self):
+        with tempfile.TemporaryDirectory() as folder:
+            script = pathlib.Path(folder, 'train.py')
+            script.write_text('import json, os, sys\nsys.exit(1)\n')
+            marker = f'mark-{os.getpid()}-warm'
+            env = dict(os.environ, DDPRUN_FAILPOINTS=f'{WARM_POINT}=kill@2', DDPRUN_TEST_MARK=marker)
+            done = subprocess.run([DDPRUN, '--preload=json', '--max-restarts=100000', '--crash-loop=0', script],
+                                  env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.PIPE, text=True, timeout=DEADLINE_S)
+            self.assert_nothing_left(marker)
+            self.assertEqual(done.returncode, 128 + signal.SIGKILL, done.stderr[-2000:])
+            self.assertIn('the agent was killed by SIGKILL', done.stderr)
+
     def test_the_list_is_complete(self):
         root = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..')
         found = set()
@@ -83,7 +100,8 @@ class Failpoints(unittest.TestCase):
             for path in pathlib.Path(root, folder).glob('**/*.c'):
                 found |= set(re.findall(r'DDPI_FAILPOINT\("([^"]+)"\)', path.read_text(encoding='utf-8')))
         # Those of the store's state are test_state_crash's.
-        self.assertEqual({name for name in found if not name.startswith('state.')}, set(POINTS))
+        self.assertEqual({name for name in found if not name.startswith('state.')},
+                         {*POINTS, WARM_POINT})
 
     def test_control_arm(self):
         """Without a failpoint the same job runs, and is seen by the search for what is left."""

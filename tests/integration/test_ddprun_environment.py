@@ -2,6 +2,7 @@
 """test_ddprun_environment.py - what a worker inherits: variables, ports, and a clean state."""
 
 import contextlib
+import os
 import socket
 import sys
 import unittest
@@ -26,6 +27,17 @@ def environments(job):
         name, _, value = entry.partition('=')
         found.setdefault(int(rank), {})[name] = value
     return found
+
+
+def usable_processors():
+    """Those in the mask, and no more than the control group's quota, if it has one."""
+    usable = len(os.sched_getaffinity(0))
+    try:
+        group = Path('/proc/self/cgroup').read_text(encoding='ascii').strip().rpartition('::')[2]
+        quota, period = Path(f'/sys/fs/cgroup{group}/cpu.max').read_text(encoding='ascii').split()
+        return max(1, min(usable, int(quota) // int(period)))
+    except (OSError, ValueError):
+        return usable
 
 
 class Variables(DdprunCase):
@@ -71,7 +83,10 @@ class Variables(DdprunCase):
             'TORCHELASTIC_SIGNALS_TO_HANDLE', 'TORCH_NCCL_ASYNC_ERROR_HANDLING',
             'DDPRUN_STORE', 'DDPRUN_STORE_PREFIX', 'DDPRUN_RANK_KEY_FD', 'DDPRUN_LIFE_FD', 'DDPRUN_LIFE_SLOT',
             'DDPRUN_FLIGHT_FD',
-            'PMI_FD', 'PMI_RANK', 'PMI_SIZE', 'MPI_LOCALRANKID', 'MPI_LOCALNRANKS'})
+            'PMI_FD', 'PMI_RANK', 'PMI_SIZE', 'MPI_LOCALRANKID', 'MPI_LOCALNRANKS',
+            'HOROVOD_RANK', 'HOROVOD_SIZE', 'HOROVOD_LOCAL_RANK', 'HOROVOD_LOCAL_SIZE', 'HOROVOD_CROSS_RANK',
+            'HOROVOD_CROSS_SIZE', 'HOROVOD_HOSTNAME', 'HOROVOD_CONTROLLER', 'HOROVOD_CPU_OPERATIONS',
+            'HOROVOD_GLOO_RENDEZVOUS_ADDR', 'HOROVOD_GLOO_RENDEZVOUS_PORT', 'HOROVOD_GLOO_IFACE'})
         for name, value in before.items():
             if name not in SHELL_MADE:
                 self.assertEqual(env.get(name), value, name)
@@ -83,12 +98,26 @@ class Variables(DdprunCase):
         self.assertNotEqual(env['MASTER_PORT'], '1')
         self.assertRegex(env['TORCHELASTIC_RUN_ID'], rf'\A{UUID}\Z')
 
+    def test_processors_of_workers(self):
+        usable = os.sched_getaffinity(0)
+        script = 'echo $RANK $(grep Cpus_allowed_list /proc/self/status)'
+        job = self.run_job('--numa-binding=node', '--no-prefix', 'sh', '-c', script)
+        self.assertEqual(job.code, 0, job.err)
+        self.assertIn('--numa-binding: each worker is bound to', job.err)
+        job = self.run_job('--numa-binding=exclusive', f'--nproc-per-node={len(usable) + 1}', 'true')
+        self.assert_sentence(job, 2, '--numa-binding=exclusive', f'for {len(usable) + 1} workers')
+        cpu = str(min(usable))
+        self.assertEqual(self.run_job('-c', cpu, DDPRUN, '--numa-binding=exclusive', '--no-prefix', 'sh', '-c', script,
+                                      program='/usr/bin/taskset').out, f'0 Cpus_allowed_list: {cpu}\n')
+
     def test_omp_num_threads(self):
         del self.env['OMP_NUM_THREADS']
         self.assertNotIn('OMP_NUM_THREADS', self.workers()[0])
-        job = self.run_job('--nproc-per-node=2', 'sh', '-c', 'echo $OMP_NUM_THREADS')
-        self.assertEqual(sorted(job.out.split()), ['[default0]:1', '[default1]:1'])
-        self.assertRegex(job.err, r'\Addprun: OMP_NUM_THREADS=1 in each worker[^\n]*\n\Z')
+        for nproc in (2, 64):
+            threads = max(1, usable_processors() // nproc)
+            job = self.run_job(f'--nproc-per-node={nproc}', '--no-prefix', 'sh', '-c', 'echo $OMP_NUM_THREADS')
+            self.assertEqual(job.out.split(), [str(threads)] * nproc)
+            self.assertRegex(job.err, rf'\Addprun: OMP_NUM_THREADS={threads} in each worker[^\n]*\n\Z')
         for value in ('6', ''):
             found = self.workers('--nproc-per-node=2', env={'OMP_NUM_THREADS': value})
             self.assertEqual(found[1]['OMP_NUM_THREADS'], value)
@@ -110,6 +139,11 @@ class Variables(DdprunCase):
     def test_visible_devices_stay_without_it(self):
         env = self.workers('--nproc-per-node=2', env={'CUDA_VISIBLE_DEVICES': '3,5'})[1]
         self.assertEqual(env['CUDA_VISIBLE_DEVICES'], '3,5')
+
+    def test_timeline(self):
+        self.assertNotIn('DDP_TIMELINE', self.workers()[0])
+        self.assertEqual(self.workers('--timeline-filename=/x y.json')[0]['DDP_TIMELINE'], '/x y.json')
+        self.assertEqual(self.workers(env={'DDP_TIMELINE': '/z.json'})[0]['DDP_TIMELINE'], '/z.json')
 
     def test_job_id(self):
         def run_id(*words):

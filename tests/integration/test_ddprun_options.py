@@ -66,6 +66,54 @@ class Spellings(DdprunCase):
         self.assertEqual(sorted(job.out.split()), ['[default0]:0', '[default1]:1'])
         self.assertRegex(job.err, r'\Addprun: --use-env does nothing[^\n]+\n\Z')
 
+    def test_local_rank_as_the_first_argument(self):
+        words = ['--nproc-per-node=2', 'sh', '-c', 'echo "$0" "$@"', 'first']
+        for option, argument in (('--legacy-local-rank', '--local_rank'),
+                                 ('--legacy-local-rank=local_rank', '--local_rank'),
+                                 ('--legacy-local-rank=local-rank', '--local-rank')):
+            script = self.write('show.py', 'import sys; print(*sys.argv[1:])')
+            job = self.run_job(option, '--nproc-per-node=2', script, '--lr', '0.1')
+            self.assert_succeeded(job)
+            self.assertEqual(sorted(job.out.splitlines()),
+                             [f'[default{rank}]:{argument}={rank} --lr 0.1' for rank in (0, 1)])
+        job = self.run_job(*words)
+        self.assertEqual(sorted(job.out.splitlines()), ['[default0]:first', '[default1]:first'])
+        self.assert_sentence(self.run_job('--legacy-local-rank=rank', 'true'), 2, '--legacy-local-rank',
+                             "'rank' is neither local_rank nor local-rank")
+
+    def test_variables_of_a_scheduler(self):
+        step = {'SLURM_JOB_ID': 7, 'SLURM_STEP_NUM_NODES': 2, 'SLURM_STEP_NUM_TASKS': 2, 'SLURM_NODEID': 1,
+                'SLURM_STEP_NODELIST': 'n[1-3]'}
+        self.assert_sentence(self.run_job('true', env=step), 78, 'SLURM_STEP_NODELIST lists 3 nodes', '--standalone')
+        # An endpoint of the user's, one node, and what only prints, do not ask the scheduler.
+        for words in (['--standalone'], ['--nnodes=1'], ['--rdzv-backend=c10d', '--rdzv-endpoint=localhost:0']):
+            self.assert_succeeded(self.run_job(*words, 'true', env=step))
+        self.assert_succeeded(self.run_job('--version', env=step))
+        # In an allocation ddprun becomes srun.
+        allocation = {'SLURM_JOB_ID': 7, 'SLURM_JOB_NUM_NODES': 2, 'PATH': '/nowhere'}
+        self.assert_sentence(self.run_job('--nproc-per-node=2', 'true', env=allocation), 78, 'srun', '--standalone')
+        srun = self.write('srun', '#!/bin/sh\necho "$@"\n')
+        job = self.run_job('--nproc-per-node=2', 'true', '-x', env=dict(allocation, PATH=f'{srun.parent}:/bin'))
+        self.assertRegex(job.out, r'\A--nodes=2 --ntasks=2 --ntasks-per-node=1 [^\n]*/ddprun --nproc-per-node=2 true -x\n\Z')
+
+    def test_a_dry_run_starts_nothing(self):
+        words = ['--dry-run', '--nproc-per-node=2', '--log-dir=logs', '--tee=3']
+        job = self.run_job(*words, 'touch', 'it ran', env={'PET_MAX_RESTARTS': 3, 'PLAIN': 'x'})
+        self.assertEqual((job.code, job.err), (0, 'ddprun: nothing is started (--dry-run)\n'))
+        for text in ("touch 'it ran'\n", '--nproc-per-node=2  (command line)\n', '--max-restarts=3  (PET_MAX_RESTARTS)\n',
+                     'WORLD_SIZE=2\n', 'TORCHELASTIC_MAX_RESTARTS=3\n'):
+            self.assertIn(text, job.out)
+        self.assertNotIn('PLAIN', job.out) # it is inherited
+        self.assertEqual([path.name for path in self.folder.iterdir()], ['tmp'])
+        job = self.run_job('--dry-run', '--nnodes=2:4', '--rdzv-endpoint=h:1', '--node-rank=1', 'true')
+        self.assertIn('2 to 4; this one would be 1\n', job.out)
+        job = self.run_job('--dry-run', '-H', 'a:2,b:2', '--local-addr=127.0.0.1', '--launcher=/bin/echo', 'true')
+        self.assertEqual((job.code, job.out.count(' --leash ')), (0, 2), job.err)
+        self.assert_sentence(self.run_job('--dry-run', './nowhere'), 78, './nowhere')
+        allocation = {'SLURM_JOB_ID': 7, 'SLURM_JOB_NUM_NODES': 2}
+        self.assertIn('srun would start this command on each of 2 nodes',
+                      self.run_job('--dry-run', 'true', env=allocation).err)
+
     def test_counts_by_name(self):
         self.assertEqual(self.size('--nproc-per-node=cpu'), len(os.sched_getaffinity(0)))
 
@@ -94,7 +142,7 @@ class Spellings(DdprunCase):
 
     def test_the_help_can_be_read(self):
         lines = self.run_job('--help').out.splitlines()
-        self.assertLess(len(lines), 150)
+        self.assertLess(len(lines), 200)
         self.assertLess(max(map(len, lines)), 100)
 
     def test_help_and_version_look_at_nothing_else(self):

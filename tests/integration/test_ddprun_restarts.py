@@ -93,7 +93,7 @@ class Restarts(DdprunCase):
     def test_many_leak_no_descriptor(self):
         job = self.run_job('--nproc-per-node=2', '--max-restarts=60', '--crash-loop=0', '--tee=3',
                            f'--log-dir={self.folder}/logs', 'false',
-                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (44, 44)))
+                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (56, 56)))
         self.assertIn('giving up after 60 restarts', job.err)
 
 

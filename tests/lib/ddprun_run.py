@@ -26,7 +26,7 @@ MARK = 'DDPRUN_TEST_MARK'
 DEADLINE = 60  # seconds; for what should take none, but on a machine that does much else
 # The caller's own settings must not leak into a job, nor out of an outer launcher.
 FOREIGN = ('PET_', 'TORCH', 'DDPRUN', 'OMP_', 'CUDA_', 'RANK', 'WORLD_SIZE', 'LOCAL_', 'GROUP_',
-           'ROLE_', 'MASTER_', 'PYTHON', 'VIRTUAL_ENV')
+           'ROLE_', 'MASTER_', 'PYTHON', 'VIRTUAL_ENV', 'SLURM', 'OMPI_', 'PMIX_', 'HOROVOD_', 'LSB_', 'JOB_COMPLETION_')
 
 
 # "nohup make test &" ignores these, and a signal that ddprun inherits as ignored stays so.

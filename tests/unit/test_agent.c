@@ -4,6 +4,7 @@
  */
 #include "agent_job.h"
 #include "check_main.h"
+#include "exit_codes.h"
 #include "failmem.h"
 #include "looptest.h"
 #include "outcome.h"

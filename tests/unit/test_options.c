@@ -124,12 +124,21 @@ START_TEST(a_variable_that_is_overridden_is_not_read)
 }
 END_TEST
 
+/* The whole name, as mpirun's -np; a part of it is letters. */
+START_TEST(one_dash_and_the_whole_name)
+{
+    ck_assert_uint_eq(good("-pause=3", no_env, 2).pause_ms, 3000);
+    ck_assert_uint_eq(good("-pause 3", no_env, 3).pause_ms, 3000);
+    BAD("-paus=3", no_env, "'-paus'", "'--pause'");
+}
+END_TEST
+
 START_TEST(an_unknown_option_gets_the_nearest)
 {
     BAD("--full-cuont=3", no_env, "'--full-cuont'", "did you mean '--full-count'?");
     BAD("--Loud", no_env, "'--Loud'", "did you mean '--loud'?");
     BAD("--bogus=1", no_env, "'--bogus'", "the nearest is '--", "tool --help");
-    BAD("-pause=3", no_env, "'-pause'", "did you mean '--pause'?");
+    BAD("-puase=3", no_env, "'-puase'", "did you mean '--pause'?");
     BAD("-x", no_env, "'-x'", "the nearest is '--");
     BAD("--full", no_env, "'--full'", "--full-name or --full-count");
 }
@@ -183,6 +192,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, a_text_that_is_asked_for_needs_nothing_else);
     tcase_add_test(tcase, the_environment_fills_what_is_left_open);
     tcase_add_test(tcase, a_variable_that_is_overridden_is_not_read);
+    tcase_add_test(tcase, one_dash_and_the_whole_name);
     tcase_add_test(tcase, an_unknown_option_gets_the_nearest);
     tcase_add_test(tcase, values_that_are_wrong);
     tcase_add_test(tcase, help_has_each_option_and_each_group_once);

@@ -11,6 +11,7 @@ static struct ddprun_options base_options(void)
 {
     struct ddprun_options options;
     ddprun_options_init(&options);
+    options.min_nodes = options.max_nodes = 1; /* as ddprun_options_complete() has it */
     return options;
 }
 

@@ -120,7 +120,7 @@ START_TEST(sweeping_nothing_is_done_at_once)
     size_t ended = 4711;
     ck_assert(reap_sweep(0, &ended));
     ck_assert_uint_eq(ended, 0);
-    ck_assert_uint_eq(reap_kill_children(), 0);
+    ck_assert_uint_eq(reap_kill_children(0), 0);
     ck_assert(!reap_collect(NULL, NULL));
 }
 END_TEST
@@ -154,7 +154,7 @@ START_TEST(what_cannot_be_killed_ends_the_sweep_in_time)
     ck_assert_int_gt(start(become_nobody), 0);
     wait_until_standing(1);
     ck_assert(may_kill_others(false));
-    ck_assert_uint_eq(reap_kill_children(), 0);
+    ck_assert_uint_eq(reap_kill_children(0), 0);
     ck_assert(!reap_sweep(20, &ended));
     ck_assert_uint_eq(ended, 0);
     ck_assert(may_kill_others(true));
@@ -203,7 +203,7 @@ START_TEST(collecting_tells_each_end_and_what_is_left)
     ck_assert_int_eq(exits.pid, ending);
     ck_assert_int_eq(WEXITSTATUS(exits.status), 7);
 
-    ck_assert_uint_eq(reap_kill_children(), 1);
+    ck_assert_uint_eq(reap_kill_children(0), 1);
     wait_for_zombie(lasting);
     ck_assert(!reap_collect(note_exit, &exits));
     ck_assert_int_eq(exits.count, 2);
@@ -265,18 +265,18 @@ START_TEST(children_are_described_whatever_their_name)
     size_t ended;
     pid_t child = start(take_a_strange_name);
     wait_until_standing(1);
-    reap_each_child(describe, &described);
+    reap_each_child(0, describe, &described);
     ck_assert_int_eq(described.count, 1);
     ck_assert_int_eq(described.pid, child);
     ck_assert_str_eq(described.name, "a) R 1 (b");
     ck_assert_ptr_nonnull(strchr("RSD", described.state));
-    ck_assert_uint_eq(reap_kill_children(), 1);
+    ck_assert_uint_eq(reap_kill_children(0), 1);
     wait_for_zombie(child);
-    reap_each_child(describe, &described);
+    reap_each_child(0, describe, &described);
     ck_assert_int_eq(described.count, 2);
     ck_assert_int_eq(described.state, 'Z');
     ck_assert(reap_sweep(LIMIT_MS, &ended));
-    reap_each_child(describe, &described);
+    reap_each_child(0, describe, &described);
     ck_assert_int_eq(described.count, 2);
 }
 END_TEST
@@ -336,7 +336,7 @@ START_TEST(a_long_list_is_read_whole)
         ck_assert_int_gt(start(refuse_to_end), 0);
     wait_until_standing(MANY);
     struct described described = {0};
-    reap_each_child(describe, &described);
+    reap_each_child(0, describe, &described);
     ck_assert_int_eq(described.count, MANY);
     ck_assert(reap_sweep(LIMIT_MS, &ended));
     ck_assert_uint_eq(ended, MANY);

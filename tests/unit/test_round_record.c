@@ -49,7 +49,8 @@ static const struct ddp_round_seat a_seat = {.order = DDP_ROUND_STOP,
                                              .master_port = 65535,
                                              .text = "node a is lost",
                                              .role_first_rank = 4,
-                                             .role_world_size = 12};
+                                             .role_world_size = 12,
+                                             .most_workers = 7};
 
 static const struct ddpi_rounds_summary a_summary = {.state = ROUNDS_STOPPING,
                                                      .generation = 9,
@@ -167,6 +168,7 @@ START_TEST(each_field_has_its_place)
     ck_assert_uint_eq(seat.master_port, 65535);
     ck_assert_str_eq(seat.text, "node a is lost");
     ck_assert(seat.role_first_rank == 4 && seat.role_world_size == 12);
+    ck_assert_uint_eq(seat.most_workers, 7);
     free(text);
     text = written(2);
     struct ddpi_rounds_summary sum;
@@ -190,7 +192,7 @@ START_TEST(every_line_counts)
         snprintf(name, sizeof name, "'%.*s'", (int)strcspn(at, " "), at);
         memcpy(changed, text, before);
         memcpy(changed + before, at + len, strlen(at + len) + 1);
-        if (strncmp(at, "role", 4) != 0)
+        if (strncmp(at, "role", 4) != 0 && strncmp(at, "most_workers", 12) != 0)
             refused(_i, changed, name);
         memcpy(changed, text, before + len);
         memcpy(changed + before + len, at, strlen(at) + 1);

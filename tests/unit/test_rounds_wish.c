@@ -154,8 +154,10 @@ START_TEST(ranks_are_counted_in_each_role)
     seated_in_role(2, 2, 6);
     seated_in_role(3, 0, 2);
     seated_in_role(4, 4, 6);
-    for (unsigned id = 0; id < 5; id++)
+    for (unsigned id = 0; id < 5; id++) {
         ck_assert_uint_eq(at.seat[id].first_rank, 2 * id);
+        ck_assert_uint_eq(at.seat[id].most_workers, 2);
+    }
 }
 END_TEST
 

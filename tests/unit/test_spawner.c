@@ -30,17 +30,27 @@ static void on_done(void *ctx, struct spawner_task *job)
     done[done_count++] = (unsigned)(job - jobs);
 }
 
-static void prepare(void)
+static void prepare_with(unsigned threads)
 {
     char page[4096] = {0};
     struct ddp_error error;
     ck_assert_int_eq(uv_loop_init(&loop), 0);
-    ck_assert_int_eq(spawner_open(&spawner, &loop, on_done, &spawner, &error), DDP_OK);
+    ck_assert_int_eq(spawner_open(&spawner, &loop, threads, on_done, &spawner, &error), DDP_OK);
     ck_assert_int_eq(pipe2(gate, O_CLOEXEC), 0);
     ck_assert_int_eq(fcntl(gate[1], F_SETFL, O_NONBLOCK), 0);
     while (write(gate[1], page, sizeof page) > 0)
         continue;
     ck_assert_int_eq(fcntl(gate[1], F_SETFL, 0), 0);
+}
+
+static void prepare(void)
+{
+    prepare_with(1);
+}
+
+static void prepare_for_two(void)
+{
+    prepare_with(2);
 }
 
 static void open_gate(void)
@@ -164,6 +174,40 @@ START_TEST(nothing_begins_behind_its_fence)
 }
 END_TEST
 
+/* With two threads, a slow start delays no other one. */
+START_TEST(two_at_once)
+{
+    start(0, true);
+    await_busy();
+    start(1, false);
+    start(2, false);
+    await(2);
+    ck_assert_uint_eq(done[0], 1);
+    ck_assert_uint_eq(done[1], 2);
+    open_gate();
+    await(3);
+    for (unsigned i = 0; i < JOBS; i++)
+        ends_well(&jobs[i]);
+    finish();
+}
+END_TEST
+
+/* No more threads than were asked for. */
+START_TEST(two_slow_ones_hold_both_threads)
+{
+    start(0, true);
+    start(1, true);
+    start(2, false);
+    ck_assert_uint_eq(spawner.started, 2);
+    open_gate();
+    open_gate();
+    await(3);
+    for (unsigned i = 0; i < JOBS; i++)
+        ends_well(&jobs[i]);
+    finish();
+}
+END_TEST
+
 START_TEST(what_the_kernel_holds_is_left)
 {
     start(0, true);
@@ -189,5 +233,12 @@ Suite *test_suite(void)
     tcase_add_test(tcase, nothing_begins_behind_its_fence);
     tcase_add_test(tcase, what_the_kernel_holds_is_left);
     suite_add_tcase(suite, tcase);
+    TCase *two = tcase_create("two threads");
+    tcase_set_timeout(two, 30);
+    tcase_add_checked_fixture(two, prepare_for_two, NULL);
+    tcase_add_test(two, two_at_once);
+    tcase_add_test(two, two_slow_ones_hold_both_threads);
+    tcase_add_test(two, what_the_kernel_holds_is_left);
+    suite_add_tcase(suite, two);
     return suite;
 }

@@ -6,10 +6,12 @@
 #include "mem.h"
 #include "worker_env.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Second worker of the second of three nodes, in its second generation. The configuration may be
  * changed by a test; each runs in a process of its own. */
+static struct agent_horovod horovod = {.port = 40123, .interface = "eth1"};
 static struct agent_config config = {
     .nproc = 8,
     .max_restarts = 4294967295u,
@@ -21,6 +23,10 @@ static struct agent_config config = {
     .ending_signals_text = "SIGTERM,SIGINT",
     .tls = true,
     .tls_ranks = true,
+    .omp_threads = 6,
+    .timeline = "/tmp/timeline.json",
+    .host = "node7",
+    .horovod = &horovod,
 };
 
 static struct ddp_round_seat seat = {
@@ -100,13 +106,14 @@ static const struct {
     {"TORCHELASTIC_USE_AGENT_STORE", "False"},
     {"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT"},
     {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
-    {"OMP_NUM_THREADS", "1"},
+    {"OMP_NUM_THREADS", "6"},
     {"DDPRUN_STORE", "10.0.0.1:29400"},
     {"DDPRUN_STORE_PREFIX", "g1/"},
     {"DDPRUN_TOKEN_FD", "3"},
     {"DDPRUN_RANK_KEY_FD", "3"},
     {"DDPRUN_TLS", "1"},
     {"DDPRUN_TLS_RANKS", "1"},
+    {"DDP_TIMELINE", "/tmp/timeline.json"},
     {"DDPRUN_LIFE_FD", "4"},
     {"DDPRUN_LIFE_SLOT", "1"},
     {"DDPRUN_FLIGHT_FD", "6"},
@@ -115,6 +122,18 @@ static const struct {
     {"PMI_SIZE", "24"},
     {"MPI_LOCALRANKID", "1"},
     {"MPI_LOCALNRANKS", "8"},
+    {"HOROVOD_RANK", "9"},
+    {"HOROVOD_SIZE", "24"},
+    {"HOROVOD_LOCAL_RANK", "1"},
+    {"HOROVOD_LOCAL_SIZE", "8"},
+    {"HOROVOD_CROSS_RANK", "1"},
+    {"HOROVOD_CROSS_SIZE", "3"},
+    {"HOROVOD_HOSTNAME", "node7"},
+    {"HOROVOD_CONTROLLER", "gloo"},
+    {"HOROVOD_CPU_OPERATIONS", "gloo"},
+    {"HOROVOD_GLOO_RENDEZVOUS_ADDR", "127.0.0.1"},
+    {"HOROVOD_GLOO_RENDEZVOUS_PORT", "40123"},
+    {"HOROVOD_GLOO_IFACE", "eth1"},
 };
 
 enum { EXPECTED = sizeof expected / sizeof *expected };
@@ -150,6 +169,75 @@ START_TEST(inherited_entries_are_replaced_once_and_others_stay)
     ck_assert_uint_eq(entries(envp), EXPECTED + 7);
     ck_assert_str_eq(envp[0], "PATH=/bin");
     worker_env_free(envp);
+}
+END_TEST
+
+/* Ranks name their shared memory by the number of the job. */
+START_TEST(open_mpi_has_a_library_and_a_number_for_each_generation)
+{
+    char *numbers[4];
+    config.pmi_library = "/lib/libddppmi.so";
+    for (size_t i = 0; i < 4; i++) {
+        place.local_rank = i == 1;
+        seat.generation = i < 2 ? 1 : 2;
+        config.run_id = i < 3 ? "job=7" : "job=8";
+        char **envp = env_of(no_entries);
+        ck_assert_str_eq(value(envp, "FLUX_PMI_LIBRARY_PATH"), "/lib/libddppmi.so");
+        numbers[i] = strdup(value(envp, "FLUX_JOB_ID"));
+        long number = strtol(numbers[i], NULL, 10);
+        ck_assert(number > 0 && number <= INT32_MAX && (number & 0x8001) == 1);
+        worker_env_free(envp);
+    }
+    ck_assert_str_eq(numbers[0], numbers[1]);
+    ck_assert_str_ne(numbers[1], numbers[2]);
+    ck_assert_str_ne(numbers[2], numbers[3]);
+    for (size_t i = 0; i < 4; i++)
+        free(numbers[i]);
+}
+END_TEST
+
+/* Not every node then has a worker of each local rank. */
+START_TEST(nodes_of_different_sizes_have_no_ranks_across_them)
+{
+    static const char *const numbers[][2] = {{"1", "3"}, {"0", "1"}, {"1", "3"}};
+    static const uint32_t most[] = {8, 9, 0 /* a server that does not tell */};
+    for (size_t i = 0; i < 3; i++) {
+        seat.most_workers = most[i];
+        char **envp = env_of(no_entries);
+        ck_assert_str_eq(value(envp, "HOROVOD_CROSS_RANK"), numbers[i][0]);
+        ck_assert_str_eq(value(envp, "HOROVOD_CROSS_SIZE"), numbers[i][1]);
+        worker_env_free(envp);
+    }
+}
+END_TEST
+
+START_TEST(what_the_user_has_chosen_for_horovod_stays)
+{
+    static const char *const inherited[] = {"HOROVOD_CONTROLLER=mpi", "HOROVOD_CPU_OPERATIONS=ccl",
+                                            "HOROVOD_GLOO_IFACE=ib0",
+                                            "HOROVOD_GLOO_RENDEZVOUS_ADDR=10.0.0.1", NULL};
+    char **envp = env_of(inherited);
+    ck_assert_str_eq(value(envp, "HOROVOD_CONTROLLER"), "mpi");
+    ck_assert_str_eq(value(envp, "HOROVOD_CPU_OPERATIONS"), "ccl");
+    ck_assert_str_eq(value(envp, "HOROVOD_GLOO_IFACE"), "ib0");
+    ck_assert_str_eq(value(envp, "HOROVOD_GLOO_RENDEZVOUS_ADDR"), "127.0.0.1");
+    worker_env_free(envp);
+}
+END_TEST
+
+START_TEST(the_rendezvous_of_an_outer_job_is_taken_away)
+{
+    static const char *const inherited[] = {"HOROVOD_GLOO_RENDEZVOUS_ADDR=10.0.0.1",
+                                            "HOROVOD_GLOO_RENDEZVOUS_PORT=1", NULL};
+    const struct agent_horovod none = {0};
+    for (int i = 0; i < 2; i++) {
+        config.horovod = i == 0 ? NULL : &none;
+        char **envp = env_of(inherited);
+        ck_assert_ptr_null(value(envp, "HOROVOD_GLOO_RENDEZVOUS_ADDR"));
+        ck_assert_ptr_null(value(envp, "HOROVOD_GLOO_RENDEZVOUS_PORT"));
+        ck_assert_ptr_null(value(envp, "HOROVOD_GLOO_IFACE"));
+        worker_env_free(envp);
+    }
 }
 END_TEST
 
@@ -207,6 +295,7 @@ START_TEST(threads_and_nccl_are_the_users_choice)
 {
     static const char *const chosen[] = {"OMP_NUM_THREADS=6", "TORCH_NCCL_ASYNC_ERROR_HANDLING=3",
                                          NULL};
+    config.omp_threads = 0; /* they are set */
     char **envp = env_of(chosen);
     ck_assert_str_eq(value(envp, "OMP_NUM_THREADS"), "6");
     ck_assert_str_eq(value(envp, "TORCH_NCCL_ASYNC_ERROR_HANDLING"), "3");
@@ -219,7 +308,6 @@ START_TEST(threads_and_nccl_are_the_users_choice)
     ck_assert_str_eq(value(envp, "TORCH_NCCL_ASYNC_ERROR_HANDLING"), "");
     worker_env_free(envp);
 
-    config.nproc = 1;
     envp = env_of(no_entries);
     ck_assert_ptr_null(value(envp, "OMP_NUM_THREADS"));
     worker_env_free(envp);
@@ -398,6 +486,10 @@ Suite *test_suite(void)
     TCase *tcase = tcase_create("worker_env");
     tcase_add_test(tcase, every_variable_and_nothing_else);
     tcase_add_test(tcase, inherited_entries_are_replaced_once_and_others_stay);
+    tcase_add_test(tcase, open_mpi_has_a_library_and_a_number_for_each_generation);
+    tcase_add_test(tcase, nodes_of_different_sizes_have_no_ranks_across_them);
+    tcase_add_test(tcase, what_the_user_has_chosen_for_horovod_stays);
+    tcase_add_test(tcase, the_rendezvous_of_an_outer_job_is_taken_away);
     tcase_add_test(tcase, the_key_of_an_outer_job_is_taken_away);
     tcase_add_test(tcase, a_key_for_ranks_only_is_not_for_the_store);
     tcase_add_test(tcase, a_seat_without_roles_or_address_falls_back);

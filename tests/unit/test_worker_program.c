@@ -60,8 +60,8 @@ static void resolves(const char *name, bool module, bool no_python, const char *
     char *operands[] = {word, argument, NULL};
     struct program program;
     struct ddp_error error;
-    ck_assert_msg(program_resolve(operands, module, no_python, &program, &error) == DDP_OK, "%s",
-                  error.msg);
+    ck_assert_msg(program_resolve(operands, NULL, module, no_python, &program, &error) == DDP_OK,
+                  "%s", error.msg);
     size_t used = (size_t)snprintf(line, sizeof line, "%s:", program.path);
     for (char **arg = program.argv; *arg != NULL; arg++)
         used += (size_t)snprintf(line + used, sizeof line - used, " %s", *arg);
@@ -115,7 +115,7 @@ static void refused(const char *name, bool module, bool no_python, const char *t
     char *operands[] = {word, NULL};
     struct program program;
     struct ddp_error error = {0};
-    ck_assert_int_ne(program_resolve(operands, module, no_python, &program, &error), DDP_OK);
+    ck_assert_int_ne(program_resolve(operands, NULL, module, no_python, &program, &error), DDP_OK);
     ck_assert_msg(strstr(error.msg, text) != NULL, "'%s' lacks '%s'", error.msg, text);
     ck_assert_msg(strstr(error.msg, remedy) != NULL, "'%s' lacks '%s'", error.msg, remedy);
 }

@@ -6,14 +6,13 @@
  * Within one run it measures ddprun and the other contenders alternately.
  */
 #include "error.h"
+#include "exit_codes.h"
 #include "perf.h"
 
 #include <errno.h>
 #include <string.h>
 
 extern char **environ;
-
-enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_NO_FILE = 78 };
 
 static int exit_with(int code, const struct perf_program *program, const struct ddp_error *err)
 {
@@ -49,7 +48,7 @@ static int run_benchmark(const struct perf_program *program, const struct perf_b
     perf_find_program("ddprund", options->ddprund, perf->ddprund, sizeof perf->ddprund);
     if (options->json != NULL && (perf->json = fopen(options->json, "we")) == NULL) {
         ddpi_error_sys(&err, errno, "cannot write to '%s'", options->json);
-        return exit_with(EXIT_NO_FILE, program, &err);
+        return exit_with(EXIT_CONFIG, program, &err);
     }
     setvbuf(stdout, NULL, _IOLBF, 0); /* show each row at once, even through a pipe */
     bool done = benchmark->run(perf, &err);

@@ -110,6 +110,7 @@ struct ddp_round_seat {
      * workers; 0 from a server that does not know roles. */
     uint32_t role_first_rank;
     uint32_t role_world_size;
+    uint32_t most_workers; /* of one member; 0 from a server that does not tell */
 };
 
 typedef struct ddp_round ddp_round;

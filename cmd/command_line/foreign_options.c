@@ -7,17 +7,14 @@
 #define WORKERS                                                                               \
     "use --nproc-per-node=N, the workers of each node, and run the command once on a single " \
     "machine, or once on each of several (--nnodes=K --rdzv-endpoint=HOST)"
-#define HOSTS                                                                                    \
-    "there is no list of hosts, and no ssh: run the same command on each node, with --nnodes=K " \
-    "--rdzv-endpoint=HOST, where HOST is one of them; srun or a shell loop can do that"
+#define HOSTS "use --hosts=a,b,c (-H) or --hostfile=FILE, which start ddprun on each by ssh"
 #define NODES                                                                                     \
     "use --nnodes=N with --rdzv-endpoint=HOST, where HOST is one of the nodes, and run the same " \
     "command on each of them"
 #define ENVIRONMENT \
     "workers inherit the whole environment; NAME=VALUE in front of ddprun sets another variable"
-#define BINDING                                                                           \
-    "workers are not bound to cores: run 'numactl ... ./worker' as the program, and see " \
-    "--virtual-local-rank for one GPU each"
+#define BINDING \
+    "use --numa-binding=exclusive for cores of their own, or =node for those near the GPU"
 #define PREFIX "lines already have a prefix, see --log-line-prefix-template and --no-prefix"
 #define FILES  "use --log-dir=DIR with --redirects=3, or with --tee=3 to see the output as well"
 #define FOLDER "workers start in the current directory: use 'cd' before"
@@ -31,7 +28,6 @@
 const struct option_foreign ddprun_foreign_options[] = {
     /* mpirun, mpiexec */
     {"-n", "mpirun and srun", WORKERS},
-    {"-np", "mpirun and horovodrun", WORKERS},
     {"-c", "mpirun and srun", WORKERS},
     {"-N", "mpirun and srun", "use --nproc-per-node=N for mpirun's, --nnodes=N for srun's"},
     {"-npernode", "mpirun", WORKERS},
@@ -39,17 +35,10 @@ const struct option_foreign ddprun_foreign_options[] = {
     {"-ppn", "mpiexec", WORKERS},
     {"--ppn", "mpiexec", WORKERS},
     {"-perhost", "mpiexec", WORKERS},
-    {"-H", "mpirun and horovodrun", HOSTS},
     {"-host", "mpirun", HOSTS},
-    {"--host", "mpirun and horovodrun", HOSTS},
-    {"-hosts", "mpiexec", HOSTS},
-    {"--hosts", "horovodrun", HOSTS},
     {"-f", "mpiexec", HOSTS},
-    {"-hostfile", "mpirun", HOSTS},
-    {"--hostfile", "mpirun, horovodrun and deepspeed", HOSTS},
     {"-machinefile", "mpirun", HOSTS},
     {"--machinefile", "mpirun", HOSTS},
-    {"-x", "mpirun", ENVIRONMENT},
     {"-env", "mpiexec", ENVIRONMENT},
     {"-genv", "mpiexec", ENVIRONMENT},
     {"-genvall", "mpiexec", ENVIRONMENT},
@@ -77,14 +66,11 @@ const struct option_foreign ddprun_foreign_options[] = {
     {"--num-proc", "horovodrun", WORKERS},
     {"--min-np", "horovodrun", ELASTIC},
     {"--max-np", "horovodrun", ELASTIC},
-    {"--host-discovery-script", "horovodrun", ELASTIC},
     {"--slots-per-host", "horovodrun", WORKERS},
-    {"--start-timeout", "horovodrun", "use --join-timeout=DURATION"},
     {"--network-interface", "horovodrun", "use --local-addr=ADDRESS"},
     {"--gloo", "horovodrun", NOTHING},
-    {"--mpi", "horovodrun and srun", NOTHING},
     {"-p", "horovodrun and srun",
-     "ddprun neither chooses nodes nor reaches them by ssh: leave it out"},
+     "leave it out: --launcher='ssh -p PORT' is for another port of ssh, and nodes are not chosen"},
     /* srun */
     {"--ntasks", "srun", WORKERS},
     {"--ntasks-per-node", "srun", WORKERS},
@@ -106,7 +92,6 @@ const struct option_foreign ddprun_foreign_options[] = {
     {"--error", "srun", FILES},
     {"-D", "srun", FOLDER},
     {"--chdir", "srun", FOLDER},
-    {"--export", "srun", ENVIRONMENT},
     {"--time", "srun", TIME},
     {"-K", "srun", "leave it out: a worker that fails always ends the others"},
     {"--kill-on-bad-exit", "srun", "leave it out: a worker that fails always ends the others"},
@@ -114,9 +99,6 @@ const struct option_foreign ddprun_foreign_options[] = {
     {"--num-gpus", "deepspeed", WORKERS},
     {"--num-nodes", "deepspeed", NODES},
     {"--num-accelerators", "deepspeed", WORKERS},
-    {"--include", "deepspeed", GPUS},
-    {"--exclude", "deepspeed", GPUS},
-    {"--launcher", "deepspeed", HOSTS},
     {"--no-ssh", "deepspeed", NOTHING},
     {"--no-ssh-check", "deepspeed", NOTHING},
     {"--elastic-training", "deepspeed", ELASTIC},

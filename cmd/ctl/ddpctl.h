@@ -1,10 +1,10 @@
 /*
- * ddpctl.h - helpers that all verbs of ddpctl share. Each verb has its own file and option table;
- * main.c selects the verb.
+ * ddpctl.h - helpers that all verbs of ddpctl share.
  */
 #ifndef CMD_DDPCTL_H
 #define CMD_DDPCTL_H
 
+#include "exit_codes.h"
 #include "options.h"
 
 #include <ddprun/store.h>
@@ -13,23 +13,16 @@
 /* Scripts depend on these codes. */
 enum ddpctl_exit {
     DDPCTL_DONE = 0,
-    DDPCTL_FAILED = 1, /* no such key, wrong version, limit reached, wrong type of value */
-    DDPCTL_USAGE = 2,
-    DDPCTL_UNREACHABLE = 69,
-    DDPCTL_TIMEOUT = 75,
-    DDPCTL_DENIED = 77,
+    DDPCTL_FAILED =
+        EXIT_FAILED, /* no such key, wrong version, limit reached, wrong type of value */
+    DDPCTL_USAGE = EXIT_USAGE,
+    DDPCTL_UNREACHABLE = EXIT_UNREACHABLE,
+    DDPCTL_TIMEOUT = EXIT_TRY_AGAIN,
+    DDPCTL_DENIED = EXIT_REFUSED,
 };
 
 /* Run a verb; argv[0] is its name. Prints any error and returns the exit code. */
 typedef int (*ddpctl_verb)(int argc, char **argv);
-
-int ddpctl_store(int argc, char **argv);
-extern const struct option_table ddpctl_store_table;
-/* status, dump, stop, drain and scale. */
-int ddpctl_job(int argc, char **argv);
-extern const struct option_table ddpctl_job_table;
-int ddpctl_token(int argc, char **argv);
-extern const struct option_table ddpctl_token_table;
 
 /* How to authenticate to a store. */
 struct ddpctl_auth {

@@ -11,6 +11,7 @@
 #include "host.h"
 #include "signames.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,6 +44,78 @@ static ddp_status parse_nnodes(const struct option *option, const char *text, vo
         return ddpi_error_wrap(err, status, "'%s' is not N or MIN:MAX", text);
     range[0] = (uint32_t)low;
     range[1] = (uint32_t)high;
+    return DDP_OK;
+}
+
+/* "auto", or names of Python modules: "torch,torch.distributed". */
+static ddp_status parse_preload(const struct option *option, const char *text, void *field,
+                                struct ddp_error *err)
+{
+    const char *name;
+    size_t len;
+    for (const char *cursor = text; ddpi_parse_list_next(&cursor, ',', &name, &len);) {
+        bool ok = len > 0 && !isdigit((unsigned char)*name) && *name != '.';
+        for (size_t i = 0; i < len && ok; i++) /* names may have letters beyond ASCII */
+            ok = isalnum((unsigned char)name[i]) || strchr("._", name[i]) != NULL ||
+                 (unsigned char)name[i] >= 0x80;
+        if (!ok)
+            return ddpi_error_set(err, DDP_E_INVALID,
+                                  "'%.*s' is not the name of a Python module; name modules as in "
+                                  "'torch,numpy', or say 'auto'",
+                                  (int)len, name);
+    }
+    return option_text(option, text, field, err);
+}
+
+static ddp_status parse_legacy(const struct option *option, const char *text, void *field,
+                               struct ddp_error *err)
+{
+    (void)option;
+    bool dash = strcmp(text, "local-rank") == 0;
+    if (!dash && strcmp(text, "local_rank") != 0 && strcmp(text, "1") != 0)
+        return ddpi_error_set(err, DDP_E_INVALID, "'%s' is neither local_rank nor local-rank",
+                              text);
+    *(enum ddprun_legacy *)field = dash ? DDPRUN_LOCAL_DASH : DDPRUN_LOCAL_RANK;
+    return DDP_OK;
+}
+
+static ddp_status parse_export(const struct option *option, const char *text, void *field,
+                               struct ddp_error *err)
+{
+    struct ddprun_exports *exports = field;
+    size_t len = strcspn(text, "=");
+    bool ok = len > 0 && !isdigit((unsigned char)*text);
+    (void)option;
+    for (size_t i = 0; i < len && ok; i++)
+        ok = isalnum((unsigned char)text[i]) || text[i] == '_';
+    if (!ok)
+        return ddpi_error_set(err, DDP_E_INVALID, "'%.64s' is neither NAME nor NAME=VALUE", text);
+    if (exports->count == DDPRUN_EXPORTS_MAX)
+        return ddpi_error_set(err, DDP_E_INVALID, "more than %d variables are given",
+                              DDPRUN_EXPORTS_MAX);
+    exports->names[exports->count++] = text;
+    return DDP_OK;
+}
+
+/* "10 100", as horovodrun has it in two arguments, or "10:100": seconds, or durations with a unit.
+ */
+static ddp_status parse_cooldown(const struct option *option, const char *text, void *field,
+                                 struct ddp_error *err)
+{
+    struct blacklist_range *range = field, parsed;
+    char min[32];
+    size_t len = strcspn(text, ": ");
+    snprintf(min, sizeof min, "%.*s", len < sizeof min ? (int)len : 31, text);
+    uint64_t most = (uint64_t)option->max;
+    ddp_status status = text[len] == '\0'
+                            ? DDP_E_INVALID
+                            : ddpi_parse_duration_ms(min, 1000, most, &parsed.min_ms, NULL);
+    if (status == DDP_OK)
+        status = ddpi_parse_duration_ms(text + len + 1, 1000, most, &parsed.max_ms, NULL);
+    if (status != DDP_OK || parsed.min_ms == 0 || parsed.min_ms > parsed.max_ms)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "'%s' is not MIN:MAX, two durations such as 10:100", text);
+    *range = parsed;
     return DDP_OK;
 }
 
@@ -105,6 +178,7 @@ static ddp_status parse_signals_text(const struct option *option, const char *te
 #define RESTART       "Failures and signals"
 #define OUTPUT        "Output"
 #define PROGRAM       "The program"
+#define HOSTS         "Hosts, started from here"
 #define MEETING       "Where nodes and workers meet"
 #define OTHER         "Other"
 
@@ -130,6 +204,46 @@ static const struct option table[] = {
     {"role", 0, "NAME", "PET_ROLE", "default", JOB,
      "role of the workers; they see it as ROLE_NAME, and their lines begin with it", option_text,
      FIELD(role), 0, 0},
+
+    {"hosts", 'H', "HOST[:SLOTS],...", NULL, NULL, HOSTS,
+     "run the job on these hosts, with SLOTS workers on each (--nproc-per-node where none are "
+     "given): start ddprun on each by ssh, end all when the job ends. n[01-04]:8 is four hosts",
+     option_text, FIELD(hosts), 0, 0},
+    {"hostfile", 0, "FILE", NULL, NULL, HOSTS,
+     "read the hosts from FILE, with a line HOST slots=N or HOST:N for each", option_text,
+     FIELD(hostfile), 0, 0},
+    {"np", 0, "N", NULL, NULL, HOSTS,
+     "number of workers of the job, on the first hosts that have enough slots; without hosts: "
+     "--nproc-per-node=N",
+     option_u32, FIELD(np), 1, NODES_MAX},
+    {"include", 0, "HOST[:SLOT,...]@...", NULL, NULL, HOSTS,
+     "use only these hosts and slots of the list; the slots are CUDA_VISIBLE_DEVICES there",
+     option_text, FIELD(include), 0, 0},
+    {"exclude", 0, "HOST[:SLOT,...]@...", NULL, NULL, HOSTS, "use all but these", option_text,
+     FIELD(exclude), 0, 0},
+    {"export", 'x', "NAME[=VALUE]", NULL, NULL, HOSTS,
+     "set this variable on the other hosts too; may be repeated. PATH, LD_LIBRARY_PATH, LANG, "
+     "VIRTUAL_ENV and names that begin with PYTHON, CUDA_, NCCL_, OMP_, TORCH, DDP or PET_ always "
+     "are",
+     parse_export, FIELD(exports), 0, 0},
+    {"launcher", 0, "COMMAND", "DDPRUN_LAUNCHER", "ssh -o BatchMode=yes -o ServerAliveInterval=5",
+     HOSTS, "run COMMAND HOST LINE to start the shell command LINE on HOST", option_text,
+     FIELD(launcher), 0, 0},
+    {"start-timeout", 0, "DURATION", NULL, "30s", HOSTS,
+     "give up on a host on which ddprun does not run after this long", option_duration,
+     FIELD(start_timeout_ms), 1, HOURS_MS},
+    {"host-discovery-script", 0, "PROGRAM", NULL, NULL, HOSTS,
+     "ask PROGRAM for the hosts every second; it prints a line HOST or HOST:SLOTS for each. New "
+     "ones join the job up to --nnodes=MIN:MAX, others leave it",
+     option_text, FIELD(discovery), 0, 0},
+    {"blacklist-cooldown-range", 0, "MIN:MAX", NULL, "never", HOSTS,
+     "try a host that has failed again after MIN, twice as long after each further failure, at "
+     "most MAX",
+     parse_cooldown, FIELD(cooldown), 0, 24 * HOURS_MS},
+    {"leash", 0, NULL, NULL, NULL, HOSTS,
+     "what ddprun gives to the ddprun that it starts on each host: read the token, variables and "
+     "signals from standard input, end the job when that ends",
+     option_switch, FIELD(leash), 0, 0},
 
     {"rdzv-backend", 0, "static|c10d", "PET_RDZV_BACKEND", "static", MEETING,
      "read the other options as this backend of torchrun does; the store is ddprun's own in both "
@@ -251,6 +365,10 @@ static const struct option table[] = {
      "append the events of the job on this node to FILE, one JSON object per line; '-': standard "
      "error",
      option_text, FIELD(event_log), 0, 0},
+    {"timeline-filename", 0, "FILE", "DDP_TIMELINE", NULL, OUTPUT,
+     "rank 0 writes a Chrome trace of the tensors that libddpcomm reduces in any order "
+     "(ddprun/ddp_tensors.h) to FILE; the name is horovodrun's",
+     option_text, FIELD(timeline), 0, 0},
     {"flight-records", 0, "N", "DDPRUN_FLIGHT_RECORDS", "2048", OUTPUT,
      "keep the last N operations of libddpcomm that each worker called, 64 bytes each, for ddpctl "
      "dump; N is rounded up to a power of two; 0: none",
@@ -260,20 +378,48 @@ static const struct option table[] = {
      "run PROGRAM as a Python module: python3 -u -m PROGRAM", option_switch, FIELD(module), 0, 0},
     {"no-python", 0, NULL, "PET_NO_PYTHON", NULL, PROGRAM,
      "execute PROGRAM itself even if its name ends in .py", option_switch, FIELD(no_python), 0, 0},
+    {"preload", 0, "MODULES", "DDPRUN_PRELOAD", NULL, PROGRAM,
+     "keep an idle process that has imported these Python modules, such as torch,numpy, and fork "
+     "the "
+     "workers of a script from it after a restart; auto: the installed packages that the script "
+     "imports",
+     parse_preload, FIELD(preload), 0, 0},
     {"virtual-local-rank", 0, NULL, "PET_VIRTUAL_LOCAL_RANK", NULL, PROGRAM,
      "set LOCAL_RANK=0 in every worker, and CUDA_VISIBLE_DEVICES to its own GPU", option_switch,
      FIELD(virtual_local_rank), 0, 0},
+    {"numa-binding", 0, "node|socket|exclusive|core-complex", NULL, NULL, PROGRAM,
+     "let each worker run only on the processors of the NUMA node of its GPU (without GPUs: of its "
+     "share of the nodes), of that node's socket, on cores of the node that no other worker has, "
+     "or "
+     "on those that share a last-level cache",
+     option_choice, FIELD(numa_binding), 0, 0},
+    {"mpi", 0, "mpich|openmpi", NULL, "mpich", PROGRAM,
+     "serve the process manager of MPI programs of MPICH's family, or also that of Open MPI 4, "
+     "which "
+     "must not be given to a worker that is Open MPI's mpirun",
+     option_choice, FIELD(mpi), 0, 0},
     {"start-method", 0, "spawn", "PET_START_METHOD", NULL, PROGRAM,
      "accepted for compatibility with torchrun; it has no effect", option_choice,
      FIELD(start_method), 0, 0},
     {"use-env", 0, NULL, NULL, NULL, PROGRAM,
      "accepted for compatibility with torch.distributed.launch; workers always have LOCAL_RANK",
      option_switch, FIELD(use_env), 0, 0},
+    {"legacy-local-rank", 0, "[=local_rank|local-rank]", NULL, NULL, PROGRAM,
+     "give each worker its local rank as the first argument, as torch.distributed.launch does: "
+     "--local_rank=N, or with the value local-rank --local-rank=N (PyTorch 2.0 and newer)",
+     parse_legacy, FIELD(legacy_local_rank), 0, 0},
 
     {"help", 0, NULL, NULL, NULL, OTHER, "print this list and exit", option_show, FIELD(help), 0,
      0},
     {"usage", 'h', NULL, NULL, NULL, OTHER, "print a summary with examples and exit", option_show,
      FIELD(usage), 0, 0},
+    {"dry-run", 0, NULL, NULL, NULL, OTHER,
+     "print what would be started, with which environment, and where each value is from; start "
+     "nothing",
+     option_switch, FIELD(dry_run), 0, 0},
+    {"print-completion", 0, "bash|zsh|fish", NULL, NULL, OTHER,
+     "print what this shell reads to complete the options of ddprun, and exit", option_choice,
+     FIELD(completion), 0, 0},
     {"version", 0, NULL, NULL, NULL, OTHER, "print the version and exit", option_show,
      FIELD(version), 0, 0},
 
@@ -282,12 +428,16 @@ static const struct option table[] = {
      0},
     {"logs-specs", 0, "NAME", NULL, NULL, OTHER,
      "Python plug-ins cannot be loaded; use --log-dir, --redirects and --tee", NULL, 0, 0, 0},
-    {"numa-binding", 0, "NAME", NULL, NULL, OTHER,
-     "workers are not bound to NUMA nodes; start 'numactl ... ./worker' as the program", NULL, 0, 0,
-     0},
-    {"print-completion", 0, "SHELL", NULL, NULL, OTHER,
-     "there are no completions to print; leave it out", NULL, 0, 0, 0},
 };
+
+static void note_source(void *config, const struct option *option, const char *variable, size_t len,
+                        const char *text)
+{
+    struct ddprun_options *options = config;
+    if (options->source_count < DDPRUN_SOURCES_MAX)
+        options->sources[options->source_count++] =
+            (struct ddprun_source){option, variable, len, text};
+}
 
 const struct option_table ddprun_option_table = {
     .program = "ddprun",
@@ -295,6 +445,7 @@ const struct option_table ddprun_option_table = {
     .options = table,
     .count = sizeof table / sizeof *table,
     .foreign = ddprun_foreign_options,
+    .taken = note_source,
 };
 
 void ddprun_options_init(struct ddprun_options *options)
@@ -307,10 +458,10 @@ void ddprun_options_init(struct ddprun_options *options)
         .signals_to_handle = "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
         .forward_signals = "SIGUSR1,SIGUSR2",
         .master_port = UINT32_MAX,
-        .min_nodes = 1,
-        .max_nodes = 1,
         .node_rank = UINT32_MAX,
         .crash_loop = 5,
+        .completion = COMPLETION_NONE,
+        .numa_binding = BINDING_NONE,
         .flight_records = DDPI_FLIGHT_RECORDS_DEFAULT,
         .shutdown_timeout_ms = 30000,
         .failure_timeout_ms = 1000,
@@ -318,6 +469,8 @@ void ddprun_options_init(struct ddprun_options *options)
         .settle_ms = NOT_GIVEN,
         .lease_ms = NOT_GIVEN,
         .join_timeout_ms = NOT_GIVEN,
+        .launcher = "ssh -o BatchMode=yes -o ServerAliveInterval=5",
+        .start_timeout_ms = 30000,
         .conf = {NOT_GIVEN, NOT_GIVEN, NOT_GIVEN, .is_host = -1},
     };
 }
@@ -329,11 +482,58 @@ static void settle_on(uint64_t *option_ms, uint64_t conf_ms, uint64_t standard_m
         *option_ms = conf_ms != NOT_GIVEN ? conf_ms : standard_ms;
 }
 
-ddp_status ddprun_options_complete(struct ddprun_options *options, struct ddp_error *err)
+bool ddprun_options_have_hosts(const struct ddprun_options *options)
+{
+    const char *const given[] = {options->hosts, options->hostfile, options->discovery};
+    for (size_t i = 0; i < sizeof given / sizeof *given && !options->leash; i++)
+        if (given[i] != NULL && *given[i] != '\0')
+            return true;
+    return false;
+}
+
+bool ddprun_options_want_scheduler(const struct ddprun_options *options)
+{
+    bool meets_elsewhere = options->rdzv_endpoint.host[0] != '\0' ||
+                           (options->master_addr != NULL && *options->master_addr != '\0') ||
+                           options->master_port != UINT32_MAX;
+    return !options->standalone && !options->leash && !meets_elsewhere &&
+           (options->min_nodes == 0 || options->max_nodes > 1);
+}
+
+void ddprun_options_take_scheduler(struct ddprun_options *options, const struct scheduler_job *job)
+{
+    if (options->min_nodes == 0)
+        options->min_nodes = options->max_nodes = job->nodes;
+    if (options->max_nodes < 2 || job->host[0] == '\0')
+        return;
+    struct ddpi_endpoint *endpoint = &options->rdzv_endpoint;
+    memcpy(endpoint->host, job->host, sizeof endpoint->host);
+    endpoint->port = job->port;
+    endpoint->has_port = true;
+    if (options->conf.is_host < 0 && !job->host_is_any)
+        options->conf.is_host = job->node_rank == 0;
+    if (options->node_rank == UINT32_MAX)
+        options->node_rank = job->node_rank;
+    if (options->rdzv_id == NULL || *options->rdzv_id == '\0')
+        options->rdzv_id = job->id;
+}
+
+void ddprun_options_complete_times(struct ddprun_options *options)
 {
     settle_on(&options->settle_ms, options->conf.settle_ms, 1000);
     settle_on(&options->lease_ms, options->conf.lease_ms, 3000);
     settle_on(&options->join_timeout_ms, options->conf.join_timeout_ms, 600000);
+}
+
+ddp_status ddprun_options_complete(struct ddprun_options *options, struct ddp_error *err)
+{
+    ddprun_options_complete_times(options);
+    char np[16];
+    if (options->min_nodes == 0)
+        options->min_nodes = options->max_nodes = 1;
+    snprintf(np, sizeof np, "%u", options->np);
+    if (options->np > 0 && !options->leash && !ddprun_options_have_hosts(options))
+        return host_count_workers(np, &options->nproc_per_node, err);
     ddp_status status = host_count_workers(options->workers, &options->nproc_per_node, err);
     return status == DDP_OK
                ? DDP_OK

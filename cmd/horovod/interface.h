@@ -1,0 +1,17 @@
+/*
+ * interface.h - the network interface of an address of this machine.
+ */
+#ifndef CMD_HOROVOD_INTERFACE_H
+#define CMD_HOROVOD_INTERFACE_H
+
+#include <net/if.h>
+#include <sys/socket.h>
+
+/* Write the name of the interface with @address; "": none has it. */
+void interface_of(const struct sockaddr *address, char name[IF_NAMESIZE]);
+
+/* The same for the local address of @socket, and for an address in text. */
+void interface_of_socket(int socket, char name[IF_NAMESIZE]);
+void interface_of_text(const char *address, char name[IF_NAMESIZE]);
+
+#endif

@@ -1,0 +1,56 @@
+/*
+ * http_server.h - an HTTP/1.1 server on the caller's libuv loop, for small requests of processes of
+ * this machine. The owner accepts the connections and decides which of them to serve. It gets each
+ * request whole, and answers it at once or later. libmicrohttpd does the protocol; the first
+ * http_server_create() loads it, so a program that nobody asks does not pay for it.
+ *
+ * Bounded: connections, the head (32 KiB) and the body of a request, all bodies together, and the
+ * time for which a connection may be silent. A request whose Host is a name other than localhost is
+ * refused with 403: a page in a browser, whose name was made to point to this machine, sends one.
+ */
+#ifndef CMD_HTTP_SERVER_H
+#define CMD_HTTP_SERVER_H
+
+#include <ddprun/status.h>
+#include <stddef.h>
+#include <sys/socket.h>
+#include <uv.h>
+
+struct http_server;
+
+/* A whole request. It lives until it is answered; what it points to is valid until the call of
+ * request() returns. */
+struct http_request {
+    const char *method; /* "GET" */
+    const char *path;   /* without the query; %XX is decoded */
+    const void *body;
+    size_t body_len;
+};
+
+struct http_options {
+    void *ctx;
+    /* Answer @request with http_answer(), from here or later from the loop, or by returning a
+     * status other than 0, which has no body. */
+    unsigned (*request)(void *ctx, struct http_request *request);
+    unsigned max_connections;
+    unsigned silence_s; /* closes a connection */
+    size_t max_body;    /* of one request */
+    size_t max_body_total;
+};
+
+/* Blocks for some ms while the library loads. DDP_E_UNSUPPORTED: this machine has no
+ * libmicrohttpd, or this build has no HTTP. */
+DDP_MUST_CHECK ddp_status http_server_create(uv_loop_t *loop, const struct http_options *options,
+                                             struct http_server **ret, struct ddp_error *err);
+
+/* Serve the connection @fd of @peer; the server closes it. */
+void http_server_take(struct http_server *server, int fd, const struct sockaddr *peer);
+
+/* Answer @request with @status and the @len @bytes, which are copied. */
+void http_answer(struct http_request *request, unsigned status, const void *bytes, size_t len);
+
+/* Close all connections. All requests must have been answered. The handles close, and the memory is
+ * freed, while the loop turns. */
+void http_server_destroy(struct http_server *server);
+
+#endif

@@ -1,0 +1,547 @@
+/*
+ * head.c - see head.h. Owns the loop, the store and the agents. Must not decide about ranks or
+ * restarts: the rounds do.
+ *
+ * The end of a job has steps: the agents get a signal, as their users would send it; then their
+ * leashes are let go, at which they kill their workers; then the remote shells are killed. Each
+ * step waits for the one before, for a bounded time.
+ */
+#include "head.h"
+
+#include "clock.h"
+#include "discovery.h"
+#include "error.h"
+#include "exit_codes.h"
+#include "head_command.h"
+#include "leash_text.h"
+#include "logmux.h"
+#include "mem.h"
+#include "processors.h"
+#include "proof.h"
+#include "reap.h"
+#include "remote_agent.h"
+#include "signames.h"
+#include "sigwatch.h"
+#include "version.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    SSH_FAILED = 255,
+    LETTING_GO_MS = 5000, /* for agents without a leash to kill their workers */
+    KILLING_MS = 5000,
+    SAME_SIGNAL_MS = 250,
+    STEP_MS = 2000, /* beyond --shutdown-timeout: for an agent to say what happened */
+};
+
+enum head_step {
+    HEAD_RUNNING,
+    HEAD_EXPECTING, /* the verdict is known, and the other agents should end by themselves */
+    HEAD_SIGNALLED,
+    HEAD_LET_GO,
+    HEAD_KILLED,
+    HEAD_CLOSING, /* no agent is left */
+};
+
+struct head {
+    const struct head_config *config;
+    uv_loop_t loop;
+    struct logmux mux;
+    struct spawner spawner;
+    struct ddpi_server *server;
+    struct ddpi_log log;
+    struct sigwatch signals;
+    struct discovery discovery;
+    struct remote_hooks hooks;
+    struct remote_agent **agents;
+    size_t count, room;
+    size_t up; /* agents that are not ended */
+    uv_timer_t patience;
+    uv_poll_t guard;
+    enum head_step step;
+    int code;      /* of the job; -1: not known yet */
+    int lost_code; /* if nothing else tells: a host was lost, or could not be started */
+    int signal;    /* that ended the job; 0: none */
+    uint64_t signal_ms;
+    bool discovered; /* the first list has come */
+};
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+static void close_head(struct head *head);
+
+static void end_job(struct head *head, int sig);
+
+static void wait_at_most(struct head *head, enum head_step step, uint64_t ms);
+
+static void apply_to_all(struct head *head, void (*action)(struct remote_agent *agent))
+{
+    for (size_t i = 0; i < head->count; i++)
+        if (remote_agent_is_up(head->agents[i]))
+            action(head->agents[i]);
+}
+
+static void on_patience_over(uv_timer_t *timer)
+{
+    struct head *head = timer->data;
+    switch (head->step) {
+    case HEAD_RUNNING: /* --host-discovery-script has named no host that could be started */
+        logmux_say(&head->mux, "no host could be started within %" PRIu64 " s",
+                   head->config->join_timeout_ms / 1000);
+        head->lost_code = EXIT_TRY_AGAIN;
+        close_head(head);
+        break;
+    case HEAD_EXPECTING:
+        end_job(head, SIGTERM);
+        break;
+    case HEAD_SIGNALLED:
+        apply_to_all(head, remote_agent_let_go);
+        wait_at_most(head, HEAD_LET_GO, LETTING_GO_MS);
+        break;
+    case HEAD_LET_GO:
+        apply_to_all(head, remote_agent_kill);
+        wait_at_most(head, HEAD_KILLED, KILLING_MS);
+        break;
+    case HEAD_KILLED: /* stuck in the kernel: the guard says so */
+    case HEAD_CLOSING:
+        break;
+    }
+}
+
+static void wait_at_most(struct head *head, enum head_step step, uint64_t ms)
+{
+    head->step = step;
+    uv_timer_start(&head->patience, on_patience_over, ms, 0);
+}
+
+/* An agent that has not said hello cannot read signals yet. */
+static void signal_agents(struct head *head, int sig)
+{
+    for (size_t i = 0; i < head->count; i++) {
+        struct remote_agent *agent = head->agents[i];
+        if (agent->exited)
+            continue;
+        if (agent->sm.state == REMOTE_STARTING)
+            remote_agent_give_up(agent);
+        else if (agent->sm.state == REMOTE_RUNNING)
+            remote_agent_signal(agent, sig);
+        agent->stopping = true;
+    }
+}
+
+static void end_job(struct head *head, int sig)
+{
+    if (head->step == HEAD_CLOSING)
+        return;
+    signal_agents(head, sig);
+    if (head->step < HEAD_SIGNALLED)
+        wait_at_most(head, HEAD_SIGNALLED, head->config->shutdown_timeout_ms + STEP_MS);
+    if (head->up == 0)
+        close_head(head);
+}
+
+static void on_settled(void *ctx)
+{
+    struct head *head = ctx;
+    for (size_t i = 0; i < head->count; i++)
+        remote_agent_check(head->agents[i]);
+    if (head->step == HEAD_CLOSING && logmux_streams_ended(&head->mux) &&
+        logmux_flushed(&head->mux) && !uv_is_closing((uv_handle_t *)&head->patience)) {
+        uv_close((uv_handle_t *)&head->patience, NULL);
+        logmux_close(&head->mux);
+        sigwatch_close(&head->signals);
+        uv_close((uv_handle_t *)&head->guard, NULL);
+    }
+}
+
+static void close_head(struct head *head)
+{
+    if (head->step == HEAD_CLOSING)
+        return;
+    head->step = HEAD_CLOSING;
+    uv_timer_stop(&head->patience);
+    spawner_close(&head->spawner);
+    ddpi_server_close(head->server, NULL, NULL);
+    head->discovery.hooks.closed = on_settled;
+    head->discovery.hooks.ctx = head;
+    discovery_close(&head->discovery);
+}
+
+/* ---- the hosts ------------------------------------------------------------------------------- */
+
+static void add_agent(struct head *head, const struct host_entry *host)
+{
+    if (head->count == head->room) {
+        size_t room = head->room > 0 ? head->room * 2 : 16;
+        struct remote_agent **agents = ddpi_realloc(head->agents, room, sizeof *agents);
+        if (agents == NULL)
+            return; /* it is listed again */
+        head->agents = agents;
+        head->room = room;
+    }
+    struct remote_agent *agent = ddpi_calloc(1, sizeof *agent);
+    if (agent == NULL)
+        return;
+    remote_agent_init(agent, host, &head->loop, &head->mux, &head->spawner, &head->hooks);
+    head->agents[head->count++] = agent;
+}
+
+static void start_agent(struct head *head, struct remote_agent *agent, uint32_t rank)
+{
+    const struct head_config *config = head->config;
+    struct ddpi_buf greeting;
+    char devices[HOST_DEVICES_MAX + 32];
+    ddpi_buf_init(&greeting, LEASH_TEXT_MAX);
+    bool ok =
+        ddpi_buf_append(&greeting, ddpi_buf_head(config->greeting), ddpi_buf_len(config->greeting));
+    snprintf(devices, sizeof devices, "CUDA_VISIBLE_DEVICES=%s", agent->host.devices);
+    if (agent->host.devices[0] != '\0')
+        ok = ok && leash_put_variable(&greeting, devices);
+    ok = ok && leash_put_go(&greeting);
+    char **argv =
+        head_command_make(config->command, &agent->host, rank, ddpi_server_endpoint(head->server));
+    if (ok && argv != NULL) {
+        if (head->up++ == 0)
+            uv_timer_stop(&head->patience);
+        remote_agent_start(agent, argv, config->envp, &greeting, config->start_timeout_ms);
+    } else {
+        logmux_say(&head->mux, "host '%s' cannot be started: " HEAD_COMMAND_TOO_LONG,
+                   agent->host.name);
+        head->lost_code = EXIT_CONFIG;
+        ddpi_free(argv);
+    }
+    ddpi_wipe(greeting.data, greeting.tail); /* the token is in it */
+    ddpi_buf_finish(&greeting);
+}
+
+static uint64_t now_ms(void)
+{
+    return ddpi_now_ms(&ddpi_clock_monotonic);
+}
+
+/* Start the hosts that are wanted and free, up to the most that the job may have. */
+static void start_hosts(struct head *head)
+{
+    for (size_t i = 0; i < head->count && head->step == HEAD_RUNNING; i++) {
+        struct remote_agent *agent = head->agents[i];
+        if (agent->listed && agent->sm.state == REMOTE_IDLE &&
+            !blacklist_has(&agent->blacklist, now_ms()) && head->up < head->config->max_nodes)
+            start_agent(head, agent, (uint32_t)i);
+    }
+}
+
+static struct remote_agent *find_agent(const struct head *head, const char *name)
+{
+    for (size_t i = 0; i < head->count; i++)
+        if (strcmp(head->agents[i]->host.name, name) == 0)
+            return head->agents[i];
+    return NULL;
+}
+
+/* A host that is no longer listed leaves the job, as on SIGTERM there. */
+static void on_hosts(void *ctx, const struct host_list *list)
+{
+    struct head *head = ctx;
+    if (head->step != HEAD_RUNNING)
+        return;
+    for (size_t i = 0; i < head->count; i++)
+        head->agents[i]->listed = false;
+    for (size_t i = 0; i < list->count; i++) {
+        struct remote_agent *agent = find_agent(head, list->entries[i].name);
+        if (agent == NULL) {
+            add_agent(head, &list->entries[i]);
+            agent = find_agent(head, list->entries[i].name);
+            if (agent != NULL && head->discovered)
+                logmux_say(&head->mux, "host '%s' is new", agent->host.name);
+        }
+        if (agent != NULL)
+            agent->listed = true;
+    }
+    for (size_t i = 0; i < head->count; i++) {
+        struct remote_agent *agent = head->agents[i];
+        if (agent->listed || agent->stopping || agent->sm.state != REMOTE_RUNNING)
+            continue;
+        logmux_say(&head->mux, "host '%s' is no longer listed: its workers are stopped",
+                   agent->host.name);
+        agent->stopping = true;
+        remote_agent_signal(agent, SIGTERM);
+    }
+    head->discovered = true;
+    start_hosts(head);
+}
+
+static void on_discovery_failed(void *ctx, const char *why)
+{
+    struct head *head = ctx;
+    logmux_say(&head->mux, "--host-discovery-script: %s; the hosts stay as they are", why);
+}
+
+/* ---- what happens to an agent ---------------------------------------------------------------- */
+
+static void on_agent_ready(void *ctx, struct remote_agent *agent)
+{
+    struct head *head = ctx;
+    if (strcmp(agent->version, DDPRUN_VERSION) != 0)
+        logmux_say(&head->mux, "host '%s' has ddprun %s, and this one " DDPRUN_VERSION,
+                   agent->host.name, agent->version);
+    if (head->step != HEAD_RUNNING)
+        remote_agent_signal(agent, SIGTERM);
+}
+
+/* ssh's own failures end with 255, and say on its stderr what they are. */
+static bool is_connection(const struct remote_agent *agent)
+{
+    int code = remote_agent_code(agent);
+    return code == SSH_FAILED || code == 128 + SIGKILL;
+}
+
+/* The agent's own sentence comes with a code of ddprun; all else is a host out of reach. */
+static int code_of_start(const struct remote_agent *agent)
+{
+    int code = remote_agent_code(agent);
+    return code == EXIT_USAGE || code == EXIT_REFUSED || code == EXIT_CONFIG ? code
+                                                                             : EXIT_UNREACHABLE;
+}
+
+static void say_failure(struct head *head, const struct remote_agent *agent, const char *what)
+{
+    char why[512];
+    remote_agent_describe(agent, why, sizeof why);
+    logmux_say(&head->mux, "host '%s' %s: %s", agent->host.name, what, why);
+    if (agent->version[0] == '\0')
+        remote_agent_show_tail(agent);
+}
+
+/* Whether the job can go on with the agents that are up, and hosts that may still come. */
+static bool has_enough(const struct head *head)
+{
+    return head->config->discovery != NULL || head->up >= head->config->min_nodes;
+}
+
+/* The agent has ended with the verdict of the job: that of its rounds, which all agents have. */
+static bool has_verdict(const struct remote_agent *agent)
+{
+    return agent->version[0] != '\0' && !is_connection(agent) && !agent->stopping;
+}
+
+static void note_end(struct head *head, struct remote_agent *agent)
+{
+    bool started = agent->version[0] != '\0';
+    if (has_verdict(agent)) {
+        if (head->code <= 0)
+            head->code = remote_agent_code(agent);
+    } else if (!agent->stopping && !agent->noted) {
+        agent->noted = true;
+        if (head->step == HEAD_RUNNING)
+            say_failure(head, agent, started ? "is lost" : "could not be started");
+        if (head->lost_code == 0)
+            head->lost_code = started ? EXIT_UNREACHABLE : code_of_start(agent);
+    }
+}
+
+/* A connection has broken. What the other agents will say about it is less than what is known here,
+ * so they are ended first if the job cannot go on. */
+static void on_agent_exited(void *ctx, struct remote_agent *agent)
+{
+    struct head *head = ctx;
+    if (head->step != HEAD_RUNNING || agent->stopping || agent->version[0] == '\0' ||
+        !is_connection(agent))
+        return;
+    note_end(head, agent);
+    if (head->config->discovery == NULL && head->up - 1 < head->config->min_nodes)
+        end_job(head, SIGTERM);
+}
+
+static void on_agent_ended(void *ctx, struct remote_agent *agent)
+{
+    struct head *head = ctx;
+    bool verdict = has_verdict(agent);
+    int code = remote_agent_code(agent);
+    head->up--;
+    note_end(head, agent);
+    if (!agent->stopping && code != 0)
+        blacklist_fail(&agent->blacklist, &head->config->cooldown, now_ms());
+    remote_agent_reset(agent);
+    agent->stopping = agent->noted = false;
+    if (head->up == 0 && (verdict || head->step != HEAD_RUNNING || !has_enough(head)))
+        close_head(head);
+    else if (head->up == 0)
+        wait_at_most(head, HEAD_RUNNING, head->config->join_timeout_ms);
+    else if (head->step == HEAD_RUNNING && verdict && (code == 0 || !has_enough(head)))
+        wait_at_most(head, HEAD_EXPECTING, head->config->shutdown_timeout_ms + STEP_MS);
+    else if (head->step == HEAD_RUNNING && !has_enough(head))
+        end_job(head, SIGTERM);
+}
+
+static void on_spawned(void *ctx, struct spawner_task *task)
+{
+    (void)ctx;
+    remote_agent_spawned(task);
+}
+
+/* ---- signals --------------------------------------------------------------------------------- */
+
+static void on_ending_signal(uv_signal_t *handle, int sig)
+{
+    struct head *head = handle->data;
+    char name[SIGNAME_MAX];
+    if (head->signal != 0 && now_ms() - head->signal_ms < SAME_SIGNAL_MS)
+        return; /* Slurm and systemd signal the guard as well, which passes it on */
+    bool first = head->signal == 0;
+    head->signal = sig;
+    head->signal_ms = now_ms();
+    logmux_say(&head->mux, "%s: %s on %zu hosts", signame_of(sig, name),
+               first ? "stopping the workers (once more kills them)" : "killing the workers",
+               head->up);
+    end_job(head, sig);
+}
+
+static void on_forwarded_signal(uv_signal_t *handle, int sig)
+{
+    struct head *head = handle->data;
+    for (size_t i = 0; i < head->count; i++)
+        if (head->agents[i]->sm.state == REMOTE_RUNNING)
+            remote_agent_signal(head->agents[i], sig);
+}
+
+static ddp_status watch_signals(struct head *head, struct ddp_error *err)
+{
+    const struct head_config *config = head->config;
+    ddp_status status = DDP_OK;
+    for (int sig = 1; sig < NSIG && status == DDP_OK; sig++) {
+        uv_signal_cb callback = sigismember(&config->ending_signals, sig) == 1 ? on_ending_signal
+                                : sigismember(&config->forwarded_signals, sig) == 1
+                                    ? on_forwarded_signal
+                                    : NULL;
+        if (callback != NULL)
+            status = sigwatch_add(&head->signals, &head->loop, sig, callback, head, err);
+    }
+    return status;
+}
+
+/* The guard is dead: nobody waits for the result, and nothing else ends the agents. */
+static void on_guard_gone(uv_poll_t *poll, int status, int events)
+{
+    struct head *head = poll->data;
+    (void)status;
+    (void)events;
+    uv_poll_stop(poll);
+    end_job(head, SIGTERM);
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static void on_log(void *ctx, enum ddpi_log_level level, const char *line)
+{
+    struct head *head = ctx;
+    (void)level;
+    logmux_say(&head->mux, "the store: %s", line);
+}
+
+static ddp_status open_store(struct head *head, struct ddp_error *err)
+{
+    const struct head_config *config = head->config;
+    head->log = (struct ddpi_log){on_log, head, DDPI_LOG_WARN};
+    const struct ddpi_server_options options = {.host = config->store_host,
+                                                .token = config->token,
+                                                .auth = config->auth,
+                                                .trust_local_users = config->trust_local_users,
+                                                .tls = config->tls,
+                                                .log = &head->log};
+    ddp_status status = ddpi_server_create(&head->loop, &options, &head->server, err);
+    if (status == DDP_OK)
+        ddpi_server_set_tcpstore_job(head->server, config->job);
+    return status;
+}
+
+static ddp_status open_head(struct head *head, const struct guard_agent *split,
+                            struct ddp_error *err)
+{
+    const struct head_config *config = head->config;
+    const struct discovery_hooks asked = {on_hosts, on_discovery_failed, on_settled, head};
+    logmux_init(&head->mux, &head->loop);
+    head->mux.idle = on_settled;
+    head->mux.ctx = head;
+    uv_timer_init(&head->loop, &head->patience);
+    head->patience.data = head;
+    uv_poll_init(&head->loop, &head->guard, split->guard_fd);
+    head->guard.data = head;
+    uv_poll_start(&head->guard, UV_READABLE | UV_DISCONNECT, on_guard_gone);
+    head->hooks = (struct remote_hooks){on_agent_ready, on_agent_exited, on_agent_ended, head};
+    ddp_status status =
+        spawner_open(&head->spawner, &head->loop, ddpi_processors_usable(), on_spawned, head, err);
+    if (status == DDP_OK)
+        status = watch_signals(head, err);
+    if (status == DDP_OK)
+        status = open_store(head, err);
+    if (status == DDP_OK && config->discovery != NULL)
+        status = discovery_open(&head->discovery, config->discovery, config->envp, &head->loop,
+                                &asked, err);
+    if (status == DDP_OK && config->discovery != NULL)
+        wait_at_most(head, HEAD_RUNNING, config->join_timeout_ms);
+    return status;
+}
+
+static void finish_head(struct head *head)
+{
+    for (size_t i = 0; i < head->count; i++) {
+        remote_agent_reset(head->agents[i]);
+        ddpi_free(head->agents[i]);
+    }
+    ddpi_free(head->agents);
+    logmux_finish(&head->mux);
+}
+
+static int exit_code(const struct head *head)
+{
+    if (head->code >= 0)
+        return head->code;
+    return head->signal != 0 ? 128 + head->signal : head->lost_code;
+}
+
+static void unblock_signals(void)
+{
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+int head_run(const struct head_config *config, const struct guard_agent *split)
+{
+    struct ddp_error err;
+    struct head *head = ddpi_calloc(1, sizeof *head);
+    if (head == NULL || reap_become_subreaper() != 0 || uv_loop_init(&head->loop) != 0) {
+        fprintf(stderr, "ddprun: cannot set up the launcher of hosts: memory is short\n");
+        ddpi_free(head);
+        return EXIT_CONFIG;
+    }
+    head->config = config;
+    head->code = -1;
+    signal(SIGPIPE, SIG_IGN);
+    ddp_status status = open_head(head, split, &err);
+    unblock_signals();
+    if (status == DDP_OK) {
+        for (size_t i = 0; i < config->hosts->count; i++)
+            add_agent(head, &config->hosts->entries[i]);
+        for (size_t i = 0; i < head->count; i++)
+            head->agents[i]->listed = true;
+        start_hosts(head);
+        if (!has_enough(head))
+            end_job(head, SIGTERM);
+    } else {
+        logmux_say(&head->mux, "%s", err.msg);
+        head->lost_code = EXIT_CONFIG;
+        close_head(head);
+    }
+    uv_run(&head->loop, UV_RUN_DEFAULT);
+    int code = exit_code(head);
+    finish_head(head);
+    uv_loop_close(&head->loop);
+    ddpi_free(head);
+    return code;
+}

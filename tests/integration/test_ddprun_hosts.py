@@ -1,0 +1,284 @@
+"""A job on many hosts that one ddprun starts: lists of hosts, remote shells that fail in every way, signals,
+and that nothing is left on any host, whatever ends. The remote shells here are scripts that run the command
+on this machine; a real sshd is in tests/interop."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
+from ddprun_run import DDPRUN, DdprunCase, children, wait_until
+
+UNREACHABLE, TRY_AGAIN, CONFIG = 69, 75, 78
+
+SHELL = r'''#!/bin/sh
+host=${1#*@}
+echo "$1" >>"$TMPDIR/../started"
+case $host in
+bad) echo "ssh: Could not resolve hostname $host: Name or service not known" >&2; exit 255 ;;
+locked) echo "$host: Permission denied (publickey,password)." >&2; exit 255 ;;
+hang) exec sleep 1000 ;;
+flood) yes garbage | head -c 1000000 ;;
+prompting) printf "%01000d user@host:~\$ " 0 ;;
+noisy) echo "Welcome to $host!"; echo motd >&2 ;;
+weak*) sh -c "$2"; exit ;;
+empty) echo "sh: 1: ddprun: not found" >&2; exit 127 ;;
+esac
+exec sh -c "$2"
+'''
+
+
+class HostsCase(DdprunCase):
+    def setUp(self):
+        super().setUp()
+        self.shell = self.write('shell', SHELL)
+        self.env['XDG_CONFIG_HOME'] = str(self.folder / 'config')
+        self.started = self.folder / 'started'
+        self.started.write_text('')
+
+    def words(self, *words):
+        return ['--launcher', self.shell, '--local-addr=127.0.0.1', *words]
+
+    def job(self, *words, **options):
+        return self.run_job(*self.words(*words), **options)
+
+    def show(self, *words, code=0):
+        """The lines of workers that show their place."""
+        job = self.job(*words, '--no-prefix', 'sh', '-c', 'echo $RANK/$WORLD_SIZE $GROUP_RANK $LOCAL_RANK')
+        self.assertEqual(job.code, code, job.err)
+        return sorted(job.out.splitlines())
+
+
+class Lists(HostsCase):
+    def test_workers_of_all_hosts(self):
+        self.assertEqual(self.show('-H', 'a:2,me@b:1'), ['0/3 0 0', '1/3 0 1', '2/3 1 0'])
+        self.assertEqual(sorted(self.started.read_text().split()), ['a', 'me@b'])
+
+    def test_number_of_workers(self):
+        self.assertEqual(self.show('-np', '3', '-H', 'a:2,b:2,c:2'), ['0/3 0 0', '1/3 0 1', '2/3 1 0'])
+        self.assertEqual(sorted(self.started.read_text().split()), ['a', 'b'])
+        self.assertEqual(self.show('--nproc-per-node=2', '--hosts=a'), ['0/2 0 0', '1/2 0 1'])
+        # Without hosts it is the number of workers here.
+        job = self.run_job('-np', '2', '--no-prefix', 'sh', '-c', 'echo $LOCAL_RANK')
+        self.assertEqual(sorted(job.out.split()), ['0', '1'])
+        job = self.run_job('-x', 'GIVEN=a=b', '-x', 'HOME', '--no-prefix', 'sh', '-c', 'echo $GIVEN')
+        self.assertEqual(job.out, 'a=b\n')
+        self.assert_sentence(self.run_job('--include=a', 'true'), 2, '--include', '--hosts')
+
+    def test_files(self):
+        file = self.write('hosts', '# two hosts\na slots=1\nb slots=2 # the other\n')
+        self.assertEqual(self.show('--hostfile', file), ['0/3 0 0', '1/3 1 0', '2/3 1 1'])
+        self.assertEqual(self.show('-hostfile', file, '--exclude=a'), ['0/2 0 0', '1/2 0 1'])
+
+    def test_chosen_slots_are_the_devices(self):
+        job = self.job('-H', 'a:4,b:4', '--include=a:1,3@b:0', '--no-prefix', 'sh', '-c', 'echo $CUDA_VISIBLE_DEVICES')
+        self.assertEqual(sorted(job.out.split()), ['0', '1,3', '1,3'])
+
+    def test_hosts_of_this_machine_need_no_shell(self):
+        name = socket.gethostname().split('.')[0]
+        job = self.run_job('-H', f'{name}:2', '--no-prefix', 'sh', '-c', 'echo $WORLD_SIZE $MASTER_ADDR')
+        self.assertEqual((job.code, job.out), (0, '2 127.0.0.1\n' * 2), job.err)
+        self.assertEqual(self.started.read_text(), '')
+
+    def test_what_is_wrong_with_a_list(self):
+        file = self.write('hosts', 'a slots=2\nb slots=none\n')
+        for words, code, *texts in ((['-H', 'a:0'], 2, '--hosts', "'0' is not a number of slots"),
+                                    (['-H', 'a,a'], 2, '--hosts', "'a' is listed twice"),
+                                    (['--hostfile', file], 2, '--hostfile', 'line 2', "'none'"),
+                                    (['--hostfile', '/nowhere'], 2, '--hostfile', '/nowhere'),
+                                    (['-H', 'a', '--hostfile', file], 2, 'give one of them'),
+                                    (['-H', 'a:1', '-np', '2'], 2, '-np', 'more slots than the 1'),
+                                    (['-H', 'a', '--include=b'], 2, '--include', "'b' is not in the list"),
+                                    (['-H', 'a', '--nnodes=2'], 2, '--nnodes', 'only 1 hosts'),
+                                    (['-H', 'a', '--standalone'], 2, '--standalone'),
+                                    (['-H', 'a', '--rdzv-endpoint=b:1'], 2, '--rdzv-endpoint')):
+            self.assert_sentence(self.job(*words, 'true'), code, *texts)
+        self.assert_sentence(self.run_job('--launcher=no-such-shell', '-H', 'a', 'true'), CONFIG, 'no-such-shell')
+        self.assert_sentence(self.run_job('--launcher', self.shell, '-H', 'no.such.host.invalid', 'true'), CONFIG,
+                             '--local-addr')
+        self.assertEqual(self.started.read_text(), '')
+
+
+class Environment(HostsCase):
+    def test_what_other_hosts_get(self):
+        shell = self.write('clean', '#!/bin/sh\nexec env -i TMPDIR="$TMPDIR" '
+                           'DDPRUN_TEST_MARK="$DDPRUN_TEST_MARK" HOME=/there sh -c "$2"\n')
+        env = {'NCCL_DEBUG': 'INFO', 'SECRET': 'x', 'MINE': "it's\n2", 'PYTHONPATH': '/p', 'HOME': '/here'}
+        script = 'echo "$NCCL_DEBUG,$SECRET,$MINE,$PYTHONPATH,$HOME,$GIVEN"'
+        job = self.run_job('--launcher', shell, '--local-addr=127.0.0.1', '-H', 'a', '-x', 'MINE', '-x', 'GIVEN=a b',
+                           '--no-prefix', 'sh', '-c', script, env=env)
+        self.assertEqual((job.code, job.out), (0, "INFO,,it's\n2,/p,/there,a b\n"), job.err)
+
+    def test_arguments_and_folder_come_as_they_are(self):
+        job = self.job('-H', 'a', '--no-prefix', 'sh', '-c', 'pwd; for i; do echo "<$i>"; done', 'x', "it's", '', 'a  b',
+                       '$HOME', '*', '!')
+        self.assertEqual(job.out.splitlines(), [str(self.folder), "<it's>", '<>', '<a  b>', '<$HOME>', '<*>', '<!>'])
+
+    def test_the_token_is_on_no_command_line(self):
+        job = self.start(*self.words('-H', 'a,b', 'sh', '-c', 'echo up; sleep 1000'))
+        job.read_until('up', 2)
+        token = (self.folder / 'config/ddprun/token').read_text().strip()
+        self.assertEqual(len(token), 64)
+        for pid in job.running():
+            for file in ('cmdline', 'environ'):
+                with open(f'/proc/{pid}/{file}', 'rb') as text:
+                    self.assertNotIn(token.encode(), text.read())
+        job.signal(signal.SIGTERM)
+        self.assertEqual(job.wait(), 128 + signal.SIGTERM)
+
+    def test_a_leash_is_for_launchers(self):
+        self.assert_sentence(self.run_job('--leash', 'true'), 2, 'launcher is gone')
+        self.assert_sentence(self.run_job('--nproc-per-node=1', '--leash', 'true'), 2, '--leash must be the first')
+        job = subprocess.run([DDPRUN, '--leash', 'true'], input=b'GET / HTTP/1.1\n', capture_output=True, check=False)
+        self.assertEqual(job.returncode, 2)
+        self.assertIn(b"'GET / HTTP/1.1' is no line of a launcher", job.stderr)
+
+
+class Failures(HostsCase):
+    def test_a_command_that_is_too_long(self):
+        words = ['-H', 'a,b', 'true', *('x' * 1000 for _ in range(200))]
+        self.assert_sentence(self.job(*words, timeout=20), CONFIG, "'a'", '128 KiB', 'into a file')
+        self.assert_sentence(self.job('--dry-run', *words), CONFIG, "'a'", '128 KiB', 'into a file')
+
+    def test_a_worker_that_fails(self):
+        job = self.job('-H', 'a:2,b:2', 'sh', '-c', 'if [ $RANK = 3 ]; then echo oh no >&2; exit 7; fi; sleep 1000')
+        self.assertEqual(job.code, 7, job.err)
+        self.assertEqual(job.err.count('rank 3 failed first: exit code 7'), 1, job.err)
+
+    def test_a_restart(self):
+        job = self.job('-H', 'a:1,b:1', '--max-restarts=1', '--no-prefix', 'sh', '-c',
+                       'echo $TORCHELASTIC_RESTART_COUNT; [ $TORCHELASTIC_RESTART_COUNT = 1 ] || '
+                       '{ [ $RANK = 1 ] && exit 3; sleep 1000; }')
+        self.assertEqual((job.code, job.out.split().count('1')), (0, 2), job.err)
+
+    def test_a_host_that_cannot_be_started(self):
+        for host, text in (('bad', 'Could not resolve hostname bad'), ('locked', 'Permission denied'),
+                           ('empty', 'ddprun: not found')):
+            job = self.job('-H', f'a:1,{host}:1,c:1', 'sleep', '1000')
+            self.assertEqual(job.code, UNREACHABLE, job.err)
+            self.assertEqual(job.err.count('could not be started'), 1, job.err)
+            self.assertIn(f"ddprun: host '{host}' could not be started: exit code ", job.err)
+            self.assertIn(text, job.err)
+
+    def test_a_host_that_does_not_answer(self):
+        job = self.job('-H', 'a:1,hang:1', '--start-timeout=300ms', 'sleep', '1000')
+        self.assertEqual(job.code, UNREACHABLE, job.err)
+        self.assertIn("host 'hang' could not be started: no answer within 0.", job.err)
+
+    def test_a_host_that_is_not_needed(self):
+        job = self.job('-H', 'a:1,bad:1', '--nnodes=1:2', '--no-prefix', 'sh', '-c', 'echo $WORLD_SIZE')
+        self.assertEqual((job.code, job.out), (0, '1\n'), job.err)
+        self.assertIn("host 'bad' could not be started", job.err)
+
+    def test_what_a_login_shell_prints_is_no_output(self):
+        job = self.job('-H', 'noisy:1,flood:1,prompting:1', '--no-prefix', 'echo', 'hi')
+        self.assertEqual((job.code, job.out), (0, 'hi\n' * 3), job.err)
+
+    def test_one_error_for_all_hosts(self):
+        job = self.job('-H', 'h[1-9]', './no-such-program')
+        self.assertEqual(job.code, CONFIG, job.err)
+        self.assertEqual(job.err.count("'./no-such-program' does not exist"), 1, job.err)
+
+    def test_a_connection_that_breaks(self):
+        job = self.start(*self.words('-H', 'weak1:1,weak2:1', 'sh', '-c', 'echo up $$; sleep 1000'))
+        job.read_until('up', 2)
+        shells = [pid for head in children(job.pid) for pid in children(head)]
+        self.assertEqual(len(shells), 2)
+        os.kill(shells[0], signal.SIGKILL)
+        self.assertEqual(job.wait(), UNREACHABLE, job.err)
+        self.assertRegex(job.err, "host 'weak[12]' is lost: killed by signal 9")
+
+    def test_signals(self):
+        script = 'trap "echo usr1" USR1; trap "echo term; exit 0" TERM; echo up; while :; do sleep 1000 & wait $!; done'
+        job = self.start(*self.words('-H', 'a:1,b:1', 'sh', '-c', script))
+        job.read_until('up', 2)
+        job.signal(signal.SIGUSR1)
+        job.read_until('usr1', 2)
+        job.signal(signal.SIGTERM)
+        self.assertEqual(job.wait(), 128 + signal.SIGTERM, job.err)
+        self.assertEqual(job.out.count('term'), 2)
+
+    def test_the_second_signal_kills(self):
+        job = self.start(*self.words('-H', 'a:1,b:1', 'sh', '-c', 'trap "" TERM; echo up; while :; do sleep 1000; done'))
+        job.read_until('up', 2)
+        job.signal(signal.SIGTERM)
+        job.read_until('stopping 1 workers', 2)
+        time.sleep(0.3) # a repetition within 250 ms is the same request
+        job.signal(signal.SIGTERM)
+        self.assertEqual(job.wait(), 128 + signal.SIGTERM, job.err)
+
+    def test_nothing_is_left_when_the_launcher_is_killed(self):
+        for victim in ('guard', 'head'):
+            job = self.start(*self.words('-H', 'a:2,b:2', 'sh', '-c', 'echo up; sleep 1000'))
+            job.read_until('up', 4)
+            os.kill(job.pid if victim == 'guard' else job.agent(), signal.SIGKILL)
+            job.wait()
+            job.wait_gone()
+        for folder in self.tmp.iterdir(): # here the guard of a killed head finds the agents too, and kills them
+            shutil.rmtree(folder)
+
+
+class Discovery(HostsCase):
+    def setUp(self):
+        super().setUp()
+        self.list = self.write('list', 'a:1\n')
+        self.script = self.write('discover', f'#!/bin/sh\ncat {self.list}\n')
+
+    def discover(self, *words, **options):
+        return self.start(*self.words('--host-discovery-script', self.script, '--settle=0s', *words), **options)
+
+    def test_hosts_come_and_go(self):
+        job = self.discover('--nnodes=1:2', '--no-prefix', 'sh', '-c', 'echo "world $WORLD_SIZE"; sleep 1000')
+        job.read_until('world 1\n')
+        self.list.write_text('a:1\nb:1\n')
+        job.read_until('world 2\n', 2)
+        self.list.write_text('b:1\n')
+        job.read_until("host 'a' is no longer listed")
+        job.read_until('world 1\n', 2)
+        job.signal(signal.SIGTERM)
+        self.assertEqual(job.wait(), 128 + signal.SIGTERM, job.err)
+
+    def test_a_script_that_fails_changes_nothing(self):
+        job = self.discover('--nnodes=1:2', '--no-prefix', 'sh', '-c', 'echo up; read line <go')
+        go = self.folder / 'go'
+        os.mkfifo(go)
+        job.read_until('up')
+        for script, text in (('exit 3', 'ended with exit code 3'), ('echo a:none', "'none' is not a number of slots"),
+                             ('kill -9 $$', 'killed by signal 9'), ('yes', 'printed more than')):
+            new = self.write('new', f'#!/bin/sh\n{script}\n')
+            new.rename(self.script)
+            job.read_until(text)
+        go.write_text('\n')
+        self.assertEqual(job.wait(), 0, job.err)
+
+    def test_a_host_that_failed_comes_back_after_its_cooldown(self):
+        shell = self.write('once', '#!/bin/sh\n[ -e "$TMPDIR/../failed" ] || { : >"$TMPDIR/../failed"; exit 255; }\n'
+                           'exec sh -c "$2"\n')
+        for words, code, output in ((['--blacklist-cooldown-range=100ms:1s'], 0, 'hi\n'),
+                                    (['--join-timeout=2s'], TRY_AGAIN, '')):
+            (self.folder / 'failed').unlink(missing_ok=True)
+            job = self.run_job('--launcher', shell, '--local-addr=127.0.0.1', '--host-discovery-script', self.script,
+                               '--settle=0s', *words, '--no-prefix', 'echo', 'hi')
+            self.assertEqual((job.code, job.out), (code, output), job.err)
+            self.assertIn("host 'a' could not be started: exit code 255", job.err)
+
+    def test_no_host_at_all(self):
+        self.list.write_text('')
+        job = self.discover('--join-timeout=1s', 'true')
+        self.assertEqual(job.wait(), TRY_AGAIN, job.err)
+        self.assertIn('no host could be started within 1 s', job.err)
+        hanging = self.write('hanging', '#!/bin/sh\nsleep 1000\n') # it is ended with the job
+        job = self.job('--host-discovery-script', hanging, '--join-timeout=1s', 'true')
+        self.assertEqual(job.code, TRY_AGAIN, job.err)
+        self.assert_sentence(self.run_job('--host-discovery-script=./nowhere', 'true'), 2, './nowhere')
+
+
+if __name__ == '__main__':
+    unittest.main()
