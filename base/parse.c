@@ -8,6 +8,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -182,6 +183,61 @@ ddp_status ddpi_parse_endpoint(const char *text, struct ddpi_endpoint *ret, stru
     memcpy(endpoint.host, host, host_len);
     *ret = endpoint;
     return DDP_OK;
+}
+
+/* The item of @len bytes at @item of the list @text. */
+static ddp_status parse_one_of(const char *text, const char *item, size_t len,
+                               struct ddpi_endpoint *ret, struct ddp_error *err)
+{
+    char one[DDPI_HOST_MAX + 16];
+    if (len == 0 || len >= sizeof one)
+        return ddpi_error_set(err, DDP_E_INVALID, "'%.200s' has an item that is %s", text,
+                              len == 0 ? "empty" : "too long for HOST:PORT");
+    memcpy(one, item, len);
+    one[len] = '\0';
+    ddp_status status = ddpi_parse_endpoint(one, ret, err);
+    return status == DDP_OK || strlen(text) == len ? status
+                                                   : ddpi_error_wrap(err, status, "'%.200s'", text);
+}
+
+ddp_status ddpi_parse_endpoints(const char *text, struct ddpi_endpoints *ret, struct ddp_error *err)
+{
+    struct ddpi_endpoints endpoints = {.count = 0};
+    const char *item = text;
+    for (bool more = true; more;) {
+        size_t len = strcspn(item, ",");
+        if (endpoints.count == DDPI_ENDPOINTS_MAX)
+            return ddpi_error_set(err, DDP_E_INVALID, "'%.200s' has more than %d endpoints", text,
+                                  DDPI_ENDPOINTS_MAX);
+        ddp_status status = parse_one_of(text, item, len, &endpoints.at[endpoints.count++], err);
+        if (status != DDP_OK)
+            return status;
+        more = item[len] == ',';
+        item += len + more;
+    }
+    *ret = endpoints;
+    return DDP_OK;
+}
+
+size_t ddpi_endpoint_text(const struct ddpi_endpoint *endpoint, char *text, size_t size)
+{
+    bool v6 = strchr(endpoint->host, ':') != NULL;
+    return (size_t)snprintf(text, size, v6 ? "[%s]:%u" : "%s:%u", endpoint->host, endpoint->port);
+}
+
+void ddpi_endpoints_text(const struct ddpi_endpoints *endpoints, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; i < endpoints->count; i++) {
+        if (i > 0 && used + 1 < size)
+            text[used++] = ',';
+        used += ddpi_endpoint_text(&endpoints->at[i], text + used, size - used);
+        if (used >= size) {
+            text[0] = '\0';
+            return;
+        }
+    }
 }
 
 const char *ddpi_parse_env(char *const *envp, const char *name, size_t name_len)

@@ -40,6 +40,24 @@ struct ddpi_endpoint {
  * ambiguous where the address ends. */
 ddp_status ddpi_parse_endpoint(const char *text, struct ddpi_endpoint *ret, struct ddp_error *err);
 
+/* "host:port" or "[v6]:port". Returns the length as snprintf() does. */
+size_t ddpi_endpoint_text(const struct ddpi_endpoint *endpoint, char *text, size_t size);
+
+enum { DDPI_ENDPOINTS_MAX = 8, DDPI_ENDPOINTS_TEXT = DDPI_ENDPOINTS_MAX * (DDPI_HOST_MAX + 16) };
+
+/* Servers that take each other's place. */
+struct ddpi_endpoints {
+    struct ddpi_endpoint at[DDPI_ENDPOINTS_MAX];
+    uint32_t count;
+};
+
+/* Endpoints with commas between them, at least one. */
+ddp_status ddpi_parse_endpoints(const char *text, struct ddpi_endpoints *ret,
+                                struct ddp_error *err);
+
+/* Their texts with commas between them; an empty text if @size is too small. */
+void ddpi_endpoints_text(const struct ddpi_endpoints *endpoints, char *text, size_t size);
+
 /* The value of the variable @name, of @name_len bytes, in @envp (as environ); NULL if not set. */
 const char *ddpi_parse_env(char *const *envp, const char *name, size_t name_len);
 

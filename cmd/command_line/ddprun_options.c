@@ -126,13 +126,13 @@ static ddp_status parse_conf(const struct option *option, const char *text, void
     return rdzv_conf_parse(text, field, err);
 }
 
-static ddp_status parse_endpoint(const struct option *option, const char *text, void *field,
-                                 struct ddp_error *err)
+static ddp_status parse_endpoints(const struct option *option, const char *text, void *field,
+                                  struct ddp_error *err)
 {
     (void)option;
     if (*text == '\0')
         return DDP_OK; /* torchrun's way to say "none" */
-    return ddpi_parse_endpoint(text, field, err);
+    return ddpi_parse_endpoints(text, field, err);
 }
 
 static ddp_status parse_event_handler(const struct option *option, const char *text, void *field,
@@ -249,12 +249,13 @@ static const struct option table[] = {
      "read the other options as this backend of torchrun does; the store is ddprun's own in both "
      "cases",
      option_choice, FIELD(rdzv_backend), 0, 0},
-    {"rdzv-endpoint", 0, "HOST[:PORT]", "PET_RDZV_ENDPOINT", NULL, MEETING,
+    {"rdzv-endpoint", 0, "HOST[:PORT],...", "PET_RDZV_ENDPOINT", NULL, MEETING,
      "several nodes: address of the job's store (port 29400 unless given), where a ddprund "
      "listens; "
-     "if none does, the node that has this address hosts the store. One node: with c10d, the "
-     "loopback address of the store; with static, MASTER_ADDR and MASTER_PORT",
-     parse_endpoint, FIELD(rdzv_endpoint), 0, 0},
+     "if none does, the node that has this address hosts the store; of several ddprund that keep "
+     "their state in one etcd, give all addresses. One node: with c10d, the loopback address of "
+     "the store; with static, MASTER_ADDR and MASTER_PORT",
+     parse_endpoints, FIELD(rdzv_endpoints), 0, 0},
     {"rdzv-conf", 0, "LIST", "PET_RDZV_CONF", NULL, MEETING,
      "torchrun's settings as KEY=VALUE,...: join_timeout or timeout (like --join-timeout), "
      "last_call_timeout (like --settle), keep_alive_interval times keep_alive_max_attempt (like "
@@ -493,7 +494,7 @@ bool ddprun_options_have_hosts(const struct ddprun_options *options)
 
 bool ddprun_options_want_scheduler(const struct ddprun_options *options)
 {
-    bool meets_elsewhere = options->rdzv_endpoint.host[0] != '\0' ||
+    bool meets_elsewhere = options->rdzv_endpoints.count > 0 ||
                            (options->master_addr != NULL && *options->master_addr != '\0') ||
                            options->master_port != UINT32_MAX;
     return !options->standalone && !options->leash && !meets_elsewhere &&
@@ -506,7 +507,8 @@ void ddprun_options_take_scheduler(struct ddprun_options *options, const struct 
         options->min_nodes = options->max_nodes = job->nodes;
     if (options->max_nodes < 2 || job->host[0] == '\0')
         return;
-    struct ddpi_endpoint *endpoint = &options->rdzv_endpoint;
+    struct ddpi_endpoint *endpoint = &options->rdzv_endpoints.at[0];
+    options->rdzv_endpoints.count = 1;
     memcpy(endpoint->host, job->host, sizeof endpoint->host);
     endpoint->port = job->port;
     endpoint->has_port = true;

@@ -61,10 +61,10 @@ struct ddprun_options {
     const char *forward_signals;
     const char *master_addr;
     const char *local_addr;
-    struct ddpi_endpoint rdzv_endpoint; /* host "" = not given */
-    uint32_t master_port;               /* UINT32_MAX = not given */
-    uint32_t nproc_per_node;            /* what @workers means on this machine */
-    uint32_t min_nodes;                 /* 0 = not given, until ddprun_options_complete() */
+    struct ddpi_endpoints rdzv_endpoints; /* count 0: not given */
+    uint32_t master_port;                 /* UINT32_MAX = not given */
+    uint32_t nproc_per_node;              /* what @workers means on this machine */
+    uint32_t min_nodes;                   /* 0 = not given, until ddprun_options_complete() */
     uint32_t max_nodes;
     uint32_t node_rank; /* UINT32_MAX = not given */
     uint32_t max_restarts;

@@ -280,8 +280,7 @@ static ddp_status make_command(struct launch *launch, const struct ddprun_option
 
 static ddp_status check_together(const struct ddprun_options *options, struct ddp_error *err)
 {
-    if (options->standalone || options->rdzv_endpoint.host[0] != '\0' ||
-        given(options->master_addr))
+    if (options->standalone || options->rdzv_endpoints.count > 0 || given(options->master_addr))
         return ddpi_error_set(err, DDP_E_INVALID,
                               "a list of hosts comes with a store of its own: leave out "
                               "--standalone, --rdzv-endpoint and --master-addr");

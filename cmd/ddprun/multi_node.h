@@ -18,9 +18,10 @@
 
 struct multi_node_config {
     const char *job;
-    struct ddpi_endpoint endpoint; /* of the store, as given */
+    struct ddpi_endpoint endpoint; /* of the store, as given; of several the first */
     int is_host;            /* host the store: 1 yes, 0 no, -1 if the address is this machine's */
-    const char *store;      /* @endpoint as text, "host:port" */
+    const char *store;      /* the endpoints as text, "host:port,..." */
+    bool is_loopback;       /* all endpoints are addresses of this machine only */
     const char *token_file; /* NULL: do not authenticate */
     bool token_named;       /* authenticate everywhere; else beyond loopback only */
     enum ddpi_server_auth auth;

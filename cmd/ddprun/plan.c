@@ -32,7 +32,7 @@ static bool given(const char *text)
 
 static bool endpoint_given(const struct ddprun_options *options)
 {
-    return options->rdzv_endpoint.host[0] != '\0' && !options->standalone;
+    return options->rdzv_endpoints.count > 0 && !options->standalone;
 }
 
 static bool is_static(const struct ddprun_options *options)
@@ -117,7 +117,7 @@ static void plan_store(const struct ddprun_options *options, struct meeting *mee
 {
     if (is_static(options) || !endpoint_given(options))
         return;
-    const struct ddpi_endpoint *endpoint = &options->rdzv_endpoint;
+    const struct ddpi_endpoint *endpoint = &options->rdzv_endpoints.at[0];
     meeting->store_host = listening_address(endpoint->host);
     meeting->store_port = endpoint->port;
     meeting->store_flag = "--rdzv-endpoint";
@@ -125,7 +125,7 @@ static void plan_store(const struct ddprun_options *options, struct meeting *mee
 
 static void plan_master(const struct ddprun_options *options, struct meeting *meeting)
 {
-    const char *at_endpoint = endpoint_given(options) ? options->rdzv_endpoint.host : NULL;
+    const char *at_endpoint = endpoint_given(options) ? options->rdzv_endpoints.at[0].host : NULL;
     meeting->master_addr = given(options->master_addr)  ? options->master_addr
                            : given(options->local_addr) ? options->local_addr
                            : at_endpoint != NULL        ? at_endpoint
@@ -136,7 +136,7 @@ static void plan_master(const struct ddprun_options *options, struct meeting *me
     }
     if (is_static(options) && at_endpoint != NULL) { /* its endpoint is the master */
         meeting->master_addr = at_endpoint;
-        meeting->master_port = options->rdzv_endpoint.port;
+        meeting->master_port = options->rdzv_endpoints.at[0].port;
         meeting->master_flag = "--rdzv-endpoint";
     }
 }
@@ -214,30 +214,42 @@ static void plan_single(struct plan *plan, const struct ddprun_options *options,
 
 /* ---- several nodes --------------------------------------------------------------------------- */
 
-/* With the static backend, --master-addr and --master-port may give the address of the store. */
-static ddp_status plan_endpoint(const struct ddprun_options *options, struct ddpi_endpoint *ret,
-                                struct ddp_error *err)
+static ddp_status check_several(const struct ddprun_options *options, struct ddp_error *err)
 {
-    *ret = options->rdzv_endpoint;
-    if (ret->host[0] == '\0' && given(options->master_addr))
-        snprintf(ret->host, sizeof ret->host, "%s", options->master_addr);
-    if (ret->host[0] == '\0')
+    if (options->rdzv_endpoints.count > 1 && options->conf.is_host > 0)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "--rdzv-endpoint: several addresses are those of ddprund services, "
+                              "so no node hosts the store; leave out is_host");
+    return DDP_OK;
+}
+
+/* With the static backend, --master-addr and --master-port may give the address of the store. */
+static ddp_status plan_endpoints(const struct ddprun_options *options, struct ddpi_endpoints *ret,
+                                 struct ddp_error *err)
+{
+    bool given_here = options->rdzv_endpoints.count > 0;
+    *ret = options->rdzv_endpoints;
+    if (!given_here && given(options->master_addr))
+        snprintf(ret->at[ret->count++].host, DDPI_HOST_MAX, "%s", options->master_addr);
+    if (ret->count == 0)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "--nnodes=%u:%u needs --rdzv-endpoint=HOST[:PORT], the same on all "
                               "nodes: the address of a ddprund, or of one of the nodes, which then "
                               "runs the store",
                               options->min_nodes, options->max_nodes);
-    if (!ret->has_port && options->rdzv_endpoint.host[0] == '\0' &&
-        options->master_port != UINT32_MAX)
-        ret->port = (uint16_t)options->master_port;
-    else if (!ret->has_port)
-        ret->port = DEFAULT_PORT;
-    if (ret->port == 0)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "--rdzv-endpoint: other nodes cannot know which port 0 becomes; give "
-                              "the same port on all nodes, such as %d",
-                              DEFAULT_PORT);
-    return DDP_OK;
+    for (uint32_t i = 0; i < ret->count; i++) {
+        struct ddpi_endpoint *one = &ret->at[i];
+        if (!one->has_port)
+            one->port = !given_here && options->master_port != UINT32_MAX
+                            ? (uint16_t)options->master_port
+                            : DEFAULT_PORT;
+        if (one->port == 0)
+            return ddpi_error_set(err, DDP_E_INVALID,
+                                  "--rdzv-endpoint: other nodes cannot know which port 0 becomes; "
+                                  "give the same port on all nodes, such as %d",
+                                  DEFAULT_PORT);
+    }
+    return check_several(options, err);
 }
 
 /* Rank 0 listens on --master-port. Without that option, or if it is the port of the store, the
@@ -276,7 +288,7 @@ static void plan_token(struct plan *plan, const struct ddprun_options *options)
 static void plan_keys(struct plan *plan)
 {
     struct multi_node_config *multi = &plan->multi;
-    bool asked = multi->token_named || !plan_is_loopback(multi->endpoint.host);
+    bool asked = multi->token_named || !multi->is_loopback;
     if (plan->several && multi->token_file == NULL)
         return;
     multi->worker_keys = &plan->worker_keys;
@@ -286,10 +298,19 @@ static void plan_keys(struct plan *plan)
     plan->agent.keys = &plan->agent_keys;
 }
 
+static bool all_loopback(const struct ddpi_endpoints *endpoints)
+{
+    for (uint32_t i = 0; i < endpoints->count; i++)
+        if (!plan_is_loopback(endpoints->at[i].host))
+            return false;
+    return true;
+}
+
 bool plan_needs_a_store(const struct ddprun_options *options)
 {
-    bool elsewhere = endpoint_given(options) && !is_static(options) &&
-                     !plan_is_loopback(options->rdzv_endpoint.host);
+    const struct ddpi_endpoints *endpoints = &options->rdzv_endpoints;
+    bool elsewhere = endpoints->count > 1 ||
+                     (endpoint_given(options) && !is_static(options) && !all_loopback(endpoints));
     return !options->standalone && (options->max_nodes > 1 || elsewhere || options->leash);
 }
 
@@ -299,7 +320,8 @@ static ddp_status plan_multi(struct plan *plan, const struct ddprun_options *opt
     struct agent_config *agent = &plan->agent;
     struct multi_node_config *multi = &plan->multi;
     const char *name = given(options->rdzv_id) ? options->rdzv_id : "none";
-    ddp_status status = plan_endpoint(options, &multi->endpoint, err);
+    struct ddpi_endpoints endpoints;
+    ddp_status status = plan_endpoints(options, &endpoints, err);
     if (status != DDP_OK)
         return status;
     if (!ddpi_job_valid(name, strlen(name)))
@@ -308,12 +330,13 @@ static ddp_status plan_multi(struct plan *plan, const struct ddprun_options *opt
                               "1 to %d characters of [A-Za-z0-9._-], the first not '.'",
                               name, DDPI_JOB_MAX);
     multi->job = name;
-    multi->is_host = options->leash ? 0 : options->conf.is_host; /* the launcher is */
+    multi->endpoint = endpoints.at[0];
+    multi->is_loopback = all_loopback(&endpoints);
+    bool elsewhere = options->leash || endpoints.count > 1; /* the launcher is, or a ddprund */
+    multi->is_host = elsewhere ? 0 : options->conf.is_host;
     multi->store = plan->store;
     multi->lease_ms = (uint32_t)options->lease_ms;
-    bool v6 = strchr(multi->endpoint.host, ':') != NULL;
-    snprintf(plan->store, sizeof plan->store, v6 ? "[%s]:%u" : "%s:%u", multi->endpoint.host,
-             multi->endpoint.port);
+    ddpi_endpoints_text(&endpoints, plan->store, sizeof plan->store);
     snprintf(plan->store_prefix, sizeof plan->store_prefix, "job/%s/", name);
     agent->run_id = name;
     agent->store = plan->store;

@@ -52,8 +52,8 @@ struct plan {
     struct rlimit nofile; /* the limit before it was raised; the workers get it */
     char host[256];
     char run_id[HOST_UUID_SIZE];
-    char *home_token;              /* the path of the user's default token; NULL: not used */
-    char store[DDPI_HOST_MAX + 8]; /* for several nodes; below: the prefix of the job's keys */
+    char *home_token;                /* the path of the user's default token; NULL: not used */
+    char store[DDPI_ENDPOINTS_TEXT]; /* for several nodes; below: the prefix of the job's keys */
     char store_prefix[sizeof "job//" + DDPI_JOB_MAX];
 };
 

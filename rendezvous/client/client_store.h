@@ -13,6 +13,9 @@
 /* The number of the store that a handle is connected to, or was last connected to. False: it has
  * not connected yet, or the store proved no key. A role key is made for one store (proof.h). */
 bool ddpi_store_met(ddp_store *store, uint64_t *ret_number);
+/* The host of the server that is connected, or dialled, as it was given. */
+const char *ddpi_store_uv_host(const ddp_store_uv *store);
+
 bool ddpi_store_uv_met(const ddp_store_uv *store, uint64_t *ret_number);
 bool ddpi_round_met(const ddp_round *round, uint64_t *ret_number);
 

@@ -177,6 +177,26 @@ class Deaths(NodesCase):
         job.expect('n1', 137)
         job.end('n2', 'n3')
 
+    def test_another_store_takes_over(self):
+        """It has another address, which the agents and workers were given, too."""
+        ports = free_port(), free_port()
+        daemon = self.store(f'--state={self.folder}/state', port=ports[0])
+        self.endpoint = ','.join(f'127.0.0.1:{port}' for port in ports)
+        both = self.endpoint
+        job = self.cluster('2:3', lease=2 * LEASE)
+        before = job.start_all(*TRIO)
+        daemon.signal(signal.SIGKILL)
+        daemon.wait()
+        self.store(f'--state={self.folder}/state', port=ports[1])
+        for node in TRIO:
+            job.agents[node].read_until('connected to the store')
+        self.assertEqual(pids_of(job.running(*TRIO)), pids_of(before))
+        self.endpoint = both
+        job.kill_agent('n1')
+        job.running('n2', 'n3', after=before.number)
+        job.expect('n1', 137)
+        job.end('n2', 'n3')
+
     def test_the_store_is_killed_and_forgets(self):
         """Its members are new to it, and begin anew behind the generations that they have had."""
         port = free_port()

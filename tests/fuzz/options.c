@@ -90,7 +90,9 @@ static void check_ddprun(struct words *words)
     HOLDS(options.master_port <= UINT16_MAX || options.master_port == UINT32_MAX);
     HOLDS(options.max_restarts <= 1000000);
     HOLDS(options.shutdown_timeout_ms <= 24 * 3600 * 1000);
-    HOLDS(strnlen(options.rdzv_endpoint.host, DDPI_HOST_MAX) < DDPI_HOST_MAX);
+    HOLDS(options.rdzv_endpoints.count <= DDPI_ENDPOINTS_MAX);
+    for (uint32_t i = 0; i < options.rdzv_endpoints.count; i++)
+        HOLDS(strnlen(options.rdzv_endpoints.at[i].host, DDPI_HOST_MAX) < DDPI_HOST_MAX);
     check_texts(words, &options, &standard);
     HOLDS(ddprun_parse_streams(options.tee, NPROC_MAX, bits, NULL) == DDP_OK);
     HOLDS(ddprun_parse_filter(options.local_ranks_filter, NPROC_MAX, hidden, NULL) == DDP_OK);

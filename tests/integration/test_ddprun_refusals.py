@@ -151,6 +151,9 @@ class Refusals(DdprunCase):
         self.refused(USAGE, ['--rdzv-endpoint=HOST'], '--nnodes=2', 'true')
         self.refused(USAGE, ['--standalone', '--nnodes'], '--standalone', '--nnodes=2', 'true')
         self.refused(USAGE, ['port 0'], '--nnodes=2', '--rdzv-endpoint=localhost:0', 'true')
+        self.refused(USAGE, ['a,,b', 'empty'], '--nnodes=2', '--rdzv-endpoint=a,,b', 'true')
+        self.refused(USAGE, ['several addresses', 'is_host'], '--nnodes=2', '--rdzv-endpoint=a,b',
+                     '--rdzv-conf=is_host=true', 'true')
         self.refused(USAGE, ["'a b'", '--rdzv-id'], '--nnodes=2', '--rdzv-endpoint=localhost', '--rdzv-id=a b', 'true')
 
     def test_hostile_words(self):

@@ -327,6 +327,27 @@ START_TEST(attempts_end_and_become_rare)
 }
 END_TEST
 
+/* All are dialled in turn, and only then is there a longer pause, which grows by rounds. */
+START_TEST(several_servers_are_dialled_in_turn)
+{
+    uint64_t now_ms = NOW, most = DDPI_CLIENT_BACKOFF_FIRST_MS;
+    client.endpoints = 3;
+    greet(1);
+    ck_assert_uint_eq(client.endpoint, 0);
+    for (uint32_t lost = 1; lost <= 12; lost++) {
+        jitter = (uint32_t)most;
+        lose(now_ms);
+        ck_assert_uint_eq(client.endpoint, lost % 3);
+        ck_assert_uint_eq(client.at_ms, lost % 3 == 0 ? now_ms + most : now_ms + 1);
+        most *= lost % 3 == 0 ? 2 : 1;
+        now_ms = client.at_ms;
+        ddpi_client_tick(&client, now_ms);
+        ck_assert_uint_eq(client.sm.state, CLIENT_DIALING);
+        ck_assert_uint_eq(client.at_ms, now_ms + DDPI_CLIENT_ATTEMPT_ONE_MS);
+    }
+}
+END_TEST
+
 /* Whoever keeps a session must find a server that is back before it is lost. */
 START_TEST(attempts_do_not_become_too_rare)
 {
@@ -633,6 +654,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, deadlines_without_a_connection);
     tcase_add_test(tcase, a_silent_server_is_given_up);
     tcase_add_test(tcase, attempts_end_and_become_rare);
+    tcase_add_test(tcase, several_servers_are_dialled_in_turn);
     tcase_add_loop_test(tcase, attempts_do_not_become_too_rare, 0, 4);
     tcase_add_loop_test(tcase, a_server_that_lets_nobody_in, 0, 2);
     tcase_add_test(tcase, a_watch_is_reason_enough_to_ask_again);

@@ -381,6 +381,33 @@ START_TEST(the_sentence_names_port_and_endpoint)
 }
 END_TEST
 
+START_TEST(lists_of_endpoints)
+{
+    static const char *const good[] = {"a:1", "a:1,[::1]:2", "1.2.3.4:5,b:6,c:7", "a:1,a:1"};
+    static const char *const bad[] = {
+        "",         ",",           "a:1,",     ",a:1",
+        "a:1,,b:2", "a:1,b:70000", "a:1 ,b:2", "1:1,2:1,3:1,4:1,5:1,6:1,7:1,8:1,9:1"};
+    char text[DDPI_ENDPOINTS_TEXT], small[12];
+    struct ddpi_endpoints list;
+    struct ddp_error err;
+    for (size_t i = 0; i < LENGTH(good); i++) {
+        ck_assert_int_eq(ddpi_parse_endpoints(good[i], &list, &err), DDP_OK);
+        ck_assert_uint_eq(list.count, i == 2 ? 3 : 1 + (i > 0));
+        ddpi_endpoints_text(&list, text, sizeof text);
+        ck_assert_str_eq(text, good[i]);
+    }
+    ddpi_endpoints_text(&list, small, 8);
+    ck_assert_str_eq(small, "a:1,a:1");
+    ddpi_endpoints_text(&list, small, 7);
+    ck_assert_str_eq(small, "");
+    for (size_t i = 0; i < LENGTH(bad); i++) {
+        list.count = 7;
+        assert_refused(bad[i], ddpi_parse_endpoints(bad[i], &list, &err), &err);
+        ck_assert_uint_eq(list.count, 7);
+    }
+}
+END_TEST
+
 START_TEST(lists_are_walked_item_by_item)
 {
     static const struct {
@@ -435,6 +462,7 @@ Suite *test_suite(void)
     suite_add_tcase(suite, numbers);
     TCase *names = tcase_create("names");
     tcase_add_test(names, endpoints);
+    tcase_add_test(names, lists_of_endpoints);
     tcase_add_test(names, host_names_have_a_limit);
     tcase_add_test(names, the_sentence_names_port_and_endpoint);
     tcase_add_test(names, lists_are_walked_item_by_item);

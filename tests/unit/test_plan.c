@@ -17,7 +17,7 @@ static struct ddprun_options base_options(void)
 
 static void set_endpoint(struct ddprun_options *options, const char *text)
 {
-    ck_assert_int_eq(ddpi_parse_endpoint(text, &options->rdzv_endpoint, NULL), DDP_OK);
+    ck_assert_int_eq(ddpi_parse_endpoints(text, &options->rdzv_endpoints, NULL), DDP_OK);
 }
 
 static const struct row {

@@ -221,7 +221,7 @@ START_TEST(what_counts_beside_the_command_line)
         ddprun_options_take_scheduler(&options, &job);
     ck_assert_uint_eq(options.min_nodes, lines[_i].min_nodes);
     ck_assert_uint_eq(options.max_nodes, lines[_i].max_nodes);
-    ck_assert_str_eq(options.rdzv_endpoint.host, lines[_i].host);
+    ck_assert_str_eq(options.rdzv_endpoints.at[0].host, lines[_i].host);
     if (lines[_i].wanted) {
         ck_assert_int_eq(options.conf.is_host, 0);
         ck_assert_uint_eq(options.node_rank, 1);

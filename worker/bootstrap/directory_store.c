@@ -89,7 +89,10 @@ ddp_status ddpi_directory_open_store(const struct ddpi_config *config, uint32_t 
         return ddpi_error_nomem(err, sizeof *self);
     self->base = (struct ddpi_directory){.ops = &store_ops, .door = -1};
     ddpi_directory_key(config, self->key);
-    ddp_status status = ddpi_parse_endpoint(config->store_endpoint, &self->base.place, err);
+    struct ddpi_endpoints endpoints;
+    ddp_status status = ddpi_parse_endpoints(config->store_endpoint, &endpoints, err);
+    if (status == DDP_OK)
+        self->base.place = endpoints.at[0];
     if (status == DDP_OK)
         status = ddp_store_connect(&options, &self->store, err);
     if (status == DDP_OK)

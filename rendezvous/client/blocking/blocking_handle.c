@@ -97,6 +97,7 @@ ddp_status ddp_store_connect(const struct ddp_store_options *options, ddp_store 
     if (status == DDP_OK)
         status = ddpi_target_init(&store->target, options, err);
     if (status == DDP_OK) {
+        store->core.endpoints = store->target.addresses.count;
         pthread_mutex_lock(&store->lock);
         status = connect_first(store, err);
         store->core.no_reconnect = store->target.flags & DDP_STORE_NO_RECONNECT;

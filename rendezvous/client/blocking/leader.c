@@ -141,7 +141,7 @@ static void take_dial_result(ddp_store *store, ddp_status status, const struct d
 /* A resolver may take long: meanwhile each other thread watches its own deadline. */
 static ddp_status resolve_unlocked(ddp_store *store, struct addrinfo **ret, struct ddp_error *err)
 {
-    const struct ddpi_endpoint *address = &store->target.address;
+    const struct ddpi_endpoint *address = &store->target.addresses.at[store->core.endpoint];
     store->led = store->resolving = true;
     ddpi_list_for_each (node, &store->waiters)
         pthread_cond_signal(&ddpi_container_of(node, struct waiter, of_store)->cond);

@@ -33,7 +33,7 @@ enum {
 
 void ddpi_client_init(struct ddpi_client *client, const struct ddpi_client_hooks *hooks)
 {
-    *client = (struct ddpi_client){.hooks = *hooks};
+    *client = (struct ddpi_client){.hooks = *hooks, .endpoints = 1};
     ddpi_sm_init(&client->sm, &ddpi_client_sm);
     ddpi_request_queue_init(&client->requests, BUFFER_MAX, &client->greet.seals);
     ddpi_client_watches_init(&client->watches, &client->requests, hooks->event, hooks->ctx);
@@ -55,7 +55,9 @@ void ddpi_client_finish(struct ddpi_client *client)
 
 static void start_dialing(struct ddpi_client *client, uint64_t now_ms)
 {
-    client->at_ms = ddpi_deadline(now_ms, DDPI_CLIENT_ATTEMPT_MS);
+    bool others = client->endpoints > 1;
+    client->at_ms =
+        ddpi_deadline(now_ms, others ? DDPI_CLIENT_ATTEMPT_ONE_MS : DDPI_CLIENT_ATTEMPT_MS);
     ddpi_sm_move(&client->sm, CLIENT_DIALING);
 }
 
@@ -192,14 +194,17 @@ static uint64_t backoff_max(const struct ddpi_client *client)
     return most > DDPI_CLIENT_BACKOFF_FIRST_MS ? most : DDPI_CLIENT_BACKOFF_FIRST_MS;
 }
 
-/* Exponential, with full jitter. */
+/* Exponential, with full jitter. Until all servers have been tried it is just long enough for the
+ * edge to see the state WAITING, and to leave the last server. */
 static uint64_t next_backoff(struct ddpi_client *client)
 {
     uint64_t most = backoff_max(client);
     uint64_t limit = client->refused ? most : DDPI_CLIENT_BACKOFF_FIRST_MS;
-    for (unsigned i = 0; i < client->attempts && limit < most; i++)
+    unsigned rounds = client->attempts++ / client->endpoints;
+    if (client->attempts % client->endpoints != 0)
+        return 1;
+    for (unsigned i = 0; i < rounds && limit < most; i++)
         limit *= 2;
-    client->attempts++;
     return client->hooks.random(client->hooks.ctx) % ((limit < most ? limit : most) + 1);
 }
 
@@ -259,6 +264,7 @@ void ddpi_client_lost(struct ddpi_client *client, const struct ddp_error *err, u
         closed.status = DDP_E_CLOSED;
         ddpi_client_close(client, &closed);
     } else {
+        client->endpoint = (client->endpoint + 1) % client->endpoints;
         client->at_ms = ddpi_deadline(now_ms, next_backoff(client));
         ddpi_sm_move(&client->sm, CLIENT_WAITING);
     }

@@ -14,6 +14,10 @@
  *   WAITING   there is no connection; ddpi_client_tick() dials again
  *   CLOSED    for good
  *
+ * Of several servers, which take each other's place, one serves and the others refuse. A client
+ * that loses its server, or is refused, dials the next one at once, and waits only after it has
+ * tried all of them.
+ *
  * On a new connection the client first resumes all watches, then sends its requests. A request that
  * the server may have executed already, and must not execute twice, is not sent again: it is
  * answered DDP_E_CLOSED. A server that refuses the client thereby answers all requests; it is
@@ -43,7 +47,8 @@
 DDPI_SM_DECLARE(ddpi_client, DDPI_CLIENT_STATES);
 
 enum {
-    DDPI_CLIENT_ATTEMPT_MS = 5000, /* for one attempt to connect and to greet */
+    DDPI_CLIENT_ATTEMPT_MS = 5000,     /* for one attempt to connect and to greet */
+    DDPI_CLIENT_ATTEMPT_ONE_MS = 1500, /* the same while there are other servers */
     DDPI_CLIENT_BACKOFF_FIRST_MS = 10,
     DDPI_CLIENT_BACKOFF_MAX_MS = 2000,
     DDPI_CLIENT_BACKOFF_START_MS = 200, /* the limit before the first connection */
@@ -63,6 +68,8 @@ struct ddpi_client {
     struct ddpi_sm sm;
     struct ddpi_client_hooks hooks;
     bool no_reconnect;       /* set by the edge */
+    uint32_t endpoints;      /* set by the edge: how many servers there are to dial, at least 1 */
+    uint32_t endpoint;       /* DIALING: which of them the edge must dial */
     bool persists;           /* set by the edge: it keeps sessions and must return to them */
     uint64_t backoff_max_ms; /* set by the edge: a limit between attempts; 0: none */
     bool was_open;           /* at least once */

@@ -24,16 +24,18 @@ enum { CONNECT_DEFAULT_MS = 10000 };
 /* --- options --- */
 
 static ddp_status check_options(const struct ddp_store_options *options,
-                                struct ddpi_endpoint *ret_address, struct ddp_error *err)
+                                struct ddpi_endpoints *ret_addresses, struct ddp_error *err)
 {
     if (options->endpoint == NULL)
         return ddpi_error_set(err, DDP_E_INVALID, "the endpoint is missing");
-    ddp_status status = ddpi_parse_endpoint(options->endpoint, ret_address, err);
+    ddp_status status = ddpi_parse_endpoints(options->endpoint, ret_addresses, err);
     if (status != DDP_OK)
         return status;
-    if (!ret_address->has_port || ret_address->port == 0)
-        return ddpi_error_set(err, DDP_E_INVALID, "the endpoint '%s' has no port",
-                              options->endpoint);
+    for (uint32_t i = 0; i < ret_addresses->count; i++)
+        if (!ret_addresses->at[i].has_port || ret_addresses->at[i].port == 0)
+            return ddpi_error_set(err, DDP_E_INVALID, "the endpoint '%s' has no port",
+                                  ret_addresses->count > 1 ? ret_addresses->at[i].host
+                                                           : options->endpoint);
     if (options->prefix != NULL && strlen(options->prefix) > DDP_STORE_KEY_MAX)
         return ddpi_error_set(err, DDP_E_LIMIT, "a prefix of more than %d bytes",
                               DDP_STORE_KEY_MAX);
@@ -53,17 +55,16 @@ ddp_status ddpi_target_init(struct ddpi_target *target, const struct ddp_store_o
                               "struct ddp_store_options has no plausible size; set it to "
                               "sizeof(struct ddp_store_options)");
     memcpy(&options, given, given->size < sizeof options ? given->size : sizeof options);
-    struct ddpi_endpoint address = {0};
-    ddp_status status = check_options(&options, &address, err);
+    struct ddpi_endpoints addresses = {.count = 0};
+    ddp_status status = check_options(&options, &addresses, err);
     if (status != DDP_OK)
         return status;
     const char *prefix = options.prefix != NULL ? options.prefix : "";
     *target = (struct ddpi_target){
-        .address = address, .prefix_len = strlen(prefix), .flags = options.flags};
+        .addresses = addresses, .prefix_len = strlen(prefix), .flags = options.flags};
     target->connect_timeout_ms =
         options.connect_timeout_ms > 0 ? options.connect_timeout_ms : CONNECT_DEFAULT_MS;
-    snprintf(target->endpoint, sizeof target->endpoint,
-             strchr(address.host, ':') != NULL ? "[%s]:%u" : "%s:%u", address.host, address.port);
+    ddpi_endpoints_text(&addresses, target->endpoint, sizeof target->endpoint);
     status = ddpi_client_auth_init(&target->auth, &options, err);
     if (status != DDP_OK)
         return status;

@@ -12,8 +12,8 @@
 #include <ddprun/store.h>
 
 struct ddpi_target {
-    struct ddpi_endpoint address;
-    char endpoint[DDPI_HOST_MAX + 16]; /* for error messages */
+    struct ddpi_endpoints addresses;    /* the core says which of them to dial */
+    char endpoint[DDPI_ENDPOINTS_TEXT]; /* all of them, for error messages */
     char *prefix;
     size_t prefix_len;
     uint32_t connect_timeout_ms;

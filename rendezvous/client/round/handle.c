@@ -192,10 +192,7 @@ ddp_status ddp_round_join(struct uv_loop_s *loop, const struct ddp_store_options
                           const char *job, uint32_t lease_ms, const struct ddp_round_hooks *hooks,
                           ddp_round **ret_round, struct ddp_error *err)
 {
-    struct ddpi_endpoint endpoint;
     ddp_status status = check_join(options, job, lease_ms, hooks, err);
-    if (status == DDP_OK)
-        status = ddpi_parse_endpoint(options->endpoint, &endpoint, err);
     if (status != DDP_OK)
         return status;
     ddp_round *round = ddpi_calloc(1, sizeof(*round));
@@ -207,7 +204,6 @@ ddp_status ddp_round_join(struct uv_loop_s *loop, const struct ddp_store_options
     round->member.kind = "member";
     round->node.kind = "node";
     memcpy(round->job, job, strlen(job));
-    memcpy(round->host, endpoint.host, sizeof round->host);
     status = open_round_store(round, loop, options, err);
     if (status == DDP_OK)
         *ret_round = round;

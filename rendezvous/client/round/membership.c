@@ -12,6 +12,7 @@
  *     publication opens a new session; after a refusal it first waits 0.1 s to 5 s.
  */
 #include "address.h"
+#include "client_store.h"
 #include "error.h"
 #include "round_impl.h"
 #include "round_names.h"
@@ -141,6 +142,17 @@ static void take_refusal(ddp_round *round, const char *why)
 
 /* --- seats --- */
 
+/* The host of the store, unless the seat names another. It stays during a generation, even if
+ * another server has taken the store over. */
+static void fill_master_address(const ddp_round *round, struct ddp_round_seat *seat)
+{
+    const struct ddp_round_seat *last = &round->seat;
+    bool known = last->generation == seat->generation && last->master_address[0] != '\0';
+    if (seat->master_address[0] == '\0')
+        snprintf(seat->master_address, sizeof seat->master_address, "%s",
+                 known ? last->master_address : ddpi_store_uv_host(round->store));
+}
+
 static void change_seat(ddp_round *round, const void *record, size_t len)
 {
     struct ddp_round_seat seat;
@@ -149,8 +161,7 @@ static void change_seat(ddp_round *round, const void *record, size_t len)
         lose_membership(round, err.msg);
         return;
     }
-    if (seat.master_address[0] == '\0')
-        memcpy(seat.master_address, round->host, sizeof seat.master_address);
+    fill_master_address(round, &seat);
     if (memcmp(&seat, &round->seat, sizeof seat) == 0)
         return;
     round->seat = seat;

@@ -37,7 +37,6 @@ struct ddp_round {
     ddp_store_uv *store;
     struct ddp_round_hooks hooks;
     char job[DDPI_JOB_MAX + 1];
-    char host[DDPI_HOST_MAX]; /* of the store */
     uint32_t lease_ms;
     bool connected;
     bool closing;

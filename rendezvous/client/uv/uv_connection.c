@@ -59,8 +59,9 @@ static void on_resolved(uv_getaddrinfo_t *resolve, int uv_err, struct addrinfo *
 static void look_up_name(ddp_store_uv *store)
 {
     static const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+    const struct ddpi_endpoint *address = &store->target.addresses.at[store->core.endpoint];
     char service[8];
-    snprintf(service, sizeof service, "%u", store->target.address.port);
+    snprintf(service, sizeof service, "%u", address->port);
     uv_freeaddrinfo(store->infos);
     store->infos = store->next = NULL;
     store->tried[0] = '\0';
@@ -69,8 +70,8 @@ static void look_up_name(ddp_store_uv *store)
     if (lookup != NULL) {
         lookup->store = store;
         lookup->request.data = lookup;
-        uv_err = uv_getaddrinfo(store->loop, &lookup->request, on_resolved,
-                                store->target.address.host, service, &hints);
+        uv_err = uv_getaddrinfo(store->loop, &lookup->request, on_resolved, address->host, service,
+                                &hints);
     }
     if (uv_err == 0) {
         store->lookup = lookup;
@@ -252,7 +253,9 @@ static void dial_step(ddp_store_uv *store, uint64_t now_ms)
         look_up_name(store);
     } else {
         struct ddp_error err;
-        ddpi_error_set(&err, DDP_E_UNREACHABLE, "%s: %s", store->target.endpoint, store->tried);
+        char text[DDPI_HOST_MAX + 16];
+        ddpi_endpoint_text(&store->target.addresses.at[store->core.endpoint], text, sizeof text);
+        ddpi_error_set(&err, DDP_E_UNREACHABLE, "%s: %s", text, store->tried);
         store->tried[0] = '\0';
         ddpi_client_lost(&store->core, &err, now_ms);
     }

@@ -73,6 +73,11 @@ static void finish_handle(ddp_store_uv *store)
     uv_close((uv_handle_t *)&store->soon, on_uv_handle_closed);
 }
 
+const char *ddpi_store_uv_host(const ddp_store_uv *store)
+{
+    return store->target.addresses.at[store->core.endpoint].host;
+}
+
 bool ddpi_store_uv_met(const ddp_store_uv *store, uint64_t *ret_number)
 {
     return ddpi_client_met(&store->core, ret_number);
@@ -225,6 +230,7 @@ ddp_status ddp_store_uv_open(struct uv_loop_s *loop, const struct ddp_store_opti
                                                  .opened = on_core_opened,
                                                  .random = next_random};
     ddpi_client_init(&store->core, &core_hooks);
+    store->core.endpoints = store->target.addresses.count;
     store->core.no_reconnect = store->target.flags & DDP_STORE_NO_RECONNECT;
     if (hooks != NULL)
         memcpy(&store->hooks, hooks,

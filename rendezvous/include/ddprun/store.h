@@ -101,7 +101,10 @@ enum ddp_store_role {
  */
 struct ddp_store_options {
     size_t size;
-    const char *endpoint;        /* "host:port" or "[v6]:port"; required */
+    /* "host:port" or "[v6]:port"; required. Up to 8 with commas between them: servers that take
+     * each other's place, as several ddprund with one etcd do. The client follows the one that
+     * serves. */
+    const char *endpoint;
     const char *prefix;          /* put in front of every key of this handle; NULL = "" */
     uint32_t connect_timeout_ms; /* for name lookup, attempts to connect, handshake; 0 = 10,000 */
 
