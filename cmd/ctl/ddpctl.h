@@ -72,7 +72,4 @@ ddp_status ddpctl_print_json(json_t *object, struct ddp_error *err);
  * stores on this machine do not require. The caller frees *@ret_home_token after @options. */
 void ddpctl_choose_token(struct ddp_store_options *options, char **ret_home_token);
 
-/* Convert bytes to JSON: a string if UTF-8, else {"base64": "..."}. NULL: out of memory. */
-json_t *ddpctl_json_bytes(const void *bytes, size_t len);
-
 #endif

@@ -8,6 +8,7 @@
 #include "clock.h"
 #include "error.h"
 #include "flight_file.h"
+#include "job_json.h"
 #include "job_show.h"
 #include "mem.h"
 
@@ -114,7 +115,7 @@ static ddp_status show_job(const struct ddpctl_job_call *call, json_t *jobs, boo
 {
     if (jobs == NULL)
         return show_job_text(call, first, err);
-    return json_array_append_new(jobs, job_show_json(&call->view)) == 0
+    return json_array_append_new(jobs, job_json(&call->view)) == 0
                ? DDP_OK
                : ddpi_error_nomem(err, sizeof call->view);
 }
@@ -158,7 +159,7 @@ ddp_status ddpctl_job_status(struct ddpctl_job_call *call, struct ddp_error *err
     ddp_status status = jobs != NULL ? show_selected(call, jobs, err) : ddpi_error_nomem(err, 1);
     if (status == DDP_OK)
         status =
-            ddpctl_print_json(json_pack("{s:i,s:O}", "schema", JOB_SHOW_SCHEMA, "jobs", jobs), err);
+            ddpctl_print_json(json_pack("{s:i,s:O}", "schema", JOB_JSON_SCHEMA, "jobs", jobs), err);
     json_decref(jobs);
     return status;
 }

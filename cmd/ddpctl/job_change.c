@@ -4,6 +4,7 @@
  */
 #include "ddpctl_job.h"
 #include "error.h"
+#include "job_json.h"
 #include "job_show.h"
 #include "round_names.h"
 
@@ -114,8 +115,8 @@ static ddp_status print_change(const struct ddpctl_job_call *call, const struct 
 {
     char state[STATE_SIZE];
     if (call->options->json)
-        return ddpctl_print_json(json_pack("{s:i,s:b,s:[o]}", "schema", JOB_SHOW_SCHEMA, "done",
-                                           done, "jobs", job_show_json(&call->view)),
+        return ddpctl_print_json(json_pack("{s:i,s:b,s:[o]}", "schema", JOB_JSON_SCHEMA, "done",
+                                           done, "jobs", job_json(&call->view)),
                                  err);
     job_show_state(&call->view, state, sizeof state);
     if (change->node[done] != NULL)

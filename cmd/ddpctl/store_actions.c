@@ -5,6 +5,7 @@
 #include "buf.h"
 #include "ddpctl_store.h"
 #include "error.h"
+#include "json_bytes.h"
 #include "parse.h"
 
 #include <errno.h>
@@ -18,7 +19,7 @@ enum { CHUNK = 64 * 1024 };
 
 static json_t *json_word(const char *word)
 {
-    return ddpctl_json_bytes(word, strlen(word));
+    return json_bytes(word, strlen(word));
 }
 
 static json_t *json_words(char *const *words, size_t count)
@@ -53,7 +54,7 @@ ddp_status ddpctl_run_get(struct ddpctl_call *call, struct ddp_error *err)
         return status;
     if (call->options->json)
         status = ddpctl_print_json(json_pack("{s:o,s:o,s:I}", "key", json_word(call->words[0]),
-                                             "value", ddpctl_json_bytes(value, len), "version",
+                                             "value", json_bytes(value, len), "version",
                                              (json_int_t)version),
                                    err);
     else

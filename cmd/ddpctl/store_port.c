@@ -3,6 +3,7 @@
  * port ends with its session or with the server. A lost connection ends the program, as it cannot
  * know then whether the port still exists. Owns the session.
  */
+#include "json_bytes.h"
 #include "store_loop.h"
 
 #include <string.h>
@@ -42,7 +43,7 @@ static void print_port(struct ddpctl_loop *loop, int64_t number)
     ddp_status status = DDP_OK;
     if (loop->call->options->json)
         status =
-            ddpctl_print_json(json_pack("{s:o,s:I}", "job", ddpctl_json_bytes(job, strlen(job)),
+            ddpctl_print_json(json_pack("{s:o,s:I}", "job", json_bytes(job, strlen(job)),
                                         "port", (json_int_t)number),
                               &err);
     else

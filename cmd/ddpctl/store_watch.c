@@ -3,6 +3,7 @@
  * are listed after the watch has begun, so that no change is lost between the two.
  */
 #include "error.h"
+#include "json_bytes.h"
 #include "mem.h"
 #include "store_loop.h"
 
@@ -33,10 +34,10 @@ static ddp_status print_line(const struct line *line, bool json, struct ddp_erro
 {
     if (json) {
         json_t *value =
-            line->value != NULL ? ddpctl_json_bytes(line->value, line->value_len) : json_null();
+            line->value != NULL ? json_bytes(line->value, line->value_len) : json_null();
         return ddpctl_print_json(
-            json_pack("{s:o,s:o,s:I,s:s}", "key", ddpctl_json_bytes(line->key, line->key_len),
-                      "value", value, "version", (json_int_t)line->version, "kind", line->kind),
+            json_pack("{s:o,s:o,s:I,s:s}", "key", json_bytes(line->key, line->key_len), "value",
+                      value, "version", (json_int_t)line->version, "kind", line->kind),
             err);
     }
     printf("%" PRIu64 "\t%s\t", line->version, line->kind);

@@ -53,10 +53,11 @@ struct run {
     struct pmi_exchanges pmi;
     struct flight_answers flight;
     struct horovod horovod;
-    struct ddpi_server *server; /* the store of a job of one node */
-    struct ddpi_log log;        /* of that server */
-    struct leash *leash;        /* NULL: there is none */
-    struct master_port master;  /* not reserved if the store is the master */
+    struct ddpi_server *server;                 /* the store of a job of one node */
+    struct ddpi_log log;                        /* of that server */
+    char prefix[sizeof "job//" + DDPI_JOB_MAX]; /* of the job's keys there, for ddpctl dump */
+    struct leash *leash;                        /* NULL: there is none */
+    struct master_port master;                  /* not reserved if the store is the master */
     int exit_code;
 };
 
@@ -154,6 +155,7 @@ static ddp_status create_store(struct plan *plan, struct run *run, struct ddp_er
                                                 .auth = config->auth,
                                                 .trust_local_users = config->trust_local_users,
                                                 .tls = config->tls && config->token_named,
+                                                .rounds_elsewhere = true,
                                                 .vouches = true,
                                                 .log = &run->log};
     run->log = (struct ddpi_log){multi_node_on_log, &run->membership, DDPI_LOG_WARN};
@@ -181,6 +183,12 @@ static ddp_status prepare_single(struct plan *plan, struct run *run, struct ddp_
     return DDP_OK;
 }
 
+static void show_single(void *ctx, const char *key, const void *value, size_t len)
+{
+    const struct run *run = ctx;
+    (void)!ddpi_server_show(run->server, key, value, len, NULL);
+}
+
 static ddp_status open_single(const struct plan *plan, const struct guard_agent *split,
                               struct run *run, struct ddp_error *err)
 {
@@ -188,11 +196,18 @@ static ddp_status open_single(const struct plan *plan, const struct guard_agent 
     (void)split;
     store.endpoint = plan->agent.store;
     store.flags = 0; /* it is in this process */
-    flight_answers_open(&run->flight, &run->loop, &store, &run->membership.agent);
+    run->single.begin = on_single_begin;
+    run->single.show = show_single;
+    run->single.job =
+        ddpi_job_valid(plan->agent.run_id, strlen(plan->agent.run_id)) ? plan->agent.run_id : NULL;
+    run->single.ctx = run;
+    if (run->single.job != NULL)
+        snprintf(run->prefix, sizeof run->prefix, "job/%s/", run->single.job);
+    struct ddp_store_options asked = store;
+    asked.prefix = run->prefix;
+    flight_answers_open(&run->flight, &run->loop, &asked, &run->membership.agent);
     serve_horovod(plan, run, &store);
     snprintf(run->horovod.place.interface, sizeof run->horovod.place.interface, "lo");
-    run->single.begin = on_single_begin;
-    run->single.ctx = run;
     return single_node_init(&run->single, &run->loop, &run->membership, err);
 }
 
@@ -200,6 +215,12 @@ static void publish_single(void *ctx, const struct ddp_round_member *says)
 {
     struct run *run = ctx;
     single_node_publish(&run->single, says);
+}
+
+static void describe_single(void *ctx, const char *text)
+{
+    struct run *run = ctx;
+    single_node_describe(&run->single, text);
 }
 
 static void leave_single(void *ctx)
@@ -216,9 +237,11 @@ static void close_single(struct run *run)
     ddpi_server_close(run->server, NULL, NULL);
 }
 
-static const struct run_ops single_ops = {
-    prepare_single, open_single, close_single,
-    .link = {.publish = publish_single, .leave = leave_single, .done = on_done}};
+static const struct run_ops single_ops = {prepare_single, open_single, close_single,
+                                          .link = {.publish = publish_single,
+                                                   .describe = describe_single,
+                                                   .leave = leave_single,
+                                                   .done = on_done}};
 
 /* ---- a job of several nodes: store and rounds are elsewhere, or on one of the nodes ------- */
 

@@ -1,15 +1,50 @@
 /*
  * single_node.c - steps the round machine, in the next turn of the loop after its member has
  * published something, and passes a seat on when the step is over: neither calls the other from
- * within its own call. Owns the machine.
+ * within its own call. Owns the machine. What cannot be shown for lack of memory is left out.
  */
 #include "single_node.h"
 
 #include "clock.h"
 #include "error.h"
 #include "exit_codes.h"
+#include "mem.h"
+#include "proof.h"
+#include "round_names.h"
+#include "round_record.h"
 
-enum { THE_MEMBER = 1 };
+#include <stdio.h>
+#include <string.h>
+
+enum { THE_MEMBER = 1, KEY_SIZE = sizeof DDPI_ROUND_PREFIX + DDPI_JOB_MAX + sizeof "/member/1" };
+
+/* ---- what users see -------------------------------------------------------------------------- */
+
+/* Show @what, "state" for example, as @node->record has it, if it is whole. */
+static void show_record(struct single_node *node, const char *what, ddp_status status)
+{
+    char key[KEY_SIZE];
+    snprintf(key, sizeof key, DDPI_ROUND_PREFIX "%s/%s", node->job, what);
+    if (status == DDP_OK)
+        node->show(node->ctx, key, ddpi_buf_head(&node->record), ddpi_buf_len(&node->record));
+    ddpi_buf_consume(&node->record, ddpi_buf_len(&node->record));
+}
+
+static void show_state(struct single_node *node)
+{
+    struct ddpi_rounds_summary summary;
+    ddpi_rounds_summary(node->rounds, &summary);
+    show_record(node, "state", ddpi_round_summary_put(&node->record, &summary, NULL));
+}
+
+void single_node_describe(struct single_node *node, const char *text)
+{
+    if (node->job != NULL && node->membership != NULL &&
+        ddpi_buf_append(&node->record, text, strlen(text)))
+        show_record(node, "node/1", DDP_OK);
+}
+
+/* ---- the machine ----------------------------------------------------------------------------- */
 
 static ddp_status on_begin(void *ctx, uint64_t generation, struct ddp_round_seat *seat,
                            struct ddp_error *err)
@@ -28,7 +63,8 @@ static void on_seat(void *ctx, uint64_t member, const struct ddp_round_seat *sea
 
 static void on_changed(void *ctx)
 {
-    (void)ctx; /* a job of one node cannot be watched */
+    struct single_node *node = ctx;
+    node->changed = true;
 }
 
 static void on_soon(uv_idle_t *idle)
@@ -36,6 +72,11 @@ static void on_soon(uv_idle_t *idle)
     struct single_node *node = idle->data;
     uv_idle_stop(idle);
     ddpi_rounds_step(node->rounds, ddpi_now_ms(&ddpi_clock_monotonic));
+    if (node->changed && node->job != NULL)
+        show_state(node);
+    if (node->seated && node->job != NULL)
+        show_record(node, "seat/1", ddpi_round_seat_put(&node->record, &node->seat, NULL));
+    node->changed = false;
     if (!node->seated)
         return;
     node->seated = false;
@@ -49,6 +90,7 @@ ddp_status single_node_init(struct single_node *node, uv_loop_t *loop,
     const struct ddpi_rounds_hooks hooks = {
         .ctx = node, .begin = on_begin, .seat = on_seat, .changed = on_changed};
     node->membership = membership;
+    ddpi_buf_init(&node->record, DDPI_ROUND_RECORD_MAX);
     uv_idle_init(loop, &node->soon);
     node->soon.data = node;
     node->rounds = ddpi_rounds_create(&hooks, 0);
@@ -62,6 +104,8 @@ void single_node_publish(struct single_node *node, const struct ddp_round_member
             .order = DDP_ROUND_END, .exit_code = EXIT_CONFIG, .text = "out of memory"};
         node->seated = true;
     }
+    if (node->job != NULL)
+        show_record(node, "member/1", ddpi_round_member_put(&node->record, says, NULL));
     uv_idle_start(&node->soon, on_soon);
 }
 
@@ -72,5 +116,6 @@ void single_node_close(struct single_node *node)
     ddpi_rounds_destroy(node->rounds);
     node->rounds = NULL;
     node->membership = NULL;
+    ddpi_buf_finish(&node->record);
     uv_close((uv_handle_t *)&node->soon, NULL);
 }

@@ -1,6 +1,7 @@
 /*
  * single_node.h - the rounds of a job of one node: the machine that a store's server runs for many
- * nodes (rounds.h), with its one member in the same process.
+ * nodes (rounds.h), with its one member in the same process. The store shows what a job of many
+ * nodes has there (round_keys.h), so that users see both alike.
  */
 #ifndef CMD_SINGLE_NODE_H
 #define CMD_SINGLE_NODE_H
@@ -15,11 +16,16 @@ struct single_node {
     struct membership *membership; /* the one member; borrowed */
     struct ddp_round_seat seat;    /* to be passed on */
     bool seated;                   /* @seat has not been passed on yet */
+    bool changed;                  /* the summary is not shown yet */
     uv_idle_t soon;                /* active: the machine must step */
     /* A generation is about to start: write to *@seat where its workers meet. */
     ddp_status (*begin)(void *ctx, uint64_t generation, struct ddp_round_seat *seat,
                         struct ddp_error *err);
+    /* Show @value as @key in the store. */
+    void (*show)(void *ctx, const char *key, const void *value, size_t len);
     void *ctx;
+    const char *job; /* its name among the keys; NULL: show nothing */
+    struct ddpi_buf record;
 };
 
 /* On failure, too, call single_node_close(). */
@@ -28,6 +34,9 @@ DDP_MUST_CHECK ddp_status single_node_init(struct single_node *node, uv_loop_t *
 
 /* Take what its member publishes. */
 void single_node_publish(struct single_node *node, const struct ddp_round_member *says);
+
+/* The state of its workers as text (worker_status.h). */
+void single_node_describe(struct single_node *node, const char *text);
 
 /* Does nothing to a zeroed struct. */
 void single_node_close(struct single_node *node);

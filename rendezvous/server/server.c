@@ -331,6 +331,7 @@ ddp_status ddpi_server_create_unbound(uv_loop_t *loop, const struct ddpi_server_
     take_options(server, options);
     ddpi_owners_init(&server->admission.owners);
     server->admission.vouches = options->vouches;
+    server->rounds_elsewhere = options->rounds_elsewhere;
     take_common_options(server, options);
     init_env(server, loop);
     ddpi_list_init(&server->listeners.all);
@@ -412,6 +413,13 @@ void ddpi_server_set_sink(struct ddpi_server *server, const struct ddpi_sink *si
     server->turn.sink = *sink;
     server->turn.sink_failed = failed;
     server->turn.sink_failed_ctx = ctx;
+}
+
+ddp_status ddpi_server_show(struct ddpi_server *server, const char *key, const void *value,
+                            size_t len, struct ddp_error *err)
+{
+    return ddpi_kv_poke(server->kv, ddpi_bytes_of(key, strlen(key)), ddpi_bytes_of(value, len),
+                        err);
 }
 
 size_t ddpi_server_delete_prefix(struct ddpi_server *server, const char *prefix)

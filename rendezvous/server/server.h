@@ -39,6 +39,8 @@ struct ddpi_server_options {
     /* No user of this machine has to authenticate on loopback; else only the user of this process
      * and root do not have to. */
     bool trust_local_users;
+    /* The owner runs the rounds of its job itself, and shows them by ddpi_server_show(). */
+    bool rounds_elsewhere;
     /* This server's owner vouches for this user's TCPStore clients on this machine. */
     bool vouches;
     bool tls;                   /* required from other machines, except from ... */
@@ -134,6 +136,10 @@ void ddpi_server_restore_mark(struct ddpi_server *server, const struct ddpi_mark
  */
 void ddpi_server_set_sink(struct ddpi_server *server, const struct ddpi_sink *sink,
                           void (*failed)(void *ctx, const struct ddp_error *why), void *ctx);
+
+/* Set @key for clients to read, within the limits or not. DDP_E_NOMEM. */
+ddp_status ddpi_server_show(struct ddpi_server *server, const char *key, const void *value,
+                            size_t len, struct ddp_error *err);
 
 /* Delete all keys that begin with @prefix, at once. Returns their number. */
 size_t ddpi_server_delete_prefix(struct ddpi_server *server, const char *prefix);

@@ -35,6 +35,7 @@ struct ddpi_server {
     struct ddpi_list conns;       /* ddpi_conn::of_server */
     struct ddpi_tls_engine *tls;  /* NULL: none; env.tls is the same */
     struct ddpi_credential token; /* env.gate points here if there is one */
+    bool rounds_elsewhere;        /* the owner runs them */
     bool closing;
     bool draining;
     struct server_callback drained, idle, closed;

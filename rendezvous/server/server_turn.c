@@ -22,7 +22,8 @@ void ddpi_server_on_change(void *ctx, const struct ddpi_mutation *mutation)
     struct ddpi_server *server = ctx;
     if (mutation->kind == DDPI_MUTATION_SESSION_END)
         ddpi_listeners_close_session(&server->listeners, mutation->session);
-    ddpi_round_keys_note(server->rounds, mutation);
+    if (!server->rounds_elsewhere)
+        ddpi_round_keys_note(server->rounds, mutation);
     if (server->turn.sink.change == NULL)
         return;
     server->turn.changed = true;

@@ -41,7 +41,7 @@ class DumpCase(DdprundCase):
 
     def one_node(self, mode, odd, *words, nproc=3):
         """A job of one node, and the address of its store."""
-        job = self.launch(f'--nproc-per-node={nproc}', *words, '--no-python', 'sh', '-c',
+        job = self.launch(f'--nproc-per-node={nproc}', '--rdzv-id=alone', *words, '--no-python', 'sh', '-c',
                           'echo store $DDPRUN_STORE; exec "$@"', '-', probe('flight'), mode, odd)
         job.read_until('store ')
         job.read_until('\n')
@@ -74,7 +74,7 @@ class OneNode(DumpCase):
         _, store = self.one_node('behind', 1)
         sentence = 'rank 1 has not called all_reduce #3, in which ranks 0 and 2 wait'
         dump = self.await_verdict(store, 'behind', sentence)
-        self.assertEqual((dump['schema'], dump['job'], dump['world_size']), (1, '', 3))
+        self.assertEqual((dump['schema'], dump['job'], dump['world_size']), (1, 'alone', 3))
         world = dump['communicators'][0]
         self.assertEqual([world[name] for name in ('name', 'size', 'number')], ['world', 3, 3])
         self.assertEqual([member['odd'] for member in world['members']], [False, True, False])
@@ -82,7 +82,7 @@ class OneNode(DumpCase):
         self.assertEqual([member['pending'] and member['pending']['call'] for member in world['members']],
                          [CALL, None, CALL])
         lines = self.text(store).splitlines()
-        self.assertEqual(lines[0], 'job of one node, generation 1: records of 3 of 3 ranks')
+        self.assertEqual(lines[0], 'job alone, generation 1: records of 3 of 3 ranks')
         self.assertEqual(lines[2], f'communicator world, 3 ranks: {sentence}')
         self.assertRegex(lines[4], r'\A +0 +\S+ +\d+ +#2  all_reduce #3 \(sum of 100 float32\) \d+\.\d s\Z')
         self.assertRegex(lines[5], r'\A-> +1 +\S+ +\d+ +#2  -\Z')

@@ -172,6 +172,26 @@ class Status(JobCase):
         self.assertRegex(lines[-1], rf'\A  1 +b +127.0.0.1 +running {generation} +run +2-3 +'
                                     rf'{ranks[2]} running, {ranks[3]} running\Z')
 
+    def test_a_job_of_one_node(self):
+        """It has a store of its own, in which it is shown as jobs of many nodes are in theirs."""
+        job = self.start('--nproc-per-node=2', '--max-restarts=1', '--rdzv-id=train', 'sh', '-c',
+                         f'echo store=$DDPRUN_STORE; {WORKER}')
+        job.read_until('store=')
+        job.read_until('\n')
+        self.store = job.out.split('store=')[1].split()[0]
+        before = self.await_runs(1, 1)
+        self.assertEqual(fits(self.json(), STATUS_SCHEMA), '')
+        self.assertEqual((before['world_size'], before['max_restarts'], before['seated']), (2, 1, 1))
+        (self.folder / 'fail-1').touch()
+        after = self.await_runs(1, 2)
+        self.assertEqual(after['restarts'], 1)
+        self.assertIn('rank 1', after['reason'])
+        self.assertEqual(after['nodes'][0]['failure']['exit_code'], 7)
+        wait_until(lambda: {worker['pid'] for worker in self.job()['nodes'][0]['workers']} <= set(job.running()),
+                   'the processes of the second generation')
+        job.signal(signal.SIGTERM)
+        job.wait()
+
     def test_several_jobs(self):
         self.node('a', job='one')
         self.node('b', job='two')

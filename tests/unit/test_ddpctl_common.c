@@ -4,13 +4,14 @@
  */
 #include "check_main.h"
 #include "ddpctl.h"
+#include "json_bytes.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static void assert_json(const void *bytes, size_t len, const char *expected)
 {
-    json_t *json = ddpctl_json_bytes(bytes, len);
+    json_t *json = json_bytes(bytes, len);
     ck_assert_ptr_nonnull(json);
     char *text = json_dumps(json, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_ENCODE_ANY);
     ck_assert_str_eq(text, expected);

@@ -4,6 +4,7 @@
  */
 #include "check_main.h"
 #include "failmem.h"
+#include "job_json.h"
 #include "job_show.h"
 #include "mem.h"
 
@@ -363,7 +364,7 @@ END_TEST
 START_TEST(shown_to_programs)
 {
     put_all();
-    json_t *json = job_show_json(&view), *nodes = json_object_get(json, "nodes");
+    json_t *json = job_json(&view), *nodes = json_object_get(json, "nodes");
     ck_assert_uint_eq(json_array_size(nodes), 3);
     const char *name, *state, *phase, *order, *signal;
     json_int_t pid, rank, quiet_ms;
@@ -395,7 +396,7 @@ START_TEST(shown_without_memory)
     size_t size;
     FILE *out = open_memstream(&text, &size);
     ck_assert(!job_show_text(&view, out));
-    ck_assert_ptr_null(job_show_json(&view));
+    ck_assert_ptr_null(job_json(&view));
     ck_assert(failmem_stop());
     ck_assert_int_eq(fclose(out), 0);
     ck_assert_str_eq(text, "");

@@ -1,15 +1,16 @@
 /*
- * job_show_json.c - a job as JSON. All text from the store goes through ddpctl_json_bytes().
+ * job_json.c - see job_json.h. All text from the store goes through json_bytes().
  */
-#include "ddpctl.h"
-#include "job_show.h"
+#include "job_json.h"
+
+#include "json_bytes.h"
 #include "mem.h"
 
 #include <string.h>
 
 static json_t *json_text(const char *text)
 {
-    return ddpctl_json_bytes(text, strlen(text));
+    return json_bytes(text, strlen(text));
 }
 
 /* Null unless @there. */
@@ -174,7 +175,7 @@ static json_t *summary_json(const struct job_view *view)
         "recovery", recovery_json(job));
 }
 
-json_t *job_show_json(const struct job_view *view)
+json_t *job_json(const struct job_view *view)
 {
     json_t *object = json_pack("{s:s,s:o,s:o}", "job", view->name, "wanted", wanted_json(view),
                                "nodes", nodes_json(view));
