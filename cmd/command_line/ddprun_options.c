@@ -366,6 +366,17 @@ static const struct option table[] = {
      "append the events of the job on this node to FILE, one JSON object per line; '-': standard "
      "error",
      option_text, FIELD(event_log), 0, 0},
+    {"metrics-listen", 0, "[HOST:]PORT", "DDPRUN_METRICS_LISTEN", NULL, OUTPUT,
+     "serve a page about the job at /, and /metrics for Prometheus, /healthz, /status.json and "
+     "/tail/RANK; a PORT alone is on 127.0.0.1; beyond loopback clients need a bearer token",
+     option_text, FIELD(metrics_listen), 0, 0},
+    {"metrics-token-file", 0, "FILE", "DDPRUN_METRICS_TOKEN_FILE", "~/.config/ddprun/metrics-token",
+     OUTPUT, "the bearer token of --metrics-listen, which is made if there is none", option_text,
+     FIELD(metrics_token_file), 0, 0},
+    {"metrics-textfile", 0, "FILE", "DDPRUN_METRICS_TEXTFILE", NULL, OUTPUT,
+     "write the same metrics to FILE every 15 s and at the end, for node_exporter's textfile "
+     "collector",
+     option_text, FIELD(metrics_textfile), 0, 0},
     {"timeline-filename", 0, "FILE", "DDP_TIMELINE", NULL, OUTPUT,
      "rank 0 writes a Chrome trace of the tensors that libddpcomm reduces in any order "
      "(ddprun/ddp_tensors.h) to FILE; the name is horovodrun's",

@@ -56,6 +56,9 @@ struct ddprun_options {
     const char *line_template;
     const char *preload;   /* modules; "auto"; NULL or "": none */
     const char *event_log; /* "-": standard error */
+    const char *metrics_listen;
+    const char *metrics_token_file;
+    const char *metrics_textfile;
     const char *timeline;
     const char *signals_to_handle;
     const char *forward_signals;

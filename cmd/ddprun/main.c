@@ -162,6 +162,10 @@ static int run_job(struct ddprun_options *options, struct leash *leash, char **a
     if (status == DDP_OK)
         status = plan_events(&plan, options, &err);
     if (status == DDP_OK) {
+        status = plan_metrics(&plan, options, &err);
+        bad = status == DDP_E_INVALID ? EXIT_USAGE : EXIT_CONFIG;
+    }
+    if (status == DDP_OK) {
         guard_hold_signals();
         status = plan_logs(&plan, options, &announce_logs, &err);
     }

@@ -528,6 +528,17 @@ ddp_status plan_timers(struct plan *plan, char *const *envp, struct ddp_error *e
     return status;
 }
 
+ddp_status plan_metrics(struct plan *plan, const struct ddprun_options *options,
+                        struct ddp_error *err)
+{
+    const struct metrics_wish wish = {
+        .listen = options->metrics_listen,
+        .textfile = options->metrics_textfile,
+        .token_file = given(options->metrics_token_file) ? options->metrics_token_file : NULL,
+        .trust_local_users = options->trust_local_users};
+    return metrics_config_make(&plan->metrics, &wish, err);
+}
+
 ddp_status plan_events(struct plan *plan, const struct ddprun_options *options,
                        struct ddp_error *err)
 {

@@ -13,6 +13,7 @@
 #include "host.h"
 #include "leash.h"
 #include "logdir.h"
+#include "metrics_server.h"
 #include "multi_node.h"
 #include "watchdog.h"
 #include "worker_keys.h"
@@ -49,6 +50,7 @@ struct plan {
     struct leash *leash;  /* NULL: started by a user */
     struct cgroup cgroup; /* of the workers; created just before the split */
     struct event_log event_log;
+    struct metrics_config metrics;
     struct rlimit nofile; /* the limit before it was raised; the workers get it */
     char host[256];
     char run_id[HOST_UUID_SIZE];
@@ -73,6 +75,10 @@ DDP_MUST_CHECK ddp_status plan_binding(struct plan *plan, const struct ddprun_op
 /* Raise the limit on open files to the hard limit; the workers keep the old one. DDP_E_LIMIT: the
  * hard limit is too low for the number of workers. */
 DDP_MUST_CHECK ddp_status plan_files(struct plan *plan, struct ddp_error *err);
+
+/* Listen for those that look at the job. DDP_E_INVALID, DDP_E_DENIED, DDP_E_SYSTEM. */
+DDP_MUST_CHECK ddp_status plan_metrics(struct plan *plan, const struct ddprun_options *options,
+                                       struct ddp_error *err);
 
 /* Create the directory for logs and error files. *@ret_announce: the user did not choose its place,
  * and has to be told. */

@@ -13,6 +13,7 @@
 #include "master_port.h"
 #include "mem.h"
 #include "membership.h"
+#include "metrics_server.h"
 #include "multi_node.h"
 #include "pmi_exchange.h"
 #include "print_message.h"
@@ -53,6 +54,7 @@ struct run {
     struct pmi_exchanges pmi;
     struct flight_answers flight;
     struct horovod horovod;
+    struct metrics_server metrics;
     struct ddpi_server *server;                 /* the store of a job of one node */
     struct ddpi_log log;                        /* of that server */
     char prefix[sizeof "job//" + DDPI_JOB_MAX]; /* of the job's keys there, for ddpctl dump */
@@ -206,6 +208,8 @@ static ddp_status open_single(const struct plan *plan, const struct guard_agent 
     struct ddp_store_options asked = store;
     asked.prefix = run->prefix;
     flight_answers_open(&run->flight, &run->loop, &asked, &run->membership.agent);
+    metrics_server_open(&run->metrics, &run->loop, &plan->metrics, &store,
+                        run->single.job != NULL ? run->single.job : "none", &run->membership);
     serve_horovod(plan, run, &store);
     snprintf(run->horovod.place.interface, sizeof run->horovod.place.interface, "lo");
     return single_node_init(&run->single, &run->loop, &run->membership, err);
@@ -230,6 +234,7 @@ static void leave_single(void *ctx)
 
 static void close_single(struct run *run)
 {
+    metrics_server_close(&run->metrics);
     flight_answers_close(&run->flight);
     horovod_close(&run->horovod);
     membership_close(&run->membership);
@@ -285,6 +290,8 @@ static ddp_status open_multi(const struct plan *plan, const struct guard_agent *
                              struct run *run, struct ddp_error *err)
 {
     flight_answers_open(&run->flight, &run->loop, &run->pmi.options, &run->membership.agent);
+    metrics_server_open(&run->metrics, &run->loop, &plan->metrics, &run->pmi.options,
+                        plan->multi.job, &run->membership);
     serve_horovod(plan, run, &run->pmi.options);
     run->multi.met = on_met;
     run->multi.ctx = run;
@@ -330,6 +337,7 @@ static void on_multi_closed(void *ctx)
 
 static void close_multi(struct run *run)
 {
+    metrics_server_close(&run->metrics);
     flight_answers_close(&run->flight);
     horovod_close(&run->horovod);
     multi_node_close(&run->multi, on_multi_closed, run);

@@ -67,7 +67,7 @@ static void answer(struct asked *asked, unsigned status, const struct ddp_store_
 {
     if (status == NO_STORE && asked->horovod->store != NULL)
         tell_failure(asked->horovod, result->message);
-    http_answer(asked->http, status, result->value, result->value_len);
+    http_answer(asked->http, status, NULL, result->value, result->value_len);
     ddpi_free(asked);
 }
 

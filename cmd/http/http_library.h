@@ -19,6 +19,8 @@
     X(MHD_suspend_connection)          \
     X(MHD_resume_connection)           \
     X(MHD_lookup_connection_value)     \
+    X(MHD_get_connection_info)         \
+    X(MHD_add_response_header)         \
     X(MHD_create_response_from_buffer) \
     X(MHD_destroy_response)            \
     X(MHD_queue_response)

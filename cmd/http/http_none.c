@@ -23,9 +23,10 @@ void http_server_take(struct http_server *server, int fd, const struct sockaddr 
     close(fd);
 }
 
-void http_answer(struct http_request *request, unsigned status, const void *bytes, size_t len)
+void http_answer(struct http_request *request, unsigned status, const char *type, const void *bytes,
+                 size_t len)
 {
-    (void)request, (void)status, (void)bytes, (void)len;
+    (void)request, (void)status, (void)type, (void)bytes, (void)len;
 }
 
 void http_server_destroy(struct http_server *server)

@@ -148,11 +148,18 @@ static void add_body(struct exchange *exchange, const char *bytes, size_t len)
 
 static unsigned ask_owner(struct exchange *exchange, const char *method, const char *path)
 {
-    const struct http_options *options = &exchange->server->options;
-    exchange->request = (struct http_request){.method = method,
-                                              .path = path,
-                                              .body = ddpi_buf_head(&exchange->body),
-                                              .body_len = ddpi_buf_len(&exchange->body)};
+    struct http_server *server = exchange->server;
+    const struct http_options *options = &server->options;
+    const union MHD_ConnectionInfo *info = server->mhd.MHD_get_connection_info(
+        exchange->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    exchange->request = (struct http_request){
+        .method = method,
+        .path = path,
+        .authorization = server->mhd.MHD_lookup_connection_value(
+            exchange->connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION),
+        .fd = info != NULL ? info->connect_fd : -1,
+        .body = ddpi_buf_head(&exchange->body),
+        .body_len = ddpi_buf_len(&exchange->body)};
     return options->request(options->ctx, &exchange->request);
 }
 
@@ -176,8 +183,8 @@ static enum MHD_Result begin(struct http_server *server, struct MHD_Connection *
     *exchange_of = exchange;
     if (exchange == NULL)
         return MHD_NO;
-    if (is_this_machine(
-            server->mhd.MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host")))
+    if (server->options.any_host || is_this_machine(server->mhd.MHD_lookup_connection_value(
+                                        connection, MHD_HEADER_KIND, "Host")))
         return MHD_YES;
     exchange->status = MHD_HTTP_FORBIDDEN;
     return send_response(exchange);
@@ -218,12 +225,16 @@ static void on_completed(void *ctx, struct MHD_Connection *connection, void **ex
     *exchange_of = NULL;
 }
 
-void http_answer(struct http_request *request, unsigned status, const void *bytes, size_t len)
+void http_answer(struct http_request *request, unsigned status, const char *type, const void *bytes,
+                 size_t len)
 {
     struct exchange *exchange = (struct exchange *)request;
     struct http_server *server = exchange->server;
     exchange->response = make_response(server, bytes, len);
     exchange->status = exchange->response != NULL ? status : MHD_HTTP_SERVICE_UNAVAILABLE;
+    if (exchange->response != NULL && type != NULL)
+        (void)server->mhd.MHD_add_response_header(exchange->response, MHD_HTTP_HEADER_CONTENT_TYPE,
+                                                  type);
     drop_body(exchange);
     if (!exchange->suspended)
         return; /* on_access() has called, and sends it */

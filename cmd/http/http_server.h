@@ -5,13 +5,15 @@
  * http_server_create() loads it, so a program that nobody asks does not pay for it.
  *
  * Bounded: connections, the head (32 KiB) and the body of a request, all bodies together, and the
- * time for which a connection may be silent. A request whose Host is a name other than localhost is
- * refused with 403: a page in a browser, whose name was made to point to this machine, sends one.
+ * time for which a connection may be silent. Unless the server is for other machines too, a request
+ * whose Host is a name other than localhost is refused with 403: a page in a browser, whose name
+ * was made to point to this machine, sends one.
  */
 #ifndef CMD_HTTP_SERVER_H
 #define CMD_HTTP_SERVER_H
 
 #include <ddprun/status.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/socket.h>
 #include <uv.h>
@@ -21,8 +23,10 @@ struct http_server;
 /* A whole request. It lives until it is answered; what it points to is valid until the call of
  * request() returns. */
 struct http_request {
-    const char *method; /* "GET" */
-    const char *path;   /* without the query; %XX is decoded */
+    const char *method;        /* "GET" */
+    const char *path;          /* without the query; %XX is decoded */
+    const char *authorization; /* the header of that name; NULL: none */
+    int fd;                    /* of the connection, to ask who is at its other end */
     const void *body;
     size_t body_len;
 };
@@ -36,6 +40,7 @@ struct http_options {
     unsigned silence_s; /* closes a connection */
     size_t max_body;    /* of one request */
     size_t max_body_total;
+    bool any_host; /* for other machines, too: the owner checks what requests authorize */
 };
 
 /* Blocks for some ms while the library loads. DDP_E_UNSUPPORTED: this machine has no
@@ -46,8 +51,10 @@ DDP_MUST_CHECK ddp_status http_server_create(uv_loop_t *loop, const struct http_
 /* Serve the connection @fd of @peer; the server closes it. */
 void http_server_take(struct http_server *server, int fd, const struct sockaddr *peer);
 
-/* Answer @request with @status and the @len @bytes, which are copied. */
-void http_answer(struct http_request *request, unsigned status, const void *bytes, size_t len);
+/* Answer @request with @status and the @len @bytes, which are copied. @type: "text/plain", ...;
+ * NULL: not told. */
+void http_answer(struct http_request *request, unsigned status, const char *type, const void *bytes,
+                 size_t len);
 
 /* Close all connections. All requests must have been answered. The handles close, and the memory is
  * freed, while the loop turns. */

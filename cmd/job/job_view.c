@@ -19,6 +19,21 @@ void job_view_init(struct job_view *view, const char *name)
     snprintf(view->name, sizeof view->name, "%s", name);
 }
 
+void job_view_forget_gone(struct job_view *view)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < view->nnodes; i++) {
+        struct job_node *node = view->nodes[i];
+        if (node->member.there || node->order.there || node->node.there) {
+            view->nodes[kept++] = node;
+            continue;
+        }
+        ddpi_free(node->workers);
+        ddpi_free(node);
+    }
+    view->nnodes = kept;
+}
+
 void job_view_finish(struct job_view *view)
 {
     for (size_t i = 0; i < view->nnodes; i++) {

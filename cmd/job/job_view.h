@@ -58,6 +58,9 @@ bool job_view_name(const char *key, char name[DDPI_JOB_MAX + 1]);
 ddp_status job_view_take(struct job_view *view, const char *key, uint64_t version,
                          const void *value, size_t value_len);
 
+/* Drop nodes that have left, for a view that is kept for long: what comes in order of versions. */
+void job_view_forget_gone(struct job_view *view);
+
 /* ---- questions ---- */
 
 /* Whether the job exists. */

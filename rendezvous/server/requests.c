@@ -63,6 +63,7 @@ void ddpi_server_on_request(void *owner, struct ddpi_conn *conn, const struct dd
     struct ddpi_message reply = {0};
     struct ddp_error err;
     server->requests.served++;
+    server->requests.by_op[request->op]++;
     ddp_status status = ddpi_role_permits(&conn->session.identity, request, &err);
     if (status != DDP_OK) {
         answer_client(conn, request, &reply, status, &err);

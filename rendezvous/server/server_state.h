@@ -60,8 +60,9 @@ struct ddpi_server {
 
     struct {
         uint64_t served;
-        struct ddpi_list dirty; /* ddpi_conn::of_dirty */
-        struct ddpi_list held;  /* ddpi_conn::of_held */
+        uint64_t by_op[DDPI_OP_COUNT]; /* of these */
+        struct ddpi_list dirty;        /* ddpi_conn::of_dirty */
+        struct ddpi_list held;         /* ddpi_conn::of_held */
     } requests;
 
     struct {

@@ -58,6 +58,33 @@ static bool list_job(void *ctx, const struct ddpi_kv_use *use)
     return ddpi_buf_append(listing->text, line, (size_t)len) && --listing->left > 0;
 }
 
+/* Operations of both dialects may have one name. The first of them returns the sum, others 0. */
+static uint64_t count_name(const struct ddpi_server *server, unsigned op)
+{
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < DDPI_OP_COUNT; i++)
+        if (strcmp(ddpi_op_name((enum ddpi_op)i), ddpi_op_name((enum ddpi_op)op)) == 0) {
+            if (i < op)
+                return 0;
+            sum += server->requests.by_op[i];
+        }
+    return sum;
+}
+
+/* "op/NAME NUMBER" for each operation that a client has asked for. */
+static bool list_ops(const struct ddpi_server *server, struct ddpi_buf *text)
+{
+    bool ok = true;
+    for (unsigned op = 0; op < DDPI_OP_COUNT && ok; op++) {
+        char line[64];
+        uint64_t count = count_name(server, op);
+        int len = snprintf(line, sizeof line, "op/%s %" PRIu64 "\n", ddpi_op_name((enum ddpi_op)op),
+                           count);
+        ok = count == 0 || ddpi_buf_append(text, line, (size_t)len);
+    }
+    return ok;
+}
+
 void ddpi_server_stats_format(const struct ddpi_server *server, const char *job,
                               struct ddpi_buf *text)
 {
@@ -73,6 +100,6 @@ void ddpi_server_stats_format(const struct ddpi_server *server, const char *job,
                            DDPI_SERVER_STATS(VALUE)
 #undef VALUE
     );
-    if (ddpi_buf_append(text, counters, (size_t)len))
+    if (ddpi_buf_append(text, counters, (size_t)len) && list_ops(server, text))
         ddpi_kv_each_job(server->kv, list_job, &listing);
 }

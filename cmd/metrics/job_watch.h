@@ -1,0 +1,38 @@
+/*
+ * job_watch.h - follows the keys of one job in its store, for an agent that shows the job. The view
+ * is what has been learned so far; a store that is away leaves it as it is.
+ *
+ * A job of many nodes has as many keys. Beyond JOB_WATCH_KEYS only the state of the job is read, so
+ * that agents that all watch do not cost the store its nodes squared.
+ */
+#ifndef CMD_JOB_WATCH_H
+#define CMD_JOB_WATCH_H
+
+#include "job_history.h"
+#include "job_view.h"
+
+#include <ddprun/store_uv.h>
+#include <uv.h>
+
+enum { JOB_WATCH_KEYS = 4096 };
+
+struct job_watch {
+    ddp_store_uv *store; /* NULL: not open */
+    struct job_view view;
+    struct job_history history;
+    char prefix[sizeof "round//" + DDPI_JOB_MAX];
+    bool state_only;
+    void (*closed)(void *ctx);
+    void *ctx;
+};
+
+/* Connect to the store of @options, which is not kept, and follow @job. */
+ddp_status job_watch_open(struct job_watch *watch, uv_loop_t *loop,
+                          const struct ddp_store_options *options, const char *job,
+                          struct ddp_error *err);
+
+/* Answers all requests at its store first; then @closed (may be NULL) is called from the loop.
+ * Does nothing, but for that call, to a watch that is not open. */
+void job_watch_close(struct job_watch *watch, void (*closed)(void *ctx), void *ctx);
+
+#endif

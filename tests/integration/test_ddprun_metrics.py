@@ -1,0 +1,243 @@
+#!/usr/bin/env python3
+"""test_ddprun_metrics.py - a job seen over HTTP: who may see what, in which phase, and what strangers and bad
+scrapers can do to it. tests/interop/test_metrics_page.py asks promtool and a browser.
+"""
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import sys
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
+from ddprun_run import DdprunCase, wait_until
+from nodes import free_port
+from strangers import as_stranger, needs_strangers
+
+USAGE, CONFIG = 2, 78
+HAS_HTTP = os.environ.get('DDPRUN_HAS_HTTP', '1') == '1'
+WORKER = 'echo "up $RANK" >&2; until [ -e end ]; do sleep 0.02; done'
+
+
+def ask(port, path, host='127.0.0.1', method='GET', **headers):
+    """Status and body."""
+    server = http.client.HTTPConnection(host, port, timeout=30)
+    try:
+        server.request(method, path, headers=headers)
+        answer = server.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        server.close()
+
+
+def value_of(metrics, name):
+    """Of the series @name."""
+    found = re.search(rf'^{re.escape(name)} (\S+)$', metrics, re.M)
+    return float(found[1]) if found else None
+
+
+@unittest.skipUnless(HAS_HTTP, 'this build has no HTTP: libmicrohttpd was missing')
+class MetricsCase(DdprunCase):
+    def setUp(self):
+        super().setUp()
+        self.port = free_port()
+        self.env['XDG_CONFIG_HOME'] = str(self.folder / 'config')
+
+    def job(self, *words, listen=None, worker=WORKER):
+        job = self.start('--nproc-per-node=2', '--rdzv-id=train', f'--metrics-listen={listen or self.port}', *words,
+                         'sh', '-c', worker)
+        self.addCleanup((self.folder / 'end').touch)
+        return job
+
+    def started(self, *words, **options):
+        job = self.job(*words, **options)
+        job.read_until('up 0')
+        job.read_until('up 1')
+        return job
+
+    def end(self, job, code=0):
+        (self.folder / 'end').touch()
+        self.assertEqual(job.wait(), code, job.err)
+
+    def status(self, condition=lambda status: True, port=None):
+        def there():
+            try:
+                code, text = ask(port or self.port, '/status.json')
+            except ConnectionRefusedError:  # it is starting
+                return None
+            self.assertEqual(code, 200, text)
+            status = json.loads(text)
+            return status if condition(status) else None
+        return wait_until(there, 'the status')
+
+    def agent(self, job):
+        """The process that has the socket and loads the library: the one below the guard."""
+        children = Path(f'/proc/{job.pid}/task/{job.pid}/children').read_text().split()
+        return int(children[0])
+
+
+class OneNode(MetricsCase):
+    def test_what_is_shown(self):
+        job = self.started('--max-restarts=1')
+        status = self.status(lambda status: status['job'].get('state') == 'running' and
+                             len(status['job']['nodes'][0]['workers']) == 2)
+        self.assertEqual((status['schema'], status['phase'], status['local_ranks'], status['job']['job']),
+                         (1, 'running', 2, 'train'))
+        self.assertEqual([event['generation'] for event in status['timeline']], [1])
+        self.assertEqual(ask(self.port, '/healthz'), (200, 'ok running\n'))
+        self.assertEqual(ask(self.port, '/tail/1'), (200, 'up 1\n'))
+        code, page = ask(self.port, '/')
+        self.assertEqual(code, 200)
+        self.assertIn('<title>ddprun</title>', page)
+        self.assertNotRegex(page, r'(src|href)=|https?://|@import|url\(')
+        code, metrics = ask(self.port, '/metrics')
+        self.assertEqual(code, 200)
+        for name, value in (('ddprun_generation', 1), ('ddprun_world_size', 2), ('ddprun_members', 1),
+                            ('ddprun_max_restarts', 1), ('ddprun_workers{state="running"}', 2), ('ddprun_store_up', 1),
+                            ('ddprun_job_state{job="train",state="running"}', 1)):
+            self.assertEqual(value_of(metrics, name), value, name)
+        os.kill(status['job']['nodes'][0]['workers'][1]['pid'], signal.SIGKILL)
+        status = self.status(lambda status: status['job']['generation'] == 2 and status['timeline'][0]['running_ms'])
+        self.assertIn('rank 1', status['timeline'][0]['reason'])
+        metrics = ask(self.port, '/metrics')[1]
+        self.assertEqual(value_of(metrics, 'ddprun_restarts_total{reason="failure"}'), 1)
+        self.assertEqual(value_of(metrics, 'ddprun_recovery_seconds_count{phase="running"}'), 1)
+        self.end(job)
+
+    def test_a_launch_pays_a_socket(self):
+        """Nothing is loaded before somebody asks."""
+        job = self.started()
+        maps = Path(f'/proc/{self.agent(job)}/maps')
+        self.assertNotIn('libmicrohttpd', maps.read_text())
+        self.assertEqual(ask(self.port, '/healthz')[0], 200)
+        self.assertIn('libmicrohttpd', maps.read_text())
+        self.end(job)
+
+    def test_requests_that_have_no_answer(self):
+        job = self.started()
+        for path in ('/nosuch', '/tail/2', '/tail/-1', '/tail/', '/tail/1/../0', '/tail', '/metrics/', '//', '/status.json%0a', '/' + 'x' * 20000):
+            self.assertEqual(ask(self.port, path)[0], 404, path)
+        for method in ('POST', 'PUT', 'DELETE', 'OPTIONS'):
+            self.assertEqual(ask(self.port, '/metrics', method=method)[0], 405)
+        self.assertEqual(ask(self.port, '/metrics', Host='evil.example')[0], 403)
+        self.assertEqual(ask(self.port, '/healthz')[0], 200)
+        self.end(job)
+
+    def test_strangers_bytes(self):
+        job = self.started()
+        for data in (b'\0' * 4096, b'GET / HTTP/9.9\r\n\r\n', b'GET /metrics', b'\r\n' * 1000,
+                     b'GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999\r\n\r\n',
+                     b'GET / HTTP/1.1\r\n' + b'X: y\r\n' * 20000):
+            with socket.create_connection(('127.0.0.1', self.port)) as sock:
+                sock.sendall(data)
+                self.assertEqual(ask(self.port, '/healthz')[0], 200)
+        self.end(job)
+
+    def test_scrapers_that_never_read(self):
+        """More of them than there are connections; the job neither waits for them nor grows."""
+        job = self.started()
+        idle = [socket.create_connection(('127.0.0.1', self.port)) for _ in range(40)]
+        for sock in idle:
+            sock.sendall(b'GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n' * 20)
+        self.assertEqual(ask(self.port, '/healthz')[0], 200)
+        self.end(job)
+        for sock in idle:
+            sock.close()
+
+    @needs_strangers
+    def test_another_user_of_the_machine(self):
+        """Numbers for their Prometheus, not what the workers print."""
+        job = self.started()
+        port = self.port
+        seen = as_stranger(lambda: {path: ask(port, path)[0] for path in
+                                    ('/', '/healthz', '/metrics', '/status.json', '/tail/0')})
+        self.assertEqual(seen, {'/': 200, '/healthz': 200, '/metrics': 200, '/status.json': 401, '/tail/0': 401})
+        self.end(job)
+
+    def test_beyond_loopback(self):
+        job = self.started(listen=f'0.0.0.0:{self.port}')
+        token = (self.folder / 'config/ddprun/metrics-token').read_text().strip()
+        self.assertRegex(token, r'\A[0-9a-f]{64}\Z')
+        self.assertEqual((self.folder / 'config/ddprun/metrics-token').stat().st_mode & 0o777, 0o600)
+        for path in ('/metrics', '/status.json', '/tail/0'):
+            self.assertEqual(ask(self.port, path)[0], 401, path)
+            for wrong in (f'Bearer {token[:-1]}', f'Bearer {token}0', f'Basic {token}', token, 'Bearer '):
+                self.assertEqual(ask(self.port, path, Authorization=wrong)[0], 401, wrong)
+            self.assertEqual(ask(self.port, path, Authorization=f'Bearer {token}')[0], 200, path)
+            self.assertEqual(ask(self.port, path, Authorization=f'Bearer {token}', Host='node7.example')[0], 200, path)
+        self.assertEqual([ask(self.port, path)[0] for path in ('/', '/healthz')], [200, 200])
+        self.end(job)
+
+    def test_addresses_that_do_not_go(self):
+        with socket.socket() as taken:
+            taken.bind(('127.0.0.1', 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            self.assert_sentence(self.run_job(f'--metrics-listen={port}', 'true'), CONFIG, '--metrics-listen', str(port))
+        for text in ('localhost', 'a:b', '70000', '[::1', ':80', '-1'):
+            self.assert_sentence(self.run_job(f'--metrics-listen={text}', 'true'), USAGE, '--metrics-listen')
+        self.assert_sentence(self.run_job('--metrics-listen=0.0.0.0:0', '--metrics-token-file=/proc/none', 'true'), CONFIG,
+                             '--metrics-listen', '/proc/none')
+
+    def test_a_textfile(self):
+        file = self.folder / 'job.prom'
+        job = self.run_job('--rdzv-id=train', f'--metrics-textfile={file}', 'true')
+        self.assert_succeeded(job)
+        self.assertIn('ddprun_build_info', file.read_text())
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir() if 'prom' in path.name), ['job.prom'])
+        job = self.run_job(f'--metrics-textfile={self.folder}/no/such', 'true')
+        self.assert_succeeded(job)
+        self.assertIn('--metrics-textfile: ', job.err)
+
+
+class SeveralNodes(MetricsCase):
+    def node(self, name, endpoint, port):
+        job = self.start('--nnodes=2', '--nproc-per-node=1', '--rdzv-id=train', f'--rdzv-endpoint={endpoint}',
+                         f'--metrics-listen={port}', '--node-rank', name, 'sh', '-c', WORKER)
+        self.addCleanup((self.folder / 'end').touch)
+        return job
+
+    def test_every_agent_shows_the_whole_job(self):
+        endpoint, ports = f'127.0.0.1:{free_port()}', [self.port, free_port()]
+        first = self.node('0', endpoint, ports[0])
+        first.read_until('waiting for 1 more node')
+        self.assertEqual(ask(ports[0], '/healthz'), (200, 'ok waiting\n'))
+        status = self.status(lambda status: status['job'].get('state') == 'forming')
+        self.assertEqual(value_of(ask(ports[0], '/metrics')[1], 'ddprun_generation'), 0)
+        second = self.node('1', endpoint, ports[1])
+        for port in ports:
+            status = self.status(lambda status: status['job'].get('generation') == 1 and
+                                 len(status['job']['nodes']) == 2 and
+                                 all(node['workers'] for node in status['job']['nodes']), port)
+            self.assertEqual(sorted(worker['rank'] for node in status['job']['nodes'] for worker in node['workers']),
+                             [0, 1])
+            self.assertEqual(value_of(ask(port, '/metrics')[1], 'ddprun_members'), 2)
+        (self.folder / 'end').touch()
+        self.assertEqual((first.wait(), second.wait()), (0, 0))
+
+    def test_the_store_is_away(self):
+        """What was known is shown, and the store is told to be down."""
+        port, other_port = free_port(), free_port()
+        first = self.start('--nnodes=2', '--nproc-per-node=1', '--rdzv-id=train', f'--rdzv-endpoint=127.0.0.1:{port}',
+                           '--lease=60', '--node-rank=0', 'sh', '-c', WORKER)
+        first.read_until('waiting for 1 more node')
+        other = self.start('--nnodes=2', '--nproc-per-node=1', '--rdzv-id=train', f'--rdzv-endpoint=127.0.0.1:{port}',
+                           f'--metrics-listen={other_port}', '--lease=60', '--node-rank=1', 'sh', '-c', WORKER)
+        self.addCleanup((self.folder / 'end').touch)
+        self.status(lambda status: status['job'].get('generation') == 1, other_port)
+        os.kill(self.agent(first), signal.SIGKILL)  # with it goes the store
+        metrics = wait_until(lambda: (text := ask(other_port, '/metrics')[1]) and
+                             value_of(text, 'ddprun_store_up') == 0 and text, 'the store to be away')
+        self.assertEqual(value_of(metrics, 'ddprun_generation'), 1)
+        self.assertEqual(ask(other_port, '/healthz')[0], 200)
+        other.signal(signal.SIGTERM)
+        other.wait()
+
+
+if __name__ == '__main__':
+    unittest.main()
