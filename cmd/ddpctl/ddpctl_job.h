@@ -1,6 +1,6 @@
 /*
- * ddpctl_job.h - what status, dump, stop, drain and scale share: their options, the state of one
- * call, and functions that read and watch a job's keys (job_read.c).
+ * ddpctl_job.h - what status, top, dump, stop, drain and scale share: their options, the state of
+ * one call, and functions that read and watch a job's keys (job_read.c).
  */
 #ifndef CMD_DDPCTL_JOB_H
 #define CMD_DDPCTL_JOB_H
@@ -30,6 +30,11 @@ struct ddpctl_job_call {
     struct job_view view; /* filled by the functions below */
 };
 
+/* The address of the store of this user's jobs on this machine. DDP_E_INVALID: there is none, or
+ * there are several; the sentence names two. */
+enum { DDPCTL_ENDPOINT_MAX = 1024 };
+ddp_status ddpctl_job_here(char ret_endpoint[DDPCTL_ENDPOINT_MAX], struct ddp_error *err);
+
 /* The time left of --timeout. */
 uint32_t ddpctl_job_left_ms(const struct ddpctl_job_call *call);
 
@@ -52,6 +57,7 @@ ddp_status ddpctl_job_follow(struct ddpctl_job_call *call, uint32_t timeout_ms,
 
 /* The verbs; the caller has connected to the store and parsed the operands. */
 ddp_status ddpctl_job_status(struct ddpctl_job_call *call, struct ddp_error *err);
+ddp_status ddpctl_job_top(struct ddpctl_job_call *call, struct ddp_error *err);
 ddp_status ddpctl_job_dump(struct ddpctl_job_call *call, struct ddp_error *err);
 ddp_status ddpctl_job_stop(struct ddpctl_job_call *call, struct ddp_error *err);
 ddp_status ddpctl_job_drain(struct ddpctl_job_call *call, struct ddp_error *err);

@@ -1,5 +1,5 @@
 /*
- * job.c - the verbs for jobs of several nodes: parses their options and operands, connects to the
+ * job.c - the verbs for jobs: parses their options and operands, connects to the
  * store, and runs the verb; the verb status itself. Owns the store handle and the job view.
  */
 #include "ddpctl_job.h"
@@ -41,9 +41,10 @@ static ddp_status parse_wait(const struct option *option, const char *text, void
 }
 
 static const struct option table[] = {
-    {"endpoint", 0, "HOST:PORT", "DDPRUN_STORE", NULL, OPTIONS,
-     "address of the store that has the jobs (--rdzv-endpoint of their nodes)", option_text,
-     FIELD(endpoint), 0, 0},
+    {"endpoint", 0, "HOST:PORT,...", "DDPRUN_STORE", NULL, OPTIONS,
+     "address of the store that has the jobs (--rdzv-endpoint of their nodes); status, top and "
+     "dump find that of your workers on this machine",
+     option_text, FIELD(endpoint), 0, 0},
     {"timeout", 0, "DURATION", NULL, "5s; 1m if the command waits", OPTIONS,
      "give up after this long: seconds, or with a unit: 500ms, 2m", option_duration,
      FIELD(timeout_ms), 0, INT64_C(24) * 24 * 3600 * 1000},
@@ -85,6 +86,8 @@ static const struct verb {
 } verbs[] = {
     {"status", ddpctl_job_status, "[JOB]", 0, 1, false,
      "Show one job, or all jobs of the store: state, nodes and workers."},
+    {"top", ddpctl_job_top, "[JOB]", 0, 1, false,
+     "Show one job on the whole terminal, and draw it again whenever it changes; q ends it."},
     {"dump", ddpctl_job_dump, "[JOB]", 0, 1, false,
      "Show what the ranks of the job are doing in the collectives of libddpcomm: who is behind\n"
      "whom, and who called something else."},
@@ -215,10 +218,22 @@ static ddp_status check_job_call(const struct verb *verb, const struct ddpctl_jo
         return ddpi_error_set(err, DDP_E_INVALID, "--undo and --force are for drain only");
     if ((options->last != 0 || options->output != NULL) && verb->run != ddpctl_job_dump)
         return ddpi_error_set(err, DDP_E_INVALID, "--last and --output are for dump only");
-    if (options->endpoint == NULL || *options->endpoint == '\0')
+    if (options->json && verb->run == ddpctl_job_top)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "--json is not for top; 'ddpctl status --json' prints the same once");
+    if (verb->changes && (options->endpoint == NULL || *options->endpoint == '\0'))
         return ddpi_error_set(err, DDP_E_INVALID,
                               "no store address: give --endpoint=HOST:PORT or set DDPRUN_STORE");
     return DDP_OK;
+}
+
+static ddp_status choose_store(struct ddpctl_job_options *options, char found[DDPCTL_ENDPOINT_MAX],
+                               struct ddp_error *err)
+{
+    if (options->endpoint != NULL && *options->endpoint != '\0')
+        return DDP_OK;
+    options->endpoint = found;
+    return ddpctl_job_here(found, err);
 }
 
 /* ---- the verbs --------------------------------------------------------------------------------
@@ -280,6 +295,7 @@ int ddpctl_job(int argc, char **argv)
     struct ddp_error err;
     struct ddpctl_job_options options = {.timeout_ms = UINT64_MAX};
     const char *words[WORDS_MAX] = {NULL};
+    char found[DDPCTL_ENDPOINT_MAX];
     size_t nwords = 0;
     const struct verb *verb = verbs;
     while (verb < verbs + VERBS - 1 && strcmp(verb->name, argv[0]) != 0)
@@ -292,6 +308,8 @@ int ddpctl_job(int argc, char **argv)
         struct ddpctl_job_call call = {
             .options = &options, .job = named ? words[0] : NULL, .word = words[named]};
         status = check_job_call(verb, &options, nwords, &err);
+        if (status == DDP_OK)
+            status = choose_store(&options, found, &err);
         if (status == DDP_OK)
             status = run_job_verb(verb, &call, &err);
     }

@@ -53,10 +53,10 @@ ddp_status ddpctl_run_get(struct ddpctl_call *call, struct ddp_error *err)
     if (status != DDP_OK)
         return status;
     if (call->options->json)
-        status = ddpctl_print_json(json_pack("{s:o,s:o,s:I}", "key", json_word(call->words[0]),
-                                             "value", json_bytes(value, len), "version",
-                                             (json_int_t)version),
-                                   err);
+        status =
+            ddpctl_print_json(json_pack("{s:o,s:o,s:I}", "key", json_word(call->words[0]), "value",
+                                        json_bytes(value, len), "version", (json_int_t)version),
+                              err);
     else
         (void)!fwrite(value, 1, len, stdout); /* errors show when stdout is flushed */
     ddp_store_free(value);

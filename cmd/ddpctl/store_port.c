@@ -42,10 +42,9 @@ static void print_port(struct ddpctl_loop *loop, int64_t number)
     const char *job = loop->call->words[0];
     ddp_status status = DDP_OK;
     if (loop->call->options->json)
-        status =
-            ddpctl_print_json(json_pack("{s:o,s:I}", "job", json_bytes(job, strlen(job)),
-                                        "port", (json_int_t)number),
-                              &err);
+        status = ddpctl_print_json(
+            json_pack("{s:o,s:I}", "job", json_bytes(job, strlen(job)), "port", (json_int_t)number),
+            &err);
     else
         printf("%lld\n", (long long)number);
     if (status != DDP_OK)

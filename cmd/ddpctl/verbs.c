@@ -5,8 +5,9 @@
 
 const struct ddpctl_verb_row ddpctl_verbs[] = {
     {"status", ddpctl_job, &ddpctl_job_table, "show the jobs of a store, their nodes and workers"},
+    {"top", ddpctl_job, &ddpctl_job_table, "show a job in the terminal as it changes"},
     {"dump", ddpctl_job, &ddpctl_job_table,
-     "show what the ranks of a job are doing, and who is behind whom"},
+     "show which collective each rank of a job is in, and which ranks are behind"},
     {"stop", ddpctl_job, &ddpctl_job_table, "end a job"},
     {"drain", ddpctl_job, &ddpctl_job_table,
      "remove a node from a job, which continues without it"},

@@ -3,18 +3,25 @@
 agents on this machine that take it for machines of other names."""
 
 import ctypes
+import fcntl
 import json
 import os
+import pty
+import re
+import select
 import signal
 import socket
+import struct
+import subprocess
 import sys
+import termios
 import unittest
 from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import DEADLINE, wait_until
-from ddprund_run import DENIED, TIMEOUT, UNREACHABLE, USAGE, DdprundCase
+from ddprund_run import DDPCTL, DENIED, TIMEOUT, UNREACHABLE, USAGE, DdprundCase
 
 FAILED = 1
 STOPPED = 143
@@ -73,6 +80,15 @@ def fits(value, schema, where='$'):
         return ''.join(fits(item, schema[0], f'{where}[{i}]') for i, item in enumerate(value))
     right = isinstance(value, schema) and (bool in schema or not isinstance(value, bool))
     return '' if right else f'{where}: {value!r}; '
+
+
+def store_of(pid):
+    """What its environment has of a store; '' if nothing, or if it cannot be read."""
+    try:
+        found = re.search(rb'(?:^|\0)DDPRUN_STORE=([^\0]+)', Path(f'/proc/{pid}/environ').read_bytes())
+        return found[1].decode() if found else ''
+    except OSError:
+        return ''
 
 
 class JobCase(DdprundCase):
@@ -191,6 +207,53 @@ class Status(JobCase):
                    'the processes of the second generation')
         job.signal(signal.SIGTERM)
         job.wait()
+
+    def test_top(self):
+        """On a terminal it is drawn again when the job changes, and the terminal is as before at the end."""
+        self.node('a', '--max-restarts=2', nnodes='2:2')
+        self.await_job('a node', lambda job: job['nodes'])
+        main, terminal = pty.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 60, 0, 0))
+        before = termios.tcgetattr(terminal)
+        top = subprocess.Popen([DDPCTL, 'top', 'train', f'--endpoint={self.store}'], stdin=terminal, stdout=terminal,
+                               stderr=subprocess.PIPE, env=self.env)
+        screen = bytearray()
+
+        def shows(text):
+            def there():
+                if select.select([main], [], [], 0)[0]:
+                    screen.extend(os.read(main, 65536))
+                return text in screen
+            wait_until(there, f'{text} on the screen')
+        shows(b'job train is waiting for 1 more node')
+        self.assertIn(b'\x1b[?1049h', screen)
+        self.node('b', '--max-restarts=2', nnodes='2:2')
+        shows(b'job train is running generation 1')
+        self.assertTrue(all(len(line) <= 60 for line in re.findall(rb'\r\n([^\r\x1b]*)', bytes(screen))))
+        os.write(main, b'q')
+        shows(b'\x1b[?1049l')
+        self.assertEqual((top.wait(), top.stderr.read()), (0, b''))
+        self.assertEqual(termios.tcgetattr(terminal), before)
+        os.close(main)
+        os.close(terminal)
+        self.fails(USAGE, 'top needs a terminal', 'top', 'train')
+
+    def test_the_store_of_this_machine(self):
+        """Verbs that only look find it; those that change something do not."""
+        env = {**self.env, 'DDPRUN_STORE': ''}
+        first = self.start('--nproc-per-node=1', '--rdzv-id=one', 'sh', '-c', 'echo up; exec sleep 1000')
+        first.read_until('up')
+        run = lambda *words: subprocess.run([DDPCTL, *words], env=env, capture_output=True, text=True, check=False)
+        others = {text for text in map(store_of, filter(str.isdigit, os.listdir('/proc'))) if text}
+        done = run('status', '--json')
+        if len(others) == 1:  # no other test has a job now
+            self.assertEqual([job['job'] for job in json.loads(done.stdout)['jobs']], ['one'], done.stderr)
+        else:
+            self.assertEqual(done.returncode, USAGE)
+            self.assertIn('several stores', done.stderr)
+        self.assertIn('no store address', run('stop').stderr)
+        first.signal(signal.SIGTERM)
+        first.wait()
 
     def test_several_jobs(self):
         self.node('a', job='one')

@@ -6,7 +6,7 @@
 #include "metrics_text.h"
 #include "round_record.h"
 
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 static struct job_history history;
@@ -75,7 +75,7 @@ START_TEST(generations_and_recoveries)
     ck_assert_uint_eq(history.count, 1);
     job.state = ROUNDS_STOPPING; /* what it says of quiet_ms is of the next generation */
     job.quiet_ms = 20;
-    strcpy(job.reason, "rank 1 failed");
+    snprintf(job.reason, sizeof job.reason, "rank 1 failed");
     take_summary(&job);
     ck_assert_uint_eq(history.histograms[HISTORY_QUIET].count, 0);
     job.state = ROUNDS_RUNNING;
