@@ -218,8 +218,9 @@ static const struct option table[] = {
      "sessions of one job, out of --max-sessions", parse_count, FIELD(server.max_job_sessions), 1,
      10000000},
     {"reserve", 0, "SIZE", "DDPRUND_RESERVE", "64M", LIMITS,
-     "memory in addition to --max-bytes for the rendezvous of nodes; clients cannot use it, and "
-     "--max-keys, --max-sessions and --max-value do not apply to it",
+     "memory in addition to --max-bytes for the rendezvous of nodes, 1K for each if there are more "
+     "than 65536; clients cannot use it, and --max-keys, --max-sessions and --max-value do not "
+     "apply to it",
      parse_size, FIELD(server.reserve), 4 * KIB, 16 * TIB},
     {"history", 0, "N", "DDPRUND_HISTORY", "65536", LIMITS,
      "changes to remember, so that an interrupted watch can resume", parse_count,

@@ -28,6 +28,7 @@
 
 enum {
     MAX_CONNECTIONS = 65536,
+    RESERVE_OF_SESSION = 1024, /* bytes: the reserve of 64 MiB is one for 65,536 nodes */
     MAX_HALF_OPEN = 4096,
     CONNECTION_RATE = 20,    /* failed connections of one address per second */
     CONNECTION_BURST_S = 10, /* a burst may use up what this many seconds allow */
@@ -251,6 +252,8 @@ static void take_room(struct ddpi_kv_limits *kv, const struct ddpi_server_option
     }
     kv->turn_work = TURN_WORK;
     kv->reserve[KV_ROOM_BYTES] = OR_DEFAULT(options->reserve, kv->reserve[KV_ROOM_BYTES]);
+    if (kv->reserve[KV_ROOM_BYTES] / RESERVE_OF_SESSION > kv->reserve[KV_ROOM_SESSIONS])
+        kv->reserve[KV_ROOM_SESSIONS] = kv->reserve[KV_ROOM_BYTES] / RESERVE_OF_SESSION;
 }
 
 static void take_options(struct ddpi_server *server, const struct ddpi_server_options *options)

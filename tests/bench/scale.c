@@ -15,6 +15,7 @@ static const struct perf_benchmark benchmarks[] = {
      "the cost of an operation beside many keys, waits, sessions or connections"},
     {"swarm", scale_swarm, "10,000 clients: connect, pass a barrier, be woken by one set"},
     {"rendezvous", scale_rendezvous, "100 to 10,000 nodes meet, and meet again when one is lost"},
+    {"crowd", scale_crowd, "100 to 100,000 agents, a hundred on each connection, meet"},
     {"ranks", scale_ranks, "what a communicator of 2 to 64 ranks costs"},
     {"deaths", scale_deaths, "how soon the other ranks know that one was killed"},
     {NULL, NULL, NULL},

@@ -10,6 +10,7 @@
 bool scale_growth(struct perf *perf, struct ddp_error *err);
 bool scale_swarm(struct perf *perf, struct ddp_error *err);
 bool scale_rendezvous(struct perf *perf, struct ddp_error *err);
+bool scale_crowd(struct perf *perf, struct ddp_error *err);
 bool scale_ranks(struct perf *perf, struct ddp_error *err);
 bool scale_deaths(struct perf *perf, struct ddp_error *err);
 

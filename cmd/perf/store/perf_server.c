@@ -103,6 +103,9 @@ bool perf_server_start_ours(const struct perf *perf, struct perf_server *ret, st
                                  max_keys,
                                  job_keys,
                                  "--max-job-bytes=1G",
+                                 "--max-sessions=262144",
+                                 "--max-job-sessions=262144",
+                                 "--reserve=1G",
                                  NULL};
     struct perf_server server = {0};
     int fd;
