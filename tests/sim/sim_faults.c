@@ -47,6 +47,26 @@ static void pause(struct sim *sim, struct sim_node *node)
               (int)for_ms);
 }
 
+/* Its workers fail, and in a while its check does: until it is mended. */
+static void make_unfit(struct sim *sim, struct sim_node *node)
+{
+    if (!sim->checks)
+        return;
+    node->unfit = !node->unfit;
+    sim->mended |= !node->unfit;
+    sim_trace(sim, "node %u is %s", node->index, node->unfit ? "unfit" : "mended");
+    if (node->unfit && node->alive && node->runs != 0)
+        sim_post(sim, 0, SIM_FAILED, node->index, node->run_stamp);
+}
+
+static void admit(struct sim *sim, struct sim_node *node)
+{
+    if (!sim->server.up || (!sim->checks && sim->terms.quarantine == 0))
+        return;
+    sim_trace(sim, "node %u is admitted", node->index);
+    sim_server_admit(&sim->server, node->index);
+}
+
 /* In a job without restarts only what is no fault of its own happens to a worker: it must go on. */
 static void fail_worker(struct sim *sim, struct sim_node *node)
 {
@@ -88,8 +108,12 @@ static void scale(struct sim *sim)
 void sim_fault(struct sim *sim)
 {
     struct sim_node *node = &sim->nodes[sim_random(sim, sim->node_count)];
-    uint64_t which = sim_random(sim, 100);
-    if (which < 30)
+    uint64_t which = sim_random(sim, 110);
+    if (which >= 105)
+        admit(sim, node);
+    else if (which >= 100)
+        make_unfit(sim, node);
+    else if (which < 30)
         cut(sim, node);
     else if (which < 45)
         kill_node(sim, node);

@@ -174,6 +174,23 @@ static void on_over(void *ctx, int exit_code, const char *why)
     sim_post(node->sim, 200 + sim_random(node->sim, 1000), SIM_BOOT, node->index, node->boots);
 }
 
+/* --- the node's check --- */
+
+static void on_check(void *ctx)
+{
+    struct sim_node *node = ctx;
+    if (node->runs != 0)
+        sim_break(node->sim, "node %u is checked while its workers run", node->index);
+    sim_post(node->sim, 1 + sim_random(node->sim, 300), SIM_CHECKED, node->index, node->boots);
+}
+
+static void on_end_check(void *ctx)
+{
+    struct sim_node *node = ctx;
+    sim_post(node->sim, 1 + sim_random(node->sim, SIM_KILL_MS), SIM_CHECKED, node->index,
+             node->boots);
+}
+
 /* --- what happens to workers --- */
 
 static void worker_fails(struct sim_node *node, bool by_itself)
@@ -185,7 +202,8 @@ static void worker_fails(struct sim_node *node, bool by_itself)
                                         .ran_ms = 20000};
     (void)snprintf(failure.text, sizeof failure.text, "rank %u has failed", failure.rank);
     sim_trace(node->sim, "node %u: a worker of generation %d fails", node->index, (int)node->runs);
-    node->sim->failures += by_itself;
+    node->sim->failures += by_itself && !node->unfit;
+    node->sim->effects += by_itself && node->unfit;
     node->failed_once = true;
     if (!known)
         sim_post(node->sim, 1, by_itself ? SIM_FAILED : SIM_BROKEN_OFF, node->index,
@@ -227,11 +245,16 @@ static void worker_event(struct sim_node *node, enum sim_kind kind)
 
 void sim_node_boot(struct sim_node *node)
 {
-    const struct member_hooks hooks = {node, on_start, on_stop, on_publish, on_over};
+    struct member_hooks hooks = {
+        .ctx = node, .start = on_start, .stop = on_stop, .publish = on_publish, .over = on_over};
     struct member_config config = {.lease_ms = SIM_LEASE_MS, .join_timeout_ms = 8000};
     config.says =
         (struct ddp_round_member){.nproc = node->nproc, .node_rank = -1, .terms = node->sim->terms};
     (void)snprintf(config.says.name, sizeof config.says.name, "node%u", node->index);
+    if (node->sim->checks) {
+        hooks.check = on_check;
+        hooks.end_check = on_end_check;
+    }
     sim_trace(node->sim, "node %u boots", node->index);
     node->alive = true;
     node->boots++;
@@ -284,7 +307,11 @@ void sim_node_event(struct sim_node *node, const struct sim_event *event)
         beat(node);
     else if (event->kind == SIM_RESET && node->alive)
         reconnect(node);
-    else if (event->kind == SIM_TICK && node->alive) {
+    else if (event->kind == SIM_CHECKED && node->alive) {
+        sim_trace(node->sim, "node %u is checked: %s", node->index, node->unfit ? "unfit" : "fit");
+        member_checked(&node->member, node->unfit ? "node check failed" : "", clock_of(node));
+        watch_deadline(node);
+    } else if (event->kind == SIM_TICK && node->alive) {
         member_tick(&node->member, clock_of(node));
         watch_deadline(node);
     }
