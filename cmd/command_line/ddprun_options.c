@@ -315,6 +315,17 @@ static const struct option table[] = {
      "give up with exit code 93 after K identical failures in a row, each within 10 s of its "
      "start; 0: never",
      option_u32, FIELD(crash_loop), 0, 1000},
+    {"node-check", 0, "COMMAND", NULL, NULL, RESTART,
+     "run this shell command before this node joins the job, and before each generation; if it "
+     "does not exit with 0, the node is left out until 'ddpctl admit'",
+     option_text, FIELD(node_check), 0, 0},
+    {"node-check-timeout", 0, "DURATION", NULL, "60s", RESTART,
+     "give the node check this long before ending it; it then counts as failed", option_duration,
+     FIELD(node_check_timeout_ms), 1, 24 * HOURS_MS},
+    {"quarantine", 0, "K", NULL, "0", RESTART,
+     "leave a node out that was the first cause of K failures in a row, until 'ddpctl admit'; the "
+     "last of them costs no restart; less than --crash-loop; 0: never",
+     option_u32, FIELD(quarantine), 0, 1000},
     {"signals-to-handle", 0, "LIST", "PET_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
      RESTART, "signals that end the job: pass the first to the workers, kill them at the second",
      parse_signals_text, FIELD(signals_to_handle), 0, 0},
@@ -465,6 +476,7 @@ void ddprun_options_init(struct ddprun_options *options)
         .flight_records = DDPI_FLIGHT_RECORDS_DEFAULT,
         .shutdown_timeout_ms = 30000,
         .failure_timeout_ms = 1000,
+        .node_check_timeout_ms = 60000,
         .gpu_memory_timeout_ms = 5000,
         .settle_ms = NOT_GIVEN,
         .lease_ms = NOT_GIVEN,

@@ -321,6 +321,14 @@ static bool server_answers(const struct member *member, uint64_t now_ms)
            (member->heard && now_ms < ddpi_deadline(member->contact_ms, member->lease_ms));
 }
 
+/* One that is left out waits a bit longer: so the others, when they give up, can say that it was.
+ */
+static uint64_t longest_wait_ms(const struct member *member)
+{
+    bool left_out = !member->seat_void && member->seat.left_out;
+    return member->join_timeout_ms + (left_out ? member->join_timeout_ms / 8 : 0);
+}
+
 /* A spare may wait for any time: the job runs without it. */
 static bool wait_is_limited(const struct member *member)
 {
@@ -339,7 +347,7 @@ uint64_t member_deadline(const struct member *member)
                                    member->lease_ms - member_margin_ms(member->lease_ms));
     case MEMBER_WAITING:
         return wait_is_limited(member)
-                   ? ddpi_deadline(member->waiting_since_ms, member->join_timeout_ms)
+                   ? ddpi_deadline(member->waiting_since_ms, longest_wait_ms(member))
                    : UINT64_MAX;
     case MEMBER_FINISHED:
         return member->lease_ms == 0 || member->join_timeout_ms == 0

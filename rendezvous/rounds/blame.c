@@ -165,6 +165,12 @@ ddp_status ddpi_rounds_restore_blame(struct ddpi_rounds *rounds, const char *nam
 
 /* --- what is said of it --- */
 
+static void say_blame(const struct ddpi_rounds_blame *blame, char *text)
+{
+    ddpi_rounds_say(text, "first cause of %u failure%s in a row: %s", blame->failures,
+                    blame->failures == 1 ? "" : "s", blame->text);
+}
+
 bool ddpi_rounds_why_left_out(const struct ddpi_rounds *rounds, const struct round_member *member,
                               char *text)
 {
@@ -174,34 +180,67 @@ bool ddpi_rounds_why_left_out(const struct ddpi_rounds *rounds, const struct rou
     if (member->says.sick[0] != '\0' || blamed == NULL)
         ddpi_rounds_say(text, "%s", member->says.sick);
     else
-        ddpi_rounds_say(text, "first cause of %u failure%s in a row: %s", blamed->blame.failures,
-                        blamed->blame.failures == 1 ? "" : "s", blamed->blame.text);
+        say_blame(&blamed->blame, text);
     return true;
+}
+
+/* A list of nodes in a sentence that has little room. */
+struct list_of_nodes {
+    char text[DDP_ROUND_TEXT_SIZE];
+    uint32_t named;
+    uint32_t more; /* for which there was no room */
+};
+
+static void add_node(struct list_of_nodes *list, const char *name, const char *why)
+{
+    static const char around[] = "; left out: node  (), and 1000000 more";
+    size_t used = strlen(list->text);
+    size_t needed = strlen(name) + WHY_SHOWN + sizeof around;
+    if (list->more != 0 || used + needed > sizeof list->text) {
+        list->more++;
+        return;
+    }
+    (void)snprintf(list->text + used, sizeof list->text - used, "%snode %s (%.*s)",
+                   list->named == 0 ? "; left out: " : ", ", name, WHY_SHOWN, why);
+    list->named++;
+}
+
+static bool is_here(const struct ddpi_rounds *rounds, const char *name)
+{
+    ddpi_list_for_each (at, &rounds->members)
+        if (strcmp(ddpi_rounds_member_of(at)->says.name, name) == 0)
+            return true;
+    return false;
+}
+
+/* Nodes in quarantine that have gone: they may be why others wait. */
+static void add_gone(const struct ddpi_rounds *rounds, struct list_of_nodes *list)
+{
+    char why[DDP_ROUND_TEXT_SIZE];
+    struct ddpi_table_iter iter = {0};
+    for (struct ddpi_table_node *node; (node = ddpi_table_next(&rounds->blamed, &iter)) != NULL;) {
+        const struct blamed_name *blamed = ddpi_container_of(node, struct blamed_name, node);
+        if (!blamed->blame.left_out || is_here(rounds, blamed->name))
+            continue;
+        say_blame(&blamed->blame, why);
+        add_node(list, blamed->name, why);
+    }
 }
 
 void ddpi_rounds_say_left_out(const struct ddpi_rounds *rounds, char *text)
 {
-    char all[DDP_ROUND_TEXT_SIZE], why[DDP_ROUND_TEXT_SIZE];
-    const char *before = "; left out: ";
-    uint32_t more = rounds->count[ROUND_LEFT_OUT];
-    (void)snprintf(all, sizeof all, "%s", text);
+    char why[DDP_ROUND_TEXT_SIZE];
+    struct list_of_nodes list = {0};
+    (void)snprintf(list.text, sizeof list.text, "%s", text);
     ddpi_list_for_each (at, &rounds->members) {
         const struct round_member *member = ddpi_rounds_member_of(at);
-        size_t len = strlen(all);
-        if (!(member->traits >> ROUND_LEFT_OUT & 1) ||
-            !ddpi_rounds_why_left_out(rounds, member, why))
-            continue;
-        if (len + strlen(member->says.name) + WHY_SHOWN +
-                sizeof "; left out: node  (), 10000 more" >
-            sizeof all)
-            break;
-        (void)snprintf(all + len, sizeof all - len, "%snode %s (%.*s)", before, member->says.name,
-                       WHY_SHOWN, why);
-        before = ", ";
-        more--;
+        if ((member->traits >> ROUND_LEFT_OUT & 1) && ddpi_rounds_why_left_out(rounds, member, why))
+            add_node(&list, member->says.name, why);
     }
-    if (more != 0)
-        (void)snprintf(all + strlen(all), sizeof all - strlen(all), "%s%u%s", before, more,
-                       *before == ',' ? " more" : "");
-    ddpi_rounds_say(text, "%s", all);
+    add_gone(rounds, &list);
+    size_t used = strlen(list.text);
+    if (list.more != 0)
+        (void)snprintf(list.text + used, sizeof list.text - used, "%s%u more",
+                       list.named == 0 ? "; left out: " : ", and ", list.more);
+    ddpi_rounds_say(text, "%s", list.text);
 }

@@ -165,7 +165,7 @@ bool ddpi_rounds_assign_blame(struct ddpi_rounds *rounds, bool failed);
 /* Why @member is left out, into @text of DDP_ROUND_TEXT_SIZE; false: it is not. */
 bool ddpi_rounds_why_left_out(const struct ddpi_rounds *rounds, const struct round_member *member,
                               char *text);
-/* Appends to @text, of that size, "; left out: " and which members are, and why; or nothing. */
+/* Appends to @text, of that size, "; left out: " and which nodes are, and why; or nothing. */
 void ddpi_rounds_say_left_out(const struct ddpi_rounds *rounds, char *text);
 
 /* --- facts.c: members, and the facts noted about them --- */

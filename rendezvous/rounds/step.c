@@ -289,11 +289,12 @@ static void heed_stop(struct ddpi_rounds *rounds)
     set_verdict(rounds, EXIT_STOPPED);
 }
 
-/* A check that fails would explain the failure that is to be judged. */
+/* A check that fails would explain the failure that is to be judged, if the job is to go on. */
 static bool awaits_checks(const struct ddpi_rounds *rounds)
 {
     bool final = rounds->root.known && rounds->root.record.final;
-    return rounds->judging && !final && rounds->count[ROUND_CHECKING] != 0;
+    bool goes_on = rounds->judging && !final && !rounds->wish.stop;
+    return goes_on && rounds->count[ROUND_CHECKING] != 0;
 }
 
 static void conclude_stopping(struct ddpi_rounds *rounds, uint64_t now_ms)

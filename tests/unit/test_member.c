@@ -491,6 +491,23 @@ START_TEST(a_sick_node_waits_until_it_is_admitted)
 }
 END_TEST
 
+START_TEST(who_is_left_out_gives_up_after_the_others)
+{
+    setup_checking();
+    member_checked(&member, "node check failed", 1005);
+    asked("idle0-sick ");
+    member_contact(&member, 1005, 1006);
+    ck_assert_uint_eq(member_deadline(&member), 1005 + JOIN_TIMEOUT);
+    member_seat(&member,
+                &(struct ddp_round_seat){.left_out = true, .text = "left out: node check failed"},
+                1010);
+    ck_assert_uint_eq(member_deadline(&member), 1005 + JOIN_TIMEOUT + JOIN_TIMEOUT / 8);
+    member_contact(&member, 7000, 7000);
+    asked("over75 ");
+    ck_assert_msg(strstr(over_why, "left out: node check failed") != NULL, "'%s'", over_why);
+}
+END_TEST
+
 /* Nothing is published by a node that has not joined. */
 START_TEST(a_check_is_ended_when_nobody_wants_to_know)
 {
@@ -558,6 +575,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, workers_that_ended_well_are_followed_by_a_check);
     tcase_add_loop_test(tcase, a_sick_node_waits_until_it_is_admitted, 0, 2);
     tcase_add_loop_test(tcase, a_check_is_ended_when_nobody_wants_to_know, 0, 2);
+    tcase_add_test(tcase, who_is_left_out_gives_up_after_the_others);
     tcase_add_test(tcase, who_is_lost_during_a_check_joins_after_it);
     suite_add_tcase(suite, tcase);
     return suite;
