@@ -75,8 +75,8 @@ static json_t *member_json(const struct job_node *node)
                                          [DDP_ROUND_DONE] = "done"};
     const struct ddp_round_member *says = &node->says;
     if (node->member.bad)
-        return json_pack("{s:n,s:n,s:n,s:n,s:n,s:b,s:n}", "name", "address", "nproc", "phase",
-                         "phase_generation", "leaving", false, "failure");
+        return json_pack("{s:n,s:n,s:n,s:n,s:n,s:b,s:b,s:n}", "name", "address", "nproc", "phase",
+                         "phase_generation", "leaving", false, "checking", false, "failure");
     return json_pack("{s:o,s:o,s:I,s:s,s:I,s:b,s:b,s:o}", "name", json_text(says->name), "address",
                      json_text(says->address), "nproc", (json_int_t)says->nproc, "phase",
                      phases[says->phase], "phase_generation", (json_int_t)says->generation,

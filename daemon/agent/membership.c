@@ -48,7 +48,8 @@ static void keep_fence(const struct membership *membership)
 /* To be called after every event of the member. */
 static void update_deadline(struct membership *membership)
 {
-    if (membership->member.sm.state == MEMBER_WAITING)
+    if (membership->member.sm.state == MEMBER_WAITING ||
+        membership->member.sm.state == MEMBER_CHECKING)
         events_meeting(&membership->events);
 
     uint64_t now = membership_now_ms(), deadline = member_deadline(&membership->member);
@@ -221,6 +222,8 @@ static void on_agent_ended(void *ctx, bool well)
 static void on_agent_checked(void *ctx, const char *why)
 {
     struct membership *membership = ctx;
+    if (!membership->member.leaving)
+        events_checked(&membership->events, why);
     member_checked(&membership->member, why, membership_now_ms());
     update_deadline(membership);
 }

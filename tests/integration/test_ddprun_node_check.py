@@ -89,10 +89,14 @@ class Results(NodeCheckCase):
         self.assertEqual(self.check(': ' + 100_000 * 'x' + '; exit 0').code, 0)
 
     def test_the_log_of_events(self):
-        self.check('exit 1', '--event-log=log')
-        events = [json.loads(line) for line in (self.folder / 'log').read_text().splitlines()]
-        self.assertEqual(events[-1]['event'], 'job_ended')
-        self.assertIn('node check failed (exit code 1)', events[-1]['reason'])
+        for command, ends in (('exit 1', ['job_ended']),
+                              ('exit 0', ['rendezvous_completed', 'worker_start_started', 'worker_start_completed',
+                                          'worker_terminated', 'job_ended'])):
+            self.check(command, '--event-log=' + command[-1])
+            events = [json.loads(line) for line in (self.folder / command[-1]).read_text().splitlines()]
+            self.assertEqual([event['event'] for event in events],
+                             ['rendezvous_started', 'health_check_completed', *ends])
+            self.assertEqual(events[1].get('reason'), 'node check failed (exit code 1)' if ends[1:] == [] else None)
 
     def test_a_dry_run_shows_it(self):
         job = self.check('touch ran', '--quarantine=2', '--dry-run')
