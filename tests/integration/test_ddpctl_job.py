@@ -515,6 +515,27 @@ class LeftOut(JobCase):
         job = self.await_runs(2, members=3)
         self.assertEqual((job['generation'], job['left_out']), (3, 0))
 
+    def test_who_goes_during_its_check_is_no_obstacle(self):
+        for go in ('kill the agent', 'kill the guard', 'ask'):
+            with self.subTest(go):
+                self.begin('abc', '--node-check=test $DDPRUN_NODE_NAME != b || test $DDPRUN_GENERATION = 0 || '
+                           '{ touch hangs; sleep 1000; }', '--max-restarts=1', nnodes='2:3')
+                before = self.await_runs(3)['generation']
+                (self.folder / 'fail-0').touch()
+                wait_until((self.folder / 'hangs').exists, 'the check to hang')
+                if go == 'kill the agent':
+                    os.kill(self.nodes['b'].agent(), signal.SIGKILL)
+                else:
+                    self.nodes['b'].signal(signal.SIGKILL if go == 'kill the guard' else signal.SIGTERM)
+                self.nodes['b'].wait()
+                self.nodes['b'].wait_gone()
+                job = self.await_runs(2, before + 1)
+                self.assertEqual((job['restarts'], job['left_out']), (1, 0))
+                self.text(verb='stop')
+                for name in 'ac':
+                    self.nodes[name].wait()
+                (self.folder / 'hangs').unlink()
+
     def test_too_few_are_left(self):
         """All wait for others, as long as they may, and say who is left out."""
         self.begin('ab', '--quarantine=1', '--join-timeout=1s', nnodes='2:2')
