@@ -462,13 +462,16 @@ class LeftOut(JobCase):
 
     def test_a_sick_node_and_its_return(self):
         (self.folder / 'sick').touch()
-        self.begin('abc', self.CHECK, nnodes='2:3')
+        self.begin('abc', self.CHECK, '--event-log=events', nnodes='2:3')
         job = self.await_left_out('b', 2)
         why = 'node check failed (exit code 3): no GPU'
         self.assertRegex(self.text(), rf'\n  left out    b: {re.escape(why)}\n')
         self.assertRegex(self.text(), r'\n +- +b +127.0.0.1 +idle +left out +- +-\n')
         self.nodes['b'].read_until(f"this node is left out: {why}; 'ddpctl admit train b' lets it come back")
         self.assertEqual(self.nodes['b'].err.count('is left out'), 1)
+        events = [json.loads(line) for line in (self.folder / 'events').read_text().splitlines()]
+        self.assertEqual([(event['node'], event['reason']) for event in events if event['event'] == 'node_left_out'],
+                         [('b', f'left out: {why}')])
         self.fails(FAILED, "does not leave out a node 'a'", 'admit', 'train', 'a')
         self.fails(FAILED, f"node 'b' is still left out: {why}", 'admit', 'train', 'b')
         self.nodes['b'].read_until('its last lines', count=2)
