@@ -138,7 +138,7 @@ struct sim {
     bool left, drained, finishing; /* what may have ended the job */
     bool again;                    /* nodes come back to a job that is over */
     bool renewed;                  /* and one of those has begun, maybe without some */
-    bool mended;                   /* a node, maybe before its check could fail */
+    bool mended;                   /* a node, or killed, maybe before its check could fail */
     bool checks;                   /* nodes are checked, and may become unfit */
     unsigned quarantines;
     unsigned failures; /* of workers by themselves */

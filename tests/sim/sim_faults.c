@@ -29,6 +29,7 @@ static void kill_node(struct sim *sim, struct sim_node *node)
 {
     if (!node->alive)
         return;
+    sim->mended |= node->unfit;
     sim_node_die(node, sim_random(sim, 2) == 0);
     sim_post(sim, 50 + sim_random(sim, 3000), SIM_BOOT, node->index, node->boots);
 }

@@ -54,6 +54,19 @@ static void beat(struct sim_node *node)
     sim_post(node->sim, SIM_LEASE_MS / 5, SIM_BEAT, node->index, node->boots);
 }
 
+/* Each word that is sent before the first answer opens a session: the first one is kept, and is
+ * told what the others were. The others end with their leases. */
+static bool take_session(struct sim_node *node, uint64_t session)
+{
+    bool is_new = node->session == 0;
+    if (!is_new)
+        return session == node->session;
+    node->session = session;
+    if (node->joined)
+        send_word(node, SIM_SAY);
+    return true;
+}
+
 static void receive(struct sim_node *node, const struct sim_message *message)
 {
     uint64_t now_ms = clock_of(node);
@@ -61,7 +74,8 @@ static void receive(struct sim_node *node, const struct sim_message *message)
         return;
     switch (message->word) {
     case SIM_ACK:
-        node->session = message->session;
+        if (!take_session(node, message->session))
+            break;
         node->unacked_ms = 0;
         member_contact(&node->member, message->sent_ms, now_ms);
         break;
