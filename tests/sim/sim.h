@@ -91,7 +91,8 @@ struct sim_node {
     uint64_t run_stamp;
     uint64_t cleared_at_ms; /* 0: not requested */
     bool failed_once;
-    bool unfit; /* its workers fail, and so does its check */
+    bool unfit;   /* its workers fail, and so does its check */
+    bool unclear; /* its workers have failed for that, and the server does not know why yet */
 };
 
 struct sim_session {
@@ -138,11 +139,9 @@ struct sim {
     bool left, drained, finishing; /* what may have ended the job */
     bool again;                    /* nodes come back to a job that is over */
     bool renewed;                  /* and one of those has begun, maybe without some */
-    bool mended;                   /* a node, or killed, maybe before its check could fail */
     bool checks;                   /* nodes are checked, and may become unfit */
     unsigned quarantines;
-    unsigned failures; /* of workers by themselves */
-    unsigned effects;  /* the same, but because their node is not fit */
+    unsigned failures; /* of workers, to be judged as such */
     unsigned generations;
     char broken[256]; /* the promise that was broken; "": none */
 };
@@ -161,6 +160,8 @@ void sim_run(struct sim *sim, uint64_t until_ms);
 void sim_finish(struct sim *sim);
 
 /* sim_node.c */
+/* The server will not learn from @node's check why its workers have failed. */
+void sim_node_stays_unclear(struct sim_node *node);
 void sim_node_event(struct sim_node *node, const struct sim_event *event);
 void sim_node_boot(struct sim_node *node);
 void sim_node_die(struct sim_node *node, bool with_guard);

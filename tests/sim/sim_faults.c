@@ -29,7 +29,6 @@ static void kill_node(struct sim *sim, struct sim_node *node)
 {
     if (!node->alive)
         return;
-    sim->mended |= node->unfit;
     sim_node_die(node, sim_random(sim, 2) == 0);
     sim_post(sim, 50 + sim_random(sim, 3000), SIM_BOOT, node->index, node->boots);
 }
@@ -54,7 +53,8 @@ static void make_unfit(struct sim *sim, struct sim_node *node)
     if (!sim->checks)
         return;
     node->unfit = !node->unfit;
-    sim->mended |= !node->unfit;
+    if (!node->unfit)
+        sim_node_stays_unclear(node);
     sim_trace(sim, "node %u is %s", node->index, node->unfit ? "unfit" : "mended");
     if (node->unfit && node->alive && node->runs != 0)
         sim_post(sim, 0, SIM_FAILED, node->index, node->run_stamp);
@@ -87,6 +87,7 @@ static void leave(struct sim *sim, struct sim_node *node)
         return;
     sim_trace(sim, "node %u is asked to leave", node->index);
     sim->left = true;
+    sim_node_stays_unclear(node);
     member_leave(&node->member, 130, "asked to", (enum member_stop)sim_random(sim, 3));
 }
 
@@ -109,8 +110,8 @@ static void scale(struct sim *sim)
 void sim_fault(struct sim *sim)
 {
     struct sim_node *node = &sim->nodes[sim_random(sim, sim->node_count)];
-    uint64_t which = sim_random(sim, 110);
-    if (which >= 105)
+    uint64_t which = sim_random(sim, 120);
+    if (which >= 115)
         admit(sim, node);
     else if (which >= 100)
         make_unfit(sim, node);

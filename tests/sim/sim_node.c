@@ -207,6 +207,12 @@ static void on_end_check(void *ctx)
 
 /* --- what happens to workers --- */
 
+void sim_node_stays_unclear(struct sim_node *node)
+{
+    node->sim->failures += node->unclear;
+    node->unclear = false;
+}
+
 static void worker_fails(struct sim_node *node, bool by_itself)
 {
     bool known = node->failed_once || sim_random(node->sim, 2) == 0;
@@ -216,8 +222,11 @@ static void worker_fails(struct sim_node *node, bool by_itself)
                                         .ran_ms = 20000};
     (void)snprintf(failure.text, sizeof failure.text, "rank %u has failed", failure.rank);
     sim_trace(node->sim, "node %u: a worker of generation %d fails", node->index, (int)node->runs);
-    node->sim->failures += by_itself && !node->unfit;
-    node->sim->effects += by_itself && node->unfit;
+    bool first = by_itself && !node->failed_once;
+    bool explained =
+        node->unfit && !node->member.leaving && !node->sim->server.drained[node->index];
+    node->sim->failures += first && !explained;
+    node->unclear |= first && explained;
     node->failed_once = true;
     if (!known)
         sim_post(node->sim, 1, by_itself ? SIM_FAILED : SIM_BROKEN_OFF, node->index,
@@ -286,6 +295,7 @@ void sim_node_boot(struct sim_node *node)
 void sim_node_die(struct sim_node *node, bool with_guard)
 {
     sim_trace(node->sim, "node %u: %s", node->index, with_guard ? "agent killed" : "power lost");
+    sim_node_stays_unclear(node);
     if (!node->member.leaving)
         break_off(node);
     node->runs = 0;

@@ -65,6 +65,9 @@ static void on_changed(void *ctx)
     bool closed = server->stored.state == ROUNDS_CLOSED;
     ddpi_rounds_summary(server->rounds, &server->stored);
     server->has_stored = true;
+    if (server->stored.restarts + server->sim->quarantines > server->sim->failures)
+        sim_break(server->sim, "%u failures have cost %u restarts, and led to quarantine %u times",
+                  server->sim->failures, server->stored.restarts, server->sim->quarantines);
     if (!closed || server->stored.state == ROUNDS_CLOSED)
         return;
     sim_trace(server->sim, "server: the next job");
@@ -94,8 +97,9 @@ static void step(struct sim_server *server)
 
 static void end_session(struct sim_server *server, uint64_t id, const char *why)
 {
-    sim_trace(server->sim, "server: session %d of node %u ends: %s", (int)id,
-              server->sessions[id].node, why);
+    struct sim_node *node = &server->sim->nodes[server->sessions[id].node];
+    sim_trace(server->sim, "server: session %d of node %u ends: %s", (int)id, node->index, why);
+    sim_node_stays_unclear(node);
     server->sessions[id].open = false;
     ddpi_rounds_gone(server->rounds, id);
 }
@@ -150,6 +154,7 @@ static void receive(struct sim_server *server, unsigned node, const struct sim_m
     if (message->word != SIM_SAY)
         return;
     session->says = message->says;
+    server->sim->nodes[node].unclear &= message->says.sick[0] == '\0';
     server->reminded |= message->says.generation != 0;
     if (ddpi_rounds_member(server->rounds, id, &message->says) != DDP_OK)
         abort();
@@ -230,6 +235,8 @@ void sim_server_drain(struct sim_server *server, unsigned node, bool drain)
     char name[DDP_ROUND_NAME_SIZE];
     (void)snprintf(name, sizeof name, "node%u", node);
     server->drained[node] = drain;
+    if (drain)
+        sim_node_stays_unclear(&server->sim->nodes[node]);
     if (server->up && ddpi_rounds_drain(server->rounds, name, drain) != DDP_OK)
         abort();
 }

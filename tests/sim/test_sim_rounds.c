@@ -72,9 +72,10 @@ static void heal(struct sim *sim)
     bool admitted = sim_random(sim, 2) == 0;
     for (unsigned i = 0; i < sim->node_count; i++) {
         sim_server_drain(&sim->server, i, false);
-        bool mend = sim->nodes[i].unfit && sim_random(sim, 2) == 0;
-        sim->nodes[i].unfit &= !mend;
-        sim->mended |= mend;
+        if (sim_random(sim, 2) == 0) {
+            sim->nodes[i].unfit = false;
+            sim_node_stays_unclear(&sim->nodes[i]);
+        }
         if (admitted)
             sim_server_admit(&sim->server, i);
     }
@@ -84,12 +85,9 @@ static void heal(struct sim *sim)
 
 static void check_over(struct sim *sim, const struct ddpi_rounds_summary *summary)
 {
-    /* A node whose workers have failed may go, or be mended, before its check could explain it. */
-    bool counted = sim->left || sim->drained || sim->mended;
-    unsigned failures = sim->failures + (counted ? sim->effects : 0);
     bool legal = (summary->exit_code == 0 && sim->finishing) ||
                  ((summary->exit_code == 5 || summary->exit_code == 1) &&
-                  failures > summary->restarts + sim->quarantines &&
+                  sim->failures > summary->restarts + sim->quarantines &&
                   summary->restarts == sim->terms.max_restarts) ||
                  (summary->exit_code == 130 && sim->left) ||
                  (summary->exit_code == 143 && sim->drained);
