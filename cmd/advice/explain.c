@@ -51,15 +51,20 @@ static const struct explanation codes[] = {
      "tries it from here",
      "check that ddprund or the node that hosts the store runs, and that no firewall is between",
      "yes"},
-    {75, 75, "ddprun", "the store was there, but too few nodes came within --join-timeout",
-     "the line on standard error says how many nodes were there, and how many are needed",
-     "start the missing nodes, lower MIN of --nnodes=MIN:MAX, or give a longer --join-timeout",
+    {75, 75, "ddprun", "the store was there, but too few fit nodes came within --join-timeout",
+     "the line on standard error says how many nodes were there, how many are needed, and which "
+     "are "
+     "left out",
+     "start the missing nodes, mend those left out and 'ddpctl admit' them, lower MIN of "
+     "--nnodes=MIN:MAX, or give a longer --join-timeout",
      "yes"},
     {77, 77, "ddprun", "the store refused this node: its token is another one",
      "compare the files that 'ddpctl token show-path' names on both machines",
      "copy the file from the store's machine over that of this one", "no"},
     {78, 78, "ddprun", "the job cannot run on this machine",
-     "the line on standard error says what is missing: a program, a GPU, a port, a folder, a limit",
+     "the line on standard error says what is missing: a program, a GPU, a port, a folder, a "
+     "limit; "
+     "or how the node check has failed",
      "provide it; the line ends with how", "no"},
     {93, 93, "ddprun", "the same worker failed in the same way again and again (--crash-loop)",
      "the last report names the rank, its exit code and its last lines of standard error",

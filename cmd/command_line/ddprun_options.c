@@ -252,9 +252,9 @@ static const struct option table[] = {
     {"rdzv-endpoint", 0, "HOST[:PORT],...", "PET_RDZV_ENDPOINT", NULL, MEETING,
      "several nodes: address of the job's store (port 29400 unless given), where a ddprund "
      "listens; "
-     "if none does, the node that has this address hosts the store; of several ddprund that keep "
-     "their state in one etcd, give all addresses. One node: with c10d, the loopback address of "
-     "the store; with static, MASTER_ADDR and MASTER_PORT",
+     "if none does, the node that has this address hosts the store; several addresses: ddprund "
+     "with one etcd. One node: with c10d, the store's loopback address; with static, MASTER_ADDR "
+     "and MASTER_PORT",
      parse_endpoints, FIELD(rdzv_endpoints), 0, 0},
     {"rdzv-conf", 0, "LIST", "PET_RDZV_CONF", NULL, MEETING,
      "torchrun's settings as KEY=VALUE,...: join_timeout or timeout (like --join-timeout), "
@@ -316,6 +316,15 @@ static const struct option table[] = {
      "give up with exit code 93 after K identical failures in a row, each within 10 s of its "
      "start; 0: never",
      option_u32, FIELD(crash_loop), 0, 1000},
+    {"node-check", 0, "COMMAND", NULL, NULL, RESTART,
+     "leave this node out if this shell command fails, before it joins and before each generation",
+     option_text, FIELD(node_check), 0, 0},
+    {"node-check-timeout", 0, "DURATION", NULL, "60s", RESTART,
+     "a node check that takes longer is ended, and has failed", option_duration,
+     FIELD(node_check_timeout_ms), 1, 24 * HOURS_MS},
+    {"quarantine", 0, "K", NULL, "0", RESTART,
+     "leave a node out that was the first cause of K failures in a row; 0: never", option_u32,
+     FIELD(quarantine), 0, 1000},
     {"signals-to-handle", 0, "LIST", "PET_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
      RESTART, "signals that end the job: pass the first to the workers, kill them at the second",
      parse_signals_text, FIELD(signals_to_handle), 0, 0},
@@ -366,17 +375,16 @@ static const struct option table[] = {
      "append the events of the job on this node to FILE, one JSON object per line; '-': standard "
      "error",
      option_text, FIELD(event_log), 0, 0},
-    {"metrics-listen", 0, "[HOST:]PORT", "DDPRUN_METRICS_LISTEN", NULL, OUTPUT,
-     "serve a page about the job at /, and /metrics for Prometheus, /healthz, /status.json and "
-     "/tail/RANK; a PORT alone is on 127.0.0.1; beyond loopback clients need a bearer token",
+    {"metrics-listen", 0, "ADDRESS", "DDPRUN_METRICS_LISTEN", NULL, OUTPUT,
+     "serve a page, /metrics for Prometheus and /healthz at [HOST:]PORT; beyond loopback clients "
+     "need a token",
      option_text, FIELD(metrics_listen), 0, 0},
     {"metrics-token-file", 0, "FILE", "DDPRUN_METRICS_TOKEN_FILE", "~/.config/ddprun/metrics-token",
-     OUTPUT, "the bearer token of --metrics-listen, which is made if there is none", option_text,
-     FIELD(metrics_token_file), 0, 0},
+     OUTPUT, "that token, which is made if there is none", option_text, FIELD(metrics_token_file),
+     0, 0},
     {"metrics-textfile", 0, "FILE", "DDPRUN_METRICS_TEXTFILE", NULL, OUTPUT,
-     "write the same metrics to FILE every 15 s and at the end, for node_exporter's textfile "
-     "collector",
-     option_text, FIELD(metrics_textfile), 0, 0},
+     "write the metrics to FILE every 15 s, for node_exporter", option_text,
+     FIELD(metrics_textfile), 0, 0},
     {"timeline-filename", 0, "FILE", "DDP_TIMELINE", NULL, OUTPUT,
      "rank 0 writes a Chrome trace of the tensors that libddpcomm reduces in any order "
      "(ddprun/ddp_tensors.h) to FILE; the name is horovodrun's",
@@ -477,6 +485,7 @@ void ddprun_options_init(struct ddprun_options *options)
         .flight_records = DDPI_FLIGHT_RECORDS_DEFAULT,
         .shutdown_timeout_ms = 30000,
         .failure_timeout_ms = 1000,
+        .node_check_timeout_ms = 60000,
         .gpu_memory_timeout_ms = 5000,
         .settle_ms = NOT_GIVEN,
         .lease_ms = NOT_GIVEN,

@@ -72,6 +72,9 @@ struct ddprun_options {
     uint32_t node_rank; /* UINT32_MAX = not given */
     uint32_t max_restarts;
     uint32_t crash_loop;
+    uint32_t quarantine;
+    const char *node_check; /* command for the shell; NULL or "": none */
+    uint64_t node_check_timeout_ms;
     uint32_t flight_records;
     uint64_t shutdown_timeout_ms;
     uint64_t failure_timeout_ms;

@@ -1,6 +1,6 @@
 /*
- * ddpctl_job.h - what status, top, dump, stop, drain and scale share: their options, the state of
- * one call, and functions that read and watch a job's keys (job_read.c).
+ * ddpctl_job.h - what status, top, dump, stop, drain, admit and scale share: their options, the
+ * state of one call, and functions that read and watch a job's keys (job_read.c).
  */
 #ifndef CMD_DDPCTL_JOB_H
 #define CMD_DDPCTL_JOB_H
@@ -26,7 +26,7 @@ struct ddpctl_job_call {
     ddp_store *store;
     uint64_t deadline_ms;
     const char *job;      /* NULL: not given */
-    const char *word;     /* the second operand of drain and scale */
+    const char *word;     /* the second operand of drain, admit and scale */
     struct job_view view; /* filled by the functions below */
 };
 
@@ -61,6 +61,7 @@ ddp_status ddpctl_job_top(struct ddpctl_job_call *call, struct ddp_error *err);
 ddp_status ddpctl_job_dump(struct ddpctl_job_call *call, struct ddp_error *err);
 ddp_status ddpctl_job_stop(struct ddpctl_job_call *call, struct ddp_error *err);
 ddp_status ddpctl_job_drain(struct ddpctl_job_call *call, struct ddp_error *err);
+ddp_status ddpctl_job_admit(struct ddpctl_job_call *call, struct ddp_error *err);
 ddp_status ddpctl_job_scale(struct ddpctl_job_call *call, struct ddp_error *err);
 
 #endif

@@ -26,7 +26,7 @@ enum {
 
 #define FIELD(member) offsetof(struct ddpctl_job_options, member)
 #define OPTIONS       "Options"
-#define CHANGES       "Stop, drain and scale"
+#define CHANGES       "Stop, drain, admit and scale"
 #define RECORDS       "Dump"
 #define IDENTITY      "Authentication"
 
@@ -95,6 +95,9 @@ static const struct verb {
      "Stop the job's workers gracefully, then end the job."},
     {"drain", ddpctl_job_drain, "[JOB] NODE", 1, 2, true,
      "Stop the workers of the nodes named NODE, and continue without these nodes."},
+    {"admit", ddpctl_job_admit, "[JOB] NODE", 1, 2, true,
+     "Let the nodes named NODE come back, which the job has left out: after a check that passes,\n"
+     "or from quarantine."},
     {"scale", ddpctl_job_scale, "[JOB] MIN:MAX", 1, 2, true,
      "Change how many nodes the job runs with, at least and at most."},
 };
@@ -213,7 +216,8 @@ static ddp_status check_job_call(const struct verb *verb, const struct ddpctl_jo
     if (nwords < verb->min)
         return refuse_job_words(verb, err);
     if (options->no_wait && !verb->changes)
-        return ddpi_error_set(err, DDP_E_INVALID, "--no-wait is for stop, drain and scale only");
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "--no-wait is for stop, drain, admit and scale only");
     if ((options->undo || options->force) && verb->run != ddpctl_job_drain)
         return ddpi_error_set(err, DDP_E_INVALID, "--undo and --force are for drain only");
     if ((options->last != 0 || options->output != NULL) && verb->run != ddpctl_job_dump)

@@ -1,6 +1,7 @@
 /*
- * job_change.c - the verbs stop, drain and scale: each sets a key that requests a change of a job
- * (round_keys.h), if the job exists, and waits until the change has taken effect. Owns nothing.
+ * job_change.c - the verbs stop, drain, admit and scale: each sets a key that requests a change of
+ * a job (round_keys.h), if the job exists, and waits until the change has taken effect. Owns
+ * nothing.
  */
 #include "ddpctl_job.h"
 #include "error.h"
@@ -23,6 +24,8 @@ struct change {
     const char *word;  /* operand of the verb */
     /* NULL: nothing to wait for. */
     bool (*done)(const struct job_view *view, const char *word);
+    /* It has taken effect, but not as requested: why. NULL: that cannot be. */
+    bool (*failed)(const struct job_view *view, const char *word, struct ddp_error *err);
     bool ends;           /* the end of the job counts as done */
     const char *node[2]; /* printed after the name of the node @word: requested, done; or NULL */
 };
@@ -134,6 +137,9 @@ static ddp_status make_change(struct ddpctl_job_call *call, const struct change 
     ddp_status status = request_change(call, change, err);
     if (status == DDP_OK)
         status = waits ? await_change(call, change, err) : catch_up(call, err);
+    if (status == DDP_OK && waits && change->failed != NULL &&
+        change->failed(&call->view, change->word, err))
+        status = DDP_E_CONFLICT;
     return status == DDP_OK ? print_change(call, change, waits || change->done == NULL, err)
                             : status;
 }
@@ -209,6 +215,49 @@ ddp_status ddpctl_job_drain(struct ddpctl_job_call *call, struct ddp_error *err)
         .word = name,
         .ends = true,
         .node = {"will be drained", undo ? "may join again" : "is drained"}};
+    return make_change(call, &change, err);
+}
+
+/* A sick node has checked itself again, as it was asked to. */
+static bool node_decided(const struct job_view *view, const char *name)
+{
+    for (size_t i = 0; i < view->nnodes; i++) {
+        const struct job_node *node = view->nodes[i];
+        bool asked = node->seat.check > node->says.checks || node->says.checking;
+        if (job_node_is(node, name) && job_node_left_out(node) != NULL && asked)
+            return false;
+    }
+    return true;
+}
+
+static bool still_left_out(const struct job_view *view, const char *name, struct ddp_error *err)
+{
+    char why[STATE_SIZE];
+    bool left_out = job_view_left_out(view, name, why, sizeof why);
+    if (left_out)
+        ddpi_error_set(err, DDP_E_CONFLICT, "node '%s' is still left out: %s", name, why);
+    return left_out;
+}
+
+ddp_status ddpctl_job_admit(struct ddpctl_job_call *call, struct ddp_error *err)
+{
+    const char *name = call->word;
+    char what[sizeof "admit/" + DDP_ROUND_NAME_SIZE];
+    ddp_status status = ddpctl_job_watch(call, err);
+    if (status == DDP_OK && !job_view_left_out(&call->view, name, NULL, 0))
+        status = ddpi_error_set(err, DDP_E_NOT_FOUND,
+                                "job %s does not leave out a node '%s'; 'ddpctl status %s' lists "
+                                "its nodes",
+                                call->view.name, name, call->view.name);
+    if (status != DDP_OK)
+        return status;
+    snprintf(what, sizeof what, "admit/%s", name);
+    const struct change change = {.what = what,
+                                  .value = "",
+                                  .done = node_decided,
+                                  .failed = still_left_out,
+                                  .word = name,
+                                  .node = {"may come back", "may come back"}};
     return make_change(call, &change, err);
 }
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STATE_SIZE = 512 };
+enum { STATE_SIZE = 512, WHY_SIZE = 320 };
 
 /* ---- the job ----------------------------------------------------------------------------------
  */
@@ -86,6 +86,39 @@ static void put_requests(const struct job_view *view, FILE *out)
         putc('\n', out);
 }
 
+static void put_left_out_line(const char *name, const char *why, bool there, FILE *out)
+{
+    fputs("  left out    ", out);
+    put_store_text(out, name);
+    fputs(there ? ": " : " (not here): ", out);
+    put_store_text(out, why);
+    putc('\n', out);
+}
+
+static bool is_here(const struct job_view *view, const char *name)
+{
+    for (size_t i = 0; i < view->nnodes; i++)
+        if (job_node_is(view->nodes[i], name))
+            return true;
+    return false;
+}
+
+/* The nodes that are left out, and names that will be if they come. */
+static void put_left_out(const struct job_view *view, FILE *out)
+{
+    char why[WHY_SIZE];
+    for (size_t i = 0; i < view->nnodes; i++) {
+        const char *reason = job_node_left_out(view->nodes[i]);
+        if (reason != NULL)
+            put_left_out_line(view->nodes[i]->says.name, reason, true, out);
+    }
+    for (size_t i = 0; i < view->nblames; i++) {
+        const char *name = view->blames[i].name;
+        if (!is_here(view, name) && job_view_left_out(view, name, why, sizeof why))
+            put_left_out_line(name, why, false, out);
+    }
+}
+
 static void put_job(const struct job_view *view, FILE *out)
 {
     const struct ddpi_rounds_summary *job = &view->summary;
@@ -109,6 +142,7 @@ static void put_job(const struct job_view *view, FILE *out)
         putc('\n', out);
     }
     put_recovery(job, out);
+    put_left_out(view, out);
     put_requests(view, out);
 }
 
@@ -143,6 +177,7 @@ static void put_phase(const struct job_view *view, const struct job_node *node, 
                                         [DDP_ROUND_DONE] = "done"};
     (void)view;
     fputs(node->says.leaving ? "leaving, " : "", out);
+    fputs(node->says.checking ? "checking, " : "", out);
     fputs(names[node->says.phase], out);
     if (node->says.generation != 0)
         fprintf(out, " %" PRIu64, node->says.generation);
@@ -158,7 +193,10 @@ static void put_order(const struct job_view *view, const struct job_node *node, 
     if (!node->order.there || node->order.bad)
         putc('-', out);
     else
-        fputs(job_node_spare(node) ? "spare" : names[node->seat.order], out);
+        fputs(job_node_left_out(node) != NULL ? "left out"
+              : job_node_spare(node)          ? "spare"
+                                              : names[node->seat.order],
+              out);
 }
 
 static void put_ranks(const struct job_view *view, const struct job_node *node, FILE *out)

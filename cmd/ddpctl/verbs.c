@@ -11,6 +11,7 @@ const struct ddpctl_verb_row ddpctl_verbs[] = {
     {"stop", ddpctl_job, &ddpctl_job_table, "end a job"},
     {"drain", ddpctl_job, &ddpctl_job_table,
      "remove a node from a job, which continues without it"},
+    {"admit", ddpctl_job, &ddpctl_job_table, "let a node of a job come back that was left out"},
     {"scale", ddpctl_job, &ddpctl_job_table, "change the number of nodes of a job"},
     {"store", ddpctl_store, &ddpctl_store_table, "read and change the keys of a store"},
     {"doctor", ddpctl_doctor, &ddpctl_doctor_table,

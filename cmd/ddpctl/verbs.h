@@ -17,7 +17,7 @@ extern const struct ddpctl_verb_row {
 
 int ddpctl_store(int argc, char **argv);
 extern const struct option_table ddpctl_store_table;
-/* status, dump, stop, drain and scale. */
+/* status, dump, stop, drain, admit and scale. */
 int ddpctl_job(int argc, char **argv);
 extern const struct option_table ddpctl_job_table;
 int ddpctl_token(int argc, char **argv);

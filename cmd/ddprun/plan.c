@@ -190,7 +190,8 @@ static void plan_member(struct plan *plan, const struct ddprun_options *options,
                   .settle_ms = (uint32_t)options->settle_ms,
                   .lease_ms = plan->multi.lease_ms,
                   .crash_loop = options->crash_loop,
-                  .join = options->join_policy},
+                  .join = options->join_policy,
+                  .quarantine = options->quarantine},
     };
     snprintf(says->name, sizeof says->name, "%.*s", DDP_ROUND_NAME_SIZE - 1, plan->host);
     snprintf(says->role, sizeof says->role, "%.*s", DDP_ROUND_ROLE_SIZE - 1, options->role);
@@ -407,6 +408,8 @@ ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, cha
     agent->filters[1] = options->stderr_filters;
     agent->max_restarts = options->max_restarts;
     agent->flight_records = options->flight_records;
+    agent->node_check = given(options->node_check) ? options->node_check : NULL;
+    agent->node_check_timeout_ms = options->node_check_timeout_ms;
     agent->shutdown_timeout_ms = options->shutdown_timeout_ms;
     agent->failure_timeout_ms = options->failure_timeout_ms;
     agent->gpu_memory_timeout_ms = options->gpu_memory_timeout_ms;

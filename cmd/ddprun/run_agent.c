@@ -461,7 +461,8 @@ int run_agent(struct plan *plan, const struct guard_agent *split, bool *ret_wait
     master_port_close(&run->master);
     bool resolving = uv_loop_close(&run->loop) != 0;
     const struct agent *agent = &run->membership.agent;
-    bool starting = agent->starter.spawner.left || agent->warm.spawner.left;
+    bool starting =
+        agent->starter.spawner.left || agent->warm.spawner.left || agent->check.spawner.left;
     *ret_waiting = resolving || starting || agent->gpus.left;
     if (!resolving && !starting) /* else the thread still uses the loop or the launch */
         ddpi_free(run);

@@ -76,12 +76,13 @@ static json_t *member_json(const struct job_node *node)
                                          [DDP_ROUND_DONE] = "done"};
     const struct ddp_round_member *says = &node->says;
     if (node->member.bad)
-        return json_pack("{s:n,s:n,s:n,s:n,s:n,s:b,s:n}", "name", "address", "nproc", "phase",
-                         "phase_generation", "leaving", false, "failure");
-    return json_pack("{s:o,s:o,s:I,s:s,s:I,s:b,s:o}", "name", json_text(says->name), "address",
+        return json_pack("{s:n,s:n,s:n,s:n,s:n,s:b,s:b,s:n}", "name", "address", "nproc", "phase",
+                         "phase_generation", "leaving", false, "checking", false, "failure");
+    return json_pack("{s:o,s:o,s:I,s:s,s:I,s:b,s:b,s:o}", "name", json_text(says->name), "address",
                      json_text(says->address), "nproc", (json_int_t)says->nproc, "phase",
                      phases[says->phase], "phase_generation", (json_int_t)says->generation,
-                     "leaving", says->leaving, "failure", failure_json(&says->failure));
+                     "leaving", says->leaving, "checking", says->checking, "failure",
+                     failure_json(&says->failure));
 }
 
 /* What the store tells the node to do. */
@@ -93,11 +94,13 @@ static json_t *seat_json(const struct job_view *view, const struct job_node *nod
                                          [DDP_ROUND_END] = "end"};
     const struct ddp_round_seat *seat = &node->seat;
     bool seated = job_node_seated(view, node), told = node->order.there && !node->order.bad;
-    return json_pack("{s:s?,s:o,s:o,s:o,s:b,s:b}", "order", told ? orders[seat->order] : NULL,
+    const char *left_out = job_node_left_out(node);
+    return json_pack("{s:s?,s:o,s:o,s:o,s:b,s:b,s:o}", "order", told ? orders[seat->order] : NULL,
                      "order_text", told ? json_text(seat->text) : json_null(), "node_rank",
                      json_maybe(seated, seat->node_rank), "first_rank",
                      json_maybe(seated, seat->first_rank), "spare", job_node_spare(node), "drained",
-                     job_view_drains(view, node->says.name));
+                     job_view_drains(view, node->says.name), "left_out",
+                     left_out != NULL ? json_text(left_out) : json_null());
 }
 
 static json_t *node_json(const struct job_view *view, const struct job_node *node)
@@ -153,6 +156,22 @@ static json_t *wanted_json(const struct job_view *view)
                      size != NULL ? json_text(size) : json_null(), "drain", names);
 }
 
+/* What is held against nodes, by name. */
+static json_t *blames_json(const struct job_view *view)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < view->nblames; i++) {
+        const struct job_blame *blame = &view->blames[i];
+        if (blame->record.there && !blame->record.bad &&
+            !append_json(&array,
+                         json_pack("{s:o,s:I,s:b,s:o}", "node", json_text(blame->name), "failures",
+                                   (json_int_t)blame->blame.failures, "left_out",
+                                   blame->blame.left_out, "last", json_text(blame->blame.text))))
+            break;
+    }
+    return array;
+}
+
 /* If the record cannot be read, only the state says so. */
 static json_t *summary_json(const struct job_view *view)
 {
@@ -166,19 +185,20 @@ static json_t *summary_json(const struct job_view *view)
         return json_pack("{s:s}", "state", view->state.bad ? "unreadable" : "gone");
     job_view_size(view, &min, &max);
     return json_pack(
-        "{s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:o}", "state", states[job->state],
+        "{s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:o,s:I,s:I}", "state", states[job->state],
         "generation", (json_int_t)job->generation, "members", (json_int_t)job->members, "seated",
         (json_int_t)job->seated, "min_nodes", (json_int_t)min, "max_nodes", (json_int_t)max,
         "world_size", (json_int_t)job->world_size, "restarts", (json_int_t)job->restarts,
         "max_restarts", (json_int_t)job->terms.max_restarts, "reason", json_text(job->reason),
         "exit_code", json_maybe(job->closing && job->exit_code >= 0, (uint64_t)job->exit_code),
-        "recovery", recovery_json(job));
+        "recovery", recovery_json(job), "left_out", (json_int_t)job->left_out, "quarantine",
+        (json_int_t)job->terms.quarantine);
 }
 
 json_t *job_json(const struct job_view *view)
 {
-    json_t *object = json_pack("{s:s,s:o,s:o}", "job", view->name, "wanted", wanted_json(view),
-                               "nodes", nodes_json(view));
+    json_t *object = json_pack("{s:s,s:o,s:o,s:o}", "job", view->name, "wanted", wanted_json(view),
+                               "nodes", nodes_json(view), "blamed", blames_json(view));
     json_t *summary = summary_json(view);
     if (object == NULL || summary == NULL || json_object_update(object, summary) != 0) {
         json_decref(object);

@@ -1,6 +1,6 @@
 /*
  * job_view.c - assembles a job from its keys, and answers questions about it. Owns the nodes, the
- * requested changes and their texts.
+ * requested changes, what is held against nodes, and their texts.
  */
 #include "job_view.h"
 
@@ -44,8 +44,11 @@ void job_view_finish(struct job_view *view)
         ddpi_free(view->wants[i].what);
         ddpi_free(view->wants[i].value);
     }
+    for (size_t i = 0; i < view->nblames; i++)
+        ddpi_free(view->blames[i].name);
     ddpi_free(view->nodes);
     ddpi_free(view->wants);
+    ddpi_free(view->blames);
     memset(view, 0, sizeof *view);
 }
 
@@ -192,6 +195,35 @@ static ddp_status take_want(struct job_view *view, const char *what, uint64_t ve
     return want->value != NULL || value.data == NULL ? DDP_OK : DDP_E_NOMEM;
 }
 
+/* What is held against @name, which is added if it is new; NULL: out of memory. */
+static struct job_blame *need_blame(struct job_view *view, const char *name)
+{
+    void *blames = view->blames;
+    for (size_t i = 0; i < view->nblames; i++)
+        if (strcmp(view->blames[i].name, name) == 0)
+            return &view->blames[i];
+    char *copy = ddpi_strdup(name);
+    if (copy == NULL ||
+        !reserve(&blames, view->nblames, &view->blames_size, sizeof *view->blames)) {
+        ddpi_free(copy);
+        return NULL;
+    }
+    view->blames = blames;
+    view->blames[view->nblames] = (struct job_blame){.name = copy};
+    return &view->blames[view->nblames++];
+}
+
+static ddp_status take_blame(struct job_view *view, const char *name, uint64_t version,
+                             struct ddpi_bytes value)
+{
+    struct job_blame *blame = need_blame(view, name);
+    if (blame == NULL)
+        return DDP_E_NOMEM;
+    if (update_record(&blame->record, version, value.data) && value.data != NULL)
+        blame->record.bad = ddpi_round_blame_get(value, &blame->blame, NULL) != DDP_OK;
+    return DDP_OK;
+}
+
 static void take_job_state(struct job_view *view, uint64_t version, struct ddpi_bytes value)
 {
     if (update_record(&view->state, version, value.data) && value.data != NULL)
@@ -229,6 +261,9 @@ ddp_status job_view_take(struct job_view *view, const char *key, uint64_t versio
     const char *what = after_prefix(kind, "want/");
     if (what != NULL)
         return take_want(view, what, version, bytes);
+    const char *blamed = after_prefix(kind, "blame/");
+    if (blamed != NULL)
+        return take_blame(view, blamed, version, bytes);
     if (strcmp(kind, "state") != 0)
         return take_of_node(view, kind, version, bytes);
     take_job_state(view, version, bytes);
@@ -306,14 +341,43 @@ bool job_view_up(const struct job_view *view)
     return job_view_is(view, ROUNDS_RUNNING) && up == view->summary.seated;
 }
 
+/* A node that is left out waits for something of its own. */
 const char *job_view_waiting(const struct job_view *view)
+{
+    const char *text = "";
+    for (size_t i = 0; i < view->nnodes; i++) {
+        const struct job_node *node = view->nodes[i];
+        if (!has_order(node) || node->seat.order != DDP_ROUND_WAIT || node->seat.spare)
+            continue;
+        text = node->seat.text;
+        if (!node->seat.left_out)
+            break;
+    }
+    return text;
+}
+
+bool job_view_left_out(const struct job_view *view, const char *name, char *text, size_t size)
 {
     for (size_t i = 0; i < view->nnodes; i++) {
         const struct job_node *node = view->nodes[i];
-        if (has_order(node) && node->seat.order == DDP_ROUND_WAIT && !node->seat.spare)
-            return node->seat.text;
+        const char *why = job_node_left_out(node);
+        if (why == NULL || !job_node_is(node, name))
+            continue;
+        if (text != NULL)
+            snprintf(text, size, "%s", why);
+        return true;
     }
-    return "";
+    for (size_t i = 0; i < view->nblames; i++) {
+        const struct job_blame *blame = &view->blames[i];
+        if (!blame->record.there || blame->record.bad || !blame->blame.left_out ||
+            strcmp(blame->name, name) != 0)
+            continue;
+        if (text != NULL)
+            snprintf(text, size, "first cause of %u failure%s in a row: %s", blame->blame.failures,
+                     blame->blame.failures == 1 ? "" : "s", blame->blame.text);
+        return true;
+    }
+    return false;
 }
 
 /* ---- nodes ------------------------------------------------------------------------------------
@@ -338,7 +402,17 @@ bool job_node_busy(const struct job_node *node)
 
 bool job_node_spare(const struct job_node *node)
 {
-    return has_order(node) && node->seat.order == DDP_ROUND_WAIT && node->seat.spare;
+    return has_order(node) && node->seat.order == DDP_ROUND_WAIT && node->seat.spare &&
+           !node->seat.left_out;
+}
+
+const char *job_node_left_out(const struct job_node *node)
+{
+    const char *text = node->seat.text;
+    if (!has_order(node) || node->seat.order != DDP_ROUND_WAIT || !node->seat.left_out)
+        return NULL;
+    const char *why = after_prefix(text, "left out: ");
+    return why != NULL ? why : text;
 }
 
 bool job_node_is(const struct job_node *node, const char *name)
@@ -390,7 +464,8 @@ uint32_t job_view_count_without(const struct job_view *view, const char *name)
     for (size_t i = 0; i < view->nnodes; i++) {
         const struct job_node *node = view->nodes[i];
         bool willing = job_node_there(node) && !node->member.bad && !node->says.leaving &&
-                       !job_node_is(node, name) && !job_view_drains(view, node->says.name);
+                       job_node_left_out(node) == NULL && !job_node_is(node, name) &&
+                       !job_view_drains(view, node->says.name);
         count += willing && !(has_order(node) && node->seat.order == DDP_ROUND_END);
     }
     return count;

@@ -32,8 +32,15 @@ struct job_node {
 
 struct job_want {
     struct job_record record;
-    char *what; /* "stop", "size", "drain/NAME" */
+    char *what; /* "stop", "size", "drain/NAME", "admit/NAME" */
     char *value;
+};
+
+/* What is held against nodes of a name, which may be gone. */
+struct job_blame {
+    struct job_record record;
+    char *name;
+    struct ddpi_rounds_blame blame;
 };
 
 struct job_view {
@@ -44,6 +51,8 @@ struct job_view {
     size_t nnodes, nodes_size;
     struct job_want *wants; /* including withdrawn requests */
     size_t nwants, wants_size;
+    struct job_blame *blames; /* including what is forgiven */
+    size_t nblames, blames_size;
 };
 
 /* @name is a valid job name. */
@@ -77,6 +86,9 @@ bool job_view_is(const struct job_view *view, enum ddpi_rounds_state state);
 bool job_view_wants(const struct job_view *view, const char *what, const char **ret_value);
 bool job_view_drains(const struct job_view *view, const char *name);
 
+/* Whether nodes named @name are left out; why goes to @text of @size bytes (may be NULL). */
+bool job_view_left_out(const struct job_view *view, const char *name, char *text, size_t size);
+
 /* The minimum and maximum number of nodes in force. */
 void job_view_size(const struct job_view *view, uint32_t *ret_min, uint32_t *ret_max);
 
@@ -93,6 +105,8 @@ bool job_node_there(const struct job_node *node);
 bool job_node_seated(const struct job_view *view, const struct job_node *node);
 bool job_node_busy(const struct job_node *node);
 bool job_node_spare(const struct job_node *node);
+/* Why it is left out; NULL: it is not. */
+const char *job_node_left_out(const struct job_node *node);
 /* Whether its name is @name. */
 bool job_node_is(const struct job_node *node, const char *name);
 

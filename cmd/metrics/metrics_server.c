@@ -98,7 +98,10 @@ static bool put_metrics(const struct metrics_server *server, struct ddpi_buf *te
 /* What the node does, in a word. */
 static const char *phase_of(const struct metrics_server *server)
 {
-    static const char *const names[] = {"waiting", "running", "finished", "ending", "over"};
+    static const char *const names[] = {
+        [MEMBER_WAITING] = "waiting",   [MEMBER_RUNNING] = "running",
+        [MEMBER_FINISHED] = "finished", [MEMBER_ENDING] = "ending",
+        [MEMBER_CHECKING] = "checking", [MEMBER_OVER] = "over"};
     return names[server->membership->member.sm.state];
 }
 

@@ -80,6 +80,8 @@ static bool put_job(struct ddpi_buf *text, const struct job_view *view)
            put_one(text, "seated", "gauge", "Nodes with workers in the latest generation.",
                    job->seated) &&
            put_one(text, "spares", "gauge", "Nodes that wait for a place.", spares) &&
+           put_one(text, "left_out", "gauge",
+                   "Nodes that failed their check, or are in quarantine.", job->left_out) &&
            put_one(text, "world_size", "gauge", "Workers of the latest generation.",
                    job->world_size) &&
            put_one(text, "max_restarts", "gauge", "Restarts after failures that the job may use.",

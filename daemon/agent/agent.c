@@ -124,6 +124,8 @@ ddp_status agent_init(struct agent *agent, uv_loop_t *loop, const struct agent_c
     if (status == DDP_OK)
         status = open_warm(agent, err);
     if (status == DDP_OK)
+        status = agent_open_check(agent, err);
+    if (status == DDP_OK)
         status = agent_watch_signals(agent, err);
     if (status == DDP_OK)
         status = watchdog_open(&agent->watchdog, loop, config->timer_fd, agent->workers,
@@ -148,6 +150,7 @@ void agent_close(struct agent *agent)
     sigwatch_close(&agent->signals);
     worker_starter_close(&agent->starter);
     warm_process_close(&agent->warm);
+    node_check_close(&agent->check);
     watchdog_close(&agent->watchdog);
     death_watch_close(&agent->death_watch);
     gpu_watch_close(&agent->gpus);
@@ -164,6 +167,7 @@ void agent_finish(struct agent *agent)
     ddpi_free(agent->workers);
     ddpi_free(agent->pids);
     ddpi_free(agent->error_copy);
+    logmux_stream_finish(&agent->check.output);
     if (!agent->warm.spawner.left) /* else its thread still uses it */
         worker_env_free(agent->warm_envp);
     agent->workers = NULL;

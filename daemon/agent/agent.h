@@ -11,15 +11,17 @@
  *      |                                                   | no process is left below the agent
  *      +--pipes empty, report written-- DRAINING <---------+
  *
+ *     IDLE --agent_check--> CHECKING --its command has ended--> CLEARING --nothing is left--> IDLE
  *     IDLE --agent_end--> FLUSHING --output written--> DONE
  *
- * In SWEEPING the agent kills every process below it, orphans of workers included. A generation is
- * over only when none of its processes runs and, where GPUs are watched, their memory is free
- * again.
+ * In SWEEPING and CLEARING the agent kills every process below it, orphans of workers included. A
+ * generation is over only when none of its processes runs and, where GPUs are watched, their memory
+ * is free again.
  */
 #ifndef DAEMON_AGENT_H
 #define DAEMON_AGENT_H
 
+#include "agent_check.h"
 #include "agent_start.h"
 #include "agent_stop.h"
 

@@ -108,7 +108,8 @@ void agent_collect_worker(struct agent *agent, struct worker_proc *worker)
 static void on_child_reaped(void *ctx, pid_t pid, int wait_status)
 {
     struct agent *agent = ctx;
-    if (warm_process_exited(&agent->warm, pid, wait_status))
+    if (warm_process_exited(&agent->warm, pid, wait_status) ||
+        node_check_exited(&agent->check, pid, wait_status))
         return;
     for (uint32_t i = 0; i < agent->config->nproc; i++)
         if (agent->workers[i].pid == pid && worker_proc_alive(&agent->workers[i])) {
@@ -119,7 +120,8 @@ static void on_child_reaped(void *ctx, pid_t pid, int wait_status)
 
 bool agent_collect_children(struct agent *agent)
 {
-    if (worker_starter_busy(&agent->starter) || warm_process_busy(&agent->warm))
+    if (worker_starter_busy(&agent->starter) || warm_process_busy(&agent->warm) ||
+        node_check_busy(&agent->check))
         return true;
     bool left = reap_collect(on_child_reaped, agent);
     pid_t warm = warm_process_pid(&agent->warm);

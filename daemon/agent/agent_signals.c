@@ -91,6 +91,7 @@ static void on_ending_signal(uv_signal_t *handle, int sig)
         [AGENT_IDLE] = leave_now,         [AGENT_STARTING] = stop_workers,
         [AGENT_RUNNING] = stop_workers,   [AGENT_STOPPING] = hurry_workers,
         [AGENT_SWEEPING] = leave_now,     [AGENT_DRAINING] = stop_draining,
+        [AGENT_CHECKING] = leave_now,     [AGENT_CLEARING] = leave_now,
         [AGENT_FLUSHING] = stop_flushing, [AGENT_DONE] = leave_now, /* other nodes may need us */
     };
     struct agent *agent = handle->data;

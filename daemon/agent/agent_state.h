@@ -9,6 +9,7 @@
 #include "death_watch.h"
 #include "gpu_watch.h"
 #include "member.h"
+#include "node_check.h"
 #include "oom_kills.h"
 #include "pmi.h"
 #include "sigwatch.h"
@@ -16,13 +17,17 @@
 #include "worker_starter.h"
 
 #define AGENT_STATES(X)                                                                       \
-    X(AGENT, IDLE, DDPI_SM_TO(AGENT_STARTING) | DDPI_SM_TO(AGENT_FLUSHING), DDPI_SM_INITIAL)  \
+    X(AGENT, IDLE,                                                                            \
+      DDPI_SM_TO(AGENT_STARTING) | DDPI_SM_TO(AGENT_CHECKING) | DDPI_SM_TO(AGENT_FLUSHING),   \
+      DDPI_SM_INITIAL)                                                                        \
     X(AGENT, STARTING,                                                                        \
       DDPI_SM_TO(AGENT_RUNNING) | DDPI_SM_TO(AGENT_STOPPING) | DDPI_SM_TO(AGENT_SWEEPING), 0) \
     X(AGENT, RUNNING, DDPI_SM_TO(AGENT_STOPPING) | DDPI_SM_TO(AGENT_SWEEPING), 0)             \
     X(AGENT, STOPPING, DDPI_SM_TO(AGENT_SWEEPING), 0)                                         \
     X(AGENT, SWEEPING, DDPI_SM_TO(AGENT_DRAINING), 0)                                         \
     X(AGENT, DRAINING, DDPI_SM_TO(AGENT_IDLE), 0)                                             \
+    X(AGENT, CHECKING, DDPI_SM_TO(AGENT_CLEARING), 0)                                         \
+    X(AGENT, CLEARING, DDPI_SM_TO(AGENT_IDLE), 0)                                             \
     X(AGENT, FLUSHING, DDPI_SM_TO(AGENT_DONE), 0)                                             \
     X(AGENT, DONE, 0, DDPI_SM_FINAL)
 
@@ -52,6 +57,8 @@ struct agent_hooks {
     /* IDLE again: no process is left, and the report is written or queued. @well: all workers
      * ended by themselves, with exit code 0. */
     void (*ended)(void *ctx, bool well);
+    /* IDLE again after agent_check(): why the node is not fit; "": it is. */
+    void (*checked)(void *ctx, const char *why);
     /* This node must leave the job: a signal, a dead guard, a process that cannot be killed.
      * Called again with MEMBER_STOP_KILL when the signal is repeated. */
     void (*leave)(void *ctx, int exit_code, const char *why, enum member_stop how);
@@ -69,6 +76,7 @@ struct agent {
     struct worker_starter starter;
     struct warm_process warm; /* from which workers may be forked */
     char **warm_envp;
+    struct node_check check;
     struct death_watch death_watch;
     struct gpu_watch gpus;
     struct pmi pmi; /* serves the MPI programs among the workers */
@@ -89,7 +97,7 @@ struct agent {
     uv_poll_t guard;
     bool guard_open;
     pid_t *pids;      /* of the workers by local rank, for @gpus */
-    uv_timer_t timer; /* STOPPING: grace; SWEEPING: next look; DRAINING: limit */
+    uv_timer_t timer; /* STOPPING: grace; SWEEPING, CLEARING: next look; DRAINING: limit */
     uint64_t sweep_deadline_ms;
     int exit_code; /* of FLUSHING and DONE */
 };

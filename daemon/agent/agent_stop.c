@@ -6,6 +6,7 @@
  */
 #include "agent_stop.h"
 
+#include "agent_check.h"
 #include "agent_exits.h"
 #include "cgroup.h"
 #include "clock.h"
@@ -228,9 +229,10 @@ void agent_advance(struct agent *agent)
 {
     /* The step out of each state, taken as soon as its condition holds. */
     static bool (*const steps[])(struct agent *) = {
-        [AGENT_RUNNING] = sweep_when_all_exited, [AGENT_STOPPING] = sweep_when_all_exited,
-        [AGENT_SWEEPING] = drain_when_swept,     [AGENT_DRAINING] = finish_when_drained,
-        [AGENT_FLUSHING] = done_when_flushed,    [AGENT_DONE] = NULL,
+        [AGENT_RUNNING] = sweep_when_all_exited,     [AGENT_STOPPING] = sweep_when_all_exited,
+        [AGENT_SWEEPING] = drain_when_swept,         [AGENT_DRAINING] = finish_when_drained,
+        [AGENT_CHECKING] = agent_clear_when_checked, [AGENT_CLEARING] = agent_finish_check,
+        [AGENT_FLUSHING] = done_when_flushed,        [AGENT_DONE] = NULL,
     };
     while (steps[agent->sm.state] != NULL && steps[agent->sm.state](agent))
         ;

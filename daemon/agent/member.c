@@ -30,6 +30,7 @@ void member_init(struct member *member, const struct member_config *config,
 
 static void publish_member(struct member *member)
 {
+    member->joined = true;
     member->hooks.publish(member->hooks.ctx, &member->says);
 }
 
@@ -45,6 +46,26 @@ static void enter_waiting(struct member *member, uint64_t now_ms)
 {
     ddpi_sm_move(&member->sm, MEMBER_WAITING);
     member->waiting_since_ms = now_ms;
+}
+
+static void enter_checking(struct member *member, uint64_t generation)
+{
+    ddpi_sm_move(&member->sm, MEMBER_CHECKING);
+    member->says.checking = true;
+    if (member->joined)
+        say_phase(member, DDP_ROUND_IDLE, generation);
+    member->hooks.check(member->hooks.ctx);
+}
+
+/* No worker of @generation runs any more. */
+static void enter_idle(struct member *member, uint64_t generation, uint64_t now_ms)
+{
+    if (member->hooks.check != NULL) {
+        enter_checking(member, generation);
+        return;
+    }
+    enter_waiting(member, now_ms);
+    say_phase(member, DDP_ROUND_IDLE, generation);
 }
 
 static void enter_over(struct member *member, int exit_code, const char *why)
@@ -102,22 +123,36 @@ static void follow_while_idle(struct member *member, uint64_t now_ms)
         enter_over(member, seat->exit_code, seat->text);
         return;
     case DDP_ROUND_RUN:
-        if (is_new && lease_is_safe(member, now_ms))
+        if (is_new && member->says.sick[0] == '\0' && lease_is_safe(member, now_ms))
             member_enter_running(member);
         return;
     case DDP_ROUND_STOP:
         if (member->sm.state == MEMBER_FINISHED)
-            enter_waiting(member, now_ms);
-        if (is_new || member->says.phase != DDP_ROUND_IDLE)
+            enter_idle(member, seat->generation, now_ms);
+        else if (is_new || member->says.phase != DDP_ROUND_IDLE)
             say_phase(member, DDP_ROUND_IDLE, seat->generation);
         return;
     case DDP_ROUND_WAIT:
-        if (member->sm.state == MEMBER_FINISHED && is_new) {
-            enter_waiting(member, now_ms);
-            say_phase(member, DDP_ROUND_IDLE, member->says.generation);
-        }
+        if (member->sm.state == MEMBER_FINISHED && is_new)
+            enter_idle(member, member->says.generation, now_ms);
+        else if (member->hooks.check != NULL && seat->check > member->says.checks)
+            enter_checking(member, member->says.generation);
         return;
     }
+}
+
+/* The seat is looked at when the check is over, unless it does not matter any more. */
+static void follow_while_checking(struct member *member)
+{
+    const struct ddp_round_seat *seat = &member->seat;
+    if (seat->order == DDP_ROUND_STOP && seat->generation > member->says.generation)
+        say_phase(member, DDP_ROUND_IDLE, seat->generation);
+    if (seat->order != DDP_ROUND_END)
+        return;
+    member->leaving = true;
+    member->exit_code = seat->exit_code;
+    snprintf(member->why, sizeof member->why, "%s", seat->text);
+    member->hooks.end_check(member->hooks.ctx);
 }
 
 /* Workers run. Unless the seat is that of their generation they end; the seat says what follows. */
@@ -143,6 +178,9 @@ static void member_follow_seat(struct member *member, uint64_t now_ms)
     case MEMBER_RUNNING:
         follow_while_running(member);
         break;
+    case MEMBER_CHECKING:
+        follow_while_checking(member);
+        break;
     default: /* ENDING: member_cleared() follows the seat */
         break;
     }
@@ -164,7 +202,10 @@ void member_seat(struct member *member, const struct ddp_round_seat *seat, uint6
 void member_join(struct member *member, uint64_t now_ms)
 {
     member->waiting_since_ms = now_ms;
-    publish_member(member);
+    if (member->hooks.check != NULL)
+        enter_checking(member, member->says.generation);
+    else
+        publish_member(member);
 }
 
 void member_contact(struct member *member, uint64_t sent_ms, uint64_t now_ms)
@@ -225,8 +266,24 @@ void member_cleared(struct member *member, uint64_t now_ms)
         enter_over(member, member->exit_code, member->why);
         return;
     }
+    enter_idle(member, member->says.generation, now_ms);
+    if (!member->seat_void)
+        member_follow_seat(member, now_ms);
+}
+
+void member_checked(struct member *member, const char *why, uint64_t now_ms)
+{
+    if (member->sm.state != MEMBER_CHECKING)
+        return;
+    member->says.checking = false;
+    member->says.checks++;
+    snprintf(member->says.sick, sizeof member->says.sick, "%s", why);
+    if (member->leaving) {
+        enter_over(member, member->exit_code, member->why);
+        return;
+    }
     enter_waiting(member, now_ms);
-    say_phase(member, DDP_ROUND_IDLE, member->says.generation);
+    publish_member(member);
     if (!member->seat_void)
         member_follow_seat(member, now_ms);
 }
@@ -243,12 +300,15 @@ void member_leave(struct member *member, int exit_code, const char *why, enum me
     snprintf(member->why, sizeof member->why, "%s", why);
     if (first) {
         member->says.leaving = true;
-        publish_member(member);
+        if (member->joined)
+            publish_member(member);
     }
     if (member->sm.state == MEMBER_RUNNING)
         enter_ending(member, how, why);
     else if (member->sm.state == MEMBER_ENDING && !member->killing)
         end_workers(member, how, why);
+    else if (member->sm.state == MEMBER_CHECKING)
+        member->hooks.end_check(member->hooks.ctx);
     else if (member->sm.state != MEMBER_ENDING)
         enter_over(member, exit_code, why);
 }
@@ -259,6 +319,14 @@ static bool server_answers(const struct member *member, uint64_t now_ms)
 {
     return member->lease_ms == 0 ||
            (member->heard && now_ms < ddpi_deadline(member->contact_ms, member->lease_ms));
+}
+
+/* One that is left out waits a bit longer: so the others, when they give up, can say that it was.
+ */
+static uint64_t longest_wait_ms(const struct member *member)
+{
+    bool left_out = !member->seat_void && member->seat.left_out;
+    return member->join_timeout_ms + (left_out ? member->join_timeout_ms / 8 : 0);
 }
 
 /* A spare may wait for any time: the job runs without it. */
@@ -279,7 +347,7 @@ uint64_t member_deadline(const struct member *member)
                                    member->lease_ms - member_margin_ms(member->lease_ms));
     case MEMBER_WAITING:
         return wait_is_limited(member)
-                   ? ddpi_deadline(member->waiting_since_ms, member->join_timeout_ms)
+                   ? ddpi_deadline(member->waiting_since_ms, longest_wait_ms(member))
                    : UINT64_MAX;
     case MEMBER_FINISHED:
         return member->lease_ms == 0 || member->join_timeout_ms == 0

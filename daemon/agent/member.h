@@ -11,6 +11,11 @@
  *      +--------------------------------------------------------------------+
  *      (any) --END, leave, give up--> [ENDING -->] OVER
  *
+ * With a node check WAITING is reached through CHECKING: before the node joins, when a generation
+ * has ended here, and when a user has admitted the node. While it runs the node has no workers, and
+ * says that it is idle and checking: the server begins nothing before it knows the result. If the
+ * node is not fit, it waits until it is admitted.
+ *
  * Fencing: a member that has not heard from the server for the length of its lease, less a margin,
  * kills its workers. So they are gone before the server gives their ranks away. No two clocks are
  * compared: the member counts the lease from a moment before the server began to count it.
@@ -23,11 +28,17 @@
 #include <ddprun/round.h>
 
 #define MEMBER_STATES(X)                                                                      \
-    X(MEMBER, WAITING, DDPI_SM_TO(MEMBER_RUNNING) | DDPI_SM_TO(MEMBER_OVER), DDPI_SM_INITIAL) \
+    X(MEMBER, WAITING,                                                                        \
+      DDPI_SM_TO(MEMBER_RUNNING) | DDPI_SM_TO(MEMBER_CHECKING) | DDPI_SM_TO(MEMBER_OVER),     \
+      DDPI_SM_INITIAL)                                                                        \
     X(MEMBER, RUNNING, DDPI_SM_TO(MEMBER_FINISHED) | DDPI_SM_TO(MEMBER_ENDING), 0)            \
     X(MEMBER, FINISHED,                                                                       \
-      DDPI_SM_TO(MEMBER_WAITING) | DDPI_SM_TO(MEMBER_RUNNING) | DDPI_SM_TO(MEMBER_OVER), 0)   \
-    X(MEMBER, ENDING, DDPI_SM_TO(MEMBER_WAITING) | DDPI_SM_TO(MEMBER_OVER), 0)                \
+      DDPI_SM_TO(MEMBER_WAITING) | DDPI_SM_TO(MEMBER_RUNNING) | DDPI_SM_TO(MEMBER_CHECKING) | \
+          DDPI_SM_TO(MEMBER_OVER),                                                            \
+      0)                                                                                      \
+    X(MEMBER, ENDING,                                                                         \
+      DDPI_SM_TO(MEMBER_WAITING) | DDPI_SM_TO(MEMBER_CHECKING) | DDPI_SM_TO(MEMBER_OVER), 0)  \
+    X(MEMBER, CHECKING, DDPI_SM_TO(MEMBER_WAITING) | DDPI_SM_TO(MEMBER_OVER), 0)              \
     X(MEMBER, OVER, 0, DDPI_SM_FINAL)
 
 DDPI_SM_DECLARE(member, MEMBER_STATES);
@@ -47,6 +58,11 @@ struct member_hooks {
     /* End the workers because of @why: member_cleared() follows. A later call may be more urgent.
      */
     void (*stop)(void *ctx, enum member_stop how, const char *why);
+    /* Find out whether the node is fit: member_checked() follows, at the latest when its time is
+     * over. NULL: every node is. */
+    void (*check)(void *ctx);
+    /* Nobody wants to know any more: member_checked() follows soon. */
+    void (*end_check)(void *ctx);
     /* Send the node's record to the server. Each record replaces the one before, so one that gets
      * lost does no harm. */
     void (*publish)(void *ctx, const struct ddp_round_member *says);
@@ -67,7 +83,8 @@ struct member {
     bool heard;                         /* the server has answered at least once */
     bool seat_void;                     /* the server has dropped this node: ignore @seat */
     char lost_why[DDP_ROUND_TEXT_SIZE]; /* the server's last reason for that; "": none */
-    bool leaving;                       /* OVER follows ENDING or WAITING */
+    bool joined;                        /* it has published something */
+    bool leaving;                       /* OVER follows ENDING, CHECKING or WAITING */
     bool killing;                       /* ENDING: already MEMBER_STOP_KILL */
     int exit_code;                      /* of OVER */
     char why[DDP_ROUND_TEXT_SIZE];
@@ -82,7 +99,7 @@ struct member_config {
 void member_init(struct member *member, const struct member_config *config,
                  const struct member_hooks *hooks);
 
-/* Join the job: publish for the first time. */
+/* Join the job: check the node, and publish for the first time. */
 void member_join(struct member *member, uint64_t now_ms);
 
 /* Events from the server; see struct ddp_round_hooks. */
@@ -98,6 +115,8 @@ void member_started(struct member *member);
 void member_failed(struct member *member, const struct ddp_round_failure *failure);
 void member_finished(struct member *member, uint64_t now_ms);
 void member_cleared(struct member *member, uint64_t now_ms);
+/* CHECKING: the node is fit, or @why not ("": it is). */
+void member_checked(struct member *member, const char *why, uint64_t now_ms);
 
 /* Leave the job with @exit_code because of @why, and end the workers as @how says. May be called
  * again with a more urgent @how. */

@@ -48,7 +48,8 @@ static void keep_fence(const struct membership *membership)
 /* To be called after every event of the member. */
 static void update_deadline(struct membership *membership)
 {
-    if (membership->member.sm.state == MEMBER_WAITING)
+    if (membership->member.sm.state == MEMBER_WAITING ||
+        membership->member.sm.state == MEMBER_CHECKING)
         events_meeting(&membership->events);
 
     uint64_t now = membership_now_ms(), deadline = member_deadline(&membership->member);
@@ -141,6 +142,18 @@ static void on_member_over(void *ctx, int exit_code, const char *why)
     agent_end(&membership->agent, exit_code);
 }
 
+static void on_member_check(void *ctx)
+{
+    struct membership *membership = ctx;
+    agent_check(&membership->agent);
+}
+
+static void on_member_end_check(void *ctx)
+{
+    struct membership *membership = ctx;
+    agent_end_check(&membership->agent);
+}
+
 /* ---- the status of the workers -------------------------------------------------------------- */
 
 static void on_status_timer(uv_timer_t *timer)
@@ -206,6 +219,15 @@ static void on_agent_ended(void *ctx, bool well)
     update_deadline(membership);
 }
 
+static void on_agent_checked(void *ctx, const char *why)
+{
+    struct membership *membership = ctx;
+    if (!membership->member.leaving)
+        events_checked(&membership->events, why);
+    member_checked(&membership->member, why, membership_now_ms());
+    update_deadline(membership);
+}
+
 static void on_agent_leave(void *ctx, int exit_code, const char *why, enum member_stop how)
 {
     struct membership *membership = ctx;
@@ -230,6 +252,13 @@ static void log_waiting(struct membership *membership, const struct ddp_round_se
         strcmp(seat->text, membership->waiting) == 0)
         return;
     memcpy(membership->waiting, seat->text, sizeof membership->waiting);
+    if (seat->left_out) {
+        events_left_out(&membership->events, seat->text);
+        logmux_say(&membership->agent.mux,
+                   "this node is %s; 'ddpctl admit %s %s' lets it come back", seat->text,
+                   membership->agent.config->run_id, membership->member.says.name);
+        return;
+    }
     logmux_say(&membership->agent.mux, "%s", seat->text);
 }
 
@@ -304,6 +333,9 @@ ddp_status membership_init(struct membership *membership, uv_loop_t *loop,
     const struct member_hooks of_member = {.ctx = membership,
                                            .start = on_member_start,
                                            .stop = on_member_stop,
+                                           .check =
+                                               agent->node_check != NULL ? on_member_check : NULL,
+                                           .end_check = on_member_end_check,
                                            .publish = on_member_publish,
                                            .over = on_member_over};
     const struct agent_hooks of_agent = {.ctx = membership,
@@ -311,6 +343,7 @@ ddp_status membership_init(struct membership *membership, uv_loop_t *loop,
                                          .changed = on_agent_changed,
                                          .failed = on_agent_failed,
                                          .ended = on_agent_ended,
+                                         .checked = on_agent_checked,
                                          .leave = on_agent_leave,
                                          .done = on_agent_done};
     member_init(&membership->member, member, &of_member);

@@ -218,6 +218,16 @@ void events_started(struct events *events)
     events->failing = false;
 }
 
+void events_checked(struct events *events, const char *why)
+{
+    write_event(events, EVENT_HEALTH_CHECK_COMPLETED, why);
+}
+
+void events_left_out(struct events *events, const char *why)
+{
+    write_event(events, EVENT_NODE_LEFT_OUT, why);
+}
+
 void events_over(struct events *events, int exit_code, const char *why)
 {
     if (events->log == NULL)

@@ -16,9 +16,11 @@
     X(FAILURE_DETECTED, failure_detected)             \
     X(WORKER_TERMINATED, worker_terminated)           \
     X(RENDEZVOUS_STARTED, rendezvous_started)         \
+    X(HEALTH_CHECK_COMPLETED, health_check_completed) \
     X(RENDEZVOUS_COMPLETED, rendezvous_completed)     \
     X(WORKER_START_STARTED, worker_start_started)     \
     X(WORKER_START_COMPLETED, worker_start_completed) \
+    X(NODE_LEFT_OUT, node_left_out)                   \
     X(JOB_ENDED, job_ended)
 
 /* Where the lines go. */
@@ -67,6 +69,12 @@ void events_meeting(struct events *events);
 /* It has a seat and starts its workers; they all run. */
 void events_seated(struct events *events, const struct ddp_round_seat *seat);
 void events_started(struct events *events);
+
+/* The node check has ended; @why the node is not fit, "": it is. */
+void events_checked(struct events *events, const char *why);
+
+/* This node gets no seat until it is admitted. */
+void events_left_out(struct events *events, const char *why);
 
 /* The job is over for this node. */
 void events_over(struct events *events, int exit_code, const char *why);

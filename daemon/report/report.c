@@ -193,3 +193,12 @@ bool report_failure(const struct report *report, struct ddpi_buf *out)
         ok = add_other(&report->others[i], out);
     return ok;
 }
+
+bool report_node_check(const char *what, const char *output, size_t len, struct ddpi_buf *out)
+{
+    bool ok = add_text(out, "ddprun: ") && add_harmless(out, what, strlen(what));
+    if (len == 0)
+        return ok && add_text(out, "\n  it wrote nothing\n");
+    return ok && add_text(out, "\n  its last lines:\n") &&
+           add_quoted(out, output, len, STDERR_LINES);
+}

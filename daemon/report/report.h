@@ -47,6 +47,10 @@ struct report {
 /* Append the report to @out. Returns false when memory has run out. */
 bool report_failure(const struct report *report, struct ddpi_buf *out);
 
+/* Append the report of a node check that has not passed, which @what says, and its @output. Returns
+ * false when memory has run out. */
+bool report_node_check(const char *what, const char *output, size_t len, struct ddpi_buf *out);
+
 /* "exit code 3", "killed by SIGSEGV (Segmentation fault), core dumped". */
 void report_cause(const struct report_worker *worker, char *text, size_t size);
 

@@ -83,6 +83,8 @@ struct agent_config {
     uint32_t omp_threads;              /* OMP_NUM_THREADS of the workers; 0: as inherited */
     uint32_t max_restarts;
     uint32_t flight_records;             /* of each worker; 0: no flight recorder */
+    const char *node_check;              /* command for the shell; NULL: none */
+    uint64_t node_check_timeout_ms;      /* from its start to SIGTERM */
     uint64_t shutdown_timeout_ms;        /* from asking workers to stop to killing them */
     uint64_t failure_timeout_ms;         /* the same, after a failure */
     uint64_t gpu_memory_timeout_ms;      /* for GPU memory to be freed before a restart */

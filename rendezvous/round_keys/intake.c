@@ -76,10 +76,42 @@ static bool visit_want(void *ctx, struct ddpi_bytes key, struct ddpi_bytes value
     return true;
 }
 
+void ddpi_round_take_admit(struct round_job *job, struct ddpi_bytes name)
+{
+    char text[DDP_ROUND_NAME_SIZE] = {0};
+    struct round_key key;
+    if (name.len == 0 || name.len >= sizeof text)
+        return;
+    memcpy(text, name.data, name.len);
+    ddpi_rounds_admit(job->rounds, text);
+    job->fed = true;
+    ddpi_round_key(&key, job, "want/admit/", 0);
+    memcpy(key.text + key.all.len, text, name.len);
+    ddpi_kv_remove(job->keys->kv, ddpi_bytes_of(key.text, key.all.len + name.len));
+}
+
+/* One that is older than the job has no effect; one that could not be noted has. */
+static bool visit_admit(void *ctx, struct ddpi_bytes key, struct ddpi_bytes value)
+{
+    struct round_job *job = ctx;
+    struct round_key prefix;
+    char name[DDP_ROUND_NAME_SIZE] = {0};
+    (void)value;
+    ddpi_round_key(&prefix, job, "want/admit/", 0);
+    if (!ddpi_round_take_prefix(&key, prefix.text) || key.len >= sizeof name)
+        return true;
+    memcpy(name, key.data, key.len);
+    ddpi_rounds_admit(job->rounds, name);
+    return true;
+}
+
 void ddpi_round_take_wants(struct round_job *job)
 {
     struct round_key prefix;
     ddpi_round_take_wish(job);
+    ddpi_round_key(&prefix, job, "want/admit/", 0);
+    ddpi_kv_each(job->keys->kv, prefix.all, visit_admit, job);
+    ddpi_kv_detach(job->keys->kv, prefix.all);
     ddpi_round_key(&prefix, job, "want/drain/", 0);
     ddpi_kv_each(job->keys->kv, prefix.all, visit_want, job);
 }

@@ -94,6 +94,33 @@ static void restore_seats(struct round_job *job, const struct ids *members)
         job->keys->hooks.resume(job->keys->hooks.ctx, job->name, &running);
 }
 
+static bool visit_blame(void *ctx, struct ddpi_bytes key, struct ddpi_bytes value)
+{
+    struct round_job *job = ctx;
+    struct round_key prefix;
+    struct ddpi_rounds_blame blame;
+    struct ddp_error err;
+    char name[DDP_ROUND_NAME_SIZE] = {0};
+    ddpi_round_key(&prefix, job, "blame/", 0);
+    if (!ddpi_round_take_prefix(&key, prefix.text) || key.len == 0 || key.len >= sizeof name)
+        return true;
+    memcpy(name, key.data, key.len);
+    ddp_status status = ddpi_round_blame_get(value, &blame, &err);
+    if (status != DDP_OK)
+        ddpi_round_trouble(job, &err);
+    else if (ddpi_rounds_restore_blame(job->rounds, name, &blame) != DDP_OK)
+        job->keys->hooks.trouble(job->keys->hooks.ctx, job->name,
+                                 "no memory is left to know which nodes are left out");
+    return true;
+}
+
+static void restore_blame(struct round_job *job)
+{
+    struct round_key prefix;
+    ddpi_round_key(&prefix, job, "blame/", 0);
+    ddpi_kv_each(job->keys->kv, prefix.all, visit_blame, job);
+}
+
 static void take_members(struct round_job *job, const struct ids *members)
 {
     char text[ROUND_ID_CHARS + 1];
@@ -129,8 +156,10 @@ static void look_at_job(struct ddpi_round_keys *keys, struct ddpi_bytes name)
     if (fresh && keys->restored)
         restore_state(job);
     take_members(job, &members);
-    if (fresh && keys->restored)
+    if (fresh && keys->restored) {
         restore_seats(job, &members);
+        restore_blame(job);
+    }
     take_absent(job);
     ddpi_round_take_epoch(job);
     ddpi_round_take_wants(job);

@@ -99,6 +99,23 @@ static void job_on_changed(void *ctx)
     job->changed = true;
 }
 
+static void job_on_blame(void *ctx, const char *name, const struct ddpi_rounds_blame *blame)
+{
+    struct round_job *job = ctx;
+    char kind[sizeof "blame/" + DDP_ROUND_NAME_SIZE];
+    struct round_key key;
+    struct ddp_error err;
+    snprintf(kind, sizeof kind, "blame/%s", name);
+    ddpi_round_key(&key, job, kind, 0);
+    if (blame == NULL) {
+        ddpi_kv_remove(job->keys->kv, key.all);
+        return;
+    }
+    ddp_status status = ddpi_round_blame_put(&job->keys->record, blame, &err);
+    if (ddpi_round_poke_record(job->keys, key.all, status, &err) != DDP_OK)
+        ddpi_round_trouble(job, &err);
+}
+
 /* --- jobs --- */
 
 struct round_job *ddpi_round_find_job(const struct ddpi_round_keys *keys, struct ddpi_bytes name)
@@ -124,8 +141,11 @@ struct round_job *ddpi_round_job_create(struct ddpi_round_keys *keys, struct ddp
     job->keys = keys;
     job->node.key = job->name;
     job->node.key_len = name.len;
-    const struct ddpi_rounds_hooks hooks = {
-        .ctx = job, .begin = job_on_begin, .seat = job_on_seat, .changed = job_on_changed};
+    const struct ddpi_rounds_hooks hooks = {.ctx = job,
+                                            .begin = job_on_begin,
+                                            .seat = job_on_seat,
+                                            .changed = job_on_changed,
+                                            .blame = job_on_blame};
     job->rounds = ddpi_rounds_create(&hooks, keys->hooks.epoch(keys->hooks.ctx, job->name));
     if (job->rounds == NULL || !ddpi_table_insert(&keys->jobs, &job->node)) {
         ddpi_rounds_destroy(job->rounds);

@@ -11,6 +11,8 @@
  *     want/stop        end the job; if it is older than the first member, it is removed
  *     want/size        "MIN:MAX", how many nodes the job should have
  *     want/drain/NAME  nodes with this name must go
+ *     want/admit/NAME  nodes with this name may have seats again; removed when that is noted
+ *     blame/NAME       what is held against nodes with this name (round_record.h)
  *
  * Raising the key "epoch/JOB" makes the next generation come after that epoch.
  *

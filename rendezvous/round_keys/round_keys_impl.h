@@ -14,7 +14,7 @@
 enum {
     ROUND_ID_CHARS = 20,
     ROUND_KEY_CHARS =
-        sizeof DDPI_ROUND_PREFIX + DDPI_JOB_MAX + sizeof "/want/drain/" + ROUND_ID_CHARS,
+        sizeof DDPI_ROUND_PREFIX + DDPI_JOB_MAX + sizeof "/want/drain/" + DDP_ROUND_NAME_SIZE,
 };
 
 struct round_job {
@@ -85,6 +85,8 @@ void ddpi_round_take_epoch(struct round_job *job);
 void ddpi_round_take_wish(struct round_job *job);
 /* want/drain/NAME was set (@drain), or removed. */
 void ddpi_round_take_drain(struct round_job *job, struct ddpi_bytes name, bool drain);
+/* want/admit/NAME was set. */
+void ddpi_round_take_admit(struct round_job *job, struct ddpi_bytes name);
 /* Reads all keys below want/. */
 void ddpi_round_take_wants(struct round_job *job);
 /* @value is that of member/ID; its data are NULL if there is no such key. */

@@ -73,6 +73,9 @@ static void take_key(struct ddpi_round_keys *keys, struct ddpi_bytes key)
         job->fed = true;
     } else if (ddpi_round_take_prefix(&rest, "want/drain/")) {
         ddpi_round_take_drain(job, rest, value.data != NULL);
+    } else if (ddpi_round_take_prefix(&rest, "want/admit/")) {
+        if (value.data != NULL)
+            ddpi_round_take_admit(job, rest);
     } else if (ddpi_round_take_prefix(&rest, "want/")) {
         ddpi_round_take_wish(job);
     }

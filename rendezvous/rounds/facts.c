@@ -30,6 +30,7 @@ struct ddpi_rounds *ddpi_rounds_create(const struct ddpi_rounds_hooks *hooks,
     ddpi_sm_init(&rounds->sm, &ddpi_rounds_sm);
     ddpi_table_init(&rounds->by_id, seed);
     ddpi_table_init(&rounds->drained, seed);
+    ddpi_table_init(&rounds->blamed, seed);
     ddpi_list_init(&rounds->members);
     ddpi_list_init(&rounds->news);
     rounds->hooks = *hooks;
@@ -64,6 +65,7 @@ void ddpi_rounds_destroy(struct ddpi_rounds *rounds)
     while (!ddpi_list_empty(&rounds->members))
         member_destroy(rounds, ddpi_rounds_member_of(rounds->members.next));
     forget_all_drained(rounds);
+    ddpi_rounds_forget_all_blame(rounds);
     ddpi_table_finish(&rounds->by_id);
     ddpi_free(rounds->sorted);
     ddpi_free(rounds);
@@ -123,6 +125,7 @@ static ddp_status member_create(struct ddpi_rounds *rounds, uint64_t id,
     member->late = ddpi_rounds_state(rounds) == ROUNDS_CLOSED;
     member->drained = !member->late && ddpi_table_find(&rounds->drained, member->says.name,
                                                        strlen(member->says.name)) != NULL;
+    member->quarantined = !member->late && ddpi_rounds_in_quarantine(rounds, member->says.name);
     member_agree(rounds, member);
     ddpi_list_append(&rounds->members, &member->of_job);
     ddpi_list_init(&member->of_news);
@@ -134,9 +137,10 @@ static ddp_status member_create(struct ddpi_rounds *rounds, uint64_t id,
 static void member_depart(struct ddpi_rounds *rounds, const struct round_member *member,
                           bool drained)
 {
+    bool left_out = member->traits >> ROUND_LEFT_OUT & 1;
     bool needed = member->seated || (ddpi_rounds_state(rounds) == ROUNDS_FORMING &&
                                      rounds->count[ROUND_WILLING] >= ddpi_rounds_min(rounds));
-    if (!needed || rounds->departed.node[0] != '\0')
+    if (!needed || left_out || rounds->departed.node[0] != '\0')
         return;
     memcpy(rounds->departed.node, member->says.name, sizeof rounds->departed.node);
     rounds->departed.drained = drained;
@@ -223,11 +227,13 @@ static const char *departure(const struct ddpi_rounds *rounds, const struct roun
         return gone ? "has left" : "is leaving";
     if (gone)
         return "is lost";
+    if (says->sick[0] != '\0')
+        return "is left out: ";
     return current && says->phase == DDP_ROUND_IDLE ? "has given up its part" : NULL;
 }
 
-/* Whether a failure has been noted, and the loss of @member, to whose workers its peers may have
- * been connected, explains it. */
+/* Whether a failure has been noted, and @member explains it: it is lost, and the workers of its
+ * peers may have been connected to its own; or it is not fit. */
 static bool explains_failure(const struct ddpi_rounds *rounds, const struct round_member *member,
                              bool gone)
 {
@@ -235,7 +241,8 @@ static bool explains_failure(const struct ddpi_rounds *rounds, const struct roun
                        ? rounds->cause == ROUND_CAUSE_FAILURE
                        : rounds->judging;
     bool vanished = gone && (member->traits >> ROUND_ACTIVE & 1) && !member->says.leaving;
-    return judging && (vanished || member->says.fenced) && !rounds->root.record.final;
+    bool unfit = member->says.fenced || member->says.sick[0] != '\0';
+    return judging && (vanished || unfit) && !rounds->root.record.final;
 }
 
 void ddpi_rounds_notice(struct ddpi_rounds *rounds, const struct round_member *member, bool gone)
@@ -253,7 +260,8 @@ void ddpi_rounds_notice(struct ddpi_rounds *rounds, const struct round_member *m
     rounds->cause = ROUND_CAUSE_MEMBER;
     rounds->judging = false;
     rounds->failed = !says->leaving;
-    ddpi_rounds_say(rounds->reason, "node %s %s", says->name, what);
+    bool sick = !gone && !says->leaving && says->sick[0] != '\0';
+    ddpi_rounds_say(rounds->reason, "node %s %s%s", says->name, what, sick ? says->sick : "");
 }
 
 /* --- what users want --- */
@@ -353,6 +361,7 @@ void ddpi_rounds_renew(struct ddpi_rounds *rounds)
     rounds->settle_ms = UINT64_MAX;
     rounds->retell = true;
     forget_all_drained(rounds);
+    ddpi_rounds_forgive_all(rounds);
     forget_verdict(rounds);
     admit_late(rounds);
 }
@@ -376,6 +385,7 @@ void ddpi_rounds_summary(const struct ddpi_rounds *rounds, struct ddpi_rounds_su
     ret->quiet_ms = rounds->quiet_ms;
     ret->seated_ms = rounds->seated_ms;
     ret->running_ms = rounds->running_ms;
+    ret->left_out = rounds->count[ROUND_LEFT_OUT];
 }
 
 void ddpi_rounds_restore(struct ddpi_rounds *rounds, const struct ddpi_rounds_summary *summary)
@@ -430,6 +440,7 @@ void ddpi_rounds_restore_seat(struct ddpi_rounds *rounds, uint64_t id,
         return;
     follow_seat(rounds, seat);
     ddpi_rounds_copy_seat(&member->seat, seat);
+    member->check = seat->check;
     /* A job is not closed before it has told its members to end. */
     member->late &= seat->order == DDP_ROUND_WAIT || seat->order == DDP_ROUND_STOP;
     member->seated =

@@ -23,6 +23,12 @@
  * and the failure neither counts as a restart nor ends the job. A node that was lost without a word
  * keeps the generation from being quiet until its lease ends, so no failure is judged too early.
  *
+ * A node that is not fit gets no seat: one that says that it is sick (its check has failed), or one
+ * that is in quarantine, as it was the first cause of too many failures in a row (blame.c). Neither
+ * costs a restart: the failure that leads to quarantine is not counted, and a failure is explained
+ * by a check that fails in a node of that generation, as it is by the loss of one. So no failure is
+ * judged while a node checks itself. A job that has too few nodes left waits for others.
+ *
  * Facts may be noted at any time; ddpi_rounds_step() takes all steps that they allow.
  */
 #ifndef DDPI_ROUNDS_H
@@ -48,6 +54,13 @@ DDPI_SM_DECLARE(ddpi_rounds, DDPI_ROUNDS_STATES);
 
 struct ddpi_rounds;
 
+/* What is held against a node. It belongs to the node's name, and outlives its members. */
+struct ddpi_rounds_blame {
+    uint32_t failures;              /* in a row, of which it was the first cause */
+    bool left_out;                  /* these are too many: it gets no seat until it is admitted */
+    char text[DDP_ROUND_TEXT_SIZE]; /* the latest of them */
+};
+
 /* The state of the job, for observers, and for a server that starts again. */
 struct ddpi_rounds_summary {
     enum ddpi_rounds_state state;
@@ -65,6 +78,7 @@ struct ddpi_rounds_summary {
     uint64_t quiet_ms;   /* all workers of the old generation had ended */
     uint64_t seated_ms;  /* the new generation had begun */
     uint64_t running_ms; /* all its workers had started */
+    uint32_t left_out;   /* of the members: sick, or in quarantine */
 };
 
 /* None of them may call back into the machine. */
@@ -79,6 +93,9 @@ struct ddpi_rounds_hooks {
     void (*seat)(void *ctx, uint64_t member, const struct ddp_round_seat *seat);
     /* The summary has changed. Called at most once in a step, at its end. */
     void (*changed)(void *ctx);
+    /* What is held against the node @name has changed; NULL: nothing is any more. May be NULL:
+     * nobody keeps it. */
+    void (*blame)(void *ctx, const char *name, const struct ddpi_rounds_blame *blame);
 };
 
 /* A job without members, whose next generation comes after @last_generation. NULL: no memory.
@@ -111,6 +128,10 @@ void ddpi_rounds_wish(struct ddpi_rounds *rounds, const struct ddpi_rounds_wish 
  * without them is closed. DDP_E_NOMEM. */
 ddp_status ddpi_rounds_drain(struct ddpi_rounds *rounds, const char *name, bool drain);
 
+/* Nothing is held any more against nodes with this name; those that are sick must check again
+ * whether they are. */
+void ddpi_rounds_admit(struct ddpi_rounds *rounds, const char *name);
+
 /* A worker has saved its state: members that wait for that may join. */
 void ddpi_rounds_checkpoint(struct ddpi_rounds *rounds);
 
@@ -126,12 +147,16 @@ void ddpi_rounds_summary(const struct ddpi_rounds *rounds, struct ddpi_rounds_su
 /* --- a server that starts again ---
  * After create, call ddpi_rounds_restore() with the summary that was stored; then
  * ddpi_rounds_member() for each member, in the order of their arrival; then
- * ddpi_rounds_restore_seat() for each, with the seat that it was told; then ddpi_rounds_wish().
+ * ddpi_rounds_restore_seat() for each, with the seat that it was told; then
+ * ddpi_rounds_restore_blame() for each name, and ddpi_rounds_wish().
  * Nothing is told before the next step. The seats may be newer than the summary, and of different
  * ages. The number of failures that were alike is lost. */
 void ddpi_rounds_restore(struct ddpi_rounds *rounds, const struct ddpi_rounds_summary *summary);
 void ddpi_rounds_restore_seat(struct ddpi_rounds *rounds, uint64_t member,
                               const struct ddp_round_seat *seat);
+/* DDP_E_NOMEM. */
+ddp_status ddpi_rounds_restore_blame(struct ddpi_rounds *rounds, const char *name,
+                                     const struct ddpi_rounds_blame *blame);
 
 /* Less than, equal to or greater than 0 if the name @a sorts before, with or after @b. Digits count
  * as numbers, so that node10 comes after node9. */

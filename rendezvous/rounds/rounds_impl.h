@@ -13,16 +13,18 @@
 
 /* What counts about a member. The machine always knows how many members have each trait. */
 enum round_trait {
-    ROUND_LIVE,    /* has not been told END */
-    ROUND_WILLING, /* may have a seat in the next generation, once nothing runs on it */
-    ROUND_BUSY,    /* something of some generation may be running on it */
-    ROUND_SPARE,   /* willing, not busy, without a seat in the latest generation */
-    ROUND_SEATED,  /* in the latest generation */
-    ROUND_ACTIVE,  /* seated and busy */
-    ROUND_UP,      /* seated, and all its workers of the latest generation have started */
-    ROUND_DONE,    /* seated, and all its workers of the latest generation have ended well */
-    ROUND_DRAINED, /* seated, drained, and not done */
-    ROUND_LATE,    /* waits until the closed job is gone */
+    ROUND_LIVE,     /* has not been told END */
+    ROUND_WILLING,  /* may have a seat in the next generation, once nothing runs on it */
+    ROUND_BUSY,     /* something of some generation may be running on it */
+    ROUND_SPARE,    /* willing, not busy, without a seat in the latest generation */
+    ROUND_SEATED,   /* in the latest generation */
+    ROUND_ACTIVE,   /* seated and busy */
+    ROUND_UP,       /* seated, and all its workers of the latest generation have started */
+    ROUND_DONE,     /* seated, and all its workers of the latest generation have ended well */
+    ROUND_DRAINED,  /* seated, drained, and not done */
+    ROUND_LATE,     /* waits until the closed job is gone */
+    ROUND_CHECKING, /* willing, if its check does not fail */
+    ROUND_LEFT_OUT, /* would be willing, but is sick or in quarantine */
     ROUND_TRAITS
 };
 
@@ -37,6 +39,8 @@ struct round_member {
     bool drained;
     bool late;    /* it came after the job was closed, and is no part of it */
     bool refused; /* its terms are not the job's */
+    bool quarantined;
+    uint32_t check; /* that it is asked for: the number that it has */
     struct ddp_round_member says;
     struct ddp_round_seat seat; /* as told last */
 };
@@ -64,6 +68,7 @@ struct ddpi_rounds {
     struct ddpi_list members;     /* round_member::of_job */
     struct ddpi_list news;        /* round_member::of_news */
     struct ddpi_table drained;    /* names */
+    struct ddpi_table blamed;     /* names, with what is held against each (blame.c) */
     struct round_member **sorted; /* room for all members, so that a step needs no memory */
     size_t sorted_size;
     uint64_t arrivals;
@@ -81,7 +86,9 @@ struct ddpi_rounds {
     bool checkpoint; /* noted since the last step */
     bool forgotten;  /* a generation is known only because a new member has named it */
     bool stepped;
-    uint64_t born_ms; /* the first step */
+    uint64_t born_ms;  /* the first step */
+    uint64_t begun_ms; /* the latest generation, or the first step if that is later */
+    bool proven;       /* STOPPING: it ran long enough to speak for its nodes */
 
     uint64_t settle_ms;  /* FORMING: when to seat the members that have come; UINT64_MAX: too few */
     uint64_t refresh_ms; /* when the texts of waiting members may be told again */
@@ -143,6 +150,23 @@ void ddpi_rounds_copy_seat(struct ddp_round_seat *to, const struct ddp_round_sea
 void ddpi_rounds_recount(struct ddpi_rounds *rounds, struct round_member *member);
 /* The next step computes @member's seat again. */
 void ddpi_rounds_look_at(struct ddpi_rounds *rounds, struct round_member *member);
+
+/* --- blame.c: nodes that are left out --- */
+
+/* At the end of the machine. */
+void ddpi_rounds_forget_all_blame(struct ddpi_rounds *rounds);
+/* Nothing is held against any node any more. */
+void ddpi_rounds_forgive_all(struct ddpi_rounds *rounds);
+/* Whether nodes with this name are in quarantine. */
+bool ddpi_rounds_in_quarantine(const struct ddpi_rounds *rounds, const char *name);
+/* The generation has ended, and was stopped by the failure rounds->root if @failed. Returns whether
+ * that sends the first cause's node into quarantine, which rounds->reason then says. */
+bool ddpi_rounds_assign_blame(struct ddpi_rounds *rounds, bool failed);
+/* Why @member is left out, into @text of DDP_ROUND_TEXT_SIZE; false: it is not. */
+bool ddpi_rounds_why_left_out(const struct ddpi_rounds *rounds, const struct round_member *member,
+                              char *text);
+/* Appends to @text, of that size, "; left out: " and which nodes are, and why; or nothing. */
+void ddpi_rounds_say_left_out(const struct ddpi_rounds *rounds, char *text);
 
 /* --- facts.c: members, and the facts noted about them --- */
 

@@ -242,6 +242,24 @@ ddp_status ddpi_rounds_seat_all(struct ddpi_rounds *rounds, struct ddp_error *er
 
 /* --- what members are told --- */
 
+/* Whether a member is not ready for the next generation; puts into @text which. */
+static bool say_unready(const struct ddpi_rounds *rounds, char *text)
+{
+    ddpi_list_for_each (at, &rounds->members) {
+        const struct round_member *member = ddpi_rounds_member_of(at);
+        bool busy = member->traits >> ROUND_BUSY & 1;
+        if (busy)
+            ddpi_rounds_say(text, "waiting for node %s to end its workers of generation %llu",
+                            member->says.name, (unsigned long long)member->says.generation);
+        else if (member->traits >> ROUND_CHECKING & 1)
+            ddpi_rounds_say(text, "waiting for node %s to end its node check", member->says.name);
+        else
+            continue;
+        return true;
+    }
+    return false;
+}
+
 static void say_forming(const struct ddpi_rounds *rounds, char *text)
 {
     uint32_t here = rounds->count[ROUND_WILLING];
@@ -249,16 +267,11 @@ static void say_forming(const struct ddpi_rounds *rounds, char *text)
     if (here < min) {
         ddpi_rounds_say(text, "waiting for %u more node%s: %u of at least %u %s here", min - here,
                         min - here == 1 ? "" : "s", here, min, here == 1 ? "is" : "are");
+        ddpi_rounds_say_left_out(rounds, text);
         return;
     }
-    ddpi_list_for_each (at, &rounds->members) {
-        const struct round_member *member = ddpi_rounds_member_of(at);
-        if (!(member->traits >> ROUND_BUSY & 1))
-            continue;
-        ddpi_rounds_say(text, "waiting for node %s to end its workers of generation %llu",
-                        member->says.name, (unsigned long long)member->says.generation);
+    if (say_unready(rounds, text))
         return;
-    }
     if (rounds->forgotten && here >= max) {
         ddpi_rounds_say(text,
                         "the store does not know what became of generation %llu; waiting up to "
@@ -325,6 +338,16 @@ static void order_stop(struct ddp_round_seat *seat, uint64_t generation, bool fa
     ddpi_rounds_say(seat->text, "%s", why);
 }
 
+/* A member that is left out does not wait for what the others wait for. */
+static void say_own_reason(const struct ddpi_rounds *rounds, const struct round_member *member,
+                           struct ddp_round_seat *seat)
+{
+    char why[DDP_ROUND_TEXT_SIZE];
+    seat->left_out = ddpi_rounds_why_left_out(rounds, member, why);
+    if (seat->left_out)
+        ddpi_rounds_say(seat->text, "left out: %s", why);
+}
+
 /* Computes @member's seat as it should be now. The seat keeps the numbers of the latest generation
  * that the member was seated in: they are its claim on the next one, also for a server that starts
  * again. */
@@ -336,6 +359,7 @@ static void compute_seat(const struct ddpi_rounds *rounds, const struct round_me
     ddpi_rounds_copy_seat(seat, &member->seat);
     if (seat->order == DDP_ROUND_END)
         return;
+    seat->left_out = false;
     if (member->refused) {
         char which[DDP_ROUND_TEXT_SIZE];
         (void)ddpi_rounds_terms_differ(&rounds->terms, &member->says.terms, which);
@@ -359,6 +383,9 @@ static void compute_seat(const struct ddpi_rounds *rounds, const struct round_me
         seat->failed = seat->spare = false;
         ddpi_rounds_say(seat->text, "%s", waiting);
     }
+    seat->check = member->check;
+    if (seat->order == DDP_ROUND_WAIT)
+        say_own_reason(rounds, member, seat);
 }
 
 static void tell_member(struct ddpi_rounds *rounds, struct round_member *member,

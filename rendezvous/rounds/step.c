@@ -9,7 +9,8 @@
 #include <string.h>
 
 enum {
-    CRASH_LOOP_MS = 10 * 1000 /* a worker that ran for longer has not failed at its start */
+    CRASH_LOOP_MS = 10 * 1000, /* a worker that ran for longer has not failed at its start */
+    PROVEN_MS = 10 * 1000      /* a generation that ran for that long speaks for its nodes */
 };
 
 /* --- moves --- */
@@ -34,6 +35,7 @@ static void enter_state(struct ddpi_rounds *rounds, enum ddpi_rounds_state to)
 static void stop_generation(struct ddpi_rounds *rounds, bool failed, uint64_t now_ms)
 {
     rounds->failed = failed;
+    rounds->proven = now_ms - rounds->begun_ms >= PROVEN_MS;
     rounds->recovering = true;
     rounds->recovery_ms = now_ms;
     rounds->quiet_ms = rounds->seated_ms = rounds->running_ms = 0;
@@ -54,6 +56,16 @@ static void enter_closed(struct ddpi_rounds *rounds)
     enter_state(rounds, ROUNDS_CLOSED);
 }
 
+/* The first member with @trait; NULL: there is none. */
+static const struct round_member *first_with_trait(const struct ddpi_rounds *rounds,
+                                                   enum round_trait trait)
+{
+    ddpi_list_for_each (at, &rounds->members)
+        if (ddpi_rounds_member_of(at)->traits >> trait & 1)
+            return ddpi_rounds_member_of(at);
+    return NULL;
+}
+
 /* --- forming --- */
 
 static void begin_generation(struct ddpi_rounds *rounds, uint64_t now_ms)
@@ -67,6 +79,7 @@ static void begin_generation(struct ddpi_rounds *rounds, uint64_t now_ms)
         return;
     }
     rounds->seated_ms = since_cause(rounds, now_ms);
+    rounds->begun_ms = now_ms;
     enter_state(rounds, ROUNDS_RUNNING);
 }
 
@@ -77,7 +90,24 @@ static void close_too_few(struct ddpi_rounds *rounds)
                     rounds->departed.node, rounds->departed.drained ? "was drained" : "has left",
                     here, ddpi_rounds_min(rounds), ddpi_rounds_min(rounds) == 1 ? "" : "s",
                     here == 1 ? "is" : "are");
+    ddpi_rounds_say_left_out(rounds, rounds->reason);
     set_verdict(rounds, rounds->departed.drained ? EXIT_STOPPED : EXIT_LEFT);
+    enter_closed(rounds);
+}
+
+/* If the node of a job of one node is left out, no other can come in its place: it is in the
+ * process of its machine. What a check has found does not change; a failure is the job's result, as
+ * without quarantine. */
+static void close_left_out(struct ddpi_rounds *rounds)
+{
+    const struct round_member *member = first_with_trait(rounds, ROUND_LEFT_OUT);
+    char why[DDP_ROUND_TEXT_SIZE];
+    if (member == NULL)
+        return;
+    (void)ddpi_rounds_why_left_out(rounds, member, why);
+    ddpi_rounds_say(rounds->reason, "node %s is left out, and the job has no other: %s",
+                    member->says.name, why);
+    set_verdict(rounds, member->says.sick[0] != '\0' ? EXIT_CONFIG : rounds->exit_code);
     enter_closed(rounds);
 }
 
@@ -92,6 +122,12 @@ static uint64_t seating_ms(const struct ddpi_rounds *rounds)
                : forgotten_ms;
 }
 
+/* Nothing runs on any member, and each knows whether it is fit. */
+static bool all_ready(const struct ddpi_rounds *rounds)
+{
+    return rounds->count[ROUND_BUSY] == 0 && rounds->count[ROUND_CHECKING] == 0;
+}
+
 static void conclude_forming(struct ddpi_rounds *rounds, uint64_t now_ms)
 {
     uint32_t here = rounds->count[ROUND_WILLING];
@@ -103,24 +139,23 @@ static void conclude_forming(struct ddpi_rounds *rounds, uint64_t now_ms)
         rounds->settle_ms = UINT64_MAX;
         if (rounds->departed.node[0] != '\0')
             close_too_few(rounds);
+        else if (rounds->terms.max_nodes == 1 && rounds->terms.lease_ms == 0)
+            close_left_out(rounds);
     } else {
         /* After a failure all survivors are known: there is no one else to wait for. */
         if (rounds->settle_ms == UINT64_MAX)
             rounds->settle_ms = rounds->formed ? now_ms : now_ms + rounds->terms.settle_ms;
-        if (rounds->count[ROUND_BUSY] == 0 && now_ms >= seating_ms(rounds))
+        if (all_ready(rounds) && now_ms >= seating_ms(rounds))
             begin_generation(rounds, now_ms);
     }
 }
 
 /* --- running --- */
 
-/* The first member with @trait; there is one. */
 static const char *name_with_trait(const struct ddpi_rounds *rounds, enum round_trait trait)
 {
-    ddpi_list_for_each (at, &rounds->members)
-        if (ddpi_rounds_member_of(at)->traits >> trait & 1)
-            return ddpi_rounds_member_of(at)->says.name;
-    return "";
+    const struct round_member *member = first_with_trait(rounds, trait);
+    return member != NULL ? member->says.name : "";
 }
 
 /* Whether users want the job to change; puts into rounds->reason how. */
@@ -235,6 +270,8 @@ static void judge_failure(struct ddpi_rounds *rounds)
     rounds->judging = false;
     if (rounds->root.known)
         count_failure(rounds);
+    if (ddpi_rounds_assign_blame(rounds, rounds->root.known) && !final)
+        return; /* the next generation goes on without that node: this is no restart */
     if (rounds->root.known && !final && !rounds->wish.stop && crash_loop(rounds))
         set_verdict(rounds, EXIT_CRASH_LOOP);
     else if (final || rounds->restarts >= rounds->terms.max_restarts)
@@ -252,14 +289,27 @@ static void heed_stop(struct ddpi_rounds *rounds)
     set_verdict(rounds, EXIT_STOPPED);
 }
 
+/* A check that fails would explain the failure that is to be judged, if the job is to go on. */
+static bool awaits_checks(const struct ddpi_rounds *rounds)
+{
+    bool final = rounds->root.known && rounds->root.record.final;
+    bool goes_on = rounds->judging && !final && !rounds->wish.stop;
+    return goes_on && rounds->count[ROUND_CHECKING] != 0;
+}
+
 static void conclude_stopping(struct ddpi_rounds *rounds, uint64_t now_ms)
 {
     heed_stop(rounds);
     if (rounds->count[ROUND_ACTIVE] != 0)
         return;
-    rounds->quiet_ms = since_cause(rounds, now_ms);
+    if (rounds->quiet_ms == 0)
+        rounds->quiet_ms = since_cause(rounds, now_ms);
+    if (awaits_checks(rounds))
+        return;
     if (rounds->judging)
         judge_failure(rounds);
+    else
+        (void)ddpi_rounds_assign_blame(rounds, false);
     heed_stop(rounds);
     if (rounds->closing)
         enter_closed(rounds);
@@ -312,7 +362,7 @@ void ddpi_rounds_step(struct ddpi_rounds *rounds, uint64_t now_ms)
                                                  [ROUNDS_STOPPING] = conclude_stopping,
                                                  [ROUNDS_CLOSED] = conclude_closed};
     if (!rounds->stepped)
-        rounds->born_ms = now_ms;
+        rounds->born_ms = rounds->begun_ms = now_ms;
     rounds->stepped = true;
     if (rounds->restored)
         continue_restored(rounds);
@@ -332,7 +382,7 @@ void ddpi_rounds_step(struct ddpi_rounds *rounds, uint64_t now_ms)
 
 uint64_t ddpi_rounds_deadline(const struct ddpi_rounds *rounds)
 {
-    uint64_t seating = rounds->count[ROUND_BUSY] == 0 ? seating_ms(rounds) : UINT64_MAX;
+    uint64_t seating = all_ready(rounds) ? seating_ms(rounds) : UINT64_MAX;
     uint64_t refresh_ms = rounds->stale ? rounds->refresh_ms : UINT64_MAX;
     return seating < refresh_ms ? seating : refresh_ms;
 }

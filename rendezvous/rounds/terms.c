@@ -45,6 +45,7 @@ bool ddpi_rounds_terms_differ(const struct ddp_round_terms *job, const struct dd
         {"--settle (in ms)", offsetof(struct ddp_round_terms, settle_ms)},
         {"--lease (in ms)", offsetof(struct ddp_round_terms, lease_ms)},
         {"--crash-loop", offsetof(struct ddp_round_terms, crash_loop)},
+        {"--quarantine", offsetof(struct ddp_round_terms, quarantine)},
     };
     static const char *const joins[] = {"now", "checkpoint", "never"};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
@@ -86,6 +87,8 @@ void ddpi_rounds_copy_seat(struct ddp_round_seat *to, const struct ddp_round_sea
     to->role_first_rank = from->role_first_rank;
     to->role_world_size = from->role_world_size;
     to->most_workers = from->most_workers;
+    to->left_out = from->left_out;
+    to->check = from->check;
     to->master_port = from->master_port;
     ddpi_rounds_say(to->master_address, "%s", from->master_address);
     ddpi_rounds_say(to->text, "%s", from->text);

@@ -15,7 +15,10 @@ static bool member_is_quiet(const struct ddpi_rounds *rounds, const struct round
 static uint32_t traits_of(const struct ddpi_rounds *rounds, const struct round_member *member)
 {
     bool live = member->seat.order != DDP_ROUND_END && !member->refused;
-    bool willing = live && !member->says.leaving && !member->drained;
+    bool stays = live && !member->says.leaving && !member->drained;
+    bool left_out = member->quarantined || member->says.sick[0] != '\0';
+    bool willing = stays && !left_out;
+    bool checking = willing && member->says.checking;
     bool busy = !member_is_quiet(rounds, member);
     bool current = member->seated && member->says.generation == rounds->generation;
     bool done = current && member->says.phase == DDP_ROUND_DONE;
@@ -23,13 +26,15 @@ static uint32_t traits_of(const struct ddpi_rounds *rounds, const struct round_m
         [ROUND_LIVE] = live,
         [ROUND_WILLING] = willing,
         [ROUND_BUSY] = busy,
-        [ROUND_SPARE] = willing && !busy && !member->seated,
+        [ROUND_SPARE] = willing && !busy && !checking && !member->seated,
         [ROUND_SEATED] = member->seated,
         [ROUND_ACTIVE] = member->seated && busy,
         [ROUND_UP] = done || (current && member->says.phase == DDP_ROUND_RUNNING),
         [ROUND_DONE] = done,
         [ROUND_DRAINED] = member->seated && member->drained && !done,
         [ROUND_LATE] = live && member->late,
+        [ROUND_CHECKING] = checking,
+        [ROUND_LEFT_OUT] = stays && left_out && !member->late,
     };
     uint32_t traits = 0;
     for (unsigned trait = 0; trait < ROUND_TRAITS; trait++)

@@ -46,6 +46,8 @@ struct table {
     FIELD(type, name, member, NUMBER, true, min, max, NULL, false)
 #define WORD_OF(type, name, member, words) \
     FIELD(type, name, member, WORD, false, 0, 0, words, false)
+#define NEWER_WORD_OF(type, name, member, words) \
+    FIELD(type, name, member, WORD, false, 0, 0, words, true)
 #define NEWER_TEXT_OF(type, name, member) FIELD(type, name, member, TEXT, false, 0, 0, NULL, true)
 #define NEWER_NUMBER_OF(type, name, member, max) \
     FIELD(type, name, member, NUMBER, false, 0, max, NULL, true)
@@ -83,6 +85,7 @@ static const char *const states[] = {[ROUNDS_FORMING] = "forming",
 #define MEMBER  struct ddp_round_member
 #define SEAT    struct ddp_round_seat
 #define SUMMARY struct ddpi_rounds_summary
+#define BLAME   struct ddpi_rounds_blame
 
 static const struct field member_fields[] = {
     TEXT_OF(MEMBER, "name", name, 1),
@@ -102,6 +105,10 @@ static const struct field member_fields[] = {
     WORD_OF(MEMBER, "failure_final", failure.final, no_yes),
     TEXT_OF(MEMBER, "failure", failure.text, 0),
     NEWER_TEXT_OF(MEMBER, "role", role),
+    NEWER_TEXT_OF(MEMBER, "sick", sick),
+    NEWER_WORD_OF(MEMBER, "checking", checking, no_yes),
+    NEWER_NUMBER_OF(MEMBER, "checks", checks, UINT32_MAX),
+    NEWER_NUMBER_OF(MEMBER, "quarantine", terms.quarantine, UINT32_MAX),
 };
 
 static const struct field seat_fields[] = {
@@ -121,6 +128,8 @@ static const struct field seat_fields[] = {
     NEWER_NUMBER_OF(SEAT, "role_first_rank", role_first_rank, UINT32_MAX),
     NEWER_NUMBER_OF(SEAT, "role_world_size", role_world_size, UINT32_MAX),
     NEWER_NUMBER_OF(SEAT, "most_workers", most_workers, UINT32_MAX),
+    NEWER_WORD_OF(SEAT, "left_out", left_out, no_yes),
+    NEWER_NUMBER_OF(SEAT, "check", check, UINT32_MAX),
 };
 
 static const struct field summary_fields[] = {
@@ -138,12 +147,21 @@ static const struct field summary_fields[] = {
     NUMBER_OF(SUMMARY, "seated_ms", seated_ms, 0, INT64_MAX),
     NUMBER_OF(SUMMARY, "running_ms", running_ms, 0, INT64_MAX),
     TEXT_OF(SUMMARY, "reason", reason, 0),
+    NEWER_NUMBER_OF(SUMMARY, "left_out", left_out, UINT32_MAX),
+    NEWER_NUMBER_OF(SUMMARY, "quarantine", terms.quarantine, UINT32_MAX),
+};
+
+static const struct field blame_fields[] = {
+    NUMBER_OF(BLAME, "failures", failures, 0, UINT32_MAX),
+    WORD_OF(BLAME, "left_out", left_out, no_yes),
+    TEXT_OF(BLAME, "text", text, 0),
 };
 
 #define COUNT(fields) (sizeof(fields) / sizeof *(fields))
 static const struct table member_table = {"member", member_fields, COUNT(member_fields)};
 static const struct table seat_table = {"seat", seat_fields, COUNT(seat_fields)};
 static const struct table summary_table = {"state", summary_fields, COUNT(summary_fields)};
+static const struct table blame_table = {"blame", blame_fields, COUNT(blame_fields)};
 _Static_assert(COUNT(member_fields) <= FIELDS_MAX && COUNT(seat_fields) <= FIELDS_MAX &&
                    COUNT(summary_fields) <= FIELDS_MAX,
                "a bit for each field");
@@ -319,6 +337,12 @@ ddp_status ddpi_round_summary_put(struct ddpi_buf *buf, const struct ddpi_rounds
     return record_put(&summary_table, buf, summary, err);
 }
 
+ddp_status ddpi_round_blame_put(struct ddpi_buf *buf, const struct ddpi_rounds_blame *blame,
+                                struct ddp_error *err)
+{
+    return record_put(&blame_table, buf, blame, err);
+}
+
 /* --- reading --- */
 
 static bool field_take_number(const struct field *field, const char *value, size_t len,
@@ -448,5 +472,15 @@ ddp_status ddpi_round_summary_get(struct ddpi_bytes record, struct ddpi_rounds_s
     ddp_status status = record_get(&summary_table, record, &summary, err);
     if (status == DDP_OK)
         *ret = summary;
+    return status;
+}
+
+ddp_status ddpi_round_blame_get(struct ddpi_bytes record, struct ddpi_rounds_blame *ret,
+                                struct ddp_error *err)
+{
+    struct ddpi_rounds_blame blame = {0};
+    ddp_status status = record_get(&blame_table, record, &blame, err);
+    if (status == DDP_OK)
+        *ret = blame;
     return status;
 }

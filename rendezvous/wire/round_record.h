@@ -1,6 +1,6 @@
 /*
  * round_record.h - records of rounds, which keys hold as text: what a member says of itself, its
- * seat, and the state of the job. Pure.
+ * seat, the state of the job, and what is held against a node. Pure.
  *
  * A record has lines, "FIELD VALUE", each with a newline at its end; the value begins after the
  * first blank. Users read records with `ddpctl store get`. Later versions may append fields, so a
@@ -24,6 +24,8 @@ ddp_status ddpi_round_seat_put(struct ddpi_buf *buf, const struct ddp_round_seat
                                struct ddp_error *err);
 ddp_status ddpi_round_summary_put(struct ddpi_buf *buf, const struct ddpi_rounds_summary *summary,
                                   struct ddp_error *err);
+ddp_status ddpi_round_blame_put(struct ddpi_buf *buf, const struct ddpi_rounds_blame *blame,
+                                struct ddp_error *err);
 
 /* The reverse; texts are zero after their ends. DDP_E_PROTOCOL: it is no such record. */
 ddp_status ddpi_round_member_get(struct ddpi_bytes record, struct ddp_round_member *ret,
@@ -32,5 +34,7 @@ ddp_status ddpi_round_seat_get(struct ddpi_bytes record, struct ddp_round_seat *
                                struct ddp_error *err);
 ddp_status ddpi_round_summary_get(struct ddpi_bytes record, struct ddpi_rounds_summary *ret,
                                   struct ddp_error *err);
+ddp_status ddpi_round_blame_get(struct ddpi_bytes record, struct ddpi_rounds_blame *ret,
+                                struct ddp_error *err);
 
 #endif

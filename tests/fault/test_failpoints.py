@@ -93,6 +93,23 @@ class Failpoints(unittest.TestCase):
             self.assertEqual(done.returncode, 128 + signal.SIGKILL, done.stderr[-2000:])
             self.assertIn('the agent was killed by SIGKILL', done.stderr)
 
+    def test_a_node_check(self):
+        """It is the first process and the first pipe of a job."""
+        for spec in ('spawn.clone=error:11@1', 'spawn.clone=kill@1', 'logmux.pipe=error:24@1', 'logmux.pipe=kill@1'):
+            with self.subTest(spec):
+                marker = f'mark-{os.getpid()}-check-{spec}'
+                env = dict(os.environ, DDPRUN_FAILPOINTS=spec, DDPRUN_TEST_MARK=marker, OMP_NUM_THREADS='1')
+                done = subprocess.run([DDPRUN, '--node-check=setsid sleep 300 & sleep 300', *WORKER, '300'], env=env,
+                                      stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                      stderr=subprocess.PIPE, text=True, timeout=DEADLINE_S)
+                self.assert_nothing_left(marker)
+                if 'kill' in spec:
+                    self.assertEqual(done.returncode, 128 + signal.SIGKILL, done.stderr)
+                else:
+                    self.assertEqual(done.returncode, 78, done.stderr)
+                    self.assertIn('is left out, and the job has no other: node check did not start: cannot ',
+                                  done.stderr)
+
     def test_the_list_is_complete(self):
         root = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..')
         found = set()

@@ -35,11 +35,13 @@
 ROUND_TRIP(member, struct ddp_round_member)
 ROUND_TRIP(seat, struct ddp_round_seat)
 ROUND_TRIP(summary, struct ddpi_rounds_summary)
+ROUND_TRIP(blame, struct ddpi_rounds_blame)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     member_round_trip(ddpi_bytes_of(data, size));
     seat_round_trip(ddpi_bytes_of(data, size));
     summary_round_trip(ddpi_bytes_of(data, size));
+    blame_round_trip(ddpi_bytes_of(data, size));
     return 0;
 }

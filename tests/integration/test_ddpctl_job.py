@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test_ddpctl_job.py - ddpctl status, stop, drain and scale on jobs of several nodes, which are
+"""test_ddpctl_job.py - ddpctl status, stop, drain, admit and scale on jobs of several nodes, which are
 agents on this machine that take it for machines of other names."""
 
 import ctypes
@@ -55,10 +55,10 @@ NUMBER, TEXT, MAYBE_NUMBER, MAYBE_TEXT = (int,), (str,), (int, type(None)), (str
 WORKER_SCHEMA = {'local_rank': NUMBER, 'rank': NUMBER, 'pid': NUMBER, 'state': TEXT,
                  'exit_code': MAYBE_NUMBER, 'signal': MAYBE_TEXT}
 NODE_SCHEMA = {'id': NUMBER, 'name': MAYBE_TEXT, 'address': MAYBE_TEXT, 'nproc': MAYBE_NUMBER,
-               'phase': MAYBE_TEXT, 'phase_generation': MAYBE_NUMBER, 'leaving': (bool,),
+               'phase': MAYBE_TEXT, 'phase_generation': MAYBE_NUMBER, 'leaving': (bool,), 'checking': (bool,),
                'failure': (dict, type(None)), 'order': MAYBE_TEXT, 'order_text': MAYBE_TEXT,
                'node_rank': MAYBE_NUMBER, 'first_rank': MAYBE_NUMBER, 'spare': (bool,),
-               'drained': (bool,), 'workers': [WORKER_SCHEMA]}
+               'drained': (bool,), 'left_out': MAYBE_TEXT, 'workers': [WORKER_SCHEMA]}
 JOB_SCHEMA = {'job': TEXT, 'state': TEXT, 'generation': NUMBER, 'members': NUMBER,
               'seated': NUMBER, 'min_nodes': NUMBER, 'max_nodes': NUMBER, 'world_size': NUMBER,
               'restarts': NUMBER, 'max_restarts': NUMBER, 'reason': TEXT,
@@ -66,6 +66,8 @@ JOB_SCHEMA = {'job': TEXT, 'state': TEXT, 'generation': NUMBER, 'members': NUMBE
               'recovery': {'quiet_ms': MAYBE_NUMBER, 'seated_ms': MAYBE_NUMBER,
                            'running_ms': MAYBE_NUMBER},
               'wanted': {'stop': (bool,), 'size': MAYBE_TEXT, 'drain': [TEXT]},
+              'left_out': NUMBER, 'quarantine': NUMBER,
+              'blamed': [{'node': TEXT, 'failures': NUMBER, 'left_out': (bool,), 'last': TEXT}],
               'nodes': [NODE_SCHEMA]}
 STATUS_SCHEMA = {'schema': NUMBER, 'jobs': [JOB_SCHEMA]}
 
@@ -509,6 +511,140 @@ class Changes(JobCase):
         _, err = scale.communicate(timeout=DEADLINE)
         self.assertEqual(scale.returncode, FAILED)
         self.assertIn(b'stopped by request', err)
+
+
+@unittest.skipUnless(can_become(), 'a process may not have a host name of its own here')
+class LeftOut(JobCase):
+    """Node b is not fit while there is a file "sick"; its workers fail where one of theirs is told to."""
+
+    CHECK = '--node-check=test $DDPRUN_NODE_NAME != b || { test ! -e sick || { echo no GPU; exit 3; }; }'
+
+    def setUp(self):
+        super().setUp()
+        self.nodes = {}
+
+    def begin(self, names, *words, nnodes):
+        for name in names:
+            self.nodes[name] = self.node(name, *words, f'--node-rank={"abcd".index(name)}', nnodes=nnodes)
+
+    def serve_again(self, listen):
+        """A store that remembers what was in the one before."""
+        service = self.serve(f'--state={self.folder}/state', listen=listen)
+        self.addCleanup(lambda: service.process.poll() is None and self.stop(service))
+        self.store = service.endpoints[0]
+        return service
+
+    def await_left_out(self, name, seated):
+        self.await_job(f'{name} to be left out', lambda job: name in [
+            node['name'] for node in job['nodes'] if node['left_out']])
+        job = self.await_runs(seated)
+        self.assertEqual(self.job()['left_out'], 1)
+        self.assertEqual(fits(self.json(), STATUS_SCHEMA), '')
+        return job
+
+    def test_a_sick_node_and_its_return(self):
+        (self.folder / 'sick').touch()
+        self.begin('abc', self.CHECK, '--event-log=events', nnodes='2:3')
+        job = self.await_left_out('b', 2)
+        why = 'node check failed (exit code 3): no GPU'
+        self.assertRegex(self.text(), rf'\n  left out    b: {re.escape(why)}\n')
+        self.assertRegex(self.text(), r'\n +- +b +127.0.0.1 +idle +left out +- +-\n')
+        self.nodes['b'].read_until(f"this node is left out: {why}; 'ddpctl admit train b' lets it come back")
+        self.assertEqual(self.nodes['b'].err.count('is left out'), 1)
+        events = [json.loads(line) for line in (self.folder / 'events').read_text().splitlines()]
+        self.assertEqual([(event['node'], event['reason']) for event in events if event['event'] == 'node_left_out'],
+                         [('b', f'left out: {why}')])
+        self.fails(FAILED, "does not leave out a node 'a'", 'admit', 'train', 'a')
+        self.fails(FAILED, f"node 'b' is still left out: {why}", 'admit', 'train', 'b')
+        self.nodes['b'].read_until('its last lines', count=2)
+        (self.folder / 'sick').unlink()
+        self.assertRegex(self.text('b', verb='admit'), r'\Anode b may come back; job train is ')
+        job = self.await_runs(3, job['generation'] + 1)
+        self.assertEqual((job['restarts'], job['left_out'], job['reason']), (0, 0, 'node b joins'))
+
+    def test_a_node_that_becomes_sick_explains_the_failure(self):
+        """In a job without restarts: the spare takes its place."""
+        self.begin('ab', self.CHECK, nnodes='2:2')
+        self.await_runs(2)
+        self.begin('c', self.CHECK, nnodes='2:2')
+        self.await_runs(2, members=3)
+        (self.folder / 'sick').touch()
+        (self.folder / 'fail-2').touch()
+        job = self.await_left_out('b', 2)
+        self.assertEqual((job['generation'], job['restarts']), (2, 0))
+        self.assertEqual(job['reason'], 'node b is left out: node check failed (exit code 3): no GPU')
+
+    def test_quarantine_outlives_the_store_and_the_node(self):
+        service = self.serve_again('127.0.0.1:0')
+        self.begin('ab', '--quarantine=2', '--max-restarts=1', nnodes='2:2')
+        self.await_runs(2)
+        self.begin('c', '--quarantine=2', '--max-restarts=1', nnodes='2:2')
+        for generation in (1, 2):
+            self.await_runs(2, generation, members=3)
+            (self.folder / 'fail-2').touch()
+        job = self.await_left_out('b', 2)
+        self.assertEqual((job['generation'], job['restarts']), (3, 1))
+        self.assertRegex(self.text(), r'\n  left out    b: first cause of 2 failures in a row: rank 2 on b failed: '
+                                      r'exit code 7\n')
+        self.nodes['b'].signal(signal.SIGTERM)
+        self.nodes['b'].wait()
+        wait_until(lambda: self.job()['members'] == 2, 'b to leave')
+        service.signal(signal.SIGKILL)
+        service.wait()
+        self.serve_again(self.store)
+        self.assertRegex(self.text(), r'\n  left out    b \(not here\): first cause of 2 failures in a row: ')
+        self.assertEqual([blamed['node'] for blamed in self.job()['blamed']], ['b'])
+        self.assertIn('node b may come back; ', self.text('train', 'b', verb='admit'))
+        self.assertEqual(self.job()['blamed'], [])
+        self.begin('b', '--quarantine=2', '--max-restarts=1', nnodes='2:2')
+        job = self.await_runs(2, members=3)
+        self.assertEqual((job['generation'], job['left_out']), (3, 0))
+
+    def test_who_goes_during_its_check_is_no_obstacle(self):
+        for go in ('kill the agent', 'kill the guard', 'ask'):
+            with self.subTest(go):
+                self.begin('abc', '--node-check=test $DDPRUN_NODE_NAME != b || test $DDPRUN_GENERATION = 0 || '
+                           '{ touch hangs; sleep 1000; }', '--max-restarts=1', nnodes='2:3')
+                before = self.await_runs(3)['generation']
+                (self.folder / 'fail-0').touch()
+                wait_until((self.folder / 'hangs').exists, 'the check to hang')
+                if go == 'kill the agent':
+                    os.kill(self.nodes['b'].agent(), signal.SIGKILL)
+                else:
+                    self.nodes['b'].signal(signal.SIGKILL if go == 'kill the guard' else signal.SIGTERM)
+                self.nodes['b'].wait()
+                self.nodes['b'].wait_gone()
+                job = self.await_runs(2, before + 1)
+                self.assertEqual((job['restarts'], job['left_out']), (1, 0))
+                self.text(verb='stop')
+                for name in 'ac':
+                    self.nodes[name].wait()
+                (self.folder / 'hangs').unlink()
+
+    def test_too_few_are_left(self):
+        """All wait for others, as long as they may, and say who is left out."""
+        self.begin('ab', '--quarantine=1', '--join-timeout=1s', nnodes='2:2')
+        self.await_runs(2)
+        (self.folder / 'fail-2').touch()
+        for name, text in (('a', 'waiting for 1 more node: 1 of at least 2 is here; left out: node b (first cause of '
+                            '1 failure in a row: '),
+                           ('b', 'left out: first cause of 1 failure in a row: rank 2 on b failed: exit code 7')):
+            self.assertEqual(self.nodes[name].wait(), TIMEOUT, self.nodes[name].err)
+            self.assertRegex(self.nodes[name].err, rf'no seat in the job after \d+ s \(--join-timeout\): {re.escape(text)}')
+
+    def test_a_check_that_hangs_holds_up_no_verdict_of_others(self):
+        """A job that is stopped ends the check of its node."""
+        self.begin('ab', '--node-check=test $DDPRUN_GENERATION = 0 || { touch hangs; sleep 1000; }',
+                   '--max-restarts=1', nnodes='2:2')
+        self.await_runs(2)
+        (self.folder / 'fail-0').touch()
+        wait_until((self.folder / 'hangs').exists, 'a check to hang')
+        job = self.await_job('both to check', lambda job: all(node['checking'] for node in job['nodes']))
+        self.assertEqual(job['state'], 'stopping')
+        self.assertRegex(self.text(), r' checking, idle 1 ')
+        self.assertIn('is over', self.text(verb='stop'))
+        for name in 'ab':
+            self.nodes[name].wait()
 
 
 if __name__ == '__main__':

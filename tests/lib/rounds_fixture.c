@@ -39,10 +39,36 @@ static void on_changed(void *ctx)
     ((struct rounds_fixture *)ctx)->changed++;
 }
 
+static void on_blame(void *ctx, const char *name, const struct ddpi_rounds_blame *blame)
+{
+    struct rounds_fixture *fixture = ctx;
+    unsigned at = ROUNDS_MEMBERS;
+    for (unsigned i = 0; i < ROUNDS_MEMBERS; i++)
+        if (fixture->blamed[i].name[0] == '\0')
+            at = i;
+    for (unsigned i = 0; i < ROUNDS_MEMBERS; i++)
+        if (strcmp(fixture->blamed[i].name, name) == 0)
+            at = i;
+    ck_assert_uint_lt(at, ROUNDS_MEMBERS);
+    memset(&fixture->blamed[at], 0, sizeof fixture->blamed[at]);
+    if (blame == NULL)
+        return;
+    (void)snprintf(fixture->blamed[at].name, sizeof fixture->blamed[at].name, "%s", name);
+    fixture->blamed[at].blame = *blame;
+}
+
+const struct ddpi_rounds_blame *rounds_blame(const struct rounds_fixture *fixture, const char *name)
+{
+    for (unsigned i = 0; i < ROUNDS_MEMBERS; i++)
+        if (strcmp(fixture->blamed[i].name, name) == 0)
+            return &fixture->blamed[i].blame;
+    return NULL;
+}
+
 void rounds_start(struct rounds_fixture *fixture)
 {
     *fixture = (struct rounds_fixture){
-        .hooks = {fixture, on_begin, on_seat, on_changed},
+        .hooks = {fixture, on_begin, on_seat, on_changed, on_blame},
         .now_ms = 1000,
         .terms = {.min_nodes = 2, .max_nodes = 3, .max_restarts = 3, .settle_ms = 100}};
     fixture->rounds = ddpi_rounds_create(&fixture->hooks, 0);
@@ -114,6 +140,21 @@ void rounds_fail(struct rounds_fixture *fixture, unsigned id, int exit_code, uin
     publish(fixture, id);
 }
 
+void rounds_check(struct rounds_fixture *fixture, unsigned id, uint64_t generation)
+{
+    fixture->says[id].checking = true;
+    rounds_say(fixture, id, DDP_ROUND_IDLE, generation);
+}
+
+void rounds_checked(struct rounds_fixture *fixture, unsigned id, const char *why)
+{
+    struct ddp_round_member *says = &fixture->says[id];
+    says->checking = false;
+    says->checks++;
+    (void)snprintf(says->sick, sizeof says->sick, "%s", why);
+    publish(fixture, id);
+}
+
 void rounds_leave(struct rounds_fixture *fixture, unsigned id)
 {
     fixture->says[id].leaving = true;
@@ -161,6 +202,11 @@ void rounds_restart(struct rounds_fixture *fixture)
         ck_assert_int_eq(ddpi_rounds_member(fixture->rounds, id, &fixture->says[id]), DDP_OK);
         ddpi_rounds_restore_seat(fixture->rounds, id, &fixture->seat[id]);
     }
+    for (unsigned i = 0; i < ROUNDS_MEMBERS; i++)
+        if (fixture->blamed[i].name[0] != '\0')
+            ck_assert_int_eq(ddpi_rounds_restore_blame(fixture->rounds, fixture->blamed[i].name,
+                                                       &fixture->blamed[i].blame),
+                             DDP_OK);
 }
 
 struct ddpi_rounds_summary rounds_summary(const struct rounds_fixture *fixture)

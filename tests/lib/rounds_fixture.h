@@ -21,6 +21,10 @@ struct rounds_fixture {
     unsigned told_all, begun, changed;
     uint64_t begun_generation;
     ddp_status begin_status;
+    struct {
+        char name[DDP_ROUND_NAME_SIZE]; /* "": free */
+        struct ddpi_rounds_blame blame;
+    } blamed[ROUNDS_MEMBERS]; /* as a store would keep it */
 };
 
 /* Terms: 2 to 3 nodes, 3 restarts, 100 ms to settle, no crash loop, join at once. */
@@ -35,6 +39,9 @@ void rounds_join(struct rounds_fixture *fixture, unsigned id, const char *name);
 void rounds_say(struct rounds_fixture *fixture, unsigned id, enum ddp_round_phase phase,
                 uint64_t generation);
 void rounds_fail(struct rounds_fixture *fixture, unsigned id, int exit_code, uint64_t ran_ms);
+/* It is IDLE of @generation and checks itself; the check has failed because of @why ("": not). */
+void rounds_check(struct rounds_fixture *fixture, unsigned id, uint64_t generation);
+void rounds_checked(struct rounds_fixture *fixture, unsigned id, const char *why);
 void rounds_leave(struct rounds_fixture *fixture, unsigned id);
 void rounds_gone(struct rounds_fixture *fixture, unsigned id);
 
@@ -46,6 +53,10 @@ void rounds_run(struct rounds_fixture *fixture, unsigned members, const char *co
 
 /* A server that starts again: what was told and said is all that the new machine knows. */
 void rounds_restart(struct rounds_fixture *fixture);
+
+/* What is kept against the node @name; NULL: nothing. */
+const struct ddpi_rounds_blame *rounds_blame(const struct rounds_fixture *fixture,
+                                             const char *name);
 
 struct ddpi_rounds_summary rounds_summary(const struct rounds_fixture *fixture);
 

@@ -35,7 +35,8 @@ enum sim_kind {
     SIM_FAILED,
     SIM_BROKEN_OFF, /* a worker fails because another node's have vanished */
     SIM_CLEARED,
-    SIM_BOOT, /* the node's agent, the server */
+    SIM_CHECKED, /* the node's check has ended */
+    SIM_BOOT,    /* the node's agent, the server */
     SIM_FAULT
 };
 
@@ -90,6 +91,8 @@ struct sim_node {
     uint64_t run_stamp;
     uint64_t cleared_at_ms; /* 0: not requested */
     bool failed_once;
+    bool unfit;   /* its workers fail, and so does its check */
+    bool unclear; /* its workers have failed for that, and the server does not know why yet */
 };
 
 struct sim_session {
@@ -114,9 +117,10 @@ struct sim_server {
     uint64_t session_count;
     uint64_t generation;
     bool drained[SIM_NODES];
-    unsigned life;  /* how often it has lost what it had stored */
-    bool forgetful; /* it has, and has begun nothing since, */
-    bool reminded;  /* but a member that knew of it has come */
+    struct ddpi_rounds_blame blamed[SIM_NODES]; /* 0 failures: nothing is held against it */
+    unsigned life;                              /* how often it has lost what it had stored */
+    bool forgetful;                             /* it has, and has begun nothing since, */
+    bool reminded;                              /* but a member that knew of it has come */
 };
 
 struct sim {
@@ -135,7 +139,9 @@ struct sim {
     bool left, drained, finishing; /* what may have ended the job */
     bool again;                    /* nodes come back to a job that is over */
     bool renewed;                  /* and one of those has begun, maybe without some */
-    unsigned failures;             /* of workers by themselves */
+    bool checks;                   /* nodes are checked, and may become unfit */
+    unsigned quarantines;
+    unsigned failures; /* of workers, to be judged as such */
     unsigned generations;
     char broken[256]; /* the promise that was broken; "": none */
 };
@@ -154,6 +160,8 @@ void sim_run(struct sim *sim, uint64_t until_ms);
 void sim_finish(struct sim *sim);
 
 /* sim_node.c */
+/* The server will not learn from @node's check why its workers have failed. */
+void sim_node_stays_unclear(struct sim_node *node);
 void sim_node_event(struct sim_node *node, const struct sim_event *event);
 void sim_node_boot(struct sim_node *node);
 void sim_node_die(struct sim_node *node, bool with_guard);
@@ -163,6 +171,7 @@ void sim_server_event(struct sim_server *server, const struct sim_event *event);
 void sim_server_die(struct sim_server *server, uint64_t down_ms, bool forgets);
 void sim_server_want(struct sim_server *server);
 void sim_server_drain(struct sim_server *server, unsigned node, bool drain);
+void sim_server_admit(struct sim_server *server, unsigned node);
 
 /* sim_faults.c */
 void sim_fault(struct sim *sim);

@@ -47,6 +47,27 @@ static void pause(struct sim *sim, struct sim_node *node)
               (int)for_ms);
 }
 
+/* Its workers fail, and in a while its check does: until it is mended. */
+static void make_unfit(struct sim *sim, struct sim_node *node)
+{
+    if (!sim->checks)
+        return;
+    node->unfit = !node->unfit;
+    if (!node->unfit)
+        sim_node_stays_unclear(node);
+    sim_trace(sim, "node %u is %s", node->index, node->unfit ? "unfit" : "mended");
+    if (node->unfit && node->alive && node->runs != 0)
+        sim_post(sim, 0, SIM_FAILED, node->index, node->run_stamp);
+}
+
+static void admit(struct sim *sim, struct sim_node *node)
+{
+    if (!sim->server.up || (!sim->checks && sim->terms.quarantine == 0))
+        return;
+    sim_trace(sim, "node %u is admitted", node->index);
+    sim_server_admit(&sim->server, node->index);
+}
+
 /* In a job without restarts only what is no fault of its own happens to a worker: it must go on. */
 static void fail_worker(struct sim *sim, struct sim_node *node)
 {
@@ -66,6 +87,7 @@ static void leave(struct sim *sim, struct sim_node *node)
         return;
     sim_trace(sim, "node %u is asked to leave", node->index);
     sim->left = true;
+    sim_node_stays_unclear(node);
     member_leave(&node->member, 130, "asked to", (enum member_stop)sim_random(sim, 3));
 }
 
@@ -88,8 +110,12 @@ static void scale(struct sim *sim)
 void sim_fault(struct sim *sim)
 {
     struct sim_node *node = &sim->nodes[sim_random(sim, sim->node_count)];
-    uint64_t which = sim_random(sim, 100);
-    if (which < 30)
+    uint64_t which = sim_random(sim, 120);
+    if (which >= 115)
+        admit(sim, node);
+    else if (which >= 100)
+        make_unfit(sim, node);
+    else if (which < 30)
         cut(sim, node);
     else if (which < 45)
         kill_node(sim, node);

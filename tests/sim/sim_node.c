@@ -54,6 +54,19 @@ static void beat(struct sim_node *node)
     sim_post(node->sim, SIM_LEASE_MS / 5, SIM_BEAT, node->index, node->boots);
 }
 
+/* Each word that is sent before the first answer opens a session: the first one is kept, and is
+ * told what the others were. The others end with their leases. */
+static bool take_session(struct sim_node *node, uint64_t session)
+{
+    bool is_new = node->session == 0;
+    if (!is_new)
+        return session == node->session;
+    node->session = session;
+    if (node->joined)
+        send_word(node, SIM_SAY);
+    return true;
+}
+
 static void receive(struct sim_node *node, const struct sim_message *message)
 {
     uint64_t now_ms = clock_of(node);
@@ -61,7 +74,8 @@ static void receive(struct sim_node *node, const struct sim_message *message)
         return;
     switch (message->word) {
     case SIM_ACK:
-        node->session = message->session;
+        if (!take_session(node, message->session))
+            break;
         node->unacked_ms = 0;
         member_contact(&node->member, message->sent_ms, now_ms);
         break;
@@ -174,7 +188,30 @@ static void on_over(void *ctx, int exit_code, const char *why)
     sim_post(node->sim, 200 + sim_random(node->sim, 1000), SIM_BOOT, node->index, node->boots);
 }
 
+/* --- the node's check --- */
+
+static void on_check(void *ctx)
+{
+    struct sim_node *node = ctx;
+    if (node->runs != 0)
+        sim_break(node->sim, "node %u is checked while its workers run", node->index);
+    sim_post(node->sim, 1 + sim_random(node->sim, 300), SIM_CHECKED, node->index, node->boots);
+}
+
+static void on_end_check(void *ctx)
+{
+    struct sim_node *node = ctx;
+    sim_post(node->sim, 1 + sim_random(node->sim, SIM_KILL_MS), SIM_CHECKED, node->index,
+             node->boots);
+}
+
 /* --- what happens to workers --- */
+
+void sim_node_stays_unclear(struct sim_node *node)
+{
+    node->sim->failures += node->unclear;
+    node->unclear = false;
+}
 
 static void worker_fails(struct sim_node *node, bool by_itself)
 {
@@ -185,7 +222,11 @@ static void worker_fails(struct sim_node *node, bool by_itself)
                                         .ran_ms = 20000};
     (void)snprintf(failure.text, sizeof failure.text, "rank %u has failed", failure.rank);
     sim_trace(node->sim, "node %u: a worker of generation %d fails", node->index, (int)node->runs);
-    node->sim->failures += by_itself;
+    bool first = by_itself && !node->failed_once;
+    bool explained =
+        node->unfit && !node->member.leaving && !node->sim->server.drained[node->index];
+    node->sim->failures += first && !explained;
+    node->unclear |= first && explained;
     node->failed_once = true;
     if (!known)
         sim_post(node->sim, 1, by_itself ? SIM_FAILED : SIM_BROKEN_OFF, node->index,
@@ -227,11 +268,16 @@ static void worker_event(struct sim_node *node, enum sim_kind kind)
 
 void sim_node_boot(struct sim_node *node)
 {
-    const struct member_hooks hooks = {node, on_start, on_stop, on_publish, on_over};
+    struct member_hooks hooks = {
+        .ctx = node, .start = on_start, .stop = on_stop, .publish = on_publish, .over = on_over};
     struct member_config config = {.lease_ms = SIM_LEASE_MS, .join_timeout_ms = 8000};
     config.says =
         (struct ddp_round_member){.nproc = node->nproc, .node_rank = -1, .terms = node->sim->terms};
     (void)snprintf(config.says.name, sizeof config.says.name, "node%u", node->index);
+    if (node->sim->checks) {
+        hooks.check = on_check;
+        hooks.end_check = on_end_check;
+    }
     sim_trace(node->sim, "node %u boots", node->index);
     node->alive = true;
     node->boots++;
@@ -249,6 +295,7 @@ void sim_node_boot(struct sim_node *node)
 void sim_node_die(struct sim_node *node, bool with_guard)
 {
     sim_trace(node->sim, "node %u: %s", node->index, with_guard ? "agent killed" : "power lost");
+    sim_node_stays_unclear(node);
     if (!node->member.leaving)
         break_off(node);
     node->runs = 0;
@@ -284,7 +331,11 @@ void sim_node_event(struct sim_node *node, const struct sim_event *event)
         beat(node);
     else if (event->kind == SIM_RESET && node->alive)
         reconnect(node);
-    else if (event->kind == SIM_TICK && node->alive) {
+    else if (event->kind == SIM_CHECKED && node->alive) {
+        sim_trace(node->sim, "node %u is checked: %s", node->index, node->unfit ? "unfit" : "fit");
+        member_checked(&node->member, node->unfit ? "node check failed" : "", clock_of(node));
+        watch_deadline(node);
+    } else if (event->kind == SIM_TICK && node->alive) {
         member_tick(&node->member, clock_of(node));
         watch_deadline(node);
     }

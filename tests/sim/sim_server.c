@@ -51,6 +51,9 @@ static void on_seat(void *ctx, uint64_t id, const struct ddp_round_seat *seat)
     struct sim_session *session = &server->sessions[id];
     sim_trace(server->sim, "server: session %d of node %u: %s %d %s", (int)id, session->node,
               orders[seat->order], (int)seat->generation, seat->text);
+    bool fit = session->says.sick[0] == '\0' && !server->blamed[session->node].left_out;
+    if (seat->order == DDP_ROUND_RUN && (!fit || session->says.checking))
+        sim_break(server->sim, "node %u has a seat, but is not fit", session->node);
     session->seat = *seat;
     session->told = true;
     tell(server, id, SIM_SEAT, 0);
@@ -62,12 +65,27 @@ static void on_changed(void *ctx)
     bool closed = server->stored.state == ROUNDS_CLOSED;
     ddpi_rounds_summary(server->rounds, &server->stored);
     server->has_stored = true;
+    if (server->stored.restarts + server->sim->quarantines > server->sim->failures)
+        sim_break(server->sim, "%u failures have cost %u restarts, and led to quarantine %u times",
+                  server->sim->failures, server->stored.restarts, server->sim->quarantines);
     if (!closed || server->stored.state == ROUNDS_CLOSED)
         return;
     sim_trace(server->sim, "server: the next job");
     server->sim->renewed = true;
     server->wish = (struct ddpi_rounds_wish){0};
     memset(server->drained, 0, sizeof server->drained);
+    server->sim->quarantines = 0;
+}
+
+static void on_blame(void *ctx, const char *name, const struct ddpi_rounds_blame *blame)
+{
+    struct sim_server *server = ctx;
+    struct ddpi_rounds_blame none = {0};
+    server->blamed[name[strlen("node")] - '0'] = blame != NULL ? *blame : none;
+    if (blame == NULL || !blame->left_out)
+        return;
+    sim_trace(server->sim, "server: %s is in quarantine", name);
+    server->sim->quarantines++;
 }
 
 static void step(struct sim_server *server)
@@ -79,8 +97,9 @@ static void step(struct sim_server *server)
 
 static void end_session(struct sim_server *server, uint64_t id, const char *why)
 {
-    sim_trace(server->sim, "server: session %d of node %u ends: %s", (int)id,
-              server->sessions[id].node, why);
+    struct sim_node *node = &server->sim->nodes[server->sessions[id].node];
+    sim_trace(server->sim, "server: session %d of node %u ends: %s", (int)id, node->index, why);
+    sim_node_stays_unclear(node);
     server->sessions[id].open = false;
     ddpi_rounds_gone(server->rounds, id);
 }
@@ -135,6 +154,7 @@ static void receive(struct sim_server *server, unsigned node, const struct sim_m
     if (message->word != SIM_SAY)
         return;
     session->says = message->says;
+    server->sim->nodes[node].unclear &= message->says.sick[0] == '\0';
     server->reminded |= message->says.generation != 0;
     if (ddpi_rounds_member(server->rounds, id, &message->says) != DDP_OK)
         abort();
@@ -144,7 +164,7 @@ static void receive(struct sim_server *server, unsigned node, const struct sim_m
 
 static void boot(struct sim_server *server)
 {
-    const struct ddpi_rounds_hooks hooks = {server, on_begin, on_seat, on_changed};
+    const struct ddpi_rounds_hooks hooks = {server, on_begin, on_seat, on_changed, on_blame};
     server->up = true;
     server->rounds = ddpi_rounds_create(&hooks, server->generation);
     if (server->rounds == NULL)
@@ -164,6 +184,11 @@ static void boot(struct sim_server *server)
             ddpi_rounds_restore_seat(server->rounds, id, &session->seat);
     }
     for (unsigned i = 0; i < server->sim->node_count; i++) {
+        char name[DDP_ROUND_NAME_SIZE];
+        (void)snprintf(name, sizeof name, "node%u", i);
+        if (server->blamed[i].failures != 0 &&
+            ddpi_rounds_restore_blame(server->rounds, name, &server->blamed[i]) != DDP_OK)
+            abort();
         if (server->drained[i])
             sim_server_drain(server, i, true);
         sim_post(server->sim, 1 + sim_random(server->sim, 50), SIM_RESET, i,
@@ -179,6 +204,8 @@ static void forget(struct sim_server *server)
         server->sessions[id].open = false;
     memset(&server->stored, 0, sizeof server->stored);
     server->has_stored = false;
+    memset(server->blamed, 0, sizeof server->blamed);
+    server->sim->quarantines = 0;
     server->generation = 0;
     server->life++;
     server->forgetful = true;
@@ -208,8 +235,18 @@ void sim_server_drain(struct sim_server *server, unsigned node, bool drain)
     char name[DDP_ROUND_NAME_SIZE];
     (void)snprintf(name, sizeof name, "node%u", node);
     server->drained[node] = drain;
+    if (drain)
+        sim_node_stays_unclear(&server->sim->nodes[node]);
     if (server->up && ddpi_rounds_drain(server->rounds, name, drain) != DDP_OK)
         abort();
+}
+
+void sim_server_admit(struct sim_server *server, unsigned node)
+{
+    char name[DDP_ROUND_NAME_SIZE];
+    (void)snprintf(name, sizeof name, "node%u", node);
+    if (server->up)
+        ddpi_rounds_admit(server->rounds, name);
 }
 
 void sim_server_event(struct sim_server *server, const struct sim_event *event)

@@ -5,7 +5,8 @@
  * another node vanish is none.
  *
  * DDPRUN_SIM_RUNS=N runs so many, from the seed DDPRUN_SIM_SEED on; DDPRUN_SIM_TRACE=1 tells what
- * happens. What is printed of a failure is enough to see it again.
+ * happens. In some jobs nodes become unfit, or are left out after failures: these have no seat,
+ * cost no restart, and the others go on. What is printed of a failure is enough to see it again.
  */
 #include "check_main.h"
 #include "parse.h"
@@ -17,7 +18,7 @@
 
 enum {
     RUNS = 1000,
-    SETTLED_MS = 15000 /* after the last fault: its end, leases, joins that give up and try again */
+    SETTLED_MS = 40000 /* after the last fault: its end, leases, joins that give up and try again */
 };
 
 static uint64_t setting(const char *name, uint64_t otherwise)
@@ -43,6 +44,9 @@ static void begin(struct sim *sim, uint64_t seed, bool trace)
     sim->terms.lease_ms = SIM_LEASE_MS;
     sim->terms.settle_ms = (uint32_t)sim_random(sim, 300);
     sim->terms.join = (enum ddp_round_join)sim_random(sim, 3);
+    static const uint32_t quarantines[] = {0, 0, 1, 2};
+    sim->terms.quarantine = quarantines[sim_random(sim, 4)];
+    sim->checks = sim_random(sim, 2) == 0;
     sim->finishing = sim_random(sim, 4) == 0;
     sim->again = sim_random(sim, 2) == 0;
     sim->faults_end_ms = 1000 + sim_random(sim, 15000);
@@ -65,19 +69,28 @@ static void begin(struct sim *sim, uint64_t seed, bool trace)
 static void heal(struct sim *sim)
 {
     sim_trace(sim, "no more faults");
-    for (unsigned i = 0; i < sim->node_count; i++)
+    bool admitted = sim_random(sim, 2) == 0;
+    for (unsigned i = 0; i < sim->node_count; i++) {
         sim_server_drain(&sim->server, i, false);
+        if (sim_random(sim, 2) == 0) {
+            sim->nodes[i].unfit = false;
+            sim_node_stays_unclear(&sim->nodes[i]);
+        }
+        if (admitted)
+            sim_server_admit(&sim->server, i);
+    }
     sim->server.wish = (struct ddpi_rounds_wish){0};
     sim_server_want(&sim->server);
 }
 
 static void check_over(struct sim *sim, const struct ddpi_rounds_summary *summary)
 {
-    bool legal =
-        (summary->exit_code == 0 && sim->finishing) ||
-        ((summary->exit_code == 5 || summary->exit_code == 1) &&
-         sim->failures > summary->restarts && summary->restarts == sim->terms.max_restarts) ||
-        (summary->exit_code == 130 && sim->left) || (summary->exit_code == 143 && sim->drained);
+    bool legal = (summary->exit_code == 0 && sim->finishing) ||
+                 ((summary->exit_code == 5 || summary->exit_code == 1) &&
+                  sim->failures > summary->restarts + sim->quarantines &&
+                  summary->restarts == sim->terms.max_restarts) ||
+                 (summary->exit_code == 130 && sim->left) ||
+                 (summary->exit_code == 143 && sim->drained);
     if (!legal)
         sim_break(sim, "over with %d for no reason: %s", (int)summary->exit_code, summary->reason);
     for (unsigned i = 0; i < sim->node_count; i++)
@@ -85,17 +98,21 @@ static void check_over(struct sim *sim, const struct ddpi_rounds_summary *summar
             sim_break(sim, "the job is over, but node %u goes on", i);
 }
 
-/* Some were not started again when the job was over, and the others wait for them. */
-static bool waits_for_the_absent(const struct sim *sim)
+/* Some were not started again when the job was over, or are left out, and the others wait. */
+static bool waits_for_others(const struct sim *sim)
 {
-    unsigned there = 0;
+    unsigned there = 0, fit = 0;
     for (unsigned i = 0; i < sim->node_count; i++) {
-        if (sim->nodes[i].runs != 0)
+        const struct sim_node *node = &sim->nodes[i];
+        bool left_out =
+            node->unfit || node->member.says.sick[0] != '\0' || sim->server.blamed[i].left_out;
+        if (node->runs != 0)
             return false;
-        there += sim->nodes[i].alive;
+        there += node->alive && !left_out;
+        fit += !left_out;
     }
-    return sim->renewed && sim->server.stored.state == ROUNDS_FORMING &&
-           there < sim->terms.min_nodes;
+    return sim->server.stored.state == ROUNDS_FORMING &&
+           (fit < sim->terms.min_nodes || (sim->renewed && there < sim->terms.min_nodes));
 }
 
 static void check_settled(struct sim *sim)
@@ -107,7 +124,7 @@ static void check_settled(struct sim *sim)
         check_over(sim, summary);
         return;
     }
-    if (waits_for_the_absent(sim))
+    if (waits_for_others(sim))
         return;
     if (summary->state != ROUNDS_RUNNING)
         sim_break(sim, "stuck in %s: %s", ddpi_rounds_sm.states[summary->state].name,

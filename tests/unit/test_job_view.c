@@ -337,6 +337,40 @@ START_TEST(shown_to_people)
 }
 END_TEST
 
+/* "s" is sick, "q" in quarantine and gone; "b" has failed, but not too often. */
+START_TEST(nodes_that_are_left_out)
+{
+    static const struct ddp_round_seat out = {.order = DDP_ROUND_WAIT,
+                                              .spare = true,
+                                              .left_out = true,
+                                              .text = "left out: node check failed (exit code 3)"};
+    char why[DDP_ROUND_TEXT_SIZE];
+    put_all();
+    put_node(3, "s", DDP_ROUND_IDLE, &out);
+    put("round/train/blame/q", "failures 3\nleft_out yes\ntext rank 1 failed\n");
+    put("round/train/blame/b", "failures 1\nleft_out no\ntext rank 2 failed\n");
+    put("round/train/blame/r", "rubbish");
+    put("round/train/blame/t", "failures 3\nleft_out yes\ntext rank 1 failed\n");
+    put("round/train/blame/t", NULL);
+    char *text = text_of();
+    ck_assert_ptr_nonnull(
+        strstr(text, "\n  left out    s: node check failed (exit code 3)\n"
+                     "  left out    q (not here): first cause of 3 failures in a row: rank 1 "
+                     "failed\n  NODE"));
+    ck_assert_ptr_nonnull(strstr(text, "\n  nodes       2 (1 to 3)\n")); /* no spare */
+    ck_assert_ptr_nonnull(strstr(text, "idle       left out  -      -\n"));
+    free(text);
+    ck_assert(job_view_left_out(&view, "q", why, sizeof why));
+    ck_assert_str_eq(why, "first cause of 3 failures in a row: rank 1 failed");
+    ck_assert(job_view_left_out(&view, "s", NULL, 0));
+    ck_assert(!job_view_left_out(&view, "b", NULL, 0) && !job_view_left_out(&view, "t", NULL, 0));
+    ck_assert_uint_eq(job_view_count_without(&view, "a"), 1);
+    json_t *job = job_json(&view);
+    ck_assert_uint_eq(json_array_size(json_object_get(job, "blamed")), 2);
+    json_decref(job);
+}
+END_TEST
+
 START_TEST(what_strangers_wrote_is_masked)
 {
     struct ddpi_rounds_summary strange = running;
@@ -420,6 +454,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, many_nodes_in_any_order);
     tcase_add_test(tcase, without_memory);
     tcase_add_test(tcase, shown_to_people);
+    tcase_add_test(tcase, nodes_that_are_left_out);
     tcase_add_test(tcase, what_strangers_wrote_is_masked);
     tcase_add_test(tcase, shown_to_programs);
     tcase_add_test(tcase, shown_without_memory);

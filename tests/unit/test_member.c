@@ -46,9 +46,23 @@ static void on_publish(void *ctx, const struct ddp_round_member *says)
     ck_assert_ptr_eq(ctx, &member);
     note("%s%d%s%s ", names[says->phase], (int)says->generation,
          says->failure.generation != 0 ? "!" : "",
-         says->leaving  ? "-leaving"
-         : says->fenced ? "-fenced"
-                        : "");
+         says->checking          ? "-checking"
+         : says->sick[0] != '\0' ? "-sick"
+         : says->leaving         ? "-leaving"
+         : says->fenced          ? "-fenced"
+                                 : "");
+}
+
+static void on_check(void *ctx)
+{
+    ck_assert_ptr_eq(ctx, &member);
+    note("check ");
+}
+
+static void on_end_check(void *ctx)
+{
+    ck_assert_ptr_eq(ctx, &member);
+    note("end-check ");
 }
 
 static void on_over(void *ctx, int exit_code, const char *why)
@@ -383,6 +397,158 @@ START_TEST(without_a_store_nothing_is_fenced)
 }
 END_TEST
 
+/* --- node checks --- */
+
+static void setup_checking(void)
+{
+    const struct member_hooks hooks = {.ctx = &member,
+                                       .start = on_start,
+                                       .stop = on_stop,
+                                       .check = on_check,
+                                       .end_check = on_end_check,
+                                       .publish = on_publish,
+                                       .over = on_over};
+    const struct member_config config = {
+        .says = {.name = "a", .nproc = 2}, .lease_ms = LEASE, .join_timeout_ms = JOIN_TIMEOUT};
+    calls[0] = '\0';
+    member_init(&member, &config, &hooks);
+    member_join(&member, 1000);
+    asked("check "); /* it has not joined yet */
+    ck_assert_uint_eq(member_deadline(&member), UINT64_MAX);
+}
+
+static void setup_running_after_check(void)
+{
+    setup_checking();
+    member_checked(&member, "", 1005);
+    asked("idle0 ");
+    member_contact(&member, 1005, 1006);
+    seat(DDP_ROUND_RUN, 3, 1010);
+    asked("starting3 start3 ");
+    member_started(&member);
+    asked("running3 ");
+}
+
+START_TEST(a_node_is_checked_before_each_generation)
+{
+    setup_running_after_check();
+    seat(DDP_ROUND_STOP, 3, 1100);
+    asked("stop-orderly ");
+    member_cleared(&member, 1110);
+    asked("idle3-checking check ");
+    seat(DDP_ROUND_WAIT, 3, 1120);
+    asked("");
+    if (_i == 0) {
+        member_checked(&member, "", 1130);
+        asked("idle3 ");
+        seat(DDP_ROUND_RUN, 4, 1140);
+        asked("starting4 start4 ");
+    } else { /* the seat has come during the check */
+        seat(DDP_ROUND_RUN, 4, 1125);
+        asked("");
+        member_checked(&member, "", 1130);
+        asked("idle3 starting4 start4 ");
+    }
+    ck_assert_uint_eq(member.says.checks, 2);
+}
+END_TEST
+
+START_TEST(workers_that_ended_well_are_followed_by_a_check)
+{
+    setup_running_after_check();
+    member_finished(&member, 1100);
+    asked("done3 ");
+    seat(DDP_ROUND_STOP, 3, 1110);
+    asked("idle3-checking check ");
+    seat(DDP_ROUND_STOP, 4, 1115); /* it was given a seat all the same */
+    asked("idle4-checking ");
+    member_checked(&member, "", 1130);
+    asked("idle4 ");
+}
+END_TEST
+
+START_TEST(a_sick_node_waits_until_it_is_admitted)
+{
+    setup_checking();
+    member_checked(&member, "node check failed", 1005);
+    asked("idle0-sick ");
+    member_contact(&member, 1005, 1006);
+    seat(DDP_ROUND_RUN, 3, 1010); /* the server did not know */
+    asked("");
+    seat(DDP_ROUND_STOP, 3, 1020);
+    asked("idle3-sick ");
+    struct ddp_round_seat admitted = {.order = DDP_ROUND_WAIT, .check = 2};
+    member_seat(&member, &admitted, 1030);
+    asked("idle3-checking check ");
+    member_seat(&member, &admitted, 1040);
+    asked("");
+    member_checked(&member, _i == 0 ? "" : "failed again", 1050);
+    asked(_i == 0 ? "idle3 " : "idle3-sick ");
+    member_seat(&member, &admitted, 1060); /* it has done what it was asked for */
+    asked("");
+    seat(DDP_ROUND_RUN, 4, 1070);
+    asked(_i == 0 ? "starting4 start4 " : "");
+}
+END_TEST
+
+START_TEST(who_is_left_out_gives_up_after_the_others)
+{
+    setup_checking();
+    member_checked(&member, "node check failed", 1005);
+    asked("idle0-sick ");
+    member_contact(&member, 1005, 1006);
+    ck_assert_uint_eq(member_deadline(&member), 1005 + JOIN_TIMEOUT);
+    member_seat(&member,
+                &(struct ddp_round_seat){.left_out = true, .text = "left out: node check failed"},
+                1010);
+    ck_assert_uint_eq(member_deadline(&member), 1005 + JOIN_TIMEOUT + JOIN_TIMEOUT / 8);
+    member_contact(&member, 7000, 7000);
+    asked("over75 ");
+    ck_assert_msg(strstr(over_why, "left out: node check failed") != NULL, "'%s'", over_why);
+}
+END_TEST
+
+/* Nothing is published by a node that has not joined. */
+START_TEST(a_check_is_ended_when_nobody_wants_to_know)
+{
+    if (_i == 0) {
+        setup_checking();
+        member_leave(&member, 143, "ended", MEMBER_STOP_ORDERLY);
+        asked("end-check ");
+        member_leave(&member, 143, "ended", MEMBER_STOP_KILL);
+        asked("end-check ");
+        member_checked(&member, "it was killed", 1010);
+        asked("over143 ");
+        ck_assert_str_eq(over_why, "ended");
+        return;
+    }
+    setup_running_after_check();
+    member_failed(&member, &(struct ddp_round_failure){.generation = 3, .text = "died"});
+    asked("running3! stop-failed ");
+    member_cleared(&member, 1100);
+    asked("idle3!-checking check ");
+    seat(DDP_ROUND_END, 3, 1110);
+    asked("end-check ");
+    member_checked(&member, "", 1120);
+    asked("over7 ");
+    ck_assert_str_eq(over_why, "because");
+}
+END_TEST
+
+START_TEST(who_is_lost_during_a_check_joins_after_it)
+{
+    setup_running_after_check();
+    member_lost(&member, "gone", 1100);
+    asked("stop-kill ");
+    member_cleared(&member, 1110);
+    asked("idle3-checking check ");
+    member_lost(&member, "gone again", 1120);
+    asked("");
+    member_checked(&member, "", 1130);
+    asked("idle3 ");
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("member");
@@ -405,6 +571,12 @@ Suite *test_suite(void)
     tcase_add_test(tcase, giving_up);
     tcase_add_test(tcase, a_spare_waits_without_limit);
     tcase_add_test(tcase, without_a_store_nothing_is_fenced);
+    tcase_add_loop_test(tcase, a_node_is_checked_before_each_generation, 0, 2);
+    tcase_add_test(tcase, workers_that_ended_well_are_followed_by_a_check);
+    tcase_add_loop_test(tcase, a_sick_node_waits_until_it_is_admitted, 0, 2);
+    tcase_add_loop_test(tcase, a_check_is_ended_when_nobody_wants_to_know, 0, 2);
+    tcase_add_test(tcase, who_is_left_out_gives_up_after_the_others);
+    tcase_add_test(tcase, who_is_lost_during_a_check_joins_after_it);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -17,6 +17,7 @@ static struct ddp_error why;
 static uint64_t epoch;
 static unsigned begins, resumes, changes, troubles, overs;
 static bool store_is_master, begin_fails;
+static uint32_t quarantine; /* of the terms */
 
 static uint64_t on_epoch(void *ctx, const char *job)
 {
@@ -97,6 +98,7 @@ static void setup(void)
     kv_setup();
     epoch = begins = resumes = changes = troubles = overs = 0;
     begin_fails = false;
+    quarantine = 0;
     make_keys();
     ddpi_kv_set_sink(kv, note, NULL);
 }
@@ -136,6 +138,7 @@ static struct ddp_round_member member(uint64_t id)
                                     .node_rank = -1,
                                     .master_port = 29500,
                                     .terms = {.min_nodes = 1, .max_nodes = 3, .settle_ms = 100}};
+    says.terms.quarantine = quarantine;
     snprintf(says.name, sizeof says.name, "n%" PRIu64, id);
     snprintf(says.address, sizeof says.address, "10.0.0.%" PRIu64, id);
     return says;
@@ -580,6 +583,68 @@ START_TEST(leftovers_are_cleared)
 }
 END_TEST
 
+static void start_again(void)
+{
+    ddpi_round_keys_destroy(keys);
+    make_keys();
+    ddpi_round_keys_restore(keys);
+    act();
+}
+
+/* Node n2 fails, and that is once too often. */
+static void form_and_fail(void)
+{
+    quarantine = 1;
+    for (uint64_t id = 2; id <= 4; id++)
+        join(id);
+    act();
+    struct ddp_round_member fails = member(2);
+    fails.generation = fails.failure.generation = 1;
+    fails.failure.exit_code = 7;
+    snprintf(fails.failure.text, sizeof fails.failure.text, "rank 0 failed");
+    publish(2, &fails);
+    say(3, DDP_ROUND_IDLE, 1);
+    say(4, DDP_ROUND_IDLE, 1);
+    act();
+}
+
+/* Kept in a key, it outlives the server; a user takes it away. */
+START_TEST(quarantine_is_a_key)
+{
+    form_and_fail();
+    ck_assert_str_eq(value_of("round/j/blame/n2"),
+                     "failures 1\nleft_out yes\ntext rank 0 failed\n");
+    ck_assert(seat_of(2).left_out && seat_of(2).order == DDP_ROUND_WAIT);
+    ck_assert(seat_of(3).order == DDP_ROUND_RUN && seat_of(3).nodes == 2);
+    assert_state("left_out 1\n");
+    if (_i == 1)
+        start_again();
+    drop("round/j/member/3");
+    say(4, DDP_ROUND_IDLE, 2);
+    act();
+    ck_assert(seat_of(4).order == DDP_ROUND_RUN && seat_of(4).nodes == 1);
+    put("round/j/want/admit/n2", "");
+    act();
+    ck_assert_ptr_null(value_of("round/j/blame/n2"));
+    ck_assert_ptr_null(value_of("round/j/want/admit/n2"));
+    ck_assert_int_eq(seat_of(4).order, DDP_ROUND_STOP); /* "node n2 joins" */
+}
+END_TEST
+
+/* A key that is no record, or for no possible name, is no obstacle. */
+START_TEST(what_is_held_against_nobody_is_skipped)
+{
+    form_and_fail();
+    put("round/j/blame/n2", "rubbish");
+    put("round/j/blame/", "rubbish");
+    put("round/j/want/admit/", "");
+    put("round/j/want/admit/0123456789012345678901234567890123456789012345678901234567890123", "");
+    start_again();
+    ck_assert_uint_eq(troubles, 1);
+    ck_assert(!seat_of(2).left_out);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("round_keys");
@@ -601,6 +666,8 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, a_second_start_goes_on, 0, 2);
     tcase_add_test(tcase, who_went_meanwhile_is_missed);
     tcase_add_test(tcase, leftovers_are_cleared);
+    tcase_add_loop_test(tcase, quarantine_is_a_key, 0, 2);
+    tcase_add_test(tcase, what_is_held_against_nobody_is_skipped);
     suite_add_tcase(suite, tcase);
     return suite;
 }

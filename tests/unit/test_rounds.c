@@ -384,7 +384,7 @@ START_TEST(ten_thousand_are_seated_in_a_blink)
     enum { MANY = 10000 };
     unsigned told = 0;
     struct ddpi_rounds *rounds = ddpi_rounds_create(
-        &(struct ddpi_rounds_hooks){&told, begin_anything, count_seat, count_nothing}, 0);
+        &(struct ddpi_rounds_hooks){&told, begin_anything, count_seat, count_nothing, NULL}, 0);
     struct ddp_round_member says = {
         .nproc = 8, .node_rank = -1, .terms = {.min_nodes = MANY, .max_nodes = MANY}};
     for (unsigned id = 0; id < MANY - 1; id++) {

@@ -17,8 +17,8 @@
 enum { AGENTS = 3, DEPTH_MAX = 24, SITUATIONS = 1 << 18, MIN_NODES = 2 };
 
 /* Per agent, then of the job. */
-enum event { JOIN, SEE, SAY, UP, CLEARED, DONE, FAIL, LOST, LEAVE, PER_AGENT };
-enum job_event { TIME, RESTART, DRAIN, UNDRAIN, STOP, JOB_EVENTS };
+enum event { JOIN, SEE, SAY, UP, CLEARED, DONE, FAIL, LOST, LEAVE, FIT, UNFIT, PER_AGENT };
+enum job_event { TIME, RESTART, DRAIN, UNDRAIN, STOP, ADMIT, JOB_EVENTS };
 
 struct agent {
     bool there;
@@ -36,9 +36,12 @@ struct world {
     struct ddpi_rounds *rounds;
     struct agent agents[AGENTS];
     unsigned count;
+    uint32_t quarantine;                     /* 0: nodes are not checked either */
+    struct ddpi_rounds_blame blamed[AGENTS]; /* as a store would keep it; 0 failures: nothing */
     uint64_t now_ms, ids, generation;
     bool drained, stopped;
-    bool lost;         /* a member that was running the latest generation */
+    bool lost;         /* a member that was running the latest generation, or was not fit */
+    bool free;         /* in this step a node was sent into quarantine */
     uint32_t restarts; /* when that was begun */
 };
 
@@ -77,6 +80,9 @@ static void on_seat(void *ctx, uint64_t member, const struct ddp_round_seat *sea
         if (!agent->there)
             continue;
         if (agent->id == member) {
+            bool fit = agent->heard.sick[0] == '\0' && !world->blamed[i].left_out;
+            must(seat->order != DDP_ROUND_RUN || (fit && !agent->heard.checking),
+                 "a node that is not fit has a seat");
             agent->told = *seat;
             agent->unseen = true;
         } else if (seat->order == DDP_ROUND_RUN && agent->told.order == DDP_ROUND_RUN &&
@@ -93,9 +99,17 @@ static void on_changed(void *ctx)
     (void)ctx;
 }
 
+static void on_blame(void *ctx, const char *name, const struct ddpi_rounds_blame *blame)
+{
+    struct world *world = ctx;
+    struct ddpi_rounds_blame none = {0};
+    world->blamed[name[0] - 'a'] = blame != NULL ? *blame : none;
+    world->free |= blame != NULL && blame->left_out;
+}
+
 static struct ddpi_rounds_hooks hooks_of(struct world *world)
 {
-    return (struct ddpi_rounds_hooks){world, on_begin, on_seat, on_changed};
+    return (struct ddpi_rounds_hooks){world, on_begin, on_seat, on_changed, on_blame};
 }
 
 static struct ddpi_rounds_summary summary_of(const struct world *world)
@@ -121,6 +135,8 @@ static void step(struct world *world)
     bool closed = summary_of(world).state == ROUNDS_CLOSED;
     ddpi_rounds_step(world->rounds, world->now_ms);
     struct ddpi_rounds_summary summary = summary_of(world);
+    must(!world->free || summary.restarts == world->restarts, "quarantine has cost a restart");
+    world->free = false;
     if (closed && summary.state != ROUNDS_CLOSED) {
         must_be_new(world, &summary);
         lost = world->lost = world->stopped = world->drained = false;
@@ -146,6 +162,11 @@ static void restart(struct world *world)
         must(ddpi_rounds_member(world->rounds, agent->id, &agent->heard) == DDP_OK, "no memory");
         ddpi_rounds_restore_seat(world->rounds, agent->id, &agent->told);
     }
+    for (unsigned i = 0; i < world->count; i++)
+        if (world->blamed[i].failures != 0)
+            must(ddpi_rounds_restore_blame(world->rounds, (char[2]){(char)('a' + i), '\0'},
+                                           &world->blamed[i]) == DDP_OK,
+                 "no memory");
     if (world->drained)
         must(ddpi_rounds_drain(world->rounds, "a", true) == DDP_OK, "no memory");
     ddpi_rounds_wish(world->rounds, &(struct ddpi_rounds_wish){.stop = world->stopped});
@@ -160,8 +181,13 @@ static void say(struct agent *agent, enum ddp_round_phase phase, uint64_t genera
     agent->unsaid = true;
 }
 
+static bool is_active(const struct world *world, const struct agent *agent);
+
 static void deliver(struct world *world, struct agent *agent)
 {
+    bool awaited = agent->heard.checking && summary_of(world).judging;
+    bool sick = agent->says.sick[0] != '\0' && agent->heard.sick[0] == '\0';
+    world->lost |= sick && (is_active(world, agent) || awaited) && !agent->says.leaving;
     agent->unsaid = false;
     agent->heard = agent->says;
     must(ddpi_rounds_member(world->rounds, agent->id, &agent->says) == DDP_OK, "no memory");
@@ -174,6 +200,7 @@ static void join(struct world *world, struct agent *agent, unsigned index)
         .nproc = 1,
         .node_rank = -1,
         .terms = {.min_nodes = MIN_NODES, .max_nodes = 3, .max_restarts = 1, .settle_ms = 10}};
+    agent->says.terms.quarantine = world->quarantine;
     (void)snprintf(agent->says.name, sizeof agent->says.name, "%c", 'a' + (int)index);
     deliver(world, agent);
 }
@@ -203,7 +230,8 @@ static void see(struct world *world, struct agent *agent)
     agent->unseen = false;
     switch (agent->told.order) {
     case DDP_ROUND_RUN:
-        if (agent->runs != 0 || agent->says.leaving || generation <= agent->says.generation)
+        if (agent->runs != 0 || agent->says.leaving || generation <= agent->says.generation ||
+            agent->says.checking || agent->says.sick[0] != '\0')
             return;
         agent->runs = generation;
         say(agent, DDP_ROUND_STARTING, generation);
@@ -216,6 +244,8 @@ static void see(struct world *world, struct agent *agent)
         return;
     case DDP_ROUND_WAIT:
         agent->ending = agent->runs != 0;
+        agent->unsaid |= agent->told.check > agent->says.checks;
+        agent->says.checking |= agent->told.check > agent->says.checks;
         return;
     case DDP_ROUND_END:
         if (agent->runs != 0)
@@ -232,6 +262,15 @@ static void break_down(struct agent *agent)
         .generation = agent->runs, .rank = agent->told.first_rank, .exit_code = 5, .ran_ms = 1};
     agent->ending = true;
     agent->unsaid = true;
+}
+
+static void check(struct agent *agent, bool fails)
+{
+    agent->says.checking = false;
+    agent->says.checks++;
+    agent->says.sick[0] = fails ? 'x' : '\0';
+    agent->unsaid = true;
+    agent->unseen = true; /* it looks now */
 }
 
 static bool agent_event(struct world *world, unsigned index, enum event event)
@@ -262,6 +301,7 @@ static bool agent_event(struct world *world, unsigned index, enum event event)
         if (!agent->ending)
             return false;
         say(agent, DDP_ROUND_IDLE, agent->runs);
+        agent->says.checking = world->quarantine != 0;
         agent->runs = 0;
         agent->ending = false;
         agent->unseen = true; /* it looks now */
@@ -285,6 +325,12 @@ static bool agent_event(struct world *world, unsigned index, enum event event)
             return false;
         agent->says.leaving = agent->unsaid = true;
         agent->ending = agent->runs != 0;
+        return true;
+    case FIT:
+    case UNFIT:
+        if (!agent->says.checking)
+            return false;
+        check(agent, event == UNFIT);
         return true;
     case PER_AGENT:
         break;
@@ -315,6 +361,11 @@ static bool job_event(struct world *world, enum job_event event)
             return false;
         world->stopped = true;
         ddpi_rounds_wish(world->rounds, &(struct ddpi_rounds_wish){.stop = true});
+        return true;
+    case ADMIT:
+        if (world->quarantine == 0)
+            return false;
+        ddpi_rounds_admit(world->rounds, "a");
         return true;
     case JOB_EVENTS:
         break;
@@ -359,8 +410,12 @@ static uint64_t situation(const struct world *world)
         hash = mix(mix(hash, agent->told.generation), agent->told.node_rank);
         const struct ddp_round_member *said[] = {&agent->says, &agent->heard};
         for (unsigned j = 0; j < 2; j++)
-            hash = mix(mix(mix(mix(hash, said[j]->phase), said[j]->generation), said[j]->leaving),
+            hash = mix(mix(mix(mix(hash, said[j]->phase), said[j]->generation),
+                           said[j]->leaving | (unsigned)said[j]->checking << 1 |
+                               (unsigned)(unsigned char)said[j]->sick[0] << 2),
                        said[j]->failure.generation);
+        hash = mix(mix(hash, world->blamed[i].failures),
+                   (uint64_t)agent->told.check << 32 | agent->says.checks);
     }
     return hash;
 }
@@ -390,11 +445,14 @@ static bool running(const struct world *world)
 static bool excused(const struct world *world)
 {
     struct ddpi_rounds_summary summary = summary_of(world);
-    unsigned there = 0;
-    for (unsigned i = 0; i < world->count; i++)
-        there += world->agents[i].there;
+    unsigned there = 0, fit = 0;
+    for (unsigned i = 0; i < world->count; i++) {
+        const struct agent *agent = &world->agents[i];
+        there += agent->there;
+        fit += agent->there && agent->says.sick[0] == '\0' && !world->blamed[i].left_out;
+    }
     return summary.state == ROUNDS_CLOSED ? there == 0
-                                          : summary.state == ROUNDS_FORMING && there < MIN_NODES;
+                                          : summary.state == ROUNDS_FORMING && fit < MIN_NODES;
 }
 
 /* From here on everything goes well, and members that are leaving leave. */
@@ -402,7 +460,7 @@ static void settle(struct world *world)
 {
     for (unsigned turn = 0; turn < 12; turn++) {
         for (unsigned i = 0; i < world->count; i++) {
-            static const enum event good[] = {CLEARED, SAY, SEE, SAY, UP, SAY};
+            static const enum event good[] = {CLEARED, FIT, SAY, SEE, FIT, SAY, UP, SAY};
             for (unsigned j = 0; j < sizeof good / sizeof *good; j++)
                 (void)happen(world, i * PER_AGENT + (unsigned)good[j]);
             const struct agent *agent = &world->agents[i];
@@ -415,9 +473,9 @@ static void settle(struct world *world)
 
 static void describe(unsigned agents, const struct path *path, char *text, size_t size)
 {
-    static const char *const names[] = {"join", "see",  "say",  "up",   "cleared",
-                                        "done", "fail", "lost", "leave"};
-    static const char *const job_names[] = {"time", "restart", "drain", "undrain", "stop"};
+    static const char *const names[] = {"join", "see",  "say",   "up",  "cleared", "done",
+                                        "fail", "lost", "leave", "fit", "unfit"};
+    static const char *const job_names[] = {"time", "restart", "drain", "undrain", "stop", "admit"};
     size_t len = 0;
     text[0] = '\0';
     for (unsigned i = 0; i < path->len && len < size; i++) {
@@ -432,6 +490,7 @@ static void describe(unsigned agents, const struct path *path, char *text, size_
 
 struct search {
     unsigned agents;
+    uint32_t quarantine;
     uint64_t *seen;     /* open addressing; 0: free */
     struct path *paths; /* one to each situation, in the order in which they were found */
     unsigned found;
@@ -464,6 +523,7 @@ static void follow(struct search *search, struct path path, unsigned event)
 {
     struct world world;
     world_init(&world, search->agents);
+    world.quarantine = search->quarantine;
     for (unsigned i = 0; i < path.len; i++)
         (void)happen(&world, path.events[i]);
     if (happen(&world, event) && is_new(search, situation(&world))) {
@@ -476,9 +536,10 @@ static void follow(struct search *search, struct path path, unsigned event)
 }
 
 /* From what @start leads to, everything that @depth events can do. */
-static void explore(unsigned agents, const struct path *start, unsigned depth)
+static void explore(unsigned agents, uint32_t quarantine, const struct path *start, unsigned depth)
 {
     struct search search = {.agents = agents,
+                            .quarantine = quarantine,
                             .seen = calloc(SITUATIONS, sizeof(uint64_t)),
                             .paths = malloc(SITUATIONS / 2 * sizeof(struct path)),
                             .found = 1};
@@ -498,7 +559,7 @@ static void explore(unsigned agents, const struct path *start, unsigned depth)
 
 START_TEST(from_nothing)
 {
-    explore(2, &(struct path){.len = 0}, 9);
+    explore(2, 0, &(struct path){.len = 0}, 9);
 }
 END_TEST
 
@@ -506,7 +567,7 @@ END_TEST
 START_TEST(from_a_generation_that_starts)
 {
     static const struct path start = {{OF(0, JOIN), OF(1, JOIN), OF(2, JOIN)}, 3};
-    explore(3, &start, 5);
+    explore(3, 0, &start, 5);
 }
 END_TEST
 
@@ -515,7 +576,7 @@ START_TEST(from_a_generation_that_runs)
     static const struct path start = {{OF(0, JOIN), OF(1, JOIN), 2 * PER_AGENT + TIME, OF(0, SEE),
                                        OF(1, SEE), OF(0, UP), OF(1, UP), OF(0, SAY), OF(1, SAY)},
                                       9};
-    explore(2, &start, 7);
+    explore(2, 0, &start, 7);
 }
 END_TEST
 
@@ -524,7 +585,29 @@ START_TEST(from_a_job_that_is_over)
 {
     static const struct path start = {
         {OF(0, JOIN), OF(1, JOIN), 2 * PER_AGENT + STOP, OF(0, SEE), OF(0, JOIN)}, 5};
-    explore(2, &start, 8);
+    explore(2, 0, &start, 8);
+}
+END_TEST
+
+/* A worker of "a" has failed, all workers have ended, and each node checks itself. */
+START_TEST(from_nodes_that_may_be_sick)
+{
+    static const struct path start = {{OF(0, JOIN), OF(1, JOIN), OF(2, JOIN), OF(0, SEE),
+                                       OF(1, SEE), OF(2, SEE), OF(0, FAIL), OF(0, SAY), OF(1, SEE),
+                                       OF(2, SEE), OF(0, CLEARED), OF(1, CLEARED), OF(2, CLEARED),
+                                       OF(0, SAY), OF(1, SAY), OF(2, SAY)},
+                                      16};
+    explore(3, _i == 0 ? 1 : 9, &start, 5);
+}
+END_TEST
+
+START_TEST(from_two_nodes_that_may_be_sick)
+{
+    static const struct path start = {{OF(0, JOIN), OF(1, JOIN), 2 * PER_AGENT + TIME, OF(0, SEE),
+                                       OF(1, SEE), OF(0, FAIL), OF(0, SAY), OF(1, SEE),
+                                       OF(0, CLEARED), OF(1, CLEARED), OF(0, SAY), OF(1, SAY)},
+                                      12};
+    explore(2, _i == 0 ? 1 : 9, &start, 7);
 }
 END_TEST
 
@@ -537,6 +620,8 @@ Suite *test_suite(void)
     tcase_add_test(tcase, from_a_generation_that_starts);
     tcase_add_test(tcase, from_a_generation_that_runs);
     tcase_add_test(tcase, from_a_job_that_is_over);
+    tcase_add_loop_test(tcase, from_nodes_that_may_be_sick, 0, 2);
+    tcase_add_loop_test(tcase, from_two_nodes_that_may_be_sick, 0, 2);
     suite_add_tcase(suite, tcase);
     return suite;
 }

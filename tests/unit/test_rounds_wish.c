@@ -198,7 +198,7 @@ END_TEST
 
 START_TEST(one_node_alone_is_no_pattern)
 {
-    at.terms = (struct ddp_round_terms){1, 1, 10, 0, 0, 2, DDP_ROUND_JOIN_NOW};
+    at.terms = (struct ddp_round_terms){1, 1, 10, 0, 0, 2, DDP_ROUND_JOIN_NOW, 0};
     rounds_run(&at, 1, abc);
     fail_and_form(0, 4, 100);
     fail_and_form(0, 5, 100);

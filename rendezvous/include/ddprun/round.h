@@ -44,6 +44,8 @@ struct ddp_round_terms {
     uint32_t lease_ms;     /* as passed to ddp_round_join(); 0: members are never lost by silence */
     uint32_t crash_loop;   /* end the job after this many failures of one pattern; 0: never */
     enum ddp_round_join join;
+    /* Leave a node out that was the first cause of this many failures in a row; 0: never. */
+    uint32_t quarantine;
 };
 
 /* The first worker of a node that failed in a generation. */
@@ -78,6 +80,10 @@ struct ddp_round_member {
     bool leaving; /* it ends its workers, then its session */
     bool fenced;  /* it lost contact with the store for too long, and has killed its workers */
     char role[DDP_ROUND_ROLE_SIZE]; /* of its workers; other nodes may have the same */
+    /* Why the node is not fit to run workers: it gets no seat. "": it is fit. */
+    char sick[DDP_ROUND_TEXT_SIZE];
+    bool checking;   /* it finds out whether it is fit: nothing begins before it knows */
+    uint32_t checks; /* how often it has found out, since its agent started */
 };
 
 enum ddp_round_order {
@@ -111,6 +117,10 @@ struct ddp_round_seat {
     uint32_t role_first_rank;
     uint32_t role_world_size;
     uint32_t most_workers; /* of one member; 0 from a server that does not tell */
+    bool left_out;         /* WAIT: it gets no seat until a user admits it; @text says why */
+    /* WAIT: a user has admitted the node: if its own number of checks is lower, it must find out
+     * again whether it is fit. */
+    uint32_t check;
 };
 
 typedef struct ddp_round ddp_round;
