@@ -140,6 +140,13 @@ static ddp_status take_token(const struct multi_node_config *config, struct ddpi
     return needed ? status : DDP_OK;
 }
 
+/* ddpctl asks for a change. */
+static void on_single_asked(void *ctx, struct ddpi_bytes key, bool set)
+{
+    struct run *run = ctx;
+    single_node_asked(&run->single, key, set);
+}
+
 /* As the store is in its process, the agent vouches for workers that are TCPStore clients. */
 static ddp_status create_store(struct plan *plan, struct run *run, struct ddp_error *err)
 {
@@ -157,7 +164,8 @@ static ddp_status create_store(struct plan *plan, struct run *run, struct ddp_er
                                                 .auth = config->auth,
                                                 .trust_local_users = config->trust_local_users,
                                                 .tls = config->tls && config->token_named,
-                                                .rounds_elsewhere = true,
+                                                .rounds_elsewhere = on_single_asked,
+                                                .rounds_ctx = run,
                                                 .vouches = true,
                                                 .log = &run->log};
     run->log = (struct ddpi_log){multi_node_on_log, &run->membership, DDPI_LOG_WARN};

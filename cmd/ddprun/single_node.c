@@ -44,6 +44,29 @@ void single_node_describe(struct single_node *node, const char *text)
         show_record(node, "node/1", DDP_OK);
 }
 
+static void on_soon(uv_idle_t *idle);
+
+/* ---- what users ask for -----------------------------------------------------------------------
+ */
+
+void single_node_asked(struct single_node *node, struct ddpi_bytes key, bool set)
+{
+    static const char drain[] = "want/drain/";
+    char text[KEY_SIZE + sizeof drain + DDP_ROUND_NAME_SIZE], prefix[KEY_SIZE];
+    if (node->job == NULL || node->membership == NULL || key.len >= sizeof text)
+        return;
+    int len = snprintf(prefix, sizeof prefix, DDPI_ROUND_PREFIX "%s/", node->job);
+    snprintf(text, sizeof text, "%.*s", (int)key.len, (const char *)key.data);
+    if (strncmp(text, prefix, (size_t)len) != 0)
+        return;
+    const char *what = text + len;
+    if (strcmp(what, "want/stop") == 0)
+        ddpi_rounds_wish(node->rounds, &(struct ddpi_rounds_wish){.stop = set});
+    else if (strncmp(what, drain, sizeof drain - 1) == 0)
+        (void)!ddpi_rounds_drain(node->rounds, what + sizeof drain - 1, set);
+    uv_idle_start(&node->soon, on_soon);
+}
+
 /* ---- the machine ----------------------------------------------------------------------------- */
 
 static ddp_status on_begin(void *ctx, uint64_t generation, struct ddp_round_seat *seat,

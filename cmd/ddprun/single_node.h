@@ -7,6 +7,7 @@
 #define CMD_SINGLE_NODE_H
 
 #include "membership.h"
+#include "message.h"
 #include "rounds.h"
 
 #include <uv.h>
@@ -34,6 +35,10 @@ DDP_MUST_CHECK ddp_status single_node_init(struct single_node *node, uv_loop_t *
 
 /* Take what its member publishes. */
 void single_node_publish(struct single_node *node, const struct ddp_round_member *says);
+
+/* A client has set or deleted @key below those of rounds: to end the job, or to drain its node. The
+ * number of nodes cannot be changed. */
+void single_node_asked(struct single_node *node, struct ddpi_bytes key, bool set);
 
 /* The state of its workers as text (worker_status.h). */
 void single_node_describe(struct single_node *node, const char *text);

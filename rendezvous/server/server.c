@@ -335,6 +335,7 @@ ddp_status ddpi_server_create_unbound(uv_loop_t *loop, const struct ddpi_server_
     ddpi_owners_init(&server->admission.owners);
     server->admission.vouches = options->vouches;
     server->rounds_elsewhere = options->rounds_elsewhere;
+    server->rounds_ctx = options->rounds_ctx;
     take_common_options(server, options);
     init_env(server, loop);
     ddpi_list_init(&server->listeners.all);
@@ -421,8 +422,11 @@ void ddpi_server_set_sink(struct ddpi_server *server, const struct ddpi_sink *si
 ddp_status ddpi_server_show(struct ddpi_server *server, const char *key, const void *value,
                             size_t len, struct ddp_error *err)
 {
-    return ddpi_kv_poke(server->kv, ddpi_bytes_of(key, strlen(key)), ddpi_bytes_of(value, len),
-                        err);
+    server->showing = true;
+    ddp_status status =
+        ddpi_kv_poke(server->kv, ddpi_bytes_of(key, strlen(key)), ddpi_bytes_of(value, len), err);
+    server->showing = false;
+    return status;
 }
 
 size_t ddpi_server_delete_prefix(struct ddpi_server *server, const char *prefix)

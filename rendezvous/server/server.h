@@ -39,8 +39,11 @@ struct ddpi_server_options {
     /* No user of this machine has to authenticate on loopback; else only the user of this process
      * and root do not have to. */
     bool trust_local_users;
-    /* The owner runs the rounds of its job itself, and shows them by ddpi_server_show(). */
-    bool rounds_elsewhere;
+    /* The owner runs the rounds of its job itself, shows them by ddpi_server_show(), and is told
+     * which keys clients change below those of rounds. Must not call into the server. NULL: the
+     * server runs the rounds. */
+    void (*rounds_elsewhere)(void *ctx, struct ddpi_bytes key, bool set);
+    void *rounds_ctx;
     /* This server's owner vouches for this user's TCPStore clients on this machine. */
     bool vouches;
     bool tls;                   /* required from other machines, except from ... */

@@ -35,7 +35,9 @@ struct ddpi_server {
     struct ddpi_list conns;       /* ddpi_conn::of_server */
     struct ddpi_tls_engine *tls;  /* NULL: none; env.tls is the same */
     struct ddpi_credential token; /* env.gate points here if there is one */
-    bool rounds_elsewhere;        /* the owner runs them */
+    void (*rounds_elsewhere)(void *ctx, struct ddpi_bytes key, bool set); /* or NULL */
+    void *rounds_ctx;
+    bool showing; /* the owner changes a key itself */
     bool closing;
     bool draining;
     struct server_callback drained, idle, closed;

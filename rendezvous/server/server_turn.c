@@ -8,6 +8,7 @@
 #include "reclaim.h"
 
 #include <sched.h>
+#include <string.h>
 
 enum {
     SINK_WORK = 4, /* writing a change to a sink costs as much as visiting this many entries */
@@ -17,13 +18,25 @@ enum {
 
 /* --- changes --- */
 
+static void tell_owner(const struct ddpi_server *server, const struct ddpi_mutation *mutation)
+{
+    static const char prefix[] = DDPI_ROUND_PREFIX;
+    bool set = mutation->kind == DDPI_MUTATION_SET;
+    if (!server->showing && (set || mutation->kind == DDPI_MUTATION_DELETE) &&
+        mutation->key.len >= sizeof prefix - 1 &&
+        memcmp(mutation->key.data, prefix, sizeof prefix - 1) == 0)
+        server->rounds_elsewhere(server->rounds_ctx, mutation->key, set);
+}
+
 void ddpi_server_on_change(void *ctx, const struct ddpi_mutation *mutation)
 {
     struct ddpi_server *server = ctx;
     if (mutation->kind == DDPI_MUTATION_SESSION_END)
         ddpi_listeners_close_session(&server->listeners, mutation->session);
-    if (!server->rounds_elsewhere)
+    if (server->rounds_elsewhere == NULL)
         ddpi_round_keys_note(server->rounds, mutation);
+    else
+        tell_owner(server, mutation);
     if (server->turn.sink.change == NULL)
         return;
     server->turn.changed = true;
