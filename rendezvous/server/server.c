@@ -391,6 +391,19 @@ ddp_status ddpi_server_set_token(struct ddpi_server *server, const struct ddpi_c
     return DDP_OK;
 }
 
+void ddpi_server_stand_by(struct ddpi_server *server, const char *leader, uint64_t number)
+{
+    server->standby.on = true;
+    snprintf(server->standby.leader, sizeof server->standby.leader, "%s", leader);
+    if (number != 0)
+        server->env.incarnation = number;
+}
+
+void ddpi_server_stand_in(struct ddpi_server *server)
+{
+    server->standby.on = false;
+}
+
 ddp_status ddpi_server_restore(struct ddpi_server *server, const struct ddpi_mutation *mutation,
                                struct ddp_error *err)
 {

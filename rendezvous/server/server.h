@@ -101,6 +101,14 @@ ddp_status ddpi_server_listen(struct ddpi_server *server, const char *host, uint
  * may have been closed, except with DDP_E_DENIED. */
 ddp_status ddpi_server_adopt(struct ddpi_server *server, int fd, struct ddp_error *err);
 
+/* Admit no client, but tell each that authenticates, or need not, that this store is a standby, and
+ * that the leader is @leader, such as "10.0.0.1:29400"; "": none is known. They get DDP_E_CLOSED
+ * before WELCOME, so they may try another endpoint. @number: of the store that both have, or 0: not
+ * known. Can be called again when the leader changes. */
+void ddpi_server_stand_by(struct ddpi_server *server, const char *leader, uint64_t number);
+/* Admit clients from now on. Contents must be restored before. */
+void ddpi_server_stand_in(struct ddpi_server *server);
+
 /* Set the token for new connections. DDP_E_INVALID: it is the key of one role. */
 ddp_status ddpi_server_set_token(struct ddpi_server *server, const struct ddpi_credential *token,
                                  struct ddp_error *err);

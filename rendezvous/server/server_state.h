@@ -53,6 +53,11 @@ struct ddpi_server {
     } admission;
 
     struct {
+        bool on;                        /* admits nobody ... */
+        char leader[DDPI_ENDPOINT_MAX]; /* ... but names this store; "": none is known */
+    } standby;
+
+    struct {
         struct ddpi_kv_scope *tcpstore_scope;
         char tcpstore_job[DDPI_JOB_MAX + 1]; /* of clients at ports of no job; "": none */
     } jobs;
