@@ -136,9 +136,11 @@ void ddpi_server_restore_mark(struct ddpi_server *server, const struct ddpi_mark
 
 /*
  * Pass all changes to @sink, which is copied. The changes of a turn of the loop are committed at
- * its end, before any reply leaves. If that fails, all connections are closed without a reply, and
- * @failed is called from the loop, once: close the server then, since its memory holds changes that
- * no client was told of.
+ * its end, and no reply leaves before the changes that it may depend on are durable. While a commit
+ * is under way requests are served, and their changes belong to the next one. If a commit fails,
+ * all connections are closed without a reply, and @failed is called from the loop, once: close the
+ * server then, since its memory holds changes that no client was told of. The sink must not report
+ * the end of a commit after the server was closed.
  */
 void ddpi_server_set_sink(struct ddpi_server *server, const struct ddpi_sink *sink,
                           void (*failed)(void *ctx, const struct ddp_error *why), void *ctx);

@@ -64,8 +64,9 @@ struct ddpi_server {
 
     struct {
         uint64_t served;
-        struct ddpi_list dirty; /* ddpi_conn::of_dirty */
-        struct ddpi_list held;  /* ddpi_conn::of_held */
+        struct ddpi_list dirty;    /* ddpi_conn::of_dirty */
+        struct ddpi_list withheld; /* the same, of those whose output may not leave yet */
+        struct ddpi_list held;     /* ddpi_conn::of_held */
     } requests;
 
     struct {
@@ -78,7 +79,9 @@ struct ddpi_server {
         struct ddpi_sink sink; /* commit NULL: none */
         void (*sink_failed)(void *ctx, const struct ddp_error *why);
         void *sink_failed_ctx;
-        bool changed;      /* since the last commit */
+        bool changed;      /* since the last commit began */
+        bool committing;   /* a commit is under way ... */
+        bool beginning;    /* ... and has not returned yet */
         uv_timer_t expiry; /* the next deadline of the core or of a round */
         uint64_t expiry_at;
         bool expiry_due;

@@ -325,12 +325,13 @@ static void assert_stands_by(const char *expected)
 START_TEST(a_standby_names_its_leader)
 {
     restart(NULL);
-    store_thread_call(server, stand_by, "");
+    char nobody[] = "", leader[] = "10.0.0.1:29400";
+    store_thread_call(server, stand_by, nobody);
     assert_stands_by("this store is a standby, and no store leads at the moment");
-    store_thread_call(server, stand_by, "10.0.0.1:29400");
+    store_thread_call(server, stand_by, leader);
     assert_stands_by("this store is a standby; the leader is 10.0.0.1:29400");
     int tcpstore = raw_connect(store_thread_port(server));
-    raw_send(tcpstore, "\0\x3c\x85\xf7\x3c", 5); /* VALIDATE of PyTorch's client */
+    raw_send(tcpstore, "\0\xce\xf7\x85\x3c", 5); /* VALIDATE of PyTorch's client */
     raw_until_closed(tcpstore);
     close(tcpstore);
     ck_assert_uint_eq(store_thread_stats(server).half_open, 0);
