@@ -84,11 +84,12 @@ void ddpi_server_close(struct ddpi_server *server, void (*cb)(void *ctx), void *
     server->closed = (struct server_callback){cb, ctx};
     server->turn.sink_failed = NULL;
     ddpi_server_commit(server);
+    bool may_answer = ddpi_server_may_answer_all(server);
     server->closing = true;
     ddpi_refusals_flush(&server->refusals);
     ddpi_list_for_each_safe (node, &server->conns) {
         struct ddpi_conn *conn = ddpi_container_of(node, struct ddpi_conn, of_server);
-        if (!server->turn.committing)
+        if (may_answer)
             ddpi_conn_free_output(conn);
         ddpi_conn_close(conn, DDP_E_CLOSED, "the server is shutting down");
     }

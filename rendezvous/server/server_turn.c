@@ -99,10 +99,16 @@ void ddpi_server_commit(struct ddpi_server *server)
 
 /* --- output --- */
 
+/* The sink has not lost its right to the contents. */
 static bool may_answer(const struct ddpi_server *server)
 {
     const struct ddpi_sink *sink = &server->turn.sink;
     return sink->may_answer == NULL || sink->may_answer(sink->ctx);
+}
+
+bool ddpi_server_may_answer_all(const struct ddpi_server *server)
+{
+    return may_answer(server) && !server->turn.committing;
 }
 
 /* Output that depends on changes which are not durable stays; it is looked at again when they are.
@@ -110,7 +116,7 @@ static bool may_answer(const struct ddpi_server *server)
 static void flush_connections(struct ddpi_server *server)
 {
     bool may = may_answer(server);
-    bool all = may && !server->turn.committing;
+    bool all = ddpi_server_may_answer_all(server);
     if (all)
         move_all(&server->requests.withheld, &server->requests.dirty);
     while (!ddpi_list_empty(&server->requests.dirty)) {

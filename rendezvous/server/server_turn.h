@@ -22,6 +22,11 @@ void ddpi_server_on_change(void *ctx, const struct ddpi_mutation *mutation);
  * are dropped, and the owner is told, or the log if the server is being closed. */
 void ddpi_server_commit(struct ddpi_server *server);
 
+/* Whether all replies may leave: no commit is under way, and the sink has its right to the
+ * contents.
+ */
+bool ddpi_server_may_answer_all(const struct ddpi_server *server);
+
 /* Commit, and send all replies that may leave. */
 void ddpi_server_settle(struct ddpi_server *server);
 
