@@ -308,6 +308,14 @@ void ddpi_etcd_look(struct ddpi_etcd_store *store)
         uv_timer_start(&store->timer, on_look, LOOK_MS, 0);
 }
 
+void ddpi_etcd_on_alive(void *ctx)
+{
+    const struct ddpi_etcd_store *store = ctx;
+    ddpi_log(store->options.log, DDPI_LOG_INFO,
+             "connected to the leader, %s: the end of its process will be seen at once",
+             store->election.told.endpoint);
+}
+
 /* The transaction compares with the key as it was seen last, which named this process. */
 void ddpi_etcd_on_dead(void *ctx)
 {

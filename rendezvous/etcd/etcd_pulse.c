@@ -12,7 +12,7 @@
 
 /* A store ends a connection without a greeting after 5 s; it counts it as a failed one, too, but
  * allows 20 of them a second. */
-enum { RENEWAL_MS = 2000 };
+enum { RENEWAL_MS = 2000, RETRY_MS = 20 };
 
 struct etcd_beat {
     struct ddpi_etcd_pulse *pulse; /* NULL: nobody waits for it */
@@ -28,14 +28,14 @@ struct etcd_lookup {
 
 struct ddpi_etcd_pulse {
     uv_loop_t *loop;
-    void (*dead)(void *ctx);
-    void *ctx;
+    struct ddpi_etcd_pulse_hooks hooks;
     uv_timer_t timer;
     struct etcd_beat *now;  /* connected */
     struct etcd_beat *next; /* being connected */
     struct etcd_lookup *lookup;
-    struct sockaddr_storage at; /* ss_family AF_UNSPEC: not known */
-    bool met;                   /* a connection to it has existed */
+    struct addrinfo *infos; /* NULL: not known */
+    struct addrinfo *at;    /* the one that is tried; that of a connection if `met` */
+    bool met;               /* a connection to it has existed */
 };
 
 /* --- connections --- */
@@ -55,6 +55,7 @@ static void drop_beat(struct etcd_beat **beat)
 }
 
 static void connect_next(struct ddpi_etcd_pulse *pulse);
+static void on_renewal(uv_timer_t *timer);
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *ret)
 {
@@ -74,6 +75,22 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
     connect_next(pulse);
 }
 
+/* Of a host with several addresses, the one at which the process listens. The last one is followed
+ * by the first again at the next renewal. */
+static void try_another(struct ddpi_etcd_pulse *pulse)
+{
+    struct addrinfo *next = pulse->at != NULL ? pulse->at->ai_next : NULL;
+    pulse->at = next != NULL ? next : pulse->infos;
+    if (next != NULL)
+        connect_next(pulse);
+}
+
+static void forget_addresses(struct ddpi_etcd_pulse *pulse)
+{
+    uv_freeaddrinfo(pulse->infos);
+    pulse->infos = pulse->at = NULL;
+}
+
 static void on_connected(uv_connect_t *connect, int uv_err)
 {
     struct etcd_beat *beat = connect->data;
@@ -81,23 +98,30 @@ static void on_connected(uv_connect_t *connect, int uv_err)
     if (pulse == NULL)
         return;
     if (uv_err == 0 && uv_read_start((uv_stream_t *)&beat->tcp, on_alloc, on_read) == 0) {
+        bool first = !pulse->met;
         pulse->met = true;
         drop_beat(&pulse->now);
         pulse->now = beat;
         pulse->next = NULL;
+        if (first)
+            pulse->hooks.alive(pulse->hooks.ctx);
         return;
     }
     drop_beat(&pulse->next);
-    if (uv_err != UV_ECONNREFUSED || !pulse->met)
-        return;
-    pulse->met = false;
-    pulse->at.ss_family = AF_UNSPEC;
-    pulse->dead(pulse->ctx);
+    if (!pulse->met) {
+        try_another(pulse);
+    } else if (uv_err == UV_ECONNREFUSED) {
+        pulse->met = false;
+        forget_addresses(pulse);
+        pulse->hooks.dead(pulse->hooks.ctx);
+    } else if (pulse->now == NULL) { /* its listener was just being closed, say */
+        uv_timer_start(&pulse->timer, on_renewal, RETRY_MS, RENEWAL_MS);
+    }
 }
 
 static void connect_next(struct ddpi_etcd_pulse *pulse)
 {
-    if (pulse->next != NULL || pulse->at.ss_family == AF_UNSPEC)
+    if (pulse->next != NULL || pulse->at == NULL)
         return;
     struct etcd_beat *beat = ddpi_calloc(1, sizeof(*beat));
     if (beat == NULL)
@@ -106,8 +130,7 @@ static void connect_next(struct ddpi_etcd_pulse *pulse)
     beat->pulse = pulse;
     beat->tcp.data = beat->connect.data = beat;
     pulse->next = beat;
-    if (uv_tcp_connect(&beat->connect, &beat->tcp, (const struct sockaddr *)&pulse->at,
-                       on_connected) != 0)
+    if (uv_tcp_connect(&beat->connect, &beat->tcp, pulse->at->ai_addr, on_connected) != 0)
         drop_beat(&pulse->next);
 }
 
@@ -127,12 +150,12 @@ static void on_resolved(uv_getaddrinfo_t *request, int uv_err, struct addrinfo *
     struct ddpi_etcd_pulse *pulse = lookup->pulse;
     if (pulse != NULL)
         pulse->lookup = NULL;
-    if (pulse != NULL && uv_err == 0 && infos->ai_addrlen <= sizeof pulse->at) {
-        memcpy(&pulse->at, infos->ai_addr, infos->ai_addrlen);
+    if (pulse != NULL && uv_err == 0) {
+        pulse->infos = pulse->at = infos;
         connect_next(pulse);
-    }
-    if (uv_err == 0)
+    } else {
         uv_freeaddrinfo(infos);
+    }
     ddpi_free(lookup);
 }
 
@@ -168,7 +191,7 @@ void ddpi_etcd_pulse_follow(struct ddpi_etcd_pulse *pulse, const char *endpoint)
     drop_beat(&pulse->next);
     drop_lookup(pulse);
     pulse->met = false;
-    pulse->at.ss_family = AF_UNSPEC;
+    forget_addresses(pulse);
     uv_timer_stop(&pulse->timer);
     if (endpoint[0] == '\0' || ddpi_parse_endpoint(endpoint, &at, NULL) != DDP_OK)
         return;
@@ -178,15 +201,14 @@ void ddpi_etcd_pulse_follow(struct ddpi_etcd_pulse *pulse, const char *endpoint)
 
 /* --- life --- */
 
-ddp_status ddpi_etcd_pulse_create(uv_loop_t *loop, void (*dead)(void *ctx), void *ctx,
+ddp_status ddpi_etcd_pulse_create(uv_loop_t *loop, const struct ddpi_etcd_pulse_hooks *hooks,
                                   struct ddpi_etcd_pulse **ret, struct ddp_error *err)
 {
     struct ddpi_etcd_pulse *pulse = ddpi_calloc(1, sizeof(*pulse));
     if (pulse == NULL)
         return ddpi_error_nomem(err, sizeof(*pulse));
     pulse->loop = loop;
-    pulse->dead = dead;
-    pulse->ctx = ctx;
+    pulse->hooks = *hooks;
     uv_timer_init(loop, &pulse->timer);
     pulse->timer.data = pulse;
     *ret = pulse;

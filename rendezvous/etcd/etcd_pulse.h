@@ -14,8 +14,15 @@
 
 struct ddpi_etcd_pulse;
 
-/* @dead is called from the loop, at most once for each ddpi_etcd_pulse_follow(). */
-ddp_status ddpi_etcd_pulse_create(uv_loop_t *loop, void (*dead)(void *ctx), void *ctx,
+/* Both are called from the loop, at most once for each ddpi_etcd_pulse_follow(): @alive when the
+ * first connection exists, @dead only afterwards. */
+struct ddpi_etcd_pulse_hooks {
+    void (*alive)(void *ctx);
+    void (*dead)(void *ctx);
+    void *ctx;
+};
+
+ddp_status ddpi_etcd_pulse_create(uv_loop_t *loop, const struct ddpi_etcd_pulse_hooks *hooks,
                                   struct ddpi_etcd_pulse **ret, struct ddp_error *err);
 /* The memory goes when the loop has closed the handles. */
 void ddpi_etcd_pulse_destroy(struct ddpi_etcd_pulse *pulse);

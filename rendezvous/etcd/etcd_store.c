@@ -184,7 +184,8 @@ ddp_status ddpi_etcd_store_open(uv_loop_t *loop, const struct ddpi_etcd_store_op
         .password = options->password};
     ddp_status status = ddpi_etcd_client_create(loop, &client, &store->client, err);
     if (status == DDP_OK) {
-        status = ddpi_etcd_pulse_create(loop, ddpi_etcd_on_dead, store, &store->pulse, err);
+        const struct ddpi_etcd_pulse_hooks hooks = {ddpi_etcd_on_alive, ddpi_etcd_on_dead, store};
+        status = ddpi_etcd_pulse_create(loop, &hooks, &store->pulse, err);
         if (status != DDP_OK)
             ddpi_etcd_client_destroy(store->client);
     }

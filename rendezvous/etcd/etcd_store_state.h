@@ -106,7 +106,8 @@ ddp_status ddpi_etcd_explain(const struct ddpi_etcd_store *store,
 void ddpi_etcd_look(struct ddpi_etcd_store *store);
 void ddpi_etcd_run(struct ddpi_etcd_store *store); /* the lease is granted */
 void ddpi_etcd_follow_again(struct ddpi_etcd_store *store);
-void ddpi_etcd_on_dead(void *store); /* the leader's process */
+void ddpi_etcd_on_alive(void *store); /* these two: the leader's process */
+void ddpi_etcd_on_dead(void *store);
 ddp_status ddpi_etcd_read_leader(const json_t *range, struct ddpi_etcd_leader *ret,
                                  struct ddp_error *err);
 
