@@ -253,17 +253,15 @@ static void try_member(struct ddpi_etcd_call *call)
     }
     snprintf(url, sizeof url, "%s://%s%s%s:%u%s", client->address.tls ? "https" : "http",
              six ? "[" : "", at->host, six ? "]" : "", at->port, call->path);
-    uint64_t now_ms = ddpi_etcd_now_ms();
-    uint64_t left_ms = call->until_ms > now_ms ? call->until_ms - now_ms : 1;
     size_t len = ddpi_buf_len(&call->body);
     const struct ddpi_etcd_request request = {
         .url = url,
         .body = len > 0 ? (const char *)ddpi_buf_head(&call->body) : NULL,
         .body_len = len,
         .token = client->token[0] != '\0' ? client->token : NULL,
-        .timeout_ms = left_ms < call->try_ms ? (uint32_t)left_ms : call->try_ms,
+        .timeout_ms = call->try_ms, /* whole, else the last reason is always that time is short */
         .answer_max = ANSWER_MAX};
-    call->begun_ms = now_ms;
+    call->begun_ms = ddpi_etcd_now_ms();
     call->exchange.done = on_exchanged;
     call->exchange.ctx = call;
     if (ddpi_etcd_exchange_begin(client->http, &call->exchange, &request, &err) != DDP_OK)

@@ -34,9 +34,9 @@ struct ddpi_etcd_outcome {
 };
 
 struct ddpi_etcd_call {
-    const char *path; /* "/v3/kv/txn" */
-    uint32_t try_ms;  /* for each member */
-    uint32_t total_ms;
+    const char *path;     /* "/v3/kv/txn" */
+    uint32_t try_ms;      /* for each member */
+    uint32_t total_ms;    /* no try begins later */
     struct ddpi_buf body; /* the caller fills it; empty: GET */
     void (*done)(struct ddpi_etcd_call *call, const struct ddpi_etcd_outcome *outcome);
     void *ctx;

@@ -401,11 +401,10 @@ class Takeovers(EtcdCase):
         leading, times = 0, []
         for _ in range(TAKEOVERS):
             begun = time.monotonic()
-            wait_until(lambda: max(writer.last() for writer in writers) > begun, 'a write')
+            wait_until(lambda: self.first_after(writers, begun), 'a write')
             killed = time.monotonic()
             jobs[leading].signal(signal.SIGKILL)
-            wait_until(lambda: self.first_after(writers, killed), 'a write after the takeover')
-            times.append(self.first_after(writers, killed) - killed)
+            times.append(wait_until(lambda: self.first_after(writers, killed), 'a write after the takeover') - killed)
             jobs[leading].wait()
             self.jobs.remove(jobs[leading])
             jobs[leading].close()
@@ -423,15 +422,8 @@ class Takeovers(EtcdCase):
             job.wait()
 
     @staticmethod
-    def first_after(writers, killed):
-        """When the first write that was sent after the kill was acknowledged; None: not yet."""
-        found = []
-        for writer in writers:
-            for key in reversed(list(writer.acknowledged)):
-                if writer.begun[key] <= killed:
-                    break
-                found.append(writer.acknowledged[key][1])
-        return min(found, default=None)
+    def first_after(writers, moment):
+        return min((when for writer in writers if (when := writer.first_after(moment))), default=None)
 
 
 class Fakes(DdprundCase):

@@ -28,13 +28,13 @@ def connect_any(endpoints, over=lambda: False):
 
 
 class Writer(threading.Thread):
-    """Sets one key after another. Of each acknowledged one: its version, and when."""
+    """Sets one key after another, and notes the version of each write that was acknowledged, and its times."""
 
     def __init__(self, name, endpoints):
         super().__init__(daemon=True)
         self.name, self.endpoints = name, endpoints
-        self.acknowledged = {}
-        self.begun = {} # when the write was sent
+        self.acknowledged = {} # key: version
+        self.times = [] # of each: when it was sent, and acknowledged
         self.stopped = False
 
     def run(self):
@@ -53,14 +53,18 @@ class Writer(threading.Thread):
                 store = None
                 continue
             if (kind, status) == (SET, 0):
-                self.begun[key] = begun
-                self.acknowledged[key] = (struct.unpack_from('<Q', payload)[0], time.monotonic())
+                self.acknowledged[key], = struct.unpack_from('<Q', payload)
+                self.times.append((begun, time.monotonic()))
             time.sleep(0.001)
         if store:
             store.close()
 
-    def last(self):
-        return max((when for _, when in list(self.acknowledged.values())[-1:]), default=0)
+    def first_after(self, moment):
+        """When the first write that was sent after @moment was acknowledged; None: not yet."""
+        at = len(self.times)
+        while at > 0 and self.times[at - 1][0] > moment:
+            at -= 1
+        return self.times[at][1] if at < len(self.times) else None
 
     def stop(self):
         self.stopped = True
@@ -87,7 +91,7 @@ def check(case, writers, endpoints):
     for writer in writers:
         lost = set(writer.acknowledged) - listed(endpoints, f'{writer.name}/')
         case.assertEqual(lost, set(), 'acknowledged writes are lost')
-        mine = [version for version, _ in writer.acknowledged.values()]
+        mine = list(writer.acknowledged.values())
         case.assertEqual(mine, sorted(mine), 'versions of one writer go back')
         versions.update(mine)
         count += len(mine)
