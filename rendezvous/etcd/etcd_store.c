@@ -207,7 +207,8 @@ ddp_status ddpi_etcd_store_open(uv_loop_t *loop, const struct ddpi_etcd_store_op
 static void on_last_closed(uv_handle_t *handle)
 {
     struct ddpi_etcd_store *store = handle->data;
-    ddpi_etcd_client_destroy(store->client); /* ends the calls */
+    ddpi_etcd_call_finish(store->client, &store->lease.revoke);
+    ddpi_etcd_client_destroy(store->client);
     ddpi_free(store);
 }
 
