@@ -67,16 +67,20 @@ static bool get_four(const char *text, size_t pad, uint8_t ret[3])
 
 bool ddpi_base64_get(const char *text, size_t len, struct ddpi_buf *ret)
 {
-    if (len % 4 != 0)
+    uint8_t *to = ddpi_buf_reserve(ret, len / 4 * 3 + 1);
+    size_t count = 0;
+    if (len % 4 != 0 || to == NULL)
         return false;
     for (size_t i = 0; i < len; i += 4) {
-        uint8_t three[3];
+        uint8_t *three = to + count;
         bool last = i + 4 == len;
         size_t pad =
             last ? (size_t)(text[i + 3] == '=') + (text[i + 3] == '=' && text[i + 2] == '=') : 0;
-        if (!get_four(text + i, pad, three) || !ddpi_buf_append(ret, three, 3 - pad))
+        if (!get_four(text + i, pad, three))
             return false;
+        count += 3 - pad;
     }
+    ddpi_buf_added(ret, count);
     return true;
 }
 
