@@ -77,25 +77,24 @@ static size_t op_size(const struct ddpi_etcd_chunk_op *op)
     return op->key_len + op->value_len + OP_OVERHEAD;
 }
 
-/* @text: the key, then the value, in @buf; an operation of the same key is replaced. */
-static ddp_status put_op(struct ddpi_etcd_batch *batch, const struct ddpi_buf *text, size_t key_len,
-                         bool deletes, struct ddp_error *err)
+ddp_status ddpi_etcd_chunk_put(struct ddpi_etcd_chunk *chunk, struct ddpi_bytes key,
+                               struct ddpi_bytes value, bool deletes, struct ddp_error *err)
 {
-    struct ddpi_etcd_chunk *chunk = last_chunk(batch);
-    size_t len = ddpi_buf_len(text);
-    if (chunk == NULL || chunk->count == DDPI_ETCD_OPS)
+    struct ddpi_etcd_chunk_op *op = find_op(chunk, key);
+    if (op == NULL && chunk->count > DDPI_ETCD_OPS)
         return ddpi_error_set(err, DDP_E_PROTOCOL, "a transaction has no room for a change");
-    struct ddpi_etcd_chunk_op *op = find_op(chunk, ddpi_bytes_of(ddpi_buf_head(text), key_len));
-    uint8_t *bytes = ddpi_calloc(1, len);
+    uint8_t *bytes = ddpi_calloc(1, key.len + value.len);
     if (bytes == NULL)
-        return ddpi_error_nomem(err, len);
-    memcpy(bytes, ddpi_buf_head(text), len);
+        return ddpi_error_nomem(err, key.len + value.len);
+    memcpy(bytes, key.data, key.len);
+    if (value.len > 0)
+        memcpy(bytes + key.len, value.data, value.len);
     if (op == NULL)
         op = &chunk->ops[chunk->count++];
     else
         chunk->bytes -= op_size(op);
     ddpi_free(op->bytes);
-    *op = (struct ddpi_etcd_chunk_op){bytes, key_len, len - key_len, deletes};
+    *op = (struct ddpi_etcd_chunk_op){bytes, key.len, value.len, deletes};
     chunk->bytes += op_size(op);
     return DDP_OK;
 }
@@ -113,8 +112,15 @@ static ddp_status add_op(struct ddpi_etcd_batch *batch, enum ddpi_etcd_section s
                            : ddpi_etcd_put_numbered(&text, batch->root, section, number);
     size_t key_len = ddpi_buf_len(&text);
     put = put && (record == NULL || ddpi_etcd_put_record(&text, record));
-    ddp_status status =
-        put ? put_op(batch, &text, key_len, record == NULL, err) : ddpi_error_nomem(err, key_len);
+    struct ddpi_etcd_chunk *chunk = last_chunk(batch);
+    ddp_status status = DDP_OK;
+    if (!put || chunk == NULL)
+        status = ddpi_error_nomem(err, key_len);
+    else
+        status = ddpi_etcd_chunk_put(
+            chunk, ddpi_bytes_of(ddpi_buf_head(&text), key_len),
+            ddpi_bytes_of(ddpi_buf_head(&text) + key_len, ddpi_buf_len(&text) - key_len),
+            record == NULL, err);
     ddpi_buf_finish(&text);
     return status;
 }

@@ -14,9 +14,10 @@
 #include "table.h"
 
 /* etcd's limits are 128 operations and 1.5 MiB. One operation is for `meta`, one for what watches
- * no longer need. The longest value must fit twice: in a key and in the history of watches. */
+ * no longer need, one for the journal. The longest value must fit twice: in a key and in the
+ * history of watches. */
 enum {
-    DDPI_ETCD_OPS = 126,
+    DDPI_ETCD_OPS = 125,
     DDPI_ETCD_BYTES = 1472 * 1024,
     DDPI_ETCD_VALUE_MAX = 704 * 1024,
     DDPI_ETCD_KEY_MAX = 16 * 1024,
@@ -31,7 +32,7 @@ struct ddpi_etcd_chunk_op {
 
 struct ddpi_etcd_chunk {
     struct ddpi_list of_batch;
-    struct ddpi_etcd_chunk_op ops[DDPI_ETCD_OPS];
+    struct ddpi_etcd_chunk_op ops[DDPI_ETCD_OPS + 1];
     size_t count;
     size_t bytes;
     uint64_t forget;            /* changes up to this version; 0: none */
@@ -66,6 +67,9 @@ ddp_status ddpi_etcd_batch_change(struct ddpi_etcd_batch *batch,
 ddp_status ddpi_etcd_batch_take(struct ddpi_etcd_batch *batch, const struct ddpi_mark *mark,
                                 struct ddpi_list *ret, struct ddp_error *err);
 
+/* One operation; one of the same key is replaced. DDP_E_PROTOCOL: it is full. */
+ddp_status ddpi_etcd_chunk_put(struct ddpi_etcd_chunk *chunk, struct ddpi_bytes key,
+                               struct ddpi_bytes value, bool deletes, struct ddp_error *err);
 void ddpi_etcd_chunk_free(struct ddpi_etcd_chunk *chunk);
 
 #endif

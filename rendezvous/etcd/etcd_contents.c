@@ -141,10 +141,14 @@ static void chunk_is_written(struct ddpi_etcd_store *store)
     store->contents.meta = store->contents.next_meta;
     store->contents.next_meta = old;
     ddpi_etcd_chunk_free(first_chunk(store));
-    if (ddpi_list_empty(&store->contents.sending))
-        finish_commit(store, NULL);
-    else
+    if (!ddpi_list_empty(&store->contents.sending)) {
         send_chunk(store);
+    } else if (store->sm.state == ETCD_LOADING) { /* that was the rest of a journal */
+        ddpi_etcd_load_finish(&store->contents.load);
+        ddpi_etcd_contents_load(store);
+    } else {
+        finish_commit(store, NULL);
+    }
 }
 
 static void on_written(struct ddpi_etcd_call *call, const struct ddpi_etcd_outcome *outcome)
@@ -162,6 +166,8 @@ static void on_written(struct ddpi_etcd_call *call, const struct ddpi_etcd_outco
     }
     if (status == DDP_OK)
         chunk_is_written(store);
+    else if (store->sm.state == ETCD_LOADING)
+        ddpi_etcd_give_up(store, &why);
     else
         finish_commit(store, &why);
 }
@@ -202,6 +208,10 @@ static void on_commit(void *ctx, const struct ddpi_mark *mark, struct ddpi_commi
         return; /* the owner knows, or will, that it is over */
     if (why.status == DDP_OK)
         (void)ddpi_etcd_batch_take(&store->contents.batch, mark, &store->contents.sending, &why);
+    if (why.status == DDP_OK)
+        (void)ddpi_etcd_journal_wrap(store->root, &store->contents.last, &store->contents.sending,
+                                     &why);
+    store->contents.last = store->contents.batch.meta;
     store->contents.done = done;
     if (why.status == DDP_OK)
         send_chunk(store);
@@ -222,9 +232,26 @@ static void begin_to_lead(struct ddpi_etcd_store *store)
     const struct ddpi_sink sink = {
         .ctx = store, .change = on_change, .commit = on_commit, .may_answer = may_answer};
     const struct ddpi_etcd_meta *meta = &store->contents.batch.meta;
-    store->election.meta = *meta;
+    store->election.meta = store->contents.last = *meta;
     ddpi_sm_move(&store->sm, ETCD_LEADING);
     store->options.leads(store->options.ctx, &meta->mark, &sink);
+}
+
+static void unusable(struct ddpi_etcd_store *store, struct ddp_error *why)
+{
+    ddpi_error_wrap(why, why->status, "the contents below %s in etcd", store->root);
+    ddpi_etcd_give_up(store, why);
+}
+
+/* A leader died while it applied a long turn: go on with that. */
+static void apply_journal(struct ddpi_etcd_store *store)
+{
+    struct ddp_error why;
+    store->election.meta = store->contents.load.meta;
+    if (ddpi_etcd_load_journal(&store->contents.load, &store->contents.sending, &why) != DDP_OK)
+        unusable(store, &why);
+    else
+        send_chunk(store);
 }
 
 static void give_contents(struct ddpi_etcd_store *store)
@@ -232,18 +259,25 @@ static void give_contents(struct ddpi_etcd_store *store)
     uint8_t seed[DDPI_SEED_SIZE];
     struct ddp_error why;
     ddpi_token_random(seed, sizeof seed);
+    ddpi_buf_consume(&store->contents.meta, ddpi_buf_len(&store->contents.meta));
+    if (!ddpi_etcd_put_meta(&store->contents.meta, &store->contents.load.meta)) {
+        ddpi_error_nomem(&why, sizeof store->contents.load.meta);
+        ddpi_etcd_give_up(store, &why);
+        return;
+    }
+    if (store->contents.load.meta.journal > 0) {
+        apply_journal(store);
+        return;
+    }
     store->contents.has_batch = true;
     ddp_status status = ddpi_etcd_load_give(&store->contents.load, &store->contents.batch, seed,
                                             store->options.restore, store->options.ctx, &why);
-    if (status == DDP_OK && !ddpi_etcd_put_meta(&store->contents.meta, &store->contents.load.meta))
-        status = ddpi_error_nomem(&why, sizeof store->contents.load.meta);
     ddpi_etcd_load_finish(&store->contents.load);
     if (status == DDP_OK) {
         begin_to_lead(store);
         return;
     }
-    ddpi_error_wrap(&why, status, "the contents below %s in etcd", store->root);
-    ddpi_etcd_give_up(store, &why);
+    unusable(store, &why);
 }
 
 static void load_page(struct ddpi_etcd_store *store);
@@ -269,8 +303,7 @@ static void on_page(struct ddpi_etcd_call *call, const struct ddpi_etcd_outcome 
             ? ddpi_etcd_load_take_page(&store->contents.load, outcome->reply, &more, &why)
             : ddpi_etcd_explain(store, outcome->reply, &why);
     if (status != DDP_OK) {
-        ddpi_error_wrap(&why, status, "the contents below %s in etcd", store->root);
-        ddpi_etcd_give_up(store, &why);
+        unusable(store, &why);
     } else if (more) {
         load_page(store);
     } else {

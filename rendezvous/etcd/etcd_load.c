@@ -137,14 +137,36 @@ ddp_status ddpi_etcd_load_take_page(struct ddpi_etcd_load *load,
     return status;
 }
 
+/* --- the journal --- */
+
+ddp_status ddpi_etcd_load_journal(const struct ddpi_etcd_load *load, struct ddpi_list *ret,
+                                  struct ddp_error *err)
+{
+    uint64_t count = load->meta.journal, next = 0;
+    ddp_status status = DDP_OK;
+    for (size_t i = 0; status == DDP_OK && i < load->count; i++) {
+        const struct ddpi_etcd_record *record = &load->records[i]->record;
+        if (record->section != DDPI_ETCD_SECTION_JOURNAL || record->queued >= count)
+            continue; /* those are of a journal that was never complete */
+        bool gap = !ddpi_list_empty(ret) && record->queued != next;
+        next = record->queued + 1;
+        status = gap ? ddpi_error_set(err, DDP_E_PROTOCOL, "a part of the journal is missing")
+                     : ddpi_etcd_journal_read(load->root, record->queued, count,
+                                              record->mutation.value, ret, err);
+    }
+    if (status == DDP_OK && count > 0 && next != count)
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "the end of the journal is missing");
+    return status;
+}
+
 /* --- giving --- */
 
 /* The order of ddpi_kv_restore(). */
 static int rank_of(enum ddpi_etcd_section section)
 {
-    static const char order[] = {DDPI_ETCD_SECTION_SESSION, DDPI_ETCD_SECTION_KEY,
+    static const char order[] = {DDPI_ETCD_SECTION_SESSION,  DDPI_ETCD_SECTION_KEY,
                                  DDPI_ETCD_SECTION_DETACHED, DDPI_ETCD_SECTION_QUEUED,
-                                 DDPI_ETCD_SECTION_PAST};
+                                 DDPI_ETCD_SECTION_PAST,     DDPI_ETCD_SECTION_JOURNAL};
     const char *found = memchr(order, (int)section, sizeof order);
     return found != NULL ? (int)(found - order) : 0;
 }
@@ -156,6 +178,7 @@ static uint64_t place_of(const struct ddpi_etcd_record *record)
     case DDPI_ETCD_SECTION_SESSION:
         return record->mutation.session;
     case DDPI_ETCD_SECTION_QUEUED:
+    case DDPI_ETCD_SECTION_JOURNAL:
         return record->queued;
     case DDPI_ETCD_SECTION_DETACHED:
         return record->mutation.number;
@@ -202,6 +225,8 @@ static ddp_status give_record(struct ddpi_etcd_load *load, struct ddpi_etcd_batc
                               const struct etcd_giving *giving, struct ddp_error *err)
 {
     struct ddpi_mutation mutation = record->mutation;
+    if (record->section == DDPI_ETCD_SECTION_JOURNAL)
+        return DDP_OK; /* the next journal takes its place */
     bool queued = record->section == DDPI_ETCD_SECTION_QUEUED;
     if (queued && is_detached(load, giving->first_deletion, record))
         return ddpi_etcd_batch_drop_queued(batch, record->queued, err);

@@ -5,7 +5,7 @@
 #ifndef DDPI_ETCD_LOAD_H
 #define DDPI_ETCD_LOAD_H
 
-#include "etcd_batch.h"
+#include "etcd_journal.h"
 
 struct etcd_loaded;
 
@@ -30,6 +30,11 @@ bool ddpi_etcd_load_put_request(struct ddpi_etcd_load *load, struct ddpi_buf *bu
 ddp_status ddpi_etcd_load_take_page(struct ddpi_etcd_load *load,
                                     const struct ddpi_etcd_reply *reply, bool *ret_more,
                                     struct ddp_error *err);
+
+/* If a complete journal is found: the chunks of it that are not applied, in @ret. Apply them, and
+ * load anew. */
+ddp_status ddpi_etcd_load_journal(const struct ddpi_etcd_load *load, struct ddpi_list *ret,
+                                  struct ddp_error *err);
 
 /* Pass all to @take, in the order that ddpi_kv_restore() needs, and set up @batch for what comes
  * then, including the deletion of values of queues that the core does not get. */

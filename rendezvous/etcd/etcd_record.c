@@ -50,7 +50,8 @@ bool ddpi_etcd_put_meta(struct ddpi_buf *buf, const struct ddpi_etcd_meta *meta)
     return ddpi_buf_put_u8(buf, FORM) && ddpi_buf_put_u64(buf, meta->mark.incarnation) &&
            ddpi_buf_put_u64(buf, meta->mark.version) &&
            ddpi_buf_put_u8(buf, meta->mark.remembers) && ddpi_buf_put_u64(buf, meta->mark.floor) &&
-           ddpi_buf_put_u64(buf, meta->queued) && ddpi_buf_put_u64(buf, meta->transaction);
+           ddpi_buf_put_u64(buf, meta->queued) && ddpi_buf_put_u64(buf, meta->transaction) &&
+           ddpi_buf_put_u64(buf, meta->journal);
 }
 
 ddp_status ddpi_etcd_get_meta(struct ddpi_bytes value, struct ddpi_etcd_meta *ret,
@@ -65,6 +66,7 @@ ddp_status ddpi_etcd_get_meta(struct ddpi_bytes value, struct ddpi_etcd_meta *re
     meta.mark.floor = ddpi_rd_u64(&rd);
     meta.queued = ddpi_rd_u64(&rd);
     meta.transaction = ddpi_rd_u64(&rd);
+    meta.journal = ddpi_rd_u64(&rd);
     meta.mark.remembers = remembers == 1;
     if (value.len > 0 && form != FORM)
         return ddpi_error_set(err, DDP_E_PROTOCOL,
@@ -107,6 +109,8 @@ bool ddpi_etcd_put_record(struct ddpi_buf *buf, const struct ddpi_etcd_record *r
     case DDPI_ETCD_SECTION_PAST:
         return ddpi_buf_put_u8(buf, set ? PAST_SET : PAST_DELETE) &&
                put_named(buf, mutation->key, mutation->value);
+    case DDPI_ETCD_SECTION_JOURNAL:
+        return ddpi_buf_append(buf, mutation->value.data, mutation->value.len);
     }
     return false;
 }
@@ -166,6 +170,10 @@ static void take_value(struct ddpi_rd *rd, uint64_t number, struct ddpi_etcd_rec
     case DDPI_ETCD_SECTION_PAST:
         mutation->version = number;
         take_past(rd, mutation);
+        break;
+    case DDPI_ETCD_SECTION_JOURNAL:
+        ret->queued = number;
+        mutation->value = take_rest(rd);
         break;
     default:
         rd->failed = true;

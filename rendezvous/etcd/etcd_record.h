@@ -11,6 +11,7 @@
  *   q/NUMBER     the queue's name and a value of it, in the order of NUMBER
  *   d/NUMBER     a deletion in progress: version, last value of queues that it covers, prefix
  *   h/VERSION    a change that watches may go back to: kind, key, value
+ *   j/NUMBER     a part of the journal of a long turn (etcd_journal.h)
  *
  * KEY is the store's own key, any bytes. NUMBER and VERSION are 16 hexadecimal digits, so that
  * etcd's order is theirs.
@@ -27,6 +28,7 @@ enum ddpi_etcd_section {
     DDPI_ETCD_SECTION_QUEUED = 'q',
     DDPI_ETCD_SECTION_DETACHED = 'd',
     DDPI_ETCD_SECTION_PAST = 'h',
+    DDPI_ETCD_SECTION_JOURNAL = 'j',
 };
 
 /* The state of the contents as a whole, which each transaction writes. */
@@ -34,6 +36,7 @@ struct ddpi_etcd_meta {
     struct ddpi_mark mark;
     uint64_t transaction; /* the number of the transaction that wrote it */
     uint64_t queued;      /* the number of the latest value of a queue */
+    uint64_t journal; /* the parts of a complete journal that is being applied; 0: there is none */
 };
 
 /* ---- keys; @root is PREFIX/v1/ ---- */
@@ -48,6 +51,7 @@ bool ddpi_etcd_put_numbered(struct ddpi_buf *buf, const char *root, enum ddpi_et
 
 /* ---- values ---- */
 
+enum { DDPI_ETCD_META_SIZE = 50 };
 bool ddpi_etcd_put_meta(struct ddpi_buf *buf, const struct ddpi_etcd_meta *meta);
 ddp_status ddpi_etcd_get_meta(struct ddpi_bytes value, struct ddpi_etcd_meta *ret,
                               struct ddp_error *err);
@@ -56,7 +60,8 @@ ddp_status ddpi_etcd_get_meta(struct ddpi_bytes value, struct ddpi_etcd_meta *re
 struct ddpi_etcd_record {
     enum ddpi_etcd_section section;
     struct ddpi_mutation mutation; /* SET (with its session), SESSION_OPEN, PUSH, DETACH, PAST_* */
-    uint64_t queued; /* its number if it is a queue's value; of a deletion: the last */
+    /* Its number if it is a queue's value or a part of the journal; of a deletion: the last one. */
+    uint64_t queued;
 };
 
 bool ddpi_etcd_put_record(struct ddpi_buf *buf, const struct ddpi_etcd_record *record);

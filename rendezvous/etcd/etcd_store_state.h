@@ -81,6 +81,7 @@ struct ddpi_etcd_store {
         struct ddpi_buf meta;       /* what etcd's meta is */
         struct ddpi_buf next_meta;  /* what the chunk under way makes of it */
         struct ddpi_committed done; /* call NULL: no commit is under way */
+        struct ddpi_etcd_meta last; /* after the latest commit */
     } contents;
 };
 

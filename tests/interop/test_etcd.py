@@ -269,7 +269,7 @@ class OneMember(EtcdCase):
         job = self.leader(0)
         self.set(job, 'a', '1')
         meta = self.etcd.keys('/jobs')[b'/jobs/v1/meta']
-        self.etcd.put('/jobs/v1/meta', meta[:-8] + bytes(8))
+        self.etcd.put('/jobs/v1/meta', meta[:-16] + b'\xff' * 8 + meta[-8:]) # the number of its transaction
         with self.assertRaises(OSError):
             self.set(job, 'a', '2')
         self.assertEqual(job.wait(), CONFIG, job.err)
